@@ -1,0 +1,32 @@
+// Package fault turns a memory fault on a mapping into an error. A mapping
+// faults when its file is made shorter behind our back.
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+)
+
+// ErrFault is wrapped by the errors of [Guard].
+var ErrFault = errors.New("memory fault in the mapping: its file was truncated")
+
+// Guard runs f and returns its error, or an error that wraps ErrFault when f
+// touched memory that is not there. Other panics go on.
+func Guard(f func() error) (err error) {
+	old := debug.SetPanicOnFault(true)
+	defer debug.SetPanicOnFault(old)
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case interface {
+			error
+			Addr() uintptr
+		}:
+			err = fmt.Errorf("%w (at %#x)", ErrFault, p.Addr())
+		default:
+			panic(p)
+		}
+	}()
+	return f()
+}

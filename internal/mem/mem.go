@@ -1,0 +1,69 @@
+// Package mem reads and writes four-byte words of memory that other processes
+// change at the same time, and orders such accesses.
+//
+// vLLM places its words at any byte offset and stores them by memcpy. A Go
+// atomic on a word that straddles a cache line is close to a millisecond on
+// x86 and faults on arm64, so an atomic is used only where the word happens to
+// be aligned; elsewhere it is a plain four-byte access, which the compiler makes
+// one instruction.
+package mem
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"unsafe"
+)
+
+func aligned(b []byte) (*uint32, bool) {
+	_ = b[3]
+	p := unsafe.Pointer(&b[0])
+	return (*uint32)(p), uintptr(p)%4 == 0
+}
+
+// Load32 reads b[0:4] as a little-endian word. It panics if b is shorter.
+func Load32(b []byte) uint32 {
+	if p, ok := aligned(b); ok && littleEndian {
+		return atomic.LoadUint32(p)
+	}
+	return binary.LittleEndian.Uint32(b)
+}
+
+// Store32 writes b[0:4] as a little-endian word. It panics if b is shorter.
+func Store32(b []byte, v uint32) {
+	if p, ok := aligned(b); ok && littleEndian {
+		atomic.StoreUint32(p, v)
+		return
+	}
+	binary.LittleEndian.PutUint32(b, v)
+}
+
+// LoadStable32 is Load32 for a word that another process may be storing at this
+// moment. A word that straddles a cache line can be seen half stored; two equal
+// reads in a row rule that out for a store that is one instruction.
+func LoadStable32(b []byte) uint32 {
+	v := Load32(b)
+	if p, ok := aligned(b); ok && p != nil {
+		return v
+	}
+	for {
+		Fence()
+		w := Load32(b)
+		if w == v {
+			return v
+		}
+		v = w
+	}
+}
+
+// Fence keeps the loads and the stores before it from moving behind the loads
+// and the stores after it, as seen by other processes. Plain accesses to shared
+// memory need that on arm64; on amd64 it only holds back the compiler.
+func Fence() {
+	var w atomic.Uint32
+	w.Add(1)
+}
+
+var littleEndian = func() bool {
+	x := uint16(1)
+	return *(*byte)(unsafe.Pointer(&x)) == 1
+}()

@@ -1,0 +1,49 @@
+// Package shmfile creates, opens, maps and removes the files behind POSIX
+// shared memory objects and named semaphores.
+package shmfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+)
+
+// DefaultDir is where Linux keeps POSIX shared memory objects.
+const DefaultDir = "/dev/shm"
+
+var (
+	// ErrUnsupported says that this system has no file-backed shared memory.
+	ErrUnsupported = errors.New("shared memory is supported on linux only")
+	// ErrUnsafe says that a file exists but must not be trusted.
+	ErrUnsafe = errors.New("refusing an unsafe shared memory file")
+	// ErrName says that a name can't be the name of a shared memory object.
+	ErrName = errors.New("bad shared memory name")
+)
+
+// Path returns the file of the object name in dir ([DefaultDir] if empty). One
+// leading slash, as POSIX has it, is allowed.
+func Path(dir, name string) (string, error) {
+	n := strings.TrimPrefix(name, "/")
+	if n == "" || n == "." || n == ".." || strings.ContainsAny(n, "/\x00") || len(n) > 255 {
+		return "", fmt.Errorf("%w %q: want 1 to 255 bytes without a slash", ErrName, name)
+	}
+	if dir == "" {
+		dir = DefaultDir
+	}
+	return filepath.Join(dir, n), nil
+}
+
+// checkOwner refuses what another user could have planted or could change.
+func checkOwner(path string, mode fs.FileMode, uid, euid uint32) error {
+	switch {
+	case !mode.IsRegular():
+		return fmt.Errorf("%w: %s is not a regular file (%v)", ErrUnsafe, path, mode.Type())
+	case uid != euid:
+		return fmt.Errorf("%w: %s belongs to uid %d, this process runs as uid %d; run both as one user", ErrUnsafe, path, uid, euid)
+	case mode.Perm()&0o002 != 0:
+		return fmt.Errorf("%w: %s is writable by everyone (mode %04o); chmod it to 0600", ErrUnsafe, path, mode.Perm())
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package shmfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Create makes the file, 0600, of exactly size bytes, all of them allocated, so
+// that memory that is not there is ENOSPC here and not a SIGBUS later. An
+// existing file is fs.ErrExist. Nothing is left behind on error.
+func Create(path string, size int64) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	// Chmod, because a umask can have taken our own bits away.
+	err = errors.Join(f.Chmod(0o600), allocate(f, size))
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(path))
+	}
+	return f, nil
+}
+
+func allocate(f *os.File, size int64) error {
+	for {
+		err := unix.Fallocate(int(f.Fd()), 0, 0, size)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("allocating %d bytes for %s: %w", size, f.Name(), err)
+		}
+		return nil
+	}
+}
+
+// Open opens an existing file for reading and writing after checking that it
+// is a regular file of this user that not everyone may write.
+func Open(path string) (*os.File, int64, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		if errors.Is(err, unix.ELOOP) {
+			return nil, 0, fmt.Errorf("%w: %s is a symbolic link", ErrUnsafe, path)
+		}
+		return nil, 0, err
+	}
+	size, err := check(f, path)
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, size, nil
+}
+
+func check(f *os.File, path string) (int64, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, fmt.Errorf("%w: no owner known for %s", ErrUnsafe, path)
+	}
+	return st.Size(), checkOwner(path, st.Mode(), sys.Uid, uint32(os.Geteuid()))
+}
+
+// Same reports whether path still names the file f.
+func Same(f *os.File, path string) bool {
+	a, err1 := f.Stat()
+	b, err2 := os.Lstat(path)
+	return err1 == nil && err2 == nil && os.SameFile(a, b)
+}
+
+// Map maps size bytes of f, shared, for reading and writing. It stays mapped
+// when f is closed.
+func Map(f *os.File, size int64) ([]byte, error) {
+	if size <= 0 || int64(int(size)) != size {
+		return nil, fmt.Errorf("mapping %s: size %d: %w", f.Name(), size, fs.ErrInvalid)
+	}
+	b, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("mapping %d bytes of %s: %w", size, f.Name(), err)
+	}
+	// Images in a core dump are large and other people's.
+	_ = unix.Madvise(b, unix.MADV_DONTDUMP)
+	return b, nil
+}
+
+// Unmap ends a mapping made by Map.
+func Unmap(b []byte) error { return unix.Munmap(b) }

@@ -1,0 +1,20 @@
+//go:build !linux
+
+package shmfile
+
+import "os"
+
+// Create is not supported here.
+func Create(string, int64) (*os.File, error) { return nil, ErrUnsupported }
+
+// Open is not supported here.
+func Open(string) (*os.File, int64, error) { return nil, 0, ErrUnsupported }
+
+// Same is not supported here.
+func Same(*os.File, string) bool { return false }
+
+// Map is not supported here.
+func Map(*os.File, int64) ([]byte, error) { return nil, ErrUnsupported }
+
+// Unmap is not supported here.
+func Unmap([]byte) error { return ErrUnsupported }

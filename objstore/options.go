@@ -1,0 +1,103 @@
+package objstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/shmring"
+)
+
+// Options say what store to make. RingSize, MaxObjectSize and Readers must be
+// those of the vLLM engine that reads.
+type Options struct {
+	// Name of the segment. If empty, the environment variable
+	// VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME or vLLM's default, see
+	// pycompat.Generation.SegmentName.
+	Name string
+	// RingSize is the bytes of the ring; pycompat.RingSize computes it from
+	// mm_processor_cache_gb.
+	RingSize int
+	// MaxObjectSize is the most bytes of one object, with its counter and
+	// metadata; pycompat.MaxObjectSize computes it.
+	MaxObjectSize int
+	// Readers is the number of processes that read every object: the engine's
+	// world size.
+	Readers int
+	// Generation of the vLLM workers; zero is the newest known.
+	Generation pycompat.Generation
+	// Align places chunks at multiples of so many bytes in the segment, see
+	// shmring.RingOptions. 0 gives upstream's addresses.
+	Align int
+	// InlineThreshold in bytes: smaller tensors become part of the message
+	// (VLLM_MSGPACK_ZERO_COPY_THRESHOLD). 0 is upstream's default of 256.
+	InlineThreshold int
+	// KeepIDs lets ids rise over Clear also in generations in which upstream
+	// starts them again, which makes an old handle match a new chunk.
+	KeepIDs bool
+	// Lock makes the writer count its own reads like a reader, as a vLLM
+	// storage built with a lock does. Normally nil.
+	Lock Locker
+	// LockTimeout bounds every wait for Lock; 0 is 10 s.
+	LockTimeout time.Duration
+	// Dir is the directory of shared memory, /dev/shm if empty.
+	Dir string
+}
+
+// Validate reports what is wrong with the options.
+func (o Options) Validate() error {
+	switch {
+	case o.RingSize <= shmring.HeaderSize:
+		return fmt.Errorf("%w: RingSize %d has no room for an object", ErrInvalid, o.RingSize)
+	case o.MaxObjectSize < 0:
+		return fmt.Errorf("%w: MaxObjectSize %d is negative", ErrInvalid, o.MaxObjectSize)
+	case o.Readers < 1:
+		return fmt.Errorf("%w: Readers %d, want the world size of the engine, at least 1", ErrInvalid, o.Readers)
+	case o.LockTimeout < 0:
+		return fmt.Errorf("%w: LockTimeout %v is negative", ErrInvalid, o.LockTimeout)
+	}
+	return o.ring().Validate()
+}
+
+func (o Options) ring() shmring.RingOptions {
+	g := o.Generation.OrNewest()
+	return shmring.RingOptions{Align: o.Align, DataOffset: g.DataOffset, IDsRestart: g.IDsRestart && !o.KeepIDs}
+}
+
+func (o Options) segment() shmring.SegmentOptions {
+	g := o.Generation.OrNewest()
+	return shmring.SegmentOptions{Name: o.Name, RingSize: o.RingSize, DataOffset: g.DataOffset, Dir: o.Dir}
+}
+
+// ReaderOptions say what store a reader expects. RingSize and Generation must
+// be the writer's: the segment has no header that tells.
+type ReaderOptions struct {
+	// RingSize is the bytes of the writer's ring.
+	RingSize int
+	// Readers is the number of processes that read every object. It is used by
+	// Touch in generations that count touches, and not otherwise.
+	Readers int
+	// Generation of the writer; zero is the newest known.
+	Generation pycompat.Generation
+	// Lock is the lock of the other readers, usually a *pycompat.Semaphore;
+	// reads are counted under it. nil observes without counting: the writer
+	// then does not know of this reader.
+	Lock Locker
+	// LockTimeout bounds every wait for Lock, whose holder may have died; 0 is
+	// 10 s.
+	LockTimeout time.Duration
+	// Dir is the directory of shared memory, /dev/shm if empty.
+	Dir string
+}
+
+// Validate reports what is wrong with the options.
+func (o ReaderOptions) Validate() error {
+	return Options{RingSize: o.RingSize, Readers: o.Readers, LockTimeout: o.LockTimeout, Generation: o.Generation}.Validate()
+}
+
+// Locker is a lock between processes. *pycompat.Semaphore is one.
+type Locker interface {
+	Lock(ctx context.Context) error
+	Unlock() error
+}

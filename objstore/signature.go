@@ -1,0 +1,37 @@
+package objstore
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/ringcache/ringcache/serde"
+)
+
+// Handle says where an object is: what travels to the readers instead of its
+// bytes. The signature, 32 bytes, is there in generations that have one and nil
+// in the others.
+type Handle = serde.Address
+
+// sign computes the signature of a handle for a key (shm_object_storage.py,
+// 0.32.0 and 0.33.0): HMAC-SHA256 under the segment's secret over the SHA-256
+// of the key, the address as 8 bytes and the id as 4, both little-endian.
+func sign(secret []byte, key string, address uint64, id uint32) []byte {
+	k := sha256.Sum256([]byte(key))
+	msg := binary.LittleEndian.AppendUint64(k[:], address)
+	msg = binary.LittleEndian.AppendUint32(msg, id)
+	mac := hmac.New(sha256.New, secret)
+	mac.Write(msg)
+	return mac.Sum(nil)
+}
+
+// verify checks the signature of a handle in constant time.
+func verify(secret []byte, key string, h Handle) error {
+	if h.Signature == nil {
+		return &SignatureError{Key: key, Missing: true}
+	}
+	if !hmac.Equal(h.Signature, sign(secret, key, h.Address, h.ID)) {
+		return &SignatureError{Key: key}
+	}
+	return nil
+}

@@ -1,0 +1,362 @@
+package objstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/shmring"
+)
+
+// Writer puts objects into a segment. There is one per segment.
+//
+// What holds between calls ([Writer.CheckStructure]):
+//   - objects has an entry for every live chunk of the ring and no other;
+//   - index and pending have an entry for every committed and every reserved
+//     object that has a key, and no other; no key is in both;
+//   - touched holds ids of committed objects.
+type Writer struct {
+	opt     Options
+	gen     pycompat.Generation
+	sv      segmentView
+	own     bool // created the segment, so removes it
+	counter *counter
+
+	mu      sync.Mutex
+	ring    *shmring.Ring
+	objects map[uint32]*object
+	index   map[string]*object
+	pending map[string]*object
+	touched map[uint32]struct{}
+	closed  bool
+}
+
+// object is what the writer knows of one chunk.
+type object struct {
+	key     string
+	address uint64
+	id      uint32
+	state   objectState
+	uses    int64 // issued; W in the reference
+}
+
+type objectState uint8
+
+const (
+	reserved  objectState = iota // being written
+	committed                    // has a key
+	retired                      // committed, but its key means another object now
+	discarded                    // free as soon as it is the oldest
+)
+
+// Create makes a segment and the store in it. The errors are those of
+// shmring.Create.
+func Create(o Options) (*Writer, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if o.Name == "" {
+		o.Name = o.Generation.SegmentName()
+	}
+	seg, err := shmring.Create(o.segment())
+	if err != nil {
+		return nil, err
+	}
+	w := newWriter(seg, o)
+	w.own = true
+	return w, nil
+}
+
+// NewWriter makes a store in a segment that the caller created, or made over
+// private memory. Whatever was in it is forgotten. The writer owns it from now
+// on and closes it, but does not unlink it.
+func NewWriter(seg *shmring.Segment, o Options) (*Writer, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if err := matches(seg, o.RingSize, o.Generation); err != nil {
+		return nil, err
+	}
+	return newWriter(seg, o), nil
+}
+
+func newWriter(seg *shmring.Segment, o Options) *Writer {
+	g := o.Generation.OrNewest()
+	return &Writer{
+		opt: o, gen: g,
+		sv:      segmentView{seg, serde.Options{Generation: g, InlineThreshold: o.InlineThreshold}},
+		counter: newCounter(o.Lock, o.LockTimeout, o.Readers),
+		ring:    shmring.NewRing(seg.Ring(), o.ring()),
+		objects: map[uint32]*object{},
+		index:   map[string]*object{},
+		pending: map[string]*object{},
+		touched: map[uint32]struct{}{},
+	}
+}
+
+// Segment returns the segment, for its name and its secret.
+func (w *Writer) Segment() *shmring.Segment { return w.sv.seg }
+
+// Generation returns the generation that the store is written in.
+func (w *Writer) Generation() pycompat.Generation { return w.gen }
+
+// lock takes the writer's lock, or says that the writer is closed.
+func (w *Writer) lock() error {
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return fmt.Errorf("%w: %s", ErrClosed, w.sv.seg.Name())
+	}
+	return nil
+}
+
+// Cached reports whether a key is in the store. It changes nothing: the answer
+// holds until the next Put of anyone, unless the key is touched.
+func (w *Writer) Cached(key string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o, ok := w.index[key]
+	return ok && w.canIssue(o)
+}
+
+// canIssue says whether one more use can be counted. Reads are an int32 in the
+// segment: an object that was used 2^31 times could never become free.
+func (w *Writer) canIssue(o *object) bool {
+	return (o.uses+1)*int64(w.opt.Readers) < math.MaxInt32
+}
+
+// Lookup returns a handle of the object under a key and issues one use of it:
+// every reader has to get it once. It fails with [KeyNotFoundError].
+func (w *Writer) Lookup(key string) (Handle, error) {
+	if err := w.lock(); err != nil {
+		return Handle{}, err
+	}
+	defer w.mu.Unlock()
+	o, ok := w.index[key]
+	if ok && !w.canIssue(o) {
+		// The object stays until its uses are read; the key is free for a new one.
+		o.state = retired
+		delete(w.index, key)
+		delete(w.touched, o.id)
+		ok = false
+	}
+	if !ok {
+		return Handle{}, &KeyNotFoundError{key}
+	}
+	o.uses++
+	delete(w.touched, o.id)
+	return w.handle(o), nil
+}
+
+func (w *Writer) handle(o *object) Handle {
+	h := Handle{Address: o.address, ID: o.id}
+	if w.gen.Signed {
+		h.Signature = sign(w.sv.seg.Secret(), o.key, o.address, o.id)
+	}
+	return h
+}
+
+// Touch says that the key will be looked up later in the same request, and must
+// not be evicted before. What it does depends on the generation: before 0.12
+// nothing; up to 0.31 it issues a use; from 0.32 on it protects the object until
+// Lookup or ReleaseTouches. An absent key is no error.
+//
+// A writer with a lock touches as a reader does, see TouchHandle.
+func (w *Writer) Touch(key string) error {
+	if err := w.lock(); err != nil {
+		return err
+	}
+	defer w.mu.Unlock()
+	o, ok := w.index[key]
+	if !ok {
+		return nil
+	}
+	switch w.gen.Counting {
+	case pycompat.CountTouch:
+		if w.canIssue(o) {
+			o.uses++
+		}
+	case pycompat.CountPerAddress:
+		w.touched[o.id] = struct{}{}
+	}
+	return nil
+}
+
+// TouchHandle is Touch for a writer that was given a lock: it does what
+// [Reader.Touch] does, and verifies as [Writer.Verify] does.
+func (w *Writer) TouchHandle(ctx context.Context, key string, h Handle) error {
+	if w.counter == nil {
+		return w.Touch(key)
+	}
+	if err := w.sv.seg.Hold(); err != nil {
+		return err
+	}
+	defer w.sv.seg.Release()
+	return touch(ctx, w.sv, w.gen, w.counter, h, func() error { return w.Verify(key, h) })
+}
+
+// ReleaseTouches ends the protection of every touched object (vLLM 0.32 on).
+func (w *Writer) ReleaseTouches() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.touched)
+}
+
+// FreeUnused frees chunks, oldest first, whose uses were all read by every
+// reader, until twice MaxObjectSize bytes were freed or one is still needed. It
+// returns the ids. Put calls it when there is no room.
+func (w *Writer) FreeUnused() ([]uint32, error) {
+	if err := w.lock(); err != nil {
+		return nil, err
+	}
+	defer w.mu.Unlock()
+	return w.freeUnused()
+}
+
+func (w *Writer) freeUnused() (freed []uint32, err error) {
+	err = w.sv.guard(Handle{}, func() error {
+		freed = w.ring.Free(w.isFree, 2*w.opt.MaxObjectSize)
+		return nil
+	})
+	for _, id := range freed {
+		w.forget(w.objects[id])
+	}
+	return freed, err
+}
+
+func (w *Writer) isFree(id uint32, payload []byte) bool {
+	o := w.objects[id]
+	switch o.state {
+	case discarded:
+		return true
+	case reserved:
+		return false
+	}
+	if _, ok := w.touched[id]; ok {
+		return false
+	}
+	return readCount(payload) >= o.uses*int64(w.opt.Readers)
+}
+
+func (w *Writer) forget(o *object) {
+	delete(w.objects, o.id)
+	delete(w.touched, o.id)
+	if w.index[o.key] == o {
+		delete(w.index, o.key)
+	}
+}
+
+// Clear forgets every object. Handles that are under way can be read until
+// their place is used again, and fail then with [StaleError]. It fails with
+// [ErrBusy] while a reservation is open.
+func (w *Writer) Clear() error {
+	if err := w.lock(); err != nil {
+		return err
+	}
+	defer w.mu.Unlock()
+	if len(w.pending) > 0 {
+		return fmt.Errorf("%w: %d reservations are open; commit or discard them before Clear", ErrBusy, len(w.pending))
+	}
+	w.ring.Clear()
+	clear(w.objects)
+	clear(w.index)
+	clear(w.touched)
+	return nil
+}
+
+// Get returns a view of an object of this writer, for tests and tools. It
+// neither verifies nor counts, unless the writer has a lock: then it does both,
+// as a vLLM storage built with a lock does.
+func (w *Writer) Get(h Handle, key string) (*View, error) {
+	if w.counter != nil && w.gen.Signed {
+		if err := w.Verify(key, h); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.sv.seg.Hold(); err != nil {
+		return nil, err
+	}
+	v, err := w.sv.read(h)
+	if err != nil {
+		w.sv.seg.Release()
+		return nil, err
+	}
+	return &View{sv: w.sv, handle: h, value: v, counter: w.counter}, nil
+}
+
+// Signature returns the signature of the current object under a key without
+// issuing a use. It is nil in generations without signatures.
+func (w *Writer) Signature(key string) ([]byte, error) {
+	if err := w.lock(); err != nil {
+		return nil, err
+	}
+	defer w.mu.Unlock()
+	o, ok := w.index[key]
+	if !ok {
+		return nil, &KeyNotFoundError{key}
+	}
+	return w.handle(o).Signature, nil
+}
+
+// Verify checks that a handle that came from outside is the current one of its
+// key and carries a valid signature, where the generation has one. It fails
+// with [SignatureError].
+func (w *Writer) Verify(key string, h Handle) error {
+	if err := w.lock(); err != nil {
+		return err
+	}
+	defer w.mu.Unlock()
+	o, ok := w.index[key]
+	if !ok || o.address != h.Address || o.id != h.ID {
+		return &SignatureError{Key: key}
+	}
+	if !w.gen.Signed {
+		return nil
+	}
+	return verify(w.sv.seg.Secret(), key, h)
+}
+
+// ValidateItem checks an item that a client supplied before it is handed to the
+// engine: one that claims to be an address must be the current one of its key,
+// else it would show the client another client's object. Other items pass. It
+// issues no use.
+func (w *Writer) ValidateItem(it *serde.Item, key string) error {
+	a, ok, err := serde.ParseAddress(it, w.sv.options)
+	if err != nil {
+		return errors.Join(&SignatureError{Key: key}, err)
+	}
+	if !ok {
+		return nil
+	}
+	return w.Verify(key, a)
+}
+
+// Close unmaps the segment and, if Create made it, removes it, as vLLM's writer
+// does. It fails with [ErrBusy], and does nothing, while a reservation or a view
+// is open. Closing twice is fine.
+func (w *Writer) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil
+	}
+	if w.own {
+		// Unlink first, for Close forgets which file it was; a busy segment
+		// keeps its name.
+		if err := w.sv.seg.Idle(); err != nil {
+			return err
+		}
+		if err := w.sv.seg.Unlink(); err != nil {
+			return err
+		}
+	}
+	if err := w.sv.seg.Close(); err != nil {
+		return err
+	}
+	w.closed = true
+	return nil
+}

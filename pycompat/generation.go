@@ -1,0 +1,215 @@
+package pycompat
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ErrUnknownVersion is wrapped by every [UnknownVersionError].
+var ErrUnknownVersion = errors.New("pycompat: unknown vLLM version")
+
+// UnknownVersionError reports a vLLM version that is not in the table. Newest
+// is the newest one that is; use [TreatAs] to say that the unknown version
+// speaks the wire of a known one.
+type UnknownVersionError struct {
+	Version string
+	Newest  string
+}
+
+func (e *UnknownVersionError) Error() string {
+	return fmt.Sprintf("pycompat: vLLM version %q is not known (newest known: %s, oldest: %s); "+
+		"if its wire is that of a known release, say so with TreatAs", e.Version, e.Newest, releases[0].Version)
+}
+
+// Unwrap makes errors.Is(err, ErrUnknownVersion) true.
+func (e *UnknownVersionError) Unwrap() error { return ErrUnknownVersion }
+
+// CountRule says how writer and readers count the uses of a chunk.
+type CountRule uint8
+
+const (
+	// CountPerUse (vLLM 0.11): one for every put or cached look-up on the
+	// writer's side, one for every get on each reader's. There is no touch.
+	CountPerUse CountRule = iota + 1
+	// CountTouch (vLLM 0.12 to 0.31): as CountPerUse, and touch counts too: on
+	// the writer when the key is present, on a reader when every reader has
+	// read the chunk at least once.
+	CountTouch
+	// CountPerAddress (vLLM 0.32 on): as CountPerUse; touch counts nothing, on
+	// the writer it only protects a chunk from being freed until the touches
+	// are released.
+	CountPerAddress
+)
+
+func (r CountRule) String() string {
+	switch r {
+	case CountPerUse:
+		return "per-use"
+	case CountTouch:
+		return "touch"
+	case CountPerAddress:
+		return "per-address"
+	}
+	return "CountRule(" + strconv.Itoa(int(r)) + ")"
+}
+
+// ItemForm is how a MultiModalKwargsItem is laid out in MessagePack
+// (vllm/v1/serial_utils.py).
+type ItemForm uint8
+
+const (
+	// ItemPositional (vLLM 0.11 and 0.12): array of maps {modality, key, data,
+	// field}; the field is an array of its name and its positional arguments.
+	ItemPositional ItemForm = iota + 1
+	// ItemKeyed (vLLM 0.13 to 0.15): as ItemPositional, but the field is a pair
+	// of its name and a map of named arguments.
+	ItemKeyed
+	// ItemMap (vLLM 0.16 on): map from key to {data, field}; the field as in
+	// ItemKeyed. An item has no modality of its own any more.
+	ItemMap
+)
+
+func (f ItemForm) String() string {
+	switch f {
+	case ItemPositional:
+		return "positional"
+	case ItemKeyed:
+		return "keyed"
+	case ItemMap:
+		return "map"
+	}
+	return "ItemForm(" + strconv.Itoa(int(f)) + ")"
+}
+
+// Generation is everything in which the releases of vLLM differ for this
+// library. Code asks a Generation and never compares versions. The zero value
+// is not usable by itself; constructors that take one read it as [Newest].
+type Generation struct {
+	// Version is the release it was looked up for, such as "0.32.0".
+	Version string
+	// DataOffset is the number of bytes in front of the ring: 0, or 32 where a
+	// secret for signing handles lies there. A segment for a ring of N bytes is
+	// N + DataOffset bytes long.
+	DataOffset int
+	// Signed says that a handle carries an HMAC-SHA256 signature.
+	Signed bool
+	// Counting is the rule by which both sides count uses.
+	Counting CountRule
+	// IDsRestart says that clear restarts chunk ids at 0. Where it is false ids
+	// only ever rise.
+	IDsRestart bool
+	// ItemForm is the wire form of a MultiModalKwargsItem.
+	ItemForm ItemForm
+	// FeatureHash says that a feature spec has the field mm_hash.
+	FeatureHash bool
+	// FixedName says that the default segment name is one fixed string for all
+	// servers of a host; otherwise it ends in a fresh UUID.
+	FixedName bool
+}
+
+// IsZero reports whether g is the zero value, which stands for [Newest].
+func (g Generation) IsZero() bool { return g == Generation{} }
+
+// OrNewest returns g, or the newest known generation when g is zero.
+func (g Generation) OrNewest() Generation {
+	if g.IsZero() {
+		return Newest()
+	}
+	return g
+}
+
+// SameWire reports whether a writer of generation g and a reader of generation
+// o understand each other through shared memory.
+func (g Generation) SameWire(o Generation) bool {
+	return g.DataOffset == o.DataOffset && g.Signed == o.Signed &&
+		g.Counting == o.Counting && g.ItemForm == o.ItemForm
+}
+
+// The table. A change names the first release that has it; releases lists
+// every release on PyPI, each as the changes up to it.
+//
+// Files: vllm/distributed/device_communicators/shm_object_storage.py (offset,
+// signature, counting, clear), vllm/v1/serial_utils.py and
+// vllm/multimodal/inputs.py (item, feature), vllm/envs.py (name).
+var changes = []struct {
+	since string
+	apply func(*Generation)
+}{
+	{"0.11.0", func(g *Generation) {
+		g.Counting, g.ItemForm, g.IDsRestart, g.FixedName = CountPerUse, ItemPositional, true, true
+	}},
+	{"0.12.0", func(g *Generation) { g.Counting = CountTouch }},
+	{"0.13.0", func(g *Generation) { g.ItemForm = ItemKeyed }},
+	{"0.14.0", func(g *Generation) { g.FeatureHash = true }},
+	{"0.15.0", func(g *Generation) { g.FixedName = false }},
+	{"0.16.0", func(g *Generation) { g.ItemForm = ItemMap }},
+	{"0.32.0", func(g *Generation) {
+		g.DataOffset, g.Signed, g.Counting, g.IDsRestart = 32, true, CountPerAddress, false
+	}},
+}
+
+var releases = buildReleases(
+	"0.11.0", "0.11.1", "0.11.2", "0.12.0", "0.13.0", "0.14.0", "0.14.1", "0.15.0", "0.15.1",
+	"0.16.0", "0.17.0", "0.17.1", "0.18.0", "0.18.1", "0.19.0", "0.19.1", "0.20.0", "0.20.1", "0.20.2",
+	"0.21.0", "0.22.0", "0.22.1", "0.23.0", "0.24.0", "0.25.0", "0.25.1", "0.26.0", "0.27.0", "0.27.1",
+	"0.28.0", "0.29.0", "0.30.0", "0.31.0", "0.32.0", "0.33.0",
+)
+
+func buildReleases(versions ...string) []Generation {
+	var g Generation
+	out := make([]Generation, 0, len(versions))
+	next := 0
+	for _, v := range versions {
+		if next < len(changes) && changes[next].since == v {
+			changes[next].apply(&g)
+			next++
+		}
+		g.Version = v
+		out = append(out, g)
+	}
+	if next != len(changes) {
+		panic("pycompat: change since " + changes[next].since + " names no release")
+	}
+	return out
+}
+
+// Newest returns the newest known generation.
+func Newest() Generation { return releases[len(releases)-1] }
+
+// Releases returns every known release, oldest first.
+func Releases() []Generation { return slices.Clone(releases) }
+
+// Lookup returns the generation of a vLLM release. The version may be written
+// as vLLM reports it: a leading "v", a local part ("+cpu") and a post release
+// (".post2") are ignored. Anything else that is not in the table, development
+// versions and release candidates included, is an [UnknownVersionError].
+func Lookup(version string) (Generation, error) {
+	v := strings.TrimPrefix(version, "v")
+	v, _, _ = strings.Cut(v, "+")
+	if base, n, ok := strings.Cut(v, ".post"); ok {
+		if _, err := strconv.ParseUint(n, 10, 32); err == nil {
+			v = base
+		}
+	}
+	for _, g := range releases {
+		if g.Version == v {
+			return g, nil
+		}
+	}
+	return Generation{}, &UnknownVersionError{Version: version, Newest: Newest().Version}
+}
+
+// TreatAs returns the generation of the known release as, for an engine whose
+// own version is not in the table. Its Version is the engine's. The caller
+// answers for it that the wire is the same.
+func TreatAs(version, as string) (Generation, error) {
+	g, err := Lookup(as)
+	if err != nil {
+		return Generation{}, err
+	}
+	g.Version = version
+	return g, nil
+}

@@ -1,0 +1,189 @@
+package pycompat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ringcache/ringcache/internal/futex"
+	"github.com/ringcache/ringcache/internal/shmfile"
+)
+
+var (
+	// ErrUnnamedSemaphore says that a lock can't be joined from outside,
+	// because it was made in a "fork" context and has no name.
+	ErrUnnamedSemaphore = errors.New("pycompat: the Python lock has no name that another program can open; " +
+		"make it with multiprocessing.get_context(\"spawn\").Lock() (vLLM: VLLM_WORKER_MULTIPROC_METHOD=spawn)")
+	// ErrSemaphoreLayout says that a file is not a semaphore as glibc lays it
+	// out on a 64-bit little-endian system.
+	ErrSemaphoreLayout = errors.New("pycompat: not a glibc semaphore")
+	// ErrNotHeld says that a lock was released that no one holds.
+	ErrNotHeld = errors.New("pycompat: semaphore released too many times")
+	// ErrSemaphoreClosed says that the semaphore was closed.
+	ErrSemaphoreClosed = errors.New("pycompat: semaphore is closed")
+)
+
+// A POSIX semaphore as glibc 2.21 and newer keep it in /dev/shm/sem.NAME
+// (sysdeps/nptl/internaltypes.h, struct new_sem, 64-bit):
+//
+//	offset  bytes  field
+//	0       4      value: 1 free, 0 held
+//	4       4      number of waiters
+//	8       4      0x80: shared between processes, so futexes are too
+//	12      20     unused
+const (
+	semFileSize  = 32
+	semWaiter    = 1 << 32
+	semShared    = 0x80
+	semSharedOff = 8
+)
+
+// waitSlice bounds a sleep, so that a context that ends without a deadline is
+// noticed. A semaphore that is posted wakes its sleeper at once.
+const waitSlice = 20 * time.Millisecond
+
+// Semaphore is the lock of a Python program, multiprocessing's Lock, opened
+// from Go. It is not robust: a process that dies while it holds the lock leaves
+// it held for ever, which is why every wait here takes a context.
+//
+// Any number of goroutines may use it. A goroutine that waits holds a thread.
+type Semaphore struct {
+	name  string
+	whole *atomic.Uint64 // value and waiters
+	value *atomic.Uint32
+
+	mu    sync.RWMutex // held for reading while the mapping is in use
+	mem   []byte
+	close bool
+}
+
+// OpenSemaphore opens the lock by the name that Python shows as
+// lock._semlock.name, such as "/mp-a1b2c3d4". It fails with
+// [ErrUnnamedSemaphore] if there is no such name, which is so for every lock of
+// a "fork" context, with [ErrSemaphoreLayout] if the file is something else, and
+// if the file is another user's or writable by everyone.
+func OpenSemaphore(name string) (*Semaphore, error) {
+	if name == "" || name == "None" {
+		return nil, ErrUnnamedSemaphore
+	}
+	path, err := shmfile.Path("", "sem."+strings.TrimPrefix(name, "/"))
+	if err != nil {
+		return nil, fmt.Errorf("pycompat: semaphore %q: %w", name, err)
+	}
+	f, size, err := shmfile.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("no semaphore %q: %w", name, errors.Join(ErrUnnamedSemaphore, err))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pycompat: semaphore %q: %w", name, err)
+	}
+	defer f.Close() //nolint:errcheck // opened to be mapped, nothing was written through it
+	if size != semFileSize {
+		return nil, fmt.Errorf("%w: %q has %d bytes, want %d", ErrSemaphoreLayout, name, size, semFileSize)
+	}
+	m, err := shmfile.Map(f, size)
+	if err != nil {
+		return nil, err
+	}
+	s := &Semaphore{name: name, mem: m}
+	s.whole, s.value = futex.Words(m)
+	if m[semSharedOff] != semShared || s.value.Load() > 1 {
+		return nil, errors.Join(fmt.Errorf("%w: %q has other contents; only glibc's locks of value 0 or 1 are supported", ErrSemaphoreLayout, name), shmfile.Unmap(m))
+	}
+	return s, nil
+}
+
+// Name returns the name it was opened by.
+func (s *Semaphore) Name() string { return s.name }
+
+// TryLock takes the lock if it is free.
+func (s *Semaphore) TryLock() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return !s.close && s.take(0)
+}
+
+// take lowers the value if it is not 0, and in the same step gives back the
+// waiters that the caller had counted for itself.
+func (s *Semaphore) take(waiters uint64) bool {
+	for {
+		d := s.whole.Load()
+		if uint32(d) == 0 {
+			return false
+		}
+		if s.whole.CompareAndSwap(d, d-1-waiters) {
+			return true
+		}
+	}
+}
+
+// Lock takes the lock, waiting until it is free or ctx ends; it then returns
+// ctx's error. The holder may be a process that died: give ctx a deadline.
+func (s *Semaphore) Lock(ctx context.Context) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.close {
+		return ErrSemaphoreClosed
+	}
+	if s.take(0) {
+		return nil
+	}
+	s.whole.Add(semWaiter)
+	for {
+		if s.take(semWaiter) {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			s.whole.Add(^uint64(semWaiter) + 1)
+			return fmt.Errorf("pycompat: waiting for semaphore %s: %w", s.name, err)
+		}
+		slice := waitSlice
+		if t, ok := ctx.Deadline(); ok {
+			slice = min(slice, max(0, time.Until(t)))
+		}
+		if err := futex.Wait(s.value, 0, slice); err != nil {
+			s.whole.Add(^uint64(semWaiter) + 1)
+			return fmt.Errorf("pycompat: waiting for semaphore %s: %w", s.name, err)
+		}
+	}
+}
+
+// Unlock frees the lock. As in Python any process may do that, and freeing a
+// free lock is an error, [ErrNotHeld], that changes nothing.
+func (s *Semaphore) Unlock() error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.close {
+		return ErrSemaphoreClosed
+	}
+	for {
+		d := s.whole.Load()
+		if uint32(d) != 0 {
+			return fmt.Errorf("%w: %s", ErrNotHeld, s.name)
+		}
+		if !s.whole.CompareAndSwap(d, d+1) {
+			continue
+		}
+		if d>>32 > 0 {
+			return futex.Wake(s.value, 1)
+		}
+		return nil
+	}
+}
+
+// Close unmaps the semaphore, which goes on to exist. It waits for calls that
+// are under way; end their contexts first. Closing twice is fine.
+func (s *Semaphore) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.close {
+		return nil
+	}
+	s.close = true
+	return shmfile.Unmap(s.mem)
+}

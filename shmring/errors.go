@@ -1,0 +1,97 @@
+package shmring
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrFull is wrapped by [FullError].
+	ErrFull = errors.New("shmring: ring is full")
+	// ErrTooLarge is wrapped by [TooLargeError].
+	ErrTooLarge = errors.New("shmring: chunk is larger than the ring can ever hold")
+	// ErrInvalid says that an argument makes no sense.
+	ErrInvalid = errors.New("shmring: invalid argument")
+	// ErrCorrupt is wrapped by [CorruptError].
+	ErrCorrupt = errors.New("shmring: corrupt chunk")
+	// ErrClosed says that the segment was closed.
+	ErrClosed = errors.New("shmring: segment is closed")
+	// ErrBusy says that a segment can't be unmapped while something uses it.
+	ErrBusy = errors.New("shmring: segment is in use")
+	// ErrSize is wrapped by [SizeError].
+	ErrSize = errors.New("shmring: segment has the wrong size")
+	// ErrExists says that a segment of this name exists already.
+	ErrExists = errors.New("shmring: segment exists")
+	// ErrNotExist says that there is no segment of this name.
+	ErrNotExist = errors.New("shmring: no such segment")
+	// ErrNoSpace says that the memory for a segment is not there.
+	ErrNoSpace = errors.New("shmring: not enough shared memory")
+)
+
+// FullError says that a chunk does not fit until others are freed.
+type FullError struct {
+	Need int    // bytes of the chunk, with its header
+	Used uint64 // bytes between the oldest chunk and the next one, with padding
+	Size int    // bytes of the ring
+}
+
+func (e *FullError) Error() string {
+	return fmt.Sprintf("shmring: no room for a chunk of %d bytes: %d of %d bytes are in use; free chunks first", e.Need, e.Used, e.Size)
+}
+
+// Unwrap makes errors.Is(err, ErrFull) true.
+func (e *FullError) Unwrap() error { return ErrFull }
+
+// UpstreamText is the text of vLLM's MemoryError for the same failure.
+func (e *FullError) UpstreamText() string {
+	return "Not enough space in the data buffer, try calling free_buf() to free up space"
+}
+
+// TooLargeError says that a chunk can't ever fit. Upstream raises the error of
+// a full ring in this case, and an OverflowError from 2 GiB on.
+type TooLargeError struct {
+	Need  int // bytes of the chunk, with its header
+	Limit int // most bytes that a chunk of this ring can have
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("shmring: a chunk of %d bytes can never fit (at most %d); make the ring larger or the object smaller", e.Need, e.Limit)
+}
+
+// Is makes it an ErrTooLarge, and also an ErrFull, as upstream has it.
+func (e *TooLargeError) Is(target error) bool { return target == ErrTooLarge || target == ErrFull }
+
+// UpstreamText is the text of vLLM's MemoryError for the same failure.
+func (e *TooLargeError) UpstreamText() string { return (*FullError)(nil).UpstreamText() }
+
+// CorruptError says that a chunk header can't be right.
+type CorruptError struct {
+	Offset uint64 // physical, from the start of the ring
+	What   string
+	Got    int64
+	Want   string
+}
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("shmring: corrupt chunk at offset %d: %s is %d, want %s; the handle is wrong or something else wrote to the segment", e.Offset, e.What, e.Got, e.Want)
+}
+
+// Unwrap makes errors.Is(err, ErrCorrupt) true.
+func (e *CorruptError) Unwrap() error { return ErrCorrupt }
+
+// SizeError says that a segment and its user disagree about the ring.
+type SizeError struct {
+	Name       string
+	Got        int64 // bytes of the segment
+	Ring       int   // bytes of the ring that the caller expects
+	DataOffset int   // bytes in front of it in the caller's generation
+}
+
+func (e *SizeError) Error() string {
+	want := int64(e.Ring) + int64(e.DataOffset)
+	return fmt.Sprintf("shmring: segment %s has %d bytes, want %d (%d in front of a ring of %d); writer and reader must agree on the ring size and the vLLM generation",
+		e.Name, e.Got, want, e.DataOffset, e.Ring)
+}
+
+// Unwrap makes errors.Is(err, ErrSize) true.
+func (e *SizeError) Unwrap() error { return ErrSize }

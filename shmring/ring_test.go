@@ -1,0 +1,426 @@
+package shmring
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func newRing(t *testing.T, size int, o RingOptions) *Ring {
+	t.Helper()
+	r := NewRing(make([]byte, size), o)
+	t.Cleanup(func() { require.NoError(t, r.CheckStructure()) })
+	return r
+}
+
+func always(uint32, []byte) bool { return true }
+
+// only returns a predicate that says yes to the given ids.
+func only(ids ...uint32) func(uint32, []byte) bool {
+	return func(id uint32, _ []byte) bool {
+		for _, x := range ids {
+			if x == id {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func alloc(t *testing.T, r *Ring, size int, address uint64, id uint32) {
+	t.Helper()
+	a, i, payload, err := r.Alloc(size)
+	require.NoError(t, err)
+	require.Equal(t, address, a)
+	require.Equal(t, id, i)
+	require.Len(t, payload, size)
+}
+
+func full(t *testing.T, r *Ring, size int) {
+	t.Helper()
+	before := r.State()
+	_, _, _, err := r.Alloc(size)
+	require.ErrorIs(t, err, ErrFull)
+	require.Equal(t, before, r.State())
+}
+
+func at(t *testing.T, r *Ring, start, end uint64) {
+	t.Helper()
+	require.Equal(t, [2]uint64{start, end}, [2]uint64{r.State().Start, r.State().End})
+}
+
+func TestVectorWrapAndReset(t *testing.T) {
+	r := newRing(t, 100, RingOptions{})
+	alloc(t, r, 20, 0, 0)
+	alloc(t, r, 30, 28, 1)
+	alloc(t, r, 20, 66, 2)
+	at(t, r, 0, 94)
+	require.Equal(t, []uint32{0}, r.Free(only(0), r.Size()))
+	at(t, r, 28, 94)
+	alloc(t, r, 20, 100, 3)
+	at(t, r, 28, 128)
+	full(t, r, 40)
+	require.Equal(t, []uint32{1}, r.Free(only(1), r.Size()))
+	at(t, r, 66, 128)
+	full(t, r, 40)
+	alloc(t, r, 1, 128, 4)
+	require.Equal(t, []uint32{2, 3, 4}, r.Free(always, r.Size()))
+	require.Equal(t, State{0, 0, 5, 5}, r.State())
+}
+
+func TestVectorRebase(t *testing.T) {
+	r := newRing(t, 100, RingOptions{})
+	alloc(t, r, 30, 0, 0)
+	alloc(t, r, 30, 38, 1)
+	r.Free(only(0), r.Size())
+	alloc(t, r, 20, 100, 2)
+	r.Free(only(1), r.Size())
+	at(t, r, 0, 28)
+	require.Equal(t, uint64(100), r.live[2].address, "addresses are not rebased")
+	alloc(t, r, 40, 28, 3)
+	require.Equal(t, []uint32{2}, r.Free(always, 1))
+	at(t, r, 28, 76)
+	require.Empty(t, r.Free(always, 0))
+}
+
+func TestVectorExactFit(t *testing.T) {
+	r := newRing(t, 100, RingOptions{})
+	alloc(t, r, 92, 0, 0)
+	full(t, r, 1)
+	r.Free(always, r.Size())
+	full(t, r, 93)
+	alloc(t, r, 42, 0, 1)
+	alloc(t, r, 42, 50, 2)
+	r.Free(only(1), r.Size())
+	alloc(t, r, 42, 100, 3)
+}
+
+func TestVectorIDWrap(t *testing.T) {
+	r := newRing(t, 64, RingOptions{FirstID: IDLimit - 2})
+	alloc(t, r, 4, 0, IDLimit-2)
+	alloc(t, r, 4, 12, IDLimit-1)
+	alloc(t, r, 4, 24, 0)
+	require.Equal(t, []byte{0xff, 0xff, 0xff, 0x7f, 0x0c, 0, 0, 0}, r.buf[12:20])
+	require.Equal(t, []uint32{IDLimit - 2, IDLimit - 1, 0}, r.Free(always, r.Size()))
+}
+
+func TestVectorSteadyState(t *testing.T) {
+	r := newRing(t, 100, RingOptions{})
+	for i, want := range []uint64{0, 25, 51, 100, 125, 51, 100, 125, 51, 100, 125, 51} {
+		alloc(t, r, 17+i%3, want, uint32(i))
+		if i >= 2 {
+			require.Equal(t, []uint32{uint32(i - 2)}, r.Free(only(uint32(i-2)), r.Size()))
+			at(t, r, [3]uint64{25, 51, 0}[(i-2)%3], [3]uint64{78, 125, 51}[(i-2)%3])
+		}
+	}
+}
+
+// The scenarios of upstream's tests/distributed/test_shm_buffer.py.
+
+func TestUpstreamBufferAccess(t *testing.T) {
+	r := newRing(t, 4096, RingOptions{})
+	a, id, payload, err := r.Alloc(100)
+	require.NoError(t, err)
+	text := make([]byte, 91)
+	for i := range text {
+		text[i] = byte(i)
+	}
+	copy(payload, text)
+	c, err := r.Access(a)
+	require.NoError(t, err)
+	require.Equal(t, id, c.ID)
+	require.Equal(t, 108, c.Size)
+	require.Equal(t, text, c.Payload[:91])
+}
+
+func TestUpstreamMemoryErrorOnFullBuffer(t *testing.T) {
+	r := newRing(t, 200, RingOptions{})
+	alloc(t, r, 100, 0, 0)
+	alloc(t, r, 80, 108, 1)
+	require.Equal(t, uint64(196), r.Used())
+	_, _, _, err := r.Alloc(1)
+	var f *FullError
+	require.ErrorAs(t, err, &f)
+	require.Equal(t, FullError{Need: 9, Used: 196, Size: 200}, *f)
+	require.Equal(t, "Not enough space in the data buffer, try calling free_buf() to free up space", f.UpstreamText())
+}
+
+func TestUpstreamAllocationAndFree(t *testing.T) {
+	r := newRing(t, 200, RingOptions{})
+	for i := range uint32(5) {
+		alloc(t, r, 80, 0, i)
+		require.Equal(t, []uint32{i}, r.Free(always, r.Size()))
+	}
+}
+
+func TestUpstreamClearBuffer(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		r := newRing(t, 1000, RingOptions{IDsRestart: restart})
+		for range 3 {
+			_, _, _, err := r.Alloc(20)
+			require.NoError(t, err)
+		}
+		r.Clear()
+		want := State{IDStart: 3, IDEnd: 3}
+		if restart {
+			want = State{}
+		}
+		require.Equal(t, want, r.State())
+		require.Zero(t, r.Len())
+	}
+}
+
+func TestUpstreamAllocationCycles(t *testing.T) {
+	r := newRing(t, 100, RingOptions{})
+	owner := make([]int64, 100)
+	for i := range owner {
+		owner[i] = -1
+	}
+	where := map[uint32]uint64{}
+	free := func(ids []uint32) {
+		for _, id := range ids {
+			for p := where[id] % 100; p < where[id]%100+10; p++ {
+				require.Equal(t, int64(id), owner[p], "frees exactly what was allocated")
+				owner[p] = -1
+			}
+		}
+	}
+	for range 33 {
+		a, id, _, err := r.Alloc(2)
+		if errors.Is(err, ErrFull) {
+			free(r.Free(always, 20))
+			a, id, _, err = r.Alloc(2)
+		}
+		require.NoError(t, err)
+		where[id] = a
+		for p := a % 100; p < a%100+10; p++ {
+			require.Equal(t, int64(-1), owner[p], "no overlap")
+			owner[p] = int64(id)
+		}
+	}
+	free(r.Free(always, r.Size()))
+	alloc(t, r, 92, 0, 33)
+}
+
+func TestAllocRefuses(t *testing.T) {
+	r := newRing(t, 100, RingOptions{})
+	for _, size := range []int{0, -1, math.MinInt} {
+		_, _, _, err := r.Alloc(size)
+		require.ErrorIs(t, err, ErrInvalid)
+	}
+	for _, size := range []int{93, 1 << 31, math.MaxInt, math.MaxInt - 7} {
+		_, _, _, err := r.Alloc(size)
+		var large *TooLargeError
+		require.ErrorAs(t, err, &large)
+		require.ErrorIs(t, err, ErrFull, "upstream says the same for both")
+		require.Equal(t, 100, large.Limit)
+	}
+	require.Equal(t, State{}, r.State(), "nothing changed")
+}
+
+func TestBadRingOptionsPanic(t *testing.T) {
+	for _, o := range []RingOptions{{Align: 3}, {Align: 4}, {Align: -8}, {DataOffset: -1}, {FirstID: IDLimit}} {
+		require.ErrorIs(t, o.Validate(), ErrInvalid)
+		require.Panics(t, func() { NewRing(make([]byte, 100), o) })
+	}
+	require.Panics(t, func() { NewRing(make([]byte, HeaderSize), RingOptions{}) })
+}
+
+func TestReadChunkBelievesNothing(t *testing.T) {
+	header := func(off int, size uint32) []byte {
+		b := make([]byte, 64)
+		b[off] = 7
+		b[off+4], b[off+5], b[off+6], b[off+7] = byte(size), byte(size>>8), byte(size>>16), byte(size>>24)
+		return b
+	}
+	for name, c := range map[string]struct {
+		ring    []byte
+		address uint64
+	}{
+		"size 0":           {header(0, 0), 0},
+		"size 7":           {header(0, 7), 0},
+		"negative":         {header(0, 0xffffffff), 0},
+		"most negative":    {header(0, 0x80000000), 0},
+		"past the end":     {header(0, 65), 0},
+		"past from middle": {header(40, 25), 40 + 64*3},
+		"largest":          {header(0, 0x7fffffff), 0},
+		"no header":        {header(0, 20), 57},
+		"address 2^64-1":   {header(0, 20), math.MaxUint64},
+	} {
+		_, err := ReadChunk(c.ring, c.address)
+		var corrupt *CorruptError
+		require.ErrorAs(t, err, &corrupt, name)
+		require.ErrorIs(t, err, ErrCorrupt, name)
+	}
+	c, err := ReadChunk(header(40, 24), 40+64*3)
+	require.NoError(t, err)
+	require.Equal(t, uint32(7), c.ID)
+	require.Len(t, c.Payload, 16)
+	require.Equal(t, 16, cap(c.Payload), "can't be appended into the next chunk")
+}
+
+// TestNewChunkKillsHeadersInItsWay: a stale reader finds out by looking at the
+// header again, so the header must change before the payload behind it does,
+// even if the new owner fills its chunk from the end.
+func TestNewChunkKillsHeadersInItsWay(t *testing.T) {
+	r := newRing(t, 200, RingOptions{})
+	var stale []uint64
+	for range 5 {
+		a, _, _, err := r.Alloc(20)
+		require.NoError(t, err)
+		stale = append(stale, a)
+	}
+	r.Clear()
+	_, _, _, err := r.Alloc(80) // over chunks 0 to 3, into the header of none
+	require.NoError(t, err)
+	for i, a := range stale {
+		id, ok := ChunkID(r.buf, a)
+		require.True(t, ok)
+		if i < 4 {
+			require.NotEqual(t, uint32(i), id, "chunk %d", i)
+		} else {
+			require.Equal(t, uint32(i), id, "untouched memory stays readable")
+		}
+	}
+}
+
+func TestPartlyCoveredHeaderIsKilledToo(t *testing.T) {
+	for size := 1; size < 40; size++ {
+		r := newRing(t, 100, RingOptions{FirstID: 0xff})
+		for range 3 {
+			_, _, _, err := r.Alloc(1)
+			require.NoError(t, err)
+		}
+		r.Clear()
+		_, _, _, err := r.Alloc(size)
+		require.NoError(t, err)
+		for i := range 3 {
+			p := i * 9
+			id, _ := ChunkID(r.buf, uint64(p))
+			if covered := p < size+HeaderSize; covered {
+				require.NotEqual(t, uint32(0xff+i), id, "size %d, chunk %d", size, i)
+			}
+		}
+	}
+}
+
+// model is the ring as a list of chunks that are not allowed to overlap.
+type model struct {
+	id      uint32
+	address uint64
+	fill    byte
+	size    int
+}
+
+func TestRingProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.IntRange(9, 700).Draw(t, "size")
+		o := RingOptions{
+			Align:      rapid.SampledFrom([]int{0, 0, 8, 16, 64}).Draw(t, "align"),
+			DataOffset: rapid.SampledFrom([]int{0, 32}).Draw(t, "offset"),
+			FirstID:    rapid.SampledFrom([]uint32{0, IDLimit - 3}).Draw(t, "first"),
+		}
+		r := NewRing(make([]byte, size), o)
+		var live []model
+		for range rapid.IntRange(40, 200).Draw(t, "ops") {
+			switch rapid.IntRange(0, 9).Draw(t, "op") {
+			default:
+				n := rapid.IntRange(1, size/2+2).Draw(t, "n")
+				a, id, payload, err := r.Alloc(n)
+				if err != nil {
+					if !errors.Is(err, ErrFull) {
+						t.Fatal(err)
+					}
+					if len(live) == 0 && !errors.Is(err, ErrTooLarge) {
+						t.Fatalf("an empty ring refused %d bytes for now only: %v", n, err)
+					}
+					continue
+				}
+				if a >= 2*uint64(size) {
+					t.Fatalf("address %d is not below %d", a, 2*size)
+				}
+				m := model{id, a, byte(id*31 + 7), n}
+				for i := range payload {
+					payload[i] = m.fill
+				}
+				live = append(live, m)
+			case 6, 7, 8:
+				k := rapid.IntRange(0, len(live)).Draw(t, "k")
+				left := k
+				freed := r.Free(func(uint32, []byte) bool { left--; return left >= 0 }, size)
+				if len(freed) != k {
+					t.Fatalf("freed %d of %d", len(freed), k)
+				}
+				for i, id := range freed {
+					if id != live[i].id {
+						t.Fatalf("freed %d, oldest is %d", id, live[i].id)
+					}
+				}
+				live = live[k:]
+			case 9:
+				r.Clear()
+				live = nil
+			}
+			if err := r.CheckStructure(); err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range live {
+				c, err := r.Access(m.address)
+				if err != nil || c.ID != m.id || len(c.Payload) != m.size {
+					t.Fatalf("chunk %+v: %+v, %v", m, c, err)
+				}
+				for _, b := range c.Payload {
+					if b != m.fill {
+						t.Fatalf("chunk %+v was overwritten", m)
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestCheckStructureFinds(t *testing.T) {
+	broken := map[string]func(*Ring){
+		"overwritten header": func(r *Ring) { r.buf[0]++ },
+		"wrong size":         func(r *Ring) { r.buf[4]++ },
+		"missing":            func(r *Ring) { delete(r.live, 1) },
+		"start":              func(r *Ring) { r.start += uint64(r.Size()) },
+		"end":                func(r *Ring) { r.end-- },
+		"moved":              func(r *Ring) { r.live[1] = extent{5, 20} },
+		"not reset":          func(r *Ring) { clear(r.live); r.idStart = r.idEnd },
+	}
+	for name, breakIt := range broken {
+		r := NewRing(make([]byte, 100), RingOptions{})
+		alloc(t, r, 12, 0, 0)
+		alloc(t, r, 12, 20, 1)
+		require.NoError(t, r.CheckStructure())
+		breakIt(r)
+		require.Error(t, r.CheckStructure(), name)
+	}
+}
+
+// FuzzReadChunk: any memory, any address: a chunk inside the memory or an error.
+func FuzzReadChunk(f *testing.F) {
+	f.Add([]byte{1, 0, 0, 0, 12, 0, 0, 0, 1, 2, 3, 4}, uint64(12))
+	f.Add([]byte{1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 1}, uint64(9))
+	f.Add([]byte{1, 0, 0}, uint64(math.MaxUint64))
+	f.Fuzz(func(t *testing.T, ring []byte, address uint64) {
+		if len(ring) == 0 {
+			return
+		}
+		c, err := ReadChunk(ring, address)
+		if err != nil {
+			require.ErrorIs(t, err, ErrCorrupt)
+			return
+		}
+		p := int(address % uint64(len(ring)))
+		require.Equal(t, c.Size, len(c.Payload)+HeaderSize)
+		require.LessOrEqual(t, p+c.Size, len(ring))
+		id, ok := ChunkID(ring, address)
+		require.True(t, ok)
+		require.Equal(t, c.ID, id)
+	})
+}

@@ -1,0 +1,250 @@
+package shmring
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/ringcache/ringcache/internal/shmfile"
+)
+
+// SegmentOptions say what a segment is or is expected to be.
+type SegmentOptions struct {
+	// Name of the shared memory object, without a directory; on Linux the file
+	// /dev/shm/Name. Create makes one up if it is empty.
+	Name string
+	// RingSize is the bytes of the ring, vLLM's N.
+	RingSize int
+	// DataOffset is the bytes in front of the ring: pycompat.Generation says
+	// how many. Create fills them with random bytes, the secret.
+	DataOffset int
+	// Dir is the directory of shared memory, /dev/shm if empty. It is for tests
+	// and for systems that mount another one; vLLM knows only the default.
+	Dir string
+}
+
+// Validate reports what is wrong with the options.
+func (o SegmentOptions) Validate() error {
+	switch {
+	case o.RingSize <= HeaderSize:
+		return fmt.Errorf("%w: a ring of %d bytes has no room for a chunk", ErrInvalid, o.RingSize)
+	case o.DataOffset < 0:
+		return fmt.Errorf("%w: data offset %d is negative", ErrInvalid, o.DataOffset)
+	case o.Name != "":
+		if _, err := shmfile.Path(o.Dir, o.Name); err != nil {
+			return fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+	}
+	return nil
+}
+
+func (o SegmentOptions) bytes() int64 { return int64(o.RingSize) + int64(o.DataOffset) }
+
+// Segment is a mapped shared memory object: DataOffset bytes, then the ring.
+//
+// It has no header and no magic number, since vLLM's layout has no room for
+// one; the size is all that can be checked.
+type Segment struct {
+	opt  SegmentOptions
+	path string
+	file *os.File // kept to know whether the path is still this segment; nil if private
+	mem  []byte
+
+	mu     sync.Mutex
+	holds  int
+	closed bool
+}
+
+// Create makes a new segment: mode 0600, exactly DataOffset + RingSize bytes,
+// all of them allocated. It fails with [ErrExists], [ErrNoSpace] (never a SIGBUS
+// later), [ErrInvalid], or the system's error, and then leaves nothing behind.
+//
+// The new segment outlives the process unless [Segment.Unlink] is called.
+func Create(o SegmentOptions) (*Segment, error) {
+	if o.Name == "" {
+		o.Name = randomName()
+	}
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	path, err := shmfile.Path(o.Dir, o.Name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := shmfile.Create(path, o.bytes())
+	if err != nil {
+		return nil, createError(o, err)
+	}
+	s, err := newSegment(o, path, f)
+	if err == nil && o.DataOffset > 0 {
+		_, err = rand.Read(s.Secret())
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(path))
+	}
+	return s, nil
+}
+
+func createError(o SegmentOptions, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return fmt.Errorf("%w: %s; another server uses the name, or one that was killed left it behind: choose another name or remove it", ErrExists, o.Name)
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EFBIG), errors.Is(err, syscall.ENOMEM):
+		return fmt.Errorf("%w: %d bytes for %s: make the cache smaller or the mount larger (docker --shm-size): %w", ErrNoSpace, o.bytes(), o.Name, err)
+	}
+	return fmt.Errorf("shmring: creating segment %s: %w", o.Name, err)
+}
+
+// Attach maps an existing segment for reading and counting. It fails with
+// [ErrNotExist], a [*SizeError], an error about an unsafe file (a link, another
+// owner, writable by everyone), or the system's error.
+//
+// Nothing is registered anywhere: CPython's resource tracker would unlink the
+// segment when the process that attached it exits.
+func Attach(o SegmentOptions) (*Segment, error) {
+	if o.Name == "" {
+		return nil, fmt.Errorf("%w: a segment name is needed to attach", ErrInvalid)
+	}
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	path, err := shmfile.Path(o.Dir, o.Name)
+	if err != nil {
+		return nil, err
+	}
+	f, size, err := shmfile.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s; the writer must create it before a reader starts", ErrNotExist, o.Name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("shmring: attaching segment %s: %w", o.Name, err)
+	}
+	if size != o.bytes() {
+		return nil, errors.Join(&SizeError{Name: o.Name, Got: size, Ring: o.RingSize, DataOffset: o.DataOffset}, f.Close())
+	}
+	return newSegment(o, path, f)
+}
+
+func newSegment(o SegmentOptions, path string, f *os.File) (*Segment, error) {
+	m, err := shmfile.Map(f, o.bytes())
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &Segment{opt: o, path: path, file: f, mem: m}, nil
+}
+
+// Private returns a segment over private memory, DataOffset + RingSize bytes,
+// that no other process sees: for tests, for fuzzing, and for looking at a copy
+// of a segment. Its name means nothing, and closing it only ends its use.
+func Private(m []byte, o SegmentOptions) (*Segment, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if int64(len(m)) != o.bytes() {
+		return nil, &SizeError{Name: o.Name, Got: int64(len(m)), Ring: o.RingSize, DataOffset: o.DataOffset}
+	}
+	return &Segment{opt: o, mem: m}, nil
+}
+
+// randomName follows CPython's shared_memory module: psm_ and 8 hex digits.
+func randomName() string {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return "psm_" + hex.EncodeToString(b[:])
+}
+
+// Name returns the name of the shared memory object.
+func (s *Segment) Name() string { return s.opt.Name }
+
+// Size returns the bytes of the whole object.
+func (s *Segment) Size() int { return int(s.opt.bytes()) }
+
+// Bytes returns the whole mapping. Like the slices below it is valid until
+// Close, and must not be touched later.
+func (s *Segment) Bytes() []byte { return s.mem }
+
+// Secret returns the bytes in front of the ring, empty in generations that
+// have none.
+func (s *Segment) Secret() []byte { return s.mem[:s.opt.DataOffset:s.opt.DataOffset] }
+
+// Ring returns the bytes of the ring.
+func (s *Segment) Ring() []byte { return s.mem[s.opt.DataOffset:] }
+
+// Hold keeps the mapping from being closed until Release. It fails with
+// [ErrClosed].
+func (s *Segment) Hold() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return fmt.Errorf("%w: %s", ErrClosed, s.opt.Name)
+	}
+	s.holds++
+	return nil
+}
+
+// Release undoes one Hold.
+func (s *Segment) Release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.holds == 0 {
+		panic("shmring: Release without Hold")
+	}
+	s.holds--
+}
+
+// Idle returns [ErrBusy] while the segment is held.
+func (s *Segment) Idle() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.idle()
+}
+
+func (s *Segment) idle() error {
+	if s.holds > 0 {
+		return fmt.Errorf("%w: %s: %d views or reservations are open; release them first", ErrBusy, s.opt.Name, s.holds)
+	}
+	return nil
+}
+
+// Close unmaps the segment and leaves the object itself alone. It fails with
+// [ErrBusy], and does nothing, while it is held. Closing twice is fine.
+func (s *Segment) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	if err := s.idle(); err != nil {
+		return err
+	}
+	s.closed = true
+	if s.file == nil {
+		return nil
+	}
+	m := s.mem
+	s.mem = nil
+	return errors.Join(shmfile.Unmap(m), s.file.Close())
+}
+
+// Unlink removes the name, so that no one can attach any more; mappings live
+// on. A name that is gone already, or that names another object by now, is left
+// alone without an error. It must be called before Close.
+func (s *Segment) Unlink() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return fmt.Errorf("%w: %s: unlink before closing", ErrClosed, s.opt.Name)
+	}
+	if s.file == nil || !shmfile.Same(s.file, s.path) {
+		return nil
+	}
+	if err := os.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("shmring: unlinking segment %s: %w", s.opt.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,52 @@
+package shmring
+
+import "github.com/ringcache/ringcache/internal/mem"
+
+// staleHeaders remembers where the headers of freed chunks still stand, in
+// buckets of bucketSize bytes.
+//
+// A reader with a stale handle looks at the header before and after it uses the
+// payload. That only proves something if the header goes before the payload
+// does, so a new chunk first kills the headers in its way: its owner may fill
+// it in any order.
+type staleHeaders map[uint64][]uint64
+
+const bucketSize = 1 << 16
+
+func (s staleHeaders) add(off uint64) {
+	s[off/bucketSize] = append(s[off/bucketSize], off)
+}
+
+// kill overwrites the stale ids inside the new chunk buf[off:off+size].
+func (s staleHeaders) kill(buf []byte, off, size uint64) {
+	for b := off / bucketSize; b <= (off+size-1)/bucketSize && len(s) > 0; b++ {
+		old, ok := s[b]
+		if !ok {
+			continue
+		}
+		kept := old[:0]
+		for _, p := range old {
+			switch {
+			case p < off || p >= off+size:
+				kept = append(kept, p)
+			case p >= off+HeaderSize: // else the new header took its place
+				killID(buf, p, off+size)
+			}
+		}
+		if len(kept) == 0 {
+			delete(s, b)
+		} else {
+			s[b] = kept
+		}
+	}
+}
+
+// killID overwrites the id at p, but nothing from end on, where another chunk
+// may be live. A partial id changes too: its lowest byte is flipped.
+func killID(buf []byte, p, end uint64) {
+	if end-p >= 4 {
+		mem.Store32(buf[p:], deadID)
+	} else {
+		buf[p] ^= 0xff
+	}
+}
