@@ -9,11 +9,12 @@ import (
 	"github.com/ringcache/ringcache/shmring"
 )
 
-// Put stores a value under a key and issues its first use. Errors, none of
-// which leaves anything behind: [KeyExistsError]; serde's, if the value can't be
-// encoded; [TooLargeError]; [FullError], after unused chunks were freed;
-// [ErrClosed]. With the last two of the middle the caller sends the value
-// inline.
+// Put stores a value under a key and issues its first use. No error leaves
+// anything behind:
+//   - [KeyExistsError]: use Lookup;
+//   - [TooLargeError], or [FullError] after unused chunks were freed: send the
+//     value inline;
+//   - serde's errors, if the value can't be encoded, and [ErrClosed].
 func (w *Writer) Put(key string, v serde.Value) (Handle, error) {
 	r, err := w.Reserve(key, v)
 	if err != nil {
@@ -154,6 +155,9 @@ func (w *Writer) head() HeadState {
 	}
 	return HeadState{}
 }
+
+// Place returns where the object will be: what its handle will say.
+func (r *Reservation) Place() (address uint64, id uint32) { return r.o.address, r.o.id }
 
 // Tensor returns the bytes of the item's field key, whose data must be one
 // tensor, for filling; nil if there is none. They are row-major and

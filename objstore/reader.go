@@ -75,6 +75,23 @@ func (r *Reader) get(h Handle, key string) (serde.Value, error) {
 	return r.sv.read(h)
 }
 
+// Verify checks the signature of a handle for a key without reading the object.
+// It fails with [SignatureError], and does nothing in generations without
+// signatures.
+func (r *Reader) Verify(key string, h Handle) error {
+	if err := r.sv.seg.Hold(); err != nil {
+		return err
+	}
+	defer r.sv.seg.Release()
+	return r.verify(h, key)
+}
+
+// Segment returns the segment, for its name and its bytes.
+func (r *Reader) Segment() *shmring.Segment { return r.sv.seg }
+
+// Generation returns the generation that the store is read in.
+func (r *Reader) Generation() pycompat.Generation { return r.gen }
+
 func (r *Reader) verify(h Handle, key string) error {
 	if !r.gen.Signed {
 		return nil

@@ -15,7 +15,7 @@ import (
 )
 
 func aligned(b []byte) (*uint32, bool) {
-	_ = b[3]
+	b = b[:4]
 	p := unsafe.Pointer(&b[0])
 	return (*uint32)(p), uintptr(p)%4 == 0
 }

@@ -1,0 +1,76 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/objstore"
+	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/shmring"
+)
+
+// errInvalid is the kind "invalid" for errors that arise here.
+var errInvalid = errors.New("invalid request")
+
+func invalidf(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", errInvalid, fmt.Errorf(format, args...))
+}
+
+// kinds maps errors to their stable names; the first match wins, so the more
+// telling one of a joined error comes first.
+var kinds = []struct {
+	err  error
+	kind string
+}{
+	{objstore.ErrExists, "exists"},
+	{shmring.ErrExists, "exists_segment"},
+	{shmring.ErrNoSpace, "no_space"},
+	{objstore.ErrNotFound, "not_found"},
+	{shmring.ErrNotExist, "not_found"},
+	{pycompat.ErrUnnamedSemaphore, "not_found"},
+	{objstore.ErrBadSignature, "bad_signature"},
+	{serde.ErrMissingSignature, "bad_signature"},
+	{serde.ErrInvalidSignature, "bad_signature"},
+	{objstore.ErrStale, "stale"},
+	{objstore.ErrTooLarge, "too_large"},
+	{objstore.ErrFull, "full"},
+	{objstore.ErrClosed, "closed"},
+	{pycompat.ErrUnknownVersion, "unsupported"},
+	{pycompat.ErrSemaphoreLayout, "unsupported"},
+	{shmfile.ErrUnsupported, "unsupported"},
+	{shmfile.ErrUnsafe, "unsupported"},
+	{serde.ErrUnsupported, "unsupported"},
+	{errUnsupported, "unsupported"},
+	{objstore.ErrCorrupt, "corrupt"},
+	{serde.ErrCorrupt, "corrupt"},
+	{context.DeadlineExceeded, "timeout"},
+	{objstore.ErrNotCounted, "timeout"},
+}
+
+// errUnsupported is the kind "unsupported" for what the protocol knows and this
+// object can't do.
+var errUnsupported = errors.New("unsupported")
+
+func unsupportedf(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", errUnsupported, fmt.Errorf(format, args...))
+}
+
+func kindOf(err error) string {
+	for _, k := range kinds {
+		if errors.Is(err, k.err) {
+			return k.kind
+		}
+	}
+	return "invalid"
+}
+
+func describeError(err error) reply {
+	out := reply{"kind": kindOf(err), "text": err.Error()}
+	if text := pycompat.UpstreamText(err); text != "" {
+		out["upstream"] = text
+	}
+	return out
+}

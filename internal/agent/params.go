@@ -1,0 +1,123 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+
+	"github.com/ringcache/ringcache/objstore"
+	"github.com/ringcache/ringcache/pycompat"
+)
+
+// params are the fields of one request. The getters keep the first error, so
+// that an operation reads all its fields and checks once.
+type params struct {
+	fields map[string]json.RawMessage
+	err    error
+}
+
+func parseParams(line []byte) (*params, error) {
+	p := &params{}
+	if err := json.Unmarshal(line, &p.fields); err != nil {
+		return nil, invalidf("not a JSON object: %w", err)
+	}
+	if p.fields == nil {
+		return nil, invalidf("not a JSON object: null")
+	}
+	return p, nil
+}
+
+func (p *params) fail(format string, args ...any) {
+	if p.err == nil {
+		p.err = invalidf(format, args...)
+	}
+}
+
+// has reports whether a field is there and not null.
+func (p *params) has(name string) bool {
+	raw, ok := p.fields[name]
+	return ok && !bytes.Equal(raw, []byte("null"))
+}
+
+// required decodes a field that must be there.
+func required[T any](p *params, name string) (v T) {
+	if !p.has(name) {
+		p.fail("field %q is missing", name)
+		return v
+	}
+	return optional(p, name, v)
+}
+
+// optional decodes a field, or returns what holds if it is absent or null.
+func optional[T any](p *params, name string, absent T) T {
+	if !p.has(name) {
+		return absent
+	}
+	var v T
+	if err := json.Unmarshal(p.fields[name], &v); err != nil {
+		p.fail("field %q: %w", name, err)
+		return absent
+	}
+	return v
+}
+
+func (p *params) str(name string) string { return required[string](p, name) }
+func (p *params) int(name string) int    { return required[int](p, name) }
+func (p *params) address() (uint64, uint32) {
+	return required[uint64](p, "address"), required[uint32](p, "id")
+}
+
+func (p *params) hex(name string) []byte {
+	return p.unhex(name, required[string](p, name))
+}
+
+func (p *params) unhex(name, s string) []byte {
+	b, err := hex.DecodeString(s)
+	if err != nil {
+		p.fail("field %q: %w", name, err)
+	}
+	return b
+}
+
+// generation is the field of that name, the newest known if absent.
+func (p *params) generation() pycompat.Generation {
+	v := optional(p, "generation", "")
+	if v == "" {
+		return pycompat.Newest()
+	}
+	g, err := pycompat.Lookup(v)
+	if err != nil && p.err == nil {
+		p.err = err
+	}
+	return g
+}
+
+// handle is the address, the id and the signature of a request. A signature
+// that is no 32 bytes at all becomes one that can't be right, so that the
+// library gives its verdict.
+func (p *params) handle() objstore.Handle {
+	var h objstore.Handle
+	h.Address, h.ID = p.address()
+	if !p.has("signature") {
+		return h
+	}
+	h.Signature = []byte{}
+	var s string
+	var list []byteNumber
+	switch raw := p.fields["signature"]; {
+	case json.Unmarshal(raw, &s) == nil:
+		if b, err := hex.DecodeString(s); err == nil {
+			h.Signature = b
+		}
+	case json.Unmarshal(raw, &list) == nil:
+		for _, b := range list {
+			h.Signature = append(h.Signature, byte(b))
+		}
+	}
+	return h
+}
+
+// byteNumber is an integer of 0 to 255 in a JSON list.
+type byteNumber uint8
+
+func (b *byteNumber) UnmarshalJSON(raw []byte) error { return json.Unmarshal(raw, (*uint8)(b)) }

@@ -1,0 +1,145 @@
+package agent
+
+import (
+	"errors"
+	"strconv"
+
+	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/shmring"
+)
+
+// maxPrivate bounds a ring in private memory.
+const maxPrivate = 1 << 32
+
+type ring struct {
+	*shmring.Ring
+	seg *shmring.Segment
+}
+
+func (r *ring) close() error { return errors.Join(r.seg.Unlink(), r.seg.Close()) }
+
+func (a *Agent) ringOps() map[string]operation {
+	return map[string]operation{
+		"ring.new":    a.ringNew,
+		"ring.alloc":  a.onRing(ringAlloc),
+		"ring.free":   a.onRing(ringFree),
+		"ring.header": a.onRing(ringHeader),
+		"ring.clear":  a.onRing(func(_ *params, r *ring) (reply, error) { r.Clear(); return nil, nil }),
+		"ring.state":  a.onRing(func(_ *params, r *ring) (reply, error) { return ringReply(r), nil }),
+		"ring.close":  a.ringClose,
+	}
+}
+
+func (a *Agent) onRing(f func(*params, *ring) (reply, error)) operation {
+	return func(p *params) (reply, error) {
+		name := p.str("ring")
+		r, ok := a.rings[name]
+		if p.err == nil && !ok {
+			p.fail("no ring %q", name)
+		}
+		if p.err != nil {
+			return nil, p.err
+		}
+		return f(p, r)
+	}
+}
+
+func (a *Agent) ringNew(p *params) (reply, error) {
+	object, size, g := p.str("ring"), p.int("size"), p.generation()
+	name, first := optional(p, "name", ""), optional[uint32](p, "first_id", 0)
+	o := shmring.RingOptions{DataOffset: g.DataOffset, IDsRestart: g.IDsRestart, FirstID: first}
+	if p.err != nil {
+		return nil, p.err
+	}
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if _, ok := a.rings[object]; ok {
+		return nil, invalidf("ring %q exists", object)
+	}
+	seg, err := newSegment(name, size, g)
+	if err != nil {
+		return nil, err
+	}
+	a.rings[object] = &ring{shmring.NewRing(seg.Ring(), o), seg}
+	return nil, nil
+}
+
+// newSegment makes a named segment, or one in private memory.
+func newSegment(name string, size int, g pycompat.Generation) (*shmring.Segment, error) {
+	o := shmring.SegmentOptions{Name: name, RingSize: size, DataOffset: g.DataOffset}
+	if name != "" {
+		return shmring.Create(o)
+	}
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if size > maxPrivate {
+		return nil, invalidf("size %d: at most %d in private memory", size, maxPrivate)
+	}
+	return shmring.Private(make([]byte, size+g.DataOffset), o)
+}
+
+func ringAlloc(p *params, r *ring) (reply, error) {
+	size := p.int("size")
+	if p.err != nil {
+		return nil, p.err
+	}
+	address, id, _, err := r.Alloc(size)
+	if errors.Is(err, shmring.ErrTooLarge) {
+		err = &shmring.FullError{Need: size, Used: r.Used(), Size: r.Size()} // upstream makes no difference
+	}
+	if err != nil {
+		return nil, err
+	}
+	return reply{"address": address, "id": id}, nil
+}
+
+func ringFree(p *params, r *ring) (reply, error) {
+	all := optional(p, "all", false)
+	limit := optional(p, "limit", r.Size())
+	ids := map[uint32]bool{}
+	if !all {
+		for _, id := range required[[]uint32](p, "ids") {
+			ids[id] = true
+		}
+	}
+	if p.err != nil {
+		return nil, p.err
+	}
+	freed := r.Free(func(id uint32, _ []byte) bool { return all || ids[id] }, limit)
+	return reply{"freed": append([]uint32{}, freed...)}, nil
+}
+
+func ringHeader(p *params, r *ring) (reply, error) {
+	address := required[uint64](p, "address")
+	if p.err != nil {
+		return nil, p.err
+	}
+	c, err := r.Access(address)
+	if err != nil {
+		return nil, err
+	}
+	return reply{"id": c.ID, "size": c.Size}, nil
+}
+
+func ringReply(r *ring) reply {
+	metadata := map[string]uint64{}
+	for id, address := range r.Live() {
+		metadata[strconv.FormatUint(uint64(id), 10)] = address
+	}
+	out := ringState(r.State())
+	out["metadata"] = metadata
+	return out
+}
+
+func ringState(s shmring.State) reply {
+	return reply{"start": s.Start, "end": s.End, "id_start": s.IDStart, "id_end": s.IDEnd}
+}
+
+func (a *Agent) ringClose(p *params) (reply, error) {
+	return a.onRing(func(_ *params, r *ring) (reply, error) {
+		delete(a.rings, p.str("ring"))
+		return nil, r.close()
+	})(p)
+}

@@ -1,0 +1,87 @@
+package agent
+
+import (
+	"encoding/hex"
+
+	"github.com/ringcache/ringcache/serde"
+)
+
+func serdeOps() map[string]operation {
+	return map[string]operation{
+		"serde.encode":   serdeEncode,
+		"serde.decode":   serdeDecode,
+		"serde.metadata": serdeMetadata,
+		"address_item":   addressItem,
+	}
+}
+
+func serdeEncode(p *params) (reply, error) {
+	o := serde.Options{Generation: p.generation(), InlineThreshold: optional(p, "threshold", 0)}
+	if p.has("threshold") && o.InlineThreshold == 0 {
+		o.InlineThreshold = -1 // 0 on the wire means that nothing is inline
+	}
+	v := p.value("value", false)
+	if p.err != nil {
+		return nil, p.err
+	}
+	plan, err := serde.NewPlan(v, o)
+	if err != nil {
+		return nil, err
+	}
+	frames := []string{}
+	for _, f := range plan.Frames() {
+		frames = append(frames, hex.EncodeToString(f))
+	}
+	return reply{"frames": frames, "metadata": hex.EncodeToString(plan.Metadata())}, nil
+}
+
+func serdeDecode(p *params) (reply, error) {
+	o := serde.Options{Generation: p.generation()}
+	var frames serde.Frames
+	for _, s := range required[[]string](p, "frames") {
+		frames = append(frames, p.unhex("frames", s))
+	}
+	kind := p.str("kind")
+	if p.err != nil {
+		return nil, p.err
+	}
+	var v serde.Value
+	var err error
+	switch kind {
+	case "item":
+		v, err = serde.DecodeItem(frames, o)
+	case "tensor":
+		v, err = serde.DecodeTensor(frames, o)
+	default:
+		err = invalidf("unknown kind %q, want item or tensor", kind)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return reply{"value": encodeValue(v)}, nil
+}
+
+func serdeMetadata(p *params) (reply, error) {
+	b := p.hex("hex")
+	if p.err != nil {
+		return nil, p.err
+	}
+	m, _, err := serde.ParseMetadata(b)
+	if err != nil {
+		return nil, err
+	}
+	return reply{"type": m.Type, "nbytes": m.NBytes, "lens": m.Lens}, nil
+}
+
+func addressItem(p *params) (reply, error) {
+	h, g := p.handle(), p.generation()
+	modality := optional(p, "modality", "image")
+	if p.err != nil {
+		return nil, p.err
+	}
+	b, err := serde.EncodeAddress(h, modality, serde.Options{Generation: g})
+	if err != nil {
+		return nil, err
+	}
+	return reply{"hex": hex.EncodeToString(b)}, nil
+}

@@ -1,0 +1,361 @@
+package agent
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/ringcache/ringcache/serde"
+)
+
+const (
+	// maxTensor bounds the bytes that one tensor of a request may ask for.
+	maxTensor = 1 << 31
+	// hexLimit is up to how many bytes a reply shows a tensor in full.
+	hexLimit = 256
+	maxDepth = 64
+)
+
+// The JSON form of a value, in both directions.
+type (
+	valueJSON struct {
+		Type   string          `json:"type"`
+		Fields []fieldJSON     `json:"fields"`
+		Data   json.RawMessage `json:"data"`
+		Hex    *string         `json:"hex"`
+		// Modality is part of the items of vLLM 0.11 to 0.15, which need one;
+		// "image" if absent.
+		Modality *string `json:"modality"`
+	}
+	fieldJSON struct {
+		Name  string          `json:"name"`
+		Data  json.RawMessage `json:"data"`
+		Field *kindJSON       `json:"field"`
+	}
+	kindJSON struct {
+		Kind      string            `json:"kind"`
+		KeepOnCPU bool              `json:"keep_on_cpu"`
+		BatchSize *int              `json:"batch_size"`
+		Slices    []json.RawMessage `json:"slices"`
+		Dim       *int              `json:"dim"`
+	}
+	tensorJSON struct {
+		DType *string `json:"dtype"`
+		Shape []int   `json:"shape"`
+		Hex   *string `json:"hex"`
+		XOF   *string `json:"xof"`
+	}
+)
+
+// value decodes the field of that name. With layout tensors need no data.
+func (p *params) value(name string, layout bool) serde.Value {
+	j := required[valueJSON](p, name)
+	if p.err != nil {
+		return nil
+	}
+	d := valueDecoder{p, layout}
+	switch j.Type {
+	case "item":
+		return d.item(j)
+	case "tensor":
+		t, ok := d.data(j.Data, 0).(*serde.Tensor)
+		if !ok {
+			p.fail("value of type tensor: data is not a tensor")
+			return nil
+		}
+		return t
+	case "pickle":
+		if j.Hex == nil {
+			p.fail("value of type pickle: field \"hex\" is missing")
+			return nil
+		}
+		return serde.Pickle(p.unhex("hex", *j.Hex))
+	}
+	p.fail("value: unknown type %q, want item, tensor or pickle", j.Type)
+	return nil
+}
+
+type valueDecoder struct {
+	*params
+	layout bool
+}
+
+func (d valueDecoder) item(j valueJSON) serde.Value {
+	it := &serde.Item{Modality: "image"}
+	if j.Modality != nil {
+		it.Modality = *j.Modality
+	}
+	for _, f := range j.Fields {
+		if f.Field == nil {
+			d.fail("item: field %q has no \"field\"", f.Name)
+			return nil
+		}
+		it.Elems = append(it.Elems, serde.Elem{Key: f.Name, Data: d.data(f.Data, 0), Field: d.kind(*f.Field)})
+	}
+	return it
+}
+
+func (d valueDecoder) kind(j kindJSON) serde.Field {
+	f := serde.Field{KeepOnCPU: j.KeepOnCPU}
+	switch j.Kind {
+	case "batched":
+		f.Kind = serde.Batched
+	case "shared":
+		f.Kind = serde.Shared
+		if j.BatchSize == nil {
+			d.fail("shared field: \"batch_size\" is missing")
+			return f
+		}
+		f.BatchSize = *j.BatchSize
+	case "flat":
+		f.Kind = serde.Flat
+		if j.Dim != nil {
+			f.Dim = *j.Dim
+		}
+		for i, raw := range j.Slices {
+			var nested [][]*int64
+			if json.Unmarshal(raw, &nested) == nil && (i > 0 && f.Nested || i == 0) {
+				f.Nested = true
+				f.Slices = append(f.Slices, d.slices(nested))
+				continue
+			}
+			var one []*int64
+			if f.Nested || json.Unmarshal(raw, &one) != nil {
+				d.fail("flat field: slice %s, want [start,stop,step] everywhere, or lists of those everywhere", raw)
+				return f
+			}
+			f.Slices = append(f.Slices, d.slices([][]*int64{one}))
+		}
+	default:
+		d.fail("unknown kind of field %q, want batched, shared or flat", j.Kind)
+	}
+	return f
+}
+
+func (d valueDecoder) slices(in [][]*int64) []serde.Slice {
+	out := []serde.Slice{}
+	for _, s := range in {
+		if len(s) != 3 {
+			d.fail("flat field: a slice has %d bounds, want 3", len(s))
+			return nil
+		}
+		var b [3]serde.Bound
+		for i, n := range s {
+			if n != nil {
+				b[i] = serde.At(*n)
+			}
+		}
+		out = append(out, serde.Slice{Start: b[0], Stop: b[1], Step: b[2]})
+	}
+	return out
+}
+
+func (d valueDecoder) data(raw json.RawMessage, depth int) serde.Data {
+	if depth > maxDepth {
+		d.fail("data is nested more than %d deep", maxDepth)
+		return nil
+	}
+	switch c := firstByte(raw); {
+	case c == 0 || c == 'n':
+		return nil
+	case c == '{':
+		return d.tensor(raw)
+	case c == '[':
+		var parts []json.RawMessage
+		if err := json.Unmarshal(raw, &parts); err != nil {
+			d.fail("data: %w", err)
+			return nil
+		}
+		list := serde.List{}
+		for _, part := range parts {
+			list = append(list, d.data(part, depth+1))
+		}
+		return list
+	case c == 't' || c == 'f':
+		return serde.Bool(c == 't')
+	default:
+		return d.number(string(bytes.TrimSpace(raw)))
+	}
+}
+
+func firstByte(raw json.RawMessage) byte {
+	if b := bytes.TrimSpace(raw); len(b) > 0 {
+		return b[0]
+	}
+	return 0
+}
+
+func (d valueDecoder) number(s string) serde.Data {
+	if !strings.ContainsAny(s, ".eE") {
+		if i, err := strconv.ParseInt(s, 10, 64); err == nil {
+			return serde.Int(i)
+		}
+		if u, err := strconv.ParseUint(s, 10, 64); err == nil {
+			return serde.Uint(u)
+		}
+	} else if f, err := strconv.ParseFloat(s, 64); err == nil {
+		return serde.Float(f)
+	}
+	d.fail("data %.40s: want a tensor, an integer of 64 bits, a float, a boolean, null or a list", s)
+	return nil
+}
+
+// tensor returns a serde.Data, not a *serde.Tensor, so that nil is nil.
+func (d valueDecoder) tensor(raw json.RawMessage) serde.Data {
+	var j tensorJSON
+	if err := json.Unmarshal(raw, &j); err != nil {
+		d.fail("tensor: %w", err)
+		return nil
+	}
+	if j.DType == nil || j.Shape == nil {
+		d.fail("tensor: \"dtype\" and \"shape\" are needed")
+		return nil
+	}
+	dtype, ok := serde.ParseDType(*j.DType)
+	if !ok {
+		d.fail("tensor: unknown dtype %.40q", *j.DType)
+		return nil
+	}
+	t := &serde.Tensor{DType: dtype, Shape: j.Shape}
+	n, err := t.NBytes()
+	if err == nil && n > maxTensor {
+		err = invalidf("tensor of %d bytes, at most %d", n, maxTensor)
+	}
+	if err != nil {
+		if d.err == nil {
+			d.err = err
+		}
+		return nil
+	}
+	switch {
+	case j.Hex != nil:
+		t.Data = d.unhex("hex", *j.Hex)
+		if len(t.Data) != n {
+			d.fail("tensor: %d bytes of data, its shape says %d", len(t.Data), n)
+		}
+	case j.XOF != nil:
+		t.Data = xof(*j.XOF, n, dtype == "bool")
+	case d.layout:
+	default:
+		d.fail("tensor: \"hex\" or \"xof\" is needed")
+	}
+	return t
+}
+
+// xof returns n bytes that depend on s only.
+func xof(s string, n int, boolean bool) []byte {
+	h := blake3.New()
+	_, _ = h.WriteString(s)
+	b := make([]byte, n)
+	_, _ = h.Digest().Read(b) // a digest never fails or ends
+	if boolean {
+		for i := range b {
+			b[i] &= 1
+		}
+	}
+	return b
+}
+
+// encodeValue is the JSON form of a value. It reads every tensor.
+func encodeValue(v serde.Value) reply {
+	switch v := v.(type) {
+	case *serde.Item:
+		fields := []reply{}
+		for _, e := range v.Elems {
+			fields = append(fields, reply{"name": e.Key, "data": encodeData(e.Data), "field": encodeKind(e.Field)})
+		}
+		out := reply{"type": "item", "fields": fields}
+		if v.Modality != "" {
+			out["modality"] = v.Modality
+		}
+		return out
+	case *serde.Tensor:
+		return reply{"type": "tensor", "data": encodeData(v)}
+	case serde.Pickle:
+		return reply{"type": "pickle", "hex": hex.EncodeToString(v)}
+	}
+	return nil
+}
+
+func encodeData(d serde.Data) any {
+	switch d := d.(type) {
+	case *serde.Tensor:
+		sum := sha256.Sum256(d.Data)
+		out := reply{"dtype": d.DType, "shape": append([]int{}, d.Shape...), "sha256": hex.EncodeToString(sum[:])}
+		if len(d.Data) <= hexLimit {
+			out["hex"] = hex.EncodeToString(d.Data)
+		}
+		return out
+	case serde.Int:
+		return int64(d)
+	case serde.Uint:
+		return uint64(d)
+	case serde.Float:
+		return encodeFloat(float64(d))
+	case serde.Bool:
+		return bool(d)
+	case serde.List:
+		out := make([]any, len(d))
+		for i, x := range d {
+			out[i] = encodeData(x)
+		}
+		return out
+	}
+	return nil
+}
+
+// encodeFloat writes a float so that it can't be taken for an integer; what
+// JSON has no number for becomes {"float": "nan"}.
+func encodeFloat(f float64) any {
+	s := strconv.FormatFloat(f, 'g', -1, 64)
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return reply{"float": strings.ToLower(strings.TrimPrefix(s, "+"))}
+	}
+	if !strings.ContainsAny(s, ".e") {
+		s += ".0"
+	}
+	return json.RawMessage(s)
+}
+
+func encodeKind(f serde.Field) reply {
+	out := reply{"kind": f.Kind.String()}
+	if f.KeepOnCPU {
+		out["keep_on_cpu"] = true
+	}
+	switch f.Kind {
+	case serde.Shared:
+		out["batch_size"] = f.BatchSize
+	case serde.Flat:
+		out["dim"] = f.Dim
+		slices := []any{}
+		for _, s := range f.Slices {
+			if f.Nested {
+				slices = append(slices, encodeSlices(s))
+			} else {
+				slices = append(slices, encodeSlices(s)[0])
+			}
+		}
+		out["slices"] = slices
+	}
+	return out
+}
+
+func encodeSlices(in []serde.Slice) [][3]*int64 {
+	out := [][3]*int64{}
+	for _, s := range in {
+		var b [3]*int64
+		for i, x := range []serde.Bound{s.Start, s.Stop, s.Step} {
+			if x.Set {
+				b[i] = &x.N
+			}
+		}
+		out = append(out, b)
+	}
+	return out
+}

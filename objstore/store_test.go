@@ -1,0 +1,540 @@
+package objstore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/shmring"
+)
+
+func segmentName(t testing.TB) string {
+	t.Helper()
+	name := fmt.Sprintf("ringcache-test-%d-%d", os.Getpid(), rand.Uint64())
+	t.Cleanup(func() { _ = os.Remove(filepath.Join(shmfile.DefaultDir, name)) })
+	return name
+}
+
+// TestWriterAndReaderShareASegment goes through real shared memory.
+func TestWriterAndReaderShareASegment(t *testing.T) {
+	name := segmentName(t)
+	w, err := Create(Options{Name: name, RingSize: 1 << 16, MaxObjectSize: 1 << 14, Readers: 1})
+	require.NoError(t, err)
+	r, err := Open(name, ReaderOptions{RingSize: 1 << 16, Readers: 1, Lock: newLocalLock()})
+	require.NoError(t, err)
+	h, err := w.Put("k", image(1000, 7))
+	require.NoError(t, err)
+	v, err := r.Get(h, "k")
+	require.NoError(t, err)
+	require.Equal(t, tensor(1000, 7), v.Item().Elems[0].Data)
+	require.ErrorIs(t, r.Close(), ErrBusy, "a view is open")
+	require.NoError(t, v.Release())
+	require.NoError(t, v.Release())
+	st, err := w.State()
+	require.NoError(t, err)
+	require.Equal(t, int64(1), st.Objects[0].Reads, "released twice, counted once")
+	require.NoError(t, r.Close())
+	require.NoError(t, r.Close())
+	_, err = r.Get(h, "k")
+	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, r.Touch(context.Background(), "k", h), ErrClosed)
+	require.NoError(t, w.CheckStructure())
+	require.NoError(t, w.Close())
+	require.NoError(t, w.Close())
+	require.NoFileExists(t, filepath.Join(shmfile.DefaultDir, name))
+	for _, err := range []error{
+		second(w.Put("x", image(1, 1))), second(w.Lookup("k")), w.Touch("k"), w.Clear(), second(w.FreeUnused()),
+		second(w.State()), second(w.Signature("k")), w.Verify("k", h), second(w.Get(h, "k")), second(w.Reserve("x", image(1, 1))),
+	} {
+		require.ErrorIs(t, err, ErrClosed)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestCreateAndOpenErrors(t *testing.T) {
+	name := segmentName(t)
+	o := Options{Name: name, RingSize: 1 << 12, MaxObjectSize: 100, Readers: 1, Generation: generation(t, "0.31.0")}
+	w, err := Create(o)
+	require.NoError(t, err)
+	_, err = Create(o)
+	require.ErrorIs(t, err, shmring.ErrExists)
+	_, err = Open(name, ReaderOptions{RingSize: 1 << 12, Readers: 1}) // 0.33.0 expects 32 bytes more
+	require.ErrorIs(t, err, shmring.ErrSize)
+	_, err = Open(name, ReaderOptions{RingSize: 1<<12 + 1, Readers: 1, Generation: o.Generation})
+	require.ErrorIs(t, err, shmring.ErrSize)
+	require.NoError(t, w.Close())
+	_, err = Open(name, ReaderOptions{RingSize: 1 << 12, Readers: 1, Generation: o.Generation})
+	require.ErrorIs(t, err, shmring.ErrNotExist)
+
+	bad := func(change func(*Options)) Options {
+		x := o
+		change(&x)
+		return x
+	}
+	for name, o := range map[string]Options{
+		"ring":    bad(func(o *Options) { o.RingSize = 8 }),
+		"object":  bad(func(o *Options) { o.MaxObjectSize = -1 }),
+		"readers": bad(func(o *Options) { o.Readers = 0 }),
+		"timeout": bad(func(o *Options) { o.LockTimeout = -1 }),
+		"align":   bad(func(o *Options) { o.Align = 3 }),
+	} {
+		_, err := Create(o)
+		require.ErrorIs(t, err, ErrInvalid, name)
+	}
+	seg, err := shmring.Private(make([]byte, 100), shmring.SegmentOptions{RingSize: 100})
+	require.NoError(t, err)
+	_, err = NewWriter(seg, Options{RingSize: 100, MaxObjectSize: 10, Readers: 1})
+	require.ErrorIs(t, err, shmring.ErrSize, "newest generation has a secret in front")
+	_, err = NewReader(seg, ReaderOptions{RingSize: 99, Readers: 1, Generation: o.Generation})
+	require.ErrorIs(t, err, shmring.ErrSize)
+}
+
+func layout(n int) *serde.Item {
+	return &serde.Item{Elems: []serde.Elem{
+		{Key: "pixels", Data: &serde.Tensor{DType: "uint8", Shape: []int{n}}},
+		{Key: "grid", Data: &serde.Tensor{DType: "int64", Shape: []int{3}}},
+	}}
+}
+
+func TestReserveFillCommit(t *testing.T) {
+	s := newStore(t, Options{RingSize: 1 << 14, MaxObjectSize: 1 << 13, Readers: 1})
+	r, err := s.Reserve("k", layout(1000))
+	require.NoError(t, err)
+	require.False(t, s.Cached("k"), "not visible yet")
+	_, err = s.Lookup("k")
+	require.ErrorIs(t, err, ErrNotFound)
+	_, err = s.Put("k", image(1, 1))
+	var exists *KeyExistsError
+	require.ErrorAs(t, err, &exists)
+	require.True(t, exists.Reserved)
+	require.ErrorIs(t, s.Clear(), ErrBusy)
+	require.ErrorIs(t, s.Writer.Close(), ErrBusy)
+
+	pixels, grid := r.Tensor("pixels"), r.Tensor("grid")
+	require.Len(t, pixels, 1000)
+	require.Equal(t, 1000, cap(pixels))
+	require.Len(t, grid, 24, "the small one lies in the message")
+	require.Nil(t, r.Tensor("nope"))
+	require.Len(t, r.Tensors(), 2)
+	for i := range pixels {
+		pixels[i] = byte(i)
+	}
+	for i := range 3 {
+		binary.LittleEndian.PutUint64(grid[8*i:], uint64(i+1))
+	}
+	h, err := r.Commit()
+	require.NoError(t, err)
+	_, err = r.Commit()
+	require.ErrorIs(t, err, ErrInvalid)
+	r.Discard() // nothing
+
+	v, err := s.readers[0].Get(h, "k")
+	require.NoError(t, err)
+	for i, b := range v.Item().Elems[0].Data.(*serde.Tensor).Data {
+		require.Equal(t, byte(i), b)
+	}
+	require.Equal(t, []byte{1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0}, v.Item().Elems[1].Data.(*serde.Tensor).Data)
+	require.NoError(t, v.Release())
+}
+
+// TestFailedPutDoesNotPoison: upstream's ring is stuck, and its index points at
+// reused memory, once a copy failed half-way (B14).
+func TestFailedPutDoesNotPoison(t *testing.T) {
+	s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 4000, Readers: 1})
+	_, err := s.Put("layout only", layout(10))
+	require.ErrorIs(t, err, ErrInvalid)
+	require.False(t, s.Cached("layout only"))
+	for i := range 100 { // discarded chunks are free at once
+		r, err := s.Reserve("k", layout(1000))
+		require.NoError(t, err, i)
+		r.Discard()
+		r.Discard()
+		_, err = r.Commit()
+		require.ErrorIs(t, err, ErrInvalid)
+		require.NoError(t, s.CheckStructure())
+	}
+	_, err = s.Put("k", image(1000, 1))
+	require.NoError(t, err)
+	_, err = s.Put("bad", &serde.Tensor{DType: "uint8", Shape: []int{5}, Data: make([]byte, 4)})
+	require.ErrorIs(t, err, serde.ErrInvalid)
+	_, err = s.Put("bad", nil)
+	require.ErrorIs(t, err, serde.ErrInvalid)
+}
+
+func TestFullErrorNamesTheOldest(t *testing.T) {
+	s := newStore(t, Options{RingSize: 1000, MaxObjectSize: 900, Readers: 3})
+	h, err := s.Put("a", image(400, 1))
+	require.NoError(t, err)
+	_, err = s.Lookup("a")
+	require.NoError(t, err)
+	for _, r := range s.readers[:2] {
+		v, err := r.Get(h, "a")
+		require.NoError(t, err)
+		require.NoError(t, v.Release())
+	}
+	_, err = s.Put("b", image(500, 1))
+	var full *FullError
+	require.ErrorAs(t, err, &full)
+	require.Equal(t, HeadState{Key: "a", Uses: 2, Reads: 2, Readers: 3}, full.Head)
+	require.ErrorContains(t, err, `key "a", was read 2 of 6 times`)
+
+	for range 4 {
+		v, err := s.readers[0].Get(h, "a")
+		require.NoError(t, err)
+		require.NoError(t, v.Release())
+	}
+	require.NoError(t, s.Touch("a"))
+	_, err = s.Put("b", image(500, 1))
+	require.ErrorContains(t, err, "touched")
+	s.ReleaseTouches()
+	_, err = s.Put("b", image(500, 1))
+	require.NoError(t, err)
+	require.False(t, s.Cached("a"))
+	require.ErrorIs(t, s.Clear(), nil)
+
+	r, err := s.Reserve("c", layout(500))
+	require.NoError(t, err)
+	_, err = s.Put("d", image(500, 1))
+	require.ErrorContains(t, err, "being written")
+	r.Discard()
+}
+
+// TestUsesStopBeforeTheCountOverflows: reads are an int32 in the segment, so an
+// object can't be issued for ever (B19). Its key goes to a new object.
+func TestUsesStopBeforeTheCountOverflows(t *testing.T) {
+	s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 2000, Readers: 2})
+	h, err := s.Put("hot", image(10, 1))
+	require.NoError(t, err)
+	s.objects[h.ID].uses = math.MaxInt32 / 2
+	require.False(t, s.Cached("hot"))
+	require.NoError(t, s.CheckStructure())
+	h2, err := s.Put("hot", image(10, 2))
+	require.NoError(t, err)
+	require.NotEqual(t, h.ID, h2.ID)
+	require.NoError(t, s.CheckStructure())
+	_, err = s.Lookup("hot")
+	require.NoError(t, err)
+
+	s.objects[h2.ID].uses = math.MaxInt32 / 2
+	_, err = s.Lookup("hot")
+	require.ErrorIs(t, err, ErrNotFound)
+	require.NoError(t, s.CheckStructure())
+
+	payload := make([]byte, 4)
+	binary.LittleEndian.PutUint32(payload, math.MaxInt32)
+	addRead(payload)
+	require.Equal(t, int64(math.MaxInt32), readCount(payload), "the count saturates")
+}
+
+// TestStaleCountDoesNotLand: upstream counts a read on whatever lies at the
+// address by then (B15).
+func TestStaleCountDoesNotLand(t *testing.T) {
+	s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 2000, Readers: 1})
+	h, err := s.Put("a", image(300, 1))
+	require.NoError(t, err)
+	v, err := s.readers[0].Get(h, "a")
+	require.NoError(t, err)
+	require.NoError(t, s.Clear())
+	_, err = s.Put("b", image(300, 2))
+	require.NoError(t, err)
+	require.ErrorIs(t, second(v.Clone()), ErrStale, "what was read is not believed")
+	require.ErrorIs(t, v.Release(), ErrStale)
+	st, err := s.State()
+	require.NoError(t, err)
+	require.Zero(t, st.Objects[0].Reads)
+}
+
+// TestIDsRestartMakesOldHandlesMatch shows the hazard (B16) that KeepIDs ends.
+func TestIDsRestartMakesOldHandlesMatch(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 2000, Readers: 1, Generation: generation(t, "0.31.0"), KeepIDs: keep})
+		h, err := s.Put("cat", image(300, 1))
+		require.NoError(t, err)
+		require.NoError(t, s.Clear())
+		_, err = s.Put("dog", image(300, 2))
+		require.NoError(t, err)
+		v, err := s.readers[0].Get(h, "cat")
+		if keep {
+			require.ErrorIs(t, err, ErrStale)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, tensor(300, 2), v.Item().Elems[0].Data, "a dog for a cat")
+		require.NoError(t, v.Release())
+	}
+}
+
+func TestReadNotCounted(t *testing.T) {
+	s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 2000, Readers: 1})
+	seg, err := shmring.Private(s.mem, shmring.SegmentOptions{RingSize: 4096, DataOffset: 32})
+	require.NoError(t, err)
+	lock := newLocalLock()
+	r, err := NewReader(seg, ReaderOptions{RingSize: 4096, Readers: 1, Lock: lock, LockTimeout: time.Millisecond})
+	require.NoError(t, err)
+	h, err := s.Put("a", image(300, 1))
+	require.NoError(t, err)
+	v, err := r.Get(h, "a")
+	require.NoError(t, err)
+	require.NoError(t, lock.Lock(context.Background())) // its holder died
+	err = v.Release()
+	require.ErrorIs(t, err, ErrNotCounted)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NoError(t, r.Close(), "released all the same")
+}
+
+func TestObserverDoesNotCount(t *testing.T) {
+	for _, version := range []string{"0.31.0", "0.33.0"} {
+		g := generation(t, version)
+		s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 2000, Readers: 1, Generation: g})
+		seg, err := shmring.Private(s.mem, shmring.SegmentOptions{RingSize: 4096, DataOffset: g.DataOffset})
+		require.NoError(t, err)
+		r, err := NewReader(seg, ReaderOptions{RingSize: 4096, Readers: 1, Generation: g})
+		require.NoError(t, err)
+		h, err := s.Put("a", image(300, 1))
+		require.NoError(t, err)
+		require.NoError(t, r.Touch(context.Background(), "a", h))
+		require.NoError(t, r.Verify("a", h))
+		v, err := r.Get(h, "a")
+		require.NoError(t, err)
+		require.NoError(t, v.Release())
+		st, err := s.State()
+		require.NoError(t, err)
+		require.Zero(t, st.Objects[0].Reads)
+		require.NoError(t, r.Close())
+	}
+}
+
+// TestScribbledSegment flips every byte of a chunk, and every byte to every one
+// of some values: a reader returns a value or a typed error, and never panics.
+func TestScribbledSegment(t *testing.T) {
+	for _, version := range []string{"0.12.0", "0.15.1", "0.31.0", "0.33.0"} {
+		g := generation(t, version)
+		s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 2000, Readers: 1, Generation: g})
+		h, err := s.Put("a", &serde.Item{Modality: "image", Elems: []serde.Elem{
+			{Key: "x", Data: tensor(300, 1), Field: serde.FlatFromSizes(3, 4)},
+			{Key: "y", Data: serde.List{serde.Int(5), tensor(9, 2)}, Field: serde.Field{Kind: serde.Shared, BatchSize: 2}},
+		}})
+		require.NoError(t, err)
+		good := append([]byte{}, s.mem...)
+		end := g.DataOffset + int(s.ring.Used())
+		kinds := map[string]int{}
+		for p := g.DataOffset; p < end; p++ {
+			for _, x := range []byte{0x01, 0x80, 0xff, good[p] ^ 0xc1} {
+				s.mem[p] ^= x
+				v, err := s.readers[0].Get(h, "a")
+				switch {
+				case err == nil:
+					kinds["value"]++
+					_, _ = v.Clone()
+					_ = v.Release()
+				case errors.Is(err, ErrStale):
+					kinds["stale"]++
+				default:
+					require.ErrorIs(t, err, ErrCorrupt, "byte %d", p)
+					var c *CorruptError
+					require.ErrorAs(t, err, &c)
+					kinds["corrupt"]++
+				}
+				copy(s.mem, good)
+			}
+		}
+		require.NotZero(t, kinds["stale"])
+		require.NotZero(t, kinds["corrupt"])
+		t.Logf("%s: %d bytes: %v", version, end-g.DataOffset, kinds)
+	}
+}
+
+// TestTruncatedSegment: a file that is made shorter under our mapping would be
+// a SIGBUS.
+func TestTruncatedSegment(t *testing.T) {
+	name := segmentName(t)
+	const n = 1 << 16
+	w, err := Create(Options{Name: name, RingSize: n, MaxObjectSize: n, Readers: 1})
+	require.NoError(t, err)
+	r, err := Open(name, ReaderOptions{RingSize: n, Readers: 1, Lock: newLocalLock()})
+	require.NoError(t, err)
+	h, err := w.Put("a", image(20000, 1))
+	require.NoError(t, err)
+	v, err := r.Get(h, "a")
+	require.NoError(t, err)
+	reservation, err := w.Reserve("b", layout(10000))
+	require.NoError(t, err)
+
+	require.NoError(t, os.Truncate(filepath.Join(shmfile.DefaultDir, name), 0))
+	for what, err := range map[string]error{
+		"get": second(r.Get(h, "a")), "touch": r.Touch(context.Background(), "a", h), "verify": r.Verify("a", h),
+		"check": v.Check(), "clone": second(v.Clone()), "release": v.Release(),
+		"put": second(w.Put("c", image(30000, 1))), "free": second(w.FreeUnused()),
+	} {
+		require.ErrorIs(t, err, ErrCorrupt, what)
+		require.ErrorContains(t, err, "truncated", what)
+	}
+	reservation.Discard()
+	require.NoError(t, r.Close())
+	require.NoError(t, w.Close())
+}
+
+// TestManyGoroutines: producers and readers at once, over aligned private
+// memory, so that the race detector sees every access.
+func TestManyGoroutines(t *testing.T) {
+	s := newStore(t, Options{RingSize: 1 << 16, MaxObjectSize: 1 << 13, Readers: 2, Align: 64})
+	type sent struct {
+		key string
+		h   Handle
+		b   byte
+	}
+	queues := []chan sent{make(chan sent, 64), make(chan sent, 64)}
+	var readers, writers sync.WaitGroup
+	for i, r := range s.readers {
+		readers.Go(func() {
+			for x := range queues[i] {
+				v, err := r.Get(x.h, x.key)
+				if err != nil {
+					t.Error(err)
+					continue
+				}
+				for _, b := range v.Item().Elems[0].Data.(*serde.Tensor).Data {
+					if b != x.b {
+						t.Errorf("%s: got %d, want %d", x.key, b, x.b)
+						break
+					}
+				}
+				if err := errors.Join(v.Check(), v.Release()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	var stored, found, full, taken int
+	var mu sync.Mutex
+	for g := range 4 {
+		writers.Go(func() {
+			rng := rand.New(rand.NewPCG(1, uint64(g)))
+			for range 400 {
+				k := rng.IntN(40)
+				key, b := fmt.Sprint(k), byte(k)
+				h, err := s.Lookup(key)
+				hit := err == nil
+				if !hit {
+					h, err = s.Put(key, image(k*150+1, b))
+				}
+				mu.Lock()
+				switch {
+				case hit:
+					found++
+				case errors.Is(err, ErrFull):
+					full++
+				case errors.Is(err, ErrExists):
+					taken++
+				case err != nil:
+					t.Error(err)
+				default:
+					stored++
+				}
+				mu.Unlock()
+				if err == nil {
+					for _, q := range queues {
+						q <- sent{key, h, b}
+					}
+				}
+			}
+		})
+	}
+	writers.Wait()
+	for _, q := range queues {
+		close(q)
+	}
+	readers.Wait()
+	t.Logf("%d stored, %d found, %d full, %d taken by another", stored, found, full, taken)
+	require.NotZero(t, stored)
+	require.NotZero(t, found)
+	for s.ring.Len() > 0 {
+		freed, err := s.FreeUnused()
+		require.NoError(t, err)
+		require.NotEmpty(t, freed, "everything was read, so everything is free")
+	}
+}
+
+// TestStoreProperties compares the store with a model of its counts: what is
+// indexed, readable and free is what the counts say.
+func TestStoreProperties(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		version := rapid.SampledFrom([]string{"0.11.2", "0.12.0", "0.31.0", "0.33.0"}).Draw(rt, "version")
+		readers := rapid.IntRange(1, 3).Draw(rt, "readers")
+		s := newStore(t, Options{RingSize: 2000, MaxObjectSize: 700, Readers: readers, Generation: generation(t, version), Align: rapid.SampledFrom([]int{0, 8, 64}).Draw(rt, "align")})
+		type delivery struct {
+			key    string
+			h      Handle
+			b      byte
+			reader int
+		}
+		var pending []delivery
+		content := map[uint32]byte{}
+		for range rapid.IntRange(20, 80).Draw(rt, "ops") {
+			key := fmt.Sprint(rapid.IntRange(0, 6).Draw(rt, "key"))
+			switch op := rapid.IntRange(0, 9).Draw(rt, "op"); {
+			case op < 4:
+				b := rapid.Byte().Draw(rt, "b")
+				var h Handle
+				var err error
+				if s.Cached(key) {
+					if h, err = s.Lookup(key); err != nil {
+						rt.Fatal(err)
+					}
+				} else if h, err = s.Put(key, image(rapid.IntRange(0, 500).Draw(rt, "n"), b)); err == nil {
+					content[h.ID] = b
+				} else if !errors.Is(err, ErrFull) {
+					rt.Fatal(err)
+				}
+				if err == nil {
+					for i := range readers {
+						pending = append(pending, delivery{key, h, content[h.ID], i})
+					}
+				}
+			case op < 8 && len(pending) > 0:
+				i := rapid.IntRange(0, len(pending)-1).Draw(rt, "i")
+				d := pending[i]
+				pending = append(pending[:i], pending[i+1:]...)
+				v, err := s.readers[d.reader].Get(d.h, d.key)
+				if err != nil {
+					rt.Fatalf("an issued handle must stay readable: %v", err)
+				}
+				for _, b := range v.Item().Elems[0].Data.(*serde.Tensor).Data {
+					if b != d.b {
+						rt.Fatalf("%s: got %d, want %d", d.key, b, d.b)
+					}
+				}
+				if err := errors.Join(v.Check(), v.Release()); err != nil {
+					rt.Fatal(err)
+				}
+			case op == 8 && s.gen.Counting == pycompat.CountPerAddress:
+				if err := s.Touch(key); err != nil {
+					rt.Fatal(err)
+				}
+			case op == 9:
+				s.ReleaseTouches()
+				if _, err := s.FreeUnused(); err != nil {
+					rt.Fatal(err)
+				}
+			}
+			if err := s.CheckStructure(); err != nil {
+				rt.Fatal(err)
+			}
+		}
+	})
+}
