@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 )
 
@@ -24,6 +25,10 @@ type Agent struct {
 	rings  map[string]*ring
 	stores map[string]*store
 	ops    map[string]operation
+
+	dir        string // of shared memory; empty is the system's
+	maxSegment int    // bytes of one ring
+	maxTensor  int    // bytes that one tensor of a request may ask for
 }
 
 // operation performs one request and returns the fields of its reply.
@@ -33,7 +38,7 @@ type reply map[string]any
 
 // New makes an agent without objects.
 func New() *Agent {
-	a := &Agent{rings: map[string]*ring{}, stores: map[string]*store{}, ops: map[string]operation{}}
+	a := &Agent{rings: map[string]*ring{}, stores: map[string]*store{}, ops: map[string]operation{}, maxSegment: math.MaxInt, maxTensor: 256 << 20}
 	maps.Copy(a.ops, a.ringOps())
 	maps.Copy(a.ops, a.storeOps())
 	maps.Copy(a.ops, serdeOps())
@@ -97,6 +102,7 @@ func (a *Agent) Do(line []byte) (answer []byte) {
 	if err != nil {
 		return failure(nil, err)
 	}
+	p.maxTensor = a.maxTensor
 	seq := p.fields["seq"]
 	defer func() {
 		if x := recover(); x != nil {

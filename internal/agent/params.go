@@ -12,8 +12,9 @@ import (
 // params are the fields of one request. The getters keep the first error, so
 // that an operation reads all its fields and checks once.
 type params struct {
-	fields map[string]json.RawMessage
-	err    error
+	fields    map[string]json.RawMessage
+	maxTensor int
+	err       error
 }
 
 func parseParams(line []byte) (*params, error) {

@@ -57,7 +57,7 @@ func (a *Agent) ringNew(p *params) (reply, error) {
 	if _, ok := a.rings[object]; ok {
 		return nil, invalidf("ring %q exists", object)
 	}
-	seg, err := newSegment(name, size, g)
+	seg, err := a.newSegment(name, size, g)
 	if err != nil {
 		return nil, err
 	}
@@ -66,8 +66,11 @@ func (a *Agent) ringNew(p *params) (reply, error) {
 }
 
 // newSegment makes a named segment, or one in private memory.
-func newSegment(name string, size int, g pycompat.Generation) (*shmring.Segment, error) {
-	o := shmring.SegmentOptions{Name: name, RingSize: size, DataOffset: g.DataOffset}
+func (a *Agent) newSegment(name string, size int, g pycompat.Generation) (*shmring.Segment, error) {
+	o := shmring.SegmentOptions{Name: name, RingSize: size, DataOffset: g.DataOffset, Dir: a.dir}
+	if err := a.sizeAllowed(size); err != nil {
+		return nil, err
+	}
 	if name != "" {
 		return shmring.Create(o)
 	}
@@ -78,6 +81,13 @@ func newSegment(name string, size int, g pycompat.Generation) (*shmring.Segment,
 		return nil, invalidf("size %d: at most %d in private memory", size, maxPrivate)
 	}
 	return shmring.Private(make([]byte, size+g.DataOffset), o)
+}
+
+func (a *Agent) sizeAllowed(size int) error {
+	if size > a.maxSegment {
+		return invalidf("size %d: at most %d", size, a.maxSegment)
+	}
+	return nil
 }
 
 func ringAlloc(p *params, r *ring) (reply, error) {

@@ -132,7 +132,7 @@ func (a *Agent) addStore(p *params, make func() (*store, error)) error {
 func (a *Agent) storeCreate(p *params) (reply, error) {
 	o := objstore.Options{
 		Name: optional(p, "name", ""), RingSize: p.int("size"), MaxObjectSize: p.int("max_object"), Readers: p.int("readers"),
-		Generation: p.generation(), Align: optional(p, "align", 0), InlineThreshold: optional(p, "threshold", 0),
+		Generation: p.generation(), Align: optional(p, "align", 0), InlineThreshold: optional(p, "threshold", 0), Dir: a.dir,
 	}
 	policy := optional(p, "policy", "fifo")
 	var secret []byte
@@ -145,6 +145,9 @@ func (a *Agent) storeCreate(p *params) (reply, error) {
 	err := a.addStore(p, func() (*store, error) {
 		if policy != "fifo" {
 			return nil, unsupportedf("policy %q, want fifo", policy)
+		}
+		if err := a.sizeAllowed(o.RingSize); err != nil {
+			return nil, err
 		}
 		if o.Name == "" {
 			o.Name = uniqueName()
@@ -215,7 +218,7 @@ func (l ownLock) Unlock() error              { <-l; return nil }
 
 func (a *Agent) storeOpen(p *params) (reply, error) {
 	name := p.str("name")
-	o := objstore.ReaderOptions{RingSize: p.int("size"), Readers: p.int("readers"), Generation: p.generation()}
+	o := objstore.ReaderOptions{RingSize: p.int("size"), Readers: p.int("readers"), Generation: p.generation(), Dir: a.dir}
 	_ = optional(p, "max_object", 0) // a reader has no use for it, but a wrong type is an error
 	lock := optional(p, "lock", "")
 	return nil, a.addStore(p, func() (*store, error) {

@@ -15,8 +15,6 @@ import (
 )
 
 const (
-	// maxTensor bounds the bytes that one tensor of a request may ask for.
-	maxTensor = 1 << 31
 	// hexLimit is up to how many bytes a reply shows a tensor in full.
 	hexLimit = 256
 	maxDepth = 64
@@ -224,8 +222,8 @@ func (d valueDecoder) tensor(raw json.RawMessage) serde.Data {
 	}
 	t := &serde.Tensor{DType: dtype, Shape: j.Shape}
 	n, err := t.NBytes()
-	if err == nil && n > maxTensor {
-		err = invalidf("tensor of %d bytes, at most %d", n, maxTensor)
+	if err == nil && n > d.maxTensor {
+		err = invalidf("tensor of %d bytes, at most %d", n, d.maxTensor)
 	}
 	if err != nil {
 		if d.err == nil {

@@ -1,0 +1,89 @@
+"""Read vLLM's shared-memory multimodal cache, without torch.
+
+A writer (vLLM's frontend, or the Go library ``ringcache``) puts the inputs of
+multimodal requests into a segment of /dev/shm and sends handles; a worker
+looks them up. :class:`Reader` is that worker's side, in place and checked::
+
+    with Reader("mm0", size, generation="0.32.0", n_readers=2, lock=lock) as reader:
+        handle = parse_address(address_item)
+        with reader.get(handle.address, handle.id, key, handle.signature) as view:
+            pixels = view.item["pixel_values"].data.numpy()
+            use(pixels)
+            del pixels  # it views the segment
+
+Everything in a segment is taken as hostile: it is bounds-checked, never
+unpickled, and fails with a :class:`RingcacheError`.
+"""
+
+from __future__ import annotations
+
+from .errors import (
+    ClosedError,
+    CorruptError,
+    CounterError,
+    HandleError,
+    RingcacheError,
+    SegmentAccessError,
+    SegmentBusyError,
+    SegmentError,
+    SegmentNotFoundError,
+    SegmentSizeError,
+    StaleError,
+    UnknownVersionError,
+)
+from .generation import CountRule, Generation, ItemForm, lookup, newest, releases, treat_as
+from .items import (
+    Batched,
+    Elem,
+    Flat,
+    Handle,
+    Item,
+    Shared,
+    decode_item,
+    decode_tensor,
+    parse_address,
+)
+from .reader import Lock, Reader, View
+from .segment import Segment
+from .signature import sign, verify
+from .tensor import Tensor
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "Batched",
+    "ClosedError",
+    "CorruptError",
+    "CountRule",
+    "CounterError",
+    "Elem",
+    "Flat",
+    "Generation",
+    "Handle",
+    "HandleError",
+    "Item",
+    "ItemForm",
+    "Lock",
+    "Reader",
+    "RingcacheError",
+    "Segment",
+    "SegmentAccessError",
+    "SegmentBusyError",
+    "SegmentError",
+    "SegmentNotFoundError",
+    "SegmentSizeError",
+    "Shared",
+    "StaleError",
+    "Tensor",
+    "UnknownVersionError",
+    "View",
+    "decode_item",
+    "decode_tensor",
+    "lookup",
+    "newest",
+    "parse_address",
+    "releases",
+    "sign",
+    "treat_as",
+    "verify",
+]

@@ -1,0 +1,67 @@
+"""The errors of this package.
+
+Every error is a :class:`RingcacheError`, and also the built-in that fits, so
+that ``except ValueError`` written for vLLM's own classes keeps working. Texts
+that vLLM's callers match on are vLLM's.
+"""
+
+from __future__ import annotations
+
+
+class RingcacheError(Exception):
+    """Base of all errors raised by this package."""
+
+
+class UnknownVersionError(RingcacheError, ValueError):
+    """A vLLM version that is not in the generation table."""
+
+
+class SegmentError(RingcacheError):
+    """A shared-memory segment cannot be attached or closed."""
+
+
+class SegmentNotFoundError(SegmentError, FileNotFoundError):
+    """There is no segment of that name."""
+
+
+class SegmentAccessError(SegmentError, PermissionError):
+    """The segment is not ours to trust: its kind, owner or mode is wrong."""
+
+
+class SegmentSizeError(SegmentError, ValueError):
+    """The segment is smaller than the ring it should hold."""
+
+
+class SegmentBusyError(SegmentError, BufferError):
+    """The segment cannot be closed yet: something still views its memory."""
+
+
+class ClosedError(RingcacheError, ValueError):
+    """The segment, reader or view was closed or released before this use."""
+
+
+class HandleError(RingcacheError, ValueError):
+    """An address item or its signature is missing a part or is wrong."""
+
+
+class StaleError(RingcacheError, ValueError):
+    """The handle's object is no longer where the handle says.
+
+    Its memory was reused, or the handle belongs to another segment.
+    """
+
+    def __init__(self, address: int, id: int) -> None:
+        super().__init__(f"Data for address:id '{address}:{id}' has been modified or is invalid.")
+        self.address = address
+        self.id = id
+
+    def __reduce__(self) -> tuple[type[StaleError], tuple[int, int]]:
+        return type(self), (self.address, self.id)
+
+
+class CorruptError(RingcacheError, ValueError):
+    """Bytes that no writer of the segment's generation produces."""
+
+
+class CounterError(RingcacheError, OverflowError):
+    """A reader count is at its largest value and cannot be raised."""

@@ -1,0 +1,337 @@
+"""Reading objects in place.
+
+A chunk is ``id`` i32, ``size`` i32 (its own 8 bytes included), then the reader
+count i32, the metadata pickle and the data, which is the last ``nbytes`` of the
+chunk. All numbers are little-endian and may lie at any alignment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final, Protocol
+
+from . import metadata, signature
+from .errors import (
+    ClosedError,
+    CorruptError,
+    CounterError,
+    SegmentBusyError,
+    StaleError,
+)
+from .generation import CountRule, Generation, resolve
+from .items import Item, decode_item, decode_tensor
+from .segment import Segment
+from .tensor import Tensor
+
+_HEADER: Final = 8  # id and size
+_COUNTER: Final = 4
+_COUNTER_MAX: Final = (1 << 31) - 1
+
+
+class Lock(Protocol):
+    """The lock that all readers of a segment share.
+
+    For vLLM's workers it is one ``multiprocessing`` lock, handed to every
+    process when it is started.
+    """
+
+    def __enter__(self) -> object: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> object: ...
+
+
+class View:
+    """An object read in place, from :meth:`Reader.get`.
+
+    Exactly one of :attr:`item`, :attr:`tensor` and :attr:`pickle` is there;
+    asking for another raises :class:`ClosedError` after release and ``TypeError``
+    before.
+
+    Lifetime: what it gives views the segment. Use it, then :meth:`check`, which
+    says whether the bytes were still the object's; or use ``with``, which checks
+    at its end. After :meth:`release` nothing taken from the view may be used,
+    and arrays that are still alive keep the segment from being closed.
+    """
+
+    def __init__(self, reader: Reader, address: int, id: int, value: Item | Tensor | bytes) -> None:
+        self._reader = reader
+        self.address = address
+        self.id = id
+        self._value: Item | Tensor | bytes | None = value
+
+    @property
+    def value(self) -> Item | Tensor | bytes:
+        """The object: an item, a tensor, or the raw bytes of a pickle."""
+        if self._value is None:
+            raise ClosedError("view is released")
+        return self._value
+
+    @property
+    def item(self) -> Item:
+        value = self.value
+        if not isinstance(value, Item):
+            raise TypeError(f"the object is not an item but {_kind(value)}")
+        return value
+
+    @property
+    def tensor(self) -> Tensor:
+        value = self.value
+        if not isinstance(value, Tensor):
+            raise TypeError(f"the object is not a tensor but {_kind(value)}")
+        return value
+
+    @property
+    def pickle(self) -> bytes:
+        """A copy of the pickle of any other kind of object, never unpickled here.
+
+        Unpickling it runs code of whoever wrote it; do so only with a segment
+        whose writer you trust as yourself.
+        """
+        value = self.value
+        if not isinstance(value, bytes):
+            raise TypeError(f"the object is not a pickle but {_kind(value)}")
+        return value
+
+    def check(self) -> None:
+        """Raise :class:`StaleError` if the object was overwritten since."""
+        if self._value is None:
+            raise ClosedError("view is released")
+        self._reader._check_id(self.address, self.id)
+
+    def release(self) -> None:
+        """End the use. May be called again."""
+        self._value = None
+
+    def __enter__(self) -> View:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if error is None and self._value is not None:
+                self.check()
+        finally:
+            self.release()
+
+
+def _kind(value: Item | Tensor | bytes) -> str:
+    if isinstance(value, Item):
+        return "an item"
+    return "a tensor" if isinstance(value, Tensor) else "a pickle"
+
+
+class Reader:
+    """Reads objects of a segment by handle.
+
+    ``size`` is the writer's ring size N in bytes and ``generation`` its vLLM
+    version (the newest known one if empty). ``n_readers`` is the number of
+    readers that the writer waits for. ``max_object_size`` is the writer's; a
+    larger object is refused as corrupt.
+
+    With ``lock``, this is one of the readers: a successful :meth:`get` counts,
+    which lets the writer free the chunk once every reader has counted every
+    use. Count each handle that was delivered, once, in each reader; a handle
+    that is not counted keeps its chunk for ever, one counted twice frees
+    another's too early. Without ``lock`` this only observes: it maps the
+    segment read-only and changes nothing.
+
+    Threads may share a reader; :meth:`close` must be the last call.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        size: int,
+        *,
+        generation: str | Generation = "",
+        max_object_size: int | None = None,
+        n_readers: int = 1,
+        lock: Lock | None = None,
+    ) -> None:
+        if n_readers < 1:
+            raise ValueError(f"n_readers must be at least 1, got {n_readers}")
+        if max_object_size is not None and max_object_size < 1:
+            raise ValueError(f"max_object_size must be positive, got {max_object_size}")
+        self.generation = resolve(generation)
+        self.max_object_size = max_object_size
+        self.n_readers = n_readers
+        self._lock = lock
+        self._offset = self.generation.data_offset
+        self._segment = Segment(name, size, data_offset=self._offset, writable=lock is not None)
+        self._bytes: memoryview | None = self._segment.buffer()
+
+    @property
+    def name(self) -> str:
+        return self._segment.name
+
+    @property
+    def size(self) -> int:
+        """The ring size N in bytes, without what lies in front of it."""
+        return self._segment.size
+
+    @property
+    def counts(self) -> bool:
+        """Whether this reader counts its uses, or only observes."""
+        return self._lock is not None
+
+    def get(
+        self, address: int, id: int, key: str | None = None, signature: Sequence[int] | None = None
+    ) -> View:
+        """View the object at a handle, and count the use if this reader counts.
+
+        Where handles are signed, a counting reader must give ``key`` (the cache
+        key that the handle was issued for) and ``signature``; an observing one
+        may leave out both.
+
+        Raises :class:`HandleError` for a bad signature, :class:`StaleError` if
+        the chunk is not the handle's any more, :class:`CorruptError` if it
+        cannot be decoded. Nothing is counted then.
+        """
+        self._verify(key, address, id, signature)
+        start, end = self._chunk(address, id)
+        try:
+            value = self._decode(start, end)
+        except CorruptError:
+            # Bytes that change under the decoder look corrupt: say what it was.
+            self._check_id(address, id)
+            raise
+        self._check_id(address, id)
+        if self._lock is not None:
+            with self._lock:
+                self._count(address, id, start, at_least=0)
+        return View(self, address, id, value)
+
+    def touch(
+        self, address: int, id: int, key: str | None = None, signature: Sequence[int] | None = None
+    ) -> None:
+        """Announce a :meth:`get` of the handle, by the rule of the generation.
+
+        vLLM's workers touch every handle of a batch before they get the first.
+        0.11 has no touch: nothing is done. 0.12 to 0.31 count here too, if every
+        reader has read the chunk before. 0.32 on only checks the handle.
+
+        Raises as :meth:`get`.
+        """
+        if self.generation.counting is CountRule.PER_USE:
+            return
+        self._verify(key, address, id, signature)
+        start, _ = self._chunk(address, id)
+        if self.generation.counting is CountRule.TOUCH and self._lock is not None:
+            with self._lock:
+                self._count(address, id, start, at_least=self.n_readers)
+
+    def reader_count(self, address: int, id: int) -> int:
+        """The count of a chunk at this moment."""
+        start, _ = self._chunk(address, id)
+        return self._i32(start)
+
+    def secret(self) -> bytes:
+        """A copy of the signing secret, empty where handles are not signed."""
+        return bytes(self._view()[: self._offset])
+
+    def close(self) -> None:
+        """Unmap the segment. May be called again; the segment itself stays.
+
+        Raises :class:`SegmentBusyError` while views or their arrays are alive,
+        and can be called again when they are gone.
+        """
+        if self._bytes is not None:
+            self._bytes.release()
+            self._bytes = None
+        self._segment.close()
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.close()
+        except SegmentBusyError:
+            if error is None:  # do not hide the error that left views behind
+                raise
+
+    def _view(self) -> memoryview:
+        if self._bytes is None:
+            raise ClosedError(f"reader of {self._segment.name!r} is closed")
+        return self._bytes
+
+    def _i32(self, at: int) -> int:
+        # One four-byte copy, not byte by byte: a count must not be read torn.
+        return int.from_bytes(self._view()[at : at + 4], "little", signed=True)
+
+    def _verify(self, key: str | None, address: int, id: int, sig: Sequence[int] | None) -> None:
+        if not self.generation.signed or (self._lock is None and key is None and sig is None):
+            return
+        signature.verify(self.secret(), key, address, id, sig)
+
+    def _locate(self, address: int, id: int) -> int:
+        """Where the chunk's header is, without looking at it."""
+        ring = self._segment.size
+        # Addresses are logical: they go on counting past the end of the ring.
+        if address < 0 or address % ring + _HEADER + _COUNTER > ring:
+            raise StaleError(address, id)
+        return self._offset + address % ring
+
+    def _check_id(self, address: int, id: int) -> None:
+        if self._i32(self._locate(address, id)) != id:
+            raise StaleError(address, id)
+
+    def _chunk(self, address: int, id: int) -> tuple[int, int]:
+        """Begin and end of the chunk behind its header, within the ring."""
+        at = self._locate(address, id)
+        self._check_id(address, id)
+        size = self._i32(at + 4)
+        room = self._offset + self._segment.size - at
+        if not _HEADER + _COUNTER <= size <= room:
+            self._check_id(address, id)
+            raise CorruptError(
+                f"chunk at {address} says it is {size} bytes, possible are "
+                f"{_HEADER + _COUNTER} to {room}"
+            )
+        return at + _HEADER, at + size
+
+    def _decode(self, start: int, end: int) -> Item | Tensor | bytes:
+        # Views of the mapping, read-only; nothing below sees more than this.
+        body = self._view().toreadonly()[start + _COUNTER : end]
+        head = metadata.parse(body)
+        used = _COUNTER + head.end + head.nbytes
+        if self.max_object_size is not None and used > self.max_object_size:
+            raise CorruptError(
+                f"object is {used} bytes, the writer's limit is {self.max_object_size}"
+            )
+        at = len(body) - head.nbytes
+        if head.lengths is None:
+            return bytes(body[at:])
+        frames = []
+        for length in head.lengths:
+            frames.append(body[at : at + length])
+            at += length
+        if head.kind == metadata.TENSOR:
+            return decode_tensor(frames)
+        return decode_item(frames, self.generation.item_form)
+
+    def _count(self, address: int, id: int, at: int, at_least: int) -> None:
+        """Raise the count by one if it is ``at_least``; the lock is held."""
+        # Never count in a chunk that took the place of this one.
+        self._check_id(address, id)
+        count = self._i32(at)
+        if count < at_least:
+            return
+        if count >= _COUNTER_MAX:
+            raise CounterError(f"reader count of the chunk at {address} is at its limit")
+        self._view()[at : at + 4] = (count + 1).to_bytes(4, "little", signed=True)

@@ -1,0 +1,178 @@
+"""Attaching to an existing segment in /dev/shm.
+
+A segment is attached by opening its file. Python's ``SharedMemory`` is not
+used: up to Python 3.12 it registers what it attaches with the resource
+tracker, which removes the segment when this process ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import stat
+import sys
+from types import TracebackType
+from typing import Final
+
+from .errors import (
+    ClosedError,
+    SegmentAccessError,
+    SegmentBusyError,
+    SegmentError,
+    SegmentNotFoundError,
+    SegmentSizeError,
+)
+
+_DIR: Final = "/dev/shm"
+_NAME_MAX: Final = 255
+
+
+def path(name: str) -> str:
+    """The file of the segment ``name`` (a leading slash is allowed)."""
+    plain = name.removeprefix("/")
+    if (
+        plain in ("", ".", "..")
+        or "/" in plain
+        or "\0" in plain
+        or len(os.fsencode(plain)) > _NAME_MAX
+    ):
+        raise SegmentError(
+            f"segment name {name!r} is not the name of a shared-memory object: "
+            f"give 1 to {_NAME_MAX} bytes without a slash, not a path"
+        )
+    return f"{_DIR}/{plain}"
+
+
+class Segment:
+    """A mapped segment: ``data_offset`` bytes, then a ring of ``size`` bytes.
+
+    The file must be a regular file of the calling user, not writable by
+    everyone, and at least ``size + data_offset`` bytes long; that many are
+    mapped. It is never created, resized or removed.
+
+    ``writable`` maps it for writing, which only counting needs. A mapping that
+    is not writable cannot be changed by accident.
+
+    Lifetime: everything that views :attr:`buffer` must be gone before
+    :meth:`close`, which otherwise raises :class:`SegmentBusyError` and leaves
+    the segment open. If another process truncates the file while it is mapped,
+    touching the lost pages ends this process with SIGBUS; the owner of a
+    segment never does that.
+    """
+
+    def __init__(
+        self, name: str, size: int, *, data_offset: int = 0, writable: bool = False
+    ) -> None:
+        if size <= 0:
+            raise SegmentSizeError(
+                f"segment {name!r}: the ring size must be positive, got {size}; "
+                "give the writer's size in bytes"
+            )
+        if not sys.platform.startswith("linux"):
+            raise SegmentError(f"segments need Linux's {_DIR}; this is {sys.platform}")
+        self.name = name.removeprefix("/")
+        self.size = size
+        self.data_offset = data_offset
+        self.writable = writable
+        self._map: mmap.mmap | None = _map(name, size + data_offset, size, data_offset, writable)
+
+    @property
+    def closed(self) -> bool:
+        return self._map is None
+
+    def buffer(self) -> memoryview:
+        """A new view of the mapped bytes, ``data_offset`` first."""
+        if self._map is None:
+            raise ClosedError(f"segment {self.name!r} is closed")
+        return memoryview(self._map)
+
+    def close(self) -> None:
+        """Unmap. May be called again at any time; the file stays."""
+        if self._map is None:
+            return
+        try:
+            self._map.close()
+        except BufferError as e:
+            raise SegmentBusyError(
+                f"segment {self.name!r} is still viewed: an array, tensor or memoryview of it is "
+                "alive. Release every view, delete the arrays taken from it (copy first what must "
+                "outlive it), then close again"
+            ) from e
+        self._map = None
+
+    def __enter__(self) -> Segment:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.close()
+        except SegmentBusyError:
+            if error is None:  # do not hide the error that left views behind
+                raise
+
+
+def _map(name: str, total: int, size: int, data_offset: int, writable: bool) -> mmap.mmap:
+    file = path(name)
+    # O_NONBLOCK: opening a FIFO of that name must not wait for its other end.
+    flags = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        fd = os.open(file, flags | (os.O_RDWR if writable else os.O_RDONLY))
+    except FileNotFoundError:
+        raise SegmentNotFoundError(
+            errno.ENOENT,
+            f"no segment {name!r}: its writer must be running first, on this host and with the "
+            f"same {_DIR} (containers: --ipc=host or a shared volume)",
+            file,
+        ) from None
+    except OSError as e:
+        if e.errno == errno.ELOOP:
+            raise SegmentAccessError(
+                errno.EPERM, f"segment {name!r} is a symbolic link; it is not followed", file
+            ) from None
+        if e.errno in (errno.EACCES, errno.EPERM):
+            raise SegmentAccessError(
+                e.errno, f"segment {name!r} may not be opened; run as its owner", file
+            ) from None
+        if e.errno in (errno.EISDIR, errno.ENXIO):
+            raise _not_regular(name, file) from None
+        raise SegmentError(f"segment {name!r} cannot be opened: {e}") from e
+    try:
+        info = os.fstat(fd)
+        if not stat.S_ISREG(info.st_mode):
+            raise _not_regular(name, file)
+        if info.st_uid != os.geteuid():
+            raise SegmentAccessError(
+                errno.EPERM,
+                f"segment {name!r} belongs to user {info.st_uid}, this process runs as "
+                f"{os.geteuid()}; run as its owner",
+                file,
+            )
+        if info.st_mode & stat.S_IWOTH:
+            raise SegmentAccessError(
+                errno.EPERM,
+                f"segment {name!r} is writable by every user (mode "
+                f"{stat.S_IMODE(info.st_mode):04o}); its bytes cannot be trusted, make it 0600",
+                file,
+            )
+        if info.st_size < total:
+            raise SegmentSizeError(
+                f"segment {name!r} is {info.st_size} bytes, expected at least {total} (ring "
+                f"{size} + {data_offset} in front of it); size and vLLM version must be the writer's"
+            )
+        try:
+            prot = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+            return mmap.mmap(fd, total, mmap.MAP_SHARED, prot)
+        except (OSError, ValueError, OverflowError) as e:
+            raise SegmentError(f"segment {name!r} cannot be mapped: {e}") from e
+    finally:
+        os.close(fd)
+
+
+def _not_regular(name: str, file: str) -> SegmentAccessError:
+    return SegmentAccessError(errno.EPERM, f"segment {name!r} is not a regular file", file)

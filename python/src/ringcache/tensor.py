@@ -1,0 +1,117 @@
+"""Tensors as views of raw bytes, without torch."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import CorruptError
+
+_NATIVE: Final = {
+    "bool": "?",
+    "uint8": "|u1",
+    "uint16": "<u2",
+    "uint32": "<u4",
+    "uint64": "<u8",
+    "int8": "|i1",
+    "int16": "<i2",
+    "int32": "<i4",
+    "int64": "<i8",
+    "float16": "<f2",
+    "float32": "<f4",
+    "float64": "<f8",
+    "complex64": "<c8",
+    "complex128": "<c16",
+}
+
+# torch's types that numpy has not, by bytes per element. Those narrower than a
+# byte are stored packed, and the shape counts the packed bytes.
+_FOREIGN: Final = {
+    1: (
+        "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn_x2 "
+        "bits1x8 bits2x4 bits4x2 bits8 qint8 quint8 quint2x4 quint4x2 "
+        "int1 int2 int3 int4 int5 int6 int7 uint1 uint2 uint3 uint4 uint5 uint6 uint7"
+    ).split(),
+    2: ["bfloat16", "bits16"],
+    4: ["bcomplex32", "complex32", "qint32"],
+}
+
+_DTYPES: Final[dict[str, np.dtype[Any]]] = {
+    **{name: np.dtype(code) for name, code in _NATIVE.items()},
+    **{name: np.dtype(f"<u{width}") for width, names in _FOREIGN.items() for name in names},
+}
+
+MAX_DIMS: Final = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """A dense row-major tensor.
+
+    ``data`` is a read-only view of its bytes. For a tensor that was read from a
+    segment they are the segment's own: they may change when the writer reuses
+    the memory, so copy what must outlive the :class:`~ringcache.reader.View`.
+    """
+
+    #: torch's name without ``torch.``, such as ``bfloat16``.
+    dtype: str
+    shape: tuple[int, ...]
+    data: memoryview
+
+    def __post_init__(self) -> None:
+        dtype = _DTYPES.get(self.dtype)
+        if dtype is None:
+            raise CorruptError(f"tensor has the unknown dtype {self.dtype[:64]!r}")
+        if len(self.shape) > MAX_DIMS:
+            raise CorruptError(f"tensor has {len(self.shape)} dimensions, at most {MAX_DIMS} fit")
+        if any(n < 0 for n in self.shape):
+            raise CorruptError(f"tensor has the negative shape {self.shape}")
+        # Also with a zero among them the others must be a possible size.
+        if math.prod(n for n in self.shape if n) * dtype.itemsize > sys.maxsize:
+            raise CorruptError(f"tensor has the impossible shape {self.shape}")
+        want = math.prod(self.shape) * dtype.itemsize
+        if want != self.data.nbytes:
+            raise CorruptError(
+                f"tensor {self.dtype}{list(self.shape)} takes {want} bytes, has {self.data.nbytes}"
+            )
+
+    @property
+    def nbytes(self) -> int:
+        return self.data.nbytes
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element."""
+        return _DTYPES[self.dtype].itemsize
+
+    @property
+    def is_native(self) -> bool:
+        """Whether numpy has the type, so that :meth:`numpy` gives its values."""
+        return self.dtype in _NATIVE
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """The tensor as a read-only array over the same bytes.
+
+        A type that numpy has not (bfloat16, the float8 types and other torch
+        ones) comes as the unsigned integers of its bit patterns: bfloat16 as
+        uint16, float8_e4m3fn as uint8; :attr:`is_native` is False then. The
+        array may be unaligned.
+        """
+        dtype = _DTYPES[self.dtype]
+        if self.data.nbytes == 0:
+            array = np.empty(self.shape, dtype)
+        else:
+            # frombuffer and not ndarray(buffer=): only the former keeps the
+            # memory exported, so that it cannot be unmapped under the array.
+            array = np.frombuffer(self.data, dtype).reshape(self.shape)
+        array.flags.writeable = False
+        return array
+
+    def tobytes(self) -> bytes:
+        """A copy of the bytes."""
+        return self.data.tobytes()

@@ -1,0 +1,302 @@
+package serde
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/ringcache/ringcache/pycompat"
+	"github.com/stretchr/testify/require"
+)
+
+// samples returns a busy item in each of the three forms.
+func samples(t testing.TB) map[pycompat.ItemForm]Frames {
+	out := map[pycompat.ItemForm]Frames{}
+	for _, v := range []string{"0.11.0", "0.13.0", "0.33.0"} {
+		o := generation(t, v)
+		it := sampleItem()
+		if o.Generation.ItemForm != pycompat.ItemMap {
+			it.Modality = "image"
+		}
+		p, err := NewPlan(it, o)
+		require.NoError(t, err)
+		out[o.Generation.ItemForm] = p.Frames()
+	}
+	return out
+}
+
+func sampleItem() *Item {
+	return &Item{Elems: []Elem{
+		{"pixel_values", zeros(DTypeFloat32, 2, 3), Field{}},
+		{"big", zeros(DTypeUint8, 300), FlatFromSizes(3, 4)},
+		{"n", List{Int(-70000), Uint(1 << 63), Float(1.5), Bool(true), List{}, zeros(DTypeInt64), zeros(DTypeBFloat16, 200)}, Field{Kind: Flat, Slices: [][]Slice{{Range(0, 3)}}, Dim: -1}},
+		{"none", nil, Field{Kind: Shared, BatchSize: 300}},
+	}}
+}
+
+func formOptions(t testing.TB, form pycompat.ItemForm) Options {
+	for _, g := range pycompat.Releases() {
+		if g.ItemForm == form {
+			return Options{Generation: g}
+		}
+	}
+	t.Fatal("no such form")
+	return Options{}
+}
+
+// typed fails unless err is nil or of the package's kinds.
+func typed(t testing.TB, err error) {
+	t.Helper()
+	if err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrUnsupported) {
+		t.Fatalf("untyped error %v", err)
+	}
+}
+
+// decodeAll decodes with and without the guard: the document may change behind
+// its back, so nothing may hang on it.
+func decodeAll(t testing.TB, f Frames, o Options) {
+	t.Helper()
+	for _, read := range []func(*decoder) (any, error){
+		func(d *decoder) (any, error) { return d.item() },
+		func(d *decoder) (any, error) { return d.tensor() },
+		func(d *decoder) (any, error) { return d.items() },
+		func(d *decoder) (any, error) { return d.features() },
+		func(d *decoder) (any, error) { return d.feature() },
+		func(d *decoder) (any, error) { return d.ndarray() },
+	} {
+		_, guarded := decodeWhole(f, o, read)
+		typed(t, guarded)
+		if len(f) == 0 {
+			continue
+		}
+		_, err := finish(unguardedDecoder(f, o), read)
+		typed(t, err)
+		if guarded == nil && err != nil {
+			t.Fatalf("only the guarded decoder accepts: %v", err)
+		}
+	}
+}
+
+func TestCorruptItems(t *testing.T) {
+	for form, f := range samples(t) {
+		o := formOptions(t, form)
+		decodeAll(t, f, o)
+		main := f[0]
+		for n := range main {
+			g := append(Frames{main[:n:n]}, f[1:]...)
+			_, err := DecodeItem(g, o)
+			require.ErrorIs(t, err, ErrCorrupt, "cut to %d bytes", n)
+			decodeAll(t, g, o)
+		}
+		for i := range main {
+			for bit := range 8 {
+				bad := bytes.Clone(main)
+				bad[i] ^= 1 << bit
+				decodeAll(t, append(Frames{bad}, f[1:]...), o)
+			}
+		}
+		for i := range f {
+			g := slices.Clone(f)
+			g[i] = g[i][:len(g[i])-1]
+			_, err := DecodeItem(g, o)
+			require.ErrorIs(t, err, ErrCorrupt, "frame %d one short", i)
+			g[i] = append(bytes.Clone(f[i]), 0)
+			_, err = DecodeItem(g, o)
+			require.ErrorIs(t, err, ErrCorrupt, "frame %d one long", i)
+			_, err = DecodeItem(f[:i:i], o)
+			require.ErrorIs(t, err, ErrCorrupt, "%d frames", i)
+		}
+		_, err := DecodeItem(append(slices.Clone(f), []byte{}), o)
+		require.ErrorIs(t, err, ErrCorrupt, "a frame too many")
+		for other := range samples(t) {
+			if other != form {
+				_, err := DecodeItem(f, formOptions(t, other))
+				require.ErrorIs(t, err, ErrCorrupt, "form %v read as %v", form, other)
+			}
+		}
+	}
+}
+
+func TestCorruptMetadata(t *testing.T) {
+	for _, m := range []Metadata{{typeItem, 560, []int64{48, 512}}, {typeTensor, 1 << 33, []int64{1 << 33}}, {typePickle, 21, nil}, {typeItem, 0, []int64{}}} {
+		b := AppendMetadata(nil, m)
+		for n := range b {
+			_, _, err := ParseMetadata(b[:n])
+			require.ErrorIs(t, err, ErrCorrupt)
+		}
+		for i := range b {
+			for v := range 256 {
+				bad := bytes.Clone(b)
+				bad[i] = byte(v)
+				got, n, err := ParseMetadata(bad)
+				typed(t, err)
+				if err == nil {
+					require.LessOrEqual(t, n, len(bad))
+					checkSums(t, got)
+				}
+			}
+		}
+	}
+}
+
+func checkSums(t testing.TB, m Metadata) {
+	if m.Lens == nil {
+		return
+	}
+	var sum int64
+	for _, n := range m.Lens {
+		if n < 0 {
+			t.Fatalf("negative length %d", n)
+		}
+		sum += n
+	}
+	if sum != m.NBytes {
+		t.Fatalf("lengths sum up to %d, not %d", sum, m.NBytes)
+	}
+}
+
+func TestDecodeValueRefuses(t *testing.T) {
+	data := []byte{0x80}
+	for name, m := range map[string]Metadata{
+		"wrong length":         {typeItem, 2, []int64{2}},
+		"None for an item":     {typeItem, 1, nil},
+		"empty list":           {typeItem, 1, []int64{}},
+		"lengths too long":     {typeItem, 1, []int64{2}},
+		"negative length":      {typeItem, 1, []int64{2, -1}},
+		"lengths too short":    {typeItem, 1, []int64{0}},
+		"lengths for a pickle": {typePickle, 1, []int64{1}},
+	} {
+		_, err := DecodeValue(m, data, Options{})
+		require.ErrorIs(t, err, ErrCorrupt, name)
+	}
+	_, err := DecodeValue(Metadata{typePickle, 0, nil}, nil, Options{})
+	require.ErrorIs(t, err, ErrCorrupt)
+	v, err := DecodeValue(Metadata{typeItem, 1, []int64{1}}, data, Options{})
+	require.NoError(t, err)
+	require.Empty(t, v.(*Item).Elems)
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	elem := func(data string) []byte {
+		return append(append([]byte("\x81\xa1x\x82\xa4data"), data...), "\xa5field\x92\xa7batched\x80"...)
+	}
+	field := func(f string) []byte {
+		return append([]byte("\x81\xa1x\x82\xa4data\xc0\xa5field"), f...)
+	}
+	frames := func(main []byte) Frames { return Frames{main, make([]byte, 4)} }
+	u8 := func(data string) []byte { return elem("\x93\xa5uint8\x91\x04" + data) }
+
+	ok := map[string]Frames{
+		"aux":              frames(u8("\x01")),
+		"inline":           {u8("\xd6\x031234")},
+		"alias":            {elem("\x93\xa4half\x91\x02\xd6\x031234")},
+		"empty aux":        {elem("\x93\xa5uint8\x91\x00\x01"), {}},
+		"wide integers":    {elem("\x93\xa5uint8\x91\xd3\x00\x00\x00\x00\x00\x00\x00\x04\xc7\x04\x031234")},
+		"float32":          {elem("\xca\x3f\x80\x00\x00")},
+		"defaults":         {field("\x92\xa4flat\x81\xa6slices\x90")},
+		"order of keys":    {[]byte("\x81\xa1x\x82\xa5field\x92\xa7batched\x81\xabkeep_on_cpu\xc3\xa4data\xc0")},
+		"list, empty list": {field("\x92\xa4flat\x81\xa6slices\x91\x90")},
+	}
+	for name, f := range ok {
+		_, err := DecodeItem(f, Options{})
+		require.NoError(t, err, name)
+	}
+	it, err := DecodeItem(ok["alias"], Options{})
+	require.NoError(t, err)
+	require.Equal(t, DTypeFloat16, it.Elems[0].Data.(*Tensor).DType)
+
+	for name, c := range map[string]struct {
+		f    Frames
+		kind error
+	}{
+		"no frames":             {nil, ErrCorrupt},
+		"empty main":            {Frames{{}}, ErrCorrupt},
+		"trailing byte":         {Frames{{0x80, 0xc0}}, ErrCorrupt},
+		"nil":                   {Frames{{0xc0}}, ErrCorrupt},
+		"index 0":               {frames(u8("\x00")), ErrCorrupt},
+		"index 2 of 1":          {frames(u8("\x02")), ErrCorrupt},
+		"index -1":              {frames(u8("\xff")), ErrCorrupt},
+		"index 2^64-1":          {frames(u8("\xcf\xff\xff\xff\xff\xff\xff\xff\xff")), ErrCorrupt},
+		"frame unused":          {frames(elem("\xc0")), ErrCorrupt},
+		"frame twice":           {frames(elem("\x92\x93\xa5uint8\x91\x04\x01\x93\xa5uint8\x91\x04\x01")), ErrCorrupt},
+		"frame length":          {frames(elem("\x93\xa5int16\x91\x04\x01")), ErrCorrupt},
+		"inline length":         {Frames{u8("\xd5\x0312")}, ErrCorrupt},
+		"empty, not by shape":   {Frames{u8("\xc7\x00\x03")}, ErrCorrupt},
+		"pickle":                {Frames{u8("\xd6\x011234")}, ErrUnsupported},
+		"unknown extension":     {Frames{u8("\xd6\x7f1234")}, ErrUnsupported},
+		"out of band":           {Frames{u8("\x81\xa9sender_id\xc0")}, ErrUnsupported},
+		"data is bytes":         {Frames{u8("\xc4\x041234")}, ErrCorrupt},
+		"unknown dtype":         {Frames{elem("\x93\xa5tensr\x91\x04\xd6\x031234")}, ErrUnsupported},
+		"negative dim":          {Frames{elem("\x93\xa5uint8\x91\xff\xd6\x031234")}, ErrCorrupt},
+		"float dim":             {Frames{elem("\x93\xa5uint8\x91\xca\x40\x80\x00\x00\xd6\x031234")}, ErrCorrupt},
+		"shape overflow":        {Frames{elem("\x93\xa5int64\x92\xcf\x40\x00\x00\x00\x00\x00\x00\x00\x08\xc7\x00\x03")}, ErrCorrupt},
+		"65 dims":               {Frames{elem("\x93\xa5uint8\xdc\x00\x41" + string(bytes.Repeat([]byte{1}, 65)) + "\xd4\x031")}, ErrCorrupt},
+		"pair":                  {Frames{elem("\x92\xa5uint8\x91\x04")}, ErrCorrupt},
+		"string":                {Frames{elem("\xa1x")}, ErrCorrupt},
+		"nil in list":           {Frames{elem("\x91\xc0")}, ErrCorrupt},
+		"extension as data":     {Frames{elem("\xd6\x031234")}, ErrCorrupt},
+		"too deep":              {Frames{elem(string(bytes.Repeat([]byte{0x91}, MaxDepth+1)) + "\x01")}, ErrCorrupt},
+		"duplicate key":         {Frames{append([]byte{0x82}, append(elem("\x01")[1:], elem("\x01")[1:]...)...)}, ErrCorrupt},
+		"duplicate data":        {Frames{[]byte("\x81\xa1x\x83\xa4data\xc0\xa4data\xc0\xa5field\x92\xa7batched\x80")}, ErrCorrupt},
+		"extra key":             {Frames{[]byte("\x81\xa1x\x83\xa4data\xc0\xa4more\xc0\xa5field\x92\xa7batched\x80")}, ErrCorrupt},
+		"key of another form":   {Frames{[]byte("\x81\xa1x\x83\xa4data\xc0\xa3key\xa1x\xa5field\x92\xa7batched\x80")}, ErrCorrupt},
+		"missing data":          {Frames{[]byte("\x81\xa1x\x81\xa5field\x92\xa7batched\x80")}, ErrCorrupt},
+		"integer key":           {Frames{[]byte("\x81\x01\x82\xa4data\xc0\xa5field\x92\xa7batched\x80")}, ErrCorrupt},
+		"key not UTF-8":         {Frames{[]byte("\x81\xa1\xff\x82\xa4data\xc0\xa5field\x92\xa7batched\x80")}, ErrCorrupt},
+		"extension before map":  {Frames{[]byte("\x81\xa1x\xc7\x00\x03\x82\xa4data\xc0\xa5field\x92\xa7batched\x80")}, ErrCorrupt},
+		"unknown field":         {Frames{field("\x92\xa6nested\x80")}, ErrUnsupported},
+		"field name only":       {Frames{field("\x91\xa7batched")}, ErrCorrupt},
+		"field argument":        {Frames{field("\x92\xa7batched\x81\xa3dim\x00")}, ErrCorrupt},
+		"field argument twice":  {Frames{field("\x92\xa7batched\x82\xabkeep_on_cpu\xc2\xabkeep_on_cpu\xc2")}, ErrCorrupt},
+		"flat without slices":   {Frames{field("\x92\xa4flat\x81\xa3dim\x00")}, ErrCorrupt},
+		"shared without size":   {Frames{field("\x92\xa6shared\x80")}, ErrCorrupt},
+		"negative batch":        {Frames{field("\x92\xa6shared\x81\xaabatch_size\xff")}, ErrCorrupt},
+		"keep_on_cpu 1":         {Frames{field("\x92\xa7batched\x81\xabkeep_on_cpu\x01")}, ErrCorrupt},
+		"slice of 2":            {Frames{field("\x92\xa4flat\x81\xa6slices\x91\x92\x00\x01")}, ErrCorrupt},
+		"one slice, not a list": {Frames{field("\x92\xa4flat\x81\xa6slices\x93\x00\x01\xc0")}, ErrCorrupt},
+		"mixed slices":          {Frames{field("\x92\xa4flat\x81\xa6slices\x92\x93\x00\x01\xc0\x91\x93\x00\x01\xc0")}, ErrCorrupt},
+	} {
+		_, err := DecodeItem(c.f, Options{})
+		require.ErrorIs(t, err, c.kind, name)
+	}
+}
+
+// The forms with a modality in each elem have one modality for the item.
+func TestDecodeRefusesMixedModalities(t *testing.T) {
+	elem := func(key, modality string) string {
+		return "\x84\xa8modality\xa5" + modality + "\xa3key\xa1" + key + "\xa4data\xc0\xa5field\x91\xa7batched"
+	}
+	o := formOptions(t, pycompat.ItemPositional)
+	it, err := DecodeItem(Frames{[]byte("\x92" + elem("a", "image") + elem("b", "image"))}, o)
+	require.NoError(t, err)
+	require.Equal(t, "image", it.Modality)
+	for _, doc := range []string{
+		"\x92" + elem("a", "image") + elem("b", "audio"),
+		"\x92" + elem("a", "image") + elem("a", "image"),
+		"\x90",
+	} {
+		_, err = DecodeItem(Frames{[]byte(doc)}, o)
+		require.ErrorIs(t, err, ErrCorrupt)
+	}
+}
+
+// Python's dataclass decoding ignores names it does not know.
+func TestFeatureUnknownAndMissing(t *testing.T) {
+	base := "\xa4data\xc0\xa8modality\xa1i\xaaidentifier\xa1x"
+	pos := "\xabmm_position\x83\xa6offset\x01\xa6length\x02\xa5later\x81\x01\x92\xc0\xc4\x01z"
+	f, err := DecodeFeature(Frames{[]byte("\x85" + base + pos + "\xa3new\x93\x01\x80\xd4\x05z")}, Options{})
+	require.NoError(t, err)
+	require.Equal(t, &Feature{Modality: "i", Identifier: "x", Offset: 1, Length: 2}, f)
+	for name, doc := range map[string]string{
+		"no position":  "\x83" + base,
+		"twice":        "\x85" + base + pos + "\xa4data\xc0",
+		"no length":    "\x84" + base + "\xabmm_position\x81\xa6offset\x01",
+		"negative":     "\x84" + base + "\xabmm_position\x82\xa6offset\xff\xa6length\x01",
+		"is_embed":     "\x84" + base + "\xabmm_position\x83\xa6offset\x01\xa6length\x01\xa8is_embed\x93\xa5uint8\x91\x01\xd4\x031",
+		"nil modality": "\x84\xa4data\xc0\xa8modality\xc0\xaaidentifier\xa1x" + pos,
+	} {
+		_, err := DecodeFeature(Frames{[]byte(doc)}, Options{})
+		require.ErrorIs(t, err, ErrCorrupt, name)
+	}
+}

@@ -1,0 +1,41 @@
+// Package serde turns multimodal items and tensors into the bytes that vLLM's
+// shared-memory object store holds, and back.
+//
+// # What a chunk holds
+//
+// A chunk's payload is 4 bytes of reader count, a metadata pickle and the data
+// (vllm/distributed/device_communicators/shm_object_storage.py, class
+// MsgpackSerde, unchanged from 0.11.0 to 0.33.0). The data is a list of frames,
+// one behind the other: frame 0 is a MessagePack document, the others are the
+// bytes of the tensors that were too long to lie inside it
+// (vllm/v1/serial_utils.py). The metadata is a pickled tuple of the value's
+// type name, the number of data bytes and the list of frame lengths. It is
+// always the last bytes of the payload that are the data.
+//
+// The layout of an item inside its document differs between releases of vLLM;
+// [Options].Generation chooses it, the zero value stands for the newest.
+//
+// # Writing
+//
+// [NewPlan] validates a [Value] and works out its layout without copying any
+// tensor. [Plan.CopyTo] writes it where it is to lie. A tensor without Data is
+// only laid out: [Plan.Tensors] says where its bytes belong, so that they can be
+// produced in place.
+//
+// # Reading
+//
+// [ParseMetadata] reads the pickle, [DecodeValue] the data. Tensors of a decoded
+// value are views of the given bytes: they are valid as long as these are, must
+// not be written to, and [Clone] copies them out. Names, shapes and numbers are
+// copied at once.
+//
+// Every decoder takes its input for hostile: lengths are checked against the
+// bytes that are left before anything is allocated or sliced, nesting is
+// bounded by [MaxDepth], pickles are never executed, and all of it still holds
+// if the bytes change during the call. Errors wrap [ErrCorrupt] or
+// [ErrUnsupported]. What memory a decoder takes is a small multiple of the
+// main document, never of a length declared in it.
+//
+// Nothing here is bound to a goroutine; values may be shared as long as nobody
+// writes to them.
+package serde

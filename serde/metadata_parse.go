@@ -1,0 +1,250 @@
+package serde
+
+import (
+	"encoding/binary"
+	"fmt"
+	"unicode/utf8"
+)
+
+// ParseMetadata reads the metadata pickle at the start of b and returns its
+// length n; bytes behind it are not looked at, as with Python's pickle.loads.
+//
+// It is no unpickler: it accepts the one tuple in the two forms that are
+// written, CPython's protocol 5 and the protocol 2 of vLLM's Rust port, and
+// nothing else. Lens are not negative and sum up to NBytes. The memory it takes
+// is bounded by the length of the pickle. The error wraps [ErrCorrupt].
+func ParseMetadata(b []byte) (m Metadata, n int, err error) {
+	p := unpickler{b: b}
+	m = p.tuple()
+	if p.err != nil {
+		return Metadata{}, 0, p.err
+	}
+	return m, p.pos, nil
+}
+
+// unpickler walks over the pickle; the first error sticks and makes every later
+// step a no-op that reads zeros.
+type unpickler struct {
+	b        []byte
+	pos      int
+	frameEnd int // 0 outside a frame
+	python   bool
+	err      error
+}
+
+func (p *unpickler) fail(want, got string) {
+	if p.err == nil {
+		p.err = &CorruptError{What: "metadata pickle", Offset: p.pos, Want: want, Got: got}
+	}
+}
+
+// take returns the next n bytes.
+func (p *unpickler) take(n int) []byte {
+	end := len(p.b)
+	if p.frameEnd != 0 {
+		end = min(end, p.frameEnd)
+	}
+	if p.err != nil || n > end-p.pos {
+		p.fail(fmt.Sprintf("%d more bytes", n), fmt.Sprintf("%d", end-p.pos))
+		return nil
+	}
+	s := p.b[p.pos : p.pos+n]
+	p.pos += n
+	return s
+}
+
+func (p *unpickler) u8() byte {
+	if s := p.take(1); s != nil {
+		return s[0]
+	}
+	return 0
+}
+
+// op reads an opcode, opening the next frame where there is one.
+func (p *unpickler) op() byte {
+	if p.python && (p.frameEnd == 0 || p.pos == p.frameEnd) {
+		p.frameEnd = 0
+		if p.peek() == opFrame {
+			p.u8()
+			s := p.take(8)
+			if s == nil {
+				return 0
+			}
+			n := binary.LittleEndian.Uint64(s)
+			if n == 0 || n > uint64(len(p.b)-p.pos) {
+				p.fail(fmt.Sprintf("a frame of 1 to %d bytes", len(p.b)-p.pos), fmt.Sprintf("%d", n))
+				return 0
+			}
+			p.frameEnd = p.pos + int(n)
+		}
+	}
+	return p.u8()
+}
+
+func (p *unpickler) peek() byte {
+	if p.err == nil && p.pos < len(p.b) {
+		return p.b[p.pos]
+	}
+	return 0
+}
+
+func (p *unpickler) expect(want byte) {
+	if got := p.op(); got != want && p.err == nil {
+		p.pos--
+		p.fail(fmt.Sprintf("opcode %#02x", want), fmt.Sprintf("%#02x", got))
+	}
+}
+
+func (p *unpickler) tuple() (m Metadata) {
+	p.expect(opProto)
+	switch v := p.u8(); {
+	case p.err != nil:
+		return m
+	case v == 5:
+		p.python = true
+	case v == 2:
+		p.expect(opMark)
+	default:
+		p.pos--
+		p.fail("pickle protocol 5 or 2", fmt.Sprintf("%d", v))
+		return m
+	}
+	m.Type = p.str()
+	m.NBytes = p.int(p.op())
+	if c := p.op(); c == opNone && p.python {
+		m.Lens = nil
+	} else if c == opEmptyList {
+		m.Lens = p.list()
+	} else if p.err == nil {
+		p.pos--
+		p.fail("a list or None", fmt.Sprintf("opcode %#02x", c))
+	}
+	if p.python {
+		p.expect(opTuple3)
+		p.expect(opMemoize)
+	} else {
+		p.expect(opTuple)
+	}
+	p.expect(opStop)
+	if p.frameEnd != 0 && p.pos != p.frameEnd {
+		p.fail("the end of the frame", fmt.Sprintf("%d more bytes", p.frameEnd-p.pos))
+	}
+	p.checkSum(m)
+	return m
+}
+
+func (p *unpickler) str() string {
+	n := 0
+	switch c := p.op(); c {
+	case opShortBinUnicode:
+		n = int(p.u8())
+	case opBinUnicode:
+		s := p.take(4)
+		if s == nil {
+			return ""
+		}
+		u := binary.LittleEndian.Uint32(s)
+		if uint64(u) > uint64(len(p.b)) {
+			p.fail("a name inside the pickle", fmt.Sprintf("one of %d bytes", u))
+			return ""
+		}
+		n = int(u)
+	default:
+		p.pos--
+		p.fail("a type name", fmt.Sprintf("opcode %#02x", c))
+		return ""
+	}
+	s := string(p.take(n))
+	if !utf8.ValidString(s) {
+		p.fail("a type name in UTF-8", fmt.Sprintf("%q", s))
+	}
+	if p.python {
+		p.expect(opMemoize)
+	}
+	return s
+}
+
+// int reads the argument of the integer opcode c; lengths are never negative.
+func (p *unpickler) int(c byte) (n int64) {
+	switch c {
+	case opBinInt1:
+		return int64(p.u8())
+	case opBinInt2:
+		if s := p.take(2); s != nil {
+			n = int64(binary.LittleEndian.Uint16(s))
+		}
+	case opBinInt:
+		if s := p.take(4); s != nil {
+			n = int64(int32(binary.LittleEndian.Uint32(s)))
+		}
+	case opLong1:
+		size := int(p.u8())
+		if size < 1 || size > 8 {
+			p.fail("an integer of 1 to 8 bytes", fmt.Sprintf("%d", size))
+			return 0
+		}
+		for i, b := range p.take(size) {
+			n |= int64(b) << (8 * i)
+		}
+		n = n << (64 - 8*size) >> (64 - 8*size)
+	default:
+		if p.err == nil {
+			p.pos--
+		}
+		p.fail("an integer", fmt.Sprintf("opcode %#02x", c))
+		return 0
+	}
+	if n < 0 {
+		p.fail("a length that is not negative", fmt.Sprintf("%d", n))
+	}
+	return n
+}
+
+// list reads what follows the empty list: batches of integers, appended one
+// (INT APPEND) or many (MARK INT... APPENDS) at a time.
+func (p *unpickler) list() []int64 {
+	if p.python {
+		p.expect(opMemoize)
+	}
+	lens := []int64{}
+	for p.err == nil {
+		switch p.nextOp() {
+		case opMark:
+			p.op()
+			for p.err == nil && p.nextOp() != opAppends {
+				lens = append(lens, p.int(p.op()))
+			}
+			p.expect(opAppends)
+		case opBinInt, opBinInt1, opBinInt2, opLong1:
+			lens = append(lens, p.int(p.op()))
+			p.expect(opAppend)
+		default:
+			return lens
+		}
+	}
+	return lens
+}
+
+// nextOp looks at the next opcode, beyond the header of a frame.
+func (p *unpickler) nextOp() byte {
+	c := p.peek()
+	if at := p.pos + frameHeader; c == opFrame && p.python && p.pos == p.frameEnd && at < len(p.b) {
+		return p.b[at]
+	}
+	return c
+}
+
+func (p *unpickler) checkSum(m Metadata) {
+	if p.err != nil || m.Lens == nil {
+		return
+	}
+	sum := uint64(0) // no overflow: each step adds less than 2^63 to less than 2^63
+	for _, n := range m.Lens {
+		if sum += uint64(n); sum > uint64(m.NBytes) {
+			break
+		}
+	}
+	if sum != uint64(m.NBytes) {
+		p.fail(fmt.Sprintf("frame lengths that sum up to %d", m.NBytes), fmt.Sprintf("%d", sum))
+	}
+}

@@ -1,0 +1,111 @@
+package serde
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// NDArray is a numpy array in C order. Inside an item numpy arrays are not
+// allowed; they occur elsewhere in requests.
+type NDArray struct {
+	// DType is numpy's type string: byte order ('<', '>', or '|' where it has
+	// none), kind and size, such as "<f4", "|u1" or "<U2".
+	DType string
+	Shape []int // empty for a 0-d array
+	Data  []byte
+}
+
+// NBytes returns the length in bytes that type and shape ask for. The error
+// wraps [ErrInvalid]: dates, objects and records have no raw bytes in vLLM
+// either.
+func (a *NDArray) NBytes() (int, error) {
+	size, ok := numpyItemSize(a.DType)
+	if !ok {
+		return 0, &InvalidError{"ndarray", fmt.Sprintf("%.32q is no numpy type string of numbers, bools or text", a.DType)}
+	}
+	n, ok := shapeBytes(a.Shape, size)
+	if !ok {
+		return 0, &InvalidError{"ndarray", fmt.Sprintf("shape %v has a negative dimension, more than %d or too many elements", a.Shape, MaxDims)}
+	}
+	return n, nil
+}
+
+// numpySizes lists the item sizes of the kinds that have fixed ones.
+var numpySizes = map[byte][]int{
+	'b': {1}, 'i': {1, 2, 4, 8}, 'u': {1, 2, 4, 8}, 'f': {2, 4, 8, 16}, 'c': {8, 16, 32},
+}
+
+func numpyItemSize(s string) (int, bool) {
+	if len(s) < 3 || len(s) > 12 || !strings.ContainsRune("<>|", rune(s[0])) || s[2] < '1' || s[2] > '9' {
+		return 0, false
+	}
+	n, err := strconv.Atoi(s[2:])
+	if err != nil {
+		return 0, false
+	}
+	switch s[1] {
+	case 'S':
+		return n, true
+	case 'U': // n characters of 4 bytes
+		return 4 * n, n < 1<<28
+	}
+	return n, slices.Contains(numpySizes[s[1]], n)
+}
+
+// EncodeNDArray returns the frames of an ndarray on its own; the aux frame
+// aliases its Data. The error wraps [ErrInvalid].
+func EncodeNDArray(a *NDArray, o Options) (Frames, error) {
+	e := newEncoder(o)
+	e.ndarray(a)
+	return e.frames()
+}
+
+// DecodeNDArray reads an ndarray, which is a view of f. The error wraps
+// [ErrCorrupt] or [ErrUnsupported].
+func DecodeNDArray(f Frames, o Options) (*NDArray, error) {
+	return decodeWhole(f, o, (*decoder).ndarray)
+}
+
+func (e *encoder) ndarray(a *NDArray) {
+	if a == nil {
+		e.invalid("ndarray", "it is a nil *NDArray")
+		return
+	}
+	n, err := a.NBytes()
+	if err != nil {
+		e.keep(err)
+		return
+	}
+	if len(a.Data) != n {
+		e.invalid("ndarray", "%s %v takes %d bytes, Data has %d", a.DType, a.Shape, n, len(a.Data))
+		return
+	}
+	e.head(a.DType, a.Shape)
+	// A 0-d array lies inline whatever its size.
+	e.payload(a.Data, n, len(a.Shape) == 0)
+}
+
+func (d *decoder) ndarray() (*NDArray, error) {
+	if err := d.arrayOf(3, "ndarray"); err != nil {
+		return nil, err
+	}
+	name, err := d.text("ndarray type")
+	if err != nil {
+		return nil, err
+	}
+	a := &NDArray{DType: name}
+	if a.Shape, err = d.shape(); err != nil {
+		return nil, err
+	}
+	want, err := a.NBytes()
+	if err != nil {
+		return nil, &UnsupportedError{fmt.Sprintf("serde: ndarray of type %.32q and shape %v is refused; "+
+			"send numbers, bools or text that fit in memory", name, a.Shape)}
+	}
+	if a.Data, err = d.payload("ndarray", want); err != nil {
+		return nil, err
+	}
+	return a, nil
+}

@@ -1,0 +1,40 @@
+package serde
+
+import "github.com/ringcache/ringcache/pycompat"
+
+// Options chooses the wire. The zero value is the newest known vLLM with its
+// default threshold.
+type Options struct {
+	// Generation is that of the peer; zero means [pycompat.Newest].
+	Generation pycompat.Generation
+	// InlineThreshold is the size in bytes from which on a tensor gets a frame
+	// of its own; smaller ones lie inside the main document. 0 means 256, the
+	// default of vLLM's VLLM_MSGPACK_ZERO_COPY_THRESHOLD. A negative one leaves
+	// only empty tensors (and scalar ndarrays) inline. Decoders need none.
+	InlineThreshold int
+}
+
+const defaultThreshold = 256
+
+func (o Options) threshold() int {
+	switch {
+	case o.InlineThreshold == 0:
+		return defaultThreshold
+	case o.InlineThreshold < 0:
+		return 1
+	}
+	return o.InlineThreshold
+}
+
+// Frames is an encoded value: the main MessagePack document, then the frames
+// that it refers to by their index.
+type Frames [][]byte
+
+// Len returns the number of bytes of all frames together.
+func (f Frames) Len() int {
+	n := 0
+	for _, b := range f {
+		n += len(b)
+	}
+	return n
+}

@@ -1,0 +1,135 @@
+package serde
+
+import "fmt"
+
+// Plan is a value encoded as far as possible without touching the bytes of its
+// tensors: main document, metadata and the place of every tensor. It keeps the
+// Data slices that the tensors had when it was made.
+type Plan struct {
+	meta   []byte
+	main   []byte
+	aux    []span
+	places []Placement
+	size   int
+	full   bool
+}
+
+// span is one aux frame.
+type span struct {
+	data []byte // nil: a hole
+	n    int
+}
+
+// Placement says where the bytes of one tensor lie.
+type Placement struct {
+	// Key is that of the elem, empty for a value that is a tensor itself.
+	Key string
+	// Path leads to the tensor through nested lists: the index at each level.
+	// It is empty when the tensor is the whole data.
+	Path   []int
+	Tensor *Tensor
+	// Offset and Len give the place in bytes, counted from the start of the
+	// data, that is of what [Plan.CopyTo] writes.
+	Offset, Len int
+	// Inline says that it lies inside the main document.
+	Inline bool
+	hole   bool // no Data when the Plan was made
+}
+
+// NewPlan validates v and lays it out. It allocates the main document and the
+// metadata, and copies only the tensors that lie inline. The error wraps
+// [ErrInvalid].
+func NewPlan(v Value, o Options) (*Plan, error) {
+	if p, ok := v.(Pickle); ok {
+		return planPickle(p)
+	}
+	e := newEncoder(o)
+	switch v := v.(type) {
+	case *Item:
+		e.item(v, "")
+	case *Tensor:
+		e.tensor(v)
+	default:
+		return nil, &InvalidError{"value", "it is nil; use *Item, *Tensor or Pickle"}
+	}
+	if e.err != nil {
+		return nil, e.err
+	}
+	p := &Plan{main: e.buf.Bytes(), places: e.places, full: true}
+	m := Metadata{Type: v.typeName(), Lens: make([]int64, 1, 1+len(e.aux))}
+	m.Lens[0] = int64(len(p.main))
+	for i := range p.places {
+		pl := &p.places[i]
+		p.full = p.full && !pl.hole
+		if pl.Inline {
+			continue
+		}
+		pl.Offset += len(p.main)
+		p.aux = append(p.aux, span{pl.Tensor.Data, pl.Len})
+		m.Lens = append(m.Lens, int64(pl.Len))
+	}
+	if uint64(len(p.main))+uint64(e.auxLen) > maxInt {
+		return nil, &InvalidError{"value", "it has more bytes than an int can count"}
+	}
+	p.size = len(p.main) + e.auxLen
+	m.NBytes = int64(p.size)
+	p.meta = AppendMetadata(nil, m)
+	return p, nil
+}
+
+func planPickle(b Pickle) (*Plan, error) {
+	if len(b) == 0 {
+		// Python takes the last 0 bytes of a chunk for all of it.
+		return nil, &InvalidError{"Pickle", "it is empty, which is no pickle"}
+	}
+	m := Metadata{Type: typePickle, NBytes: int64(len(b))}
+	return &Plan{meta: AppendMetadata(nil, m), main: b, size: len(b), full: true}, nil
+}
+
+// Metadata returns the metadata pickle, byte for byte CPython's. The slice
+// belongs to the Plan.
+func (p *Plan) Metadata() []byte { return p.meta }
+
+// DataLen returns the number of bytes of all frames, Python's nbytes.
+func (p *Plan) DataLen() int { return p.size }
+
+// Complete reports whether every tensor has its Data.
+func (p *Plan) Complete() bool { return p.full }
+
+// Frames returns the frames. The aux frames alias the Data of the tensors, and
+// are nil where a tensor is only laid out; see [Plan.Complete].
+func (p *Plan) Frames() Frames {
+	f := make(Frames, 1, 1+len(p.aux))
+	f[0] = p.main
+	for _, a := range p.aux {
+		f = append(f, a.data)
+	}
+	return f
+}
+
+// Tensors returns the place of every tensor, in encoding order. The slice
+// belongs to the Plan.
+func (p *Plan) Tensors() []Placement { return p.places }
+
+// CopyTo writes all frames, one behind the other, to dst, which must be DataLen
+// bytes long. The bytes of tensors without Data are left as they are; the
+// caller fills them through dst, at the places that Tensors gives.
+func (p *Plan) CopyTo(dst []byte) error {
+	if len(dst) != p.size {
+		return &InvalidError{"value", fmt.Sprintf("the destination has %d bytes, DataLen is %d", len(dst), p.size)}
+	}
+	at := 0
+	for i := range p.places {
+		if pl := &p.places[i]; pl.Inline && pl.hole {
+			copy(dst[at:], p.main[at:pl.Offset])
+			at = pl.Offset + pl.Len
+		}
+	}
+	copy(dst[at:], p.main[at:])
+	at = len(p.main)
+	for _, a := range p.aux {
+		copy(dst[at:at+a.n], a.data)
+		at += a.n
+	}
+	return nil
+}

@@ -1,0 +1,312 @@
+package serde
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/ringcache/ringcache/pycompat"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// strip returns a copy of the item whose tensors are only laid out.
+func strip(it *Item) *Item {
+	c := Clone(it).(*Item)
+	for i := range c.Elems {
+		stripData(c.Elems[i].Data)
+	}
+	return c
+}
+
+func stripData(d Data) {
+	switch d := d.(type) {
+	case *Tensor:
+		d.Data = nil
+	case List:
+		for _, e := range d {
+			stripData(e)
+		}
+	}
+}
+
+var sizes = []int{0, 1, 2, 3, 5, 16, 70, 300}
+
+func drawTensor(t *rapid.T) *Tensor {
+	names := []DType{DTypeBool, DTypeUint8, DTypeBFloat16, DTypeFloat32, DTypeInt64, "complex128", "float4_e2m1fn_x2"}
+	x := &Tensor{DType: rapid.SampledFrom(names).Draw(t, "dtype"), Shape: []int{}}
+	for range rapid.IntRange(0, 2).Draw(t, "dims") {
+		x.Shape = append(x.Shape, rapid.SampledFrom(sizes).Draw(t, "dim"))
+	}
+	n, err := x.NBytes()
+	require.NoError(t, err)
+	x.Data = seq(n, rapid.IntRange(0, 7).Draw(t, "mul"), rapid.IntRange(0, 255).Draw(t, "add"))
+	return x
+}
+
+func drawData(t *rapid.T, depth int) Data {
+	switch rapid.IntRange(0, 6).Draw(t, "data") {
+	case 0:
+		if depth == 0 {
+			return nil
+		}
+		return List{}
+	case 1:
+		return Int(rapid.Int64().Draw(t, "int"))
+	case 2:
+		return Uint(rapid.Uint64Min(1<<63).Draw(t, "uint"))
+	case 3:
+		return Float(math.Float64frombits(rapid.Uint64().Draw(t, "float")))
+	case 4:
+		return Bool(rapid.Bool().Draw(t, "bool"))
+	case 5:
+		if depth > 3 {
+			return Int(0)
+		}
+		l := List{}
+		for range rapid.IntRange(0, 18).Draw(t, "len") {
+			l = append(l, drawData(t, depth+1))
+		}
+		return l
+	default:
+		return drawTensor(t)
+	}
+}
+
+func drawField(t *rapid.T, form pycompat.ItemForm) Field {
+	f := Field{Kind: FieldKind(rapid.IntRange(0, 2).Draw(t, "kind"))}
+	if form != pycompat.ItemPositional {
+		f.KeepOnCPU = rapid.Bool().Draw(t, "keep")
+	}
+	switch f.Kind {
+	case Shared:
+		f.BatchSize = rapid.IntRange(0, 1<<40).Draw(t, "batch")
+	case Flat:
+		f.Dim = rapid.IntRange(-3, 3).Draw(t, "dim")
+		n := rapid.IntRange(0, 20).Draw(t, "slices")
+		f.Nested = n > 0 && rapid.Bool().Draw(t, "nested")
+		bound := func() Bound {
+			if rapid.Bool().Draw(t, "none") {
+				return Bound{}
+			}
+			return At(rapid.Int64().Draw(t, "bound"))
+		}
+		for range n {
+			k := 1
+			if f.Nested {
+				k = rapid.IntRange(0, 3).Draw(t, "inner")
+			}
+			l := make([]Slice, k)
+			for i := range l {
+				l[i] = Slice{bound(), bound(), bound()}
+			}
+			f.Slices = append(f.Slices, l)
+		}
+	}
+	return f
+}
+
+func drawItem(t *rapid.T, form pycompat.ItemForm) *Item {
+	it := &Item{}
+	least := 0
+	if form != pycompat.ItemMap {
+		it.Modality = rapid.StringN(1, 8, -1).Draw(t, "modality")
+		least = 1
+	}
+	for i := range rapid.IntRange(least, 20).Draw(t, "elems") {
+		it.Elems = append(it.Elems, Elem{
+			Key:   fmt.Sprintf("%s%d", rapid.StringN(0, 40, -1).Draw(t, "key"), i),
+			Data:  drawData(t, 0),
+			Field: drawField(t, form),
+		})
+	}
+	return it
+}
+
+func drawOptions(t *rapid.T) Options {
+	return Options{
+		Generation:      rapid.SampledFrom(pycompat.Releases()).Draw(t, "vllm"),
+		InlineThreshold: rapid.SampledFrom([]int{0, -1, 1, 8, 256, 1 << 20}).Draw(t, "threshold"),
+	}
+}
+
+// An item comes back as it was, and one that is laid out first and filled in
+// place later has the same bytes.
+func TestPropertyItemRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		o := drawOptions(t)
+		it := drawItem(t, o.Generation.ItemForm)
+		p, err := NewPlan(it, o)
+		require.NoError(t, err)
+		require.True(t, p.Complete())
+		whole := make([]byte, p.DataLen())
+		require.NoError(t, p.CopyTo(whole))
+
+		var joined []byte
+		for _, f := range p.Frames() {
+			joined = append(joined, f...)
+		}
+		require.Equal(t, joined, whole)
+
+		m, n, err := ParseMetadata(p.Metadata())
+		require.NoError(t, err)
+		require.Equal(t, len(p.Metadata()), n)
+		v, err := DecodeValue(m, whole, o)
+		require.NoError(t, err)
+		same(t, it, v.(*Item))
+
+		layout, err := NewPlan(strip(it), o)
+		require.NoError(t, err)
+		require.Equal(t, p.Metadata(), layout.Metadata())
+		dst := make([]byte, layout.DataLen())
+		for i := range dst {
+			dst[i] = 0xa5
+		}
+		require.NoError(t, layout.CopyTo(dst))
+		places := layout.Tensors()
+		require.Len(t, places, len(p.Tensors()))
+		for i, pl := range places {
+			hole := dst[pl.Offset : pl.Offset+pl.Len : pl.Offset+pl.Len]
+			for _, b := range hole {
+				require.EqualValues(t, 0xa5, b, "CopyTo wrote into a hole")
+			}
+			copy(hole, p.Tensors()[i].Tensor.Data)
+			require.Equal(t, place(it, pl), p.Tensors()[i].Tensor)
+		}
+		require.Equal(t, whole, dst)
+
+		// A clone does not share memory with the chunk.
+		c := Clone(v).(*Item)
+		clear(whole)
+		same(t, it, c)
+	})
+}
+
+// place looks a placement up in the item.
+func place(it *Item, p Placement) *Tensor {
+	e, _ := it.Lookup(p.Key)
+	d := e.Data
+	for _, i := range p.Path {
+		d = d.(List)[i]
+	}
+	return d.(*Tensor)
+}
+
+func same(t *rapid.T, want, got *Item) {
+	require.Equal(t, want.Modality, got.Modality)
+	require.Len(t, got.Elems, len(want.Elems))
+	for i := range want.Elems {
+		w, g := want.Elems[i], got.Elems[i]
+		require.Equal(t, w.Key, g.Key)
+		require.True(t, equalData(w.Data, g.Data), "elem %q", w.Key)
+		require.Equal(t, w.Field, g.Field)
+	}
+}
+
+func TestPropertyMetadataRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := Metadata{Type: rapid.StringN(0, 300, -1).Draw(t, "type")}
+		if rapid.Bool().Draw(t, "list") {
+			m.Lens = rapid.SliceOfN(rapid.Int64Range(0, 1<<40), 0, 3000).Draw(t, "lens")
+			for _, n := range m.Lens {
+				m.NBytes += n
+			}
+		} else {
+			m.NBytes = rapid.Int64Min(0).Draw(t, "nbytes")
+		}
+		b := AppendMetadata([]byte("x"), m)
+		got, n, err := ParseMetadata(append(b[1:], 1, 2, 3))
+		require.NoError(t, err)
+		require.Equal(t, len(b)-1, n)
+		if m.Lens != nil && len(m.Lens) == 0 {
+			m.Lens = []int64{}
+		}
+		require.Equal(t, m, got)
+	})
+}
+
+func TestEncodeRefuses(t *testing.T) {
+	cyclic := List{nil}
+	cyclic[0] = cyclic
+	elem := func(d Data, f Field) *Item { return &Item{Elems: []Elem{{"x", d, f}}} }
+	old := generation(t, "0.11.0")
+	for name, c := range map[string]struct {
+		v Value
+		o Options
+	}{
+		"nil value":          {nil, Options{}},
+		"nil item":           {(*Item)(nil), Options{}},
+		"nil tensor":         {(*Tensor)(nil), Options{}},
+		"empty pickle":       {Pickle{}, Options{}},
+		"nil tensor in data": {elem((*Tensor)(nil), Field{}), Options{}},
+		"short data":         {&Tensor{DTypeInt32, []int{2}, make([]byte, 7)}, Options{}},
+		"empty, not nil":     {&Tensor{DTypeInt32, []int{2}, []byte{}}, Options{}},
+		"unknown dtype":      {&Tensor{"float", []int{2}, nil}, Options{}},
+		"negative dim":       {&Tensor{DTypeInt32, []int{-1}, nil}, Options{}},
+		"overflow":           {&Tensor{DTypeInt32, []int{1 << 31, 1 << 31}, nil}, Options{}},
+		"overflow, empty":    {&Tensor{DTypeInt32, []int{0, 1 << 31, 1 << 31}, nil}, Options{}},
+		"65 dims":            {&Tensor{DTypeInt32, make([]int, 65), nil}, Options{}},
+		"None in list":       {elem(List{nil}, Field{}), Options{}},
+		"cyclic list":        {elem(cyclic, Field{}), Options{}},
+		"kind":               {elem(nil, Field{Kind: 3}), Options{}},
+		"plain slices":       {elem(nil, Field{Kind: Flat, Slices: [][]Slice{{}}}), Options{}},
+		"batch size":         {elem(nil, Field{Kind: Shared, BatchSize: -1}), Options{}},
+		"duplicate":          {&Item{Elems: []Elem{{Key: "a"}, {Key: "a"}}}, Options{}},
+		"utf-8":              {&Item{Elems: []Elem{{Key: "\xff"}}}, Options{}},
+		"no modality":        {elem(nil, Field{}), old},
+		"no elems":           {&Item{Modality: "image"}, old},
+		"sum overflow": {&Item{Elems: []Elem{{Key: "a", Data: &Tensor{DTypeUint8, []int{math.MaxInt}, nil}},
+			{Key: "b", Data: &Tensor{DTypeUint8, []int{math.MaxInt}, nil}}}}, Options{}},
+		"sum overflow with main": {&Tensor{DTypeUint8, []int{math.MaxInt}, nil}, Options{}},
+	} {
+		_, err := NewPlan(c.v, c.o)
+		require.ErrorIs(t, err, ErrInvalid, name)
+		var ie *InvalidError
+		require.ErrorAs(t, err, &ie, name)
+	}
+	p, err := NewPlan(zeros(DTypeUint8, 3), Options{})
+	require.NoError(t, err)
+	require.ErrorIs(t, p.CopyTo(make([]byte, 1)), ErrInvalid)
+	_, err = EncodeFeature(&Feature{Data: elem(&Tensor{DTypeUint8, []int{3}, nil}, Field{})}, Options{})
+	require.ErrorIs(t, err, ErrInvalid)
+	_, err = EncodeFeature(&Feature{IsEmbed: zeros(DTypeUint8, 3)}, Options{})
+	require.ErrorIs(t, err, ErrInvalid)
+	_, err = EncodeFeature(&Feature{Offset: -1}, Options{})
+	require.ErrorIs(t, err, ErrInvalid)
+	_, err = EncodeItems(KwargsItems{{Modality: "a"}, {Modality: "a"}}, Options{})
+	require.ErrorIs(t, err, ErrInvalid)
+	for _, a := range []*NDArray{nil, {DType: "<M8"}, {DType: "|O"}, {DType: "<f3"}, {DType: "<f4", Shape: []int{1}}, {DType: "<U99999999999"}} {
+		_, err = EncodeNDArray(a, Options{})
+		require.ErrorIs(t, err, ErrInvalid)
+	}
+	// As deep as allowed is fine in both directions.
+	var d Data = Int(1)
+	for range MaxDepth {
+		d = List{d}
+	}
+	deep, err := NewPlan(elem(d, Field{}), Options{})
+	require.NoError(t, err)
+	_, err = DecodeItem(deep.Frames(), Options{})
+	require.NoError(t, err)
+}
+
+// CopyTo must not allocate: it runs over shared memory, per image.
+func TestCopyToDoesNotAllocate(t *testing.T) {
+	p, err := NewPlan(&Item{Elems: []Elem{{Key: "x", Data: zeros(DTypeUint8, 4096)}, {Key: "y", Data: zeros(DTypeUint8, 4)}}}, Options{})
+	require.NoError(t, err)
+	dst := make([]byte, p.DataLen())
+	require.Zero(t, testing.AllocsPerRun(100, func() { _ = p.CopyTo(dst) }))
+}
+
+func TestInlineThreshold(t *testing.T) {
+	for _, c := range []struct{ threshold, n, frames int }{
+		{0, 255, 1}, {0, 256, 2}, {1, 0, 1}, {1, 1, 2}, {-1, 0, 1}, {-1, 1, 2}, {100, 99, 1}, {100, 100, 2},
+	} {
+		p, err := NewPlan(zeros(DTypeUint8, c.n), Options{InlineThreshold: c.threshold})
+		require.NoError(t, err)
+		require.Len(t, p.Frames(), c.frames, "%+v", c)
+	}
+	f, err := EncodeNDArray(&NDArray{DType: "<f8", Data: make([]byte, 8)}, Options{InlineThreshold: -1})
+	require.NoError(t, err)
+	require.Len(t, f, 1, "a 0-d array lies inline whatever the threshold")
+}

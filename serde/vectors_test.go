@@ -1,0 +1,162 @@
+package serde
+
+import (
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"github.com/ringcache/ringcache/pycompat"
+	"github.com/stretchr/testify/require"
+)
+
+// The vectors of the reference description, sections 11.2 and 11.3.
+
+func TestVectorMetadata(t *testing.T) {
+	const item = "MultiModalKwargsItem"
+	for _, c := range []struct {
+		m      Metadata
+		hex    string
+		python bool
+	}{
+		{Metadata{item, 560, []int64{48, 512}}, "80059526000000000000008c144d756c74694d6f64616c4b77617267734974656d944d30025d94284b304d00026587942e", true},
+		{Metadata{item, 3, []int64{3}}, "80059521000000000000008c144d756c74694d6f64616c4b77617267734974656d944b035d944b036187942e", true},
+		{Metadata{item, 300, []int64{100, 100, 100}}, "80059527000000000000008c144d756c74694d6f64616c4b77617267734974656d944d2c015d94284b644b644b646587942e", true},
+		{Metadata{"Tensor", 70000, []int64{24, 69976}}, "8005951c000000000000008c0654656e736f72944a701101005d94284b184a581101006587942e", true},
+		{Metadata{"bytes", 21, nil}, "8005950e000000000000008c056279746573944b154e87942e", true},
+		{Metadata{item, 2147483653, []int64{100, 2147483553}}, "8005952c000000000000008c144d756c74694d6f64616c4b77617267734974656d948a0505000080005d94284b644aa1ffff7f6587942e", true},
+		{Metadata{item, 560, []int64{48, 512}}, "8002288c144d756c74694d6f64616c4b77617267734974656d4a300200005d284b304a0002000065742e", false},
+		{Metadata{item, 3, []int64{3}}, "8002288c144d756c74694d6f64616c4b77617267734974656d4b035d284b0365742e", false},
+	} {
+		raw := unhex(t, c.hex)
+		for _, tail := range []string{"", "\x00", strings.Repeat("\x95.", 40)} {
+			m, n, err := ParseMetadata(append(raw[:len(raw):len(raw)], tail...))
+			require.NoError(t, err, c.hex)
+			require.Equal(t, len(raw), n)
+			require.Equal(t, c.m, m)
+		}
+		if c.python {
+			require.Equal(t, c.hex, hex.EncodeToString(AppendMetadata(nil, c.m)))
+		}
+	}
+}
+
+func generation(t testing.TB, v string) Options {
+	g, err := pycompat.Lookup(v)
+	require.NoError(t, err)
+	return Options{Generation: g}
+}
+
+func zeros(d DType, shape ...int) *Tensor {
+	x := &Tensor{DType: d, Shape: shape}
+	n, _ := x.NBytes()
+	x.Data = make([]byte, n)
+	return x
+}
+
+func TestVectorItems(t *testing.T) {
+	g1 := []Elem{{Key: "field1", Data: zeros("int8", 10), Field: Field{Kind: Shared, BatchSize: 1}}}
+	flat := func(dim int, s ...[]Slice) Field { return Field{Kind: Flat, Nested: true, Slices: s, Dim: dim} }
+	for _, c := range []struct {
+		name, vllm string
+		it         *Item
+		hex        string
+	}{
+		{"G1", "0.33.0", &Item{Elems: g1}, "81a66669656c643182a46461746193a4696e7438910ac70a0300000000000000000000a56669656c6492a673686172656482ab6b6565705f6f6e5f637075c2aa62617463685f73697a6501"},
+		{"G1 keyed", "0.13.0", &Item{"image", g1}, "9184a86d6f64616c697479a5696d616765a36b6579a66669656c6431a46461746193a4696e7438910ac70a0300000000000000000000a56669656c6492a673686172656482ab6b6565705f6f6e5f637075c2aa62617463685f73697a6501"},
+		{"G1 positional", "0.11.0", &Item{"image", g1}, "9184a86d6f64616c697479a5696d616765a36b6579a66669656c6431a46461746193a4696e7438910ac70a0300000000000000000000a56669656c6492a673686172656401"},
+		{"G2", "0.33.0", NewAddressItem(Address{Address: 100, ID: 3}, ""), "82a76164647265737382a46461746164a56669656c6492a76261746368656481ab6b6565705f6f6e5f637075c2ac6d6f6e6f746f6e69635f696482a46461746103a56669656c6492a76261746368656481ab6b6565705f6f6e5f637075c2"},
+		{"G4", "0.33.0", &Item{Elems: []Elem{{Key: "dummy", Data: zeros(DTypeUint8, 512), Field: Field{Kind: Shared, BatchSize: 1}}}}, "81a564756d6d7982a46461746193a575696e743891cd020001a56669656c6492a673686172656482ab6b6565705f6f6e5f637075c2aa62617463685f73697a6501"},
+		{"G5", "0.33.0", &Item{Elems: []Elem{{Key: "p", Data: &Tensor{DTypeInt64, []int{3}, unhex(t, "010000000000000002000000000000000300000000000000")}, Field: FlatFromSizes(3, 4)}}}, "81a17082a46461746193a5696e7436349103c71803010000000000000002000000000000000300000000000000a56669656c6492a4666c617483ab6b6565705f6f6e5f637075c2a6736c696365739291930003c091930307c0a364696d00"},
+		{"G6", "0.33.0", &Item{Elems: []Elem{{Key: "a"}}}, "81a16182a464617461c0a56669656c6492a76261746368656481ab6b6565705f6f6e5f637075c2"},
+		{"G7", "0.33.0", &Item{Elems: []Elem{{Key: "n", Data: List{&Tensor{DTypeInt64, []int{}, unhex(t, "0700000000000000")}, Float(1.5), List{Int(2)}}}}}, "81a16e82a4646174619393a5696e74363490d7030700000000000000cb3ff80000000000009102a56669656c6492a76261746368656481ab6b6565705f6f6e5f637075c2"},
+		{"G8", "0.33.0", &Item{Elems: []Elem{{Key: "e", Data: zeros(DTypeFloat32, 0, 4)}}}, "81a16582a46461746193a7666c6f61743332920004c70003a56669656c6492a76261746368656481ab6b6565705f6f6e5f637075c2"},
+	} {
+		o := generation(t, c.vllm)
+		p, err := NewPlan(c.it, o)
+		require.NoError(t, err, c.name)
+		require.Equal(t, c.hex, hex.EncodeToString(p.Frames()[0]), c.name)
+		back, err := DecodeItem(p.Frames(), o)
+		require.NoError(t, err, c.name)
+		equalItem(t, c.it, back)
+	}
+
+	// G9: a map whose value is a list of KwargsItems, of vLLM's own test.
+	k := KwargsItems{
+		{"audio", []*Item{{Elems: []Elem{{Key: "a0", Data: zeros(DTypeBFloat16, 1000)}}}}},
+		{"video", []*Item{{Elems: []Elem{{Key: "v0", Data: List{zeros("int8", 1000), zeros("int8", 1000), zeros("int8", 1000), zeros("int8", 1000)},
+			Field: flat(0, []Slice{{At(1), At(2), At(3)}, {At(4), At(5), At(6)}}, []Slice{{Bound{}, At(2), Bound{}}})}}}}},
+		{"image", []*Item{{Elems: []Elem{
+			{Key: "i0", Data: zeros(DTypeInt32, 1000), Field: Field{Kind: Shared, BatchSize: 4}},
+			{Key: "i1", Data: zeros(DTypeInt32, 1000), Field: Field{Kind: Flat, Dim: 2, Slices: [][]Slice{{{At(1), At(2), At(3)}}, {{At(4), At(5), At(6)}}}}},
+		}}}},
+	}
+	e := newEncoder(Options{})
+	e.mapLen(1)
+	e.str("mm")
+	e.array(1)
+	e.items(k)
+	f, err := e.filled()
+	require.NoError(t, err)
+	g9(t, f)
+
+	h := "abc"
+	f, err = EncodeFeature(&Feature{Modality: "image", Identifier: h, Offset: 2, Length: 336, MMHash: &h}, Options{})
+	require.NoError(t, err)
+	require.Equal(t, "85a464617461c0a86d6f64616c697479a5696d616765aa6964656e746966696572a3616263ab6d6d5f706f736974696f6e83a66f666673657402a66c656e677468cd0150a869735f656d626564c0a76d6d5f68617368a3616263", hex.EncodeToString(f[0]))
+}
+
+func TestVectorAddressLengths(t *testing.T) {
+	sig := make([]byte, 32)
+	for i := range sig {
+		sig[i] = byte(i)
+	}
+	b, err := EncodeAddress(Address{100, 3, sig}, "", Options{})
+	require.NoError(t, err)
+	require.Len(t, b, 174)
+	it, err := DecodeItem(Frames{b}, Options{})
+	require.NoError(t, err)
+	a, ok, err := ParseAddress(it, Options{})
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, Address{100, 3, sig}, a)
+
+	for _, v := range []string{"0.11.0", "0.13.0", "0.31.0"} {
+		o := generation(t, v)
+		b, err := EncodeAddress(Address{Address: 1<<64 - 1, ID: 7}, "image", o)
+		require.NoError(t, err)
+		it, err := DecodeItem(Frames{b}, o)
+		require.NoError(t, err)
+		a, ok, err := ParseAddress(it, o)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, Address{Address: 1<<64 - 1, ID: 7}, a)
+		_, err = EncodeAddress(Address{1, 2, sig}, "image", o)
+		require.ErrorIs(t, err, ErrInvalid)
+		_, _, err = ParseAddress(&Item{Elems: []Elem{{Key: "address", Data: Float(1)}, {Key: "monotonic_id", Data: Int(1)}}}, o)
+		require.ErrorIs(t, err, ErrCorrupt)
+		_, _, err = ParseAddress(&Item{Elems: []Elem{{Key: "address", Data: Int(1)}}}, o)
+		require.ErrorIs(t, err, ErrCorrupt)
+	}
+	_, err = EncodeAddress(Address{Address: 1}, "", Options{})
+	require.ErrorIs(t, err, ErrInvalid)
+	// A list that is no signature must come out present, but of a wrong length.
+	for _, l := range []List{{}, {Int(1)}, make(List, 33), {Bool(true)}, {Int(256)}, {Float(1)}} {
+		for i := range l {
+			if l[i] == nil {
+				l[i] = Int(i)
+			}
+		}
+		a, ok, err := ParseAddress(&Item{Elems: []Elem{{Key: "address", Data: Int(1)}, {Key: "monotonic_id", Data: Int(1)}, {Key: "signature", Data: l}}}, Options{})
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.NotNil(t, a.Signature)
+		require.NotEqual(t, SignatureLen, len(a.Signature))
+	}
+}
+
+func g9(t *testing.T, f Frames) {
+	const main = "81a26d6d9183a5617564696f9181a2613082a46461746193a862666c6f6174313691cd03e801a56669656c6492a76261746368656481ab6b6565705f6f6e5f637075c2a5766964656f9181a2763082a4646174619493a4696e743891cd03e80293a4696e743891cd03e80393a4696e743891cd03e80493a4696e743891cd03e805a56669656c6492a4666c617483ab6b6565705f6f6e5f637075c2a6736c69636573929293010203930405069193c002c0a364696d00a5696d6167659182a2693082a46461746193a5696e74333291cd03e806a56669656c6492a673686172656482ab6b6565705f6f6e5f637075c2aa62617463685f73697a6504a2693182a46461746193a5696e74333291cd03e807a56669656c6492a4666c617483ab6b6565705f6f6e5f637075c2a6736c69636573929301020393040506a364696d02"
+	require.Equal(t, main, hex.EncodeToString(f[0]))
+	require.Equal(t, 14319, f.Len())
+	require.Len(t, f, 8)
+}
