@@ -104,6 +104,14 @@ func (w *Writer) Segment() *shmring.Segment { return w.sv.seg }
 // Generation returns the generation that the store is written in.
 func (w *Writer) Generation() pycompat.Generation { return w.gen }
 
+// Len returns the number of chunks: objects, and reservations that are open or
+// were discarded and not freed yet.
+func (w *Writer) Len() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ring.Len()
+}
+
 // lock takes the writer's lock, or says that the writer is closed.
 func (w *Writer) lock() error {
 	w.mu.Lock()

@@ -31,13 +31,6 @@ func (s *store) segment() *shmring.Segment {
 	return s.r.Segment()
 }
 
-func (s *store) signed() bool {
-	if s.w != nil {
-		return s.w.Generation().Signed
-	}
-	return s.r.Generation().Signed
-}
-
 func (s *store) close() error {
 	var errs []error
 	for _, r := range s.open {

@@ -1,0 +1,54 @@
+# make demo        photos through shared memory to Python workers
+# make test        everything but the real vLLM
+# make test-vllm   the interop suite against the real vLLM (makes its environment, 6 GB)
+# make bench       put, get and hit beside the real vLLM, as ratios
+# make fuzz        every fuzz target for FUZZTIME
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+PEER ?= ringcache
+FUZZTIME ?= 60s
+DEMO_ARGS ?=
+
+.PHONY: all build demo test test-go test-python lint test-vllm bench fuzz
+
+all: build
+
+build: bin/ringcache
+
+.PHONY: bin/ringcache
+bin/ringcache:
+	CGO_ENABLED=0 go build -o $@ ./cmd/ringcache
+
+# The interpreter has what the workers import; with PEER=vllm that is the real vLLM.
+demo:
+	if [ "$(PEER)" = vllm ]; then python=$$(interop/setup.sh)/bin/python; else python=$$(scripts/python-env.sh); fi; \
+	PYTHONPATH=python/src go run ./examples/demo --python "$$python" --peer "$(PEER)" $(DEMO_ARGS)
+
+test: lint test-go test-python
+
+lint:
+	test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
+	go vet ./...
+	for arch in amd64 arm64; do CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build ./...; done
+	GOOS=darwin go vet ./... # other systems compile and say that they are unsupported
+	go tool -modfile=tools/lint/go.mod staticcheck ./...
+
+test-go:
+	scripts/gotest.py -race ./...
+
+test-python:
+	python=$$(scripts/python-env.sh); cd python; "$$python" -m mypy; "$$python" -m pytest -q
+
+test-vllm: bin/ringcache
+	env=$$(interop/setup.sh); RINGCACHE_AGENT=$(CURDIR)/bin/ringcache "$$env/bin/python" -m pytest interop -q
+
+bench: bin/ringcache
+	env=$$(interop/setup.sh); cd bench; go run ./put-get-hit --python "$$env/bin/python"
+
+fuzz:
+	go list -f '{{.Dir}}' ./... | while read -r dir; do \
+	  grep -hoE '^func Fuzz[A-Za-z]+' "$$dir"/*_test.go 2>/dev/null | cut -c6- | while read -r target; do \
+	    echo "== $$target"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir" < /dev/null | tail -3; \
+	  done; done

@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Runs `go test -json` with the given arguments and prints what a person wants to know.
+
+That is: a line per package, the output of tests that failed, the counts that the golden tests log, the reason of
+every skip, and a closing line. A test that is skipped without a reason fails the run.
+"""
+
+import collections
+import json
+import subprocess
+import sys
+
+
+def main() -> int:
+    proc = subprocess.Popen(["go", "test", "-json", *sys.argv[1:]], stdout=subprocess.PIPE, text=True)
+    assert proc.stdout is not None
+    output = collections.defaultdict(list)
+    count = collections.Counter()
+    golden: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    unexplained = 0
+    for line in proc.stdout:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            print(line, end="")  # the go command itself has something to say
+            continue
+        action, package, test = event["Action"], event.get("Package", ""), event.get("Test")
+        key = (package, test)
+        if action == "output":
+            output[key].append(event["Output"])
+        elif action == "build-output":
+            print(event["Output"], end="")
+        elif action in ("pass", "fail", "skip"):
+            text = output.pop(key, [])
+            if test is None:
+                report_package(action, text)
+                continue
+            count[action] += 1
+            if action == "fail":
+                print("".join(text), end="")
+            elif action == "skip":
+                reason = [s.strip() for s in text if not s.startswith(("=== ", "--- ", "    --- "))]
+                print("SKIP", package, test, *(reason or ["(no reason given)"]))
+                unexplained += not reason
+            elif "Golden" in test:
+                golden[test.split("/")[0]].update(s.strip().split(": ", 1)[1] for s in text if "_test.go:" in s)
+    status = proc.wait()
+    for test, lines in golden.items():
+        print(f"golden: {test}")
+        for s, n in lines.items():
+            print(f"    {s}" + (f"  (the same for {n} releases)" if n > 1 else ""))
+    if unexplained:
+        print(f"{unexplained} tests were skipped without a reason")
+    print(f"{count['pass']} passed, {count['fail']} failed, {count['skip']} skipped")
+    return 1 if status or unexplained else 0
+
+
+def report_package(action: str, text: list[str]) -> None:
+    for s in text:
+        if action == "fail" or s.startswith("ok"):
+            print(s, end="")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
