@@ -198,13 +198,25 @@ func (r *Reservation) Missing() string {
 }
 
 // Commit makes the object visible under its key and returns the handle of its
-// first use. It fails only when called after Commit or Discard.
+// first use. It fails when called after Commit or Discard, and with
+// [CorruptError] if the segment was truncated.
 func (r *Reservation) Commit() (Handle, error) {
 	w := r.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r.done {
 		return Handle{}, fmt.Errorf("%w: the reservation of key %q ended already", ErrInvalid, r.o.key)
+	}
+	var sig []byte
+	if w.gen.Signed {
+		err := w.sv.guard(Handle{Address: r.o.address, ID: r.o.id}, func() error {
+			sig = sign(w.sv.seg.Secret(), r.o.key, r.o.address, r.o.id)
+			return nil
+		})
+		if err != nil {
+			r.discard()
+			return Handle{}, err
+		}
 	}
 	mem.Fence() // everything written so far comes before the handle
 	if old, ok := w.index[r.o.key]; ok {
@@ -213,6 +225,7 @@ func (r *Reservation) Commit() (Handle, error) {
 	}
 	r.o.state = committed
 	r.o.uses = 1
+	r.o.sig = sig
 	w.index[r.o.key] = r.o
 	r.end()
 	return w.handle(r.o), nil
@@ -223,9 +236,12 @@ func (r *Reservation) Commit() (Handle, error) {
 func (r *Reservation) Discard() {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
-	if r.done {
-		return
+	if !r.done {
+		r.discard()
 	}
+}
+
+func (r *Reservation) discard() {
 	r.o.state = discarded
 	r.end()
 }

@@ -379,7 +379,7 @@ func TestTruncatedSegment(t *testing.T) {
 	for what, err := range map[string]error{
 		"get": second(r.Get(h, "a")), "touch": r.Touch(context.Background(), "a", h), "verify": r.Verify("a", h),
 		"check": v.Check(), "clone": second(v.Clone()), "release": v.Release(),
-		"put": second(w.Put("c", image(30000, 1))), "free": second(w.FreeUnused()),
+		"put": second(w.Put("c", image(30000, 1))), "free": second(w.FreeUnused()), "commit": second(reservation.Commit()),
 	} {
 		require.ErrorIs(t, err, ErrCorrupt, what)
 		require.ErrorContains(t, err, "truncated", what)

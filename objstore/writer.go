@@ -1,6 +1,7 @@
 package objstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,8 @@ type object struct {
 	address uint64
 	id      uint32
 	state   objectState
-	uses    int64 // issued; W in the reference
+	uses    int64  // issued
+	sig     []byte // of its handle, computed once; nil in generations without
 }
 
 type objectState uint8
@@ -161,11 +163,7 @@ func (w *Writer) Lookup(key string) (Handle, error) {
 }
 
 func (w *Writer) handle(o *object) Handle {
-	h := Handle{Address: o.address, ID: o.id}
-	if w.gen.Signed {
-		h.Signature = sign(w.sv.seg.Secret(), o.key, o.address, o.id)
-	}
-	return h
+	return Handle{Address: o.address, ID: o.id, Signature: bytes.Clone(o.sig)}
 }
 
 // Touch says that the key will be looked up later in the same request, and must

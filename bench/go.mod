@@ -1,0 +1,18 @@
+// The benchmarks' own module, so that what they compare with never reaches
+// users of the library.
+module github.com/ringcache/ringcache/bench
+
+go 1.26.0
+
+require (
+	github.com/alecthomas/kong v1.17.0
+	github.com/ringcache/ringcache v0.0.0
+)
+
+require (
+	github.com/vmihailenco/msgpack/v5 v5.4.1 // indirect
+	github.com/vmihailenco/tagparser/v2 v2.0.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+)
+
+replace github.com/ringcache/ringcache => ../
