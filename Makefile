@@ -23,7 +23,7 @@ bin/ringcache:
 
 # The interpreter has what the workers import; with PEER=vllm that is the real vLLM.
 demo:
-	if [ "$(PEER)" = vllm ]; then python=$$(interop/setup.sh)/bin/python; else python=$$(scripts/python-env.sh); fi; \
+	@if [ "$(PEER)" = vllm ]; then python=$$(interop/setup.sh)/bin/python; else python=$$(scripts/python-env.sh); fi; \
 	PYTHONPATH=python/src go run ./examples/demo --python "$$python" --peer "$(PEER)" $(DEMO_ARGS)
 
 test: lint test-go test-python

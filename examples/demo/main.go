@@ -21,7 +21,7 @@ type options struct {
 	Python   string `help:"Python interpreter that has the worker's packages." default:"python3"`
 	Peer     string `help:"Whose reader the workers run." enum:"ringcache,vllm" default:"ringcache"`
 	Workers  int    `help:"Worker processes; each reads every object." default:"3"`
-	Requests int    `help:"Requests to send." default:"100"`
+	Requests int    `help:"Requests to send." default:"300"`
 	Images   int    `help:"Images of one request." default:"4"`
 	RingMB   int    `help:"Size of the ring in MiB." default:"48" name:"ring-mb"`
 	Engine   string `help:"vLLM version whose wire is spoken." default:"0.32.0"`
