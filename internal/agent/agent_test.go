@@ -169,6 +169,9 @@ func TestStoreFamily(t *testing.T) {
 	put := `{"op":"store.put","store":"w","key":"%s","value":{"type":"pickle","hex":"` + strings.Repeat("00", 80) + `"}}`
 	k.ok(fmt.Sprintf(put, "1"))
 	k.fails("full", fmt.Sprintf(put, "2"))
+	k.ok(`{"op":"store.create","store":"tiny","size":60,"max_object":120,"readers":1}`)
+	k.fails("full", `{"op":"store.put","store":"tiny","key":"a","value":{"type":"pickle","hex":"`+strings.Repeat("00", 80)+`"}}`,
+		"Not enough space in the data buffer, try calling free_buf() to free up space")
 }
 
 func intsOf(hexText string) []int {

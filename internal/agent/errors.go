@@ -59,6 +59,11 @@ func unsupportedf(format string, args ...any) error {
 }
 
 func kindOf(err error) string {
+	// Upstream says the same of what can't fit now and of what can never fit.
+	var never *shmring.TooLargeError
+	if errors.As(err, &never) {
+		return "full"
+	}
 	for _, k := range kinds {
 		if errors.Is(err, k.err) {
 			return k.kind

@@ -96,9 +96,6 @@ func ringAlloc(p *params, r *ring) (reply, error) {
 		return nil, p.err
 	}
 	address, id, _, err := r.Alloc(size)
-	if errors.Is(err, shmring.ErrTooLarge) {
-		err = &shmring.FullError{Need: size, Used: r.Used(), Size: r.Size()} // upstream makes no difference
-	}
 	if err != nil {
 		return nil, err
 	}
