@@ -332,13 +332,28 @@ def test_failed_decode_is_not_counted(make_segment: MakeSegment) -> None:
         assert reader.reader_count(0, 5) == 0
 
 
+def test_counts_when_the_view_is_released(make_segment: MakeSegment) -> None:
+    """Before that the writer must not free what is still looked at."""
+    name = make_segment(ring())
+    with Reader(name, 4096, lock=threading.Lock()) as reader:
+        signature = list(sign(reader.secret(), "k", 0, 5))
+        view = reader.get(0, 5, "k", signature)
+        assert reader.reader_count(0, 5) == 0
+        view.release()
+        view.release()
+        assert reader.reader_count(0, 5) == 1
+        with pytest.raises(KeyError), reader.get(0, 5, "k", signature):
+            raise KeyError("the user's own")
+        assert reader.reader_count(0, 5) == 2
+
+
 def test_count_at_its_limit(make_segment: MakeSegment) -> None:
     payload = build.body("bytes", [b"\x80\x05N."], count=2**31 - 1)
     name = make_segment(build.segment(256, {0: build.chunk(5, payload)}, b""))
     lock = threading.Lock()
     with Reader(name, 256, generation="0.31.0", lock=lock) as reader:
         with pytest.raises(CounterError):
-            reader.get(0, 5)
+            reader.get(0, 5).release()
         assert lock.acquire(blocking=False)  # the lock is free again
 
 

@@ -7,6 +7,7 @@ chunk. All numbers are little-endian and may lie at any alignment.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Protocol
@@ -16,6 +17,7 @@ from .errors import (
     ClosedError,
     CorruptError,
     CounterError,
+    RingcacheError,
     SegmentBusyError,
     StaleError,
 )
@@ -54,9 +56,11 @@ class View:
     before.
 
     Lifetime: what it gives views the segment. Use it, then :meth:`check`, which
-    says whether the bytes were still the object's; or use ``with``, which checks
-    at its end. After :meth:`release` nothing taken from the view may be used,
-    and arrays that are still alive keep the segment from being closed.
+    says whether the bytes were still the object's, then :meth:`release`, which
+    counts the use; or use ``with``, which does both at its end. From then on the
+    writer may free the chunk, so nothing taken from the view may be used any
+    more; arrays that are still alive keep the segment from being closed. A view
+    that is never released is never counted, and its chunk stays for ever.
     """
 
     def __init__(self, reader: Reader, address: int, id: int, value: Item | Tensor | bytes) -> None:
@@ -105,8 +109,14 @@ class View:
         self._reader._check_id(self.address, self.id)
 
     def release(self) -> None:
-        """End the use. May be called again."""
-        self._value = None
+        """End the use, and count it if the reader counts. May be called again.
+
+        Raises :class:`StaleError`, and counts nothing, if the chunk is not this
+        object's any more.
+        """
+        if self._value is not None:
+            self._value = None
+            self._reader._count_use(self.address, self.id)
 
     def __enter__(self) -> View:
         return self
@@ -117,11 +127,17 @@ class View:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
-            if error is None and self._value is not None:
+        if error is not None:
+            with contextlib.suppress(RingcacheError):  # do not hide the error
+                self.release()
+            return
+        if self._value is not None:
+            try:
                 self.check()
-        finally:
-            self.release()
+            except StaleError:
+                self._value = None  # there is nothing to count
+                raise
+        self.release()
 
 
 def _kind(value: Item | Tensor | bytes) -> str:
@@ -138,7 +154,7 @@ class Reader:
     readers that the writer waits for. ``max_object_size`` is the writer's; a
     larger object is refused as corrupt.
 
-    With ``lock``, this is one of the readers: a successful :meth:`get` counts,
+    With ``lock``, this is one of the readers: the release of a view counts,
     which lets the writer free the chunk once every reader has counted every
     use. Count each handle that was delivered, once, in each reader; a handle
     that is not counted keeps its chunk for ever, one counted twice frees
@@ -187,7 +203,7 @@ class Reader:
     def get(
         self, address: int, id: int, key: str | None = None, signature: Sequence[int] | None = None
     ) -> View:
-        """View the object at a handle, and count the use if this reader counts.
+        """View the object at a handle. Its release counts the use.
 
         Where handles are signed, a counting reader must give ``key`` (the cache
         key that the handle was issued for) and ``signature``; an observing one
@@ -206,9 +222,6 @@ class Reader:
             self._check_id(address, id)
             raise
         self._check_id(address, id)
-        if self._lock is not None:
-            with self._lock:
-                self._count(address, id, start, at_least=0)
         return View(self, address, id, value)
 
     def touch(
@@ -304,6 +317,11 @@ class Reader:
                 f"{_HEADER + _COUNTER} to {room}"
             )
         return at + _HEADER, at + size
+
+    def _count_use(self, address: int, id: int) -> None:
+        if self._lock is not None:
+            with self._lock:
+                self._count(address, id, self._locate(address, id) + _HEADER, at_least=0)
 
     def _decode(self, start: int, end: int) -> Item | Tensor | bytes:
         # Views of the mapping, read-only; nothing below sees more than this.
