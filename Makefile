@@ -48,7 +48,4 @@ bench: bin/ringcache
 	env=$$(interop/setup.sh); cd bench; go run ./put-get-hit --python "$$env/bin/python"
 
 fuzz:
-	go list -f '{{.Dir}}' ./... | while read -r dir; do \
-	  grep -hoE '^func Fuzz[A-Za-z]+' "$$dir"/*_test.go 2>/dev/null | cut -c6- | while read -r target; do \
-	    echo "== $$target"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir" < /dev/null | tail -3; \
-	  done; done
+	scripts/fuzz.sh $(FUZZTIME)
