@@ -44,7 +44,8 @@ type segmentView struct {
 // be held.
 func (s segmentView) locate(h Handle) (shmring.Chunk, error) {
 	c, err := shmring.ReadChunk(s.seg.Ring(), h.Address)
-	if id, ok := shmring.ChunkID(s.seg.Ring(), h.Address); !ok || id != h.ID {
+	// An id of 2^31 or more is no id: Python reads it as negative.
+	if id, ok := shmring.ChunkID(s.seg.Ring(), h.Address); !ok || id != h.ID || id >= shmring.IDLimit {
 		return shmring.Chunk{}, &StaleError{Address: h.Address, ID: h.ID, Found: id}
 	}
 	if err == nil && len(c.Payload) < countSize {
@@ -99,6 +100,7 @@ func (s segmentView) check(h Handle) error {
 	return nil
 }
 
+// guard makes a fault in f a [CorruptError].
 func (s segmentView) guard(h Handle, f func() error) error {
 	err := fault.Guard(f)
 	if errors.Is(err, fault.ErrFault) {

@@ -3,17 +3,20 @@ package objstore
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/shmring"
 )
 
 var (
-	// ErrExists is wrapped by [KeyExistsError].
-	ErrExists = errors.New("objstore: key exists")
+	// ErrKeyExists is wrapped by [KeyExistsError]. (shmring.ErrExists is about
+	// segments.)
+	ErrKeyExists = errors.New("objstore: key exists")
 	// ErrNotFound is wrapped by [KeyNotFoundError].
 	ErrNotFound = errors.New("objstore: no such key")
-	// ErrTooLarge says that an object is larger than the store takes.
+	// ErrTooLarge is wrapped by [TooLargeError].
 	ErrTooLarge = shmring.ErrTooLarge
 	// ErrFull is wrapped by [FullError].
 	ErrFull = shmring.ErrFull
@@ -47,8 +50,8 @@ func (e *KeyExistsError) Error() string {
 	return fmt.Sprintf("objstore: key %q exists; use Lookup for another use of it", e.Key)
 }
 
-// Unwrap makes errors.Is(err, ErrExists) true.
-func (e *KeyExistsError) Unwrap() error { return ErrExists }
+// Unwrap makes errors.Is(err, ErrKeyExists) true.
+func (e *KeyExistsError) Unwrap() error { return ErrKeyExists }
 
 // UpstreamText is the text of vLLM's ValueError for the same failure.
 func (e *KeyExistsError) UpstreamText() string {
@@ -66,24 +69,39 @@ func (e *KeyNotFoundError) Error() string {
 // Unwrap makes errors.Is(err, ErrNotFound) true.
 func (e *KeyNotFoundError) Unwrap() error { return ErrNotFound }
 
-// UpstreamText is the text of Python's KeyError.
-func (e *KeyNotFoundError) UpstreamText() string { return "'" + e.Key + "'" }
+// UpstreamText is the text of Python's KeyError: the key as Python shows it.
+// Keys with quotes, backslashes or control characters are shown in Go's way.
+func (e *KeyNotFoundError) UpstreamText() string {
+	if strings.ContainsFunc(e.Key, func(r rune) bool { return r == '\'' || r == '\\' || r < ' ' }) {
+		return strconv.Quote(e.Key)
+	}
+	return "'" + e.Key + "'"
+}
 
-// TooLargeError says that an object is above the limit for one object.
+// TooLargeError says that an object is above the limit for one object, or can
+// never fit into the ring. Waiting does not help.
 type TooLargeError struct {
-	Size  int // bytes of the object with counter and metadata, without the chunk header
-	Limit int // Options.MaxObjectSize
+	Size  int  // bytes of the object with counter and metadata, without the chunk header
+	Limit int  // Options.MaxObjectSize, or what an empty ring has room for
+	Ring  bool // it is the ring that is too small
 }
 
 func (e *TooLargeError) Error() string {
+	if e.Ring {
+		return fmt.Sprintf("objstore: object of %d bytes can never fit, an empty ring has room for %d; send it inline or raise RingSize (vLLM: mm_processor_cache_gb)", e.Size, e.Limit)
+	}
 	return fmt.Sprintf("objstore: object of %d bytes is above the limit of %d; send it inline or raise MaxObjectSize (vLLM: mm_shm_cache_max_object_size_mb)", e.Size, e.Limit)
 }
 
 // Unwrap makes errors.Is(err, ErrTooLarge) true.
 func (e *TooLargeError) Unwrap() error { return ErrTooLarge }
 
-// UpstreamText is the text of vLLM's ValueError for the same failure.
+// UpstreamText is the text of vLLM's error for the same failure: a ValueError,
+// or, where the ring is too small, the MemoryError of a full ring.
 func (e *TooLargeError) UpstreamText() string {
+	if e.Ring {
+		return (*shmring.FullError)(nil).UpstreamText()
+	}
 	return fmt.Sprintf("Serialized object size (%d bytes) exceeds max object size (%d bytes)", e.Size, e.Limit)
 }
 

@@ -44,9 +44,9 @@ func newStore(t testing.TB, o Options) *store {
 	so := shmring.SegmentOptions{RingSize: o.RingSize, DataOffset: g.DataOffset}
 	seg, err := shmring.Private(m, so)
 	require.NoError(t, err)
-	copy(seg.Secret(), secret())
 	w, err := NewWriter(seg, o)
 	require.NoError(t, err)
+	copy(seg.Secret(), secret())
 	s := &store{Writer: w, mem: m}
 	lock := newLocalLock()
 	for range o.Readers {

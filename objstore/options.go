@@ -20,7 +20,7 @@ type Options struct {
 	// mm_processor_cache_gb.
 	RingSize int
 	// MaxObjectSize is the most bytes of one object, with its counter and
-	// metadata; pycompat.MaxObjectSize computes it.
+	// metadata; pycompat.MaxObjectSize computes it. 0 admits nothing.
 	MaxObjectSize int
 	// Readers is the number of processes that read every object: the engine's
 	// world size.
@@ -36,6 +36,9 @@ type Options struct {
 	// KeepIDs lets ids rise over Clear also in generations in which upstream
 	// starts them again, which makes an old handle match a new chunk.
 	KeepIDs bool
+	// FirstID is the id of the first object. NewWriter over a segment that was
+	// in use wants one that no handle still has.
+	FirstID uint32
 	// Lock makes the writer count its own reads like a reader, as a vLLM
 	// storage built with a lock does. Normally nil.
 	Lock Locker
@@ -45,15 +48,22 @@ type Options struct {
 	Dir string
 }
 
+// maxReaders is far more than any engine has, and keeps products of counts
+// small.
+const maxReaders = 1 << 16
+
 // Validate reports what is wrong with the options.
 func (o Options) Validate() error {
+	g := o.Generation.OrNewest()
 	switch {
+	case g.Counting == 0 || g.ItemForm == 0:
+		return fmt.Errorf("%w: Generation %+v is incomplete; take it from pycompat.Lookup", ErrInvalid, g)
 	case o.RingSize <= shmring.HeaderSize:
 		return fmt.Errorf("%w: RingSize %d has no room for an object", ErrInvalid, o.RingSize)
 	case o.MaxObjectSize < 0:
 		return fmt.Errorf("%w: MaxObjectSize %d is negative", ErrInvalid, o.MaxObjectSize)
-	case o.Readers < 1:
-		return fmt.Errorf("%w: Readers %d, want the world size of the engine, at least 1", ErrInvalid, o.Readers)
+	case o.Readers < 1 || o.Readers > maxReaders:
+		return fmt.Errorf("%w: Readers %d, want the world size of the engine, 1 to %d", ErrInvalid, o.Readers, maxReaders)
 	case o.LockTimeout < 0:
 		return fmt.Errorf("%w: LockTimeout %v is negative", ErrInvalid, o.LockTimeout)
 	}
@@ -62,7 +72,7 @@ func (o Options) Validate() error {
 
 func (o Options) ring() shmring.RingOptions {
 	g := o.Generation.OrNewest()
-	return shmring.RingOptions{Align: o.Align, DataOffset: g.DataOffset, IDsRestart: g.IDsRestart && !o.KeepIDs}
+	return shmring.RingOptions{Align: o.Align, DataOffset: g.DataOffset, IDsRestart: g.IDsRestart && !o.KeepIDs, FirstID: o.FirstID}
 }
 
 func (o Options) segment() shmring.SegmentOptions {

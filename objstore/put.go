@@ -3,6 +3,8 @@ package objstore
 import (
 	"errors"
 	"fmt"
+	"math"
+	"unicode/utf8"
 
 	"github.com/ringcache/ringcache/internal/mem"
 	"github.com/ringcache/ringcache/serde"
@@ -16,14 +18,18 @@ import (
 //     value inline;
 //   - serde's errors, if the value can't be encoded, and [ErrClosed].
 func (w *Writer) Put(key string, v serde.Value) (Handle, error) {
-	r, err := w.Reserve(key, v)
+	plan, err := w.plan(key, v)
+	if err != nil {
+		return Handle{}, err
+	}
+	if !plan.Complete() {
+		return Handle{}, fmt.Errorf("%w: a tensor has no data; Reserve is for values that are filled in place", ErrInvalid)
+	}
+	r, err := w.reserve(key, plan)
 	if err != nil {
 		return Handle{}, err
 	}
 	defer r.Discard()
-	if missing := r.Missing(); missing != "" {
-		return Handle{}, fmt.Errorf("%w: tensor %s has no data; Reserve is for values that are filled in place", ErrInvalid, missing)
-	}
 	return r.Commit()
 }
 
@@ -43,6 +49,9 @@ type Reservation struct {
 // only their dtype and shape. Everything else of the value, and the data of
 // those that have it, is written at once. The errors are those of Put.
 //
+// The caller must fill all of them: what is not filled still has the bytes of an
+// older object, somebody else's image.
+//
 // Use it as one uses a transaction:
 //
 //	r, err := w.Reserve(key, layout)
@@ -51,24 +60,54 @@ type Reservation struct {
 //	decodeInto(r.Tensor("pixel_values"))
 //	h, err := r.Commit()
 func (w *Writer) Reserve(key string, v serde.Value) (*Reservation, error) {
-	if err := w.free(key); err != nil {
-		return nil, err
-	}
-	plan, err := serde.NewPlan(v, w.sv.options)
+	plan, err := w.plan(key, v)
 	if err != nil {
 		return nil, err
 	}
+	return w.reserve(key, plan)
+}
+
+// plan lays the value out. It looks first whether the key may be put, since
+// that can take long.
+func (w *Writer) plan(key string, v serde.Value) (*serde.Plan, error) {
+	if !utf8.ValidString(key) {
+		return nil, fmt.Errorf("%w: key %q is not UTF-8, so no Python reader can name it", ErrInvalid, key)
+	}
+	if err := w.lock(); err != nil {
+		return nil, err
+	}
+	err := w.mayPut(key)
+	w.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return serde.NewPlan(v, w.sv.options)
+}
+
+// mayPut says whether a key is unused.
+func (w *Writer) mayPut(key string) error {
+	if _, ok := w.pending[key]; ok {
+		return &KeyExistsError{Key: key, Reserved: true}
+	}
+	if o, ok := w.index[key]; ok && w.canIssue(o) {
+		return &KeyExistsError{Key: key}
+	}
+	return nil
+}
+
+// reserve takes a chunk and writes everything that the plan has.
+func (w *Writer) reserve(key string, plan *serde.Plan) (*Reservation, error) {
 	meta := plan.Metadata()
-	size := countSize + len(meta) + plan.DataLen()
-	if size > w.opt.MaxObjectSize {
-		return nil, &TooLargeError{Size: size, Limit: w.opt.MaxObjectSize}
+	rest := countSize + len(meta)
+	if plan.DataLen() > w.opt.MaxObjectSize-rest {
+		return nil, &TooLargeError{Size: saturate(plan.DataLen(), rest), Limit: w.opt.MaxObjectSize}
 	}
-	r, payload, err := w.reserve(key, size)
+	o, payload, err := w.take(key, rest+plan.DataLen())
 	if err != nil {
 		return nil, err
 	}
-	r.plan, r.data = plan, payload[size-plan.DataLen():]
-	err = w.sv.guard(Handle{Address: r.o.address, ID: r.o.id}, func() error {
+	r := &Reservation{w: w, o: o, plan: plan, data: payload[len(payload)-plan.DataLen():]}
+	err = w.sv.guard(Handle{Address: o.address, ID: o.id}, func() error {
 		mem.Store32(payload, 0)
 		copy(payload[countSize:], meta)
 		return plan.CopyTo(r.data)
@@ -80,46 +119,34 @@ func (w *Writer) Reserve(key string, v serde.Value) (*Reservation, error) {
 	return r, nil
 }
 
-// free says whether a key may be put. It looks before the value is encoded,
-// which can take long.
-func (w *Writer) free(key string) error {
-	if err := w.lock(); err != nil {
-		return err
+func saturate(a, b int) int {
+	if a > math.MaxInt-b {
+		return math.MaxInt
 	}
-	defer w.mu.Unlock()
-	return w.keyFree(key)
+	return a + b
 }
 
-func (w *Writer) keyFree(key string) error {
-	if _, ok := w.pending[key]; ok {
-		return &KeyExistsError{Key: key, Reserved: true}
-	}
-	if o, ok := w.index[key]; ok && w.canIssue(o) {
-		return &KeyExistsError{Key: key}
-	}
-	return nil
-}
-
-// reserve takes a chunk of size bytes for a key.
-func (w *Writer) reserve(key string, size int) (*Reservation, []byte, error) {
+// take allocates a chunk for a key and holds the segment.
+func (w *Writer) take(key string, size int) (*object, []byte, error) {
 	if err := w.lock(); err != nil {
 		return nil, nil, err
 	}
 	defer w.mu.Unlock()
-	if err := w.keyFree(key); err != nil {
+	if err := w.mayPut(key); err != nil {
+		return nil, nil, err
+	}
+	if err := w.sv.seg.Hold(); err != nil {
 		return nil, nil, err
 	}
 	address, id, payload, err := w.alloc(size)
 	if err != nil {
+		w.sv.seg.Release()
 		return nil, nil, err
 	}
 	o := &object{key: key, address: address, id: id}
 	w.objects[id] = o
 	w.pending[key] = o
-	if err := w.sv.seg.Hold(); err != nil { // can't be: only Close closes it
-		panic(err)
-	}
-	return &Reservation{w: w, o: o}, payload, nil
+	return o, payload, nil
 }
 
 // alloc allocates, once more after freeing what it can.
@@ -130,14 +157,19 @@ func (w *Writer) alloc(size int) (address uint64, id uint32, payload []byte, err
 			return err
 		})
 	}
-	if err = try(); errors.Is(err, shmring.ErrFull) {
+	// Also when it can never fit: upstream makes no difference, and frees.
+	if err = try(); errors.Is(err, ErrFull) || errors.Is(err, ErrTooLarge) {
 		if _, err = w.freeUnused(); err == nil {
 			err = try()
 		}
 	}
 	var full *shmring.FullError
-	if errors.As(err, &full) {
+	var never *shmring.TooLargeError
+	switch {
+	case errors.As(err, &full):
 		err = &FullError{Need: full.Need, Used: full.Used, Size: full.Size, Head: w.head()}
+	case errors.As(err, &never):
+		err = &TooLargeError{Size: size, Limit: never.Limit - shmring.HeaderSize, Ring: true}
 	}
 	return address, id, payload, err
 }
@@ -147,11 +179,10 @@ func (w *Writer) head() HeadState {
 	for id, address := range w.ring.Live() {
 		o := w.objects[id]
 		_, protected := w.touched[id]
-		h := HeadState{Key: o.key, ID: id, Reserved: o.state == reserved, Protected: protected, Uses: o.uses, Readers: w.opt.Readers}
-		if c, err := w.ring.Access(address); err == nil && len(c.Payload) >= countSize {
-			h.Reads = readCount(c.Payload)
+		return HeadState{
+			Key: o.key, ID: id, Reserved: o.state == reserved, Protected: protected,
+			Uses: o.uses, Reads: w.reads(address), Readers: w.opt.Readers,
 		}
-		return h
 	}
 	return HeadState{}
 }
@@ -185,16 +216,6 @@ func (r *Reservation) Tensors() [][]byte {
 
 func (r *Reservation) bytes(p serde.Placement) []byte {
 	return r.data[p.Offset : p.Offset+p.Len : p.Offset+p.Len]
-}
-
-// Missing names the first tensor that Reserve got no data for, or is empty.
-func (r *Reservation) Missing() string {
-	for _, p := range r.plan.Tensors() {
-		if p.Tensor.Data == nil && p.Len > 0 {
-			return fmt.Sprintf("%q", p.Key)
-		}
-	}
-	return ""
 }
 
 // Commit makes the object visible under its key and returns the handle of its

@@ -39,24 +39,35 @@ func (w *Writer) State() (State, error) {
 			continue
 		}
 		_, touched := w.touched[id]
-		x := ObjectState{Key: o.key, Address: address, ID: id, Indexed: w.index[o.key] == o, Touched: touched, Uses: o.uses}
-		if c, err := w.ring.Access(address); err == nil && len(c.Payload) >= countSize {
-			x.Reads = readCount(c.Payload)
-		}
-		s.Objects = append(s.Objects, x)
+		s.Objects = append(s.Objects, ObjectState{
+			Key: o.key, Address: address, ID: id, Indexed: w.index[o.key] == o, Touched: touched,
+			Uses: o.uses, Reads: w.reads(address),
+		})
 	}
 	return s, nil
 }
 
+// reads is the read count of a chunk as it is now, 0 if it can't be read.
+func (w *Writer) reads(address uint64) (n int64) {
+	_ = w.sv.guard(Handle{Address: address}, func() error {
+		c, err := w.ring.Access(address)
+		if err == nil && len(c.Payload) >= countSize {
+			n = readCount(c.Payload)
+		}
+		return err
+	})
+	return n
+}
+
 // CheckStructure verifies everything that must hold between calls and returns
-// every violation it finds, joined.
+// every violation it finds, joined. A closed writer has none.
 func (w *Writer) CheckStructure() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return nil
 	}
-	errs := []error{w.ring.CheckStructure()}
+	errs := []error{w.sv.guard(Handle{}, w.ring.CheckStructure)}
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("store: "+format, args...)) }
 
 	counts := map[objectState]int{}

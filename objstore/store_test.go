@@ -92,6 +92,9 @@ func TestCreateAndOpenErrors(t *testing.T) {
 		"readers": bad(func(o *Options) { o.Readers = 0 }),
 		"timeout": bad(func(o *Options) { o.LockTimeout = -1 }),
 		"align":   bad(func(o *Options) { o.Align = 3 }),
+		"many":    bad(func(o *Options) { o.Readers = 1 << 31 }),
+		"half":    bad(func(o *Options) { o.Generation = pycompat.Generation{Version: "0.33.0"} }),
+		"id":      bad(func(o *Options) { o.FirstID = 1 << 31 }),
 	} {
 		_, err := Create(o)
 		require.ErrorIs(t, err, ErrInvalid, name)
@@ -102,6 +105,43 @@ func TestCreateAndOpenErrors(t *testing.T) {
 	require.ErrorIs(t, err, shmring.ErrSize, "newest generation has a secret in front")
 	_, err = NewReader(seg, ReaderOptions{RingSize: 99, Readers: 1, Generation: o.Generation})
 	require.ErrorIs(t, err, shmring.ErrSize)
+}
+
+// TestWriterOverUsedSegment: handles that an earlier writer gave out must not
+// match what the new one writes.
+func TestWriterOverUsedSegment(t *testing.T) {
+	for _, version := range []string{"0.31.0", "0.33.0"} {
+		g := generation(t, version)
+		m := make([]byte, g.DataOffset+4096)
+		writer := func(first uint32) *Writer {
+			seg, err := shmring.Private(m, shmring.SegmentOptions{RingSize: 4096, DataOffset: g.DataOffset})
+			require.NoError(t, err)
+			w, err := NewWriter(seg, Options{RingSize: 4096, MaxObjectSize: 2000, Readers: 1, Generation: g, FirstID: first})
+			require.NoError(t, err)
+			return w
+		}
+		seg, err := shmring.Private(m, shmring.SegmentOptions{RingSize: 4096, DataOffset: g.DataOffset})
+		require.NoError(t, err)
+		r, err := NewReader(seg, ReaderOptions{RingSize: 4096, Readers: 1, Generation: g})
+		require.NoError(t, err)
+
+		old, err := writer(0).Put("cat", image(300, 1))
+		require.NoError(t, err)
+		first := uint32(0)
+		if !g.Signed {
+			first = 1000
+		}
+		w := writer(first)
+		_, err = w.Put("dog", image(300, 2))
+		require.NoError(t, err)
+		require.NoError(t, w.CheckStructure())
+		_, err = r.Get(old, "cat")
+		if g.Signed {
+			require.ErrorIs(t, err, ErrBadSignature)
+		} else {
+			require.ErrorIs(t, err, ErrStale)
+		}
+	}
 }
 
 func layout(n int) *serde.Item {
@@ -174,6 +214,56 @@ func TestFailedPutDoesNotPoison(t *testing.T) {
 	require.ErrorIs(t, err, serde.ErrInvalid)
 	_, err = s.Put("bad", nil)
 	require.ErrorIs(t, err, serde.ErrInvalid)
+	require.NoError(t, s.ValidateItem(nil, "k"), "a feature without data")
+}
+
+// TestPutOfALayoutEvictsNothing: it can't be stored, so nothing has to go.
+func TestPutOfALayoutEvictsNothing(t *testing.T) {
+	s := newStore(t, Options{RingSize: 1200, MaxObjectSize: 1100, Readers: 1})
+	h, err := s.Put("a", image(600, 1))
+	require.NoError(t, err)
+	s.readAll(t, h, "a")
+	_, err = s.Put("b", layout(700))
+	require.ErrorIs(t, err, ErrInvalid)
+	require.True(t, s.Cached("a"))
+	require.Equal(t, 1, s.Len())
+}
+
+// TestKeyThatPythonCantName: its use would never be read, and stay.
+func TestKeyThatPythonCantName(t *testing.T) {
+	s := newStore(t, Options{RingSize: 1200, MaxObjectSize: 1100, Readers: 1})
+	_, err := s.Put("caf\xe9", image(6, 1))
+	require.ErrorIs(t, err, ErrInvalid)
+	h, err := s.Put("", image(6, 1))
+	require.NoError(t, err, "an empty key is a key")
+	s.readAll(t, h, "")
+}
+
+// TestNoLimitOnObjects: twice the limit must not overflow.
+func TestNoLimitOnObjects(t *testing.T) {
+	s := newStore(t, Options{RingSize: 1200, MaxObjectSize: math.MaxInt, Readers: 1})
+	for i := range 5 {
+		h, err := s.Put(fmt.Sprint(i), image(600, 1))
+		require.NoError(t, err)
+		s.readAll(t, h, fmt.Sprint(i))
+	}
+	_, err := s.Put("large", image(1200, 1))
+	var large *TooLargeError
+	require.ErrorAs(t, err, &large)
+	require.True(t, large.Ring)
+	require.ErrorIs(t, err, ErrTooLarge)
+	require.NotErrorIs(t, err, ErrFull, "waiting does not help")
+	_, err = s.Reserve("vast", &serde.Tensor{DType: "uint8", Shape: []int{math.MaxInt - 30}})
+	require.ErrorIs(t, err, ErrTooLarge)
+}
+
+// TestIDsAreBelowTwoToThe31: Python reads a larger one as negative, and finds
+// nothing.
+func TestIDsAreBelowTwoToThe31(t *testing.T) {
+	s := newStore(t, Options{RingSize: 1200, MaxObjectSize: 1000, Readers: 1, Generation: generation(t, "0.31.0")})
+	binary.LittleEndian.PutUint32(s.mem, 0xffffffff)
+	_, err := s.readers[0].Get(Handle{ID: 0xffffffff}, "k")
+	require.ErrorIs(t, err, ErrStale)
 }
 
 func TestFullErrorNamesTheOldest(t *testing.T) {
@@ -379,12 +469,45 @@ func TestTruncatedSegment(t *testing.T) {
 	for what, err := range map[string]error{
 		"get": second(r.Get(h, "a")), "touch": r.Touch(context.Background(), "a", h), "verify": r.Verify("a", h),
 		"check": v.Check(), "clone": second(v.Clone()), "release": v.Release(),
-		"put": second(w.Put("c", image(30000, 1))), "free": second(w.FreeUnused()), "commit": second(reservation.Commit()),
+		"put": second(w.Put("c", image(30000, 1))), "free": second(w.FreeUnused()), "commit": second(reservation.Commit()), "check structure": w.CheckStructure(),
 	} {
 		require.ErrorIs(t, err, ErrCorrupt, what)
 		require.ErrorContains(t, err, "truncated", what)
 	}
 	reservation.Discard()
+	require.NoError(t, w.Touch("a"))
+	_, err = w.Put("d", image(60000, 1))
+	require.ErrorIs(t, err, ErrFull, "the oldest is protected, and described without its count")
+	_, err = w.State()
+	require.NoError(t, err)
+	require.NoError(t, w.Verify("a", h), "what the writer knows needs no memory")
+	require.NoError(t, r.Close())
+	require.NoError(t, w.Close())
+}
+
+// TestTruncationWhileFreeing: what was freed before the fault is forgotten, or
+// its key would point at memory that is used again.
+func TestTruncationWhileFreeing(t *testing.T) {
+	name := segmentName(t)
+	const n, page = 1 << 16, 4096
+	w, err := Create(Options{Name: name, RingSize: n, MaxObjectSize: n, Readers: 1})
+	require.NoError(t, err)
+	r, err := Open(name, ReaderOptions{RingSize: n, Readers: 1, Lock: newLocalLock()})
+	require.NoError(t, err)
+	for i := range 3 {
+		h, err := w.Put(fmt.Sprint(i), image(2*page, 1))
+		require.NoError(t, err)
+		v, err := r.Get(h, fmt.Sprint(i))
+		require.NoError(t, err)
+		require.NoError(t, v.Release())
+	}
+	require.NoError(t, os.Truncate(filepath.Join(shmfile.DefaultDir, name), page))
+	freed, err := w.FreeUnused()
+	require.ErrorIs(t, err, ErrCorrupt)
+	require.Equal(t, []uint32{0}, freed)
+	require.False(t, w.Cached("0"))
+	require.True(t, w.Cached("1"))
+	require.Equal(t, 2, w.Len())
 	require.NoError(t, r.Close())
 	require.NoError(t, w.Close())
 }
@@ -439,7 +562,7 @@ func TestManyGoroutines(t *testing.T) {
 					found++
 				case errors.Is(err, ErrFull):
 					full++
-				case errors.Is(err, ErrExists):
+				case errors.Is(err, ErrKeyExists):
 					taken++
 				case err != nil:
 					t.Error(err)

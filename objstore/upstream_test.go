@@ -53,7 +53,7 @@ func TestUpstreamPutSameKeyTwice(t *testing.T) {
 	_, err := s.Put("k", text("value1"))
 	require.NoError(t, err)
 	_, err = s.Put("k", text("value2"))
-	require.ErrorIs(t, err, ErrExists)
+	require.ErrorIs(t, err, ErrKeyExists)
 	require.Contains(t, pycompat.UpstreamText(err), "already exists in the storage")
 }
 

@@ -35,9 +35,12 @@ func (v *View) Item() *serde.Item {
 // Handle returns the handle that the view was got by.
 func (v *View) Handle() Handle { return v.handle }
 
-// Check says whether the bytes were still the object's: called after they were
-// used, a nil error means that everything read so far was right, and a
-// [StaleError] that it may not have been. It must not be called after Release.
+// Check says whether the bytes are still the object's: called after they were
+// used, a [StaleError] means that they may have been another's. The id in front
+// of them is all there is to compare. A writer of this library destroys it
+// before it writes anything else, so a nil error means that what was read so far
+// was right, unless the new bytes repeat the id at that very place. It must not
+// be called after Release.
 func (v *View) Check() error {
 	return v.sv.guard(v.handle, func() error { return v.sv.check(v.handle) })
 }
@@ -57,9 +60,10 @@ func (v *View) Clone() (serde.Value, error) {
 }
 
 // Release ends the view and counts the read, if its store counts: from then on
-// the writer may free the chunk. An error, [ErrNotCounted] or [StaleError],
-// means that the read was not counted. Only the first call does anything; later
-// ones return the same.
+// the writer may free the chunk. An error that is [ErrNotCounted], [ErrStale] or
+// [ErrCorrupt] means that the read was not counted; any other is the lock's, for
+// a read that was. Only the first call does anything; later ones return the
+// same.
 func (v *View) Release() error {
 	v.once.Do(func() {
 		if v.counter != nil {
@@ -95,8 +99,8 @@ func (c *counter) under(ctx context.Context, sv segmentView, h Handle, f func(pa
 		return fmt.Errorf("%w: %d:%d: a process may have died with the readers' lock: %w", ErrNotCounted, h.Address, h.ID, err)
 	}
 	defer func() { err = errors.Join(err, c.lock.Unlock()) }()
-	// The id is compared under the lock, so that a stale handle can't count on
-	// another object, which upstream does not do.
+	// The id is compared again, which upstream does not do, so that a handle that
+	// is stale by now does not count on another object.
 	chunk, err := sv.locate(h)
 	if err != nil {
 		return err

@@ -3,6 +3,8 @@ package objstore
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"math"
@@ -18,7 +20,8 @@ import (
 // What holds between calls ([Writer.CheckStructure]):
 //   - objects has an entry for every live chunk of the ring and no other;
 //   - index and pending have an entry for every committed and every reserved
-//     object that has a key, and no other; no key is in both;
+//     object, and no other; a key is in both only while an object whose uses are
+//     used up is replaced;
 //   - touched holds ids of committed objects.
 type Writer struct {
 	opt     Options
@@ -74,8 +77,9 @@ func Create(o Options) (*Writer, error) {
 }
 
 // NewWriter makes a store in a segment that the caller created, or made over
-// private memory. Whatever was in it is forgotten. The writer owns it from now
-// on and closes it, but does not unlink it.
+// private memory. Whatever was in it is forgotten, and where handles are signed a
+// new secret makes the old ones invalid; elsewhere see Options.FirstID. The
+// writer owns the segment from now on and closes it, but does not unlink it.
 func NewWriter(seg *shmring.Segment, o Options) (*Writer, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -83,7 +87,11 @@ func NewWriter(seg *shmring.Segment, o Options) (*Writer, error) {
 	if err := matches(seg, o.RingSize, o.Generation); err != nil {
 		return nil, err
 	}
-	return newWriter(seg, o), nil
+	w := newWriter(seg, o)
+	return w, w.sv.guard(Handle{}, func() error {
+		_, err := rand.Read(seg.Secret())
+		return err
+	})
 }
 
 func newWriter(seg *shmring.Segment, o Options) *Writer {
@@ -100,7 +108,11 @@ func newWriter(seg *shmring.Segment, o Options) *Writer {
 	}
 }
 
-// Segment returns the segment, for its name and its secret.
+// Name returns the name of the segment.
+func (w *Writer) Name() string { return w.sv.seg.Name() }
+
+// Segment returns the segment, for its bytes and its secret. It is the store's:
+// only Close may close it.
 func (w *Writer) Segment() *shmring.Segment { return w.sv.seg }
 
 // Generation returns the generation that the store is written in.
@@ -169,7 +181,10 @@ func (w *Writer) handle(o *object) Handle {
 // Touch says that the key will be looked up later in the same request, and must
 // not be evicted before. What it does depends on the generation: before 0.12
 // nothing; up to 0.31 it issues a use; from 0.32 on it protects the object until
-// Lookup or ReleaseTouches. An absent key is no error.
+// the next Lookup of it or ReleaseTouches, by anyone. An absent key is no error.
+//
+// As upstream, protection belongs to the store and not to a request, so it only
+// holds for callers that make one request at a time.
 //
 // A writer with a lock touches as a reader does, see TouchHandle.
 func (w *Writer) Touch(key string) error {
@@ -205,7 +220,8 @@ func (w *Writer) TouchHandle(ctx context.Context, key string, h Handle) error {
 	return touch(ctx, w.sv, w.gen, w.counter, h, func() error { return w.Verify(key, h) })
 }
 
-// ReleaseTouches ends the protection of every touched object (vLLM 0.32 on).
+// ReleaseTouches ends the protection of every touched object, whoever touched it
+// (vLLM 0.32 on).
 func (w *Writer) ReleaseTouches() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -223,15 +239,20 @@ func (w *Writer) FreeUnused() ([]uint32, error) {
 	return w.freeUnused()
 }
 
-func (w *Writer) freeUnused() (freed []uint32, err error) {
-	err = w.sv.guard(Handle{}, func() error {
-		freed = w.ring.Free(w.isFree, 2*w.opt.MaxObjectSize)
-		return nil
-	})
+func (w *Writer) freeUnused() ([]uint32, error) {
+	var fault error
+	free := func(id uint32, payload []byte) (ok bool) {
+		// Guarded one by one: chunks that were freed before a fault are freed.
+		fault = w.sv.guard(Handle{ID: id}, func() error { ok = w.isFree(id, payload); return nil })
+		return ok && fault == nil
+	}
+	// A limit of twice the ring frees everything, and can't overflow.
+	limit := min(w.opt.MaxObjectSize, w.opt.RingSize, math.MaxInt/2)
+	freed := w.ring.Free(free, 2*limit)
 	for _, id := range freed {
 		w.forget(w.objects[id])
 	}
-	return freed, err
+	return freed, fault
 }
 
 func (w *Writer) isFree(id uint32, payload []byte) bool {
@@ -257,7 +278,8 @@ func (w *Writer) forget(o *object) {
 }
 
 // Clear forgets every object. Handles that are under way can be read until
-// their place is used again, and fail then with [StaleError]. It fails with
+// their place is used again, and fail then with [StaleError]; but where ids
+// restart (see Options.KeepIDs) they can match a new object. It fails with
 // [ErrBusy] while a reservation is open.
 func (w *Writer) Clear() error {
 	if err := w.lock(); err != nil {
@@ -320,10 +342,15 @@ func (w *Writer) Verify(key string, h Handle) error {
 	if !ok || o.address != h.Address || o.id != h.ID {
 		return &SignatureError{Key: key}
 	}
-	if !w.gen.Signed {
+	switch {
+	case !w.gen.Signed:
 		return nil
+	case h.Signature == nil:
+		return &SignatureError{Key: key, Missing: true}
+	case !hmac.Equal(h.Signature, o.sig):
+		return &SignatureError{Key: key}
 	}
-	return verify(w.sv.seg.Secret(), key, h)
+	return nil
 }
 
 // ValidateItem checks an item that a client supplied before it is handed to the
@@ -350,17 +377,11 @@ func (w *Writer) Close() error {
 	if w.closed {
 		return nil
 	}
+	end := w.sv.seg.Close
 	if w.own {
-		// Unlink first, for Close forgets which file it was; a busy segment
-		// keeps its name.
-		if err := w.sv.seg.Idle(); err != nil {
-			return err
-		}
-		if err := w.sv.seg.Unlink(); err != nil {
-			return err
-		}
+		end = w.sv.seg.Destroy
 	}
-	if err := w.sv.seg.Close(); err != nil {
+	if err := end(); err != nil {
 		return err
 	}
 	w.closed = true

@@ -44,8 +44,8 @@ const (
 // sides compute it on their own, in float64 and truncated, and must agree.
 func RingSize(gb float64) (int, error) {
 	n := gb * gib
-	if math.IsNaN(n) || n < 1 || n >= math.MaxInt64 {
-		return 0, fmt.Errorf("pycompat: mm_processor_cache_gb %v: want more than 0 and less than 2^33", gb)
+	if math.IsNaN(n) || n < 1 || n >= math.MaxInt {
+		return 0, fmt.Errorf("pycompat: mm_processor_cache_gb %v is not above 0, or more than this machine can address", gb)
 	}
 	return int(n), nil
 }

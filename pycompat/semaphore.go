@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/futex"
 	"github.com/ringcache/ringcache/internal/shmfile"
 )
@@ -26,6 +27,11 @@ var (
 	ErrNotHeld = errors.New("pycompat: semaphore released too many times")
 	// ErrSemaphoreClosed says that the semaphore was closed.
 	ErrSemaphoreClosed = errors.New("pycompat: semaphore is closed")
+	// ErrSemaphoreBusy says that a semaphore can't be closed while it is in use.
+	ErrSemaphoreBusy = errors.New("pycompat: semaphore is in use")
+	// ErrUnsafe says that a file exists but must not be trusted: it is a link or
+	// no file, belongs to another user, or everyone may write it.
+	ErrUnsafe = shmfile.ErrUnsafe
 )
 
 // A POSIX semaphore as glibc 2.21 and newer keep it in /dev/shm/sem.NAME
@@ -56,10 +62,12 @@ type Semaphore struct {
 	name  string
 	whole *atomic.Uint64 // value and waiters
 	value *atomic.Uint32
-
-	mu    sync.RWMutex // held for reading while the mapping is in use
 	mem   []byte
-	close bool
+
+	mu     sync.Mutex
+	users  int // calls under way
+	holds  int // locks taken through this object and not given back through it
+	closed bool
 }
 
 // OpenSemaphore opens the lock by the name that Python shows as
@@ -92,8 +100,9 @@ func OpenSemaphore(name string) (*Semaphore, error) {
 	}
 	s := &Semaphore{name: name, mem: m}
 	s.whole, s.value = futex.Words(m)
-	if m[semSharedOff] != semShared || s.value.Load() > 1 {
-		return nil, errors.Join(fmt.Errorf("%w: %q has other contents; only glibc's locks of value 0 or 1 are supported", ErrSemaphoreLayout, name), shmfile.Unmap(m))
+	var ok bool
+	if err := fault.Guard(func() error { ok = m[semSharedOff] == semShared && s.value.Load() <= 1; return nil }); err != nil || !ok {
+		return nil, errors.Join(err, fmt.Errorf("%w: %q has other contents; only glibc's locks of value 0 or 1 are supported", ErrSemaphoreLayout, name), shmfile.Unmap(m))
 	}
 	return s, nil
 }
@@ -101,11 +110,45 @@ func OpenSemaphore(name string) (*Semaphore, error) {
 // Name returns the name it was opened by.
 func (s *Semaphore) Name() string { return s.name }
 
+// use runs f while the mapping can't be closed. A file that was truncated is an
+// error.
+func (s *Semaphore) use(f func() error) error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return fmt.Errorf("%w: %s", ErrSemaphoreClosed, s.name)
+	}
+	s.users++
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.users--
+		s.mu.Unlock()
+	}()
+	if err := fault.Guard(f); err != nil {
+		return fmt.Errorf("pycompat: semaphore %s: %w", s.name, err)
+	}
+	return nil
+}
+
+func (s *Semaphore) addHold(n int) {
+	s.mu.Lock()
+	s.holds = max(0, s.holds+n)
+	s.mu.Unlock()
+}
+
+// errNotTaken is how a try says that the lock is held.
+var errNotTaken = errors.New("held by another")
+
 // TryLock takes the lock if it is free.
 func (s *Semaphore) TryLock() bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return !s.close && s.take(0)
+	return nil == s.use(func() error {
+		if !s.take(0) {
+			return errNotTaken
+		}
+		s.addHold(1)
+		return nil
+	})
 }
 
 // take lowers the value if it is not 0, and in the same step gives back the
@@ -125,65 +168,71 @@ func (s *Semaphore) take(waiters uint64) bool {
 // Lock takes the lock, waiting until it is free or ctx ends; it then returns
 // ctx's error. The holder may be a process that died: give ctx a deadline.
 func (s *Semaphore) Lock(ctx context.Context) error {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.close {
-		return ErrSemaphoreClosed
-	}
-	if s.take(0) {
+	return s.use(func() error {
+		if !s.take(0) {
+			if err := s.wait(ctx); err != nil {
+				return err
+			}
+		}
+		s.addHold(1)
 		return nil
-	}
+	})
+}
+
+// wait takes the lock as a waiter.
+func (s *Semaphore) wait(ctx context.Context) error {
 	s.whole.Add(semWaiter)
-	for {
-		if s.take(semWaiter) {
-			return nil
+	for !s.take(semWaiter) {
+		err := ctx.Err()
+		if err == nil {
+			slice := waitSlice
+			if t, ok := ctx.Deadline(); ok {
+				slice = min(slice, max(0, time.Until(t)))
+			}
+			err = futex.Wait(s.value, 0, slice)
 		}
-		if err := ctx.Err(); err != nil {
+		if err != nil {
 			s.whole.Add(^uint64(semWaiter) + 1)
-			return fmt.Errorf("pycompat: waiting for semaphore %s: %w", s.name, err)
-		}
-		slice := waitSlice
-		if t, ok := ctx.Deadline(); ok {
-			slice = min(slice, max(0, time.Until(t)))
-		}
-		if err := futex.Wait(s.value, 0, slice); err != nil {
-			s.whole.Add(^uint64(semWaiter) + 1)
-			return fmt.Errorf("pycompat: waiting for semaphore %s: %w", s.name, err)
+			return err
 		}
 	}
+	return nil
 }
 
 // Unlock frees the lock. As in Python any process may do that, and freeing a
 // free lock is an error, [ErrNotHeld], that changes nothing.
 func (s *Semaphore) Unlock() error {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.close {
-		return ErrSemaphoreClosed
-	}
-	for {
-		d := s.whole.Load()
-		if uint32(d) != 0 {
-			return fmt.Errorf("%w: %s", ErrNotHeld, s.name)
+	return s.use(func() error {
+		for {
+			d := s.whole.Load()
+			if uint32(d) != 0 {
+				return ErrNotHeld
+			}
+			if !s.whole.CompareAndSwap(d, d+1) {
+				continue
+			}
+			s.addHold(-1)
+			if d>>32 > 0 {
+				return futex.Wake(s.value, 1)
+			}
+			return nil
 		}
-		if !s.whole.CompareAndSwap(d, d+1) {
-			continue
-		}
-		if d>>32 > 0 {
-			return futex.Wake(s.value, 1)
-		}
-		return nil
-	}
+	})
 }
 
-// Close unmaps the semaphore, which goes on to exist. It waits for calls that
-// are under way; end their contexts first. Closing twice is fine.
+// Close unmaps the semaphore, which goes on to exist. It fails with
+// [ErrSemaphoreBusy], and does nothing, while the lock is held through this
+// object, since no one else would free it, or a call is under way. Closing twice
+// is fine.
 func (s *Semaphore) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.close {
+	switch {
+	case s.closed:
 		return nil
+	case s.users > 0 || s.holds > 0:
+		return fmt.Errorf("%w: %s: %d calls under way, held %d times", ErrSemaphoreBusy, s.name, s.users, s.holds)
 	}
-	s.close = true
+	s.closed = true
 	return shmfile.Unmap(s.mem)
 }

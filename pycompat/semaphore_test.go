@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/shmfile"
 )
 
@@ -76,6 +77,7 @@ func TestSemaphoreTimeoutLeavesNoWaiter(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, s.Lock(ctx), context.DeadlineExceeded)
+	require.ErrorIs(t, s.Close(), ErrSemaphoreBusy, "held: no one else would free it")
 	canceled, cancel := context.WithCancel(context.Background())
 	cancel()
 	require.ErrorIs(t, s.Lock(canceled), context.Canceled)
@@ -119,6 +121,29 @@ func TestSemaphoreClose(t *testing.T) {
 	require.NoError(t, s.Close())
 	require.ErrorIs(t, s.Lock(context.Background()), ErrSemaphoreClosed)
 	require.ErrorIs(t, s.Unlock(), ErrSemaphoreClosed)
+	require.False(t, s.TryLock())
+}
+
+// TestCloseWhileAnotherWaits: closing must not keep the holder from unlocking.
+func TestCloseWhileAnotherWaits(t *testing.T) {
+	s := open(t, fakeSemaphore(t, 1, semShared, semFileSize))
+	require.NoError(t, s.Lock(context.Background()))
+	got := make(chan error)
+	go func() { got <- s.Lock(context.Background()) }()
+	require.Eventually(t, func() bool { return s.whole.Load() == semWaiter }, 5*time.Second, time.Millisecond)
+	require.ErrorIs(t, s.Close(), ErrSemaphoreBusy)
+	require.NoError(t, s.Unlock())
+	require.NoError(t, <-got)
+	require.NoError(t, s.Unlock())
+}
+
+// TestTruncatedSemaphore would end the process with a SIGBUS.
+func TestTruncatedSemaphore(t *testing.T) {
+	name := fakeSemaphore(t, 1, semShared, semFileSize)
+	s := open(t, name)
+	require.NoError(t, os.Truncate(filepath.Join(shmfile.DefaultDir, "sem."+name[1:]), 0))
+	require.ErrorIs(t, s.Lock(context.Background()), fault.ErrFault)
+	require.ErrorIs(t, s.Unlock(), fault.ErrFault)
 	require.False(t, s.TryLock())
 }
 

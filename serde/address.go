@@ -87,6 +87,9 @@ func EncodeAddress(a Address, modality string, o Options) ([]byte, error) {
 // The error is [ErrMissingSignature] or [ErrInvalidSignature] in a generation
 // with signatures, else a [*CorruptError]; each wraps [ErrCorrupt].
 func ParseAddress(it *Item, o Options) (a Address, ok bool, err error) {
+	if it == nil {
+		return Address{}, false, nil
+	}
 	addr, ok := it.Lookup(keyAddress)
 	if !ok {
 		return Address{}, false, nil

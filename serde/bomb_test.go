@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/ringcache/ringcache/internal/msgpackguard"
@@ -160,4 +161,16 @@ func TestNestedLengthsShareOneBudget(t *testing.T) {
 	// 16 for the budget and, as the innermost list grows without, 80 for append;
 	// each list for itself would make 1000.
 	require.Less(t, got, uint64(128*len(doc)))
+}
+
+// TestMoreFramesThanTheDocumentCanName: a long list of empty frames costs two
+// bytes of metadata each, and would cost a slice each.
+func TestMoreFramesThanTheDocumentCanName(t *testing.T) {
+	lens := make([]int64, 100001)
+	lens[0] = 1
+	_, err := DecodeValue(Metadata{Type: typeItem, NBytes: 1, Lens: lens}, []byte{0x80}, Options{})
+	require.ErrorIs(t, err, ErrCorrupt)
+	_, err = DecodeValue(Metadata{Type: strings.Repeat("x", 1<<20), NBytes: 0, Lens: []int64{0}}, nil, Options{})
+	require.ErrorIs(t, err, ErrUnsupported)
+	require.Less(t, len(err.Error()), 400)
 }

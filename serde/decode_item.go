@@ -35,7 +35,12 @@ func DecodeValue(m Metadata, data []byte, o Options) (Value, error) {
 		return Pickle(data[:len(data):len(data)]), nil
 	case typeItem, typeTensor:
 	default:
-		return nil, &UnsupportedError{"Unsupported object type '" + m.Type + "' in metadata"}
+		return nil, &UnsupportedError{fmt.Sprintf("Unsupported object type '%.255s' in metadata", m.Type)}
+	}
+	// A frame takes some bytes of the main document to refer to, so more of them
+	// than that is a way to make us allocate.
+	if n := len(m.Lens) - 1; n >= 0 && int64(n) > m.Lens[0] {
+		return nil, &CorruptError{What: "metadata", Offset: -1, Want: "fewer frames than bytes in the main document", Got: fmt.Sprintf("%d for %d", n, m.Lens[0])}
 	}
 	f, err := split(m.Lens, data)
 	if err != nil {

@@ -3,6 +3,8 @@ package shmring
 import (
 	"errors"
 	"fmt"
+
+	"github.com/ringcache/ringcache/internal/shmfile"
 )
 
 var (
@@ -26,6 +28,11 @@ var (
 	ErrNotExist = errors.New("shmring: no such segment")
 	// ErrNoSpace says that the memory for a segment is not there.
 	ErrNoSpace = errors.New("shmring: not enough shared memory")
+	// ErrUnsafe says that a segment exists but must not be trusted: it is a link
+	// or no file, belongs to another user, or everyone may write it.
+	ErrUnsafe = shmfile.ErrUnsafe
+	// ErrUnsupported says that this system has no segments.
+	ErrUnsupported = shmfile.ErrUnsupported
 )
 
 // FullError says that a chunk does not fit until others are freed.
@@ -58,10 +65,11 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("shmring: a chunk of %d bytes can never fit (at most %d); make the ring larger or the object smaller", e.Need, e.Limit)
 }
 
-// Is makes it an ErrTooLarge, and also an ErrFull, as upstream has it.
-func (e *TooLargeError) Is(target error) bool { return target == ErrTooLarge || target == ErrFull }
+// Unwrap makes errors.Is(err, ErrTooLarge) true.
+func (e *TooLargeError) Unwrap() error { return ErrTooLarge }
 
-// UpstreamText is the text of vLLM's MemoryError for the same failure.
+// UpstreamText is the text of vLLM's MemoryError, which makes no difference
+// between what does not fit now and what never will.
 func (e *TooLargeError) UpstreamText() string { return (*FullError)(nil).UpstreamText() }
 
 // CorruptError says that a chunk header can't be right.

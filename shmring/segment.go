@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"sync"
 	"syscall"
@@ -33,8 +34,8 @@ func (o SegmentOptions) Validate() error {
 	switch {
 	case o.RingSize <= HeaderSize:
 		return fmt.Errorf("%w: a ring of %d bytes has no room for a chunk", ErrInvalid, o.RingSize)
-	case o.DataOffset < 0:
-		return fmt.Errorf("%w: data offset %d is negative", ErrInvalid, o.DataOffset)
+	case o.DataOffset < 0 || o.RingSize > math.MaxInt-o.DataOffset:
+		return fmt.Errorf("%w: data offset %d in front of a ring of %d bytes", ErrInvalid, o.DataOffset, o.RingSize)
 	case o.Name != "":
 		if _, err := shmfile.Path(o.Dir, o.Name); err != nil {
 			return fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -197,13 +198,6 @@ func (s *Segment) Release() {
 	s.holds--
 }
 
-// Idle returns [ErrBusy] while the segment is held.
-func (s *Segment) Idle() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.idle()
-}
-
 func (s *Segment) idle() error {
 	if s.holds > 0 {
 		return fmt.Errorf("%w: %s: %d views or reservations are open; release them first", ErrBusy, s.opt.Name, s.holds)
@@ -216,6 +210,24 @@ func (s *Segment) idle() error {
 func (s *Segment) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.close()
+}
+
+// Destroy is Unlink and Close in one step: while the segment is held it fails
+// with [ErrBusy] and does neither.
+func (s *Segment) Destroy() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	if err := s.idle(); err != nil {
+		return err
+	}
+	return errors.Join(s.unlink(), s.close())
+}
+
+func (s *Segment) close() error {
 	if s.closed {
 		return nil
 	}
@@ -240,6 +252,10 @@ func (s *Segment) Unlink() error {
 	if s.closed {
 		return fmt.Errorf("%w: %s: unlink before closing", ErrClosed, s.opt.Name)
 	}
+	return s.unlink()
+}
+
+func (s *Segment) unlink() error {
 	if s.file == nil || !shmfile.Same(s.file, s.path) {
 		return nil
 	}

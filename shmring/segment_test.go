@@ -3,6 +3,7 @@ package shmring
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"math"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -111,25 +112,25 @@ func TestAttachErrors(t *testing.T) {
 
 	require.NoError(t, os.Chmod(path(o.Name), 0o602))
 	_, err = Attach(o)
-	require.ErrorIs(t, err, shmfile.ErrUnsafe)
+	require.ErrorIs(t, err, ErrUnsafe)
 	require.ErrorContains(t, err, "chmod it to 0600")
 	require.NoError(t, os.Chmod(path(o.Name), 0o600))
 
 	link := testName(t)
 	require.NoError(t, os.Symlink(path(o.Name), path(link)))
 	_, err = Attach(SegmentOptions{Name: link, RingSize: 100, DataOffset: 32})
-	require.ErrorIs(t, err, shmfile.ErrUnsafe)
+	require.ErrorIs(t, err, ErrUnsafe)
 
 	fifo := testName(t)
 	require.NoError(t, syscall.Mkfifo(path(fifo), 0o600))
 	_, err = Attach(SegmentOptions{Name: fifo, RingSize: 100, DataOffset: 32})
-	require.ErrorIs(t, err, shmfile.ErrUnsafe)
+	require.ErrorIs(t, err, ErrUnsafe)
 
 	for _, name := range []string{"", "/", "a/b", "..", "../x", "a\x00b", string(make([]byte, 300))} {
 		_, err = Attach(SegmentOptions{Name: name, RingSize: 100})
 		require.ErrorIs(t, err, ErrInvalid, "%q", name)
 	}
-	for _, bad := range []SegmentOptions{{RingSize: 0}, {RingSize: 8}, {RingSize: -1}, {RingSize: 100, DataOffset: -1}} {
+	for _, bad := range []SegmentOptions{{RingSize: 0}, {RingSize: 8}, {RingSize: -1}, {RingSize: 100, DataOffset: -1}, {RingSize: math.MaxInt, DataOffset: 1}} {
 		_, err = Create(bad)
 		require.ErrorIs(t, err, ErrInvalid)
 	}
@@ -151,6 +152,10 @@ func TestSegmentCloseAndUnlink(t *testing.T) {
 
 	// Another server took the name: it is not ours to remove.
 	other := create(t, o)
+	require.NoError(t, other.Hold())
+	require.ErrorIs(t, other.Destroy(), ErrBusy)
+	require.FileExists(t, path(o.Name), "busy, so its name stays too")
+	other.Release()
 	require.NoError(t, s.Unlink())
 	require.FileExists(t, path(other.Name()))
 
@@ -158,6 +163,10 @@ func TestSegmentCloseAndUnlink(t *testing.T) {
 	require.NoError(t, s.Close())
 	require.ErrorIs(t, s.Hold(), ErrClosed)
 	require.ErrorIs(t, s.Unlink(), ErrClosed)
+
+	require.NoError(t, other.Destroy())
+	require.NoError(t, other.Destroy())
+	require.NoFileExists(t, path(o.Name))
 }
 
 func TestPrivateSegment(t *testing.T) {

@@ -43,7 +43,7 @@ func newBench(size int) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := objstore.Open(w.Segment().Name(), objstore.ReaderOptions{RingSize: ring, Readers: 1, Lock: make(lock, 1)})
+	r, err := objstore.Open(w.Name(), objstore.ReaderOptions{RingSize: ring, Readers: 1, Lock: make(lock, 1)})
 	if err != nil {
 		return nil, errors.Join(err, w.Close())
 	}

@@ -71,14 +71,18 @@ func decode(path string) (*image.RGBA, error) {
 	}
 	rgba := image.NewRGBA(image.Rect(0, 0, img.Bounds().Dx(), img.Bounds().Dy()))
 	draw.Draw(rgba, rgba.Bounds(), img, img.Bounds().Min, draw.Src)
-	if rgba.Rect.Dx() < 2*block || rgba.Rect.Dy() < 2*block {
-		return nil, fmt.Errorf("%v is too small, want at least %d by %d pixels", rgba.Rect.Size(), 2*block, 2*block)
+	if rgba.Rect.Dx() < minSide || rgba.Rect.Dy() < minSide {
+		return nil, fmt.Errorf("%v is too small, want at least %d by %d pixels", rgba.Rect.Size(), minSide, minSide)
 	}
 	return rgba, nil
 }
 
-// maxSide bounds the sides of an image in pixels.
-const maxSide = 10 * block
+// maxSide bounds the sides of an image in pixels. A photo must be larger than
+// minSide, so that something is left of it whatever the crop.
+const (
+	maxSide = 10 * block
+	minSide = 4 * block
+)
 
 // crop is a part of a photo that starts at x, y: what makes many different
 // images of a few files. Its sides are multiples of a block.

@@ -55,7 +55,7 @@ func run(ctx context.Context, o options) (err error) {
 	defer func() { err = errors.Join(err, store.Close()) }() // also removes the segment
 
 	w, err := startWorkers(ctx, o.Python, workerConfig{
-		Segment: store.Segment().Name(), Size: o.RingMB << 20, MaxObject: 16 << 20,
+		Segment: store.Name(), Size: o.RingMB << 20, MaxObject: 16 << 20,
 		Readers: o.Workers, Generation: g.Version, Peer: o.Peer,
 	})
 	if err != nil {

@@ -72,7 +72,11 @@ func startWorkers(ctx context.Context, python string, c workerConfig) (*workers,
 	if err := w.send(c); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
-	if a, err := w.receive(); err != nil || !a.Ready {
+	a, err := w.receive()
+	if err == nil && !a.Ready {
+		err = errors.New("they did not say that they are ready")
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("the workers did not start: %w", err), w.close())
 	}
 	return w, nil

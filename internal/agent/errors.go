@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
@@ -25,7 +24,7 @@ var kinds = []struct {
 	err  error
 	kind string
 }{
-	{objstore.ErrExists, "exists"},
+	{objstore.ErrKeyExists, "exists"},
 	{shmring.ErrExists, "exists_segment"},
 	{shmring.ErrNoSpace, "no_space"},
 	{objstore.ErrNotFound, "not_found"},
@@ -40,8 +39,8 @@ var kinds = []struct {
 	{objstore.ErrClosed, "closed"},
 	{pycompat.ErrUnknownVersion, "unsupported"},
 	{pycompat.ErrSemaphoreLayout, "unsupported"},
-	{shmfile.ErrUnsupported, "unsupported"},
-	{shmfile.ErrUnsafe, "unsupported"},
+	{shmring.ErrUnsupported, "unsupported"},
+	{shmring.ErrUnsafe, "unsupported"},
 	{serde.ErrUnsupported, "unsupported"},
 	{errUnsupported, "unsupported"},
 	{objstore.ErrCorrupt, "corrupt"},
@@ -59,9 +58,10 @@ func unsupportedf(format string, args ...any) error {
 }
 
 func kindOf(err error) string {
-	// Upstream says the same of what can't fit now and of what can never fit.
-	var never *shmring.TooLargeError
-	if errors.As(err, &never) {
+	// Upstream says the same of what does not fit now and of what never will.
+	var chunk *shmring.TooLargeError
+	var object *objstore.TooLargeError
+	if errors.As(err, &chunk) || errors.As(err, &object) && object.Ring {
 		return "full"
 	}
 	for _, k := range kinds {

@@ -9,7 +9,7 @@ import (
 )
 
 // maxPrivate bounds a ring in private memory.
-const maxPrivate = 1 << 32
+const maxPrivate int64 = 1 << 32
 
 type ring struct {
 	*shmring.Ring
@@ -77,7 +77,7 @@ func (a *Agent) newSegment(name string, size int, g pycompat.Generation) (*shmri
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	if size > maxPrivate {
+	if int64(size) > maxPrivate {
 		return nil, invalidf("size %d: at most %d in private memory", size, maxPrivate)
 	}
 	return shmring.Private(make([]byte, size+g.DataOffset), o)

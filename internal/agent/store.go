@@ -1,13 +1,16 @@
 package agent
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
+	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/shmring"
@@ -161,8 +164,12 @@ func (a *Agent) storeCreate(p *params) (reply, error) {
 	return reply{"name": s.segment().Name(), "segment_bytes": s.segment().Size()}, nil
 }
 
-// uniqueName keeps agents that run at the same time apart.
-func uniqueName() string { return pycompat.Newest().SegmentName() }
+// uniqueName keeps stores apart, also when the environment names a segment.
+func uniqueName() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return "ringcache_agent_" + hex.EncodeToString(b[:])
+}
 
 // writerLock makes the writer count its own reads: lock true under a lock of
 // its own, a string under the Python semaphore of that name.
@@ -466,5 +473,10 @@ func storePeek(p *params, s *store) (reply, error) {
 	if offset < 0 || length < 0 || length > maxPeek || offset > len(b) || length > len(b)-offset {
 		return nil, invalidf("%d bytes from %d on: the segment has %d, and one look shows at most %d", length, offset, len(b), maxPeek)
 	}
-	return reply{"hex": fmt.Sprintf("%x", b[offset:offset+length])}, nil
+	var raw []byte
+	err := fault.Guard(func() error { raw = bytes.Clone(b[offset : offset+length]); return nil })
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", objstore.ErrCorrupt, err)
+	}
+	return reply{"hex": hex.EncodeToString(raw)}, nil
 }

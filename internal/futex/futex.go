@@ -8,7 +8,7 @@ import (
 )
 
 // ErrUnsupported says that this system has no futexes.
-var ErrUnsupported = errors.New("futex: not supported on this system, only on linux")
+var ErrUnsupported = errors.New("futex: not supported on this system, only on linux/amd64 and linux/arm64")
 
 // Wait sleeps until the word w is woken, for timeout at most, unless its value
 // is not old any more. It may also return early for no reason, so the caller

@@ -60,8 +60,7 @@ func (f File) Decode(t testing.TB, into any) {
 	require.NoError(t, json.Unmarshal(f.Data, into), f.Name)
 }
 
-// Generation returns the generation of the file's first release, after checking
-// that the table has the same wire for all of them.
+// Generation returns the generation of the file's first release.
 func (f File) Generation(t testing.TB) pycompat.Generation {
 	t.Helper()
 	g, err := pycompat.Lookup(f.Releases[0])

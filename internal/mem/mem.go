@@ -38,29 +38,35 @@ func Store32(b []byte, v uint32) {
 }
 
 // LoadStable32 is Load32 for a word that another process may be storing at this
-// moment. A word that straddles a cache line can be seen half stored; two equal
-// reads in a row rule that out for a store that is one instruction.
+// moment. A word that straddles a cache line can be seen half stored. Reading
+// until two reads agree makes that rare, not impossible, so the caller must bear
+// a wrong value; rereading ends after a few tries, since a peer may store all the
+// time.
 func LoadStable32(b []byte) uint32 {
 	v := Load32(b)
-	if p, ok := aligned(b); ok && p != nil {
+	if _, ok := aligned(b); ok {
 		return v
 	}
-	for {
+	for range 8 {
 		Fence()
 		w := Load32(b)
 		if w == v {
-			return v
+			break
 		}
 		v = w
 	}
+	return v
 }
 
 // Fence keeps the loads and the stores before it from moving behind the loads
-// and the stores after it, as seen by other processes. Plain accesses to shared
-// memory need that on arm64; on amd64 it only holds back the compiler.
+// and the stores after it, as seen by other processes. Go has no such function,
+// but its atomics are sequentially consistent: on arm64 nothing passes a store
+// (STLR) downwards, nothing passes a load (LDAR) upwards, and the two don't pass
+// each other; on amd64 the store is a full barrier.
 func Fence() {
 	var w atomic.Uint32
-	w.Add(1)
+	w.Store(1)
+	w.Load()
 }
 
 var littleEndian = func() bool {

@@ -26,17 +26,36 @@ func Create(path string, size int64) (*os.File, error) {
 	return f, nil
 }
 
+// allocatePiece bounds one call of fallocate. A signal makes tmpfs undo a whole
+// call, so that a large one might never come to its end in a process that gets
+// many.
+const allocatePiece = 32 << 20
+
 func allocate(f *os.File, size int64) error {
-	for {
-		err := unix.Fallocate(int(f.Fd()), 0, 0, size)
+	fail := func(err error) error {
+		return fmt.Errorf("allocating %d bytes for %s: %w", size, f.Name(), err)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil {
+		return fail(err)
+	}
+	// Ask first: piece by piece the memory would be taken before it runs out.
+	// A mount without a limit says 0 of 0 blocks.
+	if fs.Blocks > 0 && uint64(size)/uint64(fs.Bsize) >= fs.Bavail {
+		return fail(unix.ENOSPC)
+	}
+	for off := int64(0); off < size; {
+		n := min(allocatePiece, size-off)
+		err := unix.Fallocate(int(f.Fd()), 0, off, n)
 		if err == unix.EINTR {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("allocating %d bytes for %s: %w", size, f.Name(), err)
+			return fail(err)
 		}
-		return nil
+		off += n
 	}
+	return nil
 }
 
 // Open opens an existing file for reading and writing after checking that it
