@@ -6,7 +6,6 @@ package agent
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -62,8 +61,6 @@ func (a *Agent) Run(in io.Reader, out io.Writer) (err error) {
 		var answer []byte
 		if tooLong {
 			answer = failure(nil, invalidf("a line of more than %d bytes", maxLine))
-		} else if line = bytes.TrimSpace(line); len(line) == 0 {
-			continue
 		} else {
 			answer = a.Do(line)
 		}

@@ -117,23 +117,38 @@ func (d valueDecoder) kind(j kindJSON) serde.Field {
 			f.Dim = *j.Dim
 		}
 		for i, raw := range j.Slices {
-			var nested [][]*int64
-			if json.Unmarshal(raw, &nested) == nil && (i > 0 && f.Nested || i == 0) {
-				f.Nested = true
-				f.Slices = append(f.Slices, d.slices(nested))
-				continue
+			// By its text, since Go also reads [null,null,null] as a list of lists.
+			nested := isListOfLists(raw)
+			if i == 0 {
+				f.Nested = nested
 			}
-			var one []*int64
-			if f.Nested || json.Unmarshal(raw, &one) != nil {
+			group := [][]*int64{nil}
+			var err error
+			if nested {
+				err = json.Unmarshal(raw, &group)
+			} else {
+				err = json.Unmarshal(raw, &group[0])
+			}
+			if err != nil || nested != f.Nested {
 				d.fail("flat field: slice %s, want [start,stop,step] everywhere, or lists of those everywhere", raw)
 				return f
 			}
-			f.Slices = append(f.Slices, d.slices([][]*int64{one}))
+			f.Slices = append(f.Slices, d.slices(group))
 		}
 	default:
 		d.fail("unknown kind of field %q, want batched, shared or flat", j.Kind)
 	}
 	return f
+}
+
+// isListOfLists says whether a JSON value is a list whose first element, if
+// there is one, is a list.
+func isListOfLists(raw json.RawMessage) bool {
+	if firstByte(raw) != '[' {
+		return false
+	}
+	c := firstByte(bytes.TrimSpace(raw)[1:])
+	return c == '[' || c == ']'
 }
 
 func (d valueDecoder) slices(in [][]*int64) []serde.Slice {
