@@ -6,49 +6,36 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"math"
-	"os"
-	"path/filepath"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/ringcache/ringcache/pycompat"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/internal/goldentest"
+	"github.com/ringcache/ringcache/pycompat"
 )
 
-// Golden files are made by real releases of vLLM; one file stands for all
-// releases with the same output.
-
 type goldenFile struct {
-	name     string
-	releases []string
-	data     map[string]json.RawMessage
+	goldentest.File
+	data map[string]json.RawMessage
 }
 
 func golden(t *testing.T, section string) []goldenFile {
 	t.Helper()
-	paths, err := filepath.Glob("../testdata/golden/" + section + ".*.json")
-	require.NoError(t, err)
-	require.NotEmpty(t, paths, "no golden files for %s", section)
 	var out []goldenFile
-	for _, p := range paths {
-		b, err := os.ReadFile(p)
-		require.NoError(t, err)
-		var f struct {
-			Releases []string
-			Data     map[string]json.RawMessage
-		}
-		require.NoError(t, json.Unmarshal(b, &f))
-		require.NotEmpty(t, f.Releases)
-		out = append(out, goldenFile{filepath.Base(p), f.Releases, f.Data})
+	for _, f := range goldentest.Files(t, section) {
+		g := goldenFile{File: f}
+		f.Decode(t, &g.data)
+		out = append(out, g)
 	}
 	return out
 }
 
 // each runs fn for every release of the file.
 func (f goldenFile) each(t *testing.T, fn func(t *testing.T, o Options)) {
-	for _, r := range f.releases {
+	for _, r := range f.Releases {
 		g, err := pycompat.Lookup(r)
 		require.NoError(t, err)
 		t.Run(r, func(t *testing.T) { fn(t, Options{Generation: g}) })
@@ -59,16 +46,11 @@ func rows[T any](t *testing.T, f goldenFile, section string) []T {
 	t.Helper()
 	var out []T
 	require.NoError(t, json.Unmarshal(f.data[section], &out))
-	require.NotEmpty(t, out, "%s has no rows in %s", f.name, section)
+	require.NotEmpty(t, out, "%s has no rows in %s", f.Name, section)
 	return out
 }
 
-func unhex(t testing.TB, s string) []byte {
-	t.Helper()
-	b, err := hex.DecodeString(s)
-	require.NoError(t, err)
-	return b
-}
+func unhex(t testing.TB, s string) []byte { return goldentest.Hex(t, s) }
 
 // blob is a byte string, or its length and hash where it is long.
 type blob struct {
@@ -310,6 +292,6 @@ func report(t *testing.T, f goldenFile, checked int, skipped map[string]int) {
 	for k, n := range skipped {
 		why = append(why, strconv.Itoa(n)+" "+k)
 	}
-	sort.Strings(why)
-	t.Logf("%s: %d checked, skipped: %s", f.name, checked, strings.Join(append(why, "-"), "; "))
+	slices.Sort(why)
+	t.Logf("%s: %d checked, skipped: %s", f.Name, checked, strings.Join(append(why, "-"), "; "))
 }

@@ -1,0 +1,259 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/ringcache/ringcache/internal/fault"
+	"github.com/ringcache/ringcache/objstore"
+)
+
+func handleReply(h objstore.Handle) reply {
+	out := reply{"address": h.Address, "id": h.ID}
+	if h.Signature != nil {
+		out["signature"] = hex.EncodeToString(h.Signature)
+	}
+	return out
+}
+
+// storeUnlink removes the name early; closing a writer removes it anyway.
+func storeUnlink(_ *params, s *store) (reply, error) {
+	if s.w == nil {
+		return nil, unsupportedf("only the writer may remove a segment")
+	}
+	if s.closed {
+		return nil, nil
+	}
+	return nil, s.segment().Unlink()
+}
+
+func storePut(p *params, s *store) (reply, error) {
+	key, v := p.str("key"), p.value("value", false)
+	if p.err != nil {
+		return nil, p.err
+	}
+	h, err := s.w.Put(key, v)
+	if err != nil {
+		return nil, err
+	}
+	return handleReply(h), nil
+}
+
+func storeCached(p *params, s *store) (reply, error) {
+	key := p.str("key")
+	if p.err != nil {
+		return nil, p.err
+	}
+	return reply{"cached": s.w.Cached(key)}, nil
+}
+
+func storeLookup(p *params, s *store) (reply, error) {
+	key := p.str("key")
+	if p.err != nil {
+		return nil, p.err
+	}
+	h, err := s.w.Lookup(key)
+	if err != nil {
+		return nil, err
+	}
+	return handleReply(h), nil
+}
+
+func storeSignature(p *params, s *store) (reply, error) {
+	key := p.str("key")
+	if p.err != nil {
+		return nil, p.err
+	}
+	sig, err := s.w.Signature(key)
+	if err != nil {
+		return nil, err
+	}
+	if sig == nil {
+		return nil, unsupportedf("vLLM %s has no signatures", s.w.Generation().Version)
+	}
+	return reply{"signature": hex.EncodeToString(sig)}, nil
+}
+
+func storeVerify(p *params, s *store) (reply, error) {
+	key, h := p.str("key"), p.handle()
+	if p.err != nil {
+		return nil, p.err
+	}
+	if s.w != nil {
+		return nil, s.w.Verify(key, h)
+	}
+	return nil, s.r.Verify(key, h)
+}
+
+func storeGet(p *params, s *store) (reply, error) {
+	h, key := p.handle(), optional(p, "key", "")
+	if p.err != nil {
+		return nil, p.err
+	}
+	if !p.has("key") {
+		h.Signature = nil // as in Python, where a missing key is a missing signature
+	}
+	get := func() (*objstore.View, error) { return s.r.Get(h, key) }
+	if s.w != nil {
+		get = func() (*objstore.View, error) { return s.w.Get(h, key) }
+	}
+	v, err := get()
+	if err != nil {
+		return nil, err
+	}
+	value, err := describeView(v)
+	if err := errors.Join(err, v.Release()); err != nil {
+		return nil, err
+	}
+	return reply{"value": value}, nil
+}
+
+func describeView(v *objstore.View) (value reply, err error) {
+	c, err := v.Clone()
+	if err != nil {
+		return nil, err
+	}
+	return encodeValue(c), nil
+}
+
+func storeTouch(p *params, s *store) (reply, error) {
+	key := p.str("key")
+	var h objstore.Handle
+	if s.r != nil || p.has("address") {
+		h = p.handle()
+	}
+	if p.err != nil {
+		return nil, p.err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	switch {
+	case s.r != nil:
+		return nil, s.r.Touch(ctx, key, h)
+	case p.has("address"):
+		return nil, s.w.TouchHandle(ctx, key, h)
+	}
+	return nil, s.w.Touch(key)
+}
+
+func storeFreeUnused(_ *params, s *store) (reply, error) {
+	freed, err := s.w.FreeUnused()
+	if err != nil {
+		return nil, err
+	}
+	return reply{"freed": append([]uint32{}, freed...)}, nil
+}
+
+func storeReserve(p *params, s *store) (reply, error) {
+	key, v := p.str("key"), p.value("value", true)
+	if p.err != nil {
+		return nil, p.err
+	}
+	r, err := s.w.Reserve(key, v)
+	if err != nil {
+		return nil, err
+	}
+	s.open[key] = r
+	address, id := r.Place()
+	return reply{"address": address, "id": id}, nil
+}
+
+func (s *store) reservation(p *params) *objstore.Reservation {
+	key := p.str("key")
+	r, ok := s.open[key]
+	if p.err == nil && !ok {
+		p.fail("key %q is not reserved", key)
+	}
+	return r
+}
+
+func storeFill(p *params, s *store) (reply, error) {
+	r := s.reservation(p)
+	field, offset, b := p.str("field"), p.int("offset"), p.hex("hex")
+	if p.err != nil {
+		return nil, p.err
+	}
+	dst := r.Tensor(field)
+	if dst == nil || offset < 0 || offset > len(dst) || len(b) > len(dst)-offset {
+		return nil, invalidf("field %q has %d bytes to fill, not %d from %d on", field, len(dst), len(b), offset)
+	}
+	copy(dst[offset:], b)
+	return nil, nil
+}
+
+func storePublish(p *params, s *store) (reply, error) {
+	r := s.reservation(p)
+	if p.err != nil {
+		return nil, p.err
+	}
+	delete(s.open, p.str("key"))
+	h, err := r.Commit()
+	if err != nil {
+		return nil, err
+	}
+	return handleReply(h), nil
+}
+
+func storeDiscard(p *params, s *store) (reply, error) {
+	r := s.reservation(p)
+	if p.err != nil {
+		return nil, p.err
+	}
+	delete(s.open, p.str("key"))
+	r.Discard()
+	return nil, nil
+}
+
+func storeState(_ *params, s *store) (reply, error) {
+	st, err := s.w.State()
+	if err != nil {
+		return nil, err
+	}
+	keys, uses, reads := map[string][2]uint64{}, map[string]int64{}, map[string]int64{}
+	metadata, touched := map[string]uint64{}, []uint32{}
+	for _, o := range st.Objects {
+		id := strconv.FormatUint(uint64(o.ID), 10)
+		uses[id], reads[id], metadata[id] = o.Uses, o.Reads, o.Address
+		if o.Indexed {
+			keys[o.Key] = [2]uint64{o.Address, uint64(o.ID)}
+		}
+		if o.Touched {
+			touched = append(touched, o.ID)
+		}
+	}
+	ring := ringState(st.Ring)
+	ring["metadata"] = metadata
+	return reply{
+		"key_index": keys, "writer_flag": uses, "reader_flag": reads, "touched": touched,
+		"used_bytes": st.Used, "ring": ring,
+	}, nil
+}
+
+// maxPeek bounds one look at raw bytes.
+const maxPeek = 64 << 20
+
+func storePeek(p *params, s *store) (reply, error) {
+	offset, length := p.int("offset"), p.int("length")
+	if p.err != nil {
+		return nil, p.err
+	}
+	if err := s.segment().Hold(); err != nil {
+		return nil, err
+	}
+	defer s.segment().Release()
+	b := s.segment().Bytes()
+	if offset < 0 || length < 0 || length > maxPeek || offset > len(b) || length > len(b)-offset {
+		return nil, invalidf("%d bytes from %d on: the segment has %d, and one look shows at most %d", length, offset, len(b), maxPeek)
+	}
+	var raw []byte
+	err := fault.Guard(func() error { raw = bytes.Clone(b[offset : offset+length]); return nil })
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", objstore.ErrCorrupt, err)
+	}
+	return reply{"hex": hex.EncodeToString(raw)}, nil
+}
