@@ -91,8 +91,8 @@ type ReaderOptions struct {
 	// Generation of the writer; zero is the newest known.
 	Generation pycompat.Generation
 	// Lock is the lock of the other readers, usually a *pycompat.Semaphore;
-	// reads are counted under it. nil observes without counting: the writer
-	// then does not know of this reader.
+	// reads are counted under it. nil observes without counting: the segment is
+	// mapped read-only, and the writer does not know of this reader.
 	Lock Locker
 	// LockTimeout bounds every wait for Lock, whose holder may have died; 0 is
 	// 10 s.

@@ -22,6 +22,7 @@ func Open(name string, o ReaderOptions) (*Reader, error) {
 	}
 	seg, err := shmring.Attach(shmring.SegmentOptions{
 		Name: name, RingSize: o.RingSize, DataOffset: o.Generation.OrNewest().DataOffset, Dir: o.Dir,
+		ReadOnly: o.Lock == nil,
 	})
 	if err != nil {
 		return nil, err

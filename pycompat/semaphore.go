@@ -83,7 +83,7 @@ func OpenSemaphore(name string) (*Semaphore, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pycompat: semaphore %q: %w", name, err)
 	}
-	f, size, err := shmfile.Open(path)
+	f, size, err := shmfile.Open(path, true)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("no semaphore %q: %w", name, errors.Join(ErrUnnamedSemaphore, err))
 	}
@@ -94,7 +94,7 @@ func OpenSemaphore(name string) (*Semaphore, error) {
 	if size != semFileSize {
 		return nil, fmt.Errorf("%w: %q has %d bytes, want %d", ErrSemaphoreLayout, name, size, semFileSize)
 	}
-	m, err := shmfile.Map(f, size)
+	m, err := shmfile.Map(f, size, true)
 	if err != nil {
 		return nil, err
 	}

@@ -200,7 +200,7 @@ func TestSemaphoreWithRealPython(t *testing.T) {
 	f, err := os.OpenFile(counter, os.O_RDWR, 0)
 	require.NoError(t, err)
 	defer f.Close()
-	m, err := shmfile.Map(f, 8)
+	m, err := shmfile.Map(f, 8, true)
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

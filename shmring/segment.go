@@ -24,6 +24,9 @@ type SegmentOptions struct {
 	// DataOffset is the bytes in front of the ring: pycompat.Generation says
 	// how many. Create fills them with random bytes, the secret.
 	DataOffset int
+	// ReadOnly makes Attach map the segment so that writing to it is a fault.
+	// Such a user can look, and not count.
+	ReadOnly bool
 	// Dir is the directory of shared memory, /dev/shm if empty. It is for tests
 	// and for systems that mount another one; vLLM knows only the default.
 	Dir string
@@ -73,6 +76,9 @@ func Create(o SegmentOptions) (*Segment, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	if o.ReadOnly {
+		return nil, fmt.Errorf("%w: a new segment can't be read-only", ErrInvalid)
+	}
 	path, err := shmfile.Path(o.Dir, o.Name)
 	if err != nil {
 		return nil, err
@@ -101,7 +107,7 @@ func createError(o SegmentOptions, err error) error {
 	return fmt.Errorf("shmring: creating segment %s: %w", o.Name, err)
 }
 
-// Attach maps an existing segment for reading and counting. It fails with
+// Attach maps an existing segment. It fails with
 // [ErrNotExist], a [*SizeError], an error about an unsafe file (a link, another
 // owner, writable by everyone), or the system's error.
 //
@@ -118,7 +124,7 @@ func Attach(o SegmentOptions) (*Segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, size, err := shmfile.Open(path)
+	f, size, err := shmfile.Open(path, !o.ReadOnly)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s; the writer must create it before a reader starts", ErrNotExist, o.Name)
 	}
@@ -132,7 +138,7 @@ func Attach(o SegmentOptions) (*Segment, error) {
 }
 
 func newSegment(o SegmentOptions, path string, f *os.File) (*Segment, error) {
-	m, err := shmfile.Map(f, o.bytes())
+	m, err := shmfile.Map(f, o.bytes(), !o.ReadOnly)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}

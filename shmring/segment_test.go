@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/shmfile"
 )
 
@@ -180,4 +181,17 @@ func TestPrivateSegment(t *testing.T) {
 	require.NoError(t, s.Unlink())
 	require.NoError(t, s.Close())
 	require.ErrorIs(t, s.Hold(), ErrClosed)
+}
+
+func TestReadOnlySegment(t *testing.T) {
+	o := SegmentOptions{Name: testName(t), RingSize: 100, ReadOnly: true}
+	_, err := Create(o)
+	require.ErrorIs(t, err, ErrInvalid)
+	w := create(t, SegmentOptions{Name: o.Name, RingSize: 100})
+	w.Ring()[5] = 7
+	r, err := Attach(o)
+	require.NoError(t, err)
+	require.Equal(t, byte(7), r.Ring()[5])
+	require.ErrorIs(t, fault.Guard(func() error { r.Ring()[5] = 8; return nil }), fault.ErrFault)
+	require.NoError(t, r.Close())
 }

@@ -6,7 +6,7 @@
 // put is Put of a new key; get is a read with the count: as a view in place,
 // with the bytes copied out to memory that is used again, which is what vLLM's
 // reader does, and as a clone in new memory, which the garbage collector takes
-// back; hit is the look-up of a key that is there, and its signature.
+// back; hit is the look-up of a key that is there (ours gives its signature too).
 package main
 
 import (

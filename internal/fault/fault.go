@@ -1,5 +1,6 @@
 // Package fault turns a memory fault on a mapping into an error. A mapping
-// faults when its file is made shorter behind our back.
+// faults when its file is made shorter behind our back, or is written to though
+// it is read-only.
 package fault
 
 import (
@@ -9,7 +10,7 @@ import (
 )
 
 // ErrFault is wrapped by the errors of [Guard].
-var ErrFault = errors.New("memory fault in the mapping: its file was truncated")
+var ErrFault = errors.New("memory fault in the mapping: its file was truncated, or it is read-only")
 
 // Guard runs f and returns its error, or an error that wraps ErrFault when f
 // touched memory that is not there. Other panics go on.

@@ -58,10 +58,14 @@ func allocate(f *os.File, size int64) error {
 	return nil
 }
 
-// Open opens an existing file for reading and writing after checking that it
+// Open opens an existing file, to read or also to write, after checking that it
 // is a regular file of this user that not everyone may write.
-func Open(path string) (*os.File, int64, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+func Open(path string, write bool) (*os.File, int64, error) {
+	mode := os.O_RDONLY
+	if write {
+		mode = os.O_RDWR
+	}
+	f, err := os.OpenFile(path, mode|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		if errors.Is(err, unix.ELOOP) {
 			return nil, 0, fmt.Errorf("%w: %s is a symbolic link", ErrUnsafe, path)
@@ -94,13 +98,17 @@ func Same(f *os.File, path string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(a, b)
 }
 
-// Map maps size bytes of f, shared, for reading and writing. It stays mapped
+// Map maps size bytes of f, shared, to read or also to write. It stays mapped
 // when f is closed.
-func Map(f *os.File, size int64) ([]byte, error) {
+func Map(f *os.File, size int64, write bool) ([]byte, error) {
 	if size <= 0 || int64(int(size)) != size {
 		return nil, fmt.Errorf("mapping %s: size %d: %w", f.Name(), size, fs.ErrInvalid)
 	}
-	b, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	prot := unix.PROT_READ
+	if write {
+		prot |= unix.PROT_WRITE
+	}
+	b, err := unix.Mmap(int(f.Fd()), 0, int(size), prot, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("mapping %d bytes of %s: %w", size, f.Name(), err)
 	}

@@ -8,13 +8,13 @@ import "os"
 func Create(string, int64) (*os.File, error) { return nil, ErrUnsupported }
 
 // Open is not supported here.
-func Open(string) (*os.File, int64, error) { return nil, 0, ErrUnsupported }
+func Open(string, bool) (*os.File, int64, error) { return nil, 0, ErrUnsupported }
 
 // Same is not supported here.
 func Same(*os.File, string) bool { return false }
 
 // Map is not supported here.
-func Map(*os.File, int64) ([]byte, error) { return nil, ErrUnsupported }
+func Map(*os.File, int64, bool) ([]byte, error) { return nil, ErrUnsupported }
 
 // Unmap is not supported here.
 func Unmap([]byte) error { return ErrUnsupported }
