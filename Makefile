@@ -35,8 +35,12 @@ lint:
 	GOOS=darwin go vet ./... # other systems compile and say that they are unsupported
 	go tool -modfile=tools/lint/go.mod staticcheck ./...
 
+# The race detector needs a C compiler, nothing else here does.
+RACE := $(shell command -v $${CC:-gcc} >/dev/null 2>&1 && echo -race)
+
 test-go:
-	scripts/gotest.py -race ./...
+	@test -n "$(RACE)" || echo "no C compiler found: testing without the race detector"
+	scripts/gotest.py $(RACE) ./...
 
 test-python:
 	python=$$(scripts/python-env.sh); cd python; "$$python" -m mypy; "$$python" -m pytest -q

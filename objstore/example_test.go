@@ -1,12 +1,62 @@
 package objstore_test
 
 import (
+	"errors"
 	"fmt"
+	"log"
 	"os"
 
 	"github.com/ringcache/ringcache/objstore"
+	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 )
+
+// A frontend: a known image gets another handle, a new one is decoded in place.
+func Example_frontend() {
+	gen, err := pycompat.Lookup("0.33.0") // the version of the vLLM workers
+	if err != nil {
+		log.Fatal(err)
+	}
+	w, err := objstore.Create(objstore.Options{RingSize: 1 << 20, MaxObjectSize: 1 << 16, Readers: 2, Generation: gen})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer w.Close()
+
+	handleOf := func(key string, layout *serde.Item, decode func(pixels []byte)) (objstore.Handle, error) {
+		h, err := w.Lookup(key) // one more use of a known image
+		if !errors.Is(err, objstore.ErrNotFound) {
+			return h, err
+		}
+		r, err := w.Reserve(key, layout) // dtypes and shapes, no data yet
+		if err != nil {
+			return h, err // ErrFull, ErrTooLarge: send the data inline
+		}
+		defer r.Discard() // nothing after Commit
+		decode(r.Tensor("pixel_values"))
+		return r.Commit()
+	}
+
+	layout := &serde.Item{Elems: []serde.Elem{{
+		Key:  "pixel_values",
+		Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{32, 32}},
+	}}}
+	for range 2 {
+		h, err := handleOf("photo-1", layout, func(pixels []byte) { fmt.Println("decoding", len(pixels), "bytes") })
+		if err != nil {
+			log.Fatal(err)
+		}
+		message, err := serde.EncodeAddress(h, "image", serde.Options{Generation: gen})
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("handle", h.Address, h.ID, len(message) > 100) // the signature's bytes vary
+	}
+	// Output:
+	// decoding 1024 bytes
+	// handle 0 0 true
+	// handle 0 0 true
+}
 
 // A writer and a reader, which would be in different processes.
 func Example() {

@@ -193,7 +193,7 @@ func TestReserveFillCommit(t *testing.T) {
 }
 
 // TestFailedPutDoesNotPoison: upstream's ring is stuck, and its index points at
-// reused memory, once a copy failed half-way (B14).
+// reused memory, once a copy failed half-way.
 func TestFailedPutDoesNotPoison(t *testing.T) {
 	s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 4000, Readers: 1})
 	_, err := s.Put("layout only", layout(10))
@@ -305,7 +305,7 @@ func TestFullErrorNamesTheOldest(t *testing.T) {
 }
 
 // TestUsesStopBeforeTheCountOverflows: reads are an int32 in the segment, so an
-// object can't be issued for ever (B19). Its key goes to a new object.
+// object can't be issued for ever. Its key goes to a new object.
 func TestUsesStopBeforeTheCountOverflows(t *testing.T) {
 	s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 2000, Readers: 2})
 	h, err := s.Put("hot", image(10, 1))
@@ -332,7 +332,7 @@ func TestUsesStopBeforeTheCountOverflows(t *testing.T) {
 }
 
 // TestStaleCountDoesNotLand: upstream counts a read on whatever lies at the
-// address by then (B15).
+// address by then.
 func TestStaleCountDoesNotLand(t *testing.T) {
 	s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 2000, Readers: 1})
 	h, err := s.Put("a", image(300, 1))
@@ -349,7 +349,7 @@ func TestStaleCountDoesNotLand(t *testing.T) {
 	require.Zero(t, st.Objects[0].Reads)
 }
 
-// TestIDsRestartMakesOldHandlesMatch shows the hazard (B16) that KeepIDs ends.
+// TestIDsRestartMakesOldHandlesMatch shows the hazard that KeepIDs ends.
 func TestIDsRestartMakesOldHandlesMatch(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 2000, Readers: 1, Generation: generation(t, "0.31.0"), KeepIDs: keep})

@@ -85,7 +85,7 @@ func OpenSemaphore(name string) (*Semaphore, error) {
 	}
 	f, size, err := shmfile.Open(path, true)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("no semaphore %q: %w", name, errors.Join(ErrUnnamedSemaphore, err))
+		return nil, fmt.Errorf("no semaphore %q: the Python program has ended, or: %w", name, errors.Join(ErrUnnamedSemaphore, err))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pycompat: semaphore %q: %w", name, err)

@@ -1,12 +1,31 @@
 package main
 
 import (
+	"context"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/ringcache/ringcache/internal/agent"
 )
 
 type agentCommand struct{}
 
-// Run answers requests until the end of input.
-func (agentCommand) Run() error { return agent.New().Run(os.Stdin, os.Stdout) }
+// Run answers requests until the end of input, or a signal to stop. Either way
+// the segments that the agent made are removed.
+func (agentCommand) Run() error {
+	// A reader of our output that went away is an error of writing, not the end
+	// of the process.
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	a := agent.New()
+	done := make(chan error, 1)
+	go func() { done <- a.Run(os.Stdin, os.Stdout) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return a.Close() // reading stdin can't be interrupted; the process ends anyway
+	}
+}

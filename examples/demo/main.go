@@ -8,6 +8,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -31,11 +32,23 @@ type options struct {
 func main() {
 	var o options
 	kong.Parse(&o, kong.Description("Photos from Go to Python workers through shared memory."))
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	if err := run(ctx, o); err != nil {
+	err := run(ctx, o)
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		stop()
 		os.Exit(1)
 	}
+}
+
+// Validate is called by kong.
+func (o options) Validate() error {
+	if min(o.Workers, o.Requests, o.Images, o.RingMB) < 1 {
+		return errors.New("workers, requests, images and ring-mb must be at least 1")
+	}
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/ringcache/ringcache/serde"
 )
@@ -40,19 +41,22 @@ type photo struct {
 }
 
 func loadPhotos(dir string) ([]photo, error) {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
 	var out []photo
-	for _, pattern := range []string{"*.jpg", "*.jpeg", "*.png"} {
-		paths, err := filepath.Glob(filepath.Join(dir, pattern))
+	for _, f := range files {
+		switch strings.ToLower(filepath.Ext(f.Name())) {
+		case ".jpg", ".jpeg", ".png":
+		default:
+			continue
+		}
+		img, err := decode(filepath.Join(dir, f.Name()))
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", f.Name(), err)
 		}
-		for _, p := range paths {
-			img, err := decode(p)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", p, err)
-			}
-			out = append(out, photo{filepath.Base(p), img})
-		}
+		out = append(out, photo{f.Name(), img})
 	}
 	if len(out) == 0 {
 		return nil, fmt.Errorf("no JPEG or PNG files in %s", dir)

@@ -72,28 +72,28 @@ func run(ctx context.Context, o options) (err error) {
 			d.crops = append(d.crops, newCrop(p, 6*i, 2*i))
 		}
 	}
-	if err := d.serve(ctx); err != nil {
+	if err := d.serve(); err != nil {
 		return err
 	}
 	return d.report()
 }
 
 // serve sends the requests. While the workers read one the next is made.
-func (d *demo) serve(ctx context.Context) error {
+func (d *demo) serve() error {
 	bar := newProgress(d.o.Requests)
 	defer bar.done()
 	begin := time.Now()
 	for seq := range d.o.Requests {
 		b, err := d.request(seq)
 		if err != nil {
-			return errors.Join(ctx.Err(), err)
+			return err
 		}
 		if err := d.workers.send(b); err != nil {
-			return errors.Join(ctx.Err(), err)
+			return err
 		}
 		d.waiting++
 		if err := d.await(1); err != nil {
-			return errors.Join(ctx.Err(), err)
+			return err
 		}
 		bar.set(seq + 1)
 	}

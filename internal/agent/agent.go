@@ -13,14 +13,17 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync"
 )
 
 // maxLine bounds one request, so that a stream without line ends can't take all
 // memory.
 const maxLine = 256 << 20
 
-// Agent holds the objects that requests made. It is used by one goroutine.
+// Agent holds the objects that requests made. Its methods may be called by any
+// goroutine; requests are done one at a time.
 type Agent struct {
+	mu     sync.Mutex
 	rings  map[string]*ring
 	stores map[string]*store
 	ops    map[string]operation
@@ -95,6 +98,8 @@ func readLine(r *bufio.Reader) (line []byte, tooLong bool, err error) {
 
 // Do answers one request. It does not panic, whatever the request.
 func (a *Agent) Do(line []byte) (answer []byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	p, err := parseParams(line)
 	if err != nil {
 		return failure(nil, err)
@@ -129,6 +134,8 @@ func (a *Agent) Ops() []string { return slices.Sorted(maps.Keys(a.ops)) }
 
 // Close closes every object, and removes the segments that the agent made.
 func (a *Agent) Close() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	var errs []error
 	for _, r := range a.rings {
 		errs = append(errs, r.close())

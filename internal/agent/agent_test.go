@@ -238,6 +238,8 @@ func TestValuesRoundTrip(t *testing.T) {
 		require.JSONEq(t, `[{"kind":"flat","slices":[[[0,3,null]],[[3,-7,2]]],"dim":1},{"kind":"flat","slices":[[null,null,null],[0,3,null]],"dim":0}]`, string(field))
 	}
 	k.ok(`{"op":"serde.encode","value":{"type":"tensor","data":{"dtype":"uint8","shape":[3],"hex":"010203"}},"threshold":0}`, "frames", `["93a575696e7438910301","010203"]`)
+	k.ok(`{"op":"serde.encode","value":{"type":"item","fields":[{"name":"x","data":[{"float":"nan"},{"float":"-inf"}],"field":{"kind":"batched"}}]}}`)
+	k.fails("invalid", `{"op":"serde.encode","value":{"type":"item","fields":[{"name":"x","data":{"float":"1"},"field":{"kind":"batched"}}]}}`)
 	k.ok(`{"op":"serde.metadata","hex":"8005951c000000000000008c0654656e736f72944a701101005d94284b184a581101006587942e"}`,
 		"type", `"Tensor"`, "nbytes", `70000`, "lens", `[24,69976]`)
 	k.ok(`{"op":"serde.metadata","hex":"8005950e000000000000008c056279746573944b154e87942e"}`, "lens", `null`)

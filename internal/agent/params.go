@@ -93,6 +93,16 @@ func (p *params) generation() pycompat.Generation {
 	return g
 }
 
+// threshold is the field of that name as serde.Options has it, where 0 is the
+// default and nothing inline is negative.
+func (p *params) threshold() int {
+	n := optional(p, "threshold", 0)
+	if p.has("threshold") && n == 0 {
+		return -1
+	}
+	return n
+}
+
 // handle is the address, the id and the signature of a request. A signature
 // that is no 32 bytes at all becomes one that can't be right, so that the
 // library gives its verdict.

@@ -16,10 +16,7 @@ func serdeOps() map[string]operation {
 }
 
 func serdeEncode(p *params) (reply, error) {
-	o := serde.Options{Generation: p.generation(), InlineThreshold: optional(p, "threshold", 0)}
-	if p.has("threshold") && o.InlineThreshold == 0 {
-		o.InlineThreshold = -1 // 0 on the wire means that nothing is inline
-	}
+	o := serde.Options{Generation: p.generation(), InlineThreshold: p.threshold()}
 	v := p.value("value", false)
 	if p.err != nil {
 		return nil, p.err

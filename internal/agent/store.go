@@ -124,7 +124,7 @@ func (a *Agent) addStore(p *params, make func() (*store, error)) error {
 func (a *Agent) storeCreate(p *params) (reply, error) {
 	o := objstore.Options{
 		Name: optional(p, "name", ""), RingSize: p.int("size"), MaxObjectSize: p.int("max_object"), Readers: p.int("readers"),
-		Generation: p.generation(), Align: optional(p, "align", 0), InlineThreshold: optional(p, "threshold", 0), Dir: a.dir,
+		Generation: p.generation(), Align: optional(p, "align", 0), InlineThreshold: p.threshold(), Dir: a.dir,
 	}
 	policy := optional(p, "policy", "fifo")
 	var secret []byte

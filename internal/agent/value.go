@@ -48,6 +48,7 @@ type (
 		Shape []int   `json:"shape"`
 		Hex   *string `json:"hex"`
 		XOF   *string `json:"xof"`
+		Float *string `json:"float"` // instead of all others: what JSON has no number for
 	}
 )
 
@@ -226,6 +227,9 @@ func (d valueDecoder) tensor(raw json.RawMessage) serde.Data {
 		d.fail("tensor: %w", err)
 		return nil
 	}
+	if j.Float != nil {
+		return d.special(*j.Float)
+	}
 	if j.DType == nil || j.Shape == nil {
 		d.fail("tensor: \"dtype\" and \"shape\" are needed")
 		return nil
@@ -259,6 +263,20 @@ func (d valueDecoder) tensor(raw json.RawMessage) serde.Data {
 		d.fail("tensor: \"hex\" or \"xof\" is needed")
 	}
 	return t
+}
+
+// special is a float that JSON has no number for.
+func (d valueDecoder) special(s string) serde.Data {
+	switch s {
+	case "nan":
+		return serde.Float(math.NaN())
+	case "inf":
+		return serde.Float(math.Inf(1))
+	case "-inf":
+		return serde.Float(math.Inf(-1))
+	}
+	d.fail("data: float %.40q, want nan, inf or -inf", s)
+	return nil
 }
 
 // xof returns n bytes that depend on s only.

@@ -160,9 +160,10 @@ def _map(name: str, total: int, size: int, data_offset: int, writable: bool) -> 
                 f"{stat.S_IMODE(info.st_mode):04o}); its bytes cannot be trusted, make it 0600",
                 file,
             )
-        if info.st_size < total:
+        # Exactly: the size is all that tells a wrong ring or a wrong vLLM version.
+        if info.st_size != total:
             raise SegmentSizeError(
-                f"segment {name!r} is {info.st_size} bytes, expected at least {total} (ring "
+                f"segment {name!r} is {info.st_size} bytes, expected {total} (ring "
                 f"{size} + {data_offset} in front of it); size and vLLM version must be the writer's"
             )
         try:
