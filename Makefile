@@ -29,8 +29,9 @@ demo:
 test: lint test-go test-python
 
 lint:
-	test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
+	out=$$(gofmt -l .); test -z "$$out" || { gofmt -d .; exit 1; }
 	go vet ./...
+	cd bench; go vet ./...
 	for arch in amd64 arm64; do CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build ./...; done
 	GOOS=darwin go vet ./... # other systems compile and say that they are unsupported
 	go tool -modfile=tools/lint/go.mod staticcheck ./...
@@ -46,7 +47,8 @@ test-python:
 	python=$$(scripts/python-env.sh); cd python; "$$python" -m mypy; "$$python" -m pytest -q
 
 test-vllm: bin/ringcache
-	env=$$(interop/setup.sh); RINGCACHE_AGENT=$(CURDIR)/bin/ringcache "$$env/bin/python" -m pytest interop -q -rs
+	env=$$(interop/setup.sh); RINGCACHE_AGENT=$(CURDIR)/bin/ringcache "$$env/bin/python" -m pytest interop -q -rs; \
+	cd python; PYTHONPATH=src "$$env/bin/python" -m pytest -q tests/test_vllm.py
 
 bench: bin/ringcache
 	env=$$(interop/setup.sh); cd bench; go run ./put-get-hit --python "$$env/bin/python"

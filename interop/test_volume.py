@@ -2,7 +2,6 @@
 
 import pytest
 
-from agent import AgentError
 from conftest import SCALE
 from harness import RING, GoReader, GoWriter, PyReader, PyWriter, Segment, check_balance, drain, drive
 from objects import MIB
@@ -25,17 +24,12 @@ def run(table, release, direction, writer, readers, name, count, policy="fifo"):
     drain(writer, fifo=policy == "fifo")
 
 
-@pytest.mark.parametrize("n,policy", [(1, "fifo"), (2, "fifo"), (4, "fifo"), (2, "pool")])
-def test_go_writes_vllm_reads(pool, agents, segment, closing, table, n, policy):
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_go_writes_vllm_reads(pool, agents, segment, closing, table, n):
     name, release = segment(), pool.release
-    try:
-        writer = closing(GoWriter(agents[0], release, name, n, policy=policy))
-    except AgentError as e:
-        if e.kind == "unsupported" and policy != "fifo":
-            pytest.skip("the agent has no policy %s" % policy)
-        raise
+    writer = closing(GoWriter(agents[0], release, name, n))
     readers = [closing(PyReader(p, release, name, n)) for p in pool.readers[:n]]
-    run(table, release, "go->vllm", writer, readers, name, COUNTS[n], policy)
+    run(table, release, "go->vllm", writer, readers, name, COUNTS[n])
 
 
 @pytest.mark.parametrize("n", [1, 2, 4])

@@ -1,11 +1,19 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the module for the given time, one after the other.
+# Runs every fuzz target of the module for the given time, one after the other,
+# and ends with the first that finds something.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 time=${1:-60s}
-git grep -hoE '^func Fuzz[A-Za-z]+' -- '*_test.go' >/dev/null # there are some
-git grep -oE '^func Fuzz[A-Za-z]+' -- '*_test.go' | while IFS=: read -r file func; do
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+targets=$(git grep -oE '^func Fuzz[A-Za-z0-9_]+' -- '*_test.go')
+while IFS=: read -r file func; do
     target=${func#func }
     echo "== $(dirname "$file") $target"
-    go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "./$(dirname "$file")" </dev/null | tail -3
-done
+    if go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "./$(dirname "$file")" </dev/null >"$log" 2>&1; then
+        tail -3 "$log"
+    else
+        cat "$log" # with the input that failed
+        exit 1
+    fi
+done <<<"$targets"

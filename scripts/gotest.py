@@ -17,7 +17,7 @@ def main() -> int:
     output = collections.defaultdict(list)
     count = collections.Counter()
     golden: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
-    unexplained = 0
+    unexplained = failed_packages = 0
     for line in proc.stdout:
         try:
             event = json.loads(line)
@@ -33,6 +33,11 @@ def main() -> int:
         elif action in ("pass", "fail", "skip"):
             text = output.pop(key, [])
             if test is None:
+                if action == "fail":
+                    # What crashed or hung has no end of its own, so its output is still here.
+                    failed_packages += 1
+                    for other in [k for k in output if k[0] == package]:
+                        text = output.pop(other) + text
                 report_package(action, text)
                 continue
             count[action] += 1
@@ -51,8 +56,10 @@ def main() -> int:
             print(f"    {s}" + (f"  (the same for {n} releases)" if n > 1 else ""))
     if unexplained:
         print(f"{unexplained} tests were skipped without a reason")
-    print(f"{count['pass']} passed, {count['fail']} failed, {count['skip']} skipped")
-    return 1 if status or unexplained else 0
+    if not count["pass"]:
+        print("no test passed")
+    print(f"{count['pass']} passed, {count['fail'] or failed_packages} failed, {count['skip']} skipped")
+    return 1 if status or unexplained or failed_packages or not count["pass"] else 0
 
 
 def report_package(action: str, text: list[str]) -> None:

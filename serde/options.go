@@ -10,7 +10,8 @@ type Options struct {
 	// InlineThreshold is the size in bytes from which on a tensor gets a frame
 	// of its own; smaller ones lie inside the main document. 0 means 256, the
 	// default of vLLM's VLLM_MSGPACK_ZERO_COPY_THRESHOLD. A negative one leaves
-	// only empty tensors (and scalar ndarrays) inline. Decoders need none.
+	// only empty tensors (and scalar ndarrays) inline, where vLLM with a
+	// threshold of 0 gives them an empty frame. Decoders need none.
 	InlineThreshold int
 }
 

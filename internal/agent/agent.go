@@ -30,7 +30,7 @@ type Agent struct {
 
 	dir        string // of shared memory; empty is the system's
 	maxSegment int    // bytes of one ring
-	maxTensor  int    // bytes that one tensor of a request may ask for
+	maxData    int    // bytes that the tensors of one request may ask for
 }
 
 // operation performs one request and returns the fields of its reply.
@@ -40,7 +40,7 @@ type reply map[string]any
 
 // New makes an agent without objects.
 func New() *Agent {
-	a := &Agent{rings: map[string]*ring{}, stores: map[string]*store{}, ops: map[string]operation{}, maxSegment: math.MaxInt, maxTensor: 256 << 20}
+	a := &Agent{rings: map[string]*ring{}, stores: map[string]*store{}, ops: map[string]operation{}, maxSegment: math.MaxInt, maxData: 256 << 20}
 	maps.Copy(a.ops, a.ringOps())
 	maps.Copy(a.ops, a.storeOps())
 	maps.Copy(a.ops, serdeOps())
@@ -104,7 +104,7 @@ func (a *Agent) Do(line []byte) (answer []byte) {
 	if err != nil {
 		return failure(nil, err)
 	}
-	p.maxTensor = a.maxTensor
+	p.budget = a.maxData
 	seq := p.fields["seq"]
 	defer func() {
 		if x := recover(); x != nil {

@@ -132,7 +132,7 @@ func TestStoreFamily(t *testing.T) {
 	require.NoError(t, err)
 	k.ok(`{"op":"store.verify","store":"w","key":"a","address":0,"id":0,"signature":"` + sig + `"}`)
 	k.ok(`{"op":"store.verify","store":"w","key":"a","address":0,"id":0,"signature":` + string(list) + `}`)
-	for _, bad := range []string{`"00"`, `"zz"`, `[1,2]`, `[256]`, `[-1]`, `[1.5]`, `[true]`, `7`, `{}`, `""`, `[]`} {
+	for _, bad := range []string{`"00"`, `"zz"`, `[1,2]`, `[256]`, `[-1]`, `[1.5]`, `[true]`, `[null]`, `7`, `{}`, `""`, `[]`} {
 		k.fails("bad_signature", `{"op":"store.verify","store":"w","key":"a","address":0,"id":0,"signature":`+bad+`}`, "Invalid SHM handle signature for cache key.")
 	}
 	k.fails("bad_signature", `{"op":"store.verify","store":"w","key":"a","address":0,"id":0,"signature":null}`, "Missing SHM handle signature for cache key.")
@@ -251,6 +251,7 @@ func TestValuesRoundTrip(t *testing.T) {
 		`{"type":"nope"}`, `{"type":"tensor"}`, `{"type":"tensor","data":5}`, `{"type":"pickle"}`, `{"type":"pickle","hex":"0"}`, `[]`, `5`, `null`,
 		`{"type":"tensor","data":{"dtype":"uint8","shape":[1099511627776],"xof":"x"}}`,
 		`{"type":"tensor","data":{"dtype":"uint8","shape":[-1],"xof":"x"}}`,
+		`{"type":"item","fields":[{"name":"x","data":[` + strings.Repeat(`{"dtype":"uint8","shape":[1048576],"xof":"x"},`, 256) + `{"dtype":"uint8","shape":[1],"xof":"x"}],"field":{"kind":"batched"}}]}`,
 		`{"type":"tensor","data":{"dtype":"float128","shape":[1],"xof":"x"}}`,
 		`{"type":"tensor","data":{"dtype":"uint8","shape":[2],"hex":"00"}}`,
 		`{"type":"tensor","data":{"dtype":"uint8","shape":[2]}}`,
@@ -318,7 +319,7 @@ func FuzzAgent(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, in []byte) {
 		a := New()
-		a.dir, a.maxSegment, a.maxTensor = dir, 1<<20, 1<<16
+		a.dir, a.maxSegment, a.maxData = dir, 1<<20, 1<<16
 		for _, line := range bytes.Split(in, []byte("\n")) {
 			var out map[string]any
 			require.NoError(t, json.Unmarshal(a.Do(line), &out))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/pycompat"
@@ -12,9 +13,9 @@ import (
 // params are the fields of one request. The getters keep the first error, so
 // that an operation reads all its fields and checks once.
 type params struct {
-	fields    map[string]json.RawMessage
-	maxTensor int
-	err       error
+	fields map[string]json.RawMessage
+	budget int // bytes that the tensors of this request may still ask for
+	err    error
 }
 
 func parseParams(line []byte) (*params, error) {
@@ -131,4 +132,9 @@ func (p *params) handle() objstore.Handle {
 // byteNumber is an integer of 0 to 255 in a JSON list.
 type byteNumber uint8
 
-func (b *byteNumber) UnmarshalJSON(raw []byte) error { return json.Unmarshal(raw, (*uint8)(b)) }
+func (b *byteNumber) UnmarshalJSON(raw []byte) error {
+	if bytes.Equal(raw, []byte("null")) {
+		return errors.New("null is no byte")
+	}
+	return json.Unmarshal(raw, (*uint8)(b))
+}

@@ -176,7 +176,7 @@ func (d valueDecoder) data(raw json.RawMessage, depth int) serde.Data {
 		return nil
 	}
 	switch c := firstByte(raw); {
-	case c == 0 || c == 'n':
+	case d.err != nil || c == 0 || c == 'n':
 		return nil
 	case c == '{':
 		return d.tensor(raw)
@@ -241,8 +241,11 @@ func (d valueDecoder) tensor(raw json.RawMessage) serde.Data {
 	}
 	t := &serde.Tensor{DType: dtype, Shape: j.Shape}
 	n, err := t.NBytes()
-	if err == nil && n > d.maxTensor {
-		err = invalidf("tensor of %d bytes, at most %d", n, d.maxTensor)
+	if err == nil && !d.layout {
+		if n > d.budget {
+			err = invalidf("tensor of %d bytes, at most %d are left for this request", n, d.budget)
+		}
+		d.budget -= n
 	}
 	if err != nil {
 		if d.err == nil {

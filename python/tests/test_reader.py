@@ -203,10 +203,11 @@ def test_close_while_viewed(make_segment: MakeSegment) -> None:
 
 @pytest.mark.parametrize(
     ("address", "id"),
-    [(0, 6), (1, 5), (4095, 5), (4085, 5), (4084, 5), (-1, 5), (1 << 80, 5), (0, -1), (0, 1 << 40)],
+    [(0, 6), (1, 5), (4095, 5), (4085, 5), (4084, 5), (-1, 5), ((1 << 80) + 1, 5), (0, -1), (0, 1 << 40)],
 )
 def test_bad_handles(make_segment: MakeSegment, address: int, id: int) -> None:
-    with Reader(make_segment(ring()), 4096, lock=threading.Lock(), generation="0.31.0") as reader:
+    unsigned = ring()[32:]
+    with Reader(make_segment(unsigned), 4096, lock=threading.Lock(), generation="0.31.0") as reader:
         for call in (reader.get, reader.touch, reader.reader_count):
             with pytest.raises(StaleError, match="has been modified or is invalid"):
                 call(address, id)
@@ -330,6 +331,49 @@ def test_failed_decode_is_not_counted(make_segment: MakeSegment) -> None:
         with pytest.raises(CorruptError):
             reader.get(0, 5)
         assert reader.reader_count(0, 5) == 0
+
+
+def test_close_refuses_while_a_view_is_open(make_segment: MakeSegment) -> None:
+    """Or its use would never be counted, and the chunk stay for ever."""
+    name = make_segment(ring())
+    reader = Reader(name, 4096, lock=threading.Lock())
+    view = reader.get(0, 5, "k", list(sign(reader.secret(), "k", 0, 5)))
+    with pytest.raises(SegmentBusyError, match="not released"):
+        reader.close()
+    view.release()
+    assert reader.reader_count(0, 5) == 1
+    reader.close()
+
+
+def test_interrupted_release_counts_later(make_segment: MakeSegment) -> None:
+    class Interrupting:
+        def __init__(self) -> None:
+            self.interrupt = True
+
+        def __enter__(self) -> None:
+            if self.interrupt:
+                raise KeyboardInterrupt
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    lock = Interrupting()
+    with Reader(make_segment(ring()), 4096, lock=lock) as reader:
+        view = reader.get(0, 5, "k", list(sign(reader.secret(), "k", 0, 5)))
+        with pytest.raises(KeyboardInterrupt):
+            view.release()
+        lock.interrupt = False
+        view.release()
+        assert reader.reader_count(0, 5) == 1
+
+
+def test_more_frames_than_the_document_can_name(make_segment: MakeSegment) -> None:
+    lengths = [1] + [0] * 500
+    payload = bytes(4) + pickle.dumps((build.ITEM, 1, lengths), 5) + b"\x80"
+    name = make_segment(build.segment(4096, {0: build.chunk(5, payload)}, b""))
+    with Reader(name, 4096, generation="0.31.0") as reader:
+        with pytest.raises(CorruptError, match="more than the document"):
+            reader.get(0, 5)
 
 
 def test_counts_when_the_view_is_released(make_segment: MakeSegment) -> None:

@@ -79,7 +79,9 @@ def test_reader_verify(checked: Checked, make_segment: MakeSegment) -> None:
                         continue
                     call = getattr(reader, op)
                     if row[op] == "ok":
-                        call(*args[row["form"]])
+                        view = call(*args[row["form"]])
+                        if view is not None:
+                            view.release()
                     else:
                         with pytest.raises(HandleError) as caught:
                             call(*args[row["form"]])

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import pathlib
 import signal
+import time
 import struct
 import uuid
 from typing import Any
@@ -298,8 +299,9 @@ def test_signals(name: str, number: signal.Signals, group: bool) -> None:
 
 def test_signal_while_starting(name: str) -> None:
     with WorkerProcess(config(name), start_new_session=True) as worker:
+        deadline = time.monotonic() + 60
         while not worker.workers():
-            pass
+            assert worker.process.poll() is None and time.monotonic() < deadline
         children = worker.children()
         os.killpg(worker.process.pid, signal.SIGINT)
         assert worker.exit_code() == 128 + signal.SIGINT

@@ -28,7 +28,7 @@ from .tensor import MAX_DIMS, Tensor
 #: container, about 80 bytes of memory; this bounds the whole.
 MAX_DOCUMENT: Final = 16 << 20
 #: Deepest nesting of lists in an element's data.
-MAX_DEPTH: Final = 32
+MAX_DEPTH: Final = 64
 
 _EXT_RAW: Final = 3
 

@@ -8,6 +8,7 @@ chunk. All numbers are little-endian and may lie at any alignment.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Protocol
@@ -68,6 +69,7 @@ class View:
         self.address = address
         self.id = id
         self._value: Item | Tensor | bytes | None = value
+        self._ending = threading.Lock()
 
     @property
     def value(self) -> Item | Tensor | bytes:
@@ -114,9 +116,20 @@ class View:
         Raises :class:`StaleError`, and counts nothing, if the chunk is not this
         object's any more.
         """
-        if self._value is not None:
-            self._value = None
-            self._reader._count_use(self.address, self.id)
+        with self._ending:  # two threads must not count twice
+            if self._value is None:
+                return
+            try:
+                self._reader._count_use(self.address, self.id)
+            except RingcacheError:
+                self._end()
+                raise
+            # Not before: an interrupted release must be possible again.
+            self._end()
+
+    def _end(self) -> None:
+        self._value = None
+        self._reader._views -= 1
 
     def __enter__(self) -> View:
         return self
@@ -135,7 +148,7 @@ class View:
             try:
                 self.check()
             except StaleError:
-                self._value = None  # there is nothing to count
+                self._end()  # there is nothing to count
                 raise
         self.release()
 
@@ -185,6 +198,7 @@ class Reader:
         self._offset = self.generation.data_offset
         self._segment = Segment(name, size, data_offset=self._offset, writable=lock is not None)
         self._bytes: memoryview | None = self._segment.buffer()
+        self._views = 0  # that were not released
 
     @property
     def name(self) -> str:
@@ -222,6 +236,7 @@ class Reader:
             self._check_id(address, id)
             raise
         self._check_id(address, id)
+        self._views += 1
         return View(self, address, id, value)
 
     def touch(
@@ -255,9 +270,14 @@ class Reader:
     def close(self) -> None:
         """Unmap the segment. May be called again; the segment itself stays.
 
-        Raises :class:`SegmentBusyError` while views or their arrays are alive,
-        and can be called again when they are gone.
+        Raises :class:`SegmentBusyError`, and can be called again, while a view is
+        not released or an array of one is alive.
         """
+        if self._views:
+            raise SegmentBusyError(
+                f"{self._views} views of segment {self.name!r} are not released; release them, "
+                "which also counts them, then close again"
+            )
         if self._bytes is not None:
             self._bytes.release()
             self._bytes = None
@@ -335,6 +355,12 @@ class Reader:
         at = len(body) - head.nbytes
         if head.lengths is None:
             return bytes(body[at:])
+        # A frame takes some bytes of the document, which is the first, to refer
+        # to; more of them than that is a way to make a reader allocate.
+        if len(head.lengths) - 1 > sum(head.lengths[:1]):
+            raise CorruptError(
+                f"metadata tells of {len(head.lengths)} frames, more than the document can name"
+            )
         frames = []
         for length in head.lengths:
             frames.append(body[at : at + length])
