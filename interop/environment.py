@@ -18,6 +18,7 @@ import hashlib
 import os
 import pathlib
 import shutil
+import ssl
 import subprocess
 import sys
 import time
@@ -70,6 +71,9 @@ def build(env):
     helper = env / "helper"
     # PYTHONPATH of the caller must not leak into what gets installed or compiled.
     os.environ.pop("PYTHONPATH", None)
+    # uv trusts its own list of authorities unless told otherwise, pip and everything else the system's.
+    if ssl.get_default_verify_paths().cafile:
+        os.environ.setdefault("UV_SYSTEM_CERTS", "true")
     run(sys.executable, "-m", "venv", "--without-pip", env)
     run(sys.executable, "-m", "venv", helper)
     run(helper / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check",

@@ -84,7 +84,7 @@ func (w *Writer) plan(key string, v serde.Value) (*serde.Plan, error) {
 	return serde.NewPlan(v, w.sv.options)
 }
 
-// mayPut says whether a key is unused.
+// mayPut returns a KeyExistsError for a key that is taken.
 func (w *Writer) mayPut(key string) error {
 	if _, ok := w.pending[key]; ok {
 		return &KeyExistsError{Key: key, Reserved: true}
