@@ -108,6 +108,10 @@ type Generation struct {
 	// FixedName says that the default segment name is one fixed string for all
 	// servers of a host; otherwise it ends in a fresh UUID.
 	FixedName bool
+	// Hash is the form of hash streams and keys.
+	Hash HashRules
+	// Cache is the behaviour of the mirrored LRU caches.
+	Cache CacheRules
 }
 
 // IsZero reports whether g is the zero value, which stands for [Newest].
@@ -140,12 +144,38 @@ var changes = []struct {
 }{
 	{"0.11.0", func(g *Generation) {
 		g.Counting, g.ItemForm, g.IDsRestart, g.FixedName = CountPerUse, ItemPositional, true, true
+		g.Hash.TokenizerKwargs, g.Cache.ExternalLBAlone = true, true
 	}},
-	{"0.12.0", func(g *Generation) { g.Counting = CountTouch }},
-	{"0.13.0", func(g *Generation) { g.ItemForm = ItemKeyed }},
+	{"0.12.0", func(g *Generation) {
+		g.Counting = CountTouch
+		g.Cache.Touch, g.Cache.GhostTouch = true, true
+	}},
+	{"0.13.0", func(g *Generation) {
+		g.ItemForm = ItemKeyed
+		g.Hash.OriginalBytes = true
+	}},
 	{"0.14.0", func(g *Generation) { g.FeatureHash = true }},
+	{"0.14.1", func(g *Generation) { g.Hash.BareNone = true }},
 	{"0.15.0", func(g *Generation) { g.FixedName = false }},
-	{"0.16.0", func(g *Generation) { g.ItemForm = ItemMap }},
+	{"0.15.1", func(g *Generation) {
+		g.Hash.Algorithms = true
+		g.Cache.ExternalLBAlone = false
+	}},
+	{"0.16.0", func(g *Generation) {
+		g.ItemForm = ItemMap
+		g.Hash.Sorted, g.Hash.Scalar0D = true, true
+	}},
+	{"0.20.2", func(g *Generation) { g.Hash.TokenizerKwargs = false }},
+	{"0.27.1", func(g *Generation) {
+		g.Hash.IOConfig, g.Hash.VideoBytes, g.Hash.RawItems = true, true, true
+		g.Cache.GhostTouch = false
+	}},
+	{"0.29.0", func(g *Generation) { g.Cache.PutIfFits, g.Cache.MissError = true, true }},
+	{"0.30.0", func(g *Generation) { g.Hash.TorchVideo, g.Hash.NestedFactors = true, true }},
+	{"0.31.0", func(g *Generation) {
+		g.Hash.Framed, g.Hash.LenientEXIF = true, true
+		g.Cache.FreshWins = true
+	}},
 	{"0.32.0", func(g *Generation) {
 		g.DataOffset, g.Signed, g.Counting, g.IDsRestart = 32, true, CountPerAddress, false
 	}},
