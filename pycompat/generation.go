@@ -154,10 +154,9 @@ var changes = []struct {
 		g.ItemForm = ItemKeyed
 		g.Hash.OriginalBytes = true
 	}},
-	{"0.14.0", func(g *Generation) { g.FeatureHash = true }},
-	{"0.14.1", func(g *Generation) { g.Hash.BareNone = true }},
-	{"0.15.0", func(g *Generation) { g.FixedName = false }},
-	{"0.15.1", func(g *Generation) {
+	{"0.14.0", func(g *Generation) { g.FeatureHash, g.Hash.BareNone = true, true }},
+	{"0.15.0", func(g *Generation) {
+		g.FixedName = false
 		g.Hash.Algorithms = true
 		g.Cache.ExternalLBAlone = false
 	}},
@@ -166,11 +165,10 @@ var changes = []struct {
 		g.Hash.Sorted, g.Hash.Scalar0D = true, true
 	}},
 	{"0.20.2", func(g *Generation) { g.Hash.TokenizerKwargs = false }},
-	{"0.27.1", func(g *Generation) {
-		g.Hash.IOConfig, g.Hash.VideoBytes, g.Hash.RawItems = true, true, true
-		g.Cache.GhostTouch = false
-	}},
-	{"0.29.0", func(g *Generation) { g.Cache.PutIfFits, g.Cache.MissError = true, true }},
+	{"0.24.0", func(g *Generation) { g.Cache.GhostTouch = false }},
+	{"0.27.1", func(g *Generation) { g.Hash.IOConfig, g.Hash.VideoBytes, g.Hash.RawItems = true, true, true }},
+	{"0.28.0", func(g *Generation) { g.Cache.MissError = true }},
+	{"0.29.0", func(g *Generation) { g.Cache.PutIfFits = true }},
 	{"0.30.0", func(g *Generation) { g.Hash.TorchVideo, g.Hash.NestedFactors = true, true }},
 	{"0.31.0", func(g *Generation) {
 		g.Hash.Framed, g.Hash.LenientEXIF = true, true
