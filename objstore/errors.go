@@ -121,6 +121,7 @@ type HeadState struct {
 	ID        uint32
 	Reserved  bool  // being written
 	Protected bool  // touched
+	Leases    int   // open
 	Uses      int64 // issued
 	Reads     int64 // counted, of Uses * Readers
 	Readers   int
@@ -132,6 +133,8 @@ func (h HeadState) String() string {
 		return "is still being written"
 	case h.Protected:
 		return "is touched; release the touches"
+	case h.Leases > 0:
+		return fmt.Sprintf("is leased %d times", h.Leases)
 	}
 	return fmt.Sprintf("was read %d of %d times", h.Reads, h.Uses*int64(h.Readers))
 }

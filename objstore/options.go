@@ -44,8 +44,18 @@ type Options struct {
 	Lock Locker
 	// LockTimeout bounds every wait for Lock; 0 is 10 s.
 	LockTimeout time.Duration
+	// Watch, if not nil, is told of every key that comes and goes. It is called
+	// under the store's lock: it must be quick and must not call the Writer.
+	Watch func(Change)
 	// Dir is the directory of shared memory, /dev/shm if empty.
 	Dir string
+}
+
+// Change says that the object under a key is there now, or no longer.
+type Change struct {
+	Key     string
+	ID      uint32
+	Present bool
 }
 
 // maxReaders is far more than any engine has, and keeps products of counts

@@ -180,7 +180,7 @@ func (w *Writer) head() HeadState {
 		o := w.objects[id]
 		_, protected := w.touched[id]
 		return HeadState{
-			Key: o.key, ID: id, Reserved: o.state == reserved, Protected: protected,
+			Key: o.key, ID: id, Reserved: o.state == reserved, Protected: protected, Leases: o.leases,
 			Uses: o.uses, Reads: w.reads(address), Readers: w.opt.Readers,
 		}
 	}
@@ -222,11 +222,19 @@ func (r *Reservation) bytes(p serde.Placement) []byte {
 // first use. It fails when called after Commit or Discard, and with
 // [CorruptError] if the segment was truncated.
 func (r *Reservation) Commit() (Handle, error) {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	if err := r.commit(); err != nil {
+		return Handle{}, err
+	}
+	r.o.uses = 1
+	return r.w.handle(r.o), nil
+}
+
+func (r *Reservation) commit() error {
 	w := r.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if r.done {
-		return Handle{}, fmt.Errorf("%w: the reservation of key %q ended already", ErrInvalid, r.o.key)
+		return fmt.Errorf("%w: the reservation of key %q ended already", ErrInvalid, r.o.key)
 	}
 	var sig []byte
 	if w.gen.Signed {
@@ -236,20 +244,27 @@ func (r *Reservation) Commit() (Handle, error) {
 		})
 		if err != nil {
 			r.discard()
-			return Handle{}, err
+			return err
 		}
 	}
 	mem.Fence() // everything written so far comes before the handle
 	if old, ok := w.index[r.o.key]; ok {
-		old.state = retired // its uses are used up, see keyFree
-		delete(w.touched, old.id)
+		w.retire(old) // its uses are used up, see mayPut
 	}
 	r.o.state = committed
-	r.o.uses = 1
 	r.o.sig = sig
 	w.index[r.o.key] = r.o
+	w.watch(r.o, true)
 	r.end()
-	return w.handle(r.o), nil
+	return nil
+}
+
+// Attach keeps something of the caller's with the object, for [Lease.Attached],
+// until the object goes. It must be called before Commit.
+func (r *Reservation) Attach(note any) {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	r.o.note = note
 }
 
 // Discard gives the reservation up. It does nothing after Commit, or when

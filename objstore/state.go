@@ -14,7 +14,8 @@ type ObjectState struct {
 	ID      uint32
 	Indexed bool  // Lookup finds it
 	Touched bool  // protected until ReleaseTouches
-	Uses    int64 // issued handles
+	Leases  int   // open
+	Uses    int64 // issued
 	Reads   int64 // counted reads; it is free at Uses * Readers
 }
 
@@ -41,7 +42,7 @@ func (w *Writer) State() (State, error) {
 		_, touched := w.touched[id]
 		s.Objects = append(s.Objects, ObjectState{
 			Key: o.key, Address: address, ID: id, Indexed: w.index[o.key] == o, Touched: touched,
-			Uses: o.uses, Reads: w.reads(address),
+			Uses: o.uses, Leases: o.leases, Reads: w.reads(address),
 		})
 	}
 	return s, nil
@@ -71,6 +72,7 @@ func (w *Writer) CheckStructure() error {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("store: "+format, args...)) }
 
 	counts := map[objectState]int{}
+	leases := 0
 	for id, address := range w.ring.Live() {
 		o, ok := w.objects[id]
 		if !ok {
@@ -86,9 +88,10 @@ func (w *Writer) CheckStructure() error {
 			bad("reserved key %q is not pending", o.key)
 		case o.state == committed && w.index[o.key] != o:
 			bad("key %q is not indexed", o.key)
-		case (o.state == committed || o.state == retired) && o.uses < 1:
-			bad("key %q has %d uses", o.key, o.uses)
+		case o.uses < 0 || o.leases < 0:
+			bad("key %q has %d uses and %d leases", o.key, o.uses, o.leases)
 		}
+		leases += o.leases
 	}
 	if len(w.objects) != w.ring.Len() {
 		bad("%d objects for %d chunks", len(w.objects), w.ring.Len())
@@ -105,6 +108,9 @@ func (w *Writer) CheckStructure() error {
 		if o, ok := w.objects[id]; !ok || o.state != committed {
 			bad("touched id %d is not committed", id)
 		}
+	}
+	if leases != w.leases {
+		bad("%d leases of objects, %d in all", leases, w.leases)
 	}
 	return errors.Join(errs...)
 }

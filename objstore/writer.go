@@ -22,7 +22,8 @@ import (
 //   - index and pending have an entry for every committed and every reserved
 //     object, and no other; a key is in both only while an object whose uses are
 //     used up is replaced;
-//   - touched holds ids of committed objects.
+//   - touched holds ids of committed objects;
+//   - leases is the sum of those of the objects.
 type Writer struct {
 	opt     Options
 	gen     pycompat.Generation
@@ -36,6 +37,7 @@ type Writer struct {
 	index   map[string]*object
 	pending map[string]*object
 	touched map[uint32]struct{}
+	leases  int // open, of all objects
 	closed  bool
 }
 
@@ -46,7 +48,9 @@ type object struct {
 	id      uint32
 	state   objectState
 	uses    int64  // issued
+	leases  int    // open
 	sig     []byte // of its handle, computed once; nil in generations without
+	note    any    // see Reservation.Attach
 }
 
 type objectState uint8
@@ -147,8 +151,10 @@ func (w *Writer) Cached(key string) bool {
 
 // canIssue says whether one more use can be counted. Reads are an int32 in the
 // segment: an object that was used 2^31 times could never become free.
-func (w *Writer) canIssue(o *object) bool {
-	return (o.uses+1)*int64(w.opt.Readers) < math.MaxInt32
+func (w *Writer) canIssue(o *object) bool { return w.canCount(o, 1) }
+
+func (w *Writer) canCount(o *object, uses int64) bool {
+	return (o.uses+uses)*int64(w.opt.Readers) < math.MaxInt32
 }
 
 // Lookup returns a handle of the object under a key and issues one use of it:
@@ -158,20 +164,40 @@ func (w *Writer) Lookup(key string) (Handle, error) {
 		return Handle{}, err
 	}
 	defer w.mu.Unlock()
-	o, ok := w.index[key]
-	if ok && !w.canIssue(o) {
-		// The object stays until its uses are read; the key is free for a new one.
-		o.state = retired
-		delete(w.index, key)
-		delete(w.touched, o.id)
-		ok = false
-	}
-	if !ok {
-		return Handle{}, &KeyNotFoundError{key}
+	o, err := w.find(key)
+	if err != nil {
+		return Handle{}, err
 	}
 	o.uses++
 	delete(w.touched, o.id)
 	return w.handle(o), nil
+}
+
+// find returns the object under a key that can be issued once more.
+func (w *Writer) find(key string) (*object, error) {
+	o, ok := w.index[key]
+	if ok && !w.canIssue(o) {
+		w.retire(o)
+		ok = false
+	}
+	if !ok {
+		return nil, &KeyNotFoundError{key}
+	}
+	return o, nil
+}
+
+// retire frees the key of an object, which itself stays until its uses are read.
+func (w *Writer) retire(o *object) {
+	o.state = retired
+	delete(w.index, o.key)
+	delete(w.touched, o.id)
+	w.watch(o, false)
+}
+
+func (w *Writer) watch(o *object, present bool) {
+	if w.opt.Watch != nil {
+		w.opt.Watch(Change{Key: o.key, ID: o.id, Present: present})
+	}
 }
 
 func (w *Writer) handle(o *object) Handle {
@@ -263,7 +289,7 @@ func (w *Writer) isFree(id uint32, payload []byte) bool {
 	case reserved:
 		return false
 	}
-	if _, ok := w.touched[id]; ok {
+	if _, ok := w.touched[id]; ok || o.leases > 0 {
 		return false
 	}
 	return readCount(payload) >= o.uses*int64(w.opt.Readers)
@@ -274,13 +300,14 @@ func (w *Writer) forget(o *object) {
 	delete(w.touched, o.id)
 	if w.index[o.key] == o {
 		delete(w.index, o.key)
+		w.watch(o, false)
 	}
 }
 
 // Clear forgets every object. Handles that are under way can be read until
 // their place is used again, and fail then with [StaleError]; but where ids
 // restart (see Options.KeepIDs) they can match a new object. It fails with
-// [ErrBusy] while a reservation is open.
+// [ErrBusy] while a reservation or a lease is open.
 func (w *Writer) Clear() error {
 	if err := w.lock(); err != nil {
 		return err
@@ -288,6 +315,12 @@ func (w *Writer) Clear() error {
 	defer w.mu.Unlock()
 	if len(w.pending) > 0 {
 		return fmt.Errorf("%w: %d reservations are open; commit or discard them before Clear", ErrBusy, len(w.pending))
+	}
+	if w.leases > 0 {
+		return fmt.Errorf("%w: %d leases are open; release them before Clear", ErrBusy, w.leases)
+	}
+	for _, o := range w.index {
+		w.watch(o, false)
 	}
 	w.ring.Clear()
 	clear(w.objects)
@@ -369,13 +402,16 @@ func (w *Writer) ValidateItem(it *serde.Item, key string) error {
 }
 
 // Close unmaps the segment and, if Create made it, removes it, as vLLM's writer
-// does. It fails with [ErrBusy], and does nothing, while a reservation or a view
-// is open. Closing twice is fine.
+// does. It fails with [ErrBusy], and does nothing, while a reservation, a lease
+// or a view is open. Closing twice is fine.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return nil
+	}
+	if w.leases > 0 {
+		return fmt.Errorf("%w: %d leases are open; release them before Close", ErrBusy, w.leases)
 	}
 	end := w.sv.seg.Close
 	if w.own {

@@ -166,7 +166,7 @@ var changes = []struct {
 	}},
 	{"0.20.2", func(g *Generation) { g.Hash.TokenizerKwargs = false }},
 	{"0.24.0", func(g *Generation) { g.Cache.GhostTouch = false }},
-	{"0.27.1", func(g *Generation) { g.Hash.IOConfig, g.Hash.VideoBytes, g.Hash.RawItems = true, true, true }},
+	{"0.27.0", func(g *Generation) { g.Hash.IOConfig, g.Hash.VideoBytes, g.Hash.RawItems = true, true, true }},
 	{"0.28.0", func(g *Generation) { g.Cache.MissError = true }},
 	{"0.29.0", func(g *Generation) { g.Cache.PutIfFits = true }},
 	{"0.30.0", func(g *Generation) { g.Hash.TorchVideo, g.Hash.NestedFactors = true, true }},
