@@ -30,8 +30,9 @@ type Ticket struct {
 	Omit []bool
 	// Updates are the prompt updates of each item.
 	Updates [][]byte
-	// Evicted are the keys that the peer drops on receiving the request.
-	Evicted []string
+	// Added and Evicted are the keys that the peer has, or has no longer, once
+	// it received the request.
+	Added, Evicted []string
 }
 
 // Send works out which items of a request have to be sent, and sends it: enqueue
@@ -105,11 +106,7 @@ func (s *Sender) foresee(items []Item) (Ticket, error) {
 	}
 	stats.Total += int64(len(items))
 	s.m.stats = stats
-	for _, u := range s.m.log {
-		if u.kind == undoRemove && !s.m.Has(u.node.key) {
-			t.Evicted = append(t.Evicted, u.node.key)
-		}
-	}
+	t.Added, t.Evicted = s.m.changes()
 	return t, nil
 }
 

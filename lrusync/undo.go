@@ -95,6 +95,24 @@ func (l *LRU[V]) begin() {
 	l.record(undoStats, nil)
 }
 
+// changes lists the keys that came, and that went, since begin.
+func (l *LRU[V]) changes() (added, removed []string) {
+	seen := map[string]bool{}
+	for _, u := range l.log {
+		if u.kind != undoInsert && u.kind != undoRemove || seen[u.node.key] {
+			continue
+		}
+		seen[u.node.key] = true // the first change tells what was before
+		switch had, has := u.kind == undoRemove, l.Has(u.node.key); {
+		case has && !had:
+			added = append(added, u.node.key)
+		case had && !has:
+			removed = append(removed, u.node.key)
+		}
+	}
+	return added, removed
+}
+
 // commit makes the changes since begin final and reports what was removed.
 func (l *LRU[V]) commit() {
 	l.tx = false

@@ -143,7 +143,7 @@ func (w *Writer) take(key string, size int) (*object, []byte, error) {
 		w.sv.seg.Release()
 		return nil, nil, err
 	}
-	o := &object{key: key, address: address, id: id}
+	o := &object{key: key, address: address, id: id, size: len(payload) + shmring.HeaderSize}
 	w.objects[id] = o
 	w.pending[key] = o
 	return o, payload, nil

@@ -12,6 +12,7 @@ type ObjectState struct {
 	Key     string
 	Address uint64
 	ID      uint32
+	Bytes   int64 // of the chunk, with its header
 	Indexed bool  // Lookup finds it
 	Touched bool  // protected until ReleaseTouches
 	Leases  int   // open
@@ -41,7 +42,7 @@ func (w *Writer) State() (State, error) {
 		}
 		_, touched := w.touched[id]
 		s.Objects = append(s.Objects, ObjectState{
-			Key: o.key, Address: address, ID: id, Indexed: w.index[o.key] == o, Touched: touched,
+			Key: o.key, Address: address, ID: id, Bytes: int64(o.size), Indexed: w.index[o.key] == o, Touched: touched,
 			Uses: o.uses, Leases: o.leases, Reads: w.reads(address),
 		})
 	}

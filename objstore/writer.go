@@ -46,6 +46,7 @@ type object struct {
 	key     string
 	address uint64
 	id      uint32
+	size    int // of the chunk, with its header
 	state   objectState
 	uses    int64  // issued
 	leases  int    // open
@@ -184,6 +185,19 @@ func (w *Writer) find(key string) (*object, error) {
 		return nil, &KeyNotFoundError{key}
 	}
 	return o, nil
+}
+
+// Retire makes a key absent, so that it can be put anew, and reports whether it
+// was there. Handles that were issued can be read as before; the object goes once
+// they were.
+func (w *Writer) Retire(key string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o, ok := w.index[key]
+	if ok {
+		w.retire(o)
+	}
+	return ok
 }
 
 // retire frees the key of an object, which itself stays until its uses are read.

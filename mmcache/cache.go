@@ -1,0 +1,372 @@
+package mmcache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/ringcache/ringcache/lrusync"
+)
+
+// Cache is the multimodal cache of one frontend and one engine.
+type Cache struct {
+	o      Options
+	back   backend
+	budget *budget
+	events events
+	flying flights
+	// gate is held once by every open request and hold, and altogether by Clear
+	// and Close.
+	gate *semaphore.Weighted
+
+	mu       sync.Mutex
+	closed   bool
+	epoch    uint64
+	stats    Stats
+	reported lrusync.Stats
+}
+
+// everybody is the weight of the whole gate.
+const everybody = math.MaxInt64
+
+// Open makes a cache. In mode shm it creates the segment, which the workers
+// attach to when they start, and removes it at Close; see objstore.Create for the
+// errors.
+func Open(o Options) (*Cache, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cache{o: o, gate: semaphore.NewWeighted(everybody), budget: newBudget(o.InFlight)}
+	switch o.Mode {
+	case None:
+		c.back = none{}
+	case ProcessorOnly:
+		c.back = newProcessorOnly(o, &c.events)
+	case LRU:
+		c.back, err = newMirrored(o, &c.events)
+	case SHM:
+		c.back, err = newShared(o, &c.events)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Mode returns the cache's mode.
+func (c *Cache) Mode() Mode { return c.o.Mode }
+
+// Name returns the name of the segment of a cache of mode shm, which the engine
+// needs (pycompat.SegmentEnv), else an empty string.
+func (c *Cache) Name() string {
+	if s, ok := c.back.(*shared); ok {
+		return s.w.Name()
+	}
+	return ""
+}
+
+// Begin starts a request. id is for messages. wants are its items in the order
+// of their prompt positions; none of them is evicted for another. It waits until
+// the bytes that they may take fit into Options.InFlight, or ctx ends; a request
+// that never fits is refused with [TooLargeError].
+func (c *Cache) Begin(ctx context.Context, id string, wants ...Want) (*Request, error) {
+	r := &Request{c: c, id: id, running: 1, byKey: make(map[string]*slot, len(wants))}
+	var total int64
+	for _, w := range wants {
+		if w.Bytes < 0 {
+			return nil, fmt.Errorf("%w: Want.Bytes %d of key %q", ErrInvalid, w.Bytes, w.Key)
+		}
+		s := r.byKey[w.Key]
+		if s == nil {
+			s = &slot{key: w.Key, modality: w.Modality, turn: make(chan struct{}, 1), charge: w.Bytes}
+			if s.charge == 0 {
+				s.charge = c.o.MaxItem
+			}
+			if s.charge > c.o.InFlight-total {
+				return nil, &TooLargeError{Bytes: total + min(s.charge, math.MaxInt64-total), Limit: c.o.InFlight}
+			}
+			total += s.charge
+			r.byKey[w.Key] = s
+		}
+		r.wants = append(r.wants, s)
+	}
+	if err := c.enter(ctx); err != nil {
+		return nil, err
+	}
+	waited, err := c.budget.acquire(ctx, total)
+	if waited > 0 {
+		c.count(func(st *Stats) { st.Waits++; st.Waited += waited })
+	}
+	if err != nil {
+		c.gate.Release(1)
+		return nil, err
+	}
+	// From now on what is cached stays; where that is so it needs no budget.
+	for _, s := range r.byKey {
+		if e, ok := c.back.find(s.key); ok {
+			s.hit = true
+			r.keep(s, e)
+			c.count(func(st *Stats) { st.Hits++; st.Total++ })
+		}
+	}
+	return r, nil
+}
+
+// enter passes the gate.
+func (c *Cache) enter(ctx context.Context) error {
+	if err := c.gate.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		c.gate.Release(1)
+		return ErrClosed
+	}
+	return nil
+}
+
+// obtain finds an item, waits for whoever is making it, or makes it.
+func (c *Cache) obtain(ctx context.Context, s *slot) (e *entry, hit bool, err error) {
+	if e, ok := c.back.find(s.key); ok {
+		return e, true, nil
+	}
+	e, err = c.produced(ctx, s)
+	return e, false, err
+}
+
+// produced makes an item, or takes it from another request that does.
+func (c *Cache) produced(ctx context.Context, s *slot) (*entry, error) {
+	if s.produce == nil {
+		return nil, fmt.Errorf("%w: there is no producer for %q", ErrInvalid, s.key)
+	}
+	for {
+		f, lead := c.flying.join(s.key)
+		if lead {
+			return c.lead(ctx, s, f)
+		}
+		c.count(func(st *Stats) { st.Coalesced++ })
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		switch {
+		case errors.Is(f.err, context.Canceled), errors.Is(f.err, context.DeadlineExceeded), errors.Is(f.err, errPanicked),
+			errors.Is(f.err, ErrTooLarge):
+			continue // that was the other's affair
+		case f.err != nil:
+			return nil, f.err
+		}
+		if e, ok := c.back.find(s.key); ok && (e.item != nil || e.lease != nil) {
+			return e, nil
+		}
+		if e, ok := f.e.shared(); ok && e.size+int64(len(e.updates)) <= s.charge {
+			return e, nil
+		}
+	}
+}
+
+// lead makes an item for everyone who joined the flight.
+func (c *Cache) lead(ctx context.Context, s *slot, f *flight) (*entry, error) {
+	e, err := (*entry)(nil), errPanicked
+	defer func() { c.flying.land(s.key, f, e, err) }()
+	if cached, ok := c.back.find(s.key); ok && (cached.item != nil || cached.lease != nil) {
+		e, err = cached, nil // made between the look and the flight
+		return e, nil
+	}
+	b := &Builder{back: c.back, o: &c.o, key: s.key, limit: s.charge}
+	e, err = b.run(ctx, s.produce)
+	c.count(func(st *Stats) {
+		switch {
+		case err != nil:
+			st.ProduceErrors++
+		default:
+			st.Produced++
+			st.refuse(e.cause)
+		}
+	})
+	if err == nil && e.cause != NoCause {
+		c.events.emit(Event{Kind: Refused, Key: s.key, Cause: e.cause})
+		c.o.Logger.Debug("item not cached, sent inline", "key", s.key, "bytes", e.size, "cause", e.cause.String())
+	}
+	return e, err
+}
+
+// Hold keeps an item in the cache until it is released.
+type Hold struct {
+	c    *Cache
+	e    *entry
+	once sync.Once
+}
+
+// Lookup returns a hold on a cached item, so that between the look and the use,
+// such as after deciding not to download an image, it can't be evicted: begin the
+// request, then release the hold. In mode lru it is the engine that keeps the
+// item, and may drop it all the same; a request then needs a producer that can
+// make it. ctx ends the wait for a Clear that is going on.
+func (c *Cache) Lookup(ctx context.Context, key string) (*Hold, bool, error) {
+	if err := c.enter(ctx); err != nil {
+		return nil, false, err
+	}
+	e, ok := c.back.find(key)
+	if !ok {
+		c.gate.Release(1)
+		return nil, false, nil
+	}
+	return &Hold{c: c, e: e}, true, nil
+}
+
+// Updates returns the item's prompt updates. They must not be written to.
+func (h *Hold) Updates() []byte { return h.e.updates }
+
+// Size returns the item's bytes by vLLM's rules.
+func (h *Hold) Size() int64 { return h.e.size }
+
+// Release ends the hold. Releasing twice is fine.
+func (h *Hold) Release() {
+	h.once.Do(func() {
+		h.e.release()
+		h.c.gate.Release(1)
+	})
+}
+
+// Invalidate makes an item a miss for every request that begins from now on, and
+// reports whether it was cached. Those that have it keep it.
+func (c *Cache) Invalidate(key string) bool {
+	if !c.back.invalidate(key) {
+		return false
+	}
+	c.count(func(st *Stats) { st.Invalidated++ })
+	return true
+}
+
+// Clear forgets everything and begins a new epoch. It is a barrier: it waits
+// until every request and hold has ended, while new ones wait; in mode lru only
+// the order in which requests are sent counts, and it does not wait. send clears
+// the engine (vLLM's reset_mm_cache); an error of it means that nothing was
+// cleared. The envelope is for receivers of package lrusync.
+func (c *Cache) Clear(ctx context.Context, send func(lrusync.Envelope) error) error {
+	if _, ok := c.back.(*mirrored); !ok {
+		if err := c.gate.Acquire(ctx, everybody); err != nil {
+			return err
+		}
+		defer c.gate.Release(everybody)
+	}
+	c.mu.Lock()
+	closed := c.closed
+	c.mu.Unlock()
+	if closed {
+		return ErrClosed
+	}
+	if err := c.back.clear(send); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.epoch++
+	c.stats.Hits, c.stats.Total, c.reported = 0, 0, lrusync.Stats{} // as upstream
+	c.events.emit(Event{Kind: Cleared, Epoch: c.epoch})
+	return nil
+}
+
+// Repair takes the report of a receiver of package lrusync that it has drifted.
+// Requests whose items it missed are sent again with [Request.Missed].
+func (c *Cache) Repair(d lrusync.Drift) bool {
+	m, ok := c.back.(*mirrored)
+	if !ok || !m.sender.Repair(d) {
+		return false
+	}
+	c.count(func(st *Stats) { st.Repaired++ })
+	return true
+}
+
+// Keys lists what is cached, in the order in which it may be evicted, with the
+// bytes of each.
+func (c *Cache) Keys() iter.Seq2[string, int64] {
+	all, _ := c.back.contents()
+	return func(yield func(string, int64) bool) {
+		for _, k := range all {
+			if !yield(k.Key, k.Size) {
+				return
+			}
+		}
+	}
+}
+
+// Subscribe returns a channel of events, which holds up to buffer of them, and
+// the function that ends the subscription and closes the channel. The cache never
+// waits for a subscriber: see [Lost].
+func (c *Cache) Subscribe(buffer int) (<-chan Event, func()) { return c.events.subscribe(buffer) }
+
+// CheckStructure verifies everything that must hold between calls.
+func (c *Cache) CheckStructure() error { return c.back.check() }
+
+// Close ends the cache, and removes the segment of mode shm. It fails with
+// [ErrBusy], and does nothing, while a request or a hold is open. Closing twice is
+// fine.
+func (c *Cache) Close() error {
+	if !c.gate.TryAcquire(everybody) {
+		return fmt.Errorf("%w: finish, abort or roll back every request, and release every hold", ErrBusy)
+	}
+	defer c.gate.Release(everybody)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	if err := c.back.close(); err != nil {
+		return err
+	}
+	c.closed = true
+	c.events.close()
+	return nil
+}
+
+// budget bounds the bytes that requests hold.
+type budget struct {
+	sem   *semaphore.Weighted
+	limit int64
+	mu    sync.Mutex
+	used  int64
+}
+
+func newBudget(limit int64) *budget { return &budget{sem: semaphore.NewWeighted(limit), limit: limit} }
+
+func (b *budget) acquire(ctx context.Context, n int64) (waited time.Duration, err error) {
+	if !b.sem.TryAcquire(n) {
+		start := time.Now()
+		err = b.sem.Acquire(ctx, n)
+		waited = max(time.Since(start), 1)
+	}
+	if err == nil {
+		b.add(n)
+	}
+	return waited, err
+}
+
+func (b *budget) release(n int64) {
+	if n != 0 {
+		b.add(-n)
+		b.sem.Release(n)
+	}
+}
+
+func (b *budget) add(n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used += n
+}
+
+func (b *budget) inUse() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
+}

@@ -1,0 +1,52 @@
+// Package mmcache is the cache of multimodal items that a server embeds: it makes
+// each item once, however many requests want it at the same time, remembers what
+// the engine has, and says what to send in its place.
+//
+// It takes the place of vLLM's processor cache in the frontend (P0), in front of
+// unmodified engines and workers; [Select] chooses its mode as vLLM does:
+//
+//	none            every request makes its items and sends them
+//	processor_only  items are kept here and sent each time
+//	lru             items are kept by the engine, which is sent their keys
+//	shm             items lie in shared memory; handles are sent
+//
+// # The way of a request
+//
+//	req, err := cache.Begin(ctx, "request-1", mmcache.Want{Key: key, Bytes: limit})
+//	defer req.Rollback()                      // does nothing once committed
+//	item, err := req.Item(ctx, key, produce)  // produce runs once per key
+//	... build the prompt, which item.Updates() may change ...
+//	err = req.Commit(func(b mmcache.Batch) error { return socket.Send(encode(b)) })
+//	... the engine answers ...
+//	req.Finish()                              // or req.Abort()
+//
+// Begin names all items of a request in the order of their prompt positions, so
+// that they never evict each other. Commit says what goes on the wire for each of
+// them, and sends it in the same step: nothing can change in between. If the
+// engine answers that it misses items, [Request.Missed] sends the request again.
+//
+// # Lifetimes
+//
+// What a request uses stays until Finish or Abort, in the cache or, if it was
+// not cached, on the heap: an item is never evicted under a request. Batch.Items
+// and their tensors are valid until then and must not be written to.
+//
+// # Memory
+//
+// The cache holds at most Options.Size bytes. What requests hold besides, while
+// it is made and when it could not be cached, is bounded by Options.InFlight:
+// Begin waits until the bounds that a request gives for its items fit. It is all
+// or nothing, so requests can't wait for each other.
+//
+// # Concurrency
+//
+// A Cache may be used by any number of goroutines, and so may a Request as far
+// as Item goes. No goroutine is started.
+//
+// # Caveats
+//
+// With the first-in-first-out policy that upstream has, an object in shared
+// memory that was sent to the engine and never read, since the request was
+// aborted, blocks those behind it, as it does upstream. In mode lru an engine
+// older than vLLM 0.28 does not survive a miss.
+package mmcache

@@ -1,0 +1,117 @@
+package mmcache
+
+import "sync"
+
+// Event is a change of what is cached, in the order in which it happened. A
+// router that follows events knows where an item is warm.
+type Event struct {
+	Kind  EventKind
+	Key   string // of Added, Evicted, Refused
+	Cause Cause  // of Refused
+	Epoch uint64 // of Cleared: the one that begins
+	Lost  int64  // of Lost: how many events were dropped
+}
+
+// EventKind is what happened.
+type EventKind uint8
+
+const (
+	// Added: the item is cached now.
+	Added EventKind = iota + 1
+	// Evicted: the item is no longer cached; it made room, was invalidated or
+	// missed.
+	Evicted
+	// Refused: the item was made but could not be cached.
+	Refused
+	// Cleared: nothing is cached any more.
+	Cleared
+	// Lost: the subscriber was too slow. What it knows is incomplete; Cache.Keys
+	// has the truth.
+	Lost
+)
+
+func (k EventKind) String() string {
+	return [...]string{"EventKind(0)", "added", "evicted", "refused", "cleared", "lost"}[min(int(k), 5)]
+}
+
+// Cause is why an item was not cached.
+type Cause uint8
+
+const (
+	// NoCause: it was cached, or there is no cache.
+	NoCause Cause = iota
+	// Full: there is no room now that nobody needs.
+	Full
+	// TooLarge: it is larger than the cache or its largest object.
+	TooLarge
+	// InUse: an invalidated copy is still used by a request.
+	InUse
+)
+
+func (c Cause) String() string {
+	return [...]string{"cached", "full", "too large", "in use"}[min(int(c), 3)]
+}
+
+// events hands events to subscribers without ever waiting for one.
+type events struct {
+	mu   sync.Mutex
+	subs map[*subscriber]struct{}
+}
+
+type subscriber struct {
+	ch   chan Event
+	lost int64
+}
+
+func (e *events) emit(ev Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for s := range e.subs {
+		s.offer(ev)
+	}
+}
+
+func (s *subscriber) offer(ev Event) {
+	if s.lost > 0 {
+		select {
+		case s.ch <- Event{Kind: Lost, Lost: s.lost}:
+			s.lost = 0
+		default:
+			s.lost++
+			return
+		}
+	}
+	select {
+	case s.ch <- ev:
+	default:
+		s.lost++
+	}
+}
+
+// subscribe returns a channel of events and what ends it.
+func (e *events) subscribe(buffer int) (<-chan Event, func()) {
+	s := &subscriber{ch: make(chan Event, max(buffer, 1))}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.subs == nil {
+		e.subs = map[*subscriber]struct{}{}
+	}
+	e.subs[s] = struct{}{}
+	return s.ch, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if _, ok := e.subs[s]; ok {
+			delete(e.subs, s)
+			close(s.ch)
+		}
+	}
+}
+
+func (e *events) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for s := range e.subs {
+		close(s.ch)
+	}
+	clear(e.subs)
+}

@@ -1,0 +1,100 @@
+package mmcache
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ringcache/ringcache/lrusync"
+)
+
+// mirrored knows what the engine keeps.
+type mirrored struct {
+	none
+	events *events
+	sender *lrusync.Sender
+}
+
+func newMirrored(o Options, ev *events) (*mirrored, error) {
+	s, err := lrusync.NewSender(lrusync.Options{Capacity: o.Capacity, Generation: o.Generation})
+	return &mirrored{events: ev, sender: s}, err
+}
+
+// find answers from the mirror. The engine can't be told to keep an item, so it
+// may be gone at commit; it is made then.
+func (m *mirrored) find(key string) (*entry, bool) {
+	updates, size, ok := m.sender.Lookup(key)
+	if !ok {
+		return nil, false
+	}
+	return &entry{key: key, size: size, updates: updates}, true
+}
+
+// commit sends the request in its place among all others. What the engine lost
+// since the request looked is made first; that never repeats for an item.
+func (m *mirrored) commit(r *Request, fresh bool, send func(Batch) error) error {
+	for {
+		items := make([]lrusync.Item, len(r.wants))
+		for i, s := range r.wants {
+			e := s.entry
+			items[i] = lrusync.Item{Key: e.key, Have: e.item != nil, Size: e.size, Updates: e.updates, Fresh: fresh && e.item != nil}
+		}
+		var batch Batch
+		_, err := m.sender.Send(items, func(t lrusync.Ticket) error {
+			batch.Envelope = t.Envelope
+			batch.Items = make([]Wire, len(items))
+			for i, s := range r.wants {
+				if t.Omit[i] {
+					batch.Items[i] = Wire{Key: s.key, Form: FormOmitted, Updates: t.Updates[i]}
+				} else {
+					batch.Items[i] = s.entry.inline()
+				}
+			}
+			if err := send(batch); err != nil {
+				return err
+			}
+			r.ticket = t.Envelope
+			for _, k := range t.Evicted {
+				m.events.emit(Event{Kind: Evicted, Key: k})
+			}
+			for _, k := range t.Added {
+				m.events.emit(Event{Kind: Added, Key: k})
+			}
+			return nil
+		})
+		var need *lrusync.NeedDataError
+		if !errors.As(err, &need) {
+			return err
+		}
+		for _, k := range need.Keys {
+			if err := r.make(r.ctx, r.byKey[k]); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// missed takes note of the engine's answer and makes what it lacks.
+func (m *mirrored) missed(ctx context.Context, r *Request, keys []string) error {
+	m.sender.Missed(r.ticket, keys)
+	for _, k := range keys {
+		if err := r.make(ctx, r.byKey[k]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *mirrored) invalidate(key string) bool {
+	_, _, ok := m.sender.Lookup(key)
+	m.sender.Renew(key)
+	if ok {
+		m.events.emit(Event{Kind: Evicted, Key: key})
+	}
+	return ok
+}
+
+func (m *mirrored) clear(send func(lrusync.Envelope) error) error { return m.sender.Barrier(send) }
+
+func (m *mirrored) contents() ([]lrusync.KeySize, int64) { return m.sender.Contents() }
+
+func (m *mirrored) check() error { return m.sender.CheckStructure() }

@@ -1,0 +1,125 @@
+package mmcache
+
+import (
+	"errors"
+
+	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/objstore"
+	"github.com/ringcache/ringcache/serde"
+)
+
+// shared keeps items in shared memory, with their prompt updates attached.
+type shared struct {
+	none
+	w *objstore.Writer
+}
+
+// attached is what belongs to an object and is not in the segment.
+type attached struct {
+	size    int64
+	updates []byte
+}
+
+func newShared(o Options, ev *events) (*shared, error) {
+	so := o.store()
+	so.Watch = func(c objstore.Change) {
+		kind := Evicted
+		if c.Present {
+			kind = Added
+		}
+		ev.emit(Event{Kind: kind, Key: c.Key})
+	}
+	w, err := objstore.Create(so)
+	return &shared{w: w}, err
+}
+
+func (s *shared) find(key string) (*entry, bool) {
+	l, err := s.w.Lease(key)
+	if err != nil {
+		return nil, false
+	}
+	return leased(l), true
+}
+
+func leased(l *objstore.Lease) *entry {
+	a := l.Attached().(attached)
+	return &entry{key: l.Key(), size: a.size, updates: a.updates, lease: l, cached: true, free: l.Release}
+}
+
+func (s *shared) reserve(key string, it *serde.Item) (*objstore.Reservation, Cause, error) {
+	r, err := s.w.Reserve(key, it)
+	if cause, ok := isFull(err); ok {
+		return nil, cause, nil
+	}
+	if errors.Is(err, objstore.ErrKeyExists) {
+		// Put by hand, beside this cache; the request sends its own copy.
+		return nil, InUse, nil
+	}
+	return r, NoCause, err
+}
+
+func (s *shared) admit(b *Builder) (*entry, error) {
+	if b.res == nil {
+		return b.heapEntry(), nil
+	}
+	b.res.Attach(attached{b.size, b.updates})
+	l, err := b.res.CommitLeased()
+	if err != nil {
+		return nil, err
+	}
+	return leased(l), nil
+}
+
+// commit issues a handle for each item; if the request can't be sent they are
+// taken back, and count as never issued.
+func (s *shared) commit(r *Request, _ bool, send func(Batch) error) (err error) {
+	defer func() {
+		if x := recover(); x != nil {
+			r.takeBack()
+			panic(x)
+		}
+		if err != nil {
+			r.takeBack()
+		}
+	}()
+	items := make([]Wire, len(r.wants))
+	for i, w := range r.wants {
+		e := w.entry
+		if e.lease == nil {
+			items[i] = e.inline()
+			continue
+		}
+		h, err := e.lease.Issue()
+		if err != nil {
+			return err
+		}
+		items[i] = Wire{Key: e.key, Form: FormAddress, Item: serde.NewAddressItem(h, w.modality), Handle: h, Updates: e.updates}
+	}
+	return send(Batch{Items: items})
+}
+
+func (s *shared) invalidate(key string) bool { return s.w.Retire(key) }
+
+func (s *shared) clear(send func(lrusync.Envelope) error) error {
+	if err := send(lrusync.Envelope{}); err != nil {
+		return err
+	}
+	return s.w.Clear()
+}
+
+func (s *shared) contents() (all []lrusync.KeySize, size int64) {
+	st, err := s.w.State()
+	if err != nil {
+		return nil, 0
+	}
+	for _, o := range st.Objects {
+		if o.Indexed {
+			all = append(all, lrusync.KeySize{Key: o.Key, Size: o.Bytes})
+		}
+	}
+	return all, int64(st.Used)
+}
+
+func (s *shared) check() error { return s.w.CheckStructure() }
+
+func (s *shared) close() error { return s.w.Close() }

@@ -1,0 +1,78 @@
+package mmcache
+
+import (
+	"time"
+
+	"github.com/ringcache/ringcache/lrusync"
+)
+
+// Stats are counts since the cache was opened, and its state now.
+type Stats struct {
+	// Hits and Total are the items that requests asked for, as vLLM counts them
+	// (CacheInfo): since the last Clear.
+	Hits, Total int64
+
+	// Items that were made, that waited for another request to make them, and
+	// whose producer failed.
+	Produced, Coalesced, ProduceErrors int64
+	// Items that were made but not cached, by cause.
+	RefusedFull, RefusedTooLarge, RefusedInUse int64
+	Invalidated                                int64
+
+	// Requests that had to wait for memory in Begin, and how long altogether.
+	Waits  int64
+	Waited time.Duration
+
+	// Requests by how they went.
+	Committed, RolledBack, Finished, Aborted int64
+	// Items that the engine missed, requests that were sent again, and drifts
+	// that were repaired (mode lru).
+	Missed, Resent, Repaired int64
+
+	// CachedItems and CachedBytes are what the cache holds; in mode lru the
+	// engine's, in mode shm bytes of the ring with padding. InFlight is what
+	// requests hold besides, of at most InFlightLimit.
+	CachedItems, CachedBytes int64
+	InFlight, InFlightLimit  int64
+	// Epoch is the number of times that the cache was cleared.
+	Epoch uint64
+}
+
+func (s *Stats) refuse(c Cause) {
+	switch c {
+	case Full:
+		s.RefusedFull++
+	case TooLarge:
+		s.RefusedTooLarge++
+	case InUse:
+		s.RefusedInUse++
+	}
+}
+
+func (c *Cache) count(f func(*Stats)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f(&c.stats)
+}
+
+// Stats returns the counts and the state now.
+func (c *Cache) Stats() Stats {
+	all, bytes := c.back.contents()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.stats
+	s.CachedItems, s.CachedBytes = int64(len(all)), bytes
+	s.InFlight, s.InFlightLimit = c.budget.inUse(), c.budget.limit
+	s.Epoch = c.epoch
+	return s
+}
+
+// HitsSince returns hits and queries since its last call, as vLLM's
+// make_stats(delta=True).
+func (c *Cache) HitsSince() lrusync.Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := lrusync.Stats{Hits: c.stats.Hits - c.reported.Hits, Total: c.stats.Total - c.reported.Total}
+	c.reported = lrusync.Stats{Hits: c.stats.Hits, Total: c.stats.Total}
+	return d
+}
