@@ -102,7 +102,8 @@ func pyString(s string) string { return "'" + s + "'" }
 
 // NeedDataError says that a request can't be sent as it is: the engine does not
 // have, or will no longer have, these items when the request arrives. Produce
-// them and send again; nothing has changed.
+// them and send again; nothing has changed. Since they take room in turn, more
+// may be needed then, but each item only once.
 type NeedDataError struct{ Keys []string }
 
 func (e *NeedDataError) Error() string {
