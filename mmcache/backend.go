@@ -1,6 +1,7 @@
 package mmcache
 
 import (
+	"context"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/serde"
@@ -16,7 +17,7 @@ type backend interface {
 	// admit takes what a builder has made, and caches it if it can.
 	admit(b *Builder) (*entry, error)
 	// commit works out what to send for a request and sends it.
-	commit(r *Request, fresh bool, send func(Batch) error) error
+	commit(ctx context.Context, r *Request, fresh bool, send func(Batch) error) error
 	// invalidate makes a key a miss.
 	invalidate(key string) bool
 	// clear makes every key a miss. No request or hold is open, but for mode lru.
@@ -102,7 +103,7 @@ func (none) reserve(string, *serde.Item) (*objstore.Reservation, Cause, error) {
 	return nil, NoCause, nil
 }
 func (none) admit(b *Builder) (*entry, error) { return b.heapEntry(), nil }
-func (none) commit(r *Request, _ bool, send func(Batch) error) error {
+func (none) commit(_ context.Context, r *Request, _ bool, send func(Batch) error) error {
 	return send(Batch{Items: r.wires((*entry).inline)})
 }
 func (none) invalidate(string) bool { return false }

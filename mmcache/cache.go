@@ -78,7 +78,6 @@ func (c *Cache) Name() string {
 // that never fits is refused with [TooLargeError].
 func (c *Cache) Begin(ctx context.Context, id string, wants ...Want) (*Request, error) {
 	r := &Request{c: c, id: id, running: 1, byKey: make(map[string]*slot, len(wants))}
-	var total int64
 	for _, w := range wants {
 		if w.Bytes < 0 {
 			return nil, fmt.Errorf("%w: Want.Bytes %d of key %q", ErrInvalid, w.Bytes, w.Key)
@@ -89,31 +88,49 @@ func (c *Cache) Begin(ctx context.Context, id string, wants ...Want) (*Request, 
 			if s.charge == 0 {
 				s.charge = c.o.MaxItem
 			}
-			if s.charge > c.o.InFlight-total {
-				return nil, &TooLargeError{Bytes: total + min(s.charge, math.MaxInt64-total), Limit: c.o.InFlight}
-			}
-			total += s.charge
 			r.byKey[w.Key] = s
 		}
+		s.places++
 		r.wants = append(r.wants, s)
 	}
 	if err := c.enter(ctx); err != nil {
 		return nil, err
 	}
-	waited, err := c.budget.acquire(ctx, total)
-	if waited > 0 {
-		c.count(func(st *Stats) { st.Waits++; st.Waited += waited })
-	}
-	if err != nil {
-		c.gate.Release(1)
-		return nil, err
-	}
-	// From now on what is cached stays; where that is so it needs no budget.
+	// What is cached stays from now on, and needs no budget. Only then it is
+	// waited for, and nobody with a budget waits for what is held here.
+	var total int64
 	for _, s := range r.byKey {
 		if e, ok := c.back.find(s.key); ok {
-			s.hit = true
-			r.keep(s, e)
-			c.count(func(st *Stats) { st.Hits++; st.Total++ })
+			s.entry, s.charge = e, s.needs(e)
+		}
+	}
+	for _, s := range r.byKey {
+		if s.charge > math.MaxInt64-total {
+			total = math.MaxInt64
+			break
+		}
+		total += s.charge
+	}
+	err := error(nil)
+	if total > c.o.InFlight {
+		err = &TooLargeError{Bytes: total, Limit: c.o.InFlight}
+	} else {
+		var waited time.Duration
+		if waited, err = c.budget.acquire(ctx, total); waited > 0 {
+			c.count(func(st *Stats) { st.Waits++; st.Waited += waited })
+			r.lookAgain()
+		}
+	}
+	if err != nil {
+		for _, s := range r.byKey {
+			s.charge = 0 // the budget has nothing of it
+		}
+		r.leave()
+		return nil, err
+	}
+	for _, s := range r.byKey {
+		if s.entry != nil {
+			c.countQuery(s, true)
 		}
 	}
 	return r, nil
@@ -131,6 +148,18 @@ func (c *Cache) enter(ctx context.Context) error {
 		return ErrClosed
 	}
 	return nil
+}
+
+// lookAgain gives slots what was cached while the request waited.
+func (r *Request) lookAgain() {
+	for _, s := range r.byKey {
+		if s.entry != nil {
+			continue
+		}
+		if e, ok := r.c.back.find(s.key); ok {
+			r.keep(s, e)
+		}
+	}
 }
 
 // obtain finds an item, waits for whoever is making it, or makes it.
@@ -285,6 +314,7 @@ func (c *Cache) Repair(d lrusync.Drift) bool {
 		return false
 	}
 	c.count(func(st *Stats) { st.Repaired++ })
+	c.events.emit(Event{Kind: Lost}) // what the engine has is another now
 	return true
 }
 

@@ -31,7 +31,7 @@ func (m *mirrored) find(key string) (*entry, bool) {
 
 // commit sends the request in its place among all others. What the engine lost
 // since the request looked is made first; that never repeats for an item.
-func (m *mirrored) commit(r *Request, fresh bool, send func(Batch) error) error {
+func (m *mirrored) commit(ctx context.Context, r *Request, fresh bool, send func(Batch) error) error {
 	for {
 		items := make([]lrusync.Item, len(r.wants))
 		for i, s := range r.wants {
@@ -66,7 +66,7 @@ func (m *mirrored) commit(r *Request, fresh bool, send func(Batch) error) error 
 			return err
 		}
 		for _, k := range need.Keys {
-			if err := r.make(r.ctx, r.byKey[k]); err != nil {
+			if err := r.make(ctx, r.byKey[k]); err != nil {
 				return err
 			}
 		}
@@ -77,6 +77,7 @@ func (m *mirrored) commit(r *Request, fresh bool, send func(Batch) error) error 
 func (m *mirrored) missed(ctx context.Context, r *Request, keys []string) error {
 	m.sender.Missed(r.ticket, keys)
 	for _, k := range keys {
+		m.events.emit(Event{Kind: Evicted, Key: k})
 		if err := r.make(ctx, r.byKey[k]); err != nil {
 			return err
 		}
@@ -84,12 +85,11 @@ func (m *mirrored) missed(ctx context.Context, r *Request, keys []string) error 
 	return nil
 }
 
+// invalidate has the next request carry the item; the engine keeps its copy
+// until then.
 func (m *mirrored) invalidate(key string) bool {
 	_, _, ok := m.sender.Lookup(key)
 	m.sender.Renew(key)
-	if ok {
-		m.events.emit(Event{Kind: Evicted, Key: key})
-	}
 	return ok
 }
 

@@ -1,6 +1,7 @@
 package mmcache
 
 import (
+	"context"
 	"errors"
 
 	"github.com/ringcache/ringcache/lrusync"
@@ -72,7 +73,7 @@ func (s *shared) admit(b *Builder) (*entry, error) {
 
 // commit issues a handle for each item; if the request can't be sent they are
 // taken back, and count as never issued.
-func (s *shared) commit(r *Request, _ bool, send func(Batch) error) (err error) {
+func (s *shared) commit(_ context.Context, r *Request, _ bool, send func(Batch) error) (err error) {
 	defer func() {
 		if x := recover(); x != nil {
 			r.takeBack()

@@ -26,15 +26,18 @@ type Want struct {
 type Request struct {
 	c     *Cache
 	id    string
-	ctx   context.Context // of Commit, for what has to be made then
-	wants []*slot         // by position; a key that is wanted twice is one slot
+	wants []*slot // by position; a key that is wanted twice is one slot
 	byKey map[string]*slot
 
-	mu       sync.Mutex
-	state    state
-	running  int // calls that use slots, and the request itself until it ends
-	ticket   lrusync.Envelope
+	// sending is held by Commit, Missed and what ends the request, so that an
+	// answer of the engine can't come in before Commit has returned.
+	sending  sync.Mutex
+	ticket   lrusync.Envelope // of the last time it was sent
 	attempts int
+
+	mu      sync.Mutex
+	state   state
+	running int // calls that use slots, and the request itself until it ends
 }
 
 type state uint8
@@ -49,6 +52,7 @@ const (
 type slot struct {
 	key, modality string
 	turn          chan struct{} // of one, held by who fills the slot
+	places        int64         // wants of this key
 	charge        int64
 	produce       Producer
 	entry         *entry
@@ -136,20 +140,16 @@ func (r *Request) Item(ctx context.Context, key string, produce Producer) (Item,
 	case <-ctx.Done():
 		return Item{}, ctx.Err()
 	}
-	if s.entry == nil {
+	if s.produce == nil || s.entry == nil {
 		s.produce = produce
+	}
+	if s.entry == nil {
 		e, hit, err := r.c.obtain(ctx, s)
 		if err != nil {
 			return Item{}, err
 		}
 		r.keep(s, e)
-		s.hit = hit
-		r.c.count(func(st *Stats) {
-			st.Total++
-			if hit {
-				st.Hits++
-			}
-		})
+		r.c.countQuery(s, hit)
 	}
 	e := s.entry
 	return Item{key: key, hit: s.hit, size: e.size, updates: e.updates, cause: e.cause}, nil
@@ -161,16 +161,20 @@ func (r *Request) keep(s *slot, e *entry) {
 		s.entry.release()
 	}
 	s.entry = e
-	var hold int64
-	switch {
-	case e.cached:
-	case e.item != nil:
-		hold = e.size + int64(len(e.updates))
-	default:
-		hold = s.charge // may have to be made yet (mode lru)
-	}
+	hold := s.needs(e)
 	r.c.budget.release(s.charge - hold)
 	s.charge = hold
+}
+
+// needs returns the bytes of the budget that an entry takes in its slot.
+func (s *slot) needs(e *entry) int64 {
+	switch {
+	case e.cached:
+		return 0
+	case e.item != nil:
+		return e.size + int64(len(e.updates))
+	}
+	return s.charge // may have to be made yet (mode lru)
 }
 
 // make gives a slot its data, which the engine lacks.
@@ -192,9 +196,12 @@ func (r *Request) make(ctx context.Context, s *slot) error {
 // was sent: then Commit returns it, nothing has been counted, and the request is
 // open as before.
 //
-// Every item must have been obtained. In mode lru items that the engine dropped
+// Every item must have been obtained. The request must not be ended from within
+// send; from other goroutines it may, as soon as the engine answers. In mode lru items that the engine dropped
 // in the meantime are made again first, with ctx.
 func (r *Request) Commit(ctx context.Context, send func(Batch) error) error {
+	r.sending.Lock()
+	defer r.sending.Unlock()
 	if err := r.enter(open); err != nil {
 		return err
 	}
@@ -204,14 +211,11 @@ func (r *Request) Commit(ctx context.Context, send func(Batch) error) error {
 			return fmt.Errorf("%w: Commit without item %q", ErrInvalid, s.key)
 		}
 	}
-	r.ctx = ctx
-	if err := r.c.back.commit(r, false, send); err != nil {
+	if err := r.c.back.commit(ctx, r, false, send); err != nil {
 		return err
 	}
 	r.mu.Lock()
-	if r.state == open {
-		r.state = committed
-	}
+	r.state = committed
 	r.mu.Unlock()
 	r.c.count(func(st *Stats) { st.Committed++ })
 	return nil
@@ -225,6 +229,8 @@ func (r *Request) Missed(ctx context.Context, keys []string, send func(Batch) er
 	if !ok {
 		return fmt.Errorf("%w: only an engine with a mirrored cache (mode lru) misses items, not mode %s", ErrInvalid, r.c.o.Mode)
 	}
+	r.sending.Lock()
+	defer r.sending.Unlock()
 	if err := r.enter(committed); err != nil {
 		return err
 	}
@@ -234,9 +240,8 @@ func (r *Request) Missed(ctx context.Context, keys []string, send func(Batch) er
 	if err := m.missed(ctx, r, keys); err != nil {
 		return err
 	}
-	r.ctx = ctx
 	// The second time everything at hand goes along.
-	return m.commit(r, r.attempts > 1, send)
+	return m.commit(ctx, r, r.attempts > 1, send)
 }
 
 // Rollback gives up a request that was not committed. It does nothing
@@ -250,6 +255,8 @@ func (r *Request) Finish() { r.end(committed, func(st *Stats) { st.Finished++ })
 func (r *Request) Abort() { r.end(committed, func(st *Stats) { st.Aborted++ }) }
 
 func (r *Request) end(from state, count func(*Stats)) {
+	r.sending.Lock()
+	defer r.sending.Unlock()
 	r.mu.Lock()
 	if r.state != from {
 		r.mu.Unlock()

@@ -55,6 +55,19 @@ func (c *Cache) count(f func(*Stats)) {
 	f(&c.stats)
 }
 
+// countQuery counts the question for an item, as upstream would at each of its
+// places: when it was made for the first, the others are hits.
+func (c *Cache) countQuery(s *slot, hit bool) {
+	s.hit = hit
+	c.count(func(st *Stats) {
+		st.Total += s.places
+		st.Hits += s.places
+		if !hit {
+			st.Hits--
+		}
+	})
+}
+
 // Stats returns the counts and the state now.
 func (c *Cache) Stats() Stats {
 	all, bytes := c.back.contents()

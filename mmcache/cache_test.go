@@ -1,0 +1,333 @@
+package mmcache_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/mmcache"
+	"github.com/ringcache/ringcache/serde"
+)
+
+var ctx = context.Background()
+
+func sent(mmcache.Batch) error { return nil }
+
+// run makes one request for items of n bytes and leaves it open.
+func run(t testing.TB, c *mmcache.Cache, n int, keys ...string) (*mmcache.Request, mmcache.Batch) {
+	t.Helper()
+	r, err := c.Begin(ctx, "request", want(n, keys...)...)
+	require.NoError(t, err)
+	for _, k := range keys {
+		it, err := r.Item(ctx, k, produceItem(k, n))
+		require.NoError(t, err)
+		require.Equal(t, k, string(it.Updates()))
+		require.EqualValues(t, n, it.Size())
+	}
+	var batch mmcache.Batch
+	require.NoError(t, r.Commit(ctx, func(b mmcache.Batch) error { batch = b; return nil }))
+	return r, batch
+}
+
+// What goes on the wire: the data at first; afterwards nothing new where the
+// engine has it, or a handle, which the first time has already.
+func TestWireForms(t *testing.T) {
+	first := map[mmcache.Mode]mmcache.Form{mmcache.None: mmcache.FormData, mmcache.ProcessorOnly: mmcache.FormData, mmcache.LRU: mmcache.FormData, mmcache.SHM: mmcache.FormAddress}
+	again := map[mmcache.Mode]mmcache.Form{mmcache.None: mmcache.FormData, mmcache.ProcessorOnly: mmcache.FormData, mmcache.LRU: mmcache.FormOmitted, mmcache.SHM: mmcache.FormAddress}
+	forEachMode(t, mmcache.Options{Capacity: 4096, MaxObject: 2048}, func(t *testing.T, c *mmcache.Cache) {
+		for i, form := range []mmcache.Form{first[c.Mode()], again[c.Mode()]} {
+			r, b := run(t, c, 300, "a")
+			require.Len(t, b.Items, 1)
+			w := b.Items[0]
+			require.Equal(t, form, w.Form, "request %d", i)
+			require.Equal(t, "a", string(w.Updates))
+			switch form {
+			case mmcache.FormData:
+				requireContent(t, "a", w.Item)
+			case mmcache.FormAddress:
+				a, ok, err := serde.ParseAddress(w.Item, serde.Options{})
+				require.NoError(t, err)
+				require.True(t, ok)
+				require.Equal(t, w.Handle, a)
+				require.Len(t, a.Signature, serde.SignatureLen)
+			case mmcache.FormOmitted:
+				require.Nil(t, w.Item)
+			}
+			r.Finish()
+		}
+		s := c.Stats()
+		if c.Mode() == mmcache.None {
+			require.Equal(t, []int64{0, 2, 2}, []int64{s.Hits, s.Total, s.Produced})
+			return
+		}
+		require.Equal(t, []int64{1, 2, 1}, []int64{s.Hits, s.Total, s.Produced})
+		require.Equal(t, lrusync.Stats{Hits: 1, Total: 2}, c.HitsSince())
+		require.Equal(t, lrusync.Stats{}, c.HitsSince())
+	})
+}
+
+// Items of one request never evict each other: what does not fit beside the
+// others goes inline.
+func TestItemsOfARequestDoNotEvictEachOther(t *testing.T) {
+	for _, m := range []mmcache.Mode{mmcache.ProcessorOnly, mmcache.SHM} {
+		t.Run(m.String(), func(t *testing.T) {
+			c := openCache(t, mmcache.Options{Mode: m, Capacity: 2048, MaxObject: 1024})
+			r, b := run(t, c, 700, "a", "b", "c")
+			require.Equal(t, mmcache.FormData, b.Items[2].Form)
+			require.EqualValues(t, 1, c.Stats().RefusedFull)
+			require.EqualValues(t, 701, c.Stats().InFlight)
+			second, err := c.Begin(ctx, "second", want(700, "a", "b")...)
+			require.NoError(t, err)
+			for _, k := range []string{"a", "b"} {
+				it, err := second.Item(ctx, k, mustNotProduce(t))
+				require.NoError(t, err)
+				require.True(t, it.Hit())
+			}
+			second.Rollback()
+			r.Finish()
+			for i, w := range b.Items[:2] {
+				if w.Form == mmcache.FormData {
+					requireContent(t, string('a'+rune(i)), w.Item)
+				}
+			}
+		})
+	}
+}
+
+func TestFailedSendLeavesNoTrace(t *testing.T) {
+	forEachMode(t, mmcache.Options{Capacity: 4096, MaxObject: 2048}, func(t *testing.T, c *mmcache.Cache) {
+		r, err := c.Begin(ctx, "r", want(100, "a")...)
+		require.NoError(t, err)
+		_, err = r.Item(ctx, "a", produceItem("a", 100))
+		require.NoError(t, err)
+		broken := errors.New("socket closed")
+		require.ErrorIs(t, r.Commit(ctx, func(mmcache.Batch) error { return broken }), broken)
+		require.Panics(t, func() { _ = r.Commit(ctx, func(mmcache.Batch) error { panic("in send") }) })
+		r.Finish() // not committed, so there is nothing to finish
+		if c.Mode() == mmcache.LRU {
+			require.Zero(t, c.Stats().CachedItems, "the engine never got it")
+		}
+		require.NoError(t, r.Commit(ctx, sent))
+		r.Rollback() // too late
+		require.ErrorIs(t, r.Commit(ctx, sent), mmcache.ErrEnded)
+		r.Finish()
+		r.Abort()
+		_, err = r.Item(ctx, "a", mustNotProduce(t))
+		require.ErrorIs(t, err, mmcache.ErrEnded)
+		s := c.Stats()
+		require.Equal(t, []int64{1, 1, 0, 0}, []int64{s.Committed, s.Finished, s.Aborted, s.RolledBack})
+	})
+}
+
+// A handle that was rolled back is not waited for: the chunk is free at once.
+func TestRollbackFreesTheChunk(t *testing.T) {
+	c := openCache(t, mmcache.Options{Mode: mmcache.SHM, Capacity: 1024, MaxObject: 1000})
+	for range 20 {
+		r, err := c.Begin(ctx, "r", want(600, "a")...)
+		require.NoError(t, err)
+		it, err := r.Item(ctx, "a", produceItem("a", 600))
+		require.NoError(t, err)
+		require.Equal(t, mmcache.NoCause, it.Refused())
+		r.Rollback()
+		other, err := c.Begin(ctx, "other", want(600, "b")...)
+		require.NoError(t, err)
+		it, err = other.Item(ctx, "b", produceItem("b", 600))
+		require.NoError(t, err)
+		require.Equal(t, mmcache.NoCause, it.Refused())
+		other.Rollback()
+	}
+	require.Zero(t, c.Stats().RefusedFull)
+}
+
+func TestMisuseIsAnError(t *testing.T) {
+	forEachMode(t, mmcache.Options{Capacity: 4096, MaxObject: 2048, InFlight: 1000}, func(t *testing.T, c *mmcache.Cache) {
+		_, err := c.Begin(ctx, "r", mmcache.Want{Key: "a", Bytes: -1})
+		require.ErrorIs(t, err, mmcache.ErrInvalid)
+		_, err = c.Begin(ctx, "r", want(600, "a", "b")...)
+		var large *mmcache.TooLargeError
+		require.ErrorAs(t, err, &large)
+		require.EqualValues(t, 1000, large.Limit)
+
+		r, err := c.Begin(ctx, "r", want(100, "a")...)
+		require.NoError(t, err)
+		_, err = r.Item(ctx, "b", produceItem("b", 1))
+		require.ErrorIs(t, err, mmcache.ErrInvalid)
+		require.ErrorIs(t, r.Commit(ctx, sent), mmcache.ErrInvalid, "without its item")
+		require.ErrorIs(t, c.Close(), mmcache.ErrBusy)
+		for name, p := range map[string]mmcache.Producer{
+			"nothing":   func(context.Context, *mmcache.Builder) error { return nil },
+			"too large": produceItem("a", 101),
+			"updates": func(_ context.Context, b *mmcache.Builder) error {
+				err := b.Layout(layout(100))
+				b.SetUpdates(make([]byte, 5))
+				return err
+			},
+			"twice": func(_ context.Context, b *mmcache.Builder) error {
+				return errors.Join(b.Layout(layout(10)), b.Layout(layout(10)))
+			},
+			"empty": mmcache.Ready(&serde.Item{}, nil),
+			"error": func(context.Context, *mmcache.Builder) error { return errors.New("not an image") },
+		} {
+			_, err := r.Item(ctx, "a", p)
+			require.Error(t, err, name)
+		}
+		require.Panics(t, func() {
+			_, _ = r.Item(ctx, "a", func(_ context.Context, b *mmcache.Builder) error {
+				_ = b.Layout(layout(10))
+				panic("decoder")
+			})
+		})
+		_, err = r.Item(ctx, "a", produceItem("a", 100))
+		require.NoError(t, err, "failures leave nothing behind")
+		require.NoError(t, r.Commit(ctx, sent))
+		if c.Mode() != mmcache.LRU {
+			require.ErrorIs(t, r.Missed(ctx, []string{"a"}, sent), mmcache.ErrInvalid)
+		}
+		r.Finish()
+	})
+}
+
+// Begin waits for memory, and gives up with its context.
+func TestBackPressure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := mmcache.Open(mmcache.Options{Mode: mmcache.None, InFlight: 1000})
+		require.NoError(t, err)
+		first, _ := run(t, c, 600, "a")
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		_, err = c.Begin(short, "second", want(600, "b")...)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		go func() {
+			time.Sleep(time.Minute)
+			first.Abort()
+		}()
+		second, err := c.Begin(ctx, "second", want(600, "b")...)
+		require.NoError(t, err)
+		s := c.Stats()
+		require.EqualValues(t, 2, s.Waits)
+		require.Equal(t, time.Minute+time.Second, s.Waited)
+		require.EqualValues(t, 601, s.InFlight)
+		second.Rollback()
+		require.NoError(t, c.Close())
+		_, err = c.Begin(ctx, "third")
+		require.ErrorIs(t, err, mmcache.ErrClosed)
+	})
+}
+
+func TestInvalidate(t *testing.T) {
+	forEachMode(t, mmcache.Options{Capacity: 4096, MaxObject: 2048}, func(t *testing.T, c *mmcache.Cache) {
+		require.False(t, c.Invalidate("a"))
+		r, b := run(t, c, 100, "a")
+		require.Equal(t, c.Mode() != mmcache.None, c.Invalidate("a"))
+		require.False(t, c.Invalidate("a"))
+		other, _ := run(t, c, 100, "a")
+		require.EqualValues(t, 2, c.Stats().Produced)
+		if b.Items[0].Form == mmcache.FormData {
+			requireContent(t, "a", b.Items[0].Item)
+		}
+		other.Finish()
+		r.Finish()
+		require.NoError(t, c.CheckStructure())
+	})
+}
+
+// Clear is a barrier: it waits for what began before, and what begins after it
+// waits for it.
+func TestClearIsABarrier(t *testing.T) {
+	for _, m := range []mmcache.Mode{mmcache.ProcessorOnly, mmcache.None} {
+		synctest.Test(t, func(t *testing.T) {
+			c, err := mmcache.Open(mmcache.Options{Mode: m, Capacity: 4096})
+			require.NoError(t, err)
+			r, _ := run(t, c, 100, "a")
+			short, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			nothing := func(lrusync.Envelope) error { return nil }
+			require.ErrorIs(t, c.Clear(short, nothing), context.DeadlineExceeded)
+			require.Error(t, func() error { r2, _ := run(t, c, 100, "b"); defer r2.Finish(); return errors.New("a Clear that gave up blocks nobody") }())
+			cleared := make(chan error)
+			go func() { cleared <- c.Clear(ctx, nothing) }()
+			synctest.Wait()
+			begun := make(chan *mmcache.Request)
+			go func() {
+				r, err := c.Begin(ctx, "late", want(100, "a")...)
+				require.NoError(t, err)
+				begun <- r
+			}()
+			synctest.Wait()
+			select {
+			case <-cleared:
+				t.Error("cleared under an open request")
+			case <-begun:
+				t.Error("a request overtook the barrier")
+			default:
+			}
+			r.Finish()
+			require.NoError(t, <-cleared)
+			late := <-begun
+			it, err := late.Item(ctx, "a", produceItem("a", 100))
+			require.NoError(t, err)
+			require.False(t, it.Hit())
+			late.Rollback()
+			require.EqualValues(t, 1, c.Stats().Epoch)
+			require.NoError(t, c.Close())
+		})
+	}
+}
+
+func TestClear(t *testing.T) {
+	forEachMode(t, mmcache.Options{Capacity: 4096, MaxObject: 2048}, func(t *testing.T, c *mmcache.Cache) {
+		r, _ := run(t, c, 100, "a")
+		r.Finish()
+		broken := errors.New("no engine")
+		require.ErrorIs(t, c.Clear(ctx, func(lrusync.Envelope) error { return broken }), broken)
+		require.Zero(t, c.Stats().Epoch)
+		require.NoError(t, c.Clear(ctx, func(lrusync.Envelope) error { return nil }))
+		s := c.Stats()
+		require.Equal(t, []int64{0, 0, 0}, []int64{s.Hits, s.Total, s.CachedItems})
+		r, b := run(t, c, 100, "a")
+		require.NotEqual(t, mmcache.FormOmitted, b.Items[0].Form)
+		r.Finish()
+	})
+}
+
+// Between a look and the use nothing is evicted.
+func TestHoldKeepsWhatWasLookedUp(t *testing.T) {
+	for _, m := range []mmcache.Mode{mmcache.ProcessorOnly, mmcache.SHM} {
+		t.Run(m.String(), func(t *testing.T) {
+			c := openCache(t, mmcache.Options{Mode: m, Capacity: 1500, MaxObject: 1400})
+			_, ok, err := c.Lookup(ctx, "a")
+			require.NoError(t, err)
+			require.False(t, ok)
+			r, err := c.Begin(ctx, "r", want(700, "a")...)
+			require.NoError(t, err)
+			_, err = r.Item(ctx, "a", produceItem("a", 700))
+			require.NoError(t, err)
+			h, ok, err := c.Lookup(ctx, "a")
+			require.NoError(t, err)
+			require.True(t, ok)
+			r.Rollback()
+			require.Equal(t, "a", string(h.Updates()))
+			require.EqualValues(t, 700, h.Size())
+			other, err := c.Begin(ctx, "other", want(1200, "b")...)
+			require.NoError(t, err)
+			it, err := other.Item(ctx, "b", produceItem("b", 1200))
+			require.NoError(t, err)
+			require.Equal(t, mmcache.Full, it.Refused())
+			other.Rollback()
+			require.ErrorIs(t, c.Close(), mmcache.ErrBusy)
+			use, err := c.Begin(ctx, "use", want(700, "a")...)
+			require.NoError(t, err)
+			h.Release()
+			h.Release()
+			it, err = use.Item(ctx, "a", mustNotProduce(t))
+			require.NoError(t, err)
+			require.True(t, it.Hit())
+			use.Rollback()
+		})
+	}
+}

@@ -1,0 +1,128 @@
+package mmcache_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/mmcache"
+	"github.com/ringcache/ringcache/serde"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var modes = []mmcache.Mode{mmcache.None, mmcache.ProcessorOnly, mmcache.LRU, mmcache.SHM}
+
+// forEachMode runs a test in every mode.
+func forEachMode(t *testing.T, o mmcache.Options, f func(t *testing.T, c *mmcache.Cache)) {
+	for _, m := range modes {
+		t.Run(m.String(), func(t *testing.T) {
+			o := o
+			o.Mode = m
+			f(t, openCache(t, o))
+		})
+	}
+}
+
+// openCache opens a cache that is validated and closed when the test ends. A
+// segment lies in a folder of the test.
+func openCache(t testing.TB, o mmcache.Options) *mmcache.Cache {
+	t.Helper()
+	if o.Mode == mmcache.SHM {
+		o.Dir, o.Name = t.TempDir(), fmt.Sprintf("mm%d", os.Getpid())
+		o.Readers = max(o.Readers, 1)
+	}
+	c, err := mmcache.Open(o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, c.CheckStructure())
+		require.Zero(t, c.Stats().InFlight, "memory is still charged to requests that ended")
+		require.NoError(t, c.Close())
+		require.NoError(t, c.Close())
+	})
+	return c
+}
+
+// content is what the item of a key must hold, n bytes.
+func content(key string, n int) []byte {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(key))
+	b := binary.LittleEndian.AppendUint64(nil, h.Sum64())
+	return bytes.Repeat(b, n/8+1)[:n]
+}
+
+// layout is an item of n bytes, without data.
+func layout(n int) *serde.Item {
+	return &serde.Item{Modality: "image", Elems: []serde.Elem{{
+		Key: "pixel_values", Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{n}},
+	}}}
+}
+
+// produceItem fills an item of n bytes in place; its updates are its key.
+func produceItem(key string, n int) mmcache.Producer {
+	return func(_ context.Context, b *mmcache.Builder) error {
+		b.SetUpdates([]byte(key))
+		if err := b.Layout(layout(n)); err != nil {
+			return err
+		}
+		copy(b.Tensor("pixel_values"), content(key, n))
+		return nil
+	}
+}
+
+func mustNotProduce(t testing.TB) mmcache.Producer {
+	return func(context.Context, *mmcache.Builder) error {
+		t.Error("a cached item was made again")
+		return fmt.Errorf("made again")
+	}
+}
+
+func want(n int, keys ...string) (ws []mmcache.Want) {
+	for _, k := range keys {
+		ws = append(ws, mmcache.Want{Key: k, Bytes: int64(n + len(k)), Modality: "image"})
+	}
+	return ws
+}
+
+// engine stands for the other end of mode lru: it keeps what it is sent.
+type engine struct {
+	t        require.TestingT
+	receiver *lrusync.Receiver[*serde.Item]
+}
+
+func newEngine(t require.TestingT, capacity float64) *engine {
+	r, err := lrusync.NewReceiver[*serde.Item](lrusync.Options{Capacity: capacity})
+	require.NoError(t, err)
+	return &engine{t, r}
+}
+
+// take is the send function of a request; it returns what the engine lacks.
+func (e *engine) take(b mmcache.Batch) lrusync.Result[*serde.Item] {
+	fs := make([]lrusync.Feature[*serde.Item], len(b.Items))
+	for i, w := range b.Items {
+		fs[i] = lrusync.Feature[*serde.Item]{Key: w.Key}
+		if w.Form != mmcache.FormOmitted {
+			size, err := lrusync.ItemSize(w.Item, lrusync.Python{})
+			require.NoError(e.t, err)
+			fs[i].Has, fs[i].Value, fs[i].Size = true, w.Item, size
+		}
+	}
+	res, err := e.receiver.Apply(b.Envelope, fs)
+	require.NoError(e.t, err)
+	return res
+}
+
+func requireContent(t require.TestingT, key string, it *serde.Item) {
+	e, ok := it.Lookup("pixel_values")
+	require.True(t, ok)
+	b := e.Data.(*serde.Tensor).Data
+	require.True(t, bytes.Equal(content(key, len(b)), b), "item %q has another's bytes", key)
+}
