@@ -248,7 +248,11 @@ func TestClearIsABarrier(t *testing.T) {
 			defer cancel()
 			nothing := func(lrusync.Envelope) error { return nil }
 			require.ErrorIs(t, c.Clear(short, nothing), context.DeadlineExceeded)
-			require.Error(t, func() error { r2, _ := run(t, c, 100, "b"); defer r2.Finish(); return errors.New("a Clear that gave up blocks nobody") }())
+			require.Error(t, func() error {
+				r2, _ := run(t, c, 100, "b")
+				defer r2.Finish()
+				return errors.New("a Clear that gave up blocks nobody")
+			}())
 			cleared := make(chan error)
 			go func() { cleared <- c.Clear(ctx, nothing) }()
 			synctest.Wait()

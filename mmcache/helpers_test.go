@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,7 +38,7 @@ func forEachMode(t *testing.T, o mmcache.Options, f func(t *testing.T, c *mmcach
 func openCache(t testing.TB, o mmcache.Options) *mmcache.Cache {
 	t.Helper()
 	if o.Mode == mmcache.SHM {
-		o.Dir, o.Name = t.TempDir(), fmt.Sprintf("mm%d", os.Getpid())
+		o.Dir, o.Name = segmentDir(t), fmt.Sprintf("mm%d", os.Getpid())
 		o.Readers = max(o.Readers, 1)
 	}
 	c, err := mmcache.Open(o)
@@ -49,6 +50,18 @@ func openCache(t testing.TB, o mmcache.Options) *mmcache.Cache {
 		require.NoError(t, c.Close())
 	})
 	return c
+}
+
+var dirs sync.Map // of tests, by name
+
+// segmentDir is the folder that stands for /dev/shm in a test.
+func segmentDir(t testing.TB) string {
+	if d, ok := dirs.Load(t.Name()); ok {
+		return d.(string)
+	}
+	d := t.TempDir()
+	dirs.Store(t.Name(), d)
+	return d
 }
 
 // content is what the item of a key must hold, n bytes.

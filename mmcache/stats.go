@@ -61,9 +61,12 @@ func (c *Cache) countQuery(s *slot, hit bool) {
 	s.hit = hit
 	c.count(func(st *Stats) {
 		st.Total += s.places
-		st.Hits += s.places
-		if !hit {
-			st.Hits--
+		switch {
+		case c.o.Mode == None:
+		case hit:
+			st.Hits += s.places
+		default:
+			st.Hits += s.places - 1
 		}
 	})
 }
