@@ -121,11 +121,13 @@ func (w *world) request(rnd *rand.Rand, id string) {
 	}
 	defer r.Rollback()
 	held := map[string]int64{} // on the heap, by this request
-	defer func() {
+	letGo := func() {          // before the request ends, and so does its claim
 		for _, n := range held {
 			w.live.Add(-n)
 		}
-	}()
+		clear(held)
+	}
+	defer letGo()
 	for _, x := range ws {
 		var k int
 		_, _ = fmt.Sscanf(x.Key, "k%d", &k)
@@ -168,6 +170,7 @@ func (w *world) request(rnd *rand.Rand, id string) {
 			return
 		}
 	}
+	letGo()
 	if rnd.IntN(20) == 0 {
 		r.Abort()
 	} else {

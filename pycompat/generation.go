@@ -164,7 +164,7 @@ var changes = []struct {
 		g.ItemForm = ItemMap
 		g.Hash.Sorted, g.Hash.Scalar0D = true, true
 	}},
-	{"0.20.2", func(g *Generation) { g.Hash.TokenizerKwargs = false }},
+	{"0.17.0", func(g *Generation) { g.Hash.TokenizerKwargs = false }},
 	{"0.24.0", func(g *Generation) { g.Cache.GhostTouch = false }},
 	{"0.27.0", func(g *Generation) { g.Hash.IOConfig, g.Hash.VideoBytes, g.Hash.RawItems = true, true, true }},
 	{"0.28.0", func(g *Generation) { g.Cache.MissError = true }},

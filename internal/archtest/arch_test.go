@@ -22,18 +22,20 @@ const module = "github.com/ringcache/ringcache"
 // packages that serve a command or a test.
 var floors = [][]string{
 	{"pycompat"},
-	{"shmring"},
+	{"shmring", "mmhash"},
 	{"serde"},
 	{"objstore"},
+	{"lrusync"},
+	{"mmcache"},
 	{"internal/agent"},
-	{"cmd/ringcache", "examples/demo"},
+	{"cmd/ringcache", "examples/demo", "examples/customserver", "interop/lockstep"},
 }
 
 // core may link these modules and no others.
 var (
-	core    = []string{"pycompat", "shmring", "serde", "objstore"}
+	core    = []string{"pycompat", "shmring", "mmhash", "serde", "objstore", "lrusync", "mmcache"}
 	allowed = []string{
-		"golang.org/x/sys", "github.com/vmihailenco/msgpack/v5", "github.com/zeebo/blake3",
+		"golang.org/x/sys", "golang.org/x/sync", "github.com/vmihailenco/msgpack/v5", "github.com/zeebo/blake3",
 	}
 )
 

@@ -1,0 +1,291 @@
+package agent
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/ringcache/ringcache/mmhash"
+)
+
+func hashOps() map[string]operation {
+	return map[string]operation{"hash": hashKwargs}
+}
+
+// The JSON form of a value to be hashed: exactly one of the fields.
+type (
+	hashJSON struct {
+		Str     json.RawMessage   `json:"str"`
+		Bytes   *string           `json:"bytes"`
+		Int     *string           `json:"int"`
+		Float   *string           `json:"float"`
+		Bool    *bool             `json:"bool"`
+		None    *bool             `json:"none"`
+		List    []json.RawMessage `json:"list"`
+		Map     []json.RawMessage `json:"map"`
+		NDArray *denseJSON        `json:"ndarray"`
+		Tensor  *denseJSON        `json:"tensor"`
+		Image   *imageJSON        `json:"image"`
+		Media   *mediaJSON        `json:"media"`
+	}
+	denseJSON struct {
+		DType string `json:"dtype"`
+		Shape []int  `json:"shape"`
+		Hex   string `json:"hex"`
+	}
+	imageJSON struct {
+		Mode    string  `json:"mode"`
+		Size    []int   `json:"size"`
+		Hex     string  `json:"hex"`
+		Palette *string `json:"palette"`
+	}
+	mediaJSON struct {
+		Kind     string          `json:"kind"`
+		Bytes    *string         `json:"bytes"`
+		IOConfig json.RawMessage `json:"io_config"`
+		EXIFUUID *string         `json:"exif_uuid"`
+		Frames   json.RawMessage `json:"frames"`
+	}
+)
+
+func hashKwargs(p *params) (reply, error) {
+	a, err := mmhash.ParseAlgorithm(optional(p, "algorithm", "blake3"))
+	if err != nil {
+		return nil, err
+	}
+	d := hashDecoder{p}
+	pairs := required[[]json.RawMessage](p, "kwargs")
+	o := mmhash.Options{Generation: p.generation(), Algorithm: a}
+	args := d.entries("kwargs", pairs, 0)
+	if p.err != nil {
+		return nil, p.err
+	}
+	h, err := mmhash.HashKwargs(o, args...)
+	if err != nil {
+		return nil, err
+	}
+	return reply{"hex": h}, nil
+}
+
+type hashDecoder struct{ *params }
+
+// entries decodes pairs of a name and a value.
+func (d hashDecoder) entries(what string, pairs []json.RawMessage, depth int) mmhash.Map {
+	out := mmhash.Map{}
+	for _, raw := range pairs {
+		var pair []json.RawMessage
+		if err := json.Unmarshal(raw, &pair); err != nil || len(pair) != 2 {
+			d.fail("%s: %.80s, want a pair of a name and a value", what, raw)
+		}
+		if d.err != nil {
+			break
+		}
+		out = append(out, mmhash.Arg(d.text(pair[0]), d.value(pair[1], depth)))
+	}
+	return out
+}
+
+// text decodes a string, but not one that Python could not encode as UTF-8:
+// Go's decoder would silently put U+FFFD in its place.
+func (d hashDecoder) text(raw json.RawMessage) string {
+	var s *string
+	if err := json.Unmarshal(raw, &s); err != nil || s == nil {
+		d.fail("%.80s: want a string", raw)
+		return ""
+	}
+	const replacement = "\uFFFD"
+	if n := strings.Count(*s, replacement); n > 0 {
+		if n > strings.Count(string(raw), replacement)+strings.Count(strings.ToLower(string(raw)), `\ufffd`) {
+			d.fail("%.80s: a surrogate without its other half, or no UTF-8", raw)
+		}
+	}
+	return *s
+}
+
+func (d hashDecoder) value(raw json.RawMessage, depth int) mmhash.Value {
+	if depth > mmhash.MaxDepth {
+		d.fail("value: nested more than %d deep", mmhash.MaxDepth)
+	}
+	if d.err != nil {
+		return nil
+	}
+	var j hashJSON
+	if err := json.Unmarshal(raw, &j); err != nil {
+		d.fail("value %.80s: %w", raw, err)
+		return nil
+	}
+	var found []mmhash.Value
+	if j.Str != nil {
+		found = append(found, mmhash.Str(d.text(j.Str)))
+	}
+	if j.Bytes != nil {
+		found = append(found, mmhash.Bytes(d.unhex("bytes", *j.Bytes)))
+	}
+	if j.Int != nil {
+		found = append(found, d.integer(*j.Int))
+	}
+	if j.Float != nil {
+		found = append(found, d.float(*j.Float))
+	}
+	if j.Bool != nil {
+		found = append(found, mmhash.Bool(*j.Bool))
+	}
+	if j.None != nil {
+		found = append(found, mmhash.None{})
+	}
+	if j.List != nil {
+		list := mmhash.List{}
+		for _, part := range j.List {
+			list = append(list, d.value(part, depth+1))
+		}
+		found = append(found, list)
+	}
+	if j.Map != nil {
+		found = append(found, d.entries("map", j.Map, depth+1))
+	}
+	if a := j.NDArray; a != nil {
+		found = append(found, &mmhash.Array{DType: a.DType, Shape: a.Shape, Data: d.dense(a)})
+	}
+	if a := j.Tensor; a != nil {
+		found = append(found, &mmhash.Tensor{DType: a.DType, Shape: a.Shape, Data: d.dense(a)})
+	}
+	if j.Image != nil {
+		found = append(found, d.image(j.Image))
+	}
+	if j.Media != nil {
+		found = append(found, d.media(j.Media, depth))
+	}
+	if len(found) != 1 {
+		d.fail("value %.80s: want an object with exactly one of str, bytes, int, float, bool, none, list, map, ndarray, tensor, image and media", raw)
+		return nil
+	}
+	return found[0]
+}
+
+func (d hashDecoder) dense(a *denseJSON) []byte {
+	if a.Shape == nil {
+		d.fail("array of %.20q: field \"shape\" is missing", a.DType)
+	}
+	return d.unhex("hex", a.Hex)
+}
+
+func (d hashDecoder) integer(s string) mmhash.Value {
+	v, err := mmhash.ParseInt(s)
+	if err != nil {
+		d.fail("%s", err) // invalid, as all numbers that are too large
+	}
+	return v
+}
+
+// float reads what Python's float.hex writes, or its nan, inf and -inf.
+func (d hashDecoder) float(s string) mmhash.Value {
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		d.fail("float %.40q: want a number such as 0x1.8p+0, nan, inf or -inf", s)
+	}
+	return mmhash.Float(f)
+}
+
+// image takes the pixels in the form of PIL's frombytes, which differs from
+// that of numpy.asarray for mode "1".
+func (d hashDecoder) image(j *imageJSON) mmhash.Value {
+	m := &mmhash.Image{Mode: j.Mode, Pixels: d.unhex("hex", j.Hex)}
+	if len(j.Size) != 2 {
+		d.fail("image: size is [width, height]")
+		return nil
+	}
+	m.Width, m.Height = j.Size[0], j.Size[1]
+	if m.Mode == "1" {
+		d.unpack(m)
+	}
+	switch paletted := m.Mode == "P" || m.Mode == "PA"; {
+	case j.Palette != nil && !paletted:
+		d.fail("image: one of mode %.20q has no palette", m.Mode)
+	case j.Palette != nil:
+		m.Palette = &mmhash.Palette{Bytes: d.unhex("palette", *j.Palette)}
+	case paletted: // what a new image has
+		m.Palette = &mmhash.Palette{Type: mmhash.PaletteByteArray}
+	}
+	return m
+}
+
+// unpack makes a byte of each bit. Rows begin at whole bytes, with the highest
+// bit.
+func (d hashDecoder) unpack(m *mmhash.Image) {
+	bits := m.Pixels
+	m.Pixels = nil
+	if m.Width < 0 || m.Height < 0 || m.Width > math.MaxInt-7 {
+		d.fail("image: negative size, or a very large one")
+		return
+	}
+	row := (m.Width + 7) / 8
+	if m.Width == 0 || m.Height == 0 {
+		row = 0
+	}
+	// Divided and not multiplied, which could overflow.
+	if row == 0 && len(bits) != 0 || row > 0 && (len(bits)%row != 0 || len(bits)/row != m.Height) {
+		d.fail("image: %d bytes, which are not %d rows of %d pixels, 8 in a byte", len(bits), m.Height, m.Width)
+		return
+	}
+	if row == 0 {
+		return
+	}
+	m.Pixels = make([]byte, m.Width*m.Height)
+	for i := range m.Pixels {
+		y, x := i/m.Width, i%m.Width
+		if bits[y*row+x/8]&(0x80>>(x%8)) != 0 {
+			m.Pixels[i] = 0xff
+		}
+	}
+}
+
+func (d hashDecoder) media(j *mediaJSON, depth int) mmhash.Value {
+	if j.Bytes == nil {
+		d.fail("media: field \"bytes\" is missing")
+		return nil
+	}
+	data := d.unhex("bytes", *j.Bytes)
+	switch j.Kind {
+	case "image":
+		m := &mmhash.EncodedImage{Data: data}
+		if len(j.IOConfig) > 0 && string(j.IOConfig) != "null" {
+			switch v := d.value(j.IOConfig, depth+1).(type) {
+			case mmhash.Map:
+				m.IOConfig = v
+			case mmhash.None, nil:
+			default:
+				d.fail("media: io_config is a map")
+			}
+		}
+		if j.EXIFUUID != nil {
+			id := d.unhex("exif_uuid", strings.ReplaceAll(*j.EXIFUUID, "-", ""))
+			if len(id) != 16 {
+				d.fail("media: an exif_uuid of %d bytes, want 16", len(id))
+				return nil
+			}
+			m.ID = (*[16]byte)(id)
+		}
+		return m
+	case "video":
+		return &mmhash.EncodedVideo{Data: data, Frames: d.frames(j.Frames, depth+1)}
+	}
+	d.fail("media: unknown kind %.20q, want image or video", j.Kind)
+	return nil
+}
+
+// frames are an ndarray or a tensor, as a value or, for an ndarray, its inside
+// alone.
+func (d hashDecoder) frames(raw json.RawMessage, depth int) mmhash.Value {
+	var j struct {
+		DType *string `json:"dtype"`
+	}
+	if json.Unmarshal(raw, &j) == nil && j.DType != nil {
+		raw = json.RawMessage(`{"ndarray":` + string(raw) + `}`)
+	}
+	if len(raw) == 0 {
+		d.fail("media: field \"frames\" is missing")
+		return nil
+	}
+	return d.value(raw, depth)
+}

@@ -1,0 +1,35 @@
+// Package mmhash computes the identity of media: the hashes by which vLLM knows
+// images, videos and audio in its caches, bit for bit, and a key of its own that
+// is safe between tenants.
+//
+// # vLLM's hash
+//
+// vLLM hashes keyword arguments (vllm/multimodal/hasher.py): the model's id, the
+// item under the name of its modality, and what decides on how it is processed.
+// [Hasher.Key] puts them together as the processor of the chosen release does,
+// [Hasher.Hex] and [HashKwargs] hash any, and [WriteStream] gives the bytes
+// under the hash. Which bytes these are differs between releases:
+// [pycompat.HashRules] lists how, [Options].Generation chooses. A hash from one
+// generation is of no use to another, nor need it be: keys never leave the
+// server and its workers.
+//
+// A [Value] says which Python object is meant, as precisely as its hash depends
+// on it: the type of a palette, or whether an image is known with the bytes of
+// its file ([EncodedImage]) or without ([Image]). Decoding and converting images
+// is not done here.
+//
+// Where vLLM's hash depends on an address or fails, there is an error that wraps
+// [ErrUnsupported] instead. What it hashes by pickling is only as portable as
+// the pickle, see [Pickled].
+//
+// Streams before 0.31.0 have no lengths in them, so that different arguments can
+// have the same hash; even after, "ab" and b"ab", 0 and 0.0, -1 and 2^64-1 do.
+// A client's UUID is believed. Who is free to choose takes [NativeKey].
+//
+// # Memory and concurrency
+//
+// Nothing is copied but strings: slices are passed to the hash as they are and
+// must not change meanwhile. Media that are not in memory are hashed through a
+// [Stream]. Values may be shared between goroutines, but for a Stream; a
+// [Hasher] serves one at a time.
+package mmhash

@@ -1,0 +1,265 @@
+package mmhash
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"io"
+	"math"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/pycompat"
+)
+
+func generation(t testing.TB, version string) pycompat.Generation {
+	t.Helper()
+	g, err := pycompat.Lookup(version)
+	require.NoError(t, err)
+	return g
+}
+
+// TestStreamVectors has streams that were computed by hand from the rules of
+// 0.16.0 to 0.30.0.
+func TestStreamVectors(t *testing.T) {
+	one := []byte{0, 0, 128, 63, 0, 0, 0, 64} // float32 1, 2
+	for _, c := range []struct {
+		args   []Entry
+		len    int
+		sha256 string
+	}{
+		{[]Entry{{"a", Int(1)}, {"b", Str("x")}, {"c", Float(2.5)}, {"d", None{}}, {"e", Bool(true)}}, 23, "04e0573ce741772cbacb1f587482d9b179e928a41714aaaa9bebbc4dc65624c3"},
+		{[]Entry{{"x", List{Int(1), Str("y"), Map{{"k", Bytes("z")}}}}}, 21, "ce2576ab83be644719f19ba41cb494c8d10b494819e05ba7638bc3c95651c4d3"},
+		{[]Entry{{"x", &Array{"|u1", []int{2, 2}, []byte{1, 2, 3, 4}}}}, 79, "6ad5b45594e23b4fcae32509c9eff9f4e57bc0dc695eb8e52ef262ffa326ccbd"},
+		{[]Entry{{"x", &Tensor{"float32", []int{2}, one}}}, 66, "eb0dc5e302c9561743e82700dc95af9468252c315a4e720503be2014ded6aa14"},
+		{[]Entry{{"x", &Tensor{"bfloat16", []int{2}, []byte{128, 63, 0, 64}}}}, 133, "41dc4b212cf7459044b343d734e45cba6bc48e1abed61cca96449ecac715c9c7"},
+		{[]Entry{{"image", &Image{Mode: "RGB", Width: 1, Height: 1, Pixels: []byte{1, 2, 3}}}, {"model_id", Str("m")}}, 137, "0333d1111c0a8dd317331becde0a043d8035db84c1ac7327ae3bb3fa915e86fa"},
+		{[]Entry{{"image", &EncodedImage{Data: []byte("JPEG")}}, {"model_id", Str("m")}}, 23, "cc2547daae167f36f57419d5dca4e755c25b048b9124b4684f7eae8772e213ed"},
+		{[]Entry{{"x", &Array{"<f8", nil, []byte{0, 0, 0, 0, 0, 0, 4, 64}}}}, 37, "11a5dec0e7608f71351dd06b5828cce6ea205c2ca654e9a248c139e603fd7a88"},
+	} {
+		var b bytes.Buffer
+		g := generation(t, "0.27.1")
+		require.NoError(t, WriteStream(&b, g, c.args...))
+		require.Len(t, b.Bytes(), c.len)
+		require.Equal(t, c.sha256, hexOf(t, Options{g, SHA256}, c.args...))
+	}
+}
+
+func TestErrors(t *testing.T) {
+	var deep Value = Int(1)
+	for range MaxDepth + 1 {
+		deep = List{deep}
+	}
+	loop := List{nil}
+	loop[0] = loop
+	for name, c := range map[string]struct {
+		v    Value
+		want error
+	}{
+		"short data":         {&Array{"<f4", []int{2}, make([]byte, 7)}, ErrInvalid},
+		"negative dimension": {&Array{"<f4", []int{-1}, nil}, ErrInvalid},
+		"overflow":           {&Array{"<f4", []int{math.MaxInt, math.MaxInt}, nil}, ErrInvalid},
+		"overflow, empty":    {&Array{"<f4", []int{0, math.MaxInt, math.MaxInt}, nil}, ErrInvalid},
+		"dimensions":         {&Array{"|u1", make([]int, 65), nil}, ErrInvalid},
+		"object array":       {&Array{"|O", []int{1}, make([]byte, 8)}, ErrUnsupported},
+		"other spelling":     {&Array{"<u1", []int{1}, make([]byte, 1)}, ErrUnsupported},
+		"no byte order":      {&Array{"|f4", []int{1}, make([]byte, 4)}, ErrUnsupported},
+		"torch name":         {&Array{"float32", []int{1}, make([]byte, 4)}, ErrUnsupported},
+		"complex 0-d":        {&Array{"<c8", nil, make([]byte, 8)}, ErrUnsupported},
+		"long double 0-d":    {&Array{"<f16", nil, make([]byte, 16)}, ErrUnsupported},
+		"date 0-d":           {&Array{"<M8[ns]", nil, make([]byte, 8)}, ErrUnsupported},
+		"no character":       {&Array{"<U1", nil, []byte{0, 0xd8, 0, 0}}, ErrInvalid},
+		"float8":             {&Tensor{"float8_e4m3fn", []int{1}, []byte{0}}, ErrUnsupported},
+		"numpy name":         {&Tensor{"<f4", []int{1}, make([]byte, 4)}, ErrUnsupported},
+		"short bfloat16":     {&Tensor{"bfloat16", []int{3}, make([]byte, 4)}, ErrInvalid},
+		"short image":        {&Image{Mode: "RGB", Width: 2, Height: 1, Pixels: make([]byte, 5)}, ErrInvalid},
+		"unknown mode":       {&Image{Mode: "RGB16", Width: 1, Height: 1}, ErrUnsupported},
+		"long palette":       {&Image{Mode: "PA", Palette: &Palette{PaletteByteArray, make([]byte, 1025), ""}}, ErrInvalid},
+		"palette type":       {&Image{Mode: "P", Palette: &Palette{Type: 9}}, ErrInvalid},
+		"not UTF-8":          {Str("\xff"), ErrInvalid},
+		"key not UTF-8":      {Map{{"\xff", Int(1)}}, ErrInvalid},
+		"too deep":           {deep, ErrInvalid},
+		"endless":            {loop, ErrInvalid},
+		"nil array":          {(*Array)(nil), ErrInvalid},
+		"nil tensor":         {(*Tensor)(nil), ErrInvalid},
+		"nil image":          {(*Image)(nil), ErrInvalid},
+		"nil encoded image":  {(*EncodedImage)(nil), ErrInvalid},
+		"nil encoded video":  {(*EncodedVideo)(nil), ErrInvalid},
+		"no data":            {&EncodedImage{}, ErrInvalid},
+		"no video data":      {&EncodedVideo{Frames: &Array{"|u1", []int{0}, nil}}, ErrInvalid},
+		"no frames":          {&EncodedVideo{Data: []byte("x")}, ErrInvalid},
+		"nil frames":         {&EncodedVideo{Data: []byte("x"), Frames: (*Array)(nil)}, ErrInvalid},
+		"video in video":     {&EncodedVideo{Data: []byte("x"), Frames: &EncodedVideo{}}, ErrInvalid},
+		"no reader":          {Stream{nil, 1}, ErrInvalid},
+		"negative length":    {Stream{strings.NewReader(""), -1}, ErrInvalid},
+	} {
+		for _, version := range []string{"0.26.0", "0.33.0"} {
+			h, err := NewHasher(Options{Generation: generation(t, version)})
+			require.NoError(t, err)
+			dst, err := h.AppendHex([]byte("kept"), Arg("first", Int(1)), Arg("it", c.v))
+			if name == "no video data" && version == "0.26.0" {
+				require.NoError(t, err, "frames alone are hashed")
+				continue
+			}
+			require.ErrorIs(t, err, c.want, "%s in %s", name, version)
+			require.Equal(t, "kept", string(dst))
+			var e *ValueError
+			require.ErrorAs(t, err, &e, name)
+			require.Equal(t, "it", e.Arg, name)
+			require.NotContains(t, err.Error(), "%!", name)
+			// The hasher is none the worse for it.
+			again, err := h.Hex(Arg("x", Int(1)))
+			require.NoError(t, err)
+			require.Equal(t, hexOf(t, Options{Generation: generation(t, version)}, Arg("x", Int(1))), again)
+		}
+	}
+	_, err := HashKwargs(Options{}, Arg("a", Int(1)), Arg("b", Int(1)), Arg("a", Int(1)))
+	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorContains(t, err, `"a"`)
+	_, err = HashKwargs(Options{}, Arg("\xff", Int(1)))
+	require.ErrorIs(t, err, ErrInvalid)
+}
+
+func TestOptions(t *testing.T) {
+	_, err := NewHasher(Options{Algorithm: 9})
+	require.ErrorIs(t, err, ErrInvalid)
+	_, err = NewHasher(Options{generation(t, "0.13.0"), SHA256})
+	require.ErrorIs(t, err, ErrUnsupported)
+	require.ErrorContains(t, err, "0.13.0")
+	_, err = NewHasher(Options{generation(t, "0.16.0"), SHA256})
+	require.NoError(t, err)
+	for name, want := range map[string]Algorithm{"blake3": BLAKE3, "SHA256": SHA256, "Sha512": SHA512} {
+		a, err := ParseAlgorithm(name)
+		require.NoError(t, err)
+		require.Equal(t, want, a)
+		require.Equal(t, strings.ToLower(name), a.String())
+	}
+	_, err = ParseAlgorithm("md5")
+	require.ErrorIs(t, err, ErrInvalid)
+	require.Equal(t, "Algorithm(9)", Algorithm(9).String())
+}
+
+func TestParseInt(t *testing.T) {
+	for s, want := range map[string]Value{
+		"0": Int(0), "-1": Int(-1), "9223372036854775807": Int(math.MaxInt64), "-9223372036854775808": Int(math.MinInt64),
+		"9223372036854775808": Uint(1 << 63), "18446744073709551615": Uint(math.MaxUint64),
+	} {
+		v, err := ParseInt(s)
+		require.NoError(t, err)
+		require.Equal(t, want, v)
+	}
+	for _, s := range []string{"18446744073709551616", "-9223372036854775809", strings.Repeat("9", 1000)} {
+		_, err := ParseInt(s)
+		require.ErrorIs(t, err, ErrUnsupported)
+		require.ErrorContains(t, err, "pointer")
+		require.Less(t, len(err.Error()), 300)
+	}
+	for _, s := range []string{"", "x", "1.5", "0x10", "1_000"} {
+		_, err := ParseInt(s)
+		require.ErrorIs(t, err, ErrInvalid, s)
+	}
+}
+
+func TestFloats(t *testing.T) {
+	python := hexOf(t, Options{}, Arg("x", Bytes("\x00\x00\x00\x00\x00\x00\xf8\x7f")))
+	require.Equal(t, python, hexOf(t, Options{}, Arg("x", Float(math.NaN()))))
+	require.Equal(t, python, hexOf(t, Options{}, Arg("x", Float(math.Float64frombits(pythonNaN)))))
+	negative := math.Float64frombits(0xfff8000000000000)
+	require.NotEqual(t, python, hexOf(t, Options{}, Arg("x", Float(negative))))
+	for half, want := range map[uint16]float64{
+		0x0000: 0, 0x3c00: 1, 0xc000: -2, 0x7bff: 65504, 0x0001: math.Ldexp(1, -24), 0x83ff: -math.Ldexp(1023, -24),
+		0x0400: math.Ldexp(1, -14), 0x7c00: math.Inf(1), 0xfc00: math.Inf(-1),
+	} {
+		require.Equal(t, want, halfToFloat(half), "%04x", half)
+	}
+	require.True(t, math.Signbit(halfToFloat(0x8000)))
+	require.True(t, math.IsNaN(halfToFloat(0x7e00)))
+}
+
+func TestStreamValue(t *testing.T) {
+	data := bytes.Repeat([]byte("0123456789"), 20000)
+	n := int64(len(data))
+	for _, g := range []pycompat.Generation{{}, generation(t, "0.27.1")} {
+		o := Options{Generation: g}
+		want := hexOf(t, o, Arg("image", &EncodedImage{Data: data}))
+		for _, r := range []io.Reader{bytes.NewReader(data), iotest.HalfReader(bytes.NewReader(data)), iotest.DataErrReader(bytes.NewReader(data))} {
+			require.Equal(t, want, hexOf(t, o, Arg("image", &EncodedImage{Stream: &Stream{r, n}})))
+		}
+		require.Equal(t, hexOf(t, o, Arg("x", Bytes(nil))), hexOf(t, o, Arg("x", Stream{strings.NewReader(""), 0})))
+
+		_, err := HashKwargs(o, Arg("x", Stream{bytes.NewReader(data), n + 1}))
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		_, err = HashKwargs(o, Arg("x", Stream{strings.NewReader(""), 1}))
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		_, err = HashKwargs(o, Arg("x", Stream{bytes.NewReader(data), n - 1}))
+		require.ErrorIs(t, err, ErrInvalid)
+		broken := errors.New("broken")
+		for _, at := range []int64{0, 100, n} {
+			r := io.MultiReader(bytes.NewReader(data[:at]), iotest.ErrReader(broken))
+			_, err = HashKwargs(o, Arg("x", Stream{r, n}))
+			require.ErrorIs(t, err, broken, at)
+		}
+	}
+}
+
+type failing struct{ after int }
+
+func (f *failing) Write(p []byte) (int, error) {
+	if f.after -= len(p); f.after < 0 {
+		return 0, io.ErrClosedPipe
+	}
+	return len(p), nil
+}
+
+func TestWriteStreamPassesErrorsOn(t *testing.T) {
+	for after := range 30 {
+		err := WriteStream(&failing{after}, pycompat.Generation{}, Arg("x", Bytes(make([]byte, 2*gather))), Arg("y", List{Int(1)}))
+		require.ErrorIs(t, err, io.ErrClosedPipe)
+	}
+}
+
+// TestAppendIsFreeOfAllocations: the common cases, the values made anew for
+// every hash.
+func TestAppendIsFreeOfAllocations(t *testing.T) {
+	file, pixels, shape := make([]byte, 100_000), make([]byte, 3*64*64*2), []int{3, 64, 64}
+	dst := make([]byte, 0, 128)
+	model := strings.Repeat("org/model", 2)
+	for _, o := range []Options{{}, {Algorithm: SHA256}, {Algorithm: SHA512}, {Generation: generation(t, "0.13.0")}} {
+		h, err := NewHasher(o)
+		require.NoError(t, err)
+		check := func(name string, hash func() ([]byte, error)) {
+			require.Zero(t, testing.AllocsPerRun(50, func() {
+				if _, err := hash(); err != nil {
+					t.Fatal(err)
+				}
+			}), name)
+		}
+		check("file", func() ([]byte, error) {
+			return h.AppendHex(dst, Arg("model_id", Str(model)), Arg("image", &EncodedImage{Data: file}))
+		})
+		check("bytes", func() ([]byte, error) {
+			return h.AppendSum(dst, Arg("model_id", Str(model)), Arg("image", Bytes(file)), Arg("n", Int(4)), Arg("f", Float(0.5)))
+		})
+		check("tensor", func() ([]byte, error) {
+			return h.AppendHex(dst, Arg("model_id", Str(model)), Arg("image", &Tensor{"bfloat16", shape, pixels}))
+		})
+		check("pixels", func() ([]byte, error) {
+			return h.AppendHex(dst, Arg("model_id", Str(model)), Arg("image", &Image{Mode: "RGB", Width: 64, Height: 128, Pixels: pixels}))
+		})
+	}
+}
+
+func TestPickledByteArrays(t *testing.T) {
+	for n, want := range map[int]string{ // by CPython 3.11
+		0: "8004951d000000000000008c086275696c74696e73948c096279746561727261799493942952942e",
+		2: "80049523000000000000008c086275696c74696e73948c0962797465617272617994939443020000948594" + "52942e",
+	} {
+		require.Equal(t, want, hex.EncodeToString(pickleByteArray(make([]byte, n))))
+	}
+	long := pickleByteArray(make([]byte, 256))
+	require.Len(t, long, 303)
+	require.Equal(t, "80049524010000000000008c086275696c74696e73948c0962797465617272617994939442000100000000", hex.EncodeToString(long[:42])+"00")
+}

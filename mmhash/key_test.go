@@ -1,0 +1,181 @@
+package mmhash
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/pycompat"
+)
+
+// keyFile is testdata/keys.json, which keys.py made by running released
+// versions of vLLM. Keys are shortened to 24 digits.
+type keyFile struct {
+	Cases []struct {
+		Modality             string
+		Items                []string
+		UUIDs                []*string
+		Processor, Tokenizer json.RawMessage
+		MediaIO              json.RawMessage `json:"media_io"`
+	}
+	Groups []struct {
+		Releases []string
+		Keys     []json.RawMessage
+	}
+}
+
+// keyItem is an item of keys.py.
+func keyItem(t testing.TB, name string) Value {
+	t.Helper()
+	image := &Image{Mode: "L", Width: 1, Height: 1, Pixels: []byte{5}}
+	switch name {
+	case "image":
+		return image
+	case "file":
+		return &EncodedImage{Data: []byte("JPEG"), Pixels: image}
+	case "frames":
+		a := &Array{DType: "|u1", Shape: []int{2, 2, 2, 3}}
+		for i := range 24 {
+			a.Data = append(a.Data, byte(i))
+		}
+		return List{a, Map{{"fps", Float(2)}}}
+	case "wave":
+		return &Array{"<f4", []int{2}, []byte{0, 0, 0, 0x3f, 0, 0, 0x80, 0xbf}}
+	case "chunk":
+		return Map{{"type", Str("image")}, {"n", Int(1)}}
+	}
+	t.Fatalf("unknown item %q", name)
+	return nil
+}
+
+// plain makes a value of JSON; numbers with a point are floats.
+func plain(t testing.TB, raw json.RawMessage) Value {
+	t.Helper()
+	switch raw[0] {
+	case '{':
+		m := Map{}
+		for _, e := range object(t, raw) {
+			m = append(m, Entry{e.key, plain(t, e.raw)})
+		}
+		return m
+	case '[':
+		var parts []json.RawMessage
+		require.NoError(t, json.Unmarshal(raw, &parts))
+		l := List{}
+		for _, p := range parts {
+			l = append(l, plain(t, p))
+		}
+		return l
+	case '"', 't', 'f', 'n':
+		v, err := goldenValue(t, "", raw, pycompat.Generation{})
+		require.NoError(t, err)
+		return v
+	}
+	if strings.Contains(string(raw), ".") {
+		var f float64
+		require.NoError(t, json.Unmarshal(raw, &f))
+		return Float(f)
+	}
+	v, err := ParseInt(string(raw))
+	require.NoError(t, err)
+	return v
+}
+
+// TestGoldenKeys compares Key with what real releases give.
+func TestGoldenKeys(t *testing.T) {
+	b, err := os.ReadFile("testdata/keys.json")
+	require.NoError(t, err)
+	var f keyFile
+	require.NoError(t, json.Unmarshal(b, &f))
+	for _, group := range f.Groups {
+		require.Len(t, group.Keys, len(f.Cases))
+		for _, release := range group.Releases {
+			t.Run(release, func(t *testing.T) {
+				h, err := NewHasher(Options{Generation: generation(t, release)})
+				require.NoError(t, err)
+				keys, clashes := 0, 0
+				for i, c := range f.Cases {
+					var want []string
+					raises := json.Unmarshal(group.Keys[i], &want) != nil
+					for j, name := range c.Items {
+						id := Identity{
+							ModelID: "org/model", Modality: c.Modality, Item: keyItem(t, name), HasUUIDs: c.UUIDs != nil,
+							ProcessorKwargs: plain(t, c.Processor).(Map), TokenizerKwargs: plain(t, c.Tokenizer).(Map),
+							MediaIOKwargs: plain(t, c.MediaIO).(Map),
+						}
+						if c.UUIDs != nil && c.UUIDs[j] != nil {
+							id.UUID = *c.UUIDs[j]
+						}
+						got, err := h.Key(id)
+						if raises {
+							require.ErrorIs(t, err, ErrInvalid)
+							clashes++
+							continue
+						}
+						require.NoError(t, err)
+						require.Equal(t, want[j], got[:min(24, len(got))], "case %d: %s %s, %s", i, c.Modality, name, c.Processor)
+						keys++
+					}
+				}
+				require.Positive(t, keys)
+				t.Logf("keys.json: %d keys, %d raise on both sides", keys, clashes)
+			})
+		}
+	}
+}
+
+func TestKeyErrors(t *testing.T) {
+	h, err := NewHasher(Options{})
+	require.NoError(t, err)
+	_, err = h.Key(Identity{ModelID: "m", Modality: "image"})
+	require.ErrorIs(t, err, ErrInvalid)
+	_, err = h.Key(Identity{ModelID: "m", Modality: "model_id", Item: Int(1)})
+	require.ErrorIs(t, err, ErrInvalid)
+	// The file alone does not do where pixels are hashed.
+	file := Identity{ModelID: "m", Modality: "image", Item: &EncodedImage{Data: []byte("JPEG")}}
+	for version, uuids := range map[string]bool{"0.12.0": true, "0.13.0": false, "0.26.0": false} {
+		h, err := NewHasher(Options{Generation: generation(t, version)})
+		require.NoError(t, err)
+		file.HasUUIDs = uuids
+		_, err = h.Key(file)
+		require.ErrorIs(t, err, ErrUnsupported, version)
+		require.ErrorContains(t, err, "Pixels", version)
+	}
+	// An ID stands for the image in all of them.
+	id := [16]byte{1}
+	withID := Identity{ModelID: "m", Modality: "image", Item: &EncodedImage{Data: []byte("JPEG"), ID: &id}}
+	for _, version := range []string{"0.12.0", "0.13.0", "0.27.1"} {
+		o := Options{Generation: generation(t, version)}
+		h, err := NewHasher(o)
+		require.NoError(t, err)
+		got, err := h.Key(withID)
+		require.NoError(t, err)
+		require.Equal(t, hexOf(t, o, Arg("model_id", Str("m")), Arg("image", Bytes(id[:]))), got)
+	}
+}
+
+func TestFalsyFactorsAreNone(t *testing.T) {
+	h, err := NewHasher(Options{})
+	require.NoError(t, err)
+	for _, v := range []Value{nil, None{}, Map{}, List{}, Str(""), Bytes{}, Bool(false), Int(0), Uint(0), Float(0)} {
+		key, err := h.Key(Identity{ModelID: "m", Modality: "image", UUID: "u", MediaIOKwargs: Map{{"image", v}}})
+		require.NoError(t, err)
+		require.Equal(t, "u", key)
+	}
+	key, err := h.Key(Identity{ModelID: "m", Modality: "image", UUID: "u", MediaIOKwargs: Map{{"image", Int(1)}}})
+	require.NoError(t, err)
+	require.NotEqual(t, "u", key)
+}
+
+func TestRehash(t *testing.T) {
+	h, err := NewHasher(Options{})
+	require.NoError(t, err)
+	got, err := h.Rehash("abc", Arg("fps", Float(2)))
+	require.NoError(t, err)
+	require.Equal(t, hexOf(t, Options{}, Arg("fps", Float(2)), Arg("mm_hash", Str("abc"))), got)
+	_, err = h.Rehash("abc", Arg("mm_hash", Int(1)))
+	require.ErrorIs(t, err, ErrInvalid)
+}

@@ -1,0 +1,154 @@
+package mmhash
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/pycompat"
+)
+
+// The scenarios of vLLM's tests/multimodal/test_hasher.py, in its order.
+
+func hexOf(t testing.TB, o Options, args ...Entry) string {
+	t.Helper()
+	h, err := HashKwargs(o, args...)
+	require.NoError(t, err)
+	return h
+}
+
+// differ requires that no two of the values have the same hash.
+func differ(t testing.TB, values ...Value) {
+	t.Helper()
+	seen := map[string]int{}
+	for i, v := range values {
+		h := hexOf(t, Options{}, Arg("x", v))
+		require.NotContains(t, seen, h, "values %d and %d", seen[h], i)
+		seen[h] = i
+	}
+}
+
+func gray(w, h int) *Image {
+	return &Image{Mode: "L", Width: w, Height: h, Pixels: bytes.Repeat([]byte{10, 20, 30}, w*h)[:w*h]}
+}
+
+func TestUpstreamAlgorithms(t *testing.T) {
+	old, err := pycompat.Lookup("0.30.0") // its stream of value="test" is simply "valuetest"
+	require.NoError(t, err)
+	s256, s512 := sha256.Sum256([]byte("valuetest")), sha512.Sum512([]byte("valuetest"))
+	require.Equal(t, hex.EncodeToString(s256[:]), hexOf(t, Options{old, SHA256}, Arg("value", Str("test"))))
+	require.Equal(t, hex.EncodeToString(s512[:]), hexOf(t, Options{old, SHA512}, Arg("value", Str("test"))))
+	require.Len(t, hexOf(t, Options{}, Arg("value", Str("test"))), 64)
+	require.Len(t, hexOf(t, Options{Algorithm: SHA512}, Arg("value", Str("test"))), 128)
+}
+
+func TestUpstreamScalarAndVectorDiffer(t *testing.T) {
+	one := []byte{0, 0, 128, 63}
+	differ(t, &Array{"<f4", nil, one}, &Array{"<f4", []int{1}, one})
+	differ(t, &Tensor{"float32", nil, one}, &Tensor{"float32", []int{1}, one})
+}
+
+func TestUpstreamArgumentOrderDoesNotMatter(t *testing.T) {
+	a, b := Arg("a", Int(1)), Arg("b", Str("x"))
+	require.Equal(t, hexOf(t, Options{}, a, b), hexOf(t, Options{}, b, a))
+	old, err := pycompat.Lookup("0.15.1")
+	require.NoError(t, err)
+	require.NotEqual(t, hexOf(t, Options{Generation: old}, a, b), hexOf(t, Options{Generation: old}, b, a))
+}
+
+func TestUpstreamImageModesDiffer(t *testing.T) {
+	differ(t, &Image{Mode: "1", Width: 2, Height: 2, Pixels: make([]byte, 4)}, &Image{Mode: "L", Width: 2, Height: 2, Pixels: make([]byte, 4)})
+	differ(t, &Image{Mode: "RGBA", Width: 2, Height: 2, Pixels: make([]byte, 16)}, &Image{Mode: "CMYK", Width: 2, Height: 2, Pixels: make([]byte, 16)})
+}
+
+func TestUpstreamPalettesDiffer(t *testing.T) {
+	with := func(p *Palette) *Image {
+		return &Image{Mode: "P", Width: 2, Height: 1, Pixels: []byte{0, 1}, Palette: p}
+	}
+	differ(t, with(nil), with(&Palette{PaletteBytes, []byte{1, 2, 3}, ""}), with(&Palette{PaletteBytes, []byte{3, 2, 1}, ""}),
+		with(&Palette{PaletteList, []byte{1, 2, 3}, ""}), with(&Palette{PaletteByteArray, []byte{1, 2, 3}, ""}),
+		with(&Palette{PaletteBytes, []byte{1, 2, 3}, "RGB"}))
+}
+
+func TestUpstreamTransposedImageDiffers(t *testing.T) {
+	differ(t, gray(2, 3), gray(3, 2))
+}
+
+func TestUpstreamShapesDiffer(t *testing.T) {
+	data := make([]byte, 24)
+	differ(t, &Tensor{"float32", []int{6}, data}, &Tensor{"float32", []int{2, 3}, data}, &Tensor{"float32", []int{3, 2}, data})
+	differ(t, &Tensor{"bfloat16", []int{12}, data}, &Tensor{"bfloat16", []int{4, 3}, data}, &Tensor{"bfloat16", []int{3, 4}, data})
+	differ(t, &Array{"<f4", []int{6}, data}, &Array{"<f4", []int{2, 3}, data}, &Array{"<f4", []int{3, 2}, data})
+}
+
+func TestUpstreamVideosWithOtherFrameCountsDiffer(t *testing.T) {
+	data := make([]byte, 24)
+	long := make([]byte, 25)
+	a, b := &Array{"|u1", []int{1, 2, 4, 3}, data}, &Array{"|u1", []int{2, 2, 2, 3}, data}
+	differ(t, &EncodedVideo{Data: long, Frames: a}, &EncodedVideo{Data: long, Frames: b})
+	// Where the file is hashed, only the metadata beside it tell.
+	short := []byte("mp4")
+	require.Equal(t, hexOf(t, Options{}, Arg("x", &EncodedVideo{Data: short, Frames: a})), hexOf(t, Options{}, Arg("x", &EncodedVideo{Data: short, Frames: b})))
+	differ(t, List{&EncodedVideo{Data: short, Frames: a}, Map{{"frames", Int(1)}}}, List{&EncodedVideo{Data: short, Frames: b}, Map{{"frames", Int(2)}}})
+}
+
+func TestUpstreamEXIFID(t *testing.T) {
+	id := [16]byte{1, 2, 3}
+	want := hexOf(t, Options{}, Arg("image", Bytes(id[:])))
+	m := gray(2, 2)
+	m.ID = &id
+	require.Equal(t, want, hexOf(t, Options{}, Arg("image", m)))
+	require.Equal(t, want, hexOf(t, Options{}, Arg("image", &EncodedImage{Data: []byte("JPEG"), ID: &id})))
+	require.Equal(t, want, hexOf(t, Options{}, Arg("image", &EncodedImage{Data: []byte("JPEG"), Pixels: m})))
+	// Anything in the tag but a UUID is ignored: it is not an ID.
+	require.NotEqual(t, want, hexOf(t, Options{}, Arg("image", gray(2, 2))))
+}
+
+func TestUpstreamIOConfig(t *testing.T) {
+	with := func(colour ...Value) *EncodedImage {
+		m := &EncodedImage{Data: []byte("PNG")}
+		if colour != nil {
+			m.IOConfig = Map{{"image_mode", Str("RGB")}, {"rgba_background_color", List(colour)}}
+		}
+		return m
+	}
+	differ(t, with(), with(Int(255), Int(255), Int(255)), with(Int(0), Int(0), Int(0)))
+	require.Equal(t, hexOf(t, Options{}, Arg("x", with(Int(0)))), hexOf(t, Options{}, Arg("x", with(Int(0)))))
+	empty := with()
+	empty.IOConfig = Map{}
+	require.Equal(t, hexOf(t, Options{}, Arg("x", with())), hexOf(t, Options{}, Arg("x", empty)))
+	old, err := pycompat.Lookup("0.26.0")
+	require.NoError(t, err)
+	o := Options{Generation: old}
+	require.Equal(t, hexOf(t, o, Arg("x", with())), hexOf(t, o, Arg("x", with(Int(0)))), "not hashed before 0.27.0")
+}
+
+// TestUpstreamNoCollisions: what the joined form confuses and the framed form
+// must not.
+func TestUpstreamNoCollisions(t *testing.T) {
+	pairs := [][2][]Entry{
+		{{Arg("ab", Str("c"))}, {Arg("a", Str("bc"))}},
+		{{Arg("a", List{})}, {}},
+		{{Arg("a", Map{})}, {}},
+		{{Arg("a", List{Int(1)})}, {Arg("a", Map{{"0", Int(1)}})}},
+		{{Arg("a", Map{{"b", Int(1)}})}, {Arg("a.b", Int(1))}},
+		{{Arg("a", None{}), Arg("b", None{})}, {Arg("ab", None{})}},
+	}
+	old, err := pycompat.Lookup("0.30.0")
+	require.NoError(t, err)
+	for i, p := range pairs {
+		require.Equal(t, hexOf(t, Options{Generation: old}, p[0]...), hexOf(t, Options{Generation: old}, p[1]...), i)
+		require.NotEqual(t, hexOf(t, Options{}, p[0]...), hexOf(t, Options{}, p[1]...), i)
+	}
+	// What is left: the type of a leaf is not hashed.
+	for i, p := range [][2]Value{
+		{Str("ab"), Bytes("ab")}, {Bool(true), Bytes("\x01")}, {Int(0), Float(0)}, {Int(-1), Uint(1<<64 - 1)},
+		{Uint(1 << 63), Int(-1 << 63)}, {Int(7), Uint(7)},
+	} {
+		require.Equal(t, hexOf(t, Options{}, Arg("x", p[0])), hexOf(t, Options{}, Arg("x", p[1])), i)
+	}
+}
