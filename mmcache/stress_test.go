@@ -235,7 +235,7 @@ func newWorker(t *testing.T, c *mmcache.Cache) *worker {
 	r, err := objstore.Open(c.Name(), objstore.ReaderOptions{Dir: segmentDir(t), RingSize: capacity, Readers: 1, Lock: make(mutex, 1)})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.Close()) })
-	return &worker{t: t, r: r}
+	return &worker{t, r}
 }
 
 func (w *worker) take(b mmcache.Batch) ([]string, *lrusync.Drift) {
