@@ -3,6 +3,7 @@ package lrusync
 import (
 	"fmt"
 	"iter"
+	"math"
 )
 
 // LRU is vLLM's LRUCache (vllm/utils/cache.py over cachetools.LRUCache, all
@@ -89,7 +90,7 @@ func (l *LRU[V]) Put(key string, v V, size int64) error {
 		if n != nil && !l.o.GrowAnew {
 			more -= n.size
 		}
-		if float64(l.size+more) <= l.capacity {
+		if more <= math.MaxInt64-l.size && float64(l.size+more) <= l.capacity {
 			break
 		}
 		if err := l.evict(); err != nil {

@@ -212,6 +212,14 @@ func (r *Receiver[V]) Clear() {
 	r.m.Clear()
 }
 
+// Stats returns hits and queries as vLLM's receiver has them in its cache. Where
+// fresh data wins, items that come with data are no queries.
+func (r *Receiver[V]) Stats(delta bool) Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.m.Stats(delta)
+}
+
 // Contents lists what is held, oldest first, and the bytes of all together.
 func (r *Receiver[V]) Contents() ([]KeySize, int64) {
 	r.mu.Lock()

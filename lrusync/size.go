@@ -2,6 +2,7 @@ package lrusync
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"strconv"
 	"strings"
@@ -74,7 +75,9 @@ func ItemSize(it *serde.Item, p Python) (int64, error) {
 		if leaves == 0 {
 			return 0, fmt.Errorf("%q: %w", it.Elems[i].Key, ErrUnsized)
 		}
-		total += n
+		if total, err = addSizes(total, n); err != nil {
+			return 0, err
+		}
 	}
 	return total, nil
 }
@@ -84,6 +87,13 @@ func ItemSize(it *serde.Item, p Python) (int64, error) {
 func TensorSize(t *serde.Tensor) (int64, error) {
 	n, err := t.NBytes()
 	return int64(n), err
+}
+
+func addSizes(a, b int64) (int64, error) {
+	if a > math.MaxInt64-b {
+		return 0, fmt.Errorf("%w: an item of more than %d bytes", ErrInvalid, int64(math.MaxInt64))
+	}
+	return a + b, nil
 }
 
 func dataSize(d serde.Data, p Python, depth int) (size int64, leaves int, err error) {
@@ -119,7 +129,10 @@ func dataSize(d serde.Data, p Python, depth int) (size int64, leaves int, err er
 			if err != nil {
 				return 0, 0, err
 			}
-			size, leaves = size+n, leaves+k
+			if size, err = addSizes(size, n); err != nil {
+				return 0, 0, err
+			}
+			leaves += k
 		}
 		return size, leaves, nil
 	}

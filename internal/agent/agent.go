@@ -26,6 +26,8 @@ type Agent struct {
 	mu     sync.Mutex
 	rings  map[string]*ring
 	stores map[string]*store
+	lrus   map[string]*lru
+	pairs  map[string]*pair
 	ops    map[string]operation
 
 	dir        string // of shared memory; empty is the system's
@@ -40,10 +42,16 @@ type reply map[string]any
 
 // New makes an agent without objects.
 func New() *Agent {
-	a := &Agent{rings: map[string]*ring{}, stores: map[string]*store{}, ops: map[string]operation{}, maxSegment: math.MaxInt, maxData: 256 << 20}
+	a := &Agent{
+		rings: map[string]*ring{}, stores: map[string]*store{}, lrus: map[string]*lru{}, pairs: map[string]*pair{},
+		ops: map[string]operation{}, maxSegment: math.MaxInt, maxData: 256 << 20,
+	}
 	maps.Copy(a.ops, a.ringOps())
 	maps.Copy(a.ops, a.storeOps())
+	maps.Copy(a.ops, a.lruOps())
+	maps.Copy(a.ops, a.pairOps())
 	maps.Copy(a.ops, serdeOps())
+	maps.Copy(a.ops, hashOps())
 	return a
 }
 
@@ -145,6 +153,8 @@ func (a *Agent) Close() error {
 	}
 	clear(a.rings)
 	clear(a.stores)
+	clear(a.lrus)
+	clear(a.pairs)
 	return errors.Join(errs...)
 }
 
@@ -155,7 +165,11 @@ func success(seq json.RawMessage, fields reply) []byte {
 }
 
 func failure(seq json.RawMessage, err error) []byte {
-	return marshal(seq, reply{"ok": false, "error": describeError(err)})
+	out := reply{"ok": false, "error": describeError(err)}
+	if keys := missedKeys(err); keys != nil {
+		out["hashes"] = keys
+	}
+	return marshal(seq, out)
 }
 
 func marshal(seq json.RawMessage, out reply) []byte {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/mmhash"
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
@@ -35,6 +37,9 @@ var kinds = []struct {
 	{serde.ErrInvalidSignature, "bad_signature"},
 	{objstore.ErrStale, "stale"},
 	{objstore.ErrTooLarge, "too_large"},
+	{lrusync.ErrTooLarge, "too_large"},
+	{lrusync.ErrMiss, "miss"},
+	{lrusync.ErrGhost, "unsupported"},
 	{objstore.ErrFull, "full"},
 	{objstore.ErrClosed, "closed"},
 	{pycompat.ErrUnknownVersion, "unsupported"},
@@ -42,6 +47,7 @@ var kinds = []struct {
 	{shmring.ErrUnsupported, "unsupported"},
 	{shmring.ErrUnsafe, "unsupported"},
 	{serde.ErrUnsupported, "unsupported"},
+	{mmhash.ErrUnsupported, "unsupported"},
 	{errUnsupported, "unsupported"},
 	{objstore.ErrCorrupt, "corrupt"},
 	{serde.ErrCorrupt, "corrupt"},
