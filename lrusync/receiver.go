@@ -23,16 +23,19 @@ type Feature[V any] struct {
 // cache/lru.py) and serves vLLM's senders. [Receiver.Apply] does the same for a
 // Sender of this package, and notices drift.
 //
+// It serves one Sender at a time. A new one takes over; what an earlier one still
+// sends is answered from what is here.
+//
 // Methods may be called by any number of goroutines, but requests must be
 // passed in the order in which they arrived. Values are kept, not copied.
 type Receiver[V any] struct {
 	mu         sync.Mutex
 	m          *mirror[V]
 	byMMHash   bool
-	next       Envelope // what the next request in order has
-	retired    uint64   // the sender before this one
-	introduced bool     // a sender has been heard of
-	frozen     bool     // drifted: contents stay as reported until the sender knows
+	next       Envelope        // what the next request in order has
+	retired    map[uint64]bool // senders before this one
+	introduced bool            // a sender has been heard of
+	frozen     bool            // drifted: contents stay as reported until the sender knows
 }
 
 // NewReceiver returns an empty receiver.
@@ -155,8 +158,7 @@ const (
 // order places a request, and enters its epoch if it is a new one.
 func (r *Receiver[V]) order(e Envelope) arrival {
 	switch {
-	case r.introduced && e.Sender == r.retired && e.Sender != r.next.Sender,
-		e.Sender == r.next.Sender && e.Epoch < r.next.Epoch:
+	case r.retired[e.Sender], e.Sender == r.next.Sender && e.Epoch < r.next.Epoch:
 		return late
 	case !r.introduced, e.Sender != r.next.Sender, e.Epoch > r.next.Epoch:
 		return r.enter(e)
@@ -174,8 +176,11 @@ func (r *Receiver[V]) order(e Envelope) arrival {
 // first that was sent, and the sender starts from what is here or from nothing,
 // all is well again.
 func (r *Receiver[V]) enter(e Envelope) arrival {
-	if e.Sender != r.next.Sender {
-		r.retired = r.next.Sender
+	if r.introduced && e.Sender != r.next.Sender {
+		if r.retired == nil {
+			r.retired = map[uint64]bool{}
+		}
+		r.retired[r.next.Sender] = true
 	}
 	r.introduced = true
 	r.next = Envelope{Sender: e.Sender, Epoch: e.Epoch}

@@ -268,6 +268,29 @@ func TestSenderRestartTakesOver(t *testing.T) {
 	p.requireEqual(t)
 }
 
+// Frontends were restarted twice, and the first one's last request comes late.
+func TestStragglerOfAnOlderSender(t *testing.T) {
+	p := newPair(t, lrusync.Options{Capacity: 10})
+	item := []lrusync.Item{{Key: "a", Size: 4, Have: true}}
+	deliver := func(s *lrusync.Sender) lrusync.Result[int64] {
+		tk, err := s.Send(item, func(lrusync.Ticket) error { return nil })
+		require.NoError(t, err)
+		res, err := p.r.Apply(tk.Envelope, features(item, tk))
+		require.NoError(t, err)
+		return res
+	}
+	first := p.Sender
+	deliver(first)
+	for range 2 {
+		p.Sender, _ = lrusync.NewSender(lrusync.Options{Capacity: 10})
+		require.Nil(t, deliver(p.Sender).Drift)
+	}
+	require.Nil(t, deliver(first).Drift)
+	item = []lrusync.Item{{Key: "b", Size: 4, Have: true}}
+	require.Nil(t, deliver(p.Sender).Drift)
+	p.requireEqual(t)
+}
+
 // Without drift reports, as with a vLLM engine: its miss answer is all there is.
 func TestMissAnswerRepairs(t *testing.T) {
 	for _, v := range []string{"0.28.0", "0.30.0", "0.31.0", "0.33.0"} {

@@ -173,3 +173,17 @@ func TestSizeOf(t *testing.T) {
 	k.fails("invalid", `{"op":"size_of","value":`+item(`1`)+`,"python":"3.8"}`)
 	k.fails("unsupported", `{"op":"size_of","value":`+pickleA+`}`)
 }
+
+// A layout needs no data, but bytes that are asked for by "xof" take memory all
+// the same.
+func TestReserveWithHugeXOFIsRefused(t *testing.T) {
+	a := New()
+	t.Cleanup(func() { require.NoError(t, a.Close()) })
+	answer := a.Do([]byte(`{"op":"size_of","python":"3.11","value":{"type":"item","fields":[{"name":"x","data":{"dtype":"uint8","shape":[1099511627776],"xof":"a"},"field":{"kind":"batched"}}]}}`))
+	require.Contains(t, string(answer), `"invalid"`)
+	p, err := parseParams([]byte(`{"value":{"type":"tensor","data":{"dtype":"uint8","shape":[1099511627776],"xof":"a"}}}`))
+	require.NoError(t, err)
+	p.budget = 1 << 20
+	p.value("value", true)
+	require.ErrorContains(t, p.err, "are left for this request")
+}

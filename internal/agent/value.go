@@ -241,7 +241,7 @@ func (d valueDecoder) tensor(raw json.RawMessage) serde.Data {
 	}
 	t := &serde.Tensor{DType: dtype, Shape: j.Shape}
 	n, err := t.NBytes()
-	if err == nil && !d.layout {
+	if err == nil && (!d.layout || j.XOF != nil) {
 		if n > d.budget {
 			err = invalidf("tensor of %d bytes, at most %d are left for this request", n, d.budget)
 		}
