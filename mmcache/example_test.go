@@ -1,0 +1,161 @@
+package mmcache_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/mmcache"
+	"github.com/ringcache/ringcache/serde"
+)
+
+// makePhoto stands for what decodes an image: it fills the tensor where it will
+// stay.
+func makePhoto(_ context.Context, b *mmcache.Builder) error {
+	fmt.Println("decoding")
+	b.SetUpdates([]byte("<image>*16"))
+	err := b.Layout(&serde.Item{Modality: "image", Elems: []serde.Elem{{
+		Key:  "pixel_values",
+		Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{4, 4, 3}},
+	}}})
+	if err != nil {
+		return err
+	}
+	copy(b.Tensor("pixel_values"), bytes.Repeat([]byte{200}, 48))
+	return nil
+}
+
+// The life of two requests for the same photo: the engine is sent it once, and
+// then nothing in its place.
+func Example() {
+	ctx := context.Background()
+	cache, err := mmcache.Open(mmcache.Options{Mode: mmcache.LRU, Capacity: 1 << 20})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, id := range []string{"first", "second"} {
+		err := func() error {
+			req, err := cache.Begin(ctx, id, mmcache.Want{Key: "photo", Bytes: 100})
+			if err != nil {
+				return err
+			}
+			defer req.Rollback() // does nothing once committed
+			item, err := req.Item(ctx, "photo", makePhoto)
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%s: hit %t, prompt %s\n", id, item.Hit(), item.Updates())
+			err = req.Commit(ctx, func(b mmcache.Batch) error {
+				fmt.Println("on the wire:", b.Items[0].Form) // put it into the engine's queue
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			req.Finish() // once the engine has answered
+			return nil
+		}()
+		if err != nil {
+			fmt.Println(err)
+		}
+	}
+	fmt.Println(cache.Close())
+	// Output:
+	// decoding
+	// first: hit false, prompt <image>*16
+	// on the wire: data
+	// second: hit true, prompt <image>*16
+	// on the wire: omitted
+	// <nil>
+}
+
+// With two API servers vLLM runs another cache than the configured one, and says
+// nothing.
+func ExampleSelect() {
+	c := mmcache.DefaultConfig()
+	c.CacheType, c.APIServers = "shm", 2
+	_, err := mmcache.Select(c)
+	var fallback *mmcache.FallbackError
+	if errors.As(err, &fallback) {
+		fmt.Println("asked for", fallback.Asked, "and would get", fallback.Upstream)
+		fmt.Println("since", fallback.Reason)
+	}
+	c.AllowFallback = true
+	fmt.Println(mmcache.Select(c))
+	// Output:
+	// asked for shm and would get processor_only
+	// since there are 2 API servers
+	// processor_only <nil>
+}
+
+// The engine was restarted and has lost the photo that the frontend takes it to
+// have: the request is sent again, and its client does not notice.
+func ExampleRequest_Missed() {
+	ctx := context.Background()
+	o := lrusync.Options{Capacity: 1 << 20}
+	cache, err := mmcache.Open(mmcache.Options{Mode: mmcache.LRU, Capacity: o.Capacity})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var engine *lrusync.Receiver[*serde.Item]
+	var answer lrusync.Result[*serde.Item]
+	send := func(b mmcache.Batch) error {
+		var features []lrusync.Feature[*serde.Item]
+		for _, w := range b.Items {
+			f := lrusync.Feature[*serde.Item]{Key: w.Key, Has: w.Item != nil, Value: w.Item}
+			if f.Has {
+				if f.Size, err = lrusync.ItemSize(w.Item, lrusync.Python{}); err != nil {
+					return err
+				}
+			}
+			features = append(features, f)
+			fmt.Println("on the wire:", w.Form)
+		}
+		answer, err = engine.Apply(b.Envelope, features)
+		return err
+	}
+	for range 2 {
+		if engine, err = lrusync.NewReceiver[*serde.Item](o); err != nil { // anew for each request
+			fmt.Println(err)
+			return
+		}
+		req, err := cache.Begin(ctx, "request", mmcache.Want{Key: "photo", Bytes: 100})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		if _, err := req.Item(ctx, "photo", makePhoto); err != nil {
+			fmt.Println(err)
+		}
+		if err := req.Commit(ctx, send); err != nil {
+			fmt.Println(err)
+		}
+		if answer.Drift != nil {
+			fmt.Println("repaired:", cache.Repair(*answer.Drift))
+		}
+		if answer.Missing != nil {
+			fmt.Println("the engine misses", answer.Missing)
+			if err := req.Missed(ctx, answer.Missing, send); err != nil {
+				fmt.Println(err)
+			}
+		}
+		fmt.Println("the engine has it:", answer.Values[0] != nil)
+		req.Finish()
+	}
+	fmt.Println(cache.Close())
+	// Output:
+	// decoding
+	// on the wire: data
+	// the engine has it: true
+	// on the wire: omitted
+	// repaired: true
+	// the engine misses [photo]
+	// decoding
+	// on the wire: data
+	// the engine has it: true
+	// <nil>
+}
