@@ -143,7 +143,9 @@ func (s *Sender) Missed(at Envelope, keys []string) {
 }
 
 // Renew makes the next request that uses a key carry its data, since the peer's
-// copy is no longer wanted. Upstream before 0.31 keeps its old copy all the same.
+// copy is no longer wanted. The new data must belong to the same prompt updates:
+// vLLM before 0.31 keeps its old copy all the same, and no vLLM can tell that it
+// lost a request which would have replaced it.
 func (s *Sender) Renew(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

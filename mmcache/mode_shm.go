@@ -11,7 +11,6 @@ import (
 
 // shared keeps items in shared memory, with their prompt updates attached.
 type shared struct {
-	none
 	w *objstore.Writer
 }
 

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/ringcache/ringcache/mmcache"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func testOptions(t *testing.T, mode string) options {
+	return options{
+		Mode: mode, Capacity: 6, InFlight: 28, Model: "m", Dir: t.TempDir(), Timeout: time.Minute,
+		Load: true, Photos: "../media", Clients: 8, Requests: 80, Seed: 1,
+	}
+}
+
+func TestLoad(t *testing.T) {
+	for _, mode := range []string{"none", "processor_only", "lru", "shm"} {
+		t.Run(mode, func(t *testing.T) {
+			o := testOptions(t, mode)
+			s, err := newServer(o)
+			require.NoError(t, err)
+			h := httptest.NewServer(s.handler())
+			var out bytes.Buffer
+			err = runLoad(t.Context(), &out, o, s, h.URL)
+			t.Logf("\n%s", &out)
+			require.NoError(t, err)
+			st := s.cache.Stats()
+			require.EqualValues(t, o.Requests, st.Finished)
+			if mode != "none" {
+				require.Positive(t, st.Hits)
+			}
+			if mode == "lru" {
+				require.Positive(t, st.Resent)
+			}
+			h.Close()
+			require.NoError(t, s.close())
+			left, err := os.ReadDir(o.Dir)
+			require.NoError(t, err)
+			require.Empty(t, left, "the segment is still there")
+		})
+	}
+}
+
+// A signal in the middle of everything leaves nothing behind.
+func TestInterrupted(t *testing.T) {
+	for _, loading := range []bool{true, false} {
+		o := testOptions(t, "shm")
+		o.Load, o.Listen, o.Requests = loading, "127.0.0.1:0", 100000
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		err := run(ctx, o)
+		cancel()
+		if loading {
+			require.ErrorContains(t, err, "interrupted")
+		} else {
+			require.NoError(t, err)
+		}
+		left, err := os.ReadDir(o.Dir)
+		require.NoError(t, err)
+		require.Empty(t, left)
+	}
+}
+
+// Who finds no memory waits, and is told so when the time is up.
+func TestBusy(t *testing.T) {
+	o := testOptions(t, "processor_only")
+	o.Timeout = 50 * time.Millisecond
+	s, err := newServer(o)
+	require.NoError(t, err)
+	hog, err := s.cache.Begin(t.Context(), "hog", mmcache.Want{Key: "k", Bytes: int64(o.InFlight) << 20})
+	require.NoError(t, err)
+	photo, err := os.ReadFile("../media/coffee.png")
+	require.NoError(t, err)
+	post := func() (*httptest.ResponseRecorder, reply) {
+		w := httptest.NewRecorder()
+		s.handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/embed", bytes.NewReader(photo)))
+		var r reply
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &r))
+		return w, r
+	}
+	w, r := post()
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	require.NotEmpty(t, w.Header().Get("Retry-After"))
+	require.Contains(t, r.Error, "busy")
+	hog.Rollback()
+	s.timeout = time.Minute
+	w, r = post()
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Len(t, r.Answers, 1)
+	require.False(t, r.Answers[0].Hit)
+	_, r = post()
+	require.True(t, r.Answers[0].Hit)
+	require.NoError(t, s.close())
+}
