@@ -59,7 +59,7 @@ func runLoad(ctx context.Context, out io.Writer, o options, s *server, url strin
 		case mmcache.Evicted:
 			evicted++
 		case mmcache.Lost:
-			lost += ev.Lost
+			lost++
 		}
 	}
 	st, err := l.stats(ctx)
@@ -207,8 +207,8 @@ func report(out io.Writer, o options, l *load, s *server, st mmcache.Stats, evic
 	row("decoded", "%d, %d waited for another request's", st.Produced, st.Coalesced)
 	row("cached", "%d photos, %.1f MiB; %d evictions, %d not cached", st.CachedItems, float64(st.CachedBytes)/mib, evicted,
 		st.RefusedFull+st.RefusedTooLarge+st.RefusedInUse)
-	if lost > 0 {
-		row("", "and %d events lost", lost)
+	if lost > 0 { // a repair changes what is cached at once, without an event for each photo
+		row("", "and what %d gaps in the events hide", lost)
 	}
 	row("back-pressure", "%d requests waited, %.2f s together", st.Waits, st.Waited.Seconds())
 	row("in flight", "%.1f MiB at most, of %.0f", float64(s.peak.Load())/mib, float64(st.InFlightLimit)/mib)

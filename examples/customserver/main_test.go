@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -19,9 +20,16 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func testOptions(t *testing.T, mode string) options {
+	// The smaller photos are enough under the race detector.
+	photos := t.TempDir()
+	for _, name := range []string{"chelsea.png", "grace_hopper.jpg", "rocket.jpg"} {
+		b, err := os.ReadFile(filepath.Join("../media", name))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(photos, name), b, 0o600))
+	}
 	return options{
-		Mode: mode, Capacity: 6, InFlight: 28, Model: "m", Dir: t.TempDir(), Timeout: time.Minute,
-		Load: true, Photos: "../media", Clients: 8, Requests: 80, Seed: 1,
+		Mode: mode, Capacity: 4, InFlight: 24, Model: "m", Dir: t.TempDir(), Timeout: time.Minute,
+		Load: true, Photos: photos, Clients: 8, Requests: 40, Seed: 1,
 	}
 }
 
