@@ -208,12 +208,12 @@ func report(out io.Writer, o options, l *load, s *server, st mmcache.Stats, evic
 	row("cached", "%d photos, %.1f MiB; %d evictions, %d not cached", st.CachedItems, float64(st.CachedBytes)/mib, evicted,
 		st.RefusedFull+st.RefusedTooLarge+st.RefusedInUse)
 	if lost > 0 { // a repair changes what is cached at once, without an event for each photo
-		row("", "and what %d gaps in the events hide", lost)
+		row("", "and those that no event told of, gaps: %d", lost)
 	}
 	row("back-pressure", "%d requests waited, %.2f s together", st.Waits, st.Waited.Seconds())
 	row("in flight", "%.1f MiB at most, of %.0f", float64(s.peak.Load())/mib, float64(st.InFlightLimit)/mib)
-	if st.Resent > 0 {
-		row("engine restart", "%d items missed, %d requests sent again", st.Missed, st.Resent)
+	if st.Repaired > 0 {
+		row("engine restart", "%d items missed, %d requests sent again, %d repairs", st.Missed, st.Resent, st.Repaired)
 	}
 	_ = t.Flush() // to a terminal
 }

@@ -50,7 +50,7 @@ func TestLoad(t *testing.T) {
 				require.Positive(t, st.Hits)
 			}
 			if mode == "lru" {
-				require.Positive(t, st.Resent)
+				require.Positive(t, st.Repaired, "the engine was restarted")
 			}
 			h.Close()
 			require.NoError(t, s.close())
@@ -90,24 +90,45 @@ func TestBusy(t *testing.T) {
 	require.NoError(t, err)
 	photo, err := os.ReadFile("../media/coffee.png")
 	require.NoError(t, err)
-	post := func() (*httptest.ResponseRecorder, reply) {
-		w := httptest.NewRecorder()
-		s.handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/embed", bytes.NewReader(photo)))
-		var r reply
-		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &r))
-		return w, r
-	}
-	w, r := post()
+	w, r := post(t, s, photo)
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
 	require.NotEmpty(t, w.Header().Get("Retry-After"))
 	require.Contains(t, r.Error, "busy")
 	hog.Rollback()
 	s.timeout = time.Minute
-	w, r = post()
+	w, r = post(t, s, photo)
 	require.Equal(t, http.StatusOK, w.Code)
 	require.Len(t, r.Answers, 1)
 	require.False(t, r.Answers[0].Hit)
-	_, r = post()
+	_, r = post(t, s, photo)
 	require.True(t, r.Answers[0].Hit)
 	require.NoError(t, s.close())
+}
+
+// The engine forgets a photo that the frontend takes it to have. The client gets
+// its answer all the same.
+func TestEngineRestarts(t *testing.T) {
+	s, err := newServer(testOptions(t, "lru"))
+	require.NoError(t, err)
+	photo, err := os.ReadFile("../media/rocket.jpg")
+	require.NoError(t, err)
+	_, before := post(t, s, photo)
+	s.engine.restart()
+	w, after := post(t, s, photo)
+	require.Equal(t, http.StatusOK, w.Code)
+	require.True(t, after.Answers[0].Hit)
+	require.Equal(t, before.Answers[0].Mean, after.Answers[0].Mean)
+	st := s.cache.Stats()
+	require.EqualValues(t, 1, st.Missed)
+	require.EqualValues(t, 1, st.Resent)
+	require.EqualValues(t, 1, st.Repaired)
+	require.NoError(t, s.close())
+}
+
+func post(t *testing.T, s *server, body []byte) (*httptest.ResponseRecorder, reply) {
+	w := httptest.NewRecorder()
+	s.handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/embed", bytes.NewReader(body)))
+	var r reply
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &r))
+	return w, r
 }

@@ -65,5 +65,7 @@ def test_same_releases_and_changes_as_go() -> None:
         if wire != before:
             changed.append(g.version)
         before = wire
-    # Go has one more change, the segment's default name, which a reader is given.
-    assert [v for v in re.findall(r'^\t\{"(\d[\d.]+)"', source, re.M) if v != "0.15.0"] == changed
+    # Go's table has more changes: of names, hashes and caches, which are no reader's affair.
+    parts = re.split(r'^\t\{"(\d[\d.]+)", func', source, flags=re.M)
+    wire_field = re.compile(r"g\.(DataOffset|Signed|Counting|ItemForm|IDsRestart|FeatureHash)\b")
+    assert [v for v, body in zip(parts[1::2], parts[2::2], strict=True) if wire_field.search(body)] == changed
