@@ -9,7 +9,7 @@ type Event struct {
 	Key   string // of Added, Evicted, Refused
 	Cause Cause  // of Refused
 	Epoch uint64 // of Cleared: the one that begins
-	Lost  int64  // of Lost: how many events were dropped
+	Lost  int64  // of Lost: how many events were dropped; 0 after a Repair
 }
 
 // EventKind is what happened.
@@ -25,8 +25,9 @@ const (
 	Refused
 	// Cleared: nothing is cached any more.
 	Cleared
-	// Lost: the subscriber was too slow. What it knows is incomplete; Cache.Keys
-	// has the truth.
+	// Lost: the subscriber was too slow, or the engine turned out to have other
+	// items than was thought (Cache.Repair). What it knows is not true any more;
+	// Cache.Keys has the truth.
 	Lost
 )
 
