@@ -58,3 +58,60 @@ func (r *Ring) CheckStructure() error {
 	}
 	return errors.Join(errs...)
 }
+
+// CheckStructure verifies everything that must hold between calls and returns
+// every violation it finds, joined. It also compares the headers in memory.
+func (p *Pool) CheckStructure() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("pool: "+format, args...)) }
+
+	listed := map[*block]bool{}
+	for i, h := range p.holes.head {
+		if (h != nil) != (p.holes.some[i/64]>>(i%64)&1 == 1) {
+			bad("list %d and its bit disagree", i)
+		}
+		for b := h; b != nil; b = b.binNext {
+			if listed[b] || !b.free || binOf(b.len) != i {
+				bad("hole at %d with %d bytes is in list %d, free %v", b.off, b.len, i, b.free)
+				break
+			}
+			listed[b] = true
+		}
+	}
+	at, used, live, holes := uint64(firstGranule(p.opt.DataOffset)), uint64(0), 0, 0
+	var prev *block
+	for b := p.first; b != nil; prev, b = b, b.next {
+		if b.off != at || b.len == 0 || b.len%Granule != 0 || b.prev != prev {
+			bad("block at %d with %d bytes, want it at %d", b.off, b.len, at)
+			break
+		}
+		at += b.len
+		if b.free {
+			holes++
+			if prev != nil && prev.free {
+				bad("two holes meet at %d", b.off)
+			}
+			if !listed[b] {
+				bad("hole at %d is in no list", b.off)
+			}
+			continue
+		}
+		live++
+		used += b.len
+		if p.live[b.id] != b {
+			bad("chunk %d at %d is not live", b.id, b.off)
+		}
+		if c, err := ReadChunk(p.buf, b.off); err != nil {
+			bad("chunk %d: %w", b.id, err)
+		} else if c.ID != b.id && c.ID != deadID || c.Size != b.size || uint64(b.size) > b.len {
+			bad("chunk %d at %d, %d of %d bytes: the header says id %d, %d bytes", b.id, b.off, b.size, b.len, c.ID, c.Size)
+		}
+	}
+	if want := uint64(firstGranule(p.opt.DataOffset)) + p.room(); p.first != nil && at != want {
+		bad("blocks end at %d, want %d", at, want)
+	}
+	if live != len(p.live) || used != p.used || holes != p.holes.count || holes != len(listed) {
+		bad("%d chunks of %d bytes and %d holes (%d listed), want %d, %d and %d", live, used, holes, len(listed), len(p.live), p.used, p.holes.count)
+	}
+	return errors.Join(errs...)
+}

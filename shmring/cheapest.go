@@ -1,0 +1,73 @@
+package shmring
+
+// maxWalk bounds one search of Cheapest, so that a pool of very many small
+// chunks does not make every allocation slow.
+const maxWalk = 4096
+
+// Cheapest looks for neighbouring chunks which, freed together with the holes
+// between them, make room for a payload of size bytes, and returns the run for
+// which the sum of cost is the least. cost also says whether a chunk may be
+// freed. Of a pool with many blocks it looks at some thousand, and at others the
+// next time; it finds a run if there is one.
+func (p *Pool) Cheapest(size int, cost func(id uint32) (float64, bool)) (ids []uint32, ok bool) {
+	need := extentOf(size)
+	var best struct {
+		from, to *block
+		sum      float64
+	}
+	look := func(from, until *block, steps int) (stopped *block) {
+		type item struct {
+			b    *block
+			cost float64
+		}
+		var run []item
+		var length uint64
+		var sum float64
+		for b := from; b != until; b = b.next {
+			if steps--; steps < 0 && best.from != nil {
+				return b
+			}
+			c := 0.0
+			if !b.free {
+				var may bool
+				if c, may = cost(b.id); !may {
+					run, length, sum = run[:0], 0, 0
+					continue
+				}
+			}
+			run = append(run, item{b, c})
+			length += b.len
+			sum += c
+			for length-run[0].b.len >= need {
+				length -= run[0].b.len
+				sum -= run[0].cost
+				run = run[1:]
+			}
+			if length >= need && (best.from == nil || sum < best.sum) {
+				best.from, best.to, best.sum = run[0].b, b, sum
+			}
+		}
+		return nil
+	}
+	start := p.rover
+	if start == nil || len(p.live)+p.holes.count <= maxWalk {
+		start = p.first
+	}
+	next := look(start, nil, maxWalk)
+	if best.from == nil && start != p.first {
+		// From the front, and over the place where the first look began.
+		next = look(p.first, nil, maxWalk)
+	}
+	if best.from == nil {
+		return nil, false
+	}
+	p.rover = next
+	for b := best.from; ; b = b.next {
+		if !b.free {
+			ids = append(ids, b.id)
+		}
+		if b == best.to {
+			return ids, true
+		}
+	}
+}

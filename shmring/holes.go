@@ -1,0 +1,104 @@
+package shmring
+
+import "math/bits"
+
+// holes are the free blocks in lists by size: 32 lists for each power of two.
+type holes struct {
+	head  [maxBin]*block
+	some  [(maxBin + 63) / 64]uint64 // which lists have one
+	count int
+}
+
+const (
+	binBits = 5
+	maxBin  = (64 - binBits) << binBits
+)
+
+func binOf(length uint64) int {
+	g := length / Granule
+	if g < 1<<binBits {
+		return int(g)
+	}
+	s := bits.Len64(g) - binBits - 1
+	return s<<binBits + int(g>>s)
+}
+
+func (p *Pool) addHole(b *block) {
+	b.free = true
+	i := binOf(b.len)
+	h := &p.holes
+	b.binPrev, b.binNext = nil, h.head[i]
+	if b.binNext != nil {
+		b.binNext.binPrev = b
+	}
+	h.head[i] = b
+	h.some[i/64] |= 1 << (i % 64)
+	h.count++
+}
+
+func (p *Pool) removeHole(b *block) {
+	b.free = false
+	i := binOf(b.len)
+	h := &p.holes
+	if b.binPrev != nil {
+		b.binPrev.binNext = b.binNext
+	} else if h.head[i] = b.binNext; b.binNext == nil {
+		h.some[i/64] &^= 1 << (i % 64)
+	}
+	if b.binNext != nil {
+		b.binNext.binPrev = b.binPrev
+	}
+	b.binPrev, b.binNext = nil, nil
+	h.count--
+}
+
+// from returns the first hole of list i, nil if there is none.
+func (h *holes) from(i int) *block {
+	if i < 0 {
+		return nil
+	}
+	return h.head[i]
+}
+
+// last returns the list of the largest holes, -1 if there are none.
+func (h *holes) last() int {
+	for w := len(h.some) - 1; w >= 0; w-- {
+		if h.some[w] != 0 {
+			return w*64 + 63 - bits.LeadingZeros64(h.some[w])
+		}
+	}
+	return -1
+}
+
+// next returns the first list from i on that has holes, -1 if there is none.
+func (h *holes) next(i int) int {
+	for w := i / 64; w < len(h.some); w++ {
+		m := h.some[w]
+		if w == i/64 {
+			m &= ^uint64(0) << (i % 64)
+		}
+		if m != 0 {
+			return w*64 + bits.TrailingZeros64(m)
+		}
+	}
+	return -1
+}
+
+// find returns a hole of at least n bytes, one that is hardly larger if there
+// is one. Of the list that n itself belongs to some holes may be too small; of
+// the later ones none is.
+func (h *holes) find(n uint64) *block {
+	i := binOf(n)
+	var best *block
+	for b := h.head[i]; b != nil; b = b.binNext {
+		if b.len >= n && (best == nil || b.len < best.len || b.len == best.len && b.off < best.off) {
+			if best = b; b.len == n {
+				break
+			}
+		}
+	}
+	if best == nil {
+		best = h.from(h.next(i + 1))
+	}
+	return best
+}

@@ -1,0 +1,318 @@
+package shmring
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/ringcache/ringcache/internal/mem"
+)
+
+// Granule is the unit of a [Pool] in bytes: chunks begin at multiples of it in
+// the segment, so that a chunk's header and count lie in one cache line.
+const Granule = 64
+
+// PoolOptions are the choices for a [Pool].
+type PoolOptions struct {
+	// DataOffset is the number of bytes of the segment in front of the pool,
+	// which count for the alignment.
+	DataOffset int
+	// FirstID is the id of the first chunk.
+	FirstID uint32
+}
+
+// Pool allocates chunks anywhere in a byte slice and frees them in any order.
+// A stock reader takes an address, compares the id there and trusts the size,
+// so it can't tell a pool from a [Ring].
+//
+// Holes are kept in segregated lists by size, as in TLSF: allocating and freeing
+// take constant time, but for the walk through holes of nearly the same size.
+// Neighbouring holes are always merged.
+//
+// What holds between calls ([Pool.CheckStructure]):
+//   - the blocks, by address, cover [first offset, last granule) without gaps;
+//   - no two holes are neighbours, and each hole is in the list of its size;
+//   - live has every other block; the header in memory has its size, and its
+//     id or, before Publish and after Kill, none.
+type Pool struct {
+	buf    []byte
+	opt    PoolOptions
+	first  *block
+	rover  *block // where Cheapest goes on
+	live   map[uint32]*block
+	holes  holes
+	nextID uint32
+	used   uint64 // bytes of live blocks
+}
+
+// block is a run of granules: a chunk, or a hole.
+type block struct {
+	off, len   uint64
+	prev, next *block // by address
+
+	free             bool
+	binPrev, binNext *block // of a hole
+
+	id   uint32 // of a chunk
+	size int    // bytes of the chunk with its header, at most len
+}
+
+// NewPool makes an empty pool over buf, which it does not clear. It panics if
+// the options make no sense; they come from code, not from input.
+func NewPool(buf []byte, o PoolOptions) *Pool {
+	if o.DataOffset < 0 || o.FirstID >= IDLimit {
+		panic(fmt.Sprintf("shmring: pool options %+v", o))
+	}
+	p := &Pool{buf: buf, opt: o, nextID: o.FirstID}
+	p.reset()
+	return p
+}
+
+// PoolRoom returns the bytes that chunks of a pool over size bytes can take,
+// with their headers.
+func PoolRoom(size, dataOffset int) int {
+	return max(0, size-firstGranule(dataOffset)) / Granule * Granule
+}
+
+func firstGranule(dataOffset int) int { return (Granule - dataOffset%Granule) % Granule }
+
+func (p *Pool) reset() {
+	p.live, p.used, p.holes = map[uint32]*block{}, 0, holes{}
+	p.first, p.rover = nil, nil
+	if n := p.room(); n > 0 {
+		p.first = &block{off: uint64(firstGranule(p.opt.DataOffset)), len: n}
+		p.addHole(p.first)
+	}
+}
+
+func (p *Pool) room() uint64 { return uint64(PoolRoom(len(p.buf), p.opt.DataOffset)) }
+
+// Size returns the bytes of the memory.
+func (p *Pool) Size() int { return len(p.buf) }
+
+// Len returns the number of chunks.
+func (p *Pool) Len() int { return len(p.live) }
+
+// Used returns the bytes that chunks take, rounded up to granules.
+func (p *Pool) Used() uint64 { return p.used }
+
+// NextID returns the id that the next chunk will get.
+func (p *Pool) NextID() uint32 { return p.nextID }
+
+// Largest returns the bytes of the largest hole.
+func (p *Pool) Largest() uint64 {
+	var n uint64
+	for b := p.holes.from(p.holes.last()); b != nil; b = b.binNext {
+		n = max(n, b.len)
+	}
+	return n
+}
+
+// extentOf returns what a chunk of size payload bytes takes.
+func extentOf(size int) uint64 {
+	return (uint64(size) + HeaderSize + Granule - 1) / Granule * Granule
+}
+
+// Alloc takes size bytes, size > 0, for the payload of a new chunk. Its header
+// gets no valid id before [Pool.Publish], and the payload still holds what was
+// there before. Errors are [ErrInvalid], [*TooLargeError] and [*FullError]; none
+// of them changes anything.
+func (p *Pool) Alloc(size int) (address uint64, id uint32, payload []byte, err error) {
+	if size <= 0 {
+		return 0, 0, nil, fmt.Errorf("%w: allocation of %d bytes, want at least 1", ErrInvalid, size)
+	}
+	if limit := min(p.room(), MaxChunk); uint64(size) > limit-min(limit, HeaderSize) {
+		return 0, 0, nil, &TooLargeError{Need: size + HeaderSize, Limit: int(limit)}
+	}
+	n := extentOf(size)
+	b := p.holes.find(n)
+	if b == nil {
+		return 0, 0, nil, &FullError{Need: size + HeaderSize, Used: p.used, Size: len(p.buf)}
+	}
+	p.removeHole(b)
+	p.cut(b, n)
+	b.id, b.size = p.freshID(), size+HeaderSize
+	p.live[b.id] = b
+	p.used += b.len
+	mem.Store32(p.buf[b.off:], deadID)
+	mem.Store32(p.buf[b.off+sizeOffset:], uint32(b.size))
+	return b.off, b.id, p.payload(b), nil
+}
+
+// freshID returns the next id that no chunk has. After 2^31 allocations ids
+// start over, and chunks may have lived through all of them.
+func (p *Pool) freshID() uint32 {
+	for p.live[p.nextID] != nil {
+		p.nextID = nextID(p.nextID)
+	}
+	id := p.nextID
+	p.nextID = nextID(id)
+	return id
+}
+
+// SkipTo makes id the next one to be given out.
+func (p *Pool) SkipTo(id uint32) { p.nextID = id % IDLimit }
+
+func (p *Pool) payload(b *block) []byte {
+	end := b.off + uint64(b.size)
+	return p.buf[b.off+HeaderSize : end : end]
+}
+
+// cut shortens a block to n bytes and makes the rest a hole.
+func (p *Pool) cut(b *block, n uint64) {
+	if b.len == n {
+		return
+	}
+	rest := &block{off: b.off + n, len: b.len - n, prev: b, next: b.next}
+	if rest.next != nil {
+		rest.next.prev = rest
+	}
+	b.next, b.len = rest, n
+	p.addHole(rest)
+}
+
+// Publish writes the chunk's id into its header: from now on handles to it are
+// good. Everything written to the payload comes before.
+func (p *Pool) Publish(id uint32) {
+	mem.Fence()
+	mem.Store32(p.buf[p.live[id].off:], id)
+}
+
+// Kill takes the id out of the chunk's header, so that every handle to it is
+// stale. Publish undoes it.
+func (p *Pool) Kill(id uint32) {
+	mem.Store32(p.buf[p.live[id].off:], deadID)
+	mem.Fence()
+}
+
+// Free gives a chunk's bytes back. It kills the id first. An id that is not
+// live is ignored.
+func (p *Pool) Free(id uint32) {
+	b := p.live[id]
+	if b == nil {
+		return
+	}
+	p.Kill(id)
+	delete(p.live, id)
+	p.used -= b.len
+	if n := b.next; n != nil && n.free {
+		p.removeHole(n)
+		p.swallow(b)
+	}
+	if v := b.prev; v != nil && v.free {
+		p.removeHole(v)
+		p.swallow(v)
+		b = v
+	}
+	p.addHole(b)
+}
+
+// swallow merges a block with its next one.
+func (p *Pool) swallow(b *block) {
+	n := b.next
+	b.len += n.len
+	b.next = n.next
+	if b.next != nil {
+		b.next.prev = b
+	}
+	if p.rover == n {
+		p.rover = b
+	}
+}
+
+// Clear frees every chunk. Ids go on.
+func (p *Pool) Clear() {
+	for id := range p.live {
+		p.Kill(id)
+	}
+	p.reset()
+}
+
+// Placed is a chunk that lies in a pool's memory.
+type Placed struct {
+	Address uint64
+	ID      uint32
+	Size    int // bytes with the header
+}
+
+// Restore takes over chunks that an earlier pool placed in the same memory, as
+// far as their place is possible and no other chunk lies there too; these are
+// returned, sorted by address, and the others are left out. The pool must be
+// empty. Headers are neither read nor written.
+func (p *Pool) Restore(chunks []Placed) []Placed {
+	first, room := uint64(firstGranule(p.opt.DataOffset)), p.room()
+	var ok []Placed
+	for _, c := range chunks {
+		if c.Size > HeaderSize && c.Size <= MaxChunk && c.ID < IDLimit && c.Address >= first && (c.Address-first)%Granule == 0 &&
+			c.Address-first < room && extentOf(c.Size-HeaderSize) <= room-(c.Address-first) {
+			ok = append(ok, c)
+		}
+	}
+	slices.SortFunc(ok, func(a, b Placed) int { return cmp.Compare(a.Address, b.Address) })
+	seen := map[uint32]int{}
+	for _, c := range ok {
+		seen[c.ID]++
+	}
+	end := func(c Placed) uint64 { return c.Address + extentOf(c.Size-HeaderSize) }
+	var kept []Placed
+	var reach uint64 // the end of all chunks so far, kept or not
+	for i, c := range ok {
+		overlaps := c.Address < reach || i+1 < len(ok) && ok[i+1].Address < end(c)
+		reach = max(reach, end(c))
+		if !overlaps && seen[c.ID] == 1 {
+			kept = append(kept, c)
+		}
+	}
+	rest := p.first // the hole behind the last chunk
+	for _, c := range kept {
+		rest = p.claim(rest, c)
+	}
+	return kept
+}
+
+// claim makes a chunk in the hole rest, and returns the hole behind it, if any.
+func (p *Pool) claim(rest *block, c Placed) *block {
+	p.removeHole(rest)
+	if gap := c.Address - rest.off; gap > 0 {
+		p.cut(rest, gap)
+		p.addHole(rest)
+		rest = rest.next
+		p.removeHole(rest)
+	}
+	p.cut(rest, extentOf(c.Size-HeaderSize))
+	rest.id, rest.size = c.ID, c.Size
+	p.live[c.ID] = rest
+	p.used += rest.len
+	return rest.next
+}
+
+// Access returns the chunk at an address as its header describes it.
+func (p *Pool) Access(address uint64) (Chunk, error) { return ReadChunk(p.buf, address) }
+
+// Payload returns the bytes of a live chunk, or nil.
+func (p *Pool) Payload(id uint32) []byte {
+	if b := p.live[id]; b != nil {
+		return p.payload(b)
+	}
+	return nil
+}
+
+// Live yields the id and the address of every chunk, by address.
+func (p *Pool) Live() iter.Seq2[uint32, uint64] {
+	return func(yield func(uint32, uint64) bool) {
+		for b := p.first; b != nil; b = b.next {
+			if !b.free && !yield(b.id, b.off) {
+				return
+			}
+		}
+	}
+}
+
+// Extent returns the bytes that a live chunk takes.
+func (p *Pool) Extent(id uint32) uint64 {
+	if b := p.live[id]; b != nil {
+		return b.len
+	}
+	return 0
+}
