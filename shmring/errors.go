@@ -31,6 +31,10 @@ var (
 	// ErrUnsafe says that a segment exists but must not be trusted: it is a link
 	// or no file, belongs to another user, or everyone may write it.
 	ErrUnsafe = shmfile.ErrUnsafe
+	// ErrForeign says that a segment has no sidecar, so something else made it.
+	ErrForeign = errors.New("shmring: not a segment of this library")
+	// ErrOwned says that a segment's writer lives.
+	ErrOwned = errors.New("shmring: segment has a living writer")
 	// ErrUnsupported says that this system has no segments.
 	ErrUnsupported = shmfile.ErrUnsupported
 )

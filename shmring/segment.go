@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/shmfile"
 )
 
@@ -27,6 +28,9 @@ type SegmentOptions struct {
 	// ReadOnly makes Attach map the segment so that writing to it is a fault.
 	// Such a user can look, and not count.
 	ReadOnly bool
+	// Control makes Create put a sidecar beside the segment, by which it can be
+	// adopted or removed when its writer was killed. nil makes none.
+	Control *ControlOptions
 	// Dir is the directory of shared memory, /dev/shm if empty. It is for tests
 	// and for systems that mount another one; vLLM knows only the default.
 	Dir string
@@ -40,7 +44,11 @@ func (o SegmentOptions) Validate() error {
 	case o.DataOffset < 0 || o.RingSize > math.MaxInt-o.DataOffset:
 		return fmt.Errorf("%w: data offset %d in front of a ring of %d bytes", ErrInvalid, o.DataOffset, o.RingSize)
 	case o.Name != "":
-		if _, err := shmfile.Path(o.Dir, o.Name); err != nil {
+		name := o.Name
+		if o.Control != nil {
+			name += ControlSuffix
+		}
+		if _, err := shmfile.Path(o.Dir, name); err != nil {
 			return fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
 	}
@@ -58,6 +66,7 @@ type Segment struct {
 	path string
 	file *os.File // kept to know whether the path is still this segment; nil if private
 	mem  []byte
+	ctl  *Control // of a writer's, nil if there is none
 
 	mu     sync.Mutex
 	holds  int
@@ -83,22 +92,68 @@ func Create(o SegmentOptions) (*Segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := shmfile.Create(path, o.bytes())
+	f, err := shmfile.CreateUnnamed(dirOf(o.Dir), o.bytes())
 	if err != nil {
 		return nil, createError(o, err)
 	}
 	s, err := newSegment(o, path, f)
-	if err == nil && o.DataOffset > 0 {
-		_, err = rand.Read(s.Secret())
-	}
 	if err != nil {
-		return nil, errors.Join(err, os.Remove(path))
+		return nil, err
+	}
+	if o.DataOffset > 0 {
+		_, _ = rand.Read(s.Secret()) // never fails
+	}
+	if err := s.link(); err != nil {
+		return nil, errors.Join(createError(o, err), s.Close())
 	}
 	return s, nil
 }
 
+// link gives the segment its name, after the sidecar got its own: whoever is
+// killed in between leaves a sidecar, which says that it is alone.
+func (s *Segment) link() (err error) {
+	if s.opt.Control != nil {
+		if s.ctl, err = newControl(s); err != nil {
+			return err
+		}
+	}
+	failpoint.Hit("segment.link")
+	if err = shmfile.Link(s.file, s.path); err != nil && s.ctl != nil {
+		err = errors.Join(err, s.ctl.unlink())
+	}
+	failpoint.Hit("segment.linked")
+	return err
+}
+
+// newControl makes the sidecar of a new segment, in the place of one that was
+// left alone.
+func newControl(s *Segment) (*Control, error) {
+	path := s.path + ControlSuffix
+	c, err := createControl(path, *s.opt.Control, s.opt, s.file)
+	if !errors.Is(err, fs.ErrExist) {
+		return c, err
+	}
+	old, err := openControl(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrExists, err)
+	}
+	defer old.Close()
+	if err := old.own(); err != nil {
+		return nil, fmt.Errorf("%w: %w; choose another name", ErrExists, err)
+	}
+	if _, err := os.Lstat(s.path); !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s; its writer was killed: adopt it, or remove it with Sweep", ErrExists, s.opt.Name)
+	}
+	if err := old.unlink(); err != nil {
+		return nil, err
+	}
+	return createControl(path, *s.opt.Control, s.opt, s.file)
+}
+
 func createError(o SegmentOptions, err error) error {
 	switch {
+	case errors.Is(err, ErrExists):
+		return err
 	case errors.Is(err, fs.ErrExist):
 		return fmt.Errorf("%w: %s; another server uses the name, or one that was killed left it behind: choose another name or remove it", ErrExists, o.Name)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EFBIG), errors.Is(err, syscall.ENOMEM):
@@ -137,6 +192,33 @@ func Attach(o SegmentOptions) (*Segment, error) {
 	return newSegment(o, path, f)
 }
 
+// Adopt takes over a segment whose writer was killed, or closed it without
+// removing it. o must say what the segment is; o.Control is ignored. It fails with
+// [ErrNotExist]; [ErrForeign] if there is no sidecar; [ErrOwned] if the writer
+// lives; [*SizeError]; and [*ControlError] if the sidecar can't be that of the
+// segment.
+func Adopt(o SegmentOptions) (*Segment, error) {
+	o.ReadOnly, o.Control = false, nil
+	s, err := Attach(o)
+	if err != nil {
+		return nil, err
+	}
+	if s.ctl, err = OpenControl(o.Dir, o.Name); err == nil {
+		err = s.ctl.own()
+	}
+	if err == nil && (!s.ctl.describes(s.file) || s.ctl.RingSize() != o.RingSize || s.ctl.DataOffset() != o.DataOffset) {
+		err = &ControlError{s.ctl.path, "it belongs to another segment than the one of its name; remove both"}
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Control returns the sidecar of a segment that this process created or adopted;
+// nil if it has none.
+func (s *Segment) Control() *Control { return s.ctl }
+
 func newSegment(o SegmentOptions, path string, f *os.File) (*Segment, error) {
 	m, err := shmfile.Map(f, o.bytes(), !o.ReadOnly)
 	if err != nil {
@@ -155,7 +237,14 @@ func Private(m []byte, o SegmentOptions) (*Segment, error) {
 	if int64(len(m)) != o.bytes() {
 		return nil, &SizeError{Name: o.Name, Got: int64(len(m)), Ring: o.RingSize, DataOffset: o.DataOffset}
 	}
-	return &Segment{opt: o, mem: m}, nil
+	s := &Segment{opt: o, mem: m}
+	if o.Control != nil {
+		var err error
+		if s.ctl, err = privateControl(*o.Control, o); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
 }
 
 // randomName follows CPython's shared_memory module: psm_ and 8 hex digits.
@@ -246,7 +335,11 @@ func (s *Segment) close() error {
 	}
 	m := s.mem
 	s.mem = nil
-	return errors.Join(shmfile.Unmap(m), s.file.Close())
+	err := errors.Join(shmfile.Unmap(m), s.file.Close())
+	if s.ctl != nil {
+		err = errors.Join(err, s.ctl.Close()) // last, since that ends the lock
+	}
+	return err
 }
 
 // Unlink removes the name, so that no one can attach any more; mappings live
@@ -262,11 +355,17 @@ func (s *Segment) Unlink() error {
 }
 
 func (s *Segment) unlink() error {
-	if s.file == nil || !shmfile.Same(s.file, s.path) {
+	if s.file == nil {
 		return nil
 	}
-	if err := os.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("shmring: unlinking segment %s: %w", s.opt.Name, err)
+	if shmfile.Same(s.file, s.path) {
+		if err := os.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("shmring: unlinking segment %s: %w", s.opt.Name, err)
+		}
+	}
+	failpoint.Hit("segment.unlinked")
+	if s.ctl != nil {
+		return s.ctl.unlink()
 	}
 	return nil
 }

@@ -37,6 +37,36 @@ func Store32(b []byte, v uint32) {
 	binary.LittleEndian.PutUint32(b, v)
 }
 
+// Load64 reads b[0:8] as a little-endian word, which must be 8-byte aligned. It
+// panics if it is not, or b is shorter.
+func Load64(b []byte) uint64 {
+	p := word64(b)
+	if littleEndian {
+		return atomic.LoadUint64(p)
+	}
+	return binary.LittleEndian.Uint64(b)
+}
+
+// Store64 writes b[0:8] as a little-endian word, which must be 8-byte aligned.
+// It panics if it is not, or b is shorter.
+func Store64(b []byte, v uint64) {
+	p := word64(b)
+	if littleEndian {
+		atomic.StoreUint64(p, v)
+		return
+	}
+	binary.LittleEndian.PutUint64(b, v)
+}
+
+func word64(b []byte) *uint64 {
+	b = b[:8]
+	p := unsafe.Pointer(&b[0])
+	if uintptr(p)%8 != 0 {
+		panic("mem: word of 8 bytes is not aligned")
+	}
+	return (*uint64)(p)
+}
+
 // LoadStable32 is Load32 for a word that another process may be storing at this
 // moment. A word that straddles a cache line can be seen half stored. Reading
 // until two reads agree makes that rare, not impossible, so the caller must bear

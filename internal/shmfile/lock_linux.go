@@ -1,0 +1,87 @@
+package shmfile
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// TryLock takes the lock on the whole file for life, without waiting. The kernel
+// gives it back when the last descriptor of this opening is closed, also when
+// the process is killed.
+func TryLock(f *os.File) (bool, error) {
+	for {
+		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err {
+		case nil:
+			return true, nil
+		case unix.EINTR:
+		case unix.EWOULDBLOCK:
+			return false, nil
+		default:
+			return false, fmt.Errorf("locking %s: %w", f.Name(), err)
+		}
+	}
+}
+
+// TryLockByte takes the lock on one byte of the file, without waiting. It has
+// nothing to do with TryLock, and ends like it. The lock belongs to f: taking it
+// again through f succeeds.
+func TryLockByte(f *os.File, offset int64) (bool, error) {
+	return setByte(f, offset, unix.F_WRLCK)
+}
+
+// UnlockByte gives the lock on one byte back.
+func UnlockByte(f *os.File, offset int64) error {
+	_, err := setByte(f, offset, unix.F_UNLCK)
+	return err
+}
+
+func setByte(f *os.File, offset int64, kind int16) (bool, error) {
+	for {
+		l := unix.Flock_t{Type: kind, Start: offset, Len: 1}
+		switch err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &l); err {
+		case nil:
+			return true, nil
+		case unix.EINTR:
+		case unix.EAGAIN, unix.EACCES:
+			return false, nil
+		default:
+			return false, fmt.Errorf("locking byte %d of %s: %w", offset, f.Name(), err)
+		}
+	}
+}
+
+// CreateUnnamed makes a file as [Create] does, but without a name: if the process
+// ends before [Link], nothing is left of it.
+func CreateUnnamed(dir string, size int64) (*os.File, error) {
+	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("making an unnamed file in %s: %w", dir, err)
+	}
+	f := os.NewFile(uintptr(fd), dir+"/(unnamed)")
+	// Chmod, because a umask can have taken our own bits away.
+	if err := errors.Join(f.Chmod(0o600), allocate(f, size)); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// Link gives an unnamed file its name. A name that is taken is fs.ErrExist.
+func Link(f *os.File, path string) error {
+	err := unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW)
+	if err != nil {
+		return &os.PathError{Op: "link", Path: path, Err: err}
+	}
+	return nil
+}
+
+// Identity returns the numbers by which the system knows the file.
+func Identity(f *os.File) (dev, ino uint64, err error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return 0, 0, err
+	}
+	return uint64(st.Dev), st.Ino, nil
+}

@@ -1,0 +1,23 @@
+//go:build !linux
+
+package shmfile
+
+import "os"
+
+// TryLock is not supported here.
+func TryLock(*os.File) (bool, error) { return false, ErrUnsupported }
+
+// TryLockByte is not supported here.
+func TryLockByte(*os.File, int64) (bool, error) { return false, ErrUnsupported }
+
+// UnlockByte is not supported here.
+func UnlockByte(*os.File, int64) error { return ErrUnsupported }
+
+// CreateUnnamed is not supported here.
+func CreateUnnamed(string, int64) (*os.File, error) { return nil, ErrUnsupported }
+
+// Link is not supported here.
+func Link(*os.File, string) error { return ErrUnsupported }
+
+// Identity is not supported here.
+func Identity(*os.File) (dev, ino uint64, err error) { return 0, 0, ErrUnsupported }

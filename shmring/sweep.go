@@ -1,0 +1,113 @@
+package shmring
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/ringcache/ringcache/internal/shmfile"
+)
+
+// SweepOptions say which segments Sweep looks at.
+type SweepOptions struct {
+	// Prefix of the segments' names; it must not be empty.
+	Prefix string
+	// Owner restricts it to segments with this label (ControlOptions.Owner).
+	// Empty means those without one.
+	Owner string
+	// AnyOwner ignores the label. Segments of other users are never touched.
+	AnyOwner bool
+	// Remove removes what has no living writer. The default is to tell.
+	Remove bool
+	// Dir is the directory of shared memory, /dev/shm if empty.
+	Dir string
+}
+
+// Swept is a segment that Sweep looked at.
+type Swept struct {
+	Name    string
+	Owner   string
+	PID     int   // of the last writer
+	Bytes   int64 // of the segment and its sidecar
+	Alive   bool  // its writer lives
+	Removed bool
+	Err     error // why it was not removed, or can't be judged
+}
+
+// Sweep finds segments whose writer is gone, and removes them if told so. Whether
+// a writer lives is known from its lock alone: neither from its pid nor from any
+// age. Segments without a sidecar are not ours and not looked at.
+//
+// A segment that someone adopts at the same moment is either adopted or removed.
+func Sweep(o SweepOptions) ([]Swept, error) {
+	if o.Prefix == "" || strings.Contains(o.Prefix, "/") {
+		return nil, fmt.Errorf("%w: Prefix %q: want the beginning of the names to sweep", ErrInvalid, o.Prefix)
+	}
+	dir := dirOf(o.Dir)
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("shmring: sweeping %s: %w", dir, err)
+	}
+	var all []Swept
+	for _, f := range files {
+		name, ok := strings.CutSuffix(f.Name(), ControlSuffix)
+		if !ok || !strings.HasPrefix(name, o.Prefix) {
+			continue
+		}
+		if s, ok := sweep(o, filepath.Join(dir, name)); ok {
+			all = append(all, s)
+		}
+	}
+	return all, nil
+}
+
+// sweep looks at one segment. ok is false if it is not of those asked for.
+func sweep(o SweepOptions, path string) (s Swept, ok bool) {
+	s.Name = filepath.Base(path)
+	c, err := openControl(path + ControlSuffix)
+	if errors.Is(err, ErrForeign) || errors.Is(err, shmfile.ErrUnsafe) {
+		return s, false // gone, or not this user's
+	}
+	if err != nil {
+		s.Err = err
+		return s, true
+	}
+	defer func() { s.Err = errors.Join(s.Err, c.Close()) }()
+	s.Owner, s.PID, s.Bytes = c.opt.Owner, c.state.PID, c.opt.bytes()
+	if !o.AnyOwner && s.Owner != o.Owner {
+		return s, false
+	}
+	seg, size, err := shmfile.Open(path, false)
+	if err == nil {
+		defer seg.Close()
+		s.Bytes += size
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		s.Err = err
+		return s, true
+	}
+	switch err := c.own(); {
+	case errors.Is(err, ErrOwned):
+		s.Alive = true
+		return s, true
+	case errors.Is(err, ErrNotExist):
+		return s, false
+	case err != nil:
+		s.Err = err
+		return s, true
+	}
+	if !o.Remove {
+		return s, true
+	}
+	// A segment that is not the sidecar's own was made by something else.
+	if seg != nil && c.describes(seg) && shmfile.Same(seg, path) {
+		if s.Err = os.Remove(path); s.Err != nil {
+			return s, true
+		}
+	}
+	s.Err = c.unlink()
+	s.Removed = s.Err == nil
+	return s, true
+}
