@@ -105,14 +105,16 @@ func (e *TooLargeError) UpstreamText() string {
 	return fmt.Sprintf("Serialized object size (%d bytes) exceeds max object size (%d bytes)", e.Size, e.Limit)
 }
 
-// FullError says that an object does not fit now, and what is in the way: the
-// oldest chunk, since chunks are freed strictly in order.
+// FullError says that an object does not fit now, and what is in the way: with
+// FIFO the oldest chunk, since chunks are freed strictly in order; with Pool all
+// that is in use.
 type FullError struct {
 	Need int    // bytes of the chunk, with its header
 	Used uint64 // bytes in use, with padding
 	Size int    // bytes of the ring
 
-	Head HeadState
+	Head    *HeadState // FIFO
+	Blocked *Blocked   // Pool
 }
 
 // HeadState describes the oldest chunk.
@@ -140,6 +142,10 @@ func (h HeadState) String() string {
 }
 
 func (e *FullError) Error() string {
+	if e.Blocked != nil {
+		return fmt.Sprintf("objstore: no room for %d bytes, %d of %d are in use: %v; send the object inline, wait with PutContext, or end requests that are done",
+			e.Need, e.Used, e.Size, e.Blocked)
+	}
 	return fmt.Sprintf("objstore: no room for %d bytes, %d of %d are in use: the oldest chunk, id %d of key %q, %s; send the object inline or try again later",
 		e.Need, e.Used, e.Size, e.Head.ID, e.Head.Key, e.Head)
 }

@@ -387,7 +387,8 @@ func (r *replayer) step(t testing.TB, op []json.RawMessage, want json.RawMessage
 	case "setids":
 		o := r.opt.ring()
 		o.FirstID = unmarshal[uint32](t, arg(1))
-		r.ring = shmring.NewRing(r.Segment().Ring(), o)
+		ring := shmring.NewRing(r.Segment().Ring(), o)
+		r.space, r.life = ring, &fifo{r.Writer, ring}
 	default:
 		t.Fatalf("unknown operation %q", kind)
 	}

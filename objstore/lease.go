@@ -8,16 +8,20 @@ import (
 
 // Lease keeps one object in the store, whatever its counts say, from the moment
 // it is looked at until the request that needs it has ended. It issues the
-// handles of that request, and takes them back if they were not sent.
+// handles of that request, and takes them back if they were not sent. [Request]
+// is a set of leases.
 //
 // A lease belongs to one request and is not for concurrent use; there may be any
-// number of leases of an object. An open lease blocks Clear, Close, and the
-// freeing of the chunks behind its own.
+// number of leases of an object. An open lease blocks Clear and Close, and with
+// FIFO the freeing of the chunks behind its own.
 type Lease struct {
 	w      *Writer
 	o      *object
-	issued int // handles
+	issued int   // handles
+	uses   int64 // that they count
+	sent   bool
 	ended  bool
+	resets int // Writer.resets when it was sent
 }
 
 // Lease takes a lease of the object under a key without issuing a use. It fails
@@ -37,15 +41,17 @@ func (w *Writer) Lease(key string) (*Lease, error) {
 func (w *Writer) lease(o *object) *Lease {
 	o.leases++
 	w.leases++
+	w.life.changed(o)
 	return &Lease{w: w, o: o}
 }
 
 // CommitLeased is Commit without a use: the object becomes visible under its
 // key, leased to the caller.
 func (r *Reservation) CommitLeased() (*Lease, error) {
+	sum := r.checksum()
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
-	if err := r.commit(); err != nil {
+	if err := r.commit(sum); err != nil {
 		return nil, err
 	}
 	return r.w.lease(r.o), nil
@@ -54,12 +60,8 @@ func (r *Reservation) CommitLeased() (*Lease, error) {
 // Key returns the object's key.
 func (l *Lease) Key() string { return l.o.key }
 
-// Attached returns what was given to [Reservation.Attach].
-func (l *Lease) Attached() any {
-	l.w.mu.Lock()
-	defer l.w.mu.Unlock()
-	return l.o.note
-}
+// Note returns PutOptions.Note of who put the object. It must not be written to.
+func (l *Lease) Note() []byte { return l.o.note }
 
 // Issue returns a handle for one more request, or one more place in it, and
 // counts what every reader will count for it: one use; from 0.12 to 0.31 two for
@@ -68,21 +70,50 @@ func (l *Lease) Attached() any {
 // It fails with [ErrFull] once an object was issued so often that the readers'
 // count would overflow: send the value inline.
 func (l *Lease) Issue() (Handle, error) {
-	w := l.w
-	if err := w.lock(); err != nil {
+	if err := l.w.lock(); err != nil {
 		return Handle{}, err
 	}
-	defer w.mu.Unlock()
-	if l.ended {
-		return Handle{}, fmt.Errorf("%w: the lease of key %q ended already", ErrInvalid, l.o.key)
+	defer l.w.mu.Unlock()
+	return l.issue()
+}
+
+func (l *Lease) issue() (Handle, error) {
+	w, o := l.w, l.o
+	if l.over() {
+		return Handle{}, fmt.Errorf("%w: the lease of key %q ended already", ErrInvalid, o.key)
 	}
-	uses := w.usesPerIssue(l.o.uses > 0)
-	if !w.canCount(l.o, uses) {
-		return Handle{}, fmt.Errorf("%w: key %q was issued %d times", ErrFull, l.o.key, l.o.uses)
+	uses := w.usesPerIssue(o.uses > 0)
+	if !w.canCount(o, uses) {
+		return Handle{}, fmt.Errorf("%w: key %q was issued %d times", ErrFull, o.key, o.uses)
 	}
-	l.o.uses += uses
+	o.uses += uses
+	l.uses += uses
+	if !l.sent {
+		o.unsent += uses
+	}
 	l.issued++
-	return w.handle(l.o), nil
+	w.life.changed(o) // before anyone has the handle
+	return w.handle(o), nil
+}
+
+// over says whether the lease has ended, by itself or with its readers.
+func (l *Lease) over() bool { return l.ended || l.sent && l.resets != l.w.resets }
+
+// Sent says that the handles were sent, or are about to be. It matters to
+// ResetReaders and to Abort: what was not sent is read by nobody.
+func (l *Lease) Sent() {
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	l.markSent()
+}
+
+func (l *Lease) markSent() {
+	if l.ended || l.sent {
+		return
+	}
+	l.sent, l.resets = true, l.w.resets
+	l.o.unsent -= l.uses
+	l.o.sent++
 }
 
 // TakeBack undoes every Issue of this lease: the handles were not sent, and
@@ -90,13 +121,25 @@ func (l *Lease) Issue() (Handle, error) {
 func (l *Lease) TakeBack() {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
-	if l.ended {
+	l.takeBack()
+}
+
+func (l *Lease) takeBack() {
+	if l.over() {
 		return
 	}
 	for range l.issued {
 		l.o.uses -= l.w.usesPerIssue(l.o.uses > 1)
 	}
-	l.issued = 0
+	switch {
+	case l.sent: // in vain
+		l.sent = false
+		l.o.sent--
+	default:
+		l.o.unsent -= l.uses
+	}
+	l.issued, l.uses = 0, 0
+	l.w.life.changed(l.o)
 }
 
 // usesPerIssue is what the readers count for a delivered handle. again says that
@@ -108,15 +151,37 @@ func (w *Writer) usesPerIssue(again bool) int64 {
 	return 1
 }
 
-// Release ends the lease; the object can go once its uses are read. Releasing
-// twice is fine.
+// Release ends the lease of a request that the engine reported as finished, or
+// that never got a handle. The object can go: with FIFO once its uses are read,
+// with Pool whatever was counted. Ending a lease twice is fine.
 func (l *Lease) Release() {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
-	if l.ended {
+	l.end(false)
+}
+
+// Abort ends the lease of a request that was cancelled after it was sent, see
+// [Request.Abort].
+func (l *Lease) Abort() {
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	l.end(true)
+}
+
+func (l *Lease) end(aborted bool) {
+	if l.over() {
+		l.ended = true
 		return
 	}
 	l.ended = true
-	l.o.leases--
+	o := l.o
+	o.leases--
 	l.w.leases--
+	if l.sent {
+		o.sent--
+	} else {
+		o.unsent -= l.uses
+	}
+	l.w.life.ended(o, l.uses, aborted)
+	l.w.life.changed(o)
 }

@@ -19,10 +19,9 @@ func bytesItem(n int) *serde.Item {
 
 func putLeased(t testing.TB, w *Writer, key string, n int) *Lease {
 	t.Helper()
-	r, err := w.Reserve(key, bytesItem(n))
+	r, err := w.ReserveWith(key, bytesItem(n), PutOptions{Note: []byte("note of " + key)})
 	require.NoError(t, err)
 	defer r.Discard()
-	r.Attach("note of " + key)
 	l, err := r.CommitLeased()
 	require.NoError(t, err)
 	return l
@@ -37,7 +36,7 @@ func TestLeaseKeepsAnObjectThatWasRead(t *testing.T) {
 		t.Run(g.Version, func(t *testing.T) {
 			s := smallStore(t, g.Version)
 			l := putLeased(t, s.Writer, "a", 300)
-			require.Equal(t, "note of a", l.Attached())
+			require.Equal(t, "note of a", string(l.Note()))
 			h, err := l.Issue()
 			require.NoError(t, err)
 			deliver(t, s, "a", h)

@@ -27,8 +27,10 @@ type Options struct {
 	Readers int
 	// Generation of the vLLM workers; zero is the newest known.
 	Generation pycompat.Generation
+	// Policy is FIFO, vLLM's own, if not set; Pool is the better one.
+	Policy Policy
 	// Align places chunks at multiples of so many bytes in the segment, see
-	// shmring.RingOptions. 0 gives upstream's addresses.
+	// shmring.RingOptions. 0 gives upstream's addresses. Pool has its own.
 	Align int
 	// InlineThreshold in bytes: smaller tensors become part of the message
 	// (VLLM_MSGPACK_ZERO_COPY_THRESHOLD). 0 is upstream's default of 256.
@@ -39,6 +41,28 @@ type Options struct {
 	// FirstID is the id of the first object. NewWriter over a segment that was
 	// in use wants one that no handle still has.
 	FirstID uint32
+	// Rereads says that the engine may read an address again after every reader
+	// has read it, since it resumes a preempted request as a new one: vLLM from
+	// 0.33 on, or its newer model runner before. Then complete counts don't end
+	// the quarantine of an aborted request, a Fence does. Of no meaning in FIFO.
+	Rereads bool
+	// QuarantineTTL ends the quarantine of an aborted request for which no fence
+	// passes, if the counts say that no reader has begun with it, or that all
+	// have ended. 0 is DefaultQuarantineTTL, less is never.
+	QuarantineTTL time.Duration
+	// MaxObjects is the most objects at a time of a Pool segment, whose sidecar
+	// has 64 bytes for each. 0 is one for every 16 KiB of the ring, within 1024
+	// and 2^20.
+	MaxObjects int
+	// ReaderSlots is the most readers of this library that look at objects in
+	// place, 2 KiB each in the sidecar. 0 is 64.
+	ReaderSlots int
+	// Owner is a label by which shmring.Sweep knows whose segments it may remove.
+	Owner string
+	// Quotas bound the bytes of each tenant (PutOptions.Tenant) in a Pool; Quota
+	// those of a tenant that is not in it. 0 is no bound.
+	Quotas map[string]int64
+	Quota  int64
 	// Lock makes the writer count its own reads like a reader, as a vLLM
 	// storage built with a lock does. Normally nil.
 	Lock Locker
@@ -50,6 +74,9 @@ type Options struct {
 	// Dir is the directory of shared memory, /dev/shm if empty.
 	Dir string
 }
+
+// DefaultQuarantineTTL is far longer than an engine takes for anything.
+const DefaultQuarantineTTL = 10 * time.Minute
 
 // Change says that the object under a key is there now, or no longer.
 type Change struct {
@@ -76,6 +103,12 @@ func (o Options) Validate() error {
 		return fmt.Errorf("%w: Readers %d, want the world size of the engine, 1 to %d", ErrInvalid, o.Readers, maxReaders)
 	case o.LockTimeout < 0:
 		return fmt.Errorf("%w: LockTimeout %v is negative", ErrInvalid, o.LockTimeout)
+	case o.Policy != 0 && o.Policy != FIFO && o.Policy != Pool:
+		return fmt.Errorf("%w: %v, want FIFO or Pool", ErrInvalid, o.Policy)
+	case o.MaxObjects < 0 || o.ReaderSlots < 0:
+		return fmt.Errorf("%w: MaxObjects %d, ReaderSlots %d", ErrInvalid, o.MaxObjects, o.ReaderSlots)
+	case o.Policy != Pool && (o.Quota != 0 || o.Quotas != nil):
+		return fmt.Errorf("%w: quotas need the policy Pool", ErrInvalid)
 	}
 	return o.ring().Validate()
 }
@@ -87,7 +120,16 @@ func (o Options) ring() shmring.RingOptions {
 
 func (o Options) segment() shmring.SegmentOptions {
 	g := o.Generation.OrNewest()
-	return shmring.SegmentOptions{Name: o.Name, RingSize: o.RingSize, DataOffset: g.DataOffset, Dir: o.Dir}
+	c := &shmring.ControlOptions{
+		Policy: FIFO, Generation: g.Version, Owner: o.Owner, Readers: o.Readers, Slots: o.ReaderSlots,
+	}
+	if o.Policy == Pool {
+		c.Policy = Pool
+		if c.Objects = o.MaxObjects; c.Objects == 0 {
+			c.Objects = min(max(o.RingSize/(16<<10), 1<<10), 1<<20)
+		}
+	}
+	return shmring.SegmentOptions{Name: o.Name, RingSize: o.RingSize, DataOffset: g.DataOffset, Dir: o.Dir, Control: c}
 }
 
 // ReaderOptions say what store a reader expects. RingSize and Generation must
@@ -104,6 +146,10 @@ type ReaderOptions struct {
 	// reads are counted under it. nil observes without counting: the segment is
 	// mapped read-only, and the writer does not know of this reader.
 	Lock Locker
+	// SidecarLock counts reads under a lock in the sidecar instead of Lock, for
+	// segments whose readers are all of this library: it is free again when its
+	// holder dies, as a Python lock is not.
+	SidecarLock bool
 	// LockTimeout bounds every wait for Lock, whose holder may have died; 0 is
 	// 10 s.
 	LockTimeout time.Duration
@@ -113,6 +159,9 @@ type ReaderOptions struct {
 
 // Validate reports what is wrong with the options.
 func (o ReaderOptions) Validate() error {
+	if o.SidecarLock && o.Lock != nil {
+		return fmt.Errorf("%w: Lock and SidecarLock are both set", ErrInvalid)
+	}
 	return Options{RingSize: o.RingSize, Readers: o.Readers, LockTimeout: o.LockTimeout, Generation: o.Generation}.Validate()
 }
 

@@ -1,11 +1,14 @@
 package objstore
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
+	"time"
 	"unicode/utf8"
 
+	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/mem"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
@@ -17,7 +20,9 @@ import (
 //   - [TooLargeError], or [FullError] after unused chunks were freed: send the
 //     value inline;
 //   - serde's errors, if the value can't be encoded, and [ErrClosed].
-func (w *Writer) Put(key string, v serde.Value) (Handle, error) {
+func (w *Writer) Put(key string, v serde.Value) (Handle, error) { return w.put(key, v, PutOptions{}) }
+
+func (w *Writer) put(key string, v serde.Value, o PutOptions) (Handle, error) {
 	plan, err := w.plan(key, v)
 	if err != nil {
 		return Handle{}, err
@@ -25,7 +30,7 @@ func (w *Writer) Put(key string, v serde.Value) (Handle, error) {
 	if !plan.Complete() {
 		return Handle{}, fmt.Errorf("%w: a tensor has no data; Reserve is for values that are filled in place", ErrInvalid)
 	}
-	r, err := w.reserve(key, plan)
+	r, err := w.reserve(key, plan, o)
 	if err != nil {
 		return Handle{}, err
 	}
@@ -33,16 +38,43 @@ func (w *Writer) Put(key string, v serde.Value) (Handle, error) {
 	return r.Commit()
 }
 
+// PutOptions are what can be said of an object besides its value.
+type PutOptions struct {
+	// Request gets the handle that Commit returns, and a lease. nil: the handle
+	// belongs to nobody, and with Pool the object stays until its counts are
+	// complete or a fence passes.
+	Request *Request
+	// Tenant is whose bytes they are, see Options.Quotas.
+	Tenant string
+	// Cost is the time that making the object again would take, by which Pool
+	// chooses what to evict. 0 estimates it from the size.
+	Cost time.Duration
+	// Note is kept with the object, see Lease.Note. With Pool it is in the segment,
+	// between what readers look at, and survives this process.
+	Note []byte
+}
+
+// costOf is the cost of an object for which the caller gave none: 3 ms, and 8 ms
+// for each MiB.
+func costOf(o PutOptions, bytes int) float64 {
+	if o.Cost > 0 {
+		return float64(o.Cost)
+	}
+	return 3e6 + 8e6*float64(bytes)/(1<<20)
+}
+
 // Reservation is an object under construction: its chunk is taken, its key is
 // not visible yet. Fill the tensors in any order, from any goroutine, then
 // Commit; or Discard. A reservation blocks Close, Clear, and the freeing of the
 // chunks behind its own.
 type Reservation struct {
-	w    *Writer
-	o    *object
-	data []byte // the data frames
-	plan *serde.Plan
-	done bool // guarded by w.mu
+	w       *Writer
+	o       *object
+	payload []byte // of the chunk
+	data    []byte // the data frames, its end
+	plan    *serde.Plan
+	request *Request // who gets the handle, or nil
+	done    bool     // guarded by w.mu
 }
 
 // Reserve takes the chunk for a value whose tensors need not have data yet:
@@ -60,11 +92,16 @@ type Reservation struct {
 //	decodeInto(r.Tensor("pixel_values"))
 //	h, err := r.Commit()
 func (w *Writer) Reserve(key string, v serde.Value) (*Reservation, error) {
+	return w.ReserveWith(key, v, PutOptions{})
+}
+
+// ReserveWith is Reserve with options.
+func (w *Writer) ReserveWith(key string, v serde.Value, o PutOptions) (*Reservation, error) {
 	plan, err := w.plan(key, v)
 	if err != nil {
 		return nil, err
 	}
-	return w.reserve(key, plan)
+	return w.reserve(key, plan, o)
 }
 
 // plan lays the value out. It looks first whether the key may be put, since
@@ -96,27 +133,58 @@ func (w *Writer) mayPut(key string) error {
 }
 
 // reserve takes a chunk and writes everything that the plan has.
-func (w *Writer) reserve(key string, plan *serde.Plan) (*Reservation, error) {
+func (w *Writer) reserve(key string, plan *serde.Plan, po PutOptions) (*Reservation, error) {
 	meta := plan.Metadata()
 	rest := countSize + len(meta)
 	if plan.DataLen() > w.opt.MaxObjectSize-rest {
 		return nil, &TooLargeError{Size: saturate(plan.DataLen(), rest), Limit: w.opt.MaxObjectSize}
 	}
-	o, payload, err := w.take(key, rest+plan.DataLen())
+	o := &object{key: key, tenant: po.Tenant, cost: costOf(po, plan.DataLen()), note: bytes.Clone(po.Note), entry: -1}
+	gap := 0
+	if w.opt.Policy == Pool {
+		o.noteOffset, o.noteLen = rest, o.noteSize()
+		gap = o.noteLen + padding(rest+o.noteLen, plan)
+		if gap > math.MaxInt-rest-plan.DataLen() {
+			return nil, &TooLargeError{Size: math.MaxInt, Limit: w.opt.MaxObjectSize}
+		}
+	}
+	payload, err := w.take(o, rest+gap+plan.DataLen(), po.Request)
 	if err != nil {
 		return nil, err
 	}
-	r := &Reservation{w: w, o: o, plan: plan, data: payload[len(payload)-plan.DataLen():]}
+	r := &Reservation{w: w, o: o, plan: plan, payload: payload, data: payload[len(payload)-plan.DataLen():], request: po.Request}
+	failpoint.Hit("reserve.copy")
 	err = w.sv.guard(Handle{Address: o.address, ID: o.id}, func() error {
 		mem.Store32(payload, 0)
 		copy(payload[countSize:], meta)
+		failpoint.Hit("reserve.copy.meta")
+		if gap > 0 {
+			n := len(appendNote(payload[rest:rest:rest+o.noteLen], o))
+			clear(payload[rest+n : rest+gap]) // no bytes of older objects between
+		}
 		return plan.CopyTo(r.data)
 	})
+	failpoint.Hit("reserve.copied")
 	if err != nil {
 		r.Discard()
 		return nil, err
 	}
 	return r, nil
+}
+
+// padding returns how many bytes have to stand between what comes first in the
+// payload and the data, so that the largest tensor, or else the data, begins at a
+// multiple of 64 bytes: chunks of a pool do. The data must end the chunk, and its
+// frames touch, so there is only one place for padding.
+func padding(front int, plan *serde.Plan) int {
+	largest := serde.Placement{}
+	for _, p := range plan.Tensors() {
+		if p.Len > largest.Len {
+			largest = p
+		}
+	}
+	at := shmring.HeaderSize + front + largest.Offset
+	return (shmring.Granule - at%shmring.Granule) % shmring.Granule
 }
 
 func saturate(a, b int) int {
@@ -126,65 +194,39 @@ func saturate(a, b int) int {
 	return a + b
 }
 
-// take allocates a chunk for a key and holds the segment.
-func (w *Writer) take(key string, size int) (*object, []byte, error) {
+// take allocates a chunk for an object, which becomes pending, and holds the
+// segment.
+func (w *Writer) take(o *object, size int, r *Request) ([]byte, error) {
 	if err := w.lock(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer w.mu.Unlock()
-	if err := w.mayPut(key); err != nil {
-		return nil, nil, err
+	if r != nil && (r.w != w || r.state != requestOpen) {
+		return nil, fmt.Errorf("%w: %s", ErrEnded, r.id)
+	}
+	if err := w.mayPut(o.key); err != nil {
+		return nil, err
 	}
 	if err := w.sv.seg.Hold(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	address, id, payload, err := w.alloc(size)
+	var payload []byte
+	var err error
+	o.address, o.id, payload, err = w.life.alloc(size, o.tenant)
 	if err != nil {
 		w.sv.seg.Release()
-		return nil, nil, err
-	}
-	o := &object{key: key, address: address, id: id, size: len(payload) + shmring.HeaderSize}
-	w.objects[id] = o
-	w.pending[key] = o
-	return o, payload, nil
-}
-
-// alloc allocates, once more after freeing what it can.
-func (w *Writer) alloc(size int) (address uint64, id uint32, payload []byte, err error) {
-	try := func() error {
-		return w.sv.guard(Handle{}, func() (err error) {
-			address, id, payload, err = w.ring.Alloc(size)
-			return err
-		})
-	}
-	// Also when it can never fit: upstream makes no difference, and frees.
-	if err = try(); errors.Is(err, ErrFull) || errors.Is(err, ErrTooLarge) {
-		if _, err = w.freeUnused(); err == nil {
-			err = try()
+		if never := (*shmring.TooLargeError)(nil); errors.As(err, &never) {
+			err = &TooLargeError{Size: size, Limit: never.Limit - shmring.HeaderSize, Ring: true}
 		}
+		return nil, err
 	}
-	var full *shmring.FullError
-	var never *shmring.TooLargeError
-	switch {
-	case errors.As(err, &full):
-		err = &FullError{Need: full.Need, Used: full.Used, Size: full.Size, Head: w.head()}
-	case errors.As(err, &never):
-		err = &TooLargeError{Size: size, Limit: never.Limit - shmring.HeaderSize, Ring: true}
+	o.size = len(payload) + shmring.HeaderSize
+	w.objects[o.id] = o
+	w.pending[o.key] = o
+	if p, ok := w.life.(*pool); ok {
+		p.charge(o, 1)
 	}
-	return address, id, payload, err
-}
-
-// head describes the oldest chunk of a ring that is not empty.
-func (w *Writer) head() HeadState {
-	for id, address := range w.ring.Live() {
-		o := w.objects[id]
-		_, protected := w.touched[id]
-		return HeadState{
-			Key: o.key, ID: id, Reserved: o.state == reserved, Protected: protected, Leases: o.leases,
-			Uses: o.uses, Reads: w.reads(address), Readers: w.opt.Readers,
-		}
-	}
-	return HeadState{}
+	return payload, nil
 }
 
 // Place returns where the object will be: what its handle will say.
@@ -222,49 +264,61 @@ func (r *Reservation) bytes(p serde.Placement) []byte {
 // first use. It fails when called after Commit or Discard, and with
 // [CorruptError] if the segment was truncated.
 func (r *Reservation) Commit() (Handle, error) {
+	sum := r.checksum()
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
-	if err := r.commit(); err != nil {
+	if r.request != nil && !r.done && r.request.state != requestOpen {
+		return Handle{}, fmt.Errorf("%w: %s; discard the reservation", ErrEnded, r.request.id)
+	}
+	if err := r.commit(sum); err != nil {
 		return Handle{}, err
 	}
-	r.o.uses = 1
+	if r.request != nil {
+		return r.request.issue(r.o)
+	}
+	r.w.issueAnonymous(r.o)
 	return r.w.handle(r.o), nil
 }
 
-func (r *Reservation) commit() error {
-	w := r.w
-	if r.done {
-		return fmt.Errorf("%w: the reservation of key %q ended already", ErrInvalid, r.o.key)
-	}
-	var sig []byte
-	if w.gen.Signed {
-		err := w.sv.guard(Handle{Address: r.o.address, ID: r.o.id}, func() error {
-			sig = sign(w.sv.seg.Secret(), r.o.key, r.o.address, r.o.id)
+// checksum is taken without the lock: nobody writes to the payload any more.
+func (r *Reservation) checksum() (sum uint32) {
+	if r.w.opt.Policy == Pool && r.w.sv.seg.Control() != nil {
+		_ = r.w.sv.guard(Handle{}, func() error {
+			sum = shmring.Checksum(0, r.payload[countSize:])
 			return nil
 		})
-		if err != nil {
-			r.discard()
-			return err
-		}
 	}
-	mem.Fence() // everything written so far comes before the handle
-	if old, ok := w.index[r.o.key]; ok {
-		w.retire(old) // its uses are used up, see mayPut
-	}
-	r.o.state = committed
-	r.o.sig = sig
-	w.index[r.o.key] = r.o
-	w.watch(r.o, true)
-	r.end()
-	return nil
+	return sum
 }
 
-// Attach keeps something of the caller's with the object, for [Lease.Attached],
-// until the object goes. It must be called before Commit.
-func (r *Reservation) Attach(note any) {
-	r.w.mu.Lock()
-	defer r.w.mu.Unlock()
-	r.o.note = note
+func (r *Reservation) commit(sum uint32) error {
+	w, o := r.w, r.o
+	if r.done {
+		return fmt.Errorf("%w: the reservation of key %q ended already", ErrInvalid, o.key)
+	}
+	failpoint.Hit("commit")
+	err := w.sv.guard(Handle{Address: o.address, ID: o.id}, func() error {
+		if w.gen.Signed {
+			o.sig = sign(w.sv.seg.Secret(), o.key, o.address, o.id)
+		}
+		mem.Fence() // everything written so far comes before the handle
+		o.sum = sum
+		return w.life.publish(o)
+	})
+	if err != nil {
+		r.discard()
+		return err
+	}
+	o.state = committed
+	if old, ok := w.index[o.key]; ok {
+		w.retire(old) // its uses are used up, see mayPut
+	}
+	w.index[o.key] = o
+	w.watch(o, true)
+	r.end()
+	w.life.changed(o)
+	failpoint.Hit("committed")
+	return nil
 }
 
 // Discard gives the reservation up. It does nothing after Commit, or when
@@ -279,6 +333,7 @@ func (r *Reservation) Discard() {
 
 func (r *Reservation) discard() {
 	r.o.state = discarded
+	r.w.life.discard(r.o)
 	r.end()
 }
 
@@ -286,4 +341,5 @@ func (r *Reservation) end() {
 	r.done = true
 	delete(r.w.pending, r.o.key)
 	r.w.sv.seg.Release()
+	r.w.signal()
 }

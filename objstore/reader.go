@@ -2,6 +2,10 @@ package objstore
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
 
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
@@ -13,22 +17,64 @@ type Reader struct {
 	sv      segmentView
 	gen     pycompat.Generation
 	counter *counter // nil: observes
+	ctl     *shmring.Control
+	slot    *shmring.Slot // where it says what it looks at; nil if it can't
+
+	closed sync.Once
+	err    error // of the end of ctl
 }
 
 // Open attaches to the segment name. The errors are those of shmring.Attach.
+//
+// If the segment has the policy Pool, the reader takes a slot in its sidecar:
+// what it looks at is not evicted meanwhile, whatever else ends. [Reader.Protected]
+// says whether it got one.
 func Open(name string, o ReaderOptions) (*Reader, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	seg, err := shmring.Attach(shmring.SegmentOptions{
 		Name: name, RingSize: o.RingSize, DataOffset: o.Generation.OrNewest().DataOffset, Dir: o.Dir,
-		ReadOnly: o.Lock == nil,
+		ReadOnly: o.Lock == nil && !o.SidecarLock,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return newReader(seg, o), nil
+	r := newReader(seg, o)
+	if r.ctl, err = shmring.OpenControl(o.Dir, name); err == nil {
+		err = r.takeSlot()
+	}
+	switch {
+	case err == nil:
+		if o.SidecarLock {
+			r.counter = newCounter(r.ctl, o.LockTimeout, o.Readers)
+		}
+		return r, nil
+	case errors.Is(err, shmring.ErrForeign) && !o.SidecarLock:
+		return r, nil
+	}
+	return nil, errors.Join(err, r.Close())
 }
+
+// takeSlot takes a slot if the segment has slots and one is free.
+func (r *Reader) takeSlot() error {
+	if !r.ctl.Describes(r.sv.seg) {
+		return fmt.Errorf("%w: the sidecar of %s belongs to another segment", ErrCorrupt, r.sv.seg.Name())
+	}
+	if r.ctl.Options().Policy != Pool {
+		return nil
+	}
+	var err error
+	if r.slot, err = r.ctl.TakeSlot(os.Getpid()); errors.Is(err, ErrBusy) {
+		return nil // see Protected
+	}
+	return err
+}
+
+// Protected reports whether objects are kept while this reader looks at them,
+// until their views are released or the process ends. Else it relies on what the
+// writer knows of requests.
+func (r *Reader) Protected() bool { return r.slot != nil }
 
 // NewReader reads from a segment that the caller attached, or made over private
 // memory. The reader owns it from now on.
@@ -61,12 +107,39 @@ func (r *Reader) Get(h Handle, key string) (*View, error) {
 	if err := r.sv.seg.Hold(); err != nil {
 		return nil, err
 	}
-	v, err := r.get(h, key)
+	v := &View{sv: r.sv, handle: h, counter: r.counter}
+	err := r.hold(v)
+	if err == nil {
+		v.value, err = r.get(h, key)
+	}
 	if err != nil {
+		if v.done != nil {
+			v.done()
+		}
 		r.sv.seg.Release()
 		return nil, err
 	}
-	return &View{sv: r.sv, handle: h, value: v, counter: r.counter}, nil
+	if v.done != nil && v.counter != nil {
+		// The hold keeps the object from here on. So the read counts at once, as
+		// vLLM's does: when the request ends, the counts are complete.
+		v.counter, v.err = nil, v.count()
+	}
+	return v, nil
+}
+
+// hold says in the slot, if there is one, that the object will be looked at.
+func (r *Reader) hold(v *View) error {
+	if r.slot == nil {
+		return nil
+	}
+	return r.sv.guard(v.handle, func() error {
+		place, ok := r.slot.Hold(v.handle.ID)
+		if !ok {
+			return fmt.Errorf("%w: %s: too many views are open; release some", ErrBusy, r.sv.seg.Name())
+		}
+		v.done = func() { _ = r.sv.guard(v.handle, func() error { r.slot.Release(place); return nil }) }
+		return nil
+	})
 }
 
 func (r *Reader) get(h Handle, key string) (serde.Value, error) {
@@ -136,7 +209,22 @@ func touch(ctx context.Context, sv segmentView, g pycompat.Generation, c *counte
 
 // Close unmaps the segment. It fails with [ErrBusy] while a view is open, and
 // does nothing when called again.
-func (r *Reader) Close() error { return r.sv.seg.Close() }
+func (r *Reader) Close() error {
+	if err := r.sv.seg.Close(); err != nil {
+		return err
+	}
+	r.closed.Do(func() {
+		var errs []error
+		if r.slot != nil {
+			errs = append(errs, r.sv.guard(Handle{}, r.slot.Close))
+		}
+		if r.ctl != nil {
+			errs = append(errs, r.ctl.Close())
+		}
+		r.err = errors.Join(errs...)
+	})
+	return r.err
+}
 
 // matches checks a segment that a caller brings against its options.
 func matches(seg *shmring.Segment, ringSize int, g pycompat.Generation) error {

@@ -17,14 +17,26 @@ type ObjectState struct {
 	Touched bool  // protected until ReleaseTouches
 	Leases  int   // open
 	Uses    int64 // issued
-	Reads   int64 // counted reads; it is free at Uses * Readers
+	Reads   int64 // counted reads; with FIFO it is free at Uses * Readers
+
+	// Of the policy Pool.
+	Written     int64 // reads that are missing and were written off; negative if there were too many
+	Quarantined bool
+	Tenant      string
 }
 
 // State is a copy of what a writer knows, oldest object first.
 type State struct {
 	Objects []ObjectState
-	Ring    shmring.State
-	Used    uint64 // bytes of the ring in use, with padding
+	Ring    shmring.State // FIFO
+	Used    uint64        // bytes of the ring in use, with padding
+	Leases  int           // open
+	Readers int
+	// Quarantined is the number of objects that wait for a fence or the counts of
+	// an aborted request.
+	Quarantined int
+	// DeadReaders is the number of readers of this library that were found dead.
+	DeadReaders int
 }
 
 // State returns a copy of the writer's tables, with the read counts as they
@@ -34,31 +46,30 @@ func (w *Writer) State() (State, error) {
 		return State{}, err
 	}
 	defer w.mu.Unlock()
-	s := State{Ring: w.ring.State(), Used: w.ring.Used()}
-	for id, address := range w.ring.Live() {
+	s := State{Used: w.space.Used(), Leases: w.leases, Readers: w.readers}
+	p, _ := w.life.(*pool)
+	if p != nil {
+		s.DeadReaders = p.dead
+	} else if r, ok := w.space.(*shmring.Ring); ok {
+		s.Ring = r.State()
+	}
+	for id, address := range w.space.Live() {
 		o := w.objects[id]
 		if o.state == reserved || o.state == discarded {
 			continue
 		}
 		_, touched := w.touched[id]
+		quarantined := p != nil && !p.over(o)
+		if quarantined {
+			s.Quarantined++
+		}
 		s.Objects = append(s.Objects, ObjectState{
 			Key: o.key, Address: address, ID: id, Bytes: int64(o.size), Indexed: w.index[o.key] == o, Touched: touched,
 			Uses: o.uses, Leases: o.leases, Reads: w.reads(address),
+			Written: o.written, Quarantined: quarantined, Tenant: o.tenant,
 		})
 	}
 	return s, nil
-}
-
-// reads is the read count of a chunk as it is now, 0 if it can't be read.
-func (w *Writer) reads(address uint64) (n int64) {
-	_ = w.sv.guard(Handle{Address: address}, func() error {
-		c, err := w.ring.Access(address)
-		if err == nil && len(c.Payload) >= countSize {
-			n = readCount(c.Payload)
-		}
-		return err
-	})
-	return n
 }
 
 // CheckStructure verifies everything that must hold between calls and returns
@@ -69,12 +80,12 @@ func (w *Writer) CheckStructure() error {
 	if w.closed {
 		return nil
 	}
-	errs := []error{w.sv.guard(Handle{}, w.ring.CheckStructure)}
+	errs := []error{w.sv.guard(Handle{}, w.space.CheckStructure)}
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("store: "+format, args...)) }
 
 	counts := map[objectState]int{}
 	leases := 0
-	for id, address := range w.ring.Live() {
+	for id, address := range w.space.Live() {
 		o, ok := w.objects[id]
 		if !ok {
 			bad("chunk %d has no object", id)
@@ -89,13 +100,13 @@ func (w *Writer) CheckStructure() error {
 			bad("reserved key %q is not pending", o.key)
 		case o.state == committed && w.index[o.key] != o:
 			bad("key %q is not indexed", o.key)
-		case o.uses < 0 || o.leases < 0:
-			bad("key %q has %d uses and %d leases", o.key, o.uses, o.leases)
+		case o.uses < 0 || o.leases < 0 || o.sent < 0 || o.sent > o.leases || o.unsent < 0:
+			bad("key %q has %d uses (%d not sent) and %d leases (%d sent)", o.key, o.uses, o.unsent, o.leases, o.sent)
 		}
 		leases += o.leases
 	}
-	if len(w.objects) != w.ring.Len() {
-		bad("%d objects for %d chunks", len(w.objects), w.ring.Len())
+	if len(w.objects) != w.space.Len() {
+		bad("%d objects for %d chunks", len(w.objects), w.space.Len())
 	}
 	if len(w.index) != counts[committed] || len(w.pending) != counts[reserved] {
 		bad("%d keys and %d pending for %d committed and %d reserved objects", len(w.index), len(w.pending), counts[committed], counts[reserved])
@@ -112,6 +123,9 @@ func (w *Writer) CheckStructure() error {
 	}
 	if leases != w.leases {
 		bad("%d leases of objects, %d in all", leases, w.leases)
+	}
+	if p, ok := w.life.(*pool); ok {
+		errs = append(errs, w.sv.guard(Handle{}, func() error { p.check(bad); return nil }))
 	}
 	return errors.Join(errs...)
 }

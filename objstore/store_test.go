@@ -280,7 +280,7 @@ func TestFullErrorNamesTheOldest(t *testing.T) {
 	_, err = s.Put("b", image(500, 1))
 	var full *FullError
 	require.ErrorAs(t, err, &full)
-	require.Equal(t, HeadState{Key: "a", Uses: 2, Reads: 2, Readers: 3}, full.Head)
+	require.Equal(t, &HeadState{Key: "a", Uses: 2, Reads: 2, Readers: 3}, full.Head)
 	require.ErrorContains(t, err, `key "a", was read 2 of 6 times`)
 
 	for range 4 {
@@ -421,7 +421,7 @@ func TestScribbledSegment(t *testing.T) {
 		}})
 		require.NoError(t, err)
 		good := append([]byte{}, s.mem...)
-		end := g.DataOffset + int(s.ring.Used())
+		end := g.DataOffset + int(s.space.(*shmring.Ring).Used())
 		kinds := map[string]int{}
 		for p := g.DataOffset; p < end; p++ {
 			for _, x := range []byte{0x01, 0x80, 0xff, good[p] ^ 0xc1} {
@@ -586,7 +586,7 @@ func TestManyGoroutines(t *testing.T) {
 	t.Logf("%d stored, %d found, %d full, %d taken by another", stored, found, full, taken)
 	require.NotZero(t, stored)
 	require.NotZero(t, found)
-	for s.ring.Len() > 0 {
+	for s.space.(*shmring.Ring).Len() > 0 {
 		freed, err := s.FreeUnused()
 		require.NoError(t, err)
 		require.NotEmpty(t, freed, "everything was read, so everything is free")

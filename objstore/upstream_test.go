@@ -79,7 +79,7 @@ func TestUpstreamBufferOverflowAndCleanup(t *testing.T) {
 		if p.h, err = s.Put(p.key, p.value); err != nil {
 			var full *FullError
 			require.ErrorAs(t, err, &full)
-			require.Equal(t, HeadState{Key: "key_0", Uses: 1, Readers: 2}, full.Head)
+			require.Equal(t, &HeadState{Key: "key_0", Uses: 1, Readers: 2}, full.Head)
 			break
 		}
 		puts = append(puts, p)

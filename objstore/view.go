@@ -17,7 +17,8 @@ type View struct {
 	sv      segmentView
 	handle  Handle
 	value   serde.Value
-	counter *counter // nil: does not count
+	counter *counter // nil: does not count, or has counted
+	done    func()   // ends what keeps the object; nil if nothing does
 
 	once sync.Once
 	err  error
@@ -59,19 +60,27 @@ func (v *View) Clone() (serde.Value, error) {
 	return c, nil
 }
 
-// Release ends the view and counts the read, if its store counts: from then on
-// the writer may free the chunk. An error that is [ErrNotCounted], [ErrStale] or
+// Release ends the view: from then on the writer may free the chunk. It counts the
+// read, if its store counts; a reader with a slot has counted when it got the
+// view. An error that is [ErrNotCounted], [ErrStale] or
 // [ErrCorrupt] means that the read was not counted; any other is the lock's, for
 // a read that was. Only the first call does anything; later ones return the
 // same.
 func (v *View) Release() error {
 	v.once.Do(func() {
 		if v.counter != nil {
-			v.err = v.sv.guard(v.handle, func() error { return v.counter.read(v.sv, v.handle) })
+			v.err = v.count()
+		}
+		if v.done != nil {
+			v.done()
 		}
 		v.sv.seg.Release()
 	})
 	return v.err
+}
+
+func (v *View) count() error {
+	return v.sv.guard(v.handle, func() error { return v.counter.read(v.sv, v.handle) })
 }
 
 // counter counts reads under the lock of the readers.

@@ -10,6 +10,7 @@ import (
 	"math"
 	"sync"
 
+	"github.com/ringcache/ringcache/internal/evict"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
@@ -31,14 +32,19 @@ type Writer struct {
 	own     bool // created the segment, so removes it
 	counter *counter
 
-	mu      sync.Mutex
-	ring    *shmring.Ring
-	objects map[uint32]*object
-	index   map[string]*object
-	pending map[string]*object
-	touched map[uint32]struct{}
-	leases  int // open, of all objects
-	closed  bool
+	mu       sync.Mutex
+	space    space
+	life     lifetimes
+	readers  int
+	objects  map[uint32]*object
+	index    map[string]*object
+	pending  map[string]*object
+	touched  map[uint32]struct{}
+	leases   int // open, of all objects
+	requests map[string]*Request
+	resets   int           // of the readers
+	change   chan struct{} // closed when room may have come; nil if nobody waits
+	closed   bool
 }
 
 // object is what the writer knows of one chunk.
@@ -51,7 +57,20 @@ type object struct {
 	uses    int64  // issued
 	leases  int    // open
 	sig     []byte // of its handle, computed once; nil in generations without
-	note    any    // see Reservation.Attach
+	tenant  string
+	cost    float64 // of making it again, in nanoseconds
+	note    []byte
+
+	unsent int64 // uses of leases that were not sent
+	sent   int   // leases that were
+
+	// Of the policy Pool.
+	written             int64 // reads that are missing and not needed any more; negative if too many were counted
+	aborted             []abortion
+	cached              *evict.Entry // nil but while it is committed
+	entry               int          // in the sidecar, -1 if none
+	noteOffset, noteLen int          // of key and note in the payload
+	sum                 uint32       // of the payload without its count
 }
 
 type objectState uint8
@@ -101,16 +120,25 @@ func NewWriter(seg *shmring.Segment, o Options) (*Writer, error) {
 
 func newWriter(seg *shmring.Segment, o Options) *Writer {
 	g := o.Generation.OrNewest()
-	return &Writer{
-		opt: o, gen: g,
-		sv:      segmentView{seg, serde.Options{Generation: g, InlineThreshold: o.InlineThreshold}},
-		counter: newCounter(o.Lock, o.LockTimeout, o.Readers),
-		ring:    shmring.NewRing(seg.Ring(), o.ring()),
-		objects: map[uint32]*object{},
-		index:   map[string]*object{},
-		pending: map[string]*object{},
-		touched: map[uint32]struct{}{},
+	w := &Writer{
+		opt: o, gen: g, readers: o.Readers,
+		sv:       segmentView{seg, serde.Options{Generation: g, InlineThreshold: o.InlineThreshold}},
+		counter:  newCounter(o.Lock, o.LockTimeout, o.Readers),
+		objects:  map[uint32]*object{},
+		index:    map[string]*object{},
+		pending:  map[string]*object{},
+		touched:  map[uint32]struct{}{},
+		requests: map[string]*Request{},
 	}
+	switch o.Policy {
+	case Pool:
+		p := newPool(w, seg)
+		w.life, w.space = p, p.mem
+	default:
+		p := &fifo{w, shmring.NewRing(seg.Ring(), o.ring())}
+		w.life, w.space = p, p.ring
+	}
+	return w
 }
 
 // Name returns the name of the segment.
@@ -128,7 +156,7 @@ func (w *Writer) Generation() pycompat.Generation { return w.gen }
 func (w *Writer) Len() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.ring.Len()
+	return w.space.Len()
 }
 
 // lock takes the writer's lock, or says that the writer is closed.
@@ -155,8 +183,11 @@ func (w *Writer) Cached(key string) bool {
 func (w *Writer) canIssue(o *object) bool { return w.canCount(o, 1) }
 
 func (w *Writer) canCount(o *object, uses int64) bool {
-	return (o.uses+uses)*int64(w.opt.Readers) < math.MaxInt32
+	return (o.uses+uses)*int64(w.readers) < math.MaxInt32
 }
+
+// needed returns the count of reads at which every handle of o is read.
+func (w *Writer) needed(o *object) int64 { return o.uses*int64(w.readers) - o.written }
 
 // Lookup returns a handle of the object under a key and issues one use of it:
 // every reader has to get it once. It fails with [KeyNotFoundError].
@@ -169,9 +200,16 @@ func (w *Writer) Lookup(key string) (Handle, error) {
 	if err != nil {
 		return Handle{}, err
 	}
-	o.uses++
 	delete(w.touched, o.id)
+	w.issueAnonymous(o)
 	return w.handle(o), nil
+}
+
+// issueAnonymous issues a use that belongs to no lease.
+func (w *Writer) issueAnonymous(o *object) {
+	o.uses++
+	w.life.anonymous(o, 1)
+	w.life.changed(o)
 }
 
 // find returns the object under a key that can be issued once more.
@@ -184,6 +222,7 @@ func (w *Writer) find(key string) (*object, error) {
 	if !ok {
 		return nil, &KeyNotFoundError{key}
 	}
+	w.life.hit(o)
 	return o, nil
 }
 
@@ -206,6 +245,7 @@ func (w *Writer) retire(o *object) {
 	delete(w.index, o.key)
 	delete(w.touched, o.id)
 	w.watch(o, false)
+	w.life.changed(o)
 }
 
 func (w *Writer) watch(o *object, present bool) {
@@ -239,7 +279,7 @@ func (w *Writer) Touch(key string) error {
 	switch w.gen.Counting {
 	case pycompat.CountTouch:
 		if w.canIssue(o) {
-			o.uses++
+			w.issueAnonymous(o)
 		}
 	case pycompat.CountPerAddress:
 		w.touched[o.id] = struct{}{}
@@ -266,47 +306,19 @@ func (w *Writer) ReleaseTouches() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	clear(w.touched)
+	w.signal()
 }
 
 // FreeUnused frees chunks, oldest first, whose uses were all read by every
 // reader, until twice MaxObjectSize bytes were freed or one is still needed. It
-// returns the ids. Put calls it when there is no room.
+// returns the ids. Put calls it when there is no room. With the policy Pool it
+// evicts everything that nobody needs.
 func (w *Writer) FreeUnused() ([]uint32, error) {
 	if err := w.lock(); err != nil {
 		return nil, err
 	}
 	defer w.mu.Unlock()
-	return w.freeUnused()
-}
-
-func (w *Writer) freeUnused() ([]uint32, error) {
-	var fault error
-	free := func(id uint32, payload []byte) (ok bool) {
-		// Guarded one by one: chunks that were freed before a fault are freed.
-		fault = w.sv.guard(Handle{ID: id}, func() error { ok = w.isFree(id, payload); return nil })
-		return ok && fault == nil
-	}
-	// A limit of twice the ring frees everything, and can't overflow.
-	limit := min(w.opt.MaxObjectSize, w.opt.RingSize, math.MaxInt/2)
-	freed := w.ring.Free(free, 2*limit)
-	for _, id := range freed {
-		w.forget(w.objects[id])
-	}
-	return freed, fault
-}
-
-func (w *Writer) isFree(id uint32, payload []byte) bool {
-	o := w.objects[id]
-	switch o.state {
-	case discarded:
-		return true
-	case reserved:
-		return false
-	}
-	if _, ok := w.touched[id]; ok || o.leases > 0 {
-		return false
-	}
-	return readCount(payload) >= o.uses*int64(w.opt.Readers)
+	return w.life.freeUnused()
 }
 
 func (w *Writer) forget(o *object) {
@@ -321,7 +333,8 @@ func (w *Writer) forget(o *object) {
 // Clear forgets every object. Handles that are under way can be read until
 // their place is used again, and fail then with [StaleError]; but where ids
 // restart (see Options.KeepIDs) they can match a new object. It fails with
-// [ErrBusy] while a reservation or a lease is open.
+// [ErrBusy] while a reservation or a lease is open. With the policy Pool ids never
+// restart, and what may still be read only loses its key.
 func (w *Writer) Clear() error {
 	if err := w.lock(); err != nil {
 		return err
@@ -333,14 +346,7 @@ func (w *Writer) Clear() error {
 	if w.leases > 0 {
 		return fmt.Errorf("%w: %d leases are open; release them before Clear", ErrBusy, w.leases)
 	}
-	for _, o := range w.index {
-		w.watch(o, false)
-	}
-	w.ring.Clear()
-	clear(w.objects)
-	clear(w.index)
-	clear(w.touched)
-	return nil
+	return w.life.clear()
 }
 
 // Get returns a view of an object of this writer, for tests and tools. It
@@ -355,12 +361,25 @@ func (w *Writer) Get(h Handle, key string) (*View, error) {
 	if err := w.sv.seg.Hold(); err != nil {
 		return nil, err
 	}
+	lease := w.leaseID(h.ID)
 	v, err := w.sv.read(h)
 	if err != nil {
+		lease.Release()
 		w.sv.seg.Release()
 		return nil, err
 	}
-	return &View{sv: w.sv, handle: h, value: v, counter: w.counter}, nil
+	return &View{sv: w.sv, handle: h, value: v, counter: w.counter, done: lease.Release}, nil
+}
+
+// leaseID leases the object of an id, so that it is not evicted under a view. The
+// lease is empty if there is none.
+func (w *Writer) leaseID(id uint32) *Lease {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if o := w.objects[id]; o != nil && w.opt.Policy == Pool {
+		return w.lease(o)
+	}
+	return &Lease{w: w, ended: true}
 }
 
 // Signature returns the signature of the current object under a key without
@@ -415,10 +434,16 @@ func (w *Writer) ValidateItem(it *serde.Item, key string) error {
 	return w.Verify(key, a)
 }
 
-// Close unmaps the segment and, if Create made it, removes it, as vLLM's writer
-// does. It fails with [ErrBusy], and does nothing, while a reservation, a lease
-// or a view is open. Closing twice is fine.
-func (w *Writer) Close() error {
+// Close unmaps the segment and, if Create or Adopt made the writer, removes it, as
+// vLLM's writer does. It fails with [ErrBusy], and does nothing, while a
+// reservation, a lease or a view is open. Closing twice is fine.
+func (w *Writer) Close() error { return w.close(w.own) }
+
+// Detach is Close, but leaves the segment as it is, so that another writer can
+// adopt it: workers go on reading meanwhile.
+func (w *Writer) Detach() error { return w.close(false) }
+
+func (w *Writer) close(remove bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -428,12 +453,17 @@ func (w *Writer) Close() error {
 		return fmt.Errorf("%w: %d leases are open; release them before Close", ErrBusy, w.leases)
 	}
 	end := w.sv.seg.Close
-	if w.own {
+	if remove {
 		end = w.sv.seg.Destroy
+	} else if c := w.sv.seg.Control(); c != nil && len(w.pending) == 0 {
+		s := c.State()
+		s.Clean = true
+		c.SetState(s)
 	}
 	if err := end(); err != nil {
 		return err
 	}
 	w.closed = true
+	w.signal()
 	return nil
 }

@@ -61,3 +61,7 @@ func ChunkID(ring []byte, address uint64) (id uint32, ok bool) {
 	}
 	return mem.Load32(ring[p:]), true
 }
+
+// IDBefore says whether the id a was given out before b. Ids start over after
+// 2^31, so of two the one is older from which it is less far to the other.
+func IDBefore(a, b uint32) bool { return (b-a)%IDLimit-1 < IDLimit/2 }

@@ -399,6 +399,15 @@ func (c *Control) describes(f *os.File) bool {
 	return err == nil && u64(offInode) == ino && u64(offDevice) == dev
 }
 
+// Describes says whether the sidecar is that of a segment which this process has
+// attached.
+func (c *Control) Describes(s *Segment) bool {
+	if c.file == nil || s.file == nil {
+		return false
+	}
+	return c.describes(s.file)
+}
+
 // Close unmaps the sidecar and gives up its locks. Closing twice is fine.
 func (c *Control) Close() error {
 	if c.file == nil {

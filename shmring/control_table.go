@@ -81,8 +81,8 @@ func (c *Control) Put(r Record, use uint64) int {
 // Drop forgets the object of an entry.
 func (c *Control) Drop(i int) {
 	failpoint.Hit("control.drop.begin")
-	mem.Store32(c.entry(i), 0)
 	c.free = append(c.free, i)
+	mem.Store32(c.entry(i), 0)
 	failpoint.Hit("control.drop.end")
 }
 

@@ -109,6 +109,10 @@ func (p *Pool) Largest() uint64 {
 	return n
 }
 
+// PoolExtent returns the bytes that a chunk with a payload of size bytes takes in a
+// pool.
+func PoolExtent(size int) int64 { return int64(extentOf(size)) }
+
 // extentOf returns what a chunk of size payload bytes takes.
 func extentOf(size int) uint64 {
 	return (uint64(size) + HeaderSize + Granule - 1) / Granule * Granule
@@ -186,14 +190,14 @@ func (p *Pool) Kill(id uint32) {
 	mem.Fence()
 }
 
-// Free gives a chunk's bytes back. It kills the id first. An id that is not
-// live is ignored.
+// Free gives a chunk's bytes back and kills its id. An id that is not live is
+// ignored.
 func (p *Pool) Free(id uint32) {
 	b := p.live[id]
 	if b == nil {
 		return
 	}
-	p.Kill(id)
+	header := p.buf[b.off:]
 	delete(p.live, id)
 	p.used -= b.len
 	if n := b.next; n != nil && n.free {
@@ -206,6 +210,9 @@ func (p *Pool) Free(id uint32) {
 		b = v
 	}
 	p.addHole(b)
+	// Last, so that nothing is half done if the memory is gone.
+	mem.Store32(header, deadID)
+	mem.Fence()
 }
 
 // swallow merges a block with its next one.

@@ -1,0 +1,206 @@
+package objstore
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/shmring"
+)
+
+// Adoption says what Adopt found.
+type Adoption struct {
+	Kept    int // objects that are there as before
+	Dropped int // entries whose checksum, chunk or key could not be right
+	// InUse of the kept ones were needed by a request of the dead writer; they
+	// are in quarantine.
+	InUse int
+	Clean bool // the last writer detached, and was not killed
+	Epoch uint64
+}
+
+// Adopt takes over a segment of the policy Pool whose writer was killed, or
+// detached. Objects stay, with keys and notes; the secret stays, so handles that
+// are under way stay good and workers go on reading; ids go on. What a request
+// of the dead writer may still need is in quarantine until a [Fence] passes or the
+// readers are reset. Where an entry of the sidecar and the bytes of its object
+// don't agree, it is dropped.
+//
+// The options must be the segment's: name, RingSize, Generation; MaxObjects and
+// ReaderSlots are taken from it. Readers may differ if the engine was restarted
+// too: call ResetReaders then. The writer owns the segment, as if it had created
+// it. Errors are those of shmring.Adopt, and [ErrInvalid] for a segment of the
+// policy FIFO, which has no table of objects.
+//
+// If Adopt itself is killed, the next one begins again.
+func Adopt(o Options) (*Writer, Adoption, error) {
+	o.Policy = Pool
+	if err := o.Validate(); err != nil {
+		return nil, Adoption{}, err
+	}
+	if o.Name == "" {
+		o.Name = o.Generation.SegmentName()
+	}
+	so := o.segment()
+	so.Control = nil
+	seg, err := shmring.Adopt(so)
+	if err != nil {
+		return nil, Adoption{}, err
+	}
+	w, a, err := adopt(seg, o)
+	if err != nil {
+		return nil, a, fmt.Errorf("adopting %s: %w", o.Name, joinClose(err, seg))
+	}
+	w.own = true
+	return w, a, nil
+}
+
+func joinClose(err error, seg *shmring.Segment) error {
+	if e := seg.Close(); e != nil {
+		return fmt.Errorf("%w (and %w)", err, e)
+	}
+	return err
+}
+
+// adopt makes a writer of what is in a segment that has a sidecar.
+func adopt(seg *shmring.Segment, o Options) (*Writer, Adoption, error) {
+	c := seg.Control()
+	co := c.Options()
+	if g := o.Generation.OrNewest(); co.Generation != g.Version {
+		return nil, Adoption{}, fmt.Errorf("%w: it was written for vLLM %s, not %s", ErrInvalid, co.Generation, g.Version)
+	}
+	if co.Policy != Pool {
+		return nil, Adoption{}, fmt.Errorf("%w: its policy is %v, which has no table of objects; remove it with shmring.Sweep", ErrInvalid, co.Policy)
+	}
+	w := newWriter(seg, o)
+	p := w.life.(*pool)
+	var a Adoption
+	err := w.sv.guard(Handle{}, func() error { a = p.restore(); return nil })
+	return w, a, err
+}
+
+// restore rebuilds what the dead writer knew from the sidecar.
+func (p *pool) restore() (a Adoption) {
+	s := p.ctl.State()
+	a.Clean = s.Clean
+	failpoint.Hit("adopt.begin")
+	type found struct {
+		o   *object
+		use uint64
+	}
+	byID := map[uint32]found{}
+	var placed []shmring.Placed
+	var bad []int
+	for i, r := range p.ctl.Records() {
+		if _, twice := byID[r.ID]; !r.OK || twice {
+			bad = append(bad, i)
+			continue
+		}
+		byID[r.ID] = found{&object{
+			address: r.Address, id: r.ID, size: r.Size, entry: i,
+			noteOffset: r.NoteOffset, noteLen: r.NoteLen, sum: r.Sum,
+		}, p.ctl.Use(i)}
+		placed = append(placed, shmring.Placed{Address: r.Address, ID: r.ID, Size: r.Size})
+	}
+	p.mem.SkipTo(s.NextID)
+	kept := p.mem.Restore(placed)
+
+	// Every byte is looked at once, with all cores.
+	verified := make([]bool, len(kept))
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(kept)) {
+		workers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(kept); i = int(next.Add(1)) - 1 {
+				err := p.w.sv.guard(Handle{}, func() error { return p.verify(byID[kept[i].ID].o) })
+				verified[i] = err == nil
+			}
+		})
+	}
+	workers.Wait()
+	failpoint.Hit("adopt.verified")
+
+	byKey := map[string]*object{}
+	for i, k := range kept {
+		f := byID[k.ID]
+		o := f.o
+		o.state = committed
+		if f.use&useRetired != 0 {
+			o.state = retired
+		}
+		if !verified[i] {
+			p.mem.Free(o.id) // also takes the id out of a header that could be right
+			continue
+		}
+		if twin := byKey[o.key]; o.state == committed && twin != nil {
+			// Killed between the commit of a new one and the end of the old one.
+			older := o
+			if shmring.IDBefore(twin.id, o.id) {
+				older = twin
+			}
+			older.state = retired
+		}
+		delete(byID, k.ID)
+		if o.state == committed {
+			byKey[o.key] = o
+		}
+		if p.w.gen.Signed {
+			o.sig = sign(p.w.sv.seg.Secret(), o.key, o.address, o.id)
+		}
+		p.w.objects[o.id] = o
+		p.charge(o, 1)
+		o.written = -int64(uint32(f.use)) // so that needed is what it was
+		if f.use&useBusy != 0 {
+			a.InUse++
+			// Of no known number of uses: the counts can tell that all are read, but
+			// not that none is.
+			o.aborted = []abortion{{fence: p.fence, until: p.quarantineEnd()}}
+			p.quarantined[o] = struct{}{}
+		}
+		a.Kept++
+	}
+	for key, o := range byKey {
+		p.w.index[key] = o
+		o.cached = p.cache.Add(key, o.cost)
+		p.w.watch(o, true)
+	}
+	for _, f := range byID {
+		bad = append(bad, f.o.entry)
+	}
+	failpoint.Hit("adopt.dropping")
+	for _, i := range bad {
+		p.ctl.Drop(i)
+	}
+	a.Dropped = len(bad)
+
+	s.Epoch++
+	s.Clean, s.PID, s.Readers = false, os.Getpid(), p.w.readers
+	a.Epoch = s.Epoch
+	p.ids = s.NextID
+	p.ctl.SetState(s)
+	failpoint.Hit("adopt.state")
+	for _, o := range p.w.objects {
+		p.changed(o) // retired ones that nobody needs go
+	}
+	failpoint.Hit("adopt.end")
+	return a
+}
+
+// verify compares an object with its chunk, and reads its note.
+func (p *pool) verify(o *object) error {
+	c, err := p.mem.Access(o.address)
+	if err != nil {
+		return err
+	}
+	if c.ID != o.id || c.Size != o.size || len(c.Payload) < countSize ||
+		o.noteOffset < countSize || o.noteLen < 0 || o.noteOffset > len(c.Payload) || o.noteLen > len(c.Payload)-o.noteOffset {
+		return errNote
+	}
+	if shmring.Checksum(0, c.Payload[countSize:]) != o.sum {
+		return fmt.Errorf("%w: checksum", errNote)
+	}
+	return parseNote(c.Payload[o.noteOffset:o.noteOffset+o.noteLen], o)
+}

@@ -1,0 +1,51 @@
+package objstore
+
+import (
+	"iter"
+
+	"github.com/ringcache/ringcache/shmring"
+)
+
+// Policy says where objects are placed and when they go.
+type Policy = shmring.Policy
+
+const (
+	// FIFO is vLLM's, bit for bit: freed in the order of allocation, when the
+	// readers have counted as many reads as were issued. It is the zero value's.
+	FIFO = shmring.PolicyFIFO
+	// Pool places objects anywhere and keeps each while a lease of it is open or
+	// an aborted handle may still be read; beyond that it is a cache, and what is
+	// cheapest to lose makes room. Stock readers can't tell the difference.
+	Pool = shmring.PolicyPool
+)
+
+// space allocates chunks. shmring's Ring and Pool do.
+type space interface {
+	Access(address uint64) (shmring.Chunk, error)
+	Live() iter.Seq2[uint32, uint64]
+	Len() int
+	Used() uint64
+	CheckStructure() error
+}
+
+// lifetimes is a Policy. Every method is called under the writer's lock.
+type lifetimes interface {
+	// alloc takes a chunk for a payload of so many bytes, and makes room for it.
+	alloc(size int, tenant string) (address uint64, id uint32, payload []byte, err error)
+	// publish makes a chunk that is filled readable and lasting.
+	publish(o *object) error
+	// discard gives up a chunk that was not published.
+	discard(o *object)
+	// hit: the object was asked for.
+	hit(o *object)
+	// changed: the uses, the leases or the state of o are others now.
+	changed(o *object)
+	// ended: a lease that had issued uses, and was sent, ended.
+	ended(o *object, uses int64, aborted bool)
+	// anonymous: a handle was issued that belongs to no lease.
+	anonymous(o *object, uses int64)
+	// freeUnused frees what nobody needs.
+	freeUnused() ([]uint32, error)
+	// clear forgets every object; no reservation and no lease is open.
+	clear() error
+}
