@@ -2,6 +2,7 @@ package mmcache
 
 import (
 	"context"
+
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/serde"
@@ -13,7 +14,7 @@ type backend interface {
 	// find returns what is cached under a key. It stays until it is released.
 	find(key string) (*entry, bool)
 	// reserve makes room in shared memory; nil and the cause if there is none.
-	reserve(key string, it *serde.Item) (*objstore.Reservation, Cause, error)
+	reserve(b *Builder, it *serde.Item) (*objstore.Reservation, Cause, error)
 	// admit takes what a builder has made, and caches it if it can.
 	admit(b *Builder) (*entry, error)
 	// commit works out what to send for a request and sends it.
@@ -39,13 +40,21 @@ type entry struct {
 	cached  bool            // the cache holds it, so it needs no budget
 	cause   Cause           // why it is not cached, of one that was made
 	free    func()          // ends the protection; nil if there is none
+	abort   func()          // ends it when the engine may still read; nil if that makes no difference
 }
 
-func (e *entry) release() {
-	if e.free != nil {
-		e.free()
-		e.free = nil
+// release ends the protection.
+func (e *entry) release() { e.end(false) }
+
+func (e *entry) end(aborted bool) {
+	free := e.free
+	if aborted && e.abort != nil {
+		free = e.abort
 	}
+	if free != nil {
+		free()
+	}
+	e.free, e.abort = nil, nil
 }
 
 // shared returns what another request may have of an entry whose protection is
@@ -99,7 +108,7 @@ func (e *entry) inline() Wire {
 type none struct{}
 
 func (none) find(string) (*entry, bool) { return nil, false }
-func (none) reserve(string, *serde.Item) (*objstore.Reservation, Cause, error) {
+func (none) reserve(*Builder, *serde.Item) (*objstore.Reservation, Cause, error) {
 	return nil, NoCause, nil
 }
 func (none) admit(b *Builder) (*entry, error) { return b.heapEntry(), nil }

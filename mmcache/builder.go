@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/objstore"
@@ -31,11 +32,15 @@ type Builder struct {
 	key   string
 	limit int64 // bytes that were announced
 
+	tenant string
+	cost   time.Duration
+
 	item    *serde.Item           // laid out; its tensors are on the heap, or
 	res     *objstore.Reservation // in the segment
 	size    int64                 // by vLLM's rules
 	updates []byte
 	cause   Cause // why it is not in the segment
+	misuse  error
 }
 
 // Layout says what the item consists of and makes room for it, in shared memory
@@ -53,10 +58,11 @@ func (b *Builder) Layout(it *serde.Item) error {
 	if total := size + int64(len(b.updates)); total > b.limit {
 		return &TooLargeError{Key: b.key, Bytes: total, Limit: b.limit}
 	}
-	if b.res, b.cause, err = b.back.reserve(b.key, it); err != nil {
+	b.size = size
+	if b.res, b.cause, err = b.back.reserve(b, it); err != nil {
 		return err
 	}
-	b.size, b.item = size, it
+	b.item = it
 	if b.res == nil {
 		b.item, err = onHeap(it)
 	}
@@ -119,9 +125,21 @@ func (b *Builder) Tensor(key string) []byte {
 	return nil
 }
 
-// SetUpdates attaches the item's prompt updates, which are opaque here. They are
-// kept with the item, and not copied.
-func (b *Builder) SetUpdates(updates []byte) { b.updates = updates }
+// SetUpdates attaches the item's prompt updates, which are opaque here. It must be
+// called before Layout, which makes room for them: in mode shm they lie in the
+// segment, so that whoever adopts it has them. They must not be written to
+// afterwards.
+func (b *Builder) SetUpdates(updates []byte) {
+	if b.item != nil {
+		b.misuse = fmt.Errorf("%w: SetUpdates was called after Layout for %q", ErrInvalid, b.key)
+		return
+	}
+	b.updates = updates
+}
+
+// SetCost says how long making the item takes, by which mode shm chooses what to
+// evict; without it the size decides. It must be called before Layout.
+func (b *Builder) SetCost(d time.Duration) { b.cost = d }
 
 // InPlace reports whether the tensors lie in shared memory.
 func (b *Builder) InPlace() bool { return b.res != nil }
@@ -136,6 +154,9 @@ func (b *Builder) run(ctx context.Context, produce Producer) (e *entry, err erro
 	}()
 	if err := produce(ctx, b); err != nil {
 		return nil, err
+	}
+	if b.misuse != nil {
+		return nil, b.misuse
 	}
 	if b.item == nil {
 		return nil, fmt.Errorf("%w: the producer of %q returned without calling Layout", ErrInvalid, b.key)

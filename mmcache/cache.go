@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/objstore"
 )
 
 // Cache is the multimodal cache of one frontend and one engine.
@@ -24,6 +25,8 @@ type Cache struct {
 	// gate is held once by every open request and hold, and altogether by Clear
 	// and Close.
 	gate *semaphore.Weighted
+
+	adoption objstore.Adoption
 
 	mu       sync.Mutex
 	closed   bool
@@ -52,7 +55,7 @@ func Open(o Options) (*Cache, error) {
 	case LRU:
 		c.back, err = newMirrored(o, &c.events)
 	case SHM:
-		c.back, err = newShared(o, &c.events)
+		c.back, c.adoption, err = newShared(o, &c.events)
 	}
 	if err != nil {
 		return nil, err
@@ -72,6 +75,36 @@ func (c *Cache) Name() string {
 	return ""
 }
 
+// Adoption says what Open found in a segment that it took over
+// (Options.Adopt); it is zero if it made a new one.
+func (c *Cache) Adoption() objstore.Adoption { return c.adoption }
+
+// Fence marks a moment in the order of what was sent, see objstore.Writer.Fence:
+// take it, send a call that every worker executes behind everything sent before,
+// and call Passed when all have answered. Aborted requests keep items in mode shm
+// until then. In other modes it does nothing.
+func (c *Cache) Fence() objstore.Fence {
+	if s, ok := c.back.(*shared); ok {
+		return s.w.Fence()
+	}
+	return objstore.Fence{}
+}
+
+// ResetReaders says that the engine was restarted, with so many readers (0: as
+// many as before), see objstore.Writer.ResetReaders: in mode shm the items stay,
+// and requests that were committed to the old engine need none of them any more.
+// In mode lru the new engine has nothing: use Clear.
+func (c *Cache) ResetReaders(readers int) error {
+	if s, ok := c.back.(*shared); ok {
+		return s.w.ResetReaders(readers)
+	}
+	return fmt.Errorf("%w: mode %s has no readers", ErrInvalid, c.o.Mode)
+}
+
+// Detach is Close, but in mode shm it leaves the segment with its items for the
+// next process (Options.Adopt).
+func (c *Cache) Detach() error { return c.shut(true) }
+
 // Begin starts a request. id is for messages. wants are its items in the order
 // of their prompt positions; none of them is evicted for another. It waits until
 // the bytes that they may take fit into Options.InFlight, or ctx ends; a request
@@ -84,7 +117,7 @@ func (c *Cache) Begin(ctx context.Context, id string, wants ...Want) (*Request, 
 		}
 		s := r.byKey[w.Key]
 		if s == nil {
-			s = &slot{key: w.Key, modality: w.Modality, turn: make(chan struct{}, 1), charge: w.Bytes}
+			s = &slot{key: w.Key, modality: w.Modality, tenant: w.Tenant, turn: make(chan struct{}, 1), charge: w.Bytes}
 			if s.charge == 0 {
 				s.charge = c.o.MaxItem
 			}
@@ -211,7 +244,7 @@ func (c *Cache) lead(ctx context.Context, s *slot, f *flight) (*entry, error) {
 		e, err = cached, nil // made between the look and the flight
 		return e, nil
 	}
-	b := &Builder{back: c.back, o: &c.o, key: s.key, limit: s.charge}
+	b := &Builder{back: c.back, o: &c.o, key: s.key, tenant: s.tenant, limit: s.charge}
 	e, err = b.run(ctx, s.produce)
 	c.count(func(st *Stats) {
 		switch {
@@ -342,7 +375,9 @@ func (c *Cache) CheckStructure() error { return c.back.check() }
 // Close ends the cache, and removes the segment of mode shm. It fails with
 // [ErrBusy], and does nothing, while a request or a hold is open. Closing twice is
 // fine.
-func (c *Cache) Close() error {
+func (c *Cache) Close() error { return c.shut(false) }
+
+func (c *Cache) shut(keep bool) error {
 	if !c.gate.TryAcquire(everybody) {
 		return fmt.Errorf("%w: finish, abort or roll back every request, and release every hold", ErrBusy)
 	}
@@ -352,7 +387,11 @@ func (c *Cache) Close() error {
 	if c.closed {
 		return nil
 	}
-	if err := c.back.close(); err != nil {
+	end := c.back.close
+	if s, ok := c.back.(*shared); ok && keep {
+		end = s.w.Detach
+	}
+	if err := end(); err != nil {
 		return err
 	}
 	c.closed = true

@@ -2,11 +2,13 @@ package mmcache
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/shmring"
 )
 
 // shared keeps items in shared memory, with their prompt updates attached.
@@ -14,13 +16,13 @@ type shared struct {
 	w *objstore.Writer
 }
 
-// attached is what belongs to an object and is not in the segment.
-type attached struct {
-	size    int64
-	updates []byte
+// appendNote is what the store keeps with an object: its size by vLLM's rules, 8
+// bytes little-endian, and its prompt updates.
+func appendNote(size int64, updates []byte) []byte {
+	return append(binary.LittleEndian.AppendUint64(nil, uint64(size)), updates...)
 }
 
-func newShared(o Options, ev *events) (*shared, error) {
+func newShared(o Options, ev *events) (*shared, objstore.Adoption, error) {
 	so := o.store()
 	so.Watch = func(c objstore.Change) {
 		kind := Evicted
@@ -29,8 +31,14 @@ func newShared(o Options, ev *events) (*shared, error) {
 		}
 		ev.emit(Event{Kind: kind, Key: c.Key})
 	}
+	if o.Adopt {
+		w, a, err := objstore.Adopt(so)
+		if !errors.Is(err, shmring.ErrNotExist) {
+			return &shared{w: w}, a, err
+		}
+	}
 	w, err := objstore.Create(so)
-	return &shared{w: w}, err
+	return &shared{w: w}, objstore.Adoption{}, err
 }
 
 func (s *shared) find(key string) (*entry, bool) {
@@ -42,12 +50,17 @@ func (s *shared) find(key string) (*entry, bool) {
 }
 
 func leased(l *objstore.Lease) *entry {
-	a := l.Attached().(attached)
-	return &entry{key: l.Key(), size: a.size, updates: a.updates, lease: l, cached: true, free: l.Release}
+	e := &entry{key: l.Key(), lease: l, cached: true, free: l.Release, abort: l.Abort}
+	if n := l.Note(); len(n) >= 8 { // else it was put by hand, beside this cache
+		e.size, e.updates = int64(binary.LittleEndian.Uint64(n)), n[8:]
+	}
+	return e
 }
 
-func (s *shared) reserve(key string, it *serde.Item) (*objstore.Reservation, Cause, error) {
-	r, err := s.w.Reserve(key, it)
+func (s *shared) reserve(b *Builder, it *serde.Item) (*objstore.Reservation, Cause, error) {
+	r, err := s.w.ReserveWith(b.key, it, objstore.PutOptions{
+		Tenant: b.tenant, Cost: b.cost, Note: appendNote(b.size, b.updates),
+	})
 	if cause, ok := isFull(err); ok {
 		return nil, cause, nil
 	}
@@ -62,7 +75,6 @@ func (s *shared) admit(b *Builder) (*entry, error) {
 	if b.res == nil {
 		return b.heapEntry(), nil
 	}
-	b.res.Attach(attached{b.size, b.updates})
 	l, err := b.res.CommitLeased()
 	if err != nil {
 		return nil, err
@@ -83,6 +95,11 @@ func (s *shared) commit(_ context.Context, r *Request, _ bool, send func(Batch) 
 		}
 	}()
 	items := make([]Wire, len(r.wants))
+	defer func() {
+		if err == nil {
+			r.sent()
+		}
+	}()
 	for i, w := range r.wants {
 		e := w.entry
 		if e.lease == nil {

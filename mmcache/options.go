@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"time"
 
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/objstore"
@@ -36,6 +37,22 @@ type Options struct {
 	MaxObject int
 	Name, Dir string
 
+	// Policy of mode shm. The default is objstore.Pool; FIFO is vLLM's own, which
+	// an aborted request can block for ever.
+	Policy objstore.Policy
+	// Adopt takes over the segment Name with its items if its writer is gone, and
+	// makes a new one if there is none. It needs a Name.
+	Adopt bool
+	// Rereads and QuarantineTTL are for Pool, see objstore.Options. Rereads is
+	// always on for generations that resume requests as new ones.
+	Rereads       bool
+	QuarantineTTL time.Duration
+	// Quotas and Quota bound the bytes of tenants in Pool, Owner labels the
+	// segment; see objstore.Options.
+	Quotas map[string]int64
+	Quota  int64
+	Owner  string
+
 	// Logger is told of items that can't be cached. nil is silent.
 	Logger *slog.Logger
 }
@@ -66,6 +83,12 @@ func (o Options) withDefaults() (Options, error) {
 	if o.MaxItem > o.InFlight {
 		return o, fmt.Errorf("%w: MaxItem %d is above InFlight %d, so no such item could ever be made", ErrInvalid, o.MaxItem, o.InFlight)
 	}
+	if o.Policy == 0 {
+		o.Policy = objstore.Pool
+	}
+	if o.Adopt && (o.Mode != SHM || o.Name == "" || o.Policy != objstore.Pool) {
+		return o, fmt.Errorf("%w: Adopt needs mode shm, the policy Pool and a Name", ErrInvalid)
+	}
 	if o.MaxObject == 0 {
 		o.MaxObject = defaultMaxItem
 	}
@@ -87,6 +110,8 @@ func (o Options) Validate() error {
 func (o Options) store() objstore.Options {
 	return objstore.Options{
 		Name: o.Name, Dir: o.Dir, RingSize: int(o.Capacity), MaxObjectSize: o.MaxObject,
-		Readers: o.Readers, Generation: o.Generation,
+		Readers: o.Readers, Generation: o.Generation, Policy: o.Policy,
+		Rereads: o.Rereads || o.Generation.Rereads, QuarantineTTL: o.QuarantineTTL,
+		Quotas: o.Quotas, Quota: o.Quota, Owner: o.Owner,
 	}
 }

@@ -15,6 +15,8 @@ type Want struct {
 	// Bytes is the most that it may take, by vLLM's rules (lrusync.ItemSize) and
 	// with its prompt updates. 0 is Options.MaxItem.
 	Bytes int64
+	// Tenant is whose bytes it is in mode shm, see Options.Quotas.
+	Tenant string
 	// Modality goes into the address items of vLLM before 0.16.
 	Modality string
 }
@@ -37,7 +39,8 @@ type Request struct {
 
 	mu      sync.Mutex
 	state   state
-	running int // calls that use slots, and the request itself until it ends
+	aborted bool // after it was sent
+	running int  // calls that use slots, and the request itself until it ends
 }
 
 type state uint8
@@ -50,13 +53,13 @@ const (
 
 // slot is an item of a request.
 type slot struct {
-	key, modality string
-	turn          chan struct{} // of one, held by who fills the slot
-	places        int64         // wants of this key
-	charge        int64
-	produce       Producer
-	entry         *entry
-	hit           bool
+	key, modality, tenant string
+	turn                  chan struct{} // of one, held by who fills the slot
+	places                int64         // wants of this key
+	charge                int64
+	produce               Producer
+	entry                 *entry
+	hit                   bool
 }
 
 // Item is an item that a request has.
@@ -101,14 +104,14 @@ func (r *Request) enter(want state) error {
 func (r *Request) leave() {
 	r.mu.Lock()
 	r.running--
-	last := r.running == 0
+	last, aborted := r.running == 0, r.aborted
 	r.mu.Unlock()
 	if !last {
 		return
 	}
 	for _, s := range r.byKey {
 		if s.entry != nil {
-			s.entry.release()
+			s.entry.end(aborted)
 		}
 		r.c.budget.release(s.charge)
 		s.charge = 0
@@ -246,15 +249,17 @@ func (r *Request) Missed(ctx context.Context, keys []string, send func(Batch) er
 
 // Rollback gives up a request that was not committed. It does nothing
 // afterwards, so that it can be deferred.
-func (r *Request) Rollback() { r.end(open, func(st *Stats) { st.RolledBack++ }) }
+func (r *Request) Rollback() { r.end(open, false, func(st *Stats) { st.RolledBack++ }) }
 
-// Finish ends a request that the engine reported as finished.
-func (r *Request) Finish() { r.end(committed, func(st *Stats) { st.Finished++ }) }
+// Finish ends a request that the engine reported as finished: all of its workers
+// have what they need.
+func (r *Request) Finish() { r.end(committed, false, func(st *Stats) { st.Finished++ }) }
 
-// Abort ends a request that was cancelled after it was committed.
-func (r *Request) Abort() { r.end(committed, func(st *Stats) { st.Aborted++ }) }
+// Abort ends a request that was cancelled after it was committed. A worker may
+// still read its items: see [Cache.Fence].
+func (r *Request) Abort() { r.end(committed, true, func(st *Stats) { st.Aborted++ }) }
 
-func (r *Request) end(from state, count func(*Stats)) {
+func (r *Request) end(from state, aborted bool, count func(*Stats)) {
 	r.sending.Lock()
 	defer r.sending.Unlock()
 	r.mu.Lock()
@@ -262,7 +267,7 @@ func (r *Request) end(from state, count func(*Stats)) {
 		r.mu.Unlock()
 		return
 	}
-	r.state = ended
+	r.state, r.aborted = ended, aborted
 	r.mu.Unlock()
 	r.c.count(count)
 	r.leave()
@@ -275,6 +280,15 @@ func (r *Request) wires(f func(*entry) Wire) []Wire {
 		out[i] = f(s.entry)
 	}
 	return out
+}
+
+// sent says that the handles are on their way.
+func (r *Request) sent() {
+	for _, s := range r.byKey {
+		if s.entry.lease != nil {
+			s.entry.lease.Sent()
+		}
+	}
 }
 
 // takeBack undoes the issue of handles that were not sent.

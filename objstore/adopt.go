@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/shmring"
 )
 
@@ -69,7 +70,7 @@ func joinClose(err error, seg *shmring.Segment) error {
 func adopt(seg *shmring.Segment, o Options) (*Writer, Adoption, error) {
 	c := seg.Control()
 	co := c.Options()
-	if g := o.Generation.OrNewest(); co.Generation != g.Version {
+	if g := o.Generation.OrNewest(); !sameWire(co.Generation, g) {
 		return nil, Adoption{}, fmt.Errorf("%w: it was written for vLLM %s, not %s", ErrInvalid, co.Generation, g.Version)
 	}
 	if co.Policy != Pool {
@@ -80,6 +81,12 @@ func adopt(seg *shmring.Segment, o Options) (*Writer, Adoption, error) {
 	var a Adoption
 	err := w.sv.guard(Handle{}, func() error { a = p.restore(); return nil })
 	return w, a, err
+}
+
+// sameWire says whether a segment written for a version is read by engines of g.
+func sameWire(version string, g pycompat.Generation) bool {
+	old, err := pycompat.Lookup(version)
+	return version == g.Version || err == nil && old.SameWire(g)
 }
 
 // restore rebuilds what the dead writer knew from the sidecar.

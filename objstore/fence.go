@@ -25,6 +25,9 @@ func (w *Writer) Fence() Fence {
 // taken: what was aborted before is free of quarantine. With FIFO it does
 // nothing.
 func (f Fence) Passed() {
+	if f.w == nil {
+		return
+	}
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
 	if p, ok := f.w.life.(*pool); ok && !f.w.closed {

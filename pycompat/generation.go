@@ -108,6 +108,10 @@ type Generation struct {
 	// FixedName says that the default segment name is one fixed string for all
 	// servers of a host; otherwise it ends in a fresh UUID.
 	FixedName bool
+	// Rereads says that an engine may read an address again after all its workers
+	// have read it, since its newer model runner (on by default in 0.33.0, perhaps
+	// on from 0.21.0) resumes a preempted request as a new one.
+	Rereads bool
 	// Hash is the form of hash streams and keys.
 	Hash HashRules
 	// Cache is the behaviour of the mirrored LRU caches.
@@ -165,6 +169,8 @@ var changes = []struct {
 		g.Hash.Sorted, g.Hash.Scalar0D = true, true
 	}},
 	{"0.17.0", func(g *Generation) { g.Hash.TokenizerKwargs = false }},
+	// The first release that is not known to have VLLM_USE_V2_MODEL_RUNNER off.
+	{"0.21.0", func(g *Generation) { g.Rereads = true }},
 	{"0.24.0", func(g *Generation) { g.Cache.GhostTouch = false }},
 	{"0.27.0", func(g *Generation) { g.Hash.IOConfig, g.Hash.VideoBytes, g.Hash.RawItems = true, true, true }},
 	{"0.28.0", func(g *Generation) { g.Cache.MissError = true }},
