@@ -57,6 +57,13 @@ func (w *Writer) Begin(id string) (*Request, error) {
 // ID returns the request's id.
 func (r *Request) ID() string { return r.id }
 
+// Ended reports whether the request has ended.
+func (r *Request) Ended() bool {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	return r.state == requestEnded
+}
+
 // enter takes the writer's lock for a request that was not sent.
 func (r *Request) enter() error {
 	if err := r.w.lock(); err != nil {

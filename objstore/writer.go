@@ -148,6 +148,14 @@ func (w *Writer) Name() string { return w.sv.seg.Name() }
 // only Close may close it.
 func (w *Writer) Segment() *shmring.Segment { return w.sv.seg }
 
+// Policy returns the policy of the store.
+func (w *Writer) Policy() Policy {
+	if w.opt.Policy == 0 {
+		return FIFO
+	}
+	return w.opt.Policy
+}
+
 // Generation returns the generation that the store is written in.
 func (w *Writer) Generation() pycompat.Generation { return w.gen }
 
@@ -237,6 +245,26 @@ func (w *Writer) Retire(key string) bool {
 		w.retire(o)
 	}
 	return ok
+}
+
+// Evict makes the object under a key go at once if nobody can need it, and reports
+// whether it did. It fails with [ErrInvalid] under FIFO, which frees only the
+// oldest.
+func (w *Writer) Evict(key string) (bool, error) {
+	if err := w.lock(); err != nil {
+		return false, err
+	}
+	defer w.mu.Unlock()
+	p, ok := w.life.(*pool)
+	if !ok {
+		return false, fmt.Errorf("%w: with the policy FIFO only the oldest object can go, see FreeUnused", ErrInvalid)
+	}
+	o, ok := w.index[key]
+	if !ok || !p.idle(o) {
+		return false, nil
+	}
+	err := w.sv.guard(Handle{}, func() error { ok = p.evict([]uint32{o.id}) == nil; return nil })
+	return ok && err == nil, err
 }
 
 // retire frees the key of an object, which itself stays until its uses are read.

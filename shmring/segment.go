@@ -92,6 +92,10 @@ func Create(o SegmentOptions) (*Segment, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Before anything is made; what else is wrong shows below.
+	if err := shmfile.CheckSpace(path, o.bytes()); errors.As(err, new(*SpaceError)) {
+		return nil, createError(o, err)
+	}
 	f, err := shmfile.CreateUnnamed(dirOf(o.Dir), o.bytes())
 	if err != nil {
 		return nil, createError(o, err)
@@ -156,6 +160,8 @@ func createError(o SegmentOptions, err error) error {
 		return err
 	case errors.Is(err, fs.ErrExist):
 		return fmt.Errorf("%w: %s; another server uses the name, or one that was killed left it behind: choose another name or remove it", ErrExists, o.Name)
+	case errors.As(err, new(*SpaceError)):
+		return fmt.Errorf("%w: %w", ErrNoSpace, err)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EFBIG), errors.Is(err, syscall.ENOMEM):
 		return fmt.Errorf("%w: %d bytes for %s: make the cache smaller or the mount larger (docker --shm-size): %w", ErrNoSpace, o.bytes(), o.Name, err)
 	}

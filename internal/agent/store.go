@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/pycompat"
@@ -19,6 +20,8 @@ type store struct {
 	r    *objstore.Reader
 	lock *pycompat.Semaphore // of a reader, or of a writer that counts
 	open map[string]*objstore.Reservation
+	// requests are those that were begun and not ended, by id.
+	requests map[string]*objstore.Request
 
 	closed bool
 }
@@ -31,18 +34,24 @@ func (s *store) segment() *shmring.Segment {
 }
 
 func (s *store) close() error {
-	var errs []error
+	if s.w != nil {
+		return s.end(s.w.Close)
+	}
+	return s.end(s.r.Close)
+}
+
+// end closes the store after everything that is open in it.
+func (s *store) end(end func() error) error {
 	for _, r := range s.open {
 		r.Discard()
 	}
 	clear(s.open)
-	if s.w != nil {
-		errs = append(errs, s.w.Close())
-	} else {
-		errs = append(errs, s.r.Close())
+	for _, r := range s.requests {
+		r.Rollback()
+		r.Abort()
 	}
-	errs = append(errs, s.closeLock())
-	err := errors.Join(errs...)
+	clear(s.requests)
+	err := errors.Join(end(), s.closeLock())
 	s.closed = err == nil
 	return err
 }
@@ -75,6 +84,16 @@ func (a *Agent) storeOps() map[string]operation {
 		"store.fill":            writer(storeFill),
 		"store.publish":         writer(storePublish),
 		"store.discard":         writer(storeDiscard),
+		"store.begin":           writer(storeBegin),
+		"store.commit":          writer(storeCommit),
+		"store.rollback":        writer(ending((*objstore.Request).Rollback)),
+		"store.finish":          writer(ending((*objstore.Request).Finish)),
+		"store.abort":           writer(ending((*objstore.Request).Abort)),
+		"store.fence":           writer(func(_ *params, s *store) (reply, error) { s.w.Fence().Passed(); return nil, nil }),
+		"store.reset_readers":   writer(storeResetReaders),
+		"store.evict":           writer(storeEvict),
+		"store.detach":          a.onClosable(storeDetach),
+		"store.adopt":           a.storeAdopt,
 		"store.state":           writer(storeState),
 		"store.peek":            a.onStore(storePeek),
 	}
@@ -116,16 +135,25 @@ func (a *Agent) addStore(p *params, make func() (*store, error)) error {
 	if err != nil {
 		return err
 	}
-	s.open = map[string]*objstore.Reservation{}
+	s.open, s.requests = map[string]*objstore.Reservation{}, map[string]*objstore.Request{}
 	a.stores[name] = s
 	return nil
 }
 
-func (a *Agent) storeCreate(p *params) (reply, error) {
-	o := objstore.Options{
-		Name: optional(p, "name", ""), RingSize: p.int("size"), MaxObjectSize: p.int("max_object"), Readers: p.int("readers"),
-		Generation: p.generation(), Align: optional(p, "align", 0), InlineThreshold: p.threshold(), Dir: a.dir,
+// writerOptions reads what store.create and store.adopt have in common.
+func (a *Agent) writerOptions(p *params) objstore.Options {
+	return objstore.Options{
+		RingSize: p.int("size"), MaxObjectSize: p.int("max_object"), Readers: p.int("readers"),
+		Generation: p.generation(), InlineThreshold: p.threshold(), Dir: a.dir,
+		Rereads: optional(p, "rereads", false), MaxObjects: optional(p, "max_objects", 0), Owner: optional(p, "owner", ""),
+		Quota:         int64(optional(p, "quota", 0)),
+		QuarantineTTL: time.Duration(optional(p, "quarantine_ttl", 0.0) * float64(time.Second)),
 	}
+}
+
+func (a *Agent) storeCreate(p *params) (reply, error) {
+	o := a.writerOptions(p)
+	o.Name, o.Align = optional(p, "name", ""), optional(p, "align", 0)
 	policy := optional(p, "policy", "fifo")
 	var secret []byte
 	if p.has("secret") {
@@ -135,8 +163,9 @@ func (a *Agent) storeCreate(p *params) (reply, error) {
 	}
 	var s store
 	err := a.addStore(p, func() (*store, error) {
-		if policy != "fifo" {
-			return nil, unsupportedf("policy %q, want fifo", policy)
+		var ok bool
+		if o.Policy, ok = policies[policy]; !ok {
+			return nil, unsupportedf("policy %q, want fifo or pool", policy)
 		}
 		if err := a.sizeAllowed(o.RingSize); err != nil {
 			return nil, err
@@ -158,6 +187,26 @@ func (a *Agent) storeCreate(p *params) (reply, error) {
 		return nil, err
 	}
 	return reply{"name": s.segment().Name(), "segment_bytes": s.segment().Size()}, nil
+}
+
+var policies = map[string]objstore.Policy{"fifo": objstore.FIFO, "pool": objstore.Pool}
+
+func (a *Agent) storeAdopt(p *params) (reply, error) {
+	o := a.writerOptions(p)
+	o.Name = p.str("name")
+	if policy := optional(p, "policy", "pool"); p.err == nil && policies[policy] != objstore.Pool {
+		return nil, unsupportedf("policy %q has no table of objects to adopt", policy)
+	}
+	var found objstore.Adoption
+	err := a.addStore(p, func() (s *store, err error) {
+		s = &store{}
+		s.w, found, err = objstore.Adopt(o)
+		return s, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return reply{"kept": found.Kept, "dropped": found.Dropped, "in_use": found.InUse}, nil
 }
 
 // uniqueName keeps stores apart, also when the environment names a segment.

@@ -33,11 +33,17 @@ func storeUnlink(_ *params, s *store) (reply, error) {
 }
 
 func storePut(p *params, s *store) (reply, error) {
-	key, v := p.str("key"), p.value("value", false)
+	key, v, o := p.str("key"), p.value("value", false), s.putOptions(p)
 	if p.err != nil {
 		return nil, p.err
 	}
-	h, err := s.w.Put(key, v)
+	// Put, but with options: a reservation of a value that is whole.
+	r, err := s.w.ReserveWith(key, v, o)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Discard()
+	h, err := r.Commit()
 	if err != nil {
 		return nil, err
 	}
@@ -53,11 +59,15 @@ func storeCached(p *params, s *store) (reply, error) {
 }
 
 func storeLookup(p *params, s *store) (reply, error) {
-	key := p.str("key")
+	key, r := p.str("key"), s.request(p, false)
 	if p.err != nil {
 		return nil, p.err
 	}
-	h, err := s.w.Lookup(key)
+	lookup := s.w.Lookup
+	if r != nil {
+		lookup = r.Lookup
+	}
+	h, err := lookup(key)
 	if err != nil {
 		return nil, err
 	}
@@ -150,11 +160,11 @@ func storeFreeUnused(_ *params, s *store) (reply, error) {
 }
 
 func storeReserve(p *params, s *store) (reply, error) {
-	key, v := p.str("key"), p.value("value", true)
+	key, v, o := p.str("key"), p.value("value", true), s.putOptions(p)
 	if p.err != nil {
 		return nil, p.err
 	}
-	r, err := s.w.Reserve(key, v)
+	r, err := s.w.ReserveWith(key, v, o)
 	if err != nil {
 		return nil, err
 	}
@@ -226,12 +236,16 @@ func storeState(_ *params, s *store) (reply, error) {
 			touched = append(touched, o.ID)
 		}
 	}
-	ring := ringState(st.Ring)
-	ring["metadata"] = metadata
-	return reply{
+	out := reply{
 		"key_index": keys, "writer_flag": uses, "reader_flag": reads, "touched": touched,
-		"used_bytes": st.Used, "ring": ring,
-	}, nil
+		"leases": st.Leases, "quarantined": st.Quarantined, "used_bytes": st.Used,
+	}
+	if s.w.Policy() == objstore.FIFO {
+		ring := ringState(st.Ring)
+		ring["metadata"] = metadata
+		out["ring"] = ring
+	}
+	return out, nil
 }
 
 // maxPeek bounds one look at raw bytes.

@@ -11,9 +11,13 @@ import (
 )
 
 // Create makes the file, 0600, of exactly size bytes, all of them allocated, so
-// that memory that is not there is ENOSPC here and not a SIGBUS later. An
-// existing file is fs.ErrExist. Nothing is left behind on error.
+// that memory that is not there is a [*SpaceError] here, mostly before anything
+// is made, and not a SIGBUS or a killed process later. An existing file is
+// fs.ErrExist, full as the mount may be. Nothing is left behind on error.
 func Create(path string, size int64) (*os.File, error) {
+	if err := CheckSpace(path, size); err != nil {
+		return nil, err
+	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, err
@@ -24,38 +28,6 @@ func Create(path string, size int64) (*os.File, error) {
 		return nil, errors.Join(err, f.Close(), os.Remove(path))
 	}
 	return f, nil
-}
-
-// allocatePiece bounds one call of fallocate. A signal makes tmpfs undo a whole
-// call, so that a large one might never come to its end in a process that gets
-// many.
-const allocatePiece = 32 << 20
-
-func allocate(f *os.File, size int64) error {
-	fail := func(err error) error {
-		return fmt.Errorf("allocating %d bytes for %s: %w", size, f.Name(), err)
-	}
-	var fs unix.Statfs_t
-	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil {
-		return fail(err)
-	}
-	// Ask first: piece by piece the memory would be taken before it runs out.
-	// A mount without a limit says 0 of 0 blocks.
-	if fs.Blocks > 0 && uint64(size)/uint64(fs.Bsize) >= fs.Bavail {
-		return fail(unix.ENOSPC)
-	}
-	for off := int64(0); off < size; {
-		n := min(allocatePiece, size-off)
-		err := unix.Fallocate(int(f.Fd()), 0, off, n)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			return fail(err)
-		}
-		off += n
-	}
-	return nil
 }
 
 // Open opens an existing file, to read or also to write, after checking that it

@@ -4,6 +4,9 @@ package shmfile
 
 import "os"
 
+// CheckSpace is not supported here.
+func CheckSpace(string, int64) error { return ErrUnsupported }
+
 // Create is not supported here.
 func Create(string, int64) (*os.File, error) { return nil, ErrUnsupported }
 

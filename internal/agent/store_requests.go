@@ -1,0 +1,98 @@
+package agent
+
+import "github.com/ringcache/ringcache/objstore"
+
+// request returns the open request that a line names, nil if it names none and
+// need not.
+func (s *store) request(p *params, needed bool) *objstore.Request {
+	if !needed && !p.has("request") {
+		return nil
+	}
+	id := p.str("request")
+	r, ok := s.requests[id]
+	if p.err == nil && !ok && (needed || s.w.Policy() == objstore.Pool) {
+		p.fail("request %q was not begun, or has ended", id)
+	}
+	return r
+}
+
+func (s *store) putOptions(p *params) objstore.PutOptions {
+	return objstore.PutOptions{Request: s.request(p, false), Tenant: optional(p, "tenant", "")}
+}
+
+func storeBegin(p *params, s *store) (reply, error) {
+	id := p.str("request")
+	if p.err != nil {
+		return nil, p.err
+	}
+	r, err := s.w.Begin(id)
+	if err != nil {
+		return nil, err
+	}
+	s.requests[id] = r
+	return nil, nil
+}
+
+func storeCommit(p *params, s *store) (reply, error) {
+	r := s.request(p, true)
+	if p.err != nil {
+		return nil, p.err
+	}
+	return nil, r.Commit()
+}
+
+// ending is an operation that ends a request. One that is in another state than
+// the operation needs is an error here, though the library lets it pass so that
+// it can be deferred.
+func ending(end func(*objstore.Request)) func(*params, *store) (reply, error) {
+	return func(p *params, s *store) (reply, error) {
+		r := s.request(p, true)
+		if p.err != nil {
+			return nil, p.err
+		}
+		if end(r); !r.Ended() {
+			return nil, invalidf("request %q: rollback is for requests that were not committed, finish and abort for those that were", r.ID())
+		}
+		delete(s.requests, r.ID())
+		return nil, nil
+	}
+}
+
+func storeResetReaders(p *params, s *store) (reply, error) {
+	n := optional(p, "readers", 0)
+	if p.err != nil {
+		return nil, p.err
+	}
+	if err := s.w.ResetReaders(n); err != nil {
+		return nil, err
+	}
+	for id, r := range s.requests {
+		if r.Ended() {
+			delete(s.requests, id)
+		}
+	}
+	return nil, nil
+}
+
+func storeEvict(p *params, s *store) (reply, error) {
+	key := p.str("key")
+	if p.err != nil {
+		return nil, p.err
+	}
+	evicted, err := s.w.Evict(key)
+	if err != nil {
+		return nil, err
+	}
+	return reply{"evicted": evicted}, nil
+}
+
+// storeDetach closes a writer and leaves its segment to be adopted.
+func storeDetach(p *params, s *store) (reply, error) {
+	if s.w == nil {
+		return nil, unsupportedf("only a writer can leave its segment")
+	}
+	if s.closed {
+		return nil, nil
+	}
+	return nil, s.end(s.w.Detach)
+}

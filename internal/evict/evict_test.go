@@ -1,0 +1,375 @@
+package evict
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// cached is a cache of equal objects, whose victims are those of least value.
+type cached struct {
+	*Policy
+	room    int
+	entries map[string]*Entry
+	keys    []string
+	uses    int
+	hits    int
+}
+
+func newCached(room int) *cached {
+	return &cached{Policy: New(), room: room, entries: map[string]*Entry{}}
+}
+
+// use is a request; the key it evicted, if any.
+func (c *cached) use(key string) (evicted string) {
+	c.uses++
+	if e := c.entries[key]; e != nil {
+		c.hits++
+		c.Hit(e)
+		return ""
+	}
+	if len(c.keys) == c.room {
+		at := 0
+		for i, k := range c.keys {
+			if c.Value(c.entries[k]) < c.Value(c.entries[c.keys[at]]) {
+				at = i
+			}
+		}
+		evicted = c.keys[at]
+		c.Evict(c.entries[evicted])
+		delete(c.entries, evicted)
+		c.keys[at] = c.keys[len(c.keys)-1]
+		c.keys = c.keys[:len(c.keys)-1]
+	}
+	c.entries[key] = c.Add(key, 1)
+	c.keys = append(c.keys, key)
+	return evicted
+}
+
+func TestStartOfAges(t *testing.T) {
+	for a, want := range []int64{0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32} {
+		require.Equal(t, want, start(a), a)
+	}
+	for a := range ages {
+		require.Less(t, start(a), start(a+1))
+	}
+	require.Equal(t, int64(1<<20), start(ages))
+}
+
+// An object is of the age that its time since the last use says.
+func TestAges(t *testing.T) {
+	p := New()
+	e := p.Add("key", 1)
+	for n := range int64(5000) {
+		require.LessOrEqual(t, start(int(e.age)), n)
+		require.Greater(t, start(int(e.age)+1), n)
+		p.Add(fmt.Sprint(n), 1)
+	}
+	p.Hit(e)
+	require.Zero(t, e.age)
+}
+
+func TestValuesOfOneMoment(t *testing.T) {
+	p := New()
+	dear, cheap := p.Add("dear", 100), p.Add("cheap", 1)
+	for range 5 {
+		p.Hit(dear)
+		p.Hit(cheap)
+	}
+	require.InEpsilon(t, 100, p.Value(dear)/p.Value(cheap), 0.5, "by the cost")
+	for _, cost := range []float64{0, -1, math.NaN(), math.Inf(1), math.Inf(-1)} {
+		require.Zero(t, p.Value(p.Add("odd", cost)), cost)
+	}
+	once, often := p.Add("once", 1), p.Add("often", 1)
+	p.Hit(often)
+	p.Hit(often)
+	p.Hit(once)
+	require.Greater(t, p.Value(often), p.Value(p.Add("new", 1)), "who returned will return, as long as nothing is known")
+}
+
+func TestHistoryComesBack(t *testing.T) {
+	tests := []struct {
+		name string
+		goes func(*Policy, *Entry)
+		back bool
+	}{
+		{"evicted", (*Policy).Evict, true},
+		{"removed", (*Policy).Remove, false},
+		{"removed, then evicted", func(p *Policy, e *Entry) { p.Remove(e); p.Evict(e) }, false},
+		{"evicted, then removed", func(p *Policy, e *Entry) { p.Evict(e); p.Remove(e) }, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := New()
+			e := p.Add("key", 1)
+			for range 6 {
+				p.Hit(e)
+			}
+			tt.goes(p, e)
+			require.Zero(t, p.Value(e), "dead")
+			again, fresh := p.Add("key", 1), p.Add("fresh", 1)
+			require.Zero(t, p.Ghosts())
+			if tt.back {
+				require.EqualValues(t, 7, again.returns)
+				require.Greater(t, p.Value(again), p.Value(fresh))
+			} else {
+				require.Zero(t, again.returns)
+			}
+			now := p.now
+			p.Hit(e)
+			p.Evict(e)
+			p.Remove(e)
+			require.Equal(t, now, p.now, "a dead entry does nothing")
+			require.EqualValues(t, stored, again.state)
+			require.Zero(t, p.Ghosts())
+		})
+	}
+}
+
+// Two keys with one hash, or one key that is stored twice.
+func TestEqualHashes(t *testing.T) {
+	p := New()
+	a, b := p.Add("key", 1), p.Add("key", 1)
+	p.Evict(a)
+	p.Evict(b)
+	require.Equal(t, 1, p.Ghosts())
+	require.Equal(t, 1, p.order.Len())
+	p.Add("key", 1)
+	require.Zero(t, p.Ghosts())
+}
+
+func TestGhostsAreBounded(t *testing.T) {
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	p := New()
+	before := heap()
+	p.Evict(p.Add("first", 1))
+	for i := range 3 * MaxGhosts {
+		p.Evict(p.Add(fmt.Sprint("key ", i), 1))
+		require.LessOrEqual(t, p.Ghosts(), MaxGhosts)
+	}
+	after := heap()
+	require.Equal(t, MaxGhosts, p.Ghosts())
+	require.Equal(t, MaxGhosts, p.order.Len())
+	require.Equal(t, MaxGhosts, count(p), "no ring holds what was forgotten")
+	require.Zero(t, p.Add("first", 1).returns, "the oldest was forgotten")
+	require.EqualValues(t, 1, p.Add(fmt.Sprint("key ", 3*MaxGhosts-1), 1).returns)
+	if after > before {
+		require.Less(t, int(after-before), 250*MaxGhosts, "bytes per ghost")
+	}
+	runtime.KeepAlive(p)
+}
+
+func count(p *Policy) int {
+	n := 0
+	for a := range p.byAge {
+		for e := p.byAge[a].next; e != &p.byAge[a]; e = e.next {
+			n++
+		}
+	}
+	return n
+}
+
+// The rates are those of trying all times to keep an object.
+func TestRateIsTheBestOfAllTimes(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		p := New()
+		class := rapid.IntRange(0, classes-1).Draw(r, "class")
+		for a := range ages {
+			all := rapid.Float64Range(0, 1000).Draw(r, "all")
+			p.left[class][a] = shares{all * rapid.Float64Range(0, 1).Draw(r, "share"), all}
+		}
+		p.learn(class)
+		for a := range ages {
+			best, returns, time, alive := 0.0, 0.0, 0.0, 1.0
+			for b := a; b < ages; b++ {
+				s, width := p.left[class][b], float64(start(b+1)-start(b))
+				q := (s.used + strength*prior(class, start(b), width)) / (s.all + strength)
+				returns += alive * q
+				time += alive * width * (1 - q/2)
+				alive *= 1 - q
+				best = max(best, returns/time)
+			}
+			require.InEpsilon(r, best, p.rate[class][a], 1e-9, "age %d", a)
+		}
+	})
+}
+
+// A scan of unique keys costs a hot object nothing, from the first eviction on.
+func TestScanEvictsNoHotObject(t *testing.T) {
+	for _, hot := range []int{1, 10, 40} {
+		c := newCached(50)
+		unique := 0
+		for round := range 400 {
+			for h := range hot {
+				c.use(fmt.Sprint("hot ", h))
+			}
+			if round < 5 {
+				continue // so that they are hot
+			}
+			for range 30 {
+				evicted := c.use(fmt.Sprint("unique ", unique))
+				unique++
+				require.NotContains(t, evicted, "hot", "round %d", round)
+			}
+		}
+		for range 1000 {
+			require.NotContains(t, c.use(fmt.Sprint("unique ", unique)), "hot", "a long scan")
+			unique++
+		}
+	}
+}
+
+// On a loop, least recently used has no hit; the best is what fits, less one.
+func TestLoopKeepsWhatFits(t *testing.T) {
+	c := newCached(100)
+	for range 100 {
+		for k := range 120 {
+			c.use(fmt.Sprint(k))
+		}
+	}
+	require.Greater(t, float64(c.hits)/float64(c.uses), 0.7)
+}
+
+// Images that are shown five times and never again must not crowd out those to
+// come, however often they were used: frequency would do that.
+func TestEndOfUseIsLearned(t *testing.T) {
+	c := newCached(100)
+	shown := map[string]int{}
+	evictions, early := 0, 0
+	for i := range 20000 {
+		// 20 conversations in turn, each of which shows its last five images.
+		turn, who := i/20, i%20
+		for k := max(0, turn-4); k <= turn; k++ {
+			key := fmt.Sprint(who, " ", k)
+			shown[key]++
+			if evicted := c.use(key); evicted != "" && i > 1000 {
+				evictions++
+				if shown[evicted] < 5 {
+					early++
+				}
+			}
+		}
+	}
+	require.Greater(t, float64(c.hits)/float64(c.uses), 0.79, "all but the first of five")
+	require.Greater(t, evictions, 15000)
+	require.Less(t, early, evictions/100)
+}
+
+// What was learned of a load is forgotten when it changes.
+func TestChangeOfLoad(t *testing.T) {
+	c := newCached(100)
+	for i := range 100000 {
+		c.use(fmt.Sprint(i % 120))
+	}
+	c.uses, c.hits = 0, 0
+	for i := range 100000 {
+		c.use(fmt.Sprint("hot ", i*i%90)) // fits, but for the uniques between
+		if i%3 == 0 {
+			c.use(fmt.Sprint("unique ", i))
+		}
+	}
+	require.Greater(t, float64(c.hits)/float64(c.uses), 0.7, "of 0.75")
+}
+
+func TestEqualCallsGiveEqualValues(t *testing.T) {
+	run := func() []string {
+		c := newCached(20)
+		var evicted []string
+		for i := range 5000 {
+			evicted = append(evicted, c.use(fmt.Sprint(i*i%97, i%5)))
+		}
+		return evicted
+	}
+	require.Equal(t, run(), run())
+}
+
+func TestAnyCalls(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		p := New()
+		var live, dead []*Entry
+		one := func(name string) int {
+			if len(live) == 0 {
+				r.Skip("nothing is stored")
+			}
+			return rapid.IntRange(0, len(live)-1).Draw(r, name)
+		}
+		out := func(i int) {
+			dead = append(dead, live[i])
+			live = append(live[:i], live[i+1:]...)
+		}
+		r.Repeat(map[string]func(*rapid.T){
+			"add": func(r *rapid.T) {
+				key := rapid.StringMatching("[A-H]").Draw(r, "key")
+				live = append(live, p.Add(key, rapid.Float64().Draw(r, "cost")))
+			},
+			"add many": func(r *rapid.T) {
+				for i := range rapid.IntRange(0, 300).Draw(r, "n") {
+					p.Evict(p.Add(fmt.Sprint("many ", i), 1))
+				}
+			},
+			"hit": func(*rapid.T) {
+				e := live[one("entry")]
+				p.Hit(e)
+				require.Zero(r, e.age)
+			},
+			"evict":  func(*rapid.T) { i := one("entry"); p.Evict(live[i]); out(i) },
+			"remove": func(*rapid.T) { i := one("entry"); p.Remove(live[i]); out(i) },
+			"use the dead": func(r *rapid.T) {
+				for _, e := range dead {
+					p.Hit(e)
+					p.Evict(e)
+					p.Remove(e)
+				}
+			},
+			"": func(r *rapid.T) {
+				for _, e := range live {
+					v := p.Value(e)
+					require.False(r, v < 0 || math.IsNaN(v) || math.IsInf(v, 0), v)
+				}
+				for _, e := range dead {
+					require.Zero(r, p.Value(e))
+				}
+				require.LessOrEqual(r, p.Ghosts(), MaxGhosts)
+				require.Equal(r, p.order.Len(), p.Ghosts())
+				require.Equal(r, len(live)+p.Ghosts(), count(p))
+				for a := range p.byAge {
+					last := p.now + 1
+					for e := p.byAge[a].next; e != &p.byAge[a]; e = e.next {
+						require.Less(r, e.last, last, "in order")
+						require.LessOrEqual(r, start(a), p.now-e.last)
+						require.Greater(r, start(a+1), p.now-e.last)
+						last = e.last
+					}
+				}
+			},
+		})
+	})
+}
+
+func BenchmarkUse(b *testing.B) {
+	p := New()
+	entries := make([]*Entry, 1000)
+	for i := range entries {
+		entries[i] = p.Add(fmt.Sprint(i), 1)
+	}
+	for i := 0; b.Loop(); i++ {
+		p.Hit(entries[i*i%1000])
+	}
+}
+
+func BenchmarkValue(b *testing.B) {
+	p := New()
+	e := p.Add("key", 1)
+	for b.Loop() {
+		_ = p.Value(e)
+	}
+}

@@ -1,0 +1,105 @@
+package shmfile
+
+import (
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"syscall"
+
+	"github.com/ringcache/ringcache/internal/memory"
+)
+
+// Limit says which limit a [SpaceError] is about.
+type Limit string
+
+const (
+	// LimitMount is the size of the file system.
+	LimitMount Limit = "mount"
+	// LimitCgroup is the memory limit of a control group, a container's.
+	LimitCgroup Limit = "cgroup"
+)
+
+// SpaceError says that the memory for a file is not there.
+type SpaceError struct {
+	Path  string // of the file that was to be made
+	Need  int64  // its bytes
+	Have  int64  // bytes that are left
+	What  Limit
+	Where string // the mount point, or the file that holds the cgroup's limit
+	Size  int64  // bytes of the limit
+	// Setting says what to change so that the file fits.
+	Setting string
+}
+
+func (e *SpaceError) Error() string {
+	limit := fmt.Sprintf("on the mount %s of %d bytes", e.Where, e.Size)
+	if e.What == LimitCgroup {
+		limit = fmt.Sprintf("below the memory limit of %d bytes in %s, of which shared memory is a part", e.Size, e.Where)
+	}
+	return fmt.Sprintf("%s needs %d bytes, and %d are left %s; to make it fit: %s", e.Path, e.Need, e.Have, limit, e.Setting)
+}
+
+// Unwrap makes errors.Is(err, syscall.ENOSPC) true, whichever limit it is.
+func (e *SpaceError) Unwrap() error { return syscall.ENOSPC }
+
+// host is where this process runs, as far as it decides who sets a limit.
+type host int
+
+const (
+	bare host = iota
+	docker
+	kubernetes
+)
+
+// findHost looks for the marks that container runtimes leave.
+func findHost(root fs.FS, getenv func(string) string) host {
+	exists := func(p string) bool { _, err := fs.Stat(root, p); return err == nil }
+	switch {
+	case getenv("KUBERNETES_SERVICE_HOST") != "" || exists("var/run/secrets/kubernetes.io"):
+		return kubernetes
+	case exists(".dockerenv") || exists("run/.containerenv") || getenv("container") != "":
+		return docker
+	}
+	return bare
+}
+
+// mountSpace is the error of a mount of size bytes with have bytes left.
+func mountSpace(h host, path string, need, have, size int64, m memory.Mount) *SpaceError {
+	e := &SpaceError{Path: path, Need: need, Have: have, What: LimitMount, Where: m.Point, Size: size}
+	want := mebibytes(size + need - have)
+	switch {
+	case m.Point == "":
+		e.Where = filepath.Dir(path)
+		e.Setting = "make room there"
+	case m.Type != "tmpfs":
+		e.Setting = fmt.Sprintf("make room on this %s file system, or use a directory on a tmpfs, such as %s", m.Type, DefaultDir)
+	case h == kubernetes:
+		e.Setting = fmt.Sprintf("mount an emptyDir volume with medium: Memory and sizeLimit: %dMi at %s in the pod", want, m.Point)
+	case h == docker && m.Point == DefaultDir:
+		e.Setting = fmt.Sprintf("start the container with docker run --shm-size=%dm, or with shm_size: %dm in the compose file", want, want)
+	case h == docker:
+		e.Setting = fmt.Sprintf("start the container with docker run --tmpfs %s:size=%dm", m.Point, want)
+	default:
+		e.Setting = fmt.Sprintf("mount -o remount,size=%dm %s, as root", want, m.Point)
+	}
+	return e
+}
+
+// cgroupSpace is the error of a control group.
+func cgroupSpace(h host, path string, need int64, r memory.Room) *SpaceError {
+	e := &SpaceError{Path: path, Need: need, Have: r.Left(), What: LimitCgroup, Where: r.File, Size: r.Limit}
+	want := mebibytes(r.Used + need)
+	switch h {
+	case kubernetes:
+		e.Setting = fmt.Sprintf("set resources.limits.memory of the container to at least %dMi", want)
+	case docker:
+		e.Setting = fmt.Sprintf("start the container with docker run --memory=%dm, or with mem_limit: %dm in the compose file", want, want)
+	default:
+		e.Setting = fmt.Sprintf("write at least %d to it, or set MemoryMax=%dM of the systemd unit", want<<20, want)
+	}
+	e.Setting = fmt.Sprintf("%s (%d bytes are in use), or make the cache smaller", e.Setting, r.Used)
+	return e
+}
+
+// mebibytes rounds up.
+func mebibytes(n int64) int64 { return (n + 1<<20 - 1) >> 20 }

@@ -1,0 +1,76 @@
+package shmfile
+
+import (
+	"syscall"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/internal/memory"
+)
+
+func TestFindHost(t *testing.T) {
+	file := &fstest.MapFile{}
+	for name, c := range map[string]struct {
+		files fstest.MapFS
+		env   map[string]string
+		want  host
+	}{
+		"nothing":          {nil, nil, bare},
+		"docker":           {fstest.MapFS{".dockerenv": file}, nil, docker},
+		"podman":           {fstest.MapFS{"run/.containerenv": file}, nil, docker},
+		"another runtime":  {nil, map[string]string{"container": "oci"}, docker},
+		"a pod":            {fstest.MapFS{".dockerenv": file}, map[string]string{"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, kubernetes},
+		"a pod with token": {fstest.MapFS{"var/run/secrets/kubernetes.io/serviceaccount/token": file}, nil, kubernetes},
+	} {
+		require.Equal(t, c.want, findHost(c.files, func(k string) string { return c.env[k] }), name)
+	}
+}
+
+func TestSpaceErrorNamesTheSetting(t *testing.T) {
+	const mib = 1 << 20
+	shm := memory.Mount{Point: "/dev/shm", Type: "tmpfs"}
+	mount := func(h host, m memory.Mount) *SpaceError {
+		return mountSpace(h, "/dev/shm/x", 128*mib, 60*mib+1, 64*mib, m)
+	}
+	cgroup := func(h host, file string) *SpaceError {
+		return cgroupSpace(h, "/dev/shm/x", 128*mib, memory.Room{File: file, Limit: 100 * mib, Used: 30*mib + 5})
+	}
+	for name, c := range map[string]struct {
+		err  *SpaceError
+		what Limit
+		text []string
+	}{
+		"host":        {mount(bare, shm), LimitMount, []string{"mount -o remount,size=132m /dev/shm"}},
+		"docker":      {mount(docker, shm), LimitMount, []string{"docker run --shm-size=132m", "shm_size: 132m"}},
+		"kubernetes":  {mount(kubernetes, shm), LimitMount, []string{"emptyDir", "medium: Memory", "sizeLimit: 132Mi at /dev/shm"}},
+		"other tmpfs": {mount(docker, memory.Mount{Point: "/ring", Type: "tmpfs"}), LimitMount, []string{"docker run --tmpfs /ring:size=132m"}},
+		"disk":        {mount(bare, memory.Mount{Point: "/", Type: "ext4"}), LimitMount, []string{"on the mount /", "this ext4 file system", "/dev/shm"}},
+		"unknown":     {mount(bare, memory.Mount{}), LimitMount, []string{"on the mount /dev/shm", "make room"}},
+		"cgroup": {cgroup(bare, "/sys/fs/cgroup/a/memory.max"), LimitCgroup,
+			[]string{"/sys/fs/cgroup/a/memory.max", "MemoryMax=159M", "166723584", "31457285 bytes are in use", "shared memory is a part"}},
+		"cgroup in docker": {cgroup(docker, "/sys/fs/cgroup/memory/memory.limit_in_bytes"), LimitCgroup,
+			[]string{"memory.limit_in_bytes", "docker run --memory=159m", "mem_limit: 159m"}},
+		"cgroup in kubernetes": {cgroup(kubernetes, "/sys/fs/cgroup/memory.max"), LimitCgroup,
+			[]string{"resources.limits.memory", "159Mi"}},
+	} {
+		require.ErrorIs(t, c.err, syscall.ENOSPC, name)
+		require.Equal(t, c.what, c.err.What, name)
+		text := c.err.Error()
+		for _, part := range append(c.text, "/dev/shm/x needs 134217728 bytes") {
+			require.Contains(t, text, part, name)
+		}
+		t.Log(text)
+		require.Equal(t, int64(128*mib), c.err.Need, name)
+		if c.what == LimitMount {
+			require.Contains(t, text, "62914561 are left", name)
+			require.Contains(t, text, "of 67108864 bytes", name)
+			require.Equal(t, int64(60*mib+1), c.err.Have, name)
+			require.Equal(t, int64(64*mib), c.err.Size, name)
+		} else {
+			require.Contains(t, text, "73400315 are left", name)
+			require.Contains(t, text, "of 104857600 bytes", name)
+		}
+	}
+}
