@@ -17,7 +17,7 @@ const mib = 1 << 20
 // test_cache_eviction_shm_cache
 func TestUpstreamCacheEvictionSHM(t *testing.T) {
 	const ring = 15*mib + mib/5
-	c := openCache(t, mmcache.Options{Mode: mmcache.SHM, Capacity: ring, MaxObject: 6 * mib})
+	c := openCache(t, mmcache.Options{Mode: mmcache.SHM, Policy: objstore.FIFO, Capacity: ring, MaxObject: 6 * mib})
 	r, err := objstore.Open(c.Name(), objstore.ReaderOptions{Dir: segmentDir(t), RingSize: ring, Readers: 1, Lock: make(mutex, 1)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, r.Close()) }()

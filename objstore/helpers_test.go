@@ -42,7 +42,11 @@ func newStore(t testing.TB, o Options) *store {
 	g := o.Generation.OrNewest()
 	m := make([]byte, g.DataOffset+o.RingSize)
 	so := shmring.SegmentOptions{RingSize: o.RingSize, DataOffset: g.DataOffset}
-	seg, err := shmring.Private(m, so)
+	own := so
+	if o.Policy == Pool {
+		own.Control = o.segment().Control
+	}
+	seg, err := shmring.Private(m, own)
 	require.NoError(t, err)
 	w, err := NewWriter(seg, o)
 	require.NoError(t, err)

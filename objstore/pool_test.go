@@ -1,0 +1,501 @@
+package objstore
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/shmring"
+)
+
+// newPoolStore makes a pool of some KiB with readers that count, and a sidecar,
+// over private memory.
+func newPoolStore(t testing.TB, o Options) *store {
+	t.Helper()
+	o.Policy = Pool
+	if o.RingSize == 0 {
+		o.RingSize = 16 << 10
+	}
+	if o.MaxObjectSize == 0 {
+		o.MaxObjectSize = o.RingSize
+	}
+	if o.Readers == 0 {
+		o.Readers = 2
+	}
+	return newStore(t, o)
+}
+
+// used returns the bytes in use after everything that can go has gone.
+func used(t testing.TB, w *Writer) uint64 {
+	t.Helper()
+	_, err := w.FreeUnused()
+	require.NoError(t, err)
+	st, err := w.State()
+	require.NoError(t, err)
+	return st.Used
+}
+
+func begin(t testing.TB, w *Writer, id string) *Request {
+	t.Helper()
+	r, err := w.Begin(id)
+	require.NoError(t, err)
+	return r
+}
+
+func TestPoolTensorsAreAligned(t *testing.T) {
+	for _, g := range pycompat.Releases() {
+		t.Run(g.Version, func(t *testing.T) {
+			s := newPoolStore(t, Options{Generation: g})
+			for i, it := range []*serde.Item{bytesItem(1000), bytesItem(257), {Modality: "image", Elems: []serde.Elem{
+				{Key: "small", Data: tensor(300, 1)}, {Key: "large", Data: tensor(900, 2)}, {Key: "odd", Data: tensor(301, 3)},
+			}}} {
+				key := fmt.Sprint(i)
+				h, err := s.Put(key, it)
+				require.NoError(t, err)
+				require.Zero(t, (int(h.Address)+g.DataOffset)%shmring.Granule)
+				v, err := s.readers[0].Get(h, key)
+				require.NoError(t, err)
+				name := "x"
+				if i == 2 {
+					name = "large"
+				}
+				e, ok := v.Item().Lookup(name)
+				require.True(t, ok)
+				data := e.Data.(*serde.Tensor).Data
+				base := uintptr(unsafe.Pointer(&s.mem[0]))
+				require.Zero(t, (uintptr(unsafe.Pointer(&data[0]))-base)%shmring.Granule, "key %s", key)
+				require.NoError(t, v.Release())
+			}
+		})
+	}
+}
+
+func TestPoolKeepsWhatIsLeasedAndEvictsTheRest(t *testing.T) {
+	s := newPoolStore(t, Options{RingSize: 8 << 10})
+	a := begin(t, s.Writer, "a")
+	ha, err := a.Put("held", bytesItem(2000))
+	require.NoError(t, err)
+	require.NoError(t, a.Commit())
+	for i := range 20 { // far more than fits
+		r := begin(t, s.Writer, "b")
+		h, err := r.Put(fmt.Sprint("k", i), bytesItem(2000))
+		require.NoError(t, err)
+		require.NoError(t, r.Commit())
+		deliver(t, s, fmt.Sprint("k", i), h)
+		r.Finish()
+		require.NoError(t, s.CheckStructure())
+	}
+	deliver(t, s, "held", ha)
+	require.True(t, s.Cached("held"))
+	a.Finish()
+	require.Zero(t, used(t, s.Writer))
+	require.False(t, s.Cached("held"))
+}
+
+// What FIFO is blocked by for ever is one object here.
+func TestPoolHasNoHeadOfLine(t *testing.T) {
+	s := newPoolStore(t, Options{RingSize: 8 << 10})
+	first := begin(t, s.Writer, "first")
+	_, err := first.Put("first", bytesItem(500))
+	require.NoError(t, err)
+	require.NoError(t, first.Commit())
+	first.Abort() // nobody ever reads it
+	for i := range 50 {
+		r := begin(t, s.Writer, "r")
+		_, err := r.Put(fmt.Sprint(i), bytesItem(2000))
+		require.NoError(t, err)
+		require.NoError(t, r.Commit())
+		r.Finish() // also nobody
+	}
+	st, err := s.State()
+	require.NoError(t, err)
+	require.Equal(t, 1, st.Quarantined)
+	s.Fence().Passed()
+	require.Zero(t, used(t, s.Writer))
+}
+
+func TestPoolRollbackUndoesExactly(t *testing.T) {
+	for _, g := range pycompat.Releases() {
+		t.Run(g.Version, func(t *testing.T) {
+			s := newPoolStore(t, Options{Generation: g})
+			r := begin(t, s.Writer, "r")
+			_, err := r.Put("a", bytesItem(500))
+			require.NoError(t, err)
+			for range 3 {
+				_, err = r.Lookup("a")
+				require.NoError(t, err)
+			}
+			r.Rollback()
+			r.Rollback()
+			require.ErrorIs(t, r.Commit(), ErrEnded)
+			st, err := s.State()
+			require.NoError(t, err)
+			require.Equal(t, int64(0), st.Objects[0].Uses)
+			require.Zero(t, st.Leases)
+			require.Zero(t, st.Quarantined)
+			require.True(t, s.Cached("a"), "what was made stays")
+			require.Zero(t, used(t, s.Writer))
+		})
+	}
+}
+
+func TestPoolAbortWaitsForTheReaders(t *testing.T) {
+	s := newPoolStore(t, Options{})
+	r := begin(t, s.Writer, "r")
+	h, err := r.Put("a", bytesItem(500))
+	require.NoError(t, err)
+	require.NoError(t, r.Commit())
+	r.Abort()
+	for i, reader := range s.readers {
+		require.NotZero(t, used(t, s.Writer), "%d of 2 readers have read", i)
+		v, err := reader.Get(h, "a")
+		require.NoError(t, err)
+		require.NoError(t, v.Release())
+	}
+	require.Zero(t, used(t, s.Writer))
+}
+
+// An engine that resumes a preempted request reads again after the counts are
+// complete.
+func TestPoolAbortWaitsForAFenceWhereAddressesAreReread(t *testing.T) {
+	s := newPoolStore(t, Options{Rereads: true})
+	abort := func(id string) {
+		r := begin(t, s.Writer, id)
+		h, err := r.Lookup("a")
+		if err != nil {
+			h, err = r.Put("a", bytesItem(500))
+		}
+		require.NoError(t, err)
+		require.NoError(t, r.Commit())
+		deliver(t, s, "a", h)
+		r.Abort()
+	}
+	abort("one")
+	require.NotZero(t, used(t, s.Writer))
+	fence := s.Fence()
+	abort("two") // behind the fence
+	fence.Passed()
+	require.NotZero(t, used(t, s.Writer), "two may be under way yet")
+	s.Fence().Passed()
+	require.Zero(t, used(t, s.Writer))
+}
+
+func TestPoolQuarantineEndsByTimeOnlyIfNobodyIsInside(t *testing.T) {
+	s := newPoolStore(t, Options{QuarantineTTL: time.Nanosecond})
+	put := func(key string) Handle {
+		r := begin(t, s.Writer, key)
+		h, err := r.Put(key, bytesItem(500))
+		require.NoError(t, err)
+		require.NoError(t, r.Commit())
+		r.Abort()
+		return h
+	}
+	put("unread")
+	require.Eventually(t, func() bool { return used(t, s.Writer) == 0 }, time.Minute, time.Millisecond)
+	h := put("half read")
+	v, err := s.readers[0].Get(h, "half read")
+	require.NoError(t, err)
+	require.NoError(t, v.Release())
+	time.Sleep(time.Millisecond) // the time is over for sure
+	require.NotZero(t, used(t, s.Writer), "the second reader may be inside")
+	require.NoError(t, s.ResetReaders(0))
+	require.Zero(t, used(t, s.Writer))
+
+	never := newPoolStore(t, Options{QuarantineTTL: -1})
+	r := begin(t, never.Writer, "r")
+	_, err = r.Put("a", bytesItem(500))
+	require.NoError(t, err)
+	require.NoError(t, r.Commit())
+	r.Abort()
+	require.NotZero(t, used(t, never.Writer))
+	never.Fence().Passed()
+}
+
+func TestPoolFinishWritesOffWhatWasNotRead(t *testing.T) {
+	for _, g := range pycompat.Releases() {
+		t.Run(g.Version, func(t *testing.T) {
+			s := newPoolStore(t, Options{Generation: g})
+			for i := range 5 { // i reads are missing, or too many
+				r := begin(t, s.Writer, "r")
+				h, err := r.Lookup("a")
+				if err != nil {
+					h, err = r.Put("a", bytesItem(500))
+				}
+				require.NoError(t, err)
+				require.NoError(t, r.Commit())
+				for range i {
+					v, err := s.readers[0].Get(h, "a")
+					require.NoError(t, err)
+					require.NoError(t, v.Release())
+				}
+				r.Finish()
+			}
+			// From here on the counts tell again what an aborted request needs.
+			r := begin(t, s.Writer, "r")
+			h, err := r.Lookup("a")
+			require.NoError(t, err)
+			require.NoError(t, r.Commit())
+			r.Abort()
+			require.NotZero(t, used(t, s.Writer))
+			deliver(t, s, "a", h)
+			require.Zero(t, used(t, s.Writer))
+		})
+	}
+}
+
+func TestPoolResetReaders(t *testing.T) {
+	s := newPoolStore(t, Options{})
+	sent, unsent := begin(t, s.Writer, "sent"), begin(t, s.Writer, "unsent")
+	for _, r := range []*Request{sent, unsent} {
+		_, err := r.Put(r.ID(), bytesItem(500))
+		require.NoError(t, err)
+	}
+	require.NoError(t, sent.Commit())
+	h, err := unsent.Lookup("sent")
+	require.NoError(t, err)
+	require.ErrorIs(t, s.ResetReaders(-1), ErrInvalid)
+	require.NoError(t, s.ResetReaders(1))
+	require.True(t, sent.Ended())
+	again := begin(t, s.Writer, "sent") // its id is free
+	again.Rollback()
+	sent.Finish()
+	sent.Abort()
+
+	// The request that was not sent goes on with one reader.
+	require.NoError(t, unsent.Commit())
+	v, err := s.readers[0].Get(h, "sent")
+	require.NoError(t, err)
+	require.NoError(t, v.Release())
+	unsent.Abort()
+	_, err = s.FreeUnused()
+	require.NoError(t, err)
+	require.False(t, s.Cached("sent"), "its one reader has read it")
+	require.True(t, s.Cached("unsent"))
+	s.Fence().Passed()
+	require.Zero(t, used(t, s.Writer))
+}
+
+func TestPoolClearKeepsWhatMayBeRead(t *testing.T) {
+	s := newPoolStore(t, Options{})
+	r := begin(t, s.Writer, "r")
+	h, err := r.Put("a", bytesItem(500))
+	require.NoError(t, err)
+	require.ErrorIs(t, s.Clear(), ErrBusy)
+	require.NoError(t, r.Commit())
+	r.Abort()
+	require.NoError(t, s.Clear())
+	require.False(t, s.Cached("a"))
+	h2, err := s.Put("a", bytesItem(500))
+	require.NoError(t, err)
+	require.Greater(t, h2.ID, h.ID, "ids go on")
+	deliver(t, s, "a", h)
+	deliver(t, s, "a", h2)
+	require.Zero(t, used(t, s.Writer))
+	v, err := s.readers[0].Get(h, "a")
+	require.ErrorIs(t, err, ErrStale)
+	require.Nil(t, v)
+}
+
+func TestPoolFullSaysWho(t *testing.T) {
+	s := newPoolStore(t, Options{RingSize: 4096 + 32})
+	leased, aborted := begin(t, s.Writer, "l"), begin(t, s.Writer, "a")
+	_, err := leased.Put("l", bytesItem(700))
+	require.NoError(t, err)
+	_, err = aborted.Put("a", bytesItem(800))
+	require.NoError(t, err)
+	require.NoError(t, aborted.Commit())
+	aborted.Abort()
+	res, err := s.Reserve("r", bytesItem(900))
+	require.NoError(t, err)
+	_, err = s.Put("x", bytesItem(3000))
+	var full *FullError
+	require.ErrorAs(t, err, &full)
+	b := full.Blocked
+	require.Nil(t, full.Head)
+	require.Greater(t, b.Leased, int64(700))
+	require.Greater(t, b.Quarantined, int64(800))
+	require.Greater(t, b.Reserved, int64(900))
+	require.Equal(t, int64(4096), b.Leased+b.Quarantined+b.Reserved+b.Free)
+	require.Contains(t, full.Error(), "PutContext")
+
+	// It waits for exactly that.
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	_, err = s.PutContext(ctx, "x", bytesItem(3000), PutOptions{})
+	cancel()
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, err, ErrFull)
+	done := make(chan error)
+	go func() {
+		_, err := s.PutContext(context.Background(), "x", bytesItem(3000), PutOptions{})
+		done <- err
+	}()
+	res.Discard()
+	leased.Rollback()
+	s.Fence().Passed()
+	require.NoError(t, <-done)
+
+	_, err = s.Put("huge", bytesItem(5000))
+	require.ErrorIs(t, err, ErrTooLarge)
+	s.Fence().Passed()
+}
+
+func TestPoolQuota(t *testing.T) {
+	s := newPoolStore(t, Options{RingSize: 64 << 10, Quota: 4096, Quotas: map[string]int64{"big": 32 << 10}})
+	put := func(tenant, key string, n int) error {
+		r := begin(t, s.Writer, tenant+key)
+		res, err := s.ReserveWith(key, bytesItem(n), PutOptions{Request: r, Tenant: tenant})
+		if err != nil {
+			r.Rollback()
+			return err
+		}
+		_, err = res.Commit()
+		require.NoError(t, err)
+		require.NoError(t, r.Commit())
+		r.Finish()
+		return nil
+	}
+	for i := range 6 {
+		require.NoError(t, put("small", fmt.Sprint("s", i), 1000))
+		require.NoError(t, put("big", fmt.Sprint("b", i), 3000))
+	}
+	st, err := s.State()
+	require.NoError(t, err)
+	bytes := map[string]int64{}
+	for _, o := range st.Objects {
+		bytes[o.Tenant] += o.Bytes
+	}
+	require.LessOrEqual(t, bytes["small"], int64(4096))
+	require.Greater(t, bytes["small"], int64(2000))
+	require.Greater(t, bytes["big"], int64(18000), "nobody takes the place of others")
+
+	r := begin(t, s.Writer, "r")
+	res, err := s.ReserveWith("mine", bytesItem(3000), PutOptions{Request: r, Tenant: "small"})
+	require.NoError(t, err)
+	var quota *QuotaError
+	require.ErrorAs(t, put("small", "more", 2000), &quota)
+	require.ErrorIs(t, quota, ErrFull)
+	require.Equal(t, "small", quota.Tenant)
+	res.Discard()
+	r.Rollback()
+	require.NoError(t, put("small", "more", 2000))
+}
+
+func TestPoolMaxObjects(t *testing.T) {
+	s := newPoolStore(t, Options{MaxObjects: 4})
+	for i := range 10 {
+		r := begin(t, s.Writer, "r")
+		_, err := r.Put(fmt.Sprint(i), bytesItem(10))
+		require.NoError(t, err)
+		r.Rollback()
+	}
+	r := begin(t, s.Writer, "r")
+	for i := range 4 {
+		_, err := r.Put(fmt.Sprint("held", i), bytesItem(10))
+		require.NoError(t, err)
+	}
+	_, err := r.Put("more", bytesItem(10))
+	var full *FullError
+	require.ErrorAs(t, err, &full)
+	require.Equal(t, 4, full.Blocked.MaxObjects)
+	require.Contains(t, err.Error(), "MaxObjects")
+	r.Rollback()
+}
+
+func TestPoolCountsNeverOverflow(t *testing.T) {
+	s := newPoolStore(t, Options{})
+	r := begin(t, s.Writer, "r")
+	h, err := r.Put("hot", bytesItem(100))
+	require.NoError(t, err)
+	r.Rollback()
+	for range 3 {
+		// As after 2^30 reads.
+		s.mu.Lock()
+		o := s.index["hot"]
+		o.uses = rebaseAt / 2
+		o.written = 0
+		s.setReads(o.address, rebaseAt)
+		s.mu.Unlock()
+		r := begin(t, s.Writer, "r")
+		h, err = r.Lookup("hot")
+		require.NoError(t, err)
+		require.NoError(t, r.Commit())
+		deliver(t, s, "hot", h)
+		r.Finish()
+		st, err := s.State()
+		require.NoError(t, err)
+		require.Less(t, st.Objects[0].Reads, int64(10))
+	}
+	// One that is never idle stops being issued in time.
+	l, err := s.Lease("hot")
+	require.NoError(t, err)
+	s.mu.Lock()
+	s.index["hot"].uses = math.MaxInt32 / 2
+	s.mu.Unlock()
+	_, err = l.Issue()
+	require.ErrorIs(t, err, ErrFull)
+	_, err = s.Lookup("hot")
+	require.ErrorIs(t, err, ErrNotFound, "its key is free for a new copy")
+	l.Release()
+}
+
+func TestPoolWriterViewKeepsTheObject(t *testing.T) {
+	s := newPoolStore(t, Options{})
+	r := begin(t, s.Writer, "r")
+	h, err := r.Put("a", bytesItem(500))
+	require.NoError(t, err)
+	r.Rollback()
+	v, err := s.Get(h, "a")
+	require.NoError(t, err)
+	require.NotZero(t, used(t, s.Writer))
+	require.NoError(t, v.Check())
+	require.NoError(t, v.Release())
+	require.Zero(t, used(t, s.Writer))
+}
+
+func TestObtainMakesAnObjectOnce(t *testing.T) {
+	s := newPoolStore(t, Options{})
+	ctx := context.Background()
+	l, r, err := s.Obtain(ctx, "a", bytesItem(500), PutOptions{})
+	require.NoError(t, err)
+	require.Nil(t, l)
+	const n = 8
+	got := make(chan *Lease, n)
+	gaveUp := make(chan struct{}, 1)
+	for range n {
+		go func() {
+			l, r, err := s.Obtain(ctx, "a", bytesItem(500), PutOptions{})
+			if err != nil {
+				panic(err)
+			}
+			if r != nil { // the first one gave up, one takes its place
+				gaveUp <- struct{}{}
+				if l, err = r.CommitLeased(); err != nil {
+					panic(err)
+				}
+			}
+			got <- l
+		}()
+	}
+	r.Discard()
+	for range n {
+		l := <-got
+		require.Equal(t, "a", l.Key())
+		l.Release()
+	}
+	require.Len(t, gaveUp, 1)
+
+	_, r, err = s.Obtain(ctx, "b", bytesItem(500), PutOptions{})
+	require.NoError(t, err)
+	short, cancel := context.WithTimeout(ctx, time.Millisecond)
+	defer cancel()
+	_, _, err = s.Obtain(short, "b", bytesItem(500), PutOptions{})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	r.Discard()
+}
