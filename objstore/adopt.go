@@ -27,7 +27,8 @@ type Adoption struct {
 // detached. Objects stay, with keys and notes; the secret stays, so handles that
 // are under way stay good and workers go on reading; ids go on. What a request
 // of the dead writer may still need is in quarantine until a [Fence] passes or the
-// readers are reset. Where an entry of the sidecar and the bytes of its object
+// readers are reset. If the engine goes on, it may still run that writer's
+// requests: let them end or abort them, and take the fence then. Where an entry of the sidecar and the bytes of its object
 // don't agree, it is dropped.
 //
 // The options must be the segment's: name, RingSize, Generation; MaxObjects and
@@ -159,7 +160,10 @@ func (p *pool) restore() (a Adoption) {
 		}
 		p.w.objects[o.id] = o
 		p.charge(o, 1)
-		o.written = -int64(uint32(f.use)) // so that needed is what it was
+		// So many uses that needed is what it was, and not none if there were some.
+		needed, n := int64(uint32(f.use)), int64(p.w.readers)
+		o.uses = (needed + n - 1) / n
+		o.written = o.uses*n - needed
 		if f.use&useBusy != 0 {
 			a.InUse++
 			// Of no known number of uses: the counts can tell that all are read, but

@@ -61,11 +61,11 @@ func newStore(t testing.TB, o Options) *store {
 		s.readers = append(s.readers, r)
 	}
 	t.Cleanup(func() {
-		require.NoError(t, w.CheckStructure())
+		require.NoError(t, s.CheckStructure())
 		for _, r := range s.readers {
 			require.NoError(t, r.Close())
 		}
-		require.NoError(t, w.Close())
+		require.NoError(t, s.Writer.Close()) // which another may have adopted
 	})
 	return s
 }

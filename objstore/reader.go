@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
@@ -110,8 +111,10 @@ func (r *Reader) Get(h Handle, key string) (*View, error) {
 	v := &View{sv: r.sv, handle: h, counter: r.counter}
 	err := r.hold(v)
 	if err == nil {
+		failpoint.Hit("reader.held")
 		v.value, err = r.get(h, key)
 	}
+	failpoint.Hit("reader.got")
 	if err != nil {
 		if v.done != nil {
 			v.done()
