@@ -137,8 +137,8 @@ func (b *Builder) SetUpdates(updates []byte) {
 	b.updates = updates
 }
 
-// SetCost says how long making the item takes, by which mode shm chooses what to
-// evict; without it the size decides. It must be called before Layout.
+// SetCost says how long it takes to make the item, by which mode shm chooses what
+// to evict. Without it, it is the time that the producer took.
 func (b *Builder) SetCost(d time.Duration) { b.cost = d }
 
 // InPlace reports whether the tensors lie in shared memory.
@@ -152,8 +152,12 @@ func (b *Builder) run(ctx context.Context, produce Producer) (e *entry, err erro
 			b.res.Discard()
 		}
 	}()
+	start := time.Now()
 	if err := produce(ctx, b); err != nil {
 		return nil, err
+	}
+	if b.cost == 0 {
+		b.cost = time.Since(start)
 	}
 	if b.misuse != nil {
 		return nil, b.misuse

@@ -110,7 +110,7 @@ func (c *Cache) Detach() error { return c.shut(true) }
 // the bytes that they may take fit into Options.InFlight, or ctx ends; a request
 // that never fits is refused with [TooLargeError].
 func (c *Cache) Begin(ctx context.Context, id string, wants ...Want) (*Request, error) {
-	r := &Request{c: c, id: id, running: 1, byKey: make(map[string]*slot, len(wants))}
+	r := &Request{c: c, id: id, running: 1, children: 1, byKey: make(map[string]*slot, len(wants))}
 	for _, w := range wants {
 		if w.Bytes < 0 {
 			return nil, fmt.Errorf("%w: Want.Bytes %d of key %q", ErrInvalid, w.Bytes, w.Key)
@@ -351,8 +351,8 @@ func (c *Cache) Repair(d lrusync.Drift) bool {
 	return true
 }
 
-// Keys lists what is cached, in the order in which it may be evicted, with the
-// bytes of each.
+// Keys lists what is cached with the bytes of each, in the order in which it may
+// be evicted; with objstore.Pool in the order of the addresses.
 func (c *Cache) Keys() iter.Seq2[string, int64] {
 	all, _ := c.back.contents()
 	return func(yield func(string, int64) bool) {

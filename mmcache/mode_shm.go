@@ -59,7 +59,7 @@ func leased(l *objstore.Lease) *entry {
 
 func (s *shared) reserve(b *Builder, it *serde.Item) (*objstore.Reservation, Cause, error) {
 	r, err := s.w.ReserveWith(b.key, it, objstore.PutOptions{
-		Tenant: b.tenant, Cost: b.cost, Note: appendNote(b.size, b.updates),
+		Tenant: b.tenant, Note: appendNote(b.size, b.updates),
 	})
 	if cause, ok := isFull(err); ok {
 		return nil, cause, nil
@@ -75,6 +75,7 @@ func (s *shared) admit(b *Builder) (*entry, error) {
 	if b.res == nil {
 		return b.heapEntry(), nil
 	}
+	b.res.SetCost(b.cost)
 	l, err := b.res.CommitLeased()
 	if err != nil {
 		return nil, err
@@ -106,9 +107,11 @@ func (s *shared) commit(_ context.Context, r *Request, _ bool, send func(Batch) 
 			items[i] = e.inline()
 			continue
 		}
-		h, err := e.lease.Issue()
-		if err != nil {
-			return err
+		var h objstore.Handle
+		for range r.children {
+			if h, err = e.lease.Issue(); err != nil {
+				return err
+			}
 		}
 		items[i] = Wire{Key: e.key, Form: FormAddress, Item: serde.NewAddressItem(h, w.modality), Handle: h, Updates: e.updates}
 	}
@@ -135,6 +138,14 @@ func (s *shared) contents() (all []lrusync.KeySize, size int64) {
 		}
 	}
 	return all, int64(st.Used)
+}
+
+func (s *shared) quarantined() int64 {
+	st, err := s.w.State()
+	if err != nil {
+		return 0
+	}
+	return int64(st.Quarantined)
 }
 
 func (s *shared) check() error { return s.w.CheckStructure() }

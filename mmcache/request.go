@@ -36,6 +36,7 @@ type Request struct {
 	sending  sync.Mutex
 	ticket   lrusync.Envelope // of the last time it was sent
 	attempts int
+	children int
 
 	mu      sync.Mutex
 	state   state
@@ -245,6 +246,16 @@ func (r *Request) Missed(ctx context.Context, keys []string, send func(Batch) er
 	}
 	// The second time everything at hand goes along.
 	return m.commit(ctx, r, r.attempts > 1, send)
+}
+
+// SetChildren says that the engine will run the request as n children, each of
+// which reads every item (sampling with n > 1). In mode shm each item counts as
+// used n times. It must be called before Commit; the request ends when all
+// children have.
+func (r *Request) SetChildren(n int) {
+	r.sending.Lock()
+	defer r.sending.Unlock()
+	r.children = max(n, 1)
 }
 
 // Rollback gives up a request that was not committed. It does nothing

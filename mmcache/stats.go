@@ -34,6 +34,8 @@ type Stats struct {
 	// requests hold besides, of at most InFlightLimit.
 	CachedItems, CachedBytes int64
 	InFlight, InFlightLimit  int64
+	// Quarantined are the items that aborted requests keep in mode shm.
+	Quarantined int64
 	// Epoch is the number of times that the cache was cleared.
 	Epoch uint64
 }
@@ -74,11 +76,16 @@ func (c *Cache) countQuery(s *slot, hit bool) {
 // Stats returns the counts and the state now.
 func (c *Cache) Stats() Stats {
 	all, bytes := c.back.contents()
+	quarantined := int64(0)
+	if s, ok := c.back.(*shared); ok {
+		quarantined = s.quarantined()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.stats
 	s.CachedItems, s.CachedBytes = int64(len(all)), bytes
 	s.InFlight, s.InFlightLimit = c.budget.inUse(), c.budget.limit
+	s.Quarantined = quarantined
 	s.Epoch = c.epoch
 	return s
 }

@@ -19,12 +19,17 @@ import (
 const noteFixed = 8 + 3*4
 
 func appendNote(b []byte, o *object) []byte {
-	b = binary.LittleEndian.AppendUint64(b, math.Float64bits(o.cost))
+	b = append(b, make([]byte, 8)...)
+	putCost(b[len(b)-8:], o)
 	for _, s := range []string{o.key, o.tenant, string(o.note)} {
 		b = binary.LittleEndian.AppendUint32(b, uint32(len(s)))
 		b = append(b, s...)
 	}
 	return b
+}
+
+func putCost(note []byte, o *object) {
+	binary.LittleEndian.PutUint64(note, math.Float64bits(o.cost))
 }
 
 func (o *object) noteSize() int { return noteFixed + len(o.key) + len(o.tenant) + len(o.note) }

@@ -260,6 +260,18 @@ func (r *Reservation) bytes(p serde.Placement) []byte {
 	return r.data[p.Offset : p.Offset+p.Len : p.Offset+p.Len]
 }
 
+// SetCost replaces PutOptions.Cost, for what is known only once the object is
+// made. It must be called before Commit.
+func (r *Reservation) SetCost(d time.Duration) {
+	r.o.cost = float64(max(d, 1))
+	if r.o.noteLen > 0 {
+		_ = r.w.sv.guard(Handle{}, func() error {
+			putCost(r.payload[r.o.noteOffset:], r.o)
+			return nil
+		})
+	}
+}
+
 // Commit makes the object visible under its key and returns the handle of its
 // first use. It fails when called after Commit or Discard, and with
 // [CorruptError] if the segment was truncated.

@@ -1,0 +1,180 @@
+package mmcache_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/mmcache"
+	"github.com/ringcache/ringcache/objstore"
+	"github.com/ringcache/ringcache/pycompat"
+)
+
+// shmRequest makes a request with one item and commits it; the handles are what
+// an engine got.
+func shmRequest(t *testing.T, c *mmcache.Cache, id, key string, n, children int) (*mmcache.Request, mmcache.Batch) {
+	t.Helper()
+	r, err := c.Begin(ctx, id, want(n, key)...)
+	require.NoError(t, err)
+	_, err = r.Item(ctx, key, produceItem(key, n))
+	require.NoError(t, err)
+	r.SetChildren(children)
+	var sent mmcache.Batch
+	require.NoError(t, r.Commit(ctx, func(b mmcache.Batch) error { sent = b; return nil }))
+	return r, sent
+}
+
+// evictOthers puts items that need the place of everything else.
+func evictOthers(t *testing.T, c *mmcache.Cache, n int) {
+	t.Helper()
+	for i := range 3 {
+		r, _ := shmRequest(t, c, "filler", fmt.Sprint("filler", i), n, 1)
+		r.Finish()
+	}
+}
+
+func cached(c *mmcache.Cache, key string) bool {
+	for k := range c.Keys() {
+		if k == key {
+			return true
+		}
+	}
+	return false
+}
+
+func TestAbortedItemStaysUntilAFence(t *testing.T) {
+	c := openCache(t, mmcache.Options{Mode: mmcache.SHM, Capacity: 8 << 10, MaxObject: 8 << 10})
+	r, _ := shmRequest(t, c, "r", "a", 1000, 1)
+	r.Abort()
+	require.Equal(t, int64(1), c.Stats().Quarantined)
+	f := c.Fence()
+	evictOthers(t, c, 7000)
+	require.True(t, cached(c, "a"), "a worker may still read it")
+	f.Passed()
+	require.Zero(t, c.Stats().Quarantined)
+	evictOthers(t, c, 7000)
+	require.False(t, cached(c, "a"))
+}
+
+func TestFinishedItemGoesThoughNobodyRead(t *testing.T) {
+	c := openCache(t, mmcache.Options{Mode: mmcache.SHM, Capacity: 8 << 10, MaxObject: 8 << 10})
+	r, _ := shmRequest(t, c, "r", "a", 1000, 1)
+	evictOthers(t, c, 7000)
+	require.True(t, cached(c, "a"))
+	r.Finish()
+	evictOthers(t, c, 7000)
+	require.False(t, cached(c, "a"))
+}
+
+// Every child of a request counts, so that the counts of 0.32 tell the truth.
+func TestChildrenCount(t *testing.T) {
+	gen, err := pycompat.Lookup("0.32.0")
+	require.NoError(t, err)
+	gen.Rereads = false // so that counts end the quarantine
+	o := mmcache.Options{Mode: mmcache.SHM, Generation: gen, Capacity: 8 << 10, MaxObject: 4 << 10, Readers: 2}
+	c := openCache(t, o)
+	r, sent := shmRequest(t, c, "r", "a", 1000, 3)
+	r.Abort()
+	reader, err := objstore.Open(c.Name(), objstore.ReaderOptions{Dir: segmentDir(t), RingSize: 8 << 10, Readers: 2, Generation: gen, Lock: make(mutex, 1)})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, reader.Close()) }()
+	for i := range 6 { // three children at two workers
+		require.Equal(t, int64(1), c.Stats().Quarantined, "after %d reads", i)
+		v, err := reader.Get(sent.Items[0].Handle, "a")
+		require.NoError(t, err)
+		requireContent(t, "a", v.Item())
+		require.NoError(t, v.Release())
+	}
+	require.Zero(t, c.Stats().Quarantined)
+}
+
+func TestAdoptKeepsItemsWarm(t *testing.T) {
+	dir := t.TempDir()
+	o := mmcache.Options{Mode: mmcache.SHM, Name: "warm", Dir: dir, Capacity: 1 << 20, MaxObject: 1 << 18, Readers: 1, Adopt: true}
+	open := func() *mmcache.Cache {
+		c, err := mmcache.Open(o)
+		require.NoError(t, err)
+		return c
+	}
+	c := open()
+	require.Zero(t, c.Adoption(), "there was nothing to adopt")
+	r, sent := shmRequest(t, c, "r", "a", 5000, 1)
+	r.Finish()
+	require.NoError(t, c.Detach())
+
+	c = open()
+	require.Equal(t, 1, c.Adoption().Kept)
+	require.True(t, c.Adoption().Clean)
+	r, err := c.Begin(ctx, "r", want(5000, "a")...)
+	require.NoError(t, err)
+	it, err := r.Item(ctx, "a", mustNotProduce(t))
+	require.NoError(t, err)
+	require.True(t, it.Hit())
+	require.Equal(t, "a", string(it.Updates()), "prompt updates survive, too")
+	require.Positive(t, it.Size())
+	require.NoError(t, r.Commit(ctx, func(b mmcache.Batch) error {
+		require.Equal(t, sent.Items[0].Handle, b.Items[0].Handle, "old handles stay good")
+		return nil
+	}))
+	require.NoError(t, c.ResetReaders(0)) // the engine died: the request needs nothing any more
+	r.Abort()
+	require.Zero(t, c.Stats().Quarantined)
+	require.True(t, cached(c, "a"))
+
+	_, err = mmcache.Open(o)
+	require.ErrorContains(t, err, "living process")
+	require.NoError(t, c.CheckStructure())
+	require.NoError(t, c.Close())
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+	require.NoFileExists(t, filepath.Join(dir, "warm.ctl"))
+}
+
+func TestAdoptNeedsANameAndThePool(t *testing.T) {
+	for _, o := range []mmcache.Options{
+		{Mode: mmcache.SHM, Capacity: 1 << 20, Readers: 1, Adopt: true},
+		{Mode: mmcache.SHM, Capacity: 1 << 20, Readers: 1, Adopt: true, Name: "n", Policy: objstore.FIFO},
+		{Mode: mmcache.LRU, Capacity: 1 << 20, Adopt: true, Name: "n"},
+	} {
+		require.ErrorIs(t, o.Validate(), mmcache.ErrInvalid)
+	}
+}
+
+func TestFenceAndResetReadersInOtherModes(t *testing.T) {
+	c := openCache(t, mmcache.Options{Mode: mmcache.LRU, Capacity: 1 << 20})
+	c.Fence().Passed()
+	require.ErrorIs(t, c.ResetReaders(2), mmcache.ErrInvalid)
+	require.NoError(t, c.Detach())
+}
+
+func TestUpdatesComeBeforeLayout(t *testing.T) {
+	forEachMode(t, mmcache.Options{Capacity: 1 << 20}, func(t *testing.T, c *mmcache.Cache) {
+		r, err := c.Begin(ctx, "r", want(100, "a")...)
+		require.NoError(t, err)
+		defer r.Rollback()
+		_, err = r.Item(ctx, "a", func(_ context.Context, b *mmcache.Builder) error {
+			defer b.SetUpdates([]byte("late"))
+			return b.Layout(layout(100))
+		})
+		require.ErrorIs(t, err, mmcache.ErrInvalid)
+		require.ErrorContains(t, err, "after Layout")
+	})
+}
+
+func TestTenantsHaveQuotas(t *testing.T) {
+	c := openCache(t, mmcache.Options{Mode: mmcache.SHM, Capacity: 64 << 10, MaxObject: 16 << 10, Quota: 10 << 10})
+	r, err := c.Begin(ctx, "r", mmcache.Want{Key: "a", Bytes: 9000, Tenant: "t"}, mmcache.Want{Key: "b", Bytes: 9000, Tenant: "t"})
+	require.NoError(t, err)
+	defer r.Rollback()
+	a, err := r.Item(ctx, "a", produceItem("a", 8000))
+	require.NoError(t, err)
+	require.Equal(t, mmcache.NoCause, a.Refused())
+	b, err := r.Item(ctx, "b", produceItem("b", 8000))
+	require.NoError(t, err)
+	require.Equal(t, mmcache.Full, b.Refused(), "it goes inline")
+}
