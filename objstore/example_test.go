@@ -17,45 +17,58 @@ func Example_frontend() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	w, err := objstore.Create(objstore.Options{RingSize: 1 << 20, MaxObjectSize: 1 << 16, Readers: 2, Generation: gen})
+	w, err := objstore.Create(objstore.Options{
+		RingSize: 1 << 20, MaxObjectSize: 1 << 16, Readers: 2, Generation: gen,
+		Policy: objstore.Pool, Rereads: gen.Rereads,
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer w.Close()
 
-	handleOf := func(key string, layout *serde.Item, decode func(pixels []byte)) (objstore.Handle, error) {
-		h, err := w.Lookup(key) // one more use of a known image
-		if !errors.Is(err, objstore.ErrNotFound) {
-			return h, err
-		}
-		r, err := w.Reserve(key, layout) // dtypes and shapes, no data yet
+	send := func(id, key string, layout *serde.Item, decode func(pixels []byte)) (*objstore.Request, error) {
+		req, err := w.Begin(id) // what it uses stays until it ends
 		if err != nil {
-			return h, err // ErrFull, ErrTooLarge: send the data inline
+			return nil, err
 		}
-		defer r.Discard() // nothing after Commit
-		decode(r.Tensor("pixel_values"))
-		return r.Commit()
+		defer req.Rollback()      // nothing after Commit
+		h, err := req.Lookup(key) // one more use of a known image
+		if errors.Is(err, objstore.ErrNotFound) {
+			r, err := req.Reserve(key, layout) // dtypes and shapes, no data yet
+			if err != nil {
+				return nil, err // ErrFull, ErrTooLarge: send the data inline
+			}
+			defer r.Discard() // nothing after Commit
+			decode(r.Tensor("pixel_values"))
+			if h, err = r.Commit(); err != nil {
+				return nil, err
+			}
+		} else if err != nil {
+			return nil, err
+		}
+		message, err := serde.EncodeAddress(h, "image", serde.Options{Generation: gen})
+		if err != nil {
+			return nil, err
+		}
+		fmt.Println("handle", h.Address, h.ID, len(message) > 100) // the signature's bytes vary
+		return req, req.Commit()                                   // sent
 	}
 
 	layout := &serde.Item{Elems: []serde.Elem{{
 		Key:  "pixel_values",
 		Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{32, 32}},
 	}}}
-	for range 2 {
-		h, err := handleOf("photo-1", layout, func(pixels []byte) { fmt.Println("decoding", len(pixels), "bytes") })
+	for i := range 2 {
+		req, err := send(fmt.Sprint("request-", i), "photo-1", layout, func(pixels []byte) { fmt.Println("decoding", len(pixels), "bytes") })
 		if err != nil {
 			log.Fatal(err)
 		}
-		message, err := serde.EncodeAddress(h, "image", serde.Options{Generation: gen})
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println("handle", h.Address, h.ID, len(message) > 100) // the signature's bytes vary
+		req.Finish() // when the engine has answered; or req.Abort()
 	}
 	// Output:
 	// decoding 1024 bytes
-	// handle 0 0 true
-	// handle 0 0 true
+	// handle 32 0 true
+	// handle 32 0 true
 }
 
 // A writer and a reader, which would be in different processes.

@@ -5,6 +5,7 @@ import "github.com/alecthomas/kong"
 
 type commands struct {
 	Agent agentCommand `cmd:"" help:"Drive a store by JSON lines on stdin and stdout, from any language."`
+	Sweep sweepCommand `cmd:"" help:"List segments whose writer was killed, and remove them if told to."`
 }
 
 func main() {
