@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/objstore"
+	"github.com/ringcache/ringcache/shmring"
 )
 
 // Cache is the multimodal cache of one frontend and one engine.
@@ -78,6 +79,16 @@ func (c *Cache) Name() string {
 // Adoption says what Open found in a segment that it took over
 // (Options.Adopt); it is zero if it made a new one.
 func (c *Cache) Adoption() objstore.Adoption { return c.adoption }
+
+// Prepare maps the pages of mode shm ahead, and asks for huge pages, NUMA nodes
+// and locked memory; the report says what was obtained. See
+// shmring.Segment.Prepare.
+func (c *Cache) Prepare(ctx context.Context, o shmring.MemoryOptions) (shmring.MemoryReport, error) {
+	if s, ok := c.back.(*shared); ok {
+		return s.w.Segment().Prepare(ctx, o)
+	}
+	return shmring.MemoryReport{}, fmt.Errorf("%w: mode %s has no segment", ErrInvalid, c.o.Mode)
+}
 
 // Fence marks a moment in the order of what was sent, see objstore.Writer.Fence:
 // take it, send a call that every worker executes behind everything sent before,

@@ -12,6 +12,7 @@ import (
 	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/shmring"
 )
 
 // shmRequest makes a request with one item and commits it; the handles are what
@@ -143,6 +144,15 @@ func TestAdoptNeedsANameAndThePool(t *testing.T) {
 	} {
 		require.ErrorIs(t, o.Validate(), mmcache.ErrInvalid)
 	}
+}
+
+func TestPrepareReports(t *testing.T) {
+	c := openCache(t, mmcache.Options{Mode: mmcache.SHM, Capacity: 1 << 20})
+	rep, err := c.Prepare(ctx, shmring.MemoryOptions{Prefault: true})
+	require.NoError(t, err)
+	require.Contains(t, rep.String(), "prefault")
+	_, err = openCache(t, mmcache.Options{}).Prepare(ctx, shmring.MemoryOptions{})
+	require.ErrorIs(t, err, mmcache.ErrInvalid)
 }
 
 func TestFenceAndResetReadersInOtherModes(t *testing.T) {

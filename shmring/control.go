@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/mem"
@@ -390,6 +391,18 @@ func (c *Control) own() error {
 	}
 	// What the last owner wrote between our first look and its end.
 	return c.guard(func() error { return c.parse(c.mem, int64(len(c.mem))) })
+}
+
+// ownSoon is own, which tries for a moment: Sweep holds the lock while it looks, and
+// that of a process that was killed just now may not be free yet.
+func (c *Control) ownSoon() (err error) {
+	for range 40 {
+		if err = c.own(); !errors.Is(err, ErrOwned) {
+			return err
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return err
 }
 
 // describes says whether the sidecar is that of the open segment f.

@@ -210,7 +210,7 @@ func Adopt(o SegmentOptions) (*Segment, error) {
 		return nil, err
 	}
 	if s.ctl, err = OpenControl(o.Dir, o.Name); err == nil {
-		err = s.ctl.own()
+		err = s.ctl.ownSoon()
 	}
 	if err == nil && (!s.ctl.describes(s.file) || s.ctl.RingSize() != o.RingSize || s.ctl.DataOffset() != o.DataOffset) {
 		err = &ControlError{s.ctl.path, "it belongs to another segment than the one of its name; remove both"}

@@ -26,6 +26,7 @@ type options struct {
 	Images   int    `help:"Images of one request." default:"4"`
 	RingMB   int    `help:"Size of the ring in MiB." default:"48" name:"ring-mb"`
 	Engine   string `help:"vLLM version whose wire is spoken." default:"0.32.0"`
+	Policy   string `help:"What stays in the ring: pool goes by requests, fifo is vLLM's own." enum:"pool,fifo" default:"pool"`
 	Seed     uint64 `help:"Seed of the request sequence." default:"1"`
 }
 

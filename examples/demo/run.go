@@ -22,7 +22,7 @@ type demo struct {
 	store   *objstore.Writer
 	wire    serde.Options
 	workers *workers
-	waiting int                          // requests that the workers have not answered
+	open    []*objstore.Request          // that the workers have not answered, oldest first
 	digests map[string]map[string]string // what they must find, by key and tensor
 	stats   stats
 }
@@ -46,16 +46,33 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	store, err := objstore.Create(objstore.Options{
-		RingSize: o.RingMB << 20, MaxObjectSize: 16 << 20, Readers: o.Workers, Generation: g,
-	})
-	if err != nil {
+	d := &demo{
+		o: o, wire: serde.Options{Generation: g},
+		rng: rand.New(rand.NewPCG(o.Seed, 0)), digests: map[string]map[string]string{},
+	}
+	so := objstore.Options{
+		RingSize: o.RingMB << 20, MaxObjectSize: 16 << 20, Readers: o.Workers, Generation: g, Policy: objstore.Pool,
+		Watch: func(c objstore.Change) {
+			if !c.Present {
+				d.stats.evicted++
+			}
+		},
+	}
+	if o.Policy == "fifo" {
+		so.Policy = objstore.FIFO
+	}
+	if d.store, err = objstore.Create(so); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }() // also removes the segment
+	defer func() {
+		for _, r := range d.open { // after an error: the workers are gone by now
+			r.Finish()
+		}
+		err = errors.Join(err, d.store.Close()) // also removes the segment
+	}()
 
 	w, err := startWorkers(ctx, o.Python, workerConfig{
-		Segment: store.Name(), Size: o.RingMB << 20, MaxObject: 16 << 20,
+		Segment: d.store.Name(), Size: o.RingMB << 20, MaxObject: 16 << 20,
 		Readers: o.Workers, Generation: g.Version, Peer: o.Peer,
 	})
 	if err != nil {
@@ -63,10 +80,7 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
 
-	d := &demo{
-		o: o, store: store, workers: w, wire: serde.Options{Generation: g},
-		rng: rand.New(rand.NewPCG(o.Seed, 0)), digests: map[string]map[string]string{},
-	}
+	d.workers = w
 	for _, p := range photos {
 		for i := range 8 { // one photo gives eight images
 			d.crops = append(d.crops, newCrop(p, 6*i, 2*i))
@@ -84,14 +98,9 @@ func (d *demo) serve() error {
 	defer bar.done()
 	begin := time.Now()
 	for seq := range d.o.Requests {
-		b, err := d.request(seq)
-		if err != nil {
+		if err := d.request(seq); err != nil {
 			return err
 		}
-		if err := d.workers.send(b); err != nil {
-			return err
-		}
-		d.waiting++
 		if err := d.await(1); err != nil {
 			return err
 		}
@@ -104,11 +113,12 @@ func (d *demo) serve() error {
 
 // await waits until at most n requests are without an answer.
 func (d *demo) await(n int) error {
-	for d.waiting > n {
+	for len(d.open) > n {
 		if err := d.answer(); err != nil {
 			return err
 		}
-		d.waiting--
+		d.open[0].Finish() // every worker has read its images
+		d.open = d.open[1:]
 	}
 	return nil
 }
@@ -124,46 +134,47 @@ func (d *demo) answer() error {
 	return nil
 }
 
-// request makes one request of several images, popular ones more often.
-func (d *demo) request(seq int) (batch, error) {
+// request makes one request of several images, popular ones more often, and
+// sends it.
+func (d *demo) request(seq int) error {
 	b := batch{Seq: seq}
 	d.stats.requests++
-	defer d.store.ReleaseTouches()
-	var crops []crop
+	r, err := d.store.Begin(fmt.Sprint("request-", seq)) // what it uses stays until it ends
+	if err != nil {
+		return err
+	}
+	defer r.Rollback() // nothing after Commit
 	for range d.o.Images {
 		c := d.crops[int(float64(len(d.crops))*d.rng.Float64()*d.rng.Float64())]
-		crops = append(crops, c)
-		if err := d.store.Touch(c.key()); err != nil { // keep what this request needs
-			return b, err
-		}
-	}
-	for _, c := range crops {
-		o, err := d.object(c)
+		o, err := d.object(r, c)
 		if err != nil {
-			return b, err
+			return err
 		}
 		b.Objects = append(b.Objects, o)
 		d.stats.sent++
 	}
-	return b, nil
+	if err := r.Commit(); err != nil {
+		return err
+	}
+	d.open = append(d.open, r)
+	return d.workers.send(b)
 }
 
 // object returns the message for one image: an address, or the data itself if
 // there is no room even after waiting.
-func (d *demo) object(c crop) (object, error) {
-	h, err := d.store.Lookup(c.key())
+func (d *demo) object(req *objstore.Request, c crop) (object, error) {
+	h, err := req.Lookup(c.key())
 	if err == nil {
 		d.stats.hits++
 		return d.message(c, h)
 	}
-	before := d.store.Len()
-	r, err := d.store.Reserve(c.key(), c.layout())
-	if errors.Is(err, objstore.ErrFull) && d.waiting > 0 {
+	r, err := req.Reserve(c.key(), c.layout())
+	if errors.Is(err, objstore.ErrFull) && len(d.open) > 0 {
 		// What is in the way is being read: wait for that.
 		if err := d.await(0); err != nil {
 			return object{}, err
 		}
-		r, err = d.store.Reserve(c.key(), c.layout())
+		r, err = req.Reserve(c.key(), c.layout())
 	}
 	if errors.Is(err, objstore.ErrFull) || errors.Is(err, objstore.ErrTooLarge) {
 		return d.inline(c)
@@ -172,8 +183,6 @@ func (d *demo) object(c crop) (object, error) {
 		return object{}, err
 	}
 	defer r.Discard()
-	d.stats.evicted += before + 1 - d.store.Len()
-
 	pixels, grid := r.Tensor("pixel_values"), r.Tensor("image_grid_thw")
 	c.fill(pixels, grid)
 	d.remember(c, pixels, grid)
