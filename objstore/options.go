@@ -51,7 +51,7 @@ type Options struct {
 	// have ended. 0 is DefaultQuarantineTTL, less is never.
 	QuarantineTTL time.Duration
 	// MaxObjects is the most objects at a time of a Pool segment, whose sidecar
-	// has 64 bytes for each. 0 is one for every 16 KiB of the ring, within 1024
+	// has 64 bytes for each. 0 is one for every 8 KiB of the ring, within 1024
 	// and 2^20.
 	MaxObjects int
 	// ReaderSlots is the most readers of this library that look at objects in
@@ -126,7 +126,7 @@ func (o Options) segment() shmring.SegmentOptions {
 	if o.Policy == Pool {
 		c.Policy = Pool
 		if c.Objects = o.MaxObjects; c.Objects == 0 {
-			c.Objects = min(max(o.RingSize/(16<<10), 1<<10), 1<<20)
+			c.Objects = min(max(o.RingSize/(8<<10), 1<<10), 1<<20)
 		}
 	}
 	return shmring.SegmentOptions{Name: o.Name, RingSize: o.RingSize, DataOffset: g.DataOffset, Dir: o.Dir, Control: c}

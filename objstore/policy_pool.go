@@ -114,8 +114,9 @@ func (p *pool) freeEntry() error {
 	return nil
 }
 
-// maxSample bounds a search for one object.
-const maxSample = 4096
+// maxSample bounds a search for one object: the cheapest of so many is cheap
+// enough.
+const maxSample = 64
 
 // cheapest returns the idle object that it costs least to lose, of some.
 func (p *pool) cheapest(objects map[uint32]*object) (best *object, ok bool) {

@@ -1,14 +1,19 @@
 package shmring
 
-// maxWalk bounds one search of Cheapest, so that a pool of very many small
-// chunks does not make every allocation slow.
-const maxWalk = 4096
+// walk bounds one search of Cheapest in blocks, so that looking for room takes
+// little beside filling it, also in a pool of very many small chunks.
+func walk(need uint64) int { return int(min(max(need/(8<<10), minWalk), maxWalk)) }
+
+const (
+	minWalk = 128
+	maxWalk = 4096
+)
 
 // Cheapest looks for neighbouring chunks which, freed together with the holes
 // between them, make room for a payload of size bytes, and returns the run for
 // which the sum of cost is the least. cost also says whether a chunk may be
-// freed. Of a pool with many blocks it looks at some thousand, and at others the
-// next time; it finds a run if there is one.
+// freed. Of a pool with many blocks it looks at some, the more the larger the
+// payload, and at others the next time; it finds a run if there is one.
 func (p *Pool) Cheapest(size int, cost func(id uint32) (float64, bool)) (ids []uint32, ok bool) {
 	need := extentOf(size)
 	var best struct {
@@ -50,13 +55,14 @@ func (p *Pool) Cheapest(size int, cost func(id uint32) (float64, bool)) (ids []u
 		return nil
 	}
 	start := p.rover
-	if start == nil || len(p.live)+p.holes.count <= maxWalk {
+	limit := walk(need)
+	if start == nil || len(p.live)+p.holes.count <= limit {
 		start = p.first
 	}
-	next := look(start, nil, maxWalk)
+	next := look(start, nil, limit)
 	if best.from == nil && start != p.first {
 		// From the front, and over the place where the first look began.
-		next = look(p.first, nil, maxWalk)
+		next = look(p.first, nil, limit)
 	}
 	if best.from == nil {
 		return nil, false

@@ -177,7 +177,7 @@ func TestPoolCheapestIsTheCheapest(t *testing.T) {
 
 // Of a large pool a search looks at a part, and still finds what there is.
 func TestPoolCheapestFindsTheOnlyRunOfALargePool(t *testing.T) {
-	const n = 3*maxWalk + 5
+	const n = 3*minWalk + 5
 	p, _ := newPool(t, n*Granule, 0)
 	for range n {
 		_, _, _, err := p.Alloc(1)
@@ -194,7 +194,7 @@ func TestPoolCheapestFindsTheOnlyRunOfALargePool(t *testing.T) {
 	for range 8 {
 		ids, ok := p.Cheapest(1, func(id uint32) (float64, bool) { return float64(n - id), true })
 		require.True(t, ok)
-		seen[ids[0]/maxWalk] = true
+		seen[ids[0]/minWalk] = true
 	}
 	require.Greater(t, len(seen), 2, "the searches go round")
 }

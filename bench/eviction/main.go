@@ -1,0 +1,113 @@
+// Command eviction compares eviction policies on synthetic traces, in Markdown.
+//
+// Every missed item is admitted, whole and at once. Unless a contender says
+// otherwise, any free bytes hold it (there is no placement), and nothing is
+// leased. What counts is the saved cost: the share of the time to make items
+// that hits save.
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/alecthomas/kong"
+)
+
+type options struct {
+	Seed     uint64    `help:"Seed of the first set of traces; a seed also draws the deployments." default:"1"`
+	Seeds    int       `help:"Sets of traces; the table has their means." default:"2"`
+	Requests int       `help:"Uses of items per trace." default:"150000"`
+	GiB      []float64 `name:"gib" help:"Capacities in GiB." default:"1,4,16"`
+}
+
+// contender is one column of the table.
+type contender struct {
+	name string
+	make func(t trace, capacity int64) cache
+}
+
+// The first is what all are compared with, the last is not a policy.
+var contenders = []contender{
+	{"LRU", func(_ trace, c int64) cache { return newLRU(c, false) }},
+	{"FIFO", func(_ trace, c int64) cache { return newLRU(c, true) }},
+	{"S3-FIFO", func(_ trace, c int64) cache { return newS3FIFO(c) }},
+	{"W-TinyLFU", func(_ trace, c int64) cache { return newTinyLFU(c, 0.1) }},
+	{"GDSF", func(_ trace, c int64) cache { return newScored(&gdsf{}, c) }},
+	{"LFU-DA", func(_ trace, c int64) cache { return newScored(&gdsf{lfuda: true}, c) }},
+	{"LRFU 1k", func(_ trace, c int64) cache { return newScored(newLRFU(1000), c) }},
+	{"LRFU 10k", func(_ trace, c int64) cache { return newScored(newLRFU(10000), c) }},
+	{"hyperbolic", func(_ trace, c int64) cache { return newScored(newHyperbolic(), c) }},
+	{"learned", func(_ trace, c int64) cache { return newScored(newLearned(), c) }},
+	{"oracle", func(t trace, c int64) cache { return newScored(newOracle(t.uses), c) }},
+}
+
+// result is shares of a trace that were found: of its uses, bytes and cost.
+type result struct{ hits, bytes, cost float64 }
+
+func (r result) add(o result, weight float64) result {
+	return result{r.hits + weight*o.hits, r.bytes + weight*o.bytes, r.cost + weight*o.cost}
+}
+
+func replay(uses []*item, c cache) result {
+	var found, all result
+	for _, it := range uses {
+		one := result{1, float64(it.size), it.cost}
+		all = all.add(one, 1)
+		if c.get(it) {
+			found = found.add(one, 1)
+		} else {
+			c.put(it)
+		}
+	}
+	return result{found.hits / all.hits, found.bytes / all.bytes, found.cost / all.cost}
+}
+
+// row is a workload with a capacity, over all seeds.
+type row struct {
+	workload    string
+	gib         float64
+	deployments []string
+	results     []result // by contender
+}
+
+func (o options) run(w workload, gibs float64) row {
+	r := row{workload: w.name, gib: gibs, results: make([]result, len(contenders))}
+	capacity := int64(gibs * gib)
+	for s := range o.Seeds {
+		t := w.trace(o.Seed+uint64(s), o.Requests, capacity)
+		r.deployments = append(r.deployments, t.deployment)
+		var wg sync.WaitGroup
+		free := make(chan struct{}, runtime.GOMAXPROCS(0))
+		for i, c := range contenders {
+			wg.Go(func() {
+				free <- struct{}{}
+				defer func() { <-free }()
+				r.results[i] = r.results[i].add(replay(t.uses, c.make(t, capacity)), 1/float64(o.Seeds))
+			})
+		}
+		wg.Wait()
+	}
+	return r
+}
+
+func main() {
+	var o options
+	k := kong.Parse(&o, kong.Description("Compares eviction policies on synthetic traces."))
+	if o.Seeds < 1 || o.Requests < 1 || len(o.GiB) == 0 || slices.Min(o.GiB) < 0.5 {
+		k.Fatalf("there must be seeds, requests and capacities, and the largest items need half a GiB")
+	}
+	var rows []row
+	printHead()
+	for _, w := range workloads {
+		for _, g := range o.GiB {
+			r := o.run(w, g)
+			printRow(r)
+			rows = append(rows, r)
+		}
+	}
+	fmt.Println()
+	printDeployments(rows)
+	printSummary(rows)
+}

@@ -1,0 +1,40 @@
+package objstore
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// BenchmarkPut puts and finishes objects in a real segment that is always full.
+// The pool's price is the checksum, and looking for what to evict.
+func BenchmarkPut(b *testing.B) {
+	for _, size := range []int{4 << 10, 256 << 10, 4 << 20} {
+		for _, policy := range []Policy{FIFO, Pool} {
+			b.Run(fmt.Sprintf("%v/%dKiB", policy, size>>10), func(b *testing.B) {
+				w, err := Create(Options{
+					Name: fmt.Sprintf("ringcache-bench-%d", os.Getpid()), RingSize: 64 << 20, MaxObjectSize: 8 << 20, Readers: 1, Policy: policy,
+				})
+				require.NoError(b, err)
+				defer func() { require.NoError(b, w.Close()) }()
+				it := bytesItem(size)
+				put := func(i int) {
+					r, _ := w.Begin("r")
+					if _, err := r.Put(fmt.Sprint(i), it); err != nil {
+						b.Fatal(err)
+					}
+					r.Rollback() // as if it was read by everyone
+				}
+				for i := range 2 * (64 << 20) / size {
+					put(-i - 1)
+				}
+				b.SetBytes(int64(size))
+				for i := 0; b.Loop(); i++ {
+					put(i)
+				}
+			})
+		}
+	}
+}
