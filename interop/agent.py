@@ -99,6 +99,11 @@ class Agent:
         self._log.seek(0)
         return self._log.read()[-4000:].decode(errors="replace")
 
+    def kill(self):
+        """Ends the agent as nothing can prepare for."""
+        self._process.kill()
+        self._process.wait(10)
+
     def close(self):
         """Ends the agent as a user would (end of input) and returns its status."""
         try:

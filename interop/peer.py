@@ -170,6 +170,11 @@ def main(pipe, lock, path):
         pipe.send(("error", type(e).__name__, str(e), traceback.format_exc()))
         return
     pipe.send(("ok", worker.about()))
+    serve(pipe, worker)
+
+
+def serve(pipe, worker):
+    """Answers commands until the other end is closed."""
     while True:
         try:
             command, arguments = pipe.recv()

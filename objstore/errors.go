@@ -82,11 +82,16 @@ func (e *KeyNotFoundError) UpstreamText() string {
 // never fit into the ring. Waiting does not help.
 type TooLargeError struct {
 	Size  int  // bytes of the object with counter and metadata, without the chunk header
-	Limit int  // Options.MaxObjectSize, or what an empty ring has room for
+	Limit int  // Options.MaxObjectSize, what an empty ring has room for, or what a chunk can be
 	Ring  bool // it is the ring that is too small
+	// Format says that the size does not fit the chunk header, an int32.
+	Format bool
 }
 
 func (e *TooLargeError) Error() string {
+	if e.Format {
+		return fmt.Sprintf("objstore: object of %d bytes can't be described by a chunk header, at most %d can; send it inline or split it", e.Size, e.Limit)
+	}
 	if e.Ring {
 		return fmt.Sprintf("objstore: object of %d bytes can never fit, an empty ring has room for %d; send it inline or raise RingSize (vLLM: mm_processor_cache_gb)", e.Size, e.Limit)
 	}
@@ -97,8 +102,12 @@ func (e *TooLargeError) Error() string {
 func (e *TooLargeError) Unwrap() error { return ErrTooLarge }
 
 // UpstreamText is the text of vLLM's error for the same failure: a ValueError,
-// or, where the ring is too small, the MemoryError of a full ring.
+// or, where the ring is too small, the MemoryError of a full ring. What no header
+// can describe is an OverflowError there, whose text depends on the Python.
 func (e *TooLargeError) UpstreamText() string {
+	if e.Format {
+		return ""
+	}
 	if e.Ring {
 		return (*shmring.FullError)(nil).UpstreamText()
 	}

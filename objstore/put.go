@@ -269,7 +269,8 @@ func (w *Writer) alloc(o *object, size int, r *Request) ([]byte, error) {
 	if err != nil {
 		w.sv.seg.Release()
 		if never := (*shmring.TooLargeError)(nil); errors.As(err, &never) {
-			err = &TooLargeError{Size: size, Limit: never.Limit - shmring.HeaderSize, Ring: true}
+			limit := never.Limit - shmring.HeaderSize
+			err = &TooLargeError{Size: size, Limit: limit, Ring: never.Limit < shmring.MaxChunk, Format: never.Limit == shmring.MaxChunk}
 		}
 		return nil, err
 	}

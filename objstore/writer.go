@@ -187,8 +187,12 @@ func (w *Writer) Cached(key string) bool {
 }
 
 // canIssue says whether one more use can be counted. Reads are an int32 in the
-// segment: an object that was used 2^31 times could never become free.
-func (w *Writer) canIssue(o *object) bool { return w.canCount(o, 1) }
+// segment: an object that was used 2^31 times could never become free, and a
+// worker that counted on would fail. A pool starts the count again when an object
+// is idle; one that never is ends here.
+func (w *Writer) canIssue(o *object) bool {
+	return w.canCount(o, 1) && (w.opt.Policy != Pool || w.reads(o.address) < rebaseAt)
+}
 
 func (w *Writer) canCount(o *object, uses int64) bool {
 	return (o.uses+uses)*int64(w.readers) < math.MaxInt32
