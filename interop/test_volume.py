@@ -32,6 +32,15 @@ def test_go_writes_vllm_reads(pool, agents, segment, closing, table, n):
     run(table, release, "go->vllm", writer, readers, name, COUNTS[n])
 
 
+@pytest.mark.parametrize("n", [1, 2])
+def test_go_writes_vllm_reads_pool(pool, agents, segment, closing, table, n):
+    """The same under the policy pool: what differs is where objects lie, and what goes to make room."""
+    name, release = segment(), pool.release
+    writer = closing(GoWriter(agents[0], release, name, n, policy="pool"))
+    readers = [closing(PyReader(p, release, name, n)) for p in pool.readers[:n]]
+    run(table, release, "go->vllm", writer, readers, name, 3000, policy="pool")
+
+
 @pytest.mark.parametrize("n", [1, 2, 4])
 def test_vllm_writes_go_reads(pool, agents, segment, closing, table, n):
     name, release = segment(), pool.release

@@ -80,3 +80,70 @@ def segment(size: int, chunks: dict[int, bytes], secret: bytes = SECRET) -> byte
         assert address + len(data) <= size
         ring[address : address + len(data)] = data
     return secret + bytes(ring)
+
+
+POOL, FIFO = 2, 1
+SLOTS_AT, SLOT, ENTRY = 4096, 2048, 64
+
+
+def crc32c(data: bytes) -> int:
+    """Bit by bit."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def sidecar(
+    identity: tuple[int, int],
+    ring: int,
+    *,
+    data_offset: int = 32,
+    magic: bytes = b"RINGCTL\0",
+    version: int = 1,
+    policy: int = POOL,
+    slots: int = 3,
+    objects: int = 5,
+    uid: int = 0,
+    generation: bytes = b"0.33.0",
+    owner: bytes = b"",
+    size: int | None = None,
+) -> bytes:
+    """A new sidecar of the segment with that device and inode."""
+    device, inode = identity
+    head = b"".join(
+        [
+            magic,
+            struct.pack("<IIQII", version, policy, ring, data_offset, slots),
+            struct.pack("<IIQQII", objects, 0, inode, device, uid, 0),
+            generation.ljust(24, b"\0"),
+            owner.ljust(64, b"\0"),
+        ]
+    )
+    head += struct.pack("<I", crc32c(head))
+    state = struct.pack("<QQIIB3xI", 1, 1, 0, 1, 0, 4711).ljust(60, b"\0")
+    state += struct.pack("<I", crc32c(state))
+    data = head.ljust(1024 + 64, b"\0") + state
+    if size is None:
+        size = SLOTS_AT + slots * SLOT + objects * ENTRY
+    return data[:size].ljust(size, b"\0")
+
+
+def note(key: str, tenant: str = "", more: bytes = b"", cost: float = 3e6) -> bytes:
+    """What the writer of a pool notes of an object."""
+    parts = [struct.pack("<d", cost)]
+    for part in (key.encode(), tenant.encode(), more):
+        parts += [struct.pack("<I", len(part)), part]
+    return b"".join(parts)
+
+
+def pool_body(kind: str, parts: Sequence[bytes], key: str, largest: int, count: int = 0) -> bytes:
+    """The payload of a pool's chunk, whose part number ``largest`` begins at a
+    multiple of 64 bytes of the chunk."""
+    packed = body(kind, parts, count)
+    data = b"".join(parts)
+    front = packed[: len(packed) - len(data)] + note(key)
+    at = 8 + len(front) + sum(len(p) for p in parts[:largest])
+    return front + bytes(-at % 64) + data

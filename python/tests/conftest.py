@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import build
 import pytest
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "testdata" / "golden"
@@ -61,6 +62,17 @@ def make_segment() -> Iterator[MakeSegment]:
     yield make
     for name in made:
         pathlib.Path("/dev/shm", name).unlink(missing_ok=True)
+        pathlib.Path("/dev/shm", name + ".ctl").unlink(missing_ok=True)
+
+
+def make_sidecar(name: str, ring: int, **fields: Any) -> pathlib.Path:
+    """Puts a sidecar beside a segment of make_segment, which also removes it."""
+    info = os.stat(f"/dev/shm/{name}")
+    file = pathlib.Path("/dev/shm", name + ".ctl")
+    data = build.sidecar(fields.pop("identity", (info.st_dev, info.st_ino)), ring, **fields)
+    with open(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as f:
+        f.write(data)
+    return file
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -33,7 +33,7 @@ class SegmentSizeError(SegmentError, ValueError):
 
 
 class SegmentBusyError(SegmentError, BufferError):
-    """The segment cannot be closed yet: something still views its memory."""
+    """The segment cannot be closed yet, or viewed more: something views its memory."""
 
 
 class ClosedError(RingcacheError, ValueError):
@@ -65,3 +65,7 @@ class CorruptError(RingcacheError, ValueError):
 
 class CounterError(RingcacheError, OverflowError):
     """A reader count is at its largest value and cannot be raised."""
+
+
+class LockTimeoutError(RingcacheError, TimeoutError):
+    """The readers' lock of the sidecar was not free in time; nothing was counted."""

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Protocol
 
-from . import metadata, signature
+from . import metadata, sidecar, signature
 from .errors import (
     ClosedError,
     CorruptError,
     CounterError,
     RingcacheError,
     SegmentBusyError,
+    SegmentNotFoundError,
     StaleError,
 )
 from .generation import CountRule, Generation, resolve
@@ -30,6 +32,9 @@ from .tensor import Tensor
 _HEADER: Final = 8  # id and size
 _COUNTER: Final = 4
 _COUNTER_MAX: Final = (1 << 31) - 1
+_ID_MAX: Final = (1 << 31) - 1
+_DEAD: Final = -1  # in the place of the id of a chunk that handles must not match
+_REVIVAL: Final = 1.0  # seconds
 
 
 class Lock(Protocol):
@@ -58,16 +63,26 @@ class View:
 
     Lifetime: what it gives views the segment. Use it, then :meth:`check`, which
     says whether the bytes were still the object's, then :meth:`release`, which
-    counts the use; or use ``with``, which does both at its end. From then on the
-    writer may free the chunk, so nothing taken from the view may be used any
-    more; arrays that are still alive keep the segment from being closed. A view
-    that is never released is never counted, and its chunk stays for ever.
+    counts the use if it was not counted yet; or use ``with``, which does both at
+    its end. From then on the writer may free the chunk, so nothing taken from the
+    view may be used any more; arrays that are still alive keep the segment from
+    being closed. A view that is never released keeps its chunk: where the reader
+    is :attr:`~Reader.protected` as long as the process lives, else, since it is
+    never counted, for ever.
     """
 
-    def __init__(self, reader: Reader, address: int, id: int, value: Item | Tensor | bytes) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        address: int,
+        id: int,
+        value: Item | Tensor | bytes,
+        hold: int | None,
+    ) -> None:
         self._reader = reader
         self.address = address
         self.id = id
+        self._hold = hold  # its place in the reader's slot
         self._value: Item | Tensor | bytes | None = value
         self._ending = threading.Lock()
 
@@ -108,19 +123,21 @@ class View:
         """Raise :class:`StaleError` if the object was overwritten since."""
         if self._value is None:
             raise ClosedError("view is released")
-        self._reader._check_id(self.address, self.id)
+        self._reader._check_id(self.address, self.id, held=self._hold is not None)
 
     def release(self) -> None:
         """End the use, and count it if the reader counts. May be called again.
 
-        Raises :class:`StaleError`, and counts nothing, if the chunk is not this
+        A reader with a slot has counted already, and nothing is raised. Else it
+        raises :class:`StaleError`, and counts nothing, if the chunk is not this
         object's any more.
         """
         with self._ending:  # two threads must not count twice
             if self._value is None:
                 return
             try:
-                self._reader._count_use(self.address, self.id)
+                if self._hold is None:
+                    self._reader._count_use(self.address, self.id)
             except RingcacheError:
                 self._end()
                 raise
@@ -130,6 +147,7 @@ class View:
     def _end(self) -> None:
         self._value = None
         self._reader._views -= 1
+        self._reader._release(self._hold)
 
     def __enter__(self) -> View:
         return self
@@ -167,12 +185,22 @@ class Reader:
     readers that the writer waits for. ``max_object_size`` is the writer's; a
     larger object is refused as corrupt.
 
-    With ``lock``, this is one of the readers: the release of a view counts,
-    which lets the writer free the chunk once every reader has counted every
-    use. Count each handle that was delivered, once, in each reader; a handle
-    that is not counted keeps its chunk for ever, one counted twice frees
-    another's too early. Without ``lock`` this only observes: it maps the
-    segment read-only and changes nothing.
+    With ``lock``, this is one of the readers: a view counts, which lets the
+    writer free the chunk once every reader has counted every use. Count each
+    handle that was delivered, once, in each reader; a handle that is not counted
+    keeps its chunk for ever, one counted twice frees another's too early. Without
+    ``lock`` this only observes: it maps the segment read-only and changes nothing
+    in it.
+
+    A segment that the Go library writes with the policy ``pool`` has a sidecar
+    with slots for readers, and the reader takes one if it can: then it is
+    :attr:`protected`. ``sidecar_lock`` counts under a lock in the sidecar instead
+    of ``lock``, which is free again when its holder dies; all readers that count
+    must use the same one.
+
+    A slot and the sidecar's lock belong to the process that opened the reader. Open
+    it where it is used: after a fork the child's copy can get nothing
+    (:class:`ClosedError`).
 
     Threads may share a reader; :meth:`close` must be the last call.
     """
@@ -186,19 +214,53 @@ class Reader:
         max_object_size: int | None = None,
         n_readers: int = 1,
         lock: Lock | None = None,
+        sidecar_lock: bool = False,
     ) -> None:
         if n_readers < 1:
             raise ValueError(f"n_readers must be at least 1, got {n_readers}")
         if max_object_size is not None and max_object_size < 1:
             raise ValueError(f"max_object_size must be positive, got {max_object_size}")
+        if sidecar_lock and lock is not None:
+            raise ValueError("lock and sidecar_lock are both set; a reader counts under one lock")
         self.generation = resolve(generation)
         self.max_object_size = max_object_size
         self.n_readers = n_readers
         self._lock = lock
         self._offset = self.generation.data_offset
-        self._segment = Segment(name, size, data_offset=self._offset, writable=lock is not None)
+        writable = lock is not None or sidecar_lock
+        self._segment = Segment(name, size, data_offset=self._offset, writable=writable)
+        self._slot: sidecar.Sidecar | None = None
+        self._sidecar: sidecar.Sidecar | None = None
+        try:
+            self._open_sidecar(sidecar_lock)
+        except BaseException:
+            self._segment.close()
+            raise
         self._bytes: memoryview | None = self._segment.buffer()
         self._views = 0  # that were not released
+
+    def _open_sidecar(self, lock: bool) -> None:
+        """Take of the sidecar what there is to take; without that it is not kept."""
+        found = sidecar.attach(self._segment)
+        if found is None:
+            if lock:
+                raise SegmentNotFoundError(
+                    f"segment {self.name!r} has no sidecar {self.name + sidecar.SUFFIX!r} that can be "
+                    "written to; count under a lock that all its readers share"
+                )
+            return
+        try:
+            if found.pool and found.take_slot():
+                self._slot = found
+        except BaseException:
+            found.close()
+            raise
+        if lock:
+            self._lock = sidecar.ReadersLock(found)
+        if lock or self._slot:
+            self._sidecar = found
+        else:
+            found.close()
 
     @property
     def name(self) -> str:
@@ -214,10 +276,24 @@ class Reader:
         """Whether this reader counts its uses, or only observes."""
         return self._lock is not None
 
+    @property
+    def protected(self) -> bool:
+        """Whether the writer keeps what this reader looks at.
+
+        Then an object stays until its view is released or this process ends. Else
+        it stays as long as the writer knows of a request that needs it. It is false
+        if the segment has no slots, or all were taken.
+        """
+        return self._slot is not None
+
     def get(
         self, address: int, id: int, key: str | None = None, signature: Sequence[int] | None = None
     ) -> View:
         """View the object at a handle. Its release counts the use.
+
+        A :attr:`protected` reader counts here, as vLLM's does: it has no need of
+        the count to keep the object, and when the request has ended the counts are
+        complete.
 
         Where handles are signed, a counting reader must give ``key`` (the cache
         key that the handle was issued for) and ``signature``; an observing one
@@ -225,19 +301,32 @@ class Reader:
 
         Raises :class:`HandleError` for a bad signature, :class:`StaleError` if
         the chunk is not the handle's any more, :class:`CorruptError` if it
-        cannot be decoded. Nothing is counted then.
+        cannot be decoded, :class:`SegmentBusyError` if a protected reader has too
+        many views. Nothing is counted then.
         """
         self._verify(key, address, id, signature)
-        start, end = self._chunk(address, id)
+        self._locate(address, id)
+        # Held first, then compared: see sidecar.py.
+        hold = None if self._slot is None else self._slot.hold(id)
+        held = hold is not None
+        value = None
         try:
-            value = self._decode(start, end)
-        except CorruptError:
-            # Bytes that change under the decoder look corrupt: say what it was.
-            self._check_id(address, id)
+            start, end = self._chunk(address, id)
+            try:
+                value = self._decode(start, end)
+            except CorruptError:
+                # Bytes that change under the decoder look corrupt: say what it was.
+                self._check_id(address, id, held)
+                raise
+            self._check_id(address, id, held)
+            if held:
+                self._count_use(address, id, held)
+        except BaseException:
+            value = None  # whoever keeps the error does not keep the segment open
+            self._release(hold)
             raise
-        self._check_id(address, id)
         self._views += 1
-        return View(self, address, id, value)
+        return View(self, address, id, value, hold)
 
     def touch(
         self, address: int, id: int, key: str | None = None, signature: Sequence[int] | None = None
@@ -268,7 +357,8 @@ class Reader:
         return bytes(self._view()[: self._offset])
 
     def close(self) -> None:
-        """Unmap the segment. May be called again; the segment itself stays.
+        """Unmap the segment, and give the slot back. May be called again; the
+        segment itself stays.
 
         Raises :class:`SegmentBusyError`, and can be called again, while a view is
         not released or an array of one is alive.
@@ -282,6 +372,12 @@ class Reader:
             self._bytes.release()
             self._bytes = None
         self._segment.close()
+        if self._sidecar is not None:
+            self._sidecar.close()
+
+    def _release(self, hold: int | None) -> None:
+        if self._slot is not None and hold is not None:
+            self._slot.release(hold)
 
     def __enter__(self) -> Reader:
         return self
@@ -316,12 +412,28 @@ class Reader:
         """Where the chunk's header is, without looking at it."""
         ring = self._segment.size
         # Addresses are logical: they go on counting past the end of the ring.
-        if address < 0 or address % ring + _HEADER + _COUNTER > ring:
+        if (
+            address < 0
+            or address % ring + _HEADER + _COUNTER > ring
+            or not 0 <= id <= _ID_MAX  # a dead chunk has none
+        ):
             raise StaleError(address, id)
         return self._offset + address % ring
 
-    def _check_id(self, address: int, id: int) -> None:
-        if self._i32(self._locate(address, id)) != id:
+    def _check_id(self, address: int, id: int, held: bool = False) -> None:
+        """Compare the id in the header; ``held`` if it was compared since the hold.
+
+        A writer that needs room takes ids away, looks who holds them, and gives
+        those their ids back. So the id of a held chunk may be away for a moment.
+        """
+        at = self._locate(address, id)
+        found = self._i32(at)
+        if held and found == _DEAD:
+            deadline = time.monotonic() + _REVIVAL
+            while found == _DEAD and time.monotonic() < deadline:
+                time.sleep(1e-4)
+                found = self._i32(at)
+        if found != id:
             raise StaleError(address, id)
 
     def _chunk(self, address: int, id: int) -> tuple[int, int]:
@@ -338,10 +450,11 @@ class Reader:
             )
         return at + _HEADER, at + size
 
-    def _count_use(self, address: int, id: int) -> None:
+    def _count_use(self, address: int, id: int, held: bool = False) -> None:
         if self._lock is not None:
             with self._lock:
-                self._count(address, id, self._locate(address, id) + _HEADER, at_least=0)
+                at = self._locate(address, id) + _HEADER
+                self._count(address, id, at, at_least=0, held=held)
 
     def _decode(self, start: int, end: int) -> Item | Tensor | bytes:
         # Views of the mapping, read-only; nothing below sees more than this.
@@ -369,10 +482,10 @@ class Reader:
             return decode_tensor(frames)
         return decode_item(frames, self.generation.item_form)
 
-    def _count(self, address: int, id: int, at: int, at_least: int) -> None:
-        """Raise the count by one if it is ``at_least``; the lock is held."""
+    def _count(self, address: int, id: int, at: int, at_least: int, held: bool = False) -> None:
+        """Raise the count by one if it is ``at_least``; the lock is taken."""
         # Never count in a chunk that took the place of this one.
-        self._check_id(address, id)
+        self._check_id(address, id, held)
         count = self._i32(at)
         if count < at_least:
             return

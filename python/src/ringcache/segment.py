@@ -25,7 +25,7 @@ from .errors import (
 )
 
 _DIR: Final = "/dev/shm"
-_NAME_MAX: Final = 255
+NAME_MAX: Final = 255
 
 
 def path(name: str) -> str:
@@ -35,11 +35,11 @@ def path(name: str) -> str:
         plain in ("", ".", "..")
         or "/" in plain
         or "\0" in plain
-        or len(os.fsencode(plain)) > _NAME_MAX
+        or len(os.fsencode(plain)) > NAME_MAX
     ):
         raise SegmentError(
             f"segment name {name!r} is not the name of a shared-memory object: "
-            f"give 1 to {_NAME_MAX} bytes without a slash, not a path"
+            f"give 1 to {NAME_MAX} bytes without a slash, not a path"
         )
     return f"{_DIR}/{plain}"
 
@@ -75,7 +75,10 @@ class Segment:
         self.size = size
         self.data_offset = data_offset
         self.writable = writable
-        self._map: mmap.mmap | None = _map(name, size + data_offset, size, data_offset, writable)
+        self._map: mmap.mmap | None
+        self._map, info = _map(name, size + data_offset, size, data_offset, writable)
+        #: Device and inode, by which the system knows the segment.
+        self.identity = (info.st_dev, info.st_ino)
 
     @property
     def closed(self) -> bool:
@@ -117,7 +120,28 @@ class Segment:
                 raise
 
 
-def _map(name: str, total: int, size: int, data_offset: int, writable: bool) -> mmap.mmap:
+def _map(
+    name: str, total: int, size: int, data_offset: int, writable: bool
+) -> tuple[mmap.mmap, os.stat_result]:
+    fd, info = open_file(name, writable)
+    try:
+        # Exactly: the size is all that tells a wrong ring or a wrong vLLM version.
+        if info.st_size != total:
+            raise SegmentSizeError(
+                f"segment {name!r} is {info.st_size} bytes, expected {total} (ring "
+                f"{size} + {data_offset} in front of it); size and vLLM version must be the writer's"
+            )
+        try:
+            prot = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+            return mmap.mmap(fd, total, mmap.MAP_SHARED, prot), info
+        except (OSError, ValueError, OverflowError) as e:
+            raise SegmentError(f"segment {name!r} cannot be mapped: {e}") from e
+    finally:
+        os.close(fd)
+
+
+def open_file(name: str, writable: bool) -> tuple[int, os.stat_result]:
+    """Open what has the name, a regular file of this user that not everyone may write."""
     file = path(name)
     # O_NONBLOCK: opening a FIFO of that name must not wait for its other end.
     flags = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -160,19 +184,10 @@ def _map(name: str, total: int, size: int, data_offset: int, writable: bool) -> 
                 f"{stat.S_IMODE(info.st_mode):04o}); its bytes cannot be trusted, make it 0600",
                 file,
             )
-        # Exactly: the size is all that tells a wrong ring or a wrong vLLM version.
-        if info.st_size != total:
-            raise SegmentSizeError(
-                f"segment {name!r} is {info.st_size} bytes, expected {total} (ring "
-                f"{size} + {data_offset} in front of it); size and vLLM version must be the writer's"
-            )
-        try:
-            prot = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-            return mmap.mmap(fd, total, mmap.MAP_SHARED, prot)
-        except (OSError, ValueError, OverflowError) as e:
-            raise SegmentError(f"segment {name!r} cannot be mapped: {e}") from e
-    finally:
+        return fd, info
+    except BaseException:
         os.close(fd)
+        raise
 
 
 def _not_regular(name: str, file: str) -> SegmentAccessError:

@@ -1,0 +1,251 @@
+"""Segments that the Go library's writer makes, with its program ``ringcache``."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import build
+import pytest
+import sidecarproc
+
+from ringcache import Reader, StaleError
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RING = 1 << 20
+SIZE = 10_000  # bytes of a tensor
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """RINGCACHE_AGENT, or else the program of these sources."""
+    if path := os.environ.get("RINGCACHE_AGENT"):
+        return path
+    go = shutil.which("go")
+    if go is None or not (ROOT / "go.mod").exists():
+        pytest.skip("no Go compiler, or not in the repository: the real writer is not tested")
+    out = str(tmp_path_factory.mktemp("bin") / "ringcache")
+    made = subprocess.run(
+        [go, "build", "-o", out, "./cmd/ringcache"], cwd=ROOT, capture_output=True, text=True
+    )
+    if made.returncode != 0:
+        pytest.skip(f"the program ringcache can't be built: {made.stderr.strip()[-500:]}")
+    return out
+
+
+class Agent:
+    """docs/agent.md"""
+
+    def __init__(self, program: str) -> None:
+        self.process = subprocess.Popen(
+            [program, "agent"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def __call__(self, op: str, **fields: Any) -> dict[str, Any]:
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(json.dumps({"op": op, "store": "s", **fields}).encode() + b"\n")
+        self.process.stdin.flush()
+        reply: dict[str, Any] = json.loads(self.process.stdout.readline())
+        assert reply.pop("ok"), reply
+        return reply
+
+    def put(self, key: str, fill: int, size: int = SIZE) -> tuple[int, int, str, list[int]]:
+        """Put an object for a request that has finished when this returns; its handle."""
+        data = {"dtype": "uint8", "shape": [size], "hex": (bytes([fill]) * size).hex()}
+        self("store.begin", request=key)
+        at = self("store.put", key=key, request=key, value={"type": "tensor", "data": data})
+        self("store.commit", request=key)
+        self("store.finish", request=key)
+        return at["address"], at["id"], key, list(bytes.fromhex(at["signature"]))
+
+    def evict(self, key: str) -> bool:
+        evicted: bool = self("store.evict", key=key)["evicted"]
+        return evicted
+
+
+@pytest.fixture
+def agent(program: str) -> Iterator[Agent]:
+    a = Agent(program)
+    try:
+        yield a
+        assert a.process.stdin and a.process.stdout
+        a.process.stdin.close()
+        assert a.process.wait(60) == 0
+    finally:
+        a.process.kill()
+        a.process.wait()
+
+
+@pytest.fixture
+def pool(agent: Agent) -> str:
+    """A store of the policy pool; the agent removes it at its end."""
+    name = f"ringcache-test-{uuid.uuid4()}"
+    agent(
+        "store.create", name=name, size=RING, max_object=RING, readers=2, policy="pool", owner="o"
+    )
+    return name
+
+
+def test_layout(agent: Agent, pool: str) -> None:
+    """What the other tests build is what the writer makes."""
+    info, file = os.stat(f"/dev/shm/{pool}"), pathlib.Path("/dev/shm", pool + ".ctl")
+    data = file.read_bytes()
+    slots, objects = struct.unpack_from("<II", data, 28)
+    want = build.sidecar(
+        (info.st_dev, info.st_ino),
+        RING,
+        slots=slots,
+        objects=objects,
+        uid=os.geteuid(),
+        generation=b"0.33.0",
+        owner=b"o",
+    )
+    assert data[:1024] == want[:1024]
+    assert len(data) == len(want)
+    assert data[4096:] == want[4096:]
+    address, id, key, _ = agent.put("k", 7)
+    chunk = build.chunk(
+        id, build.pool_body("Tensor", build.frames(build.u8(SIZE, 1), bytes([7]) * SIZE), key, 1)
+    )
+    got = bytearray(pathlib.Path("/dev/shm", pool).read_bytes()[32 + address :][: len(chunk)])
+    note = build.note(key)
+    cost = got.index(note[8:], 12) - 8  # its first field depends on the size
+    got[cost : cost + 8] = note[:8]
+    assert got == chunk
+    # The entry of the table.
+    entry = file.read_bytes()[4096 + slots * 2048 :][:64]
+    assert struct.unpack_from("<I4xQIIII", entry) == (
+        1,
+        address,
+        id,
+        len(chunk),
+        cost - 8,
+        len(note),
+    )
+    assert struct.unpack_from("<I", entry, 4)[0] == build.crc32c(entry[8:40])
+    chunk_now = pathlib.Path("/dev/shm", pool).read_bytes()[32 + address :][: len(chunk)]
+    assert struct.unpack_from("<I", entry, 32)[0] == build.crc32c(chunk_now[12:])
+
+
+def test_evict_waits_for_the_view(agent: Agent, pool: str) -> None:
+    handle = agent.put("k", 7)
+    with Reader(pool, RING, sidecar_lock=True) as reader:
+        assert reader.protected
+        view = reader.get(*handle)
+        assert reader.reader_count(*handle[:2]) == 1
+        array = view.tensor.numpy()
+        assert not agent.evict("k")
+        view.check()
+        assert array.tobytes() == bytes([7]) * SIZE
+        del array
+        view.release()
+        assert agent.evict("k")
+        with pytest.raises(StaleError):
+            reader.get(*handle)
+
+
+def test_evict_does_not_wait_for_the_dead(agent: Agent, pool: str) -> None:
+    handle = agent.put("k", 7)
+    with sidecarproc.child(sidecarproc.view, pool, RING, *handle) as (kill, told):
+        assert told[1:] == (True, handle[1])
+        assert not agent.evict("k")
+        kill()
+        assert agent.evict("k")
+
+
+def test_slots_are_shared_with_go(agent: Agent, pool: str) -> None:
+    """A Go reader takes one, a Python reader the next."""
+    agent("store.open", store="r", name=pool, size=RING, max_object=RING, readers=2)
+    with Reader(pool, RING) as reader:
+        assert reader.protected
+        data = pathlib.Path("/dev/shm", pool + ".ctl").read_bytes()
+        taken = [struct.unpack_from("<I4xI", data, 4096 + i * 2048) for i in range(3)]
+        assert taken == [(1, agent.process.pid), (1, os.getpid()), (0, 0)]
+    agent("store.close", store="r")
+
+
+def test_only_its_own_bytes(agent: Agent, pool: str) -> None:
+    """A reader that comes late for objects which nobody keeps: they are stale, or
+    right until the release, however hard the writer looks for room."""
+    size = 60_000  # few fit
+    newest: list[tuple[int, tuple[int, int, str, list[int]]]] = []
+    stop = threading.Event()
+    outcomes = {"right": 0, "stale": 0}
+    wrong: list[str] = []
+
+    def read(seed: int) -> None:
+        with Reader(pool, RING) as reader:
+            n = seed
+            while not stop.is_set():
+                n += 1
+                if not newest:
+                    continue
+                fill, handle = newest[-1 - n % min(len(newest), 20)]
+                try:
+                    view = reader.get(*handle)
+                except StaleError:
+                    outcomes["stale"] += 1
+                    continue
+                array = view.tensor.numpy()
+                for _ in range(3):
+                    if array.min() != fill or array.max() != fill:
+                        wrong.append(f"object {handle[1]}: {array.min()} to {array.max()}")
+                    time.sleep(0)
+                del array
+                try:
+                    view.check()
+                except StaleError:
+                    wrong.append(f"object {handle[1]} was evicted while it was held")
+                view.release()
+                outcomes["right"] += 1
+
+    threads = [threading.Thread(target=read, args=(i,)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        end = time.monotonic() + 2
+        n = 0
+        while time.monotonic() < end:
+            fill = n % 251
+            newest.append((fill, agent.put(f"k{n}", fill, size)))
+            n += 1
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not wrong, wrong[:3]
+    assert n > 50 and min(outcomes.values()) > 10, (n, outcomes)
+
+
+def test_writer_killed(agent: Agent, program: str) -> None:
+    """Readers go on while another writer takes the segment over."""
+    other = Agent(program)
+    name = f"ringcache-test-{uuid.uuid4()}"
+    options: dict[str, Any] = {"name": name, "size": RING, "max_object": RING, "readers": 2}
+    try:
+        other("store.create", policy="pool", **options)
+        handle = other.put("k", 7)
+        with Reader(name, RING) as reader:
+            view = reader.get(*handle)
+            other.process.kill()
+            other.process.wait(60)
+            assert agent("store.adopt", **options)["kept"] == 1
+            view.check()
+            assert not agent.evict("k")
+            view.release()
+            assert agent.evict("k")
+        agent("store.close")
+    finally:
+        other.process.kill()
+        other.process.wait(60)
+        for file in (name, name + ".ctl"):
+            pathlib.Path("/dev/shm", file).unlink(missing_ok=True)
