@@ -131,6 +131,8 @@ func (p *pool) restore() (a Adoption) {
 	workers.Wait()
 	failpoint.Hit("adopt.verified")
 
+	held, dead := p.ctl.Held()
+	p.dead += dead
 	byKey := map[string]*object{}
 	for i, k := range kept {
 		f := byID[k.ID]
@@ -139,7 +141,15 @@ func (p *pool) restore() (a Adoption) {
 		if f.use&useRetired != 0 {
 			o.state = retired
 		}
-		if !verified[i] {
+		_, looked := held[o.id]
+		switch {
+		case verified[i]:
+			p.mem.Publish(o.id) // the id may be away, if the writer was killed while it evicted
+		case looked:
+			// A reader looks at it, whatever it is. It goes when nobody does.
+			o.state = retired
+			f.use &^= useBusy
+		default:
 			p.mem.Free(o.id) // also takes the id out of a header that could be right
 			continue
 		}
@@ -206,7 +216,7 @@ func (p *pool) verify(o *object) error {
 	if err != nil {
 		return err
 	}
-	if c.ID != o.id || c.Size != o.size || len(c.Payload) < countSize ||
+	if c.ID != o.id && c.ID != shmring.NoID || c.Size != o.size || len(c.Payload) < countSize ||
 		o.noteOffset < countSize || o.noteLen < 0 || o.noteOffset > len(c.Payload) || o.noteLen > len(c.Payload)-o.noteOffset {
 		return errNote
 	}

@@ -38,6 +38,16 @@ func addRead(payload []byte) {
 type segmentView struct {
 	seg     *shmring.Segment
 	options serde.Options
+	// held says that a reader's slot names the chunk, and that its id was right
+	// after that. The writer takes the id away for a moment when it would like to
+	// evict the chunk, and gives it back when it sees the hold: no id is as good
+	// as the right one then.
+	held bool
+}
+
+// same says whether the id found at a handle's address is the handle's.
+func (s segmentView) same(h Handle, found uint32) bool {
+	return found == h.ID || s.held && found == shmring.NoID
 }
 
 // locate returns the chunk of a handle after checking the id. The segment must
@@ -45,7 +55,7 @@ type segmentView struct {
 func (s segmentView) locate(h Handle) (shmring.Chunk, error) {
 	c, err := shmring.ReadChunk(s.seg.Ring(), h.Address)
 	// An id of 2^31 or more is no id: Python reads it as negative.
-	if id, ok := shmring.ChunkID(s.seg.Ring(), h.Address); !ok || id != h.ID || id >= shmring.IDLimit {
+	if id, ok := shmring.ChunkID(s.seg.Ring(), h.Address); !ok || !s.same(h, id) || h.ID >= shmring.IDLimit {
 		return shmring.Chunk{}, &StaleError{Address: h.Address, ID: h.ID, Found: id}
 	}
 	if err == nil && len(c.Payload) < countSize {
@@ -77,8 +87,10 @@ func (s segmentView) decode(h Handle, payload []byte) (serde.Value, error) {
 // may have changed meanwhile.
 func (s segmentView) read(h Handle) (serde.Value, error) {
 	var v serde.Value
+	first := s
+	first.held = false // which it is only now
 	err := s.guard(h, func() error {
-		c, err := s.locate(h)
+		c, err := first.locate(h)
 		if err != nil {
 			return err
 		}
@@ -94,7 +106,7 @@ func (s segmentView) read(h Handle) (serde.Value, error) {
 // check compares the id at the handle's address again.
 func (s segmentView) check(h Handle) error {
 	mem.Fence()
-	if id, ok := shmring.ChunkID(s.seg.Ring(), h.Address); !ok || id != h.ID {
+	if id, ok := shmring.ChunkID(s.seg.Ring(), h.Address); !ok || !s.same(h, id) {
 		return &StaleError{Address: h.Address, ID: h.ID, Found: id}
 	}
 	return nil

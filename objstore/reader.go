@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"sync"
+	"syscall"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/pycompat"
@@ -51,7 +53,9 @@ func Open(name string, o ReaderOptions) (*Reader, error) {
 			r.counter = newCounter(r.ctl, o.LockTimeout, o.Readers)
 		}
 		return r, nil
-	case errors.Is(err, shmring.ErrForeign) && !o.SidecarLock:
+	case o.SidecarLock:
+	case errors.Is(err, shmring.ErrForeign), errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		// Something else made the segment, or this process may only look.
 		return r, nil
 	}
 	return nil, errors.Join(err, r.Close())
@@ -60,9 +64,14 @@ func Open(name string, o ReaderOptions) (*Reader, error) {
 // takeSlot takes a slot if the segment has slots and one is free.
 func (r *Reader) takeSlot() error {
 	if !r.ctl.Describes(r.sv.seg) {
-		return fmt.Errorf("%w: the sidecar of %s belongs to another segment", ErrCorrupt, r.sv.seg.Name())
+		// Left by a segment of this name that is gone.
+		err := r.ctl.Close()
+		r.ctl = nil
+		return errors.Join(shmring.ErrForeign, err)
 	}
-	if r.ctl.Options().Policy != Pool {
+	if c := r.ctl.Options(); !sameWire(c.Generation, r.gen) {
+		return fmt.Errorf("%w: segment %s was written for vLLM %s, this reader is for %s", ErrInvalid, r.sv.seg.Name(), c.Generation, r.gen.Version)
+	} else if c.Policy != Pool {
 		return nil
 	}
 	var err error
@@ -92,7 +101,7 @@ func NewReader(seg *shmring.Segment, o ReaderOptions) (*Reader, error) {
 func newReader(seg *shmring.Segment, o ReaderOptions) *Reader {
 	g := o.Generation.OrNewest()
 	return &Reader{
-		sv:      segmentView{seg, serde.Options{Generation: g}},
+		sv:      segmentView{seg: seg, options: serde.Options{Generation: g}},
 		gen:     g,
 		counter: newCounter(o.Lock, o.LockTimeout, o.Readers),
 	}
@@ -112,7 +121,7 @@ func (r *Reader) Get(h Handle, key string) (*View, error) {
 	err := r.hold(v)
 	if err == nil {
 		failpoint.Hit("reader.held")
-		v.value, err = r.get(h, key)
+		v.value, err = r.get(v.sv, h, key)
 	}
 	failpoint.Hit("reader.got")
 	if err != nil {
@@ -140,16 +149,17 @@ func (r *Reader) hold(v *View) error {
 		if !ok {
 			return fmt.Errorf("%w: %s: too many views are open; release some", ErrBusy, r.sv.seg.Name())
 		}
+		v.sv.held = true
 		v.done = func() { _ = r.sv.guard(v.handle, func() error { r.slot.Release(place); return nil }) }
 		return nil
 	})
 }
 
-func (r *Reader) get(h Handle, key string) (serde.Value, error) {
+func (r *Reader) get(sv segmentView, h Handle, key string) (serde.Value, error) {
 	if err := r.verify(h, key); err != nil {
 		return nil, err
 	}
-	return r.sv.read(h)
+	return sv.read(h)
 }
 
 // Verify checks the signature of a handle for a key without reading the object.

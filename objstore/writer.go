@@ -122,7 +122,7 @@ func newWriter(seg *shmring.Segment, o Options) *Writer {
 	g := o.Generation.OrNewest()
 	w := &Writer{
 		opt: o, gen: g, readers: o.Readers,
-		sv:       segmentView{seg, serde.Options{Generation: g, InlineThreshold: o.InlineThreshold}},
+		sv:       segmentView{seg: seg, options: serde.Options{Generation: g, InlineThreshold: o.InlineThreshold}},
 		counter:  newCounter(o.Lock, o.LockTimeout, o.Readers),
 		objects:  map[uint32]*object{},
 		index:    map[string]*object{},

@@ -24,8 +24,10 @@ const (
 	MaxChunk = math.MaxInt32
 
 	sizeOffset = 4
-	// deadID can't be an id, so it makes any handle to the chunk stale.
-	deadID = math.MaxUint32
+	// NoID stands in the header of a chunk of a [Pool] to which no handle is good:
+	// one that is being written, or was freed. In a [Ring] it stands where headers
+	// of freed chunks were.
+	NoID = math.MaxUint32
 )
 
 // Chunk is one chunk as its header in memory describes it.

@@ -195,8 +195,9 @@ func text(b []byte) string {
 	return string(b)
 }
 
-// parse reads the header of a sidecar of a given size. It believes nothing.
-func (c *Control) parse(m []byte, size int64) error {
+// parse reads the header of a sidecar of a given size. It believes nothing. Who is
+// not the owner can see the state records while they are written.
+func (c *Control) parse(m []byte, size int64, owner bool) error {
 	bad := func(format string, args ...any) error {
 		return &ControlError{c.path, fmt.Sprintf(format, args...)}
 	}
@@ -234,7 +235,7 @@ func (c *Control) parse(m []byte, size int64) error {
 		}
 	}
 	c.opt.Readers = c.state.Readers
-	if !ok {
+	if !ok && owner {
 		return bad("neither of its state records is whole")
 	}
 	return nil
@@ -351,8 +352,8 @@ func privateControl(o ControlOptions, so SegmentOptions) (*Control, error) {
 // there is none.
 func OpenControl(dir, name string) (*Control, error) {
 	path, err := shmfile.Path(dir, name+ControlSuffix)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	if err != nil { // also for a name that is too long to have one
+		return nil, fmt.Errorf("%w: %w: %w", ErrForeign, ErrInvalid, err)
 	}
 	return openControl(path)
 }
@@ -372,7 +373,7 @@ func openControl(path string) (*Control, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.guard(func() error { return c.parse(c.mem, size) }); err != nil {
+	if err := c.guard(func() error { return c.parse(c.mem, size, false) }); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
@@ -390,7 +391,7 @@ func (c *Control) own() error {
 		return fmt.Errorf("%w: %s was removed just now", ErrNotExist, c.path)
 	}
 	// What the last owner wrote between our first look and its end.
-	return c.guard(func() error { return c.parse(c.mem, int64(len(c.mem))) })
+	return c.guard(func() error { return c.parse(c.mem, int64(len(c.mem)), true) })
 }
 
 // ownSoon is own, which tries for a moment: Sweep holds the lock while it looks, and

@@ -39,10 +39,13 @@ type Slot struct {
 	used []bool
 }
 
-// TakeSlot takes a free reader slot. A slot of a reader that died is free. It
+// TakeSlot takes a free reader slot, one for each opening of a sidecar. A slot of
+// a reader that died is free. It
 // fails with [ErrBusy] if all are taken.
 func (c *Control) TakeSlot(pid int) (*Slot, error) {
-	for i := range c.opt.Slots {
+	// Twice, since the writer has the lock of a dead reader's slot for a moment.
+	for n := range 2 * c.opt.Slots {
+		i := n % c.opt.Slots
 		if ok, err := c.lockSlot(i); err != nil {
 			return nil, err
 		} else if !ok {

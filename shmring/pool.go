@@ -139,7 +139,7 @@ func (p *Pool) Alloc(size int) (address uint64, id uint32, payload []byte, err e
 	b.id, b.size = p.freshID(), size+HeaderSize
 	p.live[b.id] = b
 	p.used += b.len
-	mem.Store32(p.buf[b.off:], deadID)
+	mem.Store32(p.buf[b.off:], NoID)
 	mem.Store32(p.buf[b.off+sizeOffset:], uint32(b.size))
 	return b.off, b.id, p.payload(b), nil
 }
@@ -186,7 +186,7 @@ func (p *Pool) Publish(id uint32) {
 // Kill takes the id out of the chunk's header, so that every handle to it is
 // stale. Publish undoes it.
 func (p *Pool) Kill(id uint32) {
-	mem.Store32(p.buf[p.live[id].off:], deadID)
+	mem.Store32(p.buf[p.live[id].off:], NoID)
 	mem.Fence()
 }
 
@@ -211,7 +211,7 @@ func (p *Pool) Free(id uint32) {
 	}
 	p.addHole(b)
 	// Last, so that nothing is half done if the memory is gone.
-	mem.Store32(header, deadID)
+	mem.Store32(header, NoID)
 	mem.Fence()
 }
 

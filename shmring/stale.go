@@ -45,7 +45,7 @@ func (s staleHeaders) kill(buf []byte, off, size uint64) {
 // may be live. A partial id changes too: its lowest byte is flipped.
 func killID(buf []byte, p, end uint64) {
 	if end-p >= 4 {
-		mem.Store32(buf[p:], deadID)
+		mem.Store32(buf[p:], NoID)
 	} else {
 		buf[p] ^= 0xff
 	}

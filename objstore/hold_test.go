@@ -1,0 +1,243 @@
+package objstore
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/shmring"
+)
+
+// realPool makes a pool in a segment in a folder of the test, and a reader with a
+// slot.
+func realPool(t *testing.T, o Options) (*Writer, *Reader, Options) {
+	t.Helper()
+	o.Policy, o.Name, o.Dir, o.Readers = Pool, "pool", t.TempDir(), 1
+	o.RingSize, o.MaxObjectSize = 16<<10, 16<<10
+	w, err := Create(o)
+	require.NoError(t, err)
+	r, err := Open(o.Name, ReaderOptions{Dir: o.Dir, RingSize: o.RingSize, Readers: 1, SidecarLock: true})
+	require.NoError(t, err)
+	require.True(t, r.Protected())
+	t.Cleanup(func() {
+		require.NoError(t, r.Close())
+		left, err := os.ReadDir(o.Dir)
+		require.NoError(t, err)
+		require.Empty(t, left)
+	})
+	return w, r, o
+}
+
+// unleased puts an object of n bytes b which nobody leases.
+func unleased(t *testing.T, w *Writer, key string, n int, b byte) Handle {
+	t.Helper()
+	r := begin(t, w, "of "+key)
+	h, err := r.Put(key, image(n, b))
+	require.NoError(t, err)
+	r.Rollback()
+	return h
+}
+
+func TestHeldObjectIsNotEvicted(t *testing.T) {
+	w, r, _ := realPool(t, Options{})
+	h := unleased(t, w, "a", 500, 7)
+	v, err := r.Get(h, "a")
+	require.NoError(t, err)
+	for i := range 50 {
+		unleased(t, w, fmt.Sprint(i), 5000, 9)
+	}
+	require.NoError(t, v.Check())
+	require.Equal(t, bytes.Repeat([]byte{7}, 500), v.Item().Elems[0].Data.(*serde.Tensor).Data)
+	ok, err := w.Evict("a")
+	require.NoError(t, err)
+	require.False(t, ok)
+	require.NoError(t, v.Release())
+	ok, err = w.Evict("a")
+	require.NoError(t, err)
+	require.True(t, ok)
+	_, err = r.Get(h, "a")
+	require.ErrorIs(t, err, ErrStale)
+	require.NoError(t, w.Close())
+}
+
+// The writer takes the id away while it looks who holds the chunk.
+func TestHeldViewIsNotStaleWhileTheWriterLooks(t *testing.T) {
+	w, r, _ := realPool(t, Options{})
+	h := unleased(t, w, "a", 500, 7)
+	v, err := r.Get(h, "a")
+	require.NoError(t, err)
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if ok, err := w.Evict("a"); ok || err != nil {
+					panic(fmt.Sprint(ok, err))
+				}
+			}
+		}
+	}()
+	for range 20_000 {
+		require.NoError(t, v.Check())
+	}
+	close(stop)
+	<-done
+	require.NoError(t, v.Release())
+	require.NoError(t, w.Close())
+}
+
+// killedWhileEvicting leaves what a writer leaves that was killed between taking
+// the id away and giving it back.
+func killedWhileEvicting(t *testing.T, w *Writer, key string) {
+	t.Helper()
+	w.mu.Lock()
+	p := w.life.(*pool)
+	p.mem.Kill(w.index[key].id)
+	w.mu.Unlock()
+	require.NoError(t, w.Detach())
+}
+
+func TestAdoptKeepsWhatALivingReaderHolds(t *testing.T) {
+	w, r, o := realPool(t, Options{})
+	h := unleased(t, w, "a", 500, 7)
+	v, err := r.Get(h, "a")
+	require.NoError(t, err)
+	killedWhileEvicting(t, w, "a")
+
+	w, a, err := Adopt(o)
+	require.NoError(t, err)
+	require.Equal(t, 1, a.Kept)
+	for i := range 50 {
+		unleased(t, w, fmt.Sprint(i), 5000, 9)
+	}
+	require.NoError(t, v.Check())
+	require.Equal(t, bytes.Repeat([]byte{7}, 500), v.Item().Elems[0].Data.(*serde.Tensor).Data)
+	require.NoError(t, v.Release())
+	require.NoError(t, w.CheckStructure())
+	require.Zero(t, used(t, w))
+	require.NoError(t, w.Close())
+}
+
+// Even if its bytes are not what they were.
+func TestAdoptKeepsWhatIsHeldAndDamaged(t *testing.T) {
+	w, r, o := realPool(t, Options{})
+	h := unleased(t, w, "a", 500, 7)
+	v, err := r.Get(h, "a")
+	require.NoError(t, err)
+	v.Item().Elems[0].Data.(*serde.Tensor).Data[3]++
+	require.NoError(t, w.Detach())
+
+	w, a, err := Adopt(o)
+	require.NoError(t, err)
+	require.Equal(t, 1, a.Kept)
+	require.False(t, w.Cached("a"))
+	for i := range 50 {
+		unleased(t, w, fmt.Sprint(i), 5000, 9)
+	}
+	require.Equal(t, byte(8), v.Item().Elems[0].Data.(*serde.Tensor).Data[3])
+	require.NoError(t, v.Release())
+	require.Zero(t, used(t, w))
+	require.NoError(t, w.Close())
+}
+
+func TestAdoptDropsWhatIsDamaged(t *testing.T) {
+	for name, damage := range map[string]func(w *Writer, h Handle){
+		"data":   func(w *Writer, h Handle) { w.Segment().Ring()[h.Address+600]++ },
+		"header": func(w *Writer, h Handle) { w.Segment().Ring()[h.Address+4]++ },
+		"id":     func(w *Writer, h Handle) { w.Segment().Ring()[h.Address]++ },
+		"note":   func(w *Writer, h Handle) { w.Segment().Ring()[h.Address+70]++ },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, r, o := realPool(t, Options{})
+			h := unleased(t, w, "a", 1000, 7)
+			hb := unleased(t, w, "b", 1000, 8)
+			damage(w, h)
+			require.NoError(t, w.Detach())
+			w, a, err := Adopt(o)
+			require.NoError(t, err)
+			require.Equal(t, Adoption{Kept: 1, Dropped: 1, Clean: true, Epoch: 2}, a)
+			require.False(t, w.Cached("a"))
+			_, err = r.Get(h, "a")
+			require.ErrorIs(t, err, ErrStale)
+			v, err := r.Get(hb, "b")
+			require.NoError(t, err)
+			require.NoError(t, v.Release())
+			next := unleased(t, w, "a", 1000, 7)
+			require.Greater(t, next.ID, hb.ID)
+			require.NoError(t, w.CheckStructure())
+			require.NoError(t, w.Close())
+		})
+	}
+}
+
+func TestAdoptErrors(t *testing.T) {
+	w, _, o := realPool(t, Options{})
+	_, _, err := Adopt(o)
+	require.ErrorIs(t, err, shmring.ErrOwned)
+	require.ErrorContains(t, err, fmt.Sprint(os.Getpid()))
+	require.NoError(t, w.Detach())
+
+	for name, change := range map[string]func(*Options){
+		"no such name":  func(o *Options) { o.Name = "other" },
+		"another size":  func(o *Options) { o.RingSize += 64 },
+		"another wire":  func(o *Options) { o.Generation = generation(t, "0.31.0"); o.RingSize += 32 },
+		"no readers":    func(o *Options) { o.Readers = 0 },
+		"older version": func(o *Options) { o.Generation = generation(t, "0.31.0") },
+	} {
+		bad := o
+		change(&bad)
+		_, _, err := Adopt(bad)
+		require.Error(t, err, name)
+	}
+	same := o
+	same.Generation = generation(t, "0.32.0") // speaks the same wire as the newest
+	w, _, err = Adopt(same)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+
+	fifo := o
+	fifo.Policy, fifo.Name = FIFO, "fifo"
+	w, err = Create(fifo)
+	require.NoError(t, err)
+	w.own = false
+	require.NoError(t, w.Close())
+	_, _, err = Adopt(fifo)
+	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorContains(t, err, "Sweep")
+	_, err = shmring.Sweep(shmring.SweepOptions{Dir: o.Dir, Prefix: "fifo", Remove: true})
+	require.NoError(t, err)
+}
+
+// A segment that vLLM made has no sidecar, or one of an older segment.
+func TestReaderOfAForeignSegmentIsNotProtected(t *testing.T) {
+	dir := t.TempDir()
+	so := shmring.SegmentOptions{Name: "s", Dir: dir, RingSize: 1000, DataOffset: 32}
+	seg, err := shmring.Create(so)
+	require.NoError(t, err)
+	open := func() {
+		r, err := Open("s", ReaderOptions{Dir: dir, RingSize: 1000, Readers: 1})
+		require.NoError(t, err)
+		require.False(t, r.Protected())
+		require.NoError(t, r.Close())
+		_, err = Open("s", ReaderOptions{Dir: dir, RingSize: 1000, Readers: 1, SidecarLock: true})
+		require.ErrorIs(t, err, shmring.ErrForeign)
+	}
+	open()
+	require.NoError(t, seg.Destroy())
+
+	w, err := Create(Options{Name: "s", Dir: dir, RingSize: 1000, MaxObjectSize: 500, Readers: 1, Policy: Pool})
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(dir+"/s"))
+	seg, err = shmring.Create(so) // by something else
+	require.NoError(t, err)
+	open()
+	require.NoError(t, seg.Destroy())
+	require.NoError(t, w.Close())
+}
