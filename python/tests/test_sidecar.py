@@ -339,29 +339,18 @@ def test_fork(pool: str) -> None:
             os.kill(grandchild, signal.SIGKILL)
 
 
-def test_id_that_comes_back(pool: str) -> None:
+def test_id_that_is_away(pool: str) -> None:
     """The writer takes ids away, looks at the holds, and gives some back."""
     with Reader(pool, RING) as reader:
         view = reader.get(*HANDLE)
         store_id(pool, 0xFFFFFFFF)
         with pytest.raises(StaleError):  # for others it is gone
             reader.get(*HANDLE)
-        timer = threading.Timer(0.05, store_id, (pool, ID))
-        timer.start()
         view.check()
-        timer.join()
         store_id(pool, ID + 1)
-        begin = time.monotonic()
         with pytest.raises(StaleError):
             view.check()
-        assert time.monotonic() - begin < 0.5  # this one does not come back
         view.release()
-
-
-def test_id_that_does_not_come_back(pool: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ringcache.reader._REVIVAL", 0.01)
-    with Reader(pool, RING) as reader, pytest.raises(StaleError), reader.get(*HANDLE):
-        store_id(pool, 0xFFFFFFFF)
     assert slot(pool)[4] == 0
 
 
@@ -458,8 +447,6 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "objects": ({"objects": 2**24 + 1, "size": 1 << 20}, CorruptError, "16777217 objects"),
     "fewer objects": ({"size": 4096 + 3 * 2048 + 4 * 64}, CorruptError, "bytes for 3 slots and 5"),
     "more objects": ({"size": 4096 + 3 * 2048 + 6 * 64}, CorruptError, "bytes for 3 slots and 5"),
-    "device": ({"identity": (1, None)}, CorruptError, "another segment"),
-    "inode": ({"identity": (None, 1)}, CorruptError, "another segment"),
     "empty": ({"size": 0}, CorruptError, "begin as one"),
     "a header only": ({"size": 156}, CorruptError, "begin as one"),
     "short": ({"size": 4095}, CorruptError, "begin as one"),
@@ -471,9 +458,6 @@ def test_bad_sidecar(make_segment: MakeSegment, what: str) -> None:
     fields, error, text = BAD[what]
     fields = dict(fields)
     name = make_segment(ring())
-    info = os.stat(f"/dev/shm/{name}")
-    if identity := fields.get("identity"):
-        fields["identity"] = (identity[0] or info.st_dev, identity[1] or info.st_ino)
     if "slots" in fields:
         fields.setdefault("size", 4096 + 64 * 5 + 2048 * fields["slots"])
     make_sidecar(name, fields.pop("ring", RING), **fields)
@@ -484,6 +468,19 @@ def test_bad_sidecar(make_segment: MakeSegment, what: str) -> None:
             Reader(name, RING)
     gc.collect()
     assert os.listdir("/proc/self/fd") == files
+
+
+def test_sidecar_of_another_segment(make_segment: MakeSegment) -> None:
+    """Left by one of this name that is gone."""
+    name = make_segment(ring())
+    info = os.stat(f"/dev/shm/{name}")
+    for identity in ((1, info.st_ino), (info.st_dev, 1)):
+        sidecar = make_sidecar(name, RING, identity=identity)
+        with Reader(name, RING) as reader:
+            assert not reader.protected
+        with pytest.raises(SegmentError, match="sidecar"):
+            Reader(name, RING, sidecar_lock=True)
+        sidecar.unlink()
 
 
 def test_bad_checksum(pool: str) -> None:

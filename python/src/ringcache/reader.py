@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Protocol
@@ -34,7 +33,6 @@ _COUNTER: Final = 4
 _COUNTER_MAX: Final = (1 << 31) - 1
 _ID_MAX: Final = (1 << 31) - 1
 _DEAD: Final = -1  # in the place of the id of a chunk that handles must not match
-_REVIVAL: Final = 1.0  # seconds
 
 
 class Lock(Protocol):
@@ -424,16 +422,10 @@ class Reader:
         """Compare the id in the header; ``held`` if it was compared since the hold.
 
         A writer that needs room takes ids away, looks who holds them, and gives
-        those their ids back. So the id of a held chunk may be away for a moment.
+        those their ids back. So no id is as good as the right one under a hold.
         """
-        at = self._locate(address, id)
-        found = self._i32(at)
-        if held and found == _DEAD:
-            deadline = time.monotonic() + _REVIVAL
-            while found == _DEAD and time.monotonic() < deadline:
-                time.sleep(1e-4)
-                found = self._i32(at)
-        if found != id:
+        found = self._i32(self._locate(address, id))
+        if found != id and not (held and found == _DEAD):
             raise StaleError(address, id)
 
     def _chunk(self, address: int, id: int) -> tuple[int, int]:

@@ -83,7 +83,8 @@ def crc32c(data: bytes) -> int:
 
 
 def attach(segment: Segment) -> Sidecar | None:
-    """The sidecar of an attached segment, None if there is none.
+    """The sidecar of an attached segment, None if there is none, or one that was
+    left by another segment of this name.
 
     Raises :class:`CorruptError` for a file that can't be this segment's sidecar,
     and what attaching a segment raises. On a file system that is mounted
@@ -102,15 +103,21 @@ def attach(segment: Segment) -> Sidecar | None:
         raise
     file = io.FileIO(fd, "r+")  # closes it, whatever happens
     try:
-        policy, slots = _parse(path(name), os.pread(fd, _SLOTS_AT, 0), info.st_size, segment)
-        return Sidecar(path(name), file, policy, slots)
+        found = _parse(path(name), os.pread(fd, _SLOTS_AT, 0), info.st_size, segment)
+        if found is None:
+            file.close()
+            return None
+        return Sidecar(path(name), file, *found)
     except BaseException:
         file.close()
         raise
 
 
-def _parse(file: str, head: bytes, size: int, segment: Segment) -> tuple[int, int]:
-    """Policy and number of slots of a sidecar. It believes nothing."""
+def _parse(file: str, head: bytes, size: int, segment: Segment) -> tuple[int, int] | None:
+    """Policy and number of slots of a sidecar, None if it is another segment's.
+
+    It believes nothing.
+    """
 
     def bad(what: str) -> CorruptError:
         return CorruptError(f"{file} is not a usable sidecar: {what}")
@@ -131,7 +138,7 @@ def _parse(file: str, head: bytes, size: int, segment: Segment) -> tuple[int, in
     if size != _SLOTS_AT + slots * _SLOT + objects * _ENTRY:
         raise bad(f"{size} bytes for {slots} slots and {objects} objects")
     if (device, inode) != segment.identity:
-        raise bad("it belongs to another segment than the one of its name")
+        return None
     if (ring, offset) != (segment.size, segment.data_offset):
         raise SegmentSizeError(
             f"segment {segment.name!r} has a ring of {ring} bytes behind {offset}, expected "
