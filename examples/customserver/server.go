@@ -216,30 +216,27 @@ func (s *server) ask(ctx context.Context, req *mmcache.Request) ([]float64, erro
 	if err := req.Commit(ctx, send); err != nil {
 		return nil, err
 	}
+	// An answer proves that the engine is through with the items, whatever it says
+	// and whether the client still waits: that is Finish. Abort would be for one
+	// that does not wait for the answer, and needs a Fence later.
+	defer req.Finish()
 	for range maxResends {
-		// Not before the engine has let go of the items may they be evicted, so
-		// the wait does not end with ctx.
 		res := <-results
 		if res.drift != nil {
 			s.cache.Repair(*res.drift)
 		}
 		switch {
 		case res.err != nil:
-			req.Abort()
 			return nil, res.err
 		case ctx.Err() != nil:
-			req.Abort()
 			return nil, ctx.Err()
 		case res.missing == nil:
-			req.Finish()
 			return res.means, nil
 		}
 		if err := req.Missed(ctx, res.missing, send); err != nil {
-			req.Abort()
 			return nil, err
 		}
 	}
 	<-results
-	req.Abort()
 	return nil, errors.New("the engine missed items again and again")
 }
