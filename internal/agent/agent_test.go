@@ -309,6 +309,11 @@ func FuzzAgent(f *testing.F) {
 	f.Add([]byte(`{"op":"ring.new","ring":"r","size":100}` + "\n" + `{"op":"ring.alloc","ring":"r","size":20}` + "\n" + `{"op":"ring.free","ring":"r","all":true}`))
 	f.Add([]byte(`{"op":"store.create","store":"w","size":2000,"max_object":900,"readers":1,"lock":true}` + "\n" +
 		`{"op":"store.put","store":"w","key":"a","value":` + pickleA + `}` + "\n" + `{"op":"store.get","store":"w","address":0,"id":0}` + "\n" + `{"op":"store.state","store":"w"}`))
+	f.Add([]byte(`{"op":"store.create","store":"p","size":4000,"max_object":900,"readers":1,"policy":"pool","name":"p"}` + "\n" +
+		`{"op":"store.begin","store":"p","request":"r"}` + "\n" + `{"op":"store.put","store":"p","key":"a","request":"r","value":` + pickleA + `}` + "\n" +
+		`{"op":"store.commit","store":"p","request":"r"}` + "\n" + `{"op":"store.abort","store":"p","request":"r"}` + "\n" + `{"op":"store.fence","store":"p"}` + "\n" +
+		`{"op":"store.detach","store":"p"}` + "\n" + `{"op":"store.adopt","store":"q","size":4000,"max_object":900,"readers":1,"name":"p"}` + "\n" +
+		`{"op":"store.reset_readers","store":"q","readers":2}` + "\n" + `{"op":"store.evict","store":"q","key":"a"}`))
 	f.Add([]byte(`{"op":"store.create","store":"w","name":"n","size":2000,"max_object":900,"readers":1,"generation":"0.15.1"}` + "\n" +
 		`{"op":"store.open","store":"r","name":"n","size":2000,"max_object":900,"readers":1,"generation":"0.15.1"}` + "\n" +
 		`{"op":"store.reserve","store":"w","key":"a","value":{"type":"item","fields":[{"name":"x","data":{"dtype":"uint8","shape":[300]},"field":{"kind":"batched"}}]}}` + "\n" +

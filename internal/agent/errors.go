@@ -28,6 +28,8 @@ var kinds = []struct {
 }{
 	{objstore.ErrKeyExists, "exists"},
 	{shmring.ErrExists, "exists_segment"},
+	{shmring.ErrOwned, "exists_segment"},
+	{shmring.ErrForeign, "unsupported"},
 	{shmring.ErrNoSpace, "no_space"},
 	{objstore.ErrNotFound, "not_found"},
 	{shmring.ErrNotExist, "not_found"},
