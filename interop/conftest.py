@@ -45,7 +45,7 @@ def pool(request):
         pytest.fail("%s is missing: make the environment with setup.sh" % path)
     with contextlib.closing(peer.Pool(path, READERS)) as p:
         assert p.about["version"].split("+")[0] == version
-        p.release = Release(version, p.about)
+        p.release, p.newest = Release(version, p.about), path is None
         yield p
 
 

@@ -13,12 +13,13 @@ type sweepCommand struct {
 	Prefix   string `arg:"" help:"Beginning of the names of the segments."`
 	Owner    string `help:"Only segments with this label."`
 	AnyOwner bool   `help:"Whatever the label."`
+	Dir      string `help:"Folder of shared memory, /dev/shm if empty."`
 	Remove   bool   `help:"Remove segments whose writer is gone. Without it they are listed."`
 }
 
 // Run lists segments and removes those that are orphans.
 func (c sweepCommand) Run() error {
-	found, err := shmring.Sweep(shmring.SweepOptions{Prefix: c.Prefix, Owner: c.Owner, AnyOwner: c.AnyOwner, Remove: c.Remove})
+	found, err := shmring.Sweep(shmring.SweepOptions{Prefix: c.Prefix, Owner: c.Owner, AnyOwner: c.AnyOwner, Remove: c.Remove, Dir: c.Dir})
 	if err != nil {
 		return err
 	}
