@@ -109,7 +109,7 @@ func (p *pool) restore() (a Adoption) {
 		}
 		byID[r.ID] = found{&object{
 			address: r.Address, id: r.ID, size: r.Size, entry: i,
-			noteOffset: r.NoteOffset, noteLen: r.NoteLen, sum: r.Sum,
+			noteOffset: r.NoteOffset, noteLen: r.NoteLen, sum: r.Sum, fullSum: r.Full,
 		}, p.ctl.Use(i)}
 		placed = append(placed, shmring.Placed{Address: r.Address, ID: r.ID, Size: r.Size})
 	}
@@ -220,7 +220,7 @@ func (p *pool) verify(o *object) error {
 		o.noteOffset < countSize || o.noteLen < 0 || o.noteOffset > len(c.Payload) || o.noteLen > len(c.Payload)-o.noteOffset {
 		return errNote
 	}
-	if shmring.Checksum(0, c.Payload[countSize:]) != o.sum {
+	if shmring.PayloadSum(c.Payload, o.noteOffset+o.noteLen, o.fullSum) != o.sum {
 		return fmt.Errorf("%w: checksum", errNote)
 	}
 	return parseNote(c.Payload[o.noteOffset:o.noteOffset+o.noteLen], o)

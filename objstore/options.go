@@ -54,6 +54,11 @@ type Options struct {
 	// has 64 bytes for each. 0 is one for every 8 KiB of the ring, within 1024
 	// and 2^20.
 	MaxObjects int
+	// FullSums makes the sidecar's checksums cover every byte of an object, so that
+	// Adopt finds any change that something else made to it. Without, they cover
+	// objects up to 64 KiB, and samples of larger ones (shmring.PayloadSum): a full
+	// sum takes longer than writing the object.
+	FullSums bool
 	// ReaderSlots is the most readers of this library that look at objects in
 	// place, 2 KiB each in the sidecar. 0 is 64.
 	ReaderSlots int

@@ -3,7 +3,6 @@ package objstore
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"time"
 
@@ -83,7 +82,7 @@ func (p *pool) place(size int, tenant string) (address uint64, id uint32, payloa
 	if err := p.freeEntry(); err != nil {
 		return 0, 0, nil, err
 	}
-	held := map[uint32]struct{}{} // by readers
+	var held map[uint32]struct{} // by readers
 	for {
 		address, id, payload, err = p.mem.Alloc(size)
 		if !errors.Is(err, ErrFull) {
@@ -99,7 +98,12 @@ func (p *pool) place(size int, tenant string) (address uint64, id uint32, payloa
 		if !ok {
 			return 0, 0, nil, p.fullError(size, held)
 		}
-		maps.Copy(held, p.evict(victims))
+		for id := range p.evict(victims) {
+			if held == nil {
+				held = map[uint32]struct{}{}
+			}
+			held[id] = struct{}{}
+		}
 	}
 }
 
@@ -221,7 +225,8 @@ func (p *pool) publish(o *object) error {
 	if p.ctl != nil {
 		failpoint.Hit("pool.publish")
 		o.entry = p.ctl.Put(shmring.Record{
-			Address: o.address, ID: o.id, Size: o.size, NoteOffset: o.noteOffset, NoteLen: o.noteLen, Sum: o.sum,
+			Address: o.address, ID: o.id, Size: o.size, NoteOffset: o.noteOffset, NoteLen: o.noteLen,
+			Sum: o.sum, Full: p.w.opt.FullSums,
 		}, p.useWord(o))
 	}
 	p.mem.Publish(o.id)

@@ -30,14 +30,11 @@ func (w *Writer) put(key string, v serde.Value, o PutOptions) (Handle, error) {
 	if !plan.Complete() {
 		return Handle{}, fmt.Errorf("%w: a tensor has no data; Reserve is for values that are filled in place", ErrInvalid)
 	}
-	r, err := w.take(key, plan, o)
+	r, err := w.reserve(key, plan, o)
 	if err != nil {
 		return Handle{}, err
 	}
 	defer r.Discard()
-	if err := r.write(plan.Frames()); err != nil {
-		return Handle{}, err
-	}
 	return r.Commit()
 }
 
@@ -77,7 +74,6 @@ type Reservation struct {
 	data    []byte // the data frames, its end
 	plan    *serde.Plan
 	request *Request // who gets the handle, or nil
-	sum     *uint32  // of the payload, if it is known before Commit
 	done    bool     // guarded by w.mu
 }
 
@@ -137,22 +133,7 @@ func (w *Writer) mayPut(key string) error {
 }
 
 // reserve takes a chunk and writes everything that the plan has.
-func (w *Writer) reserve(key string, plan *serde.Plan, o PutOptions) (*Reservation, error) {
-	r, err := w.take(key, plan, o)
-	if err != nil {
-		return nil, err
-	}
-	err = w.sv.guard(r.handle(), func() error { return plan.CopyTo(r.data) })
-	failpoint.Hit("reserve.copied")
-	if err != nil {
-		r.Discard()
-		return nil, err
-	}
-	return r, nil
-}
-
-// take takes a chunk for a plan and writes what comes before the data.
-func (w *Writer) take(key string, plan *serde.Plan, po PutOptions) (*Reservation, error) {
+func (w *Writer) reserve(key string, plan *serde.Plan, po PutOptions) (*Reservation, error) {
 	meta := plan.Metadata()
 	rest := countSize + len(meta)
 	if plan.DataLen() > w.opt.MaxObjectSize-rest {
@@ -181,8 +162,9 @@ func (w *Writer) take(key string, plan *serde.Plan, po PutOptions) (*Reservation
 			n := len(appendNote(payload[rest:rest:rest+o.noteLen], o))
 			clear(payload[rest+n : rest+gap]) // no bytes of older objects between
 		}
-		return nil
+		return plan.CopyTo(r.data)
 	})
+	failpoint.Hit("reserve.copied")
 	if err != nil {
 		r.Discard()
 		return nil, err
@@ -191,39 +173,6 @@ func (w *Writer) take(key string, plan *serde.Plan, po PutOptions) (*Reservation
 }
 
 func (r *Reservation) handle() Handle { return Handle{Address: r.o.address, ID: r.o.id} }
-
-// pieceSize is what is copied and summed at a time, so that summing finds it in
-// the processor's cache.
-const pieceSize = 32 << 10
-
-// write fills the data with frames, which together have its length.
-func (r *Reservation) write(frames [][]byte) error {
-	summed := r.summed()
-	err := r.w.sv.guard(r.handle(), func() error {
-		var sum uint32
-		if summed {
-			sum = shmring.Checksum(0, r.payload[countSize:len(r.payload)-len(r.data)])
-		}
-		dst := r.data
-		for _, f := range frames {
-			for len(f) > 0 {
-				n := len(f)
-				if summed {
-					n = min(n, pieceSize)
-					sum = shmring.Checksum(sum, f[:n])
-				}
-				copy(dst, f[:n])
-				f, dst = f[n:], dst[n:]
-			}
-		}
-		if summed {
-			r.sum = &sum
-		}
-		return nil
-	})
-	failpoint.Hit("reserve.copied")
-	return err
-}
 
 // padding returns how many bytes have to stand between what comes first in the
 // payload and the data, so that the largest tensor, or else the data, begins at a
@@ -346,19 +295,11 @@ func (r *Reservation) Commit() (Handle, error) {
 	return r.w.handle(r.o), nil
 }
 
-// summed says whether the payload has a checksum.
-func (r *Reservation) summed() bool {
-	return r.w.opt.Policy == Pool && r.w.sv.seg.Control() != nil
-}
-
 // checksum is taken without the lock: nobody writes to the payload any more.
 func (r *Reservation) checksum() (sum uint32) {
-	switch {
-	case r.sum != nil:
-		sum = *r.sum
-	case r.summed():
+	if r.w.opt.Policy == Pool && r.w.sv.seg.Control() != nil {
 		_ = r.w.sv.guard(r.handle(), func() error {
-			sum = shmring.Checksum(0, r.payload[countSize:])
+			sum = shmring.PayloadSum(r.payload, r.o.noteOffset+r.o.noteLen, r.w.opt.FullSums)
 			return nil
 		})
 	}

@@ -70,7 +70,8 @@ type object struct {
 	cached              *evict.Entry // nil but while it is committed
 	entry               int          // in the sidecar, -1 if none
 	noteOffset, noteLen int          // of key and note in the payload
-	sum                 uint32       // of the payload without its count
+	sum                 uint32       // of the payload
+	fullSum             bool
 }
 
 type objectState uint8

@@ -5,7 +5,7 @@ package shmring
 func walk(need uint64) int { return int(min(max(need/(8<<10), minWalk), maxWalk)) }
 
 const (
-	minWalk = 128
+	minWalk = 64
 	maxWalk = 4096
 )
 
@@ -20,36 +20,34 @@ func (p *Pool) Cheapest(size int, cost func(id uint32) (float64, bool)) (ids []u
 		from, to *block
 		sum      float64
 	}
-	look := func(from, until *block, steps int) (stopped *block) {
-		type item struct {
-			b    *block
-			cost float64
-		}
-		var run []item
+	look := func(from *block, steps int) (stopped *block) {
+		var head *block // of the run that ends at b
 		var length uint64
 		var sum float64
-		for b := from; b != until; b = b.next {
+		for b := from; b != nil; b = b.next {
 			if steps--; steps < 0 && best.from != nil {
 				return b
 			}
-			c := 0.0
+			b.cost = 0
 			if !b.free {
 				var may bool
-				if c, may = cost(b.id); !may {
-					run, length, sum = run[:0], 0, 0
+				if b.cost, may = cost(b.id); !may {
+					head, length, sum = nil, 0, 0
 					continue
 				}
 			}
-			run = append(run, item{b, c})
+			if head == nil {
+				head = b
+			}
 			length += b.len
-			sum += c
-			for length-run[0].b.len >= need {
-				length -= run[0].b.len
-				sum -= run[0].cost
-				run = run[1:]
+			sum += b.cost
+			for length-head.len >= need {
+				length -= head.len
+				sum -= head.cost
+				head = head.next
 			}
 			if length >= need && (best.from == nil || sum < best.sum) {
-				best.from, best.to, best.sum = run[0].b, b, sum
+				best.from, best.to, best.sum = head, b, sum
 			}
 		}
 		return nil
@@ -59,10 +57,10 @@ func (p *Pool) Cheapest(size int, cost func(id uint32) (float64, bool)) (ids []u
 	if start == nil || len(p.live)+p.holes.count <= limit {
 		start = p.first
 	}
-	next := look(start, nil, limit)
+	next := look(start, limit)
 	if best.from == nil && start != p.first {
 		// From the front, and over the place where the first look began.
-		next = look(p.first, nil, limit)
+		next = look(p.first, limit)
 	}
 	if best.from == nil {
 		return nil, false

@@ -20,7 +20,8 @@ import (
 //	20      4      size of the chunk with its header
 //	24      4      offset of the note in the payload
 //	28      4      bytes of the note
-//	32      4      checksum (CRC-32C) of the payload without its count
+//	32      4      checksum (CRC-32C) of the payload, see Sum
+//	36      4      1 if that covers every byte, else 0
 //	40      8      use, see SetUse
 const (
 	entrySum  = 4
@@ -37,12 +38,39 @@ type Record struct {
 	// NoteOffset and NoteLen say where in the payload the writer keeps what
 	// readers have no use for: the key.
 	NoteOffset, NoteLen int
-	// Sum is the checksum of the payload, see Checksum.
-	Sum uint32
+	// Sum is the checksum of the payload, see PayloadSum; Full is what it was
+	// called with.
+	Sum  uint32
+	Full bool
 }
 
-// Checksum continues a CRC-32C.
-func Checksum(sum uint32, b []byte) uint32 { return crc32.Update(sum, castagnoli, b) }
+const (
+	countSize  = 4
+	sampleStep = 64 << 10
+	sampleSize = 64
+)
+
+// PayloadSum is the checksum (CRC-32C) of a payload without its count. If not
+// full, it covers the first 64 KiB, and the front bytes with what the writer
+// noted if these are more, 64 bytes at each further multiple of 64 KiB, and the
+// last 64: to look at all would take longer than to write all, and memory that
+// nobody writes to does not change.
+func PayloadSum(payload []byte, front int, full bool) (sum uint32) {
+	add := func(from, to int) { sum = crc32.Update(sum, castagnoli, payload[from:to]) }
+	n := len(payload)
+	head := min(max(sampleStep, front), n)
+	if full {
+		head = n
+	}
+	add(min(countSize, n), head)
+	for at := (head + sampleStep - 1) / sampleStep * sampleStep; at < n; at += sampleStep {
+		add(at, min(at+sampleSize, n))
+	}
+	if head < n {
+		add(max(head, n-sampleSize), n)
+	}
+	return sum
+}
 
 func (c *Control) guard(f func() error) error { return fault.Guard(f) }
 
@@ -68,7 +96,11 @@ func (c *Control) Put(r Record, use uint64) int {
 	binary.LittleEndian.PutUint32(e[24:], uint32(r.NoteOffset))
 	binary.LittleEndian.PutUint32(e[28:], uint32(r.NoteLen))
 	binary.LittleEndian.PutUint32(e[32:], r.Sum)
-	binary.LittleEndian.PutUint32(e[36:], 0)
+	full := uint32(0)
+	if r.Full {
+		full = 1
+	}
+	binary.LittleEndian.PutUint32(e[36:], full)
 	mem.Store64(e[entryUse:], use)
 	binary.LittleEndian.PutUint32(e[entrySum:], crc32.Checksum(e[entryBody:entryEnd], castagnoli))
 	failpoint.Hit("control.put.summed")
@@ -111,7 +143,7 @@ func (c *Control) Records() iter.Seq2[int, RecordOrBad] {
 				Address: binary.LittleEndian.Uint64(e[8:]), ID: binary.LittleEndian.Uint32(e[16:]),
 				Size:       int(binary.LittleEndian.Uint32(e[20:])),
 				NoteOffset: int(binary.LittleEndian.Uint32(e[24:])), NoteLen: int(binary.LittleEndian.Uint32(e[28:])),
-				Sum: binary.LittleEndian.Uint32(e[32:]),
+				Sum: binary.LittleEndian.Uint32(e[32:]), Full: binary.LittleEndian.Uint32(e[36:]) == 1,
 			}
 			ok := mem.Load32(e[entrySum:]) == crc32.Checksum(e[entryBody:entryEnd], castagnoli)
 			if !yield(i, RecordOrBad{r, ok}) {

@@ -56,6 +56,8 @@ type block struct {
 
 	id   uint32 // of a chunk
 	size int    // bytes of the chunk with its header, at most len
+
+	cost float64 // while Cheapest looks
 }
 
 // NewPool makes an empty pool over buf, which it does not clear. It panics if

@@ -1,6 +1,10 @@
 // Command put-get-hit times the store beside the real vLLM in one run and
 // prints ratios: absolute times of a shared machine mean little.
 //
+// Ours is measured with both policies: fifo, which is vLLM's own, and pool, which
+// also sums the bytes of every put, so that whoever adopts the segment can check
+// them.
+//
 // Both sides do the same: one uint8 tensor per object; a ring with room for
 // eight, full, so that every put evicts; one reader, which counts under a lock.
 // put is Put of a new key; get is a read with the count: as a view in place,
@@ -16,6 +20,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/ringcache/ringcache/objstore"
 )
 
 type options struct {
@@ -52,14 +58,15 @@ func run(o options) (err error) {
 	}
 	defer func() { err = p.close(err) }()
 	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "object\toperation\tvLLM µs\tours µs\tvLLM / ours\t")
+	fmt.Fprintln(t, "object\toperation\tvLLM µs\tfifo µs\tpool µs\tvLLM / fifo\tvLLM / pool\t")
 	for _, kib := range o.KiB {
 		for _, m := range measurements {
-			var theirs, ours []float64
+			var theirs, fifo, pool []float64
 			for turn := range o.Turns {
 				sides := []func() error{
 					func() error { return p.measure(m.peer, kib<<10, o.Rounds, &theirs) },
-					func() error { return measure(m.ours, kib<<10, o.Rounds, &ours) },
+					func() error { return measure(m.ours, objstore.FIFO, kib<<10, o.Rounds, &fifo) },
+					func() error { return measure(m.ours, objstore.Pool, kib<<10, o.Rounds, &pool) },
 				}
 				if turn%2 == 1 {
 					slices.Reverse(sides)
@@ -70,8 +77,8 @@ func run(o options) (err error) {
 					}
 				}
 			}
-			a, b := median(theirs), median(ours)
-			fmt.Fprintf(t, "%d KiB\t%s\t%.1f\t%.2f\t%.1f\t\n", kib, m.name, a/1e3, b/1e3, a/b)
+			v, f, p := median(theirs), median(fifo), median(pool)
+			fmt.Fprintf(t, "%d KiB\t%s\t%.1f\t%.2f\t%.2f\t%.1f\t%.1f\t\n", kib, m.name, v/1e3, f/1e3, p/1e3, v/f, v/p)
 		}
 	}
 	if err := t.Flush(); err != nil {

@@ -33,12 +33,12 @@ type lock chan struct{}
 func (l lock) Lock(context.Context) error { l <- struct{}{}; return nil }
 func (l lock) Unlock() error              { <-l; return nil }
 
-func newBench(size int) (*bench, error) {
+func newBench(size int, policy objstore.Policy) (*bench, error) {
 	data := make([]byte, size)
 	_, _ = rand.Read(data)
 	ring := max(8*(size+4096), mib)
 	w, err := objstore.Create(objstore.Options{
-		Name: fmt.Sprintf("ringcache-bench-%d", os.Getpid()), RingSize: ring, MaxObjectSize: size + 4096, Readers: 1,
+		Name: fmt.Sprintf("ringcache-bench-%d", os.Getpid()), RingSize: ring, MaxObjectSize: size + 4096, Readers: 1, Policy: policy,
 	})
 	if err != nil {
 		return nil, err
@@ -145,8 +145,8 @@ func (b *bench) hit(n int) (float64, error) {
 }
 
 // measure appends the median time of one operation in nanoseconds.
-func measure(op func(*bench, int) (float64, error), size, rounds int, to *[]float64) (err error) {
-	b, err := newBench(size)
+func measure(op func(*bench, int) (float64, error), policy objstore.Policy, size, rounds int, to *[]float64) (err error) {
+	b, err := newBench(size, policy)
 	if err != nil {
 		return err
 	}
