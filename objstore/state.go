@@ -3,6 +3,7 @@ package objstore
 import (
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/ringcache/ringcache/shmring"
 )
@@ -128,4 +129,39 @@ func (w *Writer) CheckStructure() error {
 		errs = append(errs, w.sv.guard(Handle{}, func() error { p.check(bad); return nil }))
 	}
 	return errors.Join(errs...)
+}
+
+// check verifies what holds of a pool besides what holds of every writer.
+func (p *pool) check(bad func(format string, args ...any)) {
+	tenants := map[string]int64{}
+	entries := 0
+	for id, o := range p.w.objects {
+		extent := p.mem.Extent(id)
+		if extent == 0 {
+			bad("object %d has no chunk", id)
+		}
+		if o.tenant != "" {
+			tenants[o.tenant] += int64(extent)
+		}
+		if _, ok := p.quarantined[o]; ok != (len(o.aborted) > 0) {
+			bad("key %q: in quarantine %v, with %d abortions", o.key, ok, len(o.aborted))
+		}
+		live := o.state == committed || o.state == retired
+		if (o.state == committed) != (o.cached != nil) {
+			bad("key %q in state %d is known to the eviction policy: %v", o.key, o.state, o.cached != nil)
+		}
+		if p.ctl == nil || !live {
+			continue
+		}
+		entries++
+		if u := p.ctl.Use(o.entry); u != p.useWord(o) {
+			bad("key %q: the sidecar's use is %#x, want %#x", o.key, u, p.useWord(o))
+		}
+	}
+	if !maps.Equal(tenants, p.tenants) {
+		bad("tenants are charged %v, have %v", p.tenants, tenants)
+	}
+	if p.ctl != nil && p.ctl.Free()+entries != p.ctl.Options().Objects {
+		bad("%d entries used and %d free of %d", entries, p.ctl.Free(), p.ctl.Options().Objects)
+	}
 }

@@ -3,9 +3,7 @@ package objstore
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -380,91 +378,6 @@ func (w *Writer) Clear() error {
 		return fmt.Errorf("%w: %d leases are open; release them before Clear", ErrBusy, w.leases)
 	}
 	return w.life.clear()
-}
-
-// Get returns a view of an object of this writer, for tests and tools. It
-// neither verifies nor counts, unless the writer has a lock: then it does both,
-// as a vLLM storage built with a lock does.
-func (w *Writer) Get(h Handle, key string) (*View, error) {
-	if w.counter != nil && w.gen.Signed {
-		if err := w.Verify(key, h); err != nil {
-			return nil, err
-		}
-	}
-	if err := w.sv.seg.Hold(); err != nil {
-		return nil, err
-	}
-	lease := w.leaseID(h.ID)
-	v, err := w.sv.read(h)
-	if err != nil {
-		lease.Release()
-		w.sv.seg.Release()
-		return nil, err
-	}
-	return &View{sv: w.sv, handle: h, value: v, counter: w.counter, done: lease.Release}, nil
-}
-
-// leaseID leases the object of an id, so that it is not evicted under a view. The
-// lease is empty if there is none.
-func (w *Writer) leaseID(id uint32) *Lease {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if o := w.objects[id]; o != nil && w.opt.Policy == Pool {
-		return w.lease(o)
-	}
-	return &Lease{w: w, ended: true}
-}
-
-// Signature returns the signature of the current object under a key without
-// issuing a use. It is nil in generations without signatures.
-func (w *Writer) Signature(key string) ([]byte, error) {
-	if err := w.lock(); err != nil {
-		return nil, err
-	}
-	defer w.mu.Unlock()
-	o, ok := w.index[key]
-	if !ok {
-		return nil, &KeyNotFoundError{key}
-	}
-	return w.handle(o).Signature, nil
-}
-
-// Verify checks that a handle that came from outside is the current one of its
-// key and carries a valid signature, where the generation has one. It fails
-// with [SignatureError].
-func (w *Writer) Verify(key string, h Handle) error {
-	if err := w.lock(); err != nil {
-		return err
-	}
-	defer w.mu.Unlock()
-	o, ok := w.index[key]
-	if !ok || o.address != h.Address || o.id != h.ID {
-		return &SignatureError{Key: key}
-	}
-	switch {
-	case !w.gen.Signed:
-		return nil
-	case h.Signature == nil:
-		return &SignatureError{Key: key, Missing: true}
-	case !hmac.Equal(h.Signature, o.sig):
-		return &SignatureError{Key: key}
-	}
-	return nil
-}
-
-// ValidateItem checks an item that a client supplied before it is handed to the
-// engine: one that claims to be an address must be the current one of its key,
-// else it would show the client another client's object. Other items pass. It
-// issues no use.
-func (w *Writer) ValidateItem(it *serde.Item, key string) error {
-	a, ok, err := serde.ParseAddress(it, w.sv.options)
-	if err != nil {
-		return errors.Join(&SignatureError{Key: key}, err)
-	}
-	if !ok {
-		return nil
-	}
-	return w.Verify(key, a)
 }
 
 // Close unmaps the segment and, if Create or Adopt made the writer, removes it, as

@@ -1,0 +1,159 @@
+package objstore
+
+import (
+	"errors"
+
+	"github.com/ringcache/ringcache/internal/failpoint"
+)
+
+// place takes a chunk, and evicts what is cheapest to lose until there is room.
+func (p *pool) place(size int, tenant string) (address uint64, id uint32, payload []byte, err error) {
+	if err := p.admit(size, tenant); err != nil {
+		return 0, 0, nil, err
+	}
+	p.markIDs()
+	failpoint.Hit("pool.alloc")
+	if err := p.freeEntry(); err != nil {
+		return 0, 0, nil, err
+	}
+	var held map[uint32]struct{} // by readers
+	for {
+		address, id, payload, err = p.mem.Alloc(size)
+		if !errors.Is(err, ErrFull) {
+			failpoint.Hit("pool.allocated")
+			return address, id, payload, err
+		}
+		victims, ok := p.mem.Cheapest(size, func(id uint32) (float64, bool) {
+			if _, ok := held[id]; ok {
+				return 0, false
+			}
+			return p.loss(p.w.objects[id])
+		})
+		if !ok {
+			return 0, 0, nil, p.fullError(size, held)
+		}
+		for id := range p.evict(victims) {
+			if held == nil {
+				held = map[uint32]struct{}{}
+			}
+			held[id] = struct{}{}
+		}
+	}
+}
+
+// freeEntry makes sure that the sidecar has an entry for one more object.
+func (p *pool) freeEntry() error {
+	for p.ctl != nil && p.mem.Len() >= p.ctl.Options().Objects {
+		victim, ok := p.cheapest(p.w.objects)
+		if !ok || p.evict([]uint32{victim.id}) != nil {
+			return p.fullError(0, nil)
+		}
+	}
+	return nil
+}
+
+// maxSample bounds a search for one object: the cheapest of so many is cheap
+// enough.
+const maxSample = 64
+
+// cheapest returns the idle object that it costs least to lose, of some.
+func (p *pool) cheapest(objects map[uint32]*object) (best *object, ok bool) {
+	least, n := 0.0, 0
+	for _, o := range objects {
+		if c, may := p.loss(o); may && (best == nil || c < least) {
+			best, least = o, c
+		}
+		if n++; n >= maxSample && best != nil {
+			break
+		}
+	}
+	return best, best != nil
+}
+
+// loss says what evicting an object loses, and whether it may be.
+func (p *pool) loss(o *object) (float64, bool) {
+	if !p.idle(o) {
+		return 0, false
+	}
+	if o.cached == nil {
+		return 0, true // retired
+	}
+	return p.cache.Value(o.cached), true
+}
+
+// idle says whether nobody can need the object any more.
+func (p *pool) idle(o *object) bool {
+	return (o.state == committed || o.state == retired) && o.leases == 0 && !p.touched(o) && p.over(o)
+}
+
+func (p *pool) touched(o *object) bool {
+	_, ok := p.w.touched[o.id]
+	return ok
+}
+
+// evict makes idle objects go, but for those that a reader looks at in place,
+// which it returns.
+func (p *pool) evict(ids []uint32) (held map[uint32]struct{}) {
+	for _, id := range ids {
+		p.mem.Kill(id)
+		failpoint.Hit("pool.evict.killed")
+	}
+	var holds map[uint32]struct{}
+	if p.ctl != nil {
+		var dead int
+		holds, dead = p.ctl.Held()
+		p.dead += dead
+	}
+	for _, id := range ids {
+		if _, ok := holds[id]; ok {
+			p.mem.Publish(id) // whoever saw it dead was late anyway
+			if held == nil {
+				held = map[uint32]struct{}{}
+			}
+			held[id] = struct{}{}
+			continue
+		}
+		o := p.w.objects[id]
+		if o.cached != nil {
+			p.cache.Evict(o.cached)
+			o.cached = nil
+		}
+		p.drop(o)
+	}
+	return held
+}
+
+// freeUnused evicts every object that is idle, whatever it is worth.
+func (p *pool) freeUnused() (freed []uint32, err error) {
+	err = p.w.sv.guard(Handle{}, func() error {
+		for id := range p.mem.Live() {
+			if p.idle(p.w.objects[id]) {
+				freed = append(freed, id)
+			}
+		}
+		held := p.evict(freed)
+		n := 0
+		for _, id := range freed {
+			if _, ok := held[id]; !ok {
+				freed[n] = id
+				n++
+			}
+		}
+		freed = freed[:n]
+		return nil
+	})
+	return freed, err
+}
+
+// clear makes every key absent and frees what nobody can still read.
+func (p *pool) clear() error {
+	failpoint.Hit("pool.clear.begin")
+	clear(p.w.touched)
+	for _, o := range p.w.index {
+		p.w.retire(o)
+		failpoint.Hit("pool.clear.one")
+	}
+	_, err := p.freeUnused()
+	failpoint.Hit("pool.clear.end")
+	return err
+}
