@@ -3,8 +3,12 @@ package objstore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -502,4 +506,82 @@ func TestObtainMakesAnObjectOnce(t *testing.T) {
 	_, _, err = s.Obtain(short, "b", bytesItem(500), PutOptions{})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	r.Discard()
+}
+
+// Producers write into the pool at the same time, each key is made once, and
+// requests end in every way.
+func TestPoolManyProducers(t *testing.T) {
+	s := newPoolStore(t, Options{RingSize: 1 << 16, MaxObjectSize: 1 << 13, Rereads: true})
+	ctx := context.Background()
+	var making sync.Map
+	var workers sync.WaitGroup
+	var made, got, ended atomic.Int64
+	for g := range 6 {
+		workers.Go(func() {
+			rng := rand.New(rand.NewPCG(2, uint64(g)))
+			for range 300 {
+				k := rng.IntN(30)
+				key, n := fmt.Sprint("k", k), 1+k*200
+				l, r, err := s.Obtain(ctx, key, &serde.Item{Modality: "image", Elems: []serde.Elem{{
+					Key: "x", Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{n}},
+				}}}, PutOptions{})
+				switch {
+				case errors.Is(err, ErrFull):
+					continue
+				case err != nil:
+					t.Error(err)
+					return
+				case r != nil:
+					if _, twice := making.LoadOrStore(key, true); twice {
+						t.Errorf("%s is made twice at a time", key)
+					}
+					for i := range r.Tensor("x") {
+						r.Tensor("x")[i] = byte(k)
+					}
+					making.Delete(key)
+					if rng.IntN(5) == 0 {
+						r.Discard()
+						continue
+					}
+					if l, err = r.CommitLeased(); err != nil {
+						t.Error(err)
+						return
+					}
+					made.Add(1)
+				default:
+					got.Add(1)
+				}
+				h, err := l.Issue()
+				if err != nil {
+					t.Error(err)
+				}
+				l.Sent()
+				v, err := s.readers[g%2].Get(h, key)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if data := v.Item().Elems[0].Data.(*serde.Tensor).Data; !bytes.Equal(data, bytes.Repeat([]byte{byte(k)}, n)) {
+					t.Errorf("%s has another's bytes", key)
+				}
+				if err := v.Release(); err != nil {
+					t.Error(err)
+				}
+				if rng.IntN(3) > 0 {
+					l.Release()
+				} else {
+					l.Abort()
+				}
+				if ended.Add(1)%50 == 0 {
+					s.Fence().Passed() // nobody but us reads what was aborted
+				}
+			}
+		})
+	}
+	workers.Wait()
+	s.Fence().Passed()
+	t.Logf("%d made, %d got, %d ended", made.Load(), got.Load(), ended.Load())
+	require.NotZero(t, made.Load())
+	require.NotZero(t, got.Load())
+	require.Zero(t, used(t, s.Writer))
 }

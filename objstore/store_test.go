@@ -515,7 +515,15 @@ func TestTruncationWhileFreeing(t *testing.T) {
 // TestManyGoroutines: producers and readers at once, over aligned private
 // memory, so that the race detector sees every access.
 func TestManyGoroutines(t *testing.T) {
-	s := newStore(t, Options{RingSize: 1 << 16, MaxObjectSize: 1 << 13, Readers: 2, Align: 64})
+	t.Run("fifo", func(t *testing.T) {
+		manyGoroutines(t, newStore(t, Options{RingSize: 1 << 16, MaxObjectSize: 1 << 13, Readers: 2, Align: 64}))
+	})
+	t.Run("pool", func(t *testing.T) {
+		manyGoroutines(t, newPoolStore(t, Options{RingSize: 1 << 16, MaxObjectSize: 1 << 13}))
+	})
+}
+
+func manyGoroutines(t *testing.T, s *store) {
 	type sent struct {
 		key string
 		h   Handle
@@ -586,7 +594,7 @@ func TestManyGoroutines(t *testing.T) {
 	t.Logf("%d stored, %d found, %d full, %d taken by another", stored, found, full, taken)
 	require.NotZero(t, stored)
 	require.NotZero(t, found)
-	for s.space.(*shmring.Ring).Len() > 0 {
+	for s.Len() > 0 {
 		freed, err := s.FreeUnused()
 		require.NoError(t, err)
 		require.NotEmpty(t, freed, "everything was read, so everything is free")
