@@ -80,6 +80,16 @@ func sweep(o SweepOptions, path string) (s Swept, ok bool) {
 	if !o.AnyOwner && s.Owner != o.Owner {
 		return s, false
 	}
+	switch err := c.own(); {
+	case errors.Is(err, ErrOwned):
+		s.Alive = true
+	case errors.Is(err, ErrNotExist):
+		return s, false
+	case err != nil:
+		s.Err = err
+		return s, true
+	}
+	// Only now: as long as another had the lock the segment could still appear.
 	seg, size, err := shmfile.Open(path, false)
 	if err == nil {
 		defer seg.Close()
@@ -88,14 +98,7 @@ func sweep(o SweepOptions, path string) (s Swept, ok bool) {
 		s.Err = err
 		return s, true
 	}
-	switch err := c.own(); {
-	case errors.Is(err, ErrOwned):
-		s.Alive = true
-		return s, true
-	case errors.Is(err, ErrNotExist):
-		return s, false
-	case err != nil:
-		s.Err = err
+	if s.Alive {
 		return s, true
 	}
 	if !o.Remove {
