@@ -111,6 +111,9 @@ func (p *pool) restore() (a Adoption) {
 			address: r.Address, id: r.ID, size: r.Size, entry: i,
 			noteOffset: r.NoteOffset, noteLen: r.NoteLen, sum: r.Sum, fullSum: r.Full,
 		}, p.ctl.Use(i)}
+		if !shmring.IDBefore(r.ID, s.NextID) { // a state record was damaged
+			s.NextID = (r.ID + 1) % shmring.IDLimit
+		}
 		placed = append(placed, shmring.Placed{Address: r.Address, ID: r.ID, Size: r.Size})
 	}
 	p.mem.SkipTo(s.NextID)

@@ -78,11 +78,15 @@ func (w *Writer) ResetReaders(readers int) error {
 	for _, o := range w.objects { // which may drop retired ones
 		w.life.changed(o)
 	}
-	if c := w.sv.seg.Control(); c != nil {
+	defer w.signal()
+	c := w.sv.seg.Control()
+	if c == nil {
+		return nil
+	}
+	return w.sv.guard(Handle{}, func() error {
 		s := c.State()
 		s.Readers = readers
 		c.SetState(s)
-	}
-	w.signal()
-	return nil
+		return nil
+	})
 }

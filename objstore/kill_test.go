@@ -160,7 +160,7 @@ func hitsWithoutKills(t *testing.T, seed uint64) map[string]int {
 			require.NoError(t, err)
 			require.NoError(t, w.Detach())
 		}
-		p := startChild(t, killOrder{Role: role, Name: name, Seed: seed, Ops: 1000, Rereads: true})
+		p := startChild(t, killOrder{Role: role, Name: name, Seed: seed, Ops: 600, Rereads: true})
 		require.NoError(t, p.in.Close())
 		for p.out.Scan() {
 			var place string

@@ -74,8 +74,11 @@ func (r *Reader) takeSlot() error {
 	} else if c.Policy != Pool {
 		return nil
 	}
-	var err error
-	if r.slot, err = r.ctl.TakeSlot(os.Getpid()); errors.Is(err, ErrBusy) {
+	err := r.sv.guard(Handle{}, func() (err error) {
+		r.slot, err = r.ctl.TakeSlot(os.Getpid())
+		return err
+	})
+	if errors.Is(err, ErrBusy) {
 		return nil // see Protected
 	}
 	return err

@@ -383,13 +383,18 @@ func (w *Writer) Clear() error {
 // Close unmaps the segment and, if Create or Adopt made the writer, removes it, as
 // vLLM's writer does. It fails with [ErrBusy], and does nothing, while a
 // reservation, a lease or a view is open. Closing twice is fine.
-func (w *Writer) Close() error { return w.close(w.own) }
+func (w *Writer) Close() error {
+	if w.own {
+		return w.close(w.sv.seg.Destroy)
+	}
+	return w.close(w.sv.seg.Close)
+}
 
 // Detach is Close, but leaves the segment as it is, so that another writer can
 // adopt it: workers go on reading meanwhile.
-func (w *Writer) Detach() error { return w.close(false) }
+func (w *Writer) Detach() error { return w.close(w.sv.seg.Detach) }
 
-func (w *Writer) close(remove bool) error {
+func (w *Writer) close(end func() error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -397,14 +402,6 @@ func (w *Writer) close(remove bool) error {
 	}
 	if w.leases > 0 {
 		return fmt.Errorf("%w: %d leases are open; release them before Close", ErrBusy, w.leases)
-	}
-	end := w.sv.seg.Close
-	if remove {
-		end = w.sv.seg.Destroy
-	} else if c := w.sv.seg.Control(); c != nil && len(w.pending) == 0 {
-		s := c.State()
-		s.Clean = true
-		c.SetState(s)
 	}
 	if err := end(); err != nil {
 		return err

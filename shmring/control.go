@@ -409,8 +409,12 @@ func (c *Control) ownSoon() (err error) {
 // describes says whether the sidecar is that of the open segment f.
 func (c *Control) describes(f *os.File) bool {
 	dev, ino, err := shmfile.Identity(f)
-	_, u64 := le(c.mem)
-	return err == nil && u64(offInode) == ino && u64(offDevice) == dev
+	same := false
+	return err == nil && c.guard(func() error {
+		_, u64 := le(c.mem)
+		same = u64(offInode) == ino && u64(offDevice) == dev
+		return nil
+	}) == nil && same
 }
 
 // Describes says whether the sidecar is that of a segment which this process has

@@ -142,7 +142,7 @@ func newControl(s *Segment) (*Control, error) {
 		return nil, fmt.Errorf("%w: %w", ErrExists, err)
 	}
 	defer old.Close()
-	if err := old.own(); err != nil {
+	if err := old.ownSoon(); err != nil {
 		return nil, fmt.Errorf("%w: %w; choose another name", ErrExists, err)
 	}
 	if _, err := os.Lstat(s.path); !errors.Is(err, fs.ErrNotExist) {
@@ -312,6 +312,29 @@ func (s *Segment) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.close()
+}
+
+// Detach is Close, and says in the sidecar that the writer ended by plan, so that
+// the next one finds what it left.
+func (s *Segment) Detach() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	if err := s.idle(); err != nil {
+		return err
+	}
+	var err error
+	if s.ctl != nil {
+		err = s.ctl.guard(func() error {
+			state := s.ctl.State()
+			state.Clean = true
+			s.ctl.SetState(state)
+			return nil
+		})
+	}
+	return errors.Join(err, s.close())
 }
 
 // Destroy is Unlink and Close in one step: while the segment is held it fails

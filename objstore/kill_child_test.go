@@ -1,0 +1,250 @@
+package objstore
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/serde"
+)
+
+// killProcess is a child as its parent sees it.
+type killProcess struct {
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Scanner
+	errors bytes.Buffer
+	once   sync.Once
+	err    error
+}
+
+func startChild(t *testing.T, o killOrder) *killProcess {
+	t.Helper()
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	order, err := json.Marshal(o)
+	require.NoError(t, err)
+	p := &killProcess{cmd: exec.Command(exe)}
+	p.cmd.Env = append(os.Environ(), killEnv+"="+string(order))
+	p.cmd.Stderr = &p.errors
+	p.in, err = p.cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := p.cmd.StdoutPipe()
+	require.NoError(t, err)
+	p.out = bufio.NewScanner(out)
+	require.NoError(t, p.cmd.Start())
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill() // by its pid, and not if it was waited for
+		_ = p.wait()
+	})
+	return p
+}
+
+// line returns the next line that the child says.
+func (p *killProcess) line() (string, error) {
+	if !p.out.Scan() {
+		return "", errors.Join(errors.New("the child says nothing more"), p.out.Err(), p.wait())
+	}
+	return p.out.Text(), nil
+}
+
+func (p *killProcess) wait() error {
+	p.once.Do(func() {
+		if p.err = p.cmd.Wait(); p.err != nil {
+			p.err = fmt.Errorf("%w: %s", p.err, &p.errors)
+		}
+	})
+	return p.err
+}
+
+// waitKilled waits for the end of a child that must end by SIGKILL.
+func (p *killProcess) waitKilled(t *testing.T) {
+	t.Helper()
+	err := p.wait()
+	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	require.True(t, ok && status.Signaled() && status.Signal() == syscall.SIGKILL, "it was not killed: %v", err)
+}
+
+// killChild is a child process.
+func killChild(o killOrder) {
+	hits := map[string]int{} // children come to failpoints with one goroutine
+	failpoint.Set(func(name string) {
+		if hits[name]++; name == o.Place && hits[name] == o.Nth {
+			die()
+		}
+	})
+	var err error
+	switch o.Role {
+	case "writer":
+		err = writerChild(o)
+	case "creator":
+		err = creatorChild(o)
+	case "worker":
+		err = workerChild(o)
+	case "reader":
+		err = readerChild(o)
+	default:
+		err = fmt.Errorf("no role %q", o.Role)
+	}
+	if err != nil {
+		say("E %v", err)
+		os.Exit(1)
+	}
+	for name, n := range hits {
+		say("H %s %d", name, n)
+	}
+}
+
+// die ends the process: not one instruction of it is executed any more.
+func die() {
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
+}
+
+// say tells the parent a line at once: what was said before a kill is heard.
+func say(format string, args ...any) {
+	if _, err := os.Stdout.Write(fmt.Appendf(nil, format+"\n", args...)); err != nil {
+		os.Exit(1) // the parent is gone
+	}
+}
+
+// killOptions are those of the segments whose writers are killed: both the bytes
+// and the entries of the sidecar are short.
+func killOptions(name string, rereads bool) Options {
+	return Options{
+		Name: name, RingSize: 1 << 20, MaxObjectSize: 80 << 10, Readers: 1, Policy: Pool, Owner: "kill",
+		Rereads: rereads, QuarantineTTL: -1, MaxObjects: 150, ReaderSlots: 8,
+	}
+}
+
+func killReaderOptions(count bool) ReaderOptions {
+	return ReaderOptions{RingSize: 1 << 20, Readers: 1, SidecarLock: count, LockTimeout: time.Minute}
+}
+
+// killHandle is a handle and what it must lead to: the bytes are a function of
+// the key, the length, and a number that no other object has.
+type killHandle struct {
+	key   string
+	h     Handle
+	nonce uint64
+	n     int
+}
+
+func (h killHandle) String() string {
+	return fmt.Sprintf("%s %d %d %x %d %d", h.key, h.h.ID, h.h.Address, h.h.Signature, h.nonce, h.n)
+}
+
+func parseHandle(s string) (h killHandle, err error) {
+	var sig string
+	if _, err := fmt.Sscanf(s, "%s %d %d %s %d %d", &h.key, &h.h.ID, &h.h.Address, &sig, &h.nonce, &h.n); err != nil {
+		return h, fmt.Errorf("handle %q: %w", s, err)
+	}
+	h.h.Signature, err = hex.DecodeString(sig)
+	return h, err
+}
+
+func killNote(nonce uint64, n int) []byte {
+	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, nonce), uint64(n))
+}
+
+// handleOf is the handle of an object, from what its writer knows.
+func handleOf(w *Writer, o *object) (killHandle, error) {
+	if len(o.note) != 16 {
+		return killHandle{}, fmt.Errorf("key %q has a note of %d bytes", o.key, len(o.note))
+	}
+	n := binary.LittleEndian.Uint64(o.note[8:])
+	return killHandle{o.key, w.handle(o), binary.LittleEndian.Uint64(o.note), int(n)}, nil
+}
+
+func (h killHandle) bytes() []byte {
+	b := make([]byte, h.n)
+	_, _ = rand.NewChaCha8(sha256.Sum256(fmt.Appendf(nil, "%s %d %d", h.key, h.nonce, h.n))).Read(b)
+	return b
+}
+
+// killItem is a value of n bytes in two tensors, with data or without.
+func killItem(n int, data []byte) *serde.Item {
+	it := &serde.Item{Modality: "image"}
+	at := 0
+	for i, n := range []int{n - n/3, n / 3} {
+		if n == 0 {
+			continue
+		}
+		t := &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{n}}
+		if data != nil {
+			t.Data = data[at : at+n : at+n]
+		}
+		it.Elems = append(it.Elems, serde.Elem{Key: string(rune('x' + i)), Data: t, Field: serde.Field{Kind: serde.Batched}})
+		at += n
+	}
+	return it
+}
+
+// verify says whether a value is what the handle must lead to.
+func (h killHandle) verify(v serde.Value) error {
+	it, ok := v.(*serde.Item)
+	if !ok {
+		return fmt.Errorf("%v leads to a %T", h, v)
+	}
+	var got []byte
+	for _, e := range it.Elems {
+		got = append(got, e.Data.(*serde.Tensor).Data...)
+	}
+	if !bytes.Equal(got, h.bytes()) {
+		return fmt.Errorf("%v leads to wrong bytes (%d of them)", h, len(got))
+	}
+	return nil
+}
+
+// look reads through a handle and compares the bytes. Errors of the reader are
+// in the answer as they are.
+func (h killHandle) look(r *Reader) error {
+	v, err := r.Get(h.h, h.key)
+	if err != nil {
+		return err
+	}
+	return errors.Join(h.verify(v.Value()), v.Check(), v.Release())
+}
+
+// checkAdopted looks at everything that a writer has adopted, through a reader,
+// and returns its index.
+func checkAdopted(w *Writer, r *Reader) (index map[string]uint32, err error) {
+	if err := w.CheckStructure(); err != nil {
+		return nil, err
+	}
+	index = map[string]uint32{}
+	w.mu.Lock()
+	var all []killHandle
+	for _, o := range w.objects {
+		h, e := handleOf(w, o)
+		err = errors.Join(err, e)
+		all = append(all, h)
+		if o.state == committed {
+			index[o.key] = o.id
+		}
+	}
+	if len(index) != len(w.index) {
+		err = errors.Join(err, fmt.Errorf("%d keys for %d in the index", len(index), len(w.index)))
+	}
+	w.mu.Unlock()
+	for _, h := range all {
+		err = errors.Join(err, h.look(r))
+	}
+	return index, err
+}

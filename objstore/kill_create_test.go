@@ -1,0 +1,169 @@
+package objstore
+
+import (
+	"bufio"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/shmring"
+)
+
+// creatorChild makes a segment with one object and, when told, removes it.
+func creatorChild(o killOrder) error {
+	w, err := Create(killOptions(o.Name, true))
+	if err != nil {
+		return err
+	}
+	h := killHandle{key: "k", nonce: o.Seed, n: 5000}
+	r, err := w.Begin("r")
+	if err != nil {
+		return err
+	}
+	if h.h, err = w.put(h.key, killItem(h.n, h.bytes()), PutOptions{Request: r, Note: killNote(h.nonce, h.n)}); err != nil {
+		return err
+	}
+	say("P %v", h)
+	bufio.NewScanner(os.Stdin).Scan()
+	r.Rollback()
+	return w.Close()
+}
+
+// killCreators kills processes that make or remove a segment.
+func killCreators(t *testing.T, report *killReport, seed uint64, each int) {
+	rng := rand.New(rand.NewPCG(seed, 3))
+	name := killName(t, "creators")
+	path := filepath.Join(shmfile.DefaultDir, name)
+	left := map[string][]string{ // files
+		"control.link":     nil,
+		"segment.link":     {path + shmring.ControlSuffix},
+		"segment.linked":   {path, path + shmring.ControlSuffix},
+		"segment.unlinked": {path + shmring.ControlSuffix},
+	}
+	for i := range each {
+		for _, place := range createPlaces {
+			p := startChild(t, killOrder{Role: "creator", Name: name, Seed: rng.Uint64(), Place: place, Nth: 1})
+			reader := createdSegment(t, p, name)
+			p.waitKilled(t)
+			report.killed(place)
+			require.Equal(t, left[place], filesOf(t, name), "killed at %s", place)
+			if reader != nil {
+				reader()
+			}
+			switch i % 3 {
+			case 0:
+				sweepKilled(t, name, left[place] != nil)
+			case 1:
+				w, a, err := Adopt(killOptions(name, true))
+				if place != "segment.linked" {
+					require.ErrorIs(t, err, shmring.ErrNotExist)
+					break
+				}
+				require.NoError(t, err)
+				require.Equal(t, Adoption{Epoch: 2}, a)
+				report.adopted(place, a)
+				require.NoError(t, w.Close())
+				requireNoFiles(t, name)
+			}
+			w, err := Create(killOptions(name, true))
+			if len(left[place]) == 2 && i%3 == 2 {
+				require.ErrorIs(t, err, shmring.ErrExists)
+				sweepKilled(t, name, true)
+				w, err = Create(killOptions(name, true))
+			}
+			require.NoError(t, err)
+			_, err = w.Put("k", bytesItem(100))
+			require.NoError(t, err)
+			require.NoError(t, w.CheckStructure())
+			require.NoError(t, w.Close())
+			requireNoFiles(t, name)
+		}
+	}
+}
+
+// createdSegment attaches to the segment of a creator that came so far, and lets
+// the creator go on. A worker that attached reads on whatever happens to the
+// segment's name; the function that is returned does so.
+func createdSegment(t *testing.T, p *killProcess, name string) (read func()) {
+	t.Helper()
+	for p.out.Scan() {
+		h, err := parseHandle(p.out.Text()[2:])
+		require.NoError(t, err, p.out.Text())
+		r, err := Open(name, killReaderOptions(true))
+		require.NoError(t, err)
+		require.NoError(t, h.look(r))
+		require.NoError(t, p.in.Close())
+		read = func() {
+			require.NoError(t, h.look(r))
+			require.NoError(t, r.Close())
+		}
+	}
+	return read
+}
+
+// sweepKilled sweeps a name whose writer is dead, after looking what would be
+// swept.
+func sweepKilled(t *testing.T, name string, something bool) {
+	t.Helper()
+	for _, remove := range []bool{false, true} {
+		before := filesOf(t, name)
+		got, err := shmring.Sweep(shmring.SweepOptions{Prefix: name, Owner: "kill", Remove: remove})
+		require.NoError(t, err)
+		if !something {
+			require.Empty(t, got)
+			continue
+		}
+		require.Len(t, got, 1)
+		require.NoError(t, got[0].Err)
+		require.False(t, got[0].Alive)
+		require.Equal(t, remove, got[0].Removed)
+		if !remove {
+			require.Equal(t, before, filesOf(t, name))
+		}
+	}
+	requireNoFiles(t, name)
+}
+
+func TestSweepSparesTheLiving(t *testing.T) {
+	name := killName(t, "sweep")
+	p := startChild(t, killOrder{Role: "creator", Name: name})
+	line, err := p.line()
+	require.NoError(t, err)
+	h, err := parseHandle(line[2:])
+	require.NoError(t, err)
+
+	_, err = Create(killOptions(name, true))
+	require.ErrorIs(t, err, shmring.ErrExists)
+	_, _, err = Adopt(killOptions(name, true))
+	require.ErrorIs(t, err, shmring.ErrOwned)
+	got, err := shmring.Sweep(shmring.SweepOptions{Prefix: name, AnyOwner: true, Remove: true})
+	require.NoError(t, err)
+	require.Len(t, got, 1)
+	require.True(t, got[0].Alive)
+	require.False(t, got[0].Removed)
+	require.Equal(t, p.cmd.Process.Pid, got[0].PID)
+	require.Len(t, filesOf(t, name), 2)
+	r, err := Open(name, killReaderOptions(false))
+	require.NoError(t, err)
+	defer r.Close()
+	require.NoError(t, h.look(r))
+
+	require.NoError(t, p.cmd.Process.Kill())
+	p.waitKilled(t)
+	sweepKilled(t, name, true)
+	require.NoError(t, h.look(r), "who is attached reads on")
+}
+
+// A Detach that fails is none: who is killed later has not left the segment clean.
+func TestDetachThatFailsIsNotClean(t *testing.T) {
+	w, _, _ := realPool(t, Options{})
+	require.NoError(t, w.Segment().Hold())
+	require.ErrorIs(t, w.Detach(), ErrBusy)
+	require.False(t, w.Segment().Control().State().Clean)
+	w.Segment().Release()
+	require.NoError(t, w.Close())
+}

@@ -1,0 +1,454 @@
+package shmring
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/ringcache/ringcache/internal/failpoint"
+)
+
+// controlOptions make a small sidecar.
+func controlOptions() *ControlOptions {
+	return &ControlOptions{Policy: PolicyPool, Generation: "0.33.0", Owner: "tests", Readers: 3, Objects: 5, Slots: 4}
+}
+
+// withControl makes a segment with a sidecar in a folder of its own.
+func withControl(t *testing.T) (*Segment, SegmentOptions) {
+	t.Helper()
+	o := SegmentOptions{Name: "s", Dir: t.TempDir(), RingSize: 4096, DataOffset: 32, Control: controlOptions()}
+	s := create(t, o)
+	o.Control = nil
+	return s, o
+}
+
+func openOf(t *testing.T, o SegmentOptions) *Control {
+	t.Helper()
+	c, err := OpenControl(o.Dir, o.Name)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}
+
+// privateOf is a sidecar over a copy of bytes, as whoever opens it sees it.
+func privateOf(m []byte, owner bool) (*Control, error) {
+	c := &Control{path: "copy", mem: append([]byte(nil), m...), lock: make(chan struct{}, 1)}
+	return c, c.parse(c.mem, int64(len(c.mem)), owner)
+}
+
+// formatted are the bytes of a sidecar whose state was set twice.
+func formatted(t testing.TB, o ControlOptions) []byte {
+	t.Helper()
+	c, err := privateControl(o, SegmentOptions{RingSize: 4096, DataOffset: 32})
+	require.NoError(t, err)
+	c.SetState(ControlState{Epoch: 2, NextID: 70000, Readers: 3, PID: 7})
+	return c.mem
+}
+
+func TestControlHeaderRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		name := func(label string, most int) string {
+			return rapid.StringMatching(`[ -~]{0,`+label+`}`).Filter(func(s string) bool { return len(s) <= most }).Draw(t, label)
+		}
+		o := ControlOptions{
+			Policy:     rapid.SampledFrom([]Policy{PolicyFIFO, PolicyPool}).Draw(t, "policy"),
+			Generation: name("24", 24), Owner: name("64", 64),
+			Readers: rapid.IntRange(1, 1<<16).Draw(t, "readers"),
+			Objects: rapid.IntRange(0, 100).Draw(t, "objects"), Slots: rapid.IntRange(1, 9).Draw(t, "slots"),
+		}
+		so := SegmentOptions{RingSize: rapid.IntRange(9, math.MaxInt).Draw(t, "ring"), DataOffset: rapid.IntRange(0, 64).Draw(t, "offset")}
+		w, err := privateControl(o, so)
+		require.NoError(t, err)
+		state := ControlState{
+			Epoch: rapid.Uint64().Draw(t, "epoch"), NextID: rapid.Uint32Range(0, IDLimit-1).Draw(t, "id"),
+			Readers: o.Readers, Clean: rapid.Bool().Draw(t, "clean"), PID: int(rapid.Uint32().Draw(t, "pid")),
+		}
+		for range rapid.IntRange(1, 4).Draw(t, "times") {
+			state.Epoch++
+			w.SetState(state)
+		}
+		c, err := privateOf(w.mem, true)
+		require.NoError(t, err)
+		require.Equal(t, o, c.Options())
+		require.Equal(t, state, c.State())
+		require.Equal(t, so.RingSize, c.RingSize())
+		require.Equal(t, so.DataOffset, c.DataOffset())
+	})
+}
+
+func TestControlOfASegment(t *testing.T) {
+	s, o := withControl(t)
+	c := openOf(t, o)
+	require.Equal(t, *controlOptions(), c.Options())
+	require.Equal(t, ControlState{Epoch: 1, Readers: 3, PID: os.Getpid()}, c.State())
+	require.True(t, c.Describes(s))
+	st, err := os.Stat(filepath.Join(o.Dir, "s.ctl"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), st.Mode())
+	require.ErrorIs(t, c.own(), ErrOwned)
+	private, err := Private(make([]byte, 4128), o)
+	require.NoError(t, err)
+	require.False(t, c.Describes(private))
+
+	// Only its owner removes it, and only what is its own.
+	require.NoError(t, os.Rename(filepath.Join(o.Dir, "s.ctl"), filepath.Join(o.Dir, "moved")))
+	require.NoError(t, s.Unlink())
+	require.FileExists(t, filepath.Join(o.Dir, "moved"))
+	_, err = OpenControl(o.Dir, "s")
+	require.ErrorIs(t, err, ErrForeign)
+	require.NoError(t, s.Close())
+	require.ErrorIs(t, c.own(), ErrNotExist, "it has no name any more")
+}
+
+func TestControlOptionsAreChecked(t *testing.T) {
+	for name, change := range map[string]func(*ControlOptions){
+		"no policy":       func(o *ControlOptions) { o.Policy = 0 },
+		"unknown policy":  func(o *ControlOptions) { o.Policy = 3 },
+		"long generation": func(o *ControlOptions) { o.Generation = strings.Repeat("1", 25) },
+		"long owner":      func(o *ControlOptions) { o.Owner = strings.Repeat("x", 65) },
+		"objects":         func(o *ControlOptions) { o.Objects = maxObjects + 1 },
+		"no objects":      func(o *ControlOptions) { o.Objects = -1 },
+		"slots":           func(o *ControlOptions) { o.Slots = maxSlots + 1 },
+		"no slots":        func(o *ControlOptions) { o.Slots = -1 },
+	} {
+		o := controlOptions()
+		change(o)
+		dir := t.TempDir()
+		_, err := Create(SegmentOptions{Name: "s", Dir: dir, RingSize: 4096, Control: o})
+		require.ErrorIs(t, err, ErrInvalid, name)
+		left, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Empty(t, left, name)
+	}
+	o, err := ControlOptions{Policy: PolicyFIFO}.withDefaults()
+	require.NoError(t, err)
+	require.Equal(t, 64, o.Slots)
+}
+
+// Every bit of the header counts. A state record whose bits are wrong is as good
+// as none, and then the other one holds.
+func TestControlBitFlips(t *testing.T) {
+	m := formatted(t, *controlOptions())
+	newest, older := ControlState{Epoch: 2, NextID: 70000, Readers: 3, PID: 7}, ControlState{Epoch: 1, Readers: 3, PID: os.Getpid()}
+	for bit := range 8 * offSlotTable {
+		at := bit / 8
+		b := append([]byte(nil), m...)
+		b[at] ^= 1 << (bit % 8)
+		c, err := privateOf(b, true)
+		switch {
+		case at < offHeaderSum+4:
+			require.ErrorIs(t, err, ErrCorrupt, "bit %d", bit)
+		case at >= offState && at < offState+stateSize: // the second one is the newest's predecessor
+			require.NoError(t, err)
+			require.Equal(t, older, c.State(), "bit %d", bit)
+		default:
+			require.NoError(t, err)
+			require.Equal(t, newest, c.State(), "bit %d", bit)
+		}
+	}
+	torn := append([]byte(nil), m...)
+	torn[offState]++
+	torn[offState+stateSize]++
+	_, err := privateOf(torn, true)
+	require.ErrorIs(t, err, ErrCorrupt)
+	_, err = privateOf(torn, false)
+	require.NoError(t, err, "a reader can come while the state is written")
+}
+
+// interrupt runs f until it comes to a failpoint.
+func interrupt(t *testing.T, place string, f func()) {
+	t.Helper()
+	defer failpoint.Set(nil)
+	defer func() { require.Equal(t, place, recover()) }()
+	failpoint.Set(func(name string) {
+		if name == place {
+			panic(place)
+		}
+	})
+	f()
+}
+
+func TestControlStateIsSetInOneStep(t *testing.T) {
+	m := formatted(t, *controlOptions())
+	for place, done := range map[string]bool{"control.state.begin": false, "control.state.half": false, "control.state.end": true} {
+		c, err := privateOf(m, true)
+		require.NoError(t, err)
+		old := c.State()
+		for n := range uint32(5) { // whichever record it is, and as often as it happens
+			next := old
+			next.NextID += n + 1
+			interrupt(t, place, func() { c.SetState(next) })
+			c, err = privateOf(c.mem, true)
+			require.NoError(t, err)
+			want := old
+			if done {
+				want = next
+			}
+			require.Equal(t, want, c.State(), place)
+			old = want
+		}
+		c.SetState(ControlState{Epoch: 9})
+		c, err = privateOf(c.mem, true)
+		require.NoError(t, err)
+		require.Equal(t, ControlState{Epoch: 9}, c.State())
+	}
+}
+
+func record(n int) Record {
+	return Record{Address: uint64(n) * 64, ID: uint32(n), Size: 100 + n, NoteOffset: 8, NoteLen: 4, Sum: uint32(n) * 77}
+}
+
+// records are the entries that are valid, by their number.
+func records(t *testing.T, m []byte) (*Control, map[int]RecordOrBad) {
+	t.Helper()
+	c, err := privateOf(m, true)
+	require.NoError(t, err)
+	all := map[int]RecordOrBad{}
+	for i, r := range c.Records() {
+		all[i] = r
+	}
+	require.Equal(t, c.Options().Objects, len(all)+c.Free())
+	return c, all
+}
+
+func TestControlTable(t *testing.T) {
+	c, all := records(t, formatted(t, *controlOptions()))
+	require.Empty(t, all)
+	want := map[int]RecordOrBad{}
+	for n := range 5 {
+		want[c.Put(record(n), uint64(n)<<40)] = RecordOrBad{record(n), true}
+	}
+	require.Zero(t, c.Free())
+	c, all = records(t, c.mem)
+	require.Equal(t, want, all)
+	for i, r := range all {
+		require.Equal(t, uint64(r.ID)<<40, c.Use(i))
+		c.SetUse(i, math.MaxUint64)
+		require.Equal(t, uint64(math.MaxUint64), c.Use(i))
+	}
+	c.Drop(2)
+	delete(want, 2)
+	c, all = records(t, c.mem)
+	require.Equal(t, want, all)
+	require.Equal(t, 2, c.Put(record(9), 0), "its entry is used again")
+	for range c.Records() { // ending early is fine
+		break
+	}
+}
+
+// An entry is there from one moment to the next, and gone so.
+func TestControlTableIsChangedInOneStep(t *testing.T) {
+	for place, done := range map[string]bool{
+		"control.put.begin": false, "control.put.half": false, "control.put.summed": false, "control.put.end": true,
+	} {
+		c, _ := records(t, formatted(t, *controlOptions()))
+		kept := c.Put(record(1), 5)
+		old := c.Put(record(2), 6)
+		c.Drop(old) // what is torn is written over something
+		interrupt(t, place, func() { c.Put(record(3), 7) })
+		_, all := records(t, c.mem)
+		want := map[int]RecordOrBad{kept: {record(1), true}}
+		if done {
+			want[old] = RecordOrBad{record(3), true}
+		}
+		require.Equal(t, want, all, place)
+	}
+	for place, there := range map[string]bool{"control.drop.begin": true, "control.drop.end": false} {
+		c, _ := records(t, formatted(t, *controlOptions()))
+		i := c.Put(record(1), 5)
+		interrupt(t, place, func() { c.Drop(i) })
+		_, all := records(t, c.mem)
+		require.Equal(t, there, len(all) == 1, place)
+	}
+	for place, want := range map[string]uint64{"control.use.begin": 5, "control.use.end": 6} {
+		c, _ := records(t, formatted(t, *controlOptions()))
+		i := c.Put(record(1), 5)
+		interrupt(t, place, func() { c.SetUse(i, 6) })
+		c, _ = records(t, c.mem)
+		require.Equal(t, want, c.Use(i), place)
+	}
+}
+
+func TestControlTableBitFlips(t *testing.T) {
+	c, _ := records(t, formatted(t, *controlOptions()))
+	i := c.Put(record(3), 5)
+	at := offSlotTable + c.opt.Slots*slotSize + i*entrySize
+	for bit := range 8 * entrySize {
+		b := append([]byte(nil), c.mem...)
+		b[at+bit/8] ^= 1 << (bit % 8)
+		_, all := records(t, b)
+		switch {
+		case bit == 0:
+			require.Empty(t, all)
+		case bit/8 >= entrySum && bit/8 < entryEnd:
+			require.False(t, all[i].OK, "bit %d", bit)
+		default: // the use is the writer's own business
+			require.Equal(t, RecordOrBad{record(3), true}, all[i], "bit %d", bit)
+		}
+	}
+}
+
+// Whatever the header says, opening neither crashes nor takes memory for it.
+func TestControlHostileHeaders(t *testing.T) {
+	good := formatted(t, *controlOptions())
+	dir := t.TempDir()
+	for name, change := range map[string]func(b []byte) []byte{
+		"empty":      func(b []byte) []byte { return nil },
+		"one byte":   func(b []byte) []byte { return b[:1] },
+		"header":     func(b []byte) []byte { return b[:offSlotTable-1] },
+		"truncated":  func(b []byte) []byte { return b[:len(b)-1] },
+		"longer":     func(b []byte) []byte { return append(b, 0) },
+		"zeros":      func(b []byte) []byte { return make([]byte, len(b)) },
+		"magic":      func(b []byte) []byte { b[0]++; return b },
+		"version":    put32(offVersion, 2),
+		"policy":     put32(offPolicy, 0),
+		"policy 3":   put32(offPolicy, 3),
+		"slots":      put32(offSlots, math.MaxUint32),
+		"slots -1":   put32(offSlots, 1<<31),
+		"more slots": put32(offSlots, 5),
+		"objects":    put32(offObjects, math.MaxUint32),
+		"objects+1":  put32(offObjects, 6),
+		"table only": func(b []byte) []byte { return put32(offObjects, maxObjects)(b)[:offSlotTable] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := change(append([]byte(nil), good...))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "s.ctl"), b, 0o600))
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := OpenControl(dir, "s")
+			runtime.ReadMemStats(&after)
+			var bad *ControlError
+			require.ErrorAs(t, err, &bad)
+			require.Contains(t, bad.Error(), "s.ctl")
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<10))
+			all, err := Sweep(SweepOptions{Dir: dir, Prefix: "s", AnyOwner: true, Remove: true})
+			require.NoError(t, err)
+			require.Len(t, all, 1)
+			require.ErrorIs(t, all[0].Err, ErrCorrupt)
+			require.FileExists(t, filepath.Join(dir, "s.ctl"), "what can't be judged stays")
+		})
+	}
+}
+
+// put32 changes a field of a header, with the right checksum.
+func put32(at int, v uint32) func(b []byte) []byte {
+	return func(b []byte) []byte {
+		binary.LittleEndian.PutUint32(b[at:], v)
+		binary.LittleEndian.PutUint32(b[offHeaderSum:], crc32.Checksum(b[:offHeaderSum], castagnoli))
+		return b
+	}
+}
+
+// The file of a huge table is mapped, not read.
+func TestControlSparseFile(t *testing.T) {
+	dir := t.TempDir()
+	o := ControlOptions{Policy: PolicyPool, Objects: 1 << 20, Slots: 1}
+	b := put32(offObjects, 1<<20)(formatted(t, ControlOptions{Policy: PolicyPool, Slots: 1})[:offSlotTable])
+	path := filepath.Join(dir, "s.ctl")
+	require.NoError(t, os.WriteFile(path, b, 0o600))
+	require.NoError(t, os.Truncate(path, o.bytes()))
+	c, err := OpenControl(dir, "s")
+	require.NoError(t, err)
+	for range c.Records() {
+		t.Fatal("there is none")
+	}
+	require.Equal(t, 1<<20, c.Free())
+	// And if it becomes shorter under way, that is an error.
+	require.NoError(t, os.Truncate(path, offSlotTable))
+	require.Error(t, c.guard(func() error {
+		for range c.Records() {
+			t.Error("there is none")
+		}
+		return nil
+	}))
+	require.NoError(t, c.Close())
+	require.NoError(t, c.Close())
+}
+
+// FuzzControl: whatever stands in a sidecar, looking at it ends, and what is
+// written to it can be read. The parts that matter are given, and the zeros
+// between them are not, since the fuzzer is slow with long inputs.
+func FuzzControl(f *testing.F) {
+	c, err := privateOf(formatted(f, ControlOptions{Policy: PolicyPool, Objects: 2, Slots: 2}), true)
+	require.NoError(f, err)
+	c.allFree()
+	c.Put(record(3), 5)
+	s, err := c.TakeSlot(1)
+	require.NoError(f, err)
+	s.Hold(3)
+	header, states := c.mem[:offHeaderSum+4], c.mem[offState:offState+2*stateSize]
+	slot, table := c.mem[offSlotTable:offSlotTable+slotHolds+8], c.mem[offSlotTable+2*slotSize:]
+	f.Add(header, states, slot, table, uint16(0), false)
+	f.Add(header, states, slot, table, uint16(7), false)
+	f.Add(header, states[:70], slot, table, uint16(0), true)
+	f.Add([]byte(controlMagic), []byte{}, []byte{}, table[:3], uint16(1), true)
+	f.Add(header, states, []byte("\x01\x00\x00\x00\xff\xff\xff\xff"), table, uint16(0), true)
+	f.Fuzz(func(t *testing.T, header, states, slot, table []byte, cut uint16, mend bool) {
+		const slots = 2
+		objects := min((len(table)+entrySize-1)/entrySize, 9)
+		b := make([]byte, offSlotTable+slots*slotSize+objects*entrySize)
+		copy(b[:offState], header)
+		copy(b[offState:offSlotTable], states)
+		copy(b[offSlotTable+slotSize:], slot)
+		copy(b[offSlotTable+slots*slotSize:], table)
+		if mend { // a header that fits, so that what is behind it counts
+			copy(b, controlMagic)
+			put32(offVersion, controlVersion)(b)
+			put32(offPolicy, 1+binary.LittleEndian.Uint32(b[offPolicy:])%2)(b)
+			put32(offSlots, slots)(b)
+			put32(offObjects, uint32(objects))(b)
+		} else {
+			b = b[:len(b)-min(len(b), int(cut))]
+		}
+		c, err := privateOf(b, false)
+		if err != nil {
+			require.ErrorIs(t, err, ErrCorrupt)
+			return
+		}
+		valid := 0
+		for i, r := range c.Records() {
+			valid++
+			c.SetUse(i, c.Use(i)+1)
+			require.LessOrEqual(t, r.Size, math.MaxUint32)
+		}
+		require.Equal(t, c.opt.Objects, valid+c.Free())
+		require.LessOrEqual(t, 8*cap(c.free), len(b))
+		held, dead := c.Held()
+		require.Zero(t, dead)
+		require.LessOrEqual(t, len(held), c.opt.Slots*maxHolds)
+		if s, err := c.TakeSlot(1); err == nil {
+			_, ok := s.Hold(77)
+			require.True(t, ok)
+			held, _ = c.Held()
+			require.Contains(t, held, uint32(77))
+			require.NoError(t, s.Close())
+		} else {
+			require.ErrorIs(t, err, ErrBusy)
+			require.Equal(t, c.opt.Slots, c.Readers())
+		}
+		if c.Free() > 0 {
+			i := c.Put(record(4), 9)
+			again, err := privateOf(c.mem, false)
+			require.NoError(t, err)
+			for j, r := range again.Records() {
+				if i == j {
+					require.Equal(t, RecordOrBad{record(4), true}, r)
+				}
+			}
+			c.Drop(i)
+		}
+		state := ControlState{Epoch: c.State().Epoch + 1, NextID: 5}
+		c.SetState(state)
+		again, err := privateOf(c.mem, true)
+		require.NoError(t, err)
+		require.Equal(t, state, again.State())
+	})
+}
