@@ -1,11 +1,15 @@
 package shmring
 
 // walk bounds one search of Cheapest in blocks, so that looking for room takes
-// little beside filling it, also in a pool of very many small chunks.
-func walk(need uint64) int { return int(min(max(need/(8<<10), minWalk), maxWalk)) }
+// little beside filling it, also in a pool of very many small chunks. Objects of
+// some MiB gain most from a longer one (bench/eviction).
+func walk(need uint64) int {
+	return int(min(max(need/(8<<10), min(need/(2<<10), midWalk), minWalk), maxWalk))
+}
 
 const (
 	minWalk = 64
+	midWalk = 1024
 	maxWalk = 4096
 )
 

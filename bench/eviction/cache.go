@@ -31,6 +31,8 @@ type scored[E any] struct {
 	index    map[*item]int
 	objects  []scoredObject[E]
 
+	leased func(*item) bool // nil: none is, else not too many
+
 	// The next victims, best first: values change with time, so no heap keeps
 	// their order; a look at all objects finds the victims of a short while.
 	next []victim
@@ -86,7 +88,7 @@ func (s *scored[E]) evict() {
 		v := s.next[0]
 		s.next = s.next[1:]
 		i, ok := s.index[v.it]
-		if !ok || s.density(s.objects[i]) > v.density*1.0001 {
+		if !ok || s.density(s.objects[i]) > v.density*1.0001 || s.isLeased(v.it) {
 			continue // it was used in the meantime
 		}
 		s.policy.Evict(s.objects[i].entry)
@@ -101,11 +103,16 @@ func (s *scored[E]) evict() {
 	}
 }
 
+func (s *scored[E]) isLeased(it *item) bool { return s.leased != nil && s.leased(it) }
+
 // choose keeps the least in a sorted slice: few change once it is full.
 func (s *scored[E]) choose() {
 	n := max(1, int(batch*float64(len(s.objects))))
 	s.next = make([]victim, 0, n+1)
 	for _, o := range s.objects {
+		if s.isLeased(o.it) {
+			continue
+		}
 		v := victim{o.it, s.density(o)}
 		if len(s.next) == n && compareVictims(v, s.next[n-1]) > 0 {
 			continue

@@ -1,16 +1,15 @@
 // Command eviction compares eviction policies on synthetic traces, in Markdown.
 //
-// Every missed item is admitted, whole and at once. Unless a contender says
-// otherwise, any free bytes hold it (there is no placement), and nothing is
-// leased. What counts is the saved cost: the share of the time to make items
-// that hits save.
+// Every missed item is admitted, whole and at once. In the first table any free
+// bytes hold it (there is no placement), and nothing is leased. What counts is
+// the saved cost: the share of the time to make items that hits save. Then the
+// same traces are replayed with the real allocators of shmring and with leases,
+// and tables say how much room those waste and how long they look for it.
 package main
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
-	"sync"
 
 	"github.com/alecthomas/kong"
 )
@@ -20,6 +19,8 @@ type options struct {
 	Seeds    int       `help:"Sets of traces; the table has their means." default:"2"`
 	Requests int       `help:"Uses of items per trace." default:"150000"`
 	GiB      []float64 `name:"gib" help:"Capacities in GiB." default:"1,4,16"`
+	Leases   int       `help:"Requests in flight of the replays with placement." default:"16"`
+	Tables   []string  `help:"What to print." enum:"traces,fragmentation,holes,cost" default:"traces,fragmentation,holes,cost"`
 }
 
 // contender is one column of the table.
@@ -70,24 +71,24 @@ type row struct {
 	gib         float64
 	deployments []string
 	results     []result // by contender
+	placed      []fared  // by placement
 }
 
 func (o options) run(w workload, gibs float64) row {
-	r := row{workload: w.name, gib: gibs, results: make([]result, len(contenders))}
+	r := row{workload: w.name, gib: gibs, results: make([]result, len(contenders)), placed: make([]fared, len(placements))}
 	capacity := int64(gibs * gib)
 	for s := range o.Seeds {
 		t := w.trace(o.Seed+uint64(s), o.Requests, capacity)
 		r.deployments = append(r.deployments, t.deployment)
-		var wg sync.WaitGroup
-		free := make(chan struct{}, runtime.GOMAXPROCS(0))
-		for i, c := range contenders {
-			wg.Go(func() {
-				free <- struct{}{}
-				defer func() { <-free }()
-				r.results[i] = r.results[i].add(replay(t.uses, c.make(t, capacity)), 1/float64(o.Seeds))
-			})
-		}
-		wg.Wait()
+		share := 1 / float64(o.Seeds)
+		each(len(contenders)+len(placements), func(i int) {
+			if i < len(contenders) {
+				r.results[i] = r.results[i].add(replay(t.uses, contenders[i].make(t, capacity)), share)
+				return
+			}
+			i -= len(contenders)
+			r.placed[i] = r.placed[i].add(fare(t, placements[i].make(t, capacity, o.Leases)), share)
+		})
 	}
 	return r
 }
@@ -98,6 +99,23 @@ func main() {
 	if o.Seeds < 1 || o.Requests < 1 || len(o.GiB) == 0 || slices.Min(o.GiB) < 0.5 {
 		k.Fatalf("there must be seeds, requests and capacities, and the largest items need half a GiB")
 	}
+	if o.prints("traces") {
+		o.traces()
+	}
+	if o.prints("fragmentation") {
+		printFragmentation()
+	}
+	if o.prints("holes") {
+		printHoles()
+	}
+	if o.prints("cost") {
+		printCosts()
+	}
+}
+
+func (o options) prints(table string) bool { return slices.Contains(o.Tables, table) }
+
+func (o options) traces() {
 	var rows []row
 	printHead()
 	for _, w := range workloads {
@@ -110,4 +128,6 @@ func main() {
 	fmt.Println()
 	printDeployments(rows)
 	printSummary(rows)
+	fmt.Println()
+	printPlacements(o, rows)
 }

@@ -1,0 +1,268 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/ringcache/ringcache/internal/evict"
+	"github.com/ringcache/ringcache/shmring"
+)
+
+// placed is a cache whose items lie in memory, or that at least refuses them
+// when leases are in the way.
+type placed interface {
+	cache
+	account() *books
+	close()
+}
+
+// books say how a cache fared. Nothing counts before warm bytes were put.
+type books struct {
+	capacity int64
+	warm     int64
+
+	puts, refused int
+	blocked       int // refused although enough bytes were free or not leased
+
+	live int64 // bytes of the items
+	// Sums over the looks after every put, as shares.
+	used, hole, padding float64
+	least               float64 // of used
+}
+
+func newBooks(capacity, warm int64) books { return books{capacity: capacity, warm: warm, least: 1} }
+
+func (b *books) account() *books { return b }
+
+// room is what a cache finds after a put: the bytes of leased items, of the
+// longest run that is free, and those that are neither used nor to be had.
+type room struct{ leased, largest, padding int64 }
+
+// count is called after a put of an item, when live is right.
+func (b *books) count(it *item, stored bool, r room) {
+	if b.warm > 0 {
+		b.warm -= it.size
+		return
+	}
+	b.puts++
+	if !stored {
+		b.refused++
+		if b.capacity-r.leased >= it.size {
+			b.blocked++
+		}
+	}
+	used := float64(b.live) / float64(b.capacity)
+	b.used += used
+	b.least = min(b.least, used)
+	b.padding += float64(r.padding) / float64(b.capacity)
+	if free := b.capacity - b.live; free > 0 {
+		b.hole += float64(r.largest) / float64(free)
+	} else {
+		b.hole++
+	}
+}
+
+// poolCache is the product: objstore's policy Pool, but for the readers.
+type poolCache struct {
+	books
+	leases
+	mem    *memory
+	pool   *shmring.Pool
+	policy learned
+	at     map[*item]*resident
+	byID   []*resident
+}
+
+type resident struct {
+	it    *item
+	id    uint32
+	entry *evict.Entry
+}
+
+func newPoolCache(capacity, warm int64, l leases) *poolCache {
+	m := newMemory(capacity)
+	return &poolCache{
+		books: newBooks(capacity, warm), leases: l, mem: m, pool: shmring.NewPool(m.buf, shmring.PoolOptions{}),
+		policy: newLearned(), at: map[*item]*resident{},
+	}
+}
+
+func (p *poolCache) close() { p.mem.close() }
+
+func (p *poolCache) get(it *item) bool {
+	r := p.at[it]
+	if r == nil {
+		return false
+	}
+	p.policy.Hit(r.entry)
+	p.begin(it)
+	return true
+}
+
+func (p *poolCache) put(it *item) {
+	id, ok := p.place(int(it.size))
+	if ok {
+		p.live += it.size
+	}
+	p.count(it, ok, room{p.leases.bytes(), int64(p.pool.Largest()), 0})
+	if !ok {
+		p.begin(nil)
+		return
+	}
+	r := &resident{it, id, p.policy.Add(it)}
+	p.at[it] = r
+	if id != uint32(len(p.byID)) {
+		panic("ids are not in order")
+	}
+	p.byID = append(p.byID, r)
+	p.begin(it)
+}
+
+func (p *poolCache) place(size int) (id uint32, ok bool) {
+	for {
+		_, id, _, err := p.pool.Alloc(size)
+		if err == nil {
+			p.mem.touch()
+			return id, true
+		}
+		if !errors.Is(err, shmring.ErrFull) {
+			return 0, false
+		}
+		victims, ok := p.pool.Cheapest(size, p.loss)
+		if !ok {
+			return 0, false
+		}
+		for _, id := range victims {
+			r := p.byID[id]
+			p.policy.Evict(r.entry)
+			p.pool.Free(id)
+			p.byID[id] = nil
+			delete(p.at, r.it)
+			p.live -= r.it.size
+		}
+	}
+}
+
+func (p *poolCache) loss(id uint32) (float64, bool) {
+	r := p.byID[id]
+	if p.leased(r.it) {
+		return 0, false
+	}
+	return p.policy.Value(r.entry), true
+}
+
+// ringCache is upstream's: without room it frees the oldest chunks, up to twice
+// the largest object that it is made for, and tries once more.
+type ringCache struct {
+	books
+	leases
+	mem   *memory
+	ring  *shmring.Ring
+	limit int
+	at    map[*item]struct{}
+	byID  []*item
+}
+
+// maxObject is upstream's default; what serves larger items has to raise it.
+const maxObject = 128 * mib
+
+func newRingCache(capacity, warm int64, largest int64, l leases) *ringCache {
+	m := newMemory(capacity)
+	return &ringCache{
+		books: newBooks(capacity, warm), leases: l, mem: m, ring: shmring.NewRing(m.buf, shmring.RingOptions{}),
+		limit: int(2 * min(max(maxObject, largest+shmring.HeaderSize), capacity)), at: map[*item]struct{}{},
+	}
+}
+
+func (r *ringCache) close() { r.mem.close() }
+
+func (r *ringCache) get(it *item) bool {
+	_, ok := r.at[it]
+	if ok {
+		r.begin(it)
+	}
+	return ok
+}
+
+func (r *ringCache) put(it *item) {
+	id, ok := r.place(int(it.size))
+	if ok {
+		r.live += it.size
+	}
+	largest, padding := r.room()
+	r.count(it, ok, room{r.leases.bytes(), largest, padding})
+	if !ok {
+		r.begin(nil)
+		return
+	}
+	r.at[it] = struct{}{}
+	if id != uint32(len(r.byID)) {
+		panic("ids are not in order")
+	}
+	r.byID = append(r.byID, it)
+	r.begin(it)
+}
+
+func (r *ringCache) place(size int) (id uint32, ok bool) {
+	_, id, _, err := r.ring.Alloc(size)
+	if errors.Is(err, shmring.ErrFull) {
+		for _, id := range r.ring.Free(func(id uint32, _ []byte) bool { return !r.leased(r.byID[id]) }, r.limit) {
+			it := r.byID[id]
+			r.byID[id] = nil
+			delete(r.at, it)
+			r.live -= it.size
+		}
+		_, id, _, err = r.ring.Alloc(size)
+	}
+	if err == nil {
+		r.mem.touch()
+	}
+	return id, err == nil
+}
+
+// room returns the longest free run and the padding, which is in front of the
+// place where the ring begins anew.
+func (r *ringCache) room() (largest, padding int64) {
+	s, n := r.ring.State(), uint64(r.capacity)
+	padding = int64(s.End-s.Start) - r.live - int64(r.ring.Len())*shmring.HeaderSize
+	if s.End >= n {
+		return int64(s.Start - (s.End - n)), padding
+	}
+	return int64(max(n-s.End, s.Start)), padding
+}
+
+// leasedCache is the learned policy without a placement, but with leases: what
+// a pool could save if any free bytes would do.
+type leasedCache struct {
+	books
+	leases
+	*scored[*evict.Entry]
+}
+
+func newLeasedCache(capacity int64, l leases) *leasedCache {
+	c := &leasedCache{books: newBooks(capacity, 0), leases: l, scored: newScored(newLearned(), capacity)}
+	c.scored.leased = c.leases.leased
+	return c
+}
+
+func (c *leasedCache) close() {}
+
+func (c *leasedCache) get(it *item) bool {
+	ok := c.scored.get(it)
+	if ok {
+		c.begin(it)
+	}
+	return ok
+}
+
+func (c *leasedCache) put(it *item) {
+	ok := c.leases.bytes()+it.size <= c.books.capacity
+	if ok {
+		c.scored.put(it)
+	}
+	c.live = c.scored.used
+	c.count(it, ok, room{leased: c.leases.bytes()})
+	if !ok {
+		it = nil
+	}
+	c.begin(it)
+}
