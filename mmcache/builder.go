@@ -163,7 +163,7 @@ func (b *Builder) run(ctx context.Context, produce Producer) (e *entry, err erro
 		return nil, b.misuse
 	}
 	if b.item == nil {
-		return nil, fmt.Errorf("%w: the producer of %q returned without calling Layout", ErrInvalid, b.key)
+		return nil, fmt.Errorf("%w: the producer of %q returned without a Layout that succeeded", ErrInvalid, b.key)
 	}
 	if total := b.size + int64(len(b.updates)); total > b.limit {
 		return nil, &TooLargeError{Key: b.key, Bytes: total, Limit: b.limit}

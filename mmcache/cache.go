@@ -402,12 +402,13 @@ func (c *Cache) shut(keep bool) error {
 	if s, ok := c.back.(*shared); ok && keep {
 		end = s.w.Detach
 	}
-	if err := end(); err != nil {
+	err := end()
+	if errors.Is(err, objstore.ErrBusy) {
 		return err
 	}
-	c.closed = true
+	c.closed = true // whatever else went wrong
 	c.events.close()
-	return nil
+	return err
 }
 
 // budget bounds the bytes that requests hold.

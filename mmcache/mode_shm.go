@@ -96,26 +96,23 @@ func (s *shared) commit(_ context.Context, r *Request, _ bool, send func(Batch) 
 		}
 	}()
 	items := make([]Wire, len(r.wants))
-	defer func() {
-		if err == nil {
-			r.sent()
-		}
-	}()
 	for i, w := range r.wants {
 		e := w.entry
 		if e.lease == nil {
 			items[i] = e.inline()
 			continue
 		}
-		var h objstore.Handle
-		for range r.children {
-			if h, err = e.lease.Issue(); err != nil {
-				return err
-			}
+		h, err := e.lease.IssueN(r.children)
+		if err != nil {
+			return err
 		}
 		items[i] = Wire{Key: e.key, Form: FormAddress, Item: serde.NewAddressItem(h, w.modality), Handle: h, Updates: e.updates}
 	}
-	return send(Batch{Items: items})
+	if err := send(Batch{Items: items}); err != nil {
+		return err
+	}
+	r.sent()
+	return nil
 }
 
 func (s *shared) invalidate(key string) bool { return s.w.Retire(key) }

@@ -43,8 +43,7 @@ type Options struct {
 	// Adopt takes over the segment Name with its items if its writer is gone, and
 	// makes a new one if there is none. It needs a Name.
 	Adopt bool
-	// Rereads and QuarantineTTL are for Pool, see objstore.Options. Rereads is
-	// always on for generations that resume requests as new ones.
+	// Rereads and QuarantineTTL are for Pool, see objstore.Options.
 	Rereads       bool
 	QuarantineTTL time.Duration
 	// Quotas and Quota bound the bytes of tenants in Pool, Owner labels the
@@ -111,7 +110,7 @@ func (o Options) store() objstore.Options {
 	return objstore.Options{
 		Name: o.Name, Dir: o.Dir, RingSize: int(o.Capacity), MaxObjectSize: o.MaxObject,
 		Readers: o.Readers, Generation: o.Generation, Policy: o.Policy,
-		Rereads: o.Rereads || o.Generation.Rereads, QuarantineTTL: o.QuarantineTTL,
+		Rereads: o.Rereads, QuarantineTTL: o.QuarantineTTL,
 		Quotas: o.Quotas, Quota: o.Quota, Owner: o.Owner,
 	}
 }

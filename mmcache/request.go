@@ -263,7 +263,7 @@ func (r *Request) SetChildren(n int) {
 func (r *Request) Rollback() { r.end(open, false, func(st *Stats) { st.RolledBack++ }) }
 
 // Finish ends a request that the engine reported as finished: all of its workers
-// have what they need.
+// have what they need. Before Commit it does nothing: that is for Rollback.
 func (r *Request) Finish() { r.end(committed, false, func(st *Stats) { st.Finished++ }) }
 
 // Abort ends a request that was cancelled after it was committed. A worker may

@@ -134,6 +134,12 @@ func (p *pool) restore() (a Adoption) {
 	workers.Wait()
 	failpoint.Hit("adopt.verified")
 
+	// Before looking who holds them: a reader that comes later finds no id.
+	for i, k := range kept {
+		if !verified[i] {
+			p.mem.Kill(k.ID)
+		}
+	}
 	held, dead := p.ctl.Held()
 	p.dead += dead
 	byKey := map[string]*object{}
@@ -153,7 +159,7 @@ func (p *pool) restore() (a Adoption) {
 			o.state = retired
 			f.use &^= useBusy
 		default:
-			p.mem.Free(o.id) // also takes the id out of a header that could be right
+			p.mem.Free(o.id)
 			continue
 		}
 		if twin := byKey[o.key]; o.state == committed && twin != nil {
@@ -179,10 +185,8 @@ func (p *pool) restore() (a Adoption) {
 		o.written = o.uses*n - needed
 		if f.use&useBusy != 0 {
 			a.InUse++
-			// Of no known number of uses: the counts can tell that all are read, but
-			// not that none is.
-			o.aborted = []abortion{{fence: p.fence, until: p.quarantineEnd()}}
-			p.quarantined[o] = struct{}{}
+			o.base = -1
+			p.quarantine(o)
 		}
 		a.Kept++
 	}
@@ -193,6 +197,9 @@ func (p *pool) restore() (a Adoption) {
 	}
 	for _, f := range byID {
 		bad = append(bad, f.o.entry)
+	}
+	if len(bad) > 0 {
+		p.mem.Scrub() // headers of which nothing is known any more
 	}
 	failpoint.Hit("adopt.dropping")
 	for _, i := range bad {

@@ -7,11 +7,10 @@ import (
 )
 
 // fullError says who is in the way.
-func (p *pool) fullError(size int, held map[uint32]struct{}) error {
+func (p *pool) fullError(size int, held idSet) error {
 	b := &Blocked{Free: int64(shmring.PoolRoom(p.w.opt.RingSize, p.w.gen.DataOffset)) - int64(p.mem.Used()), LargestHole: int64(p.mem.Largest())}
 	for _, o := range p.w.objects {
 		n := int64(p.mem.Extent(o.id))
-		_, looked := held[o.id]
 		switch {
 		case o.state == reserved:
 			b.Reserved += n
@@ -19,7 +18,7 @@ func (p *pool) fullError(size int, held map[uint32]struct{}) error {
 			b.Leased += n
 		case len(o.aborted) > 0:
 			b.Quarantined += n
-		case looked:
+		case held.has(o.id):
 			b.Viewed += n
 		default:
 			b.Evictable += n

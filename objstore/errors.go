@@ -86,9 +86,14 @@ type TooLargeError struct {
 	Ring  bool // it is the ring that is too small
 	// Format says that the size does not fit the chunk header, an int32.
 	Format bool
+	// Tenant is not empty if it is its quota that is too small; sizes are rounded up.
+	Tenant string
 }
 
 func (e *TooLargeError) Error() string {
+	if e.Tenant != "" {
+		return fmt.Sprintf("objstore: object of %d bytes is above the quota of %d of tenant %q; send it inline or raise Options.Quotas", e.Size, e.Limit, e.Tenant)
+	}
 	if e.Format {
 		return fmt.Sprintf("objstore: object of %d bytes can't be described by a chunk header, at most %d can; send it inline or split it", e.Size, e.Limit)
 	}

@@ -2,6 +2,7 @@ package objstore
 
 import (
 	"errors"
+	"maps"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 )
@@ -16,7 +17,7 @@ func (p *pool) place(size int, tenant string) (address uint64, id uint32, payloa
 	if err := p.freeEntry(); err != nil {
 		return 0, 0, nil, err
 	}
-	var held map[uint32]struct{} // by readers
+	var held idSet // by readers
 	for {
 		address, id, payload, err = p.mem.Alloc(size)
 		if !errors.Is(err, ErrFull) {
@@ -24,7 +25,7 @@ func (p *pool) place(size int, tenant string) (address uint64, id uint32, payloa
 			return address, id, payload, err
 		}
 		victims, ok := p.mem.Cheapest(size, func(id uint32) (float64, bool) {
-			if _, ok := held[id]; ok {
+			if held.has(id) {
 				return 0, false
 			}
 			return p.loss(p.w.objects[id])
@@ -32,24 +33,36 @@ func (p *pool) place(size int, tenant string) (address uint64, id uint32, payloa
 		if !ok {
 			return 0, 0, nil, p.fullError(size, held)
 		}
-		for id := range p.evict(victims) {
-			if held == nil {
-				held = map[uint32]struct{}{}
-			}
-			held[id] = struct{}{}
-		}
+		held.add(p.evict(victims))
 	}
 }
 
 // freeEntry makes sure that the sidecar has an entry for one more object.
 func (p *pool) freeEntry() error {
+	var held idSet // by readers
 	for p.ctl != nil && p.mem.Len() >= p.ctl.Options().Objects {
-		victim, ok := p.cheapest(p.w.objects)
-		if !ok || p.evict([]uint32{victim.id}) != nil {
-			return p.fullError(0, nil)
+		victim, ok := p.cheapest(p.w.objects, held)
+		if !ok {
+			return p.fullError(0, held)
 		}
+		held.add(p.evict([]uint32{victim.id}))
 	}
 	return nil
+}
+
+// idSet is a set of ids; nil is an empty one.
+type idSet map[uint32]struct{}
+
+func (s idSet) has(id uint32) bool {
+	_, ok := s[id]
+	return ok
+}
+
+func (s *idSet) add(ids idSet) {
+	if *s == nil && len(ids) > 0 {
+		*s = idSet{}
+	}
+	maps.Copy(*s, ids)
 }
 
 // maxSample bounds a search for one object: the cheapest of so many is cheap
@@ -57,10 +70,10 @@ func (p *pool) freeEntry() error {
 const maxSample = 64
 
 // cheapest returns the idle object that it costs least to lose, of some.
-func (p *pool) cheapest(objects map[uint32]*object) (best *object, ok bool) {
+func (p *pool) cheapest(objects map[uint32]*object, held idSet) (best *object, ok bool) {
 	least, n := 0.0, 0
 	for _, o := range objects {
-		if c, may := p.loss(o); may && (best == nil || c < least) {
+		if c, may := p.loss(o); may && !held.has(o.id) && (best == nil || c < least) {
 			best, least = o, c
 		}
 		if n++; n >= maxSample && best != nil {
@@ -93,7 +106,15 @@ func (p *pool) touched(o *object) bool {
 
 // evict makes idle objects go, but for those that a reader looks at in place,
 // which it returns.
-func (p *pool) evict(ids []uint32) (held map[uint32]struct{}) {
+func (p *pool) evict(ids []uint32) (held idSet) {
+	looked := false
+	defer func() {
+		if !looked { // the sidecar is gone, and nothing will be evicted
+			for _, id := range ids {
+				p.mem.Publish(id)
+			}
+		}
+	}()
 	for _, id := range ids {
 		p.mem.Kill(id)
 		failpoint.Hit("pool.evict.killed")
@@ -104,13 +125,11 @@ func (p *pool) evict(ids []uint32) (held map[uint32]struct{}) {
 		holds, dead = p.ctl.Held()
 		p.dead += dead
 	}
+	looked = true
 	for _, id := range ids {
 		if _, ok := holds[id]; ok {
 			p.mem.Publish(id) // whoever saw it dead was late anyway
-			if held == nil {
-				held = map[uint32]struct{}{}
-			}
-			held[id] = struct{}{}
+			held.add(idSet{id: {}})
 			continue
 		}
 		o := p.w.objects[id]
@@ -134,7 +153,7 @@ func (p *pool) freeUnused() (freed []uint32, err error) {
 		held := p.evict(freed)
 		n := 0
 		for _, id := range freed {
-			if _, ok := held[id]; !ok {
+			if !held.has(id) {
 				freed[n] = id
 				n++
 			}

@@ -19,7 +19,7 @@ func Example_frontend() {
 	}
 	w, err := objstore.Create(objstore.Options{
 		RingSize: 1 << 20, MaxObjectSize: 1 << 16, Readers: 2, Generation: gen,
-		Policy: objstore.Pool, Rereads: gen.Rereads,
+		Policy: objstore.Pool,
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -9,7 +9,8 @@ type Fence struct {
 // Fence marks the moment. Take it, then send a call that every worker executes in
 // order behind everything sent before (a collective call; the answer of the
 // engine's loop alone proves nothing, since a batch may be on its way to the
-// workers), and call Passed when all have answered.
+// workers), and call Passed when all have answered. Handles without a request
+// (Writer.Put, Writer.Lookup) that were issued before count as sent before.
 func (w *Writer) Fence() Fence {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -68,7 +69,7 @@ func (w *Writer) ResetReaders(readers int) error {
 		o.leases -= o.sent
 		w.leases -= o.sent
 		o.sent = 0
-		o.uses, o.written = o.unsent, 0
+		o.uses, o.written, o.base = o.unsent, 0, 0
 		w.setReads(o.address, 0)
 		if p, ok := w.life.(*pool); ok && len(o.aborted) > 0 {
 			o.aborted = nil

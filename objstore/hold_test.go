@@ -16,6 +16,7 @@ import (
 // slot.
 func realPool(t *testing.T, o Options) (*Writer, *Reader, Options) {
 	t.Helper()
+	o.TrustCounts = true
 	o.Policy, o.Name, o.Dir, o.Readers = Pool, "pool", t.TempDir(), 1
 	o.RingSize, o.MaxObjectSize = 16<<10, 16<<10
 	w, err := Create(o)

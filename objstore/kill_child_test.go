@@ -129,7 +129,7 @@ func say(format string, args ...any) {
 func killOptions(name string, rereads bool) Options {
 	return Options{
 		Name: name, RingSize: 1 << 20, MaxObjectSize: 80 << 10, Readers: 1, Policy: Pool, Owner: "kill",
-		Rereads: rereads, QuarantineTTL: -1, MaxObjects: 150, ReaderSlots: 8,
+		Rereads: rereads, TrustCounts: !rereads, QuarantineTTL: -1, MaxObjects: 150, ReaderSlots: 8,
 	}
 }
 

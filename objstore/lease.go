@@ -2,6 +2,7 @@ package objstore
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/ringcache/ringcache/pycompat"
 )
@@ -46,11 +47,15 @@ func (w *Writer) lease(o *object) *Lease {
 }
 
 // CommitLeased is Commit without a use: the object becomes visible under its
-// key, leased to the caller.
+// key, leased to the caller. It is not for reservations of a [Request], which have
+// a lease.
 func (r *Reservation) CommitLeased() (*Lease, error) {
 	sum := r.checksum()
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
+	if r.request != nil {
+		return nil, fmt.Errorf("%w: the reservation of key %q belongs to request %s; use Commit", ErrInvalid, r.o.key, r.request.id)
+	}
 	if err := r.commit(sum); err != nil {
 		return nil, err
 	}
@@ -69,29 +74,35 @@ func (l *Lease) Note() []byte { return l.o.note }
 //
 // It fails with [ErrFull] once an object was issued so often that the readers'
 // count would overflow: send the value inline.
-func (l *Lease) Issue() (Handle, error) {
+func (l *Lease) Issue() (Handle, error) { return l.IssueN(1) }
+
+// IssueN is Issue for n children of a request, n > 0: their handles are the same,
+// and each counts.
+func (l *Lease) IssueN(n int) (Handle, error) {
 	if err := l.w.lock(); err != nil {
 		return Handle{}, err
 	}
 	defer l.w.mu.Unlock()
-	return l.issue()
+	return l.issue(n)
 }
 
-func (l *Lease) issue() (Handle, error) {
+func (l *Lease) issue(n int) (Handle, error) {
 	w, o := l.w, l.o
-	if l.over() {
+	switch {
+	case l.over():
 		return Handle{}, fmt.Errorf("%w: the lease of key %q ended already", ErrInvalid, o.key)
+	case n < 1:
+		return Handle{}, fmt.Errorf("%w: %d handles of key %q", ErrInvalid, n, o.key)
+	case n > math.MaxInt32 || !w.canCount(o, 2*int64(n)):
+		return Handle{}, fmt.Errorf("%w: key %q was issued %d times, and %d more would overflow the readers' count", ErrFull, o.key, o.uses, n)
 	}
-	uses := w.usesPerIssue(o.uses > 0)
-	if !w.canCount(o, uses) {
-		return Handle{}, fmt.Errorf("%w: key %q was issued %d times", ErrFull, o.key, o.uses)
-	}
+	uses := w.usesPerIssue(o.uses > 0) + int64(n-1)*w.usesPerIssue(true)
 	o.uses += uses
 	l.uses += uses
 	if !l.sent {
 		o.unsent += uses
 	}
-	l.issued++
+	l.issued += n
 	w.life.changed(o) // before anyone has the handle
 	return w.handle(o), nil
 }
@@ -128,7 +139,8 @@ func (l *Lease) takeBack() {
 	if l.over() {
 		return
 	}
-	for range l.issued {
+	if n := int64(l.issued); n > 0 {
+		l.o.uses -= (n - 1) * l.w.usesPerIssue(true)
 		l.o.uses -= l.w.usesPerIssue(l.o.uses > 1)
 	}
 	switch {
@@ -172,6 +184,10 @@ func (l *Lease) end(aborted bool) {
 	if l.over() {
 		l.ended = true
 		return
+	}
+	if aborted && !l.sent { // nobody reads what was not sent
+		l.takeBack()
+		aborted = false
 	}
 	l.ended = true
 	o := l.o

@@ -42,13 +42,15 @@ type Options struct {
 	// in use wants one that no handle still has.
 	FirstID uint32
 	// Rereads says that the engine may read an address again after every reader
-	// has read it, since it resumes a preempted request as a new one: vLLM from
-	// 0.33 on, or its newer model runner before. Then complete counts don't end
-	// the quarantine of an aborted request, a Fence does. Of no meaning in FIFO.
-	Rereads bool
+	// has read it, since its newer model runner resumes a preempted request as a new
+	// one. Then complete counts don't end the quarantine of an aborted request, a
+	// Fence does. It is on by itself for generations that may do so
+	// (pycompat.Generation.Rereads), unless TrustCounts says that this engine does
+	// not. Both are of no meaning in FIFO.
+	Rereads, TrustCounts bool
 	// QuarantineTTL ends the quarantine of an aborted request for which no fence
-	// passes, if the counts say that no reader has begun with it, or that all
-	// have ended. 0 is DefaultQuarantineTTL, less is never.
+	// passes, if the counts say that nobody has read the object since it was last
+	// idle, or that all reads are done. 0 is DefaultQuarantineTTL, less is never.
 	QuarantineTTL time.Duration
 	// MaxObjects is the most objects at a time of a Pool segment, whose sidecar
 	// has 64 bytes for each. 0 is one for every 8 KiB of the ring, within 1024
@@ -110,12 +112,21 @@ func (o Options) Validate() error {
 		return fmt.Errorf("%w: LockTimeout %v is negative", ErrInvalid, o.LockTimeout)
 	case o.Policy != 0 && o.Policy != FIFO && o.Policy != Pool:
 		return fmt.Errorf("%w: %v, want FIFO or Pool", ErrInvalid, o.Policy)
+	case o.Rereads && o.TrustCounts:
+		return fmt.Errorf("%w: Rereads and TrustCounts contradict each other", ErrInvalid)
 	case o.MaxObjects < 0 || o.ReaderSlots < 0:
 		return fmt.Errorf("%w: MaxObjects %d, ReaderSlots %d", ErrInvalid, o.MaxObjects, o.ReaderSlots)
 	case o.Policy != Pool && (o.Quota != 0 || o.Quotas != nil):
 		return fmt.Errorf("%w: quotas need the policy Pool", ErrInvalid)
 	}
 	return o.ring().Validate()
+}
+
+func (o Options) policy() Policy {
+	if o.Policy == 0 {
+		return FIFO
+	}
+	return o.Policy
 }
 
 func (o Options) ring() shmring.RingOptions {

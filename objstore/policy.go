@@ -43,7 +43,7 @@ type lifetimes interface {
 	// ended: a lease that had issued uses, and was sent, ended.
 	ended(o *object, uses int64, aborted bool)
 	// anonymous: a handle was issued that belongs to no lease.
-	anonymous(o *object, uses int64)
+	anonymous(o *object)
 	// freeUnused frees what nobody needs.
 	freeUnused() ([]uint32, error)
 	// clear forgets every object; no reservation and no lease is open.

@@ -93,4 +93,4 @@ func (*fifo) publish(*object) error      { return nil }
 func (*fifo) discard(*object)            {} // freed when it is the oldest
 func (*fifo) changed(*object)            {}
 func (*fifo) ended(*object, int64, bool) {}
-func (*fifo) anonymous(*object, int64)   {}
+func (*fifo) anonymous(*object)          {}

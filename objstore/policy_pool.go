@@ -186,5 +186,6 @@ func (p *pool) writeOff(o *object) {
 		p.w.setReads(o.address, 0)
 		reads, o.uses = 0, 0
 	}
+	o.base = reads
 	o.written = o.uses*int64(p.w.readers) - reads
 }

@@ -23,7 +23,7 @@ import (
 // over private memory.
 func newPoolStore(t testing.TB, o Options) *store {
 	t.Helper()
-	o.Policy = Pool
+	o.Policy, o.TrustCounts = Pool, !o.Rereads
 	if o.RingSize == 0 {
 		o.RingSize = 16 << 10
 	}

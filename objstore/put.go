@@ -42,7 +42,7 @@ func (w *Writer) put(key string, v serde.Value, o PutOptions) (Handle, error) {
 type PutOptions struct {
 	// Request gets the handle that Commit returns, and a lease. nil: the handle
 	// belongs to nobody, and with Pool the object stays until its counts are
-	// complete or a fence passes.
+	// complete or a fence passes; so it must be sent before the next fence is taken.
 	Request *Request
 	// Tenant is whose bytes they are, see Options.Quotas.
 	Tenant string
@@ -203,7 +203,10 @@ func (w *Writer) alloc(o *object, size int, r *Request) ([]byte, error) {
 		return nil, err
 	}
 	defer w.mu.Unlock()
-	if r != nil && (r.w != w || r.state != requestOpen) {
+	if r != nil && r.w != w {
+		return nil, fmt.Errorf("%w: request %s belongs to another store", ErrInvalid, r.id)
+	}
+	if r != nil && r.state != requestOpen {
 		return nil, fmt.Errorf("%w: %s", ErrEnded, r.id)
 	}
 	if err := w.mayPut(o.key); err != nil {
@@ -264,8 +267,13 @@ func (r *Reservation) bytes(p serde.Placement) []byte {
 }
 
 // SetCost replaces PutOptions.Cost, for what is known only once the object is
-// made. It must be called before Commit.
+// made. It does nothing after Commit or Discard.
 func (r *Reservation) SetCost(d time.Duration) {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	if r.done {
+		return
+	}
 	r.o.cost = float64(max(d, 1))
 	if r.o.noteLen > 0 {
 		_ = r.w.sv.guard(Handle{}, func() error {

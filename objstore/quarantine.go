@@ -8,32 +8,30 @@ var noEnd time.Time
 // abortion is what became of the handles of aborted requests.
 type abortion struct {
 	fence uint64    // released when this fence passes
-	until time.Time // or, if nobody is inside, then
-	uses  int64
+	until time.Time // or then, if nobody is inside
 }
 
 func (p *pool) ended(o *object, uses int64, aborted bool) {
-	if aborted {
-		p.quarantine(o, uses)
+	if aborted && uses > 0 {
+		p.quarantine(o)
 	}
 }
 
-func (p *pool) anonymous(o *object, uses int64) { p.quarantine(o, uses) }
+func (p *pool) anonymous(o *object) { p.quarantine(o) }
 
-func (p *pool) quarantine(o *object, uses int64) {
-	if uses == 0 {
+// maxAbortions is the most of one object.
+const maxAbortions = 8
+
+// quarantine adds an abortion: one for all that wait for the same fence, and few
+// if fences are taken and never pass.
+func (p *pool) quarantine(o *object) {
+	p.quarantined[o] = struct{}{}
+	a := abortion{p.fence, p.quarantineEnd()}
+	if n := len(o.aborted); n > 0 && (o.aborted[n-1].fence == p.fence || n == maxAbortions) {
+		o.aborted[n-1] = a // the later one is the more cautious
 		return
 	}
-	until := p.quarantineEnd()
-	// One for all that wait for the same fence, so that there are never many.
-	if n := len(o.aborted); n > 0 && o.aborted[n-1].fence == p.fence {
-		a := &o.aborted[n-1]
-		a.uses += uses
-		a.until = until
-	} else {
-		o.aborted = append(o.aborted, abortion{p.fence, until, uses})
-	}
-	p.quarantined[o] = struct{}{}
+	o.aborted = append(o.aborted, a)
 }
 
 func (p *pool) quarantineEnd() time.Time {
@@ -48,23 +46,16 @@ func (p *pool) quarantineEnd() time.Time {
 }
 
 // over says whether an object has nothing in quarantine, or only what has served
-// its time.
+// its time. By time alone it ends only if nobody has read the object since it was
+// last idle: else some reader of an aborted handle may be inside, and the counts
+// can't tell whose reads were whose.
 func (p *pool) over(o *object) bool {
 	if len(o.aborted) == 0 {
 		return true
 	}
-	missing := p.w.needed(o) - p.w.reads(o.address)
-	return missing <= 0 && !p.w.opt.Rereads || p.expired(o) && (missing <= 0 || p.unread(o, missing))
-}
-
-// unread says whether the counts say that no reader has begun with the aborted
-// handles: all of their reads are missing.
-func (p *pool) unread(o *object, missing int64) bool {
-	var uses int64
-	for _, a := range o.aborted {
-		uses += a.uses
-	}
-	return missing == uses*int64(p.w.readers)
+	reads := p.w.reads(o.address)
+	all := reads >= p.w.needed(o)
+	return all && !p.w.opt.Rereads || p.expired(o) && (all || reads == o.base)
 }
 
 func (p *pool) expired(o *object) bool {

@@ -40,6 +40,9 @@ func (p *pool) admit(size int, tenant string) error {
 		return nil
 	}
 	need := shmring.PoolExtent(size)
+	if need > quota {
+		return &TooLargeError{Size: int(need), Limit: int(quota), Tenant: tenant}
+	}
 	own := map[uint32]*object{}
 	for p.tenants[tenant]+need > quota {
 		if len(own) == 0 {
@@ -49,7 +52,7 @@ func (p *pool) admit(size int, tenant string) error {
 				}
 			}
 		}
-		victim, ok := p.cheapest(own)
+		victim, ok := p.cheapest(own, nil)
 		if !ok {
 			return &QuotaError{Tenant: tenant, Need: need, Used: p.tenants[tenant], Quota: quota}
 		}

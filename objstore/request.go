@@ -98,7 +98,7 @@ func (r *Request) issue(o *object) (Handle, error) {
 		l = r.w.lease(o)
 		r.leases[o] = l
 	}
-	return l.issue()
+	return l.issue(1)
 }
 
 // Put is [Writer.Put] for the request.
@@ -136,12 +136,13 @@ func (r *Request) Commit() error {
 func (r *Request) Rollback() { r.end(requestOpen, (*Lease).takeBack, false) }
 
 // Finish ends a request that the engine reported as finished: every worker has
-// resolved its handles.
+// resolved its handles. Before Commit it does nothing: that is for Rollback.
 func (r *Request) Finish() { r.end(requestSent, nil, false) }
 
 // Abort ends a request that was cancelled after it was sent: a worker may still
 // read, so with the policy Pool its objects go into quarantine, until the readers'
-// counts are complete, a [Fence] passes, or Options.QuarantineTTL is over.
+// counts are complete, a [Fence] passes, or Options.QuarantineTTL is over. Before
+// Commit it does nothing: that is for Rollback.
 func (r *Request) Abort() { r.end(requestSent, nil, true) }
 
 func (r *Request) end(from requestState, first func(*Lease), aborted bool) {

@@ -19,12 +19,12 @@ func (w *Writer) signal() {
 
 // pollReads is how often waiting looks at the readers' counts, of which nobody is
 // told.
-const pollReads = 5 * time.Millisecond
+const pollReads, maxPollReads = 5 * time.Millisecond, 80 * time.Millisecond
 
 // await waits for a change of the store after try failed in a way that may
 // change, until ctx ends.
 func (w *Writer) await(ctx context.Context, try func() error, passing error) error {
-	for {
+	for poll := pollReads; ; poll = min(2*poll, maxPollReads) {
 		w.mu.Lock()
 		if w.change == nil {
 			w.change = make(chan struct{})
@@ -35,7 +35,7 @@ func (w *Writer) await(ctx context.Context, try func() error, passing error) err
 		if !errors.Is(err, passing) {
 			return err
 		}
-		timer := time.NewTimer(pollReads)
+		timer := time.NewTimer(poll)
 		select {
 		case <-change:
 		case <-timer.C:

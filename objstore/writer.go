@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -63,6 +64,7 @@ type object struct {
 	sent   int   // leases that were
 
 	// Of the policy Pool.
+	base                int64 // reads when it was last idle, -1 if that is not known
 	written             int64 // reads that are missing and not needed any more; negative if too many were counted
 	aborted             []abortion
 	cached              *evict.Entry // nil but while it is committed
@@ -110,6 +112,9 @@ func NewWriter(seg *shmring.Segment, o Options) (*Writer, error) {
 	if err := matches(seg, o.RingSize, o.Generation); err != nil {
 		return nil, err
 	}
+	if c := seg.Control(); c != nil && (c.Options().Policy != o.policy() || c.State().Epoch > 1) {
+		return nil, fmt.Errorf("%w: segment %s has a sidecar for the policy %v that was in use; adopt it", ErrInvalid, seg.Name(), c.Options().Policy)
+	}
 	w := newWriter(seg, o)
 	return w, w.sv.guard(Handle{}, func() error {
 		_, err := rand.Read(seg.Secret())
@@ -119,6 +124,7 @@ func NewWriter(seg *shmring.Segment, o Options) (*Writer, error) {
 
 func newWriter(seg *shmring.Segment, o Options) *Writer {
 	g := o.Generation.OrNewest()
+	o.Rereads = o.Rereads || g.Rereads && !o.TrustCounts
 	w := &Writer{
 		opt: o, gen: g, readers: o.Readers,
 		sv:       segmentView{seg: seg, options: serde.Options{Generation: g, InlineThreshold: o.InlineThreshold}},
@@ -148,12 +154,7 @@ func (w *Writer) Name() string { return w.sv.seg.Name() }
 func (w *Writer) Segment() *shmring.Segment { return w.sv.seg }
 
 // Policy returns the policy of the store.
-func (w *Writer) Policy() Policy {
-	if w.opt.Policy == 0 {
-		return FIFO
-	}
-	return w.opt.Policy
-}
+func (w *Writer) Policy() Policy { return w.opt.policy() }
 
 // Generation returns the generation that the store is written in.
 func (w *Writer) Generation() pycompat.Generation { return w.gen }
@@ -182,7 +183,7 @@ func (w *Writer) Cached(key string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o, ok := w.index[key]
-	return ok && w.canIssue(o)
+	return ok && !w.closed && w.canIssue(o)
 }
 
 // canIssue says whether one more use can be counted. Reads are an int32 in the
@@ -211,7 +212,6 @@ func (w *Writer) Lookup(key string) (Handle, error) {
 	if err != nil {
 		return Handle{}, err
 	}
-	delete(w.touched, o.id)
 	w.issueAnonymous(o)
 	return w.handle(o), nil
 }
@@ -219,7 +219,7 @@ func (w *Writer) Lookup(key string) (Handle, error) {
 // issueAnonymous issues a use that belongs to no lease.
 func (w *Writer) issueAnonymous(o *object) {
 	o.uses++
-	w.life.anonymous(o, 1)
+	w.life.anonymous(o)
 	w.life.changed(o)
 }
 
@@ -233,6 +233,7 @@ func (w *Writer) find(key string) (*object, error) {
 	if !ok {
 		return nil, &KeyNotFoundError{key}
 	}
+	delete(w.touched, o.id)
 	w.life.hit(o)
 	return o, nil
 }
@@ -244,7 +245,7 @@ func (w *Writer) Retire(key string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o, ok := w.index[key]
-	if ok {
+	if ok = ok && !w.closed; ok {
 		w.retire(o)
 	}
 	return ok
@@ -403,10 +404,12 @@ func (w *Writer) close(end func() error) error {
 	if w.leases > 0 {
 		return fmt.Errorf("%w: %d leases are open; release them before Close", ErrBusy, w.leases)
 	}
-	if err := end(); err != nil {
+	err := end()
+	if errors.Is(err, ErrBusy) {
 		return err
 	}
+	// Whatever else went wrong, the memory is gone.
 	w.closed = true
 	w.signal()
-	return nil
+	return err
 }

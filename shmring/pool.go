@@ -136,13 +136,14 @@ func (p *Pool) Alloc(size int) (address uint64, id uint32, payload []byte, err e
 	if b == nil {
 		return 0, 0, nil, &FullError{Need: size + HeaderSize, Used: p.used, Size: len(p.buf)}
 	}
+	// First, so that nothing is half done if the memory is gone.
+	mem.Store32(p.buf[b.off:], NoID)
+	mem.Store32(p.buf[b.off+sizeOffset:], uint32(size+HeaderSize))
 	p.removeHole(b)
 	p.cut(b, n)
 	b.id, b.size = p.freshID(), size+HeaderSize
 	p.live[b.id] = b
 	p.used += b.len
-	mem.Store32(p.buf[b.off:], NoID)
-	mem.Store32(p.buf[b.off+sizeOffset:], uint32(b.size))
 	return b.off, b.id, p.payload(b), nil
 }
 
@@ -228,6 +229,17 @@ func (p *Pool) swallow(b *block) {
 	if p.rover == n {
 		p.rover = b
 	}
+}
+
+// Scrub makes every handle to a place that is free now stale, whatever stands
+// there.
+func (p *Pool) Scrub() {
+	for b := p.first; b != nil; b = b.next {
+		for off := b.off; b.free && off < b.off+b.len; off += Granule {
+			mem.Store32(p.buf[off:], NoID)
+		}
+	}
+	mem.Fence()
 }
 
 // Clear frees every chunk. Ids go on.

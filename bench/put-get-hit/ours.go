@@ -38,7 +38,7 @@ func newBench(size int, policy objstore.Policy) (*bench, error) {
 	_, _ = rand.Read(data)
 	ring := max(8*(size+4096), mib)
 	w, err := objstore.Create(objstore.Options{
-		Name: fmt.Sprintf("ringcache-bench-%d", os.Getpid()), RingSize: ring, MaxObjectSize: size + 4096, Readers: 1, Policy: policy,
+		Name: fmt.Sprintf("ringcache-bench-%d", os.Getpid()), RingSize: ring, MaxObjectSize: size + 4096, Readers: 1, Policy: policy, TrustCounts: true,
 	})
 	if err != nil {
 		return nil, err

@@ -142,10 +142,11 @@ func (a *Agent) addStore(p *params, make func() (*store, error)) error {
 
 // writerOptions reads what store.create and store.adopt have in common.
 func (a *Agent) writerOptions(p *params) objstore.Options {
+	rereads := optional(p, "rereads", false) // of the protocol, whatever the generation
 	return objstore.Options{
 		RingSize: p.int("size"), MaxObjectSize: p.int("max_object"), Readers: p.int("readers"),
 		Generation: p.generation(), InlineThreshold: p.threshold(), Dir: a.dir,
-		Rereads: optional(p, "rereads", false), MaxObjects: optional(p, "max_objects", 0), Owner: optional(p, "owner", ""),
+		Rereads: rereads, TrustCounts: !rereads, MaxObjects: optional(p, "max_objects", 0), Owner: optional(p, "owner", ""),
 		Quota:         int64(optional(p, "quota", 0)),
 		QuarantineTTL: time.Duration(optional(p, "quarantine_ttl", 0.0) * float64(time.Second)),
 	}

@@ -1,0 +1,331 @@
+package objstore
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/shmring"
+)
+
+// read lets one reader read a handle.
+func read(t testing.TB, r *Reader, h Handle, key string) {
+	t.Helper()
+	v, err := r.Get(h, key)
+	require.NoError(t, err)
+	require.NoError(t, v.Release())
+}
+
+// Reads that are missing of one request must not be taken for the reads that
+// another has had.
+func TestTTLDoesNotEndWhileAChildReads(t *testing.T) {
+	for name, other := range map[string]func(s *store){
+		"nothing else": func(*store) {},
+		"rolled back ones": func(s *store) {
+			for _, id := range []string{"b", "c"} {
+				r := begin(t, s.Writer, id)
+				_, err := r.Lookup("x")
+				require.NoError(t, err)
+				r.Rollback()
+			}
+		},
+		"one that is finished unread": func(s *store) {
+			r := begin(t, s.Writer, "b")
+			_, err := r.Lookup("x")
+			require.NoError(t, err)
+			require.NoError(t, r.Commit())
+			r.Finish()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newPoolStore(t, Options{Readers: 1, QuarantineTTL: time.Nanosecond})
+			a := begin(t, s.Writer, "a")
+			h, err := a.Put("x", bytesItem(500))
+			require.NoError(t, err)
+			_, err = a.Lookup("x") // for its second child
+			require.NoError(t, err)
+			require.NoError(t, a.Commit())
+			read(t, s.readers[0], h, "x")
+			a.Abort()
+			time.Sleep(time.Millisecond)
+			other(s)
+			require.NotZero(t, used(t, s.Writer))
+			read(t, s.readers[0], h, "x")
+			s.Fence().Passed()
+			require.Zero(t, used(t, s.Writer))
+		})
+	}
+}
+
+func TestTTLDoesNotEndWhatAnAdoptedRequestReads(t *testing.T) {
+	w, r, o := realPool(t, Options{QuarantineTTL: -1})
+	var h Handle
+	var err error
+	for range 2 {
+		h, err = w.Put("x", image(500, 1))
+		if err != nil {
+			h, err = w.Lookup("x")
+		}
+		require.NoError(t, err)
+	}
+	read(t, r, h, "x")
+	require.NoError(t, w.Detach())
+	o.QuarantineTTL = time.Nanosecond
+	w, a, err := Adopt(o)
+	require.NoError(t, err)
+	require.Equal(t, 1, a.InUse)
+	req := begin(t, w, "r")
+	_, err = req.Lookup("x")
+	require.NoError(t, err)
+	require.NoError(t, req.Commit())
+	read(t, r, h, "x")
+	req.Abort()
+	time.Sleep(time.Millisecond)
+	ok, err := w.Evict("x")
+	require.NoError(t, err)
+	require.False(t, ok, "the second handle of the dead writer may be under way")
+	w.Fence().Passed()
+	require.Zero(t, used(t, w))
+	require.NoError(t, w.Close())
+}
+
+// A fence that passes between two aborts does not keep the time from ending the
+// second.
+func TestTTLEndsAfterAPartialFence(t *testing.T) {
+	s := newPoolStore(t, Options{QuarantineTTL: time.Nanosecond, Rereads: true})
+	abort := func(id string) {
+		r := begin(t, s.Writer, id)
+		_, err := r.Lookup("x")
+		if err != nil {
+			_, err = r.Put("x", bytesItem(500))
+		}
+		require.NoError(t, err)
+		require.NoError(t, r.Commit())
+		r.Abort()
+	}
+	abort("a")
+	f := s.Fence()
+	abort("b")
+	f.Passed()
+	require.Eventually(t, func() bool { return used(t, s.Writer) == 0 }, time.Minute, time.Millisecond)
+}
+
+func TestFencesThatNeverPassKeepLittle(t *testing.T) {
+	s := newPoolStore(t, Options{QuarantineTTL: -1})
+	for i := range 1000 {
+		s.Fence()
+		r := begin(t, s.Writer, fmt.Sprint(i))
+		_, err := r.Lookup("x")
+		if err != nil {
+			_, err = r.Put("x", bytesItem(500))
+		}
+		require.NoError(t, err)
+		require.NoError(t, r.Commit())
+		r.Abort()
+	}
+	require.LessOrEqual(t, len(s.index["x"].aborted), maxAbortions)
+	s.Fence().Passed()
+	require.Zero(t, used(t, s.Writer))
+}
+
+func TestAClosedPoolHasNoKeys(t *testing.T) {
+	w, _, _ := realPool(t, Options{})
+	unleased(t, w, "a", 100, 1)
+	require.NoError(t, w.Close())
+	require.False(t, w.Cached("a"))
+	require.False(t, w.Retire("a"))
+	_, err := w.Evict("a")
+	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, w.ResetReaders(0), ErrClosed)
+	w.Fence().Passed()
+}
+
+// A sidecar that is cut short must not make handles stale.
+func TestTruncatedSidecarLeavesHandlesGood(t *testing.T) {
+	w, r, o := realPool(t, Options{})
+	handles := map[string]Handle{}
+	for i := range 3 {
+		key := fmt.Sprint(i)
+		handles[key] = unleased(t, w, key, 4000, byte(i))
+	}
+	require.NoError(t, r.Close())
+	require.NoError(t, os.Truncate(filepath.Join(o.Dir, o.Name+".ctl"), 4096))
+	_, err := w.Put("more", image(9000, 9))
+	require.ErrorIs(t, err, ErrCorrupt)
+	_ = w.CheckStructure()
+	for key, h := range handles {
+		require.True(t, w.Cached(key))
+		c, err := shmring.ReadChunk(w.Segment().Ring(), h.Address)
+		require.NoError(t, err)
+		require.Equal(t, h.ID, c.ID, "key %s", key)
+	}
+	require.NoError(t, w.Detach())
+	_, err = w.Lookup("0")
+	require.ErrorIs(t, err, ErrClosed)
+	require.NoError(t, os.Remove(filepath.Join(o.Dir, o.Name)))
+	require.NoError(t, os.Remove(filepath.Join(o.Dir, o.Name+".ctl")))
+}
+
+func TestTruncatedPoolDoesNotPanic(t *testing.T) {
+	w, _, o := realPool(t, Options{})
+	unleased(t, w, "a", 4000, 1)
+	require.NoError(t, os.Truncate(filepath.Join(o.Dir, o.Name), 0))
+	for range 3 {
+		_, err := w.Put("b", image(4000, 2))
+		require.ErrorIs(t, err, ErrCorrupt)
+		_, err = w.State()
+		require.NoError(t, err)
+		_, _ = w.FreeUnused()
+		w.Retire("a")
+	}
+	require.NoError(t, w.Close())
+}
+
+func TestMaxObjectsBesideAViewedObject(t *testing.T) {
+	w, r, _ := realPool(t, Options{MaxObjects: 4})
+	h := unleased(t, w, "viewed", 10, 1)
+	v, err := r.Get(h, "viewed")
+	require.NoError(t, err)
+	for i := range 20 {
+		unleased(t, w, fmt.Sprint(i), 10, 2)
+	}
+	require.True(t, w.Cached("viewed"))
+	require.NoError(t, v.Release())
+	require.NoError(t, w.Close())
+}
+
+func TestSetCostAfterCommitChangesNothing(t *testing.T) {
+	s := newPoolStore(t, Options{})
+	r := begin(t, s.Writer, "r")
+	res, err := r.Reserve("a", bytesItem(300))
+	require.NoError(t, err)
+	_, err = res.Commit()
+	require.NoError(t, err)
+	before := append([]byte(nil), s.mem...)
+	res.SetCost(time.Hour)
+	require.Equal(t, before, s.mem)
+	r.Rollback()
+}
+
+func TestQuotaThatIsTooSmallEvictsNothing(t *testing.T) {
+	s := newPoolStore(t, Options{Quota: 4096})
+	for i := range 3 {
+		r := begin(t, s.Writer, "r")
+		res, err := s.ReserveWith(fmt.Sprint(i), bytesItem(700), PutOptions{Request: r, Tenant: "t"})
+		require.NoError(t, err)
+		_, err = res.Commit()
+		require.NoError(t, err)
+		r.Rollback()
+	}
+	_, err := s.ReserveWith("big", bytesItem(5000), PutOptions{Tenant: "t"})
+	require.ErrorIs(t, err, ErrTooLarge)
+	require.ErrorContains(t, err, "quota")
+	require.Equal(t, 3, s.Len())
+}
+
+func TestNewWriterOverASidecarInUse(t *testing.T) {
+	w, _, o := realPool(t, Options{})
+	unleased(t, w, "a", 100, 1)
+	require.NoError(t, w.Detach())
+	so := o.segment()
+	so.Control = nil
+	seg, err := shmring.Adopt(so)
+	require.NoError(t, err)
+	for _, p := range []Policy{FIFO, Pool} {
+		bad := o
+		bad.Policy = p
+		_, err = NewWriter(seg, bad)
+		if p == FIFO {
+			require.ErrorIs(t, err, ErrInvalid)
+			require.ErrorContains(t, err, "adopt")
+		}
+	}
+	require.NoError(t, seg.Destroy())
+}
+
+func TestLeaseOfChildrenCountsEach(t *testing.T) {
+	s := newPoolStore(t, Options{Generation: generation(t, "0.31.0")})
+	l := putLeased(t, s.Writer, "a", 100)
+	h, err := l.IssueN(3)
+	require.NoError(t, err)
+	_, err = l.IssueN(0)
+	require.ErrorIs(t, err, ErrInvalid)
+	_, err = l.IssueN(1 << 40)
+	require.ErrorIs(t, err, ErrFull)
+	l.Sent()
+	for range 3 {
+		require.Len(t, s.readers, 2)
+		deliver(t, s, "a", h)
+	}
+	l.Abort()
+	require.Zero(t, used(t, s.Writer), "three handles of one, two and two reads each were read")
+
+	unsent := putLeased(t, s.Writer, "b", 100)
+	_, err = unsent.IssueN(2)
+	require.NoError(t, err)
+	unsent.Abort()
+	require.Zero(t, used(t, s.Writer), "nobody reads what was not sent")
+}
+
+func TestLookupOfARequestEndsTheTouch(t *testing.T) {
+	s := newPoolStore(t, Options{Generation: generation(t, "0.32.0")})
+	for _, ask := range []func(*Request) error{
+		func(r *Request) error { _, err := r.Lookup("a"); return err },
+		func(*Request) error {
+			l, err := s.Lease("a")
+			l.Release()
+			return err
+		},
+	} {
+		r := begin(t, s.Writer, "r")
+		_, err := r.Put("a", bytesItem(100))
+		require.NoError(t, err)
+		require.NoError(t, s.Touch("a"))
+		require.NoError(t, ask(r))
+		r.Rollback()
+		require.Zero(t, used(t, s.Writer))
+	}
+}
+
+func TestReservationOfARequestIsCommittedByIt(t *testing.T) {
+	s := newPoolStore(t, Options{})
+	other := newPoolStore(t, Options{})
+	r := begin(t, s.Writer, "r")
+	_, err := other.ReserveWith("a", bytesItem(10), PutOptions{Request: r})
+	require.ErrorIs(t, err, ErrInvalid)
+	res, err := r.Reserve("a", bytesItem(10))
+	require.NoError(t, err)
+	_, err = res.CommitLeased()
+	require.ErrorIs(t, err, ErrInvalid)
+	_, err = res.Commit()
+	require.NoError(t, err)
+	r.Rollback()
+}
+
+// The newest engines may read again, so by default only a fence ends what was
+// aborted.
+func TestCountsAreNotTrustedByDefaultWhereAddressesAreReread(t *testing.T) {
+	for version, evicted := range map[string]bool{"0.33.0": false, "0.20.2": true} {
+		seg, err := shmring.Private(make([]byte, 4096+generation(t, version).DataOffset), shmring.SegmentOptions{RingSize: 4096, DataOffset: generation(t, version).DataOffset})
+		require.NoError(t, err)
+		w, err := NewWriter(seg, Options{Policy: Pool, Generation: generation(t, version), RingSize: 4096, MaxObjectSize: 4096, Readers: 1})
+		require.NoError(t, err)
+		r := begin(t, w, "r")
+		h, err := r.Put("a", bytesItem(100))
+		require.NoError(t, err)
+		require.NoError(t, r.Commit())
+		w.setReads(h.Address, 1) // as its reader does
+		r.Abort()
+		ok, err := w.Evict("a")
+		require.NoError(t, err)
+		require.Equal(t, evicted, ok, version)
+		w.Fence().Passed()
+		require.Zero(t, used(t, w))
+		require.NoError(t, w.Close())
+	}
+	require.ErrorIs(t, Options{RingSize: 100, Readers: 1, Rereads: true, TrustCounts: true}.Validate(), ErrInvalid)
+}
