@@ -119,7 +119,7 @@ func (p *pool) restore() (a Adoption) {
 	p.mem.SkipTo(s.NextID)
 	kept := p.mem.Restore(placed)
 
-	// Every byte is looked at once, with all cores.
+	// With all cores: it takes reading what the checksums cover.
 	verified := make([]bool, len(kept))
 	var next atomic.Int64
 	var workers sync.WaitGroup
