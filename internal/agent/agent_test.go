@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/shmring"
 )
 
 // talker sends requests to one agent.
@@ -334,6 +335,15 @@ func FuzzAgent(f *testing.F) {
 			}
 		}
 		require.NoError(t, a.Close())
+		// What was detached stays until it is swept.
+		detached, err := filepath.Glob(filepath.Join(dir, "*.ctl"))
+		require.NoError(t, err)
+		for _, path := range detached {
+			_, err := shmring.Sweep(shmring.SweepOptions{
+				Dir: dir, Prefix: strings.TrimSuffix(filepath.Base(path), ".ctl"), AnyOwner: true, Remove: true,
+			})
+			require.NoError(t, err)
+		}
 		left, err := os.ReadDir(dir)
 		require.NoError(t, err)
 		require.Empty(t, left)

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/ringcache/ringcache/objstore"
@@ -168,7 +169,8 @@ func (a *Agent) storeCreate(p *params) (reply, error) {
 		if o.Policy, ok = policies[policy]; !ok {
 			return nil, unsupportedf("policy %q, want fifo or pool", policy)
 		}
-		if err := a.sizeAllowed(o.RingSize); err != nil {
+		// 64 bytes of the sidecar for each object.
+		if err := errors.Join(a.sizeAllowed(o.RingSize), a.sizeAllowed(64*min(o.MaxObjects, math.MaxInt/64))); err != nil {
 			return nil, err
 		}
 		if o.Name == "" {
