@@ -1,14 +1,12 @@
 package mmhash
 
 import (
-	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
-)
 
-// maxDims is the largest number of dimensions that numpy and torch allow.
-const maxDims = 64
+	"github.com/ringcache/ringcache/internal/shapes"
+)
 
 // Array is a numpy array.
 type Array struct {
@@ -132,43 +130,16 @@ func (s *stream) shape(shape []int) {
 
 // fits reports whether there is as much data as the shape says.
 func (s *stream) fits(what string, shape []int, size, have int) bool {
-	n, ok := shapeBytes(shape, size)
+	n, ok := shapes.Bytes(shape, size)
 	switch {
 	case !ok:
-		s.fail(ErrInvalid, "the shape of an %s has a negative dimension, more than %d or too many elements", what, maxDims)
+		s.fail(ErrInvalid, "the shape of an %s has a negative dimension, more than %d or too many elements", what, shapes.MaxDims)
 	case n != have:
 		s.fail(ErrInvalid, "an %s of shape %v takes %d bytes, there are %d", what, slices.Clone(shape), n, have)
 	default:
 		return true
 	}
 	return false
-}
-
-// shapeBytes multiplies a shape out. A zero dimension does not excuse the
-// others from fitting, as in numpy.
-func shapeBytes(shape []int, size int) (n int, ok bool) {
-	if len(shape) > maxDims {
-		return 0, false
-	}
-	product, empty := uint64(size), false
-	for _, d := range shape {
-		if d < 0 {
-			return 0, false
-		}
-		if d == 0 {
-			empty = true
-			continue
-		}
-		hi, lo := bits.Mul64(product, uint64(d))
-		if hi != 0 || lo > uint64(^uint(0)>>1) {
-			return 0, false
-		}
-		product = lo
-	}
-	if empty {
-		return 0, true
-	}
-	return int(product), true
 }
 
 // dtype is a numpy type string, taken apart.

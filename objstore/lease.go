@@ -198,6 +198,8 @@ func (l *Lease) end(aborted bool) {
 	} else {
 		o.unsent -= l.uses
 	}
-	l.w.life.ended(o, l.uses, aborted)
+	if aborted && l.issued > 0 {
+		l.w.life.quarantine(o)
+	}
 	l.w.life.changed(o)
 }

@@ -40,10 +40,9 @@ type lifetimes interface {
 	hit(o *object)
 	// changed: the uses, the leases or the state of o are others now.
 	changed(o *object)
-	// ended: a lease that had issued uses, and was sent, ended.
-	ended(o *object, uses int64, aborted bool)
-	// anonymous: a handle was issued that belongs to no lease.
-	anonymous(o *object)
+	// quarantine: a handle may be read of whose end nobody will tell, since its
+	// request was aborted or it never had one.
+	quarantine(o *object)
 	// freeUnused frees what nobody needs.
 	freeUnused() ([]uint32, error)
 	// clear forgets every object; no reservation and no lease is open.

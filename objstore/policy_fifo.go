@@ -88,9 +88,8 @@ func (p *fifo) clear() error {
 	return nil
 }
 
-func (*fifo) hit(*object)                {}
-func (*fifo) publish(*object) error      { return nil }
-func (*fifo) discard(*object)            {} // freed when it is the oldest
-func (*fifo) changed(*object)            {}
-func (*fifo) ended(*object, int64, bool) {}
-func (*fifo) anonymous(*object)          {}
+func (*fifo) hit(*object)           {}
+func (*fifo) publish(*object) error { return nil }
+func (*fifo) discard(*object)       {} // freed when it is the oldest
+func (*fifo) changed(*object)       {}
+func (*fifo) quarantine(*object)    {}

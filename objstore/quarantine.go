@@ -11,14 +11,6 @@ type abortion struct {
 	until time.Time // or then, if nobody is inside
 }
 
-func (p *pool) ended(o *object, uses int64, aborted bool) {
-	if aborted && uses > 0 {
-		p.quarantine(o)
-	}
-}
-
-func (p *pool) anonymous(o *object) { p.quarantine(o) }
-
 // maxAbortions is the most of one object.
 const maxAbortions = 8
 

@@ -219,7 +219,7 @@ func (w *Writer) Lookup(key string) (Handle, error) {
 // issueAnonymous issues a use that belongs to no lease.
 func (w *Writer) issueAnonymous(o *object) {
 	o.uses++
-	w.life.anonymous(o)
+	w.life.quarantine(o)
 	w.life.changed(o)
 }
 

@@ -1,5 +1,7 @@
 package serde
 
+import "github.com/ringcache/ringcache/internal/shapes"
+
 import "fmt"
 
 var emptyList Data = List{}
@@ -88,7 +90,7 @@ func (d *decoder) tensorOf(n int) (*Tensor, error) {
 	if t.Shape, err = d.shape(); err != nil {
 		return nil, err
 	}
-	want, ok := shapeBytes(t.Shape, dt.ItemSize())
+	want, ok := shapes.Bytes(t.Shape, dt.ItemSize())
 	if !ok {
 		return nil, d.corrupt("shape", "a tensor that fits in memory", fmt.Sprint(t.Shape))
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ringcache/ringcache/internal/shapes"
 )
 
 // NDArray is a numpy array in C order. Inside an item numpy arrays are not
@@ -25,7 +27,7 @@ func (a *NDArray) NBytes() (int, error) {
 	if !ok {
 		return 0, &InvalidError{"ndarray", fmt.Sprintf("%.32q is no numpy type string of numbers, bools or text", a.DType)}
 	}
-	n, ok := shapeBytes(a.Shape, size)
+	n, ok := shapes.Bytes(a.Shape, size)
 	if !ok {
 		return 0, &InvalidError{"ndarray", fmt.Sprintf("shape %v has a negative dimension, more than %d or too many elements", a.Shape, MaxDims)}
 	}

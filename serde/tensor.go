@@ -2,12 +2,13 @@ package serde
 
 import (
 	"fmt"
-	"math/bits"
 	"slices"
+
+	"github.com/ringcache/ringcache/internal/shapes"
 )
 
 // MaxDims is the largest number of dimensions of a tensor or ndarray.
-const MaxDims = 64
+const MaxDims = shapes.MaxDims
 
 // Tensor is a dense tensor: contiguous, row-major, little-endian.
 //
@@ -30,7 +31,7 @@ func (t *Tensor) NBytes() (int, error) {
 	if size == 0 {
 		return 0, &InvalidError{"tensor", fmt.Sprintf("dtype %q is none that torch prints; use ParseDType for aliases", t.DType)}
 	}
-	n, ok := shapeBytes(t.Shape, size)
+	n, ok := shapes.Bytes(t.Shape, size)
 	if !ok {
 		return 0, &InvalidError{"tensor", fmt.Sprintf("shape %v has a negative dimension, more than %d or too many elements", t.Shape, MaxDims)}
 	}
@@ -54,33 +55,6 @@ func (t *Tensor) clone() *Tensor {
 		c.Data = append(make([]byte, 0, len(t.Data)), t.Data...)
 	}
 	return c
-}
-
-// shapeBytes multiplies a shape out. A zero dimension makes the tensor empty,
-// but does not excuse the others from fitting, as in torch and numpy.
-func shapeBytes(shape []int, size int) (n int, ok bool) {
-	if len(shape) > MaxDims {
-		return 0, false
-	}
-	product, empty := uint64(size), false
-	for _, d := range shape {
-		if d < 0 {
-			return 0, false
-		}
-		if d == 0 {
-			empty = true
-			continue
-		}
-		hi, lo := bits.Mul64(product, uint64(d))
-		if hi != 0 || lo > maxInt {
-			return 0, false
-		}
-		product = lo
-	}
-	if empty {
-		return 0, true
-	}
-	return int(product), true
 }
 
 const maxInt = uint64(^uint(0) >> 1)

@@ -53,8 +53,9 @@ func setByte(f *os.File, offset int64, kind int16) (bool, error) {
 	}
 }
 
-// CreateUnnamed makes a file as [Create] does, but without a name: if the process
-// ends before [Link], nothing is left of it.
+// CreateUnnamed makes a file, 0600, of exactly size bytes, all of them allocated,
+// so that memory that is not there is a [*SpaceError] here and not a SIGBUS later.
+// It has no name: if the process ends before [Link], nothing is left of it.
 func CreateUnnamed(dir string, size int64) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {

@@ -10,26 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Create makes the file, 0600, of exactly size bytes, all of them allocated, so
-// that memory that is not there is a [*SpaceError] here, mostly before anything
-// is made, and not a SIGBUS or a killed process later. An existing file is
-// fs.ErrExist, full as the mount may be. Nothing is left behind on error.
-func Create(path string, size int64) (*os.File, error) {
-	if err := CheckSpace(path, size); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	// Chmod, because a umask can have taken our own bits away.
-	err = errors.Join(f.Chmod(0o600), allocate(f, size))
-	if err != nil {
-		return nil, errors.Join(err, f.Close(), os.Remove(path))
-	}
-	return f, nil
-}
-
 // Open opens an existing file, to read or also to write, after checking that it
 // is a regular file of this user that not everyone may write.
 func Open(path string, write bool) (*os.File, int64, error) {

@@ -7,9 +7,6 @@ import "os"
 // CheckSpace is not supported here.
 func CheckSpace(string, int64) error { return ErrUnsupported }
 
-// Create is not supported here.
-func Create(string, int64) (*os.File, error) { return nil, ErrUnsupported }
-
 // Open is not supported here.
 func Open(string, bool) (*os.File, int64, error) { return nil, 0, ErrUnsupported }
 

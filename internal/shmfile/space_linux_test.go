@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestCreateRefusesBeforeItCreates(t *testing.T) {
+func TestCheckSpaceCreatesNothing(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x")
-	_, err := Create(path, math.MaxInt64)
+	err := CheckSpace(path, math.MaxInt64)
 	var space *SpaceError
 	require.ErrorAs(t, err, &space)
 	require.ErrorIs(t, err, syscall.ENOSPC)
@@ -30,16 +30,16 @@ func TestCreateRefusesBeforeItCreates(t *testing.T) {
 	// An existing file is the better reason.
 	require.NoError(t, os.WriteFile(path, []byte("mine"), 0o600))
 	for _, size := range []int64{1, math.MaxInt64} {
-		_, err = Create(path, size)
-		require.ErrorIs(t, err, fs.ErrExist)
 		require.ErrorIs(t, CheckSpace(path, size), fs.ErrExist)
 	}
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, "mine", string(b))
 
-	_, err = Create(filepath.Join(dir, "none", "x"), 1)
+	_, err = CreateUnnamed(filepath.Join(dir, "none"), 1)
 	require.ErrorIs(t, err, fs.ErrNotExist)
+	_, err = CreateUnnamed(dir, math.MaxInt64)
+	require.ErrorAs(t, err, &space)
 	require.NoError(t, CheckSpace(filepath.Join(dir, "y"), 4096))
 	require.ErrorAs(t, CheckSpace(filepath.Join(dir, "y"), math.MaxInt64), &space)
 }
