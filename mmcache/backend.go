@@ -2,6 +2,8 @@ package mmcache
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/objstore"
@@ -97,6 +99,32 @@ type Wire struct {
 	Item    *serde.Item     // nil if FormOmitted
 	Handle  objstore.Handle // if FormAddress
 	Updates []byte
+
+	lease *objstore.Lease // if FormAddress
+}
+
+// Stored returns the item as the engine will have it: the one that is sent, or,
+// if that is an address, what a worker will find there, found in the same way
+// (see [objstore.Lease.Stored], whose errors it has). A worker that can't use an
+// address stops its engine, so ask before it is sent. It is nil for FormOmitted.
+// It is valid until the request ends, and must not be written to.
+func (w Wire) Stored() (*serde.Item, error) {
+	if w.Form != FormAddress {
+		return w.Item, nil
+	}
+	h, ok, err := serde.ParseAddress(w.Item, serde.Options{Generation: w.lease.Generation()})
+	if err != nil || !ok {
+		return nil, errors.Join(fmt.Errorf("%w: the address item of key %q has no address", ErrInvalid, w.Key), err)
+	}
+	v, err := w.lease.Stored(h)
+	if err != nil {
+		return nil, err
+	}
+	it, ok := v.(*serde.Item)
+	if !ok {
+		return nil, fmt.Errorf("%w: under key %q lies a %T, not an item", ErrInvalid, w.Key, v)
+	}
+	return it, nil
 }
 
 // inline is the wire of an item on the heap.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/objstore"
+	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/shmring"
 )
 
@@ -67,6 +68,9 @@ func Open(o Options) (*Cache, error) {
 // Mode returns the cache's mode.
 func (c *Cache) Mode() Mode { return c.o.Mode }
 
+// Generation returns the generation of the engine that the cache is for.
+func (c *Cache) Generation() pycompat.Generation { return c.o.Generation }
+
 // Name returns the name of the segment of a cache of mode shm, which the engine
 // needs (pycompat.SegmentEnv), else an empty string.
 func (c *Cache) Name() string {
@@ -99,6 +103,15 @@ func (c *Cache) Fence() objstore.Fence {
 		return s.w.Fence()
 	}
 	return objstore.Fence{}
+}
+
+// State returns what the store of mode shm knows of every object, with the counts
+// that are in the segment now. It fails in other modes, with [ErrInvalid].
+func (c *Cache) State() (objstore.State, error) {
+	if s, ok := c.back.(*shared); ok {
+		return s.w.State()
+	}
+	return objstore.State{}, fmt.Errorf("%w: mode %s has no segment", ErrInvalid, c.o.Mode)
 }
 
 // ResetReaders says that the engine was restarted, with so many readers (0: as

@@ -106,7 +106,7 @@ func (s *shared) commit(_ context.Context, r *Request, _ bool, send func(Batch) 
 		if err != nil {
 			return err
 		}
-		items[i] = Wire{Key: e.key, Form: FormAddress, Item: serde.NewAddressItem(h, w.modality), Handle: h, Updates: e.updates}
+		items[i] = Wire{Key: e.key, Form: FormAddress, Item: serde.NewAddressItem(h, w.modality), Handle: h, Updates: e.updates, lease: e.lease}
 	}
 	if err := send(Batch{Items: items}); err != nil {
 		return err

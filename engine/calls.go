@@ -1,0 +1,172 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/mmcache"
+	"github.com/ringcache/ringcache/serde"
+)
+
+// Call calls a utility method of EngineCore (vllm/v1/engine/core.py) and waits for
+// its answer: nil, bool, int64, float64, string, []any or map[string]any. Not all
+// releases have all methods. A method that takes images from the engine has to be
+// called through this client's own (ClearItems, Sleep), so that the cache knows.
+//
+// Errors: [CallError]; [ErrNotRunning], [DeadError]; ctx's, after which the call
+// may still happen.
+func (c *Client) Call(ctx context.Context, method string, args ...any) (any, error) {
+	s, err := c.running()
+	if err != nil {
+		return nil, err
+	}
+	return s.call(ctx, method, args...)
+}
+
+func (s *session) call(ctx context.Context, method string, args ...any) (any, error) {
+	answer := make(chan *serde.UtilityOutput, 1)
+	s.mu.Lock()
+	if s.dead != nil {
+		s.mu.Unlock()
+		return nil, s.dead
+	}
+	s.lastCall++
+	id := s.lastCall
+	s.calls[id] = answer
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.calls, id)
+		s.mu.Unlock()
+	}()
+	if args == nil {
+		args = []any{}
+	}
+	f, err := serde.EncodeUtility(&serde.UtilityCall{CallID: id, Method: method, Args: args}, s.options())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.send(serde.MessageUtility, f); err != nil {
+		return nil, err
+	}
+	select {
+	case u := <-answer:
+		if u.Failure != nil {
+			return nil, &CallError{method, *u.Failure}
+		}
+		return u.Result, nil
+	case <-s.gone:
+		return nil, s.deadError()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("engine: no answer to %q: %w", method, ctx.Err())
+	}
+}
+
+func (s *session) answer(u *serde.UtilityOutput) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ch := s.calls[u.CallID]; ch != nil {
+		delete(s.calls, u.CallID)
+		ch <- u
+	}
+}
+
+// workers calls every worker, behind everything that was sent before; the answer
+// comes when all have executed it. It has no effect.
+func (s *session) workers(ctx context.Context) error {
+	_, err := s.call(ctx, "collective_rpc", "check_health", nil, []any{}, map[string]any{})
+	return err
+}
+
+// Check asks the engine's loop and every worker whether they are there.
+func (c *Client) Check(ctx context.Context) error {
+	s, err := c.running()
+	if err != nil {
+		return err
+	}
+	return s.workers(ctx)
+}
+
+// ResetPrefixCache forgets the prefix cache, and reports whether it could: not
+// while requests use it.
+func (c *Client) ResetPrefixCache(ctx context.Context) (bool, error) {
+	v, err := c.Call(ctx, "reset_prefix_cache")
+	done, isBool := v.(bool)
+	return done || err == nil && !isBool, err // older releases answer nothing
+}
+
+// ResetEncoderCache forgets what the engine computed of items. It is a barrier:
+// it waits until no request is under way, while new ones wait.
+func (c *Client) ResetEncoderCache(ctx context.Context) error {
+	return c.quiesced(ctx, func() error {
+		_, err := c.Call(ctx, "reset_encoder_cache")
+		return err
+	})
+}
+
+// ClearItems forgets every multimodal item on both sides (reset_mm_cache). It is a
+// barrier as mmcache.Cache.Clear is: in mode shm it waits until every request with
+// items has ended, while new ones wait. An error means that the cache forgot
+// nothing.
+func (c *Client) ClearItems(ctx context.Context) error {
+	return c.cleared(ctx, func() error { return nil })
+}
+
+// cleared clears the items on both sides and then calls f.
+func (c *Client) cleared(ctx context.Context, f func() error) error {
+	call := func() error {
+		if _, err := c.Call(ctx, "reset_mm_cache"); err != nil {
+			return err
+		}
+		return f()
+	}
+	if c.o.Cache == nil {
+		return call()
+	}
+	return c.o.Cache.Clear(ctx, func(lrusync.Envelope) error { return call() })
+}
+
+// Sleep frees the engine's memory: at level 1 weights go to the host, at level 2
+// they are dropped (vLLM's sleep mode, which the engine has to be started with).
+// It is a barrier, and clears the items, since an engine that sleeps forgets its
+// own.
+func (c *Client) Sleep(ctx context.Context, level int) error {
+	return c.clearedQuietly(ctx, func() error {
+		_, err := c.Call(ctx, "sleep", level)
+		return err
+	})
+}
+
+// WakeUp ends the sleep.
+func (c *Client) WakeUp(ctx context.Context) error {
+	_, err := c.Call(ctx, "wake_up")
+	return err
+}
+
+// Sleeping reports whether the engine sleeps.
+func (c *Client) Sleeping(ctx context.Context) (bool, error) {
+	v, err := c.Call(ctx, "is_sleeping")
+	asleep, _ := v.(bool)
+	return asleep, err
+}
+
+// quiesced calls f while no request is under way.
+func (c *Client) quiesced(ctx context.Context, f func() error) error {
+	if err := c.gate.Acquire(ctx, everybody); err != nil {
+		return err
+	}
+	defer c.gate.Release(everybody)
+	return f()
+}
+
+// clearedQuietly clears the items and calls f while no request is under way. The
+// order of the two barriers is that in which nobody waits for the other: in mode
+// shm a request has passed the cache's before it comes to ours; in mode lru the
+// cache's waits for nobody, but holds up requests that are to be sent again.
+func (c *Client) clearedQuietly(ctx context.Context, f func() error) error {
+	if c.mode() == mmcache.LRU {
+		return c.quiesced(ctx, func() error { return c.cleared(ctx, f) })
+	}
+	return c.cleared(ctx, func() error { return c.quiesced(ctx, f) })
+}

@@ -1,0 +1,260 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/ringcache/ringcache/mmcache"
+	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/serde"
+)
+
+// everybody is the weight of a barrier; a request weighs 1.
+const everybody = 1 << 40
+
+// Client is the frontend of one engine, or of one after the other.
+type Client struct {
+	o         Options
+	handshake Socket
+	dir       string // of our own; empty if it is the caller's
+	gate      *semaphore.Weighted
+	wait      sync.WaitGroup // the handshake's goroutine
+
+	starting sync.Mutex    // held by Start and Close
+	closing  chan struct{} // closed by Close
+
+	mu       sync.Mutex
+	closed   bool
+	s        *session // nil before the first
+	live     bool     // s has started
+	hello    string   // the engine that waits for its addresses
+	sessions int
+	stats    Stats
+}
+
+// Stats are counts since the client was made.
+type Stats struct {
+	Requests int64 // sent
+	Finished int64 // to their regular end
+	Failed   int64 // aborted, or ended by the engine
+	Refused  int64 // not sent
+	Resent   int64 // children sent again, since the engine lacked items
+	Fences   int64 // passed
+	Starts   int64 // engines that became ready
+	InFlight int   // requests now
+}
+
+// New makes a client, and binds the socket of the handshake: from now on an engine
+// can be told of it.
+func New(o Options) (*Client, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{o: o, gate: semaphore.NewWeighted(everybody), closing: make(chan struct{})}
+	if o.Dir == "" && o.Bind == "" {
+		// Paths of sockets are short, and temporary folders' may be long.
+		if c.dir, err = os.MkdirTemp("", "ringcache-"); err != nil {
+			return nil, fmt.Errorf("engine: no folder for the sockets: %w", err)
+		}
+		c.o.Dir = c.dir
+	}
+	if c.handshake, err = o.Transport.Bind(Router, o.Handshake); err != nil {
+		return nil, errors.Join(err, c.removeDir())
+	}
+	c.wait.Go(c.readHandshake)
+	return c, nil
+}
+
+func (c *Client) removeDir() error {
+	if c.dir == "" {
+		return nil
+	}
+	return os.RemoveAll(c.dir)
+}
+
+// Address returns what the engine has to be started with.
+func (c *Client) Address() Address {
+	a := Address{Handshake: c.handshake.Endpoint()}
+	a.Host, a.Port, _ = net.SplitHostPort(strings.TrimPrefix(a.Handshake, "tcp://"))
+	if c.o.Cache != nil {
+		a.Segment = c.o.Cache.Name()
+	}
+	if a.Segment != "" {
+		a.Env = []string{pycompat.SegmentEnv + "=" + a.Segment}
+	}
+	return a
+}
+
+func (c *Client) mode() mmcache.Mode {
+	if c.o.Cache == nil {
+		return mmcache.None
+	}
+	return c.o.Cache.Mode()
+}
+
+// sockets binds those of a session.
+func (c *Client) sockets() (in, out Socket, err error) {
+	c.mu.Lock()
+	c.sessions++
+	n := strconv.Itoa(c.sessions)
+	c.mu.Unlock()
+	endpoint := func(name string) string {
+		if c.o.Bind != "" {
+			return "tcp://" + net.JoinHostPort(c.o.Bind, "0")
+		}
+		return "ipc://" + filepath.Join(c.o.Dir, name+n)
+	}
+	if in, err = c.o.Transport.Bind(Router, endpoint("in")); err != nil {
+		return nil, nil, err
+	}
+	if out, err = c.o.Transport.Bind(Pull, endpoint("out")); err != nil {
+		return nil, nil, errors.Join(err, in.Close())
+	}
+	return in, out, nil
+}
+
+// running returns the session of a live engine.
+func (c *Client) running() (*session, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return nil, ErrClosed
+	case c.s == nil || !c.live:
+		return nil, ErrNotRunning
+	}
+	if err := c.s.deadError(); err != nil {
+		return nil, err
+	}
+	return c.s, nil
+}
+
+// Ready returns what the engine said of itself when it started, nil before.
+func (c *Client) Ready() *serde.Ready {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.s == nil || !c.live {
+		return nil
+	}
+	return c.s.ready
+}
+
+// Generation returns the generation of the engine, zero before it has started.
+func (c *Client) Generation() pycompat.Generation {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.s == nil || !c.live {
+		return pycompat.Generation{}
+	}
+	return c.s.gen
+}
+
+// Gone is closed when the engine that runs now has gone; Start may be called then.
+// It is nil, which is never closed, if none runs. The error says why, once it is
+// closed.
+func (c *Client) Gone() (<-chan struct{}, func() error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.s == nil || !c.live {
+		return nil, func() error { return ErrNotRunning }
+	}
+	return c.s.gone, c.s.deadError
+}
+
+// Pid returns the number of the engine's process, 0 if somebody else started it.
+func (c *Client) Pid() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.s == nil || c.s.process == nil {
+		return 0
+	}
+	return c.s.process.cmd.Process.Pid
+}
+
+// Stats returns the counts.
+func (c *Client) Stats() Stats {
+	c.mu.Lock()
+	st, s := c.stats, c.s
+	c.mu.Unlock()
+	if s != nil {
+		s.mu.Lock()
+		st.InFlight = len(s.inFlight)
+		s.mu.Unlock()
+	}
+	return st
+}
+
+func (c *Client) count(f func(*Stats)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f(&c.stats)
+}
+
+// Close ends the client. New requests are refused; those under way may end until
+// ctx does, and are aborted then. An engine that was started by the client is
+// ended: asked first, killed after Options.Grace. Another one runs on. The cache is
+// the caller's, and can be closed afterwards.
+func (c *Client) Close(ctx context.Context) error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	c.mu.Unlock()
+	if err := c.gate.Acquire(ctx, everybody); err == nil { // else they are aborted
+		c.gate.Release(everybody)
+	}
+	close(c.closing) // which ends a Start that waits
+	err := c.handshake.Close()
+	c.starting.Lock()
+	defer c.starting.Unlock()
+	c.mu.Lock()
+	s := c.s
+	c.mu.Unlock()
+	if s != nil {
+		s.close()
+		if s.process != nil { // it has ended, with all readers
+			err = errors.Join(err, c.resetReaders(0))
+		}
+	}
+	c.wait.Wait()
+	return errors.Join(err, c.removeDir())
+}
+
+// close ends a session that is not needed any more.
+func (s *session) close() {
+	if s.process == nil && s.deadError() == nil {
+		s.quit()
+	}
+	s.die(ErrClosed)
+	<-s.ended
+}
+
+// quit leaves an engine that runs on: nothing of ours may go on there.
+func (s *session) quit() {
+	s.mu.Lock()
+	var streams []*Stream
+	for st := range s.inFlight {
+		streams = append(streams, st)
+	}
+	s.mu.Unlock()
+	for _, st := range streams {
+		st.abort(ErrClosed)
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, s.c.o.Grace)
+	defer cancel()
+	if err := s.passFence(ctx); err != nil {
+		s.c.o.Logger.Warn("no fence: items of aborted requests stay until their time is up", "error", err)
+	}
+}

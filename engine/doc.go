@@ -1,0 +1,50 @@
+// Package engine is the frontend (P0) of an unmodified vLLM engine: it starts or
+// awaits an EngineCore, sends it requests, and gives each its stream of tokens.
+// Images travel through a cache of package mmcache, whose leases follow the
+// engine's own answers.
+//
+// Tokenizers, chat templates and the prompts of models are not here: prompts are
+// token ids, and so is what comes back.
+//
+// # The way of a request
+//
+//	cache, err := mmcache.Open(...)         // the segment, before the engine starts
+//	eng, err := engine.New(engine.Options{Transport: zmq.Transport{}, Cache: cache, Model: model, Command: vllm})
+//	err = eng.Start(ctx)                    // returns when the engine is ready
+//
+//	items, err := cache.Begin(ctx, id, mmcache.Want{Key: key})
+//	defer items.Rollback()
+//	_, err = items.Item(ctx, key, produce)  // decodes into shared memory, once per key
+//	s, err := eng.Generate(ctx, engine.Request{ID: id, Prompt: tokens, Items: items,
+//		Placeholders: []engine.Placeholder{{Offset: 2, Length: 16}}})
+//	for out, err := range s.Outputs() { ... }
+//
+// The end of ctx, or of the loop, before the last token aborts the request.
+//
+// # What is never sent
+//
+// A wrong request can end an engine with everything that it runs: a handle that
+// workers can't use, a token outside of the vocabulary, a parameter of the wrong
+// type; an item with the wrong number of rows gives wrong tokens without an
+// error. So each request is verified before it is sent, down to the bytes that
+// workers will find in shared memory (see [Model]); what does not pass is an
+// [ErrRefused] for its caller, and the engine never hears of it.
+//
+// # Lifetimes
+//
+// Generate commits the request to the cache. Its items stay until the engine
+// reports it as finished. If it is aborted they stay until a fence has passed: a
+// call that every worker answers behind everything sent before. A request for n
+// sequences is sent as n children, each of which counts as a reader.
+//
+// # The engine's end
+//
+// An engine that dies, exits, disconnects or goes deaf ends every stream and call
+// with a [DeadError]. Start then starts the next one; the items in shared memory
+// are still there.
+//
+// # Concurrency
+//
+// A Client may be used by any number of goroutines; a Stream has one reader. Every
+// goroutine that is started ends with Close.
+package engine

@@ -1,0 +1,267 @@
+// Package enginetest is a stand-in for a vLLM EngineCore with its workers, for
+// tests of frontends: it speaks the same messages, reads the same segment and
+// keeps the same mirror, but its tokens are a hash of what it was given. What would
+// end a real engine ends it, too.
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"sync"
+	"time"
+
+	"github.com/go-zeromq/zmq4"
+
+	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/objstore"
+	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/serde"
+)
+
+// Options say what engine to be.
+type Options struct {
+	// Handshake is the frontend's endpoint.
+	Handshake string
+	// Generation is that of the engine, the newest if zero.
+	Generation pycompat.Generation
+	// Workers is the number of readers; 0 is 1.
+	Workers int
+	// Segment, Dir and RingSize are those of the shared memory; without a Segment
+	// there is none.
+	Segment, Dir string
+	RingSize     int
+	// Mirror is the capacity of the LRU cache; 0 for none.
+	Mirror float64
+	// MaxNumSeqs is how many requests run at once; 0 is 4.
+	MaxNumSeqs int
+	// Ready changes the ready map before it is sent.
+	Ready func(*serde.Ready)
+	// Identity of the sockets; empty is that of rank 0.
+	Identity string
+}
+
+// Engine is a stand-in that runs.
+type Engine struct {
+	o       Options
+	ctx     context.Context
+	cancel  context.CancelFunc
+	hs      zmq4.Socket
+	in, out zmq4.Socket
+	workers []*objstore.Reader
+	mirror  *lrusync.Receiver[*serde.Item]
+	wait    sync.WaitGroup
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	queue   []work
+	running []*request
+	aborted map[string]bool
+	held    bool
+	silent  bool
+	ended   bool
+	fatal   error
+	seen    []*serde.EngineCoreRequest
+	calls   []string
+}
+
+// work is what the loop does next: a request, or a call.
+type work struct {
+	add  *request
+	call *serde.UtilityCall
+}
+
+// request is one that runs.
+type request struct {
+	core   *serde.EngineCoreRequest
+	state  uint64
+	made   int
+	max    int
+	reader bool // its items were read
+}
+
+// Start connects to a frontend, and returns when it was told where the sockets
+// are: the engine is about to become ready then.
+func Start(ctx context.Context, o Options) (*Engine, error) {
+	o.Generation = o.Generation.OrNewest()
+	o.Workers, o.MaxNumSeqs = max(o.Workers, 1), max(o.MaxNumSeqs, 1)
+	if o.Identity == "" {
+		o.Identity = "\x00\x00"
+	}
+	e := &Engine{o: o, aborted: map[string]bool{}}
+	e.changed = sync.NewCond(&e.mu)
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	if err := e.connect(ctx); err != nil {
+		e.Kill()
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *Engine) connect(ctx context.Context) error {
+	opts := []zmq4.Option{zmq4.WithID(zmq4.SocketIdentity(e.o.Identity)), zmq4.WithLogger(log.New(io.Discard, "", 0))}
+	e.hs = zmq4.NewDealer(e.ctx, opts...)
+	if err := e.hs.Dial(e.o.Handshake); err != nil {
+		return err
+	}
+	if err := e.greet(serde.StatusHello); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, e.cancel)
+	m, err := e.hs.Recv()
+	if !stop() || err != nil {
+		return fmt.Errorf("enginetest: no answer to HELLO: %w", errors.Join(err, ctx.Err()))
+	}
+	init, err := serde.DecodeInit(m.Frames[0])
+	if err != nil {
+		return err
+	}
+	if err := e.attach(); err != nil {
+		return err
+	}
+	e.in, e.out = zmq4.NewDealer(e.ctx, opts...), zmq4.NewPush(e.ctx, zmq4.WithLogger(log.New(io.Discard, "", 0)))
+	if err := errors.Join(e.in.Dial(init.Inputs[0]), e.out.Dial(init.Outputs[0])); err != nil {
+		return err
+	}
+	ready := &serde.Ready{
+		VLLMVersion: e.o.Generation.Version, WorldSize: e.o.Workers, MaxModelLen: 4096, MaxNumSeqs: e.o.MaxNumSeqs,
+		MaxNumBatchedTokens: 512, DType: "float32", DataParallelSize: 1, TensorParallelSize: e.o.Workers, PipelineParallelSize: 1,
+	}
+	if e.o.Ready != nil {
+		e.o.Ready(ready)
+	}
+	b, err := serde.EncodeReady(ready, serde.Options{Generation: e.o.Generation})
+	if err != nil {
+		return err
+	}
+	if err := e.in.Send(zmq4.NewMsg(b)); err != nil {
+		return err
+	}
+	if err := e.greet(serde.StatusReady); err != nil {
+		return err
+	}
+	e.wait.Go(e.receive)
+	e.wait.Go(e.loop)
+	return nil
+}
+
+func (e *Engine) greet(status string) error {
+	b, err := serde.EncodeHandshake(&serde.Handshake{Status: status, Headless: true})
+	if err != nil {
+		return err
+	}
+	return e.hs.Send(zmq4.NewMsg(b))
+}
+
+// attach is what workers do when they start.
+func (e *Engine) attach() (err error) {
+	if e.o.Mirror > 0 {
+		e.mirror, err = lrusync.NewReceiver[*serde.Item](lrusync.Options{Capacity: e.o.Mirror, Generation: e.o.Generation})
+		return err
+	}
+	if e.o.Segment == "" {
+		return nil
+	}
+	for range e.o.Workers {
+		r, err := objstore.Open(e.o.Segment, objstore.ReaderOptions{
+			RingSize: e.o.RingSize, Readers: e.o.Workers, Generation: e.o.Generation, Dir: e.o.Dir, SidecarLock: true,
+		})
+		if err != nil {
+			return err
+		}
+		e.workers = append(e.workers, r)
+	}
+	return nil
+}
+
+// Kill ends the engine as SIGKILL does: nothing more is said. Killing twice is
+// fine.
+func (e *Engine) Kill() {
+	e.mu.Lock()
+	e.ended = true
+	e.changed.Broadcast()
+	e.mu.Unlock()
+	e.cancel()
+	for _, s := range []zmq4.Socket{e.hs, e.in, e.out} {
+		if s != nil {
+			_ = s.Close()
+		}
+	}
+	e.wait.Wait()
+	for _, r := range e.workers {
+		_ = r.Close()
+	}
+	e.workers = nil
+}
+
+// Die says that the engine died, and nothing after that.
+func (e *Engine) Die() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.die(errors.New("enginetest: told to die"))
+}
+
+// die is called with mu held.
+func (e *Engine) die(err error) {
+	if e.fatal == nil {
+		e.fatal = err
+		_ = e.out.Send(zmq4.NewMsg([]byte(serde.EngineDead)))
+	}
+	e.ended = true
+	e.changed.Broadcast()
+}
+
+// Fatal returns what ended the engine from within, nil if nothing did.
+func (e *Engine) Fatal() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.fatal
+}
+
+// Hold keeps the engine's loop from running, as a long step does; messages are
+// received all the same.
+func (e *Engine) Hold(held bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.held = held
+	e.changed.Broadcast()
+}
+
+// Deafen has the engine answer nothing any more, although it stays connected.
+func (e *Engine) Deafen() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.silent = true
+}
+
+// Forget empties the mirror behind the frontend's back.
+func (e *Engine) Forget() { e.mirror.Clear() }
+
+// Requests returns the requests that arrived, in their order. They are views of
+// frames that belong to nobody else.
+func (e *Engine) Requests() []*serde.EngineCoreRequest {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]*serde.EngineCoreRequest{}, e.seen...)
+}
+
+// Calls returns the methods that were called, in their order.
+func (e *Engine) Calls() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]string{}, e.calls...)
+}
+
+// Wait waits until cond is true of the engine, or ctx ends.
+func (e *Engine) Wait(ctx context.Context, cond func() bool) error {
+	for !cond() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return nil
+}

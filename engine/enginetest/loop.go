@@ -1,0 +1,264 @@
+package enginetest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+
+	"github.com/go-zeromq/zmq4"
+
+	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/serde"
+)
+
+// Vocabulary is the number of tokens that the stand-in knows.
+const Vocabulary = 256
+
+// defaultTokens is vLLM's default of max_tokens.
+const defaultTokens = 16
+
+// receive is the input thread. What it can't decode ends it, and leaves the engine
+// deaf.
+func (e *Engine) receive() {
+	for {
+		m, err := e.in.Recv()
+		if err != nil {
+			return
+		}
+		if err := e.take(m.Frames); err != nil {
+			e.mu.Lock()
+			e.fatal = fmt.Errorf("enginetest: the input thread died: %w", err)
+			e.mu.Unlock()
+			_ = e.in.Close()
+			return
+		}
+	}
+}
+
+func (e *Engine) take(frames [][]byte) error {
+	if len(frames) < 2 || len(frames[0]) != 1 {
+		return fmt.Errorf("%d frames", len(frames))
+	}
+	o, body := serde.Options{Generation: e.o.Generation}, serde.Frames(frames[1:])
+	switch serde.MessageType(frames[0][0]) {
+	case serde.MessageAdd:
+		r, err := serde.DecodeRequest(body, o)
+		if err != nil {
+			return err
+		}
+		e.add(r)
+	case serde.MessageAbort:
+		ids, err := serde.DecodeAbort(body[0])
+		if err != nil {
+			return err
+		}
+		e.mu.Lock()
+		for _, id := range ids {
+			e.aborted[id] = true
+		}
+		e.mu.Unlock()
+	case serde.MessageUtility:
+		c, err := serde.DecodeUtility(body, o)
+		if err != nil {
+			return err
+		}
+		e.enqueue(work{call: c})
+	default:
+		return fmt.Errorf("message type %x", frames[0])
+	}
+	return nil
+}
+
+func (e *Engine) enqueue(w work) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.queue = append(e.queue, w)
+	e.changed.Broadcast()
+}
+
+// add takes a request, after the mirror has replaced what it keeps.
+func (e *Engine) add(r *serde.EngineCoreRequest) {
+	e.mu.Lock()
+	e.seen = append(e.seen, r)
+	e.mu.Unlock()
+	if e.mirror != nil {
+		fs := make([]lrusync.Feature[*serde.Item], len(r.Features))
+		for i, f := range r.Features {
+			fs[i] = lrusync.Feature[*serde.Item]{Key: f.Identifier, Value: f.Data, Has: f.Data != nil}
+			if f.Data != nil {
+				fs[i].Size, _ = lrusync.ItemSize(f.Data, lrusync.Python{})
+			}
+		}
+		items, err := e.mirror.Features(fs)
+		var miss *lrusync.MissError
+		if errors.As(err, &miss) {
+			reason := serde.FinishError
+			e.send(&serde.EngineCoreOutputs{Outputs: []serde.EngineCoreOutput{{
+				RequestID: r.RequestID, NewTokenIDs: []uint32{}, FinishReason: &reason, MMCacheMissHashes: miss.Keys,
+			}}})
+			return
+		}
+		for i := range r.Features {
+			r.Features[i].Data = items[i]
+		}
+	}
+	q := &request{core: r, max: defaultTokens}
+	if n, ok := r.SamplingParams["max_tokens"].(int64); ok {
+		q.max = int(n)
+	}
+	e.enqueue(work{add: q})
+}
+
+// loop is the engine's: it makes one token of each running request at a time.
+func (e *Engine) loop() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for {
+		for !e.ended && (e.held || len(e.queue) == 0 && len(e.running) == 0) {
+			e.changed.Wait()
+		}
+		if e.ended {
+			return
+		}
+		e.schedule()
+		e.step()
+		e.mu.Unlock() // for who waits to say something
+		e.mu.Lock()
+	}
+}
+
+// schedule handles calls, which wait for nothing, and admits requests in order.
+func (e *Engine) schedule() {
+	rest := e.queue[:0]
+	for _, w := range e.queue {
+		switch {
+		case w.call != nil:
+			e.call(w.call)
+		case e.aborted[w.add.core.RequestID]:
+		case len(e.running) < e.o.MaxNumSeqs:
+			e.running = append(e.running, w.add)
+		default:
+			rest = append(rest, w)
+		}
+	}
+	e.queue = rest
+	e.running = slices.DeleteFunc(e.running, func(r *request) bool { return e.aborted[r.core.RequestID] })
+}
+
+func (e *Engine) step() {
+	var out serde.EngineCoreOutputs
+	for _, r := range e.running {
+		if !r.reader {
+			if err := e.read(r); err != nil {
+				e.die(err)
+				return
+			}
+		}
+		o := serde.EngineCoreOutput{RequestID: r.core.RequestID, NewTokenIDs: []uint32{uint32(r.state % Vocabulary)}}
+		r.state = r.state*6364136223846793005 + 1442695040888963407
+		r.made++
+		if r.made == r.max {
+			reason := serde.FinishLength
+			o.FinishReason = &reason
+		}
+		out.Outputs = append(out.Outputs, o)
+	}
+	e.running = slices.DeleteFunc(e.running, func(r *request) bool { return r.made == r.max })
+	if len(out.Outputs) > 0 && !e.silent {
+		e.send(&out)
+	}
+}
+
+// read is what every worker does with a new request.
+func (e *Engine) read(r *request) error {
+	r.reader = true
+	items := make([]*serde.Item, len(r.core.Features))
+	for i, f := range r.core.Features {
+		items[i] = f.Data
+		a, ok, err := serde.ParseAddress(f.Data, serde.Options{Generation: e.o.Generation})
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		for _, w := range e.workers {
+			if err := w.Touch(context.Background(), f.Identifier, a); err != nil {
+				return err
+			}
+		}
+		for _, w := range e.workers {
+			v, err := w.Get(a, f.Identifier)
+			if err != nil {
+				return err
+			}
+			items[i] = serde.Clone(v.Value()).(*serde.Item)
+			if err := v.Release(); err != nil {
+				return err
+			}
+		}
+	}
+	r.state = seed(r.core.PromptTokenIDs, items)
+	return nil
+}
+
+// seed is a hash of all that a request gives the model.
+func seed(prompt []uint32, items []*serde.Item) uint64 {
+	h := fnv.New64a()
+	for _, t := range prompt {
+		h.Write(binary.LittleEndian.AppendUint32(nil, t))
+	}
+	for _, it := range items {
+		for _, e := range it.Elems {
+			if t, ok := e.Data.(*serde.Tensor); ok {
+				h.Write(t.Data)
+			}
+		}
+	}
+	return h.Sum64()
+}
+
+// Tokens returns what the stand-in answers.
+func Tokens(prompt []uint32, n int, items ...*serde.Item) []uint32 {
+	state := seed(prompt, items)
+	out := make([]uint32, n)
+	for i := range out {
+		out[i] = uint32(state % Vocabulary)
+		state = state*6364136223846793005 + 1442695040888963407
+	}
+	return out
+}
+
+func (e *Engine) call(c *serde.UtilityCall) {
+	e.calls = append(e.calls, c.Method)
+	if e.silent {
+		return
+	}
+	u := &serde.UtilityOutput{CallID: c.CallID}
+	switch c.Method {
+	case "reset_mm_cache":
+		if e.mirror != nil {
+			e.mirror.Clear()
+		}
+	case "is_sleeping", "reset_prefix_cache":
+		u.Result = c.Method != "is_sleeping"
+	case "collective_rpc":
+		u.Result = make([]any, e.o.Workers)
+	case "reset_encoder_cache", "sleep", "wake_up":
+	default:
+		text := fmt.Sprintf("Call to %s method failed: no such method", c.Method)
+		u.Failure = &text
+	}
+	e.send(&serde.EngineCoreOutputs{UtilityOutput: u})
+}
+
+func (e *Engine) send(o *serde.EngineCoreOutputs) {
+	f, err := serde.EncodeOutputs(o, serde.Options{Generation: e.o.Generation})
+	if err != nil {
+		panic(err) // what it makes can be encoded
+	}
+	_ = e.out.Send(zmq4.NewMsgFrom(f...)) // the frontend may have gone
+}

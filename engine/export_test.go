@@ -1,0 +1,32 @@
+package engine
+
+// Remembered is the number of items whose tokens are remembered.
+func Remembered(c *Client) int {
+	s, err := c.running()
+	if err != nil {
+		return 0
+	}
+	s.sent.mu.Lock()
+	defer s.sent.mu.Unlock()
+	return len(s.sent.items)
+}
+
+// SendRaw sends frames to the engine as they are.
+func SendRaw(c *Client, frames ...string) error {
+	s, err := c.running()
+	if err != nil {
+		return err
+	}
+	var b [][]byte
+	for _, f := range frames {
+		b = append(b, []byte(f))
+	}
+	return s.input.Send(s.peer, b...)
+}
+
+// Greeted says whether an engine waits for its addresses.
+func Greeted(c *Client) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hello != ""
+}

@@ -1,0 +1,46 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ringcache/ringcache/mmcache"
+)
+
+// needFence says that a request was aborted, whose items stay until a fence has
+// passed.
+func (s *session) needFence() {
+	select {
+	case s.fence <- struct{}{}:
+	default: // one is due already
+	}
+}
+
+// fences keeps passing fences as long as requests are aborted, one at a time: all
+// that were aborted meanwhile share the next.
+func (s *session) fences() {
+	for {
+		select {
+		case <-s.gone:
+			return
+		case <-s.fence:
+		}
+		if err := s.passFence(s.ctx); err != nil && !errors.Is(err, ErrDead) {
+			s.c.o.Logger.Warn("no fence: items of aborted requests stay until their time is up", "error", err)
+		}
+	}
+}
+
+// passFence passes one fence.
+func (s *session) passFence(ctx context.Context) error {
+	if s.c.mode() != mmcache.SHM {
+		return nil
+	}
+	f := s.c.o.Cache.Fence()
+	if err := s.workers(ctx); err != nil {
+		return err
+	}
+	f.Passed()
+	s.c.count(func(n *Stats) { n.Fences++ })
+	return nil
+}

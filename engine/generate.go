@@ -1,0 +1,153 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/ringcache/ringcache/mmcache"
+	"github.com/ringcache/ringcache/serde"
+)
+
+// Generate verifies a request, sends it and returns its stream. The end of ctx
+// aborts the request, also later. An error means that nothing was sent, or, if it
+// is a [DeadError], that the engine is gone: Items are as they were.
+//
+// Errors: [RefusedError]; [ErrNotRunning], [DeadError]; ctx's; [ErrClosed]; those
+// of mmcache.Request.Commit.
+func (c *Client) Generate(ctx context.Context, r Request) (*Stream, error) {
+	if err := c.gate.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	s, err := c.running()
+	if err != nil {
+		c.gate.Release(1)
+		return nil, err
+	}
+	st, err := s.generate(ctx, r)
+	if err != nil {
+		c.count(func(n *Stats) { n.Refused++ })
+		return nil, err
+	}
+	return st, nil
+}
+
+// generate owns the gate's share from here on: forget gives it back.
+func (s *session) generate(ctx context.Context, r Request) (*Stream, error) {
+	if err := s.verify(&r); err != nil {
+		s.c.gate.Release(1)
+		return nil, err
+	}
+	st := s.newStream(r)
+	st.mu.Lock() // which abort takes first
+	st.stop = context.AfterFunc(ctx, func() { st.abort(context.Cause(ctx)) })
+	st.mu.Unlock()
+	if err := s.register(st); err != nil {
+		st.stop()
+		s.c.gate.Release(1)
+		return nil, err
+	}
+	err := s.commit(ctx, st)
+	if err == nil {
+		s.c.count(func(n *Stats) { n.Requests++ })
+		if s.c.mode() == mmcache.LRU {
+			s.sent.sweep(s.c.o.Cache)
+		}
+		return st, nil
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if dead := s.deadError(); dead != nil {
+		err = dead
+	}
+	st.abort(err) // the items were not committed, and stay the caller's
+	s.forget(st)  // again: ctx may have ended before it was registered
+	return nil, err
+}
+
+// newStream gives a request the ids of its children, which no other has ever had:
+// an answer to one that was aborted may still be on its way.
+func (s *session) newStream(r Request) *Stream {
+	n, _ := r.children() // which verify has looked at
+	st := &Stream{s: s, req: r, items: r.Items, live: make(map[string]int, n), tell: make(chan struct{}, 1)}
+	base := r.ID + "-" + strconv.FormatUint(s.requests.Add(1), 36)
+	for i := range n {
+		id := base
+		if n > 1 {
+			id = fmt.Sprintf("%d_%s", i, base)
+		}
+		st.ids = append(st.ids, id)
+		st.live[id] = i
+	}
+	return st
+}
+
+// register enters a stream into the tables.
+func (s *session) register(st *Stream) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dead != nil {
+		return s.dead
+	}
+	for _, id := range st.ids {
+		s.streams[id] = st
+	}
+	s.inFlight[st] = struct{}{}
+	return nil
+}
+
+// commit verifies the items of a request, and sends it.
+func (s *session) commit(ctx context.Context, st *Stream) error {
+	send := func(wires []mmcache.Wire) error {
+		if err := s.items(&st.req, wires); err != nil {
+			return err
+		}
+		m, err := st.req.messages(st.ids, wires, s.options())
+		if err != nil {
+			return st.req.refuse("message", err)
+		}
+		return st.send(m)
+	}
+	if st.items == nil {
+		return send(nil)
+	}
+	st.items.SetChildren(len(st.ids))
+	return st.items.Commit(ctx, func(b mmcache.Batch) error { return send(b.Items) })
+}
+
+// send sends one message. If it does not arrive for certain the engine is given
+// up: it may have got half of it.
+func (s *session) send(t serde.MessageType, f serde.Frames) error {
+	frames := append([][]byte{t.Frame()}, f...)
+	if err := s.input.Send(s.peer, frames...); err != nil {
+		s.die(fmt.Errorf("%w (%w)", ErrDisconnected, err))
+		return s.deadError()
+	}
+	return nil
+}
+
+// sendAbort tells the engine to stop; it answers nothing.
+func (s *session) sendAbort(ids []string) {
+	body, err := serde.EncodeAbort(ids)
+	if err == nil {
+		err = s.send(serde.MessageAbort, serde.Frames{body})
+	}
+	if err != nil {
+		s.c.o.Logger.Debug("abort not sent", "error", err)
+	}
+}
+
+// forget takes a stream out of the tables.
+func (s *session) forget(st *Stream) {
+	s.mu.Lock()
+	_, known := s.inFlight[st]
+	delete(s.inFlight, st)
+	for _, id := range st.ids {
+		delete(s.streams, id)
+	}
+	s.mu.Unlock()
+	if known {
+		s.c.gate.Release(1)
+	}
+}

@@ -1,0 +1,281 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/ringcache/ringcache/engine"
+	"github.com/ringcache/ringcache/engine/enginetest"
+	"github.com/ringcache/ringcache/engine/zmq"
+	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/mmcache"
+	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/serde"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		os.Exit(child())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+const (
+	placeholder = 4 // the token that stands for an image
+	rows        = 6 // of the usual item, one token for each
+	rowBytes    = 100
+)
+
+// model is that of the stand-in: an item has a row of bytes for each token.
+func model() engine.Model {
+	token := uint32(placeholder)
+	return engine.Model{VocabSize: enginetest.Vocabulary, Modalities: map[string]engine.Modality{"image": {
+		Elems: []engine.ElemSpec{{Key: "pixels", DType: serde.DTypeUint8, Shape: []int{-1, rowBytes}}},
+		Tokens: func(it *serde.Item) (int, error) {
+			e, _ := it.Lookup("pixels")
+			return e.Data.(*serde.Tensor).Shape[0], nil
+		},
+		Placeholder: &token,
+	}}}
+}
+
+// picture is the item of a key.
+func picture(key string, rows int) *serde.Item {
+	b := bytes.Repeat(binary.LittleEndian.AppendUint64([]byte(fmt.Sprintf("%-12.12s", key)), 7), rows*rowBytes/20)
+	return &serde.Item{Modality: "image", Elems: []serde.Elem{{
+		Key: "pixels", Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{rows, rowBytes}, Data: b},
+	}}}
+}
+
+// prompt has the places of n pictures in it, and where they are.
+func prompt(n int) ([]uint32, []engine.Placeholder) {
+	p, at := []uint32{1, 20}, []engine.Placeholder(nil)
+	for i := range n {
+		at = append(at, engine.Placeholder{Offset: len(p), Length: rows})
+		p = append(p, bytes2tokens(rows)...)
+		p = append(p, uint32(30+i))
+	}
+	return p, at
+}
+
+func bytes2tokens(n int) (t []uint32) {
+	for range n {
+		t = append(t, placeholder)
+	}
+	return t
+}
+
+// rig is a client with a stand-in.
+type rig struct {
+	*engine.Client
+	t     testing.TB
+	cache *mmcache.Cache
+	e     *enginetest.Engine
+	o     enginetest.Options
+	ctx   context.Context
+}
+
+type setup struct {
+	mode     mmcache.Mode
+	version  string
+	workers  int
+	capacity float64
+	client   func(*engine.Options)
+	engine   func(*enginetest.Options)
+	idle     bool // no engine is started
+}
+
+func newRig(t testing.TB, s setup) *rig {
+	t.Helper()
+	g := pycompat.Newest()
+	if s.version != "" {
+		var err error
+		g, err = pycompat.Lookup(s.version)
+		require.NoError(t, err)
+	}
+	if s.capacity == 0 {
+		s.capacity = 1 << 20
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	r := &rig{t: t, ctx: ctx, o: enginetest.Options{Generation: g, Workers: s.workers}}
+	dir, err := os.MkdirTemp("/dev/shm", "rc-engine-test-")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	r.cache, err = mmcache.Open(mmcache.Options{
+		Mode: s.mode, Generation: g, Capacity: s.capacity, Readers: 1, Name: "mm", Dir: dir, MaxObject: 1 << 16, MaxItem: 1 << 16,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, r.cache.CheckStructure())
+		require.NoError(t, r.cache.Close())
+	})
+	o := engine.Options{Transport: zmq.Transport{}, Model: model(), Cache: r.cache, Grace: 10 * time.Second}
+	if !g.ReadyFields.Has("world_size") {
+		o.Readers = max(s.workers, 1)
+	}
+	if !g.ReadyFields.Has("vllm_version") {
+		o.Generation = g
+	}
+	if s.client != nil {
+		s.client(&o)
+	}
+	r.Client, err = engine.New(o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		over, cancel := context.WithCancel(context.Background())
+		cancel()
+		require.NoError(t, r.Close(over))
+		if r.e != nil {
+			r.e.Kill()
+		}
+	})
+	switch s.mode {
+	case mmcache.SHM:
+		r.o.Segment, r.o.Dir, r.o.RingSize = r.cache.Name(), dir, int(s.capacity)
+	case mmcache.LRU:
+		r.o.Mirror = s.capacity
+	}
+	r.o.Handshake = r.Address().Handshake
+	if s.engine != nil {
+		s.engine(&r.o)
+	}
+	if !s.idle {
+		require.NoError(t, r.start())
+	}
+	return r
+}
+
+// start starts a stand-in, and the client with it.
+func (r *rig) start() error {
+	r.t.Helper()
+	type started struct {
+		e   *enginetest.Engine
+		err error
+	}
+	ch := make(chan started, 1)
+	ctx, cancel := context.WithCancel(r.ctx)
+	defer cancel()
+	go func() {
+		e, err := enginetest.Start(ctx, r.o)
+		ch <- started{e, err}
+	}()
+	err := r.Start(r.ctx)
+	if err != nil {
+		cancel()
+	}
+	s := <-ch
+	r.e = s.e
+	if err != nil && s.e != nil {
+		s.e.Kill()
+	}
+	return err
+}
+
+// begin starts a request for the pictures of some keys, and makes them; made
+// tells which.
+func (r *rig) begin(keys ...string) (req *mmcache.Request, made int) {
+	r.t.Helper()
+	var wants []mmcache.Want
+	for _, k := range keys {
+		wants = append(wants, mmcache.Want{Key: k, Bytes: 4096, Modality: "image"})
+	}
+	req, err := r.cache.Begin(r.ctx, "r", wants...)
+	require.NoError(r.t, err)
+	for _, k := range keys {
+		it, err := req.Item(r.ctx, k, mmcache.Ready(picture(k, rows), nil))
+		require.NoError(r.t, err)
+		if !it.Hit() {
+			made++
+		}
+	}
+	return req, made
+}
+
+// request is a request for the pictures of some keys.
+func (r *rig) request(n int, keys ...string) engine.Request {
+	r.t.Helper()
+	p, at := prompt(len(keys))
+	q := engine.Request{ID: "r", Prompt: p, Placeholders: at, Params: engine.Params{"max_tokens": n}}
+	if len(keys) > 0 {
+		q.Items, _ = r.begin(keys...)
+	}
+	return q
+}
+
+// want is what the stand-in answers to it.
+func want(n int, keys ...string) []uint32 {
+	p, _ := prompt(len(keys))
+	var items []*serde.Item
+	for _, k := range keys {
+		items = append(items, picture(k, rows))
+	}
+	return enginetest.Tokens(p, n, items...)
+}
+
+// ask makes a request and checks the answer.
+func (r *rig) ask(n int, keys ...string) {
+	r.t.Helper()
+	s, err := r.Generate(r.ctx, r.request(n, keys...))
+	require.NoError(r.t, err)
+	got, err := s.Collect()
+	require.NoError(r.t, err)
+	require.Equal(r.t, [][]uint32{want(n, keys...)}, got)
+}
+
+// until waits for something that comes true by itself.
+func (r *rig) until(cond func() bool) {
+	r.t.Helper()
+	require.NoError(r.t, r.e.Wait(r.ctx, cond))
+}
+
+// drained waits until nothing keeps any item, and shows it: everything can be
+// cleared.
+func (r *rig) drained() {
+	r.t.Helper()
+	r.until(func() bool { return r.cache.Stats().Quarantined == 0 && r.Stats().InFlight == 0 })
+	require.NoError(r.t, r.cache.Clear(r.ctx, func(lrusync.Envelope) error {
+		if r.o.Mirror > 0 {
+			r.e.Forget()
+		}
+		return nil
+	}))
+	require.Zero(r.t, r.cache.Stats().CachedBytes)
+}
+
+// scribble damages the segment as another process could, and returns what undoes
+// it. There is one chunk.
+func (r *rig) scribble(damage func(ring, secret, chunk []byte)) (undo func()) {
+	r.t.Helper()
+	f, err := os.OpenFile(filepath.Join(r.o.Dir, r.o.Segment), os.O_RDWR, 0)
+	require.NoError(r.t, err)
+	defer f.Close()
+	before, err := io.ReadAll(f)
+	require.NoError(r.t, err)
+	b := append([]byte{}, before...)
+	secret, ring := b[:32], b[32:]
+	at := 0
+	for binary.LittleEndian.Uint32(ring[at+4:]) == 0 {
+		at += 32
+	}
+	damage(ring, secret, ring[at:at+int(binary.LittleEndian.Uint32(ring[at+4:]))])
+	write := func(b []byte) {
+		f, err := os.OpenFile(filepath.Join(r.o.Dir, r.o.Segment), os.O_RDWR, 0)
+		require.NoError(r.t, err)
+		defer f.Close()
+		_, err = f.WriteAt(b, 0)
+		require.NoError(r.t, err)
+	}
+	write(b)
+	return func() { write(before) }
+}

@@ -1,0 +1,145 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/ringcache/ringcache/mmcache"
+	"github.com/ringcache/ringcache/serde"
+)
+
+// Params are sampling parameters, see [serde.Params].
+type Params = serde.Params
+
+// Request is a prompt to be completed.
+type Request struct {
+	// ID is for messages and logs; the engine gets one of its own.
+	ID string
+	// Prompt are its tokens, with the placeholders of items expanded.
+	Prompt []uint32
+	// Params are the sampling parameters. "n" above 1 runs as many children, whose
+	// outputs have an Index. Without "max_tokens" vLLM makes 16 tokens.
+	Params Params
+	// EOS is the token that ends a text, nil for none.
+	EOS *uint32
+
+	// Items are the request's multimodal items, every one obtained; nil if there
+	// are none. Generate commits them, and ends them with the stream. If it fails
+	// they are as before, for Rollback or another try.
+	Items *mmcache.Request
+	// Placeholders say where in the prompt the items belong, one for each, in
+	// their order, which is that of the prompt.
+	Placeholders []Placeholder
+
+	// More has further fields of the message, such as Priority or CacheSalt. What
+	// the fields above say is not taken from it, and prompts of embeddings are not
+	// supported.
+	More serde.EngineCoreRequest
+}
+
+// Placeholder is an item's range in the prompt.
+type Placeholder struct {
+	// Modality is that of the item; empty is "image".
+	Modality string
+	// Offset is the place of the first token, Length the number of tokens.
+	Offset, Length int
+	// IsEmbed says for each token of the range whether it takes an embedding; nil
+	// if all do.
+	IsEmbed []bool
+}
+
+func (p Placeholder) modality() string {
+	if p.Modality == "" {
+		return "image"
+	}
+	return p.Modality
+}
+
+// embeds returns the number of embeddings that the range takes.
+func (p Placeholder) embeds() int {
+	if p.IsEmbed == nil {
+		return p.Length
+	}
+	n := 0
+	for _, e := range p.IsEmbed {
+		if e {
+			n++
+		}
+	}
+	return n
+}
+
+// feature returns what is sent for an item.
+func (p Placeholder) feature(w mmcache.Wire) serde.Feature {
+	f := serde.Feature{
+		Data: w.Item, Modality: p.modality(), Identifier: w.Key, MMHash: &w.Key,
+		Offset: p.Offset, Length: p.Length,
+	}
+	if p.IsEmbed != nil {
+		mask := make([]byte, len(p.IsEmbed))
+		for i, e := range p.IsEmbed {
+			if e {
+				mask[i] = 1
+			}
+		}
+		f.IsEmbed = &serde.Tensor{DType: serde.DTypeBool, Shape: []int{len(mask)}, Data: mask}
+	}
+	return f
+}
+
+// messages encodes what is sent for a request: one message for each child
+// (vllm/v1/engine/parallel_sampling.py fans out in the same way).
+func (r *Request) messages(ids []string, items []mmcache.Wire, o serde.Options) ([]serde.Frames, error) {
+	var features []serde.Feature
+	for i, w := range items {
+		features = append(features, r.Placeholders[i].feature(w))
+	}
+	out := make([]serde.Frames, len(ids))
+	for i, id := range ids {
+		m := r.More
+		m.RequestID, m.PromptTokenIDs, m.Features = id, r.Prompt, features
+		m.EOSTokenID = r.EOS
+		m.ArrivalTime = float64(time.Now().UnixMicro()) / 1e6
+		m.SamplingParams = r.child(i, len(ids))
+		if o.Generation.RequestFields.Has("external_req_id") {
+			m.ExternalReqID = &r.ID
+		}
+		f, err := serde.EncodeRequest(&m, o)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = f
+	}
+	return out, nil
+}
+
+// child returns the parameters of one of n children. Each of several has a seed
+// of its own.
+func (r *Request) child(i, n int) Params {
+	p := maps.Clone(r.Params)
+	if p == nil {
+		p = Params{}
+	}
+	delete(p, "n")
+	if seed, err := integer(p["seed"]); n > 1 && err == nil {
+		p["seed"] = seed + int64(i)
+	}
+	return p
+}
+
+// children returns the number of sequences that are asked for.
+func (r *Request) children() (int, error) {
+	v, ok := r.Params["n"]
+	if !ok {
+		return 1, nil
+	}
+	n, err := integer(v)
+	if err == nil && (n < 1 || n > maxChildren) {
+		err = fmt.Errorf("%d is not between 1 and %d", n, maxChildren)
+	}
+	return int(n), err
+}
+
+// maxChildren is VLLM_MAX_N_SEQUENCES of vllm/envs.py.
+const maxChildren = 16384

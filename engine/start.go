@@ -1,0 +1,253 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/mmcache"
+	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/serde"
+)
+
+// Start starts the engine, or awaits one that somebody else starts, and returns
+// when it is ready. After the engine has gone it does so again: items in shared
+// memory are kept, those that the engine itself kept (mode lru) are forgotten. An
+// engine that somebody else restarts must have ended, with its workers, before.
+//
+// Nothing is put into the cache for the engine's sake, but items may be put by
+// requests that have begun: their handles stay good.
+//
+// Errors: [DeadError] if the engine ends before; [MismatchError];
+// pycompat.ErrUnknownVersion, see Options.Generation; ctx's, or that of
+// Options.StartTimeout. The engine is ended then, if it is ours.
+func (c *Client) Start(ctx context.Context) error {
+	c.starting.Lock()
+	defer c.starting.Unlock()
+	if err := c.prepare(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.o.StartTimeout,
+		fmt.Errorf("engine: not ready after %v (Options.StartTimeout): %w", c.o.StartTimeout, context.DeadlineExceeded))
+	defer cancel()
+	s, err := c.newSession()
+	if err != nil {
+		return err
+	}
+	if err = c.launch(s); err == nil {
+		if err = s.await(ctx); err == nil {
+			err = c.meet(ctx, s)
+		}
+	}
+	if err != nil {
+		s.die(err)
+		<-s.ended
+		return err
+	}
+	s.heard.Store(time.Now().UnixNano())
+	s.mu.Lock()
+	if s.dead == nil { // else it has ended its goroutines
+		s.wait.Go(s.watch)
+		s.wait.Go(s.fences)
+	}
+	s.mu.Unlock()
+	c.mu.Lock()
+	c.live = true
+	c.stats.Starts++
+	c.mu.Unlock()
+	c.o.Logger.Info("engine ready", "version", s.gen.Version, "workers", s.ready.WorldSize, "max_model_len", s.ready.MaxModelLen)
+	return nil
+}
+
+// prepare waits for the end of the engine before.
+func (c *Client) prepare(ctx context.Context) error {
+	c.mu.Lock()
+	s, closed, live := c.s, c.closed, c.live
+	c.mu.Unlock()
+	switch {
+	case closed:
+		return ErrClosed
+	case s == nil:
+		return nil
+	case live && s.deadError() == nil:
+		return fmt.Errorf("%w: the engine is running already", ErrInvalid)
+	}
+	select {
+	case <-s.ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// launch makes a session the client's, and starts its engine.
+func (c *Client) launch(s *session) error {
+	if c.o.Command != nil {
+		a := c.Address()
+		p, err := startProcess(c.o.Command(a), a.Env)
+		if err != nil {
+			return err
+		}
+		s.process = p
+		s.wait.Go(func() {
+			select {
+			case <-p.exited:
+				<-p.done
+				s.die(&ExitError{p.err})
+			case <-s.gone:
+			}
+		})
+	}
+	c.mu.Lock()
+	c.s, c.live = s, false
+	hello := c.hello
+	c.mu.Unlock()
+	if hello != "" { // it came first
+		c.welcome(s, hello)
+	}
+	return nil
+}
+
+// readHandshake answers engines that say hello, as long as the client lives.
+func (c *Client) readHandshake() {
+	for {
+		m, err := c.handshake.Recv(context.Background())
+		if err != nil {
+			return
+		}
+		if m.Gone {
+			c.mu.Lock()
+			if c.hello == m.Peer {
+				c.hello = ""
+			}
+			c.mu.Unlock()
+			continue
+		}
+		h, err := serde.DecodeHandshake(m.Frames[0])
+		if err != nil {
+			c.o.Logger.Warn("unreadable handshake", "peer", fmt.Sprintf("%x", m.Peer), "error", err)
+			continue
+		}
+		c.mu.Lock()
+		s := c.s
+		waiting := s != nil && !c.live && s.deadError() == nil
+		if h.Status == serde.StatusHello {
+			c.hello = m.Peer
+		}
+		chosen := waiting && (s.hello == m.Peer || s.hello == "")
+		c.mu.Unlock()
+		switch {
+		case h.Status == serde.StatusHello && chosen:
+			c.welcome(s, m.Peer)
+		case h.Status == serde.StatusReady && chosen:
+			s.readyOnce.Do(func() { close(s.started) })
+		default:
+			c.o.Logger.Warn("handshake of an engine that is not awaited", "peer", fmt.Sprintf("%x", m.Peer), "status", h.Status)
+		}
+	}
+}
+
+// welcome tells an engine where to connect.
+func (c *Client) welcome(s *session, peer string) {
+	c.mu.Lock()
+	s.hello, c.hello = peer, ""
+	c.mu.Unlock()
+	b, err := serde.EncodeInit(&serde.Init{Inputs: []string{s.input.Endpoint()}, Outputs: []string{s.output.Endpoint()}})
+	if err == nil {
+		err = c.handshake.Send(peer, b)
+	}
+	if err != nil { // it went, and the next one may come
+		c.o.Logger.Warn("an engine said hello and was gone", "error", err)
+	}
+}
+
+// await waits for both ready messages, which come in any order.
+func (s *session) await(ctx context.Context) error {
+	started, first := s.started, s.first
+	for started != nil || first != nil {
+		select {
+		case <-started:
+			started = nil
+		case b := <-first:
+			first = nil
+			r, err := serde.DecodeReady(b)
+			if err != nil {
+				return fmt.Errorf("engine: its first message can't be read: %w", err)
+			}
+			s.ready = r
+		case <-s.gone:
+			return s.deadError()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-s.c.closing:
+			return ErrClosed
+		}
+	}
+	return nil
+}
+
+// meet compares the engine with what was expected of it, and prepares the cache.
+func (c *Client) meet(ctx context.Context, s *session) error {
+	var err error
+	if s.gen, err = generationOf(s.ready, c.o.Generation); err != nil {
+		return err
+	}
+	readers := s.ready.WorldSize
+	if readers == 0 {
+		readers = c.o.Readers
+	}
+	switch {
+	case c.o.Readers != 0 && readers != c.o.Readers:
+		return &MismatchError{"number of workers", fmt.Sprint(c.o.Readers), fmt.Sprint(readers), "correct Options.Readers, or leave it out"}
+	case c.o.Cache == nil:
+		return nil
+	}
+	cached := c.o.Cache.Generation()
+	switch c.mode() {
+	case mmcache.SHM:
+		if readers == 0 {
+			return fmt.Errorf("%w: vLLM %s does not tell how many workers it has; set Options.Readers", ErrInvalid, s.gen.Version)
+		}
+		if !cached.SameWire(s.gen) {
+			return &MismatchError{"version", "compatible with " + cached.Version, s.gen.Version, "open the cache with its generation (mmcache.Options.Generation)"}
+		}
+		return c.resetReaders(readers)
+	case mmcache.LRU:
+		if cached.Cache != s.gen.Cache || cached.ItemForm != s.gen.ItemForm {
+			return &MismatchError{"version", "compatible with " + cached.Version, s.gen.Version, "open the cache with its generation (mmcache.Options.Generation)"}
+		}
+		return c.o.Cache.Clear(ctx, func(lrusync.Envelope) error { return nil })
+	}
+	return nil
+}
+
+// resetReaders tells the cache that whoever read before is gone.
+func (c *Client) resetReaders(n int) error {
+	if c.mode() != mmcache.SHM {
+		return nil
+	}
+	return c.o.Cache.ResetReaders(n)
+}
+
+// generationOf finds the generation of an engine. given is for engines that don't
+// tell their version, or have one that is not known.
+func generationOf(r *serde.Ready, given pycompat.Generation) (pycompat.Generation, error) {
+	if r.VLLMVersion == "" {
+		if given.IsZero() {
+			return given, fmt.Errorf("%w: the engine does not tell its version; set Options.Generation", ErrInvalid)
+		}
+		return given, nil
+	}
+	if given.Version == r.VLLMVersion {
+		return given, nil // by TreatAs, perhaps
+	}
+	g, err := pycompat.Lookup(r.VLLMVersion)
+	if err != nil {
+		return g, err
+	}
+	if !given.IsZero() && given.Version != g.Version {
+		return g, &MismatchError{"version", given.Version, g.Version, "correct Options.Generation, or leave it out"}
+	}
+	return g, nil
+}

@@ -1,0 +1,59 @@
+package engine
+
+import (
+	"context"
+	"errors"
+)
+
+var (
+	// ErrUnroutable says that nobody with that identity is connected, so nothing
+	// was sent.
+	ErrUnroutable = errors.New("engine: the peer is not connected")
+	// ErrTransportClosed says that the socket was closed.
+	ErrTransportClosed = errors.New("engine: the socket was closed")
+)
+
+// Pattern is what a socket does.
+type Pattern uint8
+
+const (
+	// Router receives from and sends to any number of peers, which have
+	// identities.
+	Router Pattern = iota + 1
+	// Pull only receives.
+	Pull
+)
+
+// Transport makes the sockets of a frontend. Package engine/zmq has the one that
+// engines speak.
+type Transport interface {
+	// Bind makes a socket that peers connect to. Endpoints are written as ZeroMQ
+	// does: "tcp://127.0.0.1:0", where port 0 is any free one, and "ipc:///path".
+	Bind(p Pattern, endpoint string) (Socket, error)
+}
+
+// Socket is a bound socket. Its methods may be called by any goroutine.
+type Socket interface {
+	// Endpoint is what peers connect to.
+	Endpoint() string
+	// Recv returns the next message. It fails with ctx's error or
+	// ErrTransportClosed.
+	Recv(ctx context.Context) (Message, error)
+	// Send sends the frames to the peer of that identity. It fails with
+	// ErrUnroutable if none is connected; with any other error it is not known
+	// what arrived, and the peer is disconnected. The frames are not kept.
+	Send(peer string, frames ...[]byte) error
+	// Close ends the socket and its connections. Closing twice is fine.
+	Close() error
+}
+
+// Message is what a peer sent, or that it has gone.
+type Message struct {
+	// Peer is the identity that the peer gave itself.
+	Peer string
+	// Frames belong to the receiver. There is at least one, unless Gone.
+	Frames [][]byte
+	// Gone says that the peer's connection has ended, behind the last message that
+	// came through it.
+	Gone bool
+}

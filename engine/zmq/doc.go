@@ -1,0 +1,7 @@
+// Package zmq is the transport of package engine over ZeroMQ, in pure Go.
+//
+// The wire is that of github.com/go-zeromq/zmq4; the routing is our own, since a
+// frontend has to know what that library's sockets keep to themselves: that a
+// peer has gone, and that a message could not be delivered (ROUTER_MANDATORY of
+// libzmq).
+package zmq

@@ -1,0 +1,232 @@
+package zmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zeromq/zmq4"
+
+	"github.com/ringcache/ringcache/engine"
+)
+
+// Transport makes sockets. The zero value is ready to use.
+type Transport struct {
+	// MaxMessage bounds the bytes of one message; a peer that announces more is
+	// disconnected. 0 is 256 MiB.
+	MaxMessage int64
+	// SendTimeout is how long a peer may take nothing in before it is
+	// disconnected. 0 is 30 s.
+	SendTimeout time.Duration
+	// Logger is told of peers that were turned away. nil is silent.
+	Logger *slog.Logger
+}
+
+const (
+	defaultMaxMessage  = 256 << 20
+	defaultSendTimeout = 30 * time.Second
+	// greetingTimeout is how long a peer may take to say who it is.
+	greetingTimeout = 10 * time.Second
+	// backlog is how many messages wait for Recv before peers have to.
+	backlog = 256
+)
+
+// Bind implements [engine.Transport].
+func (t Transport) Bind(p engine.Pattern, endpoint string) (engine.Socket, error) {
+	kind, ok := map[engine.Pattern]zmq4.SocketType{engine.Router: zmq4.Router, engine.Pull: zmq4.Pull}[p]
+	if !ok {
+		return nil, fmt.Errorf("zmq: unknown pattern %d, want Router or Pull", p)
+	}
+	if t.MaxMessage == 0 {
+		t.MaxMessage = defaultMaxMessage
+	}
+	if t.SendTimeout == 0 {
+		t.SendTimeout = defaultSendTimeout
+	}
+	if t.Logger == nil {
+		t.Logger = slog.New(slog.DiscardHandler)
+	}
+	l, endpoint, err := listen(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	s := &socket{
+		o: t, kind: kind, endpoint: endpoint, listener: l,
+		in: make(chan engine.Message, backlog), done: make(chan struct{}),
+		conns: map[*conn]struct{}{}, peers: map[string]*conn{},
+	}
+	s.wait.Go(s.accept)
+	return s, nil
+}
+
+// listen binds an endpoint and returns it as peers have to write it.
+func listen(endpoint string) (net.Listener, string, error) {
+	scheme, addr, _ := strings.Cut(endpoint, "://")
+	network, ok := map[string]string{"tcp": "tcp", "ipc": "unix"}[scheme]
+	if !ok || addr == "" {
+		return nil, "", fmt.Errorf("zmq: endpoint %q is neither tcp://host:port nor ipc:///path", endpoint)
+	}
+	l, err := net.Listen(network, addr)
+	if err != nil {
+		return nil, "", fmt.Errorf("zmq: can't bind %s: %w", endpoint, err)
+	}
+	if network == "unix" {
+		// Whoever can connect can speak for the engine.
+		if err := os.Chmod(addr, 0o600); err != nil {
+			return nil, "", errors.Join(fmt.Errorf("zmq: %w", err), l.Close())
+		}
+		return l, endpoint, nil
+	}
+	return l, "tcp://" + l.Addr().String(), nil
+}
+
+// socket is a bound socket. What holds: peers has the connection of each
+// identity that is said to be connected, the newest if there are several; conns
+// has all connections, also those that have not greeted yet.
+type socket struct {
+	o        Transport
+	kind     zmq4.SocketType
+	endpoint string
+	listener net.Listener
+	in       chan engine.Message
+	done     chan struct{} // closed by Close
+	wait     sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	conns  map[*conn]struct{}
+	peers  map[string]*conn
+	made   uint64 // identities for peers that have none
+}
+
+// Endpoint implements [engine.Socket].
+func (s *socket) Endpoint() string { return s.endpoint }
+
+// Recv implements [engine.Socket].
+func (s *socket) Recv(ctx context.Context) (engine.Message, error) {
+	select {
+	case m := <-s.in:
+		return m, nil
+	case <-ctx.Done():
+		return engine.Message{}, ctx.Err()
+	case <-s.done:
+		return engine.Message{}, engine.ErrTransportClosed
+	}
+}
+
+// Send implements [engine.Socket].
+func (s *socket) Send(peer string, frames ...[]byte) error {
+	s.mu.Lock()
+	c, closed := s.peers[peer], s.closed
+	s.mu.Unlock()
+	switch {
+	case closed:
+		return engine.ErrTransportClosed
+	case c == nil || s.kind != zmq4.Router:
+		return fmt.Errorf("%w: no peer %x at %s", engine.ErrUnroutable, peer, s.endpoint)
+	}
+	if err := c.send(frames); err != nil {
+		c.Close() // half a message may be on its way
+		return fmt.Errorf("zmq: sending to peer %x at %s: %w", peer, s.endpoint, err)
+	}
+	return nil
+}
+
+// Close implements [engine.Socket].
+func (s *socket) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	close(s.done)
+	err := s.listener.Close()
+	for c := range s.conns {
+		c.Close()
+	}
+	s.mu.Unlock()
+	s.wait.Wait()
+	return err
+}
+
+func (s *socket) accept() {
+	for {
+		raw, err := s.listener.Accept()
+		if err != nil {
+			select {
+			case <-s.done:
+				return
+			case <-time.After(10 * time.Millisecond): // out of descriptors, most likely
+				s.o.Logger.Warn("zmq: accept failed", "endpoint", s.endpoint, "error", err)
+				continue
+			}
+		}
+		c := newConn(raw, s.o)
+		s.mu.Lock()
+		if s.closed {
+			s.mu.Unlock()
+			c.Close()
+			return
+		}
+		s.conns[c] = struct{}{}
+		s.wait.Go(func() { s.serve(c) })
+		s.mu.Unlock()
+	}
+}
+
+// serve greets a peer and reads what it sends until it goes.
+func (s *socket) serve(c *conn) {
+	defer func() {
+		c.Close()
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+	}()
+	peer, err := c.greet(s.kind)
+	if err != nil {
+		s.o.Logger.Warn("zmq: turned a peer away", "endpoint", s.endpoint, "error", err)
+		return
+	}
+	s.mu.Lock()
+	if peer == "" {
+		s.made++
+		peer = fmt.Sprintf("\x00%d", s.made) // as libzmq does: never one that peers choose
+	}
+	s.peers[peer] = c
+	s.mu.Unlock()
+	for {
+		frames, err := c.recv()
+		if err != nil {
+			s.o.Logger.Debug("zmq: peer gone", "endpoint", s.endpoint, "error", err)
+			break
+		}
+		if !s.deliver(engine.Message{Peer: peer, Frames: frames}) {
+			return
+		}
+	}
+	s.mu.Lock()
+	last := s.peers[peer] == c
+	if last {
+		delete(s.peers, peer)
+	}
+	s.mu.Unlock()
+	if last { // else it is back already
+		s.deliver(engine.Message{Peer: peer, Gone: true})
+	}
+}
+
+func (s *socket) deliver(m engine.Message) bool {
+	select {
+	case s.in <- m:
+		return true
+	case <-s.done:
+		return false
+	}
+}

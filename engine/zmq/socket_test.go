@@ -1,0 +1,266 @@
+package zmq
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zeromq/zmq4"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/engine"
+)
+
+func bind(t *testing.T, tr Transport, p engine.Pattern, endpoint string) engine.Socket {
+	t.Helper()
+	s, err := tr.Bind(p, endpoint)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+func endpoints(t *testing.T) []string {
+	return []string{"tcp://127.0.0.1:0", "ipc://" + filepath.Join(t.TempDir(), "s")}
+}
+
+func deadline(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func recv(t *testing.T, s engine.Socket) engine.Message {
+	t.Helper()
+	m, err := s.Recv(deadline(t))
+	require.NoError(t, err)
+	return m
+}
+
+func dealer(t *testing.T, s engine.Socket, id string) zmq4.Socket {
+	t.Helper()
+	d := zmq4.NewDealer(t.Context(), zmq4.WithID(zmq4.SocketIdentity(id)))
+	require.NoError(t, d.Dial(s.Endpoint()))
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+func TestRouter(t *testing.T) {
+	for _, ep := range endpoints(t) {
+		t.Run(ep[:3], func(t *testing.T) {
+			s := bind(t, Transport{}, engine.Router, ep)
+			a, b := dealer(t, s, "\x00\x00"), dealer(t, s, "\x01\x00")
+			for range 3 {
+				require.NoError(t, a.Send(zmq4.NewMsgFrom([]byte("one"), nil, bytes.Repeat([]byte{7}, 70_000))))
+				m := recv(t, s)
+				require.Equal(t, "\x00\x00", m.Peer)
+				require.Equal(t, [][]byte{[]byte("one"), {}, bytes.Repeat([]byte{7}, 70_000)}, m.Frames)
+			}
+			require.NoError(t, b.Send(zmq4.NewMsg([]byte("hello"))))
+			require.Equal(t, "\x01\x00", recv(t, s).Peer)
+			for i := range 20 {
+				body := bytes.Repeat([]byte{byte(i)}, i*10_000)
+				require.NoError(t, s.Send("\x01\x00", []byte{byte(i)}, body))
+				m, err := b.Recv()
+				require.NoError(t, err)
+				require.Len(t, m.Frames, 2)
+				require.Equal(t, body, append([]byte{}, m.Frames[1]...))
+			}
+		})
+	}
+}
+
+// TestUnroutable: a message to nobody is an error, and so is one to a peer that
+// has gone, which is told.
+func TestUnroutable(t *testing.T) {
+	for _, ep := range endpoints(t) {
+		t.Run(ep[:3], func(t *testing.T) {
+			s := bind(t, Transport{}, engine.Router, ep)
+			require.ErrorIs(t, s.Send("x", []byte("y")), engine.ErrUnroutable)
+			d := dealer(t, s, "x")
+			require.NoError(t, d.Send(zmq4.NewMsg([]byte("hello"))))
+			recv(t, s)
+			require.NoError(t, s.Send("x", []byte("y")))
+			require.NoError(t, d.Close())
+			m := recv(t, s)
+			require.True(t, m.Gone)
+			require.Equal(t, "x", m.Peer)
+			require.ErrorIs(t, s.Send("x", []byte("y")), engine.ErrUnroutable)
+		})
+	}
+}
+
+func TestPull(t *testing.T) {
+	s := bind(t, Transport{}, engine.Pull, "tcp://127.0.0.1:0")
+	p := zmq4.NewPush(t.Context())
+	require.NoError(t, p.Dial(s.Endpoint()))
+	for i := range 1000 { // more than wait
+		go func() { _ = p.Send(zmq4.NewMsgFrom(binary.LittleEndian.AppendUint32(nil, uint32(i)))) }()
+	}
+	seen := map[uint32]bool{}
+	for range 1000 {
+		seen[binary.LittleEndian.Uint32(recv(t, s).Frames[0])] = true
+	}
+	require.Len(t, seen, 1000)
+	require.Error(t, s.Send("x", []byte("y")))
+	require.NoError(t, p.Close())
+	require.True(t, recv(t, s).Gone)
+}
+
+// TestManySenders: messages of several goroutines arrive whole.
+func TestManySenders(t *testing.T) {
+	s := bind(t, Transport{}, engine.Router, "tcp://127.0.0.1:0")
+	d := dealer(t, s, "x")
+	require.NoError(t, d.Send(zmq4.NewMsg([]byte("hello"))))
+	recv(t, s)
+	var wait sync.WaitGroup
+	for g := range 8 {
+		wait.Go(func() {
+			for i := range 100 {
+				b := bytes.Repeat([]byte{byte(g)}, i*300)
+				if err := s.Send("x", []byte{byte(g), byte(i)}, b, b); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	next := map[byte]int{}
+	for range 800 {
+		m, err := d.Recv()
+		require.NoError(t, err)
+		g := m.Frames[0][0]
+		require.Equal(t, next[g], int(m.Frames[0][1]), "in order")
+		next[g]++
+		require.Equal(t, bytes.Repeat([]byte{g}, int(m.Frames[0][1])*300), append([]byte{}, m.Frames[1]...))
+		require.Equal(t, m.Frames[1], m.Frames[2])
+	}
+	wait.Wait()
+}
+
+// TestReturn: the newest connection of an identity is the one that counts.
+func TestReturn(t *testing.T) {
+	s := bind(t, Transport{}, engine.Router, "tcp://127.0.0.1:0")
+	old := dealer(t, s, "x")
+	require.NoError(t, old.Send(zmq4.NewMsg([]byte("old"))))
+	recv(t, s)
+	d := dealer(t, s, "x")
+	require.NoError(t, d.Send(zmq4.NewMsg([]byte("new"))))
+	require.Equal(t, "new", string(recv(t, s).Frames[0]))
+	require.NoError(t, old.Close())
+	require.NoError(t, s.Send("x", []byte("y")))
+	m, err := d.Recv()
+	require.NoError(t, err)
+	require.Equal(t, "y", string(m.Frames[0]))
+}
+
+// TestHostilePeers: whatever a peer sends, it is turned away, and others are
+// served.
+func TestHostilePeers(t *testing.T) {
+	s := bind(t, Transport{MaxMessage: 1 << 20}, engine.Router, "tcp://127.0.0.1:0")
+	greeting := make([]byte, 64)
+	greeting[0], greeting[9], greeting[10] = 0xff, 0x7f, 3
+	copy(greeting[12:], "NULL")
+	prop := func(k, v string) string {
+		return string(rune(len(k))) + k + string(binary.BigEndian.AppendUint32(nil, uint32(len(v)))) + v
+	}
+	ready := "\x05READY" + prop("Socket-Type", "DEALER") + prop("Identity", "bad")
+	hello := string(greeting) + "\x04" + string(rune(len(ready))) + ready
+	long := func(n uint64) string { return "\x02" + string(binary.BigEndian.AppendUint64(nil, n)) }
+	for name, in := range map[string]string{
+		"nothing":       "",
+		"no greeting":   strings.Repeat("x", 64),
+		"short":         string(greeting[:20]),
+		"wrong type":    string(greeting) + "\x04\x1a\x05READY" + prop("Socket-Type", "PUB"),
+		"bad property":  string(greeting) + "\x04\x08\x05READY\xffx",
+		"bad property2": string(greeting) + "\x04\x07\x05READY\x00",
+		"no command":    string(greeting) + "\x00\x01x",
+		"huge ready":    string(greeting) + "\x06" + long(1 << 62)[1:],
+		"huge":          hello + long(1<<62),
+		"negative":      hello + long(1<<64-1),
+		"large":         hello + long(2<<20),
+		"many frames":   hello + strings.Repeat("\x01\x00", 1<<16),
+		"ping":          hello + "\x04\x07\x04PING\x00\x00",
+		"torn":          hello + "\x00\x09abc",
+	} {
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.Endpoint(), "tcp://"))
+		require.NoError(t, err, name)
+		_, _ = c.Write([]byte(in)) // may be cut off on the way
+		if tc, ok := c.(*net.TCPConn); ok {
+			_ = tc.CloseWrite()
+		}
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
+		buf := make([]byte, 1<<10)
+		for err == nil {
+			_, err = c.Read(buf)
+		}
+		require.False(t, os.IsTimeout(err), "%s: still connected", name)
+		require.NoError(t, c.Close())
+	}
+	d := dealer(t, s, "good")
+	require.NoError(t, d.Send(zmq4.NewMsg([]byte("hello"))))
+	for {
+		m := recv(t, s)
+		if m.Peer == "good" {
+			break
+		}
+		require.True(t, m.Gone, "%x", m.Frames)
+	}
+}
+
+func TestBindErrors(t *testing.T) {
+	for _, ep := range []string{"", "tcp", "tcp://", "udp://127.0.0.1:1", "ipc:///nowhere/at/all", "tcp://127.0.0.1:99999"} {
+		_, err := Transport{}.Bind(engine.Router, ep)
+		require.Error(t, err, ep)
+	}
+	_, err := Transport{}.Bind(0, "tcp://127.0.0.1:0")
+	require.Error(t, err)
+}
+
+// TestClose: it ends Recv and everything else, and removes the socket's file.
+func TestClose(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	s, err := Transport{}.Bind(engine.Router, "ipc://"+path)
+	require.NoError(t, err)
+	st, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, "-rw-------", fmt.Sprint(st.Mode().Perm()))
+	d := dealer(t, s, "x")
+	require.NoError(t, d.Send(zmq4.NewMsg([]byte("hello"))))
+	recv(t, s)
+	ended := make(chan error)
+	go func() {
+		_, err := s.Recv(context.Background())
+		ended <- err
+	}()
+	require.NoError(t, s.Close())
+	require.ErrorIs(t, <-ended, engine.ErrTransportClosed)
+	require.NoError(t, s.Close())
+	require.ErrorIs(t, s.Send("x", []byte("y")), engine.ErrTransportClosed)
+	require.NoFileExists(t, path)
+}
+
+// TestSizesSplit: the place where the stream is cut makes no difference.
+func TestSizesSplit(t *testing.T) {
+	stream := append(make([]byte, 64), "\x01\x03abc\x02\x00\x00\x00\x00\x00\x00\x00\x02de\x00\x00"...)
+	for cut := range stream {
+		s := sizes{limit: 1000}
+		require.NoError(t, s.pass(stream[:cut]))
+		require.NoError(t, s.pass(stream[cut:]))
+		require.Zero(t, s.body)
+		require.Empty(t, s.header)
+		require.Zero(t, s.total)
+		bad := sizes{limit: 68} // two frames of 32 and five bytes
+		err := bad.pass(stream[:cut])
+		if err == nil {
+			err = bad.pass(stream[cut:])
+		}
+		require.ErrorIs(t, err, errTooLarge, cut)
+	}
+}
