@@ -1,6 +1,8 @@
-# make demo        photos through shared memory to Python workers
+# make demo        photos through shared memory to Python workers; PEER=vllm: to vLLM's
+#                  own reader, PEER=engine: through an HTTP server to a whole vLLM engine
 # make test        everything but the real vLLM
 # make test-vllm   the interop suite against the real vLLM (makes its environment, 6 GB)
+# make e2e         whole vLLM engines behind package engine (makes the same environment)
 # make bench       put, get and hit beside the real vLLM, as ratios
 # make fuzz        every fuzz target for FUZZTIME
 
@@ -11,7 +13,7 @@ PEER ?= ringcache
 FUZZTIME ?= 60s
 DEMO_ARGS ?=
 
-.PHONY: all build demo test test-go test-python lint test-vllm bench fuzz
+.PHONY: all build demo test test-go test-python lint test-vllm e2e bench fuzz
 
 all: build
 
@@ -23,7 +25,8 @@ bin/ringcache:
 
 # The interpreter has what the workers import; with PEER=vllm that is the real vLLM.
 demo:
-	@if [ "$(PEER)" = vllm ]; then python=$$(interop/setup.sh)/bin/python; else python=$$(scripts/python-env.sh); fi; \
+	@if [ "$(PEER)" = engine ]; then exec e2e/demo.sh $(DEMO_ARGS); fi; \
+	if [ "$(PEER)" = vllm ]; then python=$$(interop/setup.sh)/bin/python; else python=$$(scripts/python-env.sh); fi; \
 	PYTHONPATH=python/src go run ./examples/demo --python "$$python" --peer "$(PEER)" $(DEMO_ARGS)
 
 test: lint test-go test-python
@@ -31,6 +34,7 @@ test: lint test-go test-python
 lint:
 	out=$$(gofmt -l .); test -z "$$out" || { gofmt -d .; exit 1; }
 	go vet ./...
+	go vet -tags e2e ./e2e
 	cd bench; go vet ./...
 	for arch in amd64 arm64; do CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build ./...; done
 	GOOS=darwin go build ./... # other systems compile and say that they are unsupported
@@ -49,6 +53,10 @@ test-python:
 test-vllm: bin/ringcache
 	env=$$(interop/setup.sh); RINGCACHE_AGENT=$(CURDIR)/bin/ringcache "$$env/bin/python" -m pytest interop -q -rs; \
 	cd python; PYTHONPATH=src "$$env/bin/python" -m pytest -q tests/test_vllm.py
+
+# Tests of one engine after the other: about 15 minutes.
+e2e:
+	scripts/gotest.py -tags e2e -count=1 -timeout 60m ./e2e
 
 bench: bin/ringcache
 	env=$$(interop/setup.sh); cd bench; go run ./put-get-hit --python "$$env/bin/python"

@@ -171,14 +171,18 @@ func (c *Client) Gone() (<-chan struct{}, func() error) {
 	return c.s.gone, c.s.deadError
 }
 
-// Pid returns the number of the engine's process, 0 if somebody else started it.
-func (c *Client) Pid() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.s == nil || c.s.process == nil {
-		return 0
+// Kill kills the engine that this client started, with everything that it started.
+// Everyone is told, and Start may be called.
+func (c *Client) Kill() error {
+	s, err := c.running()
+	if err != nil {
+		return err
 	}
-	return c.s.process.cmd.Process.Pid
+	if s.process == nil {
+		return fmt.Errorf("%w: somebody else started the engine", ErrInvalid)
+	}
+	s.process.kill()
+	return nil
 }
 
 // Stats returns the counts.

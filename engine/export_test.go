@@ -30,3 +30,10 @@ func Greeted(c *Client) bool {
 	defer c.mu.Unlock()
 	return c.hello != ""
 }
+
+// Pid is the number of the engine's process.
+func Pid(c *Client) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.s.process.cmd.Process.Pid
+}

@@ -16,6 +16,9 @@ import (
 // Errors: [RefusedError]; [ErrNotRunning], [DeadError]; ctx's; [ErrClosed]; those
 // of mmcache.Request.Commit.
 func (c *Client) Generate(ctx context.Context, r Request) (*Stream, error) {
+	if _, err := c.running(); err != nil { // before the wait for a barrier, which may be Close's
+		return nil, err
+	}
 	if err := c.gate.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}

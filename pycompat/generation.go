@@ -116,6 +116,16 @@ type Generation struct {
 	Hash HashRules
 	// Cache is the behaviour of the mirrored LRU caches.
 	Cache CacheRules
+	// RequestFields, OutputFields and OutputsFields are the fields of
+	// EngineCoreRequest, EngineCoreOutput and EngineCoreOutputs, which are arrays
+	// (vllm/v1/engine/__init__.py).
+	RequestFields, OutputFields, OutputsFields Fields
+	// ReadyFields are the names in the map that an engine sends first on an input
+	// socket; without any it sends no bytes there. With "world_size" among them
+	// an engine tells how many workers it has.
+	ReadyFields Fields
+	// Params says which parameters there are.
+	Params ParamRules
 }
 
 // IsZero reports whether g is the zero value, which stands for [Newest].
@@ -141,7 +151,9 @@ func (g Generation) SameWire(o Generation) bool {
 //
 // Files: vllm/distributed/device_communicators/shm_object_storage.py (offset,
 // signature, counting, clear), vllm/v1/serial_utils.py and
-// vllm/multimodal/inputs.py (item, feature), vllm/envs.py (name).
+// vllm/multimodal/inputs.py (item, feature), vllm/envs.py (name); those of
+// fields and parameters are named there. For fields and parameters the sources of
+// every release were read.
 var changes = []struct {
 	since string
 	apply func(*Generation)
@@ -149,39 +161,137 @@ var changes = []struct {
 	{"0.11.0", func(g *Generation) {
 		g.Counting, g.ItemForm, g.IDsRestart, g.FixedName = CountPerUse, ItemPositional, true, true
 		g.Hash.TokenizerKwargs, g.Cache.ExternalLBAlone = true, true
+		g.RequestFields, g.OutputFields, g.OutputsFields = requestFields, outputFields, outputsFields
+		g.Params.Sampling, g.Params.Pooling, g.Params.LoRA = samplingNames, poolingFields, loraFields
+		g.Params.PoolingTasks = "encode embed classify score"
+	}},
+	{"0.11.1", func(g *Generation) {
+		g.OutputFields.insert("", "num_nans_in_logits")
+		g.Params.Sampling.insert("", "skip_reading_prefix_cache")
+		g.Params.Pooling.drop("activation")
+		g.Params.Pooling.insert("step_tag_id", "activation use_activation")
+		g.Params.Pooling.insert("extra_kwargs", "skip_reading_prefix_cache")
+		g.Params.PoolingTasks = "embed classify score token_embed token_classify plugin"
+		g.Params.PoolingSkip = true
 	}},
 	{"0.12.0", func(g *Generation) {
 		g.Counting = CountTouch
 		g.Cache.Touch, g.Cache.GhostTouch = true, true
+		g.Params.Sampling.drop("best_of", "_real_n", "guided_decoding")
+		g.Params.Sampling.insert("detokenize", "flat_logprobs")
+		g.Params.PoolingSkip = false
 	}},
 	{"0.13.0", func(g *Generation) {
 		g.ItemForm = ItemKeyed
 		g.Hash.OriginalBytes = true
 	}},
-	{"0.14.0", func(g *Generation) { g.FeatureHash, g.Hash.BareNone = true, true }},
+	{"0.14.0", func(g *Generation) {
+		g.FeatureHash, g.Hash.BareNone = true, true
+		g.RequestFields.insert("", "external_req_id")
+		g.OutputFields.insert("num_nans_in_logits", "routed_experts")
+		g.Params.Sampling.insert("output_text_buffer_length", "skip_clone")
+		g.Params.LoRA.drop("lora_local_path", "long_lora_max_len")
+	}},
 	{"0.15.0", func(g *Generation) {
 		g.FixedName = false
 		g.Hash.Algorithms = true
 		g.Cache.ExternalLBAlone = false
+		g.RequestFields.insert("external_req_id", "resumable")
+		g.Params.LoRA.insert("", "load_inplace")
 	}},
 	{"0.16.0", func(g *Generation) {
 		g.ItemForm = ItemMap
 		g.Hash.Sorted, g.Hash.Scalar0D = true, true
+		g.RequestFields.insert("", "reasoning_ended")
+		g.OutputFields.insert("routed_experts", "num_external_computed_tokens")
+		g.Params.Pooling.drop("normalize", "softmax", "activation", "use_activation")
+		g.Params.Pooling.insert("dimensions", "use_activation")
 	}},
-	{"0.17.0", func(g *Generation) { g.Hash.TokenizerKwargs = false }},
-	// The first release that is not known to have VLLM_USE_V2_MODEL_RUNNER off.
-	{"0.21.0", func(g *Generation) { g.Rereads = true }},
-	{"0.24.0", func(g *Generation) { g.Cache.GhostTouch = false }},
-	{"0.27.0", func(g *Generation) { g.Hash.IOConfig, g.Hash.VideoBytes, g.Hash.RawItems = true, true, true }},
-	{"0.28.0", func(g *Generation) { g.Cache.MissError = true }},
-	{"0.29.0", func(g *Generation) { g.Cache.PutIfFits = true }},
-	{"0.30.0", func(g *Generation) { g.Hash.TorchVideo, g.Hash.NestedFactors = true, true }},
+	{"0.17.0", func(g *Generation) {
+		g.Hash.TokenizerKwargs = false
+		g.RequestFields.drop("eos_token_id")
+		g.Params.Sampling.drop("logits_processors", "truncate_prompt_tokens")
+		g.Params.Sampling.insert("_all_stop_token_ids", "_eos_token_id")
+		g.Params.Sampling.insert("", "repetition_detection")
+		g.Params.Pooling.drop("truncate_prompt_tokens")
+	}},
+	{"0.18.0", func(g *Generation) { g.Params.Pooling.insert("extra_kwargs", "late_interaction_params") }},
+	{"0.19.0", func(g *Generation) {
+		g.Params.Sampling.insert("repetition_detection", "thinking_token_budget")
+		g.Params.PoolingTasks = "embed classify token_embed token_classify plugin embed&token_classify"
+	}},
+	{"0.20.0", func(g *Generation) {
+		g.OutputFields.drop("num_cached_tokens", "num_external_computed_tokens")
+		g.OutputFields.insert("routed_experts", "prefill_stats")
+		g.ReadyFields = "max_model_len num_gpu_blocks dp_stats_address"
+		g.Params.Sampling.insert("flat_logprobs", "logprob_token_ids")
+	}},
+	{"0.20.1", func(g *Generation) { g.RequestFields.insert("", "reasoning_parser_kwargs") }},
+	// For Rereads: the first release that is not known to have
+	// VLLM_USE_V2_MODEL_RUNNER off.
+	{"0.21.0", func(g *Generation) {
+		g.Rereads = true
+		g.RequestFields.insert("client_index", "prompt_is_token_ids")
+		g.RequestFields.insert("", "abort_immediately")
+	}},
+	{"0.22.0", func(g *Generation) {
+		g.ReadyFields.insert("", "dtype")
+		g.Params.Sampling.insert("bad_words", "routed_experts_prompt_start")
+		g.Params.LoRA.insert("", "is_3d_lora_weight")
+	}},
+	{"0.23.0", func(g *Generation) {
+		g.ReadyFields.insert("dp_stats_address", "block_size")
+		g.ReadyFields.insert("", "vllm_version")
+	}},
+	{"0.24.0", func(g *Generation) {
+		g.Cache.GhostTouch = false
+		g.ReadyFields.insert("", "world_size data_parallel_size kv_cache_size_tokens kv_cache_max_concurrency")
+		g.Params.MaxTemperature = 2
+	}},
+	{"0.26.0", func(g *Generation) { g.OutputFields.insert("trace_headers", "ec_transfer_params") }},
+	{"0.27.0", func(g *Generation) {
+		g.Hash.IOConfig, g.Hash.VideoBytes, g.Hash.RawItems = true, true, true
+		g.ReadyFields.insert("kv_cache_size_tokens", "tensor_parallel_size pipeline_parallel_size decode_context_parallel_size "+
+			"data_parallel_rank max_num_seqs max_num_batched_tokens instance_id")
+		g.ReadyFields.insert("", "kv_events_config")
+		g.Params.Sampling.insert("skip_clone", "stream_interval")
+	}},
+	{"0.28.0", func(g *Generation) {
+		g.Cache.MissError = true
+		g.RequestFields.insert("", "session_id")
+		g.OutputFields.insert("", "mm_cache_miss_hashes new_sampling_mask")
+		g.ReadyFields.insert("", "weight_transfer_backend enable_sleep_mode supports_draft_weight_updates")
+	}},
+	{"0.29.0", func(g *Generation) {
+		g.Cache.PutIfFits = true
+		g.OutputFields.insert("", "spec_decode_metrics")
+		g.ReadyFields.insert("kv_cache_size_tokens", "supports_lora max_loras mamba_block_size")
+		g.Params.Sampling.drop("routed_experts_prompt_start")
+		g.Params.Sampling.insert("", "routed_experts_prompt_start trace_decode_token_ids")
+	}},
+	{"0.30.0", func(g *Generation) {
+		g.Hash.TorchVideo, g.Hash.NestedFactors = true, true
+		g.Params.Sampling.insert("top_p", "watermarking")
+	}},
 	{"0.31.0", func(g *Generation) {
 		g.Hash.Framed, g.Hash.LenientEXIF = true, true
 		g.Cache.FreshWins = true
+		g.RequestFields.insert("", "kv_hints")
+		g.OutputFields.insert("", "prompt_token_id_logprobs")
+		g.ReadyFields.insert("", "effective_attention_block_size")
+		g.Params.Sampling.insert("logprob_token_ids", "prompt_logprob_token_ids prompt_logprob_start")
 	}},
 	{"0.32.0", func(g *Generation) {
 		g.DataOffset, g.Signed, g.Counting, g.IDsRestart = 32, true, CountPerAddress, false
+		g.OutputsFields.insert("", "weight_version")
+		g.Params.ScoreArray = true
+		g.Params.Sampling.insert("structured_outputs", "_watermarking_skipped")
+		g.Params.LoRA.drop("tensorizer_config_dict")
+	}},
+	{"0.33.0", func(g *Generation) {
+		g.OutputFields.insert("", "error")
+		g.ReadyFields.insert("", "coord_store_port coordinator_input_address coordinator_output_address")
+		g.Params.Pooling.insert("", "late_chunking_params")
 	}},
 }
 

@@ -68,3 +68,25 @@ type CacheRules struct {
 	// single API server too (vllm/multimodal/registry.py).
 	ExternalLBAlone bool
 }
+
+// ParamRules says which parameters a request can have, and in what form
+// (vllm/sampling_params.py, vllm/pooling_params.py, vllm/tasks.py,
+// vllm/lora/request.py).
+type ParamRules struct {
+	// Sampling are the fields of SamplingParams, a map by name.
+	Sampling Fields
+	// MaxTemperature is the highest temperature, 0 where there is no bound.
+	MaxTemperature float64
+	// ScoreArray says that prompt_logprob_token_ids is an array of two
+	// dimensions. Otherwise it is a list.
+	ScoreArray bool
+	// Pooling are the fields of PoolingParams, an array.
+	Pooling Fields
+	// PoolingTasks are the tasks that those can name.
+	PoolingTasks Fields
+	// PoolingSkip says that skip_reading_prefix_cache of PoolingParams must not
+	// be None.
+	PoolingSkip bool
+	// LoRA are the fields of LoRARequest, an array.
+	LoRA Fields
+}

@@ -28,11 +28,14 @@ type decoder struct {
 	doc    []byte
 	r      bytes.Reader
 	mp     *msgpack.Decoder
-	form   pycompat.ItemForm
+	gen    pycompat.Generation
 	frames Frames
 	used   []bool // frames that a tensor has taken
 	key    string // of the elem at hand, for errors
 	budget int    // entries that may still be allocated ahead of being read
+	cost   int    // see charge
+
+	anyFrames bool // values that are passed over may have frames, too
 }
 
 func newDecoder(f Frames, o Options) (*decoder, error) {
@@ -47,7 +50,8 @@ func newDecoder(f Frames, o Options) (*decoder, error) {
 }
 
 func unguardedDecoder(f Frames, o Options) *decoder {
-	d := &decoder{doc: f[0], form: o.Generation.OrNewest().ItemForm, frames: f, used: make([]bool, len(f)), budget: len(f[0])}
+	gen := o.Generation.OrNewest()
+	d := &decoder{doc: f[0], gen: gen, frames: f, used: make([]bool, len(f)), budget: len(f[0])}
 	d.r.Reset(d.doc)
 	d.mp = msgpack.GetDecoder()
 	d.mp.Reset(&d.r)
@@ -74,7 +78,7 @@ func finish[T any](d *decoder, read func(*decoder) (T, error)) (v T, err error) 
 		return v, d.corrupt("main document", "its end", fmt.Sprintf("%d more bytes", n))
 	}
 	for i := 1; i < len(d.used); i++ {
-		if !d.used[i] {
+		if !d.used[i] && !d.anyFrames {
 			return v, &CorruptError{What: "frames", Offset: -1, Want: "a tensor for each", Got: fmt.Sprintf("none for frame %d", i)}
 		}
 	}
@@ -245,6 +249,16 @@ func (d *decoder) number(what string) (Data, error) {
 }
 
 func (d *decoder) int64(what string) (int64, error) {
+	if err := d.expect(kindInt, what); err != nil {
+		return 0, err
+	}
+	if c, _ := d.mp.PeekCode(); c != msgpcode.Uint64 { // all that need no interface
+		n, err := d.mp.DecodeInt64()
+		if err != nil {
+			return 0, d.broken(what, err)
+		}
+		return n, nil
+	}
 	v, err := d.number(what)
 	if err != nil {
 		return 0, err

@@ -31,7 +31,7 @@ func (d *decoder) field() (f Field, err error) {
 	default:
 		return f, &UnsupportedError{fmt.Sprintf("serde: there is no field %.64q in the vLLM releases this library knows; update the library", name)}
 	}
-	if d.form == pycompat.ItemPositional {
+	if d.gen.ItemForm == pycompat.ItemPositional {
 		return f, d.fieldArgs(&f, n-1)
 	}
 	if n != 2 {

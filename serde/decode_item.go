@@ -77,7 +77,7 @@ func split(lens []int64, data []byte) (Frames, error) {
 }
 
 func (d *decoder) item() (*Item, error) {
-	if d.form != pycompat.ItemMap {
+	if d.gen.ItemForm != pycompat.ItemMap {
 		return d.itemList()
 	}
 	n, err := d.mapLen("item")
@@ -159,7 +159,7 @@ func (d *decoder) once(what string, name []byte, seen *int, bit int) error {
 func (d *decoder) elem() (e Elem, modality string, err error) {
 	const what = "elem"
 	need := seenData | seenField
-	if d.form != pycompat.ItemMap {
+	if d.gen.ItemForm != pycompat.ItemMap {
 		need |= seenModality | seenKey
 	}
 	n, err := d.mapLen(what)

@@ -1,5 +1,5 @@
 // Package serde turns multimodal items and tensors into the bytes that vLLM's
-// shared-memory object store holds, and back.
+// shared-memory object store holds, and back; and the messages of an engine.
 //
 // # What a chunk holds
 //
@@ -35,6 +35,16 @@
 // if the bytes change during the call. Errors wrap [ErrCorrupt] or
 // [ErrUnsupported]. What memory a decoder takes is a small multiple of the
 // main document, never of a length declared in it.
+//
+// # Messages
+//
+// The same encoding carries what a frontend and EngineCore say to each other:
+// [EncodeRequest], [EncodeAbort] and [EncodeUtility] go to the engine,
+// [DecodeOutputs] reads its answers, and [Handshake], [Init] and [Ready] are what
+// comes first. Arrays without names are laid out by the field lists of the
+// generation. What an engine would raise an exception for is refused here, since
+// an engine whose input thread has ended lives on and is deaf; see
+// [Params.Validate].
 //
 // Nothing here is bound to a goroutine; values may be shared as long as nobody
 // writes to them.

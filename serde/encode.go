@@ -23,6 +23,7 @@ type encoder struct {
 	places    []Placement
 	key       string // of the elem at hand, for errors and placements
 	path      []int  // the way to the tensor at hand through nested lists
+	anyParams bool   // parameters of other names than the generation's may go
 	err       error
 }
 

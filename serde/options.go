@@ -13,6 +13,10 @@ type Options struct {
 	// only empty tensors (and scalar ndarrays) inline, where vLLM with a
 	// threshold of 0 gives them an empty frame. Decoders need none.
 	InlineThreshold int
+	// AllowUnknownParams lets EncodeRequest write sampling parameters that the
+	// generation does not have, for an engine newer than the table. The caller
+	// answers for their types.
+	AllowUnknownParams bool
 }
 
 const defaultThreshold = 256

@@ -157,8 +157,8 @@ func (e *Engine) step() {
 				return
 			}
 		}
-		o := serde.EngineCoreOutput{RequestID: r.core.RequestID, NewTokenIDs: []uint32{uint32(r.state % Vocabulary)}}
-		r.state = r.state*6364136223846793005 + 1442695040888963407
+		o := serde.EngineCoreOutput{RequestID: r.core.RequestID, NewTokenIDs: []uint32{token(r.state)}}
+		r.state = next(r.state)
 		r.made++
 		if r.made == r.max {
 			reason := serde.FinishLength
@@ -226,11 +226,15 @@ func Tokens(prompt []uint32, n int, items ...*serde.Item) []uint32 {
 	state := seed(prompt, items)
 	out := make([]uint32, n)
 	for i := range out {
-		out[i] = uint32(state % Vocabulary)
-		state = state*6364136223846793005 + 1442695040888963407
+		out[i] = token(state)
+		state = next(state)
 	}
 	return out
 }
+
+// next and token are a linear congruential generator, whose low bits are poor.
+func next(state uint64) uint64  { return state*6364136223846793005 + 1442695040888963407 }
+func token(state uint64) uint32 { return uint32(state>>32) % Vocabulary }
 
 func (e *Engine) call(c *serde.UtilityCall) {
 	e.calls = append(e.calls, c.Method)

@@ -51,6 +51,7 @@ func New() *Agent {
 	maps.Copy(a.ops, a.lruOps())
 	maps.Copy(a.ops, a.pairOps())
 	maps.Copy(a.ops, serdeOps())
+	maps.Copy(a.ops, requestOps())
 	maps.Copy(a.ops, hashOps())
 	return a
 }

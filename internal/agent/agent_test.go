@@ -322,6 +322,9 @@ func FuzzAgent(f *testing.F) {
 	f.Add([]byte(`{"op":"serde.decode","kind":"item","frames":["81a16182a464617461c0a56669656c6492a76261746368656481ab6b6565705f6f6e5f637075c2"]}`))
 	f.Add([]byte(`{"op":"serde.encode","value":{"type":"tensor","data":{"dtype":"bool","shape":[3],"xof":"s"}},"threshold":0}`))
 	f.Add([]byte(`{"op":"address_item","address":1,"id":2,"signature":[1,2,3]}`))
+	f.Add([]byte(`{"op":"request.encode","request":{"prompt_token_ids":[1],"sampling_params":{"temperature":0.5,"extra_args":{"$map":[[1,{"$bytes":"00"}]]}}}}`))
+	f.Add([]byte(`{"op":"request.decode","generation":"0.11.0","frames":["9fa57265712d3193010203c0de0003a473746f7090ae73746f705f746f6b656e5f69647390a96261645f776f72647390c0c0cb3ff4000000000000c0c0c0c0000000c0"]}`))
+	f.Add([]byte(`{"op":"outputs.decode","frames":["990091dc0012a1729102c0c0c000a178c0c0c0c0c0c000c0c0c0c0c0cb3ff8000000000000c091a172c0c0c0"]}`))
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, in []byte) {
 		a := New()

@@ -25,19 +25,14 @@ func serdeEncode(p *params) (reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	frames := []string{}
-	for _, f := range plan.Frames() {
-		frames = append(frames, hex.EncodeToString(f))
-	}
-	return reply{"frames": frames, "metadata": hex.EncodeToString(plan.Metadata())}, nil
+	out := hexFrames(plan.Frames())
+	out["metadata"] = hex.EncodeToString(plan.Metadata())
+	return out, nil
 }
 
 func serdeDecode(p *params) (reply, error) {
 	o := serde.Options{Generation: p.generation()}
-	var frames serde.Frames
-	for _, s := range required[[]string](p, "frames") {
-		frames = append(frames, p.unhex("frames", s))
-	}
+	frames := p.frames()
 	kind := p.str("kind")
 	if p.err != nil {
 		return nil, p.err

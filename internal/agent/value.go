@@ -320,12 +320,7 @@ func encodeValue(v serde.Value) reply {
 func encodeData(d serde.Data) any {
 	switch d := d.(type) {
 	case *serde.Tensor:
-		sum := sha256.Sum256(d.Data)
-		out := reply{"dtype": d.DType, "shape": append([]int{}, d.Shape...), "sha256": hex.EncodeToString(sum[:])}
-		if len(d.Data) <= hexLimit {
-			out["hex"] = hex.EncodeToString(d.Data)
-		}
-		return out
+		return encodeArray(string(d.DType), d.Shape, d.Data)
 	case serde.Int:
 		return int64(d)
 	case serde.Uint:
@@ -342,6 +337,15 @@ func encodeData(d serde.Data) any {
 		return out
 	}
 	return nil
+}
+
+func encodeArray(dtype string, shape []int, data []byte) reply {
+	sum := sha256.Sum256(data)
+	out := reply{"dtype": dtype, "shape": append([]int{}, shape...), "sha256": hex.EncodeToString(sum[:])}
+	if len(data) <= hexLimit {
+		out["hex"] = hex.EncodeToString(data)
+	}
+	return out
 }
 
 // encodeFloat writes a float so that it can't be taken for an integer; what

@@ -27,13 +27,16 @@ var floors = [][]string{
 	{"objstore"},
 	{"lrusync"},
 	{"mmcache"},
+	{"engine"},
+	{"engine/zmq"},
+	{"engine/enginetest", "examples/preprocess"},
 	{"internal/agent"},
-	{"cmd/ringcache", "examples/demo", "examples/customserver", "interop/lockstep"},
+	{"cmd/ringcache", "examples/demo", "examples/customserver", "examples/frontend", "interop/lockstep", "e2e"},
 }
 
 // core may link these modules and no others.
 var (
-	core    = []string{"pycompat", "shmring", "mmhash", "serde", "objstore", "lrusync", "mmcache"}
+	core    = []string{"pycompat", "shmring", "mmhash", "serde", "objstore", "lrusync", "mmcache", "engine"}
 	allowed = []string{
 		"golang.org/x/sys", "golang.org/x/sync", "github.com/vmihailenco/msgpack/v5", "github.com/zeebo/blake3",
 	}

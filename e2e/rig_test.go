@@ -1,0 +1,324 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/ringcache/ringcache/engine"
+	"github.com/ringcache/ringcache/engine/zmq"
+	"github.com/ringcache/ringcache/mmcache"
+	"github.com/ringcache/ringcache/serde"
+)
+
+// work is the folder of everything that the tests write.
+var work string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		if work, err = os.MkdirTemp("", "ringcache-e2e-"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(work)
+		code := m.Run()
+		if err := goleak.Find(); err != nil && code == 0 {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return code
+	}())
+}
+
+// setup says what engine to run, and behind what cache.
+type setup struct {
+	kind
+	tp      int
+	mode    mmcache.Mode
+	ring    int // bytes; 0 is 16 MiB
+	set     []string
+	flags   []string
+	options func(*engine.Options)
+}
+
+// rig is a client with a real engine.
+type rig struct {
+	*engine.Client
+	t     testing.TB
+	s     setup
+	ref   *reference
+	cache *mmcache.Cache
+	log   *bytes.Buffer // of the engine; read it when the engine has ended
+	logMu sync.Mutex
+	ctx   context.Context
+}
+
+func newRig(t testing.TB, s setup) *rig {
+	t.Helper()
+	if s.version == "" {
+		s.version = newest
+	}
+	if s.model == "" {
+		s.model = "llava"
+	}
+	s.tp, s.mode = max(s.tp, 1), max(s.mode, mmcache.LRU)
+	if s.ring == 0 {
+		s.ring = 16 << 20
+	}
+	r := &rig{t: t, s: s, ref: referenceOf(t, s.kind), log: &bytes.Buffer{}}
+	var cancel context.CancelFunc
+	r.ctx, cancel = context.WithTimeout(context.Background(), 8*time.Minute)
+	t.Cleanup(cancel)
+	var err error
+	r.cache, err = mmcache.Open(mmcache.Options{
+		Mode: s.mode, Generation: s.generation(t), Capacity: float64(s.ring), Readers: 1, MaxObject: min(1<<20, s.ring), MaxItem: 1 << 20,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, r.cache.CheckStructure())
+		require.NoError(t, r.cache.Close())
+	})
+	o := engine.Options{
+		Transport: zmq.Transport{}, Cache: r.cache, Model: model(s.model), Command: r.command, StartTimeout: 5 * time.Minute,
+		Logger: slog.New(slog.NewTextHandler(r, nil)),
+	}
+	if s.options != nil {
+		s.options(&o)
+	}
+	r.Client, err = engine.New(o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		over, cancel := context.WithCancel(context.Background())
+		cancel()
+		require.NoError(t, r.Close(over))
+		if t.Failed() {
+			t.Log(r.words())
+		}
+	})
+	began := time.Now()
+	require.NoError(t, r.Start(r.ctx))
+	t.Logf("vLLM %s with %s, %d workers, ready after %.0f s", r.Ready().VLLMVersion, s.model, r.Ready().WorldSize, time.Since(began).Seconds())
+	require.Equal(t, s.tp, r.Ready().WorldSize)
+	require.Equal(t, s.version, r.Generation().Version)
+	return r
+}
+
+// command starts the engine, which ends with this process.
+func (r *rig) command(a engine.Address) *exec.Cmd {
+	args := []string{
+		"--handshake", a.Handshake, "--tp", strconv.Itoa(r.s.tp), "--cache-type", r.s.mode.String(), "--die-with-stdin",
+		"--cache-gb", strconv.FormatFloat(float64(r.s.ring)/(1<<30), 'g', -1, 64),
+	}
+	if a.Segment != "" {
+		args = append(args, "--shm", a.Segment)
+	}
+	for _, s := range r.s.set {
+		args = append(args, "--set", s)
+	}
+	cmd := r.s.command(r.t, "launch.py", append(args, r.s.flags...)...)
+	cmd.Stdout, cmd.Stderr = io.Writer(r), io.Writer(r)
+	_, err := cmd.StdinPipe() // closed when the command was waited for
+	require.NoError(r.t, err)
+	return cmd
+}
+
+// Write takes the engine's log.
+func (r *rig) Write(p []byte) (int, error) {
+	r.logMu.Lock()
+	defer r.logMu.Unlock()
+	return r.log.Write(p)
+}
+
+func (r *rig) words() string {
+	r.logMu.Lock()
+	defer r.logMu.Unlock()
+	return r.log.String()
+}
+
+// enginePid is the process that the frontend's sockets lead to.
+func (r *rig) enginePid() int {
+	words := r.words()
+	at := strings.LastIndex(words, "engine_pid=")
+	require.GreaterOrEqual(r.t, at, 0)
+	var pid int
+	_, err := fmt.Sscanf(words[at:], "engine_pid=%d", &pid)
+	require.NoError(r.t, err)
+	return pid
+}
+
+// model is what requests are checked against.
+func model(name string) engine.Model {
+	m := engine.Model{VocabSize: 256, Modalities: map[string]engine.Modality{}}
+	token := uint32(4)
+	switch name {
+	case "llava":
+		m.Modalities["image"] = engine.Modality{
+			Placeholder: &token,
+			Elems:       []engine.ElemSpec{{Key: "pixel_values", DType: serde.DTypeFloat32, Shape: []int{3, 56, 56}}},
+			Tokens:      func(*serde.Item) (int, error) { return 16, nil },
+		}
+	case "qwen2vl":
+		m.Modalities["image"] = engine.Modality{
+			Placeholder: &token,
+			Elems: []engine.ElemSpec{
+				{Key: "pixel_values", DType: serde.DTypeUint8, Shape: []int{-1, 1176}, Field: serde.Flat},
+				{Key: "image_grid_thw", DType: serde.DTypeInt64, Shape: []int{3}},
+			},
+			Tokens: func(it *serde.Item) (int, error) {
+				e, _ := it.Lookup("pixel_values")
+				return e.Data.(*serde.Tensor).Shape[0] / 4, nil
+			},
+		}
+	}
+	return m
+}
+
+// request is the engine's request for an input; made counts items that were not
+// cached.
+func (r *rig) request(in *input) (q engine.Request, made int, err error) {
+	q = engine.Request{ID: in.Name, Prompt: in.Prompt, Params: engine.Params{}}
+	for k, v := range in.Params {
+		if f, ok := v.(float64); ok && f == float64(int(f)) && k != "temperature" {
+			v = int(f) // JSON does not tell
+		}
+		q.Params[k] = v
+	}
+	if len(in.Images) == 0 {
+		return q, 0, nil
+	}
+	var wants []mmcache.Want
+	for i := range in.Images {
+		f := &in.Images[i]
+		wants = append(wants, f.want())
+		q.Placeholders = append(q.Placeholders, engine.Placeholder{Offset: f.Offset, Length: f.Length, IsEmbed: f.IsEmbed})
+	}
+	if q.Items, err = r.cache.Begin(r.ctx, in.Name, wants...); err != nil {
+		return q, 0, err
+	}
+	for i := range in.Images {
+		f := &in.Images[i]
+		it, err := q.Items.Item(r.ctx, f.Key, mmcache.Ready(f.item, nil))
+		if err != nil {
+			q.Items.Rollback()
+			return q, 0, err
+		}
+		if !it.Hit() {
+			made++
+		}
+	}
+	return q, made, nil
+}
+
+// ask sends an input and returns the tokens.
+func (r *rig) ask(in *input) (tokens []uint32, made int, err error) {
+	q, made, err := r.request(in)
+	if err != nil {
+		return nil, 0, err
+	}
+	s, err := r.Generate(r.ctx, q)
+	if err != nil {
+		q.Items.Rollback()
+		return nil, made, err
+	}
+	all, err := s.Collect()
+	return all[0], made, err
+}
+
+// right asks and compares.
+func (r *rig) right(in *input) (made int) {
+	r.t.Helper()
+	got, made, err := r.ask(in)
+	require.NoError(r.t, err, in.Name)
+	require.Equal(r.t, in.Tokens, got, in.Name)
+	return made
+}
+
+// everything asks for each input, several at a time.
+func (r *rig) everything(clients int, ins []*input) (made int) {
+	r.t.Helper()
+	var wait sync.WaitGroup
+	var mu sync.Mutex
+	next, wrong := 0, 0
+	for range clients {
+		wait.Go(func() {
+			for {
+				mu.Lock()
+				i := next
+				next++
+				mu.Unlock()
+				if i >= len(ins) {
+					return
+				}
+				got, n, err := r.ask(ins[i])
+				mu.Lock()
+				made += n
+				if err != nil || fmt.Sprint(got) != fmt.Sprint(ins[i].Tokens) {
+					if wrong++; wrong <= 5 {
+						r.t.Errorf("%s: got %v, want %v, error %v", ins[i].Name, got, ins[i].Tokens, err)
+					}
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wait.Wait()
+	require.Zero(r.t, wrong, "wrong answers of %d", len(ins))
+	return made
+}
+
+func (r *reference) all() (out []*input) {
+	for i := range r.Inputs {
+		out = append(out, &r.Inputs[i])
+	}
+	return out
+}
+
+// balanced checks the counts in the segment: every worker has read every handle
+// that was issued.
+func (r *rig) balanced() {
+	r.t.Helper()
+	st, err := r.cache.State()
+	require.NoError(r.t, err)
+	require.Equal(r.t, r.s.tp, st.Readers)
+	uses := int64(0)
+	for _, o := range st.Objects {
+		require.Equal(r.t, o.Uses*int64(st.Readers), o.Reads, "reads of %s", o.Key)
+		uses += o.Uses
+	}
+	r.t.Logf("%d objects, issued %d times, each read by %d workers", len(st.Objects), uses, st.Readers)
+}
+
+// drained shows that nothing keeps anything: when all requests have ended, and a
+// fence has passed, everything can go.
+func (r *rig) drained() {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool {
+		return r.Stats().InFlight == 0 && r.cache.Stats().Quarantined == 0
+	}, time.Minute, 5*time.Millisecond, "the items of aborted requests are still kept")
+	require.NoError(r.t, r.ClearItems(r.ctx))
+	require.Zero(r.t, r.cache.Stats().CachedBytes)
+}
+
+// sound says that no worker complained.
+func (r *rig) sound() {
+	r.t.Helper()
+	require.NoError(r.t, r.Check(r.ctx))
+	for _, s := range []string{"modified or is invalid", "Traceback", "Invalid SHM handle"} {
+		require.NotContains(r.t, r.words(), s)
+	}
+}

@@ -1,0 +1,241 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"github.com/ringcache/ringcache/serde"
+)
+
+func requestOps() map[string]operation {
+	return map[string]operation{
+		"request.encode": requestEncode,
+		"request.decode": requestDecode,
+		"request.fields": requestFields,
+		"outputs.encode": outputsEncode,
+		"outputs.decode": outputsDecode,
+	}
+}
+
+// The JSON form of a request, in both directions; the names are vLLM's.
+type (
+	requestJSON struct {
+		RequestID             string            `json:"request_id"`
+		PromptTokenIDs        []uint32          `json:"prompt_token_ids"`
+		Features              []featureJSON     `json:"mm_features"`
+		SamplingParams        map[string]plain  `json:"sampling_params"`
+		PoolingParams         map[string]plain  `json:"pooling_params"`
+		EOSTokenID            *uint32           `json:"eos_token_id"`
+		ArrivalTime           number            `json:"arrival_time"`
+		LoRA                  *loraJSON         `json:"lora_request"`
+		CacheSalt             *string           `json:"cache_salt"`
+		DataParallelRank      *int              `json:"data_parallel_rank"`
+		PromptEmbeds          plain             `json:"prompt_embeds"`
+		PromptIsTokenIDs      []bool            `json:"prompt_is_token_ids"`
+		ClientIndex           int               `json:"client_index"`
+		CurrentWave           int               `json:"current_wave"`
+		Priority              int               `json:"priority"`
+		TraceHeaders          map[string]string `json:"trace_headers"`
+		Resumable             bool              `json:"resumable"`
+		ExternalReqID         *string           `json:"external_req_id"`
+		ReasoningEnded        *bool             `json:"reasoning_ended"`
+		ReasoningParserKwargs map[string]plain  `json:"reasoning_parser_kwargs"`
+		AbortImmediately      bool              `json:"abort_immediately"`
+		SessionID             *string           `json:"session_id"`
+		KVHints               *kvHintsJSON      `json:"kv_hints"`
+	}
+	featureJSON struct {
+		Data       json.RawMessage `json:"data"`
+		Modality   string          `json:"modality"`
+		Identifier string          `json:"identifier"`
+		Offset     int             `json:"offset"`
+		Length     int             `json:"length"`
+		IsEmbed    plain           `json:"is_embed"`
+		MMHash     *string         `json:"mm_hash"`
+	}
+	loraJSON struct {
+		Name          string  `json:"lora_name"`
+		ID            int     `json:"lora_int_id"`
+		Path          string  `json:"lora_path"`
+		BaseModelName *string `json:"base_model_name"`
+		LoadInPlace   bool    `json:"load_inplace"`
+		Is3DWeight    bool    `json:"is_3d_lora_weight"`
+	}
+	kvHintsJSON struct {
+		ProtocolVersion string         `json:"protocol_version"`
+		MessageID       string         `json:"message_id"`
+		Actions         []kvActionJSON `json:"actions"`
+	}
+	kvActionJSON struct {
+		ID      string           `json:"action_id"`
+		Type    string           `json:"action_type"`
+		Version string           `json:"action_version"`
+		Payload map[string]plain `json:"payload"`
+	}
+)
+
+// strictly decodes a field that must be there and have no name that into has not.
+func strictly(p *params, name string, into any) {
+	raw := required[json.RawMessage](p, name)
+	if p.err != nil {
+		return
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		p.fail("field %q: %w", name, err)
+	}
+}
+
+// frames is the field of that name.
+func (p *params) frames() serde.Frames {
+	var out serde.Frames
+	for _, s := range required[[]string](p, "frames") {
+		out = append(out, p.unhex("frames", s))
+	}
+	return out
+}
+
+func hexFrames(f serde.Frames) reply {
+	out := make([]string, len(f))
+	for i, b := range f {
+		out[i] = hex.EncodeToString(b)
+	}
+	return reply{"frames": out}
+}
+
+func requestEncode(p *params) (reply, error) {
+	o := serde.Options{Generation: p.generation(), InlineThreshold: p.threshold()}
+	var j requestJSON
+	strictly(p, "request", &j)
+	r := j.request(p)
+	if p.err != nil {
+		return nil, p.err
+	}
+	f, err := serde.EncodeRequest(r, o)
+	if err != nil {
+		return nil, err
+	}
+	return hexFrames(f), nil
+}
+
+func requestDecode(p *params) (reply, error) {
+	o := serde.Options{Generation: p.generation()}
+	f := p.frames()
+	if p.err != nil {
+		return nil, p.err
+	}
+	r, err := serde.DecodeRequest(f, o)
+	if err != nil {
+		return nil, err
+	}
+	j, err := encodeRequest(r)
+	if err != nil {
+		return nil, err
+	}
+	return reply{"request": j}, nil
+}
+
+// requestFields tells what the table says of a generation.
+func requestFields(p *params) (reply, error) {
+	g := p.generation()
+	if p.err != nil {
+		return nil, p.err
+	}
+	return reply{
+		"request": g.RequestFields.Names(), "output": g.OutputFields.Names(), "outputs": g.OutputsFields.Names(), "ready": g.ReadyFields.Names(),
+		"sampling": g.Params.Sampling.Names(), "pooling": g.Params.Pooling.Names(), "pooling_tasks": g.Params.PoolingTasks.Names(),
+		"lora": g.Params.LoRA.Names(),
+	}, nil
+}
+
+func (j *requestJSON) request(p *params) *serde.EngineCoreRequest {
+	r := &serde.EngineCoreRequest{
+		RequestID: j.RequestID, PromptTokenIDs: j.PromptTokenIDs, SamplingParams: plainMap[serde.Params](j.SamplingParams),
+		PoolingParams: plainMap[serde.Params](j.PoolingParams), EOSTokenID: j.EOSTokenID, ArrivalTime: float64(j.ArrivalTime), CacheSalt: j.CacheSalt,
+		DataParallelRank: j.DataParallelRank, PromptIsTokenIDs: j.PromptIsTokenIDs, ClientIndex: j.ClientIndex, CurrentWave: j.CurrentWave,
+		Priority: j.Priority, TraceHeaders: j.TraceHeaders, Resumable: j.Resumable, ExternalReqID: j.ExternalReqID, ReasoningEnded: j.ReasoningEnded,
+		ReasoningParserKwargs: plainMap[map[string]any](j.ReasoningParserKwargs), AbortImmediately: j.AbortImmediately, SessionID: j.SessionID,
+	}
+	var err error
+	if r.PromptEmbeds, err = tensorOf(j.PromptEmbeds, "prompt_embeds"); err != nil {
+		p.fail("%w", err)
+	}
+	if j.Features != nil {
+		r.Features = []serde.Feature{}
+	}
+	for _, f := range j.Features {
+		r.Features = append(r.Features, f.feature(p))
+	}
+	if l := j.LoRA; l != nil {
+		r.LoRA = &serde.LoRA{Name: l.Name, ID: l.ID, Path: l.Path, BaseModelName: l.BaseModelName, LoadInPlace: l.LoadInPlace, Is3DWeight: l.Is3DWeight}
+	}
+	if h := j.KVHints; h != nil {
+		r.KVHints = &serde.KVHints{ProtocolVersion: h.ProtocolVersion, MessageID: h.MessageID}
+		for _, a := range h.Actions {
+			r.KVHints.Actions = append(r.KVHints.Actions,
+				serde.KVHintAction{ID: a.ID, Type: a.Type, Version: a.Version, Payload: plainMap[map[string]any](a.Payload)})
+		}
+	}
+	return r
+}
+
+func (j *featureJSON) feature(p *params) serde.Feature {
+	f := serde.Feature{Modality: j.Modality, Identifier: j.Identifier, Offset: j.Offset, Length: j.Length, MMHash: j.MMHash}
+	var err error
+	if f.IsEmbed, err = tensorOf(j.IsEmbed, "is_embed"); err != nil {
+		p.fail("%w", err)
+	}
+	if c := firstByte(j.Data); c == 0 || c == 'n' {
+		return f
+	}
+	var v valueJSON
+	if err := json.Unmarshal(j.Data, &v); err != nil || v.Type != "item" {
+		p.fail("the data of a feature: want a value of type item, or null")
+		return f
+	}
+	f.Data, _ = valueDecoder{p, false}.item(v).(*serde.Item)
+	return f
+}
+
+func encodeRequest(r *serde.EngineCoreRequest) (*requestJSON, error) {
+	j := &requestJSON{
+		RequestID: r.RequestID, PromptTokenIDs: r.PromptTokenIDs, SamplingParams: fromMap(r.SamplingParams), PoolingParams: fromMap(r.PoolingParams),
+		EOSTokenID: r.EOSTokenID, ArrivalTime: number(r.ArrivalTime), CacheSalt: r.CacheSalt, DataParallelRank: r.DataParallelRank,
+		PromptIsTokenIDs: r.PromptIsTokenIDs, ClientIndex: r.ClientIndex, CurrentWave: r.CurrentWave, Priority: r.Priority,
+		TraceHeaders: r.TraceHeaders, Resumable: r.Resumable, ExternalReqID: r.ExternalReqID, ReasoningEnded: r.ReasoningEnded,
+		ReasoningParserKwargs: fromMap(r.ReasoningParserKwargs), AbortImmediately: r.AbortImmediately, SessionID: r.SessionID,
+	}
+	if r.PromptEmbeds != nil {
+		j.PromptEmbeds = plain{r.PromptEmbeds}
+	}
+	if r.Features != nil {
+		j.Features = []featureJSON{}
+	}
+	for _, f := range r.Features {
+		out := featureJSON{Modality: f.Modality, Identifier: f.Identifier, Offset: f.Offset, Length: f.Length, MMHash: f.MMHash}
+		if f.IsEmbed != nil {
+			out.IsEmbed = plain{f.IsEmbed}
+		}
+		if f.Data != nil {
+			raw, err := json.Marshal(encodeValue(f.Data))
+			if err != nil {
+				return nil, fmt.Errorf("the data of a feature: %w", err)
+			}
+			out.Data = raw
+		}
+		j.Features = append(j.Features, out)
+	}
+	if l := r.LoRA; l != nil {
+		j.LoRA = &loraJSON{l.Name, l.ID, l.Path, l.BaseModelName, l.LoadInPlace, l.Is3DWeight}
+	}
+	if h := r.KVHints; h != nil {
+		j.KVHints = &kvHintsJSON{h.ProtocolVersion, h.MessageID, []kvActionJSON{}}
+		for _, a := range h.Actions {
+			j.KVHints.Actions = append(j.KVHints.Actions, kvActionJSON{a.ID, a.Type, a.Version, fromMap(a.Payload)})
+		}
+	}
+	return j, nil
+}
