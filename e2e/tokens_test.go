@@ -52,6 +52,12 @@ func TestTokens(t *testing.T) {
 			t.Logf("%d requests and again, %d images, %d different answers: all tokens equal", len(all), len(images), len(answers))
 			if s.mode == mmcache.SHM {
 				r.balanced()
+			} else { // the engine forgets, and is sent again what it misses
+				_, err := r.Call(r.ctx, "reset_mm_cache")
+				require.NoError(t, err)
+				r.everything(4, all)
+				require.Positive(t, r.Stats().Resent)
+				t.Logf("the engine forgot its images: %d requests were sent again, unseen", r.Stats().Resent)
 			}
 			r.drained()
 			r.right(r.ref.named(t, "image3")) // after the reset
