@@ -12,6 +12,7 @@ SHELL := /bin/bash
 PEER ?= ringcache
 FUZZTIME ?= 60s
 DEMO_ARGS ?=
+E2E_RUN ?= .
 
 .PHONY: all build demo test test-go test-python lint test-vllm e2e bench fuzz
 
@@ -54,9 +55,9 @@ test-vllm: bin/ringcache
 	env=$$(interop/setup.sh); RINGCACHE_AGENT=$(CURDIR)/bin/ringcache "$$env/bin/python" -m pytest interop -q -rs; \
 	cd python; PYTHONPATH=src "$$env/bin/python" -m pytest -q tests/test_vllm.py
 
-# Tests of one engine after the other: about 15 minutes.
+# Engines one after the other: about 15 minutes for all of it.
 e2e:
-	scripts/gotest.py -tags e2e -count=1 -timeout 60m ./e2e
+	scripts/gotest.py --logs -tags e2e -count=1 -timeout 60m -run '$(E2E_RUN)' ./e2e
 
 bench: bin/ringcache
 	env=$$(interop/setup.sh); cd bench; go run ./put-get-hit --python "$$env/bin/python"

@@ -2,7 +2,8 @@
 """Runs `go test -json` with the given arguments and prints what a person wants to know.
 
 That is: a line per package, the output of tests that failed, the counts that the golden tests log, the reason of
-every skip, and a closing line. A test that is skipped without a reason fails the run.
+every skip, and a closing line. A test that is skipped without a reason fails the run. With --logs in front of the
+arguments, what tests that pass log is printed, too.
 """
 
 import collections
@@ -12,7 +13,8 @@ import sys
 
 
 def main() -> int:
-    proc = subprocess.Popen(["go", "test", "-json", *sys.argv[1:]], stdout=subprocess.PIPE, text=True)
+    logs = sys.argv[1:2] == ["--logs"]
+    proc = subprocess.Popen(["go", "test", "-json", *sys.argv[1 + logs:]], stdout=subprocess.PIPE, text=True)
     assert proc.stdout is not None
     output = collections.defaultdict(list)
     count = collections.Counter()
@@ -47,6 +49,10 @@ def main() -> int:
                 reason = [s.strip() for s in text if not s.startswith(("=== ", "--- ", "    --- "))]
                 print("SKIP", package, test, *(reason or ["(no reason given)"]))
                 unexplained += not reason
+            elif logs:
+                for s in text:
+                    if "_test.go:" in s:
+                        print(f"{test}: {s.strip().split(': ', 1)[1]}", flush=True)
             elif "Golden" in test:
                 golden[test.split("/")[0]].update(s.strip().split(": ", 1)[1] for s in text if "_test.go:" in s)
     status = proc.wait()
