@@ -358,3 +358,31 @@ func flip(t testing.TB, path string, at int64) (undo func()) {
 		require.NoError(t, f.Close())
 	}
 }
+
+// TestResets: caches are reset, on both sides, under requests that need what is in
+// them.
+func TestResets(t *testing.T) {
+	r := newRig(t, setup{tp: 2, mode: mmcache.SHM, ring: ringOf(20), set: []string{"enable_prefix_caching=true", "block_size=32"}})
+	rnd := rand.New(rand.NewPCG(5, 5))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.everything(6, r.ref.pick(t, rnd, 400, "image"))
+	}()
+	resets := 0
+	for running := true; running; resets++ {
+		require.NoError(t, r.ClearItems(r.ctx))
+		require.NoError(t, r.ResetEncoderCache(r.ctx))
+		_, err := r.ResetPrefixCache(r.ctx) // not while it is in use
+		require.NoError(t, err)
+		select {
+		case <-ended:
+			running = false
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	require.Greater(t, resets, 3)
+	t.Logf("400 requests, %d resets of all caches meanwhile: all tokens right", resets)
+	r.drained()
+	r.sound()
+}

@@ -36,7 +36,7 @@ type Client struct {
 	closed   bool
 	s        *session // nil before the first
 	live     bool     // s has started
-	hello    string   // the engine that waits for its addresses
+	waiting  []string // engines that said hello, and wait for their addresses
 	sessions int
 	stats    Stats
 }

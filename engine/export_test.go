@@ -28,7 +28,7 @@ func SendRaw(c *Client, frames ...string) error {
 func Greeted(c *Client) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.hello != ""
+	return len(c.waiting) > 0
 }
 
 // Pid is the number of the engine's process.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zeromq/zmq4"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/engine"
@@ -184,6 +185,22 @@ func TestStart(t *testing.T) {
 		require.NoError(t, r.Start(r.ctx))
 		r.e = <-up
 		r.ask(1, "a")
+	})
+	t.Run("another peer first", func(t *testing.T) {
+		r := newRig(t, setup{idle: true})
+		d := zmq4.NewDealer(r.ctx, zmq4.WithID(zmq4.SocketIdentity("who?")))
+		require.NoError(t, d.Dial(r.Address().Handshake))
+		b, err := serde.EncodeHandshake(&serde.Handshake{Status: serde.StatusHello})
+		require.NoError(t, err)
+		require.NoError(t, d.Send(zmq4.NewMsg([]byte("x"))))
+		require.NoError(t, d.Send(zmq4.NewMsg(b)))
+		ended := make(chan error)
+		go func() { ended <- r.start() }()
+		_, err = d.Recv() // it was taken for the engine
+		require.NoError(t, err)
+		require.NoError(t, d.Close())
+		require.NoError(t, <-ended)
+		r.ask(1)
 	})
 	t.Run("second engine", func(t *testing.T) {
 		r := newRig(t, setup{})

@@ -27,7 +27,7 @@ type session struct {
 	process *process // nil if somebody else started the engine
 
 	// The handshake, and what came of it: constant once the session runs.
-	hello     string        // the engine's identity on the handshake socket; held by Client.mu
+	chosen    string        // the engine's identity on the handshake socket, empty if none is; held by Client.mu
 	started   chan struct{} // closed when it said there that it is ready
 	readyOnce sync.Once
 	first     chan []byte // of one: its first message on the input socket
@@ -53,14 +53,14 @@ type session struct {
 	lastCall uint64
 }
 
-func (c *Client) newSession() (*session, error) {
+func (c *Client) newSession(p *process) (*session, error) {
 	in, out, err := c.sockets()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &session{
-		c: c, ctx: ctx, cancel: cancel, input: in, output: out,
+		c: c, ctx: ctx, cancel: cancel, input: in, output: out, process: p,
 		started: make(chan struct{}), first: make(chan []byte, 1),
 		ended: make(chan struct{}), gone: make(chan struct{}), fence: make(chan struct{}, 1),
 		streams: map[string]*Stream{}, inFlight: map[*Stream]struct{}{}, calls: map[uint64]chan *serde.UtilityOutput{},
@@ -68,6 +68,9 @@ func (c *Client) newSession() (*session, error) {
 	s.wait.Go(s.reap)
 	s.wait.Go(s.readInput)
 	s.wait.Go(s.readOutput)
+	if p != nil {
+		s.wait.Go(s.watchProcess)
+	}
 	go func() { // ends with the session, which Start and Close wait for
 		s.wait.Wait()
 		close(s.ended)
@@ -118,6 +121,15 @@ func (s *session) reap() {
 	}
 	if s.process != nil {
 		s.process.end(s.c.o.Grace)
+	}
+}
+
+func (s *session) watchProcess() {
+	select {
+	case <-s.process.exited:
+		<-s.process.done
+		s.die(&ExitError{s.process.err})
+	case <-s.gone:
 	}
 }
 

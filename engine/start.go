@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ringcache/ringcache/lrusync"
@@ -31,14 +32,12 @@ func (c *Client) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.o.StartTimeout,
 		fmt.Errorf("engine: not ready after %v (Options.StartTimeout): %w", c.o.StartTimeout, context.DeadlineExceeded))
 	defer cancel()
-	s, err := c.newSession()
+	s, err := c.launch()
 	if err != nil {
 		return err
 	}
-	if err = c.launch(s); err == nil {
-		if err = s.await(ctx); err == nil {
-			err = c.meet(ctx, s)
-		}
+	if err = s.await(ctx); err == nil {
+		err = c.meet(ctx, s)
 	}
 	if err != nil {
 		s.die(err)
@@ -81,35 +80,32 @@ func (c *Client) prepare(ctx context.Context) error {
 	}
 }
 
-// launch makes a session the client's, and starts its engine.
-func (c *Client) launch(s *session) error {
+// launch starts an engine, and makes the session with it the client's.
+func (c *Client) launch() (*session, error) {
+	var p *process
 	if c.o.Command != nil {
+		var err error
 		a := c.Address()
-		p, err := startProcess(c.o.Command(a), a.Env)
-		if err != nil {
-			return err
+		if p, err = startProcess(c.o.Command(a), a.Env); err != nil {
+			return nil, err
 		}
-		s.process = p
-		s.wait.Go(func() {
-			select {
-			case <-p.exited:
-				<-p.done
-				s.die(&ExitError{p.err})
-			case <-s.gone:
-			}
-		})
+	}
+	s, err := c.newSession(p)
+	if err != nil {
+		if p != nil {
+			p.kill()
+			<-p.done
+		}
+		return nil, err
 	}
 	c.mu.Lock()
 	c.s, c.live = s, false
-	hello := c.hello
 	c.mu.Unlock()
-	if hello != "" { // it came first
-		c.welcome(s, hello)
-	}
-	return nil
+	c.pair() // with one that came first
+	return s, nil
 }
 
-// readHandshake answers engines that say hello, as long as the client lives.
+// readHandshake takes what engines say, as long as the client lives.
 func (c *Client) readHandshake() {
 	for {
 		m, err := c.handshake.Recv(context.Background())
@@ -117,42 +113,79 @@ func (c *Client) readHandshake() {
 			return
 		}
 		if m.Gone {
-			c.mu.Lock()
-			if c.hello == m.Peer {
-				c.hello = ""
-			}
-			c.mu.Unlock()
+			c.left(m.Peer)
 			continue
 		}
 		h, err := serde.DecodeHandshake(m.Frames[0])
-		if err != nil {
-			c.o.Logger.Warn("unreadable handshake", "peer", fmt.Sprintf("%x", m.Peer), "error", err)
-			continue
-		}
-		c.mu.Lock()
-		s := c.s
-		waiting := s != nil && !c.live && s.deadError() == nil
-		if h.Status == serde.StatusHello {
-			c.hello = m.Peer
-		}
-		chosen := waiting && (s.hello == m.Peer || s.hello == "")
-		c.mu.Unlock()
 		switch {
-		case h.Status == serde.StatusHello && chosen:
-			c.welcome(s, m.Peer)
-		case h.Status == serde.StatusReady && chosen:
-			s.readyOnce.Do(func() { close(s.started) })
+		case err != nil:
+			c.o.Logger.Warn("unreadable handshake", "peer", fmt.Sprintf("%x", m.Peer), "error", err)
+		case h.Status == serde.StatusHello:
+			c.hello(m.Peer)
+		case h.Status == serde.StatusReady:
+			c.ready(m.Peer)
 		default:
-			c.o.Logger.Warn("handshake of an engine that is not awaited", "peer", fmt.Sprintf("%x", m.Peer), "status", h.Status)
+			c.o.Logger.Warn("unknown handshake", "peer", fmt.Sprintf("%x", m.Peer), "status", h.Status)
 		}
 	}
 }
 
+// hello is said by an engine that wants its addresses.
+func (c *Client) hello(peer string) {
+	c.mu.Lock()
+	if c.s != nil && c.s.chosen == peer && !c.live { // it was started again meanwhile
+		c.s.chosen = ""
+	}
+	if !slices.Contains(c.waiting, peer) {
+		c.waiting = append(c.waiting, peer)
+	}
+	c.mu.Unlock()
+	c.pair()
+}
+
+// ready is said by one that has started.
+func (c *Client) ready(peer string) {
+	c.mu.Lock()
+	s := c.s
+	ours := s != nil && !c.live && s.chosen == peer
+	c.mu.Unlock()
+	if ours {
+		s.readyOnce.Do(func() { close(s.started) })
+	}
+}
+
+// left is said of an engine that has closed its handshake socket, or never was
+// one: another may be chosen, unless it has said that it is ready.
+func (c *Client) left(peer string) {
+	c.mu.Lock()
+	c.waiting = slices.DeleteFunc(c.waiting, func(p string) bool { return p == peer })
+	if s := c.s; s != nil && !c.live && s.chosen == peer {
+		select {
+		case <-s.started:
+		default:
+			s.chosen = ""
+		}
+	}
+	c.mu.Unlock()
+	c.pair()
+}
+
+// pair chooses an engine for a session that has none.
+func (c *Client) pair() {
+	c.mu.Lock()
+	s := c.s
+	if s == nil || c.live || s.chosen != "" || len(c.waiting) == 0 || s.deadError() != nil {
+		c.mu.Unlock()
+		return
+	}
+	peer := c.waiting[0]
+	s.chosen, c.waiting = peer, c.waiting[1:]
+	c.mu.Unlock()
+	c.welcome(s, peer)
+}
+
 // welcome tells an engine where to connect.
 func (c *Client) welcome(s *session, peer string) {
-	c.mu.Lock()
-	s.hello, c.hello = peer, ""
-	c.mu.Unlock()
 	b, err := serde.EncodeInit(&serde.Init{Inputs: []string{s.input.Endpoint()}, Outputs: []string{s.output.Endpoint()}})
 	if err == nil {
 		err = c.handshake.Send(peer, b)
