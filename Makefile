@@ -4,6 +4,7 @@
 # make test-vllm   the interop suite against the real vLLM (makes its environment, 6 GB)
 # make e2e         whole vLLM engines behind package engine (makes the same environment)
 # make bench       put, get and hit beside the real vLLM, as ratios
+# make bench-frontend  requests/s and CPU of the Go frontend beside vLLM's own
 # make fuzz        every fuzz target for FUZZTIME
 
 SHELL := /bin/bash
@@ -14,7 +15,7 @@ FUZZTIME ?= 60s
 DEMO_ARGS ?=
 E2E_RUN ?= .
 
-.PHONY: all build demo test test-go test-python lint test-vllm e2e bench fuzz
+.PHONY: all build demo test test-go test-python lint test-vllm e2e bench bench-frontend fuzz
 
 all: build
 
@@ -61,6 +62,11 @@ e2e:
 
 bench: bin/ringcache
 	env=$$(interop/setup.sh); cd bench; go run ./put-get-hit --python "$$env/bin/python"
+
+MODEL ?= llava
+bench-frontend:
+	env=$$(e2e/setup.sh); \
+	python3 e2e/compare.py --python "$$(sed -n 's/^python=//p' <<<"$$env")" --model "$$(sed -n 's/^model_$(MODEL)=//p' <<<"$$env")" --model-kind $(MODEL)
 
 fuzz:
 	scripts/fuzz.sh $(FUZZTIME)
