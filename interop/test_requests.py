@@ -196,7 +196,7 @@ class Draw:
             "num_external_computed_tokens": self.r.randint(0, 300), "num_nans_in_logits": self.r.randint(0, 300),
             "prefill_stats": self.maybe(lambda: {"num_prompt_tokens": self.r.randint(0, 300), "num_cached_tokens": 3}, 0.3),
             "routed_experts": self.maybe(lambda: self.array([30, 3]), 0.2), "mm_cache_miss_hashes": self.maybe(lambda: [self.text(), self.text()], 0.2),
-            "new_sampling_mask": self.maybe(lambda: [self.array([5]), self.maybe(lambda: self.array([3])), None], 0.2),
+            "new_sampling_mask": self.maybe(lambda: [self.array([5]), self.array([3]), None], 0.2),
             "prompt_token_id_logprobs": self.maybe(lambda: i32("float32", [2, 3]), 0.2),
             "error": self.maybe(lambda: {"code": self.text(), "message": self.text(), "retryable": self.r.random() < 0.5}, 0.2),
         }
