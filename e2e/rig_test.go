@@ -21,8 +21,8 @@ import (
 
 	"github.com/ringcache/ringcache/engine"
 	"github.com/ringcache/ringcache/engine/zmq"
+	"github.com/ringcache/ringcache/examples/preprocess"
 	"github.com/ringcache/ringcache/mmcache"
-	"github.com/ringcache/ringcache/serde"
 )
 
 // work is the folder of everything that the tests write.
@@ -94,7 +94,7 @@ func newRig(t testing.TB, s setup) *rig {
 		require.NoError(t, r.cache.Close())
 	})
 	o := engine.Options{
-		Transport: zmq.Transport{}, Cache: r.cache, Model: model(s.model), Command: r.command, StartTimeout: 5 * time.Minute,
+		Transport: zmq.Transport{}, Cache: r.cache, Model: s.requirements(t), Command: r.command, StartTimeout: 5 * time.Minute,
 		Logger: slog.New(slog.NewTextHandler(r, nil)),
 	}
 	if s.options != nil {
@@ -161,31 +161,17 @@ func (r *rig) enginePid() int {
 	return pid
 }
 
-// model is what requests are checked against.
-func model(name string) engine.Model {
-	m := engine.Model{VocabSize: 256, Modalities: map[string]engine.Modality{}}
+// requirements are what requests are checked against.
+func (k kind) requirements(t testing.TB) engine.Model {
+	env, err := environment()
+	require.NoError(t, err)
+	p, err := preprocess.Open(env["model_"+k.model], preprocess.Options{})
+	require.NoError(t, err)
+	image, err := preprocess.Modality(p)
+	require.NoError(t, err)
 	token := uint32(4)
-	switch name {
-	case "llava":
-		m.Modalities["image"] = engine.Modality{
-			Placeholder: &token,
-			Elems:       []engine.ElemSpec{{Key: "pixel_values", DType: serde.DTypeFloat32, Shape: []int{3, 56, 56}}},
-			Tokens:      func(*serde.Item) (int, error) { return 16, nil },
-		}
-	case "qwen2vl":
-		m.Modalities["image"] = engine.Modality{
-			Placeholder: &token,
-			Elems: []engine.ElemSpec{
-				{Key: "pixel_values", DType: serde.DTypeUint8, Shape: []int{-1, 1176}, Field: serde.Flat},
-				{Key: "image_grid_thw", DType: serde.DTypeInt64, Shape: []int{3}},
-			},
-			Tokens: func(it *serde.Item) (int, error) {
-				e, _ := it.Lookup("pixel_values")
-				return e.Data.(*serde.Tensor).Shape[0] / 4, nil
-			},
-		}
-	}
-	return m
+	image.Placeholder = &token
+	return engine.Model{VocabSize: 256, Modalities: map[string]engine.Modality{"image": image}}
 }
 
 // request is the engine's request for an input; made counts items that were not

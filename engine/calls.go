@@ -12,16 +12,27 @@ import (
 // Call calls a utility method of EngineCore (vllm/v1/engine/core.py) and waits for
 // its answer: nil, bool, int64, float64, string, []any or map[string]any. Not all
 // releases have all methods. A method that takes images from the engine has to be
-// called through this client's own (ClearItems, Sleep), so that the cache knows.
+// called through this client's own (ClearItems, Sleep), so that the cache knows. Some
+// methods end the engine when they are called, or when their arguments are wrong:
+// those that do so always are refused.
 //
 // Errors: [CallError]; [ErrNotRunning], [DeadError]; ctx's, after which the call
 // may still happen.
 func (c *Client) Call(ctx context.Context, method string, args ...any) (any, error) {
+	if why, ok := fatalCalls[method]; ok {
+		return nil, fmt.Errorf("%w: %q is not called: %s", ErrRefused, method, why)
+	}
 	s, err := c.running()
 	if err != nil {
 		return nil, err
 	}
 	return s.call(ctx, method, args...)
+}
+
+// fatalCalls are methods of EngineCore that are not meant for a frontend.
+var fatalCalls = map[string]string{
+	"shutdown":               "it ends the engine; use Close",
+	"handle_fault_tolerance": "it is answered by the input thread, and ends it if there is no sentinel",
 }
 
 func (s *session) call(ctx context.Context, method string, args ...any) (any, error) {
@@ -130,10 +141,13 @@ func (c *Client) cleared(ctx context.Context, f func() error) error {
 // Sleep frees the engine's memory: at level 1 weights go to the host, at level 2
 // they are dropped (vLLM's sleep mode, which the engine has to be started with).
 // It is a barrier, and clears the items, since an engine that sleeps forgets its
-// own.
+// own. Until WakeUp requests are refused with [ErrAsleep].
 func (c *Client) Sleep(ctx context.Context, level int) error {
 	return c.clearedQuietly(ctx, func() error {
 		_, err := c.Call(ctx, "sleep", level)
+		if err == nil {
+			c.asleep.Store(true)
+		}
 		return err
 	})
 }
@@ -141,6 +155,9 @@ func (c *Client) Sleep(ctx context.Context, level int) error {
 // WakeUp ends the sleep.
 func (c *Client) WakeUp(ctx context.Context) error {
 	_, err := c.Call(ctx, "wake_up")
+	if err == nil {
+		c.asleep.Store(false)
+	}
 	return err
 }
 

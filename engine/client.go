@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
 
@@ -25,18 +26,21 @@ const everybody = 1 << 40
 type Client struct {
 	o         Options
 	handshake Socket
-	dir       string // of our own; empty if it is the caller's
+	dir       string // of the sockets; empty if they are TCP
 	gate      *semaphore.Weighted
 	wait      sync.WaitGroup // the handshake's goroutine
 
+	asleep   atomic.Bool
 	starting sync.Mutex    // held by Start and Close
-	closing  chan struct{} // closed by Close
+	closing  chan struct{} // closed by Close, which
+	over     chan struct{} // is closed when it returns
+	closeErr error         // with this error
 
 	mu       sync.Mutex
 	closed   bool
-	s        *session // nil before the first
-	live     bool     // s has started
-	waiting  []string // engines that said hello, and wait for their addresses
+	s        *session        // nil before the first
+	live     bool            // s has started
+	waiting  map[string]bool // engines that said hello, and wait for their addresses
 	sessions int
 	stats    Stats
 }
@@ -60,19 +64,36 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{o: o, gate: semaphore.NewWeighted(everybody), closing: make(chan struct{})}
-	if o.Dir == "" && o.Bind == "" {
-		// Paths of sockets are short, and temporary folders' may be long.
-		if c.dir, err = os.MkdirTemp("", "ringcache-"); err != nil {
-			return nil, fmt.Errorf("engine: no folder for the sockets: %w", err)
+	c := &Client{o: o, gate: semaphore.NewWeighted(everybody), closing: make(chan struct{}), over: make(chan struct{})}
+	if o.Bind == "" {
+		if c.dir, err = socketDir(o.Dir); err != nil {
+			return nil, err
 		}
-		c.o.Dir = c.dir
 	}
-	if c.handshake, err = o.Transport.Bind(Router, o.Handshake); err != nil {
+	if c.handshake, err = o.Transport.Bind(Router, o.Handshake, maxHandshake); err != nil {
 		return nil, errors.Join(err, c.removeDir())
 	}
 	c.wait.Go(c.readHandshake)
 	return c, nil
+}
+
+// maxHandshake bounds what a peer may say before it is known to be an engine.
+const maxHandshake = 64 << 10
+
+// socketDir makes a folder for sockets, whose paths may have 107 bytes.
+func socketDir(in string) (string, error) {
+	const most = 107 - len("/out") - len("4294967295")
+	dir, err := os.MkdirTemp(in, "ringcache-")
+	if err == nil && len(dir) > most {
+		if err = os.Remove(dir); err == nil && in != "" {
+			return "", fmt.Errorf("%w: Options.Dir %q is too long for the path of a socket; use a shorter one", ErrInvalid, in)
+		}
+		dir, err = os.MkdirTemp("/tmp", "ringcache-")
+	}
+	if err != nil {
+		return "", fmt.Errorf("engine: no folder for the sockets: %w", err)
+	}
+	return dir, nil
 }
 
 func (c *Client) removeDir() error {
@@ -112,12 +133,12 @@ func (c *Client) sockets() (in, out Socket, err error) {
 		if c.o.Bind != "" {
 			return "tcp://" + net.JoinHostPort(c.o.Bind, "0")
 		}
-		return "ipc://" + filepath.Join(c.o.Dir, name+n)
+		return "ipc://" + filepath.Join(c.dir, name+n)
 	}
-	if in, err = c.o.Transport.Bind(Router, endpoint("in")); err != nil {
+	if in, err = c.o.Transport.Bind(Router, endpoint("in"), 0); err != nil {
 		return nil, nil, err
 	}
-	if out, err = c.o.Transport.Bind(Pull, endpoint("out")); err != nil {
+	if out, err = c.o.Transport.Bind(Pull, endpoint("out"), 0); err != nil {
 		return nil, nil, errors.Join(err, in.Close())
 	}
 	return in, out, nil
@@ -139,6 +160,15 @@ func (c *Client) running() (*session, error) {
 	return c.s, nil
 }
 
+// awake returns the session of an engine that takes requests.
+func (c *Client) awake() (*session, error) {
+	s, err := c.running()
+	if err == nil && c.asleep.Load() {
+		err = ErrAsleep
+	}
+	return s, err
+}
+
 // Ready returns what the engine said of itself when it started, nil before.
 func (c *Client) Ready() *serde.Ready {
 	c.mu.Lock()
@@ -146,7 +176,8 @@ func (c *Client) Ready() *serde.Ready {
 	if c.s == nil || !c.live {
 		return nil
 	}
-	return c.s.ready
+	r := *c.s.ready
+	return &r
 }
 
 // Generation returns the generation of the engine, zero before it has started.
@@ -210,17 +241,27 @@ func (c *Client) count(f func(*Stats)) {
 // the caller's, and can be closed afterwards.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		return nil
-	}
+	second := c.closed
 	c.closed = true
 	c.mu.Unlock()
+	if second {
+		select {
+		case <-c.over:
+		case <-ctx.Done():
+			select {
+			case <-c.over:
+			default:
+				return ctx.Err()
+			}
+		}
+		return c.closeErr
+	}
+	defer close(c.over)
 	if err := c.gate.Acquire(ctx, everybody); err == nil { // else they are aborted
 		c.gate.Release(everybody)
 	}
 	close(c.closing) // which ends a Start that waits
-	err := c.handshake.Close()
+	c.closeErr = c.handshake.Close()
 	c.starting.Lock()
 	defer c.starting.Unlock()
 	c.mu.Lock()
@@ -229,11 +270,12 @@ func (c *Client) Close(ctx context.Context) error {
 	if s != nil {
 		s.close()
 		if s.process != nil { // it has ended, with all readers
-			err = errors.Join(err, c.resetReaders(0))
+			c.closeErr = errors.Join(c.closeErr, c.resetReaders(0))
 		}
 	}
 	c.wait.Wait()
-	return errors.Join(err, c.removeDir())
+	c.closeErr = errors.Join(c.closeErr, c.removeDir())
+	return c.closeErr
 }
 
 // close ends a session that is not needed any more.
@@ -248,6 +290,7 @@ func (s *session) close() {
 // quit leaves an engine that runs on: nothing of ours may go on there.
 func (s *session) quit() {
 	s.mu.Lock()
+	s.quitting = true // what comes now would come behind the fence
 	var streams []*Stream
 	for st := range s.inFlight {
 		streams = append(streams, st)

@@ -15,6 +15,8 @@ var (
 	// ErrNotRunning says that the engine was not started yet, or not again since
 	// it went.
 	ErrNotRunning = errors.New("engine: the engine is not running")
+	// ErrAsleep says that the engine was put to sleep.
+	ErrAsleep = errors.New("engine: the engine is asleep; call WakeUp")
 	// ErrClosed says that the client was closed.
 	ErrClosed = errors.New("engine: closed")
 	// ErrAborted says that a stream was closed before its end.

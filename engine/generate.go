@@ -11,18 +11,19 @@ import (
 
 // Generate verifies a request, sends it and returns its stream. The end of ctx
 // aborts the request, also later. An error means that nothing was sent, or, if it
-// is a [DeadError], that the engine is gone: Items are as they were.
+// is a [DeadError], that the engine is gone: Items are as they were. What the
+// request points to must not change until Generate has returned.
 //
-// Errors: [RefusedError]; [ErrNotRunning], [DeadError]; ctx's; [ErrClosed]; those
+// Errors: [RefusedError]; [ErrNotRunning], [ErrAsleep], [DeadError]; ctx's; [ErrClosed]; those
 // of mmcache.Request.Commit.
 func (c *Client) Generate(ctx context.Context, r Request) (*Stream, error) {
-	if _, err := c.running(); err != nil { // before the wait for a barrier, which may be Close's
+	if _, err := c.awake(); err != nil { // before the wait for a barrier, which may be Close's
 		return nil, err
 	}
 	if err := c.gate.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-	s, err := c.running()
+	s, err := c.awake()
 	if err != nil {
 		c.gate.Release(1)
 		return nil, err
@@ -52,7 +53,6 @@ func (s *session) generate(ctx context.Context, r Request) (*Stream, error) {
 	}
 	err := s.commit(ctx, st)
 	if err == nil {
-		s.c.count(func(n *Stats) { n.Requests++ })
 		if s.c.mode() == mmcache.LRU {
 			s.sent.sweep(s.c.o.Cache)
 		}
@@ -73,6 +73,9 @@ func (s *session) generate(ctx context.Context, r Request) (*Stream, error) {
 // an answer to one that was aborted may still be on its way.
 func (s *session) newStream(r Request) *Stream {
 	n, _ := r.children() // which verify has looked at
+	if r.Items != nil && s.c.mode() == mmcache.LRU {
+		r = r.clone() // it may be sent again, when the caller has other uses for its slices
+	}
 	st := &Stream{s: s, req: r, items: r.Items, live: make(map[string]int, n), tell: make(chan struct{}, 1)}
 	base := r.ID + "-" + strconv.FormatUint(s.requests.Add(1), 36)
 	for i := range n {
@@ -90,8 +93,11 @@ func (s *session) newStream(r Request) *Stream {
 func (s *session) register(st *Stream) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.dead != nil {
+	switch {
+	case s.dead != nil:
 		return s.dead
+	case s.quitting:
+		return ErrClosed
 	}
 	for _, id := range st.ids {
 		s.streams[id] = st
@@ -116,6 +122,9 @@ func (s *session) commit(ctx context.Context, st *Stream) error {
 		return send(nil)
 	}
 	st.items.SetChildren(len(st.ids))
+	ctx, cancel := context.WithCancelCause(ctx) // producers need not go on for an engine that has gone
+	defer cancel(nil)
+	defer context.AfterFunc(s.ctx, func() { cancel(ErrDead) })()
 	return st.items.Commit(ctx, func(b mmcache.Batch) error { return send(b.Items) })
 }
 

@@ -39,7 +39,7 @@ const (
 // model is that of the stand-in: an item has a row of bytes for each token.
 func model() engine.Model {
 	token := uint32(placeholder)
-	return engine.Model{VocabSize: enginetest.Vocabulary, Modalities: map[string]engine.Modality{"image": {
+	return engine.Model{VocabSize: enginetest.Vocabulary, MaxModelLen: 4096, MaxBatchedTokens: 512, Modalities: map[string]engine.Modality{"image": {
 		Elems: []engine.ElemSpec{{Key: "pixels", DType: serde.DTypeUint8, Shape: []int{-1, rowBytes}}},
 		Tokens: func(it *serde.Item) (int, error) {
 			e, _ := it.Lookup("pixels")

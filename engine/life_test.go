@@ -266,7 +266,11 @@ func TestCalls(t *testing.T) {
 	require.Equal(t, "no_such_method", failed.Method)
 	r.ask(1, "a")
 	require.NoError(t, r.Sleep(r.ctx, 1))
+	_, err = r.Generate(r.ctx, r.request(1))
+	require.ErrorIs(t, err, engine.ErrAsleep)
 	require.NoError(t, r.WakeUp(r.ctx))
+	_, err = r.Call(r.ctx, "shutdown")
+	require.ErrorIs(t, err, engine.ErrRefused)
 	req, made := r.begin("a")
 	require.Equal(t, 1, made, "both sides have forgotten")
 	req.Rollback()
@@ -306,6 +310,9 @@ func TestBarriers(t *testing.T) {
 				require.Equal(t, want(3, "a"), got[0])
 				require.NoError(t, <-done)
 				require.Equal(t, name, r.e.Calls()[len(r.e.Calls())-1])
+				if name == "sleep" {
+					require.NoError(t, r.WakeUp(r.ctx))
+				}
 				r.ask(2, "a")
 				require.NoError(t, r.e.Fatal())
 			})

@@ -12,6 +12,12 @@ type Model struct {
 	// VocabSize is the number of tokens; ids are below. A larger one fails in the
 	// workers, and the engine with them.
 	VocabSize int
+	// MaxLogprobs is the engine's --max-logprobs: 0 is vLLM's default of 20, -1 the
+	// whole vocabulary.
+	MaxLogprobs int
+	// MaxModelLen and MaxBatchedTokens are the engine's max_model_len and
+	// max_num_batched_tokens, if it does not tell (before vLLM 0.20 and 0.27).
+	MaxModelLen, MaxBatchedTokens int
 	// Modalities are the kinds of items that the model takes, by their names in
 	// vLLM: "image".
 	Modalities map[string]Modality
@@ -48,12 +54,28 @@ func (m Model) Validate() error {
 	if m.VocabSize < 1 {
 		return fmt.Errorf("%w: Model.VocabSize is %d; it guards the engine against tokens outside of the vocabulary", ErrInvalid, m.VocabSize)
 	}
+	if m.MaxLogprobs < -1 || m.MaxModelLen < 0 || m.MaxBatchedTokens < 0 {
+		return fmt.Errorf("%w: Model: MaxLogprobs %d, MaxModelLen %d, MaxBatchedTokens %d", ErrInvalid, m.MaxLogprobs, m.MaxModelLen, m.MaxBatchedTokens)
+	}
 	for name, d := range m.Modalities {
 		if d.Tokens == nil || len(d.Elems) == 0 {
 			return fmt.Errorf("%w: modality %q needs Elems and Tokens", ErrInvalid, name)
 		}
 	}
 	return nil
+}
+
+// defaultMaxLogprobs is that of vLLM (vllm/config/model.py, max_logprobs).
+const defaultMaxLogprobs = 20
+
+func (m Model) maxLogprobs() int {
+	switch m.MaxLogprobs {
+	case 0:
+		return min(defaultMaxLogprobs, m.VocabSize)
+	case -1:
+		return m.VocabSize
+	}
+	return min(m.MaxLogprobs, m.VocabSize)
 }
 
 // tokens verifies an item and returns its number of placeholder tokens.

@@ -30,9 +30,11 @@ type Options struct {
 	// Handshake is the endpoint that the engine is told of. The default is a free
 	// port of 127.0.0.1.
 	Handshake string
-	// Dir is where the sockets of requests and answers lie; the default is a
-	// temporary folder. If Bind is set they are TCP sockets of that address, for an
-	// engine on another machine (without a segment then).
+	// Dir is where the sockets of requests and answers lie, in a folder of their
+	// own; the default is that of temporary files. If Bind is set they are TCP
+	// sockets of that address, for an engine on another machine (without a segment
+	// then): whoever can connect to them can speak for the engine, so it takes a
+	// network that is trusted.
 	Dir, Bind string
 
 	// Generation is that of an engine that does not tell its version (before vLLM

@@ -3,6 +3,8 @@ package engine
 import (
 	"fmt"
 	"maps"
+	"reflect"
+	"slices"
 	"time"
 
 	"github.com/ringcache/ringcache/mmcache"
@@ -115,17 +117,60 @@ func (r *Request) messages(ids []string, items []mmcache.Wire, o serde.Options) 
 }
 
 // child returns the parameters of one of n children. Each of several has a seed
-// of its own.
+// of its own; -1 is none for vLLM.
 func (r *Request) child(i, n int) Params {
 	p := maps.Clone(r.Params)
 	if p == nil {
 		p = Params{}
 	}
 	delete(p, "n")
-	if seed, err := integer(p["seed"]); n > 1 && err == nil {
-		p["seed"] = seed + int64(i)
+	if n == 1 {
+		return p
+	}
+	switch v := reflect.ValueOf(p["seed"]); {
+	case v.CanInt() && v.Int() != -1:
+		p["seed"] = v.Int() + int64(i)
+	case v.CanUint():
+		p["seed"] = v.Uint() + uint64(i)
 	}
 	return p
+}
+
+// clone returns a copy that shares nothing with the caller's which may change.
+func (r Request) clone() Request {
+	r.Prompt, r.Placeholders = slices.Clone(r.Prompt), slices.Clone(r.Placeholders)
+	for i := range r.Placeholders {
+		r.Placeholders[i].IsEmbed = slices.Clone(r.Placeholders[i].IsEmbed)
+	}
+	p := make(Params, len(r.Params))
+	for k, v := range r.Params {
+		if v != nil {
+			v = deepCopy(reflect.ValueOf(v)).Interface()
+		}
+		p[k] = v
+	}
+	r.Params = p
+	return r
+}
+
+func deepCopy(v reflect.Value) reflect.Value {
+	switch {
+	case v.Kind() == reflect.Interface && !v.IsNil():
+		return deepCopy(v.Elem())
+	case v.Kind() == reflect.Slice && !v.IsNil():
+		c := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
+		for i := range v.Len() {
+			c.Index(i).Set(deepCopy(v.Index(i)))
+		}
+		return c
+	case v.Kind() == reflect.Map && !v.IsNil():
+		c := reflect.MakeMapWithSize(v.Type(), v.Len())
+		for it := v.MapRange(); it.Next(); {
+			c.SetMapIndex(it.Key(), deepCopy(it.Value()))
+		}
+		return c
+	}
+	return v
 }
 
 // children returns the number of sequences that are asked for.

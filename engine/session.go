@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,12 +26,12 @@ type session struct {
 	process *process // nil if somebody else started the engine
 
 	// The handshake, and what came of it: constant once the session runs.
-	chosen    string        // the engine's identity on the handshake socket, empty if none is; held by Client.mu
-	started   chan struct{} // closed when it said there that it is ready
+	welcomed  map[string]bool // who said hello on the handshake socket; held by Client.mu
+	started   chan struct{}   // closed when it said there that it is ready
 	readyOnce sync.Once
-	first     chan []byte // of one: its first message on the input socket
-	peer      string      // its identity there
-	ready     *serde.Ready
+	first     chan []byte  // of one: its first message on the input socket
+	peer      string       // its identity there
+	ready     *serde.Ready // with what Options say where it does not tell
 	gen       pycompat.Generation
 
 	wait  sync.WaitGroup
@@ -47,6 +46,7 @@ type session struct {
 
 	mu       sync.Mutex
 	dead     *DeadError
+	quitting bool // no request is sent any more
 	streams  map[string]*Stream
 	inFlight map[*Stream]struct{}
 	calls    map[uint64]chan *serde.UtilityOutput
@@ -61,7 +61,7 @@ func (c *Client) newSession(p *process) (*session, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &session{
 		c: c, ctx: ctx, cancel: cancel, input: in, output: out, process: p,
-		started: make(chan struct{}), first: make(chan []byte, 1),
+		welcomed: map[string]bool{}, started: make(chan struct{}), first: make(chan []byte, 1),
 		ended: make(chan struct{}), gone: make(chan struct{}), fence: make(chan struct{}, 1),
 		streams: map[string]*Stream{}, inFlight: map[*Stream]struct{}{}, calls: map[uint64]chan *serde.UtilityOutput{},
 	}
@@ -112,12 +112,8 @@ func (s *session) reap() {
 	}
 	s.mu.Unlock()
 	s.c.o.Logger.Info("engine gone", "cause", dead.Err, "requests", len(streams), "sockets", err)
-	streams = slices.DeleteFunc(streams, func(st *Stream) bool {
-		_, first := st.fail(dead)
-		return !first
-	})
 	for _, st := range streams {
-		st.end(false) // their items stay until ResetReaders
+		st.giveUp(dead, false) // its items stay until ResetReaders
 	}
 	if s.process != nil {
 		s.process.end(s.c.o.Grace)
@@ -133,6 +129,17 @@ func (s *session) watchProcess() {
 	}
 }
 
+// lastWords is how long an engine that has closed its input socket may take to
+// say why on the other.
+const lastWords = 100 * time.Millisecond
+
+func disconnected(m Message) error {
+	if m.Err == nil {
+		return ErrDisconnected
+	}
+	return fmt.Errorf("%w (%w)", ErrDisconnected, m.Err)
+}
+
 // readInput takes the one message that comes from the engine on its input
 // socket, and after that its end.
 func (s *session) readInput() {
@@ -144,7 +151,11 @@ func (s *session) readInput() {
 		}
 		switch {
 		case m.Gone && met && m.Peer == s.peer:
-			s.die(ErrDisconnected)
+			select { // its last words may still be on their way
+			case <-s.gone:
+			case <-time.After(lastWords):
+				s.die(disconnected(m))
+			}
 			return
 		case !m.Gone && !met:
 			met, s.peer = true, m.Peer
@@ -158,15 +169,20 @@ func (s *session) readInput() {
 // readOutput takes the engine's answers to where they belong. It never waits for
 // anyone.
 func (s *session) readOutput() {
+	spoke := ""
 	for {
 		m, err := s.output.Recv(s.ctx)
 		if err != nil {
 			return
 		}
 		if m.Gone {
-			s.die(ErrDisconnected)
+			if m.Peer != spoke {
+				continue // somebody looked in
+			}
+			s.die(disconnected(m))
 			return
 		}
+		spoke = m.Peer
 		s.heard.Store(time.Now().UnixNano())
 		f := serde.Frames(m.Frames)
 		if serde.IsEngineDead(f) {
@@ -215,7 +231,7 @@ func (s *session) watch() {
 		case <-t.C:
 		}
 		s.mu.Lock()
-		busy := len(s.inFlight) > 0
+		busy := len(s.inFlight) > 0 || len(s.calls) > 0
 		s.mu.Unlock()
 		if !busy || time.Since(time.Unix(0, s.heard.Load())) < silence {
 			continue

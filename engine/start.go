@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/ringcache/ringcache/lrusync"
@@ -51,6 +50,7 @@ func (c *Client) Start(ctx context.Context) error {
 		s.wait.Go(s.fences)
 	}
 	s.mu.Unlock()
+	c.asleep.Store(false)
 	c.mu.Lock()
 	c.live = true
 	c.stats.Starts++
@@ -130,58 +130,59 @@ func (c *Client) readHandshake() {
 	}
 }
 
-// hello is said by an engine that wants its addresses.
+// hello is said by an engine that wants its addresses. Everyone is told who says
+// it while an engine is awaited: who that is shows on the input socket, which is a
+// file that not everyone can open.
 func (c *Client) hello(peer string) {
 	c.mu.Lock()
-	if c.s != nil && c.s.chosen == peer && !c.live { // it was started again meanwhile
-		c.s.chosen = ""
+	if c.waiting == nil {
+		c.waiting = map[string]bool{}
 	}
-	if !slices.Contains(c.waiting, peer) {
-		c.waiting = append(c.waiting, peer)
+	if len(c.waiting) < maxWaiting {
+		c.waiting[peer] = true
 	}
 	c.mu.Unlock()
 	c.pair()
 }
 
+// maxWaiting bounds what is remembered of peers that said hello too early.
+const maxWaiting = 64
+
 // ready is said by one that has started.
 func (c *Client) ready(peer string) {
 	c.mu.Lock()
 	s := c.s
-	ours := s != nil && !c.live && s.chosen == peer
+	ours := s != nil && !c.live && s.welcomed[peer]
 	c.mu.Unlock()
 	if ours {
 		s.readyOnce.Do(func() { close(s.started) })
 	}
 }
 
-// left is said of an engine that has closed its handshake socket, or never was
-// one: another may be chosen, unless it has said that it is ready.
+// left is said of a peer that has closed its handshake socket.
 func (c *Client) left(peer string) {
 	c.mu.Lock()
-	c.waiting = slices.DeleteFunc(c.waiting, func(p string) bool { return p == peer })
-	if s := c.s; s != nil && !c.live && s.chosen == peer {
-		select {
-		case <-s.started:
-		default:
-			s.chosen = ""
-		}
-	}
-	c.mu.Unlock()
-	c.pair()
+	defer c.mu.Unlock()
+	delete(c.waiting, peer)
 }
 
-// pair chooses an engine for a session that has none.
+// pair welcomes who waits, if there is a session that awaits an engine.
 func (c *Client) pair() {
 	c.mu.Lock()
 	s := c.s
-	if s == nil || c.live || s.chosen != "" || len(c.waiting) == 0 || s.deadError() != nil {
+	if s == nil || c.live || s.deadError() != nil {
 		c.mu.Unlock()
 		return
 	}
-	peer := c.waiting[0]
-	s.chosen, c.waiting = peer, c.waiting[1:]
+	waiting := c.waiting
+	c.waiting = nil
+	for peer := range waiting {
+		s.welcomed[peer] = true
+	}
 	c.mu.Unlock()
-	c.welcome(s, peer)
+	for peer := range waiting {
+		c.welcome(s, peer)
+	}
 }
 
 // welcome tells an engine where to connect.
@@ -226,6 +227,12 @@ func (c *Client) meet(ctx context.Context, s *session) error {
 	if s.gen, err = generationOf(s.ready, c.o.Generation); err != nil {
 		return err
 	}
+	if n := s.ready.DataParallelSize; n > 1 {
+		return &MismatchError{"data parallel size", "1", fmt.Sprint(n), "engines that work in step need vLLM's coordinator, which is not spoken to; run them one by one"}
+	}
+	if err := s.limits(); err != nil {
+		return err
+	}
 	readers := s.ready.WorldSize
 	if readers == 0 {
 		readers = c.o.Readers
@@ -251,6 +258,24 @@ func (c *Client) meet(ctx context.Context, s *session) error {
 			return &MismatchError{"version", "compatible with " + cached.Version, s.gen.Version, "open the cache with its generation (mmcache.Options.Generation)"}
 		}
 		return c.o.Cache.Clear(ctx, func(lrusync.Envelope) error { return nil })
+	}
+	return nil
+}
+
+// limits takes from the options what bounds requests, if the engine does not tell.
+func (s *session) limits() error {
+	m := s.c.o.Model
+	if s.ready.MaxModelLen == 0 {
+		s.ready.MaxModelLen = m.MaxModelLen
+	}
+	if s.ready.MaxNumBatchedTokens == 0 {
+		s.ready.MaxNumBatchedTokens = m.MaxBatchedTokens
+	}
+	switch {
+	case s.ready.MaxModelLen == 0:
+		return fmt.Errorf("%w: vLLM %s does not tell its max_model_len; set Model.MaxModelLen", ErrInvalid, s.gen.Version)
+	case s.ready.MaxNumBatchedTokens == 0 && len(m.Modalities) > 0:
+		return fmt.Errorf("%w: vLLM %s does not tell its max_num_batched_tokens; set Model.MaxBatchedTokens", ErrInvalid, s.gen.Version)
 	}
 	return nil
 }

@@ -127,7 +127,7 @@ func (st *Stream) push(o *serde.EngineCoreOutput) {
 		st.mu.Unlock()
 		st.give(&RequestError{ID: st.req.ID, Err: o.Err})
 		return
-	case len(o.MMCacheMissHashes) > 0 && st.misses < maxMisses*len(st.ids):
+	case len(o.MMCacheMissHashes) > 0 && st.items != nil && st.misses < maxMisses*len(st.ids):
 		st.misses++
 		st.mu.Unlock()
 		st.s.wait.Go(func() { st.resend(o.RequestID, o.MMCacheMissHashes) })
@@ -188,13 +188,16 @@ func (st *Stream) fail(err error) (live []string, first bool) {
 }
 
 // abort ends the request on both sides.
-func (st *Stream) abort(err error) {
+func (st *Stream) abort(err error) { st.giveUp(err, true) }
+
+// giveUp ends the request, and tells the engine if there is one.
+func (st *Stream) giveUp(err error, tell bool) {
 	live, first := st.fail(err)
 	if !first {
 		return
 	}
-	st.sending.Lock()
-	if st.sent.Load() && len(live) > 0 {
+	st.sending.Lock() // what is half sent is sent, or has failed
+	if tell && st.sent.Load() && len(live) > 0 {
 		st.s.sendAbort(live)
 	}
 	st.sending.Unlock()
@@ -202,26 +205,29 @@ func (st *Stream) abort(err error) {
 }
 
 // end gives back what the request holds. clean says that the workers have done
-// with it.
+// with it. Nothing of the request is about to be sent any more. If nothing was, its
+// items are not ours, and may be another's by now.
 func (st *Stream) end(clean bool) {
 	st.stop()
 	defer st.s.forget(st) // when nothing is held any more
-	if st.s.c.count(func(n *Stats) {
-		switch {
-		case clean:
+	if !st.sent.Load() {
+		return
+	}
+	st.s.c.count(func(n *Stats) {
+		if clean {
 			n.Finished++
-		case st.sent.Load():
+		} else {
 			n.Failed++
 		}
-	}); st.items == nil {
-		return
-	}
-	if clean {
+	})
+	switch {
+	case st.items == nil:
+	case clean:
 		st.items.Finish()
-		return
+	default:
+		st.items.Abort()
+		st.s.needFence()
 	}
-	st.items.Abort()
-	st.s.needFence()
 }
 
 // send sends messages of the request, unless it was aborted.
@@ -234,11 +240,13 @@ func (st *Stream) send(messages []serde.Frames) error {
 	if err != nil {
 		return err
 	}
+	if !st.sent.Swap(true) { // before the answer can come
+		st.s.c.count(func(n *Stats) { n.Requests++ })
+	}
 	for _, m := range messages {
 		if err := st.s.send(serde.MessageAdd, m); err != nil {
 			return err
 		}
-		st.sent.Store(true)
 	}
 	return nil
 }

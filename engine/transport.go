@@ -29,7 +29,9 @@ const (
 type Transport interface {
 	// Bind makes a socket that peers connect to. Endpoints are written as ZeroMQ
 	// does: "tcp://127.0.0.1:0", where port 0 is any free one, and "ipc:///path".
-	Bind(p Pattern, endpoint string) (Socket, error)
+	// A peer that announces a message of more than limit bytes is disconnected; 0
+	// is the transport's own limit.
+	Bind(p Pattern, endpoint string, limit int64) (Socket, error)
 }
 
 // Socket is a bound socket. Its methods may be called by any goroutine.
@@ -54,6 +56,7 @@ type Message struct {
 	// Frames belong to the receiver. There is at least one, unless Gone.
 	Frames [][]byte
 	// Gone says that the peer's connection has ended, behind the last message that
-	// came through it.
+	// came through it. Err is why, nil if the peer ended it.
 	Gone bool
+	Err  error
 }

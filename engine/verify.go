@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"strconv"
 
 	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/serde"
@@ -23,8 +24,10 @@ func (s *session) verify(r *Request) error {
 		return r.refuse("prompt", errors.New("embeddings in place of tokens are not supported"))
 	case r.More.PoolingParams != nil:
 		return r.refuse("pooling parameters", errors.New("models that pool are not supported"))
-	case r.More.LoRA != nil && s.ready.Rest["supports_lora"] != true:
-		return r.refuse("LoRA", errors.New("the engine does not say that it supports adapters"))
+	case r.More.LoRA != nil:
+		return r.refuse("LoRA", errors.New("adapters are not supported; the engine ends if it can't load one"))
+	case r.More.AbortImmediately:
+		return r.refuse("abort_immediately", errors.New("the engine would not answer"))
 	case r.More.DataParallelRank != nil && *r.More.DataParallelRank != s.ready.DataParallelRank:
 		return r.refuse("data_parallel_rank", fmt.Errorf("it is %d, and the engine's is %d", *r.More.DataParallelRank, s.ready.DataParallelRank))
 	case r.More.ClientIndex != 0:
@@ -51,29 +54,114 @@ func (r *Request) refuse(what string, err error) error {
 }
 
 // tokenParams are the parameters that hold token ids, as values or as keys.
-var tokenParams = []string{"stop_token_ids", "allowed_token_ids", "_bad_words_token_ids", "logit_bias", "logprob_token_ids"}
+var tokenParams = []string{
+	"stop_token_ids", "allowed_token_ids", "logit_bias", "logprob_token_ids", "prompt_logprob_token_ids", "trace_decode_token_ids",
+	"_bad_words_token_ids", "_eos_token_id", "_all_stop_token_ids",
+}
+
+// countParams say how many tokens of the vocabulary are wanted; -1 is all.
+var countParams = []string{"logprobs", "prompt_logprobs"}
+
+// textParams are parameters that vLLM's own frontend deals with, and what the
+// engine understands in their place.
+var textParams = map[string]string{"stop": "stop_token_ids", "bad_words": "_bad_words_token_ids"}
 
 func (s *session) params(r *Request) error {
 	if err := r.Params.Validate(s.gen); err != nil {
 		return r.refuse("parameters", err)
 	}
-	if _, err := r.children(); err != nil {
+	n, err := r.children()
+	switch {
+	case err != nil:
 		return r.refuse("parameter n", err)
+	case n > 1 && r.Items != nil && s.c.mode() == mmcache.LRU && !s.gen.Cache.MissError:
+		// One child may push out what the next one names.
+		return r.refuse("parameter n", fmt.Errorf("it is %d, and vLLM %s does not survive a miss in its cache, which children can cause; use mode shm", n, s.gen.Version))
 	}
+	m := s.c.o.Model
 	for _, name := range tokenParams {
-		if err := tokensBelow(reflect.ValueOf(r.Params[name]), int64(s.c.o.Model.VocabSize)); err != nil {
+		if err := tokensBelow(reflect.ValueOf(r.Params[name]), int64(m.VocabSize)); err != nil {
 			return r.refuse("parameter "+name, err)
 		}
+	}
+	for _, name := range countParams {
+		n, err := integer(r.Params[name])
+		if limit := m.maxLogprobs(); err == nil && (n > int64(limit) || n < 0 && limit < m.VocabSize) {
+			return r.refuse("parameter "+name, fmt.Errorf("it is %d, and the most is %d (Model.MaxLogprobs)", n, limit))
+		}
+	}
+	for name, limit := range sizeParams {
+		if v := reflect.ValueOf(r.Params[name]); (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() > limit {
+			return r.refuse("parameter "+name, fmt.Errorf("it has %d entries, and workers have room for %d", v.Len(), limit))
+		}
+	}
+	for name, instead := range textParams {
+		if v := reflect.ValueOf(r.Params[name]); v.IsValid() && (v.Kind() != reflect.Slice || v.Len() > 0) {
+			return r.refuse("parameter "+name, fmt.Errorf("it is text, which needs a tokenizer, and the engine ignores it; use %q", instead))
+		}
+	}
+	if d := depth(reflect.ValueOf(r.Params["structured_outputs"])); d > maxDepth {
+		return r.refuse("parameter structured_outputs", fmt.Errorf("it is nested %d deep, and the most is %d: the engine's compiler would not come back", d, maxDepth))
 	}
 	return nil
 }
 
-// tokensBelow checks the integers of lists, and those that are keys of maps.
+// sizeParams bounds what the newer model runner has buffers of a fixed size for
+// (vllm/v1/worker/gpu/sample/logit_bias.py and bad_words.py, 0.32.0).
+var sizeParams = map[string]int{"allowed_token_ids": 1024, "logit_bias": 1024, "stop_token_ids": 128, "_bad_words_token_ids": 128}
+
+// maxDepth is how deep vLLM's own frontend lets a schema be nested.
+const maxDepth = 64 + 2 // with the levels around the schema
+
+// depth is how deep lists and maps are nested, also in text, by its brackets.
+func depth(v reflect.Value) int {
+	for v.Kind() == reflect.Interface {
+		v = v.Elem()
+	}
+	most := 0
+	switch v.Kind() {
+	case reflect.String:
+		open := 0
+		for _, c := range []byte(v.String()) {
+			switch c {
+			case '{', '[', '(':
+				open++
+				most = max(most, open)
+			case '}', ']', ')':
+				open--
+			}
+		}
+		return most
+	case reflect.Slice:
+		for i := range v.Len() {
+			most = max(most, depth(v.Index(i)))
+		}
+	case reflect.Map:
+		for it := v.MapRange(); it.Next(); {
+			most = max(most, depth(it.Value()))
+		}
+	default:
+		return 0
+	}
+	return most + 1
+}
+
+// tokensBelow checks the integers of lists, and those that are keys of maps, where
+// JSON has them as text.
 func tokensBelow(v reflect.Value, limit int64) error {
 	for v.Kind() == reflect.Interface {
 		v = v.Elem()
 	}
+	if v.IsValid() {
+		if m, ok := v.Interface().(*serde.Map); ok && m != nil {
+			v = reflect.ValueOf(m.Keys)
+		}
+	}
 	switch {
+	case v.Kind() == reflect.String:
+		if n, err := strconv.ParseInt(v.String(), 10, 64); err == nil && (n < 0 || n >= limit) {
+			return fmt.Errorf("token %s is outside of the vocabulary of %d", v, limit)
+		}
 	case v.Kind() == reflect.Slice, v.Kind() == reflect.Array:
 		for i := range v.Len() {
 			if err := tokensBelow(v.Index(i), limit); err != nil {
@@ -134,6 +222,26 @@ func (s *session) placeholders(r *Request) error {
 		}
 		if n, limit := p.embeds(), max(d.MaxTokens, s.ready.MaxNumBatchedTokens); limit > 0 && n > limit {
 			return r.refuse(what, fmt.Errorf("%d tokens never fit into a batch of %d (max_num_batched_tokens)", n, limit))
+		}
+	}
+	return s.stray(r)
+}
+
+// stray looks for tokens that stand for items where none is. A client's text can
+// have them, and some models of older releases count them.
+func (s *session) stray(r *Request) error {
+	next := 0
+	for i, t := range r.Prompt {
+		for next < len(r.Placeholders) && i >= r.Placeholders[next].Offset+r.Placeholders[next].Length {
+			next++
+		}
+		if next < len(r.Placeholders) && i >= r.Placeholders[next].Offset {
+			continue
+		}
+		for name, d := range s.c.o.Model.Modalities {
+			if d.Placeholder != nil && t == *d.Placeholder {
+				return r.refuse("prompt", fmt.Errorf("token %d is %d, which stands for an item of modality %q, and none is there", i, t, name))
+			}
 		}
 	}
 	return nil

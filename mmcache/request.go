@@ -250,12 +250,16 @@ func (r *Request) Missed(ctx context.Context, keys []string, send func(Batch) er
 
 // SetChildren says that the engine will run the request as n children, each of
 // which reads every item (sampling with n > 1). In mode shm each item counts as
-// used n times. It must be called before Commit; the request ends when all
-// children have.
+// used n times. It must be called before Commit, and does nothing later; the
+// request ends when all children have.
 func (r *Request) SetChildren(n int) {
 	r.sending.Lock()
 	defer r.sending.Unlock()
-	r.children = max(n, 1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.state == open {
+		r.children = max(n, 1)
+	}
 }
 
 // Rollback gives up a request that was not committed. It does nothing

@@ -49,7 +49,7 @@ func (e *Engine) take(frames [][]byte) error {
 		if err != nil {
 			return err
 		}
-		e.add(r)
+		return e.add(r)
 	case serde.MessageAbort:
 		ids, err := serde.DecodeAbort(body[0])
 		if err != nil {
@@ -80,7 +80,7 @@ func (e *Engine) enqueue(w work) {
 }
 
 // add takes a request, after the mirror has replaced what it keeps.
-func (e *Engine) add(r *serde.EngineCoreRequest) {
+func (e *Engine) add(r *serde.EngineCoreRequest) error {
 	e.mu.Lock()
 	e.seen = append(e.seen, r)
 	e.mu.Unlock()
@@ -94,12 +94,15 @@ func (e *Engine) add(r *serde.EngineCoreRequest) {
 		}
 		items, err := e.mirror.Features(fs)
 		var miss *lrusync.MissError
+		if err != nil && !e.o.Generation.Cache.MissError {
+			return err
+		}
 		if errors.As(err, &miss) {
 			reason := serde.FinishError
 			e.send(&serde.EngineCoreOutputs{Outputs: []serde.EngineCoreOutput{{
 				RequestID: r.RequestID, NewTokenIDs: []uint32{}, FinishReason: &reason, MMCacheMissHashes: miss.Keys,
 			}}})
-			return
+			return nil
 		}
 		for i := range r.Features {
 			r.Features[i].Data = items[i]
@@ -110,6 +113,7 @@ func (e *Engine) add(r *serde.EngineCoreRequest) {
 		q.max = int(n)
 	}
 	e.enqueue(work{add: q})
+	return nil
 }
 
 // loop is the engine's: it makes one token of each running request at a time.

@@ -14,10 +14,9 @@ import (
 // conn is the connection of one peer.
 type conn struct {
 	net.Conn
-	wire    *zmq4.Conn
-	in      *bufio.Reader
-	sizes   sizes
-	timeout time.Duration
+	wire  *zmq4.Conn
+	in    *bufio.Reader
+	sizes sizes
 
 	sending sync.Mutex
 	out     *bufio.Writer
@@ -25,9 +24,28 @@ type conn struct {
 
 func newConn(raw net.Conn, o Transport) *conn {
 	return &conn{
-		Conn: raw, timeout: o.SendTimeout, sizes: sizes{limit: o.MaxMessage},
-		in: bufio.NewReaderSize(raw, 64<<10), out: bufio.NewWriterSize(raw, 64<<10),
+		Conn: raw, sizes: sizes{limit: o.MaxMessage},
+		in: bufio.NewReaderSize(raw, 64<<10), out: bufio.NewWriterSize(patient{raw, o.SendTimeout}, 64<<10),
 	}
+}
+
+// patient writes as long as something is taken in.
+type patient struct {
+	net.Conn
+	timeout time.Duration
+}
+
+func (w patient) Write(p []byte) (n int, err error) {
+	const piece = 64 << 10
+	for len(p) > 0 && err == nil {
+		if err := w.SetWriteDeadline(time.Now().Add(w.timeout)); err != nil {
+			return n, err
+		}
+		var m int
+		m, err = w.Conn.Write(p[:min(piece, len(p))])
+		n, p = n+m, p[m:]
+	}
+	return n, err
 }
 
 // Read is what the library reads through: it never sees a frame that is too
@@ -84,9 +102,6 @@ func (c *conn) send(frames [][]byte) (err error) {
 	defer recovered(&err)
 	c.sending.Lock()
 	defer c.sending.Unlock()
-	if err := c.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
-		return err
-	}
 	if err := c.wire.SendMsg(zmq4.NewMsgFrom(frames...)); err != nil {
 		return err
 	}

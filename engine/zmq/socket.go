@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -33,18 +34,23 @@ const (
 	defaultSendTimeout = 30 * time.Second
 	// greetingTimeout is how long a peer may take to say who it is.
 	greetingTimeout = 10 * time.Second
+	// maxConns is how many connections a socket has at once: an engine has one.
+	maxConns = 64
 	// backlog is how many messages wait for Recv before peers have to.
 	backlog = 256
 )
 
 // Bind implements [engine.Transport].
-func (t Transport) Bind(p engine.Pattern, endpoint string) (engine.Socket, error) {
+func (t Transport) Bind(p engine.Pattern, endpoint string, limit int64) (engine.Socket, error) {
 	kind, ok := map[engine.Pattern]zmq4.SocketType{engine.Router: zmq4.Router, engine.Pull: zmq4.Pull}[p]
 	if !ok {
 		return nil, fmt.Errorf("zmq: unknown pattern %d, want Router or Pull", p)
 	}
 	if t.MaxMessage == 0 {
 		t.MaxMessage = defaultMaxMessage
+	}
+	if limit > 0 {
+		t.MaxMessage = limit
 	}
 	if t.SendTimeout == 0 {
 		t.SendTimeout = defaultSendTimeout
@@ -175,6 +181,12 @@ func (s *socket) accept() {
 			c.Close()
 			return
 		}
+		if len(s.conns) == maxConns {
+			s.mu.Unlock()
+			c.Close()
+			s.o.Logger.Warn("zmq: too many connections, turned one away", "endpoint", s.endpoint)
+			continue
+		}
 		s.conns[c] = struct{}{}
 		s.wait.Go(func() { s.serve(c) })
 		s.mu.Unlock()
@@ -199,12 +211,14 @@ func (s *socket) serve(c *conn) {
 		s.made++
 		peer = fmt.Sprintf("\x00%d", s.made) // as libzmq does: never one that peers choose
 	}
+	if old := s.peers[peer]; old != nil {
+		old.Close() // as libzmq does with ROUTER_HANDOVER, which vLLM sets
+	}
 	s.peers[peer] = c
 	s.mu.Unlock()
+	var frames [][]byte
 	for {
-		frames, err := c.recv()
-		if err != nil {
-			s.o.Logger.Debug("zmq: peer gone", "endpoint", s.endpoint, "error", err)
+		if frames, err = c.recv(); err != nil {
 			break
 		}
 		if !s.deliver(engine.Message{Peer: peer, Frames: frames}) {
@@ -218,7 +232,10 @@ func (s *socket) serve(c *conn) {
 	}
 	s.mu.Unlock()
 	if last { // else it is back already
-		s.deliver(engine.Message{Peer: peer, Gone: true})
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		s.deliver(engine.Message{Peer: peer, Gone: true, Err: err})
 	}
 }
 

@@ -33,7 +33,10 @@ import (
 type options struct {
 	ModelDir string        `name:"model" required:"" placeholder:"DIR" help:"Directory of the model: config.json and preprocessor_config.json."`
 	Version  string        `help:"The engine's vLLM version; the newest known if empty."`
-	Workers  int           `help:"The engine's workers, for versions that don't tell."`
+	Workers  int           `help:"The engine's workers, for versions that don't tell (before 0.24)."`
+	MaxLen   int           `help:"The engine's max_model_len, for versions that don't tell (before 0.20)."`
+	MaxBatch int           `help:"The engine's max_num_batched_tokens, for versions that don't tell (before 0.27)."`
+	Logprobs int           `help:"The engine's --max-logprobs; 0 is its default, -1 the vocabulary."`
 	Cache    string        `help:"The engine's mm_processor_cache_type." enum:"shm,lru" default:"shm"`
 	Capacity float64       `help:"Its mm_processor_cache_gb, in GiB." default:"4"`
 	Name     string        `help:"Name of the segment; a new one if empty."`

@@ -49,6 +49,7 @@ func newServer(o options, log *slog.Logger) (_ *server, err error) {
 	if s.vision, err = openModel(o.ModelDir, preprocess.Options{Normalize: o.Float}); err != nil {
 		return nil, err
 	}
+	s.vision.model.MaxLogprobs, s.vision.model.MaxModelLen, s.vision.model.MaxBatchedTokens = o.Logprobs, o.MaxLen, o.MaxBatch
 	if o.Name == "" {
 		o.Name = fmt.Sprintf("frontend%d", os.Getpid())
 	}
@@ -310,7 +311,7 @@ func writeError(w http.ResponseWriter, err error) {
 		code = http.StatusRequestEntityTooLarge
 	case errors.As(err, &bad), errors.Is(err, engine.ErrRefused), errors.Is(err, preprocess.ErrImage):
 		code = http.StatusBadRequest
-	case errors.Is(err, engine.ErrDead), errors.Is(err, engine.ErrNotRunning), errors.Is(err, engine.ErrClosed), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, engine.ErrDead), errors.Is(err, engine.ErrNotRunning), errors.Is(err, engine.ErrAsleep), errors.Is(err, engine.ErrClosed), errors.Is(err, context.DeadlineExceeded):
 		code = http.StatusServiceUnavailable
 		w.Header().Set("Retry-After", "10")
 	}

@@ -1,6 +1,7 @@
 package preprocess
 
 import (
+	"encoding/binary"
 	"fmt"
 	"image"
 	"slices"
@@ -33,7 +34,8 @@ func Modality(p Processor) (engine.Modality, error) {
 	return m, nil
 }
 
-// rowsOf counts tokens by the rows of an elem.
+// rowsOf counts tokens by the rows of an elem, which are those of the grid, if the
+// item has one.
 func rowsOf(key string, perToken int) func(*serde.Item) (int, error) {
 	return func(it *serde.Item) (int, error) {
 		e, _ := it.Lookup(key)
@@ -41,6 +43,18 @@ func rowsOf(key string, perToken int) func(*serde.Item) (int, error) {
 		if rows%perToken != 0 {
 			return 0, fmt.Errorf("elem %q has %d rows, which is not a multiple of %d", key, rows, perToken)
 		}
+		if g, ok := it.Lookup(gridKey); ok {
+			n := uint64(1)
+			for b := g.Data.(*serde.Tensor).Data; len(b) >= 8; b = b[8:] {
+				n = min(n, 1<<31) * min(binary.LittleEndian.Uint64(b), 1<<31)
+			}
+			if n != uint64(rows) {
+				return 0, fmt.Errorf("elem %q has %d rows, and %q says %d", key, rows, gridKey, n)
+			}
+		}
 		return rows / perToken, nil
 	}
 }
+
+// gridKey is the elem of patches in time, down and across, int64 each.
+const gridKey = "image_grid_thw"

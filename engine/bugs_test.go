@@ -1,0 +1,436 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zeromq/zmq4"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/engine"
+	"github.com/ringcache/ringcache/engine/enginetest"
+	"github.com/ringcache/ringcache/engine/zmq"
+	"github.com/ringcache/ringcache/mmcache"
+	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/serde"
+)
+
+// TestSecondGenerateTakesItems: a second Generate with the same Items fails,
+// and must not end the items of the first, which still waits in the engine.
+func TestSecondGenerateTakesItems(t *testing.T) {
+	r := newRig(t, setup{mode: mmcache.SHM, capacity: 8192, engine: func(o *enginetest.Options) { o.MaxNumSeqs = 1 }})
+	busy, err := r.Generate(r.ctx, r.request(1_000_000))
+	require.NoError(t, err)
+	q := r.request(2, "a")
+	first, err := r.Generate(r.ctx, q) // waits behind busy
+	require.NoError(t, err)
+	_, err = r.Generate(r.ctx, q) // a retry by mistake
+	require.ErrorIs(t, err, mmcache.ErrEnded)
+	require.NoError(t, r.Check(r.ctx)) // the fence has passed behind one of these
+	require.NoError(t, r.Check(r.ctx))
+	for i := 0; i < 1000 && cached(r, "a"); i++ {
+		req, _ := r.begin(strconv.Itoa(i))
+		req.Rollback()
+	}
+	busy.Close()
+	got, err := first.Collect()
+	require.NoError(t, err, "the engine: %v", r.e.Fatal())
+	require.Equal(t, want(2, "a"), got[0])
+	require.NoError(t, r.e.Fatal())
+}
+
+func cached(r *rig, key string) bool {
+	for k := range r.cache.Keys() {
+		if k == key {
+			return true
+		}
+	}
+	return false
+}
+
+// TestNeverSent: what vLLM's own frontend refuses, or never sends. Sent to vLLM 0.32.0,
+// the first five and the schema ended it, or silenced a part of it.
+func TestNeverSent(t *testing.T) {
+	param := func(name string, v any) func(*engine.Request) { return func(q *engine.Request) { q.Params[name] = v } }
+	for name, f := range map[string]func(*engine.Request){
+		// IndexError in the worker. This is how a map from JSON looks.
+		"logit_bias of text keys": param("logit_bias", map[string]any{"99999": 1.0}),
+		"logit_bias in a Map":     param("logit_bias", &serde.Map{Keys: []any{99999}, Values: []any{1.0}}),
+		// RuntimeError in the worker: selected index k out of range.
+		"logprobs above the vocabulary":        param("logprobs", 100_000),
+		"prompt_logprobs above the vocabulary": param("prompt_logprobs", 100_000),
+		// IndexError in the worker, with min_tokens.
+		"_all_stop_token_ids": func(q *engine.Request) {
+			q.Params["_all_stop_token_ids"], q.Params["min_tokens"] = []int{99999}, 1
+		},
+		"_eos_token_id": param("_eos_token_id", 99999),
+		// With enable_trace_replay these are tokens that come out, and go in again.
+		"trace_decode_token_ids": param("trace_decode_token_ids", []int{99999}),
+		// It keeps a thread of the grammar compiler, of which there is one for two
+		// cores; after that no request with structured outputs is ever scheduled.
+		"deep JSON schema": param("structured_outputs", map[string]any{"_backend": "xgrammar", "json": strings.Repeat(`{"type":"array","items":`, 5000) +
+			`{"type":"string"}` + strings.Repeat("}", 5000)}),
+		// The engine answers nothing at all: the stream never ends.
+		"abort_immediately": func(q *engine.Request) { q.More.AbortImmediately = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, setup{})
+			q := r.request(2)
+			f(&q)
+			_, err := r.Generate(r.ctx, q)
+			require.ErrorIs(t, err, engine.ErrRefused)
+		})
+	}
+}
+
+// TestStrayPlaceholder: a placeholder token outside of every placeholder. In
+// vLLM 0.11.0 to 0.12.0 and some after, Qwen2-VL counts them in the prompt, and
+// IndexError ends the engine; they come from a client's text that is tokenized with
+// special tokens.
+func TestStrayPlaceholder(t *testing.T) {
+	r := newRig(t, setup{mode: mmcache.LRU})
+	q := r.request(1, "a")
+	q.Prompt = append(q.Prompt, placeholder)
+	_, err := r.Generate(r.ctx, q)
+	require.ErrorIs(t, err, engine.ErrRefused)
+	q.Items.Rollback()
+}
+
+// TestNoMaxModelLen: before 0.20 the ready map is empty, nothing bounds the
+// prompt, and there is no option that would.
+func TestNoMaxModelLen(t *testing.T) {
+	r := newRig(t, setup{version: "0.19.1"})
+	q := r.request(1)
+	q.Prompt = append(q.Prompt, make([]uint32, 1<<20)...)
+	_, err := r.Generate(r.ctx, q)
+	require.ErrorIs(t, err, engine.ErrRefused)
+}
+
+// TestDataParallel: an engine that is one of several tells a coordinator when
+// it begins to work. Here is none, and its output thread ends with an
+// AssertionError (core.py, process_output_sockets).
+func TestDataParallel(t *testing.T) {
+	r := newRig(t, setup{idle: true, engine: func(o *enginetest.Options) {
+		o.Ready = func(r *serde.Ready) { r.DataParallelSize = 2 }
+	}})
+	require.Error(t, r.start())
+}
+
+// TestSeeds: children with a large seed must differ, as in Python.
+func TestSeeds(t *testing.T) {
+	r := newRig(t, setup{})
+	q := r.request(1)
+	q.Params["n"], q.Params["seed"] = 2, uint64(1<<63)
+	s, err := r.Generate(r.ctx, q)
+	require.NoError(t, err)
+	_, err = s.Collect()
+	require.NoError(t, err)
+	sent := r.e.Requests()
+	require.Len(t, sent, 2)
+	require.NotEqual(t, sent[0].SamplingParams["seed"], sent[1].SamplingParams["seed"])
+}
+
+// TestResendOfChangedPrompt: what is sent a second time is what was sent, and
+// verified, the first time, whatever the caller did with its slices after Generate.
+func TestResendOfChangedPrompt(t *testing.T) {
+	r := newRig(t, setup{mode: mmcache.LRU})
+	r.ask(1, "a")
+	r.e.Forget()
+	again, change := make(chan struct{}), make(chan struct{})
+	items, err := r.cache.Begin(r.ctx, "r", mmcache.Want{Key: "a", Bytes: 4096, Modality: "image"})
+	require.NoError(t, err)
+	_, err = items.Item(r.ctx, "a", func(ctx context.Context, b *mmcache.Builder) error {
+		close(again)
+		<-change
+		return mmcache.Ready(picture("a", rows), nil)(ctx, b)
+	})
+	require.NoError(t, err)
+	p, at := prompt(1)
+	q := engine.Request{ID: "r", Prompt: p, Placeholders: at, Items: items, Params: engine.Params{"max_tokens": 2}}
+	s, err := r.Generate(r.ctx, q)
+	require.NoError(t, err)
+	<-again
+	q.Prompt[0] = 1_000_000 // the next prompt in the same buffer
+	close(change)
+	got, err := s.Collect()
+	require.NoError(t, err)
+	require.Equal(t, want(2, "a"), got[0])
+	for _, m := range r.e.Requests() {
+		require.Less(t, m.PromptTokenIDs[0], uint32(enginetest.Vocabulary), "never verified")
+	}
+}
+
+// TestChildrenDrift: n children make n times what the mirror foresees once.
+// Where items of one request push each other out, the second child names one that
+// the first has evicted. From 0.28 on the engine asks for it; an older one would not
+// survive, and is not asked.
+func TestChildrenDrift(t *testing.T) {
+	for version, ok := range map[string]bool{"0.33.0": true, "0.28.0": true, "0.27.1": false, "0.11.0": false} {
+		r := newRig(t, setup{mode: mmcache.LRU, capacity: 1000, version: version})
+		q := r.request(1, "a", "b")
+		q.Params["n"] = 2
+		s, err := r.Generate(r.ctx, q)
+		if !ok {
+			require.ErrorIs(t, err, engine.ErrRefused, version)
+			q.Items.Rollback()
+			continue
+		}
+		require.NoError(t, err)
+		got, err := s.Collect()
+		require.NoError(t, err)
+		require.Equal(t, [][]uint32{want(1, "a", "b"), want(1, "a", "b")}, got)
+		require.NoError(t, r.e.Fatal())
+	}
+}
+
+// hostile is an engine of which a test has the sockets.
+func hostile(t testing.TB, r *rig, identity string) (in, out zmq4.Socket) {
+	t.Helper()
+	id := zmq4.WithID(zmq4.SocketIdentity(identity))
+	hs := zmq4.NewDealer(r.ctx, id)
+	t.Cleanup(func() { hs.Close() })
+	require.NoError(t, hs.Dial(r.Address().Handshake))
+	say := func(status string) {
+		b, err := serde.EncodeHandshake(&serde.Handshake{Status: status})
+		require.NoError(t, err)
+		require.NoError(t, hs.Send(zmq4.NewMsg(b)))
+	}
+	started := make(chan error, 1)
+	go func() { started <- r.Start(r.ctx) }()
+	say(serde.StatusHello)
+	m, err := hs.Recv()
+	require.NoError(t, err)
+	init, err := serde.DecodeInit(m.Frames[0])
+	require.NoError(t, err)
+	in, out = zmq4.NewDealer(r.ctx, id), zmq4.NewPush(r.ctx)
+	t.Cleanup(func() { in.Close(); out.Close() })
+	require.NoError(t, errors.Join(in.Dial(init.Inputs[0]), out.Dial(init.Outputs[0])))
+	g := pycompat.Newest()
+	b, err := serde.EncodeReady(&serde.Ready{VLLMVersion: g.Version, WorldSize: 1, MaxModelLen: 4096}, serde.Options{Generation: g})
+	require.NoError(t, err)
+	require.NoError(t, in.Send(zmq4.NewMsg(b)))
+	say(serde.StatusReady)
+	require.NoError(t, <-started)
+	return in, out
+}
+
+// TestMissOfTextRequest: an engine that claims to lack items of a request that has
+// none must not crash the frontend. In a process of its own, since it did.
+func TestMissOfTextRequest(t *testing.T) {
+	const env = "RINGCACHE_TEST_MISS"
+	if os.Getenv(env) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestMissOfTextRequest$", "-test.v")
+		cmd.Env = append(os.Environ(), env+"=1")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%.1500s", out)
+		return
+	}
+	c, err := engine.New(engine.Options{Transport: zmq.Transport{}, Model: model()}) // nothing to leave behind
+	require.NoError(t, err)
+	defer c.Close(t.Context())
+	r := &rig{Client: c, t: t, ctx: t.Context()}
+	_, out := hostile(t, r, "\x00\x00")
+	s, err := c.Generate(r.ctx, r.request(1))
+	require.NoError(t, err)
+	reason := serde.FinishError
+	f, err := serde.EncodeOutputs(&serde.EngineCoreOutputs{Outputs: []serde.EngineCoreOutput{{
+		RequestID: "r-1", NewTokenIDs: []uint32{}, FinishReason: &reason, MMCacheMissHashes: []string{"x"},
+	}}}, serde.Options{Generation: pycompat.Newest()})
+	require.NoError(t, err)
+	require.NoError(t, out.Send(zmq4.NewMsgFrom(f...)))
+	_, err = s.Collect()
+	var failed *engine.RequestError
+	require.ErrorAs(t, err, &failed)
+}
+
+// TestSquatter: whoever stays connected to the handshake port (any process of
+// the machine may) keeps the client's own engine from starting.
+func TestSquatter(t *testing.T) {
+	r := newRig(t, setup{idle: true})
+	d := zmq4.NewDealer(r.ctx, zmq4.WithID(zmq4.SocketIdentity("who?")))
+	defer d.Close()
+	require.NoError(t, d.Dial(r.Address().Handshake))
+	b, err := serde.EncodeHandshake(&serde.Handshake{Status: serde.StatusHello})
+	require.NoError(t, err)
+	require.NoError(t, d.Send(zmq4.NewMsg(b)))
+	require.Eventually(t, func() bool { return engine.Greeted(r.Client) }, testTimeout, testTick)
+	var cancel context.CancelFunc
+	r.ctx, cancel = context.WithTimeout(r.ctx, 3*time.Second)
+	defer cancel()
+	require.NoError(t, r.start())
+}
+
+// TestHandshakeMemory: a peer that nobody knows announces frames that no
+// handshake has; their memory is taken at once.
+func TestHandshakeMemory(t *testing.T) {
+	r := newRig(t, setup{idle: true})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	const peers, size = 8, 200 << 20
+	for range peers {
+		d := net.Dialer{}
+		c, err := d.DialContext(r.ctx, "tcp", strings.TrimPrefix(r.Address().Handshake, "tcp://"))
+		require.NoError(t, err)
+		defer c.Close()
+		greeting := make([]byte, 64)
+		greeting[0], greeting[8], greeting[9], greeting[10] = 0xff, 1, 0x7f, 3
+		copy(greeting[12:], "NULL")
+		ready := "\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
+		_, err = c.Write(append(append(greeting, 4, byte(len(ready))), ready...))
+		require.NoError(t, err)
+		_, err = c.Write(binary.BigEndian.AppendUint64([]byte{2}, size))
+		require.NoError(t, err)
+		_, err = c.Write([]byte("x"))
+		require.NoError(t, err)
+	}
+	grown := func() uint64 {
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	require.Never(t, func() bool { return grown() > 64<<20 }, time.Second, 10*time.Millisecond,
+		"a handshake is less than a kilobyte")
+}
+
+// TestStaleSocket: a frontend that was killed left its sockets in Options.Dir,
+// and the next one can't bind them. libzmq removes them before it binds.
+func TestStaleSocket(t *testing.T) {
+	dir := t.TempDir()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "in1"), Net: "unix"})
+	require.NoError(t, err)
+	l.SetUnlinkOnClose(false)
+	require.NoError(t, l.Close())
+	r := newRig(t, setup{idle: true, client: func(o *engine.Options) { o.Dir = dir }})
+	require.NoError(t, r.start())
+}
+
+// TestSharedDir: two clients of one folder.
+func TestSharedDir(t *testing.T) {
+	dir := t.TempDir()
+	share := func(o *engine.Options) { o.Dir = dir }
+	newRig(t, setup{client: share})
+	r := newRig(t, setup{idle: true, client: share})
+	require.NoError(t, r.start())
+}
+
+// TestLongTempDir: the path of a socket has at most 107 bytes, and a TMPDIR
+// may be longer. New says that it cares.
+func TestLongTempDir(t *testing.T) {
+	long := filepath.Join(t.TempDir(), strings.Repeat("x", 100))
+	require.NoError(t, os.Mkdir(long, 0o700))
+	t.Setenv("TMPDIR", long)
+	r := newRig(t, setup{idle: true})
+	require.NoError(t, r.start())
+}
+
+// TestCloseTwice: the cache "can be closed afterwards", also behind the second
+// of two Closes.
+func TestCloseTwice(t *testing.T) {
+	r := newRig(t, setup{mode: mmcache.SHM})
+	r.e.Hold(true)
+	s, err := r.Generate(r.ctx, r.request(1, "a"))
+	require.NoError(t, err)
+	closed := make(chan error, 1)
+	go func() { closed <- r.Close(r.ctx) }()
+	over, cancel := context.WithCancel(r.ctx)
+	cancel()
+	require.Eventually(t, func() bool {
+		_, err := r.Generate(over, engine.Request{})
+		return errors.Is(err, engine.ErrClosed)
+	}, testTimeout, testTick)
+	second := make(chan error, 1)
+	go func() { second <- r.Close(r.ctx) }()
+	select {
+	case err = <-second:
+		err = errors.Join(err, r.cache.Close())
+	case <-time.After(100 * time.Millisecond): // it waits, as it should
+	}
+	r.e.Hold(false)
+	_, e := s.Collect()
+	require.NoError(t, e)
+	require.NoError(t, <-closed)
+	require.NoError(t, err)
+}
+
+// TestSlowProducer: an engine that died is not ended, and no other can be
+// started, until a caller's producer returns.
+func TestSlowProducer(t *testing.T) {
+	r := newRig(t, setup{mode: mmcache.LRU})
+	r.ask(1, "a")
+	busy, release := make(chan struct{}), make(chan struct{})
+	items, err := r.cache.Begin(r.ctx, "r", mmcache.Want{Key: "a", Bytes: 4096, Modality: "image"})
+	require.NoError(t, err)
+	_, err = items.Item(r.ctx, "a", func(ctx context.Context, b *mmcache.Builder) error {
+		close(busy)
+		<-release
+		return mmcache.Ready(picture("a", rows), nil)(ctx, b)
+	})
+	require.NoError(t, err)
+	require.NoError(t, r.ClearItems(r.ctx))
+	p, at := prompt(1)
+	done := make(chan error, 1)
+	go func() {
+		_, err := r.Generate(r.ctx, engine.Request{ID: "r", Prompt: p, Placeholders: at, Items: items})
+		done <- err
+	}()
+	<-busy
+	gone, _ := r.Gone()
+	r.e.Kill()
+	<-gone
+	ctx := r.ctx
+	var cancel context.CancelFunc
+	r.ctx, cancel = context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	err = r.start()
+	close(release)
+	require.ErrorIs(t, <-done, engine.ErrDead)
+	items.Rollback()
+	require.NoError(t, err)
+}
+
+// TestProbeOfOutput: in Options.Bind the output socket is open to the network,
+// and any peer that connects and leaves counts as the engine's end.
+func TestProbeOfOutput(t *testing.T) {
+	var mu = make(chan string, 8)
+	r := newRig(t, setup{idle: true, client: func(o *engine.Options) { o.Bind, o.Transport = "127.0.0.1", spy{zmq.Transport{}, mu} }})
+	require.NoError(t, r.start())
+	var output string
+	for range 3 {
+		if e := <-mu; strings.HasPrefix(e, "pull ") {
+			output = strings.TrimPrefix(e, "pull ")
+		}
+	}
+	probe := zmq4.NewPush(r.ctx)
+	require.NoError(t, probe.Dial(output))
+	require.NoError(t, probe.Close())
+	gone, why := r.Gone()
+	select {
+	case <-gone:
+		require.NoError(t, why(), "the engine has not gone")
+	case <-time.After(500 * time.Millisecond):
+	}
+	r.ask(1)
+}
+
+// spy tells the endpoints.
+type spy struct {
+	engine.Transport
+	bound chan string
+}
+
+func (s spy) Bind(p engine.Pattern, endpoint string, limit int64) (engine.Socket, error) {
+	k, err := s.Transport.Bind(p, endpoint, limit)
+	if err == nil {
+		s.bound <- map[engine.Pattern]string{engine.Pull: "pull ", engine.Router: "router "}[p] + k.Endpoint()
+	}
+	return k, err
+}
