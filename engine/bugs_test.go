@@ -434,3 +434,34 @@ func (s spy) Bind(p engine.Pattern, endpoint string, limit int64) (engine.Socket
 	}
 	return k, err
 }
+
+// TestKeyWithOtherTokens: an engine keeps what it computed of an item by its key; an
+// item that takes another number of tokens would not fit there, and end it.
+func TestKeyWithOtherTokens(t *testing.T) {
+	for _, m := range []mmcache.Mode{mmcache.None, mmcache.LRU, mmcache.SHM} {
+		t.Run(m.String(), func(t *testing.T) {
+			r := newRig(t, setup{mode: m})
+			r.ask(1, "a")
+			r.cache.Invalidate("a")
+			p, at := prompt(1)
+			p, at[0].Length = append(p[:at[0].Offset+rows-1:at[0].Offset+rows-1], 30), rows-1
+			q := engine.Request{ID: "r", Prompt: p, Placeholders: at, Params: engine.Params{"max_tokens": 2}}
+			var err error
+			q.Items, err = r.cache.Begin(r.ctx, "r", mmcache.Want{Key: "a", Bytes: 4096, Modality: "image"})
+			require.NoError(t, err)
+			_, err = q.Items.Item(r.ctx, "a", mmcache.Ready(picture("a", rows-1), nil))
+			require.NoError(t, err)
+			_, err = r.Generate(r.ctx, q)
+			require.ErrorIs(t, err, engine.ErrRefused)
+			require.ErrorContains(t, err, "ResetEncoderCache")
+			require.NoError(t, r.ResetEncoderCache(r.ctx))
+			s, err := r.Generate(r.ctx, q)
+			require.NoError(t, err)
+			got, err := s.Collect()
+			require.NoError(t, err)
+			require.Equal(t, enginetest.Tokens(p, 2, picture("a", rows-1)), got[0])
+			require.NoError(t, r.e.Fatal())
+			r.drained()
+		})
+	}
+}

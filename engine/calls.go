@@ -111,7 +111,13 @@ func (c *Client) ResetPrefixCache(ctx context.Context) (bool, error) {
 // it waits until no request is under way, while new ones wait.
 func (c *Client) ResetEncoderCache(ctx context.Context) error {
 	return c.quiesced(ctx, func() error {
-		_, err := c.Call(ctx, "reset_encoder_cache")
+		s, err := c.running()
+		if err != nil {
+			return err
+		}
+		if _, err = s.call(ctx, "reset_encoder_cache"); err == nil {
+			s.sent.reset()
+		}
 		return err
 	})
 }

@@ -53,7 +53,7 @@ func (s *session) generate(ctx context.Context, r Request) (*Stream, error) {
 	}
 	err := s.commit(ctx, st)
 	if err == nil {
-		if s.c.mode() == mmcache.LRU {
+		if st.items != nil {
 			s.sent.sweep(s.c.o.Cache)
 		}
 		return st, nil

@@ -1,13 +1,16 @@
 package engine
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/ringcache/ringcache/mmcache"
 )
 
-// sentItems remembers how many tokens the items take that an engine of mode lru
-// keeps: those go by their keys alone.
+// sentItems remembers how many tokens the items take that an engine was sent. In
+// mode lru they go by their keys alone afterwards; and an engine keeps what it
+// computed of an item by its key, so that another number of tokens under the same
+// key ends it.
 type sentItems struct {
 	mu    sync.Mutex
 	items map[string]sentItem
@@ -16,8 +19,9 @@ type sentItems struct {
 }
 
 type sentItem struct {
-	tokens int
-	seq    uint64
+	tokens   int
+	computed bool // the engine's encoder may have it
+	seq      uint64
 }
 
 const firstSweep = 1024
@@ -29,14 +33,29 @@ func (s *sentItems) get(key string) (tokens int, ok bool) {
 	return it.tokens, ok
 }
 
-func (s *sentItems) put(key string, tokens int) {
+// put takes note of an item, and fails if the engine has another of its key.
+func (s *sentItems) put(key string, tokens int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if it, ok := s.items[key]; ok && it.computed && it.tokens != tokens {
+		return fmt.Errorf("it takes %d tokens, and took %d before; the engine goes by the key: use another, or ResetEncoderCache", tokens, it.tokens)
+	}
 	if s.items == nil {
 		s.items, s.limit = map[string]sentItem{}, firstSweep
 	}
 	s.seq++
-	s.items[key] = sentItem{tokens, s.seq}
+	s.items[key] = sentItem{tokens, true, s.seq}
+	return nil
+}
+
+// reset says that the engine's encoder has forgotten everything.
+func (s *sentItems) reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, it := range s.items {
+		it.computed = false
+		s.items[k] = it
+	}
 }
 
 // sweep forgets what is not cached any more, once in a while.

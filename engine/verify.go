@@ -281,8 +281,8 @@ func (s *session) tokens(w mmcache.Wire, d Modality) (int, error) {
 		return n, nil
 	}
 	n, err := d.tokens(it)
-	if err == nil && s.c.mode() == mmcache.LRU {
-		s.sent.put(w.Key, n)
+	if err == nil {
+		err = s.sent.put(w.Key, n)
 	}
 	return n, err
 }
