@@ -54,6 +54,7 @@ type setup struct {
 	set     []string
 	flags   []string
 	options func(*engine.Options)
+	serve   bool // by vLLM's own command
 }
 
 // rig is a client with a real engine.
@@ -120,6 +121,9 @@ func newRig(t testing.TB, s setup) *rig {
 
 // command starts the engine, which ends with this process.
 func (r *rig) command(a engine.Address) *exec.Cmd {
+	if r.s.serve {
+		return r.serve(a)
+	}
 	args := []string{
 		"--handshake", a.Handshake, "--tp", strconv.Itoa(r.s.tp), "--cache-type", r.s.mode.String(), "--die-with-stdin",
 		"--cache-gb", strconv.FormatFloat(float64(r.s.ring)/(1<<30), 'g', -1, 64),

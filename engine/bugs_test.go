@@ -106,8 +106,8 @@ func TestStrayPlaceholder(t *testing.T) {
 	q.Items.Rollback()
 }
 
-// TestNoMaxModelLen: before 0.20 the ready map is empty, nothing bounds the
-// prompt, and there is no option that would.
+// TestNoMaxModelLen: before 0.20 the ready map is empty, and the options bound the
+// prompt.
 func TestNoMaxModelLen(t *testing.T) {
 	r := newRig(t, setup{version: "0.19.1"})
 	q := r.request(1)
@@ -123,7 +123,9 @@ func TestDataParallel(t *testing.T) {
 	r := newRig(t, setup{idle: true, engine: func(o *enginetest.Options) {
 		o.Ready = func(r *serde.Ready) { r.DataParallelSize = 2 }
 	}})
-	require.Error(t, r.start())
+	var m *engine.MismatchError
+	require.ErrorAs(t, r.start(), &m)
+	require.Contains(t, m.What, "data parallel")
 }
 
 // TestSeeds: children with a large seed must differ, as in Python.
@@ -253,8 +255,8 @@ func TestMissOfTextRequest(t *testing.T) {
 	require.ErrorAs(t, err, &failed)
 }
 
-// TestSquatter: whoever stays connected to the handshake port (any process of
-// the machine may) keeps the client's own engine from starting.
+// TestSquatter: whoever stays connected to the handshake port (any process of the
+// machine may) does not keep the client's own engine from starting.
 func TestSquatter(t *testing.T) {
 	r := newRig(t, setup{idle: true})
 	d := zmq4.NewDealer(r.ctx, zmq4.WithID(zmq4.SocketIdentity("who?")))
@@ -270,8 +272,8 @@ func TestSquatter(t *testing.T) {
 	require.NoError(t, r.start())
 }
 
-// TestHandshakeMemory: a peer that nobody knows announces frames that no
-// handshake has; their memory is taken at once.
+// TestHandshakeMemory: a peer that nobody knows announces frames that no handshake
+// has; no memory is taken for them.
 func TestHandshakeMemory(t *testing.T) {
 	r := newRig(t, setup{idle: true})
 	var before, after runtime.MemStats
@@ -301,8 +303,8 @@ func TestHandshakeMemory(t *testing.T) {
 		"a handshake is less than a kilobyte")
 }
 
-// TestStaleSocket: a frontend that was killed left its sockets in Options.Dir,
-// and the next one can't bind them. libzmq removes them before it binds.
+// TestStaleSocket: a frontend that was killed left its sockets in Options.Dir, and
+// the next one starts all the same.
 func TestStaleSocket(t *testing.T) {
 	dir := t.TempDir()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "in1"), Net: "unix"})
@@ -322,8 +324,8 @@ func TestSharedDir(t *testing.T) {
 	require.NoError(t, r.start())
 }
 
-// TestLongTempDir: the path of a socket has at most 107 bytes, and a TMPDIR
-// may be longer. New says that it cares.
+// TestLongTempDir: the path of a socket has at most 107 bytes, and a TMPDIR may be
+// longer.
 func TestLongTempDir(t *testing.T) {
 	long := filepath.Join(t.TempDir(), strings.Repeat("x", 100))
 	require.NoError(t, os.Mkdir(long, 0o700))
@@ -361,8 +363,8 @@ func TestCloseTwice(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestSlowProducer: an engine that died is not ended, and no other can be
-// started, until a caller's producer returns.
+// TestSlowProducer: when an engine died another can be started, although a caller's
+// producer does not return.
 func TestSlowProducer(t *testing.T) {
 	r := newRig(t, setup{mode: mmcache.LRU})
 	r.ask(1, "a")
@@ -397,8 +399,8 @@ func TestSlowProducer(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestProbeOfOutput: in Options.Bind the output socket is open to the network,
-// and any peer that connects and leaves counts as the engine's end.
+// TestProbeOfOutput: with Options.Bind the output socket is a port. Who looks in and
+// leaves does not count as the engine's end.
 func TestProbeOfOutput(t *testing.T) {
 	var mu = make(chan string, 8)
 	r := newRig(t, setup{idle: true, client: func(o *engine.Options) { o.Bind, o.Transport = "127.0.0.1", spy{zmq.Transport{}, mu} }})
@@ -464,4 +466,37 @@ func TestKeyWithOtherTokens(t *testing.T) {
 			r.drained()
 		})
 	}
+}
+
+// TestSleepThatFails: both sides have cleared their items when the engine refuses to
+// sleep.
+func TestSleepThatFails(t *testing.T) {
+	for _, m := range []mmcache.Mode{mmcache.LRU, mmcache.SHM} {
+		r := newRig(t, setup{mode: m})
+		r.ask(1, "a")
+		r.e.Refuse("sleep")
+		var failed *engine.CallError
+		require.ErrorAs(t, r.Sleep(r.ctx, 1), &failed)
+		r.ask(1, "a")
+		require.Zero(t, r.Stats().Resent)
+		require.Equal(t, int64(2), r.cache.Stats().Produced)
+	}
+}
+
+// TestSilenceBeginsWithTheRequest: an engine that had nothing to do for long is not
+// asked at once when it gets something.
+func TestSilenceBeginsWithTheRequest(t *testing.T) {
+	r := newRig(t, setup{})
+	r.ask(1)
+	engine.Idle(r.Client, time.Hour)
+	r.e.Hold(true)
+	s, err := r.Generate(r.ctx, r.request(1))
+	require.NoError(t, err)
+	require.Less(t, engine.Silent(r.Client), time.Minute)
+	r.e.Hold(false)
+	_, err = s.Collect()
+	require.NoError(t, err)
+	engine.Idle(r.Client, time.Hour)
+	require.NoError(t, r.Check(r.ctx))
+	require.Less(t, engine.Silent(r.Client), time.Minute)
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/ringcache/ringcache/lrusync"
@@ -16,8 +17,8 @@ import (
 // methods end the engine when they are called, or when their arguments are wrong:
 // those that do so always are refused.
 //
-// Errors: [CallError]; [ErrNotRunning], [DeadError]; ctx's, after which the call
-// may still happen.
+// Errors: [CallError]; [ErrRefused]; [ErrNotRunning], [DeadError], [ErrClosed]; ctx's,
+// after which the call may still happen.
 func (c *Client) Call(ctx context.Context, method string, args ...any) (any, error) {
 	if why, ok := fatalCalls[method]; ok {
 		return nil, fmt.Errorf("%w: %q is not called: %s", ErrRefused, method, why)
@@ -42,6 +43,7 @@ func (s *session) call(ctx context.Context, method string, args ...any) (any, er
 		s.mu.Unlock()
 		return nil, s.dead
 	}
+	s.listen()
 	s.lastCall++
 	id := s.lastCall
 	s.calls[id] = answer
@@ -63,8 +65,11 @@ func (s *session) call(ctx context.Context, method string, args ...any) (any, er
 	}
 	select {
 	case u := <-answer:
-		if u.Failure != nil {
+		switch {
+		case u.Failure != nil:
 			return nil, &CallError{method, *u.Failure}
+		case u.Err != nil:
+			return nil, &CallError{method, "its answer can't be read: " + u.Err.Error()}
 		}
 		return u.Result, nil
 	case <-s.gone:
@@ -125,23 +130,29 @@ func (c *Client) ResetEncoderCache(ctx context.Context) error {
 // ClearItems forgets every multimodal item on both sides (reset_mm_cache). It is a
 // barrier as mmcache.Cache.Clear is: in mode shm it waits until every request with
 // items has ended, while new ones wait. An error means that the cache forgot
-// nothing.
+// nothing; if it is ctx's the engine may have, which in mode lru shows as misses.
 func (c *Client) ClearItems(ctx context.Context) error {
 	return c.cleared(ctx, func() error { return nil })
 }
 
-// cleared clears the items on both sides and then calls f.
+// cleared clears the items on both sides, and calls f before any request follows.
+// Whatever f returns, they are cleared.
 func (c *Client) cleared(ctx context.Context, f func() error) error {
+	var late error
 	call := func() error {
-		if _, err := c.Call(ctx, "reset_mm_cache"); err != nil {
-			return err
+		_, err := c.Call(ctx, "reset_mm_cache")
+		if err == nil {
+			late = f()
 		}
-		return f()
+		return err
 	}
+	var err error
 	if c.o.Cache == nil {
-		return call()
+		err = call()
+	} else {
+		err = c.o.Cache.Clear(ctx, func(lrusync.Envelope) error { return call() })
 	}
-	return c.o.Cache.Clear(ctx, func(lrusync.Envelope) error { return call() })
+	return errors.Join(err, late)
 }
 
 // Sleep frees the engine's memory: at level 1 weights go to the host, at level 2

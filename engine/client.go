@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -169,7 +171,8 @@ func (c *Client) awake() (*session, error) {
 	return s, err
 }
 
-// Ready returns what the engine said of itself when it started, nil before.
+// Ready returns what the engine said of itself when it started, with what Options
+// say where it did not tell; nil before, and while it is started again.
 func (c *Client) Ready() *serde.Ready {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,7 +183,8 @@ func (c *Client) Ready() *serde.Ready {
 	return &r
 }
 
-// Generation returns the generation of the engine, zero before it has started.
+// Generation returns the generation of the engine, zero before it has started, and
+// while it is started again.
 func (c *Client) Generation() pycompat.Generation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,8 +241,9 @@ func (c *Client) count(f func(*Stats)) {
 
 // Close ends the client. New requests are refused; those under way may end until
 // ctx does, and are aborted then. An engine that was started by the client is
-// ended: asked first, killed after Options.Grace. Another one runs on. The cache is
-// the caller's, and can be closed afterwards.
+// ended: asked first, killed after Options.Grace. Another one runs on, but no later
+// client can reach it: an engine has one handshake. The cache is the caller's, and
+// can be closed afterwards.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	second := c.closed
@@ -278,6 +283,13 @@ func (c *Client) Close(ctx context.Context) error {
 	return c.closeErr
 }
 
+// requestsNow lists the streams that are live.
+func (s *session) requestsNow() []*Stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.inFlight))
+}
+
 // close ends a session that is not needed any more.
 func (s *session) close() {
 	if s.process == nil && s.deadError() == nil {
@@ -291,17 +303,11 @@ func (s *session) close() {
 func (s *session) quit() {
 	s.mu.Lock()
 	s.quitting = true // what comes now would come behind the fence
-	var streams []*Stream
-	for st := range s.inFlight {
-		streams = append(streams, st)
-	}
 	s.mu.Unlock()
-	for _, st := range streams {
+	for _, st := range s.requestsNow() {
 		st.abort(ErrClosed)
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, s.c.o.Grace)
 	defer cancel()
-	if err := s.passFence(ctx); err != nil {
-		s.c.o.Logger.Warn("no fence: items of aborted requests stay until their time is up", "error", err)
-	}
+	s.passFence(ctx)
 }

@@ -12,7 +12,7 @@
 //	eng, err := engine.New(engine.Options{Transport: zmq.Transport{}, Cache: cache, Model: model, Command: vllm})
 //	err = eng.Start(ctx)                    // returns when the engine is ready
 //
-//	items, err := cache.Begin(ctx, id, mmcache.Want{Key: key})
+//	items, err := cache.Begin(ctx, id, mmcache.Want{Key: key, Bytes: limit})
 //	defer items.Rollback()
 //	_, err = items.Item(ctx, key, produce)  // decodes into shared memory, once per key
 //	s, err := eng.Generate(ctx, engine.Request{ID: id, Prompt: tokens, Items: items,

@@ -8,8 +8,8 @@ import (
 var (
 	// ErrInvalid says that an argument or option makes no sense.
 	ErrInvalid = errors.New("engine: invalid argument")
-	// ErrRefused is wrapped by [RefusedError].
-	ErrRefused = errors.New("engine: the request was not sent")
+	// ErrRefused is wrapped by [RefusedError], and says that a call is not made.
+	ErrRefused = errors.New("engine: not sent")
 	// ErrDead is wrapped by [DeadError].
 	ErrDead = errors.New("engine: the engine is gone")
 	// ErrNotRunning says that the engine was not started yet, or not again since
@@ -53,7 +53,8 @@ func (e *RefusedError) Unwrap() []error { return []error{ErrRefused, e.Err} }
 
 // DeadError ends what was under way when the engine went. Start the engine again;
 // requests may be repeated then. It wraps [ErrDead] and the cause: [ErrCoreDead],
-// [ErrDisconnected], [ErrDeaf], an [*ExitError], or what a socket said.
+// [ErrDisconnected], [ErrDeaf], an [*ExitError], [ErrClosed], or why its answer can't
+// be read.
 type DeadError struct{ Err error }
 
 func (e *DeadError) Error() string { return fmt.Sprintf("engine: the engine is gone: %v", e.Err) }

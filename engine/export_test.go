@@ -1,5 +1,7 @@
 package engine
 
+import "time"
+
 // Remembered is the number of items whose tokens are remembered.
 func Remembered(c *Client) int {
 	s, err := c.running()
@@ -37,3 +39,9 @@ func Pid(c *Client) int {
 	defer c.mu.Unlock()
 	return c.s.process.cmd.Process.Pid
 }
+
+// Idle makes the engine's last word be that long ago.
+func Idle(c *Client, d time.Duration) { c.s.heard.Store(time.Now().Add(-d).UnixNano()) }
+
+// Silent is how long ago it is.
+func Silent(c *Client) time.Duration { return time.Since(time.Unix(0, c.s.heard.Load())) }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 
 	"github.com/ringcache/ringcache/mmcache"
 )
@@ -24,23 +23,21 @@ func (s *session) fences() {
 		case <-s.gone:
 			return
 		case <-s.fence:
-		}
-		if err := s.passFence(s.ctx); err != nil && !errors.Is(err, ErrDead) {
-			s.c.o.Logger.Warn("no fence: items of aborted requests stay until their time is up", "error", err)
+			s.passFence(s.ctx)
 		}
 	}
 }
 
-// passFence passes one fence.
-func (s *session) passFence(ctx context.Context) error {
+// passFence passes one fence, if the engine answers.
+func (s *session) passFence(ctx context.Context) {
 	if s.c.mode() != mmcache.SHM {
-		return nil
+		return
 	}
 	f := s.c.o.Cache.Fence()
 	if err := s.workers(ctx); err != nil {
-		return err
+		s.c.o.Logger.Warn("no fence: items of aborted requests stay until their time is up", "error", err)
+		return
 	}
 	f.Passed()
 	s.c.count(func(n *Stats) { n.Fences++ })
-	return nil
 }

@@ -30,7 +30,6 @@ func (c *Client) Generate(ctx context.Context, r Request) (*Stream, error) {
 	}
 	st, err := s.generate(ctx, r)
 	if err != nil {
-		c.count(func(n *Stats) { n.Refused++ })
 		return nil, err
 	}
 	return st, nil
@@ -40,6 +39,7 @@ func (c *Client) Generate(ctx context.Context, r Request) (*Stream, error) {
 func (s *session) generate(ctx context.Context, r Request) (*Stream, error) {
 	if err := s.verify(&r); err != nil {
 		s.c.gate.Release(1)
+		s.c.count(func(n *Stats) { n.Refused++ })
 		return nil, err
 	}
 	st := s.newStream(r)
@@ -63,6 +63,9 @@ func (s *session) generate(ctx context.Context, r Request) (*Stream, error) {
 	}
 	if dead := s.deadError(); dead != nil {
 		err = dead
+	}
+	if !st.sent.Load() {
+		s.c.count(func(n *Stats) { n.Refused++ })
 	}
 	st.abort(err) // the items were not committed, and stay the caller's
 	s.forget(st)  // again: ctx may have ended before it was registered
@@ -99,6 +102,7 @@ func (s *session) register(st *Stream) error {
 	case s.quitting:
 		return ErrClosed
 	}
+	s.listen()
 	for _, id := range st.ids {
 		s.streams[id] = st
 	}
@@ -109,14 +113,21 @@ func (s *session) register(st *Stream) error {
 // commit verifies the items of a request, and sends it.
 func (s *session) commit(ctx context.Context, st *Stream) error {
 	send := func(wires []mmcache.Wire) error {
-		if err := s.items(&st.req, wires); err != nil {
+		tokens, err := s.items(&st.req, wires)
+		if err != nil {
 			return err
 		}
 		m, err := st.req.messages(st.ids, wires, s.options())
 		if err != nil {
 			return st.req.refuse("message", err)
 		}
-		return st.send(m)
+		if err := st.send(m); err != nil {
+			return err
+		}
+		for i, w := range wires {
+			s.sent.put(w.Key, tokens[i])
+		}
+		return nil
 	}
 	if st.items == nil {
 		return send(nil)

@@ -166,6 +166,7 @@ func TestAbort(t *testing.T) {
 				}
 				r.drained()
 				require.Equal(t, int64(1), r.Stats().Failed)
+				require.Equal(t, []string{r.e.Requests()[0].RequestID}, r.e.Aborts())
 				r.ask(2, "b")
 			})
 		}

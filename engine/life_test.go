@@ -52,12 +52,13 @@ func TestDeath(t *testing.T) {
 				require.NoError(t, err)
 				gone, why := r.Gone()
 				call := make(chan error, 1)
-				if name != "deaf" {
-					go func() { call <- r.Check(r.ctx) }()
-				} else {
-					call <- engine.ErrDead
+				if name == "deaf" { // which has to come first, or the call is answered
+					way.do(r)
 				}
-				way.do(r)
+				go func() { call <- r.Check(r.ctx) }()
+				if name != "deaf" {
+					way.do(r)
+				}
 				for err == nil {
 					_, err = s.Next(r.ctx)
 				}
@@ -304,11 +305,32 @@ func TestBarriers(t *testing.T) {
 					defer cancel()
 					require.Error(t, r.e.Wait(over, func() bool { return len(r.e.Calls()) > 0 || len(done) > 0 }))
 				}
+				late := make(chan error, 1)
+				// Others concern requests with items only, at first.
+				holdsText := name == "reset_encoder_cache" || name == "sleep" && m == mmcache.LRU
+				if holdsText {
+					go func() {
+						s, err := r.Generate(r.ctx, engine.Request{Prompt: []uint32{1}, Params: engine.Params{"max_tokens": 1}})
+						if err == nil {
+							_, err = s.Collect()
+						}
+						late <- err
+					}()
+					over, cancel := context.WithTimeout(r.ctx, 20*time.Millisecond)
+					defer cancel()
+					require.Error(t, r.e.Wait(over, func() bool { return len(r.e.Requests()) > 2 || len(late) > 0 }), "it has to wait")
+				}
 				r.e.Hold(false)
 				got, err := s.Collect()
 				require.NoError(t, err)
 				require.Equal(t, want(3, "a"), got[0])
 				require.NoError(t, <-done)
+				switch {
+				case holdsText && name == "sleep":
+					require.ErrorIs(t, <-late, engine.ErrAsleep)
+				case holdsText:
+					require.NoError(t, <-late)
+				}
 				require.Equal(t, name, r.e.Calls()[len(r.e.Calls())-1])
 				if name == "sleep" {
 					require.NoError(t, r.WakeUp(r.ctx))

@@ -7,7 +7,8 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// Model is what the client must know of the model to verify requests.
+// Model is what the client must know of the model to verify requests. For LLaVA and
+// Qwen2-VL, Modality of examples/preprocess has what items look like.
 type Model struct {
 	// VocabSize is the number of tokens; ids are below. A larger one fails in the
 	// workers, and the engine with them.
@@ -43,10 +44,10 @@ type Modality struct {
 // ElemSpec is what one elem of an item looks like: a tensor.
 type ElemSpec struct {
 	Key   string
-	DType serde.DType
+	DType serde.DType // of the tensor
 	// Shape has -1 where any length will do.
 	Shape []int
-	Field serde.FieldKind
+	Field serde.FieldKind // how the items of a batch are put together
 }
 
 // Validate reports what is wrong with the model.

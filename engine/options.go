@@ -25,7 +25,9 @@ type Options struct {
 
 	// Command makes the command that starts the engine; nil if somebody else does.
 	// It is run in a process group of its own, which is killed at the end, with the
-	// environment that Address gives added to its own.
+	// environment that Address gives added to its own. If this process is killed
+	// the engine is not: have the command end with its standard input
+	// (cmd.StdinPipe), or with its parent, as vLLM itself does not.
 	Command func(Address) *exec.Cmd
 	// Handshake is the endpoint that the engine is told of. The default is a free
 	// port of 127.0.0.1.
@@ -45,11 +47,13 @@ type Options struct {
 	// size, if it does not tell (before vLLM 0.24).
 	Readers int
 
-	// StartTimeout bounds Start. 0 is 10 minutes.
+	// StartTimeout bounds how long an engine may take to become ready. 0 is 10
+	// minutes.
 	StartTimeout time.Duration
-	// Silence is how long an engine with requests may say nothing before it is
-	// asked whether it is there, and how long it may take to answer. 0 is 1 minute;
-	// it must be longer than one step of the engine. Less than 0 never asks.
+	// Silence is how long an engine with requests or calls may say nothing before
+	// it is asked whether it is there, and how long it may take to answer. 0 is 1
+	// minute; twice as long must be longer than any step of the engine, also the
+	// first, which may compile. Less than 0 never asks.
 	Silence time.Duration
 	// Grace is how long a process may take to end before it is killed. 0 is 20 s.
 	Grace time.Duration

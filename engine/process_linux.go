@@ -2,6 +2,8 @@ package engine
 
 import "golang.org/x/sys/unix"
 
+const canAwait = true
+
 // awaitExit waits until a child has ended, and leaves it to be waited for: until
 // then its number, which is that of its group, is nobody else's.
 func awaitExit(pid int) {

@@ -11,7 +11,9 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// Params are sampling parameters, see [serde.Params].
+// Params are sampling parameters, see [serde.Params]. Numbers that are whole for
+// vLLM, such as "max_tokens", must be of a whole type here: of JSON, use
+// json.Decoder.UseNumber and tell them apart.
 type Params = serde.Params
 
 // Request is a prompt to be completed.
@@ -23,7 +25,8 @@ type Request struct {
 	// Params are the sampling parameters. "n" above 1 runs as many children, whose
 	// outputs have an Index. Without "max_tokens" vLLM makes 16 tokens.
 	Params Params
-	// EOS is the token that ends a text, nil for none.
+	// EOS is the token that ends a text, nil for none. If there are more of them (as
+	// generation_config.json may say) they belong into "stop_token_ids".
 	EOS *uint32
 
 	// Items are the request's multimodal items, every one obtained; nil if there
@@ -35,8 +38,9 @@ type Request struct {
 	Placeholders []Placeholder
 
 	// More has further fields of the message, such as Priority or CacheSalt. What
-	// the fields above say is not taken from it, and prompts of embeddings are not
-	// supported.
+	// the fields above say is not taken from it, nor ids and the time of arrival;
+	// prompts of embeddings are not supported. What it points to must not change
+	// before the stream has ended.
 	More serde.EngineCoreRequest
 }
 
@@ -136,7 +140,8 @@ func (r *Request) child(i, n int) Params {
 	return p
 }
 
-// clone returns a copy that shares nothing with the caller's which may change.
+// clone returns a copy that shares nothing with the caller's which may change
+// behind Generate.
 func (r Request) clone() Request {
 	r.Prompt, r.Placeholders = slices.Clone(r.Prompt), slices.Clone(r.Placeholders)
 	for i := range r.Placeholders {

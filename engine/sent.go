@@ -15,7 +15,7 @@ type sentItems struct {
 	mu    sync.Mutex
 	items map[string]sentItem
 	seq   uint64
-	limit int // the size from which on what the engine dropped is forgotten
+	limit int // the size from which on what is not cached any more is forgotten
 }
 
 type sentItem struct {
@@ -33,19 +33,25 @@ func (s *sentItems) get(key string) (tokens int, ok bool) {
 	return it.tokens, ok
 }
 
-// put takes note of an item, and fails if the engine has another of its key.
-func (s *sentItems) put(key string, tokens int) error {
+// check fails if the engine was sent another item of that key.
+func (s *sentItems) check(key string, tokens int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if it, ok := s.items[key]; ok && it.computed && it.tokens != tokens {
 		return fmt.Errorf("it takes %d tokens, and took %d before; the engine goes by the key: use another, or ResetEncoderCache", tokens, it.tokens)
 	}
+	return nil
+}
+
+// put takes note of an item that was sent.
+func (s *sentItems) put(key string, tokens int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.items == nil {
 		s.items, s.limit = map[string]sentItem{}, firstSweep
 	}
 	s.seq++
 	s.items[key] = sentItem{tokens, true, s.seq}
-	return nil
 }
 
 // reset says that the engine's encoder has forgotten everything.
@@ -58,7 +64,8 @@ func (s *sentItems) reset() {
 	}
 }
 
-// sweep forgets what is not cached any more, once in a while.
+// sweep forgets what is not cached any more, once in a while. The engine's encoder
+// may still know it, which is a matter of luck then, as it is with vLLM's own frontend.
 func (s *sentItems) sweep(c *mmcache.Cache) {
 	s.mu.Lock()
 	seq, due := s.seq, len(s.items) > s.limit

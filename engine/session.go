@@ -38,7 +38,7 @@ type session struct {
 	ended chan struct{} // closed when everything is given back
 	gone  chan struct{} // closed by die
 	fence chan struct{} // of one: something was aborted
-	heard atomic.Int64  // when the engine said something, in unix nanoseconds
+	heard atomic.Int64  // when the engine said something last, or got something to say, in unix nanoseconds
 
 	requests atomic.Uint64 // so far
 
@@ -106,11 +106,8 @@ func (s *session) reap() {
 	err := errors.Join(s.input.Close(), s.output.Close())
 	s.mu.Lock()
 	dead := s.dead
-	var streams []*Stream
-	for st := range s.inFlight {
-		streams = append(streams, st)
-	}
 	s.mu.Unlock()
+	streams := s.requestsNow()
 	s.c.o.Logger.Info("engine gone", "cause", dead.Err, "requests", len(streams), "sockets", err)
 	for _, st := range streams {
 		st.giveUp(dead, false) // its items stay until ResetReaders
@@ -213,6 +210,14 @@ func (s *session) dispatch(o *serde.EngineCoreOutput) {
 	s.mu.Unlock()
 	if st != nil { // else it was aborted
 		st.push(o)
+	}
+}
+
+// listen says that the engine has something to say from now on, if it had not. It
+// is called with mu held.
+func (s *session) listen() {
+	if len(s.inFlight) == 0 && len(s.calls) == 0 {
+		s.heard.Store(time.Now().UnixNano())
 	}
 }
 

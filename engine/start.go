@@ -20,8 +20,9 @@ import (
 // requests that have begun: their handles stay good.
 //
 // Errors: [DeadError] if the engine ends before; [MismatchError];
-// pycompat.ErrUnknownVersion, see Options.Generation; ctx's, or that of
-// Options.StartTimeout. The engine is ended then, if it is ours.
+// pycompat.ErrUnknownVersion, see Options.Generation; [ErrInvalid] if the engine
+// runs already, or does not tell what the options have to say then; [ErrClosed];
+// ctx's, or that of Options.StartTimeout. The engine is ended then, if it is ours.
 func (c *Client) Start(ctx context.Context) error {
 	c.starting.Lock()
 	defer c.starting.Unlock()
@@ -244,19 +245,23 @@ func (c *Client) meet(ctx context.Context, s *session) error {
 		return nil
 	}
 	cached := c.o.Cache.Generation()
+	fits := true
+	switch c.mode() {
+	case mmcache.SHM:
+		fits = cached.SameWire(s.gen)
+	case mmcache.LRU:
+		fits = cached.Cache == s.gen.Cache && cached.ItemForm == s.gen.ItemForm
+	}
+	if !fits {
+		return &MismatchError{"version", "compatible with " + cached.Version, s.gen.Version, "open the cache with its generation (mmcache.Options.Generation)"}
+	}
 	switch c.mode() {
 	case mmcache.SHM:
 		if readers == 0 {
 			return fmt.Errorf("%w: vLLM %s does not tell how many workers it has; set Options.Readers", ErrInvalid, s.gen.Version)
 		}
-		if !cached.SameWire(s.gen) {
-			return &MismatchError{"version", "compatible with " + cached.Version, s.gen.Version, "open the cache with its generation (mmcache.Options.Generation)"}
-		}
 		return c.resetReaders(readers)
 	case mmcache.LRU:
-		if cached.Cache != s.gen.Cache || cached.ItemForm != s.gen.ItemForm {
-			return &MismatchError{"version", "compatible with " + cached.Version, s.gen.Version, "open the cache with its generation (mmcache.Options.Generation)"}
-		}
 		return c.o.Cache.Clear(ctx, func(lrusync.Envelope) error { return nil })
 	}
 	return nil

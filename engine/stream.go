@@ -47,16 +47,17 @@ type Stream struct {
 	harsh  bool // the engine, not the model, ended a child
 }
 
-// maxMisses is how often a request may be sent again, since the engine lacked
-// items of it. The second time it has all of them.
+// maxMisses is how often a child may be sent again, since the engine lacked items
+// of it. The second time it has all of them.
 const maxMisses = 4
 
 // ID returns the request's id.
 func (st *Stream) ID() string { return st.req.ID }
 
 // Next waits for the next output. At the end it returns io.EOF, or what ended the
-// request before: the context's error, ErrAborted, a [*DeadError], a
-// [*RequestError]. The error of ctx ends only the wait.
+// request before: the context's error, ErrAborted, ErrClosed, a [*DeadError], a
+// [*RequestError]. The error of ctx ends only the wait. What is not read is kept,
+// so that a slow reader holds up nobody.
 func (st *Stream) Next(ctx context.Context) (Output, error) {
 	for {
 		st.mu.Lock()
@@ -255,7 +256,7 @@ func (st *Stream) send(messages []serde.Frames) error {
 func (st *Stream) resend(id string, keys []string) {
 	st.s.c.count(func(n *Stats) { n.Resent++ })
 	err := st.items.Missed(st.s.ctx, keys, func(b mmcache.Batch) error {
-		if err := st.s.items(&st.req, b.Items); err != nil {
+		if _, err := st.s.items(&st.req, b.Items); err != nil {
 			return err
 		}
 		m, err := st.req.messages([]string{id}, b.Items, st.s.options())

@@ -18,7 +18,7 @@ func (s *session) verify(r *Request) error {
 	switch {
 	case len(r.Prompt) == 0:
 		return r.refuse("prompt", errors.New("it is empty"))
-	case limit > 0 && len(r.Prompt) >= limit:
+	case len(r.Prompt) >= limit:
 		return r.refuse("prompt", fmt.Errorf("it has %d tokens, and the engine's max_model_len is %d", len(r.Prompt), limit))
 	case r.More.PromptEmbeds != nil || r.More.PromptIsTokenIDs != nil:
 		return r.refuse("prompt", errors.New("embeddings in place of tokens are not supported"))
@@ -220,8 +220,8 @@ func (s *session) placeholders(r *Request) error {
 				return r.refuse(what, fmt.Errorf("token %d of the prompt is %d, where %d stands for the item", p.Offset+j, t, *d.Placeholder))
 			}
 		}
-		if n, limit := p.embeds(), max(d.MaxTokens, s.ready.MaxNumBatchedTokens); limit > 0 && n > limit {
-			return r.refuse(what, fmt.Errorf("%d tokens never fit into a batch of %d (max_num_batched_tokens)", n, limit))
+		if n, limit := p.embeds(), max(d.MaxTokens, s.ready.MaxNumBatchedTokens); n > limit {
+			return r.refuse(what, fmt.Errorf("%d tokens are more than %d: they fit neither into a batch (max_num_batched_tokens) nor within Modality.MaxTokens", n, limit))
 		}
 	}
 	return s.stray(r)
@@ -248,11 +248,12 @@ func (s *session) stray(r *Request) error {
 }
 
 // items checks what is about to be sent for the items, down to the bytes that
-// the workers will read.
-func (s *session) items(r *Request, wires []mmcache.Wire) error {
+// the workers will read, and returns their numbers of tokens.
+func (s *session) items(r *Request, wires []mmcache.Wire) ([]int, error) {
 	if len(wires) != len(r.Placeholders) {
-		return r.refuse("placeholders", fmt.Errorf("there are %d for %d items", len(r.Placeholders), len(wires)))
+		return nil, r.refuse("placeholders", fmt.Errorf("there are %d for %d items", len(r.Placeholders), len(wires)))
 	}
+	tokens := make([]int, len(wires))
 	for i, w := range wires {
 		p := r.Placeholders[i]
 		n, err := s.tokens(w, s.c.o.Model.Modalities[p.modality()])
@@ -260,10 +261,11 @@ func (s *session) items(r *Request, wires []mmcache.Wire) error {
 			err = fmt.Errorf("it takes %d tokens, and its placeholder has %d", n, p.embeds())
 		}
 		if err != nil {
-			return r.refuse(fmt.Sprintf("item %d, key %q", i, w.Key), err)
+			return nil, r.refuse(fmt.Sprintf("item %d, key %q", i, w.Key), err)
 		}
+		tokens[i] = n
 	}
-	return nil
+	return tokens, nil
 }
 
 // tokens returns the number of placeholder tokens that an item takes, after
@@ -282,7 +284,7 @@ func (s *session) tokens(w mmcache.Wire, d Modality) (int, error) {
 	}
 	n, err := d.tokens(it)
 	if err == nil {
-		err = s.sent.put(w.Key, n)
+		err = s.sent.check(w.Key, n)
 	}
 	return n, err
 }

@@ -16,7 +16,7 @@
 //	defer req.Rollback()                      // does nothing once committed
 //	item, err := req.Item(ctx, key, produce)  // produce runs once per key
 //	... build the prompt, which item.Updates() may change ...
-//	err = req.Commit(func(b mmcache.Batch) error { return socket.Send(encode(b)) })
+//	err = req.Commit(ctx, func(b mmcache.Batch) error { return socket.Send(encode(b)) })
 //	... the engine answers ...
 //	req.Finish()                              // or req.Abort()
 //
@@ -33,7 +33,7 @@
 //
 // # Memory
 //
-// The cache holds at most Options.Size bytes. What requests hold besides, while
+// The cache holds at most Options.Capacity bytes. What requests hold besides, while
 // it is made and when it could not be cached, is bounded by Options.InFlight:
 // Begin waits until the bounds that a request gives for its items fit. It is all
 // or nothing, so requests can't wait for each other.

@@ -1,7 +1,8 @@
 // Package enginetest is a stand-in for a vLLM EngineCore with its workers, for
 // tests of frontends: it speaks the same messages, reads the same segment and
-// keeps the same mirror, but its tokens are a hash of what it was given. What would
-// end a real engine ends it, too.
+// keeps the same mirror, but its tokens are a hash of what it was given. It dies of
+// handles that its workers can't use and of messages that it can't decode, as a
+// real engine does; it does not look at tokens, parameters and places.
 package enginetest
 
 import (
@@ -65,6 +66,8 @@ type Engine struct {
 	fatal   error
 	seen    []*serde.EngineCoreRequest
 	calls   []string
+	aborts  []string
+	refuse  map[string]bool
 }
 
 // work is what the loop does next: a request, or a call.
@@ -252,6 +255,23 @@ func (e *Engine) Calls() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return append([]string{}, e.calls...)
+}
+
+// Aborts returns the ids that were aborted, in their order.
+func (e *Engine) Aborts() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]string{}, e.aborts...)
+}
+
+// Refuse has the engine answer calls of a method with a failure.
+func (e *Engine) Refuse(method string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.refuse == nil {
+		e.refuse = map[string]bool{}
+	}
+	e.refuse[method] = true
 }
 
 // Wait waits until cond is true of the engine, or ctx ends.

@@ -58,6 +58,7 @@ func (e *Engine) take(frames [][]byte) error {
 		e.mu.Lock()
 		for _, id := range ids {
 			e.aborted[id] = true
+			e.aborts = append(e.aborts, id)
 		}
 		e.mu.Unlock()
 	case serde.MessageUtility:
@@ -246,7 +247,11 @@ func (e *Engine) call(c *serde.UtilityCall) {
 		return
 	}
 	u := &serde.UtilityOutput{CallID: c.CallID}
-	switch c.Method {
+	method := c.Method
+	if e.refuse[method] {
+		method = ""
+	}
+	switch method {
 	case "reset_mm_cache":
 		if e.mirror != nil {
 			e.mirror.Clear()

@@ -30,10 +30,8 @@ func peer(t *testing.T, s engine.Socket, id string) net.Conn {
 	return c
 }
 
-// TestDisplacedPeer: with ROUTER_HANDOVER, which vLLM sets, libzmq drops the
-// connection that had the identity before. Here it stays, goes on speaking for the
-// peer, and when the newer one ends the peer is Gone although the older is
-// connected.
+// TestDisplacedPeer: a second connection of an identity takes the place of the first,
+// which is dropped, as libzmq does with ROUTER_HANDOVER.
 func TestDisplacedPeer(t *testing.T) {
 	s := bind(t, Transport{}, engine.Router, "tcp://127.0.0.1:0")
 	older := peer(t, s, "x")
@@ -43,9 +41,8 @@ func TestDisplacedPeer(t *testing.T) {
 	require.NoError(t, err, "it was not dropped")
 }
 
-// TestSteadyPeer: SendTimeout is "how long a peer may take nothing in", but a
-// peer that takes something in all the time is disconnected when a whole message
-// takes longer.
+// TestSteadyPeer: a peer that takes something in all the time is not disconnected,
+// however long a whole message takes.
 func TestSteadyPeer(t *testing.T) {
 	s := bind(t, Transport{SendTimeout: 300 * time.Millisecond}, engine.Router, "tcp://127.0.0.1:0")
 	c := peer(t, s, "x")

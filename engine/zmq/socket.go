@@ -22,7 +22,7 @@ type Transport struct {
 	// MaxMessage bounds the bytes of one message; a peer that announces more is
 	// disconnected. 0 is 256 MiB.
 	MaxMessage int64
-	// SendTimeout is how long a peer may take nothing in before it is
+	// SendTimeout is how long a peer may take to take 64 KiB in before it is
 	// disconnected. 0 is 30 s.
 	SendTimeout time.Duration
 	// Logger is told of peers that were turned away. nil is silent.
@@ -45,6 +45,9 @@ func (t Transport) Bind(p engine.Pattern, endpoint string, limit int64) (engine.
 	kind, ok := map[engine.Pattern]zmq4.SocketType{engine.Router: zmq4.Router, engine.Pull: zmq4.Pull}[p]
 	if !ok {
 		return nil, fmt.Errorf("zmq: unknown pattern %d, want Router or Pull", p)
+	}
+	if t.MaxMessage < 0 || t.SendTimeout < 0 || limit < 0 {
+		return nil, fmt.Errorf("zmq: MaxMessage %d, SendTimeout %v, limit %d; they can't be below 0", t.MaxMessage, t.SendTimeout, limit)
 	}
 	if t.MaxMessage == 0 {
 		t.MaxMessage = defaultMaxMessage
@@ -209,7 +212,7 @@ func (s *socket) serve(c *conn) {
 	s.mu.Lock()
 	if peer == "" {
 		s.made++
-		peer = fmt.Sprintf("\x00%d", s.made) // as libzmq does: never one that peers choose
+		peer = fmt.Sprintf("\x00anonymous-%d", s.made)
 	}
 	if old := s.peers[peer]; old != nil {
 		old.Close() // as libzmq does with ROUTER_HANDOVER, which vLLM sets

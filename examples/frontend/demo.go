@@ -62,8 +62,11 @@ func demo(ctx context.Context, out io.Writer, s *server, url, photos string) err
 	fmt.Fprintf(out, "the engine is back after %.0f s; ", time.Since(began).Seconds())
 	for _, f := range files {
 		got, _, err := d.ask(ctx, f.data)
-		if err != nil || got != answers[f.name] {
-			return fmt.Errorf("%s after the restart: %s, %w", f.name, got, err)
+		if err != nil {
+			return err
+		}
+		if got != answers[f.name] {
+			return fmt.Errorf("%s after the restart: %s instead of %s", f.name, got, answers[f.name])
 		}
 	}
 	st = s.stats()
@@ -188,8 +191,11 @@ func (d *demonstration) crowd(ctx context.Context, files []photo, answers map[st
 					continue
 				}
 				got, _, err := d.ask(ctx, f.data)
-				if err != nil || got != answers[f.name] {
-					errs[c] = fmt.Errorf("%s: %s instead of %s: %w", f.name, got, answers[f.name], err)
+				if err == nil && got != answers[f.name] {
+					err = fmt.Errorf("%s: %s instead of %s", f.name, got, answers[f.name])
+				}
+				if err != nil {
+					errs[c] = err
 					return
 				}
 			}

@@ -3,13 +3,15 @@
 // the shared memory from which the engine's workers read them, once for all
 // requests that show them.
 //
-//	frontend --model DIR --version 0.32.0 -- python launch.py --model DIR --handshake {handshake} --shm {segment} ...
+//	frontend --model DIR --version 0.32.0 --capacity 0.0625 -- python e2e/launch.py --model DIR --cache-gb 0.0625 --handshake {handshake} --shm {segment}
 //	frontend --model DIR -- vllm serve DIR --headless --data-parallel-address {host} --data-parallel-rpc-port {port} --mm-processor-cache-type shm ...
 //
 //	curl -N -d '{"prompt_token_ids":[1,4,9],"images":["'$(base64 -w0 cat.png)'"],"params":{"max_tokens":8}}' http://127.0.0.1:8078/v1/generate
 //	curl http://127.0.0.1:8078/stats
+//	curl -f http://127.0.0.1:8078/health
 //
-// Without a command it waits for an engine that somebody else starts, and says how.
+// Without a command it waits as long as --start for an engine that somebody else
+// starts, and says how.
 package main
 
 import (

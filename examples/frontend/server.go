@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -19,7 +20,6 @@ import (
 	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/mmhash"
 	"github.com/ringcache/ringcache/pycompat"
-	"github.com/ringcache/ringcache/serde"
 )
 
 const (
@@ -100,8 +100,9 @@ func (s *server) command(a engine.Address) *exec.Cmd {
 
 func (s *server) advice() string {
 	a := s.engine.Address()
-	return fmt.Sprintf("start the engine with %s --headless --data-parallel-address %s --data-parallel-rpc-port %s\n",
-		strings.Join(a.Env, " "), a.Host, a.Port)
+	return fmt.Sprintf("start the engine with %s\n", strings.Join(append(a.Env, "vllm serve", s.vision.name,
+		"--headless --data-parallel-address", a.Host, "--data-parallel-rpc-port", a.Port,
+		"--mm-processor-cache-type", s.o.Cache, "--mm-processor-cache-gb", strconv.FormatFloat(s.o.Capacity, 'g', -1, 64)), " "))
 }
 
 // keep starts the engine, and starts it again whenever it has gone.
@@ -286,14 +287,13 @@ type stats struct {
 	Cache   mmcache.Stats  `json:"cache"`
 	HitRate float64        `json:"hit_rate"`
 	Fill    float64        `json:"fill"`
-	Ready   *serde.Ready   `json:"-"`
 	Address engine.Address `json:"address"`
 }
 
 func (s *server) stats() stats {
-	st := stats{Engine: s.engine.Stats(), Cache: s.cache.Stats(), Ready: s.engine.Ready(), Address: s.engine.Address()}
-	if st.Ready != nil {
-		st.Version, st.Workers = st.Ready.VLLMVersion, st.Ready.WorldSize
+	st := stats{Engine: s.engine.Stats(), Cache: s.cache.Stats(), Address: s.engine.Address()}
+	if r := s.engine.Ready(); r != nil {
+		st.Version, st.Workers = r.VLLMVersion, r.WorldSize
 	}
 	if st.Cache.Total > 0 {
 		st.HitRate = float64(st.Cache.Hits) / float64(st.Cache.Total)
