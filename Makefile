@@ -41,6 +41,7 @@ lint:
 	for arch in amd64 arm64; do CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build ./...; done
 	GOOS=darwin go build ./... # other systems compile and say that they are unsupported
 	go tool -modfile=tools/lint/go.mod staticcheck ./...
+	go tool -modfile=tools/lint/go.mod staticcheck -tags e2e ./e2e
 
 # The race detector needs a C compiler, nothing else here does.
 RACE := $(shell command -v $${CC:-gcc} >/dev/null 2>&1 && echo -race)
