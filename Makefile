@@ -59,7 +59,7 @@ test-vllm: bin/ringcache
 
 # Engines one after the other: about 15 minutes for all of it.
 e2e:
-	scripts/gotest.py --logs -tags e2e -count=1 -timeout 60m -run '$(E2E_RUN)' ./e2e
+	scripts/gotest.py --logs -tags e2e -count=1 -timeout 60m -run '$(value E2E_RUN)' ./e2e
 
 bench: bin/ringcache
 	env=$$(interop/setup.sh); cd bench; go run ./put-get-hit --python "$$env/bin/python"
