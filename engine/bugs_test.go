@@ -500,3 +500,20 @@ func TestSilenceBeginsWithTheRequest(t *testing.T) {
 	require.NoError(t, r.Check(r.ctx))
 	require.Less(t, engine.Silent(r.Client), time.Minute)
 }
+
+// TestUnreadableAnswer: an answer to a call that can't be read is a failure, and a
+// fence does not pass by it.
+func TestUnreadableAnswer(t *testing.T) {
+	r := newRig(t, setup{mode: mmcache.SHM, idle: true, client: func(o *engine.Options) { o.Grace = time.Second }})
+	in, out := hostile(t, r, "\x00\x00")
+	done := make(chan error, 1)
+	go func() { done <- r.Check(r.ctx) }()
+	_, err := in.Recv()
+	require.NoError(t, err)
+	// EngineCoreOutputs whose utility_output is [1, nil, 5]: a pair belongs there.
+	b := []byte{0x99, 0, 0x90, 0xc0, 0xcb, 0, 0, 0, 0, 0, 0, 0, 0, 0x93, 1, 0xc0, 5, 0xc0, 0xc0, 0xc0, 0xc0}
+	require.NoError(t, out.Send(zmq4.NewMsg(b)))
+	var failed *engine.CallError
+	require.ErrorAs(t, <-done, &failed)
+	require.ErrorContains(t, failed, "can't be read")
+}
