@@ -48,13 +48,12 @@ func TestMain(m *testing.M) {
 // setup says what engine to run, and behind what cache.
 type setup struct {
 	kind
-	tp      int
-	mode    mmcache.Mode
-	ring    int // bytes; 0 is 16 MiB
-	set     []string
-	flags   []string
-	options func(*engine.Options)
-	serve   bool // by vLLM's own command
+	tp    int
+	mode  mmcache.Mode
+	ring  int // bytes; 0 is 16 MiB
+	set   []string
+	flags []string
+	serve bool // by vLLM's own command
 }
 
 // rig is a client with a real engine.
@@ -97,9 +96,6 @@ func newRig(t testing.TB, s setup) *rig {
 	o := engine.Options{
 		Transport: zmq.Transport{}, Cache: r.cache, Model: s.requirements(t), Command: r.command, StartTimeout: 5 * time.Minute,
 		Logger: slog.New(slog.NewTextHandler(r, nil)),
-	}
-	if s.options != nil {
-		s.options(&o)
 	}
 	r.Client, err = engine.New(o)
 	require.NoError(t, err)

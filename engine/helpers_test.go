@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -62,17 +63,10 @@ func prompt(n int) ([]uint32, []engine.Placeholder) {
 	p, at := []uint32{1, 20}, []engine.Placeholder(nil)
 	for i := range n {
 		at = append(at, engine.Placeholder{Offset: len(p), Length: rows})
-		p = append(p, bytes2tokens(rows)...)
+		p = append(p, slices.Repeat([]uint32{placeholder}, rows)...)
 		p = append(p, uint32(30+i))
 	}
 	return p, at
-}
-
-func bytes2tokens(n int) (t []uint32) {
-	for range n {
-		t = append(t, placeholder)
-	}
-	return t
 }
 
 // rig is a client with a stand-in.
@@ -236,7 +230,7 @@ func (r *rig) ask(n int, keys ...string) {
 // until waits for something that comes true by itself.
 func (r *rig) until(cond func() bool) {
 	r.t.Helper()
-	require.NoError(r.t, r.e.Wait(r.ctx, cond))
+	require.NoError(r.t, enginetest.Wait(r.ctx, cond))
 }
 
 // drained waits until nothing keeps any item, and shows it: everything can be

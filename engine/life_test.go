@@ -303,7 +303,7 @@ func TestBarriers(t *testing.T) {
 				if m == mmcache.SHM || name != "reset_mm_cache" { // there the order of sending is enough
 					over, cancel := context.WithTimeout(r.ctx, 20*time.Millisecond)
 					defer cancel()
-					require.Error(t, r.e.Wait(over, func() bool { return len(r.e.Calls()) > 0 || len(done) > 0 }))
+					require.Error(t, enginetest.Wait(over, func() bool { return len(r.e.Calls()) > 0 || len(done) > 0 }))
 				}
 				late := make(chan error, 1)
 				// Others concern requests with items only, at first.
@@ -318,7 +318,7 @@ func TestBarriers(t *testing.T) {
 					}()
 					over, cancel := context.WithTimeout(r.ctx, 20*time.Millisecond)
 					defer cancel()
-					require.Error(t, r.e.Wait(over, func() bool { return len(r.e.Requests()) > 2 || len(late) > 0 }), "it has to wait")
+					require.Error(t, enginetest.Wait(over, func() bool { return len(r.e.Requests()) > 2 || len(late) > 0 }), "it has to wait")
 				}
 				r.e.Hold(false)
 				got, err := s.Collect()

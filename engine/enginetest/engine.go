@@ -78,11 +78,11 @@ type work struct {
 
 // request is one that runs.
 type request struct {
-	core   *serde.EngineCoreRequest
-	state  uint64
-	made   int
-	max    int
-	reader bool // its items were read
+	core  *serde.EngineCoreRequest
+	state uint64
+	made  int
+	max   int
+	read  bool // its items were
 }
 
 // Start connects to a frontend, and returns when it was told where the sockets
@@ -274,8 +274,8 @@ func (e *Engine) Refuse(method string) {
 	e.refuse[method] = true
 }
 
-// Wait waits until cond is true of the engine, or ctx ends.
-func (e *Engine) Wait(ctx context.Context, cond func() bool) error {
+// Wait waits until cond is true, or ctx ends.
+func Wait(ctx context.Context, cond func() bool) error {
 	for !cond() {
 		select {
 		case <-ctx.Done():

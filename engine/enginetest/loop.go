@@ -156,7 +156,7 @@ func (e *Engine) schedule() {
 func (e *Engine) step() {
 	var out serde.EngineCoreOutputs
 	for _, r := range e.running {
-		if !r.reader {
+		if !r.read {
 			if err := e.read(r); err != nil {
 				e.die(err)
 				return
@@ -179,7 +179,7 @@ func (e *Engine) step() {
 
 // read is what every worker does with a new request.
 func (e *Engine) read(r *request) error {
-	r.reader = true
+	r.read = true
 	items := make([]*serde.Item, len(r.core.Features))
 	for i, f := range r.core.Features {
 		items[i] = f.Data

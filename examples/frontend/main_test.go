@@ -183,7 +183,7 @@ func TestRestart(t *testing.T) {
 		_, out := w.post(ask)
 		told <- out
 	}()
-	require.NoError(t, w.e.Wait(w.ctx, func() bool { return len(w.e.Requests()) == 2 }))
+	require.NoError(t, enginetest.Wait(w.ctx, func() bool { return len(w.e.Requests()) == 2 }))
 	w.e.Kill()
 	out := <-told
 	require.Contains(t, out[len(out)-1].Error, "gone")
