@@ -38,3 +38,21 @@ func BenchmarkPut(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkStored is what it costs to look at an object in the way of a worker
+// before its handle is sent.
+func BenchmarkStored(b *testing.B) {
+	s := newStore(b, Options{RingSize: 1 << 20, MaxObjectSize: 1 << 19, Readers: 1, Policy: Pool})
+	l := putLeased(b, s.Writer, "a", 37_632)
+	defer l.Release()
+	h, err := l.Issue()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := l.Stored(h); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
