@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -18,7 +19,21 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if status == 0 {
+		// goleak itself waits for less than a second, which a busy machine can take to
+		// end what is about to end.
+		err := goleak.Find()
+		for end := time.Now().Add(time.Minute); err != nil && time.Now().Before(end); err = goleak.Find() {
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "goroutines are left:", err)
+			status = 1
+		}
+	}
+	os.Exit(status)
+}
 
 var modes = []mmcache.Mode{mmcache.None, mmcache.ProcessorOnly, mmcache.LRU, mmcache.SHM}
 

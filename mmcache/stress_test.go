@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -234,7 +235,7 @@ func (m mutex) Lock(ctx context.Context) error {
 func (m mutex) Unlock() error { <-m; return nil }
 
 func newWorker(t *testing.T, c *mmcache.Cache) *worker {
-	r, err := objstore.Open(c.Name(), objstore.ReaderOptions{Dir: segmentDir(t), RingSize: capacity, Readers: 1, Lock: make(mutex, 1)})
+	r, err := objstore.Open(c.Name(), objstore.ReaderOptions{Dir: segmentDir(t), RingSize: capacity, Readers: 1, Lock: make(mutex, 1), LockTimeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.Close()) })
 	return &worker{t, r}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -56,7 +57,7 @@ func newStore(t testing.TB, o Options) *store {
 	for range o.Readers {
 		seg, err := shmring.Private(m, so)
 		require.NoError(t, err)
-		r, err := NewReader(seg, ReaderOptions{RingSize: o.RingSize, Readers: o.Readers, Generation: g, Lock: lock})
+		r, err := NewReader(seg, ReaderOptions{RingSize: o.RingSize, Readers: o.Readers, Generation: g, Lock: lock, LockTimeout: time.Minute})
 		require.NoError(t, err)
 		s.readers = append(s.readers, r)
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -92,7 +93,7 @@ func TestCancelWakesAWaiter(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- s.Lock(ctx) }()
-	require.Eventually(t, func() bool { return s.whole.Load() == semWaiter }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.whole.Load() == semWaiter }, time.Minute, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
 }
@@ -130,7 +131,7 @@ func TestCloseWhileAnotherWaits(t *testing.T) {
 	require.NoError(t, s.Lock(context.Background()))
 	got := make(chan error)
 	go func() { got <- s.Lock(context.Background()) }()
-	require.Eventually(t, func() bool { return s.whole.Load() == semWaiter }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.whole.Load() == semWaiter }, time.Minute, time.Millisecond)
 	require.ErrorIs(t, s.Close(), ErrSemaphoreBusy)
 	require.NoError(t, s.Unlock())
 	require.NoError(t, <-got)
@@ -189,11 +190,18 @@ func TestSemaphoreWithRealPython(t *testing.T) {
 	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	t.Cleanup(func() {
+		if cmd.ProcessState == nil { // the test failed before its end
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // with its own children
+			_ = cmd.Wait()
+		}
+	})
 	var name, fork string
 	_, err = fmt.Fscan(out, &name, &fork)
 	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.Remove(filepath.Join(shmfile.DefaultDir, "sem."+name[1:])) }) // which a killed Python leaves
 	_, err = OpenSemaphore(fork)
 	require.ErrorIs(t, err, ErrUnnamedSemaphore, "a fork-context lock, %q", fork)
 
@@ -202,7 +210,7 @@ func TestSemaphoreWithRealPython(t *testing.T) {
 	defer f.Close()
 	m, err := shmfile.Map(f, 8, true)
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	var wg sync.WaitGroup
 	for range 2 {

@@ -433,7 +433,7 @@ func (c *Control) Close() error {
 	}
 	m, f := c.mem, c.file
 	c.mem, c.file = nil, nil
-	return errors.Join(shmfile.Unmap(m), f.Close())
+	return errors.Join(shmfile.Unmap(m), shmfile.Unlock(f), f.Close())
 }
 
 func (c *Control) unlink() error {

@@ -33,7 +33,7 @@ func inChild(t *testing.T, attr *syscall.SysProcAttr) bool {
 	}
 	exe, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1")
+	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1", "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), mark+"="+t.Name())
 	cmd.SysProcAttr = attr
 	var out bytes.Buffer

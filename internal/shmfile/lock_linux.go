@@ -25,6 +25,16 @@ func TryLock(f *os.File) (bool, error) {
 	}
 }
 
+// Unlock gives the lock on the whole file back at once. Closing f does so only when
+// no descriptor of this opening is left, and a child process has one between fork
+// and exec.
+func Unlock(f *os.File) error {
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_UN); err != nil {
+		return fmt.Errorf("unlocking %s: %w", f.Name(), err)
+	}
+	return nil
+}
+
 // TryLockByte takes the lock on one byte of the file, without waiting. It has
 // nothing to do with TryLock, and ends like it. The lock belongs to f: taking it
 // again through f succeeds.

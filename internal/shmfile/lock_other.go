@@ -7,6 +7,9 @@ import "os"
 // TryLock is not supported here.
 func TryLock(*os.File) (bool, error) { return false, ErrUnsupported }
 
+// Unlock is not supported here.
+func Unlock(*os.File) error { return ErrUnsupported }
+
 // TryLockByte is not supported here.
 func TryLockByte(*os.File, int64) (bool, error) { return false, ErrUnsupported }
 

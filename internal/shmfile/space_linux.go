@@ -64,17 +64,27 @@ func allocate(f *os.File, size int64) error {
 	if !errors.Is(err, errRace) {
 		return err
 	}
-	if dir, err := os.Open(filepath.Dir(f.Name())); err == nil {
-		defer func() { _ = dir.Close() }() // gives the lock back
-		// Others may hold this lock for reasons of their own: it is worth a wait,
-		// but nothing depends on it.
-		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-			if ok, err := TryLock(dir); ok || err != nil {
-				break
-			}
+	defer lockFolder(filepath.Dir(f.Name()))()
+	return checkAndFill(f, size)
+}
+
+// folderPatience is longer than any allocation takes, of a segment as large as the
+// machine's memory or on a machine that is busy.
+const folderPatience = 2 * time.Minute
+
+// lockFolder waits until no one else allocates in dir. Others may hold the lock for
+// reasons of their own: it is worth a wait, but nothing depends on it.
+func lockFolder(dir string) (unlock func()) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return func() {}
+	}
+	for end := time.Now().Add(folderPatience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if ok, err := TryLock(f); ok || err != nil {
+			break
 		}
 	}
-	return checkAndFill(f, size)
+	return func() { _ = errors.Join(Unlock(f), f.Close()) }
 }
 
 // errRace says that the space was there and was taken meanwhile.
