@@ -214,6 +214,35 @@ func TestMetadataWithMoreFramesThanItsDocumentCanName(t *testing.T) {
 	}), uint64(limit))
 }
 
+// TestPayloadWithoutTheDocumentThatItsMetadataTellsOf: the document that would have
+// room to refer to so many frames must be there, not only be declared.
+func TestPayloadWithoutTheDocumentThatItsMetadataTellsOf(t *testing.T) {
+	const n, limit = 16 << 20, 4 << 10
+	lens := make([]int64, n/2)
+	lens[0] = 7 * n
+	b := AppendMetadata(nil, Metadata{Type: typeItem, NBytes: lens[0], Lens: lens})
+	var err error
+	require.Less(t, allocated(func() { _, _, err = ParsePayload(b) }), uint64(limit))
+	require.ErrorIs(t, err, ErrCorrupt)
+	var ce *CorruptError
+	require.ErrorAs(t, err, &ce)
+	require.Less(t, ce.Offset, 50)
+
+	m := Metadata{Type: typeItem, NBytes: 9, Lens: []int64{8, 1}}
+	b = AppendMetadata(nil, m)
+	for room, want := range map[int]bool{8: false, 9: true, 12: true} {
+		data := seq(room, 1, 1)
+		got, tail, err := ParsePayload(append(b[:len(b):len(b)], data...))
+		if !want {
+			require.ErrorIs(t, err, ErrCorrupt)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, m, got)
+		require.Equal(t, data[room-9:], tail)
+	}
+}
+
 // TestMetadataWithEmptyBatches: they add nothing to the list, so any number of them
 // could follow each other.
 func TestMetadataWithEmptyBatches(t *testing.T) {
