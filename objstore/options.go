@@ -33,7 +33,8 @@ type Options struct {
 	// shmring.RingOptions. 0 gives upstream's addresses. Pool has its own.
 	Align int
 	// InlineThreshold in bytes: smaller tensors become part of the message
-	// (VLLM_MSGPACK_ZERO_COPY_THRESHOLD). 0 is upstream's default of 256.
+	// (VLLM_MSGPACK_ZERO_COPY_THRESHOLD). 0 is upstream's default of 256, less is
+	// upstream's 0.
 	InlineThreshold int
 	// KeepIDs lets ids rise over Clear also in generations in which upstream
 	// starts them again, which makes an old handle match a new chunk.
