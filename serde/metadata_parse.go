@@ -3,7 +3,6 @@ package serde
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 	"unicode/utf8"
 )
 
@@ -18,7 +17,7 @@ import (
 // before it is read. The memory it takes is bounded by the length of the pickle.
 // The error wraps [ErrCorrupt].
 func ParseMetadata(b []byte) (m Metadata, n int, err error) {
-	p := unpickler{b: b, room: math.MaxInt64}
+	p := unpickler{b: b}
 	m = p.tuple()
 	if p.err != nil {
 		return Metadata{}, 0, p.err
@@ -27,17 +26,13 @@ func ParseMetadata(b []byte) (m Metadata, n int, err error) {
 }
 
 // ParsePayload splits the payload of a chunk, without its reader count, into the
-// metadata at its start and the data, which are the m.NBytes last bytes. Before
-// it reads the list of frame lengths it compares NBytes and the length of the
-// document with the bytes that are there: the work and the memory it takes are
-// bounded by the document that b really has room for. The error wraps
-// [ErrCorrupt].
+// metadata at its start and the data, which are the m.NBytes last bytes. It
+// compares NBytes with the bytes that are there before it reads the list of frame
+// lengths: the work and the memory it takes are bounded by the document that b
+// really has. The error wraps [ErrCorrupt].
 func ParsePayload(b []byte) (m Metadata, data []byte, err error) {
-	p := unpickler{b: b, room: int64(len(b))}
+	p := unpickler{b: b, payload: true}
 	m = p.tuple()
-	if p.err == nil && m.NBytes > int64(len(b)-p.pos) {
-		p.fail(fmt.Sprintf("at most the %d bytes of data that are there", len(b)-p.pos), fmt.Sprintf("%d", m.NBytes))
-	}
 	if p.err != nil {
 		return Metadata{}, nil, p.err
 	}
@@ -49,8 +44,8 @@ func ParsePayload(b []byte) (m Metadata, data []byte, err error) {
 type unpickler struct {
 	b        []byte
 	pos      int
-	room     int64 // the most bytes of data that there can be
-	frameEnd int   // 0 outside a frame
+	payload  bool // the data end b
+	frameEnd int  // 0 outside a frame
 	python   bool
 	err      error
 }
@@ -134,8 +129,13 @@ func (p *unpickler) tuple() (m Metadata) {
 	}
 	m.Type = p.str()
 	m.NBytes = p.int(p.op())
-	if m.NBytes > p.room {
-		p.fail(fmt.Sprintf("at most the %d bytes that are there", p.room), fmt.Sprintf("%d", m.NBytes))
+	if p.payload && p.err == nil {
+		rest := len(p.b) - p.pos
+		if m.NBytes > int64(rest) {
+			p.fail(fmt.Sprintf("at most the %d bytes that are there", rest), fmt.Sprintf("%d", m.NBytes))
+			return m
+		}
+		p.b = p.b[:len(p.b)-int(m.NBytes)] // the pickle ends where the data begin, or before
 	}
 	if c := p.op(); c == opNone && p.python {
 		m.Lens = nil
