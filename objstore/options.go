@@ -3,6 +3,7 @@ package objstore
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/ringcache/ringcache/pycompat"
@@ -172,6 +173,9 @@ type ReaderOptions struct {
 	LockTimeout time.Duration
 	// Dir is the directory of shared memory, /dev/shm if empty.
 	Dir string
+	// Logger is told of views that were dropped without Release, and where they
+	// were got. nil is silent.
+	Logger *slog.Logger
 }
 
 // Validate reports what is wrong with the options.
