@@ -56,3 +56,23 @@ func BenchmarkStored(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkView is a view from Get to Release, in a reader that neither counts nor
+// has a slot.
+func BenchmarkView(b *testing.B) {
+	s := newStore(b, Options{RingSize: 1 << 20, MaxObjectSize: 1 << 19, Readers: 1})
+	h, err := s.Put("a", image(37_632, 1))
+	require.NoError(b, err)
+	r := s.readers[0]
+	r.counter = nil
+	b.ReportAllocs()
+	for b.Loop() {
+		v, err := r.Get(h, "a")
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := v.Release(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -2,7 +2,6 @@ package objstore
 
 import (
 	"errors"
-	"fmt"
 	"math"
 
 	"github.com/ringcache/ringcache/internal/fault"
@@ -69,14 +68,11 @@ func (s segmentView) locate(h Handle) (shmring.Chunk, error) {
 
 // decode returns the object in a chunk, whose tensors point into it.
 func (s segmentView) decode(h Handle, payload []byte) (serde.Value, error) {
-	m, n, err := serde.ParseMetadata(payload[countSize:])
+	m, data, err := serde.ParsePayload(payload[countSize:])
 	if err != nil {
 		return nil, s.corrupt(h, err)
 	}
-	if rest := int64(len(payload) - countSize - n); m.NBytes < 0 || m.NBytes > rest {
-		return nil, s.corrupt(h, fmt.Errorf("metadata tells of %d data bytes, the chunk has %d", m.NBytes, rest))
-	}
-	v, err := serde.DecodeValue(m, payload[len(payload)-int(m.NBytes):], s.options)
+	v, err := serde.DecodeValue(m, data, s.options)
 	if err != nil {
 		return nil, s.corrupt(h, err)
 	}

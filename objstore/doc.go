@@ -54,6 +54,11 @@
 // stop the writer: if counts are wrong or the store was cleared, the bytes can
 // change under the reader, and [View.Check] reports it after the use.
 //
+// A view that the program drops is released, counted and reported once the garbage
+// collector finds that neither it nor a tensor of its value can be reached. That
+// mends a leak; it is not a way to end views, since a slice of the segment keeps
+// nothing, see [View].
+//
 // # Concurrency
 //
 // Writer and Reader may be used by any number of goroutines. The lock is held

@@ -3,6 +3,7 @@ package objstore
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/ringcache/ringcache/pycompat"
@@ -33,7 +34,8 @@ type Options struct {
 	// shmring.RingOptions. 0 gives upstream's addresses. Pool has its own.
 	Align int
 	// InlineThreshold in bytes: smaller tensors become part of the message
-	// (VLLM_MSGPACK_ZERO_COPY_THRESHOLD). 0 is upstream's default of 256.
+	// (VLLM_MSGPACK_ZERO_COPY_THRESHOLD). 0 is upstream's default of 256, less is
+	// upstream's 0.
 	InlineThreshold int
 	// KeepIDs lets ids rise over Clear also in generations in which upstream
 	// starts them again, which makes an old handle match a new chunk.
@@ -171,6 +173,9 @@ type ReaderOptions struct {
 	LockTimeout time.Duration
 	// Dir is the directory of shared memory, /dev/shm if empty.
 	Dir string
+	// Logger is told of views that were dropped without Release, and where they
+	// were got. nil is silent.
+	Logger *slog.Logger
 }
 
 // Validate reports what is wrong with the options.

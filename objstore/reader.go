@@ -1,13 +1,18 @@
 package objstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/pycompat"
@@ -22,6 +27,11 @@ type Reader struct {
 	counter *counter // nil: observes
 	ctl     *shmring.Control
 	slot    *shmring.Slot // where it says what it looks at; nil if it can't
+	log     *slog.Logger
+
+	open      atomic.Int64 // views
+	dropped   atomic.Uint64
+	collected atomic.Int64 // when collect ran, ns
 
 	closed sync.Once
 	err    error // of the end of ctl
@@ -107,6 +117,7 @@ func newReader(seg *shmring.Segment, o ReaderOptions) *Reader {
 		sv:      segmentView{seg: seg, options: serde.Options{Generation: g}},
 		gen:     g,
 		counter: newCounter(o.Lock, o.LockTimeout, o.Readers),
+		log:     cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 	}
 }
 
@@ -114,48 +125,98 @@ func newReader(seg *shmring.Segment, o ReaderOptions) *Reader {
 // it is part of the signature, and not used in generations without one. The
 // caller must Release the view, which also counts the read.
 //
-// Errors: [SignatureError], [StaleError], [CorruptError], [ErrClosed]. A failed
-// Get counts nothing, so that the writer keeps the chunk, as upstream has it.
+// Errors: [SignatureError], [StaleError], [CorruptError], [ErrClosed]; [ErrBusy] if
+// a reader with a slot has too many views open. A failed Get counts nothing, so
+// that the writer keeps the chunk, as upstream has it.
 func (r *Reader) Get(h Handle, key string) (*View, error) {
 	if err := r.sv.seg.Hold(); err != nil {
 		return nil, err
 	}
-	v := &View{sv: r.sv, handle: h, counter: r.counter}
-	err := r.hold(v)
+	u := &use{sv: r.sv, handle: h, counter: r.counter, reader: r, at: caller()}
+	var value serde.Value
+	err := r.hold(u)
 	if err == nil {
 		failpoint.Hit("reader.held")
-		v.value, err = r.get(v.sv, h, key)
+		value, err = r.get(u.sv, h, key)
 	}
 	failpoint.Hit("reader.got")
 	if err != nil {
-		if v.done != nil {
-			v.done()
+		if u.done != nil {
+			u.done()
 		}
 		r.sv.seg.Release()
 		return nil, err
 	}
-	if v.done != nil && v.counter != nil {
+	if u.done != nil && u.counter != nil {
 		// The hold keeps the object from here on. So the read counts at once, as
 		// vLLM's does: when the request ends, the counts are complete.
-		v.counter, v.err = nil, v.count()
+		u.err = u.count()
+		u.counter = nil
 	}
-	return v, nil
+	return u.view(value), nil
+}
+
+// caller returns where the function that calls it was called.
+func caller() uintptr {
+	var pc [1]uintptr
+	runtime.Callers(3, pc[:])
+	return pc[0]
 }
 
 // hold says in the slot, if there is one, that the object will be looked at.
-func (r *Reader) hold(v *View) error {
+func (r *Reader) hold(u *use) error {
 	if r.slot == nil {
 		return nil
 	}
-	return r.sv.guard(v.handle, func() error {
-		place, ok := r.slot.Hold(v.handle.ID)
+	err := r.sv.guard(u.handle, func() error {
+		place, ok := r.slot.Hold(u.handle.ID)
 		if !ok {
-			return fmt.Errorf("%w: %s: too many views are open; release some", ErrBusy, r.sv.seg.Name())
+			return fmt.Errorf("%w: %s: %d views are open, a reader can have no more; release some", ErrBusy, r.sv.seg.Name(), r.open.Load())
 		}
-		v.sv.held = true
-		v.done = func() { _ = r.sv.guard(v.handle, func() error { r.slot.Release(place); return nil }) }
+		u.sv.held = true
+		u.done = func() { _ = r.sv.guard(u.handle, func() error { r.slot.Release(place); return nil }) }
 		return nil
 	})
+	if errors.Is(err, ErrBusy) {
+		r.collect()
+	}
+	return err
+}
+
+// collect runs the garbage collector, at most once a second, where views that were
+// dropped are in the way: by itself it may take minutes to run.
+func (r *Reader) collect() {
+	now, last := time.Now().UnixNano(), r.collected.Load()
+	if now-last >= int64(time.Second) && r.collected.CompareAndSwap(last, now) {
+		runtime.GC()
+	}
+}
+
+// ended is told of the end of each view.
+func (r *Reader) ended(u *use, dropped bool) {
+	r.open.Add(-1)
+	if !dropped {
+		return
+	}
+	r.dropped.Add(1)
+	frame, _ := runtime.CallersFrames([]uintptr{u.at}).Next()
+	r.log.Warn("objstore: a view was dropped without Release; it is released now", "segment", r.sv.seg.Name(),
+		"address", u.handle.Address, "id", u.handle.ID, "got at", fmt.Sprintf("%s:%d", frame.File, frame.Line), "error", u.err)
+}
+
+// ReaderStats are numbers of views.
+type ReaderStats struct {
+	// Open views are those that have not ended, also if nothing leads to them any
+	// more and the garbage collector has not run since.
+	Open int
+	// Dropped views were never released. The garbage collector found them, and
+	// they were ended then; see [View]. Any is a bug of the program.
+	Dropped uint64
+}
+
+// Stats returns how many views are open and how many were dropped.
+func (r *Reader) Stats() ReaderStats {
+	return ReaderStats{Open: int(r.open.Load()), Dropped: r.dropped.Load()}
 }
 
 func (r *Reader) get(sv segmentView, h Handle, key string) (serde.Value, error) {
@@ -224,9 +285,13 @@ func touch(ctx context.Context, sv segmentView, g pycompat.Generation, c *counte
 }
 
 // Close unmaps the segment. It fails with [ErrBusy] while a view is open, and
-// does nothing when called again.
+// does nothing when called again. A view that was dropped is open until the garbage
+// collector finds it: then Close, called again, succeeds.
 func (r *Reader) Close() error {
 	if err := r.sv.seg.Close(); err != nil {
+		if errors.Is(err, ErrBusy) {
+			r.collect()
+		}
 		return err
 	}
 	r.closed.Do(func() {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ringcache/ringcache/internal/mem"
@@ -13,15 +15,91 @@ import (
 
 // View is an object seen in place. Its value points into the segment: it must
 // not be written to, and not be used after Release.
+//
+// A view that the program drops without Release is a bug of the program. Once the
+// garbage collector finds that neither the View nor a Tensor of its value can be
+// reached, the view is ended as by Release, and its reader reports where it was
+// got ([ReaderOptions].Logger, [Reader.Stats]). The collector does not know of
+// slices of the segment: a Data or a serde.Pickle that was taken out of a value
+// keeps nothing, so keep the View for as long as they are used.
 type View struct {
+	use      *use
+	value    serde.Value
+	cleanups []runtime.Cleanup
+	stop     sync.Once
+}
+
+// use is what a view has to end. It stands apart from the View, so that it can be
+// ended when the View is gone, and so it must not lead back to it.
+type use struct {
 	sv      segmentView
 	handle  Handle
-	value   serde.Value
 	counter *counter // nil: does not count, or has counted
 	done    func()   // ends what keeps the object; nil if nothing does
+	reader  *Reader  // nil: a writer's
+	at      uintptr  // where the reader's caller got the view
 
-	once sync.Once
-	err  error
+	reached atomic.Int64 // the View and the tensors that the collector has not taken yet
+	once    sync.Once
+	err     error
+}
+
+func (u *use) view(value serde.Value) *View {
+	v := &View{use: u, value: value}
+	if u.reader != nil {
+		u.reader.open.Add(1)
+	}
+	u.reached.Store(1)
+	switch value := value.(type) {
+	case *serde.Item:
+		for i := range value.Elems {
+			v.watch(value.Elems[i].Data)
+		}
+	case *serde.Tensor:
+		v.watch(value)
+	}
+	v.cleanups = append(v.cleanups, runtime.AddCleanup(v, (*use).unreachable, u))
+	return v
+}
+
+// watch makes each tensor of the data keep the view open: who keeps one goes on
+// reading the segment.
+func (v *View) watch(d serde.Data) {
+	switch d := d.(type) {
+	case *serde.Tensor:
+		v.use.reached.Add(1)
+		v.cleanups = append(v.cleanups, runtime.AddCleanup(d, (*use).unreachable, v.use))
+	case serde.List:
+		for _, d := range d {
+			v.watch(d)
+		}
+	}
+}
+
+// unreachable is told of each thing that kept the view open.
+func (u *use) unreachable() {
+	if u.reached.Add(-1) == 0 {
+		go u.end(true) // it waits for a lock and calls a logger; other cleanups wait for this one
+	}
+}
+
+func (u *use) end(dropped bool) {
+	u.once.Do(func() {
+		if u.counter != nil {
+			u.err = u.count()
+		}
+		if u.done != nil {
+			u.done()
+		}
+		if u.reader != nil {
+			u.reader.ended(u, dropped)
+		}
+		u.sv.seg.Release() // last: until then nothing is closed
+	})
+}
+
+func (u *use) count() error {
+	return u.sv.guard(u.handle, func() error { return u.counter.read(u.sv, u.handle) })
 }
 
 // Value returns the object. Its tensors are slices of the segment.
@@ -34,7 +112,7 @@ func (v *View) Item() *serde.Item {
 }
 
 // Handle returns the handle that the view was got by.
-func (v *View) Handle() Handle { return v.handle }
+func (v *View) Handle() Handle { return v.use.handle }
 
 // Check says whether the bytes are still the object's: called after they were
 // used, a [StaleError] means that they may have been another's. The id in front
@@ -43,16 +121,20 @@ func (v *View) Handle() Handle { return v.handle }
 // was right, unless the new bytes repeat the id at that very place. It must not
 // be called after Release.
 func (v *View) Check() error {
-	return v.sv.guard(v.handle, func() error { return v.sv.check(v.handle) })
+	defer runtime.KeepAlive(v)
+	u := v.use
+	return u.sv.guard(u.handle, func() error { return u.sv.check(u.handle) })
 }
 
 // Clone copies the object out of the segment and checks the copy. It is valid
 // for ever.
 func (v *View) Clone() (serde.Value, error) {
+	defer runtime.KeepAlive(v)
+	u := v.use
 	var c serde.Value
-	err := v.sv.guard(v.handle, func() error {
+	err := u.sv.guard(u.handle, func() error {
 		c = serde.Clone(v.value)
-		return v.sv.check(v.handle)
+		return u.sv.check(u.handle)
 	})
 	if err != nil {
 		return nil, err
@@ -67,20 +149,14 @@ func (v *View) Clone() (serde.Value, error) {
 // a read that was. Only the first call does anything; later ones return the
 // same.
 func (v *View) Release() error {
-	v.once.Do(func() {
-		if v.counter != nil {
-			v.err = v.count()
+	defer runtime.KeepAlive(v)
+	v.use.end(false)
+	v.stop.Do(func() {
+		for _, c := range v.cleanups {
+			c.Stop()
 		}
-		if v.done != nil {
-			v.done()
-		}
-		v.sv.seg.Release()
 	})
-	return v.err
-}
-
-func (v *View) count() error {
-	return v.sv.guard(v.handle, func() error { return v.counter.read(v.sv, v.handle) })
+	return v.use.err
 }
 
 // counter counts reads under the lock of the readers.

@@ -27,7 +27,8 @@ func (w *Writer) Get(h Handle, key string) (*View, error) {
 		w.sv.seg.Release()
 		return nil, err
 	}
-	return &View{sv: w.sv, handle: h, value: v, counter: w.counter, done: lease.Release}, nil
+	u := &use{sv: w.sv, handle: h, counter: w.counter, done: lease.Release}
+	return u.view(v), nil
 }
 
 // leaseID leases the object of an id, so that it is not evicted under a view. The

@@ -37,10 +37,9 @@ func DecodeValue(m Metadata, data []byte, o Options) (Value, error) {
 	default:
 		return nil, &UnsupportedError{fmt.Sprintf("Unsupported object type '%.255s' in metadata", m.Type)}
 	}
-	// A frame takes some bytes of the main document to refer to, so more of them
-	// than that is a way to make us allocate.
-	if n := len(m.Lens) - 1; n >= 0 && int64(n) > m.Lens[0] {
-		return nil, &CorruptError{What: "metadata", Offset: -1, Want: "fewer frames than bytes in the main document", Got: fmt.Sprintf("%d for %d", n, m.Lens[0])}
+	if n := len(m.Lens) - 1; n >= 0 && int64(n) > maxFrames(m.Lens[0]) {
+		return nil, &CorruptError{What: "metadata", Offset: -1,
+			Want: fmt.Sprintf("at most the %d frames that a document of %d bytes can refer to", maxFrames(m.Lens[0]), m.Lens[0]), Got: fmt.Sprint(n)}
 	}
 	f, err := split(m.Lens, data)
 	if err != nil {

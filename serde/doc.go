@@ -24,7 +24,7 @@
 //
 // # Reading
 //
-// [ParseMetadata] reads the pickle, [DecodeValue] the data. Tensors of a decoded
+// [ParsePayload] reads the pickle and finds the data, [DecodeValue] reads these. Tensors of a decoded
 // value are views of the given bytes: they are valid as long as these are, must
 // not be written to, and [Clone] copies them out. Names, shapes and numbers are
 // copied at once.
@@ -34,7 +34,9 @@
 // bounded by [MaxDepth], pickles are never executed, and all of it still holds
 // if the bytes change during the call. Errors wrap [ErrCorrupt] or
 // [ErrUnsupported]. What memory a decoder takes is a small multiple of the
-// main document, never of a length declared in it.
+// main document, never of a length declared in it, nor of the number of frames
+// that the metadata lists: a list longer than the document can refer to is refused
+// before it is read.
 //
 // # Messages
 //

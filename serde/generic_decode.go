@@ -302,7 +302,7 @@ func (d *decoder) bools(what string) ([]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]bool, 0, n)
+	out := make([]bool, 0, d.room(n))
 	for range n {
 		b, err := d.boolean(what)
 		if err != nil {

@@ -8,11 +8,14 @@ import (
 
 // ParseMetadata reads the metadata pickle at the start of b and returns its
 // length n; bytes behind it are not looked at, as with Python's pickle.loads.
+// [ParsePayload] is for a pickle that has its data behind it.
 //
 // It is no unpickler: it accepts the one tuple in the two forms that are
 // written, CPython's protocol 5 and the protocol 2 of vLLM's Rust port, and
-// nothing else. Lens are not negative and sum up to NBytes. The memory it takes
-// is bounded by the length of the pickle. The error wraps [ErrCorrupt].
+// nothing else. Lens are not negative and sum up to NBytes, and there are no more
+// of them than a document of Lens[0] bytes can refer to: a longer list is refused
+// before it is read. The memory it takes is bounded by the length of the pickle.
+// The error wraps [ErrCorrupt].
 func ParseMetadata(b []byte) (m Metadata, n int, err error) {
 	p := unpickler{b: b}
 	m = p.tuple()
@@ -22,12 +25,27 @@ func ParseMetadata(b []byte) (m Metadata, n int, err error) {
 	return m, p.pos, nil
 }
 
+// ParsePayload splits the payload of a chunk, without its reader count, into the
+// metadata at its start and the data, which are the m.NBytes last bytes. It
+// compares NBytes with the bytes that are there before it reads the list of frame
+// lengths: the work and the memory it takes are bounded by the document that b
+// really has. The error wraps [ErrCorrupt].
+func ParsePayload(b []byte) (m Metadata, data []byte, err error) {
+	p := unpickler{b: b, payload: true}
+	m = p.tuple()
+	if p.err != nil {
+		return Metadata{}, nil, p.err
+	}
+	return m, b[len(b)-int(m.NBytes):], nil
+}
+
 // unpickler walks over the pickle; the first error sticks and makes every later
 // step a no-op that reads zeros.
 type unpickler struct {
 	b        []byte
 	pos      int
-	frameEnd int // 0 outside a frame
+	payload  bool // the data end b
+	frameEnd int  // 0 outside a frame
 	python   bool
 	err      error
 }
@@ -111,10 +129,18 @@ func (p *unpickler) tuple() (m Metadata) {
 	}
 	m.Type = p.str()
 	m.NBytes = p.int(p.op())
+	if p.payload && p.err == nil {
+		rest := len(p.b) - p.pos
+		if m.NBytes > int64(rest) {
+			p.fail(fmt.Sprintf("at most the %d bytes that are there", rest), fmt.Sprintf("%d", m.NBytes))
+			return m
+		}
+		p.b = p.b[:len(p.b)-int(m.NBytes)] // the pickle ends where the data begin, or before
+	}
 	if c := p.op(); c == opNone && p.python {
 		m.Lens = nil
 	} else if c == opEmptyList {
-		m.Lens = p.list()
+		m.Lens = p.list(m.NBytes)
 	} else if p.err == nil {
 		p.pos--
 		p.fail("a list or None", fmt.Sprintf("opcode %#02x", c))
@@ -201,22 +227,34 @@ func (p *unpickler) int(c byte) (n int64) {
 }
 
 // list reads what follows the empty list: batches of integers, appended one
-// (INT APPEND) or many (MARK INT... APPENDS) at a time.
-func (p *unpickler) list() []int64 {
+// (INT APPEND) or many (MARK INT... APPENDS) at a time. They are the lengths of
+// frames of nbytes together.
+func (p *unpickler) list(nbytes int64) []int64 {
 	if p.python {
 		p.expect(opMemoize)
 	}
 	lens := []int64{}
+	add := func() {
+		if len(lens) > 0 && int64(len(lens)) > maxFrames(lens[0]) {
+			p.fail(fmt.Sprintf("at most the %d frames that a document of %d bytes can refer to", maxFrames(lens[0]), lens[0]), "more")
+			return
+		}
+		n := p.int(p.op())
+		if n > nbytes {
+			p.fail(fmt.Sprintf("a frame of at most the %d bytes of all", nbytes), fmt.Sprintf("%d", n))
+		}
+		lens = append(lens, n)
+	}
 	for p.err == nil {
 		switch p.nextOp() {
 		case opMark:
 			p.op()
-			for p.err == nil && p.nextOp() != opAppends {
-				lens = append(lens, p.int(p.op()))
+			for more := true; more; more = p.err == nil && p.nextOp() != opAppends { // no batch is empty
+				add()
 			}
 			p.expect(opAppends)
 		case opBinInt, opBinInt1, opBinInt2, opLong1:
-			lens = append(lens, p.int(p.op()))
+			add()
 			p.expect(opAppend)
 		default:
 			return lens
@@ -224,6 +262,15 @@ func (p *unpickler) list() []int64 {
 	}
 	return lens
 }
+
+// minReference is the length of the shortest array that refers to a frame: its
+// header, a name of three letters behind theirs, an empty shape and the index.
+const minReference = 1 + 1 + 3 + 1 + 1
+
+// maxFrames is the number of frames that a document can refer to, each of which
+// is referred to once: a list of more of them is a way to make a reader work and
+// allocate for bytes that need not be there, since frames may be empty.
+func maxFrames(document int64) int64 { return document / minReference }
 
 // nextOp looks at the next opcode, beyond the header of a frame.
 func (p *unpickler) nextOp() byte {

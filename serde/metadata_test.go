@@ -25,7 +25,8 @@ func metadataCases() []Metadata {
 			for i := range m.Lens {
 				m.Lens[i] = v
 			}
-			m.NBytes = v * int64(k)
+			m.Lens[0] = 7 * int64(k) // a document that can refer to the others
+			m.NBytes = m.Lens[0] + v*int64(k-1)
 			cases = append(cases, m)
 		}
 	}

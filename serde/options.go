@@ -9,9 +9,10 @@ type Options struct {
 	Generation pycompat.Generation
 	// InlineThreshold is the size in bytes from which on a tensor gets a frame
 	// of its own; smaller ones lie inside the main document. 0 means 256, the
-	// default of vLLM's VLLM_MSGPACK_ZERO_COPY_THRESHOLD. A negative one leaves
-	// only empty tensors (and scalar ndarrays) inline, where vLLM with a
-	// threshold of 0 gives them an empty frame. Decoders need none.
+	// default of vLLM's VLLM_MSGPACK_ZERO_COPY_THRESHOLD. A negative one is vLLM's
+	// threshold of 0 and below, with which every tensor gets a frame, an empty one
+	// an empty frame, and only 0-d ndarrays are inline
+	// (vllm/v1/serial_utils.py, 0.11.0 to 0.33.0). Decoders need none.
 	InlineThreshold int
 	// AllowUnknownParams lets EncodeRequest write sampling parameters that the
 	// generation does not have, for an engine newer than the table. The caller
@@ -22,13 +23,10 @@ type Options struct {
 const defaultThreshold = 256
 
 func (o Options) threshold() int {
-	switch {
-	case o.InlineThreshold == 0:
+	if o.InlineThreshold == 0 {
 		return defaultThreshold
-	case o.InlineThreshold < 0:
-		return 1
 	}
-	return o.InlineThreshold
+	return max(o.InlineThreshold, 0)
 }
 
 // Frames is an encoded value: the main MessagePack document, then the frames

@@ -1,6 +1,7 @@
 package serde
 
 import (
+	"encoding/hex"
 	"fmt"
 	"math"
 	"testing"
@@ -208,6 +209,9 @@ func TestPropertyMetadataRoundTrip(t *testing.T) {
 		m := Metadata{Type: rapid.StringN(0, 300, -1).Draw(t, "type")}
 		if rapid.Bool().Draw(t, "list") {
 			m.Lens = rapid.SliceOfN(rapid.Int64Range(0, 1<<40), 0, 3000).Draw(t, "lens")
+			if n := len(m.Lens); n > 1 { // a document that can refer to the others
+				m.Lens[0] = max(m.Lens[0], 7*int64(n-1))
+			}
 			for _, n := range m.Lens {
 				m.NBytes += n
 			}
@@ -300,13 +304,104 @@ func TestCopyToDoesNotAllocate(t *testing.T) {
 
 func TestInlineThreshold(t *testing.T) {
 	for _, c := range []struct{ threshold, n, frames int }{
-		{0, 255, 1}, {0, 256, 2}, {1, 0, 1}, {1, 1, 2}, {-1, 0, 1}, {-1, 1, 2}, {100, 99, 1}, {100, 100, 2},
+		{0, 255, 1}, {0, 256, 2}, {1, 0, 1}, {1, 1, 2}, {-1, 1, 2}, {100, 99, 1}, {100, 100, 2},
 	} {
 		p, err := NewPlan(zeros(DTypeUint8, c.n), Options{InlineThreshold: c.threshold})
 		require.NoError(t, err)
 		require.Len(t, p.Frames(), c.frames, "%+v", c)
 	}
-	f, err := EncodeNDArray(&NDArray{DType: "<f8", Data: make([]byte, 8)}, Options{InlineThreshold: -1})
-	require.NoError(t, err)
-	require.Len(t, f, 1, "a 0-d array lies inline whatever the threshold")
+}
+
+// TestEmptyTensorWithThreshold0 compares with the frames that vLLM 0.32.0 makes with
+// VLLM_MSGPACK_ZERO_COPY_THRESHOLD set to 0 and below: what is not smaller than the
+// threshold gets a frame, also if that is empty.
+func TestEmptyTensorWithThreshold0(t *testing.T) {
+	tensor := func(d DType, data []byte, shape ...int) func(Options) (Frames, error) {
+		return func(o Options) (Frames, error) {
+			p, err := NewPlan(&Tensor{DType: d, Shape: shape, Data: data}, o)
+			if err != nil {
+				return nil, err
+			}
+			whole := make([]byte, p.DataLen())
+			require.NoError(t, p.CopyTo(whole))
+			m, _, err := ParseMetadata(p.Metadata())
+			require.NoError(t, err)
+			back, err := DecodeValue(m, whole, o)
+			require.NoError(t, err)
+			require.Equal(t, &Tensor{DType: d, Shape: shape, Data: data}, back)
+			return p.Frames(), nil
+		}
+	}
+	ndarray := func(d string, data []byte, shape ...int) func(Options) (Frames, error) {
+		return func(o Options) (Frames, error) {
+			f, err := EncodeNDArray(&NDArray{DType: d, Shape: shape, Data: data}, o)
+			if err != nil {
+				return nil, err
+			}
+			back, err := DecodeNDArray(f, o)
+			require.NoError(t, err)
+			require.Equal(t, &NDArray{DType: d, Shape: shape, Data: data}, back)
+			return f, nil
+		}
+	}
+	for _, c := range []struct {
+		name             string
+		encode           func(Options) (Frames, error)
+		zero, one, usual []string // with a threshold of 0, 1 and 256
+	}{
+		{
+			"empty tensor", tensor(DTypeFloat32, []byte{}, 0, 4),
+			[]string{"93a7666c6f6174333292000401", ""}, []string{"93a7666c6f61743332920004c70003"}, []string{"93a7666c6f61743332920004c70003"},
+		}, {
+			"scalar tensor", tensor(DTypeUint8, []byte{7}, []int{}...),
+			[]string{"93a575696e74389001", "07"}, []string{"93a575696e74389001", "07"}, []string{"93a575696e743890d40307"},
+		}, {
+			"tensor", tensor(DTypeUint8, []byte{1}, 1),
+			[]string{"93a575696e7438910101", "01"}, []string{"93a575696e7438910101", "01"}, []string{"93a575696e74389101d40301"},
+		}, {
+			"empty ndarray", ndarray("<f4", []byte{}, 0, 4),
+			[]string{"93a33c663492000401", ""}, []string{"93a33c6634920004c70003"}, []string{"93a33c6634920004c70003"},
+		}, {
+			"0-d ndarray", ndarray("<f8", []byte{0, 0, 0, 0, 0, 0, 0xf8, 0x3f}, []int{}...),
+			[]string{"93a33c663890d703000000000000f83f"}, []string{"93a33c663890d703000000000000f83f"}, []string{"93a33c663890d703000000000000f83f"},
+		}, {
+			"ndarray", ndarray("|u1", []byte{1}, 1),
+			[]string{"93a37c7531910101", "01"}, []string{"93a37c7531910101", "01"}, []string{"93a37c75319101d40301"},
+		},
+	} {
+		for threshold, want := range map[int][]string{-1: c.zero, -1 << 40: c.zero, 1: c.one, 0: c.usual, 256: c.usual} {
+			f, err := c.encode(Options{InlineThreshold: threshold})
+			require.NoError(t, err)
+			var got []string
+			for _, b := range f {
+				got = append(got, hex.EncodeToString(b))
+			}
+			require.Equal(t, want, got, "%s, InlineThreshold %d", c.name, threshold)
+		}
+	}
+}
+
+// TestEmptyTensorsOfAnItemWithThreshold0: a frame each, in the order of the
+// document, with and without Data.
+func TestEmptyTensorsOfAnItemWithThreshold0(t *testing.T) {
+	empty := func() *Tensor { return &Tensor{DType: DTypeFloat32, Shape: []int{0, 4}, Data: []byte{}} }
+	it := &Item{Elems: []Elem{
+		{Key: "a", Data: List{empty(), zeros(DTypeUint8, 3), List{empty()}}},
+		{Key: "b", Data: empty()},
+	}}
+	for _, v := range []*Item{it, strip(it)} {
+		p, err := NewPlan(v, Options{InlineThreshold: -1})
+		require.NoError(t, err)
+		m, _, err := ParseMetadata(p.Metadata())
+		require.NoError(t, err)
+		require.Equal(t, []int64{0, 3, 0, 0}, m.Lens[1:])
+		for _, pl := range p.Tensors() {
+			require.False(t, pl.Inline)
+		}
+		data := make([]byte, p.DataLen())
+		require.NoError(t, p.CopyTo(data))
+		back, err := DecodeValue(m, data, Options{})
+		require.NoError(t, err)
+		require.Equal(t, it, back)
+	}
 }

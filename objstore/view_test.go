@@ -1,0 +1,215 @@
+package objstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/serde"
+)
+
+// collectUntil runs the garbage collector until it has found what done waits for.
+func collectUntil(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !done(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			require.FailNow(t, "not recovered", what)
+		}
+		runtime.GC()
+	}
+}
+
+// TestDroppedViewsDoNotDisableAReader: a slot has 508 places, and each view that was
+// forgotten took one for good.
+func TestDroppedViewsDoNotDisableAReader(t *testing.T) {
+	w, r, _ := realPool(t, Options{})
+	h := unleased(t, w, "a", 500, 7)
+	for i := range 600 {
+		collectUntil(t, "a place in the slot", func() bool {
+			_, err := r.Get(h, "a")
+			if err != nil {
+				require.ErrorIs(t, err, ErrBusy, "view %d", i)
+			}
+			return err == nil
+		})
+	}
+	collectUntil(t, "all views", func() bool {
+		ok, err := w.Evict("a")
+		require.NoError(t, err)
+		return ok
+	})
+	collectUntil(t, "the mapping", func() bool {
+		err := r.Close()
+		require.True(t, err == nil || errors.Is(err, ErrBusy), "%v", err)
+		return err == nil
+	})
+	require.NoError(t, w.CheckStructure())
+	require.NoError(t, w.Close())
+}
+
+// TestDroppedViewCountsItsRead: else its chunk, and with FIFO all behind it, would
+// never be free.
+func TestDroppedViewCountsItsRead(t *testing.T) {
+	s := newStore(t, Options{RingSize: 1000, MaxObjectSize: 900, Readers: 1})
+	h, err := s.Put("a", image(600, 1))
+	require.NoError(t, err)
+	_, err = s.readers[0].Get(h, "a")
+	require.NoError(t, err)
+	collectUntil(t, "the read", func() bool {
+		_, err := s.Put("b", image(600, 2))
+		if err != nil {
+			require.ErrorIs(t, err, ErrFull)
+		}
+		return err == nil
+	})
+	collectUntil(t, "the mapping", func() bool { return s.readers[0].Close() == nil })
+}
+
+// TestDroppedViewIsReportedWithItsPlace: where it was got is what its program needs
+// to know.
+func TestDroppedViewIsReportedWithItsPlace(t *testing.T) {
+	s := newStore(t, Options{RingSize: 1000, MaxObjectSize: 900, Readers: 1})
+	h, err := s.Put("a", image(600, 1))
+	require.NoError(t, err)
+	r := s.readers[0]
+	var text bytes.Buffer // read after Close, which is after the last line
+	r.log = slog.New(slog.NewTextHandler(&text, nil))
+
+	_, file, line, _ := runtime.Caller(0)
+	_, err = r.Get(h, "a")
+	require.NoError(t, err)
+	released, err := r.Get(h, "a")
+	require.NoError(t, err)
+	require.NoError(t, released.Release())
+	collectUntil(t, "the mapping", func() bool { return r.Close() == nil })
+	require.Equal(t, ReaderStats{Dropped: 1}, r.Stats(), "the other was released")
+	require.Equal(t, 1, bytes.Count(text.Bytes(), []byte("\n")), text.String())
+	require.Contains(t, text.String(), fmt.Sprintf("%s:%d", file, line+1))
+	require.Contains(t, text.String(), fmt.Sprintf("address=%d id=%d", h.Address, h.ID))
+}
+
+// TestViewIsKeptByItsTensors: who keeps a tensor goes on reading the segment, so its
+// chunk must not be free, although nothing leads to the View any more.
+func TestViewIsKeptByItsTensors(t *testing.T) {
+	s := newStore(t, Options{RingSize: 4000, MaxObjectSize: 900, Readers: 1})
+	r := s.readers[0]
+	deep := &serde.Item{Elems: []serde.Elem{{Key: "x", Data: serde.List{serde.Int(1), serde.List{tensor(300, 1), tensor(400, 2)}}}}}
+	for name, value := range map[string]serde.Value{"item": image(600, 1), "tensor": tensor(600, 1), "list": deep} {
+		h, err := s.Put(name, value)
+		require.NoError(t, err)
+		got := func() serde.Value {
+			v, err := r.Get(h, name)
+			require.NoError(t, err)
+			if it := v.Item(); it != nil && name == "list" {
+				return it.Elems[0].Data.(serde.List)[1].(serde.List)[1].(*serde.Tensor)
+			}
+			return v.Value()
+		}()
+		// What else was dropped then is found, so this was looked at too.
+		before := r.Stats().Dropped
+		for range 3 {
+			_, err = r.Get(h, name)
+			require.NoError(t, err)
+			dropped := before
+			collectUntil(t, "the witness", func() bool { return r.Stats().Dropped > dropped })
+			before++
+		}
+		require.Equal(t, ReaderStats{Open: 1, Dropped: before}, r.Stats(), name)
+		runtime.KeepAlive(got)
+		collectUntil(t, name, func() bool { return r.Stats() == ReaderStats{Dropped: before + 1} })
+	}
+}
+
+// TestDroppedViewOfAWriter: it keeps a lease.
+func TestDroppedViewOfAWriter(t *testing.T) {
+	s := newStore(t, Options{RingSize: 8000, MaxObjectSize: 900, Readers: 1, Policy: Pool})
+	l := putLeased(t, s.Writer, "a", 300)
+	h, err := l.Issue()
+	require.NoError(t, err)
+	_, err = s.Writer.Get(h, "a")
+	require.NoError(t, err)
+	l.Release()
+	require.NoError(t, s.CheckStructure())
+	collectUntil(t, "the mapping", func() bool { return s.Writer.Close() == nil })
+}
+
+// TestViewsAreReleasedOrDroppedOnce: goroutines that get, use, release and drop, with
+// the collector beside them. Each view counts once, and none is left.
+func TestViewsAreReleasedOrDroppedOnce(t *testing.T) {
+	w, r, _ := realPool(t, Options{})
+	h := unleased(t, w, "a", 500, 7)
+	l, err := w.Lease("a")
+	require.NoError(t, err)
+	const goroutines, rounds = 4, 400
+	var drops sync.Map
+	var all sync.WaitGroup
+	for g := range goroutines {
+		all.Go(func() {
+			dropped := 0
+			for range rounds {
+				v, err := r.Get(h, "a")
+				if errors.Is(err, ErrBusy) {
+					continue
+				}
+				if err != nil {
+					panic(err)
+				}
+				switch rand.IntN(4) {
+				case 0:
+					dropped++
+				case 1:
+					_ = v.Release()
+					fallthrough
+				default:
+					if err := v.Release(); err != nil {
+						panic(err)
+					}
+				}
+				if rand.IntN(50) == 0 {
+					runtime.GC()
+				}
+			}
+			drops.Store(g, dropped)
+		})
+	}
+	all.Wait()
+	want := uint64(0)
+	drops.Range(func(_, n any) bool { want += uint64(n.(int)); return true })
+	collectUntil(t, "every view", func() bool { return r.Stats() == ReaderStats{Dropped: want} })
+	held, _ := w.Segment().Control().Held()
+	require.Empty(t, held)
+	l.Release()
+	require.NoError(t, r.Close())
+	require.NoError(t, w.CheckStructure())
+	require.NoError(t, w.Close())
+}
+
+// TestReaderOfMetadataWithMoreFramesThanItsDocumentCanName: a chunk full of lengths
+// of 0 costs a reader a small multiple of its own size.
+func TestReaderOfMetadataWithMoreFramesThanItsDocumentCanName(t *testing.T) {
+	const size = 8 << 20
+	s := newStore(t, Options{RingSize: size, MaxObjectSize: size, Readers: 1})
+	h, err := s.Put("a", tensor(size-4096, 1))
+	require.NoError(t, err)
+	chunk := s.Segment().Ring()[h.Address:]
+	before := bytes.Clone(chunk)
+	lens := make([]int64, 3<<20)
+	lens[0] = size * 2 / 3
+	copy(chunk[8+countSize:], serde.AppendMetadata(nil, serde.Metadata{Type: "MultiModalKwargsItem", NBytes: lens[0], Lens: lens}))
+	var a, b runtime.MemStats
+	runtime.ReadMemStats(&a)
+	_, err = s.readers[0].Get(h, "a")
+	runtime.ReadMemStats(&b)
+	require.ErrorIs(t, err, ErrCorrupt)
+	require.Less(t, b.TotalAlloc-a.TotalAlloc, uint64(5*size))
+	copy(chunk, before)
+	s.readAll(t, h, "a")
+}
