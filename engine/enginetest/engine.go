@@ -9,12 +9,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"sync"
 	"time"
-
-	"github.com/go-zeromq/zmq4"
 
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/objstore"
@@ -47,10 +43,8 @@ type Options struct {
 // Engine is a stand-in that runs.
 type Engine struct {
 	o       Options
-	ctx     context.Context
-	cancel  context.CancelFunc
-	hs      zmq4.Socket
-	in, out zmq4.Socket
+	hs      *Peer
+	in, out *Peer
 	workers []*objstore.Reader
 	mirror  *lrusync.Receiver[*serde.Item]
 	wait    sync.WaitGroup
@@ -95,7 +89,6 @@ func Start(ctx context.Context, o Options) (*Engine, error) {
 	}
 	e := &Engine{o: o, aborted: map[string]bool{}}
 	e.changed = sync.NewCond(&e.mu)
-	e.ctx, e.cancel = context.WithCancel(context.Background())
 	if err := e.connect(ctx); err != nil {
 		e.Kill()
 		return nil, err
@@ -103,29 +96,29 @@ func Start(ctx context.Context, o Options) (*Engine, error) {
 	return e, nil
 }
 
-func (e *Engine) connect(ctx context.Context) error {
-	opts := []zmq4.Option{zmq4.WithID(zmq4.SocketIdentity(e.o.Identity)), zmq4.WithLogger(log.New(io.Discard, "", 0))}
-	e.hs = zmq4.NewDealer(e.ctx, opts...)
-	if err := e.hs.Dial(e.o.Handshake); err != nil {
+func (e *Engine) connect(ctx context.Context) (err error) {
+	if e.hs, err = Dealer(ctx, e.o.Handshake, e.o.Identity); err != nil {
 		return err
 	}
 	if err := e.greet(serde.StatusHello); err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, e.cancel)
+	stop := context.AfterFunc(ctx, func() { e.hs.Close() })
 	m, err := e.hs.Recv()
 	if !stop() || err != nil {
 		return fmt.Errorf("enginetest: no answer to HELLO: %w", errors.Join(err, ctx.Err()))
 	}
-	init, err := serde.DecodeInit(m.Frames[0])
+	init, err := serde.DecodeInit(m[0])
 	if err != nil {
 		return err
 	}
 	if err := e.attach(); err != nil {
 		return err
 	}
-	e.in, e.out = zmq4.NewDealer(e.ctx, opts...), zmq4.NewPush(e.ctx, zmq4.WithLogger(log.New(io.Discard, "", 0)))
-	if err := errors.Join(e.in.Dial(init.Inputs[0]), e.out.Dial(init.Outputs[0])); err != nil {
+	if e.in, err = Dealer(ctx, init.Inputs[0], e.o.Identity); err != nil {
+		return err
+	}
+	if e.out, err = Push(ctx, init.Outputs[0]); err != nil {
 		return err
 	}
 	ready := &serde.Ready{
@@ -139,7 +132,7 @@ func (e *Engine) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := e.in.Send(zmq4.NewMsg(b)); err != nil {
+	if err := e.in.Send(b); err != nil {
 		return err
 	}
 	if err := e.greet(serde.StatusReady); err != nil {
@@ -155,7 +148,7 @@ func (e *Engine) greet(status string) error {
 	if err != nil {
 		return err
 	}
-	return e.hs.Send(zmq4.NewMsg(b))
+	return e.hs.Send(b)
 }
 
 // attach is what workers do when they start.
@@ -182,16 +175,15 @@ func (e *Engine) attach() (err error) {
 // Kill ends the engine as SIGKILL does: nothing more is said. Killing twice is
 // fine.
 func (e *Engine) Kill() {
+	for _, p := range []*Peer{e.hs, e.in, e.out} {
+		if p != nil {
+			p.Close() // first: who holds mu may wait for the frontend
+		}
+	}
 	e.mu.Lock()
 	e.ended = true
 	e.changed.Broadcast()
 	e.mu.Unlock()
-	e.cancel()
-	for _, s := range []zmq4.Socket{e.hs, e.in, e.out} {
-		if s != nil {
-			_ = s.Close()
-		}
-	}
 	e.wait.Wait()
 	for _, r := range e.workers {
 		_ = r.Close()
@@ -210,7 +202,7 @@ func (e *Engine) Die() {
 func (e *Engine) die(err error) {
 	if e.fatal == nil {
 		e.fatal = err
-		_ = e.out.Send(zmq4.NewMsg([]byte(serde.EngineDead)))
+		_ = e.out.Send([]byte(serde.EngineDead))
 	}
 	e.ended = true
 	e.changed.Broadcast()

@@ -8,8 +8,6 @@ import (
 	"hash/fnv"
 	"slices"
 
-	"github.com/go-zeromq/zmq4"
-
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/serde"
 )
@@ -28,11 +26,11 @@ func (e *Engine) receive() {
 		if err != nil {
 			return
 		}
-		if err := e.take(m.Frames); err != nil {
+		if err := e.take(m); err != nil {
 			e.mu.Lock()
 			e.fatal = fmt.Errorf("enginetest: the input thread died: %w", err)
 			e.mu.Unlock()
-			_ = e.in.Close()
+			e.in.Close()
 			return
 		}
 	}
@@ -273,5 +271,5 @@ func (e *Engine) send(o *serde.EngineCoreOutputs) {
 	if err != nil {
 		panic(err) // what it makes can be encoded
 	}
-	_ = e.out.Send(zmq4.NewMsgFrom(f...)) // the frontend may have gone
+	_ = e.out.Send(f...) // the frontend may have gone
 }
