@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zeromq/zmq4"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/engine"
@@ -196,34 +195,54 @@ func TestChildrenDrift(t *testing.T) {
 }
 
 // hostile is an engine of which a test has the sockets.
-func hostile(t testing.TB, r *rig, identity string) (in, out zmq4.Socket) {
+func hostile(t testing.TB, r *rig, identity string) (in, out *enginetest.Peer) {
 	t.Helper()
-	id := zmq4.WithID(zmq4.SocketIdentity(identity))
-	hs := zmq4.NewDealer(r.ctx, id)
-	t.Cleanup(func() { hs.Close() })
-	require.NoError(t, hs.Dial(r.Address().Handshake))
-	say := func(status string) {
-		b, err := serde.EncodeHandshake(&serde.Handshake{Status: status})
-		require.NoError(t, err)
-		require.NoError(t, hs.Send(zmq4.NewMsg(b)))
-	}
+	in, out, err := dialHostile(t, r, identity, func(*serde.Ready) {})
+	require.NoError(t, err)
+	return in, out
+}
+
+// dialHostile starts the client with an engine of which a test has the sockets, and
+// returns what Start does.
+func dialHostile(t testing.TB, r *rig, identity string, change func(*serde.Ready)) (in, out *enginetest.Peer, err error) {
+	t.Helper()
+	hs := dealer(t, r, r.Address().Handshake, identity)
 	started := make(chan error, 1)
 	go func() { started <- r.Start(r.ctx) }()
-	say(serde.StatusHello)
+	say(t, hs, serde.StatusHello)
 	m, err := hs.Recv()
 	require.NoError(t, err)
-	init, err := serde.DecodeInit(m.Frames[0])
+	init, err := serde.DecodeInit(m[0])
 	require.NoError(t, err)
-	in, out = zmq4.NewDealer(r.ctx, id), zmq4.NewPush(r.ctx)
-	t.Cleanup(func() { in.Close(); out.Close() })
-	require.NoError(t, errors.Join(in.Dial(init.Inputs[0]), out.Dial(init.Outputs[0])))
+	in = dealer(t, r, init.Inputs[0], identity)
+	out, err = enginetest.Push(r.ctx, init.Outputs[0])
+	require.NoError(t, err)
+	t.Cleanup(func() { out.Close() })
 	g := pycompat.Newest()
-	b, err := serde.EncodeReady(&serde.Ready{VLLMVersion: g.Version, WorldSize: 1, MaxModelLen: 4096}, serde.Options{Generation: g})
+	ready := &serde.Ready{VLLMVersion: g.Version, WorldSize: 1, MaxModelLen: 4096}
+	change(ready)
+	b, err := serde.EncodeReady(ready, serde.Options{Generation: g})
 	require.NoError(t, err)
-	require.NoError(t, in.Send(zmq4.NewMsg(b)))
-	say(serde.StatusReady)
-	require.NoError(t, <-started)
-	return in, out
+	require.NoError(t, in.Send(b))
+	say(t, hs, serde.StatusReady)
+	return in, out, <-started
+}
+
+// dealer connects to a socket of the client.
+func dealer(t testing.TB, r *rig, endpoint, identity string) *enginetest.Peer {
+	t.Helper()
+	p, err := enginetest.Dealer(r.ctx, endpoint, identity)
+	require.NoError(t, err)
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// say sends a message of the handshake.
+func say(t testing.TB, p *enginetest.Peer, status string) {
+	t.Helper()
+	b, err := serde.EncodeHandshake(&serde.Handshake{Status: status, Headless: true})
+	require.NoError(t, err)
+	require.NoError(t, p.Send(b))
 }
 
 // TestMissOfTextRequest: an engine that claims to lack items of a request that has
@@ -249,7 +268,7 @@ func TestMissOfTextRequest(t *testing.T) {
 		RequestID: "r-1", NewTokenIDs: []uint32{}, FinishReason: &reason, MMCacheMissHashes: []string{"x"},
 	}}}, serde.Options{Generation: pycompat.Newest()})
 	require.NoError(t, err)
-	require.NoError(t, out.Send(zmq4.NewMsgFrom(f...)))
+	require.NoError(t, out.Send(f...))
 	_, err = s.Collect()
 	var failed *engine.RequestError
 	require.ErrorAs(t, err, &failed)
@@ -259,12 +278,7 @@ func TestMissOfTextRequest(t *testing.T) {
 // machine may) does not keep the client's own engine from starting.
 func TestSquatter(t *testing.T) {
 	r := newRig(t, setup{idle: true})
-	d := zmq4.NewDealer(r.ctx, zmq4.WithID(zmq4.SocketIdentity("who?")))
-	defer d.Close()
-	require.NoError(t, d.Dial(r.Address().Handshake))
-	b, err := serde.EncodeHandshake(&serde.Handshake{Status: serde.StatusHello})
-	require.NoError(t, err)
-	require.NoError(t, d.Send(zmq4.NewMsg(b)))
+	say(t, dealer(t, r, r.Address().Handshake, "who?"), serde.StatusHello)
 	require.Eventually(t, func() bool { return engine.Greeted(r.Client) }, testTimeout, testTick)
 	var cancel context.CancelFunc
 	r.ctx, cancel = context.WithTimeout(r.ctx, 3*time.Second)
@@ -411,8 +425,8 @@ func TestProbeOfOutput(t *testing.T) {
 			output = strings.TrimPrefix(e, "pull ")
 		}
 	}
-	probe := zmq4.NewPush(r.ctx)
-	require.NoError(t, probe.Dial(output))
+	probe, err := enginetest.Push(r.ctx, output)
+	require.NoError(t, err)
 	require.NoError(t, probe.Close())
 	gone, why := r.Gone()
 	select {
@@ -512,7 +526,7 @@ func TestUnreadableAnswer(t *testing.T) {
 	require.NoError(t, err)
 	// EngineCoreOutputs whose utility_output is [1, nil, 5]: a pair belongs there.
 	b := []byte{0x99, 0, 0x90, 0xc0, 0xcb, 0, 0, 0, 0, 0, 0, 0, 0, 0x93, 1, 0xc0, 5, 0xc0, 0xc0, 0xc0, 0xc0}
-	require.NoError(t, out.Send(zmq4.NewMsg(b)))
+	require.NoError(t, out.Send(b))
 	var failed *engine.CallError
 	require.ErrorAs(t, <-done, &failed)
 	require.ErrorContains(t, failed, "can't be read")

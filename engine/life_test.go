@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zeromq/zmq4"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/engine"
@@ -189,15 +188,12 @@ func TestStart(t *testing.T) {
 	})
 	t.Run("another peer first", func(t *testing.T) {
 		r := newRig(t, setup{idle: true})
-		d := zmq4.NewDealer(r.ctx, zmq4.WithID(zmq4.SocketIdentity("who?")))
-		require.NoError(t, d.Dial(r.Address().Handshake))
-		b, err := serde.EncodeHandshake(&serde.Handshake{Status: serde.StatusHello})
-		require.NoError(t, err)
-		require.NoError(t, d.Send(zmq4.NewMsg([]byte("x"))))
-		require.NoError(t, d.Send(zmq4.NewMsg(b)))
+		d := dealer(t, r, r.Address().Handshake, "who?")
+		require.NoError(t, d.Send([]byte("x")))
+		say(t, d, serde.StatusHello)
 		ended := make(chan error)
 		go func() { ended <- r.start() }()
-		_, err = d.Recv() // it was taken for the engine
+		_, err := d.Recv() // it was taken for the engine
 		require.NoError(t, err)
 		require.NoError(t, d.Close())
 		require.NoError(t, <-ended)
