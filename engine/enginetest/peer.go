@@ -52,7 +52,7 @@ func dial(ctx context.Context, endpoint string, kind zmq4.SocketType, identity s
 	}
 	if err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("enginetest: no greeting from %s: %w", endpoint, err)
+		return nil, fmt.Errorf("%w: no greeting from %s: %w", errTurnedAway, endpoint, err)
 	}
 	return &Peer{conn: conn, wire: wire}, nil
 }
