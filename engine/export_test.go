@@ -30,7 +30,12 @@ func SendRaw(c *Client, frames ...string) error {
 func Greeted(c *Client) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.waiting) > 0
+	for _, answered := range c.hellos {
+		if !answered {
+			return true
+		}
+	}
+	return false
 }
 
 // Pid is the number of the engine's process.

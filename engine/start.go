@@ -120,69 +120,51 @@ func (c *Client) readHandshake() {
 		h, err := serde.DecodeHandshake(m.Frames[0])
 		switch {
 		case err != nil:
-			c.o.Logger.Warn("unreadable handshake", "peer", fmt.Sprintf("%x", m.Peer), "error", err)
+			c.o.Logger.Warn("unreadable handshake", "peer", fmt.Sprintf("%s (%x)", m.Peer, m.Identity), "error", err)
 		case h.Status == serde.StatusHello:
 			c.hello(m.Peer)
-		case h.Status == serde.StatusReady:
-			c.ready(m.Peer)
+		case h.Status == serde.StatusReady: // which the engine's first message on its input socket proves
 		default:
-			c.o.Logger.Warn("unknown handshake", "peer", fmt.Sprintf("%x", m.Peer), "status", h.Status)
+			c.o.Logger.Warn("unknown handshake", "peer", fmt.Sprintf("%s (%x)", m.Peer, m.Identity), "status", h.Status)
 		}
 	}
 }
 
 // hello is said by an engine that wants its addresses. Everyone is told who says
 // it while an engine is awaited: who that is shows on the input socket, which is a
-// file that not everyone can open.
+// file that not everyone can open. Each connection is told once.
 func (c *Client) hello(peer string) {
 	c.mu.Lock()
-	if c.waiting == nil {
-		c.waiting = map[string]bool{}
+	if _, again := c.hellos[peer]; again {
+		c.mu.Unlock()
+		return
 	}
-	if len(c.waiting) < maxWaiting {
-		c.waiting[peer] = true
-	}
+	c.hellos[peer] = false
 	c.mu.Unlock()
 	c.pair()
 }
 
-// maxWaiting bounds what is remembered of peers that said hello too early.
-const maxWaiting = 64
-
-// ready is said by one that has started.
-func (c *Client) ready(peer string) {
-	c.mu.Lock()
-	s := c.s
-	ours := s != nil && !c.live && s.welcomed[peer]
-	c.mu.Unlock()
-	if ours {
-		s.readyOnce.Do(func() { close(s.started) })
-	}
-}
-
-// left is said of a peer that has closed its handshake socket.
+// left is said of a peer that has closed its handshake socket. Since every
+// connection does so at its end, hellos is bounded by the transport.
 func (c *Client) left(peer string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.waiting, peer)
+	delete(c.hellos, peer)
 }
 
 // pair welcomes who waits, if there is a session that awaits an engine.
 func (c *Client) pair() {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	s := c.s
 	if s == nil || c.live || s.deadError() != nil {
-		c.mu.Unlock()
 		return
 	}
-	waiting := c.waiting
-	c.waiting = nil
-	for peer := range waiting {
-		s.welcomed[peer] = true
-	}
-	c.mu.Unlock()
-	for peer := range waiting {
-		c.welcome(s, peer)
+	for peer, answered := range c.hellos {
+		if !answered {
+			c.hellos[peer] = true
+			c.wait.Go(func() { c.welcome(s, peer) }) // or who does not read would hold up the others
+		}
 	}
 }
 
@@ -197,29 +179,26 @@ func (c *Client) welcome(s *session, peer string) {
 	}
 }
 
-// await waits for both ready messages, which come in any order.
+// await waits until the engine has connected to its sockets and says what it is:
+// it does so when its model is loaded and its workers run (EngineCoreProc.__init__
+// of vllm/v1/engine/core.py, 0.11.0 to 0.32.0). That it is ready it says on the
+// handshake socket, too, but there anybody can.
 func (s *session) await(ctx context.Context) error {
-	started, first := s.started, s.first
-	for started != nil || first != nil {
-		select {
-		case <-started:
-			started = nil
-		case b := <-first:
-			first = nil
-			r, err := serde.DecodeReady(b)
-			if err != nil {
-				return fmt.Errorf("engine: its first message can't be read: %w", err)
-			}
-			s.ready = r
-		case <-s.gone:
-			return s.deadError()
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-s.c.closing:
-			return ErrClosed
+	select {
+	case b := <-s.first:
+		r, err := serde.DecodeReady(b)
+		if err != nil {
+			return fmt.Errorf("engine: its first message can't be read: %w", err)
 		}
+		s.ready = r
+		return nil
+	case <-s.gone:
+		return s.deadError()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.c.closing:
+		return ErrClosed
 	}
-	return nil
 }
 
 // meet compares the engine with what was expected of it, and prepares the cache.
