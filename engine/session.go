@@ -44,10 +44,16 @@ type session struct {
 	mu       sync.Mutex
 	dead     *DeadError
 	quitting bool // no request is sent any more
-	streams  map[string]*Stream
+	streams  map[string]place
 	inFlight map[*Stream]struct{}
 	calls    map[uint64]chan *serde.UtilityOutput
 	lastCall uint64
+}
+
+// place is where the outputs of an id belong.
+type place struct {
+	*Stream
+	child int
 }
 
 func (c *Client) newSession(p *process) (*session, error) {
@@ -60,7 +66,7 @@ func (c *Client) newSession(p *process) (*session, error) {
 		c: c, ctx: ctx, cancel: cancel, input: in, output: out, process: p,
 		first: make(chan []byte, 1),
 		ended: make(chan struct{}), gone: make(chan struct{}), fence: make(chan struct{}, 1),
-		streams: map[string]*Stream{}, inFlight: map[*Stream]struct{}{}, calls: map[uint64]chan *serde.UtilityOutput{},
+		streams: map[string]place{}, inFlight: map[*Stream]struct{}{}, calls: map[uint64]chan *serde.UtilityOutput{},
 	}
 	s.wait.Go(s.reap)
 	s.wait.Go(s.readInput)
@@ -203,10 +209,10 @@ func (s *session) readOutput() {
 
 func (s *session) dispatch(o *serde.EngineCoreOutput) {
 	s.mu.Lock()
-	st := s.streams[o.RequestID]
+	p := s.streams[o.RequestID]
 	s.mu.Unlock()
-	if st != nil { // else it was aborted
-		st.push(o)
+	if p.Stream != nil { // else it was aborted, or has finished
+		p.push(p.child, o)
 	}
 }
 

@@ -32,8 +32,11 @@ type Options struct {
 	RingSize     int
 	// Mirror is the capacity of the LRU cache; 0 for none.
 	Mirror float64
-	// MaxNumSeqs is how many requests run at once; 0 is 4.
+	// MaxNumSeqs is how many requests run at once; 0 is 1.
 	MaxNumSeqs int
+	// MaxModelLen is how many tokens a request has at most, with its prompt; 0 is 4
+	// million.
+	MaxModelLen int
 	// Ready changes the ready map before it is sent.
 	Ready func(*serde.Ready)
 	// Identity of the sockets; empty is that of rank 0.
@@ -84,6 +87,9 @@ type request struct {
 func Start(ctx context.Context, o Options) (*Engine, error) {
 	o.Generation = o.Generation.OrNewest()
 	o.Workers, o.MaxNumSeqs = max(o.Workers, 1), max(o.MaxNumSeqs, 1)
+	if o.MaxModelLen == 0 {
+		o.MaxModelLen = 1 << 22
+	}
 	if o.Identity == "" {
 		o.Identity = "\x00\x00"
 	}
@@ -115,7 +121,7 @@ func (e *Engine) connect(ctx context.Context) error {
 		return err
 	}
 	ready := &serde.Ready{
-		VLLMVersion: e.o.Generation.Version, WorldSize: e.o.Workers, MaxModelLen: 4096, MaxNumSeqs: e.o.MaxNumSeqs,
+		VLLMVersion: e.o.Generation.Version, WorldSize: e.o.Workers, MaxModelLen: e.o.MaxModelLen, MaxNumSeqs: e.o.MaxNumSeqs,
 		MaxNumBatchedTokens: 512, DType: "float32", DataParallelSize: 1, TensorParallelSize: e.o.Workers, PipelineParallelSize: 1,
 	}
 	if e.o.Ready != nil {

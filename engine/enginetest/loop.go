@@ -111,6 +111,7 @@ func (e *Engine) add(r *serde.EngineCoreRequest) error {
 	if n, ok := r.SamplingParams["max_tokens"].(int64); ok {
 		q.max = int(n)
 	}
+	q.max = min(q.max, e.o.MaxModelLen-len(r.PromptTokenIDs))
 	e.enqueue(work{add: q})
 	return nil
 }
