@@ -114,7 +114,7 @@ func newRig(t testing.TB, s setup) *rig {
 		require.NoError(t, r.cache.CheckStructure())
 		require.NoError(t, r.cache.Close())
 	})
-	o := engine.Options{Transport: zmq.Transport{}, Model: model(), Cache: r.cache, Grace: 10 * time.Second}
+	o := engine.Options{Transport: zmq.Transport{}, Model: model(), Cache: r.cache, Grace: time.Minute}
 	if !g.ReadyFields.Has("world_size") {
 		o.Readers = max(s.workers, 1)
 	}

@@ -225,8 +225,7 @@ func (s *session) listen() {
 }
 
 // watch asks an engine that should have said something whether it is there.
-func (s *session) watch() {
-	silence := s.c.o.Silence
+func (s *session) watch(silence time.Duration) {
 	if silence < 0 {
 		return
 	}

@@ -49,7 +49,7 @@ func (c *Client) Start(ctx context.Context) error {
 	s.heard.Store(time.Now().UnixNano())
 	s.mu.Lock()
 	if s.dead == nil { // else it has ended its goroutines
-		s.wait.Go(s.watch)
+		s.wait.Go(func() { s.watch(c.o.Silence) })
 		s.wait.Go(s.fences)
 	}
 	s.mu.Unlock()
