@@ -111,7 +111,7 @@ func aborts(r *rig, rnd *rand.Rand, n int) {
 	}
 	close(stop)
 	wait.Wait()
-	require.Eventually(r.t, func() bool { return r.cache.Stats().Quarantined == 0 }, time.Minute, time.Millisecond)
+	require.Eventually(r.t, func() bool { return r.cache.Stats().Quarantined == 0 }, 5*time.Minute, time.Millisecond)
 	st, err := r.cache.State()
 	require.NoError(r.t, err)
 	unread := 0

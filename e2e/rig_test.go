@@ -295,7 +295,7 @@ func (r *rig) drained() {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool {
 		return r.Stats().InFlight == 0 && r.cache.Stats().Quarantined == 0
-	}, time.Minute, 5*time.Millisecond, "the items of aborted requests are still kept")
+	}, 5*time.Minute, 5*time.Millisecond, "the items of aborted requests are still kept")
 	require.NoError(r.t, r.ClearItems(r.ctx))
 	require.Zero(r.t, r.cache.Stats().CachedBytes)
 }

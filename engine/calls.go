@@ -71,7 +71,7 @@ func (s *session) call(ctx context.Context, method string, args ...any) (any, er
 		case u.Err != nil:
 			return nil, &CallError{method, "its answer can't be read: " + u.Err.Error()}
 		}
-		return u.Result, nil
+		return owned(u.Result), nil
 	case <-s.gone:
 		return nil, s.deadError()
 	case <-ctx.Done():

@@ -30,7 +30,7 @@ type Client struct {
 	handshake Socket
 	dir       string // of the sockets; empty if they are TCP
 	gate      *semaphore.Weighted
-	wait      sync.WaitGroup // the handshake's goroutine
+	wait      sync.WaitGroup // the handshake's goroutines
 
 	asleep   atomic.Bool
 	starting sync.Mutex    // held by Start and Close
@@ -42,7 +42,7 @@ type Client struct {
 	closed   bool
 	s        *session        // nil before the first
 	live     bool            // s has started
-	waiting  map[string]bool // engines that said hello, and wait for their addresses
+	hellos   map[string]bool // connections that said hello: true if they got their answer
 	sessions int
 	stats    Stats
 }
@@ -66,7 +66,7 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{o: o, gate: semaphore.NewWeighted(everybody), closing: make(chan struct{}), over: make(chan struct{})}
+	c := &Client{o: o, gate: semaphore.NewWeighted(everybody), closing: make(chan struct{}), over: make(chan struct{}), hellos: map[string]bool{}}
 	if o.Bind == "" {
 		if c.dir, err = socketDir(o.Dir); err != nil {
 			return nil, err

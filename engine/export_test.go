@@ -30,7 +30,12 @@ func SendRaw(c *Client, frames ...string) error {
 func Greeted(c *Client) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.waiting) > 0
+	for _, answered := range c.hellos {
+		if !answered {
+			return true
+		}
+	}
+	return false
 }
 
 // Pid is the number of the engine's process.
@@ -45,3 +50,6 @@ func Idle(c *Client, d time.Duration) { c.s.heard.Store(time.Now().Add(-d).UnixN
 
 // Silent is how long ago it is.
 func Silent(c *Client) time.Duration { return time.Since(time.Unix(0, c.s.heard.Load())) }
+
+// Watch asks the engine whether it is there after so much silence, besides what the options say.
+func Watch(c *Client, silence time.Duration) { c.s.wait.Go(func() { c.s.watch(silence) }) }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -79,7 +80,9 @@ func (s *session) newStream(r Request) *Stream {
 	if r.Items != nil && s.c.mode() == mmcache.LRU {
 		r = r.clone() // it may be sent again, when the caller has other uses for its slices
 	}
-	st := &Stream{s: s, req: r, items: r.Items, live: make(map[string]int, n), tell: make(chan struct{}, 1)}
+	st := &Stream{
+		s: s, req: r, items: r.Items, ended: make([]bool, n), live: n, may: s.newAllowance(&r, n), tell: make(chan struct{}, 1),
+	}
 	base := r.ID + "-" + strconv.FormatUint(s.requests.Add(1), 36)
 	for i := range n {
 		id := base
@@ -87,7 +90,6 @@ func (s *session) newStream(r Request) *Stream {
 			id = fmt.Sprintf("%d_%s", i, base)
 		}
 		st.ids = append(st.ids, id)
-		st.live[id] = i
 	}
 	return st
 }
@@ -103,26 +105,37 @@ func (s *session) register(st *Stream) error {
 		return ErrClosed
 	}
 	s.listen()
-	for _, id := range st.ids {
-		s.streams[id] = st
+	for i, id := range st.ids {
+		s.streams[id] = place{st, i}
 	}
 	s.inFlight[st] = struct{}{}
 	return nil
 }
 
-// commit verifies the items of a request, and sends it.
+// commit verifies the items of a request, and sends it, one child after the other:
+// each has the whole prompt. When one has gone out the request is the engine's, and
+// what goes wrong then ends the stream.
 func (s *session) commit(ctx context.Context, st *Stream) error {
+	var late error
 	send := func(wires []mmcache.Wire) error {
 		tokens, err := s.items(&st.req, wires)
 		if err != nil {
 			return err
 		}
-		m, err := st.req.messages(st.ids, wires, s.options())
-		if err != nil {
-			return st.req.refuse("message", err)
-		}
-		if err := st.send(m); err != nil {
-			return err
+		features := st.req.features(wires)
+		for i := range st.ids {
+			f, err := st.req.message(st.ids, i, features, s.options())
+			if err != nil {
+				err = st.req.refuse("message", err)
+			} else {
+				err = st.send(i, f)
+			}
+			if err != nil && (i == 0 || errors.Is(err, ErrDead)) {
+				return err
+			}
+			if late = err; err != nil {
+				break // the children before it use the items
+			}
 		}
 		for i, w := range wires {
 			s.sent.put(w.Key, tokens[i])
@@ -130,13 +143,21 @@ func (s *session) commit(ctx context.Context, st *Stream) error {
 		return nil
 	}
 	if st.items == nil {
-		return send(nil)
+		err := send(nil)
+		if late != nil {
+			st.abort(late)
+		}
+		return err
 	}
 	st.items.SetChildren(len(st.ids))
 	ctx, cancel := context.WithCancelCause(ctx) // producers need not go on for an engine that has gone
 	defer cancel(nil)
 	defer context.AfterFunc(s.ctx, func() { cancel(ErrDead) })()
-	return st.items.Commit(ctx, func(b mmcache.Batch) error { return send(b.Items) })
+	err := st.items.Commit(ctx, func(b mmcache.Batch) error { return send(b.Items) })
+	if late != nil {
+		st.abort(late) // which does nothing if that is why it was late
+	}
+	return err
 }
 
 // send sends one message. If it does not arrive for certain the engine is given

@@ -100,7 +100,7 @@ func newRig(t testing.TB, s setup) *rig {
 	if s.capacity == 0 {
 		s.capacity = 1 << 20
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	r := &rig{t: t, ctx: ctx, o: enginetest.Options{Generation: g, Workers: s.workers}}
 	dir, err := os.MkdirTemp("/dev/shm", "rc-engine-test-")
@@ -114,7 +114,7 @@ func newRig(t testing.TB, s setup) *rig {
 		require.NoError(t, r.cache.CheckStructure())
 		require.NoError(t, r.cache.Close())
 	})
-	o := engine.Options{Transport: zmq.Transport{}, Model: model(), Cache: r.cache, Grace: 10 * time.Second}
+	o := engine.Options{Transport: zmq.Transport{}, Model: model(), Cache: r.cache, Grace: time.Minute}
 	if !g.ReadyFields.Has("world_size") {
 		o.Readers = max(s.workers, 1)
 	}

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zeromq/zmq4"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/engine"
@@ -22,7 +21,7 @@ import (
 )
 
 const (
-	testTimeout = 30 * time.Second
+	testTimeout = 2 * time.Minute // a guard against hanging
 	testTick    = time.Millisecond
 )
 
@@ -41,11 +40,7 @@ func TestDeath(t *testing.T) {
 	for name, way := range ways {
 		for _, m := range []mmcache.Mode{mmcache.LRU, mmcache.SHM} {
 			t.Run(name+"/"+m.String(), func(t *testing.T) {
-				r := newRig(t, setup{mode: m, workers: 2, client: func(o *engine.Options) {
-					if name == "deaf" {
-						o.Silence = 200 * time.Millisecond
-					}
-				}})
+				r := newRig(t, setup{mode: m, workers: 2})
 				r.ask(2, "a")
 				r.e.Hold(name != "deaf")
 				s, err := r.Generate(r.ctx, r.request(1_000_000, "a", "b"))
@@ -54,6 +49,7 @@ func TestDeath(t *testing.T) {
 				call := make(chan error, 1)
 				if name == "deaf" { // which has to come first, or the call is answered
 					way.do(r)
+					engine.Watch(r.Client, 50*time.Millisecond)
 				}
 				go func() { call <- r.Check(r.ctx) }()
 				if name != "deaf" {
@@ -189,15 +185,12 @@ func TestStart(t *testing.T) {
 	})
 	t.Run("another peer first", func(t *testing.T) {
 		r := newRig(t, setup{idle: true})
-		d := zmq4.NewDealer(r.ctx, zmq4.WithID(zmq4.SocketIdentity("who?")))
-		require.NoError(t, d.Dial(r.Address().Handshake))
-		b, err := serde.EncodeHandshake(&serde.Handshake{Status: serde.StatusHello})
-		require.NoError(t, err)
-		require.NoError(t, d.Send(zmq4.NewMsg([]byte("x"))))
-		require.NoError(t, d.Send(zmq4.NewMsg(b)))
+		d := dealer(t, r, r.Address().Handshake, "who?")
+		require.NoError(t, d.Send([]byte("x")))
+		say(t, d, serde.StatusHello)
 		ended := make(chan error)
 		go func() { ended <- r.start() }()
-		_, err = d.Recv() // it was taken for the engine
+		_, err := d.Recv() // it was taken for the engine
 		require.NoError(t, err)
 		require.NoError(t, d.Close())
 		require.NoError(t, <-ended)

@@ -94,30 +94,27 @@ func (p Placeholder) feature(w mmcache.Wire) serde.Feature {
 	return f
 }
 
-// messages encodes what is sent for a request: one message for each child
-// (vllm/v1/engine/parallel_sampling.py fans out in the same way).
-func (r *Request) messages(ids []string, items []mmcache.Wire, o serde.Options) ([]serde.Frames, error) {
+// features returns what is sent for the items.
+func (r *Request) features(items []mmcache.Wire) []serde.Feature {
 	var features []serde.Feature
 	for i, w := range items {
 		features = append(features, r.Placeholders[i].feature(w))
 	}
-	out := make([]serde.Frames, len(ids))
-	for i, id := range ids {
-		m := r.More
-		m.RequestID, m.PromptTokenIDs, m.Features = id, r.Prompt, features
-		m.EOSTokenID = r.EOS
-		m.ArrivalTime = float64(time.Now().UnixMicro()) / 1e6
-		m.SamplingParams = r.child(i, len(ids))
-		if o.Generation.RequestFields.Has("external_req_id") {
-			m.ExternalReqID = &r.ID
-		}
-		f, err := serde.EncodeRequest(&m, o)
-		if err != nil {
-			return nil, err
-		}
-		out[i] = f
+	return features
+}
+
+// message encodes what is sent for one child, each of which is a request of its own
+// (vllm/v1/engine/parallel_sampling.py fans out in the same way).
+func (r *Request) message(ids []string, child int, features []serde.Feature, o serde.Options) (serde.Frames, error) {
+	m := r.More
+	m.RequestID, m.PromptTokenIDs, m.Features = ids[child], r.Prompt, features
+	m.EOSTokenID = r.EOS
+	m.ArrivalTime = float64(time.Now().UnixMicro()) / 1e6
+	m.SamplingParams = r.child(child, len(ids))
+	if o.Generation.RequestFields.Has("external_req_id") {
+		m.ExternalReqID = &r.ID
 	}
-	return out, nil
+	return serde.EncodeRequest(&m, o)
 }
 
 // child returns the parameters of one of n children. Each of several has a seed

@@ -26,13 +26,10 @@ type session struct {
 	process *process // nil if somebody else started the engine
 
 	// The handshake, and what came of it: constant once the session runs.
-	welcomed  map[string]bool // who said hello on the handshake socket; held by Client.mu
-	started   chan struct{}   // closed when it said there that it is ready
-	readyOnce sync.Once
-	first     chan []byte  // of one: its first message on the input socket
-	peer      string       // its identity there
-	ready     *serde.Ready // with what Options say where it does not tell
-	gen       pycompat.Generation
+	first chan []byte  // of one: its first message on the input socket
+	peer  string       // its connection there
+	ready *serde.Ready // with what Options say where it does not tell
+	gen   pycompat.Generation
 
 	wait  sync.WaitGroup
 	ended chan struct{} // closed when everything is given back
@@ -47,10 +44,16 @@ type session struct {
 	mu       sync.Mutex
 	dead     *DeadError
 	quitting bool // no request is sent any more
-	streams  map[string]*Stream
+	streams  map[string]place
 	inFlight map[*Stream]struct{}
 	calls    map[uint64]chan *serde.UtilityOutput
 	lastCall uint64
+}
+
+// place is where the outputs of an id belong.
+type place struct {
+	*Stream
+	child int
 }
 
 func (c *Client) newSession(p *process) (*session, error) {
@@ -61,9 +64,9 @@ func (c *Client) newSession(p *process) (*session, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &session{
 		c: c, ctx: ctx, cancel: cancel, input: in, output: out, process: p,
-		welcomed: map[string]bool{}, started: make(chan struct{}), first: make(chan []byte, 1),
+		first: make(chan []byte, 1),
 		ended: make(chan struct{}), gone: make(chan struct{}), fence: make(chan struct{}, 1),
-		streams: map[string]*Stream{}, inFlight: map[*Stream]struct{}{}, calls: map[uint64]chan *serde.UtilityOutput{},
+		streams: map[string]place{}, inFlight: map[*Stream]struct{}{}, calls: map[uint64]chan *serde.UtilityOutput{},
 	}
 	s.wait.Go(s.reap)
 	s.wait.Go(s.readInput)
@@ -158,7 +161,7 @@ func (s *session) readInput() {
 			met, s.peer = true, m.Peer
 			s.first <- m.Frames[0]
 		case !m.Gone:
-			s.c.o.Logger.Warn("unexpected message on the input socket", "peer", fmt.Sprintf("%x", m.Peer))
+			s.c.o.Logger.Warn("unexpected message on the input socket", "peer", fmt.Sprintf("%s (%x)", m.Peer, m.Identity))
 		}
 	}
 }
@@ -206,10 +209,10 @@ func (s *session) readOutput() {
 
 func (s *session) dispatch(o *serde.EngineCoreOutput) {
 	s.mu.Lock()
-	st := s.streams[o.RequestID]
+	p := s.streams[o.RequestID]
 	s.mu.Unlock()
-	if st != nil { // else it was aborted
-		st.push(o)
+	if p.Stream != nil { // else it was aborted, or has finished
+		p.push(p.child, o)
 	}
 }
 
@@ -222,8 +225,7 @@ func (s *session) listen() {
 }
 
 // watch asks an engine that should have said something whether it is there.
-func (s *session) watch() {
-	silence := s.c.o.Silence
+func (s *session) watch(silence time.Duration) {
 	if silence < 0 {
 		return
 	}

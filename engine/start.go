@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/ringcache/ringcache/lrusync"
@@ -47,7 +49,7 @@ func (c *Client) Start(ctx context.Context) error {
 	s.heard.Store(time.Now().UnixNano())
 	s.mu.Lock()
 	if s.dead == nil { // else it has ended its goroutines
-		s.wait.Go(s.watch)
+		s.wait.Go(func() { s.watch(c.o.Silence) })
 		s.wait.Go(s.fences)
 	}
 	s.mu.Unlock()
@@ -120,69 +122,51 @@ func (c *Client) readHandshake() {
 		h, err := serde.DecodeHandshake(m.Frames[0])
 		switch {
 		case err != nil:
-			c.o.Logger.Warn("unreadable handshake", "peer", fmt.Sprintf("%x", m.Peer), "error", err)
+			c.o.Logger.Warn("unreadable handshake", "peer", fmt.Sprintf("%s (%x)", m.Peer, m.Identity), "error", err)
 		case h.Status == serde.StatusHello:
 			c.hello(m.Peer)
-		case h.Status == serde.StatusReady:
-			c.ready(m.Peer)
+		case h.Status == serde.StatusReady: // which the engine's first message on its input socket proves
 		default:
-			c.o.Logger.Warn("unknown handshake", "peer", fmt.Sprintf("%x", m.Peer), "status", h.Status)
+			c.o.Logger.Warn("unknown handshake", "peer", fmt.Sprintf("%s (%x)", m.Peer, m.Identity), "status", h.Status)
 		}
 	}
 }
 
 // hello is said by an engine that wants its addresses. Everyone is told who says
 // it while an engine is awaited: who that is shows on the input socket, which is a
-// file that not everyone can open.
+// file that not everyone can open. Each connection is told once.
 func (c *Client) hello(peer string) {
 	c.mu.Lock()
-	if c.waiting == nil {
-		c.waiting = map[string]bool{}
+	if _, again := c.hellos[peer]; again {
+		c.mu.Unlock()
+		return
 	}
-	if len(c.waiting) < maxWaiting {
-		c.waiting[peer] = true
-	}
+	c.hellos[peer] = false
 	c.mu.Unlock()
 	c.pair()
 }
 
-// maxWaiting bounds what is remembered of peers that said hello too early.
-const maxWaiting = 64
-
-// ready is said by one that has started.
-func (c *Client) ready(peer string) {
-	c.mu.Lock()
-	s := c.s
-	ours := s != nil && !c.live && s.welcomed[peer]
-	c.mu.Unlock()
-	if ours {
-		s.readyOnce.Do(func() { close(s.started) })
-	}
-}
-
-// left is said of a peer that has closed its handshake socket.
+// left is said of a peer that has closed its handshake socket. Since every
+// connection does so at its end, hellos is bounded by the transport.
 func (c *Client) left(peer string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.waiting, peer)
+	delete(c.hellos, peer)
 }
 
 // pair welcomes who waits, if there is a session that awaits an engine.
 func (c *Client) pair() {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	s := c.s
 	if s == nil || c.live || s.deadError() != nil {
-		c.mu.Unlock()
 		return
 	}
-	waiting := c.waiting
-	c.waiting = nil
-	for peer := range waiting {
-		s.welcomed[peer] = true
-	}
-	c.mu.Unlock()
-	for peer := range waiting {
-		c.welcome(s, peer)
+	for peer, answered := range c.hellos {
+		if !answered {
+			c.hellos[peer] = true
+			c.wait.Go(func() { c.welcome(s, peer) }) // or who does not read would hold up the others
+		}
 	}
 }
 
@@ -197,34 +181,34 @@ func (c *Client) welcome(s *session, peer string) {
 	}
 }
 
-// await waits for both ready messages, which come in any order.
+// await waits until the engine has connected to its sockets and says what it is:
+// it does so when its model is loaded and its workers run (EngineCoreProc.__init__
+// of vllm/v1/engine/core.py, 0.11.0 to 0.32.0). That it is ready it says on the
+// handshake socket, too, but there anybody can.
 func (s *session) await(ctx context.Context) error {
-	started, first := s.started, s.first
-	for started != nil || first != nil {
-		select {
-		case <-started:
-			started = nil
-		case b := <-first:
-			first = nil
-			r, err := serde.DecodeReady(b)
-			if err != nil {
-				return fmt.Errorf("engine: its first message can't be read: %w", err)
-			}
-			s.ready = r
-		case <-s.gone:
-			return s.deadError()
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-s.c.closing:
-			return ErrClosed
+	select {
+	case b := <-s.first:
+		r, err := serde.DecodeReady(b)
+		if err != nil {
+			return fmt.Errorf("engine: its first message can't be read: %w", err)
 		}
+		s.ready = r
+		return nil
+	case <-s.gone:
+		return s.deadError()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.c.closing:
+		return ErrClosed
 	}
-	return nil
 }
 
 // meet compares the engine with what was expected of it, and prepares the cache.
 func (c *Client) meet(ctx context.Context, s *session) error {
-	var err error
+	err := plausible(s.ready)
+	if err != nil {
+		return err
+	}
 	if s.gen, err = generationOf(s.ready, c.o.Generation); err != nil {
 		return err
 	}
@@ -263,6 +247,48 @@ func (c *Client) meet(ctx context.Context, s *session) error {
 		return c.resetReaders(readers)
 	case mmcache.LRU:
 		return c.o.Cache.Clear(ctx, func(lrusync.Envelope) error { return nil })
+	}
+	return nil
+}
+
+// readyBounds are the largest numbers that an engine may have in its ready message,
+// far above those of any. What it does not tell is 0.
+var readyBounds = map[string]int{
+	"max_model_len": 1 << 31, "max_num_batched_tokens": 1 << 31, "max_num_seqs": 1 << 24,
+	"num_gpu_blocks": 1 << 40, "block_size": 1 << 24,
+	"world_size": 1 << 16, "data_parallel_size": 1 << 16, "data_parallel_rank": 1<<16 - 1,
+	"tensor_parallel_size": 1 << 16, "pipeline_parallel_size": 1 << 16,
+}
+
+// maxVersion is the length of a version.
+const maxVersion = 128
+
+// plausible refuses an engine that says of itself what can't be: requests are bounded by
+// these numbers, and shared memory is read by as many workers.
+func plausible(r *serde.Ready) error {
+	const advice = "it is not vLLM that speaks there, or one that is not known here"
+	told := map[string]int{
+		"max_model_len": r.MaxModelLen, "max_num_batched_tokens": r.MaxNumBatchedTokens, "max_num_seqs": r.MaxNumSeqs,
+		"num_gpu_blocks": r.NumGPUBlocks, "block_size": r.BlockSize,
+		"world_size": r.WorldSize, "data_parallel_size": r.DataParallelSize, "data_parallel_rank": r.DataParallelRank,
+		"tensor_parallel_size": r.TensorParallelSize, "pipeline_parallel_size": r.PipelineParallelSize,
+	}
+	for _, name := range slices.Sorted(maps.Keys(readyBounds)) {
+		most := readyBounds[name]
+		if v := r.Rest[name]; v != nil { // what is below 0, or no whole number, is there
+			return &MismatchError{name, fmt.Sprintf("a number from 0 to %d", most), fmt.Sprintf("%.64v", v), advice}
+		}
+		if n := told[name]; n < 0 || n > most {
+			return &MismatchError{name, fmt.Sprintf("a number from 0 to %d", most), fmt.Sprint(n), advice}
+		}
+	}
+	switch v := r.Rest["vllm_version"]; {
+	case v != nil:
+		return &MismatchError{"vllm_version", "text", fmt.Sprintf("%.64v", v), advice}
+	case len(r.VLLMVersion) > maxVersion:
+		return &MismatchError{"vllm_version", fmt.Sprintf("at most %d bytes long", maxVersion), fmt.Sprintf("%.32q...", r.VLLMVersion), advice}
+	case r.DataParallelRank > 0 && r.DataParallelRank >= max(r.DataParallelSize, 1):
+		return &MismatchError{"data_parallel_rank", fmt.Sprintf("below the data_parallel_size of %d", max(r.DataParallelSize, 1)), fmt.Sprint(r.DataParallelRank), advice}
 	}
 	return nil
 }

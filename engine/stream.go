@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"sync"
@@ -20,7 +21,8 @@ type Output struct {
 	TokenIDs []uint32
 	// FinishReason is not nil with the last output of each child.
 	FinishReason *serde.FinishReason
-	// Core is the whole of it.
+	// Core is the whole of it. It belongs to the reader, and shares no memory with other
+	// outputs.
 	Core *serde.EngineCoreOutput
 }
 
@@ -39,8 +41,11 @@ type Stream struct {
 	sent    atomic.Bool
 
 	mu     sync.Mutex
-	live   map[string]int // children that go on, by id
-	queue  []Output
+	posted int    // children that were sent, or are being sent: the first ones
+	ended  []bool // by child
+	live   int    // children that have not ended
+	may    allowance
+	queue  []Output      // bounded by may
 	err    error         // io.EOF at the regular end
 	tell   chan struct{} // of one: queue or err has changed
 	misses int
@@ -57,12 +62,14 @@ func (st *Stream) ID() string { return st.req.ID }
 // Next waits for the next output. At the end it returns io.EOF, or what ended the
 // request before: the context's error, ErrAborted, ErrClosed, a [*DeadError], a
 // [*RequestError]. The error of ctx ends only the wait. What is not read is kept,
-// so that a slow reader holds up nobody.
+// so that a slow reader holds up nobody: at most max_tokens for each child, since an
+// engine that sends more than it was asked for ends the request.
 func (st *Stream) Next(ctx context.Context) (Output, error) {
 	for {
 		st.mu.Lock()
 		if len(st.queue) > 0 {
 			o := st.queue[0]
+			st.queue[0] = Output{} // the slice may live on
 			st.queue = st.queue[1:]
 			st.mu.Unlock()
 			return o, nil
@@ -115,26 +122,35 @@ func (st *Stream) Collect() ([][]uint32, error) {
 // Close ends the stream; a request that is not done is aborted.
 func (st *Stream) Close() { st.abort(ErrAborted) }
 
-// push takes an output of the engine. It never waits for the reader.
-func (st *Stream) push(o *serde.EngineCoreOutput) {
+// push takes an output of the engine for a child. It never waits for the reader.
+func (st *Stream) push(child int, o *serde.EngineCoreOutput) {
 	st.mu.Lock()
-	index, ok := st.live[o.RequestID]
-	if !ok || st.err != nil {
+	if st.err != nil {
 		st.mu.Unlock()
 		return
 	}
-	switch {
-	case o.Err != nil:
+	if o.Err != nil {
 		st.mu.Unlock()
 		st.give(&RequestError{ID: st.req.ID, Err: o.Err})
 		return
-	case len(o.MMCacheMissHashes) > 0 && st.items != nil && st.misses < maxMisses*len(st.ids):
+	}
+	if child >= st.posted || st.ended[child] {
+		if st.ended[child] { // there, it has not: it is aborted with the others
+			st.ended[child] = false
+			st.live++
+		}
+		st.mu.Unlock()
+		st.give(&RequestError{ID: st.req.ID, Err: fmt.Errorf("the engine sent an output for child %d, which had finished, or was not sent yet", child)})
+		return
+	}
+	if len(o.MMCacheMissHashes) > 0 && st.items != nil && st.misses < maxMisses*len(st.ids) {
 		st.misses++
 		st.mu.Unlock()
-		st.s.wait.Go(func() { st.resend(o.RequestID, o.MMCacheMissHashes) })
+		st.s.wait.Go(func() { st.resend(child, o.MMCacheMissHashes) })
 		return
-	case o.FinishReason != nil && *o.FinishReason == serde.FinishError:
-		delete(st.live, o.RequestID)
+	}
+	if o.FinishReason != nil && *o.FinishReason == serde.FinishError {
+		st.finished(child)
 		st.mu.Unlock()
 		e := &RequestError{ID: st.req.ID}
 		if o.Error != nil {
@@ -143,12 +159,18 @@ func (st *Stream) push(o *serde.EngineCoreOutput) {
 		st.give(e)
 		return
 	}
-	st.queue = append(st.queue, Output{Index: index, TokenIDs: o.NewTokenIDs, FinishReason: o.FinishReason, Core: o})
+	if err := st.may.spend(child, o); err != nil {
+		st.mu.Unlock()
+		st.give(&RequestError{ID: st.req.ID, Err: err})
+		return
+	}
+	core := kept(o)
+	st.queue = append(st.queue, Output{Index: child, TokenIDs: core.NewTokenIDs, FinishReason: core.FinishReason, Core: core})
 	last := false
-	if o.FinishReason != nil {
-		delete(st.live, o.RequestID)
-		last = len(st.live) == 0
-		st.harsh = st.harsh || *o.FinishReason != serde.FinishStop && *o.FinishReason != serde.FinishLength && *o.FinishReason != serde.FinishRepetition
+	if core.FinishReason != nil {
+		st.finished(child)
+		last = st.live == 0
+		st.harsh = st.harsh || *core.FinishReason != serde.FinishStop && *core.FinishReason != serde.FinishLength && *core.FinishReason != serde.FinishRepetition
 	}
 	if last {
 		st.err = io.EOF
@@ -161,9 +183,19 @@ func (st *Stream) push(o *serde.EngineCoreOutput) {
 	}
 }
 
-// give gives the request up. What reads the engine's answers must not wait for
-// what sends.
-func (st *Stream) give(err error) { st.s.wait.Go(func() { st.abort(err) }) }
+// finished takes note of the end of a child. It is called with mu held.
+func (st *Stream) finished(child int) {
+	st.ended[child] = true
+	st.live--
+}
+
+// give gives the request up, at once for its reader. What reads the engine's answers
+// must not wait for what sends.
+func (st *Stream) give(err error) {
+	if live, first := st.fail(err); first {
+		st.s.wait.Go(func() { st.release(live, true) })
+	}
+}
 
 func (st *Stream) wake() {
 	select {
@@ -181,8 +213,10 @@ func (st *Stream) fail(err error) (live []string, first bool) {
 		return nil, false
 	}
 	st.err = err
-	for id := range st.live {
-		live = append(live, id)
+	for i, id := range st.ids[:st.posted] {
+		if !st.ended[i] {
+			live = append(live, id)
+		}
 	}
 	defer st.wake()
 	return live, true
@@ -193,12 +227,15 @@ func (st *Stream) abort(err error) { st.giveUp(err, true) }
 
 // giveUp ends the request, and tells the engine if there is one.
 func (st *Stream) giveUp(err error, tell bool) {
-	live, first := st.fail(err)
-	if !first {
-		return
+	if live, first := st.fail(err); first {
+		st.release(live, tell)
 	}
+}
+
+// release gives back what a request holds that has failed, after its children were aborted.
+func (st *Stream) release(live []string, tell bool) {
 	st.sending.Lock() // what is half sent is sent, or has failed
-	if tell && st.sent.Load() && len(live) > 0 {
+	if tell && len(live) > 0 {
 		st.s.sendAbort(live)
 	}
 	st.sending.Unlock()
@@ -231,39 +268,37 @@ func (st *Stream) end(clean bool) {
 	}
 }
 
-// send sends messages of the request, unless it was aborted.
-func (st *Stream) send(messages []serde.Frames) error {
+// send sends a child, unless the request was aborted.
+func (st *Stream) send(child int, f serde.Frames) error {
 	st.sending.Lock()
 	defer st.sending.Unlock()
 	st.mu.Lock()
 	err := st.err
+	if err == nil {
+		st.posted = max(st.posted, child+1) // before the answer can come
+	}
 	st.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	if !st.sent.Swap(true) { // before the answer can come
+	if !st.sent.Swap(true) {
 		st.s.c.count(func(n *Stats) { n.Requests++ })
 	}
-	for _, m := range messages {
-		if err := st.s.send(serde.MessageAdd, m); err != nil {
-			return err
-		}
-	}
-	return nil
+	return st.s.send(serde.MessageAdd, f)
 }
 
 // resend sends a child again with the items that the engine lacked.
-func (st *Stream) resend(id string, keys []string) {
+func (st *Stream) resend(child int, keys []string) {
 	st.s.c.count(func(n *Stats) { n.Resent++ })
 	err := st.items.Missed(st.s.ctx, keys, func(b mmcache.Batch) error {
 		if _, err := st.s.items(&st.req, b.Items); err != nil {
 			return err
 		}
-		m, err := st.req.messages([]string{id}, b.Items, st.s.options())
+		f, err := st.req.message(st.ids, child, st.req.features(b.Items), st.s.options())
 		if err != nil {
 			return err
 		}
-		return st.send(m)
+		return st.send(child, f)
 	})
 	if err != nil {
 		st.abort(&RequestError{ID: st.req.ID, Err: err})

@@ -26,7 +26,7 @@ func TestRefused(t *testing.T) {
 		"empty prompt":        func(q *engine.Request) { q.Prompt, q.Placeholders, q.Items = nil, nil, nil },
 		"token":               func(q *engine.Request) { q.Prompt[0] = vocabulary },
 		"large token":         func(q *engine.Request) { q.Prompt[0] = math.MaxUint32 },
-		"long prompt":         func(q *engine.Request) { q.Prompt = append(q.Prompt, make([]uint32, 4096)...) },
+		"long prompt":         func(q *engine.Request) { q.Prompt = append(q.Prompt, make([]uint32, 1<<22)...) },
 		"eos":                 func(q *engine.Request) { q.EOS = &vocabulary },
 		"embeds":              func(q *engine.Request) { q.More.PromptEmbeds = &serde.Tensor{} },
 		"pooling":             func(q *engine.Request) { q.More.PoolingParams = engine.Params{} },

@@ -9,12 +9,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"sync"
 	"time"
-
-	"github.com/go-zeromq/zmq4"
 
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/objstore"
@@ -36,8 +32,11 @@ type Options struct {
 	RingSize     int
 	// Mirror is the capacity of the LRU cache; 0 for none.
 	Mirror float64
-	// MaxNumSeqs is how many requests run at once; 0 is 4.
+	// MaxNumSeqs is how many requests run at once; 0 is 1.
 	MaxNumSeqs int
+	// MaxModelLen is how many tokens a request has at most, with its prompt; 0 is 4
+	// million.
+	MaxModelLen int
 	// Ready changes the ready map before it is sent.
 	Ready func(*serde.Ready)
 	// Identity of the sockets; empty is that of rank 0.
@@ -47,10 +46,8 @@ type Options struct {
 // Engine is a stand-in that runs.
 type Engine struct {
 	o       Options
-	ctx     context.Context
-	cancel  context.CancelFunc
-	hs      zmq4.Socket
-	in, out zmq4.Socket
+	hs      *Peer
+	in, out *Peer
 	workers []*objstore.Reader
 	mirror  *lrusync.Receiver[*serde.Item]
 	wait    sync.WaitGroup
@@ -90,12 +87,14 @@ type request struct {
 func Start(ctx context.Context, o Options) (*Engine, error) {
 	o.Generation = o.Generation.OrNewest()
 	o.Workers, o.MaxNumSeqs = max(o.Workers, 1), max(o.MaxNumSeqs, 1)
+	if o.MaxModelLen == 0 {
+		o.MaxModelLen = 1 << 22
+	}
 	if o.Identity == "" {
 		o.Identity = "\x00\x00"
 	}
 	e := &Engine{o: o, aborted: map[string]bool{}}
 	e.changed = sync.NewCond(&e.mu)
-	e.ctx, e.cancel = context.WithCancel(context.Background())
 	if err := e.connect(ctx); err != nil {
 		e.Kill()
 		return nil, err
@@ -104,32 +103,25 @@ func Start(ctx context.Context, o Options) (*Engine, error) {
 }
 
 func (e *Engine) connect(ctx context.Context) error {
-	opts := []zmq4.Option{zmq4.WithID(zmq4.SocketIdentity(e.o.Identity)), zmq4.WithLogger(log.New(io.Discard, "", 0))}
-	e.hs = zmq4.NewDealer(e.ctx, opts...)
-	if err := e.hs.Dial(e.o.Handshake); err != nil {
-		return err
+	init, err := e.hello(ctx)
+	for errors.Is(err, errTurnedAway) && ctx.Err() == nil { // libzmq connects again, too
+		time.Sleep(time.Millisecond)
+		init, err = e.hello(ctx)
 	}
-	if err := e.greet(serde.StatusHello); err != nil {
-		return err
-	}
-	stop := context.AfterFunc(ctx, e.cancel)
-	m, err := e.hs.Recv()
-	if !stop() || err != nil {
-		return fmt.Errorf("enginetest: no answer to HELLO: %w", errors.Join(err, ctx.Err()))
-	}
-	init, err := serde.DecodeInit(m.Frames[0])
 	if err != nil {
-		return err
+		return fmt.Errorf("enginetest: no answer to HELLO: %w", errors.Join(err, ctx.Err()))
 	}
 	if err := e.attach(); err != nil {
 		return err
 	}
-	e.in, e.out = zmq4.NewDealer(e.ctx, opts...), zmq4.NewPush(e.ctx, zmq4.WithLogger(log.New(io.Discard, "", 0)))
-	if err := errors.Join(e.in.Dial(init.Inputs[0]), e.out.Dial(init.Outputs[0])); err != nil {
+	if e.in, err = Dealer(ctx, init.Inputs[0], e.o.Identity); err != nil {
+		return err
+	}
+	if e.out, err = Push(ctx, init.Outputs[0]); err != nil {
 		return err
 	}
 	ready := &serde.Ready{
-		VLLMVersion: e.o.Generation.Version, WorldSize: e.o.Workers, MaxModelLen: 4096, MaxNumSeqs: e.o.MaxNumSeqs,
+		VLLMVersion: e.o.Generation.Version, WorldSize: e.o.Workers, MaxModelLen: e.o.MaxModelLen, MaxNumSeqs: e.o.MaxNumSeqs,
 		MaxNumBatchedTokens: 512, DType: "float32", DataParallelSize: 1, TensorParallelSize: e.o.Workers, PipelineParallelSize: 1,
 	}
 	if e.o.Ready != nil {
@@ -139,7 +131,7 @@ func (e *Engine) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := e.in.Send(zmq4.NewMsg(b)); err != nil {
+	if err := e.in.Send(b); err != nil {
 		return err
 	}
 	if err := e.greet(serde.StatusReady); err != nil {
@@ -150,12 +142,32 @@ func (e *Engine) connect(ctx context.Context) error {
 	return nil
 }
 
+// errTurnedAway says that the frontend closed a connection.
+var errTurnedAway = errors.New("enginetest: the frontend closed the connection")
+
+// hello says hello and returns the answer.
+func (e *Engine) hello(ctx context.Context) (init *serde.Init, err error) {
+	if e.hs, err = Dealer(ctx, e.o.Handshake, e.o.Identity); err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { e.hs.Close() })
+	var m [][]byte
+	if err = e.greet(serde.StatusHello); err == nil {
+		m, err = e.hs.Recv()
+	}
+	if !stop() || err != nil {
+		e.hs.Close()
+		return nil, fmt.Errorf("%w: %w", errTurnedAway, err)
+	}
+	return serde.DecodeInit(m[0])
+}
+
 func (e *Engine) greet(status string) error {
 	b, err := serde.EncodeHandshake(&serde.Handshake{Status: status, Headless: true})
 	if err != nil {
 		return err
 	}
-	return e.hs.Send(zmq4.NewMsg(b))
+	return e.hs.Send(b)
 }
 
 // attach is what workers do when they start.
@@ -182,16 +194,15 @@ func (e *Engine) attach() (err error) {
 // Kill ends the engine as SIGKILL does: nothing more is said. Killing twice is
 // fine.
 func (e *Engine) Kill() {
+	for _, p := range []*Peer{e.hs, e.in, e.out} {
+		if p != nil {
+			p.Close() // first: who holds mu may wait for the frontend
+		}
+	}
 	e.mu.Lock()
 	e.ended = true
 	e.changed.Broadcast()
 	e.mu.Unlock()
-	e.cancel()
-	for _, s := range []zmq4.Socket{e.hs, e.in, e.out} {
-		if s != nil {
-			_ = s.Close()
-		}
-	}
 	e.wait.Wait()
 	for _, r := range e.workers {
 		_ = r.Close()
@@ -210,7 +221,7 @@ func (e *Engine) Die() {
 func (e *Engine) die(err error) {
 	if e.fatal == nil {
 		e.fatal = err
-		_ = e.out.Send(zmq4.NewMsg([]byte(serde.EngineDead)))
+		_ = e.out.Send([]byte(serde.EngineDead))
 	}
 	e.ended = true
 	e.changed.Broadcast()

@@ -8,8 +8,6 @@ import (
 	"hash/fnv"
 	"slices"
 
-	"github.com/go-zeromq/zmq4"
-
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/serde"
 )
@@ -28,11 +26,11 @@ func (e *Engine) receive() {
 		if err != nil {
 			return
 		}
-		if err := e.take(m.Frames); err != nil {
+		if err := e.take(m); err != nil {
 			e.mu.Lock()
 			e.fatal = fmt.Errorf("enginetest: the input thread died: %w", err)
 			e.mu.Unlock()
-			_ = e.in.Close()
+			e.in.Close()
 			return
 		}
 	}
@@ -113,6 +111,7 @@ func (e *Engine) add(r *serde.EngineCoreRequest) error {
 	if n, ok := r.SamplingParams["max_tokens"].(int64); ok {
 		q.max = int(n)
 	}
+	q.max = min(q.max, e.o.MaxModelLen-len(r.PromptTokenIDs))
 	e.enqueue(work{add: q})
 	return nil
 }
@@ -273,5 +272,5 @@ func (e *Engine) send(o *serde.EngineCoreOutputs) {
 	if err != nil {
 		panic(err) // what it makes can be encoded
 	}
-	_ = e.out.Send(zmq4.NewMsgFrom(f...)) // the frontend may have gone
+	_ = e.out.Send(f...) // the frontend may have gone
 }

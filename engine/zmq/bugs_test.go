@@ -1,66 +1,124 @@
 package zmq
 
 import (
-	"io"
+	"fmt"
 	"net"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/engine"
+	"github.com/ringcache/ringcache/engine/enginetest"
 )
 
-// peer connects as a DEALER of that identity, and says hello.
-func peer(t *testing.T, s engine.Socket, id string) net.Conn {
-	t.Helper()
-	c, err := net.Dial("tcp", strings.TrimPrefix(s.Endpoint(), "tcp://"))
-	require.NoError(t, err)
-	t.Cleanup(func() { c.Close() })
-	greeting := make([]byte, 64)
-	greeting[0], greeting[8], greeting[9], greeting[10] = 0xff, 1, 0x7f, 3
-	copy(greeting[12:], "NULL")
-	ready := "\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER\x08Identity\x00\x00\x00" + string(rune(len(id))) + id
-	_, err = c.Write(append(append(greeting, 4, byte(len(ready))), ready...))
-	require.NoError(t, err)
-	_, err = c.Write([]byte("\x00\x05hello"))
-	require.NoError(t, err)
-	require.Equal(t, id, recv(t, s).Peer)
-	return c
+// TestClaimedIdentity: who claims the identity of a peer neither ends its connection nor
+// gets its messages.
+func TestClaimedIdentity(t *testing.T) {
+	s := bind(t, Transport{}, engine.Router, "tcp://127.0.0.1:0")
+	first, second := dealer(t, s, "x"), dealer(t, s, "x")
+	names := map[string]*enginetest.Peer{}
+	for _, d := range []*enginetest.Peer{first, second} {
+		require.NoError(t, d.Send([]byte("hello")))
+		m := recv(t, s)
+		require.Equal(t, "x", m.Identity)
+		names[m.Peer] = d
+	}
+	require.Len(t, names, 2)
+	for name, d := range names {
+		require.NoError(t, s.Send(name, []byte(name)))
+		m, err := d.Recv()
+		require.NoError(t, err)
+		require.Equal(t, [][]byte{[]byte(name)}, m)
+	}
+	require.NoError(t, first.Close())
+	m := recv(t, s)
+	require.True(t, m.Gone)
+	require.Equal(t, first, names[m.Peer], "the other is still connected")
 }
 
-// TestDisplacedPeer: a second connection of an identity takes the place of the first,
-// which is dropped, as libzmq does with ROUTER_HANDOVER.
-func TestDisplacedPeer(t *testing.T) {
-	s := bind(t, Transport{}, engine.Router, "tcp://127.0.0.1:0")
-	older := peer(t, s, "x")
-	peer(t, s, "x")
-	require.NoError(t, older.SetReadDeadline(time.Now().Add(2*time.Second)))
-	_, err := io.Copy(io.Discard, older)
-	require.NoError(t, err, "it was not dropped")
+// TestIdlePeersFillTheTable: when there is no room the peer that said nothing goes, the
+// oldest first; who has spoken goes only where anybody can connect.
+func TestIdlePeersFillTheTable(t *testing.T) {
+	for limit, most := range map[int64]int{0: maxConns, 1 << 10: maxStrangers} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			s, err := Transport{}.Bind(engine.Router, "tcp://127.0.0.1:0", limit)
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, s.Close()) })
+			say := func(d *enginetest.Peer) {
+				require.NoError(t, d.Send([]byte("hello")))
+				require.False(t, recv(t, s).Gone)
+			}
+			connect := func() *enginetest.Peer {
+				d := dealer(t, s, "")
+				require.NoError(t, enginetest.Wait(deadline(t), func() bool { // it has greeted on both sides
+					k := s.(*socket)
+					k.mu.Lock()
+					defer k.mu.Unlock()
+					return len(k.peers) == len(k.conns)
+				}))
+				return d
+			}
+			engine := connect()
+			say(engine)
+			var idle []*enginetest.Peer
+			for range most - 1 {
+				idle = append(idle, connect())
+			}
+			gone := func(d *enginetest.Peer) {
+				t.Helper()
+				_, err := d.Recv()
+				require.Error(t, err)
+				require.True(t, recv(t, s).Gone)
+			}
+			for i := range 3 {
+				next := connect()
+				gone(idle[i])
+				say(next) // which makes it one that has spoken
+				idle[i] = next
+			}
+			for _, d := range idle[3:] {
+				say(d)
+			}
+			if limit == 0 {
+				ctx := deadline(t)
+				_, err := enginetest.Dealer(ctx, s.Endpoint(), "")
+				require.Error(t, err, "turned away")
+				require.NoError(t, ctx.Err())
+				say(engine)
+				return
+			}
+			say(engine)
+			connect()
+			gone(idle[0])
+			say(engine)
+		})
+	}
 }
 
 // TestSteadyPeer: a peer that takes something in all the time is not disconnected,
-// however long a whole message takes.
+// however long a whole message takes: the deadline is set anew for each piece.
 func TestSteadyPeer(t *testing.T) {
-	s := bind(t, Transport{SendTimeout: 300 * time.Millisecond}, engine.Router, "tcp://127.0.0.1:0")
-	c := peer(t, s, "x")
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() { // about 25 MB/s, never idle for long
-		tick := time.NewTicker(10 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-stop:
-				return
-			case <-tick.C:
-			}
-			if _, err := io.CopyN(io.Discard, c, 256<<10); err != nil {
-				return
-			}
-		}
-	}()
-	require.NoError(t, s.Send("x", make([]byte, 48<<20)))
+	c := &pieces{}
+	n, err := patient{c, time.Second}.Write(make([]byte, 48<<20+1))
+	require.NoError(t, err)
+	require.Equal(t, 48<<20+1, n)
+	require.Equal(t, 48<<20/(64<<10)+1, c.writes)
+	require.Equal(t, c.writes, c.deadlines)
+}
+
+// pieces is a connection that counts.
+type pieces struct {
+	net.Conn
+	writes, deadlines int
+}
+
+func (c *pieces) SetWriteDeadline(time.Time) error {
+	c.deadlines++
+	return nil
+}
+
+func (c *pieces) Write(p []byte) (int, error) {
+	c.writes++
+	return len(p), nil
 }

@@ -20,12 +20,17 @@ type conn struct {
 
 	sending sync.Mutex
 	out     *bufio.Writer
+
+	// Of the socket, and guarded by its mutex.
+	since uint64 // the socket's clock when the peer connected, or said something last
+	spoke bool   // it has said something
 }
 
 func newConn(raw net.Conn, o Transport) *conn {
+	buf := int(min(64<<10, max(4<<10, o.MaxMessage/16)))
 	return &conn{
 		Conn: raw, sizes: sizes{limit: o.MaxMessage},
-		in: bufio.NewReaderSize(raw, 64<<10), out: bufio.NewWriterSize(patient{raw, o.SendTimeout}, 64<<10),
+		in: bufio.NewReaderSize(raw, buf), out: bufio.NewWriterSize(patient{raw, o.SendTimeout}, buf),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -35,7 +36,9 @@ const (
 	// greetingTimeout is how long a peer may take to say who it is.
 	greetingTimeout = 10 * time.Second
 	// maxConns is how many connections a socket has at once: an engine has one.
-	maxConns = 64
+	// maxStrangers is that of a socket that strangers can reach.
+	maxConns     = 64
+	maxStrangers = 256
 	// backlog is how many messages wait for Recv before peers have to.
 	backlog = 256
 )
@@ -66,9 +69,12 @@ func (t Transport) Bind(p engine.Pattern, endpoint string, limit int64) (engine.
 		return nil, err
 	}
 	s := &socket{
-		o: t, kind: kind, endpoint: endpoint, listener: l,
+		o: t, kind: kind, endpoint: endpoint, listener: l, most: maxConns, strangers: limit > 0,
 		in: make(chan engine.Message, backlog), done: make(chan struct{}),
 		conns: map[*conn]struct{}{}, peers: map[string]*conn{},
+	}
+	if s.strangers {
+		s.most = maxStrangers
 	}
 	s.wait.Go(s.accept)
 	return s, nil
@@ -95,23 +101,25 @@ func listen(endpoint string) (net.Listener, string, error) {
 	return l, "tcp://" + l.Addr().String(), nil
 }
 
-// socket is a bound socket. What holds: peers has the connection of each
-// identity that is said to be connected, the newest if there are several; conns
-// has all connections, also those that have not greeted yet.
+// socket is a bound socket. What holds: conns has all connections that count, also
+// those that have not greeted yet; peers has those that have greeted, by their names.
 type socket struct {
-	o        Transport
-	kind     zmq4.SocketType
-	endpoint string
-	listener net.Listener
-	in       chan engine.Message
-	done     chan struct{} // closed by Close
-	wait     sync.WaitGroup
+	o         Transport
+	kind      zmq4.SocketType
+	endpoint  string
+	listener  net.Listener
+	most      int  // connections at once
+	strangers bool // anybody may connect
+	in        chan engine.Message
+	done      chan struct{} // closed by Close
+	wait      sync.WaitGroup
 
 	mu     sync.Mutex
 	closed bool
 	conns  map[*conn]struct{}
 	peers  map[string]*conn
-	made   uint64 // identities for peers that have none
+	made   uint64 // names given
+	clock  uint64 // counts what peers do
 }
 
 // Endpoint implements [engine.Socket].
@@ -121,7 +129,12 @@ func (s *socket) Endpoint() string { return s.endpoint }
 func (s *socket) Recv(ctx context.Context) (engine.Message, error) {
 	select {
 	case m := <-s.in:
-		return m, nil
+		select {
+		case <-s.done: // and with it the peer's end, perhaps
+			return engine.Message{}, engine.ErrTransportClosed
+		default:
+			return m, nil
+		}
 	case <-ctx.Done():
 		return engine.Message{}, ctx.Err()
 	case <-s.done:
@@ -138,11 +151,11 @@ func (s *socket) Send(peer string, frames ...[]byte) error {
 	case closed:
 		return engine.ErrTransportClosed
 	case c == nil || s.kind != zmq4.Router:
-		return fmt.Errorf("%w: no peer %x at %s", engine.ErrUnroutable, peer, s.endpoint)
+		return fmt.Errorf("%w: no peer %s at %s", engine.ErrUnroutable, peer, s.endpoint)
 	}
 	if err := c.send(frames); err != nil {
 		c.Close() // half a message may be on its way
-		return fmt.Errorf("zmq: sending to peer %x at %s: %w", peer, s.endpoint, err)
+		return fmt.Errorf("zmq: sending to peer %s at %s: %w", peer, s.endpoint, err)
 	}
 	return nil
 }
@@ -184,16 +197,38 @@ func (s *socket) accept() {
 			c.Close()
 			return
 		}
-		if len(s.conns) == maxConns {
-			s.mu.Unlock()
-			c.Close()
-			s.o.Logger.Warn("zmq: too many connections, turned one away", "endpoint", s.endpoint)
-			continue
+		if len(s.conns) == s.most {
+			idle := s.idle()
+			if idle == nil {
+				s.mu.Unlock()
+				c.Close()
+				s.o.Logger.Warn("zmq: too many connections, turned one away", "endpoint", s.endpoint)
+				continue
+			}
+			idle.Close()
+			delete(s.conns, idle) // serve sees to the rest
 		}
+		s.clock++
+		c.since = s.clock
 		s.conns[c] = struct{}{}
 		s.wait.Go(func() { s.serve(c) })
 		s.mu.Unlock()
 	}
+}
+
+// idle returns the connection that is to make room for another: the oldest of those
+// that have said nothing; where strangers can connect, else the one that said nothing
+// for longest. It is called with mu held.
+func (s *socket) idle() *conn {
+	var found *conn
+	for c := range s.conns {
+		switch {
+		case c.spoke && !s.strangers:
+		case found == nil, found.spoke && !c.spoke, found.spoke == c.spoke && c.since < found.since:
+			found = c
+		}
+	}
+	return found
 }
 
 // serve greets a peer and reads what it sends until it goes.
@@ -204,19 +239,16 @@ func (s *socket) serve(c *conn) {
 		delete(s.conns, c)
 		s.mu.Unlock()
 	}()
-	peer, err := c.greet(s.kind)
+	identity, err := c.greet(s.kind)
 	if err != nil {
 		s.o.Logger.Warn("zmq: turned a peer away", "endpoint", s.endpoint, "error", err)
 		return
 	}
+	// By connection, not by identity as libzmq does: otherwise who claims the identity of
+	// another would get its messages, or end its connection.
 	s.mu.Lock()
-	if peer == "" {
-		s.made++
-		peer = fmt.Sprintf("\x00anonymous-%d", s.made)
-	}
-	if old := s.peers[peer]; old != nil {
-		old.Close() // as libzmq does with ROUTER_HANDOVER, which vLLM sets
-	}
+	s.made++
+	peer := strconv.FormatUint(s.made, 10)
 	s.peers[peer] = c
 	s.mu.Unlock()
 	var frames [][]byte
@@ -224,22 +256,21 @@ func (s *socket) serve(c *conn) {
 		if frames, err = c.recv(); err != nil {
 			break
 		}
-		if !s.deliver(engine.Message{Peer: peer, Frames: frames}) {
+		s.mu.Lock()
+		s.clock++
+		c.since, c.spoke = s.clock, true
+		s.mu.Unlock()
+		if !s.deliver(engine.Message{Peer: peer, Identity: identity, Frames: frames}) {
 			return
 		}
 	}
 	s.mu.Lock()
-	last := s.peers[peer] == c
-	if last {
-		delete(s.peers, peer)
-	}
+	delete(s.peers, peer)
 	s.mu.Unlock()
-	if last { // else it is back already
-		if errors.Is(err, io.EOF) {
-			err = nil
-		}
-		s.deliver(engine.Message{Peer: peer, Gone: true, Err: err})
+	if errors.Is(err, io.EOF) {
+		err = nil
 	}
+	s.deliver(engine.Message{Peer: peer, Identity: identity, Gone: true, Err: err})
 }
 
 func (s *socket) deliver(m engine.Message) bool {

@@ -49,6 +49,7 @@ type options struct {
 	Listener string        `name:"handshake" help:"Endpoint of the engine's handshake." default:"tcp://127.0.0.1:0"`
 	Start    time.Duration `help:"Most that the engine may take to start." default:"10m"`
 	Drain    time.Duration `help:"How long requests may go on when the server is told to end." default:"10s"`
+	Stall    time.Duration `help:"How long a client may take nothing in before its request is ended." default:"1m"`
 	Log      bool          `help:"Show the engine's own log."`
 
 	Demo   bool   `help:"Send photos to a server of its own, kill the engine on the way, print what happened, and exit."`
@@ -77,8 +78,8 @@ func main() {
 // Validate is called by kong.
 func (o options) Validate() error {
 	switch {
-	case !(o.Capacity > 0) || o.InFlight < 1 || o.Start <= 0:
-		return errors.New("capacity, in-flight and start must be above 0")
+	case !(o.Capacity > 0) || o.InFlight < 1 || o.Start <= 0 || o.Stall <= 0:
+		return errors.New("capacity, in-flight, start and stall must be above 0")
 	case (o.Demo || o.Workload != "") && len(o.Engine) == 0:
 		return errors.New("this needs the engine's command")
 	}
@@ -117,7 +118,8 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	// Reading is bounded by time, writing is not: answers are streams.
+	// Reading is bounded by time. Writing is, too, for each part of an answer (Stall): answers
+	// are streams.
 	h := &http.Server{Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: time.Minute, IdleTimeout: time.Minute}
 	ended := make(chan error, 3)
 	go func() { ended <- h.Serve(l) }()

@@ -25,6 +25,8 @@ import (
 const (
 	maxBody   = 64 << 20
 	maxImages = 16
+	// maxSequences is what "n" may be: each of them is a request of its own for the engine.
+	maxSequences = 16
 )
 
 type server struct {
@@ -172,6 +174,7 @@ func (s *server) generate(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	enc, flush := json.NewEncoder(w), http.NewResponseController(w)
 	for o, err := range st.Outputs() {
+		_ = flush.SetWriteDeadline(time.Now().Add(s.o.Stall)) // who reads nothing holds nothing
 		p := part{Index: o.Index, Tokens: o.TokenIDs}
 		switch {
 		case err != nil:
@@ -198,6 +201,9 @@ func read(w http.ResponseWriter, r *http.Request) (ask, error) {
 	}
 	for k, v := range q.Params {
 		q.Params[k] = number(v)
+	}
+	if n, ok := q.Params["n"].(int64); ok && n > maxSequences {
+		return q, badRequest{fmt.Errorf("n is %d, at most %d", n, maxSequences)}
 	}
 	return q, nil
 }

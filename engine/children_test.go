@@ -1,0 +1,129 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/engine"
+	"github.com/ringcache/ringcache/engine/enginetest"
+	"github.com/ringcache/ringcache/mmcache"
+	"github.com/ringcache/ringcache/serde"
+)
+
+// TestChildrenMultiplyThePrompt: while the first of many children is on its way the prompt has
+// not been encoded for the others. A request that ends then was sent in part: what the engine
+// got is aborted, no more follows.
+func TestChildrenMultiplyThePrompt(t *testing.T) {
+	const children, prompt = 4096, 4000 // of 2 bytes each on the wire
+	r := newRig(t, setup{mode: mmcache.SHM, idle: true, client: func(o *engine.Options) { o.Grace = 1 }})
+	h := newHostile(t, r)
+	q := engine.Request{ID: "r", Prompt: slices.Repeat([]uint32{200}, prompt), Params: engine.Params{"max_tokens": 1, "n": children}}
+	ctx, cancel := context.WithCancel(r.ctx)
+	defer cancel()
+	before := heap()
+	var s *engine.Stream
+	sent := make(chan error, 1)
+	go func() {
+		var err error
+		s, err = r.Generate(ctx, q)
+		sent <- err
+	}()
+	got := h.ids(1) // the rest waits: nobody reads it
+	require.Less(t, heap()-before, int64(children*prompt*2/4))
+	cancel()
+	var aborted []string
+	for len(aborted) == 0 {
+		m, err := h.in.Recv()
+		require.NoError(t, err)
+		switch serde.MessageType(m[0][0]) {
+		case serde.MessageAdd:
+			d, err := serde.DecodeRequest(serde.Frames(m[1:]), serde.Options{})
+			require.NoError(t, err)
+			got = append(got, d.RequestID)
+		case serde.MessageAbort:
+			aborted, err = serde.DecodeAbort(m[1])
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, <-sent, "it was sent in part, and is a stream")
+	_, err := s.Next(r.ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	slices.Sort(got)
+	slices.Sort(aborted)
+	require.Equal(t, got, aborted)
+	require.Less(t, len(got), children)
+	r.until(func() bool { return r.Stats().InFlight == 0 })
+	go func() { _ = r.Check(r.ctx) }()
+	h.take(serde.MessageUtility) // and not one more child before it
+}
+
+// TestCancelBetweenChildren: items stay until the children that were sent have been aborted.
+func TestCancelBetweenChildren(t *testing.T) {
+	r := newRig(t, setup{mode: mmcache.SHM, workers: 2})
+	for i := range 5 {
+		q := r.request(1000, "a")
+		q.ID, q.Params["n"] = fmt.Sprint(i), 5000
+		ctx, cancel := context.WithCancel(r.ctx)
+		go func() {
+			defer cancel()
+			_ = enginetest.Wait(r.ctx, func() bool {
+				sent := r.e.Requests()
+				return len(sent) > 0 && *sent[len(sent)-1].ExternalReqID == q.ID
+			})
+		}()
+		s, err := r.Generate(ctx, q)
+		require.NoError(t, err)
+		for err == nil {
+			_, err = s.Next(r.ctx)
+		}
+		require.ErrorIs(t, err, context.Canceled)
+		q.Items.Rollback() // does nothing: they are the engine's
+	}
+	r.drained()
+	require.NoError(t, r.e.Fatal())
+	st := r.Stats()
+	require.Equal(t, int64(5), st.Failed)
+	require.Equal(t, st.Requests, st.Failed)
+}
+
+// TestResentChildLosesItsSeed: a child that is sent again has the seed that it had.
+func TestResentChildLosesItsSeed(t *testing.T) {
+	r := newRig(t, setup{mode: mmcache.LRU})
+	r.ask(1, "a")
+	r.e.Forget()
+	q := r.request(1, "a")
+	q.Params["n"], q.Params["seed"] = 3, 10
+	s, err := r.Generate(r.ctx, q)
+	require.NoError(t, err)
+	_, err = s.Collect()
+	require.NoError(t, err)
+	require.Positive(t, r.Stats().Resent)
+	seeds := map[string]int64{}
+	for _, m := range r.e.Requests()[1:] {
+		seed := m.SamplingParams["seed"].(int64)
+		if before, again := seeds[m.RequestID]; again {
+			require.Equal(t, before, seed, m.RequestID)
+		}
+		seeds[m.RequestID] = seed
+	}
+	require.Len(t, seeds, 3)
+}
+
+// TestSeedsAtTheEnd: the seeds of children wrap, as integers of the machine do.
+func TestSeedsAtTheEnd(t *testing.T) {
+	for _, seed := range []any{int64(math.MaxInt64), uint64(math.MaxUint64)} {
+		r := newRig(t, setup{})
+		q := r.request(1)
+		q.Params["n"], q.Params["seed"] = 3, seed
+		s, err := r.Generate(r.ctx, q)
+		require.NoError(t, err)
+		_, err = s.Collect()
+		require.NoError(t, err)
+		require.Len(t, r.e.Requests(), 3)
+	}
+}

@@ -1,0 +1,97 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/ringcache/ringcache/serde"
+)
+
+// kept returns an output that shares no memory with the message that it came in: a
+// reader may take its time, and a message has the outputs of all running requests.
+func kept(o *serde.EngineCoreOutput) *serde.EngineCoreOutput {
+	c := *o
+	for _, v := range []*any{
+		&c.Logprobs, &c.PromptLogprobs, &c.KVTransferParams, &c.ECTransferParams, &c.PrefillStats,
+		&c.SamplingMask, &c.SpecDecodeMetrics, &c.PromptTokenIDLogprobs,
+	} {
+		*v = owned(*v)
+	}
+	if c.PoolingOutput != nil {
+		c.PoolingOutput = owned(c.PoolingOutput).(*serde.Tensor)
+	}
+	if c.RoutedExperts != nil {
+		c.RoutedExperts = owned(c.RoutedExperts).(*serde.NDArray)
+	}
+	return &c
+}
+
+// owned takes a decoded value, and returns it with copies of all bytes that belong to
+// the message. Lists and maps are the decoder's own, and are changed.
+func owned(v any) any {
+	switch v := v.(type) {
+	case []byte:
+		return bytes.Clone(v)
+	case *serde.Tensor:
+		return &serde.Tensor{DType: v.DType, Shape: v.Shape, Data: bytes.Clone(v.Data)}
+	case *serde.NDArray:
+		return &serde.NDArray{DType: v.DType, Shape: v.Shape, Data: bytes.Clone(v.Data)}
+	case *serde.Map:
+		for i := range v.Values {
+			v.Values[i] = owned(v.Values[i])
+		}
+	case []any:
+		for i := range v {
+			v[i] = owned(v[i])
+		}
+	case map[string]any:
+		for k, x := range v {
+			v[k] = owned(x)
+		}
+	}
+	return v
+}
+
+// allowance is what the engine may send for a request, by which a stream is bounded
+// whose reader does not read.
+type allowance struct {
+	tokens int    // for each child
+	why    string // what bounds them
+	made   []int  // tokens so far, by child
+	empty  int    // outputs that brought no tokens, and were not the last of a child
+}
+
+// maxEmpty is how many outputs of a request may bring no tokens. vLLM sends such only
+// where something else is to be said, at the end (vllm/v1/core/sched/scheduler.py,
+// update_from_output, 0.11.0 to 0.32.0).
+const maxEmpty = 1024
+
+// defaultMaxTokens is what vLLM makes without max_tokens (vllm/sampling_params.py).
+const defaultMaxTokens = 16
+
+// newAllowance is that of a request which was verified.
+func (s *session) newAllowance(r *Request, children int) allowance {
+	a := allowance{tokens: defaultMaxTokens, why: "max_tokens", made: make([]int, children)}
+	if v, given := r.Params["max_tokens"]; given {
+		n, _ := integer(v)
+		a.tokens = int(min(n, int64(s.ready.MaxModelLen)+1))
+	}
+	if limit := s.ready.MaxModelLen; a.tokens > limit {
+		a.tokens, a.why = limit, "max_model_len"
+	}
+	return a
+}
+
+// spend takes an output of a child, and reports whether the engine may send it.
+func (a *allowance) spend(child int, o *serde.EngineCoreOutput) error {
+	n := len(o.NewTokenIDs)
+	if a.made[child] += n; a.made[child] > a.tokens {
+		return fmt.Errorf("the engine sent %d tokens for child %d, and %s is %d", a.made[child], child, a.why, a.tokens)
+	}
+	if n == 0 && o.FinishReason == nil {
+		if a.empty++; a.empty > maxEmpty {
+			return fmt.Errorf("the engine sent more than %d outputs with no tokens", maxEmpty)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+package engine_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/engine"
+	"github.com/ringcache/ringcache/mmcache"
+	"github.com/ringcache/ringcache/serde"
+)
+
+// TestAbsurdReady: an engine that says of itself what can't be is refused, by the name of the
+// field, and nothing of it reaches the cache.
+func TestAbsurdReady(t *testing.T) {
+	rest := func(name string, v any) func(*serde.Ready) {
+		return func(r *serde.Ready) { r.Rest = map[string]any{name: v} }
+	}
+	for name, changes := range map[string][]func(*serde.Ready){
+		"max_model_len": {
+			func(r *serde.Ready) { r.MaxModelLen = -5 }, func(r *serde.Ready) { r.MaxModelLen = 1 << 62 }, rest("max_model_len", "long"),
+			rest("max_model_len", 4096.5), rest("max_model_len", uint64(math.MaxUint64)),
+		},
+		"world_size":             {func(r *serde.Ready) { r.WorldSize = -5 }, func(r *serde.Ready) { r.WorldSize = 1 << 40 }},
+		"max_num_seqs":           {func(r *serde.Ready) { r.MaxNumSeqs = -1 }, func(r *serde.Ready) { r.MaxNumSeqs = 1 << 40 }},
+		"max_num_batched_tokens": {func(r *serde.Ready) { r.MaxNumBatchedTokens = math.MinInt64 }, func(r *serde.Ready) { r.MaxNumBatchedTokens = 1 << 40 }},
+		"block_size":             {func(r *serde.Ready) { r.BlockSize = -1 }},
+		"num_gpu_blocks":         {func(r *serde.Ready) { r.NumGPUBlocks = -1 }},
+		"data_parallel_size":     {func(r *serde.Ready) { r.DataParallelSize = -1 }},
+		"data_parallel_rank":     {func(r *serde.Ready) { r.DataParallelRank = -1 }, func(r *serde.Ready) { r.DataParallelRank = 1 }},
+		"tensor_parallel_size":   {func(r *serde.Ready) { r.TensorParallelSize = -1 }},
+		"pipeline_parallel_size": {func(r *serde.Ready) { r.PipelineParallelSize = 1 << 40 }},
+		"vllm_version":           {func(r *serde.Ready) { r.VLLMVersion = strings.Repeat("9.", 100_000) }, rest("vllm_version", 33)},
+	} {
+		for _, change := range changes {
+			t.Run(name, func(t *testing.T) {
+				r := newRig(t, setup{mode: mmcache.SHM, idle: true})
+				_, _, err := dialHostile(t, r, "\x00\x00", change)
+				var m *engine.MismatchError
+				require.ErrorAs(t, err, &m)
+				require.Equal(t, name, m.What)
+				require.Less(t, len(err.Error()), 500)
+				require.Nil(t, r.Ready())
+			})
+		}
+	}
+}
