@@ -160,7 +160,7 @@ func allocated(f func()) int {
 
 // What a line makes the agent allocate is a small multiple of the line.
 func TestMemoryOfALongLine(t *testing.T) {
-	const size = 1 << 20
+	const size = 1 << 18
 	tensor := fmt.Sprintf(`{"dtype":"uint8","shape":[%d],"hex":"%s"}`, size, strings.Repeat("5a", size))
 	nested := strings.Repeat("[", 60) + tensor + strings.Repeat("]", 60)
 	plain := fmt.Sprintf(`{"$ndarray":{"dtype":"|u1","shape":[%d],"hex":"%s"}}`, size, strings.Repeat("5a", size))
@@ -176,7 +176,7 @@ func TestMemoryOfALongLine(t *testing.T) {
 		"item":           {`{"op":"size_of","value":{"type":"item","fields":[{"name":"x","data":` + tensor + `,"field":{"kind":"batched"}}]}}`, 4},
 		"nested item":    {`{"op":"size_of","value":{"type":"item","fields":[{"name":"x","data":` + nested + `,"field":{"kind":"batched"}}]}}`, 4},
 		"encode":         {`{"op":"serde.encode","value":{"type":"tensor","data":` + tensor + `}}`, 8},
-		"decode":         {`{"op":"serde.decode","kind":"tensor","frames":["93a575696e743891ce0010000001","` + strings.Repeat("5a", size) + `"]}`, 4},
+		"decode":         {`{"op":"serde.decode","kind":"tensor","frames":["93a575696e743891ce0004000001","` + strings.Repeat("5a", size) + `"]}`, 4},
 		"hash":           {`{"op":"hash","kwargs":[["a",` + media + `]]}`, 6},
 		"nested request": {`{"op":"request.encode","request":{"prompt_token_ids":[1],"sampling_params":{"extra_args":{"a":` + strings.Repeat("[", 50) + plain + strings.Repeat("]", 50) + `}}}}`, 12},
 	} {
@@ -188,7 +188,7 @@ func TestMemoryOfALongLine(t *testing.T) {
 			in, out := strings.NewReader(c.line), new(ends)
 			got = allocated(func() { require.NoError(t, a.Run(in, out)) })
 			require.Contains(t, string(*out), `"ok":true`)
-			require.LessOrEqual(t, got, c.times*len(c.line)+256<<10)
+			require.LessOrEqual(t, got, c.times*len(c.line)+128<<10)
 		})
 	}
 }
@@ -208,10 +208,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	if e.left <= 0 {
 		return 0, io.EOF
 	}
-	n := min(len(p), e.left)
-	for i := range p[:n] {
-		p[i] = 'x'
-	}
+	n := min(len(p), e.left) // what they hold does not matter, as long as no line ends
 	e.left -= n
 	return n, nil
 }
@@ -240,7 +237,7 @@ func TestDifferentKeysStayDifferent(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	parts := []string{"a", `\ud83d`, `\ude00`, `\\`, `\"`, "\xff", "\xc3", "\xa9", "\uFFFD", `\ufffd`, `\u0041`, "\xed\xa0\xbd"}
 	stored := map[string]bool{}
-	for range 2000 {
+	for range 600 {
 		var key strings.Builder
 		for range 1 + rnd.IntN(4) {
 			key.WriteString(parts[rnd.IntN(len(parts))])
