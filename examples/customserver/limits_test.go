@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/binary"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -21,7 +23,9 @@ func progressive(side, scans int) []byte {
 		b := binary.BigEndian.AppendUint16([]byte{0xff, marker}, uint16(len(data)+2))
 		return append(b, data...)
 	}
-	codes := func(head byte, rest ...byte) []byte { return append(append([]byte{head}, rest...), make([]byte, 16-len(rest))...) }
+	codes := func(head byte, rest ...byte) []byte {
+		return append(append([]byte{head}, rest...), make([]byte, 16-len(rest))...)
+	}
 	b := []byte{0xff, 0xd8}
 	b = append(b, segment(0xdb, append([]byte{0}, bytes.Repeat([]byte{1}, 64)...)...)...)
 	b = append(b, segment(0xc2, 8, byte(side>>8), byte(side), byte(side>>8), byte(side), 1, 1, 0x11, 0)...)
@@ -83,5 +87,42 @@ func TestDecodingEndsWithItsContext(t *testing.T) {
 			req.Rollback()
 		}
 	}
+	require.NoError(t, s.close())
+}
+
+// unread counts what is read of a body.
+type unread struct{ n atomic.Int64 }
+
+func (u *unread) Read(p []byte) (int, error) {
+	u.n.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// Bodies that are being served take up their memory: more of them are not read, but
+// wait, and are told that the server is busy when their time is up.
+func TestBodiesThatHaveNoMemoryAreNotRead(t *testing.T) {
+	o := testOptions(t, "processor_only")
+	s, err := newServer(o)
+	require.NoError(t, err)
+	release, err := s.bodies.acquire(t.Context(), maxBody) // all that there is
+	require.NoError(t, err)
+	for _, length := range []int64{1000, maxBody, -1} {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		body := &unread{}
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/embed", body)
+		r.ContentLength = length
+		w := httptest.NewRecorder()
+		s.handler().ServeHTTP(w, r)
+		cancel()
+		require.Equal(t, http.StatusServiceUnavailable, w.Code)
+		require.NotEmpty(t, w.Header().Get("Retry-After"))
+		require.Zero(t, body.n.Load())
+	}
+	release()
+	w, _ := post(t, s, progressive(64, 1))
+	require.Equal(t, http.StatusOK, w.Code)
+	w, _ = post(t, s, []byte("no image"))
+	require.Equal(t, http.StatusBadRequest, w.Code)
+	require.True(t, s.bodies.TryAcquire(int64(o.Bodies)<<20), "everything was given back")
 	require.NoError(t, s.close())
 }
