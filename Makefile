@@ -39,7 +39,7 @@ lint:
 	go vet -tags e2e ./e2e
 	cd bench; go vet ./...
 	for arch in amd64 arm64; do CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build ./...; done
-	GOOS=darwin go build ./... # other systems compile and say that they are unsupported
+	for os in darwin windows; do GOOS=$$os go build ./...; done # other systems compile, and report that they are unsupported
 	go tool -modfile=tools/lint/go.mod staticcheck ./...
 	go tool -modfile=tools/lint/go.mod staticcheck -tags e2e ./e2e
 

@@ -37,7 +37,7 @@ func startProcess(cmd *exec.Cmd, env []string) (*process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	cmd.SysProcAttr.Setpgid = true
+	ownGroup(cmd.SysProcAttr)
 	if cmd.WaitDelay == 0 {
 		cmd.WaitDelay = 5 * time.Second // for what its children still write
 	}
@@ -66,7 +66,7 @@ func (p *process) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.reaped {
-		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		killGroup(p.cmd.Process.Pid)
 	}
 }
 

@@ -1,18 +1,30 @@
 // Command ringcache is the operator's tool. See `ringcache --help`.
 package main
 
-import "github.com/alecthomas/kong"
+import (
+	"runtime/debug"
+
+	"github.com/alecthomas/kong"
+)
 
 type commands struct {
 	Agent agentCommand `cmd:"" help:"Drive a store by JSON lines on stdin and stdout, from any language."`
 	Sweep sweepCommand `cmd:"" help:"List segments whose writer was killed, and remove them if told to."`
+
+	Version kong.VersionFlag `help:"Print the version, and the releases of vLLM that it works with."`
 }
 
-func main() {
-	ctx := kong.Parse(&commands{},
+func options() []kong.Option {
+	info, _ := debug.ReadBuildInfo()
+	return []kong.Option{
 		kong.Name("ringcache"),
 		kong.Description("Shared memory for multimodal inputs, wire-compatible with vLLM."),
 		kong.UsageOnError(),
-	)
+		kong.Vars{"version": versionText(info)},
+	}
+}
+
+func main() {
+	ctx := kong.Parse(&commands{}, options()...)
 	ctx.FatalIfErrorf(ctx.Run())
 }

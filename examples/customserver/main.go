@@ -29,6 +29,7 @@ type options struct {
 	Mode     string        `help:"Kind of the cache." enum:"none,processor_only,lru,shm" default:"lru"`
 	Capacity int           `help:"Size of the cache in MiB." default:"24"`
 	InFlight int           `help:"Memory that requests may hold besides, in MiB; who needs more waits." default:"48"`
+	Bodies   int           `help:"Memory for the bodies of requests, in MiB; who needs more waits." default:"256"`
 	Model    string        `help:"Model that the keys are for." default:"example/vision-model"`
 	Dir      string        `help:"Folder of the segment in mode shm, /dev/shm if empty."`
 	Name     string        `help:"Name of the segment in mode shm; one of this process if empty."`
@@ -60,6 +61,9 @@ func (o options) Validate() error {
 	if min(o.Capacity, o.InFlight, o.Clients, o.Requests) < 1 || o.Timeout <= 0 {
 		return errors.New("capacity, in-flight, clients, requests and timeout must be above 0")
 	}
+	if least := bodyCost * maxBody >> 20; o.Bodies < least {
+		return fmt.Errorf("bodies must be %d at least, which is what the largest body takes", least)
+	}
 	return nil
 }
 
@@ -80,13 +84,16 @@ func (o options) cache() (mmcache.Options, error) {
 	return c, fmt.Errorf("unknown mode %q", o.Mode)
 }
 
-// run serves until ctx ends, or the load is done.
-func run(ctx context.Context, o options) (err error) {
+func run(ctx context.Context, o options) error {
 	s, err := newServer(o)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
+	return errors.Join(s.serve(ctx, o), s.close())
+}
+
+// serve serves until ctx ends, or the load is done.
+func (s *server) serve(ctx context.Context, o options) (err error) {
 	if o.Load {
 		o.Listen = "127.0.0.1:0"
 	}
@@ -94,7 +101,11 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	h := &http.Server{Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: o.Timeout, IdleTimeout: time.Minute}
+	// Every wait for a client ends. Answers are short, so that writing is bounded, too.
+	h := &http.Server{
+		Handler: s.handler(), MaxHeaderBytes: 64 << 10, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: o.Timeout,
+		WriteTimeout: o.Timeout + 10*time.Second, IdleTimeout: time.Minute,
+	}
 	served := make(chan error, 1)
 	go func() { served <- h.Serve(l) }()
 

@@ -28,7 +28,7 @@ func testOptions(t *testing.T, mode string) options {
 		require.NoError(t, os.WriteFile(filepath.Join(photos, name), b, 0o600))
 	}
 	return options{
-		Mode: mode, Capacity: 4, InFlight: 24, Model: "m", Dir: t.TempDir(), Timeout: time.Minute,
+		Mode: mode, Capacity: 4, InFlight: 24, Bodies: 64, Model: "m", Dir: t.TempDir(), Timeout: time.Minute,
 		Load: true, Photos: photos, Clients: 8, Requests: 40, Seed: 1,
 	}
 }
@@ -66,9 +66,17 @@ func TestInterrupted(t *testing.T) {
 	for _, loading := range []bool{true, false} {
 		o := testOptions(t, "shm")
 		o.Load, o.Listen, o.Requests = loading, "127.0.0.1:0", 100000
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		err := run(ctx, o)
+		s, err := newServer(o)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.serve(ctx, o) }()
+		if loading {
+			require.Eventually(t, func() bool { return s.cache.Stats().Finished > 10 }, 2*time.Minute, time.Millisecond)
+		}
 		cancel()
+		err = <-ended
+		require.NoError(t, s.close())
 		if loading {
 			require.ErrorContains(t, err, "interrupted")
 		} else {

@@ -19,8 +19,7 @@ const (
 	channels = 3
 	// decoding is the most bytes for each pixel that Go's decoders take: the
 	// coefficients and planes of a progressive JPEG with four components.
-	decoding  = 20
-	maxPixels = 1 << 30
+	decoding = 20
 )
 
 // photo is a file whose header was read.
@@ -29,14 +28,20 @@ type photo struct {
 	size image.Point
 }
 
-// inspect reads the header only: of a photo that is cached no more is needed.
+// inspect reads the header only: of a photo that is cached no more is needed. What
+// would be too much work to decode it refuses.
 func inspect(file []byte) (photo, error) {
-	c, _, err := image.DecodeConfig(bytes.NewReader(file))
+	c, format, err := image.DecodeConfig(bytes.NewReader(file))
 	if err != nil {
 		return photo{}, fmt.Errorf("neither a JPEG nor a PNG file: %w", err)
 	}
 	if c.Width < 1 || c.Height < 1 || c.Width > maxPixels/c.Height {
-		return photo{}, fmt.Errorf("%d by %d pixels: %w", c.Width, c.Height, mmcache.ErrTooLarge)
+		return photo{}, fmt.Errorf("%d by %d pixels, at most %d are allowed: %w", c.Width, c.Height, maxPixels, mmcache.ErrTooLarge)
+	}
+	if format == "jpeg" {
+		if err := checkScans(file); err != nil {
+			return photo{}, err
+		}
 	}
 	return photo{file, image.Pt(c.Width, c.Height)}, nil
 }
@@ -47,10 +52,14 @@ func (p photo) bound() int64 {
 	return int64(p.size.X)*int64(p.size.Y)*(channels+decoding) + updatesSize
 }
 
-// produce decodes the photo into the memory where it stays.
-func (p photo) produce(_ context.Context, b *mmcache.Builder) error {
-	img, _, err := image.Decode(bytes.NewReader(p.file))
-	if err != nil {
+// produce decodes the photo into the memory where it stays. It stops when ctx ends,
+// which is when no request waits for the photo any more.
+func (p photo) produce(ctx context.Context, b *mmcache.Builder) error {
+	img, _, err := image.Decode(contextReader{ctx, bytes.NewReader(p.file)})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
 		return badRequest{fmt.Errorf("damaged image: %w", err)}
 	}
 	if img.Bounds().Size() != p.size {
@@ -63,31 +72,29 @@ func (p photo) produce(_ context.Context, b *mmcache.Builder) error {
 	}}}); err != nil {
 		return err
 	}
-	fill(b.Tensor("pixel_values"), img)
-	return nil
+	return fill(ctx, b.Tensor("pixel_values"), img)
 }
 
 // fill writes rows of red, green and blue.
-func fill(dst []byte, img image.Image) {
+func fill(ctx context.Context, dst []byte, img image.Image) error {
 	r := img.Bounds()
-	switch img := img.(type) {
-	case *image.YCbCr:
-		for y := r.Min.Y; y < r.Max.Y; y++ {
+	for y := r.Min.Y; y < r.Max.Y; y++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		switch img := img.(type) {
+		case *image.YCbCr:
 			for x := r.Min.X; x < r.Max.X; x++ {
 				yi, ci := img.YOffset(x, y), img.COffset(x, y)
 				dst[0], dst[1], dst[2] = color.YCbCrToRGB(img.Y[yi], img.Cb[ci], img.Cr[ci])
 				dst = dst[channels:]
 			}
-		}
-	case *image.RGBA: // what a PNG without transparency decodes to
-		for y := r.Min.Y; y < r.Max.Y; y++ {
+		case *image.RGBA: // what a PNG without transparency decodes to
 			for line := img.Pix[img.PixOffset(r.Min.X, y):][:4*r.Dx()]; len(line) > 0; line = line[4:] {
 				copy(dst, line[:channels])
 				dst = dst[channels:]
 			}
-		}
-	default:
-		for y := r.Min.Y; y < r.Max.Y; y++ {
+		default:
 			for x := r.Min.X; x < r.Max.X; x++ {
 				r, g, b, _ := img.At(x, y).RGBA()
 				dst[0], dst[1], dst[2] = byte(r>>8), byte(g>>8), byte(b>>8)
@@ -95,6 +102,7 @@ func fill(dst []byte, img image.Image) {
 			}
 		}
 	}
+	return nil
 }
 
 // The prompt updates of this server are the image's sides: what a chat template

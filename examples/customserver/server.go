@@ -13,20 +13,19 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/mmhash"
 )
 
-const (
-	maxBody   = 32 << 20
-	maxImages = 16
-	// maxResends is how often a request is sent again; once is the rule.
-	maxResends = 5
-)
+// maxResends is how often a request is sent again; once is the rule.
+const maxResends = 5
 
 type server struct {
 	model   string
 	timeout time.Duration
+	bodies  bodies
 	cache   *mmcache.Cache
 	engine  *engine
 	ids     atomic.Int64
@@ -63,7 +62,9 @@ func newServer(o options) (*server, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	return &server{model: o.Model, timeout: o.Timeout, cache: c, engine: e}, nil
+	return &server{
+		model: o.Model, timeout: o.Timeout, bodies: bodies{semaphore.NewWeighted(int64(o.Bodies) << 20)}, cache: c, engine: e,
+	}, nil
 }
 
 // close removes the segment, too.
@@ -158,6 +159,11 @@ func readImages(w http.ResponseWriter, r *http.Request) ([][]byte, error) {
 
 // embed is the way of a request through the cache.
 func (s *server) embed(ctx context.Context, w http.ResponseWriter, r *http.Request) ([]answer, error) {
+	release, err := s.bodies.acquire(ctx, r.ContentLength)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	files, err := readImages(w, r)
 	if err != nil {
 		return nil, err
@@ -169,6 +175,9 @@ func (s *server) embed(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	photos := make([]photo, len(files))
 	wants := make([]mmcache.Want, len(files))
 	for i, f := range files {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		if photos[i], err = inspect(f); err != nil {
 			return nil, badRequest{fmt.Errorf("image %d: %w", i+1, err)}
 		}

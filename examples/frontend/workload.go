@@ -11,7 +11,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
 
@@ -133,11 +132,4 @@ func (w *workload) one(ctx context.Context, s *server, i int) (tokens int, err e
 		tokens += len(t)
 	}
 	return tokens, err
-}
-
-// ownCPU is what this process has used, user and system, of all threads.
-func ownCPU() time.Duration {
-	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // can't fail
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -6,6 +6,7 @@ package agent
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,8 +18,8 @@ import (
 )
 
 // maxLine bounds one request, so that a stream without line ends can't take all
-// memory.
-const maxLine = 256 << 20
+// memory. What a line makes the agent allocate is up to about eight times the line.
+const maxLine = 128 << 20
 
 // Agent holds the objects that requests made. Its methods may be called by any
 // goroutine; requests are done one at a time.
@@ -70,13 +71,12 @@ func (a *Agent) Run(in io.Reader, out io.Writer) (err error) {
 		if err != nil {
 			return err
 		}
-		var answer []byte
 		if tooLong {
-			answer = failure(nil, invalidf("a line of more than %d bytes", maxLine))
+			err = encode(w, nil, failure(invalidf("a line of more than %d bytes; ask for made-up data with xof, or reserve and fill in parts", maxLine)))
 		} else {
-			answer = a.Do(line)
+			err = a.answer(line, w)
 		}
-		if _, err := w.Write(append(answer, '\n')); err != nil {
+		if err != nil {
 			return err
 		}
 		if err := w.Flush(); err != nil {
@@ -88,17 +88,21 @@ func (a *Agent) Run(in io.Reader, out io.Writer) (err error) {
 // readLine returns the next line without its end. Of one that is too long it
 // reads everything and keeps nothing.
 func readLine(r *bufio.Reader) (line []byte, tooLong bool, err error) {
+	var parts [][]byte // joined at the end: a slice that grows would be copied again and again
+	n := 0
 	for {
 		part, err := r.ReadSlice('\n')
-		if len(line)+len(part) > maxLine {
-			tooLong, line = true, nil
-		}
-		if !tooLong {
-			line = append(line, part...)
+		if n += len(part); n > maxLine {
+			tooLong, parts = true, nil
+		} else {
+			parts = append(parts, bytes.Clone(part))
 		}
 		switch {
-		case err == nil, err == io.EOF && (len(line) > 0 || tooLong):
-			return line, tooLong, nil
+		case err == nil, err == io.EOF && n > 0:
+			if len(parts) == 1 {
+				return parts[0], tooLong, nil
+			}
+			return bytes.Join(parts, nil), tooLong, nil
 		case err != bufio.ErrBufferFull:
 			return nil, false, err
 		}
@@ -106,36 +110,64 @@ func readLine(r *bufio.Reader) (line []byte, tooLong bool, err error) {
 }
 
 // Do answers one request. It does not panic, whatever the request.
-func (a *Agent) Do(line []byte) (answer []byte) {
+func (a *Agent) Do(line []byte) []byte {
+	var b bytes.Buffer
+	_ = a.answer(line, &b) // a buffer does not fail
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// answer writes the reply to one request. The error is that of writing.
+func (a *Agent) answer(line []byte, w io.Writer) (err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p, err := parseParams(line)
 	if err != nil {
-		return failure(nil, err)
+		return encode(w, nil, failure(err))
 	}
-	p.budget = a.maxData
 	seq := p.fields["seq"]
+	if checkText(seq) != nil {
+		seq = nil // the reply would be no JSON
+	}
 	defer func() {
 		if x := recover(); x != nil {
-			answer = failure(seq, invalidf("internal error, please report it: %v", x))
+			err = encode(w, seq, failure(invalidf("internal error, please report it: %v", x)))
 		}
 	}()
+	p.budget = a.maxData
+	out, err := a.perform(p, line)
+	if err != nil {
+		return encode(w, seq, failure(err))
+	}
+	return encode(w, seq, out)
+}
+
+// perform does what a line asks for and returns the reply.
+func (a *Agent) perform(p *params, line []byte) (reply, error) {
+	if err := checkText(line); err != nil {
+		return nil, invalidf("%w", err)
+	}
+	p.known = []string{"op"}
 	name := p.str("op")
 	op, ok := a.ops[name]
 	if p.err == nil && !ok {
 		p.fail("unknown op %q", name)
 	}
+	if p.err == nil {
+		p.allow(fieldsOf(name)...)
+	}
 	if p.err != nil {
-		return failure(seq, p.err)
+		return nil, p.err
 	}
 	fields, err := op(p)
 	if err == nil {
 		err = p.err
 	}
 	if err != nil {
-		return failure(seq, err)
+		return nil, err
 	}
-	return success(seq, fields)
+	out := reply{"ok": true}
+	maps.Copy(out, fields)
+	return out, nil
 }
 
 // Ops returns the names of all operations.
@@ -159,27 +191,24 @@ func (a *Agent) Close() error {
 	return errors.Join(errs...)
 }
 
-func success(seq json.RawMessage, fields reply) []byte {
-	out := reply{"ok": true}
-	maps.Copy(out, fields)
-	return marshal(seq, out)
-}
-
-func failure(seq json.RawMessage, err error) []byte {
+func failure(err error) reply {
 	out := reply{"ok": false, "error": describeError(err)}
 	if keys := missedKeys(err); keys != nil {
 		out["hashes"] = keys
 	}
-	return marshal(seq, out)
+	return out
 }
 
-func marshal(seq json.RawMessage, out reply) []byte {
+// encode writes a reply as one line.
+func encode(w io.Writer, seq rawJSON, out reply) error {
 	if seq != nil {
 		out["seq"] = seq
 	}
-	b, err := json.Marshal(out)
-	if err != nil { // only a value that JSON can't say, which would be our bug
-		return fmt.Appendf(nil, `{"error":{"kind":"invalid","text":%q},"ok":false}`, err.Error())
+	err := json.NewEncoder(w).Encode(out)
+	var unsupported *json.UnsupportedValueError
+	var marshaler *json.MarshalerError
+	if errors.As(err, &unsupported) || errors.As(err, &marshaler) { // nothing was written; it would be our bug
+		_, err = fmt.Fprintf(w, `{"error":{"kind":"invalid","text":%q},"ok":false}`+"\n", err.Error())
 	}
-	return b
+	return err
 }

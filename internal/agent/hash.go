@@ -16,36 +16,36 @@ func hashOps() map[string]operation {
 // The JSON form of a value to be hashed: exactly one of the fields.
 type (
 	hashJSON struct {
-		Str     json.RawMessage   `json:"str"`
-		Bytes   *string           `json:"bytes"`
-		Int     *string           `json:"int"`
-		Float   *string           `json:"float"`
-		Bool    *bool             `json:"bool"`
-		None    *bool             `json:"none"`
-		List    []json.RawMessage `json:"list"`
-		Map     []json.RawMessage `json:"map"`
-		NDArray *denseJSON        `json:"ndarray"`
-		Tensor  *denseJSON        `json:"tensor"`
-		Image   *imageJSON        `json:"image"`
-		Media   *mediaJSON        `json:"media"`
+		Str     rawJSON    `json:"str"`
+		Bytes   *hexBytes  `json:"bytes"`
+		Int     *string    `json:"int"`
+		Float   *string    `json:"float"`
+		Bool    *bool      `json:"bool"`
+		None    *bool      `json:"none"`
+		List    []rawJSON  `json:"list"`
+		Map     []rawJSON  `json:"map"`
+		NDArray *denseJSON `json:"ndarray"`
+		Tensor  *denseJSON `json:"tensor"`
+		Image   *imageJSON `json:"image"`
+		Media   *mediaJSON `json:"media"`
 	}
 	denseJSON struct {
-		DType string `json:"dtype"`
-		Shape []int  `json:"shape"`
-		Hex   string `json:"hex"`
+		DType string   `json:"dtype"`
+		Shape []int    `json:"shape"`
+		Hex   hexBytes `json:"hex"`
 	}
 	imageJSON struct {
-		Mode    string  `json:"mode"`
-		Size    []int   `json:"size"`
-		Hex     string  `json:"hex"`
-		Palette *string `json:"palette"`
+		Mode    string    `json:"mode"`
+		Size    []int     `json:"size"`
+		Hex     hexBytes  `json:"hex"`
+		Palette *hexBytes `json:"palette"`
 	}
 	mediaJSON struct {
-		Kind     string          `json:"kind"`
-		Bytes    *string         `json:"bytes"`
-		IOConfig json.RawMessage `json:"io_config"`
-		EXIFUUID *string         `json:"exif_uuid"`
-		Frames   json.RawMessage `json:"frames"`
+		Kind     string    `json:"kind"`
+		Bytes    *hexBytes `json:"bytes"`
+		IOConfig rawJSON   `json:"io_config"`
+		EXIFUUID *string   `json:"exif_uuid"`
+		Frames   rawJSON   `json:"frames"`
 	}
 )
 
@@ -55,7 +55,7 @@ func hashKwargs(p *params) (reply, error) {
 		return nil, err
 	}
 	d := hashDecoder{p}
-	pairs := required[[]json.RawMessage](p, "kwargs")
+	pairs := required[[]rawJSON](p, "kwargs")
 	o := mmhash.Options{Generation: p.generation(), Algorithm: a}
 	args := d.entries("kwargs", pairs, 0)
 	if p.err != nil {
@@ -71,11 +71,11 @@ func hashKwargs(p *params) (reply, error) {
 type hashDecoder struct{ *params }
 
 // entries decodes pairs of a name and a value.
-func (d hashDecoder) entries(what string, pairs []json.RawMessage, depth int) mmhash.Map {
+func (d hashDecoder) entries(what string, pairs []rawJSON, depth int) mmhash.Map {
 	out := mmhash.Map{}
 	for _, raw := range pairs {
-		var pair []json.RawMessage
-		if err := json.Unmarshal(raw, &pair); err != nil || len(pair) != 2 {
+		var pair []rawJSON
+		if err := unmarshal(raw, &pair); err != nil || len(pair) != 2 {
 			d.fail("%s: %.80s, want a pair of a name and a value", what, raw)
 		}
 		if d.err != nil {
@@ -86,24 +86,16 @@ func (d hashDecoder) entries(what string, pairs []json.RawMessage, depth int) mm
 	return out
 }
 
-// text decodes a string, but not one that Python could not encode as UTF-8:
-// Go's decoder would silently put U+FFFD in its place.
-func (d hashDecoder) text(raw json.RawMessage) string {
+func (d hashDecoder) text(raw rawJSON) string {
 	var s *string
 	if err := json.Unmarshal(raw, &s); err != nil || s == nil {
 		d.fail("%.80s: want a string", raw)
 		return ""
 	}
-	const replacement = "\uFFFD"
-	if n := strings.Count(*s, replacement); n > 0 {
-		if n > strings.Count(string(raw), replacement)+strings.Count(strings.ToLower(string(raw)), `\ufffd`) {
-			d.fail("%.80s: a surrogate without its other half, or no UTF-8", raw)
-		}
-	}
 	return *s
 }
 
-func (d hashDecoder) value(raw json.RawMessage, depth int) mmhash.Value {
+func (d hashDecoder) value(raw rawJSON, depth int) mmhash.Value {
 	if depth > mmhash.MaxDepth {
 		d.fail("value: nested more than %d deep", mmhash.MaxDepth)
 	}
@@ -111,7 +103,7 @@ func (d hashDecoder) value(raw json.RawMessage, depth int) mmhash.Value {
 		return nil
 	}
 	var j hashJSON
-	if err := json.Unmarshal(raw, &j); err != nil {
+	if err := unmarshal(raw, &j); err != nil {
 		d.fail("value %.80s: %w", raw, err)
 		return nil
 	}
@@ -120,7 +112,7 @@ func (d hashDecoder) value(raw json.RawMessage, depth int) mmhash.Value {
 		found = append(found, mmhash.Str(d.text(j.Str)))
 	}
 	if j.Bytes != nil {
-		found = append(found, mmhash.Bytes(d.unhex("bytes", *j.Bytes)))
+		found = append(found, mmhash.Bytes(*j.Bytes))
 	}
 	if j.Int != nil {
 		found = append(found, d.integer(*j.Int))
@@ -167,7 +159,7 @@ func (d hashDecoder) dense(a *denseJSON) []byte {
 	if a.Shape == nil {
 		d.fail("array of %.20q: field \"shape\" is missing", a.DType)
 	}
-	return d.unhex("hex", a.Hex)
+	return a.Hex
 }
 
 func (d hashDecoder) integer(s string) mmhash.Value {
@@ -190,7 +182,7 @@ func (d hashDecoder) float(s string) mmhash.Value {
 // image takes the pixels in the form of PIL's frombytes, which differs from
 // that of numpy.asarray for mode "1".
 func (d hashDecoder) image(j *imageJSON) mmhash.Value {
-	m := &mmhash.Image{Mode: j.Mode, Pixels: d.unhex("hex", j.Hex)}
+	m := &mmhash.Image{Mode: j.Mode, Pixels: j.Hex}
 	if len(j.Size) != 2 {
 		d.fail("image: size is [width, height]")
 		return nil
@@ -203,7 +195,7 @@ func (d hashDecoder) image(j *imageJSON) mmhash.Value {
 	case j.Palette != nil && !paletted:
 		d.fail("image: one of mode %.20q has no palette", m.Mode)
 	case j.Palette != nil:
-		m.Palette = &mmhash.Palette{Bytes: d.unhex("palette", *j.Palette)}
+		m.Palette = &mmhash.Palette{Bytes: *j.Palette}
 	case paletted: // what a new image has
 		m.Palette = &mmhash.Palette{Type: mmhash.PaletteByteArray}
 	}
@@ -245,7 +237,7 @@ func (d hashDecoder) media(j *mediaJSON, depth int) mmhash.Value {
 		d.fail("media: field \"bytes\" is missing")
 		return nil
 	}
-	data := d.unhex("bytes", *j.Bytes)
+	data := *j.Bytes
 	switch j.Kind {
 	case "image":
 		m := &mmhash.EncodedImage{Data: data}
@@ -276,12 +268,17 @@ func (d hashDecoder) media(j *mediaJSON, depth int) mmhash.Value {
 
 // frames are an ndarray or a tensor, as a value or, for an ndarray, its inside
 // alone.
-func (d hashDecoder) frames(raw json.RawMessage, depth int) mmhash.Value {
+func (d hashDecoder) frames(raw rawJSON, depth int) mmhash.Value {
 	var j struct {
 		DType *string `json:"dtype"`
 	}
 	if json.Unmarshal(raw, &j) == nil && j.DType != nil {
-		raw = json.RawMessage(`{"ndarray":` + string(raw) + `}`)
+		var a denseJSON
+		if err := unmarshal(raw, &a); err != nil {
+			d.fail("media: frames: %w", err)
+			return nil
+		}
+		return &mmhash.Array{DType: a.DType, Shape: a.Shape, Data: d.dense(&a)}
 	}
 	if len(raw) == 0 {
 		d.fail("media: field \"frames\" is missing")

@@ -1,7 +1,7 @@
 package agent
 
 import (
-	"encoding/json"
+	"bytes"
 	"errors"
 
 	"github.com/ringcache/ringcache/lrusync"
@@ -171,7 +171,7 @@ func pairUpdate(p *params, c *pair) (reply, error) {
 	if v != nil {
 		in = &lrusync.Input{Size: size}
 		if p.has("prompt_updates") {
-			in.Updates = p.fields["prompt_updates"]
+			in.Updates = bytes.Clone(p.fields["prompt_updates"])
 		}
 	}
 	out := reply{"data": "sent"}
@@ -189,7 +189,7 @@ func pairUpdate(p *params, c *pair) (reply, error) {
 		return nil, err
 	}
 	if updates != nil {
-		out["prompt_updates"] = json.RawMessage(updates)
+		out["prompt_updates"] = rawJSON(updates)
 	}
 	return out, nil
 }
@@ -199,7 +199,7 @@ func pairFeatures(p *params, c *pair) (reply, error) {
 		return nil, unsupportedf("pair.features is for a receiver")
 	}
 	var fs []lrusync.Feature[serde.Value]
-	for _, raw := range required[[]map[string]json.RawMessage](p, "features") {
+	for _, raw := range required[[]map[string]rawJSON](p, "features") {
 		fs = append(fs, p.feature(raw, c.python))
 	}
 	if p.err != nil {
@@ -218,11 +218,12 @@ func pairFeatures(p *params, c *pair) (reply, error) {
 
 // feature decodes one of several features; its tensors count to the budget of
 // all.
-func (p *params) feature(raw map[string]json.RawMessage, py lrusync.Python) (f lrusync.Feature[serde.Value]) {
+func (p *params) feature(raw map[string]rawJSON, py lrusync.Python) (f lrusync.Feature[serde.Value]) {
 	if p.err != nil {
 		return f
 	}
 	one := &params{fields: raw, budget: p.budget}
+	one.allow("key", "identifier", "value")
 	if one.has("identifier") && !one.has("key") {
 		f.Identifier = one.str("identifier")
 	} else {

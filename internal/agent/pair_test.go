@@ -183,6 +183,7 @@ func TestReserveWithHugeXOFIsRefused(t *testing.T) {
 	require.Contains(t, string(answer), `"invalid"`)
 	p, err := parseParams([]byte(`{"value":{"type":"tensor","data":{"dtype":"uint8","shape":[1099511627776],"xof":"a"}}}`))
 	require.NoError(t, err)
+	p.allow("value")
 	p.budget = 1 << 20
 	p.value("value", true)
 	require.ErrorContains(t, p.err, "are left for this request")

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/pycompat"
@@ -13,8 +14,9 @@ import (
 // params are the fields of one request. The getters keep the first error, so
 // that an operation reads all its fields and checks once.
 type params struct {
-	fields map[string]json.RawMessage
-	budget int // bytes that the tensors of this request may still ask for
+	fields map[string]rawJSON
+	known  []string // names that the fields may have
+	budget int      // bytes that the tensors of this request may still ask for
 	err    error
 }
 
@@ -35,8 +37,21 @@ func (p *params) fail(format string, args ...any) {
 	}
 }
 
+// allow fails for the first field whose name is none of known.
+func (p *params) allow(known ...string) {
+	p.known = append(known, "op", "seq")
+	for _, name := range sortedNames(p.fields) {
+		if !slices.Contains(p.known, name) {
+			p.fail("%w", unknownName(name, known))
+		}
+	}
+}
+
 // has reports whether a field is there and not null.
 func (p *params) has(name string) bool {
+	if !slices.Contains(p.known, name) {
+		panic("the field " + name + " is missing in the table of fields")
+	}
 	raw, ok := p.fields[name]
 	return ok && !bytes.Equal(raw, []byte("null"))
 }
@@ -56,7 +71,7 @@ func optional[T any](p *params, name string, absent T) T {
 		return absent
 	}
 	var v T
-	if err := json.Unmarshal(p.fields[name], &v); err != nil {
+	if err := unmarshal(p.fields[name], &v); err != nil {
 		p.fail("field %q: %w", name, err)
 		return absent
 	}
@@ -70,7 +85,7 @@ func (p *params) address() (uint64, uint32) {
 }
 
 func (p *params) hex(name string) []byte {
-	return p.unhex(name, required[string](p, name))
+	return required[hexBytes](p, name)
 }
 
 func (p *params) unhex(name, s string) []byte {
@@ -81,13 +96,22 @@ func (p *params) unhex(name, s string) []byte {
 	return b
 }
 
-// generation is the field of that name, the newest known if absent.
+// generation is the field of that name, the newest known if absent. The field
+// treat_as names the release that one which is not known is like.
 func (p *params) generation() pycompat.Generation {
-	v := optional(p, "generation", "")
+	v, as := optional(p, "generation", ""), optional(p, "treat_as", "")
 	if v == "" {
+		if as != "" {
+			p.fail("field \"treat_as\" needs \"generation\", the version that is not known")
+		}
 		return pycompat.Newest()
 	}
 	g, err := pycompat.Lookup(v)
+	if as != "" && err == nil {
+		p.fail("vLLM %s is known: leave \"treat_as\" out", v)
+	} else if as != "" {
+		g, err = pycompat.TreatAs(v, as)
+	}
 	if err != nil && p.err == nil {
 		p.err = err
 	}

@@ -62,7 +62,7 @@ func encodePlain(v any) any {
 	return v
 }
 
-func decodePlain(raw json.RawMessage, depth int) (any, error) {
+func decodePlain(raw rawJSON, depth int) (any, error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("a value is nested more than %d deep", maxDepth)
 	}
@@ -76,7 +76,7 @@ func decodePlain(raw json.RawMessage, depth int) (any, error) {
 		err := json.Unmarshal(raw, &s)
 		return s, err
 	case '[':
-		var parts []json.RawMessage
+		var parts []rawJSON
 		if err := json.Unmarshal(raw, &parts); err != nil {
 			return nil, err
 		}
@@ -107,8 +107,8 @@ func decodePlainNumber(s string) (any, error) {
 	return nil, fmt.Errorf("%.40s is no integer of 64 bits", s)
 }
 
-func decodePlainObject(raw json.RawMessage, depth int) (any, error) {
-	var parts map[string]json.RawMessage
+func decodePlainObject(raw rawJSON, depth int) (any, error) {
+	var parts map[string]rawJSON
 	if err := json.Unmarshal(raw, &parts); err != nil {
 		return nil, err
 	}
@@ -125,15 +125,16 @@ func decodePlainObject(raw json.RawMessage, depth int) (any, error) {
 	return out, nil
 }
 
-func decodeTagged(tag string, raw json.RawMessage, depth int) (any, error) {
+func decodeTagged(tag string, raw rawJSON, depth int) (any, error) {
 	switch tag {
-	case "$float", "$bytes":
+	case "$bytes":
+		var b hexBytes
+		err := json.Unmarshal(raw, &b)
+		return []byte(b), err
+	case "$float":
 		var s string
 		if err := json.Unmarshal(raw, &s); err != nil {
 			return nil, err
-		}
-		if tag == "$bytes" {
-			return hex.DecodeString(s)
 		}
 		for _, f := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 			if s == encodePlain(f).(reply)["$float"] {
@@ -144,7 +145,7 @@ func decodeTagged(tag string, raw json.RawMessage, depth int) (any, error) {
 	case "$tensor", "$ndarray":
 		return decodePlainArray(tag, raw)
 	case "$map":
-		var pairs [][2]json.RawMessage
+		var pairs [][2]rawJSON
 		if err := json.Unmarshal(raw, &pairs); err != nil {
 			return nil, err
 		}
@@ -165,17 +166,18 @@ func decodeTagged(tag string, raw json.RawMessage, depth int) (any, error) {
 	return nil, fmt.Errorf("unknown form %.40q, want $float, $bytes, $tensor, $ndarray or $map", tag)
 }
 
-func decodePlainArray(tag string, raw json.RawMessage) (any, error) {
+func decodePlainArray(tag string, raw rawJSON) (any, error) {
 	var j struct {
-		DType string `json:"dtype"`
-		Shape []int  `json:"shape"`
-		Hex   string `json:"hex"`
+		DType  string   `json:"dtype"`
+		Shape  []int    `json:"shape"`
+		Hex    hexBytes `json:"hex"`
+		SHA256 hexBytes `json:"sha256"`
 	}
-	if err := json.Unmarshal(raw, &j); err != nil {
+	if err := unmarshal(raw, &j); err != nil {
 		return nil, err
 	}
-	data, err := hex.DecodeString(j.Hex)
-	if err != nil {
+	data := []byte(j.Hex)
+	if err := checkSum(data, j.SHA256); err != nil {
 		return nil, err
 	}
 	if j.Shape == nil {

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -47,13 +46,13 @@ type (
 		KVHints               *kvHintsJSON      `json:"kv_hints"`
 	}
 	featureJSON struct {
-		Data       json.RawMessage `json:"data"`
-		Modality   string          `json:"modality"`
-		Identifier string          `json:"identifier"`
-		Offset     int             `json:"offset"`
-		Length     int             `json:"length"`
-		IsEmbed    plain           `json:"is_embed"`
-		MMHash     *string         `json:"mm_hash"`
+		Data       rawJSON `json:"data"`
+		Modality   string  `json:"modality"`
+		Identifier string  `json:"identifier"`
+		Offset     int     `json:"offset"`
+		Length     int     `json:"length"`
+		IsEmbed    plain   `json:"is_embed"`
+		MMHash     *string `json:"mm_hash"`
 	}
 	loraJSON struct {
 		Name          string  `json:"lora_name"`
@@ -78,13 +77,11 @@ type (
 
 // strictly decodes a field that must be there and have no name that into has not.
 func strictly(p *params, name string, into any) {
-	raw := required[json.RawMessage](p, name)
+	raw := required[rawJSON](p, name)
 	if p.err != nil {
 		return
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	if err := unmarshal(raw, into); err != nil {
 		p.fail("field %q: %w", name, err)
 	}
 }
@@ -92,8 +89,8 @@ func strictly(p *params, name string, into any) {
 // frames is the field of that name.
 func (p *params) frames() serde.Frames {
 	var out serde.Frames
-	for _, s := range required[[]string](p, "frames") {
-		out = append(out, p.unhex("frames", s))
+	for _, b := range required[[]hexBytes](p, "frames") {
+		out = append(out, b)
 	}
 	return out
 }
@@ -192,7 +189,11 @@ func (j *featureJSON) feature(p *params) serde.Feature {
 		return f
 	}
 	var v valueJSON
-	if err := json.Unmarshal(j.Data, &v); err != nil || v.Type != "item" {
+	if err := unmarshal(j.Data, &v); err != nil {
+		p.fail("the data of a feature: %w", err)
+		return f
+	}
+	if v.Type != "item" {
 		p.fail("the data of a feature: want a value of type item, or null")
 		return f
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -23,32 +24,34 @@ const (
 // The JSON form of a value, in both directions.
 type (
 	valueJSON struct {
-		Type   string          `json:"type"`
-		Fields []fieldJSON     `json:"fields"`
-		Data   json.RawMessage `json:"data"`
-		Hex    *string         `json:"hex"`
+		Type   string      `json:"type"`
+		Fields []fieldJSON `json:"fields"`
+		Data   rawJSON     `json:"data"`
+		Hex    *hexBytes   `json:"hex"`
 		// Modality is part of the items of vLLM 0.11 to 0.15, which need one;
 		// "image" if absent.
 		Modality *string `json:"modality"`
 	}
 	fieldJSON struct {
-		Name  string          `json:"name"`
-		Data  json.RawMessage `json:"data"`
-		Field *kindJSON       `json:"field"`
+		Name  string    `json:"name"`
+		Data  rawJSON   `json:"data"`
+		Field *kindJSON `json:"field"`
 	}
 	kindJSON struct {
-		Kind      string            `json:"kind"`
-		KeepOnCPU bool              `json:"keep_on_cpu"`
-		BatchSize *int              `json:"batch_size"`
-		Slices    []json.RawMessage `json:"slices"`
-		Dim       *int              `json:"dim"`
+		Kind      string    `json:"kind"`
+		KeepOnCPU bool      `json:"keep_on_cpu"`
+		BatchSize *int      `json:"batch_size"`
+		Slices    []rawJSON `json:"slices"`
+		Dim       *int      `json:"dim"`
 	}
 	tensorJSON struct {
-		DType *string `json:"dtype"`
-		Shape []int   `json:"shape"`
-		Hex   *string `json:"hex"`
-		XOF   *string `json:"xof"`
-		Float *string `json:"float"` // instead of all others: what JSON has no number for
+		DType *string   `json:"dtype"`
+		Shape []int     `json:"shape"`
+		Hex   *hexBytes `json:"hex"`
+		XOF   *string   `json:"xof"`
+		// SHA256 is part of replies. A tensor of a reply may be sent back.
+		SHA256 hexBytes `json:"sha256"`
+		Float  *string  `json:"float"` // instead of all others: what JSON has no number for
 	}
 )
 
@@ -74,7 +77,7 @@ func (p *params) value(name string, layout bool) serde.Value {
 			p.fail("value of type pickle: field \"hex\" is missing")
 			return nil
 		}
-		return serde.Pickle(p.unhex("hex", *j.Hex))
+		return serde.Pickle(*j.Hex)
 	}
 	p.fail("value: unknown type %q, want item, tensor or pickle", j.Type)
 	return nil
@@ -144,7 +147,7 @@ func (d valueDecoder) kind(j kindJSON) serde.Field {
 
 // isListOfLists says whether a JSON value is a list whose first element, if
 // there is one, is a list.
-func isListOfLists(raw json.RawMessage) bool {
+func isListOfLists(raw rawJSON) bool {
 	if firstByte(raw) != '[' {
 		return false
 	}
@@ -170,7 +173,7 @@ func (d valueDecoder) slices(in [][]*int64) []serde.Slice {
 	return out
 }
 
-func (d valueDecoder) data(raw json.RawMessage, depth int) serde.Data {
+func (d valueDecoder) data(raw rawJSON, depth int) serde.Data {
 	if depth > maxDepth {
 		d.fail("data is nested more than %d deep", maxDepth)
 		return nil
@@ -181,7 +184,7 @@ func (d valueDecoder) data(raw json.RawMessage, depth int) serde.Data {
 	case c == '{':
 		return d.tensor(raw)
 	case c == '[':
-		var parts []json.RawMessage
+		var parts []rawJSON
 		if err := json.Unmarshal(raw, &parts); err != nil {
 			d.fail("data: %w", err)
 			return nil
@@ -198,7 +201,7 @@ func (d valueDecoder) data(raw json.RawMessage, depth int) serde.Data {
 	}
 }
 
-func firstByte(raw json.RawMessage) byte {
+func firstByte(raw rawJSON) byte {
 	if b := bytes.TrimSpace(raw); len(b) > 0 {
 		return b[0]
 	}
@@ -221,9 +224,9 @@ func (d valueDecoder) number(s string) serde.Data {
 }
 
 // tensor returns a serde.Data, not a *serde.Tensor, so that nil is nil.
-func (d valueDecoder) tensor(raw json.RawMessage) serde.Data {
+func (d valueDecoder) tensor(raw rawJSON) serde.Data {
 	var j tensorJSON
-	if err := json.Unmarshal(raw, &j); err != nil {
+	if err := unmarshal(raw, &j); err != nil {
 		d.fail("tensor: %w", err)
 		return nil
 	}
@@ -255,7 +258,7 @@ func (d valueDecoder) tensor(raw json.RawMessage) serde.Data {
 	}
 	switch {
 	case j.Hex != nil:
-		t.Data = d.unhex("hex", *j.Hex)
+		t.Data = *j.Hex
 		if len(t.Data) != n {
 			d.fail("tensor: %d bytes of data, its shape says %d", len(t.Data), n)
 		}
@@ -265,7 +268,23 @@ func (d valueDecoder) tensor(raw json.RawMessage) serde.Data {
 	default:
 		d.fail("tensor: \"hex\" or \"xof\" is needed")
 	}
+	if t.Data != nil {
+		if err := checkSum(t.Data, j.SHA256); err != nil {
+			d.fail("tensor: %w", err)
+		}
+	}
 	return t
+}
+
+// checkSum compares data with its sum in a request, if there is one.
+func checkSum(data, want []byte) error {
+	if want == nil {
+		return nil
+	}
+	if sum := sha256.Sum256(data); !bytes.Equal(sum[:], want) {
+		return fmt.Errorf("the data have the sha256 %x, not %x", sum, want)
+	}
+	return nil
 }
 
 // special is a float that JSON has no number for.
@@ -358,7 +377,7 @@ func encodeFloat(f float64) any {
 	if !strings.ContainsAny(s, ".e") {
 		s += ".0"
 	}
-	return json.RawMessage(s)
+	return rawJSON(s)
 }
 
 func encodeKind(f serde.Field) reply {
