@@ -146,7 +146,11 @@ func TestDamagedEntryNeverShowsOtherBytes(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("clean=%v/%s", clean, name), func(t *testing.T) {
 				t.Parallel()
-				for bit := range 48 * 8 {
+				bits := 48 * 8
+				if name == "free" {
+					bits = 64 // the rest means nothing
+				}
+				for bit := range bits {
 					damagedEntry(t, clean, entry, bit)
 				}
 			})
