@@ -34,7 +34,7 @@ const (
 	// markFree differs in 32 bits from every mark of a valid entry, whose halves
 	// complement each other while these are the same. It is not 0, so that a hole
 	// in the file is not taken for free entries.
-	markFree = 0x46524545_46524545
+	markFree = 0x45455246_45455246 // "FREEFREE"
 
 	// useCheck are the bits of the use word that the check takes.
 	useCheck = (1<<30 - 1) << 32
