@@ -2,6 +2,7 @@ package objstore
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"sync"
@@ -15,21 +16,29 @@ import (
 // Adoption says what Adopt found.
 type Adoption struct {
 	Kept    int // objects that are there as before
-	Dropped int // entries whose checksum, chunk or key could not be right
+	Dropped int // entries whose mark, checksum, chunk or key could not be right
 	// InUse of the kept ones were needed by a request of the dead writer; they
 	// are in quarantine.
 	InUse int
-	Clean bool // the last writer detached, and was not killed
-	Epoch uint64
+	// Damaged of the kept ones had a damaged use word, so that nobody knows who needs
+	// them: they count as InUse, and have lost their keys.
+	Damaged int
+	Clean   bool // the last writer detached, and was not killed
+	Epoch   uint64
 }
 
 // Adopt takes over a segment of the policy Pool whose writer was killed, or
 // detached. Objects stay, with keys and notes; the secret stays, so handles that
-// are under way stay good and workers go on reading; ids go on. What a request
+// are under way stay good and workers go on reading; ids go on behind all that were
+// given out. What a request
 // of the dead writer may still need is in quarantine until a [Fence] passes or the
 // readers are reset. If the engine goes on, it may still run that writer's
-// requests: let them end or abort them, and take the fence then. Where an entry of the sidecar and the bytes of its object
-// don't agree, it is dropped.
+// requests: let them end or abort them, and take the fence then.
+//
+// Where an entry of the sidecar and the bytes of its object don't agree, it is
+// dropped, and no handle leads there any more. If a request of the dead writer still
+// needs the object, its worker will fail: where Adoption.Dropped is not 0, restart the
+// engine unless it has no request.
 //
 // The options must be the segment's: name, RingSize, Generation; MaxObjects and
 // ReaderSlots are taken from it. Readers may differ if the engine was restarted
@@ -72,7 +81,7 @@ func adopt(seg *shmring.Segment, o Options) (*Writer, Adoption, error) {
 	c := seg.Control()
 	co := c.Options()
 	if g := o.Generation.OrNewest(); !sameWire(co.Generation, g) {
-		return nil, Adoption{}, fmt.Errorf("%w: it was written for vLLM %s, not %s", ErrInvalid, co.Generation, g.Version)
+		return nil, Adoption{}, fmt.Errorf("%w: it was written for vLLM %s, not %s; adopt it with that generation, or remove it (ringcache sweep NAME --any-owner --remove) and create it anew", ErrInvalid, co.Generation, g.Version)
 	}
 	if co.Policy != Pool {
 		return nil, Adoption{}, fmt.Errorf("%w: its policy is %v, which has no table of objects; remove it with shmring.Sweep", ErrInvalid, co.Policy)
@@ -93,11 +102,18 @@ func sameWire(version string, g pycompat.Generation) bool {
 // restore rebuilds what the dead writer knew from the sidecar.
 func (p *pool) restore() (a Adoption) {
 	s := p.ctl.State()
-	a.Clean = s.Clean
+	a.Clean = s.Clean && p.ctl.Whole()
+	if !p.ctl.Whole() {
+		// The state may be the one before the last: go behind all ids, and the epoch,
+		// that the last one can have had.
+		s.NextID = (s.NextID + idBlock + 2*uint32(p.ctl.Options().Objects)) % shmring.IDLimit
+		s.Epoch++
+	}
 	failpoint.Hit("adopt.begin")
 	type found struct {
-		o   *object
-		use uint64
+		o     *object
+		use   uint64
+		useOK bool
 	}
 	byID := map[uint32]found{}
 	var placed []shmring.Placed
@@ -107,10 +123,12 @@ func (p *pool) restore() (a Adoption) {
 			bad = append(bad, i)
 			continue
 		}
-		byID[r.ID] = found{&object{
+		f := found{o: &object{
 			address: r.Address, id: r.ID, size: r.Size, entry: i,
 			noteOffset: r.NoteOffset, noteLen: r.NoteLen, sum: r.Sum, fullSum: r.Full,
-		}, p.ctl.Use(i)}
+		}}
+		f.use, f.useOK = p.ctl.Use(i)
+		byID[r.ID] = f
 		if !shmring.IDBefore(r.ID, s.NextID) { // a state record was damaged
 			s.NextID = (r.ID + 1) % shmring.IDLimit
 		}
@@ -134,6 +152,13 @@ func (p *pool) restore() (a Adoption) {
 	workers.Wait()
 	failpoint.Hit("adopt.verified")
 
+	// Before anything is changed: if this one is killed too, the segment is not clean.
+	s.Epoch++
+	s.Clean, s.PID, s.Readers = false, os.Getpid(), p.w.readers
+	p.ctl.SetState(s)
+	a.Epoch, p.ids = s.Epoch, s.NextID
+	failpoint.Hit("adopt.state")
+
 	// Before looking who holds them: a reader that comes later finds no id.
 	for i, k := range kept {
 		if !verified[i] {
@@ -146,6 +171,9 @@ func (p *pool) restore() (a Adoption) {
 	for i, k := range kept {
 		f := byID[k.ID]
 		o := f.o
+		if !f.useOK {
+			f.use = useBusy | useRetired | math.MaxUint32 // the most cautious
+		}
 		o.state = committed
 		if f.use&useRetired != 0 {
 			o.state = retired
@@ -188,6 +216,9 @@ func (p *pool) restore() (a Adoption) {
 			o.base = -1
 			p.quarantine(o)
 		}
+		if !f.useOK {
+			a.Damaged++
+		}
 		a.Kept++
 	}
 	for key, o := range byKey {
@@ -198,23 +229,18 @@ func (p *pool) restore() (a Adoption) {
 	for _, f := range byID {
 		bad = append(bad, f.o.entry)
 	}
-	if len(bad) > 0 {
-		p.mem.Scrub() // headers of which nothing is known any more
+	if len(bad) > 0 || !a.Clean || p.ctl.Layout() == 1 {
+		// Headers may stand there of which nothing is known any more.
+		p.mem.Scrub()
 	}
 	failpoint.Hit("adopt.dropping")
 	for _, i := range bad {
-		p.ctl.Drop(i)
+		p.ctl.Invalidate(i)
+		p.ctl.Release(i)
 	}
 	a.Dropped = len(bad)
-
-	s.Epoch++
-	s.Clean, s.PID, s.Readers = false, os.Getpid(), p.w.readers
-	a.Epoch = s.Epoch
-	p.ids = s.NextID
-	p.ctl.SetState(s)
-	failpoint.Hit("adopt.state")
 	for _, o := range p.w.objects {
-		p.changed(o) // retired ones that nobody needs go
+		p.update(o) // retired ones that nobody needs go
 	}
 	failpoint.Hit("adopt.end")
 	return a
@@ -226,7 +252,7 @@ func (p *pool) verify(o *object) error {
 	if err != nil {
 		return err
 	}
-	if c.ID != o.id && c.ID != shmring.NoID || c.Size != o.size || len(c.Payload) < countSize ||
+	if c.ID != o.id && c.ID != shmring.NoID && c.ID != shmring.GoneID || c.Size != o.size || len(c.Payload) < countSize ||
 		o.noteOffset < countSize || o.noteLen < 0 || o.noteOffset > len(c.Payload) || o.noteLen > len(c.Payload)-o.noteOffset {
 		return errNote
 	}

@@ -42,6 +42,8 @@ type segmentView struct {
 	// evict the chunk, and gives it back when it sees the hold: no id is as good
 	// as the right one then.
 	held bool
+	// sidecar is a reader's; a writer's is the segment's.
+	sidecar *shmring.Control
 }
 
 // same says whether the id found at a handle's address is the handle's.
@@ -112,7 +114,7 @@ func (s segmentView) check(h Handle) error {
 func (s segmentView) guard(h Handle, f func() error) error {
 	err := fault.Guard(f)
 	if errors.Is(err, fault.ErrFault) {
-		return s.corrupt(h, err)
+		return s.corrupt(h, s.seg.Explain(err, s.sidecar))
 	}
 	return err
 }

@@ -224,6 +224,9 @@ type CorruptError struct {
 }
 
 func (e *CorruptError) Error() string {
+	if gone := (*shmring.FaultError)(nil); errors.As(e.Err, &gone) {
+		return fmt.Sprintf("objstore: segment %s: %v", e.Segment, e.Err)
+	}
 	return fmt.Sprintf("objstore: segment %s: chunk %d:%d can't be read; something else wrote to the segment, or the generation is wrong: %v", e.Segment, e.Address, e.ID, e.Err)
 }
 

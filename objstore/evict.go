@@ -3,6 +3,7 @@ package objstore
 import (
 	"errors"
 	"maps"
+	"slices"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 )
@@ -94,9 +95,10 @@ func (p *pool) loss(o *object) (float64, bool) {
 	return p.cache.Value(o.cached), true
 }
 
-// idle says whether nobody can need the object any more.
+// idle says whether nobody can need the object any more. A discarded one is there
+// only if the memory was gone when it was to be dropped.
 func (p *pool) idle(o *object) bool {
-	return (o.state == committed || o.state == retired) && o.leases == 0 && !p.touched(o) && p.over(o)
+	return o.state != reserved && o.leases == 0 && !p.touched(o) && p.over(o)
 }
 
 func (p *pool) touched(o *object) bool {
@@ -105,13 +107,13 @@ func (p *pool) touched(o *object) bool {
 }
 
 // evict makes idle objects go, but for those that a reader looks at in place,
-// which it returns.
+// which it returns. If the memory is gone, those that are not dropped yet stay.
 func (p *pool) evict(ids []uint32) (held idSet) {
-	looked := false
+	done := 0
 	defer func() {
-		if !looked { // the sidecar is gone, and nothing will be evicted
-			for _, id := range ids {
-				p.mem.Publish(id)
+		for _, id := range ids[done:] { // after a fault; one by one, since more may be gone
+			if p.w.objects[id].state != discarded {
+				_ = p.w.sv.guard(Handle{}, func() error { p.mem.Publish(id); return nil })
 			}
 		}
 	}()
@@ -125,43 +127,28 @@ func (p *pool) evict(ids []uint32) (held idSet) {
 		holds, dead = p.ctl.Held()
 		p.dead += dead
 	}
-	looked = true
 	for _, id := range ids {
 		if _, ok := holds[id]; ok {
 			p.mem.Publish(id) // whoever saw it dead was late anyway
 			held.add(idSet{id: {}})
-			continue
+		} else {
+			p.drop(p.w.objects[id], p.cache.Evict)
 		}
-		o := p.w.objects[id]
-		if o.cached != nil {
-			p.cache.Evict(o.cached)
-			o.cached = nil
-		}
-		p.drop(o)
+		done++
 	}
 	return held
 }
 
 // freeUnused evicts every object that is idle, whatever it is worth.
 func (p *pool) freeUnused() (freed []uint32, err error) {
-	err = p.w.sv.guard(Handle{}, func() error {
-		for id := range p.mem.Live() {
-			if p.idle(p.w.objects[id]) {
-				freed = append(freed, id)
-			}
+	for id := range p.mem.Live() {
+		if p.idle(p.w.objects[id]) {
+			freed = append(freed, id)
 		}
-		held := p.evict(freed)
-		n := 0
-		for _, id := range freed {
-			if !held.has(id) {
-				freed[n] = id
-				n++
-			}
-		}
-		freed = freed[:n]
-		return nil
-	})
-	return freed, err
+	}
+	err = p.w.sv.guard(Handle{}, func() error { p.evict(freed); return nil })
+	// Those that a reader looks at stay, and those behind a fault.
+	return slices.DeleteFunc(freed, func(id uint32) bool { return p.w.objects[id] != nil }), err
 }
 
 // clear makes every key absent and frees what nobody can still read.

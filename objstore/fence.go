@@ -54,6 +54,17 @@ func (w *Writer) ResetReaders(readers int) error {
 		return err
 	}
 	defer w.mu.Unlock()
+	if c := w.sv.seg.Control(); c != nil { // first: if it is gone, nothing is reset
+		err := w.sv.guard(Handle{}, func() error {
+			s := c.State()
+			s.Readers = readers
+			c.SetState(s)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
 	w.readers = readers
 	w.resets++
 	for id, r := range w.requests {
@@ -77,17 +88,8 @@ func (w *Writer) ResetReaders(readers int) error {
 		}
 	}
 	for _, o := range w.objects { // which may drop retired ones
-		w.life.changed(o)
+		_ = w.life.changed(o) // what the sidecar has is more cautious
 	}
-	defer w.signal()
-	c := w.sv.seg.Control()
-	if c == nil {
-		return nil
-	}
-	return w.sv.guard(Handle{}, func() error {
-		s := c.State()
-		s.Readers = readers
-		c.SetState(s)
-		return nil
-	})
+	w.signal()
+	return nil
 }

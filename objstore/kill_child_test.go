@@ -93,6 +93,8 @@ func killChild(o killOrder) {
 	switch o.Role {
 	case "writer":
 		err = writerChild(o)
+	case "random":
+		err = randomChild(o)
 	case "creator":
 		err = creatorChild(o)
 	case "worker":

@@ -52,7 +52,7 @@ const (
 
 // killOrder tells a child process what it is.
 type killOrder struct {
-	Role    string // writer, creator, worker or reader
+	Role    string // writer, random, creator, worker or reader
 	Name    string // of the segment
 	Seed    uint64
 	Place   string // where it ends itself

@@ -36,14 +36,18 @@ func (w *Writer) Lease(key string) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	return w.lease(o), nil
+	return w.lease(o)
 }
 
-func (w *Writer) lease(o *object) *Lease {
+func (w *Writer) lease(o *object) (*Lease, error) {
 	o.leases++
 	w.leases++
-	w.life.changed(o)
-	return &Lease{w: w, o: o}
+	if err := w.life.changed(o); err != nil {
+		o.leases--
+		w.leases--
+		return nil, err
+	}
+	return &Lease{w: w, o: o}, nil
 }
 
 // CommitLeased is Commit without a use: the object becomes visible under its
@@ -59,7 +63,11 @@ func (r *Reservation) CommitLeased() (*Lease, error) {
 	if err := r.commit(sum); err != nil {
 		return nil, err
 	}
-	return r.w.lease(r.o), nil
+	l, err := r.w.lease(r.o)
+	if err != nil {
+		r.w.retire(r.o)
+	}
+	return l, err
 }
 
 // Key returns the object's key.
@@ -106,7 +114,15 @@ func (l *Lease) issue(n int) (Handle, error) {
 		o.unsent += uses
 	}
 	l.issued += n
-	w.life.changed(o) // before anyone has the handle
+	if err := w.life.changed(o); err != nil { // before anyone has the handle
+		o.uses -= uses
+		l.uses -= uses
+		if !l.sent {
+			o.unsent -= uses
+		}
+		l.issued -= n
+		return Handle{}, err
+	}
 	return w.handle(o), nil
 }
 
@@ -154,7 +170,7 @@ func (l *Lease) takeBack() {
 		l.o.unsent -= l.uses
 	}
 	l.issued, l.uses = 0, 0
-	l.w.life.changed(l.o)
+	_ = l.w.life.changed(l.o) // what the sidecar has is more cautious
 }
 
 // usesPerIssue is what the readers count for a delivered handle. again says that
@@ -204,5 +220,5 @@ func (l *Lease) end(aborted bool) {
 	if aborted && l.issued > 0 {
 		l.w.life.quarantine(o)
 	}
-	l.w.life.changed(o)
+	_ = l.w.life.changed(o) // what the sidecar has is more cautious
 }

@@ -38,8 +38,9 @@ type lifetimes interface {
 	discard(o *object)
 	// hit: the object was asked for.
 	hit(o *object)
-	// changed: the uses, the leases or the state of o are others now.
-	changed(o *object)
+	// changed: the uses, the leases or the state of o are others now. The error says
+	// that the sidecar could not be told: then nobody may get a handle.
+	changed(o *object) error
 	// quarantine: a handle may be read of whose end nobody will tell, since its
 	// request was aborted or it never had one.
 	quarantine(o *object)

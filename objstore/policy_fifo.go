@@ -91,5 +91,5 @@ func (p *fifo) clear() error {
 func (*fifo) hit(*object)           {}
 func (*fifo) publish(*object) error { return nil }
 func (*fifo) discard(*object)       {} // freed when it is the oldest
-func (*fifo) changed(*object)       {}
+func (*fifo) changed(*object) error { return nil }
 func (*fifo) quarantine(*object)    {}

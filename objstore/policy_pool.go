@@ -54,10 +54,10 @@ func (p *pool) markIDs() {
 	}
 	next, n := p.mem.NextID(), uint32(p.mem.Len()) // as many may be skipped
 	if left := (p.ids - next) % shmring.IDLimit; left <= n {
-		p.ids = (next + idBlock + n) % shmring.IDLimit
 		s := p.ctl.State()
-		s.NextID = p.ids
+		s.NextID = (next + idBlock + n) % shmring.IDLimit
 		p.ctl.SetState(s)
+		p.ids = s.NextID
 	}
 }
 
@@ -69,17 +69,24 @@ func (p *pool) alloc(size int, tenant string) (address uint64, id uint32, payloa
 	return address, id, payload, err
 }
 
-// drop frees the chunk of an object and forgets it.
-func (p *pool) drop(o *object) {
+// drop frees the chunk of an object and forgets it; forget is what the eviction
+// policy does with it. If the memory is gone, the object stays as it is.
+func (p *pool) drop(o *object, forget func(*evict.Entry)) {
+	// Shared memory first. The id of an object that was never published is dead.
 	if o.entry >= 0 {
-		p.ctl.Drop(o.entry)
+		p.mem.Kill(o.id)
+		p.ctl.Invalidate(o.entry)
+		p.ctl.Release(o.entry)
 		o.entry = -1
+	} else if p.ctl == nil && o.state != discarded {
+		p.mem.Kill(o.id)
 	}
-	p.charge(o, -1)
 	failpoint.Hit("pool.drop")
-	p.mem.Free(o.id)
+	// From here on nothing touches it.
+	p.charge(o, -1)
+	p.mem.Release(o.id)
 	if o.cached != nil {
-		p.cache.Remove(o.cached)
+		forget(o.cached)
 		o.cached = nil
 	}
 	if len(o.aborted) > 0 {
@@ -115,8 +122,10 @@ func (p *pool) publish(o *object) error {
 	return nil
 }
 
+// discard leaves an object that it can't drop idle, so that it goes when room is
+// needed.
 func (p *pool) discard(o *object) {
-	_ = p.w.sv.guard(Handle{}, func() error { p.drop(o); return nil })
+	_ = p.w.sv.guard(Handle{}, func() error { p.drop(o, p.cache.Remove); return nil })
 }
 
 func (p *pool) hit(o *object) {
@@ -146,12 +155,13 @@ func (p *pool) useWord(o *object) uint64 {
 }
 
 // changed writes the use word, and writes off what nobody will count any more.
-func (p *pool) changed(o *object) {
+func (p *pool) changed(o *object) error {
 	if o.state == reserved || o.state == discarded {
-		return
+		return nil
 	}
-	_ = p.w.sv.guard(Handle{}, func() error { p.update(o); return nil })
+	err := p.w.sv.guard(Handle{}, func() error { p.update(o); return nil })
 	p.w.signal()
+	return err
 }
 
 func (p *pool) update(o *object) {
@@ -159,8 +169,9 @@ func (p *pool) update(o *object) {
 		p.writeOff(o)
 	}
 	if o.entry >= 0 {
-		if u := p.useWord(o); u != p.ctl.Use(o.entry) {
-			p.ctl.SetUse(o.entry, u)
+		want := p.useWord(o)
+		if u, ok := p.ctl.Use(o.entry); !ok || u != want {
+			p.ctl.SetUse(o.entry, want)
 		}
 	}
 	if o.state == retired {

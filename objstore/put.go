@@ -296,11 +296,17 @@ func (r *Reservation) Commit() (Handle, error) {
 	if err := r.commit(sum); err != nil {
 		return Handle{}, err
 	}
+	var h Handle
+	var err error
 	if r.request != nil {
-		return r.request.issue(r.o)
+		h, err = r.request.issue(r.o)
+	} else {
+		h, err = r.w.issueAnonymous(r.o)
 	}
-	r.w.issueAnonymous(r.o)
-	return r.w.handle(r.o), nil
+	if err != nil {
+		r.w.retire(r.o) // nobody has a handle
+	}
+	return h, err
 }
 
 // checksum is taken without the lock: nobody writes to the payload any more.
@@ -339,7 +345,7 @@ func (r *Reservation) commit(sum uint32) error {
 	w.index[o.key] = o
 	w.watch(o, true)
 	r.end()
-	w.life.changed(o)
+	_ = w.life.changed(o) // whoever gets a handle hears of a fault
 	failpoint.Hit("committed")
 	return nil
 }

@@ -64,7 +64,7 @@ func (p *pool) expired(o *object) bool {
 func (p *pool) release(o *object) {
 	o.aborted = nil
 	delete(p.quarantined, o)
-	p.changed(o)
+	_ = p.changed(o) // what the sidecar has is more cautious
 }
 
 // passed releases everything that was aborted before a fence.

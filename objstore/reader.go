@@ -55,6 +55,7 @@ func Open(name string, o ReaderOptions) (*Reader, error) {
 	}
 	r := newReader(seg, o)
 	if r.ctl, err = shmring.OpenControl(o.Dir, name); err == nil {
+		r.sv.sidecar = r.ctl
 		err = r.takeSlot()
 	}
 	switch {
@@ -76,7 +77,7 @@ func (r *Reader) takeSlot() error {
 	if !r.ctl.Describes(r.sv.seg) {
 		// Left by a segment of this name that is gone.
 		err := r.ctl.Close()
-		r.ctl = nil
+		r.ctl, r.sv.sidecar = nil, nil
 		return errors.Join(shmring.ErrForeign, err)
 	}
 	if c := r.ctl.Options(); !sameWire(c.Generation, r.gen) {

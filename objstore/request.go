@@ -95,7 +95,10 @@ func (r *Request) Lookup(key string) (Handle, error) {
 func (r *Request) issue(o *object) (Handle, error) {
 	l := r.leases[o]
 	if l == nil {
-		l = r.w.lease(o)
+		var err error
+		if l, err = r.w.lease(o); err != nil {
+			return Handle{}, err
+		}
 		r.leases[o] = l
 	}
 	return l.issue(1)

@@ -126,9 +126,15 @@ func (w *Writer) CheckStructure() error {
 		bad("%d leases of objects, %d in all", leases, w.leases)
 	}
 	if p, ok := w.life.(*pool); ok {
-		errs = append(errs, w.sv.guard(Handle{}, func() error { p.check(bad); return nil }))
+		p.check(bad)
 	}
 	return errors.Join(errs...)
+}
+
+func (p *pool) checkUse(o *object, bad func(format string, args ...any)) {
+	if u, ok := p.ctl.Use(o.entry); !ok || u != p.useWord(o) {
+		bad("key %q: the sidecar's use is %#x (its check is right: %v), want %#x", o.key, u, ok, p.useWord(o))
+	}
 }
 
 // check verifies what holds of a pool besides what holds of every writer.
@@ -150,12 +156,17 @@ func (p *pool) check(bad func(format string, args ...any)) {
 		if (o.state == committed) != (o.cached != nil) {
 			bad("key %q in state %d is known to the eviction policy: %v", o.key, o.state, o.cached != nil)
 		}
-		if p.ctl == nil || !live {
-			continue
+		if o.entry >= 0 {
+			entries++
 		}
-		entries++
-		if u := p.ctl.Use(o.entry); u != p.useWord(o) {
-			bad("key %q: the sidecar's use is %#x, want %#x", o.key, u, p.useWord(o))
+		switch {
+		case p.ctl == nil || !live:
+		case o.entry < 0:
+			bad("key %q has no entry in the sidecar", o.key)
+		default:
+			if err := p.w.sv.guard(Handle{}, func() error { p.checkUse(o, bad); return nil }); err != nil {
+				bad("key %q: %w", o.key, err)
+			}
 		}
 	}
 	if !maps.Equal(tenants, p.tenants) {

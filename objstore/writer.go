@@ -212,15 +212,18 @@ func (w *Writer) Lookup(key string) (Handle, error) {
 	if err != nil {
 		return Handle{}, err
 	}
-	w.issueAnonymous(o)
-	return w.handle(o), nil
+	return w.issueAnonymous(o)
 }
 
 // issueAnonymous issues a use that belongs to no lease.
-func (w *Writer) issueAnonymous(o *object) {
+func (w *Writer) issueAnonymous(o *object) (Handle, error) {
 	o.uses++
 	w.life.quarantine(o)
-	w.life.changed(o)
+	if err := w.life.changed(o); err != nil {
+		o.uses-- // what was put into quarantine for it stays there: that is the more cautious
+		return Handle{}, err
+	}
+	return w.handle(o), nil
 }
 
 // find returns the object under a key that can be issued once more.
@@ -277,7 +280,7 @@ func (w *Writer) retire(o *object) {
 	delete(w.index, o.key)
 	delete(w.touched, o.id)
 	w.watch(o, false)
-	w.life.changed(o)
+	_ = w.life.changed(o) // if the sidecar is gone, it goes when room is needed
 }
 
 func (w *Writer) watch(o *object, present bool) {
@@ -311,7 +314,8 @@ func (w *Writer) Touch(key string) error {
 	switch w.gen.Counting {
 	case pycompat.CountTouch:
 		if w.canIssue(o) {
-			w.issueAnonymous(o)
+			_, err := w.issueAnonymous(o)
+			return err
 		}
 	case pycompat.CountPerAddress:
 		w.touched[o.id] = struct{}{}

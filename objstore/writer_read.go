@@ -20,7 +20,11 @@ func (w *Writer) Get(h Handle, key string) (*View, error) {
 	if err := w.sv.seg.Hold(); err != nil {
 		return nil, err
 	}
-	lease := w.leaseID(h.ID)
+	lease, err := w.leaseID(h.ID)
+	if err != nil {
+		w.sv.seg.Release()
+		return nil, err
+	}
 	v, err := w.sv.read(h)
 	if err != nil {
 		lease.Release()
@@ -33,13 +37,13 @@ func (w *Writer) Get(h Handle, key string) (*View, error) {
 
 // leaseID leases the object of an id, so that it is not evicted under a view. The
 // lease is empty if there is none.
-func (w *Writer) leaseID(id uint32) *Lease {
+func (w *Writer) leaseID(id uint32) (*Lease, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if o := w.objects[id]; o != nil && w.opt.Policy == Pool {
 		return w.lease(o)
 	}
-	return &Lease{w: w, ended: true}
+	return &Lease{w: w, ended: true}, nil
 }
 
 // Signature returns the signature of the current object under a key without

@@ -7,6 +7,8 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,8 +23,10 @@ const ControlSuffix = ".ctl"
 // The sidecar, little-endian; docs/format.md has the table. Everything but the
 // reader slots is written by the writer only.
 const (
-	controlMagic   = "RINGCTL\x00"
-	controlVersion = 1
+	controlMagic = "RINGCTL\x00"
+	// controlVersion is the layout of new sidecars. Layout 1 differs in the table,
+	// see control_table.go; a sidecar keeps the layout that it was made with.
+	controlVersion = 2
 
 	offVersion    = 8
 	offPolicy     = 12
@@ -133,16 +137,18 @@ type ControlState struct {
 // Its methods may be called by any goroutine, but for those of the table, which
 // need the writer's lock.
 type Control struct {
-	path string
-	file *os.File // nil if private
-	mem  []byte
-	opt  ControlOptions
-	ring uint64
-	off  uint32
+	path    string
+	file    *os.File // nil if private
+	mem     []byte
+	version uint32
+	opt     ControlOptions
+	ring    uint64
+	off     uint32
 
 	mu    sync.Mutex // state, readers' lock
 	state ControlState
 	seq   uint64
+	whole bool // see Whole
 
 	free []int // entries of the table
 	lock chan struct{}
@@ -173,14 +179,27 @@ func formatControl(m []byte, o ControlOptions, ringSize, dataOffset int, dev, in
 	p32(offHeaderSum, crc32.Checksum(m[:offHeaderSum], castagnoli))
 }
 
-// ControlError says that a file can't be the sidecar of a segment.
+// ControlError says that a file can't be the sidecar of a segment: it is empty, cut
+// short or damaged, or a later release made it. [Sweep] removes the former once no
+// process holds its lock.
 type ControlError struct {
 	Path string
 	What string
+	// Newer says that the layout is one that this release does not know.
+	Newer bool
 }
 
 func (e *ControlError) Error() string {
-	return fmt.Sprintf("shmring: %s is not a usable sidecar: %s", e.Path, e.What)
+	advice := "use the release that made it"
+	if !e.Newer {
+		advice = "if no process uses it, this removes it: " + sweepCommand(strings.TrimSuffix(filepath.Base(e.Path), ControlSuffix))
+	}
+	return fmt.Sprintf("shmring: %s is not a usable sidecar: %s; %s", e.Path, e.What, advice)
+}
+
+// sweepCommand is what an operator runs to remove a segment, whatever its label.
+func sweepCommand(name string) string {
+	return "ringcache sweep " + name + " --any-owner --remove"
 }
 
 // Unwrap makes errors.Is(err, ErrCorrupt) true.
@@ -199,14 +218,15 @@ func text(b []byte) string {
 // not the owner can see the state records while they are written.
 func (c *Control) parse(m []byte, size int64, owner bool) error {
 	bad := func(format string, args ...any) error {
-		return &ControlError{c.path, fmt.Sprintf(format, args...)}
+		return &ControlError{Path: c.path, What: fmt.Sprintf(format, args...)}
 	}
 	if len(m) < offSlotTable || string(m[:len(controlMagic)]) != controlMagic {
 		return bad("it does not begin as one")
 	}
 	u32, u64 := le(m)
-	if v := u32(offVersion); v != controlVersion {
-		return bad("layout version %d, this library knows %d", v, controlVersion)
+	c.version = u32(offVersion)
+	if c.version == 0 || c.version > controlVersion {
+		return &ControlError{Path: c.path, What: fmt.Sprintf("layout version %d, this library knows 1 to %d", c.version, controlVersion), Newer: c.version > 0}
 	}
 	if u32(offHeaderSum) != crc32.Checksum(m[:offHeaderSum], castagnoli) {
 		return bad("its header's checksum is wrong")
@@ -219,13 +239,18 @@ func (c *Control) parse(m []byte, size int64, owner bool) error {
 	if _, err := c.opt.withDefaults(); err != nil || c.opt.bytes() != size {
 		return bad("%d bytes for %d slots and %d objects", size, c.opt.Slots, c.opt.Objects)
 	}
-	ok := false
+	ok, last := false, uint64(0)
+	c.whole = true
 	for i := range 2 {
 		r := m[offState+i*stateSize : offState+(i+1)*stateSize]
 		if binary.LittleEndian.Uint32(r[offStateID:]) != crc32.Checksum(r[:offStateID], castagnoli) {
+			c.whole = false
 			continue
 		}
-		if seq := binary.LittleEndian.Uint64(r); !ok || seq > c.seq {
+		seq := binary.LittleEndian.Uint64(r)
+		c.whole = c.whole && (!ok || seq-last == 1 || last-seq == 1)
+		last = seq
+		if !ok || seq > c.seq {
 			ok, c.seq = true, seq
 			c.state = ControlState{
 				Epoch: binary.LittleEndian.Uint64(r[offEpoch:]), NextID: binary.LittleEndian.Uint32(r[offNextID:]) % IDLimit,
@@ -248,19 +273,28 @@ func (c *Control) State() ControlState {
 	return c.state
 }
 
-// SetState changes the state in one step: there are two records, the one that is
-// not valid is written, and becomes valid by its checksum.
+// Whole reports whether both state records were valid when the sidecar was opened.
+// If one was not, a writer was killed while it set the state, or the newer record is
+// damaged: then the state is the one before.
+func (c *Control) Whole() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.whole
+}
+
+// SetState changes the state in one step: there are two records, the older one is
+// written, and becomes valid by its checksum. If the memory is gone, the state is
+// as before.
 func (c *Control) SetState(s ControlState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.seq++
-	c.state = s
-	at := offState + int(c.seq%2)*stateSize
+	seq := c.seq + 1
+	at := offState + int(seq%2)*stateSize
 	r := c.mem[at : at+stateSize]
 	failpoint.Hit("control.state.begin")
 	binary.LittleEndian.PutUint32(r[offStateID:], ^binary.LittleEndian.Uint32(r[offStateID:]))
 	mem.Fence()
-	binary.LittleEndian.PutUint64(r, c.seq)
+	binary.LittleEndian.PutUint64(r, seq)
 	binary.LittleEndian.PutUint64(r[offEpoch:], s.Epoch)
 	failpoint.Hit("control.state.half")
 	binary.LittleEndian.PutUint32(r[offNextID:], s.NextID)
@@ -272,8 +306,12 @@ func (c *Control) SetState(s ControlState) {
 	binary.LittleEndian.PutUint32(r[offPID:], uint32(s.PID))
 	mem.Fence()
 	mem.Store32(r[offStateID:], crc32.Checksum(r[:offStateID], castagnoli))
+	c.seq, c.state = seq, s
 	failpoint.Hit("control.state.end")
 }
+
+// Layout returns the version of the sidecar's layout.
+func (c *Control) Layout() int { return int(c.version) }
 
 // Options returns what the sidecar was made with.
 func (c *Control) Options() ControlOptions { return c.opt }
@@ -316,15 +354,15 @@ func createControl(path string, o ControlOptions, so SegmentOptions, seg *os.Fil
 
 func (c *Control) start(o ControlOptions, so SegmentOptions, dev, ino uint64) {
 	formatControl(c.mem, o, so.RingSize, so.DataOffset, dev, ino)
-	c.opt, c.ring, c.off = o, uint64(so.RingSize), uint32(so.DataOffset)
-	c.SetState(ControlState{Epoch: 1, Readers: o.Readers, PID: os.Getpid()})
-	c.allFree()
-}
-
-func (c *Control) allFree() {
+	c.version, c.opt, c.ring, c.off = controlVersion, o, uint64(so.RingSize), uint32(so.DataOffset)
+	for range 2 { // so that both records are valid
+		c.SetState(ControlState{Epoch: 1, Readers: o.Readers, PID: os.Getpid()})
+	}
+	c.whole = true
 	c.free = make([]int, 0, c.opt.Objects)
 	for i := c.opt.Objects - 1; i >= 0; i-- {
-		c.free = append(c.free, i)
+		mem.Store64(c.entry(i), c.freeMark())
+		c.Release(i)
 	}
 }
 
@@ -367,7 +405,7 @@ func openControl(path string) (*Control, error) {
 		return nil, fmt.Errorf("shmring: opening sidecar: %w", err)
 	}
 	if size < offSlotTable || size > offSlotTable+maxSlots*slotSize+maxObjects*entrySize {
-		return nil, errors.Join(&ControlError{path, fmt.Sprintf("it has %d bytes", size)}, f.Close())
+		return nil, errors.Join(&ControlError{Path: path, What: fmt.Sprintf("it has %d bytes", size)}, f.Close())
 	}
 	c, err := mapControl(path, f, size)
 	if err != nil {

@@ -85,12 +85,15 @@ func (s *Slot) Hold(id uint32) (place int, ok bool) {
 		if place = len(s.used); place == maxHolds {
 			return 0, false
 		}
-		s.used = append(s.used, false)
-		mem.Store32(s.b[slotTop:], uint32(len(s.used)))
+		mem.Store32(s.b[slotTop:], uint32(place+1))
 	}
-	s.used[place] = true
 	mem.Store32(s.b[slotHolds+4*place:], id+1)
 	mem.Fence() // before the header is read
+	// Last, so that no place is lost if the memory is gone.
+	if place == len(s.used) {
+		s.used = append(s.used, false)
+	}
+	s.used[place] = true
 	return place, true
 }
 

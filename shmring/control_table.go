@@ -13,8 +13,8 @@ import (
 // An entry of the table, 64 bytes:
 //
 //	offset  bytes  field
-//	0       4      1 if valid, else 0; stored last
-//	4       4      checksum (CRC-32C) of bytes 8 to 40
+//	0       8      mark: the checksum (CRC-32C) of bytes 8 to 39 and, above it, its
+//	               complement if valid, else markFree; stored last
 //	8       8      address
 //	16      4      id
 //	20      4      size of the chunk with its header
@@ -22,13 +22,58 @@ import (
 //	28      4      bytes of the note
 //	32      4      checksum (CRC-32C) of the payload, see Sum
 //	36      4      1 if that covers every byte, else 0
-//	40      8      use, see SetUse
+//	40      8      use, with its own check, see SetUse
+//
+// In layout 1 the mark is the checksum above 1 if valid, and any checksum above 0 if
+// not; the use has no check.
 const (
-	entrySum  = 4
 	entryBody = 8
 	entryEnd  = 40
 	entryUse  = 40
+
+	// markFree differs in 32 bits from every mark of a valid entry, whose halves
+	// complement each other while these are the same. It is not 0, so that a hole
+	// in the file is not taken for free entries.
+	markFree = 0x45455246_45455246 // "FREEFREE"
+
+	// useCheck are the bits of the use word that the check takes.
+	useCheck = (1<<30 - 1) << 32
 )
+
+func validMark(version, sum uint32) uint64 {
+	if version == 1 {
+		return uint64(sum)<<32 | 1
+	}
+	return uint64(^sum)<<32 | uint64(sum)
+}
+
+func (c *Control) freeMark() uint64 {
+	if c.version == 1 {
+		return 0
+	}
+	return markFree
+}
+
+// isFree says whether a mark is that of a free entry.
+func (c *Control) isFree(mark uint64) bool {
+	if c.version == 1 {
+		return uint32(mark) == 0
+	}
+	return mark == markFree
+}
+
+// sealUse adds the check to the use word of entry i: part of a checksum of the word
+// and of i.
+func (c *Control) sealUse(i int, use uint64) uint64 {
+	use &^= useCheck
+	if c.version == 1 {
+		return use
+	}
+	var b [12]byte
+	binary.LittleEndian.PutUint64(b[:], use)
+	binary.LittleEndian.PutUint32(b[8:], uint32(i))
+	return use | uint64(crc32.Checksum(b[:], castagnoli))<<32&useCheck
+}
 
 // Record is an object as the sidecar knows it.
 type Record struct {
@@ -83,10 +128,10 @@ func (c *Control) entry(i int) []byte {
 func (c *Control) Free() int { return len(c.free) }
 
 // Put records an object and returns its entry; there must be room. It is valid
-// from one moment to the next, with the use.
+// from one moment to the next, with the use. If the memory is gone, the entry stays
+// free.
 func (c *Control) Put(r Record, use uint64) int {
 	i := c.free[len(c.free)-1]
-	c.free = c.free[:len(c.free)-1]
 	e := c.entry(i)
 	failpoint.Hit("control.put.begin")
 	binary.LittleEndian.PutUint64(e[8:], r.Address)
@@ -101,42 +146,54 @@ func (c *Control) Put(r Record, use uint64) int {
 		full = 1
 	}
 	binary.LittleEndian.PutUint32(e[36:], full)
-	mem.Store64(e[entryUse:], use)
-	binary.LittleEndian.PutUint32(e[entrySum:], crc32.Checksum(e[entryBody:entryEnd], castagnoli))
+	mem.Store64(e[entryUse:], c.sealUse(i, use))
+	mark := validMark(c.version, crc32.Checksum(e[entryBody:entryEnd], castagnoli))
 	failpoint.Hit("control.put.summed")
 	mem.Fence()
-	mem.Store32(e, 1)
+	mem.Store64(e, mark)
+	c.free = c.free[:len(c.free)-1]
 	failpoint.Hit("control.put.end")
 	return i
 }
 
-// Drop forgets the object of an entry.
-func (c *Control) Drop(i int) {
+// Invalidate makes an entry one that no object has, in one store. It can be used
+// again once it is released.
+func (c *Control) Invalidate(i int) {
 	failpoint.Hit("control.drop.begin")
-	c.free = append(c.free, i)
-	mem.Store32(c.entry(i), 0)
+	mem.Store64(c.entry(i), c.freeMark())
 	failpoint.Hit("control.drop.end")
 }
 
-// SetUse keeps a word of the writer's with an object. It is one store.
+// Release gives back an entry that was invalidated. It does not touch the memory.
+func (c *Control) Release(i int) { c.free = append(c.free, i) }
+
+// SetUse keeps a word of the writer's with an object. It is one store. Bits 32 to
+// 61 are not the writer's: the check is there.
 func (c *Control) SetUse(i int, use uint64) {
 	failpoint.Hit("control.use.begin")
-	mem.Store64(c.entry(i)[entryUse:], use)
+	mem.Store64(c.entry(i)[entryUse:], c.sealUse(i, use))
 	failpoint.Hit("control.use.end")
 }
 
-// Use returns the word set by SetUse.
-func (c *Control) Use(i int) uint64 { return mem.Load64(c.entry(i)[entryUse:]) }
+// Use returns the word set by SetUse; ok is false if its check says that it can't be
+// that. Layout 1 has no check but that bits 32 to 61 are 0.
+func (c *Control) Use(i int) (use uint64, ok bool) {
+	word := mem.Load64(c.entry(i)[entryUse:])
+	return word &^ useCheck, word == c.sealUse(i, word)
+}
 
-// Records yields every entry that is marked valid; ok is false where the
-// checksum says that it can't be. Entries that are not yielded become free.
+// Records yields every entry that is not free; OK is false where it can't be right:
+// its checksum is wrong, or its mark is neither that of an object nor that of a free
+// entry. Entries that are not yielded become free.
 func (c *Control) Records() iter.Seq2[int, RecordOrBad] {
 	return func(yield func(int, RecordOrBad) bool) {
-		c.free = c.free[:0]
+		var free []int
+		defer func() { c.free = free }()
 		for i := c.opt.Objects - 1; i >= 0; i-- {
 			e := c.entry(i)
-			if mem.Load32(e) == 0 {
-				c.free = append(c.free, i)
+			mark := mem.Load64(e)
+			if c.isFree(mark) {
+				free = append(free, i)
 				continue
 			}
 			r := Record{
@@ -145,7 +202,7 @@ func (c *Control) Records() iter.Seq2[int, RecordOrBad] {
 				NoteOffset: int(binary.LittleEndian.Uint32(e[24:])), NoteLen: int(binary.LittleEndian.Uint32(e[28:])),
 				Sum: binary.LittleEndian.Uint32(e[32:]), Full: binary.LittleEndian.Uint32(e[36:]) == 1,
 			}
-			ok := mem.Load32(e[entrySum:]) == crc32.Checksum(e[entryBody:entryEnd], castagnoli)
+			ok := mark == validMark(c.version, crc32.Checksum(e[entryBody:entryEnd], castagnoli))
 			if !yield(i, RecordOrBad{r, ok}) {
 				return
 			}
@@ -153,8 +210,8 @@ func (c *Control) Records() iter.Seq2[int, RecordOrBad] {
 	}
 }
 
-// RecordOrBad is an entry that is marked valid.
+// RecordOrBad is an entry that is not free.
 type RecordOrBad struct {
 	Record
-	OK bool // its checksum is right
+	OK bool // its mark and its checksum are right
 }

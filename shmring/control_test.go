@@ -146,12 +146,14 @@ func TestControlBitFlips(t *testing.T) {
 		switch {
 		case at < offHeaderSum+4:
 			require.ErrorIs(t, err, ErrCorrupt, "bit %d", bit)
-		case at >= offState && at < offState+stateSize: // the second one is the newest's predecessor
+		case at >= offState+stateSize && at < offState+2*stateSize: // the other one is the newest's predecessor
 			require.NoError(t, err)
+			require.False(t, c.Whole())
 			require.Equal(t, older, c.State(), "bit %d", bit)
 		default:
 			require.NoError(t, err)
 			require.Equal(t, newest, c.State(), "bit %d", bit)
+			require.Equal(t, at < offState || at >= offState+stateSize, c.Whole(), "bit %d", bit)
 		}
 	}
 	torn := append([]byte(nil), m...)
@@ -202,6 +204,18 @@ func TestControlStateIsSetInOneStep(t *testing.T) {
 	}
 }
 
+func drop(c *Control, i int) {
+	c.Invalidate(i)
+	c.Release(i)
+}
+
+func requireUse(t *testing.T, c *Control, i int, want uint64) {
+	t.Helper()
+	use, ok := c.Use(i)
+	require.True(t, ok)
+	require.Equal(t, want, use)
+}
+
 func record(n int) Record {
 	return Record{Address: uint64(n) * 64, ID: uint32(n), Size: 100 + n, NoteOffset: 8, NoteLen: 4, Sum: uint32(n) * 77}
 }
@@ -224,17 +238,17 @@ func TestControlTable(t *testing.T) {
 	require.Empty(t, all)
 	want := map[int]RecordOrBad{}
 	for n := range 5 {
-		want[c.Put(record(n), uint64(n)<<40)] = RecordOrBad{record(n), true}
+		want[c.Put(record(n), uint64(n)<<62|7)] = RecordOrBad{record(n), true}
 	}
 	require.Zero(t, c.Free())
 	c, all = records(t, c.mem)
 	require.Equal(t, want, all)
 	for i, r := range all {
-		require.Equal(t, uint64(r.ID)<<40, c.Use(i))
+		requireUse(t, c, i, uint64(r.ID)<<62|7)
 		c.SetUse(i, math.MaxUint64)
-		require.Equal(t, uint64(math.MaxUint64), c.Use(i))
+		requireUse(t, c, i, 3<<62|math.MaxUint32)
 	}
-	c.Drop(2)
+	drop(c, 2)
 	delete(want, 2)
 	c, all = records(t, c.mem)
 	require.Equal(t, want, all)
@@ -252,7 +266,7 @@ func TestControlTableIsChangedInOneStep(t *testing.T) {
 		c, _ := records(t, formatted(t, *controlOptions()))
 		kept := c.Put(record(1), 5)
 		old := c.Put(record(2), 6)
-		c.Drop(old) // what is torn is written over something
+		drop(c, old) // what is torn is written over something
 		interrupt(t, place, func() { c.Put(record(3), 7) })
 		_, all := records(t, c.mem)
 		want := map[int]RecordOrBad{kept: {record(1), true}}
@@ -264,7 +278,7 @@ func TestControlTableIsChangedInOneStep(t *testing.T) {
 	for place, there := range map[string]bool{"control.drop.begin": true, "control.drop.end": false} {
 		c, _ := records(t, formatted(t, *controlOptions()))
 		i := c.Put(record(1), 5)
-		interrupt(t, place, func() { c.Drop(i) })
+		interrupt(t, place, func() { drop(c, i) })
 		_, all := records(t, c.mem)
 		require.Equal(t, there, len(all) == 1, place)
 	}
@@ -273,7 +287,7 @@ func TestControlTableIsChangedInOneStep(t *testing.T) {
 		i := c.Put(record(1), 5)
 		interrupt(t, place, func() { c.SetUse(i, 6) })
 		c, _ = records(t, c.mem)
-		require.Equal(t, want, c.Use(i), place)
+		requireUse(t, c, i, want)
 	}
 }
 
@@ -285,15 +299,51 @@ func TestControlTableBitFlips(t *testing.T) {
 		b := append([]byte(nil), c.mem...)
 		b[at+bit/8] ^= 1 << (bit % 8)
 		_, all := records(t, b)
-		switch {
-		case bit == 0:
-			require.Empty(t, all)
-		case bit/8 >= entrySum && bit/8 < entryEnd:
+		now, err := privateOf(b, true)
+		require.NoError(t, err)
+		use, ok := now.Use(i)
+		if bit/8 < entryEnd {
 			require.False(t, all[i].OK, "bit %d", bit)
-		default: // the use is the writer's own business
+		} else {
 			require.Equal(t, RecordOrBad{record(3), true}, all[i], "bit %d", bit)
 		}
+		if bit/8 >= entryUse && bit/8 < entryUse+8 {
+			require.False(t, ok, "bit %d", bit)
+		} else {
+			require.True(t, ok, "bit %d", bit)
+			require.Equal(t, uint64(5), use)
+		}
 	}
+	// A free one is not an object because of a few bits.
+	for bit := range 64 {
+		b := append([]byte(nil), c.mem...)
+		b[at+entrySize+bit/8] ^= 1 << (bit % 8) // its neighbour
+		_, all := records(t, b)
+		require.Len(t, all, 2)
+		require.False(t, all[i+1].OK || !all[i].OK, "bit %d", bit)
+	}
+}
+
+// Up to three bits of a use word can flip without another word becoming right, and
+// the word of another entry is not right either.
+func TestUseWordBitFlips(t *testing.T) {
+	c, _ := records(t, formatted(t, *controlOptions()))
+	for _, use := range []uint64{0, 1, 5, 1<<63 | 1, 3<<62 | math.MaxUint32} {
+		word := c.sealUse(2, use)
+		wrong := func(w uint64) { require.NotEqual(t, w, c.sealUse(2, w), "%#x of %#x", w, word) }
+		require.Equal(t, word, c.sealUse(2, word))
+		require.NotEqual(t, word, c.sealUse(3, word))
+		for a := range 64 {
+			wrong(word ^ 1<<a)
+			for b := range a {
+				wrong(word ^ 1<<a ^ 1<<b)
+				for d := range b {
+					wrong(word ^ 1<<a ^ 1<<b ^ 1<<d)
+				}
+			}
+		}
+	}
+	require.NotEqual(t, uint64(0), c.sealUse(2, 0), "a hole in the file is no use word")
 }
 
 // Whatever the header says, opening neither crashes nor takes memory for it.
@@ -308,7 +358,8 @@ func TestControlHostileHeaders(t *testing.T) {
 		"longer":     func(b []byte) []byte { return append(b, 0) },
 		"zeros":      func(b []byte) []byte { return make([]byte, len(b)) },
 		"magic":      func(b []byte) []byte { b[0]++; return b },
-		"version":    put32(offVersion, 2),
+		"version":    put32(offVersion, 0),
+		"newer":      put32(offVersion, controlVersion+1),
 		"policy":     put32(offPolicy, 0),
 		"policy 3":   put32(offPolicy, 3),
 		"slots":      put32(offSlots, math.MaxUint32),
@@ -332,8 +383,14 @@ func TestControlHostileHeaders(t *testing.T) {
 			all, err := Sweep(SweepOptions{Dir: dir, Prefix: "s", AnyOwner: true, Remove: true})
 			require.NoError(t, err)
 			require.Len(t, all, 1)
-			require.ErrorIs(t, all[0].Err, ErrCorrupt)
-			require.FileExists(t, filepath.Join(dir, "s.ctl"), "what can't be judged stays")
+			if bad.Newer {
+				require.ErrorIs(t, all[0].Err, ErrCorrupt)
+				require.FileExists(t, filepath.Join(dir, "s.ctl"), "what can't be judged stays")
+			} else {
+				require.ErrorIs(t, all[0].Damage, ErrCorrupt)
+				require.NoError(t, all[0].Err)
+				require.NoFileExists(t, filepath.Join(dir, "s.ctl"))
+			}
 		})
 	}
 }
@@ -351,7 +408,7 @@ func put32(at int, v uint32) func(b []byte) []byte {
 func TestControlSparseFile(t *testing.T) {
 	dir := t.TempDir()
 	o := ControlOptions{Policy: PolicyPool, Objects: 1 << 20, Slots: 1}
-	b := put32(offObjects, 1<<20)(formatted(t, ControlOptions{Policy: PolicyPool, Slots: 1})[:offSlotTable])
+	b := put32(offVersion, 1)(put32(offObjects, 1<<20)(formatted(t, ControlOptions{Policy: PolicyPool, Slots: 1})[:offSlotTable])) // where zeros are free entries
 	path := filepath.Join(dir, "s.ctl")
 	require.NoError(t, os.WriteFile(path, b, 0o600))
 	require.NoError(t, os.Truncate(path, o.bytes()))
@@ -379,7 +436,9 @@ func TestControlSparseFile(t *testing.T) {
 func FuzzControl(f *testing.F) {
 	c, err := privateOf(formatted(f, ControlOptions{Policy: PolicyPool, Objects: 2, Slots: 2}), true)
 	require.NoError(f, err)
-	c.allFree()
+	for range c.Records() { // finds the free ones
+		f.Fatal("there is none")
+	}
 	c.Put(record(3), 5)
 	s, err := c.TakeSlot(1)
 	require.NoError(f, err)
@@ -401,7 +460,7 @@ func FuzzControl(f *testing.F) {
 		copy(b[offSlotTable+slots*slotSize:], table)
 		if mend { // a header that fits, so that what is behind it counts
 			copy(b, controlMagic)
-			put32(offVersion, controlVersion)(b)
+			put32(offVersion, 1+binary.LittleEndian.Uint32(b[offVersion:])%controlVersion)(b)
 			put32(offPolicy, 1+binary.LittleEndian.Uint32(b[offPolicy:])%2)(b)
 			put32(offSlots, slots)(b)
 			put32(offObjects, uint32(objects))(b)
@@ -416,7 +475,11 @@ func FuzzControl(f *testing.F) {
 		valid := 0
 		for i, r := range c.Records() {
 			valid++
-			c.SetUse(i, c.Use(i)+1)
+			use, _ := c.Use(i)
+			c.SetUse(i, use+1)
+			now, ok := c.Use(i)
+			require.True(t, ok)
+			require.Equal(t, (use+1)&^useCheck, now)
 			require.LessOrEqual(t, r.Size, math.MaxUint32)
 		}
 		require.Equal(t, c.opt.Objects, valid+c.Free())
@@ -443,7 +506,7 @@ func FuzzControl(f *testing.F) {
 					require.Equal(t, RecordOrBad{record(4), true}, r)
 				}
 			}
-			c.Drop(i)
+			drop(c, i)
 		}
 		state := ControlState{Epoch: c.State().Epoch + 1, NextID: 5}
 		c.SetState(state)

@@ -91,16 +91,51 @@ func (e *CorruptError) Error() string {
 // Unwrap makes errors.Is(err, ErrCorrupt) true.
 func (e *CorruptError) Unwrap() error { return ErrCorrupt }
 
+// FaultError says that a file of a segment is shorter than it was when it was
+// mapped, or that it can't be written to.
+type FaultError struct {
+	Name   string // of the segment
+	Path   string // of the file: the segment or its sidecar
+	Offset int64  // of the byte that is not there
+	Err    error
+}
+
+func (e *FaultError) Error() string {
+	return fmt.Sprintf("shmring: byte %d of %s is gone: %v; close the store and create it anew; this removes what is left then: %s",
+		e.Offset, e.Path, e.Err, sweepCommand(e.Name))
+}
+
+// Unwrap returns the fault.
+func (e *FaultError) Unwrap() error { return e.Err }
+
+// Is makes errors.Is(err, ErrCorrupt) true.
+func (e *FaultError) Is(target error) bool { return target == ErrCorrupt }
+
 // SizeError says that a segment and its user disagree about the ring.
 type SizeError struct {
 	Name       string
 	Got        int64 // bytes of the segment
 	Ring       int   // bytes of the ring that the caller expects
 	DataOffset int   // bytes in front of it in the caller's generation
+
+	// Adopting says that the caller is a writer that adopts the segment. LeftRing
+	// and LeftGeneration are what the earlier writer made it with, 0 and empty if
+	// that is not known.
+	Adopting       bool
+	LeftRing       int
+	LeftGeneration string
 }
 
 func (e *SizeError) Error() string {
 	want := int64(e.Ring) + int64(e.DataOffset)
+	if e.Adopting {
+		made := ""
+		if e.LeftRing > 0 {
+			made = fmt.Sprintf(" (%d and vLLM %s)", e.LeftRing, e.LeftGeneration)
+		}
+		return fmt.Sprintf("shmring: segment %s, which an earlier writer left, has %d bytes, and the options ask for %d (%d in front of a ring of %d): adopt it with the ring size and the generation that it was made with%s, or remove it (%s) and create it with the new ones",
+			e.Name, e.Got, want, e.DataOffset, e.Ring, made, sweepCommand(e.Name))
+	}
 	return fmt.Sprintf("shmring: segment %s has %d bytes, want %d (%d in front of a ring of %d); writer and reader must agree on the ring size and the vLLM generation",
 		e.Name, e.Got, want, e.DataOffset, e.Ring)
 }

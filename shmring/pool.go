@@ -137,7 +137,7 @@ func (p *Pool) Alloc(size int) (address uint64, id uint32, payload []byte, err e
 		return 0, 0, nil, &FullError{Need: size + HeaderSize, Used: p.used, Size: len(p.buf)}
 	}
 	// First, so that nothing is half done if the memory is gone.
-	mem.Store32(p.buf[b.off:], NoID)
+	mem.Store32(p.buf[b.off:], GoneID)
 	mem.Store32(p.buf[b.off+sizeOffset:], uint32(size+HeaderSize))
 	p.removeHole(b)
 	p.cut(b, n)
@@ -193,14 +193,23 @@ func (p *Pool) Kill(id uint32) {
 	mem.Fence()
 }
 
-// Free gives a chunk's bytes back and kills its id. An id that is not live is
+// Free kills a chunk's id and gives its bytes back. An id that is not live is
 // ignored.
 func (p *Pool) Free(id uint32) {
+	if p.live[id] == nil {
+		return
+	}
+	p.Kill(id) // first, so that nothing is half done if the memory is gone
+	p.Release(id)
+}
+
+// Release gives the bytes of a chunk back whose id is dead, see Kill. It does not
+// touch the memory. An id that is not live is ignored.
+func (p *Pool) Release(id uint32) {
 	b := p.live[id]
 	if b == nil {
 		return
 	}
-	header := p.buf[b.off:]
 	delete(p.live, id)
 	p.used -= b.len
 	if n := b.next; n != nil && n.free {
@@ -213,9 +222,6 @@ func (p *Pool) Free(id uint32) {
 		b = v
 	}
 	p.addHole(b)
-	// Last, so that nothing is half done if the memory is gone.
-	mem.Store32(header, NoID)
-	mem.Fence()
 }
 
 // swallow merges a block with its next one.
@@ -236,7 +242,7 @@ func (p *Pool) swallow(b *block) {
 func (p *Pool) Scrub() {
 	for b := p.first; b != nil; b = b.next {
 		for off := b.off; b.free && off < b.off+b.len; off += Granule {
-			mem.Store32(p.buf[off:], NoID)
+			mem.Store32(p.buf[off:], GoneID)
 		}
 	}
 	mem.Fence()

@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/internal/fault"
+	"github.com/ringcache/ringcache/internal/mem"
 	"github.com/ringcache/ringcache/internal/shmfile"
 )
 
@@ -146,7 +148,7 @@ func newControl(s *Segment) (*Control, error) {
 		return nil, fmt.Errorf("%w: %w; choose another name", ErrExists, err)
 	}
 	if _, err := os.Lstat(s.path); !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s; its writer was killed: adopt it, or remove it with Sweep", ErrExists, s.opt.Name)
+		return nil, fmt.Errorf("%w: %s; its writer was killed: adopt it, or remove it with Sweep (%s)", ErrExists, s.opt.Name, sweepCommand(s.opt.Name))
 	}
 	if err := old.unlink(); err != nil {
 		return nil, err
@@ -202,23 +204,65 @@ func Attach(o SegmentOptions) (*Segment, error) {
 // removing it. o must say what the segment is; o.Control is ignored. It fails with
 // [ErrNotExist]; [ErrForeign] if there is no sidecar; [ErrOwned] if the writer
 // lives; [*SizeError]; and [*ControlError] if the sidecar can't be that of the
-// segment.
+// segment. The texts say what a writer can do.
 func Adopt(o SegmentOptions) (*Segment, error) {
 	o.ReadOnly, o.Control = false, nil
 	s, err := Attach(o)
 	if err != nil {
-		return nil, err
+		return nil, adoptError(o, err)
 	}
 	if s.ctl, err = OpenControl(o.Dir, o.Name); err == nil {
 		err = s.ctl.ownSoon()
 	}
 	if err == nil && (!s.ctl.describes(s.file) || s.ctl.RingSize() != o.RingSize || s.ctl.DataOffset() != o.DataOffset) {
-		err = &ControlError{s.ctl.path, "it belongs to another segment than the one of its name; remove both"}
+		err = &ControlError{Path: s.ctl.path, What: "it belongs to another segment than the one of its name"}
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// adoptError puts an error of Attach into a writer's words.
+func adoptError(o SegmentOptions, err error) error {
+	var size *SizeError
+	switch {
+	case errors.Is(err, ErrNotExist):
+		return fmt.Errorf("%w to adopt: %s; create it", ErrNotExist, o.Name)
+	case errors.As(err, &size):
+		size.Adopting = true
+		if c, err := OpenControl(o.Dir, o.Name); err == nil {
+			size.LeftRing, size.LeftGeneration = c.RingSize(), c.Options().Generation
+			return errors.Join(size, c.Close())
+		}
+	}
+	return err
+}
+
+// Explain makes an error about memory that is gone a [*FaultError], which names the
+// file, if the fault was in the segment, in the sidecar that its writer has, or in
+// those given. Other errors are returned as they are.
+func (s *Segment) Explain(err error, sidecars ...*Control) error {
+	var f *fault.Error
+	if !errors.As(err, &f) {
+		return err
+	}
+	e := &FaultError{Name: s.opt.Name, Err: err}
+	if off, ok := mem.Offset(s.mem, f.Addr); ok {
+		e.Path, e.Offset = s.path, int64(off)
+	}
+	for _, c := range append(sidecars, s.ctl) {
+		if c == nil {
+			continue
+		}
+		if off, ok := mem.Offset(c.mem, f.Addr); ok {
+			e.Path, e.Offset = c.path, int64(off)
+		}
+	}
+	if e.Path == "" {
+		return err
+	}
+	return e
 }
 
 // Control returns the sidecar of a segment that this process created or adopted;

@@ -24,13 +24,15 @@ func (s staleHeaders) kill(buf []byte, off, size uint64) {
 		if !ok {
 			continue
 		}
+		for _, p := range old { // memory first: if it is gone, no place is forgotten
+			if p >= off+HeaderSize && p < off+size { // else the new header took its place
+				killID(buf, p, off+size)
+			}
+		}
 		kept := old[:0]
 		for _, p := range old {
-			switch {
-			case p < off || p >= off+size:
+			if p < off || p >= off+size {
 				kept = append(kept, p)
-			case p >= off+HeaderSize: // else the new header took its place
-				killID(buf, p, off+size)
 			}
 		}
 		if len(kept) == 0 {

@@ -1,6 +1,7 @@
 package shmring
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,7 +19,8 @@ type SweepOptions struct {
 	// Owner restricts it to segments with this label (ControlOptions.Owner).
 	// Empty means those without one.
 	Owner string
-	// AnyOwner ignores the label. Segments of other users are never touched.
+	// AnyOwner ignores the label, and looks at damaged sidecars too. Segments of other
+	// users are never touched.
 	AnyOwner bool
 	// Remove removes what has no living writer. The default is to tell.
 	Remove bool
@@ -34,12 +36,21 @@ type Swept struct {
 	Bytes   int64 // of the segment and its sidecar
 	Alive   bool  // its writer lives
 	Removed bool
-	Err     error // why it was not removed, or can't be judged
+	// Damage says what is wrong with its sidecar, nil if nothing is: it is empty, cut
+	// short or damaged. Then Owner and PID may not be known.
+	Damage error
+	Err    error // why it was not removed, or can't be judged
 }
 
 // Sweep finds segments whose writer is gone, and removes them if told so. Whether
 // a writer lives is known from its lock alone: neither from its pid nor from any
 // age. Segments without a sidecar are not ours and not looked at.
+//
+// A sidecar that is empty, cut short or damaged ([Swept.Damage]) has no label that
+// can be read, so it is looked at only with AnyOwner. It is an orphan too if nobody
+// holds its lock: a sidecar appears under its name complete and locked, so its writer
+// is not about to fill it. The segment beside it goes with it only if the sidecar still
+// names the segment's inode, since otherwise vLLM may have made that.
 //
 // A segment that someone adopts at the same moment is either adopted or removed.
 func Sweep(o SweepOptions) ([]Swept, error) {
@@ -71,6 +82,12 @@ func sweep(o SweepOptions, path string) (s Swept, ok bool) {
 	if errors.Is(err, ErrForeign) || errors.Is(err, shmfile.ErrUnsafe) {
 		return s, false // gone, or not this user's
 	}
+	if bad := (*ControlError)(nil); errors.As(err, &bad) && !bad.Newer {
+		if !o.AnyOwner {
+			return s, false
+		}
+		return sweepDamaged(o, path, bad)
+	}
 	if err != nil {
 		s.Err = err
 		return s, true
@@ -85,6 +102,8 @@ func sweep(o SweepOptions, path string) (s Swept, ok bool) {
 		s.Alive = true
 	case errors.Is(err, ErrNotExist):
 		return s, false
+	case errors.As(err, new(*ControlError)):
+		s.Damage = err // of the state; the header says whose it is, and the lock is ours
 	case err != nil:
 		s.Err = err
 		return s, true
@@ -113,4 +132,68 @@ func sweep(o SweepOptions, path string) (s Swept, ok bool) {
 	s.Err = c.unlink()
 	s.Removed = s.Err == nil
 	return s, true
+}
+
+// sweepDamaged looks at a segment whose sidecar can't be read.
+func sweepDamaged(o SweepOptions, path string, damage error) (s Swept, ok bool) {
+	s = Swept{Name: filepath.Base(path), Damage: damage}
+	f, size, err := shmfile.Open(path+ControlSuffix, true)
+	if err != nil {
+		return s, false // gone, or replaced
+	}
+	defer func() { s.Err = errors.Join(s.Err, f.Close()) }() // gives the lock back
+	s.Bytes = size
+	free, err := shmfile.TryLock(f)
+	switch {
+	case err != nil:
+		s.Err = err
+		return s, true
+	case !free:
+		s.Alive = true
+		return s, true
+	case !shmfile.Same(f, path+ControlSuffix):
+		return s, false
+	}
+	// Before the lock was taken, another could have removed it and made a good one.
+	if c, err := openControl(path + ControlSuffix); err == nil {
+		s.Err = c.Close()
+		return s, false
+	}
+	seg, segSize, err := shmfile.Open(path, false)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		s.Err = err
+		return s, true
+	default:
+		defer seg.Close()
+		s.Bytes += segSize
+	}
+	if !o.Remove {
+		return s, true
+	}
+	var kept error
+	switch {
+	case seg == nil:
+	case !namesInode(f, seg) || !shmfile.Same(seg, path):
+		kept = fmt.Errorf("its sidecar was removed, and the segment stays, since nothing shows that this library made it; if no process uses it, remove %s", path)
+	default:
+		if s.Err = os.Remove(path); s.Err != nil {
+			return s, true
+		}
+	}
+	err = os.Remove(path + ControlSuffix)
+	s.Removed, s.Err = err == nil, errors.Join(kept, err)
+	return s, true
+}
+
+// namesInode says whether the header of a damaged sidecar still has the identity of
+// a segment: 16 bytes that no accident makes.
+func namesInode(ctl, seg *os.File) bool {
+	var b [16]byte
+	if _, err := ctl.ReadAt(b[:], offInode); err != nil {
+		return false
+	}
+	dev, ino, err := shmfile.Identity(seg)
+	return err == nil && binary.LittleEndian.Uint64(b[:]) == ino && binary.LittleEndian.Uint64(b[8:]) == dev
 }

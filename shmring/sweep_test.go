@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/internal/shmfile"
 )
 
 // abandoned makes a segment whose writer is gone.
@@ -195,9 +197,6 @@ func TestSweepRefusesUnsafeFiles(t *testing.T) {
 			require.NoError(t, os.Chmod(filepath.Join(dir, "a"), 0o606))
 		}, true},
 		"another user's segment": {func(t *testing.T, dir string) { giveAway(t, filepath.Join(dir, "a")) }, true},
-		"sidecar is damaged": {func(t *testing.T, dir string) {
-			require.NoError(t, os.Truncate(filepath.Join(dir, "a.ctl"), 100))
-		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -331,4 +330,121 @@ func TestSweepAndCreateRace(t *testing.T) {
 	_, err := Sweep(SweepOptions{Dir: dir, Prefix: "a", AnyOwner: true, Remove: true})
 	require.NoError(t, err)
 	require.Empty(t, filesIn(t, dir))
+}
+
+// TestSweepRemovesDamagedSidecars: one that is empty, cut short or damaged blocks
+// Create, whose error says what to run; Sweep removes it if nobody has its lock.
+func TestSweepRemovesDamagedSidecars(t *testing.T) {
+	for name, c := range map[string]struct {
+		damage func(t *testing.T, ctl string)
+		whose  bool // the header still says whose the segment is
+	}{
+		"empty":             {func(t *testing.T, ctl string) { require.NoError(t, os.Truncate(ctl, 0)) }, false},
+		"cut short":         {func(t *testing.T, ctl string) { require.NoError(t, os.Truncate(ctl, 100)) }, true},
+		"in the identity":   {func(t *testing.T, ctl string) { require.NoError(t, os.Truncate(ctl, offInode+4)) }, false},
+		"table cut short":   {func(t *testing.T, ctl string) { require.NoError(t, os.Truncate(ctl, offSlotTable)) }, true},
+		"magic":             {func(t *testing.T, ctl string) { flipIn(t, ctl, 0) }, true},
+		"version":           {func(t *testing.T, ctl string) { flipIn(t, ctl, offVersion) }, false},
+		"number of objects": {func(t *testing.T, ctl string) { flipIn(t, ctl, offObjects) }, true},
+		"inode":             {func(t *testing.T, ctl string) { flipIn(t, ctl, offInode) }, false},
+		"checksum":          {func(t *testing.T, ctl string) { flipIn(t, ctl, offHeaderSum) }, true},
+		"both states": {func(t *testing.T, ctl string) {
+			flipIn(t, ctl, offState)
+			flipIn(t, ctl, offState+stateSize)
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			o := abandoned(t, dir, "a", "label")
+			ctl := filepath.Join(dir, "a.ctl")
+			c.damage(t, ctl)
+			_, err := Adopt(o)
+			require.Error(t, err)
+			if name == "version" { // it is 3 then, and may be good
+				got, err := Sweep(SweepOptions{Dir: dir, Prefix: "a", AnyOwner: true, Remove: true})
+				require.NoError(t, err)
+				require.ErrorContains(t, got[0].Err, "the release that made it")
+				require.Equal(t, []string{"a", "a.ctl"}, filesIn(t, dir))
+				return
+			}
+			require.ErrorContains(t, err, "ringcache sweep a --any-owner --remove")
+			require.NoError(t, os.Rename(filepath.Join(dir, "a"), filepath.Join(dir, "kept")))
+			again := o
+			again.Control = controlOptions()
+			_, err = Create(again)
+			require.ErrorIs(t, err, ErrExists)
+			require.ErrorContains(t, err, "ringcache sweep a --any-owner --remove")
+			require.NoError(t, os.Rename(filepath.Join(dir, "kept"), filepath.Join(dir, "a")))
+
+			// Nobody has said that it may be looked at whoever's it is.
+			for _, owner := range []string{"", "other"} {
+				got, err := Sweep(SweepOptions{Dir: dir, Prefix: "a", Owner: owner, Remove: true})
+				require.NoError(t, err)
+				require.Empty(t, got)
+			}
+
+			alive, err := os.OpenFile(ctl, os.O_RDWR, 0)
+			require.NoError(t, err)
+			ok, err := shmfile.TryLock(alive)
+			require.NoError(t, err)
+			require.True(t, ok)
+			got, err := Sweep(SweepOptions{Dir: dir, Prefix: "a", AnyOwner: true, Remove: true})
+			require.NoError(t, err)
+			require.Len(t, got, 1)
+			require.True(t, got[0].Alive)
+			require.Equal(t, []string{"a", "a.ctl"}, filesIn(t, dir), "it has a living writer")
+			require.NoError(t, alive.Close())
+
+			got, err = Sweep(SweepOptions{Dir: dir, Prefix: "a", AnyOwner: true})
+			require.NoError(t, err)
+			require.Len(t, got, 1)
+			require.ErrorIs(t, got[0].Damage, ErrCorrupt)
+			require.NoError(t, got[0].Err)
+			require.Equal(t, []string{"a", "a.ctl"}, filesIn(t, dir), "it only looks")
+
+			got, err = Sweep(SweepOptions{Dir: dir, Prefix: "a", AnyOwner: true, Remove: true})
+			require.NoError(t, err)
+			require.Len(t, got, 1)
+			require.True(t, got[0].Removed)
+			if c.whose {
+				require.NoError(t, got[0].Err)
+				require.Empty(t, filesIn(t, dir))
+				return
+			}
+			require.ErrorContains(t, got[0].Err, filepath.Join(dir, "a"))
+			require.Equal(t, []string{"a"}, filesIn(t, dir), "it may be vLLM's")
+		})
+	}
+}
+
+func flipIn(t *testing.T, path string, at int) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	b[at] ^= 1
+	require.NoError(t, os.WriteFile(path, b, 0o600))
+}
+
+// TestAdoptAdvisesWriters: the texts of Adopt are for those who write.
+func TestAdoptAdvisesWriters(t *testing.T) {
+	dir := t.TempDir()
+	o := abandoned(t, dir, "a", "label")
+	changed := o
+	changed.RingSize += 64
+	_, err := Adopt(changed)
+	var size *SizeError
+	require.ErrorAs(t, err, &size)
+	require.Equal(t, 4096, size.LeftRing)
+	for _, part := range []string{"4096 and vLLM 0.33.0", "ringcache sweep a --any-owner --remove", "an earlier writer left"} {
+		require.ErrorContains(t, err, part)
+	}
+	require.NotContains(t, err.Error(), "reader")
+	_, err = Attach(changed)
+	require.ErrorContains(t, err, "writer and reader must agree", "this one is for readers")
+
+	o.Name = "b"
+	_, err = Adopt(o)
+	require.ErrorIs(t, err, ErrNotExist)
+	require.ErrorContains(t, err, "b; create it")
+	require.NotContains(t, err.Error(), "reader")
 }

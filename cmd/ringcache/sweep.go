@@ -11,15 +11,26 @@ import (
 
 type sweepCommand struct {
 	Prefix   string `arg:"" help:"Beginning of the names of the segments."`
-	Owner    string `help:"Only segments with this label."`
-	AnyOwner bool   `help:"Whatever the label."`
+	Owner    string `help:"Only segments with this owner label. Without --owner and --any-owner: only those without a label."`
+	AnyOwner bool   `help:"Segments with any label or none, and those whose sidecar is damaged."`
 	Dir      string `help:"Folder of shared memory, /dev/shm if empty."`
 	Remove   bool   `help:"Remove segments whose writer is gone. Without it they are listed."`
 }
 
+// Help is the end of ringcache sweep --help.
+func (sweepCommand) Help() string {
+	return `Segments that another user made, and those without a sidecar, are never shown. Those with another owner label are not shown either; their number
+is, and with neither --owner nor --any-owner it is an error if they are all that there is.
+
+States: alive (a process holds its lock), orphan, damaged (an orphan whose sidecar can't be read), removed, error.
+
+The exit status is 0 if everything that was asked for was done, and 1 otherwise.`
+}
+
 // Run lists segments and removes those that are orphans.
 func (c sweepCommand) Run() error {
-	found, err := shmring.Sweep(shmring.SweepOptions{Prefix: c.Prefix, Owner: c.Owner, AnyOwner: c.AnyOwner, Remove: c.Remove, Dir: c.Dir})
+	o := shmring.SweepOptions{Prefix: c.Prefix, Owner: c.Owner, AnyOwner: c.AnyOwner, Remove: c.Remove, Dir: c.Dir}
+	found, err := shmring.Sweep(o)
 	if err != nil {
 		return err
 	}
@@ -27,17 +38,63 @@ func (c sweepCommand) Run() error {
 	fmt.Fprintln(w, "SEGMENT\tOWNER\tPID\tBYTES\tSTATE")
 	var errs []error
 	for _, s := range found {
-		state := "orphan"
-		switch {
-		case s.Err != nil:
-			state = "error"
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\n", s.Name, s.Owner, s.PID, s.Bytes, state(s))
+		if s.Err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", s.Name, s.Err))
-		case s.Alive:
-			state = "alive"
-		case s.Removed:
-			state = "removed"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\n", s.Name, s.Owner, s.PID, s.Bytes, state)
 	}
-	return errors.Join(append(errs, w.Flush())...)
+	errs = append(errs, w.Flush())
+	if !c.AnyOwner {
+		errs = append(errs, c.tellHidden(o, found))
+	}
+	return errors.Join(errs...)
+}
+
+func state(s shmring.Swept) string {
+	switch {
+	case s.Alive:
+		return "alive"
+	case s.Removed && s.Damage != nil:
+		return "damaged, removed"
+	case s.Removed:
+		return "removed"
+	case s.Err != nil:
+		return "error"
+	case s.Damage != nil:
+		return "damaged"
+	}
+	return "orphan"
+}
+
+// tellHidden says how many segments were left out because of their label. If those
+// are all, and no label was asked for, that is an error: the caller may think that
+// there is nothing.
+func (c sweepCommand) tellHidden(o shmring.SweepOptions, shown []shmring.Swept) error {
+	o.Owner, o.AnyOwner, o.Remove = "", true, false
+	all, err := shmring.Sweep(o)
+	if err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	for _, s := range shown {
+		seen[s.Name] = true
+	}
+	hidden, orphans := 0, 0
+	for _, s := range all {
+		if !seen[s.Name] {
+			hidden++
+			if !s.Alive {
+				orphans++
+			}
+		}
+	}
+	if hidden == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("%d segments with another owner label or a damaged sidecar are not shown, %d of them without a living writer: use --owner LABEL or --any-owner", hidden, orphans)
+	if c.Owner == "" && len(shown) == 0 {
+		return errors.New(text)
+	}
+	_, err = fmt.Println(text)
+	return err
 }

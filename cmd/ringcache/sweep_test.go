@@ -63,10 +63,46 @@ func TestSweepCommand(t *testing.T) {
 	require.NoError(t, alive.Close())
 
 	require.ErrorContains(t, sweepCommand{Dir: dir}.Run(), "Prefix")
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "ring-bad.ctl"), make([]byte, 5000), 0o600))
-	_ = output(t, func() error {
-		require.ErrorContains(t, sweepCommand{Prefix: "ring-bad", Dir: dir, Remove: true}.Run(), "not a usable sidecar")
-		return nil
-	})
-	require.FileExists(t, filepath.Join(dir, "ring-bad.ctl"), "what can't be judged stays")
+}
+
+// TestSweepSaysWhatItHides: without --owner or --any-owner, segments with a label are
+// not shown. The command says how many, and which flag shows them; a sweep that
+// thereby looks at nothing fails, since whoever runs it would think that all is clean.
+func TestSweepSaysWhatItHides(t *testing.T) {
+	dir := t.TempDir()
+	for name, owner := range map[string]string{"ring-a": "one", "ring-b": "two", "ring-c": "two"} {
+		w, err := objstore.Create(objstore.Options{
+			Name: name, Owner: owner, Dir: dir, RingSize: 1000, MaxObjectSize: 500, Readers: 1, Policy: objstore.Pool,
+		})
+		require.NoError(t, err)
+		require.NoError(t, w.Detach())
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "ring-bad.ctl"), nil, 0o600))
+
+	var err error
+	out := output(t, func() error { err = sweepCommand{Prefix: "ring-", Dir: dir, Remove: true}.Run(); return nil })
+	require.ErrorContains(t, err, "4 segments")
+	require.ErrorContains(t, err, "--any-owner")
+	require.ErrorContains(t, err, "--owner")
+	require.NotContains(t, out, "ring-a")
+	require.FileExists(t, filepath.Join(dir, "ring-a"))
+
+	// Who asks for a label gets it, and is told of the others.
+	out = output(t, sweepCommand{Prefix: "ring-", Owner: "two", Dir: dir}.Run)
+	require.Contains(t, out, "ring-b")
+	require.NotContains(t, out, "ring-a")
+	require.Contains(t, out, "2 segments")
+	require.Contains(t, out, "--any-owner")
+	out = output(t, sweepCommand{Prefix: "ring-", Owner: "nobody", Dir: dir}.Run)
+	require.Contains(t, out, "4 segments")
+
+	out = output(t, sweepCommand{Prefix: "ring-", AnyOwner: true, Dir: dir}.Run)
+	require.Regexp(t, `ring-bad +0 +0 +damaged`, out)
+	require.NotContains(t, out, "--any-owner")
+	out = output(t, sweepCommand{Prefix: "ring-", AnyOwner: true, Dir: dir, Remove: true}.Run)
+	require.Regexp(t, `ring-bad +0 +0 +damaged, removed`, out)
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+	require.NotContains(t, output(t, sweepCommand{Prefix: "ring-", Dir: dir}.Run), "segments", "nothing is hidden, and that is no error")
 }

@@ -12,8 +12,16 @@ import (
 // ErrFault is wrapped by the errors of [Guard].
 var ErrFault = errors.New("memory fault in the mapping: its file was truncated, or it is read-only")
 
-// Guard runs f and returns its error, or an error that wraps ErrFault when f
-// touched memory that is not there. Other panics go on.
+// Error is a memory fault at an address.
+type Error struct{ Addr uintptr }
+
+func (e *Error) Error() string { return fmt.Sprintf("%v (at %#x)", ErrFault, e.Addr) }
+
+// Unwrap makes errors.Is(err, ErrFault) true.
+func (e *Error) Unwrap() error { return ErrFault }
+
+// Guard runs f and returns its error, or an [*Error] when f touched memory that is
+// not there. Other panics go on.
 func Guard(f func() error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(old)
@@ -24,7 +32,7 @@ func Guard(f func() error) (err error) {
 			error
 			Addr() uintptr
 		}:
-			err = fmt.Errorf("%w (at %#x)", ErrFault, p.Addr())
+			err = &Error{p.Addr()}
 		default:
 			panic(p)
 		}

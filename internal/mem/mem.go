@@ -20,6 +20,12 @@ func aligned(b []byte) (*uint32, bool) {
 	return (*uint32)(p), uintptr(p)%4 == 0
 }
 
+// Offset returns where in b an address is; ok is false if it is not in b.
+func Offset(b []byte, addr uintptr) (offset int, ok bool) {
+	from := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	return int(addr - from), len(b) > 0 && addr >= from && addr-from < uintptr(len(b))
+}
+
 // Load32 reads b[0:4] as a little-endian word. It panics if b is shorter.
 func Load32(b []byte) uint32 {
 	if p, ok := aligned(b); ok && littleEndian {

@@ -102,7 +102,7 @@ def sidecar(
     *,
     data_offset: int = 32,
     magic: bytes = b"RINGCTL\0",
-    version: int = 1,
+    version: int = 2,
     policy: int = POOL,
     slots: int = 3,
     objects: int = 5,
@@ -123,11 +123,15 @@ def sidecar(
         ]
     )
     head += struct.pack("<I", crc32c(head))
-    state = struct.pack("<QQIIB3xI", 1, 1, 0, 1, 0, 4711).ljust(60, b"\0")
-    state += struct.pack("<I", crc32c(state))
-    data = head.ljust(1024 + 64, b"\0") + state
+    data = head.ljust(1024, b"\0")
+    for sequence in (2, 1):
+        state = struct.pack("<QQIIB3xI", sequence, 1, 0, 1, 0, 4711).ljust(60, b"\0")
+        data += state + struct.pack("<I", crc32c(state))
     if size is None:
         size = SLOTS_AT + slots * SLOT + objects * ENTRY
+        if version > 1:
+            data = data.ljust(SLOTS_AT + slots * SLOT, b"\0")
+            data += b"FREEFREE".ljust(ENTRY, b"\0") * objects
     return data[:size].ljust(size, b"\0")
 
 

@@ -123,15 +123,19 @@ def test_layout(agent: Agent, pool: str) -> None:
     assert got == chunk
     # The entry of the table.
     entry = file.read_bytes()[4096 + slots * 2048 :][:64]
-    assert struct.unpack_from("<I4xQIIII", entry) == (
-        1,
+    body = build.crc32c(entry[8:40])
+    assert struct.unpack_from("<IIQIIII", entry) == (
+        body,
+        body ^ 0xFFFFFFFF,
         address,
         id,
         len(chunk),
         cost - 8,
         len(note),
     )
-    assert struct.unpack_from("<I", entry, 4)[0] == build.crc32c(entry[8:40])
+    (use,) = struct.unpack_from("<Q", entry, 40)
+    check = build.crc32c(struct.pack("<QI", use & ~(0x3FFFFFFF << 32), 0))
+    assert use >> 32 & 0x3FFFFFFF == check & 0x3FFFFFFF
     chunk_now = pathlib.Path("/dev/shm", pool).read_bytes()[32 + address :][: len(chunk)]
     assert struct.unpack_from("<I", entry, 32)[0] == build.crc32c(chunk_now[12:])
 

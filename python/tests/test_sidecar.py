@@ -65,11 +65,11 @@ def ring(id: int = ID, **kw: Any) -> bytes:
     return build.segment(RING, {AT: chunk(id, **kw)})
 
 
-@pytest.fixture
-def pool(make_segment: MakeSegment) -> str:
-    """A segment with one object, and its sidecar with three slots."""
+@pytest.fixture(params=[1, 2])
+def pool(make_segment: MakeSegment, request: pytest.FixtureRequest) -> str:
+    """A segment with one object, and its sidecar of either layout with three slots."""
     name = make_segment(ring())
-    make_sidecar(name, RING)
+    make_sidecar(name, RING, version=request.param)
     return name
 
 
@@ -431,8 +431,8 @@ def test_read_only_mount(pool: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "magic": ({"magic": b"RINGCTL1"}, CorruptError, "begin as one"),
-    "version 0": ({"version": 0}, CorruptError, "layout version 0, this package knows 1"),
-    "version 2": ({"version": 2}, CorruptError, "layout version 2"),
+    "version 0": ({"version": 0}, CorruptError, "layout version 0, this package knows 1 to 2"),
+    "version 3": ({"version": 3}, CorruptError, "layout version 3"),
     "policy 0": ({"policy": 0}, CorruptError, "policy 0"),
     "policy 3": ({"policy": 3}, CorruptError, "policy 3"),
     "ring": ({"ring": RING + 32}, SegmentSizeError, "ring of 4128 bytes behind 32, expected 4096"),

@@ -39,7 +39,7 @@ from .segment import NAME_MAX, Segment, open_file, path
 SUFFIX: Final = ".ctl"
 
 _MAGIC: Final = b"RINGCTL\0"
-_VERSION: Final = 1
+_VERSIONS: Final = range(1, 3)  # they differ in the table only, which is the writer's
 # magic, version, policy, ring size, bytes in front of the ring, slots, objects,
 # inode, device, uid, generation, owner, checksum of what comes before it
 _HEADER: Final = struct.Struct("<8sIIQIII4xQQI4x24s64sI")
@@ -127,8 +127,9 @@ def _parse(file: str, head: bytes, size: int, segment: Segment) -> tuple[int, in
     _, version, policy, ring, offset, slots, objects, inode, device, _, _, _, checksum = (
         _HEADER.unpack_from(head)
     )
-    if version != _VERSION:
-        raise bad(f"layout version {version}, this package knows {_VERSION}")
+    if version not in _VERSIONS:
+        known = f"{_VERSIONS[0]} to {_VERSIONS[-1]}"
+        raise bad(f"layout version {version}, this package knows {known}")
     if checksum != crc32c(head[:_SUM_AT]):
         raise bad("its header's checksum is wrong")
     if policy not in (_FIFO, _POOL):

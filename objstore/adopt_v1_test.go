@@ -1,0 +1,95 @@
+package objstore
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"encoding/json"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/serde"
+)
+
+// layout1 puts the segment of a writer of layout 1 into a folder: testdata has what
+// it left when it was killed. Only the segment's inode is another here.
+func layout1(t *testing.T) (o Options, handles map[string]Handle) {
+	t.Helper()
+	o = Options{Name: "v1", Dir: t.TempDir(), RingSize: 16 << 10, MaxObjectSize: 8 << 10, Readers: 1, Policy: Pool, QuarantineTTL: -1}
+	unzip := func(name string) []byte {
+		f, err := os.Open("testdata/sidecar-" + name + ".gz")
+		require.NoError(t, err)
+		defer f.Close()
+		z, err := gzip.NewReader(f)
+		require.NoError(t, err)
+		b, err := io.ReadAll(z)
+		require.NoError(t, err)
+		return b
+	}
+	segment := filepath.Join(o.Dir, o.Name)
+	require.NoError(t, os.WriteFile(segment, unzip("v1"), 0o600))
+	st, err := os.Stat(segment)
+	require.NoError(t, err)
+	ctl := unzip("v1.ctl")
+	binary.LittleEndian.PutUint64(ctl[40:], st.Sys().(*syscall.Stat_t).Ino)
+	binary.LittleEndian.PutUint64(ctl[48:], st.Sys().(*syscall.Stat_t).Dev)
+	binary.LittleEndian.PutUint32(ctl[152:], crc32.Checksum(ctl[:152], crc32.MakeTable(crc32.Castagnoli)))
+	require.NoError(t, os.WriteFile(segment+".ctl", ctl, 0o600))
+	b, err := os.ReadFile("testdata/sidecar-v1.json")
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(b, &handles))
+	return o, handles
+}
+
+// TestAdoptLayout1: what a writer of layout 1 left is adopted, and stays of layout 1,
+// so that readers and writers of the release that made it can go on with it.
+func TestAdoptLayout1(t *testing.T) {
+	o, handles := layout1(t)
+	for round := range 3 {
+		w, a, err := Adopt(o)
+		require.NoError(t, err)
+		// The first one had set its state once, so that an epoch is skipped.
+		require.Equal(t, Adoption{Kept: 3, InUse: 2, Clean: round == 2, Epoch: a.Epoch}, a, "round %d", round)
+		require.Equal(t, 1, w.Segment().Control().Layout())
+		require.NoError(t, w.CheckStructure())
+		r, err := Open(o.Name, ReaderOptions{Dir: o.Dir, RingSize: o.RingSize, Readers: 1})
+		require.NoError(t, err)
+		require.True(t, r.Protected())
+		for i, key := range []string{"needed", "idle", "replaced"} {
+			v, err := r.Get(handles[key], key)
+			require.NoError(t, err, key)
+			require.Equal(t, bytes.Repeat([]byte{byte('a' + i)}, 1000), v.Value().(*serde.Tensor).Data)
+			require.NoError(t, v.Check())
+			require.NoError(t, v.Release())
+		}
+		_, err = r.Get(handles["gone"], "gone")
+		require.ErrorIs(t, err, ErrStale)
+		require.True(t, w.Cached("needed"))
+		require.False(t, w.Cached("replaced"))
+		next := unleased(t, w, "new", 1000, 'x')
+		require.Greater(t, next.ID, handles["gone"].ID)
+		ok, err := w.Evict("needed")
+		require.NoError(t, err)
+		require.False(t, ok)
+		_, err = w.Evict("new")
+		require.NoError(t, err)
+		require.NoError(t, w.CheckStructure())
+		require.NoError(t, r.Close())
+		switch round {
+		case 0:
+			abandon(t, w)
+		case 1:
+			require.NoError(t, w.Detach())
+		default:
+			w.Fence().Passed()
+			require.Zero(t, used(t, w))
+			require.NoError(t, w.Close())
+		}
+	}
+}
