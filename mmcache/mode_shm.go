@@ -137,12 +137,14 @@ func (s *shared) contents() (all []lrusync.KeySize, size int64) {
 	return all, int64(st.Used)
 }
 
-func (s *shared) quarantined() int64 {
-	st, err := s.w.State()
+// sums returns what contents adds up to, and the number of objects in quarantine,
+// without a look at each object.
+func (s *shared) sums() (items, bytes, quarantined int64) {
+	st, err := s.w.Stats()
 	if err != nil {
-		return 0
+		return 0, 0, 0
 	}
-	return int64(st.Quarantined)
+	return int64(st.Objects), st.Used, int64(st.QuarantinedObjects)
 }
 
 func (s *shared) check() error { return s.w.CheckStructure() }

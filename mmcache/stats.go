@@ -75,15 +75,18 @@ func (c *Cache) countQuery(s *slot, hit bool) {
 
 // Stats returns the counts and the state now.
 func (c *Cache) Stats() Stats {
-	all, bytes := c.back.contents()
-	quarantined := int64(0)
+	var items, bytes, quarantined int64
 	if s, ok := c.back.(*shared); ok {
-		quarantined = s.quarantined()
+		items, bytes, quarantined = s.sums()
+	} else {
+		var all []lrusync.KeySize
+		all, bytes = c.back.contents()
+		items = int64(len(all))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.stats
-	s.CachedItems, s.CachedBytes = int64(len(all)), bytes
+	s.CachedItems, s.CachedBytes = items, bytes
 	s.InFlight, s.InFlightLimit = c.budget.inUse(), c.budget.limit
 	s.Quarantined = quarantined
 	s.Epoch = c.epoch

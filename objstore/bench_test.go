@@ -1,6 +1,8 @@
 package objstore
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -74,5 +76,76 @@ func BenchmarkView(b *testing.B) {
 		if err := v.Release(); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkFull is what calls cost in a pool of 28,000 objects that has no room:
+// hits without and with callers that wait for room, a put that is refused, and the
+// questions of an operator.
+func BenchmarkFull(b *testing.B) {
+	for _, aborted := range []bool{false, true} {
+		s := newPoolStore(b, Options{RingSize: 14 << 20, Readers: 1, MaxObjects: 1 << 16, QuarantineTTL: -1})
+		all := begin(b, s.Writer, "all")
+		n := fill(b, all, 256)
+		if err := all.Commit(); err != nil {
+			b.Fatal(err)
+		}
+		state := "leased"
+		if aborted {
+			all.Abort()
+			state = "quarantined"
+		}
+		run := func(name string, f func(i int)) {
+			b.Run(fmt.Sprintf("%s/%d %s", name, n, state), func(b *testing.B) {
+				for i := 0; b.Loop(); i++ {
+					f(i)
+				}
+			})
+		}
+		hit := func(i int) {
+			r, err := s.Begin("hit")
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err = r.Lookup(fmt.Sprint("k", i%n)); err != nil {
+				b.Fatal(err)
+			}
+			if err = r.Commit(); err != nil {
+				b.Fatal(err)
+			}
+			r.Finish()
+		}
+		run("hit", hit)
+		ctx, cancel := context.WithCancel(context.Background())
+		var done []<-chan error
+		for i := range 64 {
+			done = append(done, startWaiter(b, s.Writer, ctx, fmt.Sprint("waiter", i), 100_000, PutOptions{}))
+		}
+		run("hit, 64 waiters", hit)
+		cancel()
+		for _, d := range done {
+			if err := answer(b, d); !errors.Is(err, context.Canceled) {
+				b.Fatal(err)
+			}
+		}
+		large := bytesItem(100_000)
+		run("refused Put", func(int) {
+			if _, err := s.Put("refused", large); !errors.Is(err, ErrFull) {
+				b.Fatal(err)
+			}
+		})
+		run("Stats", func(int) {
+			if _, err := s.Stats(); err != nil {
+				b.Fatal(err)
+			}
+		})
+		run("State", func(int) {
+			if _, err := s.State(); err != nil {
+				b.Fatal(err)
+			}
+		})
+		run("Fence", func(int) { s.Fence() })
+		all.Finish()
+		s.Fence().Passed()
 	}
 }

@@ -6,28 +6,24 @@ import (
 	"github.com/ringcache/ringcache/shmring"
 )
 
-// fullError says who is in the way.
+// fullError says who is in the way; readers hold the objects held.
 func (p *pool) fullError(size int, held idSet) error {
-	b := &Blocked{Free: int64(shmring.PoolRoom(p.w.opt.RingSize, p.w.gen.DataOffset)) - int64(p.mem.Used()), LargestHole: int64(p.mem.Largest())}
-	for _, o := range p.w.objects {
-		n := int64(p.mem.Extent(o.id))
-		switch {
-		case o.state == reserved:
-			b.Reserved += n
-		case o.leases > 0 || p.touched(o):
-			b.Leased += n
-		case len(o.aborted) > 0:
-			b.Quarantined += n
-		case held.has(o.id):
-			b.Viewed += n
-		default:
-			b.Evictable += n
+	b := &Blocked{
+		Free: p.room - int64(p.mem.Used()), LargestHole: int64(p.mem.Largest()),
+		Reserved: p.bytes[classReserved], Leased: p.bytes[classLeased], Quarantined: p.bytes[classQuarantined], Evictable: p.bytes[classIdle],
+	}
+	for id := range held {
+		if o := p.w.objects[id]; o != nil && o.class == classIdle {
+			b.Viewed += o.extent
+			b.Evictable -= o.extent
 		}
 	}
-	if p.ctl != nil && p.mem.Len() >= p.ctl.Options().Objects {
+	if p.noEntry() {
 		b.MaxObjects = p.ctl.Options().Objects
 	}
-	return &FullError{Need: size + shmring.HeaderSize, Used: p.mem.Used(), Size: p.w.opt.RingSize, Blocked: b}
+	return &FullError{
+		Need: size + shmring.HeaderSize, Used: p.mem.Used(), Size: p.w.opt.RingSize, Waiting: p.w.line.wanted(), Blocked: b,
+	}
 }
 
 // Blocked says what a pool's bytes are taken by, when there is no room.

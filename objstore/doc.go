@@ -64,4 +64,9 @@
 // Writer and Reader may be used by any number of goroutines. The lock is held
 // for bookkeeping only; bytes are copied, and reservations filled, outside it.
 // Only one Writer may exist for a segment.
+//
+// Callers of [Writer.PutContext] that wait for room stand in a line. Only the first
+// one looks for room, when something was freed that it can use. With the policy
+// Pool, a Put that is refused, [Writer.Stats] and [Writer.Fence] cost the same for any
+// number of objects.
 package objstore

@@ -126,6 +126,10 @@ type FullError struct {
 	Need int    // bytes of the chunk, with its header
 	Used uint64 // bytes in use, with padding
 	Size int    // bytes of the ring
+	// Waiting is what the first caller of those that wait for room needs, in bytes;
+	// 0 if nobody waits. Who does not wait must not pass it for ever, see
+	// Writer.PutContext.
+	Waiting int64
 
 	Head    *HeadState // FIFO
 	Blocked *Blocked   // Pool
@@ -156,12 +160,16 @@ func (h HeadState) String() string {
 }
 
 func (e *FullError) Error() string {
-	if e.Blocked != nil {
-		return fmt.Sprintf("objstore: no room for %d bytes, %d of %d are in use: %v; send the object inline, wait with PutContext, or end requests that are done",
-			e.Need, e.Used, e.Size, e.Blocked)
+	waiting := ""
+	if e.Waiting > 0 {
+		waiting = fmt.Sprintf(", and a caller waits for %d", e.Waiting)
 	}
-	return fmt.Sprintf("objstore: no room for %d bytes, %d of %d are in use: the oldest chunk, id %d of key %q, %s; send the object inline or try again later",
-		e.Need, e.Used, e.Size, e.Head.ID, e.Head.Key, e.Head)
+	if e.Blocked != nil {
+		return fmt.Sprintf("objstore: no room for %d bytes, %d of %d are in use%s: %v; send the object inline, wait with PutContext, or end requests that are done",
+			e.Need, e.Used, e.Size, waiting, e.Blocked)
+	}
+	return fmt.Sprintf("objstore: no room for %d bytes, %d of %d are in use%s: the oldest chunk, id %d of key %q, %s; send the object inline or try again later",
+		e.Need, e.Used, e.Size, waiting, e.Head.ID, e.Head.Key, e.Head)
 }
 
 // Unwrap makes errors.Is(err, ErrFull) true.

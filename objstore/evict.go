@@ -6,16 +6,29 @@ import (
 	"slices"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/shmring"
 )
 
 // place takes a chunk, and evicts what is cheapest to lose until there is room.
-func (p *pool) place(size int, tenant string) (address uint64, id uint32, payload []byte, err error) {
-	if err := p.admit(size, tenant); err != nil {
+func (p *pool) place(size int, tenant string, as turn) (address uint64, id uint32, payload []byte, err error) {
+	need := shmring.PoolExtent(size)
+	if as == passing && need <= p.room && !p.w.line.mayPass(need, p.room) {
+		return 0, 0, nil, p.fullError(size, p.search.held)
+	}
+	if p.released() {
+		p.search.need, p.search.held = 0, nil
+	}
+	looks := maxLooks
+	if as == polling {
+		looks = maxPollLooks
+	}
+	looks = min(looks, p.quarantined.Len())
+	if err := p.admit(size, tenant, as, &looks); err != nil {
 		return 0, 0, nil, err
 	}
 	p.markIDs()
 	failpoint.Hit("pool.alloc")
-	if err := p.freeEntry(); err != nil {
+	if err := p.freeEntry(size, &looks); err != nil {
 		return 0, 0, nil, err
 	}
 	var held idSet // by readers
@@ -23,30 +36,42 @@ func (p *pool) place(size int, tenant string) (address uint64, id uint32, payloa
 		address, id, payload, err = p.mem.Alloc(size)
 		if !errors.Is(err, ErrFull) {
 			failpoint.Hit("pool.allocated")
+			if err == nil && as == passing {
+				p.hasPassed(need, tenant)
+			}
 			return address, id, payload, err
 		}
-		victims, ok := p.mem.Cheapest(size, func(id uint32) (float64, bool) {
-			if held.has(id) {
-				return 0, false
+		if !p.hopeless(need) {
+			victims, ok := p.mem.Cheapest(size, func(id uint32) (float64, bool) {
+				p.w.looked++
+				if held.has(id) {
+					return 0, false
+				}
+				return p.loss(p.w.objects[id])
+			})
+			if ok {
+				held.add(p.evict(victims))
+				continue
 			}
-			return p.loss(p.w.objects[id])
-		})
-		if !ok {
-			return 0, 0, nil, p.fullError(size, held)
+			p.failed(need, held)
 		}
-		held.add(p.evict(victims))
+		if !p.look(&looks) {
+			return 0, 0, nil, p.fullError(size, p.search.held)
+		}
 	}
 }
 
 // freeEntry makes sure that the sidecar has an entry for one more object.
-func (p *pool) freeEntry() error {
+func (p *pool) freeEntry(size int, looks *int) error {
 	var held idSet // by readers
-	for p.ctl != nil && p.mem.Len() >= p.ctl.Options().Objects {
-		victim, ok := p.cheapest(p.w.objects, held)
-		if !ok {
-			return p.fullError(0, held)
+	for p.noEntry() {
+		victim, ok := p.cheapest(p.idle.items, held)
+		switch {
+		case ok:
+			held.add(p.evict([]uint32{victim.id}))
+		case !p.look(looks):
+			return p.fullError(size, held)
 		}
-		held.add(p.evict([]uint32{victim.id}))
 	}
 	return nil
 }
@@ -70,40 +95,34 @@ func (s *idSet) add(ids idSet) {
 // enough.
 const maxSample = 64
 
-// cheapest returns the idle object that it costs least to lose, of some.
-func (p *pool) cheapest(objects map[uint32]*object, held idSet) (best *object, ok bool) {
+// cheapest returns the idle object that it costs least to lose, of some: other ones
+// the next time.
+func (p *pool) cheapest(idle []*object, held idSet) (best *object, ok bool) {
 	least, n := 0.0, 0
-	for _, o := range objects {
-		if c, may := p.loss(o); may && !held.has(o.id) && (best == nil || c < least) {
+	for i := range idle {
+		o := idle[(p.sample+i)%len(idle)]
+		p.w.looked++
+		n++
+		if c, _ := p.loss(o); !held.has(o.id) && (best == nil || c < least) {
 			best, least = o, c
 		}
-		if n++; n >= maxSample && best != nil {
+		if n >= maxSample && best != nil {
 			break
 		}
 	}
+	p.sample = (p.sample + n) % max(len(idle), 1)
 	return best, best != nil
 }
 
 // loss says what evicting an object loses, and whether it may be.
 func (p *pool) loss(o *object) (float64, bool) {
-	if !p.idle(o) {
+	if o.class != classIdle {
 		return 0, false
 	}
 	if o.cached == nil {
 		return 0, true // retired
 	}
 	return p.cache.Value(o.cached), true
-}
-
-// idle says whether nobody can need the object any more. A discarded one is there
-// only if the memory was gone when it was to be dropped.
-func (p *pool) idle(o *object) bool {
-	return o.state != reserved && o.leases == 0 && !p.touched(o) && p.over(o)
-}
-
-func (p *pool) touched(o *object) bool {
-	_, ok := p.w.touched[o.id]
-	return ok
 }
 
 // evict makes idle objects go, but for those that a reader looks at in place,
@@ -141,12 +160,17 @@ func (p *pool) evict(ids []uint32) (held idSet) {
 
 // freeUnused evicts every object that is idle, whatever it is worth.
 func (p *pool) freeUnused() (freed []uint32, err error) {
-	for id := range p.mem.Live() {
-		if p.idle(p.w.objects[id]) {
-			freed = append(freed, id)
+	err = p.w.sv.guard(Handle{}, func() error {
+		for looks := p.quarantined.Len(); p.look(&looks); {
 		}
-	}
-	err = p.w.sv.guard(Handle{}, func() error { p.evict(freed); return nil })
+		for id := range p.mem.Live() {
+			if p.w.objects[id].class == classIdle {
+				freed = append(freed, id)
+			}
+		}
+		p.evict(freed)
+		return nil
+	})
 	// Those that a reader looks at stay, and those behind a fault.
 	return slices.DeleteFunc(freed, func(id uint32) bool { return p.w.objects[id] != nil }), err
 }
@@ -154,7 +178,9 @@ func (p *pool) freeUnused() (freed []uint32, err error) {
 // clear makes every key absent and frees what nobody can still read.
 func (p *pool) clear() error {
 	failpoint.Hit("pool.clear.begin")
-	clear(p.w.touched)
+	for id := range p.w.touched {
+		p.w.untouch(p.w.objects[id])
+	}
 	for _, o := range p.w.index {
 		p.w.retire(o)
 		failpoint.Hit("pool.clear.one")

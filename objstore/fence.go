@@ -32,7 +32,7 @@ func (f Fence) Passed() {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
 	if p, ok := f.w.life.(*pool); ok && !f.w.closed {
-		p.passed(f.n)
+		_ = f.w.sv.guard(Handle{}, func() error { p.passed(f.n); return nil })
 	}
 }
 
@@ -69,7 +69,7 @@ func (w *Writer) ResetReaders(readers int) error {
 	w.resets++
 	for id, r := range w.requests {
 		if r.state == requestSent {
-			r.state = requestEnded
+			r.setState(requestEnded)
 			delete(w.requests, id)
 		}
 	}
@@ -82,14 +82,12 @@ func (w *Writer) ResetReaders(readers int) error {
 		o.sent = 0
 		o.uses, o.written, o.base = o.unsent, 0, 0
 		w.setReads(o.address, 0)
-		if p, ok := w.life.(*pool); ok && len(o.aborted) > 0 {
-			o.aborted = nil
-			delete(p.quarantined, o)
+		if p, ok := w.life.(*pool); ok && o.quarantined != nil {
+			p.leave(o)
 		}
 	}
 	for _, o := range w.objects { // which may drop retired ones
 		_ = w.life.changed(o) // what the sidecar has is more cautious
 	}
-	w.signal()
 	return nil
 }

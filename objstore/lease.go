@@ -45,6 +45,7 @@ func (w *Writer) lease(o *object) (*Lease, error) {
 	if err := w.life.changed(o); err != nil {
 		o.leases--
 		w.leases--
+		_ = w.life.changed(o) // as it was
 		return nil, err
 	}
 	return &Lease{w: w, o: o}, nil

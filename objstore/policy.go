@@ -31,7 +31,9 @@ type space interface {
 // lifetimes is a Policy. Every method is called under the writer's lock.
 type lifetimes interface {
 	// alloc takes a chunk for a payload of so many bytes, and makes room for it.
-	alloc(size int, tenant string) (address uint64, id uint32, payload []byte, err error)
+	alloc(size int, tenant string, as turn) (address uint64, id uint32, payload []byte, err error)
+	// extent returns the bytes that a chunk with such a payload takes.
+	extent(size int) int64
 	// publish makes a chunk that is filled readable and lasting.
 	publish(o *object) error
 	// discard gives up a chunk that was not published.
@@ -41,11 +43,17 @@ type lifetimes interface {
 	// changed: the uses, the leases or the state of o are others now. The error says
 	// that the sidecar could not be told: then nobody may get a handle.
 	changed(o *object) error
+	// touched: o is protected by a touch now, or no longer.
+	touched(o *object)
 	// quarantine: a handle may be read of whose end nobody will tell, since its
 	// request was aborted or it never had one.
 	quarantine(o *object)
 	// freeUnused frees what nobody needs.
 	freeUnused() ([]uint32, error)
+	// lineOf returns the line to wait in after an ErrFull, and mayFit says whether
+	// its first waiter has to look again.
+	lineOf(err error, tenant string) *line
+	mayFit(*waiter) bool
 	// clear forgets every object; no reservation and no lease is open.
 	clear() error
 }

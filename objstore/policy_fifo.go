@@ -14,7 +14,11 @@ type fifo struct {
 }
 
 // alloc allocates, once more after freeing what it can.
-func (p *fifo) alloc(size int, _ string) (address uint64, id uint32, payload []byte, err error) {
+func (p *fifo) alloc(size int, _ string, as turn) (address uint64, id uint32, payload []byte, err error) {
+	line, room := &p.w.line, int64(p.w.opt.RingSize)
+	if as == passing && p.extent(size) <= room && !line.mayPass(p.extent(size), room) {
+		return 0, 0, nil, p.fullError(size + shmring.HeaderSize)
+	}
 	try := func() error {
 		return p.w.sv.guard(Handle{}, func() (err error) {
 			address, id, payload, err = p.ring.Alloc(size)
@@ -27,11 +31,20 @@ func (p *fifo) alloc(size int, _ string) (address uint64, id uint32, payload []b
 			err = try()
 		}
 	}
-	if full := (*shmring.FullError)(nil); errors.As(err, &full) {
-		err = &FullError{Need: full.Need, Used: full.Used, Size: full.Size, Head: p.head()}
+	switch full := (*shmring.FullError)(nil); {
+	case errors.As(err, &full):
+		err = p.fullError(full.Need)
+	case err == nil && as == passing:
+		line.hasPassed(p.extent(size))
 	}
 	return address, id, payload, err
 }
+
+func (p *fifo) fullError(need int) error {
+	return &FullError{Need: need, Used: p.ring.Used(), Size: p.ring.Size(), Waiting: p.w.line.wanted(), Head: p.head()}
+}
+
+func (*fifo) extent(size int) int64 { return int64(size) + shmring.HeaderSize }
 
 // head describes the oldest chunk of a ring that is not empty.
 func (p *fifo) head() *HeadState {
@@ -39,10 +52,14 @@ func (p *fifo) head() *HeadState {
 	for id, address := range p.ring.Live() {
 		o := w.objects[id]
 		_, protected := w.touched[id]
-		return &HeadState{
+		h := &HeadState{
 			Key: o.key, ID: id, Reserved: o.state == reserved, Protected: protected, Leases: o.leases,
-			Uses: o.uses, Reads: w.reads(address), Readers: w.readers,
+			Uses: o.uses, Readers: w.readers,
 		}
+		if !h.Reserved { // else its count is just being written
+			h.Reads = w.reads(address)
+		}
+		return h
 	}
 	return &HeadState{}
 }
@@ -59,6 +76,9 @@ func (p *fifo) freeUnused() ([]uint32, error) {
 	freed := p.ring.Free(free, 2*limit)
 	for _, id := range freed {
 		p.w.forget(p.w.objects[id])
+	}
+	if f := p.w.line.first(); f != nil && len(freed) > 0 {
+		p.w.rouse(f)
 	}
 	return freed, fault
 }
@@ -88,8 +108,30 @@ func (p *fifo) clear() error {
 	return nil
 }
 
+// mayFit says whether the oldest chunk can be freed.
+func (p *fifo) mayFit(*waiter) (ok bool) {
+	for id, address := range p.ring.Live() {
+		_ = p.w.sv.guard(Handle{}, func() error {
+			c, err := p.ring.Access(address)
+			ok = err == nil && p.isFree(id, c.Payload)
+			return err
+		})
+		return ok
+	}
+	return true
+}
+
+func (p *fifo) lineOf(error, string) *line { return &p.w.line }
+
+// Whatever happens to the oldest chunk may make room.
+
+func (p *fifo) discard(*object) { p.w.wakeFirst(&p.w.line) } // freed when it is the oldest
+func (p *fifo) changed(*object) error {
+	p.w.wakeFirst(&p.w.line)
+	return nil
+}
+func (p *fifo) touched(*object) { p.w.wakeFirst(&p.w.line) }
+
 func (*fifo) hit(*object)           {}
 func (*fifo) publish(*object) error { return nil }
-func (*fifo) discard(*object)       {} // freed when it is the oldest
-func (*fifo) changed(*object) error { return nil }
 func (*fifo) quarantine(*object)    {}

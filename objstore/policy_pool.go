@@ -1,6 +1,7 @@
 package objstore
 
 import (
+	"container/list"
 	"math"
 
 	"github.com/ringcache/ringcache/internal/evict"
@@ -11,12 +12,16 @@ import (
 // pool is the policy Pool.
 //
 // What holds between calls, besides the Writer's:
-//   - an object is idle if it is committed or retired, has no lease and nothing
-//     in quarantine. Only idle objects are evicted, and a retired one goes as
-//     soon as it is idle;
+//   - an object is idle if it is committed or retired, has no lease and is neither
+//     touched nor in quarantine. Only idle objects are evicted, and a retired one
+//     goes as soon as it is idle;
 //   - the readers have counted all reads that an idle object still needs: what
 //     they did not count was written off;
-//   - quarantined has exactly the objects with something in quarantine;
+//   - quarantined has exactly the objects in quarantine, in the order of their
+//     fences;
+//   - bytes, idle and tenants are what counting all objects anew would give;
+//   - no run of holes and idle objects is as long as a search that failed wanted,
+//     see search;
 //   - with a sidecar, every committed or retired object has an entry there, and
 //     its use word is at least as cautious as the truth.
 type pool struct {
@@ -26,20 +31,27 @@ type pool struct {
 	cache *evict.Policy
 	ids   uint32 // ids up to here are marked as given out
 
-	quarantined map[*object]struct{}
-	fence       uint64           // the next one's number
-	tenants     map[string]int64 // bytes of each
-	dead        int              // readers whose slot was found without an owner
+	quarantined list.List     // of *object
+	next        *list.Element // where look goes on, nil: at the front
+	fence       uint64        // the next one's number
+	dead        int           // readers whose slot was found without an owner
+
+	room    int64 // bytes that chunks can take
+	bytes   [classes]int64
+	idle    bag
+	sample  int // where cheapest goes on
+	tenants map[string]*tenant
+	search  search
 }
 
 func newPool(w *Writer, seg *shmring.Segment) *pool {
 	return &pool{
 		w: w, ctl: seg.Control(),
-		mem:         shmring.NewPool(seg.Ring(), shmring.PoolOptions{DataOffset: w.gen.DataOffset, FirstID: w.opt.FirstID}),
-		cache:       evict.New(),
-		ids:         w.opt.FirstID,
-		quarantined: map[*object]struct{}{},
-		tenants:     map[string]int64{},
+		mem:     shmring.NewPool(seg.Ring(), shmring.PoolOptions{DataOffset: w.gen.DataOffset, FirstID: w.opt.FirstID}),
+		cache:   evict.New(),
+		ids:     w.opt.FirstID,
+		room:    int64(shmring.PoolRoom(len(seg.Ring()), w.gen.DataOffset)),
+		tenants: map[string]*tenant{},
 	}
 }
 
@@ -61,9 +73,11 @@ func (p *pool) markIDs() {
 	}
 }
 
-func (p *pool) alloc(size int, tenant string) (address uint64, id uint32, payload []byte, err error) {
+func (p *pool) extent(size int) int64 { return shmring.PoolExtent(size) }
+
+func (p *pool) alloc(size int, tenant string, as turn) (address uint64, id uint32, payload []byte, err error) {
 	err = p.w.sv.guard(Handle{}, func() (err error) {
-		address, id, payload, err = p.place(size, tenant)
+		address, id, payload, err = p.place(size, tenant, as)
 		return err
 	})
 	return address, id, payload, err
@@ -89,23 +103,10 @@ func (p *pool) drop(o *object, forget func(*evict.Entry)) {
 		forget(o.cached)
 		o.cached = nil
 	}
-	if len(o.aborted) > 0 {
-		o.aborted = nil
-		delete(p.quarantined, o)
+	if o.quarantined != nil {
+		p.leave(o)
 	}
 	p.w.forget(o)
-	p.w.signal()
-}
-
-// charge counts the bytes of an object for its tenant, or with -1 no longer.
-func (p *pool) charge(o *object, sign int64) {
-	if o.tenant == "" {
-		return
-	}
-	p.tenants[o.tenant] += sign * int64(p.mem.Extent(o.id))
-	if p.tenants[o.tenant] == 0 {
-		delete(p.tenants, o.tenant)
-	}
 }
 
 func (p *pool) publish(o *object) error {
@@ -125,14 +126,14 @@ func (p *pool) publish(o *object) error {
 // discard leaves an object that it can't drop idle, so that it goes when room is
 // needed.
 func (p *pool) discard(o *object) {
-	_ = p.w.sv.guard(Handle{}, func() error { p.drop(o, p.cache.Remove); return nil })
+	if err := p.w.sv.guard(Handle{}, func() error { p.drop(o, p.cache.Remove); return nil }); err != nil {
+		p.file(o, p.classOf(o))
+	}
 }
 
 func (p *pool) hit(o *object) {
 	p.cache.Hit(o.cached)
-	if len(o.aborted) > 0 && p.over(o) {
-		p.release(o)
-	}
+	p.releaseIfOver(o)
 }
 
 // The use word of the sidecar: bit 63 says that someone may need the object, bit
@@ -145,7 +146,7 @@ const (
 
 func (p *pool) useWord(o *object) uint64 {
 	u := uint64(min(max(p.w.needed(o), 0), math.MaxUint32))
-	if o.leases > 0 || len(o.aborted) > 0 {
+	if o.leases > 0 || o.quarantined != nil {
 		u |= useBusy
 	}
 	if o.state == retired {
@@ -159,13 +160,18 @@ func (p *pool) changed(o *object) error {
 	if o.state == reserved || o.state == discarded {
 		return nil
 	}
-	err := p.w.sv.guard(Handle{}, func() error { p.update(o); return nil })
-	p.w.signal()
-	return err
+	p.file(o, p.classOf(o))
+	return p.w.sv.guard(Handle{}, func() error { p.update(o); return nil })
 }
 
+func (p *pool) touched(o *object) { p.file(o, p.classOf(o)) }
+
 func (p *pool) update(o *object) {
-	if o.leases == 0 && len(o.aborted) == 0 {
+	if o.state == retired && o.quarantined != nil && p.over(o) {
+		p.leave(o)
+		p.file(o, p.classOf(o))
+	}
+	if o.leases == 0 && o.quarantined == nil {
 		p.writeOff(o)
 	}
 	if o.entry >= 0 {
@@ -179,7 +185,7 @@ func (p *pool) update(o *object) {
 			p.cache.Remove(o.cached)
 			o.cached = nil
 		}
-		if p.idle(o) {
+		if o.class == classIdle {
 			p.evict([]uint32{o.id}) // unless a reader looks at it; then it goes when room is needed
 		}
 	}
@@ -192,7 +198,7 @@ const rebaseAt = 1 << 30
 // writeOff makes the counts of an idle object agree: from now on it needs what is
 // issued from now on.
 func (p *pool) writeOff(o *object) {
-	reads := p.w.reads(o.address)
+	reads := p.w.readsNow(o.address)
 	if reads >= rebaseAt || reads < 0 || o.uses*int64(p.w.readers) >= rebaseAt {
 		p.w.setReads(o.address, 0)
 		reads, o.uses = 0, 0

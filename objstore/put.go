@@ -2,6 +2,7 @@ package objstore
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -23,6 +24,10 @@ import (
 func (w *Writer) Put(key string, v serde.Value) (Handle, error) { return w.put(key, v, PutOptions{}) }
 
 func (w *Writer) put(key string, v serde.Value, o PutOptions) (Handle, error) {
+	return w.putContext(noWait, key, v, o)
+}
+
+func (w *Writer) putContext(ctx context.Context, key string, v serde.Value, o PutOptions) (Handle, error) {
 	plan, err := w.plan(key, v)
 	if err != nil {
 		return Handle{}, err
@@ -30,7 +35,7 @@ func (w *Writer) put(key string, v serde.Value, o PutOptions) (Handle, error) {
 	if !plan.Complete() {
 		return Handle{}, fmt.Errorf("%w: a tensor has no data; Reserve is for values that are filled in place", ErrInvalid)
 	}
-	r, err := w.reserve(key, plan, o)
+	r, err := w.reserve(ctx, key, plan, o)
 	if err != nil {
 		return Handle{}, err
 	}
@@ -101,7 +106,7 @@ func (w *Writer) ReserveWith(key string, v serde.Value, o PutOptions) (*Reservat
 	if err != nil {
 		return nil, err
 	}
-	return w.reserve(key, plan, o)
+	return w.reserve(noWait, key, plan, o)
 }
 
 // plan lays the value out. It looks first whether the key may be put, since
@@ -133,7 +138,7 @@ func (w *Writer) mayPut(key string) error {
 }
 
 // reserve takes a chunk and writes everything that the plan has.
-func (w *Writer) reserve(key string, plan *serde.Plan, po PutOptions) (*Reservation, error) {
+func (w *Writer) reserve(ctx context.Context, key string, plan *serde.Plan, po PutOptions) (*Reservation, error) {
 	meta := plan.Metadata()
 	rest := countSize + len(meta)
 	if plan.DataLen() > w.opt.MaxObjectSize-rest {
@@ -148,7 +153,7 @@ func (w *Writer) reserve(key string, plan *serde.Plan, po PutOptions) (*Reservat
 			return nil, &TooLargeError{Size: math.MaxInt, Limit: w.opt.MaxObjectSize}
 		}
 	}
-	payload, err := w.alloc(o, rest+gap+plan.DataLen(), po.Request)
+	payload, err := w.alloc(ctx, o, rest+gap+plan.DataLen(), po.Request)
 	if err != nil {
 		return nil, err
 	}
@@ -197,27 +202,47 @@ func saturate(a, b int) int {
 }
 
 // alloc allocates a chunk for an object, which becomes pending, and holds the
-// segment.
-func (w *Writer) alloc(o *object, size int, r *Request) ([]byte, error) {
+// segment. If ctx is not noWait it waits for room.
+func (w *Writer) alloc(ctx context.Context, o *object, size int, r *Request) (payload []byte, err error) {
 	if err := w.lock(); err != nil {
 		return nil, err
 	}
 	defer w.mu.Unlock()
-	if r != nil && r.w != w {
-		return nil, fmt.Errorf("%w: request %s belongs to another store", ErrInvalid, r.id)
+	check := func() error { return w.mayAlloc(o.key, r) }
+	try := func(as turn) (err error) {
+		payload, err = w.allocNow(o, size, as)
+		return err
 	}
-	if r != nil && r.state != requestOpen {
-		return nil, fmt.Errorf("%w: %s", ErrEnded, r.id)
-	}
-	if err := w.mayPut(o.key); err != nil {
+	if err := check(); err != nil {
 		return nil, err
 	}
+	if err = try(passing); ctx != noWait && errors.Is(err, ErrFull) {
+		wt := &waiter{need: w.life.extent(size), tenant: o.tenant, key: o.key}
+		err = w.await(ctx, wt, r, err, try, check)
+	}
+	return payload, err
+}
+
+// mayAlloc says what is in the way of an object under a key, besides room.
+func (w *Writer) mayAlloc(key string, r *Request) error {
+	switch {
+	case w.closed:
+		return w.closedError()
+	case r != nil && r.w != w:
+		return fmt.Errorf("%w: request %s belongs to another store", ErrInvalid, r.id)
+	case r != nil && r.state != requestOpen:
+		return r.over()
+	}
+	return w.mayPut(key)
+}
+
+func (w *Writer) allocNow(o *object, size int, as turn) ([]byte, error) {
 	if err := w.sv.seg.Hold(); err != nil {
 		return nil, err
 	}
 	var payload []byte
 	var err error
-	o.address, o.id, payload, err = w.life.alloc(size, o.tenant)
+	o.address, o.id, payload, err = w.life.alloc(size, o.tenant, as)
 	if err != nil {
 		w.sv.seg.Release()
 		if never := (*shmring.TooLargeError)(nil); errors.As(err, &never) {
@@ -291,7 +316,7 @@ func (r *Reservation) Commit() (Handle, error) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
 	if r.request != nil && !r.done && r.request.state != requestOpen {
-		return Handle{}, fmt.Errorf("%w: %s; discard the reservation", ErrEnded, r.request.id)
+		return Handle{}, fmt.Errorf("%w; discard the reservation", r.request.over())
 	}
 	if err := r.commit(sum); err != nil {
 		return Handle{}, err
@@ -320,6 +345,8 @@ func (r *Reservation) checksum() (sum uint32) {
 	return sum
 }
 
+// commit makes the object visible. The caller leases it at once, or puts it into
+// quarantine: it must not be idle on the way.
 func (r *Reservation) commit(sum uint32) error {
 	w, o := r.w, r.o
 	if r.done {
@@ -345,7 +372,7 @@ func (r *Reservation) commit(sum uint32) error {
 	w.index[o.key] = o
 	w.watch(o, true)
 	r.end()
-	_ = w.life.changed(o) // whoever gets a handle hears of a fault
+	w.wakeKey(o.key)
 	failpoint.Hit("committed")
 	return nil
 }
@@ -370,5 +397,7 @@ func (r *Reservation) end() {
 	r.done = true
 	delete(r.w.pending, r.o.key)
 	r.w.sv.seg.Release()
-	r.w.signal()
+	if r.o.ended != nil {
+		close(r.o.ended)
+	}
 }

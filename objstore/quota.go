@@ -1,6 +1,7 @@
 package objstore
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/ringcache/ringcache/shmring"
@@ -34,7 +35,7 @@ func (w *Writer) quota(tenant string) int64 {
 }
 
 // admit evicts objects of the tenant itself until it may have size bytes more.
-func (p *pool) admit(size int, tenant string) error {
+func (p *pool) admit(size int, tenant string, as turn, looks *int) error {
 	quota := p.w.quota(tenant)
 	if tenant == "" || quota == 0 {
 		return nil
@@ -43,24 +44,52 @@ func (p *pool) admit(size int, tenant string) error {
 	if need > quota {
 		return &TooLargeError{Size: int(need), Limit: int(quota), Tenant: tenant}
 	}
-	own := map[uint32]*object{}
-	for p.tenants[tenant]+need > quota {
-		if len(own) == 0 {
-			for id, o := range p.w.objects {
-				if o.tenant == tenant {
-					own[id] = o
-				}
+	var held idSet // by readers
+	for {
+		t := p.tenants[tenant]
+		if t == nil {
+			return nil
+		}
+		if as == passing && !t.line.mayPass(need, quota) {
+			return p.quotaError(t, tenant, need, quota, held)
+		}
+		if t.used+need <= quota {
+			return nil
+		}
+		if t.used-t.idleBytes+need <= quota {
+			if victim, ok := p.cheapest(t.idle.items, held); ok {
+				held.add(p.evict([]uint32{victim.id}))
+				continue
 			}
 		}
-		victim, ok := p.cheapest(own, nil)
-		if !ok {
-			return &QuotaError{Tenant: tenant, Need: need, Used: p.tenants[tenant], Quota: quota}
-		}
-		p.evict([]uint32{victim.id})
-		delete(own, victim.id) // gone, or looked at by a reader
-		if len(own) == 0 && p.tenants[tenant]+need > quota {
-			return &QuotaError{Tenant: tenant, Need: need, Used: p.tenants[tenant], Quota: quota}
+		if !p.look(looks) {
+			return p.quotaError(t, tenant, need, quota, held)
 		}
 	}
-	return nil
+}
+
+func (p *pool) quotaError(t *tenant, name string, need, quota int64, held idSet) error {
+	used := t.used - t.idleBytes
+	for id := range held {
+		if o := p.w.objects[id]; o != nil && o.class == classIdle {
+			used += o.extent
+		}
+	}
+	return &QuotaError{Tenant: name, Need: need, Used: used, Quota: quota}
+}
+
+// hasPassed counts n bytes that someone got before those who wait.
+func (p *pool) hasPassed(n int64, tenant string) {
+	p.w.line.hasPassed(n)
+	if t := p.tenants[tenant]; t != nil {
+		t.line.hasPassed(n)
+	}
+}
+
+// lineOf returns where to wait after an ErrFull.
+func (p *pool) lineOf(err error, tenant string) *line {
+	if q := (*QuotaError)(nil); errors.As(err, &q) {
+		return &p.tenantOf(tenant).line
+	}
+	return &p.w.line
 }

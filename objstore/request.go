@@ -30,6 +30,8 @@ type Request struct {
 	// Guarded by the writer's lock.
 	state  requestState
 	leases map[*object]*Lease
+	// waiters wait for room for it.
+	waiters map[*waiter]struct{}
 }
 
 type requestState uint8
@@ -70,10 +72,27 @@ func (r *Request) enter() error {
 		return err
 	}
 	if r.state != requestOpen {
+		err := r.over()
 		r.w.mu.Unlock()
-		return fmt.Errorf("%w: %s", ErrEnded, r.id)
+		return err
 	}
 	return nil
+}
+
+// over says why the request takes nothing more.
+func (r *Request) over() error {
+	if r.state == requestSent {
+		return fmt.Errorf("%w: %s was committed, so its handles may be with the engine; begin another request", ErrEnded, r.id)
+	}
+	return fmt.Errorf("%w: %s was finished, aborted or rolled back, or its readers were reset", ErrEnded, r.id)
+}
+
+// setState enters the next state, in which nobody waits for room.
+func (r *Request) setState(s requestState) {
+	r.state = s
+	for wt := range r.waiters {
+		r.w.rouse(wt)
+	}
 }
 
 // Lookup returns a handle of the object under a key, leased to the request and
@@ -127,7 +146,7 @@ func (r *Request) Commit() error {
 		return err
 	}
 	defer r.w.mu.Unlock()
-	r.state = requestSent
+	r.setState(requestSent)
 	for _, l := range r.leases {
 		l.markSent()
 	}
@@ -154,7 +173,7 @@ func (r *Request) end(from requestState, first func(*Lease), aborted bool) {
 	if r.state != from || r.w.closed {
 		return
 	}
-	r.state = requestEnded
+	r.setState(requestEnded)
 	delete(r.w.requests, r.id)
 	for _, l := range r.leases {
 		if first != nil {

@@ -3,7 +3,6 @@ package objstore
 import (
 	"errors"
 	"fmt"
-	"maps"
 
 	"github.com/ringcache/ringcache/shmring"
 )
@@ -43,6 +42,7 @@ type State struct {
 // State returns a copy of the writer's tables, with the read counts as they
 // are in the segment now. Reserved and discarded chunks are left out.
 func (w *Writer) State() (State, error) {
+	objects := make([]ObjectState, 0, w.Len()) // memory for them all takes a while
 	if err := w.lock(); err != nil {
 		return State{}, err
 	}
@@ -54,22 +54,77 @@ func (w *Writer) State() (State, error) {
 	} else if r, ok := w.space.(*shmring.Ring); ok {
 		s.Ring = r.State()
 	}
+	s.Objects = objects
 	for id, address := range w.space.Live() {
 		o := w.objects[id]
 		if o.state == reserved || o.state == discarded {
 			continue
 		}
 		_, touched := w.touched[id]
-		quarantined := p != nil && !p.over(o)
-		if quarantined {
-			s.Quarantined++
-		}
 		s.Objects = append(s.Objects, ObjectState{
-			Key: o.key, Address: address, ID: id, Bytes: int64(o.size), Indexed: w.index[o.key] == o, Touched: touched,
-			Uses: o.uses, Leases: o.leases, Reads: w.reads(address),
-			Written: o.written, Quarantined: quarantined, Tenant: o.tenant,
+			Key: o.key, Address: address, ID: id, Bytes: int64(o.size), Indexed: o.state == committed, Touched: touched,
+			Uses: o.uses, Leases: o.leases, Written: o.written, Quarantined: o.quarantined != nil, Tenant: o.tenant,
 		})
 	}
+	// In one guard, since one for each takes longer than all the rest. Where the
+	// memory is gone nothing more was read.
+	_ = w.sv.guard(Handle{}, func() error {
+		for i := range s.Objects {
+			o := &s.Objects[i]
+			o.Reads = w.readsNow(o.Address)
+			o.Quarantined = o.Quarantined && !p.over(w.objects[o.ID])
+		}
+		return nil
+	})
+	for i := range s.Objects {
+		if s.Objects[i].Quarantined {
+			s.Quarantined++
+		}
+	}
+	return s, nil
+}
+
+// Stats are sums over the objects of a writer, and counts of those who use it.
+// Taking them costs the same for any number of objects.
+type Stats struct {
+	Objects  int   // that Lookup finds
+	Chunks   int   // objects, and reservations that are open or not freed yet
+	Used     int64 // bytes in use, with padding
+	Leases   int   // open
+	Requests int   // that have not ended
+	Waiting  int   // callers that wait for room
+	Readers  int
+	// DeadReaders is the number of readers of this library that were found dead.
+	DeadReaders int
+
+	// Of the policy Pool: the bytes in use by what keeps them, and the number of
+	// objects in quarantine. Those whose counts became complete are found after a
+	// while, see [Writer.State] for the truth.
+	Reserved, Leased, Quarantined, Evictable int64
+	QuarantinedObjects                       int
+}
+
+// Stats returns sums, without looking at every object as [Writer.State] does.
+func (w *Writer) Stats() (Stats, error) {
+	if err := w.lock(); err != nil {
+		return Stats{}, err
+	}
+	defer w.mu.Unlock()
+	s := Stats{
+		Objects: len(w.index), Chunks: w.space.Len(), Leases: w.leases, Requests: len(w.requests),
+		Waiting: len(w.waiters), Readers: w.readers,
+	}
+	if p, ok := w.life.(*pool); ok {
+		_ = w.sv.guard(Handle{}, func() error {
+			for looks := min(maxLooks, p.quarantined.Len()); p.look(&looks); {
+			}
+			return nil
+		})
+		s.DeadReaders, s.QuarantinedObjects = p.dead, p.quarantined.Len()
+		s.Reserved, s.Leased, s.Quarantined, s.Evictable = p.bytes[classReserved], p.bytes[classLeased], p.bytes[classQuarantined], p.bytes[classIdle]
+	}
+	s.Used = int64(w.space.Used()) // after look, which may have freed what was retired
+	s.Chunks = w.space.Len()
 	return s, nil
 }
 
@@ -122,6 +177,7 @@ func (w *Writer) CheckStructure() error {
 			bad("touched id %d is not committed", id)
 		}
 	}
+	w.checkWaiters(bad)
 	if leases != w.leases {
 		bad("%d leases of objects, %d in all", leases, w.leases)
 	}
@@ -137,20 +193,66 @@ func (p *pool) checkUse(o *object, bad func(format string, args ...any)) {
 	}
 }
 
-// check verifies what holds of a pool besides what holds of every writer.
+// checkWaiters verifies that everyone who waits is in one line.
+func (w *Writer) checkWaiters(bad func(format string, args ...any)) {
+	lines := []*line{&w.line}
+	if p, ok := w.life.(*pool); ok {
+		for _, t := range p.tenants {
+			lines = append(lines, &t.line)
+		}
+	}
+	n := 0
+	for _, l := range lines {
+		for e := l.waiting.Front(); e != nil; e = e.Next() {
+			n++
+			wt := e.Value.(*waiter)
+			if _, ok := w.waiters[wt]; !ok || wt.line != l || wt.place != e {
+				bad("who waits for %d bytes for key %q is not where it thinks", wt.need, wt.key)
+			}
+		}
+		if l.waiting.Len() == 0 && (l.passed != 0 || l.refused != 0) {
+			bad("%d bytes have passed nobody, %d were refused", l.passed, l.refused)
+		}
+	}
+	ofKeys := 0
+	for _, of := range w.waitersOf {
+		ofKeys += len(of)
+	}
+	if n != len(w.waiters) || n != ofKeys {
+		bad("%d callers wait in lines, %d in all, %d for keys", n, len(w.waiters), ofKeys)
+	}
+}
+
+// check verifies what holds of a pool besides what holds of every writer, and
+// counts anew what is kept as things change.
 func (p *pool) check(bad func(format string, args ...any)) {
-	tenants := map[string]int64{}
-	entries := 0
+	type sums struct{ used, idleBytes, idle int64 }
+	tenants := map[string]sums{}
+	var bytes [classes]int64
+	entries, inQuarantine := 0, 0
 	for id, o := range p.w.objects {
-		extent := p.mem.Extent(id)
-		if extent == 0 {
-			bad("object %d has no chunk", id)
+		if extent := int64(p.mem.Extent(id)); extent == 0 || extent != o.extent {
+			bad("object %d of %d bytes has a chunk of %d", id, o.extent, extent)
 		}
-		if o.tenant != "" {
-			tenants[o.tenant] += int64(extent)
+		if c := p.classOf(o); c != o.class {
+			bad("key %q is filed as of class %d, want %d", o.key, o.class, c)
 		}
-		if _, ok := p.quarantined[o]; ok != (len(o.aborted) > 0) {
-			bad("key %q: in quarantine %v, with %d abortions", o.key, ok, len(o.aborted))
+		bytes[o.class] += o.extent
+		s := tenants[o.tenant]
+		s.used += o.extent
+		if o.class == classIdle {
+			s.idleBytes += o.extent
+			s.idle++
+			if i := o.places[bagOfPool]; i >= len(p.idle.items) || p.idle.items[i] != o {
+				bad("key %q is idle, and not in its place among the others", o.key)
+			}
+			if t := p.tenants[o.tenant]; t != nil && (o.places[bagOfTenant] >= len(t.idle.items) || t.idle.items[o.places[bagOfTenant]] != o) {
+				bad("key %q is idle, and not in its place among those of tenant %q", o.key, o.tenant)
+			}
+		}
+		tenants[o.tenant] = s
+		if o.quarantined != nil {
+			inQuarantine++
 		}
 		live := o.state == committed || o.state == retired
 		if (o.state == committed) != (o.cached != nil) {
@@ -169,10 +271,49 @@ func (p *pool) check(bad func(format string, args ...any)) {
 			}
 		}
 	}
-	if !maps.Equal(tenants, p.tenants) {
-		bad("tenants are charged %v, have %v", p.tenants, tenants)
+	idle := int64(0)
+	for name, s := range tenants {
+		idle += s.idle
+		if name == "" {
+			continue
+		}
+		if t := p.tenants[name]; t == nil || s != (sums{t.used, t.idleBytes, int64(len(t.idle.items))}) {
+			bad("tenant %q has %+v, is charged %+v", name, s, t)
+		}
 	}
+	for name, t := range p.tenants {
+		if tenants[name].used == 0 && t.line.waiting.Len() == 0 {
+			bad("tenant %q has nothing", name)
+		}
+	}
+	if bytes != p.bytes || idle != int64(len(p.idle.items)) {
+		bad("bytes by class are %v and %d objects idle, counted were %v and %d", bytes, idle, p.bytes, len(p.idle.items))
+	}
+	p.checkQuarantine(inQuarantine, bad)
 	if p.ctl != nil && p.ctl.Free()+entries != p.ctl.Options().Objects {
 		bad("%d entries used and %d free of %d", entries, p.ctl.Free(), p.ctl.Options().Objects)
+	}
+	if n := p.search.need; n > 0 {
+		ids, ok := p.mem.Cheapest(int(n)-shmring.HeaderSize, func(id uint32) (float64, bool) {
+			return 0, p.w.objects[id].class == classIdle && !p.search.held.has(id)
+		})
+		if ok {
+			bad("there is said to be no run of %d bytes, but %d objects make one", n, len(ids))
+		}
+	}
+}
+
+func (p *pool) checkQuarantine(n int, bad func(format string, args ...any)) {
+	fence, next := uint64(0), p.next == nil
+	for e := p.quarantined.Front(); e != nil; e = e.Next() {
+		o := e.Value.(*object)
+		if o.quarantined != e || o.fence < fence || p.w.objects[o.id] != o {
+			bad("key %q is in quarantine up to fence %d, behind %d", o.key, o.fence, fence)
+		}
+		fence = o.fence
+		next = next || e == p.next
+	}
+	if n != p.quarantined.Len() || !next {
+		bad("%d objects are in quarantine, %d in its list; looking goes on in it: %v", n, p.quarantined.Len(), next)
 	}
 }

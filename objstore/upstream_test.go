@@ -258,3 +258,38 @@ func TestUpstreamMultiprocessExample(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, freed, 3)
 }
+
+// vLLM's writer never verifies in get, with a lock or without; it compares the id
+// that is in the ring. So it reads an older object of a key whose place was not used
+// again, and counts the read if it has a lock. Its touch does verify, and wants the
+// current one (shm_object_storage.py, 0.32.0 and 0.33.0: get, verify_signature).
+func TestUpstreamWriterReadsWhateverIsInTheRing(t *testing.T) {
+	s := upstreamStore(t)
+	old, err := s.Put("k", text("old"))
+	require.NoError(t, err)
+	require.True(t, s.Retire("k"))
+	current, err := s.Put("k", text("new"))
+	require.NoError(t, err)
+	forged := old
+	forged.Signature = make([]byte, 32)
+	for name, h := range map[string]Handle{"signed": old, "forged": forged, "bare": {Address: old.Address, ID: old.ID}} {
+		for _, key := range []string{"k", "other", ""} {
+			v, err := s.Writer.Get(h, key)
+			require.NoError(t, err, "%s, key %q", name, key)
+			require.Equal(t, text("old"), v.Value())
+			require.NoError(t, v.Release())
+		}
+		require.ErrorIs(t, s.TouchHandle(context.Background(), "k", h), ErrBadSignature)
+	}
+	require.NoError(t, s.TouchHandle(context.Background(), "k", current))
+	st, err := s.State()
+	require.NoError(t, err)
+	require.Equal(t, int64(9), st.Objects[0].Reads, "with a lock each get counts")
+	_, err = s.readers[0].Get(forged, "k")
+	require.ErrorIs(t, err, ErrBadSignature)
+	for range 2 {
+		s.readAll(t, current, "k")
+	}
+	_, err = s.Writer.Get(Handle{Address: current.Address, ID: old.ID, Signature: old.Signature}, "k")
+	require.ErrorIs(t, err, ErrStale)
+}

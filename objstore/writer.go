@@ -2,12 +2,14 @@ package objstore
 
 import (
 	"bytes"
+	"container/list"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"math"
 	"sync"
+	"time"
 
 	"github.com/ringcache/ringcache/internal/evict"
 	"github.com/ringcache/ringcache/pycompat"
@@ -23,7 +25,8 @@ import (
 //     object, and no other; a key is in both only while an object whose uses are
 //     used up is replaced;
 //   - touched holds ids of committed objects;
-//   - leases is the sum of those of the objects.
+//   - leases is the sum of those of the objects;
+//   - waiters has everyone who is in a line.
 type Writer struct {
 	opt     Options
 	gen     pycompat.Generation
@@ -41,9 +44,16 @@ type Writer struct {
 	touched  map[uint32]struct{}
 	leases   int // open, of all objects
 	requests map[string]*Request
-	resets   int           // of the readers
-	change   chan struct{} // closed when room may have come; nil if nobody waits
+	resets   int // of the readers
 	closed   bool
+
+	line      line // of those who wait for room
+	waiters   map[*waiter]struct{}
+	waitersOf map[string]map[*waiter]struct{} // of a key
+
+	// Work that was done, for tests: objects looked at in search of room, waiters
+	// woken, and tries of waiters that came by the timer.
+	looked, woken, polls int
 }
 
 // object is what the writer knows of one chunk.
@@ -63,10 +73,18 @@ type object struct {
 	unsent int64 // uses of leases that were not sent
 	sent   int   // leases that were
 
+	ended chan struct{} // closed when the reservation ends; nil if nobody waits for that
+
 	// Of the policy Pool.
-	base                int64 // reads when it was last idle, -1 if that is not known
-	written             int64 // reads that are missing and not needed any more; negative if too many were counted
-	aborted             []abortion
+	class               class
+	extent              int64     // bytes that the chunk takes
+	places              [bags]int // in the bags of idle objects
+	search              uint64    // see search
+	quarantined         *list.Element
+	fence               uint64       // the one that ends the quarantine
+	until               time.Time    // or then, if nobody is inside
+	base                int64        // reads when it was last idle, -1 if that is not known
+	written             int64        // reads that are missing and not needed any more; negative if too many were counted
 	cached              *evict.Entry // nil but while it is committed
 	entry               int          // in the sidecar, -1 if none
 	noteOffset, noteLen int          // of key and note in the payload
@@ -133,7 +151,7 @@ func newWriter(seg *shmring.Segment, o Options) *Writer {
 		index:    map[string]*object{},
 		pending:  map[string]*object{},
 		touched:  map[uint32]struct{}{},
-		requests: map[string]*Request{},
+		requests: map[string]*Request{}, waiters: map[*waiter]struct{}{}, waitersOf: map[string]map[*waiter]struct{}{},
 	}
 	switch o.Policy {
 	case Pool:
@@ -172,10 +190,12 @@ func (w *Writer) lock() error {
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
-		return fmt.Errorf("%w: %s", ErrClosed, w.sv.seg.Name())
+		return w.closedError()
 	}
 	return nil
 }
+
+func (w *Writer) closedError() error { return fmt.Errorf("%w: %s", ErrClosed, w.sv.seg.Name()) }
 
 // Cached reports whether a key is in the store. It changes nothing: the answer
 // holds until the next Put of anyone, unless the key is touched.
@@ -236,7 +256,7 @@ func (w *Writer) find(key string) (*object, error) {
 	if !ok {
 		return nil, &KeyNotFoundError{key}
 	}
-	delete(w.touched, o.id)
+	w.untouch(o)
 	w.life.hit(o)
 	return o, nil
 }
@@ -267,7 +287,10 @@ func (w *Writer) Evict(key string) (bool, error) {
 		return false, fmt.Errorf("%w: with the policy FIFO only the oldest object can go, see FreeUnused", ErrInvalid)
 	}
 	o, ok := w.index[key]
-	if !ok || !p.idle(o) {
+	if !ok {
+		return false, nil
+	}
+	if p.releaseIfOver(o); o.class != classIdle {
 		return false, nil
 	}
 	err := w.sv.guard(Handle{}, func() error { ok = p.evict([]uint32{o.id}) == nil; return nil })
@@ -278,9 +301,17 @@ func (w *Writer) Evict(key string) (bool, error) {
 func (w *Writer) retire(o *object) {
 	o.state = retired
 	delete(w.index, o.key)
-	delete(w.touched, o.id)
+	w.untouch(o)
 	w.watch(o, false)
 	_ = w.life.changed(o) // if the sidecar is gone, it goes when room is needed
+}
+
+// untouch ends the protection of an object, if it has any.
+func (w *Writer) untouch(o *object) {
+	if _, ok := w.touched[o.id]; ok {
+		delete(w.touched, o.id)
+		w.life.touched(o)
+	}
 }
 
 func (w *Writer) watch(o *object, present bool) {
@@ -319,6 +350,7 @@ func (w *Writer) Touch(key string) error {
 		}
 	case pycompat.CountPerAddress:
 		w.touched[o.id] = struct{}{}
+		w.life.touched(o)
 	}
 	return nil
 }
@@ -341,8 +373,9 @@ func (w *Writer) TouchHandle(ctx context.Context, key string, h Handle) error {
 func (w *Writer) ReleaseTouches() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	clear(w.touched)
-	w.signal()
+	for id := range w.touched {
+		w.untouch(w.objects[id])
+	}
 }
 
 // FreeUnused frees chunks, oldest first, whose uses were all read by every
@@ -414,6 +447,6 @@ func (w *Writer) close(end func() error) error {
 	}
 	// Whatever else went wrong, the memory is gone.
 	w.closed = true
-	w.signal()
+	w.wakeAll()
 	return err
 }

@@ -106,6 +106,9 @@ func (p *Pool) CheckStructure() error {
 			if !listed[b] {
 				bad("hole at %d is in no list", b.off)
 			}
+			if l := p.holes.largest; l != nil && l.len < b.len {
+				bad("the largest hole is said to have %d bytes, the one at %d has %d", l.len, b.off, b.len)
+			}
 			continue
 		}
 		live++
@@ -118,6 +121,9 @@ func (p *Pool) CheckStructure() error {
 		} else if c.ID != b.id && c.ID != NoID && c.ID != GoneID || c.Size != b.size || uint64(b.size) > b.len {
 			bad("chunk %d at %d, %d of %d bytes: the header says id %d, %d bytes", b.id, b.off, b.size, b.len, c.ID, c.Size)
 		}
+	}
+	if l := p.holes.largest; l != nil && !listed[l] {
+		bad("the largest hole, at %d, is in no list", l.off)
 	}
 	if want := uint64(firstGranule(p.opt.DataOffset)) + p.room(); p.first != nil && at != want {
 		bad("blocks end at %d, want %d", at, want)

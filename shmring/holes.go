@@ -7,6 +7,8 @@ type holes struct {
 	head  [maxBin]*block
 	some  [(maxBin + 63) / 64]uint64 // which lists have one
 	count int
+	// largest is one of the largest holes, nil if that has to be looked up.
+	largest *block
 }
 
 const (
@@ -33,6 +35,9 @@ func (p *Pool) addHole(b *block) {
 	}
 	h.head[i] = b
 	h.some[i/64] |= 1 << (i % 64)
+	if h.count == 0 || h.largest != nil && b.len > h.largest.len {
+		h.largest = b
+	}
 	h.count++
 }
 
@@ -49,6 +54,9 @@ func (p *Pool) removeHole(b *block) {
 		b.binNext.binPrev = b.binPrev
 	}
 	b.binPrev, b.binNext = nil, nil
+	if h.largest == b {
+		h.largest = nil
+	}
 	h.count--
 }
 

@@ -102,13 +102,21 @@ func (p *Pool) Used() uint64 { return p.used }
 // NextID returns the id that the next chunk will get.
 func (p *Pool) NextID() uint32 { return p.nextID }
 
-// Largest returns the bytes of the largest hole.
+// Largest returns the bytes of the largest hole. It looks for it only if the last
+// one that it found is gone.
 func (p *Pool) Largest() uint64 {
-	var n uint64
-	for b := p.holes.from(p.holes.last()); b != nil; b = b.binNext {
-		n = max(n, b.len)
+	h := &p.holes
+	if h.largest == nil {
+		for b := h.from(h.last()); b != nil; b = b.binNext {
+			if h.largest == nil || b.len > h.largest.len {
+				h.largest = b
+			}
+		}
 	}
-	return n
+	if h.largest == nil {
+		return 0
+	}
+	return h.largest.len
 }
 
 // PoolExtent returns the bytes that a chunk with a payload of size bytes takes in a

@@ -1,0 +1,556 @@
+package objstore
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var waits = flag.Int("waits", 3000, "puts in TestRandomWaiters")
+
+// fill puts objects of n bytes for a request until there is no room for more.
+func fill(t testing.TB, r *Request, n int) (objects int) {
+	t.Helper()
+	for {
+		_, err := r.Put(fmt.Sprint("k", objects), bytesItem(n))
+		if errors.Is(err, ErrFull) {
+			return objects
+		}
+		require.NoError(t, err)
+		objects++
+	}
+}
+
+// work is what a store did so far.
+type work struct{ looked, woken, polls int }
+
+func workOf(w *Writer) work {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return work{w.looked, w.woken, w.polls}
+}
+
+func waiting(t testing.TB, w *Writer) int {
+	t.Helper()
+	s, err := w.Stats()
+	require.NoError(t, err)
+	return s.Waiting
+}
+
+// waitUntil waits until so many callers wait for room.
+func waitUntil(t testing.TB, w *Writer, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return waiting(t, w) == n }, 2*time.Minute, 100*time.Microsecond)
+}
+
+// startWaiter starts a PutContext that finds no room, behind those that wait.
+func startWaiter(t testing.TB, w *Writer, ctx context.Context, key string, size int, o PutOptions) <-chan error {
+	t.Helper()
+	n := waiting(t, w)
+	done := make(chan error, 1)
+	go func() {
+		_, err := w.PutContext(ctx, key, bytesItem(size), o)
+		done <- err
+	}()
+	waitUntil(t, w, n+1)
+	return done
+}
+
+func answer(t testing.TB, done <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(2 * time.Minute):
+		t.Fatal("the caller waits for ever")
+		return nil
+	}
+}
+
+// Hits change nothing that somebody who waits for room could use. So they wake
+// nobody, and look at no object.
+func TestHitsDoNotWakeWaiters(t *testing.T) {
+	for name, o := range map[string]Options{
+		"fifo": {RingSize: 256 << 10, MaxObjectSize: 128 << 10, Readers: 1},
+		"pool": {RingSize: 256 << 10, MaxObjectSize: 128 << 10, Readers: 1, Policy: Pool, QuarantineTTL: -1},
+	} {
+		for _, aborted := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, aborted %v", name, aborted), func(t *testing.T) {
+				s := newStore(t, o)
+				all := begin(t, s.Writer, "all")
+				n := fill(t, all, 300)
+				require.NoError(t, all.Commit())
+				if aborted {
+					all.Abort()
+				}
+				ctx, cancel := context.WithCancel(context.Background())
+				var done []<-chan error
+				for i := range 64 {
+					done = append(done, startWaiter(t, s.Writer, ctx, fmt.Sprint("waiter", i), 100_000, PutOptions{}))
+				}
+				before := workOf(s.Writer)
+				const hits = 2000
+				for i := range hits {
+					r := begin(t, s.Writer, "hit")
+					_, err := r.Lookup(fmt.Sprint("k", i%n))
+					require.NoError(t, err)
+					require.NoError(t, r.Commit())
+					r.Finish()
+				}
+				after := workOf(s.Writer)
+				require.Zero(t, after.woken-before.woken)
+				require.LessOrEqual(t, after.looked-before.looked, (after.polls-before.polls)*min(n, maxPollLooks))
+				cancel()
+				for _, d := range done {
+					err := answer(t, d)
+					require.ErrorIs(t, err, context.Canceled)
+					require.ErrorIs(t, err, ErrFull)
+				}
+				require.Zero(t, waiting(t, s.Writer))
+				all.Finish()
+				s.Fence().Passed()
+				require.NoError(t, s.ResetReaders(0))
+			})
+		}
+	}
+}
+
+// Several objects that are leased and given back now and then leave the same holes.
+// What was not found among them is not looked for again before anything else is
+// there.
+func TestRefusedPutLooksAtFewObjects(t *testing.T) {
+	s := newPoolStore(t, Options{RingSize: 1 << 20, Readers: 1, MaxObjects: 1 << 14, QuarantineTTL: -1})
+	all := begin(t, s.Writer, "all")
+	n := fill(t, all, 300)
+	require.Greater(t, n, 1000)
+	refused := func(size, looks int) *FullError {
+		t.Helper()
+		before := workOf(s.Writer)
+		_, err := s.Put("refused", bytesItem(size))
+		var full *FullError
+		require.ErrorAs(t, err, &full)
+		require.LessOrEqual(t, workOf(s.Writer).looked-before.looked, looks)
+		return full
+	}
+	b := refused(20_000, 0).Blocked
+	require.Equal(t, int64(s.space.Used()), b.Leased)
+
+	require.NoError(t, all.Commit())
+	all.Abort()
+	b = refused(20_000, maxLooks).Blocked
+	require.Equal(t, int64(s.space.Used()), b.Quarantined)
+
+	// Every other object can go, and makes no run.
+	half := begin(t, s.Writer, "half")
+	for i := range n / 2 {
+		_, err := half.Lookup(fmt.Sprint("k", 2*i))
+		require.NoError(t, err)
+	}
+	s.Fence().Passed()
+	b = refused(20_000, 2*n).Blocked
+	require.Positive(t, b.Evictable)
+	require.Equal(t, int64(s.space.Used()), b.Leased+b.Evictable)
+	refused(20_000, 0)
+	refused(30_000, 0)
+	for i := range 100 { // hits on what is between
+		r := begin(t, s.Writer, "hit")
+		_, err := r.Lookup(fmt.Sprint("k", 2*i+1))
+		require.NoError(t, err)
+		r.Rollback()
+		refused(20_000, 0)
+	}
+	half.Rollback()
+	_, err := s.Put("fits", bytesItem(20_000))
+	require.NoError(t, err)
+}
+
+func TestQuotaIsRefusedWithoutLookingAtOthers(t *testing.T) {
+	s := newPoolStore(t, Options{RingSize: 1 << 20, Readers: 1, MaxObjects: 1 << 14, Quota: 4096, Quotas: map[string]int64{"other": 1 << 20}})
+	other := begin(t, s.Writer, "other")
+	for i := range 500 {
+		res, err := s.ReserveWith(fmt.Sprint("o", i), bytesItem(300), PutOptions{Request: other, Tenant: "other"})
+		require.NoError(t, err)
+		_, err = res.Commit()
+		require.NoError(t, err)
+	}
+	mine := begin(t, s.Writer, "mine")
+	res, err := s.ReserveWith("mine", bytesItem(3000), PutOptions{Request: mine, Tenant: "t"})
+	require.NoError(t, err)
+	_, err = res.Commit()
+	require.NoError(t, err)
+	before := workOf(s.Writer)
+	_, err = s.ReserveWith("more", bytesItem(3000), PutOptions{Tenant: "t"})
+	var quota *QuotaError
+	require.ErrorAs(t, err, &quota)
+	require.Greater(t, quota.Used, int64(3000))
+	require.Equal(t, before, workOf(s.Writer))
+
+	// Who waits for a quota keeps nobody else from getting room.
+	done := startWaiter(t, s.Writer, context.Background(), "more", 3000, PutOptions{Tenant: "t"})
+	elsewhere := begin(t, s.Writer, "elsewhere")
+	for i := range 20 {
+		_, err := elsewhere.PutContext(context.Background(), fmt.Sprint("e", i), bytesItem(300), PutOptions{Tenant: "other"})
+		require.NoError(t, err)
+	}
+	elsewhere.Rollback()
+	require.Equal(t, 1, waiting(t, s.Writer))
+	mine.Rollback()
+	require.NoError(t, answer(t, done))
+	other.Rollback()
+	s.Fence().Passed()
+}
+
+// A fence looks at what it releases, and at nothing that was aborted later.
+func TestFenceLooksAtWhatItReleases(t *testing.T) {
+	s := newPoolStore(t, Options{RingSize: 1 << 20, Readers: 1, MaxObjects: 1 << 14, QuarantineTTL: -1})
+	abort := func(n int) {
+		r := begin(t, s.Writer, "r")
+		for i := range n {
+			_, err := r.Put(fmt.Sprint(n, "/", i), bytesItem(300))
+			require.NoError(t, err)
+		}
+		require.NoError(t, r.Commit())
+		r.Abort()
+	}
+	abort(7)
+	f := s.Fence()
+	abort(1000)
+	before := workOf(s.Writer)
+	f.Passed()
+	require.LessOrEqual(t, workOf(s.Writer).looked-before.looked, 8)
+	st, err := s.State()
+	require.NoError(t, err)
+	require.Equal(t, 1000, st.Quarantined)
+
+	before = workOf(s.Writer)
+	sums, err := s.Stats()
+	require.NoError(t, err)
+	require.LessOrEqual(t, workOf(s.Writer).looked-before.looked, maxLooks)
+	require.Equal(t, 1000, sums.QuarantinedObjects)
+	require.Equal(t, 1007, sums.Objects)
+	require.Equal(t, int64(st.Used), sums.Quarantined+sums.Evictable)
+	s.Fence().Passed()
+}
+
+func TestStatsIsWhatStateAddsUpTo(t *testing.T) {
+	s := newPoolStore(t, Options{RingSize: 64 << 10})
+	open := begin(t, s.Writer, "open")
+	_, err := open.Put("leased", bytesItem(1000))
+	require.NoError(t, err)
+	unread := begin(t, s.Writer, "unread")
+	_, err = unread.Put("quarantined", bytesItem(2000))
+	require.NoError(t, err)
+	require.NoError(t, unread.Commit())
+	unread.Abort()
+	res, err := s.Reserve("reserved", bytesItem(3000))
+	require.NoError(t, err)
+	idle := begin(t, s.Writer, "idle")
+	_, err = idle.Put("idle", bytesItem(4000))
+	require.NoError(t, err)
+	idle.Rollback()
+	st, err := s.State()
+	require.NoError(t, err)
+	got, err := s.Stats()
+	require.NoError(t, err)
+	require.Equal(t, Stats{
+		Objects: 3, Chunks: 4, Used: int64(st.Used), Leases: 1, Requests: 1, Readers: 2, QuarantinedObjects: 1,
+		Reserved: got.Reserved, Leased: got.Leased, Quarantined: got.Quarantined, Evictable: got.Evictable,
+	}, got)
+	require.Equal(t, int64(st.Used), got.Reserved+got.Leased+got.Quarantined+got.Evictable)
+	for i, bytes := range []int64{got.Leased, got.Quarantined, got.Reserved, got.Evictable} {
+		require.InDelta(t, 1000*(i+1), bytes, 500)
+	}
+	res.Discard()
+	open.Rollback()
+	s.Fence().Passed()
+}
+
+// The first one gets room first, though the others need less.
+func TestWaitersGetRoomInOrder(t *testing.T) {
+	for _, policy := range []Policy{FIFO, Pool} {
+		t.Run(policy.String(), func(t *testing.T) {
+			s := newStore(t, Options{RingSize: 8 << 10, MaxObjectSize: 8 << 10, Readers: 1, Policy: policy})
+			var held []*Request
+			for i := range 5 {
+				r := begin(t, s.Writer, fmt.Sprint("held", i))
+				_, err := r.Put(fmt.Sprint("held", i), bytesItem(1300))
+				require.NoError(t, err)
+				held = append(held, r)
+			}
+			var ids [3]uint32
+			var all sync.WaitGroup
+			for i, size := range []int{3000, 1500, 1400} {
+				all.Go(func() {
+					r, err := s.Begin(fmt.Sprint("waiter", i))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer r.Rollback()
+					h, err := r.PutContext(context.Background(), fmt.Sprint("w", i), bytesItem(size), PutOptions{})
+					if err != nil {
+						t.Error(err)
+					}
+					ids[i] = h.ID
+				})
+				waitUntil(t, s.Writer, i+1)
+			}
+			for _, r := range held {
+				r.Rollback()
+			}
+			all.Wait()
+			require.Less(t, ids[0], ids[1])
+			require.Less(t, ids[1], ids[2])
+		})
+	}
+}
+
+// Whoever gives up, or finds that it needs nothing any more, leaves the room to
+// those behind it.
+func TestWaiterThatGivesUpWakesTheNext(t *testing.T) {
+	for name, give := range map[string]func(t *testing.T, s *store, cancel func(), r *Request){
+		"its context ends": func(_ *testing.T, _ *store, cancel func(), _ *Request) { cancel() },
+		"its request ends": func(_ *testing.T, _ *store, _ func(), r *Request) { r.Rollback() },
+		"its request is committed": func(t *testing.T, _ *store, _ func(), r *Request) {
+			require.NoError(t, r.Commit())
+			r.Finish()
+		},
+		"its key is there": func(t *testing.T, s *store, _ func(), _ *Request) {
+			o := begin(t, s.Writer, "other")
+			_, err := o.Put("first", bytesItem(300))
+			require.NoError(t, err)
+			o.Rollback()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newPoolStore(t, Options{RingSize: 8 << 10})
+			held := begin(t, s.Writer, "held")
+			_, err := held.Put("held", bytesItem(5000))
+			require.NoError(t, err)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			r := begin(t, s.Writer, "first")
+			first := startWaiter(t, s.Writer, ctx, "first", 4000, PutOptions{Request: r})
+			blocker := begin(t, s.Writer, "blocker")
+			_, err = blocker.Put("blocker", bytesItem(1500))
+			require.NoError(t, err)
+			second := startWaiter(t, s.Writer, context.Background(), "second", 1500, PutOptions{})
+			blocker.Rollback()
+			require.Equal(t, 2, waiting(t, s.Writer), "there is room for the second one only, which has to wait")
+			give(t, s, cancel, r)
+			require.Error(t, answer(t, first))
+			require.NoError(t, answer(t, second))
+			r.Rollback()
+			held.Rollback()
+			s.Fence().Passed()
+		})
+	}
+}
+
+func TestCloseEndsTheWaiters(t *testing.T) {
+	for _, policy := range []Policy{FIFO, Pool} {
+		s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 4000, Readers: 1, Policy: policy})
+		_, err := s.Put("unread", bytesItem(3000))
+		require.NoError(t, err)
+		var done []<-chan error
+		for i := range 3 {
+			done = append(done, startWaiter(t, s.Writer, context.Background(), fmt.Sprint(i), 3000, PutOptions{}))
+		}
+		require.NoError(t, s.Close())
+		for _, d := range done {
+			require.ErrorIs(t, answer(t, d), ErrClosed)
+		}
+	}
+}
+
+// Small puts take what a large one waits for, but not for ever.
+func TestSmallPutsDoNotStarveALargeWaiter(t *testing.T) {
+	for _, policy := range []Policy{FIFO, Pool} {
+		t.Run(policy.String(), func(t *testing.T) {
+			s := newStore(t, Options{RingSize: 32 << 10, MaxObjectSize: 32 << 10, Readers: 1, Policy: policy})
+			var open []*Request
+			small := func(i int) bool {
+				r := begin(t, s.Writer, fmt.Sprint("small", i))
+				_, err := r.Put(fmt.Sprint("small", i), bytesItem(1000))
+				if err != nil {
+					require.ErrorIs(t, err, ErrFull)
+					r.Rollback()
+					return false
+				}
+				open = append(open, r)
+				return true
+			}
+			n := 0
+			for small(n) {
+				n++
+			}
+			require.Greater(t, len(open), 20)
+			done := startWaiter(t, s.Writer, context.Background(), "large", 20_000, PutOptions{})
+			passed, refused := 0, 0
+			var saidSo bool
+			for i := n; len(done) == 0 && refused < 100*n; i++ {
+				// There is always someone with a request that is open.
+				if len(open) > 0 {
+					open[0].Rollback()
+					open = open[1:]
+				}
+				if small(i) {
+					passed++
+					continue
+				}
+				refused++
+				_, err := s.Put("x", bytesItem(1000))
+				var full *FullError
+				if errors.As(err, &full) && full.Waiting > 20_000 {
+					saidSo = true
+				}
+				if len(open) == 0 { // it has been woken
+					waitUntil(t, s.Writer, 0)
+				}
+			}
+			require.NoError(t, answer(t, done))
+			require.True(t, saidSo)
+			require.LessOrEqual(t, passed, 3*n)
+			for _, r := range open {
+				r.Rollback()
+			}
+			s.Fence().Passed()
+			require.NoError(t, s.ResetReaders(0))
+		})
+	}
+}
+
+// Nobody is told of the readers' counts; the one who waits finds them.
+func TestWaiterFindsReadsThatComplete(t *testing.T) {
+	for _, policy := range []Policy{FIFO, Pool} {
+		t.Run(policy.String(), func(t *testing.T) {
+			s := newStore(t, Options{RingSize: 64 << 10, MaxObjectSize: 64 << 10, Readers: 1, Policy: policy, TrustCounts: policy == Pool, QuarantineTTL: -1})
+			var handles []Handle
+			r := begin(t, s.Writer, "r")
+			for i := 0; ; i++ {
+				h, err := r.Put(fmt.Sprint("k", i), bytesItem(100))
+				if err != nil {
+					require.ErrorIs(t, err, ErrFull)
+					break
+				}
+				handles = append(handles, h)
+			}
+			require.Greater(t, len(handles), 2*maxLooks)
+			require.NoError(t, r.Commit())
+			r.Abort()
+			done := startWaiter(t, s.Writer, context.Background(), "large", 40_000, PutOptions{})
+			for i, h := range handles {
+				s.readAll(t, h, fmt.Sprint("k", i))
+			}
+			require.NoError(t, answer(t, done))
+			s.Fence().Passed()
+			require.NoError(t, s.ResetReaders(0))
+		})
+	}
+}
+
+// Goroutines put, wait, give up, hit and end requests in every way, in a pool that
+// is always full. Nobody is forgotten, and the sums are right all along.
+func TestRandomWaiters(t *testing.T) {
+	for _, policy := range []Policy{FIFO, Pool} {
+		t.Run(policy.String(), func(t *testing.T) {
+			o := Options{RingSize: 32 << 10, MaxObjectSize: 32 << 10, Readers: 1, Policy: policy}
+			if policy == Pool {
+				o.Quotas, o.MaxObjects = map[string]int64{"bounded": 8 << 10}, 24
+			}
+			s := newStore(t, o)
+			var got, gaveUp, full, hits atomic.Int64
+			var workers sync.WaitGroup
+			stop := make(chan struct{})
+			var checker sync.WaitGroup
+			checker.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						if err := s.CheckStructure(); err != nil {
+							t.Error(err)
+							return
+						}
+						// Nobody reads, and all the others may wait for what they aborted.
+						s.Fence().Passed()
+						if err := s.ResetReaders(0); err != nil {
+							t.Error(err)
+						}
+						time.Sleep(time.Millisecond)
+					}
+				}
+			})
+			for g := range 12 {
+				workers.Go(func() {
+					rnd := rand.New(rand.NewPCG(uint64(g), 3))
+					for i := range *waits / 24 {
+						r, err := s.Begin(fmt.Sprint(g, "/", i))
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						ctx, cancel := context.Background(), func() {}
+						if rnd.IntN(3) == 0 {
+							ctx, cancel = context.WithTimeout(ctx, time.Duration(rnd.IntN(3000))*time.Microsecond)
+						}
+						po := PutOptions{Request: r}
+						if policy == Pool && rnd.IntN(3) == 0 {
+							po.Tenant = "bounded"
+						}
+						key, size := fmt.Sprint("k", rnd.IntN(200)), 1+rnd.IntN(6000)
+						if rnd.IntN(4) == 0 {
+							_, err = s.putContext(noWait, key, bytesItem(size), po)
+						} else {
+							_, err = s.PutContext(ctx, key, bytesItem(size), po)
+						}
+						cancel()
+						switch {
+						case err == nil:
+							got.Add(1)
+						case errors.Is(err, ErrKeyExists):
+							if _, err := r.Lookup(key); err == nil {
+								hits.Add(1)
+							}
+						case errors.Is(err, context.DeadlineExceeded):
+							gaveUp.Add(1)
+						case errors.Is(err, ErrFull):
+							full.Add(1)
+						default:
+							t.Error(err)
+						}
+						switch rnd.IntN(3) {
+						case 0:
+							r.Rollback()
+							continue
+						case 1:
+							_ = r.Commit()
+							r.Finish()
+						default:
+							_ = r.Commit()
+							r.Abort()
+						}
+					}
+				})
+			}
+			workers.Wait()
+			close(stop)
+			checker.Wait()
+			t.Logf("%d got, %d gave up, %d full, %d hits, %+v", got.Load(), gaveUp.Load(), full.Load(), hits.Load(), workOf(s.Writer))
+			require.Zero(t, waiting(t, s.Writer))
+			require.NotZero(t, got.Load())
+			require.NotZero(t, hits.Load())
+			s.Fence().Passed()
+			require.NoError(t, s.ResetReaders(0))
+		})
+	}
+}
