@@ -80,6 +80,7 @@ func (w *Writer) ResetReaders(readers int) error {
 		w.life.changed(o)
 	}
 	defer w.signal()
+	defer w.ended()
 	c := w.sv.seg.Control()
 	if c == nil {
 		return nil

@@ -203,6 +203,9 @@ func (w *Writer) alloc(o *object, size int, r *Request) ([]byte, error) {
 		return nil, err
 	}
 	defer w.mu.Unlock()
+	if r == nil && w.stopping {
+		return nil, w.errStopping()
+	}
 	if r != nil && r.w != w {
 		return nil, fmt.Errorf("%w: request %s belongs to another store", ErrInvalid, r.id)
 	}
@@ -290,7 +293,7 @@ func (r *Reservation) Commit() (Handle, error) {
 	sum := r.checksum()
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
-	if r.request != nil && !r.done && r.request.state != requestOpen {
+	if r.request != nil && !r.done && !r.w.closed && r.request.state != requestOpen {
 		return Handle{}, fmt.Errorf("%w: %s; discard the reservation", ErrEnded, r.request.id)
 	}
 	if err := r.commit(sum); err != nil {
@@ -318,6 +321,10 @@ func (r *Reservation) commit(sum uint32) error {
 	w, o := r.w, r.o
 	if r.done {
 		return fmt.Errorf("%w: the reservation of key %q ended already", ErrInvalid, o.key)
+	}
+	if w.closed { // abandoned
+		r.discard()
+		return fmt.Errorf("%w: %s", ErrClosed, w.sv.seg.Name())
 	}
 	failpoint.Hit("commit")
 	err := w.sv.guard(r.handle(), func() error {
@@ -356,7 +363,9 @@ func (r *Reservation) Discard() {
 
 func (r *Reservation) discard() {
 	r.o.state = discarded
-	r.w.life.discard(r.o)
+	if !r.w.closed {
+		r.w.life.discard(r.o)
+	}
 	r.end()
 }
 
@@ -365,4 +374,5 @@ func (r *Reservation) end() {
 	delete(r.w.pending, r.o.key)
 	r.w.sv.seg.Release()
 	r.w.signal()
+	r.w.ended()
 }
