@@ -2,12 +2,14 @@ package mmcache_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/mmcache"
 )
 
@@ -99,5 +101,138 @@ func TestSmallRequestPassesALargeOne(t *testing.T) {
 		first.Rollback()
 		(<-begun).Rollback()
 		require.NoError(t, err)
+	})
+}
+
+// A large request is passed by as many bytes as Options.InFlight at most, if these
+// hold it up; then everybody waits behind it.
+func TestLargeRequestDoesNotStarve(t *testing.T) {
+	o := mmcache.Options{Mode: mmcache.None, InFlight: 1000}
+	bubble(t, o, func(t *testing.T, c *mmcache.Cache) {
+		small := func(i int) (*mmcache.Request, error) {
+			short, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			return c.Begin(short, nextID(), bytesOf(fmt.Sprint("small", i), 100))
+		}
+		before, err := small(0)
+		require.NoError(t, err)
+		begun := make(chan *mmcache.Request, 1)
+		go func() {
+			r, err := c.Begin(ctx, "large", bytesOf("large", 1000))
+			require.NoError(t, err)
+			begun <- r
+		}()
+		synctest.Wait()
+		passed := 0
+		for i := 1; ; i++ {
+			r, err := small(i)
+			require.NoError(t, c.CheckStructure())
+			if err != nil {
+				var waited *mmcache.WaitError
+				require.ErrorAs(t, err, &waited)
+				require.Equal(t, 1, waited.Ahead)
+				break
+			}
+			passed++
+			require.LessOrEqual(t, passed, 10)
+			before.Rollback() // there is always one small request
+			before = r
+			select {
+			case <-begun:
+				t.Fatal("begun though there was no room")
+			default:
+			}
+		}
+		require.Equal(t, 10, passed)
+		before.Rollback()
+		(<-begun).Rollback()
+	})
+}
+
+// Small requests that leave room for the large one may pass it for ever.
+func TestSmallRequestsThatHoldNobodyUpAlwaysPass(t *testing.T) {
+	o := mmcache.Options{Mode: mmcache.None, InFlight: 1000}
+	bubble(t, o, func(t *testing.T, c *mmcache.Cache) {
+		first, err := c.Begin(ctx, "first", bytesOf("a", 800))
+		require.NoError(t, err)
+		begun := make(chan *mmcache.Request, 1)
+		go func() {
+			r, err := c.Begin(ctx, "large", bytesOf("large", 800))
+			require.NoError(t, err)
+			begun <- r
+		}()
+		synctest.Wait()
+		var last *mmcache.Request
+		for range 100 {
+			one, err := c.Begin(ctx, nextID(), bytesOf("small", 100))
+			require.NoError(t, err)
+			if last != nil {
+				last.Rollback()
+			}
+			last = one
+			require.NoError(t, c.CheckStructure())
+		}
+		first.Rollback()
+		(<-begun).Rollback() // begins beside the small one
+		last.Rollback()
+	})
+}
+
+// Who gives up says for what it waited.
+func TestBeginSaysWhatItWaitedFor(t *testing.T) {
+	bubble(t, mmcache.Options{Mode: mmcache.ProcessorOnly, Capacity: 1 << 20, InFlight: 1000}, func(t *testing.T, c *mmcache.Cache) {
+		var all []*mmcache.Request
+		for i := range 2 {
+			r, err := c.Begin(ctx, nextID(), bytesOf(fmt.Sprint(i), 450))
+			require.NoError(t, err)
+			all = append(all, r)
+		}
+		giveUp := func(f func(ctx context.Context) error) *mmcache.WaitError {
+			short, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			err := f(short)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			var waited *mmcache.WaitError
+			require.ErrorAs(t, err, &waited)
+			return waited
+		}
+		err := giveUp(func(ctx context.Context) error { _, err := c.Begin(ctx, "r7", bytesOf("b", 200)); return err })
+		require.Equal(t, &mmcache.WaitError{
+			For: mmcache.WaitMemory, Request: "r7", Need: 200, InUse: 900, Limit: 1000, Holders: 2, Err: context.DeadlineExceeded,
+		}, err)
+		require.EqualError(t, err, `mmcache: request "r7" waited for 200 bytes of memory: 2 requests hold 900 of 1000 bytes (Options.InFlight), `+
+			"and 0 more wait in front; announce less in Want.Bytes, end requests that are done, or raise InFlight: context deadline exceeded")
+
+		// Another request makes the item.
+		goOn := make(chan struct{})
+		go func() {
+			_, _ = all[0].Item(ctx, "0", func(ctx context.Context, b *mmcache.Builder) error {
+				<-goOn
+				return produceItem("0", 100)(ctx, b)
+			})
+		}()
+		other, cause := c.Begin(ctx, "other", bytesOf("0", 50))
+		require.NoError(t, cause)
+		synctest.Wait()
+		err = giveUp(func(ctx context.Context) error { _, err := other.Item(ctx, "0", mustNotProduce(t)); return err })
+		require.ErrorContains(t, err, `request "other" waited for another call that makes item "0"`)
+		close(goOn)
+		synctest.Wait()
+
+		// A Clear, which waits itself.
+		clearing, stop := context.WithCancel(ctx)
+		cleared := make(chan error)
+		go func() { cleared <- c.Clear(clearing, func(lrusync.Envelope) error { return nil }) }()
+		synctest.Wait()
+		err = giveUp(func(ctx context.Context) error { _, err := c.Begin(ctx, "r8"); return err })
+		require.ErrorContains(t, err, `request "r8" waited for a Clear`)
+		stop()
+		cause = <-cleared
+		require.ErrorIs(t, cause, context.Canceled)
+		require.ErrorContains(t, cause, `request "other"`)
+		other.Rollback()
+		for _, r := range all {
+			r.Rollback()
+		}
 	})
 }

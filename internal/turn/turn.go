@@ -32,7 +32,7 @@ func New() *Lock {
 }
 
 // Do runs f once no other function has the turn. It returns f's error, or without
-// having run f the cause of the end of ctx, or [ErrHeld].
+// having run f ctx's error, or [ErrHeld].
 //
 //go:noinline
 func (l *Lock) Do(ctx context.Context, f func() error) error {
@@ -45,7 +45,7 @@ func (l *Lock) Do(ctx context.Context, f func() error) error {
 		select {
 		case <-l.free:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return ctx.Err()
 		}
 	}
 	var s stack

@@ -2,7 +2,6 @@ package turn_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -65,10 +64,9 @@ func TestWaitEndsWithTheContext(t *testing.T) {
 		l := turn.New()
 		go func() { _ = l.Do(ctx, func() error { time.Sleep(time.Minute); return nil }) }()
 		synctest.Wait()
-		why := errors.New("gave up")
-		short, cancel := context.WithTimeoutCause(ctx, time.Second, why)
+		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		require.ErrorIs(t, l.Do(short, nothing), why)
+		require.ErrorIs(t, l.Do(short, nothing), context.DeadlineExceeded)
 		synctest.Wait()
 		time.Sleep(time.Hour)
 	})
