@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -174,6 +175,8 @@ func (k kind) requirements(t testing.TB) engine.Model {
 	return engine.Model{VocabSize: 256, Modalities: map[string]engine.Modality{"image": image}}
 }
 
+var itemIDs atomic.Int64 // no two open requests of a cache have one id
+
 // request is the engine's request for an input; made counts items that were not
 // cached.
 func (r *rig) request(in *input) (q engine.Request, made int, err error) {
@@ -193,7 +196,7 @@ func (r *rig) request(in *input) (q engine.Request, made int, err error) {
 		wants = append(wants, f.want())
 		q.Placeholders = append(q.Placeholders, engine.Placeholder{Offset: f.Offset, Length: f.Length, IsEmbed: f.IsEmbed})
 	}
-	if q.Items, err = r.cache.Begin(r.ctx, in.Name, wants...); err != nil {
+	if q.Items, err = r.cache.Begin(r.ctx, fmt.Sprint(in.Name, "-", itemIDs.Add(1)), wants...); err != nil {
 		return q, 0, err
 	}
 	for i := range in.Images {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -176,6 +177,8 @@ func (r *rig) start() error {
 	return err
 }
 
+var itemIDs atomic.Int64 // no two open requests of a cache have one id
+
 // begin starts a request for the pictures of some keys, and makes them; made
 // tells which.
 func (r *rig) begin(keys ...string) (req *mmcache.Request, made int) {
@@ -184,7 +187,7 @@ func (r *rig) begin(keys ...string) (req *mmcache.Request, made int) {
 	for _, k := range keys {
 		wants = append(wants, mmcache.Want{Key: k, Bytes: 4096, Modality: "image"})
 	}
-	req, err := r.cache.Begin(r.ctx, "r", wants...)
+	req, err := r.cache.Begin(r.ctx, fmt.Sprint("items-", itemIDs.Add(1)), wants...)
 	require.NoError(r.t, err)
 	for _, k := range keys {
 		it, err := req.Item(r.ctx, k, mmcache.Ready(picture(k, rows), nil))

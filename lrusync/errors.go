@@ -20,6 +20,9 @@ var (
 	ErrMiss = errors.New("lrusync: cache miss")
 	// ErrNeedData is wrapped by [NeedDataError].
 	ErrNeedData = errors.New("lrusync: data needed")
+	// ErrNested says that enqueue sends, or clears, itself: its turn ends only when
+	// it returns.
+	ErrNested = errors.New("lrusync: called from within enqueue, which has to return first")
 	// ErrUnsized says that vLLM can't take the size of an item, see [ItemSize].
 	ErrUnsized error = unsizedError{}
 )

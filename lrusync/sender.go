@@ -3,6 +3,8 @@ package lrusync
 import (
 	"math/rand/v2"
 	"sync"
+
+	"github.com/ringcache/ringcache/internal/turn"
 )
 
 // Sender is the frontend's half of a mirrored pair (P0): it knows which items its
@@ -15,11 +17,30 @@ import (
 // LruKeyReplicatedSenderCache in cache/lru.py), for those who replace it in its
 // place.
 //
-// Methods may be called by any number of goroutines.
+// Methods may be called by any number of goroutines. Only Send and Barrier wait
+// while a request is being sent; what the other methods report then is what the
+// peer will have once it has received that request.
 type Sender struct {
-	mu sync.Mutex
+	order *turn.Lock // of requests and barriers, held while one is sent
+
+	mu sync.Mutex // held for bookkeeping only
 	m  *mirror[sent]
 	at Envelope // of the next request; Digest is taken from m
+	// sending says that the mirror has the effects of a request which is being
+	// sent, and may have to be taken back. again are the changes that came
+	// meanwhile, which are made again after that.
+	sending bool
+	again   []func()
+}
+
+// change changes the mirror, also while a request is being sent.
+func (s *Sender) change(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+	if s.sending {
+		s.again = append(s.again, f)
+	}
 }
 
 // sent is what the frontend keeps of an item.
@@ -35,7 +56,7 @@ func NewSender(o Options) (*Sender, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sender{m: m, at: Envelope{Sender: rand.Uint64()}}, nil
+	return &Sender{order: turn.New(), m: m, at: Envelope{Sender: rand.Uint64()}}, nil
 }
 
 // Cached reports for each key whether the peer has it. It changes nothing
@@ -70,9 +91,7 @@ func (s *Sender) Lookup(key string) (updates []byte, size int64, ok bool) {
 // Touch makes a key the newest if it is there (touch_sender_cache_item; vLLM 0.12
 // on). Where upstream leaves a ghost ([GhostError]) this does not.
 func (s *Sender) Touch(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.m.Touch(key)
+	s.change(func() { s.m.Touch(key) })
 }
 
 // Input is an item that was processed, as [Sender.Update] takes it.
@@ -104,17 +123,13 @@ func (s *Sender) Update(key string, in *Input) (omit bool, updates []byte, err e
 // Invalidate forgets a key that the peer reported as missing (invalidate; vLLM
 // 0.28 on).
 func (s *Sender) Invalidate(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.m.Pop(key)
+	s.change(func() { s.m.Pop(key) })
 }
 
 // Clear forgets everything (clear_cache). The peer has to be cleared too; see
 // [Sender.Barrier].
 func (s *Sender) Clear() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.m.Clear()
+	s.change(func() { s.m.Clear() })
 }
 
 // Stats returns hits and queries, as make_stats does.
@@ -136,5 +151,9 @@ func (s *Sender) Contents() ([]KeySize, int64) {
 func (s *Sender) CheckStructure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.sending { // its transaction is open
+		s.m.tx = false
+		defer func() { s.m.tx = true }()
+	}
 	return s.m.CheckStructure()
 }

@@ -1,5 +1,13 @@
 package lrusync
 
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ringcache/ringcache/internal/turn"
+)
+
 // Item is one item of a request, in the order of the prompt positions.
 type Item struct {
 	Key string
@@ -53,32 +61,97 @@ type Ticket struct {
 //     whose engine fails then;
 //   - [GhostError] if the request would hang the engine (vLLM 0.12 to 0.23).
 func (s *Sender) Send(items []Item, enqueue func(Ticket) error) (Ticket, error) {
+	return s.SendContext(context.Background(), items, enqueue)
+}
+
+// SendContext is Send that waits for its turn, while another request is being
+// sent, until ctx ends. Its error is then ctx's. Send, SendContext and Barrier fail
+// with [ErrNested] when enqueue calls them.
+func (s *Sender) SendContext(ctx context.Context, items []Item, enqueue func(Ticket) error) (t Ticket, err error) {
+	if enqueue == nil {
+		return Ticket{}, fmt.Errorf("%w: enqueue is nil", ErrInvalid)
+	}
+	err = s.inOrder(ctx, func() error {
+		t, err = s.send(items, enqueue)
+		return err
+	})
+	return t, err
+}
+
+// inOrder runs f while nothing else is sent.
+func (s *Sender) inOrder(ctx context.Context, f func() error) error {
+	err := s.order.Do(ctx, f)
+	if errors.Is(err, turn.ErrHeld) {
+		return ErrNested
+	}
+	return err
+}
+
+func (s *Sender) send(items []Item, enqueue func(Ticket) error) (Ticket, error) {
+	t, err := s.begin(items)
+	if err != nil {
+		return Ticket{}, err
+	}
+	done := false
+	defer func() { s.end(done, t) }() // also when enqueue panics
+	if err := enqueue(t); err != nil {
+		return Ticket{}, err
+	}
+	done = true
+	return t, nil
+}
+
+// begin does to the mirror what the request will do to the peer; end keeps that,
+// or takes it back.
+func (s *Sender) begin(items []Item) (Ticket, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	digest, sending := s.m.digest, false
+	digest := s.m.digest
 	s.m.begin()
-	defer func() {
-		if !sending { // also when enqueue panics
-			s.m.rollback()
-			s.m.digest = digest
-		}
-	}()
 	t, err := s.foresee(items)
 	if err != nil {
+		s.takeBack(digest)
 		return Ticket{}, err
 	}
 	t.Envelope = s.at
 	t.Digest = digest
-	if err := enqueue(t); err != nil {
-		return Ticket{}, err
-	}
-	sending = true
-	s.m.commit()
-	s.at.Seq++
+	s.sending = true
 	return t, nil
 }
 
-// foresee does to the mirror what the request does to the peer.
+func (s *Sender) takeBack(digest uint64) {
+	s.m.rollback()
+	s.m.digest = digest
+}
+
+func (s *Sender) end(sent bool, t Ticket) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.sending {
+		return // a repair has taken it back
+	}
+	s.sending = false
+	again := s.again
+	s.again = nil
+	if sent {
+		s.m.commit()
+		for _, omitted := range t.Omit {
+			if omitted {
+				s.m.stats.Hits++
+			}
+		}
+		s.m.stats.Total += int64(len(t.Omit))
+		s.at.Seq++
+		return
+	}
+	s.takeBack(t.Digest)
+	for _, f := range again {
+		f()
+	}
+}
+
+// foresee does to the mirror what the request does to the peer, but counts no
+// query.
 func (s *Sender) foresee(items []Item) (Ticket, error) {
 	stats := s.m.stats
 	t := Ticket{Omit: make([]bool, len(items)), Updates: make([][]byte, len(items))}
@@ -89,7 +162,6 @@ func (s *Sender) foresee(items []Item) (Ticket, error) {
 		if ok && !v.stale && !it.Fresh {
 			s.m.Touch(it.Key)
 			t.Omit[i], t.Updates[i] = true, v.updates
-			stats.Hits++
 			continue
 		}
 		if !it.Have {
@@ -104,7 +176,6 @@ func (s *Sender) foresee(items []Item) (Ticket, error) {
 	if need != nil {
 		return Ticket{}, &NeedDataError{need}
 	}
-	stats.Total += int64(len(items))
 	s.m.stats = stats
 	t.Added, t.Evicted = s.m.changes()
 	return t, nil
@@ -130,16 +201,16 @@ func (s *Sender) carry(it Item) error {
 //
 // For a [Receiver] of this package that also reports [Drift], use Repair instead.
 func (s *Sender) Missed(at Envelope, keys []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if at.Sender != s.at.Sender || at.Epoch != s.at.Epoch {
-		return // a barrier or a repair has cleared that up
-	}
-	for _, k := range keys {
-		if v, _, ok := s.m.Peek(k); ok && v.seq <= at.Seq {
-			s.m.Pop(k)
+	s.change(func() {
+		if at.Sender != s.at.Sender || at.Epoch != s.at.Epoch {
+			return // a barrier or a repair has cleared that up
 		}
-	}
+		for _, k := range keys {
+			if v, _, ok := s.m.Peek(k); ok && v.seq <= at.Seq {
+				s.m.Pop(k)
+			}
+		}
+	})
 }
 
 // Renew makes the next request that uses a key carry its data, since the peer's
@@ -147,27 +218,40 @@ func (s *Sender) Missed(at Envelope, keys []string) {
 // vLLM before 0.31 keeps its old copy all the same, and no vLLM can tell that it
 // lost a request which would have replaced it.
 func (s *Sender) Renew(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n := s.m.entries[key]; n != nil {
-		n.value.stale = true
-	}
+	s.change(func() {
+		if n := s.m.entries[key]; n != nil {
+			n.value.stale = true
+		}
+	})
 }
 
 // Barrier clears both ends: enqueue sends what clears the peer, such as vLLM's
 // reset_mm_cache or an envelope for [Receiver.Reset], in the same order as
 // requests. As with Send, its error means that nothing has happened.
 func (s *Sender) Barrier(enqueue func(Envelope) error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	next := Envelope{Sender: s.at.Sender, Epoch: s.at.Epoch + 1, Digest: emptyDigest}
-	if err := enqueue(next); err != nil {
-		return err
+	return s.BarrierContext(context.Background(), enqueue)
+}
+
+// BarrierContext is Barrier that waits for its turn, while a request is being sent,
+// until ctx ends.
+func (s *Sender) BarrierContext(ctx context.Context, enqueue func(Envelope) error) error {
+	if enqueue == nil {
+		return fmt.Errorf("%w: enqueue is nil", ErrInvalid)
 	}
-	s.m.Clear()
-	s.m.digest = emptyDigest
-	s.at = next
-	return nil
+	return s.inOrder(ctx, func() error {
+		s.mu.Lock()
+		next := Envelope{Sender: s.at.Sender, Epoch: s.at.Epoch + 1, Digest: emptyDigest}
+		s.mu.Unlock()
+		if err := enqueue(next); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.m.Clear()
+		s.m.digest = emptyDigest
+		s.at = next
+		return nil
+	})
 }
 
 // Drift is the report of a [Receiver] that requests were lost or came in another
@@ -179,12 +263,17 @@ type Drift struct {
 }
 
 // Repair makes the peer's contents the common ground again, and reports false if
-// that has been done already. The next request starts a new epoch there.
+// that has been done already. The next request starts a new epoch there; one that
+// is being sent now still belongs to the old.
 func (s *Sender) Repair(d Drift) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d.Sender != s.at.Sender || d.Epoch != s.at.Epoch {
 		return false
+	}
+	if s.sending { // the peer no longer caches what comes in this epoch
+		s.sending, s.again = false, nil
+		s.m.rollback()
 	}
 	kept := map[string]sent{}
 	for k, e := range s.m.All() {

@@ -24,7 +24,7 @@ type backend interface {
 	// invalidate makes a key a miss.
 	invalidate(key string) bool
 	// clear makes every key a miss. No request or hold is open, but for mode lru.
-	clear(send func(lrusync.Envelope) error) error
+	clear(ctx context.Context, send func(lrusync.Envelope) error) error
 	// contents lists what is cached, and the bytes of all together.
 	contents() ([]lrusync.KeySize, int64)
 	// check verifies the structure.
@@ -144,7 +144,7 @@ func (none) commit(_ context.Context, r *Request, _ bool, send func(Batch) error
 	return send(Batch{Items: r.wires((*entry).inline)})
 }
 func (none) invalidate(string) bool { return false }
-func (none) clear(send func(lrusync.Envelope) error) error {
+func (none) clear(_ context.Context, send func(lrusync.Envelope) error) error {
 	return send(lrusync.Envelope{})
 }
 func (none) contents() ([]lrusync.KeySize, int64) { return nil, 0 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/ringcache/ringcache/internal/turn"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/pycompat"
@@ -25,20 +26,23 @@ type Cache struct {
 	events events
 	flying flights
 	// gate is held once by every open request and hold, and altogether by Clear
-	// and Close.
+	// and what closes the cache.
 	gate *semaphore.Weighted
+	// stopped ends when nothing new may begin, done when the cache is closed.
+	stopped, done    context.Context
+	stopNow, doneNow context.CancelFunc
 
 	adoption objstore.Adoption
 
 	mu       sync.Mutex
 	closed   bool
+	requests map[*Request]struct{} // that something of is open
+	ids      map[string]*Request   // of those that have not ended
+	holds    map[*Hold]struct{}
 	epoch    uint64
 	stats    Stats
 	reported lrusync.Stats
 }
-
-// everybody is the weight of the whole gate.
-const everybody = math.MaxInt64
 
 // Open makes a cache. In mode shm it creates the segment, which the workers
 // attach to when they start, and removes it at Close; see objstore.Create for the
@@ -48,7 +52,12 @@ func Open(o Options) (*Cache, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cache{o: o, gate: semaphore.NewWeighted(everybody), budget: newBudget(o.InFlight)}
+	c := &Cache{
+		o: o, gate: semaphore.NewWeighted(everybody), budget: newBudget(o.InFlight),
+		requests: map[*Request]struct{}{}, ids: map[string]*Request{}, holds: map[*Hold]struct{}{},
+	}
+	c.stopped, c.stopNow = context.WithCancel(context.Background())
+	c.done, c.doneNow = context.WithCancel(context.Background())
 	switch o.Mode {
 	case None:
 		c.back = none{}
@@ -125,16 +134,16 @@ func (c *Cache) ResetReaders(readers int) error {
 	return fmt.Errorf("%w: mode %s has no readers", ErrInvalid, c.o.Mode)
 }
 
-// Detach is Close, but in mode shm it leaves the segment with its items for the
-// next process (Options.Adopt).
-func (c *Cache) Detach() error { return c.shut(true) }
-
-// Begin starts a request. id is for messages. wants are its items in the order
-// of their prompt positions; none of them is evicted for another. It waits until
-// the bytes that they may take fit into Options.InFlight, or ctx ends; a request
-// that never fits is refused with [TooLargeError].
+// Begin starts a request. No other with its id may be open. wants are its items in
+// the order of their prompt positions; none of them is evicted for another. Begin
+// waits until the bytes that they may take fit into Options.InFlight, or ctx ends;
+// items that are cached take none, and a request that takes none does not wait. A
+// smaller request may pass one that waits, but can't keep it waiting for ever.
+//
+// Errors: [WaitError] when ctx ends; [TooLargeError] for a request that never fits;
+// [ErrInvalid]; [ErrClosed].
 func (c *Cache) Begin(ctx context.Context, id string, wants ...Want) (*Request, error) {
-	r := &Request{c: c, id: id, running: 1, children: 1, byKey: make(map[string]*slot, len(wants))}
+	r := &Request{c: c, id: id, running: 1, children: 1, byKey: make(map[string]*slot, len(wants)), sending: turn.New()}
 	for _, w := range wants {
 		if w.Bytes < 0 {
 			return nil, fmt.Errorf("%w: Want.Bytes %d of key %q", ErrInvalid, w.Bytes, w.Key)
@@ -150,38 +159,18 @@ func (c *Cache) Begin(ctx context.Context, id string, wants ...Want) (*Request, 
 		s.places++
 		r.wants = append(r.wants, s)
 	}
-	if err := c.enter(ctx); err != nil {
+	if err := c.register(r); err != nil {
 		return nil, err
 	}
-	// What is cached stays from now on, and needs no budget. Only then it is
-	// waited for, and nobody with a budget waits for what is held here.
-	var total int64
-	for _, s := range r.byKey {
-		if e, ok := c.back.find(s.key); ok {
-			s.entry, s.charge = e, s.needs(e)
-		}
+	if err := c.enter(ctx, id); err != nil {
+		c.remove(r)
+		return nil, err
 	}
-	for _, s := range r.byKey {
-		if s.charge > math.MaxInt64-total {
-			total = math.MaxInt64
-			break
-		}
-		total += s.charge
-	}
-	err := error(nil)
-	if total > c.o.InFlight {
-		err = &TooLargeError{Bytes: total, Limit: c.o.InFlight}
-	} else {
-		var waited time.Duration
-		if waited, err = c.budget.acquire(ctx, total); waited > 0 {
-			c.count(func(st *Stats) { st.Waits++; st.Waited += waited })
-			r.lookAgain()
-		}
+	err := r.claimMemory(ctx)
+	if err == nil {
+		err = c.open(r)
 	}
 	if err != nil {
-		for _, s := range r.byKey {
-			s.charge = 0 // the budget has nothing of it
-		}
 		r.leave()
 		return nil, err
 	}
@@ -193,16 +182,95 @@ func (c *Cache) Begin(ctx context.Context, id string, wants ...Want) (*Request, 
 	return r, nil
 }
 
-// enter passes the gate.
-func (c *Cache) enter(ctx context.Context) error {
-	if err := c.gate.Acquire(ctx, 1); err != nil {
+// claimMemory waits for the memory of what is not cached.
+func (r *Request) claimMemory(ctx context.Context) error {
+	c := r.c
+	// What is cached stays from now on, and needs no budget. Only then it is
+	// waited for, and nobody with a budget waits for what is held here.
+	var total int64
+	for _, s := range r.byKey {
+		if e, ok := c.back.find(s.key); ok {
+			s.entry, s.charge = e, s.needs(e)
+		}
+		total += min(s.charge, math.MaxInt64-total)
+	}
+	if total > c.o.InFlight {
+		return &TooLargeError{Bytes: total, Limit: c.o.InFlight}
+	}
+	ctx, end := joined(ctx, c.stopped)
+	defer end()
+	claim, waited, err := c.budget.acquire(ctx, total)
+	if waited > 0 {
+		c.count(func(st *Stats) { st.Waits++; st.Waited += waited })
+	}
+	if err != nil {
+		if c.stopped.Err() != nil {
+			return errStopped(r.id)
+		}
+		if w := (*WaitError)(nil); errors.As(err, &w) {
+			w.Request = r.id
+		}
 		return err
 	}
+	r.claim = claim
+	if waited > 0 {
+		r.lookAgain()
+	}
+	return nil
+}
+
+func errStopped(id string) error {
+	return fmt.Errorf("%w, or shutting down: request %q can't begin", ErrClosed, id)
+}
+
+// register makes a request known that waits to begin.
+func (c *Cache) register(r *Request) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped.Err() != nil {
+		return errStopped(r.id)
+	}
+	if other, ok := c.ids[r.id]; ok {
+		return fmt.Errorf("%w: request %q is open already (begun %v ago); end it, or choose another id", ErrInvalid, r.id, ago(other.since))
+	}
+	c.ids[r.id], c.requests[r] = r, struct{}{}
+	r.since = time.Now()
+	return nil
+}
+
+// open begins a request that has all it waited for.
+func (c *Cache) open(r *Request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		c.gate.Release(1)
-		return ErrClosed
+		return errStopped(r.id)
+	}
+	r.become(open)
+	c.stats.Begun++
+	return nil
+}
+
+// remove forgets a request of which nothing is open any more.
+func (c *Cache) remove(r *Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ids[r.id] == r {
+		delete(c.ids, r.id)
+	}
+	delete(c.requests, r)
+}
+
+// enter passes the gate.
+func (c *Cache) enter(ctx context.Context, id string) error {
+	err := c.pass(ctx, c.stopped, 1)
+	if c.stopped.Err() != nil {
+		if err == nil {
+			c.gate.Release(1)
+		}
+		return errStopped(id)
+	}
+	if err != nil {
+		return &WaitError{For: WaitClear, Request: id, Err: ctx.Err()}
 	}
 	return nil
 }
@@ -234,7 +302,7 @@ func (c *Cache) produced(ctx context.Context, s *slot) (*entry, error) {
 		return nil, fmt.Errorf("%w: there is no producer for %q", ErrInvalid, s.key)
 	}
 	for {
-		f, lead := c.flying.join(s.key)
+		f, lead := c.flying.join(s.key, s.tenant)
 		if lead {
 			return c.lead(ctx, s, f)
 		}
@@ -242,9 +310,13 @@ func (c *Cache) produced(ctx context.Context, s *slot) (*entry, error) {
 		select {
 		case <-f.done:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, &WaitError{For: WaitItem, Key: s.key, Err: ctx.Err()}
+		case <-c.done.Done():
+			return nil, fmt.Errorf("%w: item %q was not made", ErrClosed, s.key)
 		}
 		switch {
+		case f.err != nil && f.tenant != s.tenant:
+			continue // its text is no business of another tenant's
 		case errors.Is(f.err, context.Canceled), errors.Is(f.err, context.DeadlineExceeded), errors.Is(f.err, errPanicked),
 			errors.Is(f.err, ErrTooLarge):
 			continue // that was the other's affair
@@ -288,9 +360,10 @@ func (c *Cache) lead(ctx context.Context, s *slot, f *flight) (*entry, error) {
 
 // Hold keeps an item in the cache until it is released.
 type Hold struct {
-	c    *Cache
-	e    *entry
-	once sync.Once
+	c     *Cache
+	e     *entry
+	since time.Time
+	once  sync.Once
 }
 
 // Lookup returns a hold on a cached item, so that between the look and the use,
@@ -299,7 +372,7 @@ type Hold struct {
 // item, and may drop it all the same; a request then needs a producer that can
 // make it. ctx ends the wait for a Clear that is going on.
 func (c *Cache) Lookup(ctx context.Context, key string) (*Hold, bool, error) {
-	if err := c.enter(ctx); err != nil {
+	if err := c.enter(ctx, ""); err != nil {
 		return nil, false, err
 	}
 	e, ok := c.back.find(key)
@@ -307,7 +380,16 @@ func (c *Cache) Lookup(ctx context.Context, key string) (*Hold, bool, error) {
 		c.gate.Release(1)
 		return nil, false, nil
 	}
-	return &Hold{c: c, e: e}, true, nil
+	h := &Hold{c: c, e: e, since: time.Now()}
+	c.mu.Lock()
+	closed := c.closed
+	c.holds[h] = struct{}{}
+	c.mu.Unlock()
+	if closed { // abandoned meanwhile
+		h.Release()
+		return nil, false, errStopped("")
+	}
+	return h, true, nil
 }
 
 // Updates returns the item's prompt updates. They must not be written to.
@@ -320,6 +402,9 @@ func (h *Hold) Size() int64 { return h.e.size }
 func (h *Hold) Release() {
 	h.once.Do(func() {
 		h.e.release()
+		h.c.mu.Lock()
+		delete(h.c.holds, h)
+		h.c.mu.Unlock()
 		h.c.gate.Release(1)
 	})
 }
@@ -336,24 +421,31 @@ func (c *Cache) Invalidate(key string) bool {
 
 // Clear forgets everything and begins a new epoch. It is a barrier: it waits
 // until every request and hold has ended, while new ones wait; in mode lru only
-// the order in which requests are sent counts, and it does not wait. send clears
-// the engine (vLLM's reset_mm_cache); an error of it means that nothing was
-// cleared. The envelope is for receivers of package lrusync.
+// the order in which requests are sent counts, and it waits for no more than a send
+// that is going on. send clears the engine (vLLM's reset_mm_cache); an error of it
+// means that nothing was cleared. The envelope is for receivers of package lrusync.
+//
+// Errors: [BusyError], or [WaitError] in mode lru, when ctx ends; send's;
+// [ErrInvalid] if send is nil; [ErrClosed].
 func (c *Cache) Clear(ctx context.Context, send func(lrusync.Envelope) error) error {
+	if send == nil {
+		return fmt.Errorf("%w: the send of Clear is nil", ErrInvalid)
+	}
 	if _, ok := c.back.(*mirrored); !ok {
-		if err := c.gate.Acquire(ctx, everybody); err != nil {
-			return err
+		if err := c.pass(ctx, c.stopped, everybody); err != nil && c.stopped.Err() == nil {
+			return &BusyError{Holders: c.Holders(), Err: ctx.Err()}
+		} else if err != nil {
+			return fmt.Errorf("%w, or shutting down: Clear has done nothing", ErrClosed)
 		}
 		defer c.gate.Release(everybody)
 	}
-	c.mu.Lock()
-	closed := c.closed
-	c.mu.Unlock()
-	if closed {
-		return ErrClosed
+	if c.stopped.Err() != nil {
+		return fmt.Errorf("%w, or shutting down: Clear has done nothing", ErrClosed)
 	}
-	if err := c.back.clear(send); err != nil {
-		return err
+	waiting, end := joined(ctx, c.done)
+	defer end()
+	if err := c.back.clear(waiting, send); err != nil {
+		return c.abandonedError(err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -394,73 +486,28 @@ func (c *Cache) Keys() iter.Seq2[string, int64] {
 func (c *Cache) Subscribe(buffer int) (<-chan Event, func()) { return c.events.subscribe(buffer) }
 
 // CheckStructure verifies everything that must hold between calls.
-func (c *Cache) CheckStructure() error { return c.back.check() }
+func (c *Cache) CheckStructure() error {
+	return errors.Join(c.back.check(), c.budget.check(), c.check())
+}
 
-// Close ends the cache, and removes the segment of mode shm. It fails with
-// [ErrBusy], and does nothing, while a request or a hold is open. Closing twice is
-// fine.
-func (c *Cache) Close() error { return c.shut(false) }
-
-func (c *Cache) shut(keep bool) error {
-	if !c.gate.TryAcquire(everybody) {
-		return fmt.Errorf("%w: finish, abort or roll back every request, and release every hold", ErrBusy)
-	}
-	defer c.gate.Release(everybody)
+func (c *Cache) check() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
-		return nil
+	var begun, named int64
+	for r := range c.requests {
+		if r.state == open || r.state == committed {
+			begun++
+		}
+		if r.state != ended {
+			named++
+		}
 	}
-	end := c.back.close
-	if s, ok := c.back.(*shared); ok && keep {
-		end = s.w.Detach
+	var errs []error
+	if n := c.stats.open(); n != begun {
+		errs = append(errs, fmt.Errorf("mmcache: %d requests are open, %d are counted", begun, n))
 	}
-	err := end()
-	if errors.Is(err, objstore.ErrBusy) {
-		return err
+	if named != int64(len(c.ids)) {
+		errs = append(errs, fmt.Errorf("mmcache: %d requests have not ended, %d ids are taken", named, len(c.ids)))
 	}
-	c.closed = true // whatever else went wrong
-	c.events.close()
-	return err
-}
-
-// budget bounds the bytes that requests hold.
-type budget struct {
-	sem   *semaphore.Weighted
-	limit int64
-	mu    sync.Mutex
-	used  int64
-}
-
-func newBudget(limit int64) *budget { return &budget{sem: semaphore.NewWeighted(limit), limit: limit} }
-
-func (b *budget) acquire(ctx context.Context, n int64) (waited time.Duration, err error) {
-	if !b.sem.TryAcquire(n) {
-		start := time.Now()
-		err = b.sem.Acquire(ctx, n)
-		waited = max(time.Since(start), 1)
-	}
-	if err == nil {
-		b.add(n)
-	}
-	return waited, err
-}
-
-func (b *budget) release(n int64) {
-	if n != 0 {
-		b.add(-n)
-		b.sem.Release(n)
-	}
-}
-
-func (b *budget) add(n int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.used += n
-}
-
-func (b *budget) inUse() int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.used
+	return errors.Join(errs...)
 }

@@ -21,7 +21,7 @@ func sent(mmcache.Batch) error { return nil }
 // run makes one request for items of n bytes and leaves it open.
 func run(t testing.TB, c *mmcache.Cache, n int, keys ...string) (*mmcache.Request, mmcache.Batch) {
 	t.Helper()
-	r, err := c.Begin(ctx, "request", want(n, keys...)...)
+	r, err := c.Begin(ctx, nextID(), want(n, keys...)...)
 	require.NoError(t, err)
 	for _, k := range keys {
 		it, err := r.Item(ctx, k, produceItem(k, n))

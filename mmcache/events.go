@@ -55,8 +55,9 @@ func (c Cause) String() string {
 
 // events hands events to subscribers without ever waiting for one.
 type events struct {
-	mu   sync.Mutex
-	subs map[*subscriber]struct{}
+	mu     sync.Mutex
+	subs   map[*subscriber]struct{}
+	closed bool
 }
 
 type subscriber struct {
@@ -94,6 +95,10 @@ func (e *events) subscribe(buffer int) (<-chan Event, func()) {
 	s := &subscriber{ch: make(chan Event, max(buffer, 1))}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.closed {
+		close(s.ch)
+		return s.ch, func() {}
+	}
 	if e.subs == nil {
 		e.subs = map[*subscriber]struct{}{}
 	}
@@ -115,4 +120,5 @@ func (e *events) close() {
 		close(s.ch)
 	}
 	clear(e.subs)
+	e.closed = true
 }

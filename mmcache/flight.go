@@ -10,14 +10,15 @@ type flights struct {
 }
 
 type flight struct {
-	done chan struct{}
-	e    *entry // the leader's; e and err are set when done is closed
-	err  error
+	tenant string // the leader's
+	done   chan struct{}
+	e      *entry // the leader's; e and err are set when done is closed
+	err    error
 }
 
 // join returns the flight of a key. lead says that the caller has to make the
 // item, and to land.
-func (f *flights) join(key string) (fl *flight, lead bool) {
+func (f *flights) join(key, tenant string) (fl *flight, lead bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if fl, ok := f.all[key]; ok {
@@ -26,7 +27,7 @@ func (f *flights) join(key string) (fl *flight, lead bool) {
 	if f.all == nil {
 		f.all = map[string]*flight{}
 	}
-	fl = &flight{done: make(chan struct{})}
+	fl = &flight{tenant: tenant, done: make(chan struct{})}
 	f.all[key] = fl
 	return fl, true
 }

@@ -16,7 +16,7 @@ import (
 // begin starts a request for one item of 100 bytes.
 func begin(t testing.TB, c *mmcache.Cache, key string) *mmcache.Request {
 	t.Helper()
-	r, err := c.Begin(ctx, "request", want(100, key)...)
+	r, err := c.Begin(ctx, nextID(), want(100, key)...)
 	require.NoError(t, err)
 	return r
 }

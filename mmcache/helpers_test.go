@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,11 +62,17 @@ func openCache(t testing.TB, o mmcache.Options) *mmcache.Cache {
 	t.Cleanup(func() {
 		require.NoError(t, c.CheckStructure())
 		require.Zero(t, c.Stats().InFlight, "memory is still charged to requests that ended")
+		require.Empty(t, c.Holders())
 		require.NoError(t, c.Close())
 		require.NoError(t, c.Close())
 	})
 	return c
 }
+
+var ids atomic.Int64
+
+// nextID is the id of a request; no two that are open may have the same.
+func nextID() string { return fmt.Sprint("request-", ids.Add(1)) }
 
 var dirs sync.Map // of tests, by name
 

@@ -3,6 +3,7 @@ package mmcache
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/ringcache/ringcache/lrusync"
 )
@@ -32,6 +33,8 @@ func (m *mirrored) find(key string) (*entry, bool) {
 // commit sends the request in its place among all others. What the engine lost
 // since the request looked is made first; that never repeats for an item.
 func (m *mirrored) commit(ctx context.Context, r *Request, fresh bool, send func(Batch) error) error {
+	ctx, end := joined(ctx, r.c.done)
+	defer end()
 	for {
 		items := make([]lrusync.Item, len(r.wants))
 		for i, s := range r.wants {
@@ -39,7 +42,9 @@ func (m *mirrored) commit(ctx context.Context, r *Request, fresh bool, send func
 			items[i] = lrusync.Item{Key: e.key, Have: e.item != nil, Size: e.size, Updates: e.updates, Fresh: fresh && e.item != nil}
 		}
 		var batch Batch
-		_, err := m.sender.Send(items, func(t lrusync.Ticket) error {
+		began := false
+		_, err := m.sender.SendContext(ctx, items, func(t lrusync.Ticket) error {
+			began = true
 			batch.Envelope = t.Envelope
 			batch.Items = make([]Wire, len(items))
 			for i, s := range r.wants {
@@ -63,7 +68,7 @@ func (m *mirrored) commit(ctx context.Context, r *Request, fresh bool, send func
 		})
 		var need *lrusync.NeedDataError
 		if !errors.As(err, &need) {
-			return err
+			return sendError(ctx, began, r.id, err)
 		}
 		for _, k := range need.Keys {
 			if err := r.make(ctx, r.byKey[k]); err != nil {
@@ -71,6 +76,17 @@ func (m *mirrored) commit(ctx context.Context, r *Request, fresh bool, send func
 			}
 		}
 	}
+}
+
+// sendError makes an error of the wait for one's turn say so.
+func sendError(ctx context.Context, began bool, id string, err error) error {
+	switch {
+	case errors.Is(err, lrusync.ErrNested):
+		return fmt.Errorf("%w: in mode lru a request can't be sent, nor the cache cleared, from within the send of a request: %w", ErrInvalid, err)
+	case !began && err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return &WaitError{For: WaitSend, Request: id, Err: ctx.Err()}
+	}
+	return err
 }
 
 // missed takes note of the engine's answer and makes what it lacks.
@@ -93,7 +109,14 @@ func (m *mirrored) invalidate(key string) bool {
 	return ok
 }
 
-func (m *mirrored) clear(send func(lrusync.Envelope) error) error { return m.sender.Barrier(send) }
+func (m *mirrored) clear(ctx context.Context, send func(lrusync.Envelope) error) error {
+	began := false
+	err := m.sender.BarrierContext(ctx, func(e lrusync.Envelope) error {
+		began = true
+		return send(e)
+	})
+	return sendError(ctx, began, "", err)
+}
 
 func (m *mirrored) contents() ([]lrusync.KeySize, int64) { return m.sender.Contents() }
 

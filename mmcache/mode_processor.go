@@ -1,6 +1,7 @@
 package mmcache
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -111,7 +112,7 @@ func (p *processorOnly) invalidate(key string) bool {
 	return true
 }
 
-func (p *processorOnly) clear(send func(lrusync.Envelope) error) error {
+func (p *processorOnly) clear(_ context.Context, send func(lrusync.Envelope) error) error {
 	if err := send(lrusync.Envelope{}); err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ func (s *shared) reserve(b *Builder, it *serde.Item) (*objstore.Reservation, Cau
 		// Put by hand, beside this cache; the request sends its own copy.
 		return nil, InUse, nil
 	}
-	return r, NoCause, err
+	return r, NoCause, closedError(err)
 }
 
 func (s *shared) admit(b *Builder) (*entry, error) {
@@ -78,7 +78,7 @@ func (s *shared) admit(b *Builder) (*entry, error) {
 	b.res.SetCost(b.cost)
 	l, err := b.res.CommitLeased()
 	if err != nil {
-		return nil, err
+		return nil, closedError(err)
 	}
 	return leased(l), nil
 }
@@ -104,7 +104,7 @@ func (s *shared) commit(_ context.Context, r *Request, _ bool, send func(Batch) 
 		}
 		h, err := e.lease.IssueN(r.children)
 		if err != nil {
-			return err
+			return closedError(err)
 		}
 		items[i] = Wire{Key: e.key, Form: FormAddress, Item: serde.NewAddressItem(h, w.modality), Handle: h, Updates: e.updates, lease: e.lease}
 	}
@@ -117,7 +117,7 @@ func (s *shared) commit(_ context.Context, r *Request, _ bool, send func(Batch) 
 
 func (s *shared) invalidate(key string) bool { return s.w.Retire(key) }
 
-func (s *shared) clear(send func(lrusync.Envelope) error) error {
+func (s *shared) clear(_ context.Context, send func(lrusync.Envelope) error) error {
 	if err := send(lrusync.Envelope{}); err != nil {
 		return err
 	}

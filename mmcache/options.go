@@ -32,12 +32,13 @@ type Options struct {
 
 	// Readers, MaxObject, Name and Dir are for mode shm, see objstore.Options:
 	// the engine's world size, the bytes of the largest object, the name of the
-	// segment and its folder. 0 for MaxObject is 128 MiB.
+	// segment and its folder. 0 for MaxObject is 128 MiB, and Capacity is the most
+	// that it can be: more counts as that.
 	Readers   int
 	MaxObject int
 	Name, Dir string
 
-	// Policy of mode shm. The default is objstore.Pool; FIFO is vLLM's own, which
+	// Policy of mode shm. The zero value is objstore.Pool; FIFO is vLLM's own, which
 	// an aborted request can block for ever.
 	Policy objstore.Policy
 	// Adopt takes over the segment Name with its items if its writer is gone, and
@@ -88,8 +89,14 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Adopt && (o.Mode != SHM || o.Name == "" || o.Policy != objstore.Pool) {
 		return o, fmt.Errorf("%w: Adopt needs mode shm, the policy Pool and a Name", ErrInvalid)
 	}
+	if o.MaxObject < 0 {
+		return o, fmt.Errorf("%w: MaxObject of %d bytes", ErrInvalid, o.MaxObject)
+	}
 	if o.MaxObject == 0 {
 		o.MaxObject = defaultMaxItem
+	}
+	if float64(o.MaxObject) > o.Capacity {
+		o.MaxObject = int(o.Capacity)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

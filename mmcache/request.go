@@ -2,9 +2,11 @@ package mmcache
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync"
+	"time"
 
+	"github.com/ringcache/ringcache/internal/turn"
 	"github.com/ringcache/ringcache/lrusync"
 )
 
@@ -23,34 +25,49 @@ type Want struct {
 
 // Request is the use of some items by one request to the engine.
 //
-// What holds: a slot's charge is what the budget holds for it; the request ends
-// once, when its last running Item has returned.
+// What holds: the slots' charges are what the request's claim holds; the request
+// ends once, when its last running Item has returned.
 type Request struct {
 	c     *Cache
 	id    string
 	wants []*slot // by position; a key that is wanted twice is one slot
 	byKey map[string]*slot
 
+	claim *claim // of the budget; nil until Begin has it
+
 	// sending is held by Commit, Missed and what ends the request, so that an
 	// answer of the engine can't come in before Commit has returned.
-	sending  sync.Mutex
+	sending  *turn.Lock
 	ticket   lrusync.Envelope // of the last time it was sent
 	attempts int
-	children int
 
-	mu      sync.Mutex
-	state   state
-	aborted bool // after it was sent
-	running int  // calls that use slots, and the request itself until it ends
+	// Guarded by the cache's lock.
+	state     state
+	since     time.Time // when that state began
+	children  int
+	busy      bool     // Commit or Missed is running
+	later     []ending // asked for from within send
+	aborted   bool     // after it was sent
+	abandoned bool     // by the cache
+	running   int      // calls that use slots, and the request itself until it ends
 }
 
 type state uint8
 
 const (
-	open state = iota
+	waiting state = iota // in Begin
+	open
 	committed
 	ended
 )
+
+// become changes the state. The cache's lock is held.
+func (r *Request) become(s state) {
+	r.state, r.since = s, time.Now()
+	if s == ended {
+		delete(r.c.ids, r.id)
+	}
+}
 
 // slot is an item of a request.
 type slot struct {
@@ -92,10 +109,17 @@ func (r *Request) ID() string { return r.id }
 
 // enter begins a call that uses slots, in one of two states.
 func (r *Request) enter(want state) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.state != want {
-		return fmt.Errorf("%w: %s", ErrEnded, r.id)
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	switch {
+	case r.abandoned:
+		return fmt.Errorf("%w: request %q was open when the cache was abandoned", ErrClosed, r.id)
+	case r.state == ended:
+		return fmt.Errorf("%w: %q", ErrEnded, r.id)
+	case r.state == committed && want == open:
+		return fmt.Errorf("%w: %q", ErrCommitted, r.id)
+	case r.state != want:
+		return fmt.Errorf("%w: request %q was not committed yet", ErrInvalid, r.id)
 	}
 	r.running++
 	return nil
@@ -103,10 +127,10 @@ func (r *Request) enter(want state) error {
 
 // leave ends such a call, and the request with the last one.
 func (r *Request) leave() {
-	r.mu.Lock()
+	r.c.mu.Lock()
 	r.running--
 	last, aborted := r.running == 0, r.aborted
-	r.mu.Unlock()
+	r.c.mu.Unlock()
 	if !last {
 		return
 	}
@@ -114,10 +138,18 @@ func (r *Request) leave() {
 		if s.entry != nil {
 			s.entry.end(aborted)
 		}
-		r.c.budget.release(s.charge)
-		s.charge = 0
+		r.release(s, s.charge)
 	}
+	r.c.remove(r)
 	r.c.gate.Release(1)
+}
+
+// release gives back bytes of a slot, if the budget has given any.
+func (r *Request) release(s *slot, bytes int64) {
+	s.charge -= bytes
+	if r.claim != nil {
+		r.c.budget.release(r.claim, bytes)
+	}
 }
 
 // Item returns an item of the request: from the cache, from another request that
@@ -142,13 +174,16 @@ func (r *Request) Item(ctx context.Context, key string, produce Producer) (Item,
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
 	case <-ctx.Done():
-		return Item{}, ctx.Err()
+		return Item{}, &WaitError{For: WaitItem, Request: r.id, Key: key, Err: ctx.Err()}
 	}
 	if s.produce == nil || s.entry == nil {
 		s.produce = produce
 	}
 	if s.entry == nil {
 		e, hit, err := r.c.obtain(ctx, s)
+		if w := (*WaitError)(nil); errors.As(err, &w) && w.Request == "" {
+			w.Request = r.id
+		}
 		if err != nil {
 			return Item{}, err
 		}
@@ -165,9 +200,7 @@ func (r *Request) keep(s *slot, e *entry) {
 		s.entry.release()
 	}
 	s.entry = e
-	hold := s.needs(e)
-	r.c.budget.release(s.charge - hold)
-	s.charge = hold
+	r.release(s, s.charge-s.needs(e))
 }
 
 // needs returns the bytes of the budget that an entry takes in its slot.
@@ -200,29 +233,33 @@ func (r *Request) make(ctx context.Context, s *slot) error {
 // was sent: then Commit returns it, nothing has been counted, and the request is
 // open as before.
 //
-// Every item must have been obtained. The request must not be ended from within
-// send; from other goroutines it may, as soon as the engine answers. In mode lru items that the engine dropped
-// in the meantime are made again first, with ctx.
+// Every item must have been obtained. In mode lru items that the engine dropped in
+// the meantime are made again first, with ctx.
+//
+// From within send anything may be called that does not send: Finish, Abort and
+// Rollback of this request then take effect when send has returned. In mode lru
+// Commit, Missed and Clear fail there with [ErrInvalid].
+//
+// Errors: send's; [WaitError] when ctx ends while another request is being sent;
+// [ErrInvalid]; [ErrCommitted]; [ErrEnded]; [ErrClosed].
 func (r *Request) Commit(ctx context.Context, send func(Batch) error) error {
-	r.sending.Lock()
-	defer r.sending.Unlock()
-	if err := r.enter(open); err != nil {
-		return err
-	}
-	defer r.leave()
-	for _, s := range r.wants {
-		if s.entry == nil {
-			return fmt.Errorf("%w: Commit without item %q", ErrInvalid, s.key)
+	return r.send(ctx, "Commit", open, send, func() error {
+		for _, s := range r.wants {
+			if s.entry == nil {
+				return fmt.Errorf("%w: Commit without item %q", ErrInvalid, s.key)
+			}
 		}
-	}
-	if err := r.c.back.commit(ctx, r, false, send); err != nil {
-		return err
-	}
-	r.mu.Lock()
-	r.state = committed
-	r.mu.Unlock()
-	r.c.count(func(st *Stats) { st.Committed++ })
-	return nil
+		if err := r.c.back.commit(ctx, r, false, send); err != nil {
+			return err
+		}
+		r.c.mu.Lock()
+		defer r.c.mu.Unlock()
+		if r.state == open { // else it was abandoned
+			r.become(committed)
+		}
+		r.c.stats.Committed++
+		return nil
+	})
 }
 
 // Missed takes the engine's answer that it lacked items, and sends the request
@@ -233,19 +270,63 @@ func (r *Request) Missed(ctx context.Context, keys []string, send func(Batch) er
 	if !ok {
 		return fmt.Errorf("%w: only an engine with a mirrored cache (mode lru) misses items, not mode %s", ErrInvalid, r.c.o.Mode)
 	}
-	r.sending.Lock()
-	defer r.sending.Unlock()
-	if err := r.enter(committed); err != nil {
-		return err
+	return r.send(ctx, "Missed", committed, send, func() error {
+		r.attempts++
+		r.c.count(func(st *Stats) { st.Missed += int64(len(keys)); st.Resent++ })
+		if err := m.missed(ctx, r, keys); err != nil {
+			return err
+		}
+		// The second time everything at hand goes along.
+		return m.commit(ctx, r, r.attempts > 1, send)
+	})
+}
+
+// send runs f, which sends the request, in one of two states.
+func (r *Request) send(ctx context.Context, what string, from state, send func(Batch) error, f func() error) error {
+	if send == nil {
+		return fmt.Errorf("%w: the send of %s is nil", ErrInvalid, what)
 	}
-	defer r.leave()
-	r.attempts++
-	r.c.count(func(st *Stats) { st.Missed += int64(len(keys)); st.Resent++ })
-	if err := m.missed(ctx, r, keys); err != nil {
-		return err
+	began := false
+	err := r.sending.Do(ctx, func() error {
+		began = true
+		if err := r.enter(from); err != nil {
+			return err
+		}
+		defer r.leave()
+		r.setBusy(true)
+		defer r.endLater()
+		return f()
+	})
+	switch {
+	case began:
+		return r.c.abandonedError(err)
+	case errors.Is(err, turn.ErrHeld):
+		return fmt.Errorf("%w: %s of request %q from within its own send", ErrInvalid, what, r.id)
 	}
-	// The second time everything at hand goes along.
-	return m.commit(ctx, r, r.attempts > 1, send)
+	return &WaitError{For: WaitSend, Request: r.id, Err: err}
+}
+
+// abandonedError is the error of a wait that ended since the cache was abandoned.
+func (c *Cache) abandonedError(err error) error {
+	if c.done.Err() != nil && errors.As(err, new(*WaitError)) {
+		return fmt.Errorf("%w: the cache was abandoned", ErrClosed)
+	}
+	return closedError(err)
+}
+
+func (r *Request) setBusy(busy bool) (later []ending) {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	later = r.later
+	r.busy, r.later = busy, nil
+	return later
+}
+
+// endLater does what was asked for from within send.
+func (r *Request) endLater() {
+	for _, how := range r.setBusy(false) {
+		r.endNow(how)
+	}
 }
 
 // SetChildren says that the engine will run the request as n children, each of
@@ -253,39 +334,74 @@ func (r *Request) Missed(ctx context.Context, keys []string, send func(Batch) er
 // used n times. It must be called before Commit, and does nothing later; the
 // request ends when all children have.
 func (r *Request) SetChildren(n int) {
-	r.sending.Lock()
-	defer r.sending.Unlock()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.state == open {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	if r.state == open && !r.busy {
 		r.children = max(n, 1)
 	}
 }
 
 // Rollback gives up a request that was not committed. It does nothing
 // afterwards, so that it can be deferred.
-func (r *Request) Rollback() { r.end(open, false, func(st *Stats) { st.RolledBack++ }) }
+func (r *Request) Rollback() { r.end(rollback) }
 
 // Finish ends a request that the engine reported as finished: all of its workers
-// have what they need. Before Commit it does nothing: that is for Rollback.
-func (r *Request) Finish() { r.end(committed, false, func(st *Stats) { st.Finished++ }) }
+// have what they need. Before Commit it does nothing but to count as misuse
+// (Stats.Misused) and to be logged: that is for Rollback.
+func (r *Request) Finish() { r.end(finish) }
 
 // Abort ends a request that was cancelled after it was committed. A worker may
-// still read its items: see [Cache.Fence].
-func (r *Request) Abort() { r.end(committed, true, func(st *Stats) { st.Aborted++ }) }
+// still read its items: see [Cache.Fence]. Before Commit it is as Finish.
+func (r *Request) Abort() { r.end(abort) }
 
-func (r *Request) end(from state, aborted bool, count func(*Stats)) {
-	r.sending.Lock()
-	defer r.sending.Unlock()
-	r.mu.Lock()
-	if r.state != from {
-		r.mu.Unlock()
-		return
+// ending is how a request ends.
+type ending uint8
+
+const (
+	rollback ending = iota
+	finish
+	abort
+)
+
+func (r *Request) end(how ending) {
+	err := r.sending.Do(r.c.done, func() error { r.endNow(how); return nil })
+	if errors.Is(err, turn.ErrHeld) {
+		r.c.mu.Lock()
+		r.later = append(r.later, how)
+		r.c.mu.Unlock()
 	}
-	r.state, r.aborted = ended, aborted
-	r.mu.Unlock()
-	r.c.count(count)
-	r.leave()
+	// Any other error says that the cache was abandoned, and so was the request.
+}
+
+func (r *Request) endNow(how ending) {
+	c := r.c
+	c.mu.Lock()
+	ends, misused := false, false
+	switch {
+	case r.state == open && how == rollback:
+		c.stats.RolledBack++
+		ends = true
+	case r.state == open:
+		c.stats.Misused++
+		misused = true
+	case r.state == committed && how == finish:
+		c.stats.Finished++
+		ends = true
+	case r.state == committed && how == abort:
+		r.aborted = true
+		c.stats.Aborted++
+		ends = true
+	}
+	if ends {
+		r.become(ended)
+	}
+	c.mu.Unlock()
+	if misused {
+		c.o.Logger.Warn("Finish or Abort of a request that was not committed does nothing; use Rollback", "request", r.id)
+	}
+	if ends {
+		r.leave()
+	}
 }
 
 // wires makes the wire of every item.

@@ -23,8 +23,11 @@ type Stats struct {
 	Waits  int64
 	Waited time.Duration
 
-	// Requests by how they went.
-	Committed, RolledBack, Finished, Aborted int64
+	// Requests by how they went. Those of Begun that are not RolledBack, Finished
+	// or Aborted are Open. Misused are calls of Finish and Abort before Commit,
+	// which do nothing: the request stays open.
+	Begun, Committed, RolledBack, Finished, Aborted int64
+	Misused                                         int64
 	// Items that the engine missed, requests that were sent again, and drifts
 	// that were repaired (mode lru).
 	Missed, Resent, Repaired int64
@@ -36,6 +39,9 @@ type Stats struct {
 	InFlight, InFlightLimit  int64
 	// Quarantined are the items that aborted requests keep in mode shm.
 	Quarantined int64
+	// Open are the requests that have not ended; Waiting are those that wait in
+	// Begin, Holds the holds that were not released. See Cache.Holders.
+	Open, Waiting, Holds int64
 	// Epoch is the number of times that the cache was cleared.
 	Epoch uint64
 }
@@ -50,6 +56,8 @@ func (s *Stats) refuse(c Cause) {
 		s.RefusedInUse++
 	}
 }
+
+func (s *Stats) open() int64 { return s.Begun - s.RolledBack - s.Finished - s.Aborted }
 
 func (c *Cache) count(f func(*Stats)) {
 	c.mu.Lock()
@@ -90,6 +98,12 @@ func (c *Cache) Stats() Stats {
 	s.InFlight, s.InFlightLimit = c.budget.inUse(), c.budget.limit
 	s.Quarantined = quarantined
 	s.Epoch = c.epoch
+	s.Open, s.Holds = s.open(), int64(len(c.holds))
+	for r := range c.requests {
+		if r.state == waiting {
+			s.Waiting++
+		}
+	}
 	return s
 }
 

@@ -89,5 +89,6 @@ func (w *Writer) ResetReaders(readers int) error {
 	for _, o := range w.objects { // which may drop retired ones
 		_ = w.life.changed(o) // what the sidecar has is more cautious
 	}
+	w.wakeShutdown()
 	return nil
 }

@@ -22,13 +22,14 @@ type Lease struct {
 	uses   int64 // that they count
 	sent   bool
 	ended  bool
-	resets int // Writer.resets when it was sent
+	resets int  // Writer.resets when it was sent
+	holds  bool // the segment, for what Stored returned
 }
 
 // Lease takes a lease of the object under a key without issuing a use. It fails
 // with [KeyNotFoundError].
 func (w *Writer) Lease(key string) (*Lease, error) {
-	if err := w.lock(); err != nil {
+	if err := w.lockNew(); err != nil {
 		return nil, err
 	}
 	defer w.mu.Unlock()
@@ -156,7 +157,7 @@ func (l *Lease) TakeBack() {
 }
 
 func (l *Lease) takeBack() {
-	if l.over() {
+	if l.over() || l.w.closed {
 		return
 	}
 	if n := int64(l.issued); n > 0 {
@@ -201,7 +202,8 @@ func (l *Lease) Abort() {
 }
 
 func (l *Lease) end(aborted bool) {
-	if l.over() {
+	l.letGo()
+	if l.over() || l.w.closed {
 		l.ended = true
 		return
 	}
@@ -222,4 +224,5 @@ func (l *Lease) end(aborted bool) {
 		l.w.life.quarantine(o)
 	}
 	_ = l.w.life.changed(o) // what the sidecar has is more cautious
+	l.w.wakeShutdown()
 }

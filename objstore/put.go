@@ -228,6 +228,8 @@ func (w *Writer) mayAlloc(key string, r *Request) error {
 	switch {
 	case w.closed:
 		return w.closedError()
+	case r == nil && w.stopping:
+		return w.errStopping()
 	case r != nil && r.w != w:
 		return fmt.Errorf("%w: request %s belongs to another store", ErrInvalid, r.id)
 	case r != nil && r.state != requestOpen:
@@ -315,7 +317,7 @@ func (r *Reservation) Commit() (Handle, error) {
 	sum := r.checksum()
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
-	if r.request != nil && !r.done && r.request.state != requestOpen {
+	if r.request != nil && !r.done && !r.w.closed && r.request.state != requestOpen {
 		return Handle{}, fmt.Errorf("%w; discard the reservation", r.request.over())
 	}
 	if err := r.commit(sum); err != nil {
@@ -351,6 +353,10 @@ func (r *Reservation) commit(sum uint32) error {
 	w, o := r.w, r.o
 	if r.done {
 		return fmt.Errorf("%w: the reservation of key %q ended already", ErrInvalid, o.key)
+	}
+	if w.closed { // abandoned
+		r.discard()
+		return fmt.Errorf("%w: %s", ErrClosed, w.sv.seg.Name())
 	}
 	failpoint.Hit("commit")
 	err := w.sv.guard(r.handle(), func() error {
@@ -389,7 +395,9 @@ func (r *Reservation) Discard() {
 
 func (r *Reservation) discard() {
 	r.o.state = discarded
-	r.w.life.discard(r.o)
+	if !r.w.closed {
+		r.w.life.discard(r.o)
+	}
 	r.end()
 }
 
@@ -397,7 +405,6 @@ func (r *Reservation) end() {
 	r.done = true
 	delete(r.w.pending, r.o.key)
 	r.w.sv.seg.Release()
-	if r.o.ended != nil {
-		close(r.o.ended)
-	}
+	r.o.wakeObtain()
+	r.w.wakeShutdown()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ringcache/ringcache/serde"
 )
@@ -24,8 +25,9 @@ var ErrEnded = errors.New("objstore: request has ended")
 //
 // Its methods may be called by any goroutine.
 type Request struct {
-	w  *Writer
-	id string
+	w     *Writer
+	id    string
+	since time.Time
 
 	// Guarded by the writer's lock.
 	state  requestState
@@ -44,14 +46,14 @@ const (
 
 // Begin starts a request. No other with its id may be open.
 func (w *Writer) Begin(id string) (*Request, error) {
-	if err := w.lock(); err != nil {
+	if err := w.lockNew(); err != nil {
 		return nil, err
 	}
 	defer w.mu.Unlock()
 	if _, ok := w.requests[id]; ok {
 		return nil, fmt.Errorf("%w: request %q is open already", ErrInvalid, id)
 	}
-	r := &Request{w: w, id: id, leases: map[*object]*Lease{}}
+	r := &Request{w: w, id: id, since: time.Now(), leases: map[*object]*Lease{}}
 	w.requests[id] = r
 	return r, nil
 }
@@ -170,7 +172,13 @@ func (r *Request) Abort() { r.end(requestSent, nil, true) }
 func (r *Request) end(from requestState, first func(*Lease), aborted bool) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
-	if r.state != from || r.w.closed {
+	if r.w.closed {
+		for _, l := range r.leases {
+			l.letGo()
+		}
+		return
+	}
+	if r.state != from {
 		return
 	}
 	r.setState(requestEnded)
@@ -181,4 +189,5 @@ func (r *Request) end(from requestState, first func(*Lease), aborted bool) {
 		}
 		l.end(aborted)
 	}
+	r.w.wakeShutdown()
 }

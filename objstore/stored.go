@@ -29,6 +29,7 @@ func (l *Lease) Stored(h Handle) (serde.Value, error) {
 		return nil, err
 	}
 	defer w.sv.seg.Release()
+	l.hold()
 	if w.gen.Signed {
 		if err := w.sv.guard(h, func() error { return verify(w.sv.seg.Secret(), o.key, h) }); err != nil {
 			return nil, err

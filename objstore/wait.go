@@ -99,6 +99,9 @@ func (w *Writer) wakeAll() {
 	for wt := range w.waiters {
 		w.rouse(wt)
 	}
+	for _, o := range w.pending {
+		o.wakeObtain()
+	}
 }
 
 // wakeKey wakes those who wait for room for a key that is there now.
@@ -247,6 +250,14 @@ func (w *Writer) Obtain(ctx context.Context, key string, layout serde.Value, o P
 		case <-ctx.Done():
 			return nil, nil, fmt.Errorf("%w, while waiting: %w", ctx.Err(), err)
 		}
+	}
+}
+
+// wakeObtain wakes those who wait for the end of a reservation, to look again.
+func (o *object) wakeObtain() {
+	if o.ended != nil {
+		close(o.ended)
+		o.ended = nil
 	}
 }
 

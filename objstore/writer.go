@@ -51,6 +51,9 @@ type Writer struct {
 	waiters   map[*waiter]struct{}
 	waitersOf map[string]map[*waiter]struct{} // of a key
 
+	stopping bool          // Shutdown was called
+	drained  chan struct{} // closed when nothing is open; nil if nobody waits for that
+
 	// Work that was done, for tests: objects looked at in search of room, waiters
 	// woken, and tries of waiters that came by the timer.
 	looked, woken, polls int
@@ -224,7 +227,7 @@ func (w *Writer) needed(o *object) int64 { return o.uses*int64(w.readers) - o.wr
 // Lookup returns a handle of the object under a key and issues one use of it:
 // every reader has to get it once. It fails with [KeyNotFoundError].
 func (w *Writer) Lookup(key string) (Handle, error) {
-	if err := w.lock(); err != nil {
+	if err := w.lockNew(); err != nil {
 		return Handle{}, err
 	}
 	defer w.mu.Unlock()
@@ -420,12 +423,16 @@ func (w *Writer) Clear() error {
 
 // Close unmaps the segment and, if Create or Adopt made the writer, removes it, as
 // vLLM's writer does. It fails with [ErrBusy], and does nothing, while a
-// reservation, a lease or a view is open. Closing twice is fine.
-func (w *Writer) Close() error {
+// reservation, a lease or a view is open: see [BusyError], [Writer.Shutdown] and
+// [Writer.Abandon]. Closing twice is fine.
+func (w *Writer) Close() error { return w.close(w.ending()) }
+
+// ending is what Close does to the segment.
+func (w *Writer) ending() func() error {
 	if w.own {
-		return w.close(w.sv.seg.Destroy)
+		return w.sv.seg.Destroy
 	}
-	return w.close(w.sv.seg.Close)
+	return w.sv.seg.Close
 }
 
 // Detach is Close, but leaves the segment as it is, so that another writer can
@@ -438,15 +445,21 @@ func (w *Writer) close(end func() error) error {
 	if w.closed {
 		return nil
 	}
+	return w.finish(end)
+}
+
+// finish closes the store if nothing is open.
+func (w *Writer) finish(end func() error) error {
 	if w.leases > 0 {
-		return fmt.Errorf("%w: %d leases are open; release them before Close", ErrBusy, w.leases)
+		return w.busy(nil)
 	}
 	err := end()
 	if errors.Is(err, ErrBusy) {
-		return err
+		return w.busy(nil)
 	}
 	// Whatever else went wrong, the memory is gone.
 	w.closed = true
 	w.wakeAll()
+	w.wakeShutdown()
 	return err
 }

@@ -40,7 +40,7 @@ func (w *Writer) Get(h Handle, key string) (*View, error) {
 func (w *Writer) leaseID(id uint32) (*Lease, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if o := w.objects[id]; o != nil && w.opt.Policy == Pool {
+	if o := w.objects[id]; o != nil && !w.closed && w.opt.Policy == Pool {
 		return w.lease(o)
 	}
 	return &Lease{w: w, ended: true}, nil

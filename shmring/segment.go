@@ -70,9 +70,10 @@ type Segment struct {
 	mem  []byte
 	ctl  *Control // of a writer's, nil if there is none
 
-	mu     sync.Mutex
-	holds  int
-	closed bool
+	mu      sync.Mutex
+	holds   int
+	idleNow chan struct{} // closed when holds is 0; nil if nobody waits for that
+	closed  bool
 }
 
 // Create makes a new segment: mode 0600, exactly DataOffset + RingSize bytes,
@@ -341,6 +342,10 @@ func (s *Segment) Release() {
 		panic("shmring: Release without Hold")
 	}
 	s.holds--
+	s.signalIdle()
+	if s.holds == 0 && s.closed { // it was abandoned meanwhile
+		_ = s.unmap()
+	}
 }
 
 func (s *Segment) idle() error {
@@ -403,6 +408,11 @@ func (s *Segment) close() error {
 		return err
 	}
 	s.closed = true
+	return s.unmap()
+}
+
+// unmap ends the memory of a closed segment.
+func (s *Segment) unmap() error {
 	if s.file == nil {
 		return nil
 	}

@@ -1,0 +1,129 @@
+package lrusync_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/lrusync"
+)
+
+func newSender(t *testing.T, capacity float64) *lrusync.Sender {
+	s, err := lrusync.NewSender(lrusync.Options{Capacity: capacity})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.CheckStructure()) })
+	return s
+}
+
+func carried(key string) []lrusync.Item {
+	return []lrusync.Item{{Key: key, Have: true, Size: 10}}
+}
+
+func queue(lrusync.Ticket) error { return nil }
+
+// While a request is being sent, and from within its enqueue, everything but
+// sending works; that is refused at once.
+func TestEnqueueMayAskTheSender(t *testing.T) {
+	s := newSender(t, 100)
+	_, err := s.Send(carried("a"), queue)
+	require.NoError(t, err)
+	_, err = s.Send(carried("b"), func(lrusync.Ticket) error {
+		require.Equal(t, []bool{true}, s.Cached("a"))
+		_, _, ok := s.Lookup("a")
+		require.True(t, ok)
+		_, size := s.Contents()
+		require.EqualValues(t, 20, size)
+		require.EqualValues(t, 1, s.Stats(false).Total, "of what was sent")
+		require.NoError(t, s.CheckStructure())
+		_, err := s.Send(carried("c"), queue)
+		require.ErrorIs(t, err, lrusync.ErrNested)
+		require.ErrorIs(t, s.Barrier(func(lrusync.Envelope) error { return nil }), lrusync.ErrNested)
+		return nil
+	})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, s.Stats(false).Total)
+	_, err = s.Send(carried("c"), queue)
+	require.NoError(t, err)
+}
+
+// Who waits for its turn behind an enqueue that does not return gives up with its
+// context.
+func TestSendGivesUpWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSender(t, 100)
+		blocked := make(chan struct{})
+		go func() {
+			_, err := s.Send(carried("a"), func(lrusync.Ticket) error { <-blocked; return nil })
+			require.NoError(t, err)
+		}()
+		synctest.Wait()
+		short, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_, err := s.SendContext(short, carried("b"), queue)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, s.BarrierContext(short, func(lrusync.Envelope) error { return nil }), context.DeadlineExceeded)
+		close(blocked)
+		synctest.Wait()
+		require.Equal(t, []bool{true, false}, s.Cached("a", "b"))
+	})
+}
+
+// What the peer reported while a request was being sent is not forgotten when that
+// request turns out not to have been sent, nor when it was.
+func TestChangesDuringASendSurviveIt(t *testing.T) {
+	for name, failure := range map[string]error{"sent": nil, "failed": errors.New("socket closed")} {
+		t.Run(name, func(t *testing.T) {
+			s := newSender(t, 100)
+			var at lrusync.Envelope
+			for _, k := range []string{"renewed", "missed", "kept"} {
+				ticket, err := s.Send(carried(k), queue)
+				require.NoError(t, err)
+				at = ticket.Envelope
+			}
+			_, err := s.Send(carried("new"), func(lrusync.Ticket) error {
+				s.Renew("renewed")
+				s.Missed(at, []string{"missed"})
+				return failure
+			})
+			require.ErrorIs(t, err, failure)
+			require.Equal(t, []bool{false, false, true, failure == nil}, s.Cached("renewed", "missed", "kept", "new"))
+			_, err = s.Send([]lrusync.Item{{Key: "renewed"}, {Key: "missed"}}, queue)
+			var need *lrusync.NeedDataError
+			require.ErrorAs(t, err, &need)
+			require.Equal(t, []string{"renewed", "missed"}, need.Keys)
+		})
+	}
+}
+
+// A repair while a request is being sent wins: the peer does not cache that
+// request, whose epoch is over.
+func TestRepairDuringASend(t *testing.T) {
+	for name, failure := range map[string]error{"sent": nil, "failed": errors.New("socket closed")} {
+		t.Run(name, func(t *testing.T) {
+			s := newSender(t, 100)
+			first, err := s.Send(carried("a"), queue)
+			require.NoError(t, err)
+			_, err = s.Send(carried("b"), func(at lrusync.Ticket) error {
+				require.True(t, s.Repair(lrusync.Drift{Sender: at.Sender, Epoch: at.Epoch, Contents: []lrusync.KeySize{{Key: "a", Size: 10}}}))
+				return failure
+			})
+			require.ErrorIs(t, err, failure)
+			require.Equal(t, []bool{true, false}, s.Cached("a", "b"))
+			next, err := s.Send(carried("c"), queue)
+			require.NoError(t, err)
+			require.Equal(t, first.Epoch+1, next.Epoch)
+			require.Zero(t, next.Seq)
+		})
+	}
+}
+
+func TestNilEnqueueIsAnError(t *testing.T) {
+	s := newSender(t, 100)
+	_, err := s.Send(carried("a"), nil)
+	require.ErrorIs(t, err, lrusync.ErrInvalid)
+	require.ErrorIs(t, s.Barrier(nil), lrusync.ErrInvalid)
+}
