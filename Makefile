@@ -6,16 +6,19 @@
 # make bench       put, get and hit beside the real vLLM, as ratios
 # make bench-frontend  requests/s and CPU of the Go frontend beside vLLM's own
 # make fuzz        every fuzz target for FUZZTIME
+# make stress      the tests of PKG, COUNT times, to find those that fail now and then
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 
 PEER ?= ringcache
 FUZZTIME ?= 60s
+PKG ?= ./...
+COUNT ?= 30
 DEMO_ARGS ?=
 E2E_RUN ?= .
 
-.PHONY: all build demo test test-go test-python lint test-vllm e2e bench bench-frontend fuzz
+.PHONY: all build demo test test-go test-python lint test-vllm e2e bench bench-frontend fuzz stress
 
 all: build
 
@@ -48,7 +51,8 @@ RACE := $(shell command -v $${CC:-gcc} >/dev/null 2>&1 && echo -race)
 
 test-go:
 	@test -n "$(RACE)" || echo "no C compiler found: testing without the race detector"
-	scripts/gotest.py $(RACE) ./...
+	python3 scripts/test_gotest.py
+	scripts/gotest.py $(RACE) -timeout 30m ./...
 
 test-python:
 	python=$$(scripts/python-env.sh); cd python; "$$python" -m mypy; "$$python" -m pytest -q
@@ -59,7 +63,7 @@ test-vllm: bin/ringcache
 
 # Engines one after the other: about 15 minutes for all of it.
 e2e:
-	scripts/gotest.py --logs -tags e2e -count=1 -timeout 60m -run '$(value E2E_RUN)' ./e2e
+	scripts/gotest.py --logs -tags e2e -count=1 -timeout 120m -run '$(value E2E_RUN)' ./e2e
 
 bench: bin/ringcache
 	env=$$(interop/setup.sh); cd bench; go run ./put-get-hit --python "$$env/bin/python"
@@ -71,3 +75,6 @@ bench-frontend:
 
 fuzz:
 	scripts/fuzz.sh $(FUZZTIME)
+
+stress:
+	COUNT=$(COUNT) scripts/stress.sh $(PKG)

@@ -6,7 +6,7 @@ Run it through setup.sh, which picks the interpreter. Only the standard library 
     interop-<key>/            the virtual environment (requirements.lock)
     interop-<key>/helper/     a small one that holds uv, the installer
     interop-<key>/releases/V/ the files of vLLM V, to be put first on sys.path of the environment's Python
-    interop-<key>/.complete   written last; without it the rest is a torn build and is made anew
+    interop-<key>/.complete   written last; without it, or without a Python, the rest is a torn build and is made anew
 
 The key is taken from the lock, the override and the list of releases, so that a change of any of them makes a new
 environment and two clones with the same files share one. Virtual environments can't be moved: the build happens in
@@ -51,11 +51,17 @@ def location():
 
 
 def run(*command):
-    # The installer's own words go to stderr: stdout carries nothing but the path.
-    done = subprocess.run([str(c) for c in command], stdout=sys.stderr, stdin=subprocess.DEVNULL)
+    # The installer's own words go to stderr: stdout carries nothing but the path. It gets the lock, too, so that
+    # nobody removes what it is still writing if this program is killed.
+    done = subprocess.run([str(c) for c in command], stdout=sys.stderr, stdin=subprocess.DEVNULL, close_fds=False)
     if done.returncode:
         fail("'%s' failed (status %d). Is the package index reachable? This needs the network, or an index named by "
              "pip's and uv's own settings." % (" ".join(map(str, command[:4])) + " ...", done.returncode))
+
+
+def complete(env):
+    # The interpreter is a link, and what it leads to can be gone.
+    return (env / ".complete").exists() and (env / "bin" / "python").exists()
 
 
 def build(env):
@@ -93,15 +99,16 @@ def build(env):
 
 def main():
     env = location()
-    if not (env / ".complete").exists():
+    if not complete(env):
         env.parent.mkdir(parents=True, exist_ok=True)
         with open(str(env) + ".lock", "w") as lock:
+            os.set_inheritable(lock.fileno(), True)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 say("another process builds this environment, waiting for it")
                 fcntl.flock(lock, fcntl.LOCK_EX)
-            if not (env / ".complete").exists():
+            if not complete(env):
                 build(env)
     print(env)
 

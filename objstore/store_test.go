@@ -25,7 +25,10 @@ import (
 func segmentName(t testing.TB) string {
 	t.Helper()
 	name := fmt.Sprintf("ringcache-test-%d-%d", os.Getpid(), rand.Uint64())
-	t.Cleanup(func() { _ = os.Remove(filepath.Join(shmfile.DefaultDir, name)) })
+	t.Cleanup(func() {
+		_ = os.Remove(filepath.Join(shmfile.DefaultDir, name))
+		_ = os.Remove(filepath.Join(shmfile.DefaultDir, name+shmring.ControlSuffix))
+	})
 	return name
 }
 

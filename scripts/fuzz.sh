@@ -12,6 +12,9 @@ while IFS=: read -r file func; do
     echo "== $(dirname "$file") $target"
     if go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "./$(dirname "$file")" </dev/null >"$log" 2>&1; then
         tail -3 "$log"
+    elif grep -q 'context deadline exceeded' "$log" && ! grep -qE 'Failing input|panic|_test.go:' "$log"; then
+        # Go before 1.27 reports its own end of the time as a failure now and then (https://go.dev/issue/75804).
+        tail -3 "$log"
     else
         cat "$log" # with the input that failed
         exit 1

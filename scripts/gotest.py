@@ -2,8 +2,8 @@
 """Runs `go test -json` with the given arguments and prints what a person wants to know.
 
 That is: a line per package, the output of tests that failed, the counts that the golden tests log, the reason of
-every skip, and a closing line. A test that is skipped without a reason fails the run. With --logs in front of the
-arguments, what tests that pass log is printed, too.
+every skip, and at the end what failed and how many tests there were. A test that is skipped without a reason fails
+the run. With --logs in front of the arguments, what tests that pass log is printed, too.
 """
 
 import collections
@@ -19,7 +19,9 @@ def main() -> int:
     output = collections.defaultdict(list)
     count = collections.Counter()
     golden: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
-    unexplained = failed_packages = 0
+    running: dict[str, set[str]] = collections.defaultdict(set)
+    failures: dict[str, list[str]] = collections.defaultdict(list)
+    failed_packages = unexplained = 0
     for line in proc.stdout:
         try:
             event = json.loads(line)
@@ -32,18 +34,27 @@ def main() -> int:
             output[key].append(event["Output"])
         elif action == "build-output":
             print(event["Output"], end="")
+        elif action == "run":
+            running[package].add(test)
         elif action in ("pass", "fail", "skip"):
             text = output.pop(key, [])
             if test is None:
                 if action == "fail":
-                    # What crashed or hung has no end of its own, so its output is still here.
                     failed_packages += 1
+                    # What crashed or hung has no end of its own, so its output is still here.
                     for other in [k for k in output if k[0] == package]:
                         text = output.pop(other) + text
+                    for unfinished in sorted(running.pop(package, ())):
+                        count["fail"] += 1
+                        failures[package].append(unfinished + " (did not end)")
+                    if not failures[package]:
+                        failures[package].append("(the package itself, see above)")
                 report_package(action, text)
                 continue
+            running[package].discard(test)
             count[action] += 1
             if action == "fail":
+                failures[package].append(test)
                 print("".join(text), end="")
             elif action == "skip":
                 reason = [s.strip() for s in text if not s.startswith(("=== ", "--- ", "    --- "))]
@@ -60,11 +71,15 @@ def main() -> int:
         print(f"golden: {test}")
         for s, n in lines.items():
             print(f"    {s}" + (f"  (the same for {n} releases)" if n > 1 else ""))
+    for package, tests in sorted(failures.items()):
+        for test in tests:
+            print("FAILED", package, test)
     if unexplained:
         print(f"{unexplained} tests were skipped without a reason")
     if not count["pass"]:
         print("no test passed")
-    print(f"{count['pass']} passed, {count['fail'] or failed_packages} failed, {count['skip']} skipped")
+    packages = f" in {failed_packages} packages" if failed_packages else ""
+    print(f"{count['pass']} passed, {count['fail']} failed{packages}, {count['skip']} skipped")
     return 1 if status or unexplained or failed_packages or not count["pass"] else 0
 
 

@@ -7,11 +7,12 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 python=${PYTHON:-python3}
 key=$({ cat "$here/python/pyproject.toml"; "$python" --version; } | sha256sum | cut -c1-16)
 env=${XDG_CACHE_HOME:-$HOME/.cache}/ringcache/python-$key
-if [ ! -e "$env/.complete" ]; then
+complete() { [ -e "$env/.complete" ] && [ -x "$env/bin/python" ]; } # the interpreter below it can be gone
+if ! complete; then
     mkdir -p "$(dirname "$env")"
     exec 9>"$env.lock"
     flock 9 # another clone may be making it
-    if [ ! -e "$env/.complete" ]; then
+    if ! complete; then
         echo "making the Python environment $env" >&2
         rm -rf "$env"
         "$python" -m venv "$env" >&2 || {

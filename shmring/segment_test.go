@@ -22,7 +22,10 @@ func testName(t *testing.T) string {
 	var b [6]byte
 	_, _ = rand.Read(b[:])
 	name := "ringcache-test-" + hex.EncodeToString(b[:])
-	t.Cleanup(func() { _ = os.Remove(filepath.Join(shmfile.DefaultDir, name)) })
+	t.Cleanup(func() {
+		_ = os.Remove(filepath.Join(shmfile.DefaultDir, name))
+		_ = os.Remove(filepath.Join(shmfile.DefaultDir, name+ControlSuffix))
+	})
 	return name
 }
 
