@@ -154,6 +154,7 @@ def decode_item(frames: Sequence[Frame], form: ItemForm = ItemForm.MAP) -> Item:
             _text(key, "item key"): decoder.elem(key, value, _named_field)
             for key, value in _map(document, "item").items()
         }
+        decoder.finish()
         return Item(elems)
     field = _positional_field if form is ItemForm.POSITIONAL else _named_field
     elems, modalities = {}, set()
@@ -166,13 +167,16 @@ def decode_item(frames: Sequence[Frame], form: ItemForm = ItemForm.MAP) -> Item:
         elems[key] = decoder.elem(key, named, field)
     if len(modalities) > 1:
         raise CorruptError(f"item has {len(modalities)} modalities")
+    decoder.finish()
     return Item(elems, modalities.pop() if modalities else "")
 
 
 def decode_tensor(frames: Sequence[Frame]) -> Tensor:
     """Decode the frames of a single tensor. Raises :class:`CorruptError`."""
     decoder = _Decoder(frames)
-    return decoder.tensor(_list(decoder.document(), "tensor"))
+    tensor = decoder.tensor(_list(decoder.document(), "tensor"))
+    decoder.finish()
+    return tensor
 
 
 class _Raw:
@@ -201,6 +205,7 @@ class _Decoder:
         if not frames:
             raise CorruptError("object has no frames")
         self.frames = [memoryview(frame).cast("B") for frame in frames]
+        self.unnamed = set(range(1, len(self.frames)))
 
     def document(self) -> Any:
         main = self.frames[0]
@@ -212,6 +217,10 @@ class _Decoder:
             raise
         except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError) as e:
             raise CorruptError(f"document is not MessagePack of an object: {e}") from e
+
+    def finish(self) -> None:
+        if self.unnamed:
+            raise CorruptError(f"object has {len(self.frames)} frames, nothing names frame {min(self.unnamed)}")
 
     def elem(self, key: str, value: Any, field: Callable[[Any], Field]) -> Elem:
         named = _map(value, "elem")
@@ -246,6 +255,10 @@ class _Decoder:
         if type(data) is int:
             if not 0 < data < len(self.frames):
                 raise CorruptError(f"tensor is in frame {data} of {len(self.frames)}")
+            # Or a short document could stand for any amount of memory.
+            if data not in self.unnamed:
+                raise CorruptError(f"document names frame {data} twice")
+            self.unnamed.remove(data)
             raw = self.frames[data]
         elif type(data) is _Raw:
             raw = data.data
