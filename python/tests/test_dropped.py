@@ -115,13 +115,12 @@ def test_view_is_kept_by_what_was_taken_from_it(
     make_segment: MakeSegment, keep: Callable[[View], Any]
 ) -> None:
     """Its chunk must not be free while an array of it is alive."""
-    name = make_segment(ring())
-    make_sidecar(name, SIZE)
-    with Reader(name, SIZE, sidecar_lock=True) as held, Reader(name, SIZE, lock=threading.Lock()) as counting:
-        assert held.protected
+    pool, plain = make_segment(ring()), make_segment(ring())
+    make_sidecar(pool, SIZE)
+    lock = threading.Lock()
+    with Reader(pool, SIZE, lock=lock) as held, Reader(plain, SIZE, lock=lock) as counting:
+        assert held.protected and not counting.protected
         for reader in (held, counting):
-            if reader is counting:
-                reader._slot = None  # as without a sidecar
             with no_warning():
                 kept = keep(get(reader))
                 gc.collect()
@@ -129,9 +128,10 @@ def test_view_is_kept_by_what_was_taken_from_it(
                 reader.close()
             with forgotten():
                 del kept
-        assert counting.reader_count(0, 5) == 1
-        counting.touch(0, 5)
-        assert counting.reader_count(0, 5) == 2
+        assert (held.reader_count(0, 5), counting.reader_count(0, 5)) == (1, 0)
+        for reader in (held, counting):
+            reader.touch(0, 5, "k", list(sign(reader.secret(), "k", 0, 5)))
+            assert reader.reader_count(0, 5) == 1
 
 
 def test_released_views_are_not_reported(make_segment: MakeSegment) -> None:

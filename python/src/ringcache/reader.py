@@ -8,16 +8,23 @@ chunk. All numbers are little-endian and may lie at any alignment.
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 import threading
+import warnings
+from collections import deque
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
+
+import numpy as np
 
 from . import metadata, sidecar, signature
 from .errors import (
     ClosedError,
     CorruptError,
     CounterError,
+    LockTimeoutError,
     RingcacheError,
     SegmentBusyError,
     SegmentNotFoundError,
@@ -52,6 +59,40 @@ class Lock(Protocol):
     ) -> object: ...
 
 
+class _Use:
+    """What a view has to end. Its reader keeps it until then."""
+
+    __slots__ = ("address", "hold", "id", "pid", "where")
+
+    def __init__(self, address: int, id: int, hold: int | None, where: str) -> None:
+        self.address = address
+        self.id = id
+        self.hold = hold  # its place in the reader's slot
+        self.where = where  # the line that got it
+        self.pid = os.getpid()  # a forked child's copy is not a use of its own
+
+
+class _Keeper:
+    """Is alive as long as the view, or anything that views its object's bytes."""
+
+    __slots__ = ("reader", "use")
+
+    def __init__(self, reader: Reader, use: _Use) -> None:
+        self.reader = reader
+        self.use = use
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing():
+            self.reader._dropped(self)
+
+
+class _Bytes(np.ndarray[Any, np.dtype[np.uint8]]):
+    """Bytes of an object. Every memoryview of it, and so every array over one, keeps
+    this, and this keeps the keeper."""
+
+    keeper: _Keeper
+
+
 class View:
     """An object read in place, from :meth:`Reader.get`.
 
@@ -64,23 +105,22 @@ class View:
     counts the use if it was not counted yet; or use ``with``, which does both at
     its end. From then on the writer may free the chunk, so nothing taken from the
     view may be used any more; arrays that are still alive keep the segment from
-    being closed. A view that is never released keeps its chunk: where the reader
-    is :attr:`~Reader.protected` as long as the process lives, else, since it is
-    never counted, for ever.
+    being closed.
+
+    A view that is dropped without release is a mistake of the program: once nothing
+    refers to it, nor to any array or memoryview of its object, there is a
+    ``ResourceWarning`` with the line that got it, and the reader's next call, or its
+    :meth:`~Reader.close`, releases and counts it. A view that is never released nor
+    dropped keeps its chunk: where the reader is :attr:`~Reader.protected` as long
+    as the process lives, else, since it is never counted, for ever.
     """
 
-    def __init__(
-        self,
-        reader: Reader,
-        address: int,
-        id: int,
-        value: Item | Tensor | bytes,
-        hold: int | None,
-    ) -> None:
-        self._reader = reader
-        self.address = address
-        self.id = id
-        self._hold = hold  # its place in the reader's slot
+    def __init__(self, keeper: _Keeper, value: Item | Tensor | bytes) -> None:
+        self._keeper = keeper
+        self._reader = keeper.reader
+        self.address = keeper.use.address
+        self.id = keeper.use.id
+        self._hold = keeper.use.hold
         self._value: Item | Tensor | bytes | None = value
         self._ending = threading.Lock()
 
@@ -144,8 +184,7 @@ class View:
 
     def _end(self) -> None:
         self._value = None
-        self._reader._views -= 1
-        self._reader._release(self._hold)
+        self._reader._end(self._keeper.use)
 
     def __enter__(self) -> View:
         return self
@@ -167,6 +206,15 @@ class View:
                 self._end()  # there is nothing to count
                 raise
         self.release()
+
+
+def _kept(data: memoryview, keeper: _Keeper) -> memoryview:
+    """The same bytes; what views them keeps the keeper."""
+    if not data:
+        return data
+    array = np.frombuffer(data, np.uint8).view(_Bytes)
+    array.keeper = keeper
+    return memoryview(array)
 
 
 def _kind(value: Item | Tensor | bytes) -> str:
@@ -235,7 +283,10 @@ class Reader:
             self._segment.close()
             raise
         self._bytes: memoryview | None = self._segment.buffer()
-        self._views = 0  # that were not released
+        # Views that were not released, and those of them that were dropped. Both are
+        # changed by single calls, so that threads need no lock.
+        self._open: set[_Use] = set()
+        self._lost: deque[_Use] = deque()
 
     def _open_sidecar(self, lock: bool) -> None:
         """Take of the sidecar what there is to take; without that it is not kept."""
@@ -302,16 +353,21 @@ class Reader:
         cannot be decoded, :class:`SegmentBusyError` if a protected reader has too
         many views. Nothing is counted then.
         """
+        caller = sys._getframe(1)
+        where = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+        del caller
+        self._recover()
         self._verify(key, address, id, signature)
         self._locate(address, id)
         # Held first, then compared: see sidecar.py.
         hold = None if self._slot is None else self._slot.hold(id)
         held = hold is not None
+        keeper = _Keeper(self, _Use(address, id, hold, where))
         value = None
         try:
             start, end = self._chunk(address, id)
             try:
-                value = self._decode(start, end)
+                value = self._decode(start, end, keeper)
             except CorruptError:
                 # Bytes that change under the decoder look corrupt: say what it was.
                 self._check_id(address, id, held)
@@ -323,8 +379,8 @@ class Reader:
             value = None  # whoever keeps the error does not keep the segment open
             self._release(hold)
             raise
-        self._views += 1
-        return View(self, address, id, value, hold)
+        self._open.add(keeper.use)
+        return View(keeper, value)
 
     def touch(
         self, address: int, id: int, key: str | None = None, signature: Sequence[int] | None = None
@@ -339,6 +395,7 @@ class Reader:
         """
         if self.generation.counting is CountRule.PER_USE:
             return
+        self._recover()
         self._verify(key, address, id, signature)
         start, _ = self._chunk(address, id)
         if self.generation.counting is CountRule.TOUCH and self._lock is not None:
@@ -361,10 +418,12 @@ class Reader:
         Raises :class:`SegmentBusyError`, and can be called again, while a view is
         not released or an array of one is alive.
         """
-        if self._views:
+        self._recover()
+        if views := list(self._open):
+            places = ", ".join(sorted({use.where for use in views})[:3])
             raise SegmentBusyError(
-                f"{self._views} views of segment {self.name!r} are not released; release them, "
-                "which also counts them, then close again"
+                f"{len(views)} views of segment {self.name!r} are not released; release them, "
+                f"which also counts them, then close again (got at {places})"
             )
         if self._bytes is not None:
             self._bytes.release()
@@ -372,6 +431,50 @@ class Reader:
         self._segment.close()
         if self._sidecar is not None:
             self._sidecar.close()
+
+    def _dropped(self, keeper: _Keeper) -> None:
+        """Note that nothing can reach a view any more; it may have been released.
+
+        A finaliser runs anywhere, also where its thread has a lock of this reader,
+        so it takes none: :meth:`_recover` does the work later.
+        """
+        use = keeper.use
+        if use not in self._open or use.pid != os.getpid():
+            return
+        self._lost.append(use)
+        warnings.warn(
+            f"view of {use.address}:{use.id} in segment {self.name!r} was dropped without release; "
+            f"it was got at {use.where}",
+            ResourceWarning,
+            stacklevel=3,
+            source=keeper,
+        )
+
+    def _recover(self) -> None:
+        """Release what was dropped, and count it."""
+        while self._lost:
+            try:
+                use = self._lost.popleft()
+            except IndexError:  # another thread was faster
+                return
+            if use.pid != os.getpid():
+                continue
+            try:
+                if use.hold is None:
+                    self._count_use(use.address, use.id)
+            except LockTimeoutError:
+                self._lost.appendleft(use)
+                return
+            except RingcacheError:
+                pass  # there is nothing to count any more
+            except BaseException:
+                self._lost.appendleft(use)
+                raise
+            self._end(use)
+
+    def _end(self, use: _Use) -> None:
+        self._open.discard(use)
+        self._release(use.hold)
 
     def _release(self, hold: int | None) -> None:
         if self._slot is not None and hold is not None:
@@ -448,7 +551,7 @@ class Reader:
                 at = self._locate(address, id) + _HEADER
                 self._count(address, id, at, at_least=0, held=held)
 
-    def _decode(self, start: int, end: int) -> Item | Tensor | bytes:
+    def _decode(self, start: int, end: int, keeper: _Keeper) -> Item | Tensor | bytes:
         # Views of the mapping, read-only; nothing below sees more than this.
         body = self._view().toreadonly()[start + _COUNTER : end]
         head = metadata.parse(body)
@@ -460,9 +563,10 @@ class Reader:
         at = len(body) - head.nbytes
         if head.lengths is None:
             return bytes(body[at:])
-        frames = []
+        frames, data = [], _kept(body[at:], keeper)
+        at = 0
         for length in head.lengths:
-            frames.append(body[at : at + length])
+            frames.append(data[at : at + length])
             at += length
         if head.kind == metadata.TENSOR:
             return decode_tensor(frames)
