@@ -13,17 +13,19 @@ import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final, Protocol
 
 import numpy as np
 
 from . import metadata, sidecar, signature
+from ._arguments import integer, kind
 from .errors import (
+    ArgumentError,
     ClosedError,
     CorruptError,
     CounterError,
+    HandleError,
     LockTimeoutError,
     RingcacheError,
     SegmentBusyError,
@@ -33,6 +35,7 @@ from .errors import (
 from .generation import CountRule, Generation, resolve
 from .items import Item, decode_item, decode_tensor
 from .segment import Segment
+from .signature import Signature
 from .tensor import Tensor
 
 _HEADER: Final = 8  # id and size
@@ -208,13 +211,20 @@ class View:
         self.release()
 
 
+def _handle(address: int, id: int) -> tuple[int, int]:
+    return (
+        integer(address, "address of a handle", HandleError),
+        integer(id, "id of a handle", HandleError),
+    )
+
+
 def _kept(data: memoryview, keeper: _Keeper) -> memoryview:
     """The same bytes; what views them keeps the keeper."""
     if not data:
         return data
     array = np.frombuffer(data, np.uint8).view(_Bytes)
     array.keeper = keeper
-    return memoryview(array)
+    return array.data
 
 
 def _kind(value: Item | Tensor | bytes) -> str:
@@ -262,12 +272,19 @@ class Reader:
         lock: Lock | None = None,
         sidecar_lock: bool = False,
     ) -> None:
+        n_readers = integer(n_readers, "n_readers")
         if n_readers < 1:
-            raise ValueError(f"n_readers must be at least 1, got {n_readers}")
-        if max_object_size is not None and max_object_size < 1:
-            raise ValueError(f"max_object_size must be positive, got {max_object_size}")
+            raise ArgumentError(f"n_readers must be at least 1, got {n_readers}")
+        if max_object_size is not None:
+            max_object_size = integer(max_object_size, "max_object_size")
+            if max_object_size < 1:
+                raise ArgumentError(f"max_object_size must be positive, got {max_object_size}")
+        if lock is not None and not (hasattr(lock, "__enter__") and hasattr(lock, "__exit__")):
+            raise ArgumentError(
+                f"lock must be a lock that `with` takes, such as multiprocessing's, got {kind(lock)}"
+            )
         if sidecar_lock and lock is not None:
-            raise ValueError("lock and sidecar_lock are both set; a reader counts under one lock")
+            raise ArgumentError("lock and sidecar_lock are both set; a reader counts under one lock")
         self.generation = resolve(generation)
         self.max_object_size = max_object_size
         self.n_readers = n_readers
@@ -336,7 +353,7 @@ class Reader:
         return self._slot is not None
 
     def get(
-        self, address: int, id: int, key: str | None = None, signature: Sequence[int] | None = None
+        self, address: int, id: int, key: str | None = None, signature: Signature | None = None
     ) -> View:
         """View the object at a handle. Its release counts the use.
 
@@ -346,9 +363,11 @@ class Reader:
 
         Where handles are signed, a counting reader must give ``key`` (the cache
         key that the handle was issued for) and ``signature``; an observing one
-        may leave out both.
+        may leave out both. The signature may be what :func:`~ringcache.sign` returns,
+        or the list of an address item.
 
-        Raises :class:`HandleError` for a bad signature, :class:`StaleError` if
+        Raises :class:`HandleError` for a bad signature, or an address, id or key that
+        is none, :class:`StaleError` if
         the chunk is not the handle's any more, :class:`CorruptError` if it
         cannot be decoded, :class:`SegmentBusyError` if a protected reader has too
         many views. Nothing is counted then.
@@ -357,6 +376,7 @@ class Reader:
         where = f"{caller.f_code.co_filename}:{caller.f_lineno}"
         del caller
         self._recover()
+        address, id = _handle(address, id)
         self._verify(key, address, id, signature)
         self._locate(address, id)
         # Held first, then compared: see sidecar.py.
@@ -383,7 +403,7 @@ class Reader:
         return View(keeper, value)
 
     def touch(
-        self, address: int, id: int, key: str | None = None, signature: Sequence[int] | None = None
+        self, address: int, id: int, key: str | None = None, signature: Signature | None = None
     ) -> None:
         """Announce a :meth:`get` of the handle, by the rule of the generation.
 
@@ -396,6 +416,7 @@ class Reader:
         if self.generation.counting is CountRule.PER_USE:
             return
         self._recover()
+        address, id = _handle(address, id)
         self._verify(key, address, id, signature)
         start, _ = self._chunk(address, id)
         if self.generation.counting is CountRule.TOUCH and self._lock is not None:
@@ -403,7 +424,8 @@ class Reader:
                 self._count(address, id, start, at_least=self.n_readers)
 
     def reader_count(self, address: int, id: int) -> int:
-        """The count of a chunk at this moment."""
+        """The count of a chunk at this moment. Raises as :meth:`get`."""
+        address, id = _handle(address, id)
         start, _ = self._chunk(address, id)
         return self._i32(start)
 
@@ -504,7 +526,9 @@ class Reader:
         # One four-byte copy, not byte by byte: a count must not be read torn.
         return int.from_bytes(self._view()[at : at + 4], "little", signed=True)
 
-    def _verify(self, key: str | None, address: int, id: int, sig: Sequence[int] | None) -> None:
+    def _verify(self, key: str | None, address: int, id: int, sig: Signature | None) -> None:
+        if key is not None and not isinstance(key, str):
+            raise HandleError(f"key of a handle must be a str, got {kind(key)}")
         if not self.generation.signed or (self._lock is None and key is None and sig is None):
             return
         signature.verify(self.secret(), key, address, id, sig)
