@@ -61,7 +61,7 @@ class Agent:
         except queue.Empty:
             raise AgentGone("no reply to %s within %g s\n%s" % (op, self.timeout, self.log())) from None
         if line is None:
-            self._process.wait(10)
+            self._process.wait(180)
             raise AgentGone("ended with status %s at %s\n%s" % (self._process.returncode, op, self.log()))
         reply = json.loads(line)
         if not reply["ok"]:
@@ -102,7 +102,7 @@ class Agent:
     def kill(self):
         """Ends the agent as nothing can prepare for."""
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait(180)
 
     def close(self):
         """Ends the agent as a user would (end of input) and returns its status."""
@@ -111,8 +111,8 @@ class Agent:
         except OSError:
             pass
         try:
-            return self._process.wait(20)
+            return self._process.wait(180)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(180)
             return None

@@ -207,7 +207,7 @@ class _Process:
 class Child(peer.Peer):
     """One fork of a family."""
 
-    def __init__(self, pipe, pid, timeout=60):
+    def __init__(self, pipe, pid, timeout=180):
         self.timeout, self._pipe, self._sent, self._process = timeout, pipe, collections.deque(), _Process(pid)
 
     def answers_within(self, seconds):
@@ -216,7 +216,7 @@ class Child(peer.Peer):
     def kill(self):
         """SIGKILL, and the process is gone when this returns."""
         self._process.kill()
-        self._process.join(10)
+        self._process.join(180)
         assert self._process.exitcode is not None, "the process lives"
 
     def close(self):
@@ -265,7 +265,7 @@ class Family:
 
     def close(self):
         self._pipe.close()
-        self._process.join(20)
+        self._process.join(180)
         if self._process.exitcode is None:
             self._process.kill()
-            self._process.join(10)
+            self._process.join(180)

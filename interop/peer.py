@@ -220,7 +220,7 @@ class Peer:
                 raise PeerGone("no answer to %s within %g s" % (command, self.timeout))
             answer = self._pipe.recv()
         except (EOFError, OSError) as e:
-            self._process.join(10)
+            self._process.join(180)
             raise PeerGone("ended with status %s at %s" % (self._process.exitcode, command)) from e
         if answer[0] == "error":
             raise PeerError(command, *answer[1:])
@@ -249,10 +249,10 @@ class Peer:
 
     def close(self):
         self._pipe.close()
-        self._process.join(20)
+        self._process.join(180)
         if self._process.exitcode is None:
             self._process.kill()
-            self._process.join(10)
+            self._process.join(180)
 
 
 class Pool:

@@ -260,7 +260,7 @@ def test_python_objects_come_back_as_their_pickles(pool, agents, segment, closin
 
 
 def test_bad_input_does_not_stop_the_agent(closing):
-    a = closing(Agent(timeout=10))
+    a = closing(Agent())
     for line in (b"{", b"[]", b"null", b'"x"', b"\xff\xfe", b'{"op":5}', b'{"op":"nope"}', b'{"op":"store.get"}',
                  b'{"op":"store.put","store":"absent","key":"k","value":{}}', b'{"op":"ring.new","ring":"r","size":1e400}',
                  b'{"op":"ring.new","ring":"r","size":-5}', b"[" * 100000, b'{"op":"size_of","value":' + b"[" * 5000 + b"]" * 5000 + b"}"):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -34,15 +34,17 @@ def child(target: Callable[..., None], *args: Any) -> Iterator[tuple[Kill, Any]]
         assert process.exitcode == -signal.SIGKILL
 
     try:
-        assert ours.poll(60), "the child did not begin in time"
+        assert ours.poll(300), "the child did not begin in time"
         yield kill, ours.recv()
     finally:
         if process.is_alive():
             kill()
 
 
-def sleep() -> None:
-    time.sleep(120)  # longer than any test; nobody is left behind for ever
+def wait(pipe: Connection) -> None:
+    """Until the test kills this process, or has ended itself."""
+    with contextlib.suppress(EOFError):
+        pipe.recv()
 
 
 def view(pipe: Connection, name: str, size: int, *handle: Any) -> None:
@@ -50,7 +52,7 @@ def view(pipe: Connection, name: str, size: int, *handle: Any) -> None:
     reader = Reader(name, size)
     held = reader.get(*handle)
     pipe.send((os.getpid(), reader.protected, held.id))
-    sleep()
+    wait(pipe)
 
 
 def lock(pipe: Connection, name: str, size: int) -> None:
@@ -59,7 +61,7 @@ def lock(pipe: Connection, name: str, size: int) -> None:
     assert reader._lock
     reader._lock.__enter__()
     pipe.send(None)
-    sleep()
+    wait(pipe)
 
 
 def fork(pipe: Connection, name: str, size: int, *handle: Any) -> None:
@@ -67,7 +69,7 @@ def fork(pipe: Connection, name: str, size: int, *handle: Any) -> None:
     reader = Reader(name, size, sidecar_lock=True)
     held = reader.get(*handle)
     if os.fork():
-        sleep()
+        wait(pipe)
     told = []
     for use in (
         lambda: reader.get(*handle),
@@ -82,7 +84,7 @@ def fork(pipe: Connection, name: str, size: int, *handle: Any) -> None:
         except RingcacheError as e:
             told.append(f"{type(e).__name__}: {e}")
     pipe.send((os.getpid(), told))
-    sleep()
+    wait(pipe)
 
 
 def count(pipe: Connection, name: str, size: int, rounds: int, *handle: Any) -> None:
@@ -99,4 +101,4 @@ def count(pipe: Connection, name: str, size: int, rounds: int, *handle: Any) -> 
         for thread in threads:
             thread.join()
     pipe.send(None)
-    sleep()
+    wait(pipe)

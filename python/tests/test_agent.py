@@ -79,7 +79,7 @@ def agent(program: str) -> Iterator[Agent]:
         yield a
         assert a.process.stdin and a.process.stdout
         a.process.stdin.close()
-        assert a.process.wait(60) == 0
+        assert a.process.wait(300) == 0
     finally:
         a.process.kill()
         a.process.wait()
@@ -241,7 +241,7 @@ def test_writer_killed(agent: Agent, program: str) -> None:
         with Reader(name, RING) as reader:
             view = reader.get(*handle)
             other.process.kill()
-            other.process.wait(60)
+            other.process.wait(300)
             assert agent("store.adopt", **options)["kept"] == 1
             view.check()
             assert not agent.evict("k")
@@ -250,6 +250,6 @@ def test_writer_killed(agent: Agent, program: str) -> None:
         agent("store.close")
     finally:
         other.process.kill()
-        other.process.wait(60)
+        other.process.wait(300)
         for file in (name, name + ".ctl"):
             pathlib.Path("/dev/shm", file).unlink(missing_ok=True)

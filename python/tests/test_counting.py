@@ -53,7 +53,7 @@ def test_no_count_is_lost(make_segment: MakeSegment, generation: str, method: st
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join(300)
         process.kill()
     assert [process.exitcode for process in processes] == [0] * READERS
     with Reader(name, SIZE, generation=generation) as reader:

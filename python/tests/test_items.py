@@ -409,3 +409,17 @@ def test_damaged_items(path: Path, checked: Checked) -> None:
 def test_host_is_little_endian() -> None:
     """Foreign types come as bit patterns of the host; the wire is little-endian."""
     assert sys.byteorder == "little"
+
+
+def test_every_frame_is_named_once() -> None:
+    """Or a short document could stand for any amount of memory and of work."""
+    same = build.elem([build.u8(4, 1), build.u8(4, 1)])
+    with pytest.raises(CorruptError, match="frame 1 twice"):
+        decode_item(build.frames({"x": same}, b"abcd"))
+    with pytest.raises(CorruptError, match="nothing names frame 2"):
+        decode_item(build.frames({"x": build.elem(build.u8(4, 1))}, b"abcd", b""))
+    with pytest.raises(CorruptError, match="nothing names frame 1"):
+        decode_tensor(build.frames(build.u8(1, build.raw(b"a")), b""))
+    # Empty frames are real: vLLM's with a threshold of 0.
+    item = decode_item(build.frames({"x": build.elem([build.u8(0, 1), build.u8(0, 2)])}, b"", b""))
+    assert [tensor.shape for _, tensor in item.tensors()] == [(0,), (0,)]

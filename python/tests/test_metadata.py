@@ -7,7 +7,7 @@ import build
 import pytest
 
 from ringcache import CorruptError
-from ringcache.metadata import ITEM, PICKLE, TENSOR, Metadata, parse
+from ringcache.metadata import ITEM, PICKLE, TENSOR, Metadata, _Scan, parse
 
 
 def read(data: bytes, room: int = 1 << 32) -> Metadata:
@@ -71,8 +71,11 @@ def test_vectors(text: str, want: tuple[str, int, tuple[int, ...] | None]) -> No
 def test_agrees_with_pickle(n: int) -> None:
     """Also beyond 64 KiB, where Python starts another frame."""
     lengths = [(i * 37) % (70_000 if n < 50_000 else 300) for i in range(n)]
+    lengths[:1] = [7 * n] * min(n, 1)  # a document that can name the others
     data = pickle.dumps((ITEM, sum(lengths), lengths), 5)
     assert read(data) == Metadata(ITEM, sum(lengths), tuple(lengths), len(data))
+    if not lengths:  # there is always a document, so Rust has no form for none
+        return
     rust = build.rust_metadata(ITEM, lengths)
     assert pickle.loads(rust) == (ITEM, sum(lengths), lengths)
     assert read(rust) == Metadata(ITEM, sum(lengths), tuple(lengths), len(rust))
@@ -155,3 +158,67 @@ def test_damage() -> None:
                 read(bytes(damaged), room=4096)
             except CorruptError:
                 pass
+
+
+def hostile(n: int, first: int) -> dict[str, bytes]:
+    """``n`` bytes of frame lengths of 0 behind the first, in every form."""
+    name = b"\x8c\x14MultiModalKwargsItem"
+    python, rust = b"\x80\x05\x95" + (n + 200).to_bytes(8, "little") + name + b"\x94", b"\x80\x02\x28" + name
+    size = bytes([0x4B, first])
+    return {
+        "python": python + size + b"\x5d\x94\x28" + size + b"\x4b\x00" * (n // 2) + bytes(n + 400),
+        "rust": rust + size + b"\x5d\x28" + size + b"\x4b\x00" * (n // 2) + b"\x65\x74\x2e" + bytes(400),
+        "appends": rust + size + b"\x5d" + size + b"\x61" + b"\x4b\x00\x61" * (n // 3) + bytes(400),
+    }
+
+
+@pytest.fixture
+def integers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What was parsed: the work, whatever the time it takes."""
+    seen: list[int] = []
+    parse_one = _Scan.integer
+
+    def counting(self: _Scan, opcode: int) -> int:
+        seen.append(opcode)
+        assert len(seen) < 100_000, "the list is read to its end"
+        return parse_one(self, opcode)
+
+    monkeypatch.setattr(_Scan, "integer", counting)
+    return seen
+
+
+@pytest.mark.parametrize("form", ["python", "rust", "appends"])
+@pytest.mark.parametrize("first", [0, 1, 200])
+def test_more_frames_than_the_document_can_name(
+    integers: list[int], form: str, first: int
+) -> None:
+    """A list that is too long is refused as soon as it is."""
+    with pytest.raises(CorruptError, match="more than the document can name"):
+        parse(memoryview(hostile(1 << 20, first)[form]))
+    assert len(integers) <= 2 + first // 7
+
+
+def test_the_document_must_be_there(integers: list[int]) -> None:
+    """One that could name so many frames, but that is only declared."""
+    lengths = [1 << 22] + [0] * (1 << 18)
+    data = pickle.dumps((ITEM, 1 << 22, lengths), 5)
+    with pytest.raises(CorruptError, match="are there"):
+        parse(memoryview(data))
+    assert len(integers) == 1
+    del integers[:]
+    with pytest.raises(CorruptError, match="at most"):
+        read(pickle.dumps((ITEM, 1 << 40, [1 << 40, *[0] * (1 << 18)]), 5), room=1 << 41)
+    assert len(integers) == 2
+
+
+@pytest.mark.parametrize("form", ["python", "rust"])
+def test_empty_batches(form: str) -> None:
+    """They add nothing, so any number of them could follow each other."""
+    batches = b"\x28\x65" * 1000
+    if form == "python":
+        body = b"\x8c\x06Tensor\x94\x4b\x1e\x5d\x94\x28\x4b\x1e\x65" + batches + b"\x87\x94\x2e"
+        data = b"\x80\x05\x95" + len(body).to_bytes(8, "little") + body
+    else:
+        data = b"\x80\x02\x28\x8c\x06Tensor\x4b\x1e\x5d\x28\x4b\x1e\x65" + batches + b"\x74\x2e"
+    with pytest.raises(CorruptError, match="0x65"):
+        parse(memoryview(data + bytes(30)))

@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+LIMIT = 300.0  # seconds; only a guard against what hangs, a slow machine is no failure
 SRC = pathlib.Path(__file__).resolve().parents[1] / "src"
 
 
@@ -61,7 +62,7 @@ class WorkerProcess:
         self.process.stdin.write(data)
         self.process.stdin.flush()
 
-    def receive(self, timeout: float = 60) -> dict[str, Any]:
+    def receive(self, timeout: float = LIMIT) -> dict[str, Any]:
         line = self._lines.get(timeout=timeout)
         assert line.endswith(b"\n"), f"no line but {line!r}"
         reply: dict[str, Any] = json.loads(line)
@@ -71,13 +72,13 @@ class WorkerProcess:
         self.send(message)
         return self.receive()
 
-    def end(self, timeout: float = 60) -> int:
+    def end(self, timeout: float = LIMIT) -> int:
         """Close stdin; no more lines may come. The exit code."""
         assert self.process.stdin
         self.process.stdin.close()
         return self.exit_code(timeout)
 
-    def exit_code(self, timeout: float = 60) -> int:
+    def exit_code(self, timeout: float = LIMIT) -> int:
         code = self.process.wait(timeout)
         rest = self._lines.get(timeout=timeout)
         assert rest == b"", f"unexpected line {rest!r}"
@@ -115,7 +116,7 @@ def command(pid: int) -> bytes:
         return b""
 
 
-def wait_gone(pids: Sequence[int], seconds: float = 30) -> None:
+def wait_gone(pids: Sequence[int], seconds: float = LIMIT) -> None:
     """Fail if a process is still there after the time."""
     deadline = time.monotonic() + seconds
     while alive := [pid for pid in pids if command(pid)]:
@@ -123,7 +124,7 @@ def wait_gone(pids: Sequence[int], seconds: float = 30) -> None:
         time.sleep(0.02)
 
 
-def wait_gone_file(path: pathlib.Path, seconds: float = 30) -> None:
+def wait_gone_file(path: pathlib.Path, seconds: float = LIMIT) -> None:
     deadline = time.monotonic() + seconds
     while path.exists():
         assert time.monotonic() < deadline, f"{path} is still there"

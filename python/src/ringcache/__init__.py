@@ -18,6 +18,7 @@ unpickled, and fails with a :class:`RingcacheError`.
 from __future__ import annotations
 
 from .errors import (
+    ArgumentError,
     ClosedError,
     CorruptError,
     CounterError,
@@ -46,12 +47,13 @@ from .items import (
 )
 from .reader import Lock, Reader, View
 from .segment import Segment
-from .signature import sign, verify
+from .signature import Signature, sign, verify
 from .tensor import Tensor
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "ArgumentError",
     "Batched",
     "ClosedError",
     "CorruptError",
@@ -75,6 +77,7 @@ __all__ = [
     "SegmentNotFoundError",
     "SegmentSizeError",
     "Shared",
+    "Signature",
     "StaleError",
     "Tensor",
     "UnknownVersionError",

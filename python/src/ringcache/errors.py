@@ -12,6 +12,10 @@ class RingcacheError(Exception):
     """Base of all errors raised by this package."""
 
 
+class ArgumentError(RingcacheError, TypeError, ValueError):
+    """An argument of the wrong type, or out of its range."""
+
+
 class UnknownVersionError(RingcacheError, ValueError):
     """A vLLM version that is not in the generation table."""
 
@@ -41,7 +45,8 @@ class ClosedError(RingcacheError, ValueError):
 
 
 class HandleError(RingcacheError, ValueError):
-    """An address item or its signature is missing a part or is wrong."""
+    """An address item, or a part of a handle (address, id, key, signature), is missing or
+    wrong, its type included."""
 
 
 class StaleError(RingcacheError, ValueError):

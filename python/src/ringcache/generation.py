@@ -116,6 +116,10 @@ def lookup(version: str) -> Generation:
     not in the table, release candidates and development versions included,
     raises :class:`UnknownVersionError`.
     """
+    if not isinstance(version, str):
+        raise UnknownVersionError(
+            f"vLLM version must be a str such as {_RELEASES[-1]!r}, got {type(version).__name__}"
+        )
     plain = version.removeprefix("v").partition("+")[0]
     plain = re.sub(r"\.post[0-9]+\Z", "", plain)
     found = _TABLE.get(plain)
@@ -132,6 +136,10 @@ def treat_as(version: str, known: str) -> Generation:
 
     The caller answers for it that the wire is the same.
     """
+    if not isinstance(version, str):
+        raise UnknownVersionError(
+            f"version of the engine must be a str, got {type(version).__name__}"
+        )
     return replace(lookup(known), version=version)
 
 
@@ -139,4 +147,4 @@ def resolve(generation: str | Generation) -> Generation:
     """A generation from a version; the newest one from an empty string."""
     if isinstance(generation, Generation):
         return generation
-    return lookup(generation) if generation else newest()
+    return newest() if isinstance(generation, str) and not generation else lookup(generation)

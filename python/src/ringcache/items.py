@@ -18,7 +18,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from .errors import CorruptError, HandleError
+from ._arguments import kind
+from .errors import ArgumentError, CorruptError, HandleError
 from .generation import ItemForm
 from .signature import INVALID, MISSING
 from .tensor import MAX_DIMS, Tensor
@@ -77,6 +78,8 @@ class Item(Mapping[str, Elem]):
     """A MultiModalKwargsItem: key to :class:`Elem`, in the writer's order."""
 
     def __init__(self, elems: Mapping[str, Elem], modality: str = "") -> None:
+        if not isinstance(elems, Mapping):
+            raise ArgumentError(f"elems of an item must be a mapping, got {kind(elems)}")
         self._elems = dict(elems)
         #: Named by items of vLLM 0.15 and older only, else empty.
         self.modality = modality
@@ -121,8 +124,13 @@ def parse_address(item: Item, *, signed: bool = True) -> Handle | None:
 
     ``signed`` is the generation's. Only the shape is checked here, the
     signature when the handle is used. Raises :class:`HandleError` with
-    upstream's texts.
+    upstream's texts, and :class:`ArgumentError` for what is no item.
     """
+    if not isinstance(item, Item) or not all(isinstance(e, Elem) for e in item.values()):
+        raise ArgumentError(
+            "address items must be an Item of Elems, as decode_item returns it, "
+            f"got {kind(item)}"
+        )
     if "address" not in item:
         return None
     if "monotonic_id" not in item or (signed and "signature" not in item):
@@ -146,7 +154,12 @@ def parse_address(item: Item, *, signed: bool = True) -> Handle | None:
 
 
 def decode_item(frames: Sequence[Frame], form: ItemForm = ItemForm.MAP) -> Item:
-    """Decode the frames of a MultiModalKwargsItem. Raises :class:`CorruptError`."""
+    """Decode the frames of a MultiModalKwargsItem.
+
+    Raises :class:`CorruptError`, and :class:`ArgumentError` for what are no frames.
+    """
+    if not isinstance(form, ItemForm):
+        raise ArgumentError(f"form must be an ItemForm, got {kind(form)}")
     decoder = _Decoder(frames)
     document = decoder.document()
     if form is ItemForm.MAP:
@@ -154,6 +167,7 @@ def decode_item(frames: Sequence[Frame], form: ItemForm = ItemForm.MAP) -> Item:
             _text(key, "item key"): decoder.elem(key, value, _named_field)
             for key, value in _map(document, "item").items()
         }
+        decoder.finish()
         return Item(elems)
     field = _positional_field if form is ItemForm.POSITIONAL else _named_field
     elems, modalities = {}, set()
@@ -166,13 +180,16 @@ def decode_item(frames: Sequence[Frame], form: ItemForm = ItemForm.MAP) -> Item:
         elems[key] = decoder.elem(key, named, field)
     if len(modalities) > 1:
         raise CorruptError(f"item has {len(modalities)} modalities")
+    decoder.finish()
     return Item(elems, modalities.pop() if modalities else "")
 
 
 def decode_tensor(frames: Sequence[Frame]) -> Tensor:
-    """Decode the frames of a single tensor. Raises :class:`CorruptError`."""
+    """Decode the frames of a single tensor. Raises as :func:`decode_item`."""
     decoder = _Decoder(frames)
-    return decoder.tensor(_list(decoder.document(), "tensor"))
+    tensor = decoder.tensor(_list(decoder.document(), "tensor"))
+    decoder.finish()
+    return tensor
 
 
 class _Raw:
@@ -198,9 +215,22 @@ _MSGPACK: Final = msgspec.msgpack.Decoder(ext_hook=_ext_hook)
 
 class _Decoder:
     def __init__(self, frames: Sequence[Frame]) -> None:
+        if not isinstance(frames, Sequence) or isinstance(
+            frames, (str, bytes, bytearray, memoryview)
+        ):
+            raise ArgumentError(
+                f"frames must be a sequence of bytes or memoryviews, got {kind(frames)}"
+            )
         if not frames:
             raise CorruptError("object has no frames")
-        self.frames = [memoryview(frame).cast("B") for frame in frames]
+        try:
+            self.frames = [memoryview(frame).cast("B") for frame in frames]
+        except (TypeError, ValueError, BufferError) as e:
+            kinds = ", ".join(sorted({kind(frame) for frame in frames})[:5])
+            raise ArgumentError(
+                f"frames must be bytes or memoryviews of contiguous bytes, got {kinds}"
+            ) from e
+        self.unnamed = set(range(1, len(self.frames)))
 
     def document(self) -> Any:
         main = self.frames[0]
@@ -212,6 +242,10 @@ class _Decoder:
             raise
         except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError) as e:
             raise CorruptError(f"document is not MessagePack of an object: {e}") from e
+
+    def finish(self) -> None:
+        if self.unnamed:
+            raise CorruptError(f"object has {len(self.frames)} frames, nothing names frame {min(self.unnamed)}")
 
     def elem(self, key: str, value: Any, field: Callable[[Any], Field]) -> Elem:
         named = _map(value, "elem")
@@ -246,6 +280,10 @@ class _Decoder:
         if type(data) is int:
             if not 0 < data < len(self.frames):
                 raise CorruptError(f"tensor is in frame {data} of {len(self.frames)}")
+            # Or a short document could stand for any amount of memory.
+            if data not in self.unnamed:
+                raise CorruptError(f"document names frame {data} twice")
+            self.unnamed.remove(data)
             raw = self.frames[data]
         elif type(data) is _Raw:
             raw = data.data

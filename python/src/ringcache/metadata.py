@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .errors import CorruptError
+from .items import MAX_DOCUMENT
 
 TENSOR: Final = "Tensor"
 ITEM: Final = "MultiModalKwargsItem"
@@ -35,6 +36,12 @@ _BININT, _BININT1, _BININT2, _LONG1 = 0x4A, 0x4B, 0x4D, 0x8A
 _PROTO, _STR8, _MEMOIZE, _FRAME = 0x80, 0x8C, 0x94, 0x95
 _INT_WIDTH: Final = {_BININT1: 1, _BININT2: 2, _BININT: 4}
 _LONG_MAX: Final = 8  # bytes; sizes are far below 2**63
+
+#: Bytes of the document that name one frame, at least: the header of an array,
+#: a type of three letters behind theirs, an empty shape, the frame's number. Every
+#: frame is named once, so a longer list is a way to make a reader work for bytes
+#: that need not be there, as frames may be empty.
+_NAMING: Final = 1 + 1 + 3 + 1 + 1
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,9 @@ def parse(buffer: memoryview) -> Metadata:
     """Read the metadata at the front of ``buffer``; what follows is ignored.
 
     Everything is checked against the buffer: lengths add up to ``nbytes``, and
-    ``nbytes`` fits behind the metadata. Raises :class:`CorruptError`. Every
+    ``nbytes`` fits behind the metadata. A list of more lengths than the document,
+    which is the first frame, can name is refused before it is read; so is one whose
+    document is larger than what is decoded. Raises :class:`CorruptError`. Every
     byte is read once, so a writer that changes them meanwhile can make this
     fail or lie, but not read out of bounds.
     """
@@ -65,6 +74,8 @@ def parse(buffer: memoryview) -> Metadata:
     if python:
         scan.expect(_MEMOIZE)
     nbytes = scan.integer(scan.opcode())
+    if nbytes > len(buffer) - scan.pos:
+        raise CorruptError(f"metadata says {nbytes} bytes, {len(buffer) - scan.pos} are there")
     lengths = scan.lengths(python)
     scan.expect(_TUPLE3 if python else _TUPLE)
     if python:
@@ -174,13 +185,24 @@ class _Scan:
         end = _TUPLE3 if python else _TUPLE
         while (opcode := self.opcode()) != end:
             if opcode == _MARK:
+                self.length(self.opcode(), out)  # no batch is empty
                 while (opcode := self.opcode()) != _APPENDS:
-                    out.append(self.integer(opcode))
+                    self.length(opcode, out)
             else:
-                out.append(self.integer(opcode))
+                self.length(opcode, out)
                 self.expect(_APPEND)
         self.pos -= 1
         return tuple(out)
+
+    def length(self, opcode: int, out: list[int]) -> None:
+        if out and len(out) > out[0] // _NAMING:
+            raise CorruptError(
+                f"metadata tells of more than {len(out) - 1} frames, more than the document can name"
+            )
+        value = self.integer(opcode)
+        if not out and value > MAX_DOCUMENT:
+            raise CorruptError(f"document is {value} bytes, at most {MAX_DOCUMENT} are read")
+        out.append(value)
 
     def finish(self) -> None:
         if self.frame_end is not None and self.pos != self.frame_end:

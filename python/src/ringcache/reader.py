@@ -8,16 +8,25 @@ chunk. All numbers are little-endian and may lie at any alignment.
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 import threading
-from collections.abc import Sequence
+import warnings
+from collections import deque
 from types import TracebackType
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
+
+import numpy as np
 
 from . import metadata, sidecar, signature
+from ._arguments import integer, kind
 from .errors import (
+    ArgumentError,
     ClosedError,
     CorruptError,
     CounterError,
+    HandleError,
+    LockTimeoutError,
     RingcacheError,
     SegmentBusyError,
     SegmentNotFoundError,
@@ -26,6 +35,7 @@ from .errors import (
 from .generation import CountRule, Generation, resolve
 from .items import Item, decode_item, decode_tensor
 from .segment import Segment
+from .signature import Signature
 from .tensor import Tensor
 
 _HEADER: Final = 8  # id and size
@@ -52,6 +62,40 @@ class Lock(Protocol):
     ) -> object: ...
 
 
+class _Use:
+    """What a view has to end. Its reader keeps it until then."""
+
+    __slots__ = ("address", "hold", "id", "pid", "where")
+
+    def __init__(self, address: int, id: int, hold: int | None, where: str) -> None:
+        self.address = address
+        self.id = id
+        self.hold = hold  # its place in the reader's slot
+        self.where = where  # the line that got it
+        self.pid = os.getpid()  # a forked child's copy is not a use of its own
+
+
+class _Keeper:
+    """Is alive as long as the view, or anything that views its object's bytes."""
+
+    __slots__ = ("reader", "use")
+
+    def __init__(self, reader: Reader, use: _Use) -> None:
+        self.reader = reader
+        self.use = use
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing():
+            self.reader._dropped(self)
+
+
+class _Bytes(np.ndarray[Any, np.dtype[np.uint8]]):
+    """Bytes of an object. Every memoryview of it, and so every array over one, keeps
+    this, and this keeps the keeper."""
+
+    keeper: _Keeper
+
+
 class View:
     """An object read in place, from :meth:`Reader.get`.
 
@@ -64,23 +108,22 @@ class View:
     counts the use if it was not counted yet; or use ``with``, which does both at
     its end. From then on the writer may free the chunk, so nothing taken from the
     view may be used any more; arrays that are still alive keep the segment from
-    being closed. A view that is never released keeps its chunk: where the reader
-    is :attr:`~Reader.protected` as long as the process lives, else, since it is
-    never counted, for ever.
+    being closed.
+
+    A view that is dropped without release is a mistake of the program: once nothing
+    refers to it, nor to any array or memoryview of its object, there is a
+    ``ResourceWarning`` with the line that got it, and the reader's next call, or its
+    :meth:`~Reader.close`, releases and counts it. A view that is never released nor
+    dropped keeps its chunk: where the reader is :attr:`~Reader.protected` as long
+    as the process lives, else, since it is never counted, for ever.
     """
 
-    def __init__(
-        self,
-        reader: Reader,
-        address: int,
-        id: int,
-        value: Item | Tensor | bytes,
-        hold: int | None,
-    ) -> None:
-        self._reader = reader
-        self.address = address
-        self.id = id
-        self._hold = hold  # its place in the reader's slot
+    def __init__(self, keeper: _Keeper, value: Item | Tensor | bytes) -> None:
+        self._keeper = keeper
+        self._reader = keeper.reader
+        self.address = keeper.use.address
+        self.id = keeper.use.id
+        self._hold = keeper.use.hold
         self._value: Item | Tensor | bytes | None = value
         self._ending = threading.Lock()
 
@@ -144,8 +187,7 @@ class View:
 
     def _end(self) -> None:
         self._value = None
-        self._reader._views -= 1
-        self._reader._release(self._hold)
+        self._reader._end(self._keeper.use)
 
     def __enter__(self) -> View:
         return self
@@ -167,6 +209,22 @@ class View:
                 self._end()  # there is nothing to count
                 raise
         self.release()
+
+
+def _handle(address: int, id: int) -> tuple[int, int]:
+    return (
+        integer(address, "address of a handle", HandleError),
+        integer(id, "id of a handle", HandleError),
+    )
+
+
+def _kept(data: memoryview, keeper: _Keeper) -> memoryview:
+    """The same bytes; what views them keeps the keeper."""
+    if not data:
+        return data
+    array = np.frombuffer(data, np.uint8).view(_Bytes)
+    array.keeper = keeper
+    return array.data
 
 
 def _kind(value: Item | Tensor | bytes) -> str:
@@ -214,12 +272,19 @@ class Reader:
         lock: Lock | None = None,
         sidecar_lock: bool = False,
     ) -> None:
+        n_readers = integer(n_readers, "n_readers")
         if n_readers < 1:
-            raise ValueError(f"n_readers must be at least 1, got {n_readers}")
-        if max_object_size is not None and max_object_size < 1:
-            raise ValueError(f"max_object_size must be positive, got {max_object_size}")
+            raise ArgumentError(f"n_readers must be at least 1, got {n_readers}")
+        if max_object_size is not None:
+            max_object_size = integer(max_object_size, "max_object_size")
+            if max_object_size < 1:
+                raise ArgumentError(f"max_object_size must be positive, got {max_object_size}")
+        if lock is not None and not (hasattr(lock, "__enter__") and hasattr(lock, "__exit__")):
+            raise ArgumentError(
+                f"lock must be a lock that `with` takes, such as multiprocessing's, got {kind(lock)}"
+            )
         if sidecar_lock and lock is not None:
-            raise ValueError("lock and sidecar_lock are both set; a reader counts under one lock")
+            raise ArgumentError("lock and sidecar_lock are both set; a reader counts under one lock")
         self.generation = resolve(generation)
         self.max_object_size = max_object_size
         self.n_readers = n_readers
@@ -235,7 +300,10 @@ class Reader:
             self._segment.close()
             raise
         self._bytes: memoryview | None = self._segment.buffer()
-        self._views = 0  # that were not released
+        # Views that were not released, and those of them that were dropped. Both are
+        # changed by single calls, so that threads need no lock.
+        self._open: set[_Use] = set()
+        self._lost: deque[_Use] = deque()
 
     def _open_sidecar(self, lock: bool) -> None:
         """Take of the sidecar what there is to take; without that it is not kept."""
@@ -285,7 +353,7 @@ class Reader:
         return self._slot is not None
 
     def get(
-        self, address: int, id: int, key: str | None = None, signature: Sequence[int] | None = None
+        self, address: int, id: int, key: str | None = None, signature: Signature | None = None
     ) -> View:
         """View the object at a handle. Its release counts the use.
 
@@ -295,23 +363,31 @@ class Reader:
 
         Where handles are signed, a counting reader must give ``key`` (the cache
         key that the handle was issued for) and ``signature``; an observing one
-        may leave out both.
+        may leave out both. The signature may be what :func:`~ringcache.sign` returns,
+        or the list of an address item.
 
-        Raises :class:`HandleError` for a bad signature, :class:`StaleError` if
+        Raises :class:`HandleError` for a bad signature, or an address, id or key that
+        is none, :class:`StaleError` if
         the chunk is not the handle's any more, :class:`CorruptError` if it
         cannot be decoded, :class:`SegmentBusyError` if a protected reader has too
         many views. Nothing is counted then.
         """
+        caller = sys._getframe(1)
+        where = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+        del caller
+        self._recover()
+        address, id = _handle(address, id)
         self._verify(key, address, id, signature)
         self._locate(address, id)
         # Held first, then compared: see sidecar.py.
         hold = None if self._slot is None else self._slot.hold(id)
         held = hold is not None
+        keeper = _Keeper(self, _Use(address, id, hold, where))
         value = None
         try:
             start, end = self._chunk(address, id)
             try:
-                value = self._decode(start, end)
+                value = self._decode(start, end, keeper)
             except CorruptError:
                 # Bytes that change under the decoder look corrupt: say what it was.
                 self._check_id(address, id, held)
@@ -323,11 +399,11 @@ class Reader:
             value = None  # whoever keeps the error does not keep the segment open
             self._release(hold)
             raise
-        self._views += 1
-        return View(self, address, id, value, hold)
+        self._open.add(keeper.use)
+        return View(keeper, value)
 
     def touch(
-        self, address: int, id: int, key: str | None = None, signature: Sequence[int] | None = None
+        self, address: int, id: int, key: str | None = None, signature: Signature | None = None
     ) -> None:
         """Announce a :meth:`get` of the handle, by the rule of the generation.
 
@@ -339,6 +415,8 @@ class Reader:
         """
         if self.generation.counting is CountRule.PER_USE:
             return
+        self._recover()
+        address, id = _handle(address, id)
         self._verify(key, address, id, signature)
         start, _ = self._chunk(address, id)
         if self.generation.counting is CountRule.TOUCH and self._lock is not None:
@@ -346,7 +424,8 @@ class Reader:
                 self._count(address, id, start, at_least=self.n_readers)
 
     def reader_count(self, address: int, id: int) -> int:
-        """The count of a chunk at this moment."""
+        """The count of a chunk at this moment. Raises as :meth:`get`."""
+        address, id = _handle(address, id)
         start, _ = self._chunk(address, id)
         return self._i32(start)
 
@@ -361,10 +440,12 @@ class Reader:
         Raises :class:`SegmentBusyError`, and can be called again, while a view is
         not released or an array of one is alive.
         """
-        if self._views:
+        self._recover()
+        if views := list(self._open):
+            places = ", ".join(sorted({use.where for use in views})[:3])
             raise SegmentBusyError(
-                f"{self._views} views of segment {self.name!r} are not released; release them, "
-                "which also counts them, then close again"
+                f"{len(views)} views of segment {self.name!r} are not released; release them, "
+                f"which also counts them, then close again (got at {places})"
             )
         if self._bytes is not None:
             self._bytes.release()
@@ -372,6 +453,50 @@ class Reader:
         self._segment.close()
         if self._sidecar is not None:
             self._sidecar.close()
+
+    def _dropped(self, keeper: _Keeper) -> None:
+        """Note that nothing can reach a view any more; it may have been released.
+
+        A finaliser runs anywhere, also where its thread has a lock of this reader,
+        so it takes none: :meth:`_recover` does the work later.
+        """
+        use = keeper.use
+        if use not in self._open or use.pid != os.getpid():
+            return
+        self._lost.append(use)
+        warnings.warn(
+            f"view of {use.address}:{use.id} in segment {self.name!r} was dropped without release; "
+            f"it was got at {use.where}",
+            ResourceWarning,
+            stacklevel=3,
+            source=keeper,
+        )
+
+    def _recover(self) -> None:
+        """Release what was dropped, and count it."""
+        while self._lost:
+            try:
+                use = self._lost.popleft()
+            except IndexError:  # another thread was faster
+                return
+            if use.pid != os.getpid():
+                continue
+            try:
+                if use.hold is None:
+                    self._count_use(use.address, use.id)
+            except LockTimeoutError:
+                self._lost.appendleft(use)
+                return
+            except RingcacheError:
+                pass  # there is nothing to count any more
+            except BaseException:
+                self._lost.appendleft(use)
+                raise
+            self._end(use)
+
+    def _end(self, use: _Use) -> None:
+        self._open.discard(use)
+        self._release(use.hold)
 
     def _release(self, hold: int | None) -> None:
         if self._slot is not None and hold is not None:
@@ -401,7 +526,9 @@ class Reader:
         # One four-byte copy, not byte by byte: a count must not be read torn.
         return int.from_bytes(self._view()[at : at + 4], "little", signed=True)
 
-    def _verify(self, key: str | None, address: int, id: int, sig: Sequence[int] | None) -> None:
+    def _verify(self, key: str | None, address: int, id: int, sig: Signature | None) -> None:
+        if key is not None and not isinstance(key, str):
+            raise HandleError(f"key of a handle must be a str, got {kind(key)}")
         if not self.generation.signed or (self._lock is None and key is None and sig is None):
             return
         signature.verify(self.secret(), key, address, id, sig)
@@ -448,7 +575,7 @@ class Reader:
                 at = self._locate(address, id) + _HEADER
                 self._count(address, id, at, at_least=0, held=held)
 
-    def _decode(self, start: int, end: int) -> Item | Tensor | bytes:
+    def _decode(self, start: int, end: int, keeper: _Keeper) -> Item | Tensor | bytes:
         # Views of the mapping, read-only; nothing below sees more than this.
         body = self._view().toreadonly()[start + _COUNTER : end]
         head = metadata.parse(body)
@@ -460,15 +587,10 @@ class Reader:
         at = len(body) - head.nbytes
         if head.lengths is None:
             return bytes(body[at:])
-        # A frame takes some bytes of the document, which is the first, to refer
-        # to; more of them than that is a way to make a reader allocate.
-        if len(head.lengths) - 1 > sum(head.lengths[:1]):
-            raise CorruptError(
-                f"metadata tells of {len(head.lengths)} frames, more than the document can name"
-            )
-        frames = []
+        frames, data = [], _kept(body[at:], keeper)
+        at = 0
         for length in head.lengths:
-            frames.append(body[at : at + length])
+            frames.append(data[at : at + length])
             at += length
         if head.kind == metadata.TENSOR:
             return decode_tensor(frames)

@@ -15,7 +15,9 @@ import sys
 from types import TracebackType
 from typing import Final
 
+from ._arguments import integer, kind
 from .errors import (
+    ArgumentError,
     ClosedError,
     SegmentAccessError,
     SegmentBusyError,
@@ -30,13 +32,14 @@ NAME_MAX: Final = 255
 
 def path(name: str) -> str:
     """The file of the segment ``name`` (a leading slash is allowed)."""
+    if not isinstance(name, str):
+        raise SegmentError(f"segment name must be a str, got {kind(name)}")
     plain = name.removeprefix("/")
-    if (
-        plain in ("", ".", "..")
-        or "/" in plain
-        or "\0" in plain
-        or len(os.fsencode(plain)) > NAME_MAX
-    ):
+    try:
+        length = len(os.fsencode(plain))
+    except UnicodeEncodeError:
+        length = 0  # no file can have it
+    if plain in (".", "..") or "/" in plain or "\0" in plain or not 0 < length <= NAME_MAX:
         raise SegmentError(
             f"segment name {name!r} is not the name of a shared-memory object: "
             f"give 1 to {NAME_MAX} bytes without a slash, not a path"
@@ -64,6 +67,11 @@ class Segment:
     def __init__(
         self, name: str, size: int, *, data_offset: int = 0, writable: bool = False
     ) -> None:
+        path(name)
+        size = integer(size, f"segment {name!r}: the ring size", SegmentSizeError)
+        data_offset = integer(data_offset, "data_offset")
+        if data_offset < 0:
+            raise ArgumentError(f"data_offset must not be negative, got {data_offset}")
         if size <= 0:
             raise SegmentSizeError(
                 f"segment {name!r}: the ring size must be positive, got {size}; "

@@ -13,12 +13,19 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final, TypeAlias
 
-from .errors import HandleError
+import numpy as np
+import numpy.typing as npt
+
+from ._arguments import integer, kind
+from .errors import ArgumentError, HandleError
 
 SECRET_BYTES: Final = 32
 SIGNATURE_BYTES: Final = 32
+
+#: 32 bytes, as :func:`sign` returns them or as the list of integers that travels.
+Signature: TypeAlias = "bytes | bytearray | memoryview | npt.NDArray[np.uint8] | Sequence[int]"
 
 # Upstream's texts.
 MISSING: Final = "Missing SHM handle signature for cache key."
@@ -29,41 +36,67 @@ def payload(key: str, address: int, id: int) -> bytes:
     """The 44 signed bytes: SHA-256 of the key, address as u64, id as u32.
 
     Raises OverflowError for an address or id out of range and
-    UnicodeEncodeError for a key that is not valid Unicode, as upstream.
+    UnicodeEncodeError for a key that is not valid Unicode, as upstream, and
+    :class:`HandleError` for what is no key, address or id at all.
     """
+    if not isinstance(key, str):
+        raise HandleError(f"key of a handle must be a str, got {kind(key)}")
     return (
         hashlib.sha256(key.encode()).digest()
-        + address.to_bytes(8, "little")
-        + id.to_bytes(4, "little")
+        + integer(address, "address of a handle", HandleError).to_bytes(8, "little")
+        + integer(id, "id of a handle", HandleError).to_bytes(4, "little")
     )
 
 
 def sign(secret: bytes, key: str, address: int, id: int) -> bytes:
-    """The signature of a handle; ``list(sign(...))`` is what travels."""
+    """The signature of a handle; ``list(sign(...))`` is what travels.
+
+    Raises as :func:`payload`, and :class:`ArgumentError` for a secret that is not bytes.
+    """
+    if not isinstance(secret, (bytes, bytearray)):
+        raise ArgumentError(f"secret must be bytes, got {kind(secret)}")
     return hmac.digest(secret, payload(key, address, id), "sha256")
 
 
 def verify(
-    secret: bytes, key: str | None, address: int, id: int, signature: Sequence[int] | None
+    secret: bytes, key: str | None, address: int, id: int, signature: Signature | None
 ) -> None:
     """Check a signature as a reader does, in constant time.
 
-    Only a list of 32 plain integers is accepted, as upstream. Raises
-    :class:`HandleError` with upstream's texts.
+    It may be 32 bytes in any form, or a sequence of 32 plain integers. (Upstream
+    takes a list only, which is all that can travel; :func:`parse_address` is as
+    strict.) Raises :class:`HandleError`, with upstream's texts where it is the
+    signature that is wrong.
     """
     if signature is None or key is None:
         raise HandleError(MISSING)
-    # type() and not isinstance: True is an int, and upstream refuses it.
-    if (
-        type(signature) is not list
-        or len(signature) != SIGNATURE_BYTES
-        or not all(type(b) is int and 0 <= b <= 255 for b in signature)
-        or type(key) is not str
-    ):
-        raise HandleError(INVALID)
+    given = _given(signature)
     try:
         want = sign(secret, key, address, id)
     except (OverflowError, UnicodeEncodeError) as e:
         raise HandleError(INVALID) from e
-    if not hmac.compare_digest(want, bytes(signature)):
+    if not hmac.compare_digest(want, given):
         raise HandleError(INVALID)
+
+
+def _given(signature: Any) -> bytes:
+    if isinstance(signature, Sequence) and not isinstance(
+        signature, (str, bytes, bytearray, memoryview, range)
+    ):
+        # type() and not isinstance: True is an int, and upstream refuses it.
+        if len(signature) != SIGNATURE_BYTES or not all(
+            type(b) is int and 0 <= b <= 255 for b in signature
+        ):
+            raise HandleError(INVALID)
+        return bytes(signature)
+    try:
+        view = memoryview(signature)
+    except (TypeError, ValueError, BufferError) as e:
+        raise HandleError(
+            f"{INVALID} It must be {SIGNATURE_BYTES} bytes or integers, got {kind(signature)}"
+        ) from e
+    if view.ndim != 1 or view.itemsize != 1 or view.format not in ("B", "b", "c"):
+        raise HandleError(f"{INVALID} It must be {SIGNATURE_BYTES} bytes, got {kind(signature)}")
+    if len(view) != SIGNATURE_BYTES:
+        raise HandleError(INVALID)
+    return view.tobytes()

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from ._arguments import kind
 from .errors import CorruptError
 
 _NATIVE: Final = {
@@ -64,6 +65,12 @@ class Tensor:
     data: memoryview
 
     def __post_init__(self) -> None:
+        if not isinstance(self.dtype, str):
+            raise CorruptError(f"tensor dtype must be a str, got {kind(self.dtype)}")
+        if type(self.shape) is not tuple or any(type(n) is not int for n in self.shape):
+            raise CorruptError(f"tensor shape must be a tuple of ints, got {kind(self.shape)}")
+        if not isinstance(self.data, memoryview):
+            raise CorruptError(f"tensor data must be a memoryview, got {kind(self.data)}")
         dtype = _DTYPES.get(self.dtype)
         if dtype is None:
             raise CorruptError(f"tensor has the unknown dtype {self.dtype[:64]!r}")

@@ -38,6 +38,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
@@ -52,7 +53,7 @@ from . import _resolve
 MAX_LINE: Final = 1 << 30
 MAX_WORKERS: Final = 256
 MAX_ERRORS: Final = 100  # texts in one reply
-_GRACE: Final = 5.0  # seconds for processes to end by themselves
+_GRACE: Final = 120.0  # seconds to learn how a process ended whose pipe has closed
 
 FAILED: Final = 1
 BAD_INPUT: Final = 2
@@ -216,11 +217,15 @@ class _Pool:
                 self._dead(worker, {"seq": None})
 
     def close(self) -> int:
-        """End the processes in order; the exit code."""
+        """End the processes in order; the exit code.
+
+        All have as long as a batch may take: a slow machine is not a failure.
+        """
         for worker in self._workers:
             worker.conn.close()
+        deadline = time.monotonic() + self._config.timeout
         for worker in self._workers:
-            worker.process.join(_GRACE)
+            worker.process.join(max(0, deadline - time.monotonic()))
         clean = all(w.process.exitcode == 0 for w in self._workers)
         self.kill()
         return 0 if clean else FAILED
