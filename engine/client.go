@@ -108,7 +108,9 @@ func (c *Client) removeDir() error {
 // Address returns what the engine has to be started with.
 func (c *Client) Address() Address {
 	a := Address{Handshake: c.handshake.Endpoint()}
-	a.Host, a.Port, _ = net.SplitHostPort(strings.TrimPrefix(a.Handshake, "tcp://"))
+	if addr, ok := strings.CutPrefix(a.Handshake, "tcp://"); ok {
+		a.Host, a.Port, _ = net.SplitHostPort(addr)
+	}
 	if c.o.Cache != nil {
 		a.Segment = c.o.Cache.Name()
 	}

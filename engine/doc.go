@@ -35,7 +35,15 @@
 // Generate commits the request to the cache. Its items stay until the engine
 // reports it as finished. If it is aborted they stay until a fence has passed: a
 // call that every worker answers behind everything sent before. A request for n
-// sequences is sent as n children, each of which counts as a reader.
+// sequences is sent as n children, one after the other, each of which counts as a
+// reader; if it is given up on the way, those that were sent are aborted.
+//
+// # What is kept
+//
+// Outputs that nobody has read yet are kept, each as a copy of its own, at most
+// max_tokens for each child: an engine that sends more than it was asked for, or goes
+// on with a child that had finished, loses the request with a [RequestError], and is
+// told to abort it.
 //
 // # The engine's end
 //

@@ -76,7 +76,8 @@ func (e *ExitError) Error() string {
 // Unwrap returns the error of exec.Cmd.Wait.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// RequestError says that the engine gave up one request; it runs on.
+// RequestError says that the engine gave up one request, or that it was given up since
+// the engine's answers could not be used; the engine runs on.
 type RequestError struct {
 	ID string
 	// Code and Text are the engine's (vLLM 0.33 on), else empty: its log has more.
@@ -111,7 +112,7 @@ func (e *CallError) Error() string {
 }
 
 // MismatchError says that the engine that connected is not the one that the
-// options are for.
+// options are for, or tells of itself what no engine is: What is the field then.
 type MismatchError struct {
 	What      string
 	Want, Got string

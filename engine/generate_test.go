@@ -231,6 +231,17 @@ func TestMisses(t *testing.T) {
 	r.drained()
 }
 
+// TestSameItemTwice: a request that shows an item twice brings it once, also when the engine
+// never had it.
+func TestSameItemTwice(t *testing.T) {
+	for _, m := range modes {
+		r := newRig(t, setup{mode: m})
+		r.ask(2, "a", "b", "a")
+		require.NoError(t, r.e.Fatal())
+		r.drained()
+	}
+}
+
 // TestOutputs: the last output says why, and the stream has an end.
 func TestOutputs(t *testing.T) {
 	r := newRig(t, setup{})

@@ -2,11 +2,14 @@ package engine_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/engine"
 	"github.com/ringcache/ringcache/engine/enginetest"
 	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/serde"
@@ -68,6 +71,17 @@ func TestEveryHelloIsAnswered(t *testing.T) {
 		answers++
 	}
 	require.Zero(t, answers)
+}
+
+// TestHandshakeFile: the handshake may be a file, which only the user can open.
+func TestHandshakeFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "handshake")
+	r := newRig(t, setup{client: func(o *engine.Options) { o.Handshake = "ipc://" + path }})
+	require.Equal(t, engine.Address{Handshake: "ipc://" + path, Segment: r.cache.Name()}, r.Address())
+	st, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Zero(t, st.Mode().Perm()&0o077)
+	r.ask(1)
 }
 
 // rogues calls f in n goroutines until stop is called.

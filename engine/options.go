@@ -30,7 +30,10 @@ type Options struct {
 	// (cmd.StdinPipe), or with its parent, as vLLM itself does not.
 	Command func(Address) *exec.Cmd
 	// Handshake is the endpoint that the engine is told of. The default is a free
-	// port of 127.0.0.1.
+	// port of 127.0.0.1, since `vllm serve --headless` can be told of nothing else.
+	// A launcher of one's own that passes the address on to EngineCoreProc may have
+	// "ipc:///path", a file that only this user can open, where no other process of the
+	// machine can get in the way.
 	Handshake string
 	// Dir is where the sockets of requests and answers lie, in a folder of their
 	// own; the default is that of temporary files. If Bind is set they are TCP
@@ -107,7 +110,7 @@ func (o Options) withDefaults() (Options, error) {
 type Address struct {
 	// Handshake is the endpoint of the handshake, "tcp://host:port"; Host and Port
 	// are its parts: --data-parallel-address and --data-parallel-rpc-port of
-	// `vllm serve --headless`.
+	// `vllm serve --headless`. They are empty for "ipc:///path".
 	Handshake, Host, Port string
 	// Segment is the name of the segment, empty without one.
 	Segment string

@@ -254,9 +254,10 @@ func (s *session) items(r *Request, wires []mmcache.Wire) ([]int, error) {
 		return nil, r.refuse("placeholders", fmt.Errorf("there are %d for %d items", len(r.Placeholders), len(wires)))
 	}
 	tokens := make([]int, len(wires))
+	here := map[string]int{} // what the request itself brings, for those that name it again
 	for i, w := range wires {
 		p := r.Placeholders[i]
-		n, err := s.tokens(w, s.c.o.Model.Modalities[p.modality()])
+		n, err := s.tokens(w, s.c.o.Model.Modalities[p.modality()], here)
 		if err == nil && n != p.embeds() {
 			err = fmt.Errorf("it takes %d tokens, and its placeholder has %d", n, p.embeds())
 		}
@@ -269,14 +270,17 @@ func (s *session) items(r *Request, wires []mmcache.Wire) ([]int, error) {
 }
 
 // tokens returns the number of placeholder tokens that an item takes, after
-// looking at the item as the engine will have it.
-func (s *session) tokens(w mmcache.Wire, d Modality) (int, error) {
+// looking at the item as the engine will have it. It takes note in here.
+func (s *session) tokens(w mmcache.Wire, d Modality, here map[string]int) (int, error) {
 	it, err := w.Stored()
 	if err != nil {
 		return 0, err
 	}
-	if it == nil { // the engine has it, from an earlier request
-		n, ok := s.sent.get(w.Key)
+	if it == nil { // the engine has it, from this request or an earlier one
+		n, ok := here[w.Key]
+		if !ok {
+			n, ok = s.sent.get(w.Key)
+		}
 		if !ok {
 			return 0, errors.New("the engine is said to have it, but it was not sent through this client")
 		}
@@ -286,6 +290,7 @@ func (s *session) tokens(w mmcache.Wire, d Modality) (int, error) {
 	if err == nil {
 		err = s.sent.check(w.Key, n)
 	}
+	here[w.Key] = n
 	return n, err
 }
 

@@ -3,5 +3,6 @@
 // The wire is that of github.com/go-zeromq/zmq4; the routing is our own, since a
 // frontend has to know what that library's sockets keep to themselves: that a
 // peer has gone, and that a message could not be delivered (ROUTER_MANDATORY of
-// libzmq).
+// libzmq). Peers are told apart by their connections, not by the identities that they
+// claim.
 package zmq
