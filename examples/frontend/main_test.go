@@ -36,13 +36,13 @@ func newWorld(t *testing.T, model, cache string) *world {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	o := options{
-		ModelDir: modelDir(t, model), Cache: cache, Capacity: 1.0 / 256, InFlight: 256,
-		Dir: dir, Name: "f", Listener: "tcp://127.0.0.1:0", Start: time.Minute,
+		ModelDir: modelDir(t, model), Cache: cache, Capacity: 1.0 / 256, InFlight: 256, Bodies: 256,
+		Dir: dir, Name: "f", Listener: "tcp://127.0.0.1:0", Start: 5 * time.Minute,
 	}
 	require.NoError(t, o.Validate())
 	s, err := newServer(o, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	w := &world{server: s, t: t, ctx: ctx, eo: enginetest.Options{
 		Handshake: s.engine.Address().Handshake, Segment: s.cache.Name(), Dir: dir, RingSize: 4 << 20, Generation: pycompat.Newest(),
 	}}
@@ -78,7 +78,7 @@ func (w *world) start() {
 		}
 		res.Body.Close()
 		return res.StatusCode == http.StatusOK
-	}, 30*time.Second, time.Millisecond)
+	}, 2*time.Minute, time.Millisecond)
 }
 
 func (w *world) post(body any) (int, []part) {
@@ -197,7 +197,7 @@ func TestRestart(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	require.Error(t, options{}.Validate())
-	require.Error(t, options{Capacity: 1, InFlight: 1, Start: 1, Demo: true}.Validate())
+	require.Error(t, options{Capacity: 1, InFlight: 1, Bodies: 256, Start: 1, Demo: true}.Validate())
 	_, err := newServer(options{ModelDir: t.TempDir(), Cache: "shm", Capacity: 1}, slog.New(slog.DiscardHandler))
 	require.Error(t, err)
 	_, err = newServer(options{Version: "9.9", ModelDir: "x"}, slog.New(slog.DiscardHandler))
