@@ -57,11 +57,11 @@ func TestTooMuchWorkIsRefusedByInspect(t *testing.T) {
 	}{
 		{"scans", "scans", scans(maxScans)},
 		{"60000 scans", "scans", scans(60000)},
-		{"EXIF data of a JPEG", "EXIF", withSegments(jpg, mAPP1, repeated((1<<20)/large+1, exif)...)},
-		{"tables", "tables", withSegments(jpg, mDHT, repeated((256<<10)/len(table)+1, table)...)},
-		{"tables in few segments", "tables", withSegments(jpg, mDHT, repeated((256<<10)/(3000*len(table))+1, bytes.Repeat(table, 3000))...)},
-		{"quantization tables", "tables", withSegments(jpg, mDQT, repeated((256<<10)/65+1, append([]byte{0}, bytes.Repeat([]byte{1}, 64)...))...)},
-		{"EXIF data of a PNG", "eXIf", withChunk(png, "eXIf", make([]byte, (1<<20)+1))},
+		{"EXIF data of a JPEG", "EXIF", withSegments(jpg, mAPP1, repeated(maxMetadata/large+1, exif)...)},
+		{"tables", "tables", withSegments(jpg, mDHT, repeated(maxTables/len(table)+1, table)...)},
+		{"tables in few segments", "tables", withSegments(jpg, mDHT, repeated(maxTables/(3000*len(table))+1, bytes.Repeat(table, 3000))...)},
+		{"quantization tables", "tables", withSegments(jpg, mDQT, repeated(maxTables/65+1, append([]byte{0}, bytes.Repeat([]byte{1}, 64)...))...)},
+		{"EXIF data of a PNG", "eXIf", withChunk(png, "eXIf", make([]byte, maxMetadata+1))},
 		{"XMP data of a PNG", "iTXt", withChunk(png, "iTXt", xmp(32<<20))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -74,8 +74,8 @@ func TestTooMuchWorkIsRefusedByInspect(t *testing.T) {
 		"ICC profile":        withSegments(jpg, 0xe2, repeated(200, icc)...),
 		"comments":           withSegments(jpg, 0xfe, repeated(100000, nil)...),
 		"text of a PNG":      withChunk(png, "tEXt", make([]byte, 8<<20)),
-		"EXIF data, as much": withSegments(jpg, mAPP1, repeated((1<<20)/large-1, exif)...),
-		"XMP data, as much":  withChunk(png, "iTXt", xmp((1<<20)-100)),
+		"EXIF data, as much": withSegments(jpg, mAPP1, repeated(maxMetadata/large-1, exif)...),
+		"XMP data, as much":  withChunk(png, "iTXt", xmp(maxMetadata-100)),
 	} {
 		_, _, err := process(processorOf(t, "llava-56"), file)
 		require.NoError(t, err, name)
