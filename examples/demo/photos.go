@@ -1,8 +1,8 @@
 package main
 
 import (
+	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"image"
 	"image/draw"
@@ -65,12 +65,20 @@ func loadPhotos(dir string) ([]photo, error) {
 }
 
 func decode(path string) (*image.RGBA, error) {
-	f, err := os.Open(path)
+	file, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	img, _, err := image.Decode(f)
-	if err := errors.Join(err, f.Close()); err != nil {
+	// The files are the user's own. A server bounds more than this: examples/customserver.
+	c, _, err := image.DecodeConfig(bytes.NewReader(file))
+	if err != nil {
+		return nil, err
+	}
+	if c.Width < 1 || c.Height < 1 || c.Width > maxPixels/c.Height {
+		return nil, fmt.Errorf("%d by %d pixels, want at most %d in all", c.Width, c.Height, maxPixels)
+	}
+	img, _, err := image.Decode(bytes.NewReader(file))
+	if err != nil {
 		return nil, err
 	}
 	rgba := image.NewRGBA(image.Rect(0, 0, img.Bounds().Dx(), img.Bounds().Dy()))
@@ -84,6 +92,8 @@ func decode(path string) (*image.RGBA, error) {
 // maxSide bounds the sides of an image in pixels. A photo must be larger than
 // minSide, so that something is left of it whatever the crop.
 const (
+	maxPixels = 100 << 20 // of a photo
+
 	maxSide = 10 * block
 	minSide = 4 * block
 )

@@ -44,6 +44,7 @@ type options struct {
 	Name     string        `help:"Name of the segment; a new one if empty."`
 	Dir      string        `help:"Folder of the segment, /dev/shm if empty." hidden:""`
 	InFlight int           `help:"Memory that requests may hold besides, in MiB; who needs more waits." default:"1024"`
+	Bodies   int           `help:"Memory for the bodies of requests, in MiB; who needs more waits." default:"1024"`
 	Float    bool          `help:"Send normalised floats for models whose engine could normalise (mm_device_do_normalize off)."`
 	Listen   string        `help:"Address to listen on." default:"127.0.0.1:8078"`
 	Listener string        `name:"handshake" help:"Endpoint of the engine's handshake." default:"tcp://127.0.0.1:0"`
@@ -80,6 +81,8 @@ func (o options) Validate() error {
 	switch {
 	case !(o.Capacity > 0) || o.InFlight < 1 || o.Start <= 0 || o.Stall <= 0:
 		return errors.New("capacity, in-flight, start and stall must be above 0")
+	case o.Bodies < bodyCost*maxBody>>20:
+		return fmt.Errorf("bodies must be %d at least, which is what the largest body takes", bodyCost*maxBody>>20)
 	case (o.Demo || o.Workload != "") && len(o.Engine) == 0:
 		return errors.New("this needs the engine's command")
 	}

@@ -36,7 +36,7 @@ func newWorld(t *testing.T, model, cache string) *world {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	o := options{
-		ModelDir: modelDir(t, model), Cache: cache, Capacity: 1.0 / 256, InFlight: 256,
+		ModelDir: modelDir(t, model), Cache: cache, Capacity: 1.0 / 256, InFlight: 256, Bodies: 256,
 		Dir: dir, Name: "f", Listener: "tcp://127.0.0.1:0", Start: 5 * time.Minute, Stall: 5 * time.Minute,
 	}
 	require.NoError(t, o.Validate())
@@ -197,7 +197,7 @@ func TestRestart(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	require.Error(t, options{}.Validate())
-	require.Error(t, options{Capacity: 1, InFlight: 1, Start: 1, Stall: 1, Demo: true}.Validate())
+	require.Error(t, options{Capacity: 1, InFlight: 1, Bodies: 256, Start: 1, Stall: 1, Demo: true}.Validate())
 	_, err := newServer(options{ModelDir: t.TempDir(), Cache: "shm", Capacity: 1}, slog.New(slog.DiscardHandler))
 	require.Error(t, err)
 	_, err = newServer(options{Version: "9.9", ModelDir: "x"}, slog.New(slog.DiscardHandler))

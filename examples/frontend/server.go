@@ -14,19 +14,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/ringcache/ringcache/engine"
 	"github.com/ringcache/ringcache/engine/zmq"
 	"github.com/ringcache/ringcache/examples/preprocess"
 	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/mmhash"
 	"github.com/ringcache/ringcache/pycompat"
-)
-
-const (
-	maxBody   = 64 << 20
-	maxImages = 16
-	// maxSequences is what "n" may be: each of them is a request of its own for the engine.
-	maxSequences = 16
 )
 
 type server struct {
@@ -37,10 +32,11 @@ type server struct {
 	cache  *mmcache.Cache
 	engine *engine.Client
 	ids    atomic.Int64
+	bodies *semaphore.Weighted // bytes
 }
 
 func newServer(o options, log *slog.Logger) (_ *server, err error) {
-	s := &server{o: o, log: log}
+	s := &server{o: o, log: log, bodies: semaphore.NewWeighted(int64(o.Bodies) << 20)}
 	g := pycompat.Newest()
 	if o.Version != "" {
 		if g, err = pycompat.Lookup(o.Version); err != nil {
@@ -161,11 +157,7 @@ type badRequest struct{ error }
 func (b badRequest) Unwrap() error { return b.error }
 
 func (s *server) generate(w http.ResponseWriter, r *http.Request) {
-	q, err := read(w, r)
-	var st *engine.Stream
-	if err == nil {
-		st, err = s.submit(r.Context(), q)
-	}
+	st, err := s.receive(w, r)
 	if err != nil {
 		writeError(w, err)
 		return
@@ -188,30 +180,24 @@ func (s *server) generate(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// read decodes the body of a request.
-func read(w http.ResponseWriter, r *http.Request) (ask, error) {
-	var q ask
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-	d.UseNumber()
-	if err := d.Decode(&q); err != nil {
-		return q, badRequest{err}
+// receive reads a request and submits it. The body is not used after that.
+func (s *server) receive(w http.ResponseWriter, r *http.Request) (*engine.Stream, error) {
+	release, err := s.acquireBody(r)
+	if err != nil {
+		return nil, err
 	}
-	if len(q.Images) > maxImages {
-		return q, badRequest{fmt.Errorf("%d images, at most %d", len(q.Images), maxImages)}
+	defer release()
+	q, err := read(w, r)
+	if err != nil {
+		return nil, err
 	}
-	for k, v := range q.Params {
-		q.Params[k] = number(v)
-	}
-	if n, ok := q.Params["n"].(int64); ok && n > maxSequences {
-		return q, badRequest{fmt.Errorf("n is %d, at most %d", n, maxSequences)}
-	}
-	return q, nil
+	return s.submit(r.Context(), q)
 }
 
 // submit takes a request as far as into the engine.
 func (s *server) submit(ctx context.Context, q ask) (*engine.Stream, error) {
 	req := engine.Request{ID: fmt.Sprint("request-", s.ids.Add(1)), EOS: q.EOS, Params: q.Params}
-	tokens, wants, produce, err := s.images(q.Images)
+	tokens, wants, produce, err := s.images(ctx, q.Images)
 	if err != nil {
 		return nil, badRequest{err}
 	}
@@ -234,7 +220,7 @@ func (s *server) submit(ctx context.Context, q ask) (*engine.Stream, error) {
 }
 
 // images looks at the headers of files: what they are, and what they will take.
-func (s *server) images(files [][]byte) (tokens []int, wants []mmcache.Want, produce []mmcache.Producer, err error) {
+func (s *server) images(ctx context.Context, files [][]byte) (tokens []int, wants []mmcache.Want, produce []mmcache.Producer, err error) {
 	if len(files) == 0 {
 		return nil, nil, nil, nil
 	}
@@ -243,6 +229,9 @@ func (s *server) images(files [][]byte) (tokens []int, wants []mmcache.Want, pro
 		return nil, nil, nil, err
 	}
 	for i, f := range files {
+		if ctx.Err() != nil {
+			return nil, nil, nil, ctx.Err()
+		}
 		size, err := preprocess.Inspect(f)
 		if err != nil {
 			return nil, nil, nil, fmt.Errorf("image %d: %w", i+1, err)
@@ -261,28 +250,6 @@ func (s *server) images(files [][]byte) (tokens []int, wants []mmcache.Want, pro
 		produce = append(produce, preprocess.Producer(s.vision.Processor, f, l))
 	}
 	return tokens, wants, produce, nil
-}
-
-// number makes numbers of what JSON had: whole ones where they are whole, since
-// vLLM tells them apart.
-func number(v any) any {
-	switch v := v.(type) {
-	case json.Number:
-		if n, err := v.Int64(); err == nil {
-			return n
-		}
-		f, _ := v.Float64()
-		return f
-	case []any:
-		for i := range v {
-			v[i] = number(v[i])
-		}
-	case map[string]any:
-		for k := range v {
-			v[k] = number(v[k])
-		}
-	}
-	return v
 }
 
 // stats is what /stats shows.

@@ -17,10 +17,10 @@ import (
 // workload is a list of requests to measure with: e2e/README.md describes the file,
 // e2e/python_frontend.py serves it with vLLM's own frontend.
 type workload struct {
-	Kind     string         `json:"kind"`
-	Clients  int            `json:"clients"`
-	Warmup   int            `json:"warmup"`
-	Params   map[string]any `json:"params"`
+	Kind     string `json:"kind"`
+	Clients  int    `json:"clients"`
+	Warmup   int    `json:"warmup"`
+	Params   params `json:"params"`
 	Requests []struct {
 		Prompt []uint32 `json:"prompt_token_ids"`
 		Images []string `json:"images"`
@@ -48,18 +48,13 @@ func readWorkload(file string) (*workload, error) {
 	}
 	defer f.Close()
 	w := &workload{dir: filepath.Dir(file)}
-	d := json.NewDecoder(f)
-	d.UseNumber()
-	if err := d.Decode(w); err != nil {
+	if err := json.NewDecoder(f).Decode(w); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if w.Clients < 1 || w.Warmup < 0 || w.Warmup >= len(w.Requests) {
 		return nil, fmt.Errorf("%s: %d clients, %d requests to warm up of %d", file, w.Clients, w.Warmup, len(w.Requests))
 	}
 	delete(w.Params, "detokenize") // there is nothing here that could
-	for k, v := range w.Params {
-		w.Params[k] = number(v)
-	}
 	return w, nil
 }
 

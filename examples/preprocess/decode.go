@@ -33,7 +33,7 @@ func decode(ctx context.Context, file []byte, size image.Point) (source, error) 
 		if err := f.jpeg.decode(ctx, f.scan); err != nil {
 			return nil, damaged(ctx, err)
 		}
-		return orient(newPlanes(f.jpeg), f.size, f.orientation), nil
+		return orient(ctx, newPlanes(f.jpeg), f.size, f.orientation)
 	}
 	img, err := png.Decode(&reader{bytes.NewReader(file), ctx})
 	if err != nil {
@@ -42,11 +42,11 @@ func decode(ctx context.Context, file []byte, size image.Point) (source, error) 
 	if img.Bounds() != (image.Rectangle{Max: f.size}) {
 		return nil, imageError("it is %v, but its header says %v", img.Bounds(), f.size)
 	}
-	s, err := f.pngSource(img)
+	s, err := f.pngSource(ctx, img)
 	if err != nil {
 		return nil, err
 	}
-	return orient(s, f.size, f.orientation), nil
+	return orient(ctx, s, f.size, f.orientation)
 }
 
 // reader fails when ctx has ended.
@@ -70,9 +70,9 @@ func damaged(ctx context.Context, err error) error {
 	return imageError("damaged: %w", err)
 }
 
-func (f format) pngSource(img image.Image) (source, error) {
+func (f format) pngSource(ctx context.Context, img image.Image) (source, error) {
 	if f.colorType == pngGray {
-		return grayOf(img, f.key)
+		return grayOf(ctx, img, f.key)
 	}
 	switch img := img.(type) {
 	case *image.Paletted:
@@ -147,7 +147,7 @@ func paletteOf(img *image.Paletted) source {
 }
 
 // grayOf is for gray images. The value key is transparent, so it becomes white.
-func grayOf(img image.Image, key int) (source, error) {
+func grayOf(ctx context.Context, img image.Image, key int) (source, error) {
 	s := &indexed{}
 	for i := range s.colors {
 		v := byte(i)
@@ -173,6 +173,9 @@ func grayOf(img image.Image, key int) (source, error) {
 	}
 	// One byte each, in place. Of 16 bits Pillow makes 8 by cutting off at 255.
 	for y := range size.Y {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		line := s.pix[y*s.stride:]
 		for x := range size.X {
 			v := line[x*pixel]
@@ -188,22 +191,25 @@ func grayOf(img image.Image, key int) (source, error) {
 }
 
 // orient turns an image by EXIF's orientation o.
-func orient(s source, size image.Point, o int) source {
+func orient(ctx context.Context, s source, size image.Point, o int) (source, error) {
 	switch {
 	case o <= 1:
-		return s
+		return s, nil
 	case o <= 4:
-		return flipped{s, size, o == 2 || o == 3, o == 3 || o == 4}
+		return flipped{s, size, o == 2 || o == 3, o == 3 || o == 4}, nil
 	}
 	t := transposed{pix: make([]byte, channels*size.X*size.Y), stride: channels * size.Y}
 	buf := make([]byte, channels*size.X)
 	for y := range size.Y {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		for x, line := 0, s.row(y, buf); len(line) > 0; x, line = x+1, line[channels:] {
 			copy(t.pix[x*t.stride+channels*y:], line[:channels])
 		}
 	}
 	// Transposed it is orientation 5; the others are that, flipped.
-	return orient(t, image.Pt(size.Y, size.X), map[int]int{5: 1, 6: 2, 7: 3, 8: 4}[o])
+	return orient(ctx, t, image.Pt(size.Y, size.X), map[int]int{5: 1, 6: 2, 7: 3, 8: 4}[o])
 }
 
 type flipped struct {

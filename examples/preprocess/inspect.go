@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"image"
 	"image/png"
 	"regexp"
@@ -19,6 +20,10 @@ type format struct {
 	bits        int64       // of PNG, for each pixel
 	key         int         // of a gray PNG: the value that is transparent, or -1
 }
+
+// maxMetadata is the most bytes of EXIF and XMP data that are searched for how the
+// image is to be turned: sixteen times what a writer can put into one segment.
+const maxMetadata = 1 << 20
 
 // PNG's colour types.
 const (
@@ -52,7 +57,7 @@ func parse(file []byte) (format, error) {
 		var c image.Config
 		if c, err = png.DecodeConfig(bytes.NewReader(file)); err == nil {
 			f.size = image.Pt(c.Width, c.Height)
-			f.pngChunks(file)
+			err = f.pngChunks(file)
 		}
 	case bytes.HasPrefix(file, []byte("\xff\xd8\xff")):
 		if f.jpeg, f.scan, err = readJPEG(file); err == nil {
@@ -99,7 +104,7 @@ func (f format) plausible(n int) error {
 // pngChunks looks for what Pillow heeds besides the pixels: the transparent
 // value of a gray image, and how it is to be turned. It looks at chunks behind
 // the pixels, too. The checksums are verified when the image is decoded.
-func (f *format) pngChunks(file []byte) {
+func (f *format) pngChunks(file []byte) error {
 	f.colorType = file[25]
 	depth := file[24]
 	f.bits = int64(depth) * [...]int64{pngGray: 1, pngColor: 3, pngPalette: 1, pngGrayAlpha: 2, pngColorAlpha: 4}[f.colorType]
@@ -126,10 +131,16 @@ func (f *format) pngChunks(file []byte) {
 				}
 			}
 		case "eXIf":
+			if n > maxMetadata {
+				return fmt.Errorf("its eXIf chunk has %d bytes, at most %d are allowed; remove it", n, maxMetadata)
+			}
 			exif = data
 		case "iTXt":
-			name, text, _ := bytes.Cut(data, []byte{0})
-			if string(name) == "XML:com.adobe.xmp" && len(text) > 2 && text[0] == 0 { // not compressed
+			text, isXMP := bytes.CutPrefix(data, []byte("XML:com.adobe.xmp\x00"))
+			if isXMP && n > maxMetadata {
+				return fmt.Errorf("its iTXt chunk of XMP data has %d bytes, at most %d are allowed; remove it", n, maxMetadata)
+			}
+			if isXMP && len(text) > 2 && text[0] == 0 { // not compressed
 				xmp = text
 			}
 		case "IEND":
@@ -137,6 +148,7 @@ func (f *format) pngChunks(file []byte) {
 		}
 	}
 	f.orientation = orientation(exif, xmp)
+	return nil
 }
 
 var xmpOrientation = regexp.MustCompile(`tiff:Orientation(?:="|>)([0-9])`)

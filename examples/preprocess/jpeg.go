@@ -27,7 +27,6 @@ type jpegFile struct {
 	jfif        bool
 	adobe       int // its transform, -1 if there is none
 	exif, xmp   []byte
-	scans       int
 }
 
 // component is a plane of samples.
@@ -90,6 +89,9 @@ var zigzag = func() (z [64]uint8) {
 // readJPEG reads up to the first scan, whose header it returns.
 func readJPEG(file []byte) (j *jpegFile, scan []byte, err error) {
 	j = &jpegFile{rest: file[2:], adobe: -1}
+	if err := j.checkWork(); err != nil {
+		return nil, nil, err
+	}
 	scan, err = j.segments()
 	switch {
 	case err != nil:
@@ -98,6 +100,34 @@ func readJPEG(file []byte) (j *jpegFile, scan []byte, err error) {
 		return nil, nil, errors.New("there is no picture in the JPEG file")
 	}
 	return j, scan, nil
+}
+
+// checkWork refuses a file that asks for too much work, before any of it is done. It
+// looks at the markers only.
+func (j *jpegFile) checkWork() error {
+	rest := jpegFile{rest: j.rest}
+	var scans, tables, exif int
+	for {
+		marker, data, err := rest.next()
+		switch {
+		case err != nil || marker == mEOI:
+			return nil // what is missing the decoder reports
+		case marker == mSOS:
+			scans++
+		case marker == mDHT || marker == mDQT:
+			tables += len(data)
+		case marker == mAPP1:
+			exif += len(data)
+		}
+		switch {
+		case scans > maxScans:
+			return fmt.Errorf("it has more than %d scans; convert it", maxScans)
+		case tables > maxTables:
+			return fmt.Errorf("its tables have more than %d bytes; convert it", maxTables)
+		case exif > maxMetadata:
+			return fmt.Errorf("its EXIF and XMP data have more than %d bytes; remove them", maxMetadata)
+		}
+	}
 }
 
 // next returns the next marker and what its segment holds.
