@@ -25,7 +25,11 @@ import (
 func segmentName(t testing.TB) string {
 	t.Helper()
 	name := fmt.Sprintf("ringcache-test-%d-%d", os.Getpid(), rand.Uint64())
-	t.Cleanup(func() { _ = os.Remove(filepath.Join(shmfile.DefaultDir, name)) })
+	t.Cleanup(func() {
+		for _, suffix := range []string{"", shmring.ControlSuffix} {
+			_ = os.Remove(filepath.Join(shmfile.DefaultDir, name+suffix))
+		}
+	})
 	return name
 }
 
