@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
 )
@@ -22,6 +23,7 @@ type damagedPool struct {
 	needed, idle    Handle
 	neededAt, other int // entries of the table, by their place in the sidecar
 	free            int
+	last            uint32 // id that was given out, of an object that is gone
 }
 
 const damagedObjects = 16
@@ -40,8 +42,11 @@ func leave(t *testing.T, clean bool) *damagedPool {
 	require.NoError(t, err)
 	require.NoError(t, q.Commit())
 	q.Abort()
-	_, err = w.Evict("first") // so that a new object begins in front of the others
-	require.NoError(t, err)
+	d.last = unleased(t, w, "last", 100, 'l').ID
+	for _, key := range []string{"first", "last"} { // so that a new object begins in front of the others
+		_, err = w.Evict(key)
+		require.NoError(t, err)
+	}
 
 	table := d.table(t)
 	d.free = -1
@@ -185,4 +190,53 @@ func damagedEntry(t *testing.T, clean bool, entry func(*damagedPool) int, bit in
 	require.NoError(t, w.CheckStructure())
 	require.NoError(t, d.r.Close())
 	require.NoError(t, w.Close())
+}
+
+// TestDamagedStateRepeatsNoID: whichever bit of the state records flips, no id is
+// given out twice, the epoch rises, and the segment is not taken for clean.
+func TestDamagedStateRepeatsNoID(t *testing.T) {
+	const states, size = 1024, 64
+	for bit := 0; bit < 2*size*8; bit += 5 { // in each byte
+		d := leave(t, true)
+		d.flip(t, 8*states+bit)
+		w, a, err := Adopt(d.o)
+		require.NoError(t, err)
+		require.False(t, a.Clean, "bit %d", bit)
+		require.Greater(t, a.Epoch, uint64(1), "bit %d", bit)
+		require.Equal(t, 2, a.Kept)
+		require.Greater(t, unleased(t, w, "new", 100, 'x').ID, d.last, "bit %d: the id is given out again", bit)
+		require.NoError(t, w.CheckStructure())
+		require.NoError(t, d.r.Close())
+		require.NoError(t, w.Close())
+	}
+}
+
+// TestAdoptRemovesTheCleanMarkFirst: an adopter that is killed has not ended by plan,
+// wherever it was.
+func TestAdoptRemovesTheCleanMarkFirst(t *testing.T) {
+	for _, place := range []string{"adopt.state", "adopt.dropping", "adopt.end"} {
+		d := leave(t, true)
+		d.flip(t, 8*d.other) // so that there is something to drop
+		func() {
+			defer failpoint.Set(nil)
+			defer func() { require.Equal(t, place, recover()) }()
+			failpoint.Set(func(name string) {
+				if name == place {
+					panic(place)
+				}
+			})
+			so := d.o.segment()
+			so.Control = nil
+			seg, err := shmring.Adopt(so)
+			require.NoError(t, err)
+			defer seg.Close()
+			_, _, _ = adopt(seg, d.o)
+		}()
+		w, a, err := Adopt(d.o)
+		require.NoError(t, err)
+		require.False(t, a.Clean, place)
+		require.NoError(t, w.CheckStructure())
+		require.NoError(t, d.r.Close())
+		require.NoError(t, w.Close())
+	}
 }

@@ -131,7 +131,7 @@ func (p *pool) evict(ids []uint32) (held idSet) {
 	done := 0
 	defer func() {
 		for _, id := range ids[done:] { // after a fault; one by one, since more may be gone
-			if p.w.objects[id].state != discarded {
+			if o := p.w.objects[id]; o != nil && o.state != discarded {
 				_ = p.w.sv.guard(Handle{}, func() error { p.mem.Publish(id); return nil })
 			}
 		}

@@ -26,8 +26,9 @@ func segmentName(t testing.TB) string {
 	t.Helper()
 	name := fmt.Sprintf("ringcache-test-%d-%d", os.Getpid(), rand.Uint64())
 	t.Cleanup(func() {
-		_ = os.Remove(filepath.Join(shmfile.DefaultDir, name))
-		_ = os.Remove(filepath.Join(shmfile.DefaultDir, name+shmring.ControlSuffix))
+		for _, suffix := range []string{"", shmring.ControlSuffix} {
+			_ = os.Remove(filepath.Join(shmfile.DefaultDir, name+suffix))
+		}
 	})
 	return name
 }

@@ -20,6 +20,18 @@
 // Which chunks may go is decided by the caller: package objstore knows keys,
 // requests and readers.
 //
+// Beside it are the pool of chunks ([Pool]), which a stock reader can't tell from a
+// ring, and the sidecar of a segment ([Control]), by which a writer that was killed is
+// followed by another ([Adopt]) or cleaned up after ([Sweep]). docs/format.md says
+// which words of a sidecar are protected by what.
+//
+// # Faults
+//
+// The file behind a mapping can be cut short by a peer at any moment; touching what is
+// gone is a fault. Methods of Ring, Pool, Control and Slot touch memory first and
+// change their own state last, so a caller that catches the fault (package objstore
+// does, and makes it a [FaultError] by [Segment.Explain]) finds them as before.
+//
 // # Lifetimes
 //
 // A payload slice points into the memory given to [NewRing] or [NewPool]. It is

@@ -209,7 +209,7 @@ func (a *Agent) storeAdopt(p *params) (reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	return reply{"kept": found.Kept, "dropped": found.Dropped, "in_use": found.InUse}, nil
+	return reply{"kept": found.Kept, "dropped": found.Dropped, "in_use": found.InUse, "damaged": found.Damaged}, nil
 }
 
 // uniqueName keeps stores apart, also when the environment names a segment.
