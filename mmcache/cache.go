@@ -118,7 +118,8 @@ func (c *Cache) Fence() objstore.Fence {
 // that are in the segment now. It fails in other modes, with [ErrInvalid].
 func (c *Cache) State() (objstore.State, error) {
 	if s, ok := c.back.(*shared); ok {
-		return s.w.State()
+		st, err := s.w.State()
+		return st, closedError(err)
 	}
 	return objstore.State{}, fmt.Errorf("%w: mode %s has no segment", ErrInvalid, c.o.Mode)
 }
@@ -129,7 +130,7 @@ func (c *Cache) State() (objstore.State, error) {
 // In mode lru the new engine has nothing: use Clear.
 func (c *Cache) ResetReaders(readers int) error {
 	if s, ok := c.back.(*shared); ok {
-		return s.w.ResetReaders(readers)
+		return closedError(s.w.ResetReaders(readers))
 	}
 	return fmt.Errorf("%w: mode %s has no readers", ErrInvalid, c.o.Mode)
 }
