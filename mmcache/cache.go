@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"iter"
 	"math"
 	"sync"
@@ -25,6 +26,7 @@ type Cache struct {
 	budget *budget
 	events events
 	flying flights
+	made   contents
 	// gate is held once by every open request and hold, and altogether by Clear
 	// and what closes the cache.
 	gate *semaphore.Weighted
@@ -55,6 +57,7 @@ func Open(o Options) (*Cache, error) {
 	c := &Cache{
 		o: o, gate: semaphore.NewWeighted(everybody), budget: newBudget(o.InFlight),
 		requests: map[*Request]struct{}{}, ids: map[string]*Request{}, holds: map[*Hold]struct{}{},
+		made: contents{seed: maphash.MakeSeed(), sums: map[string]uint64{}},
 	}
 	c.stopped, c.stopNow = context.WithCancel(context.Background())
 	c.done, c.doneNow = context.WithCancel(context.Background())
@@ -342,6 +345,9 @@ func (c *Cache) lead(ctx context.Context, s *slot, f *flight) (*entry, error) {
 		return e, nil
 	}
 	b := &Builder{back: c.back, o: &c.o, key: s.key, tenant: s.tenant, limit: s.charge}
+	if c.o.VerifyHits {
+		b.check = c.verify
+	}
 	e, err = b.run(ctx, s.produce)
 	c.count(func(st *Stats) {
 		switch {

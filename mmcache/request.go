@@ -78,6 +78,7 @@ type slot struct {
 	produce               Producer
 	entry                 *entry
 	hit                   bool
+	verified              bool // by Options.VerifyHits
 }
 
 // Item is an item that a request has.
@@ -189,6 +190,9 @@ func (r *Request) Item(ctx context.Context, key string, produce Producer) (Item,
 		}
 		r.keep(s, e)
 		r.c.countQuery(s, hit)
+	}
+	if s.hit && r.c.o.VerifyHits {
+		r.c.verifyHit(ctx, s)
 	}
 	e := s.entry
 	return Item{key: key, hit: s.hit, size: e.size, updates: e.updates, cause: e.cause}, nil

@@ -23,7 +23,9 @@
 //
 // A [View] and a [Reservation] hand out slices of the mapping. They are valid
 // until Release, or Commit or Discard; touching them later is a memory fault
-// once the store is closed. Close refuses while any is open. A view does not
+// once the store is closed. Close refuses while any is open, Shutdown waits, and
+// after Abandon the memory stays until the last of them has ended;
+// [Writer.Holders] lists them. A view does not
 // stop the writer: if counts are wrong or the store was cleared, the bytes can
 // change under the reader. [View.Check] tells, after the use.
 //
