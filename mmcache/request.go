@@ -176,6 +176,8 @@ func (r *Request) Item(ctx context.Context, key string, produce Producer) (Item,
 		defer func() { <-s.turn }()
 	case <-ctx.Done():
 		return Item{}, &WaitError{For: WaitItem, Request: r.id, Key: key, Err: ctx.Err()}
+	case <-r.c.done.Done():
+		return Item{}, fmt.Errorf("%w: request %q was open when the cache was abandoned", ErrClosed, r.id)
 	}
 	if s.produce == nil || s.entry == nil {
 		s.produce = produce

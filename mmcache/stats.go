@@ -100,11 +100,7 @@ func (c *Cache) Stats() Stats {
 	s.Quarantined = quarantined
 	s.Epoch = c.epoch
 	s.Open, s.Holds = s.open(), int64(len(c.holds))
-	for r := range c.requests {
-		if r.state == waiting {
-			s.Waiting++
-		}
-	}
+	s.Waiting = int64(len(c.ids)) - s.Open
 	return s
 }
 
