@@ -201,9 +201,7 @@ func (r *Request) claimMemory(ctx context.Context) error {
 	if total > c.o.InFlight {
 		return &TooLargeError{Bytes: total, Limit: c.o.InFlight}
 	}
-	ctx, end := joined(ctx, c.stopped)
-	defer end()
-	claim, waited, err := c.budget.acquire(ctx, total)
+	claim, waited, err := c.budget.acquire(ctx, c.stopped, total)
 	if waited > 0 {
 		c.count(func(st *Stats) { st.Waits++; st.Waited += waited })
 	}
@@ -266,6 +264,9 @@ func (c *Cache) remove(r *Request) {
 
 // enter passes the gate.
 func (c *Cache) enter(ctx context.Context, id string) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("mmcache: nothing was begun: %w", err)
+	}
 	err := c.pass(ctx, c.stopped, 1)
 	if c.stopped.Err() != nil {
 		if err == nil {
