@@ -41,5 +41,7 @@
 // # Concurrency
 //
 // Sender, Receiver and [ProcessorOnly] may be used by any number of goroutines;
-// [LRU] by one at a time.
+// [LRU] by one at a time. While a request is being sent only those wait that send
+// as well, until their context ends ([Sender.SendContext]); from within enqueue
+// everything else may be called.
 package lrusync

@@ -42,8 +42,8 @@ type claim struct {
 func newBudget(limit int64) *budget { return &budget{limit: limit, held: map[*claim]struct{}{}} }
 
 // acquire returns a claim that has its bytes. A claim of no bytes never waits. When
-// ctx ends first the error is a [WaitError] without the request.
-func (b *budget) acquire(ctx context.Context, bytes int64) (c *claim, waited time.Duration, err error) {
+// ctx or stop ends first the error is a [WaitError] without the request.
+func (b *budget) acquire(ctx, stop context.Context, bytes int64) (c *claim, waited time.Duration, err error) {
 	b.mu.Lock()
 	b.arrivals++
 	c = &claim{arrival: b.arrivals, bytes: bytes}
@@ -63,6 +63,8 @@ func (b *budget) acquire(ctx context.Context, bytes int64) (c *claim, waited tim
 	case <-c.ready:
 	case <-ctx.Done():
 		err = b.giveUp(c, ctx.Err())
+	case <-stop.Done():
+		err = b.giveUp(c, stop.Err())
 	}
 	waited = max(time.Since(start), 1)
 	if err != nil {

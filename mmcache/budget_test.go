@@ -149,11 +149,17 @@ func TestLargeRequestDoesNotStarve(t *testing.T) {
 	})
 }
 
-// Small requests that leave room for the large one may pass it for ever.
+// Small requests that leave room for the large one may pass it for ever, also once
+// those that hold it up may not.
 func TestSmallRequestsThatHoldNobodyUpAlwaysPass(t *testing.T) {
 	o := mmcache.Options{Mode: mmcache.None, InFlight: 1000}
 	bubble(t, o, func(t *testing.T, c *mmcache.Cache) {
-		first, err := c.Begin(ctx, "first", bytesOf("a", 800))
+		pass := func(bytes int64) (*mmcache.Request, error) {
+			short, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			return c.Begin(short, nextID(), bytesOf("small", bytes))
+		}
+		first, err := pass(500)
 		require.NoError(t, err)
 		begun := make(chan *mmcache.Request, 1)
 		go func() {
@@ -162,16 +168,21 @@ func TestSmallRequestsThatHoldNobodyUpAlwaysPass(t *testing.T) {
 			begun <- r
 		}()
 		synctest.Wait()
-		var last *mmcache.Request
-		for range 100 {
-			one, err := c.Begin(ctx, nextID(), bytesOf("small", 100))
+		for range 3 { // of 300 bytes the large one needs 100
+			r, err := pass(300)
 			require.NoError(t, err)
-			if last != nil {
-				last.Rollback()
-			}
-			last = one
-			require.NoError(t, c.CheckStructure())
+			r.Rollback()
 		}
+		_, err = pass(300)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "that would be more than InFlight")
+		for range 100 { // beside 150 there is room for the large one
+			r, err := pass(150)
+			require.NoError(t, err)
+			require.NoError(t, c.CheckStructure())
+			r.Rollback()
+		}
+		last, err := pass(150)
+		require.NoError(t, err)
 		first.Rollback()
 		(<-begun).Rollback() // begins beside the small one
 		last.Rollback()

@@ -41,6 +41,7 @@ type Builder struct {
 	updates []byte
 	cause   Cause // why it is not in the segment
 	misuse  error
+	check   func(*Builder) // what was made; nil but for Options.VerifyHits
 }
 
 // Layout says what the item consists of and makes room for it, in shared memory
@@ -167,6 +168,9 @@ func (b *Builder) run(ctx context.Context, produce Producer) (e *entry, err erro
 	}
 	if total := b.size + int64(len(b.updates)); total > b.limit {
 		return nil, &TooLargeError{Key: b.key, Bytes: total, Limit: b.limit}
+	}
+	if b.check != nil {
+		b.check(b)
 	}
 	return b.back.admit(b)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"iter"
 	"math"
 	"sync"
@@ -25,6 +26,7 @@ type Cache struct {
 	budget *budget
 	events events
 	flying flights
+	made   contents
 	// gate is held once by every open request and hold, and altogether by Clear
 	// and what closes the cache.
 	gate *semaphore.Weighted
@@ -55,6 +57,7 @@ func Open(o Options) (*Cache, error) {
 	c := &Cache{
 		o: o, gate: semaphore.NewWeighted(everybody), budget: newBudget(o.InFlight),
 		requests: map[*Request]struct{}{}, ids: map[string]*Request{}, holds: map[*Hold]struct{}{},
+		made: contents{seed: maphash.MakeSeed(), sums: map[string]uint64{}},
 	}
 	c.stopped, c.stopNow = context.WithCancel(context.Background())
 	c.done, c.doneNow = context.WithCancel(context.Background())
@@ -118,7 +121,8 @@ func (c *Cache) Fence() objstore.Fence {
 // that are in the segment now. It fails in other modes, with [ErrInvalid].
 func (c *Cache) State() (objstore.State, error) {
 	if s, ok := c.back.(*shared); ok {
-		return s.w.State()
+		st, err := s.w.State()
+		return st, closedError(err)
 	}
 	return objstore.State{}, fmt.Errorf("%w: mode %s has no segment", ErrInvalid, c.o.Mode)
 }
@@ -129,7 +133,7 @@ func (c *Cache) State() (objstore.State, error) {
 // In mode lru the new engine has nothing: use Clear.
 func (c *Cache) ResetReaders(readers int) error {
 	if s, ok := c.back.(*shared); ok {
-		return s.w.ResetReaders(readers)
+		return closedError(s.w.ResetReaders(readers))
 	}
 	return fmt.Errorf("%w: mode %s has no readers", ErrInvalid, c.o.Mode)
 }
@@ -197,9 +201,7 @@ func (r *Request) claimMemory(ctx context.Context) error {
 	if total > c.o.InFlight {
 		return &TooLargeError{Bytes: total, Limit: c.o.InFlight}
 	}
-	ctx, end := joined(ctx, c.stopped)
-	defer end()
-	claim, waited, err := c.budget.acquire(ctx, total)
+	claim, waited, err := c.budget.acquire(ctx, c.stopped, total)
 	if waited > 0 {
 		c.count(func(st *Stats) { st.Waits++; st.Waited += waited })
 	}
@@ -262,6 +264,9 @@ func (c *Cache) remove(r *Request) {
 
 // enter passes the gate.
 func (c *Cache) enter(ctx context.Context, id string) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("mmcache: nothing was begun: %w", err)
+	}
 	err := c.pass(ctx, c.stopped, 1)
 	if c.stopped.Err() != nil {
 		if err == nil {
@@ -341,6 +346,9 @@ func (c *Cache) lead(ctx context.Context, s *slot, f *flight) (*entry, error) {
 		return e, nil
 	}
 	b := &Builder{back: c.back, o: &c.o, key: s.key, tenant: s.tenant, limit: s.charge}
+	if c.o.VerifyHits {
+		b.check = c.verify
+	}
 	e, err = b.run(ctx, s.produce)
 	c.count(func(st *Stats) {
 		switch {

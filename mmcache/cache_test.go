@@ -195,12 +195,11 @@ func TestMisuseIsAnError(t *testing.T) {
 // Begin waits for memory, and gives up with its context.
 func TestBackPressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, err := mmcache.Open(mmcache.Options{Mode: mmcache.None, InFlight: 1000})
-		require.NoError(t, err)
+		c := openCache(t, mmcache.Options{Mode: mmcache.None, InFlight: 1000})
 		first, _ := run(t, c, 600, "a")
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		_, err = c.Begin(short, "second", want(600, "b")...)
+		_, err := c.Begin(short, "second", want(600, "b")...)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		go func() {
 			time.Sleep(time.Minute)
@@ -241,8 +240,7 @@ func TestInvalidate(t *testing.T) {
 func TestClearIsABarrier(t *testing.T) {
 	for _, m := range []mmcache.Mode{mmcache.ProcessorOnly, mmcache.None} {
 		synctest.Test(t, func(t *testing.T) {
-			c, err := mmcache.Open(mmcache.Options{Mode: m, Capacity: 4096})
-			require.NoError(t, err)
+			c := openCache(t, mmcache.Options{Mode: m, Capacity: 4096})
 			r, _ := run(t, c, 100, "a")
 			short, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()

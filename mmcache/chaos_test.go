@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,26 +31,7 @@ func TestChaos(t *testing.T) {
 	o := mmcache.Options{Capacity: 256 << 10, InFlight: 200 << 10, MaxItem: 32 << 10, MaxObject: 32 << 10}
 	forEachMode(t, o, func(t *testing.T, c *mmcache.Cache) {
 		w := &chaosWorld{t: t, c: c, limit: o.InFlight}
-		end := time.Now().Add(*chaos)
-		var wg sync.WaitGroup
-		for g := range 12 {
-			rnd := rand.New(rand.NewPCG(uint64(g), uint64(c.Mode())))
-			wg.Go(func() {
-				for i := 0; time.Now().Before(end) && !t.Failed(); i++ {
-					w.step(rnd, fmt.Sprint(g, "-", i))
-				}
-			})
-		}
-		done := make(chan struct{})
-		go func() { wg.Wait(); close(done) }()
-		select {
-		case <-done:
-		case <-time.After(*chaos + 3*time.Minute):
-			for _, h := range c.Holders() {
-				t.Log("open: ", h)
-			}
-			panic("it hangs")
-		}
+		w.run(*chaos, func() {})
 		c.Fence().Passed()
 		requireBalance(t, c, 0)
 		s := c.Stats()
@@ -60,6 +42,61 @@ func TestChaos(t *testing.T) {
 		require.Positive(t, s.Committed)
 		t.Logf("%d steps, %d requests, %d committed, %d waits, %d panics, %d clears", w.steps.Load(), s.Begun, s.Committed, s.Waits, w.panics.Load(), s.Epoch)
 	})
+}
+
+// TestAbandonAtAnyMoment abandons the cache under the same load, again and again.
+func TestAbandonAtAnyMoment(t *testing.T) {
+	o := mmcache.Options{Capacity: 256 << 10, InFlight: 200 << 10, MaxItem: 32 << 10, MaxObject: 32 << 10}
+	for end := time.Now().Add(*chaos); ; {
+		forEachMode(t, o, func(t *testing.T, c *mmcache.Cache) {
+			w := &chaosWorld{t: t, c: c, limit: o.InFlight}
+			w.run(20*time.Millisecond, func() {
+				if rand.IntN(2) == 0 {
+					short, cancel := context.WithTimeout(ctx, time.Millisecond)
+					defer cancel()
+					_ = c.Shutdown(short)
+				}
+				assert.NoError(t, c.Abandon())
+				if c.Mode() == mmcache.SHM {
+					requireNothingLeft(t)
+				}
+			})
+			requireBalance(t, c, 0)
+			s := c.Stats()
+			require.Equal(t, []int64{0, 0, 0}, []int64{s.InFlight, s.Holds, s.Waiting})
+		})
+		if t.Failed() || time.Now().After(end) {
+			return
+		}
+	}
+}
+
+// run has goroutines do steps for a while, and calls f in the middle.
+func (w *chaosWorld) run(d time.Duration, f func()) {
+	end := time.Now().Add(d)
+	var wg sync.WaitGroup
+	for g := range 12 {
+		rnd := rand.New(rand.NewPCG(uint64(g), rand.Uint64()))
+		wg.Go(func() {
+			for i := 0; time.Now().Before(end) && !w.t.Failed(); i++ {
+				w.step(rnd, fmt.Sprint(g, "-", i))
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	for w.steps.Load() < 100 && !w.t.Failed() && time.Now().Before(end) {
+		runtime.Gosched()
+	}
+	f()
+	select {
+	case <-done:
+	case <-time.After(d + 3*time.Minute):
+		for _, h := range w.c.Holders() {
+			w.t.Log("open: ", h)
+		}
+		panic("it hangs")
+	}
 }
 
 type chaosWorld struct {
@@ -91,7 +128,9 @@ func (w *chaosWorld) step(rnd *rand.Rand, id string) {
 		c.Fence().Passed()
 	case 2:
 		if c.Mode() == mmcache.SHM {
-			assert.NoError(w.t, c.ResetReaders(1+rnd.IntN(2)))
+			if err := c.ResetReaders(1 + rnd.IntN(2)); err != nil {
+				assert.ErrorIs(w.t, err, mmcache.ErrClosed)
+			}
 		}
 	case 3:
 		if h, ok, err := c.Lookup(ctx, key()); err == nil && ok {
@@ -113,7 +152,7 @@ func (w *chaosWorld) step(rnd *rand.Rand, id string) {
 func (w *chaosWorld) request(ctx context.Context, rnd *rand.Rand, id string, wants []mmcache.Want) {
 	r, err := w.c.Begin(ctx, id, wants...)
 	if err != nil {
-		assert.ErrorIs(w.t, err, context.DeadlineExceeded)
+		assert.True(w.t, errors.Is(err, context.DeadlineExceeded) || errors.Is(err, mmcache.ErrClosed), "%v", err)
 		return
 	}
 	defer r.Rollback()

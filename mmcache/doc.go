@@ -12,13 +12,22 @@
 //
 // # The way of a request
 //
+//	cache, err := mmcache.Open(options)
+//	defer cache.Abandon()                     // does nothing after Shutdown
+//
 //	req, err := cache.Begin(ctx, "request-1", mmcache.Want{Key: key, Bytes: limit})
 //	defer req.Rollback()                      // does nothing once committed
 //	item, err := req.Item(ctx, key, produce)  // produce runs once per key
 //	... build the prompt, which item.Updates() may change ...
 //	err = req.Commit(ctx, func(b mmcache.Batch) error { return socket.Send(encode(b)) })
 //	... the engine answers ...
-//	req.Finish()                              // or req.Abort()
+//	req.Finish()                              // or, if the client went away, req.Abort()
+//
+//	fence := cache.Fence()                    // mode shm, after aborts, now and then
+//	... every worker has executed a call that was sent behind all requests ...
+//	fence.Passed()                            // what was aborted before is free again
+//
+//	err = cache.Shutdown(ctx)                 // waits for the requests that are open
 //
 // Begin names all items of a request in the order of their prompt positions, so
 // that they never evict each other. Commit says what goes on the wire for each of
@@ -36,12 +45,28 @@
 // The cache holds at most Options.Capacity bytes. What requests hold besides, while
 // it is made and when it could not be cached, is bounded by Options.InFlight:
 // Begin waits until the bounds that a request gives for its items fit. It is all
-// or nothing, so requests can't wait for each other.
+// or nothing, so requests can't wait for each other. What is cached needs none, and
+// a request that needs none never waits.
+//
+// Requests get their memory in the order in which they came, but a later one that
+// fits may pass those that wait: always, if the first in line will have room beside
+// what later ones hold; else only until InFlight bytes have passed the first in
+// line so. A small request is not stuck behind a large one, and a large one does not
+// starve. A [WaitError] says what a call waited for when its context ended.
+//
+// # The end
+//
+// Every request has to be ended, and every hold released: [Cache.Close] fails while
+// one is open, and [Cache.Holders] lists them. [Cache.Shutdown] takes nothing new and
+// waits. [Cache.Abandon] ends everything by force; without either of them the segment
+// of mode shm outlives the process, for a next one to adopt or for ringcache sweep.
 //
 // # Concurrency
 //
 // A Cache may be used by any number of goroutines, and so may a Request as far
-// as Item goes. No goroutine is started.
+// as Item goes. No goroutine is started. While a send runs everything else works,
+// also from within it; only in mode lru other requests wait for their turn to be
+// sent.
 //
 // # Caveats
 //

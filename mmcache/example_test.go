@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/mmcache"
@@ -157,5 +158,39 @@ func ExampleRequest_Missed() {
 	// decoding
 	// on the wire: data
 	// the engine has it: true
+	// <nil>
+}
+
+// A server that ends: Shutdown waits for the requests that are open, as long as its
+// context lasts, and says which these are. Abandon, deferred, sees to it that nothing
+// is left in /dev/shm, whatever happened.
+func ExampleCache_Shutdown() {
+	ctx := context.Background()
+	cache, err := mmcache.Open(mmcache.Options{Mode: mmcache.SHM, Capacity: 1 << 20, Readers: 1, Name: fmt.Sprint("example-", os.Getpid())})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer cache.Abandon() // does nothing after Shutdown
+	req, err := cache.Begin(ctx, "request-1", mmcache.Want{Key: "photo", Bytes: 100})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	impatient, cancel := context.WithCancel(ctx)
+	cancel()
+	err = cache.Shutdown(impatient)
+	fmt.Println(errors.Is(err, context.Canceled))
+	for _, h := range cache.Holders() {
+		fmt.Println("open:", h.ID, h.State)
+	}
+	_, err = cache.Begin(ctx, "request-2")
+	fmt.Println(errors.Is(err, mmcache.ErrClosed))
+	req.Rollback()
+	fmt.Println(cache.Shutdown(ctx))
+	// Output:
+	// true
+	// open: request-1 begun
+	// true
 	// <nil>
 }

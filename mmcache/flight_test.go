@@ -22,9 +22,7 @@ func begin(t testing.TB, c *mmcache.Cache, key string) *mmcache.Request {
 }
 
 func openInBubble(t *testing.T, m mmcache.Mode) *mmcache.Cache {
-	c, err := mmcache.Open(mmcache.Options{Mode: m, Capacity: 4096})
-	require.NoError(t, err)
-	return c
+	return openCache(t, mmcache.Options{Mode: m, Capacity: 4096})
 }
 
 // However many requests want an item at once, it is made once.

@@ -53,6 +53,12 @@ type Options struct {
 	Quota  int64
 	Owner  string
 
+	// VerifyHits is for tests and debugging: it makes items also when they are cached,
+	// and counts (Stats.Changed) and logs each whose tensors or prompt updates are
+	// not what was made under its key before. Without it the first content of a key
+	// silently wins. What is made to be compared is not bounded by InFlight.
+	VerifyHits bool
+
 	// Logger is told of items that can't be cached. nil is silent.
 	Logger *slog.Logger
 }

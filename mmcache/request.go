@@ -78,6 +78,7 @@ type slot struct {
 	produce               Producer
 	entry                 *entry
 	hit                   bool
+	verified              bool // by Options.VerifyHits
 }
 
 // Item is an item that a request has.
@@ -175,6 +176,8 @@ func (r *Request) Item(ctx context.Context, key string, produce Producer) (Item,
 		defer func() { <-s.turn }()
 	case <-ctx.Done():
 		return Item{}, &WaitError{For: WaitItem, Request: r.id, Key: key, Err: ctx.Err()}
+	case <-r.c.done.Done():
+		return Item{}, fmt.Errorf("%w: request %q was open when the cache was abandoned", ErrClosed, r.id)
 	}
 	if s.produce == nil || s.entry == nil {
 		s.produce = produce
@@ -189,6 +192,9 @@ func (r *Request) Item(ctx context.Context, key string, produce Producer) (Item,
 		}
 		r.keep(s, e)
 		r.c.countQuery(s, hit)
+	}
+	if s.hit && r.c.o.VerifyHits {
+		r.c.verifyHit(ctx, s)
 	}
 	e := s.entry
 	return Item{key: key, hit: s.hit, size: e.size, updates: e.updates, cause: e.cause}, nil

@@ -69,6 +69,9 @@ func (c *Cache) Holders() []Holder {
 
 // pass takes n of the gate: until ctx ends, or stop.
 func (c *Cache) pass(ctx, stop context.Context, n int64) error {
+	if c.gate.TryAcquire(n) {
+		return nil
+	}
 	ctx, end := joined(ctx, stop)
 	defer end()
 	return c.gate.Acquire(ctx, n)

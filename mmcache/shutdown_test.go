@@ -267,3 +267,31 @@ func TestFinishBeforeCommitIsCounted(t *testing.T) {
 	r.Finish()
 	require.EqualValues(t, 2, c.Stats().Misused, "later calls are as they should be")
 }
+
+// Who waits for another call that makes the item is woken when the cache is
+// abandoned.
+func TestItemWaitersAreWokenByAbandon(t *testing.T) {
+	bubble(t, mmcache.Options{Mode: mmcache.None}, func(t *testing.T, c *mmcache.Cache) {
+		maker, follower := begin(t, c, "a"), begin(t, c, "a")
+		goOn := make(chan struct{})
+		got := make(chan error, 3)
+		ask := func(r *mmcache.Request) {
+			go func() {
+				_, err := r.Item(ctx, "a", func(ctx context.Context, b *mmcache.Builder) error {
+					<-goOn
+					return produceItem("a", 100)(ctx, b)
+				})
+				got <- err
+			}()
+			synctest.Wait()
+		}
+		ask(maker)
+		ask(maker)    // waits for its own first call
+		ask(follower) // waits for the maker
+		require.NoError(t, c.Abandon())
+		require.ErrorIs(t, <-got, mmcache.ErrClosed)
+		require.ErrorIs(t, <-got, mmcache.ErrClosed)
+		close(goOn)
+		require.NoError(t, <-got, "what is made is still its maker's")
+	})
+}

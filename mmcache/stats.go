@@ -19,6 +19,10 @@ type Stats struct {
 	RefusedFull, RefusedTooLarge, RefusedInUse int64
 	Invalidated                                int64
 
+	// Items that had another content than was made under their key before, if
+	// Options.VerifyHits is set.
+	Changed int64
+
 	// Requests that had to wait for memory in Begin, and how long altogether.
 	Waits  int64
 	Waited time.Duration
@@ -99,11 +103,7 @@ func (c *Cache) Stats() Stats {
 	s.Quarantined = quarantined
 	s.Epoch = c.epoch
 	s.Open, s.Holds = s.open(), int64(len(c.holds))
-	for r := range c.requests {
-		if r.state == waiting {
-			s.Waiting++
-		}
-	}
+	s.Waiting = int64(len(c.ids)) - s.Open
 	return s
 }
 

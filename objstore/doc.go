@@ -49,7 +49,9 @@
 //
 // A [View] and a [Reservation] hand out slices of the mapping. The slices are
 // valid until Release, or Commit or Discard; touching them later is a memory
-// fault once the store is closed. A view of a reader that has a slot in the
+// fault once the store is closed. Close refuses while any is open, Shutdown
+// waits, and after Abandon the memory stays until the last of them has ended;
+// [Writer.Holders] lists them. A view of a reader that has a slot in the
 // sidecar ([Reader.Protected]) keeps its object. Without a slot a view does not
 // stop the writer: if counts are wrong or the store was cleared, the bytes can
 // change under the reader, and [View.Check] reports it after the use.

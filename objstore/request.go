@@ -172,13 +172,7 @@ func (r *Request) Abort() { r.end(requestSent, nil, true) }
 func (r *Request) end(from requestState, first func(*Lease), aborted bool) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
-	if r.w.closed {
-		for _, l := range r.leases {
-			l.letGo()
-		}
-		return
-	}
-	if r.state != from {
+	if r.state != from || r.w.closed {
 		return
 	}
 	r.setState(requestEnded)
