@@ -136,6 +136,9 @@ func (c *Cache) Detach() error { return c.shut(true) }
 func (c *Cache) Begin(ctx context.Context, id string, wants ...Want) (*Request, error) {
 	r := &Request{c: c, id: id, running: 1, children: 1, byKey: make(map[string]*slot, len(wants))}
 	for _, w := range wants {
+		if w.Key == "" {
+			return nil, fmt.Errorf("%w: Want without a Key; see package mmhash", ErrInvalid)
+		}
 		if w.Bytes < 0 {
 			return nil, fmt.Errorf("%w: Want.Bytes %d of key %q", ErrInvalid, w.Bytes, w.Key)
 		}

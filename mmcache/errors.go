@@ -3,15 +3,18 @@ package mmcache
 import (
 	"errors"
 	"fmt"
+
+	"github.com/ringcache/ringcache/internal/sentinel"
+	"github.com/ringcache/ringcache/objstore"
 )
 
 var (
 	// ErrInvalid says that an argument makes no sense.
-	ErrInvalid = errors.New("mmcache: invalid argument")
+	ErrInvalid = sentinel.New(sentinel.Invalid, "mmcache: invalid argument")
 	// ErrClosed says that the cache was closed.
-	ErrClosed = errors.New("mmcache: closed")
+	ErrClosed = sentinel.New(sentinel.Closed, "mmcache: closed")
 	// ErrBusy says that requests or holds are open.
-	ErrBusy = errors.New("mmcache: in use")
+	ErrBusy = sentinel.New(sentinel.Busy, "mmcache: in use")
 	// ErrEnded says that a request was finished, aborted or rolled back, or
 	// committed where that is too late.
 	ErrEnded = errors.New("mmcache: the request has ended")
@@ -21,6 +24,24 @@ var (
 	ErrFallback = errors.New("mmcache: the configured cache is not possible")
 	// errPanicked ends the flights of a producer that panicked.
 	errPanicked = errors.New("mmcache: the producer panicked")
+)
+
+// What can be wrong with the segment and the handles of mode shm, see
+// package objstore.
+var (
+	ErrExists       = objstore.ErrExists
+	ErrNotExist     = objstore.ErrNotExist
+	ErrOwned        = objstore.ErrOwned
+	ErrForeign      = objstore.ErrForeign
+	ErrUnsafe       = objstore.ErrUnsafe
+	ErrSize         = objstore.ErrSize
+	ErrNoSpace      = objstore.ErrNoSpace
+	ErrMemory       = objstore.ErrMemory
+	ErrUnsupported  = objstore.ErrUnsupported
+	ErrFull         = objstore.ErrFull
+	ErrCorrupt      = objstore.ErrCorrupt
+	ErrStale        = objstore.ErrStale
+	ErrBadSignature = objstore.ErrBadSignature
 )
 
 // TooLargeError says that an item has more bytes than was announced for it, or

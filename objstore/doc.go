@@ -4,9 +4,9 @@
 //
 // It is vLLM's SingleWriterShmObjectStorage
 // (vllm/distributed/device_communicators/shm_object_storage.py, 0.11.0 to
-// 0.33.0), byte for byte and count for count, with the policy that upstream
-// has: chunks are freed first in, first out, once every issued use was read by
-// every reader. What upstream gets wrong inside one process is right here: a
+// 0.33.0), byte for byte. With the policy [FIFO] it is that count for count too:
+// chunks are freed first in, first out, once every issued use was read by every
+// reader. The default is [Pool], which keeps objects by requests. What upstream gets wrong inside one process is right here: a
 // put that fails leaves nothing behind, every offset is checked, a read is
 // checked again after use.
 //
