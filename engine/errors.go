@@ -3,11 +3,13 @@ package engine
 import (
 	"errors"
 	"fmt"
+
+	"github.com/ringcache/ringcache/internal/sentinel"
 )
 
 var (
 	// ErrInvalid says that an argument or option makes no sense.
-	ErrInvalid = errors.New("engine: invalid argument")
+	ErrInvalid = sentinel.New(sentinel.Invalid, "engine: invalid argument")
 	// ErrRefused is wrapped by [RefusedError], and says that a call is not made.
 	ErrRefused = errors.New("engine: not sent")
 	// ErrDead is wrapped by [DeadError].
@@ -18,7 +20,7 @@ var (
 	// ErrAsleep says that the engine was put to sleep.
 	ErrAsleep = errors.New("engine: the engine is asleep; call WakeUp")
 	// ErrClosed says that the client was closed.
-	ErrClosed = errors.New("engine: closed")
+	ErrClosed = sentinel.New(sentinel.Closed, "engine: closed")
 	// ErrAborted says that a stream was closed before its end.
 	ErrAborted = errors.New("engine: the request was aborted")
 )

@@ -108,7 +108,7 @@ func newRig(t testing.TB, s setup) *rig {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	r.cache, err = mmcache.Open(mmcache.Options{
-		Mode: s.mode, Generation: g, Capacity: s.capacity, Readers: 1, Name: "mm", Dir: dir, MaxObject: 1 << 16, MaxItem: 1 << 16,
+		Mode: s.mode, Generation: g, Capacity: s.capacity, Readers: 1, Name: "mm", Dir: dir, MaxObject: int(min(s.capacity, 1<<16)), MaxItem: 1 << 16,
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/ringcache/ringcache/internal/sentinel"
 )
 
 var (
 	// ErrInvalid says that an argument makes no sense.
-	ErrInvalid = errors.New("lrusync: invalid argument")
+	ErrInvalid = sentinel.New(sentinel.Invalid, "lrusync: invalid argument")
 	// ErrTooLarge is wrapped by [TooLargeError].
 	ErrTooLarge = errors.New("lrusync: larger than the cache")
 	// ErrPinned says that nothing can be evicted: the cache is empty, or every

@@ -149,6 +149,9 @@ func (c *Cache) ResetReaders(readers int) error {
 func (c *Cache) Begin(ctx context.Context, id string, wants ...Want) (*Request, error) {
 	r := &Request{c: c, id: id, running: 1, children: 1, byKey: make(map[string]*slot, len(wants)), sending: turn.New()}
 	for _, w := range wants {
+		if w.Key == "" {
+			return nil, fmt.Errorf("%w: Want without a Key; see package mmhash", ErrInvalid)
+		}
 		if w.Bytes < 0 {
 			return nil, fmt.Errorf("%w: Want.Bytes %d of key %q", ErrInvalid, w.Bytes, w.Key)
 		}

@@ -333,3 +333,12 @@ func TestHoldKeepsWhatWasLookedUp(t *testing.T) {
 		})
 	}
 }
+
+func TestBeginRefusesAnEmptyKey(t *testing.T) {
+	c, err := mmcache.Open(mmcache.Options{})
+	require.NoError(t, err)
+	_, err = c.Begin(context.Background(), "r", mmcache.Want{Bytes: 1})
+	require.ErrorIs(t, err, mmcache.ErrInvalid)
+	require.ErrorContains(t, err, "Key")
+	require.NoError(t, c.Close())
+}

@@ -6,16 +6,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/objstore"
 )
 
 var (
 	// ErrInvalid says that an argument makes no sense.
-	ErrInvalid = errors.New("mmcache: invalid argument")
+	ErrInvalid = sentinel.New(sentinel.Invalid, "mmcache: invalid argument")
 	// ErrClosed says that the cache was closed or abandoned, or is shutting down.
-	ErrClosed = errors.New("mmcache: closed")
+	ErrClosed = sentinel.New(sentinel.Closed, "mmcache: closed")
 	// ErrBusy is wrapped by [BusyError].
-	ErrBusy = errors.New("mmcache: in use")
+	ErrBusy = sentinel.New(sentinel.Busy, "mmcache: in use")
 	// ErrEnded says that a request was finished, aborted or rolled back, or
 	// committed where that is too late ([ErrCommitted]).
 	ErrEnded = errors.New("mmcache: the request has ended")
@@ -29,6 +30,24 @@ var (
 	errPanicked = errors.New("mmcache: the producer panicked")
 )
 
+// What can be wrong with the segment and the handles of mode shm, see
+// package objstore.
+var (
+	ErrExists       = objstore.ErrExists
+	ErrNotExist     = objstore.ErrNotExist
+	ErrOwned        = objstore.ErrOwned
+	ErrForeign      = objstore.ErrForeign
+	ErrUnsafe       = objstore.ErrUnsafe
+	ErrSize         = objstore.ErrSize
+	ErrNoSpace      = objstore.ErrNoSpace
+	ErrMemory       = objstore.ErrMemory
+	ErrUnsupported  = objstore.ErrUnsupported
+	ErrFull         = objstore.ErrFull
+	ErrCorrupt      = objstore.ErrCorrupt
+	ErrStale        = objstore.ErrStale
+	ErrBadSignature = objstore.ErrBadSignature
+)
+
 type committedError struct{}
 
 func (committedError) Error() string { return "mmcache: the request was committed already" }
@@ -36,7 +55,7 @@ func (committedError) Error() string { return "mmcache: the request was committe
 // Is makes errors.Is(err, ErrEnded) true.
 func (committedError) Is(target error) bool { return target == ErrEnded }
 
-// closedError makes an error of a closed store one of the cache, too.
+// closedError makes an error of a closed store one that says so of the cache.
 func closedError(err error) error {
 	if errors.Is(err, objstore.ErrClosed) {
 		return fmt.Errorf("%w: %w", ErrClosed, err)

@@ -32,8 +32,8 @@ type Options struct {
 
 	// Readers, MaxObject, Name and Dir are for mode shm, see objstore.Options:
 	// the engine's world size, the bytes of the largest object, the name of the
-	// segment and its folder. 0 for MaxObject is 128 MiB, and Capacity is the most
-	// that it can be: more counts as that.
+	// segment and its folder. 0 for MaxObject is 128 MiB or Capacity, whichever is
+	// less; more than Capacity counts as Capacity.
 	Readers   int
 	MaxObject int
 	Name, Dir string
@@ -94,12 +94,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Adopt && (o.Mode != SHM || o.Name == "" || o.Policy != objstore.Pool) {
 		return o, fmt.Errorf("%w: Adopt needs mode shm, the policy Pool and a Name", ErrInvalid)
-	}
-	if o.MaxObject < 0 {
-		return o, fmt.Errorf("%w: MaxObject of %d bytes", ErrInvalid, o.MaxObject)
-	}
-	if o.MaxObject == 0 {
-		o.MaxObject = defaultMaxItem
 	}
 	if float64(o.MaxObject) > o.Capacity {
 		o.MaxObject = int(o.Capacity)

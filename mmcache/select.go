@@ -148,6 +148,7 @@ func (c Config) Options() (Options, error) {
 		if o.MaxObject, err = pycompat.MaxObjectSize(c.MaxObjectMB); err != nil {
 			return Options{}, err
 		}
+		o.MaxObject = min(o.MaxObject, n) // vLLM takes more, and then finds no room
 	}
 	return o, nil
 }

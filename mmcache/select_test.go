@@ -150,6 +150,9 @@ func TestConfigOptions(t *testing.T) {
 
 	o = options(func(c *mmcache.Config) { c.CacheType, c.CacheGB, c.MaxObjectMB = "shm", 0.0000001, 3 })
 	require.EqualValues(t, 107, o.Capacity, "a ring has whole bytes")
+	require.Equal(t, 107, o.MaxObject, "an object is not larger than the ring")
+
+	o = options(func(c *mmcache.Config) { c.CacheType, c.MaxObjectMB = "shm", 3 })
 	require.Equal(t, 3<<20, o.MaxObject)
 
 	o = options(func(c *mmcache.Config) { c.CacheGB = 0 })

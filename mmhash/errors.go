@@ -1,13 +1,17 @@
 package mmhash
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/ringcache/ringcache/internal/sentinel"
+)
 
 // Sentinels for errors.Is; each error of this package wraps one of them, but
 // for those of a caller's own reader or writer, which are passed on.
 var (
 	// ErrInvalid: the arguments contradict themselves or each other, such as
 	// data that is not as long as its shape says.
-	ErrInvalid = errors.New("mmhash: invalid value")
+	ErrInvalid = sentinel.New(sentinel.Invalid, "mmhash: invalid value")
 	// ErrUnsupported: vLLM of the chosen generation refuses the value, or gives
 	// it a hash that no other process could arrive at.
 	ErrUnsupported = errors.New("mmhash: value has no reproducible hash")

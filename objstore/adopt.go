@@ -49,6 +49,7 @@ type Adoption struct {
 // If Adopt itself is killed, the next one begins again.
 func Adopt(o Options) (*Writer, Adoption, error) {
 	o.Policy = Pool
+	o = o.withDefaults()
 	if err := o.Validate(); err != nil {
 		return nil, Adoption{}, err
 	}

@@ -10,12 +10,12 @@
 //
 // The policy decides how long an object stays.
 //
-//   - [Pool] goes by what the frontend knows. An object stays while a [Request]
-//     needs it; everything else is a cache, from which the writer evicts what
-//     is cheapest to lose. It can be adopted after a crash.
-//   - [FIFO] is vLLM's own rule: chunks are freed in the order of allocation,
-//     once the readers have counted every issued use. One request that is
-//     never read blocks everything behind it.
+//   - [Pool], the default, goes by what the frontend knows. An object stays
+//     while a [Request] needs it; everything else is a cache, from which the
+//     writer evicts what is cheapest to lose. It can be adopted after a crash.
+//   - [FIFO] is vLLM's own rule, count for count: chunks are freed in the order
+//     of allocation, once the readers have counted every issued use. One
+//     request that is never read blocks everything behind it.
 //
 // # The way of an object
 //

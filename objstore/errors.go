@@ -11,8 +11,7 @@ import (
 )
 
 var (
-	// ErrKeyExists is wrapped by [KeyExistsError]. (shmring.ErrExists is about
-	// segments.)
+	// ErrKeyExists is wrapped by [KeyExistsError]. (ErrExists is about segments.)
 	ErrKeyExists = errors.New("objstore: key exists")
 	// ErrNotFound is wrapped by [KeyNotFoundError].
 	ErrNotFound = errors.New("objstore: no such key")
@@ -30,12 +29,46 @@ var (
 	ErrClosed = shmring.ErrClosed
 	// ErrBusy says that views or reservations are open.
 	ErrBusy = shmring.ErrBusy
-	// ErrInvalid says that an argument makes no sense.
+	// ErrInvalid says that an argument makes no sense. It matches the ErrInvalid of
+	// every other package of this module.
 	ErrInvalid = shmring.ErrInvalid
+	// ErrEnded says that a request takes nothing more: it has ended, or was
+	// committed.
+	ErrEnded = errors.New("objstore: request is not open")
 	// ErrNotCounted says that a read was not counted, so that the chunk will
 	// not become free by counts.
 	ErrNotCounted = errors.New("objstore: read not counted")
 )
+
+// Of segments: what Create, Open, Adopt and Prepare can fail with.
+var (
+	// ErrExists says that a segment of this name exists already. It is also an
+	// fs.ErrExist.
+	ErrExists = shmring.ErrExists
+	// ErrNotExist says that there is no segment of this name. It is also an
+	// fs.ErrNotExist.
+	ErrNotExist = shmring.ErrNotExist
+	// ErrOwned says that a segment's writer lives.
+	ErrOwned = shmring.ErrOwned
+	// ErrForeign says that a segment has no sidecar, so something else made it.
+	ErrForeign = shmring.ErrForeign
+	// ErrUnsafe says that a segment exists but must not be trusted.
+	ErrUnsafe = shmring.ErrUnsafe
+	// ErrSize is wrapped by [SizeError].
+	ErrSize = shmring.ErrSize
+	// ErrNoSpace says that the memory for a segment is not there, see [SpaceError].
+	ErrNoSpace = shmring.ErrNoSpace
+	// ErrMemory says that memory is not as it was required.
+	ErrMemory = shmring.ErrMemory
+	// ErrUnsupported says that this system has no segments.
+	ErrUnsupported = shmring.ErrUnsupported
+)
+
+// SizeError says that a segment and its user disagree about the ring.
+type SizeError = shmring.SizeError
+
+// SpaceError says which limit a segment does not fit.
+type SpaceError = shmring.SpaceError
 
 // KeyExistsError says that a key is in the store, or reserved, already.
 type KeyExistsError struct {

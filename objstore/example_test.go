@@ -74,7 +74,7 @@ func Example_frontend() {
 // A writer and a reader, which would be in different processes.
 func Example() {
 	name := fmt.Sprintf("ringcache-example-%d", os.Getpid())
-	w, err := objstore.Create(objstore.Options{Name: name, RingSize: 1 << 20, MaxObjectSize: 1 << 16, Readers: 1})
+	w, err := objstore.Create(objstore.Options{Name: name, RingSize: 1 << 20, MaxObjectSize: 1 << 16, Readers: 1, Policy: objstore.FIFO})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -40,6 +40,9 @@ type store struct {
 // readers share one lock.
 func newStore(t testing.TB, o Options) *store {
 	t.Helper()
+	if o.Policy == 0 {
+		o.Policy = FIFO // most of these tests are about what vLLM does
+	}
 	g := o.Generation.OrNewest()
 	m := make([]byte, g.DataOffset+o.RingSize)
 	so := shmring.SegmentOptions{RingSize: o.RingSize, DataOffset: g.DataOffset}

@@ -21,14 +21,16 @@ type Options struct {
 	// mm_processor_cache_gb.
 	RingSize int
 	// MaxObjectSize is the most bytes of one object, with its counter and
-	// metadata; pycompat.MaxObjectSize computes it. 0 admits nothing.
+	// metadata; pycompat.MaxObjectSize computes it. 0 is DefaultMaxObjectSize, or
+	// RingSize if that is less. With FIFO it may be above RingSize, as with vLLM.
 	MaxObjectSize int
 	// Readers is the number of processes that read every object: the engine's
 	// world size.
 	Readers int
 	// Generation of the vLLM workers; zero is the newest known.
 	Generation pycompat.Generation
-	// Policy is FIFO, vLLM's own, if not set; Pool is the better one.
+	// Policy is Pool if not set. FIFO is vLLM's own, which one request that is never
+	// read blocks for ever.
 	Policy Policy
 	// Align places chunks at multiples of so many bytes in the segment, see
 	// shmring.RingOptions. 0 gives upstream's addresses. Pool has its own.
@@ -84,6 +86,9 @@ type Options struct {
 	Dir string
 }
 
+// DefaultMaxObjectSize is vLLM's default of mm_shm_cache_max_object_size_mb.
+const DefaultMaxObjectSize = 128 << 20
+
 // DefaultQuarantineTTL is far longer than an engine takes for anything.
 const DefaultQuarantineTTL = 10 * time.Minute
 
@@ -100,6 +105,7 @@ const maxReaders = 1 << 16
 
 // Validate reports what is wrong with the options.
 func (o Options) Validate() error {
+	o = o.withDefaults()
 	g := o.Generation.OrNewest()
 	switch {
 	case g.Counting == 0 || g.ItemForm == 0:
@@ -108,11 +114,13 @@ func (o Options) Validate() error {
 		return fmt.Errorf("%w: RingSize %d has no room for an object", ErrInvalid, o.RingSize)
 	case o.MaxObjectSize < 0:
 		return fmt.Errorf("%w: MaxObjectSize %d is negative", ErrInvalid, o.MaxObjectSize)
+	case o.Policy == Pool && o.MaxObjectSize > o.RingSize:
+		return fmt.Errorf("%w: MaxObjectSize %d is above RingSize %d, so no such object could ever be put; lower it, or leave it at 0", ErrInvalid, o.MaxObjectSize, o.RingSize)
 	case o.Readers < 1 || o.Readers > maxReaders:
 		return fmt.Errorf("%w: Readers %d, want the world size of the engine, 1 to %d", ErrInvalid, o.Readers, maxReaders)
 	case o.LockTimeout < 0:
 		return fmt.Errorf("%w: LockTimeout %v is negative", ErrInvalid, o.LockTimeout)
-	case o.Policy != 0 && o.Policy != FIFO && o.Policy != Pool:
+	case o.Policy != FIFO && o.Policy != Pool:
 		return fmt.Errorf("%w: %v, want FIFO or Pool", ErrInvalid, o.Policy)
 	case o.Rereads && o.TrustCounts:
 		return fmt.Errorf("%w: Rereads and TrustCounts contradict each other", ErrInvalid)
@@ -124,11 +132,15 @@ func (o Options) Validate() error {
 	return o.ring().Validate()
 }
 
-func (o Options) policy() Policy {
+// withDefaults fills in what every part of the store needs.
+func (o Options) withDefaults() Options {
 	if o.Policy == 0 {
-		return FIFO
+		o.Policy = Pool
 	}
-	return o.Policy
+	if o.MaxObjectSize == 0 {
+		o.MaxObjectSize = min(DefaultMaxObjectSize, o.RingSize)
+	}
+	return o
 }
 
 func (o Options) ring() shmring.RingOptions {

@@ -11,11 +11,12 @@ type Policy = shmring.Policy
 
 const (
 	// FIFO is vLLM's, bit for bit: freed in the order of allocation, when the
-	// readers have counted as many reads as were issued. It is the zero value's.
+	// readers have counted as many reads as were issued.
 	FIFO = shmring.PolicyFIFO
 	// Pool places objects anywhere and keeps each while a lease of it is open or
 	// an aborted handle may still be read; beyond that it is a cache, and what is
-	// cheapest to lose makes room. Stock readers can't tell the difference.
+	// cheapest to lose makes room. Stock readers can't tell the difference. It is
+	// the zero value's.
 	Pool = shmring.PolicyPool
 )
 

@@ -232,10 +232,18 @@ func (w *Writer) mayAlloc(key string, r *Request) error {
 		return w.errStopping()
 	case r != nil && r.w != w:
 		return fmt.Errorf("%w: request %s belongs to another store", ErrInvalid, r.id)
+	case r != nil && key == "":
+		return errNoKey()
 	case r != nil && r.state != requestOpen:
 		return r.over()
 	}
 	return w.mayPut(key)
+}
+
+// errNoKey is for requests. A store without requests takes an empty key, as vLLM's
+// does.
+func errNoKey() error {
+	return fmt.Errorf("%w: the key is empty; package mmhash makes keys", ErrInvalid)
 }
 
 func (w *Writer) allocNow(o *object, size int, as turn) ([]byte, error) {

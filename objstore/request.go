@@ -2,15 +2,11 @@ package objstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/ringcache/ringcache/serde"
 )
-
-// ErrEnded says that a request has ended, or was sent where that is too late.
-var ErrEnded = errors.New("objstore: request has ended")
 
 // Request ties leases to a request to the engine: what it looks up or puts stays
 // in the store until it ends. One that fans out (n > 1) looks each object up once
@@ -105,6 +101,9 @@ func (r *Request) Lookup(key string) (Handle, error) {
 		return Handle{}, err
 	}
 	defer r.w.mu.Unlock()
+	if key == "" {
+		return Handle{}, errNoKey()
+	}
 	o, err := r.w.find(key)
 	if err != nil {
 		return Handle{}, err
@@ -160,18 +159,23 @@ func (r *Request) Commit() error {
 func (r *Request) Rollback() { r.end(requestOpen, (*Lease).takeBack, false) }
 
 // Finish ends a request that the engine reported as finished: every worker has
-// resolved its handles. Before Commit it does nothing: that is for Rollback.
+// resolved its handles. Before Commit it does nothing, since that is for Rollback,
+// and is counted in Stats.Misused: the request is open as before, and keeps what it
+// has. When the request has ended it does nothing.
 func (r *Request) Finish() { r.end(requestSent, nil, false) }
 
 // Abort ends a request that was cancelled after it was sent: a worker may still
 // read, so with the policy Pool its objects go into quarantine, until the readers'
 // counts are complete, a [Fence] passes, or Options.QuarantineTTL is over. Before
-// Commit it does nothing: that is for Rollback.
+// Commit it does nothing and is counted, as Finish is.
 func (r *Request) Abort() { r.end(requestSent, nil, true) }
 
 func (r *Request) end(from requestState, first func(*Lease), aborted bool) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
+	if r.state == requestOpen && from == requestSent {
+		r.w.misused++
+	}
 	if r.state != from || r.w.closed {
 		return
 	}

@@ -93,7 +93,10 @@ type Stats struct {
 	Leases   int   // open
 	Requests int   // that have not ended
 	Waiting  int   // callers that wait for room
-	Readers  int
+	// Misused is the number of calls of Finish and Abort on requests that were not
+	// committed, which do nothing; a Rollback or a Commit is missing.
+	Misused int
+	Readers int
 	// DeadReaders is the number of readers of this library that were found dead.
 	DeadReaders int
 
@@ -112,7 +115,7 @@ func (w *Writer) Stats() (Stats, error) {
 	defer w.mu.Unlock()
 	s := Stats{
 		Objects: len(w.index), Chunks: w.space.Len(), Leases: w.leases, Requests: len(w.requests),
-		Waiting: len(w.waiters), Readers: w.readers,
+		Waiting: len(w.waiters), Misused: w.misused, Readers: w.readers,
 	}
 	if p, ok := w.life.(*pool); ok {
 		_ = w.sv.guard(Handle{}, func() error {

@@ -36,7 +36,7 @@ func segmentName(t testing.TB) string {
 // TestWriterAndReaderShareASegment goes through real shared memory.
 func TestWriterAndReaderShareASegment(t *testing.T) {
 	name := segmentName(t)
-	w, err := Create(Options{Name: name, RingSize: 1 << 16, MaxObjectSize: 1 << 14, Readers: 1})
+	w, err := Create(Options{Policy: FIFO, Name: name, RingSize: 1 << 16, MaxObjectSize: 1 << 14, Readers: 1})
 	require.NoError(t, err)
 	r, err := Open(name, ReaderOptions{RingSize: 1 << 16, Readers: 1, Lock: newLocalLock()})
 	require.NoError(t, err)
@@ -72,7 +72,7 @@ func second[T any](_ T, err error) error { return err }
 
 func TestCreateAndOpenErrors(t *testing.T) {
 	name := segmentName(t)
-	o := Options{Name: name, RingSize: 1 << 12, MaxObjectSize: 100, Readers: 1, Generation: generation(t, "0.31.0")}
+	o := Options{Policy: FIFO, Name: name, RingSize: 1 << 12, MaxObjectSize: 100, Readers: 1, Generation: generation(t, "0.31.0")}
 	w, err := Create(o)
 	require.NoError(t, err)
 	_, err = Create(o)
@@ -105,7 +105,7 @@ func TestCreateAndOpenErrors(t *testing.T) {
 	}
 	seg, err := shmring.Private(make([]byte, 100), shmring.SegmentOptions{RingSize: 100})
 	require.NoError(t, err)
-	_, err = NewWriter(seg, Options{RingSize: 100, MaxObjectSize: 10, Readers: 1})
+	_, err = NewWriter(seg, Options{Policy: FIFO, RingSize: 100, MaxObjectSize: 10, Readers: 1})
 	require.ErrorIs(t, err, shmring.ErrSize, "newest generation has a secret in front")
 	_, err = NewReader(seg, ReaderOptions{RingSize: 99, Readers: 1, Generation: o.Generation})
 	require.ErrorIs(t, err, shmring.ErrSize)
@@ -120,7 +120,7 @@ func TestWriterOverUsedSegment(t *testing.T) {
 		writer := func(first uint32) *Writer {
 			seg, err := shmring.Private(m, shmring.SegmentOptions{RingSize: 4096, DataOffset: g.DataOffset})
 			require.NoError(t, err)
-			w, err := NewWriter(seg, Options{RingSize: 4096, MaxObjectSize: 2000, Readers: 1, Generation: g, FirstID: first})
+			w, err := NewWriter(seg, Options{Policy: FIFO, RingSize: 4096, MaxObjectSize: 2000, Readers: 1, Generation: g, FirstID: first})
 			require.NoError(t, err)
 			return w
 		}
@@ -458,7 +458,7 @@ func TestScribbledSegment(t *testing.T) {
 func TestTruncatedSegment(t *testing.T) {
 	name := segmentName(t)
 	const n = 1 << 16
-	w, err := Create(Options{Name: name, RingSize: n, MaxObjectSize: n, Readers: 1})
+	w, err := Create(Options{Policy: FIFO, Name: name, RingSize: n, MaxObjectSize: n, Readers: 1})
 	require.NoError(t, err)
 	r, err := Open(name, ReaderOptions{RingSize: n, Readers: 1, Lock: newLocalLock()})
 	require.NoError(t, err)
@@ -494,7 +494,7 @@ func TestTruncatedSegment(t *testing.T) {
 func TestTruncationWhileFreeing(t *testing.T) {
 	name := segmentName(t)
 	const n, page = 1 << 16, 4096
-	w, err := Create(Options{Name: name, RingSize: n, MaxObjectSize: n, Readers: 1})
+	w, err := Create(Options{Policy: FIFO, Name: name, RingSize: n, MaxObjectSize: n, Readers: 1})
 	require.NoError(t, err)
 	r, err := Open(name, ReaderOptions{RingSize: n, Readers: 1, Lock: newLocalLock()})
 	require.NoError(t, err)

@@ -45,6 +45,7 @@ type Writer struct {
 	leases   int // open, of all objects
 	requests map[string]*Request
 	resets   int // of the readers
+	misused  int // calls that end a request which was not committed
 	closed   bool
 
 	line      line // of those who wait for room
@@ -110,6 +111,7 @@ func Create(o Options) (*Writer, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	o = o.withDefaults()
 	if o.Name == "" {
 		o.Name = o.Generation.SegmentName()
 	}
@@ -130,10 +132,11 @@ func NewWriter(seg *shmring.Segment, o Options) (*Writer, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	o = o.withDefaults()
 	if err := matches(seg, o.RingSize, o.Generation); err != nil {
 		return nil, err
 	}
-	if c := seg.Control(); c != nil && (c.Options().Policy != o.policy() || c.State().Epoch > 1) {
+	if c := seg.Control(); c != nil && (c.Options().Policy != o.Policy || c.State().Epoch > 1) {
 		return nil, fmt.Errorf("%w: segment %s has a sidecar for the policy %v that was in use; adopt it", ErrInvalid, seg.Name(), c.Options().Policy)
 	}
 	w := newWriter(seg, o)
@@ -175,7 +178,7 @@ func (w *Writer) Name() string { return w.sv.seg.Name() }
 func (w *Writer) Segment() *shmring.Segment { return w.sv.seg }
 
 // Policy returns the policy of the store.
-func (w *Writer) Policy() Policy { return w.opt.policy() }
+func (w *Writer) Policy() Policy { return w.opt.Policy }
 
 // Generation returns the generation that the store is written in.
 func (w *Writer) Generation() pycompat.Generation { return w.gen }

@@ -8,15 +8,11 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// Get returns a view of an object of this writer, for tests and tools. It
-// neither verifies nor counts, unless the writer has a lock: then it does both,
-// as a vLLM storage built with a lock does.
-func (w *Writer) Get(h Handle, key string) (*View, error) {
-	if w.counter != nil && w.gen.Signed {
-		if err := w.Verify(key, h); err != nil {
-			return nil, err
-		}
-	}
+// Get returns a view of whatever object is at a handle, for tests and tools. As
+// vLLM's writer, it compares the id and neither verifies the signature nor looks at
+// the key; it counts the read if the writer has a lock (shm_object_storage.py, 0.32.0
+// and 0.33.0). For handles that came from outside see [Writer.Verify].
+func (w *Writer) Get(h Handle, _ string) (*View, error) {
 	if err := w.sv.seg.Hold(); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,8 @@ package serde
 import (
 	"errors"
 	"strconv"
+
+	"github.com/ringcache/ringcache/internal/sentinel"
 )
 
 // Sentinels for errors.Is; each error of this package wraps one of them.
@@ -14,7 +16,7 @@ var (
 	// refused here.
 	ErrUnsupported = errors.New("serde: unsupported data")
 	// ErrInvalid: the value given for encoding cannot be encoded.
-	ErrInvalid = errors.New("serde: invalid value")
+	ErrInvalid = sentinel.New(sentinel.Invalid, "serde: invalid value")
 )
 
 // CorruptError says what was found where. It wraps [ErrCorrupt].

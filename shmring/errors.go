@@ -3,7 +3,9 @@ package shmring
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 
+	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/internal/shmfile"
 )
 
@@ -12,20 +14,23 @@ var (
 	ErrFull = errors.New("shmring: ring is full")
 	// ErrTooLarge is wrapped by [TooLargeError].
 	ErrTooLarge = errors.New("shmring: chunk is larger than the ring can ever hold")
-	// ErrInvalid says that an argument makes no sense.
-	ErrInvalid = errors.New("shmring: invalid argument")
+	// ErrInvalid says that an argument makes no sense. It matches the ErrInvalid of
+	// every other package of this module.
+	ErrInvalid = sentinel.New(sentinel.Invalid, "shmring: invalid argument")
 	// ErrCorrupt is wrapped by [CorruptError].
 	ErrCorrupt = errors.New("shmring: corrupt chunk")
 	// ErrClosed says that the segment was closed.
-	ErrClosed = errors.New("shmring: segment is closed")
+	ErrClosed = sentinel.New(sentinel.Closed, "shmring: segment is closed")
 	// ErrBusy says that a segment can't be unmapped while something uses it.
-	ErrBusy = errors.New("shmring: segment is in use")
+	ErrBusy = sentinel.New(sentinel.Busy, "shmring: segment is in use")
 	// ErrSize is wrapped by [SizeError].
 	ErrSize = errors.New("shmring: segment has the wrong size")
-	// ErrExists says that a segment of this name exists already.
-	ErrExists = errors.New("shmring: segment exists")
-	// ErrNotExist says that there is no segment of this name.
-	ErrNotExist = errors.New("shmring: no such segment")
+	// ErrExists says that a segment of this name exists already. It is also an
+	// fs.ErrExist.
+	ErrExists = sentinel.Like("shmring: segment exists", fs.ErrExist)
+	// ErrNotExist says that there is no segment of this name. It is also an
+	// fs.ErrNotExist.
+	ErrNotExist = sentinel.Like("shmring: no such segment", fs.ErrNotExist)
 	// ErrNoSpace says that the memory for a segment is not there.
 	ErrNoSpace = errors.New("shmring: not enough shared memory")
 	// ErrUnsafe says that a segment exists but must not be trusted: it is a link

@@ -51,7 +51,7 @@ func run(ctx context.Context, o options) (err error) {
 		rng: rand.New(rand.NewPCG(o.Seed, 0)), digests: map[string]map[string]string{},
 	}
 	so := objstore.Options{
-		RingSize: o.RingMB << 20, MaxObjectSize: 16 << 20, Readers: o.Workers, Generation: g, Policy: objstore.Pool,
+		RingSize: o.RingMB << 20, MaxObjectSize: min(16, o.RingMB) << 20, Readers: o.Workers, Generation: g, Policy: objstore.Pool,
 		Watch: func(c objstore.Change) {
 			if !c.Present {
 				d.stats.evicted++
@@ -72,7 +72,7 @@ func run(ctx context.Context, o options) (err error) {
 	}()
 
 	w, err := startWorkers(ctx, o.Python, workerConfig{
-		Segment: d.store.Name(), Size: o.RingMB << 20, MaxObject: 16 << 20,
+		Segment: d.store.Name(), Size: o.RingMB << 20, MaxObject: min(16, o.RingMB) << 20,
 		Readers: o.Workers, Generation: g.Version, Peer: o.Peer,
 	})
 	if err != nil {

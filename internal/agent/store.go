@@ -143,6 +143,9 @@ func (a *Agent) addStore(p *params, make func() (*store, error)) error {
 
 // writerOptions reads what store.create and store.adopt have in common.
 func (a *Agent) writerOptions(p *params) objstore.Options {
+	if p.int("max_object") == 0 && p.err == nil {
+		p.fail("field \"max_object\": 0 admits nothing")
+	}
 	rereads := optional(p, "rereads", false) // of the protocol, whatever the generation
 	return objstore.Options{
 		RingSize: p.int("size"), MaxObjectSize: p.int("max_object"), Readers: p.int("readers"),

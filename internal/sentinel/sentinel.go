@@ -1,0 +1,40 @@
+// Package sentinel makes the errors that packages export for errors.Is. Each keeps a
+// text of its own, and matches those of other packages that mean the same.
+package sentinel
+
+// Kind is a meaning that errors of several packages share.
+type Kind uint8
+
+// The kinds.
+const (
+	Invalid Kind = iota // an argument makes no sense
+	Closed              // what was called is closed
+	Busy                // what should end is in use
+)
+
+// New returns an error that matches every other one of its kind.
+func New(k Kind, text string) error { return &kindError{k, text} }
+
+type kindError struct {
+	kind Kind
+	text string
+}
+
+func (e *kindError) Error() string { return e.text }
+
+func (e *kindError) Is(target error) bool {
+	t, ok := target.(*kindError)
+	return ok && t.kind == e.kind
+}
+
+// Like returns an error with a text of its own that matches another one as well.
+func Like(text string, other error) error { return &likeError{text, other} }
+
+type likeError struct {
+	text  string
+	other error
+}
+
+func (e *likeError) Error() string { return e.text }
+
+func (e *likeError) Unwrap() error { return e.other }

@@ -1,0 +1,115 @@
+package sentinel_test
+
+import (
+	"fmt"
+	"io/fs"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/engine"
+	"github.com/ringcache/ringcache/internal/sentinel"
+	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/mmcache"
+	"github.com/ringcache/ringcache/mmhash"
+	"github.com/ringcache/ringcache/objstore"
+	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/shmring"
+)
+
+// TestErrorsMatchAcrossPackages says for each exported sentinel which others it
+// matches. A user of a package needs no other one to recognise its errors.
+func TestErrorsMatchAcrossPackages(t *testing.T) {
+	// Errors in one row match each other, and nothing else but what is in more.
+	rows := []struct {
+		name string
+		errs []error
+		more error
+	}{
+		{"invalid", []error{shmring.ErrInvalid, objstore.ErrInvalid, serde.ErrInvalid, mmhash.ErrInvalid, lrusync.ErrInvalid, mmcache.ErrInvalid, engine.ErrInvalid}, nil},
+		{"closed", []error{shmring.ErrClosed, objstore.ErrClosed, mmcache.ErrClosed, engine.ErrClosed}, nil},
+		{"busy", []error{shmring.ErrBusy, objstore.ErrBusy, mmcache.ErrBusy}, nil},
+		{"segment exists", []error{shmring.ErrExists, objstore.ErrExists, mmcache.ErrExists}, fs.ErrExist},
+		{"no segment", []error{shmring.ErrNotExist, objstore.ErrNotExist, mmcache.ErrNotExist}, fs.ErrNotExist},
+		{"no space", []error{shmring.ErrNoSpace, objstore.ErrNoSpace, mmcache.ErrNoSpace}, nil},
+		{"unsafe", []error{shmring.ErrUnsafe, objstore.ErrUnsafe, mmcache.ErrUnsafe}, nil},
+		{"foreign", []error{shmring.ErrForeign, objstore.ErrForeign, mmcache.ErrForeign}, nil},
+		{"owned", []error{shmring.ErrOwned, objstore.ErrOwned, mmcache.ErrOwned}, nil},
+		{"wrong size", []error{shmring.ErrSize, objstore.ErrSize, mmcache.ErrSize}, nil},
+		{"memory", []error{shmring.ErrMemory, objstore.ErrMemory, mmcache.ErrMemory}, nil},
+		{"system", []error{shmring.ErrUnsupported, objstore.ErrUnsupported, mmcache.ErrUnsupported}, nil},
+		{"full", []error{shmring.ErrFull, objstore.ErrFull, mmcache.ErrFull}, nil},
+		{"corrupt chunk", []error{shmring.ErrCorrupt, objstore.ErrCorrupt, mmcache.ErrCorrupt}, nil},
+		{"chunk too large", []error{shmring.ErrTooLarge, objstore.ErrTooLarge}, nil},
+		{"stale", []error{objstore.ErrStale, mmcache.ErrStale}, nil},
+		{"signature", []error{objstore.ErrBadSignature, mmcache.ErrBadSignature}, nil},
+		{"key exists", []error{objstore.ErrKeyExists}, nil},
+		{"key not found", []error{objstore.ErrNotFound}, nil},
+		{"not counted", []error{objstore.ErrNotCounted}, nil},
+		{"store's request", []error{objstore.ErrEnded}, nil},
+		{"cache's request", []error{mmcache.ErrEnded}, nil},
+		{"item too large", []error{mmcache.ErrTooLarge}, nil},
+		{"fallback", []error{mmcache.ErrFallback}, nil},
+		{"corrupt message", []error{serde.ErrCorrupt}, nil},
+		{"unsupported data", []error{serde.ErrUnsupported}, nil},
+		{"no hash", []error{mmhash.ErrUnsupported}, nil},
+		{"value too large", []error{lrusync.ErrTooLarge}, nil},
+		{"pinned", []error{lrusync.ErrPinned}, nil},
+		{"ghost", []error{lrusync.ErrGhost}, nil},
+		{"miss", []error{lrusync.ErrMiss}, nil},
+		{"need data", []error{lrusync.ErrNeedData}, nil},
+		{"unsized", []error{lrusync.ErrUnsized}, nil},
+		{"version", []error{pycompat.ErrUnknownVersion}, nil},
+		{"unnamed semaphore", []error{pycompat.ErrUnnamedSemaphore}, nil},
+		{"semaphore layout", []error{pycompat.ErrSemaphoreLayout}, nil},
+		{"refused", []error{engine.ErrRefused}, nil},
+		{"dead", []error{engine.ErrDead}, nil},
+		{"not running", []error{engine.ErrNotRunning}, nil},
+		{"asleep", []error{engine.ErrAsleep}, nil},
+		{"aborted", []error{engine.ErrAborted}, nil},
+	}
+	for i, row := range rows {
+		for _, err := range row.errs {
+			made := fmt.Errorf("%w: of a test", err)
+			for j, other := range rows {
+				for _, target := range other.errs {
+					if i == j {
+						require.ErrorIs(t, made, target, row.name)
+					} else {
+						require.NotErrorIs(t, made, target, "%s and %s", row.name, other.name)
+					}
+				}
+			}
+			for _, target := range []error{fs.ErrExist, fs.ErrNotExist} {
+				if target == row.more {
+					require.ErrorIs(t, made, target, row.name)
+				} else {
+					require.NotErrorIs(t, made, target, row.name)
+				}
+			}
+		}
+	}
+}
+
+// The errors as they arise, and not only the sentinels.
+func TestErrorsOfCallsMatch(t *testing.T) {
+	dir := t.TempDir()
+	o := mmcache.Options{Mode: mmcache.SHM, Name: "segment", Dir: dir, Capacity: 1 << 20, Readers: 1}
+	c, err := mmcache.Open(o)
+	require.NoError(t, err)
+	_, err = mmcache.Open(o)
+	require.ErrorIs(t, err, mmcache.ErrExists)
+	require.ErrorIs(t, err, fs.ErrExist)
+	require.NoError(t, c.Close())
+	_, err = c.State()
+	require.ErrorIs(t, err, mmcache.ErrClosed)
+
+	_, err = objstore.Open("segment", objstore.ReaderOptions{Dir: dir, RingSize: 1 << 20, Readers: 1})
+	require.ErrorIs(t, err, objstore.ErrNotExist)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+
+	_, err = serde.NewPlan(&serde.Tensor{DType: "uint8", Shape: []int{3}, Data: []byte{1}}, serde.Options{})
+	require.ErrorIs(t, err, objstore.ErrInvalid)
+	require.NotErrorIs(t, err, sentinel.New(sentinel.Closed, ""))
+}

@@ -1,0 +1,103 @@
+package objstore
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/pycompat"
+)
+
+func TestCommittedRequestSaysThatItWasCommitted(t *testing.T) {
+	for _, policy := range []Policy{FIFO, Pool} {
+		s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 4096, Readers: 1, Policy: policy})
+		r := begin(t, s.Writer, "r")
+		res, err := r.Reserve("late", bytesItem(10))
+		require.NoError(t, err)
+		require.NoError(t, r.Commit())
+		_, lookup := r.Lookup("a")
+		_, put := r.Put("a", bytesItem(10))
+		_, late := res.Commit()
+		for _, err := range []error{r.Commit(), lookup, put, late} {
+			require.ErrorIs(t, err, ErrEnded)
+			require.ErrorContains(t, err, "was committed")
+			require.NotContains(t, err.Error(), "has ended")
+		}
+		res.Discard()
+		r.Finish()
+		require.ErrorIs(t, r.Commit(), ErrEnded)
+		require.ErrorContains(t, r.Commit(), "finished")
+	}
+}
+
+func TestFinishBeforeCommitIsCounted(t *testing.T) {
+	s := newPoolStore(t, Options{})
+	misused := func() int {
+		st, err := s.Stats()
+		require.NoError(t, err)
+		return st.Misused
+	}
+	r := begin(t, s.Writer, "r")
+	_, err := r.Put("a", bytesItem(10))
+	require.NoError(t, err)
+	r.Finish()
+	r.Abort()
+	require.Equal(t, 2, misused())
+	require.False(t, r.Ended())
+	require.NoError(t, r.Commit(), "it is open as before")
+	r.Rollback() // may be deferred
+	r.Finish()
+	r.Finish()
+	r.Abort()
+	require.Equal(t, 2, misused())
+}
+
+// vLLM's storage takes an empty key, so a store does; a request to an engine never
+// has one.
+func TestRequestsRefuseAnEmptyKey(t *testing.T) {
+	s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 4096, Readers: 1, Policy: FIFO})
+	r := begin(t, s.Writer, "r")
+	_, put := r.Put("", bytesItem(10))
+	_, reserve := r.Reserve("", bytesItem(10))
+	_, lookup := r.Lookup("")
+	_, wait := r.PutContext(context.Background(), "", bytesItem(10), PutOptions{})
+	for _, err := range []error{put, reserve, lookup, wait} {
+		require.ErrorIs(t, err, ErrInvalid)
+		require.ErrorContains(t, err, "key")
+	}
+	r.Rollback()
+	h, err := s.Put("", bytesItem(10))
+	require.NoError(t, err)
+	s.readAll(t, h, "")
+}
+
+// The zero value is the same policy here and in mmcache.
+func TestZeroOptionsHaveDefaults(t *testing.T) {
+	o := Options{RingSize: 4096, Readers: 1, Name: "zero", Dir: t.TempDir()}
+	w, err := Create(o)
+	require.NoError(t, err)
+	require.Equal(t, Pool, w.Policy())
+	require.Equal(t, Pool, w.Segment().Control().Options().Policy)
+	_, err = w.Put("a", bytesItem(3000))
+	require.NoError(t, err, "the largest object is what the ring has room for")
+	require.NoError(t, w.CheckStructure())
+	require.NoError(t, w.Detach())
+	w, a, err := Adopt(o)
+	require.NoError(t, err)
+	require.Equal(t, 1, a.Kept)
+	require.NoError(t, w.Close())
+}
+
+func TestMaxObjectSizeAboveTheRing(t *testing.T) {
+	o := Options{RingSize: 4096, MaxObjectSize: 4097, Readers: 1}
+	require.ErrorIs(t, o.Validate(), ErrInvalid)
+	require.ErrorContains(t, o.Validate(), "MaxObjectSize 4097")
+	require.ErrorContains(t, o.Validate(), "RingSize 4096")
+	o.Policy = FIFO // bit for bit: vLLM takes it, and says that the ring is full
+	require.NoError(t, o.Validate())
+	s := newStore(t, o)
+	_, err := s.Put("a", text(string(make([]byte, 4045))))
+	require.ErrorIs(t, err, ErrTooLarge)
+	require.Contains(t, pycompat.UpstreamText(err), "Not enough space")
+}
