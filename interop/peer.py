@@ -123,6 +123,11 @@ class Worker:
     def state(self, store):
         return self._vllm.state(self._held[store])
 
+    def encode(self, value, threshold):
+        """The frames with VLLM_MSGPACK_ZERO_COPY_THRESHOLD set to the threshold."""
+        encoder = self._vllm.Encoder(size_threshold=threshold)
+        return [bytes(f).hex() for f in encoder.encode(self._vllm.build(value))]
+
     # The real caches of a server and of its workers, with items in their encoded form.
     def sender(self, store, name, size, max_mib, readers):
         self._held[store] = self._vllm.sender_cache(name, size, max_mib, readers)
