@@ -83,6 +83,7 @@ func segmentDir(t testing.TB) string {
 	}
 	d := t.TempDir()
 	dirs.Store(t.Name(), d)
+	t.Cleanup(func() { dirs.Delete(t.Name()) }) // the test may run again
 	return d
 }
 
