@@ -72,7 +72,7 @@ func stress(t *testing.T, m mmcache.Mode) {
 	}
 	rnd := rand.New(rand.NewPCG(0, 7))
 	engines, first := 0, int64(0)
-	for began := time.Now(); engines < 16 || time.Since(began) < *stressTime; engines++ {
+	for began := time.Now(); !t.Failed() && (engines < 16 || time.Since(began) < *stressTime); engines++ {
 		time.Sleep(time.Duration(rnd.IntN(50)) * time.Millisecond) // for the clients; nothing depends on it
 		if rnd.IntN(4) == 0 {
 			require.NoError(t, r.ClearItems(ctx))
@@ -93,6 +93,7 @@ func stress(t *testing.T, m mmcache.Mode) {
 		case 2:
 			r.e.Deafen()
 			engine.Watch(r.Client, 10*time.Millisecond)
+			wait.Go(func() { _ = r.Check(ctx) }) // it is asked only when it should have said something
 		case 3:
 			require.NoError(t, engine.SendRaw(r.Client, "\x00", "\x91"))
 		}
@@ -106,6 +107,7 @@ func stress(t *testing.T, m mmcache.Mode) {
 	}
 	over.Store(true)
 	wait.Wait()
+	require.False(t, t.Failed())
 	r.drained()
 	st, cs := r.Stats(), r.cache.Stats()
 	require.Equal(t, st.Requests, st.Finished+st.Failed)
