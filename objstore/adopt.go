@@ -30,10 +30,9 @@ type Adoption struct {
 // Adopt takes over a segment of the policy Pool whose writer was killed, or
 // detached. Objects stay, with keys and notes; the secret stays, so handles that
 // are under way stay good and workers go on reading; ids go on behind all that were
-// given out. What a request
-// of the dead writer may still need is in quarantine until a [Fence] passes or the
-// readers are reset. If the engine goes on, it may still run that writer's
-// requests: let them end or abort them, and take the fence then.
+// given out. What a request of the dead writer may still need is in quarantine until a
+// [Fence] passes or the readers are reset. If the engine goes on, it may still run that
+// writer's requests: let them end or abort them, and take the fence then.
 //
 // Where an entry of the sidecar and the bytes of its object don't agree, it is
 // dropped, and no handle leads there any more. If a request of the dead writer still
