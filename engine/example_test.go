@@ -21,7 +21,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer cache.Close()
+	defer cache.Abandon() // whatever is open
 
 	imageToken := uint32(4)
 	client, err := engine.New(engine.Options{

@@ -38,7 +38,8 @@
 //
 // What a request uses stays until Finish or Abort, in the cache or, if it was
 // not cached, on the heap: an item is never evicted under a request. Batch.Items
-// and their tensors are valid until then and must not be written to.
+// and their tensors are valid until then and must not be written to. In mode shm
+// the items of an aborted request stay until a [Cache.Fence] has passed.
 //
 // # Memory
 //

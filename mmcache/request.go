@@ -371,12 +371,21 @@ const (
 
 func (r *Request) end(how ending) {
 	err := r.sending.Do(r.c.done, func() error { r.endNow(how); return nil })
-	if errors.Is(err, turn.ErrHeld) {
-		r.c.mu.Lock()
-		r.later = append(r.later, how)
-		r.c.mu.Unlock()
+	if errors.Is(err, turn.ErrHeld) && !r.endAfterSend(how) {
+		r.endNow(how)
 	}
 	// Any other error says that the cache was abandoned, and so was the request.
+}
+
+// endAfterSend makes the end wait for the send that is running. It reports false if
+// none is any more.
+func (r *Request) endAfterSend(how ending) bool {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	if r.busy {
+		r.later = append(r.later, how)
+	}
+	return r.busy
 }
 
 func (r *Request) endNow(how ending) {

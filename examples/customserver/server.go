@@ -67,11 +67,11 @@ func newServer(o options) (*server, error) {
 	}, nil
 }
 
-// close removes the segment, too.
+// close removes the segment, whatever is open; Close names what is.
 func (s *server) close() error {
 	s.using.Lock()
 	defer s.using.Unlock()
-	return errors.Join(s.engine.close(), s.cache.Close())
+	return errors.Join(s.engine.close(), s.cache.Close(), s.cache.Abandon())
 }
 
 func (s *server) handler() http.Handler {

@@ -74,10 +74,10 @@ func newServer(o options, log *slog.Logger) (_ *server, err error) {
 	return s, nil
 }
 
-// close removes the segment, too. Requests that are under way may end until ctx
-// does.
+// close removes the segment, whatever is open. Requests that are under way may end
+// until ctx does; Shutdown names those that have not.
 func (s *server) close(ctx context.Context) error {
-	return errors.Join(s.engine.Close(ctx), s.cache.Close())
+	return errors.Join(s.engine.Close(ctx), s.cache.Shutdown(ctx), s.cache.Abandon())
 }
 
 // command is the one that was given, with the address filled in.

@@ -61,6 +61,8 @@ func (l *Lock) Do(ctx context.Context, f func() error) error {
 // inside reports whether the caller of Do was called, however deep, by the
 // function that has the turn. Go has no name for a goroutine, so inside looks for
 // the holder's call of Do in its own stack. It is only asked when it has to wait.
+// It can be wrong about a goroutine that has the turn of another Lock by the same
+// calls as the holder has this one.
 func (l *Lock) inside() bool {
 	holder := l.holder.Load()
 	if holder == nil {
