@@ -53,6 +53,7 @@ test-go:
 	@test -n "$(RACE)" || echo "no C compiler found: testing without the race detector"
 	python3 scripts/test_gotest.py
 	scripts/gotest.py $(RACE) -timeout 30m ./...
+	cd bench; ../scripts/gotest.py -timeout 30m ./...
 
 test-python:
 	python=$$(scripts/python-env.sh); cd python; "$$python" -m mypy; "$$python" -m pytest -q

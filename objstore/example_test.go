@@ -1,6 +1,7 @@
 package objstore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log"
@@ -24,7 +25,7 @@ func Example_frontend() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer w.Close()
+	defer w.Abandon() // removes the segment, whatever is open
 
 	send := func(id, key string, layout *serde.Item, decode func(pixels []byte)) (*objstore.Request, error) {
 		req, err := w.Begin(id) // what it uses stays until it ends
@@ -113,4 +114,73 @@ func Example() {
 	pixels := view.Item().Elems[0].Data.(*serde.Tensor)
 	fmt.Println(pixels.DType, pixels.Shape, pixels.Data, view.Check())
 	// Output: uint8 [2 2] [1 2 3 4] <nil>
+}
+
+// A store whose readers are all of this library, in processes of their own: they
+// count under the lock of the sidecar, and acknowledge what they have read.
+func Example_withoutVLLM() {
+	ctx := context.Background()
+	name := fmt.Sprintf("ringcache-example-own-%d", os.Getpid())
+	w, err := objstore.Create(objstore.Options{
+		Name: name, RingSize: 1 << 20, Readers: 1,
+		TrustCounts: true, // a handle is read once by each reader
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer w.Abandon() // whatever happens, nothing stays in /dev/shm
+
+	reader, err := objstore.Open(name, objstore.ReaderOptions{RingSize: 1 << 20, Readers: 1, SidecarLock: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	read := func(h objstore.Handle, key string) {
+		view, err := reader.Get(h, key)
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer view.Release()
+		fmt.Println(view.Value().(*serde.Tensor).Data, view.Check())
+	}
+
+	tensor := &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{4}, Data: []byte("text")}
+	first, err := w.Begin("first")
+	if err != nil {
+		log.Fatal(err)
+	}
+	h, err := first.Put("document-1", tensor)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := first.Commit(); err != nil { // the handle is about to be sent
+		log.Fatal(err)
+	}
+	read(h, "document-1")
+	first.Finish() // the reader has answered
+
+	second, err := w.Begin("second")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err = second.Lookup("document-1"); err != nil {
+		log.Fatal(err)
+	}
+	if err := second.Commit(); err != nil {
+		log.Fatal(err)
+	}
+	second.Abort() // given up after its handle was sent: the reader may still resolve it
+	fence := w.Fence()
+	// ... the reader acknowledges a message that was sent behind the handle ...
+	fence.Passed()
+	evicted, err := w.Evict("document-1")
+	fmt.Println("evicted", evicted, err)
+
+	if err := reader.Close(); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(w.Shutdown(ctx))
+	// Output:
+	// [116 101 120 116] <nil>
+	// evicted true <nil>
+	// <nil>
 }
