@@ -10,7 +10,7 @@ import pytest
 
 from agent import Agent, AgentError, AgentGone
 from conftest import SCALE
-from harness import MAX_OBJECT, PyReader, go_handle
+from harness import PyReader, go_handle
 import objects
 
 SIZE = 4 << 20  # so small that every server evicts
@@ -22,7 +22,7 @@ class Server:
 
     def __init__(self, release, name, readers, adopt):
         self.agent, self.release = Agent(), release
-        self.made = self.agent.call("store.adopt" if adopt else "store.create", store="w", name=name, size=SIZE, max_object=MAX_OBJECT,
+        self.made = self.agent.call("store.adopt" if adopt else "store.create", store="w", name=name, size=SIZE, max_object=SIZE,
                                     readers=readers, generation=release.version, policy="pool")
 
     def close(self):
@@ -75,16 +75,19 @@ def test_workers_go_on_reading_when_the_server_is_killed(pool, segment, closing,
             op = rng.choice(["put", "evict", "lookup", "fence", "free_unused"])
             if op == "fence" and flying:
                 op = "put"  # a fence would be a lie
-            key = "key%d" % (number + 1000 + i if op == "put" else rng.randint(1, number))
-            value = {"value": objects.value("kills", rng.randint(1, number), **release.options)} if op == "put" else {}
-            server.agent.send("store." + op, store="w", key=key, **value)
+            fields = {}
+            if op in ("put", "evict", "lookup"):
+                fields["key"] = "key%d" % (number + 1000 + i if op == "put" else rng.randint(1, number))
+            if op == "put":
+                fields["value"] = objects.value("kills", rng.randint(1, number), **release.options)
+            server.agent.send("store." + op, store="w", **fields)
         server.agent.flush()
         try:
             for _ in range(rng.randint(0, 30)):
                 try:
                     server.agent.receive()
-                except AgentError:
-                    pass
+                except AgentError as e:
+                    assert e.kind in ("exists", "full", "too_large", "not_found"), e
         except AgentGone:
             pytest.fail("the server ended before it was killed:\n" + server.agent.log())
         server.agent.kill()
