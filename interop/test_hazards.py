@@ -1263,7 +1263,7 @@ def test_b20_upstream_object_of_2_gib_fails_the_request(scene):
 
 def test_b20_pool(scene):
     need_memory(6 << 30)
-    s = scene(NEW, "pool", n=1, size=GIB2 + 64 * MIB, max_mib=3000)
+    s = scene(NEW, "pool", n=1, size=GIB2 + 64 * MIB, max_mib=GIB2 // MIB + 64)
     huge = {"type": "item", "fields": [{"name": "x", "data": {"dtype": "uint8", "shape": [GIB2]}, "field": {"kind": "batched"}}]}
     s.front.call("begin", request="huge")
     check_text(s.front.error("reserve", key="huge", value=huge, request="huge"), "too_large")
