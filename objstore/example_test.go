@@ -128,7 +128,7 @@ func Example_withoutVLLM() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer w.Abandon() // whatever happens, nothing stays in /dev/shm
+	defer w.Abandon() // removes the segment, whatever is open
 
 	reader, err := objstore.Open(name, objstore.ReaderOptions{RingSize: 1 << 20, Readers: 1, SidecarLock: true})
 	if err != nil {
