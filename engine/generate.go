@@ -52,7 +52,15 @@ func (s *session) generate(ctx context.Context, r Request) (*Stream, error) {
 		s.c.gate.Release(1)
 		return nil, err
 	}
+	returned := false
+	defer func() {
+		if !returned { // what is called from here panicked
+			st.abort(ErrAborted)
+			s.forget(st)
+		}
+	}()
 	err := s.commit(ctx, st)
+	returned = true
 	if err == nil {
 		if st.items != nil {
 			s.sent.sweep(s.c.o.Cache)
@@ -128,7 +136,7 @@ func (s *session) commit(ctx context.Context, st *Stream) error {
 			if err != nil {
 				err = st.req.refuse("message", err)
 			} else {
-				err = st.send(i, f)
+				err = st.send(i, f, false)
 			}
 			if err != nil && (i == 0 || errors.Is(err, ErrDead)) {
 				return err

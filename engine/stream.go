@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
@@ -269,7 +270,7 @@ func (st *Stream) end(clean bool) {
 }
 
 // send sends a child, unless the request was aborted.
-func (st *Stream) send(child int, f serde.Frames) error {
+func (st *Stream) send(child int, f serde.Frames, again bool) error {
 	st.sending.Lock()
 	defer st.sending.Unlock()
 	st.mu.Lock()
@@ -284,11 +285,19 @@ func (st *Stream) send(child int, f serde.Frames) error {
 	if !st.sent.Swap(true) {
 		st.s.c.count(func(n *Stats) { n.Requests++ })
 	}
-	return st.s.send(serde.MessageAdd, f)
+	if err = st.s.send(serde.MessageAdd, f); err != nil && !again {
+		st.sent.Store(false) // Commit fails, and the items stay the caller's
+	}
+	return err
 }
 
 // resend sends a child again with the items that the engine lacked.
 func (st *Stream) resend(child int, keys []string) {
+	defer func() { // nobody else can recover from what a producer does here
+		if x := recover(); x != nil {
+			st.abort(&RequestError{ID: st.req.ID, Err: fmt.Errorf("it was to be sent again, and that panicked: %v\n%s", x, debug.Stack())})
+		}
+	}()
 	st.s.c.count(func(n *Stats) { n.Resent++ })
 	err := st.items.Missed(st.s.ctx, keys, func(b mmcache.Batch) error {
 		if _, err := st.s.items(&st.req, b.Items); err != nil {
@@ -298,7 +307,7 @@ func (st *Stream) resend(child int, keys []string) {
 		if err != nil {
 			return err
 		}
-		return st.send(child, f)
+		return st.send(child, f, true)
 	})
 	if err != nil {
 		st.abort(&RequestError{ID: st.req.ID, Err: err})

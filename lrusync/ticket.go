@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ringcache/ringcache/internal/turn"
 )
@@ -201,6 +202,7 @@ func (s *Sender) carry(it Item) error {
 //
 // For a [Receiver] of this package that also reports [Drift], use Repair instead.
 func (s *Sender) Missed(at Envelope, keys []string) {
+	keys = slices.Clone(keys) // for a change that is made again
 	s.change(func() {
 		if at.Sender != s.at.Sender || at.Epoch != s.at.Epoch {
 			return // a barrier or a repair has cleared that up
@@ -272,8 +274,12 @@ func (s *Sender) Repair(d Drift) bool {
 		return false
 	}
 	if s.sending { // the peer no longer caches what comes in this epoch
-		s.sending, s.again = false, nil
+		s.sending = false
 		s.m.rollback()
+		for _, f := range s.again {
+			f()
+		}
+		s.again = nil
 	}
 	kept := map[string]sent{}
 	for k, e := range s.m.All() {

@@ -21,7 +21,7 @@ func TestAbandonDuringACommitAborts(t *testing.T) {
 	_, err = r.Item(ctx, "a", Ready(it, nil))
 	require.NoError(t, err)
 	require.NoError(t, r.Commit(ctx, func(Batch) error {
-		c.markClosed() // the first half of Abandon, in another goroutine
+		c.markClosed(true) // the first half of Abandon, in another goroutine
 		c.mu.Lock()
 		ended := c.abandon(r)
 		c.mu.Unlock()

@@ -38,6 +38,7 @@ type Cache struct {
 
 	mu       sync.Mutex
 	closed   bool
+	forced   bool                  // by Abandon
 	requests map[*Request]struct{} // that something of is open
 	ids      map[string]*Request   // of those that have not ended
 	holds    map[*Hold]struct{}
@@ -382,6 +383,10 @@ type Hold struct {
 // request, then release the hold. In mode lru it is the engine that keeps the
 // item, and may drop it all the same; a request then needs a producer that can
 // make it. ctx ends the wait for a Clear that is going on.
+//
+// A Clear that comes between the look and the request waits for the hold, and the
+// request for the Clear, until the context of either ends: give them a deadline, or
+// release the hold first.
 func (c *Cache) Lookup(ctx context.Context, key string) (*Hold, bool, error) {
 	if err := c.enter(ctx, ""); err != nil {
 		return nil, false, err
@@ -442,21 +447,27 @@ func (c *Cache) Clear(ctx context.Context, send func(lrusync.Envelope) error) er
 	if send == nil {
 		return fmt.Errorf("%w: the send of Clear is nil", ErrInvalid)
 	}
-	if _, ok := c.back.(*mirrored); !ok {
-		if err := c.pass(ctx, c.stopped, everybody); err != nil && c.stopped.Err() == nil {
-			return &BusyError{Holders: c.Holders(), Err: ctx.Err()}
-		} else if err != nil {
-			return fmt.Errorf("%w, or shutting down: Clear has done nothing", ErrClosed)
-		}
-		defer c.gate.Release(everybody)
+	weight := int64(everybody)
+	if _, ok := c.back.(*mirrored); ok {
+		weight = 1 // only Close and Shutdown have to wait
 	}
+	stopped := fmt.Errorf("%w, or shutting down: Clear has done nothing", ErrClosed)
+	if err := c.pass(ctx, c.stopped, weight); err != nil && c.stopped.Err() == nil {
+		return &BusyError{Holders: c.Holders(), Err: ctx.Err()}
+	} else if err != nil {
+		return stopped
+	}
+	defer c.gate.Release(weight)
 	if c.stopped.Err() != nil {
-		return fmt.Errorf("%w, or shutting down: Clear has done nothing", ErrClosed)
+		return stopped
 	}
-	waiting, end := joined(ctx, c.done)
+	waiting, end := joined(ctx, c.stopped)
 	defer end()
 	if err := c.back.clear(waiting, send); err != nil {
-		return c.abandonedError(err)
+		if c.stopped.Err() != nil && errors.As(err, new(*WaitError)) {
+			return stopped
+		}
+		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

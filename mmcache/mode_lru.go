@@ -59,10 +59,10 @@ func (m *mirrored) commit(ctx context.Context, r *Request, fresh bool, send func
 			}
 			r.ticket = t.Envelope
 			for _, k := range t.Evicted {
-				m.events.emit(Event{Kind: Evicted, Key: k})
+				m.tell(Evicted, k)
 			}
 			for _, k := range t.Added {
-				m.events.emit(Event{Kind: Added, Key: k})
+				m.tell(Added, k)
 			}
 			return nil
 		})
@@ -75,6 +75,14 @@ func (m *mirrored) commit(ctx context.Context, r *Request, fresh bool, send func
 				return err
 			}
 		}
+	}
+}
+
+// tell emits an event, unless something that came meanwhile (a repair, a request that
+// was sent again) has made it untrue.
+func (m *mirrored) tell(kind EventKind, key string) {
+	if _, _, has := m.sender.Lookup(key); has == (kind == Added) {
+		m.events.emit(Event{Kind: kind, Key: key})
 	}
 }
 
@@ -93,7 +101,7 @@ func sendError(ctx context.Context, began bool, id string, err error) error {
 func (m *mirrored) missed(ctx context.Context, r *Request, keys []string) error {
 	m.sender.Missed(r.ticket, keys)
 	for _, k := range keys {
-		m.events.emit(Event{Kind: Evicted, Key: k})
+		m.tell(Evicted, k)
 		if err := r.make(ctx, r.byKey[k]); err != nil {
 			return err
 		}

@@ -121,7 +121,7 @@ func (s *shared) clear(_ context.Context, send func(lrusync.Envelope) error) err
 	if err := send(lrusync.Envelope{}); err != nil {
 		return err
 	}
-	return s.w.Clear()
+	return closedError(s.w.Clear())
 }
 
 func (s *shared) contents() (all []lrusync.KeySize, size int64) {

@@ -227,6 +227,9 @@ func (r *Request) make(ctx context.Context, s *slot) error {
 	}
 	e, err := r.c.produced(ctx, s)
 	if err != nil {
+		if w := (*WaitError)(nil); errors.As(err, &w) && w.Request == "" {
+			w.Request = r.id
+		}
 		return fmt.Errorf("item %q has to be made again: %w", s.key, err)
 	}
 	r.keep(s, e)
@@ -260,8 +263,10 @@ func (r *Request) Commit(ctx context.Context, send func(Batch) error) error {
 		}
 		r.c.mu.Lock()
 		defer r.c.mu.Unlock()
-		if r.state == open { // else it was abandoned
+		if r.state == open {
 			r.become(committed)
+		} else { // it was abandoned, and sent all the same
+			r.aborted = true
 		}
 		r.c.stats.Committed++
 		return nil
@@ -293,7 +298,9 @@ func (r *Request) send(ctx context.Context, what string, from state, send func(B
 		return fmt.Errorf("%w: the send of %s is nil", ErrInvalid, what)
 	}
 	began := false
-	err := r.sending.Do(ctx, func() error {
+	waiting, end := joined(ctx, r.c.done)
+	defer end()
+	err := r.sending.Do(waiting, func() error {
 		began = true
 		if err := r.enter(from); err != nil {
 			return err
@@ -309,7 +316,7 @@ func (r *Request) send(ctx context.Context, what string, from state, send func(B
 	case errors.Is(err, turn.ErrHeld):
 		return fmt.Errorf("%w: %s of request %q from within its own send", ErrInvalid, what, r.id)
 	}
-	return &WaitError{For: WaitSend, Request: r.id, Err: err}
+	return r.c.abandonedError(&WaitError{For: WaitSend, Request: r.id, Err: err})
 }
 
 // abandonedError is the error of a wait that ended since the cache was abandoned.
@@ -317,7 +324,7 @@ func (c *Cache) abandonedError(err error) error {
 	if c.done.Err() != nil && errors.As(err, new(*WaitError)) {
 		return fmt.Errorf("%w: the cache was abandoned", ErrClosed)
 	}
-	return closedError(err)
+	return err
 }
 
 func (r *Request) setBusy(busy bool) (later []ending) {

@@ -118,20 +118,26 @@ func (c *Cache) finish(end func() error) error {
 	if errors.Is(err, objstore.ErrBusy) {
 		return fmt.Errorf("%w: %w", ErrBusy, err)
 	}
-	c.markClosed() // whatever else went wrong
+	c.markClosed(false) // whatever else went wrong
 	return err
 }
 
 // markClosed reports false if the cache was closed before.
-func (c *Cache) markClosed() bool {
+func (c *Cache) markClosed(byForce bool) bool {
 	c.mu.Lock()
 	first := !c.closed
-	c.closed = true
+	c.closed, c.forced = true, c.forced || first && byForce
 	c.mu.Unlock()
 	c.stopNow()
 	c.doneNow()
 	c.events.close()
 	return first
+}
+
+func (c *Cache) wasAbandoned() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.forced
 }
 
 // Shutdown is Close that waits, as that of net/http does. From now on no request
@@ -147,6 +153,8 @@ func (c *Cache) Shutdown(ctx context.Context) error {
 	c.stopNow()
 	err := c.pass(ctx, c.done, everybody)
 	switch {
+	case err != nil && c.done.Err() != nil && !c.wasAbandoned():
+		return nil // another Shutdown was first
 	case err != nil && c.done.Err() != nil:
 		return fmt.Errorf("%w: the cache was abandoned while Shutdown waited", ErrClosed)
 	case err != nil:
@@ -169,7 +177,7 @@ func (c *Cache) Shutdown(ctx context.Context) error {
 // its tensors: their memory goes when the producer has returned. Abandon does
 // nothing after a Shutdown, Close, Detach or Abandon that succeeded.
 func (c *Cache) Abandon() error {
-	if !c.markClosed() {
+	if !c.markClosed(true) {
 		return nil
 	}
 	c.mu.Lock()

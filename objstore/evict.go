@@ -12,14 +12,14 @@ import (
 // place takes a chunk, and evicts what is cheapest to lose until there is room.
 func (p *pool) place(size int, tenant string, as turn) (address uint64, id uint32, payload []byte, err error) {
 	need := shmring.PoolExtent(size)
-	if as == passing && need <= p.room && !p.w.line.mayPass(need, p.room) {
+	if as.passes() && need <= p.room && !p.w.line.mayPass(need, p.room) {
 		return 0, 0, nil, p.fullError(size, p.search.held)
 	}
 	if p.released() {
 		p.search.need, p.search.held = 0, nil
 	}
 	looks := maxLooks
-	if as == polling {
+	if as&^ofTenant == polling {
 		looks = maxPollLooks
 	}
 	looks = min(looks, p.quarantined.Len())
@@ -36,8 +36,8 @@ func (p *pool) place(size int, tenant string, as turn) (address uint64, id uint3
 		address, id, payload, err = p.mem.Alloc(size)
 		if !errors.Is(err, ErrFull) {
 			failpoint.Hit("pool.allocated")
-			if err == nil && as == passing {
-				p.hasPassed(need, tenant)
+			if err == nil && as.passes() {
+				p.hasPassed(need, tenant, as)
 			}
 			return address, id, payload, err
 		}

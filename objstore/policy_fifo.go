@@ -105,6 +105,7 @@ func (p *fifo) clear() error {
 	clear(p.w.objects)
 	clear(p.w.index)
 	clear(p.w.touched)
+	p.w.wakeFirst(&p.w.line)
 	return nil
 }
 

@@ -97,8 +97,8 @@ func (p *pool) drop(o *object, forget func(*evict.Entry)) {
 	}
 	failpoint.Hit("pool.drop")
 	// From here on nothing touches it.
+	p.mem.Release(o.id) // first, so that who is woken finds the bytes
 	p.charge(o, -1)
-	p.mem.Release(o.id)
 	if o.cached != nil {
 		forget(o.cached)
 		o.cached = nil
@@ -167,6 +167,10 @@ func (p *pool) changed(o *object) error {
 func (p *pool) touched(o *object) { p.file(o, p.classOf(o)) }
 
 func (p *pool) update(o *object) {
+	if o.state == retired && o.cached != nil { // whatever becomes of the sidecar
+		p.cache.Remove(o.cached)
+		o.cached = nil
+	}
 	if o.state == retired && o.quarantined != nil && p.over(o) {
 		p.leave(o)
 		p.file(o, p.classOf(o))
@@ -181,10 +185,6 @@ func (p *pool) update(o *object) {
 		}
 	}
 	if o.state == retired {
-		if o.cached != nil {
-			p.cache.Remove(o.cached)
-			o.cached = nil
-		}
 		if o.class == classIdle {
 			p.evict([]uint32{o.id}) // unless a reader looks at it; then it goes when room is needed
 		}

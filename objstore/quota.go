@@ -79,9 +79,9 @@ func (p *pool) quotaError(t *tenant, name string, need, quota int64, held idSet)
 }
 
 // hasPassed counts n bytes that someone got before those who wait.
-func (p *pool) hasPassed(n int64, tenant string) {
+func (p *pool) hasPassed(n int64, tenant string, as turn) {
 	p.w.line.hasPassed(n)
-	if t := p.tenants[tenant]; t != nil {
+	if t := p.tenants[tenant]; t != nil && as == passing {
 		t.line.hasPassed(n)
 	}
 }

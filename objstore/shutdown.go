@@ -95,7 +95,8 @@ func (e *BusyError) Unwrap() []error {
 	return []error{ErrBusy, e.Err}
 }
 
-// Holders lists what blocks Close: requests by id, then reservations and leases by
+// Holders lists what is open: requests by id, of which those with no key do not block
+// Close, then reservations and leases by
 // key, then views.
 func (w *Writer) Holders() []Holder {
 	w.mu.Lock()
@@ -153,30 +154,31 @@ func (w *Writer) Shutdown(ctx context.Context) error {
 		w.mu.Lock()
 		if w.closed {
 			w.mu.Unlock()
-			if first {
+			if first || w.shut {
 				return nil
 			}
 			return fmt.Errorf("%w: %s: the store was closed or abandoned while Shutdown waited", ErrClosed, w.Name())
 		}
 		w.stopping = true
 		w.wakeAll()
-		var wait <-chan struct{}
+		if w.drained == nil {
+			w.drained = make(chan struct{})
+		}
+		ended := w.drained // also by Abandon
+		var free <-chan struct{}
 		if w.idle() {
 			err := w.finish(w.ending())
 			if !errors.Is(err, ErrBusy) {
+				w.shut = true
 				w.mu.Unlock()
 				return err
 			}
-			wait = w.sv.seg.Idle() // a view
-		} else {
-			if w.drained == nil {
-				w.drained = make(chan struct{})
-			}
-			wait = w.drained
+			free = w.sv.seg.Idle() // a view
 		}
 		w.mu.Unlock()
 		select {
-		case <-wait:
+		case <-ended:
+		case <-free:
 		case <-ctx.Done():
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -225,13 +227,7 @@ func (w *Writer) Abandon() error {
 	if w.closed {
 		return nil
 	}
-	w.closed = true
-	for _, r := range w.requests {
-		r.state = requestEnded
-	}
-	clear(w.requests)
-	w.wakeAll()
-	w.wakeShutdown()
+	w.markClosed()
 	if w.own {
 		return w.sv.seg.Abandon()
 	}
@@ -240,8 +236,6 @@ func (w *Writer) Abandon() error {
 
 // hold keeps the segment mapped until the lease is ended by its owner.
 func (l *Lease) hold() {
-	l.w.mu.Lock()
-	defer l.w.mu.Unlock()
 	if !l.holds && !l.ended && l.w.sv.seg.Hold() == nil {
 		l.holds = true
 	}

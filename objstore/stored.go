@@ -21,15 +21,18 @@ func (l *Lease) Stored(h Handle) (serde.Value, error) {
 		return nil, err
 	}
 	over, o := l.over(), l.o
-	w.mu.Unlock()
-	if over || h.ID != o.id || h.Address != o.address {
-		return nil, fmt.Errorf("%w: handle %d:%d is not that of the lease of key %q", ErrInvalid, h.Address, h.ID, o.key)
+	if !over {
+		l.hold() // under the same lock: Abandon must not come between
 	}
-	if err := w.sv.seg.Hold(); err != nil {
+	err := w.sv.seg.Hold()
+	w.mu.Unlock()
+	if err != nil {
 		return nil, err
 	}
 	defer w.sv.seg.Release()
-	l.hold()
+	if over || h.ID != o.id || h.Address != o.address {
+		return nil, fmt.Errorf("%w: handle %d:%d is not that of the lease of key %q", ErrInvalid, h.Address, h.ID, o.key)
+	}
 	if w.gen.Signed {
 		if err := w.sv.guard(h, func() error { return verify(w.sv.seg.Secret(), o.key, h) }); err != nil {
 			return nil, err

@@ -43,7 +43,14 @@ const (
 	passing turn = iota // has not waited
 	first               // is the first of a line
 	polling             // is it, and comes by the timer
+
+	// ofTenant is added to first and polling: the line is that of a quota, so those
+	// who wait for room are passed.
+	ofTenant turn = 1 << 7
 )
+
+// passes says whether someone passes those who wait for room.
+func (t turn) passes() bool { return t == passing || t&ofTenant != 0 }
 
 func (l *line) first() *waiter {
 	if e := l.waiting.Front(); e != nil {
@@ -203,6 +210,9 @@ func (w *Writer) await(ctx context.Context, wt *waiter, r *Request, err error, t
 		if as == polling {
 			w.polls++
 		}
+		if wt.line != &w.line {
+			as |= ofTenant
+		}
 		if err = try(as); !errors.Is(err, ErrFull) {
 			return err
 		}
@@ -266,7 +276,7 @@ func (w *Writer) ended(key string) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o := w.pending[key]
-	if o == nil {
+	if o == nil || w.closed || w.stopping { // then nobody is woken any more, and Obtain fails
 		c := make(chan struct{})
 		close(c)
 		return c

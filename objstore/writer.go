@@ -53,6 +53,7 @@ type Writer struct {
 	waitersOf map[string]map[*waiter]struct{} // of a key
 
 	stopping bool          // Shutdown was called
+	shut     bool          // Shutdown has closed the store
 	drained  chan struct{} // closed when nothing is open; nil if nobody waits for that
 
 	// Work that was done, for tests: objects looked at in search of room, waiters
@@ -460,9 +461,17 @@ func (w *Writer) finish(end func() error) error {
 	if errors.Is(err, ErrBusy) {
 		return w.busy(nil)
 	}
-	// Whatever else went wrong, the memory is gone.
+	w.markClosed() // whatever else went wrong, the memory is gone
+	return err
+}
+
+// markClosed ends what is open and wakes whoever waits.
+func (w *Writer) markClosed() {
 	w.closed = true
+	for _, r := range w.requests {
+		r.state = requestEnded
+	}
+	clear(w.requests)
 	w.wakeAll()
 	w.wakeShutdown()
-	return err
 }
