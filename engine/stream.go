@@ -285,8 +285,9 @@ func (st *Stream) send(child int, f serde.Frames, again bool) error {
 	if !st.sent.Swap(true) {
 		st.s.c.count(func(n *Stats) { n.Requests++ })
 	}
-	if err = st.s.send(serde.MessageAdd, f); err != nil && !again {
-		st.sent.Store(false) // Commit fails, and the items stay the caller's
+	if err = st.s.send(serde.MessageAdd, f); err != nil && child == 0 && !again {
+		st.sent.Store(false) // nothing was sent: Commit fails, and the items stay the caller's
+		st.s.c.count(func(n *Stats) { n.Requests-- })
 	}
 	return err
 }
