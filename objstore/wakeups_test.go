@@ -88,77 +88,48 @@ func TestRetiredObjectLeavesTheEvictionPolicyWithoutSidecar(t *testing.T) {
 
 // Who waits for a quota passes who waits for room only as far as those who do not wait.
 func TestWaitersForAQuotaDoNotPassForEver(t *testing.T) {
-	for _, waits := range []bool{false, true} {
-		t.Run(fmt.Sprint("tenant waits ", waits), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStore(t, Options{RingSize: 80 << 10, Readers: 1, Policy: Pool, MaxObjectSize: 70 << 10, Quotas: map[string]int64{"t": 50 << 10}})
-				var open []*Request
-				put := func(i int, ctx context.Context) error {
-					r := begin(t, s.Writer, fmt.Sprint("r", i))
-					_, err := r.PutContext(ctx, fmt.Sprint("k", i), image(16000, 1), PutOptions{Tenant: "t"})
-					if err != nil {
-						r.Rollback()
-						return err
-					}
-					open = append(open, r)
-					return nil
-				}
-				require.NoError(t, put(0, noWait))
-				require.NoError(t, put(1, noWait))
-				require.NoError(t, put(1000, noWait))
-				got := make(chan error, 1)
-				go func() {
-					r := begin(t, s.Writer, "big")
-					_, err := r.PutContext(context.Background(), "big", image(60000, 1), PutOptions{})
-					r.Rollback()
-					got <- err
-				}()
-				synctest.Wait()
-				waited := 0
-				for i := 2; i < 500; i++ {
-					done := make(chan error, 1)
-					oldest := open[0]
-					open = open[1:]
-					if waits {
-						go func() { done <- put(i, context.Background()) }()
-						synctest.Wait() // it waits for the quota
-						oldest.Rollback()
-						synctest.Wait()
-					} else {
-						oldest.Rollback()
-						done <- put(i, noWait)
-					}
-					select {
-					case err := <-done:
-						if err != nil {
-							require.ErrorIs(t, err, ErrFull)
-						} else {
-							waited++
-						}
-					default: // it waits behind the big one
-						for _, r := range open {
-							r.Rollback()
-						}
-						open = nil
-						require.NoError(t, <-got)
-						require.NoError(t, <-done)
-						got <- nil
-					}
-					synctest.Wait()
-					if len(got) > 0 || len(open) == 0 {
-						break
-					}
-				}
-				n := len(got)
-				for _, r := range open {
-					r.Rollback()
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		s := newStore(t, Options{RingSize: 80 << 10, Readers: 1, Policy: Pool, MaxObjectSize: 70 << 10, Quotas: map[string]int64{"t": 50 << 10}})
+		start := func(i, bytes int, tenant string) (*Request, <-chan error) {
+			r, done := begin(t, s.Writer, fmt.Sprint("r", i)), make(chan error, 1)
+			go func() {
+				_, err := r.PutContext(ctx, fmt.Sprint("k", i), image(bytes, 1), PutOptions{Tenant: tenant})
+				done <- err
+			}()
+			synctest.Wait()
+			return r, done
+		}
+		var open []*Request
+		for i := range 3 { // as much as the quota allows
+			r, done := start(i, 16000, "t")
+			require.NoError(t, <-done)
+			open = append(open, r)
+		}
+		large, got := start(3, 60000, "")
+		passed := 0
+		for i := 4; len(got) == 0; i++ {
+			require.Less(t, passed, 50, "objects passed who waits for room")
+			r, done := start(i, 16000, "t") // it waits for the quota
+			open[0].Rollback()
+			open = append(open[1:], r)
+			synctest.Wait()
+			if len(done) == 0 { // it waits behind the large one now
+				for _, o := range open[:len(open)-1] {
+					o.Rollback()
 				}
 				require.NoError(t, <-got)
-				for _, r := range open {
-					r.Rollback()
-				}
-				require.Equal(t, 1, n, "%d objects passed who waits for room", waited)
-			})
-		})
-	}
+				large.Rollback()
+				require.NoError(t, <-done)
+				r.Rollback()
+				return
+			}
+			require.NoError(t, <-done)
+			passed++
+		}
+		require.NoError(t, <-got)
+		for _, o := range append(open, large) {
+			o.Rollback()
+		}
+	})
 }
