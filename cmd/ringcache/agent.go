@@ -6,7 +6,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/ringcache/ringcache/internal/agent"
+	"github.com/ringcache/ringcache/agent"
 )
 
 type agentCommand struct{}

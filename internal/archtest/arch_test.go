@@ -30,7 +30,7 @@ var floors = [][]string{
 	{"engine"},
 	{"engine/zmq"},
 	{"engine/enginetest", "examples/preprocess"},
-	{"internal/agent"},
+	{"agent"},
 	{"cmd/ringcache", "examples/demo", "examples/customserver", "examples/frontend", "interop/lockstep", "e2e"},
 }
 

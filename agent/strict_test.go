@@ -76,7 +76,7 @@ func TestMisspeltFieldInsideAValueIsRefused(t *testing.T) {
 // what is in parentheses describes a field.
 func TestDocumentedFieldsAreThoseOfTheTable(t *testing.T) {
 	require.ElementsMatch(t, New().Ops(), slices.Collect(maps.Keys(opFields)))
-	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "agent.md"))
+	doc, err := os.ReadFile(filepath.Join("..", "docs", "agent.md"))
 	require.NoError(t, err)
 	parentheses := regexp.MustCompile(`\([^()]*\)`)
 	documented := map[string][]string{}

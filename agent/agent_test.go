@@ -297,7 +297,7 @@ func TestRunAnswersEveryLineInOrder(t *testing.T) {
 
 // TestEveryOpIsDocumented keeps docs/agent.md complete.
 func TestEveryOpIsDocumented(t *testing.T) {
-	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "agent.md"))
+	doc, err := os.ReadFile(filepath.Join("..", "docs", "agent.md"))
 	require.NoError(t, err)
 	for _, op := range New().Ops() {
 		require.Contains(t, string(doc), "`"+op+"`")
