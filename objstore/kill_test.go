@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/goldentest"
 	"github.com/ringcache/ringcache/internal/shmfile"
 )
 
@@ -74,7 +75,7 @@ func TestMain(m *testing.M) {
 		killChild(o)
 		os.Exit(0)
 	}
-	m.Run()
+	os.Exit(goldentest.ReadOnlyTable(m).Run())
 }
 
 // TestKillMatrix kills writers at every failpoint and readers wherever they have

@@ -8,24 +8,23 @@ import (
 	"os"
 )
 
-const (
-	// SegmentEnv is the environment variable by which vLLM's processes agree on
-	// the segment name (vllm/envs.py). A foreign writer sets it for the engine
-	// that it launches.
-	SegmentEnv = "VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME"
-	// segmentPrefix is the default name up to 0.14, and the start of it from 0.15.
-	segmentPrefix = "VLLM_OBJECT_STORAGE_SHM_BUFFER"
-)
+// SegmentEnv is the environment variable by which vLLM's processes agree on the
+// segment name (vllm/envs.py). A foreign writer sets it for the engine that it
+// launches.
+const SegmentEnv = "VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME"
 
-// SegmentName returns the name that a vLLM of this generation would use for its
-// segment: the environment's, else the default. From vLLM 0.15 on the default
-// is new on every call; export it under [SegmentEnv], as vLLM does, so that the
-// workers find it.
-func (g Generation) SegmentName() string {
+// segmentPrefix is the default name up to 0.14, and its start from 0.15 on.
+const segmentPrefix = "VLLM_OBJECT_STORAGE_SHM_BUFFER"
+
+// SegmentName returns the name that a vLLM of this generation would give its
+// segment: the value of [SegmentEnv], or else the default. From vLLM 0.15 on the
+// default is new on every call; export it under [SegmentEnv], as vLLM does, so
+// that the workers find the segment.
+func (g *Generation) SegmentName() string {
 	if name := os.Getenv(SegmentEnv); name != "" {
 		return name
 	}
-	if g.OrNewest().FixedName {
+	if g.FixedName {
 		return segmentPrefix
 	}
 	var b [16]byte
@@ -35,25 +34,16 @@ func (g Generation) SegmentName() string {
 	return segmentPrefix + "_" + hex.EncodeToString(b[:])
 }
 
-const (
-	gib = 1 << 30
-	mib = 1 << 20
-)
+const gib = 1 << 30
 
-// RingSize returns the bytes of the ring for vLLM's mm_processor_cache_gb. Both
-// sides compute it on their own, in float64 and truncated, and must agree.
+// RingSize returns the size of the ring in bytes for vLLM's mm_processor_cache_gb.
+// Each side computes it on its own, in float64 and truncated, and the two must
+// agree. A size that is not above 0, or that this machine can't address, fails with
+// [ErrInvalid].
 func RingSize(gb float64) (int, error) {
 	n := gb * gib
 	if math.IsNaN(n) || n < 1 || n >= math.MaxInt {
-		return 0, fmt.Errorf("pycompat: mm_processor_cache_gb %v is not above 0, or more than this machine can address", gb)
+		return 0, fmt.Errorf("%w: mm_processor_cache_gb %v is not above 0, or more than this machine can address", ErrInvalid, gb)
 	}
 	return int(n), nil
-}
-
-// MaxObjectSize returns the bytes for vLLM's mm_shm_cache_max_object_size_mb.
-func MaxObjectSize(mb int) (int, error) {
-	if mb < 0 || mb > math.MaxInt/mib {
-		return 0, fmt.Errorf("pycompat: mm_shm_cache_max_object_size_mb %d is out of range", mb)
-	}
-	return mb * mib, nil
 }

@@ -27,13 +27,13 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 		errs []error
 		more error
 	}{
-		{"invalid", []error{shmring.ErrInvalid, objstore.ErrInvalid, serde.ErrInvalid, mmhash.ErrInvalid, lrusync.ErrInvalid, mmcache.ErrInvalid, engine.ErrInvalid}, nil},
-		{"closed", []error{shmring.ErrClosed, objstore.ErrClosed, mmcache.ErrClosed, engine.ErrClosed}, nil},
-		{"busy", []error{shmring.ErrBusy, objstore.ErrBusy, mmcache.ErrBusy}, nil},
+		{"invalid", []error{pycompat.ErrInvalid, shmring.ErrInvalid, objstore.ErrInvalid, serde.ErrInvalid, mmhash.ErrInvalid, lrusync.ErrInvalid, mmcache.ErrInvalid, engine.ErrInvalid}, nil},
+		{"closed", []error{pycompat.ErrClosed, shmring.ErrClosed, objstore.ErrClosed, mmcache.ErrClosed, engine.ErrClosed}, nil},
+		{"busy", []error{pycompat.ErrBusy, shmring.ErrBusy, objstore.ErrBusy, mmcache.ErrBusy}, nil},
 		{"segment exists", []error{shmring.ErrExists, objstore.ErrExists, mmcache.ErrExists}, fs.ErrExist},
 		{"no segment", []error{shmring.ErrNotExist, objstore.ErrNotExist, mmcache.ErrNotExist}, fs.ErrNotExist},
 		{"no space", []error{shmring.ErrNoSpace, objstore.ErrNoSpace, mmcache.ErrNoSpace}, nil},
-		{"unsafe", []error{shmring.ErrUnsafe, objstore.ErrUnsafe, mmcache.ErrUnsafe}, nil},
+		{"unsafe", []error{pycompat.ErrUnsafe, shmring.ErrUnsafe, objstore.ErrUnsafe, mmcache.ErrUnsafe}, nil},
 		{"foreign", []error{shmring.ErrForeign, objstore.ErrForeign, mmcache.ErrForeign}, nil},
 		{"owned", []error{shmring.ErrOwned, objstore.ErrOwned, mmcache.ErrOwned}, nil},
 		{"wrong size", []error{shmring.ErrSize, objstore.ErrSize, mmcache.ErrSize}, nil},
@@ -63,6 +63,7 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 		{"version", []error{pycompat.ErrUnknownVersion}, nil},
 		{"unnamed semaphore", []error{pycompat.ErrUnnamedSemaphore}, nil},
 		{"semaphore layout", []error{pycompat.ErrSemaphoreLayout}, nil},
+		{"not held", []error{pycompat.ErrNotHeld}, nil},
 		{"refused", []error{engine.ErrRefused}, nil},
 		{"dead", []error{engine.ErrDead}, nil},
 		{"not running", []error{engine.ErrNotRunning}, nil},
