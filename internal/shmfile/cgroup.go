@@ -1,4 +1,4 @@
-package memory
+package shmfile
 
 import (
 	"io/fs"

@@ -5,8 +5,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"syscall"
-
-	"github.com/ringcache/ringcache/internal/memory"
 )
 
 // Limit says which limit a [SpaceError] is about.
@@ -64,7 +62,7 @@ func findHost(root fs.FS, getenv func(string) string) host {
 }
 
 // mountSpace is the error of a mount of size bytes with have bytes left.
-func mountSpace(h host, path string, need, have, size int64, m memory.Mount) *SpaceError {
+func mountSpace(h host, path string, need, have, size int64, m Mount) *SpaceError {
 	e := &SpaceError{Path: path, Need: need, Have: have, What: LimitMount, Where: m.Point, Size: size}
 	want := mebibytes(size + need - have)
 	switch {
@@ -86,7 +84,7 @@ func mountSpace(h host, path string, need, have, size int64, m memory.Mount) *Sp
 }
 
 // cgroupSpace is the error of a control group.
-func cgroupSpace(h host, path string, need int64, r memory.Room) *SpaceError {
+func cgroupSpace(h host, path string, need int64, r Room) *SpaceError {
 	e := &SpaceError{Path: path, Need: need, Have: r.Left(), What: LimitCgroup, Where: r.File, Size: r.Limit}
 	want := mebibytes(r.Used + need)
 	switch h {

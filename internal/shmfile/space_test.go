@@ -6,8 +6,6 @@ import (
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/ringcache/ringcache/internal/memory"
 )
 
 func TestFindHost(t *testing.T) {
@@ -30,12 +28,12 @@ func TestFindHost(t *testing.T) {
 
 func TestSpaceErrorNamesTheSetting(t *testing.T) {
 	const mib = 1 << 20
-	shm := memory.Mount{Point: "/dev/shm", Type: "tmpfs"}
-	mount := func(h host, m memory.Mount) *SpaceError {
+	shm := Mount{Point: "/dev/shm", Type: "tmpfs"}
+	mount := func(h host, m Mount) *SpaceError {
 		return mountSpace(h, "/dev/shm/x", 128*mib, 60*mib+1, 64*mib, m)
 	}
 	cgroup := func(h host, file string) *SpaceError {
-		return cgroupSpace(h, "/dev/shm/x", 128*mib, memory.Room{File: file, Limit: 100 * mib, Used: 30*mib + 5})
+		return cgroupSpace(h, "/dev/shm/x", 128*mib, Room{File: file, Limit: 100 * mib, Used: 30*mib + 5})
 	}
 	for name, c := range map[string]struct {
 		err  *SpaceError
@@ -45,9 +43,9 @@ func TestSpaceErrorNamesTheSetting(t *testing.T) {
 		"host":        {mount(bare, shm), LimitMount, []string{"mount -o remount,size=132m /dev/shm"}},
 		"docker":      {mount(docker, shm), LimitMount, []string{"docker run --shm-size=132m", "shm_size: 132m"}},
 		"kubernetes":  {mount(kubernetes, shm), LimitMount, []string{"emptyDir", "medium: Memory", "sizeLimit: 132Mi at /dev/shm"}},
-		"other tmpfs": {mount(docker, memory.Mount{Point: "/ring", Type: "tmpfs"}), LimitMount, []string{"docker run --tmpfs /ring:size=132m"}},
-		"disk":        {mount(bare, memory.Mount{Point: "/", Type: "ext4"}), LimitMount, []string{"on the mount /", "this ext4 file system", "/dev/shm"}},
-		"unknown":     {mount(bare, memory.Mount{}), LimitMount, []string{"on the mount /dev/shm", "make room"}},
+		"other tmpfs": {mount(docker, Mount{Point: "/ring", Type: "tmpfs"}), LimitMount, []string{"docker run --tmpfs /ring:size=132m"}},
+		"disk":        {mount(bare, Mount{Point: "/", Type: "ext4"}), LimitMount, []string{"on the mount /", "this ext4 file system", "/dev/shm"}},
+		"unknown":     {mount(bare, Mount{}), LimitMount, []string{"on the mount /dev/shm", "make room"}},
 		"cgroup": {cgroup(bare, "/sys/fs/cgroup/a/memory.max"), LimitCgroup,
 			[]string{"/sys/fs/cgroup/a/memory.max", "MemoryMax=159M", "166723584", "31457285 bytes are in use", "shared memory is a part"}},
 		"cgroup in docker": {cgroup(docker, "/sys/fs/cgroup/memory/memory.limit_in_bytes"), LimitCgroup,

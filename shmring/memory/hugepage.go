@@ -5,19 +5,21 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+
+	"github.com/ringcache/ringcache/internal/shmfile"
 )
 
-// HugeSettings are the switches that decide about huge pages in shared memory.
-type HugeSettings struct {
-	PageSize int64  // bytes of a huge page, 0 if the kernel has none
-	Shmem    string // the chosen word of shmem_enabled, "" if unknown
-	Mount    Mount  // of the file
+// hugeSettings are the switches that decide about huge pages in shared memory.
+type hugeSettings struct {
+	PageSize int64         // bytes of a huge page, 0 if the kernel has none
+	Shmem    string        // the chosen word of shmem_enabled, "" if unknown
+	Mount    shmfile.Mount // of the file
 }
 
-// ReadHugeSettings reads them for a file of the mount m.
-func ReadHugeSettings(root fs.FS, m Mount) HugeSettings {
+// readHugeSettings reads them for a file of the mount m.
+func readHugeSettings(root fs.FS, m shmfile.Mount) hugeSettings {
 	const dir = "sys/kernel/mm/transparent_hugepage/"
-	h := HugeSettings{Mount: m}
+	h := hugeSettings{Mount: m}
 	if text, err := fs.ReadFile(root, dir+"hpage_pmd_size"); err == nil {
 		if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 && n&(n-1) == 0 {
 			h.PageSize = n
@@ -30,9 +32,9 @@ func ReadHugeSettings(root fs.FS, m Mount) HugeSettings {
 	return h
 }
 
-// Whole returns the bytes of the whole huge pages that fit between two
+// wholePages returns the bytes of the whole huge pages that fit between two
 // addresses.
-func (h HugeSettings) Whole(lo, hi uint64) int64 {
+func (h hugeSettings) wholePages(lo, hi uint64) int64 {
 	if h.PageSize == 0 {
 		return 0
 	}
@@ -41,16 +43,16 @@ func (h HugeSettings) Whole(lo, hi uint64) int64 {
 	return int64(max(a, b) - a)
 }
 
-// Why says why a mapping at these addresses has fewer huge pages than asked
+// why says why a mapping at these addresses has fewer huge pages than asked
 // for; cause is the error of asking for them.
-func (h HugeSettings) Why(lo, hi uint64, cause error) string {
+func (h hugeSettings) why(lo, hi uint64, cause error) string {
 	if h.PageSize == 0 {
 		return "the kernel has no transparent huge pages"
 	}
 	var why []string
 	if lo%uint64(h.PageSize) != 0 {
 		why = append(why, fmt.Sprintf("the mapping does not begin at a multiple of %d bytes, which only mounts with huge pages see to", h.PageSize))
-	} else if h.Whole(lo, hi) == 0 {
+	} else if h.wholePages(lo, hi) == 0 {
 		why = append(why, fmt.Sprintf("the mapping is smaller than a huge page of %d bytes", h.PageSize))
 	}
 	if opt := h.Mount.Option("huge"); opt == "" || opt == "never" {

@@ -4,30 +4,29 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/ringcache/ringcache/internal/mem"
 	"golang.org/x/sys/unix"
 )
 
-// Policies of [Bind].
+// Policies of [bind].
 const (
-	Bound       = unix.MPOL_BIND
-	Interleaved = unix.MPOL_INTERLEAVE
+	bound       = unix.MPOL_BIND
+	interleaved = unix.MPOL_INTERLEAVE
 )
 
-// Range returns the addresses of a mapping, up to the end of its last page.
-func Range(b []byte) (lo, hi uint64) {
+// pageRange returns the addresses of a mapping, up to the end of its last page.
+func pageRange(b []byte) (lo, hi uint64) {
 	lo = uint64(mem.Addr(b))
 	page := uint64(os.Getpagesize())
 	return lo, (lo + uint64(len(b)) + page - 1) / page * page
 }
 
-// Collapse asks for huge pages of pageSize bytes: for those made later, and,
+// collapse asks for huge pages of pageSize bytes: for those made later, and,
 // where the kernel can (6.1), for the small pages that are there already, since
 // allocating the file has made them before anyone could ask. The bytes stay the
 // same. The error is the first thing that went wrong.
-func Collapse(ctx context.Context, b []byte, pageSize int64) error {
+func collapse(ctx context.Context, b []byte, pageSize int64) error {
 	if err := madvise(b, unix.MADV_HUGEPAGE); err != nil {
 		return fmt.Errorf("madvise(MADV_HUGEPAGE): %w", err)
 	}
@@ -54,13 +53,13 @@ func Collapse(ctx context.Context, b []byte, pageSize int64) error {
 	return first
 }
 
-// Bind sets the NUMA policy of a mapping, and of its file for all who map it,
+// bind sets the NUMA policy of a mapping, and of its file for all who map it,
 // and moves the pages that only this process maps. Pages that are allocated and
 // not mapped stay where they are: prefault first.
-func Bind(b []byte, policy int, nodes []int) error {
-	mask := make([]uint64, MaxNode/64+1)
+func bind(b []byte, policy int, nodes []int) error {
+	mask := make([]uint64, maxNode/64+1)
 	for _, n := range nodes {
-		if n < 0 || n > MaxNode {
+		if n < 0 || n > maxNode {
 			return unix.EINVAL
 		}
 		mask[n/64] |= 1 << (n % 64)
@@ -77,20 +76,20 @@ func Bind(b []byte, policy int, nodes []int) error {
 	return fmt.Errorf("mbind: %w", err)
 }
 
-// NodeBytes returns the bytes of the mapping that are mapped from each node.
-func NodeBytes(b []byte) (map[int]int64, error) {
+// nodeBytes returns the bytes of the mapping that are mapped from each node.
+func nodeBytes(b []byte) (map[int]int64, error) {
 	f, err := os.Open("/proc/self/numa_maps")
 	if err != nil {
 		return nil, err
 	}
-	lo, hi := Range(b)
+	lo, hi := pageRange(b)
 	out, err := parseNumaMaps(f, lo, hi)
 	_ = f.Close() // read only
 	return out, err
 }
 
-// Lock keeps the mapping from being swapped out, until it is unmapped.
-func Lock(b []byte) error {
+// lock keeps the mapping from being swapped out, until it is unmapped.
+func lock(b []byte) error {
 	err := unix.Mlock(b)
 	switch err {
 	case nil:
@@ -104,21 +103,21 @@ func Lock(b []byte) error {
 	return fmt.Errorf("mlock of %d bytes: %w", len(b), err)
 }
 
-// Inspect says what the kernel made of the mapping.
-func Inspect(b []byte) (Mapping, error) {
+// inspect says what the kernel made of the mapping.
+func inspect(b []byte) (mapping, error) {
 	f, err := os.Open("/proc/self/smaps")
 	if err != nil {
-		return Mapping{}, err
+		return mapping{}, err
 	}
-	lo, hi := Range(b)
+	lo, hi := pageRange(b)
 	m, err := parseSmaps(f, lo, hi)
 	_ = f.Close() // read only
 	return m, err
 }
 
-// Resident returns the bytes of the mapping that are in memory, in whole pages.
+// resident returns the bytes of the mapping that are in memory, in whole pages.
 // A page that was allocated and never touched is not one of them.
-func Resident(b []byte) (int64, error) {
+func resident(b []byte) (int64, error) {
 	pages, err := mem.Incore(b)
 	if err != nil {
 		return 0, fmt.Errorf("mincore: %w", err)
@@ -130,27 +129,11 @@ func Resident(b []byte) (int64, error) {
 	return n * int64(os.Getpagesize()), nil
 }
 
-// Allocated returns the bytes that the file has, in memory or in swap.
-func Allocated(path string) (int64, error) {
+// allocated returns the bytes that the file has, in memory or in swap.
+func allocated(path string) (int64, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
 		return 0, &os.PathError{Op: "lstat", Path: path, Err: err}
 	}
 	return st.Blocks * 512, nil
-}
-
-// MountOfDir returns the mount that a directory is in.
-func MountOfDir(dir string) (Mount, bool) {
-	if d, err := filepath.Abs(dir); err == nil {
-		dir = d
-	}
-	if d, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = d
-	}
-	device := ""
-	var st unix.Stat_t
-	if unix.Stat(dir, &st) == nil {
-		device = fmt.Sprintf("%d:%d", unix.Major(uint64(st.Dev)), unix.Minor(uint64(st.Dev)))
-	}
-	return MountOf(os.DirFS("/"), dir, device)
 }

@@ -2,40 +2,43 @@
 
 package memory
 
-import "context"
+import (
+	"context"
 
-// Policies of [Bind].
-const (
-	Bound = iota + 1
-	Interleaved
+	"github.com/ringcache/ringcache/internal/shmfile"
 )
 
-// Prefault is not supported here.
-func Prefault(context.Context, []byte, int, func(done, total int64)) error { return ErrUnsupported }
+// Policies of [bind].
+const (
+	bound = iota + 1
+	interleaved
+)
 
-// Range is not supported here.
-func Range([]byte) (lo, hi uint64) { return 0, 0 }
+// prefault is not supported here.
+func prefault(context.Context, []byte, int, func(done, total int64)) error {
+	return shmfile.ErrUnsupported
+}
 
-// Collapse is not supported here.
-func Collapse(context.Context, []byte, int64) error { return ErrUnsupported }
+// pageRange is not supported here.
+func pageRange([]byte) (lo, hi uint64) { return 0, 0 }
 
-// Bind is not supported here.
-func Bind([]byte, int, []int) error { return ErrUnsupported }
+// collapse is not supported here.
+func collapse(context.Context, []byte, int64) error { return shmfile.ErrUnsupported }
 
-// NodeBytes is not supported here.
-func NodeBytes([]byte) (map[int]int64, error) { return nil, ErrUnsupported }
+// bind is not supported here.
+func bind([]byte, int, []int) error { return shmfile.ErrUnsupported }
 
-// Lock is not supported here.
-func Lock([]byte) error { return ErrUnsupported }
+// nodeBytes is not supported here.
+func nodeBytes([]byte) (map[int]int64, error) { return nil, shmfile.ErrUnsupported }
 
-// Inspect is not supported here.
-func Inspect([]byte) (Mapping, error) { return Mapping{}, ErrUnsupported }
+// lock is not supported here.
+func lock([]byte) error { return shmfile.ErrUnsupported }
 
-// Resident is not supported here.
-func Resident([]byte) (int64, error) { return 0, ErrUnsupported }
+// inspect is not supported here.
+func inspect([]byte) (mapping, error) { return mapping{}, shmfile.ErrUnsupported }
 
-// Allocated is not supported here.
-func Allocated(string) (int64, error) { return 0, ErrUnsupported }
+// resident is not supported here.
+func resident([]byte) (int64, error) { return 0, shmfile.ErrUnsupported }
 
-// MountOfDir is not supported here.
-func MountOfDir(string) (Mount, bool) { return Mount{}, false }
+// allocated is not supported here.
+func allocated(string) (int64, error) { return 0, shmfile.ErrUnsupported }

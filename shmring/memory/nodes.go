@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// MaxNode is the largest number of a NUMA node, as Linux is usually built.
-const MaxNode = 1023
+// maxNode is the largest number of a NUMA node, as Linux is usually built.
+const maxNode = 1023
 
-// Nodes returns the NUMA nodes that have memory, in order.
-func Nodes(root fs.FS) ([]int, error) {
+// nodesWithMemory returns the NUMA nodes that have memory, in order.
+func nodesWithMemory(root fs.FS) ([]int, error) {
 	text, err := fs.ReadFile(root, "sys/devices/system/node/has_memory")
 	if err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func parseList(s string) ([]int, error) {
 		}
 		lo, err1 := strconv.Atoi(a)
 		hi, err2 := strconv.Atoi(b)
-		if err1 != nil || err2 != nil || lo < 0 || hi < lo || hi > MaxNode {
+		if err1 != nil || err2 != nil || lo < 0 || hi < lo || hi > maxNode {
 			return nil, fmt.Errorf("%q is no list of nodes", s)
 		}
 		for n := lo; n <= hi; n++ {

@@ -15,18 +15,18 @@ import (
 // piece is how many bytes are populated between two looks at the context.
 const piece = 8 << 20
 
-// Prefault maps all pages of a mapping, so that using them is no fault later,
+// prefault maps all pages of a mapping, so that using them is no fault later,
 // with as many workers (GOMAXPROCS if 0) as asked for. It changes no byte and
 // may run while others read and write. Progress, if not nil, is called with the
 // bytes done so far, ever more up to the total, by one goroutine at a time.
 //
 // A page that can't be had is an error, never a signal. It returns after all
 // workers have ended, with the context's cause if that ended them.
-func Prefault(ctx context.Context, b []byte, workers int, progress func(done, total int64)) error {
-	return prefault(ctx, b, workers, progress, populate)
+func prefault(ctx context.Context, b []byte, workers int, progress func(done, total int64)) error {
+	return prefaultBy(ctx, b, workers, progress, populate)
 }
 
-func prefault(ctx context.Context, b []byte, workers int, progress func(done, total int64), populate func([]byte) error) error {
+func prefaultBy(ctx context.Context, b []byte, workers int, progress func(done, total int64), populate func([]byte) error) error {
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}

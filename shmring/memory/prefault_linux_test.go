@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ringcache/ringcache/internal/fault"
+	"github.com/ringcache/ringcache/internal/shmfile"
 )
 
 // mapped returns a new file of allocated shared memory, mapped, and without a
@@ -46,15 +47,15 @@ func TestPrefaultMapsAllPages(t *testing.T) {
 			for _, workers := range []int{0, 1, 3, 100} {
 				what := fmt.Sprintf("%s, protection %d, %d workers", name, prot, workers)
 				_, b := mapped(t, size, prot)
-				before, err := Resident(b)
+				before, err := resident(b)
 				require.NoError(t, err)
 				require.Zero(t, before, "allocated is not touched: "+what)
-				m, err := Inspect(b)
+				m, err := inspect(b)
 				require.NoError(t, err)
 				require.Zero(t, m.Mapped, what)
 
 				var seen []int64
-				require.NoError(t, prefault(t.Context(), b, workers, func(done, total int64) {
+				require.NoError(t, prefaultBy(t.Context(), b, workers, func(done, total int64) {
 					require.Equal(t, int64(size), total)
 					seen = append(seen, done) // the race detector watches
 				}, method))
@@ -62,12 +63,12 @@ func TestPrefaultMapsAllPages(t *testing.T) {
 				require.IsIncreasing(t, seen, what)
 				require.Equal(t, int64(size), seen[3], what)
 
-				_, hi := Range(b)
-				lo, _ := Range(b)
-				after, err := Resident(b)
+				_, hi := pageRange(b)
+				lo, _ := pageRange(b)
+				after, err := resident(b)
 				require.NoError(t, err)
 				require.Equal(t, int64(hi-lo), after, what)
-				m, err = Inspect(b)
+				m, err = inspect(b)
 				require.NoError(t, err)
 				require.Equal(t, int64(hi-lo), m.Mapped, what)
 				require.Equal(t, int64(hi-lo), m.Size, what)
@@ -98,7 +99,7 @@ func TestPrefaultKeepsWhatIsWritten(t *testing.T) {
 				write(rounds)
 			}
 		})
-		err = prefault(t.Context(), b, 2, nil, method)
+		err = prefaultBy(t.Context(), b, 2, nil, method)
 		stop.Store(true)
 		wg.Wait()
 		require.NoError(t, err, name)
@@ -120,7 +121,7 @@ func TestPrefaultIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		calls := 0
-		err := Prefault(ctx, b, 2, func(done, _ int64) {
+		err := prefault(ctx, b, 2, func(done, _ int64) {
 			calls++
 			cancel(boom)
 		})
@@ -128,12 +129,12 @@ func TestPrefaultIsCancelled(t *testing.T) {
 		require.LessOrEqual(t, calls, 2, "the pieces in work are the last")
 
 		calls = 0
-		require.ErrorIs(t, Prefault(ctx, b, 2, func(_, _ int64) { calls++ }), boom)
+		require.ErrorIs(t, prefault(ctx, b, 2, func(_, _ int64) { calls++ }), boom)
 		require.Zero(t, calls)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
-		err := prefault(t.Context(), b, 1, nil, func([]byte) error {
+		err := prefaultBy(t.Context(), b, 1, nil, func([]byte) error {
 			if n++; n == 3 {
 				return unix.ENOMEM
 			}
@@ -147,37 +148,37 @@ func TestPrefaultIsCancelled(t *testing.T) {
 func TestPrefaultOfTruncatedFileIsAnError(t *testing.T) {
 	f, b := mapped(t, 2*piece, readWrite)
 	require.NoError(t, f.Truncate(piece+4096))
-	require.ErrorIs(t, Prefault(t.Context(), b, 2, nil), unix.EFAULT)
-	require.ErrorIs(t, prefault(t.Context(), b, 2, nil, touch), fault.ErrFault)
+	require.ErrorIs(t, prefault(t.Context(), b, 2, nil), unix.EFAULT)
+	require.ErrorIs(t, prefaultBy(t.Context(), b, 2, nil, touch), fault.ErrFault)
 }
 
 func TestPrefaultFallsBackToTouching(t *testing.T) {
 	_, b := mapped(t, 1<<20, readWrite)
 	// An address inside of a page is refused, as an old kernel refuses them all.
 	require.ErrorIs(t, unix.Madvise(b[8:], unix.MADV_POPULATE_WRITE), unix.EINVAL)
-	require.NoError(t, Prefault(t.Context(), b[8:], 1, nil))
-	n, err := Resident(b)
+	require.NoError(t, prefault(t.Context(), b[8:], 1, nil))
+	n, err := resident(b)
 	require.NoError(t, err)
 	require.Equal(t, int64(len(b)), n)
 }
 
 func TestLockIsSeen(t *testing.T) {
 	_, b := mapped(t, 64<<10, readWrite) // less than any usual RLIMIT_MEMLOCK
-	m, err := Inspect(b)
+	m, err := inspect(b)
 	require.NoError(t, err)
 	require.Zero(t, m.Locked)
 	require.Zero(t, m.NoDump)
-	if err := Lock(b); err != nil {
+	if err := lock(b); err != nil {
 		t.Skip(err)
 	}
 	require.NoError(t, unix.Madvise(b, unix.MADV_DONTDUMP))
-	m, err = Inspect(b)
+	m, err = inspect(b)
 	require.NoError(t, err)
-	require.Equal(t, Mapping{Size: 64 << 10, Mapped: 64 << 10, Locked: 64 << 10, NoDump: 64 << 10}, m)
+	require.Equal(t, mapping{Size: 64 << 10, Mapped: 64 << 10, Locked: 64 << 10, NoDump: 64 << 10}, m)
 }
 
 func TestCollapseKeepsContents(t *testing.T) {
-	h := ReadHugeSettings(os.DirFS("/"), Mount{})
+	h := readHugeSettings(os.DirFS("/"), shmfile.Mount{})
 	if h.PageSize == 0 {
 		t.Skip("no transparent huge pages here")
 	}
@@ -186,14 +187,14 @@ func TestCollapseKeepsContents(t *testing.T) {
 		b[i] = byte(i >> 10)
 	}
 	want := bytes.Clone(b)
-	err := Collapse(t.Context(), b, h.PageSize)
-	m, err2 := Inspect(b)
+	err := collapse(t.Context(), b, h.PageSize)
+	m, err2 := inspect(b)
 	require.NoError(t, err2)
 	t.Logf("huge: %d of %d bytes, error %v", m.Huge, len(b), err)
 	require.True(t, bytes.Equal(want, b))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Collapse(ctx, b, h.PageSize); err == nil || !errors.Is(err, unix.EINVAL) {
+	if err := collapse(ctx, b, h.PageSize); err == nil || !errors.Is(err, unix.EINVAL) {
 		require.ErrorIs(t, err, context.Canceled)
 	}
 }

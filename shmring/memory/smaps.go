@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Mapping is what the kernel says about a range of this process's memory. All
+// mapping is what the kernel says about a range of this process's memory. All
 // are bytes of the range.
-type Mapping struct {
+type mapping struct {
 	Size   int64 // that are mapped at all
 	Mapped int64 // that have a page behind them, so that touching them is no fault
 	Huge   int64 // of shared memory that are mapped by huge pages
@@ -19,8 +19,8 @@ type Mapping struct {
 }
 
 // parseSmaps sums /proc/self/smaps over the areas in [lo, hi).
-func parseSmaps(r io.Reader, lo, hi uint64) (Mapping, error) {
-	var m Mapping
+func parseSmaps(r io.Reader, lo, hi uint64) (mapping, error) {
+	var m mapping
 	var part int64 // bytes of the current area that are in the range
 	s := bufio.NewScanner(r)
 	for s.Scan() {

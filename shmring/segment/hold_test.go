@@ -1,4 +1,4 @@
-package shmring_test
+package segment_test
 
 import (
 	"os"
@@ -6,13 +6,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // Abandon removes the names at once; the memory stays until the last hold ends.
 func TestAbandonKeepsTheMemoryWhileItIsHeld(t *testing.T) {
 	dir := t.TempDir()
-	s, err := shmring.Create(shmring.SegmentOptions{Name: "s", Dir: dir, RingSize: 4096, Control: &shmring.ControlOptions{Policy: shmring.PolicyFIFO, Readers: 1}})
+	s, err := segment.Create(segment.Options{Name: "s", Dir: dir, RingSize: 4096, Sidecar: &sidecar.Options{Policy: sidecar.FIFO, Readers: 1}})
 	require.NoError(t, err)
 	idle := func(c <-chan struct{}) bool {
 		select {
@@ -32,7 +33,7 @@ func TestAbandonKeepsTheMemoryWhileItIsHeld(t *testing.T) {
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, left)
-	require.ErrorIs(t, s.Hold(), shmring.ErrClosed)
+	require.ErrorIs(t, s.Hold(), segment.ErrClosed)
 	require.NoError(t, s.Close())
 	mem[100] = 1
 	s.Release()

@@ -1,8 +1,10 @@
 //go:build linux
 
-package shmring
+package segment
 
 import (
+	"os"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,8 +16,8 @@ import (
 func TestCloseFreesTheLockThatAChildInherits(t *testing.T) {
 	for name, end := range map[string]func(*Segment) error{"close": (*Segment).Close, "detach": (*Segment).Detach} {
 		t.Run(name, func(t *testing.T) {
-			s, o := withControl(t)
-			inherited, err := unix.Dup(int(s.Control().file.Fd())) // as fork does
+			s, o := withSidecar(t)
+			inherited, err := unix.Dup(descriptorOf(t, s.Sidecar().Path())) // as fork does
 			require.NoError(t, err)
 			defer func() { require.NoError(t, unix.Close(inherited)) }()
 			require.NoError(t, end(s))
@@ -28,4 +30,22 @@ func TestCloseFreesTheLockThatAChildInherits(t *testing.T) {
 			require.NoError(t, next.Destroy())
 		})
 	}
+}
+
+// descriptorOf returns a descriptor of this process for the file at path.
+func descriptorOf(t *testing.T, path string) int {
+	t.Helper()
+	want, err := os.Stat(path)
+	require.NoError(t, err)
+	all, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	for _, f := range all {
+		if got, err := os.Stat("/proc/self/fd/" + f.Name()); err == nil && os.SameFile(want, got) {
+			n, err := strconv.Atoi(f.Name())
+			require.NoError(t, err)
+			return n
+		}
+	}
+	require.FailNow(t, "no descriptor", path)
+	return 0
 }

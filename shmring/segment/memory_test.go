@@ -1,6 +1,6 @@
 //go:build linux
 
-package shmring
+package segment
 
 import (
 	"bytes"
@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"runtime"
@@ -20,6 +19,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/memory"
 )
 
 // inChild runs the test t once more in a child process with the attributes, and
@@ -92,7 +94,7 @@ func TestSmallMount(t *testing.T) {
 	}
 	for _, dir := range []string{t.TempDir(), "/dev/shm"} {
 		mount(t, dir, "size=64m")
-		_, err := Create(SegmentOptions{Name: "big", Dir: dir, RingSize: 128 * mib})
+		_, err := Create(Options{Name: "big", Dir: dir, RingSize: 128 * mib})
 		require.ErrorIs(t, err, ErrNoSpace)
 		require.ErrorIs(t, err, syscall.ENOSPC)
 		var space *SpaceError
@@ -108,12 +110,12 @@ func TestSmallMount(t *testing.T) {
 
 		// 32 MiB, and then all that the mount has, are really there.
 		for _, size := range []int{32 * mib, 64 * mib} {
-			s, err := Create(SegmentOptions{Name: "fits", Dir: dir, RingSize: size})
+			s, err := Create(Options{Name: "fits", Dir: dir, RingSize: size})
 			require.NoError(t, err)
 			for i := 0; i < size; i += 4096 {
 				s.Ring()[i] = 1
 			}
-			_, err = Create(SegmentOptions{Name: "more", Dir: dir, RingSize: 32*mib + 1})
+			_, err = Create(Options{Name: "more", Dir: dir, RingSize: 32*mib + 1})
 			require.ErrorIs(t, err, ErrNoSpace)
 			require.NoError(t, s.Destroy())
 			empty(t, dir)
@@ -134,7 +136,7 @@ func TestCreatesRaceForTheLastSpace(t *testing.T) {
 			made, errs := make([]*Segment, racers), make([]error, racers)
 			for i := range racers {
 				wg.Go(func() {
-					made[i], errs[i] = Create(SegmentOptions{Name: fmt.Sprint("racer", i), Dir: dir, RingSize: 40 * mib})
+					made[i], errs[i] = Create(Options{Name: fmt.Sprint("racer", i), Dir: dir, RingSize: 40 * mib})
 				})
 			}
 			wg.Wait()
@@ -170,11 +172,11 @@ func TestHugePagesOfAMountThatHasThem(t *testing.T) {
 	for _, huge := range []string{"never", "advise", "within_size", "always"} {
 		dir := t.TempDir()
 		mount(t, dir, "size=64m,huge="+huge)
-		s, err := Create(SegmentOptions{Name: "huge", Dir: dir, RingSize: 16*mib + 100, DataOffset: 32})
+		s, err := Create(Options{Name: "huge", Dir: dir, RingSize: 16*mib + 100, DataOffset: 32})
 		require.NoError(t, err)
 		_, _ = rand.Read(s.Bytes())
 		before := bytes.Clone(s.Bytes())
-		r, err := s.Prepare(t.Context(), MemoryOptions{HugePages: HugePagesAdvise})
+		r, err := s.Prepare(t.Context(), memory.Options{HugePages: true})
 		require.NoError(t, err)
 		t.Logf("huge=%s\n%v", huge, r)
 		require.True(t, bytes.Equal(before, s.Bytes()))
@@ -198,8 +200,8 @@ func TestLockBeyondTheLimit(t *testing.T) {
 	caps[0].Effective &^= 1 << unix.CAP_IPC_LOCK
 	require.NoError(t, unix.Capset(&head, &caps[0]))
 
-	s := create(t, SegmentOptions{Name: testName(t), RingSize: 4 * mib})
-	r, err := s.Prepare(t.Context(), MemoryOptions{Lock: true})
+	s := create(t, Options{Name: testName(t), RingSize: 4 * mib})
+	r, err := s.Prepare(t.Context(), memory.Options{Lock: true})
 	require.NoError(t, err)
 	t.Log(r)
 	require.Zero(t, r.Lock.Obtained)
@@ -208,19 +210,19 @@ func TestLockBeyondTheLimit(t *testing.T) {
 	require.Contains(t, r.String(), "RLIMIT_MEMLOCK")
 	require.Equal(t, int64(s.Size()), r.Mapped, "what could be had is there")
 
-	_, err = s.Prepare(t.Context(), MemoryOptions{Lock: true, NUMA: NUMABind, NUMANodes: []int{1023}, Require: true})
-	require.ErrorIs(t, err, ErrMemory)
+	_, err = s.Prepare(t.Context(), memory.Options{Lock: true, NUMA: memory.NUMABind, NUMANodes: []int{1023}, Require: true})
+	require.ErrorIs(t, err, memory.ErrMissing)
 	require.ErrorContains(t, err, "lock: ")
 	require.ErrorContains(t, err, "NUMA: ")
 	t.Log(err)
 }
 
 func TestPrepareReportsWhatIsThere(t *testing.T) {
-	s := create(t, SegmentOptions{Name: testName(t), RingSize: 20*mib + 5, DataOffset: 32})
+	s := create(t, Options{Name: testName(t), RingSize: 20*mib + 5, DataOffset: 32})
 	secret := bytes.Clone(s.Secret())
 	size := int64(s.Size())
 
-	r, err := s.Prepare(t.Context(), MemoryOptions{})
+	r, err := s.Prepare(t.Context(), memory.Options{})
 	require.NoError(t, err)
 	require.True(t, r.Allocated, r)
 	require.True(t, r.DontDump, r)
@@ -241,8 +243,8 @@ func TestPrepareReportsWhatIsThere(t *testing.T) {
 		}
 	})
 	var seen []int64
-	r, err = s.Prepare(t.Context(), MemoryOptions{
-		Prefault: true, Workers: 2, HugePages: HugePagesAdvise, NUMA: NUMABind, NUMANodes: []int{0}, Lock: true,
+	r, err = s.Prepare(t.Context(), memory.Options{
+		Prefault: true, Workers: 2, HugePages: true, NUMA: memory.NUMABind, NUMANodes: []int{0}, Lock: true,
 		Progress: func(done, total int64) {
 			require.Equal(t, size, total)
 			seen = append(seen, done)
@@ -280,10 +282,10 @@ func TestPrepareReportsWhatIsThere(t *testing.T) {
 		require.InDelta(t, size, sum, 4096)
 	}
 
-	for _, o := range []MemoryOptions{
-		{NUMA: NUMABind, NUMANodes: []int{1023}},
-		{NUMA: NUMAInterleave},
-		{NUMA: NUMAInterleave, NUMANodes: []int{0}},
+	for _, o := range []memory.Options{
+		{NUMA: memory.NUMABind, NUMANodes: []int{1023}},
+		{NUMA: memory.NUMAInterleave},
+		{NUMA: memory.NUMAInterleave, NUMANodes: []int{0}},
 	} {
 		r, err := s.Prepare(t.Context(), o)
 		require.NoError(t, err)
@@ -293,45 +295,45 @@ func TestPrepareReportsWhatIsThere(t *testing.T) {
 }
 
 func TestPrepareOfOthers(t *testing.T) {
-	w := create(t, SegmentOptions{Name: testName(t), RingSize: mib})
-	reader, err := Attach(SegmentOptions{Name: w.Name(), RingSize: mib, ReadOnly: true})
+	w := create(t, Options{Name: testName(t), RingSize: mib})
+	reader, err := Attach(Options{Name: w.Name(), RingSize: mib, ReadOnly: true})
 	require.NoError(t, err)
-	r, err := reader.Prepare(t.Context(), MemoryOptions{Prefault: true})
+	r, err := reader.Prepare(t.Context(), memory.Options{Prefault: true})
 	require.NoError(t, err)
 	require.Equal(t, int64(mib), r.Mapped)
 	require.Empty(t, r.Missing())
 	require.NoError(t, reader.Close())
-	_, err = reader.Prepare(t.Context(), MemoryOptions{})
+	_, err = reader.Prepare(t.Context(), memory.Options{})
 	require.ErrorIs(t, err, ErrClosed)
 
 	// A file with holes is seen for what it is.
 	name := testName(t)
 	require.NoError(t, os.WriteFile(path(name), []byte("x"), 0o600))
 	require.NoError(t, os.Truncate(path(name), mib))
-	holes, err := Attach(SegmentOptions{Name: name, RingSize: mib})
+	holes, err := Attach(Options{Name: name, RingSize: mib})
 	require.NoError(t, err)
-	r, err = holes.Prepare(t.Context(), MemoryOptions{})
+	r, err = holes.Prepare(t.Context(), memory.Options{})
 	require.NoError(t, err)
 	require.False(t, r.Allocated)
 	require.Contains(t, r.AllocatedReason, fmt.Sprintf("%d of 1048576 bytes", os.Getpagesize()))
-	r, err = holes.Prepare(t.Context(), MemoryOptions{Prefault: true, Require: true})
+	r, err = holes.Prepare(t.Context(), memory.Options{Prefault: true, Require: true})
 	require.NoError(t, err, "prefaulting fills them")
 	require.True(t, r.Allocated)
 	require.NoError(t, os.Remove(path(name)))
-	_, err = holes.Prepare(t.Context(), MemoryOptions{Require: true})
-	require.ErrorIs(t, err, ErrMemory)
+	_, err = holes.Prepare(t.Context(), memory.Options{Require: true})
+	require.ErrorIs(t, err, memory.ErrMissing)
 	require.NoError(t, holes.Close())
 
-	private, err := Private(make([]byte, mib), SegmentOptions{RingSize: mib})
+	private, err := Private(make([]byte, mib), Options{RingSize: mib})
 	require.NoError(t, err)
-	_, err = private.Prepare(t.Context(), MemoryOptions{})
-	require.ErrorIs(t, err, ErrInvalid)
+	_, err = private.Prepare(t.Context(), memory.Options{})
+	require.ErrorIs(t, err, shmring.ErrInvalid)
 }
 
 func TestPrepareIsCancelled(t *testing.T) {
-	s := create(t, SegmentOptions{Name: testName(t), RingSize: 24 * mib})
+	s := create(t, Options{Name: testName(t), RingSize: 24 * mib})
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := s.Prepare(ctx, MemoryOptions{Prefault: true, Workers: 1, Progress: func(done, _ int64) {
+	_, err := s.Prepare(ctx, memory.Options{Prefault: true, Workers: 1, Progress: func(done, _ int64) {
 		require.Less(t, done, int64(24*mib))
 		require.ErrorIs(t, s.Close(), ErrBusy)
 		cancel()
@@ -341,44 +343,9 @@ func TestPrepareIsCancelled(t *testing.T) {
 	s.Release()
 }
 
-func TestMemoryOptionsAreValidated(t *testing.T) {
-	s := create(t, SegmentOptions{Name: testName(t), RingSize: mib})
-	for _, o := range []MemoryOptions{
-		{Workers: -1}, {HugePages: 7}, {HugePages: -1}, {NUMA: 9}, {NUMA: -1}, {NUMA: NUMABind}, {NUMANodes: []int{0}},
-		{NUMA: NUMABind, NUMANodes: []int{-1}}, {NUMA: NUMAInterleave, NUMANodes: []int{0, math.MaxInt}},
-	} {
-		_, err := s.Prepare(t.Context(), o)
-		require.ErrorIs(t, err, ErrInvalid, "%+v", o)
-	}
-}
-
-func TestMemoryReportText(t *testing.T) {
-	const plain = `memory of /dev/shm/x, 4096 bytes:
-  allocated   yes
-  resident    4096 of 4096 bytes
-  prefault    not asked for, 0 of 4096 bytes mapped
-  huge pages  not asked for, 0 of 4096 bytes
-  NUMA        not asked for, no node known
-  locked      not asked for, 0 of 4096 bytes
-  core dumps  left out`
-	r := MemoryReport{Path: "/dev/shm/x", Size: 4096, Allocated: true, Resident: 4096, DontDump: true}
-	require.Equal(t, plain, r.String())
-	require.Empty(t, r.Missing())
-
-	r.Mapped, r.Prefault = 4096, PrefaultReport{Asked: true, Obtained: true}
-	r.HugePages = HugePageReport{Asked: true, Reason: "too small"}
-	r.NUMA = NUMAReport{Asked: NUMAInterleave, AskedNodes: []int{0, 1}, Nodes: map[int]int64{1: 96, 0: 4000}, Reason: "for a reason"}
-	r.Lock = LockReport{Asked: true, Obtained: 10, Reason: "limit"}
-	r.DontDump, r.DontDumpReason = false, "unknown"
-	r.Allocated, r.AllocatedReason = false, "holes"
-	require.Equal(t, `memory of /dev/shm/x, 4096 bytes:
-  allocated   no: holes
-  resident    4096 of 4096 bytes
-  prefault    4096 of 4096 bytes mapped
-  huge pages  0 of 4096 bytes: too small
-  NUMA        interleave to [0 1] not obtained, node 0 has 4000 bytes, node 1 has 96 bytes: for a reason
-  locked      10 of 4096 bytes: limit
-  core dumps  not left out: unknown`, r.String())
-	require.Equal(t, "allocation: holes|huge pages: too small|NUMA: for a reason|lock: limit|leaving it out of core dumps: unknown",
-		strings.Join(r.Missing(), "|"))
+func TestPrepareRefusesBadOptions(t *testing.T) {
+	s := create(t, Options{Name: testName(t), RingSize: mib})
+	_, err := s.Prepare(t.Context(), memory.Options{Workers: -1})
+	require.ErrorIs(t, err, shmring.ErrInvalid)
+	require.ErrorContains(t, err, "-1 workers")
 }

@@ -1,4 +1,4 @@
-package shmring
+package segment
 
 import (
 	"crypto/rand"
@@ -13,6 +13,8 @@ import (
 
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // testName returns a segment name that no one else has, and removes whatever a
@@ -24,12 +26,12 @@ func testName(t *testing.T) string {
 	name := "ringcache-test-" + hex.EncodeToString(b[:])
 	t.Cleanup(func() {
 		_ = os.Remove(filepath.Join(shmfile.DefaultDir, name))
-		_ = os.Remove(filepath.Join(shmfile.DefaultDir, name+ControlSuffix))
+		_ = os.Remove(filepath.Join(shmfile.DefaultDir, name+sidecar.Suffix))
 	})
 	return name
 }
 
-func create(t *testing.T, o SegmentOptions) *Segment {
+func create(t *testing.T, o Options) *Segment {
 	t.Helper()
 	s, err := Create(o)
 	require.NoError(t, err)
@@ -44,7 +46,7 @@ func path(name string) string { return filepath.Join(shmfile.DefaultDir, name) }
 
 func TestSegmentIsExactlyAsLongAsPythonExpects(t *testing.T) {
 	for _, offset := range []int{0, 32} {
-		s := create(t, SegmentOptions{Name: testName(t), RingSize: 1000, DataOffset: offset})
+		s := create(t, Options{Name: testName(t), RingSize: 1000, DataOffset: offset})
 		st, err := os.Stat(path(s.Name()))
 		require.NoError(t, err)
 		require.Equal(t, int64(1000+offset), st.Size())
@@ -61,7 +63,7 @@ func TestSegmentIsExactlyAsLongAsPythonExpects(t *testing.T) {
 }
 
 func TestSegmentIsShared(t *testing.T) {
-	o := SegmentOptions{Name: testName(t), RingSize: 100, DataOffset: 32}
+	o := Options{Name: testName(t), RingSize: 100, DataOffset: 32}
 	w := create(t, o)
 	r, err := Attach(o)
 	require.NoError(t, err)
@@ -74,12 +76,12 @@ func TestSegmentIsShared(t *testing.T) {
 }
 
 func TestSegmentDefaultNameIsPythons(t *testing.T) {
-	s := create(t, SegmentOptions{RingSize: 100})
+	s := create(t, Options{RingSize: 100})
 	require.Regexp(t, "^psm_[0-9a-f]{8}$", s.Name())
 }
 
 func TestCreateRefusesExisting(t *testing.T) {
-	o := SegmentOptions{Name: testName(t), RingSize: 100}
+	o := Options{Name: testName(t), RingSize: 100}
 	s := create(t, o)
 	s.Ring()[0] = 1
 	_, err := Create(o)
@@ -90,19 +92,19 @@ func TestCreateRefusesExisting(t *testing.T) {
 // TestTooSmallMemoryIsAnErrorNotSIGBUS asks for more than any machine has.
 func TestTooSmallMemoryIsAnErrorNotSIGBUS(t *testing.T) {
 	name := testName(t)
-	_, err := Create(SegmentOptions{Name: name, RingSize: 1 << 50})
+	_, err := Create(Options{Name: name, RingSize: 1 << 50})
 	require.ErrorIs(t, err, ErrNoSpace)
 	require.NoFileExists(t, path(name), "nothing is left behind")
 }
 
 func TestAttachErrors(t *testing.T) {
-	o := SegmentOptions{Name: testName(t), RingSize: 100, DataOffset: 32}
+	o := Options{Name: testName(t), RingSize: 100, DataOffset: 32}
 	_, err := Attach(o)
 	require.ErrorIs(t, err, ErrNotExist)
 	require.ErrorContains(t, err, "writer must create it")
 
 	create(t, o)
-	for _, wrong := range []SegmentOptions{
+	for _, wrong := range []Options{
 		{Name: o.Name, RingSize: 101, DataOffset: 32}, // segment too small
 		{Name: o.Name, RingSize: 99, DataOffset: 32},  // N disagrees
 		{Name: o.Name, RingSize: 100},                 // generation disagrees
@@ -122,26 +124,26 @@ func TestAttachErrors(t *testing.T) {
 
 	link := testName(t)
 	require.NoError(t, os.Symlink(path(o.Name), path(link)))
-	_, err = Attach(SegmentOptions{Name: link, RingSize: 100, DataOffset: 32})
+	_, err = Attach(Options{Name: link, RingSize: 100, DataOffset: 32})
 	require.ErrorIs(t, err, ErrUnsafe)
 
 	fifo := testName(t)
 	require.NoError(t, syscall.Mkfifo(path(fifo), 0o600))
-	_, err = Attach(SegmentOptions{Name: fifo, RingSize: 100, DataOffset: 32})
+	_, err = Attach(Options{Name: fifo, RingSize: 100, DataOffset: 32})
 	require.ErrorIs(t, err, ErrUnsafe)
 
 	for _, name := range []string{"", "/", "a/b", "..", "../x", "a\x00b", string(make([]byte, 300))} {
-		_, err = Attach(SegmentOptions{Name: name, RingSize: 100})
-		require.ErrorIs(t, err, ErrInvalid, "%q", name)
+		_, err = Attach(Options{Name: name, RingSize: 100})
+		require.ErrorIs(t, err, shmring.ErrInvalid, "%q", name)
 	}
-	for _, bad := range []SegmentOptions{{RingSize: 0}, {RingSize: 8}, {RingSize: -1}, {RingSize: 100, DataOffset: -1}, {RingSize: math.MaxInt, DataOffset: 1}} {
+	for _, bad := range []Options{{RingSize: 0}, {RingSize: 8}, {RingSize: -1}, {RingSize: 100, DataOffset: -1}, {RingSize: math.MaxInt, DataOffset: 1}} {
 		_, err = Create(bad)
-		require.ErrorIs(t, err, ErrInvalid)
+		require.ErrorIs(t, err, shmring.ErrInvalid)
 	}
 }
 
 func TestSegmentCloseAndUnlink(t *testing.T) {
-	o := SegmentOptions{Name: testName(t), RingSize: 100}
+	o := Options{Name: testName(t), RingSize: 100}
 	s, err := Create(o)
 	require.NoError(t, err)
 	require.NoError(t, s.Hold())
@@ -175,9 +177,9 @@ func TestSegmentCloseAndUnlink(t *testing.T) {
 
 func TestPrivateSegment(t *testing.T) {
 	m := make([]byte, 132)
-	_, err := Private(m, SegmentOptions{RingSize: 100})
+	_, err := Private(m, Options{RingSize: 100})
 	require.ErrorIs(t, err, ErrSize)
-	s, err := Private(m, SegmentOptions{RingSize: 100, DataOffset: 32})
+	s, err := Private(m, Options{RingSize: 100, DataOffset: 32})
 	require.NoError(t, err)
 	s.Ring()[0] = 5
 	require.Equal(t, byte(5), m[32])
@@ -187,10 +189,10 @@ func TestPrivateSegment(t *testing.T) {
 }
 
 func TestReadOnlySegment(t *testing.T) {
-	o := SegmentOptions{Name: testName(t), RingSize: 100, ReadOnly: true}
+	o := Options{Name: testName(t), RingSize: 100, ReadOnly: true}
 	_, err := Create(o)
-	require.ErrorIs(t, err, ErrInvalid)
-	w := create(t, SegmentOptions{Name: o.Name, RingSize: 100})
+	require.ErrorIs(t, err, shmring.ErrInvalid)
+	w := create(t, Options{Name: o.Name, RingSize: 100})
 	w.Ring()[5] = 7
 	r, err := Attach(o)
 	require.NoError(t, err)

@@ -1,7 +1,7 @@
-package shmring
+package segment
 
 import (
-	"encoding/binary"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,13 +10,15 @@ import (
 	"strings"
 
 	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // SweepOptions say which segments Sweep looks at.
 type SweepOptions struct {
 	// Prefix of the segments' names; it must not be empty.
 	Prefix string
-	// Owner restricts it to segments with this label (ControlOptions.Owner).
+	// Owner restricts it to segments with this label ([sidecar.Options].Owner).
 	// Empty means those without one.
 	Owner string
 	// AnyOwner ignores the label, and looks at damaged sidecars too. Segments of other
@@ -55,20 +57,20 @@ type Swept struct {
 // A segment that someone adopts at the same moment is either adopted or removed.
 func Sweep(o SweepOptions) ([]Swept, error) {
 	if o.Prefix == "" || strings.Contains(o.Prefix, "/") {
-		return nil, fmt.Errorf("%w: Prefix %q: want the beginning of the names to sweep", ErrInvalid, o.Prefix)
+		return nil, fmt.Errorf("%w: Prefix %q: want the beginning of the names to sweep", shmring.ErrInvalid, o.Prefix)
 	}
-	dir := dirOf(o.Dir)
+	dir := cmp.Or(o.Dir, shmfile.DefaultDir)
 	files, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("shmring: sweeping %s: %w", dir, err)
 	}
 	var all []Swept
 	for _, f := range files {
-		name, ok := strings.CutSuffix(f.Name(), ControlSuffix)
+		name, ok := strings.CutSuffix(f.Name(), sidecar.Suffix)
 		if !ok || !strings.HasPrefix(name, o.Prefix) {
 			continue
 		}
-		if s, ok := sweep(o, filepath.Join(dir, name)); ok {
+		if s, ok := sweep(o, dir, name); ok {
 			all = append(all, s)
 		}
 	}
@@ -76,33 +78,34 @@ func Sweep(o SweepOptions) ([]Swept, error) {
 }
 
 // sweep looks at one segment. ok is false if it is not of those asked for.
-func sweep(o SweepOptions, path string) (s Swept, ok bool) {
-	s.Name = filepath.Base(path)
-	c, err := openControl(path + ControlSuffix)
-	if errors.Is(err, ErrForeign) || errors.Is(err, shmfile.ErrUnsafe) {
+func sweep(o SweepOptions, dir, name string) (s Swept, ok bool) {
+	s.Name = name
+	path := filepath.Join(dir, name)
+	c, err := sidecar.Open(dir, name)
+	if errors.Is(err, sidecar.ErrForeign) || errors.Is(err, shmfile.ErrUnsafe) {
 		return s, false // gone, or not this user's
 	}
-	if bad := (*ControlError)(nil); errors.As(err, &bad) && !bad.Newer {
+	if bad := (*sidecar.FormatError)(nil); errors.As(err, &bad) && !bad.Newer {
 		if !o.AnyOwner {
 			return s, false
 		}
-		return sweepDamaged(o, path, bad)
+		return sweepDamaged(o, dir, name, bad)
 	}
 	if err != nil {
 		s.Err = err
 		return s, true
 	}
 	defer func() { s.Err = errors.Join(s.Err, c.Close()) }()
-	s.Owner, s.PID, s.Bytes = c.opt.Owner, c.state.PID, c.opt.bytes()
+	s.Owner, s.PID, s.Bytes = c.Options().Owner, c.State().PID, c.Size()
 	if !o.AnyOwner && s.Owner != o.Owner {
 		return s, false
 	}
-	switch err := c.own(); {
-	case errors.Is(err, ErrOwned):
+	switch err := c.Own(); {
+	case errors.Is(err, sidecar.ErrOwned):
 		s.Alive = true
-	case errors.Is(err, ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist):
 		return s, false
-	case errors.As(err, new(*ControlError)):
+	case errors.As(err, new(*sidecar.FormatError)):
 		s.Damage = err // of the state; the header says whose it is, and the lock is ours
 	case err != nil:
 		s.Err = err
@@ -124,20 +127,21 @@ func sweep(o SweepOptions, path string) (s Swept, ok bool) {
 		return s, true
 	}
 	// A segment that is not the sidecar's own was made by something else.
-	if seg != nil && c.describes(seg) && shmfile.Same(seg, path) {
+	if seg != nil && c.Describes(seg) && shmfile.Same(seg, path) {
 		if s.Err = os.Remove(path); s.Err != nil {
 			return s, true
 		}
 	}
-	s.Err = c.unlink()
+	s.Err = c.Remove()
 	s.Removed = s.Err == nil
 	return s, true
 }
 
 // sweepDamaged looks at a segment whose sidecar can't be read.
-func sweepDamaged(o SweepOptions, path string, damage error) (s Swept, ok bool) {
-	s = Swept{Name: filepath.Base(path), Damage: damage}
-	f, size, err := shmfile.Open(path+ControlSuffix, true)
+func sweepDamaged(o SweepOptions, dir, name string, damage error) (s Swept, ok bool) {
+	s = Swept{Name: name, Damage: damage}
+	path := filepath.Join(dir, name)
+	f, size, err := shmfile.Open(path+sidecar.Suffix, true)
 	if err != nil {
 		return s, false // gone, or replaced
 	}
@@ -151,11 +155,11 @@ func sweepDamaged(o SweepOptions, path string, damage error) (s Swept, ok bool) 
 	case !free:
 		s.Alive = true
 		return s, true
-	case !shmfile.Same(f, path+ControlSuffix):
+	case !shmfile.Same(f, path+sidecar.Suffix):
 		return s, false
 	}
 	// Before the lock was taken, another could have removed it and made a good one.
-	if c, err := openControl(path + ControlSuffix); err == nil {
+	if c, err := sidecar.Open(dir, name); err == nil {
 		s.Err = c.Close()
 		return s, false
 	}
@@ -175,25 +179,14 @@ func sweepDamaged(o SweepOptions, path string, damage error) (s Swept, ok bool) 
 	var kept error
 	switch {
 	case seg == nil:
-	case !namesInode(f, seg) || !shmfile.Same(seg, path):
+	case !sidecar.Describes(f, seg) || !shmfile.Same(seg, path):
 		kept = fmt.Errorf("its sidecar was removed, and the segment stays, since nothing shows that this library made it; if no process uses it, remove %s", path)
 	default:
 		if s.Err = os.Remove(path); s.Err != nil {
 			return s, true
 		}
 	}
-	err = os.Remove(path + ControlSuffix)
+	err = os.Remove(path + sidecar.Suffix)
 	s.Removed, s.Err = err == nil, errors.Join(kept, err)
 	return s, true
-}
-
-// namesInode says whether the header of a damaged sidecar still has the identity of
-// a segment: 16 bytes that no accident makes.
-func namesInode(ctl, seg *os.File) bool {
-	var b [16]byte
-	if _, err := ctl.ReadAt(b[:], offInode); err != nil {
-		return false
-	}
-	dev, ino, err := shmfile.Identity(seg)
-	return err == nil && binary.LittleEndian.Uint64(b[:]) == ino && binary.LittleEndian.Uint64(b[8:]) == dev
 }

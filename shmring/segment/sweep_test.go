@@ -1,4 +1,4 @@
-package shmring
+package segment
 
 import (
 	"os"
@@ -10,18 +10,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // abandoned makes a segment whose writer is gone.
-func abandoned(t *testing.T, dir, name, owner string) SegmentOptions {
+func abandoned(t *testing.T, dir, name, owner string) Options {
 	t.Helper()
-	c := controlOptions()
+	c := sidecarOptions()
 	c.Owner = owner
-	o := SegmentOptions{Name: name, Dir: dir, RingSize: 4096, Control: c}
+	o := Options{Name: name, Dir: dir, RingSize: 4096, Sidecar: c}
 	s, err := Create(o)
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
-	o.Control = nil
+	o.Sidecar = nil
 	return o
 }
 
@@ -41,7 +43,7 @@ func TestSweepNeedsAPrefix(t *testing.T) {
 	abandoned(t, dir, "a", "")
 	for _, prefix := range []string{"", "/", "x/a", "../a"} {
 		_, err := Sweep(SweepOptions{Dir: dir, Prefix: prefix, AnyOwner: true, Remove: true})
-		require.ErrorIs(t, err, ErrInvalid, prefix)
+		require.ErrorIs(t, err, shmring.ErrInvalid, prefix)
 	}
 	_, err := Sweep(SweepOptions{Dir: filepath.Join(dir, "none"), Prefix: "a"})
 	require.ErrorIs(t, err, os.ErrNotExist)
@@ -83,7 +85,7 @@ func TestSweepKeepsToPrefixAndOwner(t *testing.T) {
 					require.False(t, s.Alive)
 					require.Equal(t, remove, s.Removed)
 					require.Equal(t, os.Getpid(), s.PID)
-					require.Equal(t, 4096+controlOptions().bytes(), s.Bytes)
+					require.Equal(t, int64(4096+sidecarSize), s.Bytes)
 				}
 				require.Equal(t, c.want, names)
 				if !remove {
@@ -97,9 +99,9 @@ func TestSweepKeepsToPrefixAndOwner(t *testing.T) {
 
 func TestSweepLeavesWhatLivesOrIsForeign(t *testing.T) {
 	dir := t.TempDir()
-	alive, err := Create(SegmentOptions{Name: "a-alive", Dir: dir, RingSize: 4096, Control: controlOptions()})
+	alive, err := Create(Options{Name: "a-alive", Dir: dir, RingSize: 4096, Sidecar: sidecarOptions()})
 	require.NoError(t, err)
-	foreign, err := Create(SegmentOptions{Name: "a-foreign", Dir: dir, RingSize: 4096})
+	foreign, err := Create(Options{Name: "a-foreign", Dir: dir, RingSize: 4096})
 	require.NoError(t, err)
 	require.NoError(t, foreign.Close())
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.txt"), nil, 0o600))
@@ -130,7 +132,7 @@ func TestSweepRemovesLoneSidecars(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(dir, "a")))
 	got, err := Sweep(SweepOptions{Dir: dir, Prefix: "a"})
 	require.NoError(t, err)
-	require.Equal(t, []Swept{{Name: "a", PID: os.Getpid(), Bytes: controlOptions().bytes()}}, got)
+	require.Equal(t, []Swept{{Name: "a", PID: os.Getpid(), Bytes: int64(sidecarSize)}}, got)
 	got, err = Sweep(SweepOptions{Dir: dir, Prefix: "a", Remove: true})
 	require.NoError(t, err)
 	require.True(t, got[0].Removed)
@@ -139,7 +141,7 @@ func TestSweepRemovesLoneSidecars(t *testing.T) {
 	// Create does not need Sweep for that, but is no Sweep.
 	o := abandoned(t, dir, "a", "")
 	withSidecar := o
-	withSidecar.Control = controlOptions()
+	withSidecar.Sidecar = sidecarOptions()
 	_, err = Create(withSidecar)
 	require.ErrorIs(t, err, ErrExists)
 	require.ErrorContains(t, err, "Sweep")
@@ -160,14 +162,14 @@ func TestSweepLeavesASegmentThatIsNotTheSidecars(t *testing.T) {
 	require.NoError(t, err)
 	foreign.Ring()[0] = 7
 	_, err = Adopt(o)
-	require.ErrorIs(t, err, ErrCorrupt)
+	require.ErrorIs(t, err, shmring.ErrCorrupt)
 	got, err := Sweep(SweepOptions{Dir: dir, Prefix: "a", Remove: true})
 	require.NoError(t, err)
 	require.Len(t, got, 1)
 	require.True(t, got[0].Removed)
 	require.Equal(t, []string{"a", "old"}, filesIn(t, dir))
 	_, err = Adopt(o)
-	require.ErrorIs(t, err, ErrForeign)
+	require.ErrorIs(t, err, sidecar.ErrForeign)
 	require.Equal(t, byte(7), foreign.Ring()[0])
 	require.NoError(t, foreign.Destroy())
 }
@@ -244,7 +246,7 @@ func TestSweepAndAdoptRace(t *testing.T) {
 			wg.Go(func() {
 				<-start
 				if i > 0 && n%20 > 0 { // the second one would wait for the first
-					errs[i] = ErrOwned
+					errs[i] = sidecar.ErrOwned
 					return
 				}
 				segs[i], errs[i] = Adopt(o)
@@ -315,7 +317,7 @@ func TestSweepAndCreateRace(t *testing.T) {
 			}
 		})
 	}
-	o := SegmentOptions{Name: "a", Dir: dir, RingSize: 4096, Control: controlOptions()}
+	o := Options{Name: "a", Dir: dir, RingSize: 4096, Sidecar: sidecarOptions()}
 	for range 500 {
 		s, err := Create(o)
 		if err != nil { // the last one is being swept
@@ -370,7 +372,7 @@ func TestSweepRemovesDamagedSidecars(t *testing.T) {
 			require.ErrorContains(t, err, "ringcache sweep a --any-owner --remove")
 			require.NoError(t, os.Rename(filepath.Join(dir, "a"), filepath.Join(dir, "kept")))
 			again := o
-			again.Control = controlOptions()
+			again.Sidecar = sidecarOptions()
 			_, err = Create(again)
 			require.ErrorIs(t, err, ErrExists)
 			require.ErrorContains(t, err, "ringcache sweep a --any-owner --remove")
@@ -398,7 +400,7 @@ func TestSweepRemovesDamagedSidecars(t *testing.T) {
 			got, err = Sweep(SweepOptions{Dir: dir, Prefix: "a", AnyOwner: true})
 			require.NoError(t, err)
 			require.Len(t, got, 1)
-			require.ErrorIs(t, got[0].Damage, ErrCorrupt)
+			require.ErrorIs(t, got[0].Damage, shmring.ErrCorrupt)
 			require.NoError(t, got[0].Err)
 			require.Equal(t, []string{"a", "a.ctl"}, filesIn(t, dir), "it only looks")
 

@@ -1,8 +1,9 @@
-package shmring
+package sidecar
 
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -14,61 +15,73 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/internal/fault"
+	"github.com/ringcache/ringcache/shmring"
 )
 
-// controlOptions make a small sidecar.
-func controlOptions() *ControlOptions {
-	return &ControlOptions{Policy: PolicyPool, Generation: "0.33.0", Owner: "tests", Readers: 3, Objects: 5, Slots: 4}
+// options make a small sidecar.
+func options() Options {
+	return Options{Policy: Pool, Generation: "0.33.0", Owner: "tests", Readers: 3, Objects: 5, Slots: 4, RingSize: 4096, DataOffset: 32}
 }
 
-// withControl makes a segment with a sidecar in a folder of its own.
-func withControl(t *testing.T) (*Segment, SegmentOptions) {
+// made makes the sidecar of a file in a folder of its own. To a sidecar, a segment is
+// a file with an identity.
+func made(t *testing.T) (f *File, dir string) {
 	t.Helper()
-	o := SegmentOptions{Name: "s", Dir: t.TempDir(), RingSize: 4096, DataOffset: 32, Control: controlOptions()}
-	s := create(t, o)
-	o.Control = nil
-	return s, o
-}
-
-func openOf(t *testing.T, o SegmentOptions) *Control {
-	t.Helper()
-	c, err := OpenControl(o.Dir, o.Name)
+	dir = t.TempDir()
+	f, err := Create(dir, "s", options(), segmentIn(t, dir, "s"))
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	return c
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	return f, dir
+}
+
+func segmentIn(t *testing.T, dir, name string) *os.File {
+	t.Helper()
+	seg, err := os.Create(filepath.Join(dir, name))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, seg.Close()) })
+	return seg
+}
+
+func open(t *testing.T, dir string) *File {
+	t.Helper()
+	f, err := Open(dir, "s")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	return f
 }
 
 // privateOf is a sidecar over a copy of bytes, as whoever opens it sees it.
-func privateOf(m []byte, owner bool) (*Control, error) {
-	c := &Control{path: "copy", mem: append([]byte(nil), m...), lock: make(chan struct{}, 1)}
-	return c, c.parse(c.mem, int64(len(c.mem)), owner)
+func privateOf(m []byte, owner bool) (*File, error) {
+	f := &File{path: "copy", mem: append([]byte(nil), m...), readers: make(chan struct{}, 1)}
+	return f, f.parse(f.mem, int64(len(f.mem)), owner)
 }
 
 // formatted are the bytes of a sidecar whose state was set twice.
-func formatted(t testing.TB, o ControlOptions) []byte {
+func formatted(t testing.TB, o Options) []byte {
 	t.Helper()
-	c, err := privateControl(o, SegmentOptions{RingSize: 4096, DataOffset: 32})
+	f, err := Private(o)
 	require.NoError(t, err)
-	c.SetState(ControlState{Epoch: 2, NextID: 70000, Readers: 3, PID: 7})
-	return c.mem
+	f.SetState(State{Epoch: 2, NextID: 70000, Readers: 3, PID: 7})
+	return f.mem
 }
 
-func TestControlHeaderRoundTrip(t *testing.T) {
+func TestHeaderRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := func(label string, most int) string {
 			return rapid.StringMatching(`[ -~]{0,`+label+`}`).Filter(func(s string) bool { return len(s) <= most }).Draw(t, label)
 		}
-		o := ControlOptions{
-			Policy:     rapid.SampledFrom([]Policy{PolicyFIFO, PolicyPool}).Draw(t, "policy"),
+		o := Options{
+			Policy:     rapid.SampledFrom([]Policy{FIFO, Pool}).Draw(t, "policy"),
 			Generation: name("24", 24), Owner: name("64", 64),
 			Readers: rapid.IntRange(1, 1<<16).Draw(t, "readers"),
 			Objects: rapid.IntRange(0, 100).Draw(t, "objects"), Slots: rapid.IntRange(1, 9).Draw(t, "slots"),
+			RingSize: rapid.IntRange(9, math.MaxInt).Draw(t, "ring"), DataOffset: rapid.IntRange(0, 64).Draw(t, "offset"),
 		}
-		so := SegmentOptions{RingSize: rapid.IntRange(9, math.MaxInt).Draw(t, "ring"), DataOffset: rapid.IntRange(0, 64).Draw(t, "offset")}
-		w, err := privateControl(o, so)
+		w, err := Private(o)
 		require.NoError(t, err)
-		state := ControlState{
-			Epoch: rapid.Uint64().Draw(t, "epoch"), NextID: rapid.Uint32Range(0, IDLimit-1).Draw(t, "id"),
+		state := State{
+			Epoch: rapid.Uint64().Draw(t, "epoch"), NextID: rapid.Uint32Range(0, shmring.IDLimit-1).Draw(t, "id"),
 			Readers: o.Readers, Clean: rapid.Bool().Draw(t, "clean"), PID: int(rapid.Uint32().Draw(t, "pid")),
 		}
 		for range rapid.IntRange(1, 4).Draw(t, "times") {
@@ -79,65 +92,73 @@ func TestControlHeaderRoundTrip(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, o, c.Options())
 		require.Equal(t, state, c.State())
-		require.Equal(t, so.RingSize, c.RingSize())
-		require.Equal(t, so.DataOffset, c.DataOffset())
 	})
 }
 
-func TestControlOfASegment(t *testing.T) {
-	s, o := withControl(t)
-	c := openOf(t, o)
-	require.Equal(t, *controlOptions(), c.Options())
-	require.Equal(t, ControlState{Epoch: 1, Readers: 3, PID: os.Getpid()}, c.State())
-	require.True(t, c.Describes(s))
-	st, err := os.Stat(filepath.Join(o.Dir, "s.ctl"))
+func TestFileOfASegment(t *testing.T) {
+	dir := t.TempDir()
+	seg := segmentIn(t, dir, "s")
+	w, err := Create(dir, "s", options(), seg)
+	require.NoError(t, err)
+	f := open(t, dir)
+	require.Equal(t, options(), f.Options())
+	require.Equal(t, layoutVersion, f.Layout())
+	require.Equal(t, State{Epoch: 1, Readers: 3, PID: os.Getpid()}, f.State())
+	require.True(t, f.Describes(seg))
+	require.False(t, f.Describes(segmentIn(t, dir, "other")))
+	private, err := Private(options())
+	require.NoError(t, err)
+	require.False(t, private.Describes(seg))
+	st, err := os.Stat(filepath.Join(dir, "s.ctl"))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), st.Mode())
-	require.ErrorIs(t, c.own(), ErrOwned)
-	private, err := Private(make([]byte, 4128), o)
-	require.NoError(t, err)
-	require.False(t, c.Describes(private))
+	require.Equal(t, st.Size(), f.Size())
+	require.ErrorIs(t, f.Own(), ErrOwned)
+	_, err = Create(dir, "s", options(), seg)
+	require.ErrorIs(t, err, fs.ErrExist)
 
 	// Only its owner removes it, and only what is its own.
-	require.NoError(t, os.Rename(filepath.Join(o.Dir, "s.ctl"), filepath.Join(o.Dir, "moved")))
-	require.NoError(t, s.Unlink())
-	require.FileExists(t, filepath.Join(o.Dir, "moved"))
-	_, err = OpenControl(o.Dir, "s")
+	require.NoError(t, os.Rename(filepath.Join(dir, "s.ctl"), filepath.Join(dir, "moved")))
+	require.NoError(t, w.Remove())
+	require.FileExists(t, filepath.Join(dir, "moved"))
+	_, err = Open(dir, "s")
 	require.ErrorIs(t, err, ErrForeign)
-	require.NoError(t, s.Close())
-	require.ErrorIs(t, c.own(), ErrNotExist, "it has no name any more")
+	require.NoError(t, w.Close())
+	require.ErrorIs(t, f.Own(), fs.ErrNotExist, "it has no name any more")
 }
 
-func TestControlOptionsAreChecked(t *testing.T) {
-	for name, change := range map[string]func(*ControlOptions){
-		"no policy":       func(o *ControlOptions) { o.Policy = 0 },
-		"unknown policy":  func(o *ControlOptions) { o.Policy = 3 },
-		"long generation": func(o *ControlOptions) { o.Generation = strings.Repeat("1", 25) },
-		"long owner":      func(o *ControlOptions) { o.Owner = strings.Repeat("x", 65) },
-		"objects":         func(o *ControlOptions) { o.Objects = maxObjects + 1 },
-		"no objects":      func(o *ControlOptions) { o.Objects = -1 },
-		"slots":           func(o *ControlOptions) { o.Slots = maxSlots + 1 },
-		"no slots":        func(o *ControlOptions) { o.Slots = -1 },
+func TestOptionsAreChecked(t *testing.T) {
+	for name, change := range map[string]func(*Options){
+		"no policy":       func(o *Options) { o.Policy = 0 },
+		"unknown policy":  func(o *Options) { o.Policy = 3 },
+		"long generation": func(o *Options) { o.Generation = strings.Repeat("1", 25) },
+		"long owner":      func(o *Options) { o.Owner = strings.Repeat("x", 65) },
+		"objects":         func(o *Options) { o.Objects = maxObjects + 1 },
+		"no objects":      func(o *Options) { o.Objects = -1 },
+		"slots":           func(o *Options) { o.Slots = maxSlots + 1 },
+		"no slots":        func(o *Options) { o.Slots = -1 },
 	} {
-		o := controlOptions()
-		change(o)
+		o := options()
+		change(&o)
 		dir := t.TempDir()
-		_, err := Create(SegmentOptions{Name: "s", Dir: dir, RingSize: 4096, Control: o})
-		require.ErrorIs(t, err, ErrInvalid, name)
+		_, err := Create(dir, "s", o, segmentIn(t, t.TempDir(), "s"))
+		require.ErrorIs(t, err, shmring.ErrInvalid, name)
 		left, err := os.ReadDir(dir)
 		require.NoError(t, err)
 		require.Empty(t, left, name)
+		_, err = Private(o)
+		require.ErrorIs(t, err, shmring.ErrInvalid, name)
 	}
-	o, err := ControlOptions{Policy: PolicyFIFO}.withDefaults()
+	o, err := Options{Policy: FIFO}.withDefaults()
 	require.NoError(t, err)
 	require.Equal(t, 64, o.Slots)
 }
 
 // Every bit of the header counts. A state record whose bits are wrong is as good
 // as none, and then the other one holds.
-func TestControlBitFlips(t *testing.T) {
-	m := formatted(t, *controlOptions())
-	newest, older := ControlState{Epoch: 2, NextID: 70000, Readers: 3, PID: 7}, ControlState{Epoch: 1, Readers: 3, PID: os.Getpid()}
+func TestBitFlips(t *testing.T) {
+	m := formatted(t, options())
+	newest, older := State{Epoch: 2, NextID: 70000, Readers: 3, PID: 7}, State{Epoch: 1, Readers: 3, PID: os.Getpid()}
 	for bit := range 8 * offSlotTable {
 		at := bit / 8
 		b := append([]byte(nil), m...)
@@ -145,22 +166,22 @@ func TestControlBitFlips(t *testing.T) {
 		c, err := privateOf(b, true)
 		switch {
 		case at < offHeaderSum+4:
-			require.ErrorIs(t, err, ErrCorrupt, "bit %d", bit)
+			require.ErrorIs(t, err, shmring.ErrCorrupt, "bit %d", bit)
 		case at >= offState+stateSize && at < offState+2*stateSize: // the other one is the newest's predecessor
 			require.NoError(t, err)
-			require.False(t, c.Whole())
+			require.False(t, c.StateIntact())
 			require.Equal(t, older, c.State(), "bit %d", bit)
 		default:
 			require.NoError(t, err)
 			require.Equal(t, newest, c.State(), "bit %d", bit)
-			require.Equal(t, at < offState || at >= offState+stateSize, c.Whole(), "bit %d", bit)
+			require.Equal(t, at < offState || at >= offState+stateSize, c.StateIntact(), "bit %d", bit)
 		}
 	}
 	torn := append([]byte(nil), m...)
 	torn[offState]++
 	torn[offState+stateSize]++
 	_, err := privateOf(torn, true)
-	require.ErrorIs(t, err, ErrCorrupt)
+	require.ErrorIs(t, err, shmring.ErrCorrupt)
 	_, err = privateOf(torn, false)
 	require.NoError(t, err, "a reader can come while the state is written")
 }
@@ -178,8 +199,8 @@ func interrupt(t *testing.T, place string, f func()) {
 	f()
 }
 
-func TestControlStateIsSetInOneStep(t *testing.T) {
-	m := formatted(t, *controlOptions())
+func TestStateIsSetInOneStep(t *testing.T) {
+	m := formatted(t, options())
 	for place, done := range map[string]bool{"control.state.begin": false, "control.state.half": false, "control.state.end": true} {
 		c, err := privateOf(m, true)
 		require.NoError(t, err)
@@ -197,19 +218,14 @@ func TestControlStateIsSetInOneStep(t *testing.T) {
 			require.Equal(t, want, c.State(), place)
 			old = want
 		}
-		c.SetState(ControlState{Epoch: 9})
+		c.SetState(State{Epoch: 9})
 		c, err = privateOf(c.mem, true)
 		require.NoError(t, err)
-		require.Equal(t, ControlState{Epoch: 9}, c.State())
+		require.Equal(t, State{Epoch: 9}, c.State())
 	}
 }
 
-func drop(c *Control, i int) {
-	c.Invalidate(i)
-	c.Release(i)
-}
-
-func requireUse(t *testing.T, c *Control, i int, want uint64) {
+func requireUse(t *testing.T, c *File, i int, want uint64) {
 	t.Helper()
 	use, ok := c.Use(i)
 	require.True(t, ok)
@@ -221,11 +237,11 @@ func record(n int) Record {
 }
 
 // records are the entries that are valid, by their number.
-func records(t *testing.T, m []byte) (*Control, map[int]RecordOrBad) {
+func records(t *testing.T, m []byte) (*File, map[int]Record) {
 	t.Helper()
 	c, err := privateOf(m, true)
 	require.NoError(t, err)
-	all := map[int]RecordOrBad{}
+	all := map[int]Record{}
 	for i, r := range c.Records() {
 		all[i] = r
 	}
@@ -233,12 +249,12 @@ func records(t *testing.T, m []byte) (*Control, map[int]RecordOrBad) {
 	return c, all
 }
 
-func TestControlTable(t *testing.T) {
-	c, all := records(t, formatted(t, *controlOptions()))
+func TestTable(t *testing.T) {
+	c, all := records(t, formatted(t, options()))
 	require.Empty(t, all)
-	want := map[int]RecordOrBad{}
+	want := map[int]Record{}
 	for n := range 5 {
-		want[c.Put(record(n), uint64(n)<<62|7)] = RecordOrBad{record(n), true}
+		want[c.Put(record(n), uint64(n)<<62|7)] = record(n)
 	}
 	require.Zero(t, c.Free())
 	c, all = records(t, c.mem)
@@ -248,7 +264,7 @@ func TestControlTable(t *testing.T) {
 		c.SetUse(i, math.MaxUint64)
 		requireUse(t, c, i, 3<<62|math.MaxUint32)
 	}
-	drop(c, 2)
+	c.Drop(2)
 	delete(want, 2)
 	c, all = records(t, c.mem)
 	require.Equal(t, want, all)
@@ -259,31 +275,31 @@ func TestControlTable(t *testing.T) {
 }
 
 // An entry is there from one moment to the next, and gone so.
-func TestControlTableIsChangedInOneStep(t *testing.T) {
+func TestTableIsChangedInOneStep(t *testing.T) {
 	for place, done := range map[string]bool{
 		"control.put.begin": false, "control.put.half": false, "control.put.summed": false, "control.put.end": true,
 	} {
-		c, _ := records(t, formatted(t, *controlOptions()))
+		c, _ := records(t, formatted(t, options()))
 		kept := c.Put(record(1), 5)
 		old := c.Put(record(2), 6)
-		drop(c, old) // what is torn is written over something
+		c.Drop(old) // what is torn is written over something
 		interrupt(t, place, func() { c.Put(record(3), 7) })
 		_, all := records(t, c.mem)
-		want := map[int]RecordOrBad{kept: {record(1), true}}
+		want := map[int]Record{kept: record(1)}
 		if done {
-			want[old] = RecordOrBad{record(3), true}
+			want[old] = record(3)
 		}
 		require.Equal(t, want, all, place)
 	}
 	for place, there := range map[string]bool{"control.drop.begin": true, "control.drop.end": false} {
-		c, _ := records(t, formatted(t, *controlOptions()))
+		c, _ := records(t, formatted(t, options()))
 		i := c.Put(record(1), 5)
-		interrupt(t, place, func() { drop(c, i) })
+		interrupt(t, place, func() { c.Drop(i) })
 		_, all := records(t, c.mem)
 		require.Equal(t, there, len(all) == 1, place)
 	}
 	for place, want := range map[string]uint64{"control.use.begin": 5, "control.use.end": 6} {
-		c, _ := records(t, formatted(t, *controlOptions()))
+		c, _ := records(t, formatted(t, options()))
 		i := c.Put(record(1), 5)
 		interrupt(t, place, func() { c.SetUse(i, 6) })
 		c, _ = records(t, c.mem)
@@ -291,8 +307,8 @@ func TestControlTableIsChangedInOneStep(t *testing.T) {
 	}
 }
 
-func TestControlTableBitFlips(t *testing.T) {
-	c, _ := records(t, formatted(t, *controlOptions()))
+func TestTableBitFlips(t *testing.T) {
+	c, _ := records(t, formatted(t, options()))
 	i := c.Put(record(3), 5)
 	at := offSlotTable + c.opt.Slots*slotSize + i*entrySize
 	for bit := range 8 * entrySize {
@@ -303,9 +319,9 @@ func TestControlTableBitFlips(t *testing.T) {
 		require.NoError(t, err)
 		use, ok := now.Use(i)
 		if bit/8 < entryEnd {
-			require.False(t, all[i].OK, "bit %d", bit)
+			require.True(t, all[i].Damaged, "bit %d", bit)
 		} else {
-			require.Equal(t, RecordOrBad{record(3), true}, all[i], "bit %d", bit)
+			require.Equal(t, record(3), all[i], "bit %d", bit)
 		}
 		if bit/8 >= entryUse && bit/8 < entryUse+8 {
 			require.False(t, ok, "bit %d", bit)
@@ -320,14 +336,14 @@ func TestControlTableBitFlips(t *testing.T) {
 		b[at+entrySize+bit/8] ^= 1 << (bit % 8) // its neighbour
 		_, all := records(t, b)
 		require.Len(t, all, 2)
-		require.False(t, all[i+1].OK || !all[i].OK, "bit %d", bit)
+		require.True(t, all[i+1].Damaged && !all[i].Damaged, "bit %d", bit)
 	}
 }
 
 // Up to three bits of a use word can flip without another word becoming right, and
 // the word of another entry is not right either.
 func TestUseWordBitFlips(t *testing.T) {
-	c, _ := records(t, formatted(t, *controlOptions()))
+	c, _ := records(t, formatted(t, options()))
 	for _, use := range []uint64{0, 1, 5, 1<<63 | 1, 3<<62 | math.MaxUint32} {
 		word := c.sealUse(2, use)
 		wrong := func(w uint64) { require.NotEqual(t, w, c.sealUse(2, w), "%#x of %#x", w, word) }
@@ -347,8 +363,8 @@ func TestUseWordBitFlips(t *testing.T) {
 }
 
 // Whatever the header says, opening neither crashes nor takes memory for it.
-func TestControlHostileHeaders(t *testing.T) {
-	good := formatted(t, *controlOptions())
+func TestHostileHeaders(t *testing.T) {
+	good := formatted(t, options())
 	dir := t.TempDir()
 	for name, change := range map[string]func(b []byte) []byte{
 		"empty":      func(b []byte) []byte { return nil },
@@ -359,7 +375,7 @@ func TestControlHostileHeaders(t *testing.T) {
 		"zeros":      func(b []byte) []byte { return make([]byte, len(b)) },
 		"magic":      func(b []byte) []byte { b[0]++; return b },
 		"version":    put32(offVersion, 0),
-		"newer":      put32(offVersion, controlVersion+1),
+		"newer":      put32(offVersion, layoutVersion+1),
 		"policy":     put32(offPolicy, 0),
 		"policy 3":   put32(offPolicy, 3),
 		"slots":      put32(offSlots, math.MaxUint32),
@@ -374,23 +390,13 @@ func TestControlHostileHeaders(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "s.ctl"), b, 0o600))
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			_, err := OpenControl(dir, "s")
+			_, err := Open(dir, "s")
 			runtime.ReadMemStats(&after)
-			var bad *ControlError
+			var bad *FormatError
 			require.ErrorAs(t, err, &bad)
 			require.Contains(t, bad.Error(), "s.ctl")
 			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<10))
-			all, err := Sweep(SweepOptions{Dir: dir, Prefix: "s", AnyOwner: true, Remove: true})
-			require.NoError(t, err)
-			require.Len(t, all, 1)
-			if bad.Newer {
-				require.ErrorIs(t, all[0].Err, ErrCorrupt)
-				require.FileExists(t, filepath.Join(dir, "s.ctl"), "what can't be judged stays")
-			} else {
-				require.ErrorIs(t, all[0].Damage, ErrCorrupt)
-				require.NoError(t, all[0].Err)
-				require.NoFileExists(t, filepath.Join(dir, "s.ctl"))
-			}
+			require.Equal(t, name == "newer", bad.Newer)
 		})
 	}
 }
@@ -405,14 +411,14 @@ func put32(at int, v uint32) func(b []byte) []byte {
 }
 
 // The file of a huge table is mapped, not read.
-func TestControlSparseFile(t *testing.T) {
+func TestSparseFile(t *testing.T) {
 	dir := t.TempDir()
-	o := ControlOptions{Policy: PolicyPool, Objects: 1 << 20, Slots: 1}
-	b := put32(offVersion, 1)(put32(offObjects, 1<<20)(formatted(t, ControlOptions{Policy: PolicyPool, Slots: 1})[:offSlotTable])) // where zeros are free entries
+	o := Options{Policy: Pool, Objects: 1 << 20, Slots: 1}
+	b := put32(offVersion, 1)(put32(offObjects, 1<<20)(formatted(t, Options{Policy: Pool, Slots: 1})[:offSlotTable])) // where zeros are free entries
 	path := filepath.Join(dir, "s.ctl")
 	require.NoError(t, os.WriteFile(path, b, 0o600))
 	require.NoError(t, os.Truncate(path, o.bytes()))
-	c, err := OpenControl(dir, "s")
+	c, err := Open(dir, "s")
 	require.NoError(t, err)
 	for range c.Records() {
 		t.Fatal("there is none")
@@ -420,7 +426,7 @@ func TestControlSparseFile(t *testing.T) {
 	require.Equal(t, 1<<20, c.Free())
 	// And if it becomes shorter under way, that is an error.
 	require.NoError(t, os.Truncate(path, offSlotTable))
-	require.Error(t, c.guard(func() error {
+	require.Error(t, fault.Guard(func() error {
 		for range c.Records() {
 			t.Error("there is none")
 		}
@@ -430,11 +436,11 @@ func TestControlSparseFile(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// FuzzControl: whatever stands in a sidecar, looking at it ends, and what is
+// FuzzFile: whatever stands in a sidecar, looking at it ends, and what is
 // written to it can be read. The parts that matter are given, and the zeros
 // between them are not, since the fuzzer is slow with long inputs.
-func FuzzControl(f *testing.F) {
-	c, err := privateOf(formatted(f, ControlOptions{Policy: PolicyPool, Objects: 2, Slots: 2}), true)
+func FuzzFile(f *testing.F) {
+	c, err := privateOf(formatted(f, Options{Policy: Pool, Objects: 2, Slots: 2}), true)
 	require.NoError(f, err)
 	for range c.Records() { // finds the free ones
 		f.Fatal("there is none")
@@ -448,7 +454,7 @@ func FuzzControl(f *testing.F) {
 	f.Add(header, states, slot, table, uint16(0), false)
 	f.Add(header, states, slot, table, uint16(7), false)
 	f.Add(header, states[:70], slot, table, uint16(0), true)
-	f.Add([]byte(controlMagic), []byte{}, []byte{}, table[:3], uint16(1), true)
+	f.Add([]byte(magic), []byte{}, []byte{}, table[:3], uint16(1), true)
 	f.Add(header, states, []byte("\x01\x00\x00\x00\xff\xff\xff\xff"), table, uint16(0), true)
 	f.Fuzz(func(t *testing.T, header, states, slot, table []byte, cut uint16, mend bool) {
 		const slots = 2
@@ -459,8 +465,8 @@ func FuzzControl(f *testing.F) {
 		copy(b[offSlotTable+slotSize:], slot)
 		copy(b[offSlotTable+slots*slotSize:], table)
 		if mend { // a header that fits, so that what is behind it counts
-			copy(b, controlMagic)
-			put32(offVersion, 1+binary.LittleEndian.Uint32(b[offVersion:])%controlVersion)(b)
+			copy(b, magic)
+			put32(offVersion, 1+binary.LittleEndian.Uint32(b[offVersion:])%layoutVersion)(b)
 			put32(offPolicy, 1+binary.LittleEndian.Uint32(b[offPolicy:])%2)(b)
 			put32(offSlots, slots)(b)
 			put32(offObjects, uint32(objects))(b)
@@ -469,7 +475,7 @@ func FuzzControl(f *testing.F) {
 		}
 		c, err := privateOf(b, false)
 		if err != nil {
-			require.ErrorIs(t, err, ErrCorrupt)
+			require.ErrorIs(t, err, shmring.ErrCorrupt)
 			return
 		}
 		valid := 0
@@ -495,7 +501,7 @@ func FuzzControl(f *testing.F) {
 			require.NoError(t, s.Close())
 		} else {
 			require.ErrorIs(t, err, ErrBusy)
-			require.Equal(t, c.opt.Slots, c.Readers())
+			require.Equal(t, c.opt.Slots, c.TakenSlots())
 		}
 		if c.Free() > 0 {
 			i := c.Put(record(4), 9)
@@ -503,12 +509,12 @@ func FuzzControl(f *testing.F) {
 			require.NoError(t, err)
 			for j, r := range again.Records() {
 				if i == j {
-					require.Equal(t, RecordOrBad{record(4), true}, r)
+					require.Equal(t, record(4), r)
 				}
 			}
-			drop(c, i)
+			c.Drop(i)
 		}
-		state := ControlState{Epoch: c.State().Epoch + 1, NextID: 5}
+		state := State{Epoch: c.State().Epoch + 1, NextID: 5}
 		c.SetState(state)
 		again, err := privateOf(c.mem, true)
 		require.NoError(t, err)

@@ -1,4 +1,4 @@
-package shmring
+package sidecar
 
 import (
 	"context"
@@ -11,27 +11,11 @@ import (
 	"github.com/ringcache/ringcache/internal/shmfile"
 )
 
-// A reader slot, 2048 bytes: what one living reader looks at in place.
-//
-//	offset  bytes  field
-//	0       4      1 if taken
-//	4       4      number of holds that may be in use
-//	8       4      pid, for people
-//	16      4 x n  holds: id of a chunk + 1, 0 if unused
-//
-// Its reader holds the lock on the slot's first byte (an open file description
-// lock) for life.
-const (
-	slotTop   = 4
-	slotPID   = 8
-	slotHolds = 16
-	maxHolds  = (slotSize - slotHolds) / 4
-)
-
-// Slot is a reader's place in the sidecar, where it says which chunks it looks
-// at: the writer does not free these. The kernel knows whether it lives.
+// Slot is a reader's place in the sidecar: it names the chunks that the reader looks at,
+// and the writer does not free these. The reader holds the lock on the slot's first byte
+// (an open file description lock) for life, so the kernel decides whether it lives.
 type Slot struct {
-	c     *Control
+	f     *File
 	index int
 	b     []byte
 
@@ -42,38 +26,38 @@ type Slot struct {
 // TakeSlot takes a free reader slot, one for each opening of a sidecar. A slot of
 // a reader that died is free. It
 // fails with [ErrBusy] if all are taken.
-func (c *Control) TakeSlot(pid int) (*Slot, error) {
+func (f *File) TakeSlot(pid int) (*Slot, error) {
 	// Twice, since the writer has the lock of a dead reader's slot for a moment.
-	for n := range 2 * c.opt.Slots {
-		i := n % c.opt.Slots
-		if ok, err := c.lockSlot(i); err != nil {
+	for n := range 2 * f.opt.Slots {
+		i := n % f.opt.Slots
+		if ok, err := f.lockSlot(i); err != nil {
 			return nil, err
 		} else if !ok {
 			continue
 		}
-		b := c.slot(i)
+		b := f.slot(i)
 		clear(b[slotTop:])
 		mem.Store32(b[slotPID:], uint32(pid))
-		mem.Store32(b, 1)
-		return &Slot{c: c, index: i, b: b}, nil
+		mem.Store32(b[slotTaken:], 1)
+		return &Slot{f: f, index: i, b: b}, nil
 	}
-	return nil, fmt.Errorf("%w: all %d reader slots of %s are taken; make the segment with more", ErrBusy, c.opt.Slots, c.path)
+	return nil, fmt.Errorf("%w: all %d reader slots of %s are taken; make the segment with more", ErrBusy, f.opt.Slots, f.path)
 }
 
-func (c *Control) slot(i int) []byte {
-	at := c.slotOffset(i)
-	return c.mem[at : at+slotSize : at+slotSize]
+func (f *File) slot(i int) []byte {
+	at := f.slotOffset(i)
+	return f.mem[at : at+slotSize : at+slotSize]
 }
 
-func (c *Control) slotOffset(i int) int { return offSlotTable + i*slotSize }
+func (f *File) slotOffset(i int) int { return offSlotTable + i*slotSize }
 
 // lockSlot tries the lock of a slot. In private memory a slot is locked while it
 // is marked taken.
-func (c *Control) lockSlot(i int) (bool, error) {
-	if c.file == nil {
-		return mem.Load32(c.slot(i)) == 0, nil
+func (f *File) lockSlot(i int) (bool, error) {
+	if f.file == nil {
+		return mem.Load32(f.slot(i)[slotTaken:]) == 0, nil
 	}
-	return shmfile.TryLockByte(c.file, int64(c.slotOffset(i)))
+	return shmfile.TryLockByte(f.file, int64(f.slotOffset(i)))
 }
 
 // Hold says that the chunk id is being looked at, before its header is compared.
@@ -111,20 +95,20 @@ func (s *Slot) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.b)
-	if s.c.file == nil {
+	if s.f.file == nil {
 		return nil
 	}
-	return shmfile.UnlockByte(s.c.file, int64(s.c.slotOffset(s.index)))
+	return shmfile.UnlockByte(s.f.file, int64(s.f.slotOffset(s.index)))
 }
 
 // Held returns the ids that living readers hold, and clears the slots of dead
 // ones, of which it returns the number. Ids that are killed before the call and
 // not in the answer are not looked at by anyone who compared the header.
-func (c *Control) Held() (ids map[uint32]struct{}, dead int) {
+func (f *File) Held() (ids map[uint32]struct{}, dead int) {
 	mem.Fence()
-	for i := range c.opt.Slots {
-		b := c.slot(i)
-		if mem.Load32(b) == 0 {
+	for i := range f.opt.Slots {
+		b := f.slot(i)
+		if mem.Load32(b[slotTaken:]) == 0 {
 			continue
 		}
 		var held []uint32
@@ -133,7 +117,7 @@ func (c *Control) Held() (ids map[uint32]struct{}, dead int) {
 				held = append(held, v-1)
 			}
 		}
-		if c.reap(i) {
+		if f.reap(i) {
 			dead++
 			continue
 		}
@@ -148,42 +132,42 @@ func (c *Control) Held() (ids map[uint32]struct{}, dead int) {
 }
 
 // reap frees a slot whose reader is dead.
-func (c *Control) reap(i int) bool {
-	if c.file == nil {
+func (f *File) reap(i int) bool {
+	if f.file == nil {
 		return false
 	}
-	at := int64(c.slotOffset(i))
-	if ok, err := shmfile.TryLockByte(c.file, at); err != nil || !ok {
+	at := int64(f.slotOffset(i))
+	if ok, err := shmfile.TryLockByte(f.file, at); err != nil || !ok {
 		return false
 	}
-	clear(c.slot(i))
-	_ = shmfile.UnlockByte(c.file, at) // it is ours to unlock, so it can't fail
+	clear(f.slot(i))
+	_ = shmfile.UnlockByte(f.file, at) // it is ours to unlock, so it can't fail
 	return true
 }
 
-// Readers returns how many slots are taken, by living readers or dead ones.
-func (c *Control) Readers() (n int) {
-	for i := range c.opt.Slots {
-		if mem.Load32(c.slot(i)) != 0 {
+// TakenSlots returns how many slots are taken, by living readers or dead ones.
+func (f *File) TakenSlots() (n int) {
+	for i := range f.opt.Slots {
+		if mem.Load32(f.slot(i)[slotTaken:]) != 0 {
 			n++
 		}
 	}
 	return n
 }
 
-// Lock takes a lock among the readers that use the sidecar. Unlike vLLM's, it is
+// Lock takes a lock among the readers that use the sidecar; the writer has no part in it. Unlike vLLM's, it is
 // free again when its holder dies. It waits until ctx ends.
-func (c *Control) Lock(ctx context.Context) error {
+func (f *File) Lock(ctx context.Context) error {
 	select {
-	case c.lock <- struct{}{}:
+	case f.readers <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if c.file == nil {
+	if f.file == nil {
 		return nil
 	}
 	for wait := 20 * time.Microsecond; ; wait = min(2*wait, 2*time.Millisecond) {
-		ok, err := shmfile.TryLockByte(c.file, offReadersLock)
+		ok, err := shmfile.TryLockByte(f.file, offReadersLock)
 		if ok {
 			return nil
 		}
@@ -195,16 +179,16 @@ func (c *Control) Lock(ctx context.Context) error {
 				err = ctx.Err()
 			}
 		}
-		<-c.lock
+		<-f.readers
 		return err
 	}
 }
 
 // Unlock gives the lock back.
-func (c *Control) Unlock() error {
-	defer func() { <-c.lock }()
-	if c.file == nil {
+func (f *File) Unlock() error {
+	defer func() { <-f.readers }()
+	if f.file == nil {
 		return nil
 	}
-	return shmfile.UnlockByte(c.file, offReadersLock)
+	return shmfile.UnlockByte(f.file, offReadersLock)
 }

@@ -1,4 +1,4 @@
-package shmring
+package sidecar
 
 import (
 	"context"
@@ -9,53 +9,55 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/shmring"
 )
 
 func TestSlotsAreTakenAndGivenBack(t *testing.T) {
 	t.Run("file", func(t *testing.T) {
-		s, o := withControl(t)
-		takeAll(t, s.Control(), func() *Control { return openOf(t, o) })
+		f, dir := made(t)
+		takeAll(t, f, func() *File { return open(t, dir) })
 	})
 	t.Run("private", func(t *testing.T) {
-		c, err := privateControl(*controlOptions(), SegmentOptions{RingSize: 4096})
+		f, err := Private(options())
 		require.NoError(t, err)
-		takeAll(t, c, func() *Control { return c })
+		takeAll(t, f, func() *File { return f })
 	})
 }
 
 // takeAll takes all four slots of what open opens.
-func takeAll(t *testing.T, writer *Control, open func() *Control) {
+func takeAll(t *testing.T, writer *File, open func() *File) {
 	t.Helper()
 	var slots []*Slot
 	for i := range 4 {
 		slot, err := open().TakeSlot(i)
 		require.NoError(t, err)
 		slots = append(slots, slot)
-		require.Equal(t, i+1, writer.Readers())
+		require.Equal(t, i+1, writer.TakenSlots())
 	}
 	_, err := open().TakeSlot(9)
 	require.ErrorIs(t, err, ErrBusy)
 	require.NoError(t, slots[2].Close())
-	require.Equal(t, 3, writer.Readers())
+	require.Equal(t, 3, writer.TakenSlots())
 	slots[2], err = open().TakeSlot(9)
 	require.NoError(t, err)
 	for _, slot := range slots {
 		require.NoError(t, slot.Close())
 	}
-	require.Zero(t, writer.Readers())
+	require.Zero(t, writer.TakenSlots())
 	held, dead := writer.Held()
 	require.Empty(t, held)
 	require.Zero(t, dead)
 }
 
 func TestHolds(t *testing.T) {
-	s, o := withControl(t)
-	a, err := openOf(t, o).TakeSlot(1)
+	f, dir := made(t)
+	a, err := open(t, dir).TakeSlot(1)
 	require.NoError(t, err)
-	b, err := openOf(t, o).TakeSlot(2)
+	b, err := open(t, dir).TakeSlot(2)
 	require.NoError(t, err)
 	held := func() map[uint32]struct{} {
-		ids, dead := s.Control().Held()
+		ids, dead := f.Held()
 		require.Zero(t, dead)
 		return ids
 	}
@@ -69,15 +71,15 @@ func TestHolds(t *testing.T) {
 	require.Empty(t, held())
 	p0, ok := a.Hold(0)
 	require.True(t, ok)
-	p1, ok := a.Hold(IDLimit - 1)
+	p1, ok := a.Hold(shmring.IDLimit - 1)
 	require.True(t, ok)
 	q0, ok := b.Hold(0)
 	require.True(t, ok)
-	require.Equal(t, set(0, IDLimit-1), held())
+	require.Equal(t, set(0, shmring.IDLimit-1), held())
 	a.Release(p0)
-	require.Equal(t, set(0, IDLimit-1), held(), "the other reader holds it too")
+	require.Equal(t, set(0, shmring.IDLimit-1), held(), "the other reader holds it too")
 	b.Release(q0)
-	require.Equal(t, set(IDLimit-1), held())
+	require.Equal(t, set(shmring.IDLimit-1), held())
 	again, ok := a.Hold(5)
 	require.True(t, ok)
 	require.Equal(t, p0, again, "places are used again")
@@ -101,51 +103,51 @@ func TestHolds(t *testing.T) {
 }
 
 func TestSlotOfADeadReaderIsFree(t *testing.T) {
-	s, o := withControl(t)
+	f, dir := made(t)
 	die := func() { // a reader that ends without a word
-		c, err := OpenControl(o.Dir, o.Name)
+		c, err := Open(dir, "s")
 		require.NoError(t, err)
 		slot, err := c.TakeSlot(1)
 		require.NoError(t, err)
 		_, ok := slot.Hold(3)
 		require.True(t, ok)
-		ids, _ := s.Control().Held()
+		ids, _ := f.Held()
 		require.Contains(t, ids, uint32(3))
 		require.NoError(t, c.Close())
 	}
 	die()
-	require.Equal(t, 1, s.Control().Readers())
-	ids, dead := s.Control().Held()
+	require.Equal(t, 1, f.TakenSlots())
+	ids, dead := f.Held()
 	require.Empty(t, ids)
 	require.Equal(t, 1, dead)
-	require.Zero(t, s.Control().Readers())
-	_, dead = s.Control().Held()
+	require.Zero(t, f.TakenSlots())
+	_, dead = f.Held()
 	require.Zero(t, dead, "it is counted once")
 
 	// Its slot is also free for the next one, who does not inherit its holds.
 	for range 10 {
 		die()
 	}
-	require.Equal(t, 1, s.Control().Readers())
-	slot, err := openOf(t, o).TakeSlot(2)
+	require.Equal(t, 1, f.TakenSlots())
+	slot, err := open(t, dir).TakeSlot(2)
 	require.NoError(t, err)
-	ids, dead = s.Control().Held()
+	ids, dead = f.Held()
 	require.Empty(t, ids)
 	require.Zero(t, dead)
 	require.NoError(t, slot.Close())
 }
 
-func TestControlLock(t *testing.T) {
-	_, o := withControl(t)
+func TestReadersLock(t *testing.T) {
+	_, dir := made(t)
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
-	a, b := openOf(t, o), openOf(t, o)
+	a, b := open(t, dir), open(t, dir)
 	require.NoError(t, a.Lock(context.Background()))
 	require.ErrorIs(t, b.Lock(over), context.Canceled)
 	require.ErrorIs(t, a.Lock(over), context.Canceled, "also for others of the process")
 	require.NoError(t, a.Unlock())
 
-	dead, err := OpenControl(o.Dir, o.Name)
+	dead, err := Open(dir, "s")
 	require.NoError(t, err)
 	require.NoError(t, dead.Lock(context.Background()))
 	require.ErrorIs(t, a.Lock(over), context.Canceled)
@@ -156,7 +158,7 @@ func TestControlLock(t *testing.T) {
 	var inside atomic.Int32
 	var wg sync.WaitGroup
 	for i := range 4 {
-		c := []*Control{a, b}[i%2]
+		c := []*File{a, b}[i%2]
 		wg.Go(func() {
 			for range 100 {
 				if err := c.Lock(context.Background()); err != nil || inside.Add(1) != 1 || inside.Add(-1) != 0 || c.Unlock() != nil {

@@ -1,4 +1,4 @@
-package shmring
+package sidecar
 
 import (
 	"encoding/binary"
@@ -6,40 +6,11 @@ import (
 	"iter"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
-	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/mem"
 )
 
-// An entry of the table, 64 bytes:
-//
-//	offset  bytes  field
-//	0       8      mark: the checksum (CRC-32C) of bytes 8 to 39 and, above it, its
-//	               complement if valid, else markFree; stored last
-//	8       8      address
-//	16      4      id
-//	20      4      size of the chunk with its header
-//	24      4      offset of the note in the payload
-//	28      4      bytes of the note
-//	32      4      checksum (CRC-32C) of the payload, see Sum
-//	36      4      1 if that covers every byte, else 0
-//	40      8      use, with its own check, see SetUse
-//
-// In layout 1 the mark is the checksum above 1 if valid, and any checksum above 0 if
-// not; the use has no check.
-const (
-	entryBody = 8
-	entryEnd  = 40
-	entryUse  = 40
-
-	// markFree differs in 32 bits from every mark of a valid entry, whose halves
-	// complement each other while these are the same. It is not 0, so that a hole
-	// in the file is not taken for free entries.
-	markFree = 0x45455246_45455246 // "FREEFREE"
-
-	// useCheck are the bits of the use word that the check takes.
-	useCheck = (1<<30 - 1) << 32
-)
-
+// validMark returns the mark of an entry whose body has the checksum sum. In layout 1 it
+// is the checksum above 1, any checksum above 0 is free, and the use word has no check.
 func validMark(version, sum uint32) uint64 {
 	if version == 1 {
 		return uint64(sum)<<32 | 1
@@ -47,16 +18,16 @@ func validMark(version, sum uint32) uint64 {
 	return uint64(^sum)<<32 | uint64(sum)
 }
 
-func (c *Control) freeMark() uint64 {
-	if c.version == 1 {
+func (f *File) freeMark() uint64 {
+	if f.version == 1 {
 		return 0
 	}
 	return markFree
 }
 
 // isFree says whether a mark is that of a free entry.
-func (c *Control) isFree(mark uint64) bool {
-	if c.version == 1 {
+func (f *File) isFree(mark uint64) bool {
+	if f.version == 1 {
 		return uint32(mark) == 0
 	}
 	return mark == markFree
@@ -64,9 +35,9 @@ func (c *Control) isFree(mark uint64) bool {
 
 // sealUse adds the check to the use word of entry i: part of a checksum of the word
 // and of i.
-func (c *Control) sealUse(i int, use uint64) uint64 {
+func (f *File) sealUse(i int, use uint64) uint64 {
 	use &^= useCheck
-	if c.version == 1 {
+	if f.version == 1 {
 		return use
 	}
 	var b [12]byte
@@ -75,7 +46,7 @@ func (c *Control) sealUse(i int, use uint64) uint64 {
 	return use | uint64(crc32.Checksum(b[:], castagnoli))<<32&useCheck
 }
 
-// Record is an object as the sidecar knows it.
+// Record is an object as the sidecar records it.
 type Record struct {
 	Address uint64
 	ID      uint32
@@ -87,6 +58,8 @@ type Record struct {
 	// called with.
 	Sum  uint32
 	Full bool
+	// Damaged is set by Records, and ignored by Put.
+	Damaged bool
 }
 
 const (
@@ -117,101 +90,90 @@ func PayloadSum(payload []byte, front int, full bool) (sum uint32) {
 	return sum
 }
 
-func (c *Control) guard(f func() error) error { return fault.Guard(f) }
-
-func (c *Control) entry(i int) []byte {
-	at := offSlotTable + c.opt.Slots*slotSize + i*entrySize
-	return c.mem[at : at+entrySize : at+entrySize]
+func (f *File) entry(i int) []byte {
+	at := offSlotTable + f.opt.Slots*slotSize + i*entrySize
+	return f.mem[at : at+entrySize : at+entrySize]
 }
 
 // Free returns how many more objects the table has room for.
-func (c *Control) Free() int { return len(c.free) }
+func (f *File) Free() int { return len(f.free) }
 
 // Put records an object and returns its entry; there must be room. It is valid
 // from one moment to the next, with the use. If the memory is gone, the entry stays
 // free.
-func (c *Control) Put(r Record, use uint64) int {
-	i := c.free[len(c.free)-1]
-	e := c.entry(i)
+func (f *File) Put(r Record, use uint64) int {
+	i := f.free[len(f.free)-1]
+	e := f.entry(i)
 	failpoint.Hit("control.put.begin")
-	binary.LittleEndian.PutUint64(e[8:], r.Address)
-	binary.LittleEndian.PutUint32(e[16:], r.ID)
-	binary.LittleEndian.PutUint32(e[20:], uint32(r.Size))
+	binary.LittleEndian.PutUint64(e[entryAddress:], r.Address)
+	binary.LittleEndian.PutUint32(e[entryID:], r.ID)
+	binary.LittleEndian.PutUint32(e[entryLength:], uint32(r.Size))
 	failpoint.Hit("control.put.half")
-	binary.LittleEndian.PutUint32(e[24:], uint32(r.NoteOffset))
-	binary.LittleEndian.PutUint32(e[28:], uint32(r.NoteLen))
-	binary.LittleEndian.PutUint32(e[32:], r.Sum)
+	binary.LittleEndian.PutUint32(e[entryNoteOffset:], uint32(r.NoteOffset))
+	binary.LittleEndian.PutUint32(e[entryNoteLen:], uint32(r.NoteLen))
+	binary.LittleEndian.PutUint32(e[entrySum:], r.Sum)
 	full := uint32(0)
 	if r.Full {
 		full = 1
 	}
-	binary.LittleEndian.PutUint32(e[36:], full)
-	mem.Store64(e[entryUse:], c.sealUse(i, use))
-	mark := validMark(c.version, crc32.Checksum(e[entryBody:entryEnd], castagnoli))
+	binary.LittleEndian.PutUint32(e[entryFull:], full)
+	mem.Store64(e[entryUse:], f.sealUse(i, use))
+	mark := validMark(f.version, crc32.Checksum(e[entryBody:entryEnd], castagnoli))
 	failpoint.Hit("control.put.summed")
 	mem.Fence()
-	mem.Store64(e, mark)
-	c.free = c.free[:len(c.free)-1]
+	mem.Store64(e[entryMark:], mark)
+	f.free = f.free[:len(f.free)-1]
 	failpoint.Hit("control.put.end")
 	return i
 }
 
-// Invalidate makes an entry one that no object has, in one store. It can be used
-// again once it is released.
-func (c *Control) Invalidate(i int) {
+// Drop frees entry i by one store. If the memory is gone, the entry stays used.
+func (f *File) Drop(i int) {
 	failpoint.Hit("control.drop.begin")
-	mem.Store64(c.entry(i), c.freeMark())
+	mem.Store64(f.entry(i)[entryMark:], f.freeMark())
 	failpoint.Hit("control.drop.end")
+	f.free = append(f.free, i)
 }
-
-// Release gives back an entry that was invalidated. It does not touch the memory.
-func (c *Control) Release(i int) { c.free = append(c.free, i) }
 
 // SetUse keeps a word of the writer's with an object. It is one store. Bits 32 to
 // 61 are not the writer's: the check is there.
-func (c *Control) SetUse(i int, use uint64) {
+func (f *File) SetUse(i int, use uint64) {
 	failpoint.Hit("control.use.begin")
-	mem.Store64(c.entry(i)[entryUse:], c.sealUse(i, use))
+	mem.Store64(f.entry(i)[entryUse:], f.sealUse(i, use))
 	failpoint.Hit("control.use.end")
 }
 
 // Use returns the word set by SetUse; ok is false if its check says that it can't be
 // that. Layout 1 has no check but that bits 32 to 61 are 0.
-func (c *Control) Use(i int) (use uint64, ok bool) {
-	word := mem.Load64(c.entry(i)[entryUse:])
-	return word &^ useCheck, word == c.sealUse(i, word)
+func (f *File) Use(i int) (use uint64, ok bool) {
+	word := mem.Load64(f.entry(i)[entryUse:])
+	return word &^ useCheck, word == f.sealUse(i, word)
 }
 
-// Records yields every entry that is not free; OK is false where it can't be right:
-// its checksum is wrong, or its mark is neither that of an object nor that of a free
-// entry. Entries that are not yielded become free.
-func (c *Control) Records() iter.Seq2[int, RecordOrBad] {
-	return func(yield func(int, RecordOrBad) bool) {
+// Records yields every entry that is not free, with Damaged set where it can't be
+// right: its checksum is wrong, or its mark is neither that of an object nor that of a
+// free entry. Entries that are not yielded become free.
+func (f *File) Records() iter.Seq2[int, Record] {
+	return func(yield func(int, Record) bool) {
 		var free []int
-		defer func() { c.free = free }()
-		for i := c.opt.Objects - 1; i >= 0; i-- {
-			e := c.entry(i)
-			mark := mem.Load64(e)
-			if c.isFree(mark) {
+		defer func() { f.free = free }()
+		for i := f.opt.Objects - 1; i >= 0; i-- {
+			e := f.entry(i)
+			mark := mem.Load64(e[entryMark:])
+			if f.isFree(mark) {
 				free = append(free, i)
 				continue
 			}
 			r := Record{
-				Address: binary.LittleEndian.Uint64(e[8:]), ID: binary.LittleEndian.Uint32(e[16:]),
-				Size:       int(binary.LittleEndian.Uint32(e[20:])),
-				NoteOffset: int(binary.LittleEndian.Uint32(e[24:])), NoteLen: int(binary.LittleEndian.Uint32(e[28:])),
-				Sum: binary.LittleEndian.Uint32(e[32:]), Full: binary.LittleEndian.Uint32(e[36:]) == 1,
+				Address: binary.LittleEndian.Uint64(e[entryAddress:]), ID: binary.LittleEndian.Uint32(e[entryID:]),
+				Size:       int(binary.LittleEndian.Uint32(e[entryLength:])),
+				NoteOffset: int(binary.LittleEndian.Uint32(e[entryNoteOffset:])), NoteLen: int(binary.LittleEndian.Uint32(e[entryNoteLen:])),
+				Sum: binary.LittleEndian.Uint32(e[entrySum:]), Full: binary.LittleEndian.Uint32(e[entryFull:]) == 1,
+				Damaged: mark != validMark(f.version, crc32.Checksum(e[entryBody:entryEnd], castagnoli)),
 			}
-			ok := mark == validMark(c.version, crc32.Checksum(e[entryBody:entryEnd], castagnoli))
-			if !yield(i, RecordOrBad{r, ok}) {
+			if !yield(i, r) {
 				return
 			}
 		}
 	}
-}
-
-// RecordOrBad is an entry that is not free.
-type RecordOrBad struct {
-	Record
-	OK bool // its mark and its checksum are right
 }
