@@ -41,14 +41,14 @@ func Prepare(ctx context.Context, m []byte, path string, o Options) (Report, err
 		}
 	}
 	// Only pages that are mapped can be moved.
-	numaErr := r.NUMA.bind(m, root, o)
+	numaErr := r.bind(m, root, o)
 	if o.Lock {
 		r.Lock.Reason = reasonOf(lock(m))
 	}
 
 	r.look(m)
-	r.HugePages.judge(m, huge, o, hugeErr)
-	r.NUMA.judge(m, numaErr)
+	r.judgeHugePages(m, huge, o, hugeErr)
+	r.judgeNUMA(m, numaErr)
 	if lost := r.Missing(); o.Require && len(lost) > 0 {
 		return r, fmt.Errorf("%w: %s: %s", ErrMissing, path, strings.Join(lost, "; "))
 	}
@@ -83,7 +83,8 @@ func (r *Report) look(m []byte) {
 	}
 }
 
-func (h *HugePageReport) judge(m []byte, s hugeSettings, o Options, cause error) {
+func (r *Report) judgeHugePages(m []byte, s hugeSettings, o Options, cause error) {
+	h := &r.HugePages
 	lo, hi := pageRange(m)
 	h.Asked, h.Possible = o.HugePages, s.wholePages(lo, hi)
 	if h.Asked && (h.Obtained < h.Possible || h.Possible == 0) {
@@ -91,7 +92,9 @@ func (h *HugePageReport) judge(m []byte, s hugeSettings, o Options, cause error)
 	}
 }
 
-func (n *NUMAReport) bind(m []byte, root fs.FS, o Options) error {
+// bind sets the NUMA policy that was asked for.
+func (r *Report) bind(m []byte, root fs.FS, o Options) error {
+	n := &r.NUMA
 	n.Asked, n.AskedNodes = o.NUMA, slices.Clone(o.NUMANodes)
 	if o.NUMA == NUMADefault {
 		return nil
@@ -119,7 +122,8 @@ func (n *NUMAReport) bind(m []byte, root fs.FS, o Options) error {
 	return nil
 }
 
-func (n *NUMAReport) judge(m []byte, cause error) {
+func (r *Report) judgeNUMA(m []byte, cause error) {
+	n := &r.NUMA
 	nodes, err := nodeBytes(m)
 	if err == nil {
 		n.Nodes = nodes
@@ -133,13 +137,14 @@ func (n *NUMAReport) judge(m []byte, cause error) {
 	case err != nil:
 		n.Reason = unknownOr(err, "")
 	default:
-		n.Reason = n.misplaced()
+		n.Reason = r.misplaced()
 	}
 	n.Obtained = n.Reason == ""
 }
 
 // misplaced says which pages are not where the policy has them.
-func (n *NUMAReport) misplaced() string {
+func (r *Report) misplaced() string {
+	n := &r.NUMA
 	elsewhere := int64(0)
 	for node, bytes := range n.Nodes {
 		if !slices.Contains(n.AskedNodes, node) {

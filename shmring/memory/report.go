@@ -18,43 +18,31 @@ type Report struct {
 	Resident        int64 // bytes in memory: used or prefaulted by someone, and not swapped out
 	Mapped          int64 // bytes that this process can touch without a fault
 
-	Prefault  PrefaultReport
-	HugePages HugePageReport
-	NUMA      NUMAReport
-	Lock      LockReport
+	Prefault struct {
+		Asked, Obtained bool
+		Reason          string
+	}
+	HugePages struct {
+		Asked    bool
+		Obtained int64 // bytes that this process has mapped by huge pages
+		Possible int64 // bytes of the whole huge pages that the mapping has room for
+		Reason   string
+	}
+	NUMA struct {
+		Asked      NUMAPolicy
+		AskedNodes []int
+		Obtained   bool
+		Nodes      map[int]int64 // bytes mapped from each node, nil if unknown
+		Reason     string
+	}
+	Lock struct {
+		Asked    bool
+		Obtained int64 // bytes
+		Reason   string
+	}
 
 	DontDump       bool // core dumps of this process leave the segment out
 	DontDumpReason string
-}
-
-// PrefaultReport is about Options.Prefault.
-type PrefaultReport struct {
-	Asked, Obtained bool
-	Reason          string
-}
-
-// HugePageReport is about Options.HugePages.
-type HugePageReport struct {
-	Asked    bool
-	Obtained int64 // bytes that this process has mapped by huge pages
-	Possible int64 // bytes of the whole huge pages that the mapping has room for
-	Reason   string
-}
-
-// NUMAReport is about Options.NUMA.
-type NUMAReport struct {
-	Asked      NUMAPolicy
-	AskedNodes []int
-	Obtained   bool
-	Nodes      map[int]int64 // bytes mapped from each node, nil if unknown
-	Reason     string
-}
-
-// LockReport is about Options.Lock.
-type LockReport struct {
-	Asked    bool
-	Obtained int64 // bytes
-	Reason   string
 }
 
 // Missing returns a line for everything that is not as it should be, with the

@@ -44,10 +44,11 @@ func TestReportText(t *testing.T) {
 	require.Equal(t, plain, r.String())
 	require.Empty(t, r.Missing())
 
-	r.Mapped, r.Prefault = 4096, PrefaultReport{Asked: true, Obtained: true}
-	r.HugePages = HugePageReport{Asked: true, Reason: "too small"}
-	r.NUMA = NUMAReport{Asked: NUMAInterleave, AskedNodes: []int{0, 1}, Nodes: map[int]int64{1: 96, 0: 4000}, Reason: "for a reason"}
-	r.Lock = LockReport{Asked: true, Obtained: 10, Reason: "limit"}
+	r.Mapped, r.Prefault.Asked, r.Prefault.Obtained = 4096, true, true
+	r.HugePages.Asked, r.HugePages.Reason = true, "too small"
+	r.NUMA.Asked, r.NUMA.AskedNodes = NUMAInterleave, []int{0, 1}
+	r.NUMA.Nodes, r.NUMA.Reason = map[int]int64{1: 96, 0: 4000}, "for a reason"
+	r.Lock.Asked, r.Lock.Obtained, r.Lock.Reason = true, 10, "limit"
 	r.DontDump, r.DontDumpReason = false, "unknown"
 	r.Allocated, r.AllocatedReason = false, "holes"
 	require.Equal(t, `memory of /dev/shm/x, 4096 bytes:

@@ -37,12 +37,6 @@ var (
 // container) and which setting changes it. [ErrNoSpace] comes with it.
 type SpaceError = shmfile.SpaceError
 
-// The limits that a [SpaceError] can be about.
-const (
-	LimitMount  = shmfile.LimitMount
-	LimitCgroup = shmfile.LimitCgroup
-)
-
 // FaultError says that a file of a segment is shorter than it was when it was
 // mapped, or that it can't be written to.
 type FaultError struct {

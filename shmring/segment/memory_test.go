@@ -99,7 +99,7 @@ func TestSmallMount(t *testing.T) {
 		require.ErrorIs(t, err, syscall.ENOSPC)
 		var space *SpaceError
 		require.ErrorAs(t, err, &space)
-		require.Equal(t, LimitMount, space.What)
+		require.False(t, space.Cgroup)
 		require.Equal(t, dir, space.Where)
 		require.Equal(t, int64(128*mib), space.Need)
 		require.Equal(t, int64(64*mib), space.Have)

@@ -145,16 +145,6 @@ func (f *File) reap(i int) bool {
 	return true
 }
 
-// TakenSlots returns how many slots are taken, by living readers or dead ones.
-func (f *File) TakenSlots() (n int) {
-	for i := range f.opt.Slots {
-		if mem.Load32(f.slot(i)[slotTaken:]) != 0 {
-			n++
-		}
-	}
-	return n
-}
-
 // Lock takes a lock among the readers that use the sidecar; the writer has no part in it. Unlike vLLM's, it is
 // free again when its holder dies. It waits until ctx ends.
 func (f *File) Lock(ctx context.Context) error {
