@@ -14,7 +14,7 @@ import (
 
 	"github.com/ringcache/ringcache/internal/goldentest"
 	"github.com/ringcache/ringcache/internal/shmfile"
-	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
 )
 
 func TestMain(m *testing.M) { os.Exit(goldentest.ReadOnlyTable(m).Run()) }
@@ -345,7 +345,7 @@ func FuzzAgent(f *testing.F) {
 		detached, err := filepath.Glob(filepath.Join(dir, "*.ctl"))
 		require.NoError(t, err)
 		for _, path := range detached {
-			_, err := shmring.Sweep(shmring.SweepOptions{
+			_, err := segment.Sweep(segment.SweepOptions{
 				Dir: dir, Prefix: strings.TrimSuffix(filepath.Base(path), ".ctl"), AnyOwner: true, Remove: true,
 			})
 			require.NoError(t, err)
