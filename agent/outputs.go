@@ -1,6 +1,10 @@
 package agent
 
-import "github.com/ringcache/ringcache/serde"
+import (
+	"errors"
+
+	"github.com/ringcache/ringcache/serde/enginecore"
+)
 
 // The JSON form of a message of the output socket, in both directions; the names
 // are vLLM's. Err, Error and Unread of the library are texts, and only replied.
@@ -18,33 +22,33 @@ type (
 		Unread           []string     `json:"unread,omitempty"`
 	}
 	outputJSON struct {
-		RequestID                 string              `json:"request_id"`
-		NewTokenIDs               []uint32            `json:"new_token_ids"`
-		Logprobs                  plain               `json:"new_logprobs"`
-		PromptLogprobs            plain               `json:"new_prompt_logprobs_tensors"`
-		PoolingOutput             plain               `json:"pooling_output"`
-		FinishReason              *serde.FinishReason `json:"finish_reason"`
-		StopReason                plain               `json:"stop_reason"`
-		Events                    []eventJSON         `json:"events"`
-		KVTransferParams          plain               `json:"kv_transfer_params"`
-		ECTransferParams          plain               `json:"ec_transfer_params"`
-		TraceHeaders              map[string]string   `json:"trace_headers"`
-		PrefillStats              plain               `json:"prefill_stats"`
-		NumCachedTokens           int                 `json:"num_cached_tokens"`
-		NumExternalComputedTokens int                 `json:"num_external_computed_tokens"`
-		RoutedExperts             plain               `json:"routed_experts"`
-		NumNaNsInLogits           int                 `json:"num_nans_in_logits"`
-		MMCacheMissHashes         []string            `json:"mm_cache_miss_hashes"`
-		SamplingMask              plain               `json:"new_sampling_mask"`
-		SpecDecodeMetrics         plain               `json:"spec_decode_metrics"`
-		PromptTokenIDLogprobs     plain               `json:"prompt_token_id_logprobs"`
-		Error                     *requestErrorJSON   `json:"error"`
-		Failed                    string              `json:"failed,omitempty"`
-		Unread                    []string            `json:"unread,omitempty"`
+		RequestID                 string                   `json:"request_id"`
+		NewTokenIDs               []uint32                 `json:"new_token_ids"`
+		Logprobs                  plain                    `json:"new_logprobs"`
+		PromptLogprobs            plain                    `json:"new_prompt_logprobs_tensors"`
+		PoolingOutput             plain                    `json:"pooling_output"`
+		FinishReason              *enginecore.FinishReason `json:"finish_reason"`
+		StopReason                plain                    `json:"stop_reason"`
+		Events                    []eventJSON              `json:"events"`
+		KVTransferParams          plain                    `json:"kv_transfer_params"`
+		ECTransferParams          plain                    `json:"ec_transfer_params"`
+		TraceHeaders              map[string]string        `json:"trace_headers"`
+		PrefillStats              plain                    `json:"prefill_stats"`
+		NumCachedTokens           int                      `json:"num_cached_tokens"`
+		NumExternalComputedTokens int                      `json:"num_external_computed_tokens"`
+		RoutedExperts             plain                    `json:"routed_experts"`
+		NumNaNsInLogits           int                      `json:"num_nans_in_logits"`
+		MMCacheMissHashes         []string                 `json:"mm_cache_miss_hashes"`
+		SamplingMask              plain                    `json:"new_sampling_mask"`
+		SpecDecodeMetrics         plain                    `json:"spec_decode_metrics"`
+		PromptTokenIDLogprobs     plain                    `json:"prompt_token_id_logprobs"`
+		Error                     *requestErrorJSON        `json:"error"`
+		Failed                    string                   `json:"failed,omitempty"`
+		Unread                    []string                 `json:"unread,omitempty"`
 	}
 	eventJSON struct {
-		Type      serde.EventType `json:"type"`
-		Timestamp number          `json:"timestamp"`
+		Type      enginecore.EventType `json:"type"`
+		Timestamp number               `json:"timestamp"`
 	}
 	requestErrorJSON struct {
 		Code      string `json:"code"`
@@ -61,14 +65,14 @@ type (
 )
 
 func outputsEncode(p *params) (reply, error) {
-	o := serde.Options{Generation: p.generation(), InlineThreshold: p.threshold()}
+	c := p.engineCodec(p.threshold())
 	var j outputsJSON
 	strictly(p, "outputs", &j)
 	m := j.message(p)
 	if p.err != nil {
 		return nil, p.err
 	}
-	f, err := serde.EncodeOutputs(m, o)
+	f, err := c.EncodeOutputs(m)
 	if err != nil {
 		return nil, err
 	}
@@ -76,28 +80,28 @@ func outputsEncode(p *params) (reply, error) {
 }
 
 func outputsDecode(p *params) (reply, error) {
-	o := serde.Options{Generation: p.generation()}
+	c := p.codec(0)
 	f := p.frames()
 	if p.err != nil {
 		return nil, p.err
 	}
-	if serde.IsEngineDead(f) {
+	m, err := c.DecodeOutputs(f)
+	if errors.Is(err, enginecore.ErrEngineDead) {
 		return reply{"dead": true}, nil
 	}
-	m, err := serde.DecodeOutputs(f, o)
 	if err != nil {
 		return nil, err
 	}
 	return reply{"outputs": encodeOutputs(m)}, nil
 }
 
-func (j *outputsJSON) message(p *params) *serde.EngineCoreOutputs {
-	m := &serde.EngineCoreOutputs{
+func (j *outputsJSON) message(p *params) *enginecore.Outputs {
+	m := &enginecore.Outputs{
 		EngineIndex: j.EngineIndex, SchedulerStats: j.SchedulerStats.value, Timestamp: float64(j.Timestamp), FinishedRequests: j.FinishedRequests,
 		WaveComplete: j.WaveComplete, StartWave: j.StartWave, WeightVersion: j.WeightVersion,
 	}
 	if u := j.Utility; u != nil {
-		m.UtilityOutput = &serde.UtilityOutput{CallID: u.CallID, Failure: u.Failure, Result: u.Result.value, ResultType: u.ResultType.value}
+		m.Answer = &enginecore.Answer{CallID: u.CallID, Failure: u.Failure, Result: u.Result.value, ResultType: u.ResultType.value}
 	}
 	for _, o := range j.Outputs {
 		m.Outputs = append(m.Outputs, o.output(p))
@@ -105,8 +109,8 @@ func (j *outputsJSON) message(p *params) *serde.EngineCoreOutputs {
 	return m
 }
 
-func (j *outputJSON) output(p *params) serde.EngineCoreOutput {
-	o := serde.EngineCoreOutput{
+func (j *outputJSON) output(p *params) enginecore.Output {
+	o := enginecore.Output{
 		RequestID: j.RequestID, NewTokenIDs: j.NewTokenIDs, Logprobs: j.Logprobs.value, PromptLogprobs: j.PromptLogprobs.value, FinishReason: j.FinishReason,
 		StopReason: j.StopReason.value, KVTransferParams: j.KVTransferParams.value, ECTransferParams: j.ECTransferParams.value, TraceHeaders: j.TraceHeaders,
 		PrefillStats: j.PrefillStats.value, NumCachedTokens: j.NumCachedTokens, NumExternalComputedTokens: j.NumExternalComputedTokens,
@@ -119,29 +123,29 @@ func (j *outputJSON) output(p *params) serde.EngineCoreOutput {
 	}
 	switch v := j.RoutedExperts.value.(type) {
 	case nil:
-	case *serde.NDArray:
+	case *enginecore.NDArray:
 		o.RoutedExperts = v
 	default:
 		p.fail("routed_experts: want an $ndarray or null")
 	}
 	if j.Events != nil {
-		o.Events = []serde.Event{}
+		o.Events = []enginecore.Event{}
 	}
 	for _, e := range j.Events {
-		o.Events = append(o.Events, serde.Event{Type: e.Type, Timestamp: float64(e.Timestamp)})
+		o.Events = append(o.Events, enginecore.Event{Type: e.Type, Timestamp: float64(e.Timestamp)})
 	}
 	if e := j.Error; e != nil {
-		o.Error = &serde.RequestError{Code: e.Code, Message: e.Message, Retryable: e.Retryable}
+		o.Error = &enginecore.RequestError{Code: e.Code, Message: e.Message, Retryable: e.Retryable}
 	}
 	return o
 }
 
-func encodeOutputs(m *serde.EngineCoreOutputs) *outputsJSON {
+func encodeOutputs(m *enginecore.Outputs) *outputsJSON {
 	j := &outputsJSON{
 		EngineIndex: m.EngineIndex, Outputs: []outputJSON{}, SchedulerStats: plain{m.SchedulerStats}, Timestamp: number(m.Timestamp),
 		FinishedRequests: m.FinishedRequests, WaveComplete: m.WaveComplete, StartWave: m.StartWave, WeightVersion: m.WeightVersion, Unread: errorTexts(m.Unread),
 	}
-	if u := m.UtilityOutput; u != nil {
+	if u := m.Answer; u != nil {
 		j.Utility = &utilityJSON{u.CallID, u.Failure, plain{u.Result}, plain{u.ResultType}, errorText(u.Err)}
 	}
 	for i := range m.Outputs {
@@ -150,7 +154,7 @@ func encodeOutputs(m *serde.EngineCoreOutputs) *outputsJSON {
 	return j
 }
 
-func encodeOutput(o *serde.EngineCoreOutput) outputJSON {
+func encodeOutput(o *enginecore.Output) outputJSON {
 	j := outputJSON{
 		RequestID: o.RequestID, NewTokenIDs: o.NewTokenIDs, Logprobs: plain{o.Logprobs}, PromptLogprobs: plain{o.PromptLogprobs}, FinishReason: o.FinishReason,
 		StopReason: plain{o.StopReason}, KVTransferParams: plain{o.KVTransferParams}, ECTransferParams: plain{o.ECTransferParams},

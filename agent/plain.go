@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
 // plain is a value without a fixed type, such as a sampling parameter, in the
@@ -35,7 +36,7 @@ func encodePlain(v any) any {
 		return reply{"$bytes": hex.EncodeToString(v)}
 	case *serde.Tensor:
 		return reply{"$tensor": encodeData(v)}
-	case *serde.NDArray:
+	case *enginecore.NDArray:
 		return reply{"$ndarray": encodeArray(v.DType, v.Shape, v.Data)}
 	case []any:
 		out := make([]any, len(v))
@@ -52,7 +53,7 @@ func encodePlain(v any) any {
 			}
 		}
 		return out
-	case *serde.Map:
+	case *enginecore.Map:
 		pairs := make([][2]any, len(v.Keys))
 		for i, k := range v.Keys {
 			pairs[i] = [2]any{encodePlain(k), encodePlain(v.Values[i])}
@@ -149,7 +150,7 @@ func decodeTagged(tag string, raw rawJSON, depth int) (any, error) {
 		if err := json.Unmarshal(raw, &pairs); err != nil {
 			return nil, err
 		}
-		m := &serde.Map{}
+		m := &enginecore.Map{}
 		for _, p := range pairs {
 			k, err := decodePlain(p[0], depth+1)
 			if err != nil {
@@ -184,7 +185,7 @@ func decodePlainArray(tag string, raw rawJSON) (any, error) {
 		return nil, fmt.Errorf("%s without a shape", tag)
 	}
 	if tag == "$ndarray" {
-		return &serde.NDArray{DType: j.DType, Shape: j.Shape, Data: data}, nil
+		return &enginecore.NDArray{DType: j.DType, Shape: j.Shape, Data: data}, nil
 	}
 	dtype, known := serde.ParseDType(j.DType)
 	if !known {

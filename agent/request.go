@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/ringcache/ringcache/engine/enginetest/wire"
 	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
 func requestOps() map[string]operation {
@@ -87,15 +89,15 @@ func strictly(p *params, name string, into any) {
 }
 
 // frames is the field of that name.
-func (p *params) frames() serde.Frames {
-	var out serde.Frames
+func (p *params) frames() [][]byte {
+	var out [][]byte
 	for _, b := range required[[]hexBytes](p, "frames") {
 		out = append(out, b)
 	}
 	return out
 }
 
-func hexFrames(f serde.Frames) reply {
+func hexFrames(f [][]byte) reply {
 	out := make([]string, len(f))
 	for i, b := range f {
 		out[i] = hex.EncodeToString(b)
@@ -104,31 +106,31 @@ func hexFrames(f serde.Frames) reply {
 }
 
 func requestEncode(p *params) (reply, error) {
-	o := serde.Options{Generation: p.generation(), InlineThreshold: p.threshold()}
+	c := p.codec(p.threshold())
 	var j requestJSON
 	strictly(p, "request", &j)
-	r := j.request(p)
+	r := j.request(p, c)
 	if p.err != nil {
 		return nil, p.err
 	}
-	f, err := serde.EncodeRequest(r, o)
+	m, err := c.EncodeRequest(r)
 	if err != nil {
 		return nil, err
 	}
-	return hexFrames(f), nil
+	return hexFrames(m.Frames()[1:]), nil // without the type
 }
 
 func requestDecode(p *params) (reply, error) {
-	o := serde.Options{Generation: p.generation()}
+	c := p.engineCodec(0)
 	f := p.frames()
 	if p.err != nil {
 		return nil, p.err
 	}
-	r, err := serde.DecodeRequest(f, o)
+	m, err := c.Decode(append([][]byte{{0}}, f...)) // its type is that of a request
 	if err != nil {
 		return nil, err
 	}
-	j, err := encodeRequest(r)
+	j, err := encodeRequest(m.(*wire.Request))
 	if err != nil {
 		return nil, err
 	}
@@ -148,39 +150,73 @@ func requestFields(p *params) (reply, error) {
 	}, nil
 }
 
-func (j *requestJSON) request(p *params) *serde.EngineCoreRequest {
-	r := &serde.EngineCoreRequest{
-		RequestID: j.RequestID, PromptTokenIDs: j.PromptTokenIDs, SamplingParams: plainMap[serde.Params](j.SamplingParams),
-		PoolingParams: plainMap[serde.Params](j.PoolingParams), EOSTokenID: j.EOSTokenID, ArrivalTime: float64(j.ArrivalTime), CacheSalt: j.CacheSalt,
+// codec encodes for engines of the generation of a call, and decodes their answers.
+func (p *params) codec(threshold int) *enginecore.Codec {
+	c, err := enginecore.New(enginecore.Options{Generation: p.generation(), InlineThreshold: threshold})
+	if err != nil {
+		p.fail("%w", err)
+	}
+	return c
+}
+
+// engineCodec is codec for the engine's half.
+func (p *params) engineCodec(threshold int) *wire.Codec {
+	c, err := wire.New(serde.Options{Generation: p.generation(), InlineThreshold: threshold})
+	if err != nil {
+		p.fail("%w", err)
+	}
+	return c
+}
+
+func (j *requestJSON) request(p *params, c *enginecore.Codec) *enginecore.Request {
+	r := &enginecore.Request{
+		RequestID: j.RequestID, PromptTokenIDs: j.PromptTokenIDs, EOSTokenID: j.EOSTokenID, ArrivalTime: float64(j.ArrivalTime), CacheSalt: j.CacheSalt,
 		DataParallelRank: j.DataParallelRank, PromptIsTokenIDs: j.PromptIsTokenIDs, ClientIndex: j.ClientIndex, CurrentWave: j.CurrentWave,
 		Priority: j.Priority, TraceHeaders: j.TraceHeaders, Resumable: j.Resumable, ExternalReqID: j.ExternalReqID, ReasoningEnded: j.ReasoningEnded,
 		ReasoningParserKwargs: plainMap[map[string]any](j.ReasoningParserKwargs), AbortImmediately: j.AbortImmediately, SessionID: j.SessionID,
 	}
 	var err error
+	if r.Params, err = j.params(c); err != nil && p.err == nil {
+		p.err = err
+	}
 	if r.PromptEmbeds, err = tensorOf(j.PromptEmbeds, "prompt_embeds"); err != nil {
 		p.fail("%w", err)
 	}
 	if j.Features != nil {
-		r.Features = []serde.Feature{}
+		r.Features = []enginecore.Feature{}
 	}
 	for _, f := range j.Features {
 		r.Features = append(r.Features, f.feature(p))
 	}
 	if l := j.LoRA; l != nil {
-		r.LoRA = &serde.LoRA{Name: l.Name, ID: l.ID, Path: l.Path, BaseModelName: l.BaseModelName, LoadInPlace: l.LoadInPlace, Is3DWeight: l.Is3DWeight}
+		r.LoRA = &enginecore.LoRA{Name: l.Name, ID: l.ID, Path: l.Path, BaseModelName: l.BaseModelName, LoadInPlace: l.LoadInPlace, Is3DWeight: l.Is3DWeight}
 	}
 	if h := j.KVHints; h != nil {
-		r.KVHints = &serde.KVHints{ProtocolVersion: h.ProtocolVersion, MessageID: h.MessageID}
+		r.KVHints = &enginecore.KVHints{ProtocolVersion: h.ProtocolVersion, MessageID: h.MessageID}
 		for _, a := range h.Actions {
 			r.KVHints.Actions = append(r.KVHints.Actions,
-				serde.KVHintAction{ID: a.ID, Type: a.Type, Version: a.Version, Payload: plainMap[map[string]any](a.Payload)})
+				enginecore.KVHintAction{ID: a.ID, Type: a.Type, Version: a.Version, Payload: plainMap[map[string]any](a.Payload)})
 		}
 	}
 	return r
 }
 
-func (j *featureJSON) feature(p *params) serde.Feature {
-	f := serde.Feature{Modality: j.Modality, Identifier: j.Identifier, Offset: j.Offset, Length: j.Length, MMHash: j.MMHash}
+// params parses the parameters of either kind.
+func (j *requestJSON) params(c *enginecore.Codec) (*enginecore.Params, error) {
+	sampling, pooling := plainMap[map[string]any](j.SamplingParams), plainMap[map[string]any](j.PoolingParams)
+	switch {
+	case sampling != nil && pooling != nil:
+		return nil, invalidf("field pooling_params: it and sampling_params are both set; set one")
+	case sampling != nil:
+		return c.ParseSampling(sampling)
+	case pooling != nil:
+		return c.ParsePooling(pooling)
+	}
+	return nil, nil
+}
+
+func (j *featureJSON) feature(p *params) enginecore.Feature {
+	f := enginecore.Feature{Modality: j.Modality, Identifier: j.Identifier, Offset: j.Offset, Length: j.Length, MMHash: j.MMHash}
 	var err error
 	if f.IsEmbed, err = tensorOf(j.IsEmbed, "is_embed"); err != nil {
 		p.fail("%w", err)
@@ -201,7 +237,7 @@ func (j *featureJSON) feature(p *params) serde.Feature {
 	return f
 }
 
-func encodeRequest(r *serde.EngineCoreRequest) (*requestJSON, error) {
+func encodeRequest(r *wire.Request) (*requestJSON, error) {
 	j := &requestJSON{
 		RequestID: r.RequestID, PromptTokenIDs: r.PromptTokenIDs, SamplingParams: fromMap(r.SamplingParams), PoolingParams: fromMap(r.PoolingParams),
 		EOSTokenID: r.EOSTokenID, ArrivalTime: number(r.ArrivalTime), CacheSalt: r.CacheSalt, DataParallelRank: r.DataParallelRank,

@@ -13,7 +13,7 @@ import (
 
 	"github.com/ringcache/ringcache/engine"
 	"github.com/ringcache/ringcache/mmcache"
-	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
 // TestPreemption: an engine with too little memory for what it was given preempts
@@ -90,7 +90,7 @@ func TestPreemption(t *testing.T) {
 // preemptions counts those that an output tells of.
 func preemptions(o engine.Output) (n int64) {
 	for _, e := range o.Core.Events {
-		if e.Type == serde.EventPreempted {
+		if e.Type == enginecore.EventPreempted {
 			n++
 		}
 	}

@@ -19,10 +19,11 @@ import (
 
 	"github.com/ringcache/ringcache/engine"
 	"github.com/ringcache/ringcache/engine/enginetest"
+	"github.com/ringcache/ringcache/engine/enginetest/wire"
 	"github.com/ringcache/ringcache/engine/zmq"
 	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/pycompat"
-	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
 // TestSecondGenerateTakesItems: a second Generate with the same Items fails,
@@ -65,7 +66,7 @@ func TestNeverSent(t *testing.T) {
 	for name, f := range map[string]func(*engine.Request){
 		// IndexError in the worker. This is how a map from JSON looks.
 		"logit_bias of text keys": param("logit_bias", map[string]any{"99999": 1.0}),
-		"logit_bias in a Map":     param("logit_bias", &serde.Map{Keys: []any{99999}, Values: []any{1.0}}),
+		"logit_bias in a Map":     param("logit_bias", &enginecore.Map{Keys: []any{99999}, Values: []any{1.0}}),
 		// RuntimeError in the worker: selected index k out of range.
 		"logprobs above the vocabulary":        param("logprobs", 100_000),
 		"prompt_logprobs above the vocabulary": param("prompt_logprobs", 100_000),
@@ -121,7 +122,7 @@ func TestNoMaxModelLen(t *testing.T) {
 // AssertionError (core.py, process_output_sockets).
 func TestDataParallel(t *testing.T) {
 	r := newRig(t, setup{idle: true, engine: func(o *enginetest.Options) {
-		o.Ready = func(r *serde.Ready) { r.DataParallelSize = 2 }
+		o.Ready = func(r *enginecore.Ready) { r.DataParallelSize = 2 }
 	}})
 	var m *engine.MismatchError
 	require.ErrorAs(t, r.start(), &m)
@@ -198,34 +199,34 @@ func TestChildrenDrift(t *testing.T) {
 // hostile is an engine of which a test has the sockets.
 func hostile(t testing.TB, r *rig, identity string) (in, out *enginetest.Peer) {
 	t.Helper()
-	in, out, err := dialHostile(t, r, identity, func(*serde.Ready) {})
+	in, out, err := dialHostile(t, r, identity, func(*enginecore.Ready) {})
 	require.NoError(t, err)
 	return in, out
 }
 
 // dialHostile starts the client with an engine of which a test has the sockets, and
 // returns what Start does.
-func dialHostile(t testing.TB, r *rig, identity string, change func(*serde.Ready)) (in, out *enginetest.Peer, err error) {
+func dialHostile(t testing.TB, r *rig, identity string, change func(*enginecore.Ready)) (in, out *enginetest.Peer, err error) {
 	t.Helper()
 	hs := dealer(t, r, r.Address().Handshake, identity)
 	started := make(chan error, 1)
 	go func() { started <- r.Start(r.ctx) }()
-	say(t, hs, serde.StatusHello)
+	say(t, hs, enginecore.StatusHello)
 	m, err := hs.Recv()
 	require.NoError(t, err)
-	init, err := serde.DecodeInit(m[0])
+	init, err := wire.DecodeInit(m[0])
 	require.NoError(t, err)
 	in = dealer(t, r, init.Inputs[0], identity)
 	out, err = enginetest.Push(r.ctx, init.Outputs[0])
 	require.NoError(t, err)
 	t.Cleanup(func() { out.Close() })
 	g := pycompat.Newest()
-	ready := &serde.Ready{VLLMVersion: g.Version, WorldSize: 1, MaxModelLen: 4096}
+	ready := &enginecore.Ready{VLLMVersion: g.Version, WorldSize: 1, MaxModelLen: 4096}
 	change(ready)
-	b, err := serde.EncodeReady(ready, serde.Options{Generation: g})
+	b, err := newestWire(t).EncodeReady(ready)
 	require.NoError(t, err)
 	require.NoError(t, in.Send(b))
-	say(t, hs, serde.StatusReady)
+	say(t, hs, enginecore.StatusReady)
 	return in, out, <-started
 }
 
@@ -241,7 +242,7 @@ func dealer(t testing.TB, r *rig, endpoint, identity string) *enginetest.Peer {
 // say sends a message of the handshake.
 func say(t testing.TB, p *enginetest.Peer, status string) {
 	t.Helper()
-	b, err := serde.EncodeHandshake(&serde.Handshake{Status: status, Headless: true})
+	b, err := wire.EncodeHandshake(&enginecore.Handshake{Status: status, Headless: true})
 	require.NoError(t, err)
 	require.NoError(t, p.Send(b))
 }
@@ -264,10 +265,10 @@ func TestMissOfTextRequest(t *testing.T) {
 	_, out := hostile(t, r, "\x00\x00")
 	s, err := c.Generate(r.ctx, r.request(1))
 	require.NoError(t, err)
-	reason := serde.FinishError
-	f, err := serde.EncodeOutputs(&serde.EngineCoreOutputs{Outputs: []serde.EngineCoreOutput{{
+	reason := enginecore.FinishError
+	f, err := newestWire(t).EncodeOutputs(&enginecore.Outputs{Outputs: []enginecore.Output{{
 		RequestID: "r-1", NewTokenIDs: []uint32{}, FinishReason: &reason, MMCacheMissHashes: []string{"x"},
-	}}}, serde.Options{Generation: pycompat.Newest()})
+	}}})
 	require.NoError(t, err)
 	require.NoError(t, out.Send(f...))
 	_, err = s.Collect()
@@ -279,7 +280,7 @@ func TestMissOfTextRequest(t *testing.T) {
 // machine may) does not keep the client's own engine from starting.
 func TestSquatter(t *testing.T) {
 	r := newRig(t, setup{idle: true})
-	say(t, dealer(t, r, r.Address().Handshake, "who?"), serde.StatusHello)
+	say(t, dealer(t, r, r.Address().Handshake, "who?"), enginecore.StatusHello)
 	require.Eventually(t, func() bool { return engine.Greeted(r.Client) }, testTimeout, testTick)
 	require.NoError(t, r.start())
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/mmcache"
-	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
 // Call calls a utility method of EngineCore (vllm/v1/engine/core.py) and waits for
@@ -37,7 +37,7 @@ var fatalCalls = map[string]string{
 }
 
 func (s *session) call(ctx context.Context, method string, args ...any) (any, error) {
-	answer := make(chan *serde.UtilityOutput, 1)
+	answer := make(chan *enginecore.Answer, 1)
 	s.mu.Lock()
 	if s.dead != nil {
 		s.mu.Unlock()
@@ -56,11 +56,11 @@ func (s *session) call(ctx context.Context, method string, args ...any) (any, er
 	if args == nil {
 		args = []any{}
 	}
-	f, err := serde.EncodeUtility(&serde.UtilityCall{CallID: id, Method: method, Args: args}, s.options())
+	f, err := s.codec.EncodeCall(&enginecore.Call{ID: id, Method: method, Args: args})
 	if err != nil {
 		return nil, err
 	}
-	if err := s.send(serde.MessageUtility, f); err != nil {
+	if err := s.send(f); err != nil {
 		return nil, err
 	}
 	select {
@@ -79,7 +79,7 @@ func (s *session) call(ctx context.Context, method string, args ...any) (any, er
 	}
 }
 
-func (s *session) answer(u *serde.UtilityOutput) {
+func (s *session) answer(u *enginecore.Answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ch := s.calls[u.CallID]; ch != nil {

@@ -11,8 +11,9 @@ import (
 
 	"github.com/ringcache/ringcache/engine"
 	"github.com/ringcache/ringcache/engine/enginetest"
+	"github.com/ringcache/ringcache/engine/enginetest/wire"
 	"github.com/ringcache/ringcache/mmcache"
-	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
 // TestChildrenMultiplyThePrompt: while the first of many children is on its way the prompt has
@@ -40,14 +41,13 @@ func TestChildrenMultiplyThePrompt(t *testing.T) {
 	for len(aborted) == 0 {
 		m, err := h.in.Recv()
 		require.NoError(t, err)
-		switch serde.MessageType(m[0][0]) {
-		case serde.MessageAdd:
-			d, err := serde.DecodeRequest(serde.Frames(m[1:]), serde.Options{})
-			require.NoError(t, err)
+		d, err := newestWire(t).Decode(m)
+		require.NoError(t, err)
+		switch d := d.(type) {
+		case *wire.Request:
 			got = append(got, d.RequestID)
-		case serde.MessageAbort:
-			aborted, err = serde.DecodeAbort(m[1])
-			require.NoError(t, err)
+		case wire.Abort:
+			aborted = d
 		}
 	}
 	require.NoError(t, <-sent, "it was sent in part, and is a stream")
@@ -59,7 +59,7 @@ func TestChildrenMultiplyThePrompt(t *testing.T) {
 	require.Less(t, len(got), children)
 	r.until(func() bool { return r.Stats().InFlight == 0 })
 	go func() { _ = r.Check(r.ctx) }()
-	h.take(serde.MessageUtility) // and not one more child before it
+	take[*enginecore.Call](h) // and not one more child before it
 }
 
 // TestCancelBetweenChildren: items stay until the children that were sent have been aborted.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/pycompat"
-	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
 // everybody is the weight of a barrier; a request weighs 1.
@@ -175,7 +175,7 @@ func (c *Client) awake() (*session, error) {
 
 // Ready returns what the engine said of itself when it started, with what Options
 // say where it did not tell; nil before, and while it is started again.
-func (c *Client) Ready() *serde.Ready {
+func (c *Client) Ready() *enginecore.Ready {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.s == nil || !c.live {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/ringcache/ringcache/mmcache"
-	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
 // Generate verifies a request, sends it and returns its stream. The end of ctx
@@ -130,9 +130,12 @@ func (s *session) commit(ctx context.Context, st *Stream) error {
 		if err != nil {
 			return err
 		}
-		features := st.req.features(wires)
-		for i := range st.ids {
-			f, err := st.req.message(st.ids, i, features, s.options())
+		m, err := st.req.message(st.ids[0], st.req.features(wires), s)
+		if err != nil {
+			return st.req.refuse("message", err)
+		}
+		for i, id := range st.ids {
+			f, err := m.Child(i, id)
 			if err != nil {
 				err = st.req.refuse("message", err)
 			} else {
@@ -170,8 +173,7 @@ func (s *session) commit(ctx context.Context, st *Stream) error {
 
 // send sends one message. If it does not arrive for certain the engine is given
 // up: it may have got half of it.
-func (s *session) send(t serde.MessageType, f serde.Frames) error {
-	frames := append([][]byte{t.Frame()}, f...)
+func (s *session) send(frames [][]byte) error {
 	if err := s.input.Send(s.peer, frames...); err != nil {
 		s.die(fmt.Errorf("%w (%w)", ErrDisconnected, err))
 		return s.deadError()
@@ -181,9 +183,9 @@ func (s *session) send(t serde.MessageType, f serde.Frames) error {
 
 // sendAbort tells the engine to stop; it answers nothing.
 func (s *session) sendAbort(ids []string) {
-	body, err := serde.EncodeAbort(ids)
+	frames, err := enginecore.EncodeAbort(ids)
 	if err == nil {
-		err = s.send(serde.MessageAbort, serde.Frames{body})
+		err = s.send(frames)
 	}
 	if err != nil {
 		s.c.o.Logger.Debug("abort not sent", "error", err)

@@ -17,7 +17,7 @@ import (
 	"github.com/ringcache/ringcache/engine/enginetest"
 	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/pycompat"
-	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
 const (
@@ -99,7 +99,7 @@ func TestStart(t *testing.T) {
 	}
 	t.Run("unknown version", func(t *testing.T) {
 		err := start(t, setup{engine: func(o *enginetest.Options) {
-			o.Ready = func(r *serde.Ready) { r.VLLMVersion = "0.99.0" }
+			o.Ready = func(r *enginecore.Ready) { r.VLLMVersion = "0.99.0" }
 		}})
 		require.ErrorIs(t, err, pycompat.ErrUnknownVersion)
 		require.ErrorContains(t, err, "0.99.0")
@@ -109,12 +109,12 @@ func TestStart(t *testing.T) {
 		g, err := pycompat.TreatAs("0.99.0", "0.33.0")
 		require.NoError(t, err)
 		require.NoError(t, start(t, setup{client: func(o *engine.Options) { o.Generation = g }, engine: func(o *enginetest.Options) {
-			o.Ready = func(r *serde.Ready) { r.VLLMVersion = "0.99.0" }
+			o.Ready = func(r *enginecore.Ready) { r.VLLMVersion = "0.99.0" }
 		}}))
 	})
 	t.Run("local version", func(t *testing.T) {
 		require.NoError(t, start(t, setup{engine: func(o *enginetest.Options) {
-			o.Ready = func(r *serde.Ready) { r.VLLMVersion += "+cpu" }
+			o.Ready = func(r *enginecore.Ready) { r.VLLMVersion += "+cpu" }
 		}}))
 	})
 	t.Run("no version", func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestStart(t *testing.T) {
 		var m *engine.MismatchError
 		require.ErrorAs(t, start(t, setup{mode: mmcache.SHM, engine: func(o *enginetest.Options) {
 			o.Segment = "" // it could not even attach
-			o.Ready = func(r *serde.Ready) { r.VLLMVersion = "0.31.0" }
+			o.Ready = func(r *enginecore.Ready) { r.VLLMVersion = "0.31.0" }
 		}}), &m)
 		require.Equal(t, "0.31.0", m.Got)
 	})
@@ -187,7 +187,7 @@ func TestStart(t *testing.T) {
 		r := newRig(t, setup{idle: true})
 		d := dealer(t, r, r.Address().Handshake, "who?")
 		require.NoError(t, d.Send([]byte("x")))
-		say(t, d, serde.StatusHello)
+		say(t, d, enginecore.StatusHello)
 		ended := make(chan error)
 		go func() { ended <- r.start() }()
 		_, err := d.Recv() // it was taken for the engine

@@ -5,11 +5,12 @@ import (
 	"fmt"
 
 	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
 // kept returns an output that shares no memory with the message that it came in: a
 // reader may take its time, and a message has the outputs of all running requests.
-func kept(o *serde.EngineCoreOutput) *serde.EngineCoreOutput {
+func kept(o *enginecore.Output) *enginecore.Output {
 	c := *o
 	for _, v := range []*any{
 		&c.Logprobs, &c.PromptLogprobs, &c.KVTransferParams, &c.ECTransferParams, &c.PrefillStats,
@@ -21,7 +22,7 @@ func kept(o *serde.EngineCoreOutput) *serde.EngineCoreOutput {
 		c.PoolingOutput = owned(c.PoolingOutput).(*serde.Tensor)
 	}
 	if c.RoutedExperts != nil {
-		c.RoutedExperts = owned(c.RoutedExperts).(*serde.NDArray)
+		c.RoutedExperts = owned(c.RoutedExperts).(*enginecore.NDArray)
 	}
 	return &c
 }
@@ -34,9 +35,9 @@ func owned(v any) any {
 		return bytes.Clone(v)
 	case *serde.Tensor:
 		return &serde.Tensor{DType: v.DType, Shape: v.Shape, Data: bytes.Clone(v.Data)}
-	case *serde.NDArray:
-		return &serde.NDArray{DType: v.DType, Shape: v.Shape, Data: bytes.Clone(v.Data)}
-	case *serde.Map:
+	case *enginecore.NDArray:
+		return &enginecore.NDArray{DType: v.DType, Shape: v.Shape, Data: bytes.Clone(v.Data)}
+	case *enginecore.Map:
 		for i := range v.Values {
 			v.Values[i] = owned(v.Values[i])
 		}
@@ -83,7 +84,7 @@ func (s *session) newAllowance(r *Request, children int) allowance {
 }
 
 // spend takes an output of a child, and reports whether the engine may send it.
-func (a *allowance) spend(child int, o *serde.EngineCoreOutput) error {
+func (a *allowance) spend(child int, o *enginecore.Output) error {
 	n := len(o.NewTokenIDs)
 	if a.made[child] += n; a.made[child] > a.tokens {
 		return fmt.Errorf("the engine sent %d tokens for child %d, and %s is %d", a.made[child], child, a.why, a.tokens)

@@ -11,9 +11,10 @@ import (
 
 	"github.com/ringcache/ringcache/engine"
 	"github.com/ringcache/ringcache/engine/enginetest"
+	"github.com/ringcache/ringcache/engine/enginetest/wire"
 	"github.com/ringcache/ringcache/mmcache"
-	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
 // heap returns the bytes that are reachable.
@@ -66,14 +67,24 @@ func newHostile(t testing.TB, r *rig) hostileEngine {
 	return hostileEngine{t, in, out}
 }
 
+// newestWire is the engine's half of the newest release's messages.
+func newestWire(t testing.TB) *wire.Codec {
+	t.Helper()
+	c, err := wire.New(serde.Options{})
+	require.NoError(t, err)
+	return c
+}
+
 // take returns the next message of that type.
-func (h hostileEngine) take(want serde.MessageType) serde.Frames {
+func take[T any](h hostileEngine) T {
 	h.t.Helper()
 	for {
 		m, err := h.in.Recv()
 		require.NoError(h.t, err)
-		if serde.MessageType(m[0][0]) == want {
-			return m[1:]
+		d, err := newestWire(h.t).Decode(m)
+		require.NoError(h.t, err)
+		if d, ok := d.(T); ok {
+			return d
 		}
 	}
 }
@@ -82,9 +93,7 @@ func (h hostileEngine) take(want serde.MessageType) serde.Frames {
 func (h hostileEngine) ids(n int) (ids []string) {
 	h.t.Helper()
 	for range n {
-		q, err := serde.DecodeRequest(h.take(serde.MessageAdd), serde.Options{})
-		require.NoError(h.t, err)
-		ids = append(ids, q.RequestID)
+		ids = append(ids, take[*wire.Request](h).RequestID)
 	}
 	return ids
 }
@@ -92,22 +101,21 @@ func (h hostileEngine) ids(n int) (ids []string) {
 // aborted returns the ids of the next abort, in order.
 func (h hostileEngine) aborted() []string {
 	h.t.Helper()
-	ids, err := serde.DecodeAbort(h.take(serde.MessageAbort)[0])
-	require.NoError(h.t, err)
+	ids := take[wire.Abort](h)
 	slices.Sort(ids)
 	return ids
 }
 
-func (h hostileEngine) say(outputs ...serde.EngineCoreOutput) {
+func (h hostileEngine) say(outputs ...enginecore.Output) {
 	h.t.Helper()
-	f, err := serde.EncodeOutputs(&serde.EngineCoreOutputs{Outputs: outputs}, serde.Options{Generation: pycompat.Newest()})
+	f, err := newestWire(h.t).EncodeOutputs(&enginecore.Outputs{Outputs: outputs})
 	require.NoError(h.t, err)
 	require.NoError(h.t, h.out.Send(f...))
 }
 
 // tokens is an output of n tokens.
-func tokens(id string, n int, finish ...serde.FinishReason) serde.EngineCoreOutput {
-	o := serde.EngineCoreOutput{RequestID: id, NewTokenIDs: make([]uint32, n)}
+func tokens(id string, n int, finish ...enginecore.FinishReason) enginecore.Output {
+	o := enginecore.Output{RequestID: id, NewTokenIDs: make([]uint32, n)}
 	if len(finish) > 0 {
 		o.FinishReason = &finish[0]
 	}
@@ -131,9 +139,9 @@ func TestMoreThanAsked(t *testing.T) {
 		}, "max_tokens"},
 		"the default":        {engine.Params{}, func(h hostileEngine, ids []string) { h.say(tokens(ids[0], 17)) }, "max_tokens"},
 		"the model's length": {engine.Params{"max_tokens": 1 << 30}, func(h hostileEngine, ids []string) { h.say(tokens(ids[0], 4097)) }, "max_model_len"},
-		"with the last":      {engine.Params{"max_tokens": most}, func(h hostileEngine, ids []string) { h.say(tokens(ids[0], most+1, serde.FinishLength)) }, "max_tokens"},
+		"with the last":      {engine.Params{"max_tokens": most}, func(h hostileEngine, ids []string) { h.say(tokens(ids[0], most+1, enginecore.FinishLength)) }, "max_tokens"},
 		"after its end": {engine.Params{"max_tokens": most, "n": 2}, func(h hostileEngine, ids []string) {
-			h.say(tokens(ids[0], 1, serde.FinishStop))
+			h.say(tokens(ids[0], 1, enginecore.FinishStop))
 			h.say(tokens(ids[0], 1))
 		}, "finished"},
 		"nothing, without end": {engine.Params{"max_tokens": most}, func(h hostileEngine, ids []string) {
@@ -155,7 +163,7 @@ func TestMoreThanAsked(t *testing.T) {
 			require.NoError(t, err)
 			goodID := h.ids(1)[0]
 			c.say(h, ids)
-			h.say(tokens(goodID, 3, serde.FinishStop))
+			h.say(tokens(goodID, 3, enginecore.FinishStop))
 			for err = nil; err == nil; {
 				_, err = bad.Next(r.ctx)
 			}
@@ -182,7 +190,7 @@ func TestAllThatWasAsked(t *testing.T) {
 	require.NoError(t, err)
 	for i, id := range h.ids(3) {
 		h.say(tokens(id, 3), tokens(id, 0), tokens(id, 4))
-		h.say(tokens(id, 0, serde.FinishReason(i%2)))
+		h.say(tokens(id, 0, enginecore.FinishReason(i%2)))
 	}
 	got, err := s.Collect()
 	require.NoError(t, err)

@@ -2,19 +2,19 @@ package engine
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"time"
 
 	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
-// Params are sampling parameters, see [serde.Params]. Numbers that are whole for
+// Params are sampling parameters, see [enginecore.Codec.ParseSampling]. Numbers that are whole for
 // vLLM, such as "max_tokens", must be of a whole type here: of JSON, use
 // json.Decoder.UseNumber and tell them apart.
-type Params = serde.Params
+type Params = map[string]any
 
 // Request is a prompt to be completed.
 type Request struct {
@@ -41,7 +41,9 @@ type Request struct {
 	// the fields above say is not taken from it, nor ids and the time of arrival;
 	// prompts of embeddings are not supported. What it points to must not change
 	// before the stream has ended.
-	More serde.EngineCoreRequest
+	More enginecore.Request
+
+	parsed *enginecore.Params
 }
 
 // Placeholder is an item's range in the prompt.
@@ -77,8 +79,8 @@ func (p Placeholder) embeds() int {
 }
 
 // feature returns what is sent for an item.
-func (p Placeholder) feature(w mmcache.Wire) serde.Feature {
-	f := serde.Feature{
+func (p Placeholder) feature(w mmcache.Wire) enginecore.Feature {
+	f := enginecore.Feature{
 		Data: w.Item, Modality: p.modality(), Identifier: w.Key, MMHash: &w.Key,
 		Offset: p.Offset, Length: p.Length,
 	}
@@ -95,46 +97,25 @@ func (p Placeholder) feature(w mmcache.Wire) serde.Feature {
 }
 
 // features returns what is sent for the items.
-func (r *Request) features(items []mmcache.Wire) []serde.Feature {
-	var features []serde.Feature
+func (r *Request) features(items []mmcache.Wire) []enginecore.Feature {
+	var features []enginecore.Feature
 	for i, w := range items {
 		features = append(features, r.Placeholders[i].feature(w))
 	}
 	return features
 }
 
-// message encodes what is sent for one child, each of which is a request of its own
-// (vllm/v1/engine/parallel_sampling.py fans out in the same way).
-func (r *Request) message(ids []string, child int, features []serde.Feature, o serde.Options) (serde.Frames, error) {
+// message encodes what is sent for the children, each of which is a request of its own.
+func (r *Request) message(id string, features []enginecore.Feature, s *session) (*enginecore.Message, error) {
 	m := r.More
-	m.RequestID, m.PromptTokenIDs, m.Features = ids[child], r.Prompt, features
+	m.RequestID, m.PromptTokenIDs, m.Features = id, r.Prompt, features
 	m.EOSTokenID = r.EOS
 	m.ArrivalTime = float64(time.Now().UnixMicro()) / 1e6
-	m.SamplingParams = r.child(child, len(ids))
-	if slices.Contains(o.Generation.RequestFields, "external_req_id") {
+	m.Params = r.parsed
+	if slices.Contains(s.gen.RequestFields, "external_req_id") {
 		m.ExternalReqID = &r.ID
 	}
-	return serde.EncodeRequest(&m, o)
-}
-
-// child returns the parameters of one of n children. Each of several has a seed
-// of its own; -1 is none for vLLM.
-func (r *Request) child(i, n int) Params {
-	p := maps.Clone(r.Params)
-	if p == nil {
-		p = Params{}
-	}
-	delete(p, "n")
-	if n == 1 {
-		return p
-	}
-	switch v := reflect.ValueOf(p["seed"]); {
-	case v.CanInt() && v.Int() != -1:
-		p["seed"] = v.Int() + int64(i)
-	case v.CanUint():
-		p["seed"] = v.Uint() + uint64(i)
-	}
-	return p
+	return s.codec.EncodeRequest(&m)
 }
 
 // clone returns a copy that shares nothing with the caller's which may change

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/ringcache/ringcache/pycompat"
-	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
 // session is the life with one engine process, from its handshake to its end.
@@ -26,9 +26,10 @@ type session struct {
 	process *process // nil if somebody else started the engine
 
 	// The handshake, and what came of it: constant once the session runs.
-	first chan []byte  // of one: its first message on the input socket
-	peer  string       // its connection there
-	ready *serde.Ready // with what Options say where it does not tell
+	first chan []byte // of one: its first message on the input socket
+	peer  string      // its connection there
+	codec *enginecore.Codec
+	ready *enginecore.Ready // with what Options say where it does not tell
 	gen   *pycompat.Generation
 
 	wait  sync.WaitGroup
@@ -46,7 +47,7 @@ type session struct {
 	quitting bool // no request is sent any more
 	streams  map[string]place
 	inFlight map[*Stream]struct{}
-	calls    map[uint64]chan *serde.UtilityOutput
+	calls    map[uint64]chan *enginecore.Answer
 	lastCall uint64
 }
 
@@ -62,11 +63,16 @@ func (c *Client) newSession(p *process) (*session, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	codec, err := enginecore.New(enginecore.Options{Generation: c.o.Generation})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
 	s := &session{
-		c: c, ctx: ctx, cancel: cancel, input: in, output: out, process: p,
+		c: c, codec: codec, ctx: ctx, cancel: cancel, input: in, output: out, process: p,
 		first: make(chan []byte, 1),
 		ended: make(chan struct{}), gone: make(chan struct{}), fence: make(chan struct{}, 1),
-		streams: map[string]place{}, inFlight: map[*Stream]struct{}{}, calls: map[uint64]chan *serde.UtilityOutput{},
+		streams: map[string]place{}, inFlight: map[*Stream]struct{}{}, calls: map[uint64]chan *enginecore.Answer{},
 	}
 	s.wait.Go(s.reap)
 	s.wait.Go(s.readInput)
@@ -184,12 +190,11 @@ func (s *session) readOutput() {
 		}
 		spoke = m.Peer
 		s.heard.Store(time.Now().UnixNano())
-		f := serde.Frames(m.Frames)
-		if serde.IsEngineDead(f) {
+		out, err := s.codec.DecodeOutputs(m.Frames)
+		if errors.Is(err, enginecore.ErrEngineDead) {
 			s.die(ErrCoreDead)
 			return
 		}
-		out, err := serde.DecodeOutputs(f, s.options())
 		if err != nil {
 			// Whose tokens are lost can't be told, so everyone's are in doubt.
 			s.die(fmt.Errorf("its answer can't be read: %w", err))
@@ -201,13 +206,13 @@ func (s *session) readOutput() {
 		for i := range out.Outputs {
 			s.dispatch(&out.Outputs[i])
 		}
-		if u := out.UtilityOutput; u != nil {
+		if u := out.Answer; u != nil {
 			s.answer(u)
 		}
 	}
 }
 
-func (s *session) dispatch(o *serde.EngineCoreOutput) {
+func (s *session) dispatch(o *enginecore.Output) {
 	s.mu.Lock()
 	p := s.streams[o.RequestID]
 	s.mu.Unlock()

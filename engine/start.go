@@ -10,7 +10,7 @@ import (
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/pycompat"
-	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
 // Start starts the engine, or awaits one that somebody else starts, and returns
@@ -119,13 +119,13 @@ func (c *Client) readHandshake() {
 			c.left(m.Peer)
 			continue
 		}
-		h, err := serde.DecodeHandshake(m.Frames[0])
+		h, err := enginecore.DecodeHandshake(m.Frames[0])
 		switch {
 		case err != nil:
 			c.o.Logger.Warn("unreadable handshake", "peer", fmt.Sprintf("%s (%x)", m.Peer, m.Identity), "error", err)
-		case h.Status == serde.StatusHello:
+		case h.Status == enginecore.StatusHello:
 			c.hello(m.Peer)
-		case h.Status == serde.StatusReady: // which the engine's first message on its input socket proves
+		case h.Status == enginecore.StatusReady: // which the engine's first message on its input socket proves
 		default:
 			c.o.Logger.Warn("unknown handshake", "peer", fmt.Sprintf("%s (%x)", m.Peer, m.Identity), "status", h.Status)
 		}
@@ -172,7 +172,7 @@ func (c *Client) pair() {
 
 // welcome tells an engine where to connect.
 func (c *Client) welcome(s *session, peer string) {
-	b, err := serde.EncodeInit(&serde.Init{Inputs: []string{s.input.Endpoint()}, Outputs: []string{s.output.Endpoint()}})
+	b, err := enginecore.EncodeInit(&enginecore.Init{Inputs: []string{s.input.Endpoint()}, Outputs: []string{s.output.Endpoint()}})
 	if err == nil {
 		err = c.handshake.Send(peer, b)
 	}
@@ -188,7 +188,7 @@ func (c *Client) welcome(s *session, peer string) {
 func (s *session) await(ctx context.Context) error {
 	select {
 	case b := <-s.first:
-		r, err := serde.DecodeReady(b)
+		r, err := enginecore.DecodeReady(b)
 		if err != nil {
 			return fmt.Errorf("engine: its first message can't be read: %w", err)
 		}
@@ -210,6 +210,9 @@ func (c *Client) meet(ctx context.Context, s *session) error {
 		return err
 	}
 	if s.gen, err = generationOf(s.ready, c.o.Generation); err != nil {
+		return err
+	}
+	if s.codec, err = enginecore.New(enginecore.Options{Generation: s.gen}); err != nil {
 		return err
 	}
 	if n := s.ready.DataParallelSize; n > 1 {
@@ -265,7 +268,7 @@ const maxVersion = 128
 
 // plausible refuses an engine that says of itself what can't be: requests are bounded by
 // these numbers, and shared memory is read by as many workers.
-func plausible(r *serde.Ready) error {
+func plausible(r *enginecore.Ready) error {
 	const advice = "it is not vLLM that speaks there, or one that is not known here"
 	told := map[string]int{
 		"max_model_len": r.MaxModelLen, "max_num_batched_tokens": r.MaxNumBatchedTokens, "max_num_seqs": r.MaxNumSeqs,
@@ -321,7 +324,7 @@ func (c *Client) resetReaders(n int) error {
 
 // generationOf finds the generation of an engine. given is for engines that don't
 // tell their version, or have one that is not known.
-func generationOf(r *serde.Ready, given *pycompat.Generation) (*pycompat.Generation, error) {
+func generationOf(r *enginecore.Ready, given *pycompat.Generation) (*pycompat.Generation, error) {
 	if r.VLLMVersion == "" {
 		if given == nil {
 			return given, fmt.Errorf("%w: the engine does not tell its version; set Options.Generation", ErrInvalid)

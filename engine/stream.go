@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ringcache/ringcache/mmcache"
-	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
 // Output is what one step of the engine made for a request.
@@ -21,10 +21,10 @@ type Output struct {
 	// TokenIDs are the new tokens.
 	TokenIDs []uint32
 	// FinishReason is not nil with the last output of each child.
-	FinishReason *serde.FinishReason
+	FinishReason *enginecore.FinishReason
 	// Core is the whole of it. It belongs to the reader, and shares no memory with other
 	// outputs.
-	Core *serde.EngineCoreOutput
+	Core *enginecore.Output
 }
 
 // Stream is the answer to one request. It has one reader; Close may be called by
@@ -124,7 +124,7 @@ func (st *Stream) Collect() ([][]uint32, error) {
 func (st *Stream) Close() { st.abort(ErrAborted) }
 
 // push takes an output of the engine for a child. It never waits for the reader.
-func (st *Stream) push(child int, o *serde.EngineCoreOutput) {
+func (st *Stream) push(child int, o *enginecore.Output) {
 	st.mu.Lock()
 	if st.err != nil {
 		st.mu.Unlock()
@@ -150,7 +150,7 @@ func (st *Stream) push(child int, o *serde.EngineCoreOutput) {
 		st.s.wait.Go(func() { st.resend(child, o.MMCacheMissHashes) })
 		return
 	}
-	if o.FinishReason != nil && *o.FinishReason == serde.FinishError {
+	if o.FinishReason != nil && *o.FinishReason == enginecore.FinishError {
 		st.finished(child)
 		st.mu.Unlock()
 		e := &RequestError{ID: st.req.ID}
@@ -171,7 +171,7 @@ func (st *Stream) push(child int, o *serde.EngineCoreOutput) {
 	if core.FinishReason != nil {
 		st.finished(child)
 		last = st.live == 0
-		st.harsh = st.harsh || *core.FinishReason != serde.FinishStop && *core.FinishReason != serde.FinishLength && *core.FinishReason != serde.FinishRepetition
+		st.harsh = st.harsh || *core.FinishReason != enginecore.FinishStop && *core.FinishReason != enginecore.FinishLength && *core.FinishReason != enginecore.FinishRepetition
 	}
 	if last {
 		st.err = io.EOF
@@ -270,7 +270,7 @@ func (st *Stream) end(clean bool) {
 }
 
 // send sends a child, unless the request was aborted.
-func (st *Stream) send(child int, f serde.Frames, again bool) error {
+func (st *Stream) send(child int, f [][]byte, again bool) error {
 	st.sending.Lock()
 	defer st.sending.Unlock()
 	st.mu.Lock()
@@ -285,7 +285,7 @@ func (st *Stream) send(child int, f serde.Frames, again bool) error {
 	if !st.sent.Swap(true) {
 		st.s.c.count(func(n *Stats) { n.Requests++ })
 	}
-	if err = st.s.send(serde.MessageAdd, f); err != nil && child == 0 && !again {
+	if err = st.s.send(f); err != nil && child == 0 && !again {
 		st.sent.Store(false) // nothing was sent: Commit fails, and the items stay the caller's
 		st.s.c.count(func(n *Stats) { n.Requests-- })
 	}
@@ -304,7 +304,11 @@ func (st *Stream) resend(child int, keys []string) {
 		if _, err := st.s.items(&st.req, b.Items); err != nil {
 			return err
 		}
-		f, err := st.req.message(st.ids, child, st.req.features(b.Items), st.s.options())
+		m, err := st.req.message(st.ids[child], st.req.features(b.Items), st.s)
+		if err != nil {
+			return err
+		}
+		f, err := m.Child(child, st.ids[child])
 		if err != nil {
 			return err
 		}

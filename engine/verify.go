@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"github.com/ringcache/ringcache/mmcache"
-	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
 // verify checks everything of a request but its items: what the engine's own
@@ -22,7 +22,7 @@ func (s *session) verify(r *Request) error {
 		return r.refuse("prompt", fmt.Errorf("it has %d tokens, and the engine's max_model_len is %d", len(r.Prompt), limit))
 	case r.More.PromptEmbeds != nil || r.More.PromptIsTokenIDs != nil:
 		return r.refuse("prompt", errors.New("embeddings in place of tokens are not supported"))
-	case r.More.PoolingParams != nil:
+	case r.More.Params != nil:
 		return r.refuse("pooling parameters", errors.New("models that pool are not supported"))
 	case r.More.LoRA != nil:
 		return r.refuse("LoRA", errors.New("adapters are not supported; the engine ends if it can't load one"))
@@ -67,7 +67,8 @@ var countParams = []string{"logprobs", "prompt_logprobs"}
 var textParams = map[string]string{"stop": "stop_token_ids", "bad_words": "_bad_words_token_ids"}
 
 func (s *session) params(r *Request) error {
-	if err := r.Params.Validate(s.gen); err != nil {
+	var err error
+	if r.parsed, err = s.codec.ParseSampling(r.Params); err != nil {
 		return r.refuse("parameters", err)
 	}
 	n, err := r.children()
@@ -153,7 +154,7 @@ func tokensBelow(v reflect.Value, limit int64) error {
 		v = v.Elem()
 	}
 	if v.IsValid() {
-		if m, ok := v.Interface().(*serde.Map); ok && m != nil {
+		if m, ok := v.Interface().(*enginecore.Map); ok && m != nil {
 			v = reflect.ValueOf(m.Keys)
 		}
 	}
@@ -293,6 +294,3 @@ func (s *session) tokens(w mmcache.Wire, d Modality, here map[string]int) (int, 
 	here[w.Key] = n
 	return n, err
 }
-
-// options are those of what is sent to the engine.
-func (s *session) options() serde.Options { return serde.Options{Generation: s.gen} }

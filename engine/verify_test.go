@@ -10,6 +10,7 @@ import (
 	"github.com/ringcache/ringcache/engine"
 	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
 // TestRefused: what would harm the engine is never sent. The engine hears nothing
@@ -29,8 +30,8 @@ func TestRefused(t *testing.T) {
 		"long prompt":         func(q *engine.Request) { q.Prompt = append(q.Prompt, make([]uint32, 1<<22)...) },
 		"eos":                 func(q *engine.Request) { q.EOS = &vocabulary },
 		"embeds":              func(q *engine.Request) { q.More.PromptEmbeds = &serde.Tensor{} },
-		"pooling":             func(q *engine.Request) { q.More.PoolingParams = engine.Params{} },
-		"lora":                func(q *engine.Request) { q.More.LoRA = &serde.LoRA{Name: "a", ID: 1, Path: "b"} },
+		"pooling":             func(q *engine.Request) { q.More.Params = &enginecore.Params{} },
+		"lora":                func(q *engine.Request) { q.More.LoRA = &enginecore.LoRA{Name: "a", ID: 1, Path: "b"} },
 		"rank":                func(q *engine.Request) { q.More.DataParallelRank = &rank },
 		"client":              func(q *engine.Request) { q.More.ClientIndex = 1 },
 		"resumable":           func(q *engine.Request) { q.More.Resumable = true },

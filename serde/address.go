@@ -3,6 +3,7 @@ package serde
 import (
 	"fmt"
 
+	"github.com/ringcache/ringcache/internal/codec"
 	"github.com/ringcache/ringcache/pycompat"
 )
 
@@ -73,16 +74,16 @@ func EncodeAddress(a Address, modality string, o Options) ([]byte, error) {
 	}
 	switch {
 	case g.Signed && len(a.Signature) != SignatureLen:
-		return nil, &InvalidError{"address item", fmt.Sprintf("the signature has %d bytes, vLLM %s needs %d", len(a.Signature), g.Version, SignatureLen)}
+		return nil, codec.Invalid("address item", "the signature has %d bytes, vLLM %s needs %d", len(a.Signature), g.Version, SignatureLen)
 	case !g.Signed && a.Signature != nil:
-		return nil, &InvalidError{"address item", fmt.Sprintf("vLLM %s does not know signatures; leave it nil", g.Version)}
+		return nil, codec.Invalid("address item", "vLLM %s does not know signatures; leave it nil", g.Version)
 	}
-	e := newEncoder(o)
+	e, err := newEncoder(o)
+	if err != nil {
+		return nil, err
+	}
 	e.item(NewAddressItem(a, modality), "")
-	if e.err != nil {
-		return nil, e.err
-	}
-	return e.buf.Bytes(), nil
+	return e.Document()
 }
 
 // ParseAddress reads the handle out of an item; ok is false when the item has
@@ -111,7 +112,7 @@ func ParseAddress(it *Item, o Options) (a Address, ok bool, err error) {
 		if g.Signed {
 			return ErrInvalidSignature
 		}
-		return &CorruptError{What: fmt.Sprintf("address item, elem %q", key), Offset: -1, Want: want, Got: "something else"}
+		return &codec.CorruptError{What: fmt.Sprintf("address item, elem %q", key), Offset: -1, Want: want, Got: "something else"}
 	}
 	if !hasID {
 		return Address{}, true, bad(keyID, "an elem")

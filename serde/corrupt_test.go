@@ -6,13 +6,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ringcache/ringcache/internal/codec"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/stretchr/testify/require"
 )
 
 // samples returns a busy item in each of the three forms.
-func samples(t testing.TB) map[pycompat.ItemForm]Frames {
-	out := map[pycompat.ItemForm]Frames{}
+func samples(t testing.TB) map[pycompat.ItemForm][][]byte {
+	out := map[pycompat.ItemForm][][]byte{}
 	for _, v := range []string{"0.11.0", "0.13.0", "0.33.0"} {
 		o := generation(t, v)
 		it := sampleItem()
@@ -55,22 +56,19 @@ func typed(t testing.TB, err error) {
 
 // decodeAll decodes with and without the guard: the document may change behind
 // its back, so nothing may hang on it.
-func decodeAll(t testing.TB, f Frames, o Options) {
+func decodeAll(t testing.TB, f [][]byte, o Options) {
 	t.Helper()
 	for _, read := range []func(*decoder) (any, error){
 		func(d *decoder) (any, error) { return d.item() },
 		func(d *decoder) (any, error) { return d.tensor() },
-		func(d *decoder) (any, error) { return d.items() },
-		func(d *decoder) (any, error) { return d.features() },
-		func(d *decoder) (any, error) { return d.feature() },
-		func(d *decoder) (any, error) { return d.ndarray() },
+		func(d *decoder) (any, error) { return readItems(d) },
 	} {
-		_, guarded := decodeWhole(f, o, read)
+		_, guarded := decode(f, o, read)
 		typed(t, guarded)
 		if len(f) == 0 {
 			continue
 		}
-		_, err := finish(unguardedDecoder(f, o), read)
+		_, err := codec.DecodeUnguarded(f, func(d *codec.Decoder) (any, error) { return read(&decoder{d, o.Generation}) })
 		typed(t, err)
 		if guarded == nil && err != nil {
 			t.Fatalf("only the guarded decoder accepts: %v", err)
@@ -84,7 +82,7 @@ func TestCorruptItems(t *testing.T) {
 		decodeAll(t, f, o)
 		main := f[0]
 		for n := range main {
-			g := append(Frames{main[:n:n]}, f[1:]...)
+			g := append([][]byte{main[:n:n]}, f[1:]...)
 			_, err := DecodeItem(g, o)
 			require.ErrorIs(t, err, ErrCorrupt, "cut to %d bytes", n)
 			decodeAll(t, g, o)
@@ -93,7 +91,7 @@ func TestCorruptItems(t *testing.T) {
 			for bit := range 8 {
 				bad := bytes.Clone(main)
 				bad[i] ^= 1 << bit
-				decodeAll(t, append(Frames{bad}, f[1:]...), o)
+				decodeAll(t, append([][]byte{bad}, f[1:]...), o)
 			}
 		}
 		for i := range f {
@@ -184,10 +182,10 @@ func TestDecodeRefuses(t *testing.T) {
 	field := func(f string) []byte {
 		return append([]byte("\x81\xa1x\x82\xa4data\xc0\xa5field"), f...)
 	}
-	frames := func(main []byte) Frames { return Frames{main, make([]byte, 4)} }
+	frames := func(main []byte) [][]byte { return [][]byte{main, make([]byte, 4)} }
 	u8 := func(data string) []byte { return elem("\x93\xa5uint8\x91\x04" + data) }
 
-	ok := map[string]Frames{
+	ok := map[string][][]byte{
 		"aux":              frames(u8("\x01")),
 		"inline":           {u8("\xd6\x031234")},
 		"alias":            {elem("\x93\xa4half\x91\x02\xd6\x031234")},
@@ -207,13 +205,13 @@ func TestDecodeRefuses(t *testing.T) {
 	require.Equal(t, DTypeFloat16, it.Elems[0].Data.(*Tensor).DType)
 
 	for name, c := range map[string]struct {
-		f    Frames
+		f    [][]byte
 		kind error
 	}{
 		"no frames":             {nil, ErrCorrupt},
-		"empty main":            {Frames{{}}, ErrCorrupt},
-		"trailing byte":         {Frames{{0x80, 0xc0}}, ErrCorrupt},
-		"nil":                   {Frames{{0xc0}}, ErrCorrupt},
+		"empty main":            {[][]byte{{}}, ErrCorrupt},
+		"trailing byte":         {[][]byte{{0x80, 0xc0}}, ErrCorrupt},
+		"nil":                   {[][]byte{{0xc0}}, ErrCorrupt},
 		"index 0":               {frames(u8("\x00")), ErrCorrupt},
 		"index 2 of 1":          {frames(u8("\x02")), ErrCorrupt},
 		"index -1":              {frames(u8("\xff")), ErrCorrupt},
@@ -221,41 +219,41 @@ func TestDecodeRefuses(t *testing.T) {
 		"frame unused":          {frames(elem("\xc0")), ErrCorrupt},
 		"frame twice":           {frames(elem("\x92\x93\xa5uint8\x91\x04\x01\x93\xa5uint8\x91\x04\x01")), ErrCorrupt},
 		"frame length":          {frames(elem("\x93\xa5int16\x91\x04\x01")), ErrCorrupt},
-		"inline length":         {Frames{u8("\xd5\x0312")}, ErrCorrupt},
-		"empty, not by shape":   {Frames{u8("\xc7\x00\x03")}, ErrCorrupt},
-		"pickle":                {Frames{u8("\xd6\x011234")}, ErrUnsupported},
-		"unknown extension":     {Frames{u8("\xd6\x7f1234")}, ErrUnsupported},
-		"out of band":           {Frames{u8("\x81\xa9sender_id\xc0")}, ErrUnsupported},
-		"data is bytes":         {Frames{u8("\xc4\x041234")}, ErrCorrupt},
-		"unknown dtype":         {Frames{elem("\x93\xa5tensr\x91\x04\xd6\x031234")}, ErrUnsupported},
-		"negative dim":          {Frames{elem("\x93\xa5uint8\x91\xff\xd6\x031234")}, ErrCorrupt},
-		"float dim":             {Frames{elem("\x93\xa5uint8\x91\xca\x40\x80\x00\x00\xd6\x031234")}, ErrCorrupt},
-		"shape overflow":        {Frames{elem("\x93\xa5int64\x92\xcf\x40\x00\x00\x00\x00\x00\x00\x00\x08\xc7\x00\x03")}, ErrCorrupt},
-		"65 dims":               {Frames{elem("\x93\xa5uint8\xdc\x00\x41" + string(bytes.Repeat([]byte{1}, 65)) + "\xd4\x031")}, ErrCorrupt},
-		"pair":                  {Frames{elem("\x92\xa5uint8\x91\x04")}, ErrCorrupt},
-		"string":                {Frames{elem("\xa1x")}, ErrCorrupt},
-		"nil in list":           {Frames{elem("\x91\xc0")}, ErrCorrupt},
-		"extension as data":     {Frames{elem("\xd6\x031234")}, ErrCorrupt},
-		"too deep":              {Frames{elem(string(bytes.Repeat([]byte{0x91}, MaxDepth+1)) + "\x01")}, ErrCorrupt},
-		"duplicate key":         {Frames{append([]byte{0x82}, append(elem("\x01")[1:], elem("\x01")[1:]...)...)}, ErrCorrupt},
-		"duplicate data":        {Frames{[]byte("\x81\xa1x\x83\xa4data\xc0\xa4data\xc0\xa5field\x92\xa7batched\x80")}, ErrCorrupt},
-		"extra key":             {Frames{[]byte("\x81\xa1x\x83\xa4data\xc0\xa4more\xc0\xa5field\x92\xa7batched\x80")}, ErrCorrupt},
-		"key of another form":   {Frames{[]byte("\x81\xa1x\x83\xa4data\xc0\xa3key\xa1x\xa5field\x92\xa7batched\x80")}, ErrCorrupt},
-		"missing data":          {Frames{[]byte("\x81\xa1x\x81\xa5field\x92\xa7batched\x80")}, ErrCorrupt},
-		"integer key":           {Frames{[]byte("\x81\x01\x82\xa4data\xc0\xa5field\x92\xa7batched\x80")}, ErrCorrupt},
-		"key not UTF-8":         {Frames{[]byte("\x81\xa1\xff\x82\xa4data\xc0\xa5field\x92\xa7batched\x80")}, ErrCorrupt},
-		"extension before map":  {Frames{[]byte("\x81\xa1x\xc7\x00\x03\x82\xa4data\xc0\xa5field\x92\xa7batched\x80")}, ErrCorrupt},
-		"unknown field":         {Frames{field("\x92\xa6nested\x80")}, ErrUnsupported},
-		"field name only":       {Frames{field("\x91\xa7batched")}, ErrCorrupt},
-		"field argument":        {Frames{field("\x92\xa7batched\x81\xa3dim\x00")}, ErrCorrupt},
-		"field argument twice":  {Frames{field("\x92\xa7batched\x82\xabkeep_on_cpu\xc2\xabkeep_on_cpu\xc2")}, ErrCorrupt},
-		"flat without slices":   {Frames{field("\x92\xa4flat\x81\xa3dim\x00")}, ErrCorrupt},
-		"shared without size":   {Frames{field("\x92\xa6shared\x80")}, ErrCorrupt},
-		"negative batch":        {Frames{field("\x92\xa6shared\x81\xaabatch_size\xff")}, ErrCorrupt},
-		"keep_on_cpu 1":         {Frames{field("\x92\xa7batched\x81\xabkeep_on_cpu\x01")}, ErrCorrupt},
-		"slice of 2":            {Frames{field("\x92\xa4flat\x81\xa6slices\x91\x92\x00\x01")}, ErrCorrupt},
-		"one slice, not a list": {Frames{field("\x92\xa4flat\x81\xa6slices\x93\x00\x01\xc0")}, ErrCorrupt},
-		"mixed slices":          {Frames{field("\x92\xa4flat\x81\xa6slices\x92\x93\x00\x01\xc0\x91\x93\x00\x01\xc0")}, ErrCorrupt},
+		"inline length":         {[][]byte{u8("\xd5\x0312")}, ErrCorrupt},
+		"empty, not by shape":   {[][]byte{u8("\xc7\x00\x03")}, ErrCorrupt},
+		"pickle":                {[][]byte{u8("\xd6\x011234")}, ErrUnsupported},
+		"unknown extension":     {[][]byte{u8("\xd6\x7f1234")}, ErrUnsupported},
+		"out of band":           {[][]byte{u8("\x81\xa9sender_id\xc0")}, ErrUnsupported},
+		"data is bytes":         {[][]byte{u8("\xc4\x041234")}, ErrCorrupt},
+		"unknown dtype":         {[][]byte{elem("\x93\xa5tensr\x91\x04\xd6\x031234")}, ErrUnsupported},
+		"negative dim":          {[][]byte{elem("\x93\xa5uint8\x91\xff\xd6\x031234")}, ErrCorrupt},
+		"float dim":             {[][]byte{elem("\x93\xa5uint8\x91\xca\x40\x80\x00\x00\xd6\x031234")}, ErrCorrupt},
+		"shape overflow":        {[][]byte{elem("\x93\xa5int64\x92\xcf\x40\x00\x00\x00\x00\x00\x00\x00\x08\xc7\x00\x03")}, ErrCorrupt},
+		"65 dims":               {[][]byte{elem("\x93\xa5uint8\xdc\x00\x41" + string(bytes.Repeat([]byte{1}, 65)) + "\xd4\x031")}, ErrCorrupt},
+		"pair":                  {[][]byte{elem("\x92\xa5uint8\x91\x04")}, ErrCorrupt},
+		"string":                {[][]byte{elem("\xa1x")}, ErrCorrupt},
+		"nil in list":           {[][]byte{elem("\x91\xc0")}, ErrCorrupt},
+		"extension as data":     {[][]byte{elem("\xd6\x031234")}, ErrCorrupt},
+		"too deep":              {[][]byte{elem(string(bytes.Repeat([]byte{0x91}, MaxDepth+1)) + "\x01")}, ErrCorrupt},
+		"duplicate key":         {[][]byte{append([]byte{0x82}, append(elem("\x01")[1:], elem("\x01")[1:]...)...)}, ErrCorrupt},
+		"duplicate data":        {[][]byte{[]byte("\x81\xa1x\x83\xa4data\xc0\xa4data\xc0\xa5field\x92\xa7batched\x80")}, ErrCorrupt},
+		"extra key":             {[][]byte{[]byte("\x81\xa1x\x83\xa4data\xc0\xa4more\xc0\xa5field\x92\xa7batched\x80")}, ErrCorrupt},
+		"key of another form":   {[][]byte{[]byte("\x81\xa1x\x83\xa4data\xc0\xa3key\xa1x\xa5field\x92\xa7batched\x80")}, ErrCorrupt},
+		"missing data":          {[][]byte{[]byte("\x81\xa1x\x81\xa5field\x92\xa7batched\x80")}, ErrCorrupt},
+		"integer key":           {[][]byte{[]byte("\x81\x01\x82\xa4data\xc0\xa5field\x92\xa7batched\x80")}, ErrCorrupt},
+		"key not UTF-8":         {[][]byte{[]byte("\x81\xa1\xff\x82\xa4data\xc0\xa5field\x92\xa7batched\x80")}, ErrCorrupt},
+		"extension before map":  {[][]byte{[]byte("\x81\xa1x\xc7\x00\x03\x82\xa4data\xc0\xa5field\x92\xa7batched\x80")}, ErrCorrupt},
+		"unknown field":         {[][]byte{field("\x92\xa6nested\x80")}, ErrUnsupported},
+		"field name only":       {[][]byte{field("\x91\xa7batched")}, ErrCorrupt},
+		"field argument":        {[][]byte{field("\x92\xa7batched\x81\xa3dim\x00")}, ErrCorrupt},
+		"field argument twice":  {[][]byte{field("\x92\xa7batched\x82\xabkeep_on_cpu\xc2\xabkeep_on_cpu\xc2")}, ErrCorrupt},
+		"flat without slices":   {[][]byte{field("\x92\xa4flat\x81\xa3dim\x00")}, ErrCorrupt},
+		"shared without size":   {[][]byte{field("\x92\xa6shared\x80")}, ErrCorrupt},
+		"negative batch":        {[][]byte{field("\x92\xa6shared\x81\xaabatch_size\xff")}, ErrCorrupt},
+		"keep_on_cpu 1":         {[][]byte{field("\x92\xa7batched\x81\xabkeep_on_cpu\x01")}, ErrCorrupt},
+		"slice of 2":            {[][]byte{field("\x92\xa4flat\x81\xa6slices\x91\x92\x00\x01")}, ErrCorrupt},
+		"one slice, not a list": {[][]byte{field("\x92\xa4flat\x81\xa6slices\x93\x00\x01\xc0")}, ErrCorrupt},
+		"mixed slices":          {[][]byte{field("\x92\xa4flat\x81\xa6slices\x92\x93\x00\x01\xc0\x91\x93\x00\x01\xc0")}, ErrCorrupt},
 	} {
 		_, err := DecodeItem(c.f, Options{})
 		require.ErrorIs(t, err, c.kind, name)
@@ -268,7 +266,7 @@ func TestDecodeRefusesMixedModalities(t *testing.T) {
 		return "\x84\xa8modality\xa5" + modality + "\xa3key\xa1" + key + "\xa4data\xc0\xa5field\x91\xa7batched"
 	}
 	o := formOptions(t, pycompat.ItemPositional)
-	it, err := DecodeItem(Frames{[]byte("\x92" + elem("a", "image") + elem("b", "image"))}, o)
+	it, err := DecodeItem([][]byte{[]byte("\x92" + elem("a", "image") + elem("b", "image"))}, o)
 	require.NoError(t, err)
 	require.Equal(t, "image", it.Modality)
 	for _, doc := range []string{
@@ -276,27 +274,7 @@ func TestDecodeRefusesMixedModalities(t *testing.T) {
 		"\x92" + elem("a", "image") + elem("a", "image"),
 		"\x90",
 	} {
-		_, err = DecodeItem(Frames{[]byte(doc)}, o)
+		_, err = DecodeItem([][]byte{[]byte(doc)}, o)
 		require.ErrorIs(t, err, ErrCorrupt)
-	}
-}
-
-// Python's dataclass decoding ignores names it does not know.
-func TestFeatureUnknownAndMissing(t *testing.T) {
-	base := "\xa4data\xc0\xa8modality\xa1i\xaaidentifier\xa1x"
-	pos := "\xabmm_position\x83\xa6offset\x01\xa6length\x02\xa5later\x81\x01\x92\xc0\xc4\x01z"
-	f, err := DecodeFeature(Frames{[]byte("\x85" + base + pos + "\xa3new\x93\x01\x80\xd4\x05z")}, Options{})
-	require.NoError(t, err)
-	require.Equal(t, &Feature{Modality: "i", Identifier: "x", Offset: 1, Length: 2}, f)
-	for name, doc := range map[string]string{
-		"no position":  "\x83" + base,
-		"twice":        "\x85" + base + pos + "\xa4data\xc0",
-		"no length":    "\x84" + base + "\xabmm_position\x81\xa6offset\x01",
-		"negative":     "\x84" + base + "\xabmm_position\x82\xa6offset\xff\xa6length\x01",
-		"is_embed":     "\x84" + base + "\xabmm_position\x83\xa6offset\x01\xa6length\x01\xa8is_embed\x93\xa5uint8\x91\x01\xd4\x031",
-		"nil modality": "\x84\xa4data\xc0\xa8modality\xc0\xaaidentifier\xa1x" + pos,
-	} {
-		_, err := DecodeFeature(Frames{[]byte(doc)}, Options{})
-		require.ErrorIs(t, err, ErrCorrupt, name)
 	}
 }

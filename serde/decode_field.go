@@ -3,6 +3,7 @@ package serde
 import (
 	"fmt"
 
+	"github.com/ringcache/ringcache/internal/codec"
 	"github.com/ringcache/ringcache/pycompat"
 )
 
@@ -10,14 +11,14 @@ import (
 // defaults for keep_on_cpu and dim: they may be missing, others may not.
 func (d *decoder) field() (f Field, err error) {
 	const what = "field"
-	n, err := d.array(what)
+	n, err := d.Array(what)
 	if err != nil {
 		return f, err
 	}
 	if n == 0 {
-		return f, d.corrupt(what, "a name", "an empty array")
+		return f, d.Corrupt(what, "a name", "an empty array")
 	}
-	name, err := d.str(what)
+	name, err := d.TextView(what)
 	if err != nil {
 		return f, err
 	}
@@ -29,13 +30,13 @@ func (d *decoder) field() (f Field, err error) {
 	case "shared":
 		f.Kind = Shared
 	default:
-		return f, &UnsupportedError{fmt.Sprintf("serde: there is no field %.64q in the vLLM releases this library knows; update the library", name)}
+		return f, &codec.UnsupportedError{Text: fmt.Sprintf("serde: there is no field %.64q in the vLLM releases this library knows; update the library", name)}
 	}
 	if d.gen.ItemForm == pycompat.ItemPositional {
 		return f, d.fieldArgs(&f, n-1)
 	}
 	if n != 2 {
-		return f, d.corrupt(what, "[name, arguments]", fmt.Sprintf("an array of %d", n))
+		return f, d.Corrupt(what, "[name, arguments]", fmt.Sprintf("an array of %d", n))
 	}
 	return f, d.fieldMap(&f)
 }
@@ -49,7 +50,7 @@ func (d *decoder) fieldArgs(f *Field, n int) error {
 		order = []int{seenBatchSize}
 	}
 	if n > len(order) {
-		return d.corrupt("field", fmt.Sprintf("at most %d arguments of a %s one", len(order), f.Kind), fmt.Sprint(n))
+		return d.Corrupt("field", fmt.Sprintf("at most %d arguments of a %s one", len(order), f.Kind), fmt.Sprint(n))
 	}
 	seen := 0
 	for _, bit := range order[:n] {
@@ -63,13 +64,13 @@ func (d *decoder) fieldArgs(f *Field, n int) error {
 
 func (d *decoder) fieldMap(f *Field) error {
 	const what = "field"
-	n, err := d.mapLen(what)
+	n, err := d.Map(what)
 	if err != nil {
 		return err
 	}
 	seen := 0
 	for range n {
-		name, err := d.str(what)
+		name, err := d.TextView(what)
 		if err != nil {
 			return err
 		}
@@ -84,7 +85,7 @@ func (d *decoder) fieldMap(f *Field) error {
 		case f.Kind == Shared && s == "batch_size":
 			bit = seenBatchSize
 		default:
-			return d.corrupt(what, fmt.Sprintf("only arguments of a %s one", f.Kind), fmt.Sprintf("%.64q", name))
+			return d.Corrupt(what, fmt.Sprintf("only arguments of a %s one", f.Kind), fmt.Sprintf("%.64q", name))
 		}
 		if err := d.once(what, name, &seen, bit); err != nil {
 			return err
@@ -99,13 +100,13 @@ func (d *decoder) fieldMap(f *Field) error {
 func (d *decoder) fieldArg(f *Field, bit int) (err error) {
 	switch bit {
 	case seenKeep:
-		f.KeepOnCPU, err = d.boolean("keep_on_cpu")
+		f.KeepOnCPU, err = d.Bool("keep_on_cpu")
 	case seenSlices:
 		f.Slices, f.Nested, err = d.slices()
 	case seenDim:
-		f.Dim, err = d.int("dim", -maxDim)
+		f.Dim, err = d.IntFrom("dim", -maxDim)
 	case seenBatchSize:
-		f.BatchSize, err = d.int("batch_size", 0)
+		f.BatchSize, err = d.IntFrom("batch_size", 0)
 	}
 	return err
 }
@@ -116,7 +117,7 @@ const maxDim = 1 << 30
 
 func (d *decoder) complete(f *Field, seen int) error {
 	if f.Kind == Flat && seen&seenSlices == 0 || f.Kind == Shared && seen&seenBatchSize == 0 {
-		return d.corrupt("field", "slices or batch_size", "none")
+		return d.Corrupt("field", "slices or batch_size", "none")
 	}
 	return nil
 }
@@ -126,28 +127,28 @@ func (d *decoder) complete(f *Field, seen int) error {
 // which no release writes, are refused.
 func (d *decoder) slices() (out [][]Slice, nested bool, err error) {
 	const what = "slices"
-	n, err := d.array(what)
+	n, err := d.Array(what)
 	if err != nil || n == 0 {
 		return nil, false, err
 	}
-	out = make([][]Slice, 0, d.room(n))
+	out = make([][]Slice, 0, d.Room(n))
 	for i := range n {
-		inner, err := d.array(what)
+		inner, err := d.Array(what)
 		if err != nil {
 			return nil, false, err
 		}
-		isList := inner == 0 || d.peek() == kindArray
+		isList := inner == 0 || d.Peek() == codec.KindArray
 		if i == 0 {
 			nested = isList
 		}
 		if isList != nested {
-			return nil, false, d.corrupt(what, "slices or lists of slices", "a mixture")
+			return nil, false, d.Corrupt(what, "slices or lists of slices", "a mixture")
 		}
 		var list []Slice
 		if isList {
-			list = make([]Slice, 0, d.room(inner))
+			list = make([]Slice, 0, d.Room(inner))
 			for range inner {
-				k, err := d.array(what)
+				k, err := d.Array(what)
 				if err != nil {
 					return nil, false, err
 				}
@@ -172,13 +173,13 @@ func (d *decoder) slices() (out [][]Slice, nested bool, err error) {
 // slice reads what follows the header of its array of n.
 func (d *decoder) slice(n int) (s Slice, err error) {
 	if n != 3 {
-		return s, d.corrupt("slice", "[start, stop, step]", fmt.Sprintf("an array of %d", n))
+		return s, d.Corrupt("slice", "[start, stop, step]", fmt.Sprintf("an array of %d", n))
 	}
 	for _, b := range []*Bound{&s.Start, &s.Stop, &s.Step} {
-		if d.null() {
+		if d.Nil() {
 			continue
 		}
-		if b.N, err = d.int64("slice"); err != nil {
+		if b.N, err = d.Int64("slice"); err != nil {
 			return s, err
 		}
 		b.Set = true

@@ -1,8 +1,36 @@
 package serde
 
-import "github.com/ringcache/ringcache/internal/shapes"
+import (
+	"fmt"
 
-import "fmt"
+	"github.com/ringcache/ringcache/internal/codec"
+	"github.com/ringcache/ringcache/internal/shapes"
+	"github.com/ringcache/ringcache/pycompat"
+)
+
+// decoder reads items and tensors of a generation.
+type decoder struct {
+	*codec.Decoder
+	gen *pycompat.Generation
+}
+
+// decode reads a document that holds one value.
+func decode[T any](frames [][]byte, o Options, read func(*decoder) (T, error)) (v T, err error) {
+	g, err := pycompat.Resolve(o.Generation)
+	if err != nil {
+		return v, err
+	}
+	return codec.Decode(frames, func(d *codec.Decoder) (T, error) { return read(&decoder{d, g}) })
+}
+
+// ReadItem reads an item of a message, for enginecore and its peer: nobody else can
+// import the type of d. It is a view of the message.
+func ReadItem(d *codec.Decoder, g *pycompat.Generation) (*Item, error) {
+	return (&decoder{d, g}).item()
+}
+
+// ReadTensor is ReadItem for a tensor.
+func ReadTensor(d *codec.Decoder) (*Tensor, error) { return (&decoder{Decoder: d}).tensor() }
 
 var emptyList Data = List{}
 
@@ -10,30 +38,31 @@ var emptyList Data = List{}
 // with a string is a tensor, any other a list.
 func (d *decoder) data(depth int) (Data, error) {
 	const what = "data"
-	switch k := d.peek(); k {
-	case kindNil:
+	switch k := d.Peek(); k {
+	case codec.KindNil:
 		if depth > 0 {
-			return nil, d.corrupt(what, "no nil inside a list", "nil")
+			return nil, d.Corrupt(what, "no nil inside a list", "nil")
 		}
-		d.null()
+		d.Nil()
 		return nil, nil
-	case kindInt:
-		return d.number(what)
-	case kindFloat:
-		f, err := d.mp.DecodeFloat64()
-		if err != nil {
-			return nil, d.broken(what, err)
+	case codec.KindInt:
+		n, big, err := d.Integer(what)
+		if big != 0 {
+			return Uint(big), err
 		}
-		return Float(f), nil
-	case kindBool:
-		b, err := d.boolean(what)
+		return Int(n), err
+	case codec.KindFloat:
+		f, err := d.Float(what)
+		return Float(f), err
+	case codec.KindBool:
+		b, err := d.Bool(what)
 		return Bool(b), err
-	case kindArray:
-		n, err := d.array(what)
+	case codec.KindArray:
+		n, err := d.Array(what)
 		if err != nil {
 			return nil, err
 		}
-		if n > 0 && d.peek() == kindStr {
+		if n > 0 && d.Peek() == codec.KindStr {
 			t, err := d.tensorOf(n)
 			if err != nil {
 				return nil, err
@@ -42,18 +71,18 @@ func (d *decoder) data(depth int) (Data, error) {
 		}
 		return d.list(n, depth+1)
 	default:
-		return nil, d.corrupt(what, "a tensor, a number, a list or nil", string(k))
+		return nil, d.Corrupt(what, "a tensor, a number, a list or nil", string(k))
 	}
 }
 
 func (d *decoder) list(n, depth int) (Data, error) {
 	if depth > MaxDepth {
-		return nil, d.corrupt("data", fmt.Sprintf("at most %d levels of lists", MaxDepth), "more")
+		return nil, d.Corrupt("data", fmt.Sprintf("at most %d levels of lists", MaxDepth), "more")
 	}
 	if n == 0 {
 		return emptyList, nil
 	}
-	l := make(List, 0, d.room(n))
+	l := make(List, 0, d.Room(n))
 	for range n {
 		v, err := d.data(depth)
 		if err != nil {
@@ -65,7 +94,7 @@ func (d *decoder) list(n, depth int) (Data, error) {
 }
 
 func (d *decoder) tensor() (*Tensor, error) {
-	n, err := d.array("tensor")
+	n, err := d.Array("tensor")
 	if err != nil {
 		return nil, err
 	}
@@ -75,94 +104,28 @@ func (d *decoder) tensor() (*Tensor, error) {
 // tensorOf reads a tensor behind the header of its array of n.
 func (d *decoder) tensorOf(n int) (*Tensor, error) {
 	if n != 3 {
-		return nil, d.corrupt("tensor", "[dtype, shape, data]", fmt.Sprintf("an array of %d", n))
+		return nil, d.Corrupt("tensor", "[dtype, shape, data]", fmt.Sprintf("an array of %d", n))
 	}
-	name, err := d.str("dtype")
+	name, err := d.TextView("dtype")
 	if err != nil {
 		return nil, err
 	}
 	dt, ok := lookupDType(name)
 	if !ok {
-		return nil, &UnsupportedError{fmt.Sprintf("serde: tensor has the dtype %.64q, which this library does not know; "+
+		return nil, &codec.UnsupportedError{Text: fmt.Sprintf("serde: tensor has the dtype %.64q, which this library does not know; "+
 			"ask for a dtype of torch 2.14 or update the library", name)}
 	}
 	t := &Tensor{DType: dt}
-	if t.Shape, err = d.shape(); err != nil {
+	if t.Shape, err = d.Shape(); err != nil {
 		return nil, err
 	}
 	want, ok := shapes.Bytes(t.Shape, dt.ItemSize())
 	if !ok {
-		return nil, d.corrupt("shape", "a tensor that fits in memory", fmt.Sprint(t.Shape))
+		return nil, d.Corrupt("shape", "a tensor that fits in memory", fmt.Sprint(t.Shape))
 	}
-	t.Data, err = d.payload("tensor", want)
+	t.Data, err = d.Payload("tensor", want)
 	if err != nil {
 		return nil, err
 	}
 	return t, nil
-}
-
-func (d *decoder) shape() ([]int, error) {
-	n, err := d.array("shape")
-	if err != nil {
-		return nil, err
-	}
-	if n > MaxDims {
-		return nil, d.corrupt("shape", fmt.Sprintf("at most %d dimensions", MaxDims), fmt.Sprint(n))
-	}
-	shape := make([]int, n)
-	for i := range shape {
-		if shape[i], err = d.int("shape", 0); err != nil {
-			return nil, err
-		}
-	}
-	return shape, nil
-}
-
-// payload reads the bytes of a tensor or ndarray: raw bytes in the document, or
-// the index of a frame. Each frame belongs to one tensor, so that a small
-// document cannot stand for much memory.
-func (d *decoder) payload(what string, want int) ([]byte, error) {
-	var data []byte
-	switch k := d.peek(); k {
-	case kindExt:
-		id, n, err := d.mp.DecodeExtHeader()
-		if err != nil {
-			return nil, d.broken(what, err)
-		}
-		switch id {
-		case extRaw:
-		case 1, 2:
-			return nil, &UnsupportedError{fmt.Sprintf("serde: %s holds a pickle (extension %d), which is never executed; "+
-				"run the peer without VLLM_ALLOW_INSECURE_SERIALIZATION", what, id)}
-		default:
-			return nil, &UnsupportedError{fmt.Sprintf("serde: %s holds data of the unknown extension %d; "+
-				"check that the peer is a known vLLM", what, id)}
-		}
-		if data, err = d.view(what, n); err != nil {
-			return nil, err
-		}
-	case kindInt:
-		i, err := d.int64(what)
-		if err != nil {
-			return nil, err
-		}
-		if i < 1 || i >= int64(len(d.frames)) {
-			return nil, d.corrupt(what, fmt.Sprintf("the index of one of %d frames", len(d.frames)-1), fmt.Sprint(i))
-		}
-		if d.used[i] {
-			return nil, d.corrupt(what, "a frame of its own", fmt.Sprintf("frame %d again", i))
-		}
-		d.used[i] = true
-		data = d.frames[i]
-		data = data[:len(data):len(data)]
-	case kindMap:
-		return nil, &UnsupportedError{fmt.Sprintf("serde: %s was sent out of band, which only Python peers can do; "+
-			"run the engine with mm_tensor_ipc=direct_rpc", what)}
-	default:
-		return nil, d.corrupt(what, "raw bytes or the index of a frame", string(k))
-	}
-	if len(data) != want {
-		return nil, d.corrupt(what, fmt.Sprintf("%d bytes by dtype and shape", want), fmt.Sprint(len(data)))
-	}
-	return data, nil
 }

@@ -6,48 +6,48 @@ import "github.com/ringcache/ringcache/pycompat"
 // (vllm/v1/serial_utils.py). modality stands in for an item that has none.
 func (e *encoder) item(it *Item, modality string) {
 	if it == nil {
-		e.invalid("item", "it is a nil *Item")
+		e.Invalid("item", "it is a nil *Item")
 		return
 	}
 	form := e.gen.ItemForm
 	if form == pycompat.ItemMap {
-		e.mapLen(len(it.Elems))
+		e.Map(len(it.Elems))
 	} else {
 		if it.Modality != "" {
 			modality = it.Modality
 		}
 		if modality == "" || len(it.Elems) == 0 {
-			e.invalid("item", "vLLM %s needs a Modality and at least one elem", e.gen.Version)
+			e.Invalid("item", "vLLM %s needs a Modality and at least one elem", e.gen.Version)
 			return
 		}
-		e.array(len(it.Elems))
+		e.Array(len(it.Elems))
 	}
 	if k, dup := duplicateKey(it.Elems); dup {
-		e.invalid("item", "two elems have the key %.64q", k)
+		e.Invalid("item", "two elems have the key %.64q", k)
 		return
 	}
 	for i := range it.Elems {
 		el := &it.Elems[i]
-		if e.err != nil {
+		if e.Err() != nil {
 			return
 		}
-		e.key = el.Key
+		e.Elem = el.Key
 		if form == pycompat.ItemMap {
-			e.str(el.Key)
-			e.mapLen(2)
+			e.Text(el.Key)
+			e.Map(2)
 		} else {
-			e.mapLen(4)
-			e.str("modality")
-			e.str(modality)
-			e.str("key")
-			e.str(el.Key)
+			e.Map(4)
+			e.Text("modality")
+			e.Text(modality)
+			e.Text("key")
+			e.Text(el.Key)
 		}
-		e.str("data")
+		e.Text("data")
 		e.data(el.Data)
-		e.str("field")
+		e.Text("field")
 		e.field(&el.Field)
 	}
-	e.key = ""
+	e.Elem = ""
 }
 
 func duplicateKey(elems []Elem) (string, bool) {
@@ -82,19 +82,19 @@ func (e *encoder) field(f *Field) {
 	keyed := e.gen.ItemForm != pycompat.ItemPositional
 	head := func(args int) {
 		if !keyed {
-			e.array(1 + args)
-			e.str(f.Kind.String())
+			e.Array(1 + args)
+			e.Text(f.Kind.String())
 			return
 		}
-		e.array(2)
-		e.str(f.Kind.String())
-		e.mapLen(1 + args)
-		e.str("keep_on_cpu")
-		e.boolean(f.KeepOnCPU)
+		e.Array(2)
+		e.Text(f.Kind.String())
+		e.Map(1 + args)
+		e.Text("keep_on_cpu")
+		e.Bool(f.KeepOnCPU)
 	}
 	name := func(s string) {
 		if keyed {
-			e.str(s)
+			e.Text(s)
 		}
 	}
 	switch f.Kind {
@@ -105,32 +105,32 @@ func (e *encoder) field(f *Field) {
 		name("slices")
 		e.slices(f)
 		name("dim")
-		e.integer(int64(f.Dim))
+		e.Int(int64(f.Dim))
 	case Shared:
 		if f.BatchSize < 0 {
-			e.invalid("field", "BatchSize is %d", f.BatchSize)
+			e.Invalid("field", "BatchSize is %d", f.BatchSize)
 			return
 		}
 		head(1)
 		name("batch_size")
-		e.integer(int64(f.BatchSize))
+		e.Int(int64(f.BatchSize))
 	default:
-		e.invalid("field", "there is no %s", f.Kind)
+		e.Invalid("field", "there is no %s", f.Kind)
 	}
 }
 
 func (e *encoder) slices(f *Field) {
-	e.array(len(f.Slices))
+	e.Array(len(f.Slices))
 	for i, list := range f.Slices {
 		switch {
 		case f.Nested:
-			e.array(len(list))
+			e.Array(len(list))
 		case len(list) != 1:
-			e.invalid("field", "Slices[%d] has %d slices; a list that is not Nested has one each", i, len(list))
+			e.Invalid("field", "Slices[%d] has %d slices; a list that is not Nested has one each", i, len(list))
 			return
 		}
 		for _, s := range list {
-			e.array(3)
+			e.Array(3)
 			e.bound(s.Start)
 			e.bound(s.Stop)
 			e.bound(s.Step)
@@ -140,8 +140,8 @@ func (e *encoder) slices(f *Field) {
 
 func (e *encoder) bound(b Bound) {
 	if !b.Set {
-		e.null()
+		e.Nil()
 		return
 	}
-	e.integer(b.N)
+	e.Int(b.N)
 }

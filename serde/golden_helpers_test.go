@@ -1,15 +1,12 @@
 package serde
 
 import (
-	"crypto/sha256"
+	"bytes"
 	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"math"
 	"os"
-	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,93 +17,14 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(goldentest.ReadOnlyTable(m).Run()) }
 
-type goldenFile struct {
-	goldentest.File
-	data map[string]json.RawMessage
-}
-
-func golden(t *testing.T, section string) []goldenFile {
-	t.Helper()
-	var out []goldenFile
-	for _, f := range goldentest.Files(t, section) {
-		g := goldenFile{File: f}
-		f.Decode(t, &g.data)
-		out = append(out, g)
-	}
-	return out
-}
-
-// each runs fn for every release of the file.
-func (f goldenFile) each(t *testing.T, fn func(t *testing.T, o Options)) {
-	for _, r := range f.Releases {
-		g, err := pycompat.Lookup(r)
-		require.NoError(t, err)
-		t.Run(r, func(t *testing.T) { fn(t, Options{Generation: g}) })
-	}
-}
-
-func rows[T any](t *testing.T, f goldenFile, section string) []T {
-	t.Helper()
-	var out []T
-	require.NoError(t, json.Unmarshal(f.data[section], &out))
-	require.NotEmpty(t, out, "%s has no rows in %s", f.Name, section)
-	return out
-}
-
 func unhex(t testing.TB, s string) []byte { return goldentest.Hex(t, s) }
 
-// blob is a byte string, or its length and hash where it is long.
-type blob struct {
-	raw  []byte
-	n    int
-	hash string
-}
-
-func (b *blob) UnmarshalJSON(j []byte) error {
-	if j[0] == '"' {
-		raw, err := hex.DecodeString(strings.Trim(string(j), `"`))
-		if raw == nil {
-			raw = []byte{}
-		}
-		b.raw, b.n = raw, len(raw)
-		return err
-	}
-	var v struct {
-		Len    int
-		Sha256 string
-	}
-	err := json.Unmarshal(j, &v)
-	b.n, b.hash = v.Len, v.Sha256
-	return err
-}
-
-func (b blob) equal(t *testing.T, got []byte, what string) {
-	t.Helper()
-	if b.raw != nil {
-		require.Equal(t, hex.EncodeToString(b.raw), hex.EncodeToString(got), what)
-		return
-	}
-	require.Equal(t, b.n, len(got), what)
-	require.Equal(t, b.hash, sum(got), what)
-}
-
-func sum(b []byte) string {
-	h := sha256.Sum256(b)
-	return hex.EncodeToString(h[:])
-}
-
-func seq(n, mul, add int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(i*mul + add)
-	}
-	return b
-}
+func seq(n, mul, add int) []byte { return goldentest.Sequence(n, mul, add) }
 
 // longBlobs rebuilds what the files give by hash only.
 var longBlobs = func() map[string][]byte {
 	m := map[string][]byte{}
-	add := func(b []byte) { m[sum(b)] = b }
+	add := func(b []byte) { m[goldentest.Sum(b)] = b }
 	add(seq(1024, 3, 1))
 	add(seq(70000, 3, 1))
 	add(seq(70000, 7, 0))
@@ -160,7 +78,7 @@ func goldenData(t *testing.T, j json.RawMessage) (d Data, ok bool) {
 		var m struct {
 			Tensor  string
 			Shape   []int
-			Bytes   blob
+			Bytes   goldentest.Blob
 			Float   string
 			Ndarray string
 			Repr    string
@@ -172,10 +90,10 @@ func goldenData(t *testing.T, j json.RawMessage) (d Data, ok bool) {
 		if m.Float != "" {
 			return Float(math.Float64frombits(binary.BigEndian.Uint64(unhex(t, m.Float)))), true
 		}
-		data := m.Bytes.raw
+		data := m.Bytes.Raw
 		if data == nil {
-			data = longBlobs[m.Bytes.hash]
-			require.NotNil(t, data, "unknown blob %s", m.Bytes.hash)
+			data = longBlobs[m.Bytes.Hash]
+			require.NotNil(t, data, "unknown goldentest.Blob %s", m.Bytes.Hash)
 		}
 		return &Tensor{DType: DType(m.Tensor), Shape: m.Shape, Data: data}, true
 	default:
@@ -242,8 +160,8 @@ func goldenItem(t *testing.T, elems []gElem, form pycompat.ItemForm) (*Item, boo
 
 type gEncoded struct {
 	Nbytes   *int64
-	Metadata blob
-	Frames   []blob
+	Metadata goldentest.Blob
+	Frames   []goldentest.Blob
 	Len      int    `json:"chunk_payload_len"`
 	Hash     string `json:"chunk_payload_sha256"`
 	Err, Msg string
@@ -257,14 +175,14 @@ func checkEncoded(t *testing.T, name string, v Value, g gEncoded, o Options) Val
 	frames := p.Frames()
 	require.Len(t, frames, len(g.Frames), name)
 	for i, f := range g.Frames {
-		f.equal(t, frames[i], name+" frame "+strconv.Itoa(i))
+		f.Equal(t, frames[i], name+" frame "+strconv.Itoa(i))
 	}
 	if g.Nbytes == nil {
 		return nil
 	}
 	require.EqualValues(t, *g.Nbytes, p.DataLen(), name)
-	require.Equal(t, p.DataLen(), frames.Len(), name)
-	g.Metadata.equal(t, p.Metadata(), name+" metadata")
+	require.Len(t, bytes.Join(frames, nil), p.DataLen(), name)
+	g.Metadata.Equal(t, p.Metadata(), name+" metadata")
 
 	chunk := append(make([]byte, 4), p.Metadata()...)
 	head := len(chunk)
@@ -272,7 +190,7 @@ func checkEncoded(t *testing.T, name string, v Value, g gEncoded, o Options) Val
 	require.NoError(t, p.CopyTo(chunk[head:]))
 	if g.Hash != "" {
 		require.Equal(t, g.Len, len(chunk), name)
-		require.Equal(t, g.Hash, sum(chunk), name)
+		require.Equal(t, g.Hash, goldentest.Sum(chunk), name)
 	}
 	m, n, err := ParseMetadata(chunk[4:])
 	require.NoError(t, err, name)
@@ -285,16 +203,4 @@ func checkEncoded(t *testing.T, name string, v Value, g gEncoded, o Options) Val
 		require.Equal(t, pl.Tensor.Data, chunk[at:at+pl.Len:at+pl.Len], name)
 	}
 	return back
-}
-
-// report prints what was checked and skipped, and fails when nothing was.
-func report(t *testing.T, f goldenFile, checked int, skipped map[string]int) {
-	t.Helper()
-	require.Positive(t, checked)
-	var why []string
-	for k, n := range skipped {
-		why = append(why, strconv.Itoa(n)+" "+k)
-	}
-	slices.Sort(why)
-	t.Logf("%s: %d checked, skipped: %s", f.Name, checked, strings.Join(append(why, "-"), "; "))
 }

@@ -1,22 +1,22 @@
 package serde
 
 import (
-	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/ringcache/ringcache/internal/goldentest"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/stretchr/testify/require"
 )
 
 func TestGoldenItems(t *testing.T) {
-	for _, f := range golden(t, "serde") {
-		f.each(t, func(t *testing.T, o Options) {
+	for _, f := range goldentest.Files(t, "serde") {
+		f.Each(t, func(t *testing.T, g *pycompat.Generation) {
+			o := Options{Generation: g}
 			checked, skipped := 0, map[string]int{}
-			for _, r := range rows[struct {
+			for _, r := range goldentest.Rows[struct {
 				Name string
 				Item []gElem
 				gEncoded
@@ -32,15 +32,16 @@ func TestGoldenItems(t *testing.T) {
 				equalItem(t, it, Clone(back).(*Item))
 				checked++
 			}
-			report(t, f, checked, skipped)
+			f.Report(t, checked, skipped)
 		})
 	}
 }
 
 func TestGoldenDTypes(t *testing.T) {
-	for _, f := range golden(t, "serde") {
-		f.each(t, func(t *testing.T, o Options) {
-			list := rows[struct {
+	for _, f := range goldentest.Files(t, "serde") {
+		f.Each(t, func(t *testing.T, g *pycompat.Generation) {
+			o := Options{Generation: g}
+			list := goldentest.Rows[struct {
 				DType     string
 				Itemsize  int
 				Roundtrip bool
@@ -63,16 +64,17 @@ func TestGoldenDTypes(t *testing.T) {
 				require.True(t, equalTensor(x, back), d)
 			}
 			require.Len(t, dtypes, len(list))
-			report(t, f, len(list), nil)
+			f.Report(t, len(list), nil)
 		})
 	}
 }
 
 func TestGoldenTensors(t *testing.T) {
-	for _, f := range golden(t, "serde") {
-		f.each(t, func(t *testing.T, o Options) {
+	for _, f := range goldentest.Files(t, "serde") {
+		f.Each(t, func(t *testing.T, g *pycompat.Generation) {
+			o := Options{Generation: g}
 			checked, skipped := 0, map[string]int{}
-			for _, r := range rows[struct {
+			for _, r := range goldentest.Rows[struct {
 				Name   string
 				Tensor json.RawMessage
 				gEncoded
@@ -104,39 +106,41 @@ func TestGoldenTensors(t *testing.T) {
 				require.True(t, equalData(d, back.(*Tensor)), r.Name)
 				checked++
 			}
-			report(t, f, checked, skipped)
+			f.Report(t, checked, skipped)
 		})
 	}
 }
 
 func TestGoldenObjects(t *testing.T) {
-	for _, f := range golden(t, "serde") {
-		f.each(t, func(t *testing.T, o Options) {
-			list := rows[struct {
+	for _, f := range goldentest.Files(t, "serde") {
+		f.Each(t, func(t *testing.T, g *pycompat.Generation) {
+			o := Options{Generation: g}
+			list := goldentest.Rows[struct {
 				Name             string
-				Frames, Metadata blob
+				Frames, Metadata goldentest.Blob
 				Nbytes           int64
 				Len              int    `json:"chunk_payload_len"`
 				Hash             string `json:"chunk_payload_sha256"`
 			}](t, f, "objects")
 			for _, r := range list {
-				v := Pickle(r.Frames.raw)
-				back := checkEncoded(t, r.Name, v, gEncoded{Nbytes: &r.Nbytes, Metadata: r.Metadata, Frames: []blob{r.Frames}, Len: r.Len, Hash: r.Hash}, o)
+				v := Pickle(r.Frames.Raw)
+				back := checkEncoded(t, r.Name, v, gEncoded{Nbytes: &r.Nbytes, Metadata: r.Metadata, Frames: []goldentest.Blob{r.Frames}, Len: r.Len, Hash: r.Hash}, o)
 				require.Equal(t, v, back.(Pickle)[:len(v):len(v)])
 			}
-			report(t, f, len(list), nil)
+			f.Report(t, len(list), nil)
 		})
 	}
 }
 
 // TestGoldenManyFrames covers metadata with up to 2002 lengths.
 func TestGoldenManyFrames(t *testing.T) {
-	for _, f := range golden(t, "serde") {
-		f.each(t, func(t *testing.T, o Options) {
-			list := rows[struct {
+	for _, f := range goldentest.Files(t, "serde") {
+		f.Each(t, func(t *testing.T, g *pycompat.Generation) {
+			o := Options{Generation: g}
+			list := goldentest.Rows[struct {
 				Name           string
 				Frames, Nbytes int
-				Metadata, Main blob
+				Metadata, Main goldentest.Blob
 			}](t, f, "misc")
 			for _, r := range list {
 				n, err := strconv.Atoi(strings.TrimPrefix(r.Name, "aux_"))
@@ -153,8 +157,8 @@ func TestGoldenManyFrames(t *testing.T) {
 				require.NoError(t, err)
 				require.Len(t, p.Frames(), r.Frames)
 				require.Equal(t, r.Nbytes, p.DataLen())
-				r.Metadata.equal(t, p.Metadata(), r.Name)
-				r.Main.equal(t, p.Frames()[0], r.Name)
+				r.Metadata.Equal(t, p.Metadata(), r.Name)
+				r.Main.Equal(t, p.Frames()[0], r.Name)
 				m, _, err := ParseMetadata(p.Metadata())
 				require.NoError(t, err)
 				require.Len(t, m.Lens, r.Frames)
@@ -162,55 +166,7 @@ func TestGoldenManyFrames(t *testing.T) {
 				require.NoError(t, err)
 				equalItem(t, it, back)
 			}
-			report(t, f, len(list), nil)
-		})
-	}
-}
-
-func TestGoldenNDArrays(t *testing.T) {
-	cases := map[string]*NDArray{
-		"f4":      {"<f4", []int{3}, []byte{0, 0, 0, 0, 0, 0, 0x80, 0x3f, 0, 0, 0, 0x40}},
-		"u1_256":  {"|u1", []int{256}, seq(256, 1, 0)},
-		"u1_255":  {"|u1", []int{255}, seq(255, 1, 0)},
-		"zero_d":  {"<f8", []int{}, []byte{0, 0, 0, 0, 0, 0, 4, 0x40}},
-		"be":      {">i4", []int{2}, []byte{0, 0, 0, 0, 0, 0, 0, 1}},
-		"fortran": {"<i8", []int{2, 3}, nil},
-		"bool":    {"|b1", []int{2}, []byte{1, 0}},
-		"str":     {"<U2", []int{2}, []byte{'a', 0, 0, 0, 'b', 0, 0, 0, 'c', 0, 0, 0, 0, 0, 0, 0}},
-		"c8":      {"<c8", []int{1}, []byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0x40}},
-		"empty":   {"<f2", []int{0, 3}, []byte{}},
-	}
-	for i := range 6 {
-		cases["fortran"].Data = binary.LittleEndian.AppendUint64(cases["fortran"].Data, uint64(i))
-	}
-	for _, f := range golden(t, "serde") {
-		f.each(t, func(t *testing.T, o Options) {
-			checked, skipped := 0, map[string]int{}
-			for _, r := range rows[struct {
-				Name string
-				gEncoded
-			}](t, f, "ndarrays") {
-				if r.Err != "" {
-					skipped["raise in Python (dates, objects, numpy scalars)"]++
-					continue
-				}
-				a := cases[r.Name]
-				require.NotNil(t, a, r.Name)
-				frames, err := EncodeNDArray(a, o)
-				require.NoError(t, err, r.Name)
-				require.Len(t, frames, len(r.Frames))
-				for i, want := range r.Frames {
-					want.equal(t, frames[i], r.Name)
-				}
-				back, err := DecodeNDArray(frames, o)
-				require.NoError(t, err, r.Name)
-				require.Equal(t, a.DType, back.DType)
-				require.Equal(t, a.Shape, back.Shape)
-				require.True(t, bytes.Equal(a.Data, back.Data))
-				checked++
-			}
-			require.Equal(t, len(cases), checked)
-			report(t, f, checked, skipped)
+			f.Report(t, len(list), nil)
 		})
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/ringcache/ringcache/internal/codec"
 )
 
 // ParseMetadata reads the metadata pickle at the start of b and returns its
@@ -52,7 +54,7 @@ type unpickler struct {
 
 func (p *unpickler) fail(want, got string) {
 	if p.err == nil {
-		p.err = &CorruptError{What: "metadata pickle", Offset: p.pos, Want: want, Got: got}
+		p.err = &codec.CorruptError{What: "metadata pickle", Offset: p.pos, Want: want, Got: got}
 	}
 }
 

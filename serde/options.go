@@ -1,6 +1,9 @@
 package serde
 
-import "github.com/ringcache/ringcache/pycompat"
+import (
+	"github.com/ringcache/ringcache/internal/codec"
+	"github.com/ringcache/ringcache/pycompat"
+)
 
 // Options chooses the wire. The zero value is the newest known vLLM with its
 // default threshold.
@@ -14,30 +17,12 @@ type Options struct {
 	// an empty frame, and only 0-d ndarrays are inline
 	// (vllm/v1/serial_utils.py, 0.11.0 to 0.33.0). Decoders need none.
 	InlineThreshold int
-	// AllowUnknownParams lets EncodeRequest write sampling parameters that the
-	// generation does not have, for an engine newer than the table. The caller
-	// answers for their types.
-	AllowUnknownParams bool
 }
 
-const defaultThreshold = 256
-
-func (o Options) threshold() int {
+// Threshold returns the size in bytes from which on a tensor gets a frame of its own.
+func (o Options) Threshold() int {
 	if o.InlineThreshold == 0 {
-		return defaultThreshold
+		return codec.DefaultThreshold
 	}
 	return max(o.InlineThreshold, 0)
-}
-
-// Frames is an encoded value: the main MessagePack document, then the frames
-// that it refers to by their index.
-type Frames [][]byte
-
-// Len returns the number of bytes of all frames together.
-func (f Frames) Len() int {
-	n := 0
-	for _, b := range f {
-		n += len(b)
-	}
-	return n
 }

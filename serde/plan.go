@@ -1,6 +1,10 @@
 package serde
 
-import "fmt"
+import (
+	"math"
+
+	"github.com/ringcache/ringcache/internal/codec"
+)
 
 // Plan is a value encoded as far as possible without touching the bytes of its
 // tensors: main document, metadata and the place of every tensor. It keeps the
@@ -43,20 +47,24 @@ func NewPlan(v Value, o Options) (*Plan, error) {
 	if p, ok := v.(Pickle); ok {
 		return planPickle(p)
 	}
-	e := newEncoder(o)
+	e, err := newEncoder(o)
+	if err != nil {
+		return nil, err
+	}
 	switch v := v.(type) {
 	case *Item:
 		e.item(v, "")
 	case *Tensor:
 		e.tensor(v)
 	default:
-		return nil, &InvalidError{"value", "it is nil; use *Item, *Tensor or Pickle"}
+		return nil, codec.Invalid("value", "it is nil; use *Item, *Tensor or Pickle")
 	}
-	if e.err != nil {
-		return nil, e.err
+	frames, err := e.Frames()
+	if err != nil {
+		return nil, err
 	}
-	p := &Plan{main: e.buf.Bytes(), places: e.places, full: true}
-	m := Metadata{Type: v.typeName(), Lens: make([]int64, 1, 1+len(e.aux))}
+	p := &Plan{main: frames[0], places: e.places, full: true}
+	m := Metadata{Type: v.typeName(), Lens: make([]int64, 1, len(frames))}
 	m.Lens[0] = int64(len(p.main))
 	for i := range p.places {
 		pl := &p.places[i]
@@ -68,10 +76,10 @@ func NewPlan(v Value, o Options) (*Plan, error) {
 		p.aux = append(p.aux, span{pl.Tensor.Data, pl.Len})
 		m.Lens = append(m.Lens, int64(pl.Len))
 	}
-	if uint64(len(p.main))+uint64(e.auxLen) > maxInt {
-		return nil, &InvalidError{"value", "it has more bytes than an int can count"}
+	if len(p.main) > math.MaxInt-e.AuxLen() {
+		return nil, codec.Invalid("value", "it has more bytes than an int can count")
 	}
-	p.size = len(p.main) + e.auxLen
+	p.size = len(p.main) + e.AuxLen()
 	m.NBytes = int64(p.size)
 	p.meta = AppendMetadata(nil, m)
 	return p, nil
@@ -80,7 +88,7 @@ func NewPlan(v Value, o Options) (*Plan, error) {
 func planPickle(b Pickle) (*Plan, error) {
 	if len(b) == 0 {
 		// Python takes the last 0 bytes of a chunk for all of it.
-		return nil, &InvalidError{"Pickle", "it is empty, which is no pickle"}
+		return nil, codec.Invalid("Pickle", "it is empty, which is no pickle")
 	}
 	m := Metadata{Type: typePickle, NBytes: int64(len(b))}
 	return &Plan{meta: AppendMetadata(nil, m), main: b, size: len(b), full: true}, nil
@@ -98,8 +106,8 @@ func (p *Plan) Complete() bool { return p.full }
 
 // Frames returns the frames. The aux frames alias the Data of the tensors, and
 // are nil where a tensor is only laid out; see [Plan.Complete].
-func (p *Plan) Frames() Frames {
-	f := make(Frames, 1, 1+len(p.aux))
+func (p *Plan) Frames() [][]byte {
+	f := make([][]byte, 1, 1+len(p.aux))
 	f[0] = p.main
 	for _, a := range p.aux {
 		f = append(f, a.data)
@@ -116,7 +124,7 @@ func (p *Plan) Tensors() []Placement { return p.places }
 // caller fills them through dst, at the places that Tensors gives.
 func (p *Plan) CopyTo(dst []byte) error {
 	if len(dst) != p.size {
-		return &InvalidError{"value", fmt.Sprintf("the destination has %d bytes, DataLen is %d", len(dst), p.size)}
+		return codec.Invalid("value", "the destination has %d bytes, DataLen is %d", len(dst), p.size)
 	}
 	at := 0
 	for i := range p.places {

@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ringcache/ringcache/internal/codec"
 	"github.com/ringcache/ringcache/internal/shapes"
 )
-
-// MaxDims is the largest number of dimensions of a tensor or ndarray.
-const MaxDims = shapes.MaxDims
 
 // Tensor is a dense tensor: contiguous, row-major, little-endian.
 //
@@ -27,26 +25,32 @@ func (*Tensor) isData()          {}
 // NBytes returns the length in bytes that dtype and shape ask for. The error
 // wraps [ErrInvalid].
 func (t *Tensor) NBytes() (int, error) {
-	size := t.DType.ItemSize()
-	if size == 0 {
-		return 0, &InvalidError{"tensor", fmt.Sprintf("dtype %q is none that torch prints; use ParseDType for aliases", t.DType)}
-	}
-	n, ok := shapes.Bytes(t.Shape, size)
-	if !ok {
-		return 0, &InvalidError{"tensor", fmt.Sprintf("shape %v has a negative dimension, more than %d or too many elements", t.Shape, MaxDims)}
+	n, problem := t.size()
+	if problem != "" {
+		return 0, &codec.InvalidError{What: "tensor", Problem: problem}
 	}
 	return n, nil
 }
 
-// check returns NBytes and whether Data is there, in full.
-func (t *Tensor) check() (n int, err error) {
-	if n, err = t.NBytes(); err != nil {
-		return 0, err
+func (t *Tensor) size() (n int, problem string) {
+	size := t.DType.ItemSize()
+	if size == 0 {
+		return 0, fmt.Sprintf("dtype %q is none that torch prints; use ParseDType for aliases", t.DType)
 	}
-	if t.Data != nil && len(t.Data) != n {
-		return 0, &InvalidError{"tensor", fmt.Sprintf("%s %v takes %d bytes, Data has %d", t.DType, t.Shape, n, len(t.Data))}
+	n, ok := shapes.Bytes(t.Shape, size)
+	if !ok {
+		return 0, fmt.Sprintf("shape %v has a negative dimension, more than %d or too many elements", t.Shape, codec.MaxDims)
 	}
-	return n, nil
+	return n, ""
+}
+
+// check returns the size, and a problem also where Data is there and not of that size.
+func (t *Tensor) check() (n int, problem string) {
+	n, problem = t.size()
+	if problem == "" && t.Data != nil && len(t.Data) != n {
+		problem = fmt.Sprintf("%s %v takes %d bytes, Data has %d", t.DType, t.Shape, n, len(t.Data))
+	}
+	return n, problem
 }
 
 func (t *Tensor) clone() *Tensor {
@@ -56,5 +60,3 @@ func (t *Tensor) clone() *Tensor {
 	}
 	return c
 }
-
-const maxInt = uint64(^uint(0) >> 1)

@@ -1,5 +1,7 @@
 package serde
 
+import "github.com/ringcache/ringcache/internal/codec"
+
 // Type names in the metadata, Python's class names.
 const (
 	typeItem   = "MultiModalKwargsItem"
@@ -41,7 +43,7 @@ func (Bool) isData()  {}
 func (List) isData()  {}
 
 // MaxDepth is how deep lists may be nested in the data of an elem.
-const MaxDepth = 64
+const MaxDepth = codec.MaxDepth
 
 // Clone returns a deep copy of v that shares no memory with it.
 func Clone(v Value) Value {

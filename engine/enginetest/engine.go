@@ -12,10 +12,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringcache/ringcache/engine/enginetest/wire"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
 // Options say what engine to be.
@@ -38,7 +40,7 @@ type Options struct {
 	// million.
 	MaxModelLen int
 	// Ready changes the ready map before it is sent.
-	Ready func(*serde.Ready)
+	Ready func(*enginecore.Ready)
 	// Identity of the sockets; empty is that of rank 0.
 	Identity string
 }
@@ -46,6 +48,7 @@ type Options struct {
 // Engine is a stand-in that runs.
 type Engine struct {
 	o       Options
+	wire    *wire.Codec
 	hs      *Peer
 	in, out *Peer
 	workers []*objstore.Reader
@@ -61,7 +64,7 @@ type Engine struct {
 	silent  bool
 	ended   bool
 	fatal   error
-	seen    []*serde.EngineCoreRequest
+	seen    []*wire.Request
 	calls   []string
 	aborts  []string
 	refuse  map[string]bool
@@ -70,12 +73,12 @@ type Engine struct {
 // work is what the loop does next: a request, or a call.
 type work struct {
 	add  *request
-	call *serde.UtilityCall
+	call *enginecore.Call
 }
 
 // request is one that runs.
 type request struct {
-	core  *serde.EngineCoreRequest
+	core  *wire.Request
 	state uint64
 	made  int
 	max   int
@@ -96,7 +99,11 @@ func Start(ctx context.Context, o Options) (*Engine, error) {
 	if o.Identity == "" {
 		o.Identity = "\x00\x00"
 	}
-	e := &Engine{o: o, aborted: map[string]bool{}}
+	c, err := wire.New(serde.Options{Generation: o.Generation})
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{o: o, wire: c, aborted: map[string]bool{}}
 	e.changed = sync.NewCond(&e.mu)
 	if err := e.connect(ctx); err != nil {
 		e.Kill()
@@ -123,21 +130,21 @@ func (e *Engine) connect(ctx context.Context) error {
 	if e.out, err = Push(ctx, init.Outputs[0]); err != nil {
 		return err
 	}
-	ready := &serde.Ready{
+	ready := &enginecore.Ready{
 		VLLMVersion: e.o.Generation.Version, WorldSize: e.o.Workers, MaxModelLen: e.o.MaxModelLen, MaxNumSeqs: e.o.MaxNumSeqs,
 		MaxNumBatchedTokens: 512, DType: "float32", DataParallelSize: 1, TensorParallelSize: e.o.Workers, PipelineParallelSize: 1,
 	}
 	if e.o.Ready != nil {
 		e.o.Ready(ready)
 	}
-	b, err := serde.EncodeReady(ready, serde.Options{Generation: e.o.Generation})
+	b, err := e.wire.EncodeReady(ready)
 	if err != nil {
 		return err
 	}
 	if err := e.in.Send(b); err != nil {
 		return err
 	}
-	if err := e.greet(serde.StatusReady); err != nil {
+	if err := e.greet(enginecore.StatusReady); err != nil {
 		return err
 	}
 	e.wait.Go(e.receive)
@@ -149,24 +156,24 @@ func (e *Engine) connect(ctx context.Context) error {
 var errTurnedAway = errors.New("enginetest: the frontend closed the connection")
 
 // hello says hello and returns the answer.
-func (e *Engine) hello(ctx context.Context) (init *serde.Init, err error) {
+func (e *Engine) hello(ctx context.Context) (init *enginecore.Init, err error) {
 	if e.hs, err = Dealer(ctx, e.o.Handshake, e.o.Identity); err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { e.hs.Close() })
 	var m [][]byte
-	if err = e.greet(serde.StatusHello); err == nil {
+	if err = e.greet(enginecore.StatusHello); err == nil {
 		m, err = e.hs.Recv()
 	}
 	if !stop() || err != nil {
 		e.hs.Close()
 		return nil, fmt.Errorf("%w: %w", errTurnedAway, err)
 	}
-	return serde.DecodeInit(m[0])
+	return wire.DecodeInit(m[0])
 }
 
 func (e *Engine) greet(status string) error {
-	b, err := serde.EncodeHandshake(&serde.Handshake{Status: status, Headless: true})
+	b, err := wire.EncodeHandshake(&enginecore.Handshake{Status: status, Headless: true})
 	if err != nil {
 		return err
 	}
@@ -224,7 +231,7 @@ func (e *Engine) Die() {
 func (e *Engine) die(err error) {
 	if e.fatal == nil {
 		e.fatal = err
-		_ = e.out.Send([]byte(serde.EngineDead))
+		_ = e.out.Send([]byte(wire.EngineDead))
 	}
 	e.ended = true
 	e.changed.Broadcast()
@@ -258,10 +265,10 @@ func (e *Engine) Forget() { e.mirror.Clear() }
 
 // Requests returns the requests that arrived, in their order. They are views of
 // frames that belong to nobody else.
-func (e *Engine) Requests() []*serde.EngineCoreRequest {
+func (e *Engine) Requests() []*wire.Request {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return append([]*serde.EngineCoreRequest{}, e.seen...)
+	return append([]*wire.Request{}, e.seen...)
 }
 
 // Calls returns the methods that were called, in their order.

@@ -8,8 +8,10 @@ import (
 	"hash/fnv"
 	"slices"
 
+	"github.com/ringcache/ringcache/engine/enginetest/wire"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
 // Vocabulary is the number of tokens that the stand-in knows.
@@ -37,36 +39,22 @@ func (e *Engine) receive() {
 }
 
 func (e *Engine) take(frames [][]byte) error {
-	if len(frames) < 2 || len(frames[0]) != 1 {
-		return fmt.Errorf("%d frames", len(frames))
+	m, err := e.wire.Decode(frames)
+	if err != nil {
+		return err
 	}
-	o, body := serde.Options{Generation: e.o.Generation}, serde.Frames(frames[1:])
-	switch serde.MessageType(frames[0][0]) {
-	case serde.MessageAdd:
-		r, err := serde.DecodeRequest(body, o)
-		if err != nil {
-			return err
-		}
-		return e.add(r)
-	case serde.MessageAbort:
-		ids, err := serde.DecodeAbort(body[0])
-		if err != nil {
-			return err
-		}
+	switch m := m.(type) {
+	case *wire.Request:
+		return e.add(m)
+	case wire.Abort:
 		e.mu.Lock()
-		for _, id := range ids {
+		for _, id := range m {
 			e.aborted[id] = true
 			e.aborts = append(e.aborts, id)
 		}
 		e.mu.Unlock()
-	case serde.MessageUtility:
-		c, err := serde.DecodeUtility(body, o)
-		if err != nil {
-			return err
-		}
-		e.enqueue(work{call: c})
-	default:
-		return fmt.Errorf("message type %x", frames[0])
+	case *enginecore.Call:
+		e.enqueue(work{call: m})
 	}
 	return nil
 }
@@ -79,7 +67,7 @@ func (e *Engine) enqueue(w work) {
 }
 
 // add takes a request, after the mirror has replaced what it keeps.
-func (e *Engine) add(r *serde.EngineCoreRequest) error {
+func (e *Engine) add(r *wire.Request) error {
 	e.mu.Lock()
 	e.seen = append(e.seen, r)
 	e.mu.Unlock()
@@ -97,8 +85,8 @@ func (e *Engine) add(r *serde.EngineCoreRequest) error {
 			return err
 		}
 		if errors.As(err, &miss) {
-			reason := serde.FinishError
-			e.send(&serde.EngineCoreOutputs{Outputs: []serde.EngineCoreOutput{{
+			reason := enginecore.FinishError
+			e.send(&enginecore.Outputs{Outputs: []enginecore.Output{{
 				RequestID: r.RequestID, NewTokenIDs: []uint32{}, FinishReason: &reason, MMCacheMissHashes: miss.Keys,
 			}}})
 			return nil
@@ -153,7 +141,7 @@ func (e *Engine) schedule() {
 }
 
 func (e *Engine) step() {
-	var out serde.EngineCoreOutputs
+	var out enginecore.Outputs
 	for _, r := range e.running {
 		if !r.read {
 			if err := e.read(r); err != nil {
@@ -161,11 +149,11 @@ func (e *Engine) step() {
 				return
 			}
 		}
-		o := serde.EngineCoreOutput{RequestID: r.core.RequestID, NewTokenIDs: []uint32{token(r.state)}}
+		o := enginecore.Output{RequestID: r.core.RequestID, NewTokenIDs: []uint32{token(r.state)}}
 		r.state = next(r.state)
 		r.made++
 		if r.made == r.max {
-			reason := serde.FinishLength
+			reason := enginecore.FinishLength
 			o.FinishReason = &reason
 		}
 		out.Outputs = append(out.Outputs, o)
@@ -240,12 +228,12 @@ func Tokens(prompt []uint32, n int, items ...*serde.Item) []uint32 {
 func next(state uint64) uint64  { return state*6364136223846793005 + 1442695040888963407 }
 func token(state uint64) uint32 { return uint32(state>>32) % Vocabulary }
 
-func (e *Engine) call(c *serde.UtilityCall) {
+func (e *Engine) call(c *enginecore.Call) {
 	e.calls = append(e.calls, c.Method)
 	if e.silent {
 		return
 	}
-	u := &serde.UtilityOutput{CallID: c.CallID}
+	u := &enginecore.Answer{CallID: c.ID}
 	method := c.Method
 	if e.refuse[method] {
 		method = ""
@@ -264,11 +252,11 @@ func (e *Engine) call(c *serde.UtilityCall) {
 		text := fmt.Sprintf("Call to %s method failed: no such method", c.Method)
 		u.Failure = &text
 	}
-	e.send(&serde.EngineCoreOutputs{UtilityOutput: u})
+	e.send(&enginecore.Outputs{Answer: u})
 }
 
-func (e *Engine) send(o *serde.EngineCoreOutputs) {
-	f, err := serde.EncodeOutputs(o, serde.Options{Generation: e.o.Generation})
+func (e *Engine) send(o *enginecore.Outputs) {
+	f, err := e.wire.EncodeOutputs(o)
 	if err != nil {
 		panic(err) // what it makes can be encoded
 	}

@@ -26,11 +26,13 @@ var floors = [][]string{
 	{"shmring/sidecar"},
 	{"shmring/segment"},
 	{"serde"},
+	{"serde/enginecore"},
 	{"objstore"},
 	{"lrusync"},
 	{"mmcache"},
 	{"engine"},
 	{"engine/zmq"},
+	{"engine/enginetest/wire"},
 	{"engine/enginetest", "examples/preprocess"},
 	{"agent"},
 	{"cmd/ringcache", "examples/demo", "examples/customserver", "examples/frontend", "interop/lockstep", "e2e"},
@@ -38,7 +40,7 @@ var floors = [][]string{
 
 // core may link these modules and no others.
 var (
-	core    = []string{"pycompat", "shmring", "shmring/memory", "shmring/sidecar", "shmring/segment", "mmhash", "serde", "objstore", "lrusync", "mmcache", "engine"}
+	core    = []string{"pycompat", "shmring", "shmring/memory", "shmring/sidecar", "shmring/segment", "mmhash", "serde", "serde/enginecore", "objstore", "lrusync", "mmcache", "engine"}
 	allowed = []string{
 		"golang.org/x/sys", "golang.org/x/sync", "github.com/vmihailenco/msgpack/v5", "github.com/zeebo/blake3",
 	}

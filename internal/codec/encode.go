@@ -1,101 +1,180 @@
-package serde
+package codec
 
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/vmihailenco/msgpack/v5"
-
-	"github.com/ringcache/ringcache/pycompat"
 )
 
-// encoder appends values to one main document and one list of frames. Frames
-// are numbered in the order in which their tensors are encoded, from 1. The
-// first error sticks; the caller looks at err once, at the end.
-type encoder struct {
+// Encoder appends values to one main document and one list of frames. Frames
+// are numbered in the order in which their arrays are encoded, from 1. The
+// first error sticks; the caller looks at Err once, at the end.
+type Encoder struct {
+	// Elem is the key of the elem of an item that is being written, for errors.
+	Elem string
+
 	buf       bytes.Buffer
 	mp        *msgpack.Encoder
-	gen       *pycompat.Generation
 	threshold int
-	aux       [][]byte // nil for a tensor that is only laid out
+	aux       [][]byte // nil for bytes that are only laid out
 	auxLen    int
-	places    []Placement
-	key       string // of the elem at hand, for errors and placements
-	path      []int  // the way to the tensor at hand through nested lists
-	anyParams bool   // parameters of other names than the generation's may go
 	err       error
 }
 
-func newEncoder(o Options) *encoder {
-	g, err := pycompat.Resolve(o.Generation)
-	if err != nil {
-		g = pycompat.Newest() // what is encoded by it is not returned
-	}
-	e := &encoder{gen: g, threshold: o.threshold(), err: err}
+// NewEncoder returns an Encoder that gives arrays of at least threshold bytes a
+// frame of their own.
+func NewEncoder(threshold int) *Encoder {
+	e := &Encoder{threshold: threshold}
 	e.mp = msgpack.NewEncoder(&e.buf)
 	return e
 }
 
-// keep records the first error.
-func (e *encoder) keep(err error) {
+// Fail records an error if it is the first.
+func (e *Encoder) Fail(err error) {
 	if e.err == nil && err != nil {
 		e.err = err
 	}
 }
 
-func (e *encoder) invalid(what, format string, args ...any) {
-	if e.key != "" {
-		what = fmt.Sprintf("%s of elem %.64q", what, e.key)
+// Invalid records an [InvalidError].
+func (e *Encoder) Invalid(what, format string, args ...any) {
+	if e.Elem != "" {
+		what = fmt.Sprintf("%s of elem %.64q", what, e.Elem)
 	}
-	e.keep(&InvalidError{what, fmt.Sprintf(format, args...)})
+	e.Fail(&InvalidError{what, fmt.Sprintf(format, args...)})
 }
 
-func (e *encoder) mapLen(n int)    { e.keep(e.mp.EncodeMapLen(e.length(n))) }
-func (e *encoder) array(n int)     { e.keep(e.mp.EncodeArrayLen(e.length(n))) }
-func (e *encoder) integer(n int64) { e.keep(e.mp.EncodeInt(n)) }
-func (e *encoder) boolean(b bool)  { e.keep(e.mp.EncodeBool(b)) }
-func (e *encoder) null()           { e.keep(e.mp.EncodeNil()) }
+// Err returns the first error.
+func (e *Encoder) Err() error { return e.err }
 
-// str writes a string; MessagePack and msgspec allow only UTF-8.
-func (e *encoder) str(s string) {
+func (e *Encoder) Map(n int)       { e.Fail(e.mp.EncodeMapLen(e.length(n))) }
+func (e *Encoder) Array(n int)     { e.Fail(e.mp.EncodeArrayLen(e.length(n))) }
+func (e *Encoder) Int(n int64)     { e.Fail(e.mp.EncodeInt(n)) }
+func (e *Encoder) Uint(n uint64)   { e.Fail(e.mp.EncodeUint(n)) }
+func (e *Encoder) Float(f float64) { e.Fail(e.mp.EncodeFloat64(f)) }
+func (e *Encoder) Bool(b bool)     { e.Fail(e.mp.EncodeBool(b)) }
+func (e *Encoder) Nil()            { e.Fail(e.mp.EncodeNil()) }
+
+// Map16 writes the header of a map in the form that has 16 bits of length.
+func (e *Encoder) Map16(n int) { e.buf.Write([]byte{0xde, byte(n >> 8), byte(n)}) }
+
+// Text writes a string; MessagePack and msgspec allow only UTF-8.
+func (e *Encoder) Text(s string) {
 	if !utf8.ValidString(s) {
-		e.invalid("string", "%.64q is not UTF-8", s)
+		e.Invalid("string", "%.64q is not UTF-8", s)
 		return
 	}
 	e.length(len(s))
-	e.keep(e.mp.EncodeString(s))
+	e.Fail(e.mp.EncodeString(s))
 }
 
-// length refuses what MessagePack's 32-bit lengths cannot say.
-func (e *encoder) length(n int) int {
+// Bytes writes bytes, also if they are nil.
+func (e *Encoder) Bytes(b []byte) {
+	e.Fail(e.mp.EncodeBytesLen(e.length(len(b))))
+	e.buf.Write(b)
+}
+
+// Texts writes a list of strings.
+func (e *Encoder) Texts(list []string) {
+	e.Array(len(list))
+	for _, s := range list {
+		e.Text(s)
+	}
+}
+
+// Tokens writes a list of integers.
+func (e *Encoder) Tokens(ids []uint32) {
+	e.Array(len(ids))
+	for _, t := range ids {
+		e.Int(int64(t))
+	}
+}
+
+// TextMap writes a map in the order of its keys, or None for nil.
+func (e *Encoder) TextMap(m map[string]string) {
+	if m == nil {
+		e.Nil()
+		return
+	}
+	e.Map(len(m))
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		e.Text(k)
+		e.Text(m[k])
+	}
+}
+
+// WriteOptional writes None for nil.
+func WriteOptional[T any](e *Encoder, v *T, write func(T)) {
+	if v == nil {
+		e.Nil()
+		return
+	}
+	write(*v)
+}
+
+// length refuses what MessagePack's 32-bit lengths can't express.
+func (e *Encoder) length(n int) int {
 	if uint64(n) > math.MaxUint32 {
-		e.invalid("length", "%d is more than MessagePack can express", n)
+		e.Invalid("length", "%d is more than MessagePack can express", n)
 		return 0
 	}
 	return n
 }
 
-// frames returns the main document and the aux frames behind it.
-func (e *encoder) frames() (Frames, error) {
+// Len returns the number of bytes that the main document has so far.
+func (e *Encoder) Len() int { return e.buf.Len() }
+
+// AuxLen returns the number of bytes of the frames behind the main document.
+func (e *Encoder) AuxLen() int { return e.auxLen }
+
+// Frames returns the main document and the frames behind it. A frame is nil where
+// the bytes are only laid out.
+func (e *Encoder) Frames() ([][]byte, error) {
 	if e.err != nil {
 		return nil, e.err
 	}
-	return append(Frames{e.buf.Bytes()}, e.aux...), nil
+	return append([][]byte{e.buf.Bytes()}, e.aux...), nil
+}
+
+// Document is Frames for messages of one frame.
+func (e *Encoder) Document() ([]byte, error) {
+	if e.err == nil && len(e.aux) > 0 {
+		e.Invalid("tensor", "this message has one frame only; a tensor of that size needs one of its own")
+	}
+	if e.err != nil {
+		return nil, e.err
+	}
+	return e.buf.Bytes(), nil
 }
 
 // extRaw is the extension type of raw array bytes (vllm/v1/serial_utils.py,
 // CUSTOM_TYPE_RAW_VIEW).
 const extRaw = 3
 
-// payload writes the third part of a tensor or ndarray, n bytes long: the bytes
-// themselves if small, else the index of a new frame. A nil data leaves a hole:
-// zeros in the main document, a nil frame. It returns where the bytes lie, for
-// a frame counted from the end of the main document.
-func (e *encoder) payload(data []byte, n int, inline bool) (offset int, isInline bool) {
+const maxInt = uint64(^uint(0) >> 1)
+
+// Head writes the header of a tensor or ndarray, [dtype, shape, and data to come].
+func (e *Encoder) Head(dtype string, shape []int) {
+	e.Array(3)
+	e.Text(dtype)
+	e.Array(len(shape))
+	for _, d := range shape {
+		e.Int(int64(d))
+	}
+}
+
+// Payload writes the third part of a tensor or ndarray, n bytes long: the bytes
+// themselves if small or if inline is true, else the index of a new frame. A nil data
+// leaves a hole: zeros in the main document, a nil frame. It returns where the bytes
+// lie, for a frame counted from the end of the main document.
+func (e *Encoder) Payload(data []byte, n int, inline bool) (offset int, isInline bool) {
 	if inline || n < e.threshold && uint64(n) <= math.MaxUint32 {
-		e.keep(e.mp.EncodeExtHeader(extRaw, e.length(n)))
+		e.Fail(e.mp.EncodeExtHeader(extRaw, e.length(n)))
 		offset = e.buf.Len()
 		if data == nil {
 			e.buf.Grow(n)
@@ -107,84 +186,11 @@ func (e *encoder) payload(data []byte, n int, inline bool) (offset int, isInline
 	}
 	offset = e.auxLen
 	if uint64(e.auxLen)+uint64(n) > maxInt {
-		e.invalid("tensor", "the value has more bytes than an int can count")
+		e.Invalid("tensor", "the value has more bytes than an int can count")
 		return 0, false
 	}
 	e.auxLen += n
 	e.aux = append(e.aux, data)
-	e.integer(int64(len(e.aux)))
+	e.Int(int64(len(e.aux)))
 	return offset, false
-}
-
-// tensor writes [dtype, shape, data].
-func (e *encoder) tensor(t *Tensor) {
-	if t == nil {
-		e.invalid("tensor", "it is a nil *Tensor; use a nil Data for None")
-		return
-	}
-	n, err := t.check()
-	if err != nil {
-		var problem string
-		if ie, ok := err.(*InvalidError); ok {
-			problem = ie.Problem
-		}
-		e.invalid("tensor", "%s", problem)
-		return
-	}
-	e.head(string(t.DType), t.Shape)
-	off, inline := e.payload(t.Data, n, false)
-	p := Placement{Key: e.key, Tensor: t, Offset: off, Len: n, Inline: inline, hole: t.Data == nil && n > 0}
-	if len(e.path) > 0 {
-		p.Path = append(p.Path, e.path...)
-	}
-	e.places = append(e.places, p)
-}
-
-func (e *encoder) head(dtype string, shape []int) {
-	e.array(3)
-	e.str(dtype)
-	e.array(len(shape))
-	for _, d := range shape {
-		e.integer(int64(d))
-	}
-}
-
-// data writes the data of an elem. None is refused inside lists, where Python
-// raises too.
-func (e *encoder) data(d Data) {
-	if d == nil {
-		if len(e.path) > 0 {
-			e.invalid("data", "None inside a list; vLLM allows it only as the whole data")
-			return
-		}
-		e.null()
-		return
-	}
-	switch d := d.(type) {
-	case *Tensor:
-		e.tensor(d)
-	case Int:
-		e.integer(int64(d))
-	case Uint:
-		e.keep(e.mp.EncodeUint(uint64(d)))
-	case Float:
-		e.keep(e.mp.EncodeFloat64(float64(d)))
-	case Bool:
-		e.boolean(bool(d))
-	case List:
-		if len(e.path) == MaxDepth {
-			e.invalid("data", "lists are nested deeper than %d", MaxDepth)
-			return
-		}
-		e.array(len(d))
-		e.path = append(e.path, 0)
-		for i, v := range d {
-			e.path[len(e.path)-1] = i
-			e.data(v)
-			if e.err != nil {
-				return
-			}
-		}
-		e.path = e.path[:len(e.path)-1]
-	}
 }

@@ -1,16 +1,28 @@
-package serde
+package enginecore
 
 import (
-	"fmt"
-	"slices"
+	"github.com/ringcache/ringcache/internal/codec"
 )
 
-// EncodeRequest returns the frames of a request: the main document and the
-// tensors, which alias the request's.
+// writer writes a request, and notes where the parts lie that differ between children.
+type writer struct {
+	*codec.Encoder
+	c *Codec
+	m *Message
+}
+
+// mark writes something and returns its place.
+func (w *writer) mark(write func()) span {
+	from := w.Len()
+	write()
+	return span{from, w.Len()}
+}
+
+// EncodeRequest encodes a request. The frames of its tensors alias the request's.
 //
 // It refuses what an engine dies of, or what makes its input thread raise an
-// exception, after which it hears nothing any more (see [Params.Validate]): a
-// request without parameters or with both kinds, without a prompt, with
+// exception, after which the engine hears nothing any more: a
+// request without parameters, without a prompt, with
 // embeddings or a mask for another number of places, for pooling without a task.
 // It does not know the model, so the caller answers for it that all tokens are
 // in the vocabulary and that the prompt and what is generated fit into the
@@ -20,122 +32,102 @@ import (
 // parameter _eos_token_id, unless ignore_eos is set, before a field of the
 // request; and in every release an element of _all_stop_token_ids.
 //
-// The error wraps [ErrInvalid] and names the field; a field that is set and that
+// The error wraps [serde.ErrInvalid] and names the field; a field that is set and that
 // the generation does not have is one, too.
-func EncodeRequest(r *EngineCoreRequest, o Options) (Frames, error) {
+func (c *Codec) EncodeRequest(r *Request) (*Message, error) {
 	if r == nil {
-		return nil, &InvalidError{"request", "it is a nil *EngineCoreRequest"}
+		return nil, codec.Invalid("request", "it is a nil *Request")
 	}
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	return encodeRequest(r, o)
+	return c.encodeRequest(r)
 }
 
-var requestNames = sortedKeys(requestTable)
-
 // encodeRequest writes what the fields can express, also what no engine takes.
-func encodeRequest(r *EngineCoreRequest, o Options) (Frames, error) {
-	e := newEncoder(o)
-	for _, name := range requestNames {
-		if requestTable[name].set(r) && !slices.Contains(e.gen.RequestFields, name) {
-			return nil, &InvalidError{"field " + name, fmt.Sprintf("vLLM %s has none; leave it unset", e.gen.Version)}
+func (c *Codec) encodeRequest(r *Request) (*Message, error) {
+	for _, f := range c.absent {
+		if f.set(r) {
+			return nil, codec.Invalid("field "+f.name, "vLLM %s has none; leave it unset", c.gen.Version)
 		}
 	}
-	e.anyParams = o.AllowUnknownParams
-	names := e.gen.RequestFields
-	e.array(len(names))
-	for _, name := range names {
-		requestTable[name].encode(e, r)
-		if e.err != nil {
-			return nil, e.err
+	p, err := c.paramsOf(r)
+	if err != nil {
+		return nil, err
+	}
+	w := &writer{codec.NewEncoder(c.threshold), c, &Message{params: p}}
+	w.Array(len(c.request))
+	for _, f := range c.request {
+		f.write(w, r)
+		if err := w.Err(); err != nil {
+			return nil, err
 		}
 	}
-	return e.filled()
+	frames, err := w.Frames()
+	if err != nil {
+		return nil, err
+	}
+	w.m.doc, w.m.aux = frames[0], frames[1:]
+	return w.m, nil
+}
+
+// paramsOf returns the parameters as they are sent.
+func (c *Codec) paramsOf(r *Request) (*Params, error) {
+	p := r.Params
+	if p == nil {
+		return nil, nil
+	}
+	if p.gen != c.gen {
+		return nil, codec.Invalid("parameters", "they were parsed for vLLM %s, and the request is for %s", p.gen.Version, c.gen.Version)
+	}
+	if r.EOSTokenID == nil || p.pooling {
+		return p, nil
+	}
+	return p.withEOS(*r.EOSTokenID)
 }
 
 // check refuses what an engine of no release takes.
-func (r *EngineCoreRequest) check() error {
+func (r *Request) check() error {
 	switch {
-	case r.SamplingParams == nil && r.PoolingParams == nil:
-		return &InvalidError{"field sampling_params", "it and pooling_params are both unset; set one (empty Params are the defaults)"}
-	case r.SamplingParams != nil && r.PoolingParams != nil:
-		return &InvalidError{"field pooling_params", "it and sampling_params are both set; set one"}
-	case r.PoolingParams != nil && r.PoolingParams["task"] == nil:
+	case r.Params == nil:
+		return codec.Invalid("field sampling_params", "there are no parameters; parse some (an empty map is the defaults)")
+	case r.Params.pooling && r.Params.Get("task") == nil:
 		return paramError("task", "it is not set; vLLM's frontend chooses one that the model supports, an engine dies of the lack")
 	case r.ClientIndex < 0:
-		return &InvalidError{"field client_index", fmt.Sprintf("it is %d, must be that of one of the output sockets", r.ClientIndex)}
+		return codec.Invalid("field client_index", "it is %d, must be that of one of the output sockets", r.ClientIndex)
 	case r.DataParallelRank != nil && *r.DataParallelRank < 0:
-		return &InvalidError{"field data_parallel_rank", fmt.Sprintf("it is %d, must be 0 or more", *r.DataParallelRank)}
+		return codec.Invalid("field data_parallel_rank", "it is %d, must be 0 or more", *r.DataParallelRank)
 	}
 	for i := range r.Features {
 		f := &r.Features[i]
 		if t := f.IsEmbed; t != nil && (len(t.Shape) != 1 || t.Shape[0] != f.Length) {
-			return &InvalidError{"field mm_features", fmt.Sprintf("feature %d: IsEmbed has the shape %v, must have one element for each of %d tokens", i, t.Shape, f.Length)}
+			return codec.Invalid("field mm_features", "feature %d: IsEmbed has the shape %v, must have one element for each of %d tokens", i, t.Shape, f.Length)
 		}
 	}
 	return r.checkPrompt()
 }
 
-func (r *EngineCoreRequest) checkPrompt() error {
+func (r *Request) checkPrompt() error {
 	n := len(r.PromptTokenIDs)
 	if t := r.PromptEmbeds; t != nil {
 		if len(t.Shape) != 2 {
-			return &InvalidError{"field prompt_embeds", fmt.Sprintf("its shape is %v, must be places and width", t.Shape)}
+			return codec.Invalid("field prompt_embeds", "its shape is %v, must be places and width", t.Shape)
 		}
 		if r.PromptTokenIDs != nil && n != t.Shape[0] {
-			return &InvalidError{"field prompt_embeds", fmt.Sprintf("it has %d places, prompt_token_ids has %d", t.Shape[0], n)}
+			return codec.Invalid("field prompt_embeds", "it has %d places, prompt_token_ids has %d", t.Shape[0], n)
 		}
 		n = t.Shape[0]
 	}
 	if n == 0 {
-		return &InvalidError{"field prompt_token_ids", "there is no prompt; give at least one token, or prompt_embeds"}
+		return codec.Invalid("field prompt_token_ids", "there is no prompt; give at least one token, or prompt_embeds")
 	}
 	if m := r.PromptIsTokenIDs; m != nil {
 		if r.PromptTokenIDs == nil || r.PromptEmbeds == nil {
-			return &InvalidError{"field prompt_is_token_ids", "it needs prompt_token_ids and prompt_embeds, to choose between them"}
+			return codec.Invalid("field prompt_is_token_ids", "it needs prompt_token_ids and prompt_embeds, to choose between them")
 		}
 		if len(m) != n {
-			return &InvalidError{"field prompt_is_token_ids", fmt.Sprintf("it has %d places, the prompt has %d", len(m), n)}
+			return codec.Invalid("field prompt_is_token_ids", "it has %d places, the prompt has %d", len(m), n)
 		}
 	}
 	return nil
-}
-
-// DecodeRequest reads a request. As Python does it accepts longer arrays, and
-// shorter ones where the rest has defaults. From 0.17.0 on EOSTokenID is what
-// the sampling parameters have as _eos_token_id, which then is not among them.
-// Tensors are views of f. Parameters are not validated. The error wraps
-// [ErrCorrupt] or [ErrUnsupported].
-func DecodeRequest(f Frames, o Options) (*EngineCoreRequest, error) {
-	return decodeWhole(f, o, (*decoder).request)
-}
-
-func (d *decoder) request() (*EngineCoreRequest, error) {
-	n, err := d.array("request")
-	if err != nil {
-		return nil, err
-	}
-	d.anyFrames = true
-	r := &EngineCoreRequest{}
-	names := d.gen.RequestFields
-	for i := range max(n, len(names)) {
-		switch {
-		case i >= len(names):
-			err = d.skip("request")
-		case i < n:
-			err = requestTable[names[i]].decode(d, r)
-		case requestTable[names[i]].required:
-			err = d.corrupt("request", "the field "+names[i], fmt.Sprintf("an array of %d", n))
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	if eos, isInt := r.SamplingParams["_eos_token_id"].(int64); isInt && eos == int64(uint32(eos)) && r.EOSTokenID == nil {
-		token := uint32(eos)
-		r.EOSTokenID = &token
-		delete(r.SamplingParams, "_eos_token_id")
-	}
-	return r, nil
 }

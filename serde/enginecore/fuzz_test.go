@@ -1,88 +1,50 @@
-package serde
+package enginecore_test
 
 import (
+	"errors"
 	"testing"
 
-	"github.com/ringcache/ringcache/pycompat"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/engine/enginetest/wire"
+	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
-// seeds are the main documents that the golden files have under a section.
-func seeds(f *testing.F, add func(doc []byte, release byte), encode func(o Options) []Frames) {
-	for i, g := range pycompat.Releases() {
-		for _, frames := range encode(Options{Generation: g}) {
-			add(frames[0], byte(i))
-		}
+// typed fails unless err is nil or of the kinds of package serde.
+func typed(t testing.TB, err error) {
+	t.Helper()
+	if err != nil && !errors.Is(err, serde.ErrCorrupt) && !errors.Is(err, serde.ErrUnsupported) {
+		t.Fatalf("untyped error %v", err)
 	}
 }
 
-// TestGoldenRequests and TestGoldenOutputs show that these encode to the bytes
-// of the golden files.
-var (
-	goldenRequestNames = []string{"minimal", "mm", "all_optional", "lora", "sp_default", "sp_greedy", "sp_rich", "pooling"}
-	goldenOutputNames  = []string{"one", "finish", "mm_miss", "error", "events", "pooling", "utility_none", "utility_true", "utility_fail", "wave", "start_wave"}
-)
-
-func release(i byte) Options {
-	all := pycompat.Releases()
-	return Options{Generation: all[int(i)%len(all)]}
-}
-
-func fuzzFrames(doc []byte, n uint16) Frames {
-	return Frames{doc, make([]byte, n), make([]byte, 300), make([]byte, 24)}
-}
-
-func FuzzDecodeRequest(f *testing.F) {
-	seeds(f, func(doc []byte, i byte) { f.Add(doc, i, uint16(300)) }, func(o Options) (out []Frames) {
-		for _, name := range goldenRequestNames {
-			frames, err := encodeRequest(goldenRequest(f, name, o.Generation), o)
-			require.NoError(f, err)
-			out = append(out, frames)
-		}
-		return out
-	})
-	f.Fuzz(func(t *testing.T, doc []byte, i byte, n uint16) {
-		o := release(i)
-		for _, fr := range []Frames{{doc}, fuzzFrames(doc, n)} {
-			r, err := DecodeRequest(fr, o)
-			typed(t, err)
-			_, err = finish(unguardedDecoder(fr, o), (*decoder).request)
-			typed(t, err)
-			if r == nil {
-				continue
-			}
-			// What engines would take is written again, and then read the same.
-			out, err := EncodeRequest(r, o)
-			if err != nil {
-				require.ErrorIs(t, err, ErrInvalid)
-				continue
-			}
-			back, err := DecodeRequest(out, o)
-			require.NoError(t, err)
-			again, err := EncodeRequest(back, o)
-			require.NoError(t, err)
-			require.Equal(t, out, again)
-		}
-	})
-}
+// TestGoldenOutputs shows that these encode to the bytes of the golden files.
+var goldenOutputNames = []string{"one", "finish", "mm_miss", "error", "events", "pooling", "utility_none", "utility_true", "utility_fail", "wave", "start_wave"}
 
 func FuzzDecodeOutputs(f *testing.F) {
-	seeds(f, func(doc []byte, i byte) { f.Add(doc, i, uint16(300)) }, func(o Options) (out []Frames) {
+	releases := pycompat.Releases()
+	for i, g := range releases {
 		for _, name := range goldenOutputNames {
 			// Some are of newer releases only.
-			if frames, err := EncodeOutputs(goldenOutputs(f, name), o); err == nil {
-				out = append(out, frames)
+			if frames, err := newPair(f, g, 0).engine.EncodeOutputs(goldenOutputs(f, name)); err == nil {
+				f.Add(frames[0], byte(i), uint16(300))
 			}
 		}
-		return out
-	})
+	}
 	f.Fuzz(func(t *testing.T, doc []byte, i byte, n uint16) {
-		o := release(i)
-		for _, fr := range []Frames{{doc}, fuzzFrames(doc, n)} {
-			m, err := DecodeOutputs(fr, o)
+		p := newPair(t, releases[int(i)%len(releases)], 0)
+		for _, fr := range [][][]byte{{doc}, {doc, make([]byte, n), make([]byte, 300), make([]byte, 24)}} {
+			m, err := p.DecodeOutputs(fr)
+			if errors.Is(err, enginecore.ErrEngineDead) {
+				continue
+			}
 			typed(t, err)
-			_, err = finish(unguardedDecoder(fr, o), (*decoder).message)
-			typed(t, err)
+			if len(doc) > 0 {
+				_, err = p.DecodeOutputsUnguarded(fr)
+				typed(t, err)
+			}
 			if m == nil {
 				continue
 			}
@@ -92,54 +54,55 @@ func FuzzDecodeOutputs(f *testing.F) {
 					typed(t, err)
 				}
 			}
-			out, err := EncodeOutputs(m, o)
+			out, err := p.engine.EncodeOutputs(m)
 			require.NoError(t, err)
-			back, err := DecodeOutputs(out, o)
+			back, err := p.DecodeOutputs(out)
 			require.NoError(t, err)
 			require.Empty(t, back.Unread)
-			again, err := EncodeOutputs(back, o)
+			again, err := p.engine.EncodeOutputs(back)
 			require.NoError(t, err)
 			require.Equal(t, out, again)
 		}
 	})
 }
 
-func FuzzDecodeMessages(f *testing.F) {
-	f.Add([]byte("\x92\xa2r1\xa2r2"))
-	f.Add([]byte("\x94\x00\xcf\x80\x00\x00\x00\x00\x00\x00\x00\xa5sleep\x91\x01"))
+// FuzzDecodeStart is for what an engine sends before its outputs.
+func FuzzDecodeStart(f *testing.F) {
 	f.Add([]byte("\x83\xa6status\xa5HELLO\xa5local\xc3\xa8headless\xc2"))
-	b, err := EncodeInit(&Init{Inputs: []string{"ipc://a"}, Outputs: []string{"ipc://b"}})
-	require.NoError(f, err)
-	f.Add(b)
-	b, err = EncodeReady(&Ready{WorldSize: 2}, Options{})
+	b, err := newest(f).engine.EncodeReady(&enginecore.Ready{WorldSize: 2})
 	require.NoError(f, err)
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, doc []byte) {
-		if ids, err := DecodeAbort(doc); err == nil {
-			_, err := EncodeAbort(ids)
-			require.NoError(t, err)
-		} else {
-			typed(t, err)
-		}
-		if c, err := DecodeUtility(Frames{doc}, Options{}); err == nil {
-			_, err := EncodeUtility(c, Options{})
-			require.NoError(t, err)
-		} else {
-			typed(t, err)
-		}
-		if h, err := DecodeHandshake(doc); err == nil {
-			_, err := EncodeHandshake(h)
-			require.NoError(t, err)
-		} else {
-			typed(t, err)
-		}
-		if i, err := DecodeInit(doc); err == nil {
-			_, err := EncodeInit(i)
-			require.NoError(t, err)
-		} else {
-			typed(t, err)
-		}
-		_, err := DecodeReady(doc)
+		h, err := enginecore.DecodeHandshake(doc)
 		typed(t, err)
+		if err == nil {
+			b, err := wire.EncodeHandshake(h)
+			require.NoError(t, err)
+			back, err := enginecore.DecodeHandshake(b)
+			require.NoError(t, err)
+			require.Equal(t, h.Status, back.Status)
+		}
+		_, err = enginecore.DecodeReady(doc)
+		typed(t, err)
+	})
+}
+
+// FuzzDecodeNDArray reads arrays with and without the guard.
+func FuzzDecodeNDArray(f *testing.F) {
+	f.Add([]byte("\x93\xa3<f4\x91\x01\xd6\x031234"), uint16(0))
+	f.Add([]byte("\x93\xa3|u1\x91\x04\x01"), uint16(4))
+	f.Fuzz(func(t *testing.T, doc []byte, n uint16) {
+		for _, fr := range [][][]byte{{doc}, {doc, make([]byte, n)}} {
+			a, err := enginecore.DecodeNDArray(fr)
+			typed(t, err)
+			if len(doc) > 0 {
+				_, err = enginecore.DecodeNDArrayUnguarded(fr)
+				typed(t, err)
+			}
+			if a != nil {
+				_, err = newest(t).EncodeNDArray(a)
+				require.NoError(t, err)
+			}
+		}
 	})
 }

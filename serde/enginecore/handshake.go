@@ -1,4 +1,6 @@
-package serde
+package enginecore
+
+import "github.com/ringcache/ringcache/internal/codec"
 
 // The states of a [Handshake].
 const (
@@ -18,48 +20,12 @@ type Handshake struct {
 	DPStatsAddress *string
 	// ParallelConfigHash comes with READY where engines work data parallel.
 	ParallelConfigHash *string
-	// Rest is whatever else there is; values as [DecodeOutputs] has them.
+	// Rest is whatever else there is; values as [Codec.DecodeOutputs] gives them.
 	Rest map[string]any
 }
 
-// EncodeHandshake returns the message. The error wraps [ErrInvalid].
-func EncodeHandshake(h *Handshake) ([]byte, error) {
-	if h == nil {
-		return nil, &InvalidError{"handshake", "it is a nil *Handshake"}
-	}
-	m := &Map{Keys: []any{"status", "local", "headless"}, Values: []any{h.Status, h.Local, h.Headless}}
-	add := func(name string, v any) { m.Keys, m.Values = append(m.Keys, name), append(m.Values, v) }
-	if h.NumGPUBlocks != nil {
-		add("num_gpu_blocks", *h.NumGPUBlocks)
-	}
-	// Where there is the one there is the other, also as None.
-	if h.NumGPUBlocks != nil || h.DPStatsAddress != nil {
-		add("dp_stats_address", textOrNone(h.DPStatsAddress))
-	}
-	if h.ParallelConfigHash != nil {
-		add("parallel_config_hash", *h.ParallelConfigHash)
-	}
-	for _, k := range sortedKeys(h.Rest) {
-		add(k, h.Rest[k])
-	}
-	return encodeMap("handshake", m)
-}
-
-func encodeMap(what string, m *Map) ([]byte, error) {
-	e := newEncoder(Options{})
-	e.anything(what, m)
-	return e.document()
-}
-
-func textOrNone(s *string) any {
-	if s == nil {
-		return nil
-	}
-	return *s
-}
-
 // DecodeHandshake reads a message of the handshake socket. The error wraps
-// [ErrCorrupt] or [ErrUnsupported].
+// [serde.ErrCorrupt] or [serde.ErrUnsupported].
 func DecodeHandshake(b []byte) (*Handshake, error) {
 	rest, err := decodeMap("handshake", b)
 	if err != nil {
@@ -67,7 +33,7 @@ func DecodeHandshake(b []byte) (*Handshake, error) {
 	}
 	h := &Handshake{Rest: rest}
 	if !take(rest, "status", &h.Status) || !take(rest, "local", &h.Local) || !take(rest, "headless", &h.Headless) {
-		return nil, &CorruptError{What: "handshake", Offset: 0, Want: "status, local and headless", Got: "a map without them"}
+		return nil, &codec.CorruptError{What: "handshake", Offset: 0, Want: "status, local and headless", Got: "a map without them"}
 	}
 	takeOptional(rest, "dp_stats_address", &h.DPStatsAddress)
 	takeOptional(rest, "parallel_config_hash", &h.ParallelConfigHash)
@@ -79,7 +45,7 @@ func DecodeHandshake(b []byte) (*Handshake, error) {
 }
 
 func decodeMap(what string, b []byte) (map[string]any, error) {
-	return decodeWhole(Frames{b}, Options{}, func(d *decoder) (map[string]any, error) { return d.anyMapOf(what) })
+	return codec.Decode([][]byte{b}, func(d *codec.Decoder) (map[string]any, error) { return ReadMap(d, what) })
 }
 
 // take moves an entry out of m if it has the type that is wanted.
@@ -122,7 +88,7 @@ type Init struct {
 	CoordinatorInput            *string
 	CoordinatorOutput           *string
 	FrontendStatsPublishAddress *string
-	// ParallelConfig has values as [Params] has them; empty is fine for one
+	// ParallelConfig has values as [Codec.ParseSampling] takes them; empty is fine for one
 	// engine.
 	ParallelConfig map[string]any
 	// ParallelConfigHash is not written if nil. 0.11.1 to 0.13.0 know it.
@@ -130,53 +96,34 @@ type Init struct {
 }
 
 // EncodeInit returns the message, the same for all releases. The error wraps
-// [ErrInvalid].
+// [serde.ErrInvalid].
 func EncodeInit(i *Init) ([]byte, error) {
 	if i == nil {
-		return nil, &InvalidError{"init message", "it is a nil *Init"}
+		return nil, codec.Invalid("init message", "it is a nil *Init")
 	}
-	m := &Map{
-		Keys: []any{"addresses", "parallel_config"},
-		Values: []any{&Map{
-			Keys: []any{"inputs", "outputs", "coordinator_input", "coordinator_output", "frontend_stats_publish_address"},
-			Values: []any{i.Inputs, i.Outputs, textOrNone(i.CoordinatorInput), textOrNone(i.CoordinatorOutput),
-				textOrNone(i.FrontendStatsPublishAddress)},
-		}, i.ParallelConfig},
+	e := codec.NewEncoder(codec.DefaultThreshold)
+	text := func(name string, s *string) {
+		e.Text(name)
+		codec.WriteOptional(e, s, e.Text)
 	}
+	if i.ParallelConfigHash == nil {
+		e.Map(2)
+	} else {
+		e.Map(3)
+	}
+	e.Text("addresses")
+	e.Map(5)
+	e.Text("inputs")
+	e.Texts(i.Inputs)
+	e.Text("outputs")
+	e.Texts(i.Outputs)
+	text("coordinator_input", i.CoordinatorInput)
+	text("coordinator_output", i.CoordinatorOutput)
+	text("frontend_stats_publish_address", i.FrontendStatsPublishAddress)
+	e.Text("parallel_config")
+	WriteValue(e, "init message", i.ParallelConfig)
 	if i.ParallelConfigHash != nil {
-		m.Keys, m.Values = append(m.Keys, "parallel_config_hash"), append(m.Values, *i.ParallelConfigHash)
+		text("parallel_config_hash", i.ParallelConfigHash)
 	}
-	return encodeMap("init message", m)
-}
-
-// DecodeInit reads the message. The error wraps [ErrCorrupt] or
-// [ErrUnsupported].
-func DecodeInit(b []byte) (*Init, error) {
-	m, err := decodeMap("init message", b)
-	if err != nil {
-		return nil, err
-	}
-	i := &Init{}
-	var addresses map[string]any
-	if !take(m, "addresses", &addresses) || !take(m, "parallel_config", &i.ParallelConfig) ||
-		!takeTexts(addresses, "inputs", &i.Inputs) || !takeTexts(addresses, "outputs", &i.Outputs) {
-		return nil, &CorruptError{What: "init message", Offset: 0, Want: "addresses with inputs and outputs, and parallel_config", Got: "a map without them"}
-	}
-	takeOptional(addresses, "coordinator_input", &i.CoordinatorInput)
-	takeOptional(addresses, "coordinator_output", &i.CoordinatorOutput)
-	takeOptional(addresses, "frontend_stats_publish_address", &i.FrontendStatsPublishAddress)
-	takeOptional(m, "parallel_config_hash", &i.ParallelConfigHash)
-	return i, nil
-}
-
-func takeTexts(m map[string]any, name string, to *[]string) bool {
-	l, fits := m[name].([]any)
-	for _, v := range l {
-		s, isText := v.(string)
-		if !isText {
-			return false
-		}
-		*to = append(*to, s)
-	}
-	return fits
+	return e.Document()
 }

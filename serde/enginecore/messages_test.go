@@ -1,4 +1,4 @@
-package serde
+package enginecore_test
 
 import (
 	"encoding/binary"
@@ -7,115 +7,153 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/engine/enginetest/wire"
 	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
 func TestHandshakes(t *testing.T) {
-	h := &Handshake{
-		Status: StatusReady, Headless: true, NumGPUBlocks: ptr(5), DPStatsAddress: ptr("tcp://x"), ParallelConfigHash: ptr("h"),
+	h := &enginecore.Handshake{
+		Status: enginecore.StatusReady, Headless: true, NumGPUBlocks: ptr(5), DPStatsAddress: ptr("tcp://x"), ParallelConfigHash: ptr("h"),
 		Rest: map[string]any{"new": int64(1)},
 	}
-	b, err := EncodeHandshake(h)
+	b, err := wire.EncodeHandshake(h)
 	require.NoError(t, err)
-	got, err := DecodeHandshake(b)
+	got, err := enginecore.DecodeHandshake(b)
 	require.NoError(t, err)
 	require.Equal(t, h, got)
 
-	got, err = DecodeHandshake(pack(t, map[string]any{"status": "READY", "local": true, "headless": true, "num_gpu_blocks": "x", "dp_stats_address": nil}))
+	got, err = enginecore.DecodeHandshake(pack(t, map[string]any{"status": "READY", "local": true, "headless": true, "num_gpu_blocks": "x", "dp_stats_address": nil}))
 	require.NoError(t, err)
 	require.Nil(t, got.NumGPUBlocks)
 	require.Equal(t, map[string]any{"num_gpu_blocks": "x"}, got.Rest)
-	for _, v := range []any{nil, 1, []int{}, map[string]any{"status": "HELLO"}, map[string]any{"status": 1, "local": true, "headless": true}, map[int]int{1: 1}} {
-		_, err := DecodeHandshake(pack(t, v))
-		require.ErrorIs(t, err, ErrCorrupt, "%v", v)
+	for _, c := range []struct {
+		v    any
+		text string
+	}{
+		{nil, "got a <nil>, want a map with strings for keys"},
+		{1, "got a int64, want a map with strings for keys"},
+		{[]int{}, "got a []interface {}, want a map with strings for keys"},
+		{map[string]any{"status": "HELLO"}, "got a map without them, want status, local and headless"},
+		{map[string]any{"status": 1, "local": true, "headless": true}, "got a map without them, want status, local and headless"},
+		{map[int]int{1: 1}, "got a *enginecore.Map, want a map with strings for keys"},
+	} {
+		_, err := enginecore.DecodeHandshake(pack(t, c.v))
+		corrupt(t, err, c.text, "%v", c.v)
 	}
-	_, err = EncodeHandshake(nil)
-	require.ErrorIs(t, err, ErrInvalid)
-	_, err = EncodeHandshake(&Handshake{Rest: map[string]any{"x": &Tensor{DTypeUint8, []int{300}, make([]byte, 300)}}})
-	require.ErrorIs(t, err, ErrInvalid)
+	_, err = wire.EncodeHandshake(nil)
+	invalid(t, err, "it is a nil *Handshake")
+	_, err = wire.EncodeHandshake(&enginecore.Handshake{Rest: map[string]any{"x": &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{300}, Data: make([]byte, 300)}}})
+	invalid(t, err, "this message has one frame only")
 }
 
 func TestInits(t *testing.T) {
-	i := &Init{
+	i := &enginecore.Init{
 		Inputs: []string{"a", "b"}, Outputs: []string{"c", "d"}, CoordinatorInput: ptr("e"), CoordinatorOutput: ptr("f"),
 		FrontendStatsPublishAddress: ptr("g"), ParallelConfig: map[string]any{"data_parallel_size": int64(2)}, ParallelConfigHash: ptr("h"),
 	}
-	b, err := EncodeInit(i)
+	b, err := enginecore.EncodeInit(i)
 	require.NoError(t, err)
-	got, err := DecodeInit(b)
+	got, err := wire.DecodeInit(b)
 	require.NoError(t, err)
 	require.Equal(t, i, got)
-	for _, v := range []any{nil, map[string]any{}, map[string]any{"addresses": 1, "parallel_config": map[string]any{}},
-		map[string]any{"addresses": map[string]any{"inputs": []any{1}, "outputs": []any{}}, "parallel_config": map[string]any{}}} {
-		_, err := DecodeInit(pack(t, v))
-		require.ErrorIs(t, err, ErrCorrupt, "%v", v)
+	for _, c := range []struct {
+		v    any
+		text string
+	}{
+		{nil, "got nil, want a map"},
+		{map[string]any{}, `got none, want the key "addresses"`},
+		{map[string]any{"addresses": 1, "parallel_config": map[string]any{}}, "got an integer, want a map"},
+		{map[string]any{"addresses": map[string]any{"inputs": []any{1}, "outputs": []any{}}}, "got an integer, want a string"},
+		{map[string]any{"addresses": map[string]any{"inputs": []any{}}}, `got none, want the key "outputs"`},
+	} {
+		_, err := wire.DecodeInit(pack(t, c.v))
+		corrupt(t, err, c.text, "%v", c.v)
 	}
-	_, err = EncodeInit(nil)
-	require.ErrorIs(t, err, ErrInvalid)
+	_, err = enginecore.EncodeInit(nil)
+	invalid(t, err, "it is a nil *Init")
 }
 
 func TestReady(t *testing.T) {
 	for _, g := range pycompat.Releases() {
-		o := Options{Generation: g}
-		r := &Ready{MaxModelLen: 4096, NumGPUBlocks: 100, Rest: map[string]any{}}
-		has := func(name string) bool { return slices.Contains(g.ReadyFields, name) }
-		if has("world_size") {
-			r.WorldSize, r.DataParallelSize = 2, 1
-		}
-		if has("vllm_version") {
-			r.VLLMVersion, r.DType, r.BlockSize = g.Version, "torch.bfloat16", 16
-		}
-		b, err := EncodeReady(r, o)
-		require.NoError(t, err)
-		got, err := DecodeReady(b)
-		require.NoError(t, err)
-		if len(g.ReadyFields) == 0 {
-			require.Empty(t, b)
-			require.Equal(t, &Ready{}, got)
-			continue
-		}
-		for k, v := range got.Rest {
-			require.Nil(t, v, k)
-		}
-		got.Rest = r.Rest
-		require.Equal(t, r, got, g.Version)
-		_, err = EncodeReady(&Ready{Rest: map[string]any{"bogus": 1}}, o)
-		require.ErrorIs(t, err, ErrInvalid)
+		t.Run(g.Version, func(t *testing.T) {
+			c := newPair(t, g, 0)
+			r := &enginecore.Ready{MaxModelLen: 4096, NumGPUBlocks: 100, Rest: map[string]any{}}
+			has := func(name string) bool { return slices.Contains(g.ReadyFields, name) }
+			if has("world_size") {
+				r.WorldSize, r.DataParallelSize = 2, 1
+			}
+			if has("vllm_version") {
+				r.VLLMVersion, r.DType, r.BlockSize = g.Version, "torch.bfloat16", 16
+			}
+			b, err := c.engine.EncodeReady(r)
+			require.NoError(t, err)
+			got, err := enginecore.DecodeReady(b)
+			require.NoError(t, err)
+			if len(g.ReadyFields) == 0 {
+				require.Empty(t, b)
+				require.Equal(t, &enginecore.Ready{}, got)
+				return
+			}
+			for k, v := range got.Rest {
+				require.Nil(t, v, k)
+			}
+			got.Rest = r.Rest
+			require.Equal(t, r, got)
+			_, err = c.engine.EncodeReady(&enginecore.Ready{Rest: map[string]any{"bogus": 1}})
+			invalid(t, err, "field bogus: the ready message of vLLM "+g.Version+" has none")
+		})
 	}
-	got, err := DecodeReady(pack(t, map[string]any{"world_size": -1, "vllm_version": 5, "block_size": 16, "other": []int{1}}))
+	got, err := enginecore.DecodeReady(pack(t, map[string]any{"world_size": -1, "vllm_version": 5, "block_size": 16, "other": []int{1}}))
 	require.NoError(t, err)
-	require.Equal(t, &Ready{BlockSize: 16, Rest: map[string]any{"world_size": int64(-1), "vllm_version": int64(5), "other": []any{int64(1)}}}, got)
-	_, err = DecodeReady([]byte{0x90})
-	require.ErrorIs(t, err, ErrCorrupt)
-	_, err = EncodeReady(nil, Options{})
-	require.ErrorIs(t, err, ErrInvalid)
+	require.Equal(t, &enginecore.Ready{BlockSize: 16, Rest: map[string]any{"world_size": int64(-1), "vllm_version": int64(5), "other": []any{int64(1)}}}, got)
+	_, err = enginecore.DecodeReady([]byte{0x90})
+	corrupt(t, err, "got a []interface {}, want a map with strings for keys")
+	_, err = newest(t).engine.EncodeReady(nil)
+	invalid(t, err, "it is a nil *Ready")
 }
 
 func TestUtilityCalls(t *testing.T) {
-	c := &UtilityCall{ClientIndex: 3, CallID: 1 << 63, Method: "collective_rpc", Args: []any{"check_health", nil, []any{}, map[string]any{}}}
-	f, err := EncodeUtility(c, Options{})
+	p := newest(t)
+	c := &enginecore.Call{ClientIndex: 3, ID: 1 << 63, Method: "collective_rpc", Args: []any{"check_health", nil, []any{}, map[string]any{}}}
+	f, err := p.EncodeCall(c)
 	require.NoError(t, err)
-	got, err := DecodeUtility(f, Options{})
+	require.Equal(t, []byte{3}, f[0])
+	got, err := p.engine.Decode(f)
 	require.NoError(t, err)
 	require.Equal(t, c, got)
-	f, err = EncodeUtility(&UtilityCall{Method: "x"}, Options{})
+	f, err = p.EncodeCall(&enginecore.Call{Method: "x"})
 	require.NoError(t, err)
-	require.Equal(t, "\x94\x00\x00\xa1x\x90", string(f[0]))
-	f, err = EncodeUtility(&UtilityCall{Method: "x", Args: []any{&Tensor{DTypeUint8, []int{300}, make([]byte, 300)}}}, Options{})
+	require.Equal(t, "\x94\x00\x00\xa1x\x90", string(f[1]))
+	f, err = p.EncodeCall(&enginecore.Call{Method: "x", Args: []any{&serde.Tensor{DType: serde.DTypeUint8, Shape: []int{300}, Data: make([]byte, 300)}}})
 	require.NoError(t, err)
-	require.Len(t, f, 2)
-	got, err = DecodeUtility(f, Options{})
+	require.Len(t, f, 3)
+	got, err = p.engine.Decode(f)
 	require.NoError(t, err)
-	require.Equal(t, []any{[]any{"uint8", []any{int64(300)}, int64(1)}}, got.Args)
-	for _, v := range []any{nil, []any{1, 2, "x"}, []any{1, -2, "x", []any{}}, []any{1, 2, "x", map[string]any{}}, []any{"a", 2, "x", []any{}}} {
-		_, err := DecodeUtility(Frames{pack(t, v)}, Options{})
-		require.ErrorIs(t, err, ErrCorrupt, "%v", v)
+	require.Equal(t, []any{[]any{"uint8", []any{int64(300)}, int64(1)}}, got.(*enginecore.Call).Args)
+	for _, c := range []struct {
+		v    any
+		text string
+	}{
+		{nil, "utility call at byte 0: got nil, want an array"},
+		{[]any{1, 2, "x"}, "got one of 3, want an array of 4"},
+		{[]any{1, -2, "x", []any{}}, "corrupt call_id"},
+		{[]any{1, 2, "x", map[string]any{}}, "corrupt args"},
+		{[]any{"a", 2, "x", []any{}}, "corrupt client_index"},
+	} {
+		_, err := p.engine.Decode([][]byte{{3}, pack(t, c.v)})
+		corrupt(t, err, c.text, "%v", c.v)
 	}
-	_, err = EncodeUtility(nil, Options{})
-	require.ErrorIs(t, err, ErrInvalid)
-	_, err = DecodeAbort([]byte("\x91\x01"))
-	require.ErrorIs(t, err, ErrCorrupt)
-	require.Equal(t, []byte{3}, MessageUtility.Frame())
+	_, err = p.EncodeCall(nil)
+	invalid(t, err, "it is a nil *Call")
+	_, err = p.engine.Decode([][]byte{{1}, []byte("\x91\x01")})
+	corrupt(t, err, "abort at byte 1: got an integer, want a string")
+	_, err = p.engine.Decode([][]byte{{9}, {0x90}})
+	require.ErrorIs(t, err, serde.ErrUnsupported)
+	require.ErrorContains(t, err, "type 9")
+	_, err = p.engine.Decode([][]byte{{0}})
+	corrupt(t, err, "got 1 frames, want a type of one byte and a body")
 }
 
 // What the messages of a hostile peer take is bounded as well.
@@ -129,6 +167,7 @@ func TestMessageBombs(t *testing.T) {
 		return b
 	}
 	const n = 1 << 20
+	p := newest(t)
 	for _, doc := range [][]byte{
 		fill("\x92\x00", "\x92\xa0\x90", n), fill("\x92\x00", "\x91\xa0", n), fill("\x92\x00", "\xc0", n), fill("\x92\x00", "\x92\xa0\xc0", n),
 		fill("\x93\x00\x90", "\x81\xa0\xc0", n), fill("\x93\x00\x90", "\x80", n), fill("\x93\x00\x90", "\x90", n), fill("\x93\x00\x90", "\xcd\xff\xff", n),
@@ -137,14 +176,13 @@ func TestMessageBombs(t *testing.T) {
 		fill("\x92\xa1r", "\x01", n), fill("\x93\xa1r\x90", "\x84\xa4data\xc0\xa8modality\xa0\xaaidentifier\xa0\xabmm_position\x82\xa6offset\x00\xa6length\x00", n),
 		fill("\x94\xa1r\x90\xc0\xde\x00\x01\xa1x", "\x81\xa0\xc0", n), fill("\x95\xa1r\x90\xc0\xc0", "\x81\xa0\xc0", n),
 	} {
+		engine := func(kind byte) func() { return func() { _, _ = p.engine.Decode([][]byte{{kind}, doc}) } }
 		for i, decode := range []func(){
-			func() { _, _ = DecodeOutputs(Frames{doc}, Options{}) },
-			func() { _, _ = DecodeRequest(Frames{doc}, Options{}) },
-			func() { _, _ = DecodeUtility(Frames{doc}, Options{}) },
-			func() { _, _ = DecodeAbort(doc) },
-			func() { _, _ = DecodeReady(doc) },
-			func() { _, _ = DecodeHandshake(doc) },
-			func() { _, _ = DecodeInit(doc) },
+			func() { _, _ = p.DecodeOutputs([][]byte{doc}) },
+			func() { _, _ = enginecore.DecodeReady(doc) },
+			func() { _, _ = enginecore.DecodeHandshake(doc) },
+			func() { _, _ = wire.DecodeInit(doc) },
+			engine(0), engine(1), engine(3),
 		} {
 			took := allocated(decode)
 			// All that was ever allocated; slices that grow count several times.
@@ -155,10 +193,10 @@ func TestMessageBombs(t *testing.T) {
 		for _, head := range []string{"", "\x92\x00", "\x92\x00\x91", "\x92\x00\x92\xa1r\x91", "\x81\xa6status", "\x92\xa1r", "\x94\xa1r\x90\xc0"} {
 			doc := []byte(head + b)
 			require.Less(t, allocated(func() {
-				_, err := DecodeOutputs(Frames{doc}, Options{})
-				require.Error(t, err)
-				_, err = DecodeRequest(Frames{doc}, Options{})
-				require.Error(t, err)
+				_, err := p.DecodeOutputs([][]byte{doc})
+				require.ErrorContains(t, err, "main document")
+				_, err = p.request(doc)
+				require.ErrorContains(t, err, "main document")
 			}), uint64(256<<10), "%q", doc)
 		}
 	}

@@ -1,4 +1,4 @@
-package serde
+package enginecore
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ringcache/ringcache/internal/codec"
 	"github.com/ringcache/ringcache/internal/shapes"
 )
 
@@ -19,19 +20,18 @@ type NDArray struct {
 	Data  []byte
 }
 
-// NBytes returns the length in bytes that type and shape ask for. The error
-// wraps [ErrInvalid]: dates, objects and records have no raw bytes in vLLM
-// either.
-func (a *NDArray) NBytes() (int, error) {
+// size returns the length in bytes that type and shape ask for. Dates, objects and
+// records have no raw bytes in vLLM either.
+func (a *NDArray) size() (n int, problem string) {
 	size, ok := numpyItemSize(a.DType)
 	if !ok {
-		return 0, &InvalidError{"ndarray", fmt.Sprintf("%.32q is no numpy type string of numbers, bools or text", a.DType)}
+		return 0, fmt.Sprintf("%.32q is no numpy type string of numbers, bools or text", a.DType)
 	}
-	n, ok := shapes.Bytes(a.Shape, size)
+	n, ok = shapes.Bytes(a.Shape, size)
 	if !ok {
-		return 0, &InvalidError{"ndarray", fmt.Sprintf("shape %v has a negative dimension, more than %d or too many elements", a.Shape, MaxDims)}
+		return 0, fmt.Sprintf("shape %v has a negative dimension, more than %d or too many elements", a.Shape, shapes.MaxDims)
 	}
-	return n, nil
+	return n, ""
 }
 
 // numpySizes lists the item sizes of the kinds that have fixed ones.
@@ -56,57 +56,38 @@ func numpyItemSize(s string) (int, bool) {
 	return n, slices.Contains(numpySizes[s[1]], n)
 }
 
-// EncodeNDArray returns the frames of an ndarray on its own; the aux frame
-// aliases its Data. The error wraps [ErrInvalid].
-func EncodeNDArray(a *NDArray, o Options) (Frames, error) {
-	e := newEncoder(o)
-	e.ndarray(a)
-	return e.frames()
-}
-
-// DecodeNDArray reads an ndarray, which is a view of f. The error wraps
-// [ErrCorrupt] or [ErrUnsupported].
-func DecodeNDArray(f Frames, o Options) (*NDArray, error) {
-	return decodeWhole(f, o, (*decoder).ndarray)
-}
-
-func (e *encoder) ndarray(a *NDArray) {
-	if a == nil {
-		e.invalid("ndarray", "it is a nil *NDArray")
+func (a *NDArray) write(e *codec.Encoder) {
+	n, problem := a.size()
+	if problem == "" && len(a.Data) != n {
+		problem = fmt.Sprintf("%s %v takes %d bytes, Data has %d", a.DType, a.Shape, n, len(a.Data))
+	}
+	if problem != "" {
+		e.Invalid("ndarray", "%s", problem)
 		return
 	}
-	n, err := a.NBytes()
-	if err != nil {
-		e.keep(err)
-		return
-	}
-	if len(a.Data) != n {
-		e.invalid("ndarray", "%s %v takes %d bytes, Data has %d", a.DType, a.Shape, n, len(a.Data))
-		return
-	}
-	e.head(a.DType, a.Shape)
+	e.Head(a.DType, a.Shape)
 	// A 0-d array lies inline whatever its size.
-	e.payload(a.Data, n, len(a.Shape) == 0)
+	e.Payload(a.Data, n, len(a.Shape) == 0)
 }
 
-func (d *decoder) ndarray() (*NDArray, error) {
-	if err := d.arrayOf(3, "ndarray"); err != nil {
+func readNDArray(d *codec.Decoder) (*NDArray, error) {
+	if err := d.ArrayOf(3, "ndarray"); err != nil {
 		return nil, err
 	}
-	name, err := d.text("ndarray type")
+	name, err := d.Text("ndarray type")
 	if err != nil {
 		return nil, err
 	}
 	a := &NDArray{DType: name}
-	if a.Shape, err = d.shape(); err != nil {
+	if a.Shape, err = d.Shape(); err != nil {
 		return nil, err
 	}
-	want, err := a.NBytes()
-	if err != nil {
-		return nil, &UnsupportedError{fmt.Sprintf("serde: ndarray of type %.32q and shape %v is refused; "+
+	want, problem := a.size()
+	if problem != "" {
+		return nil, &codec.UnsupportedError{Text: fmt.Sprintf("serde: ndarray of type %.32q and shape %v is refused; "+
 			"send numbers, bools or text that fit in memory", name, a.Shape)}
 	}
-	if a.Data, err = d.payload("ndarray", want); err != nil {
+	if a.Data, err = d.Payload("ndarray", want); err != nil {
 		return nil, err
 	}
 	return a, nil

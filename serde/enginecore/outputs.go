@@ -1,8 +1,12 @@
-package serde
+package enginecore
 
-import "strconv"
+import (
+	"strconv"
 
-// FinishReason says why a request ended
+	"github.com/ringcache/ringcache/serde"
+)
+
+// FinishReason is why a request ended
 // (FinishReason in vllm/v1/engine/__init__.py).
 type FinishReason int
 
@@ -31,17 +35,17 @@ func (r FinishReason) String() string {
 	return "FinishReason(" + strconv.Itoa(int(r)) + ")"
 }
 
-// EngineCoreOutputs is a message on the output socket of EngineCore
-// (vllm/v1/engine/__init__.py, 0.11.0 to 0.33.0). Fields of type any have
-// values as [DecodeOutputs] says.
-type EngineCoreOutputs struct {
+// Outputs is a message on the output socket of EngineCore
+// (EngineCoreOutputs in vllm/v1/engine/__init__.py, 0.11.0 to 0.33.0). Fields of type any have
+// values as [Codec.DecodeOutputs] gives them.
+type Outputs struct {
 	EngineIndex int
 	// Outputs are what was made for some of the requests in one step.
-	Outputs        []EngineCoreOutput
+	Outputs        []Output
 	SchedulerStats any
 	// Timestamp is in seconds, by the monotonic clock of the engine's host.
-	Timestamp     float64
-	UtilityOutput *UtilityOutput
+	Timestamp float64
+	Answer    *Answer
 	// FinishedRequests are ids, nil for None.
 	FinishedRequests []string
 	WaveComplete     *int
@@ -52,15 +56,15 @@ type EngineCoreOutputs struct {
 	Unread []error
 }
 
-// EngineCoreOutput is what one step made for one request.
-type EngineCoreOutput struct {
+// Output is what one step made for one request.
+type Output struct {
 	RequestID   string
 	NewTokenIDs []uint32
 	// Logprobs and PromptLogprobs are nil or a list: token ids, logprobs, ranks
-	// (each a *NDArray or a *Tensor, lists in 0.11.0) and more since.
+	// (each a *NDArray or a *serde.Tensor, lists in 0.11.0) and more since.
 	Logprobs       any
 	PromptLogprobs any
-	PoolingOutput  *Tensor
+	PoolingOutput  *serde.Tensor
 	// FinishReason is nil while the request goes on.
 	FinishReason *FinishReason
 	// StopReason is nil, an int64 (a token) or a string.
@@ -97,7 +101,7 @@ type EngineCoreOutput struct {
 // Event is an EngineCoreEvent: what became of a request, and when.
 type Event struct {
 	Type      EventType
-	Timestamp float64 // as EngineCoreOutputs.Timestamp
+	Timestamp float64 // as Outputs.Timestamp
 }
 
 // EventType is the kind of an [Event].
@@ -116,10 +120,10 @@ type RequestError struct {
 	Retryable     bool
 }
 
-// UtilityOutput answers a [UtilityCall].
-type UtilityOutput struct {
+// Answer answers a [Call] (UtilityOutput in vllm/v1/engine/__init__.py).
+type Answer struct {
 	CallID uint64
-	// Failure says why the call failed, nil if it did not.
+	// Failure is why the call failed, nil if it did not.
 	Failure *string
 	// Result is what the method returned, nil for None or after a failure.
 	Result any

@@ -1,4 +1,4 @@
-package serde
+package enginecore_test
 
 import (
 	"math"
@@ -9,35 +9,33 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 	"pgregory.net/rapid"
 
+	"github.com/ringcache/ringcache/engine/enginetest/wire"
 	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
-func pack(t testing.TB, v any) []byte {
-	b, err := msgpack.Marshal(v)
-	require.NoError(t, err)
-	return b
-}
-
-func drawOutput(t *rapid.T, g *pycompat.Generation) EngineCoreOutput {
+func drawOutput(t *rapid.T, g *pycompat.Generation) enginecore.Output {
 	text := rapid.String()
 	has := func(name string) bool { return slices.Contains(g.OutputFields, name) }
 	array := func() any {
-		return &NDArray{"<i4", []int{2, 3}, seq(24, 5, 1)}
+		return &enginecore.NDArray{DType: "<i4", Shape: []int{2, 3}, Data: seq(24, 5, 1)}
 	}
-	o := EngineCoreOutput{
+	o := enginecore.Output{
 		RequestID: text.Draw(t, "id"), NewTokenIDs: rapid.SliceOf(rapid.Uint32()).Draw(t, "tokens"),
-		FinishReason: drawSome(t, "finish", func() FinishReason { return FinishReason(rapid.IntRange(0, 9).Draw(t, "reason")) }),
+		FinishReason: drawSome(t, "finish", func() enginecore.FinishReason { return enginecore.FinishReason(rapid.IntRange(0, 9).Draw(t, "reason")) }),
 		StopReason:   rapid.SampledFrom([]any{nil, int64(7), "stop"}).Draw(t, "stop"),
 	}
 	if rapid.Bool().Draw(t, "logprobs") {
-		o.Logprobs = []any{array(), &NDArray{"<f4", []int{2}, seq(8, 1, 1)}, array(), nil}
-		o.PromptLogprobs = []any{&Tensor{DTypeFloat32, []int{2}, seq(8, 1, 1)}, []any{int64(1)}}
+		o.Logprobs = []any{array(), &enginecore.NDArray{DType: "<f4", Shape: []int{2}, Data: seq(8, 1, 1)}, array(), nil}
+		o.PromptLogprobs = []any{&serde.Tensor{DType: serde.DTypeFloat32, Shape: []int{2}, Data: seq(8, 1, 1)}, []any{int64(1)}}
 	}
 	if rapid.Bool().Draw(t, "pooling") {
-		o.PoolingOutput = drawTensor(t)
+		n := rapid.SampledFrom([]int{0, 3, 300}).Draw(t, "pooled")
+		o.PoolingOutput = &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{n}, Data: seq(n, 1, 1)}
 	}
 	if rapid.Bool().Draw(t, "events") {
-		o.Events = []Event{{EventScheduled, rapid.Float64().Draw(t, "when")}}
+		o.Events = []enginecore.Event{{Type: enginecore.EventScheduled, Timestamp: rapid.Float64().Draw(t, "when")}}
 	}
 	if rapid.Bool().Draw(t, "kv") {
 		o.KVTransferParams = drawMap(t, 0)
@@ -56,29 +54,29 @@ func drawOutput(t *rapid.T, g *pycompat.Generation) EngineCoreOutput {
 		o.PrefillStats = map[string]any{"num_cached_tokens": int64(5)}
 	}
 	if has("routed_experts") && rapid.Bool().Draw(t, "experts") {
-		o.RoutedExperts = array().(*NDArray)
+		o.RoutedExperts = array().(*enginecore.NDArray)
 	}
 	if has("mm_cache_miss_hashes") {
 		o.MMCacheMissHashes = []string{text.Draw(t, "hash")}
 	}
 	if has("prompt_token_id_logprobs") && rapid.Bool().Draw(t, "scores") {
-		o.PromptTokenIDLogprobs = &Tensor{DTypeFloat32, []int{1, 2}, seq(8, 1, 1)}
+		o.PromptTokenIDLogprobs = &serde.Tensor{DType: serde.DTypeFloat32, Shape: []int{1, 2}, Data: seq(8, 1, 1)}
 	}
 	if has("error") && rapid.Bool().Draw(t, "error") {
-		o.Error = &RequestError{text.Draw(t, "code"), text.Draw(t, "message"), rapid.Bool().Draw(t, "retryable")}
+		o.Error = &enginecore.RequestError{Code: text.Draw(t, "code"), Message: text.Draw(t, "message"), Retryable: rapid.Bool().Draw(t, "retryable")}
 	}
 	return o
 }
 
 func TestPropertyOutputs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		o := drawOptions(t)
-		want := &EngineCoreOutputs{
-			EngineIndex: rapid.IntRange(0, 300).Draw(t, "engine"), Timestamp: rapid.Float64().Draw(t, "timestamp"), Outputs: []EngineCoreOutput{},
+		p := drawPair(t)
+		want := &enginecore.Outputs{
+			EngineIndex: rapid.IntRange(0, 300).Draw(t, "engine"), Timestamp: rapid.Float64().Draw(t, "timestamp"), Outputs: []enginecore.Output{},
 			WaveComplete: drawSome(t, "complete", func() int { return 3 }), StartWave: drawSome(t, "start", func() int { return -1 }),
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "outputs") {
-			want.Outputs = append(want.Outputs, drawOutput(t, o.Generation))
+			want.Outputs = append(want.Outputs, drawOutput(t, p.gen))
 		}
 		if rapid.Bool().Draw(t, "scheduler") {
 			want.SchedulerStats = drawMap(t, 0)
@@ -87,43 +85,48 @@ func TestPropertyOutputs(t *testing.T) {
 			want.FinishedRequests = []string{"a"}
 		}
 		if rapid.Bool().Draw(t, "utility") {
-			want.UtilityOutput = &UtilityOutput{CallID: rapid.Uint64().Draw(t, "call")}
+			want.Answer = &enginecore.Answer{CallID: rapid.Uint64().Draw(t, "call")}
 			if rapid.Bool().Draw(t, "failed") {
-				want.UtilityOutput.Failure = ptr("no")
+				want.Answer.Failure = ptr("no")
 			} else {
-				want.UtilityOutput.Result = drawAny(t, 0)
-				want.UtilityOutput.ResultType = rapid.SampledFrom([]any{nil, []any{"builtins", "set"}}).Draw(t, "type")
+				want.Answer.Result = drawAny(t, 0)
+				want.Answer.ResultType = rapid.SampledFrom([]any{nil, []any{"builtins", "set"}}).Draw(t, "type")
 			}
 		}
-		f, err := EncodeOutputs(want, o)
+		f, err := p.engine.EncodeOutputs(want)
 		require.NoError(t, err)
-		got, err := DecodeOutputs(f, o)
+		got, err := p.DecodeOutputs(f)
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	})
 }
 
 func TestEncodeOutputsRefuses(t *testing.T) {
-	old, err := pycompat.Lookup("0.11.0")
-	require.NoError(t, err)
-	for name, m := range map[string]*EngineCoreOutputs{
-		"nil": nil, "weight_version": {WeightVersion: ptr("")},
-		"error":              {Outputs: []EngineCoreOutput{{Error: &RequestError{}}}},
-		"prefill_stats":      {Outputs: []EngineCoreOutput{{PrefillStats: 1}}},
-		"num_nans_in_logits": {Outputs: []EngineCoreOutput{{NumNaNsInLogits: 1}}},
-		"stop_reason":        {Outputs: []EngineCoreOutput{{StopReason: 1.5}}},
-		"new_logprobs":       {Outputs: []EngineCoreOutput{{Logprobs: make(chan int)}}},
-		"tensor":             {Outputs: []EngineCoreOutput{{PoolingOutput: &Tensor{DTypeBool, []int{1}, nil}}}},
+	old := release(t, "0.11.0")
+	one := func(o enginecore.Output) *enginecore.Outputs {
+		return &enginecore.Outputs{Outputs: []enginecore.Output{o}}
+	}
+	for text, m := range map[string]*enginecore.Outputs{
+		"it is a nil *Outputs":                                                  nil,
+		"field weight_version: vLLM 0.11.0 has none":                            {WeightVersion: ptr("")},
+		"field error: vLLM 0.11.0 has none":                                     one(enginecore.Output{Error: &enginecore.RequestError{}}),
+		"field prefill_stats: vLLM 0.11.0 has none":                             one(enginecore.Output{PrefillStats: 1}),
+		"field num_nans_in_logits: vLLM 0.11.0 has none":                        one(enginecore.Output{NumNaNsInLogits: 1}),
+		"field stop_reason: it is a float64, must be nil, an int64 or a string": one(enginecore.Output{StopReason: 1.5}),
+		"field new_logprobs: a chan int has no form in MessagePack here":        one(enginecore.Output{Logprobs: make(chan int)}),
+		"tensor: it has no Data":                                                one(enginecore.Output{PoolingOutput: &serde.Tensor{DType: serde.DTypeBool, Shape: []int{1}}}),
 	} {
-		_, err := EncodeOutputs(m, Options{Generation: old})
-		require.ErrorIs(t, err, ErrInvalid, name)
-		require.ErrorContains(t, err, name)
+		t.Run(text, func(t *testing.T) {
+			_, err := old.engine.EncodeOutputs(m)
+			invalid(t, err, text)
+		})
 	}
 }
 
 // One part that can't be read must not take the others with it.
 func TestDecodeOutputsLosesLittle(t *testing.T) {
-	g := pycompat.Newest()
+	p := newest(t)
+	g := p.gen
 	entry := func(change map[string]any) []any {
 		out := []any{"r", []int{1, 2}}
 		for _, name := range g.OutputFields[2:] {
@@ -143,8 +146,8 @@ func TestDecodeOutputsLosesLittle(t *testing.T) {
 		}
 		return out
 	}
-	decode := func(outputs any, rest ...any) *EngineCoreOutputs {
-		m, err := DecodeOutputs(Frames{pack(t, append([]any{0, outputs, nil, 1.5}, rest...))}, Options{})
+	decode := func(outputs any, rest ...any) *enginecore.Outputs {
+		m, err := p.DecodeOutputs([][]byte{pack(t, append([]any{0, outputs, nil, 1.5}, rest...))})
 		require.NoError(t, err)
 		return m
 	}
@@ -160,8 +163,8 @@ func TestDecodeOutputsLosesLittle(t *testing.T) {
 		require.Equal(t, 1.5, m.Timestamp)
 		o := m.Outputs[1]
 		require.Equal(t, "r", o.RequestID)
-		if outputTable[name].needed {
-			require.ErrorIs(t, o.Err, ErrCorrupt, name)
+		if enginecore.Needed(name) {
+			require.ErrorIs(t, o.Err, serde.ErrCorrupt, name)
 			require.Empty(t, o.Unread)
 		} else {
 			require.NoError(t, o.Err, name)
@@ -172,7 +175,7 @@ func TestDecodeOutputsLosesLittle(t *testing.T) {
 		if name == "new_token_ids" {
 			o.NewTokenIDs = []uint32{1, 2}
 		}
-		require.Equal(t, EngineCoreOutput{RequestID: "r", NewTokenIDs: []uint32{1, 2}}, o, name)
+		require.Equal(t, enginecore.Output{RequestID: "r", NewTokenIDs: []uint32{1, 2}}, o, name)
 	}
 	// Whose it is can't be told.
 	m := decode([]any{entry(map[string]any{"request_id": 5}), 7, []any{}, entry(nil)})
@@ -182,8 +185,8 @@ func TestDecodeOutputsLosesLittle(t *testing.T) {
 	m = decode([]any{[]any{"r", []int{9}}, []any{"s"}, entry(map[string]any{"more": map[string]any{"x": 1}, "finish_reason": 77})}, nil, nil, nil, nil, nil, "new", []int{1})
 	require.Empty(t, m.Unread)
 	require.Equal(t, []uint32{9}, m.Outputs[0].NewTokenIDs)
-	require.ErrorIs(t, m.Outputs[1].Err, ErrCorrupt)
-	require.Equal(t, FinishReason(77), *m.Outputs[2].FinishReason)
+	require.ErrorIs(t, m.Outputs[1].Err, serde.ErrCorrupt)
+	require.Equal(t, enginecore.FinishReason(77), *m.Outputs[2].FinishReason)
 	require.Equal(t, "FinishReason(77)", m.Outputs[2].FinishReason.String())
 	// Fields of the message itself.
 	m = decode("x", "y", []string{"done"}, "z")
@@ -192,19 +195,24 @@ func TestDecodeOutputsLosesLittle(t *testing.T) {
 	// An answer that can't be read is one all the same.
 	m = decode([]any{}, []any{uint64(math.MaxUint64), nil, []any{nil, &msgpack.RawMessage{0xd4, 1, 0}}})
 	require.Empty(t, m.Unread)
-	require.Equal(t, uint64(math.MaxUint64), m.UtilityOutput.CallID)
-	require.ErrorIs(t, m.UtilityOutput.Err, ErrUnsupported)
-	for _, doc := range []string{"", "\xc0", "\x80", "\x90\x90", "\x91", EngineDead} {
-		_, err := DecodeOutputs(Frames{[]byte(doc)}, Options{})
-		require.ErrorIs(t, err, ErrCorrupt, "%q", doc)
+	require.Equal(t, uint64(math.MaxUint64), m.Answer.CallID)
+	require.ErrorIs(t, m.Answer.Err, serde.ErrUnsupported)
+	for doc, text := range map[string]string{
+		"": "main document", "\xc0": "got nil, want an array", "\x80": "got a map, want an array", "\x90\x90": "1 bytes follow", "\x91": "declares 1 values",
+		"ENGINE_CORE_DEAD!": "16 bytes follow",
+	} {
+		_, err := p.DecodeOutputs([][]byte{[]byte(doc)})
+		corrupt(t, err, text, "%q", doc)
 	}
-	require.True(t, IsEngineDead(Frames{[]byte(EngineDead)}))
-	require.False(t, IsEngineDead(Frames{[]byte(EngineDead), nil}))
+	_, err := p.DecodeOutputs([][]byte{[]byte(wire.EngineDead)})
+	require.ErrorIs(t, err, enginecore.ErrEngineDead)
+	_, err = p.DecodeOutputs([][]byte{[]byte(wire.EngineDead), nil})
+	require.ErrorIs(t, err, serde.ErrCorrupt)
 }
 
 func TestFinishReasons(t *testing.T) {
-	for r, s := range map[FinishReason]string{
-		FinishStop: "stop", FinishLength: "length", FinishAbort: "abort", FinishError: "error", FinishRepetition: "repetition",
+	for r, s := range map[enginecore.FinishReason]string{
+		enginecore.FinishStop: "stop", enginecore.FinishLength: "length", enginecore.FinishAbort: "abort", enginecore.FinishError: "error", enginecore.FinishRepetition: "repetition",
 	} {
 		require.Equal(t, s, r.String())
 	}

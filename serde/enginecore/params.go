@@ -1,29 +1,33 @@
-package serde
+package enginecore
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
+	"github.com/ringcache/ringcache/internal/codec"
 	"github.com/ringcache/ringcache/pycompat"
 )
 
-// Params are sampling or pooling parameters by their names in vLLM, such as
-// "temperature" and "max_tokens" (vllm/sampling_params.py,
-// vllm/pooling_params.py); what is absent has the default that it has in Python.
+// Params are the sampling or pooling parameters of a request, of
+// [Codec.ParseSampling] or [Codec.ParsePooling]: valid for the engines of one
+// generation, immutable, and free of the memory that they were parsed from.
+type Params struct {
+	gen     *pycompat.Generation
+	pooling bool
+	values  map[string]any // canonical; what is None is absent
+}
+
+// ParseSampling parses sampling parameters by their names in vLLM, such as
+// "temperature" and "max_tokens" (vllm/sampling_params.py); what is absent has the
+// default that it has in Python.
 //
 // Values are nil (None), bool, integers and floats of any Go type, string,
 // []byte, slices and maps of these (with strings or integers for keys), *[Map]
 // and, for what is an array in Python, *[NDArray]. An integer does where Python
 // has a float, and a map with decimal numbers for keys is fine for "logit_bias".
 //
-// EngineCore runs one request for each sequence: there n is 1, and a frontend
-// that is asked for more sends that many requests. EngineCore neither tokenizes
-// nor compares texts: "stop" and "bad_words" mean nothing to it, the frontend
-// looks for the stop strings and sends "_bad_words_token_ids".
-type Params map[string]any
-
-// Validate says whether an engine of the generation takes these as sampling
-// parameters. One that it does not take raises an exception in the engine's
+// A parameter that an engine does not take raises an exception in the engine's
 // input thread, which ends: the engine lives on and hears nothing any more. So
 // whatever is not surely valid is refused:
 //
@@ -41,78 +45,87 @@ type Params map[string]any
 // number of logprobs, whether a grammar can be compiled, and whether the engine
 // can do what a parameter asks for (thinking budgets, traces, scores).
 //
-// The error names the parameter and wraps [ErrInvalid].
-func (p Params) Validate(g *pycompat.Generation) error {
-	g, err := pycompat.Resolve(g)
-	if err == nil {
-		_, err = p.sampling(g, false)
-	}
-	return err
-}
-
-// ValidatePooling is Validate for pooling parameters.
-func (p Params) ValidatePooling(g *pycompat.Generation) error {
-	g, err := pycompat.Resolve(g)
-	if err == nil {
-		_, err = p.pooling(g)
-	}
-	return err
-}
-
-func paramError(name, format string, args ...any) error {
-	return &InvalidError{fmt.Sprintf("parameter %.64q", name), fmt.Sprintf(format, args...)}
-}
-
-// unknown returns the error for the first name that is not among the fields.
-func (p Params) unknown(fields []string, version string) error {
-	for _, name := range sortedKeys(p) {
-		if !slices.Contains(fields, name) {
-			return paramError(name, "vLLM %s has none of that name and would ignore it", version)
+// EngineCore runs one request for each sequence, see [Message.Child], and neither
+// tokenizes nor compares texts: "stop" and "bad_words" mean nothing to it, the frontend
+// looks for the stop strings and sends "_bad_words_token_ids".
+//
+// The error names the parameter and wraps [serde.ErrInvalid].
+func (c *Codec) ParseSampling(params map[string]any) (*Params, error) {
+	p := &Params{gen: c.gen, values: make(map[string]any, len(params))}
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		v := params[name]
+		var err error
+		switch {
+		case slices.Contains(c.gen.Params.Sampling, name):
+			v, err = samplingTable[name].check(name, v, c.gen)
+		case c.unknown:
+			if v, err = canonical(v); err != nil {
+				err = paramError(name, "%s", err)
+			}
+			if err == nil {
+				p.values[name] = v // None too: nobody knows the default
+			}
+		default:
+			err = unknownParam(name, c.gen)
 		}
-	}
-	return nil
-}
-
-// sampling returns what is to be written, in that order.
-func (p Params) sampling(g *pycompat.Generation, anyNames bool) (*Map, error) {
-	if !anyNames {
-		if err := p.unknown(g.Params.Sampling, g.Version); err != nil {
-			return nil, err
-		}
-	}
-	m := &Map{}
-	byName := map[string]any{}
-	for _, name := range g.Params.Sampling {
-		v, given := p[name]
-		if !given {
-			continue
-		}
-		w, err := samplingTable[name].check(name, v, g)
 		if err != nil {
 			return nil, err
 		}
-		if w == nil { // None is what it is anyway
-			continue
+		if v != nil {
+			p.values[name] = v
 		}
-		byName[name] = w
-		m.Keys, m.Values = append(m.Keys, name), append(m.Values, w)
 	}
-	if err := checkTogether(byName); err != nil {
+	if err := checkTogether(p.values); err != nil {
 		return nil, err
 	}
-	if len(m.Keys) < len(p) && anyNames {
-		for _, name := range sortedKeys(p) {
-			if slices.Contains(g.Params.Sampling, name) {
-				continue
-			}
-			w, err := canonical(p[name])
-			if err != nil {
-				return nil, paramError(name, "%s", err)
-			}
-			m.Keys, m.Values = append(m.Keys, name), append(m.Values, w)
+	return p, nil
+}
+
+// ParsePooling is ParseSampling for pooling parameters (vllm/pooling_params.py).
+func (c *Codec) ParsePooling(params map[string]any) (*Params, error) {
+	p := &Params{gen: c.gen, pooling: true, values: make(map[string]any, len(params))}
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		if !slices.Contains(c.gen.Params.Pooling, name) {
+			return nil, unknownParam(name, c.gen)
+		}
+		v, err := poolingTable[name].check(name, params[name], c.gen)
+		if err != nil {
+			return nil, err
+		}
+		if v != nil {
+			p.values[name] = v
 		}
 	}
-	return m, nil
+	return p, nil
+}
+
+// Get returns a parameter as a decoder gives it, nil where it is absent or None:
+// bool, int64 (uint64 above the largest), float64, string, []byte, []any,
+// map[string]any, *[Map], *[NDArray] or *[serde.Tensor]. It must not be written to.
+func (p *Params) Get(name string) any { return p.values[name] }
+
+// N returns the number of sequences that are asked for.
+func (p *Params) N() int { return p.integer("n", 1) }
+
+// defaultMaxTokens is vLLM's default of max_tokens (vllm/sampling_params.py).
+const defaultMaxTokens = 16
+
+// MaxTokens returns the number of tokens that each sequence may have.
+func (p *Params) MaxTokens() int { return p.integer("max_tokens", defaultMaxTokens) }
+
+func (p *Params) integer(name string, absent int) int {
+	if n, given := p.values[name].(int64); given {
+		return int(n)
+	}
+	return absent
+}
+
+func paramError(name, format string, args ...any) error {
+	return codec.Invalid(fmt.Sprintf("parameter %.64q", name), format, args...)
+}
+
+func unknownParam(name string, g *pycompat.Generation) error {
+	return paramError(name, "vLLM %s has none of that name and would ignore it", g.Version)
 }
 
 // checkTogether checks what several parameters must agree on.
@@ -123,7 +136,7 @@ func checkTogether(p map[string]any) error {
 	}
 	most, given := p["max_tokens"].(int64)
 	if !given {
-		most = 16 // vLLM's default
+		most = defaultMaxTokens
 	}
 	if least, _ := p["min_tokens"].(int64); least > most {
 		return paramError("min_tokens", "it is %d, must be at most max_tokens, which is %d", least, most)
@@ -160,79 +173,69 @@ func list(v any) []any {
 
 // withEOS returns the parameters as vLLM's frontend sends them where there is a
 // token that ends the text.
-func (p Params) withEOS(eos uint32, fields []string) (Params, error) {
-	out := make(Params, len(p)+2)
-	for k, v := range p {
-		out[k] = v
+func (p *Params) withEOS(eos uint32) (*Params, error) {
+	if eos > mostTokenID {
+		return nil, codec.Invalid("field eos_token_id", "it is %d, must be at most %d", eos, mostTokenID)
 	}
-	if v, given := p["_eos_token_id"]; given && v != nil {
-		if c, err := canonical(v); err != nil || c != int64(eos) {
-			return nil, paramError("_eos_token_id", "it is %v, and EOSTokenID is %d; give one of them", v, eos)
-		}
+	if v := p.Get("_eos_token_id"); v != nil && v != int64(eos) {
+		return nil, paramError("_eos_token_id", "it is %v, and EOSTokenID is %d; give one of them", v, eos)
 	}
+	out := maps.Clone(p.values)
 	delete(out, "_eos_token_id")
-	if ignore, _ := canonical(p["ignore_eos"]); ignore != true && slices.Contains(fields, "_eos_token_id") {
+	if p.Get("ignore_eos") != true && slices.Contains(p.gen.Params.Sampling, "_eos_token_id") {
 		out["_eos_token_id"] = int64(eos)
 	}
-	all, err := canonical(p["_all_stop_token_ids"])
-	if err != nil {
-		return nil, paramError("_all_stop_token_ids", "%s", err)
-	}
-	ids, isList := all.([]any)
-	if all != nil && !isList {
-		return out, nil // whatever it is, it will be refused
-	}
-	if !slices.Contains(ids, any(int64(eos))) {
+	if ids := list(p.Get("_all_stop_token_ids")); !slices.Contains(ids, any(int64(eos))) {
 		out["_all_stop_token_ids"] = append(slices.Clip(ids), int64(eos))
 	}
-	return out, nil
+	return &Params{gen: p.gen, values: out}, nil
 }
 
-func (e *encoder) sampling(r *EngineCoreRequest) {
-	p := r.SamplingParams
-	if p == nil {
-		e.null()
-		return
-	}
-	var err error
-	if r.EOSTokenID != nil {
-		if p, err = p.withEOS(*r.EOSTokenID, e.gen.Params.Sampling); err != nil {
-			e.keep(err)
-			return
+// params writes the parameters of one of the kinds, or None.
+func (w *writer) params(pooling bool) {
+	switch p := w.m.params; {
+	case p == nil || p.pooling != pooling:
+		w.Nil()
+	case pooling:
+		w.Array(len(w.c.gen.Params.Pooling))
+		for _, name := range w.c.gen.Params.Pooling {
+			v := p.Get(name)
+			if v == nil {
+				v = poolingDefault(name, w.c.gen)
+			}
+			writeCanonical(w.Encoder, v)
 		}
+	default:
+		w.sampling(p)
 	}
-	m, err := p.sampling(e.gen, e.anyParams)
-	if err != nil {
-		e.keep(err)
-		return
-	}
+}
+
+func (w *writer) sampling(p *Params) {
 	// msgspec leaves room for the number before it knows which values are
 	// defaults, so the header has 16 bits always.
-	e.buf.Write([]byte{0xde, byte(len(m.Keys) >> 8), byte(len(m.Keys))})
-	for i, k := range m.Keys {
-		e.value(k)
-		e.value(m.Values[i])
-	}
-}
-
-func (d *decoder) sampling() (Params, error) {
-	const what = "sampling_params"
-	n, err := d.mapLen(what)
-	if err != nil {
-		return nil, err
-	}
-	p := make(Params, small(n))
-	for range n {
-		name, err := d.text(what)
-		if err != nil {
-			return nil, err
-		}
-		if err := d.charge(what, costEntry); err != nil {
-			return nil, err
-		}
-		if p[name], err = d.anything("parameter "+name, name == "prompt_logprob_token_ids"); err != nil {
-			return nil, err
+	w.m.entries = len(p.values)
+	w.m.header = w.mark(func() { w.Map16(len(p.values)) })
+	write := func(name string) {
+		at := w.mark(func() {
+			w.Text(name)
+			writeCanonical(w.Encoder, p.values[name])
+		})
+		switch name {
+		case "n":
+			w.m.n = at
+		case "seed":
+			w.m.seed = span{at.from + len("\xa4seed"), at.to}
 		}
 	}
-	return p, nil
+	known := w.c.gen.Params.Sampling
+	for _, name := range known {
+		if _, given := p.values[name]; given {
+			write(name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.values)) {
+		if !slices.Contains(known, name) {
+			write(name)
+		}
+	}
 }

@@ -1,8 +1,9 @@
-package serde
+package enginecore
 
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -105,7 +106,7 @@ func scores(v any, g *pycompat.Generation) (any, error) {
 	if len(a.Shape) != 2 || a.Shape[0] < 1 || a.Shape[1] < 1 || len(a.DType) < 2 || !strings.ContainsRune("iu", rune(a.DType[1])) {
 		return nil, fmt.Errorf("it is an array of %.16q with the shape %v, must be one of integers with rows and columns", a.DType, a.Shape)
 	}
-	if n, err := a.NBytes(); err != nil || n != len(a.Data) {
+	if n, problem := a.size(); problem != "" || n != len(a.Data) {
 		return nil, fmt.Errorf("it is an array of %.16q with the shape %v and %d bytes, which don't go together", a.DType, a.Shape, len(a.Data))
 	}
 	return v, nil
@@ -118,7 +119,7 @@ func logitBias(v any, _ *pycompat.Generation) (any, error) {
 	case *Map:
 		in = v
 	case map[string]any:
-		for _, k := range sortedKeys(v) {
+		for _, k := range slices.Sorted(maps.Keys(v)) {
 			id, err := strconv.ParseUint(k, 10, 31)
 			if err != nil {
 				return nil, fmt.Errorf("the key %.64q is no token id", k)

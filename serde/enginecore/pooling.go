@@ -1,33 +1,27 @@
-package serde
+package enginecore
 
-import (
-	"fmt"
+import "github.com/ringcache/ringcache/pycompat"
 
-	"github.com/ringcache/ringcache/pycompat"
-)
-
-// pooling returns the values in wire order.
-func (p Params) pooling(g *pycompat.Generation) ([]any, error) {
-	if err := p.unknown(g.Params.Pooling, g.Version); err != nil {
-		return nil, err
-	}
-	var out []any
-	for _, name := range g.Params.Pooling {
-		v, given := p[name]
-		var w any
-		var err error
-		if given {
-			if w, err = poolingTable[name].check(name, v, g); err != nil {
-				return nil, err
-			}
-		}
-		if w == nil {
-			w = poolingDefault(name, g)
-		}
-		out = append(out, w)
-	}
-	return out, nil
+// poolingTable is samplingTable for vllm/pooling_params.py.
+var poolingTable = map[string]param{
+	"truncate_prompt_tokens":    {true, truncation},
+	"dimensions":                {true, integer(1, mostCount)},
+	"normalize":                 {true, boolean},
+	"activation":                {true, boolean},
+	"softmax":                   {true, boolean},
+	"use_activation":            {true, boolean},
+	"step_tag_id":               {true, integer(0, mostTokenID)},
+	"returned_token_ids":        {true, tokenIDs},
+	"task":                      {true, poolingTask},
+	"requires_token_ids":        {form: boolean},
+	"skip_reading_prefix_cache": {true, boolean},
+	"late_interaction_params":   {true, noForm},
+	"late_chunking_params":      {true, noForm},
+	"extra_kwargs":              {true, anyMap},
+	"output_kind":               {form: integer(finalOnly, finalOnly)},
 }
+
+const finalOnly = 2 // RequestOutputKind.FINAL_ONLY
 
 func poolingDefault(name string, g *pycompat.Generation) any {
 	switch {
@@ -39,44 +33,4 @@ func poolingDefault(name string, g *pycompat.Generation) any {
 		return false // which is what None means to the engine
 	}
 	return nil
-}
-
-func (e *encoder) pooling(r *EngineCoreRequest) {
-	if r.PoolingParams == nil {
-		e.null()
-		return
-	}
-	values, err := r.PoolingParams.pooling(e.gen)
-	if err != nil {
-		e.keep(err)
-		return
-	}
-	e.value(values)
-}
-
-// pooling leaves out what is None.
-func (d *decoder) pooling() (Params, error) {
-	const what = "pooling_params"
-	n, err := d.array(what)
-	if err != nil {
-		return nil, err
-	}
-	p := Params{}
-	names := d.gen.Params.Pooling
-	for i := range n {
-		if i >= len(names) {
-			if err := d.skip(what); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		v, err := d.anything(fmt.Sprintf("parameter %s", names[i]), false)
-		if err != nil {
-			return nil, err
-		}
-		if v != nil {
-			p[names[i]] = v
-		}
-	}
-	return p, nil
 }

@@ -1,13 +1,15 @@
-package serde
+package enginecore
 
-// EngineCoreRequest is one request as a frontend sends it to EngineCore: the
-// body of a [MessageAdd] (vllm/v1/engine/__init__.py, 0.11.0 to 0.33.0).
+import "github.com/ringcache/ringcache/serde"
+
+// Request is one request as a frontend sends it to EngineCore
+// (EngineCoreRequest in vllm/v1/engine/__init__.py, 0.11.0 to 0.33.0).
 //
 // On the wire it is an array without names, whose fields are those of
 // [pycompat.Generation].RequestFields. The zero value of a field is what Python
 // has by default; a nil pointer, map or slice is None. A field that a
 // generation does not have can only be encoded as its zero value.
-type EngineCoreRequest struct {
+type Request struct {
 	// RequestID is the id that the engine knows the request by.
 	RequestID string
 	// PromptTokenIDs is the prompt; nil is None, which goes with PromptEmbeds.
@@ -15,14 +17,12 @@ type EngineCoreRequest struct {
 	// Features are the multimodal inputs in the order of their places; nil is
 	// None.
 	Features []Feature
-	// SamplingParams are for models that generate, PoolingParams for those that
-	// pool; a request has one of them. EncodeRequest writes them only if they
-	// are valid (see [Params.Validate] and [Params.ValidatePooling]).
-	SamplingParams Params
-	PoolingParams  Params
+	// Params are the sampling or pooling parameters, of [Codec.ParseSampling] or
+	// [Codec.ParsePooling].
+	Params *Params
 	// EOSTokenID is the token that ends the text, nil if there is none. Until
 	// 0.16.0 it is a field of the request, from 0.17.0 on a part of the sampling
-	// parameters; EncodeRequest puts it where the generation has it.
+	// parameters; [Codec.EncodeRequest] puts it where the generation has it.
 	EOSTokenID *uint32
 	// ArrivalTime is in seconds, by the clock of Python's time.time.
 	ArrivalTime float64
@@ -32,8 +32,8 @@ type EngineCoreRequest struct {
 	DataParallelRank *int
 	// PromptEmbeds are embeddings in place of tokens. Decoded ones are a view of
 	// the frames.
-	PromptEmbeds *Tensor
-	// PromptIsTokenIDs says for each place of the prompt whether it is a token
+	PromptEmbeds *serde.Tensor
+	// PromptIsTokenIDs reports for each place of the prompt whether it is a token
 	// (true) or an embedding (0.21.0 on).
 	PromptIsTokenIDs []bool
 	// ClientIndex chooses the output socket that answers go to.
@@ -49,7 +49,7 @@ type EngineCoreRequest struct {
 	ExternalReqID *string
 	// ReasoningEnded is for structured outputs of models that reason (0.16.0 on).
 	ReasoningEnded *bool
-	// ReasoningParserKwargs are values as [Params] has them (0.20.1 on).
+	// ReasoningParserKwargs are values as [Codec.ParseSampling] takes them (0.20.1 on).
 	ReasoningParserKwargs map[string]any
 	// AbortImmediately ends the request where it arrives (0.21.0 on).
 	AbortImmediately bool
@@ -71,7 +71,7 @@ type LoRA struct {
 	BaseModelName *string
 	// LoadInPlace loads the adapter again (0.15.0 on).
 	LoadInPlace bool
-	// Is3DWeight says how the weights of experts lie (0.22.0 on).
+	// Is3DWeight is for weights of experts in three dimensions (0.22.0 on).
 	Is3DWeight bool
 }
 
@@ -85,6 +85,6 @@ type KVHints struct {
 // KVHintAction is one KvHintAction of [KVHints].
 type KVHintAction struct {
 	ID, Type, Version string
-	// Payload has values as [Params] has them.
+	// Payload has values as [Codec.ParseSampling] takes them.
 	Payload map[string]any
 }

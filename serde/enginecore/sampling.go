@@ -1,4 +1,4 @@
-package serde
+package enginecore
 
 import (
 	"fmt"
@@ -99,27 +99,6 @@ var samplingTable = map[string]param{
 	"logits_processors": {true, noForm},
 	"guided_decoding":   {true, noForm},
 }
-
-// poolingTable is samplingTable for vllm/pooling_params.py.
-var poolingTable = map[string]param{
-	"truncate_prompt_tokens":    {true, truncation},
-	"dimensions":                {true, integer(1, mostCount)},
-	"normalize":                 {true, boolean},
-	"activation":                {true, boolean},
-	"softmax":                   {true, boolean},
-	"use_activation":            {true, boolean},
-	"step_tag_id":               {true, integer(0, mostTokenID)},
-	"returned_token_ids":        {true, tokenIDs},
-	"task":                      {true, poolingTask},
-	"requires_token_ids":        {form: boolean},
-	"skip_reading_prefix_cache": {true, boolean},
-	"late_interaction_params":   {true, noForm},
-	"late_chunking_params":      {true, noForm},
-	"extra_kwargs":              {true, anyMap},
-	"output_kind":               {form: integer(finalOnly, finalOnly)},
-}
-
-const finalOnly = 2 // RequestOutputKind.FINAL_ONLY
 
 func wrong(v any, want string) error {
 	switch v := v.(type) {

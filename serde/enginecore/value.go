@@ -1,12 +1,16 @@
-package serde
+package enginecore
 
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
 	"unicode/utf8"
+
+	"github.com/ringcache/ringcache/internal/codec"
+	"github.com/ringcache/ringcache/serde"
 )
 
 // Map is a map that has keys other than strings, or an order: Keys[i] is that of
@@ -14,32 +18,34 @@ import (
 type Map struct{ Keys, Values []any }
 
 // canonical returns a value in the form that a decoder gives it (see
-// [DecodeOutputs]), which is also what [encoder.value] writes. The error is the
-// bare problem.
+// [Codec.DecodeOutputs]), which is also what writeCanonical writes. It shares no memory
+// with v. The error is the bare problem.
 func canonical(v any) (any, error) { return canonicalAt(v, 0) }
 
 func canonicalAt(v any, depth int) (any, error) {
-	if depth > MaxDepth {
-		return nil, fmt.Errorf("it is nested deeper than %d", MaxDepth)
+	if depth > codec.MaxDepth {
+		return nil, fmt.Errorf("it is nested deeper than %d", codec.MaxDepth)
 	}
 	switch v := v.(type) {
-	case nil, bool, int64, float64, []byte:
+	case nil, bool, int64, float64:
 		return v, nil
+	case []byte:
+		return append([]byte{}, v...), nil
 	case string:
 		if !utf8.ValidString(v) {
 			return nil, fmt.Errorf("%.64q is not UTF-8", v)
 		}
 		return v, nil
-	case *Tensor:
+	case *serde.Tensor:
 		if v == nil {
 			return nil, nil
 		}
-		return v, nil
+		return serde.Clone(v), nil
 	case *NDArray:
 		if v == nil {
 			return nil, nil
 		}
-		return v, nil
+		return &NDArray{v.DType, slices.Clone(v.Shape), slices.Clone(v.Data)}, nil
 	case *Map:
 		if v == nil {
 			return nil, nil
@@ -63,7 +69,7 @@ func canonicalAt(v any, depth int) (any, error) {
 		return canonicalAt(r.String(), depth)
 	case reflect.Slice, reflect.Array:
 		if r.Kind() == reflect.Slice && r.Type().Elem().Kind() == reflect.Uint8 {
-			return r.Bytes(), nil
+			return append([]byte{}, r.Bytes()...), nil
 		}
 		out := make([]any, r.Len())
 		for i := range out {
@@ -133,66 +139,57 @@ func canonicalGoMap(r reflect.Value, depth int) (any, error) {
 	return canonicalMap(m, depth)
 }
 
-// anything makes a value canonical and writes it.
-func (e *encoder) anything(what string, v any) {
+// WriteValue writes what [Codec.ParseSampling] takes for a value. What is the part of
+// the message that an error names.
+func WriteValue(e *codec.Encoder, what string, v any) {
 	c, err := canonical(v)
 	if err != nil {
-		e.invalid(what, "%s", err)
+		e.Invalid(what, "%s", err)
 		return
 	}
-	e.value(c)
+	writeCanonical(e, c)
 }
 
-// value writes a canonical value. Maps that have no order of their own are
+// writeCanonical writes a canonical value. Maps that have no order of their own are
 // written in the order of their keys.
-func (e *encoder) value(v any) {
+func writeCanonical(e *codec.Encoder, v any) {
 	switch v := v.(type) {
 	case nil:
-		e.null()
+		e.Nil()
 	case bool:
-		e.boolean(v)
+		e.Bool(v)
 	case int64:
-		e.integer(v)
+		e.Int(v)
 	case uint64:
-		e.keep(e.mp.EncodeUint(v))
+		e.Uint(v)
 	case float64:
-		e.keep(e.mp.EncodeFloat64(v))
+		e.Float(v)
 	case string:
-		e.str(v)
+		e.Text(v)
 	case []byte:
-		e.length(len(v))
-		e.keep(e.mp.EncodeBytes(append([]byte{}, v...))) // nil would become None
-	case *Tensor:
-		e.tensor(v)
+		e.Bytes(v)
+	case *serde.Tensor:
+		serde.Write(e, nil, v, "")
 	case *NDArray:
-		e.ndarray(v)
+		v.write(e)
 	case []any:
-		e.array(len(v))
+		e.Array(len(v))
 		for _, x := range v {
-			e.value(x)
+			writeCanonical(e, x)
 		}
 	case map[string]any:
-		e.mapLen(len(v))
-		for _, k := range sortedKeys(v) {
-			e.str(k)
-			e.value(v[k])
+		e.Map(len(v))
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			e.Text(k)
+			writeCanonical(e, v[k])
 		}
 	case *Map:
-		e.mapLen(len(v.Keys))
+		e.Map(len(v.Keys))
 		for i, k := range v.Keys {
-			e.value(k)
-			e.value(v.Values[i])
+			writeCanonical(e, k)
+			writeCanonical(e, v.Values[i])
 		}
 	default:
-		e.invalid("value", "a %T has no form in MessagePack here", v)
+		e.Invalid("value", "a %T has no form in MessagePack here", v)
 	}
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

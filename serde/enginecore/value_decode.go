@@ -1,154 +1,84 @@
-package serde
+package enginecore
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
 
-// What values take in memory, about: a byte of a hostile message must not stand
-// for hundreds.
-const (
-	costValue = 24
-	costEntry = 64  // of a map
-	costMap   = 300 // with entries
-	costError = 300
-
-	// A message may take a multiple of its own length, and something besides.
-	// What vLLM sends stays far below.
-	costFactor = 16
-	costBase   = 4 << 20
+	"github.com/ringcache/ringcache/internal/codec"
+	"github.com/ringcache/ringcache/serde"
 )
 
-// charge accounts for memory that a message makes us take.
-func (d *decoder) charge(what string, n int) error {
-	d.cost += n
-	if d.cost > costFactor*len(d.doc)+costBase {
-		return d.corrupt(what, "values worth their bytes", "too many small ones")
-	}
-	return nil
+// ReadValue reads a value of any kind, see [Codec.DecodeOutputs]. With arrays, what
+// looks like an ndarray or a tensor becomes one, which is a view of the message.
+func ReadValue(d *codec.Decoder, what string, arrays bool) (any, error) {
+	return readValue(d, what, arrays, 0)
 }
 
-// anything reads a value of any kind, see [DecodeOutputs]. With arrays, what
-// looks like an ndarray or a tensor becomes one.
-func (d *decoder) anything(what string, arrays bool) (any, error) {
-	v, err := d.anythingAt(what, arrays, 0)
-	if err != nil {
+func readValue(d *codec.Decoder, what string, arrays bool, depth int) (any, error) {
+	if depth > codec.MaxDepth {
+		return nil, d.Corrupt(what, fmt.Sprintf("at most %d levels", codec.MaxDepth), "more")
+	}
+	if err := d.Charge(what, codec.CostValue); err != nil {
 		return nil, err
 	}
-	return v, nil
-}
-
-func (d *decoder) anythingAt(what string, arrays bool, depth int) (any, error) {
-	if depth > MaxDepth {
-		return nil, d.corrupt(what, fmt.Sprintf("at most %d levels", MaxDepth), "more")
-	}
-	if err := d.charge(what, costValue); err != nil {
-		return nil, err
-	}
-	switch k := d.peek(); k {
-	case kindNil:
-		d.null()
+	switch k := d.Peek(); k {
+	case codec.KindNil:
+		d.Nil()
 		return nil, nil
-	case kindBool:
-		return d.boolean(what)
-	case kindInt:
-		switch n, err := d.number(what); n := n.(type) {
-		case Int:
-			return int64(n), err
-		case Uint:
-			return uint64(n), err
-		default:
-			return nil, err
+	case codec.KindBool:
+		return d.Bool(what)
+	case codec.KindInt:
+		n, big, err := d.Integer(what)
+		if big != 0 {
+			return big, err
 		}
-	case kindFloat:
-		return d.float(what)
-	case kindStr:
-		return d.text(what)
-	case kindBin, kindExt:
-		return d.bytes(what)
-	case kindArray:
-		return d.anyArray(what, arrays, depth)
-	case kindMap:
-		return d.anyMap(what, arrays, depth)
+		return n, err
+	case codec.KindFloat:
+		return d.Float(what)
+	case codec.KindStr:
+		return d.Text(what)
+	case codec.KindBin, codec.KindExt:
+		return d.Bytes(what)
+	case codec.KindArray:
+		return readArray(d, what, arrays, depth)
+	case codec.KindMap:
+		return readMap(d, what, arrays, depth)
 	default:
-		return nil, d.corrupt(what, "a value", string(k))
+		return nil, d.Corrupt(what, "a value", string(k))
 	}
 }
 
-// float reads a float, or an integer where Python takes one for a float.
-func (d *decoder) float(what string) (float64, error) {
-	if d.peek() == kindInt {
-		switch n, err := d.number(what); n := n.(type) {
-		case Int:
-			return float64(n), err
-		case Uint:
-			return float64(n), err
-		default:
-			return 0, err
-		}
-	}
-	if err := d.expect(kindFloat, what); err != nil {
-		return 0, err
-	}
-	f, err := d.mp.DecodeFloat64()
-	if err != nil {
-		return 0, d.broken(what, err)
-	}
-	return f, nil
-}
-
-// bytes reads bytes, or a raw extension.
-func (d *decoder) bytes(what string) ([]byte, error) {
-	var n int
-	var err error
-	if d.peek() == kindExt {
-		var id int8
-		if id, n, err = d.mp.DecodeExtHeader(); err == nil && id != extRaw {
-			return nil, &UnsupportedError{fmt.Sprintf("serde: %s holds the extension %d, which is never executed; "+
-				"run the peer without VLLM_ALLOW_INSECURE_SERIALIZATION", what, id)}
-		}
-	} else {
-		n, err = d.mp.DecodeBytesLen()
-	}
-	if err != nil {
-		return nil, d.broken(what, err)
-	}
-	b, err := d.view(what, n)
+func readArray(d *codec.Decoder, what string, arrays bool, depth int) (any, error) {
+	start := d.Pos()
+	n, err := d.Array(what)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.charge(what, n); err != nil {
-		return nil, err
-	}
-	return append([]byte{}, b...), nil
-}
-
-func (d *decoder) anyArray(what string, arrays bool, depth int) (any, error) {
-	start := d.pos()
-	n, err := d.array(what)
-	if err != nil {
-		return nil, err
-	}
-	if arrays && n == 3 && d.peek() == kindStr {
-		name, err := d.str(what)
+	if arrays && n == 3 && d.Peek() == codec.KindStr {
+		name, err := d.TextView(what)
 		if err != nil {
 			return nil, err
 		}
-		_, torch := lookupDType(name)
-		_, numpy := numpyItemSize(string(name))
+		dtype := string(name)
+		_, torch := serde.ParseDType(dtype)
+		torch = torch && !strings.HasPrefix(dtype, "torch.") // which no peer writes
+		_, numpy := numpyItemSize(dtype)
 		if torch || numpy {
-			d.seek(start)
+			d.Seek(start)
 			if torch {
-				return ok(d.tensor())
+				return ok(serde.ReadTensor(d))
 			}
-			return ok(d.ndarray())
+			return ok(readNDArray(d))
 		}
-		d.seek(start)
-		_, _ = d.array(what)
+		d.Seek(start)
+		_, _ = d.Array(what)
 	}
-	if err := d.charge(what, costValue*n); err != nil {
+	if err := d.Charge(what, codec.CostValue*n); err != nil {
 		return nil, err
 	}
 	out := make([]any, 0, n)
 	for range n {
-		v, err := d.anythingAt(what, arrays, depth+1)
+		v, err := readValue(d, what, arrays, depth+1)
 		if err != nil {
 			return nil, err
 		}
@@ -165,30 +95,30 @@ func ok[T any](v *T, err error) (any, error) {
 	return v, nil
 }
 
-func (d *decoder) anyMap(what string, arrays bool, depth int) (any, error) {
-	n, err := d.mapLen(what)
+func readMap(d *codec.Decoder, what string, arrays bool, depth int) (any, error) {
+	n, err := d.Map(what)
 	if err != nil {
 		return nil, err
 	}
 	if n > 0 {
-		if err := d.charge(what, costMap+costEntry*n); err != nil {
+		if err := d.Charge(what, codec.CostMap+codec.CostEntry*n); err != nil {
 			return nil, err
 		}
 	}
 	m := &Map{Keys: make([]any, 0, n), Values: make([]any, 0, n)}
 	texts := true
 	for range n {
-		switch k := d.peek(); k {
-		case kindStr, kindInt, kindFloat, kindBool:
-			texts = texts && k == kindStr
+		switch k := d.Peek(); k {
+		case codec.KindStr, codec.KindInt, codec.KindFloat, codec.KindBool:
+			texts = texts && k == codec.KindStr
 		default:
-			return nil, d.corrupt(what, "a string or a number as key", string(k))
+			return nil, d.Corrupt(what, "a string or a number as key", string(k))
 		}
-		k, err := d.anythingAt(what, false, depth+1)
+		k, err := readValue(d, what, false, depth+1)
 		if err != nil {
 			return nil, err
 		}
-		v, err := d.anythingAt(what, arrays, depth+1)
+		v, err := readValue(d, what, arrays, depth+1)
 		if err != nil {
 			return nil, err
 		}
@@ -204,111 +134,15 @@ func (d *decoder) anyMap(what string, arrays bool, depth int) (any, error) {
 	return out, nil
 }
 
-// anyMapOf reads a map with strings for keys.
-func (d *decoder) anyMapOf(what string) (map[string]any, error) {
-	v, err := d.anything(what, false)
+// ReadMap reads a map with strings for keys.
+func ReadMap(d *codec.Decoder, what string) (map[string]any, error) {
+	v, err := ReadValue(d, what, false)
 	if err != nil {
 		return nil, err
 	}
 	m, isMap := v.(map[string]any)
 	if !isMap {
-		return nil, d.corrupt(what, "a map with strings for keys", fmt.Sprintf("a %T", v))
+		return nil, d.Corrupt(what, "a map with strings for keys", fmt.Sprintf("a %T", v))
 	}
 	return m, nil
-}
-
-// seek goes to a position that was passed before.
-func (d *decoder) seek(pos int) { _, _ = d.r.Seek(int64(pos), 0) }
-
-func optionalValue[T any](d *decoder, what string, read func(string) (T, error)) (*T, error) {
-	if d.null() {
-		return nil, nil
-	}
-	v, err := read(what)
-	if err != nil {
-		return nil, err
-	}
-	return &v, nil
-}
-
-func (d *decoder) texts(what string) ([]string, error) {
-	n, err := d.array(what)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]string, 0, d.room(n))
-	for range n {
-		s, err := d.text(what)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, s)
-	}
-	return out, nil
-}
-
-// uint32s reads a list of tokens.
-func (d *decoder) uint32s(what string) ([]uint32, error) {
-	n, err := d.array(what)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]uint32, 0, d.room(n))
-	for range n {
-		u, err := d.uint32(what)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, u)
-	}
-	return out, nil
-}
-
-func (d *decoder) uint32(what string) (uint32, error) {
-	n, err := d.int64(what)
-	if err != nil {
-		return 0, err
-	}
-	if n < 0 || n > 1<<32-1 {
-		return 0, d.corrupt(what, "an unsigned 32-bit integer", fmt.Sprint(n))
-	}
-	return uint32(n), nil
-}
-
-// textMap reads a map from strings to strings.
-func (d *decoder) textMap(what string) (map[string]string, error) {
-	n, err := d.mapLen(what)
-	if err != nil {
-		return nil, err
-	}
-	if err := d.charge(what, costMap+costEntry*n); err != nil {
-		return nil, err
-	}
-	out := make(map[string]string, n)
-	for range n {
-		k, err := d.text(what)
-		if err != nil {
-			return nil, err
-		}
-		if out[k], err = d.text(what); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-func (d *decoder) bools(what string) ([]bool, error) {
-	n, err := d.array(what)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]bool, 0, d.room(n))
-	for range n {
-		b, err := d.boolean(what)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, b)
-	}
-	return out, nil
 }

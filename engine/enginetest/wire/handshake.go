@@ -1,0 +1,123 @@
+package wire
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/ringcache/ringcache/internal/codec"
+	"github.com/ringcache/ringcache/serde/enginecore"
+)
+
+// EncodeHandshake returns a message of the handshake socket. The error wraps
+// [serde.ErrInvalid].
+func EncodeHandshake(h *enginecore.Handshake) ([]byte, error) {
+	if h == nil {
+		return nil, codec.Invalid("handshake", "it is a nil *Handshake")
+	}
+	m := &enginecore.Map{Keys: []any{"status", "local", "headless"}, Values: []any{h.Status, h.Local, h.Headless}}
+	add := func(name string, v any) { m.Keys, m.Values = append(m.Keys, name), append(m.Values, v) }
+	if h.NumGPUBlocks != nil {
+		add("num_gpu_blocks", *h.NumGPUBlocks)
+	}
+	switch {
+	case h.DPStatsAddress != nil:
+		add("dp_stats_address", *h.DPStatsAddress)
+	case h.NumGPUBlocks != nil: // where there is the one there is the other, also as None
+		add("dp_stats_address", nil)
+	}
+	if h.ParallelConfigHash != nil {
+		add("parallel_config_hash", *h.ParallelConfigHash)
+	}
+	for _, k := range slices.Sorted(maps.Keys(h.Rest)) {
+		add(k, h.Rest[k])
+	}
+	return encodeMap("handshake", m)
+}
+
+func encodeMap(what string, m *enginecore.Map) ([]byte, error) {
+	e := codec.NewEncoder(codec.DefaultThreshold)
+	enginecore.WriteValue(e, what, m)
+	return e.Document()
+}
+
+// EncodeReady returns the message with all fields of the generation, which are
+// None unless Rest or the other fields of r have them. A generation that sends
+// no map gives no bytes. The error wraps [serde.ErrInvalid]; an entry of Rest that the
+// generation does not have is one.
+func (c *Codec) EncodeReady(r *enginecore.Ready) ([]byte, error) {
+	if r == nil {
+		return nil, codec.Invalid("ready message", "it is a nil *Ready")
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Rest)) {
+		if !slices.Contains(c.gen.ReadyFields, name) {
+			return nil, codec.Invalid("field "+name, "the ready message of vLLM %s has none; leave it out", c.gen.Version)
+		}
+	}
+	if len(c.gen.ReadyFields) == 0 {
+		return []byte{}, nil
+	}
+	fields := r.Fields()
+	m := &enginecore.Map{}
+	for _, name := range c.gen.ReadyFields {
+		v, given := r.Rest[name]
+		switch field := fields[name].(type) {
+		case *string:
+			if !given {
+				v = *field
+			}
+		case *int:
+			if !given {
+				v = *field
+			}
+		}
+		m.Keys, m.Values = append(m.Keys, name), append(m.Values, v)
+	}
+	return encodeMap("ready message", m)
+}
+
+// DecodeInit reads the frontend's answer to HELLO. The error wraps [serde.ErrCorrupt] or
+// [serde.ErrUnsupported].
+func DecodeInit(b []byte) (*enginecore.Init, error) {
+	return codec.Decode([][]byte{b}, readInit)
+}
+
+func readInit(d *codec.Decoder) (*enginecore.Init, error) {
+	i := &enginecore.Init{}
+	text := func(name string, to **string) (err error) {
+		*to, err = codec.ReadOptional(d, name, d.Text)
+		return err
+	}
+	err := d.Object("init message", []string{"addresses", "parallel_config"}, func(name string) (known bool, err error) {
+		switch name {
+		case "addresses":
+			return true, d.Object(name, []string{"inputs", "outputs"}, func(name string) (known bool, err error) {
+				switch name {
+				case "inputs":
+					i.Inputs, err = d.Texts(name)
+				case "outputs":
+					i.Outputs, err = d.Texts(name)
+				case "coordinator_input":
+					err = text(name, &i.CoordinatorInput)
+				case "coordinator_output":
+					err = text(name, &i.CoordinatorOutput)
+				case "frontend_stats_publish_address":
+					err = text(name, &i.FrontendStatsPublishAddress)
+				default:
+					return false, nil
+				}
+				return true, err
+			})
+		case "parallel_config":
+			i.ParallelConfig, err = enginecore.ReadMap(d, name)
+		case "parallel_config_hash":
+			err = text(name, &i.ParallelConfigHash)
+		default:
+			return false, nil
+		}
+		return true, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return i, nil
+}

@@ -1,0 +1,213 @@
+package codec
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/ringcache/ringcache/internal/msgpackguard"
+)
+
+// Shape reads the shape of an array.
+func (d *Decoder) Shape() ([]int, error) {
+	n, err := d.Array("shape")
+	if err != nil {
+		return nil, err
+	}
+	if n > MaxDims {
+		return nil, d.Corrupt("shape", fmt.Sprintf("at most %d dimensions", MaxDims), fmt.Sprint(n))
+	}
+	shape := make([]int, n)
+	for i := range shape {
+		if shape[i], err = d.IntFrom("shape", 0); err != nil {
+			return nil, err
+		}
+	}
+	return shape, nil
+}
+
+// Payload reads the bytes of a tensor or ndarray: raw bytes in the document, or
+// the index of a frame. Each frame belongs to one array, so that a small
+// document cannot stand for much memory.
+func (d *Decoder) Payload(what string, want int) ([]byte, error) {
+	var data []byte
+	switch k := d.Peek(); k {
+	case KindExt:
+		id, n, err := d.mp.DecodeExtHeader()
+		if err != nil {
+			return nil, d.broken(what, err)
+		}
+		switch id {
+		case extRaw:
+		case 1, 2:
+			return nil, &UnsupportedError{fmt.Sprintf("serde: %s holds a pickle (extension %d), which is never executed; "+
+				"run the peer without VLLM_ALLOW_INSECURE_SERIALIZATION", what, id)}
+		default:
+			return nil, &UnsupportedError{fmt.Sprintf("serde: %s holds data of the unknown extension %d; "+
+				"check that the peer is a known vLLM", what, id)}
+		}
+		if data, err = d.view(what, n); err != nil {
+			return nil, err
+		}
+	case KindInt:
+		i, err := d.Int64(what)
+		if err != nil {
+			return nil, err
+		}
+		if i < 1 || i >= int64(len(d.frames)) {
+			return nil, d.Corrupt(what, fmt.Sprintf("the index of one of %d frames", len(d.frames)-1), fmt.Sprint(i))
+		}
+		if d.used[i] {
+			return nil, d.Corrupt(what, "a frame of its own", fmt.Sprintf("frame %d again", i))
+		}
+		d.used[i] = true
+		data = d.frames[i]
+		data = data[:len(data):len(data)]
+	case KindMap:
+		return nil, &UnsupportedError{fmt.Sprintf("serde: %s was sent out of band, which only Python peers can do; "+
+			"run the engine with mm_tensor_ipc=direct_rpc", what)}
+	default:
+		return nil, d.Corrupt(what, "raw bytes or the index of a frame", string(k))
+	}
+	if len(data) != want {
+		return nil, d.Corrupt(what, fmt.Sprintf("%d bytes by dtype and shape", want), fmt.Sprint(len(data)))
+	}
+	return data, nil
+}
+
+// Bytes reads bytes of its own, or those of a raw extension.
+func (d *Decoder) Bytes(what string) ([]byte, error) {
+	var n int
+	var err error
+	if d.Peek() == KindExt {
+		var id int8
+		if id, n, err = d.mp.DecodeExtHeader(); err == nil && id != extRaw {
+			return nil, &UnsupportedError{fmt.Sprintf("serde: %s holds the extension %d, which is never executed; "+
+				"run the peer without VLLM_ALLOW_INSECURE_SERIALIZATION", what, id)}
+		}
+	} else {
+		n, err = d.mp.DecodeBytesLen()
+	}
+	if err != nil {
+		return nil, d.broken(what, err)
+	}
+	b, err := d.view(what, n)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.Charge(what, n); err != nil {
+		return nil, err
+	}
+	return append([]byte{}, b...), nil
+}
+
+// Texts reads a list of strings.
+func (d *Decoder) Texts(what string) ([]string, error) { return list(d, what, d.Text) }
+
+// Tokens reads a list of integers of 32 bits without a sign.
+func (d *Decoder) Tokens(what string) ([]uint32, error) { return list(d, what, d.Uint32) }
+
+// Bools reads a list of bools.
+func (d *Decoder) Bools(what string) ([]bool, error) { return list(d, what, d.Bool) }
+
+func list[T any](d *Decoder, what string, read func(string) (T, error)) ([]T, error) {
+	n, err := d.Array(what)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]T, 0, d.Room(n))
+	for range n {
+		v, err := read(what)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// TextMap reads a map from strings to strings.
+func (d *Decoder) TextMap(what string) (map[string]string, error) {
+	n, err := d.Map(what)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.Charge(what, CostMap+CostEntry*n); err != nil {
+		return nil, err
+	}
+	out := make(map[string]string, n)
+	for range n {
+		k, err := d.Text(what)
+		if err != nil {
+			return nil, err
+		}
+		if out[k], err = d.Text(what); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// ReadOptional returns nil for None.
+func ReadOptional[T any](d *Decoder, what string, read func(string) (T, error)) (*T, error) {
+	if d.Nil() {
+		return nil, nil
+	}
+	v, err := read(what)
+	if err != nil {
+		return nil, err
+	}
+	return &v, nil
+}
+
+// Object reads a map that Python decodes into a dataclass: unknown names are
+// passed over, as msgspec does, and the required ones must be there. read
+// handles one name and reports whether it is one of the object's.
+func (d *Decoder) Object(what string, required []string, read func(name string) (known bool, err error)) error {
+	n, err := d.Map(what)
+	if err != nil {
+		return err
+	}
+	seen := make(map[string]bool, Small(n))
+	for range n {
+		name, err := d.Text(what)
+		if err != nil {
+			return err
+		}
+		if seen[name] {
+			return d.Corrupt(what, "each key once", fmt.Sprintf("%.64q twice", name))
+		}
+		seen[name] = true
+		known, err := read(name)
+		if err == nil && !known {
+			err = d.Skip(what)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, name := range required {
+		if !seen[name] {
+			return d.Corrupt(what, fmt.Sprintf("the key %q", name), "none")
+		}
+	}
+	return nil
+}
+
+// Part reads one value and stands behind it afterwards, whether it could be read
+// or not. The second error ends it all.
+func (d *Decoder) Part(what string, read func() error) (failure, err error) {
+	end, err := msgpackguard.Next(d.doc, d.Pos(), guardLimits)
+	if err != nil {
+		return nil, d.broken(what, err)
+	}
+	if failure = read(); failure != nil {
+		if err := d.Charge(what, costError); err != nil {
+			return nil, err
+		}
+	}
+	d.Seek(end)
+	return failure, nil
+}
+
+// Seek goes to a position that was passed before, or that [Decoder.Part] knows.
+func (d *Decoder) Seek(pos int) { _, _ = d.r.Seek(int64(pos), io.SeekStart) }
