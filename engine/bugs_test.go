@@ -80,8 +80,6 @@ func TestNeverSent(t *testing.T) {
 		// cores; after that no request with structured outputs is ever scheduled.
 		"deep JSON schema": param("structured_outputs", map[string]any{"_backend": "xgrammar", "json": strings.Repeat(`{"type":"array","items":`, 5000) +
 			`{"type":"string"}` + strings.Repeat("}", 5000)}),
-		// The engine answers nothing at all: the stream never ends.
-		"abort_immediately": func(q *engine.Request) { q.More.AbortImmediately = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, setup{})

@@ -23,7 +23,7 @@ func (c *Client) Call(ctx context.Context, method string, args ...any) (any, err
 	if why, ok := fatalCalls[method]; ok {
 		return nil, fmt.Errorf("%w: %q is not called: %s", ErrRefused, method, why)
 	}
-	s, err := c.running()
+	s, err := c.live()
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (s *session) call(ctx context.Context, method string, args ...any) (any, er
 		s.mu.Unlock()
 		return nil, s.dead
 	}
-	s.listen()
+	s.expectAnswer()
 	s.lastCall++
 	id := s.lastCall
 	s.calls[id] = answer
@@ -97,7 +97,7 @@ func (s *session) workers(ctx context.Context) error {
 
 // Check asks the engine's loop and every worker whether they are there.
 func (c *Client) Check(ctx context.Context) error {
-	s, err := c.running()
+	s, err := c.live()
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (c *Client) ResetPrefixCache(ctx context.Context) (bool, error) {
 // it waits until no request is under way, while new ones wait.
 func (c *Client) ResetEncoderCache(ctx context.Context) error {
 	return c.quiesced(ctx, func() error {
-		s, err := c.running()
+		s, err := c.live()
 		if err != nil {
 			return err
 		}
@@ -160,20 +160,20 @@ func (c *Client) cleared(ctx context.Context, f func() error) error {
 // It is a barrier, and clears the items, since an engine that sleeps forgets its
 // own. Until WakeUp requests are refused with [ErrAsleep].
 func (c *Client) Sleep(ctx context.Context, level int) error {
-	return c.clearedQuietly(ctx, func() error {
-		_, err := c.Call(ctx, "sleep", level)
-		if err == nil {
-			c.asleep.Store(true)
-		}
-		return err
-	})
+	return c.clearedQuietly(ctx, func() error { return c.callAndStep(ctx, sessionSlept, "sleep", level) })
 }
 
 // WakeUp ends the sleep.
-func (c *Client) WakeUp(ctx context.Context) error {
-	_, err := c.Call(ctx, "wake_up")
-	if err == nil {
-		c.asleep.Store(false)
+func (c *Client) WakeUp(ctx context.Context) error { return c.callAndStep(ctx, sessionWoke, "wake_up") }
+
+// callAndStep calls a method that changes the state of the session.
+func (c *Client) callAndStep(ctx context.Context, e sessionEvent, method string, args ...any) error {
+	s, err := c.live()
+	if err != nil {
+		return err
+	}
+	if _, err = s.call(ctx, method, args...); err == nil {
+		s.step(e)
 	}
 	return err
 }

@@ -12,41 +12,27 @@ import (
 )
 
 // verify checks everything of a request but its items: what the engine's own
-// frontend checks, and the engine does not.
-func (s *session) verify(r *Request) error {
+// frontend checks, and the engine does not. It returns the number of children.
+func (s *session) verify(r *Request) (children int, err error) {
 	m, limit := s.c.o.Model, s.ready.MaxModelLen
 	switch {
 	case len(r.Prompt) == 0:
-		return r.refuse("prompt", errors.New("it is empty"))
+		return 0, r.refuse("prompt", errors.New("it is empty"))
 	case len(r.Prompt) >= limit:
-		return r.refuse("prompt", fmt.Errorf("it has %d tokens, and the engine's max_model_len is %d", len(r.Prompt), limit))
-	case r.More.PromptEmbeds != nil || r.More.PromptIsTokenIDs != nil:
-		return r.refuse("prompt", errors.New("embeddings in place of tokens are not supported"))
-	case r.More.PoolingParams != nil:
-		return r.refuse("pooling parameters", errors.New("models that pool are not supported"))
-	case r.More.LoRA != nil:
-		return r.refuse("LoRA", errors.New("adapters are not supported; the engine ends if it can't load one"))
-	case r.More.AbortImmediately:
-		return r.refuse("abort_immediately", errors.New("the engine would not answer"))
-	case r.More.DataParallelRank != nil && *r.More.DataParallelRank != s.ready.DataParallelRank:
-		return r.refuse("data_parallel_rank", fmt.Errorf("it is %d, and the engine's is %d", *r.More.DataParallelRank, s.ready.DataParallelRank))
-	case r.More.ClientIndex != 0:
-		return r.refuse("client_index", fmt.Errorf("it is %d, and the engine knows one frontend", r.More.ClientIndex))
-	case r.More.Resumable:
-		return r.refuse("resumable", errors.New("requests whose input is streamed are not supported"))
+		return 0, r.refuse("prompt", fmt.Errorf("it has %d tokens, and the engine's max_model_len is %d", len(r.Prompt), limit))
 	}
 	for i, t := range r.Prompt {
 		if int64(t) >= int64(m.VocabSize) {
-			return r.refuse("prompt", fmt.Errorf("token %d is %d, and the vocabulary has %d", i, t, m.VocabSize))
+			return 0, r.refuse("prompt", fmt.Errorf("token %d is %d, and the vocabulary has %d", i, t, m.VocabSize))
 		}
 	}
 	if r.EOS != nil && int64(*r.EOS) >= int64(m.VocabSize) {
-		return r.refuse("EOS", fmt.Errorf("it is %d, and the vocabulary has %d", *r.EOS, m.VocabSize))
+		return 0, r.refuse("EOS", fmt.Errorf("it is %d, and the vocabulary has %d", *r.EOS, m.VocabSize))
 	}
-	if err := s.params(r); err != nil {
-		return err
+	if children, err = s.params(r); err != nil {
+		return 0, err
 	}
-	return s.placeholders(r)
+	return children, s.placeholders(r)
 }
 
 func (r *Request) refuse(what string, err error) error {
@@ -66,44 +52,44 @@ var countParams = []string{"logprobs", "prompt_logprobs"}
 // engine understands in their place.
 var textParams = map[string]string{"stop": "stop_token_ids", "bad_words": "_bad_words_token_ids"}
 
-func (s *session) params(r *Request) error {
+func (s *session) params(r *Request) (children int, err error) {
 	if err := r.Params.Validate(s.gen); err != nil {
-		return r.refuse("parameters", err)
+		return 0, r.refuse("parameters", err)
 	}
 	n, err := r.children()
 	switch {
 	case err != nil:
-		return r.refuse("parameter n", err)
+		return 0, r.refuse("parameter n", err)
 	case n > 1 && r.Items != nil && s.c.mode() == mmcache.LRU && !s.gen.Cache.MissError:
 		// One child may push out what the next one names.
-		return r.refuse("parameter n", fmt.Errorf("it is %d, and vLLM %s does not survive a miss in its cache, which children can cause; use mode shm", n, s.gen.Version))
+		return 0, r.refuse("parameter n", fmt.Errorf("it is %d, and vLLM %s does not survive a miss in its cache, which children can cause; use mode shm", n, s.gen.Version))
 	}
 	m := s.c.o.Model
 	for _, name := range tokenParams {
 		if err := tokensBelow(reflect.ValueOf(r.Params[name]), int64(m.VocabSize)); err != nil {
-			return r.refuse("parameter "+name, err)
+			return 0, r.refuse("parameter "+name, err)
 		}
 	}
 	for _, name := range countParams {
 		n, err := integer(r.Params[name])
 		if limit := m.maxLogprobs(); err == nil && (n > int64(limit) || n < 0 && limit < m.VocabSize) {
-			return r.refuse("parameter "+name, fmt.Errorf("it is %d, and the most is %d (Model.MaxLogprobs)", n, limit))
+			return 0, r.refuse("parameter "+name, fmt.Errorf("it is %d, and the most is %d (Model.MaxLogprobs)", n, limit))
 		}
 	}
 	for name, limit := range sizeParams {
 		if v := reflect.ValueOf(r.Params[name]); (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() > limit {
-			return r.refuse("parameter "+name, fmt.Errorf("it has %d entries, and workers have room for %d", v.Len(), limit))
+			return 0, r.refuse("parameter "+name, fmt.Errorf("it has %d entries, and workers have room for %d", v.Len(), limit))
 		}
 	}
 	for name, instead := range textParams {
 		if v := reflect.ValueOf(r.Params[name]); v.IsValid() && (v.Kind() != reflect.Slice || v.Len() > 0) {
-			return r.refuse("parameter "+name, fmt.Errorf("it is text, which needs a tokenizer, and the engine ignores it; use %q", instead))
+			return 0, r.refuse("parameter "+name, fmt.Errorf("it is text, which needs a tokenizer, and the engine ignores it; use %q", instead))
 		}
 	}
 	if d := depth(reflect.ValueOf(r.Params["structured_outputs"])); d > maxDepth {
-		return r.refuse("parameter structured_outputs", fmt.Errorf("it is nested %d deep, and the most is %d: the engine's compiler would not come back", d, maxDepth))
+		return 0, r.refuse("parameter structured_outputs", fmt.Errorf("it is nested %d deep, and the most is %d: the engine's compiler would not come back", d, maxDepth))
 	}
-	return nil
+	return n, nil
 }
 
 // sizeParams bounds what the newer model runner has buffers of a fixed size for
@@ -293,6 +279,3 @@ func (s *session) tokens(w mmcache.Wire, d Modality, here map[string]int) (int, 
 	here[w.Key] = n
 	return n, err
 }
-
-// options are those of what is sent to the engine.
-func (s *session) options() serde.Options { return serde.Options{Generation: s.gen} }

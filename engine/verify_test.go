@@ -21,19 +21,12 @@ func TestRefused(t *testing.T) {
 		return func(q *engine.Request) { f(&q.Placeholders[1]) }
 	}
 	vocabulary := uint32(256)
-	rank := 3
 	cases := map[string]change{
 		"empty prompt":        func(q *engine.Request) { q.Prompt, q.Placeholders, q.Items = nil, nil, nil },
 		"token":               func(q *engine.Request) { q.Prompt[0] = vocabulary },
 		"large token":         func(q *engine.Request) { q.Prompt[0] = math.MaxUint32 },
 		"long prompt":         func(q *engine.Request) { q.Prompt = append(q.Prompt, make([]uint32, 1<<22)...) },
 		"eos":                 func(q *engine.Request) { q.EOS = &vocabulary },
-		"embeds":              func(q *engine.Request) { q.More.PromptEmbeds = &serde.Tensor{} },
-		"pooling":             func(q *engine.Request) { q.More.PoolingParams = engine.Params{} },
-		"lora":                func(q *engine.Request) { q.More.LoRA = &serde.LoRA{Name: "a", ID: 1, Path: "b"} },
-		"rank":                func(q *engine.Request) { q.More.DataParallelRank = &rank },
-		"client":              func(q *engine.Request) { q.More.ClientIndex = 1 },
-		"resumable":           func(q *engine.Request) { q.More.Resumable = true },
 		"wrong type":          param("max_tokens", "eight"),
 		"wrong float":         param("temperature", "hot"),
 		"nan":                 param("temperature", math.NaN()),
