@@ -16,6 +16,7 @@ import (
 	"github.com/go-zeromq/zmq4"
 
 	"github.com/ringcache/ringcache/engine"
+	"github.com/ringcache/ringcache/internal/loglimit"
 )
 
 // Transport makes sockets. The zero value is ready to use.
@@ -26,7 +27,8 @@ type Transport struct {
 	// SendTimeout is how long a peer may take to take 64 KiB in before it is
 	// disconnected. 0 is 30 s.
 	SendTimeout time.Duration
-	// Logger is told of peers that were turned away. nil is silent.
+	// Logger gets peers that were turned away, one a minute and how many there were
+	// besides. nil is silent.
 	Logger *slog.Logger
 }
 
@@ -110,6 +112,7 @@ type socket struct {
 	listener  net.Listener
 	most      int  // connections at once
 	strangers bool // anybody may connect
+	odd       loglimit.Limit
 	in        chan engine.Message
 	done      chan struct{} // closed by Close
 	wait      sync.WaitGroup
@@ -186,7 +189,7 @@ func (s *socket) accept() {
 			case <-s.done:
 				return
 			case <-time.After(10 * time.Millisecond): // out of descriptors, most likely
-				s.o.Logger.Warn("zmq: accept failed", "endpoint", s.endpoint, "error", err)
+				s.odd.Warn(s.o.Logger, "zmq: accept failed", "endpoint", s.endpoint, "error", err)
 				continue
 			}
 		}
@@ -202,7 +205,7 @@ func (s *socket) accept() {
 			if idle == nil {
 				s.mu.Unlock()
 				c.Close()
-				s.o.Logger.Warn("zmq: too many connections, turned one away", "endpoint", s.endpoint)
+				s.odd.Warn(s.o.Logger, "zmq: too many connections, turned one away", "endpoint", s.endpoint)
 				continue
 			}
 			idle.Close()
@@ -241,7 +244,7 @@ func (s *socket) serve(c *conn) {
 	}()
 	identity, err := c.greet(s.kind)
 	if err != nil {
-		s.o.Logger.Warn("zmq: turned a peer away", "endpoint", s.endpoint, "error", err)
+		s.odd.Warn(s.o.Logger, "zmq: turned a peer away", "endpoint", s.endpoint, "error", err)
 		return
 	}
 	// By connection, not by identity as libzmq does: otherwise who claims the identity of
