@@ -265,6 +265,7 @@ func TestCalls(t *testing.T) {
 	require.NoError(t, r.WakeUp(r.ctx))
 	_, err = r.Call(r.ctx, "shutdown")
 	require.ErrorIs(t, err, engine.ErrRefused)
+	require.ErrorContains(t, err, `"shutdown" is not called: it ends the engine; use Close`)
 	req, made := r.begin("a")
 	require.Equal(t, 1, made, "both sides have forgotten")
 	req.Rollback()
