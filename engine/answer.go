@@ -42,7 +42,7 @@ func (st *Stream) push(i int, o *serde.EngineCoreOutput) {
 // lacks reports whether an output is the answer of an engine that lacks items which
 // it can be sent. mu is held.
 func (st *Stream) lacks(o *serde.EngineCoreOutput) bool {
-	return o.Err == nil && len(o.MMCacheMissHashes) > 0 && st.items != nil && st.resent < maxResent*len(st.children)
+	return o.Err == nil && len(o.MMCacheMissHashes) > 0 && st.req.Items != nil && st.resent < maxResent*len(st.children)
 }
 
 // take adds an output to the queue, and returns what ends the stream, if anything
@@ -113,7 +113,7 @@ func (st *Stream) resend(i int, keys []string) {
 		}
 	}()
 	st.s.c.count(func(n *Stats) { n.Resent++ })
-	err := st.items.Missed(st.ctx, keys, func(b mmcache.Batch) error {
+	err := st.req.Items.Missed(st.ctx, keys, func(b mmcache.Batch) error {
 		m, err := st.s.message(&st.req, b.Items)
 		if err != nil {
 			return err

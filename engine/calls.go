@@ -36,6 +36,12 @@ var fatalCalls = map[string]string{
 	"handle_fault_tolerance": "it is answered by the input thread, and ends it if there is no sentinel",
 }
 
+// calls are the calls that the engine has to answer. The session's lock guards them.
+type calls struct {
+	waiting map[uint64]chan *serde.UtilityOutput // by id
+	last    uint64                               // id
+}
+
 func (s *session) call(ctx context.Context, method string, args ...any) (any, error) {
 	answer := make(chan *serde.UtilityOutput, 1)
 	s.mu.Lock()
@@ -44,13 +50,13 @@ func (s *session) call(ctx context.Context, method string, args ...any) (any, er
 		return nil, s.dead
 	}
 	s.expectAnswer()
-	s.lastCall++
-	id := s.lastCall
-	s.calls[id] = answer
+	s.calls.last++
+	id := s.calls.last
+	s.calls.waiting[id] = answer
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
-		delete(s.calls, id)
+		delete(s.calls.waiting, id)
 		s.mu.Unlock()
 	}()
 	if args == nil {
@@ -72,7 +78,7 @@ func (s *session) call(ctx context.Context, method string, args ...any) (any, er
 			return nil, &CallError{method, "its answer can't be read: " + u.Err.Error()}
 		}
 		return owned(u.Result), nil
-	case <-s.gone:
+	case <-s.ctx.Done():
 		return nil, s.deadError()
 	case <-ctx.Done():
 		return nil, fmt.Errorf("engine: no answer to %q: %w", method, ctx.Err())
@@ -82,8 +88,8 @@ func (s *session) call(ctx context.Context, method string, args ...any) (any, er
 func (s *session) answer(u *serde.UtilityOutput) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ch := s.calls[u.CallID]; ch != nil {
-		delete(s.calls, u.CallID)
+	if ch := s.calls.waiting[u.CallID]; ch != nil {
+		delete(s.calls.waiting, u.CallID)
 		ch <- u
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/ringcache/ringcache/internal/loglimit"
 	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
@@ -24,13 +23,11 @@ const everybody = 1 << 40
 
 // Client is the frontend of one engine, or of one after the other.
 //
-// Lock order: Client.mu before session.mu. Stream.mu is held alone.
+// Lock order: Client.mu and handshake.mu before session.mu. Stream.mu is held alone.
 type Client struct {
 	o         Options
-	handshake Socket
-	odd       loglimit.Limit // what strangers send to the handshake
-	dir       string         // of the sockets; empty if they are TCP
-	wait      sync.WaitGroup // the handshake's goroutines
+	handshake *handshake
+	dir       string // of the sockets; empty if they are TCP
 
 	// gate has one share for each request, from the start of Generate until the
 	// request is settled. A barrier takes all shares.
@@ -43,10 +40,8 @@ type Client struct {
 
 	mu       sync.Mutex
 	state    clientState
-	awaited  *session            // that Start is about
-	s        *session            // that was started last; nil while another one is awaited
-	peers    map[string]greeting // by connection to the handshake
-	sessions uint64              // so far
+	s        *session // that was started last; nil while another one is awaited
+	sessions uint64   // so far
 	stats    Stats
 }
 
@@ -71,17 +66,16 @@ func New(o Options) (*Client, error) {
 	}
 	c := &Client{
 		o: o, state: clientOpen, gate: semaphore.NewWeighted(everybody),
-		closing: make(chan struct{}), closed: make(chan struct{}), peers: map[string]greeting{},
+		closing: make(chan struct{}), closed: make(chan struct{}),
 	}
 	if o.Bind == "" {
 		if c.dir, err = socketDir(o.Dir); err != nil {
 			return nil, err
 		}
 	}
-	if c.handshake, err = o.Transport.Bind(Router, o.Handshake, maxHandshake); err != nil {
+	if c.handshake, err = bindHandshake(o); err != nil {
 		return nil, errors.Join(err, c.removeDir())
 	}
-	c.wait.Go(c.readHandshake)
 	return c, nil
 }
 
@@ -127,7 +121,7 @@ func (c *Client) bind(session uint64) (input, output Socket, err error) {
 
 // Address returns what the engine has to be started with.
 func (c *Client) Address() Address {
-	a := Address{Handshake: c.handshake.Endpoint()}
+	a := Address{Handshake: c.handshake.socket.Endpoint()}
 	if addr, ok := strings.CutPrefix(a.Handshake, "tcp://"); ok {
 		a.Host, a.Port, _ = net.SplitHostPort(addr)
 	}
@@ -210,7 +204,7 @@ func (c *Client) Gone() (<-chan struct{}, func() error) {
 	if s == nil {
 		return nil, func() error { return ErrNotRunning }
 	}
-	return s.gone, s.deadError
+	return s.ctx.Done(), s.deadError
 }
 
 // Kill kills the engine that this client started, with everything that the engine
@@ -279,13 +273,12 @@ func (c *Client) step(e clientEvent) bool {
 func (c *Client) close(ctx context.Context) error {
 	_ = c.settled(ctx) // what goes on is aborted
 	close(c.closing)   // which ends a Start that waits
-	errs := []error{c.handshake.Close()}
+	errs := []error{c.handshake.close()}
 	c.starting.Lock()
 	defer c.starting.Unlock()
 	if s := c.current(); s != nil {
 		errs = append(errs, s.close())
 	}
-	c.wait.Wait()
 	return errors.Join(append(errs, c.removeDir())...)
 }
 

@@ -31,9 +31,9 @@ func SendRaw(c *Client, frames ...string) error {
 
 // Greeted says whether an engine waits for its addresses.
 func Greeted(c *Client) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, g := range c.peers {
+	c.handshake.mu.Lock()
+	defer c.handshake.mu.Unlock()
+	for _, g := range c.handshake.peers {
 		if g.waits {
 			return true
 		}
@@ -100,7 +100,7 @@ func (s *session) Hold() (release func()) {
 func (s *session) Dead() error { return s.deadError() }
 
 // Gone and Over are closed when the session has got there.
-func (s *session) Gone() <-chan struct{} { return s.gone }
+func (s *session) Gone() <-chan struct{} { return s.ctx.Done() }
 func (s *session) Over() <-chan struct{} { return s.over }
 
 // Streams are the streams that are not settled.

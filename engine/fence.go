@@ -20,7 +20,7 @@ func (s *session) needFence() {
 func (s *session) fences() {
 	for {
 		select {
-		case <-s.gone:
+		case <-s.ctx.Done():
 			return
 		case <-s.fence:
 			s.passFence(s.ctx)

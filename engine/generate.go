@@ -67,16 +67,16 @@ func (st *Stream) commit() error {
 		}
 		st.release()
 	}()
-	if st.items == nil {
+	if st.req.Items == nil {
 		err = st.sendAll(nil)
 	} else {
-		st.items.SetChildren(len(st.children))
-		err = st.items.Commit(st.ctx, func(b mmcache.Batch) error { return st.sendAll(b.Items) })
+		st.req.Items.SetChildren(len(st.children))
+		err = st.req.Items.Commit(st.ctx, func(b mmcache.Batch) error { return st.sendAll(b.Items) })
 	}
 	switch dead := st.s.deadError(); {
 	case err == nil:
 		st.committed = true
-		if st.items != nil {
+		if st.req.Items != nil {
 			st.s.sent.sweep(st.s.c.o.Cache)
 		}
 	case dead != nil:

@@ -3,12 +3,29 @@ package engine
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"sync"
 
+	"github.com/ringcache/ringcache/internal/loglimit"
 	"github.com/ringcache/ringcache/serde"
 )
 
 // maxHandshake bounds the bytes of a message from a peer that may be anybody.
 const maxHandshake = 64 << 10
+
+// handshake is the socket that engines connect to first, for as long as the client
+// lives. Anybody can connect, so what peers send is bounded and not all logged.
+type handshake struct {
+	socket Socket
+	log    *slog.Logger
+	odd    loglimit.Limit
+	wait   sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	awaited *session            // nil if no engine is
+	peers   map[string]greeting // by connection
+}
 
 // greeting is what became of the hello of a peer.
 type greeting struct {
@@ -16,30 +33,57 @@ type greeting struct {
 	answered uint64 // the session that the peer was answered for; 0 is none
 }
 
+func bindHandshake(o Options) (*handshake, error) {
+	k, err := o.Transport.Bind(Router, o.Handshake, maxHandshake)
+	if err != nil {
+		return nil, err
+	}
+	h := &handshake{socket: k, log: o.Logger, peers: map[string]greeting{}}
+	h.wait.Go(h.read)
+	return h, nil
+}
+
+// close closes the socket, and returns when nothing uses it any more.
+func (h *handshake) close() error {
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
+	err := h.socket.Close()
+	h.wait.Wait()
+	return err
+}
+
+// await welcomes peers to a session from now on, also those that came before; nil
+// ends that.
+func (h *handshake) await(s *session) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.awaited = s
+	h.welcomeAll()
+}
+
 // peerName is a peer in the log.
 func peerName(m Message) string { return fmt.Sprintf("%s (%x)", m.Peer, m.Identity) }
 
-// readHandshake takes the messages of engines as long as the client lives. Anybody can
-// connect, so odd ones are not all logged.
-func (c *Client) readHandshake() {
+func (h *handshake) read() {
 	for {
-		m, err := c.handshake.Recv(context.Background())
+		m, err := h.socket.Recv(context.Background())
 		if err != nil {
 			return
 		}
 		if m.Gone {
-			c.left(m.Peer)
+			h.left(m.Peer)
 			continue
 		}
-		h, err := serde.DecodeHandshake(m.Frames[0])
+		b, err := serde.DecodeHandshake(m.Frames[0])
 		switch {
 		case err != nil:
-			c.odd.Warn(c.o.Logger, "unreadable handshake", "peer", peerName(m), "error", err)
-		case h.Status == serde.StatusHello:
-			c.hello(m.Peer)
-		case h.Status == serde.StatusReady: // which the engine's first message on its input socket proves
+			h.odd.Warn(h.log, "unreadable handshake", "peer", peerName(m), "error", err)
+		case b.Status == serde.StatusHello:
+			h.hello(m.Peer)
+		case b.Status == serde.StatusReady: // which the engine's first message on its input socket proves
 		default:
-			c.odd.Warn(c.o.Logger, "unknown handshake", "peer", peerName(m), "status", h.Status)
+			h.odd.Warn(h.log, "unknown handshake", "peer", peerName(m), "status", b.Status)
 		}
 	}
 }
@@ -49,60 +93,54 @@ func (c *Client) readHandshake() {
 // file that not everyone can open. Each connection is answered once for each session,
 // so that a peer that does not read can't hold up the handshake; an engine that
 // was answered for a session that failed can say hello again.
-func (c *Client) hello(peer string) {
-	c.mu.Lock()
-	g := c.peers[peer]
-	s := c.awaiting()
-	answered := s != nil && g.answered == s.number
-	if !answered {
+func (h *handshake) hello(peer string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g := h.peers[peer]
+	if s := h.open(); s == nil || g.answered != s.number {
 		g.waits = true
-		c.peers[peer] = g
-	}
-	c.mu.Unlock()
-	if !answered {
-		c.welcomeAll()
+		h.peers[peer] = g
+		h.welcomeAll()
 	}
 }
 
 // left forgets a peer that has closed its connection. Since every connection ends,
 // peers is bounded by the transport.
-func (c *Client) left(peer string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.peers, peer)
+func (h *handshake) left(peer string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.peers, peer)
 }
 
-// awaiting returns the session that an engine can join, nil if there is none. mu is held.
-func (c *Client) awaiting() *session {
-	if c.awaited == nil || c.awaited.deadError() != nil {
+// open returns the session that an engine can join, nil if there is none. mu is held.
+func (h *handshake) open() *session {
+	if h.awaited == nil || h.closed || h.awaited.deadError() != nil {
 		return nil
 	}
-	return c.awaited
+	return h.awaited
 }
 
-// welcomeAll answers every peer that waits, if there is a session that awaits an engine.
-func (c *Client) welcomeAll() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.awaiting()
+// welcomeAll answers every peer that waits, if an engine is awaited. mu is held.
+func (h *handshake) welcomeAll() {
+	s := h.open()
 	if s == nil {
 		return
 	}
-	for peer, g := range c.peers {
+	for peer, g := range h.peers {
 		if g.waits {
-			c.peers[peer] = greeting{answered: s.number}
-			c.wait.Go(func() { c.welcome(s, peer) }) // or a peer that does not read would hold up the others
+			h.peers[peer] = greeting{answered: s.number}
+			h.wait.Go(func() { h.welcome(s, peer) }) // or a peer that does not read would hold up the others
 		}
 	}
 }
 
 // welcome sends an engine the addresses of a session.
-func (c *Client) welcome(s *session, peer string) {
+func (h *handshake) welcome(s *session, peer string) {
 	b, err := serde.EncodeInit(&serde.Init{Inputs: []string{s.input.Endpoint()}, Outputs: []string{s.output.Endpoint()}})
 	if err == nil {
-		err = c.handshake.Send(peer, b)
+		err = h.socket.Send(peer, b)
 	}
 	if err != nil { // it went, and the next one may come
-		c.odd.Warn(c.o.Logger, "an engine said hello and was gone", "error", err)
+		h.odd.Warn(h.log, "an engine said hello and was gone", "error", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ringcache/ringcache/internal/loglimit"
 	"github.com/ringcache/ringcache/serde"
 )
 
@@ -24,6 +25,7 @@ func disconnected(m Message) error {
 // after that the end of the connection.
 func (s *session) readInput() {
 	met := false
+	var odd loglimit.Limit
 	for {
 		m, err := s.input.Recv(s.ctx)
 		if err != nil {
@@ -32,7 +34,7 @@ func (s *session) readInput() {
 		switch {
 		case m.Gone && met && m.Peer == s.peer:
 			select { // its last words may still be on their way
-			case <-s.gone:
+			case <-s.ctx.Done():
 			case <-time.After(lastWords):
 				s.end(disconnected(m))
 			}
@@ -41,7 +43,7 @@ func (s *session) readInput() {
 			met, s.peer = true, m.Peer
 			s.first <- m.Frames[0]
 		case !m.Gone:
-			s.c.odd.Warn(s.c.o.Logger, "unexpected message on the input socket", "peer", peerName(m))
+			odd.Warn(s.c.o.Logger, "unexpected message on the input socket", "peer", peerName(m))
 		}
 	}
 }
@@ -99,7 +101,7 @@ func (s *session) dispatch(o *serde.EngineCoreOutput) {
 // expectAnswer begins the engine's silence now, if the engine had nothing to answer.
 // mu is held.
 func (s *session) expectAnswer() {
-	if len(s.streams) == 0 && len(s.calls) == 0 {
+	if len(s.streams) == 0 && len(s.calls.waiting) == 0 {
 		s.heard.Store(time.Now().UnixNano())
 	}
 }
@@ -113,12 +115,12 @@ func (s *session) watch(silence time.Duration) {
 	defer t.Stop()
 	for {
 		select {
-		case <-s.gone:
+		case <-s.ctx.Done():
 			return
 		case <-t.C:
 		}
 		s.mu.Lock()
-		busy := len(s.streams) > 0 || len(s.calls) > 0
+		busy := len(s.streams) > 0 || len(s.calls.waiting) > 0
 		s.mu.Unlock()
 		if !busy || time.Since(time.Unix(0, s.heard.Load())) < silence {
 			continue
@@ -139,6 +141,6 @@ func (s *session) watchProcess() {
 	case <-s.process.exited:
 		<-s.process.done
 		s.end(&ExitError{s.process.err})
-	case <-s.gone:
+	case <-s.ctx.Done():
 	}
 }

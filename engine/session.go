@@ -20,7 +20,7 @@ import (
 type session struct {
 	c       *Client
 	number  uint64          // among the sessions of the client
-	ctx     context.Context // ends with the session
+	ctx     context.Context // done when the session is gone
 	cancel  context.CancelFunc
 	process *process // nil if somebody else started the engine
 
@@ -34,7 +34,6 @@ type session struct {
 	gen   pycompat.Generation
 
 	wait  sync.WaitGroup
-	gone  chan struct{} // closed by end
 	over  chan struct{} // closed when everything is given back
 	fence chan struct{} // of one: a request was aborted
 	heard atomic.Int64  // when the engine answered last, or got something to answer, in unix nanoseconds
@@ -46,8 +45,7 @@ type session struct {
 	requests uint64               // so far
 	streams  map[*Stream]struct{} // that are not settled; filled while the session runs
 	children map[string]place     // of streams, by the engine's ids
-	calls    map[uint64]chan *serde.UtilityOutput
-	lastCall uint64
+	calls    calls
 }
 
 // place is where the outputs of an id belong.
@@ -68,8 +66,8 @@ func (c *Client) newSession(p *process) (*session, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &session{
 		c: c, number: number, ctx: ctx, cancel: cancel, input: in, output: out, process: p, state: sessionStarting,
-		first: make(chan []byte, 1), gone: make(chan struct{}), over: make(chan struct{}), fence: make(chan struct{}, 1),
-		streams: map[*Stream]struct{}{}, children: map[string]place{}, calls: map[uint64]chan *serde.UtilityOutput{},
+		first: make(chan []byte, 1), over: make(chan struct{}), fence: make(chan struct{}, 1),
+		streams: map[*Stream]struct{}{}, children: map[string]place{}, calls: calls{waiting: map[uint64]chan *serde.UtilityOutput{}},
 	}
 	s.wait.Go(s.reap)
 	s.wait.Go(s.readInput)
@@ -127,7 +125,7 @@ func (s *session) end(cause error) {
 	defer s.mu.Unlock()
 	if sessionTable.step(&s.state, sessionEnd) {
 		s.dead = &DeadError{Err: cause}
-		close(s.gone)
+		s.cancel()
 	}
 }
 
@@ -143,8 +141,7 @@ func (s *session) deadError() error {
 
 // reap gives everything back when the session has ended.
 func (s *session) reap() {
-	<-s.gone
-	s.cancel()
+	<-s.ctx.Done()
 	err := errors.Join(s.input.Close(), s.output.Close())
 	dead, streams := s.deadError(), s.unsettled()
 	s.c.o.Logger.Info("engine gone", "cause", errors.Unwrap(dead), "requests", len(streams), "sockets", err)

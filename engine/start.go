@@ -46,16 +46,14 @@ func (c *Client) Start(ctx context.Context) error {
 		s.end(err)
 		<-s.over
 	}
-	c.mu.Lock()
-	c.awaited = nil
-	if err == nil {
-		c.s = s
-		c.stats.Starts++
-	}
-	c.mu.Unlock()
+	c.handshake.await(nil)
 	if err != nil {
 		return err
 	}
+	c.mu.Lock()
+	c.s = s
+	c.stats.Starts++
+	c.mu.Unlock()
 	c.o.Logger.Info("engine ready", "version", s.gen.Version, "workers", s.ready.WorldSize, "max_model_len", s.ready.MaxModelLen)
 	return nil
 }
@@ -100,9 +98,9 @@ func (c *Client) launch() (*session, error) {
 		return nil, err
 	}
 	c.mu.Lock()
-	c.s, c.awaited = nil, s
+	c.s = nil
 	c.mu.Unlock()
-	c.welcomeAll() // an engine may have come first
+	c.handshake.await(s)
 	return s, nil
 }
 
@@ -119,7 +117,7 @@ func (s *session) await(ctx context.Context) error {
 		}
 		s.ready = r
 		return nil
-	case <-s.gone:
+	case <-s.ctx.Done():
 		return s.deadError()
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/serde"
 )
 
@@ -31,7 +30,6 @@ type Output struct {
 type Stream struct {
 	s      *session
 	req    Request
-	items  *mmcache.Request
 	ctx    context.Context // of what is done for the request; ends with the stream
 	cancel context.CancelCauseFunc
 	unhook func() bool // ends the watch of the caller's context
@@ -63,7 +61,7 @@ type child struct {
 // newStream makes the stream of a request that was verified. Generate holds the stream.
 func (s *session) newStream(ctx context.Context, r Request, children int) *Stream {
 	st := &Stream{
-		s: s, req: r, items: r.Items, state: streamOpen, holders: 1, left: children,
+		s: s, req: r, state: streamOpen, holders: 1, left: children,
 		children: slices.Repeat([]child{{state: childUnsent}}, children), limits: s.allowance(&r), news: make(chan struct{}, 1),
 	}
 	st.ctx, st.cancel = context.WithCancelCause(ctx)
@@ -207,11 +205,11 @@ func (st *Stream) settle() {
 	}
 	clean := st.err == io.EOF && !st.harsh
 	switch {
-	case !st.committed || st.items == nil: // there are none, or they are still the caller's
+	case !st.committed || st.req.Items == nil: // there are none, or they are still the caller's
 	case clean:
-		st.items.Finish()
+		st.req.Items.Finish()
 	default:
-		st.items.Abort()
+		st.req.Items.Abort()
 		s.needFence()
 	}
 	s.forget(st)
