@@ -13,7 +13,7 @@ import (
 // Call calls a utility method of EngineCore (vllm/v1/engine/core.py) and waits for
 // its answer: nil, bool, int64, float64, string, []any or map[string]any. Not all
 // releases have all methods. A method that takes images from the engine has to be
-// called through this client's own (ClearItems, Sleep), so that the cache knows. Some
+// called through this client's own (ClearItems, Sleep), which clear the cache, too. Some
 // methods end the engine when they are called, or when their arguments are wrong:
 // those that do so always are refused.
 //

@@ -29,7 +29,7 @@ func SendRaw(c *Client, frames ...string) error {
 	return s.input.Send(s.peer, b...)
 }
 
-// Greeted says whether an engine waits for its addresses.
+// Greeted reports whether an engine waits for its addresses.
 func Greeted(c *Client) bool {
 	c.handshake.mu.Lock()
 	defer c.handshake.mu.Unlock()
@@ -54,13 +54,13 @@ func Idle(c *Client, d time.Duration) { c.s.heard.Store(time.Now().Add(-d).UnixN
 // Silent is how long ago it is.
 func Silent(c *Client) time.Duration { return time.Since(time.Unix(0, c.s.heard.Load())) }
 
-// Watch asks the engine whether it is there after so much silence, besides what the options say.
+// Watch asks the engine whether it is there after so much silence, besides what the options ask for.
 func Watch(c *Client, silence time.Duration) { c.s.wait.Go(func() { c.s.watch(silence) }) }
 
 // Session is the session that runs.
 func Session(c *Client) *session { return c.current() }
 
-// NewSession is a session that awaits an engine which nobody has heard of.
+// NewSession is a session that awaits an engine that nobody has started.
 func NewSession(c *Client) (*session, error) { return c.newSession(nil) }
 
 var sessionStates = []string{

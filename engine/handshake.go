@@ -92,7 +92,7 @@ func (h *handshake) read() {
 // while an engine is awaited: which peer is the engine shows on the input socket, a
 // file that not everyone can open. Each connection is answered once for each session,
 // so that a peer that does not read can't hold up the handshake; an engine that
-// was answered for a session that failed can say hello again.
+// was answered for a session that failed can send hello again.
 func (h *handshake) hello(peer string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -141,6 +141,6 @@ func (h *handshake) welcome(s *session, peer string) {
 		err = h.socket.Send(peer, b)
 	}
 	if err != nil { // it went, and the next one may come
-		h.odd.Warn(h.log, "an engine said hello and was gone", "error", err)
+		h.odd.Warn(h.log, "a peer was gone before it was answered", "error", err)
 	}
 }

@@ -23,7 +23,7 @@ const maxVersion = 128
 // plausible refuses an engine that reports of itself what can't be: requests are bounded
 // by these numbers, and shared memory is read by as many workers.
 func plausible(r *serde.Ready) error {
-	const advice = "it is not vLLM that speaks there, or a release that this library does not know"
+	const advice = "the peer is not vLLM, or a release that this library does not support"
 	reported := map[string]int{
 		"max_model_len": r.MaxModelLen, "max_num_batched_tokens": r.MaxNumBatchedTokens, "max_num_seqs": r.MaxNumSeqs,
 		"num_gpu_blocks": r.NumGPUBlocks, "block_size": r.BlockSize,

@@ -7,7 +7,7 @@ import (
 
 // Params are sampling parameters, see [serde.Params]. Numbers that are whole for
 // vLLM, such as "max_tokens", must be of a whole type here: of JSON, use
-// json.Decoder.UseNumber and tell them apart.
+// json.Decoder.UseNumber, and make whole numbers whole.
 type Params = serde.Params
 
 // Request is a prompt to be completed.
@@ -20,14 +20,14 @@ type Request struct {
 	// outputs have an Index. Without "max_tokens" vLLM makes 16 tokens.
 	Params Params
 	// EOS is the token that ends a text, nil for none. If there are more of them (as
-	// generation_config.json may say) they belong into "stop_token_ids".
+	// generation_config.json may list) they belong into "stop_token_ids".
 	EOS *uint32
 
 	// Items are the request's multimodal items, every one obtained; nil if there
 	// are none. Generate commits them, and they end with the stream. If Generate fails
 	// they are as before, for Rollback or another try.
 	Items *mmcache.Request
-	// Placeholders say where in the prompt the items belong, one for each, in
+	// Placeholders are where in the prompt the items belong, one for each, in
 	// their order, which is that of the prompt.
 	Placeholders []Placeholder
 
@@ -53,7 +53,7 @@ type Placeholder struct {
 	Modality string
 	// Offset is the place of the first token, Length the number of tokens.
 	Offset, Length int
-	// IsEmbed says for each token of the range whether it takes an embedding; nil
+	// IsEmbed reports for each token of the range whether it takes an embedding; nil
 	// if all do.
 	IsEmbed []bool
 }

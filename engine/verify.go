@@ -45,7 +45,7 @@ var tokenParams = []string{
 	"_bad_words_token_ids", "_eos_token_id", "_all_stop_token_ids",
 }
 
-// countParams say how many tokens of the vocabulary are wanted; -1 is all.
+// countParams are how many tokens of the vocabulary are wanted; -1 is all.
 var countParams = []string{"logprobs", "prompt_logprobs"}
 
 // textParams are parameters that vLLM's own frontend deals with, and what the
@@ -192,7 +192,7 @@ func (s *session) placeholders(r *Request) error {
 		d, ok := s.c.o.Model.Modalities[p.modality()]
 		switch {
 		case !ok:
-			return r.refuse(what, fmt.Errorf("Model.Modalities does not say what an item of modality %q looks like", p.modality()))
+			return r.refuse(what, fmt.Errorf("Model.Modalities has no %q", p.modality()))
 		case p.Length < 1 || p.Offset < 0 || p.Offset > len(r.Prompt) || p.Length > len(r.Prompt)-p.Offset:
 			return r.refuse(what, fmt.Errorf("its range %d+%d is not in the prompt of %d tokens", p.Offset, p.Length, len(r.Prompt)))
 		case p.Offset < end:
@@ -256,7 +256,7 @@ func (s *session) items(r *Request, wires []mmcache.Wire) ([]int, error) {
 }
 
 // tokens returns the number of placeholder tokens that an item takes, after
-// looking at the item as the engine will have it. It takes note in here.
+// looking at the item as the engine will have it, and adds it to here.
 func (s *session) tokens(w mmcache.Wire, d Modality, here map[string]int) (int, error) {
 	it, err := w.Stored()
 	if err != nil {
@@ -268,7 +268,7 @@ func (s *session) tokens(w mmcache.Wire, d Modality, here map[string]int) (int, 
 			n, ok = s.sent.get(w.Key)
 		}
 		if !ok {
-			return 0, errors.New("the engine is said to have it, but it was not sent through this client")
+			return 0, errors.New("the cache expects the engine to have it, but it was not sent through this client")
 		}
 		return n, nil
 	}

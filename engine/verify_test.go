@@ -30,8 +30,8 @@ func requireRefused(t *testing.T, err error, what, text string) {
 	require.ErrorContains(t, refused.Err, text)
 }
 
-// TestRefused: what would harm the engine is never sent. The engine hears nothing
-// of it, the items are as they were, and the right request passes.
+// TestRefused: what would harm the engine is never sent. Nothing reaches the
+// engine, the items are as they were, and the right request passes.
 func TestRefused(t *testing.T) {
 	type change = func(q *engine.Request)
 	param := func(name string, v any) change { return func(q *engine.Request) { q.Params[name] = v } }
@@ -70,7 +70,7 @@ func TestRefused(t *testing.T) {
 		"no placeholders": {"placeholders", "there are 0", func(q *engine.Request) { q.Placeholders = nil }},
 		"one placeholder": {"prompt", "token 9 is 4, which stands for an item", func(q *engine.Request) { q.Placeholders = q.Placeholders[:1] }},
 		"no items":        {"placeholders", "there are 2", func(q *engine.Request) { q.Items = nil }},
-		"modality":        {"placeholder 1", `modality "audio"`, place(func(p *engine.Placeholder) { p.Modality = "audio" })},
+		"modality":        {"placeholder 1", `Model.Modalities has no "audio"`, place(func(p *engine.Placeholder) { p.Modality = "audio" })},
 		"short":           {"prompt", "token 14 is 4, which stands for an item", place(func(p *engine.Placeholder) { p.Length-- })},
 		"long":            {"placeholder 1", "token 15 of the prompt is 31", place(func(p *engine.Placeholder) { p.Length++ })},
 		"none":            {"placeholder 1", "its range 9+0 is not in the prompt", place(func(p *engine.Placeholder) { p.Length = 0 })},

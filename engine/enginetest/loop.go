@@ -12,7 +12,7 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// Vocabulary is the number of tokens that the stand-in knows.
+// Vocabulary is the size of the stand-in's vocabulary.
 const Vocabulary = 256
 
 // defaultTokens is vLLM's default of max_tokens.
@@ -129,7 +129,7 @@ func (e *Engine) loop() {
 		}
 		e.schedule()
 		e.step()
-		e.mu.Unlock() // for who waits to say something
+		e.mu.Unlock() // for whoever waits
 		e.mu.Lock()
 	}
 }

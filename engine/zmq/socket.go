@@ -35,7 +35,7 @@ type Transport struct {
 const (
 	defaultMaxMessage  = 256 << 20
 	defaultSendTimeout = 30 * time.Second
-	// greetingTimeout is how long a peer may take to say who it is.
+	// greetingTimeout is how long a peer may take to greet.
 	greetingTimeout = 10 * time.Second
 	// maxConns is how many connections a socket has at once: an engine has one.
 	// maxStrangers is that of a socket that strangers can reach.
@@ -220,7 +220,7 @@ func (s *socket) accept() {
 }
 
 // idle returns the connection that is to make room for another: the oldest of those
-// that have said nothing; where strangers can connect, else the one that said nothing
+// that have sent nothing; where strangers can connect, else the one that sent nothing
 // for longest. It is called with mu held.
 func (s *socket) idle() *conn {
 	var found *conn
