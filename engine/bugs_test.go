@@ -441,13 +441,10 @@ type spy struct {
 	seen chan struct{} // closed when the first end of a peer has been dealt with
 }
 
-func (s *spy) Bind(p engine.Pattern, endpoint string, limit int64) (engine.Socket, error) {
-	k, err := s.Transport.Bind(p, endpoint, limit)
-	if err != nil || p != engine.Pull {
-		return k, err
-	}
+func (s *spy) Pull(endpoint string) (engine.Socket, error) {
+	k, err := s.Transport.Pull(endpoint)
 	s.Socket = k
-	return s, nil
+	return s, err
 }
 
 func (s *spy) Recv(ctx context.Context) (engine.Message, error) {

@@ -110,10 +110,10 @@ func (c *Client) bind(session uint64) (input, output Socket, err error) {
 		}
 		return "ipc://" + filepath.Join(c.dir, name+strconv.FormatUint(session, 10))
 	}
-	if input, err = c.o.Transport.Bind(Router, endpoint("in"), 0); err != nil {
+	if input, err = c.o.Transport.Router(endpoint("in"), 0); err != nil {
 		return nil, nil, err
 	}
-	if output, err = c.o.Transport.Bind(Pull, endpoint("out"), 0); err != nil {
+	if output, err = c.o.Transport.Pull(endpoint("out")); err != nil {
 		return nil, nil, errors.Join(err, input.Close())
 	}
 	return input, output, nil

@@ -19,7 +19,7 @@ var (
 	ErrNotRunning = errors.New("engine: the engine is not running")
 	// ErrAsleep means that the engine was put to sleep.
 	ErrAsleep = errors.New("engine: the engine is asleep; call WakeUp")
-	// ErrClosed means that the client was closed.
+	// ErrClosed means that the client, or the socket, was closed.
 	ErrClosed = sentinel.New(sentinel.Closed, "engine: closed")
 	// ErrAborted means that a stream was closed before its end.
 	ErrAborted = errors.New("engine: the request was aborted")

@@ -34,7 +34,7 @@ type greeting struct {
 }
 
 func bindHandshake(o Options) (*handshake, error) {
-	k, err := o.Transport.Bind(Router, o.Handshake, maxHandshake)
+	k, err := o.Transport.Router(o.Handshake, maxHandshake)
 	if err != nil {
 		return nil, err
 	}

@@ -25,8 +25,8 @@ type failingSocket struct {
 	f *failing
 }
 
-func (f *failing) Bind(p engine.Pattern, e string, n int64) (engine.Socket, error) {
-	s, err := f.Transport.Bind(p, e, n)
+func (f *failing) Router(e string, n int64) (engine.Socket, error) {
+	s, err := f.Transport.Router(e, n)
 	return failingSocket{s, f}, err
 }
 

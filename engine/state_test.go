@@ -437,8 +437,8 @@ type gatedSocket struct {
 	g *gate
 }
 
-func (g *gate) Bind(p engine.Pattern, e string, n int64) (engine.Socket, error) {
-	s, err := g.Transport.Bind(p, e, n)
+func (g *gate) Router(e string, n int64) (engine.Socket, error) {
+	s, err := g.Transport.Router(e, n)
 	return gatedSocket{s, g}, err
 }
 

@@ -45,12 +45,17 @@ const (
 	backlog = 256
 )
 
-// Bind implements [engine.Transport].
-func (t Transport) Bind(p engine.Pattern, endpoint string, limit int64) (engine.Socket, error) {
-	kind, ok := map[engine.Pattern]zmq4.SocketType{engine.Router: zmq4.Router, engine.Pull: zmq4.Pull}[p]
-	if !ok {
-		return nil, fmt.Errorf("zmq: unknown pattern %d, want Router or Pull", p)
-	}
+// Router implements [engine.Transport].
+func (t Transport) Router(endpoint string, limit int64) (engine.Socket, error) {
+	return t.bind(zmq4.Router, endpoint, limit)
+}
+
+// Pull implements [engine.Transport].
+func (t Transport) Pull(endpoint string) (engine.Socket, error) {
+	return t.bind(zmq4.Pull, endpoint, 0)
+}
+
+func (t Transport) bind(kind zmq4.SocketType, endpoint string, limit int64) (engine.Socket, error) {
 	if t.MaxMessage < 0 || t.SendTimeout < 0 || limit < 0 {
 		return nil, fmt.Errorf("zmq: MaxMessage %d, SendTimeout %v, limit %d; they can't be below 0", t.MaxMessage, t.SendTimeout, limit)
 	}
@@ -134,14 +139,14 @@ func (s *socket) Recv(ctx context.Context) (engine.Message, error) {
 	case m := <-s.in:
 		select {
 		case <-s.done: // and with it the peer's end, perhaps
-			return engine.Message{}, engine.ErrTransportClosed
+			return engine.Message{}, engine.ErrClosed
 		default:
 			return m, nil
 		}
 	case <-ctx.Done():
 		return engine.Message{}, ctx.Err()
 	case <-s.done:
-		return engine.Message{}, engine.ErrTransportClosed
+		return engine.Message{}, engine.ErrClosed
 	}
 }
 
@@ -152,7 +157,7 @@ func (s *socket) Send(peer string, frames ...[]byte) error {
 	s.mu.Unlock()
 	switch {
 	case closed:
-		return engine.ErrTransportClosed
+		return engine.ErrClosed
 	case c == nil || s.kind != zmq4.Router:
 		return fmt.Errorf("%w: no peer %s at %s", engine.ErrUnroutable, peer, s.endpoint)
 	}
