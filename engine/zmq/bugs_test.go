@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringcache/ringcache/engine"
 	"github.com/ringcache/ringcache/engine/enginetest"
 )
 
