@@ -92,18 +92,6 @@ func gentle(r serde.FinishReason) bool {
 // failed is the end of a request whose answer could not be used.
 func (st *Stream) failed(err error) error { return &RequestError{ID: st.req.ID, Err: err} }
 
-// send sends a child, unless the stream has ended.
-func (st *Stream) send(i int, f serde.Frames) error {
-	st.mu.Lock()
-	if st.state != streamOpen {
-		defer st.mu.Unlock()
-		return st.err
-	}
-	childTable.step(&st.children[i].state, childSend) // before the answer can come
-	st.mu.Unlock()
-	return st.s.send(serde.MessageAdd, f)
-}
-
 // resend sends a child again with the items that the engine lacked. It holds the stream.
 func (st *Stream) resend(i int, keys []string) {
 	defer st.release()
@@ -118,11 +106,7 @@ func (st *Stream) resend(i int, keys []string) {
 		if err != nil {
 			return err
 		}
-		f, err := m.child(i, st.children)
-		if err != nil {
-			return err
-		}
-		return st.send(i, f)
+		return st.send(i, m)
 	})
 	if err != nil {
 		st.end(st.failed(err))

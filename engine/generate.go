@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/ringcache/ringcache/mmcache"
+	"github.com/ringcache/ringcache/serde"
 )
 
 // Generate verifies a request, sends it and returns its stream. The end of ctx
@@ -95,27 +96,37 @@ func (st *Stream) sendAll(items []mmcache.Wire) error {
 		return err
 	}
 	for i := range st.children {
-		f, err := m.child(i, st.children)
-		if err != nil {
-			err = st.req.refuse("message", err)
-		} else {
-			err = st.send(i, f)
-		}
-		switch {
-		case err != nil && (i == 0 || errors.Is(err, ErrDead)):
+		err := st.send(i, m)
+		if err != nil && (i == 0 || errors.Is(err, ErrDead)) {
 			return err
-		case err != nil:
+		}
+		if err != nil {
 			st.end(err) // if that is not why
-		case i == 0:
+			break       // the children before it use the items
+		}
+		if i == 0 {
 			st.sent = true
 			st.s.c.count(func(n *Stats) { n.Requests++ })
-		}
-		if err != nil {
-			break // the children before it use the items
 		}
 	}
 	for i, w := range items {
 		st.s.sent.put(w.Key, m.tokens[i])
 	}
 	return nil
+}
+
+// send sends a child, unless the stream has ended.
+func (st *Stream) send(i int, m *message) error {
+	f, err := m.child(i, st.children)
+	if err != nil {
+		return st.req.refuse("message", err)
+	}
+	st.mu.Lock()
+	if st.state != streamOpen {
+		defer st.mu.Unlock()
+		return st.err
+	}
+	childTable.step(&st.children[i].state, childSend) // before the answer can come
+	st.mu.Unlock()
+	return st.s.send(serde.MessageAdd, f)
 }

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -56,26 +54,6 @@ func (m *message) child(i int, children []child) (serde.Frames, error) {
 	return serde.EncodeRequest(&r, m.o)
 }
 
-// childParams returns the parameters of one of n children. Each of several has a seed
-// of its own; -1 is none for vLLM.
-func childParams(all Params, i, n int) Params {
-	p := maps.Clone(all)
-	if p == nil {
-		p = Params{}
-	}
-	delete(p, "n")
-	if n == 1 {
-		return p
-	}
-	switch v := reflect.ValueOf(p["seed"]); {
-	case v.CanInt() && v.Int() != -1:
-		p["seed"] = v.Int() + int64(i)
-	case v.CanUint():
-		p["seed"] = v.Uint() + uint64(i)
-	}
-	return p
-}
-
 // clone returns a copy that shares nothing with the caller's which may change
 // behind Generate.
 func (r Request) clone() Request {
@@ -113,19 +91,3 @@ func deepCopy(v reflect.Value) reflect.Value {
 	}
 	return v
 }
-
-// children returns the number of sequences that are asked for.
-func (r *Request) children() (int, error) {
-	v, ok := r.Params["n"]
-	if !ok {
-		return 1, nil
-	}
-	n, err := integer(v)
-	if err == nil && (n < 1 || n > maxChildren) {
-		err = fmt.Errorf("%d is not between 1 and %d", n, maxChildren)
-	}
-	return int(n), err
-}
-
-// maxChildren is VLLM_MAX_N_SEQUENCES of vllm/envs.py.
-const maxChildren = 16384
