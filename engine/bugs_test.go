@@ -495,14 +495,16 @@ func TestKeyWithOtherTokens(t *testing.T) {
 // sleep.
 func TestSleepThatFails(t *testing.T) {
 	for _, m := range []mmcache.Mode{mmcache.LRU, mmcache.SHM} {
-		r := newRig(t, setup{mode: m})
-		r.ask(1, "a")
-		r.e.Refuse("sleep")
-		var failed *engine.CallError
-		require.ErrorAs(t, r.Sleep(r.ctx, 1), &failed)
-		r.ask(1, "a")
-		require.Zero(t, r.Stats().Resent)
-		require.Equal(t, int64(2), r.cache.Stats().Produced)
+		t.Run(m.String(), func(t *testing.T) {
+			r := newRig(t, setup{mode: m})
+			r.ask(1, "a")
+			r.e.Refuse("sleep")
+			var failed *engine.CallError
+			require.ErrorAs(t, r.Sleep(r.ctx, 1), &failed)
+			r.ask(1, "a")
+			require.Zero(t, r.Stats().Resent)
+			require.Equal(t, int64(2), r.cache.Stats().Produced)
+		})
 	}
 }
 

@@ -117,13 +117,15 @@ func TestResentChildLosesItsSeed(t *testing.T) {
 // TestSeedsAtTheEnd: the seeds of children wrap, as integers of the machine do.
 func TestSeedsAtTheEnd(t *testing.T) {
 	for _, seed := range []any{int64(math.MaxInt64), uint64(math.MaxUint64)} {
-		r := newRig(t, setup{})
-		q := r.request(1)
-		q.Params["n"], q.Params["seed"] = 3, seed
-		s, err := r.Generate(r.ctx, q)
-		require.NoError(t, err)
-		_, err = s.Collect()
-		require.NoError(t, err)
-		require.Len(t, r.e.Requests(), 3)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			r := newRig(t, setup{})
+			q := r.request(1)
+			q.Params["n"], q.Params["seed"] = 3, seed
+			s, err := r.Generate(r.ctx, q)
+			require.NoError(t, err)
+			_, err = s.Collect()
+			require.NoError(t, err)
+			require.Len(t, r.e.Requests(), 3)
+		})
 	}
 }

@@ -239,10 +239,12 @@ func TestMisses(t *testing.T) {
 // never had it.
 func TestSameItemTwice(t *testing.T) {
 	for _, m := range modes {
-		r := newRig(t, setup{mode: m})
-		r.ask(2, "a", "b", "a")
-		require.NoError(t, r.e.Fatal())
-		r.drained()
+		t.Run(m.String(), func(t *testing.T) {
+			r := newRig(t, setup{mode: m})
+			r.ask(2, "a", "b", "a")
+			require.NoError(t, r.e.Fatal())
+			r.drained()
+		})
 	}
 }
 

@@ -179,19 +179,21 @@ func TestHostilePeers(t *testing.T) {
 		"ping":          hello + "\x04\x07\x04PING\x00\x00",
 		"torn":          hello + "\x00\x09abc",
 	} {
-		c, err := net.Dial("tcp", strings.TrimPrefix(s.Endpoint(), "tcp://"))
-		require.NoError(t, err, name)
-		_, _ = c.Write([]byte(in)) // may be cut off on the way
-		if tc, ok := c.(*net.TCPConn); ok {
-			_ = tc.CloseWrite()
-		}
-		require.NoError(t, c.SetReadDeadline(time.Now().Add(2*time.Minute)))
-		buf := make([]byte, 1<<10)
-		for err == nil {
-			_, err = c.Read(buf)
-		}
-		require.False(t, os.IsTimeout(err), "%s: still connected", name)
-		require.NoError(t, c.Close())
+		t.Run(name, func(t *testing.T) {
+			c, err := net.Dial("tcp", strings.TrimPrefix(s.Endpoint(), "tcp://"))
+			require.NoError(t, err)
+			_, _ = c.Write([]byte(in)) // may be cut off on the way
+			if tc, ok := c.(*net.TCPConn); ok {
+				_ = tc.CloseWrite()
+			}
+			require.NoError(t, c.SetReadDeadline(time.Now().Add(2*time.Minute)))
+			buf := make([]byte, 1<<10)
+			for err == nil {
+				_, err = c.Read(buf)
+			}
+			require.False(t, os.IsTimeout(err), "still connected")
+			require.NoError(t, c.Close())
+		})
 	}
 	d := dealer(t, s, "good")
 	require.NoError(t, d.Send([]byte("hello")))
@@ -206,11 +208,13 @@ func TestHostilePeers(t *testing.T) {
 
 func TestBindErrors(t *testing.T) {
 	for _, ep := range []string{"", "tcp", "tcp://", "udp://127.0.0.1:1", "ipc:///nowhere/at/all", "tcp://127.0.0.1:99999"} {
-		_, err := Transport{}.Router(ep, 0)
-		require.ErrorContains(t, err, "zmq: ", ep)
-		require.ErrorContains(t, err, ep)
-		_, err = Transport{}.Pull(ep)
-		require.ErrorContains(t, err, ep)
+		t.Run(ep, func(t *testing.T) {
+			_, err := Transport{}.Router(ep, 0)
+			require.ErrorContains(t, err, "zmq: ", ep)
+			require.ErrorContains(t, err, ep)
+			_, err = Transport{}.Pull(ep)
+			require.ErrorContains(t, err, ep)
+		})
 	}
 	for _, tr := range []Transport{{MaxMessage: -1}, {SendTimeout: -1}} {
 		_, err := tr.Router("tcp://127.0.0.1:0", 0)
