@@ -154,24 +154,25 @@ func (s *session) reap() {
 }
 
 // close ends a session on behalf of Client.Close, with what is still under way, and
-// returns when everything is given back.
+// returns when everything is given back, or Options.Grace has passed.
 func (s *session) close() error {
-	if s.step(sessionLeave) {
+	if s.process == nil && s.step(sessionLeave) { // the engine runs on: nothing of ours may go on there
 		for _, st := range s.unsettled() {
 			st.end(ErrClosed)
 		}
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.c.o.Grace)
-	defer cancel()
-	err := s.c.settled(ctx)
-	if err != nil {
-		err = fmt.Errorf("engine: %d requests were not given back within %v (Options.Grace): their producers or sends go on", s.c.Stats().InFlight, s.c.o.Grace)
-	}
-	if s.process == nil && s.deadError() == nil { // the engine runs on: nothing of ours may go on there
+		ctx, cancel := context.WithTimeout(s.ctx, s.c.o.Grace)
+		_ = s.c.settled(ctx)
 		s.passFence(ctx)
+		cancel()
 	}
 	s.end(ErrClosed)
 	<-s.over
+	ctx, cancel := context.WithTimeout(context.Background(), s.c.o.Grace)
+	defer cancel()
+	var err error
+	if s.c.settled(ctx) != nil {
+		err = fmt.Errorf("engine: %d requests were not given back within %v (Options.Grace): their producers or sends go on", s.c.Stats().InFlight, s.c.o.Grace)
+	}
 	if s.process != nil { // it has ended, with all readers
 		err = errors.Join(err, s.c.resetReaders(0))
 	}

@@ -28,11 +28,12 @@ package engine
 //	over       -         -         -         -         -      -
 //
 // Requests are sent while the session is running; utility calls while it is running,
-// asleep or leaving. "leave" comes from Client.Close. "end" comes from the engine
-// (its last words, its process, a lost connection, an answer that can't be read), from
-// its silence, from a failed send, from a failed Start and from Client.Close; the first
-// cause counts. "given back" means that the sockets are closed, every stream has
-// ended, and the process, if the client started it, has been waited for.
+// asleep or leaving. "leave" comes from Client.Close, for an engine that runs on. "end"
+// comes from the engine (its last words, its process, a lost connection, an answer that
+// can't be read), from its silence, from a failed send, from a failed Start and from
+// Client.Close; the first cause counts. "given back" means that the sockets are
+// closed, every stream has ended, and the process, if the client started it, has been
+// waited for.
 //
 // Stream, guarded by Stream.mu:
 //
