@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"reflect"
 	"slices"
 	"time"
 
@@ -54,40 +53,12 @@ func (m *message) child(i int, children []child) (serde.Frames, error) {
 	return serde.EncodeRequest(&r, m.o)
 }
 
-// clone returns a copy that shares nothing with the caller's which may change
-// behind Generate.
+// clone returns a copy of a request that was verified, which shares nothing with the
+// caller's that may change behind Generate.
 func (r Request) clone() Request {
 	r.Prompt, r.Placeholders = slices.Clone(r.Prompt), slices.Clone(r.Placeholders)
 	for i := range r.Placeholders {
 		r.Placeholders[i].IsEmbed = slices.Clone(r.Placeholders[i].IsEmbed)
 	}
-	p := make(Params, len(r.Params))
-	for k, v := range r.Params {
-		if v != nil {
-			v = deepCopy(reflect.ValueOf(v)).Interface()
-		}
-		p[k] = v
-	}
-	r.Params = p
 	return r
-}
-
-func deepCopy(v reflect.Value) reflect.Value {
-	switch {
-	case v.Kind() == reflect.Interface && !v.IsNil():
-		return deepCopy(v.Elem())
-	case v.Kind() == reflect.Slice && !v.IsNil():
-		c := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
-		for i := range v.Len() {
-			c.Index(i).Set(deepCopy(v.Index(i)))
-		}
-		return c
-	case v.Kind() == reflect.Map && !v.IsNil():
-		c := reflect.MakeMapWithSize(v.Type(), v.Len())
-		for it := v.MapRange(); it.Next(); {
-			c.SetMapIndex(it.Key(), deepCopy(it.Value()))
-		}
-		return c
-	}
-	return v
 }

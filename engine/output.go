@@ -71,8 +71,7 @@ const defaultMaxTokens = 16
 // allowance is that of a request which was verified.
 func (s *session) allowance(r *Request) allowance {
 	a := allowance{tokens: defaultMaxTokens, why: "max_tokens"}
-	if v, given := r.Params["max_tokens"]; given {
-		n, _ := integer(v)
+	if n, given := r.Params["max_tokens"].(int64); given {
 		a.tokens = int(min(n, int64(s.ready.MaxModelLen)+1))
 	}
 	if limit := s.ready.MaxModelLen; a.tokens > limit {

@@ -3,13 +3,32 @@ package engine
 import (
 	"fmt"
 	"maps"
-	"math"
-	"reflect"
-	"strconv"
 
 	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/serde"
 )
+
+// parse returns the parameters in the form that a decoder gives them, with copies of
+// all that the caller may change: integers are int64 or uint64, lists []any, maps
+// map[string]any or *serde.Map. What an engine of the generation would not take is
+// an error.
+func parse(p Params, o serde.Options) (Params, error) {
+	if p == nil {
+		p = Params{}
+	}
+	f, err := serde.EncodeRequest(&serde.EngineCoreRequest{PromptTokenIDs: []uint32{0}, SamplingParams: p}, o)
+	if err != nil {
+		return nil, err
+	}
+	r, err := serde.DecodeRequest(f, o)
+	if err != nil {
+		return nil, err
+	}
+	if r.EOSTokenID != nil { // DecodeRequest takes it from the parameters
+		r.SamplingParams["_eos_token_id"] = int64(*r.EOSTokenID)
+	}
+	return r.SamplingParams, nil
+}
 
 // tokenParams are the parameters that hold token ids, as values or as keys.
 var tokenParams = []string{
@@ -24,63 +43,99 @@ var countParams = []string{"logprobs", "prompt_logprobs"}
 // engine understands in their place.
 var textParams = map[string]string{"stop": "stop_token_ids", "bad_words": "_bad_words_token_ids"}
 
+// sizeParams bounds what the newer model runner has buffers of a fixed size for
+// (vllm/v1/worker/gpu/sample/logit_bias.py and bad_words.py, 0.32.0).
+var sizeParams = map[string]int{"allowed_token_ids": 1024, "logit_bias": 1024, "stop_token_ids": 128, "_bad_words_token_ids": 128}
+
+// params parses and verifies the parameters of a request. It returns the number of
+// children.
 func (s *session) params(r *Request) (children int, err error) {
-	if err := r.Params.Validate(s.gen); err != nil {
+	if r.Params, err = parse(r.Params, s.options()); err != nil {
 		return 0, r.refuse("parameters", err)
 	}
-	n, err := r.children()
-	switch {
-	case err != nil:
-		return 0, r.refuse("parameter n", err)
-	case n > 1 && r.Items != nil && s.c.mode() == mmcache.LRU && !s.gen.Cache.MissError:
+	n, ok := r.Params["n"].(int64)
+	if !ok {
+		n = 1
+	}
+	if n > 1 && r.Items != nil && s.c.mode() == mmcache.LRU && !s.gen.Cache.MissError {
 		// One child may push out what the next one names.
 		return 0, r.refuse("parameter n", fmt.Errorf("it is %d, and vLLM %s does not survive a miss in its cache, which children can cause; use mode shm", n, s.gen.Version))
 	}
 	m := s.c.o.Model
 	for _, name := range tokenParams {
-		if err := tokensBelow(reflect.ValueOf(r.Params[name]), int64(m.VocabSize)); err != nil {
+		if err := tokensBelow(r.Params[name], int64(m.VocabSize)); err != nil {
 			return 0, r.refuse("parameter "+name, err)
 		}
 	}
 	for _, name := range countParams {
-		n, err := integer(r.Params[name])
-		if limit := m.maxLogprobs(); err == nil && (n > int64(limit) || n < 0 && limit < m.VocabSize) {
+		n, given := r.Params[name].(int64)
+		if limit := m.maxLogprobs(); given && (n > int64(limit) || n < 0 && limit < m.VocabSize) {
 			return 0, r.refuse("parameter "+name, fmt.Errorf("it is %d, and the most is %d (Model.MaxLogprobs)", n, limit))
 		}
 	}
 	for name, limit := range sizeParams {
-		if v := reflect.ValueOf(r.Params[name]); (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() > limit {
-			return 0, r.refuse("parameter "+name, fmt.Errorf("it has %d entries, and workers have room for %d", v.Len(), limit))
+		if n := length(r.Params[name]); n > limit {
+			return 0, r.refuse("parameter "+name, fmt.Errorf("it has %d entries, and workers have room for %d", n, limit))
 		}
 	}
 	for name, instead := range textParams {
-		if v := reflect.ValueOf(r.Params[name]); v.IsValid() && (v.Kind() != reflect.Slice || v.Len() > 0) {
+		if v := r.Params[name]; v != nil && (length(v) > 0 || !isList(v)) {
 			return 0, r.refuse("parameter "+name, fmt.Errorf("it is text, which needs a tokenizer, and the engine ignores it; use %q", instead))
 		}
 	}
-	if d := depth(reflect.ValueOf(r.Params["structured_outputs"])); d > maxDepth {
+	if d := depth(r.Params["structured_outputs"]); d > maxDepth {
 		return 0, r.refuse("parameter structured_outputs", fmt.Errorf("it is nested %d deep, and the most is %d: the engine's compiler would not come back", d, maxDepth))
 	}
-	return n, nil
+	return int(n), nil
 }
 
-// sizeParams bounds what the newer model runner has buffers of a fixed size for
-// (vllm/v1/worker/gpu/sample/logit_bias.py and bad_words.py, 0.32.0).
-var sizeParams = map[string]int{"allowed_token_ids": 1024, "logit_bias": 1024, "stop_token_ids": 128, "_bad_words_token_ids": 128}
+func isList(v any) bool {
+	_, ok := v.([]any)
+	return ok
+}
+
+// length returns the number of elements of a list or map, 0 for anything else.
+func length(v any) int {
+	switch v := v.(type) {
+	case []any:
+		return len(v)
+	case map[string]any:
+		return len(v)
+	case *serde.Map:
+		return len(v.Keys)
+	}
+	return 0
+}
+
+// tokensBelow checks the integers of a list, at any depth, and those that are keys of a map.
+func tokensBelow(v any, limit int64) error {
+	switch v := v.(type) {
+	case int64:
+		if v < 0 || v >= limit {
+			return fmt.Errorf("token %d is outside of the vocabulary of %d", v, limit)
+		}
+	case []any:
+		for _, x := range v {
+			if err := tokensBelow(x, limit); err != nil {
+				return err
+			}
+		}
+	case *serde.Map:
+		return tokensBelow(v.Keys, limit)
+	}
+	return nil
+}
 
 // maxDepth is how deep vLLM's own frontend lets a schema be nested.
 const maxDepth = 64 + 2 // with the levels around the schema
 
 // depth is how deep lists and maps are nested, also in text, by its brackets.
-func depth(v reflect.Value) int {
-	for v.Kind() == reflect.Interface {
-		v = v.Elem()
-	}
+func depth(v any) int {
 	most := 0
-	switch v.Kind() {
-	case reflect.String:
+	switch v := v.(type) {
+	case string:
 		open := 0
-		for _, c := range []byte(v.String()) {
+		for _, c := range []byte(v) {
 			switch c {
 			case '{', '[', '(':
 				open++
@@ -90,13 +145,17 @@ func depth(v reflect.Value) int {
 			}
 		}
 		return most
-	case reflect.Slice:
-		for i := range v.Len() {
-			most = max(most, depth(v.Index(i)))
+	case []any:
+		for _, x := range v {
+			most = max(most, depth(x))
 		}
-	case reflect.Map:
-		for it := v.MapRange(); it.Next(); {
-			most = max(most, depth(it.Value()))
+	case map[string]any:
+		for _, x := range v {
+			most = max(most, depth(x))
+		}
+	case *serde.Map:
+		for _, x := range v.Values {
+			most = max(most, depth(x))
 		}
 	default:
 		return 0
@@ -104,84 +163,21 @@ func depth(v reflect.Value) int {
 	return most + 1
 }
 
-// tokensBelow checks the integers of lists, and those that are keys of maps, where
-// JSON has them as text.
-func tokensBelow(v reflect.Value, limit int64) error {
-	for v.Kind() == reflect.Interface {
-		v = v.Elem()
-	}
-	if v.IsValid() {
-		if m, ok := v.Interface().(*serde.Map); ok && m != nil {
-			v = reflect.ValueOf(m.Keys)
-		}
-	}
-	switch {
-	case v.Kind() == reflect.String:
-		if n, err := strconv.ParseInt(v.String(), 10, 64); err == nil && (n < 0 || n >= limit) {
-			return fmt.Errorf("token %s is outside of the vocabulary of %d", v, limit)
-		}
-	case v.Kind() == reflect.Slice, v.Kind() == reflect.Array:
-		for i := range v.Len() {
-			if err := tokensBelow(v.Index(i), limit); err != nil {
-				return err
-			}
-		}
-	case v.Kind() == reflect.Map:
-		for _, k := range v.MapKeys() {
-			if err := tokensBelow(k, limit); err != nil {
-				return err
-			}
-		}
-	case v.CanInt() && (v.Int() < 0 || v.Int() >= limit), v.CanUint() && v.Uint() >= uint64(limit):
-		return fmt.Errorf("token %v is outside of the vocabulary of %d", v, limit)
-	}
-	return nil
-}
-
-// integer returns a parameter that is a whole number.
-func integer(p any) (int64, error) {
-	v := reflect.ValueOf(p)
-	switch {
-	case v.CanInt():
-		return v.Int(), nil
-	case v.CanUint() && v.Uint() <= math.MaxInt64:
-		return int64(v.Uint()), nil
-	}
-	return 0, fmt.Errorf("%v is not a whole number", p)
-}
-
 // childParams returns the parameters of one of n children. Each of several has a seed
-// of its own; -1 is none for vLLM.
+// of its own; -1 is none for vLLM. Seeds wrap, as integers of the machine do.
 func childParams(all Params, i, n int) Params {
 	p := maps.Clone(all)
-	if p == nil {
-		p = Params{}
-	}
 	delete(p, "n")
 	if n == 1 {
 		return p
 	}
-	switch v := reflect.ValueOf(p["seed"]); {
-	case v.CanInt() && v.Int() != -1:
-		p["seed"] = v.Int() + int64(i)
-	case v.CanUint():
-		p["seed"] = v.Uint() + uint64(i)
+	switch seed := p["seed"].(type) {
+	case int64:
+		if seed != -1 {
+			p["seed"] = seed + int64(i)
+		}
+	case uint64:
+		p["seed"] = seed + uint64(i)
 	}
 	return p
 }
-
-// children returns the number of sequences that are asked for.
-func (r *Request) children() (int, error) {
-	v, ok := r.Params["n"]
-	if !ok {
-		return 1, nil
-	}
-	n, err := integer(v)
-	if err == nil && (n < 1 || n > maxChildren) {
-		err = fmt.Errorf("%d is not between 1 and %d", n, maxChildren)
-	}
-	return int(n), err
-}
-
-// maxChildren is VLLM_MAX_N_SEQUENCES of vllm/envs.py.
-const maxChildren = 16384

@@ -37,7 +37,8 @@ type Request struct {
 	CacheSalt string
 	// SessionID names a conversation (vLLM 0.28.0 on); empty is none.
 	SessionID string
-	// TraceHeaders belong to the trace that the request is part of.
+	// TraceHeaders belong to the trace that the request is part of. They,
+	// ReasoningParserKwargs and KVHints must not change before the stream has ended.
 	TraceHeaders map[string]string
 	// ReasoningEnded is for structured outputs of models that reason (0.16.0 on),
 	// ReasoningParserKwargs has values as Params has them (0.20.1 on).
