@@ -186,12 +186,12 @@ func (c *Client) Ready() *serde.Ready {
 	return &r
 }
 
-// Generation returns the generation of the engine, zero before the first start, and
+// Generation returns the generation of the engine, nil before the first start, and
 // while the engine is started again.
-func (c *Client) Generation() pycompat.Generation {
+func (c *Client) Generation() *pycompat.Generation {
 	s := c.current()
 	if s == nil {
-		return pycompat.Generation{}
+		return nil
 	}
 	return s.gen
 }

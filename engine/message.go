@@ -31,7 +31,7 @@ func (s *session) message(r *Request, items []mmcache.Wire) (*message, error) {
 	for i, w := range items {
 		m.core.Features = append(m.core.Features, r.Placeholders[i].feature(w))
 	}
-	if s.gen.RequestFields.Has("external_req_id") {
+	if slices.Contains(s.gen.RequestFields, "external_req_id") {
 		m.core.ExternalReqID = &r.ID
 	}
 	return m, nil

@@ -45,7 +45,7 @@ type Options struct {
 	// Generation is that of an engine that does not report its version (before vLLM
 	// 0.23), or whose version is not in the table (pycompat.TreatAs). It is not needed
 	// for any other engine.
-	Generation pycompat.Generation
+	Generation *pycompat.Generation
 	// Readers is the number of the engine's workers, tensor times pipeline parallel
 	// size, if the engine does not report it (before vLLM 0.24).
 	Readers int
@@ -86,6 +86,9 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("%w: Readers %d, StartTimeout %v, Grace %v", ErrInvalid, o.Readers, o.StartTimeout, o.Grace)
 	}
 	if err := o.Model.Validate(); err != nil {
+		return o, err
+	}
+	if _, err := pycompat.Resolve(o.Generation); err != nil {
 		return o, err
 	}
 	if o.Handshake == "" {

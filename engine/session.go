@@ -31,7 +31,7 @@ type session struct {
 
 	// What came of the handshake; constant once the session runs.
 	ready *serde.Ready // completed from the options
-	gen   pycompat.Generation
+	gen   *pycompat.Generation
 
 	wait  sync.WaitGroup
 	over  chan struct{} // closed when everything is given back
