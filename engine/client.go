@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -79,44 +77,11 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// socketDir makes a folder for sockets, whose paths may have 107 bytes.
-func socketDir(in string) (string, error) {
-	const most = 107 - len("/out") - len("18446744073709551615")
-	dir, err := os.MkdirTemp(in, "ringcache-")
-	if err == nil && len(dir) > most {
-		if err = os.Remove(dir); err == nil && in != "" {
-			return "", fmt.Errorf("%w: Options.Dir %q is too long for the path of a socket; use a shorter one", ErrInvalid, in)
-		}
-		dir, err = os.MkdirTemp("/tmp", "ringcache-")
-	}
-	if err != nil {
-		return "", fmt.Errorf("engine: no folder for the sockets: %w", err)
-	}
-	return dir, nil
-}
-
 func (c *Client) removeDir() error {
 	if c.dir == "" {
 		return nil
 	}
 	return os.RemoveAll(c.dir)
-}
-
-// bind binds the sockets of a session.
-func (c *Client) bind(session uint64) (input, output Socket, err error) {
-	endpoint := func(name string) string {
-		if c.o.Bind != "" {
-			return "tcp://" + net.JoinHostPort(c.o.Bind, "0")
-		}
-		return "ipc://" + filepath.Join(c.dir, name+strconv.FormatUint(session, 10))
-	}
-	if input, err = c.o.Transport.Router(endpoint("in"), 0); err != nil {
-		return nil, nil, err
-	}
-	if output, err = c.o.Transport.Pull(endpoint("out")); err != nil {
-		return nil, nil, errors.Join(err, input.Close())
-	}
-	return input, output, nil
 }
 
 // Address returns what the engine has to be started with.

@@ -26,7 +26,7 @@ func SendRaw(c *Client, frames ...string) error {
 	for _, f := range frames {
 		b = append(b, []byte(f))
 	}
-	return s.input.Send(s.peer, b...)
+	return s.link.input.Send(s.link.peer, b...)
 }
 
 // Greeted reports whether an engine waits for its addresses.

@@ -136,7 +136,7 @@ func (h *handshake) welcomeAll() {
 
 // welcome sends an engine the addresses of a session.
 func (h *handshake) welcome(s *session, peer string) {
-	b, err := serde.EncodeInit(&serde.Init{Inputs: []string{s.input.Endpoint()}, Outputs: []string{s.output.Endpoint()}})
+	b, err := serde.EncodeInit(s.link.addresses())
 	if err == nil {
 		err = h.socket.Send(peer, b)
 	}

@@ -27,12 +27,12 @@ func (s *session) readInput() {
 	met := false
 	var odd loglimit.Limit
 	for {
-		m, err := s.input.Recv(s.ctx)
+		m, err := s.link.input.Recv(s.ctx)
 		if err != nil {
 			return
 		}
 		switch {
-		case m.Gone && met && m.Peer == s.peer:
+		case m.Gone && met && m.Peer == s.link.peer:
 			select { // its last words may still be on their way
 			case <-s.ctx.Done():
 			case <-time.After(lastWords):
@@ -40,8 +40,8 @@ func (s *session) readInput() {
 			}
 			return
 		case !m.Gone && !met:
-			met, s.peer = true, m.Peer
-			s.first <- m.Frames[0]
+			met, s.link.peer = true, m.Peer
+			s.link.first <- m.Frames[0]
 		case !m.Gone:
 			odd.Warn(s.c.o.Logger, "unexpected message on the input socket", "peer", peerName(m))
 		}
@@ -53,7 +53,7 @@ func (s *session) readInput() {
 func (s *session) readOutput() {
 	spoke := ""
 	for {
-		m, err := s.output.Recv(s.ctx)
+		m, err := s.link.output.Recv(s.ctx)
 		if err != nil {
 			return
 		}

@@ -23,11 +23,7 @@ type session struct {
 	ctx     context.Context // done when the session is gone
 	cancel  context.CancelFunc
 	process *process // nil if somebody else started the engine
-
-	input  Socket
-	output Socket
-	first  chan []byte // of one: the engine's first message on the input socket
-	peer   string      // the engine's connection there, constant after first
+	link    *link
 
 	// What came of the handshake; constant once the session runs.
 	ready *serde.Ready // completed from the options
@@ -59,14 +55,14 @@ func (c *Client) newSession(p *process) (*session, error) {
 	c.sessions++
 	number := c.sessions
 	c.mu.Unlock()
-	in, out, err := c.bind(number)
+	l, err := c.bind(number)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &session{
-		c: c, number: number, ctx: ctx, cancel: cancel, input: in, output: out, process: p, state: sessionStarting,
-		first: make(chan []byte, 1), over: make(chan struct{}), fence: make(chan struct{}, 1),
+		c: c, number: number, ctx: ctx, cancel: cancel, link: l, process: p, state: sessionStarting,
+		over: make(chan struct{}), fence: make(chan struct{}, 1),
 		streams: map[*Stream]struct{}{}, children: map[string]place{}, calls: calls{waiting: map[uint64]chan *serde.UtilityOutput{}},
 	}
 	s.wait.Go(s.reap)
@@ -142,7 +138,7 @@ func (s *session) deadError() error {
 // reap gives everything back when the session has ended.
 func (s *session) reap() {
 	<-s.ctx.Done()
-	err := errors.Join(s.input.Close(), s.output.Close())
+	err := s.link.close()
 	dead, streams := s.deadError(), s.unsettled()
 	s.c.o.Logger.Info("engine gone", "cause", errors.Unwrap(dead), "requests", len(streams), "sockets", err)
 	for _, st := range streams {
@@ -217,7 +213,7 @@ func (s *session) forget(st *Stream) {
 // send sends one message. If it does not arrive for certain the engine is given
 // up: it may have got half of it.
 func (s *session) send(t serde.MessageType, f serde.Frames) error {
-	if err := s.input.Send(s.peer, append([][]byte{t.Frame()}, f...)...); err != nil {
+	if err := s.link.send(t, f); err != nil {
 		s.end(fmt.Errorf("%w (%w)", ErrDisconnected, err))
 		return s.deadError()
 	}

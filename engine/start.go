@@ -110,7 +110,7 @@ func (c *Client) launch() (*session, error) {
 // socket, too, that it is ready, but there anybody can.
 func (s *session) await(ctx context.Context) error {
 	select {
-	case b := <-s.first:
+	case b := <-s.link.first:
 		r, err := serde.DecodeReady(b)
 		if err != nil {
 			return fmt.Errorf("engine: its first message can't be read: %w", err)
