@@ -58,7 +58,8 @@ type Options struct {
 	// minute; twice as long must be longer than any step of the engine, also the
 	// first, which may compile. Less than 0 never asks.
 	Silence time.Duration
-	// Grace is how long a process may take to end before it is killed. 0 is 20 s.
+	// Grace is how long a process may take to end before it is killed. Close waits as
+	// long for a last fence, and for producers of requests that it aborted. 0 is 20 s.
 	Grace time.Duration
 
 	// Logger gets the events of the engine's life. nil is silent.
