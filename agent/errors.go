@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/lrusync/upstream"
 	"github.com/ringcache/ringcache/mmhash"
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/pycompat"
@@ -40,8 +41,7 @@ var kinds = []struct {
 	{objstore.ErrStale, "stale"},
 	{objstore.ErrTooLarge, "too_large"},
 	{lrusync.ErrTooLarge, "too_large"},
-	{lrusync.ErrMiss, "miss"},
-	{lrusync.ErrGhost, "unsupported"},
+	{upstream.ErrMiss, "miss"},
 	{objstore.ErrFull, "full"},
 	{objstore.ErrClosed, "closed"},
 	{pycompat.ErrUnknownVersion, "unsupported"},

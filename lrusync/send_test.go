@@ -2,8 +2,6 @@ package lrusync_test
 
 import (
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -13,54 +11,6 @@ import (
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/pycompat"
 )
-
-// pair is a sender and a receiver with nothing lost in between. A value is its
-// own size.
-type pair struct {
-	*lrusync.Sender
-	r *lrusync.Receiver[int64]
-}
-
-func newPair(t require.TestingT, o lrusync.Options) pair {
-	s, err := lrusync.NewSender(o)
-	require.NoError(t, err)
-	r, err := lrusync.NewReceiver[int64](o)
-	require.NoError(t, err)
-	return pair{s, r}
-}
-
-func features(items []lrusync.Item, t lrusync.Ticket) []lrusync.Feature[int64] {
-	fs := make([]lrusync.Feature[int64], len(items))
-	for i, it := range items {
-		fs[i] = lrusync.Feature[int64]{Key: it.Key, Identifier: it.Key, Has: !t.Omit[i], Value: it.Size, Size: it.Size}
-		if t.Omit[i] {
-			fs[i].Value, fs[i].Size = 0, 0
-		}
-	}
-	return fs
-}
-
-func (p pair) requireEqual(t require.TestingT, at ...any) {
-	a, n := p.Contents()
-	b, m := p.r.Contents()
-	require.Equal(t, b, a, at...)
-	require.Equal(t, m, n, at...)
-	require.NoError(t, p.CheckStructure(), at...)
-	require.NoError(t, p.r.CheckStructure(), at...)
-}
-
-func randomItems(r *rapid.T, keys int, largest int64, have bool) []lrusync.Item {
-	n := rapid.IntRange(1, 5).Draw(r, "items")
-	items := make([]lrusync.Item, n)
-	for i := range items {
-		k := rapid.IntRange(0, keys-1).Draw(r, "key")
-		items[i] = lrusync.Item{
-			Key: fmt.Sprint("k", k), Size: 1 + int64(k*7)%largest,
-			Have: have || rapid.Bool().Draw(r, "have"), Fresh: rapid.IntRange(0, 9).Draw(r, "fresh") == 0,
-		}
-	}
-	return items
-}
 
 // In every generation: what Send foresees is what the receiver does, nothing is
 // ever missing, and a refused or failed request leaves no trace.
@@ -74,7 +24,7 @@ func TestSendForeseesTheReceiver(t *testing.T) {
 					items := randomItems(r, 14, 12, false)
 					before, _ := p.Contents()
 					fail := rapid.IntRange(0, 9).Draw(r, "fail") == 0
-					tk, err := p.Send(items, func(lrusync.Ticket) error {
+					tk, err := p.Send(ctx, items, func(lrusync.Ticket) error {
 						if fail {
 							return errors.New("socket closed")
 						}
@@ -86,16 +36,16 @@ func TestSendForeseesTheReceiver(t *testing.T) {
 						var need *lrusync.NeedDataError
 						if errors.As(err, &need) {
 							for _, k := range need.Keys {
-								require.True(r, slices.ContainsFunc(items, func(it lrusync.Item) bool { return it.Key == k && !it.Have }))
+								require.True(r, slices.ContainsFunc(items, func(it lrusync.Item) bool { return it.Key == k && !it.HasData }))
 							}
 						} else if !fail {
 							require.True(r, errors.Is(err, lrusync.ErrTooLarge) && !g.Cache.PutIfFits ||
-								errors.Is(err, lrusync.ErrGhost) && g.Cache.GhostTouch, "%v", err)
+								errors.Is(err, lrusync.ErrHang) && g.Cache.GhostTouch, "%v", err)
 						}
 						p.requireEqual(r)
 						continue
 					}
-					res, err := p.r.Apply(tk.Envelope, features(items, tk))
+					res, err := p.r.Receive(tk.Envelope, features(items, tk))
 					require.NoError(r, err)
 					require.Nil(r, res.Drift)
 					require.Empty(r, res.Missing)
@@ -108,187 +58,18 @@ func TestSendForeseesTheReceiver(t *testing.T) {
 					}
 					p.requireEqual(r)
 					if rapid.IntRange(0, 30).Draw(r, "barrier") == 0 {
-						require.Error(r, p.Barrier(func(lrusync.Envelope) error { return errors.New("not sent") }))
+						notSent := errors.New("not sent")
+						require.ErrorIs(r, p.Clear(ctx, func(lrusync.Envelope) error { return notSent }), notSent)
+						require.Equal(r, after, contentsOf(p))
 						p.requireEqual(r)
-						require.NoError(r, p.Barrier(func(e lrusync.Envelope) error { p.r.Reset(e); return nil }))
+						require.NoError(r, p.Clear(ctx, func(e lrusync.Envelope) error { p.r.Clear(e); return nil }))
 						p.requireEqual(r)
-						require.Empty(r, after[len(after):])
+						require.Empty(r, contentsOf(p))
 					}
 				}
 			})
 		})
 	}
-}
-
-func keyNumber(key string) (n int) {
-	_, _ = fmt.Sscanf(key, "k%d", &n)
-	return n
-}
-
-// A network that loses and reorders requests between two ends of this package:
-// every drift is noticed by the next request, repaired, and no request fails.
-func TestDriftIsRepairedBetweenPeers(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
-		seed := rapid.Uint64().Draw(r, "seed")
-		requireNoFailure(r, rand.New(rand.NewPCG(seed, 1)), 200)
-	})
-}
-
-type message struct {
-	tk    lrusync.Ticket
-	items []lrusync.Item
-}
-
-func requireNoFailure(t require.TestingT, rnd *rand.Rand, requests int) (drifts, resent int) {
-	p := newPair(t, lrusync.Options{Capacity: 40})
-	send := func(items []lrusync.Item) message {
-		tk, err := p.Send(items, func(lrusync.Ticket) error { return nil })
-		// What is made can push out what was thought to be there, so more may be
-		// needed the next time.
-		for need := (*lrusync.NeedDataError)(nil); errors.As(err, &need); {
-			for i := range items {
-				items[i].Have = items[i].Have || slices.Contains(need.Keys, items[i].Key)
-			}
-			tk, err = p.Send(items, func(lrusync.Ticket) error { return nil })
-		}
-		require.NoError(t, err)
-		return message{tk, items}
-	}
-	// answer hands a request to the receiver and acts on what it says.
-	var answer func(m message, depth int)
-	answer = func(m message, depth int) {
-		require.Less(t, depth, 4, "a request is sent again and again")
-		res, err := p.r.Apply(m.tk.Envelope, features(m.items, m.tk))
-		require.NoError(t, err)
-		if res.Drift != nil {
-			if p.Repair(*res.Drift) {
-				drifts++
-				p.requireEqual(t)
-			}
-		}
-		if res.Missing == nil {
-			for i, it := range m.items {
-				require.Equal(t, it.Size, res.Values[i])
-			}
-			return
-		}
-		p.Missed(m.tk.Envelope, res.Missing)
-		resent++
-		answer(send(m.items), depth+1)
-	}
-	var queue []message
-	for range requests {
-		items := make([]lrusync.Item, 1+rnd.IntN(4))
-		for i := range items {
-			k := rnd.IntN(12)
-			items[i] = lrusync.Item{Key: fmt.Sprint("k", k), Size: 1 + int64(k), Have: rnd.IntN(2) == 0}
-		}
-		queue = append(queue, send(items))
-		switch rnd.IntN(8) {
-		case 0: // lost; the client gives up waiting and asks again
-			lost := queue[len(queue)-1]
-			queue = append(queue[:len(queue)-1], send(lost.items))
-		case 1: // overtaken
-			i := rnd.IntN(len(queue))
-			queue[i], queue[len(queue)-1] = queue[len(queue)-1], queue[i]
-		case 2: // a restarted engine
-			if rnd.IntN(10) == 0 {
-				var err error
-				p.r, err = lrusync.NewReceiver[int64](lrusync.Options{Capacity: 40})
-				require.NoError(t, err)
-			}
-		case 3, 4, 5:
-			for _, m := range queue {
-				answer(m, 0)
-			}
-			queue = queue[:0]
-		}
-	}
-	for _, m := range queue {
-		answer(m, 0)
-	}
-	answer(send([]lrusync.Item{{Key: "k0", Size: 1, Have: true}}), 0)
-	p.requireEqual(t, "drift was not noticed")
-	return drifts, resent
-}
-
-// The test above must be able to fail: without repair its pair ends up unequal.
-func TestDriftIsNoticedAtTheNextRequest(t *testing.T) {
-	p := newPair(t, lrusync.Options{Capacity: 10})
-	apply := func(lose bool, keys ...string) lrusync.Result[int64] {
-		var items []lrusync.Item
-		for _, k := range keys {
-			items = append(items, lrusync.Item{Key: k, Size: 4, Have: true})
-		}
-		tk, err := p.Send(items, func(lrusync.Ticket) error { return nil })
-		require.NoError(t, err)
-		if lose {
-			return lrusync.Result[int64]{}
-		}
-		res, err := p.r.Apply(tk.Envelope, features(items, tk))
-		require.NoError(t, err)
-		return res
-	}
-	require.Nil(t, apply(false, "a").Drift)
-	apply(true, "b")
-	res := apply(false, "a", "c")
-	require.NotNil(t, res.Drift, "a lost request must show at the next one")
-	require.Empty(t, res.Missing, "which is served all the same: a was kept, c came with data")
-	require.Equal(t, []lrusync.KeySize{{Key: "a", Size: 4}}, res.Drift.Contents)
-
-	require.NotNil(t, apply(false, "a").Drift, "nothing is cached until the sender knows")
-	require.True(t, p.Repair(*res.Drift))
-	require.False(t, p.Repair(*res.Drift), "twice is once")
-	require.Nil(t, apply(false, "c", "a").Drift)
-	p.requireEqual(t)
-}
-
-// A new frontend process takes over an engine that is full of another's items.
-func TestSenderRestartTakesOver(t *testing.T) {
-	p := newPair(t, lrusync.Options{Capacity: 10})
-	send := func(s *lrusync.Sender, items ...lrusync.Item) lrusync.Result[int64] {
-		tk, err := s.Send(items, func(lrusync.Ticket) error { return nil })
-		require.NoError(t, err)
-		res, err := p.r.Apply(tk.Envelope, features(items, tk))
-		require.NoError(t, err)
-		return res
-	}
-	for range 3 {
-		send(p.Sender, lrusync.Item{Key: "a", Size: 4, Have: true}, lrusync.Item{Key: "b", Size: 4, Have: true})
-	}
-	old := p.Sender
-	p.Sender, _ = lrusync.NewSender(lrusync.Options{Capacity: 10})
-	res := send(p.Sender, lrusync.Item{Key: "c", Size: 4, Have: true})
-	require.Nil(t, res.Drift)
-	p.requireEqual(t)
-
-	res = send(old, lrusync.Item{Key: "a", Size: 4, Have: true})
-	require.Nil(t, res.Drift, "what the old one still has under way changes nothing")
-	require.Equal(t, []string{"a"}, res.Missing)
-	p.requireEqual(t)
-}
-
-// Frontends were restarted twice, and the first one's last request comes late.
-func TestStragglerOfAnOlderSender(t *testing.T) {
-	p := newPair(t, lrusync.Options{Capacity: 10})
-	item := []lrusync.Item{{Key: "a", Size: 4, Have: true}}
-	deliver := func(s *lrusync.Sender) lrusync.Result[int64] {
-		tk, err := s.Send(item, func(lrusync.Ticket) error { return nil })
-		require.NoError(t, err)
-		res, err := p.r.Apply(tk.Envelope, features(item, tk))
-		require.NoError(t, err)
-		return res
-	}
-	first := p.Sender
-	deliver(first)
-	for range 2 {
-		p.Sender, _ = lrusync.NewSender(lrusync.Options{Capacity: 10})
-		require.Nil(t, deliver(p.Sender).Drift)
-	}
-	require.Nil(t, deliver(first).Drift)
-	item = []lrusync.Item{{Key: "b", Size: 4, Have: true}}
-	require.Nil(t, deliver(p.Sender).Drift)
-	p.requireEqual(t)
 }
 
 // Without drift reports, as with a vLLM engine: its miss answer is all there is.
@@ -303,23 +84,23 @@ func TestMissAnswerRepairs(t *testing.T) {
 					items := randomItems(r, 12, 9, true)
 					for attempt := 0; ; attempt++ {
 						require.Less(r, attempt, 3)
-						tk, err := p.Send(items, func(lrusync.Ticket) error { return nil })
+						tk, err := p.Send(ctx, items, func(lrusync.Ticket) error { return nil })
 						require.NoError(r, err)
 						if rapid.IntRange(0, 9).Draw(r, "lose") == 0 && attempt == 0 {
 							break
 						}
-						got, err := p.r.Features(features(items, tk))
-						var miss *lrusync.MissError
-						if errors.As(err, &miss) {
-							p.Missed(tk.Envelope, miss.Keys)
+						res, err := p.r.Receive(lrusync.Envelope{}, features(items, tk))
+						require.NoError(r, err)
+						require.Nil(r, res.Drift)
+						if res.Missing != nil {
+							p.Missed(tk.Envelope, res.Missing)
 							for i := range items {
 								items[i].Fresh = items[i].Fresh || attempt > 0
 							}
 							continue
 						}
-						require.NoError(r, err)
 						for i, it := range items {
-							require.Equal(r, it.Size, got[i])
+							require.Equal(r, it.Size, res.Values[i])
 						}
 						break
 					}
@@ -335,9 +116,9 @@ func TestMissedKeepsWhatWentOutSince(t *testing.T) {
 	send := func(keys ...string) lrusync.Ticket {
 		var items []lrusync.Item
 		for _, k := range keys {
-			items = append(items, lrusync.Item{Key: k, Size: 1, Have: true})
+			items = append(items, lrusync.Item{Key: k, Size: 1, HasData: true})
 		}
-		tk, err := p.Send(items, func(lrusync.Ticket) error { return nil })
+		tk, err := p.Send(ctx, items, func(lrusync.Ticket) error { return nil })
 		require.NoError(t, err)
 		return tk
 	}
@@ -352,20 +133,22 @@ func TestMissedKeepsWhatWentOutSince(t *testing.T) {
 
 func TestRenewSendsTheDataAgain(t *testing.T) {
 	p := newPair(t, lrusync.Options{Capacity: 10})
-	one := []lrusync.Item{{Key: "a", Size: 1, Have: true, Updates: []byte("old")}}
-	tk, err := p.Send(one, func(lrusync.Ticket) error { return nil })
+	one := []lrusync.Item{{Key: "a", Size: 1, HasData: true, Updates: []byte("old")}}
+	tk, err := p.Send(ctx, one, func(lrusync.Ticket) error { return nil })
 	require.NoError(t, err)
-	_, err = p.r.Apply(tk.Envelope, features(one, tk))
+	_, err = p.r.Receive(tk.Envelope, features(one, tk))
 	require.NoError(t, err)
 	p.Renew("a")
-	require.Equal(t, []bool{false}, p.Cached("a"))
-	_, err = p.Send([]lrusync.Item{{Key: "a"}}, func(lrusync.Ticket) error { return nil })
-	require.ErrorIs(t, err, lrusync.ErrNeedData)
+	require.Equal(t, []bool{false}, cached(p.Sender, "a"))
+	_, err = p.Send(ctx, []lrusync.Item{{Key: "a"}}, func(lrusync.Ticket) error { return nil })
+	var need *lrusync.NeedDataError
+	require.ErrorAs(t, err, &need)
+	require.Equal(t, []string{"a"}, need.Keys)
 	one[0].Updates = []byte("new")
-	tk, err = p.Send(one, func(lrusync.Ticket) error { return nil })
+	tk, err = p.Send(ctx, one, func(lrusync.Ticket) error { return nil })
 	require.NoError(t, err)
 	require.Equal(t, []bool{false}, tk.Omit)
-	res, err := p.r.Apply(tk.Envelope, features(one, tk))
+	res, err := p.r.Receive(tk.Envelope, features(one, tk))
 	require.NoError(t, err)
 	require.Nil(t, res.Drift)
 	updates, size, ok := p.Lookup("a")
@@ -378,9 +161,54 @@ func TestRenewSendsTheDataAgain(t *testing.T) {
 func TestPanicInEnqueueLeavesNothing(t *testing.T) {
 	p := newPair(t, lrusync.Options{Capacity: 10})
 	require.Panics(t, func() {
-		_, _ = p.Send([]lrusync.Item{{Key: "a", Size: 1, Have: true}}, func(lrusync.Ticket) error { panic("socket") })
+		_, _ = p.Send(ctx, []lrusync.Item{{Key: "a", Size: 1, HasData: true}}, func(lrusync.Ticket) error { panic("socket") })
 	})
 	p.requireEqual(t)
-	require.Equal(t, lrusync.Stats{}, p.Stats(false))
-	require.Equal(t, []bool{false}, p.Cached("a"))
+	require.Equal(t, lrusync.Stats{}, p.Stats())
+	require.Equal(t, []bool{false}, cached(p.Sender, "a"))
+}
+
+// The same by tickets.
+func TestUpstreamCacheEvictionLRUCacheSend(t *testing.T) {
+	p := newPair(t, lrusync.Options{Capacity: 6})
+	send := func(items ...lrusync.Item) lrusync.Ticket {
+		tk, err := p.Send(ctx, items, func(lrusync.Ticket) error { return nil })
+		require.NoError(t, err)
+		_, err = p.r.Receive(tk.Envelope, features(items, tk))
+		require.NoError(t, err)
+		p.requireEqual(t)
+		return tk
+	}
+	it := func(key string, size int64, have bool) lrusync.Item {
+		return lrusync.Item{Key: key, Size: size, HasData: have}
+	}
+	send(it("A", 2, true), it("B", 2, true), it("C", 2, true))
+	tk := send(it("D", 1, true), it("E", 1, true), it("A", 2, false), it("C", 2, false))
+	require.Equal(t, []bool{false, false, true, true}, tk.Omit)
+	require.Equal(t, []string{"B"}, tk.Evicted)
+	require.Equal(t, []string{"D", "E", "A", "C"}, keysOf(p.Contents()))
+}
+
+// Sleeping forgets the items at both ends; upstream once forgot them at the
+// engine's only.
+func TestUpstreamSleepWakePreservesMMCacheConsistency(t *testing.T) {
+	p := newPair(t, lrusync.Options{Capacity: 100})
+	image := []lrusync.Item{{Key: "image", Size: 10, HasData: true}}
+	ask := func(want bool) {
+		t.Helper()
+		tk, err := p.Send(ctx, image, func(lrusync.Ticket) error { return nil })
+		require.NoError(t, err)
+		require.Equal(t, []bool{want}, tk.Omit)
+		res, err := p.r.Receive(tk.Envelope, features(image, tk))
+		require.NoError(t, err)
+		require.Equal(t, lrusync.Result[int64]{Values: []int64{10}}, res)
+		p.requireEqual(t)
+	}
+	ask(false)
+	ask(true)
+	require.NoError(t, p.Clear(ctx, func(e lrusync.Envelope) error { p.r.Clear(e); return nil }))
+	p.requireEqual(t)
+	require.Empty(t, keysOf(p.Contents()))
+	ask(false)
+	ask(true)
 }

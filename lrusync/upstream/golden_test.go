@@ -1,6 +1,7 @@
-package lrusync_test
+package upstream_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/ringcache/ringcache/internal/goldentest"
 	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/lrusync/upstream"
 	"github.com/ringcache/ringcache/pycompat"
 )
 
@@ -26,7 +28,7 @@ func TestGoldenLRU(t *testing.T) {
 			f.Decode(t, &traces)
 			rows := 0
 			for _, tr := range traces {
-				l := lrusync.NewLRU(tr.Capacity, lrusync.LRUOptions[int64]{})
+				l := upstream.NewLRUCache(tr.Capacity, lrusync.LRUOptions[int64]{})
 				for i, row := range tr.Rows {
 					rows++
 					at := fmt.Sprintf("row %d: %s", i, row[0])
@@ -44,7 +46,7 @@ func TestGoldenLRU(t *testing.T) {
 					slices.Sort(pinned)
 					requireJSON(t, row[2], order, at)
 					requireJSON(t, row[3], l.Size(), at)
-					s := l.Stats(false)
+					s := l.Stat(false)
 					requireJSON(t, row[4], []int64{s.Hits, s.Total}, at)
 					requireJSON(t, row[5], append([]string{}, pinned...), at)
 					require.NoError(t, l.CheckStructure(), at)
@@ -57,7 +59,7 @@ func TestGoldenLRU(t *testing.T) {
 
 // lruStep performs one operation; the answer is as Python's in JSON, nil for
 // None.
-func lruStep(t *testing.T, l *lrusync.LRU[int64], raw json.RawMessage) (any, error) {
+func lruStep(t *testing.T, l *upstream.LRUCache[int64], raw json.RawMessage) (any, error) {
 	var op []any
 	require.NoError(t, json.Unmarshal(raw, &op))
 	var key string
@@ -81,7 +83,7 @@ func lruStep(t *testing.T, l *lrusync.LRU[int64], raw json.RawMessage) (any, err
 		v, ok := l.Get(key)
 		return found(v, ok, nil), nil
 	case "getitem":
-		v, ok := l.Item(key)
+		v, ok := l.GetItem(key)
 		if !ok {
 			return nil, keyError
 		}
@@ -103,13 +105,13 @@ func lruStep(t *testing.T, l *lrusync.LRU[int64], raw json.RawMessage) (any, err
 		}
 		return nil, nil
 	case "popitem", "popitem_pinned":
-		k, v, err := l.PopOldest(op[0] == "popitem_pinned")
+		k, v, err := l.PopItem(op[0] == "popitem_pinned")
 		return []any{k, v}, err
 	case "remove_oldest":
 		if l.Len() == 0 {
 			return nil, nil
 		}
-		_, _, err := l.PopOldest(false)
+		_, _, err := l.PopItem(false)
 		return nil, err
 	case "pin":
 		if !l.Pin(key) {
@@ -120,7 +122,7 @@ func lruStep(t *testing.T, l *lrusync.LRU[int64], raw json.RawMessage) (any, err
 		l.Clear()
 		return nil, nil
 	case "stat", "stat_delta":
-		s := l.Stats(op[0] == "stat_delta")
+		s := l.Stat(op[0] == "stat_delta")
 		return []int64{s.Hits, s.Total}, nil
 	}
 	t.Fatalf("unknown operation %s", raw)
@@ -186,14 +188,14 @@ func TestGoldenSenderReceiver(t *testing.T) {
 				counts := map[string]int{}
 				for _, tr := range traces {
 					o := lrusync.Options{Capacity: tr.Capacity, Generation: g}
-					s, err := lrusync.NewSender(o)
+					s, err := upstream.NewSenderCache(o)
 					require.NoError(t, err)
-					r, err := lrusync.NewReceiver[int64](o)
+					r, err := upstream.NewReceiverCache[int64](o)
 					require.NoError(t, err)
 					for i, row := range tr.Rows {
 						goldenRequest(t, fmt.Sprintf("row %d", i), o, s, r, row, counts)
 					}
-					if st := s.Stats(false); tr.Stats != nil {
+					if st := s.Stats(); tr.Stats != nil {
 						require.Equal(t, tr.Stats, []int64{st.Hits, st.Total})
 					}
 				}
@@ -203,7 +205,7 @@ func TestGoldenSenderReceiver(t *testing.T) {
 	}
 }
 
-func goldenRequest(t *testing.T, at string, o lrusync.Options, s *lrusync.Sender, r *lrusync.Receiver[int64], row goldenRow, counts map[string]int) {
+func goldenRequest(t *testing.T, at string, o lrusync.Options, s *upstream.SenderCache, r *upstream.ReceiverCache[int64], row goldenRow, counts map[string]int) {
 	counts["requests"]++
 	rules := o.Generation.Cache
 	if row.DropP1 {
@@ -213,7 +215,7 @@ func goldenRequest(t *testing.T, at string, o lrusync.Options, s *lrusync.Sender
 	for _, it := range row.Items {
 		keys = append(keys, it[0].(string))
 	}
-	require.Equal(t, row.Cached, s.Cached(keys...), at)
+	require.Equal(t, row.Cached, s.IsCached(keys...), at)
 	if rules.Touch {
 		for _, k := range keys {
 			s.Touch(k)
@@ -223,21 +225,21 @@ func goldenRequest(t *testing.T, at string, o lrusync.Options, s *lrusync.Sender
 	failed := false
 	for i, want := range row.P0 {
 		size := int64(row.Items[i][1].(float64))
-		var in *lrusync.Input
+		var in *upstream.Input
 		if !row.Cached[i] {
-			in = &lrusync.Input{Size: size}
+			in = &upstream.Input{Size: size}
 		}
-		omit, _, err := s.Update(keys[i], in)
+		omit, _, err := s.GetAndUpdate(keys[i], in)
 		var e struct{ Err, Msg string }
 		if json.Unmarshal(want, &e) == nil && e.Err != "" {
-			require.ErrorIs(t, err, lrusync.ErrMiss, at)
+			require.ErrorIs(t, err, upstream.ErrMiss, at)
 			require.Equal(t, e.Msg, pycompat.UpstreamText(err), at)
 			failed = true
 			break
 		}
 		require.NoError(t, err, at)
 		requireJSON(t, want, map[bool]string{true: "nil", false: "data"}[omit], at)
-		fs = append(fs, lrusync.Feature[int64]{Key: keys[i], Identifier: keys[i], Has: !omit, Value: size, Size: size})
+		fs = append(fs, lrusync.Feature[int64]{Key: keys[i], Identifier: keys[i], HasData: !omit, Value: size, Size: size})
 	}
 	var outcome string
 	switch json.Unmarshal(row.P1, &outcome); {
@@ -250,10 +252,10 @@ func goldenRequest(t *testing.T, at string, o lrusync.Options, s *lrusync.Sender
 		require.True(t, failed || !rules.MissError, at)
 	default:
 		var e struct{ Err, Msg string }
-		got, err := r.Features(fs)
+		got, err := r.GetAndUpdate(fs)
 		if json.Unmarshal(row.P1, &e) == nil && e.Err != "" {
 			counts["miss"]++
-			var miss *lrusync.MissError
+			var miss *upstream.MissError
 			require.ErrorAs(t, err, &miss, at)
 			require.Equal(t, e.Msg, pycompat.UpstreamText(err), at)
 			if row.Inv != nil {
@@ -288,23 +290,33 @@ func requireContents(t *testing.T, order string, size int64, contents func() ([]
 // requireForeseenHang shows that a request on which the real engine never came
 // back is refused: the engine's cache, touching and storing as it did, comes
 // across a ghost.
-func requireForeseenHang(t *testing.T, o lrusync.Options, r *lrusync.Receiver[int64], fs []lrusync.Feature[int64]) {
+func requireForeseenHang(t *testing.T, o lrusync.Options, r *upstream.ReceiverCache[int64], fs []lrusync.Feature[int64]) {
 	t.Helper()
 	s, err := lrusync.NewSender(o)
 	require.NoError(t, err)
+	ctx := context.Background()
 	sent := func(lrusync.Ticket) error { return nil }
 	held, _ := r.Contents()
 	for _, k := range held {
-		_, err := s.Send([]lrusync.Item{{Key: k.Key, Have: true, Size: k.Size}}, sent)
+		_, err := s.Send(ctx, []lrusync.Item{{Key: k.Key, HasData: true, Size: k.Size}}, sent)
 		require.NoError(t, err)
 	}
 	var items []lrusync.Item
 	for _, f := range fs {
-		items = append(items, lrusync.Item{Key: f.Key, Have: f.Has, Size: f.Size})
+		items = append(items, lrusync.Item{Key: f.Key, HasData: f.HasData, Size: f.Size})
 	}
-	_, err = s.Send(items, func(lrusync.Ticket) error { t.Error("a request that hangs the engine was sent"); return nil })
-	require.ErrorIs(t, err, lrusync.ErrGhost)
+	_, err = s.Send(ctx, items, func(lrusync.Ticket) error { t.Error("a request that hangs the engine was sent"); return nil })
+	var hang *lrusync.HangError
+	require.ErrorAs(t, err, &hang)
+	require.Contains(t, keysOfFeatures(fs), hang.Key)
 	now, _ := s.Contents()
 	require.Equal(t, held, now, "nothing may have happened")
 	require.NoError(t, s.CheckStructure())
+}
+
+func keysOfFeatures(fs []lrusync.Feature[int64]) (keys []string) {
+	for _, f := range fs {
+		keys = append(keys, f.Key)
+	}
+	return keys
 }
