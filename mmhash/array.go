@@ -29,7 +29,7 @@ type Tensor struct {
 	Data []byte
 }
 
-// numpyOf maps the dtypes of torch that numpy has too. Of all others but
+// numpyOf maps the dtypes that torch and numpy have in common. Of all others but
 // bfloat16 vLLM fails to make an array.
 var numpyOf = map[string]string{
 	"bool": "|b1", "uint8": "|u1", "int8": "|i1", "uint16": "<u2", "int16": "<i2", "uint32": "<u4", "int32": "<i4",
@@ -128,7 +128,7 @@ func (s *stream) shape(shape []int) {
 	}
 }
 
-// fits reports whether there is as much data as the shape says.
+// fits reports whether there is as much data as the shape demands.
 func (s *stream) fits(what string, shape []int, size, have int) bool {
 	n, ok := shapes.Bytes(shape, size)
 	switch {

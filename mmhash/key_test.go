@@ -160,7 +160,7 @@ func TestKeyErrors(t *testing.T) {
 func TestFalsyFactorsAreNone(t *testing.T) {
 	h, err := NewHasher(Options{})
 	require.NoError(t, err)
-	for _, v := range []Value{nil, None{}, Map{}, List{}, Str(""), Bytes{}, Bool(false), Int(0), Uint(0), Float(0)} {
+	for _, v := range []Value{nil, nil, Map{}, List{}, Str(""), Bytes{}, Bool(false), Int(0), Uint(0), Float(0)} {
 		key, err := h.Key(Identity{ModelID: "m", Modality: "image", UUID: "u", MediaIOKwargs: Map{{"image", v}}})
 		require.NoError(t, err)
 		require.Equal(t, "u", key)
