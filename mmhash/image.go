@@ -74,7 +74,7 @@ func (s *stream) image(m *Image) {
 	if mode.bands == 0 {
 		shape = dims[:2]
 	}
-	if !s.fits("image", shape, d.size, len(m.Pixels)) {
+	if !s.fits("an image", shape, d.size, len(m.Pixels)) {
 		return
 	}
 	parts := 2

@@ -112,6 +112,7 @@ func TestGoldenKeys(t *testing.T) {
 						got, err := h.Key(id)
 						if raises {
 							require.ErrorIs(t, err, ErrInvalid)
+							require.ErrorContains(t, err, "given twice")
 							clashes++
 							continue
 						}
@@ -131,9 +132,9 @@ func TestKeyErrors(t *testing.T) {
 	h, err := NewHasher(Options{})
 	require.NoError(t, err)
 	_, err = h.Key(Identity{ModelID: "m", Modality: "image"})
-	require.ErrorIs(t, err, ErrInvalid)
+	requireInvalid(t, err, "image", "an item or a UUID is needed")
 	_, err = h.Key(Identity{ModelID: "m", Modality: "model_id", Item: Int(1)})
-	require.ErrorIs(t, err, ErrInvalid)
+	requireInvalid(t, err, "model_id", "given twice")
 	// The file alone does not do where pixels are hashed.
 	file := Identity{ModelID: "m", Modality: "image", Item: &EncodedImage{Data: []byte("JPEG")}}
 	for version, uuids := range map[string]bool{"0.12.0": true, "0.13.0": false, "0.26.0": false} {
@@ -177,5 +178,5 @@ func TestRehash(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, hexOf(t, Options{}, Arg("fps", Float(2)), Arg("mm_hash", Str("abc"))), got)
 	_, err = h.Rehash("abc", Arg("mm_hash", Int(1)))
-	require.ErrorIs(t, err, ErrInvalid)
+	requireInvalid(t, err, "mm_hash", "given twice")
 }

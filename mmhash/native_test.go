@@ -95,17 +95,28 @@ func TestNativeKey(t *testing.T) {
 	for range MaxDepth + 1 {
 		deep = List{deep}
 	}
-	for name, v := range map[string]Value{
-		"twice": Map{{"a", Int(1)}, {"a", Int(1)}}, "UTF-8": Str("\xff"), "deep": deep, "nil array": (*Array)(nil), "nil image": (*EncodedImage)(nil),
-		"frames": &EncodedVideo{Frames: Int(1)}, "nil frames": &EncodedVideo{Frames: (*Array)(nil)}, "reader": Reader{nil, 3},
+	for name, c := range map[string]struct {
+		v    Value
+		text string
+	}{
+		"twice":      {Map{{"a", Int(1)}, {"a", Int(1)}}, `the name "a" is given twice in a map`},
+		"UTF-8":      {Str("\xff"), `the text "\xff" is not valid UTF-8`},
+		"deep":       {deep, "nested more than 64 deep"},
+		"nil array":  {(*Array)(nil), "a nil *mmhash.Array"},
+		"nil image":  {(*EncodedImage)(nil), "a nil *mmhash.EncodedImage"},
+		"frames":     {&EncodedVideo{Frames: Int(1)}, "not mmhash.Int"},
+		"nil frames": {&EncodedVideo{Frames: (*Array)(nil)}, "a nil *mmhash.Array"},
+		"reader":     {Reader{nil, 3}, "a Reader needs a reader"},
 	} {
-		_, err := NativeKey(s, "", v)
-		require.ErrorIs(t, err, ErrInvalid, name)
+		t.Run(name, func(t *testing.T) {
+			_, err := NativeKey(s, "", c.v)
+			requireInvalid(t, err, "", c.text)
+		})
 	}
 	_, err := NativeKey(s, "", nil)
-	require.ErrorIs(t, err, ErrInvalid)
+	requireInvalid(t, err, "", "an item or a UUID is needed")
 	_, err = NativeKey(s, "u", nil, Arg("a", nil), Arg("a", nil))
-	require.ErrorIs(t, err, ErrInvalid)
+	requireInvalid(t, err, "", `the name "a" is given twice`)
 }
 
 // TestNativeKeyIsStable: keys may be stored, so they never change. This one was

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -149,15 +150,19 @@ func TestUpstreamNoCollisions(t *testing.T) {
 	}
 	old, err := pycompat.Lookup("0.30.0")
 	require.NoError(t, err)
-	for i, p := range pairs {
-		require.Equal(t, hexOf(t, Options{Generation: old}, p[0]...), hexOf(t, Options{Generation: old}, p[1]...), i)
-		require.NotEqual(t, hexOf(t, Options{}, p[0]...), hexOf(t, Options{}, p[1]...), i)
+	for _, p := range pairs {
+		t.Run(fmt.Sprintf("%v and %v", p[0], p[1]), func(t *testing.T) {
+			require.Equal(t, hexOf(t, Options{Generation: old}, p[0]...), hexOf(t, Options{Generation: old}, p[1]...))
+			require.NotEqual(t, hexOf(t, Options{}, p[0]...), hexOf(t, Options{}, p[1]...))
+		})
 	}
 	// What is left: the type of a leaf is not hashed.
-	for i, p := range [][2]Value{
+	for _, p := range [][2]Value{
 		{Str("ab"), Bytes("ab")}, {Bool(true), Bytes("\x01")}, {Int(0), Float(0)}, {Int(-1), Uint(1<<64 - 1)},
 		{Uint(1 << 63), Int(-1 << 63)}, {Int(7), Uint(7)},
 	} {
-		require.Equal(t, hexOf(t, Options{}, Arg("x", p[0])), hexOf(t, Options{}, Arg("x", p[1])), i)
+		t.Run(fmt.Sprintf("%T(%v) and %T(%v)", p[0], p[0], p[1], p[1]), func(t *testing.T) {
+			require.Equal(t, hexOf(t, Options{}, Arg("x", p[0])), hexOf(t, Options{}, Arg("x", p[1])))
+		})
 	}
 }

@@ -34,8 +34,8 @@ type (
 	// Float is a Python float; its bits are hashed. Go's math.NaN differs in
 	// one bit from Python's float("nan") and stands for it.
 	Float float64
-	// Str is a Python str and must be valid UTF-8. Its hash is that of the same text as
-	// bytes.
+	// Str is a Python str and must be valid UTF-8. Its hash is that of the same
+	// text as bytes.
 	Str string
 	// Bytes is Python bytes, or a memoryview of some. They are not copied.
 	Bytes []byte
