@@ -277,7 +277,7 @@ func TestValuesRoundTrip(t *testing.T) {
 		{`{"type":"tensor","data":{"dtype":"uint8","shape":[-1],"xof":"x"}}`, "shape [-1]"},
 		{`{"type":"item","fields":[{"name":"x","data":[` + strings.Repeat(`{"dtype":"uint8","shape":[1048576],"xof":"x"},`, 256) + `{"dtype":"uint8","shape":[1],"xof":"x"}],"field":{"kind":"batched"}}]}`, "tensor of 1 bytes, at most 0 are left for this request"},
 		{`{"type":"tensor","data":{"dtype":"float128","shape":[1],"xof":"x"}}`, `tensor: unknown dtype "float128"`},
-		{`{"type":"tensor","data":{"dtype":"uint8","shape":[2],"hex":"00"}}`, "tensor: 1 bytes of data, its shape says 2"},
+		{`{"type":"tensor","data":{"dtype":"uint8","shape":[2],"hex":"00"}}`, "tensor: 1 bytes of data, its shape needs 2"},
 		{`{"type":"tensor","data":{"dtype":"uint8","shape":[2]}}`, `tensor: "hex" or "xof" is needed`},
 		{`{"type":"item","fields":[{"name":"x","data":1}]}`, `item: field "x" has no "field"`},
 		{`{"type":"item","fields":[{"name":"x","data":1,"field":{"kind":"round"}}]}`, `unknown kind of field "round"`},

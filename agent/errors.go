@@ -57,7 +57,7 @@ var kinds = []struct {
 	{objstore.ErrNotCounted, "timeout"},
 }
 
-// errUnsupported is the kind "unsupported" for what the protocol knows and this
+// errUnsupported is the kind "unsupported" for operations of the protocol that an
 // object can't do.
 var errUnsupported = errors.New("unsupported")
 
@@ -66,7 +66,7 @@ func unsupportedf(format string, args ...any) error {
 }
 
 func kindOf(err error) string {
-	// Upstream says the same of what does not fit now and of what never will.
+	// Upstream reports the same of what does not fit now and of what never will.
 	var chunk *shmring.TooLargeError
 	var object *objstore.TooLargeError
 	if errors.As(err, &chunk) || errors.As(err, &object) && object.Ring {

@@ -148,7 +148,7 @@ func lruPin(l *lru, key string) (reply, error) {
 	return nil, nil
 }
 
-// pinAbsentError says that the key to pin is not there.
+// pinAbsentError reports that the key to pin is absent.
 type pinAbsentError string
 
 func (e pinAbsentError) Error() string {

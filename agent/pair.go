@@ -147,7 +147,7 @@ func valueSize(v serde.Value, py lrusync.Python) (int64, error) {
 		n, err := v.NBytes()
 		return int64(n), err
 	}
-	return 0, unsupportedf("what size a pickled object has, only Python can say: want a value of type item or tensor")
+	return 0, unsupportedf("the size of a pickled object is known to Python only: want a value of type item or tensor")
 }
 
 func sizeOf(p *params) (reply, error) {
@@ -247,7 +247,7 @@ func pairState(c *pair) reply {
 	return reply{"order": order, "size": size, "hits": s.Hits, "total": s.Total}
 }
 
-// missedKeys are the keys that an error says are missing, in the order of the
+// missedKeys are the keys that an error reports as missing, in the order of the
 // request, or nil.
 func missedKeys(err error) []string {
 	var miss *upstream.MissError

@@ -139,7 +139,7 @@ func TestBadPairLines(t *testing.T) {
 		{`{"op":"pair.update","pair":"receiver","key":"a","value":null}`, "pair.update is for a sender or processor_only"},
 		{`{"op":"pair.features","pair":"sender","features":[]}`, "pair.features is for a receiver"},
 		{`{"op":"pair.features","pair":"processor_only","features":[]}`, "pair.features is for a receiver"},
-		{`{"op":"pair.update","pair":"sender","key":"a","value":` + pickleA + `}`, "what size a pickled object has, only Python can say"},
+		{`{"op":"pair.update","pair":"sender","key":"a","value":` + pickleA + `}`, "the size of a pickled object is known to Python only"},
 	} {
 		t.Run(c.text, func(t *testing.T) { k.in(t).refuses("unsupported", c.line, c.text) })
 	}
@@ -184,7 +184,7 @@ func TestSizeOf(t *testing.T) {
 	k.refuses("invalid", `{"op":"size_of","value":null}`, `field "value" is missing`)
 	k.refuses("invalid", `{"op":"size_of","value":`+strings.Repeat("[", 5000)+strings.Repeat("]", 5000)+`}`, `field "value": json: cannot unmarshal array`)
 	k.refuses("invalid", `{"op":"size_of","value":`+item(`1`)+`,"python":"3.8"}`, `field "python": lrusync: invalid argument: Python version "3.8"`)
-	k.refuses("unsupported", `{"op":"size_of","value":`+pickleA+`}`, "what size a pickled object has, only Python can say")
+	k.refuses("unsupported", `{"op":"size_of","value":`+pickleA+`}`, "the size of a pickled object is known to Python only")
 }
 
 // A layout needs no data, but bytes that are asked for by "xof" take memory all

@@ -145,7 +145,7 @@ func (d valueDecoder) kind(j kindJSON) serde.Field {
 	return f
 }
 
-// isListOfLists says whether a JSON value is a list whose first element, if
+// isListOfLists reports whether a JSON value is a list whose first element, if
 // there is one, is a list.
 func isListOfLists(raw rawJSON) bool {
 	if firstByte(raw) != '[' {
@@ -260,7 +260,7 @@ func (d valueDecoder) tensor(raw rawJSON) serde.Data {
 	case j.Hex != nil:
 		t.Data = *j.Hex
 		if len(t.Data) != n {
-			d.fail("tensor: %d bytes of data, its shape says %d", len(t.Data), n)
+			d.fail("tensor: %d bytes of data, its shape needs %d", len(t.Data), n)
 		}
 	case j.XOF != nil:
 		t.Data = xof(*j.XOF, n, dtype == "bool")

@@ -1,7 +1,7 @@
 // Package lrusync keeps two caches in different processes equal without a
-// question between them: a [Sender] in the frontend (P0), which knows what its
-// peer has, and a [Receiver] in the engine (P1), which has it. Items that the peer
-// has are not sent again, only named.
+// question between them: a [Receiver] in the engine (P1) keeps items, and a
+// [Sender] in the frontend (P0) keeps a mirror of that. Items that the engine
+// already keeps are not sent again, only named.
 //
 // It is vLLM's mirrored LRU cache (vllm/multimodal/cache.py and cache/,
 // vllm/utils/cache.py, 0.11.0 to 0.33.0): its order of eviction, its sizes, its

@@ -71,7 +71,7 @@ type Drift struct {
 	Contents      []KeySize
 }
 
-// KeySize is an entry of a cache as its peer needs to know it.
+// KeySize is an entry of a cache, without its value.
 type KeySize struct {
 	Key  string
 	Size int64 // bytes

@@ -10,8 +10,8 @@ import (
 	"github.com/ringcache/ringcache/internal/turn"
 )
 
-// Sender is the frontend's half of a mirrored pair (P0). It knows which items its
-// [Receiver], or vLLM's, has, and keeps their prompt updates, but not their data.
+// Sender is the frontend's half of a mirrored pair (P0). It keeps a mirror of what
+// its [Receiver], or vLLM's, has cached: sizes and prompt updates, not the data.
 //
 // Methods may be called by any number of goroutines. Only Send and Clear wait
 // while a request is being sent; what the other methods report then is what the
@@ -116,7 +116,7 @@ func (s *Sender) foresee(items []Item) (Ticket, error) {
 	return t, nil
 }
 
-// take is [Receiver.take] with what the sender knows of the items. It fills in
+// take is [Receiver.take] with what the sender keeps of the items. It fills in
 // t.Omit and t.Updates.
 func (s *Sender) take(items []Item, t Ticket) error {
 	if s.mirror.rules.Touch {

@@ -15,7 +15,7 @@ import (
 // sizes of the engine's interpreter. The zero value is a current CPython: 3.12
 // or newer, or 3.11.2 or newer.
 type Python struct {
-	// NarrowZero says that 0 and False take 24 bytes, as they do up to 3.10 and
+	// NarrowZero reports that 0 and False take 24 bytes, as they do up to 3.10 and
 	// in 3.11.0 and 3.11.1. Elsewhere they take 28, like 1.
 	NarrowZero bool
 }

@@ -1,5 +1,5 @@
 // Package invariants holds the switch of checks that a production build leaves
-// out: whether a structure is what its package says it is, after each change.
+// out: whether a structure is still in order, after each change.
 //
 // The checks are in a build with the race detector, and in one with the tag
 // invariants:

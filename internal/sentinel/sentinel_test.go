@@ -19,7 +19,7 @@ import (
 	"github.com/ringcache/ringcache/shmring"
 )
 
-// TestErrorsMatchAcrossPackages says for each exported sentinel which others it
+// TestErrorsMatchAcrossPackages lists for each exported sentinel which others it
 // matches. A user of a package needs no other one to recognise its errors.
 func TestErrorsMatchAcrossPackages(t *testing.T) {
 	// Errors in one row match each other, and nothing else but what is in more.

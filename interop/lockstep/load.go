@@ -35,7 +35,7 @@ type call struct {
 	answer chan answer
 	want   []lrusync.KeySize // contents after it, if compare
 	total  int64
-	// compare says that nothing came between the ticket and the look at want.
+	// compare reports that nothing came between the ticket and the look at want.
 	compare bool
 	misses  int
 }
@@ -137,7 +137,7 @@ func (c *client) interfere() error {
 		return c.link.post(&call{answer: make(chan answer, 1)}, request{Op: opForget})
 	case x < 60 && !unreliable:
 		// Other data under the same key is for a link that loses nothing: if it
-		// got lost, vLLM would have no way to tell that it has the old data.
+		// got lost, vLLM would have no way to notice that its data is old.
 		c.renew(use{number: c.rng.IntN(worldItems)})
 	}
 	return nil
