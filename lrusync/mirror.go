@@ -91,17 +91,6 @@ func (m *mirror[V]) rollback() {
 	m.checkInvariants()
 }
 
-// checkSettled reports a broken invariant while no request is under way.
-func (m *mirror[V]) checkSettled() error {
-	switch {
-	case m.journal.open || len(m.journal.log) > 0:
-		return errors.New("lrusync: a transaction was left open")
-	case len(m.ghosts) > 0:
-		return fmt.Errorf("lrusync: a request left %d ghosts", len(m.ghosts))
-	}
-	return m.CheckStructure()
-}
-
 // contents lists the entries, oldest first.
 func (m *mirror[V]) contents() []KeySize {
 	out := make([]KeySize, 0, m.Len())

@@ -16,30 +16,6 @@ import (
 // The scenarios of upstream's tests/multimodal/test_cache.py;
 // docs/testing.md maps them.
 
-// pair is a frontend's cache and its engine's. A value is its own size.
-type pair struct {
-	*upstream.SenderCache
-	engine *upstream.ReceiverCache[int64]
-}
-
-func newPair(t *testing.T, o lrusync.Options) pair {
-	s, err := upstream.NewSenderCache(o)
-	require.NoError(t, err)
-	r, err := upstream.NewReceiverCache[int64](o)
-	require.NoError(t, err)
-	return pair{s, r}
-}
-
-func (p pair) requireEqual(t *testing.T) {
-	t.Helper()
-	here, size := p.Contents()
-	there, sizeThere := p.engine.Contents()
-	require.Equal(t, there, here)
-	require.Equal(t, sizeThere, size)
-	require.NoError(t, p.CheckStructure())
-	require.NoError(t, p.engine.CheckStructure())
-}
-
 // item has one tensor of bytes for each size.
 func item(sizes ...int) *serde.Item {
 	it := &serde.Item{}
@@ -47,21 +23,6 @@ func item(sizes ...int) *serde.Item {
 		it.Elems = append(it.Elems, serde.Elem{Key: fmt.Sprint("e", i), Data: &serde.Tensor{DType: "int8", Shape: []int{n}}})
 	}
 	return it
-}
-
-// without is a feature that is named only, with one that carries a value which is
-// its own size.
-func without(key string) lrusync.Feature[int64] { return lrusync.Feature[int64]{Key: key} }
-
-func with(key string, size int64) lrusync.Feature[int64] {
-	return lrusync.Feature[int64]{Key: key, HasData: true, Value: size, Size: size}
-}
-
-func keysOf(contents []lrusync.KeySize, _ int64) (keys []string) {
-	for _, k := range contents {
-		keys = append(keys, k.Key)
-	}
-	return keys
 }
 
 func sizeOf(t *testing.T, it *serde.Item) int64 {
@@ -155,14 +116,8 @@ func TestUpstreamMMCacheMissRaisesAndRecovers(t *testing.T) {
 	receive := func(f lrusync.Feature[int64]) ([]int64, error) {
 		return p.engine.GetAndUpdate([]lrusync.Feature[int64]{f})
 	}
-	miss := func(err error) {
-		t.Helper()
-		var e *upstream.MissError
-		require.ErrorAs(t, err, &e)
-		require.Equal(t, []string{"hash"}, e.Keys)
-	}
 	_, err := receive(without("hash"))
-	miss(err)
+	requireMiss(t, err, "hash")
 
 	in := &upstream.Input{Size: 10}
 	omit, _, err := p.GetAndUpdate("hash", in)
@@ -172,12 +127,12 @@ func TestUpstreamMMCacheMissRaisesAndRecovers(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, omit, "the first request never arrived, the second has no data")
 	_, err = receive(without("hash"))
-	miss(err)
+	requireMiss(t, err, "hash")
 
 	p.Invalidate("hash")
 	require.Equal(t, []bool{false}, p.IsCached("hash"))
 	_, _, err = p.GetAndUpdate("hash", nil)
-	miss(err)
+	requireMiss(t, err, "hash")
 	omit, _, err = p.GetAndUpdate("hash", in)
 	require.NoError(t, err)
 	require.False(t, omit)
@@ -193,9 +148,7 @@ func TestUpstreamMMCacheMissRaisesAndRecovers(t *testing.T) {
 func TestUpstreamMMCacheMissBatchesAllDriftedHashes(t *testing.T) {
 	p := newPair(t, lrusync.Options{Capacity: 100})
 	_, err := p.engine.GetAndUpdate([]lrusync.Feature[int64]{with("A", 1), without("B"), with("C", 1), without("D"), without("E")})
-	var miss *upstream.MissError
-	require.ErrorAs(t, err, &miss)
-	require.Equal(t, []string{"B", "D", "E"}, miss.Keys)
+	requireMiss(t, err, "B", "D", "E")
 	require.Equal(t, "Multi-modal items ['B', 'D', 'E'] are not in the receiver (P1) cache and no data was provided to recompute them "+
 		"(P0/P1 cache drift); the request should be retried with the multi-modal data attached.", pycompat.UpstreamText(err))
 	require.Equal(t, []string{"A", "C"}, keysOf(p.engine.Contents()))
@@ -240,63 +193,71 @@ func TestUpstreamProcessorCacheSharedAcrossLoRAs(t *testing.T) {
 	first := lrusync.Feature[int64]{Key: "h", Identifier: "12345:h", HasData: true, Value: 7, Size: 7}
 	second := lrusync.Feature[int64]{Key: "h", Identifier: "67890:h"}
 	for _, g := range pycompat.Releases() {
-		r, err := upstream.NewReceiverCache[int64](lrusync.Options{Capacity: 100, Generation: g})
-		require.NoError(t, err)
-		_, err = r.GetAndUpdate([]lrusync.Feature[int64]{first})
-		require.NoError(t, err)
-		got, err := r.GetAndUpdate([]lrusync.Feature[int64]{second})
-		if !g.FeatureHash {
-			require.ErrorIs(t, err, upstream.ErrMiss, g.Version)
-			continue
-		}
-		require.NoError(t, err, g.Version)
-		require.Equal(t, []int64{7}, got)
-		require.Equal(t, []string{"h"}, keysOf(r.Contents()))
+		t.Run(g.Version, func(t *testing.T) {
+			r, err := upstream.NewReceiverCache[int64](lrusync.Options{Capacity: 100, Generation: g})
+			require.NoError(t, err)
+			_, err = r.GetAndUpdate([]lrusync.Feature[int64]{first})
+			require.NoError(t, err)
+			got, err := r.GetAndUpdate([]lrusync.Feature[int64]{second})
+			if !g.FeatureHash {
+				requireMiss(t, err, "67890:h")
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, []int64{7}, got)
+			require.Equal(t, []string{"h"}, keysOf(r.Contents()))
+		})
 	}
 }
 
 func TestUpstreamOversizeIsServedUncached(t *testing.T) {
 	for _, g := range pycompat.Releases() {
-		p := newPair(t, lrusync.Options{Capacity: 10, Generation: g})
-		only, err := upstream.NewProcessorOnlyCache[int64](lrusync.Options{Capacity: 10, Generation: g})
-		require.NoError(t, err)
-		omit, _, err := p.GetAndUpdate("big", &upstream.Input{Size: 11})
-		_, err1 := p.engine.GetAndUpdate([]lrusync.Feature[int64]{with("big", 11)})
-		v, _, err2 := only.GetAndUpdate("big", 11, &upstream.Input{Size: 11})
-		if !g.Cache.PutIfFits {
+		t.Run(g.Version, func(t *testing.T) {
+			p := newPair(t, lrusync.Options{Capacity: 10, Generation: g})
+			only, err := upstream.NewProcessorOnlyCache[int64](lrusync.Options{Capacity: 10, Generation: g})
+			require.NoError(t, err)
+			omit, _, err := p.GetAndUpdate("big", &upstream.Input{Size: 11})
+			_, err1 := p.engine.GetAndUpdate([]lrusync.Feature[int64]{with("big", 11)})
+			v, _, err2 := only.GetAndUpdate("big", 11, &upstream.Input{Size: 11})
 			for _, err := range []error{err, err1, err2} {
-				require.ErrorIs(t, err, lrusync.ErrTooLarge, g.Version)
+				if g.Cache.PutIfFits {
+					require.NoError(t, err)
+					continue
+				}
+				var large *lrusync.TooLargeError
+				require.ErrorAs(t, err, &large)
+				require.Equal(t, lrusync.TooLargeError{Key: "big", Size: 11, Capacity: 10}, *large)
 				require.Equal(t, "value too large", pycompat.UpstreamText(err))
 			}
-			continue
-		}
-		for _, err := range []error{err, err1, err2} {
-			require.NoError(t, err, g.Version)
-		}
-		require.False(t, omit)
-		require.Equal(t, int64(11), v)
-		require.Equal(t, []bool{false, false}, append(p.IsCached("big"), only.IsCached("big")...))
-		require.Empty(t, keysOf(p.engine.Contents()))
+			require.False(t, omit)
+			require.Equal(t, []bool{false, false}, append(p.IsCached("big"), only.IsCached("big")...))
+			require.Empty(t, keysOf(p.engine.Contents()))
+			if g.Cache.PutIfFits {
+				require.Equal(t, int64(11), v)
+			}
+		})
 	}
 }
 
 func TestUpstreamFreshPayloadReplaces(t *testing.T) {
 	for _, g := range pycompat.Releases() {
-		r, err := upstream.NewReceiverCache[string](lrusync.Options{Capacity: 10, Generation: g})
-		require.NoError(t, err)
-		_, err = r.GetAndUpdate([]lrusync.Feature[string]{{Key: "k", HasData: true, Value: "old", Size: 3}})
-		require.NoError(t, err)
-		got, err := r.GetAndUpdate([]lrusync.Feature[string]{{Key: "k", HasData: true, Value: "fresh", Size: 5}})
-		require.NoError(t, err)
-		want, size := "old", int64(3)
-		if g.Cache.FreshWins {
-			want, size = "fresh", 5
-		}
-		require.Equal(t, []string{want}, got, g.Version)
-		got, err = r.GetAndUpdate([]lrusync.Feature[string]{{Key: "k"}})
-		require.NoError(t, err)
-		require.Equal(t, []string{want}, got, g.Version)
-		contents, _ := r.Contents()
-		require.Equal(t, []lrusync.KeySize{{Key: "k", Size: size}}, contents)
+		t.Run(g.Version, func(t *testing.T) {
+			r, err := upstream.NewReceiverCache[string](lrusync.Options{Capacity: 10, Generation: g})
+			require.NoError(t, err)
+			_, err = r.GetAndUpdate([]lrusync.Feature[string]{{Key: "k", HasData: true, Value: "old", Size: 3}})
+			require.NoError(t, err)
+			got, err := r.GetAndUpdate([]lrusync.Feature[string]{{Key: "k", HasData: true, Value: "fresh", Size: 5}})
+			require.NoError(t, err)
+			want, size := "old", int64(3)
+			if g.Cache.FreshWins {
+				want, size = "fresh", 5
+			}
+			require.Equal(t, []string{want}, got)
+			got, err = r.GetAndUpdate([]lrusync.Feature[string]{{Key: "k"}})
+			require.NoError(t, err)
+			require.Equal(t, []string{want}, got)
+			contents, _ := r.Contents()
+			require.Equal(t, []lrusync.KeySize{{Key: "k", Size: size}}, contents)
+		})
 	}
 }
