@@ -2,7 +2,6 @@ package agent
 
 import (
 	"bytes"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/internal/shmfile"
-	"github.com/ringcache/ringcache/shmring/segment"
 )
 
 // talker sends requests to one agent.
@@ -124,173 +122,6 @@ const (
 	pickleA      = `{"type":"pickle","hex":"80059507000000000000004303414141942e"}` // b"AAA"
 )
 
-func TestStoreFamily(t *testing.T) {
-	k := newTalker(t)
-	name := fmt.Sprintf("ringcache-test-agent-%d", os.Getpid())
-	k.ok(`{"op":"store.create","store":"w","size":200,"max_object":120,"readers":1,"name":"`+name+`","secret":`+goldenSecret+`}`,
-		"name", `"`+name+`"`, "segment_bytes", `232`)
-	k.refuses("exists_segment", `{"op":"store.create","store":"w2","size":200,"max_object":120,"readers":1,"name":"`+name+`"}`, name)
-	k.refuses("invalid", `{"op":"store.create","store":"w","size":200,"max_object":120,"readers":1}`, `store "w" exists`)
-	k.refuses("unsupported", `{"op":"store.create","store":"w2","size":200,"max_object":120,"readers":1,"policy":"nope"}`, `policy "nope"`)
-	k.refuses("invalid", `{"op":"store.create","store":"w2","size":200,"max_object":120,"readers":1,"secret":"00"}`, `field "secret": 1 bytes`)
-
-	const sig = "c715cc92abcdd866e95d1904798121958bf490ba2906e6b2a95fd57698bc9e71" // golden ring_images
-	k.ok(`{"op":"store.put","store":"w","key":"a","value":`+pickleA+`}`, "address", `0`, "id", `0`, "signature", `"`+sig+`"`)
-	k.fails("exists", `{"op":"store.put","store":"w","key":"a","value":`+pickleA+`}`, "Key 'a' already exists in the storage.")
-	k.fails("too_large", `{"op":"store.put","store":"w","key":"b","value":{"type":"pickle","hex":"`+strings.Repeat("00", 121)+`"}}`,
-		"Serialized object size (150 bytes) exceeds max object size (120 bytes)")
-	k.ok(`{"op":"store.cached","store":"w","key":"a"}`, "cached", `true`)
-	k.ok(`{"op":"store.cached","store":"w","key":"b"}`, "cached", `false`)
-	k.ok(`{"op":"store.lookup","store":"w","key":"a","request":"r1"}`, "address", `0`, "signature", `"`+sig+`"`)
-	k.fails("not_found", `{"op":"store.lookup","store":"w","key":"b"}`, "'b'")
-	k.ok(`{"op":"store.signature","store":"w","key":"a"}`, "signature", `"`+sig+`"`)
-	k.refuses("not_found", `{"op":"store.signature","store":"w","key":"b"}`, `key "b"`)
-	list, err := json.Marshal(intsOf(sig))
-	require.NoError(t, err)
-	k.ok(`{"op":"store.verify","store":"w","key":"a","address":0,"id":0,"signature":"` + sig + `"}`)
-	k.ok(`{"op":"store.verify","store":"w","key":"a","address":0,"id":0,"signature":` + string(list) + `}`)
-	for _, bad := range []string{`"00"`, `"zz"`, `[1,2]`, `[256]`, `[-1]`, `[1.5]`, `[true]`, `[null]`, `7`, `{}`, `""`, `[]`} {
-		k.fails("bad_signature", `{"op":"store.verify","store":"w","key":"a","address":0,"id":0,"signature":`+bad+`}`, "Invalid SHM handle signature for cache key.")
-	}
-	k.fails("bad_signature", `{"op":"store.verify","store":"w","key":"a","address":0,"id":0,"signature":null}`, "Missing SHM handle signature for cache key.")
-
-	k.ok(`{"op":"store.open","store":"r","name":"` + name + `","size":200,"max_object":120,"readers":1}`)
-	k.ok(`{"op":"store.get","store":"r","address":0,"id":0,"key":"a","signature":"`+sig+`"}`, "value", pickleA)
-	k.fails("bad_signature", `{"op":"store.get","store":"r","address":0,"id":0,"signature":"`+sig+`"}`, "Missing SHM handle signature for cache key.")
-	k.refuses("bad_signature", `{"op":"store.get","store":"r","address":0,"id":0,"key":"b","signature":"`+sig+`"}`, `key "b"`)
-	k.ok(`{"op":"store.verify","store":"r","key":"a","address":0,"id":0,"signature":"` + sig + `"}`)
-	k.ok(`{"op":"store.touch","store":"r","key":"a","address":0,"id":0,"signature":"` + sig + `"}`)
-	k.ok(`{"op":"store.get","store":"w","address":0,"id":0}`, "value", pickleA)
-	k.fails("stale", `{"op":"store.get","store":"w","address":0,"id":1}`, "Data for address:id '0:1' has been modified or is invalid.")
-	k.refuses("unsupported", `{"op":"store.clear","store":"r"}`, "store.clear is for the writer")
-	k.refuses("unsupported", `{"op":"store.unlink","store":"r"}`, "only the writer may remove a segment")
-	k.ok(`{"op":"store.touch","store":"w","key":"a"}`)
-	k.ok(`{"op":"store.state","store":"w"}`, "key_index", `{"a":[0,0]}`, "writer_flag", `{"0":2}`, "reader_flag", `{"0":0}`, "touched", `[0]`,
-		"used_bytes", `55`, "ring", `{"start":0,"end":55,"id_start":0,"id_end":1,"metadata":{"0":0}}`)
-	k.ok(`{"op":"store.release_touches","store":"w"}`)
-	k.ok(`{"op":"store.free_unused","store":"w"}`, "freed", `[]`)
-	k.ok(`{"op":"store.peek","store":"w","offset":32,"length":12}`, "hex", `"000000003700000000000000"`)
-	k.refuses("invalid", `{"op":"store.peek","store":"w","offset":232,"length":1}`, "1 bytes from 232 on: the segment has 232, and one look shows at most 67108864")
-	k.refuses("invalid", `{"op":"store.peek","store":"w","offset":-1,"length":1}`, "1 bytes from -1 on: the segment has 232, and one look shows at most 67108864")
-	k.ok(`{"op":"store.clear","store":"w"}`)
-	k.ok(`{"op":"store.close","store":"r"}`)
-	k.refuses("closed", `{"op":"store.get","store":"r","address":0,"id":0,"key":"a","signature":"`+sig+`"}`, `store "r"`)
-	k.ok(`{"op":"store.unlink","store":"w"}`)
-	k.refuses("not_found", `{"op":"store.open","store":"r2","name":"`+name+`","size":200,"max_object":120,"readers":1}`, name)
-	k.ok(`{"op":"store.close","store":"w"}`)
-	k.ok(`{"op":"store.close","store":"w"}`)
-	k.ok(`{"op":"store.unlink","store":"w"}`)
-	k.refuses("closed", `{"op":"store.state","store":"w"}`, `store "w"`)
-	k.ok(`{"op":"store.create","store":"w","size":200,"max_object":120,"readers":1}`)
-	k.refuses("not_found", `{"op":"store.open","store":"r2","name":"x","size":200,"max_object":1,"readers":1,"lock":"/mp-nothere"}`, `no semaphore "/mp-nothere"`)
-	put := `{"op":"store.put","store":"w","key":"%s","value":{"type":"pickle","hex":"` + strings.Repeat("00", 80) + `"}}`
-	k.ok(fmt.Sprintf(put, "1"))
-	k.refuses("full", fmt.Sprintf(put, "2"), `key "1"`)
-	k.ok(`{"op":"store.create","store":"tiny","size":60,"max_object":120,"readers":1}`)
-	k.fails("full", `{"op":"store.put","store":"tiny","key":"a","value":{"type":"pickle","hex":"`+strings.Repeat("00", 80)+`"}}`,
-		"Not enough space in the data buffer, try calling free_buf() to free up space")
-}
-
-func intsOf(hexText string) []int {
-	b, _ := hex.DecodeString(hexText)
-	var out []int
-	for _, x := range b {
-		out = append(out, int(x))
-	}
-	return out
-}
-
-func TestWriterThatCounts(t *testing.T) {
-	k := newTalker(t)
-	k.ok(`{"op":"store.create","store":"w","size":4096,"max_object":1000,"readers":2,"lock":true,"generation":"0.31.0"}`)
-	k.ok(`{"op":"store.put","store":"w","key":"a","value":` + pickleA + `}`)
-	k.ok(`{"op":"store.get","store":"w","address":0,"id":0}`)
-	k.ok(`{"op":"store.touch","store":"w","key":"a","address":0,"id":0}`)
-	k.ok(`{"op":"store.state","store":"w"}`, "reader_flag", `{"0":1}`, "writer_flag", `{"0":1}`)
-	k.ok(`{"op":"store.get","store":"w","address":0,"id":0}`)
-	k.ok(`{"op":"store.touch","store":"w","key":"a","address":0,"id":0}`)
-	k.ok(`{"op":"store.state","store":"w"}`, "reader_flag", `{"0":3}`)
-	k.refuses("unsupported", `{"op":"store.signature","store":"w","key":"a"}`, "vLLM 0.31.0 has no signatures")
-	k.ok(`{"op":"store.clear","store":"w"}`)
-	k.ok(`{"op":"store.put","store":"w","key":"b","value":`+pickleA+`}`, "id", `0`)
-}
-
-func TestReserveFillPublish(t *testing.T) {
-	k := newTalker(t)
-	k.ok(`{"op":"store.create","store":"w","size":4096,"max_object":1000,"readers":1}`)
-	value := `{"type":"item","fields":[{"name":"x","data":{"dtype":"uint8","shape":[300]},"field":{"kind":"batched"}}]}`
-	k.ok(`{"op":"store.reserve","store":"w","key":"a","value":`+value+`}`, "address", `0`, "id", `0`)
-	k.refuses("exists", `{"op":"store.reserve","store":"w","key":"a","value":`+value+`}`, `key "a"`)
-	k.ok(`{"op":"store.fill","store":"w","key":"a","field":"x","offset":0,"hex":"` + strings.Repeat("07", 300) + `"}`)
-	k.ok(`{"op":"store.fill","store":"w","key":"a","field":"x","offset":299,"hex":"08"}`)
-	k.refuses("invalid", `{"op":"store.fill","store":"w","key":"a","field":"x","offset":299,"hex":"0808"}`, `field "x" has 300 bytes to fill, not 2 from 299 on`)
-	k.refuses("invalid", `{"op":"store.fill","store":"w","key":"a","field":"y","offset":0,"hex":"08"}`, `field "y" has 0 bytes to fill, not 1 from 0 on`)
-	k.refuses("invalid", `{"op":"store.fill","store":"w","key":"b","field":"x","offset":0,"hex":"08"}`, `key "b" is not reserved`)
-	k.ok(`{"op":"store.publish","store":"w","key":"a"}`, "id", `0`)
-	k.refuses("invalid", `{"op":"store.publish","store":"w","key":"a"}`, `key "a" is not reserved`)
-	k.ok(`{"op":"store.reserve","store":"w","key":"b","value":` + value + `}`)
-	k.ok(`{"op":"store.discard","store":"w","key":"b"}`)
-	k.ok(`{"op":"store.reserve","store":"w","key":"b","value":` + value + `}`) // left open: closing discards it
-}
-
-func TestValuesRoundTrip(t *testing.T) {
-	k := newTalker(t)
-	item := `{"type":"item","fields":[
-		{"name":"px","data":{"dtype":"bfloat16","shape":[2,2],"hex":"0001020304050607"},"field":{"kind":"flat","slices":[[[0,3,null]],[[3,-7,2]]],"dim":1}},
-		{"name":"n","data":[1,-2,18446744073709551615,1.5,2.0,true,false,[],{"dtype":"bool","shape":[3],"xof":"s"}],"field":{"kind":"shared","batch_size":4,"keep_on_cpu":true}},
-		{"name":"z","data":null,"field":{"kind":"batched"}},
-		{"name":"f","data":7,"field":{"kind":"flat","slices":[[null,null,null],[0,3,null]],"dim":0}}]}`
-	for _, generation := range []string{"0.12.0", "0.15.1", "0.33.0"} {
-		enc := k.ok(`{"op":"serde.encode","generation":"` + generation + `","value":` + item + `}`)
-		frames, err := json.Marshal(enc["frames"])
-		require.NoError(t, err)
-		dec := k.ok(`{"op":"serde.decode","kind":"item","generation":"` + generation + `","frames":` + string(frames) + `}`)
-		fields := dec["value"].(map[string]any)["fields"].([]any)
-		require.Len(t, fields, 4)
-		got, err := json.Marshal(fields[1].(map[string]any)["data"])
-		require.NoError(t, err)
-		require.True(t, strings.HasPrefix(string(got), `[1,-2,18446744073709551615,1.5,2.0,true,false,[],{"dtype":"bool","hex":"0`), "%s", got)
-		field, err := json.Marshal([]any{fields[0].(map[string]any)["field"], fields[3].(map[string]any)["field"]})
-		require.NoError(t, err)
-		require.JSONEq(t, `[{"kind":"flat","slices":[[[0,3,null]],[[3,-7,2]]],"dim":1},{"kind":"flat","slices":[[null,null,null],[0,3,null]],"dim":0}]`, string(field))
-	}
-	k.ok(`{"op":"serde.encode","value":{"type":"tensor","data":{"dtype":"uint8","shape":[3],"hex":"010203"}},"threshold":0}`, "frames", `["93a575696e7438910301","010203"]`)
-	k.ok(`{"op":"serde.encode","value":{"type":"item","fields":[{"name":"x","data":[{"float":"nan"},{"float":"-inf"}],"field":{"kind":"batched"}}]}}`)
-	k.refuses("invalid", `{"op":"serde.encode","value":{"type":"item","fields":[{"name":"x","data":{"float":"1"},"field":{"kind":"batched"}}]}}`, `data: float "1"`)
-	k.ok(`{"op":"serde.metadata","hex":"8005951c000000000000008c0654656e736f72944a701101005d94284b184a581101006587942e"}`,
-		"type", `"Tensor"`, "nbytes", `70000`, "lens", `[24,69976]`)
-	k.ok(`{"op":"serde.metadata","hex":"8005950e000000000000008c056279746573944b154e87942e"}`, "lens", `null`)
-	k.ok(`{"op":"address_item","address":100,"id":3,"generation":"0.31.0"}`,
-		"hex", `"82a76164647265737382a46461746164a56669656c6492a76261746368656481ab6b6565705f6f6e5f637075c2ac6d6f6e6f746f6e69635f696482a46461746103a56669656c6492a76261746368656481ab6b6565705f6f6e5f637075c2"`)
-	k.refuses("corrupt", `{"op":"serde.decode","kind":"item","frames":["dd02000000"]}`, "main document at byte 0")
-	k.refuses("corrupt", `{"op":"serde.metadata","hex":"80"}`, "metadata pickle at byte 1")
-	for _, c := range []struct{ bad, text string }{
-		{`{"type":"nope"}`, `value: unknown type "nope"`},
-		{`{"type":"tensor"}`, "value of type tensor: data is not a tensor"},
-		{`{"type":"tensor","data":5}`, "value of type tensor: data is not a tensor"},
-		{`{"type":"pickle"}`, `value of type pickle: field "hex" is missing`},
-		{`{"type":"pickle","hex":"0"}`, `field "value": encoding/hex: odd length hex string`},
-		{`[]`, `field "value": json: cannot unmarshal array`},
-		{`5`, `field "value": json: cannot unmarshal number`},
-		{`null`, `field "value" is missing`},
-		{`{"type":"tensor","data":{"dtype":"uint8","shape":[1099511627776],"xof":"x"}}`, "tensor of 1099511627776 bytes, at most 268435456 are left for this request"},
-		{`{"type":"tensor","data":{"dtype":"uint8","shape":[-1],"xof":"x"}}`, "shape [-1]"},
-		{`{"type":"item","fields":[{"name":"x","data":[` + strings.Repeat(`{"dtype":"uint8","shape":[1048576],"xof":"x"},`, 256) + `{"dtype":"uint8","shape":[1],"xof":"x"}],"field":{"kind":"batched"}}]}`, "tensor of 1 bytes, at most 0 are left for this request"},
-		{`{"type":"tensor","data":{"dtype":"float128","shape":[1],"xof":"x"}}`, `tensor: unknown dtype "float128"`},
-		{`{"type":"tensor","data":{"dtype":"uint8","shape":[2],"hex":"00"}}`, "tensor: 1 bytes of data, its shape needs 2"},
-		{`{"type":"tensor","data":{"dtype":"uint8","shape":[2]}}`, `tensor: "hex" or "xof" is needed`},
-		{`{"type":"item","fields":[{"name":"x","data":1}]}`, `item: field "x" has no "field"`},
-		{`{"type":"item","fields":[{"name":"x","data":1,"field":{"kind":"round"}}]}`, `unknown kind of field "round"`},
-		{`{"type":"item","fields":[{"name":"x","data":1,"field":{"kind":"flat","slices":[[[0,1]]]}}]}`, "flat field: a slice has 2 bounds"},
-		{`{"type":"item","fields":[{"name":"x","data":1,"field":{"kind":"flat","slices":[[0,1,null],[[0,1,null]]]}}]}`, "flat field: slice [[0,1,null]]"},
-		{`{"type":"item","fields":[{"name":"x","data":123456789012345678901234567890,"field":{"kind":"batched"}}]}`, "data 123456789012345678901234567890"},
-		{`{"type":"item","fields":[{"name":"x","data":"text","field":{"kind":"batched"}}]}`, `data "text"`},
-		{`{"type":"item","fields":[{"name":"x","data":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `,"field":{"kind":"batched"}}]}`, "data is nested more than 64 deep"},
-	} {
-		t.Run(c.text, func(t *testing.T) { k.in(t).refuses("invalid", `{"op":"serde.encode","value":`+c.bad+`}`, c.text) })
-	}
-}
-
 func TestBadLinesAreAnswered(t *testing.T) {
 	k := newTalker(t)
 	for _, c := range []struct{ line, text string }{
@@ -340,53 +171,4 @@ func TestEveryOpIsDocumented(t *testing.T) {
 	for _, op := range New().Ops() {
 		require.Contains(t, string(doc), "`"+op+"`")
 	}
-}
-
-// FuzzAgent: whatever the lines, every one is answered with one JSON object,
-// and nothing is left in shared memory.
-func FuzzAgent(f *testing.F) {
-	f.Add([]byte(`{"op":"ring.new","ring":"r","size":100}` + "\n" + `{"op":"ring.alloc","ring":"r","size":20}` + "\n" + `{"op":"ring.free","ring":"r","all":true}`))
-	f.Add([]byte(`{"op":"store.create","store":"w","size":2000,"max_object":900,"readers":1,"lock":true}` + "\n" +
-		`{"op":"store.put","store":"w","key":"a","value":` + pickleA + `}` + "\n" + `{"op":"store.get","store":"w","address":0,"id":0}` + "\n" + `{"op":"store.state","store":"w"}`))
-	f.Add([]byte(`{"op":"store.create","store":"p","size":4000,"max_object":900,"readers":1,"policy":"pool","name":"p"}` + "\n" +
-		`{"op":"store.begin","store":"p","request":"r"}` + "\n" + `{"op":"store.put","store":"p","key":"a","request":"r","value":` + pickleA + `}` + "\n" +
-		`{"op":"store.commit","store":"p","request":"r"}` + "\n" + `{"op":"store.abort","store":"p","request":"r"}` + "\n" + `{"op":"store.fence","store":"p"}` + "\n" +
-		`{"op":"store.detach","store":"p"}` + "\n" + `{"op":"store.adopt","store":"q","size":4000,"max_object":900,"readers":1,"name":"p"}` + "\n" +
-		`{"op":"store.reset_readers","store":"q","readers":2}` + "\n" + `{"op":"store.evict","store":"q","key":"a"}`))
-	f.Add([]byte(`{"op":"store.create","store":"w","name":"n","size":2000,"max_object":900,"readers":1,"generation":"0.15.1"}` + "\n" +
-		`{"op":"store.open","store":"r","name":"n","size":2000,"max_object":900,"readers":1,"generation":"0.15.1"}` + "\n" +
-		`{"op":"store.reserve","store":"w","key":"a","value":{"type":"item","fields":[{"name":"x","data":{"dtype":"uint8","shape":[300]},"field":{"kind":"batched"}}]}}` + "\n" +
-		`{"op":"store.fill","store":"w","key":"a","field":"x","offset":0,"hex":"00"}` + "\n" + `{"op":"store.close","store":"w"}`))
-	f.Add([]byte(`{"op":"serde.decode","kind":"item","frames":["81a16182a464617461c0a56669656c6492a76261746368656481ab6b6565705f6f6e5f637075c2"]}`))
-	f.Add([]byte(`{"op":"serde.encode","value":{"type":"tensor","data":{"dtype":"bool","shape":[3],"xof":"s"}},"threshold":0}`))
-	f.Add([]byte(`{"op":"address_item","address":1,"id":2,"signature":[1,2,3]}`))
-	f.Add([]byte(`{"op":"request.encode","request":{"prompt_token_ids":[1],"sampling_params":{"temperature":0.5,"extra_args":{"$map":[[1,{"$bytes":"00"}]]}}}}`))
-	f.Add([]byte(`{"op":"request.decode","generation":"0.11.0","frames":["9fa57265712d3193010203c0de0003a473746f7090ae73746f705f746f6b656e5f69647390a96261645f776f72647390c0c0cb3ff4000000000000c0c0c0c0000000c0"]}`))
-	f.Add([]byte(`{"op":"outputs.decode","frames":["990091dc0012a1729102c0c0c000a178c0c0c0c0c0c000c0c0c0c0c0cb3ff8000000000000c091a172c0c0c0"]}`))
-	dir := f.TempDir()
-	f.Fuzz(func(t *testing.T, in []byte) {
-		a := New()
-		a.dir, a.maxSegment, a.maxData = dir, 1<<20, 1<<16
-		for _, line := range bytes.Split(in, []byte("\n")) {
-			var out map[string]any
-			require.NoError(t, json.Unmarshal(a.Do(line), &out))
-			require.Contains(t, out, "ok")
-			if e, ok := out["error"].(map[string]any); ok {
-				require.NotContains(t, e["text"], "internal error")
-			}
-		}
-		require.NoError(t, a.Close())
-		// What was detached stays until it is swept.
-		detached, err := filepath.Glob(filepath.Join(dir, "*.ctl"))
-		require.NoError(t, err)
-		for _, path := range detached {
-			_, err := segment.Sweep(segment.SweepOptions{
-				Dir: dir, Prefix: strings.TrimSuffix(filepath.Base(path), ".ctl"), AnyOwner: true, Remove: true,
-			})
-			require.NoError(t, err)
-		}
-		left, err := os.ReadDir(dir)
-		require.NoError(t, err)
-		require.Empty(t, left)
-	})
 }
