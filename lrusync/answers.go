@@ -30,7 +30,9 @@ func (s *Sender) Missed(at Envelope, keys []string) {
 // lost a request which would have replaced the copy.
 func (s *Sender) Renew(key string) {
 	s.change(func() {
-		s.mirror.replace(key, func(v *sent) { v.stale = true })
+		v, _, _ := s.mirror.Peek(key)
+		v.stale = true
+		s.mirror.replace(key, v)
 	})
 }
 

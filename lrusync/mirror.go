@@ -70,11 +70,12 @@ func (m *mirror[V]) receive(key string, v V, size int64) (V, error) {
 	return v, err
 }
 
-// replace changes a value in its place.
-func (m *mirror[V]) replace(key string, change func(*V)) {
+// replace gives a key another value, of the same size and in the same place. It
+// does nothing if the key is absent.
+func (m *mirror[V]) replace(key string, v V) {
 	if n := m.entries[key]; n != nil {
 		m.before(replaced, n)
-		change(&n.value)
+		n.value = v
 	}
 }
 

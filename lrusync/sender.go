@@ -140,7 +140,7 @@ func (s *Sender) take(items []Item, t Ticket) error {
 			if _, err := s.mirror.receive(it.Key, now, it.Size); err != nil {
 				return err
 			}
-			s.mirror.replace(it.Key, func(v *sent) { *v = now }) // the peer may have kept its old copy
+			s.mirror.replace(it.Key, now) // the peer may have kept its old copy
 			t.Updates[i] = it.Updates
 		default:
 			need = append(need, it.Key)
