@@ -47,11 +47,14 @@ func (l *LRU[V]) checkInvariants() {
 
 // checkSettled reports a broken invariant while no request is under way.
 func (m *mirror[V]) checkSettled() error {
+	if err := m.CheckStructure(); err != nil {
+		return err
+	}
 	switch {
 	case m.journal.open || len(m.journal.log) > 0:
 		return errors.New("lrusync: a transaction was left open")
 	case len(m.ghosts) > 0:
 		return fmt.Errorf("lrusync: a request left %d ghosts", len(m.ghosts))
 	}
-	return m.CheckStructure()
+	return nil
 }

@@ -178,3 +178,30 @@ func TestStragglerOfAnOlderSender(t *testing.T) {
 	require.Nil(t, deliver(p.Sender).Drift)
 	p.requireEqual(t)
 }
+
+// vLLM's sender sends no envelopes. What it left is cleared when a Sender takes
+// over.
+func TestReceiverOfAPlainSender(t *testing.T) {
+	p := newPair(t, lrusync.Options{Capacity: 10})
+	plain := func(want lrusync.Result[int64], fs ...lrusync.Feature[int64]) {
+		t.Helper()
+		res, err := p.r.Receive(lrusync.Envelope{}, fs)
+		require.NoError(t, err)
+		require.Equal(t, want, res)
+	}
+	a := lrusync.Feature[int64]{Key: "a", HasData: true, Value: 4, Size: 4}
+	named := lrusync.Feature[int64]{Key: "a"}
+	plain(lrusync.Result[int64]{Values: []int64{0}, Missing: []string{"a"}}, named)
+	plain(lrusync.Result[int64]{Values: []int64{4, 4}}, a, named)
+	p.r.Clear(lrusync.Envelope{})
+	plain(lrusync.Result[int64]{Values: []int64{0}, Missing: []string{"a"}}, named)
+	plain(lrusync.Result[int64]{Values: []int64{4}}, a)
+
+	items := []lrusync.Item{{Key: "b", Size: 3, HasData: true}}
+	tk, err := p.Send(ctx, items, queue)
+	require.NoError(t, err)
+	res, err := p.r.Receive(tk.Envelope, features(items, tk))
+	require.NoError(t, err)
+	require.Equal(t, lrusync.Result[int64]{Values: []int64{3}}, res)
+	p.requireEqual(t)
+}
