@@ -146,10 +146,12 @@ func TestOptions(t *testing.T) {
 	_, err = NewHasher(Options{generation(t, "0.16.0"), SHA256})
 	require.NoError(t, err)
 	for name, want := range map[string]Algorithm{"blake3": BLAKE3, "SHA256": SHA256, "Sha512": SHA512} {
-		a, err := ParseAlgorithm(name)
-		require.NoError(t, err)
-		require.Equal(t, want, a)
-		require.Equal(t, strings.ToLower(name), a.String())
+		t.Run(name, func(t *testing.T) {
+			a, err := ParseAlgorithm(name)
+			require.NoError(t, err)
+			require.Equal(t, want, a)
+			require.Equal(t, strings.ToLower(name), a.String())
+		})
 	}
 	_, err = ParseAlgorithm("md5")
 	requireInvalid(t, err, "", `unknown hash algorithm "md5"`)
@@ -161,19 +163,26 @@ func TestParseInt(t *testing.T) {
 		"0": Int(0), "-1": Int(-1), "9223372036854775807": Int(math.MaxInt64), "-9223372036854775808": Int(math.MinInt64),
 		"9223372036854775808": Uint(1 << 63), "18446744073709551615": Uint(math.MaxUint64),
 	} {
-		v, err := ParseInt(s)
-		require.NoError(t, err)
-		require.Equal(t, want, v)
+		t.Run(s, func(t *testing.T) {
+			v, err := ParseInt(s)
+			require.NoError(t, err)
+			require.Equal(t, want, v)
+		})
 	}
 	for _, s := range []string{"18446744073709551616", "-9223372036854775809", strings.Repeat("9", 1000)} {
-		_, err := ParseInt(s)
-		require.ErrorIs(t, err, ErrUnsupported)
-		require.ErrorContains(t, err, "pointer")
-		require.Less(t, len(err.Error()), 300)
+		t.Run("too large/"+s[:8], func(t *testing.T) {
+			_, err := ParseInt(s)
+			require.ErrorIs(t, err, ErrUnsupported)
+			require.ErrorContains(t, err, "pointer")
+			require.ErrorContains(t, err, s[:20])
+			require.Less(t, len(err.Error()), 300)
+		})
 	}
 	for _, s := range []string{"", "x", "1.5", "0x10", "1_000"} {
-		_, err := ParseInt(s)
-		requireInvalid(t, err, "", fmt.Sprintf("%q is no decimal integer", s))
+		t.Run("malformed/"+s, func(t *testing.T) {
+			_, err := ParseInt(s)
+			requireInvalid(t, err, "", fmt.Sprintf("%q is no decimal integer", s))
+		})
 	}
 }
 
@@ -187,7 +196,7 @@ func TestFloats(t *testing.T) {
 		0x0000: 0, 0x3c00: 1, 0xc000: -2, 0x7bff: 65504, 0x0001: math.Ldexp(1, -24), 0x83ff: -math.Ldexp(1023, -24),
 		0x0400: math.Ldexp(1, -14), 0x7c00: math.Inf(1), 0xfc00: math.Inf(-1),
 	} {
-		require.Equal(t, want, halfToFloat(half), "%04x", half)
+		t.Run(fmt.Sprintf("half %04x", half), func(t *testing.T) { require.Equal(t, want, halfToFloat(half)) })
 	}
 	require.True(t, math.Signbit(halfToFloat(0x8000)))
 	require.True(t, math.IsNaN(halfToFloat(0x7e00)))
