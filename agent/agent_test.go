@@ -11,8 +11,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/goldentest"
 	"github.com/ringcache/ringcache/internal/shmfile"
 )
+
+func TestMain(m *testing.M) { os.Exit(goldentest.ReadOnlyTable(m).Run()) }
 
 // talker sends requests to one agent.
 type talker struct {

@@ -14,16 +14,22 @@ type Options struct {
 	// fraction: vLLM takes mm_processor_cache_gb times 2^30 as a float, see
 	// [CapacityGB].
 	Capacity float64
-	// Generation of the vLLM on the other end; zero is the newest known.
-	Generation pycompat.Generation
+	// Generation of the vLLM on the other end; nil is the newest known.
+	Generation *pycompat.Generation
 }
 
 // Validate returns an error that wraps [ErrInvalid], or nil.
 func (o Options) Validate() error {
+	_, err := o.resolve()
+	return err
+}
+
+// resolve returns the generation, if the options are valid.
+func (o Options) resolve() (*pycompat.Generation, error) {
 	if math.IsNaN(o.Capacity) || o.Capacity < 0 || o.Capacity > math.MaxInt64/2 {
-		return fmt.Errorf("%w: capacity of %v bytes", ErrInvalid, o.Capacity)
+		return nil, fmt.Errorf("%w: capacity of %v bytes", ErrInvalid, o.Capacity)
 	}
-	return nil
+	return pycompat.Resolve(o.Generation)
 }
 
 // CapacityGB returns the capacity that vLLM gives its LRU caches for a value of
@@ -34,7 +40,7 @@ func CapacityGB(gb float64) float64 { return gb * (1 << 30) }
 // each and do the same to it, so the two stay equal.
 type mirror[V any] struct {
 	*LRU[V]
-	rules  pycompat.CacheRules
+	gen    *pycompat.Generation
 	digest uint64 // of everything that happened to contents and order
 
 	journal journal[V]
@@ -42,10 +48,11 @@ type mirror[V any] struct {
 }
 
 func newMirror[V any](o Options) (*mirror[V], error) {
-	if err := o.Validate(); err != nil {
+	g, err := o.resolve()
+	if err != nil {
 		return nil, err
 	}
-	m := &mirror[V]{LRU: NewLRU(o.Capacity, LRUOptions[V]{}), rules: o.Generation.OrNewest().Cache, digest: emptyDigest}
+	m := &mirror[V]{LRU: NewLRU(o.Capacity, LRUOptions[V]{}), gen: g, digest: emptyDigest}
 	m.observe = func(c change, n *node[V]) {
 		m.journal.add(c, n)
 		if c <= removed && !n.ghost {
@@ -58,13 +65,13 @@ func newMirror[V any](o Options) (*mirror[V], error) {
 // receive takes a value that came with a request, and returns the one that the
 // model gets: where fresh data does not win, a cached one stays.
 func (m *mirror[V]) receive(key string, v V, size int64) (V, error) {
-	if m.rules.FreshWins {
+	if m.gen.Cache.FreshWins {
 		m.Pop(key)
 	} else if cached, ok := m.Get(key); ok {
 		return cached, nil
 	}
 	err := m.Put(key, v, size)
-	if m.rules.PutIfFits && errors.Is(err, ErrTooLarge) {
+	if m.gen.Cache.PutIfFits && errors.Is(err, ErrTooLarge) {
 		err = nil // served without being cached
 	}
 	return v, err

@@ -13,13 +13,12 @@ import "sync"
 // Methods may be called by any number of goroutines, but requests must be
 // passed in the order in which they arrived. Values are kept, not copied.
 type Receiver[V any] struct {
-	mu       sync.Mutex
-	mirror   *mirror[V]
-	byMMHash bool
-	next     Envelope        // what the next request in order has, but for its Digest
-	retired  map[uint64]bool // senders before this one
-	met      bool            // a Sender has taken over
-	drifted  bool            // contents stay as reported until the sender has repaired its mirror
+	mu      sync.Mutex
+	mirror  *mirror[V]
+	next    Envelope        // what the next request in order has, but for its Digest
+	retired map[uint64]bool // senders before this one
+	met     bool            // a Sender has taken over
+	drifted bool            // contents stay as reported until the sender has repaired its mirror
 }
 
 // NewReceiver returns an empty receiver.
@@ -28,7 +27,7 @@ func NewReceiver[V any](o Options) (*Receiver[V], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Receiver[V]{mirror: m, byMMHash: o.Generation.OrNewest().FeatureHash}, nil
+	return &Receiver[V]{mirror: m}, nil
 }
 
 // Receive takes the features of one request. e is the envelope of the sender's
@@ -66,7 +65,7 @@ func (r *Receiver[V]) Receive(e Envelope, fs []Feature[V]) (res Result[V], err e
 }
 
 func (r *Receiver[V]) key(f *Feature[V]) string {
-	if r.byMMHash && f.Key != "" || f.Identifier == "" {
+	if r.mirror.gen.FeatureHash && f.Key != "" || f.Identifier == "" {
 		return f.Key
 	}
 	return f.Identifier
@@ -74,7 +73,7 @@ func (r *Receiver[V]) key(f *Feature[V]) string {
 
 // take does to the cache what vLLM's engine does. A [Sender] foresees it.
 func (r *Receiver[V]) take(fs []Feature[V]) (values []V, missing []string, err error) {
-	if r.mirror.rules.Touch {
+	if r.mirror.gen.Cache.Touch {
 		for i := range fs {
 			r.mirror.Touch(r.key(&fs[i]))
 		}
@@ -92,7 +91,7 @@ func (r *Receiver[V]) take(fs []Feature[V]) (values []V, missing []string, err e
 		switch {
 		case ok:
 			values[i] = v
-		case r.mirror.rules.MissError:
+		case r.mirror.gen.Cache.MissError:
 			missing = append(missing, r.key(f))
 		default: // this engine fails at the first; the rest is for the report
 			_, missing = r.peek(fs[i:])

@@ -119,9 +119,9 @@ func (s *Sender) foresee(items []Item) (Ticket, error) {
 // take is [Receiver.take] with what the sender keeps of the items. It fills in
 // t.Omit and t.Updates.
 func (s *Sender) take(items []Item, t Ticket) error {
-	if s.mirror.rules.Touch {
+	if s.mirror.gen.Cache.Touch {
 		touch := s.mirror.Touch
-		if s.mirror.rules.GhostTouch {
+		if s.mirror.gen.Cache.GhostTouch {
 			touch = s.mirror.touchGhost
 		}
 		for _, it := range items {

@@ -10,9 +10,9 @@ import (
 
 // frontendCache is what the two caches of a frontend have in common.
 type frontendCache[V any] struct {
-	mu    sync.Mutex
-	lru   *lrusync.LRU[processed[V]]
-	rules pycompat.CacheRules
+	mu  sync.Mutex
+	lru *lrusync.LRU[processed[V]]
+	gen *pycompat.Generation
 }
 
 // processed is what a frontend keeps of an item.
@@ -31,8 +31,12 @@ func newFrontendCache[V any](o lrusync.Options) (*frontendCache[V], error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	g, err := pycompat.Resolve(o.Generation)
+	if err != nil {
+		return nil, err
+	}
 	lru := lrusync.NewLRU(o.Capacity, lrusync.LRUOptions[processed[V]]{})
-	return &frontendCache[V]{lru: lru, rules: o.Generation.OrNewest().Cache}, nil
+	return &frontendCache[V]{lru: lru, gen: g}, nil
 }
 
 // IsCached reports for each key whether it is cached, and changes nothing
@@ -69,7 +73,7 @@ func (c *frontendCache[V]) getAndUpdate(key string, v V, in *Input) (p processed
 	}
 	p = processed[V]{v, in.Updates}
 	err = c.lru.Put(key, p, in.Size)
-	if c.rules.PutIfFits && errors.Is(err, lrusync.ErrTooLarge) {
+	if c.gen.Cache.PutIfFits && errors.Is(err, lrusync.ErrTooLarge) {
 		err = nil
 	}
 	return p, false, err

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/internal/goldentest"
+	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/lrusync/upstream"
-	"github.com/ringcache/ringcache/pycompat"
 )
 
 // TestGoldenLRU replays what happened to vLLM's LRUCache, and compares the
@@ -143,7 +143,7 @@ func compareAnswer(t *testing.T, at string, want json.RawMessage, got any, err e
 		if strings.HasPrefix(e.Msg, "Cannot pin") {
 			return
 		}
-		require.Equal(t, e.Msg, pycompat.UpstreamText(err), at)
+		require.Equal(t, e.Msg, sentinel.UpstreamText(err), at)
 	default:
 		t.Fatalf("%s: unknown exception %s", at, e.Err)
 	}

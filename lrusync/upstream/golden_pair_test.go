@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/internal/goldentest"
+	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/lrusync/upstream"
 	"github.com/ringcache/ringcache/pycompat"
@@ -91,7 +92,7 @@ func goldenRequest(t *testing.T, at string, o lrusync.Options, s *upstream.Sende
 		var e struct{ Err, Msg string }
 		if json.Unmarshal(want, &e) == nil && e.Err != "" {
 			requireMiss(t, err, keys[i])
-			require.Equal(t, e.Msg, pycompat.UpstreamText(err), at)
+			require.Equal(t, e.Msg, sentinel.UpstreamText(err), at)
 			failed = true
 			break
 		}
@@ -115,7 +116,7 @@ func goldenRequest(t *testing.T, at string, o lrusync.Options, s *upstream.Sende
 			counts["miss"]++
 			var miss *upstream.MissError
 			require.ErrorAs(t, err, &miss, at)
-			require.Equal(t, e.Msg, pycompat.UpstreamText(err), at)
+			require.Equal(t, e.Msg, sentinel.UpstreamText(err), at)
 			if row.Inv != nil {
 				require.Equal(t, row.Inv, miss.Keys, at)
 			}

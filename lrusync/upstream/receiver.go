@@ -1,11 +1,14 @@
 package upstream
 
-import "github.com/ringcache/ringcache/lrusync"
+import (
+	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/pycompat"
+)
 
 // ReceiverCache is the engine's cache, for vLLM's senders.
 type ReceiverCache[V any] struct {
-	receiver  *lrusync.Receiver[V]
-	missError bool // from 0.28 on
+	receiver *lrusync.Receiver[V]
+	gen      *pycompat.Generation
 }
 
 // NewReceiverCache returns an empty cache.
@@ -14,7 +17,11 @@ func NewReceiverCache[V any](o lrusync.Options) (*ReceiverCache[V], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &ReceiverCache[V]{receiver: r, missError: o.Generation.OrNewest().Cache.MissError}, nil
+	g, err := pycompat.Resolve(o.Generation)
+	if err != nil {
+		return nil, err
+	}
+	return &ReceiverCache[V]{receiver: r, gen: g}, nil
 }
 
 // GetAndUpdate takes the features of one request and returns their values
@@ -27,7 +34,7 @@ func (c *ReceiverCache[V]) GetAndUpdate(fs []lrusync.Feature[V]) ([]V, error) {
 	case err != nil:
 		return nil, err
 	case res.Missing != nil:
-		return nil, missedByEngine(res.Missing, c.missError)
+		return nil, missedByEngine(res.Missing, c.gen.Cache.MissError)
 	}
 	return res.Values, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/lrusync/upstream"
 	"github.com/ringcache/ringcache/pycompat"
@@ -150,7 +151,7 @@ func TestUpstreamMMCacheMissBatchesAllDriftedHashes(t *testing.T) {
 	_, err := p.engine.GetAndUpdate([]lrusync.Feature[int64]{with("A", 1), without("B"), with("C", 1), without("D"), without("E")})
 	requireMiss(t, err, "B", "D", "E")
 	require.Equal(t, "Multi-modal items ['B', 'D', 'E'] are not in the receiver (P1) cache and no data was provided to recompute them "+
-		"(P0/P1 cache drift); the request should be retried with the multi-modal data attached.", pycompat.UpstreamText(err))
+		"(P0/P1 cache drift); the request should be retried with the multi-modal data attached.", sentinel.UpstreamText(err))
 	require.Equal(t, []string{"A", "C"}, keysOf(p.engine.Contents()))
 }
 
@@ -227,7 +228,7 @@ func TestUpstreamOversizeIsServedUncached(t *testing.T) {
 				var large *lrusync.TooLargeError
 				require.ErrorAs(t, err, &large)
 				require.Equal(t, lrusync.TooLargeError{Key: "big", Size: 11, Capacity: 10}, *large)
-				require.Equal(t, "value too large", pycompat.UpstreamText(err))
+				require.Equal(t, "value too large", sentinel.UpstreamText(err))
 			}
 			require.False(t, omit)
 			require.Equal(t, []bool{false, false}, append(p.IsCached("big"), only.IsCached("big")...))
