@@ -19,15 +19,15 @@ var ctx = context.Background()
 func sent(mmcache.Batch) error { return nil }
 
 // run makes one request for items of n bytes and leaves it open.
-func run(t testing.TB, c *mmcache.Cache, n int, keys ...string) (*mmcache.Request, mmcache.Batch) {
+func run(t testing.TB, c mmcache.Cache, n int, keys ...string) (*mmcache.Request, mmcache.Batch) {
 	t.Helper()
 	r, err := c.Begin(ctx, nextID(), want(n, keys...)...)
 	require.NoError(t, err)
 	for _, k := range keys {
 		it, err := r.Item(ctx, k, produceItem(k, n))
 		require.NoError(t, err)
-		require.Equal(t, k, string(it.Updates()))
-		require.EqualValues(t, n, it.Size())
+		require.Equal(t, k, string(it.Updates))
+		require.EqualValues(t, n, it.Size)
 	}
 	var batch mmcache.Batch
 	require.NoError(t, r.Commit(ctx, func(b mmcache.Batch) error { batch = b; return nil }))
@@ -39,7 +39,7 @@ func run(t testing.TB, c *mmcache.Cache, n int, keys ...string) (*mmcache.Reques
 func TestWireForms(t *testing.T) {
 	first := map[mmcache.Mode]mmcache.Form{mmcache.None: mmcache.FormData, mmcache.ProcessorOnly: mmcache.FormData, mmcache.LRU: mmcache.FormData, mmcache.SHM: mmcache.FormAddress}
 	again := map[mmcache.Mode]mmcache.Form{mmcache.None: mmcache.FormData, mmcache.ProcessorOnly: mmcache.FormData, mmcache.LRU: mmcache.FormOmitted, mmcache.SHM: mmcache.FormAddress}
-	forEachMode(t, mmcache.Options{Capacity: 4096, MaxObject: 2048}, func(t *testing.T, c *mmcache.Cache) {
+	forEachMode(t, mmcache.Options{Capacity: 4096, Shared: mmcache.SharedOptions{MaxObject: 2048}}, func(t *testing.T, c mmcache.Cache) {
 		for i, form := range []mmcache.Form{first[c.Mode()], again[c.Mode()]} {
 			r, b := run(t, c, 300, "a")
 			require.Len(t, b.Items, 1)
@@ -66,8 +66,6 @@ func TestWireForms(t *testing.T) {
 			return
 		}
 		require.Equal(t, []int64{1, 2, 1}, []int64{s.Hits, s.Total, s.Produced})
-		require.Equal(t, lrusync.Stats{Hits: 1, Total: 2}, c.HitsSince())
-		require.Equal(t, lrusync.Stats{}, c.HitsSince())
 	})
 }
 
@@ -76,7 +74,7 @@ func TestWireForms(t *testing.T) {
 func TestItemsOfARequestDoNotEvictEachOther(t *testing.T) {
 	for _, m := range []mmcache.Mode{mmcache.ProcessorOnly, mmcache.SHM} {
 		t.Run(m.String(), func(t *testing.T) {
-			c := openCache(t, mmcache.Options{Mode: m, Capacity: 2048, MaxObject: 1024})
+			c := openCache(t, mmcache.Options{Mode: m, Capacity: 2048, Shared: mmcache.SharedOptions{MaxObject: 1024}})
 			r, b := run(t, c, 700, "a", "b", "c")
 			require.Equal(t, mmcache.FormData, b.Items[2].Form)
 			require.EqualValues(t, 1, c.Stats().RefusedFull)
@@ -86,7 +84,7 @@ func TestItemsOfARequestDoNotEvictEachOther(t *testing.T) {
 			for _, k := range []string{"a", "b"} {
 				it, err := second.Item(ctx, k, mustNotProduce(t))
 				require.NoError(t, err)
-				require.True(t, it.Hit())
+				require.True(t, it.Hit)
 			}
 			second.Rollback()
 			r.Finish()
@@ -100,7 +98,7 @@ func TestItemsOfARequestDoNotEvictEachOther(t *testing.T) {
 }
 
 func TestFailedSendLeavesNoTrace(t *testing.T) {
-	forEachMode(t, mmcache.Options{Capacity: 4096, MaxObject: 2048}, func(t *testing.T, c *mmcache.Cache) {
+	forEachMode(t, mmcache.Options{Capacity: 4096, Shared: mmcache.SharedOptions{MaxObject: 2048}}, func(t *testing.T, c mmcache.Cache) {
 		r, err := c.Begin(ctx, "r", want(100, "a")...)
 		require.NoError(t, err)
 		_, err = r.Item(ctx, "a", produceItem("a", 100))
@@ -126,26 +124,26 @@ func TestFailedSendLeavesNoTrace(t *testing.T) {
 
 // A handle that was rolled back is not waited for: the chunk is free at once.
 func TestRollbackFreesTheChunk(t *testing.T) {
-	c := openCache(t, mmcache.Options{Mode: mmcache.SHM, Capacity: 1024, MaxObject: 1000})
+	c := openCache(t, mmcache.Options{Mode: mmcache.SHM, Capacity: 1024, Shared: mmcache.SharedOptions{MaxObject: 1000}})
 	for range 20 {
 		r, err := c.Begin(ctx, "r", want(600, "a")...)
 		require.NoError(t, err)
 		it, err := r.Item(ctx, "a", produceItem("a", 600))
 		require.NoError(t, err)
-		require.Equal(t, mmcache.NoCause, it.Refused())
+		require.Equal(t, mmcache.NoCause, it.Refused)
 		r.Rollback()
 		other, err := c.Begin(ctx, "other", want(600, "b")...)
 		require.NoError(t, err)
 		it, err = other.Item(ctx, "b", produceItem("b", 600))
 		require.NoError(t, err)
-		require.Equal(t, mmcache.NoCause, it.Refused())
+		require.Equal(t, mmcache.NoCause, it.Refused)
 		other.Rollback()
 	}
 	require.Zero(t, c.Stats().RefusedFull)
 }
 
 func TestMisuseIsAnError(t *testing.T) {
-	forEachMode(t, mmcache.Options{Capacity: 4096, MaxObject: 2048, InFlight: 1000}, func(t *testing.T, c *mmcache.Cache) {
+	forEachMode(t, mmcache.Options{Capacity: 4096, InFlight: 1000, Shared: mmcache.SharedOptions{MaxObject: 2048}}, func(t *testing.T, c mmcache.Cache) {
 		_, err := c.Begin(ctx, "r", mmcache.Want{Key: "a", Bytes: -1})
 		require.ErrorIs(t, err, mmcache.ErrInvalid)
 		_, err = c.Begin(ctx, "r", want(600, "a", "b")...)
@@ -186,7 +184,9 @@ func TestMisuseIsAnError(t *testing.T) {
 		require.NoError(t, err, "failures leave nothing behind")
 		require.NoError(t, r.Commit(ctx, sent))
 		if c.Mode() != mmcache.LRU {
-			require.ErrorIs(t, r.Missed(ctx, []string{"a"}, sent), mmcache.ErrInvalid)
+			err := r.Missed(ctx, []string{"a"}, sent)
+			require.ErrorIs(t, err, mmcache.ErrInvalid)
+			require.ErrorContains(t, err, "not mode "+c.Mode().String())
 		}
 		r.Finish()
 	})
@@ -219,7 +219,7 @@ func TestBackPressure(t *testing.T) {
 }
 
 func TestInvalidate(t *testing.T) {
-	forEachMode(t, mmcache.Options{Capacity: 4096, MaxObject: 2048}, func(t *testing.T, c *mmcache.Cache) {
+	forEachMode(t, mmcache.Options{Capacity: 4096, Shared: mmcache.SharedOptions{MaxObject: 2048}}, func(t *testing.T, c mmcache.Cache) {
 		require.False(t, c.Invalidate("a"))
 		r, b := run(t, c, 100, "a")
 		require.Equal(t, c.Mode() != mmcache.None, c.Invalidate("a"))
@@ -273,7 +273,7 @@ func TestClearIsABarrier(t *testing.T) {
 			late := <-begun
 			it, err := late.Item(ctx, "a", produceItem("a", 100))
 			require.NoError(t, err)
-			require.False(t, it.Hit())
+			require.False(t, it.Hit)
 			late.Rollback()
 			require.EqualValues(t, 1, c.Stats().Epoch)
 			require.NoError(t, c.Close())
@@ -282,7 +282,7 @@ func TestClearIsABarrier(t *testing.T) {
 }
 
 func TestClear(t *testing.T) {
-	forEachMode(t, mmcache.Options{Capacity: 4096, MaxObject: 2048}, func(t *testing.T, c *mmcache.Cache) {
+	forEachMode(t, mmcache.Options{Capacity: 4096, Shared: mmcache.SharedOptions{MaxObject: 2048}}, func(t *testing.T, c mmcache.Cache) {
 		r, _ := run(t, c, 100, "a")
 		r.Finish()
 		broken := errors.New("no engine")
@@ -301,7 +301,7 @@ func TestClear(t *testing.T) {
 func TestHoldKeepsWhatWasLookedUp(t *testing.T) {
 	for _, m := range []mmcache.Mode{mmcache.ProcessorOnly, mmcache.SHM} {
 		t.Run(m.String(), func(t *testing.T) {
-			c := openCache(t, mmcache.Options{Mode: m, Capacity: 1500, MaxObject: 1400})
+			c := openCache(t, mmcache.Options{Mode: m, Capacity: 1500, Shared: mmcache.SharedOptions{MaxObject: 1400}})
 			_, ok, err := c.Lookup(ctx, "a")
 			require.NoError(t, err)
 			require.False(t, ok)
@@ -313,13 +313,13 @@ func TestHoldKeepsWhatWasLookedUp(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, ok)
 			r.Rollback()
-			require.Equal(t, "a", string(h.Updates()))
-			require.EqualValues(t, 700, h.Size())
+			require.Equal(t, "a", string(h.Item.Updates))
+			require.EqualValues(t, 700, h.Item.Size)
 			other, err := c.Begin(ctx, "other", want(1200, "b")...)
 			require.NoError(t, err)
 			it, err := other.Item(ctx, "b", produceItem("b", 1200))
 			require.NoError(t, err)
-			require.Equal(t, mmcache.Full, it.Refused())
+			require.Equal(t, mmcache.Full, it.Refused)
 			other.Rollback()
 			require.ErrorIs(t, c.Close(), mmcache.ErrBusy)
 			use, err := c.Begin(ctx, "use", want(700, "a")...)
@@ -328,7 +328,7 @@ func TestHoldKeepsWhatWasLookedUp(t *testing.T) {
 			h.Release()
 			it, err = use.Item(ctx, "a", mustNotProduce(t))
 			require.NoError(t, err)
-			require.True(t, it.Hit())
+			require.True(t, it.Hit)
 			use.Rollback()
 		})
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/objstore"
@@ -170,8 +169,6 @@ func (e *BusyError) Unwrap() []error {
 	}
 	return []error{ErrBusy, e.Err}
 }
-
-func ago(t time.Time) time.Duration { return time.Since(t).Round(time.Millisecond) }
 
 // FallbackError says that vLLM would silently run another cache than the
 // configured one.

@@ -48,7 +48,7 @@ func Example() {
 			if err != nil {
 				return err
 			}
-			fmt.Printf("%s: hit %t, prompt %s\n", id, item.Hit(), item.Updates())
+			fmt.Printf("%s: hit %t, prompt %s\n", id, item.Hit, item.Updates)
 			err = req.Commit(ctx, func(b mmcache.Batch) error {
 				fmt.Println("on the wire:", b.Items[0].Form) // put it into the engine's queue
 				return nil
@@ -97,7 +97,7 @@ func ExampleSelect() {
 func ExampleRequest_Missed() {
 	ctx := context.Background()
 	o := lrusync.Options{Capacity: 1 << 20}
-	cache, err := mmcache.Open(mmcache.Options{Mode: mmcache.LRU, Capacity: o.Capacity})
+	cache, err := mmcache.OpenMirrored(mmcache.Options{Capacity: o.Capacity})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -166,7 +166,7 @@ func ExampleRequest_Missed() {
 // is left in /dev/shm, whatever happened.
 func ExampleCache_Shutdown() {
 	ctx := context.Background()
-	cache, err := mmcache.Open(mmcache.Options{Mode: mmcache.SHM, Capacity: 1 << 20, Readers: 1, Name: fmt.Sprint("example-", os.Getpid())})
+	cache, err := mmcache.OpenShared(mmcache.Options{Capacity: 1 << 20, Shared: mmcache.SharedOptions{Readers: 1, Name: fmt.Sprint("example-", os.Getpid())}})
 	if err != nil {
 		fmt.Println(err)
 		return

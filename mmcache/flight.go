@@ -4,78 +4,117 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 )
 
-// obtain finds an item, waits for whoever is making it, or makes it.
-func (c *Cache) obtain(ctx context.Context, s *slot) (e *entry, hit bool, err error) {
-	if e, ok := c.back.find(s.key); ok {
-		return e, true, nil
-	}
-	e, err = c.produced(ctx, s)
-	return e, false, err
+// flights are the items that are being made (single flight): one request makes an
+// item, others that want it wait for that.
+type flights struct {
+	mu    sync.Mutex
+	byKey map[string]*flight
 }
 
-// produced makes an item, or takes it from another request that does.
-func (c *Cache) produced(ctx context.Context, s *slot) (*entry, error) {
-	if s.produce == nil {
-		return nil, fmt.Errorf("%w: there is no producer for %q", ErrInvalid, s.key)
+type flight struct {
+	tenant string // of the leader, the request that makes the item
+	done   chan struct{}
+
+	// The leader's, set when done is closed.
+	entry entry
+	err   error
+}
+
+// join returns the flight of a key. If leads is true the caller has to make the item,
+// and to call land.
+func (f *flights) join(key, tenant string) (fl *flight, leads bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fl, ok := f.byKey[key]; ok {
+		return fl, false
+	}
+	if f.byKey == nil {
+		f.byKey = map[string]*flight{}
+	}
+	fl = &flight{tenant: tenant, done: make(chan struct{})}
+	f.byKey[key] = fl
+	return fl, true
+}
+
+// land ends a flight.
+func (f *flights) land(key string, fl *flight, e entry, err error) {
+	f.mu.Lock()
+	delete(f.byKey, key)
+	f.mu.Unlock()
+	fl.entry, fl.err = e, err
+	close(fl.done)
+}
+
+// obtain makes an item, or takes it from another request that makes it.
+func (r *Request) obtain(ctx context.Context, w *wanted) (entry, error) {
+	if w.produce == nil {
+		return nil, fmt.Errorf("%w: there is no producer for %q", ErrInvalid, w.key)
 	}
 	for {
-		f, lead := c.flying.join(s.key, s.tenant)
-		if lead {
-			return c.lead(ctx, s, f)
+		f, leads := r.c.flights.join(w.key, w.tenant)
+		if leads {
+			return r.lead(ctx, w, f)
 		}
-		c.count(func(st *Stats) { st.Coalesced++ })
+		r.c.count(func(st *Stats) { st.Coalesced++ })
 		select {
 		case <-f.done:
 		case <-ctx.Done():
-			return nil, &WaitError{For: WaitItem, Key: s.key, Err: ctx.Err()}
-		case <-c.done.Done():
-			return nil, fmt.Errorf("%w: item %q was not made", ErrClosed, s.key)
+			return nil, &WaitError{For: WaitItem, Request: r.id, Key: w.key, Err: ctx.Err()}
+		case <-r.c.done.Done():
+			return nil, fmt.Errorf("%w: item %q was not made", ErrClosed, w.key)
 		}
 		switch {
-		case f.err != nil && f.tenant != s.tenant:
+		case f.err != nil && f.tenant != w.tenant:
 			continue // its text is no business of another tenant's
 		case errors.Is(f.err, context.Canceled), errors.Is(f.err, context.DeadlineExceeded), errors.Is(f.err, errPanicked),
 			errors.Is(f.err, ErrTooLarge):
-			continue // that was the other's affair
+			continue // that was about the leader
 		case f.err != nil:
 			return nil, f.err
 		}
-		if e, ok := c.back.find(s.key); ok && (e.item != nil || e.lease != nil) {
+		if e, ok := r.tx.find(w.key); ok && e.lasts() {
 			return e, nil
 		}
-		if e, ok := f.e.shared(); ok && e.size+int64(len(e.updates)) <= s.charge {
+		if e, ok := shared(f.entry); ok && e.needs(w.charge) <= w.charge {
 			return e, nil
 		}
 	}
 }
 
 // lead makes an item for everyone who joined the flight.
-func (c *Cache) lead(ctx context.Context, s *slot, f *flight) (*entry, error) {
-	e, err := (*entry)(nil), errPanicked
-	defer func() { c.flying.land(s.key, f, e, err) }()
-	if cached, ok := c.back.find(s.key); ok && (cached.item != nil || cached.lease != nil) {
-		e, err = cached, nil // made between the look and the flight
+func (r *Request) lead(ctx context.Context, w *wanted, f *flight) (e entry, err error) {
+	err = errPanicked
+	defer func() { r.c.flights.land(w.key, f, e, err) }()
+	if e, ok := r.tx.find(w.key); ok && e.lasts() { // made between the look and the flight
 		return e, nil
 	}
-	b := &Builder{back: c.back, o: &c.o, key: s.key, tenant: s.tenant, limit: s.charge}
-	if c.o.VerifyHits {
-		b.check = c.verify
+	e, err = r.produce(ctx, w)
+	if err != nil {
+		r.c.count(func(st *Stats) { st.ProduceErrors++ })
+		return nil, err
 	}
-	e, err = b.run(ctx, s.produce)
-	c.count(func(st *Stats) {
-		switch {
-		case err != nil:
-			st.ProduceErrors++
-		default:
-			st.Produced++
-			st.refuse(e.cause)
-		}
-	})
-	if err == nil && e.cause != NoCause {
-		c.events.emit(Event{Kind: Refused, Key: s.key, Cause: e.cause})
-		c.o.Logger.Debug("item not cached, sent inline", "key", s.key, "bytes", e.size, "cause", e.cause.String())
+	d := e.describe()
+	r.c.count(func(st *Stats) { st.Produced++; st.refuse(d.refused) })
+	if d.refused != NoCause {
+		r.c.events.emit(Event{Kind: Refused, Key: w.key, Cause: d.refused})
+		r.c.o.Logger.Debug("item not cached, sent inline", "key", w.key, "bytes", d.size, "cause", d.refused.String())
 	}
-	return e, err
+	return e, nil
+}
+
+// produce has the producer make an item. It leaves nothing behind on an error or a
+// panic.
+func (r *Request) produce(ctx context.Context, w *wanted) (entry, error) {
+	b := &Builder{tx: r.tx, wanted: w, python: r.c.o.Python}
+	defer b.discard() // does nothing after done
+	if err := b.produce(ctx, w.produce); err != nil {
+		return nil, err
+	}
+	if r.c.made != nil {
+		r.c.verify(b)
+	}
+	return b.room.done(b)
 }

@@ -14,14 +14,14 @@ import (
 )
 
 // begin starts a request for one item of 100 bytes.
-func begin(t testing.TB, c *mmcache.Cache, key string) *mmcache.Request {
+func begin(t testing.TB, c mmcache.Cache, key string) *mmcache.Request {
 	t.Helper()
 	r, err := c.Begin(ctx, nextID(), want(100, key)...)
 	require.NoError(t, err)
 	return r
 }
 
-func openInBubble(t *testing.T, m mmcache.Mode) *mmcache.Cache {
+func openInBubble(t *testing.T, m mmcache.Mode) mmcache.Cache {
 	return openCache(t, mmcache.Options{Mode: m, Capacity: 4096})
 }
 

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 var modes = []mmcache.Mode{mmcache.None, mmcache.ProcessorOnly, mmcache.LRU, mmcache.SHM}
 
 // forEachMode runs a test in every mode.
-func forEachMode(t *testing.T, o mmcache.Options, f func(t *testing.T, c *mmcache.Cache)) {
+func forEachMode(t *testing.T, o mmcache.Options, f func(t *testing.T, c mmcache.Cache)) {
 	for _, m := range modes {
 		t.Run(m.String(), func(t *testing.T) {
 			o := o
@@ -51,11 +51,11 @@ func forEachMode(t *testing.T, o mmcache.Options, f func(t *testing.T, c *mmcach
 
 // openCache opens a cache that is validated and closed when the test ends. A
 // segment lies in a folder of the test.
-func openCache(t testing.TB, o mmcache.Options) *mmcache.Cache {
+func openCache(t testing.TB, o mmcache.Options) mmcache.Cache {
 	t.Helper()
 	if o.Mode == mmcache.SHM {
-		o.Dir, o.Name = segmentDir(t), fmt.Sprintf("mm%d", os.Getpid())
-		o.Readers = max(o.Readers, 1)
+		o.Shared.Dir, o.Shared.Name = segmentDir(t), fmt.Sprintf("mm%d", os.Getpid())
+		o.Shared.Readers = max(o.Shared.Readers, 1)
 	}
 	c, err := mmcache.Open(o)
 	require.NoError(t, err)
@@ -67,6 +67,27 @@ func openCache(t testing.TB, o mmcache.Options) *mmcache.Cache {
 		require.NoError(t, c.Close())
 	})
 	return c
+}
+
+// openShared is openCache for mode shm.
+func openShared(t testing.TB, o mmcache.Options) *mmcache.Shared {
+	t.Helper()
+	o.Mode = mmcache.SHM
+	return openCache(t, o).(*mmcache.Shared)
+}
+
+// openMirrored is openCache for mode lru.
+func openMirrored(t testing.TB, o mmcache.Options) *mmcache.Mirrored {
+	t.Helper()
+	o.Mode = mmcache.LRU
+	return openCache(t, o).(*mmcache.Mirrored)
+}
+
+// passFence passes a fence where there is one.
+func passFence(c mmcache.Cache) {
+	if s, ok := c.(*mmcache.Shared); ok {
+		s.Fence().Passed()
+	}
 }
 
 var ids atomic.Int64

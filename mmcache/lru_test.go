@@ -14,7 +14,7 @@ import (
 // it, from the frontend's producer, and nobody notices.
 func TestMissedIsSentAgain(t *testing.T) {
 	for _, repair := range []bool{false, true} {
-		c := openCache(t, mmcache.Options{Mode: mmcache.LRU, Capacity: 4096})
+		c := openMirrored(t, mmcache.Options{Capacity: 4096})
 		r, b := run(t, c, 100, "a")
 		require.Empty(t, newEngine(t, 4096).take(b).Missing)
 		r.Finish()
@@ -77,7 +77,7 @@ func TestEvictedBeforeCommit(t *testing.T) {
 	require.NoError(t, err)
 	it, err := slow.Item(ctx, "a", produceItem("a", 100))
 	require.NoError(t, err)
-	require.True(t, it.Hit())
+	require.True(t, it.Hit)
 	quick, b := run(t, c, 100, "b", "c")
 	require.NoError(t, deliver(b))
 	quick.Finish()
@@ -114,7 +114,7 @@ func TestSeveralModalitiesDoNotDrift(t *testing.T) {
 func TestEventsTellWhatIsCached(t *testing.T) {
 	for _, m := range []mmcache.Mode{mmcache.ProcessorOnly, mmcache.LRU, mmcache.SHM} {
 		t.Run(m.String(), func(t *testing.T) {
-			c := openCache(t, mmcache.Options{Mode: m, Capacity: 1000, MaxObject: 900})
+			c := openCache(t, mmcache.Options{Mode: m, Capacity: 1000, Shared: mmcache.SharedOptions{MaxObject: 900}})
 			events, stop := c.Subscribe(100)
 			known := map[string]bool{}
 			for i := range 20 {

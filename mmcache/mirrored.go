@@ -6,69 +6,86 @@ import (
 	"fmt"
 
 	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/serde"
 )
 
-// mirrored knows what the engine keeps.
-type mirrored struct {
-	none
-	events *events
+// Mirrored is a [Cache] of mode lru. The engine keeps the items; the cache mirrors
+// what the engine has, and keeps prompt updates only.
+type Mirrored struct {
+	*cache
+	inHeap
 	sender *lrusync.Sender
 }
 
-func newMirrored(o Options, ev *events) (*mirrored, error) {
+// mirroredEntry is an item that the engine has. The engine can't be made to keep it,
+// so it may be gone at commit; it is made then.
+type mirroredEntry struct{ description }
+
+func (*mirroredEntry) needs(announced int64) int64 { return announced }
+func (*mirroredEntry) data() *serde.Item           { return nil }
+func (*mirroredEntry) lasts() bool                 { return false }
+
+// OpenMirrored opens a cache of mode lru. Options.Mode is not looked at.
+func OpenMirrored(o Options) (*Mirrored, error) {
+	o.Mode = LRU
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
 	s, err := lrusync.NewSender(lrusync.Options{Capacity: o.Capacity, Generation: o.Generation})
-	return &mirrored{events: ev, sender: s}, err
+	if err != nil {
+		return nil, err
+	}
+	m := &Mirrored{cache: newCache(o), sender: s}
+	m.backend, m.clearWeight = m, 1 // Clear waits for sends, and only the end of the cache for Clear
+	return m, nil
 }
 
-// find answers from the mirror. The engine can't be told to keep an item, so it
-// may be gone at commit; it is made then.
-func (m *mirrored) find(key string) (*entry, bool) {
-	updates, size, ok := m.sender.Lookup(key)
+// Repair takes the report of a receiver of package lrusync that it has drifted, and
+// reports whether that was new. Requests whose items it missed are sent again with
+// [Request.Missed].
+func (m *Mirrored) Repair(d lrusync.Drift) bool {
+	if !m.sender.Repair(d) {
+		return false
+	}
+	m.count(func(st *Stats) { st.Repaired++ })
+	m.events.emit(Event{Kind: Lost}) // what the engine has is another now
+	return true
+}
+
+func (m *Mirrored) begin(string) (transaction, error) { return &mirroring{m: m}, nil }
+
+// mirroring is a transaction that finds what the engine has.
+type mirroring struct {
+	m *Mirrored
+
+	// Of Commit and Missed, which have turns.
+	ticket lrusync.Envelope // of the last time that the request was sent
+	missed int              // how often the engine missed items of it
+}
+
+func (t *mirroring) find(key string) (entry, bool) {
+	updates, size, ok := t.m.sender.Lookup(key)
 	if !ok {
 		return nil, false
 	}
-	return &entry{key: key, size: size, updates: updates}, true
+	return &mirroredEntry{description{key: key, size: size, updates: updates}}, true
 }
+
+func (*mirroring) room(_ *Builder, it *serde.Item) (room, error) { return newHeapRoom(it, NoCause) }
+
+func (*mirroring) end(ending) {}
 
 // commit sends the request in its place among all others. What the engine lost
 // since the request looked is made first; that never repeats for an item.
-func (m *mirrored) commit(ctx context.Context, r *Request, fresh bool, send func(Batch) error) error {
+func (t *mirroring) commit(ctx context.Context, r *Request, send func(Batch) error) error {
 	ctx, end := joined(ctx, r.c.done)
 	defer end()
 	for {
-		items := make([]lrusync.Item, len(r.wants))
-		for i, s := range r.wants {
-			e := s.entry
-			items[i] = lrusync.Item{Key: e.key, Have: e.item != nil, Size: e.size, Updates: e.updates, Fresh: fresh && e.item != nil}
-		}
-		var batch Batch
-		began := false
-		_, err := m.sender.SendContext(ctx, items, func(t lrusync.Ticket) error {
-			began = true
-			batch.Envelope = t.Envelope
-			batch.Items = make([]Wire, len(items))
-			for i, s := range r.wants {
-				if t.Omit[i] {
-					batch.Items[i] = Wire{Key: s.key, Form: FormOmitted, Updates: t.Updates[i]}
-				} else {
-					batch.Items[i] = s.entry.inline()
-				}
-			}
-			if err := send(batch); err != nil {
-				return err
-			}
-			r.ticket = t.Envelope
-			for _, k := range t.Evicted {
-				m.tell(Evicted, k)
-			}
-			for _, k := range t.Added {
-				m.tell(Added, k)
-			}
-			return nil
-		})
+		err := t.sendOnce(ctx, r, send)
 		var need *lrusync.NeedDataError
 		if !errors.As(err, &need) {
-			return sendError(ctx, began, r.id, err)
+			return err
 		}
 		for _, k := range need.Keys {
 			if err := r.make(ctx, r.byKey[k]); err != nil {
@@ -78,9 +95,41 @@ func (m *mirrored) commit(ctx context.Context, r *Request, fresh bool, send func
 	}
 }
 
-// tell emits an event, unless something that came meanwhile (a repair, a request that
+// sendOnce sends the request, unless it fails with a lrusync.NeedDataError first.
+func (t *mirroring) sendOnce(ctx context.Context, r *Request, send func(Batch) error) error {
+	items := make([]lrusync.Item, len(r.wants))
+	for i, w := range r.wants {
+		d, have := w.entry.describe(), w.entry.data() != nil
+		// The second time that the engine misses items, everything at hand goes along.
+		items[i] = lrusync.Item{Key: d.key, Have: have, Size: d.size, Updates: d.updates, Fresh: have && t.missed > 1}
+	}
+	began := false
+	_, err := t.m.sender.SendContext(ctx, items, func(ticket lrusync.Ticket) error {
+		began = true
+		batch := Batch{Items: r.wires(inline), Envelope: ticket.Envelope}
+		for i := range batch.Items {
+			if ticket.Omit[i] {
+				batch.Items[i] = Wire{Key: items[i].Key, Form: FormOmitted, Updates: ticket.Updates[i]}
+			}
+		}
+		if err := send(batch); err != nil {
+			return err
+		}
+		t.ticket = ticket.Envelope
+		for _, k := range ticket.Evicted {
+			t.m.announce(Evicted, k)
+		}
+		for _, k := range ticket.Added {
+			t.m.announce(Added, k)
+		}
+		return nil
+	})
+	return sendError(ctx, began, r.id, err)
+}
+
+// announce emits an event, unless something that came meanwhile (a repair, a request that
 // was sent again) has made it untrue.
-func (m *mirrored) tell(kind EventKind, key string) {
+func (m *Mirrored) announce(kind EventKind, key string) {
 	if _, _, has := m.sender.Lookup(key); has == (kind == Added) {
 		m.events.emit(Event{Kind: kind, Key: key})
 	}
@@ -97,35 +146,61 @@ func sendError(ctx context.Context, began bool, id string, err error) error {
 	return err
 }
 
-// missed takes note of the engine's answer and makes what it lacks.
-func (m *mirrored) missed(ctx context.Context, r *Request, keys []string) error {
-	m.sender.Missed(r.ticket, keys)
-	for _, k := range keys {
-		m.tell(Evicted, k)
-		if err := r.make(ctx, r.byKey[k]); err != nil {
-			return err
-		}
+// Missed takes the engine's answer that it lacked items, and sends the request
+// again with them, as Commit does. What is no longer at hand is made again, by
+// the producers that Item was given. The client need not learn of it. Only an engine
+// with a mirrored cache (mode lru) misses items: in other modes Missed fails with
+// [ErrInvalid].
+func (r *Request) Missed(ctx context.Context, keys []string, send func(Batch) error) error {
+	t, ok := r.tx.(*mirroring)
+	if !ok {
+		return fmt.Errorf("%w: only an engine with a mirrored cache (mode lru) misses items, not mode %s", ErrInvalid, r.c.o.Mode)
 	}
-	return nil
+	return r.send(ctx, "Missed", committed, send, func() error {
+		t.missed++
+		r.c.count(func(st *Stats) { st.Missed += int64(len(keys)); st.Resent++ })
+		t.m.sender.Missed(t.ticket, keys)
+		for _, k := range keys {
+			t.m.announce(Evicted, k)
+			if w := r.byKey[k]; w != nil {
+				if err := r.make(ctx, w); err != nil {
+					return err
+				}
+			}
+		}
+		return t.commit(ctx, r, send)
+	})
 }
 
 // invalidate has the next request carry the item; the engine keeps its copy
 // until then.
-func (m *mirrored) invalidate(key string) bool {
+func (m *Mirrored) invalidate(key string) bool {
 	_, _, ok := m.sender.Lookup(key)
 	m.sender.Renew(key)
 	return ok
 }
 
-func (m *mirrored) clear(ctx context.Context, send func(lrusync.Envelope) error) error {
+func (m *Mirrored) clear(ctx context.Context, send func(lrusync.Envelope) error) error {
 	began := false
 	err := m.sender.BarrierContext(ctx, func(e lrusync.Envelope) error {
 		began = true
-		return send(e)
+		err := send(e)
+		if err == nil {
+			m.cleared() // here, since the next request is announced once this returns
+		}
+		return err
 	})
 	return sendError(ctx, began, "", err)
 }
 
-func (m *mirrored) contents() ([]lrusync.KeySize, int64) { return m.sender.Contents() }
+func (m *Mirrored) contents() []lrusync.KeySize {
+	all, _ := m.sender.Contents()
+	return all
+}
 
-func (m *mirrored) check() error { return m.sender.CheckStructure() }
+func (m *Mirrored) measure(st *Stats) {
+	all, size := m.sender.Contents()
+	st.CachedItems, st.CachedBytes = int64(len(all)), size
+}
+
+func (m *Mirrored) check() error { return m.sender.CheckStructure() }

@@ -13,7 +13,7 @@ import (
 
 // A nil send is an error that can be read, not a nil dereference.
 func TestNilSendIsAnError(t *testing.T) {
-	forEachMode(t, mmcache.Options{Capacity: 1 << 20}, func(t *testing.T, c *mmcache.Cache) {
+	forEachMode(t, mmcache.Options{Capacity: 1 << 20}, func(t *testing.T, c mmcache.Cache) {
 		r := begin(t, c, "a")
 		defer r.Rollback()
 		_, err := r.Item(ctx, "a", produceItem("a", 100))
@@ -44,7 +44,7 @@ func TestSubscribeAfterCloseEnds(t *testing.T) {
 
 // Two open requests can't have one id; it is free again when the first has ended.
 func TestRequestIDIsRefusedWhileOpen(t *testing.T) {
-	forEachMode(t, mmcache.Options{Capacity: 1 << 20}, func(t *testing.T, c *mmcache.Cache) {
+	forEachMode(t, mmcache.Options{Capacity: 1 << 20}, func(t *testing.T, c mmcache.Cache) {
 		r := begin(t, c, "a")
 		_, err := c.Begin(ctx, r.ID(), want(100, "b")...)
 		require.ErrorIs(t, err, mmcache.ErrInvalid)
@@ -56,7 +56,7 @@ func TestRequestIDIsRefusedWhileOpen(t *testing.T) {
 
 // What is said of a request that was committed is that, and not that it ended.
 func TestCommittedRequestIsNotCalledEnded(t *testing.T) {
-	forEachMode(t, mmcache.Options{Capacity: 1 << 20}, func(t *testing.T, c *mmcache.Cache) {
+	forEachMode(t, mmcache.Options{Capacity: 1 << 20}, func(t *testing.T, c mmcache.Cache) {
 		r, _ := run(t, c, 100, "a")
 		for _, err := range []error{
 			r.Commit(ctx, sent),
@@ -75,7 +75,7 @@ func TestCommittedRequestIsNotCalledEnded(t *testing.T) {
 // item by its own producer.
 func TestErrorOfAnotherTenantIsNotPassedOn(t *testing.T) {
 	o := mmcache.Options{Mode: mmcache.ProcessorOnly, Capacity: 1 << 20}
-	bubble(t, o, func(t *testing.T, c *mmcache.Cache) {
+	bubble(t, o, func(t *testing.T, c mmcache.Cache) {
 		begin := func(id, tenant string) *mmcache.Request {
 			r, err := c.Begin(ctx, id, mmcache.Want{Key: "k", Bytes: 200, Tenant: tenant})
 			require.NoError(t, err)

@@ -144,11 +144,11 @@ func (c Config) Options() (Options, error) {
 		if err != nil {
 			return Options{}, err
 		}
-		o.Capacity, o.Readers = float64(n), c.WorldSize
-		if o.MaxObject, err = pycompat.MaxObjectSize(c.MaxObjectMB); err != nil {
+		o.Capacity, o.Shared.Readers = float64(n), c.WorldSize
+		if o.Shared.MaxObject, err = pycompat.MaxObjectSize(c.MaxObjectMB); err != nil {
 			return Options{}, err
 		}
-		o.MaxObject = min(o.MaxObject, n) // vLLM takes more, and then finds no room
+		o.Shared.MaxObject = min(o.Shared.MaxObject, n) // vLLM takes more, and then finds no room
 	}
 	return o, nil
 }

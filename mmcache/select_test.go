@@ -144,16 +144,14 @@ func TestConfigOptions(t *testing.T) {
 	require.Equal(t, mmcache.Options{Mode: mmcache.ProcessorOnly, Generation: pycompat.Newest(), Capacity: 4 * gib}, o)
 
 	o = options(func(c *mmcache.Config) { c.CacheType, c.WorldSize = "shm", 8 })
-	require.Equal(t, mmcache.Options{
-		Mode: mmcache.SHM, Generation: pycompat.Newest(), Capacity: 4 * gib, Readers: 8, MaxObject: 128 << 20,
-	}, o)
+	require.Equal(t, mmcache.Options{Mode: mmcache.SHM, Generation: pycompat.Newest(), Capacity: 4 * gib, Shared: mmcache.SharedOptions{Readers: 8, MaxObject: 128 << 20}}, o)
 
 	o = options(func(c *mmcache.Config) { c.CacheType, c.CacheGB, c.MaxObjectMB = "shm", 0.0000001, 3 })
 	require.EqualValues(t, 107, o.Capacity, "a ring has whole bytes")
-	require.Equal(t, 107, o.MaxObject, "an object is not larger than the ring")
+	require.Equal(t, 107, o.Shared.MaxObject, "an object is not larger than the ring")
 
 	o = options(func(c *mmcache.Config) { c.CacheType, c.MaxObjectMB = "shm", 3 })
-	require.Equal(t, 3<<20, o.MaxObject)
+	require.Equal(t, 3<<20, o.Shared.MaxObject)
 
 	o = options(func(c *mmcache.Config) { c.CacheGB = 0 })
 	require.Equal(t, mmcache.Options{Mode: mmcache.None, Generation: pycompat.Newest()}, o)

@@ -17,7 +17,7 @@ import (
 func TestBlockedSendBlocksNoBegin(t *testing.T) {
 	for _, m := range modes {
 		t.Run(m.String(), func(t *testing.T) {
-			bubble(t, mmcache.Options{Mode: m, Capacity: 1 << 20}, func(t *testing.T, c *mmcache.Cache) {
+			bubble(t, mmcache.Options{Mode: m, Capacity: 1 << 20}, func(t *testing.T, c mmcache.Cache) {
 				slow, other := begin(t, c, "a"), begin(t, c, "b")
 				for r, key := range map[*mmcache.Request]string{slow: "a", other: "b"} {
 					_, err := r.Item(ctx, key, produceItem(key, 100))
@@ -71,7 +71,7 @@ func TestBlockedSendBlocksNoBegin(t *testing.T) {
 // From within send everything works that does not send; what does is refused at
 // once where it would wait for ever.
 func TestCallsFromWithinSend(t *testing.T) {
-	forEachMode(t, mmcache.Options{Capacity: 1 << 20}, func(t *testing.T, c *mmcache.Cache) {
+	forEachMode(t, mmcache.Options{Capacity: 1 << 20}, func(t *testing.T, c mmcache.Cache) {
 		other, _ := run(t, c, 100, "b")
 		unsent := begin(t, c, "c")
 		_, err := unsent.Item(ctx, "c", produceItem("c", 100))
@@ -81,11 +81,10 @@ func TestCallsFromWithinSend(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, r.Commit(ctx, func(mmcache.Batch) error {
 			c.Stats()
-			c.HitsSince()
 			for range c.Keys() {
 			}
 			require.NoError(t, c.CheckStructure())
-			c.Fence().Passed()
+			passFence(c)
 			c.Invalidate("b")
 			h, ok, err := c.Lookup(ctx, "a")
 			require.NoError(t, err)
@@ -126,7 +125,7 @@ func TestCallsFromWithinSend(t *testing.T) {
 
 // A Rollback from within a send that fails takes effect when it has failed.
 func TestRollbackFromWithinAFailedSend(t *testing.T) {
-	forEachMode(t, mmcache.Options{Capacity: 1 << 20}, func(t *testing.T, c *mmcache.Cache) {
+	forEachMode(t, mmcache.Options{Capacity: 1 << 20}, func(t *testing.T, c mmcache.Cache) {
 		r := begin(t, c, "a")
 		_, err := r.Item(ctx, "a", produceItem("a", 100))
 		require.NoError(t, err)

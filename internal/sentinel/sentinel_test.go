@@ -95,10 +95,10 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 // The errors as they arise, and not only the sentinels.
 func TestErrorsOfCallsMatch(t *testing.T) {
 	dir := t.TempDir()
-	o := mmcache.Options{Mode: mmcache.SHM, Name: "segment", Dir: dir, Capacity: 1 << 20, Readers: 1}
-	c, err := mmcache.Open(o)
+	o := mmcache.Options{Capacity: 1 << 20, Shared: mmcache.SharedOptions{Name: "segment", Dir: dir, Readers: 1}}
+	c, err := mmcache.OpenShared(o)
 	require.NoError(t, err)
-	_, err = mmcache.Open(o)
+	_, err = mmcache.OpenShared(o)
 	require.ErrorIs(t, err, mmcache.ErrExists)
 	require.ErrorIs(t, err, fs.ErrExist)
 	require.NoError(t, c.Close())
