@@ -3,6 +3,7 @@ package mmcache_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -38,14 +39,14 @@ func TestSingleFlight(t *testing.T) {
 			}
 			done := make(chan error)
 			for range 20 {
+				r := begin(t, c, "a")
 				go func() {
-					r := begin(t, c, "a")
 					defer r.Finish()
 					_, err := r.Item(ctx, "a", slow)
 					if err == nil {
 						err = r.Commit(ctx, func(b mmcache.Batch) error {
 							if w := b.Items[0]; w.Item != nil {
-								requireContent(t, "a", w.Item)
+								assertContent(t, "a", w.Item)
 							}
 							return nil
 						})
@@ -70,23 +71,29 @@ func TestFlightOfAnother(t *testing.T) {
 	broken := errors.New("not an image")
 	for name, end := range map[string]struct {
 		leader func(ctx context.Context) error // how the first producer ends
+		text   string                          // of its error
 		made   bool                            // the second has to make the item
 	}{
-		"canceled": {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, true},
-		"panicked": {func(context.Context) error { time.Sleep(time.Second); panic("decoder") }, true},
-		"failed":   {func(context.Context) error { time.Sleep(time.Second); return broken }, false},
+		"canceled": {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, "deadline exceeded", true},
+		"panicked": {func(context.Context) error { time.Sleep(time.Second); panic("decoder") }, "panicked: decoder", true},
+		"failed":   {func(context.Context) error { time.Sleep(time.Second); return broken }, "not an image", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := openInBubble(t, mmcache.ProcessorOnly)
+				leader := begin(t, c, "a")
+				failed := make(chan error, 1)
 				go func() {
-					defer func() { _ = recover() }()
-					r := begin(t, c, "a")
-					defer r.Rollback()
+					defer leader.Rollback()
+					defer func() {
+						if x := recover(); x != nil {
+							failed <- fmt.Errorf("panicked: %v", x)
+						}
+					}()
 					short, cancel := context.WithTimeout(ctx, time.Second)
 					defer cancel()
-					_, err := r.Item(short, "a", func(ctx context.Context, _ *mmcache.Builder) error { return end.leader(ctx) })
-					require.Error(t, err)
+					_, err := leader.Item(short, "a", func(ctx context.Context, _ *mmcache.Builder) error { return end.leader(ctx) })
+					failed <- err
 				}()
 				synctest.Wait()
 				r := begin(t, c, "a")
@@ -95,6 +102,7 @@ func TestFlightOfAnother(t *testing.T) {
 					made = true
 					return produceItem("a", 100)(ctx, b)
 				})
+				require.ErrorContains(t, <-failed, end.text)
 				require.Equal(t, end.made, made)
 				if !end.made {
 					require.ErrorIs(t, err, broken)
@@ -111,15 +119,14 @@ func TestFlightOfAnother(t *testing.T) {
 func TestWaitingEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openInBubble(t, mmcache.None)
-		release := make(chan struct{})
+		leader := begin(t, c, "a")
+		release, made := make(chan struct{}), make(chan error, 1)
 		go func() {
-			r := begin(t, c, "a")
-			defer r.Rollback()
-			_, err := r.Item(ctx, "a", func(ctx context.Context, b *mmcache.Builder) error {
+			_, err := leader.Item(ctx, "a", func(ctx context.Context, b *mmcache.Builder) error {
 				<-release
 				return produceItem("a", 100)(ctx, b)
 			})
-			require.NoError(t, err)
+			made <- err
 		}()
 		synctest.Wait()
 		r := begin(t, c, "a")
@@ -129,7 +136,8 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		r.Rollback()
 		close(release)
-		synctest.Wait()
+		require.NoError(t, <-made)
+		leader.Rollback()
 		require.NoError(t, c.Close())
 	})
 }
@@ -157,17 +165,18 @@ func TestRollbackWhileAnItemIsMade(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := openInBubble(t, m)
 			r := begin(t, c, "a")
+			made := make(chan error, 1)
 			go func() {
 				_, err := r.Item(ctx, "a", func(ctx context.Context, b *mmcache.Builder) error {
 					time.Sleep(time.Second)
 					return produceItem("a", 100)(ctx, b)
 				})
-				require.NoError(t, err)
+				made <- err
 			}()
 			synctest.Wait()
 			r.Rollback()
 			require.ErrorIs(t, c.Close(), mmcache.ErrBusy, "the item is still being made")
-			time.Sleep(2 * time.Second)
+			require.NoError(t, <-made)
 			synctest.Wait()
 			require.Zero(t, c.Stats().InFlight)
 			require.NoError(t, c.Close())

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -151,35 +152,40 @@ func want(n int, keys ...string) (ws []mmcache.Want) {
 
 // engine stands for the other end of mode lru: it keeps what it is sent.
 type engine struct {
-	t        require.TestingT
+	t        testing.TB
 	receiver *lrusync.Receiver[*serde.Item]
 }
 
-func newEngine(t require.TestingT, capacity float64) *engine {
+func newEngine(t testing.TB, capacity float64) *engine {
 	r, err := lrusync.NewReceiver[*serde.Item](lrusync.Options{Capacity: capacity})
 	require.NoError(t, err)
 	return &engine{t, r}
 }
 
-// take is the send function of a request; it returns what the engine lacks.
+// take is the send function of a request; it returns what the engine lacks. Any
+// goroutine may call it.
 func (e *engine) take(b mmcache.Batch) lrusync.Result[*serde.Item] {
 	fs := make([]lrusync.Feature[*serde.Item], len(b.Items))
 	for i, w := range b.Items {
 		fs[i] = lrusync.Feature[*serde.Item]{Key: w.Key}
 		if w.Form != mmcache.FormOmitted {
 			size, err := lrusync.ItemSize(w.Item, lrusync.Python{})
-			require.NoError(e.t, err)
+			assert.NoError(e.t, err)
 			fs[i].Has, fs[i].Value, fs[i].Size = true, w.Item, size
 		}
 	}
 	res, err := e.receiver.Apply(b.Envelope, fs)
-	require.NoError(e.t, err)
+	assert.NoError(e.t, err)
 	return res
 }
 
-func requireContent(t require.TestingT, key string, it *serde.Item) {
+// assertContent compares the bytes of an item with those of its key. Any goroutine may
+// call it.
+func assertContent(t assert.TestingT, key string, it *serde.Item) {
 	e, ok := it.Lookup("pixel_values")
-	require.True(t, ok)
+	if !assert.True(t, ok, "item %q has no pixel_values", key) {
+		return
+	}
 	b := e.Data.(*serde.Tensor).Data
-	require.True(t, bytes.Equal(content(key, len(b)), b), "item %q has another's bytes", key)
+	assert.True(t, bytes.Equal(content(key, len(b)), b), "item %q has another's bytes", key)
 }

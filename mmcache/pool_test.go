@@ -87,7 +87,7 @@ func TestChildrenCount(t *testing.T) {
 		require.Equal(t, int64(1), c.Stats().Quarantined, "after %d reads", i)
 		v, err := reader.Get(sent.Items[0].Handle, "a")
 		require.NoError(t, err)
-		requireContent(t, "a", v.Item())
+		assertContent(t, "a", v.Item())
 		require.NoError(t, v.Release())
 	}
 	require.Zero(t, c.Stats().Quarantined)

@@ -126,7 +126,7 @@ func TestAbandonDuringASend(t *testing.T) {
 					it, err := b.Items[0].Stored()
 					require.NoError(t, err)
 					require.NoError(t, c.Abandon())
-					requireContent(t, "a", it)
+					assertContent(t, "a", it)
 					r.Rollback()
 					return failure
 				}), failure)

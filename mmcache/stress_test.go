@@ -186,7 +186,7 @@ type inline struct{ t *testing.T }
 
 func (i inline) take(b mmcache.Batch) ([]string, *lrusync.Drift) {
 	for _, w := range b.Items {
-		requireContent(i.t, w.Key, w.Item)
+		assertContent(i.t, w.Key, w.Item)
 	}
 	return nil, nil
 }
@@ -209,7 +209,7 @@ func (e *lossyEngine) take(b mmcache.Batch) ([]string, *lrusync.Drift) {
 	res := e.engine.take(b)
 	if res.Missing == nil {
 		for i, w := range b.Items {
-			requireContent(e.t, w.Key, res.Values[i])
+			assertContent(e.t, w.Key, res.Values[i])
 		}
 	}
 	return res.Missing, res.Drift
@@ -249,14 +249,14 @@ func (w *worker) take(b mmcache.Batch) ([]string, *lrusync.Drift) {
 	}
 	for _, i := range b.Items {
 		if i.Form == mmcache.FormData {
-			requireContent(w.t, i.Key, i.Item)
+			assertContent(w.t, i.Key, i.Item)
 			continue
 		}
 		v, err := w.r.Get(i.Handle, i.Key)
 		if !assert.NoError(w.t, err) {
 			return nil, nil
 		}
-		requireContent(w.t, i.Key, v.Value().(*serde.Item))
+		assertContent(w.t, i.Key, v.Value().(*serde.Item))
 		assert.NoError(w.t, v.Check())
 		assert.NoError(w.t, v.Release())
 	}

@@ -89,7 +89,7 @@ func (f faithful) take(b mmcache.Batch) ([]string, *lrusync.Drift) {
 	res := f.engine.take(b)
 	for i, w := range b.Items {
 		if res.Missing == nil {
-			requireContent(f.t, w.Key, res.Values[i])
+			assertContent(f.t, w.Key, res.Values[i])
 		}
 	}
 	return res.Missing, res.Drift
