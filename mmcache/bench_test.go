@@ -1,6 +1,7 @@
 package mmcache_test
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -62,19 +63,13 @@ func BenchmarkMiss(b *testing.B) {
 	for _, m := range modes {
 		b.Run(m.String(), func(b *testing.B) {
 			c := openCache(b, mmcache.Options{Mode: m, Capacity: 16 << 20})
-			keys := make([]string, 1024) // four times what fits
-			wants, producers := make([][]mmcache.Want, len(keys)), make([]mmcache.Producer, len(keys))
-			for i := range keys {
-				keys[i] = nextID()
-				wants[i], producers[i] = want(n, keys[i]), produceItem(keys[i], n)
-			}
 			b.SetBytes(n)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				k := i % len(keys)
-				r, err := c.Begin(ctx, "r", wants[k]...)
+				key := strconv.Itoa(i)
+				r, err := c.Begin(ctx, "r", want(n, key)...)
 				if err == nil {
-					_, err = r.Item(ctx, keys[k], producers[k])
+					_, err = r.Item(ctx, key, produceItem(key, n))
 				}
 				if err == nil {
 					err = r.Commit(ctx, sent)
