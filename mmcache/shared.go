@@ -11,7 +11,7 @@ import (
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/serde"
-	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/memory"
 )
 
 // Shared is a [Cache] of mode shm, which keeps items in shared memory, with their
@@ -76,8 +76,8 @@ func (s *Shared) Name() string { return s.store.Name() }
 func (s *Shared) Adoption() objstore.Adoption { return s.adoption }
 
 // Prepare maps the pages ahead, and asks for huge pages, NUMA nodes and locked
-// memory; the report lists what was obtained. See shmring.Segment.Prepare.
-func (s *Shared) Prepare(ctx context.Context, o shmring.MemoryOptions) (shmring.MemoryReport, error) {
+// memory; the report lists what was obtained. See segment.Segment.Prepare.
+func (s *Shared) Prepare(ctx context.Context, o memory.Options) (memory.Report, error) {
 	return s.store.Segment().Prepare(ctx, o)
 }
 
