@@ -9,6 +9,8 @@ import (
 	"github.com/ringcache/ringcache/objstore"
 )
 
+// Errors of the segment and the handles of mode shm are those of package objstore:
+// objstore.ErrExists, ErrNoSpace, ErrStale, ErrBadSignature and so on.
 var (
 	// ErrInvalid says that an argument makes no sense.
 	ErrInvalid = sentinel.New(sentinel.Invalid, "mmcache: invalid argument")
@@ -27,24 +29,6 @@ var (
 	ErrFallback = errors.New("mmcache: the configured cache is not possible")
 	// errPanicked ends the flights of a producer that panicked.
 	errPanicked = errors.New("mmcache: the producer panicked")
-)
-
-// What can be wrong with the segment and the handles of mode shm, see
-// package objstore.
-var (
-	ErrExists       = objstore.ErrExists
-	ErrNotExist     = objstore.ErrNotExist
-	ErrOwned        = objstore.ErrOwned
-	ErrForeign      = objstore.ErrForeign
-	ErrUnsafe       = objstore.ErrUnsafe
-	ErrSize         = objstore.ErrSize
-	ErrNoSpace      = objstore.ErrNoSpace
-	ErrMemory       = objstore.ErrMemory
-	ErrUnsupported  = objstore.ErrUnsupported
-	ErrFull         = objstore.ErrFull
-	ErrCorrupt      = objstore.ErrCorrupt
-	ErrStale        = objstore.ErrStale
-	ErrBadSignature = objstore.ErrBadSignature
 )
 
 type committedError struct{}
