@@ -18,8 +18,9 @@ type backend interface {
 	clear(ctx context.Context, send func(lrusync.Envelope) error) error
 	// contents lists what is cached.
 	contents() []lrusync.KeySize
-	// measure sets those of the Stats that are about what is cached now.
-	measure(st *Stats)
+	// measure returns the items that are cached, their bytes, and the items in
+	// quarantine.
+	measure() (items, bytes, quarantined int64)
 	// check verifies the structure.
 	check() error
 	// close gives up what is cached. Nothing is open.

@@ -189,7 +189,7 @@ func TestSmallRequestsThatHoldNobodyUpAlwaysPass(t *testing.T) {
 	})
 }
 
-// Who gives up says for what it waited.
+// Who gives up reports what it waited for.
 func TestBeginSaysWhatItWaitedFor(t *testing.T) {
 	bubble(t, mmcache.Options{Mode: mmcache.ProcessorOnly, Capacity: 1 << 20, InFlight: 1000}, func(t *testing.T, c mmcache.Cache) {
 		var all []*mmcache.Request

@@ -12,16 +12,18 @@ import (
 // Errors of the segment and the handles of mode shm are those of package objstore:
 // objstore.ErrExists, ErrNoSpace, ErrStale, ErrBadSignature and so on.
 var (
-	// ErrInvalid says that an argument makes no sense.
+	// ErrInvalid is the error of an argument that makes no sense.
 	ErrInvalid = sentinel.New(sentinel.Invalid, "mmcache: invalid argument")
-	// ErrClosed says that the cache was closed or abandoned, or is shutting down.
+	// ErrClosed is the error of a cache that was closed or abandoned, or is shutting
+	// down.
 	ErrClosed = sentinel.New(sentinel.Closed, "mmcache: closed")
 	// ErrBusy is wrapped by [BusyError].
 	ErrBusy = sentinel.New(sentinel.Busy, "mmcache: in use")
-	// ErrEnded says that a request was finished, aborted or rolled back, or
+	// ErrEnded is the error of a request that was finished, aborted or rolled back, or
 	// committed where that is too late ([ErrCommitted]).
 	ErrEnded = errors.New("mmcache: the request has ended")
-	// ErrCommitted says that a request was committed already. It is an [ErrEnded].
+	// ErrCommitted is the error of a request that was committed already. It is an
+	// [ErrEnded].
 	ErrCommitted error = committedError{}
 	// ErrTooLarge is wrapped by [TooLargeError].
 	ErrTooLarge = errors.New("mmcache: too large")
@@ -38,7 +40,7 @@ func (committedError) Error() string { return "mmcache: the request was committe
 // Is makes errors.Is(err, ErrEnded) true.
 func (committedError) Is(target error) bool { return target == ErrEnded }
 
-// closedError makes an error of a closed store one that says so of the cache.
+// closedError makes an error of a closed store one of a closed cache.
 func closedError(err error) error {
 	if errors.Is(err, objstore.ErrClosed) {
 		return fmt.Errorf("%w: %w", ErrClosed, err)
@@ -46,8 +48,9 @@ func closedError(err error) error {
 	return err
 }
 
-// TooLargeError says that an item has more bytes than was announced for it, or
-// that a request announces more than the cache may ever hold at once.
+// TooLargeError is the error of an item with more bytes than were announced for it, or
+// of a request that announces more than all requests together may hold
+// (Options.InFlight).
 type TooLargeError struct {
 	Key   string // empty for a whole request
 	Bytes int64
@@ -80,7 +83,7 @@ const (
 	WaitSend
 )
 
-// WaitError says what a call waited for when its context ended.
+// WaitError is the error of a call whose context ended while it waited.
 type WaitError struct {
 	For     WaitReason
 	Request string // its id; empty for Lookup and Clear
@@ -116,7 +119,7 @@ func (e *WaitError) Error() string {
 // Unwrap returns the context's error.
 func (e *WaitError) Unwrap() error { return e.Err }
 
-// BusyError says what blocks a Close or Detach, or what a Shutdown or Clear waited
+// BusyError lists what blocks a Close or Detach, or what a Shutdown or Clear waited
 // for.
 type BusyError struct {
 	Holders []Holder
@@ -154,8 +157,8 @@ func (e *BusyError) Unwrap() []error {
 	return []error{ErrBusy, e.Err}
 }
 
-// FallbackError says that vLLM would silently run another cache than the
-// configured one.
+// FallbackError is the error of a configuration with which vLLM would silently run
+// another cache than the configured one.
 type FallbackError struct {
 	Asked, Upstream Mode
 	Reason          string

@@ -73,8 +73,7 @@ func Example() {
 	// <nil>
 }
 
-// With two API servers vLLM runs another cache than the configured one, and says
-// nothing.
+// With two API servers vLLM silently runs another cache than the configured one.
 func ExampleSelect() {
 	c := mmcache.DefaultConfig()
 	c.CacheType, c.APIServers = "shm", 2
@@ -162,7 +161,7 @@ func ExampleRequest_Missed() {
 }
 
 // A server that ends: Shutdown waits for the requests that are open, as long as its
-// context lasts, and says which these are. Abandon, deferred, sees to it that nothing
+// context lasts, and Holders lists them. Abandon, deferred, sees to it that nothing
 // is left in /dev/shm, whatever happened.
 func ExampleCache_Shutdown() {
 	ctx := context.Background()

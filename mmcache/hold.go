@@ -45,10 +45,10 @@ func (c *cache) Lookup(ctx context.Context, key string) (*Hold, bool, error) {
 	return h, true, nil
 }
 
-// Begin begins a request as [Cache.Begin] does, and ends the hold, whatever it
-// returns. What was held stays for the request, if that wants it. A Clear that waits for the hold
-// does not hold up the request, but waits for it, too. A hold that has ended is
-// refused with [ErrInvalid].
+// Begin begins a request as Begin of the [Cache] does, in the place of the hold, which
+// it ends, whatever it returns. An item that was held stays for the request, if wants
+// name it. A Clear that waits for the hold does not hold up the request, and waits for the
+// request, too. Begin fails with [ErrInvalid] if the hold has ended.
 func (h *Hold) Begin(ctx context.Context, id string, wants ...Want) (*Request, error) {
 	if !h.end() {
 		return nil, fmt.Errorf("%w: the hold of item %q has ended", ErrInvalid, h.Item.Key)

@@ -110,7 +110,7 @@ func TestSeveralModalitiesDoNotDrift(t *testing.T) {
 	}
 }
 
-// Who follows the events knows what is cached.
+// Who follows the events can list what is cached.
 func TestEventsTellWhatIsCached(t *testing.T) {
 	for _, m := range []mmcache.Mode{mmcache.ProcessorOnly, mmcache.LRU, mmcache.SHM} {
 		t.Run(m.String(), func(t *testing.T) {

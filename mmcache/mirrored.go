@@ -135,7 +135,8 @@ func (m *Mirrored) announce(kind EventKind, key string) {
 	}
 }
 
-// sendError makes an error of the wait for one's turn say so.
+// sendError returns a WaitError for the end of the wait for one's turn, and other
+// errors as they are.
 func sendError(ctx context.Context, began bool, id string, err error) error {
 	switch {
 	case errors.Is(err, lrusync.ErrNested):
@@ -198,9 +199,9 @@ func (m *Mirrored) contents() []lrusync.KeySize {
 	return all
 }
 
-func (m *Mirrored) measure(st *Stats) {
+func (m *Mirrored) measure() (items, bytes, quarantined int64) {
 	all, size := m.sender.Contents()
-	st.CachedItems, st.CachedBytes = int64(len(all)), size
+	return int64(len(all)), size, 0
 }
 
 func (m *Mirrored) check() error { return m.sender.CheckStructure() }

@@ -71,7 +71,7 @@ func TestCommittedRequestIsNotCalledEnded(t *testing.T) {
 	})
 }
 
-// What a tenant's producer says is no business of another tenant, who makes the
+// The error of a tenant's producer is no business of another tenant, who makes the
 // item by its own producer.
 func TestErrorOfAnotherTenantIsNotPassedOn(t *testing.T) {
 	o := mmcache.Options{Mode: mmcache.ProcessorOnly, Capacity: 1 << 20}

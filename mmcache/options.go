@@ -11,7 +11,8 @@ import (
 	"github.com/ringcache/ringcache/pycompat"
 )
 
-// Options say what cache to open. [Config.Options] makes those of a vLLM server.
+// Options are those of a cache. [Config.Options] returns the ones that match a vLLM
+// server.
 type Options struct {
 	// Mode is the kind of the cache, for Open.
 	Mode Mode

@@ -171,11 +171,11 @@ func (p *processorOnly) contents() (all []lrusync.KeySize) {
 	return all
 }
 
-func (p *processorOnly) measure(st *Stats) {
-	st.CachedItems = int64(len(p.contents()))
+func (p *processorOnly) measure() (items, bytes, quarantined int64) {
+	items = int64(len(p.contents()))
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	st.CachedBytes = p.lru.Size()
+	return items, p.lru.Size(), 0
 }
 
 func (p *processorOnly) check() error {

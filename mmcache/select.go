@@ -72,7 +72,7 @@ func DefaultConfig() Config {
 // (vllm/multimodal/cache.py to 0.14, registry.py to 0.30, then
 // cache/factories.py). Where vLLM would quietly use another cache than the
 // configured one it fails with [FallbackError], where vLLM or its workers would
-// fail at start with an error that says why.
+// fail at start with [ErrInvalid].
 func Select(c Config) (Mode, error) {
 	g, err := c.generation()
 	if err != nil {

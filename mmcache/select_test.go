@@ -11,7 +11,7 @@ import (
 )
 
 // selection is a configuration and what vLLM makes of it. change is applied to
-// the defaults; fallback says that vLLM silently uses processor_only instead.
+// the defaults; with fallback vLLM silently uses processor_only instead.
 type selection struct {
 	name     string
 	change   func(*mmcache.Config)

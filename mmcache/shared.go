@@ -257,10 +257,12 @@ func (s *Shared) contents() (all []lrusync.KeySize) {
 	return all
 }
 
-func (s *Shared) measure(st *Stats) {
-	if n, err := s.store.Stats(); err == nil {
-		st.CachedItems, st.CachedBytes, st.Quarantined = int64(n.Objects), n.Used, int64(n.QuarantinedObjects)
+func (s *Shared) measure() (items, bytes, quarantined int64) {
+	st, err := s.store.Stats()
+	if err != nil { // closed
+		return 0, 0, 0
 	}
+	return int64(st.Objects), st.Used, int64(st.QuarantinedObjects)
 }
 
 func (s *Shared) check() error { return s.store.CheckStructure() }

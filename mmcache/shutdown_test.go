@@ -140,7 +140,7 @@ func TestAbandonDuringASend(t *testing.T) {
 	}
 }
 
-// Shutdown waits for what is open, says what that is when its context ends, lets it
+// Shutdown waits for what is open, lists it when its context ends, lets it
 // go on, and can be called again.
 func TestShutdownWaitsForRequests(t *testing.T) {
 	for _, m := range modes {

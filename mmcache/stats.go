@@ -95,13 +95,11 @@ func (c *cache) countQuery(w *wanted, hit bool) {
 }
 
 func (c *cache) Stats() Stats {
-	var s Stats
-	c.backend.measure(&s)
-	cached := s
+	items, bytes, quarantined := c.backend.measure()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s = c.stats
-	s.CachedItems, s.CachedBytes, s.Quarantined = cached.CachedItems, cached.CachedBytes, cached.Quarantined
+	s := c.stats
+	s.CachedItems, s.CachedBytes, s.Quarantined = items, bytes, quarantined
 	s.InFlight, s.InFlightLimit = c.budget.inUse(), c.budget.limit
 	s.Open, s.Holds = s.open(), int64(len(c.holds))
 	s.Waiting = int64(len(c.ids)) - s.Open
