@@ -62,9 +62,9 @@
 //
 // # The end
 //
-// Every request has to be ended, and every hold released: Close fails while
-// one is open, and Holders lists them. Shutdown takes nothing new and
-// waits. Abandon ends everything by force; without either of them the segment
+// Every request has to be ended, and every hold released: [Cache.Close] fails while
+// one is open, and [Cache.Holders] lists them. [Cache.Shutdown] takes nothing new and
+// waits. [Cache.Abandon] ends everything by force; without either of them the segment
 // of mode shm outlives the process, for a next one to adopt or for ringcache sweep.
 //
 // # Concurrency
