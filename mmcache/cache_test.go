@@ -3,6 +3,7 @@ package mmcache_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -144,9 +145,10 @@ func TestRollbackFreesTheChunk(t *testing.T) {
 }
 
 func TestMisuseIsAnError(t *testing.T) {
-	forEachMode(t, mmcache.Options{Capacity: 4096, InFlight: 1000, Shared: mmcache.SharedOptions{MaxObject: 2048}}, func(t *testing.T, c mmcache.Cache) {
+	o := mmcache.Options{Capacity: 4096, InFlight: 1000, Shared: mmcache.SharedOptions{MaxObject: 2048}}
+	forEachMode(t, o, func(t *testing.T, c mmcache.Cache) {
 		_, err := c.Begin(ctx, "r", mmcache.Want{Key: "a", Bytes: -1})
-		require.ErrorIs(t, err, mmcache.ErrInvalid)
+		requireInvalid(t, err, `Want.Bytes -1 of key "a"`)
 		_, err = c.Begin(ctx, "r", want(600, "a", "b")...)
 		var large *mmcache.TooLargeError
 		require.ErrorAs(t, err, &large)
@@ -155,42 +157,63 @@ func TestMisuseIsAnError(t *testing.T) {
 		r, err := c.Begin(ctx, "r", want(100, "a")...)
 		require.NoError(t, err)
 		_, err = r.Item(ctx, "b", produceItem("b", 1))
-		require.ErrorIs(t, err, mmcache.ErrInvalid)
-		require.ErrorIs(t, r.Commit(ctx, sent), mmcache.ErrInvalid, "without its item")
+		requireInvalid(t, err, `no Want of key "b"`)
+		requireInvalid(t, r.Commit(ctx, sent), `without item "a"`)
 		require.ErrorIs(t, c.Close(), mmcache.ErrBusy)
-		for name, p := range map[string]mmcache.Producer{
-			"nothing":   func(context.Context, *mmcache.Builder) error { return nil },
-			"too large": produceItem("a", 101),
-			"updates": func(_ context.Context, b *mmcache.Builder) error {
-				err := b.Layout(layout(100))
-				b.SetUpdates(make([]byte, 5))
-				return err
-			},
-			"twice": func(_ context.Context, b *mmcache.Builder) error {
-				return errors.Join(b.Layout(layout(10)), b.Layout(layout(10)))
-			},
-			"empty": mmcache.Ready(&serde.Item{}, nil),
-			"error": func(context.Context, *mmcache.Builder) error { return errors.New("not an image") },
-		} {
-			_, err := r.Item(ctx, "a", p)
-			require.Error(t, err, name)
-		}
-		require.Panics(t, func() {
-			_, _ = r.Item(ctx, "a", func(_ context.Context, b *mmcache.Builder) error {
-				_ = b.Layout(layout(10))
-				panic("decoder")
-			})
-		})
 		_, err = r.Item(ctx, "a", produceItem("a", 100))
-		require.NoError(t, err, "failures leave nothing behind")
+		require.NoError(t, err)
 		require.NoError(t, r.Commit(ctx, sent))
 		if c.Mode() != mmcache.LRU {
-			err := r.Missed(ctx, []string{"a"}, sent)
-			require.ErrorIs(t, err, mmcache.ErrInvalid)
-			require.ErrorContains(t, err, "not mode "+c.Mode().String())
+			requireInvalid(t, r.Missed(ctx, []string{"a"}, sent), "not mode "+c.Mode().String())
 		}
 		r.Finish()
 	})
+}
+
+// What a producer does wrong is refused, and leaves nothing behind.
+func TestProducersThatFail(t *testing.T) {
+	for name, test := range map[string]struct {
+		produce mmcache.Producer
+		text    string
+	}{
+		"nothing":   {func(context.Context, *mmcache.Builder) error { return nil }, "without a Layout"},
+		"no data":   {mmcache.Ready(&serde.Item{}, nil), "without any value"},
+		"too large": {produceItem("a", 101), `item "a" takes 102 bytes, but Want.Bytes announced 101`},
+		"updates": {func(_ context.Context, b *mmcache.Builder) error {
+			err := b.Layout(layout(100))
+			b.SetUpdates(make([]byte, 5))
+			return err
+		}, "after Layout"},
+		"twice": {func(_ context.Context, b *mmcache.Builder) error {
+			return errors.Join(b.Layout(layout(10)), b.Layout(layout(10)))
+		}, "Layout was called twice"},
+		"error": {func(context.Context, *mmcache.Builder) error { return errors.New("not an image") }, "not an image"},
+		"panic": {func(_ context.Context, b *mmcache.Builder) error {
+			_ = b.Layout(layout(10))
+			panic("decoder")
+		}, "panicked: decoder"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			forEachMode(t, mmcache.Options{Capacity: 4096, Shared: mmcache.SharedOptions{MaxObject: 2048}}, func(t *testing.T, c mmcache.Cache) {
+				r := begin(t, c, "a")
+				_, err := func() (_ mmcache.Item, err error) {
+					defer func() {
+						if x := recover(); x != nil {
+							err = fmt.Errorf("panicked: %v", x)
+						}
+					}()
+					return r.Item(ctx, "a", test.produce)
+				}()
+				require.ErrorContains(t, err, test.text)
+				require.EqualValues(t, 0, c.Stats().CachedItems)
+				require.NoError(t, c.CheckStructure())
+				_, err = r.Item(ctx, "a", produceItem("a", 100))
+				require.NoError(t, err, "failures leave nothing behind")
+				require.NoError(t, r.Commit(ctx, sent))
+				r.Finish()
+			})
+		})
+	}
 }
 
 // Begin waits for memory, and gives up with its context.
@@ -386,7 +409,6 @@ func TestBeginRefusesAnEmptyKey(t *testing.T) {
 	c, err := mmcache.Open(mmcache.Options{})
 	require.NoError(t, err)
 	_, err = c.Begin(context.Background(), "r", mmcache.Want{Bytes: 1})
-	require.ErrorIs(t, err, mmcache.ErrInvalid)
-	require.ErrorContains(t, err, "Key")
+	requireInvalid(t, err, "Key")
 	require.NoError(t, c.Close())
 }

@@ -29,38 +29,40 @@ func openInBubble(t *testing.T, m mmcache.Mode) mmcache.Cache {
 // However many requests want an item at once, it is made once.
 func TestSingleFlight(t *testing.T) {
 	for _, m := range []mmcache.Mode{mmcache.None, mmcache.ProcessorOnly, mmcache.LRU} {
-		synctest.Test(t, func(t *testing.T) {
-			c := openInBubble(t, m)
-			var made atomic.Int64
-			slow := func(ctx context.Context, b *mmcache.Builder) error {
-				made.Add(1)
-				time.Sleep(time.Second)
-				return produceItem("a", 100)(ctx, b)
-			}
-			done := make(chan error)
-			for range 20 {
-				r := begin(t, c, "a")
-				go func() {
-					defer r.Finish()
-					_, err := r.Item(ctx, "a", slow)
-					if err == nil {
-						err = r.Commit(ctx, func(b mmcache.Batch) error {
-							if w := b.Items[0]; w.Item != nil {
-								assertContent(t, "a", w.Item)
-							}
-							return nil
-						})
-					}
-					done <- err
-				}()
-			}
-			for range 20 {
-				require.NoError(t, <-done)
-			}
-			synctest.Wait()
-			require.EqualValues(t, 1, made.Load())
-			require.EqualValues(t, 19, c.Stats().Coalesced)
-			require.NoError(t, c.Close())
+		t.Run(m.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := openInBubble(t, m)
+				var made atomic.Int64
+				slow := func(ctx context.Context, b *mmcache.Builder) error {
+					made.Add(1)
+					time.Sleep(time.Second)
+					return produceItem("a", 100)(ctx, b)
+				}
+				done := make(chan error)
+				for range 20 {
+					r := begin(t, c, "a")
+					go func() {
+						defer r.Finish()
+						_, err := r.Item(ctx, "a", slow)
+						if err == nil {
+							err = r.Commit(ctx, func(b mmcache.Batch) error {
+								if w := b.Items[0]; w.Item != nil {
+									assertContent(t, "a", w.Item)
+								}
+								return nil
+							})
+						}
+						done <- err
+					}()
+				}
+				for range 20 {
+					require.NoError(t, <-done)
+				}
+				synctest.Wait()
+				require.EqualValues(t, 1, made.Load())
+				require.EqualValues(t, 19, c.Stats().Coalesced)
+				require.NoError(t, c.Close())
+			})
 		})
 	}
 }
@@ -162,24 +164,26 @@ func TestFinishDuringCommit(t *testing.T) {
 // A request that ends while one of its items is being made leaves nothing.
 func TestRollbackWhileAnItemIsMade(t *testing.T) {
 	for _, m := range []mmcache.Mode{mmcache.None, mmcache.ProcessorOnly, mmcache.LRU} {
-		synctest.Test(t, func(t *testing.T) {
-			c := openInBubble(t, m)
-			r := begin(t, c, "a")
-			made := make(chan error, 1)
-			go func() {
-				_, err := r.Item(ctx, "a", func(ctx context.Context, b *mmcache.Builder) error {
-					time.Sleep(time.Second)
-					return produceItem("a", 100)(ctx, b)
-				})
-				made <- err
-			}()
-			synctest.Wait()
-			r.Rollback()
-			require.ErrorIs(t, c.Close(), mmcache.ErrBusy, "the item is still being made")
-			require.NoError(t, <-made)
-			synctest.Wait()
-			require.Zero(t, c.Stats().InFlight)
-			require.NoError(t, c.Close())
+		t.Run(m.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := openInBubble(t, m)
+				r := begin(t, c, "a")
+				made := make(chan error, 1)
+				go func() {
+					_, err := r.Item(ctx, "a", func(ctx context.Context, b *mmcache.Builder) error {
+						time.Sleep(time.Second)
+						return produceItem("a", 100)(ctx, b)
+					})
+					made <- err
+				}()
+				synctest.Wait()
+				r.Rollback()
+				require.ErrorIs(t, c.Close(), mmcache.ErrBusy, "the item is still being made")
+				require.NoError(t, <-made)
+				synctest.Wait()
+				require.Zero(t, c.Stats().InFlight)
+				require.NoError(t, c.Close())
+			})
 		})
 	}
 }

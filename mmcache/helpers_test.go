@@ -136,6 +136,13 @@ func produceItem(key string, n int) mmcache.Producer {
 	}
 }
 
+// requireInvalid requires a refusal that names what was wrong.
+func requireInvalid(t testing.TB, err error, what string) {
+	t.Helper()
+	require.ErrorIs(t, err, mmcache.ErrInvalid)
+	require.ErrorContains(t, err, what)
+}
+
 func mustNotProduce(t testing.TB) mmcache.Producer {
 	return func(context.Context, *mmcache.Builder) error {
 		t.Error("a cached item was made again")

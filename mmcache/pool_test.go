@@ -137,13 +137,14 @@ func TestAdoptKeepsItemsWarm(t *testing.T) {
 }
 
 func TestAdoptNeedsANameAndThePool(t *testing.T) {
-	for _, shared := range []mmcache.SharedOptions{
-		{Readers: 1, Adopt: true},
-		{Readers: 1, Adopt: true, Name: "n", Policy: objstore.FIFO},
+	for name, shared := range map[string]mmcache.SharedOptions{
+		"no name": {Readers: 1, Adopt: true},
+		"FIFO":    {Readers: 1, Adopt: true, Name: "n", Policy: objstore.FIFO},
 	} {
-		err := mmcache.Options{Mode: mmcache.SHM, Capacity: 1 << 20, Shared: shared}.Validate()
-		require.ErrorIs(t, err, mmcache.ErrInvalid)
-		require.ErrorContains(t, err, "Adopt needs")
+		t.Run(name, func(t *testing.T) {
+			o := mmcache.Options{Mode: mmcache.SHM, Capacity: 1 << 20, Shared: shared}
+			requireInvalid(t, o.Validate(), "Adopt needs the policy Pool and a Name")
+		})
 	}
 }
 
@@ -174,7 +175,7 @@ func TestModesAreTypes(t *testing.T) {
 		})
 	}
 	c, err := mmcache.Open(mmcache.Options{Mode: mmcache.SHM, Capacity: -1})
-	require.ErrorIs(t, err, mmcache.ErrInvalid)
+	requireInvalid(t, err, "capacity of -1 bytes")
 	require.True(t, c == nil, "an interface that is nil, and not one with a nil pointer")
 }
 
@@ -187,8 +188,7 @@ func TestUpdatesComeBeforeLayout(t *testing.T) {
 			defer b.SetUpdates([]byte("late"))
 			return b.Layout(layout(100))
 		})
-		require.ErrorIs(t, err, mmcache.ErrInvalid)
-		require.ErrorContains(t, err, "after Layout")
+		requireInvalid(t, err, "after Layout")
 	})
 }
 

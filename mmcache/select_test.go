@@ -109,17 +109,19 @@ func TestSelect(t *testing.T) {
 }
 
 func TestSelectInvalidIsErrInvalid(t *testing.T) {
-	for _, change := range []func(*mmcache.Config){
-		func(c *mmcache.Config) { c.CacheType = "fifo" },
-		func(c *mmcache.Config) { c.CacheGB = math.NaN() },
-		func(c *mmcache.Config) { c.MaxObjectMB = 1 },
-		func(c *mmcache.Config) { c.Nodes = 0 },
-		func(c *mmcache.Config) { c.CacheType, c.Ray = "shm", true },
+	for what, change := range map[string]func(*mmcache.Config){
+		`mm_processor_cache_type "fifo"`:  func(c *mmcache.Config) { c.CacheType = "fifo" },
+		"mm_processor_cache_gb NaN":       func(c *mmcache.Config) { c.CacheGB = math.NaN() },
+		"mm_shm_cache_max_object_size_mb": func(c *mmcache.Config) { c.MaxObjectMB = 1 },
+		"Nodes 0":                         func(c *mmcache.Config) { c.Nodes = 0 },
+		"Ray executor":                    func(c *mmcache.Config) { c.CacheType, c.Ray = "shm", true },
 	} {
-		c := mmcache.DefaultConfig()
-		change(&c)
-		_, err := mmcache.Select(c)
-		require.ErrorIs(t, err, mmcache.ErrInvalid)
+		t.Run(what, func(t *testing.T) {
+			c := mmcache.DefaultConfig()
+			change(&c)
+			_, err := mmcache.Select(c)
+			requireInvalid(t, err, what)
+		})
 	}
 }
 

@@ -94,13 +94,13 @@ func TestCallsFromWithinSend(t *testing.T) {
 			begin(t, c, "d").Rollback()
 			other.Finish()
 			r.SetChildren(3)
-			require.ErrorIs(t, r.Commit(ctx, sent), mmcache.ErrInvalid)
+			requireInvalid(t, r.Commit(ctx, sent), "from within its own send")
 			err = unsent.Commit(ctx, sent)
 			if c.Mode() == mmcache.LRU {
-				require.ErrorIs(t, err, mmcache.ErrInvalid)
+				requireInvalid(t, err, "from within the send of a request")
 				require.ErrorIs(t, err, lrusync.ErrNested)
-				require.ErrorIs(t, c.Clear(ctx, func(lrusync.Envelope) error { return nil }), mmcache.ErrInvalid)
-				require.ErrorIs(t, r.Missed(ctx, []string{"a"}, sent), mmcache.ErrInvalid)
+				requireInvalid(t, c.Clear(ctx, nothing), "from within the send of a request")
+				requireInvalid(t, r.Missed(ctx, []string{"a"}, sent), "from within its own send")
 			} else {
 				require.NoError(t, err)
 			}
