@@ -209,7 +209,7 @@ func TestBeginSaysWhatItWaitedFor(t *testing.T) {
 		}
 		err := giveUp(func(ctx context.Context) error { _, err := c.Begin(ctx, "r7", bytesOf("b", 200)); return err })
 		require.Equal(t, &mmcache.WaitError{
-			For: mmcache.WaitMemory, Request: "r7", Need: 200, InUse: 900, Limit: 1000, Holders: 2, Err: context.DeadlineExceeded,
+			For: "memory", Request: "r7", Need: 200, InUse: 900, Limit: 1000, Holders: 2, Err: context.DeadlineExceeded,
 		}, err)
 		require.EqualError(t, err, `mmcache: request "r7" waited for 200 bytes of memory: 2 requests hold 900 of 1000 bytes (Options.InFlight), `+
 			"and 0 more wait in front; announce less in Want.Bytes, end requests that are done, or raise InFlight: context deadline exceeded")

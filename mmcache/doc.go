@@ -3,8 +3,8 @@
 // what the engine has, and works out what to send.
 //
 // It takes the place of vLLM's processor cache in the frontend (P0), in front of
-// unmodified engines and workers. There are four modes; [Select] chooses one as vLLM
-// does:
+// unmodified engines and workers. There are four modes; [Config.Options]
+// chooses one as vLLM does:
 //
 //	none            every request makes its items and sends them
 //	processor_only  items are kept here and sent each time

@@ -20,19 +20,15 @@ var (
 	// ErrBusy is wrapped by [BusyError].
 	ErrBusy = sentinel.New(sentinel.Busy, "mmcache: in use")
 	// ErrEnded is the error of a request that was finished, aborted or rolled back, or
-	// committed where that is too late ([ErrCommitted]).
+	// committed where that is too late.
 	ErrEnded = errors.New("mmcache: the request has ended")
-	// ErrCommitted is the error of a request that was committed already. It is an
-	// [ErrEnded].
-	ErrCommitted error = committedError{}
 	// ErrTooLarge is wrapped by [TooLargeError].
 	ErrTooLarge = errors.New("mmcache: too large")
-	// ErrFallback is wrapped by [FallbackError].
-	ErrFallback = errors.New("mmcache: the configured cache is not possible")
 	// errPanicked ends the flights of a producer that panicked.
 	errPanicked = errors.New("mmcache: the producer panicked")
 )
 
+// committedError is an [ErrEnded] with a text of its own.
 type committedError struct{}
 
 func (committedError) Error() string { return "mmcache: the request was committed already" }
@@ -68,27 +64,18 @@ func (e *TooLargeError) Error() string {
 // Unwrap makes errors.Is(err, ErrTooLarge) true.
 func (e *TooLargeError) Unwrap() error { return ErrTooLarge }
 
-// WaitReason is what a call waited for.
-type WaitReason uint8
-
-const (
-	// WaitMemory: Begin waited for bytes of Options.InFlight.
-	WaitMemory WaitReason = iota + 1
-	// WaitClear: Begin or Lookup waited for a Clear to end, which itself waits for
-	// what was open before.
-	WaitClear
-	// WaitItem: Item waited for another call that makes the item.
-	WaitItem
-	// WaitSend: Commit, Missed or Clear waited for a send that has not returned.
-	WaitSend
-)
-
 // WaitError is the error of a call whose context ended while it waited.
 type WaitError struct {
-	For     WaitReason
+	// For is what the call waited for:
+	//
+	//	memory  Begin waited for bytes of Options.InFlight
+	//	clear   Begin or Lookup waited for a Clear, which itself waits for what was open before
+	//	item    Item waited for another call that makes the item
+	//	send    Commit, Missed or Clear waited for a send that has not returned
+	For     string
 	Request string // its id; empty for Lookup and Clear
-	Key     string // of WaitItem
-	// Of WaitMemory: the bytes that the request needs, those in use and how many
+	Key     string // of an item
+	// Of memory: the bytes that the request needs, those in use and how many
 	// requests use them, Options.InFlight, and the requests in front in the line.
 	Need, InUse, Limit int64
 	Holders, Ahead     int
@@ -96,17 +83,24 @@ type WaitError struct {
 	Err error // the context's
 }
 
+const (
+	forMemory = "memory"
+	forClear  = "clear"
+	forItem   = "item"
+	forSend   = "send"
+)
+
 func (e *WaitError) Error() string {
 	var what string
 	switch e.For {
-	case WaitMemory:
+	case forMemory:
 		what = fmt.Sprintf("for %d bytes of memory: %d requests hold %d of %d bytes (Options.InFlight), and %d more wait in front; "+
 			"announce less in Want.Bytes, end requests that are done, or raise InFlight", e.Need, e.Holders, e.InUse, e.Limit, e.Ahead)
-	case WaitClear:
+	case forClear:
 		what = "for a Clear, which waits for all requests and holds from before it to end"
-	case WaitItem:
+	case forItem:
 		what = fmt.Sprintf("for another call that makes item %q", e.Key)
-	case WaitSend:
+	case forSend:
 		what = "for the send of another request, which has not returned"
 	}
 	who := ""
@@ -168,6 +162,3 @@ func (e *FallbackError) Error() string {
 	return fmt.Sprintf("mmcache: cache type %s is configured, but vLLM silently uses %s, since %s: "+
 		"change that, or set AllowFallback to do as vLLM", e.Asked, e.Upstream, e.Reason)
 }
-
-// Unwrap makes errors.Is(err, ErrFallback) true.
-func (e *FallbackError) Unwrap() error { return ErrFallback }

@@ -74,17 +74,18 @@ func Example() {
 }
 
 // With two API servers vLLM silently runs another cache than the configured one.
-func ExampleSelect() {
+func ExampleConfig_Options() {
 	c := mmcache.DefaultConfig()
 	c.CacheType, c.APIServers = "shm", 2
-	_, err := mmcache.Select(c)
+	_, err := c.Options()
 	var fallback *mmcache.FallbackError
 	if errors.As(err, &fallback) {
 		fmt.Println("asked for", fallback.Asked, "and would get", fallback.Upstream)
 		fmt.Println("since", fallback.Reason)
 	}
 	c.AllowFallback = true
-	fmt.Println(mmcache.Select(c))
+	o, err := c.Options()
+	fmt.Println(o.Mode, err)
 	// Output:
 	// asked for shm and would get processor_only
 	// since there are 2 API servers

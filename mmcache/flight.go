@@ -62,7 +62,7 @@ func (r *Request) obtain(ctx context.Context, w *wanted) (entry, error) {
 		select {
 		case <-f.done:
 		case <-ctx.Done():
-			return nil, &WaitError{For: WaitItem, Request: r.id, Key: w.key, Err: ctx.Err()}
+			return nil, &WaitError{For: forItem, Request: r.id, Key: w.key, Err: ctx.Err()}
 		case <-r.c.done.Done():
 			return nil, fmt.Errorf("%w: item %q was not made", ErrClosed, w.key)
 		}

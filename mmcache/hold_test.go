@@ -38,11 +38,11 @@ func TestHoldBeginsBeforeAClearThatWaits(t *testing.T) {
 				_, err := c.Begin(short, "other", want(100, "a")...)
 				var waited *mmcache.WaitError
 				require.ErrorAs(t, err, &waited)
-				require.Equal(t, mmcache.WaitClear, waited.For, "any other request waits for the Clear")
+				require.Equal(t, "clear", waited.For, "any other request waits for the Clear")
 
 				r, err := h.Begin(ctx, "r", want(100, "a")...)
 				require.NoError(t, err)
-				require.Equal(t, []mmcache.HolderState{mmcache.Began}, statesOf(c), "the hold has ended")
+				require.Equal(t, []string{"begun"}, statesOf(c), "the hold has ended")
 				h.Release()
 				it, err := r.Item(ctx, "a", mustNotProduce(t))
 				require.NoError(t, err)
@@ -58,7 +58,7 @@ func TestHoldBeginsBeforeAClearThatWaits(t *testing.T) {
 	}
 }
 
-func statesOf(c mmcache.Cache) (states []mmcache.HolderState) {
+func statesOf(c mmcache.Cache) (states []string) {
 	for _, h := range c.Holders() {
 		states = append(states, h.State)
 	}
@@ -122,7 +122,7 @@ func TestHoldBeginWaitsForMemory(t *testing.T) {
 				_, err = h.Begin(short, "r", append(want(100, "a"), bytesOf("c", 1))...)
 				var waited *mmcache.WaitError
 				require.ErrorAs(t, err, &waited)
-				require.Equal(t, mmcache.WaitMemory, waited.For)
+				require.Equal(t, "memory", waited.For)
 
 				h, ok, err := c.Lookup(ctx, "a")
 				require.NoError(t, err)

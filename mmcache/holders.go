@@ -7,36 +7,25 @@ import (
 	"time"
 )
 
-// HolderState is what a [Holder] does.
-type HolderState uint8
-
-const (
-	// Waiting: a request that waits in Begin.
-	Waiting HolderState = iota + 1
-	// Began: a request that was not committed yet.
-	Began
-	// Committed: a request that was sent and waits for Finish or Abort.
-	Committed
-	// Ending: a request that has ended, but for a call of it that still runs.
-	Ending
-	// Held: a [Hold].
-	Held
-)
-
-func (s HolderState) String() string {
-	return [...]string{"HolderState(0)", "waiting in Begin", "begun", "committed", "ending", "hold"}[min(int(s), 5)]
-}
-
 // Holder is a request or a hold that is open, so that the cache can't be closed.
 type Holder struct {
-	ID    string // of a request
-	Key   string // of a Hold
-	State HolderState
+	ID  string // of a request
+	Key string // of a Hold
+	// State is what the holder does:
+	//
+	//	waiting    a request that waits in Begin
+	//	begun      a request that was not committed yet
+	//	committed  a request that was sent and waits for Finish or Abort
+	//	ending     a request that has ended, but for a call of it that still runs
+	//	holding    a Hold
+	State string
 	Since time.Time // when that state began
 }
 
+const holding = "holding"
+
 func (h Holder) String() string {
-	if h.State == Held {
+	if h.State == holding {
 		return fmt.Sprintf("a hold of item %q (for %v)", h.Key, ago(h.Since))
 	}
 	return fmt.Sprintf("request %q (%s for %v)", h.ID, h.State, ago(h.Since))
@@ -49,10 +38,10 @@ func (c *cache) Holders() []Holder {
 	defer c.mu.Unlock()
 	all := make([]Holder, 0, len(c.requests)+len(c.holds))
 	for r := range c.requests {
-		all = append(all, Holder{ID: r.id, State: [...]HolderState{Waiting, Began, Committed, Ending, Ending}[r.state], Since: r.since})
+		all = append(all, Holder{ID: r.id, State: r.state.String(), Since: r.since})
 	}
 	for h := range c.holds {
-		all = append(all, Holder{Key: h.Item.Key, State: Held, Since: h.since})
+		all = append(all, Holder{Key: h.Item.Key, State: holding, Since: h.since})
 	}
 	slices.SortFunc(all, func(a, b Holder) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Key, b.Key))

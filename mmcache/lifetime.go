@@ -65,7 +65,7 @@ func (l *lifetime) enter(ctx context.Context, id string) error {
 		return errStopped(id)
 	}
 	if err != nil {
-		return &WaitError{For: WaitClear, Request: id, Err: ctx.Err()}
+		return &WaitError{For: forClear, Request: id, Err: ctx.Err()}
 	}
 	return nil
 }

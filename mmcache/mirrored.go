@@ -142,7 +142,7 @@ func sendError(ctx context.Context, began bool, id string, err error) error {
 	case errors.Is(err, lrusync.ErrNested):
 		return fmt.Errorf("%w: in mode lru a request can't be sent, nor the cache cleared, from within the send of a request: %w", ErrInvalid, err)
 	case !began && err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return &WaitError{For: WaitSend, Request: id, Err: ctx.Err()}
+		return &WaitError{For: forSend, Request: id, Err: ctx.Err()}
 	}
 	return err
 }

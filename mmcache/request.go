@@ -59,6 +59,10 @@ const (
 	abandoned
 )
 
+func (s state) String() string {
+	return [...]string{"waiting", "begun", "committed", "ending", "ending"}[s]
+}
+
 // become changes the state. The cache's lock is held.
 func (r *Request) become(s state) {
 	r.state, r.since = s, time.Now()
@@ -109,7 +113,7 @@ func (r *Request) enter(want state) error {
 	case r.state == ended:
 		return fmt.Errorf("%w: %q", ErrEnded, r.id)
 	case r.state == committed && want == open:
-		return fmt.Errorf("%w: %q", ErrCommitted, r.id)
+		return fmt.Errorf("%w: %q", committedError{}, r.id)
 	case r.state != want:
 		return fmt.Errorf("%w: request %q was not committed yet", ErrInvalid, r.id)
 	}
@@ -168,7 +172,7 @@ func (r *Request) Item(ctx context.Context, key string, produce Producer) (Item,
 	case w.turn <- struct{}{}:
 		defer func() { <-w.turn }()
 	case <-ctx.Done():
-		return Item{}, &WaitError{For: WaitItem, Request: r.id, Key: key, Err: ctx.Err()}
+		return Item{}, &WaitError{For: forItem, Request: r.id, Key: key, Err: ctx.Err()}
 	case <-r.c.done.Done():
 		return Item{}, r.abandonedError()
 	}

@@ -68,16 +68,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// Select returns the mode that vLLM chooses for a configuration
-// (vllm/multimodal/cache.py to 0.14, registry.py to 0.30, then
-// cache/factories.py). Where vLLM would quietly use another cache than the
-// configured one it fails with [FallbackError], where vLLM or its workers would
-// fail at start with [ErrInvalid].
-func Select(c Config) (Mode, error) {
-	g, err := c.generation()
-	if err != nil {
-		return None, err
-	}
+// mode returns the mode that vLLM chooses.
+func (c Config) mode(g pycompat.Generation) (Mode, error) {
 	asked, ok := map[string]Mode{"lru": LRU, "shm": SHM}[c.CacheType]
 	switch {
 	case !ok:
@@ -124,14 +116,17 @@ func (c Config) generation() (pycompat.Generation, error) {
 	return pycompat.Lookup(c.Engine)
 }
 
-// Options returns the options of the cache that vLLM would make: its mode, sizes
-// and readers. The rest is to be filled in.
+// Options returns the options of the cache that vLLM would make of a configuration
+// (vllm/multimodal/cache.py to 0.14, registry.py to 0.30, then cache/factories.py): its
+// mode, sizes and readers. The rest is to be filled in. Where vLLM would quietly use
+// another cache than the configured one Options fails with [FallbackError], where vLLM
+// or its workers would fail at start with [ErrInvalid].
 func (c Config) Options() (Options, error) {
-	mode, err := Select(c)
+	g, err := c.generation()
 	if err != nil {
 		return Options{}, err
 	}
-	g, err := c.generation()
+	mode, err := c.mode(g)
 	if err != nil {
 		return Options{}, err
 	}

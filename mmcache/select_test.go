@@ -1,6 +1,7 @@
 package mmcache_test
 
 import (
+	"errors"
 	"math"
 	"testing"
 
@@ -72,13 +73,10 @@ func TestSelect(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			c := mmcache.DefaultConfig()
 			s.change(&c)
-			mode, err := mmcache.Select(c)
-			_, oerr := c.Options()
-			require.Equal(t, err, oerr)
+			o, err := c.Options()
 			var fallback *mmcache.FallbackError
 			switch {
 			case s.fallback != "":
-				require.ErrorIs(t, err, mmcache.ErrFallback)
 				require.ErrorAs(t, err, &fallback)
 				require.Equal(t, s.fallback, fallback.Reason)
 				require.Equal(t, c.CacheType, fallback.Asked.String())
@@ -87,20 +85,17 @@ func TestSelect(t *testing.T) {
 				s.mode = mmcache.ProcessorOnly // once it is allowed
 			case s.err != "":
 				require.ErrorContains(t, err, s.err)
-				require.NotErrorIs(t, err, mmcache.ErrFallback)
+				require.False(t, errors.As(err, &fallback), "%v", err)
 			default:
 				require.NoError(t, err)
-				require.Equal(t, s.mode, mode)
+				require.Equal(t, s.mode, o.Mode)
 			}
 			c.AllowFallback = true // is no licence for anything else
-			mode, err = mmcache.Select(c)
+			o, err = c.Options()
 			if s.err != "" {
 				require.ErrorContains(t, err, s.err)
 				return
 			}
-			require.NoError(t, err)
-			require.Equal(t, s.mode, mode)
-			o, err := c.Options()
 			require.NoError(t, err)
 			require.Equal(t, s.mode, o.Mode)
 			require.NoError(t, o.Validate())
@@ -119,7 +114,7 @@ func TestSelectInvalidIsErrInvalid(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			c := mmcache.DefaultConfig()
 			change(&c)
-			_, err := mmcache.Select(c)
+			_, err := c.Options()
 			requireInvalid(t, err, what)
 		})
 	}

@@ -33,7 +33,7 @@ func (r *Request) SetChildren(n int) {
 // Commit, Missed and Clear fail there with [ErrInvalid].
 //
 // Errors: send's; [WaitError] when ctx ends while another request is being sent;
-// [ErrInvalid]; [ErrCommitted]; [ErrEnded]; [ErrClosed].
+// [ErrInvalid]; [ErrEnded]; [ErrClosed].
 func (r *Request) Commit(ctx context.Context, send func(Batch) error) error {
 	return r.send(ctx, "Commit", open, send, func() error {
 		for _, w := range r.wants {
@@ -79,7 +79,7 @@ func (r *Request) send(ctx context.Context, what string, from state, send func(B
 	case errors.Is(err, turn.ErrHeld):
 		return fmt.Errorf("%w: %s of request %q from within its own send", ErrInvalid, what, r.id)
 	default:
-		err = &WaitError{For: WaitSend, Request: r.id, Err: err}
+		err = &WaitError{For: forSend, Request: r.id, Err: err}
 	}
 	if r.c.done.Err() != nil && errors.As(err, new(*WaitError)) {
 		return fmt.Errorf("%w: the cache was abandoned", ErrClosed)

@@ -50,7 +50,7 @@ func TestBlockedSendBlocksNoBegin(t *testing.T) {
 					require.ErrorIs(t, err, context.DeadlineExceeded)
 					var waited *mmcache.WaitError
 					require.ErrorAs(t, err, &waited)
-					require.Equal(t, mmcache.WaitSend, waited.For)
+					require.Equal(t, "send", waited.For)
 					require.ErrorContains(t, err, "send of another request")
 					err = c.Clear(short, func(lrusync.Envelope) error { return nil })
 					require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -108,7 +108,7 @@ func TestCallsFromWithinSend(t *testing.T) {
 			r.Finish()
 			for _, h := range c.Holders() {
 				if h.ID == r.ID() {
-					require.Equal(t, mmcache.Began, h.State, "until send has returned")
+					require.Equal(t, "begun", h.State, "until send has returned")
 				}
 			}
 			return nil

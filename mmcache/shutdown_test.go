@@ -163,7 +163,7 @@ func TestShutdownWaitsForRequests(t *testing.T) {
 				done := make(chan error)
 				go func() { done <- c.Shutdown(ctx) }()
 				synctest.Wait()
-				require.Equal(t, mmcache.Committed, c.Holders()[0].State)
+				require.Equal(t, "committed", c.Holders()[0].State)
 				r.Finish()
 				require.NoError(t, <-done)
 				if m == mmcache.SHM {

@@ -54,7 +54,6 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 		{"store's request", []error{objstore.ErrEnded}, nil},
 		{"cache's request", []error{mmcache.ErrEnded}, nil},
 		{"item too large", []error{mmcache.ErrTooLarge}, nil},
-		{"fallback", []error{mmcache.ErrFallback}, nil},
 		{"corrupt message", []error{serde.ErrCorrupt}, nil},
 		{"unsupported data", []error{serde.ErrUnsupported}, nil},
 		{"no hash", []error{mmhash.ErrUnsupported}, nil},
