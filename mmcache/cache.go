@@ -67,7 +67,7 @@ type Cache interface {
 	Mode() Mode
 
 	// Generation returns the generation of the engine that the cache is for.
-	Generation() pycompat.Generation
+	Generation() *pycompat.Generation
 
 	// CheckStructure verifies everything that must hold between calls.
 	CheckStructure() error
@@ -156,7 +156,7 @@ func newCache(o Options) *cache {
 
 func (c *cache) Mode() Mode { return c.o.Mode }
 
-func (c *cache) Generation() pycompat.Generation { return c.o.Generation }
+func (c *cache) Generation() *pycompat.Generation { return c.o.Generation }
 
 func (c *cache) Invalidate(key string) bool {
 	if !c.backend.invalidate(key) {

@@ -2,6 +2,7 @@ package mmcache
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/pycompat"
@@ -69,7 +70,7 @@ func DefaultConfig() Config {
 }
 
 // mode returns the mode that vLLM chooses.
-func (c Config) mode(g pycompat.Generation) (Mode, error) {
+func (c Config) mode(g *pycompat.Generation) (Mode, error) {
 	asked, ok := map[string]Mode{"lru": LRU, "shm": SHM}[c.CacheType]
 	switch {
 	case !ok:
@@ -109,7 +110,7 @@ func (c Config) mode(g pycompat.Generation) (Mode, error) {
 	return asked, nil
 }
 
-func (c Config) generation() (pycompat.Generation, error) {
+func (c Config) generation() (*pycompat.Generation, error) {
 	if c.Engine == "" {
 		return pycompat.Newest(), nil
 	}
@@ -139,11 +140,11 @@ func (c Config) Options() (Options, error) {
 		if err != nil {
 			return Options{}, err
 		}
-		o.Capacity, o.Shared.Readers = float64(n), c.WorldSize
-		if o.Shared.MaxObject, err = pycompat.MaxObjectSize(c.MaxObjectMB); err != nil {
-			return Options{}, err
+		if c.MaxObjectMB < 0 || c.MaxObjectMB > math.MaxInt>>20 {
+			return Options{}, fmt.Errorf("%w: mm_shm_cache_max_object_size_mb %d is out of range", ErrInvalid, c.MaxObjectMB)
 		}
-		o.Shared.MaxObject = min(o.Shared.MaxObject, n) // vLLM takes more, and then finds no room
+		o.Capacity, o.Shared.Readers = float64(n), c.WorldSize
+		o.Shared.MaxObject = min(c.MaxObjectMB<<20, n) // vLLM takes more, and then finds no room
 	}
 	return o, nil
 }
