@@ -44,7 +44,7 @@ func (c *Client) open(ctx context.Context, r Request) (*Stream, error) {
 		c.count(func(n *Stats) { n.Refused++ })
 		return nil, err
 	}
-	if r.Items != nil && c.mode() == mmcache.LRU {
+	if r.Items != nil && c.mirrored() {
 		r = r.clone() // it may be sent again, when the caller has other uses for its slices
 	}
 	st := s.newStream(ctx, r, children)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/serde"
 )
 
@@ -57,7 +56,7 @@ func (s *session) params(r *Request) (children int, err error) {
 	if !ok {
 		n = 1
 	}
-	if n > 1 && r.Items != nil && s.c.mode() == mmcache.LRU && !s.gen.Cache.MissError {
+	if n > 1 && r.Items != nil && s.c.mirrored() && !s.gen.Cache.MissError {
 		// One child may push out what the next one names.
 		return 0, r.refuse("parameter n", fmt.Errorf("it is %d, and vLLM %s does not survive a miss in its cache, which children can cause; use mode shm", n, s.gen.Version))
 	}

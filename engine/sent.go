@@ -65,7 +65,7 @@ func (s *sentItems) reset() {
 
 // sweep forgets items that are not cached any more, once in a while. The engine's
 // encoder may still have them, as it may with vLLM's own frontend.
-func (s *sentItems) sweep(c *mmcache.Cache) {
+func (s *sentItems) sweep(c mmcache.Cache) {
 	s.mu.Lock()
 	seq, due := s.seq, len(s.items) > s.limit
 	s.mu.Unlock()

@@ -94,7 +94,7 @@ func TestPackagePagesNameWhatThePackageIsUsedBy(t *testing.T) {
 		"shmring/segment": {"Segment", "Create", "Attach", "Adopt", "Sweep", "Segment.Hold", "Segment.Explain"},
 		"shmring/sidecar": {"File", "Slot", "Record", "State"},
 		"shmring/memory":  {"Options", "Prepare", "Report"},
-		"mmcache":         {"Cache.Fence", "Cache.Shutdown", "Cache.Abandon"},
+		"mmcache":         {"Open", "OpenShared", "OpenMirrored", "Cache", "Config.Options", "Shared.Fence", "Request.Missed", "Cache.Shutdown", "Cache.Abandon"},
 	} {
 		for _, n := range names {
 			require.Contains(t, all[dir].Doc, "["+n+"]", "the package page of %s", dir)
