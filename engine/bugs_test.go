@@ -158,7 +158,7 @@ func TestResendOfChangedPrompt(t *testing.T) {
 	})
 	require.NoError(t, err)
 	p, at := prompt(1)
-	q := engine.Request{ID: "r", Prompt: p, Placeholders: at, Items: items, Params: engine.Params{"max_tokens": 2}}
+	q := engine.Request{ID: "r", Prompt: p, Placeholders: at, Items: items, Params: map[string]any{"max_tokens": 2}}
 	s, err := r.Generate(r.ctx, q)
 	require.NoError(t, err)
 	<-again
@@ -471,7 +471,7 @@ func TestKeyWithOtherTokens(t *testing.T) {
 			r.cache.Invalidate("a")
 			p, at := prompt(1)
 			p, at[0].Length = append(p[:at[0].Offset+rows-1:at[0].Offset+rows-1], 30), rows-1
-			q := engine.Request{ID: "r", Prompt: p, Placeholders: at, Params: engine.Params{"max_tokens": 2}}
+			q := engine.Request{ID: "r", Prompt: p, Placeholders: at, Params: map[string]any{"max_tokens": 2}}
 			var err error
 			q.Items, err = r.cache.Begin(r.ctx, "r", mmcache.Want{Key: "a", Bytes: 4096, Modality: "image"})
 			require.NoError(t, err)

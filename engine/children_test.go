@@ -22,7 +22,7 @@ func TestChildrenMultiplyThePrompt(t *testing.T) {
 	const children, prompt = 4096, 4000 // of 2 bytes each on the wire
 	r := newRig(t, setup{mode: mmcache.SHM, idle: true, client: func(o *engine.Options) { o.Grace = 1 }})
 	h := newHostile(t, r)
-	q := engine.Request{ID: "r", Prompt: slices.Repeat([]uint32{200}, prompt), Params: engine.Params{"max_tokens": 1, "n": children}}
+	q := engine.Request{ID: "r", Prompt: slices.Repeat([]uint32{200}, prompt), Params: map[string]any{"max_tokens": 1, "n": children}}
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
 	before := heap()

@@ -223,7 +223,7 @@ func (r *rig) request(n int, keys ...string) engine.Request {
 // tryRequest is request for any goroutine.
 func (r *rig) tryRequest(n int, keys ...string) (q engine.Request, err error) {
 	p, at := prompt(len(keys))
-	q = engine.Request{ID: "r", Prompt: p, Placeholders: at, Params: engine.Params{"max_tokens": n}}
+	q = engine.Request{ID: "r", Prompt: p, Placeholders: at, Params: map[string]any{"max_tokens": n}}
 	if len(keys) > 0 {
 		q.Items, _, err = r.tryBegin(keys...)
 	}

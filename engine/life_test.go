@@ -304,7 +304,7 @@ func TestBarriers(t *testing.T) {
 				holdsText := name == "reset_encoder_cache" || name == "sleep" && m == mmcache.LRU
 				if holdsText {
 					go func() {
-						s, err := r.Generate(r.ctx, engine.Request{Prompt: []uint32{1}, Params: engine.Params{"max_tokens": 1}})
+						s, err := r.Generate(r.ctx, engine.Request{Prompt: []uint32{1}, Params: map[string]any{"max_tokens": 1}})
 						if err == nil {
 							_, err = s.Collect()
 						}

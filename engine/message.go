@@ -12,7 +12,7 @@ import (
 type message struct {
 	o      serde.Options
 	core   serde.EngineCoreRequest
-	params Params
+	params map[string]any
 	tokens []int // of the items
 }
 

@@ -11,9 +11,9 @@ import (
 // all that the caller may change: integers are int64 or uint64, lists []any, maps
 // map[string]any or *serde.Map. What an engine of the generation would not take is
 // an error.
-func parse(p Params, o serde.Options) (Params, error) {
+func parse(p map[string]any, o serde.Options) (map[string]any, error) {
 	if p == nil {
-		p = Params{}
+		p = map[string]any{}
 	}
 	f, err := serde.EncodeRequest(&serde.EngineCoreRequest{PromptTokenIDs: []uint32{0}, SamplingParams: p}, o)
 	if err != nil {
@@ -164,7 +164,7 @@ func depth(v any) int {
 
 // childParams returns the parameters of one of n children. Each of several has a seed
 // of its own; -1 is none for vLLM. Seeds wrap, as integers of the machine do.
-func childParams(all Params, i, n int) Params {
+func childParams(all map[string]any, i, n int) map[string]any {
 	p := maps.Clone(all)
 	delete(p, "n")
 	if n == 1 {

@@ -5,20 +5,18 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// Params are sampling parameters, see [serde.Params]. Numbers that are whole for
-// vLLM, such as "max_tokens", must be of a whole type here: of JSON, use
-// json.Decoder.UseNumber, and make whole numbers whole.
-type Params = serde.Params
-
 // Request is a prompt to be completed.
 type Request struct {
 	// ID is for messages and logs; the engine gets one of its own.
 	ID string
 	// Prompt are its tokens, with the placeholders of items expanded.
 	Prompt []uint32
-	// Params are the sampling parameters. "n" above 1 runs as many children, whose
-	// outputs have an Index. Without "max_tokens" vLLM makes 16 tokens.
-	Params Params
+	// Params are the sampling parameters by their names in vLLM, see [serde.Params].
+	// Numbers that are whole for vLLM, such as "max_tokens", must be of a whole type: of
+	// JSON, use json.Decoder.UseNumber, and make whole numbers whole. "n" above 1 runs as
+	// many children, whose outputs have an Index. Without "max_tokens" vLLM makes 16
+	// tokens.
+	Params map[string]any
 	// EOS is the token that ends a text, nil for none. If there are more of them (as
 	// generation_config.json may list) they belong into "stop_token_ids".
 	EOS *uint32

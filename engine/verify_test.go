@@ -99,7 +99,7 @@ func TestRefused(t *testing.T) {
 				good := q
 				good.Prompt = append([]uint32{}, q.Prompt...)
 				good.Placeholders = append([]engine.Placeholder{}, q.Placeholders...)
-				good.Params = engine.Params{"max_tokens": 2}
+				good.Params = map[string]any{"max_tokens": 2}
 				c.change(&q)
 				_, err := r.Generate(r.ctx, q)
 				requireRefused(t, err, c.what, c.text)
