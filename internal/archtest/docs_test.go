@@ -147,3 +147,25 @@ func TestReadmeLeadsPythonUsersAndUsersWithoutVLLM(t *testing.T) {
 		require.True(t, bytes.Contains(readme, []byte(want)), "README.md lacks %q", want)
 	}
 }
+
+// Every hazard of docs/hazards.md is shown by tests of both columns, and every such test belongs to a hazard.
+func TestHazardsAreShownByTests(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "hazards.md"))
+	require.NoError(t, err)
+	suite, err := os.ReadFile(filepath.Join("..", "..", "interop", "test_hazards.py"))
+	require.NoError(t, err)
+	shown := map[string]map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^def test_([a-z_]+?)_(upstream|pool)[_(]`).FindAllStringSubmatch(string(suite), -1) {
+		if shown[m[1]] == nil {
+			shown[m[1]] = map[string]bool{}
+		}
+		shown[m[1]][m[2]] = true
+	}
+	named := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|").FindAllStringSubmatch(string(page), -1)
+	require.Greater(t, len(named), 20, "the page lists the hazards")
+	for _, m := range named {
+		require.Equal(t, map[string]bool{"upstream": true, "pool": true}, shown[m[1]], "tests of the hazard %s", m[1])
+		delete(shown, m[1])
+	}
+	require.Empty(t, shown, "tests of hazards that the page lacks")
+}
