@@ -2,6 +2,7 @@ package archtest
 
 import (
 	"bytes"
+	"fmt"
 	"go/ast"
 	"go/doc"
 	"go/parser"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -168,4 +170,37 @@ func TestHazardsAreShownByTests(t *testing.T) {
 		delete(shown, m[1])
 	}
 	require.Empty(t, shown, "tests of hazards that the page lacks")
+}
+
+// A record of a decision has a number, a status and four parts, and the index lists it with both.
+func TestDecisionsAreRecordsWithAnIndex(t *testing.T) {
+	dir := filepath.Join("..", "..", "docs")
+	index, err := os.ReadFile(filepath.Join(dir, "decisions.md"))
+	require.NoError(t, err)
+	files, err := os.ReadDir(filepath.Join(dir, "decisions"))
+	require.NoError(t, err)
+	require.Greater(t, len(files), 80, "the records are there")
+	form := regexp.MustCompile(`(?s)^# (\d+)\. ([^\n]+)\n\nStatus: ([^\n]+)\n\n` +
+		`## Context\n\n.+\n\n## Decision\n\n.+\n\n## Alternatives\n\n.+\n\n## Consequences\n\n.+\n$`)
+	status := regexp.MustCompile(`^(accepted|(superseded|accepted, amended) by \[(\d+)\]\((\d{4})-[^)]+\))$`)
+	for i, f := range files {
+		t.Run(f.Name(), func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join(dir, "decisions", f.Name()))
+			require.NoError(t, err)
+			m := form.FindSubmatch(text)
+			require.NotNil(t, m, "title, status, context, decision, alternatives, consequences")
+			require.Equal(t, strconv.Itoa(i+1), string(m[1]), "numbers have no gaps")
+			require.Equal(t, fmt.Sprintf("%04d", i+1), f.Name()[:4])
+			s := status.FindSubmatch(m[3])
+			require.NotNil(t, s, "accepted, or superseded or amended by a record: %s", m[3])
+			if by := string(s[3]); by != "" {
+				n, err := strconv.Atoi(by)
+				require.NoError(t, err)
+				require.Equal(t, fmt.Sprintf("%04d", n), string(s[4]), "text and link name the same record")
+			}
+			shown := strings.ReplaceAll(string(m[3]), "](", "](decisions/") // the index lies one folder higher
+			row := fmt.Sprintf("| %s | [%s](decisions/%s) | %s |\n", m[1], m[2], f.Name(), shown)
+			require.Equal(t, 1, bytes.Count(index, []byte(row)), "docs/decisions.md contains the row\n%s", row)
+		})
+	}
 }
