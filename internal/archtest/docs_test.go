@@ -101,6 +101,29 @@ func TestPackagePagesNameWhatThePackageIsUsedBy(t *testing.T) {
 	}
 }
 
+// The root package is documentation: it imports and exports nothing, and names packages that exist.
+func TestRootPackageIsDocumentation(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.dir == "." && !s.test {
+			require.Equal(t, "doc.go", filepath.Base(s.file))
+			require.Empty(t, s.imports)
+		}
+	}
+	all := pages(t)
+	root := all["."]
+	require.NotNil(t, root)
+	require.Empty(t, exported(root))
+	_, listed, ok := strings.Cut(root.Doc, "# Floors")
+	require.True(t, ok)
+	lines := regexp.MustCompile(`(?m)^\t([a-z, /]+?)  `).FindAllStringSubmatch(listed, -1)
+	require.Greater(t, len(lines), 5, "the front page lists the floors")
+	for _, m := range lines {
+		for _, dir := range strings.Split(m[1], ", ") {
+			require.Contains(t, all, dir, "the front page names a package that exists")
+		}
+	}
+}
+
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 
 // Code in documents names only what exists.
