@@ -56,9 +56,7 @@ type listed struct {
 // package, through any number of imports: no gRPC, Redis, Prometheus or
 // command-line library, and as little else as the table allows.
 func TestPackagesLinkOnlyTheirModules(t *testing.T) {
-	goCommand, err := exec.LookPath("go")
-	require.NoError(t, err, "the go command runs this test, and it needs the go command")
-	cmd := exec.Command(goCommand, "list", "-deps", "-json=ImportPath,Deps,Module", "./...")
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Deps,Module", "./...")
 	cmd.Dir = filepath.Join("..", "..")
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
 	cmd.Stderr = os.Stderr
@@ -90,4 +88,33 @@ func TestPackagesLinkOnlyTheirModules(t *testing.T) {
 		}
 	}
 	require.Greater(t, checked, 50, "packages link some modules, and the go command listed them")
+}
+
+// What go.mod requires is linked by a package of the module, or is one of the
+// libraries that tests in every package use: what single tests need belongs in
+// a module below tools.
+func TestModuleRequiresOnlyWhatPackagesUse(t *testing.T) {
+	tests := []string{"github.com/stretchr/testify", "pgregory.net/rapid", "go.uber.org/goleak"}
+	programs := []string{"github.com/alecthomas/kong"}
+	cmd := exec.Command("go", "mod", "edit", "-json")
+	cmd.Dir = filepath.Join("..", "..")
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	var file struct {
+		Require []struct {
+			Path     string
+			Indirect bool
+		}
+	}
+	require.NoError(t, json.Unmarshal(out, &file))
+	require.Greater(t, len(file.Require), 5, "go.mod was read")
+	linked := slices.Concat(tests, programs)
+	for _, modules := range links {
+		linked = append(linked, modules...)
+	}
+	for _, r := range file.Require {
+		if !r.Indirect {
+			require.Contains(t, linked, r.Path, "go.mod requires it directly")
+		}
+	}
 }
