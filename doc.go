@@ -34,14 +34,18 @@
 //
 // From the bottom up, a package imports only packages below it:
 //
-//	pycompat           what differs between releases of vLLM; names; Python's lock
-//	shmring, mmhash    segments and allocators; identity of media
-//	serde              tensors, items and messages as bytes
-//	objstore           objects by key in a segment: handles, signatures, requests
-//	lrusync            vLLM's mirrored LRU caches, in lockstep
-//	mmcache            the embeddable cache
-//	engine             the frontend of a whole engine
-//	agent              all of the above by JSON lines
+//	pycompat         what differs between releases of vLLM; names; Python's lock
+//	shmring          the allocators: a ring and a pool of chunks, over any bytes
+//	shmring/memory   huge pages, NUMA nodes, locked memory
+//	shmring/sidecar  the file beside a segment that makes it crash-proof
+//	shmring/segment  segments in shared memory: create, attach, adopt, sweep
+//	mmhash           identity of media
+//	serde            tensors, items and messages as bytes
+//	objstore         objects by key in a segment: handles, signatures, requests
+//	lrusync          vLLM's mirrored LRU caches, in lockstep
+//	mmcache          the embeddable cache
+//	engine           the frontend of a whole engine
+//	agent            all of the above by JSON lines
 //
 // Everything up to engine builds without cgo for linux/amd64 and linux/arm64 and
 // compiles on other systems, where making or attaching a segment returns an error.

@@ -11,6 +11,8 @@ import (
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // Adoption says what Adopt found.
@@ -42,7 +44,7 @@ type Adoption struct {
 // The options must be the segment's: name, RingSize, Generation; MaxObjects and
 // ReaderSlots are taken from it. Readers may differ if the engine was restarted
 // too: call ResetReaders then. The writer owns the segment, as if it had created
-// it. Errors are those of shmring.Adopt, and [ErrInvalid] for a segment of the
+// it. Errors are those of segment.Adopt, and [ErrInvalid] for a segment of the
 // policy FIFO, which has no table of objects.
 //
 // If Adopt itself is killed, the next one begins again.
@@ -56,8 +58,8 @@ func Adopt(o Options) (*Writer, Adoption, error) {
 		o.Name = o.Generation.SegmentName()
 	}
 	so := o.segment()
-	so.Control = nil
-	seg, err := shmring.Adopt(so)
+	so.Sidecar = nil
+	seg, err := segment.Adopt(so)
 	if err != nil {
 		return nil, Adoption{}, err
 	}
@@ -69,7 +71,7 @@ func Adopt(o Options) (*Writer, Adoption, error) {
 	return w, a, nil
 }
 
-func joinClose(err error, seg *shmring.Segment) error {
+func joinClose(err error, seg *segment.Segment) error {
 	if e := seg.Close(); e != nil {
 		return fmt.Errorf("%w (and %w)", err, e)
 	}
@@ -77,14 +79,14 @@ func joinClose(err error, seg *shmring.Segment) error {
 }
 
 // adopt makes a writer of what is in a segment that has a sidecar.
-func adopt(seg *shmring.Segment, o Options) (*Writer, Adoption, error) {
-	c := seg.Control()
+func adopt(seg *segment.Segment, o Options) (*Writer, Adoption, error) {
+	c := seg.Sidecar()
 	co := c.Options()
 	if g := o.Generation.OrNewest(); !sameWire(co.Generation, g) {
 		return nil, Adoption{}, fmt.Errorf("%w: it was written for vLLM %s, not %s; adopt it with that generation, or remove it (ringcache sweep NAME --any-owner --remove) and create it anew", ErrInvalid, co.Generation, g.Version)
 	}
 	if co.Policy != Pool {
-		return nil, Adoption{}, fmt.Errorf("%w: its policy is %v, which has no table of objects; remove it with shmring.Sweep", ErrInvalid, co.Policy)
+		return nil, Adoption{}, fmt.Errorf("%w: its policy is %v, which has no table of objects; remove it with segment.Sweep", ErrInvalid, co.Policy)
 	}
 	w := newWriter(seg, o)
 	p := w.life.(*pool)
@@ -102,8 +104,8 @@ func sameWire(version string, g pycompat.Generation) bool {
 // restore rebuilds what the dead writer knew from the sidecar.
 func (p *pool) restore() (a Adoption) {
 	s := p.ctl.State()
-	a.Clean = s.Clean && p.ctl.Whole()
-	if !p.ctl.Whole() {
+	a.Clean = s.Clean && p.ctl.StateIntact()
+	if !p.ctl.StateIntact() {
 		// The state may be the one before the last: go behind all ids, and the epoch,
 		// that the last one can have had.
 		s.NextID = (s.NextID + idBlock + 2*uint32(p.ctl.Options().Objects)) % shmring.IDLimit
@@ -119,7 +121,7 @@ func (p *pool) restore() (a Adoption) {
 	var placed []shmring.Placed
 	var bad []int
 	for i, r := range p.ctl.Records() {
-		if _, twice := byID[r.ID]; !r.OK || twice {
+		if _, twice := byID[r.ID]; r.Damaged || twice {
 			bad = append(bad, i)
 			continue
 		}
@@ -235,8 +237,7 @@ func (p *pool) restore() (a Adoption) {
 	}
 	failpoint.Hit("adopt.dropping")
 	for _, i := range bad {
-		p.ctl.Invalidate(i)
-		p.ctl.Release(i)
+		p.ctl.Drop(i)
 	}
 	a.Dropped = len(bad)
 	for _, o := range p.w.objects {
@@ -252,11 +253,11 @@ func (p *pool) verify(o *object) error {
 	if err != nil {
 		return err
 	}
-	if c.ID != o.id && c.ID != shmring.NoID && c.ID != shmring.GoneID || c.Size != o.size || len(c.Payload) < countSize ||
+	if c.ID != o.id && c.ID != shmring.DeadID && c.ID != shmring.GoneID || c.Size != o.size || len(c.Payload) < countSize ||
 		o.noteOffset < countSize || o.noteLen < 0 || o.noteOffset > len(c.Payload) || o.noteLen > len(c.Payload)-o.noteOffset {
 		return errNote
 	}
-	if shmring.PayloadSum(c.Payload, o.noteOffset+o.noteLen, o.fullSum) != o.sum {
+	if sidecar.PayloadSum(c.Payload, o.noteOffset+o.noteLen, o.fullSum) != o.sum {
 		return fmt.Errorf("%w: checksum", errNote)
 	}
 	return parseNote(c.Payload[o.noteOffset:o.noteOffset+o.noteLen], o)

@@ -8,6 +8,8 @@ import (
 	"github.com/ringcache/ringcache/internal/mem"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // The payload of a chunk, little-endian (shm_object_storage.py, 0.11.0 to
@@ -35,7 +37,7 @@ func addRead(payload []byte) {
 // segmentView is what a writer and a reader need of a segment to look at
 // chunks.
 type segmentView struct {
-	seg     *shmring.Segment
+	seg     *segment.Segment
 	options serde.Options
 	// held says that a reader's slot names the chunk, and that its id was right
 	// after that. The writer takes the id away for a moment when it would like to
@@ -43,12 +45,12 @@ type segmentView struct {
 	// as the right one then.
 	held bool
 	// sidecar is a reader's; a writer's is the segment's.
-	sidecar *shmring.Control
+	sidecar *sidecar.File
 }
 
 // same says whether the id found at a handle's address is the handle's.
 func (s segmentView) same(h Handle, found uint32) bool {
-	return found == h.ID || s.held && found == shmring.NoID
+	return found == h.ID || s.held && found == shmring.DeadID
 }
 
 // locate returns the chunk of a handle after checking the id. The segment must

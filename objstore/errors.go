@@ -8,6 +8,9 @@ import (
 
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/memory"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 var (
@@ -26,9 +29,9 @@ var (
 	// ErrCorrupt is wrapped by [CorruptError].
 	ErrCorrupt = shmring.ErrCorrupt
 	// ErrClosed says that the store was closed.
-	ErrClosed = shmring.ErrClosed
+	ErrClosed = segment.ErrClosed
 	// ErrBusy says that views or reservations are open.
-	ErrBusy = shmring.ErrBusy
+	ErrBusy = segment.ErrBusy
 	// ErrInvalid says that an argument makes no sense. It matches the ErrInvalid of
 	// every other package of this module.
 	ErrInvalid = shmring.ErrInvalid
@@ -44,31 +47,31 @@ var (
 var (
 	// ErrExists says that a segment of this name exists already. It is also an
 	// fs.ErrExist.
-	ErrExists = shmring.ErrExists
+	ErrExists = segment.ErrExists
 	// ErrNotExist says that there is no segment of this name. It is also an
 	// fs.ErrNotExist.
-	ErrNotExist = shmring.ErrNotExist
+	ErrNotExist = segment.ErrNotExist
 	// ErrOwned says that a segment's writer lives.
-	ErrOwned = shmring.ErrOwned
+	ErrOwned = sidecar.ErrOwned
 	// ErrForeign says that a segment has no sidecar, so something else made it.
-	ErrForeign = shmring.ErrForeign
+	ErrForeign = sidecar.ErrForeign
 	// ErrUnsafe says that a segment exists but must not be trusted.
-	ErrUnsafe = shmring.ErrUnsafe
+	ErrUnsafe = segment.ErrUnsafe
 	// ErrSize is wrapped by [SizeError].
-	ErrSize = shmring.ErrSize
+	ErrSize = segment.ErrSize
 	// ErrNoSpace says that the memory for a segment is not there, see [SpaceError].
-	ErrNoSpace = shmring.ErrNoSpace
+	ErrNoSpace = segment.ErrNoSpace
 	// ErrMemory says that memory is not as it was required.
-	ErrMemory = shmring.ErrMemory
+	ErrMemory = memory.ErrMissing
 	// ErrUnsupported says that this system has no segments.
-	ErrUnsupported = shmring.ErrUnsupported
+	ErrUnsupported = segment.ErrUnsupported
 )
 
 // SizeError says that a segment and its user disagree about the ring.
-type SizeError = shmring.SizeError
+type SizeError = segment.SizeError
 
 // SpaceError says which limit a segment does not fit.
-type SpaceError = shmring.SpaceError
+type SpaceError = segment.SpaceError
 
 // KeyExistsError says that a key is in the store, or reserved, already.
 type KeyExistsError struct {
@@ -265,7 +268,7 @@ type CorruptError struct {
 }
 
 func (e *CorruptError) Error() string {
-	if gone := (*shmring.FaultError)(nil); errors.As(e.Err, &gone) {
+	if gone := (*segment.FaultError)(nil); errors.As(e.Err, &gone) {
 		return fmt.Sprintf("objstore: segment %s: %v", e.Segment, e.Err)
 	}
 	return fmt.Sprintf("objstore: segment %s: chunk %d:%d can't be read; something else wrote to the segment, or the generation is wrong: %v", e.Segment, e.Address, e.ID, e.Err)

@@ -54,7 +54,7 @@ func (w *Writer) ResetReaders(readers int) error {
 		return err
 	}
 	defer w.mu.Unlock()
-	if c := w.sv.seg.Control(); c != nil { // first: if it is gone, nothing is reset
+	if c := w.sv.seg.Sidecar(); c != nil { // first: if it is gone, nothing is reset
 		err := w.sv.guard(Handle{}, func() error {
 			s := c.State()
 			s.Readers = readers

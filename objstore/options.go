@@ -8,6 +8,8 @@ import (
 
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // Options say what store to make. RingSize, MaxObjectSize and Readers must be
@@ -62,13 +64,13 @@ type Options struct {
 	MaxObjects int
 	// FullSums makes the sidecar's checksums cover every byte of an object, so that
 	// Adopt finds any change that something else made to it. Without, they cover
-	// objects up to 64 KiB, and samples of larger ones (shmring.PayloadSum): a full
+	// objects up to 64 KiB, and samples of larger ones (sidecar.PayloadSum): a full
 	// sum takes longer than writing the object.
 	FullSums bool
 	// ReaderSlots is the most readers of this library that look at objects in
 	// place, 2 KiB each in the sidecar. 0 is 64.
 	ReaderSlots int
-	// Owner is a label by which shmring.Sweep knows whose segments it may remove.
+	// Owner is a label by which segment.Sweep knows whose segments it may remove.
 	Owner string
 	// Quotas bound the bytes of each tenant (PutOptions.Tenant) in a Pool; Quota
 	// those of a tenant that is not in it. 0 is no bound.
@@ -148,9 +150,9 @@ func (o Options) ring() shmring.RingOptions {
 	return shmring.RingOptions{Align: o.Align, DataOffset: g.DataOffset, IDsRestart: g.IDsRestart && !o.KeepIDs, FirstID: o.FirstID}
 }
 
-func (o Options) segment() shmring.SegmentOptions {
+func (o Options) segment() segment.Options {
 	g := o.Generation.OrNewest()
-	c := &shmring.ControlOptions{
+	c := &sidecar.Options{
 		Policy: FIFO, Generation: g.Version, Owner: o.Owner, Readers: o.Readers, Slots: o.ReaderSlots,
 	}
 	if o.Policy == Pool {
@@ -159,7 +161,7 @@ func (o Options) segment() shmring.SegmentOptions {
 			c.Objects = min(max(o.RingSize/(8<<10), 1<<10), 1<<20)
 		}
 	}
-	return shmring.SegmentOptions{Name: o.Name, RingSize: o.RingSize, DataOffset: g.DataOffset, Dir: o.Dir, Control: c}
+	return segment.Options{Name: o.Name, RingSize: o.RingSize, DataOffset: g.DataOffset, Dir: o.Dir, Sidecar: c}
 }
 
 // ReaderOptions say what store a reader expects. RingSize and Generation must

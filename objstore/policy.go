@@ -4,20 +4,21 @@ import (
 	"iter"
 
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // Policy says where objects are placed and when they go.
-type Policy = shmring.Policy
+type Policy = sidecar.Policy
 
 const (
 	// FIFO is vLLM's, bit for bit: freed in the order of allocation, when the
 	// readers have counted as many reads as were issued.
-	FIFO = shmring.PolicyFIFO
+	FIFO = sidecar.FIFO
 	// Pool places objects anywhere and keeps each while a lease of it is open or
 	// an aborted handle may still be read; beyond that it is a cache, and what is
 	// cheapest to lose makes room. Stock readers can't tell the difference. It is
 	// the zero value's.
-	Pool = shmring.PolicyPool
+	Pool = sidecar.Pool
 )
 
 // space allocates chunks. shmring's Ring and Pool do.

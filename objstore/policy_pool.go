@@ -7,6 +7,8 @@ import (
 	"github.com/ringcache/ringcache/internal/evict"
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // pool is the policy Pool.
@@ -27,7 +29,7 @@ import (
 type pool struct {
 	w     *Writer
 	mem   *shmring.Pool
-	ctl   *shmring.Control // nil if the segment has none
+	ctl   *sidecar.File // nil if the segment has none
 	cache *evict.Policy
 	ids   uint32 // ids up to here are marked as given out
 
@@ -44,9 +46,9 @@ type pool struct {
 	search  search
 }
 
-func newPool(w *Writer, seg *shmring.Segment) *pool {
+func newPool(w *Writer, seg *segment.Segment) *pool {
 	return &pool{
-		w: w, ctl: seg.Control(),
+		w: w, ctl: seg.Sidecar(),
 		mem:     shmring.NewPool(seg.Ring(), shmring.PoolOptions{DataOffset: w.gen.DataOffset, FirstID: w.opt.FirstID}),
 		cache:   evict.New(),
 		ids:     w.opt.FirstID,
@@ -89,8 +91,7 @@ func (p *pool) drop(o *object, forget func(*evict.Entry)) {
 	// Shared memory first. The id of an object that was never published is dead.
 	if o.entry >= 0 {
 		p.mem.Kill(o.id)
-		p.ctl.Invalidate(o.entry)
-		p.ctl.Release(o.entry)
+		p.ctl.Drop(o.entry)
 		o.entry = -1
 	} else if p.ctl == nil && o.state != discarded {
 		p.mem.Kill(o.id)
@@ -112,7 +113,7 @@ func (p *pool) drop(o *object, forget func(*evict.Entry)) {
 func (p *pool) publish(o *object) error {
 	if p.ctl != nil {
 		failpoint.Hit("pool.publish")
-		o.entry = p.ctl.Put(shmring.Record{
+		o.entry = p.ctl.Put(sidecar.Record{
 			Address: o.address, ID: o.id, Size: o.size, NoteOffset: o.noteOffset, NoteLen: o.noteLen,
 			Sum: o.sum, Full: p.w.opt.FullSums,
 		}, p.useWord(o))

@@ -13,6 +13,7 @@ import (
 	"github.com/ringcache/ringcache/internal/mem"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // Put stores a value under a key and issues its first use. No error leaves
@@ -346,9 +347,9 @@ func (r *Reservation) Commit() (Handle, error) {
 
 // checksum is taken without the lock: nobody writes to the payload any more.
 func (r *Reservation) checksum() (sum uint32) {
-	if r.w.opt.Policy == Pool && r.w.sv.seg.Control() != nil {
+	if r.w.opt.Policy == Pool && r.w.sv.seg.Sidecar() != nil {
 		_ = r.w.sv.guard(r.handle(), func() error {
-			sum = shmring.PayloadSum(r.payload, r.o.noteOffset+r.o.noteLen, r.w.opt.FullSums)
+			sum = sidecar.PayloadSum(r.payload, r.o.noteOffset+r.o.noteLen, r.w.opt.FullSums)
 			return nil
 		})
 	}

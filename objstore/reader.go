@@ -17,7 +17,8 @@ import (
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
-	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // Reader looks at the objects of a segment that another process writes.
@@ -25,11 +26,10 @@ type Reader struct {
 	sv      segmentView
 	gen     pycompat.Generation
 	counter *counter // nil: observes
-	ctl     *shmring.Control
-	slot    *shmring.Slot // where it says what it looks at; nil if it can't
+	ctl     *sidecar.File
+	slot    *sidecar.Slot // where it says what it looks at; nil if it can't
 	log     *slog.Logger
 
-	open      atomic.Int64 // views
 	dropped   atomic.Uint64
 	collected atomic.Int64 // when collect ran, ns
 
@@ -37,7 +37,7 @@ type Reader struct {
 	err    error // of the end of ctl
 }
 
-// Open attaches to the segment name. The errors are those of shmring.Attach.
+// Open attaches to the segment name. The errors are those of segment.Attach.
 //
 // If the segment has the policy Pool, the reader takes a slot in its sidecar:
 // what it looks at is not evicted meanwhile, whatever else ends. [Reader.Protected]
@@ -46,7 +46,7 @@ func Open(name string, o ReaderOptions) (*Reader, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	seg, err := shmring.Attach(shmring.SegmentOptions{
+	seg, err := segment.Attach(segment.Options{
 		Name: name, RingSize: o.RingSize, DataOffset: o.Generation.OrNewest().DataOffset, Dir: o.Dir,
 		ReadOnly: o.Lock == nil && !o.SidecarLock,
 	})
@@ -54,7 +54,7 @@ func Open(name string, o ReaderOptions) (*Reader, error) {
 		return nil, err
 	}
 	r := newReader(seg, o)
-	if r.ctl, err = shmring.OpenControl(o.Dir, name); err == nil {
+	if r.ctl, err = sidecar.Open(o.Dir, name); err == nil {
 		r.sv.sidecar = r.ctl
 		err = r.takeSlot()
 	}
@@ -65,7 +65,7 @@ func Open(name string, o ReaderOptions) (*Reader, error) {
 		}
 		return r, nil
 	case o.SidecarLock:
-	case errors.Is(err, shmring.ErrForeign), errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+	case errors.Is(err, sidecar.ErrForeign), errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		// Something else made the segment, or this process may only look.
 		return r, nil
 	}
@@ -74,11 +74,11 @@ func Open(name string, o ReaderOptions) (*Reader, error) {
 
 // takeSlot takes a slot if the segment has slots and one is free.
 func (r *Reader) takeSlot() error {
-	if !r.ctl.Describes(r.sv.seg) {
+	if !r.sv.seg.DescribedBy(r.ctl) {
 		// Left by a segment of this name that is gone.
 		err := r.ctl.Close()
 		r.ctl, r.sv.sidecar = nil, nil
-		return errors.Join(shmring.ErrForeign, err)
+		return errors.Join(sidecar.ErrForeign, err)
 	}
 	if c := r.ctl.Options(); !sameWire(c.Generation, r.gen) {
 		return fmt.Errorf("%w: segment %s was written for vLLM %s, this reader is for %s", ErrInvalid, r.sv.seg.Name(), c.Generation, r.gen.Version)
@@ -102,7 +102,7 @@ func (r *Reader) Protected() bool { return r.slot != nil }
 
 // NewReader reads from a segment that the caller attached, or made over private
 // memory. The reader owns it from now on.
-func NewReader(seg *shmring.Segment, o ReaderOptions) (*Reader, error) {
+func NewReader(seg *segment.Segment, o ReaderOptions) (*Reader, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func NewReader(seg *shmring.Segment, o ReaderOptions) (*Reader, error) {
 	return newReader(seg, o), nil
 }
 
-func newReader(seg *shmring.Segment, o ReaderOptions) *Reader {
+func newReader(seg *segment.Segment, o ReaderOptions) *Reader {
 	g := o.Generation.OrNewest()
 	return &Reader{
 		sv:      segmentView{seg: seg, options: serde.Options{Generation: g}},
@@ -172,7 +172,7 @@ func (r *Reader) hold(u *use) error {
 	err := r.sv.guard(u.handle, func() error {
 		place, ok := r.slot.Hold(u.handle.ID)
 		if !ok {
-			return fmt.Errorf("%w: %s: %d views are open, a reader can have no more; release some", ErrBusy, r.sv.seg.Name(), r.open.Load())
+			return fmt.Errorf("%w: %s: %d views are open, a reader can have no more; release some", ErrBusy, r.sv.seg.Name(), r.Stats().Open-1)
 		}
 		u.sv.held = true
 		u.done = func() { _ = r.sv.guard(u.handle, func() error { r.slot.Release(place); return nil }) }
@@ -195,7 +195,6 @@ func (r *Reader) collect() {
 
 // ended is told of the end of each view.
 func (r *Reader) ended(u *use, dropped bool) {
-	r.open.Add(-1)
 	if !dropped {
 		return
 	}
@@ -208,7 +207,8 @@ func (r *Reader) ended(u *use, dropped bool) {
 // ReaderStats are numbers of views.
 type ReaderStats struct {
 	// Open views are those that have not ended, also if nothing leads to them any
-	// more and the garbage collector has not run since.
+	// more and the garbage collector has not run since; and calls that are running.
+	// Close succeeds while it is 0.
 	Open int
 	// Dropped views were never released. The garbage collector found them, and
 	// they were ended then; see [View]. Any is a bug of the program.
@@ -217,7 +217,7 @@ type ReaderStats struct {
 
 // Stats returns how many views are open and how many were dropped.
 func (r *Reader) Stats() ReaderStats {
-	return ReaderStats{Open: int(r.open.Load()), Dropped: r.dropped.Load()}
+	return ReaderStats{Open: r.sv.seg.Holds(), Dropped: r.dropped.Load()}
 }
 
 func (r *Reader) get(sv segmentView, h Handle, key string) (serde.Value, error) {
@@ -239,7 +239,7 @@ func (r *Reader) Verify(key string, h Handle) error {
 }
 
 // Segment returns the segment, for its name and its bytes.
-func (r *Reader) Segment() *shmring.Segment { return r.sv.seg }
+func (r *Reader) Segment() *segment.Segment { return r.sv.seg }
 
 // Generation returns the generation that the store is read in.
 func (r *Reader) Generation() pycompat.Generation { return r.gen }
@@ -309,9 +309,9 @@ func (r *Reader) Close() error {
 }
 
 // matches checks a segment that a caller brings against its options.
-func matches(seg *shmring.Segment, ringSize int, g pycompat.Generation) error {
+func matches(seg *segment.Segment, ringSize int, g pycompat.Generation) error {
 	if off := g.OrNewest().DataOffset; len(seg.Ring()) != ringSize || len(seg.Secret()) != off {
-		return &shmring.SizeError{Name: seg.Name(), Got: int64(seg.Size()), Ring: ringSize, DataOffset: off}
+		return &segment.SizeError{Name: seg.Name(), Got: int64(seg.Size()), Ring: ringSize, DataOffset: off}
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
 )
 
 // Writer puts objects into a segment. There is one per segment.
@@ -107,7 +108,7 @@ const (
 )
 
 // Create makes a segment and the store in it. The errors are those of
-// shmring.Create.
+// segment.Create.
 func Create(o Options) (*Writer, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -116,7 +117,7 @@ func Create(o Options) (*Writer, error) {
 	if o.Name == "" {
 		o.Name = o.Generation.SegmentName()
 	}
-	seg, err := shmring.Create(o.segment())
+	seg, err := segment.Create(o.segment())
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +130,7 @@ func Create(o Options) (*Writer, error) {
 // private memory. Whatever was in it is forgotten, and where handles are signed a
 // new secret makes the old ones invalid; elsewhere see Options.FirstID. The
 // writer owns the segment from now on and closes it, but does not unlink it.
-func NewWriter(seg *shmring.Segment, o Options) (*Writer, error) {
+func NewWriter(seg *segment.Segment, o Options) (*Writer, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -137,7 +138,7 @@ func NewWriter(seg *shmring.Segment, o Options) (*Writer, error) {
 	if err := matches(seg, o.RingSize, o.Generation); err != nil {
 		return nil, err
 	}
-	if c := seg.Control(); c != nil && (c.Options().Policy != o.Policy || c.State().Epoch > 1) {
+	if c := seg.Sidecar(); c != nil && (c.Options().Policy != o.Policy || c.State().Epoch > 1) {
 		return nil, fmt.Errorf("%w: segment %s has a sidecar for the policy %v that was in use; adopt it", ErrInvalid, seg.Name(), c.Options().Policy)
 	}
 	w := newWriter(seg, o)
@@ -147,7 +148,7 @@ func NewWriter(seg *shmring.Segment, o Options) (*Writer, error) {
 	})
 }
 
-func newWriter(seg *shmring.Segment, o Options) *Writer {
+func newWriter(seg *segment.Segment, o Options) *Writer {
 	g := o.Generation.OrNewest()
 	o.Rereads = o.Rereads || g.Rereads && !o.TrustCounts
 	w := &Writer{
@@ -176,7 +177,7 @@ func (w *Writer) Name() string { return w.sv.seg.Name() }
 
 // Segment returns the segment, for its bytes and its secret. It is the store's:
 // only Close may close it.
-func (w *Writer) Segment() *shmring.Segment { return w.sv.seg }
+func (w *Writer) Segment() *segment.Segment { return w.sv.seg }
 
 // Policy returns the policy of the store.
 func (w *Writer) Policy() Policy { return w.opt.Policy }
