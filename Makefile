@@ -1,6 +1,7 @@
 # make demo        photos through shared memory to Python workers; PEER=vllm: to vLLM's
 #                  own reader, PEER=engine: through an HTTP server to a whole vLLM engine
 # make test        everything but the real vLLM
+# make test-arm64  a part of the core's tests as arm64 programs, under emulation (fetches qemu)
 # make test-vllm   the interop suite against the real vLLM (makes its environment, 6 GB)
 # make e2e         whole vLLM engines behind package engine (makes the same environment)
 # make bench       put, get and hit beside the real vLLM, as ratios
@@ -18,7 +19,7 @@ COUNT ?= 30
 DEMO_ARGS ?=
 E2E_RUN ?= .
 
-.PHONY: all build demo test test-go test-python lint test-vllm e2e bench bench-frontend fuzz stress
+.PHONY: all build demo test test-go test-python test-arm64 lint test-vllm e2e bench bench-frontend fuzz stress
 
 all: build
 
@@ -58,6 +59,9 @@ test-go:
 
 test-python:
 	python=$$(scripts/python-env.sh); cd python; "$$python" -m mypy; "$$python" -m pytest -q
+
+test-arm64:
+	scripts/test-arm64.sh
 
 test-vllm: bin/ringcache
 	env=$$(interop/setup.sh); RINGCACHE_AGENT=$(CURDIR)/bin/ringcache "$$env/bin/python" -m pytest interop -q -rs; \
