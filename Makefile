@@ -37,15 +37,13 @@ demo:
 
 test: lint test-go test-python
 
+LINT := go tool -modfile=$(CURDIR)/tools/lint/go.mod golangci-lint run
+
 lint:
 	out=$$(gofmt -l .); test -z "$$out" || { gofmt -d .; exit 1; }
-	go vet ./...
-	go vet -tags e2e ./e2e
-	for module in bench tools/oracle; do (cd "$$module"; go vet ./...); done
 	for arch in amd64 arm64; do CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build ./...; done
 	for os in darwin windows; do GOOS=$$os go build ./...; done # other systems compile, and report that they are unsupported
-	go tool -modfile=tools/lint/go.mod staticcheck ./...
-	go tool -modfile=tools/lint/go.mod staticcheck -tags e2e ./e2e
+	for module in . bench tools/oracle; do (cd "$$module"; $(LINT) ./...); done # with the tag e2e; vet is one of the linters
 
 # The race detector needs a C compiler, nothing else here does.
 RACE := $(shell command -v $${CC:-gcc} >/dev/null 2>&1 && echo -race)
