@@ -31,6 +31,7 @@ var floors = [][]string{
 	{"serde/enginecore"},
 	{"objstore"},
 	{"lrusync"},
+	{"lrusync/upstream"},
 	{"mmcache"},
 	{"engine"},
 	{"engine/zmq"},
