@@ -31,7 +31,6 @@ var floors = [][]string{
 	{"serde/enginecore"},
 	{"objstore"},
 	{"lrusync"},
-	{"lrusync/upstream"},
 	{"mmcache"},
 	{"engine"},
 	{"engine/zmq"},
