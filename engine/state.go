@@ -8,10 +8,10 @@ package engine
 //
 // Client, guarded by Client.mu:
 //
-//	state     close     closed
-//	open      closing   -
-//	closing   -         closed
-//	closed    -         -
+//	| state   | close   | closed |
+//	| open    | closing | -      |
+//	| closing | -       | closed |
+//	| closed  | -       | -      |
 //
 // An open client starts engines, and passes requests and calls on to its session.
 // From closing on all of these fail with ErrClosed. Requests under way may end while
@@ -19,13 +19,13 @@ package engine
 //
 // Session, guarded by session.mu:
 //
-//	state      ready     slept     woke      leave     end    given back
-//	starting   running   -         -         -         gone   -
-//	running    -         asleep    -         leaving   gone   -
-//	asleep     -         -         running   leaving   gone   -
-//	leaving    -         -         -         -         gone   -
-//	gone       -         -         -         -         -      over
-//	over       -         -         -         -         -      -
+//	| state    | ready   | slept  | woke    | leave   | end  | given back |
+//	| starting | running | -      | -       | -       | gone | -          |
+//	| running  | -       | asleep | -       | leaving | gone | -          |
+//	| asleep   | -       | -      | running | leaving | gone | -          |
+//	| leaving  | -       | -      | -       | -       | gone | -          |
+//	| gone     | -       | -      | -       | -       | -    | over       |
+//	| over     | -       | -      | -       | -       | -    | -          |
 //
 // Requests are sent while the session is running; utility calls while it is running,
 // asleep or leaving. "leave" comes from Client.Close, for an engine that runs on. "end"
@@ -37,10 +37,10 @@ package engine
 //
 // Stream, guarded by Stream.mu:
 //
-//	state     end     free
-//	open      ended   -
-//	ended     -       settled
-//	settled   -       -
+//	| state   | end   | free    |
+//	| open    | ended | -       |
+//	| ended   | -     | settled |
+//	| settled | -     | -       |
 //
 // Outputs are taken, and children are sent, while the stream is open. "end" comes
 // with the last output of the last child, from Stream.Close, from the end of the
@@ -53,11 +53,11 @@ package engine
 //
 // Child of a stream, guarded by Stream.mu:
 //
-//	state      send      output    last       miss     stray
-//	unsent     running   -         -          -        -
-//	running    -         running   finished   missed   -
-//	missed     running   -         -          -        running
-//	finished   -         -         -          -        running
+//	| state    | send    | output  | last     | miss   | stray   |
+//	| unsent   | running | -       | -        | -      | -       |
+//	| running  | -       | running | finished | missed | -       |
+//	| missed   | running | -       | -        | -      | running |
+//	| finished | -       | -       | -        | -      | running |
 //
 // An answer for which the state has no transition is a stray, and ends the stream
 // with a RequestError: the engine must not run that child, but does, so the child is

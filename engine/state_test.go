@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -26,17 +25,23 @@ func documented(t *testing.T) map[string]engine.Table {
 	require.NoError(t, err)
 	tables := map[string]engine.Table{}
 	name, events := "", []string(nil)
-	gap := regexp.MustCompile(`\s{2,}`)
+	split := func(row string) []string {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(row), "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		return cells
+	}
 	for line := range strings.Lines(string(b)) {
 		row, isRow := strings.CutPrefix(line, "//\t")
 		switch {
 		case isRow && events == nil:
-			cells := gap.Split(strings.TrimSpace(row), -1)
+			cells := split(row)
 			require.Equal(t, "state", cells[0])
 			events = cells[1:]
 			tables[name] = engine.Table{}
 		case isRow:
-			cells := gap.Split(strings.TrimSpace(row), -1)
+			cells := split(row)
 			require.Len(t, cells, len(events)+1, row)
 			tables[name][cells[0]] = map[string]string{}
 			for i, e := range events {
