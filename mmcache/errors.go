@@ -41,7 +41,6 @@ var (
 	ErrSize         = objstore.ErrSize
 	ErrNoSpace      = objstore.ErrNoSpace
 	ErrMemory       = objstore.ErrMemory
-	ErrUnsupported  = objstore.ErrUnsupported
 	ErrFull         = objstore.ErrFull
 	ErrCorrupt      = objstore.ErrCorrupt
 	ErrStale        = objstore.ErrStale

@@ -322,17 +322,6 @@ func (p *Pool) claim(rest *block, c Placed) *block {
 	return rest.next
 }
 
-// Access returns the chunk at an address as its header describes it.
-func (p *Pool) Access(address uint64) (Chunk, error) { return ReadChunk(p.buf, address) }
-
-// Payload returns the bytes of a live chunk, or nil.
-func (p *Pool) Payload(id uint32) []byte {
-	if b := p.live[id]; b != nil {
-		return p.payload(b)
-	}
-	return nil
-}
-
 // Live yields the id and the address of every chunk, by address.
 func (p *Pool) Live() iter.Seq2[uint32, uint64] {
 	return func(yield func(uint32, uint64) bool) {

@@ -27,13 +27,13 @@ func TestPoolPlacesChunksAtGranulesOfTheSegment(t *testing.T) {
 			require.NoError(t, err)
 			require.Zero(t, (address+uint64(offset))%Granule)
 			require.Len(t, payload, n)
-			_, err = p.Access(address)
+			_, err = ReadChunk(p.buf, address)
 			require.NoError(t, err)
 			got, ok := ChunkID(p.buf, address)
 			require.True(t, ok)
 			require.NotEqual(t, id, got, "no handle is good before Publish")
 			p.Publish(id)
-			c, err := p.Access(address)
+			c, err := ReadChunk(p.buf, address)
 			require.NoError(t, err)
 			require.Equal(t, id, c.ID)
 			require.Equal(t, n+HeaderSize, c.Size)
@@ -216,7 +216,7 @@ func TestPoolAgainstAModel(t *testing.T) {
 			require.NoError(t, p.CheckStructure())
 			require.Equal(t, len(live), p.Len())
 			for id, c := range live {
-				for _, b := range p.Payload(id) {
+				for _, b := range p.payload(p.live[id]) {
 					require.Equal(t, c.fill, b, "chunk %d was overwritten", id)
 				}
 			}

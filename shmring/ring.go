@@ -134,9 +134,6 @@ func (r *Ring) Alloc(size int) (address uint64, id uint32, payload []byte, err e
 	return at, id, r.buf[off+HeaderSize : off+s : off+s], nil
 }
 
-// Access returns the chunk at a logical address as its header describes it.
-func (r *Ring) Access(address uint64) (Chunk, error) { return ReadChunk(r.buf, address) }
-
 // Free asks isFree for one chunk after the other, oldest first, and frees each
 // until isFree says no, none is left, or at least limit bytes were freed. It
 // returns the freed ids in order. limit 0 or less frees nothing; [Ring.Size] is
@@ -186,14 +183,15 @@ func (r *Ring) Clear() {
 	r.idStart = r.idEnd
 }
 
-// State is a copy of what a ring knows.
-type State struct {
+// RingState is where the chunks of a [Ring] lie: the addresses from the oldest to the end of the
+// newest, and the ids from that of the oldest to the next one.
+type RingState struct {
 	Start, End     uint64
 	IDStart, IDEnd uint32
 }
 
 // State returns the positions and the id window.
-func (r *Ring) State() State { return State{r.start, r.end, r.idStart, r.idEnd} }
+func (r *Ring) State() RingState { return RingState{r.start, r.end, r.idStart, r.idEnd} }
 
 // Live yields the id and the logical address of every live chunk, oldest first.
 func (r *Ring) Live() iter.Seq2[uint32, uint64] {

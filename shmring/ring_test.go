@@ -70,7 +70,7 @@ func TestVectorWrapAndReset(t *testing.T) {
 	full(t, r, 40)
 	alloc(t, r, 1, 128, 4)
 	require.Equal(t, []uint32{2, 3, 4}, r.Free(always, r.Size()))
-	require.Equal(t, State{0, 0, 5, 5}, r.State())
+	require.Equal(t, RingState{0, 0, 5, 5}, r.State())
 }
 
 func TestVectorRebase(t *testing.T) {
@@ -131,7 +131,7 @@ func TestUpstreamBufferAccess(t *testing.T) {
 		text[i] = byte(i)
 	}
 	copy(payload, text)
-	c, err := r.Access(a)
+	c, err := ReadChunk(r.buf, a)
 	require.NoError(t, err)
 	require.Equal(t, id, c.ID)
 	require.Equal(t, 108, c.Size)
@@ -166,9 +166,9 @@ func TestUpstreamClearBuffer(t *testing.T) {
 			require.NoError(t, err)
 		}
 		r.Clear()
-		want := State{IDStart: 3, IDEnd: 3}
+		want := RingState{IDStart: 3, IDEnd: 3}
 		if restart {
-			want = State{}
+			want = RingState{}
 		}
 		require.Equal(t, want, r.State())
 		require.Zero(t, r.Len())
@@ -220,7 +220,7 @@ func TestAllocRefuses(t *testing.T) {
 		require.NotErrorIs(t, err, ErrFull, "waiting does not help")
 		require.Equal(t, 100, large.Limit)
 	}
-	require.Equal(t, State{}, r.State(), "nothing changed")
+	require.Equal(t, RingState{}, r.State(), "nothing changed")
 }
 
 func TestBadRingOptionsPanic(t *testing.T) {
@@ -370,7 +370,7 @@ func TestRingProperties(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, m := range live {
-				c, err := r.Access(m.address)
+				c, err := ReadChunk(r.buf, m.address)
 				if err != nil || c.ID != m.id || len(c.Payload) != m.size {
 					t.Fatalf("chunk %+v: %+v, %v", m, c, err)
 				}

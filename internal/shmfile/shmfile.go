@@ -8,14 +8,17 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+
+	"github.com/ringcache/ringcache/internal/sentinel"
 )
 
 // DefaultDir is where Linux keeps POSIX shared memory objects.
 const DefaultDir = "/dev/shm"
 
 var (
-	// ErrUnsupported says that this system has no file-backed shared memory.
-	ErrUnsupported = errors.New("shared memory is supported on linux only")
+	// ErrUnsupported reports that this system has no shared memory that this module can use.
+	// It is also an errors.ErrUnsupported.
+	ErrUnsupported = sentinel.Like("shared memory is supported on linux only", errors.ErrUnsupported)
 	// ErrUnsafe says that a file exists but must not be trusted.
 	ErrUnsafe = errors.New("refusing an unsafe shared memory file")
 	// ErrName says that a name can't be the name of a shared memory object.

@@ -28,8 +28,6 @@ var (
 	// ErrUnsafe says that a segment exists but must not be trusted: it is a link
 	// or no file, belongs to another user, or everyone may write it.
 	ErrUnsafe = shmfile.ErrUnsafe
-	// ErrUnsupported says that this system has no segments.
-	ErrUnsupported = shmfile.ErrUnsupported
 )
 
 // SpaceError says how much memory a new segment needs, how much there is, which

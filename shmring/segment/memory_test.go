@@ -208,7 +208,7 @@ func TestLockBeyondTheLimit(t *testing.T) {
 	require.Contains(t, r.Lock.Reason, "RLIMIT_MEMLOCK is 65536 bytes")
 	require.Len(t, r.Missing(), 1)
 	require.Contains(t, r.String(), "RLIMIT_MEMLOCK")
-	require.Equal(t, int64(s.Size()), r.Mapped, "what could be had is there")
+	require.Equal(t, int64(len(s.Bytes())), r.Mapped, "what could be had is there")
 
 	_, err = s.Prepare(t.Context(), memory.Options{Lock: true, NUMA: memory.NUMABind, NUMANodes: []int{1023}, Require: true})
 	require.ErrorIs(t, err, memory.ErrMissing)
@@ -220,7 +220,7 @@ func TestLockBeyondTheLimit(t *testing.T) {
 func TestPrepareReportsWhatIsThere(t *testing.T) {
 	s := create(t, Options{Name: testName(t), RingSize: 20*mib + 5, DataOffset: 32})
 	secret := bytes.Clone(s.Secret())
-	size := int64(s.Size())
+	size := int64(len(s.Bytes()))
 
 	r, err := s.Prepare(t.Context(), memory.Options{})
 	require.NoError(t, err)

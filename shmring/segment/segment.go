@@ -108,9 +108,6 @@ func Private(m []byte, o Options) (*Segment, error) {
 // Name returns the name of the shared memory object.
 func (s *Segment) Name() string { return s.opt.Name }
 
-// Size returns the bytes of the whole object.
-func (s *Segment) Size() int { return int(s.opt.bytes()) }
-
 // Bytes returns the whole mapping. Like the slices below it is valid until
 // Close, and must not be touched later.
 func (s *Segment) Bytes() []byte { return s.mem }

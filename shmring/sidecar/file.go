@@ -94,10 +94,9 @@ type File struct {
 	version uint32
 	opt     Options
 
-	mu     sync.Mutex // guards the state
-	state  State
-	seq    uint64
-	intact bool // see StateIntact
+	mu    sync.Mutex // guards the state
+	state State
+	seq   uint64
 
 	free    []int // entries of the table
 	readers chan struct{}
@@ -212,7 +211,6 @@ func (f *File) start(o Options, dev, ino uint64) {
 	for range 2 { // so that both records are valid
 		f.SetState(State{Epoch: 1, Readers: o.Readers, PID: os.Getpid()})
 	}
-	f.intact = true
 	f.free = make([]int, 0, o.Objects)
 	for i := o.Objects - 1; i >= 0; i-- {
 		mem.Store64(f.entry(i), f.freeMark())

@@ -16,21 +16,26 @@ type State struct {
 	Readers int
 	Clean   bool // the last writer closed it
 	PID     int  // of the last writer, for people
+
+	// Damaged reports that one of the two state records was invalid when the sidecar was
+	// opened: a writer was killed while it set the state, or the newer record is damaged.
+	// The other fields are those of the valid record, perhaps the state before the last.
+	// SetState ignores it.
+	Damaged bool
 }
 
 // readState reads the newer of the valid state records of m. ok is false if neither
 // is valid.
 func (f *File) readState(m []byte) (ok bool) {
-	last := uint64(0)
-	f.intact = true
+	last, damaged := uint64(0), false
 	for i := range 2 {
 		r := m[offState+i*stateSize : offState+(i+1)*stateSize]
 		if binary.LittleEndian.Uint32(r[stateSum:]) != crc32.Checksum(r[:stateSum], castagnoli) {
-			f.intact = false
+			damaged = true
 			continue
 		}
 		seq := binary.LittleEndian.Uint64(r[stateSeq:])
-		f.intact = f.intact && (!ok || seq-last == 1 || last-seq == 1)
+		damaged = damaged || ok && seq-last != 1 && last-seq != 1
 		last = seq
 		if !ok || seq > f.seq {
 			ok, f.seq = true, seq
@@ -41,6 +46,7 @@ func (f *File) readState(m []byte) (ok bool) {
 			}
 		}
 	}
+	f.state.Damaged = damaged
 	f.opt.Readers = f.state.Readers
 	return ok
 }
@@ -50,15 +56,6 @@ func (f *File) State() State {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.state
-}
-
-// StateIntact reports whether both state records were valid when the sidecar was
-// opened. If one was not, a writer was killed while it set the state, or the newer
-// record is damaged: then the state is the one before.
-func (f *File) StateIntact() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.intact
 }
 
 // SetState changes the state in one step: there are two records, the older one is
@@ -85,6 +82,7 @@ func (f *File) SetState(s State) {
 	binary.LittleEndian.PutUint32(r[statePID:], uint32(s.PID))
 	mem.Fence()
 	mem.Store32(r[stateSum:], crc32.Checksum(r[:stateSum], castagnoli))
+	s.Damaged = false
 	f.seq, f.state = seq, s
 	failpoint.Hit("control.state.end")
 }
