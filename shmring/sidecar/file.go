@@ -198,7 +198,7 @@ func Create(dir, name string, o Options, seg *os.File) (*File, error) {
 	if _, err := shmfile.TryLock(file); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	failpoint.Hit("control.link")
+	failpoint.Hit("sidecar.link")
 	if err := shmfile.Link(file, path); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}

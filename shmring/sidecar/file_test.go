@@ -203,7 +203,7 @@ func interrupt(t *testing.T, place string, f func()) {
 
 func TestStateIsSetInOneStep(t *testing.T) {
 	m := formatted(t, options())
-	for place, done := range map[string]bool{"control.state.begin": false, "control.state.half": false, "control.state.end": true} {
+	for place, done := range map[string]bool{"sidecar.state.begin": false, "sidecar.state.half": false, "sidecar.state.end": true} {
 		c, err := privateOf(m, true)
 		require.NoError(t, err)
 		old := c.State()
@@ -217,7 +217,7 @@ func TestStateIsSetInOneStep(t *testing.T) {
 			if done {
 				want = next
 			}
-			want.Damaged = place == "control.state.half" // of one record the checksum is spoiled
+			want.Damaged = place == "sidecar.state.half" // of one record the checksum is spoiled
 			require.Equal(t, want, c.State(), place)
 			old = want
 		}
@@ -280,7 +280,7 @@ func TestTable(t *testing.T) {
 // An entry is there from one moment to the next, and gone so.
 func TestTableIsChangedInOneStep(t *testing.T) {
 	for place, done := range map[string]bool{
-		"control.put.begin": false, "control.put.half": false, "control.put.summed": false, "control.put.end": true,
+		"sidecar.put.begin": false, "sidecar.put.half": false, "sidecar.put.summed": false, "sidecar.put.end": true,
 	} {
 		c, _ := records(t, formatted(t, options()))
 		kept := c.Put(record(1), 5)
@@ -294,14 +294,14 @@ func TestTableIsChangedInOneStep(t *testing.T) {
 		}
 		require.Equal(t, want, all, place)
 	}
-	for place, there := range map[string]bool{"control.drop.begin": true, "control.drop.end": false} {
+	for place, there := range map[string]bool{"sidecar.drop.begin": true, "sidecar.drop.end": false} {
 		c, _ := records(t, formatted(t, options()))
 		i := c.Put(record(1), 5)
 		interrupt(t, place, func() { c.Drop(i) })
 		_, all := records(t, c.mem)
 		require.Equal(t, there, len(all) == 1, place)
 	}
-	for place, want := range map[string]uint64{"control.use.begin": 5, "control.use.end": 6} {
+	for place, want := range map[string]uint64{"sidecar.use.begin": 5, "sidecar.use.end": 6} {
 		c, _ := records(t, formatted(t, options()))
 		i := c.Put(record(1), 5)
 		interrupt(t, place, func() { c.SetUse(i, 6) })

@@ -67,12 +67,12 @@ func (f *File) SetState(s State) {
 	seq := f.seq + 1
 	at := offState + int(seq%2)*stateSize
 	r := f.mem[at : at+stateSize]
-	failpoint.Hit("control.state.begin")
+	failpoint.Hit("sidecar.state.begin")
 	binary.LittleEndian.PutUint32(r[stateSum:], ^binary.LittleEndian.Uint32(r[stateSum:]))
 	mem.Fence()
 	binary.LittleEndian.PutUint64(r[stateSeq:], seq)
 	binary.LittleEndian.PutUint64(r[stateEpoch:], s.Epoch)
-	failpoint.Hit("control.state.half")
+	failpoint.Hit("sidecar.state.half")
 	binary.LittleEndian.PutUint32(r[stateNextID:], s.NextID)
 	binary.LittleEndian.PutUint32(r[stateReaders:], uint32(s.Readers))
 	r[stateClean] = 0
@@ -84,5 +84,5 @@ func (f *File) SetState(s State) {
 	mem.Store32(r[stateSum:], crc32.Checksum(r[:stateSum], castagnoli))
 	s.Damaged = false
 	f.seq, f.state = seq, s
-	failpoint.Hit("control.state.end")
+	failpoint.Hit("sidecar.state.end")
 }

@@ -104,11 +104,11 @@ func (f *File) Free() int { return len(f.free) }
 func (f *File) Put(r Record, use uint64) int {
 	i := f.free[len(f.free)-1]
 	e := f.entry(i)
-	failpoint.Hit("control.put.begin")
+	failpoint.Hit("sidecar.put.begin")
 	binary.LittleEndian.PutUint64(e[entryAddress:], r.Address)
 	binary.LittleEndian.PutUint32(e[entryID:], r.ID)
 	binary.LittleEndian.PutUint32(e[entryLength:], uint32(r.Size))
-	failpoint.Hit("control.put.half")
+	failpoint.Hit("sidecar.put.half")
 	binary.LittleEndian.PutUint32(e[entryNoteOffset:], uint32(r.NoteOffset))
 	binary.LittleEndian.PutUint32(e[entryNoteLen:], uint32(r.NoteLen))
 	binary.LittleEndian.PutUint32(e[entrySum:], r.Sum)
@@ -119,28 +119,28 @@ func (f *File) Put(r Record, use uint64) int {
 	binary.LittleEndian.PutUint32(e[entryFull:], full)
 	mem.Store64(e[entryUse:], f.sealUse(i, use))
 	mark := validMark(f.version, crc32.Checksum(e[entryBody:entryEnd], castagnoli))
-	failpoint.Hit("control.put.summed")
+	failpoint.Hit("sidecar.put.summed")
 	mem.Fence()
 	mem.Store64(e[entryMark:], mark)
 	f.free = f.free[:len(f.free)-1]
-	failpoint.Hit("control.put.end")
+	failpoint.Hit("sidecar.put.end")
 	return i
 }
 
 // Drop frees entry i by one store. If the memory is gone, the entry stays used.
 func (f *File) Drop(i int) {
-	failpoint.Hit("control.drop.begin")
+	failpoint.Hit("sidecar.drop.begin")
 	mem.Store64(f.entry(i)[entryMark:], f.freeMark())
-	failpoint.Hit("control.drop.end")
+	failpoint.Hit("sidecar.drop.end")
 	f.free = append(f.free, i)
 }
 
 // SetUse keeps a word of the writer's with an object. It is one store. Bits 32 to
 // 61 are not the writer's: the check is there.
 func (f *File) SetUse(i int, use uint64) {
-	failpoint.Hit("control.use.begin")
+	failpoint.Hit("sidecar.use.begin")
 	mem.Store64(f.entry(i)[entryUse:], f.sealUse(i, use))
-	failpoint.Hit("control.use.end")
+	failpoint.Hit("sidecar.use.end")
 }
 
 // Use returns the word set by SetUse; ok is false if its check says that it can't be
