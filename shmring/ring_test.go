@@ -2,7 +2,9 @@ package shmring
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -159,19 +161,23 @@ func TestUpstreamAllocationAndFree(t *testing.T) {
 }
 
 func TestUpstreamClearBuffer(t *testing.T) {
-	for _, restart := range []bool{false, true} {
-		r := newRing(t, 1000, RingOptions{IDsRestart: restart})
-		for range 3 {
-			_, _, _, err := r.Alloc(20)
-			require.NoError(t, err)
-		}
-		r.Clear()
-		want := RingState{IDStart: 3, IDEnd: 3}
-		if restart {
-			want = RingState{}
-		}
-		require.Equal(t, want, r.State())
-		require.Zero(t, r.Len())
+	for name, c := range map[string]struct {
+		restart bool
+		want    RingState
+	}{
+		"ids go on":   {false, RingState{IDStart: 3, IDEnd: 3}},
+		"ids restart": {true, RingState{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRing(t, 1000, RingOptions{IDsRestart: c.restart})
+			for range 3 {
+				_, _, _, err := r.Alloc(20)
+				require.NoError(t, err)
+			}
+			r.Clear()
+			require.Equal(t, c.want, r.State())
+			require.Zero(t, r.Len())
+		})
 	}
 }
 
@@ -210,23 +216,33 @@ func TestUpstreamAllocationCycles(t *testing.T) {
 func TestAllocRefuses(t *testing.T) {
 	r := newRing(t, 100, RingOptions{})
 	for _, size := range []int{0, -1, math.MinInt} {
-		_, _, _, err := r.Alloc(size)
-		require.ErrorIs(t, err, ErrInvalid)
+		t.Run(strconv.Itoa(size), func(t *testing.T) {
+			_, _, _, err := r.Alloc(size)
+			require.ErrorIs(t, err, ErrInvalid)
+			require.ErrorContains(t, err, fmt.Sprintf("allocation of %d bytes", size))
+		})
 	}
 	for _, size := range []int{93, 1 << 31, math.MaxInt, math.MaxInt - 7} {
-		_, _, _, err := r.Alloc(size)
-		var large *TooLargeError
-		require.ErrorAs(t, err, &large)
-		require.NotErrorIs(t, err, ErrFull, "waiting does not help")
-		require.Equal(t, 100, large.Limit)
+		t.Run(strconv.Itoa(size), func(t *testing.T) {
+			_, _, _, err := r.Alloc(size)
+			var large *TooLargeError
+			require.ErrorAs(t, err, &large)
+			require.NotErrorIs(t, err, ErrFull, "waiting does not help")
+			require.Equal(t, 100, large.Limit)
+		})
 	}
 	require.Equal(t, RingState{}, r.State(), "nothing changed")
 }
 
 func TestBadRingOptionsPanic(t *testing.T) {
-	for _, o := range []RingOptions{{Align: 3}, {Align: 4}, {Align: -8}, {DataOffset: -1}, {FirstID: IDLimit}} {
-		require.ErrorIs(t, o.Validate(), ErrInvalid)
-		require.Panics(t, func() { NewRing(make([]byte, 100), o) })
+	for what, o := range map[string]RingOptions{
+		"Align 3": {Align: 3}, "Align 4": {Align: 4}, "Align -8": {Align: -8}, "DataOffset -1": {DataOffset: -1}, "FirstID 2147483648": {FirstID: IDLimit},
+	} {
+		t.Run(what, func(t *testing.T) {
+			require.ErrorIs(t, o.Validate(), ErrInvalid)
+			require.ErrorContains(t, o.Validate(), what)
+			require.PanicsWithError(t, o.Validate().Error(), func() { NewRing(make([]byte, 100), o) })
+		})
 	}
 	require.Panics(t, func() { NewRing(make([]byte, HeaderSize), RingOptions{}) })
 }
@@ -241,21 +257,25 @@ func TestReadChunkBelievesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		ring    []byte
 		address uint64
+		want    CorruptError
 	}{
-		"size 0":           {header(0, 0), 0},
-		"size 7":           {header(0, 7), 0},
-		"negative":         {header(0, 0xffffffff), 0},
-		"most negative":    {header(0, 0x80000000), 0},
-		"past the end":     {header(0, 65), 0},
-		"past from middle": {header(40, 25), 40 + 64*3},
-		"largest":          {header(0, 0x7fffffff), 0},
-		"no header":        {header(0, 20), 57},
-		"address 2^64-1":   {header(0, 20), math.MaxUint64},
+		"size 0":           {header(0, 0), 0, CorruptError{0, "size field", 0, "8 to 64"}},
+		"size 7":           {header(0, 7), 0, CorruptError{0, "size field", 7, "8 to 64"}},
+		"negative":         {header(0, 0xffffffff), 0, CorruptError{0, "size field", -1, "8 to 64"}},
+		"most negative":    {header(0, 0x80000000), 0, CorruptError{0, "size field", math.MinInt32, "8 to 64"}},
+		"past the end":     {header(0, 65), 0, CorruptError{0, "size field", 65, "8 to 64"}},
+		"past from middle": {header(40, 25), 40 + 64*3, CorruptError{40, "size field", 25, "8 to 24"}},
+		"largest":          {header(0, 0x7fffffff), 0, CorruptError{0, "size field", math.MaxInt32, "8 to 64"}},
+		"no header":        {header(0, 20), 57, CorruptError{57, "bytes left for the header", 7, "8 or more"}},
+		"address 2^64-1":   {header(0, 20), math.MaxUint64, CorruptError{63, "bytes left for the header", 1, "8 or more"}},
 	} {
-		_, err := ReadChunk(c.ring, c.address)
-		var corrupt *CorruptError
-		require.ErrorAs(t, err, &corrupt, name)
-		require.ErrorIs(t, err, ErrCorrupt, name)
+		t.Run(name, func(t *testing.T) {
+			_, err := ReadChunk(c.ring, c.address)
+			var corrupt *CorruptError
+			require.ErrorAs(t, err, &corrupt)
+			require.Equal(t, c.want, *corrupt)
+			require.ErrorIs(t, err, ErrCorrupt)
+		})
 	}
 	c, err := ReadChunk(header(40, 24), 40+64*3)
 	require.NoError(t, err)
@@ -385,22 +405,26 @@ func TestRingProperties(t *testing.T) {
 }
 
 func TestCheckStructureFinds(t *testing.T) {
-	broken := map[string]func(*Ring){
-		"overwritten header": func(r *Ring) { r.buf[0]++ },
-		"wrong size":         func(r *Ring) { r.buf[4]++ },
-		"missing":            func(r *Ring) { delete(r.live, 1) },
-		"start":              func(r *Ring) { r.start += uint64(r.Size()) },
-		"end":                func(r *Ring) { r.end-- },
-		"moved":              func(r *Ring) { r.live[1] = extent{5, 20} },
-		"not reset":          func(r *Ring) { clear(r.live); r.idStart = r.idEnd },
-	}
-	for name, breakIt := range broken {
-		r := NewRing(make([]byte, 100), RingOptions{})
-		alloc(t, r, 12, 0, 0)
-		alloc(t, r, 12, 20, 1)
-		require.NoError(t, r.CheckStructure())
-		breakIt(r)
-		require.Error(t, r.CheckStructure(), name)
+	for name, c := range map[string]struct {
+		damage func(*Ring)
+		what   string
+	}{
+		"overwritten header": {func(r *Ring) { r.buf[0]++ }, "the header at 0"},
+		"wrong size":         {func(r *Ring) { r.buf[4]++ }, "the header at 0"},
+		"missing":            {func(r *Ring) { delete(r.live, 1) }, "id 1 is in the window but not live"},
+		"start":              {func(r *Ring) { r.start += uint64(r.Size()) }, "start 100 is not below the size 100"},
+		"end":                {func(r *Ring) { r.end-- }, "the newest chunk ends at 40, the ring at 39"},
+		"moved":              {func(r *Ring) { r.live[1] = extent{5, 20} }, "id 1"},
+		"not reset":          {func(r *Ring) { clear(r.live); r.idStart = r.idEnd }, "empty, but start 0 and end 40 are not 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := NewRing(make([]byte, 100), RingOptions{})
+			alloc(t, r, 12, 0, 0)
+			alloc(t, r, 12, 20, 1)
+			require.NoError(t, r.CheckStructure())
+			c.damage(r)
+			require.ErrorContains(t, r.CheckStructure(), c.what)
+		})
 	}
 }
 
