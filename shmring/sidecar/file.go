@@ -4,11 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
@@ -20,66 +18,6 @@ import (
 
 // Suffix ends the name of a segment's sidecar.
 const Suffix = ".ctl"
-
-// Policy is how the memory of a segment is managed. The numbers stand in the
-// sidecar.
-type Policy uint8
-
-const (
-	// FIFO is vLLM's ring: freed in the order of allocation, by counts.
-	FIFO Policy = 1
-	// Pool places chunks anywhere; leases decide which can go.
-	Pool Policy = 2
-)
-
-func (p Policy) String() string {
-	switch p {
-	case FIFO:
-		return "fifo"
-	case Pool:
-		return "pool"
-	}
-	return fmt.Sprintf("Policy(%d)", uint8(p))
-}
-
-// Options are what a sidecar is made with.
-type Options struct {
-	Policy Policy
-	// Generation is the vLLM version of the segment's wire, at most 24 bytes.
-	Generation string
-	// Owner is a label that sweeping goes by, at most 64 bytes: a service, not a
-	// process.
-	Owner string
-	// Readers is the number of processes that read every object.
-	Readers int
-	// Objects is the most objects that are recorded at a time; 64 bytes each.
-	Objects int
-	// Slots is the most readers of this library at a time; 2 KiB each. 0 is 64.
-	Slots int
-	// RingSize and DataOffset are those of the segment, in bytes. Creating a segment
-	// with a sidecar sets them.
-	RingSize, DataOffset int
-}
-
-func (o Options) withDefaults() (Options, error) {
-	if o.Slots == 0 {
-		o.Slots = 64
-	}
-	switch {
-	case o.Policy != FIFO && o.Policy != Pool:
-		return o, fmt.Errorf("%w: %v", shmring.ErrInvalid, o.Policy)
-	case len(o.Generation) > generationLen || len(o.Owner) > ownerLen:
-		return o, fmt.Errorf("%w: Generation %q or Owner %q is too long, at most %d and %d bytes", shmring.ErrInvalid, o.Generation, o.Owner, generationLen, ownerLen)
-	case o.Objects < 0 || o.Objects > maxObjects || o.Slots < 0 || o.Slots > maxSlots:
-		return o, fmt.Errorf("%w: %d objects and %d reader slots, at most %d and %d", shmring.ErrInvalid, o.Objects, o.Slots, maxObjects, maxSlots)
-	}
-	return o, nil
-}
-
-// bytes returns the size of a sidecar with these options.
-func (o Options) bytes() int64 {
-	return offSlotTable + int64(o.Slots)*slotSize + int64(o.Objects)*entrySize
-}
 
 // File is a segment's sidecar, the object <name>.ctl: who owns the segment, what the
 // segment is, which objects are in it, and which of them readers look at. vLLM does
@@ -102,68 +40,8 @@ type File struct {
 	readers chan struct{}
 }
 
-// format fills a new sidecar.
-func format(m []byte, o Options, dev, ino uint64) {
-	clear(m[:offSlotTable])
-	copy(m, magic)
-	p32 := func(at int, v uint32) { binary.LittleEndian.PutUint32(m[at:], v) }
-	p64 := func(at int, v uint64) { binary.LittleEndian.PutUint64(m[at:], v) }
-	p32(offVersion, layoutVersion)
-	p32(offPolicy, uint32(o.Policy))
-	p64(offRingSize, uint64(o.RingSize))
-	p32(offDataOffset, uint32(o.DataOffset))
-	p32(offSlots, uint32(o.Slots))
-	p32(offObjects, uint32(o.Objects))
-	p64(offInode, ino)
-	p64(offDevice, dev)
-	p32(offUID, uint32(os.Geteuid()))
-	copy(m[offGeneration:offGeneration+generationLen], o.Generation)
-	copy(m[offOwner:offOwner+ownerLen], o.Owner)
-	p32(offHeaderSum, crc32.Checksum(m[:offHeaderSum], castagnoli))
-}
-
-// text returns what stands in front of the zeros of a field.
-func text(b []byte) string {
-	s, _, _ := strings.Cut(string(b), "\x00")
-	return s
-}
-
-// parse reads the header and the state of a sidecar of size bytes. It trusts nothing.
-// A caller without the writer's lock can see the state records while they are written.
-func (f *File) parse(m []byte, size int64, owner bool) error {
-	bad := func(format string, args ...any) error {
-		return &FormatError{Path: f.path, What: fmt.Sprintf(format, args...)}
-	}
-	if len(m) < offSlotTable || string(m[:len(magic)]) != magic {
-		return bad("it does not begin as one")
-	}
-	u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(m[at:]) }
-	f.version = u32(offVersion)
-	if f.version == 0 || f.version > layoutVersion {
-		return &FormatError{Path: f.path, What: fmt.Sprintf("layout version %d, this library knows 1 to %d", f.version, layoutVersion), Newer: f.version > 0}
-	}
-	if u32(offHeaderSum) != crc32.Checksum(m[:offHeaderSum], castagnoli) {
-		return bad("its header's checksum is wrong")
-	}
-	f.opt = Options{
-		Policy: Policy(u32(offPolicy)), Generation: text(m[offGeneration : offGeneration+generationLen]),
-		Owner: text(m[offOwner : offOwner+ownerLen]), Objects: int(u32(offObjects)), Slots: int(u32(offSlots)),
-		RingSize: int(binary.LittleEndian.Uint64(m[offRingSize:])), DataOffset: int(u32(offDataOffset)),
-	}
-	if _, err := f.opt.withDefaults(); err != nil || f.opt.bytes() != size {
-		return bad("%d bytes for %d slots and %d objects", size, f.opt.Slots, f.opt.Objects)
-	}
-	if !f.readState(m) && owner {
-		return bad("neither of its state records is whole")
-	}
-	return nil
-}
-
 // Layout returns the version of the sidecar's layout.
 func (f *File) Layout() int { return int(f.version) }
-
-// Options returns what the sidecar was made with.
-func (f *File) Options() Options { return f.opt }
 
 // Size returns the bytes of the file.
 func (f *File) Size() int64 { return f.opt.bytes() }
