@@ -16,15 +16,11 @@ import (
 	"github.com/ringcache/ringcache/shmring"
 )
 
-// Suffix ends the name of a segment's sidecar.
+// Suffix is what the name of a sidecar has behind the name of its segment.
 const Suffix = ".ctl"
 
-// File is a segment's sidecar, the object <name>.ctl: who owns the segment, what the
-// segment is, which objects are in it, and which of them readers look at. vLLM does
-// not use it. A writer holds its lock (flock) for life: there is no other sign of life.
-//
-// Any goroutine may call its methods, but for those of the table, which need the
-// writer's lock.
+// File is an open sidecar. vLLM does not use sidecars. See the package comment for its
+// parts, lifetime and concurrency.
 type File struct {
 	path    string
 	file    *os.File // nil if private
@@ -36,22 +32,26 @@ type File struct {
 	state State
 	seq   uint64
 
-	free    []int // entries of the table
-	readers chan struct{}
+	free    []int         // free entries of the table, the next one last
+	readers chan struct{} // contains a token while Lock is held by this File
 }
 
-// Layout returns the version of the sidecar's layout.
+// Layout returns the version of the layout, 1 or 2.
 func (f *File) Layout() int { return int(f.version) }
 
-// Size returns the bytes of the file.
+// Options returns the options with which the sidecar was made; Readers is that of the
+// state that Open, or Own, found.
+func (f *File) Options() Options { return f.opt }
+
+// Size returns the size of the file in bytes.
 func (f *File) Size() int64 { return f.opt.bytes() }
 
 // Path returns the path of the file.
 func (f *File) Path() string { return f.path }
 
 // Create makes the sidecar of the segment name in dir (/dev/shm if empty), whose open
-// file is seg, and takes the writer's lock. The sidecar appears under its name complete
-// and locked. A name that is taken is an fs.ErrExist.
+// file is seg, and takes the writer's lock. The file is complete and locked when it gets its
+// name. Create fails with fs.ErrExist if there is a file of that name.
 func Create(dir, name string, o Options, seg *os.File) (*File, error) {
 	path, err := shmfile.Path(dir, name+Suffix)
 	if err != nil {
@@ -104,7 +104,7 @@ func mapFile(path string, file *os.File, size int64) (*File, error) {
 	return &File{path: path, file: file, mem: m, readers: make(chan struct{}, 1)}, nil
 }
 
-// Private returns a sidecar in memory that no other process sees.
+// Private returns a sidecar in memory of this process, without a file.
 func Private(o Options) (*File, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -115,9 +115,9 @@ func Private(o Options) (*File, error) {
 	return f, nil
 }
 
-// Open opens the sidecar of the segment name in dir (/dev/shm if empty), to look at it
-// or to take a slot; it does not take the writer's lock. It fails with [ErrForeign] if
-// there is none, and with a [*FormatError].
+// Open opens the sidecar of the segment name in dir (/dev/shm if empty) without the writer's
+// lock: to look at it, to take a slot, or to call Own. It fails with [ErrForeign] if there is
+// no sidecar, and with a [*FormatError].
 func Open(dir, name string) (*File, error) {
 	path, err := shmfile.Path(dir, name+Suffix)
 	if err != nil { // also for a name that is too long to have one
@@ -128,7 +128,7 @@ func Open(dir, name string) (*File, error) {
 		return nil, fmt.Errorf("%w: there is no %s; the segment was made by something else, it can be read but not adopted or removed", ErrForeign, path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("shmring: opening sidecar: %w", err)
+		return nil, fmt.Errorf("sidecar: opening: %w", err)
 	}
 	if size < offSlotTable || size > offSlotTable+maxSlots*slotSize+maxObjects*entrySize {
 		return nil, errors.Join(&FormatError{Path: path, What: fmt.Sprintf("it has %d bytes", size)}, file.Close())
@@ -143,16 +143,16 @@ func Open(dir, name string) (*File, error) {
 	return f, nil
 }
 
-// Own takes the writer's lock and reads again what the last owner may have written
-// since the sidecar was opened. It fails with [ErrOwned] if the writer lives, with
-// fs.ErrNotExist if the sidecar was removed meanwhile, and with a [*FormatError].
+// Own takes the writer's lock and reads again what the last writer may have written
+// since Open. It fails with [ErrOwned] if the writer is alive, with fs.ErrNotExist if the
+// sidecar was removed meanwhile, and with a [*FormatError].
 func (f *File) Own() error {
 	ok, err := shmfile.TryLock(f.file)
 	switch {
 	case err != nil:
 		return err
 	case !ok:
-		return fmt.Errorf("%w: a living process (it said pid %d) holds the lock of %s", ErrOwned, f.State().PID, f.path)
+		return fmt.Errorf("%w: a living process (pid %d by its own account) holds the lock of %s", ErrOwned, f.State().PID, f.path)
 	case !shmfile.Same(f.file, f.path):
 		return fmt.Errorf("%w: %s was removed just now", fs.ErrNotExist, f.path)
 	}
@@ -178,19 +178,19 @@ func identifies(b []byte, seg *os.File) bool {
 	return err == nil && binary.LittleEndian.Uint64(b) == ino && binary.LittleEndian.Uint64(b[8:]) == dev
 }
 
-// Describes is [File.Describes] for a sidecar that [Open] refuses: ctl is its open file.
-// The identity of a segment is 16 bytes, which no accident makes.
-func Describes(ctl, seg *os.File) bool {
+// Describes is [File.Describes] for a sidecar that [Open] refuses, by its open file. The
+// identity of a segment is 16 bytes, so damage does not produce it by accident.
+func Describes(sidecar, seg *os.File) bool {
 	var b [16]byte
-	_, err := ctl.ReadAt(b[:], offInode)
+	_, err := sidecar.ReadAt(b[:], offInode)
 	return err == nil && identifies(b[:], seg)
 }
 
-// Offset returns the offset in the file of an address in the mapping of f, such as that
-// of a fault; ok is false if the address is not there.
+// Offset returns the offset in the file of an address in the mapping of f, such as the
+// address of a fault; ok is false if the address is outside of the mapping.
 func (f *File) Offset(address uintptr) (offset int, ok bool) { return mem.Offset(f.mem, address) }
 
-// Close unmaps the sidecar and gives up its locks. Closing twice is fine.
+// Close unmaps the sidecar and releases its locks. Closing twice is fine.
 func (f *File) Close() error {
 	if f.file == nil {
 		return nil
@@ -200,13 +200,13 @@ func (f *File) Close() error {
 	return errors.Join(shmfile.Unmap(m), shmfile.Unlock(file), file.Close())
 }
 
-// Remove removes the name of the sidecar, if that still names this file.
+// Remove removes the name of the sidecar if that still names this file.
 func (f *File) Remove() error {
 	if f.file == nil || !shmfile.Same(f.file, f.path) {
 		return nil
 	}
 	if err := os.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("shmring: unlinking sidecar: %w", err)
+		return fmt.Errorf("sidecar: unlinking: %w", err)
 	}
 	return nil
 }

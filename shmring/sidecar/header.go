@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// format fills a new sidecar.
+// format writes the header of a new sidecar and clears what is in front of the slots.
 func format(m []byte, o Options, dev, ino uint64) {
 	clear(m[:offSlotTable])
 	copy(m, magic)
@@ -28,14 +28,15 @@ func format(m []byte, o Options, dev, ino uint64) {
 	p32(offHeaderSum, crc32.Checksum(m[:offHeaderSum], castagnoli))
 }
 
-// text returns what stands in front of the zeros of a field.
+// text returns a field up to its first zero byte.
 func text(b []byte) string {
 	s, _, _ := strings.Cut(string(b), "\x00")
 	return s
 }
 
-// parse reads the header and the state of a sidecar of size bytes. It trusts nothing.
-// A caller without the writer's lock can see the state records while they are written.
+// parse reads the header and the state of a sidecar of size bytes, which may contain
+// anything. Only the owner of the writer's lock sees a valid state record for sure: without
+// the lock, parse may run while both records are being replaced.
 func (f *File) parse(m []byte, size int64, owner bool) error {
 	bad := func(format string, args ...any) error {
 		return &FormatError{Path: f.path, What: fmt.Sprintf(format, args...)}
@@ -46,7 +47,7 @@ func (f *File) parse(m []byte, size int64, owner bool) error {
 	u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(m[at:]) }
 	f.version = u32(offVersion)
 	if f.version == 0 || f.version > layoutVersion {
-		return &FormatError{Path: f.path, What: fmt.Sprintf("layout version %d, this library knows 1 to %d", f.version, layoutVersion), Newer: f.version > 0}
+		return &FormatError{Path: f.path, What: fmt.Sprintf("layout version %d, this release reads 1 to %d", f.version, layoutVersion), Newer: f.version > 0}
 	}
 	if u32(offHeaderSum) != crc32.Checksum(m[:offHeaderSum], castagnoli) {
 		return bad("its header's checksum is wrong")
@@ -57,7 +58,7 @@ func (f *File) parse(m []byte, size int64, owner bool) error {
 		RingSize: int(binary.LittleEndian.Uint64(m[offRingSize:])), DataOffset: int(u32(offDataOffset)),
 	}
 	if err := f.opt.check(); err != nil {
-		return bad("its header has impossible options: %v", err)
+		return bad("its header: %v", err)
 	}
 	if f.opt.bytes() != size {
 		return bad("%d bytes for %d slots and %d objects", size, f.opt.Slots, f.opt.Objects)

@@ -6,14 +6,13 @@ import (
 	"github.com/ringcache/ringcache/shmring"
 )
 
-// Policy is how the memory of a segment is managed. The numbers stand in the
-// sidecar.
+// Policy is how the memory of a segment is managed. Sidecars contain its number.
 type Policy uint8
 
 const (
-	// FIFO is vLLM's ring: freed in the order of allocation, by counts.
+	// FIFO is vLLM's ring: chunks are freed in the order of their allocation, by counts.
 	FIFO Policy = 1
-	// Pool places chunks anywhere; leases decide which can go.
+	// Pool places chunks anywhere and frees them in any order, by leases.
 	Pool Policy = 2
 )
 
@@ -27,22 +26,22 @@ func (p Policy) String() string {
 	return fmt.Sprintf("Policy(%d)", uint8(p))
 }
 
-// Options are what a sidecar is made with.
+// Options describe a segment and the size of its sidecar.
 type Options struct {
 	Policy Policy
-	// Generation is the vLLM version of the segment's wire, at most 24 bytes.
+	// Generation is the vLLM version whose wire format the segment has, at most 24 bytes.
 	Generation string
-	// Owner is a label that sweeping goes by, at most 64 bytes: a service, not a
-	// process.
+	// Owner is a label, at most 64 bytes, by which Sweep of package segment chooses. It
+	// names a service, not a process.
 	Owner string
 	// Readers is the number of processes that read every object.
 	Readers int
-	// Objects is the most objects that are recorded at a time; 64 bytes each.
+	// Objects is the largest number of objects in the table; each takes 64 bytes.
 	Objects int
-	// Slots is the most readers of this library at a time; 2 KiB each. 0 is 64.
+	// Slots is the largest number of readers with a slot; each takes 2 KiB. 0 means 64.
 	Slots int
-	// RingSize and DataOffset are those of the segment, in bytes. Creating a segment
-	// with a sidecar sets them.
+	// RingSize is the size of the segment's ring and DataOffset the number of bytes in
+	// front of it. Package segment sets both when it creates a segment.
 	RingSize, DataOffset int
 }
 
@@ -50,17 +49,21 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Slots == 0 {
 		o.Slots = 64
 	}
-	return o, o.check()
+	if err := o.check(); err != nil {
+		return o, fmt.Errorf("%w: %w", shmring.ErrInvalid, err)
+	}
+	return o, nil
 }
 
+// check returns what no sidecar can have.
 func (o Options) check() error {
 	switch {
 	case o.Policy != FIFO && o.Policy != Pool:
-		return fmt.Errorf("%w: %v", shmring.ErrInvalid, o.Policy)
+		return fmt.Errorf("no such policy: %v", o.Policy)
 	case len(o.Generation) > generationLen || len(o.Owner) > ownerLen:
-		return fmt.Errorf("%w: Generation %q or Owner %q is too long, at most %d and %d bytes", shmring.ErrInvalid, o.Generation, o.Owner, generationLen, ownerLen)
+		return fmt.Errorf("Generation %q or Owner %q is too long, at most %d and %d bytes", o.Generation, o.Owner, generationLen, ownerLen)
 	case o.Objects < 0 || o.Objects > maxObjects || o.Slots < 0 || o.Slots > maxSlots:
-		return fmt.Errorf("%w: %d objects and %d reader slots, at most %d and %d", shmring.ErrInvalid, o.Objects, o.Slots, maxObjects, maxSlots)
+		return fmt.Errorf("%d objects and %d reader slots, at most %d and %d", o.Objects, o.Slots, maxObjects, maxSlots)
 	}
 	return nil
 }
@@ -69,6 +72,3 @@ func (o Options) check() error {
 func (o Options) bytes() int64 {
 	return offSlotTable + int64(o.Slots)*slotSize + int64(o.Objects)*entrySize
 }
-
-// Options returns what the sidecar was made with.
-func (f *File) Options() Options { return f.opt }

@@ -9,13 +9,13 @@ import (
 	"github.com/ringcache/ringcache/shmring"
 )
 
-// State is what changes rarely in a sidecar.
+// State is the part of a sidecar that the writer changes rarely.
 type State struct {
-	Epoch   uint64 // number of writers that the segment had
-	NextID  uint32 // no id from here on was given out
-	Readers int
-	Clean   bool // the last writer closed it
-	PID     int  // of the last writer, for people
+	Epoch   uint64 // number of writers that the segment has had
+	NextID  uint32 // neither this id nor a later one was given out
+	Readers int    // number of processes that read every object
+	Clean   bool   // the last writer detached; false while it is alive or if it was killed
+	PID     int    // of the last writer, for people
 
 	// Damaged reports that one of the two state records was invalid when the sidecar was
 	// opened: a writer was killed while it set the state, or the newer record is damaged.
@@ -24,8 +24,8 @@ type State struct {
 	Damaged bool
 }
 
-// readState reads the newer of the valid state records of m. ok is false if neither
-// is valid.
+// readState reads the newer valid state record of m. ok is false if neither record is
+// valid.
 func (f *File) readState(m []byte) (ok bool) {
 	last, damaged := uint64(0), false
 	for i := range 2 {
@@ -51,16 +51,15 @@ func (f *File) readState(m []byte) (ok bool) {
 	return ok
 }
 
-// State returns the state as it was last set.
+// State returns the state that was set last, or that Open or Own found.
 func (f *File) State() State {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.state
 }
 
-// SetState changes the state in one step: there are two records, the older one is
-// written, and becomes valid by its checksum. If the memory is gone, the state is
-// as before.
+// SetState changes the state in one step: it writes the older one of two records, which the
+// checksum, stored last, makes valid. If the memory is gone, the state stays unchanged.
 func (f *File) SetState(s State) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
