@@ -98,7 +98,7 @@ func TestHugeSettings(t *testing.T) {
 		require.Contains(t, why, part)
 	}
 	h.Mount.Options, h.Shmem = []string{"huge=within_size"}, "never"
-	require.Contains(t, h.why(2<<20, 4<<20, nil), "no huge page free")
+	require.Contains(t, h.why(2<<20, 4<<20, nil), "no huge page was free")
 	require.Contains(t, h.why(2<<20, 3<<20, nil), "smaller")
 	for _, size := range []string{"", "0", "-4", "3", "x"} {
 		t.Run(fmt.Sprintf("page size %q", size), func(t *testing.T) {

@@ -18,29 +18,29 @@ import (
 // Create, whose error says what to run; Sweep removes it if nobody has its lock.
 func TestSweepRemovesDamagedSidecars(t *testing.T) {
 	for name, c := range map[string]struct {
-		damage func(t *testing.T, ctl string)
+		damage func(t *testing.T, file string)
 		whose  bool   // the header still names the segment
 		what   string // is wrong, in the words of Adopt
 	}{
-		"empty":             {func(t *testing.T, ctl string) { require.NoError(t, os.Truncate(ctl, 0)) }, false, "it has 0 bytes"},
-		"cut short":         {func(t *testing.T, ctl string) { require.NoError(t, os.Truncate(ctl, 100)) }, true, "it has 100 bytes"},
-		"in the identity":   {func(t *testing.T, ctl string) { require.NoError(t, os.Truncate(ctl, offInode+4)) }, false, "it has 44 bytes"},
-		"table cut short":   {func(t *testing.T, ctl string) { require.NoError(t, os.Truncate(ctl, offSlotTable)) }, true, "4096 bytes for 4 slots and 5 objects"},
-		"magic":             {func(t *testing.T, ctl string) { flipIn(t, ctl, 0) }, true, "it does not begin as one"},
-		"version":           {func(t *testing.T, ctl string) { flipIn(t, ctl, offVersion) }, false, "layout version 3"},
-		"number of objects": {func(t *testing.T, ctl string) { flipIn(t, ctl, offObjects) }, true, "its header's checksum is wrong"},
-		"inode":             {func(t *testing.T, ctl string) { flipIn(t, ctl, offInode) }, false, "its header's checksum is wrong"},
-		"checksum":          {func(t *testing.T, ctl string) { flipIn(t, ctl, offHeaderSum) }, true, "its header's checksum is wrong"},
-		"both states": {func(t *testing.T, ctl string) {
-			flipIn(t, ctl, offState)
-			flipIn(t, ctl, offState+stateSize)
+		"empty":             {func(t *testing.T, file string) { require.NoError(t, os.Truncate(file, 0)) }, false, "it has 0 bytes"},
+		"cut short":         {func(t *testing.T, file string) { require.NoError(t, os.Truncate(file, 100)) }, true, "it has 100 bytes"},
+		"in the identity":   {func(t *testing.T, file string) { require.NoError(t, os.Truncate(file, offInode+4)) }, false, "it has 44 bytes"},
+		"table cut short":   {func(t *testing.T, file string) { require.NoError(t, os.Truncate(file, offSlotTable)) }, true, "4096 bytes for 4 slots and 5 objects"},
+		"magic":             {func(t *testing.T, file string) { flipIn(t, file, 0) }, true, "it does not begin as one"},
+		"version":           {func(t *testing.T, file string) { flipIn(t, file, offVersion) }, false, "layout version 3"},
+		"number of objects": {func(t *testing.T, file string) { flipIn(t, file, offObjects) }, true, "its header's checksum is wrong"},
+		"inode":             {func(t *testing.T, file string) { flipIn(t, file, offInode) }, false, "its header's checksum is wrong"},
+		"checksum":          {func(t *testing.T, file string) { flipIn(t, file, offHeaderSum) }, true, "its header's checksum is wrong"},
+		"both states": {func(t *testing.T, file string) {
+			flipIn(t, file, offState)
+			flipIn(t, file, offState+stateSize)
 		}, true, "neither of its state records is whole"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			o := abandoned(t, dir, "a", "label")
-			ctl := filepath.Join(dir, "a.ctl")
-			c.damage(t, ctl)
+			file := filepath.Join(dir, "a.ctl")
+			c.damage(t, file)
 			_, err := segment.Adopt(o)
 			require.ErrorContains(t, err, c.what)
 			if name == "version" { // it is 3 then, and may be good
@@ -66,7 +66,7 @@ func TestSweepRemovesDamagedSidecars(t *testing.T) {
 				require.Empty(t, got)
 			}
 
-			alive, err := os.OpenFile(ctl, os.O_RDWR, 0)
+			alive, err := os.OpenFile(file, os.O_RDWR, 0)
 			require.NoError(t, err)
 			ok, err := shmfile.TryLock(alive)
 			require.NoError(t, err)
