@@ -138,7 +138,7 @@ func used(root fs.FS, dir, usage string, cache ...string) int64 {
 	return n
 }
 
-// unlimited is a little below what version 1 writes for no limit.
+// unlimited is above every real limit and below what version 1 writes for no limit.
 const unlimited = 1 << 62
 
 // number parses a count; the second result is false for "max" and other texts.

@@ -20,7 +20,6 @@ import (
 type content struct {
 	o       sidecar.Options
 	state   sidecar.State // the newest
-	seq     uint64        // its sequence number
 	records map[int]sidecar.Record
 	uses    map[int]uint64
 	held    []uint32 // by the reader in slot 1

@@ -44,7 +44,8 @@ func (f *format) made(dir string) (err error) {
 	for i := range gone {
 		w.Drop(i)
 	}
-	w.SetState(want.state) // the third: 1 and 2 are those of a new sidecar
+	const seq = 3 // 1 and 2 are those of a new sidecar
+	w.SetState(want.state)
 	r, err := sidecar.Open(dir, "s")
 	if err != nil {
 		return err
@@ -76,9 +77,9 @@ func (f *format) made(dir string) (err error) {
 	}
 	f.compareHeader(&diff, f.header(b), want.o, st)
 
-	newest := f.state(b, 3%2)
-	diff.equal("sequence number", 3, f.get(newest, "State", "sequence number"))
-	diff.equal("sequence number before", 2, f.get(f.state(b, 2%2), "State", "sequence number"))
+	newest := f.state(b, seq%2) // the document: n mod 2
+	diff.equal("sequence number", seq, f.get(newest, "State", "sequence number"))
+	diff.equal("sequence number before", seq-1, f.get(f.state(b, (seq-1)%2), "State", "sequence number"))
 	diff.equal("epoch", want.state.Epoch, f.get(newest, "State", "epoch"))
 	diff.equal("next id", want.state.NextID, f.get(newest, "State", "next id"))
 	diff.equal("readers", want.state.Readers, f.get(newest, "State", "number of readers"))
