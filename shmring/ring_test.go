@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/ringcache/ringcache/pycompat"
 )
@@ -247,43 +246,6 @@ func TestBadRingOptionsPanic(t *testing.T) {
 	require.Panics(t, func() { NewRing(make([]byte, HeaderSize), RingOptions{}) })
 }
 
-func TestReadChunkBelievesNothing(t *testing.T) {
-	header := func(off int, size uint32) []byte {
-		b := make([]byte, 64)
-		b[off] = 7
-		b[off+4], b[off+5], b[off+6], b[off+7] = byte(size), byte(size>>8), byte(size>>16), byte(size>>24)
-		return b
-	}
-	for name, c := range map[string]struct {
-		ring    []byte
-		address uint64
-		want    CorruptError
-	}{
-		"size 0":           {header(0, 0), 0, CorruptError{0, "size field", 0, "8 to 64"}},
-		"size 7":           {header(0, 7), 0, CorruptError{0, "size field", 7, "8 to 64"}},
-		"negative":         {header(0, 0xffffffff), 0, CorruptError{0, "size field", -1, "8 to 64"}},
-		"most negative":    {header(0, 0x80000000), 0, CorruptError{0, "size field", math.MinInt32, "8 to 64"}},
-		"past the end":     {header(0, 65), 0, CorruptError{0, "size field", 65, "8 to 64"}},
-		"past from middle": {header(40, 25), 40 + 64*3, CorruptError{40, "size field", 25, "8 to 24"}},
-		"largest":          {header(0, 0x7fffffff), 0, CorruptError{0, "size field", math.MaxInt32, "8 to 64"}},
-		"no header":        {header(0, 20), 57, CorruptError{57, "bytes left for the header", 7, "8 or more"}},
-		"address 2^64-1":   {header(0, 20), math.MaxUint64, CorruptError{63, "bytes left for the header", 1, "8 or more"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := ReadChunk(c.ring, c.address)
-			var corrupt *CorruptError
-			require.ErrorAs(t, err, &corrupt)
-			require.Equal(t, c.want, *corrupt)
-			require.ErrorIs(t, err, ErrCorrupt)
-		})
-	}
-	c, err := ReadChunk(header(40, 24), 40+64*3)
-	require.NoError(t, err)
-	require.Equal(t, uint32(7), c.ID)
-	require.Len(t, c.Payload, 16)
-	require.Equal(t, 16, cap(c.Payload), "can't be appended into the next chunk")
-}
-
 // TestNewChunkKillsHeadersInItsWay: a stale reader finds out by looking at the
 // header again, so the header must change before the payload behind it does,
 // even if the new owner fills its chunk from the end.
@@ -327,126 +289,4 @@ func TestPartlyCoveredHeaderIsKilledToo(t *testing.T) {
 			}
 		}
 	}
-}
-
-// model is the ring as a list of chunks that are not allowed to overlap.
-type model struct {
-	id      uint32
-	address uint64
-	fill    byte
-	size    int
-}
-
-func TestRingProperties(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		size := rapid.IntRange(9, 700).Draw(t, "size")
-		o := RingOptions{
-			Align:      rapid.SampledFrom([]int{0, 0, 8, 16, 64}).Draw(t, "align"),
-			DataOffset: rapid.SampledFrom([]int{0, 32}).Draw(t, "offset"),
-			FirstID:    rapid.SampledFrom([]uint32{0, IDLimit - 3}).Draw(t, "first"),
-		}
-		r := NewRing(make([]byte, size), o)
-		var live []model
-		for range rapid.IntRange(40, 200).Draw(t, "ops") {
-			switch rapid.IntRange(0, 9).Draw(t, "op") {
-			default:
-				n := rapid.IntRange(1, size/2+2).Draw(t, "n")
-				a, id, payload, err := r.Alloc(n)
-				if err != nil {
-					if !errors.Is(err, ErrFull) && !errors.Is(err, ErrTooLarge) {
-						t.Fatal(err)
-					}
-					if len(live) == 0 && errors.Is(err, ErrFull) {
-						t.Fatalf("an empty ring refused %d bytes for now only: %v", n, err)
-					}
-					continue
-				}
-				if a >= 2*uint64(size) {
-					t.Fatalf("address %d is not below %d", a, 2*size)
-				}
-				m := model{id, a, byte(id*31 + 7), n}
-				for i := range payload {
-					payload[i] = m.fill
-				}
-				live = append(live, m)
-			case 6, 7, 8:
-				k := rapid.IntRange(0, len(live)).Draw(t, "k")
-				left := k
-				freed := r.Free(func(uint32, []byte) bool { left--; return left >= 0 }, size)
-				if len(freed) != k {
-					t.Fatalf("freed %d of %d", len(freed), k)
-				}
-				for i, id := range freed {
-					if id != live[i].id {
-						t.Fatalf("freed %d, oldest is %d", id, live[i].id)
-					}
-				}
-				live = live[k:]
-			case 9:
-				r.Clear()
-				live = nil
-			}
-			if err := r.CheckStructure(); err != nil {
-				t.Fatal(err)
-			}
-			for _, m := range live {
-				c, err := ReadChunk(r.buf, m.address)
-				if err != nil || c.ID != m.id || len(c.Payload) != m.size {
-					t.Fatalf("chunk %+v: %+v, %v", m, c, err)
-				}
-				for _, b := range c.Payload {
-					if b != m.fill {
-						t.Fatalf("chunk %+v was overwritten", m)
-					}
-				}
-			}
-		}
-	})
-}
-
-func TestCheckStructureFinds(t *testing.T) {
-	for name, c := range map[string]struct {
-		damage func(*Ring)
-		what   string
-	}{
-		"overwritten header": {func(r *Ring) { r.buf[0]++ }, "the header at 0"},
-		"wrong size":         {func(r *Ring) { r.buf[4]++ }, "the header at 0"},
-		"missing":            {func(r *Ring) { delete(r.live, 1) }, "id 1 is in the window but not live"},
-		"start":              {func(r *Ring) { r.start += uint64(r.Size()) }, "start 100 is not below the size 100"},
-		"end":                {func(r *Ring) { r.end-- }, "the newest chunk ends at 40, the ring at 39"},
-		"moved":              {func(r *Ring) { r.live[1] = extent{5, 20} }, "id 1"},
-		"not reset":          {func(r *Ring) { clear(r.live); r.idStart = r.idEnd }, "empty, but start 0 and end 40 are not 0"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := NewRing(make([]byte, 100), RingOptions{})
-			alloc(t, r, 12, 0, 0)
-			alloc(t, r, 12, 20, 1)
-			require.NoError(t, r.CheckStructure())
-			c.damage(r)
-			require.ErrorContains(t, r.CheckStructure(), c.what)
-		})
-	}
-}
-
-// FuzzReadChunk: any memory, any address: a chunk inside the memory or an error.
-func FuzzReadChunk(f *testing.F) {
-	f.Add([]byte{1, 0, 0, 0, 12, 0, 0, 0, 1, 2, 3, 4}, uint64(12))
-	f.Add([]byte{1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 1}, uint64(9))
-	f.Add([]byte{1, 0, 0}, uint64(math.MaxUint64))
-	f.Fuzz(func(t *testing.T, ring []byte, address uint64) {
-		if len(ring) == 0 {
-			return
-		}
-		c, err := ReadChunk(ring, address)
-		if err != nil {
-			require.ErrorIs(t, err, ErrCorrupt)
-			return
-		}
-		p := int(address % uint64(len(ring)))
-		require.Equal(t, c.Size, len(c.Payload)+HeaderSize)
-		require.LessOrEqual(t, p+c.Size, len(ring))
-		id, ok := ChunkID(ring, address)
-		require.True(t, ok)
-		require.Equal(t, c.ID, id)
-	})
 }
