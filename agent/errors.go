@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/lrusync/upstream"
 	"github.com/ringcache/ringcache/mmhash"
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/pycompat"
@@ -42,8 +44,7 @@ var kinds = []struct {
 	{objstore.ErrStale, "stale"},
 	{objstore.ErrTooLarge, "too_large"},
 	{lrusync.ErrTooLarge, "too_large"},
-	{lrusync.ErrMiss, "miss"},
-	{lrusync.ErrGhost, "unsupported"},
+	{upstream.ErrMiss, "miss"},
 	{objstore.ErrFull, "full"},
 	{objstore.ErrClosed, "closed"},
 	{pycompat.ErrUnknownVersion, "unsupported"},
@@ -59,7 +60,7 @@ var kinds = []struct {
 	{objstore.ErrNotCounted, "timeout"},
 }
 
-// errUnsupported is the kind "unsupported" for what the protocol knows and this
+// errUnsupported is the kind "unsupported" for operations of the protocol that an
 // object can't do.
 var errUnsupported = errors.New("unsupported")
 
@@ -68,7 +69,7 @@ func unsupportedf(format string, args ...any) error {
 }
 
 func kindOf(err error) string {
-	// Upstream says the same of what does not fit now and of what never will.
+	// Upstream reports the same of what does not fit now and of what never will.
 	var chunk *shmring.TooLargeError
 	var object *objstore.TooLargeError
 	if errors.As(err, &chunk) || errors.As(err, &object) && object.Ring {
@@ -84,7 +85,7 @@ func kindOf(err error) string {
 
 func describeError(err error) reply {
 	out := reply{"kind": kindOf(err), "text": err.Error()}
-	if text := pycompat.UpstreamText(err); text != "" {
+	if text := sentinel.UpstreamText(err); text != "" {
 		out["upstream"] = text
 	}
 	return out

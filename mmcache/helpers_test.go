@@ -15,13 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/ringcache/ringcache/internal/goldentest"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/serde"
 )
 
 func TestMain(m *testing.M) {
-	status := m.Run()
+	status := goldentest.ReadOnlyTable(m).Run()
 	if status == 0 {
 		// goleak itself waits for less than a second, which a busy machine can take to
 		// end what is about to end.
@@ -148,10 +149,10 @@ func (e *engine) take(b mmcache.Batch) lrusync.Result[*serde.Item] {
 		if w.Form != mmcache.FormOmitted {
 			size, err := lrusync.ItemSize(w.Item, lrusync.Python{})
 			require.NoError(e.t, err)
-			fs[i].Has, fs[i].Value, fs[i].Size = true, w.Item, size
+			fs[i].HasData, fs[i].Value, fs[i].Size = true, w.Item, size
 		}
 	}
-	res, err := e.receiver.Apply(b.Envelope, fs)
+	res, err := e.receiver.Receive(b.Envelope, fs)
 	require.NoError(e.t, err)
 	return res
 }

@@ -39,11 +39,11 @@ func (m *mirrored) commit(ctx context.Context, r *Request, fresh bool, send func
 		items := make([]lrusync.Item, len(r.wants))
 		for i, s := range r.wants {
 			e := s.entry
-			items[i] = lrusync.Item{Key: e.key, Have: e.item != nil, Size: e.size, Updates: e.updates, Fresh: fresh && e.item != nil}
+			items[i] = lrusync.Item{Key: e.key, HasData: e.item != nil, Size: e.size, Updates: e.updates, Fresh: fresh && e.item != nil}
 		}
 		var batch Batch
 		began := false
-		_, err := m.sender.SendContext(ctx, items, func(t lrusync.Ticket) error {
+		_, err := m.sender.Send(ctx, items, func(t lrusync.Ticket) error {
 			began = true
 			batch.Envelope = t.Envelope
 			batch.Items = make([]Wire, len(items))
@@ -119,7 +119,7 @@ func (m *mirrored) invalidate(key string) bool {
 
 func (m *mirrored) clear(ctx context.Context, send func(lrusync.Envelope) error) error {
 	began := false
-	err := m.sender.BarrierContext(ctx, func(e lrusync.Envelope) error {
+	err := m.sender.Clear(ctx, func(e lrusync.Envelope) error {
 		began = true
 		return send(e)
 	})

@@ -81,14 +81,14 @@ func (p *processorOnly) admit(b *Builder) (*entry, error) {
 	k := &kept{entry: *e}
 	k.entry.cached = true
 	// Prompt updates are memory too; upstream does not count them.
-	fits, err := p.lru.PutIfFits(b.key, k, b.size+int64(len(b.updates)))
+	err := p.lru.Put(b.key, k, b.size+int64(len(b.updates)))
 	switch {
 	case errors.Is(err, lrusync.ErrPinned):
 		e.cause = Full
+	case errors.Is(err, lrusync.ErrTooLarge):
+		e.cause = TooLarge
 	case err != nil:
 		return nil, err
-	case !fits:
-		e.cause = TooLarge
 	default:
 		p.events.emit(Event{Kind: Added, Key: b.key})
 		return p.use(k), nil

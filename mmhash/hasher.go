@@ -11,9 +11,9 @@ import (
 // Options chooses what is hashed, and how. The zero value is the newest known
 // vLLM with BLAKE3.
 type Options struct {
-	// Generation is that of the vLLM whose hashes are wanted; zero means
+	// Generation is that of the vLLM whose hashes are wanted; nil means
 	// [pycompat.Newest].
-	Generation pycompat.Generation
+	Generation *pycompat.Generation
 	// Algorithm is vLLM's setting mm_hasher_algorithm. Releases before 0.15.0
 	// have BLAKE3 only.
 	Algorithm Algorithm
@@ -21,14 +21,23 @@ type Options struct {
 
 // Validate returns an error that wraps [ErrInvalid] or [ErrUnsupported], or nil.
 func (o Options) Validate() error {
-	g := o.Generation.OrNewest()
+	_, err := o.resolve()
+	return err
+}
+
+// resolve returns the generation, if the options are valid.
+func (o Options) resolve() (*pycompat.Generation, error) {
+	g, err := pycompat.Resolve(o.Generation)
+	if err != nil {
+		return nil, err
+	}
 	if _, ok := o.Algorithm.new(); !ok {
-		return &ValueError{Problem: fmt.Sprintf("unknown %v", o.Algorithm), sentinel: ErrInvalid}
+		return nil, &ValueError{Problem: fmt.Sprintf("unknown %v", o.Algorithm), sentinel: ErrInvalid}
 	}
 	if o.Algorithm != BLAKE3 && !g.Hash.Algorithms {
-		return &ValueError{Problem: fmt.Sprintf("vLLM %s hashes with blake3 only, not %v", g.Version, o.Algorithm), sentinel: ErrUnsupported}
+		return nil, &ValueError{Problem: fmt.Sprintf("vLLM %s hashes with blake3 only, not %v", g.Version, o.Algorithm), sentinel: ErrUnsupported}
 	}
-	return nil
+	return g, nil
 }
 
 // Hasher computes hashes as vLLM of one generation does. It keeps its memory
@@ -42,25 +51,18 @@ type Hasher struct {
 
 // NewHasher makes a Hasher. The error is that of [Options.Validate].
 func NewHasher(o Options) (*Hasher, error) {
-	if err := o.Validate(); err != nil {
+	g, err := o.resolve()
+	if err != nil {
 		return nil, err
 	}
 	h, _ := o.Algorithm.new()
-	return &Hasher{s: stream{rules: o.Generation.OrNewest().Hash}, h: h}, nil
+	return &Hasher{s: stream{rules: g.Hash}, h: h}, nil
 }
 
-// AppendSum appends the hash of the keyword arguments to dst, as [WriteStream]
-// orders them. On error dst is returned as it was; the error is a [ValueError]
-// or what a [Stream]'s reader returned.
-func (h *Hasher) AppendSum(dst []byte, args ...Entry) ([]byte, error) {
-	if err := h.hash(args); err != nil {
-		return dst, err
-	}
-	return append(dst, h.sum...), nil
-}
-
-// AppendHex is AppendSum in lowercase hexadecimal, the form in which vLLM uses
-// hashes: 64 bytes, or 128 with [SHA512].
+// AppendHex appends the hash of the keyword arguments to dst, as [WriteStream]
+// orders them, in lowercase hexadecimal, the form in which vLLM uses hashes: 64
+// bytes, or 128 with [SHA512]. On error dst is returned as it was; the error is a
+// [ValueError] or what a [Reader] returned.
 func (h *Hasher) AppendHex(dst []byte, args ...Entry) ([]byte, error) {
 	if err := h.hash(args); err != nil {
 		return dst, err
@@ -85,13 +87,4 @@ func (h *Hasher) hash(args []Entry) error {
 	}
 	h.sum = h.h.Sum(h.sum[:0])
 	return nil
-}
-
-// HashKwargs is [Hasher.Hex] for a single hash.
-func HashKwargs(o Options, args ...Entry) (string, error) {
-	h, err := NewHasher(o)
-	if err != nil {
-		return "", err
-	}
-	return h.Hex(args...)
 }

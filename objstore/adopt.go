@@ -50,8 +50,8 @@ type Adoption struct {
 // If Adopt itself is killed, the next one begins again.
 func Adopt(o Options) (*Writer, Adoption, error) {
 	o.Policy = Pool
-	o = o.withDefaults()
-	if err := o.Validate(); err != nil {
+	o, err := o.resolve()
+	if err != nil {
 		return nil, Adoption{}, err
 	}
 	if o.Name == "" {
@@ -82,7 +82,7 @@ func joinClose(err error, seg *segment.Segment) error {
 func adopt(seg *segment.Segment, o Options) (*Writer, Adoption, error) {
 	c := seg.Sidecar()
 	co := c.Options()
-	if g := o.Generation.OrNewest(); !sameWire(co.Generation, g) {
+	if g := o.Generation; !sameWire(co.Generation, g) {
 		return nil, Adoption{}, fmt.Errorf("%w: it was written for vLLM %s, not %s; adopt it with that generation, or remove it (ringcache sweep NAME --any-owner --remove) and create it anew", ErrInvalid, co.Generation, g.Version)
 	}
 	if co.Policy != Pool {
@@ -96,7 +96,7 @@ func adopt(seg *segment.Segment, o Options) (*Writer, Adoption, error) {
 }
 
 // sameWire says whether a segment written for a version is read by engines of g.
-func sameWire(version string, g pycompat.Generation) bool {
+func sameWire(version string, g *pycompat.Generation) bool {
 	old, err := pycompat.Lookup(version)
 	return version == g.Version || err == nil && old.SameWire(g)
 }

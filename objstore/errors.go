@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/memory"
 	"github.com/ringcache/ringcache/shmring/segment"
@@ -279,4 +279,4 @@ func (e *CorruptError) Unwrap() error { return e.Err }
 func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 
 // UpstreamText is the text of vLLM's error, where the cause has one.
-func (e *CorruptError) UpstreamText() string { return pycompat.UpstreamText(e.Err) }
+func (e *CorruptError) UpstreamText() string { return sentinel.UpstreamText(e.Err) }

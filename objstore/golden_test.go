@@ -15,6 +15,7 @@ import (
 
 	"github.com/ringcache/ringcache/internal/goldentest"
 	"github.com/ringcache/ringcache/internal/mem"
+	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
@@ -82,18 +83,18 @@ func sameResult(t testing.TB, want json.RawMessage, err error, at ...any) {
 	}
 	require.Error(t, err, at...)
 	if e.Msg != "" {
-		require.Equal(t, e.Msg, pycompat.UpstreamText(err), at...)
+		require.Equal(t, e.Msg, sentinel.UpstreamText(err), at...)
 	}
 }
 
 // replayer performs the operations of the golden traces.
 type replayer struct {
 	*store
-	gen     pycompat.Generation
+	gen     *pycompat.Generation
 	staleC1 int // touches of stale handles, which vLLM to 0.31 let through
 }
 
-func newReplayer(t testing.TB, gen pycompat.Generation, n, maxObject, readers int) *replayer {
+func newReplayer(t testing.TB, gen *pycompat.Generation, n, maxObject, readers int) *replayer {
 	return &replayer{store: newStore(t, Options{RingSize: n, MaxObjectSize: maxObject, Readers: readers, Generation: gen}), gen: gen}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/ringcache/ringcache/shmring/segment"
 )
 
-func generation(t testing.TB, version string) pycompat.Generation {
+func generation(t testing.TB, version string) *pycompat.Generation {
 	t.Helper()
 	g, err := pycompat.Lookup(version)
 	require.NoError(t, err)
@@ -43,7 +43,9 @@ func newStore(t testing.TB, o Options) *store {
 	if o.Policy == 0 {
 		o.Policy = FIFO // most of these tests are about what vLLM does
 	}
-	g := o.Generation.OrNewest()
+	g, err := pycompat.Resolve(o.Generation)
+	require.NoError(t, err)
+	o.Generation = g
 	m := make([]byte, g.DataOffset+o.RingSize)
 	so := segment.Options{RingSize: o.RingSize, DataOffset: g.DataOffset}
 	own := so

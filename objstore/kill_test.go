@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/goldentest"
 	"github.com/ringcache/ringcache/internal/shmfile"
 )
 
@@ -75,7 +76,7 @@ func TestMain(m *testing.M) {
 		killChild(o)
 		os.Exit(0)
 	}
-	m.Run()
+	os.Exit(goldentest.ReadOnlyTable(m).Run())
 }
 
 // TestKillMatrix kills writers at every failpoint and readers wherever they have
@@ -133,8 +134,8 @@ func failpointsOfSource(t *testing.T) []string {
 	t.Helper()
 	call := regexp.MustCompile(`failpoint\.Hit\("([^"]*)"\)`)
 	names := map[string]bool{}
-	require.NoError(t, filepath.WalkDir("..", func(path string, f fs.DirEntry, err error) error {
-		if err != nil || f.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+	require.NoError(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
 		b, err := os.ReadFile(path)

@@ -76,7 +76,7 @@ func (r *Reservation) CommitLeased() (*Lease, error) {
 func (l *Lease) Key() string { return l.o.key }
 
 // Generation returns the generation that the object is written in.
-func (l *Lease) Generation() pycompat.Generation { return l.w.gen }
+func (l *Lease) Generation() *pycompat.Generation { return l.w.gen }
 
 // Note returns PutOptions.Note of who put the object. It must not be written to.
 func (l *Lease) Note() []byte { return l.o.note }

@@ -23,14 +23,14 @@ type Options struct {
 	// mm_processor_cache_gb.
 	RingSize int
 	// MaxObjectSize is the most bytes of one object, with its counter and
-	// metadata; pycompat.MaxObjectSize computes it. 0 is DefaultMaxObjectSize, or
-	// RingSize if that is less. With FIFO it may be above RingSize, as with vLLM.
+	// metadata: vLLM's mm_shm_cache_max_object_size_mb times 2^20. 0 is
+	// DefaultMaxObjectSize, or RingSize if that is less. With FIFO it may be above RingSize, as with vLLM.
 	MaxObjectSize int
 	// Readers is the number of processes that read every object: the engine's
 	// world size.
 	Readers int
-	// Generation of the vLLM workers; zero is the newest known.
-	Generation pycompat.Generation
+	// Generation of the vLLM workers; nil is the newest known.
+	Generation *pycompat.Generation
 	// Policy is Pool if not set. FIFO is vLLM's own, which one request that is never
 	// read blocks for ever.
 	Policy Policy
@@ -107,11 +107,28 @@ const maxReaders = 1 << 16
 
 // Validate reports what is wrong with the options.
 func (o Options) Validate() error {
-	o = o.withDefaults()
-	g := o.Generation.OrNewest()
+	_, err := o.resolve()
+	return err
+}
+
+// resolve returns the options with the defaults of what every part of the store
+// needs, if they are valid.
+func (o Options) resolve() (Options, error) {
+	var err error
+	if o.Generation, err = pycompat.Resolve(o.Generation); err != nil {
+		return o, err
+	}
+	if o.Policy == 0 {
+		o.Policy = Pool
+	}
+	if o.MaxObjectSize == 0 {
+		o.MaxObjectSize = min(DefaultMaxObjectSize, o.RingSize)
+	}
+	return o, o.check()
+}
+
+func (o Options) check() error {
 	switch {
-	case g.Counting == 0 || g.ItemForm == 0:
-		return fmt.Errorf("%w: Generation %+v is incomplete; take it from pycompat.Lookup", ErrInvalid, g)
 	case o.RingSize <= shmring.HeaderSize:
 		return fmt.Errorf("%w: RingSize %d has no room for an object", ErrInvalid, o.RingSize)
 	case o.MaxObjectSize < 0:
@@ -134,24 +151,13 @@ func (o Options) Validate() error {
 	return o.ring().Validate()
 }
 
-// withDefaults fills in what every part of the store needs.
-func (o Options) withDefaults() Options {
-	if o.Policy == 0 {
-		o.Policy = Pool
-	}
-	if o.MaxObjectSize == 0 {
-		o.MaxObjectSize = min(DefaultMaxObjectSize, o.RingSize)
-	}
-	return o
-}
-
 func (o Options) ring() shmring.RingOptions {
-	g := o.Generation.OrNewest()
+	g := o.Generation
 	return shmring.RingOptions{Align: o.Align, DataOffset: g.DataOffset, IDsRestart: g.IDsRestart && !o.KeepIDs, FirstID: o.FirstID}
 }
 
 func (o Options) segment() segment.Options {
-	g := o.Generation.OrNewest()
+	g := o.Generation
 	c := &sidecar.Options{
 		Policy: FIFO, Generation: g.Version, Owner: o.Owner, Readers: o.Readers, Slots: o.ReaderSlots,
 	}
@@ -172,8 +178,8 @@ type ReaderOptions struct {
 	// Readers is the number of processes that read every object. It is used by
 	// Touch in generations that count touches, and not otherwise.
 	Readers int
-	// Generation of the writer; zero is the newest known.
-	Generation pycompat.Generation
+	// Generation of the writer; nil is the newest known.
+	Generation *pycompat.Generation
 	// Lock is the lock of the other readers, usually a *pycompat.Semaphore;
 	// reads are counted under it. nil observes without counting: the segment is
 	// mapped read-only, and the writer does not know of this reader.
@@ -194,10 +200,18 @@ type ReaderOptions struct {
 
 // Validate reports what is wrong with the options.
 func (o ReaderOptions) Validate() error {
+	_, err := o.resolve()
+	return err
+}
+
+// resolve returns the options with the generation, if they are valid.
+func (o ReaderOptions) resolve() (ReaderOptions, error) {
 	if o.SidecarLock && o.Lock != nil {
-		return fmt.Errorf("%w: Lock and SidecarLock are both set", ErrInvalid)
+		return o, fmt.Errorf("%w: Lock and SidecarLock are both set", ErrInvalid)
 	}
-	return Options{RingSize: o.RingSize, Readers: o.Readers, LockTimeout: o.LockTimeout, Generation: o.Generation}.Validate()
+	w, err := Options{RingSize: o.RingSize, Readers: o.Readers, LockTimeout: o.LockTimeout, Generation: o.Generation}.resolve()
+	o.Generation = w.Generation
+	return o, err
 }
 
 // Locker is a lock between processes. *pycompat.Semaphore is one.

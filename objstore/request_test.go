@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/internal/sentinel"
 )
 
 func TestCommittedRequestSaysThatItWasCommitted(t *testing.T) {
@@ -99,5 +99,5 @@ func TestMaxObjectSizeAboveTheRing(t *testing.T) {
 	s := newStore(t, o)
 	_, err := s.Put("a", text(string(make([]byte, 4045))))
 	require.ErrorIs(t, err, ErrTooLarge)
-	require.Contains(t, pycompat.UpstreamText(err), "Not enough space")
+	require.Contains(t, sentinel.UpstreamText(err), "Not enough space")
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/serde"
 )
 
@@ -54,14 +54,14 @@ func TestUpstreamPutSameKeyTwice(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Put("k", text("value2"))
 	require.ErrorIs(t, err, ErrKeyExists)
-	require.Contains(t, pycompat.UpstreamText(err), "already exists in the storage")
+	require.Contains(t, sentinel.UpstreamText(err), "already exists in the storage")
 }
 
 func TestUpstreamLargeObjectRejection(t *testing.T) {
 	s := upstreamStore(t)
 	_, err := s.Put("k", text(strings.Repeat("x", 10240+100)))
 	require.ErrorIs(t, err, ErrTooLarge)
-	require.Contains(t, pycompat.UpstreamText(err), "exceeds max object size")
+	require.Contains(t, sentinel.UpstreamText(err), "exceeds max object size")
 	require.False(t, s.Cached("k"))
 }
 
@@ -133,7 +133,7 @@ func TestUpstreamInvalidGetOperations(t *testing.T) {
 	h.ID += 100
 	_, err = s.Writer.Get(h, "k")
 	require.ErrorIs(t, err, ErrStale)
-	require.Contains(t, pycompat.UpstreamText(err), "has been modified or is invalid")
+	require.Contains(t, sentinel.UpstreamText(err), "has been modified or is invalid")
 }
 
 func TestUpstreamClearStorage(t *testing.T) {
@@ -230,7 +230,7 @@ func TestUpstreamHandleFromBeforeClearReadsUntilReused(t *testing.T) {
 	require.ErrorIs(t, v.Release(), ErrStale, "its count would land on the new object")
 	for _, err := range []error{r.Touch(context.Background(), "k", old), func() error { _, err := r.Get(old, "k"); return err }()} {
 		require.ErrorIs(t, err, ErrStale)
-		require.Contains(t, pycompat.UpstreamText(err), "has been modified or is invalid")
+		require.Contains(t, sentinel.UpstreamText(err), "has been modified or is invalid")
 	}
 }
 

@@ -30,7 +30,7 @@ import (
 //   - waiters has everyone who is in a line.
 type Writer struct {
 	opt     Options
-	gen     pycompat.Generation
+	gen     *pycompat.Generation
 	sv      segmentView
 	own     bool // created the segment, so removes it
 	counter *counter
@@ -110,10 +110,10 @@ const (
 // Create makes a segment and the store in it. The errors are those of
 // segment.Create.
 func Create(o Options) (*Writer, error) {
-	if err := o.Validate(); err != nil {
+	o, err := o.resolve()
+	if err != nil {
 		return nil, err
 	}
-	o = o.withDefaults()
 	if o.Name == "" {
 		o.Name = o.Generation.SegmentName()
 	}
@@ -131,10 +131,10 @@ func Create(o Options) (*Writer, error) {
 // new secret makes the old ones invalid; elsewhere see Options.FirstID. The
 // writer owns the segment from now on and closes it, but does not unlink it.
 func NewWriter(seg *segment.Segment, o Options) (*Writer, error) {
-	if err := o.Validate(); err != nil {
+	o, err := o.resolve()
+	if err != nil {
 		return nil, err
 	}
-	o = o.withDefaults()
 	if err := matches(seg, o.RingSize, o.Generation); err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func NewWriter(seg *segment.Segment, o Options) (*Writer, error) {
 }
 
 func newWriter(seg *segment.Segment, o Options) *Writer {
-	g := o.Generation.OrNewest()
+	g := o.Generation
 	o.Rereads = o.Rereads || g.Rereads && !o.TrustCounts
 	w := &Writer{
 		opt: o, gen: g, readers: o.Readers,
@@ -183,7 +183,7 @@ func (w *Writer) Segment() *segment.Segment { return w.sv.seg }
 func (w *Writer) Policy() Policy { return w.opt.Policy }
 
 // Generation returns the generation that the store is written in.
-func (w *Writer) Generation() pycompat.Generation { return w.gen }
+func (w *Writer) Generation() *pycompat.Generation { return w.gen }
 
 // Len returns the number of chunks: objects, and reservations that are open or
 // were discarded and not freed yet.

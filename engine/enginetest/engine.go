@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/lrusync/upstream"
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
@@ -22,8 +23,8 @@ import (
 type Options struct {
 	// Handshake is the frontend's endpoint.
 	Handshake string
-	// Generation is that of the engine, the newest if zero.
-	Generation pycompat.Generation
+	// Generation is that of the engine, the newest if nil.
+	Generation *pycompat.Generation
 	// Workers is the number of readers; 0 is 1.
 	Workers int
 	// Segment, Dir and RingSize are those of the shared memory; without a Segment
@@ -49,7 +50,7 @@ type Engine struct {
 	hs      *Peer
 	in, out *Peer
 	workers []*objstore.Reader
-	mirror  *lrusync.Receiver[*serde.Item]
+	mirror  *upstream.ReceiverCache[*serde.Item]
 	wait    sync.WaitGroup
 
 	mu      sync.Mutex
@@ -85,7 +86,10 @@ type request struct {
 // Start connects to a frontend, and returns when it was told where the sockets
 // are: the engine is about to become ready then.
 func Start(ctx context.Context, o Options) (*Engine, error) {
-	o.Generation = o.Generation.OrNewest()
+	var err error
+	if o.Generation, err = pycompat.Resolve(o.Generation); err != nil {
+		return nil, err
+	}
 	o.Workers, o.MaxNumSeqs = max(o.Workers, 1), max(o.MaxNumSeqs, 1)
 	if o.MaxModelLen == 0 {
 		o.MaxModelLen = 1 << 22
@@ -173,7 +177,7 @@ func (e *Engine) greet(status string) error {
 // attach is what workers do when they start.
 func (e *Engine) attach() (err error) {
 	if e.o.Mirror > 0 {
-		e.mirror, err = lrusync.NewReceiver[*serde.Item](lrusync.Options{Capacity: e.o.Mirror, Generation: e.o.Generation})
+		e.mirror, err = upstream.NewReceiverCache[*serde.Item](lrusync.Options{Capacity: e.o.Mirror, Generation: e.o.Generation})
 		return err
 	}
 	if e.o.Segment == "" {

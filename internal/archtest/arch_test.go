@@ -28,6 +28,7 @@ var floors = [][]string{
 	{"serde"},
 	{"objstore"},
 	{"lrusync"},
+	{"lrusync/upstream"},
 	{"mmcache"},
 	{"engine"},
 	{"engine/zmq"},

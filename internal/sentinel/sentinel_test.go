@@ -12,6 +12,7 @@ import (
 	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/lrusync/upstream"
 	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/mmhash"
 	"github.com/ringcache/ringcache/objstore"
@@ -23,7 +24,7 @@ import (
 	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
-// TestErrorsMatchAcrossPackages says for each exported sentinel which others it
+// TestErrorsMatchAcrossPackages lists for each exported sentinel which others it
 // matches. A user of a package needs no other one to recognise its errors.
 func TestErrorsMatchAcrossPackages(t *testing.T) {
 	// Errors in one row match each other, and nothing else but what is in more.
@@ -32,13 +33,13 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 		errs []error
 		more error
 	}{
-		{"invalid", []error{shmring.ErrInvalid, objstore.ErrInvalid, serde.ErrInvalid, mmhash.ErrInvalid, lrusync.ErrInvalid, mmcache.ErrInvalid, engine.ErrInvalid}, nil},
-		{"closed", []error{segment.ErrClosed, objstore.ErrClosed, mmcache.ErrClosed, engine.ErrClosed}, nil},
-		{"busy", []error{segment.ErrBusy, sidecar.ErrBusy, objstore.ErrBusy, mmcache.ErrBusy}, nil},
+		{"invalid", []error{pycompat.ErrInvalid, shmring.ErrInvalid, objstore.ErrInvalid, serde.ErrInvalid, mmhash.ErrInvalid, lrusync.ErrInvalid, mmcache.ErrInvalid, engine.ErrInvalid}, nil},
+		{"closed", []error{pycompat.ErrClosed, segment.ErrClosed, objstore.ErrClosed, mmcache.ErrClosed, engine.ErrClosed}, nil},
+		{"busy", []error{pycompat.ErrBusy, segment.ErrBusy, sidecar.ErrBusy, objstore.ErrBusy, mmcache.ErrBusy}, nil},
 		{"segment exists", []error{segment.ErrExists, objstore.ErrExists, mmcache.ErrExists}, fs.ErrExist},
 		{"no segment", []error{segment.ErrNotExist, objstore.ErrNotExist, mmcache.ErrNotExist}, fs.ErrNotExist},
 		{"no space", []error{segment.ErrNoSpace, objstore.ErrNoSpace, mmcache.ErrNoSpace}, nil},
-		{"unsafe", []error{segment.ErrUnsafe, objstore.ErrUnsafe, mmcache.ErrUnsafe}, nil},
+		{"unsafe", []error{pycompat.ErrUnsafe, segment.ErrUnsafe, objstore.ErrUnsafe, mmcache.ErrUnsafe}, nil},
 		{"foreign", []error{sidecar.ErrForeign, objstore.ErrForeign, mmcache.ErrForeign}, nil},
 		{"owned", []error{sidecar.ErrOwned, objstore.ErrOwned, mmcache.ErrOwned}, nil},
 		{"wrong size", []error{segment.ErrSize, objstore.ErrSize, mmcache.ErrSize}, nil},
@@ -61,13 +62,14 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 		{"no hash", []error{mmhash.ErrUnsupported}, nil},
 		{"value too large", []error{lrusync.ErrTooLarge}, nil},
 		{"pinned", []error{lrusync.ErrPinned}, nil},
-		{"ghost", []error{lrusync.ErrGhost}, nil},
-		{"miss", []error{lrusync.ErrMiss}, nil},
+		{"hang", []error{lrusync.ErrHang}, nil},
+		{"miss", []error{upstream.ErrMiss}, nil},
 		{"need data", []error{lrusync.ErrNeedData}, nil},
 		{"unsized", []error{lrusync.ErrUnsized}, nil},
 		{"version", []error{pycompat.ErrUnknownVersion}, nil},
 		{"unnamed semaphore", []error{pycompat.ErrUnnamedSemaphore}, nil},
 		{"semaphore layout", []error{pycompat.ErrSemaphoreLayout}, nil},
+		{"not held", []error{pycompat.ErrNotHeld}, nil},
 		{"refused", []error{engine.ErrRefused}, nil},
 		{"dead", []error{engine.ErrDead}, nil},
 		{"not running", []error{engine.ErrNotRunning}, nil},
