@@ -21,7 +21,7 @@ func newRing(t *testing.T, size int, o RingOptions) *Ring {
 
 func always(uint32, []byte) bool { return true }
 
-// only returns a predicate that says yes to the given ids.
+// only returns a predicate that is true for the given ids.
 func only(ids ...uint32) func(uint32, []byte) bool {
 	return func(id uint32, _ []byte) bool {
 		for _, x := range ids {

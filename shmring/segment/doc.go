@@ -25,7 +25,7 @@
 // [Segment.Close] and [Segment.Leave] are for readers, and for memory that belongs to
 // another process. [Segment.Detach] is for a writer that another writer will follow.
 // [Segment.Unlink] only removes the names. A slice of the mapping must not be touched after
-// the mapping has ended. [Segment.Idle] waits until nobody holds the mapping.
+// the mapping has ended. [Segment.Idle] reports when nobody holds the mapping.
 //
 // # Faults
 //

@@ -200,7 +200,7 @@ func TestSegmentCloseAndUnlink(t *testing.T) {
 	require.NoFileExists(t, path(o.Name))
 	require.NoError(t, s.Unlink(), "gone already")
 
-	// Another server took the name: it is not ours to remove.
+	// Another server took the name, so the name stays.
 	other := create(t, o)
 	require.NoError(t, other.Hold())
 	require.ErrorIs(t, other.Destroy(), segment.ErrBusy)

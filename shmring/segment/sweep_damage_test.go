@@ -15,7 +15,7 @@ import (
 )
 
 // TestSweepRemovesDamagedSidecars: one that is empty, cut short or damaged blocks
-// Create, whose error says what to run; Sweep removes it if nobody has its lock.
+// Create, whose error names the command to run; Sweep removes it if nobody has its lock.
 func TestSweepRemovesDamagedSidecars(t *testing.T) {
 	for name, c := range map[string]struct {
 		damage func(t *testing.T, file string)
@@ -59,7 +59,7 @@ func TestSweepRemovesDamagedSidecars(t *testing.T) {
 			require.ErrorContains(t, err, "ringcache sweep a --any-owner --remove")
 			require.NoError(t, os.Rename(filepath.Join(dir, "kept"), filepath.Join(dir, "a")))
 
-			// Nobody has said that it may be looked at whoever's it is.
+			// Without AnyOwner it is skipped, since its label can't be read.
 			for _, owner := range []string{"", "other"} {
 				got, err := segment.Sweep(segment.SweepOptions{Dir: dir, Prefix: "a", Owner: owner, Remove: true})
 				require.NoError(t, err)

@@ -39,7 +39,7 @@ func TestSweepAndAdoptRace(t *testing.T) {
 				for range n % 8 * 30 { // so that adopters win too
 					runtime.Gosched()
 				}
-				if n%3 == 0 { // whoever only looks takes nothing from anyone
+				if n%3 == 0 { // a sweep that only lists disturbs nobody
 					_, _ = segment.Sweep(segment.SweepOptions{Dir: dir, Prefix: "a"})
 				}
 				got, err := segment.Sweep(segment.SweepOptions{Dir: dir, Prefix: "a", Remove: true})

@@ -95,7 +95,7 @@ func TestSweepKeepsToPrefixAndOwner(t *testing.T) {
 				}
 				require.Equal(t, c.want, names)
 				if !remove {
-					require.Equal(t, all, filesIn(t, dir), "it only tells")
+					require.Equal(t, all, filesIn(t, dir), "it only lists")
 				}
 			}
 			require.Len(t, filesIn(t, dir), len(all)-2*len(c.want))
@@ -184,7 +184,7 @@ func TestSweepLeavesASegmentThatIsNotTheSidecars(t *testing.T) {
 func TestSweepRefusesUnsafeFiles(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(t *testing.T, dir string)
-		listed bool   // with an error; else it is not ours to look at
+		listed bool   // with an error; otherwise it is skipped
 		what   string // what Adopt reports, and Sweep if it is listed
 	}{
 		"sidecar is a link": {func(t *testing.T, dir string) {

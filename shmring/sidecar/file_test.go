@@ -50,7 +50,7 @@ func open(t *testing.T, dir string) *File {
 	return f
 }
 
-// privateOf is a sidecar over a copy of bytes, as whoever opens it sees it.
+// privateOf is a sidecar over a copy of bytes, read as Open reads a file.
 func privateOf(m []byte, owner bool) (*File, error) {
 	f := &File{path: "copy", mem: append([]byte(nil), m...), readers: make(chan struct{}, 1)}
 	return f, f.parse(f.mem, int64(len(f.mem)), owner)
@@ -194,7 +194,7 @@ func TestBitFlips(t *testing.T) {
 	require.NoError(t, err, "a reader can come while the state is written")
 }
 
-// Whatever the header says, opening neither crashes nor takes memory for it.
+// Whatever the header contains, opening neither crashes nor allocates memory for it.
 func TestHostileHeaders(t *testing.T) {
 	good := formatted(t, options())
 	dir := t.TempDir()

@@ -20,7 +20,7 @@ import (
 	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
-// These tests know the bytes of a sidecar from docs/format.md alone: every offset, size and
+// These tests take the bytes of a sidecar from docs/format.md alone: every offset, size and
 // range of a checksum is read from the section Sidecar of that document. One direction makes
 // a sidecar from the document and opens it with the package, the other one makes a sidecar
 // with the package and reads it by the document. TestFormatTestCanFail changes one number of
