@@ -47,6 +47,16 @@ func Prepare(ctx context.Context, m []byte, path string, o Options) (Report, err
 	}
 
 	r.look(m)
+	// A kernel that reclaims ahead of need unmaps a page now and then.
+	for range maxRepeats {
+		if r.Prefault.Obtained || !o.mapsPages() {
+			break
+		}
+		if err := prefault(ctx, m, o.Workers, nil); err != nil {
+			return r, fmt.Errorf("memory: %s: %w", path, err)
+		}
+		r.look(m)
+	}
 	r.judgeHugePages(m, huge, o, hugeErr)
 	r.judgeNUMA(m, numaErr)
 	if lost := r.Missing(); o.Require && len(lost) > 0 {
@@ -54,6 +64,9 @@ func Prepare(ctx context.Context, m []byte, path string, o Options) (Report, err
 	}
 	return r, nil
 }
+
+// maxRepeats is how often pages that were unmapped meanwhile are mapped again.
+const maxRepeats = 3
 
 // look reports the state of the memory, and judges everything but huge pages and NUMA.
 func (r *Report) look(m []byte) {
@@ -70,7 +83,7 @@ func (r *Report) look(m []byte) {
 
 	k, err := inspect(m)
 	r.Mapped, r.Lock.Obtained, r.HugePages.Obtained = min(k.Mapped, r.Size), min(k.Locked, r.Size), k.Huge
-	r.Prefault.Obtained = r.Mapped == r.Size
+	r.Prefault.Obtained, r.Prefault.Reason = r.Mapped == r.Size, ""
 	if r.Prefault.Asked && !r.Prefault.Obtained {
 		r.Prefault.Reason = unknownOr(err, "pages were taken away again, by swapping or by a process that shrank the file")
 	}
