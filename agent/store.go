@@ -124,7 +124,7 @@ func (a *Agent) onClosable(f func(*params, *store) (reply, error)) operation {
 	}
 }
 
-func (a *Agent) addStore(p *params, make func() (*store, error)) error {
+func (a *Agent) addStore(p *params, open func() (*store, error)) error {
 	name := p.str("store")
 	if p.err != nil {
 		return p.err
@@ -132,7 +132,7 @@ func (a *Agent) addStore(p *params, make func() (*store, error)) error {
 	if old, ok := a.stores[name]; ok && !old.closed {
 		return invalidf("store %q exists", name)
 	}
-	s, err := make()
+	s, err := open()
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (a *Agent) storeCreate(p *params) (reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	return reply{"name": s.segment().Name(), "segment_bytes": s.segment().Size()}, nil
+	return reply{"name": s.segment().Name(), "segment_bytes": len(s.segment().Bytes())}, nil
 }
 
 var policies = map[string]objstore.Policy{"fifo": objstore.FIFO, "pool": objstore.Pool}

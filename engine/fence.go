@@ -6,12 +6,12 @@ import (
 	"github.com/ringcache/ringcache/mmcache"
 )
 
-// needFence says that a request was aborted, whose items stay until a fence has
+// needFence requests a fence: a request was aborted, whose items stay until one has
 // passed.
 func (s *session) needFence() {
 	select {
 	case s.fence <- struct{}{}:
-	default: // one is due already
+	default: // one is requested already
 	}
 }
 
@@ -20,7 +20,7 @@ func (s *session) needFence() {
 func (s *session) fences() {
 	for {
 		select {
-		case <-s.gone:
+		case <-s.ctx.Done():
 			return
 		case <-s.fence:
 			s.passFence(s.ctx)
@@ -30,10 +30,11 @@ func (s *session) fences() {
 
 // passFence passes one fence, if the engine answers.
 func (s *session) passFence(ctx context.Context) {
-	if s.c.mode() != mmcache.SHM {
+	shared, ok := s.c.o.Cache.(*mmcache.Shared)
+	if !ok {
 		return
 	}
-	f := s.c.o.Cache.Fence()
+	f := shared.Fence()
 	if err := s.workers(ctx); err != nil {
 		s.c.o.Logger.Warn("no fence: items of aborted requests stay until their time is up", "error", err)
 		return

@@ -104,8 +104,8 @@ func sameWire(version string, g *pycompat.Generation) bool {
 // restore rebuilds what the dead writer knew from the sidecar.
 func (p *pool) restore() (a Adoption) {
 	s := p.ctl.State()
-	a.Clean = s.Clean && p.ctl.StateIntact()
-	if !p.ctl.StateIntact() {
+	a.Clean = s.Clean && !s.Damaged
+	if s.Damaged {
 		// The state may be the one before the last: go behind all ids, and the epoch,
 		// that the last one can have had.
 		s.NextID = (s.NextID + idBlock + 2*uint32(p.ctl.Options().Objects)) % shmring.IDLimit
@@ -249,7 +249,7 @@ func (p *pool) restore() (a Adoption) {
 
 // verify compares an object with its chunk, and reads its note.
 func (p *pool) verify(o *object) error {
-	c, err := p.mem.Access(o.address)
+	c, err := shmring.ReadChunk(p.w.sv.seg.Ring(), o.address)
 	if err != nil {
 		return err
 	}

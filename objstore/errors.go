@@ -63,8 +63,6 @@ var (
 	ErrNoSpace = segment.ErrNoSpace
 	// ErrMemory says that memory is not as it was required.
 	ErrMemory = memory.ErrMissing
-	// ErrUnsupported says that this system has no segments.
-	ErrUnsupported = segment.ErrUnsupported
 )
 
 // SizeError says that a segment and its user disagree about the ring.

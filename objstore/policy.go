@@ -3,7 +3,6 @@ package objstore
 import (
 	"iter"
 
-	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
@@ -23,7 +22,6 @@ const (
 
 // space allocates chunks. shmring's Ring and Pool do.
 type space interface {
-	Access(address uint64) (shmring.Chunk, error)
 	Live() iter.Seq2[uint32, uint64]
 	Len() int
 	Used() uint64

@@ -113,7 +113,7 @@ func (p *fifo) clear() error {
 func (p *fifo) mayFit(*waiter) (ok bool) {
 	for id, address := range p.ring.Live() {
 		_ = p.w.sv.guard(Handle{}, func() error {
-			c, err := p.ring.Access(address)
+			c, err := shmring.ReadChunk(p.w.sv.seg.Ring(), address)
 			ok = err == nil && p.isFree(id, c.Payload)
 			return err
 		})

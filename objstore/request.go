@@ -113,15 +113,107 @@ func (r *Request) Lookup(key string) (Handle, error) {
 
 // issue counts a handle of o for the request.
 func (r *Request) issue(o *object) (Handle, error) {
-	l := r.leases[o]
-	if l == nil {
-		var err error
-		if l, err = r.w.lease(o); err != nil {
-			return Handle{}, err
-		}
-		r.leases[o] = l
+	l, err := r.lease(o)
+	if err != nil {
+		return Handle{}, err
 	}
 	return l.issue(1)
+}
+
+// lease returns the lease of o that belongs to the request.
+func (r *Request) lease(o *object) (*Lease, error) {
+	if l := r.leases[o]; l != nil {
+		return l, nil
+	}
+	l, err := r.w.lease(o)
+	if err == nil {
+		r.leases[o] = l
+	}
+	return l, err
+}
+
+// leaseOf returns the lease that the request has of the object at a handle.
+func (r *Request) leaseOf(h Handle) (*Lease, error) {
+	if o := r.w.objects[h.ID]; o != nil && o.address == h.Address && r.leases[o] != nil {
+		return r.leases[o], nil
+	}
+	return nil, fmt.Errorf("%w: handle %d:%d is not of an object of request %s", ErrInvalid, h.Address, h.ID, r.id)
+}
+
+// Keep is Lookup without a use: the object stays until the request ends, whether or
+// not its handle is sent. Before the handle is sent, [Request.SetUses] has to count
+// it. note is PutOptions.Note of the object, and must not be written to. Keep fails
+// with [KeyNotFoundError] and [ErrEnded].
+func (r *Request) Keep(key string) (h Handle, note []byte, err error) {
+	if err := r.enter(); err != nil {
+		return Handle{}, nil, err
+	}
+	defer r.w.mu.Unlock()
+	if key == "" {
+		return Handle{}, nil, errNoKey()
+	}
+	o, err := r.w.find(key)
+	if err != nil {
+		return Handle{}, nil, err
+	}
+	if _, err := r.lease(o); err != nil {
+		return Handle{}, nil, err
+	}
+	return r.w.handle(o), o.note, nil
+}
+
+// SetUses sets how many times the request sends the handle of an object that it
+// keeps, looked up or put: one for each place in the request that names the object,
+// times the number of children that read it (sampling with n > 1). Every reader
+// counts each of them. Zero takes all of them back.
+//
+// It fails with [ErrFull], and changes nothing, if the readers' count would
+// overflow: then send the value inline; with [ErrInvalid] for another handle; and
+// with [ErrEnded].
+func (r *Request) SetUses(h Handle, n int) error {
+	if err := r.enter(); err != nil {
+		return err
+	}
+	defer r.w.mu.Unlock()
+	l, err := r.leaseOf(h)
+	switch {
+	case err != nil:
+		return err
+	case n < 0:
+		return fmt.Errorf("%w: %d uses of key %q", ErrInvalid, n, l.o.key)
+	case n < l.issued:
+		l.takeBack()
+	}
+	if n > l.issued {
+		_, err = l.issue(n - l.issued)
+	}
+	return err
+}
+
+// Stored returns what a worker will find under a handle of the request, in the way
+// of a worker: it verifies the signature with the secret that is in the segment
+// now, checks id and place, and decodes the chunk. No use is counted. A handle
+// that workers can't use stops their engine, so ask before it is sent.
+//
+// The value is a view of the segment, valid until Finish, Abort or Rollback ends the
+// request, also if the store is abandoned before.
+//
+// Errors: [SignatureError], [StaleError], [CorruptError]; [ErrInvalid] for a handle
+// of an object that the request does not have; [ErrEnded]; [ErrClosed].
+func (r *Request) Stored(h Handle) (serde.Value, error) {
+	if err := r.w.lock(); err != nil {
+		return nil, err
+	}
+	if r.state == requestEnded {
+		defer r.w.mu.Unlock()
+		return nil, r.over()
+	}
+	l, err := r.leaseOf(h)
+	r.w.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return l.Stored(h)
 }
 
 // Put is [Writer.Put] for the request.
@@ -138,6 +230,12 @@ func (r *Request) PutContext(ctx context.Context, key string, v serde.Value, o P
 // Reserve is [Writer.Reserve]; the handle that Commit returns is the request's.
 func (r *Request) Reserve(key string, v serde.Value) (*Reservation, error) {
 	return r.w.ReserveWith(key, v, PutOptions{Request: r})
+}
+
+// ReserveWith is Reserve with options.
+func (r *Request) ReserveWith(key string, v serde.Value, o PutOptions) (*Reservation, error) {
+	o.Request = r
+	return r.w.ReserveWith(key, v, o)
 }
 
 // Commit says that the handles were sent, or are about to be: the engine may read
@@ -177,6 +275,7 @@ func (r *Request) end(from requestState, first func(*Lease), aborted bool) {
 		r.w.misused++
 	}
 	if r.state != from || r.w.closed {
+		r.letGo(from)
 		return
 	}
 	r.setState(requestEnded)
@@ -188,4 +287,18 @@ func (r *Request) end(from requestState, first func(*Lease), aborted bool) {
 		l.end(aborted)
 	}
 	r.w.wakeShutdown()
+}
+
+// letGo unmaps what Stored gave access to, if the store or a reset of its readers
+// has ended the request, and its owner ends it now: a Rollback that comes after
+// Commit is not that.
+func (r *Request) letGo(from requestState) {
+	if r.state != requestEnded {
+		return
+	}
+	for _, l := range r.leases {
+		if from == requestSent || !l.sent {
+			l.letGo()
+		}
+	}
 }

@@ -28,9 +28,9 @@ type ObjectState struct {
 // State is a copy of what a writer knows, oldest object first.
 type State struct {
 	Objects []ObjectState
-	Ring    shmring.State // FIFO
-	Used    uint64        // bytes of the ring in use, with padding
-	Leases  int           // open
+	Ring    shmring.RingState // FIFO
+	Used    uint64            // bytes of the ring in use, with padding
+	Leases  int               // open
 	Readers int
 	// Quarantined is the number of objects that wait for a fence or the counts of
 	// an aborted request.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ringcache/ringcache/internal/mem"
 	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/shmring"
 )
 
 // Get returns a view of whatever object is at a handle, for tests and tools. As
@@ -105,7 +106,7 @@ func (w *Writer) reads(address uint64) (n int64) {
 
 // readsNow is reads for callers that are in a guard.
 func (w *Writer) readsNow(address uint64) int64 {
-	c, err := w.space.Access(address)
+	c, err := shmring.ReadChunk(w.sv.seg.Ring(), address)
 	if err != nil || len(c.Payload) < countSize {
 		return 0
 	}
@@ -114,7 +115,7 @@ func (w *Writer) readsNow(address uint64) int64 {
 
 func (w *Writer) setReads(address uint64, n uint32) {
 	_ = w.sv.guard(Handle{Address: address}, func() error {
-		c, err := w.space.Access(address)
+		c, err := shmring.ReadChunk(w.sv.seg.Ring(), address)
 		if err == nil && len(c.Payload) >= countSize {
 			mem.Store32(c.Payload, n)
 		}

@@ -14,13 +14,14 @@ import (
 
 	"github.com/ringcache/ringcache/engine/enginetest/wire"
 	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/lrusync/upstream"
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
-// Options say what engine to be.
+// Options configure a stand-in.
 type Options struct {
 	// Handshake is the frontend's endpoint.
 	Handshake string
@@ -52,7 +53,7 @@ type Engine struct {
 	hs      *Peer
 	in, out *Peer
 	workers []*objstore.Reader
-	mirror  *lrusync.Receiver[*serde.Item]
+	mirror  *upstream.ReceiverCache[*serde.Item]
 	wait    sync.WaitGroup
 
 	mu      sync.Mutex
@@ -85,8 +86,8 @@ type request struct {
 	read  bool // its items were
 }
 
-// Start connects to a frontend, and returns when it was told where the sockets
-// are: the engine is about to become ready then.
+// Start connects to a frontend, and returns when the answer has come with the addresses of
+// the sockets: the engine is about to become ready then.
 func Start(ctx context.Context, o Options) (*Engine, error) {
 	var err error
 	if o.Generation, err = pycompat.Resolve(o.Generation); err != nil {
@@ -152,10 +153,10 @@ func (e *Engine) connect(ctx context.Context) error {
 	return nil
 }
 
-// errTurnedAway says that the frontend closed a connection.
+// errTurnedAway means that the frontend closed a connection.
 var errTurnedAway = errors.New("enginetest: the frontend closed the connection")
 
-// hello says hello and returns the answer.
+// hello sends the hello and returns the answer.
 func (e *Engine) hello(ctx context.Context) (init *enginecore.Init, err error) {
 	if e.hs, err = Dealer(ctx, e.o.Handshake, e.o.Identity); err != nil {
 		return nil, err
@@ -183,7 +184,7 @@ func (e *Engine) greet(status string) error {
 // attach is what workers do when they start.
 func (e *Engine) attach() (err error) {
 	if e.o.Mirror > 0 {
-		e.mirror, err = lrusync.NewReceiver[*serde.Item](lrusync.Options{Capacity: e.o.Mirror, Generation: e.o.Generation})
+		e.mirror, err = upstream.NewReceiverCache[*serde.Item](lrusync.Options{Capacity: e.o.Mirror, Generation: e.o.Generation})
 		return err
 	}
 	if e.o.Segment == "" {
@@ -201,7 +202,7 @@ func (e *Engine) attach() (err error) {
 	return nil
 }
 
-// Kill ends the engine as SIGKILL does: nothing more is said. Killing twice is
+// Kill ends the engine as SIGKILL does: nothing more is sent. Killing twice is
 // fine.
 func (e *Engine) Kill() {
 	for _, p := range []*Peer{e.hs, e.in, e.out} {
@@ -220,11 +221,11 @@ func (e *Engine) Kill() {
 	e.workers = nil
 }
 
-// Die says that the engine died, and nothing after that.
+// Die reports that the engine died, and sends nothing after that.
 func (e *Engine) Die() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.die(errors.New("enginetest: told to die"))
+	e.die(errors.New("enginetest: Die was called"))
 }
 
 // die is called with mu held.

@@ -10,11 +10,12 @@ import (
 
 	"github.com/ringcache/ringcache/engine/enginetest/wire"
 	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/lrusync/upstream"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
-// Vocabulary is the number of tokens that the stand-in knows.
+// Vocabulary is the size of the stand-in's vocabulary.
 const Vocabulary = 256
 
 // defaultTokens is vLLM's default of max_tokens.
@@ -74,13 +75,13 @@ func (e *Engine) add(r *wire.Request) error {
 	if e.mirror != nil {
 		fs := make([]lrusync.Feature[*serde.Item], len(r.Features))
 		for i, f := range r.Features {
-			fs[i] = lrusync.Feature[*serde.Item]{Key: f.Identifier, Value: f.Data, Has: f.Data != nil}
+			fs[i] = lrusync.Feature[*serde.Item]{Key: f.Identifier, Value: f.Data, HasData: f.Data != nil}
 			if f.Data != nil {
 				fs[i].Size, _ = lrusync.ItemSize(f.Data, lrusync.Python{})
 			}
 		}
-		items, err := e.mirror.Features(fs)
-		var miss *lrusync.MissError
+		items, err := e.mirror.GetAndUpdate(fs)
+		var miss *upstream.MissError
 		if err != nil && !e.o.Generation.Cache.MissError {
 			return err
 		}
@@ -117,7 +118,7 @@ func (e *Engine) loop() {
 		}
 		e.schedule()
 		e.step()
-		e.mu.Unlock() // for who waits to say something
+		e.mu.Unlock() // for whoever waits
 		e.mu.Lock()
 	}
 }

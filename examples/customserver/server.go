@@ -26,7 +26,7 @@ type server struct {
 	model   string
 	timeout time.Duration
 	bodies  bodies
-	cache   *mmcache.Cache
+	cache   mmcache.Cache
 	engine  *engine
 	ids     atomic.Int64
 	peak    atomic.Int64 // most bytes in flight that a request saw
@@ -35,7 +35,7 @@ type server struct {
 	using sync.RWMutex
 }
 
-// answer is what the engine says about one image.
+// answer is the engine's about one image.
 type answer struct {
 	Key    string  `json:"key"`
 	Mean   float64 `json:"mean"`
@@ -58,7 +58,7 @@ func newServer(o options) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := newEngine(co, c.Name())
+	e, err := newEngine(c, co)
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -201,11 +201,11 @@ func (s *server) embed(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		if err != nil {
 			return nil, err
 		}
-		size, err := parseUpdates(it.Updates())
+		size, err := parseUpdates(it.Updates)
 		if err != nil {
 			return nil, err
 		}
-		answers[i] = answer{Key: it.Key(), Hit: it.Hit(), Width: size.X, Height: size.Y}
+		answers[i] = answer{Key: it.Key, Hit: it.Hit, Width: size.X, Height: size.Y}
 	}
 	means, err := s.ask(ctx, req)
 	if err != nil {
@@ -225,14 +225,14 @@ func (s *server) ask(ctx context.Context, req *mmcache.Request) ([]float64, erro
 	if err := req.Commit(ctx, send); err != nil {
 		return nil, err
 	}
-	// An answer proves that the engine is through with the items, whatever it says
+	// An answer proves that the engine is through with the items, whatever it is
 	// and whether the client still waits: that is Finish. Abort would be for one
 	// that does not wait for the answer, and needs a Fence later.
 	defer req.Finish()
 	for range maxResends {
 		res := <-results
-		if res.drift != nil {
-			s.cache.Repair(*res.drift)
+		if m, ok := s.cache.(*mmcache.Mirrored); ok && res.drift != nil {
+			m.Repair(*res.drift)
 		}
 		switch {
 		case res.err != nil:

@@ -90,7 +90,7 @@ func (c *Codec) paramsOf(r *Request) (*Params, error) {
 func (r *Request) check() error {
 	switch {
 	case r.Params == nil:
-		return codec.Invalid("field sampling_params", "there are no parameters; parse some (an empty map is the defaults)")
+		return codec.Invalid("field sampling_params", "it and pooling_params are both unset; parse one (an empty map is the defaults)")
 	case r.Params.pooling && r.Params.Get("task") == nil:
 		return paramError("task", "it is not set; vLLM's frontend chooses one that the model supports, an engine dies of the lack")
 	case r.ClientIndex < 0:

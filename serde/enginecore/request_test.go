@@ -284,7 +284,7 @@ func TestEncodeRequestRefuses(t *testing.T) {
 		change func(*enginecore.Request)
 		text   string
 	}{
-		"no params":     {func(r *enginecore.Request) { r.Params = nil }, "field sampling_params: there are no parameters"},
+		"no params":     {func(r *enginecore.Request) { r.Params = nil }, "field sampling_params: it and pooling_params are both unset"},
 		"other release": {func(r *enginecore.Request) { r.Params = newest(t).sampling(t, nil) }, "parsed for vLLM 0.33.0, and the request is for 0.13.0"},
 		"no task":       {func(r *enginecore.Request) { r.Params = old.pooling(t, map[string]any{"dimensions": 1}) }, `parameter "task"`},
 		"no prompt":     {func(r *enginecore.Request) { r.PromptTokenIDs = nil }, "prompt_token_ids"},

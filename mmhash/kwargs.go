@@ -1,0 +1,154 @@
+package mmhash
+
+import (
+	"cmp"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/ringcache/ringcache/pycompat"
+)
+
+// pickledNone is what releases before 0.14.0 hash for None.
+const pickledNone = "\x80\x04N."
+
+// pythonNaN is the bits of Python's float("nan").
+const pythonNaN = 0x7ff8000000000000
+
+// WriteStream writes to w exactly the bytes that vLLM of generation g feeds to
+// its hash for these keyword arguments (MultiModalHasher.hash_kwargs,
+// vllm/multimodal/hasher.py, 0.11.0 to 0.33.0). A nil generation is the
+// newest. When it fails part of the stream may have been written.
+func WriteStream(w io.Writer, g *pycompat.Generation, args ...Entry) error {
+	g, err := pycompat.Resolve(g)
+	if err != nil {
+		return err
+	}
+	s := stream{rules: g.Hash}
+	s.reset(w)
+	return s.kwargs(args)
+}
+
+func (s *stream) kwargs(args []Entry) error {
+	var local [16]int
+	order := byName(local[:0], args)
+	for i, at := range order {
+		if i > 0 && args[order[i-1]].Key == args[at].Key {
+			return &ValueError{strings.Clone(args[at].Key), "it is given twice, which Python refuses too", ErrInvalid}
+		}
+	}
+	for i := range args {
+		at := i
+		if s.rules.Sorted {
+			at = order[i]
+		}
+		outer := s.enter(args[at].Key)
+		s.value(args[at].Value)
+		s.leave(outer)
+		if s.err != nil {
+			if e, ok := s.err.(*ValueError); ok && e.Arg == "" {
+				e.Arg = strings.Clone(args[at].Key)
+			}
+			return s.err
+		}
+	}
+	s.flush()
+	return s.err
+}
+
+// byName appends the indices of the entries in order of their names. Python
+// compares code points, which for UTF-8 is the same as comparing bytes. (Indices,
+// since moving the entries would make their values escape.)
+func byName(order []int, entries []Entry) []int {
+	for i := range entries {
+		order = append(order, i)
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(entries[a].Key, entries[b].Key) })
+	return order
+}
+
+// value writes one value under the name or path that is open.
+func (s *stream) value(v Value) {
+	switch v := v.(type) {
+	case nil:
+		s.none()
+	case List:
+		if !s.deeper() {
+			return
+		}
+		s.sequence(len(v))
+		for i := 0; i < len(v) && s.err == nil; i++ {
+			mark := s.index(i)
+			s.value(v[i])
+			s.up(mark)
+		}
+		s.depth--
+	case Map:
+		if !s.deeper() {
+			return
+		}
+		s.mapping(len(v))
+		for i := 0; i < len(v) && s.err == nil; i++ {
+			mark := s.key(v[i].Key)
+			s.value(v[i].Value)
+			s.up(mark)
+		}
+		s.depth--
+	case Bool:
+		s.leafBool(bool(v))
+	case Int:
+		s.leafUint64(uint64(v))
+	case Uint:
+		s.leafUint64(uint64(v))
+	case Float:
+		s.leafUint64(floatBits(v))
+	case Str:
+		s.leafText(string(v))
+	case Bytes:
+		s.leafBytes(v)
+	case Reader:
+		s.leafData(nil, &v)
+	case Pickled:
+		s.leafBytes(v)
+	case *Array:
+		s.array(v)
+	case *Tensor:
+		s.tensor(v)
+	case *Image:
+		s.image(v)
+	case *EncodedImage:
+		s.encodedImage(v)
+	case *EncodedVideo:
+		s.encodedVideo(v)
+	}
+}
+
+func (s *stream) none() {
+	switch {
+	case s.rules.Framed:
+		s.byte(tagNone)
+	case s.rules.BareNone:
+		s.leaf()
+	default:
+		s.leaf()
+		s.rawString(pickledNone)
+	}
+}
+
+func (s *stream) deeper() bool {
+	if s.depth == MaxDepth {
+		s.fail(ErrInvalid, "lists and maps are nested more than %d deep", MaxDepth)
+		return false
+	}
+	s.depth++
+	return true
+}
+
+func floatBits(v Float) uint64 {
+	b := math.Float64bits(float64(v))
+	if b == math.Float64bits(math.NaN()) {
+		return pythonNaN
+	}
+	return b
+}
