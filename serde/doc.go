@@ -1,5 +1,5 @@
 // Package serde turns multimodal items and tensors into the bytes that vLLM's
-// shared-memory object store holds, and back; and the messages of an engine.
+// shared-memory object store holds, and back.
 //
 // # What a chunk holds
 //
@@ -19,7 +19,7 @@
 //
 // [NewPlan] validates a [Value] and works out its layout without copying any
 // tensor. [Plan.CopyTo] writes it where it is to lie. A tensor without Data is
-// only laid out: [Plan.Tensors] says where its bytes belong, so that they can be
+// only laid out: [Plan.Tensors] lists where its bytes belong, so that they can be
 // produced in place.
 //
 // # Reading
@@ -40,13 +40,9 @@
 //
 // # Messages
 //
-// The same encoding carries what a frontend and EngineCore say to each other:
-// [EncodeRequest], [EncodeAbort] and [EncodeUtility] go to the engine,
-// [DecodeOutputs] reads its answers, and [Handshake], [Init] and [Ready] are what
-// comes first. Arrays without names are laid out by the field lists of the
-// generation. What an engine would raise an exception for is refused here, since
-// an engine whose input thread has ended lives on and is deaf; see
-// [Params.Validate].
+// Package serde/enginecore has the messages that a frontend and EngineCore exchange,
+// over the same MessagePack (internal/codec). [Write], [ReadItem] and [ReadTensor] are
+// for it alone: their arguments are of an internal package.
 //
 // Nothing here is bound to a goroutine; values may be shared as long as nobody
 // writes to them.
