@@ -19,7 +19,7 @@ const (
 // freed. Of a pool with many blocks it looks at some, the more the larger the
 // payload, and at others the next time; it finds a run if there is one.
 func (p *Pool) Cheapest(size int, cost func(id uint32) (float64, bool)) (ids []uint32, ok bool) {
-	need := extentOf(size)
+	need := p.opt.extent(size)
 	var best struct {
 		from, to *block
 		sum      float64

@@ -68,7 +68,7 @@ func TestPoolFreesInAnyOrderAndMerges(t *testing.T) {
 	p.Free(99) // no such chunk
 	p.Clear()
 	require.Zero(t, p.Used())
-	_, id, _, err = p.Alloc(PoolRoom(len(m), 32) - HeaderSize)
+	_, id, _, err = p.Alloc(int(p.Room()) - HeaderSize)
 	require.NoError(t, err)
 	require.Equal(t, uint32(9), id)
 }
@@ -150,7 +150,7 @@ func TestPoolCheapestIsTheCheapest(t *testing.T) {
 					break
 				}
 				sum, length = sum+c, length+b.len
-				if length >= extentOf(need) {
+				if length >= p.opt.extent(need) {
 					if best < 0 || sum < best {
 						best = sum
 					}
@@ -226,7 +226,7 @@ func TestPoolAgainstAModel(t *testing.T) {
 				n := rapid.IntRange(1, size).Draw(t, "n")
 				address, id, payload, err := p.Alloc(n)
 				if err != nil {
-					require.True(t, p.Largest() < extentOf(n), "refused %d bytes with a hole of %d", n, p.Largest())
+					require.True(t, p.Largest() < p.opt.extent(n), "refused %d bytes with a hole of %d", n, p.Largest())
 					return
 				}
 				fill := byte(id*7 + 1)

@@ -1,15 +1,18 @@
-package objstore
+package shmstore
 
-import "github.com/ringcache/ringcache/shmring"
+import (
+	"github.com/ringcache/ringcache/internal/line"
+	"github.com/ringcache/ringcache/shmring"
+)
 
-// class says what keeps the bytes of an object in a pool. The pool keeps sums by
-// class, so that nobody has to look at every object to learn them.
+// class is what keeps the bytes of an object in a store. The store keeps sums by
+// class, so that nobody has to look at every object for them.
 type class uint8
 
 const (
 	classNone        class = iota // has no chunk
 	classReserved                 // is being written
-	classLeased                   // by open requests, or touched
+	classLeased                   // by open requests, or pinned
 	classQuarantined              // aborted, and maybe still to be read
 	classIdle                     // nothing; but a reader of this library may look at it
 	classes
@@ -17,11 +20,11 @@ const (
 
 // classOf returns the class that an object with a chunk should be in. A discarded
 // one has a chunk only if the memory was gone when it was to be dropped.
-func (p *pool) classOf(o *object) class {
+func classOf(o *Object) class {
 	switch {
 	case o.state == reserved:
 		return classReserved
-	case o.leases > 0 || p.isTouched(o):
+	case o.leases > 0 || o.pinned:
 		return classLeased
 	case o.quarantined != nil:
 		return classQuarantined
@@ -29,40 +32,32 @@ func (p *pool) classOf(o *object) class {
 	return classIdle
 }
 
-func (p *pool) isTouched(o *object) bool {
-	if len(p.w.touched) == 0 {
-		return false
-	}
-	_, ok := p.w.touched[o.id]
-	return ok
-}
-
-// tenant is what one tenant has in a pool.
+// tenant is what one tenant has in a store.
 type tenant struct {
 	used      int64 // bytes
 	idleBytes int64 // of them, of idle objects
-	idle      bag
-	line      line // those that wait for its quota
+	idle      idleSet
+	line      line.Line // those that wait for its quota
 }
 
-// bag is a set of objects, each of which knows its place in it.
-type bag struct {
-	items []*object
-	kind  int // which of object.places
+// idleSet is a set of idle objects, each of which has its place in it.
+type idleSet struct {
+	items []*Object
+	kind  int // which of Object.places
 }
 
 const (
-	bagOfPool = iota
-	bagOfTenant
-	bags
+	idleOfStore = iota
+	idleOfTenant
+	idleSets
 )
 
-func (b *bag) add(o *object) {
+func (b *idleSet) add(o *Object) {
 	o.places[b.kind] = len(b.items)
 	b.items = append(b.items, o)
 }
 
-func (b *bag) remove(o *object) {
+func (b *idleSet) remove(o *Object) {
 	last := b.items[len(b.items)-1]
 	b.items[o.places[b.kind]] = last
 	last.places[b.kind] = o.places[b.kind]
@@ -70,78 +65,95 @@ func (b *bag) remove(o *object) {
 	b.items = b.items[:len(b.items)-1]
 }
 
-// charge counts the chunk of a new object, for the pool and its tenant, or with -1
-// one that is about to be freed no longer.
-func (p *pool) charge(o *object, sign int64) {
-	if sign > 0 {
-		o.extent = shmring.PoolExtent(o.size - shmring.HeaderSize)
-		o.search = p.search.n
-	}
-	if o.tenant != "" {
-		p.tenantOf(o.tenant).used += sign * o.extent
-	}
-	if sign > 0 {
-		p.file(o, p.classOf(o))
-	} else {
-		p.file(o, classNone)
-		p.forgetTenant(o.tenant)
-	}
+// has reports whether an object is in its place in the set.
+func (b *idleSet) has(o *Object) bool {
+	i := o.places[b.kind]
+	return i < len(b.items) && b.items[i] == o
 }
 
-func (p *pool) tenantOf(name string) *tenant {
-	t := p.tenants[name]
+// account counts the chunk of a new object, for the store and its tenant.
+func (s *Store) account(o *Object) {
+	o.extent = s.extent(o.size - shmring.HeaderSize)
+	o.search = s.search.n
+	if o.tenant != "" {
+		s.tenantOf(o.tenant).used += o.extent
+	}
+	s.file(o, classOf(o))
+}
+
+// unaccount undoes account for a chunk that was freed.
+func (s *Store) unaccount(o *Object) {
+	if o.tenant != "" {
+		s.tenantOf(o.tenant).used -= o.extent
+	}
+	s.file(o, classNone)
+	s.forgetTenant(o.tenant)
+}
+
+// extent returns the bytes that a chunk takes with so many behind its header.
+func (s *Store) extent(size int) int64 { return s.pool.ExtentOf(size) }
+
+func (s *Store) tenantOf(name string) *tenant {
+	t := s.tenants[name]
 	if t == nil {
-		t = &tenant{idle: bag{kind: bagOfTenant}}
-		p.tenants[name] = t
+		t = &tenant{idle: idleSet{kind: idleOfTenant}}
+		s.tenants[name] = t
 	}
 	return t
 }
 
-func (p *pool) forgetTenant(name string) {
-	if t := p.tenants[name]; t != nil && t.used == 0 && t.line.waiting.Len() == 0 {
-		delete(p.tenants, name)
+func (s *Store) forgetTenant(name string) {
+	if t := s.tenants[name]; t != nil && t.used == 0 && t.line.Empty() {
+		delete(s.tenants, name)
 	}
 }
 
 // file counts an object as of another class.
-func (p *pool) file(o *object, c class) {
+func (s *Store) file(o *Object, c class) {
 	was := o.class
 	if c == was {
 		return
 	}
 	o.class = c
-	p.bytes[was] -= o.extent
-	p.bytes[c] += o.extent
-	p.bytes[classNone] = 0
-	t := p.tenants[o.tenant]
+	s.bytes[was] -= o.extent
+	s.bytes[c] += o.extent
+	s.bytes[classNone] = 0
+	t := s.tenants[o.tenant]
 	if was == classIdle {
-		o.search = p.search.n
-		p.idle.remove(o)
+		o.search = s.search.n
+		s.idle.remove(o)
 		if t != nil {
 			t.idle.remove(o)
 			t.idleBytes -= o.extent
 		}
 	}
 	if c == classIdle {
-		p.idle.add(o)
+		s.idle.add(o)
 		if t != nil {
 			t.idle.add(o)
 			t.idleBytes += o.extent
 		}
 	}
 	if was != classIdle && (c == classIdle || c == classNone) {
-		p.available(o, t)
+		s.available(o, t)
 	}
 }
 
 // available takes note that the bytes of an object can be had now.
-func (p *pool) available(o *object, t *tenant) {
-	if o.search != p.search.n {
-		p.search.need, p.search.held = 0, nil
+func (s *Store) available(o *Object, t *tenant) {
+	if o.search != s.search.n {
+		s.search.need, s.search.held = 0, nil
 	}
-	p.w.wakeFirst(&p.w.line)
+	s.wakeFirst(&s.waiters.Main)
 	if t != nil {
-		p.w.wakeFirst(&t.line)
+		s.wakeFirst(&t.line)
+	}
+}
+
+// wakeFirst wakes the first of a line, if what it waits for may be there.
+func (s *Store) wakeFirst(l *line.Line) {
+	if f := l.First(); f != nil && s.mayFit(f) {
+		s.waiters.Wake(f)
 	}
 }
 
@@ -156,27 +168,27 @@ type search struct {
 }
 
 // failed remembers that there is no room.
-func (p *pool) failed(need int64, held idSet) {
-	p.search = search{p.search.n + 1, need, held}
+func (s *Store) failed(need int64, held idSet) {
+	s.search = search{s.search.n + 1, need, held}
 }
 
 // reachable returns the bytes that are free or can be evicted.
-func (p *pool) reachable() int64 { return p.room - int64(p.mem.Used()) + p.bytes[classIdle] }
+func (s *Store) reachable() int64 { return s.room - int64(s.pool.Used()) + s.bytes[classIdle] }
 
-// hopeless says that there is no room for an extent, without looking for it.
-func (p *pool) hopeless(need int64) bool {
-	return need > p.reachable() || p.search.need > 0 && need >= p.search.need
+// hopeless reports that there is no room for an extent, without looking for it.
+func (s *Store) hopeless(need int64) bool {
+	return need > s.reachable() || s.search.need > 0 && need >= s.search.need
 }
 
-// released says whether a reader let go of an object that was in the way of the
+// released reports whether a reader let go of an object that was in the way of the
 // last search.
-func (p *pool) released() bool {
-	if p.search.need == 0 || len(p.search.held) == 0 {
+func (s *Store) released() bool {
+	if s.search.need == 0 || len(s.search.held) == 0 {
 		return false
 	}
-	holds, dead := p.ctl.Held()
-	p.dead += dead
-	for id := range p.search.held {
+	holds, dead := s.ctl.Held()
+	s.dead += dead
+	for id := range s.search.held {
 		if _, ok := holds[id]; !ok {
 			return true
 		}
@@ -184,17 +196,17 @@ func (p *pool) released() bool {
 	return false
 }
 
-// mayFit says whether what w waits for can be there.
-func (p *pool) mayFit(w *waiter) bool {
-	if w.line != &p.w.line {
-		t := p.tenants[w.tenant]
-		return t == nil || t.used-t.idleBytes+w.need <= p.w.quota(w.tenant)
+// mayFit reports whether what w waits for can be there.
+func (s *Store) mayFit(w *line.Waiter) bool {
+	if w.Line() != &s.waiters.Main {
+		t := s.tenants[w.Tenant]
+		return t == nil || t.used-t.idleBytes+w.Need <= s.quota(w.Tenant)
 	}
-	if p.noEntry() && len(p.idle.items) == 0 {
+	if s.noEntry() && len(s.idle.items) == 0 {
 		return false
 	}
-	return !p.hopeless(w.need)
+	return !s.hopeless(w.Need)
 }
 
-// noEntry says whether the sidecar has room for no more object.
-func (p *pool) noEntry() bool { return p.ctl != nil && p.mem.Len() >= p.ctl.Options().Objects }
+// noEntry reports whether the sidecar has room for no more object.
+func (s *Store) noEntry() bool { return s.ctl != nil && s.pool.Len() >= s.ctl.Options().Objects }

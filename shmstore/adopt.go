@@ -1,4 +1,4 @@
-package objstore
+package shmstore
 
 import (
 	"fmt"
@@ -9,64 +9,68 @@ import (
 	"sync/atomic"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
-	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/shmring"
 )
 
-// Adoption says what Adopt found.
+// Adoption is what Adopt found.
 type Adoption struct {
 	Kept    int // objects that are there as before
 	Dropped int // entries whose mark, checksum, chunk or key could not be right
 	// InUse of the kept ones were needed by a request of the dead writer; they
 	// are in quarantine.
 	InUse int
-	// Damaged of the kept ones had a damaged use word, so that nobody knows who needs
+	// Damaged of the kept ones had a damaged use word, so that nobody can tell who needs
 	// them: they count as InUse, and have lost their keys.
 	Damaged int
 	Clean   bool // the last writer detached, and was not killed
 	Epoch   uint64
 }
 
-// Adopt takes over a segment of the policy Pool whose writer was killed, or
-// detached. Objects stay, with keys and notes; the secret stays, so handles that
-// are under way stay good and workers go on reading; ids go on behind all that were
-// given out. What a request of the dead writer may still need is in quarantine until a
-// [Fence] passes or the readers are reset. If the engine goes on, it may still run that
-// writer's requests: let them end or abort them, and take the fence then.
+// Adopt takes over a segment whose writer was killed, or detached. Objects stay, with
+// keys and notes; handles that are under way stay good and readers go on; ids go on
+// behind all that were given out. What a request of the dead writer may still need is in
+// quarantine until a [Fence] passes or the readers are reset. If the readers go on, they
+// may still serve that writer's requests: let them end or abort them, and take the fence
+// then.
 //
 // Where an entry of the sidecar and the bytes of its object don't agree, it is
 // dropped, and no handle leads there any more. If a request of the dead writer still
-// needs the object, its worker will fail: where Adoption.Dropped is not 0, restart the
-// engine unless it has no request.
+// needs the object, its reader fails: where Adoption.Dropped is not 0, restart the
+// readers unless they have no request.
 //
-// The options must be the segment's: name, RingSize, Generation; MaxObjects and
-// ReaderSlots are taken from it. Readers may differ if the engine was restarted
-// too: call ResetReaders then. The writer owns the segment, as if it had created
-// it. Errors are those of shmring.Adopt, and [ErrInvalid] for a segment of the
-// policy FIFO, which has no table of objects.
+// The options must be the segment's: Name, Size, DataOffset, Align, Format; MaxObjects
+// and ReaderSlots are taken from it. Readers may differ if the readers were restarted
+// too: call ResetReaders then. The store owns the segment, as if it had created it.
+// Errors are those of shmring.Adopt, and [ErrInvalid] for a segment of another format.
 //
 // If Adopt itself is killed, the next one begins again.
-func Adopt(o Options) (*Writer, Adoption, error) {
-	o.Policy = Pool
-	o = o.withDefaults()
+func Adopt(o Options) (*Store, Adoption, error) {
+	return AdoptIf(o, func(format string) error {
+		if format != o.format() {
+			return fmt.Errorf("%w: its format is %q, not %q; adopt it as that, or remove it (ringcache sweep NAME --any-owner --remove) and create it anew", ErrInvalid, format, o.format())
+		}
+		return nil
+	})
+}
+
+// AdoptIf is Adopt for an owner that compares formats by itself: accept gets the
+// segment's, and returns what is wrong with it.
+func AdoptIf(o Options, accept func(format string) error) (*Store, Adoption, error) {
 	if err := o.Validate(); err != nil {
 		return nil, Adoption{}, err
 	}
-	if o.Name == "" {
-		o.Name = o.Generation.SegmentName()
-	}
-	so := o.segment()
+	so := o.Segment()
 	so.Control = nil
 	seg, err := shmring.Adopt(so)
 	if err != nil {
 		return nil, Adoption{}, err
 	}
-	w, a, err := adopt(seg, o)
+	s, a, err := AdoptSegment(seg, o, accept)
 	if err != nil {
 		return nil, a, fmt.Errorf("adopting %s: %w", o.Name, joinClose(err, seg))
 	}
-	w.own = true
-	return w, a, nil
+	s.owns = true
+	return s, a, nil
 }
 
 func joinClose(err error, seg *shmring.Segment) error {
@@ -76,66 +80,58 @@ func joinClose(err error, seg *shmring.Segment) error {
 	return err
 }
 
-// adopt makes a writer of what is in a segment that has a sidecar.
-func adopt(seg *shmring.Segment, o Options) (*Writer, Adoption, error) {
-	c := seg.Control()
-	co := c.Options()
-	if g := o.Generation.OrNewest(); !sameWire(co.Generation, g) {
-		return nil, Adoption{}, fmt.Errorf("%w: it was written for vLLM %s, not %s; adopt it with that generation, or remove it (ringcache sweep NAME --any-owner --remove) and create it anew", ErrInvalid, co.Generation, g.Version)
+// AdoptSegment makes a store of what is in a segment that the caller adopted, or whose
+// writer ended without closing it. The store closes the segment, but does not remove it.
+func AdoptSegment(seg *shmring.Segment, o Options, accept func(format string) error) (*Store, Adoption, error) {
+	c := seg.Control().Options()
+	if err := accept(c.Generation); err != nil {
+		return nil, Adoption{}, err
 	}
-	if co.Policy != Pool {
-		return nil, Adoption{}, fmt.Errorf("%w: its policy is %v, which has no table of objects; remove it with shmring.Sweep", ErrInvalid, co.Policy)
+	if c.Policy != shmring.PolicyPool {
+		return nil, Adoption{}, fmt.Errorf("%w: its policy is %v, which has no table of objects; remove it with shmring.Sweep", ErrInvalid, c.Policy)
 	}
-	w := newWriter(seg, o)
-	p := w.life.(*pool)
+	s := newStore(seg, o)
 	var a Adoption
-	err := w.sv.guard(Handle{}, func() error { a = p.restore(); return nil })
-	return w, a, err
-}
-
-// sameWire says whether a segment written for a version is read by engines of g.
-func sameWire(version string, g pycompat.Generation) bool {
-	old, err := pycompat.Lookup(version)
-	return version == g.Version || err == nil && old.SameWire(g)
+	err := s.guard(func() error { a = s.restore(); return nil })
+	return s, a, err
 }
 
 // restore rebuilds what the dead writer knew from the sidecar.
-func (p *pool) restore() (a Adoption) {
-	s := p.ctl.State()
-	a.Clean = s.Clean && p.ctl.Whole()
-	if !p.ctl.Whole() {
+func (s *Store) restore() (a Adoption) {
+	state := s.ctl.State()
+	a.Clean = state.Clean && s.ctl.Whole()
+	if !s.ctl.Whole() {
 		// The state may be the one before the last: go behind all ids, and the epoch,
 		// that the last one can have had.
-		s.NextID = (s.NextID + idBlock + 2*uint32(p.ctl.Options().Objects)) % shmring.IDLimit
-		s.Epoch++
+		state.NextID = (state.NextID + idBlock + 2*uint32(s.ctl.Options().Objects)) % shmring.IDLimit
+		state.Epoch++
 	}
 	failpoint.Hit("adopt.begin")
 	type found struct {
-		o     *object
+		o     *Object
 		use   uint64
 		useOK bool
 	}
 	byID := map[uint32]found{}
 	var placed []shmring.Placed
 	var bad []int
-	for i, r := range p.ctl.Records() {
+	for i, r := range s.ctl.Records() {
 		if _, twice := byID[r.ID]; !r.OK || twice {
 			bad = append(bad, i)
 			continue
 		}
-		f := found{o: &object{
-			address: r.Address, id: r.ID, size: r.Size, entry: i,
-			noteOffset: r.NoteOffset, noteLen: r.NoteLen, sum: r.Sum, fullSum: r.Full,
-		}}
-		f.use, f.useOK = p.ctl.Use(i)
+		f := found{o: s.newObject()}
+		f.o.address, f.o.id, f.o.size, f.o.entry = r.Address, r.ID, r.Size, i
+		f.o.descriptionOffset, f.o.descriptionLength, f.o.sum, f.o.fullSum = r.NoteOffset, r.NoteLen, r.Sum, r.Full
+		f.use, f.useOK = s.ctl.Use(i)
 		byID[r.ID] = f
-		if !shmring.IDBefore(r.ID, s.NextID) { // a state record was damaged
-			s.NextID = (r.ID + 1) % shmring.IDLimit
+		if !shmring.IDBefore(r.ID, state.NextID) { // a state record was damaged
+			state.NextID = (r.ID + 1) % shmring.IDLimit
 		}
 		placed = append(placed, shmring.Placed{Address: r.Address, ID: r.ID, Size: r.Size})
 	}
-	p.mem.SkipTo(s.NextID)
-	kept := p.mem.Restore(placed)
+	s.pool.SkipTo(state.NextID)
+	kept := s.pool.Restore(placed)
 
 	// With all cores: it takes reading what the checksums cover.
 	verified := make([]bool, len(kept))
@@ -144,7 +140,7 @@ func (p *pool) restore() (a Adoption) {
 	for range min(runtime.GOMAXPROCS(0), len(kept)) {
 		workers.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(kept); i = int(next.Add(1)) - 1 {
-				err := p.w.sv.guard(Handle{}, func() error { return p.verify(byID[kept[i].ID].o) })
+				err := s.guard(func() error { return s.verify(byID[kept[i].ID].o) })
 				verified[i] = err == nil
 			}
 		})
@@ -153,21 +149,21 @@ func (p *pool) restore() (a Adoption) {
 	failpoint.Hit("adopt.verified")
 
 	// Before anything is changed: if this one is killed too, the segment is not clean.
-	s.Epoch++
-	s.Clean, s.PID, s.Readers = false, os.Getpid(), p.w.readers
-	p.ctl.SetState(s)
-	a.Epoch, p.ids = s.Epoch, s.NextID
+	state.Epoch++
+	state.Clean, state.PID, state.Readers = false, os.Getpid(), s.readers
+	s.ctl.SetState(state)
+	a.Epoch, s.markedIDs = state.Epoch, state.NextID
 	failpoint.Hit("adopt.state")
 
 	// Before looking who holds them: a reader that comes later finds no id.
 	for i, k := range kept {
 		if !verified[i] {
-			p.mem.Kill(k.ID)
+			s.pool.Kill(k.ID)
 		}
 	}
-	held, dead := p.ctl.Held()
-	p.dead += dead
-	byKey := map[string]*object{}
+	held, dead := s.ctl.Held()
+	s.dead += dead
+	byKey := map[string]*Object{}
 	for i, k := range kept {
 		f := byID[k.ID]
 		o := f.o
@@ -181,13 +177,13 @@ func (p *pool) restore() (a Adoption) {
 		_, looked := held[o.id]
 		switch {
 		case verified[i]:
-			p.mem.Publish(o.id) // the id may be away, if the writer was killed while it evicted
+			s.pool.Publish(o.id) // the id may be away, if the writer was killed while it evicted
 		case looked:
 			// A reader looks at it, whatever it is. It goes when nobody does.
 			o.state = retired
 			f.use &^= useBusy
 		default:
-			p.mem.Free(o.id)
+			s.pool.Free(o.id)
 			continue
 		}
 		if twin := byKey[o.key]; o.state == committed && twin != nil {
@@ -202,19 +198,13 @@ func (p *pool) restore() (a Adoption) {
 		if o.state == committed {
 			byKey[o.key] = o
 		}
-		if p.w.gen.Signed {
-			o.sig = sign(p.w.sv.seg.Secret(), o.key, o.address, o.id)
-		}
-		p.w.objects[o.id] = o
-		p.charge(o, 1)
-		// So many uses that needed is what it was, and not none if there were some.
-		needed, n := int64(uint32(f.use)), int64(p.w.readers)
-		o.uses = (needed + n - 1) / n
-		o.written = o.uses*n - needed
-		if f.use&useBusy != 0 {
+		s.objects[o.id] = o
+		s.account(o)
+		inUse := f.use&useBusy != 0
+		s.owner.Restore(o.record, uint32(f.use), inUse)
+		if inUse {
 			a.InUse++
-			o.base = -1
-			p.quarantine(o)
+			s.quarantine(o)
 		}
 		if !f.useOK {
 			a.Damaged++
@@ -222,42 +212,49 @@ func (p *pool) restore() (a Adoption) {
 		a.Kept++
 	}
 	for key, o := range byKey {
-		p.w.index[key] = o
-		o.cached = p.cache.Add(key, o.cost)
-		p.w.watch(o, true)
+		s.index[key] = o
+		o.cached = s.evictor.Add(key, o.cost)
+		s.watch(o, true)
 	}
 	for _, f := range byID {
 		bad = append(bad, f.o.entry)
 	}
-	if len(bad) > 0 || !a.Clean || p.ctl.Layout() == 1 {
+	if len(bad) > 0 || !a.Clean || s.ctl.Layout() == 1 {
 		// Headers may stand there of which nothing is known any more.
-		p.mem.Scrub()
+		s.pool.Scrub()
 	}
 	failpoint.Hit("adopt.dropping")
 	for _, i := range bad {
-		p.ctl.Invalidate(i)
-		p.ctl.Release(i)
+		s.ctl.Invalidate(i)
+		s.ctl.Release(i)
 	}
 	a.Dropped = len(bad)
-	for _, o := range p.w.objects {
-		p.update(o) // retired ones that nobody needs go
+	for _, o := range s.objects {
+		s.update(o) // retired ones that nobody needs go
 	}
 	failpoint.Hit("adopt.end")
 	return a
 }
 
-// verify compares an object with its chunk, and reads its note.
-func (p *pool) verify(o *object) error {
-	c, err := p.mem.Access(o.address)
+// verify compares an object with its chunk, and reads its description.
+func (s *Store) verify(o *Object) error {
+	c, err := s.pool.Access(o.address)
 	if err != nil {
 		return err
 	}
-	if c.ID != o.id && c.ID != shmring.NoID && c.ID != shmring.GoneID || c.Size != o.size || len(c.Payload) < countSize ||
-		o.noteOffset < countSize || o.noteLen < 0 || o.noteOffset > len(c.Payload) || o.noteLen > len(c.Payload)-o.noteOffset {
-		return errNote
+	from, n := o.descriptionOffset, o.descriptionLength
+	if c.ID != o.id && c.ID != shmring.NoID && c.ID != shmring.GoneID || c.Size != o.size ||
+		from < minDescriptionOffset || n < 0 || from > len(c.Payload) || n > len(c.Payload)-from {
+		return errDescription
 	}
-	if shmring.PayloadSum(c.Payload, o.noteOffset+o.noteLen, o.fullSum) != o.sum {
-		return fmt.Errorf("%w: checksum", errNote)
+	if s.opt.Payloads == nil && from < plainLead-shmring.HeaderSize {
+		return errDescription
 	}
-	return parseNote(c.Payload[o.noteOffset:o.noteOffset+o.noteLen], o)
+	if shmring.PayloadSum(c.Payload, from+n, o.fullSum) != o.sum {
+		return fmt.Errorf("%w: checksum", errDescription)
+	}
+	return o.parseDescription(c.Payload[from : from+n])
 }
+
+// minDescriptionOffset is the bytes of the payload that no checksum covers.
+const minDescriptionOffset = 4

@@ -1,14 +1,14 @@
-package objstore
+package shmstore
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ringcache/ringcache/internal/closing"
 )
 
 // HolderKind is the kind of a [Holder].
@@ -19,45 +19,40 @@ const (
 	HolderRequest HolderKind = iota + 1
 	// HolderReservation is a [Reservation].
 	HolderReservation
-	// HolderLease is a [Lease], or with Pool a [View] of the writer, that belongs to
-	// no request.
-	HolderLease
-	// HolderView is whatever else keeps the segment mapped: a [View] of the writer, or
-	// a call that is running.
+	// HolderView is whatever else keeps the segment mapped: a view of the writer, or a
+	// call that is running.
 	HolderView
 )
 
 func (k HolderKind) String() string {
-	return [...]string{"HolderKind(0)", "request", "reservation", "lease", "view"}[min(int(k), 4)]
+	return [...]string{"HolderKind(0)", "request", "reservation", "view"}[min(int(k), 3)]
 }
 
 // Holder is something open that blocks Close.
 type Holder struct {
 	Kind  HolderKind
 	ID    string    // of an HolderRequest
-	Sent  bool      // the HolderRequest was sent
+	Sent  bool      // the HolderRequest was committed
 	Since time.Time // Begin of an HolderRequest
 	Keys  []string  // of the objects that it keeps, sorted; nil if an HolderView
-	Count int       // leases of the key, or views
+	Count int       // of views
 }
 
-func (o Holder) String() string {
-	switch o.Kind {
+func (h Holder) String() string {
+	switch h.Kind {
 	case HolderRequest:
 		state := "not sent"
-		if o.Sent {
+		if h.Sent {
 			state = "sent"
 		}
-		return fmt.Sprintf("request %q (%s, begun %v ago, %d keys)", o.ID, state, time.Since(o.Since).Round(time.Millisecond), len(o.Keys))
+		return fmt.Sprintf("request %q (%s, begun %v ago, %d keys)", h.ID, state, time.Since(h.Since).Round(time.Millisecond), len(h.Keys))
 	case HolderReservation:
-		return fmt.Sprintf("a reservation of key %q", o.Keys[0])
-	case HolderLease:
-		return fmt.Sprintf("%d leases of key %q", o.Count, o.Keys[0])
+		return fmt.Sprintf("a reservation of key %q", h.Keys[0])
 	}
-	return fmt.Sprintf("%d views", o.Count)
+	return fmt.Sprintf("%d views", h.Count)
 }
 
-// BusyError says what blocks a Close, or what a Shutdown waited for.
+// BusyError reports what blocks a Close, or what a Shutdown waited for.
 type BusyError struct {
 	Segment string
 	Holders []Holder
@@ -69,8 +64,8 @@ const mostNamed = 8
 
 func (e *BusyError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "objstore: segment %s is in use: ", e.Segment)
-	for i, o := range e.Holders {
+	fmt.Fprintf(&b, "shmstore: segment %s is in use: ", e.Segment)
+	for i, h := range e.Holders {
 		if i == mostNamed {
 			fmt.Fprintf(&b, ", and %d more", len(e.Holders)-i)
 			break
@@ -78,9 +73,9 @@ func (e *BusyError) Error() string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteString(o.String())
+		b.WriteString(h.String())
 	}
-	b.WriteString("; end requests, release leases and views, commit or discard reservations, or Abandon the store")
+	b.WriteString("; end requests, release views, commit or discard reservations, or Abandon the store")
 	if e.Err != nil {
 		fmt.Fprintf(&b, ": %v", e.Err)
 	}
@@ -96,154 +91,83 @@ func (e *BusyError) Unwrap() []error {
 }
 
 // Holders lists what is open: requests by id, of which those with no key do not block
-// Close, then reservations and leases by
-// key, then views.
-func (w *Writer) Holders() []Holder {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.holders()
-}
-
-func (w *Writer) holders() (all []Holder) {
-	if w.closed {
+// Close, then reservations by key, then views.
+func (s *Store) Holders() []Holder {
+	if s.lock() != nil {
 		return nil
 	}
-	leased := map[*object]int{} // by requests
-	for _, id := range slices.Sorted(maps.Keys(w.requests)) {
-		r := w.requests[id]
-		o := Holder{Kind: HolderRequest, ID: id, Sent: r.state == requestSent, Since: r.since}
-		for object := range r.leases {
-			leased[object]++
-			o.Keys = append(o.Keys, object.key)
+	defer s.mu.Unlock()
+	return s.holders()
+}
+
+func (s *Store) holders() (all []Holder) {
+	for _, id := range slices.Sorted(maps.Keys(s.requests)) {
+		r := s.requests[id]
+		h := Holder{Kind: HolderRequest, ID: id, Sent: r.state == requestCommitted, Since: r.since}
+		for o := range r.leases {
+			h.Keys = append(h.Keys, o.key)
 		}
-		slices.Sort(o.Keys)
-		all = append(all, o)
+		slices.Sort(h.Keys)
+		all = append(all, h)
 	}
-	for _, key := range slices.Sorted(maps.Keys(w.pending)) {
+	for _, key := range slices.Sorted(maps.Keys(s.pending)) {
 		all = append(all, Holder{Kind: HolderReservation, Keys: []string{key}, Count: 1})
 	}
-	views := w.sv.seg.Holds() - len(w.pending)
-	if w.leases > 0 {
-		var leases []Holder
-		for _, o := range w.objects {
-			if n := o.leases - leased[o]; n > 0 {
-				leases = append(leases, Holder{Kind: HolderLease, Keys: []string{o.key}, Count: n})
-			}
-		}
-		slices.SortFunc(leases, func(a, b Holder) int { return cmp.Compare(a.Keys[0], b.Keys[0]) })
-		all = append(all, leases...)
-	}
-	if views > 0 && (w.opt.Policy != Pool || w.leases == 0) {
+	if views := s.seg.Holds() - len(s.pending) - s.kept; views > 0 {
 		all = append(all, Holder{Kind: HolderView, Count: views})
 	}
 	return all
 }
 
-func (w *Writer) busy(cause error) error {
-	return &BusyError{Segment: w.Name(), Holders: w.holders(), Err: cause}
-}
-
-// Shutdown is Close that waits. From now on there is no new request, and no new
-// lease, handle or reservation outside of one: these fail with [ErrClosed], and
-// who waits in PutContext and the like is woken with it. Open requests go on.
-// Shutdown waits until all that is open has ended, and closes the store. When ctx
-// ends first the error is a [BusyError], which wraps ctx's; the store stays usable
-// for what is open, and Shutdown can be called again.
-func (w *Writer) Shutdown(ctx context.Context) error {
-	for first := true; ; first = false {
-		w.mu.Lock()
-		if w.closed {
-			w.mu.Unlock()
-			if first || w.shut {
-				return nil
+// closer is what package closing has to know of the store.
+func (s *Store) closer() closing.Store {
+	return closing.Store{
+		Lock: &s.mu, Segment: s.seg, Owns: s.owns, ErrClosed: ErrClosed, ErrBusy: ErrBusy,
+		Leased: func() bool { return s.leases > 0 },
+		Open:   func() bool { return len(s.requests) > 0 || s.leases > 0 || len(s.pending) > 0 },
+		Busy: func(cause error) error {
+			return &BusyError{Segment: s.Name(), Holders: s.holders(), Err: cause}
+		},
+		End: func() {
+			for _, r := range s.requests {
+				r.state = requestEnded
 			}
-			return fmt.Errorf("%w: %s: the store was closed or abandoned while Shutdown waited", ErrClosed, w.Name())
-		}
-		w.stopping = true
-		w.wakeAll()
-		if w.drained == nil {
-			w.drained = make(chan struct{})
-		}
-		ended := w.drained // also by Abandon
-		var free <-chan struct{}
-		if w.idle() {
-			err := w.finish(w.ending())
-			if !errors.Is(err, ErrBusy) {
-				w.shut = true
-				w.mu.Unlock()
-				return err
-			}
-			free = w.sv.seg.Idle() // a view
-		}
-		w.mu.Unlock()
-		select {
-		case <-ended:
-		case <-free:
-		case <-ctx.Done():
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return w.busy(ctx.Err())
-		}
+			clear(s.requests)
+		},
+		WakeAll: s.waiters.WakeAll,
 	}
 }
 
-// idle reports whether no request, lease or reservation is open.
-func (w *Writer) idle() bool {
-	return len(w.requests) == 0 && w.leases == 0 && len(w.pending) == 0
-}
+// Close unmaps the segment and, if Create or Adopt made the store, removes it. It fails
+// with [ErrBusy], and does nothing, while a reservation, a lease or a view is open: see
+// [BusyError], [Store.Shutdown] and [Store.Abandon]. Closing twice is fine.
+func (s *Store) Close() error { return s.state.Close(s.closer()) }
+
+// Detach is Close, but leaves the segment as it is, so that another store can adopt it:
+// readers go on meanwhile.
+func (s *Store) Detach() error { return s.state.Detach(s.closer()) }
+
+// Shutdown is Close that waits. From now on there is no new request: Begin fails with
+// [ErrClosed]. Open requests go on, but those who wait for room are woken with that error
+// if their request has ended. Shutdown waits until all that is open has ended, and closes
+// the store. When ctx ends first the error is a [BusyError], which wraps ctx's; the store
+// stays usable for what is open, and Shutdown can be called again.
+func (s *Store) Shutdown(ctx context.Context) error { return s.state.Shutdown(ctx, s.closer()) }
 
 // wakeShutdown wakes Shutdown when the last thing that it waits for has ended.
-func (w *Writer) wakeShutdown() {
-	if w.drained != nil && (w.closed || w.idle()) {
-		close(w.drained)
-		w.drained = nil
+func (s *Store) wakeShutdown() {
+	if s.state.Draining() {
+		s.state.Wake(s.closer())
 	}
 }
 
-// lockNew is lock for what begins, and is refused once Shutdown was called.
-func (w *Writer) lockNew() error {
-	if err := w.lock(); err != nil {
-		return err
-	}
-	if w.stopping {
-		w.mu.Unlock()
-		return w.errStopping()
-	}
-	return nil
-}
-
-func (w *Writer) errStopping() error {
-	return fmt.Errorf("%w: %s is shutting down and takes nothing new", ErrClosed, w.sv.seg.Name())
+func (s *Store) errStopping() error {
+	return fmt.Errorf("%w: %s is shutting down and takes nothing new", ErrClosed, s.Name())
 }
 
 // Abandon closes the store by force, whatever is open, for use with defer. If
-// Create or Adopt made the writer it removes the segment's names at once. Every
-// later call fails with [ErrClosed], or does nothing. Memory that a reservation, a
-// view or the value of [Lease.Stored] still gives access to stays mapped until
-// that ends as usual. It does nothing to a store that is closed.
-func (w *Writer) Abandon() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
-		return nil
-	}
-	w.markClosed()
-	if w.own {
-		return w.sv.seg.Abandon()
-	}
-	return w.sv.seg.Leave()
-}
-
-// hold keeps the segment mapped until the lease is ended by its owner.
-func (l *Lease) hold() {
-	if !l.holds && !l.ended && l.w.sv.seg.Hold() == nil {
-		l.holds = true
-	}
-}
-
-func (l *Lease) letGo() {
-	if l.holds {
-		l.holds = false
-		l.w.sv.seg.Release()
-	}
-}
+// Create or Adopt made it, the segment's names are removed at once. Every later call
+// fails with [ErrClosed], or does nothing. Memory that a reservation, a view or
+// [Request.Bytes] still gives access to stays mapped until that ends as usual. It does
+// nothing to a store that is closed.
+func (s *Store) Abandon() error { return s.state.Abandon(s.closer()) }

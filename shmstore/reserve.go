@@ -1,4 +1,4 @@
-package objstore
+package shmstore
 
 import (
 	"bytes"
@@ -10,53 +10,34 @@ import (
 	"unicode/utf8"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/internal/line"
 	"github.com/ringcache/ringcache/internal/mem"
-	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
 )
 
-// Put stores a value under a key and issues its first use. No error leaves
-// anything behind:
-//   - [KeyExistsError]: use Lookup;
-//   - [TooLargeError], or [FullError] after unused chunks were freed: send the
-//     value inline;
-//   - serde's errors, if the value can't be encoded, and [ErrClosed].
-func (w *Writer) Put(key string, v serde.Value) (Handle, error) { return w.put(key, v, PutOptions{}) }
-
-func (w *Writer) put(key string, v serde.Value, o PutOptions) (Handle, error) {
-	return w.putContext(noWait, key, v, o)
-}
-
-func (w *Writer) putContext(ctx context.Context, key string, v serde.Value, o PutOptions) (Handle, error) {
-	plan, err := w.plan(key, v)
-	if err != nil {
-		return Handle{}, err
-	}
-	if !plan.Complete() {
-		return Handle{}, fmt.Errorf("%w: a tensor has no data; Reserve is for values that are filled in place", ErrInvalid)
-	}
-	r, err := w.reserve(ctx, key, plan, o)
-	if err != nil {
-		return Handle{}, err
-	}
-	defer r.Discard()
-	return r.Commit()
-}
-
-// PutOptions are what can be said of an object besides its value.
+// PutOptions are what can be said of an object besides its bytes.
 type PutOptions struct {
-	// Request gets the handle that Commit returns, and a lease. nil: the handle
-	// belongs to nobody, and with Pool the object stays until its counts are
-	// complete or a fence passes; so it must be sent before the next fence is taken.
-	Request *Request
 	// Tenant is whose bytes they are, see Options.Quotas.
 	Tenant string
-	// Cost is the time that making the object again would take, by which Pool
+	// Cost is the time that making the object again would take, by which the store
 	// chooses what to evict. 0 estimates it from the size.
 	Cost time.Duration
-	// Note is kept with the object, see Lease.Note. With Pool it is in the segment,
-	// between what readers look at, and survives this process.
+	// Note is kept with the object in the segment, see Object.Note.
 	Note []byte
+	// Wait, if not nil, makes the call wait for room until it ends; its error is then
+	// both the context's and a [FullError] or [QuotaError].
+	//
+	// Those who wait get room in the order in which they came. A call that does not
+	// wait may take what they wait for, within limits: after a store full of bytes, as
+	// many are refused with FullError.Waiting, in turns. So who waits for much gets it
+	// once the requests that are open then have ended. Uses of objects that are there
+	// are never refused: an object that is leased without a pause stays where it is.
+	Wait context.Context
+	// Front is for a store with a PayloadOwner: so many bytes of the payload are its
+	// front, and the others its back, which ends the chunk. Between them the store
+	// keeps the description, and so many bytes of 0 that byte AlignAt of the back is
+	// at a multiple of 64 in the segment.
+	Front, AlignAt int
 }
 
 // costOf is the cost of an object for which the caller gave none: 3 ms, and 8 ms
@@ -69,192 +50,179 @@ func costOf(o PutOptions, bytes int) float64 {
 }
 
 // Reservation is an object under construction: its chunk is taken, its key is
-// not visible yet. Fill the tensors in any order, from any goroutine, then
-// Commit; or Discard. A reservation blocks Close, Clear, and the freeing of the
-// chunks behind its own.
+// not visible yet. Fill it in any order, from any goroutine, then Commit; or Discard.
+// A reservation blocks Close and Clear.
 type Reservation struct {
-	w       *Writer
-	o       *object
-	payload []byte // of the chunk
-	data    []byte // the data frames, its end
-	plan    *serde.Plan
-	request *Request // who gets the handle, or nil
-	done    bool     // guarded by w.mu
+	r       *Request
+	o       *Object
+	payload []byte // of the chunk, with what the store adds
+	front   int    // bytes in front of the description
+	done    bool   // guarded by the store's lock
 }
 
-// Reserve takes the chunk for a value whose tensors need not have data yet:
-// only their dtype and shape. Everything else of the value, and the data of
-// those that have it, is written at once. The errors are those of Put.
-//
-// The caller must fill all of them: what is not filled still has the bytes of an
-// older object, somebody else's image.
-//
-// Use it as one uses a transaction:
-//
-//	r, err := w.Reserve(key, layout)
-//	if err != nil { ... }
-//	defer r.Discard() // does nothing after Commit
-//	decodeInto(r.Tensor("pixel_values"))
-//	h, err := r.Commit()
-func (w *Writer) Reserve(key string, v serde.Value) (*Reservation, error) {
-	return w.ReserveWith(key, v, PutOptions{})
-}
-
-// ReserveWith is Reserve with options.
-func (w *Writer) ReserveWith(key string, v serde.Value, o PutOptions) (*Reservation, error) {
-	plan, err := w.plan(key, v)
-	if err != nil {
-		return nil, err
-	}
-	return w.reserve(noWait, key, plan, o)
-}
-
-// plan lays the value out. It looks first whether the key may be put, since
-// that can take long.
-func (w *Writer) plan(key string, v serde.Value) (*serde.Plan, error) {
+// CheckKey returns why the request can't put an object under a key now, if so: a
+// [KeyExistsError], or one of the request. It is for callers to whom making the object
+// ready costs much.
+func (r *Request) CheckKey(key string) error {
 	if !utf8.ValidString(key) {
-		return nil, fmt.Errorf("%w: key %q is not UTF-8, so no Python reader can name it", ErrInvalid, key)
+		return fmt.Errorf("%w: key %q is not UTF-8", ErrInvalid, key)
 	}
-	if err := w.lock(); err != nil {
-		return nil, err
+	if err := r.s.lock(); err != nil {
+		return err
 	}
-	err := w.mayPut(key)
-	w.mu.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	return serde.NewPlan(v, w.sv.options)
+	defer r.s.mu.Unlock()
+	return r.mayPut(key)
 }
 
-// mayPut returns a KeyExistsError for a key that is taken.
-func (w *Writer) mayPut(key string) error {
-	if _, ok := w.pending[key]; ok {
+// mayPut returns what is in the way of an object under a key, besides room.
+func (r *Request) mayPut(key string) error {
+	s := r.s
+	switch {
+	case s.state.Closed:
+		return s.closedError()
+	case r.state != requestOpen:
+		return r.notOpen()
+	}
+	if err := s.checkKey(key); err != nil {
+		return err
+	}
+	if _, ok := s.pending[key]; ok {
 		return &KeyExistsError{Key: key, Reserved: true}
 	}
-	if o, ok := w.index[key]; ok && w.canIssue(o) {
+	if o, ok := s.index[key]; ok && s.usable(o) {
 		return &KeyExistsError{Key: key}
 	}
 	return nil
 }
 
-// reserve takes a chunk and writes everything that the plan has.
-func (w *Writer) reserve(ctx context.Context, key string, plan *serde.Plan, po PutOptions) (*Reservation, error) {
-	meta := plan.Metadata()
-	rest := countSize + len(meta)
-	if plan.DataLen() > w.opt.MaxObjectSize-rest {
-		return nil, &TooLargeError{Size: saturate(plan.DataLen(), rest), Limit: w.opt.MaxObjectSize}
-	}
-	o := &object{key: key, tenant: po.Tenant, cost: costOf(po, plan.DataLen()), note: bytes.Clone(po.Note), entry: -1}
-	gap := 0
-	if w.opt.Policy == Pool {
-		o.noteOffset, o.noteLen = rest, o.noteSize()
-		gap = o.noteLen + padding(rest+o.noteLen, plan)
-		if gap > math.MaxInt-rest-plan.DataLen() {
-			return nil, &TooLargeError{Size: math.MaxInt, Limit: w.opt.MaxObjectSize}
-		}
-	}
-	payload, err := w.alloc(ctx, o, rest+gap+plan.DataLen(), po.Request)
+// Put reserves n bytes, copies the payload there, and commits it with one use.
+func (r *Request) Put(key string, payload []byte, o PutOptions) (*Object, error) {
+	res, err := r.Reserve(key, len(payload), o)
 	if err != nil {
 		return nil, err
 	}
-	r := &Reservation{w: w, o: o, plan: plan, payload: payload, data: payload[len(payload)-plan.DataLen():], request: po.Request}
-	failpoint.Hit("reserve.copy")
-	err = w.sv.guard(r.handle(), func() error {
-		mem.Store32(payload, 0)
-		copy(payload[countSize:], meta)
-		failpoint.Hit("reserve.copy.meta")
-		if gap > 0 {
-			n := len(appendNote(payload[rest:rest:rest+o.noteLen], o))
-			clear(payload[rest+n : rest+gap]) // no bytes of older objects between
-		}
-		return plan.CopyTo(r.data)
-	})
-	failpoint.Hit("reserve.copied")
-	if err != nil {
-		r.Discard()
+	defer res.Discard()
+	if err := r.s.guardObject(res.o, func() error { copy(res.Bytes(), payload); return nil }); err != nil {
 		return nil, err
 	}
-	return r, nil
+	return res.Commit(1)
 }
 
-func (r *Reservation) handle() Handle { return Handle{Address: r.o.address, ID: r.o.id} }
-
-// padding returns how many bytes have to stand between what comes first in the
-// payload and the data, so that the largest tensor, or else the data, begins at a
-// multiple of 64 bytes: chunks of a pool do. The data must end the chunk, and its
-// frames touch, so there is only one place for padding.
-func padding(front int, plan *serde.Plan) int {
-	largest := serde.Placement{}
-	for _, p := range plan.Tensors() {
-		if p.Len > largest.Len {
-			largest = p
-		}
+// Reserve takes a chunk for a payload of n bytes. No error leaves anything behind:
+//   - [KeyExistsError]: use Lookup;
+//   - [TooLargeError], or [FullError] or [QuotaError] after everything idle that helps
+//     was evicted;
+//   - [ErrEnded], [ErrClosed], [ErrInvalid].
+//
+// The caller must fill all of it: what is not filled still has the bytes of an older
+// object.
+//
+//	res, err := r.Reserve(key, n, shmstore.PutOptions{})
+//	if err != nil { ... }
+//	defer res.Discard() // does nothing after Commit
+//	fill(res.Bytes())
+//	o, err := res.Commit(1)
+func (r *Request) Reserve(key string, n int, po PutOptions) (*Reservation, error) {
+	s := r.s
+	front, back := n, 0
+	if s.opt.Payloads != nil {
+		front, back = po.Front, n-po.Front
 	}
-	at := shmring.HeaderSize + front + largest.Offset
+	switch {
+	case n < 0 || front < 0 || back < 0:
+		return nil, fmt.Errorf("%w: a payload of %d bytes, %d of them in front", ErrInvalid, n, front)
+	case !utf8.ValidString(key):
+		return nil, fmt.Errorf("%w: key %q is not UTF-8", ErrInvalid, key)
+	case n > s.opt.maxObjectSize():
+		return nil, &TooLargeError{Size: n, Limit: s.opt.maxObjectSize()}
+	}
+	if s.opt.Payloads == nil {
+		front += plainLead - shmring.HeaderSize
+	}
+	o := s.newObject()
+	o.key, o.tenant, o.cost, o.note = key, po.Tenant, costOf(po, max(back, n-front)), bytes.Clone(po.Note)
+	o.descriptionOffset, o.descriptionLength = front, o.descriptionSize()
+	gap := o.descriptionLength
+	if back > 0 {
+		gap += padding(front + gap + po.AlignAt)
+	}
+	if gap > math.MaxInt-front-back {
+		return nil, &TooLargeError{Size: math.MaxInt, Limit: s.opt.maxObjectSize()}
+	}
+	payload, err := r.allocate(po.Wait, o, front+gap+back)
+	if err != nil {
+		return nil, err
+	}
+	res := &Reservation{r: r, o: o, payload: payload, front: front}
+	failpoint.Hit("reserve.copy")
+	err = s.guardObject(o, func() error {
+		if s.opt.Payloads == nil {
+			clear(payload[:plainLead-shmring.HeaderSize])
+		}
+		o.describe(payload[front : front+o.descriptionLength])
+		failpoint.Hit("reserve.copy.meta")
+		clear(payload[front+o.descriptionLength : front+gap]) // no bytes of older objects between
+		return nil
+	})
+	if err != nil {
+		res.Discard()
+		return nil, err
+	}
+	return res, nil
+}
+
+// padding returns how many bytes have to stand in front of the byte at a place in a
+// chunk's payload, so that it is at a multiple of 64 bytes in the segment: chunks are.
+func padding(at int) int {
+	at += shmring.HeaderSize
 	return (shmring.Granule - at%shmring.Granule) % shmring.Granule
 }
 
-func saturate(a, b int) int {
-	if a > math.MaxInt-b {
-		return math.MaxInt
-	}
-	return a + b
-}
-
-// alloc allocates a chunk for an object, which becomes pending, and holds the
-// segment. If ctx is not noWait it waits for room.
-func (w *Writer) alloc(ctx context.Context, o *object, size int, r *Request) (payload []byte, err error) {
-	if err := w.lock(); err != nil {
+// allocate allocates a chunk for an object, which becomes pending, and holds the
+// segment. With a context it waits for room.
+func (r *Request) allocate(ctx context.Context, o *Object, size int) (payload []byte, err error) {
+	s := r.s
+	if err := s.lock(); err != nil {
 		return nil, err
 	}
-	defer w.mu.Unlock()
-	check := func() error { return w.mayAlloc(o.key, r) }
-	try := func(as turn) (err error) {
-		payload, err = w.allocNow(o, size, as)
-		return err
-	}
-	if err := check(); err != nil {
+	defer s.mu.Unlock()
+	if err := r.mayPut(o.key); err != nil {
 		return nil, err
 	}
-	if err = try(passing); ctx != noWait && errors.Is(err, ErrFull) {
-		wt := &waiter{need: w.life.extent(size), tenant: o.tenant, key: o.key}
-		err = w.await(ctx, wt, r, err, try, check)
+	payload, err = s.allocateNow(o, size, line.Passing)
+	if ctx == nil || !isFull(err) {
+		return payload, err
 	}
+	w := &line.Waiter{Need: s.extent(size), Tenant: o.tenant, Key: o.key}
+	if r.waiters == nil {
+		r.waiters = map[*line.Waiter]struct{}{}
+	}
+	r.waiters[w] = struct{}{}
+	defer delete(r.waiters, w)
+	err = s.waiters.Wait(ctx, &s.mu, w, err, line.Attempt{
+		Line:  func(err error) *line.Line { return s.lineOf(err, o.tenant) },
+		Retry: isFull,
+		Check: func() error { s.expire(time.Now()); return r.mayPut(o.key) },
+		Try: func(as line.Turn) (err error) {
+			payload, err = s.allocateNow(o, size, as)
+			return err
+		},
+	})
 	return payload, err
 }
 
-// mayAlloc says what is in the way of an object under a key, besides room.
-func (w *Writer) mayAlloc(key string, r *Request) error {
-	switch {
-	case w.closed:
-		return w.closedError()
-	case r == nil && w.stopping:
-		return w.errStopping()
-	case r != nil && r.w != w:
-		return fmt.Errorf("%w: request %s belongs to another store", ErrInvalid, r.id)
-	case r != nil && key == "":
-		return errNoKey()
-	case r != nil && r.state != requestOpen:
-		return r.over()
-	}
-	return w.mayPut(key)
-}
+func isFull(err error) bool { return errors.Is(err, ErrFull) }
 
-// errNoKey is for requests. A store without requests takes an empty key, as vLLM's
-// does.
-func errNoKey() error {
-	return fmt.Errorf("%w: the key is empty; package mmhash makes keys", ErrInvalid)
-}
-
-func (w *Writer) allocNow(o *object, size int, as turn) ([]byte, error) {
-	if err := w.sv.seg.Hold(); err != nil {
+func (s *Store) allocateNow(o *Object, size int, as line.Turn) (payload []byte, err error) {
+	if err := s.seg.Hold(); err != nil {
 		return nil, err
 	}
-	var payload []byte
-	var err error
-	o.address, o.id, payload, err = w.life.alloc(size, o.tenant, as)
+	err = s.guard(func() (err error) {
+		o.address, o.id, payload, err = s.place(size, o.tenant, as)
+		return err
+	})
 	if err != nil {
-		w.sv.seg.Release()
+		s.seg.Release()
 		if never := (*shmring.TooLargeError)(nil); errors.As(err, &never) {
 			limit := never.Limit - shmring.HeaderSize
 			err = &TooLargeError{Size: size, Limit: limit, Ring: never.Limit < shmring.MaxChunk, Format: never.Limit == shmring.MaxChunk}
@@ -262,131 +230,106 @@ func (w *Writer) allocNow(o *object, size int, as turn) ([]byte, error) {
 		return nil, err
 	}
 	o.size = len(payload) + shmring.HeaderSize
-	w.objects[o.id] = o
-	w.pending[o.key] = o
-	if p, ok := w.life.(*pool); ok {
-		p.charge(o, 1)
-	}
+	s.objects[o.id] = o
+	s.pending[o.key] = o
+	s.account(o)
 	return payload, nil
 }
 
-// Place returns where the object will be: what its handle will say.
-func (r *Reservation) Place() (address uint64, id uint32) { return r.o.address, r.o.id }
+// Object returns the object that will be put.
+func (r *Reservation) Object() *Object { return r.o }
 
-// Tensor returns the bytes of the item's field key, whose data must be one
-// tensor, for filling; nil if there is none. They are row-major and
-// little-endian, of the dtype and shape that were reserved, and must not be
-// touched after Commit or Discard.
-func (r *Reservation) Tensor(key string) []byte {
-	for _, p := range r.plan.Tensors() {
-		if p.Key == key {
-			return r.bytes(p)
-		}
-	}
-	return nil
+// Bytes returns the payload, to be filled, of a store without a PayloadOwner. It must
+// not be touched after Commit or Discard.
+func (r *Reservation) Bytes() []byte {
+	from := min(plainLead-shmring.HeaderSize, r.front)
+	return r.payload[from:r.front:r.front]
 }
 
-// Tensors returns the bytes of every tensor in the order of encoding, for
-// values with nested data.
-func (r *Reservation) Tensors() [][]byte {
-	ts := r.plan.Tensors()
-	out := make([][]byte, len(ts))
-	for i, p := range ts {
-		out[i] = r.bytes(p)
-	}
-	return out
-}
+// Front returns the front of the payload of a store with a PayloadOwner, and Back the
+// back. They must not be touched after Commit or Discard.
+func (r *Reservation) Front() []byte { return r.payload[:r.front:r.front] }
 
-func (r *Reservation) bytes(p serde.Placement) []byte {
-	return r.data[p.Offset : p.Offset+p.Len : p.Offset+p.Len]
-}
+// Back returns the last n bytes of the payload, see PutOptions.Front.
+func (r *Reservation) Back(n int) []byte { return r.payload[len(r.payload)-n:] }
 
 // SetCost replaces PutOptions.Cost, for what is known only once the object is
 // made. It does nothing after Commit or Discard.
 func (r *Reservation) SetCost(d time.Duration) {
-	r.w.mu.Lock()
-	defer r.w.mu.Unlock()
+	s := r.r.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if r.done {
 		return
 	}
 	r.o.cost = float64(max(d, 1))
-	if r.o.noteLen > 0 {
-		_ = r.w.sv.guard(Handle{}, func() error {
-			putCost(r.payload[r.o.noteOffset:], r.o)
-			return nil
-		})
-	}
+	_ = s.guard(func() error { r.o.describeCost(r.payload[r.front:]); return nil })
 }
 
-// Commit makes the object visible under its key and returns the handle of its
-// first use. It fails when called after Commit or Discard, and with
-// [CorruptError] if the segment was truncated.
-func (r *Reservation) Commit() (Handle, error) {
+// Commit makes the object visible under its key. The request has it from now on, and
+// uses it n times (see Request.Lookup). It fails when called after Commit or Discard,
+// with [ErrEnded] if the request is not open, and with [CorruptError] if the memory is
+// gone.
+func (r *Reservation) Commit(n int) (*Object, error) {
 	sum := r.checksum()
-	r.w.mu.Lock()
-	defer r.w.mu.Unlock()
-	if r.request != nil && !r.done && !r.w.closed && r.request.state != requestOpen {
-		return Handle{}, fmt.Errorf("%w; discard the reservation", r.request.over())
+	s := r.r.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.r.state != requestOpen && !r.done && !s.state.Closed {
+		return nil, fmt.Errorf("%w; discard the reservation", r.r.notOpen())
 	}
 	if err := r.commit(sum); err != nil {
-		return Handle{}, err
+		return nil, err
 	}
-	var h Handle
-	var err error
-	if r.request != nil {
-		h, err = r.request.issue(r.o)
-	} else {
-		h, err = r.w.issueAnonymous(r.o)
+	if err := r.r.take(r.o, n); err != nil {
+		s.retire(r.o) // nobody has a handle
+		return nil, err
 	}
-	if err != nil {
-		r.w.retire(r.o) // nobody has a handle
-	}
-	return h, err
+	return r.o, nil
 }
 
 // checksum is taken without the lock: nobody writes to the payload any more.
 func (r *Reservation) checksum() (sum uint32) {
-	if r.w.opt.Policy == Pool && r.w.sv.seg.Control() != nil {
-		_ = r.w.sv.guard(r.handle(), func() error {
-			sum = shmring.PayloadSum(r.payload, r.o.noteOffset+r.o.noteLen, r.w.opt.FullSums)
+	if s := r.r.s; s.ctl != nil {
+		_ = s.guard(func() error {
+			sum = shmring.PayloadSum(r.payload, r.o.descriptionOffset+r.o.descriptionLength, s.opt.FullSums)
 			return nil
 		})
 	}
 	return sum
 }
 
-// commit makes the object visible. The caller leases it at once, or puts it into
-// quarantine: it must not be idle on the way.
+// commit makes the object visible. The caller leases it at once: it must not be idle on
+// the way.
 func (r *Reservation) commit(sum uint32) error {
-	w, o := r.w, r.o
+	s, o := r.r.s, r.o
 	if r.done {
 		return fmt.Errorf("%w: the reservation of key %q ended already", ErrInvalid, o.key)
 	}
-	if w.closed { // abandoned
+	if s.state.Closed { // abandoned
 		r.discard()
-		return fmt.Errorf("%w: %s", ErrClosed, w.sv.seg.Name())
+		return s.closedError()
 	}
 	failpoint.Hit("commit")
-	err := w.sv.guard(r.handle(), func() error {
-		if w.gen.Signed {
-			o.sig = sign(w.sv.seg.Secret(), o.key, o.address, o.id)
-		}
+	err := s.guardObject(o, func() error {
+		s.owner.Commit(o.record)
 		mem.Fence() // everything written so far comes before the handle
 		o.sum = sum
-		return w.life.publish(o)
+		s.publish(o)
+		return nil
 	})
 	if err != nil {
 		r.discard()
 		return err
 	}
 	o.state = committed
-	if old, ok := w.index[o.key]; ok {
-		w.retire(old) // its uses are used up, see mayPut
+	if old, ok := s.index[o.key]; ok {
+		s.retire(old) // it can't be used once more, see mayPut
 	}
-	w.index[o.key] = o
-	w.watch(o, true)
+	s.index[o.key] = o
+	s.watch(o, true)
 	r.end()
-	w.wakeKey(o.key)
+	s.waiters.WakeKey(o.key)
 	failpoint.Hit("committed")
 	return nil
 }
@@ -394,8 +337,9 @@ func (r *Reservation) commit(sum uint32) error {
 // Discard gives the reservation up. It does nothing after Commit, or when
 // called again.
 func (r *Reservation) Discard() {
-	r.w.mu.Lock()
-	defer r.w.mu.Unlock()
+	s := r.r.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if !r.done {
 		r.discard()
 	}
@@ -403,16 +347,16 @@ func (r *Reservation) Discard() {
 
 func (r *Reservation) discard() {
 	r.o.state = discarded
-	if !r.w.closed {
-		r.w.life.discard(r.o)
+	if s := r.r.s; !s.state.Closed {
+		s.discard(r.o)
 	}
 	r.end()
 }
 
 func (r *Reservation) end() {
+	s := r.r.s
 	r.done = true
-	delete(r.w.pending, r.o.key)
-	r.w.sv.seg.Release()
-	r.o.wakeObtain()
-	r.w.wakeShutdown()
+	delete(s.pending, r.o.key)
+	s.seg.Release()
+	s.wakeShutdown()
 }

@@ -1,477 +1,346 @@
-package objstore
+package shmstore
 
 import (
-	"bytes"
 	"container/list"
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
+	"github.com/ringcache/ringcache/internal/closing"
 	"github.com/ringcache/ringcache/internal/evict"
-	"github.com/ringcache/ringcache/pycompat"
-	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/internal/fault"
+	"github.com/ringcache/ringcache/internal/line"
 	"github.com/ringcache/ringcache/shmring"
 )
 
-// Writer puts objects into a segment. There is one per segment.
+// Store keeps payloads by key in a segment. There is one per segment.
 //
-// What holds between calls ([Writer.CheckStructure]):
-//   - objects has an entry for every live chunk of the ring and no other;
+// What holds between calls ([Store.CheckStructure]):
+//   - objects has an entry for every chunk of the pool and no other;
 //   - index and pending have an entry for every committed and every reserved
-//     object, and no other; a key is in both only while an object whose uses are
-//     used up is replaced;
-//   - touched holds ids of committed objects;
-//   - leases is the sum of those of the objects;
+//     object, and no other; a key is in both only while an object that can't be
+//     used once more is replaced;
+//   - leases is the sum of those of the objects, and of those of the requests;
+//   - an object is idle if it is committed or retired, has no lease and is neither
+//     pinned nor in quarantine. Only idle objects are evicted, and a retired one
+//     goes as soon as it is idle;
+//   - quarantined has exactly the objects in quarantine, in the order of their
+//     fences;
+//   - bytes, idle and tenants are what counting all objects anew would give;
+//   - no run of holes and idle objects is as long as a search that failed wanted,
+//     see search;
+//   - with a sidecar, every committed or retired object has an entry there, and
+//     its use word is at least as cautious as the truth;
 //   - waiters has everyone who is in a line.
-type Writer struct {
-	opt     Options
-	gen     pycompat.Generation
-	sv      segmentView
-	own     bool // created the segment, so removes it
-	counter *counter
+type Store struct {
+	opt   Options
+	owner PayloadOwner
+	seg   *shmring.Segment
+	ctl   *shmring.Control // the sidecar; nil if the segment has none
+	owns  bool             // created or adopted the segment, so removes it
 
-	mu       sync.Mutex
-	space    space
-	life     lifetimes
-	readers  int
-	objects  map[uint32]*object
-	index    map[string]*object
-	pending  map[string]*object
-	touched  map[uint32]struct{}
-	leases   int // open, of all objects
-	requests map[string]*Request
-	resets   int // of the readers
-	misused  int // calls that end a request which was not committed
-	closed   bool
+	mu        sync.Mutex
+	pool      *shmring.Pool
+	objects   map[uint32]*Object
+	index     map[string]*Object
+	pending   map[string]*Object
+	pinned    map[*Object]struct{}
+	requests  map[string]*Request
+	deadlines deadlines
+	leases    int // of all requests
+	kept      int // requests that keep the segment mapped
+	readers   int
+	misused   int // calls that end a request which was not committed
+	state     closing.State
 
-	line      line // of those who wait for room
-	waiters   map[*waiter]struct{}
-	waitersOf map[string]map[*waiter]struct{} // of a key
+	markedIDs   uint32        // ids up to here are marked as given out
+	quarantined list.List     // of *Object
+	next        *list.Element // where look goes on, nil: at the front
+	fence       uint64        // the next one's number
+	dead        int           // readers whose slot was found without an owner
 
-	stopping bool          // Shutdown was called
-	shut     bool          // Shutdown has closed the store
-	drained  chan struct{} // closed when nothing is open; nil if nobody waits for that
-
-	// Work that was done, for tests: objects looked at in search of room, waiters
-	// woken, and tries of waiters that came by the timer.
-	looked, woken, polls int
+	evictor *evict.Policy
+	room    int64 // bytes that chunks can take
+	bytes   [classes]int64
+	idle    idleSet
+	sample  int // where cheapest goes on
+	tenants map[string]*tenant
+	search  search
+	looked  int // objects looked at in search of room
+	waiters line.Waiters
 }
-
-// object is what the writer knows of one chunk.
-type object struct {
-	key     string
-	address uint64
-	id      uint32
-	size    int // of the chunk, with its header
-	state   objectState
-	uses    int64  // issued
-	leases  int    // open
-	sig     []byte // of its handle, computed once; nil in generations without
-	tenant  string
-	cost    float64 // of making it again, in nanoseconds
-	note    []byte
-
-	unsent int64 // uses of leases that were not sent
-	sent   int   // leases that were
-
-	ended chan struct{} // closed when the reservation ends; nil if nobody waits for that
-
-	// Of the policy Pool.
-	class               class
-	extent              int64     // bytes that the chunk takes
-	places              [bags]int // in the bags of idle objects
-	search              uint64    // see search
-	quarantined         *list.Element
-	fence               uint64       // the one that ends the quarantine
-	until               time.Time    // or then, if nobody is inside
-	base                int64        // reads when it was last idle, -1 if that is not known
-	written             int64        // reads that are missing and not needed any more; negative if too many were counted
-	cached              *evict.Entry // nil but while it is committed
-	entry               int          // in the sidecar, -1 if none
-	noteOffset, noteLen int          // of key and note in the payload
-	sum                 uint32       // of the payload
-	fullSum             bool
-}
-
-type objectState uint8
-
-const (
-	reserved  objectState = iota // being written
-	committed                    // has a key
-	retired                      // committed, but its key means another object now
-	discarded                    // free as soon as it is the oldest
-)
 
 // Create makes a segment and the store in it. The errors are those of
 // shmring.Create.
-func Create(o Options) (*Writer, error) {
+func Create(o Options) (*Store, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	o = o.withDefaults()
-	if o.Name == "" {
-		o.Name = o.Generation.SegmentName()
-	}
-	seg, err := shmring.Create(o.segment())
+	seg, err := shmring.Create(o.Segment())
 	if err != nil {
 		return nil, err
 	}
-	w := newWriter(seg, o)
-	w.own = true
-	return w, nil
+	s := newStore(seg, o)
+	s.owns = true
+	return s, nil
 }
 
-// NewWriter makes a store in a segment that the caller created, or made over
-// private memory. Whatever was in it is forgotten, and where handles are signed a
-// new secret makes the old ones invalid; elsewhere see Options.FirstID. The
-// writer owns the segment from now on and closes it, but does not unlink it.
-func NewWriter(seg *shmring.Segment, o Options) (*Writer, error) {
+// New makes a store in a segment that the caller created, or made over private
+// memory. Whatever was in it is forgotten, and the bytes in front (Options.DataOffset)
+// are new and random. The store owns the segment from now on and closes it, but does
+// not remove it.
+func New(seg *shmring.Segment, o Options) (*Store, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	o = o.withDefaults()
-	if err := matches(seg, o.RingSize, o.Generation); err != nil {
-		return nil, err
+	if len(seg.Ring()) != o.Size || len(seg.Secret()) != o.DataOffset {
+		return nil, &shmring.SizeError{Name: seg.Name(), Got: int64(seg.Size()), Ring: o.Size, DataOffset: o.DataOffset}
 	}
-	if c := seg.Control(); c != nil && (c.Options().Policy != o.Policy || c.State().Epoch > 1) {
+	if c := seg.Control(); c != nil && (c.Options().Policy != shmring.PolicyPool || c.State().Epoch > 1) {
 		return nil, fmt.Errorf("%w: segment %s has a sidecar for the policy %v that was in use; adopt it", ErrInvalid, seg.Name(), c.Options().Policy)
 	}
-	w := newWriter(seg, o)
-	return w, w.sv.guard(Handle{}, func() error {
+	s := newStore(seg, o)
+	return s, s.guard(func() error {
 		_, err := rand.Read(seg.Secret())
 		return err
 	})
 }
 
-func newWriter(seg *shmring.Segment, o Options) *Writer {
-	g := o.Generation.OrNewest()
-	o.Rereads = o.Rereads || g.Rereads && !o.TrustCounts
-	w := &Writer{
-		opt: o, gen: g, readers: o.Readers,
-		sv:       segmentView{seg: seg, options: serde.Options{Generation: g, InlineThreshold: o.InlineThreshold}},
-		counter:  newCounter(o.Lock, o.LockTimeout, o.Readers),
-		objects:  map[uint32]*object{},
-		index:    map[string]*object{},
-		pending:  map[string]*object{},
-		touched:  map[uint32]struct{}{},
-		requests: map[string]*Request{}, waiters: map[*waiter]struct{}{}, waitersOf: map[string]map[*waiter]struct{}{},
+func newStore(seg *shmring.Segment, o Options) *Store {
+	s := &Store{
+		opt: o, owner: o.Payloads, seg: seg, ctl: seg.Control(), readers: o.Readers,
+		pool:    shmring.NewPool(seg.Ring(), o.pool()),
+		objects: map[uint32]*Object{}, index: map[string]*Object{}, pending: map[string]*Object{},
+		pinned: map[*Object]struct{}{}, requests: map[string]*Request{}, tenants: map[string]*tenant{},
+		evictor: evict.New(), markedIDs: o.FirstID, idle: idleSet{kind: idleOfStore},
 	}
-	switch o.Policy {
-	case Pool:
-		p := newPool(w, seg)
-		w.life, w.space = p, p.mem
-	default:
-		p := &fifo{w, shmring.NewRing(seg.Ring(), o.ring())}
-		w.life, w.space = p, p.ring
+	s.room = int64(s.pool.Room())
+	s.waiters.Left = func(w *line.Waiter) { s.forgetTenant(w.Tenant) }
+	if s.owner == nil {
+		s.owner = uncounted{}
 	}
-	return w
+	return s
+}
+
+// guard makes a fault in f a [CorruptError].
+func (s *Store) guard(f func() error) error {
+	err := fault.Guard(f)
+	if errors.Is(err, fault.ErrFault) {
+		return &CorruptError{Segment: s.seg.Name(), Err: s.seg.Explain(err)}
+	}
+	return err
+}
+
+// guardObject is guard for what is done to one object.
+func (s *Store) guardObject(o *Object, f func() error) error {
+	err := s.guard(f)
+	if c, ok := err.(*CorruptError); ok {
+		c.Address, c.ID = o.address, o.id
+	}
+	return err
 }
 
 // Name returns the name of the segment.
-func (w *Writer) Name() string { return w.sv.seg.Name() }
+func (s *Store) Name() string { return s.seg.Name() }
 
-// Segment returns the segment, for its bytes and its secret. It is the store's:
-// only Close may close it.
-func (w *Writer) Segment() *shmring.Segment { return w.sv.seg }
+// Segment returns the segment, for its bytes. It is the store's: only Close may close
+// it.
+func (s *Store) Segment() *shmring.Segment { return s.seg }
 
-// Policy returns the policy of the store.
-func (w *Writer) Policy() Policy { return w.opt.Policy }
-
-// Generation returns the generation that the store is written in.
-func (w *Writer) Generation() pycompat.Generation { return w.gen }
-
-// Len returns the number of chunks: objects, and reservations that are open or
-// were discarded and not freed yet.
-func (w *Writer) Len() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.space.Len()
+// Len returns the number of chunks: objects, and reservations that are open or not
+// freed yet.
+func (s *Store) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pool.Len()
 }
 
-// lock takes the writer's lock, or says that the writer is closed.
-func (w *Writer) lock() error {
-	w.mu.Lock()
-	if w.closed {
-		w.mu.Unlock()
-		return w.closedError()
+// lock takes the store's lock, and ends requests whose deadline has passed. It fails
+// if the store is closed.
+func (s *Store) lock() error {
+	s.mu.Lock()
+	if s.state.Closed {
+		s.mu.Unlock()
+		return s.closedError()
+	}
+	if len(s.deadlines) > 0 {
+		s.expire(time.Now())
 	}
 	return nil
 }
 
-func (w *Writer) closedError() error { return fmt.Errorf("%w: %s", ErrClosed, w.sv.seg.Name()) }
+func (s *Store) closedError() error { return fmt.Errorf("%w: %s", ErrClosed, s.seg.Name()) }
+
+// Handle returns where the payload of an object is.
+func (s *Store) Handle(o *Object) Handle {
+	from, n := s.payload(o)
+	return Handle{Offset: uint64(s.opt.DataOffset) + o.address + shmring.HeaderSize + uint64(from), Length: uint64(n), ID: o.id}
+}
+
+// payload returns where in a chunk's bytes the payload begins, and its length. The
+// payload that an owner lays out is the whole of it.
+func (s *Store) payload(o *Object) (from, n int) {
+	if s.opt.Payloads != nil {
+		return 0, o.size - shmring.HeaderSize
+	}
+	from = plainLead - shmring.HeaderSize
+	return from, o.descriptionOffset - from
+}
+
+// chunkBytes returns the bytes of a chunk behind its header. The caller is in a guard
+// if it looks at them.
+func (s *Store) chunkBytes(o *Object) []byte {
+	from, to := o.address+shmring.HeaderSize, o.address+uint64(o.size)
+	return s.seg.Ring()[from:to:to]
+}
+
+// Chunk returns the bytes of an object's chunk behind its header, for a PayloadOwner,
+// which is called within the store's guard.
+func (s *Store) Chunk(r Record) []byte { return s.chunkBytes(r.object()) }
 
 // Cached reports whether a key is in the store. It changes nothing: the answer
-// holds until the next Put of anyone, unless the key is touched.
-func (w *Writer) Cached(key string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	o, ok := w.index[key]
-	return ok && !w.closed && w.canIssue(o)
+// holds until the next Put of anyone, unless the key is pinned.
+func (s *Store) Cached(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, ok := s.index[key]
+	return ok && !s.state.Closed && s.usable(o)
 }
 
-// canIssue says whether one more use can be counted. Reads are an int32 in the
-// segment: an object that was used 2^31 times could never become free, and a
-// worker that counted on would fail. A pool starts the count again when an object
-// is idle; one that never is ends here.
-func (w *Writer) canIssue(o *object) bool {
-	return w.canCount(o, 1) && (w.opt.Policy != Pool || w.reads(o.address) < rebaseAt)
+// usable reports whether an object can be given to one more request.
+func (s *Store) usable(o *Object) (ok bool) {
+	err := s.guard(func() error { ok = s.owner.Usable(o.record); return nil })
+	return ok || err != nil
 }
 
-func (w *Writer) canCount(o *object, uses int64) bool {
-	return (o.uses+uses)*int64(w.readers) < math.MaxInt32
-}
-
-// needed returns the count of reads at which every handle of o is read.
-func (w *Writer) needed(o *object) int64 { return o.uses*int64(w.readers) - o.written }
-
-// Lookup returns a handle of the object under a key and issues one use of it:
-// every reader has to get it once. It fails with [KeyNotFoundError].
-func (w *Writer) Lookup(key string) (Handle, error) {
-	if err := w.lockNew(); err != nil {
-		return Handle{}, err
-	}
-	defer w.mu.Unlock()
-	o, err := w.find(key)
-	if err != nil {
-		return Handle{}, err
-	}
-	return w.issueAnonymous(o)
-}
-
-// issueAnonymous issues a use that belongs to no lease.
-func (w *Writer) issueAnonymous(o *object) (Handle, error) {
-	o.uses++
-	w.life.quarantine(o)
-	if err := w.life.changed(o); err != nil {
-		o.uses-- // what was put into quarantine for it stays there: that is the more cautious
-		return Handle{}, err
-	}
-	return w.handle(o), nil
-}
-
-// find returns the object under a key that can be issued once more.
-func (w *Writer) find(key string) (*object, error) {
-	o, ok := w.index[key]
-	if ok && !w.canIssue(o) {
-		w.retire(o)
+// find returns the object under a key that can be given to one more request.
+func (s *Store) find(key string) (*Object, error) {
+	o, ok := s.index[key]
+	if ok && !s.usable(o) {
+		s.retire(o)
 		ok = false
 	}
 	if !ok {
-		return nil, &KeyNotFoundError{key}
+		return nil, &NotFoundError{key}
 	}
-	w.untouch(o)
-	w.life.hit(o)
+	s.evictor.Hit(o.cached)
+	s.releaseIfOver(o)
 	return o, nil
 }
 
-// Retire makes a key absent, so that it can be put anew, and reports whether it
-// was there. Handles that were issued can be read as before; the object goes once
-// they were.
-func (w *Writer) Retire(key string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	o, ok := w.index[key]
-	if ok = ok && !w.closed; ok {
-		w.retire(o)
+// Find calls f with the record of the object under a key, and reports whether there is
+// one. f is called under the store's lock, and must not call the Store.
+func (s *Store) Find(key string, f func(Record)) (bool, error) {
+	if err := s.lock(); err != nil {
+		return false, err
+	}
+	defer s.mu.Unlock()
+	o, ok := s.index[key]
+	if ok && f != nil {
+		f(o.record)
+	}
+	return ok, nil
+}
+
+// Remove makes a key absent, so that it can be put anew, and reports whether it was
+// there. Handles that were given out can be read as before; the object goes once
+// nobody can need it.
+func (s *Store) Remove(key string) bool {
+	if s.lock() != nil {
+		return false
+	}
+	defer s.mu.Unlock()
+	o, ok := s.index[key]
+	if ok {
+		s.retire(o)
 	}
 	return ok
 }
 
-// Evict makes the object under a key go at once if nobody can need it, and reports
-// whether it did. It fails with [ErrInvalid] under FIFO, which frees only the
-// oldest.
-func (w *Writer) Evict(key string) (bool, error) {
-	if err := w.lock(); err != nil {
+// retire frees the key of an object, which itself stays until nobody can need it.
+func (s *Store) retire(o *Object) {
+	o.state = retired
+	delete(s.index, o.key)
+	s.unpin(o)
+	s.watch(o, false)
+	_ = s.changed(o) // if the sidecar is gone, it goes when room is needed
+}
+
+func (s *Store) forget(o *Object) {
+	delete(s.objects, o.id)
+	delete(s.pinned, o)
+	if s.index[o.key] == o {
+		delete(s.index, o.key)
+		s.watch(o, false)
+	}
+}
+
+func (s *Store) watch(o *Object, present bool) {
+	if s.opt.Watch != nil {
+		s.opt.Watch(Change{Key: o.key, ID: o.id, Present: present})
+	}
+}
+
+// Pin keeps the object under a key, without a request, until Unpin or Clear, and
+// reports whether it is there. A pin does not survive the process.
+func (s *Store) Pin(key string) (bool, error) {
+	if err := s.lock(); err != nil {
 		return false, err
 	}
-	defer w.mu.Unlock()
-	p, ok := w.life.(*pool)
-	if !ok {
-		return false, fmt.Errorf("%w: with the policy FIFO only the oldest object can go, see FreeUnused", ErrInvalid)
+	defer s.mu.Unlock()
+	o, ok := s.index[key]
+	if ok && !o.pinned {
+		o.pinned = true
+		s.pinned[o] = struct{}{}
+		s.file(o, classOf(o))
 	}
-	o, ok := w.index[key]
-	if !ok {
-		return false, nil
-	}
-	if p.releaseIfOver(o); o.class != classIdle {
-		return false, nil
-	}
-	err := w.sv.guard(Handle{}, func() error { ok = p.evict([]uint32{o.id}) == nil; return nil })
-	return ok && err == nil, err
+	return ok, nil
 }
 
-// retire frees the key of an object, which itself stays until its uses are read.
-func (w *Writer) retire(o *object) {
-	o.state = retired
-	delete(w.index, o.key)
-	w.untouch(o)
-	w.watch(o, false)
-	_ = w.life.changed(o) // if the sidecar is gone, it goes when room is needed
-}
-
-// untouch ends the protection of an object, if it has any.
-func (w *Writer) untouch(o *object) {
-	if _, ok := w.touched[o.id]; ok {
-		delete(w.touched, o.id)
-		w.life.touched(o)
+// Unpin ends the pin of a key, if it has one.
+func (s *Store) Unpin(key string) {
+	if s.lock() != nil {
+		return
+	}
+	defer s.mu.Unlock()
+	if o, ok := s.index[key]; ok {
+		s.unpin(o)
 	}
 }
 
-func (w *Writer) watch(o *object, present bool) {
-	if w.opt.Watch != nil {
-		w.opt.Watch(Change{Key: o.key, ID: o.id, Present: present})
+// UnpinAll ends every pin.
+func (s *Store) UnpinAll() {
+	if s.lock() != nil {
+		return
+	}
+	defer s.mu.Unlock()
+	for o := range s.pinned {
+		s.unpin(o)
 	}
 }
 
-func (w *Writer) handle(o *object) Handle {
-	return Handle{Address: o.address, ID: o.id, Signature: bytes.Clone(o.sig)}
+func (s *Store) unpin(o *Object) {
+	if o.pinned {
+		o.pinned = false
+		delete(s.pinned, o)
+		s.file(o, classOf(o))
+	}
 }
 
-// Touch says that the key will be looked up later in the same request, and must
-// not be evicted before. What it does depends on the generation: before 0.12
-// nothing; up to 0.31 it issues a use; from 0.32 on it protects the object until
-// the next Lookup of it or ReleaseTouches, by anyone. An absent key is no error.
-//
-// As upstream, protection belongs to the store and not to a request, so it only
-// holds for callers that make one request at a time.
-//
-// A writer with a lock touches as a reader does, see TouchHandle.
-func (w *Writer) Touch(key string) error {
-	if err := w.lock(); err != nil {
+// Clear makes every key absent, and frees what nobody can need. It fails with
+// [ErrBusy] while a reservation or a lease is open. Ids go on.
+func (s *Store) Clear() error {
+	if err := s.lock(); err != nil {
 		return err
 	}
-	defer w.mu.Unlock()
-	o, ok := w.index[key]
-	if !ok {
-		return nil
+	defer s.mu.Unlock()
+	if len(s.pending) > 0 {
+		return fmt.Errorf("%w: %d reservations are open; commit or discard them before Clear", ErrBusy, len(s.pending))
 	}
-	switch w.gen.Counting {
-	case pycompat.CountTouch:
-		if w.canIssue(o) {
-			_, err := w.issueAnonymous(o)
-			return err
-		}
-	case pycompat.CountPerAddress:
-		w.touched[o.id] = struct{}{}
-		w.life.touched(o)
+	if s.leases > 0 {
+		return fmt.Errorf("%w: %d leases are open; end their requests before Clear", ErrBusy, s.leases)
 	}
-	return nil
-}
-
-// TouchHandle is Touch for a writer that was given a lock: it does what
-// [Reader.Touch] does, and verifies as [Writer.Verify] does.
-func (w *Writer) TouchHandle(ctx context.Context, key string, h Handle) error {
-	if w.counter == nil {
-		return w.Touch(key)
-	}
-	if err := w.sv.seg.Hold(); err != nil {
-		return err
-	}
-	defer w.sv.seg.Release()
-	return touch(ctx, w.sv, w.gen, w.counter, h, func() error { return w.Verify(key, h) })
-}
-
-// ReleaseTouches ends the protection of every touched object, whoever touched it
-// (vLLM 0.32 on).
-func (w *Writer) ReleaseTouches() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for id := range w.touched {
-		w.untouch(w.objects[id])
-	}
-}
-
-// FreeUnused frees chunks, oldest first, whose uses were all read by every
-// reader, until twice MaxObjectSize bytes were freed or one is still needed. It
-// returns the ids. Put calls it when there is no room. With the policy Pool it
-// evicts everything that nobody needs.
-func (w *Writer) FreeUnused() ([]uint32, error) {
-	if err := w.lock(); err != nil {
-		return nil, err
-	}
-	defer w.mu.Unlock()
-	return w.life.freeUnused()
-}
-
-func (w *Writer) forget(o *object) {
-	delete(w.objects, o.id)
-	delete(w.touched, o.id)
-	if w.index[o.key] == o {
-		delete(w.index, o.key)
-		w.watch(o, false)
-	}
-}
-
-// Clear forgets every object. Handles that are under way can be read until
-// their place is used again, and fail then with [StaleError]; but where ids
-// restart (see Options.KeepIDs) they can match a new object. It fails with
-// [ErrBusy] while a reservation or a lease is open. With the policy Pool ids never
-// restart, and what may still be read only loses its key.
-func (w *Writer) Clear() error {
-	if err := w.lock(); err != nil {
-		return err
-	}
-	defer w.mu.Unlock()
-	if len(w.pending) > 0 {
-		return fmt.Errorf("%w: %d reservations are open; commit or discard them before Clear", ErrBusy, len(w.pending))
-	}
-	if w.leases > 0 {
-		return fmt.Errorf("%w: %d leases are open; release them before Clear", ErrBusy, w.leases)
-	}
-	return w.life.clear()
-}
-
-// Close unmaps the segment and, if Create or Adopt made the writer, removes it, as
-// vLLM's writer does. It fails with [ErrBusy], and does nothing, while a
-// reservation, a lease or a view is open: see [BusyError], [Writer.Shutdown] and
-// [Writer.Abandon]. Closing twice is fine.
-func (w *Writer) Close() error { return w.close(w.ending()) }
-
-// ending is what Close does to the segment.
-func (w *Writer) ending() func() error {
-	if w.own {
-		return w.sv.seg.Destroy
-	}
-	return w.sv.seg.Close
-}
-
-// Detach is Close, but leaves the segment as it is, so that another writer can
-// adopt it: workers go on reading meanwhile.
-func (w *Writer) Detach() error { return w.close(w.sv.seg.Detach) }
-
-func (w *Writer) close(end func() error) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
-		return nil
-	}
-	return w.finish(end)
-}
-
-// finish closes the store if nothing is open.
-func (w *Writer) finish(end func() error) error {
-	if w.leases > 0 {
-		return w.busy(nil)
-	}
-	err := end()
-	if errors.Is(err, ErrBusy) {
-		return w.busy(nil)
-	}
-	w.markClosed() // whatever else went wrong, the memory is gone
-	return err
-}
-
-// markClosed ends what is open and wakes whoever waits.
-func (w *Writer) markClosed() {
-	w.closed = true
-	for _, r := range w.requests {
-		r.state = requestEnded
-	}
-	clear(w.requests)
-	w.wakeAll()
-	w.wakeShutdown()
+	return s.clear()
 }

@@ -1,76 +1,84 @@
-package objstore
-
-import (
-	"container/list"
-	"context"
-	"errors"
-	"fmt"
-	"time"
-
-	"github.com/ringcache/ringcache/serde"
-)
-
-// noWait is the context of calls that take ErrFull for an answer.
-var noWait context.Context
-
-// line is those who wait for room, or for the quota of a tenant, in the order in
-// which they came. Only the first one tries; it is woken when what it needs may be
-// there, and whoever leaves the front wakes the next.
+// Package line has the lines of callers that wait for room in a store.
+//
+// In a [Line] callers stand in the order in which they came. Only the first one
+// tries; it is woken when what it needs may be there, and whoever leaves the front
+// wakes the next.
 //
 // Callers that do not wait may pass those who do: else one that waits for much, or
 // for what never comes, would keep everyone out. But when they have taken as many
 // bytes as there are in all since the first one came to the front, as many are
 // refused, which gives the room time to drain for it; and so on in turns.
-type line struct {
-	waiting         list.List // of *waiter
+//
+// Everything is guarded by the lock of the store.
+package line
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Line is those who wait for room, or for the quota of a tenant. The zero value is
+// an empty line.
+type Line struct {
+	waiting         list.List // of *Waiter
 	passed, refused int64     // bytes in this turn
 }
 
-// waiter is one who waits.
-type waiter struct {
-	need   int64 // bytes of the chunk
-	tenant string
-	key    string
-	wake   chan struct{} // of one
-	line   *line         // nil: not in one
-	place  *list.Element
+// Waiter is one who waits.
+type Waiter struct {
+	Need        int64 // bytes of the chunk
+	Tenant, Key string
+
+	wake  chan struct{} // of one
+	line  *Line         // nil: not in one
+	place *list.Element
 }
 
-// turn says by which right someone tries to get room.
-type turn uint8
+// Line returns the line in which a waiter stands.
+func (w *Waiter) Line() *Line { return w.line }
+
+// Turn is the right by which someone tries to get room.
+type Turn uint8
 
 const (
-	passing turn = iota // has not waited
-	first               // is the first of a line
-	polling             // is it, and comes by the timer
+	Passing Turn = iota // has not waited
+	First               // is the first of a line
+	Polling             // is the first of a line, and comes by the timer
 
-	// ofTenant is added to first and polling: the line is that of a quota, so those
+	// OfTenant is added to First and Polling: the line is that of a quota, so those
 	// who wait for room are passed.
-	ofTenant turn = 1 << 7
+	OfTenant Turn = 1 << 7
 )
 
-// passes says whether someone passes those who wait for room.
-func (t turn) passes() bool { return t == passing || t&ofTenant != 0 }
+// Passes reports whether someone passes those who wait for room.
+func (t Turn) Passes() bool { return t == Passing || t&OfTenant != 0 }
 
-func (l *line) first() *waiter {
+// First returns the first waiter, nil if there is none.
+func (l *Line) First() *Waiter {
 	if e := l.waiting.Front(); e != nil {
-		return e.Value.(*waiter)
+		return e.Value.(*Waiter)
 	}
 	return nil
 }
 
-// wanted returns the bytes that the first one waits for.
-func (l *line) wanted() int64 {
-	if f := l.first(); f != nil {
-		return f.need
+// Empty reports whether nobody waits.
+func (l *Line) Empty() bool { return l.waiting.Len() == 0 }
+
+// Wanted returns the bytes that the first one waits for.
+func (l *Line) Wanted() int64 {
+	if f := l.First(); f != nil {
+		return f.Need
 	}
 	return 0
 }
 
-// mayPass says whether someone who has not waited may try to get n bytes of a room
-// of so many.
-func (l *line) mayPass(n, room int64) bool {
-	if l.waiting.Len() == 0 || l.passed < room {
+// MayPass reports whether someone who has not waited may try to get n bytes of a
+// room of so many.
+func (l *Line) MayPass(n, room int64) bool {
+	if l.Empty() || l.passed < room {
 		return true
 	}
 	if l.refused += n; l.refused >= room {
@@ -79,210 +87,187 @@ func (l *line) mayPass(n, room int64) bool {
 	return false
 }
 
-// hasPassed counts n bytes that someone who has not waited got.
-func (l *line) hasPassed(n int64) {
-	if l.waiting.Len() > 0 {
+// Passed counts n bytes that someone who has not waited got.
+func (l *Line) Passed(n int64) {
+	if !l.Empty() {
 		l.passed += n
 	}
 }
 
-func (w *Writer) rouse(wt *waiter) {
+// Waiters is everyone who waits in the lines of one store.
+type Waiters struct {
+	// Main is the line of those who wait for room.
+	Main Line
+	// Left, if not nil, is called for each waiter that leaves a line.
+	Left func(*Waiter)
+
+	// Woken and Polls count work for tests: waiters that were woken, and tries of
+	// waiters that came by the timer.
+	Woken, Polls int
+
+	all   map[*Waiter]struct{}
+	ofKey map[string]map[*Waiter]struct{}
+}
+
+// Len returns the number of waiters.
+func (a *Waiters) Len() int { return len(a.all) }
+
+// Wake wakes a waiter.
+func (a *Waiters) Wake(w *Waiter) {
 	select {
-	case wt.wake <- struct{}{}:
-		w.woken++
+	case w.wake <- struct{}{}:
+		a.Woken++
 	default: // it is on its way
 	}
 }
 
-// wakeFirst wakes the first of a line, if what it waits for may be there.
-func (w *Writer) wakeFirst(l *line) {
-	if f := l.first(); f != nil && w.life.mayFit(f) {
-		w.rouse(f)
+// WakeAll wakes everyone, to look again.
+func (a *Waiters) WakeAll() {
+	for w := range a.all {
+		a.Wake(w)
 	}
 }
 
-// wakeAll wakes everyone who waits, to look again.
-func (w *Writer) wakeAll() {
-	for wt := range w.waiters {
-		w.rouse(wt)
-	}
-	for _, o := range w.pending {
-		o.wakeObtain()
-	}
-}
-
-// wakeKey wakes those who wait for room for a key that is there now.
-func (w *Writer) wakeKey(key string) {
-	for wt := range w.waitersOf[key] {
-		w.rouse(wt)
+// WakeKey wakes those who wait for room for a key that is there now.
+func (a *Waiters) WakeKey(key string) {
+	for w := range a.ofKey[key] {
+		a.Wake(w)
 	}
 }
 
 // enter puts a waiter at the end of a line, if it is not in it.
-func (w *Writer) enter(wt *waiter, l *line) {
-	if wt.line == l {
+func (a *Waiters) enter(w *Waiter, l *Line) {
+	if w.line == l {
 		return
 	}
-	w.leave(wt)
-	wt.line = l
-	wt.place = l.waiting.PushBack(wt)
+	a.leave(w)
+	w.line = l
+	w.place = l.waiting.PushBack(w)
 }
 
 // leave takes a waiter out of its line. The next one looks whether there is room,
 // which this one may have been woken for.
-func (w *Writer) leave(wt *waiter) {
-	l := wt.line
+func (a *Waiters) leave(w *Waiter) {
+	l := w.line
 	if l == nil {
 		return
 	}
-	front := l.first() == wt
-	l.waiting.Remove(wt.place)
-	wt.line, wt.place = nil, nil
+	front := l.First() == w
+	l.waiting.Remove(w.place)
+	w.line, w.place = nil, nil
 	if front {
 		l.passed, l.refused = 0, 0
-		if f := l.first(); f != nil {
-			w.rouse(f)
+		if f := l.First(); f != nil {
+			a.Wake(f)
 		}
 	}
-	if p, ok := w.life.(*pool); ok {
-		p.forgetTenant(wt.tenant)
+	if a.Left != nil {
+		a.Left(w)
 	}
 }
 
-// pollReads is how often the first of a line looks at the readers' counts, of which
-// nobody is told.
-const pollReads, maxPollReads = 5 * time.Millisecond, 80 * time.Millisecond
+// minPoll and maxPoll bound how often the first of a line looks by itself, since
+// nobody is told when readers count.
+const minPoll, maxPoll = 5 * time.Millisecond, 80 * time.Millisecond
 
-// await waits for room after err, an ErrFull, until try returns something else or
-// ctx ends. It is called under the lock, which it gives away while it waits. check
-// says whether there is anything left to wait for.
-func (w *Writer) await(ctx context.Context, wt *waiter, r *Request, err error, try func(turn) error, check func() error) error {
-	wt.wake = make(chan struct{}, 1)
-	w.waiters[wt] = struct{}{}
-	if w.waitersOf[wt.key] == nil {
-		w.waitersOf[wt.key] = map[*waiter]struct{}{}
-	}
-	w.waitersOf[wt.key][wt] = struct{}{}
-	if r != nil {
-		if r.waiters == nil {
-			r.waiters = map[*waiter]struct{}{}
-		}
-		r.waiters[wt] = struct{}{}
-	}
-	defer func() {
-		w.leave(wt)
-		delete(w.waiters, wt)
-		if delete(w.waitersOf[wt.key], wt); len(w.waitersOf[wt.key]) == 0 {
-			delete(w.waitersOf, wt.key)
-		}
-		if r != nil {
-			delete(r.waiters, wt)
-		}
-	}()
+// Attempt is how a waiter tries to get what it waits for.
+type Attempt struct {
+	// Line returns the line in which to wait after an error of Try.
+	Line func(error) *Line
+	// Try gets room. Retry reports whether its error is one to wait after.
+	Try   func(Turn) error
+	Retry func(error) bool
+	// Check returns why there is nothing left to wait for, if so.
+	Check func() error
+}
+
+// Wait waits for room after err, until Try succeeds, or fails with an error that is
+// none to wait after, or ctx ends. It is called under the lock, which it gives away
+// while it waits.
+func (a *Waiters) Wait(ctx context.Context, lock sync.Locker, w *Waiter, err error, t Attempt) error {
+	a.add(w)
+	defer a.remove(w)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	for poll := pollReads; ; {
-		w.enter(wt, w.life.lineOf(err, wt.tenant))
-		as := first
-		if wt.line.first() == wt {
+	for poll := minPoll; ; {
+		a.enter(w, t.Line(err))
+		as := First
+		if w.line.First() == w {
 			timer.Reset(poll)
 		} else {
 			timer.Stop()
 		}
-		w.mu.Unlock()
+		lock.Unlock()
 		select {
-		case <-wt.wake:
+		case <-w.wake:
 		case <-timer.C:
-			as = polling
-			poll = min(2*poll, maxPollReads)
+			as = Polling
+			poll = min(2*poll, maxPoll)
 		case <-ctx.Done():
 		}
-		w.mu.Lock()
+		lock.Lock()
 		if ctx.Err() != nil {
 			return fmt.Errorf("%w, while waiting: %w", ctx.Err(), err)
 		}
-		if e := check(); e != nil {
+		if e := t.Check(); e != nil {
 			return e
 		}
-		if wt.line.first() != wt {
+		if w.line.First() != w {
 			continue
 		}
-		if as == polling {
-			w.polls++
+		if as == Polling {
+			a.Polls++
 		}
-		if wt.line != &w.line {
-			as |= ofTenant
+		if w.line != &a.Main {
+			as |= OfTenant
 		}
-		if err = try(as); !errors.Is(err, ErrFull) {
+		if err = t.Try(as); !t.Retry(err) {
 			return err
 		}
 	}
 }
 
-// PutContext is Put that waits for room until ctx ends; its error is then both
-// ctx's and a [FullError] or [QuotaError].
-//
-// Those who wait get room in the order in which they came. A Put that does not wait
-// may take what they wait for, within limits: after a room full of bytes, as many
-// are refused with FullError.Waiting, in turns. So who waits for much gets it once the
-// requests that are open then have ended. Uses of objects that are there are
-// never refused: an object that is leased without a pause stays where it is.
-func (w *Writer) PutContext(ctx context.Context, key string, v serde.Value, o PutOptions) (Handle, error) {
-	return w.putContext(ctx, key, v, o)
-}
-
-// ReserveContext is ReserveWith that waits for room as [Writer.PutContext] does.
-func (w *Writer) ReserveContext(ctx context.Context, key string, v serde.Value, o PutOptions) (*Reservation, error) {
-	plan, err := w.plan(key, v)
-	if err != nil {
-		return nil, err
+func (a *Waiters) add(w *Waiter) {
+	w.wake = make(chan struct{}, 1)
+	if a.all == nil {
+		a.all, a.ofKey = map[*Waiter]struct{}{}, map[string]map[*Waiter]struct{}{}
 	}
-	return w.reserve(ctx, key, plan, o)
+	a.all[w] = struct{}{}
+	if a.ofKey[w.Key] == nil {
+		a.ofKey[w.Key] = map[*Waiter]struct{}{}
+	}
+	a.ofKey[w.Key][w] = struct{}{}
 }
 
-// Obtain returns a lease of the object under a key if it is there; a reservation
-// if it is not, which the caller fills and commits for everyone; and while someone
-// else has the reservation it waits, until ctx ends. So one caller produces, and
-// the others get what it made, or take its place if it gave up. Exactly one of
-// lease and reservation is not nil when err is.
-func (w *Writer) Obtain(ctx context.Context, key string, layout serde.Value, o PutOptions) (*Lease, *Reservation, error) {
-	for {
-		l, err := w.Lease(key)
-		if err == nil || !errors.Is(err, ErrNotFound) {
-			return l, nil, err
+func (a *Waiters) remove(w *Waiter) {
+	a.leave(w)
+	delete(a.all, w)
+	if delete(a.ofKey[w.Key], w); len(a.ofKey[w.Key]) == 0 {
+		delete(a.ofKey, w.Key)
+	}
+}
+
+// Check verifies that everyone who waits is in one of the lines given, and reports
+// each violation.
+func (a *Waiters) Check(lines []*Line, bad func(format string, args ...any)) {
+	n := 0
+	for _, l := range lines {
+		for e := l.waiting.Front(); e != nil; e = e.Next() {
+			n++
+			w := e.Value.(*Waiter)
+			if _, ok := a.all[w]; !ok || w.line != l || w.place != e {
+				bad("who waits for %d bytes for key %q is not where it thinks", w.Need, w.Key)
+			}
 		}
-		r, err := w.ReserveWith(key, layout, o)
-		if !errors.Is(err, ErrKeyExists) {
-			return nil, r, err
-		}
-		select {
-		case <-w.ended(key):
-		case <-ctx.Done():
-			return nil, nil, fmt.Errorf("%w, while waiting: %w", ctx.Err(), err)
+		if l.Empty() && (l.passed != 0 || l.refused != 0) {
+			bad("%d bytes have passed nobody, %d were refused", l.passed, l.refused)
 		}
 	}
-}
-
-// wakeObtain wakes those who wait for the end of a reservation, to look again.
-func (o *object) wakeObtain() {
-	if o.ended != nil {
-		close(o.ended)
-		o.ended = nil
+	ofKeys := 0
+	for _, of := range a.ofKey {
+		ofKeys += len(of)
 	}
-}
-
-// ended is closed when the reservation of a key has ended; at once if there is none.
-func (w *Writer) ended(key string) <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	o := w.pending[key]
-	if o == nil || w.closed || w.stopping { // then nobody is woken any more, and Obtain fails
-		c := make(chan struct{})
-		close(c)
-		return c
+	if n != len(a.all) || n != ofKeys {
+		bad("%d callers wait in lines, %d in all, %d for keys", n, len(a.all), ofKeys)
 	}
-	if o.ended == nil {
-		o.ended = make(chan struct{})
-	}
-	return o.ended
 }
