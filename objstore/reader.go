@@ -29,7 +29,6 @@ type Reader struct {
 	slot    *shmring.Slot // where it says what it looks at; nil if it can't
 	log     *slog.Logger
 
-	open      atomic.Int64 // views
 	dropped   atomic.Uint64
 	collected atomic.Int64 // when collect ran, ns
 
@@ -172,7 +171,7 @@ func (r *Reader) hold(u *use) error {
 	err := r.sv.guard(u.handle, func() error {
 		place, ok := r.slot.Hold(u.handle.ID)
 		if !ok {
-			return fmt.Errorf("%w: %s: %d views are open, a reader can have no more; release some", ErrBusy, r.sv.seg.Name(), r.open.Load())
+			return fmt.Errorf("%w: %s: %d views are open, a reader can have no more; release some", ErrBusy, r.sv.seg.Name(), r.Stats().Open-1)
 		}
 		u.sv.held = true
 		u.done = func() { _ = r.sv.guard(u.handle, func() error { r.slot.Release(place); return nil }) }
@@ -195,7 +194,6 @@ func (r *Reader) collect() {
 
 // ended is told of the end of each view.
 func (r *Reader) ended(u *use, dropped bool) {
-	r.open.Add(-1)
 	if !dropped {
 		return
 	}
@@ -208,7 +206,8 @@ func (r *Reader) ended(u *use, dropped bool) {
 // ReaderStats are numbers of views.
 type ReaderStats struct {
 	// Open views are those that have not ended, also if nothing leads to them any
-	// more and the garbage collector has not run since.
+	// more and the garbage collector has not run since; and calls that are running.
+	// Close succeeds while it is 0.
 	Open int
 	// Dropped views were never released. The garbage collector found them, and
 	// they were ended then; see [View]. Any is a bug of the program.
@@ -217,7 +216,7 @@ type ReaderStats struct {
 
 // Stats returns how many views are open and how many were dropped.
 func (r *Reader) Stats() ReaderStats {
-	return ReaderStats{Open: int(r.open.Load()), Dropped: r.dropped.Load()}
+	return ReaderStats{Open: r.sv.seg.Holds(), Dropped: r.dropped.Load()}
 }
 
 func (r *Reader) get(sv segmentView, h Handle, key string) (serde.Value, error) {

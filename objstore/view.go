@@ -46,9 +46,6 @@ type use struct {
 
 func (u *use) view(value serde.Value) *View {
 	v := &View{use: u, value: value}
-	if u.reader != nil {
-		u.reader.open.Add(1)
-	}
 	u.reached.Store(1)
 	switch value := value.(type) {
 	case *serde.Item:
