@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 // Options say what store to make. RingSize, MaxObjectSize and Readers must be
@@ -29,9 +30,6 @@ type Options struct {
 	Readers int
 	// Generation of the vLLM workers; zero is the newest known.
 	Generation pycompat.Generation
-	// Policy is Pool if not set. FIFO is vLLM's own, which one request that is never
-	// read blocks for ever.
-	Policy Policy
 	// Align places chunks at multiples of so many bytes in the segment, see
 	// shmring.RingOptions. 0 gives upstream's addresses. Pool has its own.
 	Align int
@@ -90,21 +88,14 @@ type Options struct {
 const DefaultMaxObjectSize = 128 << 20
 
 // DefaultQuarantineTTL is far longer than an engine takes for anything.
-const DefaultQuarantineTTL = 10 * time.Minute
-
-// Change says that the object under a key is there now, or no longer.
-type Change struct {
-	Key     string
-	ID      uint32
-	Present bool
-}
+const DefaultQuarantineTTL = shmstore.DefaultQuarantineTTL
 
 // maxReaders is far more than any engine has, and keeps products of counts
 // small.
 const maxReaders = 1 << 16
 
-// Validate reports what is wrong with the options.
-func (o Options) Validate() error {
+// validate reports what is wrong with the options of either store.
+func (o Options) validate() error {
 	o = o.withDefaults()
 	g := o.Generation.OrNewest()
 	switch {
@@ -114,33 +105,50 @@ func (o Options) Validate() error {
 		return fmt.Errorf("%w: RingSize %d has no room for an object", ErrInvalid, o.RingSize)
 	case o.MaxObjectSize < 0:
 		return fmt.Errorf("%w: MaxObjectSize %d is negative", ErrInvalid, o.MaxObjectSize)
-	case o.Policy == Pool && o.MaxObjectSize > o.RingSize:
-		return fmt.Errorf("%w: MaxObjectSize %d is above RingSize %d, so no such object could ever be put; lower it, or leave it at 0", ErrInvalid, o.MaxObjectSize, o.RingSize)
 	case o.Readers < 1 || o.Readers > maxReaders:
 		return fmt.Errorf("%w: Readers %d, want the world size of the engine, 1 to %d", ErrInvalid, o.Readers, maxReaders)
 	case o.LockTimeout < 0:
 		return fmt.Errorf("%w: LockTimeout %v is negative", ErrInvalid, o.LockTimeout)
-	case o.Policy != FIFO && o.Policy != Pool:
-		return fmt.Errorf("%w: %v, want FIFO or Pool", ErrInvalid, o.Policy)
-	case o.Rereads && o.TrustCounts:
-		return fmt.Errorf("%w: Rereads and TrustCounts contradict each other", ErrInvalid)
-	case o.MaxObjects < 0 || o.ReaderSlots < 0:
-		return fmt.Errorf("%w: MaxObjects %d, ReaderSlots %d", ErrInvalid, o.MaxObjects, o.ReaderSlots)
-	case o.Policy != Pool && (o.Quota != 0 || o.Quotas != nil):
-		return fmt.Errorf("%w: quotas need the policy Pool", ErrInvalid)
 	}
 	return o.ring().Validate()
 }
 
+// ValidateFIFO returns what is wrong with the options of a [FIFO].
+func (o Options) ValidateFIFO() error {
+	if o.Quota != 0 || o.Quotas != nil {
+		return fmt.Errorf("%w: quotas need a Pool", ErrInvalid)
+	}
+	return o.validate()
+}
+
+// ValidatePool returns what is wrong with the options of a [Pool].
+func (o Options) ValidatePool() error {
+	switch {
+	case o.MaxObjectSize > o.RingSize:
+		return fmt.Errorf("%w: MaxObjectSize %d is above RingSize %d, so no such object could ever be put; lower it, or leave it at 0", ErrInvalid, o.MaxObjectSize, o.RingSize)
+	case o.Rereads && o.TrustCounts:
+		return fmt.Errorf("%w: Rereads and TrustCounts contradict each other", ErrInvalid)
+	case o.MaxObjects < 0 || o.ReaderSlots < 0:
+		return fmt.Errorf("%w: MaxObjects %d, ReaderSlots %d", ErrInvalid, o.MaxObjects, o.ReaderSlots)
+	}
+	return o.validate()
+}
+
 // withDefaults fills in what every part of the store needs.
 func (o Options) withDefaults() Options {
-	if o.Policy == 0 {
-		o.Policy = Pool
-	}
 	if o.MaxObjectSize == 0 {
 		o.MaxObjectSize = min(DefaultMaxObjectSize, o.RingSize)
 	}
 	return o
+}
+
+// resetReaders checks a number of readers before it is used.
+func resetReaders(o Options, reset func(int) error, readers int) error {
+	if readers < 0 || readers > maxReaders {
+		o.Readers = readers
+		return o.validate()
+	}
+	return reset(readers)
 }
 
 func (o Options) ring() shmring.RingOptions {
@@ -148,18 +156,22 @@ func (o Options) ring() shmring.RingOptions {
 	return shmring.RingOptions{Align: o.Align, DataOffset: g.DataOffset, IDsRestart: g.IDsRestart && !o.KeepIDs, FirstID: o.FirstID}
 }
 
-func (o Options) segment() shmring.SegmentOptions {
+func (o Options) fifoSegment() shmring.SegmentOptions {
 	g := o.Generation.OrNewest()
-	c := &shmring.ControlOptions{
-		Policy: FIFO, Generation: g.Version, Owner: o.Owner, Readers: o.Readers, Slots: o.ReaderSlots,
+	return shmring.SegmentOptions{Name: o.Name, RingSize: o.RingSize, DataOffset: g.DataOffset, Dir: o.Dir, Control: &shmring.ControlOptions{
+		Policy: shmring.PolicyFIFO, Generation: g.Version, Owner: o.Owner, Readers: o.Readers, Slots: o.ReaderSlots,
+	}}
+}
+
+// bytes returns the options of the store under a Pool.
+func (o Options) bytes() shmstore.Options {
+	g := o.Generation.OrNewest()
+	return shmstore.Options{
+		Name: o.Name, Size: o.RingSize, DataOffset: g.DataOffset, MaxObjectSize: o.MaxObjectSize,
+		MaxObjects: o.MaxObjects, ReaderSlots: o.ReaderSlots, Format: g.Version, Owner: o.Owner, Readers: o.Readers,
+		FirstID: o.FirstID, FullSums: o.FullSums, QuarantineTTL: o.QuarantineTTL, Quotas: o.Quotas, Quota: o.Quota,
+		Watch: o.Watch, Dir: o.Dir,
 	}
-	if o.Policy == Pool {
-		c.Policy = Pool
-		if c.Objects = o.MaxObjects; c.Objects == 0 {
-			c.Objects = min(max(o.RingSize/(8<<10), 1<<10), 1<<20)
-		}
-	}
-	return shmring.SegmentOptions{Name: o.Name, RingSize: o.RingSize, DataOffset: g.DataOffset, Dir: o.Dir, Control: c}
 }
 
 // ReaderOptions say what store a reader expects. RingSize and Generation must
@@ -195,7 +207,7 @@ func (o ReaderOptions) Validate() error {
 	if o.SidecarLock && o.Lock != nil {
 		return fmt.Errorf("%w: Lock and SidecarLock are both set", ErrInvalid)
 	}
-	return Options{RingSize: o.RingSize, Readers: o.Readers, LockTimeout: o.LockTimeout, Generation: o.Generation}.Validate()
+	return Options{RingSize: o.RingSize, Readers: o.Readers, LockTimeout: o.LockTimeout, Generation: o.Generation}.validate()
 }
 
 // Locker is a lock between processes. *pycompat.Semaphore is one.

@@ -22,7 +22,7 @@ import (
 
 // Reader looks at the objects of a segment that another process writes.
 type Reader struct {
-	sv      segmentView
+	chunks  chunks
 	gen     pycompat.Generation
 	counter *counter // nil: observes
 	ctl     *shmring.Control
@@ -54,7 +54,7 @@ func Open(name string, o ReaderOptions) (*Reader, error) {
 	}
 	r := newReader(seg, o)
 	if r.ctl, err = shmring.OpenControl(o.Dir, name); err == nil {
-		r.sv.sidecar = r.ctl
+		r.chunks.sidecar = r.ctl
 		err = r.takeSlot()
 	}
 	switch {
@@ -73,18 +73,18 @@ func Open(name string, o ReaderOptions) (*Reader, error) {
 
 // takeSlot takes a slot if the segment has slots and one is free.
 func (r *Reader) takeSlot() error {
-	if !r.ctl.Describes(r.sv.seg) {
+	if !r.ctl.Describes(r.chunks.seg) {
 		// Left by a segment of this name that is gone.
 		err := r.ctl.Close()
-		r.ctl, r.sv.sidecar = nil, nil
+		r.ctl, r.chunks.sidecar = nil, nil
 		return errors.Join(shmring.ErrForeign, err)
 	}
 	if c := r.ctl.Options(); !sameWire(c.Generation, r.gen) {
-		return fmt.Errorf("%w: segment %s was written for vLLM %s, this reader is for %s", ErrInvalid, r.sv.seg.Name(), c.Generation, r.gen.Version)
-	} else if c.Policy != Pool {
+		return fmt.Errorf("%w: segment %s was written for vLLM %s, this reader is for %s", ErrInvalid, r.chunks.seg.Name(), c.Generation, r.gen.Version)
+	} else if c.Policy != shmring.PolicyPool {
 		return nil
 	}
-	err := r.sv.guard(Handle{}, func() (err error) {
+	err := r.chunks.guard(Handle{}, func() (err error) {
 		r.slot, err = r.ctl.TakeSlot(os.Getpid())
 		return err
 	})
@@ -114,7 +114,7 @@ func NewReader(seg *shmring.Segment, o ReaderOptions) (*Reader, error) {
 func newReader(seg *shmring.Segment, o ReaderOptions) *Reader {
 	g := o.Generation.OrNewest()
 	return &Reader{
-		sv:      segmentView{seg: seg, options: serde.Options{Generation: g}},
+		chunks:  chunks{seg: seg, options: serde.Options{Generation: g}},
 		gen:     g,
 		counter: newCounter(o.Lock, o.LockTimeout, o.Readers),
 		log:     cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
@@ -129,22 +129,22 @@ func newReader(seg *shmring.Segment, o ReaderOptions) *Reader {
 // a reader with a slot has too many views open. A failed Get counts nothing, so
 // that the writer keeps the chunk, as upstream has it.
 func (r *Reader) Get(h Handle, key string) (*View, error) {
-	if err := r.sv.seg.Hold(); err != nil {
+	if err := r.chunks.seg.Hold(); err != nil {
 		return nil, err
 	}
-	u := &use{sv: r.sv, handle: h, counter: r.counter, reader: r, at: caller()}
+	u := &use{chunks: r.chunks, handle: h, counter: r.counter, reader: r, at: caller()}
 	var value serde.Value
 	err := r.hold(u)
 	if err == nil {
 		failpoint.Hit("reader.held")
-		value, err = r.get(u.sv, h, key)
+		value, err = r.get(u.chunks, h, key)
 	}
 	failpoint.Hit("reader.got")
 	if err != nil {
 		if u.done != nil {
 			u.done()
 		}
-		r.sv.seg.Release()
+		r.chunks.seg.Release()
 		return nil, err
 	}
 	if u.done != nil && u.counter != nil {
@@ -168,13 +168,13 @@ func (r *Reader) hold(u *use) error {
 	if r.slot == nil {
 		return nil
 	}
-	err := r.sv.guard(u.handle, func() error {
+	err := r.chunks.guard(u.handle, func() error {
 		place, ok := r.slot.Hold(u.handle.ID)
 		if !ok {
-			return fmt.Errorf("%w: %s: %d views are open, a reader can have no more; release some", ErrBusy, r.sv.seg.Name(), r.Stats().Open-1)
+			return fmt.Errorf("%w: %s: %d views are open, a reader can have no more; release some", ErrBusy, r.chunks.seg.Name(), r.Stats().Open-1)
 		}
-		u.sv.held = true
-		u.done = func() { _ = r.sv.guard(u.handle, func() error { r.slot.Release(place); return nil }) }
+		u.chunks.held = true
+		u.done = func() { _ = r.chunks.guard(u.handle, func() error { r.slot.Release(place); return nil }) }
 		return nil
 	})
 	if errors.Is(err, ErrBusy) {
@@ -199,7 +199,7 @@ func (r *Reader) ended(u *use, dropped bool) {
 	}
 	r.dropped.Add(1)
 	frame, _ := runtime.CallersFrames([]uintptr{u.at}).Next()
-	r.log.Warn("objstore: a view was dropped without Release; it is released now", "segment", r.sv.seg.Name(),
+	r.log.Warn("objstore: a view was dropped without Release; it is released now", "segment", r.chunks.seg.Name(),
 		"address", u.handle.Address, "id", u.handle.ID, "got at", fmt.Sprintf("%s:%d", frame.File, frame.Line), "error", u.err)
 }
 
@@ -216,29 +216,29 @@ type ReaderStats struct {
 
 // Stats returns how many views are open and how many were dropped.
 func (r *Reader) Stats() ReaderStats {
-	return ReaderStats{Open: r.sv.seg.Holds(), Dropped: r.dropped.Load()}
+	return ReaderStats{Open: r.chunks.seg.Holds(), Dropped: r.dropped.Load()}
 }
 
-func (r *Reader) get(sv segmentView, h Handle, key string) (serde.Value, error) {
+func (r *Reader) get(chunks chunks, h Handle, key string) (serde.Value, error) {
 	if err := r.verify(h, key); err != nil {
 		return nil, err
 	}
-	return sv.read(h)
+	return chunks.read(h)
 }
 
 // Verify checks the signature of a handle for a key without reading the object.
 // It fails with [SignatureError], and does nothing in generations without
 // signatures.
 func (r *Reader) Verify(key string, h Handle) error {
-	if err := r.sv.seg.Hold(); err != nil {
+	if err := r.chunks.seg.Hold(); err != nil {
 		return err
 	}
-	defer r.sv.seg.Release()
+	defer r.chunks.seg.Release()
 	return r.verify(h, key)
 }
 
 // Segment returns the segment, for its name and its bytes.
-func (r *Reader) Segment() *shmring.Segment { return r.sv.seg }
+func (r *Reader) Segment() *shmring.Segment { return r.chunks.seg }
 
 // Generation returns the generation that the store is read in.
 func (r *Reader) Generation() pycompat.Generation { return r.gen }
@@ -247,7 +247,7 @@ func (r *Reader) verify(h Handle, key string) error {
 	if !r.gen.Signed {
 		return nil
 	}
-	return r.sv.guard(h, func() error { return verify(r.sv.seg.Secret(), key, h) })
+	return r.chunks.guard(h, func() error { return verify(r.chunks.seg.Secret(), key, h) })
 }
 
 // Touch says that the object at a handle will be read later in the same
@@ -257,27 +257,27 @@ func (r *Reader) verify(h Handle, key string) error {
 // it only verifies the handle. The errors are those of Get, and ctx's while it
 // waits for the lock.
 func (r *Reader) Touch(ctx context.Context, key string, h Handle) error {
-	if err := r.sv.seg.Hold(); err != nil {
+	if err := r.chunks.seg.Hold(); err != nil {
 		return err
 	}
-	defer r.sv.seg.Release()
-	return touch(ctx, r.sv, r.gen, r.counter, h, func() error { return r.verify(h, key) })
+	defer r.chunks.seg.Release()
+	return touch(ctx, r.chunks, r.gen, r.counter, h, func() error { return r.verify(h, key) })
 }
 
 // touch is the touch of whoever has a lock, a reader or such a writer.
-func touch(ctx context.Context, sv segmentView, g pycompat.Generation, c *counter, h Handle, verify func() error) error {
+func touch(ctx context.Context, chunks chunks, g pycompat.Generation, c *counter, h Handle, verify func() error) error {
 	switch g.Counting {
 	case pycompat.CountTouch:
 		if c == nil {
 			return nil
 		}
-		return sv.guard(h, func() error { return c.touch(ctx, sv, h) })
+		return chunks.guard(h, func() error { return c.touch(ctx, chunks, h) })
 	case pycompat.CountPerAddress:
 		if err := verify(); err != nil {
 			return err
 		}
-		return sv.guard(h, func() error {
-			_, err := sv.locate(h)
+		return chunks.guard(h, func() error {
+			_, err := chunks.locate(h)
 			return err
 		})
 	}
@@ -288,7 +288,7 @@ func touch(ctx context.Context, sv segmentView, g pycompat.Generation, c *counte
 // does nothing when called again. A view that was dropped is open until the garbage
 // collector finds it: then Close, called again, succeeds.
 func (r *Reader) Close() error {
-	if err := r.sv.seg.Close(); err != nil {
+	if err := r.chunks.seg.Close(); err != nil {
 		if errors.Is(err, ErrBusy) {
 			r.collect()
 		}
@@ -297,7 +297,7 @@ func (r *Reader) Close() error {
 	r.closed.Do(func() {
 		var errs []error
 		if r.slot != nil {
-			errs = append(errs, r.sv.guard(Handle{}, r.slot.Close))
+			errs = append(errs, r.chunks.guard(Handle{}, r.slot.Close))
 		}
 		if r.ctl != nil {
 			errs = append(errs, r.ctl.Close())

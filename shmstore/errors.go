@@ -10,7 +10,7 @@ import (
 var (
 	// ErrKeyExists is wrapped by [KeyExistsError]. (ErrExists is about segments.)
 	ErrKeyExists = errors.New("shmstore: key exists")
-	// ErrNotFound is wrapped by [NotFoundError].
+	// ErrNotFound is wrapped by [KeyNotFoundError].
 	ErrNotFound = errors.New("shmstore: no such key")
 	// ErrTooLarge is wrapped by [TooLargeError].
 	ErrTooLarge = shmring.ErrTooLarge
@@ -48,16 +48,16 @@ func (e *KeyExistsError) Error() string {
 // Unwrap makes errors.Is(err, ErrKeyExists) true.
 func (e *KeyExistsError) Unwrap() error { return ErrKeyExists }
 
-// NotFoundError reports that a key is not in the store: it was never put, or
+// KeyNotFoundError reports that a key is not in the store: it was never put, or
 // evicted, or removed.
-type NotFoundError struct{ Key string }
+type KeyNotFoundError struct{ Key string }
 
-func (e *NotFoundError) Error() string {
+func (e *KeyNotFoundError) Error() string {
 	return fmt.Sprintf("shmstore: key %q is not in the store; put it again", e.Key)
 }
 
 // Unwrap makes errors.Is(err, ErrNotFound) true.
-func (e *NotFoundError) Unwrap() error { return ErrNotFound }
+func (e *KeyNotFoundError) Unwrap() error { return ErrNotFound }
 
 // TooLargeError reports that an object is above the limit for one object, or can
 // never fit. Waiting does not help.

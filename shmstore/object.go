@@ -86,8 +86,8 @@ type Handle struct {
 // payloads whose reads nobody counts.
 //
 // Every method is called under the store's lock, and must not call the Store. A
-// method may look at the object's bytes: a fault there is an error of the store's
-// method.
+// method may look at the object's bytes ([Store.Chunk]): a fault there is an error of
+// the store's method.
 type PayloadOwner interface {
 	// NewRecord returns the record of a new object.
 	NewRecord() Record

@@ -32,8 +32,9 @@ type Options struct {
 	Format string
 	// Owner is a label by which shmring.Sweep knows whose segments it may remove.
 	Owner string
-	// Payloads is who counts the reads of payloads; nil: nobody does.
-	Payloads PayloadOwner
+	// Payloads returns who counts the reads of the payloads of a store, which is about
+	// to be used. nil: nobody counts them.
+	Payloads func(*Store) PayloadOwner
 	// Readers is the number of processes that read every payload, for a PayloadOwner.
 	Readers int
 	// FirstID is the id of the first object. New over a segment that was in use wants

@@ -134,7 +134,7 @@ func (s *Store) checkKey(key string) error {
 
 // Lookup returns the object under a key, which stays until the request ends. n is
 // how often the request uses it, as PayloadOwner.Use is told; 0 only holds it. Lookup
-// fails with [NotFoundError], [ErrEnded], or the owner's error.
+// fails with [KeyNotFoundError], [ErrEnded], or the owner's error.
 func (r *Request) Lookup(key string, n int) (*Object, error) {
 	if err := r.enter(); err != nil {
 		return nil, err
@@ -150,16 +150,16 @@ func (r *Request) Lookup(key string, n int) (*Object, error) {
 	return o, r.take(o, n)
 }
 
-// Hold is Lookup by a handle, for a payload that may have lost its key meanwhile. It
-// fails with [StaleError].
-func (r *Request) Hold(h Handle) (*Object, error) {
+// HoldID keeps the object of an id until the request ends, also one that has lost its
+// key, without a use. It fails with [StaleError].
+func (r *Request) HoldID(id uint32) (*Object, error) {
 	if err := r.enter(); err != nil {
 		return nil, err
 	}
 	defer r.s.mu.Unlock()
-	o := r.s.objects[h.ID]
-	if o == nil || o.state == reserved || o.state == discarded || r.s.Handle(o) != h {
-		return nil, &StaleError{Handle: h}
+	o := r.s.objects[id]
+	if o == nil || o.state == reserved || o.state == discarded {
+		return nil, &StaleError{Handle: Handle{ID: id}}
 	}
 	return o, r.take(o, 0)
 }
@@ -225,13 +225,18 @@ func (r *Request) Drop(key string) {
 	}
 }
 
-// Object returns the object that the request has under a key, nil if it has none.
-func (r *Request) Object(key string) *Object {
-	if r.s.lock() != nil {
-		return nil
+// Object returns the object that the request has under a key. It fails with [ErrInvalid]
+// if it has none, or has ended.
+func (r *Request) Object(key string) (*Object, error) {
+	if err := r.s.lock(); err != nil {
+		return nil, err
 	}
 	defer r.s.mu.Unlock()
-	return r.leased(key)
+	o := r.leased(key)
+	if o == nil {
+		return nil, fmt.Errorf("%w: request %s does not have key %q", ErrInvalid, r.id, key)
+	}
+	return o, nil
 }
 
 // Bytes returns the payload of an object that the request has, in place. It must not

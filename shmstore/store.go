@@ -110,7 +110,7 @@ func New(seg *shmring.Segment, o Options) (*Store, error) {
 
 func newStore(seg *shmring.Segment, o Options) *Store {
 	s := &Store{
-		opt: o, owner: o.Payloads, seg: seg, ctl: seg.Control(), readers: o.Readers,
+		opt: o, owner: uncounted{}, seg: seg, ctl: seg.Control(), readers: o.Readers,
 		pool:    shmring.NewPool(seg.Ring(), o.pool()),
 		objects: map[uint32]*Object{}, index: map[string]*Object{}, pending: map[string]*Object{},
 		pinned: map[*Object]struct{}{}, requests: map[string]*Request{}, tenants: map[string]*tenant{},
@@ -118,8 +118,8 @@ func newStore(seg *shmring.Segment, o Options) *Store {
 	}
 	s.room = int64(s.pool.Room())
 	s.waiters.Left = func(w *line.Waiter) { s.forgetTenant(w.Tenant) }
-	if s.owner == nil {
-		s.owner = uncounted{}
+	if o.Payloads != nil {
+		s.owner = o.Payloads(s)
 	}
 	return s
 }
@@ -223,7 +223,7 @@ func (s *Store) find(key string) (*Object, error) {
 		ok = false
 	}
 	if !ok {
-		return nil, &NotFoundError{key}
+		return nil, &KeyNotFoundError{key}
 	}
 	s.evictor.Hit(o.cached)
 	s.releaseIfOver(o)
