@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/internal/shmfile"
-	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
 )
 
 // talker sends requests to one agent.
@@ -342,7 +342,7 @@ func FuzzAgent(f *testing.F) {
 		detached, err := filepath.Glob(filepath.Join(dir, "*.ctl"))
 		require.NoError(t, err)
 		for _, path := range detached {
-			_, err := shmring.Sweep(shmring.SweepOptions{
+			_, err := segment.Sweep(segment.SweepOptions{
 				Dir: dir, Prefix: strings.TrimSuffix(filepath.Base(path), ".ctl"), AnyOwner: true, Remove: true,
 			})
 			require.NoError(t, err)

@@ -11,6 +11,8 @@ import (
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // errInvalid is the kind "invalid" for errors that arise here.
@@ -27,12 +29,12 @@ var kinds = []struct {
 	kind string
 }{
 	{objstore.ErrKeyExists, "exists"},
-	{shmring.ErrExists, "exists_segment"},
-	{shmring.ErrOwned, "exists_segment"},
-	{shmring.ErrForeign, "unsupported"},
-	{shmring.ErrNoSpace, "no_space"},
+	{segment.ErrExists, "exists_segment"},
+	{sidecar.ErrOwned, "exists_segment"},
+	{sidecar.ErrForeign, "unsupported"},
+	{segment.ErrNoSpace, "no_space"},
 	{objstore.ErrNotFound, "not_found"},
-	{shmring.ErrNotExist, "not_found"},
+	{segment.ErrNotExist, "not_found"},
 	{pycompat.ErrUnnamedSemaphore, "not_found"},
 	{objstore.ErrBadSignature, "bad_signature"},
 	{serde.ErrMissingSignature, "bad_signature"},
@@ -46,8 +48,8 @@ var kinds = []struct {
 	{objstore.ErrClosed, "closed"},
 	{pycompat.ErrUnknownVersion, "unsupported"},
 	{pycompat.ErrSemaphoreLayout, "unsupported"},
-	{shmring.ErrUnsupported, "unsupported"},
-	{shmring.ErrUnsafe, "unsupported"},
+	{segment.ErrUnsupported, "unsupported"},
+	{segment.ErrUnsafe, "unsupported"},
 	{serde.ErrUnsupported, "unsupported"},
 	{mmhash.ErrUnsupported, "unsupported"},
 	{errUnsupported, "unsupported"},

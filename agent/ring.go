@@ -6,6 +6,7 @@ import (
 
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
 )
 
 // maxPrivate bounds a ring in private memory.
@@ -13,7 +14,7 @@ const maxPrivate int64 = 1 << 32
 
 type ring struct {
 	*shmring.Ring
-	seg *shmring.Segment
+	seg *segment.Segment
 }
 
 func (r *ring) close() error { return errors.Join(r.seg.Unlink(), r.seg.Close()) }
@@ -66,13 +67,13 @@ func (a *Agent) ringNew(p *params) (reply, error) {
 }
 
 // newSegment makes a named segment, or one in private memory.
-func (a *Agent) newSegment(name string, size int, g pycompat.Generation) (*shmring.Segment, error) {
-	o := shmring.SegmentOptions{Name: name, RingSize: size, DataOffset: g.DataOffset, Dir: a.dir}
+func (a *Agent) newSegment(name string, size int, g pycompat.Generation) (*segment.Segment, error) {
+	o := segment.Options{Name: name, RingSize: size, DataOffset: g.DataOffset, Dir: a.dir}
 	if err := a.sizeAllowed(size); err != nil {
 		return nil, err
 	}
 	if name != "" {
-		return shmring.Create(o)
+		return segment.Create(o)
 	}
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -80,7 +81,7 @@ func (a *Agent) newSegment(name string, size int, g pycompat.Generation) (*shmri
 	if int64(size) > maxPrivate {
 		return nil, invalidf("size %d: at most %d in private memory", size, maxPrivate)
 	}
-	return shmring.Private(make([]byte, size+g.DataOffset), o)
+	return segment.Private(make([]byte, size+g.DataOffset), o)
 }
 
 func (a *Agent) sizeAllowed(size int) error {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/pycompat"
-	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
 )
 
 // store is a writer or a reader. It stays under its name after it was closed,
@@ -27,7 +27,7 @@ type store struct {
 	closed bool
 }
 
-func (s *store) segment() *shmring.Segment {
+func (s *store) segment() *segment.Segment {
 	if s.w != nil {
 		return s.w.Segment()
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/pycompat"
-	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/memory"
 )
 
 // Cache is the multimodal cache of one frontend and one engine.
@@ -96,12 +96,12 @@ func (c *Cache) Adoption() objstore.Adoption { return c.adoption }
 
 // Prepare maps the pages of mode shm ahead, and asks for huge pages, NUMA nodes
 // and locked memory; the report says what was obtained. See
-// shmring.Segment.Prepare.
-func (c *Cache) Prepare(ctx context.Context, o shmring.MemoryOptions) (shmring.MemoryReport, error) {
+// segment.Segment.Prepare.
+func (c *Cache) Prepare(ctx context.Context, o memory.Options) (memory.Report, error) {
 	if s, ok := c.back.(*shared); ok {
 		return s.w.Segment().Prepare(ctx, o)
 	}
-	return shmring.MemoryReport{}, fmt.Errorf("%w: mode %s has no segment", ErrInvalid, c.o.Mode)
+	return memory.Report{}, fmt.Errorf("%w: mode %s has no segment", ErrInvalid, c.o.Mode)
 }
 
 // Fence marks a moment in the order of what was sent, see objstore.Writer.Fence:

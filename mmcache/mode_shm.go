@@ -8,7 +8,7 @@ import (
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/serde"
-	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
 )
 
 // shared keeps items in shared memory, with their prompt updates attached.
@@ -33,7 +33,7 @@ func newShared(o Options, ev *events) (*shared, objstore.Adoption, error) {
 	}
 	if o.Adopt {
 		w, a, err := objstore.Adopt(so)
-		if !errors.Is(err, shmring.ErrNotExist) {
+		if !errors.Is(err, segment.ErrNotExist) {
 			return &shared{w: w}, a, err
 		}
 	}

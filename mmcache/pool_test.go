@@ -12,7 +12,7 @@ import (
 	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/pycompat"
-	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/memory"
 )
 
 // shmRequest makes a request with one item and commits it; the handles are what
@@ -148,10 +148,10 @@ func TestAdoptNeedsANameAndThePool(t *testing.T) {
 
 func TestPrepareReports(t *testing.T) {
 	c := openCache(t, mmcache.Options{Mode: mmcache.SHM, Capacity: 1 << 20})
-	rep, err := c.Prepare(ctx, shmring.MemoryOptions{Prefault: true})
+	rep, err := c.Prepare(ctx, memory.Options{Prefault: true})
 	require.NoError(t, err)
 	require.Contains(t, rep.String(), "prefault")
-	_, err = openCache(t, mmcache.Options{}).Prepare(ctx, shmring.MemoryOptions{})
+	_, err = openCache(t, mmcache.Options{}).Prepare(ctx, memory.Options{})
 	require.ErrorIs(t, err, mmcache.ErrInvalid)
 }
 

@@ -14,6 +14,8 @@ import (
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // damagedPool is a pool whose writer has ended, and what it has left.
@@ -80,7 +82,7 @@ func abandon(t *testing.T, w *Writer) {
 }
 
 func (d *damagedPool) path() string {
-	return filepath.Join(d.o.Dir, d.o.Name+shmring.ControlSuffix)
+	return filepath.Join(d.o.Dir, d.o.Name+sidecar.Suffix)
 }
 
 func (d *damagedPool) table(t *testing.T) []byte {
@@ -226,8 +228,8 @@ func TestAdoptRemovesTheCleanMarkFirst(t *testing.T) {
 				}
 			})
 			so := d.o.segment()
-			so.Control = nil
-			seg, err := shmring.Adopt(so)
+			so.Sidecar = nil
+			seg, err := segment.Adopt(so)
 			require.NoError(t, err)
 			defer seg.Close()
 			_, _, _ = adopt(seg, d.o)

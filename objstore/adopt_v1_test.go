@@ -57,7 +57,7 @@ func TestAdoptLayout1(t *testing.T) {
 		require.NoError(t, err)
 		// The first one had set its state once, so that an epoch is skipped.
 		require.Equal(t, Adoption{Kept: 3, InUse: 2, Clean: round == 2, Epoch: a.Epoch}, a, "round %d", round)
-		require.Equal(t, 1, w.Segment().Control().Layout())
+		require.Equal(t, 1, w.Segment().Sidecar().Layout())
 		require.NoError(t, w.CheckStructure())
 		r, err := Open(o.Name, ReaderOptions{Dir: o.Dir, RingSize: o.RingSize, Readers: 1})
 		require.NoError(t, err)

@@ -10,6 +10,8 @@ import (
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // The payload of a chunk, little-endian (shm_object_storage.py, 0.11.0 to
@@ -36,7 +38,7 @@ func addRead(payload []byte) {
 
 // chunks are those of a segment, for whoever looks at them: a writer or a reader.
 type chunks struct {
-	seg     *shmring.Segment
+	seg     *segment.Segment
 	options serde.Options
 	// held reports that a reader's slot names the chunk, and that its id was right
 	// after that. The writer takes the id away for a moment when it would like to
@@ -44,12 +46,12 @@ type chunks struct {
 	// as the right one then.
 	held bool
 	// sidecar is a reader's; a writer's is the segment's.
-	sidecar *shmring.Control
+	sidecar *sidecar.File
 }
 
 // same reports whether the id found at a handle's address is the handle's.
 func (c chunks) same(h Handle, found uint32) bool {
-	return found == h.ID || c.held && found == shmring.NoID
+	return found == h.ID || c.held && found == shmring.DeadID
 }
 
 // locate returns the chunk of a handle after checking the id. The segment must

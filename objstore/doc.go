@@ -43,7 +43,7 @@
 // remove the segment, and so does [Writer.Close], which refuses while anything
 // is open. [Writer.Detach] leaves the segment for the next process. After a
 // crash [Adopt] takes the segment over with its objects, keys and handles;
-// shmring.Sweep removes what nobody adopts.
+// segment.Sweep removes what nobody adopts.
 //
 // # Lifetimes
 //

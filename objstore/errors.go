@@ -5,6 +5,9 @@ import (
 	"fmt"
 
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/memory"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
@@ -24,9 +27,9 @@ var (
 	// ErrCorrupt is wrapped by [CorruptError].
 	ErrCorrupt = shmring.ErrCorrupt
 	// ErrClosed reports that the store was closed.
-	ErrClosed = shmring.ErrClosed
+	ErrClosed = segment.ErrClosed
 	// ErrBusy reports that views or reservations are open.
-	ErrBusy = shmring.ErrBusy
+	ErrBusy = segment.ErrBusy
 	// ErrInvalid reports that an argument makes no sense. It matches the ErrInvalid of
 	// every other package of this module.
 	ErrInvalid = shmring.ErrInvalid
@@ -69,31 +72,31 @@ type (
 var (
 	// ErrExists reports that a segment of this name exists already. It is also an
 	// fs.ErrExist.
-	ErrExists = shmring.ErrExists
+	ErrExists = segment.ErrExists
 	// ErrNotExist reports that there is no segment of this name. It is also an
 	// fs.ErrNotExist.
-	ErrNotExist = shmring.ErrNotExist
+	ErrNotExist = segment.ErrNotExist
 	// ErrOwned reports that a segment's writer lives.
-	ErrOwned = shmring.ErrOwned
+	ErrOwned = sidecar.ErrOwned
 	// ErrForeign reports that a segment has no sidecar, so something else made it.
-	ErrForeign = shmring.ErrForeign
+	ErrForeign = sidecar.ErrForeign
 	// ErrUnsafe reports that a segment exists but must not be trusted.
-	ErrUnsafe = shmring.ErrUnsafe
+	ErrUnsafe = segment.ErrUnsafe
 	// ErrSize is wrapped by [SizeError].
-	ErrSize = shmring.ErrSize
+	ErrSize = segment.ErrSize
 	// ErrNoSpace reports that the memory for a segment is not there, see [SpaceError].
-	ErrNoSpace = shmring.ErrNoSpace
+	ErrNoSpace = segment.ErrNoSpace
 	// ErrMemory reports that memory is not as it was required.
-	ErrMemory = shmring.ErrMemory
+	ErrMemory = memory.ErrMissing
 	// ErrUnsupported reports that this system has no segments.
-	ErrUnsupported = shmring.ErrUnsupported
+	ErrUnsupported = segment.ErrUnsupported
 )
 
 // SizeError reports that a segment and its user disagree about the ring.
-type SizeError = shmring.SizeError
+type SizeError = segment.SizeError
 
 // SpaceError reports which limit a segment does not fit.
-type SpaceError = shmring.SpaceError
+type SpaceError = segment.SpaceError
 
 // HeadError reports that an object does not fit into a [FIFO] now: chunks are freed
 // strictly in order, and the oldest one is in the way.

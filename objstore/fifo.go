@@ -15,6 +15,8 @@ import (
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // FIFO is the store with vLLM's own rule, bit for bit: chunks are freed in the order of
@@ -78,7 +80,7 @@ const (
 )
 
 // CreateFIFO makes a segment and the store in it. The errors are those of
-// shmring.Create.
+// segment.Create.
 func CreateFIFO(o Options) (*FIFO, error) {
 	if err := o.ValidateFIFO(); err != nil {
 		return nil, err
@@ -87,7 +89,7 @@ func CreateFIFO(o Options) (*FIFO, error) {
 	if o.Name == "" {
 		o.Name = o.Generation.SegmentName()
 	}
-	seg, err := shmring.Create(o.fifoSegment())
+	seg, err := segment.Create(o.fifoSegment())
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +100,7 @@ func CreateFIFO(o Options) (*FIFO, error) {
 
 // NewFIFO makes a store in a segment that the caller created, or made over private
 // memory; see [NewPool].
-func NewFIFO(seg *shmring.Segment, o Options) (*FIFO, error) {
+func NewFIFO(seg *segment.Segment, o Options) (*FIFO, error) {
 	if err := o.ValidateFIFO(); err != nil {
 		return nil, err
 	}
@@ -106,7 +108,7 @@ func NewFIFO(seg *shmring.Segment, o Options) (*FIFO, error) {
 	if err := matches(seg, o.RingSize, o.Generation); err != nil {
 		return nil, err
 	}
-	if c := seg.Control(); c != nil && (c.Options().Policy != shmring.PolicyFIFO || c.State().Epoch > 1) {
+	if c := seg.Sidecar(); c != nil && (c.Options().Policy != sidecar.FIFO || c.State().Epoch > 1) {
 		return nil, fmt.Errorf("%w: segment %s has a sidecar for the policy %v that was in use; adopt it", ErrInvalid, seg.Name(), c.Options().Policy)
 	}
 	f := newFIFO(seg, o)
@@ -116,7 +118,7 @@ func NewFIFO(seg *shmring.Segment, o Options) (*FIFO, error) {
 	})
 }
 
-func newFIFO(seg *shmring.Segment, o Options) *FIFO {
+func newFIFO(seg *segment.Segment, o Options) *FIFO {
 	g := o.Generation.OrNewest()
 	return &FIFO{
 		opt: o, gen: g, counting: newCounting(o.Readers, g), counter: newCounter(o.Lock, o.LockTimeout, o.Readers),
@@ -131,7 +133,7 @@ func (f *FIFO) guard(g func() error) error { return f.chunks.guard(Handle{}, g) 
 
 // Name, Segment and Generation implement [Store].
 func (f *FIFO) Name() string                    { return f.chunks.seg.Name() }
-func (f *FIFO) Segment() *shmring.Segment       { return f.chunks.seg }
+func (f *FIFO) Segment() *segment.Segment       { return f.chunks.seg }
 func (f *FIFO) Generation() pycompat.Generation { return f.gen }
 
 // lock takes the store's lock. It fails if the store is closed.
@@ -393,7 +395,7 @@ func (f *FIFO) resetReaders(readers int) error {
 	if readers == 0 {
 		readers = f.readers
 	}
-	if c := f.chunks.seg.Control(); c != nil { // first: if it is gone, nothing is reset
+	if c := f.chunks.seg.Sidecar(); c != nil { // first: if it is gone, nothing is reset
 		err := f.guard(func() error {
 			s := c.State()
 			s.Readers = readers

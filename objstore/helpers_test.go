@@ -10,7 +10,7 @@ import (
 
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
-	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
 )
 
 func generation(t testing.TB, version string) pycompat.Generation {
@@ -45,12 +45,12 @@ func newStore(t testing.TB, o Options) *store {
 	}
 	g := o.Generation.OrNewest()
 	m := make([]byte, g.DataOffset+o.RingSize)
-	so := shmring.SegmentOptions{RingSize: o.RingSize, DataOffset: g.DataOffset}
+	so := segment.Options{RingSize: o.RingSize, DataOffset: g.DataOffset}
 	own := so
 	if o.Policy == Pool {
-		own.Control = o.segment().Control
+		own.Sidecar = o.segment().Sidecar
 	}
-	seg, err := shmring.Private(m, own)
+	seg, err := segment.Private(m, own)
 	require.NoError(t, err)
 	w, err := NewWriter(seg, o)
 	require.NoError(t, err)
@@ -58,7 +58,7 @@ func newStore(t testing.TB, o Options) *store {
 	s := &store{Writer: w, mem: m}
 	lock := newLocalLock()
 	for range o.Readers {
-		seg, err := shmring.Private(m, so)
+		seg, err := segment.Private(m, so)
 		require.NoError(t, err)
 		r, err := NewReader(seg, ReaderOptions{RingSize: o.RingSize, Readers: o.Readers, Generation: g, Lock: lock, LockTimeout: time.Minute})
 		require.NoError(t, err)

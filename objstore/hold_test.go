@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/serde"
-	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // realPool makes a pool in a segment in a folder of the test, and a reader with a
@@ -181,7 +182,7 @@ func TestAdoptDropsWhatIsDamaged(t *testing.T) {
 func TestAdoptErrors(t *testing.T) {
 	w, _, o := realPool(t, Options{})
 	_, _, err := Adopt(o)
-	require.ErrorIs(t, err, shmring.ErrOwned)
+	require.ErrorIs(t, err, sidecar.ErrOwned)
 	require.ErrorContains(t, err, fmt.Sprint(os.Getpid()))
 	require.NoError(t, w.Detach())
 
@@ -212,15 +213,15 @@ func TestAdoptErrors(t *testing.T) {
 	_, _, err = Adopt(fifo)
 	require.ErrorIs(t, err, ErrInvalid)
 	require.ErrorContains(t, err, "Sweep")
-	_, err = shmring.Sweep(shmring.SweepOptions{Dir: o.Dir, Prefix: "fifo", Remove: true})
+	_, err = segment.Sweep(segment.SweepOptions{Dir: o.Dir, Prefix: "fifo", Remove: true})
 	require.NoError(t, err)
 }
 
 // A segment that vLLM made has no sidecar, or one of an older segment.
 func TestReaderOfAForeignSegmentIsNotProtected(t *testing.T) {
 	dir := t.TempDir()
-	so := shmring.SegmentOptions{Name: "s", Dir: dir, RingSize: 1000, DataOffset: 32}
-	seg, err := shmring.Create(so)
+	so := segment.Options{Name: "s", Dir: dir, RingSize: 1000, DataOffset: 32}
+	seg, err := segment.Create(so)
 	require.NoError(t, err)
 	open := func() {
 		r, err := Open("s", ReaderOptions{Dir: dir, RingSize: 1000, Readers: 1})
@@ -228,7 +229,7 @@ func TestReaderOfAForeignSegmentIsNotProtected(t *testing.T) {
 		require.False(t, r.Protected())
 		require.NoError(t, r.Close())
 		_, err = Open("s", ReaderOptions{Dir: dir, RingSize: 1000, Readers: 1, SidecarLock: true})
-		require.ErrorIs(t, err, shmring.ErrForeign)
+		require.ErrorIs(t, err, sidecar.ErrForeign)
 	}
 	open()
 	require.NoError(t, seg.Destroy())
@@ -236,7 +237,7 @@ func TestReaderOfAForeignSegmentIsNotProtected(t *testing.T) {
 	w, err := Create(Options{Name: "s", Dir: dir, RingSize: 1000, MaxObjectSize: 500, Readers: 1, Policy: Pool})
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(dir+"/s"))
-	seg, err = shmring.Create(so) // by something else
+	seg, err = segment.Create(so) // by something else
 	require.NoError(t, err)
 	open()
 	require.NoError(t, seg.Destroy())

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/internal/shmfile"
-	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // creatorChild makes a segment with one object and, when told, removes it.
@@ -40,9 +41,9 @@ func killCreators(t *testing.T, report *killReport, seed uint64, each int) {
 	path := filepath.Join(shmfile.DefaultDir, name)
 	left := map[string][]string{ // files
 		"control.link":     nil,
-		"segment.link":     {path + shmring.ControlSuffix},
-		"segment.linked":   {path, path + shmring.ControlSuffix},
-		"segment.unlinked": {path + shmring.ControlSuffix},
+		"segment.link":     {path + sidecar.Suffix},
+		"segment.linked":   {path, path + sidecar.Suffix},
+		"segment.unlinked": {path + sidecar.Suffix},
 	}
 	for i := range each {
 		for _, place := range createPlaces {
@@ -60,7 +61,7 @@ func killCreators(t *testing.T, report *killReport, seed uint64, each int) {
 			case 1:
 				w, a, err := Adopt(killOptions(name, true))
 				if place != "segment.linked" {
-					require.ErrorIs(t, err, shmring.ErrNotExist)
+					require.ErrorIs(t, err, segment.ErrNotExist)
 					break
 				}
 				require.NoError(t, err)
@@ -71,7 +72,7 @@ func killCreators(t *testing.T, report *killReport, seed uint64, each int) {
 			}
 			w, err := Create(killOptions(name, true))
 			if len(left[place]) == 2 && i%3 == 2 {
-				require.ErrorIs(t, err, shmring.ErrExists)
+				require.ErrorIs(t, err, segment.ErrExists)
 				sweepKilled(t, name, true)
 				w, err = Create(killOptions(name, true))
 			}
@@ -111,7 +112,7 @@ func sweepKilled(t *testing.T, name string, something bool) {
 	t.Helper()
 	for _, remove := range []bool{false, true} {
 		before := filesOf(t, name)
-		got, err := shmring.Sweep(shmring.SweepOptions{Prefix: name, Owner: "kill", Remove: remove})
+		got, err := segment.Sweep(segment.SweepOptions{Prefix: name, Owner: "kill", Remove: remove})
 		require.NoError(t, err)
 		if !something {
 			require.Empty(t, got)
@@ -137,10 +138,10 @@ func TestSweepSparesTheLiving(t *testing.T) {
 	require.NoError(t, err)
 
 	_, err = Create(killOptions(name, true))
-	require.ErrorIs(t, err, shmring.ErrExists)
+	require.ErrorIs(t, err, segment.ErrExists)
 	_, _, err = Adopt(killOptions(name, true))
-	require.ErrorIs(t, err, shmring.ErrOwned)
-	got, err := shmring.Sweep(shmring.SweepOptions{Prefix: name, AnyOwner: true, Remove: true})
+	require.ErrorIs(t, err, sidecar.ErrOwned)
+	got, err := segment.Sweep(segment.SweepOptions{Prefix: name, AnyOwner: true, Remove: true})
 	require.NoError(t, err)
 	require.Len(t, got, 1)
 	require.True(t, got[0].Alive)
@@ -163,7 +164,7 @@ func TestDetachThatFailsIsNotClean(t *testing.T) {
 	w, _, _ := realPool(t, Options{})
 	require.NoError(t, w.Segment().Hold())
 	require.ErrorIs(t, w.Detach(), ErrBusy)
-	require.False(t, w.Segment().Control().State().Clean)
+	require.False(t, w.Segment().Sidecar().State().Clean)
 	w.Segment().Release()
 	require.NoError(t, w.Close())
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 var (
@@ -171,7 +173,7 @@ func (k *randomKiller) kill() {
 func (k *randomKiller) damage() {
 	t := k.t
 	k.n.damaged++
-	f, err := os.OpenFile(filepath.Join(shmfile.DefaultDir, k.name+shmring.ControlSuffix), os.O_RDWR, 0)
+	f, err := os.OpenFile(filepath.Join(shmfile.DefaultDir, k.name+sidecar.Suffix), os.O_RDWR, 0)
 	require.NoError(t, err)
 	defer f.Close()
 	st, err := f.Stat()
@@ -216,9 +218,9 @@ func (k *randomKiller) adopt(damaged bool) *Writer {
 	t := k.t
 	w, a, err := Adopt(killOptions(k.name, k.rereads))
 	if damaged && err != nil {
-		var bad *shmring.ControlError
+		var bad *sidecar.FormatError
 		require.ErrorAs(t, err, &bad)
-		got, err := shmring.Sweep(shmring.SweepOptions{Prefix: k.name, AnyOwner: true, Remove: true})
+		got, err := segment.Sweep(segment.SweepOptions{Prefix: k.name, AnyOwner: true, Remove: true})
 		require.NoError(t, err)
 		require.Len(t, got, 1)
 		if len(filesOf(t, k.name)) > 0 { // its identity or its version is damaged

@@ -8,6 +8,8 @@ import (
 
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
@@ -60,13 +62,13 @@ type Options struct {
 	MaxObjects int
 	// FullSums makes the sidecar's checksums cover every byte of an object, so that
 	// Adopt finds any change that something else made to it. Without, they cover
-	// objects up to 64 KiB, and samples of larger ones (shmring.PayloadSum): a full
+	// objects up to 64 KiB, and samples of larger ones (sidecar.PayloadSum): a full
 	// sum takes longer than writing the object.
 	FullSums bool
 	// ReaderSlots is the most readers of this library that look at objects in
 	// place, 2 KiB each in the sidecar. 0 is 64.
 	ReaderSlots int
-	// Owner is a label by which shmring.Sweep knows whose segments it may remove.
+	// Owner is a label by which segment.Sweep knows whose segments it may remove.
 	Owner string
 	// Quotas bound the bytes of each tenant (PutOptions.Tenant) in a Pool; Quota
 	// those of a tenant that is not in it. 0 is no bound.
@@ -156,10 +158,10 @@ func (o Options) ring() shmring.RingOptions {
 	return shmring.RingOptions{Align: o.Align, DataOffset: g.DataOffset, IDsRestart: g.IDsRestart && !o.KeepIDs, FirstID: o.FirstID}
 }
 
-func (o Options) fifoSegment() shmring.SegmentOptions {
+func (o Options) fifoSegment() segment.Options {
 	g := o.Generation.OrNewest()
-	return shmring.SegmentOptions{Name: o.Name, RingSize: o.RingSize, DataOffset: g.DataOffset, Dir: o.Dir, Control: &shmring.ControlOptions{
-		Policy: shmring.PolicyFIFO, Generation: g.Version, Owner: o.Owner, Readers: o.Readers, Slots: o.ReaderSlots,
+	return segment.Options{Name: o.Name, RingSize: o.RingSize, DataOffset: g.DataOffset, Dir: o.Dir, Sidecar: &sidecar.Options{
+		Policy: sidecar.FIFO, Generation: g.Version, Owner: o.Owner, Readers: o.Readers, Slots: o.ReaderSlots,
 	}}
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
-	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
@@ -34,7 +34,7 @@ type Pool struct {
 }
 
 // CreatePool makes a segment and the store in it. The errors are those of
-// shmring.Create.
+// segment.Create.
 func CreatePool(o Options) (*Pool, error) {
 	p, so, err := newPool(o)
 	if err != nil {
@@ -48,7 +48,7 @@ func CreatePool(o Options) (*Pool, error) {
 // memory. Whatever was in it is forgotten, and where handles are signed a new secret
 // makes the old ones invalid; elsewhere see Options.FirstID. The store owns the segment
 // from now on and closes it, but does not remove it.
-func NewPool(seg *shmring.Segment, o Options) (*Pool, error) {
+func NewPool(seg *segment.Segment, o Options) (*Pool, error) {
 	p, so, err := newPool(o)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ type Adoption = shmstore.Adoption
 // The options must be the segment's: name, RingSize, Generation; MaxObjects and
 // ReaderSlots are taken from it. Readers may differ if the engine was restarted
 // too: call ResetReaders then. The store owns the segment, as if it had created
-// it. Errors are those of shmring.Adopt, and [ErrInvalid] for the segment of a [FIFO],
+// it. Errors are those of segment.Adopt, and [ErrInvalid] for the segment of a [FIFO],
 // which has no table of objects.
 //
 // If AdoptPool itself is killed, the next one begins again.
@@ -129,7 +129,7 @@ func (p *Pool) own(s *shmstore.Store) shmstore.PayloadOwner {
 }
 
 func (p *Pool) Name() string                    { return p.store.Name() }
-func (p *Pool) Segment() *shmring.Segment       { return p.store.Segment() }
+func (p *Pool) Segment() *segment.Segment       { return p.store.Segment() }
 func (p *Pool) Generation() pycompat.Generation { return p.gen }
 
 func (p *Pool) Cached(key string) bool { return p.store.Cached(key) }

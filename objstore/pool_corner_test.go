@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
 )
 
 // read lets one reader read a handle.
@@ -232,8 +233,8 @@ func TestNewWriterOverASidecarInUse(t *testing.T) {
 	unleased(t, w, "a", 100, 1)
 	require.NoError(t, w.Detach())
 	so := o.segment()
-	so.Control = nil
-	seg, err := shmring.Adopt(so)
+	so.Sidecar = nil
+	seg, err := segment.Adopt(so)
 	require.NoError(t, err)
 	for _, p := range []Policy{FIFO, Pool} {
 		bad := o
@@ -310,7 +311,7 @@ func TestReservationOfARequestIsCommittedByIt(t *testing.T) {
 // aborted.
 func TestCountsAreNotTrustedByDefaultWhereAddressesAreReread(t *testing.T) {
 	for version, evicted := range map[string]bool{"0.33.0": false, "0.20.2": true} {
-		seg, err := shmring.Private(make([]byte, 4096+generation(t, version).DataOffset), shmring.SegmentOptions{RingSize: 4096, DataOffset: generation(t, version).DataOffset})
+		seg, err := segment.Private(make([]byte, 4096+generation(t, version).DataOffset), segment.Options{RingSize: 4096, DataOffset: generation(t, version).DataOffset})
 		require.NoError(t, err)
 		w, err := NewWriter(seg, Options{Policy: Pool, Generation: generation(t, version), RingSize: 4096, MaxObjectSize: 4096, Readers: 1})
 		require.NoError(t, err)

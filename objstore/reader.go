@@ -17,7 +17,8 @@ import (
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
-	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // Reader looks at the objects of a segment that another process writes.
@@ -25,8 +26,8 @@ type Reader struct {
 	chunks  chunks
 	gen     pycompat.Generation
 	counter *counter // nil: observes
-	ctl     *shmring.Control
-	slot    *shmring.Slot // where it says what it looks at; nil if it can't
+	ctl     *sidecar.File
+	slot    *sidecar.Slot // where it says what it looks at; nil if it can't
 	log     *slog.Logger
 
 	dropped   atomic.Uint64
@@ -36,7 +37,7 @@ type Reader struct {
 	err    error // of the end of ctl
 }
 
-// Open attaches to the segment name. The errors are those of shmring.Attach.
+// Open attaches to the segment name. The errors are those of segment.Attach.
 //
 // If the segment has the policy Pool, the reader takes a slot in its sidecar:
 // what it looks at is not evicted meanwhile, whatever else ends. [Reader.Protected]
@@ -45,7 +46,7 @@ func Open(name string, o ReaderOptions) (*Reader, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	seg, err := shmring.Attach(shmring.SegmentOptions{
+	seg, err := segment.Attach(segment.Options{
 		Name: name, RingSize: o.RingSize, DataOffset: o.Generation.OrNewest().DataOffset, Dir: o.Dir,
 		ReadOnly: o.Lock == nil && !o.SidecarLock,
 	})
@@ -53,7 +54,7 @@ func Open(name string, o ReaderOptions) (*Reader, error) {
 		return nil, err
 	}
 	r := newReader(seg, o)
-	if r.ctl, err = shmring.OpenControl(o.Dir, name); err == nil {
+	if r.ctl, err = sidecar.Open(o.Dir, name); err == nil {
 		r.chunks.sidecar = r.ctl
 		err = r.takeSlot()
 	}
@@ -64,7 +65,7 @@ func Open(name string, o ReaderOptions) (*Reader, error) {
 		}
 		return r, nil
 	case o.SidecarLock:
-	case errors.Is(err, shmring.ErrForeign), errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+	case errors.Is(err, sidecar.ErrForeign), errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		// Something else made the segment, or this process may only look.
 		return r, nil
 	}
@@ -73,15 +74,15 @@ func Open(name string, o ReaderOptions) (*Reader, error) {
 
 // takeSlot takes a slot if the segment has slots and one is free.
 func (r *Reader) takeSlot() error {
-	if !r.ctl.Describes(r.chunks.seg) {
+	if !r.chunks.seg.DescribedBy(r.ctl) {
 		// Left by a segment of this name that is gone.
 		err := r.ctl.Close()
 		r.ctl, r.chunks.sidecar = nil, nil
-		return errors.Join(shmring.ErrForeign, err)
+		return errors.Join(sidecar.ErrForeign, err)
 	}
 	if c := r.ctl.Options(); !sameWire(c.Generation, r.gen) {
 		return fmt.Errorf("%w: segment %s was written for vLLM %s, this reader is for %s", ErrInvalid, r.chunks.seg.Name(), c.Generation, r.gen.Version)
-	} else if c.Policy != shmring.PolicyPool {
+	} else if c.Policy != sidecar.Pool {
 		return nil
 	}
 	err := r.chunks.guard(Handle{}, func() (err error) {
@@ -101,7 +102,7 @@ func (r *Reader) Protected() bool { return r.slot != nil }
 
 // NewReader reads from a segment that the caller attached, or made over private
 // memory. The reader owns it from now on.
-func NewReader(seg *shmring.Segment, o ReaderOptions) (*Reader, error) {
+func NewReader(seg *segment.Segment, o ReaderOptions) (*Reader, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -111,7 +112,7 @@ func NewReader(seg *shmring.Segment, o ReaderOptions) (*Reader, error) {
 	return newReader(seg, o), nil
 }
 
-func newReader(seg *shmring.Segment, o ReaderOptions) *Reader {
+func newReader(seg *segment.Segment, o ReaderOptions) *Reader {
 	g := o.Generation.OrNewest()
 	return &Reader{
 		chunks:  chunks{seg: seg, options: serde.Options{Generation: g}},
@@ -238,7 +239,7 @@ func (r *Reader) Verify(key string, h Handle) error {
 }
 
 // Segment returns the segment, for its name and its bytes.
-func (r *Reader) Segment() *shmring.Segment { return r.chunks.seg }
+func (r *Reader) Segment() *segment.Segment { return r.chunks.seg }
 
 // Generation returns the generation that the store is read in.
 func (r *Reader) Generation() pycompat.Generation { return r.gen }
@@ -308,9 +309,9 @@ func (r *Reader) Close() error {
 }
 
 // matches checks a segment that a caller brings against its options.
-func matches(seg *shmring.Segment, ringSize int, g pycompat.Generation) error {
+func matches(seg *segment.Segment, ringSize int, g pycompat.Generation) error {
 	if off := g.OrNewest().DataOffset; len(seg.Ring()) != ringSize || len(seg.Secret()) != off {
-		return &shmring.SizeError{Name: seg.Name(), Got: int64(seg.Size()), Ring: ringSize, DataOffset: off}
+		return &segment.SizeError{Name: seg.Name(), Got: int64(seg.Size()), Ring: ringSize, DataOffset: off}
 	}
 	return nil
 }

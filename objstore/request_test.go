@@ -78,7 +78,7 @@ func TestZeroOptionsHaveDefaults(t *testing.T) {
 	w, err := Create(o)
 	require.NoError(t, err)
 	require.Equal(t, Pool, w.Policy())
-	require.Equal(t, Pool, w.Segment().Control().Options().Policy)
+	require.Equal(t, Pool, w.Segment().Sidecar().Options().Policy)
 	_, err = w.Put("a", bytesItem(3000))
 	require.NoError(t, err, "the largest object is what the ring has room for")
 	require.NoError(t, w.CheckStructure())

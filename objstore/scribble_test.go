@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
 )
 
 // TestPeerScribblesWhileWeRead: another mapping of the segment is written to
@@ -29,7 +30,7 @@ func TestPeerScribblesWhileWeRead(t *testing.T) {
 	}})
 	require.NoError(t, err)
 
-	peer, err := shmring.Attach(shmring.SegmentOptions{Name: name, RingSize: n, DataOffset: 32})
+	peer, err := segment.Attach(segment.Options{Name: name, RingSize: n, DataOffset: 32})
 	require.NoError(t, err)
 	chunk, err := shmring.ReadChunk(peer.Ring(), h.Address)
 	require.NoError(t, err)

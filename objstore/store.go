@@ -7,6 +7,7 @@ import (
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
@@ -69,7 +70,7 @@ type Store interface {
 	// Name returns the name of the segment.
 	Name() string
 	// Segment returns the segment, for its bytes and its secret. Only Close may close it.
-	Segment() *shmring.Segment
+	Segment() *segment.Segment
 	// Generation returns the generation that the store is written in.
 	Generation() pycompat.Generation
 }

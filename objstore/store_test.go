@@ -20,13 +20,15 @@ import (
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 func segmentName(t testing.TB) string {
 	t.Helper()
 	name := fmt.Sprintf("ringcache-test-%d-%d", os.Getpid(), rand.Uint64())
 	t.Cleanup(func() {
-		for _, suffix := range []string{"", shmring.ControlSuffix} {
+		for _, suffix := range []string{"", sidecar.Suffix} {
 			_ = os.Remove(filepath.Join(shmfile.DefaultDir, name+suffix))
 		}
 	})
@@ -76,14 +78,14 @@ func TestCreateAndOpenErrors(t *testing.T) {
 	w, err := Create(o)
 	require.NoError(t, err)
 	_, err = Create(o)
-	require.ErrorIs(t, err, shmring.ErrExists)
+	require.ErrorIs(t, err, segment.ErrExists)
 	_, err = Open(name, ReaderOptions{RingSize: 1 << 12, Readers: 1}) // 0.33.0 expects 32 bytes more
-	require.ErrorIs(t, err, shmring.ErrSize)
+	require.ErrorIs(t, err, segment.ErrSize)
 	_, err = Open(name, ReaderOptions{RingSize: 1<<12 + 1, Readers: 1, Generation: o.Generation})
-	require.ErrorIs(t, err, shmring.ErrSize)
+	require.ErrorIs(t, err, segment.ErrSize)
 	require.NoError(t, w.Close())
 	_, err = Open(name, ReaderOptions{RingSize: 1 << 12, Readers: 1, Generation: o.Generation})
-	require.ErrorIs(t, err, shmring.ErrNotExist)
+	require.ErrorIs(t, err, segment.ErrNotExist)
 
 	bad := func(change func(*Options)) Options {
 		x := o
@@ -103,12 +105,12 @@ func TestCreateAndOpenErrors(t *testing.T) {
 		_, err := Create(o)
 		require.ErrorIs(t, err, ErrInvalid, name)
 	}
-	seg, err := shmring.Private(make([]byte, 100), shmring.SegmentOptions{RingSize: 100})
+	seg, err := segment.Private(make([]byte, 100), segment.Options{RingSize: 100})
 	require.NoError(t, err)
 	_, err = NewWriter(seg, Options{Policy: FIFO, RingSize: 100, MaxObjectSize: 10, Readers: 1})
-	require.ErrorIs(t, err, shmring.ErrSize, "newest generation has a secret in front")
+	require.ErrorIs(t, err, segment.ErrSize, "newest generation has a secret in front")
 	_, err = NewReader(seg, ReaderOptions{RingSize: 99, Readers: 1, Generation: o.Generation})
-	require.ErrorIs(t, err, shmring.ErrSize)
+	require.ErrorIs(t, err, segment.ErrSize)
 }
 
 // TestWriterOverUsedSegment: handles that an earlier writer gave out must not
@@ -118,13 +120,13 @@ func TestWriterOverUsedSegment(t *testing.T) {
 		g := generation(t, version)
 		m := make([]byte, g.DataOffset+4096)
 		writer := func(first uint32) *Writer {
-			seg, err := shmring.Private(m, shmring.SegmentOptions{RingSize: 4096, DataOffset: g.DataOffset})
+			seg, err := segment.Private(m, segment.Options{RingSize: 4096, DataOffset: g.DataOffset})
 			require.NoError(t, err)
 			w, err := NewWriter(seg, Options{Policy: FIFO, RingSize: 4096, MaxObjectSize: 2000, Readers: 1, Generation: g, FirstID: first})
 			require.NoError(t, err)
 			return w
 		}
-		seg, err := shmring.Private(m, shmring.SegmentOptions{RingSize: 4096, DataOffset: g.DataOffset})
+		seg, err := segment.Private(m, segment.Options{RingSize: 4096, DataOffset: g.DataOffset})
 		require.NoError(t, err)
 		r, err := NewReader(seg, ReaderOptions{RingSize: 4096, Readers: 1, Generation: g})
 		require.NoError(t, err)
@@ -375,7 +377,7 @@ func TestIDsRestartMakesOldHandlesMatch(t *testing.T) {
 
 func TestReadNotCounted(t *testing.T) {
 	s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 2000, Readers: 1})
-	seg, err := shmring.Private(s.mem, shmring.SegmentOptions{RingSize: 4096, DataOffset: 32})
+	seg, err := segment.Private(s.mem, segment.Options{RingSize: 4096, DataOffset: 32})
 	require.NoError(t, err)
 	lock := newLocalLock()
 	r, err := NewReader(seg, ReaderOptions{RingSize: 4096, Readers: 1, Lock: lock, LockTimeout: time.Millisecond})
@@ -395,7 +397,7 @@ func TestObserverDoesNotCount(t *testing.T) {
 	for _, version := range []string{"0.31.0", "0.33.0"} {
 		g := generation(t, version)
 		s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 2000, Readers: 1, Generation: g})
-		seg, err := shmring.Private(s.mem, shmring.SegmentOptions{RingSize: 4096, DataOffset: g.DataOffset})
+		seg, err := segment.Private(s.mem, segment.Options{RingSize: 4096, DataOffset: g.DataOffset})
 		require.NoError(t, err)
 		r, err := NewReader(seg, ReaderOptions{RingSize: 4096, Readers: 1, Generation: g})
 		require.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/internal/fault"
-	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // TestTruncatedAtEveryPage: a peer makes the sidecar or the segment shorter while
@@ -23,7 +23,7 @@ import (
 // its length again, everything can go and no entry of the table is missing.
 func TestTruncatedAtEveryPage(t *testing.T) {
 	for _, policy := range []Policy{Pool, FIFO} {
-		for _, suffix := range []string{"", shmring.ControlSuffix} {
+		for _, suffix := range []string{"", sidecar.Suffix} {
 			for _, restore := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%v/s%s/restore=%v", policy, suffix, restore), func(t *testing.T) {
 					t.Parallel()

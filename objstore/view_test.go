@@ -217,7 +217,7 @@ func TestViewsAreReleasedOrDroppedOnce(t *testing.T) {
 	want := uint64(0)
 	drops.Range(func(_, n any) bool { want += uint64(n.(int)); return true })
 	collectUntil(t, "every view", func() bool { return r.Stats() == ReaderStats{Dropped: want} })
-	held, _ := w.Segment().Control().Held()
+	held, _ := w.Segment().Sidecar().Held()
 	require.Empty(t, held)
 	l.Release()
 	require.NoError(t, r.Close())

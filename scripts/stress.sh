@@ -4,7 +4,7 @@
 # processes. RUN is a pattern of tests, ARGS are more flags of the test binary. Prints
 # one line per package, and keeps the output of every run that failed.
 #
-#   COUNT=30 BUSY=2 RUN=. ARGS="-kills 200" scripts/stress.sh ./objstore ./shmring
+#   COUNT=30 BUSY=2 RUN=. ARGS="-kills 200" scripts/stress.sh ./objstore ./shmring/segment
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 [ $# -gt 0 ] || set -- ./...

@@ -118,7 +118,7 @@ func (p *Pool) CheckStructure() error {
 		}
 		if c, err := readGuarded(p.buf, b.off); err != nil {
 			bad("chunk %d: %w", b.id, err)
-		} else if c.ID != b.id && c.ID != NoID && c.ID != GoneID || c.Size != b.size || uint64(b.size) > b.len {
+		} else if c.ID != b.id && c.ID != DeadID && c.ID != GoneID || c.Size != b.size || uint64(b.size) > b.len {
 			bad("chunk %d at %d, %d of %d bytes: the header says id %d, %d bytes", b.id, b.off, b.size, b.len, c.ID, c.Size)
 		}
 	}

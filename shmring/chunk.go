@@ -24,14 +24,14 @@ const (
 	MaxChunk = math.MaxInt32
 
 	sizeOffset = 4
-	// NoID stands in the header of a chunk of a [Pool] to which no handle is good:
+	// DeadID stands in the header of a chunk of a [Pool] to which no handle is good:
 	// one that is being written, or was freed. In a [Ring] it stands where headers
 	// of freed chunks were.
-	NoID = math.MaxUint32
+	DeadID = math.MaxUint32
 	// GoneID stands in the header of a chunk of a [Pool] that was just allocated, and
-	// in memory that was scrubbed. To a reader that holds a chunk NoID is as good as
+	// in memory that was scrubbed. To a reader that holds a chunk DeadID is as good as
 	// the chunk's id, since the writer takes that away for a moment; GoneID is not.
-	GoneID = NoID - 1
+	GoneID = DeadID - 1
 )
 
 // Chunk is one chunk as its header in memory describes it.

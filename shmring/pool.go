@@ -213,7 +213,7 @@ func (p *Pool) Publish(id uint32) {
 // Kill takes the id out of the chunk's header, so that every handle to it is
 // stale. Publish undoes it.
 func (p *Pool) Kill(id uint32) {
-	mem.Store32(p.buf[p.live[id].off:], NoID)
+	mem.Store32(p.buf[p.live[id].off:], DeadID)
 	mem.Fence()
 }
 

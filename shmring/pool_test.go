@@ -58,7 +58,7 @@ func TestPoolFreesInAnyOrderAndMerges(t *testing.T) {
 		p.Free(ids[i])
 		require.NoError(t, p.CheckStructure())
 		id, _ := ChunkID(m, uint64(32+64*i))
-		require.Equal(t, uint32(NoID), id, "a stale handle fails at once")
+		require.Equal(t, uint32(DeadID), id, "a stale handle fails at once")
 	}
 	require.Equal(t, uint64(3*64), p.Largest())
 	a, id, _, err := p.Alloc(3*64 - HeaderSize)

@@ -47,7 +47,7 @@ func (s staleHeaders) kill(buf []byte, off, size uint64) {
 // may be live. A partial id changes too: its lowest byte is flipped.
 func killID(buf []byte, p, end uint64) {
 	if end-p >= 4 {
-		mem.Store32(buf[p:], NoID)
+		mem.Store32(buf[p:], DeadID)
 	} else {
 		buf[p] ^= 0xff
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // Adoption is what Adopt found.
@@ -41,7 +43,7 @@ type Adoption struct {
 // The options must be the segment's: Name, Size, DataOffset, Align, Format; MaxObjects
 // and ReaderSlots are taken from it. Readers may differ if the readers were restarted
 // too: call ResetReaders then. The store owns the segment, as if it had created it.
-// Errors are those of shmring.Adopt, and [ErrInvalid] for a segment of another format.
+// Errors are those of segment.Adopt, and [ErrInvalid] for a segment of another format.
 //
 // If Adopt itself is killed, the next one begins again.
 func Adopt(o Options) (*Store, Adoption, error) {
@@ -60,8 +62,8 @@ func AdoptIf(o Options, accept func(format string) error) (*Store, Adoption, err
 		return nil, Adoption{}, err
 	}
 	so := o.Segment()
-	so.Control = nil
-	seg, err := shmring.Adopt(so)
+	so.Sidecar = nil
+	seg, err := segment.Adopt(so)
 	if err != nil {
 		return nil, Adoption{}, err
 	}
@@ -73,7 +75,7 @@ func AdoptIf(o Options, accept func(format string) error) (*Store, Adoption, err
 	return s, a, nil
 }
 
-func joinClose(err error, seg *shmring.Segment) error {
+func joinClose(err error, seg *segment.Segment) error {
 	if e := seg.Close(); e != nil {
 		return fmt.Errorf("%w (and %w)", err, e)
 	}
@@ -82,13 +84,13 @@ func joinClose(err error, seg *shmring.Segment) error {
 
 // AdoptSegment makes a store of what is in a segment that the caller adopted, or whose
 // writer ended without closing it. The store closes the segment, but does not remove it.
-func AdoptSegment(seg *shmring.Segment, o Options, accept func(format string) error) (*Store, Adoption, error) {
-	c := seg.Control().Options()
+func AdoptSegment(seg *segment.Segment, o Options, accept func(format string) error) (*Store, Adoption, error) {
+	c := seg.Sidecar().Options()
 	if err := accept(c.Generation); err != nil {
 		return nil, Adoption{}, err
 	}
-	if c.Policy != shmring.PolicyPool {
-		return nil, Adoption{}, fmt.Errorf("%w: its policy is %v, which has no table of objects; remove it with shmring.Sweep", ErrInvalid, c.Policy)
+	if c.Policy != sidecar.Pool {
+		return nil, Adoption{}, fmt.Errorf("%w: its policy is %v, which has no table of objects; remove it with segment.Sweep", ErrInvalid, c.Policy)
 	}
 	s := newStore(seg, o)
 	var a Adoption
@@ -99,8 +101,8 @@ func AdoptSegment(seg *shmring.Segment, o Options, accept func(format string) er
 // restore rebuilds what the dead writer knew from the sidecar.
 func (s *Store) restore() (a Adoption) {
 	state := s.ctl.State()
-	a.Clean = state.Clean && s.ctl.Whole()
-	if !s.ctl.Whole() {
+	a.Clean = state.Clean && s.ctl.StateIntact()
+	if !s.ctl.StateIntact() {
 		// The state may be the one before the last: go behind all ids, and the epoch,
 		// that the last one can have had.
 		state.NextID = (state.NextID + idBlock + 2*uint32(s.ctl.Options().Objects)) % shmring.IDLimit
@@ -116,7 +118,7 @@ func (s *Store) restore() (a Adoption) {
 	var placed []shmring.Placed
 	var bad []int
 	for i, r := range s.ctl.Records() {
-		if _, twice := byID[r.ID]; !r.OK || twice {
+		if _, twice := byID[r.ID]; r.Damaged || twice {
 			bad = append(bad, i)
 			continue
 		}
@@ -225,8 +227,7 @@ func (s *Store) restore() (a Adoption) {
 	}
 	failpoint.Hit("adopt.dropping")
 	for _, i := range bad {
-		s.ctl.Invalidate(i)
-		s.ctl.Release(i)
+		s.ctl.Drop(i)
 	}
 	a.Dropped = len(bad)
 	for _, o := range s.objects {
@@ -243,14 +244,14 @@ func (s *Store) verify(o *Object) error {
 		return err
 	}
 	from, n := o.descriptionOffset, o.descriptionLength
-	if c.ID != o.id && c.ID != shmring.NoID && c.ID != shmring.GoneID || c.Size != o.size ||
+	if c.ID != o.id && c.ID != shmring.DeadID && c.ID != shmring.GoneID || c.Size != o.size ||
 		from < minDescriptionOffset || n < 0 || from > len(c.Payload) || n > len(c.Payload)-from {
 		return errDescription
 	}
 	if s.opt.Payloads == nil && from < plainLead-shmring.HeaderSize {
 		return errDescription
 	}
-	if shmring.PayloadSum(c.Payload, from+n, o.fullSum) != o.sum {
+	if sidecar.PayloadSum(c.Payload, from+n, o.fullSum) != o.sum {
 		return fmt.Errorf("%w: checksum", errDescription)
 	}
 	return o.parseDescription(c.Payload[from : from+n])

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
 )
 
 var (
@@ -21,9 +22,9 @@ var (
 	// ErrCorrupt is wrapped by [CorruptError].
 	ErrCorrupt = shmring.ErrCorrupt
 	// ErrClosed reports that the store was closed.
-	ErrClosed = shmring.ErrClosed
+	ErrClosed = segment.ErrClosed
 	// ErrBusy is wrapped by [BusyError].
-	ErrBusy = shmring.ErrBusy
+	ErrBusy = segment.ErrBusy
 	// ErrInvalid reports that an argument makes no sense. It matches the ErrInvalid of
 	// every other package of this module.
 	ErrInvalid = shmring.ErrInvalid
@@ -169,7 +170,7 @@ type CorruptError struct {
 }
 
 func (e *CorruptError) Error() string {
-	if gone := (*shmring.FaultError)(nil); errors.As(e.Err, &gone) {
+	if gone := (*segment.FaultError)(nil); errors.As(e.Err, &gone) {
 		return fmt.Sprintf("shmstore: segment %s: %v", e.Segment, e.Err)
 	}
 	return fmt.Sprintf("shmstore: segment %s: chunk %d:%d can't be read; something else wrote to the segment: %v", e.Segment, e.Address, e.ID, e.Err)

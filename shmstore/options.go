@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // Options say what store to make.
@@ -30,7 +32,7 @@ type Options struct {
 	// Format names what the payloads are, in at most 18 bytes. Adopt refuses a segment
 	// of another format.
 	Format string
-	// Owner is a label by which shmring.Sweep knows whose segments it may remove.
+	// Owner is a label by which segment.Sweep knows whose segments it may remove.
 	Owner string
 	// Payloads returns who counts the reads of the payloads of a store, which is about
 	// to be used. nil: nobody counts them.
@@ -119,14 +121,14 @@ func (o Options) format() string {
 }
 
 // Segment returns the options of the segment and its sidecar.
-func (o Options) Segment() shmring.SegmentOptions {
-	c := &shmring.ControlOptions{
-		Policy: shmring.PolicyPool, Generation: o.format(), Owner: o.Owner, Readers: o.Readers, Slots: o.ReaderSlots, Objects: o.MaxObjects,
+func (o Options) Segment() segment.Options {
+	c := &sidecar.Options{
+		Policy: sidecar.Pool, Generation: o.format(), Owner: o.Owner, Readers: o.Readers, Slots: o.ReaderSlots, Objects: o.MaxObjects,
 	}
 	if c.Objects == 0 {
 		c.Objects = min(max(o.Size/(8<<10), 1<<10), 1<<20)
 	}
-	return shmring.SegmentOptions{Name: o.Name, RingSize: o.Size, DataOffset: o.DataOffset, Dir: o.Dir, Control: c}
+	return segment.Options{Name: o.Name, RingSize: o.Size, DataOffset: o.DataOffset, Dir: o.Dir, Sidecar: c}
 }
 
 // pool returns the options of the allocator. A chunk is in front of its payload by so

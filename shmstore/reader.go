@@ -9,6 +9,8 @@ import (
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/mem"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // ReaderOptions say what store a [Reader] expects: they must be the writer's.
@@ -24,18 +26,18 @@ type ReaderOptions struct {
 //
 // Its methods may be called by any goroutine.
 type Reader struct {
-	seg  *shmring.Segment
-	ctl  *shmring.Control
-	slot *shmring.Slot
+	seg  *segment.Segment
+	ctl  *sidecar.File
+	slot *sidecar.Slot
 
 	closing sync.Once
 	err     error // of the end of ctl
 }
 
 // Open attaches to the segment name and takes a slot. Errors are those of
-// shmring.Attach, shmring.OpenControl, and [ErrBusy] if all slots are taken.
+// segment.Attach, sidecar.Open, and [ErrBusy] if all slots are taken.
 func Open(name string, o ReaderOptions) (*Reader, error) {
-	seg, err := shmring.Attach(shmring.SegmentOptions{Name: name, RingSize: o.Size, DataOffset: o.DataOffset, Dir: o.Dir, ReadOnly: true})
+	seg, err := segment.Attach(segment.Options{Name: name, RingSize: o.Size, DataOffset: o.DataOffset, Dir: o.Dir, ReadOnly: true})
 	if err != nil {
 		return nil, err
 	}
@@ -47,11 +49,11 @@ func Open(name string, o ReaderOptions) (*Reader, error) {
 }
 
 func (r *Reader) takeSlot(name, dir string) (err error) {
-	if r.ctl, err = shmring.OpenControl(dir, name); err != nil {
+	if r.ctl, err = sidecar.Open(dir, name); err != nil {
 		return err
 	}
-	if !r.ctl.Describes(r.seg) { // left by a segment of this name that is gone
-		return fmt.Errorf("%w: the sidecar of %s belongs to another segment", shmring.ErrForeign, name)
+	if !r.seg.DescribedBy(r.ctl) { // left by a segment of this name that is gone
+		return fmt.Errorf("%w: the sidecar of %s belongs to another segment", sidecar.ErrForeign, name)
 	}
 	return r.guard(func() (err error) {
 		r.slot, err = r.ctl.TakeSlot(os.Getpid())
@@ -123,7 +125,7 @@ func (v *View) Check() error {
 	return v.r.guard(func() error {
 		mem.Fence()
 		// The writer takes the id away for a moment while it looks who holds the chunk.
-		if id := v.id(); id != v.h.ID && id != shmring.NoID {
+		if id := v.id(); id != v.h.ID && id != shmring.DeadID {
 			return &StaleError{Handle: v.h, Found: id}
 		}
 		return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/ringcache/ringcache/internal/line"
 	"github.com/ringcache/ringcache/internal/mem"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // PutOptions are what can be said of an object besides its bytes.
@@ -292,7 +293,7 @@ func (r *Reservation) Commit(n int) (*Object, error) {
 func (r *Reservation) checksum() (sum uint32) {
 	if s := r.r.s; s.ctl != nil {
 		_ = s.guard(func() error {
-			sum = shmring.PayloadSum(r.payload, r.o.descriptionOffset+r.o.descriptionLength, s.opt.FullSums)
+			sum = sidecar.PayloadSum(r.payload, r.o.descriptionOffset+r.o.descriptionLength, s.opt.FullSums)
 			return nil
 		})
 	}

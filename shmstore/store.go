@@ -13,6 +13,8 @@ import (
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/line"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // Store keeps payloads by key in a segment. There is one per segment.
@@ -37,9 +39,9 @@ import (
 type Store struct {
 	opt   Options
 	owner PayloadOwner
-	seg   *shmring.Segment
-	ctl   *shmring.Control // the sidecar; nil if the segment has none
-	owns  bool             // created or adopted the segment, so removes it
+	seg   *segment.Segment
+	ctl   *sidecar.File // the sidecar; nil if the segment has none
+	owns  bool          // created or adopted the segment, so removes it
 
 	mu        sync.Mutex
 	pool      *shmring.Pool
@@ -73,12 +75,12 @@ type Store struct {
 }
 
 // Create makes a segment and the store in it. The errors are those of
-// shmring.Create.
+// segment.Create.
 func Create(o Options) (*Store, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	seg, err := shmring.Create(o.Segment())
+	seg, err := segment.Create(o.Segment())
 	if err != nil {
 		return nil, err
 	}
@@ -91,14 +93,14 @@ func Create(o Options) (*Store, error) {
 // memory. Whatever was in it is forgotten, and the bytes in front (Options.DataOffset)
 // are new and random. The store owns the segment from now on and closes it, but does
 // not remove it.
-func New(seg *shmring.Segment, o Options) (*Store, error) {
+func New(seg *segment.Segment, o Options) (*Store, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	if len(seg.Ring()) != o.Size || len(seg.Secret()) != o.DataOffset {
-		return nil, &shmring.SizeError{Name: seg.Name(), Got: int64(seg.Size()), Ring: o.Size, DataOffset: o.DataOffset}
+		return nil, &segment.SizeError{Name: seg.Name(), Got: int64(seg.Size()), Ring: o.Size, DataOffset: o.DataOffset}
 	}
-	if c := seg.Control(); c != nil && (c.Options().Policy != shmring.PolicyPool || c.State().Epoch > 1) {
+	if c := seg.Sidecar(); c != nil && (c.Options().Policy != sidecar.Pool || c.State().Epoch > 1) {
 		return nil, fmt.Errorf("%w: segment %s has a sidecar for the policy %v that was in use; adopt it", ErrInvalid, seg.Name(), c.Options().Policy)
 	}
 	s := newStore(seg, o)
@@ -108,9 +110,9 @@ func New(seg *shmring.Segment, o Options) (*Store, error) {
 	})
 }
 
-func newStore(seg *shmring.Segment, o Options) *Store {
+func newStore(seg *segment.Segment, o Options) *Store {
 	s := &Store{
-		opt: o, owner: uncounted{}, seg: seg, ctl: seg.Control(), readers: o.Readers,
+		opt: o, owner: uncounted{}, seg: seg, ctl: seg.Sidecar(), readers: o.Readers,
 		pool:    shmring.NewPool(seg.Ring(), o.pool()),
 		objects: map[uint32]*Object{}, index: map[string]*Object{}, pending: map[string]*Object{},
 		pinned: map[*Object]struct{}{}, requests: map[string]*Request{}, tenants: map[string]*tenant{},
@@ -147,7 +149,7 @@ func (s *Store) Name() string { return s.seg.Name() }
 
 // Segment returns the segment, for its bytes. It is the store's: only Close may close
 // it.
-func (s *Store) Segment() *shmring.Segment { return s.seg }
+func (s *Store) Segment() *segment.Segment { return s.seg }
 
 // Len returns the number of chunks: objects, and reservations that are open or not
 // freed yet.

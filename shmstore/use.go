@@ -4,6 +4,7 @@ import (
 	"github.com/ringcache/ringcache/internal/evict"
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // idBlock is how many ids are marked as given out at a time.
@@ -28,7 +29,7 @@ func (s *Store) markIDs() {
 func (s *Store) publish(o *Object) {
 	if s.ctl != nil {
 		failpoint.Hit("pool.publish")
-		o.entry = s.ctl.Put(shmring.Record{
+		o.entry = s.ctl.Put(sidecar.Record{
 			Address: o.address, ID: o.id, Size: o.size, NoteOffset: o.descriptionOffset, NoteLen: o.descriptionLength,
 			Sum: o.sum, Full: s.opt.FullSums,
 		}, s.useWord(o))
@@ -44,8 +45,7 @@ func (s *Store) drop(o *Object, forget func(*evict.Entry)) {
 	// Shared memory first. The id of an object that was never published is dead.
 	if o.entry >= 0 {
 		s.pool.Kill(o.id)
-		s.ctl.Invalidate(o.entry)
-		s.ctl.Release(o.entry)
+		s.ctl.Drop(o.entry)
 		o.entry = -1
 	} else if s.ctl == nil && o.state != discarded {
 		s.pool.Kill(o.id)

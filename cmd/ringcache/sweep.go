@@ -6,7 +6,7 @@ import (
 	"os"
 	"text/tabwriter"
 
-	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
 )
 
 type sweepCommand struct {
@@ -29,8 +29,8 @@ The exit status is 0 if everything that was asked for was done, and 1 otherwise.
 
 // Run lists segments and removes those that are orphans.
 func (c sweepCommand) Run() error {
-	o := shmring.SweepOptions{Prefix: c.Prefix, Owner: c.Owner, AnyOwner: c.AnyOwner, Remove: c.Remove, Dir: c.Dir}
-	found, err := shmring.Sweep(o)
+	o := segment.SweepOptions{Prefix: c.Prefix, Owner: c.Owner, AnyOwner: c.AnyOwner, Remove: c.Remove, Dir: c.Dir}
+	found, err := segment.Sweep(o)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (c sweepCommand) Run() error {
 	return errors.Join(errs...)
 }
 
-func state(s shmring.Swept) string {
+func state(s segment.Swept) string {
 	switch {
 	case s.Alive:
 		return "alive"
@@ -69,9 +69,9 @@ func state(s shmring.Swept) string {
 // tellHidden says how many segments were left out because of their label. If those
 // are all, and no label was asked for, that is an error: the caller may think that
 // there is nothing.
-func (c sweepCommand) tellHidden(o shmring.SweepOptions, shown []shmring.Swept) error {
+func (c sweepCommand) tellHidden(o segment.SweepOptions, shown []segment.Swept) error {
 	o.Owner, o.AnyOwner, o.Remove = "", true, false
-	all, err := shmring.Sweep(o)
+	all, err := segment.Sweep(o)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,9 @@ const module = "github.com/ringcache/ringcache"
 // packages that serve a command or a test.
 var floors = [][]string{
 	{"pycompat"},
-	{"shmring", "mmhash"},
+	{"shmring", "shmring/memory", "mmhash"},
+	{"shmring/sidecar"},
+	{"shmring/segment"},
 	{"serde"},
 	{"objstore"},
 	{"lrusync"},
@@ -36,7 +38,7 @@ var floors = [][]string{
 
 // core may link these modules and no others.
 var (
-	core    = []string{"pycompat", "shmring", "mmhash", "serde", "objstore", "lrusync", "mmcache", "engine"}
+	core    = []string{"pycompat", "shmring", "shmring/memory", "shmring/sidecar", "shmring/segment", "mmhash", "serde", "objstore", "lrusync", "mmcache", "engine"}
 	allowed = []string{
 		"golang.org/x/sys", "golang.org/x/sync", "github.com/vmihailenco/msgpack/v5", "github.com/zeebo/blake3",
 	}

@@ -89,9 +89,12 @@ func exported(p *doc.Package) map[string]bool {
 func TestPackagePagesNameWhatThePackageIsUsedBy(t *testing.T) {
 	all := pages(t)
 	for dir, names := range map[string][]string{
-		"objstore": {"Writer", "Reader", "Pool", "FIFO", "Request", "Writer.Fence", "Adopt", "Writer.Shutdown", "Writer.Abandon"},
-		"shmring":  {"Segment", "Control", "Ring", "Pool", "Adopt", "Sweep"},
-		"mmcache":  {"Cache.Fence", "Cache.Shutdown", "Cache.Abandon"},
+		"objstore":        {"Writer", "Reader", "Pool", "FIFO", "Request", "Writer.Fence", "Adopt", "Writer.Shutdown", "Writer.Abandon"},
+		"shmring":         {"Ring", "Pool", "ReadChunk"},
+		"shmring/segment": {"Segment", "Create", "Attach", "Adopt", "Sweep", "Segment.Hold", "Segment.Explain"},
+		"shmring/sidecar": {"File", "Slot", "Record", "State"},
+		"shmring/memory":  {"Options", "Prepare", "Report"},
+		"mmcache":         {"Cache.Fence", "Cache.Shutdown", "Cache.Abandon"},
 	} {
 		for _, n := range names {
 			require.Contains(t, all[dir].Doc, "["+n+"]", "the package page of %s", dir)

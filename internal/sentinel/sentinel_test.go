@@ -16,6 +16,9 @@ import (
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/memory"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // TestErrorsMatchAcrossPackages says for each exported sentinel which others it
@@ -28,17 +31,17 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 		more error
 	}{
 		{"invalid", []error{shmring.ErrInvalid, objstore.ErrInvalid, serde.ErrInvalid, mmhash.ErrInvalid, lrusync.ErrInvalid, mmcache.ErrInvalid, engine.ErrInvalid}, nil},
-		{"closed", []error{shmring.ErrClosed, objstore.ErrClosed, mmcache.ErrClosed, engine.ErrClosed}, nil},
-		{"busy", []error{shmring.ErrBusy, objstore.ErrBusy, mmcache.ErrBusy}, nil},
-		{"segment exists", []error{shmring.ErrExists, objstore.ErrExists, mmcache.ErrExists}, fs.ErrExist},
-		{"no segment", []error{shmring.ErrNotExist, objstore.ErrNotExist, mmcache.ErrNotExist}, fs.ErrNotExist},
-		{"no space", []error{shmring.ErrNoSpace, objstore.ErrNoSpace, mmcache.ErrNoSpace}, nil},
-		{"unsafe", []error{shmring.ErrUnsafe, objstore.ErrUnsafe, mmcache.ErrUnsafe}, nil},
-		{"foreign", []error{shmring.ErrForeign, objstore.ErrForeign, mmcache.ErrForeign}, nil},
-		{"owned", []error{shmring.ErrOwned, objstore.ErrOwned, mmcache.ErrOwned}, nil},
-		{"wrong size", []error{shmring.ErrSize, objstore.ErrSize, mmcache.ErrSize}, nil},
-		{"memory", []error{shmring.ErrMemory, objstore.ErrMemory, mmcache.ErrMemory}, nil},
-		{"system", []error{shmring.ErrUnsupported, objstore.ErrUnsupported, mmcache.ErrUnsupported}, nil},
+		{"closed", []error{segment.ErrClosed, objstore.ErrClosed, mmcache.ErrClosed, engine.ErrClosed}, nil},
+		{"busy", []error{segment.ErrBusy, sidecar.ErrBusy, objstore.ErrBusy, mmcache.ErrBusy}, nil},
+		{"segment exists", []error{segment.ErrExists, objstore.ErrExists, mmcache.ErrExists}, fs.ErrExist},
+		{"no segment", []error{segment.ErrNotExist, objstore.ErrNotExist, mmcache.ErrNotExist}, fs.ErrNotExist},
+		{"no space", []error{segment.ErrNoSpace, objstore.ErrNoSpace, mmcache.ErrNoSpace}, nil},
+		{"unsafe", []error{segment.ErrUnsafe, objstore.ErrUnsafe, mmcache.ErrUnsafe}, nil},
+		{"foreign", []error{sidecar.ErrForeign, objstore.ErrForeign, mmcache.ErrForeign}, nil},
+		{"owned", []error{sidecar.ErrOwned, objstore.ErrOwned, mmcache.ErrOwned}, nil},
+		{"wrong size", []error{segment.ErrSize, objstore.ErrSize, mmcache.ErrSize}, nil},
+		{"memory", []error{memory.ErrMissing, objstore.ErrMemory, mmcache.ErrMemory}, nil},
+		{"system", []error{segment.ErrUnsupported, objstore.ErrUnsupported, mmcache.ErrUnsupported}, nil},
 		{"full", []error{shmring.ErrFull, objstore.ErrFull, mmcache.ErrFull}, nil},
 		{"corrupt chunk", []error{shmring.ErrCorrupt, objstore.ErrCorrupt, mmcache.ErrCorrupt}, nil},
 		{"chunk too large", []error{shmring.ErrTooLarge, objstore.ErrTooLarge}, nil},

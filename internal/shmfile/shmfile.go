@@ -47,3 +47,9 @@ func checkOwner(path string, mode fs.FileMode, uid, euid uint32) error {
 	}
 	return nil
 }
+
+// SweepCommand returns what an operator runs to remove the segment name and its sidecar,
+// whatever its label.
+func SweepCommand(name string) string {
+	return "ringcache sweep " + name + " --any-owner --remove"
+}

@@ -18,3 +18,6 @@ func Map(*os.File, int64, bool) ([]byte, error) { return nil, ErrUnsupported }
 
 // Unmap is not supported here.
 func Unmap([]byte) error { return ErrUnsupported }
+
+// MountOfDir is not supported here.
+func MountOfDir(string) (Mount, bool) { return Mount{}, false }

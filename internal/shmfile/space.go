@@ -5,18 +5,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"syscall"
-
-	"github.com/ringcache/ringcache/internal/memory"
-)
-
-// Limit says which limit a [SpaceError] is about.
-type Limit string
-
-const (
-	// LimitMount is the size of the file system.
-	LimitMount Limit = "mount"
-	// LimitCgroup is the memory limit of a control group, a container's.
-	LimitCgroup Limit = "cgroup"
 )
 
 // SpaceError says that the memory for a file is not there.
@@ -24,16 +12,18 @@ type SpaceError struct {
 	Path  string // of the file that was to be made
 	Need  int64  // its bytes
 	Have  int64  // bytes that are left
-	What  Limit
-	Where string // the mount point, or the file that holds the cgroup's limit
 	Size  int64  // bytes of the limit
+	Where string // the mount point, or the file that contains the limit of a control group
+	// Cgroup reports that the limit is the memory limit of a control group, a container's.
+	// Otherwise it is the size of the mount.
+	Cgroup bool
 	// Setting says what to change so that the file fits.
 	Setting string
 }
 
 func (e *SpaceError) Error() string {
 	limit := fmt.Sprintf("on the mount %s of %d bytes", e.Where, e.Size)
-	if e.What == LimitCgroup {
+	if e.Cgroup {
 		limit = fmt.Sprintf("below the memory limit of %d bytes in %s, of which shared memory is a part", e.Size, e.Where)
 	}
 	return fmt.Sprintf("%s needs %d bytes, and %d are left %s; to make it fit: %s", e.Path, e.Need, e.Have, limit, e.Setting)
@@ -64,8 +54,8 @@ func findHost(root fs.FS, getenv func(string) string) host {
 }
 
 // mountSpace is the error of a mount of size bytes with have bytes left.
-func mountSpace(h host, path string, need, have, size int64, m memory.Mount) *SpaceError {
-	e := &SpaceError{Path: path, Need: need, Have: have, What: LimitMount, Where: m.Point, Size: size}
+func mountSpace(h host, path string, need, have, size int64, m Mount) *SpaceError {
+	e := &SpaceError{Path: path, Need: need, Have: have, Where: m.Point, Size: size}
 	want := mebibytes(size + need - have)
 	switch {
 	case m.Point == "":
@@ -86,8 +76,8 @@ func mountSpace(h host, path string, need, have, size int64, m memory.Mount) *Sp
 }
 
 // cgroupSpace is the error of a control group.
-func cgroupSpace(h host, path string, need int64, r memory.Room) *SpaceError {
-	e := &SpaceError{Path: path, Need: need, Have: r.Left(), What: LimitCgroup, Where: r.File, Size: r.Limit}
+func cgroupSpace(h host, path string, need int64, r Room) *SpaceError {
+	e := &SpaceError{Path: path, Need: need, Have: r.Left(), Cgroup: true, Where: r.File, Size: r.Limit}
 	want := mebibytes(r.Used + need)
 	switch h {
 	case kubernetes:

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/ringcache/ringcache/internal/memory"
 	"golang.org/x/sys/unix"
 )
 
@@ -37,14 +36,14 @@ func checkSpace(path string, size int64) error {
 		return nil
 	}
 	root := os.DirFS("/")
-	if r, ok := memory.CgroupRoom(root); ok && size > r.Left() {
+	if r, ok := CgroupRoom(root); ok && size > r.Left() {
 		return cgroupSpace(findHost(root, os.Getenv), path, size, r)
 	}
 	return nil
 }
 
 func mountError(path string, need, have int64, st unix.Statfs_t) error {
-	m, _ := memory.MountOfDir(filepath.Dir(path))
+	m, _ := MountOfDir(filepath.Dir(path))
 	return mountSpace(findHost(os.DirFS("/"), os.Getenv), path, need, have, int64(st.Blocks)*int64(st.Bsize), m)
 }
 
@@ -122,4 +121,20 @@ func noSpace(f *os.File, size, off int64, err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", errRace, mountError(f.Name(), size, off+int64(st.Bavail)*int64(st.Bsize), st))
+}
+
+// MountOfDir returns the mount that a directory is in.
+func MountOfDir(dir string) (Mount, bool) {
+	if d, err := filepath.Abs(dir); err == nil {
+		dir = d
+	}
+	if d, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = d
+	}
+	device := ""
+	var st unix.Stat_t
+	if unix.Stat(dir, &st) == nil {
+		device = fmt.Sprintf("%d:%d", unix.Major(uint64(st.Dev)), unix.Minor(uint64(st.Dev)))
+	}
+	return MountOf(os.DirFS("/"), dir, device)
 }

@@ -1,0 +1,86 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/sidecar"
+)
+
+// Attach maps an existing segment. It fails with
+// [ErrNotExist], a [*SizeError], an error about an unsafe file (a link, another
+// owner, writable by everyone), or the system's error.
+//
+// Nothing is registered anywhere: CPython's resource tracker would unlink the
+// segment when the process that attached it exits.
+func Attach(o Options) (*Segment, error) {
+	if o.Name == "" {
+		return nil, fmt.Errorf("%w: a segment name is needed to attach", shmring.ErrInvalid)
+	}
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	path, err := shmfile.Path(o.Dir, o.Name)
+	if err != nil {
+		return nil, err
+	}
+	f, size, err := shmfile.Open(path, !o.ReadOnly)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s; the writer must create it before a reader starts", ErrNotExist, o.Name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("shmring: attaching segment %s: %w", o.Name, err)
+	}
+	if size != o.bytes() {
+		return nil, errors.Join(&SizeError{Name: o.Name, Got: size, Ring: o.RingSize, DataOffset: o.DataOffset}, f.Close())
+	}
+	return newSegment(o, path, f)
+}
+
+// Adopt takes over a segment whose writer was killed, or closed it without
+// removing it. o must say what the segment is; o.Sidecar is ignored. It fails with
+// [ErrNotExist]; [sidecar.ErrForeign] if there is no sidecar; [sidecar.ErrOwned] if the writer
+// lives; [*SizeError]; and [*sidecar.FormatError] if the sidecar can't be that of the
+// segment. The texts say what a writer can do.
+func Adopt(o Options) (*Segment, error) {
+	o.ReadOnly, o.Sidecar = false, nil
+	s, err := Attach(o)
+	if err != nil {
+		return nil, adoptError(o, err)
+	}
+	if s.sidecar, err = sidecar.Open(o.Dir, o.Name); err == nil {
+		err = own(s.sidecar)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: %w", ErrNotExist, err)
+	}
+	if err == nil {
+		if was := s.sidecar.Options(); !s.sidecar.Describes(s.file) || was.RingSize != o.RingSize || was.DataOffset != o.DataOffset {
+			err = &sidecar.FormatError{Path: s.sidecar.Path(), What: "it belongs to another segment than the one of its name"}
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// adoptError puts an error of Attach into a writer's words.
+func adoptError(o Options, err error) error {
+	var size *SizeError
+	switch {
+	case errors.Is(err, ErrNotExist):
+		return fmt.Errorf("%w to adopt: %s; create it", ErrNotExist, o.Name)
+	case errors.As(err, &size):
+		size.Adopting = true
+		if f, err := sidecar.Open(o.Dir, o.Name); err == nil {
+			was := f.Options()
+			size.LeftRing, size.LeftGeneration = was.RingSize, was.Generation
+			return errors.Join(size, f.Close())
+		}
+	}
+	return err
+}
