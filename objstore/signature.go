@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 
 	"github.com/ringcache/ringcache/serde"
 )
@@ -43,4 +44,19 @@ func (s signature) verify(key string, h Handle) error {
 		return &SignatureError{Key: key}
 	}
 	return nil
+}
+
+// ValidateItem checks an item that a client supplied before it is handed to the
+// engine: one that claims to be an address must be the current one of its key,
+// else it would show the client another client's object. Other items pass. It
+// counts no use.
+func ValidateItem(s Store, it *serde.Item, key string) error {
+	a, ok, err := serde.ParseAddress(it, serde.Options{Generation: s.Generation()})
+	if err != nil {
+		return errors.Join(&SignatureError{Key: key}, err)
+	}
+	if !ok {
+		return nil
+	}
+	return s.Verify(key, a)
 }

@@ -1,4 +1,4 @@
-package objstore
+package upstream_test
 
 import (
 	"context"
@@ -9,7 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/objstore"
+	"github.com/ringcache/ringcache/objstore/upstream"
 	"github.com/ringcache/ringcache/serde"
 )
 
@@ -19,13 +20,13 @@ import (
 
 func upstreamStore(t *testing.T) *store {
 	t.Helper()
-	return newStore(t, Options{RingSize: 102400, MaxObjectSize: 10240, Readers: 2, Lock: newLocalLock()})
+	return newStore(t, objstore.Options{RingSize: 102400, MaxObjectSize: 10240, Readers: 2, Lock: make(localLock, 1)})
 }
 
 // get reads once and counts.
-func (s *store) get(t *testing.T, h Handle, key string) serde.Value {
+func (s *store) get(t *testing.T, h objstore.Handle, key string) serde.Value {
 	t.Helper()
-	v, err := s.Writer.Get(h, key)
+	v, err := s.Get(h)
 	require.NoError(t, err)
 	c, err := v.Clone()
 	require.NoError(t, err)
@@ -53,15 +54,15 @@ func TestUpstreamPutSameKeyTwice(t *testing.T) {
 	_, err := s.Put("k", text("value1"))
 	require.NoError(t, err)
 	_, err = s.Put("k", text("value2"))
-	require.ErrorIs(t, err, ErrKeyExists)
-	require.Contains(t, pycompat.UpstreamText(err), "already exists in the storage")
+	require.ErrorIs(t, err, objstore.ErrKeyExists)
+	require.Contains(t, upstream.Text(err), "already exists in the storage")
 }
 
 func TestUpstreamLargeObjectRejection(t *testing.T) {
 	s := upstreamStore(t)
 	_, err := s.Put("k", text(strings.Repeat("x", 10240+100)))
-	require.ErrorIs(t, err, ErrTooLarge)
-	require.Contains(t, pycompat.UpstreamText(err), "exceeds max object size")
+	require.ErrorIs(t, err, objstore.ErrTooLarge)
+	require.Contains(t, upstream.Text(err), "exceeds max object size")
 	require.False(t, s.Cached("k"))
 }
 
@@ -70,16 +71,16 @@ func TestUpstreamBufferOverflowAndCleanup(t *testing.T) {
 	type put struct {
 		key   string
 		value serde.Pickle
-		h     Handle
+		h     objstore.Handle
 	}
 	var puts []put
 	for i := 0; ; i++ {
 		p := put{key: fmt.Sprintf("key_%d", i), value: text(strings.Repeat(fmt.Sprintf("data_%d", i), 100))}
 		var err error
 		if p.h, err = s.Put(p.key, p.value); err != nil {
-			var full *FullError
+			var full *objstore.HeadError
 			require.ErrorAs(t, err, &full)
-			require.Equal(t, &HeadState{Key: "key_0", Uses: 1, Readers: 2}, full.Head)
+			require.Equal(t, objstore.HeadState{Key: "key_0", Uses: 1, Readers: 2}, full.Head)
 			break
 		}
 		puts = append(puts, p)
@@ -98,23 +99,23 @@ func TestUpstreamBufferOverflowAndCleanup(t *testing.T) {
 
 func TestUpstreamBlockingUnreadObject(t *testing.T) {
 	s := upstreamStore(t)
-	var handles []Handle
+	var handles []objstore.Handle
 	var err error
 	for i := 0; ; i++ {
-		var h Handle
+		var h objstore.Handle
 		if h, err = s.Put(fmt.Sprint(i), text(strings.Repeat("x", 1000))); err != nil {
 			break
 		}
 		handles = append(handles, h)
 	}
-	require.ErrorIs(t, err, ErrFull)
+	require.ErrorIs(t, err, objstore.ErrFull)
 	for range 2 {
 		for i, h := range handles[1:] {
 			s.get(t, h, fmt.Sprint(i+1))
 		}
 	}
 	_, err = s.Put("blocked", text(strings.Repeat("x", 1000)))
-	require.ErrorIs(t, err, ErrFull, "object 0 was not read and is in the way")
+	require.ErrorIs(t, err, objstore.ErrFull, "object 0 was not read and is in the way")
 	for range 2 {
 		s.get(t, handles[0], "0")
 	}
@@ -125,21 +126,21 @@ func TestUpstreamBlockingUnreadObject(t *testing.T) {
 }
 
 func TestUpstreamInvalidGetOperations(t *testing.T) {
-	s := newStore(t, Options{RingSize: 102400, MaxObjectSize: 10240, Readers: 2}) // a writer without a lock does not verify
-	_, err := s.Writer.Get(Handle{Address: 99999, ID: 1}, "")
-	require.ErrorIs(t, err, ErrStale)
+	s := newStore(t, objstore.Options{RingSize: 102400, MaxObjectSize: 10240, Readers: 2}) // a writer without a lock does not verify
+	_, err := s.Get(objstore.Handle{Address: 99999, ID: 1})
+	require.ErrorIs(t, err, objstore.ErrStale)
 	h, err := s.Put("k", text("v"))
 	require.NoError(t, err)
 	h.ID += 100
-	_, err = s.Writer.Get(h, "k")
-	require.ErrorIs(t, err, ErrStale)
-	require.Contains(t, pycompat.UpstreamText(err), "has been modified or is invalid")
+	_, err = s.Get(h)
+	require.ErrorIs(t, err, objstore.ErrStale)
+	require.Contains(t, upstream.Text(err), "has been modified or is invalid")
 }
 
 func TestUpstreamClearStorage(t *testing.T) {
 	for version, next := range map[string]uint32{"0.31.0": 0, "0.32.0": 5, "0.33.0": 5} {
 		for _, keep := range []bool{false, true} {
-			s := newStore(t, Options{RingSize: 102400, MaxObjectSize: 10240, Readers: 2, Generation: generation(t, version), KeepIDs: keep})
+			s := newStore(t, objstore.Options{RingSize: 102400, MaxObjectSize: 10240, Readers: 2, Generation: generation(t, version), KeepIDs: keep})
 			for i := range 5 {
 				_, err := s.Put(fmt.Sprint(i), text("v"))
 				require.NoError(t, err)
@@ -168,9 +169,9 @@ func TestUpstreamReaderNeedsSignature(t *testing.T) {
 		h := good
 		h.Signature = sig
 		_, err := s.readers[0].Get(h, "k")
-		require.ErrorIs(t, err, ErrBadSignature, name)
-		require.ErrorIs(t, s.readers[0].Touch(context.Background(), "k", h), ErrBadSignature, name)
-		require.ErrorIs(t, s.TouchHandle(context.Background(), "k", h), ErrBadSignature, name)
+		require.ErrorIs(t, err, objstore.ErrBadSignature, name)
+		require.ErrorIs(t, s.readers[0].Touch(context.Background(), "k", h), objstore.ErrBadSignature, name)
+		require.ErrorIs(t, s.TouchHandle(context.Background(), "k", h), objstore.ErrBadSignature, name)
 	}
 	require.NoError(t, s.readers[0].Touch(context.Background(), "k", good))
 	require.NoError(t, s.TouchHandle(context.Background(), "k", good))
@@ -188,15 +189,15 @@ func TestUpstreamSignatureIsBoundToKeyAndAddress(t *testing.T) {
 	good, err := s.Put("k", text("v"))
 	require.NoError(t, err)
 	_, err = s.readers[0].Get(good, "other")
-	require.ErrorIs(t, err, ErrBadSignature)
+	require.ErrorIs(t, err, objstore.ErrBadSignature)
 	moved := good
 	moved.Address++
 	_, err = s.readers[0].Get(moved, "k")
-	require.ErrorIs(t, err, ErrBadSignature)
+	require.ErrorIs(t, err, objstore.ErrBadSignature)
 	later := good
 	later.ID++
 	_, err = s.readers[0].Get(later, "k")
-	require.ErrorIs(t, err, ErrBadSignature)
+	require.ErrorIs(t, err, objstore.ErrBadSignature)
 }
 
 func TestUpstreamWriterRejectsHandleNotInIndex(t *testing.T) {
@@ -204,12 +205,12 @@ func TestUpstreamWriterRejectsHandleNotInIndex(t *testing.T) {
 	h, err := s.Put("k", text("v"))
 	require.NoError(t, err)
 	require.NoError(t, s.Verify("k", h))
-	require.NoError(t, s.ValidateItem(serde.NewAddressItem(h, "image"), "k"))
-	require.NoError(t, s.ValidateItem(image(3, 1), "anything"), "not an address")
+	require.NoError(t, objstore.ValidateItem(s, serde.NewAddressItem(h, "image"), "k"))
+	require.NoError(t, objstore.ValidateItem(s, image(3, 1), "anything"), "not an address")
 	require.NoError(t, s.Clear())
-	require.ErrorIs(t, s.Verify("k", h), ErrBadSignature)
-	require.ErrorIs(t, s.ValidateItem(serde.NewAddressItem(h, "image"), "k"), ErrBadSignature)
-	require.ErrorIs(t, s.ValidateItem(serde.NewAddressItem(Handle{Address: h.Address, ID: h.ID}, "image"), "k"), ErrBadSignature, "no signature")
+	require.ErrorIs(t, s.Verify("k", h), objstore.ErrBadSignature)
+	require.ErrorIs(t, objstore.ValidateItem(s, serde.NewAddressItem(h, "image"), "k"), objstore.ErrBadSignature)
+	require.ErrorIs(t, objstore.ValidateItem(s, serde.NewAddressItem(objstore.Handle{Address: h.Address, ID: h.ID}, "image"), "k"), objstore.ErrBadSignature, "no signature")
 }
 
 func TestUpstreamHandleFromBeforeClearReadsUntilReused(t *testing.T) {
@@ -226,11 +227,11 @@ func TestUpstreamHandleFromBeforeClearReadsUntilReused(t *testing.T) {
 
 	_, err = s.Put("new", text("after"))
 	require.NoError(t, err)
-	require.ErrorIs(t, v.Check(), ErrStale)
-	require.ErrorIs(t, v.Release(), ErrStale, "its count would land on the new object")
+	require.ErrorIs(t, v.Check(), objstore.ErrStale)
+	require.ErrorIs(t, v.Release(), objstore.ErrStale, "its count would land on the new object")
 	for _, err := range []error{r.Touch(context.Background(), "k", old), func() error { _, err := r.Get(old, "k"); return err }()} {
-		require.ErrorIs(t, err, ErrStale)
-		require.Contains(t, pycompat.UpstreamText(err), "has been modified or is invalid")
+		require.ErrorIs(t, err, objstore.ErrStale)
+		require.Contains(t, upstream.Text(err), "has been modified or is invalid")
 	}
 }
 
@@ -238,7 +239,7 @@ func TestUpstreamHandleFromBeforeClearReadsUntilReused(t *testing.T) {
 // reader processes is done with real ones by the interop suite; here three
 // readers of one memory read every kind of value.
 func TestUpstreamMultiprocessExample(t *testing.T) {
-	s := newStore(t, Options{RingSize: 102400, MaxObjectSize: 10240, Readers: 3})
+	s := newStore(t, objstore.Options{RingSize: 102400, MaxObjectSize: 10240, Readers: 3})
 	item := image(1000, 9)
 	item.Modality = "" // not on the wire any more
 	values := map[string]serde.Value{"pickle": text("a"), "tensor": tensor(300, 7), "item": item}
@@ -267,29 +268,29 @@ func TestUpstreamWriterReadsWhateverIsInTheRing(t *testing.T) {
 	s := upstreamStore(t)
 	old, err := s.Put("k", text("old"))
 	require.NoError(t, err)
-	require.True(t, s.Retire("k"))
+	require.True(t, s.Remove("k"))
 	current, err := s.Put("k", text("new"))
 	require.NoError(t, err)
 	forged := old
 	forged.Signature = make([]byte, 32)
-	for name, h := range map[string]Handle{"signed": old, "forged": forged, "bare": {Address: old.Address, ID: old.ID}} {
-		for _, key := range []string{"k", "other", ""} {
-			v, err := s.Writer.Get(h, key)
-			require.NoError(t, err, "%s, key %q", name, key)
+	for name, h := range map[string]objstore.Handle{"signed": old, "forged": forged, "bare": {Address: old.Address, ID: old.ID}} {
+		for range 3 {
+			v, err := s.Get(h)
+			require.NoError(t, err, name)
 			require.Equal(t, text("old"), v.Value())
 			require.NoError(t, v.Release())
 		}
-		require.ErrorIs(t, s.TouchHandle(context.Background(), "k", h), ErrBadSignature)
+		require.ErrorIs(t, s.TouchHandle(context.Background(), "k", h), objstore.ErrBadSignature)
 	}
 	require.NoError(t, s.TouchHandle(context.Background(), "k", current))
 	st, err := s.State()
 	require.NoError(t, err)
 	require.Equal(t, int64(9), st.Objects[0].Reads, "with a lock each get counts")
 	_, err = s.readers[0].Get(forged, "k")
-	require.ErrorIs(t, err, ErrBadSignature)
+	require.ErrorIs(t, err, objstore.ErrBadSignature)
 	for range 2 {
 		s.readAll(t, current, "k")
 	}
-	_, err = s.Writer.Get(Handle{Address: current.Address, ID: old.ID, Signature: old.Signature}, "k")
-	require.ErrorIs(t, err, ErrStale)
+	_, err = s.Get(objstore.Handle{Address: current.Address, ID: old.ID, Signature: old.Signature})
+	require.ErrorIs(t, err, objstore.ErrStale)
 }
