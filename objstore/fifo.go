@@ -108,7 +108,7 @@ func NewFIFO(seg *segment.Segment, o Options) (*FIFO, error) {
 	if err := matches(seg, o.RingSize, o.Generation); err != nil {
 		return nil, err
 	}
-	if c := seg.Sidecar(); c != nil && (c.Options().Policy != sidecar.FIFO || c.State().Epoch > 1) {
+	if c := seg.Sidecar(); c != nil && (c.Options().Policy != sidecar.FIFO || c.State().Epoch > 1 || c.State().Clean) {
 		return nil, fmt.Errorf("%w: segment %s has a sidecar for the policy %v that was in use; adopt it", ErrInvalid, seg.Name(), c.Options().Policy)
 	}
 	f := newFIFO(seg, o)

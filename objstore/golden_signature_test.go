@@ -109,9 +109,9 @@ func TestGoldenSignatures(t *testing.T) {
 			"none_sig": func() error { return s.Verify("k", forms["none"]) },
 			"none_key": func() error { return s.Verify("", good) },
 			"other_id_signed": func() error {
-				return s.Verify("k", Handle{Address: good.Address, ID: good.ID + 1, Signature: signed("k", good.Address, good.ID+1)})
+				return s.Verify("k", Handle{Address: good.Address, ID: good.ID + 1, Signature: signedBytes("k", good.Address, good.ID+1)})
 			},
-			"unknown_key_signed": func() error { return s.Verify("zz", Handle{Signature: signed("zz", 0, 0)}) },
+			"unknown_key_signed": func() error { return s.Verify("zz", Handle{Signature: signedBytes("zz", 0, 0)}) },
 			"after_clear":        func() error { require.NoError(t, s.Clear()); return s.Verify("k", good) },
 		}
 		for _, c := range d.WriterVerify {
@@ -135,8 +135,8 @@ func verdict(t testing.TB, want json.RawMessage, err error, form string) {
 	sameResult(t, want, err, form)
 }
 
-// signed is a signature under the secret of the golden files.
-func signed(key string, address uint64, id uint32) []byte {
+// signedBytes is a signature under the secret of the golden files.
+func signedBytes(key string, address uint64, id uint32) []byte {
 	s := sign(secret(), key, address, id)
 	return s[:]
 }

@@ -134,6 +134,9 @@ func failpointsOfSource(t *testing.T) []string {
 	names := map[string]bool{}
 	files, err := filepath.Glob("../*/*.go")
 	require.NoError(t, err)
+	deeper, err := filepath.Glob("../*/*/*.go")
+	require.NoError(t, err)
+	files = append(files, deeper...)
 	require.NotEmpty(t, files)
 	for _, f := range files {
 		if strings.HasSuffix(f, "_test.go") {
@@ -156,7 +159,7 @@ func hitsWithoutKills(t *testing.T, seed uint64) map[string]int {
 	for _, role := range []string{"writer", "creator"} {
 		name := killName(t, role)
 		if role == "writer" {
-			w, err := Create(killOptions(name, true))
+			w, err := pool.create(killOptions(name, true))
 			require.NoError(t, err)
 			require.NoError(t, w.Detach())
 		}
@@ -173,7 +176,7 @@ func hitsWithoutKills(t *testing.T, seed uint64) map[string]int {
 		}
 		require.NoError(t, p.wait())
 		if role == "writer" {
-			w, _, err := Adopt(killOptions(name, true))
+			w, _, err := adoptPool(killOptions(name, true))
 			require.NoError(t, err)
 			require.NoError(t, w.Close())
 		}
