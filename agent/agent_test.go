@@ -12,9 +12,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/goldentest"
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
+
+func TestMain(m *testing.M) { os.Exit(goldentest.ReadOnlyTable(m).Run()) }
 
 // talker sends requests to one agent.
 type talker struct {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/mmhash"
 	"github.com/ringcache/ringcache/objstore"
@@ -84,7 +85,7 @@ func kindOf(err error) string {
 
 func describeError(err error) reply {
 	out := reply{"kind": kindOf(err), "text": err.Error()}
-	if text := pycompat.UpstreamText(err); text != "" {
+	if text := sentinel.UpstreamText(err); text != "" {
 		out["upstream"] = text
 	}
 	return out

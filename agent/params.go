@@ -98,7 +98,7 @@ func (p *params) unhex(name, s string) []byte {
 
 // generation is the field of that name, the newest known if absent. The field
 // treat_as names the release that one which is not known is like.
-func (p *params) generation() pycompat.Generation {
+func (p *params) generation() *pycompat.Generation {
 	v, as := optional(p, "generation", ""), optional(p, "treat_as", "")
 	if v == "" {
 		if as != "" {
@@ -112,8 +112,11 @@ func (p *params) generation() pycompat.Generation {
 	} else if as != "" {
 		g, err = pycompat.TreatAs(v, as)
 	}
-	if err != nil && p.err == nil {
-		p.err = err
+	if err != nil {
+		if p.err == nil {
+			p.err = err
+		}
+		return pycompat.Newest() // never nil: operations read all fields before they check
 	}
 	return g
 }

@@ -142,9 +142,9 @@ func requestFields(p *params) (reply, error) {
 		return nil, p.err
 	}
 	return reply{
-		"request": g.RequestFields.Names(), "output": g.OutputFields.Names(), "outputs": g.OutputsFields.Names(), "ready": g.ReadyFields.Names(),
-		"sampling": g.Params.Sampling.Names(), "pooling": g.Params.Pooling.Names(), "pooling_tasks": g.Params.PoolingTasks.Names(),
-		"lora": g.Params.LoRA.Names(),
+		"request": g.RequestFields, "output": g.OutputFields, "outputs": g.OutputsFields, "ready": g.ReadyFields,
+		"sampling": g.Params.Sampling, "pooling": g.Params.Pooling, "pooling_tasks": g.Params.PoolingTasks,
+		"lora": g.Params.LoRA,
 	}, nil
 }
 

@@ -67,7 +67,7 @@ func (a *Agent) ringNew(p *params) (reply, error) {
 }
 
 // newSegment makes a named segment, or one in private memory.
-func (a *Agent) newSegment(name string, size int, g pycompat.Generation) (*segment.Segment, error) {
+func (a *Agent) newSegment(name string, size int, g *pycompat.Generation) (*segment.Segment, error) {
 	o := segment.Options{Name: name, RingSize: size, DataOffset: g.DataOffset, Dir: a.dir}
 	if err := a.sizeAllowed(size); err != nil {
 		return nil, err

@@ -41,7 +41,7 @@ type kind struct{ version, model string }
 
 const newest = "0.32.0" // that there are wheels of for CPUs
 
-func (k kind) generation(t testing.TB) pycompat.Generation {
+func (k kind) generation(t testing.TB) *pycompat.Generation {
 	g, err := pycompat.Lookup(k.version)
 	require.NoError(t, err)
 	return g

@@ -185,13 +185,13 @@ func (c *Client) Ready() *serde.Ready {
 	return &r
 }
 
-// Generation returns the generation of the engine, zero before it has started, and
+// Generation returns the generation of the engine, nil before it has started, and
 // while it is started again.
-func (c *Client) Generation() pycompat.Generation {
+func (c *Client) Generation() *pycompat.Generation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.s == nil || !c.live {
-		return pycompat.Generation{}
+		return nil
 	}
 	return c.s.gen
 }

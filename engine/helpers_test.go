@@ -19,6 +19,7 @@ import (
 	"github.com/ringcache/ringcache/engine"
 	"github.com/ringcache/ringcache/engine/enginetest"
 	"github.com/ringcache/ringcache/engine/zmq"
+	"github.com/ringcache/ringcache/internal/goldentest"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/pycompat"
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		os.Exit(child())
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(goldentest.ReadOnlyTable(m))
 }
 
 const (
@@ -116,10 +117,10 @@ func newRig(t testing.TB, s setup) *rig {
 		require.NoError(t, r.cache.Close())
 	})
 	o := engine.Options{Transport: zmq.Transport{}, Model: model(), Cache: r.cache, Grace: time.Minute}
-	if !g.ReadyFields.Has("world_size") {
+	if !slices.Contains(g.ReadyFields, "world_size") {
 		o.Readers = max(s.workers, 1)
 	}
-	if !g.ReadyFields.Has("vllm_version") {
+	if !slices.Contains(g.ReadyFields, "vllm_version") {
 		o.Generation = g
 	}
 	if s.client != nil {

@@ -118,7 +118,7 @@ func TestStart(t *testing.T) {
 		}}))
 	})
 	t.Run("no version", func(t *testing.T) {
-		err := start(t, setup{version: "0.22.0", client: func(o *engine.Options) { o.Generation = pycompat.Generation{} }})
+		err := start(t, setup{version: "0.22.0", client: func(o *engine.Options) { o.Generation = nil }})
 		require.ErrorIs(t, err, engine.ErrInvalid)
 		require.ErrorContains(t, err, "Options.Generation")
 	})

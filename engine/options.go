@@ -45,7 +45,7 @@ type Options struct {
 	// Generation is that of an engine that does not tell its version (before vLLM
 	// 0.23), or of one that is not known here (pycompat.TreatAs). Any other engine
 	// tells.
-	Generation pycompat.Generation
+	Generation *pycompat.Generation
 	// Readers is the number of the engine's workers, tensor times pipeline parallel
 	// size, if it does not tell (before vLLM 0.24).
 	Readers int
@@ -84,6 +84,9 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("%w: Transport is nil; use zmq.Transport{} of package engine/zmq", ErrInvalid)
 	case o.Readers < 0 || o.StartTimeout < 0 || o.Grace < 0:
 		return o, fmt.Errorf("%w: Readers %d, StartTimeout %v, Grace %v", ErrInvalid, o.Readers, o.StartTimeout, o.Grace)
+	}
+	if _, err := pycompat.Resolve(o.Generation); err != nil {
+		return o, err
 	}
 	if err := o.Model.Validate(); err != nil {
 		return o, err

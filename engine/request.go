@@ -111,7 +111,7 @@ func (r *Request) message(ids []string, child int, features []serde.Feature, o s
 	m.EOSTokenID = r.EOS
 	m.ArrivalTime = float64(time.Now().UnixMicro()) / 1e6
 	m.SamplingParams = r.child(child, len(ids))
-	if o.Generation.RequestFields.Has("external_req_id") {
+	if slices.Contains(o.Generation.RequestFields, "external_req_id") {
 		m.ExternalReqID = &r.ID
 	}
 	return serde.EncodeRequest(&m, o)

@@ -29,7 +29,7 @@ type session struct {
 	first chan []byte  // of one: its first message on the input socket
 	peer  string       // its connection there
 	ready *serde.Ready // with what Options say where it does not tell
-	gen   pycompat.Generation
+	gen   *pycompat.Generation
 
 	wait  sync.WaitGroup
 	ended chan struct{} // closed when everything is given back

@@ -321,21 +321,21 @@ func (c *Client) resetReaders(n int) error {
 
 // generationOf finds the generation of an engine. given is for engines that don't
 // tell their version, or have one that is not known.
-func generationOf(r *serde.Ready, given pycompat.Generation) (pycompat.Generation, error) {
+func generationOf(r *serde.Ready, given *pycompat.Generation) (*pycompat.Generation, error) {
 	if r.VLLMVersion == "" {
-		if given.IsZero() {
+		if given == nil {
 			return given, fmt.Errorf("%w: the engine does not tell its version; set Options.Generation", ErrInvalid)
 		}
 		return given, nil
 	}
-	if given.Version == r.VLLMVersion {
+	if given != nil && given.Version == r.VLLMVersion {
 		return given, nil // by TreatAs, perhaps
 	}
 	g, err := pycompat.Lookup(r.VLLMVersion)
 	if err != nil {
 		return g, err
 	}
-	if !given.IsZero() && given.Version != g.Version {
+	if given != nil && given.Version != g.Version {
 		return g, &MismatchError{"version", given.Version, g.Version, "correct Options.Generation, or leave it out"}
 	}
 	return g, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/internal/goldentest"
+	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/pycompat"
 )
@@ -142,7 +143,7 @@ func compareAnswer(t *testing.T, at string, want json.RawMessage, got any, err e
 		if strings.HasPrefix(e.Msg, "Cannot pin") {
 			return
 		}
-		require.Equal(t, e.Msg, pycompat.UpstreamText(err), at)
+		require.Equal(t, e.Msg, sentinel.UpstreamText(err), at)
 	default:
 		t.Fatalf("%s: unknown exception %s", at, e.Err)
 	}
@@ -231,7 +232,7 @@ func goldenRequest(t *testing.T, at string, o lrusync.Options, s *lrusync.Sender
 		var e struct{ Err, Msg string }
 		if json.Unmarshal(want, &e) == nil && e.Err != "" {
 			require.ErrorIs(t, err, lrusync.ErrMiss, at)
-			require.Equal(t, e.Msg, pycompat.UpstreamText(err), at)
+			require.Equal(t, e.Msg, sentinel.UpstreamText(err), at)
 			failed = true
 			break
 		}
@@ -255,7 +256,7 @@ func goldenRequest(t *testing.T, at string, o lrusync.Options, s *lrusync.Sender
 			counts["miss"]++
 			var miss *lrusync.MissError
 			require.ErrorAs(t, err, &miss, at)
-			require.Equal(t, e.Msg, pycompat.UpstreamText(err), at)
+			require.Equal(t, e.Msg, sentinel.UpstreamText(err), at)
 			if row.Inv != nil {
 				require.Equal(t, row.Inv, miss.Keys, at)
 			}

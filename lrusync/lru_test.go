@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/lrusync"
-	"github.com/ringcache/ringcache/pycompat"
 )
 
 // sized is an LRU whose values are their own sizes.
@@ -108,7 +108,7 @@ func TestLRUVectors(t *testing.T) {
 					} else {
 						require.Equal(t, want[i], l.String(), step)
 					}
-					require.Equal(t, text, pycompat.UpstreamText(err), step)
+					require.Equal(t, text, sentinel.UpstreamText(err), step)
 					require.NoError(t, l.CheckStructure())
 				}
 			})

@@ -13,16 +13,22 @@ type Options struct {
 	// fraction: vLLM takes mm_processor_cache_gb times 2^30 as a float, see
 	// [CapacityGB].
 	Capacity float64
-	// Generation of the vLLM on the other end; zero is the newest known.
-	Generation pycompat.Generation
+	// Generation of the vLLM on the other end; nil is the newest known.
+	Generation *pycompat.Generation
 }
 
 // Validate reports what is wrong with the options.
 func (o Options) Validate() error {
+	_, err := o.resolve()
+	return err
+}
+
+// resolve returns the generation, if the options are valid.
+func (o Options) resolve() (*pycompat.Generation, error) {
 	if math.IsNaN(o.Capacity) || o.Capacity < 0 || o.Capacity > math.MaxInt64/2 {
-		return fmt.Errorf("%w: capacity of %v bytes", ErrInvalid, o.Capacity)
+		return nil, fmt.Errorf("%w: capacity of %v bytes", ErrInvalid, o.Capacity)
 	}
-	return nil
+	return pycompat.Resolve(o.Generation)
 }
 
 // CapacityGB returns the capacity that vLLM gives its LRU caches for a value of
@@ -33,26 +39,27 @@ func CapacityGB(gb float64) float64 { return gb * (1 << 30) }
 // each and do the same to it, so the two stay equal.
 type mirror[V any] struct {
 	*LRU[V]
-	rules  pycompat.CacheRules
+	gen    *pycompat.Generation
 	digest uint64 // of everything that happened to contents and order
 }
 
 func newMirror[V any](o Options) (*mirror[V], error) {
-	if err := o.Validate(); err != nil {
+	g, err := o.resolve()
+	if err != nil {
 		return nil, err
 	}
-	m := &mirror[V]{LRU: NewLRU(o.Capacity, LRUOptions[V]{}), rules: o.Generation.OrNewest().Cache, digest: emptyDigest}
+	m := &mirror[V]{LRU: NewLRU(o.Capacity, LRUOptions[V]{}), gen: g, digest: emptyDigest}
 	m.trace = func(c change, key string, size int64) { m.digest = fold(m.digest, c, key, size) }
 	return m, nil
 }
 
 // touchAll is the first half of a receiver's work on a request.
 func (m *mirror[V]) touchAll(n int, key func(int) string, ghosts bool) {
-	if !m.rules.Touch {
+	if !m.gen.Cache.Touch {
 		return
 	}
 	for i := range n {
-		if ghosts && m.rules.GhostTouch {
+		if ghosts && m.gen.Cache.GhostTouch {
 			m.TouchGhost(key(i))
 		} else {
 			m.Touch(key(i))
@@ -63,7 +70,7 @@ func (m *mirror[V]) touchAll(n int, key func(int) string, ghosts bool) {
 // receive is the second half, for one feature that comes with data. It returns
 // the value that the model gets.
 func (m *mirror[V]) receive(key string, v V, size int64) (V, error) {
-	if m.rules.FreshWins {
+	if m.gen.Cache.FreshWins {
 		m.Pop(key)
 	} else if cached, ok := m.Get(key); ok {
 		return cached, nil
@@ -74,7 +81,7 @@ func (m *mirror[V]) receive(key string, v V, size int64) (V, error) {
 // insertNew stores a value as the generation does with one that may be larger
 // than the cache.
 func (m *mirror[V]) insertNew(key string, v V, size int64) error {
-	if m.rules.PutIfFits {
+	if m.gen.Cache.PutIfFits {
 		_, err := m.PutIfFits(key, v, size)
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/goldentest"
 	"github.com/ringcache/ringcache/lrusync"
 )
 
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	m.Run()
+	os.Exit(goldentest.ReadOnlyTable(m).Run())
 }
 
 type wireRequest struct {

@@ -44,7 +44,7 @@ func NewReceiver[V any](o Options) (*Receiver[V], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Receiver[V]{m: m, byMMHash: o.Generation.OrNewest().FeatureHash}, nil
+	return &Receiver[V]{m: m, byMMHash: m.gen.FeatureHash}, nil
 }
 
 func (r *Receiver[V]) key(f *Feature[V]) string {
@@ -66,7 +66,7 @@ func (r *Receiver[V]) Features(fs []Feature[V]) ([]V, error) {
 	defer r.mu.Unlock()
 	out, missing, err := r.take(fs)
 	if err == nil && missing != nil {
-		err = missedByReceiver(missing, r.m.rules.MissError)
+		err = missedByReceiver(missing, r.m.gen.Cache.MissError)
 	}
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (r *Receiver[V]) take(fs []Feature[V]) (out []V, missing []string, err erro
 		v, ok := r.m.Get(r.key(f))
 		if !ok {
 			missing = append(missing, r.key(f))
-			if !r.m.rules.MissError {
+			if !r.m.gen.Cache.MissError {
 				return nil, append(missing, r.absent(fs[i+1:])...), nil
 			}
 			continue

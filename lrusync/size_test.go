@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/lrusync"
-	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 )
 
@@ -111,7 +111,7 @@ func TestItemSizeRefuses(t *testing.T) {
 				require.ErrorIs(t, err, tc.want)
 			}
 			if tc.want == lrusync.ErrUnsized {
-				require.Equal(t, "reduce() of empty iterable with no initial value", pycompat.UpstreamText(err))
+				require.Equal(t, "reduce() of empty iterable with no initial value", sentinel.UpstreamText(err))
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
@@ -161,7 +162,7 @@ func TestUpstreamMMCacheMissBatchesAllDriftedHashes(t *testing.T) {
 	require.ErrorAs(t, err, &miss)
 	require.Equal(t, []string{"B", "D", "E"}, miss.Keys)
 	require.Equal(t, "Multi-modal items ['B', 'D', 'E'] are not in the receiver (P1) cache and no data was provided to recompute them "+
-		"(P0/P1 cache drift); the request should be retried with the multi-modal data attached.", pycompat.UpstreamText(err))
+		"(P0/P1 cache drift); the request should be retried with the multi-modal data attached.", sentinel.UpstreamText(err))
 	require.Equal(t, []string{"A", "C"}, keysOf(p.r.Contents()))
 }
 
@@ -275,7 +276,7 @@ func TestUpstreamOversizeIsServedUncached(t *testing.T) {
 		if !g.Cache.PutIfFits {
 			for _, err := range []error{err, err1, err2} {
 				require.ErrorIs(t, err, lrusync.ErrTooLarge, g.Version)
-				require.Equal(t, "value too large", pycompat.UpstreamText(err))
+				require.Equal(t, "value too large", sentinel.UpstreamText(err))
 			}
 			continue
 		}

@@ -79,7 +79,7 @@ func Open(o Options) (*Cache, error) {
 func (c *Cache) Mode() Mode { return c.o.Mode }
 
 // Generation returns the generation of the engine that the cache is for.
-func (c *Cache) Generation() pycompat.Generation { return c.o.Generation }
+func (c *Cache) Generation() *pycompat.Generation { return c.o.Generation }
 
 // Name returns the name of the segment of a cache of mode shm, which the engine
 // needs (pycompat.SegmentEnv), else an empty string.

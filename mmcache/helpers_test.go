@@ -15,13 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/ringcache/ringcache/internal/goldentest"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/serde"
 )
 
 func TestMain(m *testing.M) {
-	status := m.Run()
+	status := goldentest.ReadOnlyTable(m).Run()
 	if status == 0 {
 		// goleak itself waits for less than a second, which a busy machine can take to
 		// end what is about to end.

@@ -14,8 +14,8 @@ import (
 // Options say what cache to open. [Config.Options] makes those of a vLLM server.
 type Options struct {
 	Mode Mode
-	// Generation of the vLLM engine; zero is the newest known.
-	Generation pycompat.Generation
+	// Generation of the vLLM engine; nil is the newest known.
+	Generation *pycompat.Generation
 	// Capacity is the bytes that the cache holds: of items here
 	// (processor_only), at the engine (lru), or of the ring (shm). It must be the
 	// engine's in the last two.
@@ -79,7 +79,10 @@ func (o Options) withDefaults() (Options, error) {
 	if o.InFlight < 0 || o.MaxItem < 0 {
 		return o, fmt.Errorf("%w: InFlight %d, MaxItem %d", ErrInvalid, o.InFlight, o.MaxItem)
 	}
-	o.Generation = o.Generation.OrNewest()
+	var err error
+	if o.Generation, err = pycompat.Resolve(o.Generation); err != nil {
+		return o, err
+	}
 	if o.InFlight == 0 {
 		o.InFlight = defaultInFlight
 	}

@@ -2,6 +2,7 @@ package mmcache
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/pycompat"
@@ -117,7 +118,7 @@ func Select(c Config) (Mode, error) {
 	return asked, nil
 }
 
-func (c Config) generation() (pycompat.Generation, error) {
+func (c Config) generation() (*pycompat.Generation, error) {
 	if c.Engine == "" {
 		return pycompat.Newest(), nil
 	}
@@ -144,11 +145,11 @@ func (c Config) Options() (Options, error) {
 		if err != nil {
 			return Options{}, err
 		}
-		o.Capacity, o.Readers = float64(n), c.WorldSize
-		if o.MaxObject, err = pycompat.MaxObjectSize(c.MaxObjectMB); err != nil {
-			return Options{}, err
+		if c.MaxObjectMB < 0 || c.MaxObjectMB > math.MaxInt>>20 {
+			return Options{}, fmt.Errorf("%w: mm_shm_cache_max_object_size_mb %d is out of range", ErrInvalid, c.MaxObjectMB)
 		}
-		o.MaxObject = min(o.MaxObject, n) // vLLM takes more, and then finds no room
+		o.Capacity, o.Readers = float64(n), c.WorldSize
+		o.MaxObject = min(c.MaxObjectMB<<20, n) // vLLM takes more, and then finds no room
 	}
 	return o, nil
 }

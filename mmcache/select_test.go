@@ -1,6 +1,7 @@
 package mmcache_test
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -158,8 +159,16 @@ func TestConfigOptions(t *testing.T) {
 	o = options(func(c *mmcache.Config) { c.CacheGB = 0 })
 	require.Equal(t, mmcache.Options{Mode: mmcache.None, Generation: pycompat.Newest()}, o)
 
+	for _, mb := range []int{-1, math.MaxInt >> 19} {
+		c := mmcache.DefaultConfig()
+		c.CacheType, c.MaxObjectMB = "shm", mb
+		_, err := c.Options()
+		require.ErrorIs(t, err, mmcache.ErrInvalid)
+		require.ErrorContains(t, err, fmt.Sprintf("mm_shm_cache_max_object_size_mb %d is out of range", mb))
+	}
+
 	old, err := pycompat.Lookup("0.14.1")
 	require.NoError(t, err)
 	o = options(func(c *mmcache.Config) { c.Engine = "0.14.1" })
-	require.Equal(t, old, o.Generation)
+	require.Same(t, old, o.Generation)
 }

@@ -18,10 +18,14 @@ const pythonNaN = 0x7ff8000000000000
 
 // WriteStream writes to w exactly the bytes that vLLM of generation g feeds to
 // its hash for these keyword arguments (MultiModalHasher.hash_kwargs,
-// vllm/multimodal/hasher.py, 0.11.0 to 0.33.0). The zero generation is the
+// vllm/multimodal/hasher.py, 0.11.0 to 0.33.0). A nil generation is the
 // newest. When it fails part of the stream may have been written.
-func WriteStream(w io.Writer, g pycompat.Generation, args ...Entry) error {
-	s := stream{rules: g.OrNewest().Hash}
+func WriteStream(w io.Writer, g *pycompat.Generation, args ...Entry) error {
+	g, err := pycompat.Resolve(g)
+	if err != nil {
+		return err
+	}
+	s := stream{rules: g.Hash}
 	s.reset(w)
 	return s.kwargs(args)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"math"
+	"os"
 	"strings"
 	"testing"
 
@@ -13,6 +14,8 @@ import (
 	"github.com/ringcache/ringcache/internal/goldentest"
 	"github.com/ringcache/ringcache/pycompat"
 )
+
+func TestMain(m *testing.M) { os.Exit(goldentest.ReadOnlyTable(m).Run()) }
 
 // goldenCase is one call of hash_kwargs.
 type goldenCase struct {
@@ -42,7 +45,7 @@ var scalarPickles = map[string]string{
 }
 
 // goldenArgs builds the arguments that a case describes.
-func goldenArgs(t testing.TB, c goldenCase, g pycompat.Generation) ([]Entry, error) {
+func goldenArgs(t testing.TB, c goldenCase, g *pycompat.Generation) ([]Entry, error) {
 	t.Helper()
 	var args []Entry
 	for _, e := range object(t, c.In) {
@@ -101,7 +104,7 @@ type goldenJSON struct {
 // goldenID is the UUID in the EXIF data of some images.
 var goldenID = [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
 
-func goldenValue(t testing.TB, name string, raw json.RawMessage, g pycompat.Generation) (Value, error) {
+func goldenValue(t testing.TB, name string, raw json.RawMessage, g *pycompat.Generation) (Value, error) {
 	t.Helper()
 	switch c := bytes.TrimSpace(raw)[0]; c {
 	case 'n':
@@ -136,7 +139,7 @@ func goldenValue(t testing.TB, name string, raw json.RawMessage, g pycompat.Gene
 	return ParseInt(string(raw))
 }
 
-func goldenObject(t testing.TB, name string, raw json.RawMessage, g pycompat.Generation) (Value, error) {
+func goldenObject(t testing.TB, name string, raw json.RawMessage, g *pycompat.Generation) (Value, error) {
 	t.Helper()
 	var j goldenJSON
 	require.NoError(t, json.Unmarshal(raw, &j))
@@ -182,7 +185,7 @@ func goldenObject(t testing.TB, name string, raw json.RawMessage, g pycompat.Gen
 	return nil, nil
 }
 
-func goldenDict(t testing.TB, name string, pairs []json.RawMessage, g pycompat.Generation) (Map, error) {
+func goldenDict(t testing.TB, name string, pairs []json.RawMessage, g *pycompat.Generation) (Map, error) {
 	t.Helper()
 	out := Map{}
 	for _, raw := range pairs {
@@ -202,7 +205,7 @@ func goldenDict(t testing.TB, name string, pairs []json.RawMessage, g pycompat.G
 
 // goldenMedia builds MediaWithBytes. Of a video, releases that never make one
 // hash the pickle.
-func goldenMedia(t testing.TB, j goldenJSON, g pycompat.Generation) Value {
+func goldenMedia(t testing.TB, j goldenJSON, g *pycompat.Generation) Value {
 	t.Helper()
 	original := goldentest.Hex(t, j.Original)
 	frames := goldenJSON{}
@@ -239,7 +242,7 @@ func goldenMedia(t testing.TB, j goldenJSON, g pycompat.Generation) Value {
 }
 
 // pickledMedia is the pickle of a MediaWithBytes of something.
-func pickledMedia(g pycompat.Generation, media string, original []byte) string {
+func pickledMedia(g *pycompat.Generation, media string, original []byte) string {
 	module, config := "vllm.multimodal.media.base", ""
 	if !g.Hash.Algorithms {
 		module = "vllm.multimodal.base"

@@ -11,9 +11,9 @@ import (
 // Options chooses what is hashed, and how. The zero value is the newest known
 // vLLM with BLAKE3.
 type Options struct {
-	// Generation is that of the vLLM whose hashes are wanted; zero means
+	// Generation is that of the vLLM whose hashes are wanted; nil means
 	// [pycompat.Newest].
-	Generation pycompat.Generation
+	Generation *pycompat.Generation
 	// Algorithm is vLLM's setting mm_hasher_algorithm. Releases before 0.15.0
 	// have BLAKE3 only.
 	Algorithm Algorithm
@@ -21,14 +21,23 @@ type Options struct {
 
 // Validate returns an error that wraps [ErrInvalid] or [ErrUnsupported], or nil.
 func (o Options) Validate() error {
-	g := o.Generation.OrNewest()
+	_, err := o.resolve()
+	return err
+}
+
+// resolve returns the generation, if the options are valid.
+func (o Options) resolve() (*pycompat.Generation, error) {
+	g, err := pycompat.Resolve(o.Generation)
+	if err != nil {
+		return nil, err
+	}
 	if _, ok := o.Algorithm.new(); !ok {
-		return &ValueError{Problem: fmt.Sprintf("unknown %v", o.Algorithm), sentinel: ErrInvalid}
+		return nil, &ValueError{Problem: fmt.Sprintf("unknown %v", o.Algorithm), sentinel: ErrInvalid}
 	}
 	if o.Algorithm != BLAKE3 && !g.Hash.Algorithms {
-		return &ValueError{Problem: fmt.Sprintf("vLLM %s hashes with blake3 only, not %v", g.Version, o.Algorithm), sentinel: ErrUnsupported}
+		return nil, &ValueError{Problem: fmt.Sprintf("vLLM %s hashes with blake3 only, not %v", g.Version, o.Algorithm), sentinel: ErrUnsupported}
 	}
-	return nil
+	return g, nil
 }
 
 // Hasher computes hashes as vLLM of one generation does. It keeps its memory
@@ -42,11 +51,12 @@ type Hasher struct {
 
 // NewHasher makes a Hasher. The error is that of [Options.Validate].
 func NewHasher(o Options) (*Hasher, error) {
-	if err := o.Validate(); err != nil {
+	g, err := o.resolve()
+	if err != nil {
 		return nil, err
 	}
 	h, _ := o.Algorithm.new()
-	return &Hasher{s: stream{rules: o.Generation.OrNewest().Hash}, h: h}, nil
+	return &Hasher{s: stream{rules: g.Hash}, h: h}, nil
 }
 
 // AppendSum appends the hash of the keyword arguments to dst, as [WriteStream]

@@ -15,7 +15,7 @@ import (
 	"github.com/ringcache/ringcache/pycompat"
 )
 
-func generation(t testing.TB, version string) pycompat.Generation {
+func generation(t testing.TB, version string) *pycompat.Generation {
 	t.Helper()
 	g, err := pycompat.Lookup(version)
 	require.NoError(t, err)
@@ -182,7 +182,7 @@ func TestFloats(t *testing.T) {
 func TestStreamValue(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789"), 20000)
 	n := int64(len(data))
-	for _, g := range []pycompat.Generation{{}, generation(t, "0.27.1")} {
+	for _, g := range []*pycompat.Generation{nil, generation(t, "0.27.1")} {
 		o := Options{Generation: g}
 		want := hexOf(t, o, Arg("image", &EncodedImage{Data: data}))
 		for _, r := range []io.Reader{bytes.NewReader(data), iotest.HalfReader(bytes.NewReader(data)), iotest.DataErrReader(bytes.NewReader(data))} {
@@ -216,7 +216,7 @@ func (f *failing) Write(p []byte) (int, error) {
 
 func TestWriteStreamPassesErrorsOn(t *testing.T) {
 	for after := range 30 {
-		err := WriteStream(&failing{after}, pycompat.Generation{}, Arg("x", Bytes(make([]byte, 2*gather))), Arg("y", List{Int(1)}))
+		err := WriteStream(&failing{after}, nil, Arg("x", Bytes(make([]byte, 2*gather))), Arg("y", List{Int(1)}))
 		require.ErrorIs(t, err, io.ErrClosedPipe)
 	}
 }

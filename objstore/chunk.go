@@ -127,7 +127,7 @@ func (c chunks) corrupt(h Handle, err error) error {
 }
 
 // stored reads the object of a handle in the way of a worker.
-func (c chunks) stored(g pycompat.Generation, key string, h Handle) (serde.Value, error) {
+func (c chunks) stored(g *pycompat.Generation, key string, h Handle) (serde.Value, error) {
 	if g.Signed {
 		if err := c.guard(h, func() error { return verify(c.seg.Secret(), key, h) }); err != nil {
 			return nil, err

@@ -26,7 +26,7 @@ type counting struct {
 	touches bool // they count the touch of an object that was read before (vLLM 0.12 to 0.31)
 }
 
-func newCounting(readers int, g pycompat.Generation) counting {
+func newCounting(readers int, g *pycompat.Generation) counting {
 	return counting{readers, g.Counting == pycompat.CountTouch}
 }
 

@@ -33,7 +33,7 @@ import (
 //   - waiters has everyone who is in the line.
 type FIFO struct {
 	opt     Options
-	gen     pycompat.Generation
+	gen     *pycompat.Generation
 	chunks  chunks
 	counter *counter // nil unless Options.Lock
 	owns    bool     // created the segment, so removes it
@@ -82,10 +82,10 @@ const (
 // CreateFIFO makes a segment and the store in it. The errors are those of
 // segment.Create.
 func CreateFIFO(o Options) (*FIFO, error) {
-	if err := o.ValidateFIFO(); err != nil {
+	o, err := o.resolveFIFO()
+	if err != nil {
 		return nil, err
 	}
-	o = o.withDefaults()
 	if o.Name == "" {
 		o.Name = o.Generation.SegmentName()
 	}
@@ -101,10 +101,10 @@ func CreateFIFO(o Options) (*FIFO, error) {
 // NewFIFO makes a store in a segment that the caller created, or made over private
 // memory; see [NewPool].
 func NewFIFO(seg *segment.Segment, o Options) (*FIFO, error) {
-	if err := o.ValidateFIFO(); err != nil {
+	o, err := o.resolveFIFO()
+	if err != nil {
 		return nil, err
 	}
-	o = o.withDefaults()
 	if err := matches(seg, o.RingSize, o.Generation); err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func NewFIFO(seg *segment.Segment, o Options) (*FIFO, error) {
 }
 
 func newFIFO(seg *segment.Segment, o Options) *FIFO {
-	g := o.Generation.OrNewest()
+	g := o.Generation
 	return &FIFO{
 		opt: o, gen: g, counting: newCounting(o.Readers, g), counter: newCounter(o.Lock, o.LockTimeout, o.Readers),
 		chunks:  chunks{seg: seg, options: serde.Options{Generation: g, InlineThreshold: o.InlineThreshold}},
@@ -132,9 +132,9 @@ func newFIFO(seg *segment.Segment, o Options) *FIFO {
 func (f *FIFO) guard(g func() error) error { return f.chunks.guard(Handle{}, g) }
 
 // Name, Segment and Generation implement [Store].
-func (f *FIFO) Name() string                    { return f.chunks.seg.Name() }
-func (f *FIFO) Segment() *segment.Segment       { return f.chunks.seg }
-func (f *FIFO) Generation() pycompat.Generation { return f.gen }
+func (f *FIFO) Name() string                     { return f.chunks.seg.Name() }
+func (f *FIFO) Segment() *segment.Segment        { return f.chunks.seg }
+func (f *FIFO) Generation() *pycompat.Generation { return f.gen }
 
 // lock takes the store's lock. It fails if the store is closed.
 func (f *FIFO) lock() error {

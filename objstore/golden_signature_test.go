@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/internal/goldentest"
-	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/internal/sentinel"
 )
 
 func unmarshal[T any](t testing.TB, raw json.RawMessage) T {
@@ -30,7 +30,7 @@ func sameResult(t testing.TB, want json.RawMessage, err error, at ...any) {
 	}
 	require.Error(t, err, at...)
 	if e.Msg != "" {
-		require.Equal(t, e.Msg, pycompat.UpstreamText(err), at...)
+		require.Equal(t, e.Msg, sentinel.UpstreamText(err), at...)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/ringcache/ringcache/shmstore"
 )
 
-func generation(t testing.TB, version string) pycompat.Generation {
+func generation(t testing.TB, version string) *pycompat.Generation {
 	t.Helper()
 	g, err := pycompat.Lookup(version)
 	require.NoError(t, err)
@@ -205,7 +205,9 @@ func newStore(t testing.TB, o Options) *store {
 // readers share one lock. A pool has a sidecar.
 func newStoreOf(t testing.TB, k kind, o Options) *store {
 	t.Helper()
-	g := o.Generation.OrNewest()
+	o, err := o.resolve()
+	require.NoError(t, err)
+	g := o.Generation
 	m := make([]byte, g.DataOffset+o.RingSize)
 	so := segment.Options{RingSize: o.RingSize, DataOffset: g.DataOffset}
 	own := so

@@ -22,9 +22,11 @@ func realPool(t *testing.T, o Options) (*writer, *Reader, Options) {
 	o.TrustCounts = true
 	o.Name, o.Dir, o.Readers = "pool", t.TempDir(), 1
 	o.RingSize, o.MaxObjectSize = 16<<10, 16<<10
+	o, err := o.resolve()
+	require.NoError(t, err)
 	w, err := pool.create(o)
 	require.NoError(t, err)
-	r, err := Open(o.Name, ReaderOptions{Dir: o.Dir, RingSize: o.RingSize, Readers: 1, SidecarLock: true})
+	r, err := Open(o.Name, ReaderOptions{Dir: o.Dir, RingSize: o.RingSize, Readers: 1, SidecarLock: true, Generation: o.Generation})
 	require.NoError(t, err)
 	require.True(t, r.Protected())
 	t.Cleanup(func() {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/goldentest"
 	"github.com/ringcache/ringcache/internal/shmfile"
 )
 
@@ -74,7 +76,7 @@ func TestMain(m *testing.M) {
 		killChild(o)
 		os.Exit(0)
 	}
-	m.Run()
+	os.Exit(goldentest.ReadOnlyTable(m).Run())
 }
 
 // TestKillMatrix kills writers at every failpoint and readers wherever they have
@@ -132,22 +134,16 @@ func failpointsOfSource(t *testing.T) []string {
 	t.Helper()
 	call := regexp.MustCompile(`failpoint\.Hit\("([^"]*)"\)`)
 	names := map[string]bool{}
-	files, err := filepath.Glob("../*/*.go")
-	require.NoError(t, err)
-	deeper, err := filepath.Glob("../*/*/*.go")
-	require.NoError(t, err)
-	files = append(files, deeper...)
-	require.NotEmpty(t, files)
-	for _, f := range files {
-		if strings.HasSuffix(f, "_test.go") {
-			continue
+	require.NoError(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
 		}
-		b, err := os.ReadFile(f)
-		require.NoError(t, err)
+		b, err := os.ReadFile(path)
 		for _, m := range call.FindAllSubmatch(b, -1) {
 			names[string(m[1])] = true
 		}
-	}
+		return err
+	}))
 	return slices.Sorted(maps.Keys(names))
 }
 

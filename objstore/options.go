@@ -24,14 +24,15 @@ type Options struct {
 	// mm_processor_cache_gb.
 	RingSize int
 	// MaxObjectSize is the most bytes of one object, with its counter and
-	// metadata; pycompat.MaxObjectSize computes it. 0 is DefaultMaxObjectSize, or
-	// RingSize if that is less. With FIFO it may be above RingSize, as with vLLM.
+	// metadata: vLLM's mm_shm_cache_max_object_size_mb times 2^20. 0 is
+	// DefaultMaxObjectSize, or RingSize if that is less. In a FIFO it may be above
+	// RingSize, as with vLLM.
 	MaxObjectSize int
 	// Readers is the number of processes that read every object: the engine's
 	// world size.
 	Readers int
-	// Generation of the vLLM workers; zero is the newest known.
-	Generation pycompat.Generation
+	// Generation of the vLLM workers; nil is the newest known.
+	Generation *pycompat.Generation
 	// Align places chunks at multiples of so many bytes in the segment, see
 	// shmring.RingOptions. 0 gives upstream's addresses. Pool has its own.
 	Align int
@@ -96,70 +97,79 @@ const DefaultQuarantineTTL = shmstore.DefaultQuarantineTTL
 // small.
 const maxReaders = 1 << 16
 
-// validate reports what is wrong with the options of either store.
-func (o Options) validate() error {
-	o = o.withDefaults()
-	g := o.Generation.OrNewest()
-	switch {
-	case g.Counting == 0 || g.ItemForm == 0:
-		return fmt.Errorf("%w: Generation %+v is incomplete; take it from pycompat.Lookup", ErrInvalid, g)
-	case o.RingSize <= shmring.HeaderSize:
-		return fmt.Errorf("%w: RingSize %d has no room for an object", ErrInvalid, o.RingSize)
-	case o.MaxObjectSize < 0:
-		return fmt.Errorf("%w: MaxObjectSize %d is negative", ErrInvalid, o.MaxObjectSize)
-	case o.Readers < 1 || o.Readers > maxReaders:
-		return fmt.Errorf("%w: Readers %d, want the world size of the engine, 1 to %d", ErrInvalid, o.Readers, maxReaders)
-	case o.LockTimeout < 0:
-		return fmt.Errorf("%w: LockTimeout %v is negative", ErrInvalid, o.LockTimeout)
+// resolve returns the options with the defaults of what every part of a store needs, if
+// they are valid for either.
+func (o Options) resolve() (Options, error) {
+	var err error
+	if o.Generation, err = pycompat.Resolve(o.Generation); err != nil {
+		return o, err
 	}
-	return o.ring().Validate()
+	if o.MaxObjectSize == 0 {
+		o.MaxObjectSize = min(DefaultMaxObjectSize, o.RingSize)
+	}
+	switch {
+	case o.RingSize <= shmring.HeaderSize:
+		return o, fmt.Errorf("%w: RingSize %d has no room for an object", ErrInvalid, o.RingSize)
+	case o.MaxObjectSize < 0:
+		return o, fmt.Errorf("%w: MaxObjectSize %d is negative", ErrInvalid, o.MaxObjectSize)
+	case o.Readers < 1 || o.Readers > maxReaders:
+		return o, fmt.Errorf("%w: Readers %d, want the world size of the engine, 1 to %d", ErrInvalid, o.Readers, maxReaders)
+	case o.LockTimeout < 0:
+		return o, fmt.Errorf("%w: LockTimeout %v is negative", ErrInvalid, o.LockTimeout)
+	}
+	return o, o.ring().Validate()
+}
+
+// resolveFIFO is resolve for a [FIFO].
+func (o Options) resolveFIFO() (Options, error) {
+	if o.Quota != 0 || o.Quotas != nil {
+		return o, fmt.Errorf("%w: quotas need a Pool", ErrInvalid)
+	}
+	return o.resolve()
+}
+
+// resolvePool is resolve for a [Pool].
+func (o Options) resolvePool() (Options, error) {
+	switch {
+	case o.MaxObjectSize > o.RingSize:
+		return o, fmt.Errorf("%w: MaxObjectSize %d is above RingSize %d, so no such object could ever be put; lower it, or leave it at 0", ErrInvalid, o.MaxObjectSize, o.RingSize)
+	case o.Rereads && o.TrustCounts:
+		return o, fmt.Errorf("%w: Rereads and TrustCounts contradict each other", ErrInvalid)
+	case o.MaxObjects < 0 || o.ReaderSlots < 0:
+		return o, fmt.Errorf("%w: MaxObjects %d, ReaderSlots %d", ErrInvalid, o.MaxObjects, o.ReaderSlots)
+	}
+	return o.resolve()
 }
 
 // ValidateFIFO returns what is wrong with the options of a [FIFO].
 func (o Options) ValidateFIFO() error {
-	if o.Quota != 0 || o.Quotas != nil {
-		return fmt.Errorf("%w: quotas need a Pool", ErrInvalid)
-	}
-	return o.validate()
+	_, err := o.resolveFIFO()
+	return err
 }
 
 // ValidatePool returns what is wrong with the options of a [Pool].
 func (o Options) ValidatePool() error {
-	switch {
-	case o.MaxObjectSize > o.RingSize:
-		return fmt.Errorf("%w: MaxObjectSize %d is above RingSize %d, so no such object could ever be put; lower it, or leave it at 0", ErrInvalid, o.MaxObjectSize, o.RingSize)
-	case o.Rereads && o.TrustCounts:
-		return fmt.Errorf("%w: Rereads and TrustCounts contradict each other", ErrInvalid)
-	case o.MaxObjects < 0 || o.ReaderSlots < 0:
-		return fmt.Errorf("%w: MaxObjects %d, ReaderSlots %d", ErrInvalid, o.MaxObjects, o.ReaderSlots)
-	}
-	return o.validate()
-}
-
-// withDefaults fills in what every part of the store needs.
-func (o Options) withDefaults() Options {
-	if o.MaxObjectSize == 0 {
-		o.MaxObjectSize = min(DefaultMaxObjectSize, o.RingSize)
-	}
-	return o
+	_, err := o.resolvePool()
+	return err
 }
 
 // resetReaders checks a number of readers before it is used.
 func resetReaders(o Options, reset func(int) error, readers int) error {
 	if readers < 0 || readers > maxReaders {
 		o.Readers = readers
-		return o.validate()
+		_, err := o.resolve()
+		return err
 	}
 	return reset(readers)
 }
 
 func (o Options) ring() shmring.RingOptions {
-	g := o.Generation.OrNewest()
+	g := o.Generation
 	return shmring.RingOptions{Align: o.Align, DataOffset: g.DataOffset, IDsRestart: g.IDsRestart && !o.KeepIDs, FirstID: o.FirstID}
 }
 
 func (o Options) fifoSegment() segment.Options {
-	g := o.Generation.OrNewest()
+	g := o.Generation
 	return segment.Options{Name: o.Name, RingSize: o.RingSize, DataOffset: g.DataOffset, Dir: o.Dir, Sidecar: &sidecar.Options{
 		Policy: sidecar.FIFO, Generation: g.Version, Owner: o.Owner, Readers: o.Readers, Slots: o.ReaderSlots,
 	}}
@@ -167,7 +177,7 @@ func (o Options) fifoSegment() segment.Options {
 
 // bytes returns the options of the store under a Pool.
 func (o Options) bytes() shmstore.Options {
-	g := o.Generation.OrNewest()
+	g := o.Generation
 	return shmstore.Options{
 		Name: o.Name, Size: o.RingSize, DataOffset: g.DataOffset, MaxObjectSize: o.MaxObjectSize,
 		MaxObjects: o.MaxObjects, ReaderSlots: o.ReaderSlots, Format: g.Version, Owner: o.Owner, Readers: o.Readers,
@@ -184,8 +194,8 @@ type ReaderOptions struct {
 	// Readers is the number of processes that read every object. It is used by
 	// Touch in generations that count touches, and not otherwise.
 	Readers int
-	// Generation of the writer; zero is the newest known.
-	Generation pycompat.Generation
+	// Generation of the writer; nil is the newest known.
+	Generation *pycompat.Generation
 	// Lock is the lock of the other readers, usually a *pycompat.Semaphore;
 	// reads are counted under it. nil observes without counting: the segment is
 	// mapped read-only, and the writer does not know of this reader.
@@ -204,12 +214,20 @@ type ReaderOptions struct {
 	Logger *slog.Logger
 }
 
-// Validate reports what is wrong with the options.
+// Validate returns what is wrong with the options.
 func (o ReaderOptions) Validate() error {
+	_, err := o.resolve()
+	return err
+}
+
+// resolve returns the options with the generation, if they are valid.
+func (o ReaderOptions) resolve() (ReaderOptions, error) {
 	if o.SidecarLock && o.Lock != nil {
-		return fmt.Errorf("%w: Lock and SidecarLock are both set", ErrInvalid)
+		return o, fmt.Errorf("%w: Lock and SidecarLock are both set", ErrInvalid)
 	}
-	return Options{RingSize: o.RingSize, Readers: o.Readers, LockTimeout: o.LockTimeout, Generation: o.Generation}.validate()
+	w, err := Options{RingSize: o.RingSize, Readers: o.Readers, LockTimeout: o.LockTimeout, Generation: o.Generation}.resolve()
+	o.Generation = w.Generation
+	return o, err
 }
 
 // Locker is a lock between processes. *pycompat.Semaphore is one.

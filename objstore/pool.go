@@ -21,7 +21,7 @@ import (
 // object are done. It implements [Store].
 type Pool struct {
 	opt     Options
-	gen     pycompat.Generation
+	gen     *pycompat.Generation
 	chunks  chunks
 	counter *counter // nil unless Options.Lock
 	store   *shmstore.Store
@@ -97,18 +97,18 @@ func (p *Pool) accept(version string) error {
 }
 
 // sameWire reports whether a segment written for a version is read by engines of g.
-func sameWire(version string, g pycompat.Generation) bool {
+func sameWire(version string, g *pycompat.Generation) bool {
 	old, err := pycompat.Lookup(version)
 	return version == g.Version || err == nil && old.SameWire(g)
 }
 
 // newPool returns a pool that has no store yet, and the options of that.
 func newPool(o Options) (*Pool, shmstore.Options, error) {
-	if err := o.ValidatePool(); err != nil {
+	o, err := o.resolvePool()
+	if err != nil {
 		return nil, shmstore.Options{}, err
 	}
-	o = o.withDefaults()
-	g := o.Generation.OrNewest()
+	g := o.Generation
 	if o.Name == "" {
 		o.Name = g.SegmentName()
 	}
@@ -128,9 +128,9 @@ func (p *Pool) own(s *shmstore.Store) shmstore.PayloadOwner {
 	return poolOwner{p}
 }
 
-func (p *Pool) Name() string                    { return p.store.Name() }
-func (p *Pool) Segment() *segment.Segment       { return p.store.Segment() }
-func (p *Pool) Generation() pycompat.Generation { return p.gen }
+func (p *Pool) Name() string                     { return p.store.Name() }
+func (p *Pool) Segment() *segment.Segment        { return p.store.Segment() }
+func (p *Pool) Generation() *pycompat.Generation { return p.gen }
 
 func (p *Pool) Cached(key string) bool { return p.store.Cached(key) }
 func (p *Pool) Remove(key string) bool { return p.store.Remove(key) }

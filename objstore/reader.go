@@ -24,7 +24,7 @@ import (
 // Reader looks at the objects of a segment that another process writes.
 type Reader struct {
 	chunks  chunks
-	gen     pycompat.Generation
+	gen     *pycompat.Generation
 	counter *counter // nil: observes
 	ctl     *sidecar.File
 	slot    *sidecar.Slot // where it says what it looks at; nil if it can't
@@ -43,11 +43,12 @@ type Reader struct {
 // what it looks at is not evicted meanwhile, whatever else ends. [Reader.Protected]
 // says whether it got one.
 func Open(name string, o ReaderOptions) (*Reader, error) {
-	if err := o.Validate(); err != nil {
+	o, err := o.resolve()
+	if err != nil {
 		return nil, err
 	}
 	seg, err := segment.Attach(segment.Options{
-		Name: name, RingSize: o.RingSize, DataOffset: o.Generation.OrNewest().DataOffset, Dir: o.Dir,
+		Name: name, RingSize: o.RingSize, DataOffset: o.Generation.DataOffset, Dir: o.Dir,
 		ReadOnly: o.Lock == nil && !o.SidecarLock,
 	})
 	if err != nil {
@@ -103,7 +104,8 @@ func (r *Reader) Protected() bool { return r.slot != nil }
 // NewReader reads from a segment that the caller attached, or made over private
 // memory. The reader owns it from now on.
 func NewReader(seg *segment.Segment, o ReaderOptions) (*Reader, error) {
-	if err := o.Validate(); err != nil {
+	o, err := o.resolve()
+	if err != nil {
 		return nil, err
 	}
 	if err := matches(seg, o.RingSize, o.Generation); err != nil {
@@ -113,7 +115,7 @@ func NewReader(seg *segment.Segment, o ReaderOptions) (*Reader, error) {
 }
 
 func newReader(seg *segment.Segment, o ReaderOptions) *Reader {
-	g := o.Generation.OrNewest()
+	g := o.Generation
 	return &Reader{
 		chunks:  chunks{seg: seg, options: serde.Options{Generation: g}},
 		gen:     g,
@@ -242,7 +244,7 @@ func (r *Reader) Verify(key string, h Handle) error {
 func (r *Reader) Segment() *segment.Segment { return r.chunks.seg }
 
 // Generation returns the generation that the store is read in.
-func (r *Reader) Generation() pycompat.Generation { return r.gen }
+func (r *Reader) Generation() *pycompat.Generation { return r.gen }
 
 func (r *Reader) verify(h Handle, key string) error {
 	if !r.gen.Signed {
@@ -266,7 +268,7 @@ func (r *Reader) Touch(ctx context.Context, key string, h Handle) error {
 }
 
 // touch is the touch of whoever has a lock, a reader or such a writer.
-func touch(ctx context.Context, chunks chunks, g pycompat.Generation, c *counter, h Handle, verify func() error) error {
+func touch(ctx context.Context, chunks chunks, g *pycompat.Generation, c *counter, h Handle, verify func() error) error {
 	switch g.Counting {
 	case pycompat.CountTouch:
 		if c == nil {
@@ -309,8 +311,8 @@ func (r *Reader) Close() error {
 }
 
 // matches checks a segment that a caller brings against its options.
-func matches(seg *segment.Segment, ringSize int, g pycompat.Generation) error {
-	if off := g.OrNewest().DataOffset; len(seg.Ring()) != ringSize || len(seg.Secret()) != off {
+func matches(seg *segment.Segment, ringSize int, g *pycompat.Generation) error {
+	if off := g.DataOffset; len(seg.Ring()) != ringSize || len(seg.Secret()) != off {
 		return &segment.SizeError{Name: seg.Name(), Got: int64(seg.Size()), Ring: ringSize, DataOffset: off}
 	}
 	return nil

@@ -72,7 +72,7 @@ type Store interface {
 	// Segment returns the segment, for its bytes and its secret. Only Close may close it.
 	Segment() *segment.Segment
 	// Generation returns the generation that the store is written in.
-	Generation() pycompat.Generation
+	Generation() *pycompat.Generation
 }
 
 // Request ties objects to a request to the engine: what it looks up or puts stays in

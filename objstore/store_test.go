@@ -98,12 +98,14 @@ func TestCreateAndOpenErrors(t *testing.T) {
 		"timeout": bad(func(o *Options) { o.LockTimeout = -1 }),
 		"align":   bad(func(o *Options) { o.Align = 3 }),
 		"many":    bad(func(o *Options) { o.Readers = 1 << 31 }),
-		"half":    bad(func(o *Options) { o.Generation = pycompat.Generation{Version: "0.33.0"} }),
 		"id":      bad(func(o *Options) { o.FirstID = 1 << 31 }),
 	} {
 		_, err := fifo.create(o)
 		require.ErrorIs(t, err, ErrInvalid, name)
 	}
+	_, err = fifo.create(bad(func(o *Options) { o.Generation = &pycompat.Generation{Version: "0.33.0"} }))
+	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorContains(t, err, `Generation "0.33.0" is incomplete`)
 	seg, err := segment.Private(make([]byte, 100), segment.Options{RingSize: 100})
 	require.NoError(t, err)
 	_, err = fifo.over(seg, Options{RingSize: 100, MaxObjectSize: 10, Readers: 1})

@@ -1,7 +1,16 @@
 // Package pycompat holds the conventions of CPython and vLLM that a Go process
-// has to follow to share memory with a Python one: what differs between the
-// wire generations of vLLM ([Generation]), how segments are named, and how to
-// take part in a multiprocessing.Lock ([Semaphore]).
+// follows to share memory with a Python one. It holds facts and mechanisms, no
+// policy.
 //
-// It holds facts and mechanisms; what to do with them is decided above.
+// Releases. A [Generation] is everything in which one release of vLLM differs from
+// others: the layout of the segment, how uses are counted, the forms of items,
+// hashes, requests and parameters. [Lookup] finds a release by its version. All
+// packages share its record by pointer and only read it; nil means [Newest]. Use
+// [TreatAs] for an engine that is newer than the table. The file changes.go lists
+// what changed in which release.
+//
+// Segments. [Generation.SegmentName] and [RingSize] compute what vLLM's processes
+// compute for themselves; [SegmentEnv] is how they agree on a name.
+//
+// Locks. A [Semaphore] is a Python multiprocessing.Lock, opened from Go by its name.
 package pycompat

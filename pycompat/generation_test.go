@@ -1,6 +1,7 @@
 package pycompat_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,7 +10,7 @@ import (
 	"github.com/ringcache/ringcache/pycompat"
 )
 
-func lookup(t *testing.T, v string) pycompat.Generation {
+func lookup(t *testing.T, v string) *pycompat.Generation {
 	t.Helper()
 	g, err := pycompat.Lookup(v)
 	require.NoError(t, err)
@@ -19,19 +20,19 @@ func lookup(t *testing.T, v string) pycompat.Generation {
 // TestTableAgreesWithMeasuredGroups: the golden files are grouped by releases
 // that behaved alike, so what the table says must not differ inside a group.
 func TestTableAgreesWithMeasuredGroups(t *testing.T) {
-	same := map[string]func(a, b pycompat.Generation) bool{
-		"ring_traces": func(a, b pycompat.Generation) bool {
+	same := map[string]func(a, b *pycompat.Generation) bool{
+		"ring_traces": func(a, b *pycompat.Generation) bool {
 			return a.DataOffset == b.DataOffset && a.IDsRestart == b.IDsRestart
 		},
-		"storage_traces": func(a, b pycompat.Generation) bool {
+		"storage_traces": func(a, b *pycompat.Generation) bool {
 			return a.Counting == b.Counting && a.Signed == b.Signed
 		},
-		"ring_images": func(a, b pycompat.Generation) bool {
+		"ring_images": func(a, b *pycompat.Generation) bool {
 			return a.DataOffset == b.DataOffset && a.Counting == b.Counting && a.IDsRestart == b.IDsRestart
 		},
-		"shm_cache": func(a, b pycompat.Generation) bool { return a.SameWire(b) },
-		"serde":     func(a, b pycompat.Generation) bool { return a.ItemForm == b.ItemForm },
-		"requests":  func(a, b pycompat.Generation) bool { return a.FeatureHash == b.FeatureHash },
+		"shm_cache": func(a, b *pycompat.Generation) bool { return a.SameWire(b) },
+		"serde":     func(a, b *pycompat.Generation) bool { return a.ItemForm == b.ItemForm },
+		"requests":  func(a, b *pycompat.Generation) bool { return a.FeatureHash == b.FeatureHash },
 	}
 	for section, same := range same {
 		n := 0
@@ -71,7 +72,7 @@ func TestLookup(t *testing.T) {
 	for _, in := range []string{"", "0.34.0", "0.33.1", "1.0.0", "0.10.2", "0.33.0rc1", "0.33.0.dev5", "0.33", "0.33.0.postx", "newest"} {
 		_, err := pycompat.Lookup(in)
 		require.ErrorIs(t, err, pycompat.ErrUnknownVersion, in)
-		require.ErrorContains(t, err, "newest known: 0.33.0", in)
+		require.ErrorContains(t, err, fmt.Sprintf("%q (newest known: 0.33.0, oldest: 0.11.0)", in), in)
 	}
 	require.Equal(t, "0.33.0", pycompat.Newest().Version)
 	require.Len(t, pycompat.Releases(), 35)
@@ -83,8 +84,30 @@ func TestLookup(t *testing.T) {
 	_, err = pycompat.TreatAs("0.34.0", "0.35.0")
 	require.ErrorIs(t, err, pycompat.ErrUnknownVersion)
 
-	require.Equal(t, pycompat.Newest(), pycompat.Generation{}.OrNewest())
-	require.Equal(t, lookup(t, "0.31.0"), lookup(t, "0.31.0").OrNewest())
+	require.NotEqual(t, "0.34.0", pycompat.Newest().Version, "the table is as it was")
+	require.Same(t, lookup(t, "0.31.0"), lookup(t, "v0.31.0+cpu"))
+
+	all := pycompat.Releases()
+	all[0] = nil
+	require.Equal(t, "0.11.0", pycompat.Releases()[0].Version)
+}
+
+func TestResolve(t *testing.T) {
+	g, err := pycompat.Resolve(nil)
+	require.NoError(t, err)
+	require.Same(t, pycompat.Newest(), g)
+	treated, err := pycompat.TreatAs("0.34.0", "0.32.0")
+	require.NoError(t, err)
+	for _, want := range append(pycompat.Releases(), treated) {
+		g, err := pycompat.Resolve(want)
+		require.NoError(t, err)
+		require.Same(t, want, g)
+	}
+	for _, g := range []*pycompat.Generation{{}, {Version: "0.33.0", Counting: pycompat.CountPerAddress, ItemForm: pycompat.ItemMap}} {
+		_, err = pycompat.Resolve(g)
+		require.ErrorIs(t, err, pycompat.ErrInvalid)
+		require.ErrorContains(t, err, fmt.Sprintf("Generation %q is incomplete", g.Version))
+	}
 }
 
 func TestNames(t *testing.T) {
@@ -95,7 +118,7 @@ func TestNames(t *testing.T) {
 	require.NotEqual(t, a, b)
 	t.Setenv(pycompat.SegmentEnv, "mine")
 	require.Equal(t, "mine", lookup(t, "0.14.1").SegmentName())
-	require.Equal(t, "mine", pycompat.Generation{}.SegmentName())
+	require.Equal(t, "mine", pycompat.Newest().SegmentName())
 }
 
 func TestSizes(t *testing.T) {
@@ -107,11 +130,7 @@ func TestSizes(t *testing.T) {
 	require.Equal(t, 15938355, n)
 	for _, gb := range []float64{0, -1, 1e-12, 1 << 34} {
 		_, err = pycompat.RingSize(gb)
-		require.Error(t, err, gb)
+		require.ErrorIs(t, err, pycompat.ErrInvalid, gb)
+		require.ErrorContains(t, err, fmt.Sprintf("mm_processor_cache_gb %v is not above 0", gb))
 	}
-	m, err := pycompat.MaxObjectSize(128)
-	require.NoError(t, err)
-	require.Equal(t, 128<<20, m)
-	_, err = pycompat.MaxObjectSize(-1)
-	require.Error(t, err)
 }

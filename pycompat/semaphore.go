@@ -15,25 +15,6 @@ import (
 	"github.com/ringcache/ringcache/internal/shmfile"
 )
 
-var (
-	// ErrUnnamedSemaphore says that a lock can't be joined from outside,
-	// because it was made in a "fork" context and has no name.
-	ErrUnnamedSemaphore = errors.New("pycompat: the Python lock has no name that another program can open; " +
-		"make it with multiprocessing.get_context(\"spawn\").Lock() (vLLM: VLLM_WORKER_MULTIPROC_METHOD=spawn)")
-	// ErrSemaphoreLayout says that a file is not a semaphore as glibc lays it
-	// out on a 64-bit little-endian system.
-	ErrSemaphoreLayout = errors.New("pycompat: not a glibc semaphore")
-	// ErrNotHeld says that a lock was released that no one holds.
-	ErrNotHeld = errors.New("pycompat: semaphore released too many times")
-	// ErrSemaphoreClosed says that the semaphore was closed.
-	ErrSemaphoreClosed = errors.New("pycompat: semaphore is closed")
-	// ErrSemaphoreBusy says that a semaphore can't be closed while it is in use.
-	ErrSemaphoreBusy = errors.New("pycompat: semaphore is in use")
-	// ErrUnsafe says that a file exists but must not be trusted: it is a link or
-	// no file, belongs to another user, or everyone may write it.
-	ErrUnsafe = shmfile.ErrUnsafe
-)
-
 // A POSIX semaphore as glibc 2.21 and newer keep it in /dev/shm/sem.NAME
 // (sysdeps/nptl/internaltypes.h, struct new_sem, 64-bit):
 //
@@ -72,9 +53,10 @@ type Semaphore struct {
 
 // OpenSemaphore opens the lock by the name that Python shows as
 // lock._semlock.name, such as "/mp-a1b2c3d4". It fails with
-// [ErrUnnamedSemaphore] if there is no such name, which is so for every lock of
-// a "fork" context, with [ErrSemaphoreLayout] if the file is something else, and
-// if the file is another user's or writable by everyone.
+// [ErrUnnamedSemaphore] if there is no semaphore of that name, which is so for
+// every lock of a "fork" context, with [ErrSemaphoreLayout] if the file is
+// something else, and with [ErrUnsafe] if the file is another user's or writable by
+// everyone.
 func OpenSemaphore(name string) (*Semaphore, error) {
 	if name == "" || name == "None" {
 		return nil, ErrUnnamedSemaphore
@@ -107,7 +89,7 @@ func OpenSemaphore(name string) (*Semaphore, error) {
 	return s, nil
 }
 
-// Name returns the name it was opened by.
+// Name returns the name that the semaphore was opened by.
 func (s *Semaphore) Name() string { return s.name }
 
 // use runs f while the mapping can't be closed. A file that was truncated is an
@@ -116,7 +98,7 @@ func (s *Semaphore) use(f func() error) error {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		return fmt.Errorf("%w: %s", ErrSemaphoreClosed, s.name)
+		return fmt.Errorf("%w: %s", ErrClosed, s.name)
 	}
 	s.users++
 	s.mu.Unlock()
@@ -137,7 +119,7 @@ func (s *Semaphore) addHold(n int) {
 	s.mu.Unlock()
 }
 
-// errNotTaken is how a try says that the lock is held.
+// errNotTaken is how TryLock reports that the lock is held.
 var errNotTaken = errors.New("held by another")
 
 // TryLock takes the lock if it is free.
@@ -165,8 +147,8 @@ func (s *Semaphore) take(waiters uint64) bool {
 	}
 }
 
-// Lock takes the lock, waiting until it is free or ctx ends; it then returns
-// ctx's error. The holder may be a process that died: give ctx a deadline.
+// Lock takes the lock and waits until it is free. If ctx ends first, Lock returns
+// the error of ctx. The holder may be a process that died: give ctx a deadline.
 func (s *Semaphore) Lock(ctx context.Context) error {
 	return s.use(func() error {
 		if !s.take(0) {
@@ -221,7 +203,7 @@ func (s *Semaphore) Unlock() error {
 }
 
 // Close unmaps the semaphore, which goes on to exist. It fails with
-// [ErrSemaphoreBusy], and does nothing, while the lock is held through this
+// [ErrBusy], and does nothing, while the lock is held through this
 // object, since no one else would free it, or a call is under way. Closing twice
 // is fine.
 func (s *Semaphore) Close() error {
@@ -231,7 +213,7 @@ func (s *Semaphore) Close() error {
 	case s.closed:
 		return nil
 	case s.users > 0 || s.holds > 0:
-		return fmt.Errorf("%w: %s: %d calls under way, held %d times", ErrSemaphoreBusy, s.name, s.users, s.holds)
+		return fmt.Errorf("%w: %s: %d calls under way, held %d times", ErrBusy, s.name, s.users, s.holds)
 	}
 	s.closed = true
 	return shmfile.Unmap(s.mem)

@@ -1,6 +1,6 @@
 //go:build linux
 
-package pycompat
+package pycompat_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -19,33 +20,60 @@ import (
 
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/pycompat"
+)
+
+// A semaphore as glibc lays it out; see the table in semaphore.go.
+const (
+	fileSize  = 32
+	oneWaiter = 1 << 32
+	sharedAt  = 8
+	shared    = 0x80
 )
 
 var fakes atomic.Int64
 
 // fakeSemaphore writes the file of a semaphore as glibc has it.
-func fakeSemaphore(t *testing.T, value uint32, shared byte, size int) string {
+func fakeSemaphore(t *testing.T, value uint32, kind byte, size int) string {
 	t.Helper()
 	name := fmt.Sprintf("ringcache-test-%d-%d", os.Getpid(), fakes.Add(1))
 	b := make([]byte, max(size, 16))
 	binary.LittleEndian.PutUint32(b, value)
-	b[semSharedOff] = shared
+	b[sharedAt] = kind
 	p := filepath.Join(shmfile.DefaultDir, "sem."+name)
 	require.NoError(t, os.WriteFile(p, b[:size], 0o600))
 	t.Cleanup(func() { _ = os.Remove(p) })
 	return "/" + name
 }
 
-func open(t *testing.T, name string) *Semaphore {
+// word returns the value of a semaphore and, above it, its number of waiters, as
+// they are in its file.
+func word(t *testing.T, s *pycompat.Semaphore) uint64 {
 	t.Helper()
-	s, err := OpenSemaphore(name)
+	b, err := os.ReadFile(filepath.Join(shmfile.DefaultDir, "sem."+s.Name()[1:]))
+	require.NoError(t, err)
+	return binary.LittleEndian.Uint64(b)
+}
+
+func open(t *testing.T, name string) *pycompat.Semaphore {
+	t.Helper()
+	s, err := pycompat.OpenSemaphore(name)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }
 
+// waitForWaiter returns when a goroutine waits for a lock that is held.
+func waitForWaiter(t *testing.T, s *pycompat.Semaphore) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); word(t, s) != oneWaiter; {
+		require.True(t, time.Now().Before(end), "no one waits")
+		runtime.Gosched()
+	}
+}
+
 func TestSemaphoreExcludes(t *testing.T) {
-	name := fakeSemaphore(t, 1, semShared, semFileSize)
+	name := fakeSemaphore(t, 1, shared, fileSize)
 	var wg sync.WaitGroup
 	// Atomics in a mapping are invisible to the race detector; a load and a store
 	// are not an increment, so they still lose updates without the lock.
@@ -68,71 +96,71 @@ func TestSemaphoreExcludes(t *testing.T) {
 	wg.Wait()
 	require.Equal(t, int64(20000), n.Load())
 	s := open(t, name)
-	require.Equal(t, uint64(1), s.whole.Load(), "free, and no waiter is left over")
+	require.Equal(t, uint64(1), word(t, s), "free, and no waiter is left over")
 }
 
 func TestSemaphoreTimeoutLeavesNoWaiter(t *testing.T) {
-	s := open(t, fakeSemaphore(t, 1, semShared, semFileSize))
+	s := open(t, fakeSemaphore(t, 1, shared, fileSize))
 	require.True(t, s.TryLock())
 	require.False(t, s.TryLock())
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, s.Lock(ctx), context.DeadlineExceeded)
-	require.ErrorIs(t, s.Close(), ErrSemaphoreBusy, "held: no one else would free it")
+	require.ErrorIs(t, s.Close(), pycompat.ErrBusy, "held: no one else would free it")
 	canceled, cancel := context.WithCancel(context.Background())
 	cancel()
 	require.ErrorIs(t, s.Lock(canceled), context.Canceled)
-	require.Zero(t, s.whole.Load())
+	require.Zero(t, word(t, s))
 	require.NoError(t, s.Unlock())
-	require.ErrorIs(t, s.Unlock(), ErrNotHeld)
-	require.Equal(t, uint64(1), s.whole.Load())
+	require.ErrorIs(t, s.Unlock(), pycompat.ErrNotHeld)
+	require.Equal(t, uint64(1), word(t, s))
 }
 
 func TestCancelWakesAWaiter(t *testing.T) {
-	s := open(t, fakeSemaphore(t, 0, semShared, semFileSize))
+	s := open(t, fakeSemaphore(t, 0, shared, fileSize))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- s.Lock(ctx) }()
-	require.Eventually(t, func() bool { return s.whole.Load() == semWaiter }, time.Minute, time.Millisecond)
+	waitForWaiter(t, s)
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
 }
 
 func TestSemaphoreOpenErrors(t *testing.T) {
 	for _, name := range []string{"", "None", "/no-such-semaphore-here"} {
-		_, err := OpenSemaphore(name)
-		require.ErrorIs(t, err, ErrUnnamedSemaphore, name)
+		_, err := pycompat.OpenSemaphore(name)
+		require.ErrorIs(t, err, pycompat.ErrUnnamedSemaphore, name)
 		require.ErrorContains(t, err, "spawn", name)
 	}
-	_, err := OpenSemaphore("/a/b")
+	_, err := pycompat.OpenSemaphore("/a/b")
 	require.ErrorIs(t, err, shmfile.ErrName)
 	for what, name := range map[string]string{
-		"short":   fakeSemaphore(t, 1, semShared, 16),
-		"private": fakeSemaphore(t, 1, 0, semFileSize),
-		"value 2": fakeSemaphore(t, 2, semShared, semFileSize),
+		"short":   fakeSemaphore(t, 1, shared, 16),
+		"private": fakeSemaphore(t, 1, 0, fileSize),
+		"value 2": fakeSemaphore(t, 2, shared, fileSize),
 	} {
-		_, err := OpenSemaphore(name)
-		require.ErrorIs(t, err, ErrSemaphoreLayout, what)
+		_, err := pycompat.OpenSemaphore(name)
+		require.ErrorIs(t, err, pycompat.ErrSemaphoreLayout, what)
 	}
 }
 
 func TestSemaphoreClose(t *testing.T) {
-	s := open(t, fakeSemaphore(t, 1, semShared, semFileSize))
+	s := open(t, fakeSemaphore(t, 1, shared, fileSize))
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close())
-	require.ErrorIs(t, s.Lock(context.Background()), ErrSemaphoreClosed)
-	require.ErrorIs(t, s.Unlock(), ErrSemaphoreClosed)
+	require.ErrorIs(t, s.Lock(context.Background()), pycompat.ErrClosed)
+	require.ErrorIs(t, s.Unlock(), pycompat.ErrClosed)
 	require.False(t, s.TryLock())
 }
 
 // TestCloseWhileAnotherWaits: closing must not keep the holder from unlocking.
 func TestCloseWhileAnotherWaits(t *testing.T) {
-	s := open(t, fakeSemaphore(t, 1, semShared, semFileSize))
+	s := open(t, fakeSemaphore(t, 1, shared, fileSize))
 	require.NoError(t, s.Lock(context.Background()))
 	got := make(chan error)
 	go func() { got <- s.Lock(context.Background()) }()
-	require.Eventually(t, func() bool { return s.whole.Load() == semWaiter }, time.Minute, time.Millisecond)
-	require.ErrorIs(t, s.Close(), ErrSemaphoreBusy)
+	waitForWaiter(t, s)
+	require.ErrorIs(t, s.Close(), pycompat.ErrBusy)
 	require.NoError(t, s.Unlock())
 	require.NoError(t, <-got)
 	require.NoError(t, s.Unlock())
@@ -140,7 +168,7 @@ func TestCloseWhileAnotherWaits(t *testing.T) {
 
 // TestTruncatedSemaphore would end the process with a SIGBUS.
 func TestTruncatedSemaphore(t *testing.T) {
-	name := fakeSemaphore(t, 1, semShared, semFileSize)
+	name := fakeSemaphore(t, 1, shared, fileSize)
 	s := open(t, name)
 	require.NoError(t, os.Truncate(filepath.Join(shmfile.DefaultDir, "sem."+name[1:]), 0))
 	require.ErrorIs(t, s.Lock(context.Background()), fault.ErrFault)
@@ -202,8 +230,8 @@ func TestSemaphoreWithRealPython(t *testing.T) {
 	_, err = fmt.Fscan(out, &name, &fork)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.Remove(filepath.Join(shmfile.DefaultDir, "sem."+name[1:])) }) // which a killed Python leaves
-	_, err = OpenSemaphore(fork)
-	require.ErrorIs(t, err, ErrUnnamedSemaphore, "a fork-context lock, %q", fork)
+	_, err = pycompat.OpenSemaphore(fork)
+	require.ErrorIs(t, err, pycompat.ErrUnnamedSemaphore, "a fork-context lock, %q", fork)
 
 	f, err := os.OpenFile(counter, os.O_RDWR, 0)
 	require.NoError(t, err)

@@ -1,6 +1,10 @@
 package serde
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/ringcache/ringcache/pycompat"
+)
 
 // Keys of an address item
 // (ShmObjectStoreSenderCache and -ReceiverCache in vllm/multimodal/cache.py,
@@ -63,7 +67,10 @@ func unsigned(u uint64) Data {
 // A generation with signed handles needs a signature, any other must have none.
 // The error wraps [ErrInvalid].
 func EncodeAddress(a Address, modality string, o Options) ([]byte, error) {
-	g := o.Generation.OrNewest()
+	g, err := pycompat.Resolve(o.Generation)
+	if err != nil {
+		return nil, err
+	}
 	switch {
 	case g.Signed && len(a.Signature) != SignatureLen:
 		return nil, &InvalidError{"address item", fmt.Sprintf("the signature has %d bytes, vLLM %s needs %d", len(a.Signature), g.Version, SignatureLen)}
@@ -87,8 +94,9 @@ func EncodeAddress(a Address, modality string, o Options) ([]byte, error) {
 // The error is [ErrMissingSignature] or [ErrInvalidSignature] in a generation
 // with signatures, else a [*CorruptError]; each wraps [ErrCorrupt].
 func ParseAddress(it *Item, o Options) (a Address, ok bool, err error) {
-	if it == nil {
-		return Address{}, false, nil
+	g, err := pycompat.Resolve(o.Generation)
+	if err != nil || it == nil {
+		return Address{}, false, err
 	}
 	addr, ok := it.Lookup(keyAddress)
 	if !ok {
@@ -96,12 +104,11 @@ func ParseAddress(it *Item, o Options) (a Address, ok bool, err error) {
 	}
 	id, hasID := it.Lookup(keyID)
 	sig, hasSig := it.Lookup(keySignature)
-	signed := o.Generation.OrNewest().Signed
-	if signed && (!hasID || !hasSig) {
+	if g.Signed && (!hasID || !hasSig) {
 		return Address{}, true, ErrMissingSignature
 	}
 	bad := func(key, want string) error {
-		if signed {
+		if g.Signed {
 			return ErrInvalidSignature
 		}
 		return &CorruptError{What: fmt.Sprintf("address item, elem %q", key), Offset: -1, Want: want, Got: "something else"}
@@ -117,7 +124,7 @@ func ParseAddress(it *Item, o Options) (a Address, ok bool, err error) {
 		return Address{}, true, bad(keyID, "an integer from 0 to 2^32-1")
 	}
 	a.ID = uint32(n)
-	if signed {
+	if g.Signed {
 		l, ok := sig.Data.(List)
 		if !ok {
 			return Address{}, true, bad(keySignature, "a list")

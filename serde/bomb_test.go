@@ -9,10 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringcache/ringcache/internal/msgpackguard"
-	"github.com/ringcache/ringcache/pycompat"
 	"github.com/stretchr/testify/require"
 	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/ringcache/ringcache/internal/msgpackguard"
+	"github.com/ringcache/ringcache/pycompat"
 )
 
 // allocated returns the bytes that fn allocates.
@@ -157,7 +158,7 @@ func TestNestedLengthsShareOneBudget(t *testing.T) {
 	}
 	doc = append(doc, bytes.Repeat([]byte{1}, n)...)
 	got := allocated(func() {
-		_, err := finish(unguardedDecoder(Frames{doc}, Options{}), (*decoder).item)
+		_, err := finish(unguardedDecoder(Frames{doc}, Options{Generation: pycompat.Newest()}), (*decoder).item)
 		require.ErrorIs(t, err, ErrCorrupt)
 	})
 	// 16 for the budget and, as the innermost list grows without, 80 for append;

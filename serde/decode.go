@@ -7,10 +7,11 @@ import (
 	"math"
 	"unicode/utf8"
 
-	"github.com/ringcache/ringcache/internal/msgpackguard"
-	"github.com/ringcache/ringcache/pycompat"
 	"github.com/vmihailenco/msgpack/v5"
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
+
+	"github.com/ringcache/ringcache/internal/msgpackguard"
+	"github.com/ringcache/ringcache/pycompat"
 )
 
 // guardLimits leaves room for the levels around the data of an elem.
@@ -28,7 +29,7 @@ type decoder struct {
 	doc    []byte
 	r      bytes.Reader
 	mp     *msgpack.Decoder
-	gen    pycompat.Generation
+	gen    *pycompat.Generation
 	frames Frames
 	used   []bool // frames that a tensor has taken
 	key    string // of the elem at hand, for errors
@@ -46,12 +47,16 @@ func newDecoder(f Frames, o Options) (*decoder, error) {
 		ge := err.(*msgpackguard.Error)
 		return nil, &CorruptError{What: "main document", Offset: ge.Offset, Want: "one MessagePack value", Got: ge.Problem}
 	}
+	var err error
+	if o.Generation, err = pycompat.Resolve(o.Generation); err != nil {
+		return nil, err
+	}
 	return unguardedDecoder(f, o), nil
 }
 
+// unguardedDecoder needs a generation that was resolved.
 func unguardedDecoder(f Frames, o Options) *decoder {
-	gen := o.Generation.OrNewest()
-	d := &decoder{doc: f[0], gen: gen, frames: f, used: make([]bool, len(f)), budget: len(f[0])}
+	d := &decoder{doc: f[0], gen: o.Generation, frames: f, used: make([]bool, len(f)), budget: len(f[0])}
 	d.r.Reset(d.doc)
 	d.mp = msgpack.GetDecoder()
 	d.mp.Reset(&d.r)

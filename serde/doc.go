@@ -13,7 +13,7 @@
 // always the last bytes of the payload that are the data.
 //
 // The layout of an item inside its document differs between releases of vLLM;
-// [Options].Generation chooses it, the zero value stands for the newest.
+// [Options].Generation chooses it, nil stands for the newest.
 //
 // # Writing
 //

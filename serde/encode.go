@@ -6,8 +6,9 @@ import (
 	"math"
 	"unicode/utf8"
 
-	"github.com/ringcache/ringcache/pycompat"
 	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/ringcache/ringcache/pycompat"
 )
 
 // encoder appends values to one main document and one list of frames. Frames
@@ -16,7 +17,7 @@ import (
 type encoder struct {
 	buf       bytes.Buffer
 	mp        *msgpack.Encoder
-	gen       pycompat.Generation
+	gen       *pycompat.Generation
 	threshold int
 	aux       [][]byte // nil for a tensor that is only laid out
 	auxLen    int
@@ -28,7 +29,11 @@ type encoder struct {
 }
 
 func newEncoder(o Options) *encoder {
-	e := &encoder{gen: o.Generation.OrNewest(), threshold: o.threshold()}
+	g, err := pycompat.Resolve(o.Generation)
+	if err != nil {
+		g = pycompat.Newest() // what is encoded by it is not returned
+	}
+	e := &encoder{gen: g, threshold: o.threshold(), err: err}
 	e.mp = msgpack.NewEncoder(&e.buf)
 	return e
 }

@@ -54,7 +54,7 @@ func FuzzDecodeFeature(f *testing.F) {
 		for _, fr := range []Frames{{doc}, {doc, make([]byte, n)}, {doc, make([]byte, n), make([]byte, 300)}} {
 			v, err := DecodeFeature(fr, Options{})
 			typed(t, err)
-			_, err = finish(unguardedDecoder(fr, Options{}), (*decoder).feature)
+			_, err = finish(unguardedDecoder(fr, Options{Generation: pycompat.Newest()}), (*decoder).feature)
 			typed(t, err)
 			if v == nil {
 				continue

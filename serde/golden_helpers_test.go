@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"math"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,8 @@ import (
 	"github.com/ringcache/ringcache/internal/goldentest"
 	"github.com/ringcache/ringcache/pycompat"
 )
+
+func TestMain(m *testing.M) { os.Exit(goldentest.ReadOnlyTable(m).Run()) }
 
 type goldenFile struct {
 	goldentest.File

@@ -2,11 +2,13 @@ package serde
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/ringcache/ringcache/pycompat"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/pycompat"
 )
 
 type goldenRow struct {
@@ -20,7 +22,7 @@ func ones(n int) []byte {
 
 // goldenRequest is what the generator of the golden files encoded under a name.
 // The parameters are what Python has after __post_init__: lists in place of None.
-func goldenRequest(t testing.TB, name string, g pycompat.Generation) *EngineCoreRequest {
+func goldenRequest(t testing.TB, name string, g *pycompat.Generation) *EngineCoreRequest {
 	fs, _, _ := goldenFeatures(g.ItemForm)
 	r := &EngineCoreRequest{RequestID: "req-1", PromptTokenIDs: []uint32{1, 2, 3}, ArrivalTime: 1.25}
 	params := func(p Params) Params {
@@ -29,7 +31,7 @@ func goldenRequest(t testing.TB, name string, g pycompat.Generation) *EngineCore
 				p[k] = []string{}
 			}
 		}
-		if g.Params.Sampling.Has("skip_reading_prefix_cache") {
+		if slices.Contains(g.Params.Sampling, "skip_reading_prefix_cache") {
 			p["skip_reading_prefix_cache"] = false
 		}
 		return p
@@ -45,7 +47,7 @@ func goldenRequest(t testing.TB, name string, g pycompat.Generation) *EngineCore
 		r.PromptEmbeds = &Tensor{DTypeFloat32, []int{2, 3}, ones(6)}
 		r.ClientIndex, r.CurrentWave, r.Priority = 2, 3, -1
 		r.TraceHeaders = map[string]string{"traceparent": "x"}
-		has := g.RequestFields.Has
+		has := func(name string) bool { return slices.Contains(g.RequestFields, name) }
 		if has("eos_token_id") {
 			r.EOSTokenID = ptr(uint32(2))
 		}
@@ -266,13 +268,13 @@ func TestGoldenHandshake(t *testing.T) {
 					require.NoError(t, err)
 					require.Equal(t, got, again)
 					require.Equal(t, 7, back.MaxModelLen)
-					require.Equal(t, o.Generation.ReadyFields.Has("world_size"), back.WorldSize == 7)
+					require.Equal(t, slices.Contains(o.Generation.ReadyFields, "world_size"), back.WorldSize == 7)
 				default:
 					t.Fatalf("container %q", row.Name)
 				}
 				checked++
 			}
-			require.Equal(t, o.Generation.ReadyFields != "", f.data["ready_fields"] != nil)
+			require.Equal(t, len(o.Generation.ReadyFields) > 0, f.data["ready_fields"] != nil)
 			report(t, f, checked, skipped)
 		})
 	}

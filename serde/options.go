@@ -5,8 +5,8 @@ import "github.com/ringcache/ringcache/pycompat"
 // Options chooses the wire. The zero value is the newest known vLLM with its
 // default threshold.
 type Options struct {
-	// Generation is that of the peer; zero means [pycompat.Newest].
-	Generation pycompat.Generation
+	// Generation is that of the peer; nil means [pycompat.Newest].
+	Generation *pycompat.Generation
 	// InlineThreshold is the size in bytes from which on a tensor gets a frame
 	// of its own; smaller ones lie inside the main document. 0 means 256, the
 	// default of vLLM's VLLM_MSGPACK_ZERO_COPY_THRESHOLD. A negative one is vLLM's

@@ -2,6 +2,7 @@ package serde
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ringcache/ringcache/internal/msgpackguard"
 )
@@ -104,11 +105,11 @@ func EncodeOutputs(m *EngineCoreOutputs, o Options) (Frames, error) {
 	}
 	e := newEncoder(o)
 	for _, name := range messageNames {
-		if messageTable[name].set(m) && !e.gen.OutputsFields.Has(name) {
+		if messageTable[name].set(m) && !slices.Contains(e.gen.OutputsFields, name) {
 			return nil, &InvalidError{"field " + name, fmt.Sprintf("vLLM %s has none; leave it unset", e.gen.Version)}
 		}
 	}
-	names := e.gen.OutputsFields.Names()
+	names := e.gen.OutputsFields
 	e.array(len(names))
 	for _, name := range names {
 		messageTable[name].encode(e, m)
@@ -118,11 +119,11 @@ func EncodeOutputs(m *EngineCoreOutputs, o Options) (Frames, error) {
 
 func (e *encoder) outputs(list []EngineCoreOutput) {
 	e.array(len(list))
-	names := e.gen.OutputFields.Names()
+	names := e.gen.OutputFields
 	for i := range list {
 		o := &list[i]
 		for _, name := range outputNames {
-			if outputTable[name].set(o) && !e.gen.OutputFields.Has(name) {
+			if outputTable[name].set(o) && !slices.Contains(e.gen.OutputFields, name) {
 				e.invalid("field "+name, "vLLM %s has none; leave it unset", e.gen.Version)
 			}
 		}
@@ -175,7 +176,7 @@ func (d *decoder) message() (*EngineCoreOutputs, error) {
 		return nil, err
 	}
 	m := &EngineCoreOutputs{}
-	names := d.gen.OutputsFields.Names()
+	names := d.gen.OutputsFields
 	for i := range n {
 		name := ""
 		if i < len(names) {
@@ -222,7 +223,7 @@ func (d *decoder) outputs(m *EngineCoreOutputs) error {
 	if err != nil {
 		return err
 	}
-	names := d.gen.OutputFields.Names()
+	names := d.gen.OutputFields
 	fields := make([]outputField, len(names))
 	for i, name := range names {
 		fields[i] = outputTable[name]

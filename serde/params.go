@@ -42,14 +42,20 @@ type Params map[string]any
 // can do what a parameter asks for (thinking budgets, traces, scores).
 //
 // The error names the parameter and wraps [ErrInvalid].
-func (p Params) Validate(g pycompat.Generation) error {
-	_, err := p.sampling(g.OrNewest(), false)
+func (p Params) Validate(g *pycompat.Generation) error {
+	g, err := pycompat.Resolve(g)
+	if err == nil {
+		_, err = p.sampling(g, false)
+	}
 	return err
 }
 
 // ValidatePooling is Validate for pooling parameters.
-func (p Params) ValidatePooling(g pycompat.Generation) error {
-	_, err := p.pooling(g.OrNewest())
+func (p Params) ValidatePooling(g *pycompat.Generation) error {
+	g, err := pycompat.Resolve(g)
+	if err == nil {
+		_, err = p.pooling(g)
+	}
 	return err
 }
 
@@ -58,9 +64,9 @@ func paramError(name, format string, args ...any) error {
 }
 
 // unknown returns the error for the first name that is not among the fields.
-func (p Params) unknown(fields pycompat.Fields, version string) error {
+func (p Params) unknown(fields []string, version string) error {
 	for _, name := range sortedKeys(p) {
-		if !fields.Has(name) {
+		if !slices.Contains(fields, name) {
 			return paramError(name, "vLLM %s has none of that name and would ignore it", version)
 		}
 	}
@@ -68,7 +74,7 @@ func (p Params) unknown(fields pycompat.Fields, version string) error {
 }
 
 // sampling returns what is to be written, in that order.
-func (p Params) sampling(g pycompat.Generation, anyNames bool) (*Map, error) {
+func (p Params) sampling(g *pycompat.Generation, anyNames bool) (*Map, error) {
 	if !anyNames {
 		if err := p.unknown(g.Params.Sampling, g.Version); err != nil {
 			return nil, err
@@ -76,7 +82,7 @@ func (p Params) sampling(g pycompat.Generation, anyNames bool) (*Map, error) {
 	}
 	m := &Map{}
 	byName := map[string]any{}
-	for name := range g.Params.Sampling.All() {
+	for _, name := range g.Params.Sampling {
 		v, given := p[name]
 		if !given {
 			continue
@@ -96,7 +102,7 @@ func (p Params) sampling(g pycompat.Generation, anyNames bool) (*Map, error) {
 	}
 	if len(m.Keys) < len(p) && anyNames {
 		for _, name := range sortedKeys(p) {
-			if g.Params.Sampling.Has(name) {
+			if slices.Contains(g.Params.Sampling, name) {
 				continue
 			}
 			w, err := canonical(p[name])
@@ -154,7 +160,7 @@ func list(v any) []any {
 
 // withEOS returns the parameters as vLLM's frontend sends them where there is a
 // token that ends the text.
-func (p Params) withEOS(eos uint32, fields pycompat.Fields) (Params, error) {
+func (p Params) withEOS(eos uint32, fields []string) (Params, error) {
 	out := make(Params, len(p)+2)
 	for k, v := range p {
 		out[k] = v
@@ -165,7 +171,7 @@ func (p Params) withEOS(eos uint32, fields pycompat.Fields) (Params, error) {
 		}
 	}
 	delete(out, "_eos_token_id")
-	if ignore, _ := canonical(p["ignore_eos"]); ignore != true && fields.Has("_eos_token_id") {
+	if ignore, _ := canonical(p["ignore_eos"]); ignore != true && slices.Contains(fields, "_eos_token_id") {
 		out["_eos_token_id"] = int64(eos)
 	}
 	all, err := canonical(p["_all_stop_token_ids"])

@@ -4,13 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/ringcache/ringcache/pycompat"
 )
 
-func text(v any, _ pycompat.Generation) (any, error) {
+func text(v any, _ *pycompat.Generation) (any, error) {
 	if _, isText := v.(string); !isText {
 		return nil, wrong(v, "a string")
 	}
@@ -18,7 +19,7 @@ func text(v any, _ pycompat.Generation) (any, error) {
 }
 
 // texts takes a list of strings that are not empty.
-func texts(v any, _ pycompat.Generation) (any, error) {
+func texts(v any, _ *pycompat.Generation) (any, error) {
 	l, isList := v.([]any)
 	if !isList {
 		return nil, wrong(v, "a list of strings")
@@ -31,14 +32,14 @@ func texts(v any, _ pycompat.Generation) (any, error) {
 	return v, nil
 }
 
-func textOrTexts(v any, g pycompat.Generation) (any, error) {
+func textOrTexts(v any, g *pycompat.Generation) (any, error) {
 	if s, isText := v.(string); isText && s != "" {
 		return v, nil
 	}
 	return texts(v, g)
 }
 
-func tokenIDs(v any, g pycompat.Generation) (any, error) {
+func tokenIDs(v any, g *pycompat.Generation) (any, error) {
 	l, isList := v.([]any)
 	if !isList {
 		return nil, wrong(v, "a list of token ids")
@@ -51,21 +52,21 @@ func tokenIDs(v any, g pycompat.Generation) (any, error) {
 	return v, nil
 }
 
-func someTokenIDs(v any, g pycompat.Generation) (any, error) {
+func someTokenIDs(v any, g *pycompat.Generation) (any, error) {
 	if len(list(v)) == 0 {
 		return nil, wrong(v, "a list of at least one token id")
 	}
 	return tokenIDs(v, g)
 }
 
-func scoredIDs(v any, g pycompat.Generation) (any, error) {
+func scoredIDs(v any, g *pycompat.Generation) (any, error) {
 	if n := len(list(v)); n > mostScoredIDs {
 		return nil, fmt.Errorf("it has %d token ids, must have at most %d", n, mostScoredIDs)
 	}
 	return tokenIDs(v, g)
 }
 
-func listsOfTokenIDs(v any, g pycompat.Generation) (any, error) {
+func listsOfTokenIDs(v any, g *pycompat.Generation) (any, error) {
 	l, isList := v.([]any)
 	if !isList {
 		return nil, wrong(v, "a list of lists of token ids")
@@ -78,22 +79,22 @@ func listsOfTokenIDs(v any, g pycompat.Generation) (any, error) {
 	return v, nil
 }
 
-func anyMap(v any, _ pycompat.Generation) (any, error) {
+func anyMap(v any, _ *pycompat.Generation) (any, error) {
 	if _, isMap := v.(map[string]any); !isMap {
 		return nil, wrong(v, "a map with strings for keys")
 	}
 	return v, nil
 }
 
-func poolingTask(v any, g pycompat.Generation) (any, error) {
-	if s, isText := v.(string); !isText || s == "" || !g.Params.PoolingTasks.Has(s) {
-		return nil, wrong(v, "one of: "+strings.Join(g.Params.PoolingTasks.Names(), ", "))
+func poolingTask(v any, g *pycompat.Generation) (any, error) {
+	if s, isText := v.(string); !isText || s == "" || !slices.Contains(g.Params.PoolingTasks, s) {
+		return nil, wrong(v, "one of: "+strings.Join(g.Params.PoolingTasks, ", "))
 	}
 	return v, nil
 }
 
 // scores takes prompt_logprob_token_ids: token ids, or -1 for none.
-func scores(v any, g pycompat.Generation) (any, error) {
+func scores(v any, g *pycompat.Generation) (any, error) {
 	if !g.Params.ScoreArray {
 		return tokenIDs(v, g)
 	}
@@ -111,7 +112,7 @@ func scores(v any, g pycompat.Generation) (any, error) {
 }
 
 // logitBias takes a map from token ids, also in decimal, to numbers.
-func logitBias(v any, _ pycompat.Generation) (any, error) {
+func logitBias(v any, _ *pycompat.Generation) (any, error) {
 	in := &Map{}
 	switch v := v.(type) {
 	case *Map:
@@ -162,35 +163,35 @@ var structuredTable = []struct {
 	{"_backend_was_auto", param{form: boolean}, false},
 }
 
-func someText(v any, _ pycompat.Generation) (any, error) {
+func someText(v any, _ *pycompat.Generation) (any, error) {
 	if s, isText := v.(string); !isText || strings.TrimSpace(s) == "" {
 		return nil, wrong(v, "a string that is not blank")
 	}
 	return v, nil
 }
 
-func textOrMap(v any, g pycompat.Generation) (any, error) {
+func textOrMap(v any, g *pycompat.Generation) (any, error) {
 	if _, isMap := v.(map[string]any); isMap {
 		return v, nil
 	}
 	return someText(v, g)
 }
 
-func choice(v any, g pycompat.Generation) (any, error) {
+func choice(v any, g *pycompat.Generation) (any, error) {
 	if len(list(v)) == 0 {
 		return nil, wrong(v, "a list of at least one string")
 	}
 	return texts(v, g)
 }
 
-func onlyTrue(v any, _ pycompat.Generation) (any, error) {
+func onlyTrue(v any, _ *pycompat.Generation) (any, error) {
 	if v != true {
 		return nil, wrong(v, "true if given")
 	}
 	return v, nil
 }
 
-func backend(v any, _ pycompat.Generation) (any, error) {
+func backend(v any, _ *pycompat.Generation) (any, error) {
 	switch v {
 	case "xgrammar", "guidance", "outlines", "lm-format-enforcer":
 		return v, nil
@@ -198,7 +199,7 @@ func backend(v any, _ pycompat.Generation) (any, error) {
 	return nil, wrong(v, "xgrammar, guidance, outlines or lm-format-enforcer")
 }
 
-func structuredOutputs(v any, g pycompat.Generation) (any, error) {
+func structuredOutputs(v any, g *pycompat.Generation) (any, error) {
 	in, isMap := v.(map[string]any)
 	if !isMap {
 		return nil, wrong(v, "a map")
@@ -232,7 +233,7 @@ func structuredOutputs(v any, g pycompat.Generation) (any, error) {
 
 var repetitionFields = []string{"max_pattern_size", "min_pattern_size", "min_count"}
 
-func repetitionDetection(v any, g pycompat.Generation) (any, error) {
+func repetitionDetection(v any, g *pycompat.Generation) (any, error) {
 	in, isMap := v.(map[string]any)
 	if !isMap {
 		return nil, wrong(v, "a map of max_pattern_size, min_pattern_size and min_count")

@@ -7,12 +7,12 @@ import (
 )
 
 // pooling returns the values in wire order.
-func (p Params) pooling(g pycompat.Generation) ([]any, error) {
+func (p Params) pooling(g *pycompat.Generation) ([]any, error) {
 	if err := p.unknown(g.Params.Pooling, g.Version); err != nil {
 		return nil, err
 	}
 	var out []any
-	for name := range g.Params.Pooling.All() {
+	for _, name := range g.Params.Pooling {
 		v, given := p[name]
 		var w any
 		var err error
@@ -29,7 +29,7 @@ func (p Params) pooling(g pycompat.Generation) ([]any, error) {
 	return out, nil
 }
 
-func poolingDefault(name string, g pycompat.Generation) any {
+func poolingDefault(name string, g *pycompat.Generation) any {
 	switch {
 	case name == "output_kind":
 		return int64(finalOnly)
@@ -62,7 +62,7 @@ func (d *decoder) pooling() (Params, error) {
 		return nil, err
 	}
 	p := Params{}
-	names := d.gen.Params.Pooling.Names()
+	names := d.gen.Params.Pooling
 	for i := range n {
 		if i >= len(names) {
 			if err := d.skip(what); err != nil {

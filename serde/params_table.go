@@ -12,11 +12,11 @@ type param struct {
 	optional bool
 	// form checks a canonical value that is not None, and returns it as it is
 	// written. The error is the bare problem.
-	form func(v any, g pycompat.Generation) (any, error)
+	form func(v any, g *pycompat.Generation) (any, error)
 }
 
 // check returns the value in the form that is written, nil for None.
-func (p param) check(name string, v any, g pycompat.Generation) (any, error) {
+func (p param) check(name string, v any, g *pycompat.Generation) (any, error) {
 	c, err := canonical(v)
 	switch {
 	case err != nil:
@@ -131,18 +131,18 @@ func wrong(v any, want string) error {
 	return fmt.Errorf("it is a %T, must be %s", v, want)
 }
 
-func noForm(any, pycompat.Generation) (any, error) {
+func noForm(any, *pycompat.Generation) (any, error) {
 	return nil, fmt.Errorf("this library does not know its form; leave it out")
 }
 
-func boolean(v any, _ pycompat.Generation) (any, error) {
+func boolean(v any, _ *pycompat.Generation) (any, error) {
 	if _, isBool := v.(bool); !isBool {
 		return nil, wrong(v, "a bool")
 	}
 	return v, nil
 }
 
-func anyInteger(v any, _ pycompat.Generation) (any, error) {
+func anyInteger(v any, _ *pycompat.Generation) (any, error) {
 	switch v.(type) {
 	case int64, uint64:
 		return v, nil
@@ -150,8 +150,8 @@ func anyInteger(v any, _ pycompat.Generation) (any, error) {
 	return nil, wrong(v, "an integer")
 }
 
-func integer(low, high int64) func(any, pycompat.Generation) (any, error) {
-	return func(v any, _ pycompat.Generation) (any, error) {
+func integer(low, high int64) func(any, *pycompat.Generation) (any, error) {
+	return func(v any, _ *pycompat.Generation) (any, error) {
 		if n, isInt := v.(int64); !isInt || n < low || n > high {
 			return nil, wrong(v, fmt.Sprintf("an integer in [%d, %d]", low, high))
 		}
@@ -159,7 +159,7 @@ func integer(low, high int64) func(any, pycompat.Generation) (any, error) {
 	}
 }
 
-func truncation(v any, g pycompat.Generation) (any, error) {
+func truncation(v any, g *pycompat.Generation) (any, error) {
 	if v == int64(0) {
 		return nil, wrong(v, "-1, or an integer of at least 1")
 	}
@@ -179,8 +179,8 @@ func asFloat(v any) (float64, bool) {
 	return 0, false
 }
 
-func number(low, high float64) func(any, pycompat.Generation) (any, error) {
-	return func(v any, _ pycompat.Generation) (any, error) {
+func number(low, high float64) func(any, *pycompat.Generation) (any, error) {
+	return func(v any, _ *pycompat.Generation) (any, error) {
 		f, isNumber := asFloat(v)
 		if !isNumber || !(low <= f && f <= high) {
 			return nil, wrong(v, fmt.Sprintf("a number in [%g, %g]", low, high))
@@ -189,8 +189,8 @@ func number(low, high float64) func(any, pycompat.Generation) (any, error) {
 	}
 }
 
-func above0(high float64) func(any, pycompat.Generation) (any, error) {
-	return func(v any, _ pycompat.Generation) (any, error) {
+func above0(high float64) func(any, *pycompat.Generation) (any, error) {
+	return func(v any, _ *pycompat.Generation) (any, error) {
 		f, isNumber := asFloat(v)
 		if !isNumber || !(0 < f && f <= high) {
 			return nil, wrong(v, fmt.Sprintf("a number in (0, %g]", high))
@@ -199,7 +199,7 @@ func above0(high float64) func(any, pycompat.Generation) (any, error) {
 	}
 }
 
-func temperature(v any, g pycompat.Generation) (any, error) {
+func temperature(v any, g *pycompat.Generation) (any, error) {
 	high := g.Params.MaxTemperature
 	if high == 0 {
 		high = math.MaxFloat64

@@ -4,8 +4,9 @@ import (
 	"math"
 	"testing"
 
-	"github.com/ringcache/ringcache/pycompat"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/pycompat"
 )
 
 var structured = map[string]any{"regex": "a+", "_backend": "xgrammar"}
@@ -40,7 +41,7 @@ func TestValidParams(t *testing.T) {
 		{"structured_outputs": map[string]any{"choice": []string{"a"}, "_backend": "outlines", "_backend_was_auto": true, "disable_fallback": false}},
 		{"_all_stop_token_ids": []int{7}, "output_text_buffer_length": 4, "flat_logprobs": true},
 	} {
-		require.NoError(t, p.Validate(pycompat.Generation{}), "%v", p)
+		require.NoError(t, p.Validate(nil), "%v", p)
 	}
 	scores := &NDArray{"<i4", []int{1, 2}, make([]byte, 8)}
 	require.NoError(t, Params{"prompt_logprob_token_ids": scores}.Validate(pycompat.Newest()))
@@ -90,7 +91,7 @@ func TestInvalidParams(t *testing.T) {
 		{"prompt_logprob_token_ids": &NDArray{"<f4", []int{1, 2}, make([]byte, 8)}}, {"prompt_logprob_token_ids": &NDArray{"<i4", []int{1, 2}, make([]byte, 7)}},
 		{"prompt_logprob_token_ids": &NDArray{"", []int{1, 2}, nil}},
 	} {
-		err := p.Validate(pycompat.Generation{})
+		err := p.Validate(nil)
 		require.ErrorIs(t, err, ErrInvalid, "%v", p)
 		require.ErrorContains(t, err, `parameter "`, "%v", p)
 		_, err = EncodeRequest(&EngineCoreRequest{PromptTokenIDs: []uint32{1}, SamplingParams: p}, Options{})
@@ -128,13 +129,13 @@ func TestPoolingParams(t *testing.T) {
 		nil, {}, {"task": "embed", "dimensions": 8}, {"task": nil, "requires_token_ids": true, "extra_kwargs": map[string]any{"a": 1}, "output_kind": 2},
 		{"returned_token_ids": []int{1}, "step_tag_id": 0, "use_activation": false, "skip_reading_prefix_cache": nil, "late_interaction_params": nil},
 	} {
-		require.NoError(t, p.ValidatePooling(pycompat.Generation{}), "%v", p)
+		require.NoError(t, p.ValidatePooling(nil), "%v", p)
 	}
 	for _, p := range []Params{
 		{"temperature": 1}, {"task": "score"}, {"task": ""}, {"task": "embed classify"}, {"task": 1}, {"dimensions": 0}, {"dimensions": 1.0}, {"output_kind": 1},
 		{"requires_token_ids": nil}, {"extra_kwargs": 1}, {"late_interaction_params": []any{"x", "y"}}, {"returned_token_ids": []int{-1}}, {"use_activation": 1},
 	} {
-		require.ErrorIs(t, p.ValidatePooling(pycompat.Generation{}), ErrInvalid, "%v", p)
+		require.ErrorIs(t, p.ValidatePooling(nil), ErrInvalid, "%v", p)
 	}
 	g, err := pycompat.Lookup("0.11.2")
 	require.NoError(t, err)

@@ -1,6 +1,11 @@
 package serde
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ringcache/ringcache/pycompat"
+)
 
 // Ready is the first message that EngineCore sends on an input socket
 // (EngineCoreReadyResponse in vllm/v1/engine/__init__.py): a map from 0.20.0
@@ -48,18 +53,21 @@ func EncodeReady(r *Ready, o Options) ([]byte, error) {
 	if r == nil {
 		return nil, &InvalidError{"ready message", "it is a nil *Ready"}
 	}
-	g := o.Generation.OrNewest()
+	g, err := pycompat.Resolve(o.Generation)
+	if err != nil {
+		return nil, err
+	}
 	for _, name := range sortedKeys(r.Rest) {
-		if !g.ReadyFields.Has(name) {
+		if !slices.Contains(g.ReadyFields, name) {
 			return nil, &InvalidError{"field " + name, fmt.Sprintf("the ready message of vLLM %s has none; leave it out", g.Version)}
 		}
 	}
-	if g.ReadyFields == "" {
+	if len(g.ReadyFields) == 0 {
 		return []byte{}, nil
 	}
 	texts, ints := r.texts(), r.ints()
 	m := &Map{}
-	for name := range g.ReadyFields.All() {
+	for _, name := range g.ReadyFields {
 		var v any
 		if rest, given := r.Rest[name]; given {
 			v = rest

@@ -1,6 +1,9 @@
 package serde
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // EncodeRequest returns the frames of a request: the main document and the
 // tensors, which alias the request's.
@@ -35,12 +38,12 @@ var requestNames = sortedKeys(requestTable)
 func encodeRequest(r *EngineCoreRequest, o Options) (Frames, error) {
 	e := newEncoder(o)
 	for _, name := range requestNames {
-		if requestTable[name].set(r) && !e.gen.RequestFields.Has(name) {
+		if requestTable[name].set(r) && !slices.Contains(e.gen.RequestFields, name) {
 			return nil, &InvalidError{"field " + name, fmt.Sprintf("vLLM %s has none; leave it unset", e.gen.Version)}
 		}
 	}
 	e.anyParams = o.AllowUnknownParams
-	names := e.gen.RequestFields.Names()
+	names := e.gen.RequestFields
 	e.array(len(names))
 	for _, name := range names {
 		requestTable[name].encode(e, r)
@@ -115,7 +118,7 @@ func (d *decoder) request() (*EngineCoreRequest, error) {
 	}
 	d.anyFrames = true
 	r := &EngineCoreRequest{}
-	names := d.gen.RequestFields.Names()
+	names := d.gen.RequestFields
 	for i := range max(n, len(names)) {
 		switch {
 		case i >= len(names):

@@ -1,6 +1,9 @@
 package serde
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // loraTable has the fields of LoRARequest that are more than None to us.
 var loraTable = map[string]struct {
@@ -43,12 +46,12 @@ func (e *encoder) lora(l *LoRA) {
 		e.invalid("field lora_request", "its ID is %d, must be at least 1", l.ID)
 	case l.Path == "":
 		e.invalid("field lora_request", "it has no Path")
-	case l.LoadInPlace && !fields.Has("load_inplace"):
+	case l.LoadInPlace && !slices.Contains(fields, "load_inplace"):
 		e.invalid("field lora_request", "vLLM %s has no LoadInPlace; leave it unset", e.gen.Version)
-	case l.Is3DWeight && !fields.Has("is_3d_lora_weight"):
+	case l.Is3DWeight && !slices.Contains(fields, "is_3d_lora_weight"):
 		e.invalid("field lora_request", "vLLM %s has no Is3DWeight; leave it unset", e.gen.Version)
 	}
-	names := fields.Names()
+	names := fields
 	e.array(len(names))
 	for _, name := range names {
 		if f, known := loraTable[name]; known {
@@ -69,7 +72,7 @@ func (d *decoder) lora() (*LoRA, error) {
 		return nil, d.corrupt(what, "a name and an id", fmt.Sprintf("an array of %d", n))
 	}
 	l := &LoRA{}
-	names := d.gen.Params.LoRA.Names()
+	names := d.gen.Params.LoRA
 	for i := range n {
 		var err error
 		if i < len(names) && loraTable[names[i]].decode != nil {

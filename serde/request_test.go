@@ -2,33 +2,35 @@ package serde
 
 import (
 	"math"
+	"slices"
 	"testing"
 
-	"github.com/ringcache/ringcache/pycompat"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/ringcache/ringcache/pycompat"
 )
 
 // Every name of every release is one that the codec knows.
 func TestEveryFieldHasACodec(t *testing.T) {
 	for _, g := range pycompat.Releases() {
-		for name := range g.RequestFields.All() {
+		for _, name := range g.RequestFields {
 			require.NotNil(t, requestTable[name].decode, "%s %s", g.Version, name)
 		}
-		for name := range g.OutputFields.All() {
+		for _, name := range g.OutputFields {
 			require.NotNil(t, outputTable[name].decode, "%s %s", g.Version, name)
 		}
-		for name := range g.OutputsFields.All() {
+		for _, name := range g.OutputsFields {
 			require.NotNil(t, messageTable[name].decode, "%s %s", g.Version, name)
 		}
-		for name := range g.Params.Sampling.All() {
+		for _, name := range g.Params.Sampling {
 			require.NotNil(t, samplingTable[name].form, "%s %s", g.Version, name)
 		}
-		for name := range g.Params.Pooling.All() {
+		for _, name := range g.Params.Pooling {
 			require.NotNil(t, poolingTable[name].form, "%s %s", g.Version, name)
 		}
 		for name := range loraTable {
-			require.True(t, g.Params.LoRA.Has(name) || name == "load_inplace" || name == "is_3d_lora_weight", "%s %s", g.Version, name)
+			require.True(t, slices.Contains(g.Params.LoRA, name) || name == "load_inplace" || name == "is_3d_lora_weight", "%s %s", g.Version, name)
 		}
 	}
 }
@@ -84,9 +86,9 @@ func drawMap(t *rapid.T, depth int) map[string]any {
 	return out
 }
 
-func drawRequest(t *rapid.T, g pycompat.Generation) *EngineCoreRequest {
+func drawRequest(t *rapid.T, g *pycompat.Generation) *EngineCoreRequest {
 	text := rapid.String()
-	has := g.RequestFields.Has
+	has := func(name string) bool { return slices.Contains(g.RequestFields, name) }
 	r := &EngineCoreRequest{
 		RequestID:      text.Draw(t, "id"),
 		PromptTokenIDs: rapid.SliceOfN(rapid.Uint32(), 1, 300).Draw(t, "prompt"),
@@ -140,7 +142,7 @@ func drawRequest(t *rapid.T, g pycompat.Generation) *EngineCoreRequest {
 	if rapid.Bool().Draw(t, "lora") {
 		r.LoRA = &LoRA{
 			Name: text.Draw(t, "name"), ID: rapid.IntRange(1, 1000).Draw(t, "lora id"), Path: "/p", BaseModelName: drawSome(t, "base", func() string { return "b" }),
-			LoadInPlace: g.Params.LoRA.Has("load_inplace"), Is3DWeight: g.Params.LoRA.Has("is_3d_lora_weight"),
+			LoadInPlace: slices.Contains(g.Params.LoRA, "load_inplace"), Is3DWeight: slices.Contains(g.Params.LoRA, "is_3d_lora_weight"),
 		}
 	}
 	if rapid.Bool().Draw(t, "headers") {
@@ -182,7 +184,7 @@ func TestPropertyRequests(t *testing.T) {
 		if want.EOSTokenID != nil {
 			require.Equal(t, []any{int64(*want.EOSTokenID)}, got.SamplingParams["_all_stop_token_ids"])
 			delete(got.SamplingParams, "_all_stop_token_ids")
-			if ignored := want.SamplingParams["ignore_eos"] == true; ignored && !o.Generation.RequestFields.Has("eos_token_id") {
+			if ignored := want.SamplingParams["ignore_eos"] == true; ignored && !slices.Contains(o.Generation.RequestFields, "eos_token_id") {
 				require.Nil(t, got.EOSTokenID)
 				got.EOSTokenID = want.EOSTokenID
 			}
@@ -263,12 +265,12 @@ func TestDecodeRequestLengths(t *testing.T) {
 	f, err := EncodeRequest(&EngineCoreRequest{RequestID: "r", PromptTokenIDs: []uint32{1}, SamplingParams: Params{}}, Options{})
 	require.NoError(t, err)
 	full := f[0]
-	require.Equal(t, []byte{0xdc, 0, byte(len(g.RequestFields.Names()))}, full[:3])
+	require.Equal(t, []byte{0xdc, 0, byte(len(g.RequestFields))}, full[:3])
 
 	// As many as Python has no defaults for; the rest is one byte each.
-	least := g.RequestFields.Index("prompt_embeds")
-	for n := range len(g.RequestFields.Names()) {
-		doc := append([]byte{0xdc, 0, byte(n)}, full[3:len(full)-(len(g.RequestFields.Names())-max(n, least))]...)
+	least := slices.Index(g.RequestFields, "prompt_embeds")
+	for n := range len(g.RequestFields) {
+		doc := append([]byte{0xdc, 0, byte(n)}, full[3:len(full)-(len(g.RequestFields)-max(n, least))]...)
 		if n < least {
 			_, err := DecodeRequest(Frames{doc}, Options{})
 			require.ErrorIs(t, err, ErrCorrupt)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/internal/sentinel"
 )
 
 func newRing(t *testing.T, size int, o RingOptions) *Ring {
@@ -45,7 +45,7 @@ func full(t *testing.T, r *Ring, size int) {
 	t.Helper()
 	before := r.State()
 	_, _, _, err := r.Alloc(size)
-	require.Equal(t, (*FullError)(nil).UpstreamText(), pycompat.UpstreamText(err))
+	require.Equal(t, (*FullError)(nil).UpstreamText(), sentinel.UpstreamText(err))
 	require.Equal(t, before, r.State())
 }
 

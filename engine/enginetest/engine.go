@@ -22,8 +22,8 @@ import (
 type Options struct {
 	// Handshake is the frontend's endpoint.
 	Handshake string
-	// Generation is that of the engine, the newest if zero.
-	Generation pycompat.Generation
+	// Generation is that of the engine, the newest if nil.
+	Generation *pycompat.Generation
 	// Workers is the number of readers; 0 is 1.
 	Workers int
 	// Segment, Dir and RingSize are those of the shared memory; without a Segment
@@ -85,7 +85,10 @@ type request struct {
 // Start connects to a frontend, and returns when it was told where the sockets
 // are: the engine is about to become ready then.
 func Start(ctx context.Context, o Options) (*Engine, error) {
-	o.Generation = o.Generation.OrNewest()
+	var err error
+	if o.Generation, err = pycompat.Resolve(o.Generation); err != nil {
+		return nil, err
+	}
 	o.Workers, o.MaxNumSeqs = max(o.Workers, 1), max(o.MaxNumSeqs, 1)
 	if o.MaxModelLen == 0 {
 		o.MaxModelLen = 1 << 22

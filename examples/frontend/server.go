@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -62,7 +63,7 @@ func newServer(o options, log *slog.Logger) (_ *server, err error) {
 		Transport: zmq.Transport{Logger: log}, Cache: s.cache, Model: s.vision.model, Handshake: o.Listener,
 		Readers: o.Workers, StartTimeout: o.Start, Logger: log,
 	}
-	if !g.ReadyFields.Has("vllm_version") {
+	if !slices.Contains(g.ReadyFields, "vllm_version") {
 		eo.Generation = g
 	}
 	if len(o.Engine) > 0 {

@@ -61,7 +61,7 @@ func (f File) Decode(t testing.TB, into any) {
 }
 
 // Generation returns the generation of the file's first release.
-func (f File) Generation(t testing.TB) pycompat.Generation {
+func (f File) Generation(t testing.TB) *pycompat.Generation {
 	t.Helper()
 	g, err := pycompat.Lookup(f.Releases[0])
 	require.NoError(t, err)

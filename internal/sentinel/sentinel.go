@@ -1,6 +1,10 @@
-// Package sentinel makes the errors that packages export for errors.Is. Each keeps a
-// text of its own, and matches those of other packages that mean the same.
+// Package sentinel holds what the errors of all packages share. [New] and [Like] make
+// the errors that packages export for errors.Is: each keeps a text of its own, and
+// matches those of other packages that mean the same. [UpstreamText] finds the text
+// of vLLM's error.
 package sentinel
+
+import "errors"
 
 // Kind is a meaning that errors of several packages share.
 type Kind uint8
@@ -38,3 +42,14 @@ type likeError struct {
 func (e *likeError) Error() string { return e.text }
 
 func (e *likeError) Unwrap() error { return e.other }
+
+// UpstreamText returns the text of vLLM's own error for the same failure, or ""
+// where vLLM has none. The text is that of the first error in err's tree that has a
+// method UpstreamText.
+func UpstreamText(err error) string {
+	var u interface{ UpstreamText() string }
+	if errors.As(err, &u) {
+		return u.UpstreamText()
+	}
+	return ""
+}

@@ -30,13 +30,13 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 		errs []error
 		more error
 	}{
-		{"invalid", []error{shmring.ErrInvalid, objstore.ErrInvalid, serde.ErrInvalid, mmhash.ErrInvalid, lrusync.ErrInvalid, mmcache.ErrInvalid, engine.ErrInvalid}, nil},
-		{"closed", []error{segment.ErrClosed, objstore.ErrClosed, mmcache.ErrClosed, engine.ErrClosed}, nil},
-		{"busy", []error{segment.ErrBusy, sidecar.ErrBusy, objstore.ErrBusy, mmcache.ErrBusy}, nil},
+		{"invalid", []error{pycompat.ErrInvalid, shmring.ErrInvalid, objstore.ErrInvalid, serde.ErrInvalid, mmhash.ErrInvalid, lrusync.ErrInvalid, mmcache.ErrInvalid, engine.ErrInvalid}, nil},
+		{"closed", []error{pycompat.ErrClosed, segment.ErrClosed, objstore.ErrClosed, mmcache.ErrClosed, engine.ErrClosed}, nil},
+		{"busy", []error{pycompat.ErrBusy, segment.ErrBusy, sidecar.ErrBusy, objstore.ErrBusy, mmcache.ErrBusy}, nil},
 		{"segment exists", []error{segment.ErrExists, objstore.ErrExists, mmcache.ErrExists}, fs.ErrExist},
 		{"no segment", []error{segment.ErrNotExist, objstore.ErrNotExist, mmcache.ErrNotExist}, fs.ErrNotExist},
 		{"no space", []error{segment.ErrNoSpace, objstore.ErrNoSpace, mmcache.ErrNoSpace}, nil},
-		{"unsafe", []error{segment.ErrUnsafe, objstore.ErrUnsafe, mmcache.ErrUnsafe}, nil},
+		{"unsafe", []error{pycompat.ErrUnsafe, segment.ErrUnsafe, objstore.ErrUnsafe, mmcache.ErrUnsafe}, nil},
 		{"foreign", []error{sidecar.ErrForeign, objstore.ErrForeign, mmcache.ErrForeign}, nil},
 		{"owned", []error{sidecar.ErrOwned, objstore.ErrOwned, mmcache.ErrOwned}, nil},
 		{"wrong size", []error{segment.ErrSize, objstore.ErrSize, mmcache.ErrSize}, nil},
@@ -66,6 +66,7 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 		{"version", []error{pycompat.ErrUnknownVersion}, nil},
 		{"unnamed semaphore", []error{pycompat.ErrUnnamedSemaphore}, nil},
 		{"semaphore layout", []error{pycompat.ErrSemaphoreLayout}, nil},
+		{"not held", []error{pycompat.ErrNotHeld}, nil},
 		{"refused", []error{engine.ErrRefused}, nil},
 		{"dead", []error{engine.ErrDead}, nil},
 		{"not running", []error{engine.ErrNotRunning}, nil},

@@ -63,7 +63,7 @@ type setup struct {
 	options
 	w      *wire
 	peer   greeting
-	rules  pycompat.Generation
+	rules  *pycompat.Generation
 	python lrusync.Python
 	report *report
 }

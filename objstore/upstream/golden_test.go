@@ -91,11 +91,11 @@ func sameResult(t testing.TB, want json.RawMessage, err error, at ...any) {
 // replayer performs the operations of the golden traces.
 type replayer struct {
 	*store
-	gen     pycompat.Generation
+	gen     *pycompat.Generation
 	staleC1 int // touches of stale handles, which vLLM to 0.31 let through
 }
 
-func newReplayer(t testing.TB, gen pycompat.Generation, n, maxObject, readers int) *replayer {
+func newReplayer(t testing.TB, gen *pycompat.Generation, n, maxObject, readers int) *replayer {
 	return &replayer{store: newStore(t, objstore.Options{RingSize: n, MaxObjectSize: maxObject, Readers: readers, Generation: gen}), gen: gen}
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/ringcache/ringcache/shmring/segment"
 )
 
-func generation(t testing.TB, version string) pycompat.Generation {
+func generation(t testing.TB, version string) *pycompat.Generation {
 	t.Helper()
 	g, err := pycompat.Lookup(version)
 	require.NoError(t, err)
@@ -54,7 +54,9 @@ type store struct {
 // readers share one lock.
 func newStore(t testing.TB, o objstore.Options) *store {
 	t.Helper()
-	g := o.Generation.OrNewest()
+	g, err := pycompat.Resolve(o.Generation)
+	require.NoError(t, err)
+	o.Generation = g
 	s := &store{opt: o, mem: make([]byte, g.DataOffset+o.RingSize)}
 	s.create(t)
 	lock := make(localLock, 1)
@@ -75,7 +77,7 @@ func newStore(t testing.TB, o objstore.Options) *store {
 
 func (s *store) attach(t testing.TB) *segment.Segment {
 	t.Helper()
-	seg, err := segment.Private(s.mem, segment.Options{RingSize: s.opt.RingSize, DataOffset: s.opt.Generation.OrNewest().DataOffset})
+	seg, err := segment.Private(s.mem, segment.Options{RingSize: s.opt.RingSize, DataOffset: s.opt.Generation.DataOffset})
 	require.NoError(t, err)
 	return seg
 }

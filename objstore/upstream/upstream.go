@@ -16,9 +16,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/objstore/internal/door"
-	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
 )
@@ -80,7 +80,7 @@ func Pool(p *objstore.Pool) Steps { return p.Steps(door.Key{}) }
 func FIFO(f *objstore.FIFO) Steps { return f.Steps(door.Key{}) }
 
 // Text returns the text of vLLM's own error for the same failure, or "" where vLLM has
-// none: pycompat.UpstreamText with the errors of stores.
+// none: sentinel.UpstreamText with the errors of stores.
 func Text(err error) string {
 	var (
 		exists  *objstore.KeyExistsError
@@ -99,7 +99,7 @@ func Text(err error) string {
 	case errors.Is(err, objstore.ErrFull), large != nil:
 		return (*shmring.FullError)(nil).UpstreamText()
 	}
-	return pycompat.UpstreamText(err)
+	return sentinel.UpstreamText(err)
 }
 
 // quoted is a key as the text of Python's KeyError shows it. Keys with quotes,

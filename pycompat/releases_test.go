@@ -1,6 +1,7 @@
 package pycompat_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,13 +25,13 @@ func TestFieldsAgreeWithGoldens(t *testing.T) {
 		f.Decode(t, &want)
 		for _, v := range f.Releases {
 			g := lookup(t, v)
-			require.Equal(t, want.Request, g.RequestFields.Names(), v)
-			require.Equal(t, want.Output, g.OutputFields.Names(), v)
-			require.Equal(t, want.Outputs, g.OutputsFields.Names(), v)
+			require.Equal(t, want.Request, g.RequestFields, v)
+			require.Equal(t, want.Output, g.OutputFields, v)
+			require.Equal(t, want.Outputs, g.OutputsFields, v)
 			if want.Ready == nil {
 				require.Empty(t, g.ReadyFields, v)
 			} else {
-				require.Equal(t, want.Ready, g.ReadyFields.Names(), v)
+				require.Equal(t, want.Ready, g.ReadyFields, v)
 			}
 			n++
 		}
@@ -38,33 +39,33 @@ func TestFieldsAgreeWithGoldens(t *testing.T) {
 	require.GreaterOrEqual(t, n, 14)
 }
 
-func TestFields(t *testing.T) {
-	f := pycompat.Fields("a bc d")
-	require.Equal(t, []string{"a", "bc", "d"}, f.Names())
-	require.Equal(t, 1, f.Index("bc"))
-	require.Equal(t, -1, f.Index("b"))
-	require.True(t, f.Has("d"))
-	require.False(t, f.Has(""))
-	require.False(t, pycompat.Fields("").Has(""))
-	require.Empty(t, pycompat.Fields("").Names())
-	i := 0
-	for name := range f.All() {
-		require.Equal(t, i, f.Index(name))
-		i++
+// TestListsOfNames: a name stands in a list once, and no list is nil, which JSON
+// would show as null.
+func TestListsOfNames(t *testing.T) {
+	for _, g := range pycompat.Releases() {
+		for what, list := range map[string][]string{
+			"request": g.RequestFields, "output": g.OutputFields, "outputs": g.OutputsFields, "ready": g.ReadyFields,
+			"sampling": g.Params.Sampling, "pooling": g.Params.Pooling, "tasks": g.Params.PoolingTasks, "LoRA": g.Params.LoRA,
+		} {
+			require.NotNil(t, list, "%s in %s", what, g.Version)
+			require.NotContains(t, list, "", "%s in %s", what, g.Version)
+			sorted := slices.Sorted(slices.Values(list))
+			require.Len(t, slices.Compact(sorted), len(list), "%s in %s: %q", what, g.Version, list)
+			require.Equal(t, len(list), cap(list), "%s in %s: to append must not write into the table", what, g.Version)
+		}
 	}
-	require.Equal(t, 3, i)
 }
 
 // TestFieldsByRelease spells out, for the releases between those of the golden
 // files, where each field came and went (read from their sources).
 func TestFieldsByRelease(t *testing.T) {
-	type list func(pycompat.Generation) pycompat.Fields
-	request := list(func(g pycompat.Generation) pycompat.Fields { return g.RequestFields })
-	output := list(func(g pycompat.Generation) pycompat.Fields { return g.OutputFields })
-	ready := list(func(g pycompat.Generation) pycompat.Fields { return g.ReadyFields })
-	sampling := list(func(g pycompat.Generation) pycompat.Fields { return g.Params.Sampling })
-	pooling := list(func(g pycompat.Generation) pycompat.Fields { return g.Params.Pooling })
-	lora := list(func(g pycompat.Generation) pycompat.Fields { return g.Params.LoRA })
+	type list func(*pycompat.Generation) []string
+	request := list(func(g *pycompat.Generation) []string { return g.RequestFields })
+	output := list(func(g *pycompat.Generation) []string { return g.OutputFields })
+	ready := list(func(g *pycompat.Generation) []string { return g.ReadyFields })
+	sampling := list(func(g *pycompat.Generation) []string { return g.Params.Sampling })
+	pooling := list(func(g *pycompat.Generation) []string { return g.Params.Pooling })
+	lora := list(func(g *pycompat.Generation) []string { return g.Params.LoRA })
 	for _, c := range []struct {
 		list        list
 		name        string
@@ -111,7 +112,7 @@ func TestFieldsByRelease(t *testing.T) {
 		in := false
 		for _, g := range pycompat.Releases() {
 			in = in || g.Version == c.first
-			require.Equal(t, in, c.list(g).Has(c.name), "%s in %s", c.name, g.Version)
+			require.Equal(t, in, slices.Contains(c.list(g), c.name), "%s in %s", c.name, g.Version)
 			if g.Version == c.last {
 				in = false
 			}
