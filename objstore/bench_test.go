@@ -53,7 +53,7 @@ func BenchmarkStored(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := r.Stored("a", h); err != nil {
+		if _, err := r.Stored(h); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -107,7 +107,7 @@ func BenchmarkFull(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			if _, err = r.Lookup(fmt.Sprint("k", i%n), 1); err != nil {
+			if _, err = r.Lookup(fmt.Sprint("k", i%n)); err != nil {
 				b.Fatal(err)
 			}
 			if err = r.Commit(); err != nil {

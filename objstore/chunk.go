@@ -137,6 +137,6 @@ func (c chunks) stored(g *pycompat.Generation, key string, h Handle) (serde.Valu
 }
 
 // errNotOurs is the error of a request for a handle of another object.
-func errNotOurs(request, key string, h Handle) error {
-	return fmt.Errorf("%w: handle %d:%d is not that of key %q in request %s", ErrInvalid, h.Address, h.ID, key, request)
+func errNotOurs(request string, h Handle) error {
+	return fmt.Errorf("%w: handle %d:%d is not of an object of request %s", ErrInvalid, h.Address, h.ID, request)
 }

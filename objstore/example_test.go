@@ -31,8 +31,8 @@ func Example_frontend() {
 		if err != nil {
 			return nil, err
 		}
-		defer req.Rollback()         // nothing after Commit
-		h, err := req.Lookup(key, 1) // one more use of a known image
+		defer req.Rollback()      // nothing after Commit
+		h, err := req.Lookup(key) // one more use of a known image
 		if errors.Is(err, objstore.ErrNotFound) {
 			r, err := req.Reserve(key, layout, objstore.PutOptions{}) // dtypes and shapes, no data yet
 			if err != nil {
@@ -40,7 +40,7 @@ func Example_frontend() {
 			}
 			defer r.Discard() // nothing after Commit
 			decode(r.Tensor("pixel_values"))
-			if h, err = r.Commit(1); err != nil {
+			if h, err = r.Commit(); err != nil {
 				return nil, err
 			}
 		} else if err != nil {
@@ -98,7 +98,7 @@ func Example() {
 	}
 	defer r.Discard() // does nothing after Commit
 	copy(r.Tensor("pixel_values"), []byte{1, 2, 3, 4})
-	handle, err := r.Commit(1)
+	handle, err := r.Commit()
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -167,7 +167,7 @@ func Example_withoutVLLM() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err = second.Lookup("document-1", 1); err != nil {
+	if _, err = second.Lookup("document-1"); err != nil {
 		log.Fatal(err)
 	}
 	if err := second.Commit(); err != nil {

@@ -25,6 +25,7 @@ type fifoRequest struct {
 	leases  map[*fifoObject]fifoLease
 	waiters map[*line.Waiter]struct{} // those that wait for room for it
 	keeps   bool                      // the segment is mapped until it ends
+	sent    bool                      // it was committed
 }
 
 // fifoLease is the use of one object by one request.
@@ -106,29 +107,39 @@ func (r *fifoRequest) become(state requestState) {
 	}
 }
 
-func (r *fifoRequest) Lookup(key string, n int) (Handle, error) {
+func (r *fifoRequest) Lookup(key string) (Handle, error) {
 	if key == "" {
 		return Handle{}, errNoKey()
 	}
-	if n < 0 {
-		return Handle{}, fmt.Errorf("%w: %d uses of key %q", ErrInvalid, n, key)
-	}
-	return r.lookup(key, n)
+	return r.lookup(key, 1)
 }
 
 func (r *fifoRequest) lookup(key string, n int) (Handle, error) {
+	h, _, err := r.find(key, n)
+	return h, err
+}
+
+func (r *fifoRequest) Keep(key string) (h Handle, note []byte, err error) {
+	if key == "" {
+		return Handle{}, nil, errNoKey()
+	}
+	return r.find(key, 0)
+}
+
+// find leases the object under a key, and counts n uses.
+func (r *fifoRequest) find(key string, n int) (h Handle, note []byte, err error) {
 	if err := r.enter(); err != nil {
-		return Handle{}, err
+		return Handle{}, nil, err
 	}
 	defer r.f.mu.Unlock()
 	o, err := r.f.find(key)
 	if err != nil {
-		return Handle{}, err
+		return Handle{}, nil, err
 	}
 	if err := r.take(o, n); err != nil {
-		return Handle{}, err
+		return Handle{}, nil, err
 	}
-	return r.f.handle(o), nil
+	return r.f.handle(o), o.note, nil
 }
 
 // take counts n more uses of an object by the request, which leases it.
@@ -148,52 +159,69 @@ func (r *fifoRequest) take(o *fifoObject, n int) (err error) {
 	return nil
 }
 
-// leased returns the object that the request has under a key, nil if it has none.
-func (r *fifoRequest) leased(key string) *fifoObject {
-	for o := range r.leases {
-		if o.key == key {
-			return o
-		}
+// object returns the object of a handle that the request has.
+func (r *fifoRequest) object(h Handle) (*fifoObject, error) {
+	o := r.f.objects[h.ID]
+	if _, ok := r.leases[o]; !ok || o.address != h.Address {
+		return nil, errNotOurs(r.id, h)
 	}
-	return nil
+	return o, nil
 }
 
-func (r *fifoRequest) Note(key string) (note []byte, ok bool) {
-	if r.f.lock() != nil {
-		return nil, false
+func (r *fifoRequest) SetUses(h Handle, n int) error {
+	if err := r.enter(); err != nil {
+		return err
 	}
 	defer r.f.mu.Unlock()
-	o := r.leased(key)
-	if o == nil {
-		return nil, false
+	o, err := r.object(h)
+	if err != nil {
+		return err
 	}
-	return o.note, true
+	l := r.leases[o]
+	switch {
+	case n < 0:
+		return fmt.Errorf("%w: %d uses of key %q", ErrInvalid, n, o.key)
+	case n < l.times:
+		r.f.takeBack(&o.counts, l.times, l.uses)
+		l = fifoLease{}
+		r.leases[o] = l
+	}
+	if n == l.times {
+		return nil
+	}
+	return r.take(o, n-l.times)
 }
 
-func (r *fifoRequest) Stored(key string, h Handle) (serde.Value, error) {
-	if err := r.keep(key, h); err != nil {
+func (r *fifoRequest) Stored(h Handle) (serde.Value, error) {
+	key, err := r.keepMapped(h)
+	if err != nil {
 		return nil, err
 	}
 	return r.f.chunks.stored(r.f.gen, key, h)
 }
 
-// keep keeps the segment mapped until the request ends, for an object that it has.
-func (r *fifoRequest) keep(key string, h Handle) error {
+// keepMapped keeps the segment mapped until the request is ended, and returns the key of
+// a handle that it has.
+func (r *fifoRequest) keepMapped(h Handle) (key string, err error) {
 	if err := r.f.lock(); err != nil {
-		return err
+		return "", err
 	}
 	defer r.f.mu.Unlock()
-	if o := r.leased(key); o == nil || o.address != h.Address || o.id != h.ID {
-		return errNotOurs(r.id, key, h)
+	if r.state == requestEnded {
+		return "", r.notOpen()
+	}
+	o, err := r.object(h)
+	if err != nil {
+		return "", err
 	}
 	if !r.keeps {
 		if err := r.f.chunks.seg.Hold(); err != nil {
-			return err
+			return "", err
 		}
 		r.keeps = true
 		r.f.kept++
 	}
-	return nil
+	return o.key, nil
 }
 
 func (r *fifoRequest) Drop(key string) {
@@ -201,12 +229,14 @@ func (r *fifoRequest) Drop(key string) {
 		return
 	}
 	defer r.f.mu.Unlock()
-	if o := r.leased(key); o != nil {
-		r.letGo(o, false)
-		delete(r.leases, o)
-		r.f.wakeFirst()
-		r.f.wakeShutdown()
+	for o := range r.leases {
+		if o.key == key {
+			r.letGo(o, false)
+			delete(r.leases, o)
+		}
 	}
+	r.f.wakeFirst()
+	r.f.wakeShutdown()
 }
 
 func (r *fifoRequest) Commit() error {
@@ -215,6 +245,7 @@ func (r *fifoRequest) Commit() error {
 	}
 	defer r.f.mu.Unlock()
 	r.become(requestCommitted)
+	r.sent = true
 	for o, l := range r.leases {
 		o.sent++
 		o.counts.sent(l.uses)
@@ -243,7 +274,8 @@ func (r *fifoRequest) end(from requestState) {
 		r.leases = nil
 		f.wakeFirst()
 	}
-	if r.keeps && r.state == requestEnded {
+	// A Rollback that comes after Commit is deferred, and does not end it.
+	if r.keeps && r.state == requestEnded && (from == requestCommitted || !r.sent) {
 		r.keeps = false
 		f.kept--
 		f.chunks.seg.Release()

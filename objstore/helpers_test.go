@@ -186,7 +186,7 @@ func (r request) Put(key string, v serde.Value) (Handle, error) {
 func (r request) Reserve(key string, v serde.Value) (*Reservation, error) {
 	return r.Request.Reserve(key, v, PutOptions{})
 }
-func (r request) Lookup(key string) (Handle, error) { return r.Request.Lookup(key, 1) }
+func (r request) Lookup(key string) (Handle, error) { return r.Request.Lookup(key) }
 
 // store is a writer over private memory, with readers on the same memory.
 type store struct {

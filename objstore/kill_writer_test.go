@@ -234,7 +234,7 @@ func (c *killWriter) commit() (err error) {
 		r.Discard()
 		return nil
 	}
-	if r.h.h, err = r.Commit(1); err != nil {
+	if r.h.h, err = r.Commit(); err != nil {
 		r.Discard()
 		if errors.Is(err, ErrEnded) { // with its request
 			return nil
@@ -251,7 +251,7 @@ func (c *killWriter) lookup() error {
 	var h Handle
 	var err error
 	if r != nil {
-		h, err = r.Lookup(key, 1)
+		h, err = r.Lookup(key)
 	} else if h, err = c.w.Lookup(key); err != nil {
 		return c.blocked(err)
 	}

@@ -24,8 +24,9 @@ func putHeld(t testing.TB, s Store, key string, n int) request {
 	res, err := r.Request.Reserve(key, bytesItem(n), PutOptions{Note: []byte("note of " + key)})
 	require.NoError(t, err)
 	defer res.Discard()
-	_, err = res.Commit(0)
+	h, err := res.Commit()
 	require.NoError(t, err)
+	require.NoError(t, r.SetUses(h, 0))
 	return r
 }
 
@@ -38,11 +39,9 @@ func TestRequestKeepsAnObjectThatWasRead(t *testing.T) {
 		t.Run(g.Version, func(t *testing.T) {
 			s := smallStore(t, g.Version)
 			r := putHeld(t, s, "a", 300)
-			note, ok := r.Note("a")
-			require.True(t, ok)
+			_, note, err := r.Keep("a")
+			require.NoError(t, err)
 			require.Equal(t, "note of a", string(note))
-			_, ok = r.Note("b")
-			require.False(t, ok)
 			h, err := r.Lookup("a")
 			require.NoError(t, err)
 			require.NoError(t, r.Commit())
@@ -60,8 +59,6 @@ func TestRequestKeepsAnObjectThatWasRead(t *testing.T) {
 			r.Finish()
 			_, err = r.Lookup("a")
 			require.ErrorIs(t, err, ErrEnded)
-			_, ok = r.Note("a")
-			require.False(t, ok)
 			_, err = s.Put("b", bytesItem(480))
 			require.NoError(t, err)
 			require.False(t, s.Cached("a"))
@@ -106,10 +103,9 @@ func TestCountsOfRequestsBalance(t *testing.T) {
 				other, unsent := begin(t, s, "other"), begin(t, s, "unsent")
 				h, err := other.Lookup("a")
 				require.NoError(t, err)
-				if i > 0 {
-					_, err = unsent.Request.Lookup("a", i)
-					require.NoError(t, err)
-				}
+				_, _, err = unsent.Keep("a")
+				require.NoError(t, err)
+				require.NoError(t, unsent.SetUses(h, i))
 				unsent.Rollback()
 				require.NoError(t, other.Commit())
 				deliver(t, s, "a", h)
@@ -126,15 +122,13 @@ func TestLookupOfAnAbsentKey(t *testing.T) {
 		t.Run(string(k), func(t *testing.T) {
 			s := newStoreOf(t, k, Options{RingSize: 900, MaxObjectSize: 700, Readers: 2})
 			r := begin(t, s, "r")
-			for _, n := range []int{0, 1, 7} {
-				_, err := r.Request.Lookup("a", n)
+			_, lookup := r.Lookup("a")
+			_, _, keep := r.Keep("a")
+			for _, err := range []error{lookup, keep} {
 				var missing *KeyNotFoundError
 				require.ErrorAs(t, err, &missing)
 				require.Equal(t, "a", missing.Key)
 			}
-			_, err := r.Request.Lookup("a", -1)
-			require.ErrorIs(t, err, ErrInvalid)
-			require.ErrorContains(t, err, "-1 uses")
 			r.Rollback()
 		})
 	}

@@ -1,7 +1,7 @@
 package objstore
 
 import (
-	"fmt"
+	"errors"
 	"time"
 
 	"github.com/ringcache/ringcache/serde"
@@ -28,14 +28,11 @@ func (p *Pool) begin(id string) (*poolRequest, error) {
 	return &poolRequest{r, p}, err
 }
 
-func (r *poolRequest) Lookup(key string, n int) (Handle, error) {
+func (r *poolRequest) Lookup(key string) (Handle, error) {
 	if key == "" {
 		return Handle{}, errNoKey()
 	}
-	if n < 0 {
-		return Handle{}, fmt.Errorf("%w: %d uses of key %q", ErrInvalid, n, key)
-	}
-	return r.lookup(key, n)
+	return r.lookup(key, 1)
 }
 
 func (r *poolRequest) lookup(key string, n int) (Handle, error) {
@@ -46,15 +43,53 @@ func (r *poolRequest) lookup(key string, n int) (Handle, error) {
 	return r.p.handle(o), nil
 }
 
+func (r *poolRequest) Keep(key string) (h Handle, note []byte, err error) {
+	if key == "" {
+		return Handle{}, nil, errNoKey()
+	}
+	o, err := r.Request.Lookup(key, 0)
+	if err != nil {
+		return Handle{}, nil, err
+	}
+	return r.p.handle(o), o.Note(), nil
+}
+
+// object returns the object of a handle that the request has.
+func (r *poolRequest) object(h Handle) (*shmstore.Object, error) {
+	o, err := r.Object(h.ID)
+	if err == nil && o.Address() == h.Address {
+		return o, nil
+	}
+	if err == nil || errors.Is(err, ErrInvalid) {
+		err = errNotOurs(r.ID(), h)
+	}
+	return nil, err
+}
+
+func (r *poolRequest) SetUses(h Handle, n int) error {
+	o, err := r.object(h)
+	if err != nil {
+		return err
+	}
+	return r.Request.SetUses(o, n)
+}
+
+func (r *poolRequest) Stored(h Handle) (serde.Value, error) {
+	o, err := r.object(h)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := r.Bytes(o); err != nil { // which keeps the segment mapped
+		return nil, err
+	}
+	return r.p.chunks.stored(r.p.gen, o.Key(), h)
+}
+
 func (r *poolRequest) Put(key string, v serde.Value, o PutOptions) (Handle, error) {
 	if key == "" {
 		return Handle{}, errNoKey()
 	}
-	return r.put(key, v, o, 1)
-}
-
-func (r *poolRequest) put(key string, v serde.Value, o PutOptions, n int) (Handle, error) {
-	return put(r, key, v, o, n)
+	return put(r, key, v, o, 1)
 }
 
 func (r *poolRequest) Reserve(key string, v serde.Value, o PutOptions) (*Reservation, error) {
@@ -120,26 +155,4 @@ func (c poolChunk) commit(n int) (Handle, error) {
 		return Handle{}, err
 	}
 	return c.p.handle(o), nil
-}
-
-func (r *poolRequest) Note(key string) (note []byte, ok bool) {
-	o, err := r.Object(key)
-	if err != nil {
-		return nil, false
-	}
-	return o.Note(), true
-}
-
-func (r *poolRequest) Stored(key string, h Handle) (serde.Value, error) {
-	o, err := r.Object(key)
-	if err != nil {
-		return nil, err
-	}
-	if o.Address() != h.Address || o.ID() != h.ID {
-		return nil, errNotOurs(r.ID(), key, h)
-	}
-	if _, err := r.Bytes(o); err != nil { // which keeps the segment mapped
-		return nil, err
-	}
-	return r.p.chunks.stored(r.p.gen, key, h)
 }

@@ -344,7 +344,7 @@ func TestPoolQuota(t *testing.T) {
 			r.Rollback()
 			return err
 		}
-		_, err = res.Commit(1)
+		_, err = res.Commit()
 		require.NoError(t, err)
 		require.NoError(t, r.Commit())
 		r.Finish()
@@ -434,7 +434,7 @@ func TestPoolCountsNeverOverflow(t *testing.T) {
 	s.Fence().Passed()
 
 	last := begin(t, s, "last")
-	_, err = last.Request.Lookup("hot", 0)
+	_, _, err = last.Keep("hot")
 	require.NoError(t, err)
 	s.change(t, "hot", func(o *poolObject, _ []byte) { o.uses = math.MaxInt32/2 - 1 })
 	_, err = last.Lookup("hot")
@@ -478,7 +478,7 @@ func TestPoolManyProducers(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				h, err := req.Lookup(key, 1)
+				h, err := req.Lookup(key)
 				if errors.Is(err, ErrNotFound) {
 					var res *Reservation
 					res, err = req.Reserve(key, &serde.Item{Modality: "image", Elems: []serde.Elem{{
@@ -497,7 +497,7 @@ func TestPoolManyProducers(t *testing.T) {
 							req.Rollback()
 							continue
 						}
-						h, err = res.Commit(1)
+						h, err = res.Commit()
 						made.Add(1)
 					}
 				} else {

@@ -18,7 +18,7 @@ func TestCommittedRequestSaysThatItWasCommitted(t *testing.T) {
 		require.NoError(t, r.Commit())
 		_, lookup := r.Lookup("a")
 		_, put := r.Put("a", bytesItem(10))
-		_, late := res.Commit(1)
+		_, late := res.Commit()
 		for _, err := range []error{r.Commit(), lookup, put, late} {
 			require.ErrorIs(t, err, ErrEnded)
 			require.ErrorContains(t, err, "was committed")

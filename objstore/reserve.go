@@ -22,7 +22,7 @@ import (
 //	if err != nil { ... }
 //	defer r.Discard() // does nothing after Commit
 //	decodeInto(r.Tensor("pixel_values"))
-//	h, err := r.Commit(1)
+//	h, err := r.Commit()
 type Reservation struct {
 	in   reservedChunk
 	data []byte // the data frames, the end of the chunk
@@ -35,6 +35,7 @@ type reservedChunk interface {
 	parts(n int) (front, back []byte)
 	place() (address uint64, id uint32)
 	setCost(time.Duration)
+	// commit makes the object visible, and counts n uses.
 	commit(n int) (Handle, error)
 	discard()
 }
@@ -60,7 +61,7 @@ func put(r putter, key string, v serde.Value, o PutOptions, n int) (Handle, erro
 		return Handle{}, err
 	}
 	defer res.Discard()
-	return res.Commit(n)
+	return res.in.commit(n)
 }
 
 // errNoKey is for requests. vLLM's steps take an empty key.
@@ -135,11 +136,11 @@ func (r *Reservation) bytes(p serde.Placement) []byte {
 // made. It does nothing after Commit or Discard, and in a FIFO.
 func (r *Reservation) SetCost(d time.Duration) { r.in.setCost(d) }
 
-// Commit makes the object visible under its key and returns its handle, counted for n
-// children as [Request].Lookup does. It fails when called after Commit or Discard; with
-// [ErrEnded] if the request is not open, then discard the reservation; and with
-// [CorruptError] if the segment was truncated.
-func (r *Reservation) Commit(n int) (Handle, error) { return r.in.commit(n) }
+// Commit makes the object visible under its key and returns the handle of its first use.
+// The object stays until the request ends. Commit fails when called after Commit or
+// Discard; with [ErrEnded] if the request is not open, then discard the reservation; and
+// with [CorruptError] if the segment was truncated.
+func (r *Reservation) Commit() (Handle, error) { return r.in.commit(1) }
 
 // Discard gives the reservation up. It does nothing after Commit, or when
 // called again.

@@ -67,7 +67,7 @@ func TestAbandonWithEverythingOpen(t *testing.T) {
 			require.NoError(t, err)
 			given, err := w.Reserve("c", image(1000, 3))
 			require.NoError(t, err)
-			stored, err := keeps.Stored("a", issued)
+			stored, err := keeps.Stored(issued)
 			require.NoError(t, err)
 
 			var busy *BusyError
@@ -100,7 +100,7 @@ func TestAbandonWithEverythingOpen(t *testing.T) {
 				require.True(t, ok)
 				require.Equal(t, tensor(1000, want).Data, e.Data.(*serde.Tensor).Data)
 			}
-			_, err = res.Commit(1)
+			_, err = res.Commit()
 			require.ErrorIs(t, err, ErrClosed)
 			given.Discard()
 			_, err = unsent.Lookup("a")
@@ -109,7 +109,7 @@ func TestAbandonWithEverythingOpen(t *testing.T) {
 			unsent.Rollback()
 			sent.Finish()
 			sent.Abort()
-			_, err = keeps.Stored("a", issued)
+			_, err = keeps.Stored(issued)
 			require.ErrorIs(t, err, ErrClosed)
 			require.NoError(t, view.Release())
 			require.NoError(t, again.Close())

@@ -80,7 +80,7 @@ type Store interface {
 //
 //	r, err := store.Begin("request-1")
 //	defer r.Rollback() // does nothing after Commit
-//	h, err := r.Lookup(key, 1) // or r.Put, r.Reserve
+//	h, err := r.Lookup(key) // or r.Put, r.Reserve
 //	send(h)
 //	r.Commit()
 //	// later: r.Finish(), or r.Abort()
@@ -90,12 +90,23 @@ type Request interface {
 	// ID returns the request's id.
 	ID() string
 	// Lookup returns a handle of the object under a key, which stays until the request
-	// ends, and counts it for n children: each reads the handle. With n = 0 the object is
-	// only held, and its handle must not be sent before Lookup has counted it.
+	// ends, and counts one use of it: every reader gets the handle once. Lookup fails with
+	// [KeyNotFoundError]; with [ErrFull] after so many uses that the readers' count would
+	// overflow; and with [ErrEnded].
+	Lookup(key string) (Handle, error)
+	// Keep is Lookup without a use: the object stays until the request ends, whether or
+	// not its handle is sent. Before the handle is sent, SetUses has to count it. note is
+	// PutOptions.Note of the object, and must not be written to.
+	Keep(key string) (h Handle, note []byte, err error)
+	// SetUses sets how many times the request sends the handle of an object that it has,
+	// kept, looked up or put: one for each place in the request that names the object,
+	// times the number of children that read it (sampling with n > 1). Every reader
+	// counts each of them. Zero takes all of them back.
 	//
-	// Lookup fails with [KeyNotFoundError]; with [ErrFull] after so many uses that the
-	// readers' count would overflow; and with [ErrEnded].
-	Lookup(key string, n int) (Handle, error)
+	// SetUses fails with [ErrFull], and changes nothing, if the readers' count would
+	// overflow: then send the value inline; with [ErrInvalid] for another handle; and
+	// with [ErrEnded].
+	SetUses(h Handle, n int) error
 	// Put stores a value under a key and counts its first use. No error leaves anything
 	// behind:
 	//   - [KeyExistsError]: use Lookup;
@@ -107,19 +118,17 @@ type Request interface {
 	// their dtype and shape. Everything else of the value, and the data of those that
 	// have it, is written at once. The errors are those of Put.
 	Reserve(key string, v serde.Value, o PutOptions) (*Reservation, error)
-	// Note returns PutOptions.Note of an object that the request has; ok reports whether
-	// it has one under the key. The note must not be written to.
-	Note(key string) (note []byte, ok bool)
-	// Stored returns what a worker finds under a handle that the request has for a key,
-	// in the way of a worker: Stored verifies the signature with the secret that is in
-	// the segment now, checks id and place, and decodes the chunk. No use is counted. A
-	// handle that workers can't use stops their engine, so ask before it is sent.
+	// Stored returns what a worker finds under a handle of the request, in the way of a
+	// worker: Stored verifies the signature with the secret that is in the segment now,
+	// checks id and place, and decodes the chunk. No use is counted. A handle that
+	// workers can't use stops their engine, so ask before it is sent.
 	//
-	// The value is a view of the segment, valid until the request is ended.
+	// The value is a view of the segment, valid until Finish, Abort or Rollback ends the
+	// request, also if the store is abandoned before.
 	//
-	// Errors: [SignatureError], [StaleError], [CorruptError]; [ErrInvalid] for another
-	// object's handle or an ended request; [ErrClosed].
-	Stored(key string, h Handle) (serde.Value, error)
+	// Errors: [SignatureError], [StaleError], [CorruptError]; [ErrInvalid] for a handle
+	// of an object that the request does not have; [ErrEnded]; [ErrClosed].
+	Stored(h Handle) (serde.Value, error)
 	// Drop gives up what the request has under a key, as if it had never asked for it. It
 	// does nothing once the request was committed.
 	Drop(key string)
@@ -151,7 +160,7 @@ type PutOptions struct {
 	// Cost is the time that making the object again would take, by which a Pool
 	// chooses what to evict. 0 estimates it from the size.
 	Cost time.Duration
-	// Note is kept with the object, see Request.Note. With Pool it is in the segment,
+	// Note is kept with the object, see Request.Keep. With Pool it is in the segment,
 	// between what readers look at, and survives this process.
 	Note []byte
 	// Wait, if not nil, makes the call wait for room until it ends; its error is then

@@ -184,9 +184,9 @@ func TestReserveFillCommit(t *testing.T) {
 	for i := range 3 {
 		binary.LittleEndian.PutUint64(grid[8*i:], uint64(i+1))
 	}
-	h, err := r.Commit(1)
+	h, err := r.Commit()
 	require.NoError(t, err)
-	_, err = r.Commit(1)
+	_, err = r.Commit()
 	require.ErrorIs(t, err, ErrInvalid)
 	r.Discard() // nothing
 
@@ -211,7 +211,7 @@ func TestFailedPutDoesNotPoison(t *testing.T) {
 		require.NoError(t, err, i)
 		r.Discard()
 		r.Discard()
-		_, err = r.Commit(1)
+		_, err = r.Commit()
 		require.ErrorIs(t, err, ErrInvalid)
 		require.NoError(t, s.CheckStructure())
 	}
@@ -476,7 +476,7 @@ func TestTruncatedSegment(t *testing.T) {
 	for what, err := range map[string]error{
 		"get": second(r.Get(h, "a")), "touch": r.Touch(context.Background(), "a", h), "verify": r.Verify("a", h),
 		"check": v.Check(), "clone": second(v.Clone()), "release": v.Release(),
-		"put": second(w.Put("c", image(30000, 1))), "free": second(w.FreeUnused()), "commit": second(reservation.Commit(1)), "check structure": w.CheckStructure(),
+		"put": second(w.Put("c", image(30000, 1))), "free": second(w.FreeUnused()), "commit": second(reservation.Commit()), "check structure": w.CheckStructure(),
 	} {
 		require.ErrorIs(t, err, ErrCorrupt, what)
 		require.ErrorContains(t, err, "truncated", what)

@@ -18,42 +18,41 @@ func TestStored(t *testing.T) {
 			r, other := putHeld(t, s, "a", 300), putHeld(t, s, "b", 100)
 			h, err := r.Lookup("a")
 			require.NoError(t, err)
-			v, err := r.Stored("a", h)
+			v, err := r.Stored(h)
 			require.NoError(t, err)
 			require.Equal(t, bytesItem(300).Elems, v.(*serde.Item).Elems)
 
-			_, err = other.Stored("a", h)
+			_, err = other.Stored(h)
 			require.ErrorIs(t, err, ErrInvalid)
-			_, err = other.Stored("b", h)
-			require.ErrorIs(t, err, ErrInvalid)
+			require.ErrorContains(t, err, "not of an object of request of b")
 			forged := h
 			if g.Signed {
 				forged.Signature = append([]byte{}, h.Signature...)
 				forged.Signature[31] ^= 1
-				_, err = r.Stored("a", forged)
+				_, err = r.Stored(forged)
 				require.ErrorIs(t, err, ErrBadSignature)
 				forged.Signature = nil
-				_, err = r.Stored("a", forged)
+				_, err = r.Stored(forged)
 				require.ErrorIs(t, err, ErrBadSignature)
 			}
 
 			chunk := s.Segment().Ring()[h.Address:]
 			for at, want := range map[int]error{0: ErrStale, 4: ErrCorrupt, 7: ErrCorrupt, 12: ErrCorrupt} {
 				chunk[at] ^= 0x7f
-				_, err = r.Stored("a", h)
+				_, err = r.Stored(h)
 				require.ErrorIs(t, err, want, "byte %d", at)
 				chunk[at] ^= 0x7f
 			}
-			_, err = r.Stored("a", h)
+			_, err = r.Stored(h)
 			require.NoError(t, err)
 
 			require.NoError(t, r.Commit())
 			deliver(t, s, "a", h)
-			_, err = r.Stored("a", h)
+			_, err = r.Stored(h)
 			require.NoError(t, err)
 			r.Finish()
-			_, err = r.Stored("a", h)
-			require.ErrorIs(t, err, ErrInvalid)
+			_, err = r.Stored(h)
+			require.ErrorIs(t, err, ErrEnded)
 			other.Rollback()
 		})
 	}

@@ -214,10 +214,10 @@ func (u *truncationUser) operations() map[string]func() error {
 			if err != nil {
 				return err
 			}
-			return u.ended(second(r.Commit(1)), r)
+			return u.ended(second(r.Commit()), r)
 		},
 		"lookup":         func() error { return second(w.Lookup(u.key())) },
-		"request.lookup": func() error { return second(u.request().Lookup(u.key(), 1)) },
+		"request.lookup": func() error { return second(u.request().Lookup(u.key())) },
 		"reserve, discard": func() error {
 			r, err := u.request().Reserve(u.key(), layout(size), PutOptions{})
 			if err == nil {
@@ -231,16 +231,19 @@ func (u *truncationUser) operations() map[string]func() error {
 			if err != nil {
 				return err
 			}
-			return u.ended(second(r.Commit(1)), r)
+			return u.ended(second(r.Commit()), r)
 		},
 		"stored": func() error {
 			r := u.request()
 			key := u.key()
-			h, err := r.Lookup(key, 2)
+			h, _, err := r.Keep(key)
 			if err != nil {
 				return err
 			}
-			_, err = r.Stored(key, h)
+			if err := r.SetUses(h, 2); err != nil {
+				return err
+			}
+			_, err = r.Stored(h)
 			if r.Ended() { // another has reset the readers
 				return nil
 			}
@@ -248,10 +251,9 @@ func (u *truncationUser) operations() map[string]func() error {
 		},
 		"drop": func() error {
 			r, key := u.request(), u.key()
-			if _, err := r.Lookup(key, 0); err != nil {
+			if _, _, err := r.Keep(key); err != nil {
 				return err
 			}
-			r.Note(key)
 			r.Drop(key)
 			return nil
 		},

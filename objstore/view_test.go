@@ -180,7 +180,7 @@ func TestViewsAreReleasedOrDroppedOnce(t *testing.T) {
 	w, r, _ := realPool(t, Options{})
 	h := unleased(t, w, "a", 500, 7)
 	held := begin(t, w, "held")
-	_, err := held.Request.Lookup("a", 0)
+	_, _, err := held.Keep("a")
 	require.NoError(t, err)
 	const goroutines, rounds = 4, 400
 	var drops sync.Map

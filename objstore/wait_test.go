@@ -191,13 +191,13 @@ func TestQuotaIsRefusedWithoutLookingAtOthers(t *testing.T) {
 	for i := range 500 {
 		res, err := other.Request.Reserve(fmt.Sprint("o", i), bytesItem(300), PutOptions{Tenant: "other"})
 		require.NoError(t, err)
-		_, err = res.Commit(1)
+		_, err = res.Commit()
 		require.NoError(t, err)
 	}
 	mine := begin(t, s, "mine")
 	res, err := mine.Request.Reserve("mine", bytesItem(3000), PutOptions{Tenant: "t"})
 	require.NoError(t, err)
-	_, err = res.Commit(1)
+	_, err = res.Commit()
 	require.NoError(t, err)
 	before := workOf(t, s.writer)
 	_, err = s.steps.Reserve("more", bytesItem(3000), PutOptions{Tenant: "t"})
@@ -542,7 +542,7 @@ func TestRandomWaiters(t *testing.T) {
 						case err == nil:
 							got.Add(1)
 						case errors.Is(err, ErrKeyExists):
-							if _, err := r.Lookup(key, 1); err == nil {
+							if _, err := r.Lookup(key); err == nil {
 								hits.Add(1)
 							}
 						case errors.Is(err, context.DeadlineExceeded):

@@ -42,6 +42,7 @@ type Request struct {
 	leases   map[*Object]lease
 	waiters  map[*line.Waiter]struct{} // those that wait for room for it
 	keeps    bool                      // the segment is mapped until it ends
+	sent     bool                      // it was committed
 }
 
 // lease is the use of one object by one request.
@@ -195,21 +196,6 @@ func (r *Request) take(o *Object, n int) (err error) {
 	return nil
 }
 
-// leased returns the object that the request has under a key.
-func (r *Request) leased(key string) *Object {
-	if o := r.s.index[key]; o != nil {
-		if _, ok := r.leases[o]; ok {
-			return o
-		}
-	}
-	for o := range r.leases { // one that has lost its key
-		if o.key == key {
-			return o
-		}
-	}
-	return nil
-}
-
 // Drop gives up what the request has under a key, as if it had never been asked for.
 // It does nothing once the request was committed.
 func (r *Request) Drop(key string) {
@@ -217,37 +203,72 @@ func (r *Request) Drop(key string) {
 		return
 	}
 	defer r.s.mu.Unlock()
-	if o := r.leased(key); o != nil {
-		l := r.leases[o]
-		delete(r.leases, o)
-		r.letGo(o, l, false, false)
-		r.s.wakeShutdown()
+	for o, l := range r.leases {
+		if o.key == key {
+			delete(r.leases, o)
+			r.letGo(o, l, false, false)
+		}
 	}
+	r.s.wakeShutdown()
 }
 
-// Object returns the object that the request has under a key. It fails with [ErrInvalid]
-// if it has none, or has ended.
-func (r *Request) Object(key string) (*Object, error) {
+// Object returns the object of an id that the request has. It fails with [ErrInvalid] if
+// it has none of that id, and with [ErrEnded].
+func (r *Request) Object(id uint32) (*Object, error) {
 	if err := r.s.lock(); err != nil {
 		return nil, err
 	}
 	defer r.s.mu.Unlock()
-	o := r.leased(key)
-	if o == nil {
-		return nil, fmt.Errorf("%w: request %s does not have key %q", ErrInvalid, r.id, key)
+	if r.state == requestEnded {
+		return nil, r.notOpen()
+	}
+	o := r.s.objects[id]
+	if _, ok := r.leases[o]; !ok {
+		return nil, fmt.Errorf("%w: id %d is not of an object of request %s", ErrInvalid, id, r.id)
 	}
 	return o, nil
 }
 
+// SetUses makes n the number of times that the request uses an object which it has, see
+// Lookup; 0 takes all of them back. It fails with [ErrInvalid] for another object, with
+// [ErrEnded], or the owner's error, which changes nothing.
+func (r *Request) SetUses(o *Object, n int) error {
+	if err := r.enter(); err != nil {
+		return err
+	}
+	defer r.s.mu.Unlock()
+	l, ok := r.leases[o]
+	switch {
+	case !ok:
+		return fmt.Errorf("%w: request %s does not have the object", ErrInvalid, r.id)
+	case n < 0:
+		return fmt.Errorf("%w: %d uses of key %q", ErrInvalid, n, o.key)
+	case n < l.times:
+		r.s.owner.TakeBack(o.record, l.times, l.uses)
+		l = lease{}
+		r.leases[o] = l
+		if err := r.s.changed(o); err != nil && n == 0 {
+			return err
+		}
+	}
+	if n == l.times {
+		return nil
+	}
+	return r.take(o, n-l.times)
+}
+
 // Bytes returns the payload of an object that the request has, in place. It must not
 // be written to. It is valid until the request was ended by its owner, whatever becomes
-// of the store. It fails with [ErrInvalid] for another object.
+// of the store. It fails with [ErrInvalid] for another object, and with [ErrEnded].
 func (r *Request) Bytes(o *Object) ([]byte, error) {
 	if err := r.s.lock(); err != nil {
 		return nil, err
 	}
 	defer r.s.mu.Unlock()
-	if _, ok := r.leases[o]; !ok || r.state == requestEnded {
+	if r.state == requestEnded {
+		return nil, r.notOpen()
+	}
+	if _, ok := r.leases[o]; !ok {
 		return nil, fmt.Errorf("%w: request %s does not have the object", ErrInvalid, r.id)
 	}
 	if !r.keeps {
@@ -283,6 +304,7 @@ func (r *Request) Commit() error {
 	}
 	defer r.s.mu.Unlock()
 	r.become(requestCommitted)
+	r.sent = true
 	for o, l := range r.leases {
 		o.sent++
 		if l.times != 0 {
@@ -317,7 +339,8 @@ func (r *Request) end(from requestState, aborted bool) {
 	if r.state == from && !s.state.Closed {
 		r.endNow(aborted)
 	}
-	if r.keeps && r.state == requestEnded {
+	// A Rollback that comes after Commit is deferred, and does not end it.
+	if r.keeps && r.state == requestEnded && (from == requestCommitted || !r.sent) {
 		r.keeps = false
 		s.kept--
 		s.seg.Release()

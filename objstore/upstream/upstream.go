@@ -31,8 +31,7 @@ type Steps interface {
 	// Put stores a value under a key and counts its first use. Errors are those of
 	// objstore.Request.Put. The key may be empty, as in vLLM.
 	Put(key string, v serde.Value, o objstore.PutOptions) (objstore.Handle, error)
-	// Reserve is Put in two steps: the reservation's Commit counts one use, whatever its
-	// argument.
+	// Reserve is Put in two steps: the use is the one of the reservation's Commit.
 	Reserve(key string, v serde.Value, o objstore.PutOptions) (*objstore.Reservation, error)
 	// GetCached returns a handle of the object under a key and counts one use of it:
 	// every reader has to get it once. It ends the touch of the key. It fails with
