@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/mmhash"
 	"github.com/ringcache/ringcache/objstore"
+	"github.com/ringcache/ringcache/objstore/upstream"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
@@ -85,7 +85,7 @@ func kindOf(err error) string {
 
 func describeError(err error) reply {
 	out := reply{"kind": kindOf(err), "text": err.Error()}
-	if text := sentinel.UpstreamText(err); text != "" {
+	if text := upstream.Text(err); text != "" {
 		out["upstream"] = text
 	}
 	return out
