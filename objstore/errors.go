@@ -21,7 +21,7 @@ var (
 	// ErrFull is wrapped by [FullError], [QuotaError] and [HeadError].
 	ErrFull = shmring.ErrFull
 	// ErrStale is wrapped by [StaleError].
-	ErrStale = errors.New("objstore: stale handle")
+	ErrStale = shmstore.ErrStale
 	// ErrBadSignature is wrapped by [SignatureError].
 	ErrBadSignature = errors.New("objstore: bad handle signature")
 	// ErrCorrupt is wrapped by [CorruptError].

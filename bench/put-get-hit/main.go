@@ -21,7 +21,6 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/ringcache/ringcache/objstore"
 )
 
 type options struct {
@@ -65,8 +64,8 @@ func run(o options) (err error) {
 			for turn := range o.Turns {
 				sides := []func() error{
 					func() error { return p.measure(m.peer, kib<<10, o.Rounds, &theirs) },
-					func() error { return measure(m.ours, objstore.FIFO, kib<<10, o.Rounds, &fifo) },
-					func() error { return measure(m.ours, objstore.Pool, kib<<10, o.Rounds, &pool) },
+					func() error { return measure(m.ours, "fifo", kib<<10, o.Rounds, &fifo) },
+					func() error { return measure(m.ours, "pool", kib<<10, o.Rounds, &pool) },
 				}
 				if turn%2 == 1 {
 					slices.Reverse(sides)
