@@ -112,11 +112,11 @@ func aborts(r *rig, rnd *rand.Rand, n int) {
 	close(stop)
 	wait.Wait()
 	require.Eventually(r.t, func() bool { return r.cache.Stats().Quarantined == 0 }, 5*time.Minute, time.Millisecond)
-	st, err := r.cache.State()
+	st, err := r.cache.(*mmcache.Shared).State()
 	require.NoError(r.t, err)
 	unread := 0
 	for _, o := range st.Objects {
-		if o.Written != 0 || o.Reads != o.Uses*int64(st.Readers) {
+		if o.WrittenOff != 0 || o.Reads != o.Uses*int64(st.Readers) {
 			unread++
 		}
 	}
@@ -310,7 +310,7 @@ func TestBadInput(t *testing.T) {
 			}
 
 			// The segment itself: somebody overwrites the secret, or the chunk.
-			file := filepath.Join("/dev/shm", r.cache.Name())
+			file := filepath.Join("/dev/shm", r.cache.(*mmcache.Shared).Name())
 			for what, at := range map[string]int64{"secret overwritten": 3, "id overwritten": 32 + int64(right.Address), "size overwritten": 32 + int64(right.Address) + 6} {
 				undo := flip(t, file, at)
 				q, _, err := r.request(good)

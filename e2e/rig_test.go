@@ -63,7 +63,7 @@ type rig struct {
 	t     testing.TB
 	s     setup
 	ref   *reference
-	cache *mmcache.Cache
+	cache mmcache.Cache
 	log   *bytes.Buffer // of the engine; read it when the engine has ended
 	logMu sync.Mutex
 	ctx   context.Context
@@ -87,7 +87,8 @@ func newRig(t testing.TB, s setup) *rig {
 	t.Cleanup(cancel)
 	var err error
 	r.cache, err = mmcache.Open(mmcache.Options{
-		Mode: s.mode, Generation: s.generation(t), Capacity: float64(s.ring), Readers: 1, MaxObject: min(1<<20, s.ring), MaxItem: 1 << 20,
+		Mode: s.mode, Generation: s.generation(t), Capacity: float64(s.ring), MaxItem: 1 << 20,
+		Shared: mmcache.SharedOptions{Readers: 1, MaxObject: min(1<<20, s.ring)},
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -206,7 +207,7 @@ func (r *rig) request(in *input) (q engine.Request, made int, err error) {
 			q.Items.Rollback()
 			return q, 0, err
 		}
-		if !it.Hit() {
+		if !it.Hit {
 			made++
 		}
 	}
@@ -281,7 +282,7 @@ func (r *reference) all() (out []*input) {
 // that was issued.
 func (r *rig) balanced() {
 	r.t.Helper()
-	st, err := r.cache.State()
+	st, err := r.cache.(*mmcache.Shared).State()
 	require.NoError(r.t, err)
 	require.Equal(r.t, r.s.tp, st.Readers)
 	uses := int64(0)

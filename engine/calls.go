@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/ringcache/ringcache/lrusync"
-	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/serde"
 )
 
@@ -199,7 +198,7 @@ func (c *Client) quiesced(ctx context.Context, f func() error) error {
 // shm a request has passed the cache's before it comes to ours; in mode lru the
 // cache's waits for nobody, but holds up requests that are to be sent again.
 func (c *Client) clearedQuietly(ctx context.Context, f func() error) error {
-	if c.mode() == mmcache.LRU {
+	if c.mirrored() {
 		return c.quiesced(ctx, func() error { return c.cleared(ctx, f) })
 	}
 	return c.cleared(ctx, func() error { return c.quiesced(ctx, f) })

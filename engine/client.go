@@ -111,8 +111,8 @@ func (c *Client) Address() Address {
 	if addr, ok := strings.CutPrefix(a.Handshake, "tcp://"); ok {
 		a.Host, a.Port, _ = net.SplitHostPort(addr)
 	}
-	if c.o.Cache != nil {
-		a.Segment = c.o.Cache.Name()
+	if shared, ok := c.o.Cache.(*mmcache.Shared); ok {
+		a.Segment = shared.Name()
 	}
 	if a.Segment != "" {
 		a.Env = []string{pycompat.SegmentEnv + "=" + a.Segment}
@@ -120,11 +120,10 @@ func (c *Client) Address() Address {
 	return a
 }
 
-func (c *Client) mode() mmcache.Mode {
-	if c.o.Cache == nil {
-		return mmcache.None
-	}
-	return c.o.Cache.Mode()
+// mirrored reports whether the engine keeps the items, which its cache mirrors.
+func (c *Client) mirrored() bool {
+	_, ok := c.o.Cache.(*mmcache.Mirrored)
+	return ok
 }
 
 // sockets binds those of a session.

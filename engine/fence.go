@@ -30,10 +30,11 @@ func (s *session) fences() {
 
 // passFence passes one fence, if the engine answers.
 func (s *session) passFence(ctx context.Context) {
-	if s.c.mode() != mmcache.SHM {
+	shared, ok := s.c.o.Cache.(*mmcache.Shared)
+	if !ok {
 		return
 	}
-	f := s.c.o.Cache.Fence()
+	f := shared.Fence()
 	if err := s.workers(ctx); err != nil {
 		s.c.o.Logger.Warn("no fence: items of aborted requests stay until their time is up", "error", err)
 		return

@@ -85,7 +85,7 @@ func (s *session) generate(ctx context.Context, r Request) (*Stream, error) {
 // an answer to one that was aborted may still be on its way.
 func (s *session) newStream(r Request) *Stream {
 	n, _ := r.children() // which verify has looked at
-	if r.Items != nil && s.c.mode() == mmcache.LRU {
+	if r.Items != nil && s.c.mirrored() {
 		r = r.clone() // it may be sent again, when the caller has other uses for its slices
 	}
 	st := &Stream{

@@ -75,7 +75,7 @@ func prompt(n int) ([]uint32, []engine.Placeholder) {
 type rig struct {
 	*engine.Client
 	t     testing.TB
-	cache *mmcache.Cache
+	cache mmcache.Cache
 	e     *enginetest.Engine
 	o     enginetest.Options
 	ctx   context.Context
@@ -109,7 +109,8 @@ func newRig(t testing.TB, s setup) *rig {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	r.cache, err = mmcache.Open(mmcache.Options{
-		Mode: s.mode, Generation: g, Capacity: s.capacity, Readers: 1, Name: "mm", Dir: dir, MaxObject: int(min(s.capacity, 1<<16)), MaxItem: 1 << 16,
+		Mode: s.mode, Generation: g, Capacity: s.capacity, MaxItem: 1 << 16,
+		Shared: mmcache.SharedOptions{Readers: 1, Name: "mm", Dir: dir, MaxObject: int(min(s.capacity, 1<<16))},
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -138,7 +139,7 @@ func newRig(t testing.TB, s setup) *rig {
 	})
 	switch s.mode {
 	case mmcache.SHM:
-		r.o.Segment, r.o.Dir, r.o.RingSize = r.cache.Name(), dir, int(s.capacity)
+		r.o.Segment, r.o.Dir, r.o.RingSize = r.cache.(*mmcache.Shared).Name(), dir, int(s.capacity)
 	case mmcache.LRU:
 		r.o.Mirror = s.capacity
 	}
@@ -193,7 +194,7 @@ func (r *rig) begin(keys ...string) (req *mmcache.Request, made int) {
 	for _, k := range keys {
 		it, err := req.Item(r.ctx, k, mmcache.Ready(picture(k, rows), nil))
 		require.NoError(r.t, err)
-		if !it.Hit() {
+		if !it.Hit {
 			made++
 		}
 	}

@@ -21,7 +21,7 @@ type Options struct {
 	// caller, who closes it after the client. In mode shm the workers attach to its
 	// segment when they start, so it is opened first, with the engine's generation
 	// and ring size; the number of readers is set by Start.
-	Cache *mmcache.Cache
+	Cache mmcache.Cache
 
 	// Command makes the command that starts the engine; nil if somebody else does.
 	// It is run in a process group of its own, which is killed at the end, with the

@@ -66,7 +66,7 @@ func (s *sentItems) reset() {
 
 // sweep forgets what is not cached any more, once in a while. The engine's encoder
 // may still know it, which is a matter of luck then, as it is with vLLM's own frontend.
-func (s *sentItems) sweep(c *mmcache.Cache) {
+func (s *sentItems) sweep(c mmcache.Cache) {
 	s.mu.Lock()
 	seq, due := s.seq, len(s.items) > s.limit
 	s.mu.Unlock()

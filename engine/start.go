@@ -230,23 +230,23 @@ func (c *Client) meet(ctx context.Context, s *session) error {
 	}
 	cached := c.o.Cache.Generation()
 	fits := true
-	switch c.mode() {
-	case mmcache.SHM:
+	switch c.o.Cache.(type) {
+	case *mmcache.Shared:
 		fits = cached.SameWire(s.gen)
-	case mmcache.LRU:
+	case *mmcache.Mirrored:
 		fits = cached.Cache == s.gen.Cache && cached.ItemForm == s.gen.ItemForm
 	}
 	if !fits {
 		return &MismatchError{"version", "compatible with " + cached.Version, s.gen.Version, "open the cache with its generation (mmcache.Options.Generation)"}
 	}
-	switch c.mode() {
-	case mmcache.SHM:
+	switch cache := c.o.Cache.(type) {
+	case *mmcache.Shared:
 		if readers == 0 {
 			return fmt.Errorf("%w: vLLM %s does not tell how many workers it has; set Options.Readers", ErrInvalid, s.gen.Version)
 		}
 		return c.resetReaders(readers)
-	case mmcache.LRU:
-		return c.o.Cache.Clear(ctx, func(lrusync.Envelope) error { return nil })
+	case *mmcache.Mirrored:
+		return cache.Clear(ctx, func(lrusync.Envelope) error { return nil })
 	}
 	return nil
 }
@@ -313,10 +313,10 @@ func (s *session) limits() error {
 
 // resetReaders tells the cache that whoever read before is gone.
 func (c *Client) resetReaders(n int) error {
-	if c.mode() != mmcache.SHM {
-		return nil
+	if shared, ok := c.o.Cache.(*mmcache.Shared); ok {
+		return shared.ResetReaders(n)
 	}
-	return c.o.Cache.ResetReaders(n)
+	return nil
 }
 
 // generationOf finds the generation of an engine. given is for engines that don't

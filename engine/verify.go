@@ -74,7 +74,7 @@ func (s *session) params(r *Request) error {
 	switch {
 	case err != nil:
 		return r.refuse("parameter n", err)
-	case n > 1 && r.Items != nil && s.c.mode() == mmcache.LRU && !s.gen.Cache.MissError:
+	case n > 1 && r.Items != nil && s.c.mirrored() && !s.gen.Cache.MissError:
 		// One child may push out what the next one names.
 		return r.refuse("parameter n", fmt.Errorf("it is %d, and vLLM %s does not survive a miss in its cache, which children can cause; use mode shm", n, s.gen.Version))
 	}

@@ -2,151 +2,133 @@ package mmcache
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/ringcache/ringcache/lrusync"
-	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/serde"
 )
 
-// backend is what the modes differ in. Its methods may be called by any number
-// of goroutines.
+// backend is what the modes differ in. There is one type for each: uncached,
+// processorOnly, [Mirrored] and [Shared]. Any goroutine may call its methods.
 type backend interface {
-	// find returns what is cached under a key. It stays until it is released.
-	find(key string) (*entry, bool)
-	// reserve makes room in shared memory; nil and the cause if there is none.
-	reserve(b *Builder, it *serde.Item) (*objstore.Reservation, Cause, error)
-	// admit takes what a builder has made, and caches it if it can.
-	admit(b *Builder) (*entry, error)
-	// commit works out what to send for a request and sends it.
-	commit(ctx context.Context, r *Request, fresh bool, send func(Batch) error) error
-	// invalidate makes a key a miss.
+	// begin starts the transaction of a request or a hold. The id is for messages.
+	begin(id string) (transaction, error)
+	// invalidate makes a key a miss, and reports whether it was cached.
 	invalidate(key string) bool
-	// clear makes every key a miss. No request or hold is open, but for mode lru.
+	// clear makes every key a miss, and has send clear the engine.
 	clear(ctx context.Context, send func(lrusync.Envelope) error) error
-	// contents lists what is cached, and the bytes of all together.
-	contents() ([]lrusync.KeySize, int64)
+	// contents lists what is cached.
+	contents() []lrusync.KeySize
+	// measure returns the items that are cached, their bytes, and the items in
+	// quarantine.
+	measure() (items, bytes, quarantined int64)
 	// check verifies the structure.
 	check() error
+	// close gives up what is cached. Nothing is open.
 	close() error
+	// shutdown is close that may wait until ctx ends.
+	shutdown(ctx context.Context) error
+	// abandon is close by force.
+	abandon() error
 }
 
-// entry is an item as one request, or a hold, has it.
-type entry struct {
+// transaction is the part of a cache that one request, or one hold, uses: what it
+// finds or makes stays until its end. Any goroutine may call find and room, also
+// while others do; commit and end are called once nobody calls the others.
+type transaction interface {
+	// find returns what is cached under a key.
+	find(key string) (entry, bool)
+	// room makes room for an item that is being made.
+	room(b *Builder, it *serde.Item) (room, error)
+	// commit works out what to send for the request of the transaction, and sends it.
+	commit(ctx context.Context, r *Request, send func(Batch) error) error
+	// end ends the transaction. It is called once.
+	end(how ending)
+}
+
+// room is the memory of an item that is being made. Either done is called once all
+// of it is filled, or discard.
+type room interface {
+	// tensor returns the bytes of an elem that is one tensor; nil if there is none.
+	tensor(key string) []byte
+	// done makes the item an entry of the transaction, and caches it if it can.
+	done(b *Builder) (entry, error)
+	discard()
+}
+
+// entry is an item as a transaction has it:
+//
+//	*heapEntry      on the heap, for one request; in no cache
+//	*cachedEntry    on the heap, in the cache of mode processor_only
+//	*sharedEntry    in shared memory
+//	*mirroredEntry  at the engine, which may drop it
+type entry interface {
+	describe() *description
+	// needs returns the bytes of the budget that the entry takes, of which so many
+	// were announced.
+	needs(announced int64) int64
+	// data returns the item if it is on the heap, else nil.
+	data() *serde.Item
+	// lasts reports whether the entry stays until its transaction ends.
+	lasts() bool
+}
+
+// description is what every entry has.
+type description struct {
 	key     string
-	size    int64 // bytes by vLLM's rules
-	updates []byte
-	item    *serde.Item     // the data, if it is on the heap
-	lease   *objstore.Lease // if it is in shared memory
-	cached  bool            // the cache holds it, so it needs no budget
-	cause   Cause           // why it is not cached, of one that was made
-	free    func()          // ends the protection; nil if there is none
-	abort   func()          // ends it when the engine may still read; nil if that makes no difference
+	size    int64  // bytes by vLLM's rules
+	updates []byte // prompt updates
+	refused Cause  // why it is not cached, of one that was made
 }
 
-// release ends the protection.
-func (e *entry) release() { e.end(false) }
+func (d *description) describe() *description { return d }
 
-func (e *entry) end(aborted bool) {
-	free := e.free
-	if aborted && e.abort != nil {
-		free = e.abort
-	}
-	if free != nil {
-		free()
-	}
-	e.free, e.abort = nil, nil
+// heapEntry is an item that one request has for itself.
+type heapEntry struct {
+	description
+	item *serde.Item
 }
 
-// shared returns what another request may have of an entry whose protection is
-// its owner's: the data on the heap, if there is any.
-func (e *entry) shared() (*entry, bool) {
-	if e.item == nil {
+func (e *heapEntry) needs(int64) int64 { return e.size + int64(len(e.updates)) }
+func (e *heapEntry) data() *serde.Item { return e.item }
+func (*heapEntry) lasts() bool         { return true }
+
+// shared returns what another request may have of an entry that somebody else's
+// transaction keeps: the data on the heap, if there is any.
+func shared(e entry) (*heapEntry, bool) {
+	if e.data() == nil {
 		return nil, false
 	}
-	return &entry{key: e.key, size: e.size, updates: e.updates, item: e.item, cause: e.cause}, true
+	return &heapEntry{*e.describe(), e.data()}, true
 }
 
-// Batch is what goes on the wire for a request.
-type Batch struct {
-	// Items in the order of the Wants.
-	Items []Wire
-	// Envelope is for engines that are receivers of package lrusync (mode lru).
-	Envelope lrusync.Envelope
+// heapRoom is memory for one request.
+type heapRoom struct {
+	item    *serde.Item
+	refused Cause // why it is not in shared memory
 }
 
-// Form is what goes on the wire in the place of an item.
-type Form uint8
-
-const (
-	// FormData: the item itself.
-	FormData Form = iota + 1
-	// FormAddress: an item that says where the real one lies in shared memory.
-	FormAddress
-	// FormOmitted: nothing (None), since the engine has the item.
-	FormOmitted
-)
-
-func (f Form) String() string {
-	return [...]string{"Form(0)", "data", "address", "omitted"}[min(int(f), 3)]
-}
-
-// Wire is one item as it is sent.
-type Wire struct {
-	Key     string
-	Form    Form
-	Item    *serde.Item     // nil if FormOmitted
-	Handle  objstore.Handle // if FormAddress
-	Updates []byte
-
-	lease *objstore.Lease // if FormAddress
-}
-
-// Stored returns the item as the engine will have it: the one that is sent, or,
-// if that is an address, what a worker will find there, found in the same way
-// (see [objstore.Lease.Stored], whose errors it has). A worker that can't use an
-// address stops its engine, so ask before it is sent. It is nil for FormOmitted.
-// It is valid until the request ends, and must not be written to.
-func (w Wire) Stored() (*serde.Item, error) {
-	if w.Form != FormAddress {
-		return w.Item, nil
-	}
-	h, ok, err := serde.ParseAddress(w.Item, serde.Options{Generation: w.lease.Generation()})
-	if err != nil || !ok {
-		return nil, errors.Join(fmt.Errorf("%w: the address item of key %q has no address", ErrInvalid, w.Key), err)
-	}
-	v, err := w.lease.Stored(h)
+// newHeapRoom allocates the tensors that have no data.
+func newHeapRoom(it *serde.Item, refused Cause) (*heapRoom, error) {
+	it, err := allocated(it)
 	if err != nil {
 		return nil, err
 	}
-	it, ok := v.(*serde.Item)
-	if !ok {
-		return nil, fmt.Errorf("%w: under key %q lies a %T, not an item", ErrInvalid, w.Key, v)
+	return &heapRoom{it, refused}, nil
+}
+
+func (h *heapRoom) tensor(key string) []byte {
+	if e, ok := h.item.Lookup(key); ok {
+		if t, ok := e.Data.(*serde.Tensor); ok {
+			return t.Data
+		}
 	}
-	return it, nil
+	return nil
 }
 
-// inline is the wire of an item on the heap.
-func (e *entry) inline() Wire {
-	return Wire{Key: e.key, Form: FormData, Item: e.item, Updates: e.updates}
+func (h *heapRoom) done(b *Builder) (entry, error) {
+	d := b.describe()
+	d.refused = h.refused
+	return &heapEntry{d, h.item}, nil
 }
 
-// none keeps nothing.
-type none struct{}
-
-func (none) find(string) (*entry, bool) { return nil, false }
-func (none) reserve(*Builder, *serde.Item) (*objstore.Reservation, Cause, error) {
-	return nil, NoCause, nil
-}
-func (none) admit(b *Builder) (*entry, error) { return b.heapEntry(), nil }
-func (none) commit(_ context.Context, r *Request, _ bool, send func(Batch) error) error {
-	return send(Batch{Items: r.wires((*entry).inline)})
-}
-func (none) invalidate(string) bool { return false }
-func (none) clear(_ context.Context, send func(lrusync.Envelope) error) error {
-	return send(lrusync.Envelope{})
-}
-func (none) contents() ([]lrusync.KeySize, int64) { return nil, 0 }
-func (none) check() error                         { return nil }
-func (none) close() error                         { return nil }
+func (*heapRoom) discard() {}

@@ -15,7 +15,7 @@ import (
 
 // bubble runs a test in a synctest bubble with a cache that is validated and
 // closed at its end.
-func bubble(t *testing.T, o mmcache.Options, f func(t *testing.T, c *mmcache.Cache)) {
+func bubble(t *testing.T, o mmcache.Options, f func(t *testing.T, c mmcache.Cache)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(t, openCache(t, o)) })
 }
@@ -30,8 +30,8 @@ func bytesOf(key string, n int64) mmcache.Want {
 func TestBeginThatGivesUpReturnsNoBudget(t *testing.T) {
 	for _, m := range []mmcache.Mode{mmcache.ProcessorOnly, mmcache.SHM} {
 		t.Run(m.String(), func(t *testing.T) {
-			o := mmcache.Options{Mode: m, Capacity: 1 << 20, MaxObject: 64 << 10, InFlight: 100 << 10, MaxItem: 64 << 10}
-			bubble(t, o, func(t *testing.T, c *mmcache.Cache) {
+			o := mmcache.Options{Mode: m, Capacity: 1 << 20, InFlight: 100 << 10, MaxItem: 64 << 10, Shared: mmcache.SharedOptions{MaxObject: 64 << 10}}
+			bubble(t, o, func(t *testing.T, c mmcache.Cache) {
 				first, err := c.Begin(ctx, "first", bytesOf("k1", 60<<10), bytesOf("k2", 40<<10))
 				require.NoError(t, err)
 				short, cancel := context.WithCancel(ctx)
@@ -56,7 +56,7 @@ func TestBeginThatGivesUpReturnsNoBudget(t *testing.T) {
 // A request for what is cached needs no memory, so it never waits for any.
 func TestHitDoesNotWaitForMemory(t *testing.T) {
 	o := mmcache.Options{Mode: mmcache.ProcessorOnly, Capacity: 1 << 20, InFlight: 1000}
-	bubble(t, o, func(t *testing.T, c *mmcache.Cache) {
+	bubble(t, o, func(t *testing.T, c mmcache.Cache) {
 		warm, _ := run(t, c, 100, "warm")
 		warm.Finish()
 		all, err := c.Begin(ctx, "all", bytesOf("all", 1000))
@@ -83,7 +83,7 @@ func TestHitDoesNotWaitForMemory(t *testing.T) {
 // A small request passes a large one that waits, where there is room for it.
 func TestSmallRequestPassesALargeOne(t *testing.T) {
 	o := mmcache.Options{Mode: mmcache.None, InFlight: 1000}
-	bubble(t, o, func(t *testing.T, c *mmcache.Cache) {
+	bubble(t, o, func(t *testing.T, c mmcache.Cache) {
 		first, err := c.Begin(ctx, "first", bytesOf("a", 800))
 		require.NoError(t, err)
 		begun := make(chan *mmcache.Request, 1)
@@ -108,7 +108,7 @@ func TestSmallRequestPassesALargeOne(t *testing.T) {
 // hold it up; then everybody waits behind it.
 func TestLargeRequestDoesNotStarve(t *testing.T) {
 	o := mmcache.Options{Mode: mmcache.None, InFlight: 1000}
-	bubble(t, o, func(t *testing.T, c *mmcache.Cache) {
+	bubble(t, o, func(t *testing.T, c mmcache.Cache) {
 		small := func(i int) (*mmcache.Request, error) {
 			short, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
@@ -153,7 +153,7 @@ func TestLargeRequestDoesNotStarve(t *testing.T) {
 // those that hold it up may not.
 func TestSmallRequestsThatHoldNobodyUpAlwaysPass(t *testing.T) {
 	o := mmcache.Options{Mode: mmcache.None, InFlight: 1000}
-	bubble(t, o, func(t *testing.T, c *mmcache.Cache) {
+	bubble(t, o, func(t *testing.T, c mmcache.Cache) {
 		pass := func(bytes int64) (*mmcache.Request, error) {
 			short, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
@@ -189,9 +189,9 @@ func TestSmallRequestsThatHoldNobodyUpAlwaysPass(t *testing.T) {
 	})
 }
 
-// Who gives up says for what it waited.
+// Who gives up reports what it waited for.
 func TestBeginSaysWhatItWaitedFor(t *testing.T) {
-	bubble(t, mmcache.Options{Mode: mmcache.ProcessorOnly, Capacity: 1 << 20, InFlight: 1000}, func(t *testing.T, c *mmcache.Cache) {
+	bubble(t, mmcache.Options{Mode: mmcache.ProcessorOnly, Capacity: 1 << 20, InFlight: 1000}, func(t *testing.T, c mmcache.Cache) {
 		var all []*mmcache.Request
 		for i := range 2 {
 			r, err := c.Begin(ctx, nextID(), bytesOf(fmt.Sprint(i), 450))
@@ -209,7 +209,7 @@ func TestBeginSaysWhatItWaitedFor(t *testing.T) {
 		}
 		err := giveUp(func(ctx context.Context) error { _, err := c.Begin(ctx, "r7", bytesOf("b", 200)); return err })
 		require.Equal(t, &mmcache.WaitError{
-			For: mmcache.WaitMemory, Request: "r7", Need: 200, InUse: 900, Limit: 1000, Holders: 2, Err: context.DeadlineExceeded,
+			For: "memory", Request: "r7", Need: 200, InUse: 900, Limit: 1000, Holders: 2, Err: context.DeadlineExceeded,
 		}, err)
 		require.EqualError(t, err, `mmcache: request "r7" waited for 200 bytes of memory: 2 requests hold 900 of 1000 bytes (Options.InFlight), `+
 			"and 0 more wait in front; announce less in Want.Bytes, end requests that are done, or raise InFlight: context deadline exceeded")

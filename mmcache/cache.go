@@ -4,208 +4,205 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"iter"
 	"sync"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/ringcache/ringcache/lrusync"
-	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/pycompat"
-	"github.com/ringcache/ringcache/shmring/memory"
 )
 
-// Cache is the multimodal cache of one frontend and one engine.
-type Cache struct {
-	o      Options
-	back   backend
-	budget *budget
-	events events
-	flying flights
-	made   contents
-	// gate is held once by every open request and hold, and altogether by Clear
-	// and what closes the cache.
-	gate *semaphore.Weighted
-	// stopped ends when nothing new may begin, done when the cache is closed.
-	stopped, done    context.Context
-	stopNow, doneNow context.CancelFunc
+// Cache is the multimodal cache of one frontend and one engine: what all modes have
+// in common. What it is, is its type, as with net.Conn: a cache of mode shm is a
+// [*Shared], one of mode lru a [*Mirrored], and these have methods of their own.
+type Cache interface {
+	// Begin starts a request. No other with its id may be open. wants are its items
+	// in the order of their prompt positions; none of them is evicted for another.
+	// Begin waits until the bytes that they may take fit into Options.InFlight, or
+	// ctx ends; items that are cached take none, and a request that takes none does
+	// not wait. A smaller request may pass one that waits, but can't keep it waiting
+	// for ever.
+	//
+	// Errors: [WaitError] when ctx ends; [TooLargeError] for a request that never
+	// fits; [ErrInvalid]; [ErrClosed].
+	Begin(ctx context.Context, id string, wants ...Want) (*Request, error)
 
-	adoption objstore.Adoption
+	// Lookup returns a hold on a cached item, so that between the look and the use,
+	// such as after deciding not to download an image, it can't be evicted: begin the
+	// request with [Hold.Begin], or release the hold. In mode lru it is the engine
+	// that keeps the item, and may drop it all the same; a request then needs a
+	// producer that can make it. ctx ends the wait for a Clear that is going on.
+	Lookup(ctx context.Context, key string) (*Hold, bool, error)
 
-	mu       sync.Mutex
-	closed   bool
-	forced   bool                  // by Abandon
-	requests map[*Request]struct{} // that something of is open
-	ids      map[string]*Request   // of those that have not ended
-	holds    map[*Hold]struct{}
-	epoch    uint64
-	stats    Stats
-	reported lrusync.Stats
+	// Invalidate makes an item a miss for every request that begins from now on, and
+	// reports whether it was cached. Those that have it keep it.
+	Invalidate(key string) bool
+
+	// Clear forgets everything and begins a new epoch. It is a barrier: it waits
+	// until every request and hold has ended, while new ones wait; in mode lru only
+	// the order in which requests are sent counts, and it waits for no more than a
+	// send that is going on. send clears the engine (vLLM's reset_mm_cache); an error
+	// of it means that nothing was cleared. The envelope is for receivers of package
+	// lrusync.
+	//
+	// Errors: [BusyError], or [WaitError] in mode lru, when ctx ends; send's;
+	// [ErrInvalid] if send is nil; [ErrClosed].
+	Clear(ctx context.Context, send func(lrusync.Envelope) error) error
+
+	// Keys lists what is cached with the bytes of each, in the order in which it may
+	// be evicted; with objstore.Pool in the order of the addresses.
+	Keys() iter.Seq2[string, int64]
+
+	// Subscribe returns a channel of events, which holds up to buffer of them, and
+	// the function that ends the subscription and closes the channel. The cache never
+	// waits for a subscriber: see [Lost].
+	Subscribe(buffer int) (<-chan Event, func())
+
+	// Stats returns the counts and the state now.
+	Stats() Stats
+
+	// Holders lists what is open, longest first.
+	Holders() []Holder
+
+	// Mode returns the cache's mode.
+	Mode() Mode
+
+	// Generation returns the generation of the engine that the cache is for.
+	Generation() *pycompat.Generation
+
+	// CheckStructure verifies everything that must hold between calls.
+	CheckStructure() error
+
+	// Close ends the cache, and removes the segment of mode shm. It fails with
+	// [BusyError], and does nothing, while a request or a hold is open: Shutdown
+	// waits for these, Abandon does not. Closing twice is fine.
+	Close() error
+
+	// Shutdown is Close that waits, as that of net/http does. From now on no request
+	// begins, and no Lookup or Clear: these fail with [ErrClosed], and so do those
+	// that wait. Shutdown waits until every request and hold has ended, and closes
+	// the cache. When ctx ends first the error is a [BusyError], which lists what is
+	// open and wraps ctx's error; open requests go on as before, and Shutdown can be
+	// called again.
+	Shutdown(ctx context.Context) error
+
+	// Abandon ends the cache by force, for use with defer: requests that were not
+	// committed are rolled back, committed ones aborted, holds released, and who
+	// waits is woken with [ErrClosed]. In mode shm the names of the segment are
+	// removed at once, so that nothing is left behind. What those requests do later
+	// fails with ErrClosed, or does nothing. A producer that is still running can go
+	// on writing to its tensors: their memory goes when the producer has returned.
+	// Abandon does nothing after a Shutdown, Close or Abandon that succeeded.
+	Abandon() error
 }
 
-// Open makes a cache. In mode shm it creates the segment, which the workers
-// attach to when they start, and removes it at Close; see objstore.Create for the
-// errors.
-func Open(o Options) (*Cache, error) {
-	o, err := o.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	c := &Cache{
-		o: o, gate: semaphore.NewWeighted(everybody), budget: newBudget(o.InFlight),
-		requests: map[*Request]struct{}{}, ids: map[string]*Request{}, holds: map[*Hold]struct{}{},
-		made: contents{seed: maphash.MakeSeed(), sums: map[string]uint64{}},
-	}
-	c.stopped, c.stopNow = context.WithCancel(context.Background())
-	c.done, c.doneNow = context.WithCancel(context.Background())
+// Open opens a cache of Options.Mode: in mode shm as [OpenShared], in mode lru as
+// [OpenMirrored].
+func Open(o Options) (Cache, error) {
 	switch o.Mode {
-	case None:
-		c.back = none{}
-	case ProcessorOnly:
-		c.back = newProcessorOnly(o, &c.events)
 	case LRU:
-		c.back, err = newMirrored(o, &c.events)
+		return orNil(OpenMirrored(o))
 	case SHM:
-		c.back, c.adoption, err = newShared(o, &c.events)
+		return orNil(OpenShared(o))
+	case ProcessorOnly:
+		return orNil(openProcessorOnly(o))
+	default:
+		return orNil(openUncached(o))
 	}
+}
+
+// orNil returns a nil interface with an error.
+func orNil[C Cache](c C, err error) (Cache, error) {
 	if err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// Mode returns the cache's mode.
-func (c *Cache) Mode() Mode { return c.o.Mode }
+// cache is what the types of all modes embed.
+//
+// Locks: mu is taken last, but for those of budget and events.
+type cache struct {
+	o       Options
+	backend backend
+	// What the constructors of modes set: what Clear takes of the gate, and whether
+	// not even the second place of an item in a request is a hit.
+	clearWeight int64
+	neverHits   bool
 
-// Generation returns the generation of the engine that the cache is for.
-func (c *Cache) Generation() *pycompat.Generation { return c.o.Generation }
+	lifetime
+	budget  *budget
+	events  events
+	flights flights
+	made    *contents // nil but for Options.VerifyHits
 
-// Name returns the name of the segment of a cache of mode shm, which the engine
-// needs (pycompat.SegmentEnv), else an empty string.
-func (c *Cache) Name() string {
-	if s, ok := c.back.(*shared); ok {
-		return s.w.Name()
-	}
-	return ""
+	mu       sync.Mutex
+	requests map[*Request]struct{} // of which something is open
+	ids      map[string]*Request   // of those that have not ended
+	holds    map[*Hold]struct{}
+	stats    Stats
 }
 
-// Adoption says what Open found in a segment that it took over
-// (Options.Adopt); it is zero if it made a new one.
-func (c *Cache) Adoption() objstore.Adoption { return c.adoption }
-
-// Prepare maps the pages of mode shm ahead, and asks for huge pages, NUMA nodes
-// and locked memory; the report says what was obtained. See
-// segment.Segment.Prepare.
-func (c *Cache) Prepare(ctx context.Context, o memory.Options) (memory.Report, error) {
-	if s, ok := c.back.(*shared); ok {
-		return s.w.Segment().Prepare(ctx, o)
+// newCache returns what a constructor embeds in a cache; it sets the backend. o has its defaults.
+func newCache(o Options) *cache {
+	c := &cache{
+		o: o, clearWeight: everybody, lifetime: newLifetime(), budget: newBudget(o.InFlight),
+		requests: map[*Request]struct{}{}, ids: map[string]*Request{}, holds: map[*Hold]struct{}{},
 	}
-	return memory.Report{}, fmt.Errorf("%w: mode %s has no segment", ErrInvalid, c.o.Mode)
+	if o.VerifyHits {
+		c.made = newContents()
+	}
+	return c
 }
 
-// Fence marks a moment in the order of what was sent, see objstore.Writer.Fence:
-// take it, send a call that every worker executes behind everything sent before,
-// and call Passed when all have answered. Aborted requests keep items in mode shm
-// until then. In other modes it does nothing.
-func (c *Cache) Fence() objstore.Fence {
-	if s, ok := c.back.(*shared); ok {
-		return s.w.Fence()
-	}
-	return objstore.Fence{}
-}
+func (c *cache) Mode() Mode { return c.o.Mode }
 
-// State returns what the store of mode shm knows of every object, with the counts
-// that are in the segment now. It fails in other modes, with [ErrInvalid].
-func (c *Cache) State() (objstore.State, error) {
-	if s, ok := c.back.(*shared); ok {
-		st, err := s.w.State()
-		return st, closedError(err)
-	}
-	return objstore.State{}, fmt.Errorf("%w: mode %s has no segment", ErrInvalid, c.o.Mode)
-}
+func (c *cache) Generation() *pycompat.Generation { return c.o.Generation }
 
-// ResetReaders says that the engine was restarted, with so many readers (0: as
-// many as before), see objstore.Writer.ResetReaders: in mode shm the items stay,
-// and requests that were committed to the old engine need none of them any more.
-// In mode lru the new engine has nothing: use Clear.
-func (c *Cache) ResetReaders(readers int) error {
-	if s, ok := c.back.(*shared); ok {
-		return closedError(s.w.ResetReaders(readers))
-	}
-	return fmt.Errorf("%w: mode %s has no readers", ErrInvalid, c.o.Mode)
-}
-
-// Invalidate makes an item a miss for every request that begins from now on, and
-// reports whether it was cached. Those that have it keep it.
-func (c *Cache) Invalidate(key string) bool {
-	if !c.back.invalidate(key) {
+func (c *cache) Invalidate(key string) bool {
+	if !c.backend.invalidate(key) {
 		return false
 	}
 	c.count(func(st *Stats) { st.Invalidated++ })
 	return true
 }
 
-// Clear forgets everything and begins a new epoch. It is a barrier: it waits
-// until every request and hold has ended, while new ones wait; in mode lru only
-// the order in which requests are sent counts, and it waits for no more than a send
-// that is going on. send clears the engine (vLLM's reset_mm_cache); an error of it
-// means that nothing was cleared. The envelope is for receivers of package lrusync.
-//
-// Errors: [BusyError], or [WaitError] in mode lru, when ctx ends; send's;
-// [ErrInvalid] if send is nil; [ErrClosed].
-func (c *Cache) Clear(ctx context.Context, send func(lrusync.Envelope) error) error {
+func (c *cache) Clear(ctx context.Context, send func(lrusync.Envelope) error) error {
 	if send == nil {
 		return fmt.Errorf("%w: the send of Clear is nil", ErrInvalid)
 	}
-	weight := int64(everybody)
-	if _, ok := c.back.(*mirrored); ok {
-		weight = 1 // only Close and Shutdown have to wait
-	}
 	stopped := fmt.Errorf("%w, or shutting down: Clear has done nothing", ErrClosed)
-	if err := c.pass(ctx, c.stopped, weight); err != nil && c.stopped.Err() == nil {
-		return &BusyError{Holders: c.Holders(), Err: ctx.Err()}
-	} else if err != nil {
-		return stopped
-	}
-	defer c.gate.Release(weight)
-	if c.stopped.Err() != nil {
-		return stopped
-	}
-	waiting, end := joined(ctx, c.stopped)
-	defer end()
-	if err := c.back.clear(waiting, send); err != nil {
-		if c.stopped.Err() != nil && errors.As(err, new(*WaitError)) {
-			return stopped
+	switch err := c.acquire(ctx, c.stopped, c.clearWeight); {
+	case c.stopped.Err() != nil:
+		if err == nil {
+			c.gate.Release(c.clearWeight)
 		}
-		return err
+		return stopped
+	case err != nil:
+		return &BusyError{Holders: c.Holders(), Err: ctx.Err()}
 	}
+	defer c.gate.Release(c.clearWeight)
+	ctx, end := joined(ctx, c.stopped)
+	defer end()
+	err := c.backend.clear(ctx, send)
+	if c.stopped.Err() != nil && errors.As(err, new(*WaitError)) {
+		return stopped
+	}
+	return err
+}
+
+// cleared begins a new epoch. The backends call it when they are empty, before
+// anything can be cached again.
+func (c *cache) cleared() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.epoch++
-	c.stats.Hits, c.stats.Total, c.reported = 0, 0, lrusync.Stats{} // as upstream
-	c.events.emit(Event{Kind: Cleared, Epoch: c.epoch})
-	return nil
+	c.stats.Epoch++
+	c.stats.Hits, c.stats.Total = 0, 0 // as upstream
+	c.events.emit(Event{Kind: Cleared, Epoch: c.stats.Epoch})
 }
 
-// Repair takes the report of a receiver of package lrusync that it has drifted.
-// Requests whose items it missed are sent again with [Request.Missed].
-func (c *Cache) Repair(d lrusync.Drift) bool {
-	m, ok := c.back.(*mirrored)
-	if !ok || !m.sender.Repair(d) {
-		return false
-	}
-	c.count(func(st *Stats) { st.Repaired++ })
-	c.events.emit(Event{Kind: Lost}) // what the engine has is another now
-	return true
-}
-
-// Keys lists what is cached with the bytes of each, in the order in which it may
-// be evicted; with objstore.Pool in the order of the addresses.
-func (c *Cache) Keys() iter.Seq2[string, int64] {
-	all, _ := c.back.contents()
+func (c *cache) Keys() iter.Seq2[string, int64] {
 	return func(yield func(string, int64) bool) {
-		for _, k := range all {
+		for _, k := range c.backend.contents() {
 			if !yield(k.Key, k.Size) {
 				return
 			}
@@ -213,17 +210,14 @@ func (c *Cache) Keys() iter.Seq2[string, int64] {
 	}
 }
 
-// Subscribe returns a channel of events, which holds up to buffer of them, and
-// the function that ends the subscription and closes the channel. The cache never
-// waits for a subscriber: see [Lost].
-func (c *Cache) Subscribe(buffer int) (<-chan Event, func()) { return c.events.subscribe(buffer) }
+func (c *cache) Subscribe(buffer int) (<-chan Event, func()) { return c.events.subscribe(buffer) }
 
-// CheckStructure verifies everything that must hold between calls.
-func (c *Cache) CheckStructure() error {
-	return errors.Join(c.back.check(), c.budget.check(), c.check())
+func (c *cache) CheckStructure() error {
+	return errors.Join(c.backend.check(), c.budget.check(), c.checkRequests())
 }
 
-func (c *Cache) check() error {
+// checkRequests verifies that the counts agree with the requests that are open.
+func (c *cache) checkRequests() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var begun, named int64
@@ -231,7 +225,7 @@ func (c *Cache) check() error {
 		if r.state == open || r.state == committed {
 			begun++
 		}
-		if r.state != ended {
+		if r.state < ended {
 			named++
 		}
 	}

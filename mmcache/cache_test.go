@@ -3,10 +3,12 @@ package mmcache_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/lrusync"
@@ -19,15 +21,15 @@ var ctx = context.Background()
 func sent(mmcache.Batch) error { return nil }
 
 // run makes one request for items of n bytes and leaves it open.
-func run(t testing.TB, c *mmcache.Cache, n int, keys ...string) (*mmcache.Request, mmcache.Batch) {
+func run(t testing.TB, c mmcache.Cache, n int, keys ...string) (*mmcache.Request, mmcache.Batch) {
 	t.Helper()
 	r, err := c.Begin(ctx, nextID(), want(n, keys...)...)
 	require.NoError(t, err)
 	for _, k := range keys {
 		it, err := r.Item(ctx, k, produceItem(k, n))
 		require.NoError(t, err)
-		require.Equal(t, k, string(it.Updates()))
-		require.EqualValues(t, n, it.Size())
+		require.Equal(t, k, string(it.Updates))
+		require.EqualValues(t, n, it.Size)
 	}
 	var batch mmcache.Batch
 	require.NoError(t, r.Commit(ctx, func(b mmcache.Batch) error { batch = b; return nil }))
@@ -39,7 +41,7 @@ func run(t testing.TB, c *mmcache.Cache, n int, keys ...string) (*mmcache.Reques
 func TestWireForms(t *testing.T) {
 	first := map[mmcache.Mode]mmcache.Form{mmcache.None: mmcache.FormData, mmcache.ProcessorOnly: mmcache.FormData, mmcache.LRU: mmcache.FormData, mmcache.SHM: mmcache.FormAddress}
 	again := map[mmcache.Mode]mmcache.Form{mmcache.None: mmcache.FormData, mmcache.ProcessorOnly: mmcache.FormData, mmcache.LRU: mmcache.FormOmitted, mmcache.SHM: mmcache.FormAddress}
-	forEachMode(t, mmcache.Options{Capacity: 4096, MaxObject: 2048}, func(t *testing.T, c *mmcache.Cache) {
+	forEachMode(t, mmcache.Options{Capacity: 4096, Shared: mmcache.SharedOptions{MaxObject: 2048}}, func(t *testing.T, c mmcache.Cache) {
 		for i, form := range []mmcache.Form{first[c.Mode()], again[c.Mode()]} {
 			r, b := run(t, c, 300, "a")
 			require.Len(t, b.Items, 1)
@@ -48,7 +50,7 @@ func TestWireForms(t *testing.T) {
 			require.Equal(t, "a", string(w.Updates))
 			switch form {
 			case mmcache.FormData:
-				requireContent(t, "a", w.Item)
+				assertContent(t, "a", w.Item)
 			case mmcache.FormAddress:
 				a, ok, err := serde.ParseAddress(w.Item, serde.Options{})
 				require.NoError(t, err)
@@ -66,8 +68,6 @@ func TestWireForms(t *testing.T) {
 			return
 		}
 		require.Equal(t, []int64{1, 2, 1}, []int64{s.Hits, s.Total, s.Produced})
-		require.Equal(t, lrusync.Stats{Hits: 1, Total: 2}, c.HitsSince())
-		require.Equal(t, lrusync.Stats{}, c.HitsSince())
 	})
 }
 
@@ -76,7 +76,7 @@ func TestWireForms(t *testing.T) {
 func TestItemsOfARequestDoNotEvictEachOther(t *testing.T) {
 	for _, m := range []mmcache.Mode{mmcache.ProcessorOnly, mmcache.SHM} {
 		t.Run(m.String(), func(t *testing.T) {
-			c := openCache(t, mmcache.Options{Mode: m, Capacity: 2048, MaxObject: 1024})
+			c := openCache(t, mmcache.Options{Mode: m, Capacity: 2048, Shared: mmcache.SharedOptions{MaxObject: 1024}})
 			r, b := run(t, c, 700, "a", "b", "c")
 			require.Equal(t, mmcache.FormData, b.Items[2].Form)
 			require.EqualValues(t, 1, c.Stats().RefusedFull)
@@ -86,13 +86,13 @@ func TestItemsOfARequestDoNotEvictEachOther(t *testing.T) {
 			for _, k := range []string{"a", "b"} {
 				it, err := second.Item(ctx, k, mustNotProduce(t))
 				require.NoError(t, err)
-				require.True(t, it.Hit())
+				require.True(t, it.Hit)
 			}
 			second.Rollback()
 			r.Finish()
 			for i, w := range b.Items[:2] {
 				if w.Form == mmcache.FormData {
-					requireContent(t, string('a'+rune(i)), w.Item)
+					assertContent(t, string('a'+rune(i)), w.Item)
 				}
 			}
 		})
@@ -100,7 +100,7 @@ func TestItemsOfARequestDoNotEvictEachOther(t *testing.T) {
 }
 
 func TestFailedSendLeavesNoTrace(t *testing.T) {
-	forEachMode(t, mmcache.Options{Capacity: 4096, MaxObject: 2048}, func(t *testing.T, c *mmcache.Cache) {
+	forEachMode(t, mmcache.Options{Capacity: 4096, Shared: mmcache.SharedOptions{MaxObject: 2048}}, func(t *testing.T, c mmcache.Cache) {
 		r, err := c.Begin(ctx, "r", want(100, "a")...)
 		require.NoError(t, err)
 		_, err = r.Item(ctx, "a", produceItem("a", 100))
@@ -126,28 +126,29 @@ func TestFailedSendLeavesNoTrace(t *testing.T) {
 
 // A handle that was rolled back is not waited for: the chunk is free at once.
 func TestRollbackFreesTheChunk(t *testing.T) {
-	c := openCache(t, mmcache.Options{Mode: mmcache.SHM, Capacity: 1024, MaxObject: 1000})
+	c := openCache(t, mmcache.Options{Mode: mmcache.SHM, Capacity: 1024, Shared: mmcache.SharedOptions{MaxObject: 1000}})
 	for range 20 {
 		r, err := c.Begin(ctx, "r", want(600, "a")...)
 		require.NoError(t, err)
 		it, err := r.Item(ctx, "a", produceItem("a", 600))
 		require.NoError(t, err)
-		require.Equal(t, mmcache.NoCause, it.Refused())
+		require.Equal(t, mmcache.NoCause, it.Refused)
 		r.Rollback()
 		other, err := c.Begin(ctx, "other", want(600, "b")...)
 		require.NoError(t, err)
 		it, err = other.Item(ctx, "b", produceItem("b", 600))
 		require.NoError(t, err)
-		require.Equal(t, mmcache.NoCause, it.Refused())
+		require.Equal(t, mmcache.NoCause, it.Refused)
 		other.Rollback()
 	}
 	require.Zero(t, c.Stats().RefusedFull)
 }
 
 func TestMisuseIsAnError(t *testing.T) {
-	forEachMode(t, mmcache.Options{Capacity: 4096, MaxObject: 2048, InFlight: 1000}, func(t *testing.T, c *mmcache.Cache) {
+	o := mmcache.Options{Capacity: 4096, InFlight: 1000, Shared: mmcache.SharedOptions{MaxObject: 2048}}
+	forEachMode(t, o, func(t *testing.T, c mmcache.Cache) {
 		_, err := c.Begin(ctx, "r", mmcache.Want{Key: "a", Bytes: -1})
-		require.ErrorIs(t, err, mmcache.ErrInvalid)
+		requireInvalid(t, err, `Want.Bytes -1 of key "a"`)
 		_, err = c.Begin(ctx, "r", want(600, "a", "b")...)
 		var large *mmcache.TooLargeError
 		require.ErrorAs(t, err, &large)
@@ -156,40 +157,63 @@ func TestMisuseIsAnError(t *testing.T) {
 		r, err := c.Begin(ctx, "r", want(100, "a")...)
 		require.NoError(t, err)
 		_, err = r.Item(ctx, "b", produceItem("b", 1))
-		require.ErrorIs(t, err, mmcache.ErrInvalid)
-		require.ErrorIs(t, r.Commit(ctx, sent), mmcache.ErrInvalid, "without its item")
+		requireInvalid(t, err, `no Want of key "b"`)
+		requireInvalid(t, r.Commit(ctx, sent), `without item "a"`)
 		require.ErrorIs(t, c.Close(), mmcache.ErrBusy)
-		for name, p := range map[string]mmcache.Producer{
-			"nothing":   func(context.Context, *mmcache.Builder) error { return nil },
-			"too large": produceItem("a", 101),
-			"updates": func(_ context.Context, b *mmcache.Builder) error {
-				err := b.Layout(layout(100))
-				b.SetUpdates(make([]byte, 5))
-				return err
-			},
-			"twice": func(_ context.Context, b *mmcache.Builder) error {
-				return errors.Join(b.Layout(layout(10)), b.Layout(layout(10)))
-			},
-			"empty": mmcache.Ready(&serde.Item{}, nil),
-			"error": func(context.Context, *mmcache.Builder) error { return errors.New("not an image") },
-		} {
-			_, err := r.Item(ctx, "a", p)
-			require.Error(t, err, name)
-		}
-		require.Panics(t, func() {
-			_, _ = r.Item(ctx, "a", func(_ context.Context, b *mmcache.Builder) error {
-				_ = b.Layout(layout(10))
-				panic("decoder")
-			})
-		})
 		_, err = r.Item(ctx, "a", produceItem("a", 100))
-		require.NoError(t, err, "failures leave nothing behind")
+		require.NoError(t, err)
 		require.NoError(t, r.Commit(ctx, sent))
 		if c.Mode() != mmcache.LRU {
-			require.ErrorIs(t, r.Missed(ctx, []string{"a"}, sent), mmcache.ErrInvalid)
+			requireInvalid(t, r.Missed(ctx, []string{"a"}, sent), "not mode "+c.Mode().String())
 		}
 		r.Finish()
 	})
+}
+
+// What a producer does wrong is refused, and leaves nothing behind.
+func TestProducersThatFail(t *testing.T) {
+	for name, test := range map[string]struct {
+		produce mmcache.Producer
+		text    string
+	}{
+		"nothing":   {func(context.Context, *mmcache.Builder) error { return nil }, "without a Layout"},
+		"no data":   {mmcache.Ready(&serde.Item{}, nil), "without any value"},
+		"too large": {produceItem("a", 101), `item "a" takes 102 bytes, but Want.Bytes announced 101`},
+		"updates": {func(_ context.Context, b *mmcache.Builder) error {
+			err := b.Layout(layout(100))
+			b.SetUpdates(make([]byte, 5))
+			return err
+		}, "after Layout"},
+		"twice": {func(_ context.Context, b *mmcache.Builder) error {
+			return errors.Join(b.Layout(layout(10)), b.Layout(layout(10)))
+		}, "Layout was called twice"},
+		"error": {func(context.Context, *mmcache.Builder) error { return errors.New("not an image") }, "not an image"},
+		"panic": {func(_ context.Context, b *mmcache.Builder) error {
+			_ = b.Layout(layout(10))
+			panic("decoder")
+		}, "panicked: decoder"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			forEachMode(t, mmcache.Options{Capacity: 4096, Shared: mmcache.SharedOptions{MaxObject: 2048}}, func(t *testing.T, c mmcache.Cache) {
+				r := begin(t, c, "a")
+				_, err := func() (_ mmcache.Item, err error) {
+					defer func() {
+						if x := recover(); x != nil {
+							err = fmt.Errorf("panicked: %v", x)
+						}
+					}()
+					return r.Item(ctx, "a", test.produce)
+				}()
+				require.ErrorContains(t, err, test.text)
+				require.EqualValues(t, 0, c.Stats().CachedItems)
+				require.NoError(t, c.CheckStructure())
+				_, err = r.Item(ctx, "a", produceItem("a", 100))
+				require.NoError(t, err, "failures leave nothing behind")
+				require.NoError(t, r.Commit(ctx, sent))
+				r.Finish()
+			})
+		})
+	}
 }
 
 // Begin waits for memory, and gives up with its context.
@@ -219,7 +243,7 @@ func TestBackPressure(t *testing.T) {
 }
 
 func TestInvalidate(t *testing.T) {
-	forEachMode(t, mmcache.Options{Capacity: 4096, MaxObject: 2048}, func(t *testing.T, c *mmcache.Cache) {
+	forEachMode(t, mmcache.Options{Capacity: 4096, Shared: mmcache.SharedOptions{MaxObject: 2048}}, func(t *testing.T, c mmcache.Cache) {
 		require.False(t, c.Invalidate("a"))
 		r, b := run(t, c, 100, "a")
 		require.Equal(t, c.Mode() != mmcache.None, c.Invalidate("a"))
@@ -227,7 +251,7 @@ func TestInvalidate(t *testing.T) {
 		other, _ := run(t, c, 100, "a")
 		require.EqualValues(t, 2, c.Stats().Produced)
 		if b.Items[0].Form == mmcache.FormData {
-			requireContent(t, "a", b.Items[0].Item)
+			assertContent(t, "a", b.Items[0].Item)
 		}
 		other.Finish()
 		r.Finish()
@@ -235,65 +259,112 @@ func TestInvalidate(t *testing.T) {
 	})
 }
 
+func nothing(lrusync.Envelope) error { return nil }
+
 // Clear is a barrier: it waits for what began before, and what begins after it
 // waits for it.
 func TestClearIsABarrier(t *testing.T) {
-	for _, m := range []mmcache.Mode{mmcache.ProcessorOnly, mmcache.None} {
-		synctest.Test(t, func(t *testing.T) {
-			c := openCache(t, mmcache.Options{Mode: m, Capacity: 4096})
-			r, _ := run(t, c, 100, "a")
-			short, cancel := context.WithTimeout(ctx, time.Second)
-			defer cancel()
-			nothing := func(lrusync.Envelope) error { return nil }
-			require.ErrorIs(t, c.Clear(short, nothing), context.DeadlineExceeded)
-			require.Error(t, func() error {
-				r2, _ := run(t, c, 100, "b")
-				defer r2.Finish()
-				return errors.New("a Clear that gave up blocks nobody")
-			}())
-			cleared := make(chan error)
-			go func() { cleared <- c.Clear(ctx, nothing) }()
-			synctest.Wait()
-			begun := make(chan *mmcache.Request)
-			go func() {
-				r, err := c.Begin(ctx, "late", want(100, "a")...)
+	for _, m := range []mmcache.Mode{mmcache.None, mmcache.ProcessorOnly, mmcache.SHM} {
+		t.Run(m.String(), func(t *testing.T) {
+			bubble(t, mmcache.Options{Mode: m, Capacity: 1 << 20}, func(t *testing.T, c mmcache.Cache) {
+				r, _ := run(t, c, 100, "a")
+				short, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				err := c.Clear(short, func(lrusync.Envelope) error { t.Error("cleared the engine"); return nil })
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				var busy *mmcache.BusyError
+				require.ErrorAs(t, err, &busy)
+				require.Equal(t, r.ID(), busy.Holders[0].ID)
+				short, cancel = context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				other, err := c.Begin(short, "other", want(100, "b")...)
+				require.NoError(t, err, "a Clear that gave up blocks nobody")
+				other.Rollback()
+
+				cleared := make(chan error)
+				go func() { cleared <- c.Clear(ctx, nothing) }()
+				synctest.Wait()
+				begun := make(chan *mmcache.Request)
+				go func() {
+					r, err := c.Begin(ctx, "late", want(100, "a")...)
+					assert.NoError(t, err)
+					begun <- r
+				}()
+				synctest.Wait()
+				select {
+				case <-cleared:
+					t.Error("cleared under an open request")
+				case <-begun:
+					t.Error("a request overtook the barrier")
+				default:
+				}
+				r.Finish()
+				require.NoError(t, <-cleared)
+				late := <-begun
+				require.NotNil(t, late)
+				it, err := late.Item(ctx, "a", produceItem("a", 100))
 				require.NoError(t, err)
-				begun <- r
-			}()
-			synctest.Wait()
-			select {
-			case <-cleared:
-				t.Error("cleared under an open request")
-			case <-begun:
-				t.Error("a request overtook the barrier")
-			default:
-			}
-			r.Finish()
-			require.NoError(t, <-cleared)
-			late := <-begun
-			it, err := late.Item(ctx, "a", produceItem("a", 100))
-			require.NoError(t, err)
-			require.False(t, it.Hit())
-			late.Rollback()
-			require.EqualValues(t, 1, c.Stats().Epoch)
-			require.NoError(t, c.Close())
+				require.False(t, it.Hit)
+				late.Rollback()
+				require.EqualValues(t, 1, c.Stats().Epoch)
+			})
 		})
 	}
 }
 
+// Clear forgets every item, in the cache and at the engine, unless the engine can't be
+// cleared: then nothing is forgotten.
 func TestClear(t *testing.T) {
-	forEachMode(t, mmcache.Options{Capacity: 4096, MaxObject: 2048}, func(t *testing.T, c *mmcache.Cache) {
-		r, _ := run(t, c, 100, "a")
-		r.Finish()
+	forEachMode(t, mmcache.Options{Capacity: 4096, Shared: mmcache.SharedOptions{MaxObject: 2048}}, func(t *testing.T, c mmcache.Cache) {
+		caches := c.Mode() != mmcache.None
+		// ask makes a request, and reports how often its item had to be made for it.
+		ask := func() (made int64) {
+			before := c.Stats().Produced
+			r, _ := run(t, c, 100, "a")
+			r.Finish()
+			return c.Stats().Produced - before
+		}
+		events, stop := c.Subscribe(100)
+		defer stop()
+		require.EqualValues(t, 1, ask())
 		broken := errors.New("no engine")
 		require.ErrorIs(t, c.Clear(ctx, func(lrusync.Envelope) error { return broken }), broken)
-		require.Zero(t, c.Stats().Epoch)
-		require.NoError(t, c.Clear(ctx, func(lrusync.Envelope) error { return nil }))
 		s := c.Stats()
-		require.Equal(t, []int64{0, 0, 0}, []int64{s.Hits, s.Total, s.CachedItems})
-		r, b := run(t, c, 100, "a")
-		require.NotEqual(t, mmcache.FormOmitted, b.Items[0].Form)
-		r.Finish()
+		require.Zero(t, s.Epoch)
+		require.Equal(t, caches, s.CachedItems == 1)
+		require.Equal(t, caches, ask() == 0, "nothing was forgotten")
+		require.EqualValues(t, 2, c.Stats().Total)
+
+		engine := 0
+		require.NoError(t, c.Clear(ctx, func(lrusync.Envelope) error {
+			engine++
+			require.Equal(t, caches, c.Stats().CachedItems == 1, "nothing is forgotten before the engine is cleared")
+			return nil
+		}))
+		require.Equal(t, 1, engine)
+		s = c.Stats()
+		require.Equal(t, []int64{0, 0, 0, 0}, []int64{s.Hits, s.Total, s.CachedItems, s.CachedBytes})
+		require.EqualValues(t, 1, s.Epoch)
+		for range c.Keys() {
+			t.Error("a key is left")
+		}
+		require.EqualValues(t, 1, ask(), "a was forgotten")
+
+		known, clears := map[string]bool{}, 0
+		for len(events) > 0 {
+			switch ev := <-events; ev.Kind {
+			case mmcache.Added:
+				known[ev.Key] = true
+			case mmcache.Evicted:
+				delete(known, ev.Key)
+			case mmcache.Cleared:
+				clears++
+				require.EqualValues(t, 1, ev.Epoch)
+				clear(known)
+			}
+		}
+		require.Equal(t, 1, clears)
+		require.Equal(t, caches, known["a"])
 	})
 }
 
@@ -301,7 +372,7 @@ func TestClear(t *testing.T) {
 func TestHoldKeepsWhatWasLookedUp(t *testing.T) {
 	for _, m := range []mmcache.Mode{mmcache.ProcessorOnly, mmcache.SHM} {
 		t.Run(m.String(), func(t *testing.T) {
-			c := openCache(t, mmcache.Options{Mode: m, Capacity: 1500, MaxObject: 1400})
+			c := openCache(t, mmcache.Options{Mode: m, Capacity: 1500, Shared: mmcache.SharedOptions{MaxObject: 1400}})
 			_, ok, err := c.Lookup(ctx, "a")
 			require.NoError(t, err)
 			require.False(t, ok)
@@ -313,13 +384,13 @@ func TestHoldKeepsWhatWasLookedUp(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, ok)
 			r.Rollback()
-			require.Equal(t, "a", string(h.Updates()))
-			require.EqualValues(t, 700, h.Size())
+			require.Equal(t, "a", string(h.Item.Updates))
+			require.EqualValues(t, 700, h.Item.Size)
 			other, err := c.Begin(ctx, "other", want(1200, "b")...)
 			require.NoError(t, err)
 			it, err := other.Item(ctx, "b", produceItem("b", 1200))
 			require.NoError(t, err)
-			require.Equal(t, mmcache.Full, it.Refused())
+			require.Equal(t, mmcache.Full, it.Refused)
 			other.Rollback()
 			require.ErrorIs(t, c.Close(), mmcache.ErrBusy)
 			use, err := c.Begin(ctx, "use", want(700, "a")...)
@@ -328,7 +399,7 @@ func TestHoldKeepsWhatWasLookedUp(t *testing.T) {
 			h.Release()
 			it, err = use.Item(ctx, "a", mustNotProduce(t))
 			require.NoError(t, err)
-			require.True(t, it.Hit())
+			require.True(t, it.Hit)
 			use.Rollback()
 		})
 	}
@@ -338,7 +409,6 @@ func TestBeginRefusesAnEmptyKey(t *testing.T) {
 	c, err := mmcache.Open(mmcache.Options{})
 	require.NoError(t, err)
 	_, err = c.Begin(context.Background(), "r", mmcache.Want{Bytes: 1})
-	require.ErrorIs(t, err, mmcache.ErrInvalid)
-	require.ErrorContains(t, err, "Key")
+	requireInvalid(t, err, "Key")
 	require.NoError(t, c.Close())
 }

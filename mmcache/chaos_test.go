@@ -28,11 +28,11 @@ var errMine = errors.New("on purpose")
 // producers and in send, clear, reset, fence and hold. Nothing may hang, no memory
 // exceed its bound, and nothing be left at the end.
 func TestChaos(t *testing.T) {
-	o := mmcache.Options{Capacity: 256 << 10, InFlight: 200 << 10, MaxItem: 32 << 10, MaxObject: 32 << 10}
-	forEachMode(t, o, func(t *testing.T, c *mmcache.Cache) {
+	o := mmcache.Options{Capacity: 256 << 10, InFlight: 200 << 10, MaxItem: 32 << 10, Shared: mmcache.SharedOptions{MaxObject: 32 << 10}}
+	forEachMode(t, o, func(t *testing.T, c mmcache.Cache) {
 		w := &chaosWorld{t: t, c: c, limit: o.InFlight}
 		w.run(*chaos, func() {})
-		c.Fence().Passed()
+		passFence(c)
 		requireBalance(t, c, 0)
 		s := c.Stats()
 		require.Equal(t, []int64{0, 0, 0, 0}, []int64{s.InFlight, s.Quarantined, s.Holds, s.Waiting})
@@ -46,9 +46,9 @@ func TestChaos(t *testing.T) {
 
 // TestAbandonAtAnyMoment abandons the cache under the same load, again and again.
 func TestAbandonAtAnyMoment(t *testing.T) {
-	o := mmcache.Options{Capacity: 256 << 10, InFlight: 200 << 10, MaxItem: 32 << 10, MaxObject: 32 << 10}
+	o := mmcache.Options{Capacity: 256 << 10, InFlight: 200 << 10, MaxItem: 32 << 10, Shared: mmcache.SharedOptions{MaxObject: 32 << 10}}
 	for end := time.Now().Add(*chaos); ; {
-		forEachMode(t, o, func(t *testing.T, c *mmcache.Cache) {
+		forEachMode(t, o, func(t *testing.T, c mmcache.Cache) {
 			w := &chaosWorld{t: t, c: c, limit: o.InFlight}
 			w.run(20*time.Millisecond, func() {
 				if rand.IntN(2) == 0 {
@@ -101,7 +101,7 @@ func (w *chaosWorld) run(d time.Duration, f func()) {
 
 type chaosWorld struct {
 	t             *testing.T
-	c             *mmcache.Cache
+	c             mmcache.Cache
 	limit         int64
 	steps, panics atomic.Int64
 }
@@ -125,15 +125,18 @@ func (w *chaosWorld) step(rnd *rand.Rand, id string) {
 			return nil
 		})
 	case 1:
-		c.Fence().Passed()
+		passFence(c)
 	case 2:
-		if c.Mode() == mmcache.SHM {
-			if err := c.ResetReaders(1 + rnd.IntN(2)); err != nil {
+		if s, ok := c.(*mmcache.Shared); ok {
+			if err := s.ResetReaders(1 + rnd.IntN(2)); err != nil {
 				assert.ErrorIs(w.t, err, mmcache.ErrClosed)
 			}
 		}
 	case 3:
 		if h, ok, err := c.Lookup(ctx, key()); err == nil && ok {
+			if r, err := h.Begin(ctx, id, mmcache.Want{Key: h.Item.Key, Bytes: int64(rnd.IntN(16000))}); err == nil {
+				r.Rollback()
+			}
 			h.Release()
 		}
 	case 4:

@@ -1,45 +1,50 @@
-// Package mmcache is the cache of multimodal items that a server embeds: it makes
-// each item once, however many requests want it at the same time, remembers what
-// the engine has, and says what to send in its place.
+// Package mmcache is the cache of multimodal items that a server embeds. It makes
+// each item once, however many requests want the item at the same time, keeps track of
+// what the engine has, and works out what to send.
 //
 // It takes the place of vLLM's processor cache in the frontend (P0), in front of
-// unmodified engines and workers; [Select] chooses its mode as vLLM does:
+// unmodified engines and workers. There are four modes; [Config.Options]
+// chooses one as vLLM does:
 //
 //	none            every request makes its items and sends them
 //	processor_only  items are kept here and sent each time
 //	lru             items are kept by the engine, which is sent their keys
 //	shm             items lie in shared memory; handles are sent
 //
+// [Open] opens a [Cache] of any mode. What only one mode can do are methods of its
+// type: a cache of mode shm is a [*Shared], made by [OpenShared], with fences, adoption
+// and the segment; one of mode lru is a [*Mirrored], made by [OpenMirrored].
+//
 // # The way of a request
 //
-//	cache, err := mmcache.Open(options)
+//	cache, err := mmcache.OpenShared(options)
 //	defer cache.Abandon()                     // does nothing after Shutdown
 //
 //	req, err := cache.Begin(ctx, "request-1", mmcache.Want{Key: key, Bytes: limit})
-//	defer req.Rollback()                      // does nothing once committed
+//	defer req.Rollback()                      // does nothing after Commit
 //	item, err := req.Item(ctx, key, produce)  // produce runs once per key
-//	... build the prompt, which item.Updates() may change ...
+//	... build the prompt, which item.Updates may change ...
 //	err = req.Commit(ctx, func(b mmcache.Batch) error { return socket.Send(encode(b)) })
 //	... the engine answers ...
 //	req.Finish()                              // or, if the client went away, req.Abort()
 //
-//	fence := cache.Fence()                    // mode shm, after aborts, now and then
+//	fence := cache.Fence()                    // after aborts, now and then
 //	... every worker has executed a call that was sent behind all requests ...
 //	fence.Passed()                            // what was aborted before is free again
 //
 //	err = cache.Shutdown(ctx)                 // waits for the requests that are open
 //
 // Begin names all items of a request in the order of their prompt positions, so
-// that they never evict each other. Commit says what goes on the wire for each of
+// that they never evict each other. Commit works out what goes on the wire for each of
 // them, and sends it in the same step: nothing can change in between. If the
-// engine answers that it misses items, [Request.Missed] sends the request again.
+// engine answers that it lacks items, [Request.Missed] sends the request again.
 //
 // # Lifetimes
 //
 // What a request uses stays until Finish or Abort, in the cache or, if it was
 // not cached, on the heap: an item is never evicted under a request. Batch.Items
 // and their tensors are valid until then and must not be written to. In mode shm
-// the items of an aborted request stay until a [Cache.Fence] has passed.
+// the items of an aborted request stay until a [Shared.Fence] has passed.
 //
 // # Memory
 //
@@ -53,7 +58,7 @@
 // fits may pass those that wait: always, if the first in line will have room beside
 // what later ones hold; else only until InFlight bytes have passed the first in
 // line so. A small request is not stuck behind a large one, and a large one does not
-// starve. A [WaitError] says what a call waited for when its context ended.
+// starve. When the context of a call ends, a [WaitError] names what the call waited for.
 //
 // # The end
 //

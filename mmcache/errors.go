@@ -4,50 +4,31 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/objstore"
 )
 
+// Errors of the segment and the handles of mode shm are those of package objstore:
+// objstore.ErrExists, ErrNoSpace, ErrStale, ErrBadSignature and so on.
 var (
-	// ErrInvalid says that an argument makes no sense.
+	// ErrInvalid is the error of an argument that makes no sense.
 	ErrInvalid = sentinel.New(sentinel.Invalid, "mmcache: invalid argument")
-	// ErrClosed says that the cache was closed or abandoned, or is shutting down.
+	// ErrClosed is the error of a cache that was closed or abandoned, or is shutting
+	// down.
 	ErrClosed = sentinel.New(sentinel.Closed, "mmcache: closed")
 	// ErrBusy is wrapped by [BusyError].
 	ErrBusy = sentinel.New(sentinel.Busy, "mmcache: in use")
-	// ErrEnded says that a request was finished, aborted or rolled back, or
-	// committed where that is too late ([ErrCommitted]).
+	// ErrEnded is the error of a request that was finished, aborted or rolled back, or
+	// committed where that is too late.
 	ErrEnded = errors.New("mmcache: the request has ended")
-	// ErrCommitted says that a request was committed already. It is an [ErrEnded].
-	ErrCommitted error = committedError{}
 	// ErrTooLarge is wrapped by [TooLargeError].
 	ErrTooLarge = errors.New("mmcache: too large")
-	// ErrFallback is wrapped by [FallbackError].
-	ErrFallback = errors.New("mmcache: the configured cache is not possible")
 	// errPanicked ends the flights of a producer that panicked.
 	errPanicked = errors.New("mmcache: the producer panicked")
 )
 
-// What can be wrong with the segment and the handles of mode shm, see
-// package objstore.
-var (
-	ErrExists       = objstore.ErrExists
-	ErrNotExist     = objstore.ErrNotExist
-	ErrOwned        = objstore.ErrOwned
-	ErrForeign      = objstore.ErrForeign
-	ErrUnsafe       = objstore.ErrUnsafe
-	ErrSize         = objstore.ErrSize
-	ErrNoSpace      = objstore.ErrNoSpace
-	ErrMemory       = objstore.ErrMemory
-	ErrUnsupported  = objstore.ErrUnsupported
-	ErrFull         = objstore.ErrFull
-	ErrCorrupt      = objstore.ErrCorrupt
-	ErrStale        = objstore.ErrStale
-	ErrBadSignature = objstore.ErrBadSignature
-)
-
+// committedError is an [ErrEnded] with a text of its own.
 type committedError struct{}
 
 func (committedError) Error() string { return "mmcache: the request was committed already" }
@@ -55,7 +36,7 @@ func (committedError) Error() string { return "mmcache: the request was committe
 // Is makes errors.Is(err, ErrEnded) true.
 func (committedError) Is(target error) bool { return target == ErrEnded }
 
-// closedError makes an error of a closed store one that says so of the cache.
+// closedError makes an error of a closed store one of a closed cache.
 func closedError(err error) error {
 	if errors.Is(err, objstore.ErrClosed) {
 		return fmt.Errorf("%w: %w", ErrClosed, err)
@@ -63,8 +44,9 @@ func closedError(err error) error {
 	return err
 }
 
-// TooLargeError says that an item has more bytes than was announced for it, or
-// that a request announces more than the cache may ever hold at once.
+// TooLargeError is the error of an item with more bytes than were announced for it, or
+// of a request that announces more than all requests together may hold
+// (Options.InFlight).
 type TooLargeError struct {
 	Key   string // empty for a whole request
 	Bytes int64
@@ -82,27 +64,18 @@ func (e *TooLargeError) Error() string {
 // Unwrap makes errors.Is(err, ErrTooLarge) true.
 func (e *TooLargeError) Unwrap() error { return ErrTooLarge }
 
-// WaitReason is what a call waited for.
-type WaitReason uint8
-
-const (
-	// WaitMemory: Begin waited for bytes of Options.InFlight.
-	WaitMemory WaitReason = iota + 1
-	// WaitClear: Begin or Lookup waited for a Clear to end, which itself waits for
-	// what was open before.
-	WaitClear
-	// WaitItem: Item waited for another call that makes the item.
-	WaitItem
-	// WaitSend: Commit, Missed or Clear waited for a send that has not returned.
-	WaitSend
-)
-
-// WaitError says what a call waited for when its context ended.
+// WaitError is the error of a call whose context ended while it waited.
 type WaitError struct {
-	For     WaitReason
+	// For is what the call waited for:
+	//
+	//	memory  Begin waited for bytes of Options.InFlight
+	//	clear   Begin or Lookup waited for a Clear, which itself waits for what was open before
+	//	item    Item waited for another call that makes the item
+	//	send    Commit, Missed or Clear waited for a send that has not returned
+	For     string
 	Request string // its id; empty for Lookup and Clear
-	Key     string // of WaitItem
-	// Of WaitMemory: the bytes that the request needs, those in use and how many
+	Key     string // of an item
+	// Of memory: the bytes that the request needs, those in use and how many
 	// requests use them, Options.InFlight, and the requests in front in the line.
 	Need, InUse, Limit int64
 	Holders, Ahead     int
@@ -110,17 +83,24 @@ type WaitError struct {
 	Err error // the context's
 }
 
+const (
+	forMemory = "memory"
+	forClear  = "clear"
+	forItem   = "item"
+	forSend   = "send"
+)
+
 func (e *WaitError) Error() string {
 	var what string
 	switch e.For {
-	case WaitMemory:
+	case forMemory:
 		what = fmt.Sprintf("for %d bytes of memory: %d requests hold %d of %d bytes (Options.InFlight), and %d more wait in front; "+
 			"announce less in Want.Bytes, end requests that are done, or raise InFlight", e.Need, e.Holders, e.InUse, e.Limit, e.Ahead)
-	case WaitClear:
+	case forClear:
 		what = "for a Clear, which waits for all requests and holds from before it to end"
-	case WaitItem:
+	case forItem:
 		what = fmt.Sprintf("for another call that makes item %q", e.Key)
-	case WaitSend:
+	case forSend:
 		what = "for the send of another request, which has not returned"
 	}
 	who := ""
@@ -133,7 +113,7 @@ func (e *WaitError) Error() string {
 // Unwrap returns the context's error.
 func (e *WaitError) Unwrap() error { return e.Err }
 
-// BusyError says what blocks a Close or Detach, or what a Shutdown or Clear waited
+// BusyError lists what blocks a Close or Detach, or what a Shutdown or Clear waited
 // for.
 type BusyError struct {
 	Holders []Holder
@@ -171,10 +151,8 @@ func (e *BusyError) Unwrap() []error {
 	return []error{ErrBusy, e.Err}
 }
 
-func ago(t time.Time) time.Duration { return time.Since(t).Round(time.Millisecond) }
-
-// FallbackError says that vLLM would silently run another cache than the
-// configured one.
+// FallbackError is the error of a configuration with which vLLM would silently run
+// another cache than the configured one.
 type FallbackError struct {
 	Asked, Upstream Mode
 	Reason          string
@@ -184,6 +162,3 @@ func (e *FallbackError) Error() string {
 	return fmt.Sprintf("mmcache: cache type %s is configured, but vLLM silently uses %s, since %s: "+
 		"change that, or set AllowFallback to do as vLLM", e.Asked, e.Upstream, e.Reason)
 }
-
-// Unwrap makes errors.Is(err, ErrFallback) true.
-func (e *FallbackError) Unwrap() error { return ErrFallback }

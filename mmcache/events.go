@@ -2,8 +2,8 @@ package mmcache
 
 import "sync"
 
-// Event is a change of what is cached, in the order in which it happened. A
-// router that follows events knows where an item is warm.
+// Event is a change of what is cached, in the order in which it happened. With them
+// a router can find out where an item is warm.
 type Event struct {
 	Kind  EventKind
 	Key   string // of Added, Evicted, Refused
@@ -26,8 +26,8 @@ const (
 	// Cleared: nothing is cached any more.
 	Cleared
 	// Lost: the subscriber was too slow, or the engine turned out to have other
-	// items than was thought (Cache.Repair). What it knows is not true any more;
-	// Cache.Keys has the truth.
+	// items than the cache assumed (Mirrored.Repair). What the subscriber made of earlier
+	// events is not true any more; Cache.Keys is.
 	Lost
 )
 

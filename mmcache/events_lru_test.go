@@ -11,7 +11,7 @@ import (
 
 // An item that a repair took back in the middle of its send is not announced.
 func TestEventsAfterARepairWithinASend(t *testing.T) {
-	c := openCache(t, mmcache.Options{Mode: mmcache.LRU, Capacity: 1 << 20})
+	c := openMirrored(t, mmcache.Options{Capacity: 1 << 20})
 	first, b := run(t, c, 100, "a")
 	first.Finish()
 	ev, end := c.Subscribe(100)
@@ -30,7 +30,7 @@ func TestEventsAfterARepairWithinASend(t *testing.T) {
 
 // Two requests missed one item: the engine has it after the first was sent again.
 func TestEventsOfTwoMisses(t *testing.T) {
-	c := openCache(t, mmcache.Options{Mode: mmcache.LRU, Capacity: 1 << 20})
+	c := openMirrored(t, mmcache.Options{Capacity: 1 << 20})
 	first, _ := run(t, c, 100, "a")
 	first.Finish()
 	ev, end := c.Subscribe(100)
@@ -51,7 +51,7 @@ func TestEventsOfTwoMisses(t *testing.T) {
 
 // requireTruth applies the events so far to the keys that a subscriber knew, and
 // compares the result with the cache.
-func requireTruth(t *testing.T, c *mmcache.Cache, ev <-chan mmcache.Event, have map[string]bool) {
+func requireTruth(t *testing.T, c mmcache.Cache, ev <-chan mmcache.Event, have map[string]bool) {
 	t.Helper()
 	for len(ev) > 0 {
 		switch e := <-ev; e.Kind {

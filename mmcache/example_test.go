@@ -48,7 +48,7 @@ func Example() {
 			if err != nil {
 				return err
 			}
-			fmt.Printf("%s: hit %t, prompt %s\n", id, item.Hit(), item.Updates())
+			fmt.Printf("%s: hit %t, prompt %s\n", id, item.Hit, item.Updates)
 			err = req.Commit(ctx, func(b mmcache.Batch) error {
 				fmt.Println("on the wire:", b.Items[0].Form) // put it into the engine's queue
 				return nil
@@ -73,19 +73,19 @@ func Example() {
 	// <nil>
 }
 
-// With two API servers vLLM runs another cache than the configured one, and says
-// nothing.
-func ExampleSelect() {
+// With two API servers vLLM silently runs another cache than the configured one.
+func ExampleConfig_Options() {
 	c := mmcache.DefaultConfig()
 	c.CacheType, c.APIServers = "shm", 2
-	_, err := mmcache.Select(c)
+	_, err := c.Options()
 	var fallback *mmcache.FallbackError
 	if errors.As(err, &fallback) {
 		fmt.Println("asked for", fallback.Asked, "and would get", fallback.Upstream)
 		fmt.Println("since", fallback.Reason)
 	}
 	c.AllowFallback = true
-	fmt.Println(mmcache.Select(c))
+	o, err := c.Options()
+	fmt.Println(o.Mode, err)
 	// Output:
 	// asked for shm and would get processor_only
 	// since there are 2 API servers
@@ -97,7 +97,7 @@ func ExampleSelect() {
 func ExampleRequest_Missed() {
 	ctx := context.Background()
 	o := lrusync.Options{Capacity: 1 << 20}
-	cache, err := mmcache.Open(mmcache.Options{Mode: mmcache.LRU, Capacity: o.Capacity})
+	cache, err := mmcache.OpenMirrored(mmcache.Options{Capacity: o.Capacity})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -162,11 +162,11 @@ func ExampleRequest_Missed() {
 }
 
 // A server that ends: Shutdown waits for the requests that are open, as long as its
-// context lasts, and says which these are. Abandon, deferred, sees to it that nothing
+// context lasts, and Holders lists them. Abandon, deferred, sees to it that nothing
 // is left in /dev/shm, whatever happened.
 func ExampleCache_Shutdown() {
 	ctx := context.Background()
-	cache, err := mmcache.Open(mmcache.Options{Mode: mmcache.SHM, Capacity: 1 << 20, Readers: 1, Name: fmt.Sprint("example-", os.Getpid())})
+	cache, err := mmcache.OpenShared(mmcache.Options{Capacity: 1 << 20, Shared: mmcache.SharedOptions{Readers: 1, Name: fmt.Sprint("example-", os.Getpid())}})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -3,6 +3,7 @@ package mmcache_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,52 +15,54 @@ import (
 )
 
 // begin starts a request for one item of 100 bytes.
-func begin(t testing.TB, c *mmcache.Cache, key string) *mmcache.Request {
+func begin(t testing.TB, c mmcache.Cache, key string) *mmcache.Request {
 	t.Helper()
 	r, err := c.Begin(ctx, nextID(), want(100, key)...)
 	require.NoError(t, err)
 	return r
 }
 
-func openInBubble(t *testing.T, m mmcache.Mode) *mmcache.Cache {
+func openInBubble(t *testing.T, m mmcache.Mode) mmcache.Cache {
 	return openCache(t, mmcache.Options{Mode: m, Capacity: 4096})
 }
 
 // However many requests want an item at once, it is made once.
 func TestSingleFlight(t *testing.T) {
 	for _, m := range []mmcache.Mode{mmcache.None, mmcache.ProcessorOnly, mmcache.LRU} {
-		synctest.Test(t, func(t *testing.T) {
-			c := openInBubble(t, m)
-			var made atomic.Int64
-			slow := func(ctx context.Context, b *mmcache.Builder) error {
-				made.Add(1)
-				time.Sleep(time.Second)
-				return produceItem("a", 100)(ctx, b)
-			}
-			done := make(chan error)
-			for range 20 {
-				go func() {
+		t.Run(m.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := openInBubble(t, m)
+				var made atomic.Int64
+				slow := func(ctx context.Context, b *mmcache.Builder) error {
+					made.Add(1)
+					time.Sleep(time.Second)
+					return produceItem("a", 100)(ctx, b)
+				}
+				done := make(chan error)
+				for range 20 {
 					r := begin(t, c, "a")
-					defer r.Finish()
-					_, err := r.Item(ctx, "a", slow)
-					if err == nil {
-						err = r.Commit(ctx, func(b mmcache.Batch) error {
-							if w := b.Items[0]; w.Item != nil {
-								requireContent(t, "a", w.Item)
-							}
-							return nil
-						})
-					}
-					done <- err
-				}()
-			}
-			for range 20 {
-				require.NoError(t, <-done)
-			}
-			synctest.Wait()
-			require.EqualValues(t, 1, made.Load())
-			require.EqualValues(t, 19, c.Stats().Coalesced)
-			require.NoError(t, c.Close())
+					go func() {
+						defer r.Finish()
+						_, err := r.Item(ctx, "a", slow)
+						if err == nil {
+							err = r.Commit(ctx, func(b mmcache.Batch) error {
+								if w := b.Items[0]; w.Item != nil {
+									assertContent(t, "a", w.Item)
+								}
+								return nil
+							})
+						}
+						done <- err
+					}()
+				}
+				for range 20 {
+					require.NoError(t, <-done)
+				}
+				synctest.Wait()
+				require.EqualValues(t, 1, made.Load())
+				require.EqualValues(t, 19, c.Stats().Coalesced)
+				require.NoError(t, c.Close())
+			})
 		})
 	}
 }
@@ -70,23 +73,29 @@ func TestFlightOfAnother(t *testing.T) {
 	broken := errors.New("not an image")
 	for name, end := range map[string]struct {
 		leader func(ctx context.Context) error // how the first producer ends
+		text   string                          // of its error
 		made   bool                            // the second has to make the item
 	}{
-		"canceled": {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, true},
-		"panicked": {func(context.Context) error { time.Sleep(time.Second); panic("decoder") }, true},
-		"failed":   {func(context.Context) error { time.Sleep(time.Second); return broken }, false},
+		"canceled": {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, "deadline exceeded", true},
+		"panicked": {func(context.Context) error { time.Sleep(time.Second); panic("decoder") }, "panicked: decoder", true},
+		"failed":   {func(context.Context) error { time.Sleep(time.Second); return broken }, "not an image", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := openInBubble(t, mmcache.ProcessorOnly)
+				leader := begin(t, c, "a")
+				failed := make(chan error, 1)
 				go func() {
-					defer func() { _ = recover() }()
-					r := begin(t, c, "a")
-					defer r.Rollback()
+					defer leader.Rollback()
+					defer func() {
+						if x := recover(); x != nil {
+							failed <- fmt.Errorf("panicked: %v", x)
+						}
+					}()
 					short, cancel := context.WithTimeout(ctx, time.Second)
 					defer cancel()
-					_, err := r.Item(short, "a", func(ctx context.Context, _ *mmcache.Builder) error { return end.leader(ctx) })
-					require.Error(t, err)
+					_, err := leader.Item(short, "a", func(ctx context.Context, _ *mmcache.Builder) error { return end.leader(ctx) })
+					failed <- err
 				}()
 				synctest.Wait()
 				r := begin(t, c, "a")
@@ -95,6 +104,7 @@ func TestFlightOfAnother(t *testing.T) {
 					made = true
 					return produceItem("a", 100)(ctx, b)
 				})
+				require.ErrorContains(t, <-failed, end.text)
 				require.Equal(t, end.made, made)
 				if !end.made {
 					require.ErrorIs(t, err, broken)
@@ -111,15 +121,14 @@ func TestFlightOfAnother(t *testing.T) {
 func TestWaitingEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openInBubble(t, mmcache.None)
-		release := make(chan struct{})
+		leader := begin(t, c, "a")
+		release, made := make(chan struct{}), make(chan error, 1)
 		go func() {
-			r := begin(t, c, "a")
-			defer r.Rollback()
-			_, err := r.Item(ctx, "a", func(ctx context.Context, b *mmcache.Builder) error {
+			_, err := leader.Item(ctx, "a", func(ctx context.Context, b *mmcache.Builder) error {
 				<-release
 				return produceItem("a", 100)(ctx, b)
 			})
-			require.NoError(t, err)
+			made <- err
 		}()
 		synctest.Wait()
 		r := begin(t, c, "a")
@@ -129,7 +138,8 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		r.Rollback()
 		close(release)
-		synctest.Wait()
+		require.NoError(t, <-made)
+		leader.Rollback()
 		require.NoError(t, c.Close())
 	})
 }
@@ -154,23 +164,26 @@ func TestFinishDuringCommit(t *testing.T) {
 // A request that ends while one of its items is being made leaves nothing.
 func TestRollbackWhileAnItemIsMade(t *testing.T) {
 	for _, m := range []mmcache.Mode{mmcache.None, mmcache.ProcessorOnly, mmcache.LRU} {
-		synctest.Test(t, func(t *testing.T) {
-			c := openInBubble(t, m)
-			r := begin(t, c, "a")
-			go func() {
-				_, err := r.Item(ctx, "a", func(ctx context.Context, b *mmcache.Builder) error {
-					time.Sleep(time.Second)
-					return produceItem("a", 100)(ctx, b)
-				})
-				require.NoError(t, err)
-			}()
-			synctest.Wait()
-			r.Rollback()
-			require.ErrorIs(t, c.Close(), mmcache.ErrBusy, "the item is still being made")
-			time.Sleep(2 * time.Second)
-			synctest.Wait()
-			require.Zero(t, c.Stats().InFlight)
-			require.NoError(t, c.Close())
+		t.Run(m.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := openInBubble(t, m)
+				r := begin(t, c, "a")
+				made := make(chan error, 1)
+				go func() {
+					_, err := r.Item(ctx, "a", func(ctx context.Context, b *mmcache.Builder) error {
+						time.Sleep(time.Second)
+						return produceItem("a", 100)(ctx, b)
+					})
+					made <- err
+				}()
+				synctest.Wait()
+				r.Rollback()
+				require.ErrorIs(t, c.Close(), mmcache.ErrBusy, "the item is still being made")
+				require.NoError(t, <-made)
+				synctest.Wait()
+				require.Zero(t, c.Stats().InFlight)
+				require.NoError(t, c.Close())
+			})
 		})
 	}
 }

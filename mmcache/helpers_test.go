@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 var modes = []mmcache.Mode{mmcache.None, mmcache.ProcessorOnly, mmcache.LRU, mmcache.SHM}
 
 // forEachMode runs a test in every mode.
-func forEachMode(t *testing.T, o mmcache.Options, f func(t *testing.T, c *mmcache.Cache)) {
+func forEachMode(t *testing.T, o mmcache.Options, f func(t *testing.T, c mmcache.Cache)) {
 	for _, m := range modes {
 		t.Run(m.String(), func(t *testing.T) {
 			o := o
@@ -52,11 +53,11 @@ func forEachMode(t *testing.T, o mmcache.Options, f func(t *testing.T, c *mmcach
 
 // openCache opens a cache that is validated and closed when the test ends. A
 // segment lies in a folder of the test.
-func openCache(t testing.TB, o mmcache.Options) *mmcache.Cache {
+func openCache(t testing.TB, o mmcache.Options) mmcache.Cache {
 	t.Helper()
 	if o.Mode == mmcache.SHM {
-		o.Dir, o.Name = segmentDir(t), fmt.Sprintf("mm%d", os.Getpid())
-		o.Readers = max(o.Readers, 1)
+		o.Shared.Dir, o.Shared.Name = segmentDir(t), fmt.Sprintf("mm%d", os.Getpid())
+		o.Shared.Readers = max(o.Shared.Readers, 1)
 	}
 	c, err := mmcache.Open(o)
 	require.NoError(t, err)
@@ -68,6 +69,27 @@ func openCache(t testing.TB, o mmcache.Options) *mmcache.Cache {
 		require.NoError(t, c.Close())
 	})
 	return c
+}
+
+// openShared is openCache for mode shm.
+func openShared(t testing.TB, o mmcache.Options) *mmcache.Shared {
+	t.Helper()
+	o.Mode = mmcache.SHM
+	return openCache(t, o).(*mmcache.Shared)
+}
+
+// openMirrored is openCache for mode lru.
+func openMirrored(t testing.TB, o mmcache.Options) *mmcache.Mirrored {
+	t.Helper()
+	o.Mode = mmcache.LRU
+	return openCache(t, o).(*mmcache.Mirrored)
+}
+
+// passFence passes a fence where there is one.
+func passFence(c mmcache.Cache) {
+	if s, ok := c.(*mmcache.Shared); ok {
+		s.Fence().Passed()
+	}
 }
 
 var ids atomic.Int64
@@ -115,6 +137,13 @@ func produceItem(key string, n int) mmcache.Producer {
 	}
 }
 
+// requireInvalid requires a refusal that names what was wrong.
+func requireInvalid(t testing.TB, err error, what string) {
+	t.Helper()
+	require.ErrorIs(t, err, mmcache.ErrInvalid)
+	require.ErrorContains(t, err, what)
+}
+
 func mustNotProduce(t testing.TB) mmcache.Producer {
 	return func(context.Context, *mmcache.Builder) error {
 		t.Error("a cached item was made again")
@@ -131,35 +160,40 @@ func want(n int, keys ...string) (ws []mmcache.Want) {
 
 // engine stands for the other end of mode lru: it keeps what it is sent.
 type engine struct {
-	t        require.TestingT
+	t        testing.TB
 	receiver *lrusync.Receiver[*serde.Item]
 }
 
-func newEngine(t require.TestingT, capacity float64) *engine {
+func newEngine(t testing.TB, capacity float64) *engine {
 	r, err := lrusync.NewReceiver[*serde.Item](lrusync.Options{Capacity: capacity})
 	require.NoError(t, err)
 	return &engine{t, r}
 }
 
-// take is the send function of a request; it returns what the engine lacks.
+// take is the send function of a request; it returns what the engine lacks. Any
+// goroutine may call it.
 func (e *engine) take(b mmcache.Batch) lrusync.Result[*serde.Item] {
 	fs := make([]lrusync.Feature[*serde.Item], len(b.Items))
 	for i, w := range b.Items {
 		fs[i] = lrusync.Feature[*serde.Item]{Key: w.Key}
 		if w.Form != mmcache.FormOmitted {
 			size, err := lrusync.ItemSize(w.Item, lrusync.Python{})
-			require.NoError(e.t, err)
+			assert.NoError(e.t, err)
 			fs[i].Has, fs[i].Value, fs[i].Size = true, w.Item, size
 		}
 	}
 	res, err := e.receiver.Apply(b.Envelope, fs)
-	require.NoError(e.t, err)
+	assert.NoError(e.t, err)
 	return res
 }
 
-func requireContent(t require.TestingT, key string, it *serde.Item) {
+// assertContent compares the bytes of an item with those of its key. Any goroutine may
+// call it.
+func assertContent(t assert.TestingT, key string, it *serde.Item) {
 	e, ok := it.Lookup("pixel_values")
-	require.True(t, ok)
+	if !assert.True(t, ok, "item %q has no pixel_values", key) {
+		return
+	}
 	b := e.Data.(*serde.Tensor).Data
-	require.True(t, bytes.Equal(content(key, len(b)), b), "item %q has another's bytes", key)
+	assert.True(t, bytes.Equal(content(key, len(b)), b), "item %q has another's bytes", key)
 }

@@ -2,39 +2,40 @@ package mmcache
 
 import (
 	"context"
-	"sync"
+	"fmt"
+	"sync/atomic"
 	"time"
 )
 
-// Hold keeps an item in the cache until it is released.
+// Hold keeps an item in the cache until it is released, or a request takes it over.
 type Hold struct {
-	c     *Cache
-	e     *entry
+	// Item is the item as it was found.
+	Item Item
+
+	c     *cache
+	tx    transaction
 	since time.Time
-	once  sync.Once
+	ended atomic.Bool
 }
 
-// Lookup returns a hold on a cached item, so that between the look and the use,
-// such as after deciding not to download an image, it can't be evicted: begin the
-// request, then release the hold. In mode lru it is the engine that keeps the
-// item, and may drop it all the same; a request then needs a producer that can
-// make it. ctx ends the wait for a Clear that is going on.
-//
-// A Clear that comes between the look and the request waits for the hold, and the
-// request for the Clear, until the context of either ends: give them a deadline, or
-// release the hold first.
-func (c *Cache) Lookup(ctx context.Context, key string) (*Hold, bool, error) {
+func (c *cache) Lookup(ctx context.Context, key string) (*Hold, bool, error) {
 	if err := c.enter(ctx, ""); err != nil {
 		return nil, false, err
 	}
-	e, ok := c.back.find(key)
+	tx, err := c.backend.begin("hold of " + key)
+	if err != nil {
+		c.gate.Release(1)
+		return nil, false, err
+	}
+	e, ok := tx.find(key)
 	if !ok {
+		tx.end(rollback)
 		c.gate.Release(1)
 		return nil, false, nil
 	}
-	h := &Hold{c: c, e: e, since: time.Now()}
+	h := &Hold{Item: newItem(e, true), c: c, tx: tx, since: time.Now()}
 	c.mu.Lock()
-	closed := c.closed
+	closed := c.done.Err() != nil
 	c.holds[h] = struct{}{}
 	c.mu.Unlock()
 	if closed { // abandoned meanwhile
@@ -44,19 +45,38 @@ func (c *Cache) Lookup(ctx context.Context, key string) (*Hold, bool, error) {
 	return h, true, nil
 }
 
-// Updates returns the item's prompt updates. They must not be written to.
-func (h *Hold) Updates() []byte { return h.e.updates }
-
-// Size returns the item's bytes by vLLM's rules.
-func (h *Hold) Size() int64 { return h.e.size }
+// Begin begins a request as Begin of the [Cache] does, in the place of the hold, which
+// it ends, whatever it returns. An item that was held stays for the request, if wants
+// name it. A Clear that waits for the hold does not hold up the request, and waits for the
+// request, too. Begin fails with [ErrInvalid] if the hold has ended.
+func (h *Hold) Begin(ctx context.Context, id string, wants ...Want) (*Request, error) {
+	if !h.end() {
+		return nil, fmt.Errorf("%w: the hold of item %q has ended", ErrInvalid, h.Item.Key)
+	}
+	defer h.tx.end(rollback) // when the request has it
+	r, err := h.c.register(id, wants)
+	if err != nil {
+		h.c.gate.Release(1)
+		return nil, err
+	}
+	return r.begin(ctx) // in the hold's place in the gate
+}
 
 // Release ends the hold. Releasing twice is fine.
 func (h *Hold) Release() {
-	h.once.Do(func() {
-		h.e.release()
-		h.c.mu.Lock()
-		delete(h.c.holds, h)
-		h.c.mu.Unlock()
+	if h.end() {
+		h.tx.end(rollback)
 		h.c.gate.Release(1)
-	})
+	}
+}
+
+// end reports whether the caller is the one who ends the hold.
+func (h *Hold) end() bool {
+	if !h.ended.CompareAndSwap(false, true) {
+		return false
+	}
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	delete(h.c.holds, h)
+	return true
 }

@@ -2,6 +2,7 @@ package mmcache_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,48 +15,50 @@ import (
 // it, from the frontend's producer, and nobody notices.
 func TestMissedIsSentAgain(t *testing.T) {
 	for _, repair := range []bool{false, true} {
-		c := openCache(t, mmcache.Options{Mode: mmcache.LRU, Capacity: 4096})
-		r, b := run(t, c, 100, "a")
-		require.Empty(t, newEngine(t, 4096).take(b).Missing)
-		r.Finish()
+		t.Run(fmt.Sprint("repair ", repair), func(t *testing.T) {
+			c := openMirrored(t, mmcache.Options{Capacity: 4096})
+			r, b := run(t, c, 100, "a")
+			require.Empty(t, newEngine(t, 4096).take(b).Missing)
+			r.Finish()
 
-		e := newEngine(t, 4096)
-		r, err := c.Begin(ctx, "again", want(100, "a", "b")...)
-		require.NoError(t, err)
-		made := 0
-		for _, k := range []string{"a", "b"} {
-			_, err := r.Item(ctx, k, func(ctx context.Context, b *mmcache.Builder) error {
-				made++
-				return produceItem(k, 100)(ctx, b)
-			})
+			e := newEngine(t, 4096)
+			r, err := c.Begin(ctx, "again", want(100, "a", "b")...)
 			require.NoError(t, err)
-		}
-		before := made
-		var missing []string
-		var drift *lrusync.Drift
-		send := func(b mmcache.Batch) error {
-			got := e.take(b)
-			missing, drift = got.Missing, got.Drift
-			if missing == nil {
-				for i, w := range b.Items {
-					requireContent(t, w.Key, got.Values[i])
-				}
+			made := 0
+			for _, k := range []string{"a", "b"} {
+				_, err := r.Item(ctx, k, func(ctx context.Context, b *mmcache.Builder) error {
+					made++
+					return produceItem(k, 100)(ctx, b)
+				})
+				require.NoError(t, err)
 			}
-			return nil
-		}
-		require.NoError(t, r.Commit(ctx, send))
-		require.Contains(t, missing, "a")
-		require.NotNil(t, drift)
-		if repair {
-			require.True(t, c.Repair(*drift))
-		}
-		require.NoError(t, r.Missed(ctx, missing, send))
-		require.Greater(t, made, before, "the frontend had no copy")
-		if missing != nil { // without Repair the second time sends everything
+			before := made
+			var missing []string
+			var drift *lrusync.Drift
+			send := func(b mmcache.Batch) error {
+				got := e.take(b)
+				missing, drift = got.Missing, got.Drift
+				if missing == nil {
+					for i, w := range b.Items {
+						assertContent(t, w.Key, got.Values[i])
+					}
+				}
+				return nil
+			}
+			require.NoError(t, r.Commit(ctx, send))
+			require.Contains(t, missing, "a")
+			require.NotNil(t, drift)
+			if repair {
+				require.True(t, c.Repair(*drift))
+			}
 			require.NoError(t, r.Missed(ctx, missing, send))
-		}
-		require.Empty(t, missing)
-		r.Finish()
+			require.Greater(t, made, before, "the frontend had no copy")
+			if missing != nil { // without Repair the second time sends everything
+				require.NoError(t, r.Missed(ctx, missing, send))
+			}
+			require.Empty(t, missing)
+			r.Finish()
+		})
 	}
 }
 
@@ -77,7 +80,7 @@ func TestEvictedBeforeCommit(t *testing.T) {
 	require.NoError(t, err)
 	it, err := slow.Item(ctx, "a", produceItem("a", 100))
 	require.NoError(t, err)
-	require.True(t, it.Hit())
+	require.True(t, it.Hit)
 	quick, b := run(t, c, 100, "b", "c")
 	require.NoError(t, deliver(b))
 	quick.Finish()
@@ -110,11 +113,11 @@ func TestSeveralModalitiesDoNotDrift(t *testing.T) {
 	}
 }
 
-// Who follows the events knows what is cached.
+// Who follows the events can list what is cached.
 func TestEventsTellWhatIsCached(t *testing.T) {
 	for _, m := range []mmcache.Mode{mmcache.ProcessorOnly, mmcache.LRU, mmcache.SHM} {
 		t.Run(m.String(), func(t *testing.T) {
-			c := openCache(t, mmcache.Options{Mode: m, Capacity: 1000, MaxObject: 900})
+			c := openCache(t, mmcache.Options{Mode: m, Capacity: 1000, Shared: mmcache.SharedOptions{MaxObject: 900}})
 			events, stop := c.Subscribe(100)
 			known := map[string]bool{}
 			for i := range 20 {

@@ -11,8 +11,10 @@ import (
 	"github.com/ringcache/ringcache/pycompat"
 )
 
-// Options say what cache to open. [Config.Options] makes those of a vLLM server.
+// Options are those of a cache. [Config.Options] returns the ones that match a vLLM
+// server.
 type Options struct {
+	// Mode is the kind of the cache, for Open.
 	Mode Mode
 	// Generation of the vLLM engine; nil is the newest known.
 	Generation *pycompat.Generation
@@ -30,28 +32,8 @@ type Options struct {
 	// lru. The zero value is a current CPython.
 	Python lrusync.Python
 
-	// Readers, MaxObject, Name and Dir are for mode shm, see objstore.Options:
-	// the engine's world size, the bytes of the largest object, the name of the
-	// segment and its folder. 0 for MaxObject is 128 MiB or Capacity, whichever is
-	// less; more than Capacity counts as Capacity.
-	Readers   int
-	MaxObject int
-	Name, Dir string
-
-	// Policy of mode shm. The zero value is objstore.Pool; FIFO is vLLM's own, which
-	// an aborted request can block for ever.
-	Policy objstore.Policy
-	// Adopt takes over the segment Name with its items if its writer is gone, and
-	// makes a new one if there is none. It needs a Name.
-	Adopt bool
-	// Rereads and QuarantineTTL are for Pool, see objstore.Options.
-	Rereads       bool
-	QuarantineTTL time.Duration
-	// Quotas and Quota bound the bytes of tenants in Pool, Owner labels the
-	// segment; see objstore.Options.
-	Quotas map[string]int64
-	Quota  int64
-	Owner  string
+	// Shared is for mode shm.
+	Shared SharedOptions
 
 	// VerifyHits is for tests and debugging: it makes items also when they are cached,
 	// and counts (Stats.Changed) and logs each whose tensors or prompt updates are
@@ -59,8 +41,38 @@ type Options struct {
 	// silently wins. What is made to be compared is not bounded by InFlight.
 	VerifyHits bool
 
-	// Logger is told of items that can't be cached. nil is silent.
+	// Logger gets a line for each item that can't be cached. nil is silent.
 	Logger *slog.Logger
+}
+
+// SharedOptions are those of mode shm. Most are options of the store, see
+// objstore.Options.
+type SharedOptions struct {
+	// Readers is the number of processes that read every item: the engine's world
+	// size.
+	Readers int
+	// MaxObject is the most bytes of one object. 0 is 128 MiB or Capacity, whichever
+	// is less; more than Capacity counts as Capacity.
+	MaxObject int
+	// Name is that of the segment, Dir its folder: by default vLLM's name, and
+	// /dev/shm.
+	Name, Dir string
+	// Adopt takes over the segment Name with its items if its writer is gone, and
+	// makes a new one if there is none. It needs a Name.
+	Adopt bool
+	// Owner is a label of the segment for ringcache sweep.
+	Owner string
+
+	// FIFO frees items by vLLM's own rule (objstore.FIFO), which an aborted request can
+	// block for ever. Without it the store is an objstore.Pool.
+	FIFO bool
+	// Rereads and QuarantineTTL are about what aborted requests keep, in a Pool.
+	Rereads       bool
+	QuarantineTTL time.Duration
+	// Quotas bound the bytes of each tenant (Want.Tenant), in a Pool; Quota those of
+	// a tenant that is not in it. 0 is no bound.
+	Quotas map[string]int64
+	Quota  int64
 }
 
 const (
@@ -92,14 +104,10 @@ func (o Options) withDefaults() (Options, error) {
 	if o.MaxItem > o.InFlight {
 		return o, fmt.Errorf("%w: MaxItem %d is above InFlight %d, so no such item could ever be made", ErrInvalid, o.MaxItem, o.InFlight)
 	}
-	if o.Policy == 0 {
-		o.Policy = objstore.Pool
-	}
-	if o.Adopt && (o.Mode != SHM || o.Name == "" || o.Policy != objstore.Pool) {
-		return o, fmt.Errorf("%w: Adopt needs mode shm, the policy Pool and a Name", ErrInvalid)
-	}
-	if float64(o.MaxObject) > o.Capacity {
-		o.MaxObject = int(o.Capacity)
+	if o.Mode == SHM {
+		if err := o.Shared.withDefaults(o.Capacity); err != nil {
+			return o, err
+		}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -111,16 +119,31 @@ func (o Options) withDefaults() (Options, error) {
 func (o Options) Validate() error {
 	o, err := o.withDefaults()
 	if err == nil && o.Mode == SHM {
-		err = o.store().Validate()
+		if o.Shared.FIFO {
+			return o.store().ValidateFIFO()
+		}
+		return o.store().ValidatePool()
 	}
 	return err
 }
 
+func (s *SharedOptions) withDefaults(capacity float64) error {
+	if s.Adopt && (s.Name == "" || s.FIFO) {
+		return fmt.Errorf("%w: Adopt needs a Name, and a Pool", ErrInvalid)
+	}
+	if float64(s.MaxObject) > capacity {
+		s.MaxObject = int(capacity)
+	}
+	return nil
+}
+
+// store returns the options of the store of mode shm.
 func (o Options) store() objstore.Options {
+	s := o.Shared
 	return objstore.Options{
-		Name: o.Name, Dir: o.Dir, RingSize: int(o.Capacity), MaxObjectSize: o.MaxObject,
-		Readers: o.Readers, Generation: o.Generation, Policy: o.Policy,
-		Rereads: o.Rereads, QuarantineTTL: o.QuarantineTTL,
-		Quotas: o.Quotas, Quota: o.Quota, Owner: o.Owner,
+		Name: s.Name, Dir: s.Dir, RingSize: int(o.Capacity), MaxObjectSize: s.MaxObject,
+		Readers: s.Readers, Generation: o.Generation,
+		Rereads: s.Rereads, QuarantineTTL: s.QuarantineTTL,
+		Quotas: s.Quotas, Quota: s.Quota, Owner: s.Owner,
 	}
 }

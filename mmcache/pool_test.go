@@ -17,7 +17,7 @@ import (
 
 // shmRequest makes a request with one item and commits it; the handles are what
 // an engine got.
-func shmRequest(t *testing.T, c *mmcache.Cache, id, key string, n, children int) (*mmcache.Request, mmcache.Batch) {
+func shmRequest(t *testing.T, c mmcache.Cache, id, key string, n, children int) (*mmcache.Request, mmcache.Batch) {
 	t.Helper()
 	r, err := c.Begin(ctx, id, want(n, key)...)
 	require.NoError(t, err)
@@ -30,7 +30,7 @@ func shmRequest(t *testing.T, c *mmcache.Cache, id, key string, n, children int)
 }
 
 // evictOthers puts items that need the place of everything else.
-func evictOthers(t *testing.T, c *mmcache.Cache, n int) {
+func evictOthers(t *testing.T, c mmcache.Cache, n int) {
 	t.Helper()
 	for i := range 3 {
 		r, _ := shmRequest(t, c, "filler", fmt.Sprint("filler", i), n, 1)
@@ -38,7 +38,7 @@ func evictOthers(t *testing.T, c *mmcache.Cache, n int) {
 	}
 }
 
-func cached(c *mmcache.Cache, key string) bool {
+func cached(c mmcache.Cache, key string) bool {
 	for k := range c.Keys() {
 		if k == key {
 			return true
@@ -48,7 +48,7 @@ func cached(c *mmcache.Cache, key string) bool {
 }
 
 func TestAbortedItemStaysUntilAFence(t *testing.T) {
-	c := openCache(t, mmcache.Options{Mode: mmcache.SHM, Capacity: 8 << 10, MaxObject: 8 << 10})
+	c := openShared(t, mmcache.Options{Capacity: 8 << 10, Shared: mmcache.SharedOptions{MaxObject: 8 << 10}})
 	r, _ := shmRequest(t, c, "r", "a", 1000, 1)
 	r.Abort()
 	require.Equal(t, int64(1), c.Stats().Quarantined)
@@ -62,7 +62,7 @@ func TestAbortedItemStaysUntilAFence(t *testing.T) {
 }
 
 func TestFinishedItemGoesThoughNobodyRead(t *testing.T) {
-	c := openCache(t, mmcache.Options{Mode: mmcache.SHM, Capacity: 8 << 10, MaxObject: 8 << 10})
+	c := openShared(t, mmcache.Options{Capacity: 8 << 10, Shared: mmcache.SharedOptions{MaxObject: 8 << 10}})
 	r, _ := shmRequest(t, c, "r", "a", 1000, 1)
 	evictOthers(t, c, 7000)
 	require.True(t, cached(c, "a"))
@@ -78,8 +78,8 @@ func TestChildrenCount(t *testing.T) {
 	own := *release
 	own.Rereads = false // so that counts end the quarantine
 	gen := &own
-	o := mmcache.Options{Mode: mmcache.SHM, Generation: gen, Capacity: 8 << 10, MaxObject: 4 << 10, Readers: 2}
-	c := openCache(t, o)
+	o := mmcache.Options{Generation: gen, Capacity: 8 << 10, Shared: mmcache.SharedOptions{MaxObject: 4 << 10, Readers: 2}}
+	c := openShared(t, o)
 	r, sent := shmRequest(t, c, "r", "a", 1000, 3)
 	r.Abort()
 	reader, err := objstore.Open(c.Name(), objstore.ReaderOptions{Dir: segmentDir(t), RingSize: 8 << 10, Readers: 2, Generation: gen, Lock: make(mutex, 1)})
@@ -89,7 +89,7 @@ func TestChildrenCount(t *testing.T) {
 		require.Equal(t, int64(1), c.Stats().Quarantined, "after %d reads", i)
 		v, err := reader.Get(sent.Items[0].Handle, "a")
 		require.NoError(t, err)
-		requireContent(t, "a", v.Item())
+		assertContent(t, "a", v.Item())
 		require.NoError(t, v.Release())
 	}
 	require.Zero(t, c.Stats().Quarantined)
@@ -97,9 +97,9 @@ func TestChildrenCount(t *testing.T) {
 
 func TestAdoptKeepsItemsWarm(t *testing.T) {
 	dir := t.TempDir()
-	o := mmcache.Options{Mode: mmcache.SHM, Name: "warm", Dir: dir, Capacity: 1 << 20, MaxObject: 1 << 18, Readers: 1, Adopt: true}
-	open := func() *mmcache.Cache {
-		c, err := mmcache.Open(o)
+	o := mmcache.Options{Capacity: 1 << 20, Shared: mmcache.SharedOptions{Name: "warm", Dir: dir, MaxObject: 1 << 18, Readers: 1, Adopt: true}}
+	open := func() *mmcache.Shared {
+		c, err := mmcache.OpenShared(o)
 		require.NoError(t, err)
 		return c
 	}
@@ -116,9 +116,9 @@ func TestAdoptKeepsItemsWarm(t *testing.T) {
 	require.NoError(t, err)
 	it, err := r.Item(ctx, "a", mustNotProduce(t))
 	require.NoError(t, err)
-	require.True(t, it.Hit())
-	require.Equal(t, "a", string(it.Updates()), "prompt updates survive, too")
-	require.Positive(t, it.Size())
+	require.True(t, it.Hit)
+	require.Equal(t, "a", string(it.Updates), "prompt updates survive, too")
+	require.Positive(t, it.Size)
 	require.NoError(t, r.Commit(ctx, func(b mmcache.Batch) error {
 		require.Equal(t, sent.Items[0].Handle, b.Items[0].Handle, "old handles stay good")
 		return nil
@@ -128,7 +128,7 @@ func TestAdoptKeepsItemsWarm(t *testing.T) {
 	require.Zero(t, c.Stats().Quarantined)
 	require.True(t, cached(c, "a"))
 
-	_, err = mmcache.Open(o)
+	_, err = mmcache.OpenShared(o)
 	require.ErrorContains(t, err, "living process")
 	require.NoError(t, c.CheckStructure())
 	require.NoError(t, c.Close())
@@ -139,33 +139,50 @@ func TestAdoptKeepsItemsWarm(t *testing.T) {
 }
 
 func TestAdoptNeedsANameAndThePool(t *testing.T) {
-	for _, o := range []mmcache.Options{
-		{Mode: mmcache.SHM, Capacity: 1 << 20, Readers: 1, Adopt: true},
-		{Mode: mmcache.SHM, Capacity: 1 << 20, Readers: 1, Adopt: true, Name: "n", Policy: objstore.FIFO},
-		{Mode: mmcache.LRU, Capacity: 1 << 20, Adopt: true, Name: "n"},
+	for name, shared := range map[string]mmcache.SharedOptions{
+		"no name": {Readers: 1, Adopt: true},
+		"FIFO":    {Readers: 1, Adopt: true, Name: "n", FIFO: true},
 	} {
-		require.ErrorIs(t, o.Validate(), mmcache.ErrInvalid)
+		t.Run(name, func(t *testing.T) {
+			o := mmcache.Options{Mode: mmcache.SHM, Capacity: 1 << 20, Shared: shared}
+			requireInvalid(t, o.Validate(), "Adopt needs a Name, and a Pool")
+		})
 	}
 }
 
 func TestPrepareReports(t *testing.T) {
-	c := openCache(t, mmcache.Options{Mode: mmcache.SHM, Capacity: 1 << 20})
+	c := openShared(t, mmcache.Options{Capacity: 1 << 20})
 	rep, err := c.Prepare(ctx, memory.Options{Prefault: true})
 	require.NoError(t, err)
 	require.Contains(t, rep.String(), "prefault")
-	_, err = openCache(t, mmcache.Options{}).Prepare(ctx, memory.Options{})
-	require.ErrorIs(t, err, mmcache.ErrInvalid)
 }
 
-func TestFenceAndResetReadersInOtherModes(t *testing.T) {
-	c := openCache(t, mmcache.Options{Mode: mmcache.LRU, Capacity: 1 << 20})
-	c.Fence().Passed()
-	require.ErrorIs(t, c.ResetReaders(2), mmcache.ErrInvalid)
-	require.NoError(t, c.Detach())
+// What a cache can do besides depends on its mode, and the mode is its type.
+func TestModesAreTypes(t *testing.T) {
+	forEachMode(t, mmcache.Options{Capacity: 1 << 20}, func(t *testing.T, c mmcache.Cache) {
+		_, shared := c.(*mmcache.Shared)
+		require.Equal(t, c.Mode() == mmcache.SHM, shared)
+		_, mirrored := c.(*mmcache.Mirrored)
+		require.Equal(t, c.Mode() == mmcache.LRU, mirrored)
+	})
+	for name, open := range map[string]func(mmcache.Options) (mmcache.Cache, error){
+		"OpenShared":   func(o mmcache.Options) (mmcache.Cache, error) { return mmcache.OpenShared(o) },
+		"OpenMirrored": func(o mmcache.Options) (mmcache.Cache, error) { return mmcache.OpenMirrored(o) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := open(mmcache.Options{Mode: mmcache.ProcessorOnly, Capacity: 1 << 20, Shared: mmcache.SharedOptions{Readers: 1, Dir: t.TempDir(), Name: "typed"}})
+			require.NoError(t, err)
+			require.Equal(t, name == "OpenShared", c.Mode() == mmcache.SHM, "whatever Options.Mode is")
+			require.NoError(t, c.Close())
+		})
+	}
+	c, err := mmcache.Open(mmcache.Options{Mode: mmcache.SHM, Capacity: -1})
+	requireInvalid(t, err, "capacity of -1 bytes")
+	require.True(t, c == nil, "an interface that is nil, and not one with a nil pointer")
 }
 
 func TestUpdatesComeBeforeLayout(t *testing.T) {
-	forEachMode(t, mmcache.Options{Capacity: 1 << 20}, func(t *testing.T, c *mmcache.Cache) {
+	forEachMode(t, mmcache.Options{Capacity: 1 << 20}, func(t *testing.T, c mmcache.Cache) {
 		r, err := c.Begin(ctx, "r", want(100, "a")...)
 		require.NoError(t, err)
 		defer r.Rollback()
@@ -173,20 +190,19 @@ func TestUpdatesComeBeforeLayout(t *testing.T) {
 			defer b.SetUpdates([]byte("late"))
 			return b.Layout(layout(100))
 		})
-		require.ErrorIs(t, err, mmcache.ErrInvalid)
-		require.ErrorContains(t, err, "after Layout")
+		requireInvalid(t, err, "after Layout")
 	})
 }
 
 func TestTenantsHaveQuotas(t *testing.T) {
-	c := openCache(t, mmcache.Options{Mode: mmcache.SHM, Capacity: 64 << 10, MaxObject: 16 << 10, Quota: 10 << 10})
+	c := openShared(t, mmcache.Options{Capacity: 64 << 10, Shared: mmcache.SharedOptions{MaxObject: 16 << 10, Quota: 10 << 10}})
 	r, err := c.Begin(ctx, "r", mmcache.Want{Key: "a", Bytes: 9000, Tenant: "t"}, mmcache.Want{Key: "b", Bytes: 9000, Tenant: "t"})
 	require.NoError(t, err)
 	defer r.Rollback()
 	a, err := r.Item(ctx, "a", produceItem("a", 8000))
 	require.NoError(t, err)
-	require.Equal(t, mmcache.NoCause, a.Refused())
+	require.Equal(t, mmcache.NoCause, a.Refused)
 	b, err := r.Item(ctx, "b", produceItem("b", 8000))
 	require.NoError(t, err)
-	require.Equal(t, mmcache.Full, b.Refused(), "it goes inline")
+	require.Equal(t, mmcache.Full, b.Refused, "it goes inline")
 }

@@ -69,16 +69,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// Select returns the mode that vLLM chooses for a configuration
-// (vllm/multimodal/cache.py to 0.14, registry.py to 0.30, then
-// cache/factories.py). Where vLLM would quietly use another cache than the
-// configured one it fails with [FallbackError], where vLLM or its workers would
-// fail at start with an error that says why.
-func Select(c Config) (Mode, error) {
-	g, err := c.generation()
-	if err != nil {
-		return None, err
-	}
+// mode returns the mode that vLLM chooses.
+func (c Config) mode(g *pycompat.Generation) (Mode, error) {
 	asked, ok := map[string]Mode{"lru": LRU, "shm": SHM}[c.CacheType]
 	switch {
 	case !ok:
@@ -125,14 +117,17 @@ func (c Config) generation() (*pycompat.Generation, error) {
 	return pycompat.Lookup(c.Engine)
 }
 
-// Options returns the options of the cache that vLLM would make: its mode, sizes
-// and readers. The rest is to be filled in.
+// Options returns the options of the cache that vLLM would make of a configuration
+// (vllm/multimodal/cache.py to 0.14, registry.py to 0.30, then cache/factories.py): its
+// mode, sizes and readers. The rest is to be filled in. Where vLLM would quietly use
+// another cache than the configured one Options fails with [FallbackError], where vLLM
+// or its workers would fail at start with [ErrInvalid].
 func (c Config) Options() (Options, error) {
-	mode, err := Select(c)
+	g, err := c.generation()
 	if err != nil {
 		return Options{}, err
 	}
-	g, err := c.generation()
+	mode, err := c.mode(g)
 	if err != nil {
 		return Options{}, err
 	}
@@ -148,8 +143,8 @@ func (c Config) Options() (Options, error) {
 		if c.MaxObjectMB < 0 || c.MaxObjectMB > math.MaxInt>>20 {
 			return Options{}, fmt.Errorf("%w: mm_shm_cache_max_object_size_mb %d is out of range", ErrInvalid, c.MaxObjectMB)
 		}
-		o.Capacity, o.Readers = float64(n), c.WorldSize
-		o.MaxObject = min(c.MaxObjectMB<<20, n) // vLLM takes more, and then finds no room
+		o.Capacity, o.Shared.Readers = float64(n), c.WorldSize
+		o.Shared.MaxObject = min(c.MaxObjectMB<<20, n) // vLLM takes more, and then finds no room
 	}
 	return o, nil
 }

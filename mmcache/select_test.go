@@ -1,6 +1,7 @@
 package mmcache_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -12,7 +13,7 @@ import (
 )
 
 // selection is a configuration and what vLLM makes of it. change is applied to
-// the defaults; fallback says that vLLM silently uses processor_only instead.
+// the defaults; with fallback vLLM silently uses processor_only instead.
 type selection struct {
 	name     string
 	change   func(*mmcache.Config)
@@ -73,13 +74,10 @@ func TestSelect(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			c := mmcache.DefaultConfig()
 			s.change(&c)
-			mode, err := mmcache.Select(c)
-			_, oerr := c.Options()
-			require.Equal(t, err, oerr)
+			o, err := c.Options()
 			var fallback *mmcache.FallbackError
 			switch {
 			case s.fallback != "":
-				require.ErrorIs(t, err, mmcache.ErrFallback)
 				require.ErrorAs(t, err, &fallback)
 				require.Equal(t, s.fallback, fallback.Reason)
 				require.Equal(t, c.CacheType, fallback.Asked.String())
@@ -88,20 +86,17 @@ func TestSelect(t *testing.T) {
 				s.mode = mmcache.ProcessorOnly // once it is allowed
 			case s.err != "":
 				require.ErrorContains(t, err, s.err)
-				require.NotErrorIs(t, err, mmcache.ErrFallback)
+				require.False(t, errors.As(err, &fallback), "%v", err)
 			default:
 				require.NoError(t, err)
-				require.Equal(t, s.mode, mode)
+				require.Equal(t, s.mode, o.Mode)
 			}
 			c.AllowFallback = true // is no licence for anything else
-			mode, err = mmcache.Select(c)
+			o, err = c.Options()
 			if s.err != "" {
 				require.ErrorContains(t, err, s.err)
 				return
 			}
-			require.NoError(t, err)
-			require.Equal(t, s.mode, mode)
-			o, err := c.Options()
 			require.NoError(t, err)
 			require.Equal(t, s.mode, o.Mode)
 			require.NoError(t, o.Validate())
@@ -110,17 +105,19 @@ func TestSelect(t *testing.T) {
 }
 
 func TestSelectInvalidIsErrInvalid(t *testing.T) {
-	for _, change := range []func(*mmcache.Config){
-		func(c *mmcache.Config) { c.CacheType = "fifo" },
-		func(c *mmcache.Config) { c.CacheGB = math.NaN() },
-		func(c *mmcache.Config) { c.MaxObjectMB = 1 },
-		func(c *mmcache.Config) { c.Nodes = 0 },
-		func(c *mmcache.Config) { c.CacheType, c.Ray = "shm", true },
+	for what, change := range map[string]func(*mmcache.Config){
+		`mm_processor_cache_type "fifo"`:  func(c *mmcache.Config) { c.CacheType = "fifo" },
+		"mm_processor_cache_gb NaN":       func(c *mmcache.Config) { c.CacheGB = math.NaN() },
+		"mm_shm_cache_max_object_size_mb": func(c *mmcache.Config) { c.MaxObjectMB = 1 },
+		"Nodes 0":                         func(c *mmcache.Config) { c.Nodes = 0 },
+		"Ray executor":                    func(c *mmcache.Config) { c.CacheType, c.Ray = "shm", true },
 	} {
-		c := mmcache.DefaultConfig()
-		change(&c)
-		_, err := mmcache.Select(c)
-		require.ErrorIs(t, err, mmcache.ErrInvalid)
+		t.Run(what, func(t *testing.T) {
+			c := mmcache.DefaultConfig()
+			change(&c)
+			_, err := c.Options()
+			requireInvalid(t, err, what)
+		})
 	}
 }
 
@@ -145,16 +142,14 @@ func TestConfigOptions(t *testing.T) {
 	require.Equal(t, mmcache.Options{Mode: mmcache.ProcessorOnly, Generation: pycompat.Newest(), Capacity: 4 * gib}, o)
 
 	o = options(func(c *mmcache.Config) { c.CacheType, c.WorldSize = "shm", 8 })
-	require.Equal(t, mmcache.Options{
-		Mode: mmcache.SHM, Generation: pycompat.Newest(), Capacity: 4 * gib, Readers: 8, MaxObject: 128 << 20,
-	}, o)
+	require.Equal(t, mmcache.Options{Mode: mmcache.SHM, Generation: pycompat.Newest(), Capacity: 4 * gib, Shared: mmcache.SharedOptions{Readers: 8, MaxObject: 128 << 20}}, o)
 
 	o = options(func(c *mmcache.Config) { c.CacheType, c.CacheGB, c.MaxObjectMB = "shm", 0.0000001, 3 })
 	require.EqualValues(t, 107, o.Capacity, "a ring has whole bytes")
-	require.Equal(t, 107, o.MaxObject, "an object is not larger than the ring")
+	require.Equal(t, 107, o.Shared.MaxObject, "an object is not larger than the ring")
 
 	o = options(func(c *mmcache.Config) { c.CacheType, c.MaxObjectMB = "shm", 3 })
-	require.Equal(t, 3<<20, o.MaxObject)
+	require.Equal(t, 3<<20, o.Shared.MaxObject)
 
 	o = options(func(c *mmcache.Config) { c.CacheGB = 0 })
 	require.Equal(t, mmcache.Options{Mode: mmcache.None, Generation: pycompat.Newest()}, o)

@@ -17,7 +17,7 @@ import (
 func TestBlockedSendBlocksNoBegin(t *testing.T) {
 	for _, m := range modes {
 		t.Run(m.String(), func(t *testing.T) {
-			bubble(t, mmcache.Options{Mode: m, Capacity: 1 << 20}, func(t *testing.T, c *mmcache.Cache) {
+			bubble(t, mmcache.Options{Mode: m, Capacity: 1 << 20}, func(t *testing.T, c mmcache.Cache) {
 				slow, other := begin(t, c, "a"), begin(t, c, "b")
 				for r, key := range map[*mmcache.Request]string{slow: "a", other: "b"} {
 					_, err := r.Item(ctx, key, produceItem(key, 100))
@@ -50,7 +50,7 @@ func TestBlockedSendBlocksNoBegin(t *testing.T) {
 					require.ErrorIs(t, err, context.DeadlineExceeded)
 					var waited *mmcache.WaitError
 					require.ErrorAs(t, err, &waited)
-					require.Equal(t, mmcache.WaitSend, waited.For)
+					require.Equal(t, "send", waited.For)
 					require.ErrorContains(t, err, "send of another request")
 					err = c.Clear(short, func(lrusync.Envelope) error { return nil })
 					require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -71,7 +71,7 @@ func TestBlockedSendBlocksNoBegin(t *testing.T) {
 // From within send everything works that does not send; what does is refused at
 // once where it would wait for ever.
 func TestCallsFromWithinSend(t *testing.T) {
-	forEachMode(t, mmcache.Options{Capacity: 1 << 20}, func(t *testing.T, c *mmcache.Cache) {
+	forEachMode(t, mmcache.Options{Capacity: 1 << 20}, func(t *testing.T, c mmcache.Cache) {
 		other, _ := run(t, c, 100, "b")
 		unsent := begin(t, c, "c")
 		_, err := unsent.Item(ctx, "c", produceItem("c", 100))
@@ -81,11 +81,10 @@ func TestCallsFromWithinSend(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, r.Commit(ctx, func(mmcache.Batch) error {
 			c.Stats()
-			c.HitsSince()
 			for range c.Keys() {
 			}
 			require.NoError(t, c.CheckStructure())
-			c.Fence().Passed()
+			passFence(c)
 			c.Invalidate("b")
 			h, ok, err := c.Lookup(ctx, "a")
 			require.NoError(t, err)
@@ -95,13 +94,13 @@ func TestCallsFromWithinSend(t *testing.T) {
 			begin(t, c, "d").Rollback()
 			other.Finish()
 			r.SetChildren(3)
-			require.ErrorIs(t, r.Commit(ctx, sent), mmcache.ErrInvalid)
+			requireInvalid(t, r.Commit(ctx, sent), "from within its own send")
 			err = unsent.Commit(ctx, sent)
 			if c.Mode() == mmcache.LRU {
-				require.ErrorIs(t, err, mmcache.ErrInvalid)
+				requireInvalid(t, err, "from within the send of a request")
 				require.ErrorIs(t, err, lrusync.ErrNested)
-				require.ErrorIs(t, c.Clear(ctx, func(lrusync.Envelope) error { return nil }), mmcache.ErrInvalid)
-				require.ErrorIs(t, r.Missed(ctx, []string{"a"}, sent), mmcache.ErrInvalid)
+				requireInvalid(t, c.Clear(ctx, nothing), "from within the send of a request")
+				requireInvalid(t, r.Missed(ctx, []string{"a"}, sent), "from within its own send")
 			} else {
 				require.NoError(t, err)
 			}
@@ -109,7 +108,7 @@ func TestCallsFromWithinSend(t *testing.T) {
 			r.Finish()
 			for _, h := range c.Holders() {
 				if h.ID == r.ID() {
-					require.Equal(t, mmcache.Began, h.State, "until send has returned")
+					require.Equal(t, "begun", h.State, "until send has returned")
 				}
 			}
 			return nil
@@ -126,7 +125,7 @@ func TestCallsFromWithinSend(t *testing.T) {
 
 // A Rollback from within a send that fails takes effect when it has failed.
 func TestRollbackFromWithinAFailedSend(t *testing.T) {
-	forEachMode(t, mmcache.Options{Capacity: 1 << 20}, func(t *testing.T, c *mmcache.Cache) {
+	forEachMode(t, mmcache.Options{Capacity: 1 << 20}, func(t *testing.T, c mmcache.Cache) {
 		r := begin(t, c, "a")
 		_, err := r.Item(ctx, "a", produceItem("a", 100))
 		require.NoError(t, err)

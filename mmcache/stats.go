@@ -1,10 +1,6 @@
 package mmcache
 
-import (
-	"time"
-
-	"github.com/ringcache/ringcache/lrusync"
-)
+import "time"
 
 // Stats are counts since the cache was opened, and its state now.
 type Stats struct {
@@ -63,7 +59,19 @@ func (s *Stats) refuse(c Cause) {
 
 func (s *Stats) open() int64 { return s.Begun - s.RolledBack - s.Finished - s.Aborted }
 
-func (c *Cache) count(f func(*Stats)) {
+// ended counts a request that was open.
+func (s *Stats) ended(how ending) {
+	switch how {
+	case finish:
+		s.Finished++
+	case abort:
+		s.Aborted++
+	default:
+		s.RolledBack++
+	}
+}
+
+func (c *cache) count(f func(*Stats)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f(&c.stats)
@@ -71,48 +79,29 @@ func (c *Cache) count(f func(*Stats)) {
 
 // countQuery counts the question for an item, as upstream would at each of its
 // places: when it was made for the first, the others are hits.
-func (c *Cache) countQuery(s *slot, hit bool) {
-	s.hit = hit
+func (c *cache) countQuery(w *wanted, hit bool) {
+	w.hit = hit
+	places := int64(w.places)
 	c.count(func(st *Stats) {
-		st.Total += s.places
+		st.Total += places
 		switch {
-		case c.o.Mode == None:
+		case c.neverHits:
 		case hit:
-			st.Hits += s.places
+			st.Hits += places
 		default:
-			st.Hits += s.places - 1
+			st.Hits += places - 1
 		}
 	})
 }
 
-// Stats returns the counts and the state now.
-func (c *Cache) Stats() Stats {
-	var items, bytes, quarantined int64
-	if s, ok := c.back.(*shared); ok {
-		items, bytes, quarantined = s.sums()
-	} else {
-		var all []lrusync.KeySize
-		all, bytes = c.back.contents()
-		items = int64(len(all))
-	}
+func (c *cache) Stats() Stats {
+	items, bytes, quarantined := c.backend.measure()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.stats
-	s.CachedItems, s.CachedBytes = items, bytes
+	s.CachedItems, s.CachedBytes, s.Quarantined = items, bytes, quarantined
 	s.InFlight, s.InFlightLimit = c.budget.inUse(), c.budget.limit
-	s.Quarantined = quarantined
-	s.Epoch = c.epoch
 	s.Open, s.Holds = s.open(), int64(len(c.holds))
 	s.Waiting = int64(len(c.ids)) - s.Open
 	return s
-}
-
-// HitsSince returns hits and queries since its last call, as vLLM's
-// make_stats(delta=True).
-func (c *Cache) HitsSince() lrusync.Stats {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	d := lrusync.Stats{Hits: c.stats.Hits - c.reported.Hits, Total: c.stats.Total - c.reported.Total}
-	c.reported = lrusync.Stats{Hits: c.stats.Hits, Total: c.stats.Total}
-	return d
 }

@@ -40,14 +40,14 @@ type peer interface {
 // requests of all kinds, with a real reader or receiver on the other end. No
 // request may fail, no byte be wrong, no memory exceed its bound.
 func TestManyRequests(t *testing.T) {
-	o := mmcache.Options{Capacity: capacity, MaxObject: 2 << 10, InFlight: inFlight}
-	forEachMode(t, o, func(t *testing.T, c *mmcache.Cache) {
+	o := mmcache.Options{Capacity: capacity, InFlight: inFlight, Shared: mmcache.SharedOptions{MaxObject: 2 << 10}}
+	forEachMode(t, o, func(t *testing.T, c mmcache.Cache) {
 		w := &world{t: t, c: c}
 		switch c.Mode() {
 		case mmcache.LRU:
 			w.peer = &lossyEngine{engine: newEngine(t, capacity), rnd: rand.New(rand.NewPCG(7, 7))}
 		case mmcache.SHM:
-			w.peer = newWorker(t, c)
+			w.peer = newWorker(t, c.(*mmcache.Shared))
 		default:
 			w.peer = inline{t}
 		}
@@ -97,7 +97,7 @@ func TestManyRequests(t *testing.T) {
 
 type world struct {
 	t    *testing.T
-	c    *mmcache.Cache
+	c    mmcache.Cache
 	peer peer
 	live atomic.Int64 // bytes on the heap in the hands of requests
 	most atomic.Int64
@@ -140,7 +140,7 @@ func (w *world) request(rnd *rand.Rand, id string) {
 		if !assert.NoError(t, err) {
 			return
 		}
-		onHeap := it.Refused() != mmcache.NoCause || w.c.Mode() == mmcache.None || w.c.Mode() == mmcache.LRU && !it.Hit()
+		onHeap := it.Refused != mmcache.NoCause || w.c.Mode() == mmcache.None || w.c.Mode() == mmcache.LRU && !it.Hit
 		if onHeap && held[x.Key] == 0 {
 			held[x.Key] = int64(n)
 			w.hold(int64(n))
@@ -163,7 +163,7 @@ func (w *world) request(rnd *rand.Rand, id string) {
 	}
 	for attempt := 0; drift != nil || missing != nil; attempt++ {
 		if drift != nil {
-			w.c.Repair(*drift)
+			w.c.(*mmcache.Mirrored).Repair(*drift)
 		}
 		if missing == nil {
 			break
@@ -175,7 +175,7 @@ func (w *world) request(rnd *rand.Rand, id string) {
 	letGo()
 	if rnd.IntN(20) == 0 {
 		r.Abort()
-		w.c.Fence().Passed() // the other end has read everything before Commit returned
+		passFence(w.c) // the other end has read everything before Commit returned
 	} else {
 		r.Finish()
 	}
@@ -186,7 +186,7 @@ type inline struct{ t *testing.T }
 
 func (i inline) take(b mmcache.Batch) ([]string, *lrusync.Drift) {
 	for _, w := range b.Items {
-		requireContent(i.t, w.Key, w.Item)
+		assertContent(i.t, w.Key, w.Item)
 	}
 	return nil, nil
 }
@@ -209,7 +209,7 @@ func (e *lossyEngine) take(b mmcache.Batch) ([]string, *lrusync.Drift) {
 	res := e.engine.take(b)
 	if res.Missing == nil {
 		for i, w := range b.Items {
-			requireContent(e.t, w.Key, res.Values[i])
+			assertContent(e.t, w.Key, res.Values[i])
 		}
 	}
 	return res.Missing, res.Drift
@@ -234,7 +234,7 @@ func (m mutex) Lock(ctx context.Context) error {
 
 func (m mutex) Unlock() error { <-m; return nil }
 
-func newWorker(t *testing.T, c *mmcache.Cache) *worker {
+func newWorker(t *testing.T, c *mmcache.Shared) *worker {
 	r, err := objstore.Open(c.Name(), objstore.ReaderOptions{Dir: segmentDir(t), RingSize: capacity, Readers: 1, Lock: make(mutex, 1), LockTimeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.Close()) })
@@ -249,14 +249,14 @@ func (w *worker) take(b mmcache.Batch) ([]string, *lrusync.Drift) {
 	}
 	for _, i := range b.Items {
 		if i.Form == mmcache.FormData {
-			requireContent(w.t, i.Key, i.Item)
+			assertContent(w.t, i.Key, i.Item)
 			continue
 		}
 		v, err := w.r.Get(i.Handle, i.Key)
 		if !assert.NoError(w.t, err) {
 			return nil, nil
 		}
-		requireContent(w.t, i.Key, v.Value().(*serde.Item))
+		assertContent(w.t, i.Key, v.Value().(*serde.Item))
 		assert.NoError(w.t, v.Check())
 		assert.NoError(w.t, v.Release())
 	}

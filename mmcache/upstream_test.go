@@ -17,7 +17,7 @@ const mib = 1 << 20
 // test_cache_eviction_shm_cache
 func TestUpstreamCacheEvictionSHM(t *testing.T) {
 	const ring = 15*mib + mib/5
-	c := openCache(t, mmcache.Options{Mode: mmcache.SHM, Policy: objstore.FIFO, Capacity: ring, MaxObject: 6 * mib})
+	c := openShared(t, mmcache.Options{Capacity: ring, Shared: mmcache.SharedOptions{FIFO: true, MaxObject: 6 * mib}})
 	r, err := objstore.Open(c.Name(), objstore.ReaderOptions{Dir: segmentDir(t), RingSize: ring, Readers: 1, Lock: make(mutex, 1)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, r.Close()) }()
@@ -33,7 +33,7 @@ func TestUpstreamCacheEvictionSHM(t *testing.T) {
 		for _, k := range keys {
 			it, err := r.Item(ctx, k, produceItem(k, size[k]*mib))
 			require.NoError(t, err)
-			if it.Refused() != mmcache.NoCause {
+			if it.Refused != mmcache.NoCause {
 				refused = append(refused, k)
 			}
 		}
@@ -58,13 +58,13 @@ func TestUpstreamCacheEvictionSHM(t *testing.T) {
 // same items.
 func TestUpstreamConsistencyOfModes(t *testing.T) {
 	sequences := [][]string{{"a", "b"}, {"c"}, {"a"}, {"d", "e", "a"}, {"b"}, {"b", "c", "d"}, {"e", "a"}, {"a", "a"}}
-	forEachMode(t, mmcache.Options{Capacity: 1200, MaxObject: 700}, func(t *testing.T, c *mmcache.Cache) {
+	forEachMode(t, mmcache.Options{Capacity: 1200, Shared: mmcache.SharedOptions{MaxObject: 700}}, func(t *testing.T, c mmcache.Cache) {
 		var p peer = inline{t}
 		switch c.Mode() {
 		case mmcache.LRU:
 			p = faithful{newEngine(t, 1200)}
 		case mmcache.SHM:
-			r, err := objstore.Open(c.Name(), objstore.ReaderOptions{Dir: segmentDir(t), RingSize: 1200, Readers: 1, Lock: make(mutex, 1)})
+			r, err := objstore.Open(c.(*mmcache.Shared).Name(), objstore.ReaderOptions{Dir: segmentDir(t), RingSize: 1200, Readers: 1, Lock: make(mutex, 1)})
 			require.NoError(t, err)
 			defer func() { require.NoError(t, r.Close()) }()
 			p = &worker{t, r}
@@ -89,7 +89,7 @@ func (f faithful) take(b mmcache.Batch) ([]string, *lrusync.Drift) {
 	res := f.engine.take(b)
 	for i, w := range b.Items {
 		if res.Missing == nil {
-			requireContent(f.t, w.Key, res.Values[i])
+			assertContent(f.t, w.Key, res.Values[i])
 		}
 	}
 	return res.Missing, res.Drift

@@ -12,9 +12,14 @@ import (
 
 // contents remembers what was made under each key (Options.VerifyHits).
 type contents struct {
-	mu   sync.Mutex
 	seed maphash.Seed
+
+	mu   sync.Mutex
 	sums map[string]uint64
+}
+
+func newContents() *contents {
+	return &contents{seed: maphash.MakeSeed(), sums: map[string]uint64{}}
 }
 
 // mostContents bounds the keys that are remembered.
@@ -60,21 +65,21 @@ func (b *Builder) sum(seed maphash.Seed) uint64 {
 }
 
 // verify compares what was made with what its key meant before.
-func (c *Cache) verify(b *Builder) {
-	if c.made.changed(b.key, b.sum(c.made.seed)) {
+func (c *cache) verify(b *Builder) {
+	if c.made.changed(b.wanted.key, b.sum(c.made.seed)) {
 		c.count(func(st *Stats) { st.Changed++ })
-		c.o.Logger.Warn("an item has another content than was made under its key before; the key must change with the content", "key", b.key)
+		c.o.Logger.Warn("an item has another content than was made under its key before; the key must change with the content", "key", b.wanted.key)
 	}
 }
 
 // verifyHit makes an item that is cached, only to compare it.
-func (c *Cache) verifyHit(ctx context.Context, s *slot) {
-	if s.produce == nil || s.verified {
+func (c *cache) verifyHit(ctx context.Context, w *wanted) {
+	if w.produce == nil || w.verified {
 		return
 	}
-	s.verified = true
-	b := &Builder{back: none{}, o: &c.o, key: s.key, limit: math.MaxInt64}
-	if err := s.produce(ctx, b); err == nil && b.item != nil {
+	w.verified = true
+	b := &Builder{tx: producing{}, wanted: &wanted{key: w.key, charge: math.MaxInt64}, python: c.o.Python}
+	if err := b.produce(ctx, w.produce); err == nil {
 		c.verify(b)
 	}
 }

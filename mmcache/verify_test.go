@@ -13,7 +13,7 @@ import (
 // reported where that is asked for.
 func TestVerifyHitsReportsAnotherContent(t *testing.T) {
 	for _, verify := range []bool{false, true} {
-		forEachMode(t, mmcache.Options{Capacity: 1 << 20, VerifyHits: verify}, func(t *testing.T, c *mmcache.Cache) {
+		forEachMode(t, mmcache.Options{Capacity: 1 << 20, VerifyHits: verify}, func(t *testing.T, c mmcache.Cache) {
 			made := 0
 			request := func(p mmcache.Producer) {
 				r := begin(t, c, "a")

@@ -15,6 +15,7 @@ import (
 // after the other, and has nothing of the cache but the wire. A real one is
 // another process, behind a socket.
 type engine struct {
+	answer   func(mmcache.Batch) result
 	capacity float64
 	queue    chan job
 	stopped  chan struct{}
@@ -36,15 +37,18 @@ type result struct {
 	err     error
 }
 
-func newEngine(o mmcache.Options, segment string) (*engine, error) {
-	e := &engine{capacity: o.Capacity, queue: make(chan job, 64), stopped: make(chan struct{})}
+// newEngine starts the engine for a cache with these options.
+func newEngine(cache mmcache.Cache, o mmcache.Options) (*engine, error) {
+	e := &engine{capacity: o.Capacity, queue: make(chan job, 64), stopped: make(chan struct{}), answer: answerInline}
 	var err error
-	switch o.Mode {
-	case mmcache.LRU:
+	switch c := cache.(type) {
+	case *mmcache.Mirrored:
+		e.answer = e.answerMirrored
 		err = e.forget()
-	case mmcache.SHM:
-		e.reader, err = objstore.Open(segment, objstore.ReaderOptions{
-			RingSize: int(o.Capacity), Readers: o.Readers, Dir: o.Dir, Lock: make(lock, 1),
+	case *mmcache.Shared:
+		e.answer = e.answerShared
+		e.reader, err = objstore.Open(c.Name(), objstore.ReaderOptions{
+			RingSize: int(o.Capacity), Readers: o.Shared.Readers, Dir: o.Shared.Dir, Lock: make(lock, 1),
 		})
 	}
 	if err != nil {
@@ -95,17 +99,7 @@ func (e *engine) work() {
 	}
 }
 
-func (e *engine) answer(b mmcache.Batch) result {
-	switch {
-	case e.receiver != nil:
-		return e.answerMirrored(b)
-	case e.reader != nil:
-		return e.answerShared(b)
-	}
-	return e.answerInline(b)
-}
-
-func (e *engine) answerInline(b mmcache.Batch) (res result) {
+func answerInline(b mmcache.Batch) (res result) {
 	for _, w := range b.Items {
 		m, err := mean(w.Item)
 		res.means, res.err = append(res.means, m), errors.Join(res.err, err)

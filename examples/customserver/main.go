@@ -70,10 +70,10 @@ func (o options) Validate() error {
 func (o options) cache() (mmcache.Options, error) {
 	c := mmcache.Options{
 		Capacity: float64(o.Capacity) * (1 << 20), InFlight: int64(o.InFlight) << 20,
-		Readers: 1, Dir: o.Dir, Name: o.Name,
+		Shared: mmcache.SharedOptions{Readers: 1, Dir: o.Dir, Name: o.Name},
 	}
-	if c.Name == "" {
-		c.Name = fmt.Sprintf("customserver%d", os.Getpid())
+	if o.Name == "" {
+		c.Shared.Name = fmt.Sprintf("customserver%d", os.Getpid())
 	}
 	for _, m := range []mmcache.Mode{mmcache.None, mmcache.ProcessorOnly, mmcache.LRU, mmcache.SHM} {
 		if m.String() == o.Mode {

@@ -26,7 +26,7 @@ type server struct {
 	model   string
 	timeout time.Duration
 	bodies  bodies
-	cache   *mmcache.Cache
+	cache   mmcache.Cache
 	engine  *engine
 	ids     atomic.Int64
 	peak    atomic.Int64 // most bytes in flight that a request saw
@@ -58,7 +58,7 @@ func newServer(o options) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := newEngine(co, c.Name())
+	e, err := newEngine(c, co)
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -201,11 +201,11 @@ func (s *server) embed(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		if err != nil {
 			return nil, err
 		}
-		size, err := parseUpdates(it.Updates())
+		size, err := parseUpdates(it.Updates)
 		if err != nil {
 			return nil, err
 		}
-		answers[i] = answer{Key: it.Key(), Hit: it.Hit(), Width: size.X, Height: size.Y}
+		answers[i] = answer{Key: it.Key, Hit: it.Hit, Width: size.X, Height: size.Y}
 	}
 	means, err := s.ask(ctx, req)
 	if err != nil {
@@ -231,8 +231,8 @@ func (s *server) ask(ctx context.Context, req *mmcache.Request) ([]float64, erro
 	defer req.Finish()
 	for range maxResends {
 		res := <-results
-		if res.drift != nil {
-			s.cache.Repair(*res.drift)
+		if m, ok := s.cache.(*mmcache.Mirrored); ok && res.drift != nil {
+			m.Repair(*res.drift)
 		}
 		switch {
 		case res.err != nil:

@@ -44,10 +44,10 @@ func newWorld(t *testing.T, model, cache string) *world {
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	w := &world{server: s, t: t, ctx: ctx, eo: enginetest.Options{
-		Handshake: s.engine.Address().Handshake, Segment: s.cache.Name(), Dir: dir, RingSize: 4 << 20, Generation: pycompat.Newest(),
+		Handshake: s.engine.Address().Handshake, Segment: s.engine.Address().Segment, Dir: dir, RingSize: 4 << 20, Generation: pycompat.Newest(),
 	}}
 	if cache == "lru" {
-		w.eo.Segment, w.eo.Mirror = "", 4<<20
+		w.eo.Mirror = 4 << 20
 	}
 	kept := make(chan error, 1)
 	running, stop := context.WithCancel(ctx)

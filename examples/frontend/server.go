@@ -30,7 +30,7 @@ type server struct {
 	log    *slog.Logger
 	vision *vision
 	hasher mmhash.Options
-	cache  *mmcache.Cache
+	cache  mmcache.Cache
 	engine *engine.Client
 	ids    atomic.Int64
 	bodies *semaphore.Weighted // bytes
@@ -54,7 +54,8 @@ func newServer(o options, log *slog.Logger) (_ *server, err error) {
 	}
 	// The number of readers is set when the engine has told it.
 	s.cache, err = mmcache.Open(mmcache.Options{
-		Mode: o.mode(), Generation: g, Capacity: o.Capacity * (1 << 30), InFlight: int64(o.InFlight) << 20, Readers: 1, Name: o.Name, Dir: o.Dir,
+		Mode: o.mode(), Generation: g, Capacity: o.Capacity * (1 << 30), InFlight: int64(o.InFlight) << 20,
+		Shared: mmcache.SharedOptions{Readers: 1, Name: o.Name, Dir: o.Dir},
 	})
 	if err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ func TestProducer(t *testing.T) {
 	for _, mode := range []mmcache.Mode{mmcache.LRU, mmcache.SHM} {
 		t.Run(mode.String(), func(t *testing.T) {
 			const size = 16 << 20
-			o := mmcache.Options{Mode: mode, Capacity: size, Readers: 1, Name: "preprocess", Dir: t.TempDir()}
+			o := mmcache.Options{Mode: mode, Capacity: size, Shared: mmcache.SharedOptions{Readers: 1, Name: "preprocess", Dir: t.TempDir()}}
 			cache, err := mmcache.Open(o)
 			require.NoError(t, err)
 			defer func() { require.NoError(t, cache.Close()) }()
@@ -68,7 +68,7 @@ func TestProducer(t *testing.T) {
 						require.Equal(t, want, w.Item)
 						return nil
 					}
-					r, err := objstore.Open(cache.Name(), objstore.ReaderOptions{Dir: o.Dir, RingSize: size, Readers: 1, Lock: new(lock)})
+					r, err := objstore.Open(cache.(*mmcache.Shared).Name(), objstore.ReaderOptions{Dir: o.Shared.Dir, RingSize: size, Readers: 1, Lock: new(lock)})
 					require.NoError(t, err)
 					v, err := r.Get(w.Handle, w.Key)
 					require.NoError(t, err)

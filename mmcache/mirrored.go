@@ -1,0 +1,207 @@
+package mmcache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/serde"
+)
+
+// Mirrored is a [Cache] of mode lru. The engine keeps the items; the cache mirrors
+// what the engine has, and keeps prompt updates only.
+type Mirrored struct {
+	*cache
+	inHeap
+	sender *lrusync.Sender
+}
+
+// mirroredEntry is an item that the engine has. The engine can't be made to keep it,
+// so it may be gone at commit; it is made then.
+type mirroredEntry struct{ description }
+
+func (*mirroredEntry) needs(announced int64) int64 { return announced }
+func (*mirroredEntry) data() *serde.Item           { return nil }
+func (*mirroredEntry) lasts() bool                 { return false }
+
+// OpenMirrored opens a cache of mode lru. Options.Mode is not looked at.
+func OpenMirrored(o Options) (*Mirrored, error) {
+	o.Mode = LRU
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s, err := lrusync.NewSender(lrusync.Options{Capacity: o.Capacity, Generation: o.Generation})
+	if err != nil {
+		return nil, err
+	}
+	m := &Mirrored{cache: newCache(o), sender: s}
+	m.backend, m.clearWeight = m, 1 // Clear waits for sends, and only the end of the cache for Clear
+	return m, nil
+}
+
+// Repair takes the report of a receiver of package lrusync that it has drifted, and
+// reports whether that was new. Requests whose items it missed are sent again with
+// [Request.Missed].
+func (m *Mirrored) Repair(d lrusync.Drift) bool {
+	if !m.sender.Repair(d) {
+		return false
+	}
+	m.count(func(st *Stats) { st.Repaired++ })
+	m.events.emit(Event{Kind: Lost}) // what the engine has is another now
+	return true
+}
+
+func (m *Mirrored) begin(string) (transaction, error) { return &mirroring{m: m}, nil }
+
+// mirroring is a transaction that finds what the engine has.
+type mirroring struct {
+	m *Mirrored
+
+	// Of Commit and Missed, which have turns.
+	ticket lrusync.Envelope // of the last time that the request was sent
+	missed int              // how often the engine missed items of it
+}
+
+func (t *mirroring) find(key string) (entry, bool) {
+	updates, size, ok := t.m.sender.Lookup(key)
+	if !ok {
+		return nil, false
+	}
+	return &mirroredEntry{description{key: key, size: size, updates: updates}}, true
+}
+
+func (*mirroring) room(_ *Builder, it *serde.Item) (room, error) { return newHeapRoom(it, NoCause) }
+
+func (*mirroring) end(ending) {}
+
+// commit sends the request in its place among all others. What the engine lost
+// since the request looked is made first; that never repeats for an item.
+func (t *mirroring) commit(ctx context.Context, r *Request, send func(Batch) error) error {
+	ctx, end := joined(ctx, r.c.done)
+	defer end()
+	for {
+		err := t.sendOnce(ctx, r, send)
+		var need *lrusync.NeedDataError
+		if !errors.As(err, &need) {
+			return err
+		}
+		for _, k := range need.Keys {
+			if err := r.make(ctx, r.byKey[k]); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// sendOnce sends the request, unless it fails with a lrusync.NeedDataError first.
+func (t *mirroring) sendOnce(ctx context.Context, r *Request, send func(Batch) error) error {
+	items := make([]lrusync.Item, len(r.wants))
+	for i, w := range r.wants {
+		d, have := w.entry.describe(), w.entry.data() != nil
+		// The second time that the engine misses items, everything at hand goes along.
+		items[i] = lrusync.Item{Key: d.key, Have: have, Size: d.size, Updates: d.updates, Fresh: have && t.missed > 1}
+	}
+	began := false
+	_, err := t.m.sender.SendContext(ctx, items, func(ticket lrusync.Ticket) error {
+		began = true
+		batch := Batch{Items: r.wires(inline), Envelope: ticket.Envelope}
+		for i := range batch.Items {
+			if ticket.Omit[i] {
+				batch.Items[i] = Wire{Key: items[i].Key, Form: FormOmitted, Updates: ticket.Updates[i]}
+			}
+		}
+		if err := send(batch); err != nil {
+			return err
+		}
+		t.ticket = ticket.Envelope
+		for _, k := range ticket.Evicted {
+			t.m.announce(Evicted, k)
+		}
+		for _, k := range ticket.Added {
+			t.m.announce(Added, k)
+		}
+		return nil
+	})
+	return sendError(ctx, began, r.id, err)
+}
+
+// announce emits an event, unless something that came meanwhile (a repair, a request that
+// was sent again) has made it untrue.
+func (m *Mirrored) announce(kind EventKind, key string) {
+	if _, _, has := m.sender.Lookup(key); has == (kind == Added) {
+		m.events.emit(Event{Kind: kind, Key: key})
+	}
+}
+
+// sendError returns a WaitError for the end of the wait for one's turn, and other
+// errors as they are.
+func sendError(ctx context.Context, began bool, id string, err error) error {
+	switch {
+	case errors.Is(err, lrusync.ErrNested):
+		return fmt.Errorf("%w: in mode lru a request can't be sent, nor the cache cleared, from within the send of a request: %w", ErrInvalid, err)
+	case !began && err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return &WaitError{For: forSend, Request: id, Err: ctx.Err()}
+	}
+	return err
+}
+
+// Missed takes the engine's answer that it lacked items, and sends the request
+// again with them, as Commit does. What is no longer at hand is made again, by
+// the producers that Item was given. The client need not learn of it. Only an engine
+// with a mirrored cache (mode lru) misses items: in other modes Missed fails with
+// [ErrInvalid].
+func (r *Request) Missed(ctx context.Context, keys []string, send func(Batch) error) error {
+	t, ok := r.tx.(*mirroring)
+	if !ok {
+		return fmt.Errorf("%w: only an engine with a mirrored cache (mode lru) misses items, not mode %s", ErrInvalid, r.c.o.Mode)
+	}
+	return r.send(ctx, "Missed", committed, send, func() error {
+		t.missed++
+		r.c.count(func(st *Stats) { st.Missed += int64(len(keys)); st.Resent++ })
+		t.m.sender.Missed(t.ticket, keys)
+		for _, k := range keys {
+			t.m.announce(Evicted, k)
+			if w := r.byKey[k]; w != nil {
+				if err := r.make(ctx, w); err != nil {
+					return err
+				}
+			}
+		}
+		return t.commit(ctx, r, send)
+	})
+}
+
+// invalidate has the next request carry the item; the engine keeps its copy
+// until then.
+func (m *Mirrored) invalidate(key string) bool {
+	_, _, ok := m.sender.Lookup(key)
+	m.sender.Renew(key)
+	return ok
+}
+
+func (m *Mirrored) clear(ctx context.Context, send func(lrusync.Envelope) error) error {
+	began := false
+	err := m.sender.BarrierContext(ctx, func(e lrusync.Envelope) error {
+		began = true
+		err := send(e)
+		if err == nil {
+			m.cleared() // here, since the next request is announced once this returns
+		}
+		return err
+	})
+	return sendError(ctx, began, "", err)
+}
+
+func (m *Mirrored) contents() []lrusync.KeySize {
+	all, _ := m.sender.Contents()
+	return all
+}
+
+func (m *Mirrored) measure() (items, bytes, quarantined int64) {
+	all, size := m.sender.Contents()
+	return int64(len(all)), size, 0
+}
+
+func (m *Mirrored) check() error { return m.sender.CheckStructure() }

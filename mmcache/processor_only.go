@@ -1,0 +1,191 @@
+package mmcache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/serde"
+)
+
+// processorOnly is a cache of mode processor_only, which keeps items here. What a
+// request uses is pinned, so that memory which is evicted is memory that is free.
+//
+// What holds between calls: an entry is pinned while it has users; one that was
+// invalidated and is still there has some.
+type processorOnly struct {
+	*cache
+	inHeap
+
+	mu  sync.Mutex
+	lru *lrusync.LRU[*cachedEntry]
+}
+
+// cachedEntry is an item in the cache of mode processor_only. users and invalidated
+// are guarded by its lock.
+type cachedEntry struct {
+	heapEntry
+	users       int  // transactions that it is pinned for
+	invalidated bool // goes with its last user, and is found by nobody
+}
+
+func (*cachedEntry) needs(int64) int64 { return 0 }
+
+func openProcessorOnly(o Options) (*processorOnly, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	p := &processorOnly{cache: newCache(o)}
+	p.backend = p
+	p.lru = lrusync.NewLRU(o.Capacity, lrusync.LRUOptions[*cachedEntry]{OnRemove: func(key string, e *cachedEntry) {
+		if !e.invalidated {
+			p.events.emit(Event{Kind: Evicted, Key: key})
+		}
+	}})
+	return p, nil
+}
+
+func (p *processorOnly) begin(string) (transaction, error) { return &pinning{p: p}, nil }
+
+// pinning is a transaction that pins entries.
+type pinning struct {
+	p      *processorOnly
+	pinned []*cachedEntry // guarded by p.mu
+}
+
+func (t *pinning) find(key string) (entry, bool) {
+	p := t.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e, _, ok := p.lru.Peek(key)
+	if !ok || e.invalidated {
+		return nil, false
+	}
+	p.lru.Touch(key)
+	return t.pin(e), true
+}
+
+func (t *pinning) pin(e *cachedEntry) *cachedEntry {
+	e.users++
+	t.p.lru.Pin(e.key)
+	t.pinned = append(t.pinned, e)
+	return e
+}
+
+func (t *pinning) room(_ *Builder, it *serde.Item) (room, error) {
+	h, err := newHeapRoom(it, NoCause)
+	if err != nil {
+		return nil, err
+	}
+	return &cacheableRoom{h, t}, nil
+}
+
+func (*pinning) commit(_ context.Context, r *Request, send func(Batch) error) error {
+	return send(Batch{Items: r.wires(inline)})
+}
+
+func (t *pinning) end(ending) {
+	p := t.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range t.pinned {
+		if e.users--; e.users > 0 {
+			continue
+		}
+		p.lru.Unpin(e.key)
+		if e.invalidated {
+			p.lru.Pop(e.key)
+		}
+	}
+}
+
+// cacheableRoom is memory on the heap that the cache takes over if it can.
+type cacheableRoom struct {
+	*heapRoom
+	t *pinning
+}
+
+func (c *cacheableRoom) done(b *Builder) (entry, error) {
+	p := c.t.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := &cachedEntry{heapEntry: heapEntry{b.describe(), c.item}}
+	if p.lru.Has(e.key) {
+		e.refused = InUse
+		return &e.heapEntry, nil
+	}
+	// Prompt updates are memory too; upstream does not count them.
+	fits, err := p.lru.PutIfFits(e.key, e, e.heapEntry.needs(0))
+	switch {
+	case errors.Is(err, lrusync.ErrPinned):
+		e.refused = Full
+	case err != nil:
+		return nil, err
+	case !fits:
+		e.refused = TooLarge
+	default:
+		p.events.emit(Event{Kind: Added, Key: e.key})
+		return c.t.pin(e), nil
+	}
+	return &e.heapEntry, nil
+}
+
+func (p *processorOnly) invalidate(key string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e, _, ok := p.lru.Peek(key)
+	switch {
+	case !ok || e.invalidated:
+		return false
+	case e.users > 0:
+		e.invalidated = true
+		p.events.emit(Event{Kind: Evicted, Key: key})
+	default:
+		p.lru.Pop(key)
+	}
+	return true
+}
+
+func (p *processorOnly) clear(_ context.Context, send func(lrusync.Envelope) error) error {
+	if err := send(lrusync.Envelope{}); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lru.Clear()
+	p.cleared()
+	return nil
+}
+
+func (p *processorOnly) contents() (all []lrusync.KeySize) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, e := range p.lru.All() {
+		if !e.Value.invalidated {
+			all = append(all, lrusync.KeySize{Key: key, Size: e.Size})
+		}
+	}
+	return all
+}
+
+func (p *processorOnly) measure() (items, bytes, quarantined int64) {
+	items = int64(len(p.contents()))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return items, p.lru.Size(), 0
+}
+
+func (p *processorOnly) check() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	errs := []error{p.lru.CheckStructure()}
+	for key, l := range p.lru.All() {
+		if e := l.Value; e.users < 0 || l.Pinned != (e.users > 0) || e.invalidated && e.users == 0 {
+			errs = append(errs, fmt.Errorf("mmcache: %q has %d users, pinned %t, invalidated %t", key, e.users, l.Pinned, e.invalidated))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,104 @@
+package mmcache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ringcache/ringcache/internal/turn"
+)
+
+// SetChildren sets the number of children as which the engine will run the request,
+// each of which reads every item (sampling with n > 1). In mode shm each item counts
+// as used n times. It must be called before Commit, and does nothing later; the
+// request ends when all children have.
+func (r *Request) SetChildren(n int) {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	if r.state == open && !r.busy {
+		r.children = max(n, 1)
+	}
+}
+
+// Commit works out what goes on the wire and sends it. send must hand the request
+// to the engine's queue and return; in mode lru no other request is sent
+// meanwhile, so that the engine gets them in order. Its error means that nothing
+// was sent: then Commit returns it, and the request is open as before.
+//
+// Every item must have been obtained. In mode lru items that the engine dropped in
+// the meantime are made again first, with ctx.
+//
+// From within send anything may be called that does not send: Finish, Abort and
+// Rollback of this request then take effect when send has returned. In mode lru
+// Commit, Missed and Clear fail there with [ErrInvalid].
+//
+// Errors: send's; [WaitError] when ctx ends while another request is being sent;
+// [ErrInvalid]; [ErrEnded]; [ErrClosed].
+func (r *Request) Commit(ctx context.Context, send func(Batch) error) error {
+	return r.send(ctx, "Commit", open, send, func() error {
+		for _, w := range r.wants {
+			if w.entry == nil {
+				return fmt.Errorf("%w: Commit without item %q", ErrInvalid, w.key)
+			}
+		}
+		if err := r.tx.commit(ctx, r, send); err != nil {
+			return err
+		}
+		r.c.mu.Lock()
+		defer r.c.mu.Unlock()
+		if r.state == open {
+			r.become(committed)
+		} else { // it was abandoned, and sent all the same
+			r.how = abort
+		}
+		r.c.stats.Committed++
+		return nil
+	})
+}
+
+// send runs f, which sends the request, in one of two states.
+func (r *Request) send(ctx context.Context, what string, from state, send func(Batch) error, f func() error) error {
+	if send == nil {
+		return fmt.Errorf("%w: the send of %s is nil", ErrInvalid, what)
+	}
+	began := false
+	waiting, end := joined(ctx, r.c.done)
+	defer end()
+	err := r.sending.Do(waiting, func() error {
+		began = true
+		if err := r.enter(from); err != nil {
+			return err
+		}
+		defer r.leave()
+		r.setBusy(true)
+		defer r.endLater()
+		return f()
+	})
+	switch {
+	case began:
+	case errors.Is(err, turn.ErrHeld):
+		return fmt.Errorf("%w: %s of request %q from within its own send", ErrInvalid, what, r.id)
+	default:
+		err = &WaitError{For: forSend, Request: r.id, Err: err}
+	}
+	if r.c.done.Err() != nil && errors.As(err, new(*WaitError)) {
+		return fmt.Errorf("%w: the cache was abandoned", ErrClosed)
+	}
+	return err
+}
+
+// setBusy returns what was asked for while the request was busy.
+func (r *Request) setBusy(busy bool) (later []ending) {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	later = r.later
+	r.busy, r.later = busy, nil
+	return later
+}
+
+// endLater does what was asked for from within send.
+func (r *Request) endLater() {
+	for _, how := range r.setBusy(false) {
+		r.endNow(how)
+	}
+}
