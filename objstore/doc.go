@@ -10,7 +10,7 @@
 //
 // A [Pool] and a [FIFO] differ in how long an object stays.
 //
-//   - A Pool goes by what the frontend knows. An object stays while a [Request]
+//   - A Pool goes by the requests of the frontend. An object stays while a [Request]
 //     needs it; everything else is a cache, from which the pool evicts what is
 //     cheapest to lose. It can be adopted after a crash ([AdoptPool]). A Pool is the
 //     store for Go frontends; its memory is managed by package shmstore.

@@ -131,9 +131,13 @@ func newFIFO(seg *segment.Segment, o Options) *FIFO {
 
 func (f *FIFO) guard(g func() error) error { return f.chunks.guard(Handle{}, g) }
 
-// Name, Segment and Generation implement [Store].
-func (f *FIFO) Name() string                     { return f.chunks.seg.Name() }
-func (f *FIFO) Segment() *segment.Segment        { return f.chunks.seg }
+// Name implements [Store].
+func (f *FIFO) Name() string { return f.chunks.seg.Name() }
+
+// Segment implements [Store].
+func (f *FIFO) Segment() *segment.Segment { return f.chunks.seg }
+
+// Generation implements [Store].
 func (f *FIFO) Generation() *pycompat.Generation { return f.gen }
 
 // lock takes the store's lock. It fails if the store is closed.

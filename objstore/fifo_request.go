@@ -295,21 +295,11 @@ func (r *fifoRequest) letGo(o *fifoObject, committed bool) {
 }
 
 func (r *fifoRequest) Put(key string, v serde.Value, o PutOptions) (Handle, error) {
-	if key == "" {
-		return Handle{}, errNoKey()
-	}
-	return put(r, key, v, o, 1)
+	return putNamed(r, key, v, o)
 }
 
 func (r *fifoRequest) Reserve(key string, v serde.Value, o PutOptions) (*Reservation, error) {
-	if key == "" {
-		return nil, errNoKey()
-	}
-	plan, err := r.plan(key, v)
-	if err != nil {
-		return nil, err
-	}
-	return r.reserve(key, plan, o)
+	return reserveNamed(r, key, v, o)
 }
 
 // plan lays the value out. It looks first whether the key may be put, since that can

@@ -187,11 +187,17 @@ func (f *FIFO) closer() closing.Store {
 	}
 }
 
-// Close, Detach, Shutdown and Abandon implement [Store].
-func (f *FIFO) Close() error                       { return f.state.Close(f.closer()) }
-func (f *FIFO) Detach() error                      { return f.state.Detach(f.closer()) }
+// Close implements [Store].
+func (f *FIFO) Close() error { return f.state.Close(f.closer()) }
+
+// Detach implements [Store].
+func (f *FIFO) Detach() error { return f.state.Detach(f.closer()) }
+
+// Shutdown implements [Store].
 func (f *FIFO) Shutdown(ctx context.Context) error { return f.state.Shutdown(ctx, f.closer()) }
-func (f *FIFO) Abandon() error                     { return f.state.Abandon(f.closer()) }
+
+// Abandon implements [Store].
+func (f *FIFO) Abandon() error { return f.state.Abandon(f.closer()) }
 
 // wakeShutdown wakes Shutdown when the last thing that it waits for has ended.
 func (f *FIFO) wakeShutdown() {

@@ -112,21 +112,11 @@ func (w *writer) Fence() Fence {
 // Len is the number of chunks.
 func (w *writer) Len() int {
 	if w.pool == nil {
+		w.fifo.mu.Lock()
+		defer w.fifo.mu.Unlock()
 		return w.fifo.ring.Len()
 	}
 	return w.pool.store.Len()
-}
-
-// poolObjects returns the records of a pool's objects, by id.
-func (w *writer) poolObjects(t testing.TB) map[uint32]*poolObject {
-	t.Helper()
-	all := map[uint32]*poolObject{}
-	_, err := w.pool.store.Inspect(func(r shmstore.Record, _ shmstore.ObjectState) {
-		o := r.(*poolObject)
-		all[o.ID()] = o
-	})
-	require.NoError(t, err)
-	return all
 }
 
 // change changes the counts of an object of a pool, and its reads in the segment.

@@ -20,6 +20,10 @@ type Options struct {
 	// VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME or vLLM's default, see
 	// pycompat.Generation.SegmentName.
 	Name string
+	// Dir is the directory of shared memory, /dev/shm if empty.
+	Dir string
+	// Owner is a label: segment.Sweep removes only segments of the label that it is given.
+	Owner string
 	// RingSize is the bytes of the ring; pycompat.RingSize computes it from
 	// mm_processor_cache_gb.
 	RingSize int
@@ -33,58 +37,61 @@ type Options struct {
 	Readers int
 	// Generation of the vLLM workers; nil is the newest known.
 	Generation *pycompat.Generation
-	// Align places chunks at multiples of so many bytes in the segment, see
-	// shmring.RingOptions. 0 gives upstream's addresses. Pool has its own.
-	Align int
 	// InlineThreshold in bytes: smaller tensors become part of the message
 	// (VLLM_MSGPACK_ZERO_COPY_THRESHOLD). 0 is upstream's default of 256, less is
 	// upstream's 0.
 	InlineThreshold int
-	// KeepIDs lets ids rise over Clear also in generations in which upstream
-	// starts them again, which makes an old handle match a new chunk.
-	KeepIDs bool
-	// FirstID is the id of the first object. NewWriter over a segment that was
-	// in use wants one that no handle still has.
+	// FirstID is the id of the first object. NewPool and NewFIFO over a segment that
+	// was in use want one that no handle still has.
 	FirstID uint32
-	// Rereads says that the engine may read an address again after every reader
-	// has read it, since its newer model runner resumes a preempted request as a new
-	// one. Then complete counts don't end the quarantine of an aborted request, a
-	// Fence does. It is on by itself for generations that may do so
-	// (pycompat.Generation.Rereads), unless TrustCounts says that this engine does
-	// not. Both are of no meaning in FIFO.
-	Rereads, TrustCounts bool
-	// QuarantineTTL ends the quarantine of an aborted request for which no fence
-	// passes, if the counts say that nobody has read the object since it was last
-	// idle, or that all reads are done. 0 is DefaultQuarantineTTL, less is never.
-	QuarantineTTL time.Duration
-	// MaxObjects is the most objects at a time of a Pool segment, whose sidecar
-	// has 64 bytes for each. 0 is one for every 8 KiB of the ring, within 1024
-	// and 2^20.
-	MaxObjects int
-	// FullSums makes the sidecar's checksums cover every byte of an object, so that
-	// Adopt finds any change that something else made to it. Without, they cover
-	// objects up to 64 KiB, and samples of larger ones (sidecar.PayloadSum): a full
-	// sum takes longer than writing the object.
-	FullSums bool
-	// ReaderSlots is the most readers of this library that look at objects in
-	// place, 2 KiB each in the sidecar. 0 is 64.
-	ReaderSlots int
-	// Owner is a label by which segment.Sweep knows whose segments it may remove.
-	Owner string
-	// Quotas bound the bytes of each tenant (PutOptions.Tenant) in a Pool; Quota
-	// those of a tenant that is not in it. 0 is no bound.
-	Quotas map[string]int64
-	Quota  int64
-	// Lock makes the writer count its own reads like a reader, as a vLLM
-	// storage built with a lock does. Normally nil.
+	// Watch, if not nil, is called for every key that comes and goes. It is called
+	// under the store's lock: it must be quick and must not call the store.
+	Watch func(Change)
+	// Lock makes the steps of package upstream count the reads of the writer like a
+	// reader's, as a vLLM storage built with a lock does. Normally nil.
 	Lock Locker
 	// LockTimeout bounds every wait for Lock; 0 is 10 s.
 	LockTimeout time.Duration
-	// Watch, if not nil, is told of every key that comes and goes. It is called
-	// under the store's lock: it must be quick and must not call the Writer.
-	Watch func(Change)
-	// Dir is the directory of shared memory, /dev/shm if empty.
-	Dir string
+
+	// Of a FIFO:
+
+	// Align places chunks at multiples of so many bytes in the segment, see
+	// shmring.RingOptions. 0 gives upstream's addresses. Those of a Pool are at
+	// multiples of 64 bytes.
+	Align int
+	// KeepIDs lets ids rise over Clear also in generations in which upstream
+	// starts them again, which makes an old handle match a new chunk. Those of a Pool
+	// always rise.
+	KeepIDs bool
+
+	// Of a Pool:
+
+	// Rereads reports that the engine may read an address again after every reader
+	// has read it, since its newer model runner resumes a preempted request as a new
+	// one. Then complete counts don't end the quarantine of an aborted request, a
+	// Fence does. It is on by itself for generations that may do so
+	// (pycompat.Generation.Rereads), unless TrustCounts reports that this engine does
+	// not.
+	Rereads, TrustCounts bool
+	// QuarantineTTL ends the quarantine of an aborted request for which no fence
+	// passes, if the counts prove that nobody has read the object since it was last
+	// idle, or that all reads are done. 0 is DefaultQuarantineTTL, less is never.
+	QuarantineTTL time.Duration
+	// Quotas bound the bytes of each tenant (PutOptions.Tenant); Quota those of a
+	// tenant that is not in it. 0 is no bound. A FIFO refuses them.
+	Quotas map[string]int64
+	Quota  int64
+	// MaxObjects is the most objects at a time: the sidecar has 64 bytes for each. 0 is
+	// one for every 8 KiB of the ring, within 1024 and 2^20.
+	MaxObjects int
+	// ReaderSlots is the most readers of this library that look at objects in
+	// place, 2 KiB each in the sidecar. 0 is 64.
+	ReaderSlots int
+	// FullSums makes the sidecar's checksums cover every byte of an object, so that
+	// AdoptPool finds any change that something else made to it. Without, they cover
+	// objects up to 64 KiB, and samples of larger ones (sidecar.PayloadSum): a full
+	// sum takes longer than writing the object.
+	FullSums bool
 }
 
 // DefaultMaxObjectSize is vLLM's default of mm_shm_cache_max_object_size_mb.
@@ -187,7 +194,7 @@ func (o Options) bytes() shmstore.Options {
 }
 
 // ReaderOptions say what store a reader expects. RingSize and Generation must
-// be the writer's: the segment has no header that tells.
+// be the writer's: the segment has no header to read them from.
 type ReaderOptions struct {
 	// RingSize is the bytes of the writer's ring.
 	RingSize int
@@ -209,8 +216,8 @@ type ReaderOptions struct {
 	LockTimeout time.Duration
 	// Dir is the directory of shared memory, /dev/shm if empty.
 	Dir string
-	// Logger is told of views that were dropped without Release, and where they
-	// were got. nil is silent.
+	// Logger gets a line for each view that was dropped without Release, with the place
+	// where it was got. nil is silent.
 	Logger *slog.Logger
 }
 

@@ -128,24 +128,49 @@ func (p *Pool) own(s *shmstore.Store) shmstore.PayloadOwner {
 	return poolOwner{p}
 }
 
-func (p *Pool) Name() string                     { return p.store.Name() }
-func (p *Pool) Segment() *segment.Segment        { return p.store.Segment() }
+// Name implements [Store].
+func (p *Pool) Name() string { return p.store.Name() }
+
+// Segment implements [Store].
+func (p *Pool) Segment() *segment.Segment { return p.store.Segment() }
+
+// Generation implements [Store].
 func (p *Pool) Generation() *pycompat.Generation { return p.gen }
 
+// Cached implements [Store].
 func (p *Pool) Cached(key string) bool { return p.store.Cached(key) }
+
+// Remove implements [Store].
 func (p *Pool) Remove(key string) bool { return p.store.Remove(key) }
-func (p *Pool) Clear() error           { return p.store.Clear() }
+
+// Clear implements [Store].
+func (p *Pool) Clear() error { return p.store.Clear() }
+
+// ResetReaders implements [Store].
 func (p *Pool) ResetReaders(readers int) error {
 	return resetReaders(p.opt, p.store.ResetReaders, readers)
 }
-func (p *Pool) Stats() (Stats, error) { return p.store.Stats() }
-func (p *Pool) Holders() []Holder     { return p.store.Holders() }
-func (p *Pool) CheckStructure() error { return p.store.CheckStructure() }
-func (p *Pool) Close() error          { return p.store.Close() }
-func (p *Pool) Detach() error         { return p.store.Detach() }
-func (p *Pool) Abandon() error        { return p.store.Abandon() }
 
+// Stats implements [Store].
+func (p *Pool) Stats() (Stats, error) { return p.store.Stats() }
+
+// Holders implements [Store].
+func (p *Pool) Holders() []Holder { return p.store.Holders() }
+
+// CheckStructure implements [Store].
+func (p *Pool) CheckStructure() error { return p.store.CheckStructure() }
+
+// Close implements [Store].
+func (p *Pool) Close() error { return p.store.Close() }
+
+// Detach implements [Store].
+func (p *Pool) Detach() error { return p.store.Detach() }
+
+// Shutdown implements [Store].
 func (p *Pool) Shutdown(ctx context.Context) error { return p.store.Shutdown(ctx) }
+
+// Abandon implements [Store].
+func (p *Pool) Abandon() error { return p.store.Abandon() }
 
 // Evict makes the object under a key go at once if nobody can need it, and reports
 // whether it did.
@@ -161,6 +186,7 @@ func (p *Pool) Fence() Fence { return p.store.Fence() }
 // Fence is a moment in the order of what was sent, see [Pool.Fence].
 type Fence = shmstore.Fence
 
+// State implements [Store].
 func (p *Pool) State() (State, error) {
 	var st State
 	sums, err := p.store.Inspect(func(r shmstore.Record, state shmstore.ObjectState) {
@@ -173,6 +199,7 @@ func (p *Pool) State() (State, error) {
 	return st, err
 }
 
+// Verify implements [Store].
 func (p *Pool) Verify(key string, h Handle) error {
 	err := error(&SignatureError{Key: key})
 	_, closed := p.store.Find(key, func(r shmstore.Record) {

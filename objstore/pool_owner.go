@@ -8,7 +8,7 @@ import (
 	"github.com/ringcache/ringcache/shmstore"
 )
 
-// poolOwner tells the store of a Pool when the readers of an object are done. Its
+// poolOwner answers the store of a Pool when the readers of an object are done. Its
 // methods are called under the store's lock and in its guard.
 type poolOwner struct{ p *Pool }
 

@@ -27,7 +27,7 @@ type Reader struct {
 	gen     *pycompat.Generation
 	counter *counter // nil: observes
 	ctl     *sidecar.File
-	slot    *sidecar.Slot // where it says what it looks at; nil if it can't
+	slot    *sidecar.Slot // where it names what it looks at; nil if it has none
 	log     *slog.Logger
 
 	dropped   atomic.Uint64
@@ -41,7 +41,7 @@ type Reader struct {
 //
 // If the segment has the policy Pool, the reader takes a slot in its sidecar:
 // what it looks at is not evicted meanwhile, whatever else ends. [Reader.Protected]
-// says whether it got one.
+// reports whether it got one.
 func Open(name string, o ReaderOptions) (*Reader, error) {
 	o, err := o.resolve()
 	if err != nil {
@@ -98,7 +98,7 @@ func (r *Reader) takeSlot() error {
 
 // Protected reports whether objects are kept while this reader looks at them,
 // until their views are released or the process ends. Else it relies on what the
-// writer knows of requests.
+// writer keeps of requests.
 func (r *Reader) Protected() bool { return r.slot != nil }
 
 // NewReader reads from a segment that the caller attached, or made over private
@@ -166,7 +166,7 @@ func caller() uintptr {
 	return pc[0]
 }
 
-// hold says in the slot, if there is one, that the object will be looked at.
+// hold names the object in the slot, if there is one, before it is looked at.
 func (r *Reader) hold(u *use) error {
 	if r.slot == nil {
 		return nil
@@ -195,7 +195,7 @@ func (r *Reader) collect() {
 	}
 }
 
-// ended is told of the end of each view.
+// ended is called at the end of each view.
 func (r *Reader) ended(u *use, dropped bool) {
 	if !dropped {
 		return
@@ -253,7 +253,7 @@ func (r *Reader) verify(h Handle, key string) error {
 	return r.chunks.guard(h, func() error { return verify(r.chunks.seg.Secret(), key, h) })
 }
 
-// Touch says that the object at a handle will be read later in the same
+// Touch announces that the object at a handle will be read later in the same
 // request. vLLM's workers touch every item of a request before they get the
 // first. What it does depends on the generation: before 0.12 nothing; up to
 // 0.31 it counts a read if every reader has read the object once; from 0.32 on

@@ -154,6 +154,10 @@ func TestStoredOfARequest(t *testing.T) {
 				forged.Signature[31] ^= 1
 				_, err = r.Stored(forged)
 				require.ErrorIs(t, err, ErrBadSignature)
+				forged.Signature = nil
+				_, err = r.Stored(forged)
+				require.ErrorIs(t, err, ErrBadSignature)
+				require.ErrorContains(t, err, "has no signature")
 			}
 			chunk := s.Segment().Ring()[h.Address:]
 			for at, want := range map[int]error{0: ErrStale, 4: ErrCorrupt, 7: ErrCorrupt, 12: ErrCorrupt} {

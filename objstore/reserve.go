@@ -40,14 +40,37 @@ type reservedChunk interface {
 	discard()
 }
 
-// putter is a request whose key was checked.
+// putter is a request of either store. Its keys may be empty, as vLLM's are.
 type putter interface {
 	// plan lays a value out for a key that may be put.
 	plan(key string, v serde.Value) (*serde.Plan, error)
 	reserve(key string, plan *serde.Plan, o PutOptions) (*Reservation, error)
 }
 
-// put reserves and commits a value that is complete.
+// putNamed is Put of a request, and reserveNamed is Reserve.
+func putNamed(r putter, key string, v serde.Value, o PutOptions) (Handle, error) {
+	if key == "" {
+		return Handle{}, errNoKey()
+	}
+	return put(r, key, v, o, 1)
+}
+
+func reserveNamed(r putter, key string, v serde.Value, o PutOptions) (*Reservation, error) {
+	if key == "" {
+		return nil, errNoKey()
+	}
+	return reserve(r, key, v, o)
+}
+
+func reserve(r putter, key string, v serde.Value, o PutOptions) (*Reservation, error) {
+	plan, err := r.plan(key, v)
+	if err != nil {
+		return nil, err
+	}
+	return r.reserve(key, plan, o)
+}
+
+// put reserves and commits a value that is complete, with n uses.
 func put(r putter, key string, v serde.Value, o PutOptions, n int) (Handle, error) {
 	plan, err := r.plan(key, v)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// Handle says where an object is: what travels to the readers instead of its
+// Handle is where an object is: what travels to the readers instead of its
 // bytes. The signature, 32 bytes, is there in generations that have one and nil
 // in the others.
 type Handle = serde.Address

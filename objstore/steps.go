@@ -91,11 +91,7 @@ func (s steps) Reserve(key string, v serde.Value, o PutOptions) (*Reservation, e
 	if err != nil {
 		return nil, err
 	}
-	plan, err := r.plan(key, v)
-	var res *Reservation
-	if err == nil {
-		res, err = r.reserve(key, plan, o)
-	}
+	res, err := reserve(r, key, v, o)
 	if err != nil {
 		r.Rollback()
 		return nil, err

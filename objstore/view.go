@@ -73,7 +73,7 @@ func (v *View) watch(d serde.Data) {
 	}
 }
 
-// unreachable is told of each thing that kept the view open.
+// unreachable is called for each thing that kept the view open.
 func (u *use) unreachable() {
 	if u.reached.Add(-1) == 0 {
 		go u.end(true) // it waits for a lock and calls a logger; other cleanups wait for this one
@@ -111,7 +111,7 @@ func (v *View) Item() *serde.Item {
 // Handle returns the handle that the view was got by.
 func (v *View) Handle() Handle { return v.use.handle }
 
-// Check says whether the bytes are still the object's: called after they were
+// Check reports whether the bytes are still the object's: called after they were
 // used, a [StaleError] means that they may have been another's. The id in front
 // of them is all there is to compare. A writer of this library destroys it
 // before it writes anything else, so a nil error means that what was read so far

@@ -73,7 +73,7 @@ func (o *Object) Address() uint64 { return o.address }
 // ID returns the monotonic id in the chunk's header.
 func (o *Object) ID() uint32 { return o.id }
 
-// Handle says where a payload is. Another process that has attached the segment
+// Handle is where a payload is. Another process that has attached the segment
 // finds it there, see [Reader.Get].
 type Handle struct {
 	Offset uint64 // of the payload's first byte in the segment
@@ -81,9 +81,9 @@ type Handle struct {
 	ID     uint32 // in the chunk's header, as long as the payload is there
 }
 
-// PayloadOwner is who knows what the payloads of a store are, and who reads them.
-// The store asks it when a payload's readers are done. The zero choice, nil, is for
-// payloads whose reads nobody counts.
+// PayloadOwner is whoever put the payloads of a store, and counts who reads them.
+// The store asks it when a payload's readers are done. Without one, nobody counts
+// reads.
 //
 // Every method is called under the store's lock, and must not call the Store. A
 // method may look at the object's bytes ([Store.Chunk]): a fault there is an error of
@@ -112,7 +112,7 @@ type PayloadOwner interface {
 	// Idle is called when no request needs the object: what was not read will not be.
 	Idle(Record)
 	// Word returns what the sidecar keeps of the uses; Restore takes it back, when a
-	// segment is adopted. inUse says that a request of the last writer may need the
+	// segment is adopted. inUse reports that a request of the last writer may need the
 	// object.
 	Word(Record) uint32
 	Restore(r Record, word uint32, inUse bool)

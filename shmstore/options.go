@@ -32,7 +32,7 @@ type Options struct {
 	// Format names what the payloads are, in at most 18 bytes. Adopt refuses a segment
 	// of another format.
 	Format string
-	// Owner is a label by which segment.Sweep knows whose segments it may remove.
+	// Owner is a label: segment.Sweep removes only segments of the label that it is given.
 	Owner string
 	// Payloads returns who counts the reads of the payloads of a store, which is about
 	// to be used. nil: nobody counts them.
@@ -111,8 +111,8 @@ func (o Options) maxObjectSize() int {
 	return o.MaxObjectSize
 }
 
-// format is what the sidecar says of the payloads: alignment is part of it, since
-// whoever adopts the segment has to know.
+// format is what the sidecar contains as the format of the payloads. The alignment is
+// part of it, since whoever adopts the segment needs it.
 func (o Options) format() string {
 	if a := o.align(); a != minAlign {
 		return fmt.Sprintf("%s@%d", o.Format, a)

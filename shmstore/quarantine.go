@@ -78,7 +78,7 @@ func (s *Store) releaseIfOver(o *Object) {
 	})
 }
 
-// Nobody is told when readers count. So whoever finds no room looks at objects in
+// Readers count without a word to the store. So whoever finds no room looks at objects in
 // quarantine, in turn, and at so many at most that have to stay; one who waits
 // comes back with a timer, and looks at more. What may go is paid for by having
 // been aborted.

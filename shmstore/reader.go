@@ -94,7 +94,7 @@ func (r *Reader) Get(h Handle) (*View, error) {
 	return v, nil
 }
 
-// open says in the slot that the payload is looked at, and compares the id after that.
+// open names the payload in the slot, and compares the id after that.
 func (v *View) open() error {
 	m := v.r.seg.Bytes()
 	if v.h.Offset < plainLead || v.h.Offset > uint64(len(m)) || v.h.Length > uint64(len(m))-v.h.Offset || v.h.ID >= shmring.IDLimit {

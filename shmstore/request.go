@@ -133,8 +133,8 @@ func (s *Store) checkKey(key string) error {
 	return nil
 }
 
-// Lookup returns the object under a key, which stays until the request ends. n is
-// how often the request uses it, as PayloadOwner.Use is told; 0 only holds it. Lookup
+// Lookup returns the object under a key, which stays until the request ends. n is the
+// number of uses that PayloadOwner.Use gets; with 0 the object is only kept. Lookup
 // fails with [KeyNotFoundError], [ErrEnded], or the owner's error.
 func (r *Request) Lookup(key string, n int) (*Object, error) {
 	if err := r.enter(); err != nil {

@@ -167,7 +167,7 @@ func (a *Waiters) leave(w *Waiter) {
 }
 
 // minPoll and maxPoll bound how often the first of a line looks by itself, since
-// nobody is told when readers count.
+// readers count without waking anyone.
 const minPoll, maxPoll = 5 * time.Millisecond, 80 * time.Millisecond
 
 // Attempt is how a waiter tries to get what it waits for.

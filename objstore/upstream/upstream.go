@@ -38,7 +38,7 @@ type Steps interface {
 	// objstore.KeyNotFoundError.
 	GetCached(key string) (objstore.Handle, error)
 
-	// Touch says that the key will be looked up later in the same request, and must
+	// Touch announces that the key will be looked up later in the same request, and must
 	// not be evicted before. What it does depends on the generation: before 0.12
 	// nothing; up to 0.31 it counts a use; from 0.32 on it protects the object until
 	// GetCached, Untouch or ReleaseTouches, by anyone. An absent key is no error.
