@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/lrusync/upstream"
 	"github.com/ringcache/ringcache/mmhash"
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/objstore/upstream"
@@ -43,8 +44,7 @@ var kinds = []struct {
 	{objstore.ErrStale, "stale"},
 	{objstore.ErrTooLarge, "too_large"},
 	{lrusync.ErrTooLarge, "too_large"},
-	{lrusync.ErrMiss, "miss"},
-	{lrusync.ErrGhost, "unsupported"},
+	{upstream.ErrMiss, "miss"},
 	{objstore.ErrFull, "full"},
 	{objstore.ErrClosed, "closed"},
 	{pycompat.ErrUnknownVersion, "unsupported"},
@@ -60,7 +60,7 @@ var kinds = []struct {
 	{objstore.ErrNotCounted, "timeout"},
 }
 
-// errUnsupported is the kind "unsupported" for what the protocol knows and this
+// errUnsupported is the kind "unsupported" for operations of the protocol that an
 // object can't do.
 var errUnsupported = errors.New("unsupported")
 
@@ -69,7 +69,7 @@ func unsupportedf(format string, args ...any) error {
 }
 
 func kindOf(err error) string {
-	// Upstream says the same of what does not fit now and of what never will.
+	// Upstream reports the same of what does not fit now and of what never will.
 	var chunk *shmring.TooLargeError
 	var object *objstore.TooLargeError
 	if errors.As(err, &chunk) || errors.As(err, &object) && object.Ring {

@@ -61,11 +61,15 @@ func hashKwargs(p *params) (reply, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	h, err := mmhash.HashKwargs(o, args...)
+	h, err := mmhash.NewHasher(o)
 	if err != nil {
 		return nil, err
 	}
-	return reply{"hex": h}, nil
+	hex, err := h.Hex(args...)
+	if err != nil {
+		return nil, err
+	}
+	return reply{"hex": hex}, nil
 }
 
 type hashDecoder struct{ *params }
@@ -124,7 +128,7 @@ func (d hashDecoder) value(raw rawJSON, depth int) mmhash.Value {
 		found = append(found, mmhash.Bool(*j.Bool))
 	}
 	if j.None != nil {
-		found = append(found, mmhash.None{})
+		found = append(found, nil)
 	}
 	if j.List != nil {
 		list := mmhash.List{}
@@ -245,7 +249,7 @@ func (d hashDecoder) media(j *mediaJSON, depth int) mmhash.Value {
 			switch v := d.value(j.IOConfig, depth+1).(type) {
 			case mmhash.Map:
 				m.IOConfig = v
-			case mmhash.None, nil:
+			case nil:
 			default:
 				d.fail("media: io_config is a map")
 			}

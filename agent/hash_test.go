@@ -13,7 +13,9 @@ import (
 // hashed sends kwargs and requires the hash of the same values in Go.
 func (k *talker) hashed(kwargs string, args ...mmhash.Entry) {
 	k.t.Helper()
-	want, err := mmhash.HashKwargs(mmhash.Options{}, args...)
+	h, err := mmhash.NewHasher(mmhash.Options{})
+	require.NoError(k.t, err)
+	want, err := h.Hex(args...)
 	require.NoError(k.t, err)
 	k.ok(`{"op":"hash","algorithm":"blake3","kwargs":`+kwargs+`}`, "hex", `"`+want+`"`)
 }
@@ -30,7 +32,7 @@ func TestHash(t *testing.T) {
 	k.ok(`{"op":"hash","kwargs":[]}`, "hex", `"af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"`)
 
 	x := func(v mmhash.Value) mmhash.Entry { return mmhash.Arg("x", v) }
-	k.hashed(`[["x",{"bytes":"00ff"}],["y",{"none":true}]]`, x(mmhash.Bytes("\x00\xff")), mmhash.Arg("y", mmhash.None{}))
+	k.hashed(`[["x",{"bytes":"00ff"}],["y",{"none":true}]]`, x(mmhash.Bytes("\x00\xff")), mmhash.Arg("y", nil))
 	k.hashed(`[["x",{"list":[{"int":"-1"},{"int":"18446744073709551615"},{"bool":true},{"bool":false},{"list":[]}]}]]`,
 		x(mmhash.List{mmhash.Int(-1), mmhash.Uint(1<<64 - 1), mmhash.Bool(true), mmhash.Bool(false), mmhash.List{}}))
 	k.hashed(`[["x",{"map":[["b",{"float":"0x1.8p+0"}],["a",{"float":"-inf"}],["n",{"float":"nan"}],["e",{"map":[]}]]}]]`,
@@ -70,38 +72,87 @@ func TestHash(t *testing.T) {
 func TestHashRefuses(t *testing.T) {
 	k := newTalker(t)
 	deep := strings.Repeat(`{"list":[`, 70) + strings.Repeat(`]}`, 70)
-	for _, v := range []string{
-		`null`, `1`, `"x"`, `[]`, `{}`, `{"str":"a","int":"1"}`, `{"nope":1}`, `{"str":null}`, `{"str":1}`, `{"str":"\ud800"}`, `{"str":"\udc00x"}`,
-		`{"bytes":"0"}`, `{"bytes":"zz"}`, `{"bytes":1}`, `{"int":1}`, `{"int":"x"}`, `{"int":"1.0"}`, `{"int":"18446744073709551616"}`,
-		`{"int":"-9223372036854775809"}`, `{"float":"x"}`, `{"float":"0x1p+9999"}`, `{"float":1.5}`, `{"bool":1}`, `{"list":{}}`, `{"list":[1]}`,
-		`{"map":[["a"]]}`, `{"map":[["a",{"none":true},1]]}`, `{"map":[[1,{"none":true}]]}`, `{"map":{}}`, deep,
-		`{"ndarray":{"dtype":"<f4","hex":""}}`, `{"ndarray":{"dtype":"<f4","shape":[1],"hex":"00"}}`, `{"ndarray":{"dtype":"<f4","shape":[-1],"hex":""}}`,
-		`{"ndarray":{"dtype":"<f4","shape":[9223372036854775807,9223372036854775807],"hex":""}}`, `{"ndarray":{"shape":[1.5]}}`,
-		`{"image":{"mode":"L","size":[1],"hex":"00"}}`, `{"image":{"mode":"L","size":[2,1],"hex":"00"}}`, `{"image":{"mode":"1","size":[9,1],"hex":"00"}}`,
-		`{"image":{"mode":"1","size":[9223372036854775807,9223372036854775807],"hex":"00"}}`, `{"image":{"mode":"1","size":[-8,-1],"hex":"00"}}`,
-		`{"image":{"mode":"1","size":[8,9223372036854775807],"hex":"00"}}`,
-		`{"image":{"mode":"1","size":[0,1],"hex":"00"}}`, `{"image":{"mode":"L","size":[1,1],"hex":"00","palette":"00"}}`,
-		`{"media":{}}`, `{"media":{"kind":"image"}}`, `{"media":{"kind":"audio","bytes":""}}`, `{"media":{"kind":"video","bytes":""}}`,
-		`{"media":{"kind":"video","bytes":"","frames":{"int":"1"}}}`, `{"media":{"kind":"image","bytes":"","exif_uuid":"00"}}`,
-		`{"media":{"kind":"image","bytes":"","io_config":{"int":"1"}}}`, `{"media":{"kind":"image","bytes":"","io_config":7}}`,
+	for _, c := range []struct{ v, text string }{
+		{`null`, "value null"},
+		{`1`, "value 1: json: cannot unmarshal number"},
+		{`"x"`, `value "x": json: cannot unmarshal string`},
+		{`[]`, "value []: json: cannot unmarshal array"},
+		{`{}`, "value {}"},
+		{`{"str":"a","int":"1"}`, `value {"str":"a","int":"1"}`},
+		{`{"nope":1}`, `value {"nope":1}: unknown field "nope"`},
+		{`{"str":null}`, "null: want a string"},
+		{`{"str":1}`, "1: want a string"},
+		{`{"str":"\ud800"}`, "the text is not UTF-8, or an escape is one half of a surrogate pair"},
+		{`{"str":"\udc00x"}`, "the text is not UTF-8, or an escape is one half of a surrogate pair"},
+		{`{"bytes":"0"}`, `value {"bytes":"0"}: encoding/hex: odd length hex string`},
+		{`{"bytes":"zz"}`, `value {"bytes":"zz"}: encoding/hex: invalid byte: U+007A 'z'`},
+		{`{"bytes":1}`, `value {"bytes":1}`},
+		{`{"int":1}`, `value {"int":1}: json: cannot unmarshal number`},
+		{`{"int":"x"}`, `"x" is no decimal integer`},
+		{`{"int":"1.0"}`, `"1.0" is no decimal integer`},
+		{`{"int":"18446744073709551616"}`, "the integer 18446744073709551616 does not fit 64 bits"},
+		{`{"int":"-9223372036854775809"}`, "the integer -9223372036854775809 does not fit 64 bits"},
+		{`{"float":"x"}`, `float "x"`},
+		{`{"float":"0x1p+9999"}`, `float "0x1p+9999"`},
+		{`{"float":1.5}`, `value {"float":1.5}: json: cannot unmarshal number`},
+		{`{"bool":1}`, `value {"bool":1}: json: cannot unmarshal number`},
+		{`{"list":{}}`, `value {"list":{}}: json: cannot unmarshal object`},
+		{`{"list":[1]}`, "value 1: json: cannot unmarshal number"},
+		{`{"map":[["a"]]}`, `map: ["a"]`},
+		{`{"map":[["a",{"none":true},1]]}`, `map: ["a",{"none":true},1]`},
+		{`{"map":[[1,{"none":true}]]}`, "1: want a string"},
+		{`{"map":{}}`, `value {"map":{}}: json: cannot unmarshal object`},
+		{deep, "value: nested more than 64 deep"},
+		{`{"ndarray":{"dtype":"<f4","hex":""}}`, `array of "<f4": field "shape" is missing`},
+		{`{"ndarray":{"dtype":"<f4","shape":[1],"hex":"00"}}`, `argument "x": an array of shape [1] takes 4 bytes, there are 1`},
+		{`{"ndarray":{"dtype":"<f4","shape":[-1],"hex":""}}`, `argument "x": the shape of an array has a negative dimension, more than 64 dimensions or too many elements`},
+		{`{"ndarray":{"dtype":"<f4","shape":[9223372036854775807,9223372036854775807],"hex":""}}`, `argument "x": the shape of an array has a negative dimension, more than 64 dimensions or too many elements`},
+		{`{"ndarray":{"shape":[1.5]}}`, `value {"ndarray":{"shape":[1.5]}}: json: cannot unmarshal number 1.5`},
+		{`{"image":{"mode":"L","size":[1],"hex":"00"}}`, "image: size is [width, height]"},
+		{`{"image":{"mode":"L","size":[2,1],"hex":"00"}}`, `argument "x": an image of shape [1 2] takes 2 bytes, there are 1`},
+		{`{"image":{"mode":"1","size":[9,1],"hex":"00"}}`, "image: 1 bytes, which are not 1 rows of 9 pixels, 8 in a byte"},
+		{`{"image":{"mode":"1","size":[9223372036854775807,9223372036854775807],"hex":"00"}}`, "image: negative size, or a very large one"},
+		{`{"image":{"mode":"1","size":[-8,-1],"hex":"00"}}`, "image: negative size, or a very large one"},
+		{`{"image":{"mode":"1","size":[8,9223372036854775807],"hex":"00"}}`, "image: 1 bytes, which are not 9223372036854775807 rows of 8 pixels, 8 in a byte"},
+		{`{"image":{"mode":"1","size":[0,1],"hex":"00"}}`, "image: 1 bytes, which are not 1 rows of 0 pixels, 8 in a byte"},
+		{`{"image":{"mode":"L","size":[1,1],"hex":"00","palette":"00"}}`, `image: one of mode "L" has no palette`},
+		{`{"media":{}}`, `media: field "bytes" is missing`},
+		{`{"media":{"kind":"image"}}`, `media: field "bytes" is missing`},
+		{`{"media":{"kind":"audio","bytes":""}}`, `media: unknown kind "audio"`},
+		{`{"media":{"kind":"video","bytes":""}}`, `media: field "frames" is missing`},
+		{`{"media":{"kind":"video","bytes":"","frames":{"int":"1"}}}`, `argument "x": the frames of a video are an *Array or a *Tensor, not mmhash.Int`},
+		{`{"media":{"kind":"image","bytes":"","exif_uuid":"00"}}`, "media: an exif_uuid of 1 bytes"},
+		{`{"media":{"kind":"image","bytes":"","io_config":{"int":"1"}}}`, "media: io_config is a map"},
+		{`{"media":{"kind":"image","bytes":"","io_config":7}}`, "value 7: json: cannot unmarshal number"},
 	} {
-		k.fails("invalid", `{"op":"hash","algorithm":"blake3","kwargs":[["x",`+v+`]]}`)
+		t.Run(c.text, func(t *testing.T) {
+			k.in(t).refuses("invalid", `{"op":"hash","algorithm":"blake3","kwargs":[["x",`+c.v+`]]}`, c.text)
+		})
 	}
-	for _, kwargs := range []string{`null`, `{}`, `[1]`, `[["x"]]`, `[[null,{"none":true}]]`, `[["x",{"none":true}],["x",{"none":true}]]`} {
-		k.fails("invalid", `{"op":"hash","algorithm":"blake3","kwargs":`+kwargs+`}`)
-	}
-	k.fails("invalid", `{"op":"hash","algorithm":"md5","kwargs":[]}`)
-	k.fails("invalid", `{"op":"hash","algorithm":"blake3"}`)
-	for _, bad := range []string{
-		`"algorithm":"sha256","generation":"0.13.0","kwargs":[]`,
-		`"generation":"9.9.9","kwargs":[]`,
-		`"kwargs":[["x",{"tensor":{"dtype":"float8_e4m3fn","shape":[1],"hex":"00"}}]]`,
-		`"kwargs":[["x",{"ndarray":{"dtype":"|O","shape":[1],"hex":"00"}}]]`,
-		`"kwargs":[["x",{"image":{"mode":"RGB16","size":[0,0],"hex":""}}]]`,
-		`"generation":"0.12.0","kwargs":[["x",{"media":{"kind":"image","bytes":"ff"}}]]`,
-		`"generation":"0.15.1","kwargs":[["x",{"ndarray":{"dtype":"<f4","shape":[],"hex":"00000000"}}]]`,
+	for _, c := range []struct{ kwargs, text string }{
+		{`null`, `field "kwargs" is missing`},
+		{`{}`, `field "kwargs": json: cannot unmarshal object`},
+		{`[1]`, "kwargs: 1"},
+		{`[["x"]]`, `kwargs: ["x"]`},
+		{`[[null,{"none":true}]]`, "null: want a string"},
+		{`[["x",{"none":true}],["x",{"none":true}]]`, `argument "x": it is given twice`},
 	} {
-		k.fails("unsupported", `{"op":"hash",`+bad+`}`)
+		t.Run(c.text, func(t *testing.T) {
+			k.in(t).refuses("invalid", `{"op":"hash","algorithm":"blake3","kwargs":`+c.kwargs+`}`, c.text)
+		})
+	}
+	k.refuses("invalid", `{"op":"hash","algorithm":"md5","kwargs":[]}`, `unknown hash algorithm "md5"`)
+	k.refuses("invalid", `{"op":"hash","algorithm":"blake3"}`, `field "kwargs" is missing`)
+	for _, c := range []struct{ bad, text string }{
+		{`"algorithm":"sha256","generation":"0.13.0","kwargs":[]`, "vLLM 0.13.0 hashes with blake3 only, not sha256"},
+		{`"generation":"9.9.9","kwargs":[]`, `"9.9.9"`},
+		{`"kwargs":[["x",{"tensor":{"dtype":"float8_e4m3fn","shape":[1],"hex":"00"}}]]`, `argument "x": numpy has no type for a tensor of "float8_e4m3fn"`},
+		{`"kwargs":[["x",{"ndarray":{"dtype":"|O","shape":[1],"hex":"00"}}]]`, `argument "x": "|O" is no numpy type string`},
+		{`"kwargs":[["x",{"image":{"mode":"RGB16","size":[0,0],"hex":""}}]]`, `argument "x": "RGB16" is no mode that a PIL image has`},
+		{`"generation":"0.12.0","kwargs":[["x",{"media":{"kind":"image","bytes":"ff"}}]]`, `argument "x": this release of vLLM hashes the pixels of an image here, not its file: give EncodedImage.Pixels`},
+		{`"generation":"0.15.1","kwargs":[["x",{"ndarray":{"dtype":"<f4","shape":[],"hex":"00000000"}}]]`, `argument "x": vLLM before 0.16.0 fails on arrays and tensors without dimensions`},
+	} {
+		t.Run(c.text, func(t *testing.T) { k.in(t).refuses("unsupported", `{"op":"hash",`+c.bad+`}`, c.text) })
 	}
 	require.True(t, json.Valid(k.a.Do([]byte(`{"op":"hash","kwargs":[["x",{"list":[{"list":[}]}]]}`))))
 }

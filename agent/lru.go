@@ -5,10 +5,11 @@ import (
 	"slices"
 
 	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/lrusync/upstream"
 )
 
 // lru is an LRU whose values are nothing but their sizes.
-type lru = lrusync.LRU[struct{}]
+type lru = upstream.LRUCache[struct{}]
 
 func (a *Agent) lruOps() map[string]operation {
 	return map[string]operation{
@@ -70,7 +71,7 @@ func (a *Agent) lruNew(p *params) (reply, error) {
 	if _, ok := a.lrus[name]; ok {
 		return nil, invalidf("lru %q exists", name)
 	}
-	a.lrus[name] = lrusync.NewLRU(o.Capacity, lrusync.LRUOptions[struct{}]{GrowAnew: anew})
+	a.lrus[name] = upstream.NewLRUCache(o.Capacity, lrusync.LRUOptions[struct{}]{GrowAnew: anew})
 	return nil, nil
 }
 
@@ -133,7 +134,7 @@ func lruPopItem(p *params, l *lru) (reply, error) {
 		return nil, invalidf("the lru is empty")
 	}
 	before := l.Size()
-	key, _, err := l.PopOldest(evenPinned)
+	key, _, err := l.PopItem(evenPinned)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +148,7 @@ func lruPin(l *lru, key string) (reply, error) {
 	return nil, nil
 }
 
-// pinAbsentError says that the key to pin is not there.
+// pinAbsentError reports that the key to pin is absent.
 type pinAbsentError string
 
 func (e pinAbsentError) Error() string {
@@ -164,7 +165,7 @@ func lruStat(p *params, l *lru) (reply, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	s := l.Stats(delta)
+	s := l.Stat(delta)
 	return reply{"hits": s.Hits, "total": s.Total}, nil
 }
 

@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,7 +19,7 @@ const (
 func TestLRUFamily(t *testing.T) {
 	k := newTalker(t)
 	k.ok(`{"op":"lru.new","lru":"l","capacity":10}`)
-	k.fails("invalid", `{"op":"lru.new","lru":"l","capacity":10}`)
+	k.refuses("invalid", `{"op":"lru.new","lru":"l","capacity":10}`, `lru "l" exists`)
 	k.ok(`{"op":"lru.put","lru":"l","key":"A","size":4}`, "stored", `true`)
 	k.ok(`{"op":"lru.put","lru":"l","key":"B","size":4}`, "stored", `true`)
 	k.ok(`{"op":"lru.state","lru":"l"}`, "order", `["A","B"]`, "size", `8`, "pinned", `[]`, "sizes", `{"A":4,"B":4}`)
@@ -45,7 +46,7 @@ func TestLRUFamily(t *testing.T) {
 	k.ok(`{"op":"lru.pop","lru":"l","key":"C"}`, "found", `true`, "size", `4`)
 	k.ok(`{"op":"lru.pop","lru":"l","key":"C"}`, "found", `false`)
 	k.fails("invalid", `{"op":"lru.popitem","lru":"l"}`, textPinned)
-	k.fails("invalid", `{"op":"lru.popitem","lru":"l","remove_pinned":true}`)
+	k.refuses("invalid", `{"op":"lru.popitem","lru":"l","remove_pinned":true}`, "the lru is empty")
 
 	k.fails("too_large", `{"op":"lru.put","lru":"l","key":"D","size":11}`, textTooLarge)
 	k.ok(`{"op":"lru.put_if_fits","lru":"l","key":"D","size":11}`, "stored", `false`)
@@ -54,7 +55,7 @@ func TestLRUFamily(t *testing.T) {
 	k.ok(`{"op":"lru.state","lru":"l"}`, "order", `[]`, "size", `0`, "sizes", `{}`)
 	k.ok(`{"op":"lru.stat","lru":"l"}`, "hits", `0`, "total", `0`)
 	k.ok(`{"op":"lru.close","lru":"l"}`)
-	k.fails("invalid", `{"op":"lru.state","lru":"l"}`)
+	k.refuses("invalid", `{"op":"lru.state","lru":"l"}`, `no lru "l"`)
 
 	k.ok(`{"op":"lru.new","lru":"l","capacity":10.5,"generation":"0.12.0"}`)
 	k.ok(`{"op":"lru.touch","lru":"l","key":"ghost"}`)
@@ -76,21 +77,40 @@ func TestLRUFamily(t *testing.T) {
 func TestBadLRULines(t *testing.T) {
 	k := newTalker(t)
 	k.ok(`{"op":"lru.new","lru":"l","capacity":10}`)
-	for _, line := range []string{
-		`{"op":"lru.new"}`, `{"op":"lru.new","lru":"x"}`, `{"op":"lru.new","lru":"x","capacity":"10"}`, `{"op":"lru.new","lru":5,"capacity":10}`,
-		`{"op":"lru.new","lru":"x","capacity":-1}`, `{"op":"lru.new","lru":"x","capacity":1e30}`, `{"op":"lru.new","lru":"x","capacity":1e400}`,
-		`{"op":"lru.new","lru":"x","capacity":10,"grow_anew":1}`,
-		`{"op":"lru.put","lru":"l","key":"A"}`, `{"op":"lru.put","lru":"l","size":1}`, `{"op":"lru.put","lru":"l","key":"A","size":1.5}`,
-		`{"op":"lru.put","lru":"l","key":"A","size":-1}`, `{"op":"lru.put_if_fits","lru":"l","key":"A","size":-1}`,
-		`{"op":"lru.put","lru":"l","key":"A","size":99999999999999999999}`, `{"op":"lru.put_if_fits","lru":"l","key":"A"}`,
-		`{"op":"lru.get","lru":"l"}`, `{"op":"lru.get","lru":"l","key":5}`, `{"op":"lru.stat","lru":"l","delta":"yes"}`, `{"op":"lru.popitem","lru":"l","remove_pinned":1}`,
+	for _, c := range []struct{ line, text string }{
+		{`{"op":"lru.new"}`, `field "lru" is missing`},
+		{`{"op":"lru.new","lru":"x"}`, `field "capacity" is missing`},
+		{`{"op":"lru.new","lru":"x","capacity":"10"}`, `field "capacity": json: cannot unmarshal string`},
+		{`{"op":"lru.new","lru":5,"capacity":10}`, `field "lru": json: cannot unmarshal number`},
+		{`{"op":"lru.new","lru":"x","capacity":-1}`, "capacity of -1 bytes"},
+		{`{"op":"lru.new","lru":"x","capacity":1e30}`, "capacity of 1e+30 bytes"},
+		{`{"op":"lru.new","lru":"x","capacity":1e400}`, `field "capacity": json: cannot unmarshal number 1e400`},
+		{`{"op":"lru.new","lru":"x","capacity":10,"grow_anew":1}`, `field "grow_anew": json: cannot unmarshal number`},
+		{`{"op":"lru.put","lru":"l","key":"A"}`, `field "size" is missing`},
+		{`{"op":"lru.put","lru":"l","size":1}`, `field "key" is missing`},
+		{`{"op":"lru.put","lru":"l","key":"A","size":1.5}`, `field "size": json: cannot unmarshal number 1.5`},
+		{`{"op":"lru.put","lru":"l","key":"A","size":-1}`, `size -1 of key "A"`},
+		{`{"op":"lru.put_if_fits","lru":"l","key":"A","size":-1}`, `size -1 of key "A"`},
+		{`{"op":"lru.put","lru":"l","key":"A","size":99999999999999999999}`, `field "size": json: cannot unmarshal number 99999999999999999999`},
+		{`{"op":"lru.put_if_fits","lru":"l","key":"A"}`, `field "size" is missing`},
+		{`{"op":"lru.get","lru":"l"}`, `field "key" is missing`},
+		{`{"op":"lru.get","lru":"l","key":5}`, `field "key": json: cannot unmarshal number`},
+		{`{"op":"lru.stat","lru":"l","delta":"yes"}`, `field "delta": json: cannot unmarshal string`},
+		{`{"op":"lru.popitem","lru":"l","remove_pinned":1}`, `field "remove_pinned": json: cannot unmarshal number`},
 	} {
-		k.fails("invalid", line)
+		t.Run(c.text, func(t *testing.T) { k.in(t).refuses("invalid", c.line, c.text) })
 	}
-	k.fails("unsupported", `{"op":"lru.new","lru":"x","capacity":10,"generation":"9.9.9"}`)
+	k.refuses("unsupported", `{"op":"lru.new","lru":"x","capacity":10,"generation":"9.9.9"}`, `"9.9.9"`)
 	for _, op := range k.a.Ops() {
 		if len(op) > 4 && op[:4] == "lru." && op != "lru.new" {
-			k.fails("invalid", `{"op":"`+op+`","lru":"none","key":"A","size":1}`)
+			line := `{"op":"` + op + `","lru":"none"`
+			if slices.Contains(fieldsOf(op), "size") {
+				line += `,"size":1`
+			}
+			if slices.Contains(fieldsOf(op), "key") {
+				line += `,"key":"A"`
+			}
+			t.Run(op, func(t *testing.T) { k.in(t).refuses("invalid", line+"}", `no lru "none"`) })
 		}
 	}
 	k.ok(`{"op":"lru.state","lru":"l"}`, "order", `[]`)
@@ -168,7 +188,7 @@ func (g lruReplay) step(raw, answer json.RawMessage) {
 		case e == nil:
 			return false
 		case e.Msg == "": // StopIteration
-			g.fails(kind, line)
+			g.refuses(kind, line, "the lru is empty")
 		default:
 			g.fails(kind, line, e.Msg)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/lrusync/upstream"
 	"github.com/ringcache/ringcache/serde"
 )
 
@@ -12,9 +13,9 @@ import (
 type pair struct {
 	cache
 	frontend frontend // nil for a receiver
-	sender   *lrusync.Sender
-	receiver *lrusync.Receiver[serde.Value]
-	only     *lrusync.ProcessorOnly[serde.Value]
+	sender   *upstream.SenderCache
+	receiver *upstream.ReceiverCache[serde.Value]
+	only     *upstream.ProcessorOnlyCache[serde.Value]
 	python   lrusync.Python
 }
 
@@ -22,12 +23,12 @@ type pair struct {
 type cache interface {
 	Clear()
 	Contents() ([]lrusync.KeySize, int64)
-	Stats(delta bool) lrusync.Stats
+	Stats() lrusync.Stats
 }
 
 // frontend is what the roles in the frontend have.
 type frontend interface {
-	Cached(keys ...string) []bool
+	IsCached(keys ...string) []bool
 	Touch(key string)
 	Invalidate(key string)
 }
@@ -100,13 +101,13 @@ func (a *Agent) pairNew(p *params) (reply, error) {
 	}
 	switch role {
 	case "sender":
-		c.sender, err = lrusync.NewSender(o)
+		c.sender, err = upstream.NewSenderCache(o)
 		c.cache, c.frontend = c.sender, c.sender
 	case "receiver":
-		c.receiver, err = lrusync.NewReceiver[serde.Value](o)
+		c.receiver, err = upstream.NewReceiverCache[serde.Value](o)
 		c.cache = c.receiver
 	case "processor_only":
-		c.only, err = lrusync.NewProcessorOnly[serde.Value](o)
+		c.only, err = upstream.NewProcessorOnlyCache[serde.Value](o)
 		c.cache, c.frontend = c.only, c.only
 	default:
 		err = invalidf("unknown role %q, want sender, receiver or processor_only", role)
@@ -123,7 +124,7 @@ func pairCached(p *params, c *pair) (reply, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	return reply{"cached": c.frontend.Cached(keys...)}, nil
+	return reply{"cached": c.frontend.IsCached(keys...)}, nil
 }
 
 // sizedValue decodes a value that may be null or absent, then nil.
@@ -143,9 +144,10 @@ func valueSize(v serde.Value, py lrusync.Python) (int64, error) {
 	case *serde.Item:
 		return lrusync.ItemSize(v, py)
 	case *serde.Tensor:
-		return lrusync.TensorSize(v)
+		n, err := v.NBytes()
+		return int64(n), err
 	}
-	return 0, unsupportedf("what size a pickled object has, only Python can say: want a value of type item or tensor")
+	return 0, unsupportedf("the size of a pickled object is known to Python only: want a value of type item or tensor")
 }
 
 func sizeOf(p *params) (reply, error) {
@@ -167,9 +169,9 @@ func pairUpdate(p *params, c *pair) (reply, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	var in *lrusync.Input
+	var in *upstream.Input
 	if v != nil {
-		in = &lrusync.Input{Size: size}
+		in = &upstream.Input{Size: size}
 		if p.has("prompt_updates") {
 			in.Updates = bytes.Clone(p.fields["prompt_updates"])
 		}
@@ -179,10 +181,10 @@ func pairUpdate(p *params, c *pair) (reply, error) {
 	var err error
 	if c.sender != nil {
 		var omit bool
-		if omit, updates, err = c.sender.Update(key, in); omit {
+		if omit, updates, err = c.sender.GetAndUpdate(key, in); omit {
 			out["data"] = "omitted"
 		}
-	} else if v, updates, err = c.only.Update(key, v, in); err == nil {
+	} else if v, updates, err = c.only.GetAndUpdate(key, v, in); err == nil {
 		out["value"] = encodeValue(v)
 	}
 	if err != nil {
@@ -205,7 +207,7 @@ func pairFeatures(p *params, c *pair) (reply, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	got, err := c.receiver.Features(fs)
+	got, err := c.receiver.GetAndUpdate(fs)
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +232,7 @@ func (p *params) feature(raw map[string]rawJSON, py lrusync.Python) (f lrusync.F
 		f.Key, f.Identifier = one.str("key"), optional(one, "identifier", "")
 	}
 	f.Value, f.Size = one.sizedValue(py)
-	f.Has = f.Value != nil
+	f.HasData = f.Value != nil
 	p.budget, p.err = one.budget, one.err
 	return f
 }
@@ -241,14 +243,14 @@ func pairState(c *pair) reply {
 	for i, k := range contents {
 		order[i] = k.Key
 	}
-	s := c.Stats(false)
+	s := c.Stats()
 	return reply{"order": order, "size": size, "hits": s.Hits, "total": s.Total}
 }
 
-// missedKeys are the keys that an error says are missing, in the order of the
+// missedKeys are the keys that an error reports as missing, in the order of the
 // request, or nil.
 func missedKeys(err error) []string {
-	var miss *lrusync.MissError
+	var miss *upstream.MissError
 	if !errors.As(err, &miss) {
 		return nil
 	}

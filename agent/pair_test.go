@@ -31,7 +31,7 @@ func TestPairFamily(t *testing.T) {
 	k := newTalker(t)
 	k.ok(`{"op":"pair.new","pair":"s","role":"sender","capacity":10}`)
 	k.ok(`{"op":"pair.new","pair":"r","role":"receiver","capacity":10}`)
-	k.fails("invalid", `{"op":"pair.new","pair":"s","role":"sender","capacity":10}`)
+	k.refuses("invalid", `{"op":"pair.new","pair":"s","role":"sender","capacity":10}`, `pair "s" exists`)
 	item := bytesItem(4)
 	k.ok(`{"op":"pair.cached","pair":"s","keys":["a","b"]}`, "cached", `[false,false]`)
 	k.ok(`{"op":"pair.cached","pair":"s","keys":[]}`, "cached", `[]`)
@@ -74,7 +74,7 @@ func TestPairFamily(t *testing.T) {
 	k.ok(`{"op":"pair.features","pair":"r","features":[]}`, "values", `[]`)
 	k.ok(`{"op":"pair.clear","pair":"r"}`)
 	k.ok(`{"op":"pair.close","pair":"r"}`)
-	k.fails("invalid", `{"op":"pair.state","pair":"r"}`)
+	k.refuses("invalid", `{"op":"pair.state","pair":"r"}`, `no pair "r"`)
 }
 
 func TestProcessorOnly(t *testing.T) {
@@ -105,34 +105,47 @@ func TestBadPairLines(t *testing.T) {
 	for _, role := range []string{"sender", "receiver", "processor_only"} {
 		k.ok(`{"op":"pair.new","pair":"` + role + `","role":"` + role + `","capacity":10}`)
 	}
-	for _, line := range []string{
-		`{"op":"pair.new"}`, `{"op":"pair.new","pair":"x","role":"sender"}`, `{"op":"pair.new","pair":"x","capacity":1}`,
-		`{"op":"pair.new","pair":"x","role":"both","capacity":1}`, `{"op":"pair.new","pair":"x","role":"sender","capacity":-1}`,
-		`{"op":"pair.new","pair":"x","role":"sender","capacity":1e300}`, `{"op":"pair.new","pair":"x","role":"sender","capacity":1,"python":"2.7"}`,
-		`{"op":"pair.new","pair":"x","role":"sender","capacity":1,"python":3.11}`,
-		`{"op":"pair.cached","pair":"sender"}`, `{"op":"pair.cached","pair":"sender","keys":"a"}`, `{"op":"pair.cached","pair":"sender","keys":[1]}`,
-		`{"op":"pair.touch","pair":"sender"}`, `{"op":"pair.update","pair":"sender"}`, `{"op":"pair.update","pair":"sender","key":"a","value":5}`,
-		`{"op":"pair.update","pair":"sender","key":"a","value":{"type":"item","fields":[]}}`,
-		`{"op":"pair.features","pair":"receiver"}`, `{"op":"pair.features","pair":"receiver","features":[null]}`,
-		`{"op":"pair.features","pair":"receiver","features":[5]}`, `{"op":"pair.features","pair":"receiver","features":[{}]}`,
-		`{"op":"pair.features","pair":"receiver","features":[{"key":"a","value":{"type":"item","fields":[]}}]}`,
-		`{"op":"pair.features","pair":"receiver","features":[{"key":"a","value":` + bytesItem(1) + `},{"key":"b","value":7}]}`,
-		`{"op":"pair.state","pair":"none"}`,
+	for _, c := range []struct{ line, text string }{
+		{`{"op":"pair.new"}`, `field "pair" is missing`},
+		{`{"op":"pair.new","pair":"x","role":"sender"}`, `field "capacity" is missing`},
+		{`{"op":"pair.new","pair":"x","capacity":1}`, `field "role" is missing`},
+		{`{"op":"pair.new","pair":"x","role":"both","capacity":1}`, `unknown role "both"`},
+		{`{"op":"pair.new","pair":"x","role":"sender","capacity":-1}`, "capacity of -1 bytes"},
+		{`{"op":"pair.new","pair":"x","role":"sender","capacity":1e300}`, "capacity of 1e+300 bytes"},
+		{`{"op":"pair.new","pair":"x","role":"sender","capacity":1,"python":"2.7"}`, `field "python": lrusync: invalid argument: Python version "2.7"`},
+		{`{"op":"pair.new","pair":"x","role":"sender","capacity":1,"python":3.11}`, `field "python": json: cannot unmarshal number`},
+		{`{"op":"pair.cached","pair":"sender"}`, `field "keys" is missing`},
+		{`{"op":"pair.cached","pair":"sender","keys":"a"}`, `field "keys": json: cannot unmarshal string`},
+		{`{"op":"pair.cached","pair":"sender","keys":[1]}`, `field "keys": json: cannot unmarshal number`},
+		{`{"op":"pair.touch","pair":"sender"}`, `field "key" is missing`},
+		{`{"op":"pair.update","pair":"sender"}`, `field "key" is missing`},
+		{`{"op":"pair.update","pair":"sender","key":"a","value":5}`, `field "value": json: cannot unmarshal number`},
+		{`{"op":"pair.update","pair":"sender","key":"a","value":{"type":"item","fields":[]}}`, "an item or list without any value has no size"},
+		{`{"op":"pair.features","pair":"receiver"}`, `field "features" is missing`},
+		{`{"op":"pair.features","pair":"receiver","features":[null]}`, `field "key" is missing`},
+		{`{"op":"pair.features","pair":"receiver","features":[5]}`, `field "features": json: cannot unmarshal number`},
+		{`{"op":"pair.features","pair":"receiver","features":[{}]}`, `field "key" is missing`},
+		{`{"op":"pair.features","pair":"receiver","features":[{"key":"a","value":{"type":"item","fields":[]}}]}`, "an item or list without any value has no size"},
+		{`{"op":"pair.features","pair":"receiver","features":[{"key":"a","value":` + bytesItem(1) + `},{"key":"b","value":7}]}`, `field "value": json: cannot unmarshal number`},
+		{`{"op":"pair.state","pair":"none"}`, `no pair "none"`},
 	} {
-		k.fails("invalid", line)
+		t.Run(c.text, func(t *testing.T) { k.in(t).refuses("invalid", c.line, c.text) })
 	}
-	k.fails("unsupported", `{"op":"pair.new","pair":"x","role":"sender","capacity":1,"generation":"9.9.9"}`)
-	for _, line := range []string{
-		`{"op":"pair.cached","pair":"receiver","keys":["a"]}`, `{"op":"pair.touch","pair":"receiver","key":"a"}`,
-		`{"op":"pair.invalidate","pair":"receiver","key":"a"}`, `{"op":"pair.update","pair":"receiver","key":"a","value":null}`,
-		`{"op":"pair.features","pair":"sender","features":[]}`, `{"op":"pair.features","pair":"processor_only","features":[]}`,
-		`{"op":"pair.update","pair":"sender","key":"a","value":` + pickleA + `}`,
+	k.refuses("unsupported", `{"op":"pair.new","pair":"x","role":"sender","capacity":1,"generation":"9.9.9"}`, `"9.9.9"`)
+	for _, c := range []struct{ line, text string }{
+		{`{"op":"pair.cached","pair":"receiver","keys":["a"]}`, "pair.cached is for a sender or processor_only"},
+		{`{"op":"pair.touch","pair":"receiver","key":"a"}`, "pair.touch is for a sender or processor_only"},
+		{`{"op":"pair.invalidate","pair":"receiver","key":"a"}`, "pair.invalidate is for a sender or processor_only"},
+		{`{"op":"pair.update","pair":"receiver","key":"a","value":null}`, "pair.update is for a sender or processor_only"},
+		{`{"op":"pair.features","pair":"sender","features":[]}`, "pair.features is for a receiver"},
+		{`{"op":"pair.features","pair":"processor_only","features":[]}`, "pair.features is for a receiver"},
+		{`{"op":"pair.update","pair":"sender","key":"a","value":` + pickleA + `}`, "the size of a pickled object is known to Python only"},
 	} {
-		k.fails("unsupported", line)
+		t.Run(c.text, func(t *testing.T) { k.in(t).refuses("unsupported", c.line, c.text) })
 	}
 	k.a.maxData = 100 // for all tensors of one request
 	const f = `{"key":"a","value":{"type":"tensor","data":{"dtype":"uint8","shape":[10],"xof":"x"}}}`
-	k.fails("invalid", `{"op":"pair.features","pair":"receiver","features":[`+strings.Repeat(f+",", 10)+f+`]}`)
+	k.refuses("invalid", `{"op":"pair.features","pair":"receiver","features":[`+strings.Repeat(f+",", 10)+f+`]}`, "tensor of 10 bytes, at most 0 are left for this request")
 	for _, role := range []string{"sender", "receiver", "processor_only"} {
 		k.ok(`{"op":"pair.state","pair":"`+role+`"}`, "order", `[]`, "total", `0`)
 	}
@@ -167,11 +180,11 @@ func TestSizeOf(t *testing.T) {
 	const unsized = "reduce() of empty iterable with no initial value"
 	k.fails("invalid", `{"op":"size_of","value":{"type":"item","fields":[]}}`, unsized)
 	k.fails("invalid", `{"op":"size_of","value":`+item(`[[],[]]`)+`}`, unsized)
-	k.fails("invalid", `{"op":"size_of"}`)
-	k.fails("invalid", `{"op":"size_of","value":null}`)
-	k.fails("invalid", `{"op":"size_of","value":`+strings.Repeat("[", 5000)+strings.Repeat("]", 5000)+`}`)
-	k.fails("invalid", `{"op":"size_of","value":`+item(`1`)+`,"python":"3.8"}`)
-	k.fails("unsupported", `{"op":"size_of","value":`+pickleA+`}`)
+	k.refuses("invalid", `{"op":"size_of"}`, `field "value" is missing`)
+	k.refuses("invalid", `{"op":"size_of","value":null}`, `field "value" is missing`)
+	k.refuses("invalid", `{"op":"size_of","value":`+strings.Repeat("[", 5000)+strings.Repeat("]", 5000)+`}`, `field "value": json: cannot unmarshal array`)
+	k.refuses("invalid", `{"op":"size_of","value":`+item(`1`)+`,"python":"3.8"}`, `field "python": lrusync: invalid argument: Python version "3.8"`)
+	k.refuses("unsupported", `{"op":"size_of","value":`+pickleA+`}`, "the size of a pickled object is known to Python only")
 }
 
 // A layout needs no data, but bytes that are asked for by "xof" take memory all

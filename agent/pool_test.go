@@ -35,20 +35,20 @@ func TestRequestsOfAPool(t *testing.T) {
 	}
 	request := func(op, id string) string { return fmt.Sprintf(`{"op":"store.%s","store":"w","request":%q}`, op, id) }
 
-	k.fails("invalid", request("commit", "r1"))
-	k.fails("invalid", `{"op":"store.put","store":"w","key":"a","request":"r1","value":`+poolItem+`}`)
+	k.refuses("invalid", request("commit", "r1"), `request "r1" was not begun, or has ended`)
+	k.refuses("invalid", `{"op":"store.put","store":"w","key":"a","request":"r1","value":`+poolItem+`}`, `request "r1" was not begun, or has ended`)
 	k.ok(request("begin", "r1"))
-	k.fails("invalid", request("begin", "r1"))
+	k.refuses("invalid", request("begin", "r1"), `request "r1"`)
 	put("a", "r1")
 	k.state(1, 0, 1)
 	k.ok(`{"op":"store.evict","store":"w","key":"a"}`, "evicted", "false")
-	k.fails("invalid", `{"op":"store.clear","store":"w"}`)
-	k.fails("invalid", request("finish", "r1")) // it was not sent
+	k.refuses("invalid", `{"op":"store.clear","store":"w"}`, "1 leases")
+	k.refuses("invalid", request("finish", "r1"), `request "r1": rollback is for requests that were not committed`) // it was not sent
 	k.ok(request("commit", "r1"))
-	k.fails("invalid", request("rollback", "r1"))
-	k.fails("invalid", `{"op":"store.lookup","store":"w","key":"a","request":"r1"}`)
+	k.refuses("invalid", request("rollback", "r1"), `request "r1": rollback is for requests that were not committed`)
+	k.refuses("invalid", `{"op":"store.lookup","store":"w","key":"a","request":"r1"}`, "r1 was committed")
 	k.ok(request("finish", "r1"))
-	k.fails("invalid", request("finish", "r1"))
+	k.refuses("invalid", request("finish", "r1"), `request "r1" was not begun, or has ended`)
 	k.state(0, 0, 1)
 
 	k.ok(request("begin", "r2"))
@@ -68,7 +68,7 @@ func TestRequestsOfAPool(t *testing.T) {
 	k.state(2, 0, 2)
 	k.ok(`{"op":"store.reset_readers","store":"w","readers":2}`)
 	k.state(1, 0, 2) // what was not sent goes on
-	k.fails("invalid", request("finish", "r3"))
+	k.refuses("invalid", request("finish", "r3"), `request "r3" was not begun, or has ended`)
 	k.ok(request("rollback", "r4"))
 	k.state(0, 0, 2)
 
@@ -79,7 +79,7 @@ func TestRequestsOfAPool(t *testing.T) {
 	k.ok(`{"op":"store.evict","store":"w","key":"a"}`, "evicted", "true")
 	k.ok(`{"op":"store.free_unused","store":"w"}`, "freed", "[1]")
 	k.ok(`{"op":"store.state","store":"w"}`, "used_bytes", "0")
-	k.fails("too_large", `{"op":"store.put","store":"w","key":"c","value":{"type":"tensor","data":{"dtype":"uint8","shape":[5000],"xof":"x"}}}`)
+	k.refuses("too_large", `{"op":"store.put","store":"w","key":"c","value":{"type":"tensor","data":{"dtype":"uint8","shape":[5000],"xof":"x"}}}`, "5051 bytes")
 	k.ok(request("begin", "left open"))
 	put("d", "left open")
 	require.FileExists(t, filepath.Join(shmfile.DefaultDir, name))
@@ -96,19 +96,19 @@ func TestDetachAndAdopt(t *testing.T) {
 	for i := range 3 {
 		k.do(fmt.Sprintf(`{"op":"store.put","store":"w","key":"k%d","request":"r","tenant":"t","value":%s}`, i, poolItem))
 	}
-	k.fails("full", `{"op":"store.put","store":"w","key":"more","request":"r","value":`+poolItem+`}`)
+	k.refuses("full", `{"op":"store.put","store":"w","key":"more","request":"r","value":`+poolItem+`}`, "492 bytes")
 	k.ok(`{"op":"store.rollback","store":"w","request":"r"}`)
-	k.fails("exists_segment", adopt)
-	k.fails("exists_segment", fmt.Sprintf(`{"op":"store.create","store":"w3","name":%q,"size":8192,"max_object":4096,"readers":1}`, name))
+	k.refuses("exists_segment", adopt, name)
+	k.refuses("exists_segment", fmt.Sprintf(`{"op":"store.create","store":"w3","name":%q,"size":8192,"max_object":4096,"readers":1}`, name), name)
 	k.ok(`{"op":"store.detach","store":"w"}`)
 	require.FileExists(t, filepath.Join(shmfile.DefaultDir, name))
-	k.fails("unsupported", adopt[:len(adopt)-1]+`,"policy":"fifo"}`)
+	k.refuses("unsupported", adopt[:len(adopt)-1]+`,"policy":"fifo"}`, `policy "fifo" has no table of objects to adopt`)
 	out := k.ok(adopt, "kept", "3", "dropped", "0", "in_use", "1")
 	require.NotContains(t, out, "error")
 	again := k.ok(`{"op":"store.signature","store":"w2","key":"a"}`)
 	require.Equal(t, h["signature"], again["signature"], "handles stay good")
 	k.ok(`{"op":"store.close","store":"w2"}`)
-	k.fails("not_found", adopt)
+	k.refuses("not_found", adopt, name)
 	left, err := filepath.Glob(filepath.Join(shmfile.DefaultDir, name+"*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
@@ -116,7 +116,7 @@ func TestDetachAndAdopt(t *testing.T) {
 	// A segment that something else made.
 	require.NoError(t, os.WriteFile(filepath.Join(shmfile.DefaultDir, name), make([]byte, 8192+32), 0o600))
 	defer os.Remove(filepath.Join(shmfile.DefaultDir, name))
-	k.fails("unsupported", adopt)
+	k.refuses("unsupported", adopt, name)
 }
 
 func TestPoolOperationsOnAFifoStore(t *testing.T) {
@@ -128,8 +128,8 @@ func TestPoolOperationsOnAFifoStore(t *testing.T) {
 	k.ok(`{"op":"store.commit","store":"w","request":"r"}`)
 	k.ok(`{"op":"store.abort","store":"w","request":"r"}`)
 	k.ok(`{"op":"store.fence","store":"w"}`)
-	k.fails("invalid", `{"op":"store.evict","store":"w","key":"a"}`)
+	k.refuses("invalid", `{"op":"store.evict","store":"w","key":"a"}`, "FIFO")
 	k.ok(`{"op":"store.reset_readers","store":"w"}`)
 	k.ok(`{"op":"store.free_unused","store":"w"}`, "freed", "[0]")
-	k.fails("unsupported", `{"op":"store.create","store":"x","size":4000,"max_object":1000,"readers":1,"policy":"lifo"}`)
+	k.refuses("unsupported", `{"op":"store.create","store":"x","size":4000,"max_object":1000,"readers":1,"policy":"lifo"}`, `policy "lifo"`)
 }

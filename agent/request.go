@@ -135,7 +135,7 @@ func requestDecode(p *params) (reply, error) {
 	return reply{"request": j}, nil
 }
 
-// requestFields tells what the table says of a generation.
+// requestFields returns what the table contains about a generation.
 func requestFields(p *params) (reply, error) {
 	g := p.generation()
 	if p.err != nil {

@@ -2,15 +2,10 @@ package agent
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
-
-	"github.com/zeebo/blake3"
 
 	"github.com/ringcache/ringcache/serde"
 )
@@ -145,7 +140,7 @@ func (d valueDecoder) kind(j kindJSON) serde.Field {
 	return f
 }
 
-// isListOfLists says whether a JSON value is a list whose first element, if
+// isListOfLists reports whether a JSON value is a list whose first element, if
 // there is one, is a list.
 func isListOfLists(raw rawJSON) bool {
 	if firstByte(raw) != '[' {
@@ -223,70 +218,6 @@ func (d valueDecoder) number(s string) serde.Data {
 	return nil
 }
 
-// tensor returns a serde.Data, not a *serde.Tensor, so that nil is nil.
-func (d valueDecoder) tensor(raw rawJSON) serde.Data {
-	var j tensorJSON
-	if err := unmarshal(raw, &j); err != nil {
-		d.fail("tensor: %w", err)
-		return nil
-	}
-	if j.Float != nil {
-		return d.special(*j.Float)
-	}
-	if j.DType == nil || j.Shape == nil {
-		d.fail("tensor: \"dtype\" and \"shape\" are needed")
-		return nil
-	}
-	dtype, ok := serde.ParseDType(*j.DType)
-	if !ok {
-		d.fail("tensor: unknown dtype %.40q", *j.DType)
-		return nil
-	}
-	t := &serde.Tensor{DType: dtype, Shape: j.Shape}
-	n, err := t.NBytes()
-	if err == nil && (!d.layout || j.XOF != nil) {
-		if n > d.budget {
-			err = invalidf("tensor of %d bytes, at most %d are left for this request", n, d.budget)
-		}
-		d.budget -= n
-	}
-	if err != nil {
-		if d.err == nil {
-			d.err = err
-		}
-		return nil
-	}
-	switch {
-	case j.Hex != nil:
-		t.Data = *j.Hex
-		if len(t.Data) != n {
-			d.fail("tensor: %d bytes of data, its shape says %d", len(t.Data), n)
-		}
-	case j.XOF != nil:
-		t.Data = xof(*j.XOF, n, dtype == "bool")
-	case d.layout:
-	default:
-		d.fail("tensor: \"hex\" or \"xof\" is needed")
-	}
-	if t.Data != nil {
-		if err := checkSum(t.Data, j.SHA256); err != nil {
-			d.fail("tensor: %w", err)
-		}
-	}
-	return t
-}
-
-// checkSum compares data with its sum in a request, if there is one.
-func checkSum(data, want []byte) error {
-	if want == nil {
-		return nil
-	}
-	if sum := sha256.Sum256(data); !bytes.Equal(sum[:], want) {
-		return fmt.Errorf("the data have the sha256 %x, not %x", sum, want)
-	}
-	return nil
-}
-
 // special is a float that JSON has no number for.
 func (d valueDecoder) special(s string) serde.Data {
 	switch s {
@@ -299,120 +230,4 @@ func (d valueDecoder) special(s string) serde.Data {
 	}
 	d.fail("data: float %.40q, want nan, inf or -inf", s)
 	return nil
-}
-
-// xof returns n bytes that depend on s only.
-func xof(s string, n int, boolean bool) []byte {
-	h := blake3.New()
-	_, _ = h.WriteString(s)
-	b := make([]byte, n)
-	_, _ = h.Digest().Read(b) // a digest never fails or ends
-	if boolean {
-		for i := range b {
-			b[i] &= 1
-		}
-	}
-	return b
-}
-
-// encodeValue is the JSON form of a value. It reads every tensor.
-func encodeValue(v serde.Value) reply {
-	switch v := v.(type) {
-	case *serde.Item:
-		fields := []reply{}
-		for _, e := range v.Elems {
-			fields = append(fields, reply{"name": e.Key, "data": encodeData(e.Data), "field": encodeKind(e.Field)})
-		}
-		out := reply{"type": "item", "fields": fields}
-		if v.Modality != "" {
-			out["modality"] = v.Modality
-		}
-		return out
-	case *serde.Tensor:
-		return reply{"type": "tensor", "data": encodeData(v)}
-	case serde.Pickle:
-		return reply{"type": "pickle", "hex": hex.EncodeToString(v)}
-	}
-	return nil
-}
-
-func encodeData(d serde.Data) any {
-	switch d := d.(type) {
-	case *serde.Tensor:
-		return encodeArray(string(d.DType), d.Shape, d.Data)
-	case serde.Int:
-		return int64(d)
-	case serde.Uint:
-		return uint64(d)
-	case serde.Float:
-		return encodeFloat(float64(d))
-	case serde.Bool:
-		return bool(d)
-	case serde.List:
-		out := make([]any, len(d))
-		for i, x := range d {
-			out[i] = encodeData(x)
-		}
-		return out
-	}
-	return nil
-}
-
-func encodeArray(dtype string, shape []int, data []byte) reply {
-	sum := sha256.Sum256(data)
-	out := reply{"dtype": dtype, "shape": append([]int{}, shape...), "sha256": hex.EncodeToString(sum[:])}
-	if len(data) <= hexLimit {
-		out["hex"] = hex.EncodeToString(data)
-	}
-	return out
-}
-
-// encodeFloat writes a float so that it can't be taken for an integer; what
-// JSON has no number for becomes {"float": "nan"}.
-func encodeFloat(f float64) any {
-	s := strconv.FormatFloat(f, 'g', -1, 64)
-	if math.IsNaN(f) || math.IsInf(f, 0) {
-		return reply{"float": strings.ToLower(strings.TrimPrefix(s, "+"))}
-	}
-	if !strings.ContainsAny(s, ".e") {
-		s += ".0"
-	}
-	return rawJSON(s)
-}
-
-func encodeKind(f serde.Field) reply {
-	out := reply{"kind": f.Kind.String()}
-	if f.KeepOnCPU {
-		out["keep_on_cpu"] = true
-	}
-	switch f.Kind {
-	case serde.Shared:
-		out["batch_size"] = f.BatchSize
-	case serde.Flat:
-		out["dim"] = f.Dim
-		slices := []any{}
-		for _, s := range f.Slices {
-			if f.Nested {
-				slices = append(slices, encodeSlices(s))
-			} else {
-				slices = append(slices, encodeSlices(s)[0])
-			}
-		}
-		out["slices"] = slices
-	}
-	return out
-}
-
-func encodeSlices(in []serde.Slice) [][3]*int64 {
-	out := [][3]*int64{}
-	for _, s := range in {
-		var b [3]*int64
-		for i, x := range []serde.Bound{s.Start, s.Stop, s.Step} {
-			if x.Set {
-				b[i] = &x.N
-			}
-		}
-		out = append(out, b)
-	}
-	return out
 }

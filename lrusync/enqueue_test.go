@@ -12,41 +12,28 @@ import (
 	"github.com/ringcache/ringcache/lrusync"
 )
 
-func newSender(t *testing.T, capacity float64) *lrusync.Sender {
-	s, err := lrusync.NewSender(lrusync.Options{Capacity: capacity})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.CheckStructure()) })
-	return s
-}
-
-func carried(key string) []lrusync.Item {
-	return []lrusync.Item{{Key: key, Have: true, Size: 10}}
-}
-
-func queue(lrusync.Ticket) error { return nil }
-
 // While a request is being sent, and from within its enqueue, everything but
 // sending works; that is refused at once.
 func TestEnqueueMayAskTheSender(t *testing.T) {
 	s := newSender(t, 100)
-	_, err := s.Send(carried("a"), queue)
+	_, err := s.Send(ctx, carried("a"), queue)
 	require.NoError(t, err)
-	_, err = s.Send(carried("b"), func(lrusync.Ticket) error {
-		require.Equal(t, []bool{true}, s.Cached("a"))
+	_, err = s.Send(ctx, carried("b"), func(lrusync.Ticket) error {
+		require.Equal(t, []bool{true}, cached(s, "a"))
 		_, _, ok := s.Lookup("a")
 		require.True(t, ok)
 		_, size := s.Contents()
 		require.EqualValues(t, 20, size)
-		require.EqualValues(t, 1, s.Stats(false).Total, "of what was sent")
+		require.EqualValues(t, 1, s.Stats().Total, "of what was sent")
 		require.NoError(t, s.CheckStructure())
-		_, err := s.Send(carried("c"), queue)
+		_, err := s.Send(ctx, carried("c"), queue)
 		require.ErrorIs(t, err, lrusync.ErrNested)
-		require.ErrorIs(t, s.Barrier(func(lrusync.Envelope) error { return nil }), lrusync.ErrNested)
+		require.ErrorIs(t, s.Clear(ctx, func(lrusync.Envelope) error { return nil }), lrusync.ErrNested)
 		return nil
 	})
 	require.NoError(t, err)
-	require.EqualValues(t, 2, s.Stats(false).Total)
-	_, err = s.Send(carried("c"), queue)
+	require.EqualValues(t, 2, s.Stats().Total)
+	_, err = s.Send(ctx, carried("c"), queue)
 	require.NoError(t, err)
 }
 
@@ -56,19 +43,20 @@ func TestSendGivesUpWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSender(t, 100)
 		blocked := make(chan struct{})
+		first := make(chan error, 1)
 		go func() {
-			_, err := s.Send(carried("a"), func(lrusync.Ticket) error { <-blocked; return nil })
-			require.NoError(t, err)
+			_, err := s.Send(ctx, carried("a"), func(lrusync.Ticket) error { <-blocked; return nil })
+			first <- err
 		}()
 		synctest.Wait()
 		short, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_, err := s.SendContext(short, carried("b"), queue)
+		_, err := s.Send(short, carried("b"), queue)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorIs(t, s.BarrierContext(short, func(lrusync.Envelope) error { return nil }), context.DeadlineExceeded)
+		require.ErrorIs(t, s.Clear(short, func(lrusync.Envelope) error { return nil }), context.DeadlineExceeded)
 		close(blocked)
-		synctest.Wait()
-		require.Equal(t, []bool{true, false}, s.Cached("a", "b"))
+		require.NoError(t, <-first)
+		require.Equal(t, []bool{true, false}, cached(s, "a", "b"))
 	})
 }
 
@@ -80,18 +68,18 @@ func TestChangesDuringASendSurviveIt(t *testing.T) {
 			s := newSender(t, 100)
 			var at lrusync.Envelope
 			for _, k := range []string{"renewed", "missed", "kept"} {
-				ticket, err := s.Send(carried(k), queue)
+				ticket, err := s.Send(ctx, carried(k), queue)
 				require.NoError(t, err)
 				at = ticket.Envelope
 			}
-			_, err := s.Send(carried("new"), func(lrusync.Ticket) error {
+			_, err := s.Send(ctx, carried("new"), func(lrusync.Ticket) error {
 				s.Renew("renewed")
 				s.Missed(at, []string{"missed"})
 				return failure
 			})
 			require.ErrorIs(t, err, failure)
-			require.Equal(t, []bool{false, false, true, failure == nil}, s.Cached("renewed", "missed", "kept", "new"))
-			_, err = s.Send([]lrusync.Item{{Key: "renewed"}, {Key: "missed"}}, queue)
+			require.Equal(t, []bool{false, false, true, failure == nil}, cached(s, "renewed", "missed", "kept", "new"))
+			_, err = s.Send(ctx, []lrusync.Item{{Key: "renewed"}, {Key: "missed"}}, queue)
 			var need *lrusync.NeedDataError
 			require.ErrorAs(t, err, &need)
 			require.Equal(t, []string{"renewed", "missed"}, need.Keys)
@@ -105,15 +93,15 @@ func TestRepairDuringASend(t *testing.T) {
 	for name, failure := range map[string]error{"sent": nil, "failed": errors.New("socket closed")} {
 		t.Run(name, func(t *testing.T) {
 			s := newSender(t, 100)
-			first, err := s.Send(carried("a"), queue)
+			first, err := s.Send(ctx, carried("a"), queue)
 			require.NoError(t, err)
-			_, err = s.Send(carried("b"), func(at lrusync.Ticket) error {
+			_, err = s.Send(ctx, carried("b"), func(at lrusync.Ticket) error {
 				require.True(t, s.Repair(lrusync.Drift{Sender: at.Sender, Epoch: at.Epoch, Contents: []lrusync.KeySize{{Key: "a", Size: 10}}}))
 				return failure
 			})
 			require.ErrorIs(t, err, failure)
-			require.Equal(t, []bool{true, false}, s.Cached("a", "b"))
-			next, err := s.Send(carried("c"), queue)
+			require.Equal(t, []bool{true, false}, cached(s, "a", "b"))
+			next, err := s.Send(ctx, carried("c"), queue)
 			require.NoError(t, err)
 			require.Equal(t, first.Epoch+1, next.Epoch)
 			require.Zero(t, next.Seq)
@@ -123,7 +111,38 @@ func TestRepairDuringASend(t *testing.T) {
 
 func TestNilEnqueueIsAnError(t *testing.T) {
 	s := newSender(t, 100)
-	_, err := s.Send(carried("a"), nil)
+	_, err := s.Send(ctx, carried("a"), nil)
 	require.ErrorIs(t, err, lrusync.ErrInvalid)
-	require.ErrorIs(t, s.Barrier(nil), lrusync.ErrInvalid)
+	require.ErrorContains(t, err, "enqueue is nil")
+	err = s.Clear(ctx, nil)
+	require.ErrorIs(t, err, lrusync.ErrInvalid)
+	require.ErrorContains(t, err, "enqueue is nil")
+}
+
+// Renew while a request is being sent that pushes the key out, then a repair.
+func TestRenewSurvivesARepairDuringASend(t *testing.T) {
+	s := newSender(t, 15)
+	ta, err := s.Send(ctx, carried("a"), queue)
+	require.NoError(t, err)
+	_, err = s.Send(ctx, carried("b"), func(lrusync.Ticket) error { // pushes a out
+		s.Renew("a")
+		require.True(t, s.Repair(lrusync.Drift{Sender: ta.Sender, Epoch: ta.Epoch, Contents: []lrusync.KeySize{{Key: "a", Size: 10}}}))
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, []bool{false}, cached(s, "a"), "its data was to be sent again")
+}
+
+func TestMissedKeepsNoSliceOfItsCaller(t *testing.T) {
+	s := newSender(t, 100)
+	ta, err := s.Send(ctx, carried("a"), queue)
+	require.NoError(t, err)
+	keys := []string{"a"}
+	_, err = s.Send(ctx, carried("b"), func(lrusync.Ticket) error {
+		s.Missed(ta.Envelope, keys)
+		keys[0] = "z" // Missed has returned: the slice is ours
+		return errors.New("socket closed")
+	})
+	require.EqualError(t, err, "socket closed")
+	require.Equal(t, []bool{false}, cached(s, "a"))
 }

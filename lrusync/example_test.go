@@ -1,6 +1,7 @@
 package lrusync_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -41,15 +42,15 @@ func ExampleSender_Send() {
 	request := func(lose bool, keys ...string) {
 		items := make([]lrusync.Item, len(keys))
 		for i, k := range keys {
-			items[i] = lrusync.Item{Key: k, Have: true, Size: int64(len(photos[k]))}
+			items[i] = lrusync.Item{Key: k, HasData: true, Size: int64(len(photos[k]))}
 		}
 		for {
 			var onTheWay []lrusync.Feature[string]
-			ticket, err := sender.Send(items, func(t lrusync.Ticket) error {
+			ticket, err := sender.Send(context.Background(), items, func(t lrusync.Ticket) error {
 				for i, k := range keys {
 					f := lrusync.Feature[string]{Key: k}
 					if !t.Omit[i] {
-						f.Has, f.Value, f.Size = true, photos[k], items[i].Size
+						f.HasData, f.Value, f.Size = true, photos[k], items[i].Size
 					}
 					onTheWay = append(onTheWay, f)
 				}
@@ -64,7 +65,7 @@ func ExampleSender_Send() {
 				fmt.Println("lost")
 				return
 			}
-			result, err := receiver.Apply(ticket.Envelope, onTheWay)
+			result, err := receiver.Receive(ticket.Envelope, onTheWay)
 			if err != nil {
 				fmt.Println(err)
 				return
@@ -109,12 +110,12 @@ func ExampleNeedDataError() {
 	sender, _ := lrusync.NewSender(lrusync.Options{Capacity: 100})
 	items := []lrusync.Item{{Key: "photo"}}
 	send := func(t lrusync.Ticket) error { fmt.Println("omitted", t.Omit); return nil }
-	_, err := sender.Send(items, send)
+	_, err := sender.Send(context.Background(), items, send)
 	if need := (*lrusync.NeedDataError)(nil); errors.As(err, &need) {
 		fmt.Println("decode", need.Keys)
-		items[0].Have, items[0].Size = true, 60
+		items[0].HasData, items[0].Size = true, 60
 	}
-	_, err = sender.Send(items, send)
+	_, err = sender.Send(context.Background(), items, send)
 	fmt.Println(err)
 	// Output:
 	// decode [photo]

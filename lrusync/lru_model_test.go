@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/lrusync/upstream"
 )
 
 // naive is an LRU as plain as can be: a list that is searched.
@@ -59,12 +60,22 @@ func (m *naive) removeAt(i int) {
 	}
 }
 
-func (m *naive) evict(evenPinned bool) (string, error) {
+func (m *naive) evict() error {
 	for i, e := range m.list {
 		switch {
 		case e.ghost:
-			return "", lrusync.ErrGhost
-		case evenPinned || !e.pinned:
+			return lrusync.ErrHang
+		case !e.pinned:
+			m.removeAt(i)
+			return nil
+		}
+	}
+	return lrusync.ErrPinned
+}
+
+func (m *naive) popItem(evenPinned bool) (string, error) {
+	for i, e := range m.list {
+		if !e.ghost && (evenPinned || !e.pinned) {
 			m.removeAt(i)
 			return e.key, nil
 		}
@@ -87,7 +98,7 @@ func (m *naive) put(key string, size int64) error {
 		return float64(m.sum()-m.list[i].size+size) <= m.capacity
 	}
 	for !fits() {
-		if _, err := m.evict(false); err != nil {
+		if err := m.evict(); err != nil {
 			return err
 		}
 	}
@@ -99,7 +110,7 @@ func (m *naive) put(key string, size int64) error {
 	return nil
 }
 
-// Random operations give the same answers, contents, pins, statistics and
+// Random operations, upstream's own among them, give the same answers, contents, pins, statistics and
 // removals as the naive cache, by both rules of growing.
 func TestLRUAgainstModel(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
@@ -108,12 +119,12 @@ func TestLRUAgainstModel(t *testing.T) {
 		capacity := float64(rapid.IntRange(0, 60).Draw(r, "capacity")) / 2
 		m := &naive{capacity: capacity, anew: anew}
 		var removed []string
-		l := newSized(capacity, lrusync.LRUOptions[int64]{GrowAnew: anew, OnRemove: func(k string, _ int64) { removed = append(removed, k) }})
+		l := upstream.NewLRUCache(capacity, lrusync.LRUOptions[int64]{GrowAnew: anew, OnRemove: func(k string, _ int64) { removed = append(removed, k) }})
 		key := func() string { return rapid.StringMatching("[A-H]").Draw(r, "key") }
 		size := func() int64 { return int64(rapid.IntRange(0, int(capacity)+2).Draw(r, "size")) }
 		same := func(want, got error) { require.ErrorIs(r, got, want); require.Equal(r, want == nil, got == nil) }
 		r.Repeat(map[string]func(*rapid.T){
-			"put": func(*rapid.T) { k, n := key(), size(); same(m.put(k, n), l.put(k, n)) },
+			"put": func(*rapid.T) { k, n := key(), size(); same(m.put(k, n), l.Put(k, n, n)) },
 			"put if it fits": func(*rapid.T) {
 				k, n := key(), size()
 				stored, err := l.PutIfFits(k, n, n)
@@ -136,7 +147,7 @@ func TestLRUAgainstModel(t *testing.T) {
 			},
 			"item": func(*rapid.T) {
 				k := key()
-				_, ok := l.Item(k)
+				_, ok := l.GetItem(k)
 				i := m.live(k)
 				require.Equal(r, i >= 0, ok)
 				if ok {
@@ -175,8 +186,8 @@ func TestLRUAgainstModel(t *testing.T) {
 			},
 			"pop oldest": func(*rapid.T) {
 				even := rapid.Bool().Draw(r, "even pinned")
-				k, v, err := l.PopOldest(even)
-				want, wantErr := m.evict(even)
+				k, v, err := l.PopItem(even)
+				want, wantErr := m.popItem(even)
 				same(wantErr, err)
 				require.Equal(r, want, k)
 				require.True(r, err != nil || v >= 0)
@@ -207,7 +218,7 @@ func TestLRUAgainstModel(t *testing.T) {
 				m.hits, m.total, m.hits0, m.all0 = 0, 0, 0, 0
 			},
 			"delta": func(*rapid.T) {
-				require.Equal(r, lrusync.Stats{Hits: m.hits - m.hits0, Total: m.total - m.all0}, l.Stats(true))
+				require.Equal(r, lrusync.Stats{Hits: m.hits - m.hits0, Total: m.total - m.all0}, l.Stat(true))
 				m.hits0, m.all0 = m.hits, m.total
 			},
 			"": func(*rapid.T) {
@@ -225,7 +236,7 @@ func TestLRUAgainstModel(t *testing.T) {
 				require.Equal(r, want, got)
 				require.Equal(r, len(want), l.Len())
 				require.Equal(r, m.sum(), l.Size())
-				require.Equal(r, lrusync.Stats{Hits: m.hits, Total: m.total}, l.Stats(false))
+				require.Equal(r, lrusync.Stats{Hits: m.hits, Total: m.total}, l.Stats())
 				require.Equal(r, m.removedNames, removed)
 				require.NoError(r, l.CheckStructure())
 			},

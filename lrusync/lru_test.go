@@ -127,7 +127,7 @@ func TestLRUStats(t *testing.T) {
 	require.NoError(t, l.put("A", 4))
 	stats := func(hits, total int64) {
 		t.Helper()
-		require.Equal(t, lrusync.Stats{Hits: hits, Total: total}, l.Stats(false))
+		require.Equal(t, lrusync.Stats{Hits: hits, Total: total}, l.Stats())
 	}
 	l.Pop("Z")
 	stats(0, 0)
@@ -139,9 +139,7 @@ func TestLRUStats(t *testing.T) {
 	l.Peek("A")
 	l.Touch("A")
 	stats(1, 2)
-	l.Item("Z")
-	stats(1, 2)
-	l.Item("A")
+	l.Get("A")
 	stats(2, 3)
 	l.Clear()
 	stats(0, 0)
@@ -158,8 +156,7 @@ func TestLRUOnRemove(t *testing.T) {
 	require.NoError(t, l.put("D", 5))
 	require.Equal(t, []string{"B3"}, removed)
 	l.Pop("C")
-	_, _, err := l.PopOldest(false)
-	require.NoError(t, err)
+	l.Pop("A")
 	l.Pin("D")
 	l.Clear()
 	require.Equal(t, []string{"B3", "C3", "A2", "D5"}, removed)
@@ -167,7 +164,7 @@ func TestLRUOnRemove(t *testing.T) {
 
 func TestLRUFractionOfCapacity(t *testing.T) {
 	l := newSized(10.5, lrusync.LRUOptions[int64]{})
-	require.ErrorIs(t, l.put("A", 11), lrusync.ErrTooLarge)
+	requireTooLarge(t, l.put("A", 11), lrusync.TooLargeError{Key: "A", Size: 11, Capacity: 10.5})
 	require.NoError(t, l.put("A", 10))
 	require.NoError(t, l.put("B", 0))
 	require.Equal(t, "A10 B0 10", l.String())
@@ -175,16 +172,24 @@ func TestLRUFractionOfCapacity(t *testing.T) {
 	require.Equal(t, "B0 C1 1", l.String())
 
 	none := newSized(0, lrusync.LRUOptions[int64]{})
-	require.ErrorIs(t, none.put("A", 1), lrusync.ErrTooLarge)
+	requireTooLarge(t, none.put("A", 1), lrusync.TooLargeError{Key: "A", Size: 1})
 	require.NoError(t, none.put("A", 0))
+}
+
+func requireTooLarge(t *testing.T, err error, want lrusync.TooLargeError) {
+	t.Helper()
+	var got *lrusync.TooLargeError
+	require.ErrorAs(t, err, &got)
+	require.Equal(t, want, *got)
+	require.ErrorIs(t, err, lrusync.ErrTooLarge)
 }
 
 func TestLRURefusesNegativeSizes(t *testing.T) {
 	l := newSized(10, lrusync.LRUOptions[int64]{})
 	require.NoError(t, l.put("A", 4))
-	require.ErrorIs(t, l.put("A", -1), lrusync.ErrInvalid)
-	_, err := l.PutIfFits("A", -1, -1)
+	err := l.put("A", -1)
 	require.ErrorIs(t, err, lrusync.ErrInvalid)
+	require.ErrorContains(t, err, `size -1 of key "A"`)
 	require.Equal(t, "A4 4", l.String())
 }
 
@@ -210,11 +215,9 @@ func TestGhosts(t *testing.T) {
 	require.False(t, l.Has("G"))
 	require.False(t, l.Pin("G"))
 	require.NoError(t, l.put("C", 4), "A is older than the ghost")
-	var ghost *lrusync.GhostError
+	var ghost *lrusync.HangError
 	require.ErrorAs(t, l.put("D", 1), &ghost)
 	require.Equal(t, "G", ghost.Key)
-	_, _, err := l.PopOldest(false)
-	require.ErrorIs(t, err, lrusync.ErrGhost)
 	l.TouchGhost("G")
 	require.NoError(t, l.put("D", 1), "now B is older")
 	require.Equal(t, "C4 D1 5", l.String())

@@ -1,13 +1,14 @@
 package lrusync
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
 	"github.com/ringcache/ringcache/pycompat"
 )
 
-// Options say what cache to make. Both ends of a pair must have the same.
+// Options configure a cache. Both ends of a pair must have the same.
 type Options struct {
 	// Capacity in bytes, by vLLM's size rules ([ItemSize]). It may have a
 	// fraction: vLLM takes mm_processor_cache_gb times 2^30 as a float, see
@@ -17,7 +18,7 @@ type Options struct {
 	Generation *pycompat.Generation
 }
 
-// Validate reports what is wrong with the options.
+// Validate returns an error that wraps [ErrInvalid], or nil.
 func (o Options) Validate() error {
 	_, err := o.resolve()
 	return err
@@ -41,6 +42,9 @@ type mirror[V any] struct {
 	*LRU[V]
 	gen    *pycompat.Generation
 	digest uint64 // of everything that happened to contents and order
+
+	journal journal[V]
+	start   uint64 // digest when the transaction began
 }
 
 func newMirror[V any](o Options) (*mirror[V], error) {
@@ -49,52 +53,53 @@ func newMirror[V any](o Options) (*mirror[V], error) {
 		return nil, err
 	}
 	m := &mirror[V]{LRU: NewLRU(o.Capacity, LRUOptions[V]{}), gen: g, digest: emptyDigest}
-	m.trace = func(c change, key string, size int64) { m.digest = fold(m.digest, c, key, size) }
+	m.observe = func(c change, n *node[V]) {
+		m.journal.add(c, n)
+		if c <= removed && !n.ghost {
+			m.digest = fold(m.digest, c, n.key, n.size)
+		}
+	}
 	return m, nil
 }
 
-// touchAll is the first half of a receiver's work on a request.
-func (m *mirror[V]) touchAll(n int, key func(int) string, ghosts bool) {
-	if !m.gen.Cache.Touch {
-		return
-	}
-	for i := range n {
-		if ghosts && m.gen.Cache.GhostTouch {
-			m.TouchGhost(key(i))
-		} else {
-			m.Touch(key(i))
-		}
-	}
-}
-
-// receive is the second half, for one feature that comes with data. It returns
-// the value that the model gets.
+// receive takes a value that came with a request, and returns the one that the
+// model gets: where fresh data does not win, a cached one stays.
 func (m *mirror[V]) receive(key string, v V, size int64) (V, error) {
 	if m.gen.Cache.FreshWins {
 		m.Pop(key)
 	} else if cached, ok := m.Get(key); ok {
 		return cached, nil
 	}
-	return v, m.insertNew(key, v, size)
-}
-
-// insertNew stores a value as the generation does with one that may be larger
-// than the cache.
-func (m *mirror[V]) insertNew(key string, v V, size int64) error {
-	if m.gen.Cache.PutIfFits {
-		_, err := m.PutIfFits(key, v, size)
-		return err
+	err := m.Put(key, v, size)
+	if m.gen.Cache.PutIfFits && errors.Is(err, ErrTooLarge) {
+		err = nil // served without being cached
 	}
-	return m.Put(key, v, size)
+	return v, err
 }
 
-// KeySize is an entry of a cache as its peer needs to know it.
-type KeySize struct {
-	Key  string
-	Size int64
+// replace gives a key another value, of the same size and in the same place. It
+// does nothing if the key is absent.
+func (m *mirror[V]) replace(key string, v V) {
+	if n := m.entries[key]; n != nil {
+		m.before(replaced, n)
+		n.value = v
+	}
 }
 
-// contents lists what is held, oldest first.
+// begin opens a transaction, which commit or rollback ends.
+func (m *mirror[V]) begin() {
+	m.journal.open, m.start = true, m.digest
+}
+
+func (m *mirror[V]) commit() { m.journal.end() }
+
+func (m *mirror[V]) rollback() {
+	m.journal.undo(m.LRU)
+	m.digest = m.start
+	m.checkInvariants()
+}
+
+// contents lists the entries, oldest first.
 func (m *mirror[V]) contents() []KeySize {
 	out := make([]KeySize, 0, m.Len())
 	for k, e := range m.All() {
@@ -107,7 +112,7 @@ func (m *mirror[V]) contents() []KeySize {
 func (m *mirror[V]) restart() {
 	m.digest = emptyDigest
 	for k, e := range m.All() {
-		m.digest = fold(m.digest, changeInsert, k, e.Size)
+		m.digest = fold(m.digest, inserted, k, e.Size)
 	}
 }
 

@@ -72,7 +72,7 @@ func receive(path string) error {
 		a := wireReply{ID: q.ID}
 		if q.List {
 			a.Contents, _ = r.Contents()
-		} else if a.Result, err = r.Apply(q.Envelope, q.Features); err != nil {
+		} else if a.Result, err = r.Receive(q.Envelope, q.Features); err != nil {
 			a.Error = err.Error()
 		}
 		if err := out.Encode(a); err != nil {
@@ -95,12 +95,12 @@ func payload(key string, size int64) []byte { return bytes.Repeat([]byte(key), i
 func (f *frontend) do(items []lrusync.Item) error {
 	for range 100 {
 		var answer <-chan wireReply
-		tk, err := f.s.Send(items, func(tk lrusync.Ticket) (err error) {
+		tk, err := f.s.Send(ctx, items, func(tk lrusync.Ticket) (err error) {
 			q := wireRequest{Envelope: tk.Envelope, Features: make([]lrusync.Feature[[]byte], len(items))}
 			for i, it := range items {
 				q.Features[i].Key = it.Key
 				if !tk.Omit[i] {
-					q.Features[i] = lrusync.Feature[[]byte]{Key: it.Key, Has: true, Value: payload(it.Key, it.Size), Size: it.Size}
+					q.Features[i] = lrusync.Feature[[]byte]{Key: it.Key, HasData: true, Value: payload(it.Key, it.Size), Size: it.Size}
 				}
 			}
 			answer, err = f.l.send(q)
@@ -109,7 +109,7 @@ func (f *frontend) do(items []lrusync.Item) error {
 		var need *lrusync.NeedDataError
 		if errors.As(err, &need) {
 			for i := range items {
-				items[i].Have = items[i].Have || slices.Contains(need.Keys, items[i].Key)
+				items[i].HasData = items[i].HasData || slices.Contains(need.Keys, items[i].Key)
 			}
 			continue
 		}
@@ -168,7 +168,7 @@ func (f *frontend) run(t *testing.T, requests int) {
 				items := make([]lrusync.Item, 1+rnd.IntN(4))
 				for i := range items {
 					k := rnd.IntN(40)
-					items[i] = lrusync.Item{Key: fmt.Sprint("k", k), Size: int64(1 + k), Have: rnd.IntN(2) == 0}
+					items[i] = lrusync.Item{Key: fmt.Sprint("k", k), Size: int64(1 + k), HasData: rnd.IntN(2) == 0}
 				}
 				if err := f.do(items); err != nil {
 					t.Errorf("client %d, request %d: %v", c, i, err)
@@ -206,7 +206,7 @@ func TestTwoProcessesWithALossyLink(t *testing.T) {
 	f.run(t, requests)
 	f.l.rnd = nil
 	for range 2 { // the first shows what the last loss has left
-		require.NoError(t, f.do([]lrusync.Item{{Key: "k1", Size: 2, Have: true}}))
+		require.NoError(t, f.do([]lrusync.Item{{Key: "k1", Size: 2, HasData: true}}))
 	}
 	f.requireEqual(t)
 	for what, n := range map[string]int64{

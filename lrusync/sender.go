@@ -1,49 +1,36 @@
 package lrusync
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 
 	"github.com/ringcache/ringcache/internal/turn"
 )
 
-// Sender is the frontend's half of a mirrored pair (P0): it knows which items its
-// [Receiver], or vLLM's, has, and keeps their prompt updates, but not their data.
+// Sender is the frontend's half of a mirrored pair (P0). It keeps a mirror of what
+// its [Receiver], or vLLM's, has cached: sizes and prompt updates, not the data.
 //
-// There are two ways to use it, not to be mixed on one Sender. [Sender.Send] does
-// a whole request at once and can't drift by itself. Cached, Touch, Update,
-// Invalidate and Clear are the steps of vLLM's own class one by one
-// (MultiModalProcessorSenderCache in vllm/multimodal/cache.py, from 0.31
-// LruKeyReplicatedSenderCache in cache/lru.py), for those who replace it in its
-// place.
-//
-// Methods may be called by any number of goroutines. Only Send and Barrier wait
+// Methods may be called by any number of goroutines. Only Send and Clear wait
 // while a request is being sent; what the other methods report then is what the
 // peer will have once it has received that request.
 type Sender struct {
-	order *turn.Lock // of requests and barriers, held while one is sent
+	order *turn.Lock // of requests, held while one is sent
 
-	mu sync.Mutex // held for bookkeeping only
-	m  *mirror[sent]
-	at Envelope // of the next request; Digest is taken from m
-	// sending says that the mirror has the effects of a request which is being
-	// sent, and may have to be taken back. again are the changes that came
-	// meanwhile, which are made again after that.
-	sending bool
-	again   []func()
+	mu     sync.Mutex // held for bookkeeping only
+	mirror *mirror[sent]
+	next   Envelope // of the next request, but for its Digest
+	stats  Stats
+	// While sending, mirror has the effects of a request which may yet have to be
+	// taken back. meanwhile are the changes that came since, which are then made
+	// again.
+	sending   bool
+	meanwhile []func()
 }
 
-// change changes the mirror, also while a request is being sent.
-func (s *Sender) change(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f()
-	if s.sending {
-		s.again = append(s.again, f)
-	}
-}
-
-// sent is what the frontend keeps of an item.
+// sent is what a Sender keeps of an item.
 type sent struct {
 	updates []byte
 	seq     uint64 // of the ticket that carried the data last
@@ -56,104 +43,206 @@ func NewSender(o Options) (*Sender, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sender{order: turn.New(), m: m, at: Envelope{Sender: rand.Uint64()}}, nil
+	return &Sender{order: turn.New(), mirror: m, next: Envelope{Sender: rand.Uint64()}}, nil
 }
 
-// Cached reports for each key whether the peer has it. It changes nothing
-// (is_cached).
-func (s *Sender) Cached(keys ...string) []bool {
+// Send works out which items of a request have to be sent, and sends it: enqueue
+// is called while no other request can come in between, so that requests reach
+// the peer in the order in which their effects were foreseen. enqueue should hand
+// the request to the socket, or to a queue that keeps order, and return. An error
+// of enqueue means that nothing was sent: then nothing has happened here either,
+// and Send returns the error.
+//
+// What the peer will do is foreseen exactly, request by request: it touches all
+// items in order of their positions, then takes each (get_and_update_features in
+// vllm/multimodal/cache.py). vLLM's own frontend goes modality by modality and
+// drifts from its engine when these orders differ.
+//
+// While another request is being sent Send waits for its turn, until ctx ends.
+//
+// Without anything sent or changed Send fails with
+//   - [NeedDataError] if data is needed that is not at hand;
+//   - [TooLargeError] for an item that is larger than the cache, in generations
+//     whose engine fails then;
+//   - [HangError] if the request would hang the engine (vLLM 0.12 to 0.23);
+//   - [ErrNested] if enqueue calls Send or Clear;
+//   - ctx's error.
+func (s *Sender) Send(ctx context.Context, items []Item, enqueue func(Ticket) error) (Ticket, error) {
+	if enqueue == nil {
+		return Ticket{}, errNoEnqueue
+	}
+	var t Ticket
+	err := s.inOrder(ctx, func() (err error) {
+		if t, err = s.foresee(items); err != nil {
+			return err
+		}
+		done := false
+		defer func() { s.settle(t, done) }() // also if enqueue panics
+		err = enqueue(t)
+		done = err == nil
+		return err
+	})
+	if err != nil {
+		return Ticket{}, err
+	}
+	return t, nil
+}
+
+var errNoEnqueue = fmt.Errorf("%w: enqueue is nil", ErrInvalid)
+
+// inOrder runs f while nothing else is sent.
+func (s *Sender) inOrder(ctx context.Context, f func() error) error {
+	err := s.order.Do(ctx, f)
+	if errors.Is(err, turn.ErrHeld) {
+		return ErrNested
+	}
+	return err
+}
+
+// foresee does to the mirror what the request will do to the peer. settle keeps
+// that, or takes it back.
+func (s *Sender) foresee(items []Item) (Ticket, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make([]bool, len(keys))
-	for i, k := range keys {
-		_, out[i] = s.has(k)
+	t := Ticket{Envelope: s.next, Omit: make([]bool, len(items)), Updates: make([][]byte, len(items))}
+	t.Digest = s.mirror.digest
+	s.mirror.begin()
+	if err := s.take(items, t); err != nil {
+		s.mirror.rollback()
+		return Ticket{}, err
 	}
-	return out
+	t.Added, t.Evicted = s.mirror.journal.netChanges(s.mirror.LRU)
+	s.sending = true
+	return t, nil
 }
 
-func (s *Sender) has(key string) (sent, bool) {
-	v, _, ok := s.m.Peek(key)
-	return v, ok && !v.stale
+// take is [Receiver.take] with what the sender keeps of the items. It fills in
+// t.Omit and t.Updates.
+func (s *Sender) take(items []Item, t Ticket) error {
+	if s.mirror.gen.Cache.Touch {
+		touch := s.mirror.Touch
+		if s.mirror.gen.Cache.GhostTouch {
+			touch = s.mirror.touchGhost
+		}
+		for _, it := range items {
+			touch(it.Key)
+		}
+	}
+	var need []string
+	for i, it := range items {
+		kept, _, ok := s.mirror.Peek(it.Key)
+		switch {
+		case ok && !kept.stale && !it.Fresh:
+			s.mirror.Touch(it.Key)
+			t.Omit[i], t.Updates[i] = true, kept.updates
+		case it.HasData:
+			now := sent{updates: it.Updates, seq: t.Seq}
+			if _, err := s.mirror.receive(it.Key, now, it.Size); err != nil {
+				return err
+			}
+			s.mirror.replace(it.Key, now) // the peer may have kept its old copy
+			t.Updates[i] = it.Updates
+		default:
+			need = append(need, it.Key)
+		}
+	}
+	if need != nil {
+		return &NeedDataError{need}
+	}
+	return nil
+}
+
+// settle ends what foresee began.
+func (s *Sender) settle(t Ticket, done bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if done {
+		s.stats.Total += int64(len(t.Omit))
+		for _, omitted := range t.Omit {
+			if omitted {
+				s.stats.Hits++
+			}
+		}
+	}
+	switch {
+	case !s.sending: // a repair has taken the request back
+	case done:
+		s.mirror.commit()
+		s.next.Seq++
+		s.sending, s.meanwhile = false, nil
+	default:
+		s.takeBack()
+	}
+}
+
+// takeBack undoes what foresee did, and makes the later changes again.
+func (s *Sender) takeBack() {
+	s.mirror.rollback()
+	for _, f := range s.meanwhile {
+		f()
+	}
+	s.sending, s.meanwhile = false, nil
+}
+
+// Clear empties both ends: enqueue sends what clears the peer, such as vLLM's
+// reset_mm_cache or an envelope for [Receiver.Clear], in the same order as
+// requests. As with Send, its error means that nothing has happened, ctx ends the
+// wait for the turn, and a nested call fails with [ErrNested].
+func (s *Sender) Clear(ctx context.Context, enqueue func(Envelope) error) error {
+	if enqueue == nil {
+		return errNoEnqueue
+	}
+	return s.inOrder(ctx, func() error {
+		s.mu.Lock()
+		next := Envelope{Sender: s.next.Sender, Epoch: s.next.Epoch + 1, Digest: emptyDigest}
+		s.mu.Unlock()
+		if err := enqueue(next); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.mirror.Clear()
+		s.mirror.digest = emptyDigest
+		s.stats = Stats{}
+		s.next = next
+		return nil
+	})
 }
 
 // Lookup returns what is kept of an item that the peer has: its prompt updates
-// and its size. It changes nothing. The slice must not be written to.
+// and its size. Lookup changes nothing. The slice must not be written to.
 func (s *Sender) Lookup(key string) (updates []byte, size int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v, size, ok := s.m.Peek(key)
+	v, size, ok := s.mirror.Peek(key)
 	if !ok || v.stale {
 		return nil, 0, false
 	}
 	return v.updates, size, true
 }
 
-// Touch makes a key the newest if it is there (touch_sender_cache_item; vLLM 0.12
-// on). Where upstream leaves a ghost ([GhostError]) this does not.
-func (s *Sender) Touch(key string) {
-	s.change(func() { s.m.Touch(key) })
-}
-
-// Input is an item that was processed, as [Sender.Update] takes it.
-type Input struct {
-	Size    int64  // bytes, by [ItemSize]
-	Updates []byte // prompt updates, opaque; kept, not copied
-}
-
-// Update decides about one item of a request (get_and_update_item): omit says
-// that the peer has it, so that nothing is sent; updates are those that were
-// stored with it. in is nil if the caller has no data since Cached said that
-// none is needed.
-//
-//   - [MissError] if the item is absent and in is nil;
-//   - [TooLargeError] in generations without PutIfFits; in the others the item is
-//     sent and not cached.
-func (s *Sender) Update(key string, in *Input) (omit bool, updates []byte, err error) {
+// Stats counts the items that were sent, and as hits those of them whose data
+// was omitted, since the last Clear.
+func (s *Sender) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if v, ok := s.m.Get(key); ok {
-		return true, v.updates, nil
-	}
-	if in == nil {
-		return false, nil, missedBySender(key)
-	}
-	return false, in.Updates, s.m.insertNew(key, sent{updates: in.Updates, seq: s.at.Seq}, in.Size)
-}
-
-// Invalidate forgets a key that the peer reported as missing (invalidate; vLLM
-// 0.28 on).
-func (s *Sender) Invalidate(key string) {
-	s.change(func() { s.m.Pop(key) })
-}
-
-// Clear forgets everything (clear_cache). The peer has to be cleared too; see
-// [Sender.Barrier].
-func (s *Sender) Clear() {
-	s.change(func() { s.m.Clear() })
-}
-
-// Stats returns hits and queries, as make_stats does.
-func (s *Sender) Stats(delta bool) Stats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.m.Stats(delta)
+	return s.stats
 }
 
 // Contents lists what the peer has, oldest first, and the bytes of all together.
 func (s *Sender) Contents() ([]KeySize, int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.m.contents(), s.m.Size()
+	return s.mirror.contents(), s.mirror.Size()
 }
 
-// CheckStructure reports a broken invariant; there is none unless this package
+// CheckStructure reports a broken invariant. There is none unless this package
 // is at fault.
 func (s *Sender) CheckStructure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sending { // its transaction is open
-		s.m.tx = false
-		defer func() { s.m.tx = true }()
+	if s.sending {
+		return s.mirror.CheckStructure()
 	}
-	return s.m.CheckStructure()
+	return s.mirror.checkSettled()
 }

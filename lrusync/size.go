@@ -15,7 +15,7 @@ import (
 // sizes of the engine's interpreter. The zero value is a current CPython: 3.12
 // or newer, or 3.11.2 or newer.
 type Python struct {
-	// NarrowZero says that 0 and False take 24 bytes, as they do up to 3.10 and
+	// NarrowZero reports that 0 and False take 24 bytes, as they do up to 3.10 and
 	// in 3.11.0 and 3.11.1. Elsewhere they take 28, like 1.
 	NarrowZero bool
 }
@@ -82,13 +82,6 @@ func ItemSize(it *serde.Item, p Python) (int64, error) {
 	return total, nil
 }
 
-// TensorSize returns the bytes that vLLM accounts for a tensor: those of its
-// elements, whatever memory lies behind it.
-func TensorSize(t *serde.Tensor) (int64, error) {
-	n, err := t.NBytes()
-	return int64(n), err
-}
-
 func addSizes(a, b int64) (int64, error) {
 	if a > math.MaxInt64-b {
 		return 0, fmt.Errorf("%w: an item of more than %d bytes", ErrInvalid, int64(math.MaxInt64))
@@ -104,8 +97,8 @@ func dataSize(d serde.Data, p Python, depth int) (size int64, leaves int, err er
 		if d == nil {
 			break
 		}
-		size, err = TensorSize(d)
-		return size, 1, err
+		n, err := d.NBytes() // whatever memory lies behind it
+		return int64(n), 1, err
 	case serde.Bool:
 		if d {
 			return p.intSize(1), 1, nil

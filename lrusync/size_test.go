@@ -91,21 +91,22 @@ func TestItemSizeRefuses(t *testing.T) {
 		name string
 		item *serde.Item
 		want error
+		text string
 	}{
-		{"no item", nil, lrusync.ErrUnsized},
-		{"no elems", &serde.Item{}, lrusync.ErrUnsized},
-		{"an empty list", item(serde.List{}), lrusync.ErrUnsized},
-		{"lists of nothing", item(serde.Int(1), serde.List{serde.List{}, serde.List{serde.List{}}}), lrusync.ErrUnsized},
-		{"no tensor", item((*serde.Tensor)(nil)), lrusync.ErrInvalid},
-		{"too deep", item(deep), lrusync.ErrInvalid},
-		{"unknown dtype", item(zeros("float128", 1)), nil},
-		{"negative shape", item(zeros("uint8", -1)), nil},
-		{"more than int64 in elems", item(huge, huge), lrusync.ErrInvalid},
-		{"more than int64 in a list", item(serde.List{huge, huge, huge, huge}), lrusync.ErrInvalid},
+		{"no item", nil, lrusync.ErrUnsized, ""},
+		{"no elems", &serde.Item{}, lrusync.ErrUnsized, ""},
+		{"an empty list", item(serde.List{}), lrusync.ErrUnsized, `"e0"`},
+		{"lists of nothing", item(serde.Int(1), serde.List{serde.List{}, serde.List{serde.List{}}}), lrusync.ErrUnsized, `"e1"`},
+		{"no tensor", item((*serde.Tensor)(nil)), lrusync.ErrInvalid, `"e0": lrusync: invalid argument: data of type *serde.Tensor`},
+		{"too deep", item(deep), lrusync.ErrInvalid, fmt.Sprintf("lists nested deeper than %d", serde.MaxDepth)},
+		{"unknown dtype", item(zeros("float128", 1)), nil, "float128"},
+		{"negative shape", item(zeros("uint8", -1)), nil, "[-1]"},
+		{"more than int64 in elems", item(huge, huge), lrusync.ErrInvalid, "an item of more than 9223372036854775807 bytes"},
+		{"more than int64 in a list", item(serde.List{huge, huge, huge, huge}), lrusync.ErrInvalid, "an item of more than 9223372036854775807 bytes"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			n, err := lrusync.ItemSize(tc.item, lrusync.Python{})
-			require.Error(t, err)
+			require.ErrorContains(t, err, tc.text)
 			require.Zero(t, n)
 			if tc.want != nil {
 				require.ErrorIs(t, err, tc.want)
@@ -122,13 +123,23 @@ func TestParsePython(t *testing.T) {
 		"3.9": true, "3.10": true, "3.10.13": true, "3.11.0": true, "3.11.1": true,
 		"3.11": false, "3.11.2": false, "3.11.7": false, "3.12": false, "3.12.1": false, "3.13.0": false, "3.14": false,
 	} {
-		p, err := lrusync.ParsePython(version)
-		require.NoError(t, err, version)
-		require.Equal(t, lrusync.Python{NarrowZero: narrow}, p, version)
+		t.Run(version, func(t *testing.T) {
+			p, err := lrusync.ParsePython(version)
+			require.NoError(t, err)
+			require.Equal(t, lrusync.Python{NarrowZero: narrow}, p)
+		})
 	}
-	for _, bad := range []string{"", "3", "3.", "3.8", "3.15", "2.7", "4.11", "3.11.x", "3.11.2.1", "3.-11", "python3.11", "3.11.0rc1", "3.99999999999"} {
-		_, err := lrusync.ParsePython(bad)
-		require.ErrorIs(t, err, lrusync.ErrInvalid, bad)
+	const malformed, unknown = "want something like 3.12 or 3.11.7", "the sizes of 3.9 to 3.14 are known"
+	for version, problem := range map[string]string{
+		"": malformed, "3.": malformed, "3.11.x": malformed, "3.11.2.1": malformed, "3.-11": malformed, "python3.11": malformed,
+		"3.11.0rc1": malformed, "3.99999999999": malformed,
+		"3": unknown, "3.8": unknown, "3.15": unknown, "2.7": unknown, "4.11": unknown,
+	} {
+		t.Run("refuses "+version, func(t *testing.T) {
+			_, err := lrusync.ParsePython(version)
+			require.ErrorIs(t, err, lrusync.ErrInvalid)
+			require.ErrorContains(t, err, fmt.Sprintf("Python version %q: %s", version, problem))
+		})
 	}
 }
 

@@ -14,7 +14,8 @@ type backend interface {
 	begin(id string) (transaction, error)
 	// invalidate makes a key a miss, and reports whether it was cached.
 	invalidate(key string) bool
-	// clear makes every key a miss, and has send clear the engine.
+	// clear has send clear the engine, and makes every key a miss; then it calls
+	// cache.cleared.
 	clear(ctx context.Context, send func(lrusync.Envelope) error) error
 	// contents lists what is cached.
 	contents() []lrusync.KeySize
@@ -23,7 +24,7 @@ type backend interface {
 	measure() (items, bytes, quarantined int64)
 	// check verifies the structure.
 	check() error
-	// close gives up what is cached. Nothing is open.
+	// close frees what is cached. Nothing is open.
 	close() error
 	// shutdown is close that may wait until ctx ends.
 	shutdown(ctx context.Context) error
@@ -32,8 +33,8 @@ type backend interface {
 }
 
 // transaction is the part of a cache that one request, or one hold, uses: what it
-// finds or makes stays until its end. Any goroutine may call find and room, also
-// while others do; commit and end are called once nobody calls the others.
+// finds or makes stays until its end. Any goroutine may call find and room. One at a
+// time calls commit, and end comes last.
 type transaction interface {
 	// find returns what is cached under a key.
 	find(key string) (entry, bool)

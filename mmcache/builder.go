@@ -114,7 +114,7 @@ func (b *Builder) produce(ctx context.Context, p Producer) error {
 	return b.fits()
 }
 
-// discard gives up what the producer has laid out, if anything.
+// discard frees what the producer has laid out, if anything.
 func (b *Builder) discard() {
 	if b.room != nil {
 		b.room.discard()

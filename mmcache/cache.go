@@ -12,8 +12,8 @@ import (
 )
 
 // Cache is the multimodal cache of one frontend and one engine: what all modes have
-// in common. What it is, is its type, as with net.Conn: a cache of mode shm is a
-// [*Shared], one of mode lru a [*Mirrored], and these have methods of their own.
+// in common. As with net.Conn, its type has the rest: a cache of mode shm is a
+// [*Shared], one of mode lru a [*Mirrored].
 type Cache interface {
 	// Begin starts a request. No other with its id may be open. wants are its items
 	// in the order of their prompt positions; none of them is evicted for another.
@@ -142,10 +142,11 @@ type cache struct {
 	stats    Stats
 }
 
-// newCache returns what a constructor embeds in a cache; it sets the backend. o has its defaults.
+// newCache returns what the constructor of a mode embeds; the constructor sets the
+// backend. o has its defaults.
 func newCache(o Options) *cache {
 	c := &cache{
-		o: o, clearWeight: everybody, lifetime: newLifetime(), budget: newBudget(o.InFlight),
+		o: o, clearWeight: wholeGate, lifetime: newLifetime(), budget: newBudget(o.InFlight),
 		requests: map[*Request]struct{}{}, ids: map[string]*Request{}, holds: map[*Hold]struct{}{},
 	}
 	if o.VerifyHits {

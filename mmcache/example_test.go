@@ -107,8 +107,8 @@ func ExampleRequest_Missed() {
 	send := func(b mmcache.Batch) error {
 		var features []lrusync.Feature[*serde.Item]
 		for _, w := range b.Items {
-			f := lrusync.Feature[*serde.Item]{Key: w.Key, Has: w.Item != nil, Value: w.Item}
-			if f.Has {
+			f := lrusync.Feature[*serde.Item]{Key: w.Key, HasData: w.Item != nil, Value: w.Item}
+			if f.HasData {
 				if f.Size, err = lrusync.ItemSize(w.Item, lrusync.Python{}); err != nil {
 					return err
 				}
@@ -116,7 +116,7 @@ func ExampleRequest_Missed() {
 			features = append(features, f)
 			fmt.Println("on the wire:", w.Form)
 		}
-		answer, err = engine.Apply(b.Envelope, features)
+		answer, err = engine.Receive(b.Envelope, features)
 		return err
 	}
 	for range 2 {

@@ -179,10 +179,10 @@ func (e *engine) take(b mmcache.Batch) lrusync.Result[*serde.Item] {
 		if w.Form != mmcache.FormOmitted {
 			size, err := lrusync.ItemSize(w.Item, lrusync.Python{})
 			assert.NoError(e.t, err)
-			fs[i].Has, fs[i].Value, fs[i].Size = true, w.Item, size
+			fs[i].HasData, fs[i].Value, fs[i].Size = true, w.Item, size
 		}
 	}
-	res, err := e.receiver.Apply(b.Envelope, fs)
+	res, err := e.receiver.Receive(b.Envelope, fs)
 	assert.NoError(e.t, err)
 	return res
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/ringcache/ringcache/objstore"
 )
 
-// everybody is the weight of the whole gate.
-const everybody = math.MaxInt64
+// wholeGate is the weight of the gate.
+const wholeGate = math.MaxInt64
 
 // errAbandoned is why the context done ended, if that is so.
 var errAbandoned = errors.New("mmcache: abandoned")
@@ -29,7 +29,7 @@ type lifetime struct {
 }
 
 func newLifetime() lifetime {
-	l := lifetime{gate: semaphore.NewWeighted(everybody)}
+	l := lifetime{gate: semaphore.NewWeighted(wholeGate)}
 	l.stopped, l.stop = context.WithCancel(context.Background())
 	l.done, l.setDone = context.WithCancelCause(context.Background())
 	return l
@@ -78,13 +78,13 @@ func (c *cache) Close() error { return c.closeNow(c.backend.close) }
 
 // closeNow closes a cache by end, if nothing is open.
 func (c *cache) closeNow(end func() error) error {
-	if !c.gate.TryAcquire(everybody) {
+	if !c.gate.TryAcquire(wholeGate) {
 		if c.done.Err() != nil {
 			return nil // abandoned, and something still runs
 		}
 		return &BusyError{Holders: c.Holders()}
 	}
-	defer c.gate.Release(everybody)
+	defer c.gate.Release(wholeGate)
 	return c.closeAlone(end)
 }
 
@@ -117,7 +117,7 @@ func (c *cache) Shutdown(ctx context.Context) error {
 		return nil
 	}
 	c.stop()
-	if err := c.acquire(ctx, c.done, everybody); err != nil {
+	if err := c.acquire(ctx, c.done, wholeGate); err != nil {
 		switch {
 		case c.done.Err() == nil:
 			return &BusyError{Holders: c.Holders(), Err: ctx.Err()}
@@ -126,7 +126,7 @@ func (c *cache) Shutdown(ctx context.Context) error {
 		}
 		return nil // another Shutdown was first
 	}
-	defer c.gate.Release(everybody)
+	defer c.gate.Release(wholeGate)
 	return c.closeAlone(func() error { return c.backend.shutdown(ctx) })
 }
 

@@ -101,10 +101,10 @@ func (t *mirroring) sendOnce(ctx context.Context, r *Request, send func(Batch) e
 	for i, w := range r.wants {
 		d, have := w.entry.describe(), w.entry.data() != nil
 		// The second time that the engine misses items, everything at hand goes along.
-		items[i] = lrusync.Item{Key: d.key, Have: have, Size: d.size, Updates: d.updates, Fresh: have && t.missed > 1}
+		items[i] = lrusync.Item{Key: d.key, HasData: have, Size: d.size, Updates: d.updates, Fresh: have && t.missed > 1}
 	}
 	began := false
-	_, err := t.m.sender.SendContext(ctx, items, func(ticket lrusync.Ticket) error {
+	_, err := t.m.sender.Send(ctx, items, func(ticket lrusync.Ticket) error {
 		began = true
 		batch := Batch{Items: r.wires(inline), Envelope: ticket.Envelope}
 		for i := range batch.Items {
@@ -183,7 +183,7 @@ func (m *Mirrored) invalidate(key string) bool {
 
 func (m *Mirrored) clear(ctx context.Context, send func(lrusync.Envelope) error) error {
 	began := false
-	err := m.sender.BarrierContext(ctx, func(e lrusync.Envelope) error {
+	err := m.sender.Clear(ctx, func(e lrusync.Envelope) error {
 		began = true
 		err := send(e)
 		if err == nil {

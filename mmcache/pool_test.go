@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -192,6 +193,31 @@ func TestUpdatesComeBeforeLayout(t *testing.T) {
 		})
 		requireInvalid(t, err, "after Layout")
 	})
+}
+
+// What is quick to make goes first, whoever came first. SetCost is for what took another
+// time than its producer did.
+func TestCheapItemGoesFirst(t *testing.T) {
+	for _, cheap := range []string{"a", "b"} {
+		t.Run(cheap, func(t *testing.T) {
+			c := openShared(t, mmcache.Options{Capacity: 8 << 10, Shared: mmcache.SharedOptions{MaxObject: 8 << 10}})
+			for _, k := range []string{"a", "b", "filler"} {
+				r, err := c.Begin(ctx, k, want(3000, k)...)
+				require.NoError(t, err)
+				_, err = r.Item(ctx, k, func(ctx context.Context, b *mmcache.Builder) error {
+					b.SetCost(time.Hour)
+					if k == cheap {
+						b.SetCost(time.Nanosecond)
+					}
+					return produceItem(k, 3000)(ctx, b)
+				})
+				require.NoError(t, err)
+				r.Rollback()
+			}
+			require.Equal(t, cheap != "a", cached(c, "a"))
+			require.Equal(t, cheap != "b", cached(c, "b"))
+		})
+	}
 }
 
 func TestTenantsHaveQuotas(t *testing.T) {

@@ -118,14 +118,14 @@ func (c *cacheableRoom) done(b *Builder) (entry, error) {
 		return &e.heapEntry, nil
 	}
 	// Prompt updates are memory too; upstream does not count them.
-	fits, err := p.lru.PutIfFits(e.key, e, e.heapEntry.needs(0))
+	err := p.lru.Put(e.key, e, e.heapEntry.needs(0))
 	switch {
 	case errors.Is(err, lrusync.ErrPinned):
 		e.refused = Full
+	case errors.Is(err, lrusync.ErrTooLarge):
+		e.refused = TooLarge
 	case err != nil:
 		return nil, err
-	case !fits:
-		e.refused = TooLarge
 	default:
 		p.events.emit(Event{Kind: Added, Key: e.key})
 		return c.t.pin(e), nil

@@ -47,12 +47,16 @@ type Request struct {
 	running  int      // calls that use items, and the request itself until it ends
 }
 
-// state is where a request is: waiting -> open -> committed -> ended, or from
-// anywhere to ended; abandoned is ended by the cache.
+// state is where a request is. What leads to the next one:
+//
+//	waiting    Begin returns -> open; or it fails, and the request is forgotten
+//	open       Commit -> committed; Rollback -> ended; Cache.Abandon -> abandoned
+//	committed  Finish, Abort -> ended; Cache.Abandon -> abandoned
+//	ended      and abandoned: forgotten when the last call that runs has returned
 type state uint8
 
 const (
-	waiting state = iota // in Begin
+	waiting state = iota
 	open
 	committed
 	ended

@@ -29,7 +29,7 @@ type Tensor struct {
 	Data []byte
 }
 
-// numpyOf maps the dtypes of torch that numpy has too. Of all others but
+// numpyOf maps the dtypes that torch and numpy have in common. Of all others but
 // bfloat16 vLLM fails to make an array.
 var numpyOf = map[string]string{
 	"bool": "|b1", "uint8": "|u1", "int8": "|i1", "uint16": "<u2", "int16": "<i2", "uint32": "<u4", "int32": "<i4",
@@ -47,7 +47,7 @@ func (s *stream) array(a *Array) {
 		s.fail(ErrUnsupported, "%s is no numpy type string of numbers, bools, text, bytes or dates", quote(a.DType))
 		return
 	}
-	if !s.fits("array", a.Shape, d.size, len(a.Data)) {
+	if !s.fits("an array", a.Shape, d.size, len(a.Data)) {
 		return
 	}
 	s.ndarray(a.DType, d, a.Shape, a.Data)
@@ -68,7 +68,7 @@ func (s *stream) tensor(t *Tensor) {
 		s.fail(ErrUnsupported, "numpy has no type for a tensor of %s, and vLLM fails on it; convert it first", quote(t.DType))
 		return
 	}
-	if !s.fits("tensor", t.Shape, d.size, len(t.Data)) {
+	if !s.fits("a tensor", t.Shape, d.size, len(t.Data)) {
 		return
 	}
 	s.leaf()
@@ -79,7 +79,7 @@ func (s *stream) tensor(t *Tensor) {
 
 // bfloat16, which numpy does not have, is hashed as an array of bytes.
 func (s *stream) bfloat16(t *Tensor) {
-	if !s.fits("tensor", t.Shape, 2, len(t.Data)) {
+	if !s.fits("a tensor", t.Shape, 2, len(t.Data)) {
 		return
 	}
 	s.leaf()
@@ -128,14 +128,14 @@ func (s *stream) shape(shape []int) {
 	}
 }
 
-// fits reports whether there is as much data as the shape says.
+// fits reports whether there is as much data as the shape demands.
 func (s *stream) fits(what string, shape []int, size, have int) bool {
 	n, ok := shapes.Bytes(shape, size)
 	switch {
 	case !ok:
-		s.fail(ErrInvalid, "the shape of an %s has a negative dimension, more than %d or too many elements", what, shapes.MaxDims)
+		s.fail(ErrInvalid, "the shape of %s has a negative dimension, more than %d dimensions or too many elements", what, shapes.MaxDims)
 	case n != have:
-		s.fail(ErrInvalid, "an %s of shape %v takes %d bytes, there are %d", what, slices.Clone(shape), n, have)
+		s.fail(ErrInvalid, "%s of shape %v takes %d bytes, there are %d", what, slices.Clone(shape), n, have)
 	default:
 		return true
 	}

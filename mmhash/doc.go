@@ -1,4 +1,4 @@
-// Package mmhash computes the identity of media: the hashes by which vLLM knows
+// Package mmhash computes the identity of media: the hashes by which vLLM names
 // images, videos and audio in its caches, bit for bit, and a key of its own that
 // is safe between tenants.
 //
@@ -7,16 +7,15 @@
 // vLLM hashes keyword arguments (vllm/multimodal/hasher.py): the model's id, the
 // item under the name of its modality, and what decides on how it is processed.
 // [Hasher.Key] puts them together as the processor of the chosen release does,
-// [Hasher.Hex] and [HashKwargs] hash any, and [WriteStream] gives the bytes
-// under the hash. Which bytes these are differs between releases:
+// [Hasher.Hex] hashes any, and [WriteStream] writes the bytes under the hash. Which bytes these are differs between releases:
 // [pycompat.HashRules] lists how, [Options].Generation chooses. A hash from one
 // generation is of no use to another, nor need it be: keys never leave the
 // server and its workers.
 //
-// A [Value] says which Python object is meant, as precisely as its hash depends
-// on it: the type of a palette, or whether an image is known with the bytes of
-// its file ([EncodedImage]) or without ([Image]). Decoding and converting images
-// is not done here.
+// A [Value] describes a Python object as precisely as its hash depends on it: the
+// type of a palette, or whether an image comes with the bytes of its file
+// ([EncodedImage]) or without ([Image]). Decoding and converting images is not
+// done here.
 //
 // Where vLLM's hash depends on an address or fails, there is an error that wraps
 // [ErrUnsupported] instead. What it hashes by pickling is only as portable as
@@ -30,6 +29,6 @@
 //
 // Nothing is copied but strings: slices are passed to the hash as they are and
 // must not change meanwhile. Media that are not in memory are hashed through a
-// [Stream]. Values may be shared between goroutines, but for a Stream; a
+// [Reader]. Values may be shared between goroutines, but for a Reader; a
 // [Hasher] serves one at a time.
 package mmhash

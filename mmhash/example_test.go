@@ -49,17 +49,20 @@ func ExampleWriteStream() {
 }
 
 // A file is hashed while it is read.
-func ExampleStream() {
+func ExampleReader() {
 	body := strings.NewReader("the bytes of a JPEG file")
-	streamed, err := mmhash.HashKwargs(mmhash.Options{}, mmhash.Arg("image", &mmhash.EncodedImage{
-		Stream: &mmhash.Stream{R: body, N: body.Size()},
-	}))
+	h, err := mmhash.NewHasher(mmhash.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	whole, err := mmhash.HashKwargs(mmhash.Options{}, mmhash.Arg("image", &mmhash.EncodedImage{Data: []byte("the bytes of a JPEG file")}))
-	fmt.Println(streamed == whole, err)
+	read, err := h.Hex(mmhash.Arg("image", &mmhash.EncodedImage{Reader: &mmhash.Reader{R: body, N: body.Size()}}))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	whole, err := h.Hex(mmhash.Arg("image", &mmhash.EncodedImage{Data: []byte("the bytes of a JPEG file")}))
+	fmt.Println(read == whole, err)
 	// Output: true <nil>
 }
 

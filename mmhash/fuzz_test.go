@@ -13,7 +13,7 @@ import (
 // seeds are native streams, from which the fuzz targets read values.
 func seeds(f *testing.F) {
 	for _, v := range []Value{
-		nil, Int(-1), Uint(1 << 63), Float(1.5), Str("a"), Bytes("b"), Pickled("\x80\x04N."), List{Bool(true), None{}},
+		nil, Int(-1), Uint(1 << 63), Float(1.5), Str("a"), Bytes("b"), Pickled("\x80\x04N."), List{Bool(true), nil},
 		Map{{"k", List{}}}, &Array{"<f4", []int{1, 2}, make([]byte, 8)}, &Array{">f2", nil, []byte{0x3c, 0}}, &Array{"<U2", nil, make([]byte, 8)},
 		&Tensor{"bfloat16", []int{2}, make([]byte, 4)},
 		&Image{Mode: "PA", Width: 1, Height: 1, Pixels: []byte{0, 255}, Palette: &Palette{PaletteByteArray, []byte{1, 2, 3}, ""}},

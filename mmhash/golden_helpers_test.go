@@ -108,7 +108,7 @@ func goldenValue(t testing.TB, name string, raw json.RawMessage, g *pycompat.Gen
 	t.Helper()
 	switch c := bytes.TrimSpace(raw)[0]; c {
 	case 'n':
-		return None{}, nil
+		return nil, nil
 	case 't', 'f':
 		return Bool(c == 't'), nil
 	case '"':

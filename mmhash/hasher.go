@@ -59,18 +59,10 @@ func NewHasher(o Options) (*Hasher, error) {
 	return &Hasher{s: stream{rules: g.Hash}, h: h}, nil
 }
 
-// AppendSum appends the hash of the keyword arguments to dst, as [WriteStream]
-// orders them. On error dst is returned as it was; the error is a [ValueError]
-// or what a [Stream]'s reader returned.
-func (h *Hasher) AppendSum(dst []byte, args ...Entry) ([]byte, error) {
-	if err := h.hash(args); err != nil {
-		return dst, err
-	}
-	return append(dst, h.sum...), nil
-}
-
-// AppendHex is AppendSum in lowercase hexadecimal, the form in which vLLM uses
-// hashes: 64 bytes, or 128 with [SHA512].
+// AppendHex appends the hash of the keyword arguments to dst, as [WriteStream]
+// orders them, in lowercase hexadecimal, the form in which vLLM uses hashes: 64
+// bytes, or 128 with [SHA512]. On error dst is returned as it was; the error is a
+// [ValueError] or what a [Reader] returned.
 func (h *Hasher) AppendHex(dst []byte, args ...Entry) ([]byte, error) {
 	if err := h.hash(args); err != nil {
 		return dst, err
@@ -95,13 +87,4 @@ func (h *Hasher) hash(args []Entry) error {
 	}
 	h.sum = h.h.Sum(h.sum[:0])
 	return nil
-}
-
-// HashKwargs is [Hasher.Hex] for a single hash.
-func HashKwargs(o Options, args ...Entry) (string, error) {
-	h, err := NewHasher(o)
-	if err != nil {
-		return "", err
-	}
-	return h.Hex(args...)
 }

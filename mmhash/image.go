@@ -9,11 +9,11 @@ type Image struct {
 	Width, Height int
 	// Pixels are the rows from the top without padding, as numpy.asarray gives
 	// them: one byte for each band, for mode "I" and "F" 4 bytes little-endian,
-	// for the modes "I;16..." 2 bytes in the order that the mode says. Mode "1"
+	// for the modes "I;16..." 2 bytes in the order of the mode. Mode "1"
 	// is a byte for each pixel, 0 or 255. They are not copied.
 	Pixels []byte
 	// Palette is nil for an image without one. Of the modes "P" and "PA" PIL
-	// always has one, be it empty (PaletteByteArray).
+	// always has a palette, be it empty (PaletteByteArray).
 	Palette *Palette
 	// ID is the UUID that EXIF tag 0x800D (ImageID) holds. It is hashed in place
 	// of the image. It must be a uuid.UUID, which only a Python program can have
@@ -74,7 +74,7 @@ func (s *stream) image(m *Image) {
 	if mode.bands == 0 {
 		shape = dims[:2]
 	}
-	if !s.fits("image", shape, d.size, len(m.Pixels)) {
+	if !s.fits("an image", shape, d.size, len(m.Pixels)) {
 		return
 	}
 	parts := 2

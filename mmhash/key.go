@@ -8,7 +8,7 @@ import "slices"
 type Identity struct {
 	// ModelID is the model's name as the server was started with.
 	ModelID string
-	// Modality is "image", "video", "audio" or what else the model knows.
+	// Modality is "image", "video", "audio" or another that the model takes.
 	Modality string
 	// Item is the medium as it was loaded. It may be nil if there is a UUID.
 	Item Value
@@ -16,8 +16,8 @@ type Identity struct {
 	// believes it: alone it is the key as it stands, so that any client which
 	// names the same UUID is served the same item. See [NativeKey].
 	UUID string
-	// HasUUIDs says that the request has a list of UUIDs for the modality, be
-	// they all null, as every chat completion does. vLLM 0.13.0 to 0.26.0 hash
+	// HasUUIDs reports that the request contains a list of UUIDs for the modality,
+	// be they all null, as every chat completion does. vLLM 0.13.0 to 0.26.0 hash
 	// the file of an [EncodedImage] only then, and its pixels otherwise. Other
 	// releases make no difference.
 	HasUUIDs bool
@@ -103,7 +103,7 @@ func (id *Identity) appendNested(args []Entry) []Entry {
 // falsy reports whether Python takes the value for false.
 func falsy(v Value) bool {
 	switch v := v.(type) {
-	case nil, None:
+	case nil:
 		return true
 	case Map:
 		return len(v) == 0

@@ -2,6 +2,7 @@ package mmhash
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -110,6 +111,7 @@ func TestGoldenKeys(t *testing.T) {
 						got, err := h.Key(id)
 						if raises {
 							require.ErrorIs(t, err, ErrInvalid)
+							require.ErrorContains(t, err, "given twice")
 							clashes++
 							continue
 						}
@@ -129,39 +131,45 @@ func TestKeyErrors(t *testing.T) {
 	h, err := NewHasher(Options{})
 	require.NoError(t, err)
 	_, err = h.Key(Identity{ModelID: "m", Modality: "image"})
-	require.ErrorIs(t, err, ErrInvalid)
+	requireInvalid(t, err, "image", "an item or a UUID is needed")
 	_, err = h.Key(Identity{ModelID: "m", Modality: "model_id", Item: Int(1)})
-	require.ErrorIs(t, err, ErrInvalid)
+	requireInvalid(t, err, "model_id", "given twice")
 	// The file alone does not do where pixels are hashed.
 	file := Identity{ModelID: "m", Modality: "image", Item: &EncodedImage{Data: []byte("JPEG")}}
 	for version, uuids := range map[string]bool{"0.12.0": true, "0.13.0": false, "0.26.0": false} {
-		h, err := NewHasher(Options{Generation: generation(t, version)})
-		require.NoError(t, err)
-		file.HasUUIDs = uuids
-		_, err = h.Key(file)
-		require.ErrorIs(t, err, ErrUnsupported, version)
-		require.ErrorContains(t, err, "Pixels", version)
+		t.Run("pixels/"+version, func(t *testing.T) {
+			h, err := NewHasher(Options{Generation: generation(t, version)})
+			require.NoError(t, err)
+			file.HasUUIDs = uuids
+			_, err = h.Key(file)
+			require.ErrorIs(t, err, ErrUnsupported)
+			require.ErrorContains(t, err, "Pixels")
+		})
 	}
 	// An ID stands for the image in all of them.
 	id := [16]byte{1}
 	withID := Identity{ModelID: "m", Modality: "image", Item: &EncodedImage{Data: []byte("JPEG"), ID: &id}}
 	for _, version := range []string{"0.12.0", "0.13.0", "0.27.1"} {
-		o := Options{Generation: generation(t, version)}
-		h, err := NewHasher(o)
-		require.NoError(t, err)
-		got, err := h.Key(withID)
-		require.NoError(t, err)
-		require.Equal(t, hexOf(t, o, Arg("model_id", Str("m")), Arg("image", Bytes(id[:]))), got)
+		t.Run("ID/"+version, func(t *testing.T) {
+			o := Options{Generation: generation(t, version)}
+			h, err := NewHasher(o)
+			require.NoError(t, err)
+			got, err := h.Key(withID)
+			require.NoError(t, err)
+			require.Equal(t, hexOf(t, o, Arg("model_id", Str("m")), Arg("image", Bytes(id[:]))), got)
+		})
 	}
 }
 
 func TestFalsyFactorsAreNone(t *testing.T) {
 	h, err := NewHasher(Options{})
 	require.NoError(t, err)
-	for _, v := range []Value{nil, None{}, Map{}, List{}, Str(""), Bytes{}, Bool(false), Int(0), Uint(0), Float(0)} {
-		key, err := h.Key(Identity{ModelID: "m", Modality: "image", UUID: "u", MediaIOKwargs: Map{{"image", v}}})
-		require.NoError(t, err)
-		require.Equal(t, "u", key)
+	for _, v := range []Value{nil, Map{}, List{}, Str(""), Bytes{}, Bool(false), Int(0), Uint(0), Float(0)} {
+		t.Run(fmt.Sprintf("%T", v), func(t *testing.T) {
+			key, err := h.Key(Identity{ModelID: "m", Modality: "image", UUID: "u", MediaIOKwargs: Map{{"image", v}}})
+			require.NoError(t, err)
+			require.Equal(t, "u", key)
+		})
 	}
 	key, err := h.Key(Identity{ModelID: "m", Modality: "image", UUID: "u", MediaIOKwargs: Map{{"image", Int(1)}}})
 	require.NoError(t, err)
@@ -175,5 +183,5 @@ func TestRehash(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, hexOf(t, Options{}, Arg("fps", Float(2)), Arg("mm_hash", Str("abc"))), got)
 	_, err = h.Rehash("abc", Arg("mm_hash", Int(1)))
-	require.ErrorIs(t, err, ErrInvalid)
+	requireInvalid(t, err, "mm_hash", "given twice")
 }

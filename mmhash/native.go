@@ -12,7 +12,7 @@ import (
 // nativeContext keeps native keys apart from all other uses of BLAKE3.
 const nativeContext = "ringcache/key/v1"
 
-// Scope says who shares a native key, and what for. Equal content in different
+// Scope is who shares a native key, and what for. Equal content in different
 // scopes has different keys.
 type Scope struct {
 	// Tenant is whoever must not see or spoil another's items; empty where
@@ -36,10 +36,10 @@ type Scope struct {
 // values of different type (0 and 0.0, "ab" and b"ab") nor by the way that
 // strings are split; entries of maps and arguments have no order. All that is
 // given of an item counts: an EncodedImage with Pixels and one without have
-// different keys, and an ID replaces nothing. A [Stream] is the same as its bytes.
+// different keys, and an ID replaces nothing. A [Reader] is the same as its bytes.
 //
 // Errors are those of [Hasher.Hex]. Python numbers beyond 64 bits and objects
-// must be passed as [Str] or [Pickled]. The bytes are told in docs/format.md.
+// must be passed as [Str] or [Pickled]. The bytes are in docs/format.md.
 func NativeKey(scope Scope, uuid string, item Value, kwargs ...Entry) (string, error) {
 	if uuid == "" && item == nil {
 		return "", &ValueError{Problem: "an item or a UUID is needed", sentinel: ErrInvalid}
@@ -92,7 +92,7 @@ func writeNative(w io.Writer, scope Scope, uuid string, item Value, kwargs []Ent
 
 func (n *native) value(v Value) {
 	switch v := v.(type) {
-	case nil, None:
+	case nil:
 		n.byte(nativeNone)
 	case Bool:
 		if v {
@@ -115,7 +115,7 @@ func (n *native) value(v Value) {
 		n.text(string(v))
 	case Bytes:
 		n.part(nativeBytes, v)
-	case Stream:
+	case Reader:
 		n.data(nil, &v)
 	case Pickled:
 		n.part(nativePickled, v)
@@ -183,7 +183,7 @@ func (n *native) media(v Value) {
 	case *EncodedImage:
 		if v != nil {
 			n.byte(nativeEncodedImage)
-			n.data(v.Data, v.Stream)
+			n.data(v.Data, v.Reader)
 			n.entries(v.IOConfig)
 			if v.Pixels == nil {
 				n.byte(nativeNone)
@@ -196,9 +196,9 @@ func (n *native) media(v Value) {
 	case *EncodedVideo:
 		if v != nil {
 			n.byte(nativeEncodedVideo)
-			n.data(v.Data, v.Stream)
+			n.data(v.Data, v.Reader)
 			switch f := v.Frames.(type) {
-			case nil, None:
+			case nil:
 				n.byte(nativeNone)
 			case *Array, *Tensor:
 				n.media(f)
@@ -222,8 +222,8 @@ func (n *native) part(tag byte, b []byte) {
 	n.raw(b)
 }
 
-// data writes bytes, or what a Stream delivers, or nothing at all.
-func (n *native) data(b []byte, in *Stream) {
+// data writes bytes, or what a Reader delivers, or nothing at all.
+func (n *native) data(b []byte, in *Reader) {
 	switch {
 	case in != nil:
 		n.byte(nativeBytes)

@@ -33,7 +33,7 @@ func (in nativeInput) canonical() nativeInput {
 func canonical(v Value) Value {
 	switch v := v.(type) {
 	case nil:
-		return None{}
+		return nil
 	case Uint:
 		if v <= math.MaxInt64 {
 			return Int(v)
@@ -58,7 +58,7 @@ func canonical(v Value) Value {
 	case *EncodedVideo:
 		c := *v
 		if c.Frames == nil {
-			c.Frames = None{}
+			c.Frames = nil
 		}
 		return &c
 	}
@@ -137,7 +137,7 @@ func (r *nativeReader) value() Value {
 	}
 	switch tag := r.byte(); tag {
 	case nativeNone:
-		return None{}
+		return nil
 	case nativeFalse, nativeTrue:
 		return Bool(tag == nativeTrue)
 	case nativeInt:

@@ -82,30 +82,41 @@ func TestNativeKey(t *testing.T) {
 	fresh("kwargs", key(s, "", Bytes("JPEG"), Arg("a", Int(1)), Arg("b", Int(2))))
 	for i, v := range []Value{
 		Str("JPEG"), Pickled("JPEG"), Int(0), Float(0), Float(math.Copysign(0, -1)), Bool(false), Bool(true), Bytes("\x01"), Str(""), Bytes{},
-		List{}, Map{}, List{Int(0)}, Map{{"0", Int(0)}}, Int(-1), Uint(math.MaxUint64), Int(math.MinInt64), Uint(1 << 63), List{None{}},
+		List{}, Map{}, List{Int(0)}, Map{{"0", Int(0)}}, Int(-1), Uint(math.MaxUint64), Int(math.MinInt64), Uint(1 << 63), List{nil},
 		&EncodedImage{Data: []byte("JPEG")}, &EncodedVideo{Data: []byte("JPEG")}, &EncodedImage{Data: []byte("JPEG"), ID: &[16]byte{}},
 	} {
 		fresh(fmt.Sprint(i), key(s, "", v))
 	}
-	require.Equal(t, base, key(s, "", Stream{strings.NewReader("JPEG"), 4}))
+	require.Equal(t, base, key(s, "", Reader{strings.NewReader("JPEG"), 4}))
 	require.Equal(t, key(s, "", Bytes("x"), Arg("a", Int(1)), Arg("b", Int(2))), key(s, "", Bytes("x"), Arg("b", Int(2)), Arg("a", Int(1))))
-	require.Equal(t, key(s, "", Map{{"a", Int(1)}, {"b", None{}}}), key(s, "", Map{{"b", nil}, {"a", Uint(1)}}))
+	require.Equal(t, key(s, "", Map{{"a", Int(1)}, {"b", nil}}), key(s, "", Map{{"b", nil}, {"a", Uint(1)}}))
 
 	var deep Value
 	for range MaxDepth + 1 {
 		deep = List{deep}
 	}
-	for name, v := range map[string]Value{
-		"twice": Map{{"a", Int(1)}, {"a", Int(1)}}, "UTF-8": Str("\xff"), "deep": deep, "nil array": (*Array)(nil), "nil image": (*EncodedImage)(nil),
-		"frames": &EncodedVideo{Frames: Int(1)}, "nil frames": &EncodedVideo{Frames: (*Array)(nil)}, "reader": Stream{nil, 3},
+	for name, c := range map[string]struct {
+		v    Value
+		text string
+	}{
+		"twice":      {Map{{"a", Int(1)}, {"a", Int(1)}}, `the name "a" is given twice in a map`},
+		"UTF-8":      {Str("\xff"), `the text "\xff" is not valid UTF-8`},
+		"deep":       {deep, "nested more than 64 deep"},
+		"nil array":  {(*Array)(nil), "a nil *mmhash.Array"},
+		"nil image":  {(*EncodedImage)(nil), "a nil *mmhash.EncodedImage"},
+		"frames":     {&EncodedVideo{Frames: Int(1)}, "not mmhash.Int"},
+		"nil frames": {&EncodedVideo{Frames: (*Array)(nil)}, "a nil *mmhash.Array"},
+		"reader":     {Reader{nil, 3}, "a Reader needs a reader"},
 	} {
-		_, err := NativeKey(s, "", v)
-		require.ErrorIs(t, err, ErrInvalid, name)
+		t.Run(name, func(t *testing.T) {
+			_, err := NativeKey(s, "", c.v)
+			requireInvalid(t, err, "", c.text)
+		})
 	}
 	_, err := NativeKey(s, "", nil)
-	require.ErrorIs(t, err, ErrInvalid)
+	requireInvalid(t, err, "", "an item or a UUID is needed")
 	_, err = NativeKey(s, "u", nil, Arg("a", nil), Arg("a", nil))
-	require.ErrorIs(t, err, ErrInvalid)
+	requireInvalid(t, err, "", `the name "a" is given twice`)
 }
 
 // TestNativeKeyIsStable: keys may be stored, so they never change. This one was

@@ -22,8 +22,7 @@ const (
 )
 
 const (
-	gather  = 512      // parts are gathered up to here before they are hashed
-	copyLen = 64 << 10 // how much of a Stream is held at a time
+	gather = 512 // parts are gathered up to here before they are hashed
 )
 
 // stream writes the bytes that are hashed. The same calls give both forms:
@@ -208,55 +207,5 @@ func (s *stream) leafBool(v bool) {
 		s.byte(1)
 	} else {
 		s.byte(0)
-	}
-}
-
-// leafData writes the bytes of a file, or those of a Stream if there is one.
-func (s *stream) leafData(b []byte, in *Stream) {
-	switch {
-	case in != nil:
-		s.leaf()
-		s.length(in.N)
-		s.read(in)
-	case b == nil:
-		s.fail(ErrInvalid, "the original bytes are missing: give Data or Stream")
-	default:
-		s.leafBytes(b)
-	}
-}
-
-// read copies a Stream.
-func (s *stream) read(b *Stream) {
-	if b.R == nil || b.N < 0 {
-		s.fail(ErrInvalid, "a Stream needs a reader and a length of 0 or more")
-	}
-	s.flush()
-	if s.err != nil {
-		return
-	}
-	if s.copy == nil {
-		s.copy = make([]byte, copyLen)
-	}
-	for left := b.N; left > 0 && s.err == nil; {
-		part := s.copy[:min(left, copyLen)]
-		n, err := io.ReadFull(b.R, part)
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
-		if err != nil {
-			s.err = fmt.Errorf("mmhash: a Stream of %d bytes failed after %d: %w", b.N, b.N-left+int64(n), err)
-			return
-		}
-		_, s.err = s.w.Write(part)
-		left -= int64(n)
-	}
-	if s.err != nil {
-		return
-	}
-	switch n, err := io.ReadFull(b.R, s.copy[:1]); {
-	case n > 0:
-		s.fail(ErrInvalid, "a Stream delivered more than its %d bytes", b.N)
-	case err != io.EOF:
-		s.err = fmt.Errorf("mmhash: a Stream failed after all its %d bytes: %w", b.N, err)
 	}
 }

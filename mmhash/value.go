@@ -3,15 +3,14 @@ package mmhash
 import (
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 )
 
 // Value is what can be hashed. The types that implement it are those of this
-// package: [None], [Bool], [Int], [Uint], [Float], [Str], [Bytes], [Stream],
-// [List], [Map], [*Array], [*Tensor], [*Image], [*EncodedImage],
-// [*EncodedVideo] and [Pickled]. A nil Value is None.
+// package: [Bool], [Int], [Uint], [Float], [Str], [Bytes], [Reader], [List],
+// [Map], [*Array], [*Tensor], [*Image], [*EncodedImage], [*EncodedVideo] and
+// [Pickled]. A nil Value is Python's None.
 type Value interface{ isValue() }
 
 // Entry is a value with a name: a keyword argument, or an entry of a [Map].
@@ -24,8 +23,6 @@ type Entry struct {
 func Arg(name string, v Value) Entry { return Entry{Key: name, Value: v} }
 
 type (
-	// None is Python's None.
-	None struct{}
 	// Bool is Python's bool. As a leaf it is one byte: True and b"\x01" have
 	// the same hash.
 	Bool bool
@@ -37,8 +34,8 @@ type (
 	// Float is a Python float; its bits are hashed. Go's math.NaN differs in
 	// one bit from Python's float("nan") and stands for it.
 	Float float64
-	// Str is a Python str and must be valid UTF-8. As a leaf it has the hash of
-	// the same text as bytes.
+	// Str is a Python str and must be valid UTF-8. Its hash is that of the same
+	// text as bytes.
 	Str string
 	// Bytes is Python bytes, or a memoryview of some. They are not copied.
 	Bytes []byte
@@ -56,22 +53,13 @@ type (
 	Pickled []byte
 )
 
-// Stream is Bytes that are read while they are hashed and never held in memory
-// as a whole. R must deliver exactly N bytes, then io.EOF: fewer are
-// io.ErrUnexpectedEOF, more are ErrInvalid. It is used up by being hashed.
-type Stream struct {
-	R io.Reader
-	N int64
-}
-
-func (None) isValue()          {}
 func (Bool) isValue()          {}
 func (Int) isValue()           {}
 func (Uint) isValue()          {}
 func (Float) isValue()         {}
 func (Str) isValue()           {}
 func (Bytes) isValue()         {}
-func (Stream) isValue()        {}
+func (Reader) isValue()        {}
 func (List) isValue()          {}
 func (Map) isValue()           {}
 func (Pickled) isValue()       {}

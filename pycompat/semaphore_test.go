@@ -128,19 +128,25 @@ func TestCancelWakesAWaiter(t *testing.T) {
 
 func TestSemaphoreOpenErrors(t *testing.T) {
 	for _, name := range []string{"", "None", "/no-such-semaphore-here"} {
-		_, err := pycompat.OpenSemaphore(name)
-		require.ErrorIs(t, err, pycompat.ErrUnnamedSemaphore, name)
-		require.ErrorContains(t, err, "spawn", name)
+		t.Run("unnamed "+name, func(t *testing.T) {
+			_, err := pycompat.OpenSemaphore(name)
+			require.ErrorIs(t, err, pycompat.ErrUnnamedSemaphore)
+			require.ErrorContains(t, err, "spawn")
+		})
 	}
 	_, err := pycompat.OpenSemaphore("/a/b")
 	require.ErrorIs(t, err, shmfile.ErrName)
-	for what, name := range map[string]string{
-		"short":   fakeSemaphore(t, 1, shared, 16),
-		"private": fakeSemaphore(t, 1, 0, fileSize),
-		"value 2": fakeSemaphore(t, 2, shared, fileSize),
+	require.ErrorContains(t, err, `"/a/b"`)
+	for what, c := range map[string]struct{ name, text string }{
+		"short":   {fakeSemaphore(t, 1, shared, 16), "has 16 bytes, want 32"},
+		"private": {fakeSemaphore(t, 1, 0, fileSize), "has other contents"},
+		"value 2": {fakeSemaphore(t, 2, shared, fileSize), "has other contents"},
 	} {
-		_, err := pycompat.OpenSemaphore(name)
-		require.ErrorIs(t, err, pycompat.ErrSemaphoreLayout, what)
+		t.Run(what, func(t *testing.T) {
+			_, err := pycompat.OpenSemaphore(c.name)
+			require.ErrorIs(t, err, pycompat.ErrSemaphoreLayout)
+			require.ErrorContains(t, err, fmt.Sprintf("%q %s", c.name, c.text))
+		})
 	}
 }
 
@@ -160,7 +166,9 @@ func TestCloseWhileAnotherWaits(t *testing.T) {
 	got := make(chan error)
 	go func() { got <- s.Lock(context.Background()) }()
 	waitForWaiter(t, s)
-	require.ErrorIs(t, s.Close(), pycompat.ErrBusy)
+	busy := s.Close()
+	require.ErrorIs(t, busy, pycompat.ErrBusy)
+	require.ErrorContains(t, busy, "1 calls under way, held 1 times")
 	require.NoError(t, s.Unlock())
 	require.NoError(t, <-got)
 	require.NoError(t, s.Unlock())

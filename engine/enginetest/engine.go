@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/lrusync/upstream"
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
@@ -49,7 +50,7 @@ type Engine struct {
 	hs      *Peer
 	in, out *Peer
 	workers []*objstore.Reader
-	mirror  *lrusync.Receiver[*serde.Item]
+	mirror  *upstream.ReceiverCache[*serde.Item]
 	wait    sync.WaitGroup
 
 	mu      sync.Mutex
@@ -176,7 +177,7 @@ func (e *Engine) greet(status string) error {
 // attach is what workers do when they start.
 func (e *Engine) attach() (err error) {
 	if e.o.Mirror > 0 {
-		e.mirror, err = lrusync.NewReceiver[*serde.Item](lrusync.Options{Capacity: e.o.Mirror, Generation: e.o.Generation})
+		e.mirror, err = upstream.NewReceiverCache[*serde.Item](lrusync.Options{Capacity: e.o.Mirror, Generation: e.o.Generation})
 		return err
 	}
 	if e.o.Segment == "" {

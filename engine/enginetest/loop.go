@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/lrusync/upstream"
 	"github.com/ringcache/ringcache/serde"
 )
 
@@ -86,13 +87,13 @@ func (e *Engine) add(r *serde.EngineCoreRequest) error {
 	if e.mirror != nil {
 		fs := make([]lrusync.Feature[*serde.Item], len(r.Features))
 		for i, f := range r.Features {
-			fs[i] = lrusync.Feature[*serde.Item]{Key: f.Identifier, Value: f.Data, Has: f.Data != nil}
+			fs[i] = lrusync.Feature[*serde.Item]{Key: f.Identifier, Value: f.Data, HasData: f.Data != nil}
 			if f.Data != nil {
 				fs[i].Size, _ = lrusync.ItemSize(f.Data, lrusync.Python{})
 			}
 		}
-		items, err := e.mirror.Features(fs)
-		var miss *lrusync.MissError
+		items, err := e.mirror.GetAndUpdate(fs)
+		var miss *upstream.MissError
 		if err != nil && !e.o.Generation.Cache.MissError {
 			return err
 		}

@@ -112,15 +112,15 @@ func answerInline(b mmcache.Batch) (res result) {
 func (e *engine) answerMirrored(b mmcache.Batch) (res result) {
 	fs := make([]lrusync.Feature[*serde.Item], len(b.Items))
 	for i, w := range b.Items {
-		fs[i] = lrusync.Feature[*serde.Item]{Key: w.Key, Has: w.Form == mmcache.FormData, Value: w.Item}
-		if fs[i].Has {
+		fs[i] = lrusync.Feature[*serde.Item]{Key: w.Key, HasData: w.Form == mmcache.FormData, Value: w.Item}
+		if fs[i].HasData {
 			var err error
 			if fs[i].Size, err = lrusync.ItemSize(w.Item, lrusync.Python{}); err != nil {
 				return result{err: err}
 			}
 		}
 	}
-	got, err := e.receiver.Apply(b.Envelope, fs)
+	got, err := e.receiver.Receive(b.Envelope, fs)
 	if err != nil {
 		return result{err: err}
 	}

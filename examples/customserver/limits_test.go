@@ -99,7 +99,7 @@ func (u *unread) Read(p []byte) (int, error) {
 }
 
 // Bodies that are being served take up their memory: more of them are not read, but
-// wait, and are told that the server is busy when their time is up.
+// wait, and get the answer that the server is busy when their time is up.
 func TestBodiesThatHaveNoMemoryAreNotRead(t *testing.T) {
 	o := testOptions(t, "processor_only")
 	s, err := newServer(o)

@@ -208,7 +208,7 @@ func report(out io.Writer, o options, l *load, s *server, st mmcache.Stats, evic
 	row("cached", "%d photos, %.1f MiB; %d evictions, %d not cached", st.CachedItems, float64(st.CachedBytes)/mib, evicted,
 		st.RefusedFull+st.RefusedTooLarge+st.RefusedInUse)
 	if lost > 0 { // a repair changes what is cached at once, without an event for each photo
-		row("", "and those that no event told of, gaps: %d", lost)
+		row("", "gaps in the events: %d", lost)
 	}
 	row("back-pressure", "%d requests waited, %.2f s together", st.Waits, st.Waited.Seconds())
 	row("in flight", "%.1f MiB at most, of %.0f", float64(s.peak.Load())/mib, float64(st.InFlightLimit)/mib)

@@ -35,7 +35,7 @@ type server struct {
 	using sync.RWMutex
 }
 
-// answer is what the engine says about one image.
+// answer is the engine's about one image.
 type answer struct {
 	Key    string  `json:"key"`
 	Mean   float64 `json:"mean"`
@@ -225,7 +225,7 @@ func (s *server) ask(ctx context.Context, req *mmcache.Request) ([]float64, erro
 	if err := req.Commit(ctx, send); err != nil {
 		return nil, err
 	}
-	// An answer proves that the engine is through with the items, whatever it says
+	// An answer proves that the engine is through with the items, whatever it is
 	// and whether the client still waits: that is Finish. Abort would be for one
 	// that does not wait for the answer, and needs a Fence later.
 	defer req.Finish()

@@ -30,6 +30,7 @@ var floors = [][]string{
 	{"objstore"},
 	{"objstore/upstream"},
 	{"lrusync"},
+	{"lrusync/upstream"},
 	{"mmcache"},
 	{"engine"},
 	{"engine/zmq"},

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ErrUnsupported says that this system has no futexes.
+// ErrUnsupported reports a system without futexes.
 var ErrUnsupported = errors.New("futex: not supported on this system, only on linux/amd64 and linux/arm64")
 
 // Wait sleeps until the word w is woken, for timeout at most, unless its value

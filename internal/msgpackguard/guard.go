@@ -27,11 +27,11 @@ func (l Limits) depth() int {
 	return l.Depth
 }
 
-// Error says where and why a document was refused.
+// Error reports where and why a document was refused.
 type Error struct {
 	// Offset is the byte at which the refused value starts.
 	Offset int
-	// Problem says what is wrong with it.
+	// Problem is what is wrong with it.
 	Problem string
 }
 
@@ -105,7 +105,7 @@ func Next(doc []byte, off int, l Limits) (end int, err error) {
 	return pos, nil
 }
 
-// value is what the first bytes of a MessagePack value say.
+// value is what the first bytes of a MessagePack value declare.
 type value struct {
 	size      int    // bytes of the header, scalars included
 	payload   uint64 // bytes behind the header (str, bin, ext)

@@ -3,6 +3,7 @@ package msgpackguard
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -28,38 +29,51 @@ func TestCheckAccepts(t *testing.T) {
 		"empty":       "\x94\x80\x90\xa0\xc4\x00",
 		"deep enough": strings.Repeat("\x91", 10) + "\x01",
 	} {
-		require.NoError(t, Check([]byte(doc), Limits{Depth: 10}), name)
-		for n := range doc {
-			require.Error(t, Check([]byte(doc[:n]), Limits{Depth: 10}), "%s cut to %d", name, n)
-		}
-		require.Error(t, Check([]byte(doc+"\x00"), Limits{Depth: 10}), name)
-		end, err := Next([]byte("\x00"+doc+"\x00"), 1, Limits{})
-		require.NoError(t, err)
-		require.Equal(t, 1+len(doc), end)
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, Check([]byte(doc), Limits{Depth: 10}))
+			for n := range doc {
+				var cut *Error
+				require.ErrorAs(t, Check([]byte(doc[:n]), Limits{Depth: 10}), &cut, "cut to %d", n)
+				require.LessOrEqual(t, cut.Offset, n)
+			}
+			requireError(t, Check([]byte(doc+"\x00"), Limits{Depth: 10}), Error{len(doc), "1 bytes follow the document"})
+			end, err := Next([]byte("\x00"+doc+"\x00"), 1, Limits{})
+			require.NoError(t, err)
+			require.Equal(t, 1+len(doc), end)
+		})
 	}
 }
 
 func TestCheckRefuses(t *testing.T) {
-	for name, doc := range map[string]string{
-		"array bomb":    "\xdd\x02\x00\x00\x00",
-		"map bomb":      "\xdf\xff\xff\xff\xff\x00\x00",
-		"string bomb":   "\xdb\xff\xff\xff\xff\x00\x00",
-		"bin bomb":      "\xc6\xff\xff\xff\xff\x00\x00",
-		"ext bomb":      "\xc9\xff\xff\xff\xff\x03\x00\x00",
-		"never used":    "\xc1",
-		"too deep":      strings.Repeat("\x91", 11) + "\x01",
-		"shared budget": "\x92\xdc\x00\x03\x01\x02\x03", // the inner three use up what the outer needs
+	for name, c := range map[string]struct {
+		doc  string
+		want Error
+	}{
+		"array bomb":    {"\xdd\x02\x00\x00\x00", Error{0, "declares 33554432 values, 0 bytes are left for them and 0 others"}},
+		"map bomb":      {"\xdf\xff\xff\xff\xff\x00\x00", Error{0, "declares 8589934590 values, 2 bytes are left for them and 0 others"}},
+		"string bomb":   {"\xdb\xff\xff\xff\xff\x00\x00", Error{0, "declares 4294967295 bytes, 2 are left"}},
+		"bin bomb":      {"\xc6\xff\xff\xff\xff\x00\x00", Error{0, "declares 4294967295 bytes, 2 are left"}},
+		"ext bomb":      {"\xc9\xff\xff\xff\xff\x03\x00\x00", Error{0, "declares 4294967295 bytes, 2 are left"}},
+		"never used":    {"\xc1", Error{0, "byte 0xc1 is no MessagePack type"}},
+		"too deep":      {strings.Repeat("\x91", 11) + "\x01", Error{10, "nested deeper than 10 levels"}},
+		"shared budget": {"\x92\xdc\x00\x03\x01\x02\x03", Error{1, "declares 3 values, 3 bytes are left for them and 1 others"}}, // the inner three use up what the outer needs
 	} {
-		err := Check([]byte(doc), Limits{Depth: 10})
-		var ge *Error
-		require.ErrorAs(t, err, &ge, name)
-		require.NotEmpty(t, ge.Error())
+		t.Run(name, func(t *testing.T) {
+			requireError(t, Check([]byte(c.doc), Limits{Depth: 10}), c.want)
+		})
 	}
-	require.Error(t, Check([]byte(strings.Repeat("\x91", MaxDepth+1)+"\x01"), Limits{Depth: 1000}))
-	_, err := Next([]byte("\x01"), 2, Limits{})
-	require.Error(t, err)
-	_, err = Next([]byte("\x01"), -1, Limits{})
-	require.Error(t, err)
+	requireError(t, Check([]byte(strings.Repeat("\x91", MaxDepth+1)+"\x01"), Limits{Depth: 1000}), Error{MaxDepth, fmt.Sprintf("nested deeper than %d levels", MaxDepth)})
+	for _, off := range []int{2, -1} {
+		_, err := Next([]byte("\x01"), off, Limits{})
+		require.ErrorContains(t, err, "offset", "%d", off)
+	}
+}
+
+func requireError(t *testing.T, err error, want Error) {
+	t.Helper()
+	var got *Error
+	require.ErrorAs(t, err, &got)
+	require.Equal(t, want, *got)
 }
 
 func TestCheckDoesNotAllocate(t *testing.T) {

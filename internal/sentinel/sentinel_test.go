@@ -10,6 +10,7 @@ import (
 	"github.com/ringcache/ringcache/engine"
 	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/lrusync/upstream"
 	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/mmhash"
 	"github.com/ringcache/ringcache/objstore"
@@ -21,7 +22,7 @@ import (
 	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
-// TestErrorsMatchAcrossPackages says for each exported sentinel which others it
+// TestErrorsMatchAcrossPackages lists for each exported sentinel which others it
 // matches. A user of a package needs no other one to recognise its errors; but for mmcache,
 // whose segments have the errors of objstore.
 func TestErrorsMatchAcrossPackages(t *testing.T) {
@@ -59,8 +60,8 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 		{"no hash", []error{mmhash.ErrUnsupported}, nil},
 		{"value too large", []error{lrusync.ErrTooLarge}, nil},
 		{"pinned", []error{lrusync.ErrPinned}, nil},
-		{"ghost", []error{lrusync.ErrGhost}, nil},
-		{"miss", []error{lrusync.ErrMiss}, nil},
+		{"hang", []error{lrusync.ErrHang}, nil},
+		{"miss", []error{upstream.ErrMiss}, nil},
 		{"need data", []error{lrusync.ErrNeedData}, nil},
 		{"unsized", []error{lrusync.ErrUnsized}, nil},
 		{"version", []error{pycompat.ErrUnknownVersion}, nil},

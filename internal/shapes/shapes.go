@@ -1,4 +1,4 @@
-// Package shapes knows how many bytes an array of a shape takes.
+// Package shapes counts the bytes of an array by its shape.
 package shapes
 
 import "math/bits"

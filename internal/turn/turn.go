@@ -1,4 +1,4 @@
-// Package turn has a lock whose waiters can give up, and which notices when its
+// Package turn is a lock whose waiters can give up, and which notices when its
 // holder asks for it again.
 package turn
 
@@ -10,14 +10,14 @@ import (
 	"sync/atomic"
 )
 
-// ErrHeld says that the caller runs inside of the function that has the turn, so
+// ErrHeld reports that the caller runs inside of the function that has the turn, so
 // that the wait would never end.
 var ErrHeld = errors.New("called from within the function that has the turn")
 
 // Lock gives one function at a time its turn. The zero value is not usable, see
 // [New].
 type Lock struct {
-	free   chan struct{} // has one value while nobody has the turn
+	free   chan struct{} // contains one value while nobody has the turn
 	holder atomic.Pointer[stack]
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/internal/turn"
@@ -41,7 +42,12 @@ func TestOthersWaitForTheirTurn(t *testing.T) {
 	for range 16 {
 		wg.Go(func() {
 			for range 200 {
-				require.NoError(t, l.Do(ctx, func() error { running++; defer func() { running-- }(); require.Equal(t, 1, running); return nil }))
+				assert.NoError(t, l.Do(ctx, func() error {
+					running++
+					defer func() { running-- }()
+					assert.Equal(t, 1, running)
+					return nil
+				}))
 			}
 		})
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// recipe is all there is to know about an item's data, so that only it travels
+// recipe determines all of an item's data, so that only it travels
 // and each side makes the item by itself. Every tensor of it is full of Stamp.
 type recipe struct {
 	Stamp, Words int64
@@ -88,7 +88,7 @@ func randomUses(rng *rand.Rand) []use {
 	return uses
 }
 
-// visitingOrder says in which order a sender goes through the items.
+// visitingOrder returns in which order a sender goes through the items.
 func visitingOrder(uses []use, byModality bool) []int {
 	order := make([]int, len(uses))
 	for i := range order {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ type call struct {
 	answer chan answer
 	want   []lrusync.KeySize // contents after it, if compare
 	total  int64
-	// compare says that nothing came between the ticket and the look at want.
+	// compare reports that nothing came between the ticket and the look at want.
 	compare bool
 	misses  int
 }
@@ -136,7 +137,7 @@ func (c *client) interfere() error {
 		return c.link.post(&call{answer: make(chan answer, 1)}, request{Op: opForget})
 	case x < 60 && !unreliable:
 		// Other data under the same key is for a link that loses nothing: if it
-		// got lost, vLLM would have no way to tell that it has the old data.
+		// got lost, vLLM would have no way to notice that its data is old.
 		c.renew(use{number: c.rng.IntN(worldItems)})
 	}
 	return nil
@@ -146,7 +147,7 @@ func (l *load) clear() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.report.count(func(c *counts) { c.Clears++ })
-	return l.sender.Barrier(func(lrusync.Envelope) error {
+	return l.sender.Clear(context.Background(), func(lrusync.Envelope) error {
 		return l.link.post(&call{answer: make(chan answer, 1)}, request{Op: opClear})
 	})
 }
@@ -187,7 +188,7 @@ func (l *load) submit(k *call) (bool, error) {
 		case errors.Is(err, lrusync.ErrTooLarge) && !l.rules.Cache.PutIfFits:
 			l.report.count(func(c *counts) { c.RefusedLarge++ })
 			return false, nil
-		case errors.Is(err, lrusync.ErrGhost) && l.rules.Cache.GhostTouch:
+		case errors.Is(err, lrusync.ErrHang) && l.rules.Cache.GhostTouch:
 			l.report.count(func(c *counts) { c.RefusedGhost++ })
 			return false, nil
 		default:
@@ -213,11 +214,11 @@ func (l *load) send(k *call) error {
 		}
 		k.sent[i] = r
 		items[at] = lrusync.Item{
-			Key: u.key(), Have: u.have, Size: size, Fresh: k.misses > 1,
+			Key: u.key(), HasData: u.have, Size: size, Fresh: k.misses > 1,
 			Updates: binary.LittleEndian.AppendUint64(nil, uint64(r.Stamp)),
 		}
 	}
-	t, err := l.sender.Send(items, func(t lrusync.Ticket) error {
+	t, err := l.sender.Send(context.Background(), items, func(t lrusync.Ticket) error {
 		fs := make([]item, len(order))
 		for at, i := range order {
 			u := k.uses[i]

@@ -5,11 +5,12 @@ import (
 	"fmt"
 
 	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/lrusync/upstream"
 )
 
 // receive is the engine's end for vLLM's sender, which the peer drives.
 func (s *setup) receive() error {
-	r, err := lrusync.NewReceiver[recipe](lrusync.Options{Capacity: s.Capacity, Generation: s.rules})
+	r, err := upstream.NewReceiverCache[recipe](lrusync.Options{Capacity: s.Capacity, Generation: s.rules})
 	if err != nil {
 		return err
 	}
@@ -48,10 +49,10 @@ func (s *setup) receive() error {
 	}
 }
 
-func (s *setup) take(r *lrusync.Receiver[recipe], q *request, a *answer) {
+func (s *setup) take(r *upstream.ReceiverCache[recipe], q *request, a *answer) {
 	fs := make([]lrusync.Feature[recipe], len(q.Items))
 	for i, it := range q.Items {
-		fs[i] = lrusync.Feature[recipe]{Key: it.Key, Identifier: it.Identifier, Has: it.Has}
+		fs[i] = lrusync.Feature[recipe]{Key: it.Key, Identifier: it.Identifier, HasData: it.Has}
 		if !it.Has {
 			s.report.Hits++
 			continue
@@ -68,7 +69,7 @@ func (s *setup) take(r *lrusync.Receiver[recipe], q *request, a *answer) {
 	}
 	s.report.Items += int64(len(fs))
 	before, _ := r.Contents()
-	values, err := r.Features(fs)
+	values, err := r.GetAndUpdate(fs)
 	after, total := r.Contents()
 	s.report.Evicted += vanished(before, after)
 	if q.Order {
@@ -77,7 +78,7 @@ func (s *setup) take(r *lrusync.Receiver[recipe], q *request, a *answer) {
 			s.report.differs("request %d: %s", q.ID, text)
 		}
 	}
-	var miss *lrusync.MissError
+	var miss *upstream.MissError
 	switch {
 	case errors.As(err, &miss) && s.rules.Cache.MissError:
 		s.report.Misses++

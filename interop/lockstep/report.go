@@ -42,7 +42,7 @@ type report struct {
 	mu sync.Mutex
 	counts
 	started time.Time
-	told    int
+	printed int
 }
 
 func (r *report) count(f func(c *counts)) {
@@ -51,23 +51,23 @@ func (r *report) count(f func(c *counts)) {
 	f(&r.counts)
 }
 
-// tell prints the first few findings; the counts are there for the rest.
-func (r *report) tell(format string, args ...any) {
+// print prints the first few findings; the counts are there for the rest.
+func (r *report) print(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.told++; r.told <= 5 {
+	if r.printed++; r.printed <= 5 {
 		fmt.Fprintf(os.Stderr, "lockstep: "+format+"\n", args...)
 	}
 }
 
 func (r *report) differs(format string, args ...any) {
 	r.count(func(c *counts) { c.Differences++ })
-	r.tell(format, args...)
+	r.print(format, args...)
 }
 
 func (r *report) fails(format string, args ...any) {
 	r.count(func(c *counts) { c.Failed++ })
-	r.tell(format, args...)
+	r.print(format, args...)
 }
 
 func (r *report) verdict() error {

@@ -22,7 +22,7 @@ type operation uint8
 const (
 	opRequest operation = 1
 	opClear   operation = 2 // both ends are cleared
-	opForget  operation = 3 // this end loses everything and the other is not told
+	opForget  operation = 3 // this end loses everything and the other is not notified
 	opEnd     operation = 4
 )
 
@@ -48,7 +48,7 @@ type request struct {
 	Counts   map[string]int64 // at opEnd
 }
 
-// item is one feature of a request. Has says that it comes with data; from
+// item is one feature of a request. Has reports that it comes with data; from
 // vLLM's sender Recipe is there in any case, to compare with.
 type item struct {
 	Key, Identifier string
@@ -80,7 +80,7 @@ type contents struct {
 	Total int64
 }
 
-// differ says where contents are not those that are wanted.
+// differ returns where contents are not those that are wanted.
 func (c *contents) differ(want []lrusync.KeySize, total int64) string {
 	if len(c.Keys) != len(want) {
 		return fmt.Sprintf("vLLM has %d entries %v, we %d %v", len(c.Keys), c.Keys, len(want), want)

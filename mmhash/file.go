@@ -5,11 +5,11 @@ package mmhash
 // loader makes these of every image that a request names by a URL.
 type EncodedImage struct {
 	// Data are the bytes of the file. Releases from 0.13.0 on hash them, with
-	// the exception that [Identity] tells.
+	// the exception at [Identity].HasUUIDs.
 	Data []byte
-	// Stream is used in place of Data unless it is nil.
-	Stream *Stream
-	// IOConfig says how the image was converted on loading. Releases from 0.27.0
+	// Reader is used in place of Data unless it is nil.
+	Reader *Reader
+	// IOConfig is how the image was converted on loading. Releases from 0.27.0
 	// on hash it beside the data unless it is empty. Their loader sets
 	// image_mode and rgba_background_color, in this order, and only if the
 	// conversion made a new image.
@@ -27,8 +27,8 @@ type EncodedImage struct {
 type EncodedVideo struct {
 	// Data are the bytes of the file.
 	Data []byte
-	// Stream is used in place of Data unless it is nil.
-	Stream *Stream
+	// Reader is used in place of Data unless it is nil.
+	Reader *Reader
 	// Frames is an *Array or, from 0.30.0 on, a *Tensor. Releases from 0.27.0 on
 	// hash Frames if they are fewer bytes than Data, else Data, and so need
 	// both. Before, videos had no file any more when they were hashed, and
@@ -62,10 +62,10 @@ func (s *stream) encodedImage(m *EncodedImage) {
 		s.value(m.IOConfig)
 		s.up(mark)
 		mark = s.key("data")
-		s.leafData(m.Data, m.Stream)
+		s.leafData(m.Data, m.Reader)
 		s.up(mark)
 	} else {
-		s.leafData(m.Data, m.Stream)
+		s.leafData(m.Data, m.Reader)
 	}
 	s.leave(outer)
 }
@@ -119,15 +119,15 @@ func (s *stream) encodedVideo(m *EncodedVideo) {
 		return
 	}
 	size := int64(len(m.Data))
-	if m.Stream != nil {
-		size = m.Stream.N
+	if m.Reader != nil {
+		size = m.Reader.N
 	}
 	s.leaf()
 	outer := s.enter("video")
 	if int64(frames) < size {
 		s.value(m.Frames)
 	} else {
-		s.leafData(m.Data, m.Stream)
+		s.leafData(m.Data, m.Reader)
 	}
 	s.leave(outer)
 }

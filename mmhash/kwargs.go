@@ -71,7 +71,7 @@ func byName(order []int, entries []Entry) []int {
 // value writes one value under the name or path that is open.
 func (s *stream) value(v Value) {
 	switch v := v.(type) {
-	case nil, None:
+	case nil:
 		s.none()
 	case List:
 		if !s.deeper() {
@@ -107,7 +107,7 @@ func (s *stream) value(v Value) {
 		s.leafText(string(v))
 	case Bytes:
 		s.leafBytes(v)
-	case Stream:
+	case Reader:
 		s.leafData(nil, &v)
 	case Pickled:
 		s.leafBytes(v)

@@ -1,4 +1,4 @@
-package lrusync_test
+package upstream_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/lrusync/upstream"
 )
 
 // The scenario of upstream's tests/utils_/test_cache.py.
@@ -15,7 +16,7 @@ import (
 // here.
 func TestUpstreamLRUCache(t *testing.T) {
 	var removed []string
-	l := lrusync.NewLRU(3, lrusync.LRUOptions[int]{OnRemove: func(k string, _ int) { removed = append(removed, k) }})
+	l := upstream.NewLRUCache(3, lrusync.LRUOptions[int]{OnRemove: func(k string, _ int) { removed = append(removed, k) }})
 	put := func(keys ...int) {
 		for _, k := range keys {
 			require.NoError(t, l.Put(fmt.Sprint(k), k, 1))
@@ -32,8 +33,8 @@ func TestUpstreamLRUCache(t *testing.T) {
 	}
 	stats := func(all, delta lrusync.Stats) {
 		t.Helper()
-		require.Equal(t, all, l.Stats(false))
-		require.Equal(t, delta, l.Stats(true))
+		require.Equal(t, all, l.Stat(false))
+		require.Equal(t, delta, l.Stat(true))
 	}
 	put(1, 1)
 	require.Equal(t, 1, l.Len())
@@ -44,7 +45,7 @@ func TestUpstreamLRUCache(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, 2, v)
 	stats(lrusync.Stats{Hits: 1, Total: 1}, lrusync.Stats{Hits: 1, Total: 1})
-	v, ok = l.Item("2")
+	v, ok = l.GetItem("2")
 	require.True(t, ok)
 	require.Equal(t, 2, v)
 	stats(lrusync.Stats{Hits: 2, Total: 2}, lrusync.Stats{Hits: 1, Total: 1})
@@ -62,7 +63,7 @@ func TestUpstreamLRUCache(t *testing.T) {
 	holds("2", "4")
 	put(6)
 	holds("2", "4", "6")
-	_, _, err := l.PopOldest(false)
+	_, _, err := l.PopItem(false)
 	require.NoError(t, err)
 	holds("2", "6")
 	l.Clear()
