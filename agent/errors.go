@@ -9,7 +9,7 @@ import (
 	"github.com/ringcache/ringcache/lrusync/upstream"
 	"github.com/ringcache/ringcache/mmhash"
 	"github.com/ringcache/ringcache/objstore"
-	"github.com/ringcache/ringcache/objstore/upstream"
+	storesteps "github.com/ringcache/ringcache/objstore/upstream"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
@@ -85,7 +85,7 @@ func kindOf(err error) string {
 
 func describeError(err error) reply {
 	out := reply{"kind": kindOf(err), "text": err.Error()}
-	if text := upstream.Text(err); text != "" {
+	if text := storesteps.Text(err); text != "" {
 		out["upstream"] = text
 	}
 	return out
