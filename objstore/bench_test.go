@@ -41,6 +41,96 @@ func BenchmarkPut(b *testing.B) {
 	}
 }
 
+// BenchmarkRequest is a request with one image, from Begin to Finish: new puts it, and
+// repeat has it in the store.
+func BenchmarkRequest(b *testing.B) {
+	for _, k := range kinds {
+		for _, size := range []int{4 << 10, 64 << 10} {
+			s := newStoreOf(b, k, Options{RingSize: 16 << 20, MaxObjectSize: 1 << 20, Readers: 1})
+			it := bytesItem(size)
+			run := func(key string) error {
+				r, err := s.Begin("r")
+				if err != nil {
+					return err
+				}
+				defer r.Rollback()
+				if _, err = r.Lookup(key); errors.Is(err, ErrNotFound) {
+					_, err = r.Put(key, it, PutOptions{})
+				}
+				if err != nil {
+					return err
+				}
+				if err := r.Commit(); err != nil {
+					return err
+				}
+				r.Finish()
+				return nil
+			}
+			read := func(key string) { // so that a FIFO can free it
+				if k == fifo {
+					h, ok, err := s.in.object(key)
+					if err != nil || !ok {
+						b.Fatal(ok, err)
+					}
+					s.readAll(b, h, key)
+				}
+			}
+			b.Run(fmt.Sprintf("%v/new/%dKiB", k, size>>10), func(b *testing.B) {
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					key := fmt.Sprint(b.N, "/", i)
+					if err := run(key); err != nil {
+						b.Fatal(err)
+					}
+					b.StopTimer()
+					read(key)
+					b.StartTimer()
+				}
+			})
+			b.Run(fmt.Sprintf("%v/repeat/%dKiB", k, size>>10), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := run("repeat"); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkGet is a view from Get to Release in a reader that counts, with a slot and
+// without.
+func BenchmarkGet(b *testing.B) {
+	for _, k := range kinds {
+		for _, size := range []int{4 << 10, 1 << 20} {
+			b.Run(fmt.Sprintf("%v/%dKiB", k, size>>10), func(b *testing.B) {
+				o := Options{
+					Name: fmt.Sprintf("ringcache-bench-get-%d", os.Getpid()), RingSize: 4 << 20, MaxObjectSize: 2 << 20, Readers: 1,
+				}
+				w, err := k.create(o)
+				require.NoError(b, err)
+				defer func() { require.NoError(b, w.Abandon()) }()
+				r, err := Open(o.Name, ReaderOptions{RingSize: o.RingSize, Readers: 1, SidecarLock: true})
+				require.NoError(b, err)
+				defer func() { require.NoError(b, r.Close()) }()
+				h, err := begin(b, w, "r").Put("a", bytesItem(size))
+				require.NoError(b, err)
+				b.ReportAllocs()
+				for b.Loop() {
+					v, err := r.Get(h, "a")
+					if err != nil {
+						b.Fatal(err)
+					}
+					if err := v.Release(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
 // BenchmarkStored is what it costs to look at an object in the way of a worker
 // before its handle is sent.
 func BenchmarkStored(b *testing.B) {

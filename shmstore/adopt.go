@@ -124,7 +124,7 @@ func (s *Store) restore() (a Adoption) {
 		}
 		f := found{o: s.newObject()}
 		f.o.address, f.o.id, f.o.size, f.o.entry = r.Address, r.ID, r.Size, i
-		f.o.descriptionOffset, f.o.descriptionLength, f.o.sum, f.o.fullSum = r.NoteOffset, r.NoteLen, r.Sum, r.Full
+		f.o.descriptionOffset, f.o.descriptionLength, f.o.sum, f.o.fullSum = r.DescriptionOffset, r.DescriptionLength, r.Sum, r.Full
 		f.use, f.useOK = s.ctl.Use(i)
 		byID[r.ID] = f
 		if !shmring.IDBefore(r.ID, state.NextID) { // a state record was damaged

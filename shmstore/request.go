@@ -145,10 +145,13 @@ func (r *Request) Lookup(key string, n int) (*Object, error) {
 		return nil, err
 	}
 	o, err := r.s.find(key)
+	if err == nil {
+		err = r.take(o, n)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return o, r.take(o, n)
+	return o, nil
 }
 
 // HoldID keeps the object of an id until the request ends, also one that has lost its
@@ -162,7 +165,10 @@ func (r *Request) HoldID(id uint32) (*Object, error) {
 	if o == nil || o.state == reserved || o.state == discarded {
 		return nil, &StaleError{Handle: Handle{ID: id}}
 	}
-	return o, r.take(o, 0)
+	if err := r.take(o, 0); err != nil {
+		return nil, err
+	}
+	return o, nil
 }
 
 // take counts n more uses of an object by the request, which leases it.

@@ -144,7 +144,7 @@ func (r *Request) Reserve(key string, n int, po PutOptions) (*Reservation, error
 	o.key, o.tenant, o.cost, o.note = key, po.Tenant, costOf(po, max(back, n-front)), bytes.Clone(po.Note)
 	o.descriptionOffset, o.descriptionLength = front, o.descriptionSize()
 	gap := o.descriptionLength
-	if back > 0 {
+	if s.opt.Payloads != nil {
 		gap += padding(front + gap + po.AlignAt)
 	}
 	if gap > math.MaxInt-front-back {

@@ -30,7 +30,7 @@ func (s *Store) publish(o *Object) {
 	if s.ctl != nil {
 		failpoint.Hit("pool.publish")
 		o.entry = s.ctl.Put(sidecar.Record{
-			Address: o.address, ID: o.id, Size: o.size, NoteOffset: o.descriptionOffset, NoteLen: o.descriptionLength,
+			Address: o.address, ID: o.id, Size: o.size, DescriptionOffset: o.descriptionOffset, DescriptionLength: o.descriptionLength,
 			Sum: o.sum, Full: s.opt.FullSums,
 		}, s.useWord(o))
 	}
