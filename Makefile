@@ -1,6 +1,7 @@
 # make demo        photos through shared memory to Python workers; PEER=vllm: to vLLM's
 #                  own reader, PEER=engine: through an HTTP server to a whole vLLM engine
 # make test        everything but the real vLLM
+# make test-arm64  a part of the core's tests as arm64 programs, under emulation (fetches qemu)
 # make test-vllm   the interop suite against the real vLLM (makes its environment, 6 GB)
 # make e2e         whole vLLM engines behind package engine (makes the same environment)
 # make bench       put, get and hit beside the real vLLM, as ratios
@@ -18,7 +19,7 @@ COUNT ?= 30
 DEMO_ARGS ?=
 E2E_RUN ?= .
 
-.PHONY: all build demo test test-go test-python lint test-vllm e2e bench bench-frontend fuzz stress
+.PHONY: all build demo test test-go test-python test-arm64 lint test-vllm e2e bench bench-frontend fuzz stress
 
 all: build
 
@@ -36,15 +37,13 @@ demo:
 
 test: lint test-go test-python
 
+LINT := go tool -modfile=$(CURDIR)/tools/lint/go.mod golangci-lint run
+
 lint:
 	out=$$(gofmt -l .); test -z "$$out" || { gofmt -d .; exit 1; }
-	go vet ./...
-	go vet -tags e2e ./e2e
-	cd bench; go vet ./...
 	for arch in amd64 arm64; do CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build ./...; done
 	for os in darwin windows; do GOOS=$$os go build ./...; done # other systems compile, and report that they are unsupported
-	go tool -modfile=tools/lint/go.mod staticcheck ./...
-	go tool -modfile=tools/lint/go.mod staticcheck -tags e2e ./e2e
+	for module in . bench tools/oracle; do (cd "$$module"; $(LINT) ./...); done # with the tag e2e; vet is one of the linters
 
 # The race detector needs a C compiler, nothing else here does.
 RACE := $(shell command -v $${CC:-gcc} >/dev/null 2>&1 && echo -race)
@@ -54,9 +53,13 @@ test-go:
 	python3 scripts/test_gotest.py
 	scripts/gotest.py $(RACE) -timeout 30m ./...
 	cd bench; ../scripts/gotest.py -timeout 30m ./...
+	cd tools/oracle; ../../scripts/gotest.py -timeout 30m ./...
 
 test-python:
 	python=$$(scripts/python-env.sh); cd python; "$$python" -m mypy; "$$python" -m pytest -q
+
+test-arm64:
+	scripts/test-arm64.sh
 
 test-vllm: bin/ringcache
 	env=$$(interop/setup.sh); RINGCACHE_AGENT=$(CURDIR)/bin/ringcache "$$env/bin/python" -m pytest interop -q -rs; \

@@ -15,6 +15,7 @@ import (
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmring/sidecar"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 // errInvalid is the kind "invalid" for errors that arise here.
@@ -71,7 +72,7 @@ func unsupportedf(format string, args ...any) error {
 func kindOf(err error) string {
 	// Upstream reports the same of what does not fit now and of what never will.
 	var chunk *shmring.TooLargeError
-	var object *objstore.TooLargeError
+	var object *shmstore.TooLargeError
 	if errors.As(err, &chunk) || errors.As(err, &object) && object.Ring {
 		return "full"
 	}

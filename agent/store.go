@@ -127,7 +127,7 @@ func (a *Agent) onClosable(f func(*params, *store) (reply, error)) operation {
 	}
 }
 
-func (a *Agent) addStore(p *params, make func() (*store, error)) error {
+func (a *Agent) addStore(p *params, open func() (*store, error)) error {
 	name := p.str("store")
 	if p.err != nil {
 		return p.err
@@ -135,7 +135,7 @@ func (a *Agent) addStore(p *params, make func() (*store, error)) error {
 	if old, ok := a.stores[name]; ok && !old.closed {
 		return invalidf("store %q exists", name)
 	}
-	s, err := make()
+	s, err := open()
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 """What goes wrong with the lifetimes of objects in vLLM's ring, and that it can't under the policy `pool`.
 
-Hazards have the numbers of docs/hazards.md. Each has a test of what vLLM does (`_upstream`), whose assertion is the bad
-outcome, and the same scenario with our writer and leases (`_pool`). The workers are vLLM's own receiver caches, one
+Tests begin with the name of a hazard in docs/hazards.md. A test of what vLLM does (`_upstream`) asserts the bad outcome; the
+test of the same scenario with our writer and leases is `_pool`. The workers are vLLM's own receiver caches, one
 process per rank; the server is vLLM's sender cache, our writer with the policy `fifo`, which does the same, or our
 writer with the policy `pool`. Nothing is left to chance: where two ranks race, their steps are ordered here.
 """
@@ -358,7 +358,7 @@ def scene(families, segment, closing):
     return make
 
 
-# -- 0.1 and B1: two requests with one new image in one step -----------------------------------------------------------
+# -- same_step, blocked_head: two requests with one new image in one step ----------------------------------------------
 
 def one_rank_ahead(s):
     """All ranks but the last are through with the first request, and have touched for the second, before the last begins."""
@@ -377,7 +377,7 @@ def one_rank_ahead(s):
 
 
 @pytest.mark.parametrize("n,read,want", [(2, 5, 6), (4, 9, 12), (8, 17, 24)])
-def test_0_1_upstream_two_requests_in_one_step_pin_the_object(scene, n, read, want):
+def test_same_step_upstream_pins_the_object(scene, n, read, want):
     s = scene(OLD, n=n)
     one_rank_ahead(s)
     issued, counted = s.front.counts("a")
@@ -385,7 +385,7 @@ def test_0_1_upstream_two_requests_in_one_step_pin_the_object(scene, n, read, wa
     s.pinned_for_ever()
 
 
-def test_0_1_upstream_is_mended_in_0_32(scene):
+def test_same_step_upstream_is_mended_in_0_32(scene):
     s = scene(NEW, n=4)
     one_rank_ahead(s)
     assert s.front.counts("a") == (2, 8)
@@ -394,7 +394,7 @@ def test_0_1_upstream_is_mended_in_0_32(scene):
 
 @BOTH
 @pytest.mark.parametrize("n", [2, 4, 8])
-def test_0_1_pool(scene, version, n):
+def test_same_step_pool(scene, version, n):
     s = scene(version, "pool", n=n)
     first, second = one_rank_ahead(s)
     s.front.finish(first)
@@ -418,7 +418,7 @@ def three_at_once(s):
     return requests
 
 
-def test_b1_upstream_blocks_the_head_of_the_ring(scene):
+def test_blocked_head_upstream_blocks_the_head_of_the_ring(scene):
     """Under our writer with the same protocol. The counts of the oldest chunk are one short, and nothing behind it can go."""
     s = scene(OLD, "fifo")
     three_at_once(s)
@@ -434,18 +434,18 @@ def test_b1_upstream_blocks_the_head_of_the_ring(scene):
 
 
 @BOTH
-def test_b1_pool(scene, version):
+def test_blocked_head_pool(scene, version):
     s = scene(version, "pool")
     for request in three_at_once(s):
         s.front.finish(request)
     s.settle()
 
 
-# -- 0.2 and B3: what was issued never arrives -------------------------------------------------------------------------
+# -- never_arrives, unsent_use: what was issued is never read ----------------------------------------------------------
 
 @BOTH
 @pytest.mark.parametrize("server", ["vllm", "fifo"])
-def test_0_2_upstream_rejected_request_pins_the_object(scene, version, server):
+def test_never_arrives_upstream_pins_the_object(scene, version, server):
     s = scene(version, server)
     s.front.request("a")  # too long, or cancelled in the queue: no worker ever hears of it
     assert s.front.counts("a") == (1, 0)
@@ -453,7 +453,7 @@ def test_0_2_upstream_rejected_request_pins_the_object(scene, version, server):
 
 
 @BOTH
-def test_0_2_pool(scene, version):
+def test_never_arrives_pool(scene, version):
     s = scene(version, "pool")
     lost = s.front.request("a")
     s.front.abort(lost)
@@ -464,7 +464,7 @@ def test_0_2_pool(scene, version):
     s.settle()
 
 
-def test_b3_upstream_touch_without_lookup_pins_the_object(scene):
+def test_unsent_use_upstream_touch_without_lookup_pins_the_object(scene):
     s = scene(OLD)
     s.resolve(s.front.request("a"))
     s.front.p0.call("touch_sender", store="p0", key="a")  # and then processing another item of the request failed
@@ -472,7 +472,7 @@ def test_b3_upstream_touch_without_lookup_pins_the_object(scene):
     s.pinned_for_ever()
 
 
-def test_b3_upstream_rejected_hit_pins_the_object(scene):
+def test_unsent_use_upstream_hit_pins_the_object(scene):
     s = scene(NEW)
     s.front.p0.call("touch_sender", store="p0", key="a")
     s.resolve(s.front.request("a"))
@@ -483,7 +483,7 @@ def test_b3_upstream_rejected_hit_pins_the_object(scene):
 
 
 @BOTH
-def test_0_2_pool_fence_is_for_what_came_before(scene, version):
+def test_never_arrives_pool_fence_is_for_what_came_before(scene, version):
     s = scene(version, "pool")
     before, after = s.front.request("before"), s.front.request("after")
     s.front.abort(before)
@@ -496,7 +496,7 @@ def test_0_2_pool_fence_is_for_what_came_before(scene, version):
 
 
 @BOTH
-def test_0_2_pool_without_requests(scene, version):
+def test_never_arrives_pool_without_requests(scene, version):
     """A handle of nobody holds its object until it was read, or a fence passes."""
     s = scene(version, "pool")
     for fence in (False, True):
@@ -511,7 +511,7 @@ def test_0_2_pool_without_requests(scene, version):
 
 
 @BOTH
-def test_0_2_pool_by_time(scene, version):
+def test_never_arrives_pool_by_time(scene, version):
     """The time to live ends a quarantine too, but not of what some ranks have read: the others may be about to."""
     s = scene(version, "pool", quarantine_ttl=0.2)
     half, unread = s.front.request("half"), s.front.request("unread")
@@ -528,7 +528,7 @@ def test_0_2_pool_by_time(scene, version):
 
 @BOTH
 @pytest.mark.parametrize("hit", [False, True])
-def test_b3_pool(scene, version, hit):
+def test_unsent_use_pool(scene, version, hit):
     s = scene(version, "pool")
     if hit:
         first = s.front.request("a")
@@ -542,10 +542,10 @@ def test_b3_pool(scene, version, hit):
     s.settle()
 
 
-# -- 0.3, 0.4, 0.5 and B2, B5: read more often than issued -------------------------------------------------------------
+# -- many_children, injected_items, resumed_request, image_twice, resumed_hit: read more often than issued -------------
 
 @BOTH
-def test_0_3_upstream_children_of_a_request_use_up_later_protection(scene, version):
+def test_many_children_upstream_use_up_later_protection(scene, version):
     s = scene(version)
     fanned = s.front.request("a", n=2)
     for child in (0, 1):
@@ -556,7 +556,7 @@ def test_0_3_upstream_children_of_a_request_use_up_later_protection(scene, versi
 
 @BOTH
 @pytest.mark.parametrize("handles", [3, 1])
-def test_0_3_pool(scene, version, handles):
+def test_many_children_pool(scene, version, handles):
     """Also with a single handle for all: the lease holds the object, not the counts."""
     s = scene(version, "pool")
     fanned = s.front.request("a", n=3, handles=handles)
@@ -573,7 +573,7 @@ def test_0_3_pool(scene, version, handles):
 
 
 @BOTH
-def test_0_3_pool_counts_that_ran_ahead_end_no_quarantine(scene, version):
+def test_many_children_pool_counts_that_ran_ahead_end_no_quarantine(scene, version):
     s = scene(version, "pool", rereads=True)
     fanned = s.front.request("a", n=3, handles=1)
     for child in range(3):
@@ -588,7 +588,7 @@ def test_0_3_pool_counts_that_ran_ahead_end_no_quarantine(scene, version):
     s.settle()
 
 
-def test_0_4_upstream_injected_items_are_counted_by_workers_only(scene):
+def test_injected_items_upstream_are_counted_by_workers_only(scene):
     s = scene(OLD)
     for counts in ((1, 2), (2, 6)):
         s.resolve(s.front.request("a", inject=True))
@@ -596,7 +596,7 @@ def test_0_4_upstream_injected_items_are_counted_by_workers_only(scene):
     s.evicted_in_flight(s.front.request("a", inject=True))
 
 
-def test_0_4_upstream_is_mended_in_0_32(scene):
+def test_injected_items_upstream_is_mended_in_0_32(scene):
     s = scene(NEW)
     for i in range(3):
         s.resolve(s.front.request("a", inject=True))
@@ -604,7 +604,7 @@ def test_0_4_upstream_is_mended_in_0_32(scene):
 
 
 @BOTH
-def test_0_4_pool(scene, version):
+def test_injected_items_pool(scene, version):
     """There is no touch that one could forget."""
     s = scene(version, "pool")
     for _ in range(3):
@@ -616,7 +616,7 @@ def test_0_4_pool(scene, version):
 
 
 @BOTH
-def test_0_5_upstream_resumed_request_finds_its_object_gone(scene, version):
+def test_resumed_request_upstream_finds_its_object_gone(scene, version):
     s = scene(version)
     request = s.front.request("a")
     s.resolve(request)
@@ -625,7 +625,7 @@ def test_0_5_upstream_resumed_request_finds_its_object_gone(scene, version):
 
 
 @BOTH
-def test_0_5_pool(scene, version):
+def test_resumed_request_pool(scene, version):
     s = scene(version, "pool", rereads=True)
     request = s.front.request("a")
     for _ in range(3):
@@ -636,7 +636,7 @@ def test_0_5_pool(scene, version):
 
 
 @BOTH
-def test_0_5_pool_aborted_while_preempted(scene, version):
+def test_resumed_request_pool_aborted_while_preempted(scene, version):
     """Complete counts prove nothing here; without such engines they do."""
     s = scene(version, "pool", rereads=True)
     request = s.front.request("a")
@@ -656,7 +656,7 @@ def test_0_5_pool_aborted_while_preempted(scene, version):
     s.settle()
 
 
-def test_b2_upstream_new_image_twice_in_one_request(scene):
+def test_image_twice_upstream_uses_up_later_protection(scene):
     s = scene(OLD)
     s.resolve(s.front.request("a", "a"))
     assert s.front.counts("a") == (2, 6)
@@ -665,14 +665,14 @@ def test_b2_upstream_new_image_twice_in_one_request(scene):
     s.evicted_in_flight(hit)
 
 
-def test_b2_upstream_is_mended_in_0_32(scene):
+def test_image_twice_upstream_is_mended_in_0_32(scene):
     s = scene(NEW)
     s.resolve(s.front.request("a", "a", "a"))
     assert s.front.counts("a") == (3, 6)
 
 
 @BOTH
-def test_b2_pool(scene, version):
+def test_image_twice_pool(scene, version):
     s = scene(version, "pool")
     twice = s.front.request("a", "a")
     s.resolve(twice)
@@ -686,7 +686,7 @@ def test_b2_pool(scene, version):
 
 
 @BOTH
-def test_b5_upstream_resumed_request_uses_up_later_protection(scene, version):
+def test_resumed_hit_upstream_uses_up_later_protection(scene, version):
     s = scene(version)
     request = s.front.request("a")
     for _ in range(2):
@@ -696,7 +696,7 @@ def test_b5_upstream_resumed_request_uses_up_later_protection(scene, version):
 
 
 @BOTH
-def test_b5_pool(scene, version):
+def test_resumed_hit_pool(scene, version):
     s = scene(version, "pool", rereads=True)
     request = s.front.request("a")
     for _ in range(2):
@@ -710,9 +710,9 @@ def test_b5_pool(scene, version):
     s.settle()
 
 
-# -- 0.6 and B16, B17: clearing with requests in flight ----------------------------------------------------------------
+# -- clear_under_request, reused_id, reset_under_request: clearing with requests in flight -----------------------------
 
-def test_0_6_upstream_request_for_a_cat_gets_the_dog(scene):
+def test_clear_under_request_upstream_gives_the_dog_for_the_cat(scene):
     s = scene(OLD)
     cat = s.front.request("cat")
     place = s.front.entry("cat")
@@ -724,7 +724,7 @@ def test_0_6_upstream_request_for_a_cat_gets_the_dog(scene):
 
 
 @BOTH
-def test_0_6_pool(scene, version):
+def test_clear_under_request_pool(scene, version):
     s = scene(version, "pool")
     cat = s.front.request("cat")
     check_text(s.front.error("clear"), "invalid")
@@ -741,7 +741,7 @@ def test_0_6_pool(scene, version):
     s.settle()
 
 
-def test_b16_upstream_reads_of_an_old_handle_count_for_a_new_object(scene):
+def test_reused_id_upstream_reads_of_an_old_handle_count_for_a_new_object(scene):
     s = scene(OLD)
     old = s.front.request("x")
     s.front.clear()
@@ -751,7 +751,7 @@ def test_b16_upstream_reads_of_an_old_handle_count_for_a_new_object(scene):
     s.evicted_in_flight(new)
 
 
-def test_b16_upstream_is_mended_in_0_32(scene):
+def test_reused_id_upstream_is_mended_in_0_32(scene):
     s = scene(NEW)
     old = s.front.request("x")
     s.front.clear()
@@ -762,7 +762,7 @@ def test_b16_upstream_is_mended_in_0_32(scene):
 
 
 @BOTH
-def test_b16_pool(scene, version):
+def test_reused_id_pool(scene, version):
     s = scene(version, "pool")
     ids = []
     for i in range(5):
@@ -776,7 +776,7 @@ def test_b16_pool(scene, version):
     s.settle()
 
 
-def test_b17_upstream_reset_under_a_request_fails_the_workers(scene):
+def test_reset_under_request_upstream_fails_the_workers(scene):
     s = scene(NEW)
     request = s.front.request("a")
     s.front.clear()  # nothing said that it was needed
@@ -785,7 +785,7 @@ def test_b17_upstream_reset_under_a_request_fails_the_workers(scene):
 
 
 @BOTH
-def test_b17_pool(scene, version):
+def test_reset_under_request_pool(scene, version):
     s = scene(version, "pool")
     request, queued = s.front.request("a"), s.front.request("b", commit=False)
     for _ in range(2):
@@ -800,9 +800,9 @@ def test_b17_pool(scene, version):
     s.settle()
 
 
-# -- 0.7: the engine takes the handle out of the request ---------------------------------------------------------------
+# -- stripped_handle: the engine takes the handle out of the request ---------------------------------------------------
 
-def test_0_7_upstream_stripped_feature_fails_the_worker(scene):
+def test_stripped_handle_upstream_fails_the_worker(scene):
     """Releases whose workers assert and builds whose scheduler strips handles never met in a release (see docs/hazards.md)."""
     s = scene("0.16.0")
     request = s.front.request("a")
@@ -814,7 +814,7 @@ def test_0_7_upstream_stripped_feature_fails_the_worker(scene):
 
 
 @BOTH
-def test_0_7_pool_items_are_not_stripped(scene, version):
+def test_stripped_handle_pool_items_are_not_stripped(scene, version):
     """vLLM's own function that strips knows our items as handles, and leaves them in."""
     s = scene(version, "pool")
     request, covered = s.front.request("a"), 1000
@@ -828,13 +828,13 @@ def test_0_7_pool_items_are_not_stripped(scene, version):
     s.settle()
 
 
-# -- 0.8: a stale touch ------------------------------------------------------------------------------------------------
+# -- stale_touch -------------------------------------------------------------------------------------------------------
 
 BIG = 180_000
 MARK = "big3"  # random bytes that make a plausible chunk where the old one was, see the assertion
 
 
-def test_0_8_upstream_stale_touch_changes_a_byte_of_another_object(scene):
+def test_stale_touch_upstream_changes_a_byte_of_another_object(scene):
     s = scene(OLD)
     s.resolve(s.front.request("z"))
     fanned = s.front.request("a", n=2)
@@ -861,7 +861,7 @@ def test_0_8_upstream_stale_touch_changes_a_byte_of_another_object(scene):
 
 
 @BOTH
-def test_0_8_pool(scene, version):
+def test_stale_touch_pool(scene, version):
     s = scene(version, "pool")
     fanned = s.front.request("a", n=2, handles=1)
     for child in (0, 1):
@@ -877,9 +877,9 @@ def test_0_8_pool(scene, version):
     s.settle()
 
 
-# -- B4, B10, B18: processes that are killed ---------------------------------------------------------------------------
+# -- dead_worker, fixed_name, death_in_lock: processes that are killed -------------------------------------------------
 
-def test_b4_upstream_dead_worker_leaves_its_share_unread(scene):
+def test_dead_worker_upstream_leaves_its_share_unread(scene):
     s = scene(NEW)
     request = s.front.request("a")
     s.resolve(request, ranks=s.ranks[:1])
@@ -891,7 +891,7 @@ def test_b4_upstream_dead_worker_leaves_its_share_unread(scene):
 
 @BOTH
 @pytest.mark.parametrize("readers", [2, 3])
-def test_b4_pool(scene, version, readers):
+def test_dead_worker_pool(scene, version, readers):
     """A worker that dies takes its engine with it; the next one may be of another size."""
     s = scene(version, "pool")
     done = s.front.request("done")
@@ -918,7 +918,7 @@ def test_b4_pool(scene, version, readers):
     s.settle()
 
 
-def test_b10_upstream_fixed_name_of_a_killed_server(scene):
+def test_fixed_name_upstream_of_a_killed_server_is_taken(scene):
     s = scene(NEW)
     s.front.p0.kill()
     # Its children would outlive it and keep CPython's resource tracker, as here; a killed container has none left.
@@ -932,7 +932,7 @@ def test_b10_upstream_fixed_name_of_a_killed_server(scene):
 
 
 @BOTH
-def test_b10_pool(scene, version):
+def test_fixed_name_pool(scene, version):
     s = scene(version, "pool")
     kept, sent = s.front.request("kept"), s.front.request("sent")
     s.resolve(kept)
@@ -976,7 +976,7 @@ def die_in_the_lock(s, request):
     assert semaphore(s.lock) == 0  # and it stays so
 
 
-def test_b18_upstream_worker_that_dies_in_the_lock_stops_all_others(scene):
+def test_death_in_lock_upstream_stops_all_other_workers(scene):
     s = scene(NEW, n=3)
     request = s.front.request("a")
     die_in_the_lock(s, request)
@@ -992,7 +992,7 @@ def test_b18_upstream_worker_that_dies_in_the_lock_stops_all_others(scene):
             rank.kill()
 
 
-def test_b18_pool(scene, closing):
+def test_death_in_lock_pool(scene, closing):
     """vLLM's workers and their lock are out of reach: they hang here, too. Ours say so, and the store goes on."""
     s = scene(NEW, "pool")
     request = s.front.request("a")
@@ -1015,7 +1015,7 @@ def test_b18_pool(scene, closing):
     s.settle()
 
 
-# -- B12: the first release frees what is in use -----------------------------------------------------------------------
+# -- first_release: it frees what is in use ----------------------------------------------------------------------------
 
 def rolling(s, count):
     """Objects of many sizes, each resolved when six newer ones were issued. Yields the requests as they are issued."""
@@ -1031,7 +1031,7 @@ def rolling(s, count):
         s.front.finish(window.popleft())
 
 
-def test_b12_upstream_first_release_overwrites_live_objects(scene):
+def test_first_release_upstream_overwrites_live_objects(scene):
     s = scene("0.11.0", n=1, max_mib=0.1)
     unread, places, overlaps = collections.deque(maxlen=7), {}, []
     with pytest.raises(PeerError) as e:
@@ -1047,13 +1047,13 @@ def test_b12_upstream_first_release_overwrites_live_objects(scene):
 
 
 @pytest.mark.parametrize("version", ["0.11.0", OLD, NEW])
-def test_b12_pool(scene, version):
+def test_first_release_pool(scene, version):
     s = scene(version, "pool", n=1, max_mib=0.1)
     assert sum(request.stored[0] for request in rolling(s, 200)) == 200
     s.settle()
 
 
-# -- B13: counts across cache lines ------------------------------------------------------------------------------------
+# -- straddling_count: counts across cache lines -----------------------------------------------------------------------
 
 def count_words(s):
     """Where the counts of all live objects are, from the start of the segment, which is mapped at the start of a page."""
@@ -1068,7 +1068,7 @@ def sizes(s):
 
 
 @BOTH
-def test_b13_upstream_counts_straddle_cache_lines(scene, version):
+def test_straddling_count_upstream_spans_two_cache_lines(scene, version):
     """A count that is changed under the readers' lock and read without it by the writer, in two halves."""
     s = scene(version)
     sizes(s)
@@ -1079,7 +1079,7 @@ def test_b13_upstream_counts_straddle_cache_lines(scene, version):
 
 
 @BOTH
-def test_b13_pool(scene, version):
+def test_straddling_count_pool(scene, version):
     s = scene(version, "pool")
     sizes(s)
     words = count_words(s)
@@ -1088,9 +1088,9 @@ def test_b13_pool(scene, version):
     s.settle()
 
 
-# -- B14: a copy that fails --------------------------------------------------------------------------------------------
+# -- failed_copy -------------------------------------------------------------------------------------------------------
 
-def test_b14_upstream_failed_copy_poisons_the_ring(scene):
+def test_failed_copy_upstream_poisons_the_ring(scene):
     s = scene(NEW)
     s.resolve(s.front.request("a"))
     s.front.p0.call("fail_copy", store="p0")
@@ -1108,7 +1108,7 @@ def test_b14_upstream_failed_copy_poisons_the_ring(scene):
 
 
 @BOTH
-def test_b14_pool(scene, version):
+def test_failed_copy_pool(scene, version):
     s = scene(version, "pool")
     for i in range(40):  # more than there is room for
         s.front.call("begin", request="torn")
@@ -1128,7 +1128,7 @@ def test_b14_pool(scene, version):
     s.settle()
 
 
-# -- B15: overwritten while it is decoded ------------------------------------------------------------------------------
+# -- replaced_while_decoded --------------------------------------------------------------------------------------------
 
 def stopped(s, request, after=False, values=None):
     """The first rank in the middle of a get."""
@@ -1139,7 +1139,7 @@ def stopped(s, request, after=False, values=None):
     return rank
 
 
-def test_b15_upstream_object_replaced_while_decoded(scene):
+def test_replaced_while_decoded_upstream_gives_other_bytes(scene):
     s = scene(NEW, n=1)
     cat = s.front.request("cat")
     rank = stopped(s, cat, values=item_values("dog"))  # the id was right
@@ -1151,7 +1151,7 @@ def test_b15_upstream_object_replaced_while_decoded(scene):
     s.evicted_in_flight(dog, "dog")
 
 
-def test_b15_upstream_count_lands_in_the_middle_of_pixels(scene):
+def test_replaced_while_decoded_upstream_count_lands_in_the_middle_of_pixels(scene):
     s = scene(NEW)
     s.resolve(s.front.request("z"))
     cat = s.front.request("cat")
@@ -1171,7 +1171,7 @@ def test_b15_upstream_count_lands_in_the_middle_of_pixels(scene):
 
 @BOTH
 @pytest.mark.parametrize("after", [False, True])
-def test_b15_pool(scene, version, after):
+def test_replaced_while_decoded_pool(scene, version, after):
     s = scene(version, "pool")
     cat = s.front.request("cat")
     rank = stopped(s, cat, after)
@@ -1186,7 +1186,7 @@ def test_b15_pool(scene, version, after):
     s.settle()
 
 
-# -- B19, B20: numbers that end ----------------------------------------------------------------------------------------
+# -- count_overflow, two_gib_object: numbers that end ------------------------------------------------------------------
 
 def set_count(s, key, count):
     with open("/dev/shm/" + s.name, "r+b") as f:
@@ -1197,7 +1197,7 @@ def set_count(s, key, count):
 LIMIT = 2**31 - 1
 
 
-def test_b19_upstream_hot_object_overflows_its_count(scene):
+def test_count_overflow_upstream_hot_object_overflows_its_count(scene):
     s = scene(NEW)
     s.resolve(s.front.request("a"))
     set_count(s, "a", LIMIT)
@@ -1210,7 +1210,7 @@ def test_b19_upstream_hot_object_overflows_its_count(scene):
 
 @BOTH
 @pytest.mark.parametrize("count", [1 << 30, LIMIT])
-def test_b19_pool(scene, version, count):
+def test_count_overflow_pool(scene, version, count):
     """Long before, the count begins anew when nobody needs the object."""
     s = scene(version, "pool")
     request = s.front.request("a")
@@ -1227,8 +1227,8 @@ def test_b19_pool(scene, version, count):
 
 
 @BOTH
-def test_b19_pool_never_idle(scene, version):
-    """Reads can run ahead of what was issued (0.5), and there may always be a request that holds the object."""
+def test_count_overflow_pool_never_idle(scene, version):
+    """Reads can run ahead of what was issued (resumed_request), and there may always be a request that holds the object."""
     s = scene(version, "pool", rereads=True)
     first = s.front.request("a")
     s.resolve(first)
@@ -1251,7 +1251,7 @@ def need_memory(size):
         pytest.skip("needs %d GiB of memory" % (size >> 30))
 
 
-def test_b20_upstream_object_of_2_gib_fails_the_request(scene):
+def test_two_gib_object_upstream_fails_the_request(scene):
     """Although ring and limit are larger."""
     need_memory(6 << 30)
     s = scene(NEW, size=3 << 30, max_mib=3000)
@@ -1261,7 +1261,7 @@ def test_b20_upstream_object_of_2_gib_fails_the_request(scene):
     assert s.front.state()["ring"]["metadata"] == {}
 
 
-def test_b20_pool(scene):
+def test_two_gib_object_pool(scene):
     need_memory(6 << 30)
     s = scene(NEW, "pool", n=1, size=GIB2 + 64 * MIB, max_mib=GIB2 // MIB + 64)
     huge = {"type": "item", "fields": [{"name": "x", "data": {"dtype": "uint8", "shape": [GIB2]}, "field": {"kind": "batched"}}]}

@@ -12,6 +12,7 @@ import (
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmring/sidecar"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 // The payload of a chunk, little-endian (shm_object_storage.py, 0.11.0 to
@@ -113,7 +114,7 @@ func (c chunks) check(h Handle) error {
 	return nil
 }
 
-// guard makes a fault in f a [CorruptError].
+// guard makes a fault in f a [shmstore.CorruptError].
 func (c chunks) guard(h Handle, f func() error) error {
 	err := fault.Guard(f)
 	if errors.Is(err, fault.ErrFault) {
@@ -123,7 +124,7 @@ func (c chunks) guard(h Handle, f func() error) error {
 }
 
 func (c chunks) corrupt(h Handle, err error) error {
-	return &CorruptError{Segment: c.seg.Name(), Address: h.Address, ID: h.ID, Err: err}
+	return &shmstore.CorruptError{Segment: c.seg.Name(), Address: h.Address, ID: h.ID, Err: err}
 }
 
 // stored reads the object of a handle in the way of a worker.

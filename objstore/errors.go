@@ -12,19 +12,19 @@ import (
 )
 
 var (
-	// ErrKeyExists is wrapped by [KeyExistsError]. (ErrExists is about segments.)
+	// ErrKeyExists is wrapped by [shmstore.KeyExistsError]. (ErrExists is about segments.)
 	ErrKeyExists = shmstore.ErrKeyExists
-	// ErrNotFound is wrapped by [KeyNotFoundError].
+	// ErrNotFound is wrapped by [shmstore.KeyNotFoundError].
 	ErrNotFound = shmstore.ErrNotFound
-	// ErrTooLarge is wrapped by [TooLargeError].
+	// ErrTooLarge is wrapped by [shmstore.TooLargeError].
 	ErrTooLarge = shmring.ErrTooLarge
-	// ErrFull is wrapped by [FullError], [QuotaError] and [HeadError].
+	// ErrFull is wrapped by [shmstore.FullError], [shmstore.QuotaError] and [HeadError].
 	ErrFull = shmring.ErrFull
 	// ErrStale is wrapped by [StaleError].
 	ErrStale = shmstore.ErrStale
 	// ErrBadSignature is wrapped by [SignatureError].
 	ErrBadSignature = errors.New("objstore: bad handle signature")
-	// ErrCorrupt is wrapped by [CorruptError].
+	// ErrCorrupt is wrapped by [shmstore.CorruptError].
 	ErrCorrupt = shmring.ErrCorrupt
 	// ErrClosed reports that the store was closed.
 	ErrClosed = segment.ErrClosed
@@ -41,27 +41,8 @@ var (
 	ErrNotCounted = errors.New("objstore: read not counted")
 )
 
-// What a store can answer, of package shmstore.
+// What stores of both kinds have in common is of package shmstore.
 type (
-	// KeyExistsError reports that a key is in the store, or reserved, already.
-	KeyExistsError = shmstore.KeyExistsError
-	// KeyNotFoundError reports that a key is not in the store: it was never put, or
-	// evicted, or removed.
-	KeyNotFoundError = shmstore.KeyNotFoundError
-	// TooLargeError reports that an object is above the limit for one object, or can
-	// never fit. Waiting does not help.
-	TooLargeError = shmstore.TooLargeError
-	// FullError reports that an object does not fit into a [Pool] now, and what is in the
-	// way.
-	FullError = shmstore.FullError
-	// QuotaError reports that a tenant of a [Pool] may not have more bytes.
-	QuotaError = shmstore.QuotaError
-	// CorruptError reports that the bytes of a chunk can't be right.
-	CorruptError = shmstore.CorruptError
-	// BusyError reports what blocks a Close, or what a Shutdown waited for.
-	BusyError = shmstore.BusyError
-	// Holder is something open that blocks Close.
-	Holder = shmstore.Holder
 	// Stats are sums over the objects of a store, and counts of those who use it.
 	Stats = shmstore.Stats
 	// Change reports that the object under a key is there now, or no longer.
@@ -82,21 +63,15 @@ var (
 	ErrForeign = sidecar.ErrForeign
 	// ErrUnsafe reports that a segment exists but must not be trusted.
 	ErrUnsafe = segment.ErrUnsafe
-	// ErrSize is wrapped by [SizeError].
+	// ErrSize is wrapped by segment.SizeError.
 	ErrSize = segment.ErrSize
-	// ErrNoSpace reports that the memory for a segment is not there, see [SpaceError].
+	// ErrNoSpace reports that the memory for a segment is not there, see segment.SpaceError.
 	ErrNoSpace = segment.ErrNoSpace
 	// ErrMemory reports that memory is not as it was required.
 	ErrMemory = memory.ErrMissing
 	// ErrUnsupported reports that this system has no segments.
 	ErrUnsupported = segment.ErrUnsupported
 )
-
-// SizeError reports that a segment and its user disagree about the ring.
-type SizeError = segment.SizeError
-
-// SpaceError reports which limit a segment does not fit.
-type SpaceError = segment.SpaceError
 
 // HeadError reports that an object does not fit into a [FIFO] now: chunks are freed
 // strictly in order, and the oldest one is in the way.

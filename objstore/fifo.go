@@ -17,6 +17,7 @@ import (
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmring/sidecar"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 // FIFO is the store with vLLM's own rule, bit for bit: chunks are freed in the order of
@@ -173,7 +174,7 @@ func (f *FIFO) find(key string) (*fifoObject, error) {
 		ok = false
 	}
 	if !ok {
-		return nil, &KeyNotFoundError{Key: key}
+		return nil, &shmstore.KeyNotFoundError{Key: key}
 	}
 	return o, nil
 }
@@ -264,7 +265,7 @@ func (f *FIFO) allocate(size int, as line.Turn) (address uint64, id uint32, payl
 		err = f.headError(full.Need)
 	case errors.As(err, &never):
 		limit := never.Limit - shmring.HeaderSize
-		err = &TooLargeError{Size: size, Limit: limit, Ring: never.Limit < shmring.MaxChunk, Format: never.Limit == shmring.MaxChunk}
+		err = &shmstore.TooLargeError{Size: size, Limit: limit, Ring: never.Limit < shmring.MaxChunk, Format: never.Limit == shmring.MaxChunk}
 	case err == nil && as == line.Passing:
 		first.Passed(need)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/ringcache/ringcache/internal/mem"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 // fifoRequest is a request of a FIFO.
@@ -330,10 +331,10 @@ func (r *fifoRequest) mayPut(key string) error {
 		return r.notOpen()
 	}
 	if _, ok := f.pending[key]; ok {
-		return &KeyExistsError{Key: key, Reserved: true}
+		return &shmstore.KeyExistsError{Key: key, Reserved: true}
 	}
 	if o, ok := f.index[key]; ok && f.canTake(o.counts, 1) {
-		return &KeyExistsError{Key: key}
+		return &shmstore.KeyExistsError{Key: key}
 	}
 	return nil
 }
@@ -341,7 +342,7 @@ func (r *fifoRequest) mayPut(key string) error {
 func (r *fifoRequest) reserve(key string, plan *serde.Plan, po PutOptions) (*Reservation, error) {
 	front := frontSize(plan)
 	if plan.DataLen() > r.f.opt.MaxObjectSize-front {
-		return nil, &TooLargeError{Size: saturate(plan.DataLen(), front), Limit: r.f.opt.MaxObjectSize}
+		return nil, &shmstore.TooLargeError{Size: saturate(plan.DataLen(), front), Limit: r.f.opt.MaxObjectSize}
 	}
 	in := &fifoChunk{r: r, o: &fifoObject{key: key, note: bytes.Clone(po.Note)}, front: front}
 	if err := in.allocate(front+plan.DataLen(), po); err != nil {

@@ -54,7 +54,7 @@ func (f *FIFO) Stats() (Stats, error) {
 	return Stats{
 		Objects: len(f.index), Chunks: f.ring.Len(), Used: int64(f.ring.Used()), Leases: f.leases, Requests: len(f.requests),
 		Waiting: f.waiters.Len(), Misused: f.misused, Readers: f.readers,
-		Work: shmstore.Work{Woken: f.waiters.Woken, Polls: f.waiters.Polls},
+		Woken: f.waiters.Woken, Polls: f.waiters.Polls,
 	}, nil
 }
 
@@ -141,7 +141,7 @@ func (f *FIFO) checkLeases(bad func(format string, args ...any)) {
 }
 
 // Holders implements [Store].
-func (f *FIFO) Holders() []Holder {
+func (f *FIFO) Holders() []shmstore.Holder {
 	if f.lock() != nil {
 		return nil
 	}
@@ -149,10 +149,10 @@ func (f *FIFO) Holders() []Holder {
 	return f.holders()
 }
 
-func (f *FIFO) holders() (all []Holder) {
+func (f *FIFO) holders() (all []shmstore.Holder) {
 	for _, id := range slices.Sorted(maps.Keys(f.requests)) {
 		r := f.requests[id]
-		h := Holder{Kind: shmstore.HolderRequest, ID: id, Sent: r.state == requestCommitted, Since: r.since}
+		h := shmstore.Holder{Kind: "request", ID: id, Sent: r.state == requestCommitted, Since: r.since}
 		for o := range r.leases {
 			h.Keys = append(h.Keys, o.key)
 		}
@@ -160,10 +160,10 @@ func (f *FIFO) holders() (all []Holder) {
 		all = append(all, h)
 	}
 	for _, key := range slices.Sorted(maps.Keys(f.pending)) {
-		all = append(all, Holder{Kind: shmstore.HolderReservation, Keys: []string{key}, Count: 1})
+		all = append(all, shmstore.Holder{Kind: "reservation", Keys: []string{key}, Count: 1})
 	}
 	if views := f.chunks.seg.Holds() - len(f.pending) - f.kept; views > 0 {
-		all = append(all, Holder{Kind: shmstore.HolderView, Count: views})
+		all = append(all, shmstore.Holder{Kind: "view", Count: views})
 	}
 	return all
 }
@@ -175,7 +175,7 @@ func (f *FIFO) closer() closing.Store {
 		Leased: func() bool { return f.leases > 0 },
 		Open:   func() bool { return len(f.requests) > 0 || f.leases > 0 || len(f.pending) > 0 },
 		Busy: func(cause error) error {
-			return &BusyError{Segment: f.Name(), Holders: f.holders(), Err: cause}
+			return &shmstore.BusyError{Segment: f.Name(), Holders: f.holders(), Err: cause}
 		},
 		End: func() {
 			for _, r := range f.requests {

@@ -153,7 +153,7 @@ func adoptSegment(seg *segment.Segment, o Options) (*writer, Adoption, error) {
 	if err != nil {
 		return nil, Adoption{}, err
 	}
-	_, a, err := shmstore.AdoptSegment(seg, so, p.accept)
+	_, a, err := shmstore.AdoptSegment(seg, so)
 	if err != nil {
 		return nil, a, err
 	}

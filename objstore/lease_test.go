@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 func bytesItem(n int) *serde.Item {
@@ -125,7 +126,7 @@ func TestLookupOfAnAbsentKey(t *testing.T) {
 			_, lookup := r.Lookup("a")
 			_, _, keep := r.Keep("a")
 			for _, err := range []error{lookup, keep} {
-				var missing *KeyNotFoundError
+				var missing *shmstore.KeyNotFoundError
 				require.ErrorAs(t, err, &missing)
 				require.Equal(t, "a", missing.Key)
 			}

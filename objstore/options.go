@@ -75,7 +75,8 @@ type Options struct {
 	Rereads, TrustCounts bool
 	// QuarantineTTL ends the quarantine of an aborted request for which no fence
 	// passes, if the counts prove that nobody has read the object since it was last
-	// idle, or that all reads are done. 0 is DefaultQuarantineTTL, less is never.
+	// idle, or that all reads are done. 0 is ten minutes (shmstore.DefaultQuarantineTTL), less
+	// is never.
 	QuarantineTTL time.Duration
 	// Quotas bound the bytes of each tenant (PutOptions.Tenant); Quota those of a
 	// tenant that is not in it. 0 is no bound. A FIFO refuses them.
@@ -96,9 +97,6 @@ type Options struct {
 
 // DefaultMaxObjectSize is vLLM's default of mm_shm_cache_max_object_size_mb.
 const DefaultMaxObjectSize = 128 << 20
-
-// DefaultQuarantineTTL is far longer than an engine takes for anything.
-const DefaultQuarantineTTL = shmstore.DefaultQuarantineTTL
 
 // maxReaders is far more than any engine has, and keeps products of counts
 // small.

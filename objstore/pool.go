@@ -84,7 +84,7 @@ func AdoptPool(o Options) (*Pool, Adoption, error) {
 	if err != nil {
 		return nil, Adoption{}, err
 	}
-	_, a, err := shmstore.AdoptIf(so, p.accept)
+	_, a, err := shmstore.Adopt(so)
 	return p, a, err
 }
 
@@ -117,7 +117,7 @@ func newPool(o Options) (*Pool, shmstore.Options, error) {
 		counter: newCounter(o.Lock, o.LockTimeout, o.Readers),
 	}
 	so := o.bytes()
-	so.Payloads = p.own
+	so.Payloads, so.Accept = p.own, p.accept
 	return p, so, nil
 }
 
@@ -155,7 +155,7 @@ func (p *Pool) ResetReaders(readers int) error {
 func (p *Pool) Stats() (Stats, error) { return p.store.Stats() }
 
 // Holders implements [Store].
-func (p *Pool) Holders() []Holder { return p.store.Holders() }
+func (p *Pool) Holders() []shmstore.Holder { return p.store.Holders() }
 
 // CheckStructure implements [Store].
 func (p *Pool) CheckStructure() error { return p.store.CheckStructure() }

@@ -18,6 +18,7 @@ import (
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 // newPoolStore makes a pool of some KiB with readers that count, and a sidecar,
@@ -303,7 +304,7 @@ func TestPoolFullSaysWho(t *testing.T) {
 	res, err := s.Reserve("r", bytesItem(900))
 	require.NoError(t, err)
 	_, err = s.Put("x", bytesItem(3000))
-	var full *FullError
+	var full *shmstore.FullError
 	require.ErrorAs(t, err, &full)
 	b := full.Blocked
 	require.Greater(t, b.Leased, int64(700))
@@ -367,7 +368,7 @@ func TestPoolQuota(t *testing.T) {
 	r := begin(t, s, "r")
 	res, err := r.Request.Reserve("mine", bytesItem(3000), PutOptions{Tenant: "small"})
 	require.NoError(t, err)
-	var quota *QuotaError
+	var quota *shmstore.QuotaError
 	require.ErrorAs(t, put("small", "more", 2000), &quota)
 	require.ErrorIs(t, quota, ErrFull)
 	require.Equal(t, "small", quota.Tenant)
@@ -390,7 +391,7 @@ func TestPoolMaxObjects(t *testing.T) {
 		require.NoError(t, err)
 	}
 	_, err := r.Put("more", bytesItem(10))
-	var full *FullError
+	var full *shmstore.FullError
 	require.ErrorAs(t, err, &full)
 	require.Equal(t, 4, full.Blocked.MaxObjects)
 	require.Contains(t, err.Error(), "MaxObjects")

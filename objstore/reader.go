@@ -128,7 +128,7 @@ func newReader(seg *segment.Segment, o ReaderOptions) *Reader {
 // it is part of the signature, and not used in generations without one. The
 // caller must Release the view, which also counts the read.
 //
-// Errors: [SignatureError], [StaleError], [CorruptError], [ErrClosed]; [ErrBusy] if
+// Errors: [SignatureError], [StaleError], [shmstore.CorruptError], [ErrClosed]; [ErrBusy] if
 // a reader with a slot has too many views open. A failed Get counts nothing, so
 // that the writer keeps the chunk, as upstream has it.
 func (r *Reader) Get(h Handle, key string) (*View, error) {

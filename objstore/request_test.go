@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/shmring/sidecar"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 func TestCommittedRequestSaysThatItWasCommitted(t *testing.T) {
@@ -96,7 +97,7 @@ func TestMaxObjectSizeAboveTheRing(t *testing.T) {
 	s := newStore(t, o)
 	_, err := s.Put("a", pickled(make([]byte, 4045)))
 	require.ErrorIs(t, err, ErrTooLarge)
-	var large *TooLargeError
+	var large *shmstore.TooLargeError
 	require.ErrorAs(t, err, &large)
 	require.True(t, large.Ring)
 }

@@ -162,7 +162,7 @@ func (r *Reservation) SetCost(d time.Duration) { r.in.setCost(d) }
 // Commit makes the object visible under its key and returns the handle of its first use.
 // The object stays until the request ends. Commit fails when called after Commit or
 // Discard; with [ErrEnded] if the request is not open, then discard the reservation; and
-// with [CorruptError] if the segment was truncated.
+// with [shmstore.CorruptError] if the segment was truncated.
 func (r *Reservation) Commit() (Handle, error) { return r.in.commit(1) }
 
 // Discard gives the reservation up. It does nothing after Commit, or when

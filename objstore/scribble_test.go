@@ -21,7 +21,7 @@ func TestPeerScribblesWhileWeRead(t *testing.T) {
 	name := segmentName(t)
 	w, err := fifo.create(Options{Name: name, RingSize: n, MaxObjectSize: n, Readers: 1})
 	require.NoError(t, err)
-	defer w.Close() //nolint:errcheck // checked below
+	defer w.Close()
 	r, err := Open(name, ReaderOptions{RingSize: n, Readers: 1, Lock: newLocalLock()})
 	require.NoError(t, err)
 	h, err := w.Put("k", &serde.Item{Elems: []serde.Elem{

@@ -70,7 +70,7 @@ func TestAbandonWithEverythingOpen(t *testing.T) {
 			stored, err := keeps.Stored(issued)
 			require.NoError(t, err)
 
-			var busy *BusyError
+			var busy *shmstore.BusyError
 			require.ErrorAs(t, w.Close(), &busy)
 			require.ErrorIs(t, busy, ErrBusy)
 			for _, part := range []string{`request "sent" (sent`, `request "unsent" (not sent`, `request "keeps" (not sent`, `a reservation of key "b"`} {
@@ -78,7 +78,7 @@ func TestAbandonWithEverythingOpen(t *testing.T) {
 			}
 			keys := map[string][]string{}
 			for _, h := range w.Holders() {
-				if h.Kind == shmstore.HolderRequest {
+				if h.Kind == "request" {
 					keys[h.ID] = h.Keys
 				}
 			}

@@ -170,7 +170,7 @@ func (s steps) Evict(key string) (bool, error) { return s.in.evict(key) }
 func (s steps) Signature(key string) ([]byte, error) {
 	h, ok, err := s.in.object(key)
 	if err == nil && !ok {
-		err = &KeyNotFoundError{Key: key}
+		err = &shmstore.KeyNotFoundError{Key: key}
 	}
 	return h.Signature, err
 }

@@ -44,20 +44,20 @@ type Store interface {
 	Stats() (Stats, error)
 	// Holders lists what is open: requests by id, of which those with no key do not block
 	// Close, then reservations by key, then views.
-	Holders() []Holder
+	Holders() []shmstore.Holder
 	// CheckStructure verifies everything that must hold between calls and returns every
 	// violation it finds, joined. A closed store has none.
 	CheckStructure() error
 
 	// Close unmaps the segment and, if the store created or adopted it, removes it, as
-	// vLLM's writer does. It fails with [BusyError], and does nothing, while a
+	// vLLM's writer does. It fails with [shmstore.BusyError], and does nothing, while a
 	// reservation, a lease or a view is open. Closing twice is fine.
 	Close() error
 	// Detach is Close, but leaves the segment as it is. AdoptPool takes over that of a
 	// Pool; workers go on reading meanwhile.
 	Detach() error
 	// Shutdown is Close that waits. From now on Begin fails with [ErrClosed]; open
-	// requests go on. When ctx ends first the error is a [BusyError], which wraps ctx's;
+	// requests go on. When ctx ends first the error is a [shmstore.BusyError], which wraps ctx's;
 	// the store stays usable for what is open, and Shutdown can be called again.
 	Shutdown(ctx context.Context) error
 	// Abandon closes the store by force, whatever is open, for use with defer. If the
@@ -91,7 +91,7 @@ type Request interface {
 	ID() string
 	// Lookup returns a handle of the object under a key, which stays until the request
 	// ends, and counts one use of it: every reader gets the handle once. Lookup fails with
-	// [KeyNotFoundError]; with [ErrFull] after so many uses that the readers' count would
+	// [shmstore.KeyNotFoundError]; with [ErrFull] after so many uses that the readers' count would
 	// overflow; and with [ErrEnded].
 	Lookup(key string) (Handle, error)
 	// Keep is Lookup without a use: the object stays until the request ends, whether or
@@ -109,8 +109,8 @@ type Request interface {
 	SetUses(h Handle, n int) error
 	// Put stores a value under a key and counts its first use. No error leaves anything
 	// behind:
-	//   - [KeyExistsError]: use Lookup;
-	//   - [TooLargeError], or an [ErrFull] after what nobody needs was evicted: send the
+	//   - [shmstore.KeyExistsError]: use Lookup;
+	//   - [shmstore.TooLargeError], or an [ErrFull] after what nobody needs was evicted: send the
 	//     value inline;
 	//   - serde's errors, if the value can't be encoded, [ErrEnded], and [ErrClosed].
 	Put(key string, v serde.Value, o PutOptions) (Handle, error)
@@ -126,7 +126,7 @@ type Request interface {
 	// The value is a view of the segment, valid until Finish, Abort or Rollback ends the
 	// request, also if the store is abandoned before.
 	//
-	// Errors: [SignatureError], [StaleError], [CorruptError]; [ErrInvalid] for a handle
+	// Errors: [SignatureError], [StaleError], [shmstore.CorruptError]; [ErrInvalid] for a handle
 	// of an object that the request does not have; [ErrEnded]; [ErrClosed].
 	Stored(h Handle) (serde.Value, error)
 	// Drop gives up what the request has under a key, as if it had never asked for it. It
@@ -168,7 +168,7 @@ type PutOptions struct {
 	//
 	// Those who wait get room in the order in which they came. A call that does not
 	// wait may take what they wait for, within limits: after a store full of bytes, as
-	// many are refused (FullError.Waiting), in turns. So who waits for much gets it
+	// many are refused (shmstore.FullError.Waiting), in turns. So who waits for much gets it
 	// once the requests that are open then have ended. Uses of objects that are there
 	// are never refused: an object that is leased without a pause stays where it is.
 	Wait context.Context

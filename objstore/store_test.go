@@ -21,6 +21,7 @@ import (
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmring/sidecar"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 func segmentName(t testing.TB) string {
@@ -166,7 +167,7 @@ func TestReserveFillCommit(t *testing.T) {
 	_, err = s.Lookup("k")
 	require.ErrorIs(t, err, ErrNotFound)
 	_, err = s.Put("k", image(1, 1))
-	var exists *KeyExistsError
+	var exists *shmstore.KeyExistsError
 	require.ErrorAs(t, err, &exists)
 	require.True(t, exists.Reserved)
 	require.ErrorIs(t, s.Clear(), ErrBusy)
@@ -255,7 +256,7 @@ func TestNoLimitOnObjects(t *testing.T) {
 		s.readAll(t, h, fmt.Sprint(i))
 	}
 	_, err := s.Put("large", image(1200, 1))
-	var large *TooLargeError
+	var large *shmstore.TooLargeError
 	require.ErrorAs(t, err, &large)
 	require.True(t, large.Ring)
 	require.ErrorIs(t, err, ErrTooLarge)
@@ -443,7 +444,7 @@ func TestScribbledSegment(t *testing.T) {
 					kinds["stale"]++
 				default:
 					require.ErrorIs(t, err, ErrCorrupt, "byte %d", p)
-					var c *CorruptError
+					var c *shmstore.CorruptError
 					require.ErrorAs(t, err, &c)
 					kinds["corrupt"]++
 				}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/shmring/sidecar"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 // TestTruncatedAtEveryPage: a peer makes the sidecar or the segment shorter while
@@ -118,13 +119,13 @@ func truncatedAt(t *testing.T, k kind, suffix string, keep int64, restore bool) 
 // anything but memory that is gone.
 func requireOnlyFaults(t *testing.T, err error) {
 	t.Helper()
-	if many, ok := err.(interface{ Unwrap() []error }); ok && !errors.As(err, new(*CorruptError)) {
+	if many, ok := err.(interface{ Unwrap() []error }); ok && !errors.As(err, new(*shmstore.CorruptError)) {
 		for _, e := range many.Unwrap() {
 			requireOnlyFaults(t, e)
 		}
 		return
 	}
-	if joined := errors.Unwrap(err); joined != nil && !errors.As(err, new(*CorruptError)) {
+	if joined := errors.Unwrap(err); joined != nil && !errors.As(err, new(*shmstore.CorruptError)) {
 		requireOnlyFaults(t, joined)
 		return
 	}

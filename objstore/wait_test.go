@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/ringcache/ringcache/shmstore"
+	"github.com/stretchr/testify/require"
 )
 
 var waits = flag.Int("waits", 3000, "puts in TestRandomWaiters")
@@ -31,8 +30,11 @@ func fill(t testing.TB, r request, n int) (objects int) {
 	}
 }
 
+// work is what a store did to make room.
+type work struct{ Looked, Woken, Polls int }
+
 // workOf returns what a store did so far.
-func workOf(t testing.TB, w *writer) shmstore.Work {
+func workOf(t testing.TB, w *writer) work {
 	t.Helper()
 	var st Stats
 	var err error
@@ -42,7 +44,7 @@ func workOf(t testing.TB, w *writer) shmstore.Work {
 		st, err = w.Stats()
 	}
 	require.NoError(t, err)
-	return st.Work
+	return work{st.Looked, st.Woken, st.Polls}
 }
 
 func waiting(t testing.TB, w Store) int {
@@ -139,11 +141,11 @@ func TestRefusedPutLooksAtFewObjects(t *testing.T) {
 	all := begin(t, s, "all")
 	n := fill(t, all, 300)
 	require.Greater(t, n, 1000)
-	refused := func(size, looks int) *FullError {
+	refused := func(size, looks int) *shmstore.FullError {
 		t.Helper()
 		before := workOf(t, s.writer)
 		_, err := s.Put("refused", bytesItem(size))
-		var full *FullError
+		var full *shmstore.FullError
 		require.ErrorAs(t, err, &full)
 		require.LessOrEqual(t, workOf(t, s.writer).Looked-before.Looked, looks)
 		return full
@@ -201,7 +203,7 @@ func TestQuotaIsRefusedWithoutLookingAtOthers(t *testing.T) {
 	require.NoError(t, err)
 	before := workOf(t, s.writer)
 	_, err = s.steps.Reserve("more", bytesItem(3000), PutOptions{Tenant: "t"})
-	var quota *QuotaError
+	var quota *shmstore.QuotaError
 	require.ErrorAs(t, err, &quota)
 	require.Greater(t, quota.Used, int64(3000))
 	require.Equal(t, before, workOf(t, s.writer))
@@ -277,7 +279,7 @@ func TestStatsIsWhatStateAddsUpTo(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Stats{
 		Objects: 3, Chunks: 4, Used: int64(st.Used), Leases: 1, Requests: 1, Readers: 2, QuarantinedObjects: 1,
-		Work: got.Work, Reserved: got.Reserved, Leased: got.Leased, Quarantined: got.Quarantined, Evictable: got.Evictable,
+		Looked: got.Looked, Woken: got.Woken, Polls: got.Polls, Reserved: got.Reserved, Leased: got.Leased, Quarantined: got.Quarantined, Evictable: got.Evictable,
 	}, got)
 	require.Equal(t, int64(st.Used), got.Reserved+got.Leased+got.Quarantined+got.Evictable)
 	for i, bytes := range []int64{got.Leased, got.Quarantined, got.Reserved, got.Evictable} {
@@ -427,7 +429,7 @@ func TestSmallPutsDoNotStarveALargeWaiter(t *testing.T) {
 				}
 				refused++
 				_, err := s.Put("x", bytesItem(1000))
-				var full *FullError
+				var full *shmstore.FullError
 				var head *HeadError
 				if errors.As(err, &full) && full.Waiting > 20_000 || errors.As(err, &head) && head.Waiting > 20_000 {
 					saidSo = true

@@ -72,7 +72,7 @@ func OpenSemaphore(name string) (*Semaphore, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pycompat: semaphore %q: %w", name, err)
 	}
-	defer f.Close() //nolint:errcheck // opened to be mapped, nothing was written through it
+	defer f.Close()
 	if size != semFileSize {
 		return nil, fmt.Errorf("%w: %q has %d bytes, want %d", ErrSemaphoreLayout, name, size, semFileSize)
 	}

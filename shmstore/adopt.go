@@ -47,17 +47,6 @@ type Adoption struct {
 //
 // If Adopt itself is killed, the next one begins again.
 func Adopt(o Options) (*Store, Adoption, error) {
-	return AdoptIf(o, func(format string) error {
-		if format != o.format() {
-			return fmt.Errorf("%w: its format is %q, not %q; adopt it as that, or remove it (ringcache sweep NAME --any-owner --remove) and create it anew", ErrInvalid, format, o.format())
-		}
-		return nil
-	})
-}
-
-// AdoptIf is Adopt for an owner that compares formats by itself: accept gets the
-// segment's, and returns what is wrong with it.
-func AdoptIf(o Options, accept func(format string) error) (*Store, Adoption, error) {
 	if err := o.Validate(); err != nil {
 		return nil, Adoption{}, err
 	}
@@ -67,7 +56,7 @@ func AdoptIf(o Options, accept func(format string) error) (*Store, Adoption, err
 	if err != nil {
 		return nil, Adoption{}, err
 	}
-	s, a, err := AdoptSegment(seg, o, accept)
+	s, a, err := AdoptSegment(seg, o)
 	if err != nil {
 		return nil, a, fmt.Errorf("adopting %s: %w", o.Name, joinClose(err, seg))
 	}
@@ -84,9 +73,9 @@ func joinClose(err error, seg *segment.Segment) error {
 
 // AdoptSegment makes a store of what is in a segment that the caller adopted, or whose
 // writer ended without closing it. The store closes the segment, but does not remove it.
-func AdoptSegment(seg *segment.Segment, o Options, accept func(format string) error) (*Store, Adoption, error) {
+func AdoptSegment(seg *segment.Segment, o Options) (*Store, Adoption, error) {
 	c := seg.Sidecar().Options()
-	if err := accept(c.Generation); err != nil {
+	if err := o.accept(c.Generation); err != nil {
 		return nil, Adoption{}, err
 	}
 	if c.Policy != sidecar.Pool {

@@ -11,42 +11,27 @@ import (
 	"github.com/ringcache/ringcache/internal/closing"
 )
 
-// HolderKind is the kind of a [Holder].
-type HolderKind uint8
-
-const (
-	// HolderRequest is a [Request] with its leases.
-	HolderRequest HolderKind = iota + 1
-	// HolderReservation is a [Reservation].
-	HolderReservation
-	// HolderView is whatever else keeps the segment mapped: a view of the writer, or a
-	// call that is running.
-	HolderView
-)
-
-func (k HolderKind) String() string {
-	return [...]string{"HolderKind(0)", "request", "reservation", "view"}[min(int(k), 3)]
-}
-
 // Holder is something open that blocks Close.
 type Holder struct {
-	Kind  HolderKind
-	ID    string    // of an HolderRequest
-	Sent  bool      // the HolderRequest was committed
-	Since time.Time // Begin of an HolderRequest
-	Keys  []string  // of the objects that it keeps, sorted; nil if an HolderView
+	// Kind is "request", "reservation", or "view" for whatever else keeps the segment
+	// mapped: a view of the writer, or a call that is running.
+	Kind  string
+	ID    string    // of a request
+	Sent  bool      // the request was committed
+	Since time.Time // Begin of a request
+	Keys  []string  // of the objects that it keeps, sorted; nil of a view
 	Count int       // of views
 }
 
 func (h Holder) String() string {
 	switch h.Kind {
-	case HolderRequest:
+	case "request":
 		state := "not sent"
 		if h.Sent {
 			state = "sent"
 		}
 		return fmt.Sprintf("request %q (%s, begun %v ago, %d keys)", h.ID, state, time.Since(h.Since).Round(time.Millisecond), len(h.Keys))
-	case HolderReservation:
+	case "reservation":
 		return fmt.Sprintf("a reservation of key %q", h.Keys[0])
 	}
 	return fmt.Sprintf("%d views", h.Count)
@@ -103,7 +88,7 @@ func (s *Store) Holders() []Holder {
 func (s *Store) holders() (all []Holder) {
 	for _, id := range slices.Sorted(maps.Keys(s.requests)) {
 		r := s.requests[id]
-		h := Holder{Kind: HolderRequest, ID: id, Sent: r.state == requestCommitted, Since: r.since}
+		h := Holder{Kind: "request", ID: id, Sent: r.state == requestCommitted, Since: r.since}
 		for o := range r.leases {
 			h.Keys = append(h.Keys, o.key)
 		}
@@ -111,10 +96,10 @@ func (s *Store) holders() (all []Holder) {
 		all = append(all, h)
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.pending)) {
-		all = append(all, Holder{Kind: HolderReservation, Keys: []string{key}, Count: 1})
+		all = append(all, Holder{Kind: "reservation", Keys: []string{key}, Count: 1})
 	}
 	if views := s.seg.Holds() - len(s.pending) - s.kept; views > 0 {
-		all = append(all, Holder{Kind: HolderView, Count: views})
+		all = append(all, Holder{Kind: "view", Count: views})
 	}
 	return all
 }

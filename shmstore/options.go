@@ -32,6 +32,9 @@ type Options struct {
 	// Format names what the payloads are, in at most 18 bytes. Adopt refuses a segment
 	// of another format.
 	Format string
+	// Accept, if not nil, decides for Adopt instead: it gets the segment's format, and
+	// returns what is wrong with it.
+	Accept func(format string) error
 	// Owner is a label: segment.Sweep removes only segments of the label that it is given.
 	Owner string
 	// Payloads returns who counts the reads of the payloads of a store, which is about
@@ -118,6 +121,17 @@ func (o Options) format() string {
 		return fmt.Sprintf("%s@%d", o.Format, a)
 	}
 	return o.Format
+}
+
+// accept returns what is wrong with the format of a segment that is adopted.
+func (o Options) accept(format string) error {
+	if o.Accept != nil {
+		return o.Accept(format)
+	}
+	if format != o.format() {
+		return fmt.Errorf("%w: its format is %q, not %q; adopt it as that, or remove it (ringcache sweep NAME --any-owner --remove) and create it anew", ErrInvalid, format, o.format())
+	}
+	return nil
 }
 
 // Segment returns the options of the segment and its sidecar.

@@ -35,14 +35,9 @@ type Stats struct {
 	Reserved, Leased, Quarantined, Evictable int64
 	QuarantinedObjects                       int
 
-	Work Work
-}
-
-// Work counts what a store did to make room.
-type Work struct {
-	Looked int // objects that were looked at
-	Woken  int // callers that were woken
-	Polls  int // tries of callers that came by a timer
+	// Looked, Woken and Polls count what the store did to make room: objects that were
+	// looked at, callers that were woken, and tries of callers that came by a timer.
+	Looked, Woken, Polls int
 }
 
 // Stats returns sums, without looking at every object as [Store.Inspect] does.
@@ -51,15 +46,12 @@ func (s *Store) Stats() (Stats, error) {
 		return Stats{}, err
 	}
 	defer s.mu.Unlock()
-	work := Work{s.looked, s.waiters.Woken, s.waiters.Polls}
 	_ = s.guard(func() error {
 		for looks := min(maxLooks, s.quarantined.Len()); s.look(&looks); {
 		}
 		return nil
 	})
-	st := s.stats()
-	st.Work = work // of the calls before
-	return st, nil
+	return s.stats(), nil
 }
 
 func (s *Store) stats() Stats {
@@ -68,7 +60,7 @@ func (s *Store) stats() Stats {
 		Waiting: s.waiters.Len(), Misused: s.misused, Readers: s.readers, DeadReaders: s.dead,
 		Reserved: s.bytes[classReserved], Leased: s.bytes[classLeased], Quarantined: s.bytes[classQuarantined], Evictable: s.bytes[classIdle],
 		QuarantinedObjects: s.quarantined.Len(),
-		Work:               Work{s.looked, s.waiters.Woken, s.waiters.Polls},
+		Looked:             s.looked, Woken: s.waiters.Woken, Polls: s.waiters.Polls,
 	}
 }
 

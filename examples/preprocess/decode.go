@@ -157,7 +157,8 @@ func grayOf(ctx context.Context, img image.Image, key int) (source, error) {
 		s.colors[i] = [channels]byte{v, v, v}
 	}
 	size := img.Bounds().Size()
-	pixel, depth := 1, 1
+	var pixel int // bytes from one to the next
+	depth := 1
 	switch img := img.(type) {
 	case *image.Gray:
 		s.pix, s.stride = img.Pix, img.Stride

@@ -18,34 +18,27 @@ import (
 const module = "github.com/ringcache/ringcache"
 
 // floors are the packages from the bottom up: a package imports only packages
-// of floors below its own. internal/... is below all of them, but for the
-// packages that serve a command or a test.
+// of floors below its own. internal/... is below all of them, and x/internal/...
+// is right below x. What stands above engine is for the agent and for tests:
+// no part of the library depends on upstream's step-by-step calls.
 var floors = [][]string{
+	{"."}, // documentation, and nothing else
 	{"pycompat"},
 	{"shmring", "shmring/memory", "mmhash"},
 	{"shmring/sidecar"},
 	{"shmring/segment"},
 	{"serde", "shmstore"},
-	{"objstore/internal/door"},
+	{"serde/enginecore"},
 	{"objstore"},
-	{"objstore/upstream"},
 	{"lrusync"},
-	{"lrusync/upstream"},
 	{"mmcache"},
 	{"engine"},
 	{"engine/zmq"},
+	{"objstore/upstream", "lrusync/upstream"},
 	{"engine/enginetest", "examples/preprocess"},
 	{"agent"},
 	{"cmd/ringcache", "examples/demo", "examples/customserver", "examples/frontend", "interop/lockstep", "e2e"},
 }
-
-// core may link these modules and no others.
-var (
-	core    = []string{"pycompat", "shmring", "shmring/memory", "shmring/sidecar", "shmring/segment", "mmhash", "serde", "shmstore", "objstore", "lrusync", "mmcache", "engine"}
-	allowed = []string{
-		"golang.org/x/sys", "golang.org/x/sync", "github.com/vmihailenco/msgpack/v5", "github.com/zeebo/blake3",
-	}
-)
 
 // source is one Go file with what it imports.
 type source struct {
@@ -96,30 +89,36 @@ func sources(t *testing.T) []source {
 	return out
 }
 
-func floorOf(dir string) int {
-	return slices.IndexFunc(floors, func(f []string) bool { return slices.Contains(f, dir) })
+// floorOf returns the height of a package, or -1 for internal packages below
+// all floors. A package x/internal/... is half a floor below x.
+func floorOf(t *testing.T, dir string) int {
+	t.Helper()
+	if strings.HasPrefix(dir, "internal/") {
+		return -1
+	}
+	parent, _, nested := strings.Cut(dir, "/internal/")
+	i := slices.IndexFunc(floors, func(f []string) bool { return slices.Contains(f, parent) })
+	require.GreaterOrEqual(t, i, 0, "%s: give the package a floor in this test", dir)
+	if nested {
+		return 2*i - 1
+	}
+	return 2 * i
 }
 
 func TestImportsPointDownwards(t *testing.T) {
 	for _, s := range sources(t) {
-		own := floorOf(s.dir)
-		if own < 0 {
-			require.True(t, strings.HasPrefix(s.dir, "internal/"), "%s: give the package a floor in this test", s.dir)
-		}
+		own := floorOf(t, s.dir)
 		for _, p := range s.imports {
 			dir, ours := strings.CutPrefix(p, module+"/")
-			if !ours || s.test {
+			if !ours || s.test || strings.HasPrefix(dir, "internal/") {
 				continue
 			}
-			switch to := floorOf(dir); {
-			case own < 0 && to >= 0:
-				// goldentest serves tests of every floor, and so needs the table.
-				require.True(t, s.dir == "internal/goldentest" && dir == "pycompat", "%s imports %s: internal packages are below", s.file, dir)
-			case to >= 0:
-				require.Less(t, to, own, "%s imports %s, which is not below it", s.file, dir)
-			default:
-				require.True(t, strings.HasPrefix(dir, "internal/"), "%s imports %s", s.file, dir)
+			if s.dir == "internal/goldentest" && dir == "pycompat" {
+				continue // it serves tests of every floor, and so needs the table
 			}
+			to := floorOf(t, dir)
+			siblings := to == own && to%2 != 0 // two packages below one x/internal
+			require.True(t, to < own || siblings, "%s imports %s, which is not below it", s.file, dir)
 		}
 	}
 }
@@ -131,56 +130,6 @@ func TestUnsafeOnlyInInternal(t *testing.T) {
 		}
 		require.NotContains(t, s.imports, "C", s.file)
 	}
-}
-
-// TestStoreOfBytesHasNothingOfVLLM: what payloads are is a matter of their owner.
-func TestStoreOfBytesHasNothingOfVLLM(t *testing.T) {
-	found := false
-	for _, s := range sources(t) {
-		if s.dir != "shmstore" {
-			continue
-		}
-		found = true
-		require.NotContains(t, s.imports, module+"/pycompat", s.file)
-		require.NotContains(t, s.imports, module+"/serde", s.file)
-	}
-	require.True(t, found)
-}
-
-// TestCoreLinksFewModules follows the imports of the core through our own
-// packages to the modules outside.
-func TestCoreLinksFewModules(t *testing.T) {
-	imports := map[string][]string{}
-	for _, s := range sources(t) {
-		if !s.test {
-			imports[s.dir] = append(imports[s.dir], s.imports...)
-		}
-	}
-	seen := map[string]bool{}
-	used := map[string]bool{}
-	var visit func(dir string)
-	visit = func(dir string) {
-		if seen[dir] {
-			return
-		}
-		seen[dir] = true
-		for _, p := range imports[dir] {
-			if d, ours := strings.CutPrefix(p, module+"/"); ours {
-				visit(d)
-				continue
-			}
-			if !strings.Contains(strings.SplitN(p, "/", 2)[0], ".") {
-				continue // standard library
-			}
-			i := slices.IndexFunc(allowed, func(m string) bool { return p == m || strings.HasPrefix(p, m+"/") })
-			require.GreaterOrEqual(t, i, 0, "%s imports %s", dir, p)
-			used[allowed[i]] = true
-		}
-	}
-	for _, dir := range core {
-		visit(dir)
-	}
-	require.True(t, used["golang.org/x/sys"] && used["github.com/vmihailenco/msgpack/v5"], "the walk reached the leaves")
 }
 
 // TestNoTestHelperInProducts: goldentest imports testing.

@@ -2,6 +2,7 @@ package archtest
 
 import (
 	"bytes"
+	"fmt"
 	"go/ast"
 	"go/doc"
 	"go/parser"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -103,6 +105,27 @@ func TestPackagePagesNameWhatThePackageIsUsedBy(t *testing.T) {
 	}
 }
 
+// The root package is documentation: it imports and exports nothing, and names packages that exist.
+func TestRootPackageIsDocumentation(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.dir == "." && !s.test {
+			require.Equal(t, "doc.go", filepath.Base(s.file))
+			require.Empty(t, s.imports)
+		}
+	}
+	all := pages(t)
+	root := all["."]
+	require.NotNil(t, root)
+	require.Empty(t, exported(root))
+	_, listed, ok := strings.Cut(root.Doc, "# Floors")
+	require.True(t, ok)
+	lines := regexp.MustCompile(`(?m)^\t([a-z/]+)  `).FindAllStringSubmatch(listed, -1)
+	require.Greater(t, len(lines), 5, "the front page lists the floors")
+	for _, m := range lines {
+		require.Contains(t, all, m[1], "the front page names a package that exists")
+	}
+}
+
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 
 // Code in documents names only what exists.
@@ -149,5 +172,60 @@ func TestReadmeLeadsPythonUsersAndUsersWithoutVLLM(t *testing.T) {
 		"pip install ./python", "docs/without-vllm.md", "cache.Shutdown(", "cache.Abandon()", "cache.Fence()",
 	} {
 		require.True(t, bytes.Contains(readme, []byte(want)), "README.md lacks %q", want)
+	}
+}
+
+// Every hazard of docs/hazards.md is shown by tests of both columns, and every such test belongs to a hazard.
+func TestHazardsAreShownByTests(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "hazards.md"))
+	require.NoError(t, err)
+	suite, err := os.ReadFile(filepath.Join("..", "..", "interop", "test_hazards.py"))
+	require.NoError(t, err)
+	shown := map[string]map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^def test_([a-z_]+?)_(upstream|pool)[_(]`).FindAllStringSubmatch(string(suite), -1) {
+		if shown[m[1]] == nil {
+			shown[m[1]] = map[string]bool{}
+		}
+		shown[m[1]][m[2]] = true
+	}
+	named := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|").FindAllStringSubmatch(string(page), -1)
+	require.Greater(t, len(named), 20, "the page lists the hazards")
+	for _, m := range named {
+		require.Equal(t, map[string]bool{"upstream": true, "pool": true}, shown[m[1]], "tests of the hazard %s", m[1])
+		delete(shown, m[1])
+	}
+	require.Empty(t, shown, "tests of hazards that the page lacks")
+}
+
+// A record of a decision has a number, a status and four parts, and the index lists it with both.
+func TestDecisionsAreRecordsWithAnIndex(t *testing.T) {
+	dir := filepath.Join("..", "..", "docs")
+	index, err := os.ReadFile(filepath.Join(dir, "decisions.md"))
+	require.NoError(t, err)
+	files, err := os.ReadDir(filepath.Join(dir, "decisions"))
+	require.NoError(t, err)
+	require.Greater(t, len(files), 80, "the records are there")
+	form := regexp.MustCompile(`(?s)^# (\d+)\. ([^\n]+)\n\nStatus: ([^\n]+)\n\n` +
+		`## Context\n\n.+\n\n## Decision\n\n.+\n\n## Alternatives\n\n.+\n\n## Consequences\n\n.+\n$`)
+	status := regexp.MustCompile(`^(accepted|(superseded|accepted, amended) by \[(\d+)\]\((\d{4})-[^)]+\))$`)
+	for i, f := range files {
+		t.Run(f.Name(), func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join(dir, "decisions", f.Name()))
+			require.NoError(t, err)
+			m := form.FindSubmatch(text)
+			require.NotNil(t, m, "title, status, context, decision, alternatives, consequences")
+			require.Equal(t, strconv.Itoa(i+1), string(m[1]), "numbers have no gaps")
+			require.Equal(t, fmt.Sprintf("%04d", i+1), f.Name()[:4])
+			s := status.FindSubmatch(m[3])
+			require.NotNil(t, s, "accepted, or superseded or amended by a record: %s", m[3])
+			if by := string(s[3]); by != "" {
+				n, err := strconv.Atoi(by)
+				require.NoError(t, err)
+				require.Equal(t, fmt.Sprintf("%04d", n), string(s[4]), "text and link name the same record")
+			}
+			shown := strings.ReplaceAll(string(m[3]), "](", "](decisions/") // the index lies one folder higher
+			row := fmt.Sprintf("| %s | [%s](decisions/%s) | %s |\n", m[1], m[2], f.Name(), shown)
+			require.Equal(t, 1, bytes.Count(index, []byte(row)), "docs/decisions.md contains the row\n%s", row)
+		})
 	}
 }

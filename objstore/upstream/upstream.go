@@ -21,6 +21,7 @@ import (
 	"github.com/ringcache/ringcache/objstore/internal/door"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 // Steps are what vLLM's protocol does with a storage, besides what every
@@ -35,7 +36,7 @@ type Steps interface {
 	Reserve(key string, v serde.Value, o objstore.PutOptions) (*objstore.Reservation, error)
 	// GetCached returns a handle of the object under a key and counts one use of it:
 	// every reader has to get it once. It ends the touch of the key. It fails with
-	// objstore.KeyNotFoundError.
+	// shmstore.KeyNotFoundError.
 	GetCached(key string) (objstore.Handle, error)
 
 	// Touch announces that the key will be looked up later in the same request, and must
@@ -82,9 +83,9 @@ func FIFO(f *objstore.FIFO) Steps { return f.Steps(door.Key{}) }
 // none: sentinel.UpstreamText with the errors of stores.
 func Text(err error) string {
 	var (
-		exists  *objstore.KeyExistsError
-		missing *objstore.KeyNotFoundError
-		large   *objstore.TooLargeError
+		exists  *shmstore.KeyExistsError
+		missing *shmstore.KeyNotFoundError
+		large   *shmstore.TooLargeError
 	)
 	switch {
 	case errors.As(err, &exists):

@@ -1,0 +1,59 @@
+// Package ringcache is the front page of a library that shares the inputs of
+// inference engines between processes through shared memory. It contains no code;
+// this page names the packages and where to start.
+//
+// An engine such as vLLM receives images, audio and video as tensors of many
+// megabytes. This library keeps them once, in a segment under /dev/shm that all
+// processes of the machine map: a frontend in Go writes an item in place and sends
+// a handle of 100 to 200 bytes, and unmodified vLLM workers (0.11.0 to 0.33.0)
+// read the item where it lies. The bytes are those of vLLM's own shared-memory
+// object store, in both directions.
+//
+// # Where to start
+//
+// Take the highest package that does your job; it uses those below it.
+//
+//   - A frontend of whole vLLM engines (start, requests, streams, restart):
+//     package engine, with engine/zmq as its transport. The program
+//     examples/frontend is an HTTP server over it.
+//   - A server with an engine connection of its own that wants vLLM's cache of
+//     multimodal items: package mmcache, as the example below shows. The program
+//     examples/customserver is built on it.
+//   - Processes of your own that share objects, with or without vLLM: package
+//     objstore. docs/without-vllm.md describes what to decide.
+//   - A proxy or router that mirrors an engine's cache: package lrusync.
+//   - Keys for media that equal vLLM's: package mmhash.
+//   - Reading or writing vLLM's messages and tensors: package serde.
+//   - The allocators alone, over any bytes, for tests and fuzzing: package shmring.
+//   - Any other language: the command ringcache agent, driven by JSON lines
+//     (docs/agent.md), and the Python package in python.
+//   - Operating segments, sweeping up after a kill: the command ringcache sweep and
+//     docs/operations.md.
+//
+// # Floors
+//
+// From the bottom up, a package imports only packages below it:
+//
+//	pycompat         what differs between releases of vLLM; names; Python's lock
+//	shmring          the allocators: a ring and a pool of chunks, over any bytes
+//	shmring/memory   huge pages, NUMA nodes, locked memory
+//	shmring/sidecar  the file beside a segment that makes it crash-proof
+//	shmring/segment  segments in shared memory: create, attach, adopt, sweep
+//	mmhash           identity of media
+//	serde            tensors, items and messages as bytes
+//	objstore         objects by key in a segment: handles, signatures, requests
+//	lrusync          vLLM's mirrored LRU caches, in lockstep
+//	mmcache          the embeddable cache
+//	engine           the frontend of a whole engine
+//	agent            all of the above by JSON lines
+//
+// Everything up to engine builds without cgo for linux/amd64 and linux/arm64 and
+// compiles on other systems, where making or attaching a segment returns an error.
+//
+// # Terms
+//
+// A segment is a file in shared memory. A chunk is a run of its bytes with a header.
+// A handle names an object: the address and the monotonic id of its chunk, and from
+// vLLM 0.32.0 on a signature. A lease keeps an object for a request. A generation is
+// the wire format of a range of vLLM releases. docs/format.md describes every byte.
+package ringcache

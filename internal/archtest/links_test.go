@@ -1,0 +1,120 @@
+package archtest
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What each package links of other modules, on linux/amd64 without cgo. Programs
+// (cmd, examples, interop, e2e) may link what they like.
+var (
+	system  = []string{"golang.org/x/sys"}
+	hashes  = append([]string{"github.com/zeebo/blake3", "github.com/klauspost/cpuid/v2"}, system...)
+	msgpack = append([]string{"github.com/vmihailenco/msgpack/v5", "github.com/vmihailenco/tagparser/v2"}, system...)
+	waiting = append([]string{"golang.org/x/sync"}, msgpack...)
+	sockets = append([]string{"github.com/go-zeromq/zmq4", "golang.org/x/text"}, waiting...)
+
+	links = map[string][]string{
+		"pycompat":          system,
+		"shmring":           system,
+		"shmring/memory":    system,
+		"shmring/sidecar":   system,
+		"shmring/segment":   system,
+		"shmstore":          system,
+		"mmhash":            hashes,
+		"serde":             msgpack,
+		"serde/enginecore":  msgpack,
+		"objstore":          msgpack,
+		"objstore/upstream": msgpack,
+		"lrusync":           msgpack,
+		"lrusync/upstream":  msgpack,
+		"mmcache":           waiting,
+		"engine":            waiting,
+		"engine/zmq":        sockets,
+		"engine/enginetest": sockets,
+		"agent":             append(slices.Clone(hashes), msgpack...),
+	}
+)
+
+// listed is what the go command reports of a package.
+type listed struct {
+	ImportPath string
+	Deps       []string
+	Module     *struct{ Path string }
+}
+
+// TestPackagesLinkOnlyTheirModules asks the go command what is linked with every
+// package, through any number of imports: no gRPC, Redis, Prometheus or
+// command-line library, and as little else as the table allows.
+func TestPackagesLinkOnlyTheirModules(t *testing.T) {
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Deps,Module", "./...")
+	cmd.Dir = filepath.Join("..", "..")
+	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	all := map[string]listed{}
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		err := d.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		all[p.ImportPath] = p
+	}
+	checked := 0
+	for path, p := range all {
+		dir, ours := strings.CutPrefix(path, module+"/")
+		if !ours || !counted(dir) && links[dir] == nil || strings.Contains(dir, "/internal/") {
+			continue
+		}
+		allowed, ok := links[dir]
+		require.True(t, ok, "%s: give the package its modules in this test", dir)
+		for _, dep := range p.Deps {
+			if m := all[dep].Module; m != nil && m.Path != module {
+				require.Contains(t, allowed, m.Path, "%s links %s", dir, dep)
+				checked++
+			}
+		}
+	}
+	require.Greater(t, checked, 50, "packages link some modules, and the go command listed them")
+}
+
+// What go.mod requires is linked by a package of the module, or is one of the
+// libraries that tests in every package use: what single tests need belongs in
+// a module below tools.
+func TestModuleRequiresOnlyWhatPackagesUse(t *testing.T) {
+	tests := []string{"github.com/stretchr/testify", "pgregory.net/rapid", "go.uber.org/goleak"}
+	programs := []string{"github.com/alecthomas/kong"}
+	cmd := exec.Command("go", "mod", "edit", "-json")
+	cmd.Dir = filepath.Join("..", "..")
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	var file struct {
+		Require []struct {
+			Path     string
+			Indirect bool
+		}
+	}
+	require.NoError(t, json.Unmarshal(out, &file))
+	require.Greater(t, len(file.Require), 5, "go.mod was read")
+	linked := slices.Concat(tests, programs)
+	for _, modules := range links {
+		linked = append(linked, modules...)
+	}
+	for _, r := range file.Require {
+		if !r.Indirect {
+			require.Contains(t, linked, r.Path, "go.mod requires it directly")
+		}
+	}
+}

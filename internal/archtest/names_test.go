@@ -1,0 +1,69 @@
+package archtest
+
+import (
+	"go/ast"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The exported names of the library are bounded, without and with methods. The
+// limits only go down: a change that removes names lowers them to what
+// TestExportedNames prints.
+const (
+	topLevelLimit    = 478 // since shmstore is there
+	withMethodsLimit = 875
+)
+
+// names counts the exported names of a package.
+type names struct {
+	topLevel int // constants, variables, functions and types
+	methods  int // exported methods of exported types; not those of interfaces, nor fields
+}
+
+// counted reports whether the names of a package are names that a user of the library meets.
+// Test doubles, harnesses, upstream's step-by-step calls and programs are not.
+func counted(dir string) bool {
+	parts := strings.Split(dir, "/")
+	switch parts[0] {
+	case "internal", "fuzz", "cmd", "examples", "interop", "e2e", "bench":
+		return false
+	}
+	last := parts[len(parts)-1]
+	if slices.Contains(parts, "internal") {
+		return false
+	}
+	return last != "enginetest" && last != "upstream"
+}
+
+// TestExportedNames prints and bounds the number of exported names:
+//
+//	go test ./internal/archtest -run TestExportedNames -v
+func TestExportedNames(t *testing.T) {
+	all := pages(t)
+	var sum names
+	t.Logf("%-20s %9s %7s", "package", "top-level", "methods")
+	for _, dir := range slices.Sorted(maps.Keys(all)) {
+		if !counted(dir) {
+			continue
+		}
+		n := names{topLevel: len(exported(all[dir]))}
+		for _, typ := range all[dir].Types {
+			for _, m := range typ.Methods {
+				if ast.IsExported(m.Name) && m.Level == 0 { // not promoted from an embedded type
+					n.methods++
+				}
+			}
+		}
+		t.Logf("%-20s %9d %7d", dir, n.topLevel, n.methods)
+		sum.topLevel += n.topLevel
+		sum.methods += n.methods
+	}
+	t.Logf("%-20s %9d %7d, with methods %d", "all", sum.topLevel, sum.methods, sum.topLevel+sum.methods)
+	require.Greater(t, sum.topLevel, 100, "the walk found the packages")
+	require.LessOrEqual(t, sum.topLevel, topLevelLimit, "top-level names: use fewer, or give the reason beside the limit")
+	require.LessOrEqual(t, sum.topLevel+sum.methods, withMethodsLimit, "names with methods: use fewer, or give the reason beside the limit")
+}
