@@ -40,8 +40,10 @@ func CreatePool(o Options) (*Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = shmstore.Create(so)
-	return p, err
+	if _, err := shmstore.Create(so); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // NewPool makes a store in a segment that the caller created, or made over private
@@ -53,8 +55,10 @@ func NewPool(seg *segment.Segment, o Options) (*Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = shmstore.New(seg, so)
-	return p, err
+	if _, err := shmstore.New(seg, so); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // Adoption is what AdoptPool found.
@@ -85,7 +89,10 @@ func AdoptPool(o Options) (*Pool, Adoption, error) {
 		return nil, Adoption{}, err
 	}
 	_, a, err := shmstore.Adopt(so)
-	return p, a, err
+	if err != nil {
+		return nil, a, err
+	}
+	return p, a, nil
 }
 
 // accept refuses a segment that was written in another wire format.
