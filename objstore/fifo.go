@@ -113,10 +113,10 @@ func NewFIFO(seg *segment.Segment, o Options) (*FIFO, error) {
 		return nil, fmt.Errorf("%w: segment %s has a sidecar for the policy %v that was in use; adopt it", ErrInvalid, seg.Name(), c.Options().Policy)
 	}
 	f := newFIFO(seg, o)
-	return f, f.guard(func() error {
-		_, err := rand.Read(seg.Secret())
-		return err
-	})
+	if err := f.guard(func() error { _, err := rand.Read(seg.Secret()); return err }); err != nil {
+		return nil, err
+	}
+	return f, nil
 }
 
 func newFIFO(seg *segment.Segment, o Options) *FIFO {

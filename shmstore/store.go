@@ -104,10 +104,10 @@ func New(seg *segment.Segment, o Options) (*Store, error) {
 		return nil, fmt.Errorf("%w: segment %s has a sidecar for the policy %v that was in use; adopt it", ErrInvalid, seg.Name(), c.Options().Policy)
 	}
 	s := newStore(seg, o)
-	return s, s.guard(func() error {
-		_, err := rand.Read(seg.Secret())
-		return err
-	})
+	if err := s.guard(func() error { _, err := rand.Read(seg.Secret()); return err }); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func newStore(seg *segment.Segment, o Options) *Store {

@@ -51,7 +51,7 @@ type Record struct {
 	Address uint64
 	ID      uint32
 	Size    int // bytes of the chunk with its header
-	// DescriptionOffset and DescriptionLength say where in the payload the writer keeps what
+	// DescriptionOffset and DescriptionLength are where in the payload the writer keeps what
 	// readers have no use for: the key.
 	DescriptionOffset, DescriptionLength int
 	// Sum is the checksum of the payload, see PayloadSum; Full is what it was
