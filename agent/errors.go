@@ -50,7 +50,7 @@ var kinds = []struct {
 	{objstore.ErrClosed, "closed"},
 	{pycompat.ErrUnknownVersion, "unsupported"},
 	{pycompat.ErrSemaphoreLayout, "unsupported"},
-	{segment.ErrUnsupported, "unsupported"},
+	{errors.ErrUnsupported, "unsupported"},
 	{segment.ErrUnsafe, "unsupported"},
 	{serde.ErrUnsupported, "unsupported"},
 	{mmhash.ErrUnsupported, "unsupported"},

@@ -124,7 +124,7 @@ func ringHeader(p *params, r *ring) (reply, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	c, err := r.Access(address)
+	c, err := shmring.ReadChunk(r.seg.Ring(), address)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func ringReply(r *ring) reply {
 	return out
 }
 
-func ringState(s shmring.State) reply {
+func ringState(s shmring.RingState) reply {
 	return reply{"start": s.Start, "end": s.End, "id_start": s.IDStart, "id_end": s.IDEnd}
 }
 

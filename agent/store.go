@@ -193,7 +193,7 @@ func (a *Agent) storeCreate(p *params) (reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	return reply{"name": s.segment().Name(), "segment_bytes": s.segment().Size()}, nil
+	return reply{"name": s.segment().Name(), "segment_bytes": len(s.segment().Bytes())}, nil
 }
 
 var policies = []string{"fifo", "pool"}

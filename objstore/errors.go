@@ -69,8 +69,6 @@ var (
 	ErrNoSpace = segment.ErrNoSpace
 	// ErrMemory reports that memory is not as it was required.
 	ErrMemory = memory.ErrMissing
-	// ErrUnsupported reports that this system has no segments.
-	ErrUnsupported = segment.ErrUnsupported
 )
 
 // HeadError reports that an object does not fit into a [FIFO] now: chunks are freed

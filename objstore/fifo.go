@@ -325,7 +325,7 @@ func (f *FIFO) wakeFirst() {
 	ok := true
 	for id, address := range f.ring.Live() {
 		_ = f.guard(func() error {
-			c, err := f.ring.Access(address)
+			c, err := shmring.ReadChunk(f.chunks.seg.Ring(), address)
 			ok = err == nil && f.isFree(id, c.Payload)
 			return err
 		})
@@ -339,7 +339,7 @@ func (f *FIFO) wakeFirst() {
 // reads is the read count of an object as it is now, 0 if it can't be read.
 func (f *FIFO) reads(o *fifoObject) (n int64) {
 	_ = f.guard(func() error {
-		if c, err := f.ring.Access(o.address); err == nil && len(c.Payload) >= countSize {
+		if c, err := shmring.ReadChunk(f.chunks.seg.Ring(), o.address); err == nil && len(c.Payload) >= countSize {
 			n = readCount(c.Payload)
 		}
 		return nil
@@ -427,7 +427,7 @@ func (f *FIFO) resetReaders(readers int) error {
 		o.sent = 0
 		o.counts.reset()
 		_ = f.guard(func() error {
-			c, err := f.ring.Access(o.address)
+			c, err := shmring.ReadChunk(f.chunks.seg.Ring(), o.address)
 			if err == nil && len(c.Payload) >= countSize {
 				mem.Store32(c.Payload, 0)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringcache/ringcache/internal/closing"
 	"github.com/ringcache/ringcache/internal/line"
+	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
@@ -36,7 +37,7 @@ func (f *FIFO) State() (State, error) {
 	_ = f.guard(func() error {
 		for i := range s.Objects {
 			o := &s.Objects[i]
-			if c, err := f.ring.Access(o.Address); err == nil && len(c.Payload) >= countSize {
+			if c, err := shmring.ReadChunk(f.chunks.seg.Ring(), o.Address); err == nil && len(c.Payload) >= countSize {
 				o.Reads = readCount(c.Payload)
 			}
 		}

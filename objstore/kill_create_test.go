@@ -40,7 +40,7 @@ func killCreators(t *testing.T, report *killReport, seed uint64, each int) {
 	name := killName(t, "creators")
 	path := filepath.Join(shmfile.DefaultDir, name)
 	left := map[string][]string{ // files
-		"control.link":     nil,
+		"sidecar.link":     nil,
 		"segment.link":     {path + sidecar.Suffix},
 		"segment.linked":   {path, path + sidecar.Suffix},
 		"segment.unlinked": {path + sidecar.Suffix},

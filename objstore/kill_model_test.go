@@ -164,18 +164,18 @@ func (m *killModel) issue(request, rest string) (*killIssued, error) {
 // died is the end of a writer that was killed at a place.
 func (m *killModel) died(place string) {
 	switch place {
-	case "control.drop.end", "pool.drop":
+	case "sidecar.drop.end", "pool.drop":
 		m.lost++
-	case "control.put.end", "pool.published":
+	case "sidecar.put.end", "pool.published":
 		m.unknown++
-	case "control.use.begin":
+	case "sidecar.use.begin":
 		m.back = m.gone // it was to be retired
 	case anywhere:
 		m.lost++
 		m.unknown++
 		m.back = m.gone
 	}
-	m.mayBeGone = m.mayBeGone || m.adoption == nil || strings.HasPrefix(place, "control.state") || place == anywhere
+	m.mayBeGone = m.mayBeGone || m.adoption == nil || strings.HasPrefix(place, "sidecar.state") || place == anywhere
 	m.adoption = nil
 	m.inherit()
 }

@@ -33,15 +33,15 @@ var (
 var (
 	writerPlaces = []string{
 		"pool.alloc", "pool.allocated", "reserve.copy", "reserve.copy.meta", "reserve.copied",
-		"commit", "pool.publish", "control.put.begin", "control.put.half", "control.put.summed", "control.put.end", "pool.published", "committed",
-		"control.use.begin", "control.use.end",
-		"pool.evict.killed", "control.drop.begin", "control.drop.end", "pool.drop",
+		"commit", "pool.publish", "sidecar.put.begin", "sidecar.put.half", "sidecar.put.summed", "sidecar.put.end", "pool.published", "committed",
+		"sidecar.use.begin", "sidecar.use.end",
+		"pool.evict.killed", "sidecar.drop.begin", "sidecar.drop.end", "pool.drop",
 		"pool.clear.begin", "pool.clear.one", "pool.clear.end",
-		"control.state.begin", "control.state.half", "control.state.end",
+		"sidecar.state.begin", "sidecar.state.half", "sidecar.state.end",
 		"adopt.begin", "adopt.verified", "adopt.dropping", "adopt.state", "adopt.end",
 		anywhere,
 	}
-	createPlaces = []string{"control.link", "segment.link", "segment.linked", "segment.unlinked"}
+	createPlaces = []string{"sidecar.link", "segment.link", "segment.linked", "segment.unlinked"}
 	readerPlaces = []string{"reader.held", "reader.got", readerLocked, readerCounted, readerViews}
 )
 

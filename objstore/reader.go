@@ -313,7 +313,7 @@ func (r *Reader) Close() error {
 // matches checks a segment that a caller brings against its options.
 func matches(seg *segment.Segment, ringSize int, g *pycompat.Generation) error {
 	if off := g.DataOffset; len(seg.Ring()) != ringSize || len(seg.Secret()) != off {
-		return &segment.SizeError{Name: seg.Name(), Got: int64(seg.Size()), Ring: ringSize, DataOffset: off}
+		return &segment.SizeError{Name: seg.Name(), Got: int64(len(seg.Bytes())), Ring: ringSize, DataOffset: off}
 	}
 	return nil
 }

@@ -188,9 +188,9 @@ type ObjectState struct {
 // by address.
 type State struct {
 	Objects []ObjectState
-	Ring    shmring.State // of a FIFO
-	Used    uint64        // bytes in use, with padding
-	Leases  int           // of requests that have not ended
+	Ring    shmring.RingState // of a FIFO
+	Used    uint64            // bytes in use, with padding
+	Leases  int               // of requests that have not ended
 	Readers int
 	// Quarantined is the number of objects that wait for a fence or the counts of
 	// an aborted request.

@@ -1,8 +1,8 @@
 package shmring
 
-// walk bounds one search of Cheapest in blocks, so that looking for room takes
-// little beside filling it, also in a pool of very many small chunks. Objects of
-// some MiB gain most from a longer one (bench/eviction).
+// walk bounds one search of Cheapest in blocks, so that finding room takes little time
+// beside filling it, even in a pool of very many small chunks. Objects of a few MiB gain
+// most from a longer search (bench/eviction).
 func walk(need uint64) int {
 	return int(min(max(need/(8<<10), min(need/(2<<10), midWalk), minWalk), maxWalk))
 }
@@ -13,11 +13,11 @@ const (
 	maxWalk = 4096
 )
 
-// Cheapest looks for neighbouring chunks which, freed together with the holes
-// between them, make room for a payload of size bytes, and returns the run for
-// which the sum of cost is the least. cost also says whether a chunk may be
-// freed. Of a pool with many blocks it looks at some, the more the larger the
-// payload, and at others the next time; it finds a run if there is one.
+// Cheapest looks for neighbouring chunks that make room for a payload of size bytes when
+// they are freed, together with the holes between them. It returns the ids of the run with
+// the lowest sum of costs; cost returns false for a chunk that may not be freed. In a pool
+// with many blocks one call searches only a part, a larger one for a larger payload, and the
+// next call continues behind it. If there is a run at all, Cheapest finds one.
 func (p *Pool) Cheapest(size int, cost func(id uint32) (float64, bool)) (ids []uint32, ok bool) {
 	need := p.opt.extent(size)
 	var best struct {

@@ -7,8 +7,8 @@ import (
 	"github.com/ringcache/ringcache/internal/fault"
 )
 
-// readGuarded is ReadChunk, for memory that may be gone: what the owner knows by
-// itself is verified all the same.
+// readGuarded is ReadChunk for memory that may be gone: CheckStructure then still verifies
+// the Go state.
 func readGuarded(buf []byte, address uint64) (c Chunk, err error) {
 	err = fault.Guard(func() error {
 		c, err = ReadChunk(buf, address)
@@ -62,7 +62,7 @@ func (r *Ring) CheckStructure() error {
 		if c, err := readGuarded(r.buf, x.address); err != nil {
 			bad("id %d: %w", id, err)
 		} else if c.ID != id || c.Size != x.size {
-			bad("id %d, %d bytes: the header at %d says id %d, %d bytes", id, x.size, p, c.ID, c.Size)
+			bad("id %d, %d bytes: the header at %d has id %d, %d bytes", id, x.size, p, c.ID, c.Size)
 		}
 	}
 	if len(r.live) > 0 && at != r.end {
@@ -107,7 +107,7 @@ func (p *Pool) CheckStructure() error {
 				bad("hole at %d is in no list", b.off)
 			}
 			if l := p.holes.largest; l != nil && l.len < b.len {
-				bad("the largest hole is said to have %d bytes, the one at %d has %d", l.len, b.off, b.len)
+				bad("the recorded largest hole has %d bytes, the one at %d has %d", l.len, b.off, b.len)
 			}
 			continue
 		}
@@ -119,7 +119,7 @@ func (p *Pool) CheckStructure() error {
 		if c, err := readGuarded(p.buf, b.off); err != nil {
 			bad("chunk %d: %w", b.id, err)
 		} else if c.ID != b.id && c.ID != DeadID && c.ID != GoneID || c.Size != b.size || uint64(b.size) > b.len {
-			bad("chunk %d at %d, %d of %d bytes: the header says id %d, %d bytes", b.id, b.off, b.size, b.len, c.ID, c.Size)
+			bad("chunk %d at %d, %d of %d bytes: the header has id %d, %d bytes", b.id, b.off, b.size, b.len, c.ID, c.Size)
 		}
 	}
 	if l := p.holes.largest; l != nil && !listed[l] {

@@ -24,26 +24,25 @@ const (
 	MaxChunk = math.MaxInt32
 
 	sizeOffset = 4
-	// DeadID stands in the header of a chunk of a [Pool] to which no handle is good:
-	// one that is being written, or was freed. In a [Ring] it stands where headers
-	// of freed chunks were.
+	// DeadID is in the header of a chunk of a [Pool] that is to be freed or was freed, and,
+	// in a [Ring], where headers of freed chunks were. No handle matches it.
 	DeadID = math.MaxUint32
-	// GoneID stands in the header of a chunk of a [Pool] that was just allocated, and
-	// in memory that was scrubbed. To a reader that holds a chunk DeadID is as good as
-	// the chunk's id, since the writer takes that away for a moment; GoneID is not.
+	// GoneID is in the header of a chunk of a [Pool] that is not published yet, and in
+	// scrubbed memory. A reader that holds a chunk may find DeadID for a moment, while the
+	// writer looks for holds; GoneID means to every reader that the chunk is gone.
 	GoneID = DeadID - 1
 )
 
 // Chunk is one chunk as its header in memory describes it.
 type Chunk struct {
 	ID      uint32
-	Size    int    // with the header
-	Payload []byte // Size-HeaderSize bytes, pointing into the ring
+	Size    int    // bytes with the header
+	Payload []byte // Size-HeaderSize bytes of the ring
 }
 
-// ReadChunk reads the chunk at a logical address of a ring. It believes
-// nothing: a header that does not lie inside the ring is a [CorruptError].
-// Whether it is the chunk that was meant is for the caller to see from its ID.
+// ReadChunk reads the chunk at a logical address of a ring or a pool. It fails with a
+// [*CorruptError] if the header, or the chunk that the header describes, is not inside the
+// ring. The caller compares the ID.
 func ReadChunk(ring []byte, address uint64) (Chunk, error) {
 	p := address % uint64(len(ring))
 	if uint64(len(ring))-p < HeaderSize {
@@ -58,8 +57,8 @@ func ReadChunk(ring []byte, address uint64) (Chunk, error) {
 	return Chunk{ID: id, Size: int(size), Payload: ring[p+HeaderSize : end : end]}, nil
 }
 
-// ChunkID reads only the id at a logical address, for a second look after the
-// payload was used. ok is false where no header can be.
+// ChunkID reads only the id at a logical address: a reader compares it again after using the
+// payload. ok is false if there is no room for a header.
 func ChunkID(ring []byte, address uint64) (id uint32, ok bool) {
 	p := address % uint64(len(ring))
 	if uint64(len(ring))-p < HeaderSize {
@@ -68,6 +67,6 @@ func ChunkID(ring []byte, address uint64) (id uint32, ok bool) {
 	return mem.Load32(ring[p:]), true
 }
 
-// IDBefore says whether the id a was given out before b. Ids start over after
-// 2^31, so of two the one is older from which it is less far to the other.
+// IDBefore reports whether the id a was given out before b. Ids start over after 2^31, so a
+// is the older one if counting up from a reaches b sooner than the other way round.
 func IDBefore(a, b uint32) bool { return (b-a)%IDLimit-1 < IDLimit/2 }

@@ -1,28 +1,28 @@
-// Package shmring allocates chunks in a byte slice. The slice may be shared memory: the
-// package neither opens nor maps anything.
+// Package shmring allocates chunks in a byte slice. The slice may be shared memory; the
+// package opens and maps nothing itself.
 //
 //   - [Ring] is vLLM's SingleWriterShmRingBuffer
 //     (vllm/distributed/device_communicators/shm_object_storage.py, 0.11.1 to 0.33.0), bit
 //     for bit: addresses, headers, ids, and when the ring starts over at address 0. It
 //     frees chunks in the order of their allocation.
-//   - [Pool] places chunks wherever there is room and frees them in any order, for the
-//     same readers: a reader takes an address modulo the size, compares the id in the
-//     header there and trusts its length.
-//   - [ReadChunk] is that reader's look at a chunk. It trusts nothing.
+//   - [Pool] places chunks wherever there is room and frees them in any order. vLLM's readers
+//     read both: they take an address modulo the size, compare the id in the header there and
+//     trust the header's size.
+//   - [ReadChunk] reads a chunk as such a reader does, but checks the header.
 //
-// All state of an allocator is private to the writer; only headers and payloads are in the
-// slice. The caller decides which chunks may go: package objstore, from keys, requests and
-// readers.
+// All state of an allocator is private to the writer; the slice contains only headers and
+// payloads. The caller decides which chunks to free. Package objstore does so by keys,
+// requests and readers.
 //
-// The packages below this directory make the memory: shmring/segment creates, maps and
-// removes shared memory objects, shmring/sidecar keeps the file beside a segment from which
-// the next writer takes it over, and shmring/memory gets its pages into place.
+// The packages below this directory provide the memory: shmring/segment creates, maps and
+// removes shared memory objects; shmring/sidecar contains the file beside a segment from which
+// the next writer takes the segment over; shmring/memory prepares and reports the pages.
 //
 // # Faults
 //
 // The file behind a mapping can be cut short by a peer at any moment; touching what is gone
-// is a fault. Methods of Ring and Pool touch memory first and change their own state last,
-// so a caller that catches the fault finds the allocator as before.
+// is a fault. Methods of Ring and Pool touch the slice first and change Go state last, so a
+// caller that catches the fault finds the allocator unchanged.
 //
 // # Lifetimes
 //
@@ -32,5 +32,5 @@
 //
 // # Concurrency
 //
-// A Ring and a Pool have one owner and no lock.
+// A Ring or a Pool must not be used by two goroutines at a time.
 package shmring

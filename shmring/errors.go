@@ -9,21 +9,21 @@ import (
 
 var (
 	// ErrFull is wrapped by [FullError].
-	ErrFull = errors.New("shmring: ring is full")
+	ErrFull = errors.New("shmring: full")
 	// ErrTooLarge is wrapped by [TooLargeError].
-	ErrTooLarge = errors.New("shmring: chunk is larger than the ring can ever hold")
-	// ErrInvalid says that an argument makes no sense. It matches the ErrInvalid of
+	ErrTooLarge = errors.New("shmring: chunk can never fit")
+	// ErrInvalid reports an argument that is never valid. It matches the ErrInvalid of
 	// every other package of this module.
 	ErrInvalid = sentinel.New(sentinel.Invalid, "shmring: invalid argument")
 	// ErrCorrupt is wrapped by [CorruptError].
 	ErrCorrupt = errors.New("shmring: corrupt chunk")
 )
 
-// FullError says that a chunk does not fit until others are freed.
+// FullError reports that a chunk does not fit until others are freed.
 type FullError struct {
 	Need int    // bytes of the chunk, with its header
-	Used uint64 // bytes between the oldest chunk and the next one, with padding
-	Size int    // bytes of the ring
+	Used uint64 // bytes in use, see [Ring.Used] and [Pool.Used]
+	Size int    // bytes of the ring or the pool
 }
 
 func (e *FullError) Error() string {
@@ -38,11 +38,11 @@ func (e *FullError) UpstreamText() string {
 	return "Not enough space in the data buffer, try calling free_buf() to free up space"
 }
 
-// TooLargeError says that a chunk can't ever fit. Upstream raises the error of
-// a full ring in this case, and an OverflowError from 2 GiB on.
+// TooLargeError reports that a chunk can never fit. vLLM raises the error of a full ring in
+// this case, and an OverflowError from 2 GiB on (shm_object_storage.py, 0.11.1 to 0.33.0).
 type TooLargeError struct {
 	Need  int // bytes of the chunk, with its header
-	Limit int // most bytes that a chunk of this ring can have
+	Limit int // bytes of the largest chunk, with its header
 }
 
 func (e *TooLargeError) Error() string {
@@ -52,13 +52,12 @@ func (e *TooLargeError) Error() string {
 // Unwrap makes errors.Is(err, ErrTooLarge) true.
 func (e *TooLargeError) Unwrap() error { return ErrTooLarge }
 
-// UpstreamText is the text of vLLM's MemoryError, which makes no difference
-// between what does not fit now and what never will.
+// UpstreamText is the text of vLLM's MemoryError, the same as for a full ring.
 func (e *TooLargeError) UpstreamText() string { return (*FullError)(nil).UpstreamText() }
 
-// CorruptError says that a chunk header can't be right.
+// CorruptError reports that a chunk header can't be right.
 type CorruptError struct {
-	Offset uint64 // physical, from the start of the ring
+	Offset uint64 // of the header, from the start of the ring
 	What   string
 	Got    int64
 	Want   string

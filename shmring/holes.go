@@ -2,12 +2,12 @@ package shmring
 
 import "math/bits"
 
-// holes are the free blocks in lists by size: 32 lists for each power of two.
+// holes contains the free blocks in lists by size, 32 lists for each power of two.
 type holes struct {
 	head  [maxBin]*block
-	some  [(maxBin + 63) / 64]uint64 // which lists have one
+	some  [(maxBin + 63) / 64]uint64 // a bit for each list that is not empty
 	count int
-	// largest is one of the largest holes, nil if that has to be looked up.
+	// largest is one of the largest holes, nil if it has to be looked up.
 	largest *block
 }
 
@@ -68,7 +68,7 @@ func (h *holes) from(i int) *block {
 	return h.head[i]
 }
 
-// last returns the list of the largest holes, -1 if there are none.
+// last returns the number of the list of the largest holes, -1 if there are no holes.
 func (h *holes) last() int {
 	for w := len(h.some) - 1; w >= 0; w-- {
 		if h.some[w] != 0 {
@@ -78,7 +78,7 @@ func (h *holes) last() int {
 	return -1
 }
 
-// next returns the first list from i on that has holes, -1 if there is none.
+// next returns the number of the first list from i on that has holes, -1 if there is none.
 func (h *holes) next(i int) int {
 	for w := i / 64; w < len(h.some); w++ {
 		m := h.some[w]
@@ -92,9 +92,8 @@ func (h *holes) next(i int) int {
 	return -1
 }
 
-// find returns a hole of at least n bytes, one that is hardly larger if there
-// is one. Of the list that n itself belongs to some holes may be too small; of
-// the later ones none is.
+// find returns a hole of at least n bytes, preferably one that is hardly larger. Holes in the
+// list of n may be too small; those in later lists are large enough.
 func (h *holes) find(n uint64) *block {
 	i := binOf(n)
 	var best *block

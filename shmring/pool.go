@@ -203,32 +203,31 @@ func (p *Pool) cut(b *block, n uint64) {
 	p.addHole(rest)
 }
 
-// Publish writes the chunk's id into its header: from now on handles to it are
-// good. Everything written to the payload comes before.
+// Publish writes the id of a chunk into its header: from now on handles to the chunk are
+// valid. Everything that was written to the payload before becomes visible first.
 func (p *Pool) Publish(id uint32) {
 	mem.Fence()
 	mem.Store32(p.buf[p.live[id].off:], id)
 }
 
-// Kill takes the id out of the chunk's header, so that every handle to it is
-// stale. Publish undoes it.
+// Kill replaces the id in the header of a chunk by [DeadID], so that every handle to the
+// chunk is stale. Publish reverses it.
 func (p *Pool) Kill(id uint32) {
 	mem.Store32(p.buf[p.live[id].off:], DeadID)
 	mem.Fence()
 }
 
-// Free kills a chunk's id and gives its bytes back. An id that is not live is
-// ignored.
+// Free kills the chunk id and frees its bytes. An id that is not live is ignored.
 func (p *Pool) Free(id uint32) {
 	if p.live[id] == nil {
 		return
 	}
-	p.Kill(id) // first, so that nothing is half done if the memory is gone
+	p.Kill(id) // memory first: if it is gone, nothing has changed
 	p.Release(id)
 }
 
-// Release gives the bytes of a chunk back whose id is dead, see Kill. It does not
-// touch the memory. An id that is not live is ignored.
+// Release frees the bytes of a chunk that Kill was called for. It does not touch the memory.
+// An id that is not live is ignored.
 func (p *Pool) Release(id uint32) {
 	b := p.live[id]
 	if b == nil {
@@ -261,8 +260,8 @@ func (p *Pool) swallow(b *block) {
 	}
 }
 
-// Scrub makes every handle to a place that is free now stale, whatever stands
-// there.
+// Scrub writes [GoneID] wherever a chunk in free room can have had its header, so that every
+// handle to such a place is stale.
 func (p *Pool) Scrub() {
 	for b := p.first; b != nil; b = b.next {
 		for off := b.off; b.free && off < b.off+b.len; off += Granule {
@@ -272,7 +271,7 @@ func (p *Pool) Scrub() {
 	mem.Fence()
 }
 
-// Clear frees every chunk. Ids go on.
+// Clear frees every chunk. Ids continue.
 func (p *Pool) Clear() {
 	for id := range p.live {
 		p.Kill(id)
@@ -336,17 +335,6 @@ func (p *Pool) claim(rest *block, c Placed) *block {
 	p.live[c.ID] = rest
 	p.used += rest.len
 	return rest.next
-}
-
-// Access returns the chunk at an address as its header describes it.
-func (p *Pool) Access(address uint64) (Chunk, error) { return ReadChunk(p.buf, address) }
-
-// Payload returns the bytes of a live chunk, or nil.
-func (p *Pool) Payload(id uint32) []byte {
-	if b := p.live[id]; b != nil {
-		return p.payload(b)
-	}
-	return nil
 }
 
 // Live yields the id and the address of every chunk, by address.

@@ -69,23 +69,25 @@ func TestPoolOfALargerUnit(t *testing.T) {
 
 func TestPoolPlacesChunksAtGranulesOfTheSegment(t *testing.T) {
 	for _, offset := range []int{0, 32, 64, 100} {
-		p, _ := newPool(t, 10_000, offset)
-		for _, n := range []int{1, 52, 56, 57, 500} {
-			address, id, payload, err := p.Alloc(n)
-			require.NoError(t, err)
-			require.Zero(t, (address+uint64(offset))%Granule)
-			require.Len(t, payload, n)
-			_, err = p.Access(address)
-			require.NoError(t, err)
-			got, ok := ChunkID(p.buf, address)
-			require.True(t, ok)
-			require.NotEqual(t, id, got, "no handle is good before Publish")
-			p.Publish(id)
-			c, err := p.Access(address)
-			require.NoError(t, err)
-			require.Equal(t, id, c.ID)
-			require.Equal(t, n+HeaderSize, c.Size)
-		}
+		t.Run(fmt.Sprint("data offset ", offset), func(t *testing.T) {
+			p, _ := newPool(t, 10_000, offset)
+			for _, n := range []int{1, 52, 56, 57, 500} {
+				address, id, payload, err := p.Alloc(n)
+				require.NoError(t, err)
+				require.Zero(t, (address+uint64(offset))%Granule)
+				require.Len(t, payload, n)
+				_, err = ReadChunk(p.buf, address)
+				require.NoError(t, err)
+				got, ok := ChunkID(p.buf, address)
+				require.True(t, ok)
+				require.NotEqual(t, id, got, "no handle is good before Publish")
+				p.Publish(id)
+				c, err := ReadChunk(p.buf, address)
+				require.NoError(t, err)
+				require.Equal(t, id, c.ID)
+				require.Equal(t, n+HeaderSize, c.Size)
+			}
+		})
 	}
 }
 
@@ -125,6 +127,7 @@ func TestPoolErrors(t *testing.T) {
 	p, _ := newPool(t, 1000, 32)
 	_, _, _, err := p.Alloc(0)
 	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorContains(t, err, "allocation of 0 bytes")
 	_, _, _, err = p.Alloc(960)
 	var never *TooLargeError
 	require.ErrorAs(t, err, &never)
@@ -134,6 +137,7 @@ func TestPoolErrors(t *testing.T) {
 	var full *FullError
 	_, _, _, err = p.Alloc(1)
 	require.ErrorAs(t, err, &full)
+	require.Equal(t, FullError{Need: 9, Used: 960, Size: 1000}, *full)
 
 	tiny := NewPool(make([]byte, 60), PoolOptions{DataOffset: 32})
 	_, _, _, err = tiny.Alloc(1)
@@ -264,7 +268,7 @@ func TestPoolAgainstAModel(t *testing.T) {
 			require.NoError(t, p.CheckStructure())
 			require.Equal(t, len(live), p.Len())
 			for id, c := range live {
-				for _, b := range p.Payload(id) {
+				for _, b := range p.payload(p.live[id]) {
 					require.Equal(t, c.fill, b, "chunk %d was overwritten", id)
 				}
 			}

@@ -7,19 +7,19 @@ import (
 	"github.com/ringcache/ringcache/internal/mem"
 )
 
-// RingOptions are the choices for a [Ring]. The zero value is upstream's.
+// RingOptions configure a [Ring]. The zero value gives vLLM's addresses and ids.
 type RingOptions struct {
-	// Align places every chunk so that the offset of its header in the segment
-	// is a multiple of Align bytes, a power of two of at least HeaderSize. 0
-	// packs chunks without gaps, as upstream does; readers don't care.
+	// Align makes the offset of every chunk in the segment a multiple of Align bytes, a
+	// power of two of at least HeaderSize. 0 packs chunks without gaps, as vLLM does.
+	// Readers accept both.
 	Align int
-	// DataOffset is the number of bytes of the segment in front of the ring,
-	// which count for Align.
+	// DataOffset is the number of bytes of the segment in front of the ring, which Align
+	// takes into account.
 	DataOffset int
 	// FirstID is the id of the first chunk.
 	FirstID uint32
-	// IDsRestart makes Clear start the ids at 0 again, as vLLM before 0.32 did.
-	// An old handle can then match a new chunk.
+	// IDsRestart makes Clear start the ids at 0 again, as vLLM does before 0.32. An old
+	// handle can then match a new chunk.
 	IDsRestart bool
 }
 
@@ -36,14 +36,13 @@ func (o RingOptions) Validate() error {
 	return nil
 }
 
-// Ring allocates chunks in a byte slice and frees them strictly in the order
-// of their allocation.
+// Ring allocates chunks in a byte slice and frees them in the order of their allocation.
 //
 // Addresses are logical: they run on over the end of the memory into a second
 // lap, so that 0 <= address < 2*Size. The chunk lies at address modulo Size and
 // never across the end.
 //
-// What holds between calls ([Ring.CheckStructure]):
+// Between calls ([Ring.CheckStructure]):
 //   - the live chunks are those with ids idStart, idStart+1, ... up to but not
 //     including idEnd, modulo IDLimit, each with an entry in live;
 //   - their addresses modulo Size are in ring order, don't overlap, and lie in
@@ -61,15 +60,15 @@ type Ring struct {
 	stale          staleHeaders
 }
 
-// extent is where a live chunk is. The size is kept here and not read back from
-// memory, which others can write.
+// extent is the place of a live chunk. The size is not read back from memory, since others
+// can write there.
 type extent struct {
 	address uint64
 	size    int
 }
 
-// NewRing makes an empty ring over buf, which it does not clear. It panics if
-// the options make no sense; they come from code, not from input.
+// NewRing makes an empty ring over buf, which it does not clear. It panics if the options are
+// invalid ([RingOptions.Validate]) or buf has no room for a chunk.
 func NewRing(buf []byte, o RingOptions) *Ring {
 	if err := o.Validate(); err != nil {
 		panic(err)
@@ -96,10 +95,9 @@ func (r *Ring) Len() int { return len(r.live) }
 // the padding between them.
 func (r *Ring) Used() uint64 { return r.end - r.start }
 
-// Alloc takes size bytes, size > 0, for the payload of a new chunk and writes
-// its header. The payload still holds what was there before. Errors are
-// [ErrInvalid], [*TooLargeError] and [*FullError]; none of them changes
-// anything.
+// Alloc allocates a chunk with a payload of size bytes, size > 0, and writes its header. The
+// payload contains whatever was there before. Alloc fails with [ErrInvalid], [*TooLargeError]
+// or [*FullError], and then changes nothing.
 func (r *Ring) Alloc(size int) (address uint64, id uint32, payload []byte, err error) {
 	if size <= 0 {
 		return 0, 0, nil, fmt.Errorf("%w: allocation of %d bytes, want at least 1", ErrInvalid, size)
@@ -121,8 +119,8 @@ func (r *Ring) Alloc(size int) (address uint64, id uint32, payload []byte, err e
 	}
 
 	id = r.idEnd
-	// The header goes first: it makes a stale handle to this place fail before
-	// a byte of the payload changes.
+	// The header goes first, so that a stale handle to this place fails before a byte of
+	// the payload changes.
 	mem.Store32(r.buf[off:], id)
 	mem.Store32(r.buf[off+sizeOffset:], uint32(s))
 	r.stale.kill(r.buf, off, s)
@@ -134,13 +132,9 @@ func (r *Ring) Alloc(size int) (address uint64, id uint32, payload []byte, err e
 	return at, id, r.buf[off+HeaderSize : off+s : off+s], nil
 }
 
-// Access returns the chunk at a logical address as its header describes it.
-func (r *Ring) Access(address uint64) (Chunk, error) { return ReadChunk(r.buf, address) }
-
-// Free asks isFree for one chunk after the other, oldest first, and frees each
-// until isFree says no, none is left, or at least limit bytes were freed. It
-// returns the freed ids in order. limit 0 or less frees nothing; [Ring.Size] is
-// upstream's default.
+// Free frees chunks, oldest first, until isFree returns false for one, none is left, or at
+// least limit bytes were freed. It returns the freed ids in order. A limit of 0 or less frees
+// nothing; vLLM's default is [Ring.Size].
 func (r *Ring) Free(isFree func(id uint32, payload []byte) bool, limit int) []uint32 {
 	var freed []uint32
 	n := uint64(len(r.buf))
@@ -172,8 +166,8 @@ func (r *Ring) Free(isFree func(id uint32, payload []byte) bool, limit int) []ui
 	return freed
 }
 
-// Clear forgets every chunk. The bytes stay until they are overwritten, so a
-// handle from before can still be read until then.
+// Clear frees every chunk. The bytes stay until they are overwritten, and until then a handle
+// from before can still be read.
 func (r *Ring) Clear() {
 	for _, x := range r.live {
 		r.stale.add(x.address % uint64(len(r.buf)))
@@ -186,14 +180,14 @@ func (r *Ring) Clear() {
 	r.idStart = r.idEnd
 }
 
-// State is a copy of what a ring knows.
-type State struct {
-	Start, End     uint64
-	IDStart, IDEnd uint32
+// RingState is the position of a [Ring].
+type RingState struct {
+	Start, End     uint64 // addresses of the oldest chunk and of the end of the newest
+	IDStart, IDEnd uint32 // ids of the oldest chunk and of the next one to be allocated
 }
 
-// State returns the positions and the id window.
-func (r *Ring) State() State { return State{r.start, r.end, r.idStart, r.idEnd} }
+// State returns the position of the ring.
+func (r *Ring) State() RingState { return RingState{r.start, r.end, r.idStart, r.idEnd} }
 
 // Live yields the id and the logical address of every live chunk, oldest first.
 func (r *Ring) Live() iter.Seq2[uint32, uint64] {

@@ -2,11 +2,12 @@ package shmring
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/ringcache/ringcache/internal/sentinel"
 )
@@ -20,7 +21,7 @@ func newRing(t *testing.T, size int, o RingOptions) *Ring {
 
 func always(uint32, []byte) bool { return true }
 
-// only returns a predicate that says yes to the given ids.
+// only returns a predicate that is true for the given ids.
 func only(ids ...uint32) func(uint32, []byte) bool {
 	return func(id uint32, _ []byte) bool {
 		for _, x := range ids {
@@ -70,7 +71,7 @@ func TestVectorWrapAndReset(t *testing.T) {
 	full(t, r, 40)
 	alloc(t, r, 1, 128, 4)
 	require.Equal(t, []uint32{2, 3, 4}, r.Free(always, r.Size()))
-	require.Equal(t, State{0, 0, 5, 5}, r.State())
+	require.Equal(t, RingState{0, 0, 5, 5}, r.State())
 }
 
 func TestVectorRebase(t *testing.T) {
@@ -131,7 +132,7 @@ func TestUpstreamBufferAccess(t *testing.T) {
 		text[i] = byte(i)
 	}
 	copy(payload, text)
-	c, err := r.Access(a)
+	c, err := ReadChunk(r.buf, a)
 	require.NoError(t, err)
 	require.Equal(t, id, c.ID)
 	require.Equal(t, 108, c.Size)
@@ -159,19 +160,23 @@ func TestUpstreamAllocationAndFree(t *testing.T) {
 }
 
 func TestUpstreamClearBuffer(t *testing.T) {
-	for _, restart := range []bool{false, true} {
-		r := newRing(t, 1000, RingOptions{IDsRestart: restart})
-		for range 3 {
-			_, _, _, err := r.Alloc(20)
-			require.NoError(t, err)
-		}
-		r.Clear()
-		want := State{IDStart: 3, IDEnd: 3}
-		if restart {
-			want = State{}
-		}
-		require.Equal(t, want, r.State())
-		require.Zero(t, r.Len())
+	for name, c := range map[string]struct {
+		restart bool
+		want    RingState
+	}{
+		"ids go on":   {false, RingState{IDStart: 3, IDEnd: 3}},
+		"ids restart": {true, RingState{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRing(t, 1000, RingOptions{IDsRestart: c.restart})
+			for range 3 {
+				_, _, _, err := r.Alloc(20)
+				require.NoError(t, err)
+			}
+			r.Clear()
+			require.Equal(t, c.want, r.State())
+			require.Zero(t, r.Len())
+		})
 	}
 }
 
@@ -210,58 +215,35 @@ func TestUpstreamAllocationCycles(t *testing.T) {
 func TestAllocRefuses(t *testing.T) {
 	r := newRing(t, 100, RingOptions{})
 	for _, size := range []int{0, -1, math.MinInt} {
-		_, _, _, err := r.Alloc(size)
-		require.ErrorIs(t, err, ErrInvalid)
+		t.Run(strconv.Itoa(size), func(t *testing.T) {
+			_, _, _, err := r.Alloc(size)
+			require.ErrorIs(t, err, ErrInvalid)
+			require.ErrorContains(t, err, fmt.Sprintf("allocation of %d bytes", size))
+		})
 	}
 	for _, size := range []int{93, 1 << 31, math.MaxInt, math.MaxInt - 7} {
-		_, _, _, err := r.Alloc(size)
-		var large *TooLargeError
-		require.ErrorAs(t, err, &large)
-		require.NotErrorIs(t, err, ErrFull, "waiting does not help")
-		require.Equal(t, 100, large.Limit)
+		t.Run(strconv.Itoa(size), func(t *testing.T) {
+			_, _, _, err := r.Alloc(size)
+			var large *TooLargeError
+			require.ErrorAs(t, err, &large)
+			require.NotErrorIs(t, err, ErrFull, "waiting does not help")
+			require.Equal(t, 100, large.Limit)
+		})
 	}
-	require.Equal(t, State{}, r.State(), "nothing changed")
+	require.Equal(t, RingState{}, r.State(), "nothing changed")
 }
 
 func TestBadRingOptionsPanic(t *testing.T) {
-	for _, o := range []RingOptions{{Align: 3}, {Align: 4}, {Align: -8}, {DataOffset: -1}, {FirstID: IDLimit}} {
-		require.ErrorIs(t, o.Validate(), ErrInvalid)
-		require.Panics(t, func() { NewRing(make([]byte, 100), o) })
+	for what, o := range map[string]RingOptions{
+		"Align 3": {Align: 3}, "Align 4": {Align: 4}, "Align -8": {Align: -8}, "DataOffset -1": {DataOffset: -1}, "FirstID 2147483648": {FirstID: IDLimit},
+	} {
+		t.Run(what, func(t *testing.T) {
+			require.ErrorIs(t, o.Validate(), ErrInvalid)
+			require.ErrorContains(t, o.Validate(), what)
+			require.PanicsWithError(t, o.Validate().Error(), func() { NewRing(make([]byte, 100), o) })
+		})
 	}
 	require.Panics(t, func() { NewRing(make([]byte, HeaderSize), RingOptions{}) })
-}
-
-func TestReadChunkBelievesNothing(t *testing.T) {
-	header := func(off int, size uint32) []byte {
-		b := make([]byte, 64)
-		b[off] = 7
-		b[off+4], b[off+5], b[off+6], b[off+7] = byte(size), byte(size>>8), byte(size>>16), byte(size>>24)
-		return b
-	}
-	for name, c := range map[string]struct {
-		ring    []byte
-		address uint64
-	}{
-		"size 0":           {header(0, 0), 0},
-		"size 7":           {header(0, 7), 0},
-		"negative":         {header(0, 0xffffffff), 0},
-		"most negative":    {header(0, 0x80000000), 0},
-		"past the end":     {header(0, 65), 0},
-		"past from middle": {header(40, 25), 40 + 64*3},
-		"largest":          {header(0, 0x7fffffff), 0},
-		"no header":        {header(0, 20), 57},
-		"address 2^64-1":   {header(0, 20), math.MaxUint64},
-	} {
-		_, err := ReadChunk(c.ring, c.address)
-		var corrupt *CorruptError
-		require.ErrorAs(t, err, &corrupt, name)
-		require.ErrorIs(t, err, ErrCorrupt, name)
-	}
-	c, err := ReadChunk(header(40, 24), 40+64*3)
-	require.NoError(t, err)
-	require.Equal(t, uint32(7), c.ID)
-	require.Len(t, c.Payload, 16)
-	require.Equal(t, 16, cap(c.Payload), "can't be appended into the next chunk")
 }
 
 // TestNewChunkKillsHeadersInItsWay: a stale reader finds out by looking at the
@@ -307,122 +289,4 @@ func TestPartlyCoveredHeaderIsKilledToo(t *testing.T) {
 			}
 		}
 	}
-}
-
-// model is the ring as a list of chunks that are not allowed to overlap.
-type model struct {
-	id      uint32
-	address uint64
-	fill    byte
-	size    int
-}
-
-func TestRingProperties(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		size := rapid.IntRange(9, 700).Draw(t, "size")
-		o := RingOptions{
-			Align:      rapid.SampledFrom([]int{0, 0, 8, 16, 64}).Draw(t, "align"),
-			DataOffset: rapid.SampledFrom([]int{0, 32}).Draw(t, "offset"),
-			FirstID:    rapid.SampledFrom([]uint32{0, IDLimit - 3}).Draw(t, "first"),
-		}
-		r := NewRing(make([]byte, size), o)
-		var live []model
-		for range rapid.IntRange(40, 200).Draw(t, "ops") {
-			switch rapid.IntRange(0, 9).Draw(t, "op") {
-			default:
-				n := rapid.IntRange(1, size/2+2).Draw(t, "n")
-				a, id, payload, err := r.Alloc(n)
-				if err != nil {
-					if !errors.Is(err, ErrFull) && !errors.Is(err, ErrTooLarge) {
-						t.Fatal(err)
-					}
-					if len(live) == 0 && errors.Is(err, ErrFull) {
-						t.Fatalf("an empty ring refused %d bytes for now only: %v", n, err)
-					}
-					continue
-				}
-				if a >= 2*uint64(size) {
-					t.Fatalf("address %d is not below %d", a, 2*size)
-				}
-				m := model{id, a, byte(id*31 + 7), n}
-				for i := range payload {
-					payload[i] = m.fill
-				}
-				live = append(live, m)
-			case 6, 7, 8:
-				k := rapid.IntRange(0, len(live)).Draw(t, "k")
-				left := k
-				freed := r.Free(func(uint32, []byte) bool { left--; return left >= 0 }, size)
-				if len(freed) != k {
-					t.Fatalf("freed %d of %d", len(freed), k)
-				}
-				for i, id := range freed {
-					if id != live[i].id {
-						t.Fatalf("freed %d, oldest is %d", id, live[i].id)
-					}
-				}
-				live = live[k:]
-			case 9:
-				r.Clear()
-				live = nil
-			}
-			if err := r.CheckStructure(); err != nil {
-				t.Fatal(err)
-			}
-			for _, m := range live {
-				c, err := r.Access(m.address)
-				if err != nil || c.ID != m.id || len(c.Payload) != m.size {
-					t.Fatalf("chunk %+v: %+v, %v", m, c, err)
-				}
-				for _, b := range c.Payload {
-					if b != m.fill {
-						t.Fatalf("chunk %+v was overwritten", m)
-					}
-				}
-			}
-		}
-	})
-}
-
-func TestCheckStructureFinds(t *testing.T) {
-	broken := map[string]func(*Ring){
-		"overwritten header": func(r *Ring) { r.buf[0]++ },
-		"wrong size":         func(r *Ring) { r.buf[4]++ },
-		"missing":            func(r *Ring) { delete(r.live, 1) },
-		"start":              func(r *Ring) { r.start += uint64(r.Size()) },
-		"end":                func(r *Ring) { r.end-- },
-		"moved":              func(r *Ring) { r.live[1] = extent{5, 20} },
-		"not reset":          func(r *Ring) { clear(r.live); r.idStart = r.idEnd },
-	}
-	for name, breakIt := range broken {
-		r := NewRing(make([]byte, 100), RingOptions{})
-		alloc(t, r, 12, 0, 0)
-		alloc(t, r, 12, 20, 1)
-		require.NoError(t, r.CheckStructure())
-		breakIt(r)
-		require.Error(t, r.CheckStructure(), name)
-	}
-}
-
-// FuzzReadChunk: any memory, any address: a chunk inside the memory or an error.
-func FuzzReadChunk(f *testing.F) {
-	f.Add([]byte{1, 0, 0, 0, 12, 0, 0, 0, 1, 2, 3, 4}, uint64(12))
-	f.Add([]byte{1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 1}, uint64(9))
-	f.Add([]byte{1, 0, 0}, uint64(math.MaxUint64))
-	f.Fuzz(func(t *testing.T, ring []byte, address uint64) {
-		if len(ring) == 0 {
-			return
-		}
-		c, err := ReadChunk(ring, address)
-		if err != nil {
-			require.ErrorIs(t, err, ErrCorrupt)
-			return
-		}
-		p := int(address % uint64(len(ring)))
-		require.Equal(t, c.Size, len(c.Payload)+HeaderSize)
-		require.LessOrEqual(t, p+c.Size, len(ring))
-		id, ok := ChunkID(ring, address)
-		require.True(t, ok)
-		require.Equal(t, c.ID, id)
-	})
 }

@@ -2,13 +2,12 @@ package shmring
 
 import "github.com/ringcache/ringcache/internal/mem"
 
-// staleHeaders remembers where the headers of freed chunks still stand, in
-// buckets of bucketSize bytes.
+// staleHeaders contains the offsets of the headers of freed chunks that are still in memory,
+// in buckets of bucketSize bytes.
 //
-// A reader with a stale handle looks at the header before and after it uses the
-// payload. That only proves something if the header goes before the payload
-// does, so a new chunk first kills the headers in its way: its owner may fill
-// it in any order.
+// A reader with a stale handle compares the id in the header before and after it uses the
+// payload. That proves something only if the header is destroyed before the payload is, so
+// allocating a chunk first kills the headers inside it: its owner may fill it in any order.
 type staleHeaders map[uint64][]uint64
 
 const bucketSize = 1 << 16
@@ -24,7 +23,7 @@ func (s staleHeaders) kill(buf []byte, off, size uint64) {
 		if !ok {
 			continue
 		}
-		for _, p := range old { // memory first: if it is gone, no place is forgotten
+		for _, p := range old { // memory first: if it is gone, no offset is lost
 			if p >= off+HeaderSize && p < off+size { // else the new header took its place
 				killID(buf, p, off+size)
 			}

@@ -90,8 +90,8 @@ func AdoptSegment(seg *segment.Segment, o Options) (*Store, Adoption, error) {
 // restore rebuilds what the dead writer knew from the sidecar.
 func (s *Store) restore() (a Adoption) {
 	state := s.ctl.State()
-	a.Clean = state.Clean && s.ctl.StateIntact()
-	if !s.ctl.StateIntact() {
+	a.Clean = state.Clean && !state.Damaged
+	if state.Damaged {
 		// The state may be the one before the last: go behind all ids, and the epoch,
 		// that the last one can have had.
 		state.NextID = (state.NextID + idBlock + 2*uint32(s.ctl.Options().Objects)) % shmring.IDLimit
@@ -228,7 +228,7 @@ func (s *Store) restore() (a Adoption) {
 
 // verify compares an object with its chunk, and reads its description.
 func (s *Store) verify(o *Object) error {
-	c, err := s.pool.Access(o.address)
+	c, err := shmring.ReadChunk(s.seg.Ring(), o.address)
 	if err != nil {
 		return err
 	}

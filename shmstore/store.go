@@ -98,7 +98,7 @@ func New(seg *segment.Segment, o Options) (*Store, error) {
 		return nil, err
 	}
 	if len(seg.Ring()) != o.Size || len(seg.Secret()) != o.DataOffset {
-		return nil, &segment.SizeError{Name: seg.Name(), Got: int64(seg.Size()), Ring: o.Size, DataOffset: o.DataOffset}
+		return nil, &segment.SizeError{Name: seg.Name(), Got: int64(len(seg.Bytes())), Ring: o.Size, DataOffset: o.DataOffset}
 	}
 	if c := seg.Sidecar(); c != nil && (c.Options().Policy != sidecar.Pool || c.State().Epoch > 1 || c.State().Clean) {
 		return nil, fmt.Errorf("%w: segment %s has a sidecar for the policy %v that was in use; adopt it", ErrInvalid, seg.Name(), c.Options().Policy)

@@ -1,6 +1,7 @@
 package sentinel_test
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/ringcache/ringcache/engine"
 	"github.com/ringcache/ringcache/internal/sentinel"
+	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/lrusync/upstream"
 	"github.com/ringcache/ringcache/mmcache"
@@ -43,7 +45,7 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 		{"owned", []error{sidecar.ErrOwned, objstore.ErrOwned}, nil},
 		{"wrong size", []error{segment.ErrSize, objstore.ErrSize}, nil},
 		{"memory", []error{memory.ErrMissing, objstore.ErrMemory}, nil},
-		{"system", []error{segment.ErrUnsupported, objstore.ErrUnsupported}, nil},
+		{"system", []error{shmfile.ErrUnsupported}, errors.ErrUnsupported},
 		{"full", []error{shmring.ErrFull, objstore.ErrFull}, nil},
 		{"corrupt chunk", []error{shmring.ErrCorrupt, objstore.ErrCorrupt}, nil},
 		{"chunk too large", []error{shmring.ErrTooLarge, objstore.ErrTooLarge}, nil},

@@ -10,7 +10,7 @@ import (
 
 // Room is a limit on memory and what is left of it.
 type Room struct {
-	File  string // that holds the limit, an absolute path
+	File  string // absolute path of the file that contains the limit
 	Limit int64  // bytes
 	Used  int64  // bytes that the kernel can't take back by giving up file cache
 }
@@ -18,13 +18,12 @@ type Room struct {
 // Left returns the bytes that are left, never less than 0.
 func (r Room) Left() int64 { return max(0, r.Limit-r.Used) }
 
-// CgroupRoom returns the tightest memory limit among the control groups of this
-// process and their ancestors, as far as they can be seen; root is the file
-// system from "/" on. It is false if no limit is known. What can't be read or
-// understood counts in favour of the caller: an unknown limit as none, an
-// unknown use as zero.
+// CgroupRoom returns the tightest memory limit among the control groups of this process and
+// their ancestors, as far as this process can see them; root is the file system at "/". The
+// second result is false if no limit is known. An unknown limit counts as none, and an unknown
+// use as zero.
 //
-// Swap is not counted: a ring that only fits by swapping is of no use.
+// Swap does not count: a ring that fits only by swapping is of no use.
 func CgroupRoom(root fs.FS) (Room, bool) {
 	v1, v2 := ownGroups(root)
 	var best Room
@@ -46,8 +45,8 @@ func CgroupRoom(root fs.FS) (Room, bool) {
 	return best, found
 }
 
-// ownGroups returns the paths of the control groups for memory that this
-// process is in, "" where there is none.
+// ownGroups returns the paths of this process's control groups for memory, "" where there is
+// none.
 func ownGroups(root fs.FS) (v1, v2 string) {
 	text, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -58,7 +57,7 @@ func ownGroups(root fs.FS) (v1, v2 string) {
 		f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
 		switch {
 		case len(f) != 3 || !strings.HasPrefix(f[2], "/") || climbs(f[2]):
-			// A path with .. is outside of what this process may see.
+			// A path with .. is outside of the part that this process can see.
 		case f[0] == "0" && f[1] == "":
 			v2 = f[2]
 		case slices.Contains(strings.Split(f[1], ","), "memory"):
@@ -70,13 +69,13 @@ func ownGroups(root fs.FS) (v1, v2 string) {
 
 func climbs(p string) bool { return slices.Contains(strings.Split(p, "/"), "..") }
 
-// groupDirs returns the directories of the group and its ancestors, the nearest
-// first and the mount itself last. In a container the path may be the host's
-// and the mount only a part of that tree, or the path says nothing ("/").
+// groupDirs returns the directories of the group and its ancestors, the nearest first and
+// the mount itself last. In a container the path may be that of the host, and the mount only a
+// part of the host's tree; or the path may be just "/".
 func groupDirs(m Mount, group string) []string {
 	rest, ok := below(group, m.Root)
 	if !ok {
-		rest = "" // then the mount is all that can be seen
+		rest = "" // then only the mount itself can be seen
 	}
 	dirs := []string{m.Point}
 	for _, name := range strings.Split(strings.Trim(rest, "/"), "/") {
@@ -106,7 +105,7 @@ func roomsV1(root fs.FS, dirs []string) []Room {
 	var out []Room
 	for i, d := range dirs {
 		if h, ok := number(root, d, "memory.use_hierarchy"); i > 0 && ok && h == 0 {
-			continue // its limit is not one for its children
+			continue // its limit does not concern its children
 		}
 		limit, ok := number(root, d, "memory.limit_in_bytes")
 		if !ok {
@@ -119,8 +118,8 @@ func roomsV1(root fs.FS, dirs []string) []Room {
 	return out
 }
 
-// used returns the use of the group without what the kernel gives up before it
-// kills. Shared memory is in none of these lists: it counts as anonymous.
+// used returns the memory that the group uses, without what the kernel frees before it kills
+// a process. Shared memory is in none of the lists below: it counts as anonymous.
 func used(root fs.FS, dir, usage string, cache ...string) int64 {
 	n, ok := number(root, dir, usage)
 	if !ok {
@@ -139,10 +138,10 @@ func used(root fs.FS, dir, usage string, cache ...string) int64 {
 	return n
 }
 
-// unlimited is about what version 1 writes for no limit.
+// unlimited is above every real limit and below what version 1 writes for no limit.
 const unlimited = 1 << 62
 
-// number reads a count; "max" and what is no count are not one.
+// number parses a count; the second result is false for "max" and other texts.
 func number(root fs.FS, dir, name string) (int64, bool) {
 	text, err := fs.ReadFile(root, rooted(path.Join(dir, name)))
 	if err != nil {

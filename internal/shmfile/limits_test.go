@@ -1,6 +1,7 @@
 package shmfile
 
 import (
+	"fmt"
 	"io/fs"
 	"testing"
 	"testing/fstest"
@@ -86,14 +87,14 @@ func TestCgroupRoom(t *testing.T) {
 			old+"memory.limit_in_bytes", "1000\n", "sys/fs/cgroup/unified/x/memory.pressure", "x"),
 			&Room{"/sys/fs/cgroup/memory/memory.limit_in_bytes", 1000, 0}},
 	} {
-		got, ok := CgroupRoom(c.root)
-		if c.want == nil {
-			require.False(t, ok, "%s: %+v", name, got)
-			continue
-		}
-		require.True(t, ok, name)
-		require.Equal(t, *c.want, got, name)
-		require.Equal(t, max(0, got.Limit-got.Used), got.Left(), name)
+		t.Run(name, func(t *testing.T) {
+			got, ok := CgroupRoom(c.root)
+			require.Equal(t, c.want != nil, ok, "%+v", got)
+			if c.want != nil {
+				require.Equal(t, *c.want, got)
+				require.Equal(t, max(0, got.Limit-got.Used), got.Left())
+			}
+		})
 	}
 }
 
@@ -118,10 +119,12 @@ broken
 		{"/with space/x", "0:28", "/with space", ""},
 		{"/", "8:1", "/", ""},
 	} {
-		m, ok := MountOf(root, c.dir, c.device)
-		require.True(t, ok, c)
-		require.Equal(t, c.point, m.Point, c)
-		require.Equal(t, c.size, m.Option("size"), c)
+		t.Run(fmt.Sprintf("%s on %q", c.dir, c.device), func(t *testing.T) {
+			m, ok := MountOf(root, c.dir, c.device)
+			require.True(t, ok)
+			require.Equal(t, c.point, m.Point)
+			require.Equal(t, c.size, m.Option("size"))
+		})
 	}
 	_, ok := MountOf(tree(), "/dev/shm", "0:27")
 	require.False(t, ok)

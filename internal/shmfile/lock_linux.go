@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TryLock takes the lock on the whole file for life, without waiting. The kernel
-// gives it back when the last descriptor of this opening is closed, also when
-// the process is killed.
+// TryLock takes the lock on the whole file, without waiting. The kernel releases it when the
+// last descriptor of this opening is closed, also when the process is killed.
 func TryLock(f *os.File) (bool, error) {
 	for {
 		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err {
@@ -25,9 +24,9 @@ func TryLock(f *os.File) (bool, error) {
 	}
 }
 
-// Unlock gives the lock on the whole file back at once. Closing f does so only when
-// no descriptor of this opening is left, and a child process has one between fork
-// and exec.
+// Unlock releases the lock on the whole file at once. Closing f releases it only when no
+// other descriptor of this opening is left, and a child process has one between fork and
+// exec.
 func Unlock(f *os.File) error {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_UN); err != nil {
 		return fmt.Errorf("unlocking %s: %w", f.Name(), err)
@@ -35,14 +34,14 @@ func Unlock(f *os.File) error {
 	return nil
 }
 
-// TryLockByte takes the lock on one byte of the file, without waiting. It has
-// nothing to do with TryLock, and ends like it. The lock belongs to f: taking it
-// again through f succeeds.
+// TryLockByte takes the lock on one byte of the file, without waiting. It is independent of
+// TryLock's, and the kernel releases it in the same cases. The lock belongs to the opening f:
+// taking it again through f succeeds.
 func TryLockByte(f *os.File, offset int64) (bool, error) {
 	return setByte(f, offset, unix.F_WRLCK)
 }
 
-// UnlockByte gives the lock on one byte back.
+// UnlockByte releases the lock on one byte.
 func UnlockByte(f *os.File, offset int64) error {
 	_, err := setByte(f, offset, unix.F_UNLCK)
 	return err
@@ -63,23 +62,24 @@ func setByte(f *os.File, offset int64, kind int16) (bool, error) {
 	}
 }
 
-// CreateUnnamed makes a file, 0600, of exactly size bytes, all of them allocated,
-// so that memory that is not there is a [*SpaceError] here and not a SIGBUS later.
-// It has no name: if the process ends before [Link], nothing is left of it.
+// CreateUnnamed makes a file, 0600, of exactly size bytes, all of them allocated, so that a
+// lack of memory is a [*SpaceError] here and not a SIGBUS later. The file has no name: if the
+// process ends before [Link], nothing of it is left.
 func CreateUnnamed(dir string, size int64) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("making an unnamed file in %s: %w", dir, err)
 	}
 	f := os.NewFile(uintptr(fd), dir+"/(unnamed)")
-	// Chmod, because a umask can have taken our own bits away.
+	// Chmod, because the umask may have removed the owner's bits.
 	if err := errors.Join(f.Chmod(0o600), allocate(f, size)); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
 
-// Link gives an unnamed file its name. A name that is taken is fs.ErrExist.
+// Link gives an unnamed file its name. It fails with fs.ErrExist if there is a file of that
+// name.
 func Link(f *os.File, path string) error {
 	err := unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW)
 	if err != nil {
@@ -88,7 +88,7 @@ func Link(f *os.File, path string) error {
 	return nil
 }
 
-// Identity returns the numbers by which the system knows the file.
+// Identity returns the device and the inode of the file.
 func Identity(f *os.File) (dev, ino uint64, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {

@@ -25,9 +25,9 @@ func (m Mount) Option(name string) string {
 	return ""
 }
 
-// MountOf returns the mount that an absolute directory without symbolic links
-// is in. The device, major:minor, tells mounts apart that lie over each other;
-// "" if it is not known. The second result is false if there is no such line.
+// MountOf returns the mount of an absolute directory without symbolic links. The device,
+// major:minor, distinguishes mounts that cover each other; "" if it is unknown. The second
+// result is false if mountinfo has no such line.
 func MountOf(root fs.FS, dir, device string) (Mount, bool) {
 	var best Mount
 	found, sure := false, false
@@ -44,7 +44,7 @@ func MountOf(root fs.FS, dir, device string) (Mount, bool) {
 	return best, found
 }
 
-// mounts parses what it can; a missing file is no mounts.
+// mounts parses mountinfo and skips lines that it can't parse; no file means no mounts.
 func mounts(root fs.FS) []Mount {
 	text, err := fs.ReadFile(root, "proc/self/mountinfo")
 	if err != nil {
@@ -66,7 +66,7 @@ func mounts(root fs.FS) []Mount {
 	return out
 }
 
-// unescape undoes how the kernel writes the paths of mountinfo.
+// unescape decodes the paths of mountinfo.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 // below returns what follows dir in p, "" or with a leading slash, if p is dir

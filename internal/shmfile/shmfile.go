@@ -8,22 +8,25 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+
+	"github.com/ringcache/ringcache/internal/sentinel"
 )
 
 // DefaultDir is where Linux keeps POSIX shared memory objects.
 const DefaultDir = "/dev/shm"
 
 var (
-	// ErrUnsupported says that this system has no file-backed shared memory.
-	ErrUnsupported = errors.New("shared memory is supported on linux only")
-	// ErrUnsafe says that a file exists but must not be trusted.
+	// ErrUnsupported reports that this system has no shared memory that this module can use.
+	// It is also an errors.ErrUnsupported.
+	ErrUnsupported = sentinel.Like("shared memory is supported on linux only", errors.ErrUnsupported)
+	// ErrUnsafe reports that a file exists but must not be trusted.
 	ErrUnsafe = errors.New("refusing an unsafe shared memory file")
-	// ErrName says that a name can't be the name of a shared memory object.
+	// ErrName reports that a text can't be the name of a shared memory object.
 	ErrName = errors.New("bad shared memory name")
 )
 
-// Path returns the file of the object name in dir ([DefaultDir] if empty). One
-// leading slash, as POSIX has it, is allowed.
+// Path returns the file of the object name in dir ([DefaultDir] if empty). As in POSIX, name
+// may begin with one slash.
 func Path(dir, name string) (string, error) {
 	n := strings.TrimPrefix(name, "/")
 	if n == "" || n == "." || n == ".." || strings.ContainsAny(n, "/\x00") || len(n) > 255 {
@@ -35,7 +38,7 @@ func Path(dir, name string) (string, error) {
 	return filepath.Join(dir, n), nil
 }
 
-// checkOwner refuses what another user could have planted or could change.
+// checkOwner refuses a file that another user could have planted or could change.
 func checkOwner(path string, mode fs.FileMode, uid, euid uint32) error {
 	switch {
 	case !mode.IsRegular():
@@ -48,8 +51,8 @@ func checkOwner(path string, mode fs.FileMode, uid, euid uint32) error {
 	return nil
 }
 
-// SweepCommand returns what an operator runs to remove the segment name and its sidecar,
-// whatever its label.
+// SweepCommand returns the command by which an operator removes the segment name and its
+// sidecar, whatever its label is.
 func SweepCommand(name string) string {
 	return "ringcache sweep " + name + " --any-owner --remove"
 }

@@ -64,7 +64,7 @@ func Map(f *os.File, size int64, write bool) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mapping %d bytes of %s: %w", size, f.Name(), err)
 	}
-	// Images in a core dump are large and other people's.
+	// The content is large, and other people's images do not belong in a core dump.
 	_ = unix.Madvise(b, unix.MADV_DONTDUMP)
 	return b, nil
 }

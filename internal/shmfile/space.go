@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// SpaceError says that the memory for a file is not there.
+// SpaceError reports that there is not enough memory for a file.
 type SpaceError struct {
 	Path  string // of the file that was to be made
 	Need  int64  // its bytes
@@ -17,7 +17,7 @@ type SpaceError struct {
 	// Cgroup reports that the limit is the memory limit of a control group, a container's.
 	// Otherwise it is the size of the mount.
 	Cgroup bool
-	// Setting says what to change so that the file fits.
+	// Setting describes the change that makes the file fit.
 	Setting string
 }
 
@@ -32,7 +32,7 @@ func (e *SpaceError) Error() string {
 // Unwrap makes errors.Is(err, syscall.ENOSPC) true, whichever limit it is.
 func (e *SpaceError) Unwrap() error { return syscall.ENOSPC }
 
-// host is where this process runs, as far as it decides who sets a limit.
+// host is the kind of environment of this process, which decides where limits are set.
 type host int
 
 const (
@@ -41,7 +41,7 @@ const (
 	kubernetes
 )
 
-// findHost looks for the marks that container runtimes leave.
+// findHost looks for the files and variables that container runtimes leave.
 func findHost(root fs.FS, getenv func(string) string) host {
 	exists := func(p string) bool { _, err := fs.Stat(root, p); return err == nil }
 	switch {

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CheckSpace says before a new file of size bytes is made at path whether that
-// can work. It fails with fs.ErrExist if there is such a file already, however
-// full the mount is, and with a [*SpaceError]. It creates nothing.
+// CheckSpace reports whether a new file of size bytes at path would fit, and creates nothing.
+// It fails with fs.ErrExist if there is such a file already, however full the mount is, and
+// with a [*SpaceError].
 func CheckSpace(path string, size int64) error {
 	if _, err := os.Lstat(path); err == nil {
 		return &os.PathError{Op: "create", Path: path, Err: unix.EEXIST}
@@ -20,14 +20,14 @@ func CheckSpace(path string, size int64) error {
 	return checkSpace(path, size)
 }
 
-// checkSpace fails with a [*SpaceError] if size bytes for a new file at path
-// can't be there. What can't be found out is no limit.
+// checkSpace fails with a [*SpaceError] if there is no room for size bytes for a new file at
+// path. An unknown limit counts as none.
 func checkSpace(path string, size int64) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(filepath.Dir(path), &st); err != nil || size < 0 {
-		return nil // making the file says it better
+		return nil // making the file reports it better
 	}
-	// A mount without a limit says 0 of 0 blocks.
+	// A mount without a limit reports 0 of 0 blocks.
 	if bs := int64(st.Bsize); st.Blocks > 0 && bs > 0 && uint64((size-1)/bs+1) > st.Bavail {
 		return mountError(path, size, int64(st.Bavail)*bs, st)
 	}
@@ -47,17 +47,16 @@ func mountError(path string, need, have int64, st unix.Statfs_t) error {
 	return mountSpace(findHost(os.DirFS("/"), os.Getenv), path, need, have, int64(st.Blocks)*int64(st.Bsize), m)
 }
 
-// allocatePiece bounds one call of fallocate. A signal makes tmpfs undo a whole
-// call, so that a large one might never come to its end in a process that gets
-// many.
+// allocatePiece bounds one call of fallocate. A signal makes tmpfs undo a whole call, so
+// that a large call might never end in a process that gets many signals.
 const allocatePiece = 32 << 20
 
-// allocate gives the empty file f its size, all of it backed by memory, or
-// leaves it empty.
+// allocate extends the empty file f to size bytes, all of them backed by memory, or leaves it
+// empty.
 //
-// What was there a moment ago can be gone, and two that take it piece by piece
-// can both run out. So the loser gives back what it has and tries once more, now
-// one at a time: of those that would fit alone, one gets the space.
+// Two processes that allocate the last space piece by piece can both run out. So a process
+// that runs out frees what it has and tries once more while it holds the lock of the folder:
+// of those that would fit alone, one gets the space.
 func allocate(f *os.File, size int64) error {
 	err := checkAndFill(f, size)
 	if !errors.Is(err, errRace) {
@@ -67,12 +66,12 @@ func allocate(f *os.File, size int64) error {
 	return checkAndFill(f, size)
 }
 
-// folderPatience is longer than any allocation takes, of a segment as large as the
-// machine's memory or on a machine that is busy.
+// folderPatience is longer than any allocation takes, even of a segment as large as the
+// machine's memory, on a busy machine.
 const folderPatience = 2 * time.Minute
 
-// lockFolder waits until no one else allocates in dir. Others may hold the lock for
-// reasons of their own: it is worth a wait, but nothing depends on it.
+// lockFolder waits until no other process allocates in dir, at most for folderPatience.
+// Programs of others may hold the same lock, so no correctness depends on it.
 func lockFolder(dir string) (unlock func()) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -86,7 +85,7 @@ func lockFolder(dir string) (unlock func()) {
 	return func() { _ = errors.Join(Unlock(f), f.Close()) }
 }
 
-// errRace says that the space was there and was taken meanwhile.
+// errRace reports that another process took the space meanwhile.
 var errRace = errors.New("something else took the space meanwhile")
 
 func checkAndFill(f *os.File, size int64) error {
@@ -113,8 +112,7 @@ func fill(f *os.File, size int64) error {
 	return nil
 }
 
-// noSpace makes err, of a file that got as far as off, a [*SpaceError] if that
-// is what it is.
+// noSpace turns err, at offset off of a file, into a [*SpaceError] if it is about space.
 func noSpace(f *os.File, size, off int64, err error) error {
 	var st unix.Statfs_t
 	if err != unix.ENOSPC || unix.Fstatfs(int(f.Fd()), &st) != nil {

@@ -29,8 +29,8 @@ func TestCheckSpaceCreatesNothing(t *testing.T) {
 
 	// An existing file is the better reason.
 	require.NoError(t, os.WriteFile(path, []byte("mine"), 0o600))
-	for _, size := range []int64{1, math.MaxInt64} {
-		require.ErrorIs(t, CheckSpace(path, size), fs.ErrExist)
+	for name, size := range map[string]int64{"small": 1, "too large": math.MaxInt64} {
+		t.Run(name, func(t *testing.T) { require.ErrorIs(t, CheckSpace(path, size), fs.ErrExist) })
 	}
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)

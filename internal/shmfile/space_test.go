@@ -22,7 +22,9 @@ func TestFindHost(t *testing.T) {
 		"a pod":            {fstest.MapFS{".dockerenv": file}, map[string]string{"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, kubernetes},
 		"a pod with token": {fstest.MapFS{"var/run/secrets/kubernetes.io/serviceaccount/token": file}, nil, kubernetes},
 	} {
-		require.Equal(t, c.want, findHost(c.files, func(k string) string { return c.env[k] }), name)
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, c.want, findHost(c.files, func(k string) string { return c.env[k] }))
+		})
 	}
 }
 
@@ -53,22 +55,24 @@ func TestSpaceErrorNamesTheSetting(t *testing.T) {
 		"cgroup in kubernetes": {cgroup(kubernetes, "/sys/fs/cgroup/memory.max"), true,
 			[]string{"resources.limits.memory", "159Mi"}},
 	} {
-		require.ErrorIs(t, c.err, syscall.ENOSPC, name)
-		require.Equal(t, c.cgroup, c.err.Cgroup, name)
-		text := c.err.Error()
-		for _, part := range append(c.text, "/dev/shm/x needs 134217728 bytes") {
-			require.Contains(t, text, part, name)
-		}
-		t.Log(text)
-		require.Equal(t, int64(128*mib), c.err.Need, name)
-		if !c.cgroup {
-			require.Contains(t, text, "62914561 are left", name)
-			require.Contains(t, text, "of 67108864 bytes", name)
-			require.Equal(t, int64(60*mib+1), c.err.Have, name)
-			require.Equal(t, int64(64*mib), c.err.Size, name)
-		} else {
-			require.Contains(t, text, "73400315 are left", name)
-			require.Contains(t, text, "of 104857600 bytes", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			require.ErrorIs(t, c.err, syscall.ENOSPC)
+			require.Equal(t, c.cgroup, c.err.Cgroup)
+			text := c.err.Error()
+			for _, part := range append(c.text, "/dev/shm/x needs 134217728 bytes") {
+				require.Contains(t, text, part)
+			}
+			t.Log(text)
+			require.Equal(t, int64(128*mib), c.err.Need)
+			if !c.cgroup {
+				require.Contains(t, text, "62914561 are left")
+				require.Contains(t, text, "of 67108864 bytes")
+				require.Equal(t, int64(60*mib+1), c.err.Have)
+				require.Equal(t, int64(64*mib), c.err.Size)
+			} else {
+				require.Contains(t, text, "73400315 are left")
+				require.Contains(t, text, "of 104857600 bytes")
+			}
+		})
 	}
 }

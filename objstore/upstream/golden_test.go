@@ -135,7 +135,7 @@ func (r *replayer) touch(t testing.TB, reader int, key string, h objstore.Handle
 	return err
 }
 
-func ring4(s shmring.State) [4]uint64 {
+func ring4(s shmring.RingState) [4]uint64 {
 	return [4]uint64{s.Start, s.End, uint64(s.IDStart), uint64(s.IDEnd)}
 }
 

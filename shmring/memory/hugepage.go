@@ -9,14 +9,14 @@ import (
 	"github.com/ringcache/ringcache/internal/shmfile"
 )
 
-// hugeSettings are the switches that decide about huge pages in shared memory.
+// hugeSettings are the settings of the machine for huge pages in shared memory.
 type hugeSettings struct {
 	PageSize int64         // bytes of a huge page, 0 if the kernel has none
 	Shmem    string        // the chosen word of shmem_enabled, "" if unknown
 	Mount    shmfile.Mount // of the file
 }
 
-// readHugeSettings reads them for a file of the mount m.
+// readHugeSettings reads the settings for a file of the mount m.
 func readHugeSettings(root fs.FS, m shmfile.Mount) hugeSettings {
 	const dir = "sys/kernel/mm/transparent_hugepage/"
 	h := hugeSettings{Mount: m}
@@ -43,15 +43,15 @@ func (h hugeSettings) wholePages(lo, hi uint64) int64 {
 	return int64(max(a, b) - a)
 }
 
-// why says why a mapping at these addresses has fewer huge pages than asked
-// for; cause is the error of asking for them.
+// why returns the reasons why a mapping at these addresses has fewer huge pages than
+// requested; cause is the error of the request.
 func (h hugeSettings) why(lo, hi uint64, cause error) string {
 	if h.PageSize == 0 {
 		return "the kernel has no transparent huge pages"
 	}
 	var why []string
 	if lo%uint64(h.PageSize) != 0 {
-		why = append(why, fmt.Sprintf("the mapping does not begin at a multiple of %d bytes, which only mounts with huge pages see to", h.PageSize))
+		why = append(why, fmt.Sprintf("the mapping does not begin at a multiple of %d bytes, as it does only on mounts with huge pages", h.PageSize))
 	} else if h.wholePages(lo, hi) == 0 {
 		why = append(why, fmt.Sprintf("the mapping is smaller than a huge page of %d bytes", h.PageSize))
 	}
@@ -65,7 +65,7 @@ func (h hugeSettings) why(lo, hi uint64, cause error) string {
 		why = append(why, cause.Error())
 	}
 	if len(why) == 0 {
-		return "the kernel had no huge page free or has not made them yet"
+		return "no huge page was free, or the kernel has not made any yet"
 	}
 	return strings.Join(why, "; ")
 }

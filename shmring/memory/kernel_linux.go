@@ -22,10 +22,9 @@ func pageRange(b []byte) (lo, hi uint64) {
 	return lo, (lo + uint64(len(b)) + page - 1) / page * page
 }
 
-// collapse asks for huge pages of pageSize bytes: for those made later, and,
-// where the kernel can (6.1), for the small pages that are there already, since
-// allocating the file has made them before anyone could ask. The bytes stay the
-// same. The error is the first thing that went wrong.
+// collapse requests huge pages of pageSize bytes, for pages made later and, from Linux 6.1
+// on, in place of the small pages that allocating the file has made already. No byte changes.
+// collapse returns the first error.
 func collapse(ctx context.Context, b []byte, pageSize int64) error {
 	if err := madvise(b, unix.MADV_HUGEPAGE); err != nil {
 		return fmt.Errorf("madvise(MADV_HUGEPAGE): %w", err)
@@ -47,15 +46,15 @@ func collapse(ctx context.Context, b []byte, pageSize int64) error {
 			first = fmt.Errorf("madvise(MADV_COLLAPSE): %w", err)
 		}
 		if err == unix.EINVAL || err == unix.ENOMEM {
-			break // it will not be different for the rest
+			break // the rest would fail too
 		}
 	}
 	return first
 }
 
-// bind sets the NUMA policy of a mapping, and of its file for all who map it,
-// and moves the pages that only this process maps. Pages that are allocated and
-// not mapped stay where they are: prefault first.
+// bind sets the NUMA policy of a mapping and, for every process, of its file. It moves the
+// pages that only this process maps; pages that are allocated but not mapped stay where they
+// are, so prefault first.
 func bind(b []byte, policy int, nodes []int) error {
 	mask := make([]uint64, maxNode/64+1)
 	for _, n := range nodes {
@@ -76,7 +75,7 @@ func bind(b []byte, policy int, nodes []int) error {
 	return fmt.Errorf("mbind: %w", err)
 }
 
-// nodeBytes returns the bytes of the mapping that are mapped from each node.
+// nodeBytes returns, by NUMA node, the bytes of the mapping that are mapped from that node.
 func nodeBytes(b []byte) (map[int]int64, error) {
 	f, err := os.Open("/proc/self/numa_maps")
 	if err != nil {
@@ -103,7 +102,7 @@ func lock(b []byte) error {
 	return fmt.Errorf("mlock of %d bytes: %w", len(b), err)
 }
 
-// inspect says what the kernel made of the mapping.
+// inspect returns what /proc/self/smaps reports of the mapping.
 func inspect(b []byte) (mapping, error) {
 	f, err := os.Open("/proc/self/smaps")
 	if err != nil {
@@ -116,7 +115,7 @@ func inspect(b []byte) (mapping, error) {
 }
 
 // resident returns the bytes of the mapping that are in memory, in whole pages.
-// A page that was allocated and never touched is not one of them.
+// A page that was allocated and never touched does not count.
 func resident(b []byte) (int64, error) {
 	pages, err := mem.Incore(b)
 	if err != nil {
@@ -129,7 +128,7 @@ func resident(b []byte) (int64, error) {
 	return n * int64(os.Getpagesize()), nil
 }
 
-// allocated returns the bytes that the file has, in memory or in swap.
+// allocated returns the bytes of the file that are allocated, in memory or in swap.
 func allocated(path string) (int64, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {

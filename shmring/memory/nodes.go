@@ -10,7 +10,7 @@ import (
 // maxNode is the largest number of a NUMA node, as Linux is usually built.
 const maxNode = 1023
 
-// nodesWithMemory returns the NUMA nodes that have memory, in order.
+// nodesWithMemory returns the numbers of the NUMA nodes with memory, in order.
 func nodesWithMemory(root fs.FS) ([]int, error) {
 	text, err := fs.ReadFile(root, "sys/devices/system/node/has_memory")
 	if err != nil {

@@ -7,17 +7,18 @@ import (
 	"github.com/ringcache/ringcache/internal/sentinel"
 )
 
-// ErrMissing says that something [Options] required could not be had.
-var ErrMissing = errors.New("shmring: memory is not as required")
+// ErrMissing reports that something that [Options] require could not be obtained.
+var ErrMissing = errors.New("memory: not as required")
 
 // errInvalid matches the ErrInvalid of every package of this module.
-var errInvalid = sentinel.New(sentinel.Invalid, "shmring: invalid argument")
+var errInvalid = sentinel.New(sentinel.Invalid, "memory: invalid argument")
 
-// NUMAPolicy says on which nodes a segment should be.
+// NUMAPolicy is how the pages of a segment are placed on NUMA nodes.
 type NUMAPolicy int
 
 const (
-	// NUMADefault leaves it to the system: the node of the CPU that touches first.
+	// NUMADefault leaves the placement to the system: the node of the CPU that first
+	// touches the page.
 	NUMADefault NUMAPolicy = iota
 	// NUMABind allows only the given nodes.
 	NUMABind
@@ -37,28 +38,28 @@ func (p NUMAPolicy) String() string {
 	return fmt.Sprintf("NUMAPolicy(%d)", int(p))
 }
 
-// Options say how the memory of a segment should be. HugePages, NUMA and
-// Lock imply Prefault, since they are about pages that are mapped.
+// Options request a state of the memory of a segment. HugePages, NUMA and Lock imply
+// Prefault, since they concern pages that are mapped.
 type Options struct {
 	// Prefault maps all pages, so that no first use is a page fault.
 	Prefault bool
-	// Workers that prefault, GOMAXPROCS if 0.
+	// Workers is the number of goroutines that prefault, GOMAXPROCS if 0.
 	Workers int
-	// Progress, if not nil, is called while prefaulting with the bytes done so
-	// far, ever more up to the total, by one goroutine at a time.
+	// Progress, if not nil, is called while prefaulting with the bytes done so far and
+	// their total. Calls don't overlap, and done increases.
 	Progress func(done, total int64)
 
-	// HugePages asks for huge pages, by MADV_HUGEPAGE and MADV_COLLAPSE. Otherwise the
-	// mount decides.
+	// HugePages requests huge pages, by MADV_HUGEPAGE and MADV_COLLAPSE. Otherwise the
+	// options of the mount decide.
 	HugePages bool
 	NUMA      NUMAPolicy
-	// NUMANodes are the nodes of the policy. None are all nodes with memory to
-	// NUMAInterleave.
+	// NUMANodes are the nodes of the policy. To NUMAInterleave, an empty list means all
+	// nodes with memory.
 	NUMANodes []int
-	// Lock keeps the segment from being swapped out while it is mapped here.
+	// Lock keeps the segment from being swapped out while this process maps it.
 	Lock bool
-	// Require makes what could not be had an error. Otherwise it is in the
-	// report only.
+	// Require makes Prepare fail if something could not be obtained. Otherwise only the
+	// report contains it.
 	Require bool
 }
 

@@ -12,16 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// piece is how many bytes are populated between two looks at the context.
+// piece is the number of bytes that are populated between two checks of the context.
 const piece = 8 << 20
 
-// prefault maps all pages of a mapping, so that using them is no fault later,
-// with as many workers (GOMAXPROCS if 0) as asked for. It changes no byte and
-// may run while others read and write. Progress, if not nil, is called with the
-// bytes done so far, ever more up to the total, by one goroutine at a time.
+// prefault maps all pages of a mapping, so that using them later is no page fault. It runs
+// workers goroutines (GOMAXPROCS if 0), changes no byte, and may run while others read and
+// write. For progress see [Options].Progress.
 //
-// A page that can't be had is an error, never a signal. It returns after all
-// workers have ended, with the context's cause if that ended them.
+// A page that the kernel can't provide is an error and never a signal. prefault returns after
+// all workers have ended, with the context's cause if the context ended them.
 func prefault(ctx context.Context, b []byte, workers int, progress func(done, total int64)) error {
 	return prefaultBy(ctx, b, workers, progress, populate)
 }
@@ -72,8 +71,7 @@ func prefaultBy(ctx context.Context, b []byte, workers int, progress func(done, 
 }
 
 func populate(b []byte) error {
-	// The second is for a mapping that is read-only; a kernel before 5.14 knows
-	// neither.
+	// The second is for a read-only mapping. Linux before 5.14 has neither.
 	for _, advice := range []int{unix.MADV_POPULATE_WRITE, unix.MADV_POPULATE_READ} {
 		if err := madvise(b, advice); err != unix.EINVAL {
 			return err
@@ -82,8 +80,8 @@ func populate(b []byte) error {
 	return touch(b)
 }
 
-// touch reads from every page: what is allocated is mapped by a read. The sum
-// keeps the compiler from leaving the reads out.
+// touch reads from every page, which maps it. The sum keeps the compiler from removing the
+// reads.
 func touch(b []byte) error {
 	page := os.Getpagesize()
 	return fault.Guard(func() error {

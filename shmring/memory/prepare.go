@@ -12,14 +12,14 @@ import (
 	"github.com/ringcache/ringcache/internal/shmfile"
 )
 
-// Prepare gets the memory of a mapping as the options have it and reports what it is
-// really like. m maps the whole file at path. Prepare changes no byte, and others may
-// use the memory meanwhile. With the zero options it only looks.
+// Prepare does what the options request for m, a mapping of the whole file at path, and
+// reports the state of the memory. It changes no byte, and others may use the memory
+// meanwhile. With zero options it only reports.
 //
-// What could not be had is in the report with a reason, and an error that wraps
-// [ErrMissing] only if it is required. Other errors are an invalid argument, the
-// context's, and that a page could not be had at all. The report is as far as it goes
-// then.
+// The report contains a reason for everything that could not be obtained; with
+// [Options].Require the lack is also an error that wraps [ErrMissing]. Other errors are an
+// invalid argument, that of the context, and a page that the kernel can't provide. With an
+// error, the report may be incomplete.
 func Prepare(ctx context.Context, m []byte, path string, o Options) (Report, error) {
 	if err := o.Validate(); err != nil {
 		return Report{}, err
@@ -37,16 +37,26 @@ func Prepare(ctx context.Context, m []byte, path string, o Options) (Report, err
 	}
 	if o.mapsPages() {
 		if err := prefault(ctx, m, o.Workers, o.Progress); err != nil {
-			return r, fmt.Errorf("shmring: %s: %w", path, err)
+			return r, fmt.Errorf("memory: %s: %w", path, err)
 		}
 	}
-	// Only pages that are mapped can be moved.
+	// Only mapped pages can be moved.
 	numaErr := r.bind(m, root, o)
 	if o.Lock {
 		r.Lock.Reason = reasonOf(lock(m))
 	}
 
 	r.look(m)
+	// A kernel that reclaims ahead of need unmaps a page now and then.
+	for range maxRepeats {
+		if r.Prefault.Obtained || !o.mapsPages() {
+			break
+		}
+		if err := prefault(ctx, m, o.Workers, nil); err != nil {
+			return r, fmt.Errorf("memory: %s: %w", path, err)
+		}
+		r.look(m)
+	}
 	r.judgeHugePages(m, huge, o, hugeErr)
 	r.judgeNUMA(m, numaErr)
 	if lost := r.Missing(); o.Require && len(lost) > 0 {
@@ -55,8 +65,10 @@ func Prepare(ctx context.Context, m []byte, path string, o Options) (Report, err
 	return r, nil
 }
 
-// look fills in what does not depend on what was asked for, and the parts that
-// are judged by nothing else.
+// maxRepeats is how often pages that were unmapped meanwhile are mapped again.
+const maxRepeats = 3
+
+// look reports the state of the memory, and judges everything but huge pages and NUMA.
 func (r *Report) look(m []byte) {
 	n, err := allocated(r.Path)
 	if r.Allocated = err == nil && n >= r.Size; !r.Allocated {
@@ -66,20 +78,20 @@ func (r *Report) look(m []byte) {
 		}
 	}
 	if n, err := resident(m); err == nil {
-		r.Resident = min(n, r.Size) // pages are whole, the segment is not
+		r.Resident = min(n, r.Size) // the last page may extend beyond the segment
 	}
 
 	k, err := inspect(m)
 	r.Mapped, r.Lock.Obtained, r.HugePages.Obtained = min(k.Mapped, r.Size), min(k.Locked, r.Size), k.Huge
-	r.Prefault.Obtained = r.Mapped == r.Size
+	r.Prefault.Obtained, r.Prefault.Reason = r.Mapped == r.Size, ""
 	if r.Prefault.Asked && !r.Prefault.Obtained {
-		r.Prefault.Reason = unknownOr(err, "pages were taken away again, by swapping or by others that shrink the file")
+		r.Prefault.Reason = unknownOr(err, "pages were taken away again, by swapping or by a process that shrank the file")
 	}
 	if r.Lock.Asked && r.Lock.Obtained < r.Size && r.Lock.Reason == "" {
-		r.Lock.Reason = unknownOr(err, "the kernel locked a part of it only")
+		r.Lock.Reason = unknownOr(err, "the kernel locked only a part of it")
 	}
 	if r.DontDump = k.Size > 0 && k.NoDump == k.Size; !r.DontDump {
-		r.DontDumpReason = unknownOr(err, "the kernel does not say so: /proc/self/smaps lacks the flag dd")
+		r.DontDumpReason = unknownOr(err, "/proc/self/smaps lacks the flag dd")
 	}
 }
 
@@ -92,7 +104,7 @@ func (r *Report) judgeHugePages(m []byte, s hugeSettings, o Options, cause error
 	}
 }
 
-// bind sets the NUMA policy that was asked for.
+// bind sets the NUMA policy of the options.
 func (r *Report) bind(m []byte, root fs.FS, o Options) error {
 	n := &r.NUMA
 	n.Asked, n.AskedNodes = o.NUMA, slices.Clone(o.NUMANodes)
@@ -102,7 +114,7 @@ func (r *Report) bind(m []byte, root fs.FS, o Options) error {
 	have, err := nodesWithMemory(root)
 	if o.NUMA == NUMAInterleave && len(n.AskedNodes) == 0 {
 		if err != nil {
-			return fmt.Errorf("the nodes are not known: %w", err)
+			return fmt.Errorf("the nodes are unknown: %w", err)
 		}
 		n.AskedNodes = have
 	}
@@ -142,7 +154,7 @@ func (r *Report) judgeNUMA(m []byte, cause error) {
 	n.Obtained = n.Reason == ""
 }
 
-// misplaced says which pages are not where the policy has them.
+// misplaced describes pages that are not where the policy wants them, "" if there are none.
 func (r *Report) misplaced() string {
 	n := &r.NUMA
 	elsewhere := int64(0)
@@ -169,10 +181,10 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// unknownOr is reason, unless it could not be looked at.
+// unknownOr returns reason, or err if looking failed.
 func unknownOr(err error, reason string) string {
 	if err != nil {
-		return "not known: " + err.Error()
+		return "unknown: " + err.Error()
 	}
 	return reason
 }

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"fmt"
 	"io/fs"
 	"strings"
 	"testing"
@@ -49,7 +50,7 @@ func TestParseSmaps(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, m)
 	_, err = parseSmaps(strings.NewReader("what is this"), 0, 9)
-	require.Error(t, err)
+	require.ErrorContains(t, err, `no address range in "what is this"`)
 }
 
 func TestParseNumaMaps(t *testing.T) {
@@ -62,18 +63,22 @@ func TestParseNumaMaps(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[int]int64{0: 8 << 10, 1: 4<<10 + 6<<20}, n)
 	_, err = parseNumaMaps(strings.NewReader("zzz"), 0, 9)
-	require.Error(t, err)
+	require.ErrorContains(t, err, `no address in "zzz"`)
 }
 
 func TestNodes(t *testing.T) {
 	for text, want := range map[string][]int{"0\n": {0}, "0-2,5": {0, 1, 2, 5}} {
-		n, err := nodesWithMemory(tree("sys/devices/system/node/has_memory", text))
-		require.NoError(t, err)
-		require.Equal(t, want, n)
+		t.Run(text, func(t *testing.T) {
+			n, err := nodesWithMemory(tree("sys/devices/system/node/has_memory", text))
+			require.NoError(t, err)
+			require.Equal(t, want, n)
+		})
 	}
 	for _, text := range []string{"", "x", "3-1", "-1", "0-99999999", "1,"} {
-		_, err := nodesWithMemory(tree("sys/devices/system/node/has_memory", text))
-		require.Error(t, err, text)
+		t.Run(fmt.Sprintf("bad %q", text), func(t *testing.T) {
+			_, err := nodesWithMemory(tree("sys/devices/system/node/has_memory", text))
+			require.ErrorContains(t, err, fmt.Sprintf("%q is no list of nodes", text))
+		})
 	}
 	_, err := nodesWithMemory(tree())
 	require.ErrorIs(t, err, fs.ErrNotExist)
@@ -93,13 +98,15 @@ func TestHugeSettings(t *testing.T) {
 		require.Contains(t, why, part)
 	}
 	h.Mount.Options, h.Shmem = []string{"huge=within_size"}, "never"
-	require.Contains(t, h.why(2<<20, 4<<20, nil), "no huge page free")
+	require.Contains(t, h.why(2<<20, 4<<20, nil), "no huge page was free")
 	require.Contains(t, h.why(2<<20, 3<<20, nil), "smaller")
 	for _, size := range []string{"", "0", "-4", "3", "x"} {
-		h := readHugeSettings(tree(thp+"hpage_pmd_size", size, thp+"shmem_enabled", "garbage"), shmfile.Mount{})
-		require.Zero(t, h.PageSize)
-		require.Zero(t, h.wholePages(0, 1<<30))
-		require.Empty(t, h.Shmem)
-		require.Contains(t, h.why(0, 1<<30, nil), "no transparent huge pages")
+		t.Run(fmt.Sprintf("page size %q", size), func(t *testing.T) {
+			h := readHugeSettings(tree(thp+"hpage_pmd_size", size, thp+"shmem_enabled", "garbage"), shmfile.Mount{})
+			require.Zero(t, h.PageSize)
+			require.Zero(t, h.wholePages(0, 1<<30))
+			require.Empty(t, h.Shmem)
+			require.Contains(t, h.why(0, 1<<30, nil), "no transparent huge pages")
+		})
 	}
 }

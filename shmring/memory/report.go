@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Report is what was really obtained. A Reason is empty if there is
-// nothing to say: what was asked for is there, or nothing was asked for.
+// Report describes the memory of a segment, and what Prepare obtained. A reason is empty if
+// nothing was requested, or if the request was met.
 type Report struct {
 	Path string
 	Size int64 // bytes of the segment
 
 	Allocated       bool // every byte of the file has memory behind it
 	AllocatedReason string
-	Resident        int64 // bytes in memory: used or prefaulted by someone, and not swapped out
+	Resident        int64 // bytes in memory: used or prefaulted by any process, and not swapped out
 	Mapped          int64 // bytes that this process can touch without a fault
 
 	Prefault struct {
@@ -24,8 +24,8 @@ type Report struct {
 	}
 	HugePages struct {
 		Asked    bool
-		Obtained int64 // bytes that this process has mapped by huge pages
-		Possible int64 // bytes of the whole huge pages that the mapping has room for
+		Obtained int64 // bytes that this process maps by huge pages
+		Possible int64 // bytes of the whole huge pages that fit into the mapping
 		Reason   string
 	}
 	NUMA struct {
@@ -41,12 +41,12 @@ type Report struct {
 		Reason   string
 	}
 
-	DontDump       bool // core dumps of this process leave the segment out
+	DontDump       bool // core dumps of this process don't contain the segment
 	DontDumpReason string
 }
 
-// Missing returns a line for everything that is not as it should be, with the
-// reason.
+// Missing returns a line with the reason for everything that was requested, or is always
+// wanted, and was not obtained.
 func (r Report) Missing() []string {
 	var out []string
 	for _, m := range []struct{ what, reason string }{
@@ -64,7 +64,7 @@ func (r Report) Missing() []string {
 	return out
 }
 
-// String returns some lines for an operator.
+// String returns the report as lines for an operator.
 func (r Report) String() string {
 	var b strings.Builder
 	line := func(what, state, reason string) {

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// mapping is what the kernel says about a range of this process's memory. All
-// are bytes of the range.
+// mapping is what the kernel reports about a range of this process's memory, in bytes.
 type mapping struct {
 	Size   int64 // that are mapped at all
 	Mapped int64 // that have a page behind them, so that touching them is no fault
@@ -86,7 +85,7 @@ func kib(s string) int64 {
 func parseNumaMaps(r io.Reader, lo, hi uint64) (map[int]int64, error) {
 	out := map[int]int64{}
 	s := bufio.NewScanner(r)
-	s.Buffer(nil, 1<<20) // a line holds a path
+	s.Buffer(nil, 1<<20) // a line contains a path
 	for s.Scan() {
 		f := strings.Fields(s.Text())
 		if len(f) == 0 {

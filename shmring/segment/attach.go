@@ -10,12 +10,11 @@ import (
 	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
-// Attach maps an existing segment. It fails with
-// [ErrNotExist], a [*SizeError], an error about an unsafe file (a link, another
-// owner, writable by everyone), or the system's error.
+// Attach maps an existing segment. It fails with [ErrNotExist], a [*SizeError], [ErrUnsafe],
+// or an error of the system.
 //
-// Nothing is registered anywhere: CPython's resource tracker would unlink the
-// segment when the process that attached it exits.
+// Attach registers the segment nowhere. CPython's resource tracker, in contrast, unlinks a
+// segment when a process that attached it exits.
 func Attach(o Options) (*Segment, error) {
 	if o.Name == "" {
 		return nil, fmt.Errorf("%w: a segment name is needed to attach", shmring.ErrInvalid)
@@ -32,7 +31,7 @@ func Attach(o Options) (*Segment, error) {
 		return nil, fmt.Errorf("%w: %s; the writer must create it before a reader starts", ErrNotExist, o.Name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("shmring: attaching segment %s: %w", o.Name, err)
+		return nil, fmt.Errorf("segment: attaching %s: %w", o.Name, err)
 	}
 	if size != o.bytes() {
 		return nil, errors.Join(&SizeError{Name: o.Name, Got: size, Ring: o.RingSize, DataOffset: o.DataOffset}, f.Close())
@@ -40,11 +39,11 @@ func Attach(o Options) (*Segment, error) {
 	return newSegment(o, path, f)
 }
 
-// Adopt takes over a segment whose writer was killed, or closed it without
-// removing it. o must say what the segment is; o.Sidecar is ignored. It fails with
-// [ErrNotExist]; [sidecar.ErrForeign] if there is no sidecar; [sidecar.ErrOwned] if the writer
-// lives; [*SizeError]; and [*sidecar.FormatError] if the sidecar can't be that of the
-// segment. The texts say what a writer can do.
+// Adopt takes over a segment whose writer was killed, or closed the segment without removing
+// it. o describes the segment. Adopt fails with [ErrNotExist]; [sidecar.ErrForeign] if there
+// is no sidecar; [sidecar.ErrOwned] if the writer is alive; [*SizeError]; and
+// [*sidecar.FormatError] if the sidecar can't be that of the segment. The texts of these errors
+// advise a writer.
 func Adopt(o Options) (*Segment, error) {
 	o.ReadOnly, o.Sidecar = false, nil
 	s, err := Attach(o)
@@ -68,7 +67,7 @@ func Adopt(o Options) (*Segment, error) {
 	return s, nil
 }
 
-// adoptError puts an error of Attach into a writer's words.
+// adoptError turns an error of Attach, which advises readers, into one for a writer.
 func adoptError(o Options, err error) error {
 	var size *SizeError
 	switch {

@@ -17,12 +17,13 @@ import (
 	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
-// Create makes a new segment: mode 0600, exactly DataOffset + RingSize bytes,
-// all of them allocated. It fails with [ErrExists], [ErrNoSpace] (never a SIGBUS
-// later), [shmring.ErrInvalid], or the system's error, and then leaves nothing behind.
+// Create makes a new segment: mode 0600, exactly DataOffset + RingSize bytes, all of them
+// allocated, so that a lack of memory is an error here and not a SIGBUS later. Create fails
+// with [ErrExists], [ErrNoSpace], [shmring.ErrInvalid], or an error of the system, and then
+// leaves nothing behind.
 //
-// The new segment outlives the process unless [Segment.Unlink] or
-// [Segment.Destroy] is called.
+// The new segment outlives the process unless one of [Segment.Unlink], [Segment.Destroy] and
+// [Segment.Abandon] is called.
 func Create(o Options) (*Segment, error) {
 	if o.Name == "" {
 		o.Name = randomName()
@@ -37,7 +38,7 @@ func Create(o Options) (*Segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Before anything is made; what else is wrong shows below.
+	// Before anything is made. Other errors of CheckSpace show below again.
 	if err := shmfile.CheckSpace(path, o.bytes()); errors.As(err, new(*SpaceError)) {
 		return nil, createError(o, err)
 	}
@@ -58,8 +59,8 @@ func Create(o Options) (*Segment, error) {
 	return s, nil
 }
 
-// link gives the segment its name, after the sidecar got its own: whoever is
-// killed in between leaves a sidecar, which says that it is alone.
+// link makes the sidecar and then gives the segment its name. A process that is killed in
+// between leaves a sidecar without a segment, which the next Create replaces.
 func (s *Segment) link() (err error) {
 	if s.opt.Sidecar != nil {
 		if s.sidecar, err = s.newSidecar(); err != nil {
@@ -74,11 +75,10 @@ func (s *Segment) link() (err error) {
 	return err
 }
 
-// newSidecar makes the sidecar of a new segment, in the place of one that was left
-// alone.
+// newSidecar makes the sidecar of a new segment, if need be in place of one that was left
+// without a segment.
 func (s *Segment) newSidecar() (*sidecar.File, error) {
-	o := *s.opt.Sidecar
-	o.RingSize, o.DataOffset = s.opt.RingSize, s.opt.DataOffset
+	o := s.opt.sidecar()
 	f, err := sidecar.Create(s.opt.Dir, s.opt.Name, o, s.file)
 	if !errors.Is(err, fs.ErrExist) {
 		return f, err
@@ -100,8 +100,8 @@ func (s *Segment) newSidecar() (*sidecar.File, error) {
 	return sidecar.Create(s.opt.Dir, s.opt.Name, o, s.file)
 }
 
-// own takes the writer's lock. It tries for a moment: Sweep holds the lock while it
-// looks, and that of a process that was killed just now may not be free yet.
+// own takes the writer's lock. It tries for a moment: Sweep takes the lock while it looks at
+// a sidecar, and the lock of a process that was just killed may not be free yet.
 func own(f *sidecar.File) (err error) {
 	for range 40 {
 		if err = f.Own(); !errors.Is(err, sidecar.ErrOwned) {
@@ -123,10 +123,11 @@ func createError(o Options, err error) error {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EFBIG), errors.Is(err, syscall.ENOMEM):
 		return fmt.Errorf("%w: %d bytes for %s: make the cache smaller or the mount larger (docker --shm-size): %w", ErrNoSpace, o.bytes(), o.Name, err)
 	}
-	return fmt.Errorf("shmring: creating segment %s: %w", o.Name, err)
+	return fmt.Errorf("segment: creating %s: %w", o.Name, err)
 }
 
-// randomName follows CPython's shared_memory module: psm_ and 8 hex digits.
+// randomName returns a name as CPython's shared_memory module chooses it: psm_ and 8 hex
+// digits.
 func randomName() string {
 	var b [4]byte
 	_, _ = rand.Read(b[:]) // never fails

@@ -7,9 +7,9 @@
 //   - [Sweep] lists segments whose writer is gone, and removes them.
 //   - [Private] is a segment over memory of this process, for tests.
 //
-// A [Segment] has the bytes ([Segment.Ring], [Segment.Secret]) and, for its writer, the
-// sidecar ([Segment.Sidecar]). Package shmring allocates chunks in the bytes; package
-// objstore keeps objects in them.
+// A [Segment] gives access to the bytes ([Segment.Ring], [Segment.Secret]) and, for its
+// writer, to the sidecar ([Segment.Sidecar]). Package shmring allocates chunks in the bytes;
+// package objstore keeps objects in them.
 //
 // # Lifetimes
 //
@@ -23,15 +23,15 @@
 //	removed               Destroy                           Abandon
 //
 // [Segment.Close] and [Segment.Leave] are for readers, and for memory that belongs to
-// someone else. A writer that wants to be followed by another calls [Segment.Detach].
+// another process. [Segment.Detach] is for a writer that another writer will follow.
 // [Segment.Unlink] only removes the names. A slice of the mapping must not be touched after
-// its end. [Segment.Idle] reports when nobody holds the mapping any more.
+// the mapping has ended. [Segment.Idle] reports when nobody holds the mapping.
 //
 // # Faults
 //
 // The file behind a mapping can be cut short by a peer at any moment; touching what is gone
-// is a fault. Package objstore catches it, and [Segment.Explain] makes it a [FaultError],
-// which names the file.
+// is a fault. Package objstore catches the fault, and [Segment.Explain] turns it into a
+// [FaultError], which names the file.
 //
 // # Concurrency
 //

@@ -11,34 +11,33 @@ import (
 )
 
 var (
-	// ErrClosed says that the segment was closed.
-	ErrClosed = sentinel.New(sentinel.Closed, "shmring: segment is closed")
-	// ErrBusy says that a segment can't be unmapped while something uses it.
-	ErrBusy = sentinel.New(sentinel.Busy, "shmring: segment is in use")
+	// ErrClosed reports that the segment was closed.
+	ErrClosed = sentinel.New(sentinel.Closed, "segment: closed")
+	// ErrBusy reports that a segment can't be unmapped while it is held.
+	ErrBusy = sentinel.New(sentinel.Busy, "segment: in use")
 	// ErrSize is wrapped by [SizeError].
-	ErrSize = errors.New("shmring: segment has the wrong size")
-	// ErrExists says that a segment of this name exists already. It is also an
+	ErrSize = errors.New("segment: wrong size")
+	// ErrExists reports that there is a segment of this name already. It matches
 	// fs.ErrExist.
-	ErrExists = sentinel.Like("shmring: segment exists", fs.ErrExist)
-	// ErrNotExist says that there is no segment of this name. It is also an
+	ErrExists = sentinel.Like("segment: exists", fs.ErrExist)
+	// ErrNotExist reports that there is no segment of this name. It matches
 	// fs.ErrNotExist.
-	ErrNotExist = sentinel.Like("shmring: no such segment", fs.ErrNotExist)
-	// ErrNoSpace says that the memory for a segment is not there.
-	ErrNoSpace = errors.New("shmring: not enough shared memory")
-	// ErrUnsafe says that a segment exists but must not be trusted: it is a link
-	// or no file, belongs to another user, or everyone may write it.
+	ErrNotExist = sentinel.Like("segment: does not exist", fs.ErrNotExist)
+	// ErrNoSpace reports that there is not enough memory for a segment. A [SpaceError]
+	// comes with it, unless only the kernel reported the lack of memory.
+	ErrNoSpace = errors.New("segment: not enough shared memory")
+	// ErrUnsafe reports that a segment exists but must not be trusted: it is a link
+	// or not a file, belongs to another user, or is writable by everyone.
 	ErrUnsafe = shmfile.ErrUnsafe
-	// ErrUnsupported says that this system has no segments.
-	ErrUnsupported = shmfile.ErrUnsupported
 )
 
-// SpaceError says how much memory a new segment needs, how much there is, which
-// limit is in the way (the size of the mount, or the memory limit of the
-// container) and which setting changes it. [ErrNoSpace] comes with it.
+// SpaceError describes how much memory a new segment needs, how much there is, which limit
+// is too low (the size of the mount, or the memory limit of the container) and which setting
+// changes the limit. [ErrNoSpace] comes with it.
 type SpaceError = shmfile.SpaceError
 
-// FaultError says that a file of a segment is shorter than it was when it was
-// mapped, or that it can't be written to.
+// FaultError reports that the file of a segment, or its sidecar, became shorter after it was
+// mapped, or that it is mapped read-only and was written to.
 type FaultError struct {
 	Name   string // of the segment
 	Path   string // of the file: the segment or its sidecar
@@ -47,7 +46,7 @@ type FaultError struct {
 }
 
 func (e *FaultError) Error() string {
-	return fmt.Sprintf("shmring: byte %d of %s is gone: %v; close the store and create it anew; this removes what is left then: %s",
+	return fmt.Sprintf("segment: byte %d of %s is gone: %v; close the store and create it anew; this removes what is left then: %s",
 		e.Offset, e.Path, e.Err, shmfile.SweepCommand(e.Name))
 }
 
@@ -57,16 +56,16 @@ func (e *FaultError) Unwrap() error { return e.Err }
 // Is makes errors.Is(err, shmring.ErrCorrupt) true.
 func (e *FaultError) Is(target error) bool { return target == shmring.ErrCorrupt }
 
-// SizeError says that a segment and its user disagree about the ring.
+// SizeError reports that a segment does not have the size that its user expects.
 type SizeError struct {
 	Name       string
 	Got        int64 // bytes of the segment
 	Ring       int   // bytes of the ring that the caller expects
 	DataOffset int   // bytes in front of it in the caller's generation
 
-	// Adopting says that the caller is a writer that adopts the segment. LeftRing
-	// and LeftGeneration are what the earlier writer made it with, 0 and empty if
-	// that is not known.
+	// Adopting reports that the caller is a writer that adopts the segment. LeftRing and
+	// LeftGeneration are the ring size and the generation of the earlier writer, 0 and
+	// empty if they are unknown.
 	Adopting       bool
 	LeftRing       int
 	LeftGeneration string
@@ -79,10 +78,10 @@ func (e *SizeError) Error() string {
 		if e.LeftRing > 0 {
 			made = fmt.Sprintf(" (%d and vLLM %s)", e.LeftRing, e.LeftGeneration)
 		}
-		return fmt.Sprintf("shmring: segment %s, which an earlier writer left, has %d bytes, and the options ask for %d (%d in front of a ring of %d): adopt it with the ring size and the generation that it was made with%s, or remove it (%s) and create it with the new ones",
+		return fmt.Sprintf("segment: %s, which an earlier writer left, has %d bytes, and the options ask for %d (%d in front of a ring of %d): adopt it with the ring size and the generation that it was made with%s, or remove it (%s) and create it with the new ones",
 			e.Name, e.Got, want, e.DataOffset, e.Ring, made, shmfile.SweepCommand(e.Name))
 	}
-	return fmt.Sprintf("shmring: segment %s has %d bytes, want %d (%d in front of a ring of %d); writer and reader must agree on the ring size and the vLLM generation",
+	return fmt.Sprintf("segment: %s has %d bytes, want %d (%d in front of a ring of %d); writer and reader must agree on the ring size and the vLLM generation",
 		e.Name, e.Got, want, e.DataOffset, e.Ring)
 }
 

@@ -11,8 +11,7 @@ import (
 	"github.com/ringcache/ringcache/internal/shmfile"
 )
 
-// Hold keeps the mapping from being closed until Release. It fails with
-// [ErrClosed].
+// Hold keeps the mapping from being unmapped until Release. It fails with [ErrClosed].
 func (s *Segment) Hold() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -23,16 +22,16 @@ func (s *Segment) Hold() error {
 	return nil
 }
 
-// Release undoes one Hold.
+// Release ends one Hold.
 func (s *Segment) Release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.holds == 0 {
-		panic("shmring: Release without Hold")
+		panic("segment: Release without Hold")
 	}
 	s.holds--
 	s.signalIdle()
-	if s.holds == 0 && s.closed { // it was abandoned meanwhile
+	if s.holds == 0 && s.closed { // by Abandon or Leave, meanwhile
 		_ = s.unmap()
 	}
 }
@@ -44,7 +43,7 @@ func (s *Segment) Holds() int {
 	return s.holds
 }
 
-// Idle returns a channel that is closed as soon as nobody holds the segment.
+// Idle returns a channel that is closed as soon as there are no holds.
 func (s *Segment) Idle() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,16 +69,16 @@ func (s *Segment) idle() error {
 	return nil
 }
 
-// Close unmaps the segment and leaves the object itself alone. It fails with
-// [ErrBusy], and does nothing, while it is held. Closing twice is fine.
+// Close unmaps the segment; the shared memory object stays. While the segment is held, Close
+// fails with [ErrBusy] and does nothing. Closing twice is fine.
 func (s *Segment) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.close()
 }
 
-// Detach is Close, and says in the sidecar that the writer ended by plan, so that
-// the next one finds what it left.
+// Detach is Close, and first marks the state in the sidecar as clean: the writer ended by
+// plan, so the next writer need not look for damage.
 func (s *Segment) Detach() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,8 +100,8 @@ func (s *Segment) Detach() error {
 	return errors.Join(err, s.close())
 }
 
-// Destroy is Unlink and Close in one step: while the segment is held it fails
-// with [ErrBusy] and does neither.
+// Destroy is Unlink and Close in one step. While the segment is held, Destroy fails with
+// [ErrBusy] and does neither.
 func (s *Segment) Destroy() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +125,7 @@ func (s *Segment) close() error {
 	return s.unmap()
 }
 
-// unmap ends the memory of a closed segment.
+// unmap unmaps a closed segment and closes its sidecar.
 func (s *Segment) unmap() error {
 	if s.file == nil {
 		return nil
@@ -135,14 +134,14 @@ func (s *Segment) unmap() error {
 	s.mem = nil
 	err := errors.Join(shmfile.Unmap(m), s.file.Close())
 	if s.sidecar != nil {
-		err = errors.Join(err, s.sidecar.Close()) // last, since that ends the lock
+		err = errors.Join(err, s.sidecar.Close()) // last, because it releases the writer's lock
 	}
 	return err
 }
 
-// Unlink removes the name, so that no one can attach any more; mappings live
-// on. A name that is gone already, or that names another object by now, is left
-// alone without an error. It must be called before Close.
+// Unlink removes the names of the segment and its sidecar, so that nobody can attach any
+// more; mappings stay. A name that is gone already, or that another object has by now, is no
+// error and is left alone. Unlink must be called before Close.
 func (s *Segment) Unlink() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +157,7 @@ func (s *Segment) unlink() error {
 	}
 	if shmfile.Same(s.file, s.path) {
 		if err := os.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("shmring: unlinking segment %s: %w", s.opt.Name, err)
+			return fmt.Errorf("segment: unlinking %s: %w", s.opt.Name, err)
 		}
 	}
 	failpoint.Hit("segment.unlinked")
@@ -168,13 +167,12 @@ func (s *Segment) unlink() error {
 	return nil
 }
 
-// Abandon removes the names of the segment and its sidecar at once, as Destroy
-// does, also while the segment is held. No new Hold is given. The memory goes with
-// the last Release, or now if there is no hold. Abandoning twice is fine, and so is
-// Close after it.
+// Abandon removes the names of the segment and its sidecar at once, even while the segment
+// is held. From then on Hold fails. The segment is unmapped by the last Release, or now if
+// there is no hold. Calling Abandon twice is fine, and so is Close after it.
 func (s *Segment) Abandon() error { return s.abandon(true) }
 
-// Leave is Abandon for a segment that belongs to someone else: it removes nothing.
+// Leave is Abandon for a segment that belongs to another process: it removes no name.
 func (s *Segment) Leave() error { return s.abandon(false) }
 
 func (s *Segment) abandon(remove bool) error {

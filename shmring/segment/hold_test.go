@@ -1,3 +1,5 @@
+//go:build linux
+
 package segment_test
 
 import (

@@ -1,6 +1,6 @@
 //go:build linux
 
-package segment
+package segment_test
 
 import (
 	"os"
@@ -9,23 +9,25 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/ringcache/ringcache/shmring/segment"
 )
 
 // A child process has every descriptor of its parent between fork and exec. The
 // writer's lock must not stay in them.
 func TestCloseFreesTheLockThatAChildInherits(t *testing.T) {
-	for name, end := range map[string]func(*Segment) error{"close": (*Segment).Close, "detach": (*Segment).Detach} {
+	for name, end := range map[string]func(*segment.Segment) error{"close": (*segment.Segment).Close, "detach": (*segment.Segment).Detach} {
 		t.Run(name, func(t *testing.T) {
 			s, o := withSidecar(t)
 			inherited, err := unix.Dup(descriptorOf(t, s.Sidecar().Path())) // as fork does
 			require.NoError(t, err)
 			defer func() { require.NoError(t, unix.Close(inherited)) }()
 			require.NoError(t, end(s))
-			got, err := Sweep(SweepOptions{Dir: o.Dir, Prefix: o.Name, AnyOwner: true})
+			got, err := segment.Sweep(segment.SweepOptions{Dir: o.Dir, Prefix: o.Name, AnyOwner: true})
 			require.NoError(t, err)
 			require.Len(t, got, 1)
 			require.False(t, got[0].Alive, "its writer has closed it")
-			next, err := Adopt(o)
+			next, err := segment.Adopt(o)
 			require.NoError(t, err)
 			require.NoError(t, next.Destroy())
 		})

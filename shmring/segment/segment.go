@@ -16,24 +16,24 @@ import (
 	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
-// Options say what a segment is or is expected to be.
+// Options describe the segment that Create makes, or that Attach and Adopt expect.
 type Options struct {
-	// Name of the shared memory object, without a directory; on Linux the file
-	// /dev/shm/Name. Create makes one up if it is empty.
+	// Name is the name of the shared memory object, without a directory; on Linux the
+	// object is the file /dev/shm/Name. If Name is empty, Create chooses one.
 	Name string
-	// RingSize is the bytes of the ring, vLLM's N.
+	// RingSize is the size of the ring in bytes, vLLM's N.
 	RingSize int
-	// DataOffset is the bytes in front of the ring: pycompat.Generation says
-	// how many. Create fills them with random bytes, the secret.
+	// DataOffset is the number of bytes in front of the ring, the DataOffset of a
+	// pycompat.Generation. Create fills them with random bytes, the secret.
 	DataOffset int
-	// ReadOnly makes Attach map the segment so that writing to it is a fault.
-	// Such a user can look, and not count.
+	// ReadOnly makes Attach map the segment so that writing to it is a fault. Such a
+	// reader can't count its reads.
 	ReadOnly bool
-	// Sidecar makes Create put a sidecar beside the segment, by which it can be
-	// adopted or removed when its writer was killed. nil makes none.
+	// Sidecar, if not nil, makes Create and Private add a sidecar, so that the segment can
+	// be adopted or swept after its writer was killed. Adopt and Attach ignore it.
 	Sidecar *sidecar.Options
-	// Dir is the directory of shared memory, /dev/shm if empty. It is for tests
-	// and for systems that mount another one; vLLM knows only the default.
+	// Dir is the directory of shared memory, /dev/shm if empty. It is for tests and for
+	// systems with another mount; vLLM always uses /dev/shm.
 	Dir string
 }
 
@@ -58,20 +58,27 @@ func (o Options) Validate() error {
 
 func (o Options) bytes() int64 { return int64(o.RingSize) + int64(o.DataOffset) }
 
+// sidecar returns the options of the sidecar, with the sizes of the segment.
+func (o Options) sidecar() sidecar.Options {
+	s := *o.Sidecar
+	s.RingSize, s.DataOffset = o.RingSize, o.DataOffset
+	return s
+}
+
 // Segment is a mapped shared memory object: DataOffset bytes, then the ring.
 //
-// It has no header and no magic number, since vLLM's layout has no room for
-// one; the size is all that can be checked.
+// vLLM's layout has no room for a header or a magic number, so only the size of an object
+// shows whether it can be the expected one.
 type Segment struct {
 	opt     Options
 	path    string
-	file    *os.File // kept to know whether the path is still this segment; nil if private
+	file    *os.File // shows whether path still names this segment; nil if private
 	mem     []byte
-	sidecar *sidecar.File // of a writer's, nil if there is none
+	sidecar *sidecar.File // only of a writer; nil if there is none
 
 	mu      sync.Mutex
 	holds   int
-	idleNow chan struct{} // closed when holds is 0; nil if nobody waits for that
+	idleNow chan struct{} // closed when holds becomes 0; nil if nobody waits
 	closed  bool
 }
 
@@ -83,9 +90,9 @@ func newSegment(o Options, path string, f *os.File) (*Segment, error) {
 	return &Segment{opt: o, path: path, file: f, mem: m}, nil
 }
 
-// Private returns a segment over private memory, DataOffset + RingSize bytes,
-// that no other process sees: for tests, for fuzzing, and for looking at a copy
-// of a segment. Its name means nothing, and closing it only ends its use.
+// Private returns a segment over memory of this process, DataOffset + RingSize bytes: for
+// tests, for fuzzing, and for a copy of a segment. Its name has no meaning, and Close does
+// not free the memory.
 func Private(m []byte, o Options) (*Segment, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -96,9 +103,7 @@ func Private(m []byte, o Options) (*Segment, error) {
 	s := &Segment{opt: o, mem: m}
 	if o.Sidecar != nil {
 		var err error
-		side := *o.Sidecar
-		side.RingSize, side.DataOffset = o.RingSize, o.DataOffset
-		if s.sidecar, err = sidecar.Private(side); err != nil {
+		if s.sidecar, err = sidecar.Private(o.sidecar()); err != nil {
 			return nil, err
 		}
 	}
@@ -108,29 +113,25 @@ func Private(m []byte, o Options) (*Segment, error) {
 // Name returns the name of the shared memory object.
 func (s *Segment) Name() string { return s.opt.Name }
 
-// Size returns the bytes of the whole object.
-func (s *Segment) Size() int { return int(s.opt.bytes()) }
-
-// Bytes returns the whole mapping. Like the slices below it is valid until
-// Close, and must not be touched later.
+// Bytes returns the whole mapping. The slices that Bytes, Secret and Ring return are valid
+// until the mapping ends and must not be touched afterwards.
 func (s *Segment) Bytes() []byte { return s.mem }
 
-// Secret returns the bytes in front of the ring, empty in generations that
-// have none.
+// Secret returns the bytes in front of the ring, none in generations without a secret.
 func (s *Segment) Secret() []byte { return s.mem[:s.opt.DataOffset:s.opt.DataOffset] }
 
 // Ring returns the bytes of the ring.
 func (s *Segment) Ring() []byte { return s.mem[s.opt.DataOffset:] }
 
-// Sidecar returns the sidecar of a segment that this process created or adopted;
-// nil if it has none.
+// Sidecar returns the sidecar of a segment that this process created or adopted, nil if
+// there is none.
 func (s *Segment) Sidecar() *sidecar.File { return s.sidecar }
 
-// DescribedBy reports whether a sidecar is that of this segment.
+// DescribedBy reports whether f is the sidecar of this segment.
 func (s *Segment) DescribedBy(f *sidecar.File) bool { return s.file != nil && f.Describes(s.file) }
 
-// Prepare gets the memory of the segment as the options have it and reports what it is
-// really like, see [memory.Prepare]. It fails with [ErrClosed] too.
+// Prepare applies options to the memory of the segment and reports what was obtained, see
+// [memory.Prepare]. It also fails with [ErrClosed].
 func (s *Segment) Prepare(ctx context.Context, o memory.Options) (memory.Report, error) {
 	if err := o.Validate(); err != nil {
 		return memory.Report{}, err
@@ -145,9 +146,9 @@ func (s *Segment) Prepare(ctx context.Context, o memory.Options) (memory.Report,
 	return memory.Prepare(ctx, s.mem, s.path, o)
 }
 
-// Explain makes an error about memory that is gone a [*FaultError], which names the
-// file, if the fault was in the segment, in the sidecar that its writer has, or in
-// those given. Other errors are returned as they are.
+// Explain returns a [*FaultError], which names the file, for an error about a fault in the
+// segment, in its sidecar, or in one of the given sidecars. It returns every other error
+// unchanged.
 func (s *Segment) Explain(err error, sidecars ...*sidecar.File) error {
 	var f *fault.Error
 	if !errors.As(err, &f) {
@@ -156,12 +157,12 @@ func (s *Segment) Explain(err error, sidecars ...*sidecar.File) error {
 	if off, ok := mem.Offset(s.mem, f.Addr); ok {
 		return &FaultError{Name: s.opt.Name, Path: s.path, Offset: int64(off), Err: err}
 	}
-	for _, c := range append(sidecars, s.sidecar) {
-		if c == nil {
+	for _, file := range append(sidecars, s.sidecar) {
+		if file == nil {
 			continue
 		}
-		if off, ok := c.Offset(f.Addr); ok {
-			return &FaultError{Name: s.opt.Name, Path: c.Path(), Offset: int64(off), Err: err}
+		if off, ok := file.Offset(f.Addr); ok {
+			return &FaultError{Name: s.opt.Name, Path: file.Path(), Offset: int64(off), Err: err}
 		}
 	}
 	return err

@@ -1,8 +1,11 @@
-package segment
+//go:build linux
+
+package segment_test
 
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -14,6 +17,7 @@ import (
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
@@ -31,9 +35,9 @@ func testName(t *testing.T) string {
 	return name
 }
 
-func create(t *testing.T, o Options) *Segment {
+func create(t *testing.T, o segment.Options) *segment.Segment {
 	t.Helper()
-	s, err := Create(o)
+	s, err := segment.Create(o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		_ = s.Unlink()
@@ -45,27 +49,29 @@ func create(t *testing.T, o Options) *Segment {
 func path(name string) string { return filepath.Join(shmfile.DefaultDir, name) }
 
 func TestSegmentIsExactlyAsLongAsPythonExpects(t *testing.T) {
-	for _, offset := range []int{0, 32} {
-		s := create(t, Options{Name: testName(t), RingSize: 1000, DataOffset: offset})
-		st, err := os.Stat(path(s.Name()))
-		require.NoError(t, err)
-		require.Equal(t, int64(1000+offset), st.Size())
-		require.Equal(t, os.FileMode(0o600), st.Mode())
-		require.Len(t, s.Ring(), 1000)
-		require.Len(t, s.Secret(), offset)
-		require.Equal(t, 1000+offset, s.Size())
-		blocks := st.Sys().(*syscall.Stat_t).Blocks
-		require.NotZero(t, blocks, "every page is allocated")
-		if offset > 0 {
-			require.NotEqual(t, make([]byte, offset), s.Secret())
-		}
+	for name, offset := range map[string]int{"without a secret": 0, "with a secret": 32} {
+		t.Run(name, func(t *testing.T) {
+			s := create(t, segment.Options{Name: testName(t), RingSize: 1000, DataOffset: offset})
+			st, err := os.Stat(path(s.Name()))
+			require.NoError(t, err)
+			require.Equal(t, int64(1000+offset), st.Size())
+			require.Equal(t, os.FileMode(0o600), st.Mode())
+			require.Len(t, s.Ring(), 1000)
+			require.Len(t, s.Secret(), offset)
+			require.Len(t, s.Bytes(), 1000+offset)
+			blocks := st.Sys().(*syscall.Stat_t).Blocks
+			require.NotZero(t, blocks, "every page is allocated")
+			if offset > 0 {
+				require.NotEqual(t, make([]byte, offset), s.Secret())
+			}
+		})
 	}
 }
 
 func TestSegmentIsShared(t *testing.T) {
-	o := Options{Name: testName(t), RingSize: 100, DataOffset: 32}
+	o := segment.Options{Name: testName(t), RingSize: 100, DataOffset: 32}
 	w := create(t, o)
-	r, err := Attach(o)
+	r, err := segment.Attach(o)
 	require.NoError(t, err)
 	w.Ring()[99] = 7
 	require.Equal(t, byte(7), r.Ring()[99])
@@ -76,78 +82,116 @@ func TestSegmentIsShared(t *testing.T) {
 }
 
 func TestSegmentDefaultNameIsPythons(t *testing.T) {
-	s := create(t, Options{RingSize: 100})
+	s := create(t, segment.Options{RingSize: 100})
 	require.Regexp(t, "^psm_[0-9a-f]{8}$", s.Name())
 }
 
 func TestCreateRefusesExisting(t *testing.T) {
-	o := Options{Name: testName(t), RingSize: 100}
+	o := segment.Options{Name: testName(t), RingSize: 100}
 	s := create(t, o)
 	s.Ring()[0] = 1
-	_, err := Create(o)
-	require.ErrorIs(t, err, ErrExists)
+	_, err := segment.Create(o)
+	require.ErrorIs(t, err, segment.ErrExists)
+	require.ErrorContains(t, err, o.Name+"; another server uses the name")
 	require.Equal(t, byte(1), s.Ring()[0], "it is left alone")
 }
 
 // TestTooSmallMemoryIsAnErrorNotSIGBUS asks for more than any machine has.
 func TestTooSmallMemoryIsAnErrorNotSIGBUS(t *testing.T) {
 	name := testName(t)
-	_, err := Create(Options{Name: name, RingSize: 1 << 50})
-	require.ErrorIs(t, err, ErrNoSpace)
+	_, err := segment.Create(segment.Options{Name: name, RingSize: 1 << 50})
+	require.ErrorIs(t, err, segment.ErrNoSpace)
+	require.ErrorContains(t, err, name)
 	require.NoFileExists(t, path(name), "nothing is left behind")
 }
 
 func TestAttachErrors(t *testing.T) {
-	o := Options{Name: testName(t), RingSize: 100, DataOffset: 32}
-	_, err := Attach(o)
-	require.ErrorIs(t, err, ErrNotExist)
-	require.ErrorContains(t, err, "writer must create it")
+	o := segment.Options{Name: testName(t), RingSize: 100, DataOffset: 32}
+	_, err := segment.Attach(o)
+	require.ErrorIs(t, err, segment.ErrNotExist)
+	require.ErrorContains(t, err, o.Name+"; the writer must create it")
 
 	create(t, o)
-	for _, wrong := range []Options{
-		{Name: o.Name, RingSize: 101, DataOffset: 32}, // segment too small
-		{Name: o.Name, RingSize: 99, DataOffset: 32},  // N disagrees
-		{Name: o.Name, RingSize: 100},                 // generation disagrees
+	for name, wrong := range map[string]segment.Options{
+		"segment too small":    {Name: o.Name, RingSize: 101, DataOffset: 32},
+		"another size":         {Name: o.Name, RingSize: 99, DataOffset: 32},
+		"another vLLM release": {Name: o.Name, RingSize: 100},
 	} {
-		_, err = Attach(wrong)
-		var size *SizeError
-		require.ErrorAs(t, err, &size)
-		require.ErrorIs(t, err, ErrSize)
-		require.Equal(t, int64(132), size.Got)
+		t.Run(name, func(t *testing.T) {
+			_, err := segment.Attach(wrong)
+			var size *segment.SizeError
+			require.ErrorAs(t, err, &size)
+			require.ErrorIs(t, err, segment.ErrSize)
+			require.Equal(t, segment.SizeError{Name: o.Name, Got: 132, Ring: wrong.RingSize, DataOffset: wrong.DataOffset}, *size)
+		})
 	}
-
-	require.NoError(t, os.Chmod(path(o.Name), 0o602))
-	_, err = Attach(o)
-	require.ErrorIs(t, err, ErrUnsafe)
-	require.ErrorContains(t, err, "chmod it to 0600")
-	require.NoError(t, os.Chmod(path(o.Name), 0o600))
-
-	link := testName(t)
-	require.NoError(t, os.Symlink(path(o.Name), path(link)))
-	_, err = Attach(Options{Name: link, RingSize: 100, DataOffset: 32})
-	require.ErrorIs(t, err, ErrUnsafe)
-
-	fifo := testName(t)
-	require.NoError(t, syscall.Mkfifo(path(fifo), 0o600))
-	_, err = Attach(Options{Name: fifo, RingSize: 100, DataOffset: 32})
-	require.ErrorIs(t, err, ErrUnsafe)
-
 	for _, name := range []string{"", "/", "a/b", "..", "../x", "a\x00b", string(make([]byte, 300))} {
-		_, err = Attach(Options{Name: name, RingSize: 100})
-		require.ErrorIs(t, err, shmring.ErrInvalid, "%q", name)
+		t.Run(fmt.Sprintf("name %.9q", name), func(t *testing.T) {
+			_, err := segment.Attach(segment.Options{Name: name, RingSize: 100})
+			require.ErrorIs(t, err, shmring.ErrInvalid)
+			if name != "" {
+				require.ErrorContains(t, err, fmt.Sprintf("%q: want 1 to 255 bytes without a slash", name))
+			} else {
+				require.ErrorContains(t, err, "a segment name is needed")
+			}
+		})
 	}
-	for _, bad := range []Options{{RingSize: 0}, {RingSize: 8}, {RingSize: -1}, {RingSize: 100, DataOffset: -1}, {RingSize: math.MaxInt, DataOffset: 1}} {
-		_, err = Create(bad)
-		require.ErrorIs(t, err, shmring.ErrInvalid)
+}
+
+func TestAttachRefusesUnsafeFiles(t *testing.T) {
+	for name, c := range map[string]struct {
+		plant func(t *testing.T, path, segment string)
+		what  string
+	}{
+		"everyone may write it": {func(t *testing.T, path, segment string) {
+			require.NoError(t, os.Rename(segment, path))
+			require.NoError(t, os.Chmod(path, 0o602))
+		}, "writable by everyone (mode 0602); chmod it to 0600"},
+		"link": {func(t *testing.T, path, segment string) { require.NoError(t, os.Symlink(segment, path)) }, "is a symbolic link"},
+		"fifo": {func(t *testing.T, path, _ string) { require.NoError(t, syscall.Mkfifo(path, 0o600)) }, "is not a regular file (p"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s, err := segment.Create(segment.Options{Name: "s", Dir: dir, RingSize: 100})
+			require.NoError(t, err)
+			require.NoError(t, s.Close())
+			c.plant(t, filepath.Join(dir, "planted"), filepath.Join(dir, "s"))
+			_, err = segment.Attach(segment.Options{Name: "planted", Dir: dir, RingSize: 100})
+			require.ErrorIs(t, err, segment.ErrUnsafe)
+			require.ErrorContains(t, err, filepath.Join(dir, "planted"))
+			require.ErrorContains(t, err, c.what)
+		})
+	}
+}
+
+func TestCreateRefusesBadOptions(t *testing.T) {
+	for name, c := range map[string]struct {
+		o    segment.Options
+		what string
+	}{
+		"no ring":             {segment.Options{}, "a ring of 0 bytes has no room"},
+		"no room for a chunk": {segment.Options{RingSize: 8}, "a ring of 8 bytes has no room"},
+		"negative ring":       {segment.Options{RingSize: -1}, "a ring of -1 bytes has no room"},
+		"negative offset":     {segment.Options{RingSize: 100, DataOffset: -1}, "data offset -1"},
+		"overflow":            {segment.Options{RingSize: math.MaxInt, DataOffset: 1}, "data offset 1 in front of a ring of 9223372036854775807"},
+		"read-only":           {segment.Options{RingSize: 100, ReadOnly: true}, "a new segment can't be read-only"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := segment.Create(c.o)
+			require.ErrorIs(t, err, shmring.ErrInvalid)
+			require.ErrorContains(t, err, c.what)
+		})
 	}
 }
 
 func TestSegmentCloseAndUnlink(t *testing.T) {
-	o := Options{Name: testName(t), RingSize: 100}
-	s, err := Create(o)
+	o := segment.Options{Name: testName(t), RingSize: 100}
+	s, err := segment.Create(o)
 	require.NoError(t, err)
 	require.NoError(t, s.Hold())
-	require.ErrorIs(t, s.Close(), ErrBusy)
+	err = s.Close()
+	require.ErrorIs(t, err, segment.ErrBusy)
+	require.ErrorContains(t, err, o.Name+": 1 views or reservations are open")
 	s.Ring()[0] = 1 // still mapped
 	s.Release()
 	require.Panics(t, s.Release)
@@ -156,10 +200,10 @@ func TestSegmentCloseAndUnlink(t *testing.T) {
 	require.NoFileExists(t, path(o.Name))
 	require.NoError(t, s.Unlink(), "gone already")
 
-	// Another server took the name: it is not ours to remove.
+	// Another server took the name, so the name stays.
 	other := create(t, o)
 	require.NoError(t, other.Hold())
-	require.ErrorIs(t, other.Destroy(), ErrBusy)
+	require.ErrorIs(t, other.Destroy(), segment.ErrBusy)
 	require.FileExists(t, path(o.Name), "busy, so its name stays too")
 	other.Release()
 	require.NoError(t, s.Unlink())
@@ -167,8 +211,8 @@ func TestSegmentCloseAndUnlink(t *testing.T) {
 
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close())
-	require.ErrorIs(t, s.Hold(), ErrClosed)
-	require.ErrorIs(t, s.Unlink(), ErrClosed)
+	require.ErrorIs(t, s.Hold(), segment.ErrClosed)
+	require.ErrorIs(t, s.Unlink(), segment.ErrClosed)
 
 	require.NoError(t, other.Destroy())
 	require.NoError(t, other.Destroy())
@@ -177,24 +221,23 @@ func TestSegmentCloseAndUnlink(t *testing.T) {
 
 func TestPrivateSegment(t *testing.T) {
 	m := make([]byte, 132)
-	_, err := Private(m, Options{RingSize: 100})
-	require.ErrorIs(t, err, ErrSize)
-	s, err := Private(m, Options{RingSize: 100, DataOffset: 32})
+	_, err := segment.Private(m, segment.Options{RingSize: 100})
+	require.ErrorIs(t, err, segment.ErrSize)
+	require.ErrorContains(t, err, "has 132 bytes, want 100")
+	s, err := segment.Private(m, segment.Options{RingSize: 100, DataOffset: 32})
 	require.NoError(t, err)
 	s.Ring()[0] = 5
 	require.Equal(t, byte(5), m[32])
 	require.NoError(t, s.Unlink())
 	require.NoError(t, s.Close())
-	require.ErrorIs(t, s.Hold(), ErrClosed)
+	require.ErrorIs(t, s.Hold(), segment.ErrClosed)
 }
 
 func TestReadOnlySegment(t *testing.T) {
-	o := Options{Name: testName(t), RingSize: 100, ReadOnly: true}
-	_, err := Create(o)
-	require.ErrorIs(t, err, shmring.ErrInvalid)
-	w := create(t, Options{Name: o.Name, RingSize: 100})
+	o := segment.Options{Name: testName(t), RingSize: 100, ReadOnly: true}
+	w := create(t, segment.Options{Name: o.Name, RingSize: 100})
 	w.Ring()[5] = 7
-	r, err := Attach(o)
+	r, err := segment.Attach(o)
 	require.NoError(t, err)
 	require.Equal(t, byte(7), r.Ring()[5])
 	require.ErrorIs(t, fault.Guard(func() error { r.Ring()[5] = 8; return nil }), fault.ErrFault)

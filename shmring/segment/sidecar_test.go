@@ -1,4 +1,6 @@
-package segment
+//go:build linux
+
+package segment_test
 
 import (
 	"encoding/binary"
@@ -13,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
@@ -38,9 +41,9 @@ func sidecarOptions() *sidecar.Options {
 }
 
 // withSidecar makes a segment with a sidecar in a folder of its own.
-func withSidecar(t *testing.T) (*Segment, Options) {
+func withSidecar(t *testing.T) (*segment.Segment, segment.Options) {
 	t.Helper()
-	o := Options{Name: "s", Dir: t.TempDir(), RingSize: 4096, DataOffset: 32, Sidecar: sidecarOptions()}
+	o := segment.Options{Name: "s", Dir: t.TempDir(), RingSize: 4096, DataOffset: 32, Sidecar: sidecarOptions()}
 	s := create(t, o)
 	o.Sidecar = nil
 	return s, o
@@ -56,12 +59,12 @@ func TestSidecarOfASegment(t *testing.T) {
 	require.Equal(t, want, f.Options())
 	require.Equal(t, want, s.Sidecar().Options())
 	require.True(t, s.DescribedBy(f))
-	private, err := Private(make([]byte, 4128), o)
+	private, err := segment.Private(make([]byte, 4128), o)
 	require.NoError(t, err)
 	require.False(t, private.DescribedBy(f))
 	require.Nil(t, private.Sidecar())
 	o.Sidecar = sidecarOptions()
-	private, err = Private(make([]byte, 4128), o)
+	private, err = segment.Private(make([]byte, 4128), o)
 	require.NoError(t, err)
 	require.Equal(t, want, private.Sidecar().Options())
 
@@ -76,12 +79,13 @@ func TestCreateRefusesBadSidecars(t *testing.T) {
 	o := sidecarOptions()
 	o.Policy = 3
 	dir := t.TempDir()
-	_, err := Create(Options{Name: "s", Dir: dir, RingSize: 4096, Sidecar: o})
+	_, err := segment.Create(segment.Options{Name: "s", Dir: dir, RingSize: 4096, Sidecar: o})
 	require.ErrorIs(t, err, shmring.ErrInvalid)
 	require.ErrorContains(t, err, "Policy(3)")
 	require.Empty(t, filesIn(t, dir))
-	_, err = Private(make([]byte, 4096), Options{RingSize: 4096, Sidecar: o})
+	_, err = segment.Private(make([]byte, 4096), segment.Options{RingSize: 4096, Sidecar: o})
 	require.ErrorIs(t, err, shmring.ErrInvalid)
+	require.ErrorContains(t, err, "Policy(3)")
 }
 
 // Sweep removes what can't be a sidecar, but for what a later release may have made.
@@ -114,7 +118,7 @@ func TestSweepOfHostileHeaders(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, os.WriteFile(path, change(append([]byte(nil), good...)), 0o600))
-			all, err := Sweep(SweepOptions{Dir: dir, Prefix: "s", AnyOwner: true, Remove: true})
+			all, err := segment.Sweep(segment.SweepOptions{Dir: dir, Prefix: "s", AnyOwner: true, Remove: true})
 			require.NoError(t, err)
 			require.Len(t, all, 1)
 			var bad *sidecar.FormatError

@@ -14,47 +14,47 @@ import (
 	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
-// SweepOptions say which segments Sweep looks at.
+// SweepOptions choose the segments that Sweep looks at.
 type SweepOptions struct {
-	// Prefix of the segments' names; it must not be empty.
+	// Prefix is the beginning of the segments' names; it must not be empty.
 	Prefix string
-	// Owner restricts it to segments with this label ([sidecar.Options].Owner).
-	// Empty means those without one.
+	// Owner is the label of the segments ([sidecar.Options].Owner). Empty means segments
+	// without a label.
 	Owner string
-	// AnyOwner ignores the label, and looks at damaged sidecars too. Segments of other
-	// users are never touched.
+	// AnyOwner makes Sweep ignore the label, and look at damaged sidecars too. Segments of
+	// other users are never touched.
 	AnyOwner bool
-	// Remove removes what has no living writer. The default is to tell.
+	// Remove makes Sweep remove segments whose writer is dead. Otherwise it only lists.
 	Remove bool
 	// Dir is the directory of shared memory, /dev/shm if empty.
 	Dir string
 }
 
-// Swept is a segment that Sweep looked at.
+// Swept describes a segment that Sweep looked at.
 type Swept struct {
 	Name    string
 	Owner   string
 	PID     int   // of the last writer
 	Bytes   int64 // of the segment and its sidecar
-	Alive   bool  // its writer lives
+	Alive   bool  // the writer is alive
 	Removed bool
-	// Damage says what is wrong with its sidecar, nil if nothing is: it is empty, cut
-	// short or damaged. Then Owner and PID may not be known.
+	// Damage is not nil if the sidecar is empty, cut short or damaged. Then Owner and PID
+	// may be unknown.
 	Damage error
-	Err    error // why it was not removed, or can't be judged
+	Err    error // why the segment was not removed, or can't be judged
 }
 
-// Sweep finds segments whose writer is gone, and removes them if told so. Whether
-// a writer lives is known from its lock alone: neither from its pid nor from any
-// age. Segments without a sidecar are not ours and not looked at.
+// Sweep lists the segments that o chooses, and with o.Remove removes those whose writer is
+// dead. Only the writer's lock decides whether a writer is alive: neither its pid nor the age
+// of a file. Sweep skips segments without a sidecar, which this library did not make.
 //
-// A sidecar that is empty, cut short or damaged ([Swept.Damage]) has no label that
-// can be read, so it is looked at only with AnyOwner. It is an orphan too if nobody
-// holds its lock: a sidecar appears under its name complete and locked, so its writer
-// is not about to fill it. The segment beside it goes with it only if the sidecar still
-// names the segment's inode, since otherwise vLLM may have made that.
+// The label of a sidecar that is empty, cut short or damaged ([Swept].Damage) can't be read,
+// so Sweep looks at such a sidecar only with AnyOwner. If nobody has the lock of the sidecar,
+// its writer is dead: a sidecar is complete and locked when it gets its name, so no process is
+// about to fill it. The segment of the same name is removed with the sidecar only if the
+// sidecar still contains the segment's inode; otherwise vLLM may have made the segment.
 //
-// A segment that someone adopts at the same moment is either adopted or removed.
+// A segment that another process adopts at the same moment is either adopted or removed.
 func Sweep(o SweepOptions) ([]Swept, error) {
 	if o.Prefix == "" || strings.Contains(o.Prefix, "/") {
 		return nil, fmt.Errorf("%w: Prefix %q: want the beginning of the names to sweep", shmring.ErrInvalid, o.Prefix)
@@ -62,7 +62,7 @@ func Sweep(o SweepOptions) ([]Swept, error) {
 	dir := cmp.Or(o.Dir, shmfile.DefaultDir)
 	files, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("shmring: sweeping %s: %w", dir, err)
+		return nil, fmt.Errorf("segment: sweeping %s: %w", dir, err)
 	}
 	var all []Swept
 	for _, f := range files {
@@ -77,11 +77,11 @@ func Sweep(o SweepOptions) ([]Swept, error) {
 	return all, nil
 }
 
-// sweep looks at one segment. ok is false if it is not of those asked for.
+// sweep looks at one segment. ok is false if o does not choose it.
 func sweep(o SweepOptions, dir, name string) (s Swept, ok bool) {
 	s.Name = name
 	path := filepath.Join(dir, name)
-	c, err := sidecar.Open(dir, name)
+	f, err := sidecar.Open(dir, name)
 	if errors.Is(err, sidecar.ErrForeign) || errors.Is(err, shmfile.ErrUnsafe) {
 		return s, false // gone, or not this user's
 	}
@@ -95,23 +95,23 @@ func sweep(o SweepOptions, dir, name string) (s Swept, ok bool) {
 		s.Err = err
 		return s, true
 	}
-	defer func() { s.Err = errors.Join(s.Err, c.Close()) }()
-	s.Owner, s.PID, s.Bytes = c.Options().Owner, c.State().PID, c.Size()
+	defer func() { s.Err = errors.Join(s.Err, f.Close()) }()
+	s.Owner, s.PID, s.Bytes = f.Options().Owner, f.State().PID, f.Size()
 	if !o.AnyOwner && s.Owner != o.Owner {
 		return s, false
 	}
-	switch err := c.Own(); {
+	switch err := f.Own(); {
 	case errors.Is(err, sidecar.ErrOwned):
 		s.Alive = true
 	case errors.Is(err, fs.ErrNotExist):
 		return s, false
 	case errors.As(err, new(*sidecar.FormatError)):
-		s.Damage = err // of the state; the header says whose it is, and the lock is ours
+		s.Damage = err // of the state: the label is readable, and this process has the lock
 	case err != nil:
 		s.Err = err
 		return s, true
 	}
-	// Only now: as long as another had the lock the segment could still appear.
+	// Only now: while another process had the lock, the segment could still appear.
 	seg, size, err := shmfile.Open(path, false)
 	if err == nil {
 		defer seg.Close()
@@ -120,24 +120,21 @@ func sweep(o SweepOptions, dir, name string) (s Swept, ok bool) {
 		s.Err = err
 		return s, true
 	}
-	if s.Alive {
+	if s.Alive || !o.Remove {
 		return s, true
 	}
-	if !o.Remove {
-		return s, true
-	}
-	// A segment that is not the sidecar's own was made by something else.
-	if seg != nil && c.Describes(seg) && shmfile.Same(seg, path) {
+	// Something else made a segment that the sidecar does not describe.
+	if seg != nil && f.Describes(seg) && shmfile.Same(seg, path) {
 		if s.Err = os.Remove(path); s.Err != nil {
 			return s, true
 		}
 	}
-	s.Err = c.Remove()
+	s.Err = f.Remove()
 	s.Removed = s.Err == nil
 	return s, true
 }
 
-// sweepDamaged looks at a segment whose sidecar can't be read.
+// sweepDamaged looks at a segment whose sidecar is damaged.
 func sweepDamaged(o SweepOptions, dir, name string, damage error) (s Swept, ok bool) {
 	s = Swept{Name: name, Damage: damage}
 	path := filepath.Join(dir, name)
@@ -145,7 +142,7 @@ func sweepDamaged(o SweepOptions, dir, name string, damage error) (s Swept, ok b
 	if err != nil {
 		return s, false // gone, or replaced
 	}
-	defer func() { s.Err = errors.Join(s.Err, f.Close()) }() // gives the lock back
+	defer func() { s.Err = errors.Join(s.Err, f.Close()) }() // releases the lock
 	s.Bytes = size
 	free, err := shmfile.TryLock(f)
 	switch {
@@ -158,9 +155,9 @@ func sweepDamaged(o SweepOptions, dir, name string, damage error) (s Swept, ok b
 	case !shmfile.Same(f, path+sidecar.Suffix):
 		return s, false
 	}
-	// Before the lock was taken, another could have removed it and made a good one.
-	if c, err := sidecar.Open(dir, name); err == nil {
-		s.Err = c.Close()
+	// Before this process took the lock, another could have replaced the damaged sidecar.
+	if again, err := sidecar.Open(dir, name); err == nil {
+		s.Err = again.Close()
 		return s, false
 	}
 	seg, segSize, err := shmfile.Open(path, false)

@@ -12,20 +12,20 @@ import (
 )
 
 var (
-	// ErrForeign says that a segment has no sidecar, so something else made it.
-	ErrForeign = errors.New("shmring: not a segment of this library")
-	// ErrOwned says that a segment's writer lives.
-	ErrOwned = errors.New("shmring: segment has a living writer")
-	// ErrBusy says that every slot is taken.
-	ErrBusy = sentinel.New(sentinel.Busy, "shmring: no reader slot is free")
+	// ErrForeign reports that a segment has no sidecar, so something else made the segment.
+	ErrForeign = errors.New("sidecar: not a segment of this library")
+	// ErrOwned reports that the writer of a segment is alive.
+	ErrOwned = errors.New("sidecar: segment has a living writer")
+	// ErrBusy reports that every slot is taken.
+	ErrBusy = sentinel.New(sentinel.Busy, "sidecar: no reader slot is free")
 )
 
-// FormatError says that a file can't be the sidecar of a segment: it is empty, cut
+// FormatError reports that a file can't be the sidecar of a segment: the file is empty, cut
 // short or damaged, or a later release made it.
 type FormatError struct {
 	Path string
 	What string
-	// Newer reports a layout that this release can't read.
+	// Newer reports that the file has a layout of a later release.
 	Newer bool
 }
 
@@ -34,7 +34,7 @@ func (e *FormatError) Error() string {
 	if !e.Newer {
 		advice = "if no process uses it, this removes it: " + shmfile.SweepCommand(strings.TrimSuffix(filepath.Base(e.Path), Suffix))
 	}
-	return fmt.Sprintf("shmring: %s is not a usable sidecar: %s; %s", e.Path, e.What, advice)
+	return fmt.Sprintf("sidecar: %s is not a usable sidecar: %s; %s", e.Path, e.What, advice)
 }
 
 // Unwrap makes errors.Is(err, shmring.ErrCorrupt) true.

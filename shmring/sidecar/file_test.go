@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/shmring"
 )
@@ -51,7 +50,7 @@ func open(t *testing.T, dir string) *File {
 	return f
 }
 
-// privateOf is a sidecar over a copy of bytes, as whoever opens it sees it.
+// privateOf is a sidecar over a copy of bytes, read as Open reads a file.
 func privateOf(m []byte, owner bool) (*File, error) {
 	f := &File{path: "copy", mem: append([]byte(nil), m...), readers: make(chan struct{}, 1)}
 	return f, f.parse(f.mem, int64(len(f.mem)), owner)
@@ -128,26 +127,33 @@ func TestFileOfASegment(t *testing.T) {
 }
 
 func TestOptionsAreChecked(t *testing.T) {
-	for name, change := range map[string]func(*Options){
-		"no policy":       func(o *Options) { o.Policy = 0 },
-		"unknown policy":  func(o *Options) { o.Policy = 3 },
-		"long generation": func(o *Options) { o.Generation = strings.Repeat("1", 25) },
-		"long owner":      func(o *Options) { o.Owner = strings.Repeat("x", 65) },
-		"objects":         func(o *Options) { o.Objects = maxObjects + 1 },
-		"no objects":      func(o *Options) { o.Objects = -1 },
-		"slots":           func(o *Options) { o.Slots = maxSlots + 1 },
-		"no slots":        func(o *Options) { o.Slots = -1 },
+	for name, c := range map[string]struct {
+		change func(*Options)
+		what   string
+	}{
+		"no policy":       {func(o *Options) { o.Policy = 0 }, "Policy(0)"},
+		"unknown policy":  {func(o *Options) { o.Policy = 3 }, "Policy(3)"},
+		"long generation": {func(o *Options) { o.Generation = strings.Repeat("1", 25) }, `Generation "1111111111111111111111111"`},
+		"long owner":      {func(o *Options) { o.Owner = strings.Repeat("x", 65) }, `Owner "` + strings.Repeat("x", 65) + `"`},
+		"objects":         {func(o *Options) { o.Objects = maxObjects + 1 }, "16777217 objects"},
+		"no objects":      {func(o *Options) { o.Objects = -1 }, "-1 objects"},
+		"slots":           {func(o *Options) { o.Slots = maxSlots + 1 }, "4097 reader slots"},
+		"no slots":        {func(o *Options) { o.Slots = -1 }, "-1 reader slots"},
 	} {
-		o := options()
-		change(&o)
-		dir := t.TempDir()
-		_, err := Create(dir, "s", o, segmentIn(t, t.TempDir(), "s"))
-		require.ErrorIs(t, err, shmring.ErrInvalid, name)
-		left, err := os.ReadDir(dir)
-		require.NoError(t, err)
-		require.Empty(t, left, name)
-		_, err = Private(o)
-		require.ErrorIs(t, err, shmring.ErrInvalid, name)
+		t.Run(name, func(t *testing.T) {
+			o := options()
+			c.change(&o)
+			dir := t.TempDir()
+			_, err := Create(dir, "s", o, segmentIn(t, t.TempDir(), "s"))
+			require.ErrorIs(t, err, shmring.ErrInvalid)
+			require.ErrorContains(t, err, c.what)
+			left, err := os.ReadDir(dir)
+			require.NoError(t, err)
+			require.Empty(t, left)
+			_, err = Private(o)
+			require.ErrorIs(t, err, shmring.ErrInvalid)
+			require.ErrorContains(t, err, c.what)
+		})
 	}
 	o, err := Options{Policy: FIFO}.withDefaults()
 	require.NoError(t, err)
@@ -169,12 +175,14 @@ func TestBitFlips(t *testing.T) {
 			require.ErrorIs(t, err, shmring.ErrCorrupt, "bit %d", bit)
 		case at >= offState+stateSize && at < offState+2*stateSize: // the other one is the newest's predecessor
 			require.NoError(t, err)
-			require.False(t, c.StateIntact())
-			require.Equal(t, older, c.State(), "bit %d", bit)
+			want := older
+			want.Damaged = true
+			require.Equal(t, want, c.State(), "bit %d", bit)
 		default:
 			require.NoError(t, err)
-			require.Equal(t, newest, c.State(), "bit %d", bit)
-			require.Equal(t, at < offState || at >= offState+stateSize, c.StateIntact(), "bit %d", bit)
+			want := newest
+			want.Damaged = at >= offState && at < offState+stateSize
+			require.Equal(t, want, c.State(), "bit %d", bit)
 		}
 	}
 	torn := append([]byte(nil), m...)
@@ -186,207 +194,35 @@ func TestBitFlips(t *testing.T) {
 	require.NoError(t, err, "a reader can come while the state is written")
 }
 
-// interrupt runs f until it comes to a failpoint.
-func interrupt(t *testing.T, place string, f func()) {
-	t.Helper()
-	defer failpoint.Set(nil)
-	defer func() { require.Equal(t, place, recover()) }()
-	failpoint.Set(func(name string) {
-		if name == place {
-			panic(place)
-		}
-	})
-	f()
-}
-
-func TestStateIsSetInOneStep(t *testing.T) {
-	m := formatted(t, options())
-	for place, done := range map[string]bool{"control.state.begin": false, "control.state.half": false, "control.state.end": true} {
-		c, err := privateOf(m, true)
-		require.NoError(t, err)
-		old := c.State()
-		for n := range uint32(5) { // whichever record it is, and as often as it happens
-			next := old
-			next.NextID += n + 1
-			interrupt(t, place, func() { c.SetState(next) })
-			c, err = privateOf(c.mem, true)
-			require.NoError(t, err)
-			want := old
-			if done {
-				want = next
-			}
-			require.Equal(t, want, c.State(), place)
-			old = want
-		}
-		c.SetState(State{Epoch: 9})
-		c, err = privateOf(c.mem, true)
-		require.NoError(t, err)
-		require.Equal(t, State{Epoch: 9}, c.State())
-	}
-}
-
-func requireUse(t *testing.T, c *File, i int, want uint64) {
-	t.Helper()
-	use, ok := c.Use(i)
-	require.True(t, ok)
-	require.Equal(t, want, use)
-}
-
-func record(n int) Record {
-	return Record{Address: uint64(n) * 64, ID: uint32(n), Size: 100 + n, DescriptionOffset: 8, DescriptionLength: 4, Sum: uint32(n) * 77}
-}
-
-// records are the entries that are valid, by their number.
-func records(t *testing.T, m []byte) (*File, map[int]Record) {
-	t.Helper()
-	c, err := privateOf(m, true)
-	require.NoError(t, err)
-	all := map[int]Record{}
-	for i, r := range c.Records() {
-		all[i] = r
-	}
-	require.Equal(t, c.Options().Objects, len(all)+c.Free())
-	return c, all
-}
-
-func TestTable(t *testing.T) {
-	c, all := records(t, formatted(t, options()))
-	require.Empty(t, all)
-	want := map[int]Record{}
-	for n := range 5 {
-		want[c.Put(record(n), uint64(n)<<62|7)] = record(n)
-	}
-	require.Zero(t, c.Free())
-	c, all = records(t, c.mem)
-	require.Equal(t, want, all)
-	for i, r := range all {
-		requireUse(t, c, i, uint64(r.ID)<<62|7)
-		c.SetUse(i, math.MaxUint64)
-		requireUse(t, c, i, 3<<62|math.MaxUint32)
-	}
-	c.Drop(2)
-	delete(want, 2)
-	c, all = records(t, c.mem)
-	require.Equal(t, want, all)
-	require.Equal(t, 2, c.Put(record(9), 0), "its entry is used again")
-	for range c.Records() { // ending early is fine
-		break
-	}
-}
-
-// An entry is there from one moment to the next, and gone so.
-func TestTableIsChangedInOneStep(t *testing.T) {
-	for place, done := range map[string]bool{
-		"control.put.begin": false, "control.put.half": false, "control.put.summed": false, "control.put.end": true,
-	} {
-		c, _ := records(t, formatted(t, options()))
-		kept := c.Put(record(1), 5)
-		old := c.Put(record(2), 6)
-		c.Drop(old) // what is torn is written over something
-		interrupt(t, place, func() { c.Put(record(3), 7) })
-		_, all := records(t, c.mem)
-		want := map[int]Record{kept: record(1)}
-		if done {
-			want[old] = record(3)
-		}
-		require.Equal(t, want, all, place)
-	}
-	for place, there := range map[string]bool{"control.drop.begin": true, "control.drop.end": false} {
-		c, _ := records(t, formatted(t, options()))
-		i := c.Put(record(1), 5)
-		interrupt(t, place, func() { c.Drop(i) })
-		_, all := records(t, c.mem)
-		require.Equal(t, there, len(all) == 1, place)
-	}
-	for place, want := range map[string]uint64{"control.use.begin": 5, "control.use.end": 6} {
-		c, _ := records(t, formatted(t, options()))
-		i := c.Put(record(1), 5)
-		interrupt(t, place, func() { c.SetUse(i, 6) })
-		c, _ = records(t, c.mem)
-		requireUse(t, c, i, want)
-	}
-}
-
-func TestTableBitFlips(t *testing.T) {
-	c, _ := records(t, formatted(t, options()))
-	i := c.Put(record(3), 5)
-	at := offSlotTable + c.opt.Slots*slotSize + i*entrySize
-	for bit := range 8 * entrySize {
-		b := append([]byte(nil), c.mem...)
-		b[at+bit/8] ^= 1 << (bit % 8)
-		_, all := records(t, b)
-		now, err := privateOf(b, true)
-		require.NoError(t, err)
-		use, ok := now.Use(i)
-		if bit/8 < entryEnd {
-			require.True(t, all[i].Damaged, "bit %d", bit)
-		} else {
-			require.Equal(t, record(3), all[i], "bit %d", bit)
-		}
-		if bit/8 >= entryUse && bit/8 < entryUse+8 {
-			require.False(t, ok, "bit %d", bit)
-		} else {
-			require.True(t, ok, "bit %d", bit)
-			require.Equal(t, uint64(5), use)
-		}
-	}
-	// A free one is not an object because of a few bits.
-	for bit := range 64 {
-		b := append([]byte(nil), c.mem...)
-		b[at+entrySize+bit/8] ^= 1 << (bit % 8) // its neighbour
-		_, all := records(t, b)
-		require.Len(t, all, 2)
-		require.True(t, all[i+1].Damaged && !all[i].Damaged, "bit %d", bit)
-	}
-}
-
-// Up to three bits of a use word can flip without another word becoming right, and
-// the word of another entry is not right either.
-func TestUseWordBitFlips(t *testing.T) {
-	c, _ := records(t, formatted(t, options()))
-	for _, use := range []uint64{0, 1, 5, 1<<63 | 1, 3<<62 | math.MaxUint32} {
-		word := c.sealUse(2, use)
-		wrong := func(w uint64) { require.NotEqual(t, w, c.sealUse(2, w), "%#x of %#x", w, word) }
-		require.Equal(t, word, c.sealUse(2, word))
-		require.NotEqual(t, word, c.sealUse(3, word))
-		for a := range 64 {
-			wrong(word ^ 1<<a)
-			for b := range a {
-				wrong(word ^ 1<<a ^ 1<<b)
-				for d := range b {
-					wrong(word ^ 1<<a ^ 1<<b ^ 1<<d)
-				}
-			}
-		}
-	}
-	require.NotEqual(t, uint64(0), c.sealUse(2, 0), "a hole in the file is no use word")
-}
-
-// Whatever the header says, opening neither crashes nor takes memory for it.
+// Whatever the header contains, opening neither crashes nor allocates memory for it.
 func TestHostileHeaders(t *testing.T) {
 	good := formatted(t, options())
 	dir := t.TempDir()
-	for name, change := range map[string]func(b []byte) []byte{
-		"empty":      func(b []byte) []byte { return nil },
-		"one byte":   func(b []byte) []byte { return b[:1] },
-		"header":     func(b []byte) []byte { return b[:offSlotTable-1] },
-		"truncated":  func(b []byte) []byte { return b[:len(b)-1] },
-		"longer":     func(b []byte) []byte { return append(b, 0) },
-		"zeros":      func(b []byte) []byte { return make([]byte, len(b)) },
-		"magic":      func(b []byte) []byte { b[0]++; return b },
-		"version":    put32(offVersion, 0),
-		"newer":      put32(offVersion, layoutVersion+1),
-		"policy":     put32(offPolicy, 0),
-		"policy 3":   put32(offPolicy, 3),
-		"slots":      put32(offSlots, math.MaxUint32),
-		"slots -1":   put32(offSlots, 1<<31),
-		"more slots": put32(offSlots, 5),
-		"objects":    put32(offObjects, math.MaxUint32),
-		"objects+1":  put32(offObjects, 6),
-		"table only": func(b []byte) []byte { return put32(offObjects, maxObjects)(b)[:offSlotTable] },
+	for name, c := range map[string]struct {
+		change func(b []byte) []byte
+		what   string
+	}{
+		"empty":      {func(b []byte) []byte { return nil }, "it has 0 bytes"},
+		"one byte":   {func(b []byte) []byte { return b[:1] }, "it has 1 bytes"},
+		"header":     {func(b []byte) []byte { return b[:offSlotTable-1] }, "it has 4095 bytes"},
+		"truncated":  {func(b []byte) []byte { return b[:len(b)-1] }, "12607 bytes for 4 slots and 5 objects"},
+		"longer":     {func(b []byte) []byte { return append(b, 0) }, "12609 bytes for 4 slots and 5 objects"},
+		"zeros":      {func(b []byte) []byte { return make([]byte, len(b)) }, "it does not begin as one"},
+		"magic":      {func(b []byte) []byte { b[0]++; return b }, "it does not begin as one"},
+		"checksum":   {func(b []byte) []byte { b[offHeaderSum]++; return b }, "its header's checksum is wrong"},
+		"version":    {put32(offVersion, 0), "layout version 0"},
+		"newer":      {put32(offVersion, layoutVersion+1), "layout version 3"},
+		"policy":     {put32(offPolicy, 0), "Policy(0)"},
+		"policy 3":   {put32(offPolicy, 3), "Policy(3)"},
+		"slots":      {put32(offSlots, math.MaxUint32), "4294967295 reader slots, at most"},
+		"slots -1":   {put32(offSlots, 1<<31), "2147483648 reader slots, at most"},
+		"more slots": {put32(offSlots, 5), "12608 bytes for 5 slots and 5 objects"},
+		"objects":    {put32(offObjects, math.MaxUint32), "4294967295 objects"},
+		"objects+1":  {put32(offObjects, 6), "12608 bytes for 4 slots and 6 objects"},
+		"table only": {func(b []byte) []byte { return put32(offObjects, maxObjects)(b)[:offSlotTable] }, "4096 bytes for 4 slots and 16777216 objects"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := change(append([]byte(nil), good...))
+			b := c.change(append([]byte(nil), good...))
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "s.ctl"), b, 0o600))
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
@@ -394,7 +230,8 @@ func TestHostileHeaders(t *testing.T) {
 			runtime.ReadMemStats(&after)
 			var bad *FormatError
 			require.ErrorAs(t, err, &bad)
-			require.Contains(t, bad.Error(), "s.ctl")
+			require.Equal(t, filepath.Join(dir, "s.ctl"), bad.Path)
+			require.Contains(t, bad.What, c.what)
 			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<10))
 			require.Equal(t, name == "newer", bad.Newer)
 		})
@@ -426,98 +263,12 @@ func TestSparseFile(t *testing.T) {
 	require.Equal(t, 1<<20, c.Free())
 	// And if it becomes shorter under way, that is an error.
 	require.NoError(t, os.Truncate(path, offSlotTable))
-	require.Error(t, fault.Guard(func() error {
+	require.ErrorIs(t, fault.Guard(func() error {
 		for range c.Records() {
 			t.Error("there is none")
 		}
 		return nil
-	}))
+	}), fault.ErrFault)
 	require.NoError(t, c.Close())
 	require.NoError(t, c.Close())
-}
-
-// FuzzFile: whatever stands in a sidecar, looking at it ends, and what is
-// written to it can be read. The parts that matter are given, and the zeros
-// between them are not, since the fuzzer is slow with long inputs.
-func FuzzFile(f *testing.F) {
-	c, err := privateOf(formatted(f, Options{Policy: Pool, Objects: 2, Slots: 2}), true)
-	require.NoError(f, err)
-	for range c.Records() { // finds the free ones
-		f.Fatal("there is none")
-	}
-	c.Put(record(3), 5)
-	s, err := c.TakeSlot(1)
-	require.NoError(f, err)
-	s.Hold(3)
-	header, states := c.mem[:offHeaderSum+4], c.mem[offState:offState+2*stateSize]
-	slot, table := c.mem[offSlotTable:offSlotTable+slotHolds+8], c.mem[offSlotTable+2*slotSize:]
-	f.Add(header, states, slot, table, uint16(0), false)
-	f.Add(header, states, slot, table, uint16(7), false)
-	f.Add(header, states[:70], slot, table, uint16(0), true)
-	f.Add([]byte(magic), []byte{}, []byte{}, table[:3], uint16(1), true)
-	f.Add(header, states, []byte("\x01\x00\x00\x00\xff\xff\xff\xff"), table, uint16(0), true)
-	f.Fuzz(func(t *testing.T, header, states, slot, table []byte, cut uint16, mend bool) {
-		const slots = 2
-		objects := min((len(table)+entrySize-1)/entrySize, 9)
-		b := make([]byte, offSlotTable+slots*slotSize+objects*entrySize)
-		copy(b[:offState], header)
-		copy(b[offState:offSlotTable], states)
-		copy(b[offSlotTable+slotSize:], slot)
-		copy(b[offSlotTable+slots*slotSize:], table)
-		if mend { // a header that fits, so that what is behind it counts
-			copy(b, magic)
-			put32(offVersion, 1+binary.LittleEndian.Uint32(b[offVersion:])%layoutVersion)(b)
-			put32(offPolicy, 1+binary.LittleEndian.Uint32(b[offPolicy:])%2)(b)
-			put32(offSlots, slots)(b)
-			put32(offObjects, uint32(objects))(b)
-		} else {
-			b = b[:len(b)-min(len(b), int(cut))]
-		}
-		c, err := privateOf(b, false)
-		if err != nil {
-			require.ErrorIs(t, err, shmring.ErrCorrupt)
-			return
-		}
-		valid := 0
-		for i, r := range c.Records() {
-			valid++
-			use, _ := c.Use(i)
-			c.SetUse(i, use+1)
-			now, ok := c.Use(i)
-			require.True(t, ok)
-			require.Equal(t, (use+1)&^useCheck, now)
-			require.LessOrEqual(t, r.Size, math.MaxUint32)
-		}
-		require.Equal(t, c.opt.Objects, valid+c.Free())
-		require.LessOrEqual(t, 8*cap(c.free), len(b))
-		held, dead := c.Held()
-		require.Zero(t, dead)
-		require.LessOrEqual(t, len(held), c.opt.Slots*maxHolds)
-		if s, err := c.TakeSlot(1); err == nil {
-			_, ok := s.Hold(77)
-			require.True(t, ok)
-			held, _ = c.Held()
-			require.Contains(t, held, uint32(77))
-			require.NoError(t, s.Close())
-		} else {
-			require.ErrorIs(t, err, ErrBusy)
-			require.Equal(t, c.opt.Slots, takenSlots(c))
-		}
-		if c.Free() > 0 {
-			i := c.Put(record(4), 9)
-			again, err := privateOf(c.mem, false)
-			require.NoError(t, err)
-			for j, r := range again.Records() {
-				if i == j {
-					require.Equal(t, record(4), r)
-				}
-			}
-			c.Drop(i)
-		}
-		state := State{Epoch: c.State().Epoch + 1, NextID: 5}
-		c.SetState(state)
-		again, err := privateOf(c.mem, true)
-		require.NoError(t, err)
-		require.Equal(t, state, again.State())
-	})
 }

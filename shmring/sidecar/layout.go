@@ -2,13 +2,13 @@ package sidecar
 
 import "hash/crc32"
 
-// The layout of a sidecar; docs/format.md has the same tables. Integers are
-// little-endian, offsets and sizes are in bytes. The writer alone writes everything
-// but the slots; a reader writes its own slot.
+// The layout of a sidecar, as the tables of docs/format.md describe it. Integers are
+// little-endian, offsets and sizes are in bytes. Only the writer writes outside of the
+// slots, and a reader writes only its slot.
 const (
 	magic = "RINGCTL\x00" // 8 bytes
-	// layoutVersion is the layout of new sidecars. Layout 1 differs in the table alone;
-	// a sidecar keeps the layout that it was made with.
+	// layoutVersion is the layout of new sidecars. Layout 1 differs only in the table. A
+	// sidecar keeps the layout with which it was made.
 	layoutVersion = 2
 
 	// The header: never changed once the sidecar has its name.
@@ -50,7 +50,7 @@ const (
 	slotHolds    = 16                         // maxHolds x 4: id of a chunk + 1, or 0 if unused
 	maxHolds     = (slotSize - slotHolds) / 4 // 508
 
-	// The table of objects stands behind the last slot.
+	// The table of objects is behind the last slot.
 	entrySize              = 64 // number of objects x entrySize
 	entryMark              = 0  // 8, see validMark and freeMark
 	entryAddress           = 8  // 8
@@ -64,17 +64,17 @@ const (
 	entryEnd               = 40 // to here
 	entryUse               = 40 // 8, see SetUse; 16 unused bytes follow
 
-	// markFree is the mark of a free entry. It differs in 32 bits from every mark of a
-	// valid one, whose halves complement each other while these are the same. It is not
+	// markFree is the mark of a free entry. Its halves are equal and those of a valid
+	// mark are complements, so that it differs in 32 bits from every valid mark. It is not
 	// 0, so that a hole in the file does not read as free entries.
 	markFree = 0x45455246_45455246 // "FREEFREE"
 
-	// useCheck are the bits of the use word that its check takes.
+	// useCheck masks the bits of a use word that contain its check.
 	useCheck = (1<<30 - 1) << 32
 
 	maxSlots   = 1 << 12
 	maxObjects = 1 << 24
 )
 
-// castagnoli is the polynomial of every checksum (CRC-32C).
+// castagnoli is the table of every checksum (CRC-32C).
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

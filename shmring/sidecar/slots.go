@@ -11,9 +11,9 @@ import (
 	"github.com/ringcache/ringcache/internal/shmfile"
 )
 
-// Slot is a reader's place in the sidecar: it names the chunks that the reader looks at,
-// and the writer does not free these. The reader holds the lock on the slot's first byte
-// (an open file description lock) for life, so the kernel decides whether it lives.
+// Slot is the part of a sidecar in which one reader names the chunks that it looks at, so
+// that the writer does not free them. Until Close, the reader holds a lock on the first byte
+// of the slot (an open file description lock), which the kernel releases if the reader dies.
 type Slot struct {
 	f     *File
 	index int
@@ -23,11 +23,11 @@ type Slot struct {
 	used []bool
 }
 
-// TakeSlot takes a free reader slot, one for each opening of a sidecar. A slot of
-// a reader that died is free. It
-// fails with [ErrBusy] if all are taken.
+// TakeSlot takes a free slot for this reader; pid is recorded for people. A File can take
+// one slot. The slot of a reader that died is free. TakeSlot fails with [ErrBusy] if all
+// slots are taken.
 func (f *File) TakeSlot(pid int) (*Slot, error) {
-	// Twice, since the writer has the lock of a dead reader's slot for a moment.
+	// Twice, because the writer holds the lock of a dead reader's slot for a moment.
 	for n := range 2 * f.opt.Slots {
 		i := n % f.opt.Slots
 		if ok, err := f.lockSlot(i); err != nil {
@@ -51,8 +51,8 @@ func (f *File) slot(i int) []byte {
 
 func (f *File) slotOffset(i int) int { return offSlotTable + i*slotSize }
 
-// lockSlot tries the lock of a slot. In private memory a slot is locked while it
-// is marked taken.
+// lockSlot tries to lock slot i. In private memory a slot counts as locked while its mark
+// is set.
 func (f *File) lockSlot(i int) (bool, error) {
 	if f.file == nil {
 		return mem.Load32(f.slot(i)[slotTaken:]) == 0, nil
@@ -60,8 +60,9 @@ func (f *File) lockSlot(i int) (bool, error) {
 	return shmfile.TryLockByte(f.file, int64(f.slotOffset(i)))
 }
 
-// Hold says that the chunk id is being looked at, before its header is compared.
-// It returns false if the slot has no place left.
+// Hold names the chunk id in the slot. The caller compares the id in the chunk's header
+// afterwards: if it is still there, the writer does not free the chunk before Release. ok is
+// false if the slot has no place left.
 func (s *Slot) Hold(id uint32) (place int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +82,7 @@ func (s *Slot) Hold(id uint32) (place int, ok bool) {
 	return place, true
 }
 
-// Release ends a hold.
+// Release ends the hold that Hold returned as place.
 func (s *Slot) Release(place int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +91,7 @@ func (s *Slot) Release(place int) {
 	s.used[place] = false
 }
 
-// Close gives the slot back.
+// Close clears the slot and releases its lock.
 func (s *Slot) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,9 +102,9 @@ func (s *Slot) Close() error {
 	return shmfile.UnlockByte(s.f.file, int64(s.f.slotOffset(s.index)))
 }
 
-// Held returns the ids that living readers hold, and clears the slots of dead
-// ones, of which it returns the number. Ids that are killed before the call and
-// not in the answer are not looked at by anyone who compared the header.
+// Held returns the ids of all chunks that living readers name in their slots. It clears the
+// slots of dead readers and returns their number. If the writer took the id out of a chunk's
+// header before the call and Held does not return the id, no reader looks at the chunk.
 func (f *File) Held() (ids map[uint32]struct{}, dead int) {
 	mem.Fence()
 	for i := range f.opt.Slots {
@@ -131,7 +132,7 @@ func (f *File) Held() (ids map[uint32]struct{}, dead int) {
 	return ids, dead
 }
 
-// reap frees a slot whose reader is dead.
+// reap clears slot i if its reader is dead, and reports whether it was.
 func (f *File) reap(i int) bool {
 	if f.file == nil {
 		return false
@@ -141,12 +142,12 @@ func (f *File) reap(i int) bool {
 		return false
 	}
 	clear(f.slot(i))
-	_ = shmfile.UnlockByte(f.file, at) // it is ours to unlock, so it can't fail
+	_ = shmfile.UnlockByte(f.file, at) // this process holds the lock, so it can't fail
 	return true
 }
 
-// Lock takes a lock among the readers that use the sidecar; the writer has no part in it. Unlike vLLM's, it is
-// free again when its holder dies. It waits until ctx ends.
+// Lock takes the lock among the readers that use the sidecar; it does not concern the writer.
+// Unlike vLLM's lock it becomes free when its holder dies. Lock waits until ctx ends.
 func (f *File) Lock(ctx context.Context) error {
 	select {
 	case f.readers <- struct{}{}:
@@ -174,7 +175,7 @@ func (f *File) Lock(ctx context.Context) error {
 	}
 }
 
-// Unlock gives the lock back.
+// Unlock releases what Lock took.
 func (f *File) Unlock() error {
 	defer func() { <-f.readers }()
 	if f.file == nil {

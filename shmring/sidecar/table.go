@@ -9,8 +9,9 @@ import (
 	"github.com/ringcache/ringcache/internal/mem"
 )
 
-// validMark returns the mark of an entry whose body has the checksum sum. In layout 1 it
-// is the checksum above 1, any checksum above 0 is free, and the use word has no check.
+// validMark returns the mark of an entry whose body has the checksum sum. In layout 1 the
+// low half of a mark is 1 if the entry is valid and 0 if it is free, and use words have no
+// check.
 func validMark(version, sum uint32) uint64 {
 	if version == 1 {
 		return uint64(sum)<<32 | 1
@@ -25,7 +26,7 @@ func (f *File) freeMark() uint64 {
 	return markFree
 }
 
-// isFree says whether a mark is that of a free entry.
+// isFree reports whether mark is that of a free entry.
 func (f *File) isFree(mark uint64) bool {
 	if f.version == 1 {
 		return uint32(mark) == 0
@@ -33,8 +34,8 @@ func (f *File) isFree(mark uint64) bool {
 	return mark == markFree
 }
 
-// sealUse adds the check to the use word of entry i: part of a checksum of the word
-// and of i.
+// sealUse adds the check to the use word of entry i: 30 bits of a checksum of the word
+// and i.
 func (f *File) sealUse(i int, use uint64) uint64 {
 	use &^= useCheck
 	if f.version == 1 {
@@ -46,19 +47,19 @@ func (f *File) sealUse(i int, use uint64) uint64 {
 	return use | uint64(crc32.Checksum(b[:], castagnoli))<<32&useCheck
 }
 
-// Record is an object as the sidecar records it.
+// Record describes an object of a segment in the table.
 type Record struct {
-	Address uint64
+	Address uint64 // of the chunk
 	ID      uint32
 	Size    int // bytes of the chunk with its header
-	// DescriptionOffset and DescriptionLength are where in the payload the writer keeps what
-	// readers have no use for: the key.
+	// DescriptionOffset and DescriptionLength are the place, in the payload, of what only writers need:
+	// the key, for example.
 	DescriptionOffset, DescriptionLength int
-	// Sum is the checksum of the payload, see PayloadSum; Full is what it was
-	// called with.
+	// Sum is the [PayloadSum] of the payload, and Full the argument full of that call.
 	Sum  uint32
 	Full bool
-	// Damaged is set by Records, and ignored by Put.
+	// Damaged reports that the entry is neither valid nor free. Records sets it, and Put
+	// ignores it.
 	Damaged bool
 }
 
@@ -68,11 +69,11 @@ const (
 	sampleSize = 64
 )
 
-// PayloadSum is the checksum (CRC-32C) of a payload without its count. If not
-// full, it covers the first 64 KiB, and the front bytes with what the writer
-// noted if these are more, 64 bytes at each further multiple of 64 KiB, and the
-// last 64: to look at all would take longer than to write all, and memory that
-// nobody writes to does not change.
+// PayloadSum returns the checksum (CRC-32C) of a payload without its count, the first 4
+// bytes. If full is false, the checksum covers only the first 64 KiB, or the first front
+// bytes if these are more, then 64 bytes at each later multiple of 64 KiB, and the last 64:
+// reading every byte would take longer than writing it, and memory to which nobody writes
+// does not change.
 func PayloadSum(payload []byte, front int, full bool) (sum uint32) {
 	add := func(from, to int) { sum = crc32.Update(sum, castagnoli, payload[from:to]) }
 	n := len(payload)
@@ -95,20 +96,20 @@ func (f *File) entry(i int) []byte {
 	return f.mem[at : at+entrySize : at+entrySize]
 }
 
-// Free returns how many more objects the table has room for.
+// Free returns the number of free entries.
 func (f *File) Free() int { return len(f.free) }
 
-// Put records an object and returns its entry; there must be room. It is valid
-// from one moment to the next, with the use. If the memory is gone, the entry stays
+// Put records an object with its use word and returns the number of its entry; there must
+// be a free one. The entry becomes valid by one store. If the memory is gone, the entry stays
 // free.
 func (f *File) Put(r Record, use uint64) int {
 	i := f.free[len(f.free)-1]
 	e := f.entry(i)
-	failpoint.Hit("control.put.begin")
+	failpoint.Hit("sidecar.put.begin")
 	binary.LittleEndian.PutUint64(e[entryAddress:], r.Address)
 	binary.LittleEndian.PutUint32(e[entryID:], r.ID)
 	binary.LittleEndian.PutUint32(e[entryLength:], uint32(r.Size))
-	failpoint.Hit("control.put.half")
+	failpoint.Hit("sidecar.put.half")
 	binary.LittleEndian.PutUint32(e[entryDescriptionOffset:], uint32(r.DescriptionOffset))
 	binary.LittleEndian.PutUint32(e[entryDescriptionLength:], uint32(r.DescriptionLength))
 	binary.LittleEndian.PutUint32(e[entrySum:], r.Sum)
@@ -119,40 +120,39 @@ func (f *File) Put(r Record, use uint64) int {
 	binary.LittleEndian.PutUint32(e[entryFull:], full)
 	mem.Store64(e[entryUse:], f.sealUse(i, use))
 	mark := validMark(f.version, crc32.Checksum(e[entryBody:entryEnd], castagnoli))
-	failpoint.Hit("control.put.summed")
+	failpoint.Hit("sidecar.put.summed")
 	mem.Fence()
 	mem.Store64(e[entryMark:], mark)
 	f.free = f.free[:len(f.free)-1]
-	failpoint.Hit("control.put.end")
+	failpoint.Hit("sidecar.put.end")
 	return i
 }
 
-// Drop frees entry i by one store. If the memory is gone, the entry stays used.
+// Drop frees entry i by one store. If the memory is gone, the entry stays in use.
 func (f *File) Drop(i int) {
-	failpoint.Hit("control.drop.begin")
+	failpoint.Hit("sidecar.drop.begin")
 	mem.Store64(f.entry(i)[entryMark:], f.freeMark())
-	failpoint.Hit("control.drop.end")
+	failpoint.Hit("sidecar.drop.end")
 	f.free = append(f.free, i)
 }
 
-// SetUse keeps a word of the writer's with an object. It is one store. Bits 32 to
-// 61 are not the writer's: the check is there.
+// SetUse stores the use word of entry i, by one store. The writer is free to choose bits 0
+// to 31, 62 and 63; the others contain a check.
 func (f *File) SetUse(i int, use uint64) {
-	failpoint.Hit("control.use.begin")
+	failpoint.Hit("sidecar.use.begin")
 	mem.Store64(f.entry(i)[entryUse:], f.sealUse(i, use))
-	failpoint.Hit("control.use.end")
+	failpoint.Hit("sidecar.use.end")
 }
 
-// Use returns the word set by SetUse; ok is false if its check says that it can't be
-// that. Layout 1 has no check but that bits 32 to 61 are 0.
+// Use returns the use word of entry i without its check; ok is false if the check is wrong.
+// In layout 1 the check is that bits 32 to 61 are 0.
 func (f *File) Use(i int) (use uint64, ok bool) {
 	word := mem.Load64(f.entry(i)[entryUse:])
 	return word &^ useCheck, word == f.sealUse(i, word)
 }
 
-// Records yields every entry that is not free, with Damaged set where it can't be
-// right: its checksum is wrong, or its mark is neither that of an object nor that of a
-// free entry. Entries that are not yielded become free.
+// Records yields the number and the content of every entry that is not free. An entry whose
+// mark does not fit its checksum is Damaged. Entries that it does not yield become free.
 func (f *File) Records() iter.Seq2[int, Record] {
 	return func(yield func(int, Record) bool) {
 		var free []int
