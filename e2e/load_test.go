@@ -291,22 +291,25 @@ func TestBadInput(t *testing.T) {
 				require.NoError(t, err)
 				_, err = q.Items.Item(r.ctx, key, mmcache.Ready(it, nil))
 				require.NoError(t, err)
-				r.refused(what, q)
+				r.refused(what, "item 0", q)
 				r.cache.Invalidate(key)
 			}
-			for what, f := range map[string]func(*engine.Request){
-				"wrong field types": func(q *engine.Request) { q.Params["max_tokens"] = "eight" },
-				"a list of strings": func(q *engine.Request) { q.Params["stop_token_ids"] = []string{"a"} },
-				"out of range":      func(q *engine.Request) { q.Params["top_p"] = 2.0 },
-				"unknown token":     func(q *engine.Request) { q.Prompt = append([]uint32{5000}, q.Prompt[1:]...) },
-				"wrong place":       func(q *engine.Request) { q.Placeholders[0].Offset++ },
-				"too short a place": func(q *engine.Request) { q.Placeholders[0].Length-- },
-				"too long a prompt": func(q *engine.Request) { q.Prompt = append(append([]uint32{}, q.Prompt...), make([]uint32, 5000)...) },
+			for what, c := range map[string]struct {
+				text   string
+				change func(*engine.Request)
+			}{
+				"wrong field types": {"max_tokens", func(q *engine.Request) { q.Params["max_tokens"] = "eight" }},
+				"a list of strings": {"stop_token_ids", func(q *engine.Request) { q.Params["stop_token_ids"] = []string{"a"} }},
+				"out of range":      {"top_p", func(q *engine.Request) { q.Params["top_p"] = 2.0 }},
+				"unknown token":     {"token 0 is 5000", func(q *engine.Request) { q.Prompt = append([]uint32{5000}, q.Prompt[1:]...) }},
+				"wrong place":       {"stands for", func(q *engine.Request) { q.Placeholders[0].Offset++ }},
+				"too short a place": {"stands for", func(q *engine.Request) { q.Placeholders[0].Length-- }},
+				"too long a prompt": {"max_model_len", func(q *engine.Request) { q.Prompt = append(append([]uint32{}, q.Prompt...), make([]uint32, 5000)...) }},
 			} {
 				q, _, err := r.request(good)
 				require.NoError(t, err)
-				f(&q)
-				r.refused(what, q)
+				c.change(&q)
+				r.refused(what, c.text, q)
 			}
 
 			// The segment itself: somebody overwrites the secret, or the chunk.
@@ -315,7 +318,7 @@ func TestBadInput(t *testing.T) {
 				undo := flip(t, file, at)
 				q, _, err := r.request(good)
 				require.NoError(t, err)
-				r.refused(what, q)
+				r.refused(what, "item 0", q)
 				undo()
 			}
 			r.right(good)
@@ -334,10 +337,11 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-func (r *rig) refused(what string, q engine.Request) {
+func (r *rig) refused(what, text string, q engine.Request) {
 	r.t.Helper()
 	_, err := r.Generate(r.ctx, q)
 	require.ErrorIs(r.t, err, engine.ErrRefused, what)
+	require.ErrorContains(r.t, err, text, what)
 	r.t.Logf("%-28s %v", what+":", err)
 	q.Items.Rollback()
 }

@@ -181,7 +181,7 @@ var itemIDs atomic.Int64 // no two open requests of a cache have one id
 // request is the engine's request for an input; made counts items that were not
 // cached.
 func (r *rig) request(in *input) (q engine.Request, made int, err error) {
-	q = engine.Request{ID: in.Name, Prompt: in.Prompt, Params: engine.Params{}}
+	q = engine.Request{ID: in.Name, Prompt: in.Prompt, Params: map[string]any{}}
 	for k, v := range in.Params {
 		if f, ok := v.(float64); ok && f == float64(int(f)) && k != "temperature" {
 			v = int(f) // JSON does not tell

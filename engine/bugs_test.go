@@ -62,33 +62,33 @@ func cached(r *rig, key string) bool {
 // the first five and the schema ended it, or silenced a part of it.
 func TestNeverSent(t *testing.T) {
 	param := func(name string, v any) func(*engine.Request) { return func(q *engine.Request) { q.Params[name] = v } }
-	for name, f := range map[string]func(*engine.Request){
+	for name, c := range map[string]refusal{
 		// IndexError in the worker. This is how a map from JSON looks.
-		"logit_bias of text keys": param("logit_bias", map[string]any{"99999": 1.0}),
-		"logit_bias in a Map":     param("logit_bias", &serde.Map{Keys: []any{99999}, Values: []any{1.0}}),
+		"logit_bias of text keys": {"parameter logit_bias", "token 99999 is outside", param("logit_bias", map[string]any{"99999": 1.0})},
+		"logit_bias in a Map":     {"parameter logit_bias", "token 99999 is outside", param("logit_bias", &serde.Map{Keys: []any{99999}, Values: []any{1.0}})},
 		// RuntimeError in the worker: selected index k out of range.
-		"logprobs above the vocabulary":        param("logprobs", 100_000),
-		"prompt_logprobs above the vocabulary": param("prompt_logprobs", 100_000),
+		"logprobs above the vocabulary":        {"parameter logprobs", "it is 100000, and the most is 20", param("logprobs", 100_000)},
+		"prompt_logprobs above the vocabulary": {"parameter prompt_logprobs", "it is 100000, and the most is 20", param("prompt_logprobs", 100_000)},
 		// IndexError in the worker, with min_tokens.
-		"_all_stop_token_ids": func(q *engine.Request) {
+		"_all_stop_token_ids": {"parameter _all_stop_token_ids", "token 99999 is outside", func(q *engine.Request) {
 			q.Params["_all_stop_token_ids"], q.Params["min_tokens"] = []int{99999}, 1
-		},
-		"_eos_token_id": param("_eos_token_id", 99999),
+		}},
+		"_eos_token_id": {"parameter _eos_token_id", "token 99999 is outside", param("_eos_token_id", 99999)},
 		// With enable_trace_replay these are tokens that come out, and go in again.
-		"trace_decode_token_ids": param("trace_decode_token_ids", []int{99999}),
+		"trace_decode_token_ids": {"parameter trace_decode_token_ids", "token 99999 is outside", param("trace_decode_token_ids", []int{99999})},
 		// It keeps a thread of the grammar compiler, of which there is one for two
 		// cores; after that no request with structured outputs is ever scheduled.
-		"deep JSON schema": param("structured_outputs", map[string]any{"_backend": "xgrammar", "json": strings.Repeat(`{"type":"array","items":`, 5000) +
-			`{"type":"string"}` + strings.Repeat("}", 5000)}),
-		// The engine answers nothing at all: the stream never ends.
-		"abort_immediately": func(q *engine.Request) { q.More.AbortImmediately = true },
+		"deep JSON schema": {"parameter structured_outputs", "it is nested 5002 deep", param("structured_outputs", map[string]any{
+			"_backend": "xgrammar", "json": strings.Repeat(`{"type":"array","items":`, 5000) + `{"type":"string"}` + strings.Repeat("}", 5000),
+		})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, setup{})
 			q := r.request(2)
-			f(&q)
+			c.change(&q)
 			_, err := r.Generate(r.ctx, q)
-			require.ErrorIs(t, err, engine.ErrRefused)
+			requireRefused(t, err, c.what, c.text)
+			require.Empty(t, r.e.Requests())
 		})
 	}
 }
@@ -102,7 +102,7 @@ func TestStrayPlaceholder(t *testing.T) {
 	q := r.request(1, "a")
 	q.Prompt = append(q.Prompt, placeholder)
 	_, err := r.Generate(r.ctx, q)
-	require.ErrorIs(t, err, engine.ErrRefused)
+	requireRefused(t, err, "prompt", "token 9 is 4, which stands for an item")
 	q.Items.Rollback()
 }
 
@@ -113,7 +113,7 @@ func TestNoMaxModelLen(t *testing.T) {
 	q := r.request(1)
 	q.Prompt = append(q.Prompt, make([]uint32, 1<<20)...)
 	_, err := r.Generate(r.ctx, q)
-	require.ErrorIs(t, err, engine.ErrRefused)
+	requireRefused(t, err, "prompt", "the engine's max_model_len is 4096")
 }
 
 // TestDataParallel: an engine that is one of several tells a coordinator when
@@ -158,7 +158,7 @@ func TestResendOfChangedPrompt(t *testing.T) {
 	})
 	require.NoError(t, err)
 	p, at := prompt(1)
-	q := engine.Request{ID: "r", Prompt: p, Placeholders: at, Items: items, Params: engine.Params{"max_tokens": 2}}
+	q := engine.Request{ID: "r", Prompt: p, Placeholders: at, Items: items, Params: map[string]any{"max_tokens": 2}}
 	s, err := r.Generate(r.ctx, q)
 	require.NoError(t, err)
 	<-again
@@ -178,20 +178,22 @@ func TestResendOfChangedPrompt(t *testing.T) {
 // survive, and is not asked.
 func TestChildrenDrift(t *testing.T) {
 	for version, ok := range map[string]bool{"0.33.0": true, "0.28.0": true, "0.27.1": false, "0.11.0": false} {
-		r := newRig(t, setup{mode: mmcache.LRU, capacity: 1000, version: version})
-		q := r.request(1, "a", "b")
-		q.Params["n"] = 2
-		s, err := r.Generate(r.ctx, q)
-		if !ok {
-			require.ErrorIs(t, err, engine.ErrRefused, version)
-			q.Items.Rollback()
-			continue
-		}
-		require.NoError(t, err)
-		got, err := s.Collect()
-		require.NoError(t, err)
-		require.Equal(t, [][]uint32{want(1, "a", "b"), want(1, "a", "b")}, got)
-		require.NoError(t, r.e.Fatal())
+		t.Run(version, func(t *testing.T) {
+			r := newRig(t, setup{mode: mmcache.LRU, capacity: 1000, version: version})
+			q := r.request(1, "a", "b")
+			q.Params["n"] = 2
+			s, err := r.Generate(r.ctx, q)
+			if !ok {
+				requireRefused(t, err, "parameter n", "does not survive a miss in its cache")
+				q.Items.Rollback()
+				return
+			}
+			require.NoError(t, err)
+			got, err := s.Collect()
+			require.NoError(t, err)
+			require.Equal(t, [][]uint32{want(1, "a", "b"), want(1, "a", "b")}, got)
+			require.NoError(t, r.e.Fatal())
+		})
 	}
 }
 
@@ -439,13 +441,10 @@ type spy struct {
 	seen chan struct{} // closed when the first end of a peer has been dealt with
 }
 
-func (s *spy) Bind(p engine.Pattern, endpoint string, limit int64) (engine.Socket, error) {
-	k, err := s.Transport.Bind(p, endpoint, limit)
-	if err != nil || p != engine.Pull {
-		return k, err
-	}
+func (s *spy) Pull(endpoint string) (engine.Socket, error) {
+	k, err := s.Transport.Pull(endpoint)
 	s.Socket = k
-	return s, nil
+	return s, err
 }
 
 func (s *spy) Recv(ctx context.Context) (engine.Message, error) {
@@ -472,15 +471,14 @@ func TestKeyWithOtherTokens(t *testing.T) {
 			r.cache.Invalidate("a")
 			p, at := prompt(1)
 			p, at[0].Length = append(p[:at[0].Offset+rows-1:at[0].Offset+rows-1], 30), rows-1
-			q := engine.Request{ID: "r", Prompt: p, Placeholders: at, Params: engine.Params{"max_tokens": 2}}
+			q := engine.Request{ID: "r", Prompt: p, Placeholders: at, Params: map[string]any{"max_tokens": 2}}
 			var err error
 			q.Items, err = r.cache.Begin(r.ctx, "r", mmcache.Want{Key: "a", Bytes: 4096, Modality: "image"})
 			require.NoError(t, err)
 			_, err = q.Items.Item(r.ctx, "a", mmcache.Ready(picture("a", rows-1), nil))
 			require.NoError(t, err)
 			_, err = r.Generate(r.ctx, q)
-			require.ErrorIs(t, err, engine.ErrRefused)
-			require.ErrorContains(t, err, "ResetEncoderCache")
+			requireRefused(t, err, `item 0, key "a"`, "it takes 5 tokens, and took 6 before; the engine goes by the key: use another, or ResetEncoderCache")
 			require.NoError(t, r.ResetEncoderCache(r.ctx))
 			s, err := r.Generate(r.ctx, q)
 			require.NoError(t, err)
@@ -497,14 +495,16 @@ func TestKeyWithOtherTokens(t *testing.T) {
 // sleep.
 func TestSleepThatFails(t *testing.T) {
 	for _, m := range []mmcache.Mode{mmcache.LRU, mmcache.SHM} {
-		r := newRig(t, setup{mode: m})
-		r.ask(1, "a")
-		r.e.Refuse("sleep")
-		var failed *engine.CallError
-		require.ErrorAs(t, r.Sleep(r.ctx, 1), &failed)
-		r.ask(1, "a")
-		require.Zero(t, r.Stats().Resent)
-		require.Equal(t, int64(2), r.cache.Stats().Produced)
+		t.Run(m.String(), func(t *testing.T) {
+			r := newRig(t, setup{mode: m})
+			r.ask(1, "a")
+			r.e.Refuse("sleep")
+			var failed *engine.CallError
+			require.ErrorAs(t, r.Sleep(r.ctx, 1), &failed)
+			r.ask(1, "a")
+			require.Zero(t, r.Stats().Resent)
+			require.Equal(t, int64(2), r.cache.Stats().Produced)
+		})
 	}
 }
 

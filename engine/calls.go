@@ -12,7 +12,7 @@ import (
 // Call calls a utility method of EngineCore (vllm/v1/engine/core.py) and waits for
 // its answer: nil, bool, int64, float64, string, []any or map[string]any. Not all
 // releases have all methods. A method that takes images from the engine has to be
-// called through this client's own (ClearItems, Sleep), so that the cache knows. Some
+// called through this client's own (ClearItems, Sleep), which clear the cache, too. Some
 // methods end the engine when they are called, or when their arguments are wrong:
 // those that do so always are refused.
 //
@@ -22,7 +22,7 @@ func (c *Client) Call(ctx context.Context, method string, args ...any) (any, err
 	if why, ok := fatalCalls[method]; ok {
 		return nil, fmt.Errorf("%w: %q is not called: %s", ErrRefused, method, why)
 	}
-	s, err := c.running()
+	s, err := c.live()
 	if err != nil {
 		return nil, err
 	}
@@ -35,6 +35,12 @@ var fatalCalls = map[string]string{
 	"handle_fault_tolerance": "it is answered by the input thread, and ends it if there is no sentinel",
 }
 
+// calls are the calls that the engine has to answer. The session's lock guards them.
+type calls struct {
+	waiting map[uint64]chan *serde.UtilityOutput // by id
+	last    uint64                               // id
+}
+
 func (s *session) call(ctx context.Context, method string, args ...any) (any, error) {
 	answer := make(chan *serde.UtilityOutput, 1)
 	s.mu.Lock()
@@ -42,14 +48,14 @@ func (s *session) call(ctx context.Context, method string, args ...any) (any, er
 		s.mu.Unlock()
 		return nil, s.dead
 	}
-	s.listen()
-	s.lastCall++
-	id := s.lastCall
-	s.calls[id] = answer
+	s.expectAnswer()
+	s.calls.last++
+	id := s.calls.last
+	s.calls.waiting[id] = answer
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
-		delete(s.calls, id)
+		delete(s.calls.waiting, id)
 		s.mu.Unlock()
 	}()
 	if args == nil {
@@ -71,7 +77,7 @@ func (s *session) call(ctx context.Context, method string, args ...any) (any, er
 			return nil, &CallError{method, "its answer can't be read: " + u.Err.Error()}
 		}
 		return owned(u.Result), nil
-	case <-s.gone:
+	case <-s.ctx.Done():
 		return nil, s.deadError()
 	case <-ctx.Done():
 		return nil, fmt.Errorf("engine: no answer to %q: %w", method, ctx.Err())
@@ -81,8 +87,8 @@ func (s *session) call(ctx context.Context, method string, args ...any) (any, er
 func (s *session) answer(u *serde.UtilityOutput) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ch := s.calls[u.CallID]; ch != nil {
-		delete(s.calls, u.CallID)
+	if ch := s.calls.waiting[u.CallID]; ch != nil {
+		delete(s.calls.waiting, u.CallID)
 		ch <- u
 	}
 }
@@ -96,7 +102,7 @@ func (s *session) workers(ctx context.Context) error {
 
 // Check asks the engine's loop and every worker whether they are there.
 func (c *Client) Check(ctx context.Context) error {
-	s, err := c.running()
+	s, err := c.live()
 	if err != nil {
 		return err
 	}
@@ -115,7 +121,7 @@ func (c *Client) ResetPrefixCache(ctx context.Context) (bool, error) {
 // it waits until no request is under way, while new ones wait.
 func (c *Client) ResetEncoderCache(ctx context.Context) error {
 	return c.quiesced(ctx, func() error {
-		s, err := c.running()
+		s, err := c.live()
 		if err != nil {
 			return err
 		}
@@ -159,20 +165,20 @@ func (c *Client) cleared(ctx context.Context, f func() error) error {
 // It is a barrier, and clears the items, since an engine that sleeps forgets its
 // own. Until WakeUp requests are refused with [ErrAsleep].
 func (c *Client) Sleep(ctx context.Context, level int) error {
-	return c.clearedQuietly(ctx, func() error {
-		_, err := c.Call(ctx, "sleep", level)
-		if err == nil {
-			c.asleep.Store(true)
-		}
-		return err
-	})
+	return c.clearedQuietly(ctx, func() error { return c.callAndStep(ctx, sessionSlept, "sleep", level) })
 }
 
 // WakeUp ends the sleep.
-func (c *Client) WakeUp(ctx context.Context) error {
-	_, err := c.Call(ctx, "wake_up")
-	if err == nil {
-		c.asleep.Store(false)
+func (c *Client) WakeUp(ctx context.Context) error { return c.callAndStep(ctx, sessionWoke, "wake_up") }
+
+// callAndStep calls a method that changes the state of the session.
+func (c *Client) callAndStep(ctx context.Context, e sessionEvent, method string, args ...any) error {
+	s, err := c.live()
+	if err != nil {
+		return err
+	}
+	if _, err = s.call(ctx, method, args...); err == nil {
+		s.step(e)
 	}
 	return err
 }

@@ -22,7 +22,7 @@ func TestChildrenMultiplyThePrompt(t *testing.T) {
 	const children, prompt = 4096, 4000 // of 2 bytes each on the wire
 	r := newRig(t, setup{mode: mmcache.SHM, idle: true, client: func(o *engine.Options) { o.Grace = 1 }})
 	h := newHostile(t, r)
-	q := engine.Request{ID: "r", Prompt: slices.Repeat([]uint32{200}, prompt), Params: engine.Params{"max_tokens": 1, "n": children}}
+	q := engine.Request{ID: "r", Prompt: slices.Repeat([]uint32{200}, prompt), Params: map[string]any{"max_tokens": 1, "n": children}}
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
 	before := heap()
@@ -117,13 +117,15 @@ func TestResentChildLosesItsSeed(t *testing.T) {
 // TestSeedsAtTheEnd: the seeds of children wrap, as integers of the machine do.
 func TestSeedsAtTheEnd(t *testing.T) {
 	for _, seed := range []any{int64(math.MaxInt64), uint64(math.MaxUint64)} {
-		r := newRig(t, setup{})
-		q := r.request(1)
-		q.Params["n"], q.Params["seed"] = 3, seed
-		s, err := r.Generate(r.ctx, q)
-		require.NoError(t, err)
-		_, err = s.Collect()
-		require.NoError(t, err)
-		require.Len(t, r.e.Requests(), 3)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			r := newRig(t, setup{})
+			q := r.request(1)
+			q.Params["n"], q.Params["seed"] = 3, seed
+			s, err := r.Generate(r.ctx, q)
+			require.NoError(t, err)
+			_, err = s.Collect()
+			require.NoError(t, err)
+			require.Len(t, r.e.Requests(), 3)
+		})
 	}
 }

@@ -4,15 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
 
@@ -25,25 +20,26 @@ import (
 const everybody = 1 << 40
 
 // Client is the frontend of one engine, or of one after the other.
+//
+// Lock order: Client.mu and handshake.mu before session.mu. Stream.mu is held alone.
 type Client struct {
 	o         Options
-	handshake Socket
+	handshake *handshake
 	dir       string // of the sockets; empty if they are TCP
-	gate      *semaphore.Weighted
-	wait      sync.WaitGroup // the handshake's goroutines
 
-	asleep   atomic.Bool
+	// gate has one share for each request, from the start of Generate until the
+	// request is settled. A barrier takes all shares.
+	gate *semaphore.Weighted
+
 	starting sync.Mutex    // held by Start and Close
-	closing  chan struct{} // closed by Close, which
-	over     chan struct{} // is closed when it returns
-	closeErr error         // with this error
+	closing  chan struct{} // closed by Close
+	closed   chan struct{} // closed when Close has returned closeErr
+	closeErr error
 
 	mu       sync.Mutex
-	closed   bool
-	s        *session        // nil before the first
-	live     bool            // s has started
-	hellos   map[string]bool // connections that said hello: true if they got their answer
-	sessions int
+	state    clientState
+	s        *session // that was started last; nil while another one is awaited
+	sessions uint64   // so far
 	stats    Stats
 }
 
@@ -60,42 +56,25 @@ type Stats struct {
 }
 
 // New makes a client, and binds the socket of the handshake: from now on an engine
-// can be told of it.
+// can connect to Address.
 func New(o Options) (*Client, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{o: o, gate: semaphore.NewWeighted(everybody), closing: make(chan struct{}), over: make(chan struct{}), hellos: map[string]bool{}}
+	c := &Client{
+		o: o, state: clientOpen, gate: semaphore.NewWeighted(everybody),
+		closing: make(chan struct{}), closed: make(chan struct{}),
+	}
 	if o.Bind == "" {
 		if c.dir, err = socketDir(o.Dir); err != nil {
 			return nil, err
 		}
 	}
-	if c.handshake, err = o.Transport.Bind(Router, o.Handshake, maxHandshake); err != nil {
+	if c.handshake, err = bindHandshake(o); err != nil {
 		return nil, errors.Join(err, c.removeDir())
 	}
-	c.wait.Go(c.readHandshake)
 	return c, nil
-}
-
-// maxHandshake bounds what a peer may say before it is known to be an engine.
-const maxHandshake = 64 << 10
-
-// socketDir makes a folder for sockets, whose paths may have 107 bytes.
-func socketDir(in string) (string, error) {
-	const most = 107 - len("/out") - len("4294967295")
-	dir, err := os.MkdirTemp(in, "ringcache-")
-	if err == nil && len(dir) > most {
-		if err = os.Remove(dir); err == nil && in != "" {
-			return "", fmt.Errorf("%w: Options.Dir %q is too long for the path of a socket; use a shorter one", ErrInvalid, in)
-		}
-		dir, err = os.MkdirTemp("/tmp", "ringcache-")
-	}
-	if err != nil {
-		return "", fmt.Errorf("engine: no folder for the sockets: %w", err)
-	}
-	return dir, nil
 }
 
 func (c *Client) removeDir() error {
@@ -107,7 +86,7 @@ func (c *Client) removeDir() error {
 
 // Address returns what the engine has to be started with.
 func (c *Client) Address() Address {
-	a := Address{Handshake: c.handshake.Endpoint()}
+	a := Address{Handshake: c.handshake.socket.Endpoint()}
 	if addr, ok := strings.CutPrefix(a.Handshake, "tcp://"); ok {
 		a.Host, a.Port, _ = net.SplitHostPort(addr)
 	}
@@ -126,35 +105,21 @@ func (c *Client) mirrored() bool {
 	return ok
 }
 
-// sockets binds those of a session.
-func (c *Client) sockets() (in, out Socket, err error) {
+// current returns the session that was started last, nil if there is none.
+func (c *Client) current() *session {
 	c.mu.Lock()
-	c.sessions++
-	n := strconv.Itoa(c.sessions)
-	c.mu.Unlock()
-	endpoint := func(name string) string {
-		if c.o.Bind != "" {
-			return "tcp://" + net.JoinHostPort(c.o.Bind, "0")
-		}
-		return "ipc://" + filepath.Join(c.dir, name+n)
-	}
-	if in, err = c.o.Transport.Bind(Router, endpoint("in"), 0); err != nil {
-		return nil, nil, err
-	}
-	if out, err = c.o.Transport.Bind(Pull, endpoint("out"), 0); err != nil {
-		return nil, nil, errors.Join(err, in.Close())
-	}
-	return in, out, nil
+	defer c.mu.Unlock()
+	return c.s
 }
 
-// running returns the session of a live engine.
-func (c *Client) running() (*session, error) {
+// live returns the session of an engine that takes calls.
+func (c *Client) live() (*session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.closed:
+	case c.state != clientOpen:
 		return nil, ErrClosed
-	case c.s == nil || !c.live:
+	case c.s == nil:
 		return nil, ErrNotRunning
 	}
 	if err := c.s.deadError(); err != nil {
@@ -163,54 +128,53 @@ func (c *Client) running() (*session, error) {
 	return c.s, nil
 }
 
-// awake returns the session of an engine that takes requests.
-func (c *Client) awake() (*session, error) {
-	s, err := c.running()
-	if err == nil && c.asleep.Load() {
-		err = ErrAsleep
+// running returns the session of an engine that takes requests.
+func (c *Client) running() (*session, error) {
+	s, err := c.live()
+	if err != nil {
+		return nil, err
 	}
-	return s, err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s, s.takesRequests()
 }
 
-// Ready returns what the engine said of itself when it started, with what Options
-// say where it did not tell; nil before, and while it is started again.
+// Ready returns what the engine reported of itself when it started, completed from
+// the Options; nil before the first start, and while the engine is started again.
 func (c *Client) Ready() *serde.Ready {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.s == nil || !c.live {
+	s := c.current()
+	if s == nil {
 		return nil
 	}
-	r := *c.s.ready
+	r := *s.ready
 	return &r
 }
 
-// Generation returns the generation of the engine, nil before it has started, and
-// while it is started again.
+// Generation returns the generation of the engine, nil before the first start, and
+// while the engine is started again.
 func (c *Client) Generation() *pycompat.Generation {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.s == nil || !c.live {
+	s := c.current()
+	if s == nil {
 		return nil
 	}
-	return c.s.gen
+	return s.gen
 }
 
-// Gone is closed when the engine that runs now has gone; Start may be called then.
-// It is nil, which is never closed, if none runs. The error says why, once it is
-// closed.
+// Gone returns a channel that is closed when the present engine has gone, and a
+// function that returns why, once the channel is closed. Start may be called then.
+// The channel is nil, which is never closed, if no engine was started.
 func (c *Client) Gone() (<-chan struct{}, func() error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.s == nil || !c.live {
+	s := c.current()
+	if s == nil {
 		return nil, func() error { return ErrNotRunning }
 	}
-	return c.s.gone, c.s.deadError
+	return s.ctx.Done(), s.deadError
 }
 
-// Kill kills the engine that this client started, with everything that it started.
-// Everyone is told, and Start may be called.
+// Kill kills the engine that this client started, with everything that the engine
+// started. Requests and calls end with a [DeadError], and Start may be called.
 func (c *Client) Kill() error {
-	s, err := c.running()
+	s, err := c.live()
 	if err != nil {
 		return err
 	}
@@ -224,14 +188,8 @@ func (c *Client) Kill() error {
 // Stats returns the counts.
 func (c *Client) Stats() Stats {
 	c.mu.Lock()
-	st, s := c.stats, c.s
-	c.mu.Unlock()
-	if s != nil {
-		s.mu.Lock()
-		st.InFlight = len(s.inFlight)
-		s.mu.Unlock()
-	}
-	return st
+	defer c.mu.Unlock()
+	return c.stats
 }
 
 func (c *Client) count(f func(*Stats)) {
@@ -241,74 +199,60 @@ func (c *Client) count(f func(*Stats)) {
 }
 
 // Close ends the client. New requests are refused; those under way may end until
-// ctx does, and are aborted then. An engine that was started by the client is
-// ended: asked first, killed after Options.Grace. Another one runs on, but no later
-// client can reach it: an engine has one handshake. The cache is the caller's, and
-// can be closed afterwards.
+// ctx does, and are aborted then. Close returns when all of them are settled, so the
+// cache, which is the caller's, can be closed afterwards; a producer that goes on
+// although its context has ended is waited for as long as Options.Grace, and is an
+// error then.
+//
+// An engine that the client started is ended: asked first, killed after
+// Options.Grace. Another one runs on, but no later client can reach it: an engine has
+// one handshake.
+//
+// A second Close waits for the first one, and returns its error, or that of ctx.
 func (c *Client) Close(ctx context.Context) error {
-	c.mu.Lock()
-	second := c.closed
-	c.closed = true
-	c.mu.Unlock()
-	if second {
+	if !c.step(clientClose) {
 		select {
-		case <-c.over:
+		case <-c.closed:
 		case <-ctx.Done():
 			select {
-			case <-c.over:
+			case <-c.closed:
 			default:
 				return ctx.Err()
 			}
 		}
 		return c.closeErr
 	}
-	defer close(c.over)
-	if err := c.gate.Acquire(ctx, everybody); err == nil { // else they are aborted
-		c.gate.Release(everybody)
-	}
-	close(c.closing) // which ends a Start that waits
-	c.closeErr = c.handshake.Close()
-	c.starting.Lock()
-	defer c.starting.Unlock()
-	c.mu.Lock()
-	s := c.s
-	c.mu.Unlock()
-	if s != nil {
-		s.close()
-		if s.process != nil { // it has ended, with all readers
-			c.closeErr = errors.Join(c.closeErr, c.resetReaders(0))
-		}
-	}
-	c.wait.Wait()
-	c.closeErr = errors.Join(c.closeErr, c.removeDir())
+	c.closeErr = c.close(ctx)
+	c.step(clientEnded)
+	close(c.closed)
 	return c.closeErr
 }
 
-// requestsNow lists the streams that are live.
-func (s *session) requestsNow() []*Stream {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.inFlight))
+func (c *Client) step(e clientEvent) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return clientTable.step(&c.state, e)
 }
 
-// close ends a session that is not needed any more.
-func (s *session) close() {
-	if s.process == nil && s.deadError() == nil {
-		s.quit()
+func (c *Client) close(ctx context.Context) error {
+	_ = c.settled(ctx) // what goes on is aborted
+	close(c.closing)   // which ends a Start that waits
+	errs := []error{c.handshake.close()}
+	c.starting.Lock()
+	defer c.starting.Unlock()
+	if s := c.current(); s != nil {
+		errs = append(errs, s.close())
 	}
-	s.die(ErrClosed)
-	<-s.ended
+	return errors.Join(append(errs, c.removeDir())...)
 }
 
-// quit leaves an engine that runs on: nothing of ours may go on there.
-func (s *session) quit() {
-	s.mu.Lock()
-	s.quitting = true // what comes now would come behind the fence
-	s.mu.Unlock()
-	for _, st := range s.requestsNow() {
-		st.abort(ErrClosed)
+// settled waits until no request is under way. New ones can come afterwards.
+func (c *Client) settled(ctx context.Context) error {
+	if !c.gate.TryAcquire(everybody) { // also when ctx has ended
+		if err := c.gate.Acquire(ctx, everybody); err != nil {
+			return err
+		}
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, s.c.o.Grace)
-	defer cancel()
-	s.passFence(ctx)
+	c.gate.Release(everybody)
+	return nil
 }

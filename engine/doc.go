@@ -28,7 +28,7 @@
 // type; an item with the wrong number of rows gives wrong tokens without an
 // error. So each request is verified before it is sent, down to the bytes that
 // workers will find in shared memory (see [Model]); what does not pass is an
-// [ErrRefused] for its caller, and the engine never hears of it.
+// [ErrRefused] for its caller, and nothing reaches the engine.
 //
 // # Lifetimes
 //
@@ -42,8 +42,8 @@
 //
 // Outputs that nobody has read yet are kept, each as a copy of its own, at most
 // max_tokens for each child: an engine that sends more than it was asked for, or goes
-// on with a child that had finished, loses the request with a [RequestError], and is
-// told to abort it.
+// on with a child that had finished, ends the request with a [RequestError], and the
+// client aborts it.
 //
 // # The engine's end
 //
@@ -51,8 +51,16 @@
 // with a [DeadError]. Start then starts the next one; the items in shared memory
 // are still there.
 //
+// # States
+//
+// A client is open, closing or closed. Its session with an engine is starting,
+// running, asleep, leaving, gone or over. A stream is open, ended or settled: the
+// first cause ends it, and what the request holds is given back when nobody sends for
+// it any more. The file state.go has the tables.
+//
 // # Concurrency
 //
-// A Client may be used by any number of goroutines; a Stream has one reader. Every
-// goroutine that is started ends with Close.
+// A Client may be used by any number of goroutines; a Stream has one reader. The
+// client's goroutines end with Close, except those in a producer that goes on although
+// its context has ended: Close reports them.
 package engine

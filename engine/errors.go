@@ -8,26 +8,26 @@ import (
 )
 
 var (
-	// ErrInvalid says that an argument or option makes no sense.
+	// ErrInvalid means that an argument or option makes no sense.
 	ErrInvalid = sentinel.New(sentinel.Invalid, "engine: invalid argument")
-	// ErrRefused is wrapped by [RefusedError], and says that a call is not made.
+	// ErrRefused is wrapped by [RefusedError], and means that a call is not made.
 	ErrRefused = errors.New("engine: not sent")
 	// ErrDead is wrapped by [DeadError].
 	ErrDead = errors.New("engine: the engine is gone")
-	// ErrNotRunning says that the engine was not started yet, or not again since
-	// it went.
+	// ErrNotRunning means that the engine was not started yet, or is being started
+	// again.
 	ErrNotRunning = errors.New("engine: the engine is not running")
-	// ErrAsleep says that the engine was put to sleep.
+	// ErrAsleep means that the engine was put to sleep.
 	ErrAsleep = errors.New("engine: the engine is asleep; call WakeUp")
-	// ErrClosed says that the client was closed.
+	// ErrClosed means that the client, or the socket, was closed.
 	ErrClosed = sentinel.New(sentinel.Closed, "engine: closed")
-	// ErrAborted says that a stream was closed before its end.
+	// ErrAborted means that a stream was closed before its end.
 	ErrAborted = errors.New("engine: the request was aborted")
 )
 
 // Causes of a [DeadError].
 var (
-	// ErrCoreDead: the engine said so itself (ENGINE_CORE_DEAD), as it does when a
+	// ErrCoreDead: the engine reported its end itself (ENGINE_CORE_DEAD), as it does when a
 	// worker fails.
 	ErrCoreDead = errors.New("the engine reported that it died; its log says why")
 	// ErrDisconnected: the engine closed a connection. Its process may be alive,
@@ -37,7 +37,7 @@ var (
 	ErrDeaf = errors.New("the engine is connected but does not answer")
 )
 
-// RefusedError says what is wrong with a request that would have harmed the
+// RefusedError reports what is wrong with a request that would have harmed the
 // engine or given wrong tokens. Nothing was sent. It wraps [ErrRefused] and the
 // cause, if there is one.
 type RefusedError struct {
@@ -64,7 +64,7 @@ func (e *DeadError) Error() string { return fmt.Sprintf("engine: the engine is g
 // Unwrap returns ErrDead and the cause.
 func (e *DeadError) Unwrap() []error { return []error{ErrDead, e.Err} }
 
-// ExitError says that the engine's process ended. It wraps the error of
+// ExitError means that the engine's process ended. It wraps the error of
 // exec.Cmd.Wait, which is nil for the status 0.
 type ExitError struct{ Err error }
 
@@ -78,13 +78,13 @@ func (e *ExitError) Error() string {
 // Unwrap returns the error of exec.Cmd.Wait.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// RequestError says that the engine gave up one request, or that it was given up since
-// the engine's answers could not be used; the engine runs on.
+// RequestError means that the engine gave up one request, or that the client did, since
+// it could not use the engine's answers; the engine runs on.
 type RequestError struct {
 	ID string
 	// Code and Text are the engine's (vLLM 0.33 on), else empty: its log has more.
 	Code, Text string
-	// Retryable says that the engine thinks so.
+	// Retryable reports that the engine recommends another try.
 	Retryable bool
 	// Err is why its answer could not be used, else nil.
 	Err error
@@ -113,8 +113,8 @@ func (e *CallError) Error() string {
 	return fmt.Sprintf("engine: the call of %q failed: %s", e.Method, e.Text)
 }
 
-// MismatchError says that the engine that connected is not the one that the
-// options are for, or tells of itself what no engine is: What is the field then.
+// MismatchError means that the engine that connected is not the one that the
+// options are for, or that its ready message can't be true: What is the field then.
 type MismatchError struct {
 	What      string
 	Want, Got string

@@ -75,7 +75,7 @@ func Example() {
 	}
 
 	stream, err := client.Generate(ctx, engine.Request{
-		ID: "request-1", Prompt: []uint32{1, 4, 4, 9}, Params: engine.Params{"max_tokens": 3},
+		ID: "request-1", Prompt: []uint32{1, 4, 4, 9}, Params: map[string]any{"max_tokens": 3},
 		Items: items, Placeholders: []engine.Placeholder{{Offset: 1, Length: 2}},
 	})
 	if err != nil {

@@ -6,12 +6,12 @@ import (
 	"github.com/ringcache/ringcache/mmcache"
 )
 
-// needFence says that a request was aborted, whose items stay until a fence has
+// needFence requests a fence: a request was aborted, whose items stay until one has
 // passed.
 func (s *session) needFence() {
 	select {
 	case s.fence <- struct{}{}:
-	default: // one is due already
+	default: // one is requested already
 	}
 }
 
@@ -20,7 +20,7 @@ func (s *session) needFence() {
 func (s *session) fences() {
 	for {
 		select {
-		case <-s.gone:
+		case <-s.ctx.Done():
 			return
 		case <-s.fence:
 			s.passFence(s.ctx)

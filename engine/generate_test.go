@@ -74,8 +74,12 @@ func TestManyRequests(t *testing.T) {
 						for range rnd.IntN(3) {
 							keys = append(keys, fmt.Sprint("k", rnd.IntN(12)))
 						}
-						q, n := r.request(1+rnd.IntN(8), keys...), 1+rnd.IntN(3)
-						q.Params["n"] = n
+						q, err := r.tryRequest(1+rnd.IntN(8), keys...)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						q.Params["n"] = 1 + rnd.IntN(3)
 						q.ID = fmt.Sprintf("c%d.%d", c, i)
 						ctx, cancel := context.WithCancel(r.ctx)
 						if rnd.IntN(4) == 0 {
@@ -235,10 +239,12 @@ func TestMisses(t *testing.T) {
 // never had it.
 func TestSameItemTwice(t *testing.T) {
 	for _, m := range modes {
-		r := newRig(t, setup{mode: m})
-		r.ask(2, "a", "b", "a")
-		require.NoError(t, r.e.Fatal())
-		r.drained()
+		t.Run(m.String(), func(t *testing.T) {
+			r := newRig(t, setup{mode: m})
+			r.ask(2, "a", "b", "a")
+			require.NoError(t, r.e.Fatal())
+			r.drained()
+		})
 	}
 }
 

@@ -182,34 +182,52 @@ func (r *rig) start() error {
 var itemIDs atomic.Int64 // no two open requests of a cache have one id
 
 // begin starts a request for the pictures of some keys, and makes them; made
-// tells which.
+// reports how many.
 func (r *rig) begin(keys ...string) (req *mmcache.Request, made int) {
 	r.t.Helper()
+	req, made, err := r.tryBegin(keys...)
+	require.NoError(r.t, err)
+	return req, made
+}
+
+// tryBegin is begin for any goroutine.
+func (r *rig) tryBegin(keys ...string) (req *mmcache.Request, made int, err error) {
 	var wants []mmcache.Want
 	for _, k := range keys {
 		wants = append(wants, mmcache.Want{Key: k, Bytes: 4096, Modality: "image"})
 	}
-	req, err := r.cache.Begin(r.ctx, fmt.Sprint("items-", itemIDs.Add(1)), wants...)
-	require.NoError(r.t, err)
+	if req, err = r.cache.Begin(r.ctx, fmt.Sprint("items-", itemIDs.Add(1)), wants...); err != nil {
+		return nil, 0, err
+	}
 	for _, k := range keys {
 		it, err := req.Item(r.ctx, k, mmcache.Ready(picture(k, rows), nil))
-		require.NoError(r.t, err)
+		if err != nil {
+			req.Rollback()
+			return nil, 0, err
+		}
 		if !it.Hit {
 			made++
 		}
 	}
-	return req, made
+	return req, made, nil
 }
 
 // request is a request for the pictures of some keys.
 func (r *rig) request(n int, keys ...string) engine.Request {
 	r.t.Helper()
-	p, at := prompt(len(keys))
-	q := engine.Request{ID: "r", Prompt: p, Placeholders: at, Params: engine.Params{"max_tokens": n}}
-	if len(keys) > 0 {
-		q.Items, _ = r.begin(keys...)
-	}
+	q, err := r.tryRequest(n, keys...)
+	require.NoError(r.t, err)
 	return q
+}
+
+// tryRequest is request for any goroutine.
+func (r *rig) tryRequest(n int, keys ...string) (q engine.Request, err error) {
+	p, at := prompt(len(keys))
+	q = engine.Request{ID: "r", Prompt: p, Placeholders: at, Params: map[string]any{"max_tokens": n}}
+	if len(keys) > 0 {
+		q.Items, _, err = r.tryBegin(keys...)
+	}
+	return q, err
 }
 
 // want is what the stand-in answers to it.

@@ -265,6 +265,7 @@ func TestCalls(t *testing.T) {
 	require.NoError(t, r.WakeUp(r.ctx))
 	_, err = r.Call(r.ctx, "shutdown")
 	require.ErrorIs(t, err, engine.ErrRefused)
+	require.ErrorContains(t, err, `"shutdown" is not called: it ends the engine; use Close`)
 	req, made := r.begin("a")
 	require.Equal(t, 1, made, "both sides have forgotten")
 	req.Rollback()
@@ -303,7 +304,7 @@ func TestBarriers(t *testing.T) {
 				holdsText := name == "reset_encoder_cache" || name == "sleep" && m == mmcache.LRU
 				if holdsText {
 					go func() {
-						s, err := r.Generate(r.ctx, engine.Request{Prompt: []uint32{1}, Params: engine.Params{"max_tokens": 1}})
+						s, err := r.Generate(r.ctx, engine.Request{Prompt: []uint32{1}, Params: map[string]any{"max_tokens": 1}})
 						if err == nil {
 							_, err = s.Collect()
 						}

@@ -7,8 +7,8 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// Model is what the client must know of the model to verify requests. For LLaVA and
-// Qwen2-VL, Modality of examples/preprocess has what items look like.
+// Model describes the model, so that the client can verify requests. For LLaVA and
+// Qwen2-VL, Modality of examples/preprocess returns what items look like.
 type Model struct {
 	// VocabSize is the number of tokens; ids are below. A larger one fails in the
 	// workers, and the engine with them.
@@ -17,7 +17,7 @@ type Model struct {
 	// whole vocabulary.
 	MaxLogprobs int
 	// MaxModelLen and MaxBatchedTokens are the engine's max_model_len and
-	// max_num_batched_tokens, if it does not tell (before vLLM 0.20 and 0.27).
+	// max_num_batched_tokens, if it does not report them (before vLLM 0.20 and 0.27).
 	MaxModelLen, MaxBatchedTokens int
 	// Modalities are the kinds of items that the model takes, by their names in
 	// vLLM: "image".

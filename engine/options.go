@@ -10,7 +10,7 @@ import (
 	"github.com/ringcache/ringcache/pycompat"
 )
 
-// Options say how to be an engine's frontend. Transport and Model.VocabSize are
+// Options configure a client. Transport and Model.VocabSize are
 // required.
 type Options struct {
 	// Transport makes the sockets: zmq.Transport{} of package engine/zmq.
@@ -29,8 +29,8 @@ type Options struct {
 	// the engine is not: have the command end with its standard input
 	// (cmd.StdinPipe), or with its parent, as vLLM itself does not.
 	Command func(Address) *exec.Cmd
-	// Handshake is the endpoint that the engine is told of. The default is a free
-	// port of 127.0.0.1, since `vllm serve --headless` can be told of nothing else.
+	// Handshake is the endpoint that the engine is started with. The default is a free
+	// port of 127.0.0.1, since `vllm serve --headless` takes nothing else.
 	// A launcher of one's own that passes the address on to EngineCoreProc may have
 	// "ipc:///path", a file that only this user can open, where no other process of the
 	// machine can get in the way.
@@ -42,26 +42,27 @@ type Options struct {
 	// network that is trusted.
 	Dir, Bind string
 
-	// Generation is that of an engine that does not tell its version (before vLLM
-	// 0.23), or of one that is not known here (pycompat.TreatAs). Any other engine
-	// tells.
+	// Generation is that of an engine that does not report its version (before vLLM
+	// 0.23), or whose version is not in the table (pycompat.TreatAs). It is not needed
+	// for any other engine.
 	Generation *pycompat.Generation
 	// Readers is the number of the engine's workers, tensor times pipeline parallel
-	// size, if it does not tell (before vLLM 0.24).
+	// size, if the engine does not report it (before vLLM 0.24).
 	Readers int
 
 	// StartTimeout bounds how long an engine may take to become ready. 0 is 10
 	// minutes.
 	StartTimeout time.Duration
-	// Silence is how long an engine with requests or calls may say nothing before
+	// Silence is how long an engine with requests or calls may send nothing before
 	// it is asked whether it is there, and how long it may take to answer. 0 is 1
 	// minute; twice as long must be longer than any step of the engine, also the
 	// first, which may compile. Less than 0 never asks.
 	Silence time.Duration
-	// Grace is how long a process may take to end before it is killed. 0 is 20 s.
+	// Grace is how long a process may take to end before it is killed. Close waits as
+	// long for a last fence, and for producers of requests that it aborted. 0 is 20 s.
 	Grace time.Duration
 
-	// Logger is told of the engine's life. nil is silent.
+	// Logger gets the events of the engine's life. nil is silent.
 	Logger *slog.Logger
 }
 
@@ -85,10 +86,10 @@ func (o Options) withDefaults() (Options, error) {
 	case o.Readers < 0 || o.StartTimeout < 0 || o.Grace < 0:
 		return o, fmt.Errorf("%w: Readers %d, StartTimeout %v, Grace %v", ErrInvalid, o.Readers, o.StartTimeout, o.Grace)
 	}
-	if _, err := pycompat.Resolve(o.Generation); err != nil {
+	if err := o.Model.Validate(); err != nil {
 		return o, err
 	}
-	if err := o.Model.Validate(); err != nil {
+	if _, err := pycompat.Resolve(o.Generation); err != nil {
 		return o, err
 	}
 	if o.Handshake == "" {

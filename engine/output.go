@@ -57,23 +57,21 @@ func owned(v any) any {
 type allowance struct {
 	tokens int    // for each child
 	why    string // what bounds them
-	made   []int  // tokens so far, by child
-	empty  int    // outputs that brought no tokens, and were not the last of a child
+	empty  int    // outputs so far that brought no tokens, and were not the last of a child
 }
 
 // maxEmpty is how many outputs of a request may bring no tokens. vLLM sends such only
-// where something else is to be said, at the end (vllm/v1/core/sched/scheduler.py,
+// where something else is to be reported, at the end (vllm/v1/core/sched/scheduler.py,
 // update_from_output, 0.11.0 to 0.32.0).
 const maxEmpty = 1024
 
 // defaultMaxTokens is what vLLM makes without max_tokens (vllm/sampling_params.py).
 const defaultMaxTokens = 16
 
-// newAllowance is that of a request which was verified.
-func (s *session) newAllowance(r *Request, children int) allowance {
-	a := allowance{tokens: defaultMaxTokens, why: "max_tokens", made: make([]int, children)}
-	if v, given := r.Params["max_tokens"]; given {
-		n, _ := integer(v)
+// allowance is that of a request which was verified.
+func (s *session) allowance(r *Request) allowance {
+	a := allowance{tokens: defaultMaxTokens, why: "max_tokens"}
+	if n, given := r.Params["max_tokens"].(int64); given {
 		a.tokens = int(min(n, int64(s.ready.MaxModelLen)+1))
 	}
 	if limit := s.ready.MaxModelLen; a.tokens > limit {
@@ -82,11 +80,11 @@ func (s *session) newAllowance(r *Request, children int) allowance {
 	return a
 }
 
-// spend takes an output of a child, and reports whether the engine may send it.
-func (a *allowance) spend(child int, o *serde.EngineCoreOutput) error {
+// spend counts an output of a child, and returns why the engine may not send it.
+func (a *allowance) spend(i int, c *child, o *serde.EngineCoreOutput) error {
 	n := len(o.NewTokenIDs)
-	if a.made[child] += n; a.made[child] > a.tokens {
-		return fmt.Errorf("the engine sent %d tokens for child %d, and %s is %d", a.made[child], child, a.why, a.tokens)
+	if c.tokens += n; c.tokens > a.tokens {
+		return fmt.Errorf("the engine sent %d tokens for child %d, and %s is %d", c.tokens, i, a.why, a.tokens)
 	}
 	if n == 0 && o.FinishReason == nil {
 		if a.empty++; a.empty > maxEmpty {

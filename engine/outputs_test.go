@@ -119,24 +119,24 @@ func tokens(id string, n int, finish ...serde.FinishReason) serde.EngineCoreOutp
 func TestMoreThanAsked(t *testing.T) {
 	const most = 10
 	for name, c := range map[string]struct {
-		params engine.Params
+		params map[string]any
 		say    func(h hostileEngine, ids []string)
 		text   string
 	}{
-		"tokens at once": {engine.Params{"max_tokens": most}, func(h hostileEngine, ids []string) { h.say(tokens(ids[0], most+1)) }, "max_tokens"},
-		"tokens in turn": {engine.Params{"max_tokens": most}, func(h hostileEngine, ids []string) {
+		"tokens at once": {map[string]any{"max_tokens": most}, func(h hostileEngine, ids []string) { h.say(tokens(ids[0], most+1)) }, "max_tokens"},
+		"tokens in turn": {map[string]any{"max_tokens": most}, func(h hostileEngine, ids []string) {
 			for range most + 1 {
 				h.say(tokens(ids[0], 1))
 			}
 		}, "max_tokens"},
-		"the default":        {engine.Params{}, func(h hostileEngine, ids []string) { h.say(tokens(ids[0], 17)) }, "max_tokens"},
-		"the model's length": {engine.Params{"max_tokens": 1 << 30}, func(h hostileEngine, ids []string) { h.say(tokens(ids[0], 4097)) }, "max_model_len"},
-		"with the last":      {engine.Params{"max_tokens": most}, func(h hostileEngine, ids []string) { h.say(tokens(ids[0], most+1, serde.FinishLength)) }, "max_tokens"},
-		"after its end": {engine.Params{"max_tokens": most, "n": 2}, func(h hostileEngine, ids []string) {
+		"the default":        {map[string]any{}, func(h hostileEngine, ids []string) { h.say(tokens(ids[0], 17)) }, "max_tokens"},
+		"the model's length": {map[string]any{"max_tokens": 1 << 30}, func(h hostileEngine, ids []string) { h.say(tokens(ids[0], 4097)) }, "max_model_len"},
+		"with the last":      {map[string]any{"max_tokens": most}, func(h hostileEngine, ids []string) { h.say(tokens(ids[0], most+1, serde.FinishLength)) }, "max_tokens"},
+		"after its end": {map[string]any{"max_tokens": most, "n": 2}, func(h hostileEngine, ids []string) {
 			h.say(tokens(ids[0], 1, serde.FinishStop))
 			h.say(tokens(ids[0], 1))
 		}, "finished"},
-		"nothing, without end": {engine.Params{"max_tokens": most}, func(h hostileEngine, ids []string) {
+		"nothing, without end": {map[string]any{"max_tokens": most}, func(h hostileEngine, ids []string) {
 			for range 5000 {
 				h.say(tokens(ids[0], 0))
 			}

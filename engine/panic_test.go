@@ -16,7 +16,8 @@ import (
 
 type failing struct {
 	zmq.Transport
-	on atomic.Bool
+	on    atomic.Bool
+	after atomic.Int64 // so many sends succeed before
 }
 
 type failingSocket struct {
@@ -24,13 +25,13 @@ type failingSocket struct {
 	f *failing
 }
 
-func (f *failing) Bind(p engine.Pattern, e string, n int64) (engine.Socket, error) {
-	s, err := f.Transport.Bind(p, e, n)
+func (f *failing) Router(e string, n int64) (engine.Socket, error) {
+	s, err := f.Transport.Router(e, n)
 	return failingSocket{s, f}, err
 }
 
 func (s failingSocket) Send(peer string, frames ...[]byte) error {
-	if s.f.on.Load() {
+	if s.f.on.Load() && s.f.after.Add(-1) < 0 {
 		return errors.New("broken pipe")
 	}
 	return s.Socket.Send(peer, frames...)

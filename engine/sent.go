@@ -7,10 +7,9 @@ import (
 	"github.com/ringcache/ringcache/mmcache"
 )
 
-// sentItems remembers how many tokens the items take that an engine was sent. In
-// mode lru they go by their keys alone afterwards; and an engine keeps what it
-// computed of an item by its key, so that another number of tokens under the same
-// key ends it.
+// sentItems contains how many tokens the items take that an engine was sent. In
+// mode lru only their keys are sent afterwards. An engine keeps what it computed of an
+// item by its key, so another number of tokens under the same key ends the engine.
 type sentItems struct {
 	mu    sync.Mutex
 	items map[string]sentItem
@@ -43,7 +42,7 @@ func (s *sentItems) check(key string, tokens int) error {
 	return nil
 }
 
-// put takes note of an item that was sent.
+// put adds an item that was sent.
 func (s *sentItems) put(key string, tokens int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +53,7 @@ func (s *sentItems) put(key string, tokens int) {
 	s.items[key] = sentItem{tokens, true, s.seq}
 }
 
-// reset says that the engine's encoder has forgotten everything.
+// reset is called when the engine's encoder has forgotten everything.
 func (s *sentItems) reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,8 +63,8 @@ func (s *sentItems) reset() {
 	}
 }
 
-// sweep forgets what is not cached any more, once in a while. The engine's encoder
-// may still know it, which is a matter of luck then, as it is with vLLM's own frontend.
+// sweep forgets items that are not cached any more, once in a while. The engine's
+// encoder may still have them, as it may with vLLM's own frontend.
 func (s *sentItems) sweep(c mmcache.Cache) {
 	s.mu.Lock()
 	seq, due := s.seq, len(s.items) > s.limit

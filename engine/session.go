@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,42 +14,34 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// session is the life with one engine process, from its handshake to its end.
-// Sockets are its own, so that nothing of an engine reaches its successor.
-//
-// What holds: streams has the live requests by the ids of their children, and
-// inFlight each of them once; both are only filled while dead is nil.
+// session is the life with one engine process, from its handshake to its end; its
+// states are in state.go. Sockets belong to one session, so that nothing of an engine
+// reaches its successor.
 type session struct {
 	c       *Client
-	ctx     context.Context // ends with the session
+	number  uint64          // among the sessions of the client
+	ctx     context.Context // done when the session is gone
 	cancel  context.CancelFunc
-	input   Socket
-	output  Socket
 	process *process // nil if somebody else started the engine
+	link    *link
 
-	// The handshake, and what came of it: constant once the session runs.
-	first chan []byte  // of one: its first message on the input socket
-	peer  string       // its connection there
-	ready *serde.Ready // with what Options say where it does not tell
+	// What came of the handshake; constant once the session runs.
+	ready *serde.Ready // completed from the options
 	gen   *pycompat.Generation
 
 	wait  sync.WaitGroup
-	ended chan struct{} // closed when everything is given back
-	gone  chan struct{} // closed by die
-	fence chan struct{} // of one: something was aborted
-	heard atomic.Int64  // when the engine said something last, or got something to say, in unix nanoseconds
-
-	requests atomic.Uint64 // so far
-
-	sent sentItems
+	over  chan struct{} // closed when everything is given back
+	fence chan struct{} // of one: a request was aborted
+	heard atomic.Int64  // when the engine answered last, or got something to answer, in unix nanoseconds
+	sent  sentItems
 
 	mu       sync.Mutex
-	dead     *DeadError
-	quitting bool // no request is sent any more
-	streams  map[string]place
-	inFlight map[*Stream]struct{}
-	calls    map[uint64]chan *serde.UtilityOutput
-	lastCall uint64
+	state    sessionState
+	dead     *DeadError           // why the session ended
+	requests uint64               // so far
+	streams  map[*Stream]struct{} // that are not settled; filled while the session runs
+	children map[string]place     // of streams, by the engine's ids
+	calls    calls
 }
 
 // place is where the outputs of an id belong.
@@ -57,16 +51,19 @@ type place struct {
 }
 
 func (c *Client) newSession(p *process) (*session, error) {
-	in, out, err := c.sockets()
+	c.mu.Lock()
+	c.sessions++
+	number := c.sessions
+	c.mu.Unlock()
+	l, err := c.bind(number)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &session{
-		c: c, ctx: ctx, cancel: cancel, input: in, output: out, process: p,
-		first: make(chan []byte, 1),
-		ended: make(chan struct{}), gone: make(chan struct{}), fence: make(chan struct{}, 1),
-		streams: map[string]place{}, inFlight: map[*Stream]struct{}{}, calls: map[uint64]chan *serde.UtilityOutput{},
+		c: c, number: number, ctx: ctx, cancel: cancel, link: l, process: p, state: sessionStarting,
+		over: make(chan struct{}), fence: make(chan struct{}, 1),
+		streams: map[*Stream]struct{}{}, children: map[string]place{}, calls: calls{waiting: map[uint64]chan *serde.UtilityOutput{}},
 	}
 	s.wait.Go(s.reap)
 	s.wait.Go(s.readInput)
@@ -76,23 +73,59 @@ func (c *Client) newSession(p *process) (*session, error) {
 	}
 	go func() { // ends with the session, which Start and Close wait for
 		s.wait.Wait()
-		close(s.ended)
+		s.step(sessionGivenBack)
+		close(s.over)
 	}()
 	return s, nil
 }
 
-// die ends the session; only the first cause counts. It does not wait.
-func (s *session) die(cause error) {
+// step applies an event other than the end.
+func (s *session) step(e sessionEvent) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.dead != nil {
-		return
-	}
-	s.dead = &DeadError{Err: cause}
-	close(s.gone)
+	return sessionTable.step(&s.state, e)
 }
 
-// deadError is nil while the engine lives.
+// run begins the session's use: the engine is ready, and is the right one.
+func (s *session) run() error {
+	s.heard.Store(time.Now().UnixNano())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !sessionTable.step(&s.state, sessionReady) {
+		return s.takesRequests()
+	}
+	s.wait.Go(func() { s.watch(s.c.o.Silence) })
+	s.wait.Go(s.fences)
+	return nil
+}
+
+// takesRequests returns why no request can be sent, nil if one can. mu is held.
+func (s *session) takesRequests() error {
+	switch s.state {
+	case sessionStarting:
+		return ErrNotRunning
+	case sessionRunning:
+		return nil
+	case sessionAsleep:
+		return ErrAsleep
+	case sessionLeaving:
+		return ErrClosed
+	}
+	return s.dead
+}
+
+// end ends the session; only the first cause counts. It does not wait: reap gives
+// everything back.
+func (s *session) end(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sessionTable.step(&s.state, sessionEnd) {
+		s.dead = &DeadError{Err: cause}
+		s.cancel()
+	}
+}
+
+// deadError returns why the session ended, nil before its end.
 func (s *session) deadError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,153 +135,101 @@ func (s *session) deadError() error {
 	return s.dead
 }
 
-// reap gives everything back when the engine has gone.
+// reap gives everything back when the session has ended.
 func (s *session) reap() {
-	<-s.gone
-	s.cancel()
-	err := errors.Join(s.input.Close(), s.output.Close())
-	s.mu.Lock()
-	dead := s.dead
-	s.mu.Unlock()
-	streams := s.requestsNow()
-	s.c.o.Logger.Info("engine gone", "cause", dead.Err, "requests", len(streams), "sockets", err)
+	<-s.ctx.Done()
+	err := s.link.close()
+	dead, streams := s.deadError(), s.unsettled()
+	s.c.o.Logger.Info("engine gone", "cause", errors.Unwrap(dead), "requests", len(streams), "sockets", err)
 	for _, st := range streams {
-		st.giveUp(dead, false) // its items stay until ResetReaders
+		st.end(dead) // items stay until ResetReaders
 	}
 	if s.process != nil {
 		s.process.end(s.c.o.Grace)
 	}
 }
 
-func (s *session) watchProcess() {
-	select {
-	case <-s.process.exited:
-		<-s.process.done
-		s.die(&ExitError{s.process.err})
-	case <-s.gone:
-	}
-}
-
-// lastWords is how long an engine that has closed its input socket may take to
-// say why on the other.
-const lastWords = 100 * time.Millisecond
-
-func disconnected(m Message) error {
-	if m.Err == nil {
-		return ErrDisconnected
-	}
-	return fmt.Errorf("%w (%w)", ErrDisconnected, m.Err)
-}
-
-// readInput takes the one message that comes from the engine on its input
-// socket, and after that its end.
-func (s *session) readInput() {
-	met := false
-	for {
-		m, err := s.input.Recv(s.ctx)
-		if err != nil {
-			return
+// close ends a session on behalf of Client.Close, with what is still under way, and
+// returns when everything is given back, or Options.Grace has passed.
+func (s *session) close() error {
+	if s.process == nil && s.step(sessionLeave) { // the engine runs on: nothing of ours may go on there
+		for _, st := range s.unsettled() {
+			st.end(ErrClosed)
 		}
-		switch {
-		case m.Gone && met && m.Peer == s.peer:
-			select { // its last words may still be on their way
-			case <-s.gone:
-			case <-time.After(lastWords):
-				s.die(disconnected(m))
-			}
-			return
-		case !m.Gone && !met:
-			met, s.peer = true, m.Peer
-			s.first <- m.Frames[0]
-		case !m.Gone:
-			s.c.o.Logger.Warn("unexpected message on the input socket", "peer", fmt.Sprintf("%s (%x)", m.Peer, m.Identity))
-		}
-	}
-}
-
-// readOutput takes the engine's answers to where they belong. It never waits for
-// anyone.
-func (s *session) readOutput() {
-	spoke := ""
-	for {
-		m, err := s.output.Recv(s.ctx)
-		if err != nil {
-			return
-		}
-		if m.Gone {
-			if m.Peer != spoke {
-				continue // somebody looked in
-			}
-			s.die(disconnected(m))
-			return
-		}
-		spoke = m.Peer
-		s.heard.Store(time.Now().UnixNano())
-		f := serde.Frames(m.Frames)
-		if serde.IsEngineDead(f) {
-			s.die(ErrCoreDead)
-			return
-		}
-		out, err := serde.DecodeOutputs(f, s.options())
-		if err != nil {
-			// Whose tokens are lost can't be told, so everyone's are in doubt.
-			s.die(fmt.Errorf("its answer can't be read: %w", err))
-			return
-		}
-		for _, e := range out.Unread {
-			s.c.o.Logger.Warn("part of an answer can't be read", "error", e)
-		}
-		for i := range out.Outputs {
-			s.dispatch(&out.Outputs[i])
-		}
-		if u := out.UtilityOutput; u != nil {
-			s.answer(u)
-		}
-	}
-}
-
-func (s *session) dispatch(o *serde.EngineCoreOutput) {
-	s.mu.Lock()
-	p := s.streams[o.RequestID]
-	s.mu.Unlock()
-	if p.Stream != nil { // else it was aborted, or has finished
-		p.push(p.child, o)
-	}
-}
-
-// listen says that the engine has something to say from now on, if it had not. It
-// is called with mu held.
-func (s *session) listen() {
-	if len(s.inFlight) == 0 && len(s.calls) == 0 {
-		s.heard.Store(time.Now().UnixNano())
-	}
-}
-
-// watch asks an engine that should have said something whether it is there.
-func (s *session) watch(silence time.Duration) {
-	if silence < 0 {
-		return
-	}
-	t := time.NewTicker(max(silence/4, time.Millisecond))
-	defer t.Stop()
-	for {
-		select {
-		case <-s.gone:
-			return
-		case <-t.C:
-		}
-		s.mu.Lock()
-		busy := len(s.inFlight) > 0 || len(s.calls) > 0
-		s.mu.Unlock()
-		if !busy || time.Since(time.Unix(0, s.heard.Load())) < silence {
-			continue
-		}
-		ctx, cancel := context.WithTimeout(s.ctx, silence)
-		_, err := s.call(ctx, "is_sleeping")
+		ctx, cancel := context.WithTimeout(s.ctx, s.c.o.Grace)
+		_ = s.c.settled(ctx)
+		s.passFence(ctx)
 		cancel()
-		if errors.Is(err, context.DeadlineExceeded) {
-			s.die(fmt.Errorf("%w: it was silent for %v and did not answer for %v", ErrDeaf, silence, silence))
-			return
-		}
+	}
+	s.end(ErrClosed)
+	<-s.over
+	ctx, cancel := context.WithTimeout(context.Background(), s.c.o.Grace)
+	defer cancel()
+	var err error
+	if s.c.settled(ctx) != nil {
+		err = fmt.Errorf("engine: %d requests were not given back within %v (Options.Grace): their producers or sends go on", s.c.Stats().InFlight, s.c.o.Grace)
+	}
+	if s.process != nil { // it has ended, with all readers
+		err = errors.Join(err, s.c.resetReaders(0))
+	}
+	return err
+}
+
+// unsettled lists the streams of which something is still to be given back.
+func (s *session) unsettled() []*Stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.streams))
+}
+
+// register adds a stream to the tables, and gives its children ids that no other has
+// ever had: an answer to one that was aborted may still be on its way.
+func (s *session) register(st *Stream) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.takesRequests(); err != nil {
+		return err
+	}
+	s.requests++
+	st.name(s.requests)
+	s.expectAnswer()
+	for i, c := range st.children {
+		s.children[c.id] = place{st, i}
+	}
+	s.streams[st] = struct{}{}
+	return nil
+}
+
+// forget takes a stream out of the tables.
+func (s *session) forget(st *Stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.streams, st)
+	for _, c := range st.children {
+		delete(s.children, c.id)
 	}
 }
+
+// send sends one message. If it does not arrive for certain the engine is given
+// up: it may have got half of it.
+func (s *session) send(t serde.MessageType, f serde.Frames) error {
+	if err := s.link.send(t, f); err != nil {
+		s.end(fmt.Errorf("%w (%w)", ErrDisconnected, err))
+		return s.deadError()
+	}
+	return nil
+}
+
+// sendAbort has the engine stop; there is no answer to that.
+func (s *session) sendAbort(ids []string) {
+	body, err := serde.EncodeAbort(ids)
+	if err == nil {
+		err = s.send(serde.MessageAbort, serde.Frames{body})
+	}
+	if err != nil {
+		s.c.o.Logger.Debug("abort not sent", "error", err)
+	}
+}
+
+// options are those of what is sent to the engine.
+func (s *session) options() serde.Options { return serde.Options{Generation: s.gen} }

@@ -3,9 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"time"
 
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/mmcache"
@@ -23,8 +20,9 @@ import (
 //
 // Errors: [DeadError] if the engine ends before; [MismatchError];
 // pycompat.ErrUnknownVersion, see Options.Generation; [ErrInvalid] if the engine
-// runs already, or does not tell what the options have to say then; [ErrClosed];
-// ctx's, or that of Options.StartTimeout. The engine is ended then, if it is ours.
+// runs already, or does not report what the options have to contain then; [ErrClosed];
+// ctx's, or that of Options.StartTimeout. The engine is ended then, if the client
+// started it.
 func (c *Client) Start(ctx context.Context) error {
 	c.starting.Lock()
 	defer c.starting.Unlock()
@@ -39,23 +37,21 @@ func (c *Client) Start(ctx context.Context) error {
 		return err
 	}
 	if err = s.await(ctx); err == nil {
-		err = c.meet(ctx, s)
+		err = s.meet(ctx)
+	}
+	if err == nil {
+		err = s.run()
 	}
 	if err != nil {
-		s.die(err)
-		<-s.ended
+		s.end(err)
+		<-s.over
+	}
+	c.handshake.await(nil)
+	if err != nil {
 		return err
 	}
-	s.heard.Store(time.Now().UnixNano())
-	s.mu.Lock()
-	if s.dead == nil { // else it has ended its goroutines
-		s.wait.Go(func() { s.watch(c.o.Silence) })
-		s.wait.Go(s.fences)
-	}
-	s.mu.Unlock()
-	c.asleep.Store(false)
 	c.mu.Lock()
-	c.live = true
+	c.s = s
 	c.stats.Starts++
 	c.mu.Unlock()
 	c.o.Logger.Info("engine ready", "version", s.gen.Version, "workers", s.ready.WorldSize, "max_model_len", s.ready.MaxModelLen)
@@ -65,25 +61,25 @@ func (c *Client) Start(ctx context.Context) error {
 // prepare waits for the end of the engine before.
 func (c *Client) prepare(ctx context.Context) error {
 	c.mu.Lock()
-	s, closed, live := c.s, c.closed, c.live
+	s, open := c.s, c.state == clientOpen
 	c.mu.Unlock()
 	switch {
-	case closed:
+	case !open:
 		return ErrClosed
 	case s == nil:
 		return nil
-	case live && s.deadError() == nil:
+	case s.deadError() == nil:
 		return fmt.Errorf("%w: the engine is running already", ErrInvalid)
 	}
 	select {
-	case <-s.ended:
+	case <-s.over:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// launch starts an engine, and makes the session with it the client's.
+// launch starts an engine, and makes a session for it.
 func (c *Client) launch() (*session, error) {
 	var p *process
 	if c.o.Command != nil {
@@ -102,99 +98,26 @@ func (c *Client) launch() (*session, error) {
 		return nil, err
 	}
 	c.mu.Lock()
-	c.s, c.live = s, false
+	c.s = nil
 	c.mu.Unlock()
-	c.pair() // with one that came first
+	c.handshake.await(s)
 	return s, nil
 }
 
-// readHandshake takes what engines say, as long as the client lives.
-func (c *Client) readHandshake() {
-	for {
-		m, err := c.handshake.Recv(context.Background())
-		if err != nil {
-			return
-		}
-		if m.Gone {
-			c.left(m.Peer)
-			continue
-		}
-		h, err := serde.DecodeHandshake(m.Frames[0])
-		switch {
-		case err != nil:
-			c.o.Logger.Warn("unreadable handshake", "peer", fmt.Sprintf("%s (%x)", m.Peer, m.Identity), "error", err)
-		case h.Status == serde.StatusHello:
-			c.hello(m.Peer)
-		case h.Status == serde.StatusReady: // which the engine's first message on its input socket proves
-		default:
-			c.o.Logger.Warn("unknown handshake", "peer", fmt.Sprintf("%s (%x)", m.Peer, m.Identity), "status", h.Status)
-		}
-	}
-}
-
-// hello is said by an engine that wants its addresses. Everyone is told who says
-// it while an engine is awaited: who that is shows on the input socket, which is a
-// file that not everyone can open. Each connection is told once.
-func (c *Client) hello(peer string) {
-	c.mu.Lock()
-	if _, again := c.hellos[peer]; again {
-		c.mu.Unlock()
-		return
-	}
-	c.hellos[peer] = false
-	c.mu.Unlock()
-	c.pair()
-}
-
-// left is said of a peer that has closed its handshake socket. Since every
-// connection does so at its end, hellos is bounded by the transport.
-func (c *Client) left(peer string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.hellos, peer)
-}
-
-// pair welcomes who waits, if there is a session that awaits an engine.
-func (c *Client) pair() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.s
-	if s == nil || c.live || s.deadError() != nil {
-		return
-	}
-	for peer, answered := range c.hellos {
-		if !answered {
-			c.hellos[peer] = true
-			c.wait.Go(func() { c.welcome(s, peer) }) // or who does not read would hold up the others
-		}
-	}
-}
-
-// welcome tells an engine where to connect.
-func (c *Client) welcome(s *session, peer string) {
-	b, err := serde.EncodeInit(&serde.Init{Inputs: []string{s.input.Endpoint()}, Outputs: []string{s.output.Endpoint()}})
-	if err == nil {
-		err = c.handshake.Send(peer, b)
-	}
-	if err != nil { // it went, and the next one may come
-		c.o.Logger.Warn("an engine said hello and was gone", "error", err)
-	}
-}
-
-// await waits until the engine has connected to its sockets and says what it is:
+// await waits until the engine has connected to its sockets and reports what it is:
 // it does so when its model is loaded and its workers run (EngineCoreProc.__init__
-// of vllm/v1/engine/core.py, 0.11.0 to 0.32.0). That it is ready it says on the
-// handshake socket, too, but there anybody can.
+// of vllm/v1/engine/core.py, 0.11.0 to 0.32.0). The engine reports on the handshake
+// socket, too, that it is ready, but there anybody can.
 func (s *session) await(ctx context.Context) error {
 	select {
-	case b := <-s.first:
+	case b := <-s.link.first:
 		r, err := serde.DecodeReady(b)
 		if err != nil {
 			return fmt.Errorf("engine: its first message can't be read: %w", err)
 		}
 		s.ready = r
 		return nil
-	case <-s.gone:
+	case <-s.ctx.Done():
 		return s.deadError()
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -204,7 +127,8 @@ func (s *session) await(ctx context.Context) error {
 }
 
 // meet compares the engine with what was expected of it, and prepares the cache.
-func (c *Client) meet(ctx context.Context, s *session) error {
+func (s *session) meet(ctx context.Context) error {
+	c := s.c
 	err := plausible(s.ready)
 	if err != nil {
 		return err
@@ -213,7 +137,7 @@ func (c *Client) meet(ctx context.Context, s *session) error {
 		return err
 	}
 	if n := s.ready.DataParallelSize; n > 1 {
-		return &MismatchError{"data parallel size", "1", fmt.Sprint(n), "engines that work in step need vLLM's coordinator, which is not spoken to; run them one by one"}
+		return &MismatchError{"data parallel size", "1", fmt.Sprint(n), "engines that work in step need vLLM's coordinator, which this client does not speak to; run them one by one"}
 	}
 	if err := s.limits(); err != nil {
 		return err
@@ -242,7 +166,7 @@ func (c *Client) meet(ctx context.Context, s *session) error {
 	switch cache := c.o.Cache.(type) {
 	case *mmcache.Shared:
 		if readers == 0 {
-			return fmt.Errorf("%w: vLLM %s does not tell how many workers it has; set Options.Readers", ErrInvalid, s.gen.Version)
+			return fmt.Errorf("%w: vLLM %s does not report how many workers it has; set Options.Readers", ErrInvalid, s.gen.Version)
 		}
 		return c.resetReaders(readers)
 	case *mmcache.Mirrored:
@@ -251,49 +175,15 @@ func (c *Client) meet(ctx context.Context, s *session) error {
 	return nil
 }
 
-// readyBounds are the largest numbers that an engine may have in its ready message,
-// far above those of any. What it does not tell is 0.
-var readyBounds = map[string]int{
-	"max_model_len": 1 << 31, "max_num_batched_tokens": 1 << 31, "max_num_seqs": 1 << 24,
-	"num_gpu_blocks": 1 << 40, "block_size": 1 << 24,
-	"world_size": 1 << 16, "data_parallel_size": 1 << 16, "data_parallel_rank": 1<<16 - 1,
-	"tensor_parallel_size": 1 << 16, "pipeline_parallel_size": 1 << 16,
-}
-
-// maxVersion is the length of a version.
-const maxVersion = 128
-
-// plausible refuses an engine that says of itself what can't be: requests are bounded by
-// these numbers, and shared memory is read by as many workers.
-func plausible(r *serde.Ready) error {
-	const advice = "it is not vLLM that speaks there, or one that is not known here"
-	told := map[string]int{
-		"max_model_len": r.MaxModelLen, "max_num_batched_tokens": r.MaxNumBatchedTokens, "max_num_seqs": r.MaxNumSeqs,
-		"num_gpu_blocks": r.NumGPUBlocks, "block_size": r.BlockSize,
-		"world_size": r.WorldSize, "data_parallel_size": r.DataParallelSize, "data_parallel_rank": r.DataParallelRank,
-		"tensor_parallel_size": r.TensorParallelSize, "pipeline_parallel_size": r.PipelineParallelSize,
-	}
-	for _, name := range slices.Sorted(maps.Keys(readyBounds)) {
-		most := readyBounds[name]
-		if v := r.Rest[name]; v != nil { // what is below 0, or no whole number, is there
-			return &MismatchError{name, fmt.Sprintf("a number from 0 to %d", most), fmt.Sprintf("%.64v", v), advice}
-		}
-		if n := told[name]; n < 0 || n > most {
-			return &MismatchError{name, fmt.Sprintf("a number from 0 to %d", most), fmt.Sprint(n), advice}
-		}
-	}
-	switch v := r.Rest["vllm_version"]; {
-	case v != nil:
-		return &MismatchError{"vllm_version", "text", fmt.Sprintf("%.64v", v), advice}
-	case len(r.VLLMVersion) > maxVersion:
-		return &MismatchError{"vllm_version", fmt.Sprintf("at most %d bytes long", maxVersion), fmt.Sprintf("%.32q...", r.VLLMVersion), advice}
-	case r.DataParallelRank > 0 && r.DataParallelRank >= max(r.DataParallelSize, 1):
-		return &MismatchError{"data_parallel_rank", fmt.Sprintf("below the data_parallel_size of %d", max(r.DataParallelSize, 1)), fmt.Sprint(r.DataParallelRank), advice}
+// resetReaders reports to the cache that whoever read before is gone.
+func (c *Client) resetReaders(n int) error {
+	if shared, ok := c.o.Cache.(*mmcache.Shared); ok {
+		return shared.ResetReaders(n)
 	}
 	return nil
 }
 
-// limits takes from the options what bounds requests, if the engine does not tell.
+// limits takes from the options what bounds requests, if the engine does not report it.
 func (s *session) limits() error {
 	m := s.c.o.Model
 	if s.ready.MaxModelLen == 0 {
@@ -304,27 +194,19 @@ func (s *session) limits() error {
 	}
 	switch {
 	case s.ready.MaxModelLen == 0:
-		return fmt.Errorf("%w: vLLM %s does not tell its max_model_len; set Model.MaxModelLen", ErrInvalid, s.gen.Version)
+		return fmt.Errorf("%w: vLLM %s does not report its max_model_len; set Model.MaxModelLen", ErrInvalid, s.gen.Version)
 	case s.ready.MaxNumBatchedTokens == 0 && len(m.Modalities) > 0:
-		return fmt.Errorf("%w: vLLM %s does not tell its max_num_batched_tokens; set Model.MaxBatchedTokens", ErrInvalid, s.gen.Version)
-	}
-	return nil
-}
-
-// resetReaders tells the cache that whoever read before is gone.
-func (c *Client) resetReaders(n int) error {
-	if shared, ok := c.o.Cache.(*mmcache.Shared); ok {
-		return shared.ResetReaders(n)
+		return fmt.Errorf("%w: vLLM %s does not report its max_num_batched_tokens; set Model.MaxBatchedTokens", ErrInvalid, s.gen.Version)
 	}
 	return nil
 }
 
 // generationOf finds the generation of an engine. given is for engines that don't
-// tell their version, or have one that is not known.
+// report their version, or have one that is not in the table.
 func generationOf(r *serde.Ready, given *pycompat.Generation) (*pycompat.Generation, error) {
 	if r.VLLMVersion == "" {
 		if given == nil {
-			return given, fmt.Errorf("%w: the engine does not tell its version; set Options.Generation", ErrInvalid)
+			return given, fmt.Errorf("%w: the engine does not report its version; set Options.Generation", ErrInvalid)
 		}
 		return given, nil
 	}

@@ -3,14 +3,12 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
-	"runtime/debug"
+	"slices"
+	"strconv"
 	"sync"
-	"sync/atomic"
 
-	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/serde"
 )
 
@@ -30,32 +28,58 @@ type Output struct {
 // Stream is the answer to one request. It has one reader; Close may be called by
 // anyone.
 type Stream struct {
-	s     *session
-	req   Request
-	ids   []string // the engine's, one for each child
-	items *mmcache.Request
-	stop  func() bool // ends the watch of the context
+	s      *session
+	req    Request
+	ctx    context.Context // of what is done for the request; ends with the stream
+	cancel context.CancelCauseFunc
+	unhook func() bool // ends the watch of the caller's context
 
-	// sending is held while messages of the request are sent, so that an abort is
-	// behind what it aborts.
-	sending sync.Mutex
-	sent    atomic.Bool
+	// Written by Generate while it holds the stream, read when the stream is settled.
+	sent      bool // a child went out
+	committed bool // the items are the engine's, no longer the caller's
 
-	mu     sync.Mutex
-	posted int    // children that were sent, or are being sent: the first ones
-	ended  []bool // by child
-	live   int    // children that have not ended
-	may    allowance
-	queue  []Output      // bounded by may
-	err    error         // io.EOF at the regular end
-	tell   chan struct{} // of one: queue or err has changed
-	misses int
-	harsh  bool // the engine, not the model, ended a child
+	mu       sync.Mutex
+	state    streamState
+	holders  int // Generate, and repeated sends
+	children []child
+	left     int // children that have not finished
+	limits   allowance
+	resent   int
+	harsh    bool          // the engine, not the model, finished a child
+	queue    []Output      // bounded by limits
+	err      error         // the last word: io.EOF at the regular end
+	news     chan struct{} // of one: queue or err has changed
 }
 
-// maxMisses is how often a child may be sent again, since the engine lacked items
-// of it. The second time it has all of them.
-const maxMisses = 4
+// child is one sequence of a request: a request of its own for the engine.
+type child struct {
+	id     string // the engine's
+	state  childState
+	tokens int // that the engine sent
+}
+
+// newStream makes the stream of a request that was verified. Generate holds the stream.
+func (s *session) newStream(ctx context.Context, r Request, children int) *Stream {
+	st := &Stream{
+		s: s, req: r, state: streamOpen, holders: 1, left: children,
+		children: slices.Repeat([]child{{state: childUnsent}}, children), limits: s.allowance(&r), news: make(chan struct{}, 1),
+	}
+	st.ctx, st.cancel = context.WithCancelCause(ctx)
+	st.unhook = context.AfterFunc(ctx, func() { st.end(context.Cause(ctx)) })
+	return st
+}
+
+// name gives the children their ids. number is that of the request.
+func (st *Stream) name(number uint64) {
+	base := st.req.ID + "-" + strconv.FormatUint(number, 36)
+	if len(st.children) == 1 {
+		st.children[0].id = base
+		return
+	}
+	for i := range st.children {
+		st.children[i].id = strconv.Itoa(i) + "_" + base
+	}
+}
 
 // ID returns the request's id.
 func (st *Stream) ID() string { return st.req.ID }
@@ -81,7 +105,7 @@ func (st *Stream) Next(ctx context.Context) (Output, error) {
 			return Output{}, err
 		}
 		select {
-		case <-st.tell:
+		case <-st.news:
 		case <-ctx.Done():
 			return Output{}, ctx.Err()
 		}
@@ -110,7 +134,7 @@ func (st *Stream) Outputs() iter.Seq2[Output, error] {
 
 // Collect reads to the end and returns the tokens of each child.
 func (st *Stream) Collect() ([][]uint32, error) {
-	out := make([][]uint32, len(st.ids))
+	out := make([][]uint32, len(st.children))
 	for o, err := range st.Outputs() {
 		if err != nil {
 			return out, err
@@ -121,196 +145,96 @@ func (st *Stream) Collect() ([][]uint32, error) {
 }
 
 // Close ends the stream; a request that is not done is aborted.
-func (st *Stream) Close() { st.abort(ErrAborted) }
+func (st *Stream) Close() { st.end(ErrAborted) }
 
-// push takes an output of the engine for a child. It never waits for the reader.
-func (st *Stream) push(child int, o *serde.EngineCoreOutput) {
+// end ends the stream with its last word: io.EOF at the regular end, else why the
+// request was given up. Only the first call has an effect.
+func (st *Stream) end(err error) {
 	st.mu.Lock()
-	if st.err != nil {
-		st.mu.Unlock()
-		return
-	}
-	if o.Err != nil {
-		st.mu.Unlock()
-		st.give(&RequestError{ID: st.req.ID, Err: o.Err})
-		return
-	}
-	if child >= st.posted || st.ended[child] {
-		if st.ended[child] { // there, it has not: it is aborted with the others
-			st.ended[child] = false
-			st.live++
-		}
-		st.mu.Unlock()
-		st.give(&RequestError{ID: st.req.ID, Err: fmt.Errorf("the engine sent an output for child %d, which had finished, or was not sent yet", child)})
-		return
-	}
-	if len(o.MMCacheMissHashes) > 0 && st.items != nil && st.misses < maxMisses*len(st.ids) {
-		st.misses++
-		st.mu.Unlock()
-		st.s.wait.Go(func() { st.resend(child, o.MMCacheMissHashes) })
-		return
-	}
-	if o.FinishReason != nil && *o.FinishReason == serde.FinishError {
-		st.finished(child)
-		st.mu.Unlock()
-		e := &RequestError{ID: st.req.ID}
-		if o.Error != nil {
-			e.Code, e.Text, e.Retryable = o.Error.Code, o.Error.Message, o.Error.Retryable
-		}
-		st.give(e)
-		return
-	}
-	if err := st.may.spend(child, o); err != nil {
-		st.mu.Unlock()
-		st.give(&RequestError{ID: st.req.ID, Err: err})
-		return
-	}
-	core := kept(o)
-	st.queue = append(st.queue, Output{Index: child, TokenIDs: core.NewTokenIDs, FinishReason: core.FinishReason, Core: core})
-	last := false
-	if core.FinishReason != nil {
-		st.finished(child)
-		last = st.live == 0
-		st.harsh = st.harsh || *core.FinishReason != serde.FinishStop && *core.FinishReason != serde.FinishLength && *core.FinishReason != serde.FinishRepetition
-	}
-	if last {
-		st.err = io.EOF
-	}
-	harsh := st.harsh
+	free := st.endHeld(err)
 	st.mu.Unlock()
+	if free {
+		st.settle()
+	}
+}
+
+// endHeld is end with mu held. It reports whether the caller has to settle the
+// request; else the last holder does.
+func (st *Stream) endHeld(err error) (free bool) {
+	if !streamTable.step(&st.state, streamEnd) {
+		return false
+	}
+	st.err = err
+	st.cancel(err)
 	st.wake()
-	if last {
-		st.end(!harsh)
+	return st.freeHeld()
+}
+
+// release ends a hold.
+func (st *Stream) release() {
+	st.mu.Lock()
+	st.holders--
+	free := st.freeHeld()
+	st.mu.Unlock()
+	if free {
+		st.settle()
 	}
 }
 
-// finished takes note of the end of a child. It is called with mu held.
-func (st *Stream) finished(child int) {
-	st.ended[child] = true
-	st.live--
+// freeHeld reports whether the request is to be settled now. mu is held.
+func (st *Stream) freeHeld() bool {
+	return st.holders == 0 && streamTable.step(&st.state, streamFree)
 }
 
-// give gives the request up, at once for its reader. What reads the engine's answers
-// must not wait for what sends.
-func (st *Stream) give(err error) {
-	if live, first := st.fail(err); first {
-		st.s.wait.Go(func() { st.release(live, true) })
-	}
-}
-
+// wake has the reader look. mu is held.
 func (st *Stream) wake() {
 	select {
-	case st.tell <- struct{}{}:
+	case st.news <- struct{}{}:
 	default:
 	}
 }
 
-// fail makes err the end of the stream, if it has none yet, and returns the
-// children that the engine still runs.
-func (st *Stream) fail(err error) (live []string, first bool) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.err != nil {
-		return nil, false
+// settle gives back what the request holds. It is called once, when the stream has
+// ended and nobody sends for it any more.
+func (st *Stream) settle() {
+	s := st.s
+	st.unhook()
+	running := st.running()
+	if len(running) > 0 && s.deadError() == nil {
+		s.sendAbort(running)
 	}
-	st.err = err
-	for i, id := range st.ids[:st.posted] {
-		if !st.ended[i] {
-			live = append(live, id)
-		}
+	clean := st.err == io.EOF && !st.harsh
+	switch {
+	case !st.committed || st.req.Items == nil: // there are none, or they are still the caller's
+	case clean:
+		st.req.Items.Finish()
+	default:
+		st.req.Items.Abort()
+		s.needFence()
 	}
-	defer st.wake()
-	return live, true
-}
-
-// abort ends the request on both sides.
-func (st *Stream) abort(err error) { st.giveUp(err, true) }
-
-// giveUp ends the request, and tells the engine if there is one.
-func (st *Stream) giveUp(err error, tell bool) {
-	if live, first := st.fail(err); first {
-		st.release(live, tell)
-	}
-}
-
-// release gives back what a request holds that has failed, after its children were aborted.
-func (st *Stream) release(live []string, tell bool) {
-	st.sending.Lock() // what is half sent is sent, or has failed
-	if tell && len(live) > 0 {
-		st.s.sendAbort(live)
-	}
-	st.sending.Unlock()
-	st.end(false)
-}
-
-// end gives back what the request holds. clean says that the workers have done
-// with it. Nothing of the request is about to be sent any more. If nothing was, its
-// items are not ours, and may be another's by now.
-func (st *Stream) end(clean bool) {
-	st.stop()
-	defer st.s.forget(st) // when nothing is held any more
-	if !st.sent.Load() {
-		return
-	}
-	st.s.c.count(func(n *Stats) {
-		if clean {
+	s.forget(st)
+	s.c.count(func(n *Stats) {
+		n.InFlight--
+		switch {
+		case !st.sent:
+			n.Refused++
+		case clean:
 			n.Finished++
-		} else {
+		default:
 			n.Failed++
 		}
 	})
-	switch {
-	case st.items == nil:
-	case clean:
-		st.items.Finish()
-	default:
-		st.items.Abort()
-		st.s.needFence()
-	}
+	s.c.gate.Release(1) // last: who waits for it expects the rest
 }
 
-// send sends a child, unless the request was aborted.
-func (st *Stream) send(child int, f serde.Frames, again bool) error {
-	st.sending.Lock()
-	defer st.sending.Unlock()
+// running returns the engine's ids of the children that the engine runs.
+func (st *Stream) running() (ids []string) {
 	st.mu.Lock()
-	err := st.err
-	if err == nil {
-		st.posted = max(st.posted, child+1) // before the answer can come
-	}
-	st.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	if !st.sent.Swap(true) {
-		st.s.c.count(func(n *Stats) { n.Requests++ })
-	}
-	if err = st.s.send(serde.MessageAdd, f); err != nil && child == 0 && !again {
-		st.sent.Store(false) // nothing was sent: Commit fails, and the items stay the caller's
-		st.s.c.count(func(n *Stats) { n.Requests-- })
-	}
-	return err
-}
-
-// resend sends a child again with the items that the engine lacked.
-func (st *Stream) resend(child int, keys []string) {
-	defer func() { // nobody else can recover from what a producer does here
-		if x := recover(); x != nil {
-			st.abort(&RequestError{ID: st.req.ID, Err: fmt.Errorf("it was to be sent again, and that panicked: %v\n%s", x, debug.Stack())})
+	defer st.mu.Unlock()
+	for _, c := range st.children {
+		if c.state == childRunning {
+			ids = append(ids, c.id)
 		}
-	}()
-	st.s.c.count(func(n *Stats) { n.Resent++ })
-	err := st.items.Missed(st.s.ctx, keys, func(b mmcache.Batch) error {
-		if _, err := st.s.items(&st.req, b.Items); err != nil {
-			return err
-		}
-		f, err := st.req.message(st.ids, child, st.req.features(b.Items), st.s.options())
-		if err != nil {
-			return err
-		}
-		return st.send(child, f, true)
-	})
-	if err != nil {
-		st.abort(&RequestError{ID: st.req.ID, Err: err})
 	}
+	return ids
 }

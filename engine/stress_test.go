@@ -151,7 +151,7 @@ func (c *stressClient) request(ctx context.Context, id string) error {
 	}
 	p, at := prompt(len(keys))
 	n, most := 1+c.rnd.IntN(3), 1+c.rnd.IntN(40)
-	q := engine.Request{ID: id, Prompt: p, Placeholders: at, Params: engine.Params{"n": n, "max_tokens": most}}
+	q := engine.Request{ID: id, Prompt: p, Placeholders: at, Params: map[string]any{"n": n, "max_tokens": most}}
 	if c.rnd.IntN(4) == 0 {
 		defer time.AfterFunc(time.Duration(c.rnd.IntN(2000))*time.Microsecond, cancel).Stop()
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// Options say what engine to be.
+// Options configure a stand-in.
 type Options struct {
 	// Handshake is the frontend's endpoint.
 	Handshake string
@@ -83,8 +83,8 @@ type request struct {
 	read  bool // its items were
 }
 
-// Start connects to a frontend, and returns when it was told where the sockets
-// are: the engine is about to become ready then.
+// Start connects to a frontend, and returns when the answer has come with the addresses of
+// the sockets: the engine is about to become ready then.
 func Start(ctx context.Context, o Options) (*Engine, error) {
 	var err error
 	if o.Generation, err = pycompat.Resolve(o.Generation); err != nil {
@@ -146,10 +146,10 @@ func (e *Engine) connect(ctx context.Context) error {
 	return nil
 }
 
-// errTurnedAway says that the frontend closed a connection.
+// errTurnedAway means that the frontend closed a connection.
 var errTurnedAway = errors.New("enginetest: the frontend closed the connection")
 
-// hello says hello and returns the answer.
+// hello sends the hello and returns the answer.
 func (e *Engine) hello(ctx context.Context) (init *serde.Init, err error) {
 	if e.hs, err = Dealer(ctx, e.o.Handshake, e.o.Identity); err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func (e *Engine) attach() (err error) {
 	return nil
 }
 
-// Kill ends the engine as SIGKILL does: nothing more is said. Killing twice is
+// Kill ends the engine as SIGKILL does: nothing more is sent. Killing twice is
 // fine.
 func (e *Engine) Kill() {
 	for _, p := range []*Peer{e.hs, e.in, e.out} {
@@ -214,11 +214,11 @@ func (e *Engine) Kill() {
 	e.workers = nil
 }
 
-// Die says that the engine died, and nothing after that.
+// Die reports that the engine died, and sends nothing after that.
 func (e *Engine) Die() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.die(errors.New("enginetest: told to die"))
+	e.die(errors.New("enginetest: Die was called"))
 }
 
 // die is called with mu held.

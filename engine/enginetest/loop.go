@@ -13,7 +13,7 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// Vocabulary is the number of tokens that the stand-in knows.
+// Vocabulary is the size of the stand-in's vocabulary.
 const Vocabulary = 256
 
 // defaultTokens is vLLM's default of max_tokens.
@@ -130,7 +130,7 @@ func (e *Engine) loop() {
 		}
 		e.schedule()
 		e.step()
-		e.mu.Unlock() // for who waits to say something
+		e.mu.Unlock() // for whoever waits
 		e.mu.Lock()
 	}
 }

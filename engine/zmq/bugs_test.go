@@ -8,14 +8,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringcache/ringcache/engine"
 	"github.com/ringcache/ringcache/engine/enginetest"
 )
 
 // TestClaimedIdentity: who claims the identity of a peer neither ends its connection nor
 // gets its messages.
 func TestClaimedIdentity(t *testing.T) {
-	s := bind(t, Transport{}, engine.Router, "tcp://127.0.0.1:0")
+	s := router(t, Transport{}, "tcp://127.0.0.1:0")
 	first, second := dealer(t, s, "x"), dealer(t, s, "x")
 	names := map[string]*enginetest.Peer{}
 	for _, d := range []*enginetest.Peer{first, second} {
@@ -42,7 +41,7 @@ func TestClaimedIdentity(t *testing.T) {
 func TestIdlePeersFillTheTable(t *testing.T) {
 	for limit, most := range map[int64]int{0: maxConns, 1 << 10: maxStrangers} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
-			s, err := Transport{}.Bind(engine.Router, "tcp://127.0.0.1:0", limit)
+			s, err := Transport{}.Router("tcp://127.0.0.1:0", limit)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, s.Close()) })
 			say := func(d *enginetest.Peer) {

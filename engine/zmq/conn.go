@@ -22,8 +22,8 @@ type conn struct {
 	out     *bufio.Writer
 
 	// Of the socket, and guarded by its mutex.
-	since uint64 // the socket's clock when the peer connected, or said something last
-	spoke bool   // it has said something
+	since uint64 // the socket's clock when the peer connected, or sent something last
+	spoke bool   // it has sent something
 }
 
 func newConn(raw net.Conn, o Transport) *conn {

@@ -16,6 +16,7 @@ import (
 	"github.com/go-zeromq/zmq4"
 
 	"github.com/ringcache/ringcache/engine"
+	"github.com/ringcache/ringcache/internal/loglimit"
 )
 
 // Transport makes sockets. The zero value is ready to use.
@@ -26,14 +27,15 @@ type Transport struct {
 	// SendTimeout is how long a peer may take to take 64 KiB in before it is
 	// disconnected. 0 is 30 s.
 	SendTimeout time.Duration
-	// Logger is told of peers that were turned away. nil is silent.
+	// Logger gets peers that were turned away, one a minute and how many there were
+	// besides. nil is silent.
 	Logger *slog.Logger
 }
 
 const (
 	defaultMaxMessage  = 256 << 20
 	defaultSendTimeout = 30 * time.Second
-	// greetingTimeout is how long a peer may take to say who it is.
+	// greetingTimeout is how long a peer may take to greet.
 	greetingTimeout = 10 * time.Second
 	// maxConns is how many connections a socket has at once: an engine has one.
 	// maxStrangers is that of a socket that strangers can reach.
@@ -43,12 +45,17 @@ const (
 	backlog = 256
 )
 
-// Bind implements [engine.Transport].
-func (t Transport) Bind(p engine.Pattern, endpoint string, limit int64) (engine.Socket, error) {
-	kind, ok := map[engine.Pattern]zmq4.SocketType{engine.Router: zmq4.Router, engine.Pull: zmq4.Pull}[p]
-	if !ok {
-		return nil, fmt.Errorf("zmq: unknown pattern %d, want Router or Pull", p)
-	}
+// Router implements [engine.Transport].
+func (t Transport) Router(endpoint string, limit int64) (engine.Socket, error) {
+	return t.bind(zmq4.Router, endpoint, limit)
+}
+
+// Pull implements [engine.Transport].
+func (t Transport) Pull(endpoint string) (engine.Socket, error) {
+	return t.bind(zmq4.Pull, endpoint, 0)
+}
+
+func (t Transport) bind(kind zmq4.SocketType, endpoint string, limit int64) (engine.Socket, error) {
 	if t.MaxMessage < 0 || t.SendTimeout < 0 || limit < 0 {
 		return nil, fmt.Errorf("zmq: MaxMessage %d, SendTimeout %v, limit %d; they can't be below 0", t.MaxMessage, t.SendTimeout, limit)
 	}
@@ -110,6 +117,7 @@ type socket struct {
 	listener  net.Listener
 	most      int  // connections at once
 	strangers bool // anybody may connect
+	odd       loglimit.Limit
 	in        chan engine.Message
 	done      chan struct{} // closed by Close
 	wait      sync.WaitGroup
@@ -131,14 +139,14 @@ func (s *socket) Recv(ctx context.Context) (engine.Message, error) {
 	case m := <-s.in:
 		select {
 		case <-s.done: // and with it the peer's end, perhaps
-			return engine.Message{}, engine.ErrTransportClosed
+			return engine.Message{}, engine.ErrClosed
 		default:
 			return m, nil
 		}
 	case <-ctx.Done():
 		return engine.Message{}, ctx.Err()
 	case <-s.done:
-		return engine.Message{}, engine.ErrTransportClosed
+		return engine.Message{}, engine.ErrClosed
 	}
 }
 
@@ -149,7 +157,7 @@ func (s *socket) Send(peer string, frames ...[]byte) error {
 	s.mu.Unlock()
 	switch {
 	case closed:
-		return engine.ErrTransportClosed
+		return engine.ErrClosed
 	case c == nil || s.kind != zmq4.Router:
 		return fmt.Errorf("%w: no peer %s at %s", engine.ErrUnroutable, peer, s.endpoint)
 	}
@@ -186,7 +194,7 @@ func (s *socket) accept() {
 			case <-s.done:
 				return
 			case <-time.After(10 * time.Millisecond): // out of descriptors, most likely
-				s.o.Logger.Warn("zmq: accept failed", "endpoint", s.endpoint, "error", err)
+				s.odd.Warn(s.o.Logger, "zmq: accept failed", "endpoint", s.endpoint, "error", err)
 				continue
 			}
 		}
@@ -202,7 +210,7 @@ func (s *socket) accept() {
 			if idle == nil {
 				s.mu.Unlock()
 				c.Close()
-				s.o.Logger.Warn("zmq: too many connections, turned one away", "endpoint", s.endpoint)
+				s.odd.Warn(s.o.Logger, "zmq: too many connections, turned one away", "endpoint", s.endpoint)
 				continue
 			}
 			idle.Close()
@@ -217,7 +225,7 @@ func (s *socket) accept() {
 }
 
 // idle returns the connection that is to make room for another: the oldest of those
-// that have said nothing; where strangers can connect, else the one that said nothing
+// that have sent nothing; where strangers can connect, else the one that sent nothing
 // for longest. It is called with mu held.
 func (s *socket) idle() *conn {
 	var found *conn
@@ -241,7 +249,7 @@ func (s *socket) serve(c *conn) {
 	}()
 	identity, err := c.greet(s.kind)
 	if err != nil {
-		s.o.Logger.Warn("zmq: turned a peer away", "endpoint", s.endpoint, "error", err)
+		s.odd.Warn(s.o.Logger, "zmq: turned a peer away", "endpoint", s.endpoint, "error", err)
 		return
 	}
 	// By connection, not by identity as libzmq does: otherwise who claims the identity of

@@ -22,9 +22,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func bind(t *testing.T, tr Transport, p engine.Pattern, endpoint string) engine.Socket {
+func router(t *testing.T, tr Transport, endpoint string) engine.Socket {
 	t.Helper()
-	s, err := tr.Bind(p, endpoint, 0)
+	s, err := tr.Router(endpoint, 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
@@ -58,7 +58,7 @@ func dealer(t *testing.T, s engine.Socket, id string) *enginetest.Peer {
 func TestRouter(t *testing.T) {
 	for _, ep := range endpoints(t) {
 		t.Run(ep[:3], func(t *testing.T) {
-			s := bind(t, Transport{}, engine.Router, ep)
+			s := router(t, Transport{}, ep)
 			a, b := dealer(t, s, "\x00\x00"), dealer(t, s, "\x01\x00")
 			for range 3 {
 				require.NoError(t, a.Send([]byte("one"), nil, bytes.Repeat([]byte{7}, 70_000)))
@@ -86,7 +86,7 @@ func TestRouter(t *testing.T) {
 func TestUnroutable(t *testing.T) {
 	for _, ep := range endpoints(t) {
 		t.Run(ep[:3], func(t *testing.T) {
-			s := bind(t, Transport{}, engine.Router, ep)
+			s := router(t, Transport{}, ep)
 			require.ErrorIs(t, s.Send("x", []byte("y")), engine.ErrUnroutable)
 			d := dealer(t, s, "x")
 			require.NoError(t, d.Send([]byte("hello")))
@@ -102,7 +102,9 @@ func TestUnroutable(t *testing.T) {
 }
 
 func TestPull(t *testing.T) {
-	s := bind(t, Transport{}, engine.Pull, "tcp://127.0.0.1:0")
+	s, err := Transport{}.Pull("tcp://127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	p, err := enginetest.Push(deadline(t), s.Endpoint())
 	require.NoError(t, err)
 	for i := range 1000 { // more than wait
@@ -120,7 +122,7 @@ func TestPull(t *testing.T) {
 
 // TestManySenders: messages of several goroutines arrive whole.
 func TestManySenders(t *testing.T) {
-	s := bind(t, Transport{}, engine.Router, "tcp://127.0.0.1:0")
+	s := router(t, Transport{}, "tcp://127.0.0.1:0")
 	d := dealer(t, s, "x")
 	require.NoError(t, d.Send([]byte("hello")))
 	name := recv(t, s).Peer
@@ -151,7 +153,7 @@ func TestManySenders(t *testing.T) {
 // TestHostilePeers: whatever a peer sends, it is turned away, and others are
 // served.
 func TestHostilePeers(t *testing.T) {
-	s := bind(t, Transport{MaxMessage: 1 << 20}, engine.Router, "tcp://127.0.0.1:0")
+	s := router(t, Transport{MaxMessage: 1 << 20}, "tcp://127.0.0.1:0")
 	greeting := make([]byte, 64)
 	greeting[0], greeting[9], greeting[10] = 0xff, 0x7f, 3
 	copy(greeting[12:], "NULL")
@@ -177,19 +179,21 @@ func TestHostilePeers(t *testing.T) {
 		"ping":          hello + "\x04\x07\x04PING\x00\x00",
 		"torn":          hello + "\x00\x09abc",
 	} {
-		c, err := net.Dial("tcp", strings.TrimPrefix(s.Endpoint(), "tcp://"))
-		require.NoError(t, err, name)
-		_, _ = c.Write([]byte(in)) // may be cut off on the way
-		if tc, ok := c.(*net.TCPConn); ok {
-			_ = tc.CloseWrite()
-		}
-		require.NoError(t, c.SetReadDeadline(time.Now().Add(2*time.Minute)))
-		buf := make([]byte, 1<<10)
-		for err == nil {
-			_, err = c.Read(buf)
-		}
-		require.False(t, os.IsTimeout(err), "%s: still connected", name)
-		require.NoError(t, c.Close())
+		t.Run(name, func(t *testing.T) {
+			c, err := net.Dial("tcp", strings.TrimPrefix(s.Endpoint(), "tcp://"))
+			require.NoError(t, err)
+			_, _ = c.Write([]byte(in)) // may be cut off on the way
+			if tc, ok := c.(*net.TCPConn); ok {
+				_ = tc.CloseWrite()
+			}
+			require.NoError(t, c.SetReadDeadline(time.Now().Add(2*time.Minute)))
+			buf := make([]byte, 1<<10)
+			for err == nil {
+				_, err = c.Read(buf)
+			}
+			require.False(t, os.IsTimeout(err), "still connected")
+			require.NoError(t, c.Close())
+		})
 	}
 	d := dealer(t, s, "good")
 	require.NoError(t, d.Send([]byte("hello")))
@@ -204,17 +208,26 @@ func TestHostilePeers(t *testing.T) {
 
 func TestBindErrors(t *testing.T) {
 	for _, ep := range []string{"", "tcp", "tcp://", "udp://127.0.0.1:1", "ipc:///nowhere/at/all", "tcp://127.0.0.1:99999"} {
-		_, err := Transport{}.Bind(engine.Router, ep, 0)
-		require.Error(t, err, ep)
+		t.Run(ep, func(t *testing.T) {
+			_, err := Transport{}.Router(ep, 0)
+			require.ErrorContains(t, err, "zmq: ", ep)
+			require.ErrorContains(t, err, ep)
+			_, err = Transport{}.Pull(ep)
+			require.ErrorContains(t, err, ep)
+		})
 	}
-	_, err := Transport{}.Bind(0, "tcp://127.0.0.1:0", 0)
-	require.Error(t, err)
+	for _, tr := range []Transport{{MaxMessage: -1}, {SendTimeout: -1}} {
+		_, err := tr.Router("tcp://127.0.0.1:0", 0)
+		require.ErrorContains(t, err, "they can't be below 0")
+	}
+	_, err := Transport{}.Router("tcp://127.0.0.1:0", -1)
+	require.ErrorContains(t, err, "limit -1; they can't be below 0")
 }
 
 // TestClose: it ends Recv and everything else, and removes the socket's file.
 func TestClose(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	s, err := Transport{}.Bind(engine.Router, "ipc://"+path, 0)
+	s, err := Transport{}.Router("ipc://"+path, 0)
 	require.NoError(t, err)
 	st, err := os.Stat(path)
 	require.NoError(t, err)
@@ -228,9 +241,9 @@ func TestClose(t *testing.T) {
 		ended <- err
 	}()
 	require.NoError(t, s.Close())
-	require.ErrorIs(t, <-ended, engine.ErrTransportClosed)
+	require.ErrorIs(t, <-ended, engine.ErrClosed)
 	require.NoError(t, s.Close())
-	require.ErrorIs(t, s.Send("x", []byte("y")), engine.ErrTransportClosed)
+	require.ErrorIs(t, s.Send("x", []byte("y")), engine.ErrClosed)
 	require.NoFileExists(t, path)
 }
 

@@ -1,0 +1,146 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ringcache/ringcache/internal/loglimit"
+	"github.com/ringcache/ringcache/serde"
+)
+
+// lastWords is how long an engine that has closed its input socket may take to
+// report why on the other one.
+const lastWords = 100 * time.Millisecond
+
+func disconnected(m Message) error {
+	if m.Err == nil {
+		return ErrDisconnected
+	}
+	return fmt.Errorf("%w (%w)", ErrDisconnected, m.Err)
+}
+
+// readInput takes the one message that the engine sends on its input socket, and
+// after that the end of the connection.
+func (s *session) readInput() {
+	met := false
+	var odd loglimit.Limit
+	for {
+		m, err := s.link.input.Recv(s.ctx)
+		if err != nil {
+			return
+		}
+		switch {
+		case m.Gone && met && m.Peer == s.link.peer:
+			select { // its last words may still be on their way
+			case <-s.ctx.Done():
+			case <-time.After(lastWords):
+				s.end(disconnected(m))
+			}
+			return
+		case !m.Gone && !met:
+			met, s.link.peer = true, m.Peer
+			s.link.first <- m.Frames[0]
+		case !m.Gone:
+			odd.Warn(s.c.o.Logger, "unexpected message on the input socket", "peer", peerName(m))
+		}
+	}
+}
+
+// readOutput takes the engine's answers to where they belong. It never waits for
+// anyone: neither for a reader, nor for a producer, nor for a send.
+func (s *session) readOutput() {
+	spoke := ""
+	for {
+		m, err := s.link.output.Recv(s.ctx)
+		if err != nil {
+			return
+		}
+		if m.Gone {
+			if m.Peer != spoke {
+				continue // somebody looked in
+			}
+			s.end(disconnected(m))
+			return
+		}
+		spoke = m.Peer
+		s.heard.Store(time.Now().UnixNano())
+		f := serde.Frames(m.Frames)
+		if serde.IsEngineDead(f) {
+			s.end(ErrCoreDead)
+			return
+		}
+		out, err := serde.DecodeOutputs(f, s.options())
+		if err != nil {
+			// Nobody can tell whose tokens are lost, so everyone's are in doubt.
+			s.end(fmt.Errorf("its answer can't be read: %w", err))
+			return
+		}
+		for _, e := range out.Unread {
+			s.c.o.Logger.Warn("part of an answer can't be read", "error", e)
+		}
+		for i := range out.Outputs {
+			s.dispatch(&out.Outputs[i])
+		}
+		if u := out.UtilityOutput; u != nil {
+			s.answer(u)
+		}
+	}
+}
+
+func (s *session) dispatch(o *serde.EngineCoreOutput) {
+	s.mu.Lock()
+	p := s.children[o.RequestID]
+	s.mu.Unlock()
+	if p.Stream != nil { // else it is settled
+		p.push(p.child, o)
+	}
+}
+
+// expectAnswer begins the engine's silence now, if the engine had nothing to answer.
+// mu is held.
+func (s *session) expectAnswer() {
+	if len(s.streams) == 0 && len(s.calls.waiting) == 0 {
+		s.heard.Store(time.Now().UnixNano())
+	}
+}
+
+// watch asks an engine that should have answered something whether it is there.
+func (s *session) watch(silence time.Duration) {
+	if silence < 0 {
+		return
+	}
+	t := time.NewTicker(max(silence/4, time.Millisecond))
+	defer t.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-t.C:
+		}
+		s.mu.Lock()
+		busy := len(s.streams) > 0 || len(s.calls.waiting) > 0
+		s.mu.Unlock()
+		if !busy || time.Since(time.Unix(0, s.heard.Load())) < silence {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(s.ctx, silence)
+		_, err := s.call(ctx, "is_sleeping")
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) {
+			s.end(fmt.Errorf("%w: it was silent for %v and did not answer for %v", ErrDeaf, silence, silence))
+			return
+		}
+	}
+}
+
+// watchProcess ends the session with the engine's process.
+func (s *session) watchProcess() {
+	select {
+	case <-s.process.exited:
+		<-s.process.done
+		s.end(&ExitError{s.process.err})
+	case <-s.ctx.Done():
+	}
+}

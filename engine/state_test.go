@@ -1,0 +1,495 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/engine"
+	"github.com/ringcache/ringcache/engine/zmq"
+	"github.com/ringcache/ringcache/mmcache"
+	"github.com/ringcache/ringcache/serde"
+)
+
+// documented returns the tables in the comment of state.go.
+func documented(t *testing.T) map[string]engine.Table {
+	t.Helper()
+	b, err := os.ReadFile("state.go")
+	require.NoError(t, err)
+	tables := map[string]engine.Table{}
+	name, events := "", []string(nil)
+	split := func(row string) []string {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(row), "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		return cells
+	}
+	for line := range strings.Lines(string(b)) {
+		row, isRow := strings.CutPrefix(line, "//\t")
+		switch {
+		case isRow && events == nil:
+			cells := split(row)
+			require.Equal(t, "state", cells[0])
+			events = cells[1:]
+			tables[name] = engine.Table{}
+		case isRow:
+			cells := split(row)
+			require.Len(t, cells, len(events)+1, row)
+			tables[name][cells[0]] = map[string]string{}
+			for i, e := range events {
+				tables[name][cells[0]][e] = cells[i+1]
+			}
+		default:
+			events = nil
+			if words := strings.Fields(strings.TrimPrefix(line, "//")); len(words) > 0 {
+				name = strings.Trim(words[0], ",")
+			}
+		}
+	}
+	return tables
+}
+
+// TestTables: the program has the transitions that are written down, and no others.
+func TestTables(t *testing.T) {
+	require.Equal(t, documented(t), engine.Tables())
+}
+
+// TestSessionStates: every event in every state, by the functions of the product.
+func TestSessionStates(t *testing.T) {
+	takes := map[string]error{
+		"starting": engine.ErrNotRunning, "running": nil, "asleep": engine.ErrAsleep, "leaving": engine.ErrClosed,
+		"gone": engine.ErrDead, "over": engine.ErrDead,
+	}
+	first := errors.New("first")
+	for state, row := range documented(t)["Session"] {
+		for event, next := range row {
+			t.Run(state+"/"+event, func(t *testing.T) {
+				r := newRig(t, setup{idle: state == "starting"})
+				s := engine.Session(r.Client)
+				if state == "starting" {
+					var err error
+					s, err = engine.NewSession(r.Client)
+					require.NoError(t, err)
+				}
+				defer func() {
+					s.Fire("end", io.ErrUnexpectedEOF)
+					<-s.Over()
+				}()
+				release := s.Hold() // from being over
+				release = sync.OnceFunc(release)
+				defer release()
+				switch state {
+				case "asleep":
+					require.NoError(t, r.Sleep(r.ctx, 1))
+				case "leaving":
+					s.Fire("leave", nil)
+				case "over", "gone":
+					s.Fire("end", first)
+				}
+				if state == "over" {
+					release()
+					<-s.Over()
+				}
+				at, why := s.State()
+				require.Equal(t, state, at)
+				require.ErrorIs(t, why, takes[state])
+
+				s.Fire(event, io.ErrUnexpectedEOF)
+				if next == "-" {
+					next = state
+				}
+				at, why = s.State()
+				require.Equal(t, next, at)
+				require.ErrorIs(t, why, takes[next])
+				select {
+				case <-s.Gone():
+					require.Contains(t, []string{"gone", "over"}, next)
+				default:
+					require.NotContains(t, []string{"gone", "over"}, next)
+				}
+				switch {
+				case state == "gone" || state == "over":
+					require.ErrorIs(t, s.Dead(), first, "the first cause counts")
+				case next == "gone":
+					require.ErrorIs(t, s.Dead(), io.ErrUnexpectedEOF)
+				default:
+					require.NoError(t, s.Dead())
+				}
+			})
+		}
+	}
+}
+
+// TestClientStates: what a client allows in every state.
+func TestClientStates(t *testing.T) {
+	for state := range documented(t)["Client"] {
+		t.Run(state, func(t *testing.T) {
+			r := newRig(t, setup{mode: mmcache.SHM})
+			closed := make(chan error, 1)
+			s, err := r.Generate(r.ctx, r.request(1_000_000, "a"))
+			require.NoError(t, err)
+			over, cancel := context.WithCancel(r.ctx)
+			defer cancel()
+			switch state {
+			case "closing":
+				go func() { closed <- r.Close(r.ctx) }()
+				r.until(func() bool {
+					_, err := r.Call(r.ctx, "is_sleeping")
+					return errors.Is(err, engine.ErrClosed)
+				})
+				cancel()
+				require.ErrorIs(t, r.Close(over), context.Canceled, "the first goes on")
+			case "closed":
+				s.Close()
+				require.NoError(t, r.Close(r.ctx))
+				require.NoError(t, r.Close(r.ctx))
+			}
+			_, callErr := r.Call(r.ctx, "is_sleeping")
+			_, generateErr := r.Generate(r.ctx, r.request(1))
+			killErr := r.Kill()
+			if state == "open" {
+				require.NoError(t, callErr)
+				require.NoError(t, generateErr)
+				require.ErrorIs(t, killErr, engine.ErrInvalid)
+				require.ErrorContains(t, r.Start(r.ctx), "running already")
+				return
+			}
+			for _, err := range []error{callErr, generateErr, killErr} {
+				require.ErrorIs(t, err, engine.ErrClosed)
+			}
+			require.ErrorIs(t, r.Start(r.ctx), engine.ErrClosed)
+			if state == "closing" {
+				_, err := s.Next(r.ctx)
+				require.NoError(t, err, "it goes on")
+				s.Close()
+				require.NoError(t, <-closed)
+			}
+		})
+	}
+}
+
+// walk is a request for three children of which the second is being sent, and all that can happen to it.
+type walk struct {
+	*rig
+	h       hostileEngine
+	out     *gate // what the client sends
+	items   *mmcache.Request
+	produce func() // lets the producer return
+	cancel  context.CancelFunc
+	st      *engine.Stream
+	ids     []string
+	err     chan error // of Generate
+}
+
+// newWalk sends a request whose item the engine's mirror has already.
+func newWalk(t *testing.T) *walk {
+	produce := make(chan struct{})
+	w := &walk{out: newGate(), produce: sync.OnceFunc(func() { close(produce) }), err: make(chan error, 1)}
+	w.rig = newRig(t, setup{mode: mmcache.LRU, idle: true, client: func(o *engine.Options) { o.Transport = w.out }})
+	t.Cleanup(func() {
+		w.produce()
+		w.out.release()
+	})
+	w.h = newHostile(t, w.rig)
+	first, err := w.Generate(w.ctx, w.request(1, "a"))
+	require.NoError(t, err)
+	w.h.say(tokens(w.h.ids(1)[0], 1, serde.FinishStop))
+	_, err = first.Collect()
+	require.NoError(t, err)
+	w.until(func() bool { return w.Stats().InFlight == 0 })
+
+	q := w.request(10, "a")
+	q.Params["n"] = 3
+	q.Items.Rollback()
+	w.items, err = w.cache.Begin(w.ctx, "walk", mmcache.Want{Key: "a", Bytes: 4096, Modality: "image"})
+	require.NoError(t, err)
+	_, err = w.items.Item(w.ctx, "a", func(ctx context.Context, b *mmcache.Builder) error {
+		<-produce // whatever becomes of ctx
+		return mmcache.Ready(picture("a", rows), nil)(ctx, b)
+	})
+	require.NoError(t, err)
+	q.Items = w.items
+	ctx, cancel := context.WithCancel(w.ctx)
+	w.cancel = cancel
+	w.out.hold(serde.MessageAdd, 2)
+	go func() {
+		_, err := w.Generate(ctx, q)
+		w.err <- err
+	}()
+	w.ids = w.h.ids(1)
+	w.out.waits(t)
+	w.st = engine.Streams(w.Client)[0]
+	return w
+}
+
+// generated lets Generate return.
+func (w *walk) generated() {
+	w.out.release()
+	require.NoError(w.t, <-w.err)
+	w.ids = append(w.ids, w.h.ids(2)...)
+	w.err <- nil
+}
+
+func (w *walk) miss(i int) {
+	w.h.say(serde.EngineCoreOutput{RequestID: w.ids[i], NewTokenIDs: []uint32{}, FinishReason: finish(serde.FinishError), MMCacheMissHashes: []string{"a"}})
+}
+
+func finish(r serde.FinishReason) *serde.FinishReason { return &r }
+
+// sync returns when the client has taken in all that the engine said before.
+func (w *walk) sync() {
+	w.t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		_, err := w.Call(w.ctx, "anything")
+		done <- err
+	}()
+	m, err := serde.DecodeUtility(w.h.take(serde.MessageUtility), serde.Options{})
+	require.NoError(w.t, err)
+	f, err := serde.EncodeOutputs(&serde.EngineCoreOutputs{UtilityOutput: &serde.UtilityOutput{CallID: m.CallID}}, serde.Options{})
+	require.NoError(w.t, err)
+	require.NoError(w.t, w.h.out.Send(f...))
+	require.NoError(w.t, <-done)
+}
+
+// reach are the ways into each state of a stream, and who holds it there.
+var reach = map[string]func(w *walk){
+	"open, sending": func(w *walk) {},
+	"open, running": (*walk).generated,
+	"open, sending again": func(w *walk) {
+		w.generated()
+		w.miss(0)
+		w.until(func() bool { return w.cache.Stats().Missed > 0 })
+	},
+	"ended, sending": func(w *walk) { w.st.Close() },
+	"ended, sending again": func(w *walk) {
+		w.generated()
+		w.miss(0)
+		w.until(func() bool { return w.cache.Stats().Missed > 0 })
+		w.st.Close()
+	},
+	"settled": func(w *walk) {
+		w.generated()
+		w.st.Close()
+	},
+}
+
+// causes are the ends of a stream, and the last words that they give it.
+var causes = map[string]struct {
+	fire func(w *walk)
+	word error
+}{
+	"close":         {func(w *walk) { w.st.Close() }, engine.ErrAborted},
+	"context":       {func(w *walk) { w.cancel() }, context.Canceled},
+	"engine's end":  {func(w *walk) { require.NoError(w.t, w.h.out.Close()) }, engine.ErrDead},
+	"error answer":  {func(w *walk) { w.h.say(tokens(w.ids[0], 0, serde.FinishError)) }, new(engine.RequestError)},
+	"broken rule":   {func(w *walk) { w.h.say(tokens(w.ids[0], 100)) }, new(engine.RequestError)},
+	"client's end":  {func(w *walk) { w.closeNow() }, engine.ErrClosed},
+	"regular end":   {nil, io.EOF},
+	"engine's word": {func(w *walk) { require.NoError(w.t, w.h.out.Send([]byte(serde.EngineDead))) }, engine.ErrCoreDead},
+}
+
+// closeNow closes the client without waiting for requests.
+func (w *walk) closeNow() {
+	over, cancel := context.WithCancel(w.ctx)
+	cancel()
+	closed := make(chan error, 1)
+	go func() { closed <- w.Close(over) }()
+	w.t.Cleanup(func() { require.NoError(w.t, <-closed) })
+}
+
+// TestStreamStates: every cause of an end in every state. The first cause is the last word,
+// the request is settled once, and only when nobody sends for it; its items are ended once.
+func TestStreamStates(t *testing.T) {
+	for state, to := range reach {
+		for name, cause := range causes {
+			open := strings.HasPrefix(state, "open")
+			if name == "regular end" && state != "open, running" {
+				continue // the children have to finish, and here they can't
+			}
+			t.Run(state+"/"+name, func(t *testing.T) {
+				w := newWalk(t)
+				to(w)
+				before, _, _ := strings.Cut(state, ",")
+				require.Equal(t, before, w.st.State())
+				if cause.fire == nil {
+					w.h.say(tokens(w.ids[0], 1, serde.FinishStop), tokens(w.ids[1], 1, serde.FinishLength), tokens(w.ids[2], 1, serde.FinishRepetition))
+				} else {
+					cause.fire(w)
+				}
+				if open {
+					w.until(func() bool { return w.st.State() != "open" })
+				}
+				held := strings.Contains(state, "sending")
+				if held {
+					require.Equal(t, "ended", w.st.State(), "somebody sends for it")
+					require.Equal(t, 1, w.Stats().InFlight)
+				}
+				w.produce()
+				w.out.release()
+				if err := <-w.err; err != nil { // the engine went before all children were sent
+					require.ErrorIs(t, err, engine.ErrDead)
+					w.items.Rollback()
+				}
+				w.until(func() bool { return w.Stats().InFlight == 0 })
+				require.Equal(t, "settled", w.st.State())
+				word := cause.word
+				if !open {
+					word = engine.ErrAborted
+				}
+				last := lastWord(w.st)
+				if _, isRequestError := word.(*engine.RequestError); isRequestError {
+					var failed *engine.RequestError
+					require.ErrorAs(t, last, &failed)
+				} else {
+					require.ErrorIs(t, last, word)
+				}
+				n := w.Stats()
+				require.Equal(t, int64(2), n.Requests)
+				require.Equal(t, int64(2), n.Finished+n.Failed)
+				require.Zero(t, n.Refused)
+				c := w.cache.Stats()
+				require.Zero(t, c.Misused)
+				require.Equal(t, c.Begun, c.Finished+c.Aborted+c.RolledBack, "each ended once")
+			})
+		}
+	}
+}
+
+func lastWord(st *engine.Stream) error {
+	for {
+		if _, err := st.Next(context.Background()); err != nil {
+			return err
+		}
+	}
+}
+
+// TestChildStates: every answer of the engine in every state of a child. What is not in the
+// table ends the request, and a stray child is aborted.
+func TestChildStates(t *testing.T) {
+	answers := map[string]func(w *walk, i int){
+		"output": func(w *walk, i int) { w.h.say(tokens(w.ids[i], 1)) },
+		"last":   func(w *walk, i int) { w.h.say(tokens(w.ids[i], 1, serde.FinishStop)) },
+		"miss":   (*walk).miss,
+	}
+	table := documented(t)["Child"]
+	for state, row := range table {
+		for event, answer := range answers {
+			t.Run(state+"/"+event, func(t *testing.T) {
+				w := newWalk(t)
+				i := 0
+				switch state {
+				case "unsent":
+					i = 2
+					w.ids = append(w.ids, "1"+w.ids[0][1:], "2"+w.ids[0][1:])
+				case "missed":
+					w.generated()
+					w.miss(0)
+				case "finished":
+					w.generated()
+					w.h.say(tokens(w.ids[0], 1, serde.FinishStop))
+				default:
+					w.generated()
+				}
+				w.until(func() bool { return w.st.Child(i) == state })
+				answer(w, i)
+				if next := row[event]; next != "-" {
+					w.sync()
+					require.Equal(t, next, w.st.Child(i))
+					require.Equal(t, "open", w.st.State())
+					return
+				}
+				var failed *engine.RequestError
+				require.ErrorAs(t, lastWord(w.st), &failed)
+				require.ErrorContains(t, failed, fmt.Sprintf("the engine sent an output for child %d", i))
+				if next := row["stray"]; next != "-" {
+					require.Equal(t, next, w.st.Child(i))
+				}
+				w.produce()
+				w.out.release()
+				running := w.ids[:2]
+				if state != "unsent" {
+					running = w.ids
+				}
+				require.Equal(t, running, w.h.aborted())
+			})
+		}
+	}
+}
+
+// gate is a transport that holds messages back.
+type gate struct {
+	zmq.Transport
+	mu    sync.Mutex
+	kind  serde.MessageType
+	nth   int           // message of that kind is held
+	at    chan struct{} // closed when it is
+	leave chan struct{} // closed to let it pass
+}
+
+func newGate() *gate { return &gate{} }
+
+type gatedSocket struct {
+	engine.Socket
+	g *gate
+}
+
+func (g *gate) Router(e string, n int64) (engine.Socket, error) {
+	s, err := g.Transport.Router(e, n)
+	return gatedSocket{s, g}, err
+}
+
+// hold holds the nth message of a kind from now on.
+func (g *gate) hold(kind serde.MessageType, nth int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.kind, g.nth, g.at, g.leave = kind, nth, make(chan struct{}), make(chan struct{})
+}
+
+// waits returns when the message is held.
+func (g *gate) waits(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	select {
+	case <-g.at:
+	case <-ctx.Done():
+		t.Fatal("nothing was sent")
+	}
+}
+
+// release lets the message pass, and all that follow.
+func (g *gate) release() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-g.leave:
+	default:
+		close(g.leave)
+	}
+}
+
+func (s gatedSocket) Send(peer string, frames ...[]byte) error {
+	g := s.g
+	g.mu.Lock()
+	held := false
+	if g.nth > 0 && len(frames) > 1 && serde.MessageType(frames[0][0]) == g.kind {
+		g.nth--
+		held = g.nth == 0
+	}
+	at, leave := g.at, g.leave
+	g.mu.Unlock()
+	if held {
+		close(at)
+		<-leave
+	}
+	return s.Socket.Send(peer, frames...)
+}
