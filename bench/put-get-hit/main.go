@@ -20,7 +20,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/alecthomas/kong"
-
 )
 
 type options struct {
