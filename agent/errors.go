@@ -5,16 +5,17 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/lrusync/upstream"
 	"github.com/ringcache/ringcache/mmhash"
 	"github.com/ringcache/ringcache/objstore"
+	storesteps "github.com/ringcache/ringcache/objstore/upstream"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmring/sidecar"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 // errInvalid is the kind "invalid" for errors that arise here.
@@ -71,7 +72,7 @@ func unsupportedf(format string, args ...any) error {
 func kindOf(err error) string {
 	// Upstream reports the same of what does not fit now and of what never will.
 	var chunk *shmring.TooLargeError
-	var object *objstore.TooLargeError
+	var object *shmstore.TooLargeError
 	if errors.As(err, &chunk) || errors.As(err, &object) && object.Ring {
 		return "full"
 	}
@@ -85,7 +86,7 @@ func kindOf(err error) string {
 
 func describeError(err error) reply {
 	out := reply{"kind": kindOf(err), "text": err.Error()}
-	if text := sentinel.UpstreamText(err); text != "" {
+	if text := storesteps.Text(err); text != "" {
 		out["upstream"] = text
 	}
 	return out

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/ringcache/ringcache/objstore"
+	"github.com/ringcache/ringcache/objstore/upstream"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
@@ -17,12 +19,13 @@ import (
 // store is a writer or a reader. It stays under its name after it was closed,
 // so that later operations say so.
 type store struct {
-	w    *objstore.Writer
+	w    upstream.Steps // nil of a reader
+	pool *objstore.Pool // nil of a FIFO
 	r    *objstore.Reader
 	lock *pycompat.Semaphore // of a reader, or of a writer that counts
 	open map[string]*objstore.Reservation
 	// requests are those that were begun and not ended, by id.
-	requests map[string]*objstore.Request
+	requests map[string]objstore.Request
 
 	closed bool
 }
@@ -87,10 +90,10 @@ func (a *Agent) storeOps() map[string]operation {
 		"store.discard":         writer(storeDiscard),
 		"store.begin":           writer(storeBegin),
 		"store.commit":          writer(storeCommit),
-		"store.rollback":        writer(ending((*objstore.Request).Rollback)),
-		"store.finish":          writer(ending((*objstore.Request).Finish)),
-		"store.abort":           writer(ending((*objstore.Request).Abort)),
-		"store.fence":           writer(func(_ *params, s *store) (reply, error) { s.w.Fence().Passed(); return nil, nil }),
+		"store.rollback":        writer(ending(objstore.Request.Rollback)),
+		"store.finish":          writer(ending(objstore.Request.Finish)),
+		"store.abort":           writer(ending(objstore.Request.Abort)),
+		"store.fence":           writer(storeFence),
 		"store.reset_readers":   writer(storeResetReaders),
 		"store.evict":           writer(storeEvict),
 		"store.detach":          a.onClosable(storeDetach),
@@ -136,7 +139,7 @@ func (a *Agent) addStore(p *params, open func() (*store, error)) error {
 	if err != nil {
 		return err
 	}
-	s.open, s.requests = map[string]*objstore.Reservation{}, map[string]*objstore.Request{}
+	s.open, s.requests = map[string]*objstore.Reservation{}, map[string]objstore.Request{}
 	a.stores[name] = s
 	return nil
 }
@@ -168,8 +171,7 @@ func (a *Agent) storeCreate(p *params) (reply, error) {
 	}
 	var s store
 	err := a.addStore(p, func() (*store, error) {
-		var ok bool
-		if o.Policy, ok = policies[policy]; !ok {
+		if !slices.Contains(policies, policy) {
 			return nil, unsupportedf("policy %q, want fifo or pool", policy)
 		}
 		// 64 bytes of the sidecar for each object.
@@ -182,8 +184,7 @@ func (a *Agent) storeCreate(p *params) (reply, error) {
 		if err := s.writerLock(p, &o); err != nil {
 			return nil, err
 		}
-		var err error
-		if s.w, err = objstore.Create(o); err != nil {
+		if err := s.create(policy, o); err != nil {
 			return nil, errors.Join(err, s.closeLock())
 		}
 		copy(s.segment().Secret(), secret)
@@ -195,19 +196,40 @@ func (a *Agent) storeCreate(p *params) (reply, error) {
 	return reply{"name": s.segment().Name(), "segment_bytes": len(s.segment().Bytes())}, nil
 }
 
-var policies = map[string]objstore.Policy{"fifo": objstore.FIFO, "pool": objstore.Pool}
+var policies = []string{"fifo", "pool"}
+
+// create makes the store of a writer.
+func (s *store) create(policy string, o objstore.Options) error {
+	if policy == "fifo" {
+		f, err := objstore.CreateFIFO(o)
+		if err != nil {
+			return err
+		}
+		s.w = upstream.FIFO(f)
+		return nil
+	}
+	p, err := objstore.CreatePool(o)
+	if err != nil {
+		return err
+	}
+	s.w, s.pool = upstream.Pool(p), p
+	return nil
+}
 
 func (a *Agent) storeAdopt(p *params) (reply, error) {
 	o := a.writerOptions(p)
 	o.Name = p.str("name")
-	if policy := optional(p, "policy", "pool"); p.err == nil && policies[policy] != objstore.Pool {
+	if policy := optional(p, "policy", "pool"); p.err == nil && policy != "pool" {
 		return nil, unsupportedf("policy %q has no table of objects to adopt", policy)
 	}
 	var found objstore.Adoption
-	err := a.addStore(p, func() (s *store, err error) {
-		s = &store{}
-		s.w, found, err = objstore.Adopt(o)
-		return s, err
+	err := a.addStore(p, func() (*store, error) {
+		p, a, err := objstore.AdoptPool(o)
+		if err != nil {
+			return nil, err
+		}
+		found = a
+		return &store{w: upstream.Pool(p), pool: p}, nil
 	})
 	if err != nil {
 		return nil, err

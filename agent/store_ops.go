@@ -33,17 +33,15 @@ func storeUnlink(_ *params, s *store) (reply, error) {
 }
 
 func storePut(p *params, s *store) (reply, error) {
-	key, v, o := p.str("key"), p.value("value", false), s.putOptions(p)
+	key, v, r, o := p.str("key"), p.value("value", false), s.request(p, false), putOptions(p)
 	if p.err != nil {
 		return nil, p.err
 	}
-	// Put, but with options: a reservation of a value that is whole.
-	r, err := s.w.ReserveWith(key, v, o)
-	if err != nil {
-		return nil, err
+	put := s.w.Put
+	if r != nil {
+		put = r.Put
 	}
-	defer r.Discard()
-	h, err := r.Commit()
+	h, err := put(key, v, o)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +61,7 @@ func storeLookup(p *params, s *store) (reply, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	lookup := s.w.Lookup
+	lookup := s.w.GetCached
 	if r != nil {
 		lookup = r.Lookup
 	}
@@ -71,6 +69,7 @@ func storeLookup(p *params, s *store) (reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.w.Untouch(key) // as GetCached does
 	return handleReply(h), nil
 }
 
@@ -110,7 +109,7 @@ func storeGet(p *params, s *store) (reply, error) {
 	}
 	get := func() (*objstore.View, error) { return s.r.Get(h, key) }
 	if s.w != nil {
-		get = func() (*objstore.View, error) { return s.w.Get(h, key) }
+		get = func() (*objstore.View, error) { return s.w.Get(h) }
 	}
 	v, err := get()
 	if err != nil {
@@ -160,11 +159,15 @@ func storeFreeUnused(_ *params, s *store) (reply, error) {
 }
 
 func storeReserve(p *params, s *store) (reply, error) {
-	key, v, o := p.str("key"), p.value("value", true), s.putOptions(p)
+	key, v, owner, o := p.str("key"), p.value("value", true), s.request(p, false), putOptions(p)
 	if p.err != nil {
 		return nil, p.err
 	}
-	r, err := s.w.ReserveWith(key, v, o)
+	reserve := s.w.Reserve
+	if owner != nil {
+		reserve = owner.Reserve
+	}
+	r, err := reserve(key, v, o)
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +235,7 @@ func storeState(_ *params, s *store) (reply, error) {
 		if o.Indexed {
 			keys[o.Key] = [2]uint64{o.Address, uint64(o.ID)}
 		}
-		if o.Touched {
+		if o.Pinned {
 			touched = append(touched, o.ID)
 		}
 	}
@@ -240,7 +243,7 @@ func storeState(_ *params, s *store) (reply, error) {
 		"key_index": keys, "writer_flag": uses, "reader_flag": reads, "touched": touched,
 		"leases": st.Leases, "quarantined": st.Quarantined, "used_bytes": st.Used,
 	}
-	if s.w.Policy() == objstore.FIFO {
+	if s.pool == nil {
 		ring := ringState(st.Ring)
 		ring["metadata"] = metadata
 		out["ring"] = ring

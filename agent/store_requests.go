@@ -4,20 +4,20 @@ import "github.com/ringcache/ringcache/objstore"
 
 // request returns the open request that a line names, nil if it names none and
 // need not.
-func (s *store) request(p *params, needed bool) *objstore.Request {
+func (s *store) request(p *params, needed bool) objstore.Request {
 	if !needed && !p.has("request") {
 		return nil
 	}
 	id := p.str("request")
 	r, ok := s.requests[id]
-	if p.err == nil && !ok && (needed || s.w.Policy() == objstore.Pool) {
+	if p.err == nil && !ok && (needed || s.pool != nil) {
 		p.fail("request %q was not begun, or has ended", id)
 	}
 	return r
 }
 
-func (s *store) putOptions(p *params) objstore.PutOptions {
-	return objstore.PutOptions{Request: s.request(p, false), Tenant: optional(p, "tenant", "")}
+func putOptions(p *params) objstore.PutOptions {
+	return objstore.PutOptions{Tenant: optional(p, "tenant", "")}
 }
 
 func storeBegin(p *params, s *store) (reply, error) {
@@ -44,7 +44,7 @@ func storeCommit(p *params, s *store) (reply, error) {
 // ending is an operation that ends a request. One that is in another state than
 // the operation needs is an error here, though the library lets it pass so that
 // it can be deferred.
-func ending(end func(*objstore.Request)) func(*params, *store) (reply, error) {
+func ending(end func(objstore.Request)) func(*params, *store) (reply, error) {
 	return func(p *params, s *store) (reply, error) {
 		r := s.request(p, true)
 		if p.err != nil {
@@ -84,6 +84,13 @@ func storeEvict(p *params, s *store) (reply, error) {
 		return nil, err
 	}
 	return reply{"evicted": evicted}, nil
+}
+
+func storeFence(_ *params, s *store) (reply, error) {
+	if s.pool != nil { // in a FIFO nothing waits for it
+		s.pool.Fence().Passed()
+	}
+	return nil, nil
 }
 
 // storeDetach closes a writer and leaves its segment to be adopted.

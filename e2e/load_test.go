@@ -116,7 +116,7 @@ func aborts(r *rig, rnd *rand.Rand, n int) {
 	require.NoError(r.t, err)
 	unread := 0
 	for _, o := range st.Objects {
-		if o.Written != 0 || o.Reads != o.Uses*int64(st.Readers) {
+		if o.WrittenOff != 0 || o.Reads != o.Uses*int64(st.Readers) {
 			unread++
 		}
 	}

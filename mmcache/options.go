@@ -63,13 +63,13 @@ type SharedOptions struct {
 	// Owner is a label of the segment for ringcache sweep.
 	Owner string
 
-	// Policy is Pool if not set. FIFO is vLLM's own, which an aborted request can
-	// block for ever.
-	Policy objstore.Policy
-	// Rereads and QuarantineTTL are about what aborted requests keep, with Pool.
+	// FIFO frees items by vLLM's own rule (objstore.FIFO), which an aborted request can
+	// block for ever. Without it the store is an objstore.Pool.
+	FIFO bool
+	// Rereads and QuarantineTTL are about what aborted requests keep, in a Pool.
 	Rereads       bool
 	QuarantineTTL time.Duration
-	// Quotas bound the bytes of each tenant (Want.Tenant), with Pool; Quota those of
+	// Quotas bound the bytes of each tenant (Want.Tenant), in a Pool; Quota those of
 	// a tenant that is not in it. 0 is no bound.
 	Quotas map[string]int64
 	Quota  int64
@@ -119,17 +119,17 @@ func (o Options) withDefaults() (Options, error) {
 func (o Options) Validate() error {
 	o, err := o.withDefaults()
 	if err == nil && o.Mode == SHM {
-		err = o.store().Validate()
+		if o.Shared.FIFO {
+			return o.store().ValidateFIFO()
+		}
+		return o.store().ValidatePool()
 	}
 	return err
 }
 
 func (s *SharedOptions) withDefaults(capacity float64) error {
-	if s.Policy == 0 {
-		s.Policy = objstore.Pool
-	}
-	if s.Adopt && (s.Name == "" || s.Policy != objstore.Pool) {
-		return fmt.Errorf("%w: Adopt needs the policy Pool and a Name", ErrInvalid)
+	if s.Adopt && (s.Name == "" || s.FIFO) {
+		return fmt.Errorf("%w: Adopt needs a Name, and a Pool", ErrInvalid)
 	}
 	if float64(s.MaxObject) > capacity {
 		s.MaxObject = int(capacity)
@@ -142,7 +142,7 @@ func (o Options) store() objstore.Options {
 	s := o.Shared
 	return objstore.Options{
 		Name: s.Name, Dir: s.Dir, RingSize: int(o.Capacity), MaxObjectSize: s.MaxObject,
-		Readers: s.Readers, Generation: o.Generation, Policy: s.Policy,
+		Readers: s.Readers, Generation: o.Generation,
 		Rereads: s.Rereads, QuarantineTTL: s.QuarantineTTL,
 		Quotas: s.Quotas, Quota: s.Quota, Owner: s.Owner,
 	}

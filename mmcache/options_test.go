@@ -7,10 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/mmcache"
-	"github.com/ringcache/ringcache/objstore"
 )
 
-// The zero values of Policy and MaxObject are useful ones.
+// The zero values of FIFO and MaxObject are useful ones.
 func TestZeroOptionsAreUseful(t *testing.T) {
 	c := openShared(t, mmcache.Options{Capacity: 1 << 20})
 	st, err := c.State()
@@ -24,9 +23,9 @@ func TestZeroOptionsAreUseful(t *testing.T) {
 // An object larger than the cache never fits, so MaxObject may be above Capacity,
 // as vLLM's default often is.
 func TestMaxObjectAboveCapacity(t *testing.T) {
-	for _, p := range []objstore.Policy{objstore.Pool, objstore.FIFO} {
-		t.Run(fmt.Sprint(p), func(t *testing.T) {
-			c := openCache(t, mmcache.Options{Mode: mmcache.SHM, Capacity: 1 << 20, Shared: mmcache.SharedOptions{MaxObject: 128 << 20, Policy: p}})
+	for _, fifo := range []bool{false, true} {
+		t.Run(fmt.Sprint("FIFO ", fifo), func(t *testing.T) {
+			c := openCache(t, mmcache.Options{Mode: mmcache.SHM, Capacity: 1 << 20, Shared: mmcache.SharedOptions{MaxObject: 128 << 20, FIFO: fifo}})
 			r, err := c.Begin(ctx, "r", bytesOf("a", 2<<20))
 			require.NoError(t, err)
 			it, err := r.Item(ctx, "a", produceItem("a", 1<<20))

@@ -142,11 +142,11 @@ func TestAdoptKeepsItemsWarm(t *testing.T) {
 func TestAdoptNeedsANameAndThePool(t *testing.T) {
 	for name, shared := range map[string]mmcache.SharedOptions{
 		"no name": {Readers: 1, Adopt: true},
-		"FIFO":    {Readers: 1, Adopt: true, Name: "n", Policy: objstore.FIFO},
+		"FIFO":    {Readers: 1, Adopt: true, Name: "n", FIFO: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := mmcache.Options{Mode: mmcache.SHM, Capacity: 1 << 20, Shared: shared}
-			requireInvalid(t, o.Validate(), "Adopt needs the policy Pool and a Name")
+			requireInvalid(t, o.Validate(), "Adopt needs a Name, and a Pool")
 		})
 	}
 }

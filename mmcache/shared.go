@@ -18,7 +18,8 @@ import (
 // prompt updates.
 type Shared struct {
 	*cache
-	store    *objstore.Writer
+	store    objstore.Store
+	pool     *objstore.Pool // the store, nil if it is a FIFO
 	adoption objstore.Adoption
 	begun    atomic.Uint64 // transactions
 }
@@ -36,7 +37,7 @@ func (*sharedEntry) lasts() bool       { return true }
 // OpenShared opens a cache of mode shm: it creates the segment, which the workers
 // attach to when they start, and which Close removes; or it adopts one
 // (SharedOptions.Adopt). Options.Mode is not looked at. The errors are those of
-// objstore.Create and objstore.Adopt.
+// objstore.CreatePool and objstore.AdoptPool.
 func OpenShared(o Options) (*Shared, error) {
 	o.Mode = SHM
 	o, err := o.withDefaults()
@@ -53,18 +54,26 @@ func OpenShared(o Options) (*Shared, error) {
 		}
 		s.events.emit(Event{Kind: kind, Key: c.Key})
 	}
-	if o.Shared.Adopt {
-		if s.store, s.adoption, err = objstore.Adopt(so); err == nil {
-			return s, nil
-		}
-		if !errors.Is(err, objstore.ErrNotExist) {
-			return nil, err
-		}
+	if o.Shared.FIFO {
+		s.store, err = objstore.CreateFIFO(so)
+	} else {
+		s.pool, err = s.openPool(o.Shared.Adopt, so)
+		s.store = s.pool
 	}
-	if s.store, err = objstore.Create(so); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// openPool adopts a pool, or makes one if there is none to adopt.
+func (s *Shared) openPool(adopt bool, o objstore.Options) (p *objstore.Pool, err error) {
+	if adopt {
+		if p, s.adoption, err = objstore.AdoptPool(o); !errors.Is(err, objstore.ErrNotExist) {
+			return p, err
+		}
+	}
+	return objstore.CreatePool(o)
 }
 
 // Name returns the name of the segment, which the engine needs
@@ -81,11 +90,16 @@ func (s *Shared) Prepare(ctx context.Context, o memory.Options) (memory.Report, 
 	return s.store.Segment().Prepare(ctx, o)
 }
 
-// Fence marks a moment in the order of what was sent, see objstore.Writer.Fence:
+// Fence marks a moment in the order of what was sent, see objstore.Pool.Fence:
 // take it, send a call that every worker executes behind everything sent before,
 // and call Passed when all have answered. Aborted requests keep their items until
-// then.
-func (s *Shared) Fence() objstore.Fence { return s.store.Fence() }
+// then. In a FIFO they wait for their counts, and a fence proves nothing.
+func (s *Shared) Fence() objstore.Fence {
+	if s.pool == nil {
+		return objstore.Fence{}
+	}
+	return s.pool.Fence()
+}
 
 // State returns what the store keeps of every object, with the counts that are in
 // the segment now.
@@ -95,7 +109,7 @@ func (s *Shared) State() (objstore.State, error) {
 }
 
 // ResetReaders is called when the engine was restarted, with so many readers (0: as
-// many as before), see objstore.Writer.ResetReaders: the items stay, and requests
+// many as before), see objstore.Store.ResetReaders: the items stay, and requests
 // that were committed to the old engine need none of them any more.
 func (s *Shared) ResetReaders(readers int) error {
 	return closedError(s.store.ResetReaders(readers))
@@ -118,7 +132,7 @@ func (s *Shared) begin(id string) (transaction, error) {
 // sharing is a transaction that is a request of the store.
 type sharing struct {
 	s *Shared
-	r *objstore.Request
+	r objstore.Request
 }
 
 func (t *sharing) find(key string) (entry, bool) {
@@ -142,7 +156,7 @@ func appendNote(size int64, updates []byte) []byte {
 }
 
 func (t *sharing) room(b *Builder, it *serde.Item) (room, error) {
-	r, err := t.r.ReserveWith(b.wanted.key, it, objstore.PutOptions{
+	r, err := t.r.Reserve(b.wanted.key, it, objstore.PutOptions{
 		Tenant: b.wanted.tenant, Note: appendNote(b.size, b.updates),
 	})
 	switch {
@@ -231,7 +245,7 @@ func (t *sharing) end(how ending) {
 	}
 }
 
-func (s *Shared) invalidate(key string) bool { return s.store.Retire(key) }
+func (s *Shared) invalidate(key string) bool { return s.store.Remove(key) }
 
 func (s *Shared) clear(_ context.Context, send func(lrusync.Envelope) error) error {
 	if err := send(lrusync.Envelope{}); err != nil {

@@ -17,7 +17,7 @@ const mib = 1 << 20
 // test_cache_eviction_shm_cache
 func TestUpstreamCacheEvictionSHM(t *testing.T) {
 	const ring = 15*mib + mib/5
-	c := openShared(t, mmcache.Options{Capacity: ring, Shared: mmcache.SharedOptions{Policy: objstore.FIFO, MaxObject: 6 * mib}})
+	c := openShared(t, mmcache.Options{Capacity: ring, Shared: mmcache.SharedOptions{FIFO: true, MaxObject: 6 * mib}})
 	r, err := objstore.Open(c.Name(), objstore.ReaderOptions{Dir: segmentDir(t), RingSize: ring, Readers: 1, Lock: make(mutex, 1)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, r.Close()) }()

@@ -73,12 +73,9 @@ func leave(t *testing.T, clean bool) *damagedPool {
 }
 
 // abandon ends a writer as a kill does.
-func abandon(t *testing.T, w *Writer) {
+func abandon(t *testing.T, w *writer) {
 	t.Helper()
-	require.NoError(t, w.sv.seg.Close())
-	w.mu.Lock()
-	w.closed = true
-	w.mu.Unlock()
+	require.NoError(t, w.Segment().Close())
 }
 
 func (d *damagedPool) path() string {
@@ -105,7 +102,7 @@ func (d *damagedPool) flip(t *testing.T, bit int) {
 
 // scribbleFree takes all free room, as a producer that fills an object in any order
 // does, and changes bytes behind the headers that once stood there.
-func scribbleFree(t *testing.T, w *Writer, addresses ...uint64) (undo func()) {
+func scribbleFree(t *testing.T, w *writer, addresses ...uint64) (undo func()) {
 	t.Helper()
 	var all []*Reservation
 	for n := 8 << 10; n >= 256; n /= 2 {
@@ -117,9 +114,8 @@ func scribbleFree(t *testing.T, w *Writer, addresses ...uint64) (undo func()) {
 			}
 			all = append(all, r)
 			for _, at := range addresses {
-				from, to := r.o.address+shmring.HeaderSize, r.o.address+uint64(r.o.size)
-				if at+700 >= from && at+800 <= to {
-					copy(r.payload[at+700-from:], bytes.Repeat([]byte{'X'}, 100))
+				if b := reservedBytes(w, r, at+700); len(b) >= 100 {
+					copy(b, bytes.Repeat([]byte{'X'}, 100))
 				}
 			}
 		}
@@ -129,6 +125,17 @@ func scribbleFree(t *testing.T, w *Writer, addresses ...uint64) (undo func()) {
 			r.Discard()
 		}
 	}
+}
+
+// reservedBytes returns the bytes of a reservation from an address on, nil if it does not
+// have that address.
+func reservedBytes(w *writer, r *Reservation, address uint64) []byte {
+	at, id := r.Place()
+	c, err := shmring.ReadChunk(w.Segment().Ring(), at)
+	if err != nil || c.ID == id || address < at+shmring.HeaderSize || address >= at+uint64(c.Size) {
+		return nil // it is not reserved
+	}
+	return c.Payload[address-at-shmring.HeaderSize:]
 }
 
 // bytesBehind returns what a handle leads to; a nil error means that it was checked.
@@ -169,7 +176,7 @@ func damagedEntry(t *testing.T, clean bool, entry func(*damagedPool) int, bit in
 	t.Helper()
 	d := leave(t, clean)
 	d.flip(t, 8*entry(d)+bit)
-	w, a, err := Adopt(d.o)
+	w, a, err := adoptPool(d.o)
 	require.NoError(t, err)
 	require.NoError(t, w.CheckStructure())
 	gone, err := w.Evict("needed")
@@ -201,7 +208,7 @@ func TestDamagedStateRepeatsNoID(t *testing.T) {
 	for bit := 0; bit < 2*size*8; bit += 5 { // in each byte
 		d := leave(t, true)
 		d.flip(t, 8*states+bit)
-		w, a, err := Adopt(d.o)
+		w, a, err := adoptPool(d.o)
 		require.NoError(t, err)
 		require.False(t, a.Clean, "bit %d", bit)
 		require.Greater(t, a.Epoch, uint64(1), "bit %d", bit)
@@ -227,14 +234,14 @@ func TestAdoptRemovesTheCleanMarkFirst(t *testing.T) {
 					panic(place)
 				}
 			})
-			so := d.o.segment()
+			so := d.o.bytes().Segment()
 			so.Sidecar = nil
 			seg, err := segment.Adopt(so)
 			require.NoError(t, err)
 			defer seg.Close()
-			_, _, _ = adopt(seg, d.o)
+			_, _, _ = adoptSegment(seg, d.o)
 		}()
-		w, a, err := Adopt(d.o)
+		w, a, err := adoptPool(d.o)
 		require.NoError(t, err)
 		require.False(t, a.Clean, place)
 		require.NoError(t, w.CheckStructure())

@@ -21,7 +21,7 @@ import (
 // it left when it was killed. Only the segment's inode is another here.
 func layout1(t *testing.T) (o Options, handles map[string]Handle) {
 	t.Helper()
-	o = Options{Name: "v1", Dir: t.TempDir(), RingSize: 16 << 10, MaxObjectSize: 8 << 10, Readers: 1, Policy: Pool, QuarantineTTL: -1}
+	o = Options{Name: "v1", Dir: t.TempDir(), RingSize: 16 << 10, MaxObjectSize: 8 << 10, Readers: 1, QuarantineTTL: -1}
 	unzip := func(name string) []byte {
 		f, err := os.Open("testdata/sidecar-" + name + ".gz")
 		require.NoError(t, err)
@@ -53,7 +53,7 @@ func layout1(t *testing.T) (o Options, handles map[string]Handle) {
 func TestAdoptLayout1(t *testing.T) {
 	o, handles := layout1(t)
 	for round := range 3 {
-		w, a, err := Adopt(o)
+		w, a, err := adoptPool(o)
 		require.NoError(t, err)
 		// The first one had set its state once, so that an epoch is skipped.
 		require.Equal(t, Adoption{Kept: 3, InUse: 2, Clean: round == 2, Epoch: a.Epoch}, a, "round %d", round)

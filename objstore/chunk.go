@@ -2,14 +2,17 @@ package objstore
 
 import (
 	"errors"
+	"fmt"
 	"math"
 
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/mem"
+	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmring/sidecar"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 // The payload of a chunk, little-endian (shm_object_storage.py, 0.11.0 to
@@ -34,12 +37,11 @@ func addRead(payload []byte) {
 	}
 }
 
-// segmentView is what a writer and a reader need of a segment to look at
-// chunks.
-type segmentView struct {
+// chunks are those of a segment, for whoever looks at them: a writer or a reader.
+type chunks struct {
 	seg     *segment.Segment
 	options serde.Options
-	// held says that a reader's slot names the chunk, and that its id was right
+	// held reports that a reader's slot names the chunk, and that its id was right
 	// after that. The writer takes the id away for a moment when it would like to
 	// evict the chunk, and gives it back when it sees the hold: no id is as good
 	// as the right one then.
@@ -48,54 +50,54 @@ type segmentView struct {
 	sidecar *sidecar.File
 }
 
-// same says whether the id found at a handle's address is the handle's.
-func (s segmentView) same(h Handle, found uint32) bool {
-	return found == h.ID || s.held && found == shmring.DeadID
+// same reports whether the id found at a handle's address is the handle's.
+func (c chunks) same(h Handle, found uint32) bool {
+	return found == h.ID || c.held && found == shmring.DeadID
 }
 
 // locate returns the chunk of a handle after checking the id. The segment must
 // be held.
-func (s segmentView) locate(h Handle) (shmring.Chunk, error) {
-	c, err := shmring.ReadChunk(s.seg.Ring(), h.Address)
+func (c chunks) locate(h Handle) (shmring.Chunk, error) {
+	chunk, err := shmring.ReadChunk(c.seg.Ring(), h.Address)
 	// An id of 2^31 or more is no id: Python reads it as negative.
-	if id, ok := shmring.ChunkID(s.seg.Ring(), h.Address); !ok || !s.same(h, id) || h.ID >= shmring.IDLimit {
+	if id, ok := shmring.ChunkID(c.seg.Ring(), h.Address); !ok || !c.same(h, id) || h.ID >= shmring.IDLimit {
 		return shmring.Chunk{}, &StaleError{Address: h.Address, ID: h.ID, Found: id}
 	}
-	if err == nil && len(c.Payload) < countSize {
-		err = &shmring.CorruptError{Offset: h.Address, What: "payload size", Got: int64(len(c.Payload)), Want: "4 or more"}
+	if err == nil && len(chunk.Payload) < countSize {
+		err = &shmring.CorruptError{Offset: h.Address, What: "payload size", Got: int64(len(chunk.Payload)), Want: "4 or more"}
 	}
 	if err != nil {
-		return shmring.Chunk{}, s.corrupt(h, err)
+		return shmring.Chunk{}, c.corrupt(h, err)
 	}
-	return c, nil
+	return chunk, nil
 }
 
 // decode returns the object in a chunk, whose tensors point into it.
-func (s segmentView) decode(h Handle, payload []byte) (serde.Value, error) {
+func (c chunks) decode(h Handle, payload []byte) (serde.Value, error) {
 	m, data, err := serde.ParsePayload(payload[countSize:])
 	if err != nil {
-		return nil, s.corrupt(h, err)
+		return nil, c.corrupt(h, err)
 	}
-	v, err := serde.DecodeValue(m, data, s.options)
+	v, err := serde.DecodeValue(m, data, c.options)
 	if err != nil {
-		return nil, s.corrupt(h, err)
+		return nil, c.corrupt(h, err)
 	}
 	return v, nil
 }
 
 // read locates and decodes, and looks at the id once more: what was decoded
 // may have changed meanwhile.
-func (s segmentView) read(h Handle) (serde.Value, error) {
+func (c chunks) read(h Handle) (serde.Value, error) {
 	var v serde.Value
-	first := s
+	first := c
 	first.held = false // which it is only now
-	err := s.guard(h, func() error {
-		c, err := first.locate(h)
+	err := c.guard(h, func() error {
+		chunk, err := first.locate(h)
 		if err != nil {
 			return err
 		}
-		v, err = s.decode(h, c.Payload)
-		if again := s.check(h); again != nil {
+		v, err = c.decode(h, chunk.Payload)
+		if again := c.check(h); again != nil {
 			return again
 		}
 		return err
@@ -104,23 +106,38 @@ func (s segmentView) read(h Handle) (serde.Value, error) {
 }
 
 // check compares the id at the handle's address again.
-func (s segmentView) check(h Handle) error {
+func (c chunks) check(h Handle) error {
 	mem.Fence()
-	if id, ok := shmring.ChunkID(s.seg.Ring(), h.Address); !ok || !s.same(h, id) {
+	if id, ok := shmring.ChunkID(c.seg.Ring(), h.Address); !ok || !c.same(h, id) {
 		return &StaleError{Address: h.Address, ID: h.ID, Found: id}
 	}
 	return nil
 }
 
-// guard makes a fault in f a [CorruptError].
-func (s segmentView) guard(h Handle, f func() error) error {
+// guard makes a fault in f a [shmstore.CorruptError].
+func (c chunks) guard(h Handle, f func() error) error {
 	err := fault.Guard(f)
 	if errors.Is(err, fault.ErrFault) {
-		return s.corrupt(h, s.seg.Explain(err, s.sidecar))
+		return c.corrupt(h, c.seg.Explain(err, c.sidecar))
 	}
 	return err
 }
 
-func (s segmentView) corrupt(h Handle, err error) error {
-	return &CorruptError{Segment: s.seg.Name(), Address: h.Address, ID: h.ID, Err: err}
+func (c chunks) corrupt(h Handle, err error) error {
+	return &shmstore.CorruptError{Segment: c.seg.Name(), Address: h.Address, ID: h.ID, Err: err}
+}
+
+// stored reads the object of a handle in the way of a worker.
+func (c chunks) stored(g *pycompat.Generation, key string, h Handle) (serde.Value, error) {
+	if g.Signed {
+		if err := c.guard(h, func() error { return verify(c.seg.Secret(), key, h) }); err != nil {
+			return nil, err
+		}
+	}
+	return c.read(h)
+}
+
+// errNotOurs is the error of a request for a handle of another object.
+func errNotOurs(request string, h Handle) error {
+	return fmt.Errorf("%w: handle %d:%d is not of an object of request %s", ErrInvalid, h.Address, h.ID, request)
 }

@@ -1,48 +1,49 @@
-// Package objstore keeps objects by key in a shared memory segment. One
-// [Writer] puts objects there; readers in other processes, this library's
+// Package objstore keeps vLLM's objects by key in a shared memory segment. One
+// [Store] puts objects there; readers in other processes, this library's
 // ([Reader]) or vLLM's, read them in place by [Handle].
 //
 // The bytes are those of vLLM's SingleWriterShmObjectStorage
 // (vllm/distributed/device_communicators/shm_object_storage.py, 0.11.0 to
-// 0.33.0). Unmodified workers read what a Writer puts.
+// 0.33.0). Unmodified workers read what a Store puts.
 //
-// # Policies
+// # The two stores
 //
-// The policy decides how long an object stays.
+// A [Pool] and a [FIFO] differ in how long an object stays.
 //
-//   - [Pool], the default, goes by what the frontend knows. An object stays
-//     while a [Request] needs it; everything else is a cache, from which the
-//     writer evicts what is cheapest to lose. It can be adopted after a crash.
-//   - [FIFO] is vLLM's own rule, count for count: chunks are freed in the order
-//     of allocation, once the readers have counted every issued use. One
-//     request that is never read blocks everything behind it.
+//   - A Pool goes by the requests of the frontend. An object stays while a [Request]
+//     needs it; everything else is a cache, from which the pool evicts what is
+//     cheapest to lose. It can be adopted after a crash ([AdoptPool]). A Pool is the
+//     store for Go frontends; its memory is managed by package shmstore.
+//   - A FIFO follows vLLM's own rule, count for count: chunks are freed in the order
+//     of allocation, once the readers have counted every use. One request that is never
+//     read blocks everything behind it. It stands on shmring.Ring alone.
 //
 // # The way of an object
 //
-//	req, err := w.Begin("request-1")
-//	defer req.Rollback()             // does nothing after Commit
-//	h, err := req.Lookup(key)        // a known object: one more use
-//	r, err := req.Reserve(key, v)    // a new one: fill it in place,
-//	h, err = r.Commit()              // and it has a handle
-//	req.Commit()                     // the handles were sent
+//	req, err := store.Begin("request-1")
+//	defer req.Rollback()              // does nothing after Commit
+//	h, err := req.Lookup(key)         // a known object: one more use
+//	r, err := req.Reserve(key, v, o)  // a new one: fill it in place,
+//	h, err = r.Commit()               // and it has a handle
+//	req.Commit()                      // the handles were sent
 //	    ... Reader.Get -> View.Value -> View.Release ...
-//	req.Finish()                     // or req.Abort()
+//	req.Finish()                      // or req.Abort()
 //
-// [Request.Finish] makes the objects evictable: every reader has resolved its
-// handles. [Request.Abort] puts them into quarantine, since a reader may still
+// Request.Finish makes the objects evictable: every reader has resolved its
+// handles. Request.Abort puts them into quarantine, since a reader may still
 // resolve them, until the read counts are complete, or a fence passes:
-// [Writer.Fence], then a call that every worker executes, then [Fence.Passed].
-// [Writer.ResetReaders] ends all of that at once when the engine was restarted.
+// [Pool.Fence], then a call that every worker executes, then Passed.
+// Store.ResetReaders ends all of that at once when the engine was restarted.
 //
-// [Writer.Put], [Writer.Lookup] and [Writer.Lease] are the steps below a
-// Request. A handle that belongs to no request is in quarantine from the start.
+// vLLM's own protocol, put, get_cached, touch and free_unused one by one, is in the
+// sub-package upstream, for the agent and for differential tests.
 //
-// # The end of a writer
+// # The end of a store
 //
-// [Writer.Shutdown] waits for what is open, [Writer.Abandon] does not; both
-// remove the segment, and so does [Writer.Close], which refuses while anything
-// is open. [Writer.Detach] leaves the segment for the next process. After a
-// crash [Adopt] takes the segment over with its objects, keys and handles;
+// Store.Shutdown waits for what is open, Store.Abandon does not; both remove the
+// segment, and so does Store.Close, which refuses while anything is open.
+// Store.Detach leaves the segment for the next process. After a crash [AdoptPool]
+// takes the segment of a Pool over with its objects, keys and handles;
 // segment.Sweep removes what nobody adopts.
 //
 // # Lifetimes
@@ -51,7 +52,7 @@
 // valid until Release, or Commit or Discard; touching them later is a memory
 // fault once the store is closed. Close refuses while any is open, Shutdown
 // waits, and after Abandon the memory stays until the last of them has ended;
-// [Writer.Holders] lists them. A view of a reader that has a slot in the
+// Store.Holders lists them. A view of a reader that has a slot in the
 // sidecar ([Reader.Protected]) keeps its object. Without a slot a view does not
 // stop the writer: if counts are wrong or the store was cleared, the bytes can
 // change under the reader, and [View.Check] reports it after the use.
@@ -63,12 +64,11 @@
 //
 // # Concurrency
 //
-// Writer and Reader may be used by any number of goroutines. The lock is held
+// Stores and readers may be used by any number of goroutines. The lock is held
 // for bookkeeping only; bytes are copied, and reservations filled, outside it.
-// Only one Writer may exist for a segment.
+// Only one store may exist for a segment.
 //
-// Callers of [Writer.PutContext] that wait for room stand in a line. Only the first
-// one looks for room, when something was freed that it can use. With the policy
-// Pool, a Put that is refused, [Writer.Stats] and [Writer.Fence] cost the same for any
-// number of objects.
+// Callers that wait for room (PutOptions.Wait) stand in a line. Only the first
+// one looks for room, when something was freed that it can use. In a Pool, a Put that is
+// refused, Store.Stats and [Pool.Fence] cost the same for any number of objects.
 package objstore

@@ -10,19 +10,19 @@ import (
 
 // A Shutdown that waits for a view, or for a call that is running, ends with Abandon.
 func TestShutdownThatWaitsForAViewEndsWithAbandon(t *testing.T) {
-	for name, p := range policies {
-		t.Run(name, func(t *testing.T) {
+	for _, k := range kinds {
+		t.Run(string(k), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, _ := inFolder(t, p)
-				require.NoError(t, w.sv.seg.Hold()) // a call that is running
-				if p == FIFO {
+				w, _ := inFolder(t, k)
+				require.NoError(t, w.Segment().Hold()) // a call that is running
+				if k == fifo {
 					h, err := w.Put("k", image(100, 1))
 					require.NoError(t, err)
-					v, err := w.Get(h, "k")
+					v, err := w.Get(h)
 					require.NoError(t, err)
 					defer v.Release()
 				}
-				defer w.sv.seg.Release()
+				defer w.Segment().Release()
 				done := make(chan error, 1)
 				go func() { done <- w.Shutdown(context.Background()) }()
 				synctest.Wait()
@@ -39,20 +39,23 @@ func TestShutdownThatWaitsForAViewEndsWithAbandon(t *testing.T) {
 	}
 }
 
-// Obtain may look before Abandon and ask for the end of the reservation after it.
-func TestObtainEndsWithAbandon(t *testing.T) {
-	for name, p := range policies {
-		t.Run(name, func(t *testing.T) {
-			w, _ := inFolder(t, p)
-			res, err := w.Reserve("k", image(100, 1))
-			require.NoError(t, err)
-			defer res.Discard()
-			require.NoError(t, w.Abandon())
-			select {
-			case <-w.ended("k"): // what Obtain waits for
-			default:
-				t.Error("Obtain waits for a reservation of an abandoned store")
-			}
+// A Put that waits for room ends with Abandon, whatever its context.
+func TestPutThatWaitsEndsWithAbandon(t *testing.T) {
+	for _, k := range kinds {
+		t.Run(string(k), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, _ := inFolder(t, k)
+				r := begin(t, w, "r")
+				fill(t, r, 15<<10)
+				done := make(chan error, 1)
+				go func() {
+					_, err := r.Request.Put("waits", image(15<<10, 1), PutOptions{Wait: context.Background()})
+					done <- err
+				}()
+				synctest.Wait()
+				require.NoError(t, w.Abandon())
+				require.ErrorIs(t, <-done, ErrClosed)
+			})
 		})
 	}
 }
@@ -60,7 +63,7 @@ func TestObtainEndsWithAbandon(t *testing.T) {
 // Of two Shutdowns that wait, both get what they asked for.
 func TestTwoShutdowns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, _ := inFolder(t, Pool)
+		w, _ := inFolder(t, pool)
 		r, err := w.Begin("r")
 		require.NoError(t, err)
 		done := make(chan error, 2)
@@ -76,7 +79,7 @@ func TestTwoShutdowns(t *testing.T) {
 
 // A request that keeps no object does not block Close, and ends with it.
 func TestCloseEndsRequestsThatKeepNothing(t *testing.T) {
-	w, _ := inFolder(t, Pool)
+	w, _ := inFolder(t, pool)
 	r, err := w.Begin("r")
 	require.NoError(t, err)
 	require.NoError(t, w.Close())

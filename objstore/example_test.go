@@ -18,16 +18,15 @@ func Example_frontend() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	w, err := objstore.Create(objstore.Options{
+	w, err := objstore.CreatePool(objstore.Options{
 		RingSize: 1 << 20, MaxObjectSize: 1 << 16, Readers: 2, Generation: gen,
-		Policy: objstore.Pool,
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer w.Abandon() // removes the segment, whatever is open
 
-	send := func(id, key string, layout *serde.Item, decode func(pixels []byte)) (*objstore.Request, error) {
+	send := func(id, key string, layout *serde.Item, decode func(pixels []byte)) (objstore.Request, error) {
 		req, err := w.Begin(id) // what it uses stays until it ends
 		if err != nil {
 			return nil, err
@@ -35,7 +34,7 @@ func Example_frontend() {
 		defer req.Rollback()      // nothing after Commit
 		h, err := req.Lookup(key) // one more use of a known image
 		if errors.Is(err, objstore.ErrNotFound) {
-			r, err := req.Reserve(key, layout) // dtypes and shapes, no data yet
+			r, err := req.Reserve(key, layout, objstore.PutOptions{}) // dtypes and shapes, no data yet
 			if err != nil {
 				return nil, err // ErrFull, ErrTooLarge: send the data inline
 			}
@@ -75,18 +74,24 @@ func Example_frontend() {
 // A writer and a reader, which would be in different processes.
 func Example() {
 	name := fmt.Sprintf("ringcache-example-%d", os.Getpid())
-	w, err := objstore.Create(objstore.Options{Name: name, RingSize: 1 << 20, MaxObjectSize: 1 << 16, Readers: 1, Policy: objstore.FIFO})
+	w, err := objstore.CreatePool(objstore.Options{Name: name, RingSize: 1 << 20, MaxObjectSize: 1 << 16, Readers: 1})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer w.Close() // also removes the segment
+	defer w.Abandon() // removes the segment
+	request, err := w.Begin("request-1")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer request.Rollback() // does nothing after Commit
 
 	// Fill the tensor where it will be read.
-	r, err := w.Reserve("photo-1", &serde.Item{Elems: []serde.Elem{{
+	r, err := request.Reserve("photo-1", &serde.Item{Elems: []serde.Elem{{
 		Key:  "pixel_values",
 		Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{2, 2}},
-	}}})
+	}}}, objstore.PutOptions{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -121,7 +126,7 @@ func Example() {
 func Example_withoutVLLM() {
 	ctx := context.Background()
 	name := fmt.Sprintf("ringcache-example-own-%d", os.Getpid())
-	w, err := objstore.Create(objstore.Options{
+	w, err := objstore.CreatePool(objstore.Options{
 		Name: name, RingSize: 1 << 20, Readers: 1,
 		TrustCounts: true, // a handle is read once by each reader
 	})
@@ -148,7 +153,7 @@ func Example_withoutVLLM() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	h, err := first.Put("document-1", tensor)
+	h, err := first.Put("document-1", tensor, objstore.PutOptions{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -8,9 +8,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/objstore/internal/door"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 func generation(t testing.TB, version string) *pycompat.Generation {
@@ -29,35 +31,185 @@ func secret() []byte {
 	return b
 }
 
+// writer is a store with vLLM's steps, of which most of these tests are made.
+type writer struct {
+	steps
+	fifo *FIFO
+	pool *Pool
+}
+
+func fifoWriter(f *FIFO) *writer { return &writer{steps: f.Steps(door.Key{}), fifo: f} }
+func poolWriter(p *Pool) *writer { return &writer{steps: p.Steps(door.Key{}), pool: p} }
+
+// kind is one of the two stores.
+type kind string
+
+const (
+	fifo kind = "fifo"
+	pool kind = "pool"
+)
+
+var kinds = []kind{fifo, pool}
+
+// create makes a segment and a store of some kind.
+func (k kind) create(o Options) (*writer, error) {
+	if k == fifo {
+		f, err := CreateFIFO(o)
+		if err != nil {
+			return nil, err
+		}
+		return fifoWriter(f), nil
+	}
+	p, err := CreatePool(o)
+	if err != nil {
+		return nil, err
+	}
+	return poolWriter(p), nil
+}
+
+// over makes a store of some kind over a segment.
+func (k kind) over(seg *segment.Segment, o Options) (*writer, error) {
+	if k == fifo {
+		f, err := NewFIFO(seg, o)
+		if err != nil {
+			return nil, err
+		}
+		return fifoWriter(f), nil
+	}
+	p, err := NewPool(seg, o)
+	if err != nil {
+		return nil, err
+	}
+	return poolWriter(p), nil
+}
+
+// adoptPool is AdoptPool, with the steps.
+func adoptPool(o Options) (*writer, Adoption, error) {
+	p, a, err := AdoptPool(o)
+	if err != nil {
+		return nil, a, err
+	}
+	return poolWriter(p), a, nil
+}
+
+// Put, Lookup and Reserve are steps without options, whose handles belong to no request.
+func (w *writer) Put(key string, v serde.Value) (Handle, error) {
+	return w.steps.Put(key, v, PutOptions{})
+}
+func (w *writer) Lookup(key string) (Handle, error) { return w.GetCached(key) }
+func (w *writer) Reserve(key string, v serde.Value) (*Reservation, error) {
+	return w.steps.Reserve(key, v, PutOptions{})
+}
+
+// Fence is that of a pool; in a FIFO there is nothing to pass.
+func (w *writer) Fence() Fence {
+	if w.pool == nil {
+		return Fence{}
+	}
+	return w.pool.Fence()
+}
+
+// Len is the number of chunks.
+func (w *writer) Len() int {
+	if w.pool == nil {
+		w.fifo.mu.Lock()
+		defer w.fifo.mu.Unlock()
+		return w.fifo.ring.Len()
+	}
+	return w.pool.store.Len()
+}
+
+// change changes the counts of an object of a pool, and its reads in the segment.
+func (w *writer) change(t testing.TB, key string, f func(o *poolObject, reads []byte)) {
+	t.Helper()
+	ok, err := w.pool.store.Find(key, func(r shmstore.Record) { f(r.(*poolObject), w.pool.store.Chunk(r)) })
+	require.NoError(t, err)
+	require.True(t, ok)
+}
+
+// locked runs f under the lock of a store that has objects.
+func (w *writer) locked(t testing.TB, f func()) {
+	t.Helper()
+	if w.fifo != nil {
+		w.fifo.mu.Lock()
+		defer w.fifo.mu.Unlock()
+		f()
+		return
+	}
+	done := false
+	_, err := w.pool.store.Inspect(func(shmstore.Record, shmstore.ObjectState) {
+		if !done {
+			done = true
+			f()
+		}
+	})
+	require.NoError(t, err)
+	require.True(t, done)
+}
+
+// adoptSegment makes a pool of what is in a segment whose writer just went away.
+func adoptSegment(seg *segment.Segment, o Options) (*writer, Adoption, error) {
+	p, so, err := newPool(o)
+	if err != nil {
+		return nil, Adoption{}, err
+	}
+	_, a, err := shmstore.AdoptSegment(seg, so)
+	if err != nil {
+		return nil, a, err
+	}
+	return poolWriter(p), a, nil
+}
+
+// request is a request whose calls have no options.
+type request struct{ Request }
+
+func begin(t testing.TB, s Store, id string) request {
+	t.Helper()
+	r, err := s.Begin(id)
+	require.NoError(t, err)
+	return request{r}
+}
+
+func (r request) Put(key string, v serde.Value) (Handle, error) {
+	return r.Request.Put(key, v, PutOptions{})
+}
+func (r request) Reserve(key string, v serde.Value) (*Reservation, error) {
+	return r.Request.Reserve(key, v, PutOptions{})
+}
+func (r request) Lookup(key string) (Handle, error) { return r.Request.Lookup(key) }
+
 // store is a writer over private memory, with readers on the same memory.
 type store struct {
-	*Writer
+	*writer
 	mem     []byte
 	readers []*Reader
 }
 
-// newStore makes a store whose structure is validated when the test ends. The
-// readers share one lock.
+// newStore makes a FIFO, since most of these tests are about what vLLM does.
 func newStore(t testing.TB, o Options) *store {
 	t.Helper()
-	if o.Policy == 0 {
-		o.Policy = FIFO // most of these tests are about what vLLM does
-	}
-	g, err := pycompat.Resolve(o.Generation)
+	return newStoreOf(t, fifo, o)
+}
+
+// newStoreOf makes a store whose structure is validated when the test ends. The
+// readers share one lock. A pool has a sidecar.
+func newStoreOf(t testing.TB, k kind, o Options) *store {
+	t.Helper()
+	o, err := o.resolve()
 	require.NoError(t, err)
-	o.Generation = g
+	g := o.Generation
 	m := make([]byte, g.DataOffset+o.RingSize)
 	so := segment.Options{RingSize: o.RingSize, DataOffset: g.DataOffset}
 	own := so
-	if o.Policy == Pool {
-		own.Sidecar = o.segment().Sidecar
+	if k == pool {
+		own.Sidecar = o.bytes().Segment().Sidecar
 	}
 	seg, err := segment.Private(m, own)
 	require.NoError(t, err)
-	w, err := NewWriter(seg, o)
+	w, err := k.over(seg, o)
 	require.NoError(t, err)
 	copy(seg.Secret(), secret())
-	s := &store{Writer: w, mem: m}
+	s := &store{writer: w, mem: m}
 	lock := newLocalLock()
 	for range o.Readers {
 		seg, err := segment.Private(m, so)
@@ -71,7 +223,7 @@ func newStore(t testing.TB, o Options) *store {
 		for _, r := range s.readers {
 			require.NoError(t, r.Close())
 		}
-		require.NoError(t, s.Writer.Close()) // which another may have adopted
+		require.NoError(t, s.Close()) // which another may have adopted
 	})
 	return s
 }

@@ -8,21 +8,23 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/mem"
 	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // realPool makes a pool in a segment in a folder of the test, and a reader with a
 // slot.
-func realPool(t *testing.T, o Options) (*Writer, *Reader, Options) {
+func realPool(t *testing.T, o Options) (*writer, *Reader, Options) {
 	t.Helper()
 	o.TrustCounts = true
-	o.Policy, o.Name, o.Dir, o.Readers = Pool, "pool", t.TempDir(), 1
+	o.Name, o.Dir, o.Readers = "pool", t.TempDir(), 1
 	o.RingSize, o.MaxObjectSize = 16<<10, 16<<10
 	o, err := o.resolve()
 	require.NoError(t, err)
-	w, err := Create(o)
+	w, err := pool.create(o)
 	require.NoError(t, err)
 	r, err := Open(o.Name, ReaderOptions{Dir: o.Dir, RingSize: o.RingSize, Readers: 1, SidecarLock: true, Generation: o.Generation})
 	require.NoError(t, err)
@@ -37,7 +39,7 @@ func realPool(t *testing.T, o Options) (*Writer, *Reader, Options) {
 }
 
 // unleased puts an object of n bytes b which nobody leases.
-func unleased(t *testing.T, w *Writer, key string, n int, b byte) Handle {
+func unleased(t *testing.T, w *writer, key string, n int, b byte) Handle {
 	t.Helper()
 	r := begin(t, w, "of "+key)
 	h, err := r.Put(key, image(n, b))
@@ -99,12 +101,9 @@ func TestHeldViewIsNotStaleWhileTheWriterLooks(t *testing.T) {
 
 // killedWhileEvicting leaves what a writer leaves that was killed between taking
 // the id away and giving it back.
-func killedWhileEvicting(t *testing.T, w *Writer, key string) {
+func killedWhileEvicting(t *testing.T, w *writer, h Handle) {
 	t.Helper()
-	w.mu.Lock()
-	p := w.life.(*pool)
-	p.mem.Kill(w.index[key].id)
-	w.mu.Unlock()
+	mem.Store32(w.Segment().Ring()[h.Address:], shmring.DeadID)
 	require.NoError(t, w.Detach())
 }
 
@@ -113,9 +112,9 @@ func TestAdoptKeepsWhatALivingReaderHolds(t *testing.T) {
 	h := unleased(t, w, "a", 500, 7)
 	v, err := r.Get(h, "a")
 	require.NoError(t, err)
-	killedWhileEvicting(t, w, "a")
+	killedWhileEvicting(t, w, h)
 
-	w, a, err := Adopt(o)
+	w, a, err := adoptPool(o)
 	require.NoError(t, err)
 	require.Equal(t, 1, a.Kept)
 	for i := range 50 {
@@ -138,7 +137,7 @@ func TestAdoptKeepsWhatIsHeldAndDamaged(t *testing.T) {
 	v.Item().Elems[0].Data.(*serde.Tensor).Data[3]++
 	require.NoError(t, w.Detach())
 
-	w, a, err := Adopt(o)
+	w, a, err := adoptPool(o)
 	require.NoError(t, err)
 	require.Equal(t, 1, a.Kept)
 	require.False(t, w.Cached("a"))
@@ -152,11 +151,11 @@ func TestAdoptKeepsWhatIsHeldAndDamaged(t *testing.T) {
 }
 
 func TestAdoptDropsWhatIsDamaged(t *testing.T) {
-	for name, damage := range map[string]func(w *Writer, h Handle){
-		"data":   func(w *Writer, h Handle) { w.Segment().Ring()[h.Address+600]++ },
-		"header": func(w *Writer, h Handle) { w.Segment().Ring()[h.Address+4]++ },
-		"id":     func(w *Writer, h Handle) { w.Segment().Ring()[h.Address]++ },
-		"note":   func(w *Writer, h Handle) { w.Segment().Ring()[h.Address+70]++ },
+	for name, damage := range map[string]func(w *writer, h Handle){
+		"data":   func(w *writer, h Handle) { w.Segment().Ring()[h.Address+600]++ },
+		"header": func(w *writer, h Handle) { w.Segment().Ring()[h.Address+4]++ },
+		"id":     func(w *writer, h Handle) { w.Segment().Ring()[h.Address]++ },
+		"note":   func(w *writer, h Handle) { w.Segment().Ring()[h.Address+70]++ },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, r, o := realPool(t, Options{})
@@ -164,7 +163,7 @@ func TestAdoptDropsWhatIsDamaged(t *testing.T) {
 			hb := unleased(t, w, "b", 1000, 8)
 			damage(w, h)
 			require.NoError(t, w.Detach())
-			w, a, err := Adopt(o)
+			w, a, err := adoptPool(o)
 			require.NoError(t, err)
 			require.Equal(t, Adoption{Kept: 1, Dropped: 1, Clean: true, Epoch: 2}, a)
 			require.False(t, w.Cached("a"))
@@ -183,7 +182,7 @@ func TestAdoptDropsWhatIsDamaged(t *testing.T) {
 
 func TestAdoptErrors(t *testing.T) {
 	w, _, o := realPool(t, Options{})
-	_, _, err := Adopt(o)
+	_, _, err := adoptPool(o)
 	require.ErrorIs(t, err, sidecar.ErrOwned)
 	require.ErrorContains(t, err, fmt.Sprint(os.Getpid()))
 	require.NoError(t, w.Detach())
@@ -197,22 +196,21 @@ func TestAdoptErrors(t *testing.T) {
 	} {
 		bad := o
 		change(&bad)
-		_, _, err := Adopt(bad)
+		_, _, err := adoptPool(bad)
 		require.Error(t, err, name)
 	}
 	same := o
 	same.Generation = generation(t, "0.32.0") // speaks the same wire as the newest
-	w, _, err = Adopt(same)
+	w, _, err = adoptPool(same)
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
 
-	fifo := o
-	fifo.Policy, fifo.Name = FIFO, "fifo"
-	w, err = Create(fifo)
+	other := o
+	other.Name = "fifo"
+	w, err = fifo.create(other)
 	require.NoError(t, err)
-	w.own = false
-	require.NoError(t, w.Close())
-	_, _, err = Adopt(fifo)
+	require.NoError(t, w.Detach())
+	_, _, err = adoptPool(other)
 	require.ErrorIs(t, err, ErrInvalid)
 	require.ErrorContains(t, err, "Sweep")
 	_, err = segment.Sweep(segment.SweepOptions{Dir: o.Dir, Prefix: "fifo", Remove: true})
@@ -236,7 +234,7 @@ func TestReaderOfAForeignSegmentIsNotProtected(t *testing.T) {
 	open()
 	require.NoError(t, seg.Destroy())
 
-	w, err := Create(Options{Name: "s", Dir: dir, RingSize: 1000, MaxObjectSize: 500, Readers: 1, Policy: Pool})
+	w, err := pool.create(Options{Name: "s", Dir: dir, RingSize: 1000, MaxObjectSize: 500, Readers: 1})
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(dir+"/s"))
 	seg, err = segment.Create(so) // by something else

@@ -22,6 +22,7 @@ import (
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 // killProcess is a child as its parent sees it.
@@ -130,7 +131,7 @@ func say(format string, args ...any) {
 // and the entries of the sidecar are short.
 func killOptions(name string, rereads bool) Options {
 	return Options{
-		Name: name, RingSize: 1 << 20, MaxObjectSize: 80 << 10, Readers: 1, Policy: Pool, Owner: "kill",
+		Name: name, RingSize: 1 << 20, MaxObjectSize: 80 << 10, Readers: 1, Owner: "kill",
 		Rereads: rereads, TrustCounts: !rereads, QuarantineTTL: -1, MaxObjects: 150, ReaderSlots: 8,
 	}
 }
@@ -165,13 +166,23 @@ func killNote(nonce uint64, n int) []byte {
 	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, nonce), uint64(n))
 }
 
-// handleOf is the handle of an object, from what its writer knows.
-func handleOf(w *Writer, o *object) (killHandle, error) {
-	if len(o.note) != 16 {
-		return killHandle{}, fmt.Errorf("key %q has a note of %d bytes", o.key, len(o.note))
-	}
-	n := binary.LittleEndian.Uint64(o.note[8:])
-	return killHandle{o.key, w.handle(o), binary.LittleEndian.Uint64(o.note), int(n)}, nil
+// killObjects returns the handles of all objects of a pool, by id, from what it has noted
+// of them, and the ids of those that have a key.
+func killObjects(w *writer) (all map[uint32]killHandle, index map[string]uint32, err error) {
+	all, index = map[uint32]killHandle{}, map[string]uint32{}
+	_, closed := w.pool.store.Inspect(func(r shmstore.Record, state shmstore.ObjectState) {
+		o := &r.(*poolObject).Object
+		if len(o.Note()) != 16 {
+			err = errors.Join(err, fmt.Errorf("key %q has a note of %d bytes", o.Key(), len(o.Note())))
+			return
+		}
+		n := binary.LittleEndian.Uint64(o.Note()[8:])
+		all[o.ID()] = killHandle{o.Key(), w.pool.handle(o), binary.LittleEndian.Uint64(o.Note()), int(n)}
+		if state.Indexed {
+			index[o.Key()] = o.ID()
+		}
+	})
+	return all, index, errors.Join(err, closed)
 }
 
 func (h killHandle) bytes() []byte {
@@ -226,25 +237,15 @@ func (h killHandle) look(r *Reader) error {
 
 // checkAdopted looks at everything that a writer has adopted, through a reader,
 // and returns its index.
-func checkAdopted(w *Writer, r *Reader) (index map[string]uint32, err error) {
+func checkAdopted(w *writer, r *Reader) (index map[string]uint32, err error) {
 	if err := w.CheckStructure(); err != nil {
 		return nil, err
 	}
-	index = map[string]uint32{}
-	w.mu.Lock()
-	var all []killHandle
-	for _, o := range w.objects {
-		h, e := handleOf(w, o)
-		err = errors.Join(err, e)
-		all = append(all, h)
-		if o.state == committed {
-			index[o.key] = o.id
-		}
+	all, index, err := killObjects(w)
+	st, e := w.Stats()
+	if err = errors.Join(err, e); err == nil && len(index) != st.Objects {
+		err = fmt.Errorf("%d keys for %d in the index", len(index), st.Objects)
 	}
-	if len(index) != len(w.index) {
-		err = errors.Join(err, fmt.Errorf("%d keys for %d in the index", len(index), len(w.index)))
-	}
-	w.mu.Unlock()
 	for _, h := range all {
 		err = errors.Join(err, h.look(r))
 	}

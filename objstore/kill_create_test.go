@@ -16,7 +16,7 @@ import (
 
 // creatorChild makes a segment with one object and, when told, removes it.
 func creatorChild(o killOrder) error {
-	w, err := Create(killOptions(o.Name, true))
+	w, err := pool.create(killOptions(o.Name, true))
 	if err != nil {
 		return err
 	}
@@ -25,7 +25,7 @@ func creatorChild(o killOrder) error {
 	if err != nil {
 		return err
 	}
-	if h.h, err = w.put(h.key, killItem(h.n, h.bytes()), PutOptions{Request: r, Note: killNote(h.nonce, h.n)}); err != nil {
+	if h.h, err = r.Put(h.key, killItem(h.n, h.bytes()), PutOptions{Note: killNote(h.nonce, h.n)}); err != nil {
 		return err
 	}
 	say("P %v", h)
@@ -59,7 +59,7 @@ func killCreators(t *testing.T, report *killReport, seed uint64, each int) {
 			case 0:
 				sweepKilled(t, name, left[place] != nil)
 			case 1:
-				w, a, err := Adopt(killOptions(name, true))
+				w, a, err := adoptPool(killOptions(name, true))
 				if place != "segment.linked" {
 					require.ErrorIs(t, err, segment.ErrNotExist)
 					break
@@ -70,11 +70,11 @@ func killCreators(t *testing.T, report *killReport, seed uint64, each int) {
 				require.NoError(t, w.Close())
 				requireNoFiles(t, name)
 			}
-			w, err := Create(killOptions(name, true))
+			w, err := pool.create(killOptions(name, true))
 			if len(left[place]) == 2 && i%3 == 2 {
 				require.ErrorIs(t, err, segment.ErrExists)
 				sweepKilled(t, name, true)
-				w, err = Create(killOptions(name, true))
+				w, err = pool.create(killOptions(name, true))
 			}
 			require.NoError(t, err)
 			_, err = w.Put("k", bytesItem(100))
@@ -137,9 +137,9 @@ func TestSweepSparesTheLiving(t *testing.T) {
 	h, err := parseHandle(line[2:])
 	require.NoError(t, err)
 
-	_, err = Create(killOptions(name, true))
+	_, err = pool.create(killOptions(name, true))
 	require.ErrorIs(t, err, segment.ErrExists)
-	_, _, err = Adopt(killOptions(name, true))
+	_, _, err = adoptPool(killOptions(name, true))
 	require.ErrorIs(t, err, sidecar.ErrOwned)
 	got, err := segment.Sweep(segment.SweepOptions{Prefix: name, AnyOwner: true, Remove: true})
 	require.NoError(t, err)

@@ -25,7 +25,7 @@ func killWriters(t *testing.T, report *killReport, seed uint64, rereads bool, pl
 		t: t, rng: rand.New(rand.NewPCG(seed, 2)), name: killName(t, "writers"), report: report,
 		m: newKillModel(rereads),
 	}
-	w, err := Create(killOptions(l.name, rereads))
+	w, err := pool.create(killOptions(l.name, rereads))
 	require.NoError(t, err)
 	require.NoError(t, w.Detach())
 	l.worker = startWorker(t, l.name)
@@ -42,7 +42,7 @@ func killWriters(t *testing.T, report *killReport, seed uint64, rereads bool, pl
 	l.worker.release()
 	l.worker.judge(t, l.m)
 	l.adopt(true)
-	w, a, err := Adopt(killOptions(l.name, rereads))
+	w, a, err := adoptPool(killOptions(l.name, rereads))
 	require.NoError(t, err)
 	require.True(t, a.Clean)
 	require.Zero(t, a.Kept+a.Dropped)
@@ -114,7 +114,7 @@ func (l *killLane) quiet() {
 // gets. drain also ends everything that is in flight.
 func (l *killLane) adopt(drain bool) {
 	t := l.t
-	w, a, err := Adopt(killOptions(l.name, l.m.rereads))
+	w, a, err := adoptPool(killOptions(l.name, l.m.rereads))
 	require.NoError(t, err)
 	if l.pending != "" {
 		l.report.adopted(l.pending, a)
@@ -135,12 +135,11 @@ func (l *killLane) adopt(drain bool) {
 		require.NoError(t, err)
 		require.NoError(t, w.CheckStructure())
 	}
+	all, _, err := killObjects(w)
+	require.NoError(t, err)
 	for _, h := range l.m.handles {
-		w.mu.Lock()
-		o := w.objects[h.h.ID]
-		w.mu.Unlock()
-		require.NotNil(t, o, "in flight: %v", h)
-		require.Equal(t, h.h, w.handle(o), "the handle that is in flight")
+		require.Contains(t, all, h.h.ID, "in flight: %v", h)
+		require.Equal(t, h.h, all[h.h.ID].h, "the handle that is in flight")
 		require.NoError(t, h.look(l.look))
 	}
 	l.worker.ask("held", nil)
@@ -149,10 +148,8 @@ func (l *killLane) adopt(drain bool) {
 		require.Zero(t, used(t, w))
 		require.Zero(t, w.Len())
 	}
-	l.m.index = map[string]uint32{}
-	for k, o := range w.index {
-		l.m.index[k] = o.id
-	}
+	_, l.m.index, err = killObjects(w)
+	require.NoError(t, err)
 	require.NoError(t, w.Detach())
 	l.m.mayBeGone = true
 }

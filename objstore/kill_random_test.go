@@ -97,7 +97,7 @@ func (k *randomKiller) run(rounds int) {
 	}
 	require.NoError(t, k.next.wait())
 	require.NoError(t, k.look.Close())
-	w, _, err := Adopt(killOptions(k.name, k.rereads))
+	w, _, err := adoptPool(killOptions(k.name, k.rereads))
 	require.NoError(t, err)
 	w.Fence().Passed()
 	require.Zero(t, used(t, w))
@@ -113,7 +113,7 @@ func (k *randomKiller) create() {
 	if k.look != nil {
 		require.NoError(t, k.look.Close())
 	}
-	w, err := Create(killOptions(k.name, k.rereads))
+	w, err := pool.create(killOptions(k.name, k.rereads))
 	require.NoError(t, err)
 	require.NoError(t, w.Detach())
 	k.look, err = Open(k.name, killReaderOptions(false))
@@ -214,9 +214,9 @@ func (k *randomKiller) damage() {
 
 // adopt adopts the segment. If the damage makes that impossible, it follows the
 // advice of the error, makes a new segment, and returns nil.
-func (k *randomKiller) adopt(damaged bool) *Writer {
+func (k *randomKiller) adopt(damaged bool) *writer {
 	t := k.t
-	w, a, err := Adopt(killOptions(k.name, k.rereads))
+	w, a, err := adoptPool(killOptions(k.name, k.rereads))
 	if damaged && err != nil {
 		var bad *sidecar.FormatError
 		require.ErrorAs(t, err, &bad)
@@ -285,7 +285,7 @@ func requireRightOrRefused(t *testing.T, err error) {
 
 // judge takes all room that can be had, as producers do, and looks at every handle
 // meanwhile. Then it ends the writer, by plan or not.
-func (k *randomKiller) judge(w *Writer, damaged bool) {
+func (k *randomKiller) judge(w *writer, damaged bool) {
 	t := k.t
 	if damaged || k.rng.IntN(2) == 0 {
 		k.fill(w)
@@ -298,10 +298,9 @@ func (k *randomKiller) judge(w *Writer, damaged bool) {
 		k.m.handles = nil
 	}
 	require.NoError(t, w.CheckStructure())
-	k.m.index = map[string]uint32{}
-	for key, o := range w.index {
-		k.m.index[key] = o.id
-	}
+	_, index, err := killObjects(w)
+	require.NoError(t, err)
+	k.m.index = index
 	k.m.floor = k.m.maxID
 	if k.m.mayBeGone = k.rng.IntN(2) == 0; k.m.mayBeGone {
 		require.NoError(t, w.Detach())
@@ -312,7 +311,7 @@ func (k *randomKiller) judge(w *Writer, damaged bool) {
 
 // fill reserves all room, and writes into it behind the headers that stood there
 // once: a producer fills its object in any order.
-func (k *randomKiller) fill(w *Writer) {
+func (k *randomKiller) fill(w *writer) {
 	t := k.t
 	var all []*Reservation
 	for n := 64 << 10; n >= 64; n /= 4 {
@@ -332,9 +331,8 @@ func (k *randomKiller) fill(w *Writer) {
 		// Somewhere in its last third, which is data.
 		at := h.h.Address + shmring.HeaderSize + uint64(h.n-h.n/6)
 		for _, r := range all {
-			from := r.o.address + shmring.HeaderSize
-			if at >= from && at < from+uint64(len(r.payload)) {
-				r.payload[at-from] ^= 0x55
+			if b := reservedBytes(w, r, at); len(b) > 0 {
+				b[0] ^= 0x55
 			}
 		}
 	}

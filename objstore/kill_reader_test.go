@@ -77,7 +77,7 @@ func (l *stoppedLock) Unlock() error {
 // they are dead, nothing of them is left.
 func killReaders(t *testing.T, report *killReport, each int) {
 	name := killName(t, "readers")
-	w, err := Create(killOptions(name, true))
+	w, err := pool.create(killOptions(name, true))
 	require.NoError(t, err)
 	other, err := Open(name, killReaderOptions(true))
 	require.NoError(t, err)
@@ -86,7 +86,7 @@ func killReaders(t *testing.T, report *killReport, each int) {
 		for _, place := range readerPlaces {
 			h := killHandle{key: fmt.Sprintf("k%d", dead), nonce: uint64(i), n: 1 + i*37%5000}
 			r := begin(t, w, "r")
-			h.h, err = w.put(h.key, killItem(h.n, h.bytes()), PutOptions{Request: r, Note: killNote(h.nonce, h.n)})
+			h.h, err = r.Request.Put(h.key, killItem(h.n, h.bytes()), PutOptions{Note: killNote(h.nonce, h.n)})
 			require.NoError(t, err)
 			require.NoError(t, r.Commit())
 			p := startChild(t, killOrder{Role: "reader", Name: name, Place: place, Handle: h.String()})
@@ -132,7 +132,7 @@ func killReaders(t *testing.T, report *killReport, each int) {
 }
 
 // requireHeld tries to make an object go that a reader holds.
-func requireHeld(t *testing.T, w *Writer, h killHandle) {
+func requireHeld(t *testing.T, w *writer, h killHandle) {
 	t.Helper()
 	gone, err := w.Evict(h.key)
 	require.NoError(t, err)
@@ -143,11 +143,11 @@ func requireHeld(t *testing.T, w *Writer, h killHandle) {
 	_, err = w.Put("large", bytesItem(76<<10)) // and again, until there is no room
 	require.NoError(t, err)
 	w.Fence().Passed()
-	require.True(t, w.Retire("large"))
+	require.True(t, w.Remove("large"))
 	require.True(t, w.Cached(h.key))
 }
 
-func deadReaders(t *testing.T, w *Writer) int {
+func deadReaders(t *testing.T, w *writer) int {
 	t.Helper()
 	s, err := w.State()
 	require.NoError(t, err)

@@ -155,7 +155,7 @@ func hitsWithoutKills(t *testing.T, seed uint64) map[string]int {
 	for _, role := range []string{"writer", "creator"} {
 		name := killName(t, role)
 		if role == "writer" {
-			w, err := Create(killOptions(name, true))
+			w, err := pool.create(killOptions(name, true))
 			require.NoError(t, err)
 			require.NoError(t, w.Detach())
 		}
@@ -172,7 +172,7 @@ func hitsWithoutKills(t *testing.T, seed uint64) map[string]int {
 		}
 		require.NoError(t, p.wait())
 		if role == "writer" {
-			w, _, err := Adopt(killOptions(name, true))
+			w, _, err := adoptPool(killOptions(name, true))
 			require.NoError(t, err)
 			require.NoError(t, w.Close())
 		}

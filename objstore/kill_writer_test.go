@@ -30,7 +30,7 @@ import (
 type killWriter struct {
 	o            killOrder
 	rng          *rand.Rand
-	w            *Writer
+	w            *writer
 	counts, look *Reader
 	adopting     bool
 	names        int
@@ -41,7 +41,7 @@ type killWriter struct {
 }
 
 type killRequest struct {
-	*Request
+	Request
 	sent    bool
 	handles []killHandle
 }
@@ -104,7 +104,7 @@ func (c *killWriter) adopt() error {
 		}
 	}
 	c.adopting = true
-	w, a, err := Adopt(o)
+	w, a, err := adoptPool(o)
 	c.adopting = false
 	if err != nil {
 		return err
@@ -190,10 +190,11 @@ func (c *killWriter) put() (err error) {
 	if r == nil && c.rng.IntN(4) > 0 {
 		return c.begin()
 	}
+	put := c.w.steps.Put
 	if r != nil {
-		o.Request = r.Request
+		put = r.Put
 	}
-	if h.h, err = c.w.put(h.key, killItem(h.n, h.bytes()), o); err != nil {
+	if h.h, err = put(h.key, killItem(h.n, h.bytes()), o); err != nil {
 		return c.blocked(err)
 	}
 	c.issued(name, true, h)
@@ -207,10 +208,11 @@ func (c *killWriter) reserve() error {
 	h := c.next(c.size())
 	o := PutOptions{Note: killNote(h.nonce, h.n)}
 	name, r := c.request()
+	reserve := c.w.steps.Reserve
 	if r != nil {
-		o.Request = r.Request
+		reserve = r.Reserve
 	}
-	res, err := c.w.ReserveWith(h.key, killItem(h.n, nil), o)
+	res, err := reserve(h.key, killItem(h.n, nil), o)
 	if err != nil {
 		return c.blocked(err)
 	}
@@ -256,9 +258,8 @@ func (c *killWriter) lookup() error {
 	if err != nil {
 		return c.blocked(err)
 	}
-	c.w.mu.Lock()
-	kh, err := handleOf(c.w, c.w.objects[h.ID])
-	c.w.mu.Unlock()
+	all, _, err := killObjects(c.w)
+	kh := all[h.ID]
 	kh.h = h
 	c.issued(name, false, kh)
 	return err
@@ -314,7 +315,7 @@ func (c *killWriter) evict() error {
 }
 
 func (c *killWriter) retire() error {
-	c.w.Retire(c.key())
+	c.w.Remove(c.key())
 	return nil
 }
 

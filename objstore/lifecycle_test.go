@@ -69,7 +69,8 @@ type life struct {
 
 // lifeRequest is a request at the frontend and in the engine.
 type lifeRequest struct {
-	*Request
+	request
+	w       *writer
 	reads   []lifeRead
 	left    int  // reads that ranks have still to do
 	dropped bool // the engine schedules it no more
@@ -137,7 +138,7 @@ func (l *life) run(requests int) {
 func (l *life) begin() {
 	t := l.t
 	l.n.begun++
-	r := &lifeRequest{Request: begin(t, l.s.Writer, fmt.Sprint("r", l.n.begun))}
+	r := &lifeRequest{request: begin(t, l.s, fmt.Sprint("r", l.n.begun)), w: l.s.writer}
 	children := 1
 	if l.rnd.IntN(5) == 0 {
 		children += 1 + l.rnd.IntN(2)
@@ -210,7 +211,7 @@ func (l *life) schedule(r *lifeRequest) {
 func (l *life) read(rank int, read lifeRead) {
 	t := l.t
 	r := l.s.readers[rank]
-	if l.s.gen.Counting == pycompat.CountTouch {
+	if l.s.Generation().Counting == pycompat.CountTouch {
 		require.NoError(t, r.Touch(context.Background(), read.key, read.h))
 	}
 	v, err := r.Get(read.h, read.key)
@@ -268,12 +269,12 @@ func (l *life) abort(r *lifeRequest) {
 
 // fence is a call that every rank executes behind everything sent before.
 func (l *life) fence() {
-	w, f := l.s.Writer, l.s.Fence()
+	w, f := l.s.writer, l.s.Fence()
 	l.inbox = append(l.inbox, func() {
 		left := len(l.ranks)
 		for i := range l.ranks {
 			l.ranks[i] = append(l.ranks[i], func() {
-				if left--; left == 0 && w == l.s.Writer {
+				if left--; left == 0 && w == l.s.writer {
 					f.Passed()
 					l.n.fences++
 				}
@@ -303,11 +304,11 @@ func (l *life) restart() {
 // crash kills the frontend. The next one adopts the segment; the engine goes on
 // with what the dead one sent, and nobody waits for it.
 func (l *life) crash() {
-	w, a, err := adopt(l.s.Segment(), l.s.opt)
+	w, a, err := adoptSegment(l.s.Segment(), l.s.pool.opt)
 	require.NoError(l.t, err)
 	require.Zero(l.t, a.Dropped)
 	require.Equal(l.t, l.s.Len(), a.Kept)
-	l.s.Writer = w
+	l.s.writer = w
 	for _, r := range l.open {
 		r.ended = true
 	}
@@ -345,6 +346,6 @@ func (l *life) drain() {
 	require.NoError(l.t, err)
 	require.Zero(l.t, st.Leases)
 	require.Zero(l.t, st.Quarantined)
-	require.Zero(l.t, used(l.t, l.s.Writer), "something is pinned though everything has ended")
+	require.Zero(l.t, used(l.t, l.s.writer), "something is pinned though everything has ended")
 	l.n.drained++
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmring/sidecar"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 // Options say what store to make. RingSize, MaxObjectSize and Readers must be
@@ -19,136 +20,152 @@ type Options struct {
 	// VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME or vLLM's default, see
 	// pycompat.Generation.SegmentName.
 	Name string
+	// Dir is the directory of shared memory, /dev/shm if empty.
+	Dir string
+	// Owner is a label: segment.Sweep removes only segments of the label that it is given.
+	Owner string
 	// RingSize is the bytes of the ring; pycompat.RingSize computes it from
 	// mm_processor_cache_gb.
 	RingSize int
 	// MaxObjectSize is the most bytes of one object, with its counter and
 	// metadata: vLLM's mm_shm_cache_max_object_size_mb times 2^20. 0 is
-	// DefaultMaxObjectSize, or RingSize if that is less. With FIFO it may be above RingSize, as with vLLM.
+	// DefaultMaxObjectSize, or RingSize if that is less. In a FIFO it may be above
+	// RingSize, as with vLLM.
 	MaxObjectSize int
 	// Readers is the number of processes that read every object: the engine's
 	// world size.
 	Readers int
 	// Generation of the vLLM workers; nil is the newest known.
 	Generation *pycompat.Generation
-	// Policy is Pool if not set. FIFO is vLLM's own, which one request that is never
-	// read blocks for ever.
-	Policy Policy
-	// Align places chunks at multiples of so many bytes in the segment, see
-	// shmring.RingOptions. 0 gives upstream's addresses. Pool has its own.
-	Align int
 	// InlineThreshold in bytes: smaller tensors become part of the message
 	// (VLLM_MSGPACK_ZERO_COPY_THRESHOLD). 0 is upstream's default of 256, less is
 	// upstream's 0.
 	InlineThreshold int
-	// KeepIDs lets ids rise over Clear also in generations in which upstream
-	// starts them again, which makes an old handle match a new chunk.
-	KeepIDs bool
-	// FirstID is the id of the first object. NewWriter over a segment that was
-	// in use wants one that no handle still has.
+	// FirstID is the id of the first object. NewPool and NewFIFO over a segment that
+	// was in use want one that no handle still has.
 	FirstID uint32
-	// Rereads says that the engine may read an address again after every reader
-	// has read it, since its newer model runner resumes a preempted request as a new
-	// one. Then complete counts don't end the quarantine of an aborted request, a
-	// Fence does. It is on by itself for generations that may do so
-	// (pycompat.Generation.Rereads), unless TrustCounts says that this engine does
-	// not. Both are of no meaning in FIFO.
-	Rereads, TrustCounts bool
-	// QuarantineTTL ends the quarantine of an aborted request for which no fence
-	// passes, if the counts say that nobody has read the object since it was last
-	// idle, or that all reads are done. 0 is DefaultQuarantineTTL, less is never.
-	QuarantineTTL time.Duration
-	// MaxObjects is the most objects at a time of a Pool segment, whose sidecar
-	// has 64 bytes for each. 0 is one for every 8 KiB of the ring, within 1024
-	// and 2^20.
-	MaxObjects int
-	// FullSums makes the sidecar's checksums cover every byte of an object, so that
-	// Adopt finds any change that something else made to it. Without, they cover
-	// objects up to 64 KiB, and samples of larger ones (sidecar.PayloadSum): a full
-	// sum takes longer than writing the object.
-	FullSums bool
-	// ReaderSlots is the most readers of this library that look at objects in
-	// place, 2 KiB each in the sidecar. 0 is 64.
-	ReaderSlots int
-	// Owner is a label by which segment.Sweep knows whose segments it may remove.
-	Owner string
-	// Quotas bound the bytes of each tenant (PutOptions.Tenant) in a Pool; Quota
-	// those of a tenant that is not in it. 0 is no bound.
-	Quotas map[string]int64
-	Quota  int64
-	// Lock makes the writer count its own reads like a reader, as a vLLM
-	// storage built with a lock does. Normally nil.
+	// Watch, if not nil, is called for every key that comes and goes. It is called
+	// under the store's lock: it must be quick and must not call the store.
+	Watch func(Change)
+	// Lock makes the steps of package upstream count the reads of the writer like a
+	// reader's, as a vLLM storage built with a lock does. Normally nil.
 	Lock Locker
 	// LockTimeout bounds every wait for Lock; 0 is 10 s.
 	LockTimeout time.Duration
-	// Watch, if not nil, is told of every key that comes and goes. It is called
-	// under the store's lock: it must be quick and must not call the Writer.
-	Watch func(Change)
-	// Dir is the directory of shared memory, /dev/shm if empty.
-	Dir string
+
+	// Of a FIFO:
+
+	// Align places chunks at multiples of so many bytes in the segment, see
+	// shmring.RingOptions. 0 gives upstream's addresses. Those of a Pool are at
+	// multiples of 64 bytes.
+	Align int
+	// KeepIDs lets ids rise over Clear also in generations in which upstream
+	// starts them again, which makes an old handle match a new chunk. Those of a Pool
+	// always rise.
+	KeepIDs bool
+
+	// Of a Pool:
+
+	// Rereads reports that the engine may read an address again after every reader
+	// has read it, since its newer model runner resumes a preempted request as a new
+	// one. Then complete counts don't end the quarantine of an aborted request, a
+	// Fence does. It is on by itself for generations that may do so
+	// (pycompat.Generation.Rereads), unless TrustCounts reports that this engine does
+	// not.
+	Rereads, TrustCounts bool
+	// QuarantineTTL ends the quarantine of an aborted request for which no fence
+	// passes, if the counts prove that nobody has read the object since it was last
+	// idle, or that all reads are done. 0 is ten minutes (shmstore.DefaultQuarantineTTL), less
+	// is never.
+	QuarantineTTL time.Duration
+	// Quotas bound the bytes of each tenant (PutOptions.Tenant); Quota those of a
+	// tenant that is not in it. 0 is no bound. A FIFO refuses them.
+	Quotas map[string]int64
+	Quota  int64
+	// MaxObjects is the most objects at a time: the sidecar has 64 bytes for each. 0 is
+	// one for every 8 KiB of the ring, within 1024 and 2^20.
+	MaxObjects int
+	// ReaderSlots is the most readers of this library that look at objects in
+	// place, 2 KiB each in the sidecar. 0 is 64.
+	ReaderSlots int
+	// FullSums makes the sidecar's checksums cover every byte of an object, so that
+	// AdoptPool finds any change that something else made to it. Without, they cover
+	// objects up to 64 KiB, and samples of larger ones (sidecar.PayloadSum): a full
+	// sum takes longer than writing the object.
+	FullSums bool
 }
 
 // DefaultMaxObjectSize is vLLM's default of mm_shm_cache_max_object_size_mb.
 const DefaultMaxObjectSize = 128 << 20
 
-// DefaultQuarantineTTL is far longer than an engine takes for anything.
-const DefaultQuarantineTTL = 10 * time.Minute
-
-// Change says that the object under a key is there now, or no longer.
-type Change struct {
-	Key     string
-	ID      uint32
-	Present bool
-}
-
 // maxReaders is far more than any engine has, and keeps products of counts
 // small.
 const maxReaders = 1 << 16
 
-// Validate reports what is wrong with the options.
-func (o Options) Validate() error {
-	_, err := o.resolve()
-	return err
-}
-
-// resolve returns the options with the defaults of what every part of the store
-// needs, if they are valid.
+// resolve returns the options with the defaults of what every part of a store needs, if
+// they are valid for either.
 func (o Options) resolve() (Options, error) {
 	var err error
 	if o.Generation, err = pycompat.Resolve(o.Generation); err != nil {
 		return o, err
 	}
-	if o.Policy == 0 {
-		o.Policy = Pool
-	}
 	if o.MaxObjectSize == 0 {
 		o.MaxObjectSize = min(DefaultMaxObjectSize, o.RingSize)
 	}
-	return o, o.check()
-}
-
-func (o Options) check() error {
 	switch {
 	case o.RingSize <= shmring.HeaderSize:
-		return fmt.Errorf("%w: RingSize %d has no room for an object", ErrInvalid, o.RingSize)
+		return o, fmt.Errorf("%w: RingSize %d has no room for an object", ErrInvalid, o.RingSize)
 	case o.MaxObjectSize < 0:
-		return fmt.Errorf("%w: MaxObjectSize %d is negative", ErrInvalid, o.MaxObjectSize)
-	case o.Policy == Pool && o.MaxObjectSize > o.RingSize:
-		return fmt.Errorf("%w: MaxObjectSize %d is above RingSize %d, so no such object could ever be put; lower it, or leave it at 0", ErrInvalid, o.MaxObjectSize, o.RingSize)
+		return o, fmt.Errorf("%w: MaxObjectSize %d is negative", ErrInvalid, o.MaxObjectSize)
 	case o.Readers < 1 || o.Readers > maxReaders:
-		return fmt.Errorf("%w: Readers %d, want the world size of the engine, 1 to %d", ErrInvalid, o.Readers, maxReaders)
+		return o, fmt.Errorf("%w: Readers %d, want the world size of the engine, 1 to %d", ErrInvalid, o.Readers, maxReaders)
 	case o.LockTimeout < 0:
-		return fmt.Errorf("%w: LockTimeout %v is negative", ErrInvalid, o.LockTimeout)
-	case o.Policy != FIFO && o.Policy != Pool:
-		return fmt.Errorf("%w: %v, want FIFO or Pool", ErrInvalid, o.Policy)
-	case o.Rereads && o.TrustCounts:
-		return fmt.Errorf("%w: Rereads and TrustCounts contradict each other", ErrInvalid)
-	case o.MaxObjects < 0 || o.ReaderSlots < 0:
-		return fmt.Errorf("%w: MaxObjects %d, ReaderSlots %d", ErrInvalid, o.MaxObjects, o.ReaderSlots)
-	case o.Policy != Pool && (o.Quota != 0 || o.Quotas != nil):
-		return fmt.Errorf("%w: quotas need the policy Pool", ErrInvalid)
+		return o, fmt.Errorf("%w: LockTimeout %v is negative", ErrInvalid, o.LockTimeout)
 	}
-	return o.ring().Validate()
+	return o, o.ring().Validate()
+}
+
+// resolveFIFO is resolve for a [FIFO].
+func (o Options) resolveFIFO() (Options, error) {
+	if o.Quota != 0 || o.Quotas != nil {
+		return o, fmt.Errorf("%w: quotas need a Pool", ErrInvalid)
+	}
+	return o.resolve()
+}
+
+// resolvePool is resolve for a [Pool].
+func (o Options) resolvePool() (Options, error) {
+	switch {
+	case o.MaxObjectSize > o.RingSize:
+		return o, fmt.Errorf("%w: MaxObjectSize %d is above RingSize %d, so no such object could ever be put; lower it, or leave it at 0", ErrInvalid, o.MaxObjectSize, o.RingSize)
+	case o.Rereads && o.TrustCounts:
+		return o, fmt.Errorf("%w: Rereads and TrustCounts contradict each other", ErrInvalid)
+	case o.MaxObjects < 0 || o.ReaderSlots < 0:
+		return o, fmt.Errorf("%w: MaxObjects %d, ReaderSlots %d", ErrInvalid, o.MaxObjects, o.ReaderSlots)
+	}
+	return o.resolve()
+}
+
+// ValidateFIFO returns what is wrong with the options of a [FIFO].
+func (o Options) ValidateFIFO() error {
+	_, err := o.resolveFIFO()
+	return err
+}
+
+// ValidatePool returns what is wrong with the options of a [Pool].
+func (o Options) ValidatePool() error {
+	_, err := o.resolvePool()
+	return err
+}
+
+// resetReaders checks a number of readers before it is used.
+func resetReaders(o Options, reset func(int) error, readers int) error {
+	if readers < 0 || readers > maxReaders {
+		o.Readers = readers
+		_, err := o.resolve()
+		return err
+	}
+	return reset(readers)
 }
 
 func (o Options) ring() shmring.RingOptions {
@@ -156,22 +173,26 @@ func (o Options) ring() shmring.RingOptions {
 	return shmring.RingOptions{Align: o.Align, DataOffset: g.DataOffset, IDsRestart: g.IDsRestart && !o.KeepIDs, FirstID: o.FirstID}
 }
 
-func (o Options) segment() segment.Options {
+func (o Options) fifoSegment() segment.Options {
 	g := o.Generation
-	c := &sidecar.Options{
-		Policy: FIFO, Generation: g.Version, Owner: o.Owner, Readers: o.Readers, Slots: o.ReaderSlots,
+	return segment.Options{Name: o.Name, RingSize: o.RingSize, DataOffset: g.DataOffset, Dir: o.Dir, Sidecar: &sidecar.Options{
+		Policy: sidecar.FIFO, Generation: g.Version, Owner: o.Owner, Readers: o.Readers, Slots: o.ReaderSlots,
+	}}
+}
+
+// bytes returns the options of the store under a Pool.
+func (o Options) bytes() shmstore.Options {
+	g := o.Generation
+	return shmstore.Options{
+		Name: o.Name, Size: o.RingSize, DataOffset: g.DataOffset, MaxObjectSize: o.MaxObjectSize,
+		MaxObjects: o.MaxObjects, ReaderSlots: o.ReaderSlots, Format: g.Version, Owner: o.Owner, Readers: o.Readers,
+		FirstID: o.FirstID, FullSums: o.FullSums, QuarantineTTL: o.QuarantineTTL, Quotas: o.Quotas, Quota: o.Quota,
+		Watch: o.Watch, Dir: o.Dir,
 	}
-	if o.Policy == Pool {
-		c.Policy = Pool
-		if c.Objects = o.MaxObjects; c.Objects == 0 {
-			c.Objects = min(max(o.RingSize/(8<<10), 1<<10), 1<<20)
-		}
-	}
-	return segment.Options{Name: o.Name, RingSize: o.RingSize, DataOffset: g.DataOffset, Dir: o.Dir, Sidecar: c}
 }
 
 // ReaderOptions say what store a reader expects. RingSize and Generation must
-// be the writer's: the segment has no header that tells.
+// be the writer's: the segment has no header to read them from.
 type ReaderOptions struct {
 	// RingSize is the bytes of the writer's ring.
 	RingSize int
@@ -193,12 +214,12 @@ type ReaderOptions struct {
 	LockTimeout time.Duration
 	// Dir is the directory of shared memory, /dev/shm if empty.
 	Dir string
-	// Logger is told of views that were dropped without Release, and where they
-	// were got. nil is silent.
+	// Logger gets a line for each view that was dropped without Release, with the place
+	// where it was got. nil is silent.
 	Logger *slog.Logger
 }
 
-// Validate reports what is wrong with the options.
+// Validate returns what is wrong with the options.
 func (o ReaderOptions) Validate() error {
 	_, err := o.resolve()
 	return err

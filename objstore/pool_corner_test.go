@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/mem"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
@@ -28,14 +29,14 @@ func TestTTLDoesNotEndWhileAChildReads(t *testing.T) {
 		"nothing else": func(*store) {},
 		"rolled back ones": func(s *store) {
 			for _, id := range []string{"b", "c"} {
-				r := begin(t, s.Writer, id)
+				r := begin(t, s, id)
 				_, err := r.Lookup("x")
 				require.NoError(t, err)
 				r.Rollback()
 			}
 		},
 		"one that is finished unread": func(s *store) {
-			r := begin(t, s.Writer, "b")
+			r := begin(t, s, "b")
 			_, err := r.Lookup("x")
 			require.NoError(t, err)
 			require.NoError(t, r.Commit())
@@ -44,7 +45,7 @@ func TestTTLDoesNotEndWhileAChildReads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newPoolStore(t, Options{Readers: 1, QuarantineTTL: time.Nanosecond})
-			a := begin(t, s.Writer, "a")
+			a := begin(t, s, "a")
 			h, err := a.Put("x", bytesItem(500))
 			require.NoError(t, err)
 			_, err = a.Lookup("x") // for its second child
@@ -54,10 +55,10 @@ func TestTTLDoesNotEndWhileAChildReads(t *testing.T) {
 			a.Abort()
 			time.Sleep(time.Millisecond)
 			other(s)
-			require.NotZero(t, used(t, s.Writer))
+			require.NotZero(t, used(t, s.writer))
 			read(t, s.readers[0], h, "x")
 			s.Fence().Passed()
-			require.Zero(t, used(t, s.Writer))
+			require.Zero(t, used(t, s.writer))
 		})
 	}
 }
@@ -76,7 +77,7 @@ func TestTTLDoesNotEndWhatAnAdoptedRequestReads(t *testing.T) {
 	read(t, r, h, "x")
 	require.NoError(t, w.Detach())
 	o.QuarantineTTL = time.Nanosecond
-	w, a, err := Adopt(o)
+	w, a, err := adoptPool(o)
 	require.NoError(t, err)
 	require.Equal(t, 1, a.InUse)
 	req := begin(t, w, "r")
@@ -99,7 +100,7 @@ func TestTTLDoesNotEndWhatAnAdoptedRequestReads(t *testing.T) {
 func TestTTLEndsAfterAPartialFence(t *testing.T) {
 	s := newPoolStore(t, Options{QuarantineTTL: time.Nanosecond, Rereads: true})
 	abort := func(id string) {
-		r := begin(t, s.Writer, id)
+		r := begin(t, s, id)
 		_, err := r.Lookup("x")
 		if err != nil {
 			_, err = r.Put("x", bytesItem(500))
@@ -112,14 +113,14 @@ func TestTTLEndsAfterAPartialFence(t *testing.T) {
 	f := s.Fence()
 	abort("b")
 	f.Passed()
-	require.Eventually(t, func() bool { return used(t, s.Writer) == 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return used(t, s.writer) == 0 }, time.Minute, time.Millisecond)
 }
 
 func TestFencesThatNeverPassKeepLittle(t *testing.T) {
 	s := newPoolStore(t, Options{QuarantineTTL: -1})
 	for i := range 1000 {
 		s.Fence()
-		r := begin(t, s.Writer, fmt.Sprint(i))
+		r := begin(t, s, fmt.Sprint(i))
 		_, err := r.Lookup("x")
 		if err != nil {
 			_, err = r.Put("x", bytesItem(500))
@@ -128,9 +129,11 @@ func TestFencesThatNeverPassKeepLittle(t *testing.T) {
 		require.NoError(t, r.Commit())
 		r.Abort()
 	}
-	require.Equal(t, 1, s.life.(*pool).quarantined.Len())
+	st, err := s.Stats()
+	require.NoError(t, err)
+	require.Equal(t, 1, st.QuarantinedObjects)
 	s.Fence().Passed()
-	require.Zero(t, used(t, s.Writer))
+	require.Zero(t, used(t, s.writer))
 }
 
 func TestAClosedPoolHasNoKeys(t *testing.T) {
@@ -138,7 +141,7 @@ func TestAClosedPoolHasNoKeys(t *testing.T) {
 	unleased(t, w, "a", 100, 1)
 	require.NoError(t, w.Close())
 	require.False(t, w.Cached("a"))
-	require.False(t, w.Retire("a"))
+	require.False(t, w.Remove("a"))
 	_, err := w.Evict("a")
 	require.ErrorIs(t, err, ErrClosed)
 	require.ErrorIs(t, w.ResetReaders(0), ErrClosed)
@@ -181,7 +184,7 @@ func TestTruncatedPoolDoesNotPanic(t *testing.T) {
 		_, err = w.State()
 		require.NoError(t, err)
 		_, _ = w.FreeUnused()
-		w.Retire("a")
+		w.Remove("a")
 	}
 	require.NoError(t, w.Close())
 }
@@ -201,7 +204,7 @@ func TestMaxObjectsBesideAViewedObject(t *testing.T) {
 
 func TestSetCostAfterCommitChangesNothing(t *testing.T) {
 	s := newPoolStore(t, Options{})
-	r := begin(t, s.Writer, "r")
+	r := begin(t, s, "r")
 	res, err := r.Reserve("a", bytesItem(300))
 	require.NoError(t, err)
 	_, err = res.Commit()
@@ -215,14 +218,14 @@ func TestSetCostAfterCommitChangesNothing(t *testing.T) {
 func TestQuotaThatIsTooSmallEvictsNothing(t *testing.T) {
 	s := newPoolStore(t, Options{Quota: 4096})
 	for i := range 3 {
-		r := begin(t, s.Writer, "r")
-		res, err := s.ReserveWith(fmt.Sprint(i), bytesItem(700), PutOptions{Request: r, Tenant: "t"})
+		r := begin(t, s, "r")
+		res, err := r.Request.Reserve(fmt.Sprint(i), bytesItem(700), PutOptions{Tenant: "t"})
 		require.NoError(t, err)
 		_, err = res.Commit()
 		require.NoError(t, err)
 		r.Rollback()
 	}
-	_, err := s.ReserveWith("big", bytesItem(5000), PutOptions{Tenant: "t"})
+	_, err := s.steps.Reserve("big", bytesItem(5000), PutOptions{Tenant: "t"})
 	require.ErrorIs(t, err, ErrTooLarge)
 	require.ErrorContains(t, err, "quota")
 	require.Equal(t, 3, s.Len())
@@ -232,94 +235,115 @@ func TestNewWriterOverASidecarInUse(t *testing.T) {
 	w, _, o := realPool(t, Options{})
 	unleased(t, w, "a", 100, 1)
 	require.NoError(t, w.Detach())
-	so := o.segment()
+	so := o.bytes().Segment()
 	so.Sidecar = nil
 	seg, err := segment.Adopt(so)
 	require.NoError(t, err)
-	for _, p := range []Policy{FIFO, Pool} {
-		bad := o
-		bad.Policy = p
-		_, err = NewWriter(seg, bad)
-		if p == FIFO {
-			require.ErrorIs(t, err, ErrInvalid)
-			require.ErrorContains(t, err, "adopt")
-		}
+	for _, k := range kinds {
+		_, err = k.over(seg, o)
+		require.ErrorIs(t, err, ErrInvalid)
+		require.ErrorContains(t, err, "adopt")
 	}
 	require.NoError(t, seg.Destroy())
 }
 
-func TestLeaseOfChildrenCountsEach(t *testing.T) {
+func TestUsesOfChildrenCountEach(t *testing.T) {
 	s := newPoolStore(t, Options{Generation: generation(t, "0.31.0")})
-	l := putLeased(t, s.Writer, "a", 100)
-	h, err := l.IssueN(3)
+	r := putHeld(t, s, "a", 100)
+	h, _, err := r.Keep("a")
 	require.NoError(t, err)
-	_, err = l.IssueN(0)
-	require.ErrorIs(t, err, ErrInvalid)
-	_, err = l.IssueN(1 << 40)
+	require.NoError(t, r.SetUses(h, 3))
+	err = r.SetUses(h, 1<<40)
 	require.ErrorIs(t, err, ErrFull)
-	l.Sent()
+	require.ErrorContains(t, err, "overflow")
+	require.NoError(t, r.Commit())
 	for range 3 {
 		require.Len(t, s.readers, 2)
 		deliver(t, s, "a", h)
 	}
-	l.Abort()
-	require.Zero(t, used(t, s.Writer), "three handles of one, two and two reads each were read")
+	r.Abort()
+	require.Zero(t, used(t, s.writer), "three handles of one, two and two reads each were read")
 
-	unsent := putLeased(t, s.Writer, "b", 100)
-	_, err = unsent.IssueN(2)
+	unsent := putHeld(t, s, "b", 100)
+	hb, _, err := unsent.Keep("b")
 	require.NoError(t, err)
-	unsent.Abort()
-	require.Zero(t, used(t, s.Writer), "nobody reads what was not sent")
+	require.NoError(t, unsent.SetUses(hb, 2))
+	unsent.Rollback()
+	require.Zero(t, used(t, s.writer), "nobody reads what was not sent")
 }
 
-func TestLookupOfARequestEndsTheTouch(t *testing.T) {
-	s := newPoolStore(t, Options{Generation: generation(t, "0.32.0")})
-	for _, ask := range []func(*Request) error{
-		func(r *Request) error { _, err := r.Lookup("a"); return err },
-		func(*Request) error {
-			l, err := s.Lease("a")
-			l.Release()
-			return err
-		},
-	} {
-		r := begin(t, s.Writer, "r")
-		_, err := r.Put("a", bytesItem(100))
-		require.NoError(t, err)
-		require.NoError(t, s.Touch("a"))
-		require.NoError(t, ask(r))
-		r.Rollback()
-		require.Zero(t, used(t, s.Writer))
+// A touch protects until the next get_cached, or until it is ended; requests leave it.
+func TestGetCachedEndsTheTouch(t *testing.T) {
+	for _, k := range kinds {
+		t.Run(string(k), func(t *testing.T) {
+			s := newStoreOf(t, k, Options{RingSize: 4096, MaxObjectSize: 1000, Readers: 1, Generation: generation(t, "0.32.0")})
+			for i, end := range []func(key string){
+				func(key string) {
+					h, err := s.Lookup(key)
+					require.NoError(t, err)
+					s.readAll(t, h, key)
+				},
+				s.Untouch,
+				func(string) { s.ReleaseTouches() },
+			} {
+				key := fmt.Sprint(i)
+				putHeld(t, s, key, 100).Rollback()
+				require.NoError(t, s.Touch(key))
+				r := begin(t, s, "r")
+				_, _, err := r.Keep(key)
+				require.NoError(t, err)
+				r.Rollback()
+				_, err = s.FreeUnused()
+				require.NoError(t, err)
+				require.True(t, s.Cached(key))
+				end(key)
+				s.Fence().Passed()
+				_, err = s.FreeUnused()
+				require.NoError(t, err)
+				require.False(t, s.Cached(key))
+			}
+		})
 	}
 }
 
 func TestReservationOfARequestIsCommittedByIt(t *testing.T) {
-	s := newPoolStore(t, Options{})
-	other := newPoolStore(t, Options{})
-	r := begin(t, s.Writer, "r")
-	_, err := other.ReserveWith("a", bytesItem(10), PutOptions{Request: r})
-	require.ErrorIs(t, err, ErrInvalid)
-	res, err := r.Reserve("a", bytesItem(10))
-	require.NoError(t, err)
-	_, err = res.CommitLeased()
-	require.ErrorIs(t, err, ErrInvalid)
-	_, err = res.Commit()
-	require.NoError(t, err)
-	r.Rollback()
+	for _, k := range kinds {
+		t.Run(string(k), func(t *testing.T) {
+			s := newStoreOf(t, k, Options{RingSize: 4096, MaxObjectSize: 1000, Readers: 1})
+			r := begin(t, s, "r")
+			res, err := r.Reserve("a", bytesItem(10))
+			require.NoError(t, err)
+			_, err = res.Commit()
+			require.NoError(t, err)
+			require.Equal(t, []string{"a"}, s.Holders()[0].Keys)
+			r.Rollback()
+			late := begin(t, s, "late")
+			res, err = late.Reserve("b", bytesItem(10))
+			require.NoError(t, err)
+			late.Rollback()
+			_, err = res.Commit()
+			require.ErrorIs(t, err, ErrEnded)
+			require.ErrorContains(t, err, "discard the reservation")
+			require.False(t, s.Cached("b"))
+			res.Discard()
+		})
+	}
 }
 
 // The newest engines may read again, so by default only a fence ends what was
 // aborted.
 func TestCountsAreNotTrustedByDefaultWhereAddressesAreReread(t *testing.T) {
 	for version, evicted := range map[string]bool{"0.33.0": false, "0.20.2": true} {
-		seg, err := segment.Private(make([]byte, 4096+generation(t, version).DataOffset), segment.Options{RingSize: 4096, DataOffset: generation(t, version).DataOffset})
+		g := generation(t, version)
+		seg, err := segment.Private(make([]byte, 4096+g.DataOffset), segment.Options{RingSize: 4096, DataOffset: g.DataOffset})
 		require.NoError(t, err)
-		w, err := NewWriter(seg, Options{Policy: Pool, Generation: generation(t, version), RingSize: 4096, MaxObjectSize: 4096, Readers: 1})
+		w, err := pool.over(seg, Options{Generation: g, RingSize: 4096, MaxObjectSize: 4096, Readers: 1})
 		require.NoError(t, err)
 		r := begin(t, w, "r")
-		h, err := r.Put("a", bytesItem(100))
+		_, err = r.Put("a", bytesItem(100))
 		require.NoError(t, err)
 		require.NoError(t, r.Commit())
-		w.setReads(h.Address, 1) // as its reader does
+		w.change(t, "a", func(_ *poolObject, reads []byte) { mem.Store32(reads, 1) }) // as its reader does
 		r.Abort()
 		ok, err := w.Evict("a")
 		require.NoError(t, err)
@@ -328,5 +352,5 @@ func TestCountsAreNotTrustedByDefaultWhereAddressesAreReread(t *testing.T) {
 		require.Zero(t, used(t, w))
 		require.NoError(t, w.Close())
 	}
-	require.ErrorIs(t, Options{RingSize: 100, Readers: 1, Rereads: true, TrustCounts: true}.Validate(), ErrInvalid)
+	require.ErrorIs(t, Options{RingSize: 100, Readers: 1, Rereads: true, TrustCounts: true}.ValidatePool(), ErrInvalid)
 }

@@ -14,16 +14,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/mem"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 // newPoolStore makes a pool of some KiB with readers that count, and a sidecar,
 // over private memory.
 func newPoolStore(t testing.TB, o Options) *store {
 	t.Helper()
-	o.Policy, o.TrustCounts = Pool, !o.Rereads
+	o.TrustCounts = !o.Rereads
 	if o.RingSize == 0 {
 		o.RingSize = 16 << 10
 	}
@@ -33,24 +35,17 @@ func newPoolStore(t testing.TB, o Options) *store {
 	if o.Readers == 0 {
 		o.Readers = 2
 	}
-	return newStore(t, o)
+	return newStoreOf(t, pool, o)
 }
 
 // used returns the bytes in use after everything that can go has gone.
-func used(t testing.TB, w *Writer) uint64 {
+func used(t testing.TB, w *writer) uint64 {
 	t.Helper()
 	_, err := w.FreeUnused()
 	require.NoError(t, err)
 	st, err := w.State()
 	require.NoError(t, err)
 	return st.Used
-}
-
-func begin(t testing.TB, w *Writer, id string) *Request {
-	t.Helper()
-	r, err := w.Begin(id)
-	require.NoError(t, err)
-	return r
 }
 
 func TestPoolTensorsAreAligned(t *testing.T) {
@@ -73,12 +68,12 @@ func TestPoolTensorsAreAligned(t *testing.T) {
 
 func TestPoolKeepsWhatIsLeasedAndEvictsTheRest(t *testing.T) {
 	s := newPoolStore(t, Options{RingSize: 8 << 10})
-	a := begin(t, s.Writer, "a")
+	a := begin(t, s, "a")
 	ha, err := a.Put("held", bytesItem(2000))
 	require.NoError(t, err)
 	require.NoError(t, a.Commit())
 	for i := range 20 { // far more than fits
-		r := begin(t, s.Writer, "b")
+		r := begin(t, s, "b")
 		h, err := r.Put(fmt.Sprint("k", i), bytesItem(2000))
 		require.NoError(t, err)
 		require.NoError(t, r.Commit())
@@ -89,20 +84,20 @@ func TestPoolKeepsWhatIsLeasedAndEvictsTheRest(t *testing.T) {
 	deliver(t, s, "held", ha)
 	require.True(t, s.Cached("held"))
 	a.Finish()
-	require.Zero(t, used(t, s.Writer))
+	require.Zero(t, used(t, s.writer))
 	require.False(t, s.Cached("held"))
 }
 
 // What FIFO is blocked by for ever is one object here.
 func TestPoolHasNoHeadOfLine(t *testing.T) {
 	s := newPoolStore(t, Options{RingSize: 8 << 10})
-	first := begin(t, s.Writer, "first")
+	first := begin(t, s, "first")
 	_, err := first.Put("first", bytesItem(500))
 	require.NoError(t, err)
 	require.NoError(t, first.Commit())
 	first.Abort() // nobody ever reads it
 	for i := range 50 {
-		r := begin(t, s.Writer, "r")
+		r := begin(t, s, "r")
 		_, err := r.Put(fmt.Sprint(i), bytesItem(2000))
 		require.NoError(t, err)
 		require.NoError(t, r.Commit())
@@ -112,14 +107,14 @@ func TestPoolHasNoHeadOfLine(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, st.Quarantined)
 	s.Fence().Passed()
-	require.Zero(t, used(t, s.Writer))
+	require.Zero(t, used(t, s.writer))
 }
 
 func TestPoolRollbackUndoesExactly(t *testing.T) {
 	for _, g := range pycompat.Releases() {
 		t.Run(g.Version, func(t *testing.T) {
 			s := newPoolStore(t, Options{Generation: g})
-			r := begin(t, s.Writer, "r")
+			r := begin(t, s, "r")
 			_, err := r.Put("a", bytesItem(500))
 			require.NoError(t, err)
 			for range 3 {
@@ -135,25 +130,25 @@ func TestPoolRollbackUndoesExactly(t *testing.T) {
 			require.Zero(t, st.Leases)
 			require.Zero(t, st.Quarantined)
 			require.True(t, s.Cached("a"), "what was made stays")
-			require.Zero(t, used(t, s.Writer))
+			require.Zero(t, used(t, s.writer))
 		})
 	}
 }
 
 func TestPoolAbortWaitsForTheReaders(t *testing.T) {
 	s := newPoolStore(t, Options{})
-	r := begin(t, s.Writer, "r")
+	r := begin(t, s, "r")
 	h, err := r.Put("a", bytesItem(500))
 	require.NoError(t, err)
 	require.NoError(t, r.Commit())
 	r.Abort()
 	for i, reader := range s.readers {
-		require.NotZero(t, used(t, s.Writer), "%d of 2 readers have read", i)
+		require.NotZero(t, used(t, s.writer), "%d of 2 readers have read", i)
 		v, err := reader.Get(h, "a")
 		require.NoError(t, err)
 		require.NoError(t, v.Release())
 	}
-	require.Zero(t, used(t, s.Writer))
+	require.Zero(t, used(t, s.writer))
 }
 
 // An engine that resumes a preempted request reads again after the counts are
@@ -161,7 +156,7 @@ func TestPoolAbortWaitsForTheReaders(t *testing.T) {
 func TestPoolAbortWaitsForAFenceWhereAddressesAreReread(t *testing.T) {
 	s := newPoolStore(t, Options{Rereads: true})
 	abort := func(id string) {
-		r := begin(t, s.Writer, id)
+		r := begin(t, s, id)
 		h, err := r.Lookup("a")
 		if err != nil {
 			h, err = r.Put("a", bytesItem(500))
@@ -172,19 +167,19 @@ func TestPoolAbortWaitsForAFenceWhereAddressesAreReread(t *testing.T) {
 		r.Abort()
 	}
 	abort("one")
-	require.NotZero(t, used(t, s.Writer))
+	require.NotZero(t, used(t, s.writer))
 	fence := s.Fence()
 	abort("two") // behind the fence
 	fence.Passed()
-	require.NotZero(t, used(t, s.Writer), "two may be under way yet")
+	require.NotZero(t, used(t, s.writer), "two may be under way yet")
 	s.Fence().Passed()
-	require.Zero(t, used(t, s.Writer))
+	require.Zero(t, used(t, s.writer))
 }
 
 func TestPoolQuarantineEndsByTimeOnlyIfNobodyIsInside(t *testing.T) {
 	s := newPoolStore(t, Options{QuarantineTTL: time.Nanosecond})
 	put := func(key string) Handle {
-		r := begin(t, s.Writer, key)
+		r := begin(t, s, key)
 		h, err := r.Put(key, bytesItem(500))
 		require.NoError(t, err)
 		require.NoError(t, r.Commit())
@@ -192,23 +187,23 @@ func TestPoolQuarantineEndsByTimeOnlyIfNobodyIsInside(t *testing.T) {
 		return h
 	}
 	put("unread")
-	require.Eventually(t, func() bool { return used(t, s.Writer) == 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return used(t, s.writer) == 0 }, time.Minute, time.Millisecond)
 	h := put("half read")
 	v, err := s.readers[0].Get(h, "half read")
 	require.NoError(t, err)
 	require.NoError(t, v.Release())
 	time.Sleep(time.Millisecond) // the time is over for sure
-	require.NotZero(t, used(t, s.Writer), "the second reader may be inside")
+	require.NotZero(t, used(t, s.writer), "the second reader may be inside")
 	require.NoError(t, s.ResetReaders(0))
-	require.Zero(t, used(t, s.Writer))
+	require.Zero(t, used(t, s.writer))
 
 	never := newPoolStore(t, Options{QuarantineTTL: -1})
-	r := begin(t, never.Writer, "r")
+	r := begin(t, never.writer, "r")
 	_, err = r.Put("a", bytesItem(500))
 	require.NoError(t, err)
 	require.NoError(t, r.Commit())
 	r.Abort()
-	require.NotZero(t, used(t, never.Writer))
+	require.NotZero(t, used(t, never.writer))
 	never.Fence().Passed()
 }
 
@@ -217,7 +212,7 @@ func TestPoolFinishWritesOffWhatWasNotRead(t *testing.T) {
 		t.Run(g.Version, func(t *testing.T) {
 			s := newPoolStore(t, Options{Generation: g})
 			for i := range 5 { // i reads are missing, or too many
-				r := begin(t, s.Writer, "r")
+				r := begin(t, s, "r")
 				h, err := r.Lookup("a")
 				if err != nil {
 					h, err = r.Put("a", bytesItem(500))
@@ -232,22 +227,22 @@ func TestPoolFinishWritesOffWhatWasNotRead(t *testing.T) {
 				r.Finish()
 			}
 			// From here on the counts tell again what an aborted request needs.
-			r := begin(t, s.Writer, "r")
+			r := begin(t, s, "r")
 			h, err := r.Lookup("a")
 			require.NoError(t, err)
 			require.NoError(t, r.Commit())
 			r.Abort()
-			require.NotZero(t, used(t, s.Writer))
+			require.NotZero(t, used(t, s.writer))
 			deliver(t, s, "a", h)
-			require.Zero(t, used(t, s.Writer))
+			require.Zero(t, used(t, s.writer))
 		})
 	}
 }
 
 func TestPoolResetReaders(t *testing.T) {
 	s := newPoolStore(t, Options{})
-	sent, unsent := begin(t, s.Writer, "sent"), begin(t, s.Writer, "unsent")
-	for _, r := range []*Request{sent, unsent} {
+	sent, unsent := begin(t, s, "sent"), begin(t, s, "unsent")
+	for _, r := range []request{sent, unsent} {
 		_, err := r.Put(r.ID(), bytesItem(500))
 		require.NoError(t, err)
 	}
@@ -257,7 +252,7 @@ func TestPoolResetReaders(t *testing.T) {
 	require.ErrorIs(t, s.ResetReaders(-1), ErrInvalid)
 	require.NoError(t, s.ResetReaders(1))
 	require.True(t, sent.Ended())
-	again := begin(t, s.Writer, "sent") // its id is free
+	again := begin(t, s, "sent") // its id is free
 	again.Rollback()
 	sent.Finish()
 	sent.Abort()
@@ -273,12 +268,12 @@ func TestPoolResetReaders(t *testing.T) {
 	require.False(t, s.Cached("sent"), "its one reader has read it")
 	require.True(t, s.Cached("unsent"))
 	s.Fence().Passed()
-	require.Zero(t, used(t, s.Writer))
+	require.Zero(t, used(t, s.writer))
 }
 
 func TestPoolClearKeepsWhatMayBeRead(t *testing.T) {
 	s := newPoolStore(t, Options{})
-	r := begin(t, s.Writer, "r")
+	r := begin(t, s, "r")
 	h, err := r.Put("a", bytesItem(500))
 	require.NoError(t, err)
 	require.ErrorIs(t, s.Clear(), ErrBusy)
@@ -291,7 +286,7 @@ func TestPoolClearKeepsWhatMayBeRead(t *testing.T) {
 	require.Greater(t, h2.ID, h.ID, "ids go on")
 	deliver(t, s, "a", h)
 	deliver(t, s, "a", h2)
-	require.Zero(t, used(t, s.Writer))
+	require.Zero(t, used(t, s.writer))
 	v, err := s.readers[0].Get(h, "a")
 	require.ErrorIs(t, err, ErrStale)
 	require.Nil(t, v)
@@ -299,7 +294,7 @@ func TestPoolClearKeepsWhatMayBeRead(t *testing.T) {
 
 func TestPoolFullSaysWho(t *testing.T) {
 	s := newPoolStore(t, Options{RingSize: 4096 + 32})
-	leased, aborted := begin(t, s.Writer, "l"), begin(t, s.Writer, "a")
+	leased, aborted := begin(t, s, "l"), begin(t, s, "a")
 	_, err := leased.Put("l", bytesItem(700))
 	require.NoError(t, err)
 	_, err = aborted.Put("a", bytesItem(800))
@@ -309,31 +304,32 @@ func TestPoolFullSaysWho(t *testing.T) {
 	res, err := s.Reserve("r", bytesItem(900))
 	require.NoError(t, err)
 	_, err = s.Put("x", bytesItem(3000))
-	var full *FullError
+	var full *shmstore.FullError
 	require.ErrorAs(t, err, &full)
 	b := full.Blocked
-	require.Nil(t, full.Head)
 	require.Greater(t, b.Leased, int64(700))
 	require.Greater(t, b.Quarantined, int64(800))
 	require.Greater(t, b.Reserved, int64(900))
 	require.Equal(t, int64(4096), b.Leased+b.Quarantined+b.Reserved+b.Free)
-	require.Contains(t, full.Error(), "PutContext")
+	require.Contains(t, full.Error(), "PutOptions.Wait")
 
 	// It waits for exactly that.
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-	_, err = s.PutContext(ctx, "x", bytesItem(3000), PutOptions{})
+	waits := begin(t, s, "waits")
+	_, err = waits.Request.Put("x", bytesItem(3000), PutOptions{Wait: ctx})
 	cancel()
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorIs(t, err, ErrFull)
 	done := make(chan error)
 	go func() {
-		_, err := s.PutContext(context.Background(), "x", bytesItem(3000), PutOptions{})
+		_, err := waits.Request.Put("x", bytesItem(3000), PutOptions{Wait: context.Background()})
 		done <- err
 	}()
 	res.Discard()
 	leased.Rollback()
 	s.Fence().Passed()
 	require.NoError(t, <-done)
+	waits.Rollback()
 
 	_, err = s.Put("huge", bytesItem(5000))
 	require.ErrorIs(t, err, ErrTooLarge)
@@ -343,8 +339,8 @@ func TestPoolFullSaysWho(t *testing.T) {
 func TestPoolQuota(t *testing.T) {
 	s := newPoolStore(t, Options{RingSize: 64 << 10, Quota: 4096, Quotas: map[string]int64{"big": 32 << 10}})
 	put := func(tenant, key string, n int) error {
-		r := begin(t, s.Writer, tenant+key)
-		res, err := s.ReserveWith(key, bytesItem(n), PutOptions{Request: r, Tenant: tenant})
+		r := begin(t, s, tenant+key)
+		res, err := r.Request.Reserve(key, bytesItem(n), PutOptions{Tenant: tenant})
 		if err != nil {
 			r.Rollback()
 			return err
@@ -369,10 +365,10 @@ func TestPoolQuota(t *testing.T) {
 	require.Greater(t, bytes["small"], int64(2000))
 	require.Greater(t, bytes["big"], int64(18000), "nobody takes the place of others")
 
-	r := begin(t, s.Writer, "r")
-	res, err := s.ReserveWith("mine", bytesItem(3000), PutOptions{Request: r, Tenant: "small"})
+	r := begin(t, s, "r")
+	res, err := r.Request.Reserve("mine", bytesItem(3000), PutOptions{Tenant: "small"})
 	require.NoError(t, err)
-	var quota *QuotaError
+	var quota *shmstore.QuotaError
 	require.ErrorAs(t, put("small", "more", 2000), &quota)
 	require.ErrorIs(t, quota, ErrFull)
 	require.Equal(t, "small", quota.Tenant)
@@ -384,18 +380,18 @@ func TestPoolQuota(t *testing.T) {
 func TestPoolMaxObjects(t *testing.T) {
 	s := newPoolStore(t, Options{MaxObjects: 4})
 	for i := range 10 {
-		r := begin(t, s.Writer, "r")
+		r := begin(t, s, "r")
 		_, err := r.Put(fmt.Sprint(i), bytesItem(10))
 		require.NoError(t, err)
 		r.Rollback()
 	}
-	r := begin(t, s.Writer, "r")
+	r := begin(t, s, "r")
 	for i := range 4 {
 		_, err := r.Put(fmt.Sprint("held", i), bytesItem(10))
 		require.NoError(t, err)
 	}
 	_, err := r.Put("more", bytesItem(10))
-	var full *FullError
+	var full *shmstore.FullError
 	require.ErrorAs(t, err, &full)
 	require.Equal(t, 4, full.Blocked.MaxObjects)
 	require.Contains(t, err.Error(), "MaxObjects")
@@ -404,35 +400,32 @@ func TestPoolMaxObjects(t *testing.T) {
 
 func TestPoolCountsNeverOverflow(t *testing.T) {
 	s := newPoolStore(t, Options{})
-	r := begin(t, s.Writer, "r")
+	r := begin(t, s, "r")
 	_, err := r.Put("hot", bytesItem(100))
 	require.NoError(t, err)
 	r.Rollback()
 	for range 3 {
-		r := begin(t, s.Writer, "r")
+		r := begin(t, s, "r")
 		h, err := r.Lookup("hot")
 		require.NoError(t, err)
 		require.NoError(t, r.Commit())
 		deliver(t, s, "hot", h)
 		// As after 2^30 reads.
-		s.mu.Lock()
-		o := s.index["hot"]
-		o.uses, o.written = rebaseAt/2, 0
-		s.setReads(o.address, rebaseAt)
-		s.mu.Unlock()
+		s.change(t, "hot", func(o *poolObject, reads []byte) {
+			o.uses, o.writtenOff = rebaseAt/2, 0
+			mem.Store32(reads, rebaseAt)
+		})
 		r.Finish()
 		st, err := s.State()
 		require.NoError(t, err)
 		require.Zero(t, st.Objects[0].Reads, "counts begin anew")
 	}
-	// One that is never idle is read more often than it was issued, and stops being
-	// issued long before a worker's count would overflow.
-	busy := begin(t, s.Writer, "busy")
+	// One that is never idle is read more often than it was used, and is not used any
+	// more long before a worker's count would overflow.
+	busy := begin(t, s, "busy")
 	_, err = busy.Lookup("hot")
 	require.NoError(t, err)
-	s.mu.Lock()
-	s.setReads(s.index["hot"].address, rebaseAt)
-	s.mu.Unlock()
+	s.change(t, "hot", func(_ *poolObject, reads []byte) { mem.Store32(reads, rebaseAt) })
 	require.False(t, s.Cached("hot"))
 	_, err = s.Lookup("hot")
 	require.ErrorIs(t, err, ErrNotFound)
@@ -441,121 +434,87 @@ func TestPoolCountsNeverOverflow(t *testing.T) {
 	busy.Rollback()
 	s.Fence().Passed()
 
-	l, err := s.Lease("hot")
+	last := begin(t, s, "last")
+	_, _, err = last.Keep("hot")
 	require.NoError(t, err)
-	s.mu.Lock()
-	s.index["hot"].uses = math.MaxInt32 / 2
-	s.mu.Unlock()
-	_, err = l.Issue()
+	s.change(t, "hot", func(o *poolObject, _ []byte) { o.uses = math.MaxInt32/2 - 1 })
+	_, err = last.Lookup("hot")
 	require.ErrorIs(t, err, ErrFull)
+	require.ErrorContains(t, err, "overflow")
+	s.change(t, "hot", func(o *poolObject, _ []byte) { o.uses = math.MaxInt32 / 2 })
 	_, err = s.Lookup("hot")
 	require.ErrorIs(t, err, ErrNotFound, "its key is free for a new copy")
-	l.Release()
+	last.Rollback()
 }
 
 func TestPoolWriterViewKeepsTheObject(t *testing.T) {
 	s := newPoolStore(t, Options{})
-	r := begin(t, s.Writer, "r")
+	r := begin(t, s, "r")
 	h, err := r.Put("a", bytesItem(500))
 	require.NoError(t, err)
 	r.Rollback()
-	v, err := s.Get(h, "a")
+	v, err := s.Get(h)
 	require.NoError(t, err)
-	require.NotZero(t, used(t, s.Writer))
+	require.NotZero(t, used(t, s.writer))
 	require.NoError(t, v.Check())
 	require.NoError(t, v.Release())
-	require.Zero(t, used(t, s.Writer))
-}
-
-func TestObtainMakesAnObjectOnce(t *testing.T) {
-	s := newPoolStore(t, Options{})
-	ctx := context.Background()
-	l, r, err := s.Obtain(ctx, "a", bytesItem(500), PutOptions{})
-	require.NoError(t, err)
-	require.Nil(t, l)
-	const n = 8
-	got := make(chan *Lease, n)
-	gaveUp := make(chan struct{}, 1)
-	for range n {
-		go func() {
-			l, r, err := s.Obtain(ctx, "a", bytesItem(500), PutOptions{})
-			if err != nil {
-				panic(err)
-			}
-			if r != nil { // the first one gave up, one takes its place
-				gaveUp <- struct{}{}
-				if l, err = r.CommitLeased(); err != nil {
-					panic(err)
-				}
-			}
-			got <- l
-		}()
-	}
-	r.Discard()
-	for range n {
-		l := <-got
-		require.Equal(t, "a", l.Key())
-		l.Release()
-	}
-	require.Len(t, gaveUp, 1)
-
-	_, r, err = s.Obtain(ctx, "b", bytesItem(500), PutOptions{})
-	require.NoError(t, err)
-	short, cancel := context.WithTimeout(ctx, time.Millisecond)
-	defer cancel()
-	_, _, err = s.Obtain(short, "b", bytesItem(500), PutOptions{})
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	r.Discard()
+	require.Zero(t, used(t, s.writer))
 }
 
 // Producers write into the pool at the same time, each key is made once, and
 // requests end in every way.
 func TestPoolManyProducers(t *testing.T) {
 	s := newPoolStore(t, Options{RingSize: 1 << 16, MaxObjectSize: 1 << 13, Rereads: true})
-	ctx := context.Background()
 	var making sync.Map
 	var workers sync.WaitGroup
 	var made, got, ended atomic.Int64
 	for g := range 6 {
 		workers.Go(func() {
 			rng := rand.New(rand.NewPCG(2, uint64(g)))
-			for range 300 {
+			for i := range 300 {
 				k := rng.IntN(30)
 				key, n := fmt.Sprint("k", k), 1+k*200
-				l, r, err := s.Obtain(ctx, key, &serde.Item{Modality: "image", Elems: []serde.Elem{{
-					Key: "x", Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{n}},
-				}}}, PutOptions{})
+				req, err := s.Begin(fmt.Sprint(g, "/", i))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				h, err := req.Lookup(key)
+				if errors.Is(err, ErrNotFound) {
+					var res *Reservation
+					res, err = req.Reserve(key, &serde.Item{Modality: "image", Elems: []serde.Elem{{
+						Key: "x", Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{n}},
+					}}}, PutOptions{})
+					if err == nil {
+						if _, twice := making.LoadOrStore(key, true); twice {
+							t.Errorf("%s is made twice at a time", key)
+						}
+						for i := range res.Tensor("x") {
+							res.Tensor("x")[i] = byte(k)
+						}
+						making.Delete(key)
+						if rng.IntN(5) == 0 {
+							res.Discard()
+							req.Rollback()
+							continue
+						}
+						h, err = res.Commit()
+						made.Add(1)
+					}
+				} else {
+					got.Add(1)
+				}
 				switch {
-				case errors.Is(err, ErrFull):
+				case errors.Is(err, ErrFull), errors.Is(err, ErrKeyExists): // another makes it
+					req.Rollback()
 					continue
 				case err != nil:
 					t.Error(err)
 					return
-				case r != nil:
-					if _, twice := making.LoadOrStore(key, true); twice {
-						t.Errorf("%s is made twice at a time", key)
-					}
-					for i := range r.Tensor("x") {
-						r.Tensor("x")[i] = byte(k)
-					}
-					making.Delete(key)
-					if rng.IntN(5) == 0 {
-						r.Discard()
-						continue
-					}
-					if l, err = r.CommitLeased(); err != nil {
-						t.Error(err)
-						return
-					}
-					made.Add(1)
-				default:
-					got.Add(1)
 				}
-				h, err := l.Issue()
-				if err != nil {
+				if err := req.Commit(); err != nil {
 					t.Error(err)
 				}
-				l.Sent()
 				v, err := s.readers[g%2].Get(h, key)
 				if err != nil {
 					t.Error(err)
@@ -568,9 +527,9 @@ func TestPoolManyProducers(t *testing.T) {
 					t.Error(err)
 				}
 				if rng.IntN(3) > 0 {
-					l.Release()
+					req.Finish()
 				} else {
-					l.Abort()
+					req.Abort()
 				}
 				if ended.Add(1)%50 == 0 {
 					s.Fence().Passed() // nobody but us reads what was aborted
@@ -583,5 +542,5 @@ func TestPoolManyProducers(t *testing.T) {
 	t.Logf("%d made, %d got, %d ended", made.Load(), got.Load(), ended.Load())
 	require.NotZero(t, made.Load())
 	require.NotZero(t, got.Load())
-	require.Zero(t, used(t, s.Writer))
+	require.Zero(t, used(t, s.writer))
 }

@@ -23,11 +23,11 @@ import (
 
 // Reader looks at the objects of a segment that another process writes.
 type Reader struct {
-	sv      segmentView
+	chunks  chunks
 	gen     *pycompat.Generation
 	counter *counter // nil: observes
 	ctl     *sidecar.File
-	slot    *sidecar.Slot // where it says what it looks at; nil if it can't
+	slot    *sidecar.Slot // where it names what it looks at; nil if it has none
 	log     *slog.Logger
 
 	dropped   atomic.Uint64
@@ -41,7 +41,7 @@ type Reader struct {
 //
 // If the segment has the policy Pool, the reader takes a slot in its sidecar:
 // what it looks at is not evicted meanwhile, whatever else ends. [Reader.Protected]
-// says whether it got one.
+// reports whether it got one.
 func Open(name string, o ReaderOptions) (*Reader, error) {
 	o, err := o.resolve()
 	if err != nil {
@@ -56,7 +56,7 @@ func Open(name string, o ReaderOptions) (*Reader, error) {
 	}
 	r := newReader(seg, o)
 	if r.ctl, err = sidecar.Open(o.Dir, name); err == nil {
-		r.sv.sidecar = r.ctl
+		r.chunks.sidecar = r.ctl
 		err = r.takeSlot()
 	}
 	switch {
@@ -75,18 +75,18 @@ func Open(name string, o ReaderOptions) (*Reader, error) {
 
 // takeSlot takes a slot if the segment has slots and one is free.
 func (r *Reader) takeSlot() error {
-	if !r.sv.seg.DescribedBy(r.ctl) {
+	if !r.chunks.seg.DescribedBy(r.ctl) {
 		// Left by a segment of this name that is gone.
 		err := r.ctl.Close()
-		r.ctl, r.sv.sidecar = nil, nil
+		r.ctl, r.chunks.sidecar = nil, nil
 		return errors.Join(sidecar.ErrForeign, err)
 	}
 	if c := r.ctl.Options(); !sameWire(c.Generation, r.gen) {
-		return fmt.Errorf("%w: segment %s was written for vLLM %s, this reader is for %s", ErrInvalid, r.sv.seg.Name(), c.Generation, r.gen.Version)
-	} else if c.Policy != Pool {
+		return fmt.Errorf("%w: segment %s was written for vLLM %s, this reader is for %s", ErrInvalid, r.chunks.seg.Name(), c.Generation, r.gen.Version)
+	} else if c.Policy != sidecar.Pool {
 		return nil
 	}
-	err := r.sv.guard(Handle{}, func() (err error) {
+	err := r.chunks.guard(Handle{}, func() (err error) {
 		r.slot, err = r.ctl.TakeSlot(os.Getpid())
 		return err
 	})
@@ -98,7 +98,7 @@ func (r *Reader) takeSlot() error {
 
 // Protected reports whether objects are kept while this reader looks at them,
 // until their views are released or the process ends. Else it relies on what the
-// writer knows of requests.
+// writer keeps of requests.
 func (r *Reader) Protected() bool { return r.slot != nil }
 
 // NewReader reads from a segment that the caller attached, or made over private
@@ -117,7 +117,7 @@ func NewReader(seg *segment.Segment, o ReaderOptions) (*Reader, error) {
 func newReader(seg *segment.Segment, o ReaderOptions) *Reader {
 	g := o.Generation
 	return &Reader{
-		sv:      segmentView{seg: seg, options: serde.Options{Generation: g}},
+		chunks:  chunks{seg: seg, options: serde.Options{Generation: g}},
 		gen:     g,
 		counter: newCounter(o.Lock, o.LockTimeout, o.Readers),
 		log:     cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
@@ -128,26 +128,26 @@ func newReader(seg *segment.Segment, o ReaderOptions) *Reader {
 // it is part of the signature, and not used in generations without one. The
 // caller must Release the view, which also counts the read.
 //
-// Errors: [SignatureError], [StaleError], [CorruptError], [ErrClosed]; [ErrBusy] if
+// Errors: [SignatureError], [StaleError], [shmstore.CorruptError], [ErrClosed]; [ErrBusy] if
 // a reader with a slot has too many views open. A failed Get counts nothing, so
 // that the writer keeps the chunk, as upstream has it.
 func (r *Reader) Get(h Handle, key string) (*View, error) {
-	if err := r.sv.seg.Hold(); err != nil {
+	if err := r.chunks.seg.Hold(); err != nil {
 		return nil, err
 	}
-	u := &use{sv: r.sv, handle: h, counter: r.counter, reader: r, at: caller()}
+	u := &use{chunks: r.chunks, handle: h, counter: r.counter, reader: r, at: caller()}
 	var value serde.Value
 	err := r.hold(u)
 	if err == nil {
 		failpoint.Hit("reader.held")
-		value, err = r.get(u.sv, h, key)
+		value, err = r.get(u.chunks, h, key)
 	}
 	failpoint.Hit("reader.got")
 	if err != nil {
 		if u.done != nil {
 			u.done()
 		}
-		r.sv.seg.Release()
+		r.chunks.seg.Release()
 		return nil, err
 	}
 	if u.done != nil && u.counter != nil {
@@ -166,18 +166,18 @@ func caller() uintptr {
 	return pc[0]
 }
 
-// hold says in the slot, if there is one, that the object will be looked at.
+// hold names the object in the slot, if there is one, before it is looked at.
 func (r *Reader) hold(u *use) error {
 	if r.slot == nil {
 		return nil
 	}
-	err := r.sv.guard(u.handle, func() error {
+	err := r.chunks.guard(u.handle, func() error {
 		place, ok := r.slot.Hold(u.handle.ID)
 		if !ok {
-			return fmt.Errorf("%w: %s: %d views are open, a reader can have no more; release some", ErrBusy, r.sv.seg.Name(), r.Stats().Open-1)
+			return fmt.Errorf("%w: %s: %d views are open, a reader can have no more; release some", ErrBusy, r.chunks.seg.Name(), r.Stats().Open-1)
 		}
-		u.sv.held = true
-		u.done = func() { _ = r.sv.guard(u.handle, func() error { r.slot.Release(place); return nil }) }
+		u.chunks.held = true
+		u.done = func() { _ = r.chunks.guard(u.handle, func() error { r.slot.Release(place); return nil }) }
 		return nil
 	})
 	if errors.Is(err, ErrBusy) {
@@ -195,14 +195,14 @@ func (r *Reader) collect() {
 	}
 }
 
-// ended is told of the end of each view.
+// ended is called at the end of each view.
 func (r *Reader) ended(u *use, dropped bool) {
 	if !dropped {
 		return
 	}
 	r.dropped.Add(1)
 	frame, _ := runtime.CallersFrames([]uintptr{u.at}).Next()
-	r.log.Warn("objstore: a view was dropped without Release; it is released now", "segment", r.sv.seg.Name(),
+	r.log.Warn("objstore: a view was dropped without Release; it is released now", "segment", r.chunks.seg.Name(),
 		"address", u.handle.Address, "id", u.handle.ID, "got at", fmt.Sprintf("%s:%d", frame.File, frame.Line), "error", u.err)
 }
 
@@ -219,29 +219,29 @@ type ReaderStats struct {
 
 // Stats returns how many views are open and how many were dropped.
 func (r *Reader) Stats() ReaderStats {
-	return ReaderStats{Open: r.sv.seg.Holds(), Dropped: r.dropped.Load()}
+	return ReaderStats{Open: r.chunks.seg.Holds(), Dropped: r.dropped.Load()}
 }
 
-func (r *Reader) get(sv segmentView, h Handle, key string) (serde.Value, error) {
+func (r *Reader) get(chunks chunks, h Handle, key string) (serde.Value, error) {
 	if err := r.verify(h, key); err != nil {
 		return nil, err
 	}
-	return sv.read(h)
+	return chunks.read(h)
 }
 
 // Verify checks the signature of a handle for a key without reading the object.
 // It fails with [SignatureError], and does nothing in generations without
 // signatures.
 func (r *Reader) Verify(key string, h Handle) error {
-	if err := r.sv.seg.Hold(); err != nil {
+	if err := r.chunks.seg.Hold(); err != nil {
 		return err
 	}
-	defer r.sv.seg.Release()
+	defer r.chunks.seg.Release()
 	return r.verify(h, key)
 }
 
 // Segment returns the segment, for its name and its bytes.
-func (r *Reader) Segment() *segment.Segment { return r.sv.seg }
+func (r *Reader) Segment() *segment.Segment { return r.chunks.seg }
 
 // Generation returns the generation that the store is read in.
 func (r *Reader) Generation() *pycompat.Generation { return r.gen }
@@ -250,37 +250,37 @@ func (r *Reader) verify(h Handle, key string) error {
 	if !r.gen.Signed {
 		return nil
 	}
-	return r.sv.guard(h, func() error { return verify(r.sv.seg.Secret(), key, h) })
+	return r.chunks.guard(h, func() error { return verify(r.chunks.seg.Secret(), key, h) })
 }
 
-// Touch says that the object at a handle will be read later in the same
+// Touch announces that the object at a handle will be read later in the same
 // request. vLLM's workers touch every item of a request before they get the
 // first. What it does depends on the generation: before 0.12 nothing; up to
 // 0.31 it counts a read if every reader has read the object once; from 0.32 on
 // it only verifies the handle. The errors are those of Get, and ctx's while it
 // waits for the lock.
 func (r *Reader) Touch(ctx context.Context, key string, h Handle) error {
-	if err := r.sv.seg.Hold(); err != nil {
+	if err := r.chunks.seg.Hold(); err != nil {
 		return err
 	}
-	defer r.sv.seg.Release()
-	return touch(ctx, r.sv, r.gen, r.counter, h, func() error { return r.verify(h, key) })
+	defer r.chunks.seg.Release()
+	return touch(ctx, r.chunks, r.gen, r.counter, h, func() error { return r.verify(h, key) })
 }
 
 // touch is the touch of whoever has a lock, a reader or such a writer.
-func touch(ctx context.Context, sv segmentView, g *pycompat.Generation, c *counter, h Handle, verify func() error) error {
+func touch(ctx context.Context, chunks chunks, g *pycompat.Generation, c *counter, h Handle, verify func() error) error {
 	switch g.Counting {
 	case pycompat.CountTouch:
 		if c == nil {
 			return nil
 		}
-		return sv.guard(h, func() error { return c.touch(ctx, sv, h) })
+		return chunks.guard(h, func() error { return c.touch(ctx, chunks, h) })
 	case pycompat.CountPerAddress:
 		if err := verify(); err != nil {
 			return err
 		}
-		return sv.guard(h, func() error {
-			_, err := sv.locate(h)
+		return chunks.guard(h, func() error {
+			_, err := chunks.locate(h)
 			return err
 		})
 	}
@@ -291,7 +291,7 @@ func touch(ctx context.Context, sv segmentView, g *pycompat.Generation, c *count
 // does nothing when called again. A view that was dropped is open until the garbage
 // collector finds it: then Close, called again, succeeds.
 func (r *Reader) Close() error {
-	if err := r.sv.seg.Close(); err != nil {
+	if err := r.chunks.seg.Close(); err != nil {
 		if errors.Is(err, ErrBusy) {
 			r.collect()
 		}
@@ -300,7 +300,7 @@ func (r *Reader) Close() error {
 	r.closed.Do(func() {
 		var errs []error
 		if r.slot != nil {
-			errs = append(errs, r.sv.guard(Handle{}, r.slot.Close))
+			errs = append(errs, r.chunks.guard(Handle{}, r.slot.Close))
 		}
 		if r.ctl != nil {
 			errs = append(errs, r.ctl.Close())

@@ -11,16 +11,16 @@ import (
 
 // What a request keeps stays without a use, for as long as the request is open.
 func TestKeptObjectStaysWithoutAUse(t *testing.T) {
-	for name, p := range policies {
-		t.Run(name, func(t *testing.T) {
-			s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 4096, Readers: 1, Policy: p})
-			maker := begin(t, s.Writer, "maker")
-			r, err := maker.ReserveWith("a", bytesItem(1000), PutOptions{Note: []byte("note of a")})
+	for _, k := range kinds {
+		t.Run(string(k), func(t *testing.T) {
+			s := newStoreOf(t, k, Options{RingSize: 4096, MaxObjectSize: 4096, Readers: 1})
+			maker := begin(t, s, "maker")
+			r, err := maker.Request.Reserve("a", bytesItem(1000), PutOptions{Note: []byte("note of a")})
 			require.NoError(t, err)
 			made, err := r.Commit()
 			require.NoError(t, err)
 
-			keeper := begin(t, s.Writer, "keeper")
+			keeper := begin(t, s, "keeper")
 			_, _, err = keeper.Keep("absent")
 			require.ErrorIs(t, err, ErrNotFound)
 			h, note, err := keeper.Keep("a")
@@ -53,10 +53,10 @@ func TestKeptObjectStaysWithoutAUse(t *testing.T) {
 // Kept only, an object is not waited for after an Abort: nobody was sent its handle.
 func TestAbortOfARequestThatOnlyKept(t *testing.T) {
 	s := newPoolStore(t, Options{})
-	maker := begin(t, s.Writer, "maker")
+	maker := begin(t, s, "maker")
 	_, err := maker.Put("a", bytesItem(10))
 	require.NoError(t, err)
-	r := begin(t, s.Writer, "r")
+	r := begin(t, s, "r")
 	_, _, err = r.Keep("a")
 	require.NoError(t, err)
 	require.NoError(t, r.Commit())
@@ -74,14 +74,14 @@ func TestSetUsesBalances(t *testing.T) {
 	for _, g := range pycompat.Releases() {
 		t.Run(g.Version, func(t *testing.T) {
 			s := smallStore(t, g.Version)
-			first := begin(t, s.Writer, "first")
+			first := begin(t, s, "first")
 			h, err := first.Put("a", bytesItem(100))
 			require.NoError(t, err)
 			require.NoError(t, first.Commit())
 			deliver(t, s, "a", h)
 			first.Finish()
 			for n := range 4 {
-				r, unsent := begin(t, s.Writer, "r"), begin(t, s.Writer, "unsent")
+				r, unsent := begin(t, s, "r"), begin(t, s, "unsent")
 				got, _, err := r.Keep("a")
 				require.NoError(t, err)
 				require.Equal(t, h, got)
@@ -107,7 +107,7 @@ func TestSetUsesBalances(t *testing.T) {
 
 func TestSetUsesRefuses(t *testing.T) {
 	s := newPoolStore(t, Options{})
-	r, other := begin(t, s.Writer, "r"), begin(t, s.Writer, "other")
+	r, other := begin(t, s, "r"), begin(t, s, "other")
 	h, err := r.Put("a", bytesItem(10))
 	require.NoError(t, err)
 	uses := func() int64 {
@@ -137,7 +137,7 @@ func TestStoredOfARequest(t *testing.T) {
 	for _, g := range pycompat.Releases() {
 		t.Run(g.Version, func(t *testing.T) {
 			s := smallStore(t, g.Version)
-			r, other := begin(t, s.Writer, "r"), begin(t, s.Writer, "other")
+			r, other := begin(t, s, "r"), begin(t, s, "other")
 			h, err := r.Put("a", bytesItem(300))
 			require.NoError(t, err)
 			v, err := r.Stored(h)
@@ -154,6 +154,10 @@ func TestStoredOfARequest(t *testing.T) {
 				forged.Signature[31] ^= 1
 				_, err = r.Stored(forged)
 				require.ErrorIs(t, err, ErrBadSignature)
+				forged.Signature = nil
+				_, err = r.Stored(forged)
+				require.ErrorIs(t, err, ErrBadSignature)
+				require.ErrorContains(t, err, "has no signature")
 			}
 			chunk := s.Segment().Ring()[h.Address:]
 			for at, want := range map[int]error{0: ErrStale, 4: ErrCorrupt, 7: ErrCorrupt, 12: ErrCorrupt} {
@@ -179,15 +183,15 @@ func TestStoredStaysMapped(t *testing.T) {
 	for name, test := range map[string]struct {
 		committed bool
 		abandoned bool
-		end       func(*Request)
+		end       func(Request)
 	}{
-		"Rollback after Abandon": {false, true, (*Request).Rollback},
-		"Finish after Abandon":   {true, true, (*Request).Finish},
-		"Finish after a reset":   {true, false, (*Request).Finish},
-		"Abort after a reset":    {true, false, (*Request).Abort},
+		"Rollback after Abandon": {false, true, Request.Rollback},
+		"Finish after Abandon":   {true, true, Request.Finish},
+		"Finish after a reset":   {true, false, Request.Finish},
+		"Abort after a reset":    {true, false, Request.Abort},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, dir := inFolder(t, Pool)
+			w, dir := inFolder(t, pool)
 			r := begin(t, w, "r")
 			h, err := r.Put("a", image(1000, 7))
 			require.NoError(t, err)
@@ -208,8 +212,8 @@ func TestStoredStaysMapped(t *testing.T) {
 			}
 			require.True(t, mapped(t, dir))
 			require.Equal(t, byte(7), data[999])
-			test.end(r)
-			test.end(r)
+			test.end(r.Request)
+			test.end(r.Request)
 			require.NoError(t, w.Close())
 			require.False(t, mapped(t, dir))
 			requireEmpty(t, dir)

@@ -6,13 +6,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringcache/ringcache/internal/sentinel"
+	"github.com/ringcache/ringcache/shmring/sidecar"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 func TestCommittedRequestSaysThatItWasCommitted(t *testing.T) {
-	for _, policy := range []Policy{FIFO, Pool} {
-		s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 4096, Readers: 1, Policy: policy})
-		r := begin(t, s.Writer, "r")
+	for _, k := range kinds {
+		s := newStoreOf(t, k, Options{RingSize: 4096, MaxObjectSize: 4096, Readers: 1})
+		r := begin(t, s, "r")
 		res, err := r.Reserve("late", bytesItem(10))
 		require.NoError(t, err)
 		require.NoError(t, r.Commit())
@@ -38,7 +39,7 @@ func TestFinishBeforeCommitIsCounted(t *testing.T) {
 		require.NoError(t, err)
 		return st.Misused
 	}
-	r := begin(t, s.Writer, "r")
+	r := begin(t, s, "r")
 	_, err := r.Put("a", bytesItem(10))
 	require.NoError(t, err)
 	r.Finish()
@@ -56,12 +57,12 @@ func TestFinishBeforeCommitIsCounted(t *testing.T) {
 // vLLM's storage takes an empty key, so a store does; a request to an engine never
 // has one.
 func TestRequestsRefuseAnEmptyKey(t *testing.T) {
-	s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 4096, Readers: 1, Policy: FIFO})
-	r := begin(t, s.Writer, "r")
+	s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 4096, Readers: 1})
+	r := begin(t, s, "r")
 	_, put := r.Put("", bytesItem(10))
 	_, reserve := r.Reserve("", bytesItem(10))
 	_, lookup := r.Lookup("")
-	_, wait := r.PutContext(context.Background(), "", bytesItem(10), PutOptions{})
+	_, wait := r.Request.Put("", bytesItem(10), PutOptions{Wait: context.Background()})
 	for _, err := range []error{put, reserve, lookup, wait} {
 		require.ErrorIs(t, err, ErrInvalid)
 		require.ErrorContains(t, err, "key")
@@ -72,18 +73,16 @@ func TestRequestsRefuseAnEmptyKey(t *testing.T) {
 	s.readAll(t, h, "")
 }
 
-// The zero value is the same policy here and in mmcache.
 func TestZeroOptionsHaveDefaults(t *testing.T) {
 	o := Options{RingSize: 4096, Readers: 1, Name: "zero", Dir: t.TempDir()}
-	w, err := Create(o)
+	w, err := pool.create(o)
 	require.NoError(t, err)
-	require.Equal(t, Pool, w.Policy())
-	require.Equal(t, Pool, w.Segment().Sidecar().Options().Policy)
+	require.Equal(t, sidecar.Pool, w.Segment().Sidecar().Options().Policy)
 	_, err = w.Put("a", bytesItem(3000))
 	require.NoError(t, err, "the largest object is what the ring has room for")
 	require.NoError(t, w.CheckStructure())
 	require.NoError(t, w.Detach())
-	w, a, err := Adopt(o)
+	w, a, err := adoptPool(o)
 	require.NoError(t, err)
 	require.Equal(t, 1, a.Kept)
 	require.NoError(t, w.Close())
@@ -91,13 +90,14 @@ func TestZeroOptionsHaveDefaults(t *testing.T) {
 
 func TestMaxObjectSizeAboveTheRing(t *testing.T) {
 	o := Options{RingSize: 4096, MaxObjectSize: 4097, Readers: 1}
-	require.ErrorIs(t, o.Validate(), ErrInvalid)
-	require.ErrorContains(t, o.Validate(), "MaxObjectSize 4097")
-	require.ErrorContains(t, o.Validate(), "RingSize 4096")
-	o.Policy = FIFO // bit for bit: vLLM takes it, and says that the ring is full
-	require.NoError(t, o.Validate())
+	require.ErrorIs(t, o.ValidatePool(), ErrInvalid)
+	require.ErrorContains(t, o.ValidatePool(), "MaxObjectSize 4097")
+	require.ErrorContains(t, o.ValidatePool(), "RingSize 4096")
+	require.NoError(t, o.ValidateFIFO(), "bit for bit: vLLM takes it, and says that the ring is full")
 	s := newStore(t, o)
-	_, err := s.Put("a", text(string(make([]byte, 4045))))
+	_, err := s.Put("a", pickled(make([]byte, 4045)))
 	require.ErrorIs(t, err, ErrTooLarge)
-	require.Contains(t, sentinel.UpstreamText(err), "Not enough space")
+	var large *shmstore.TooLargeError
+	require.ErrorAs(t, err, &large)
+	require.True(t, large.Ring)
 }

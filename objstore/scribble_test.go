@@ -19,7 +19,7 @@ import (
 func TestPeerScribblesWhileWeRead(t *testing.T) {
 	const n = 1 << 14
 	name := segmentName(t)
-	w, err := Create(Options{Policy: FIFO, Name: name, RingSize: n, MaxObjectSize: n, Readers: 1})
+	w, err := fifo.create(Options{Name: name, RingSize: n, MaxObjectSize: n, Readers: 1})
 	require.NoError(t, err)
 	defer w.Close()
 	r, err := Open(name, ReaderOptions{RingSize: n, Readers: 1, Lock: newLocalLock()})

@@ -2,7 +2,7 @@ package objstore
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -12,15 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
-var policies = map[string]Policy{"fifo": FIFO, "pool": Pool}
-
 // inFolder creates a store in a folder of the test.
-func inFolder(t *testing.T, p Policy) (*Writer, string) {
+func inFolder(t *testing.T, k kind) (*writer, string) {
 	t.Helper()
 	dir := t.TempDir()
-	w, err := Create(Options{Name: "s", Dir: dir, RingSize: 64 << 10, MaxObjectSize: 16 << 10, Readers: 1, Policy: p})
+	w, err := k.create(Options{Name: "s", Dir: dir, RingSize: 64 << 10, MaxObjectSize: 16 << 10, Readers: 1})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, w.CheckStructure())
@@ -47,46 +46,50 @@ func requireEmpty(t *testing.T, dir string) {
 // A store that is ended with everything open leaves no name behind, and no memory
 // goes under who still uses it.
 func TestAbandonWithEverythingOpen(t *testing.T) {
-	for name, p := range policies {
-		t.Run(name, func(t *testing.T) {
-			w, dir := inFolder(t, p)
+	for _, k := range kinds {
+		t.Run(string(k), func(t *testing.T) {
+			w, dir := inFolder(t, k)
 			h, err := w.Put("viewed", image(1000, 7))
 			require.NoError(t, err)
-			view, err := w.Get(h, "viewed")
+			view, err := w.Get(h)
 			require.NoError(t, err)
-			unsent, err := w.Begin("unsent")
-			require.NoError(t, err)
+			unsent := begin(t, w, "unsent")
 			_, err = unsent.Put("a", image(1000, 1))
 			require.NoError(t, err)
-			sent, err := w.Begin("sent")
-			require.NoError(t, err)
+			sent := begin(t, w, "sent")
 			_, err = sent.Lookup("a")
 			require.NoError(t, err)
 			require.NoError(t, sent.Commit())
-			lease, err := w.Lease("a")
+			keeps := begin(t, w, "keeps")
+			issued, err := keeps.Lookup("a")
 			require.NoError(t, err)
 			res, err := w.Reserve("b", image(1000, 2))
 			require.NoError(t, err)
 			given, err := w.Reserve("c", image(1000, 3))
 			require.NoError(t, err)
-			issued, err := lease.Issue()
-			require.NoError(t, err)
-			stored, err := lease.Stored(issued)
+			stored, err := keeps.Stored(issued)
 			require.NoError(t, err)
 
-			var busy *BusyError
+			var busy *shmstore.BusyError
 			require.ErrorAs(t, w.Close(), &busy)
 			require.ErrorIs(t, busy, ErrBusy)
-			for _, part := range []string{`request "sent" (sent`, `request "unsent" (not sent`, `a reservation of key "b"`, `1 leases of key "a"`} {
+			for _, part := range []string{`request "sent" (sent`, `request "unsent" (not sent`, `request "keeps" (not sent`, `a reservation of key "b"`} {
 				require.ErrorContains(t, busy, part)
 			}
-			require.Equal(t, HolderRequest, w.Holders()[0].Kind)
-			require.Equal(t, []string{"a"}, w.Holders()[0].Keys)
+			keys := map[string][]string{}
+			for _, h := range w.Holders() {
+				if h.Kind == "request" {
+					keys[h.ID] = h.Keys
+				}
+			}
+			for _, id := range []string{"unsent", "sent", "keeps"} {
+				require.Equal(t, []string{"a"}, keys[id])
+			}
 
 			require.NoError(t, w.Abandon())
 			requireEmpty(t, dir)
 			require.Empty(t, w.Holders())
-			again, err := Create(Options{Name: "s", Dir: dir, RingSize: 64 << 10, MaxObjectSize: 16 << 10, Readers: 1, Policy: p})
+			again, err := k.create(Options{Name: "s", Dir: dir, RingSize: 64 << 10, MaxObjectSize: 16 << 10, Readers: 1})
 			require.NoError(t, err, "the name is free")
 
 			// Who was using the memory goes on.
@@ -106,12 +109,13 @@ func TestAbandonWithEverythingOpen(t *testing.T) {
 			unsent.Rollback()
 			sent.Finish()
 			sent.Abort()
-			lease.TakeBack()
+			_, err = keeps.Stored(issued)
+			require.ErrorIs(t, err, ErrClosed)
 			require.NoError(t, view.Release())
 			require.NoError(t, again.Close())
 			require.True(t, mapped(t, dir), "what Stored returned is still in use")
-			lease.Release()
-			lease.Release()
+			keeps.Rollback()
+			keeps.Rollback()
 			require.False(t, mapped(t, dir), "the memory goes with the last user")
 			requireEmpty(t, dir)
 
@@ -128,14 +132,13 @@ func TestAbandonWithEverythingOpen(t *testing.T) {
 // Shutdown takes nothing new, lets go on what is open, says what that is when its
 // context ends, and closes the store in the end.
 func TestShutdownWaitsForWhatIsOpen(t *testing.T) {
-	for name, p := range policies {
-		t.Run(name, func(t *testing.T) {
+	for _, k := range kinds {
+		t.Run(string(k), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, dir := inFolder(t, p)
+				w, dir := inFolder(t, k)
 				_, err := w.Put("old", image(1000, 1))
 				require.NoError(t, err)
-				r, err := w.Begin("r7")
-				require.NoError(t, err)
+				r := begin(t, w, "r7")
 				short, cancel := context.WithTimeout(context.Background(), time.Second)
 				defer cancel()
 				err = w.Shutdown(short)
@@ -146,23 +149,17 @@ func TestShutdownWaitsForWhatIsOpen(t *testing.T) {
 				for what, f := range map[string]func() error{
 					"Begin":   func() error { _, err := w.Begin("new"); return err },
 					"Lookup":  func() error { _, err := w.Lookup("old"); return err },
-					"Lease":   func() error { _, err := w.Lease("old"); return err },
 					"Put":     func() error { _, err := w.Put("new", image(10, 1)); return err },
 					"Reserve": func() error { _, err := w.Reserve("new", image(10, 1)); return err },
-					"Obtain": func() error {
-						_, _, err := w.Obtain(context.Background(), "new", image(10, 1), PutOptions{})
-						return err
-					},
 				} {
 					require.ErrorIs(t, f(), ErrClosed, what)
 				}
-				h, err := r.Put("mine", image(1000, 2))
+				_, err = r.Put("mine", image(1000, 2))
 				require.NoError(t, err)
 				_, err = r.Lookup("old")
 				require.NoError(t, err)
 				require.NoError(t, r.Commit())
-				view, err := w.Get(h, "mine")
-				require.NoError(t, err)
+				require.NoError(t, w.Segment().Hold(), "as a view does")
 				res, err := w.Reserve("late", image(10, 1))
 				require.ErrorIs(t, err, ErrClosed)
 				require.Nil(t, res)
@@ -173,7 +170,7 @@ func TestShutdownWaitsForWhatIsOpen(t *testing.T) {
 				r.Finish()
 				synctest.Wait()
 				require.NotEmpty(t, w.Holders(), "the view")
-				require.NoError(t, view.Release())
+				w.Segment().Release()
 				require.NoError(t, <-done)
 				requireEmpty(t, dir)
 			})
@@ -181,42 +178,46 @@ func TestShutdownWaitsForWhatIsOpen(t *testing.T) {
 	}
 }
 
-// Who waits for room is woken when the store shuts down, or is abandoned.
-func TestWaitersAreWokenByTheEndOfTheStore(t *testing.T) {
-	for name, end := range map[string]func(w *Writer) error{
-		"Shutdown": func(w *Writer) error {
-			short, cancel := context.WithTimeout(context.Background(), time.Second)
-			defer cancel()
-			err := w.Shutdown(short)
-			if errors.Is(err, ErrBusy) {
-				return nil
-			}
-			return err
-		},
-		"Abandon": (*Writer).Abandon,
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w, _ := inFolder(t, Pool)
-				r, err := w.Begin("r")
-				require.NoError(t, err)
-				for i := 0; err == nil; i++ {
-					_, err = r.Put(string(rune('a'+i)), image(15<<10, 1))
-				}
-				require.ErrorIs(t, err, ErrFull)
-				got := make(chan error)
-				go func() {
-					_, err := w.PutContext(context.Background(), "waits", image(15<<10, 1), PutOptions{})
-					got <- err
-				}()
-				synctest.Wait()
-				ended := make(chan error)
-				go func() { ended <- end(w) }()
-				require.ErrorIs(t, <-got, ErrClosed)
-				require.NoError(t, <-ended)
-				r.Rollback()
-				require.NoError(t, w.Shutdown(context.Background()))
+// A request that waits for room goes on when the store shuts down, and gets what it
+// waits for; it is woken when the store is abandoned.
+func TestWaitersAndTheEndOfTheStore(t *testing.T) {
+	for _, k := range kinds {
+		for name, end := range map[string]func(w *writer) error{
+			"Shutdown": func(w *writer) error { return w.Shutdown(context.Background()) },
+			"Abandon":  func(w *writer) error { return w.Abandon() },
+		} {
+			t.Run(fmt.Sprint(k, "/", name), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w, _ := inFolder(t, k)
+					r, waits := begin(t, w, "r"), begin(t, w, "waits")
+					fill(t, r, 15<<10)
+					got := make(chan error, 1)
+					go func() {
+						_, err := waits.Request.Put("waits", image(15<<10, 1), PutOptions{Wait: context.Background()})
+						got <- err
+					}()
+					synctest.Wait()
+					ended := make(chan error, 1)
+					go func() { ended <- end(w) }()
+					synctest.Wait()
+					_, err := w.Begin("late")
+					require.ErrorIs(t, err, ErrClosed)
+					if name == "Shutdown" {
+						require.Empty(t, got, "it waits on")
+						r.Rollback()
+						require.NoError(t, <-got)
+						synctest.Wait()
+						require.Empty(t, ended)
+						waits.Rollback()
+					} else {
+						require.ErrorIs(t, <-got, ErrClosed)
+						r.Rollback()
+						waits.Rollback()
+					}
+					require.NoError(t, <-ended)
+					require.NoError(t, w.Shutdown(context.Background()))
+				})
 			})
-		})
+		}
 	}
 }

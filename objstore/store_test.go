@@ -19,9 +19,9 @@ import (
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
-	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmring/sidecar"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 func segmentName(t testing.TB) string {
@@ -38,7 +38,7 @@ func segmentName(t testing.TB) string {
 // TestWriterAndReaderShareASegment goes through real shared memory.
 func TestWriterAndReaderShareASegment(t *testing.T) {
 	name := segmentName(t)
-	w, err := Create(Options{Policy: FIFO, Name: name, RingSize: 1 << 16, MaxObjectSize: 1 << 14, Readers: 1})
+	w, err := fifo.create(Options{Name: name, RingSize: 1 << 16, MaxObjectSize: 1 << 14, Readers: 1})
 	require.NoError(t, err)
 	r, err := Open(name, ReaderOptions{RingSize: 1 << 16, Readers: 1, Lock: newLocalLock()})
 	require.NoError(t, err)
@@ -64,7 +64,7 @@ func TestWriterAndReaderShareASegment(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(shmfile.DefaultDir, name))
 	for _, err := range []error{
 		second(w.Put("x", image(1, 1))), second(w.Lookup("k")), w.Touch("k"), w.Clear(), second(w.FreeUnused()),
-		second(w.State()), second(w.Signature("k")), w.Verify("k", h), second(w.Get(h, "k")), second(w.Reserve("x", image(1, 1))),
+		second(w.State()), second(w.Signature("k")), w.Verify("k", h), second(w.Get(h)), second(w.Reserve("x", image(1, 1))),
 	} {
 		require.ErrorIs(t, err, ErrClosed)
 	}
@@ -74,10 +74,10 @@ func second[T any](_ T, err error) error { return err }
 
 func TestCreateAndOpenErrors(t *testing.T) {
 	name := segmentName(t)
-	o := Options{Policy: FIFO, Name: name, RingSize: 1 << 12, MaxObjectSize: 100, Readers: 1, Generation: generation(t, "0.31.0")}
-	w, err := Create(o)
+	o := Options{Name: name, RingSize: 1 << 12, MaxObjectSize: 100, Readers: 1, Generation: generation(t, "0.31.0")}
+	w, err := fifo.create(o)
 	require.NoError(t, err)
-	_, err = Create(o)
+	_, err = fifo.create(o)
 	require.ErrorIs(t, err, segment.ErrExists)
 	_, err = Open(name, ReaderOptions{RingSize: 1 << 12, Readers: 1}) // 0.33.0 expects 32 bytes more
 	require.ErrorIs(t, err, segment.ErrSize)
@@ -101,15 +101,15 @@ func TestCreateAndOpenErrors(t *testing.T) {
 		"many":    bad(func(o *Options) { o.Readers = 1 << 31 }),
 		"id":      bad(func(o *Options) { o.FirstID = 1 << 31 }),
 	} {
-		_, err := Create(o)
+		_, err := fifo.create(o)
 		require.ErrorIs(t, err, ErrInvalid, name)
 	}
-	_, err = Create(bad(func(o *Options) { o.Generation = &pycompat.Generation{Version: "0.33.0"} }))
+	_, err = fifo.create(bad(func(o *Options) { o.Generation = &pycompat.Generation{Version: "0.33.0"} }))
 	require.ErrorIs(t, err, ErrInvalid)
 	require.ErrorContains(t, err, `Generation "0.33.0" is incomplete`)
 	seg, err := segment.Private(make([]byte, 100), segment.Options{RingSize: 100})
 	require.NoError(t, err)
-	_, err = NewWriter(seg, Options{Policy: FIFO, RingSize: 100, MaxObjectSize: 10, Readers: 1})
+	_, err = fifo.over(seg, Options{RingSize: 100, MaxObjectSize: 10, Readers: 1})
 	require.ErrorIs(t, err, segment.ErrSize, "newest generation has a secret in front")
 	_, err = NewReader(seg, ReaderOptions{RingSize: 99, Readers: 1, Generation: o.Generation})
 	require.ErrorIs(t, err, segment.ErrSize)
@@ -121,10 +121,10 @@ func TestWriterOverUsedSegment(t *testing.T) {
 	for _, version := range []string{"0.31.0", "0.33.0"} {
 		g := generation(t, version)
 		m := make([]byte, g.DataOffset+4096)
-		writer := func(first uint32) *Writer {
+		writer := func(first uint32) *writer {
 			seg, err := segment.Private(m, segment.Options{RingSize: 4096, DataOffset: g.DataOffset})
 			require.NoError(t, err)
-			w, err := NewWriter(seg, Options{Policy: FIFO, RingSize: 4096, MaxObjectSize: 2000, Readers: 1, Generation: g, FirstID: first})
+			w, err := fifo.over(seg, Options{RingSize: 4096, MaxObjectSize: 2000, Readers: 1, Generation: g, FirstID: first})
 			require.NoError(t, err)
 			return w
 		}
@@ -167,11 +167,11 @@ func TestReserveFillCommit(t *testing.T) {
 	_, err = s.Lookup("k")
 	require.ErrorIs(t, err, ErrNotFound)
 	_, err = s.Put("k", image(1, 1))
-	var exists *KeyExistsError
+	var exists *shmstore.KeyExistsError
 	require.ErrorAs(t, err, &exists)
 	require.True(t, exists.Reserved)
 	require.ErrorIs(t, s.Clear(), ErrBusy)
-	require.ErrorIs(t, s.Writer.Close(), ErrBusy)
+	require.ErrorIs(t, s.writer.Close(), ErrBusy)
 
 	pixels, grid := r.Tensor("pixels"), r.Tensor("grid")
 	require.Len(t, pixels, 1000)
@@ -222,7 +222,7 @@ func TestFailedPutDoesNotPoison(t *testing.T) {
 	require.ErrorIs(t, err, serde.ErrInvalid)
 	_, err = s.Put("bad", nil)
 	require.ErrorIs(t, err, serde.ErrInvalid)
-	require.NoError(t, s.ValidateItem(nil, "k"), "a feature without data")
+	require.NoError(t, ValidateItem(s, nil, "k"), "a feature without data")
 }
 
 // TestPutOfALayoutEvictsNothing: it can't be stored, so nothing has to go.
@@ -256,7 +256,7 @@ func TestNoLimitOnObjects(t *testing.T) {
 		s.readAll(t, h, fmt.Sprint(i))
 	}
 	_, err := s.Put("large", image(1200, 1))
-	var large *TooLargeError
+	var large *shmstore.TooLargeError
 	require.ErrorAs(t, err, &large)
 	require.True(t, large.Ring)
 	require.ErrorIs(t, err, ErrTooLarge)
@@ -286,9 +286,9 @@ func TestFullErrorNamesTheOldest(t *testing.T) {
 		require.NoError(t, v.Release())
 	}
 	_, err = s.Put("b", image(500, 1))
-	var full *FullError
+	var full *HeadError
 	require.ErrorAs(t, err, &full)
-	require.Equal(t, &HeadState{Key: "a", Uses: 2, Reads: 2, Readers: 3}, full.Head)
+	require.Equal(t, HeadState{Key: "a", Uses: 2, Reads: 2, Readers: 3}, full.Head)
 	require.ErrorContains(t, err, `key "a", was read 2 of 6 times`)
 
 	for range 4 {
@@ -318,7 +318,7 @@ func TestUsesStopBeforeTheCountOverflows(t *testing.T) {
 	s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 2000, Readers: 2})
 	h, err := s.Put("hot", image(10, 1))
 	require.NoError(t, err)
-	s.objects[h.ID].uses = math.MaxInt32 / 2
+	s.fifo.objects[h.ID].uses = math.MaxInt32 / 2
 	require.False(t, s.Cached("hot"))
 	require.NoError(t, s.CheckStructure())
 	h2, err := s.Put("hot", image(10, 2))
@@ -328,7 +328,7 @@ func TestUsesStopBeforeTheCountOverflows(t *testing.T) {
 	_, err = s.Lookup("hot")
 	require.NoError(t, err)
 
-	s.objects[h2.ID].uses = math.MaxInt32 / 2
+	s.fifo.objects[h2.ID].uses = math.MaxInt32 / 2
 	_, err = s.Lookup("hot")
 	require.ErrorIs(t, err, ErrNotFound)
 	require.NoError(t, s.CheckStructure())
@@ -429,7 +429,7 @@ func TestScribbledSegment(t *testing.T) {
 		}})
 		require.NoError(t, err)
 		good := append([]byte{}, s.mem...)
-		end := g.DataOffset + int(s.space.(*shmring.Ring).Used())
+		end := g.DataOffset + int(s.fifo.ring.Used())
 		kinds := map[string]int{}
 		for p := g.DataOffset; p < end; p++ {
 			for _, x := range []byte{0x01, 0x80, 0xff, good[p] ^ 0xc1} {
@@ -444,7 +444,7 @@ func TestScribbledSegment(t *testing.T) {
 					kinds["stale"]++
 				default:
 					require.ErrorIs(t, err, ErrCorrupt, "byte %d", p)
-					var c *CorruptError
+					var c *shmstore.CorruptError
 					require.ErrorAs(t, err, &c)
 					kinds["corrupt"]++
 				}
@@ -462,7 +462,7 @@ func TestScribbledSegment(t *testing.T) {
 func TestTruncatedSegment(t *testing.T) {
 	name := segmentName(t)
 	const n = 1 << 16
-	w, err := Create(Options{Policy: FIFO, Name: name, RingSize: n, MaxObjectSize: n, Readers: 1})
+	w, err := fifo.create(Options{Name: name, RingSize: n, MaxObjectSize: n, Readers: 1})
 	require.NoError(t, err)
 	r, err := Open(name, ReaderOptions{RingSize: n, Readers: 1, Lock: newLocalLock()})
 	require.NoError(t, err)
@@ -498,7 +498,7 @@ func TestTruncatedSegment(t *testing.T) {
 func TestTruncationWhileFreeing(t *testing.T) {
 	name := segmentName(t)
 	const n, page = 1 << 16, 4096
-	w, err := Create(Options{Policy: FIFO, Name: name, RingSize: n, MaxObjectSize: n, Readers: 1})
+	w, err := fifo.create(Options{Name: name, RingSize: n, MaxObjectSize: n, Readers: 1})
 	require.NoError(t, err)
 	r, err := Open(name, ReaderOptions{RingSize: n, Readers: 1, Lock: newLocalLock()})
 	require.NoError(t, err)
@@ -661,7 +661,7 @@ func TestStoreProperties(t *testing.T) {
 				if err := errors.Join(v.Check(), v.Release()); err != nil {
 					rt.Fatal(err)
 				}
-			case op == 8 && s.gen.Counting == pycompat.CountPerAddress:
+			case op == 8 && s.Generation().Counting == pycompat.CountPerAddress:
 				if err := s.Touch(key); err != nil {
 					rt.Fatal(err)
 				}

@@ -1,7 +1,6 @@
 package objstore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/shmring/sidecar"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 // TestTruncatedAtEveryPage: a peer makes the sidecar or the segment shorter while
@@ -22,14 +22,14 @@ import (
 // what to do; the writer's own tables agree with each other; and when the file has
 // its length again, everything can go and no entry of the table is missing.
 func TestTruncatedAtEveryPage(t *testing.T) {
-	for _, policy := range []Policy{Pool, FIFO} {
+	for _, k := range kinds {
 		for _, suffix := range []string{"", sidecar.Suffix} {
 			for _, restore := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%v/s%s/restore=%v", policy, suffix, restore), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%v/s%s/restore=%v", k, suffix, restore), func(t *testing.T) {
 					t.Parallel()
 					pages := int64(1)
 					for keep := int64(0); keep < pages; keep++ {
-						pages = truncatedAt(t, policy, suffix, keep, restore)
+						pages = truncatedAt(t, k, suffix, keep, restore)
 					}
 					require.Greater(t, pages, int64(1))
 				})
@@ -39,16 +39,16 @@ func TestTruncatedAtEveryPage(t *testing.T) {
 }
 
 // truncatedAt leaves so many pages of a file, and returns how many there were.
-func truncatedAt(t *testing.T, policy Policy, suffix string, keep int64, restore bool) (pages int64) {
+func truncatedAt(t *testing.T, k kind, suffix string, keep int64, restore bool) (pages int64) {
 	t.Helper()
 	o := Options{
-		Name: "s", Dir: t.TempDir(), RingSize: 48 << 10, MaxObjectSize: 16 << 10, Readers: 1, Policy: policy, ReaderSlots: 2, TrustCounts: true,
+		Name: "s", Dir: t.TempDir(), RingSize: 48 << 10, MaxObjectSize: 16 << 10, Readers: 1, ReaderSlots: 2, TrustCounts: true,
 	}
-	if policy == Pool {
+	if k == pool {
 		o.MaxObjects = 192
 		o.Quotas = map[string]int64{"bounded": 8 << 10}
 	}
-	w, err := Create(o)
+	w, err := k.create(o)
 	require.NoError(t, err)
 	path := filepath.Join(o.Dir, "s"+suffix)
 	st, err := os.Stat(path)
@@ -99,13 +99,13 @@ func truncatedAt(t *testing.T, policy Policy, suffix string, keep int64, restore
 	err = w.Clear()
 	require.NoError(t, users[0].judge(err))
 	requireOnlyFaultsUnless(t, restore, w.CheckStructure())
-	if restore && policy == Pool {
+	if restore && k == pool {
 		w.Fence().Passed()
 		_, err = w.FreeUnused()
 		require.NoError(t, err)
 		require.Zero(t, w.Len(), "something can't go although nobody needs it")
-		require.Zero(t, w.space.Used())
-		require.Equal(t, o.MaxObjects, w.life.(*pool).ctl.Free(), "entries of the table are missing")
+		require.Zero(t, used(t, w))
+		require.Equal(t, o.MaxObjects, w.Segment().Sidecar().Free(), "entries of the table are missing")
 		require.NoError(t, w.CheckStructure())
 	}
 	require.NoError(t, w.Close())
@@ -119,13 +119,13 @@ func truncatedAt(t *testing.T, policy Policy, suffix string, keep int64, restore
 // anything but memory that is gone.
 func requireOnlyFaults(t *testing.T, err error) {
 	t.Helper()
-	if many, ok := err.(interface{ Unwrap() []error }); ok && !errors.As(err, new(*CorruptError)) {
+	if many, ok := err.(interface{ Unwrap() []error }); ok && !errors.As(err, new(*shmstore.CorruptError)) {
 		for _, e := range many.Unwrap() {
 			requireOnlyFaults(t, e)
 		}
 		return
 	}
-	if joined := errors.Unwrap(err); joined != nil && !errors.As(err, new(*CorruptError)) {
+	if joined := errors.Unwrap(err); joined != nil && !errors.As(err, new(*shmstore.CorruptError)) {
 		requireOnlyFaults(t, joined)
 		return
 	}
@@ -143,13 +143,13 @@ func requireOnlyFaultsUnless(t *testing.T, restored bool, err error) {
 
 // truncationUser does with a writer what frontends do.
 type truncationUser struct {
-	w        *Writer
+	w        *writer
 	path     string // of the file that is cut short
 	restored bool   // and is made longer again
 	rng      *rand.Rand
 	name     string
 	n        int
-	requests []*Request
+	requests []Request
 	fences   []Fence
 }
 
@@ -165,7 +165,7 @@ func (u *truncationUser) judge(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ErrInvalid) && u.w.Policy() == FIFO:
+	case errors.Is(err, ErrInvalid) && u.w.fifo != nil:
 		return nil
 	case errors.Is(err, fault.ErrFault):
 		if text := err.Error(); !strings.Contains(text, u.path) || !strings.Contains(text, "ringcache sweep") {
@@ -178,7 +178,7 @@ func (u *truncationUser) judge(err error) error {
 	return err
 }
 
-func (u *truncationUser) request() *Request {
+func (u *truncationUser) request() Request {
 	if len(u.requests) < 4 {
 		u.n++
 		r, err := u.w.Begin(fmt.Sprint(u.name, "-", u.n))
@@ -192,7 +192,7 @@ func (u *truncationUser) request() *Request {
 }
 
 // take takes one of the requests away.
-func (u *truncationUser) take() *Request {
+func (u *truncationUser) take() Request {
 	r := u.request()
 	for i := range u.requests {
 		if u.requests[i] == r {
@@ -209,18 +209,18 @@ func (u *truncationUser) operations() map[string]func() error {
 	size := 100 + u.rng.IntN(6000)
 	return map[string]func() error{
 		"put":         func() error { return second(w.Put(u.key(), tensor(size, 1))) },
-		"request.put": func() error { return second(u.request().Put(u.key(), tensor(size, 1))) },
+		"request.put": func() error { return second(u.request().Put(u.key(), tensor(size, 1), PutOptions{})) },
 		"tenant": func() error {
-			r, err := w.ReserveWith(u.key(), tensor(size, 1), u.tenant())
+			r, err := u.request().Reserve(u.key(), tensor(size, 1), u.tenant())
 			if err != nil {
 				return err
 			}
-			return second(r.Commit())
+			return u.ended(second(r.Commit()), r)
 		},
 		"lookup":         func() error { return second(w.Lookup(u.key())) },
 		"request.lookup": func() error { return second(u.request().Lookup(u.key())) },
 		"reserve, discard": func() error {
-			r, err := u.request().Reserve(u.key(), layout(size))
+			r, err := u.request().Reserve(u.key(), layout(size), PutOptions{})
 			if err == nil {
 				r.SetCost(5)
 				r.Discard()
@@ -228,51 +228,35 @@ func (u *truncationUser) operations() map[string]func() error {
 			return err
 		},
 		"reserve, commit": func() error {
-			r, err := u.request().Reserve(u.key(), layout(size))
+			r, err := w.Reserve(u.key(), layout(size))
 			if err != nil {
 				return err
 			}
-			defer r.Discard()
-			return second(r.Commit())
+			return u.ended(second(r.Commit()), r)
 		},
-		"lease": func() error {
-			l, err := w.Lease(u.key())
+		"stored": func() error {
+			r := u.request()
+			key := u.key()
+			h, _, err := r.Keep(key)
 			if err != nil {
 				return err
 			}
-			defer l.Release()
-			h, err := l.IssueN(2)
-			if err != nil {
+			if err := r.SetUses(h, 2); err != nil {
 				return err
 			}
-			l.Sent()
-			_, err = l.Stored(h)
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			if l.over() { // another has reset the readers
+			_, err = r.Stored(h)
+			if r.Ended() { // another has reset the readers
 				return nil
 			}
 			return err
 		},
-		"obtain": func() error {
-			over, cancel := context.WithCancel(context.Background())
-			cancel() // no waiting
-			l, r, err := w.Obtain(over, u.key(), layout(size), PutOptions{})
-			if errors.Is(err, context.Canceled) {
-				return nil
+		"drop": func() error {
+			r, key := u.request(), u.key()
+			if _, _, err := r.Keep(key); err != nil {
+				return err
 			}
-			if l != nil {
-				l.Abort()
-			}
-			if r != nil {
-				defer r.Discard()
-				l, err := r.CommitLeased()
-				if err != nil {
-					return err
-				}
-				l.Release()
-			}
-			return err
+			r.Drop(key)
+			return nil
 		},
 		"commit": func() error { return u.request().Commit() },
 		"rollback": func() error {
@@ -294,7 +278,7 @@ func (u *truncationUser) operations() map[string]func() error {
 			return err
 		},
 		"evict":  func() error { return second(w.Evict(u.key())) },
-		"retire": func() error { w.Retire(u.key()); return nil },
+		"retire": func() error { w.Remove(u.key()); return nil },
 		"touch":  func() error { return w.Touch(u.key()) },
 		"release touches": func() error {
 			w.ReleaseTouches()
@@ -323,11 +307,17 @@ func (u *truncationUser) operations() map[string]func() error {
 	}
 }
 
+// ended discards a reservation that could not be committed.
+func (u *truncationUser) ended(err error, r *Reservation) error {
+	r.Discard()
+	return err
+}
+
 func (u *truncationUser) tenant() PutOptions {
-	if u.w.Policy() == Pool {
-		return PutOptions{Tenant: "bounded", Request: u.request()}
+	if u.w.pool != nil {
+		return PutOptions{Tenant: "bounded"}
 	}
-	return PutOptions{Request: u.request()}
+	return PutOptions{}
 }
 
 func (u *truncationUser) step() error {

@@ -32,7 +32,7 @@ type View struct {
 // use is what a view has to end. It stands apart from the View, so that it can be
 // ended when the View is gone, and so it must not lead back to it.
 type use struct {
-	sv      segmentView
+	chunks  chunks
 	handle  Handle
 	counter *counter // nil: does not count, or has counted
 	done    func()   // ends what keeps the object; nil if nothing does
@@ -73,7 +73,7 @@ func (v *View) watch(d serde.Data) {
 	}
 }
 
-// unreachable is told of each thing that kept the view open.
+// unreachable is called for each thing that kept the view open.
 func (u *use) unreachable() {
 	if u.reached.Add(-1) == 0 {
 		go u.end(true) // it waits for a lock and calls a logger; other cleanups wait for this one
@@ -91,12 +91,12 @@ func (u *use) end(dropped bool) {
 		if u.reader != nil {
 			u.reader.ended(u, dropped)
 		}
-		u.sv.seg.Release() // last: until then nothing is closed
+		u.chunks.seg.Release() // last: until then nothing is closed
 	})
 }
 
 func (u *use) count() error {
-	return u.sv.guard(u.handle, func() error { return u.counter.read(u.sv, u.handle) })
+	return u.chunks.guard(u.handle, func() error { return u.counter.read(u.chunks, u.handle) })
 }
 
 // Value returns the object. Its tensors are slices of the segment.
@@ -111,7 +111,7 @@ func (v *View) Item() *serde.Item {
 // Handle returns the handle that the view was got by.
 func (v *View) Handle() Handle { return v.use.handle }
 
-// Check says whether the bytes are still the object's: called after they were
+// Check reports whether the bytes are still the object's: called after they were
 // used, a [StaleError] means that they may have been another's. The id in front
 // of them is all there is to compare. A writer of this library destroys it
 // before it writes anything else, so a nil error means that what was read so far
@@ -120,7 +120,7 @@ func (v *View) Handle() Handle { return v.use.handle }
 func (v *View) Check() error {
 	defer runtime.KeepAlive(v)
 	u := v.use
-	return u.sv.guard(u.handle, func() error { return u.sv.check(u.handle) })
+	return u.chunks.guard(u.handle, func() error { return u.chunks.check(u.handle) })
 }
 
 // Clone copies the object out of the segment and checks the copy. It is valid
@@ -129,9 +129,9 @@ func (v *View) Clone() (serde.Value, error) {
 	defer runtime.KeepAlive(v)
 	u := v.use
 	var c serde.Value
-	err := u.sv.guard(u.handle, func() error {
+	err := u.chunks.guard(u.handle, func() error {
 		c = serde.Clone(v.value)
-		return u.sv.check(u.handle)
+		return u.chunks.check(u.handle)
 	})
 	if err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func newCounter(l Locker, timeout time.Duration, readers int) *counter {
 }
 
 // under runs f for the chunk of h while the lock is held.
-func (c *counter) under(ctx context.Context, sv segmentView, h Handle, f func(payload []byte)) (err error) {
+func (c *counter) under(ctx context.Context, chunks chunks, h Handle, f func(payload []byte)) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	if err := c.lock.Lock(ctx); err != nil {
@@ -183,7 +183,7 @@ func (c *counter) under(ctx context.Context, sv segmentView, h Handle, f func(pa
 	defer func() { err = errors.Join(err, c.lock.Unlock()) }()
 	// The id is compared again, which upstream does not do, so that a handle that
 	// is stale by now does not count on another object.
-	chunk, err := sv.locate(h)
+	chunk, err := chunks.locate(h)
 	if err != nil {
 		return err
 	}
@@ -191,14 +191,14 @@ func (c *counter) under(ctx context.Context, sv segmentView, h Handle, f func(pa
 	return nil
 }
 
-func (c *counter) read(sv segmentView, h Handle) error {
+func (c *counter) read(chunks chunks, h Handle) error {
 	mem.Fence() // what was read of the chunk stays before the count
-	return c.under(context.Background(), sv, h, addRead)
+	return c.under(context.Background(), chunks, h, addRead)
 }
 
 // touch is the reader's touch of vLLM 0.12 to 0.31.
-func (c *counter) touch(ctx context.Context, sv segmentView, h Handle) error {
-	return c.under(ctx, sv, h, func(payload []byte) {
+func (c *counter) touch(ctx context.Context, chunks chunks, h Handle) error {
+	return c.under(ctx, chunks, h, func(payload []byte) {
 		if readCount(payload) >= c.readers {
 			addRead(payload)
 		}

@@ -163,15 +163,15 @@ func TestViewIsKeptByItsTensors(t *testing.T) {
 
 // TestDroppedViewOfAWriter: it keeps a lease.
 func TestDroppedViewOfAWriter(t *testing.T) {
-	s := newStore(t, Options{RingSize: 8000, MaxObjectSize: 900, Readers: 1, Policy: Pool})
-	l := putLeased(t, s.Writer, "a", 300)
-	h, err := l.Issue()
+	s := newStoreOf(t, pool, Options{RingSize: 8000, MaxObjectSize: 900, Readers: 1})
+	r := putHeld(t, s, "a", 300)
+	h, err := r.Lookup("a")
 	require.NoError(t, err)
-	_, err = s.Writer.Get(h, "a")
+	_, err = s.Get(h)
 	require.NoError(t, err)
-	l.Release()
+	r.Rollback()
 	require.NoError(t, s.CheckStructure())
-	collectUntil(t, "the mapping", func() bool { return s.Writer.Close() == nil })
+	collectUntil(t, "the mapping", func() bool { return s.Close() == nil })
 }
 
 // TestViewsAreReleasedOrDroppedOnce: goroutines that get, use, release and drop, with
@@ -179,7 +179,8 @@ func TestDroppedViewOfAWriter(t *testing.T) {
 func TestViewsAreReleasedOrDroppedOnce(t *testing.T) {
 	w, r, _ := realPool(t, Options{})
 	h := unleased(t, w, "a", 500, 7)
-	l, err := w.Lease("a")
+	held := begin(t, w, "held")
+	_, _, err := held.Keep("a")
 	require.NoError(t, err)
 	const goroutines, rounds = 4, 400
 	var drops sync.Map
@@ -217,9 +218,9 @@ func TestViewsAreReleasedOrDroppedOnce(t *testing.T) {
 	want := uint64(0)
 	drops.Range(func(_, n any) bool { want += uint64(n.(int)); return true })
 	collectUntil(t, "every view", func() bool { return r.Stats() == ReaderStats{Dropped: want} })
-	held, _ := w.Segment().Sidecar().Held()
-	require.Empty(t, held)
-	l.Release()
+	ids, _ := w.Segment().Sidecar().Held()
+	require.Empty(t, ids)
+	held.Rollback()
 	require.NoError(t, r.Close())
 	require.NoError(t, w.CheckStructure())
 	require.NoError(t, w.Close())

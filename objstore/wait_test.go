@@ -11,13 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringcache/ringcache/shmstore"
 	"github.com/stretchr/testify/require"
 )
 
 var waits = flag.Int("waits", 3000, "puts in TestRandomWaiters")
 
 // fill puts objects of n bytes for a request until there is no room for more.
-func fill(t testing.TB, r *Request, n int) (objects int) {
+func fill(t testing.TB, r request, n int) (objects int) {
 	t.Helper()
 	for {
 		_, err := r.Put(fmt.Sprint("k", objects), bytesItem(n))
@@ -29,16 +30,24 @@ func fill(t testing.TB, r *Request, n int) (objects int) {
 	}
 }
 
-// work is what a store did so far.
-type work struct{ looked, woken, polls int }
+// work is what a store did to make room.
+type work struct{ Looked, Woken, Polls int }
 
-func workOf(w *Writer) work {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return work{w.looked, w.woken, w.polls}
+// workOf returns what a store did so far.
+func workOf(t testing.TB, w *writer) work {
+	t.Helper()
+	var st Stats
+	var err error
+	if w.pool != nil {
+		st, err = w.pool.store.Inspect(nil) // Stats looks at objects itself
+	} else {
+		st, err = w.Stats()
+	}
+	require.NoError(t, err)
+	return work{st.Looked, st.Woken, st.Polls}
 }
 
-func waiting(t testing.TB, w *Writer) int {
+func waiting(t testing.TB, w Store) int {
 	t.Helper()
 	s, err := w.Stats()
 	require.NoError(t, err)
@@ -46,18 +55,19 @@ func waiting(t testing.TB, w *Writer) int {
 }
 
 // waitUntil waits until so many callers wait for room.
-func waitUntil(t testing.TB, w *Writer, n int) {
+func waitUntil(t testing.TB, w Store, n int) {
 	t.Helper()
 	require.Eventually(t, func() bool { return waiting(t, w) == n }, 2*time.Minute, 100*time.Microsecond)
 }
 
-// startWaiter starts a PutContext that finds no room, behind those that wait.
-func startWaiter(t testing.TB, w *Writer, ctx context.Context, key string, size int, o PutOptions) <-chan error {
+// startWaiter starts a Put of a request that finds no room, behind those that wait.
+func startWaiter(t testing.TB, w Store, ctx context.Context, r request, key string, size int, o PutOptions) <-chan error {
 	t.Helper()
 	n := waiting(t, w)
 	done := make(chan error, 1)
+	o.Wait = ctx
 	go func() {
-		_, err := w.PutContext(ctx, key, bytesItem(size), o)
+		_, err := r.Request.Put(key, bytesItem(size), o)
 		done <- err
 	}()
 	waitUntil(t, w, n+1)
@@ -78,14 +88,12 @@ func answer(t testing.TB, done <-chan error) error {
 // Hits change nothing that somebody who waits for room could use. So they wake
 // nobody, and look at no object.
 func TestHitsDoNotWakeWaiters(t *testing.T) {
-	for name, o := range map[string]Options{
-		"fifo": {RingSize: 256 << 10, MaxObjectSize: 128 << 10, Readers: 1},
-		"pool": {RingSize: 256 << 10, MaxObjectSize: 128 << 10, Readers: 1, Policy: Pool, QuarantineTTL: -1},
-	} {
+	for _, k := range kinds {
+		o := Options{RingSize: 256 << 10, MaxObjectSize: 128 << 10, Readers: 1, QuarantineTTL: -1}
 		for _, aborted := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, aborted %v", name, aborted), func(t *testing.T) {
-				s := newStore(t, o)
-				all := begin(t, s.Writer, "all")
+			t.Run(fmt.Sprintf("%s, aborted %v", k, aborted), func(t *testing.T) {
+				s := newStoreOf(t, k, o)
+				all := begin(t, s, "all")
 				n := fill(t, all, 300)
 				require.NoError(t, all.Commit())
 				if aborted {
@@ -93,28 +101,30 @@ func TestHitsDoNotWakeWaiters(t *testing.T) {
 				}
 				ctx, cancel := context.WithCancel(context.Background())
 				var done []<-chan error
+				waiters := begin(t, s, "waiters")
 				for i := range 64 {
-					done = append(done, startWaiter(t, s.Writer, ctx, fmt.Sprint("waiter", i), 100_000, PutOptions{}))
+					done = append(done, startWaiter(t, s, ctx, waiters, fmt.Sprint("waiter", i), 100_000, PutOptions{}))
 				}
-				before := workOf(s.Writer)
+				before := workOf(t, s.writer)
 				const hits = 2000
 				for i := range hits {
-					r := begin(t, s.Writer, "hit")
+					r := begin(t, s, "hit")
 					_, err := r.Lookup(fmt.Sprint("k", i%n))
 					require.NoError(t, err)
 					require.NoError(t, r.Commit())
 					r.Finish()
 				}
-				after := workOf(s.Writer)
-				require.Zero(t, after.woken-before.woken)
-				require.LessOrEqual(t, after.looked-before.looked, (after.polls-before.polls)*min(n, maxPollLooks))
+				after := workOf(t, s.writer)
+				require.Zero(t, after.Woken-before.Woken)
+				require.LessOrEqual(t, after.Looked-before.Looked, (after.Polls-before.Polls)*min(n, 4096))
 				cancel()
 				for _, d := range done {
 					err := answer(t, d)
 					require.ErrorIs(t, err, context.Canceled)
 					require.ErrorIs(t, err, ErrFull)
 				}
-				require.Zero(t, waiting(t, s.Writer))
+				require.Zero(t, waiting(t, s))
+				waiters.Rollback()
 				all.Finish()
 				s.Fence().Passed()
 				require.NoError(t, s.ResetReaders(0))
@@ -128,28 +138,33 @@ func TestHitsDoNotWakeWaiters(t *testing.T) {
 // there.
 func TestRefusedPutLooksAtFewObjects(t *testing.T) {
 	s := newPoolStore(t, Options{RingSize: 1 << 20, Readers: 1, MaxObjects: 1 << 14, QuarantineTTL: -1})
-	all := begin(t, s.Writer, "all")
+	all := begin(t, s, "all")
 	n := fill(t, all, 300)
 	require.Greater(t, n, 1000)
-	refused := func(size, looks int) *FullError {
+	refused := func(size, looks int) *shmstore.FullError {
 		t.Helper()
-		before := workOf(s.Writer)
+		before := workOf(t, s.writer)
 		_, err := s.Put("refused", bytesItem(size))
-		var full *FullError
+		var full *shmstore.FullError
 		require.ErrorAs(t, err, &full)
-		require.LessOrEqual(t, workOf(s.Writer).looked-before.looked, looks)
+		require.LessOrEqual(t, workOf(t, s.writer).Looked-before.Looked, looks)
 		return full
 	}
+	usedNow := func() int64 {
+		st, err := s.State()
+		require.NoError(t, err)
+		return int64(st.Used)
+	}
 	b := refused(20_000, 0).Blocked
-	require.Equal(t, int64(s.space.Used()), b.Leased)
+	require.Equal(t, usedNow(), b.Leased)
 
 	require.NoError(t, all.Commit())
 	all.Abort()
-	b = refused(20_000, maxLooks).Blocked
-	require.Equal(t, int64(s.space.Used()), b.Quarantined)
+	b = refused(20_000, 64).Blocked
+	require.Equal(t, usedNow(), b.Quarantined)
 
 	// Every other object can go, and makes no run.
-	half := begin(t, s.Writer, "half")
+	half := begin(t, s, "half")
 	for i := range n / 2 {
 		_, err := half.Lookup(fmt.Sprint("k", 2*i))
 		require.NoError(t, err)
@@ -157,11 +172,11 @@ func TestRefusedPutLooksAtFewObjects(t *testing.T) {
 	s.Fence().Passed()
 	b = refused(20_000, 2*n).Blocked
 	require.Positive(t, b.Evictable)
-	require.Equal(t, int64(s.space.Used()), b.Leased+b.Evictable)
+	require.Equal(t, usedNow(), b.Leased+b.Evictable)
 	refused(20_000, 0)
 	refused(30_000, 0)
 	for i := range 100 { // hits on what is between
-		r := begin(t, s.Writer, "hit")
+		r := begin(t, s, "hit")
 		_, err := r.Lookup(fmt.Sprint("k", 2*i+1))
 		require.NoError(t, err)
 		r.Rollback()
@@ -174,36 +189,38 @@ func TestRefusedPutLooksAtFewObjects(t *testing.T) {
 
 func TestQuotaIsRefusedWithoutLookingAtOthers(t *testing.T) {
 	s := newPoolStore(t, Options{RingSize: 1 << 20, Readers: 1, MaxObjects: 1 << 14, Quota: 4096, Quotas: map[string]int64{"other": 1 << 20}})
-	other := begin(t, s.Writer, "other")
+	other := begin(t, s, "other")
 	for i := range 500 {
-		res, err := s.ReserveWith(fmt.Sprint("o", i), bytesItem(300), PutOptions{Request: other, Tenant: "other"})
+		res, err := other.Request.Reserve(fmt.Sprint("o", i), bytesItem(300), PutOptions{Tenant: "other"})
 		require.NoError(t, err)
 		_, err = res.Commit()
 		require.NoError(t, err)
 	}
-	mine := begin(t, s.Writer, "mine")
-	res, err := s.ReserveWith("mine", bytesItem(3000), PutOptions{Request: mine, Tenant: "t"})
+	mine := begin(t, s, "mine")
+	res, err := mine.Request.Reserve("mine", bytesItem(3000), PutOptions{Tenant: "t"})
 	require.NoError(t, err)
 	_, err = res.Commit()
 	require.NoError(t, err)
-	before := workOf(s.Writer)
-	_, err = s.ReserveWith("more", bytesItem(3000), PutOptions{Tenant: "t"})
-	var quota *QuotaError
+	before := workOf(t, s.writer)
+	_, err = s.steps.Reserve("more", bytesItem(3000), PutOptions{Tenant: "t"})
+	var quota *shmstore.QuotaError
 	require.ErrorAs(t, err, &quota)
 	require.Greater(t, quota.Used, int64(3000))
-	require.Equal(t, before, workOf(s.Writer))
+	require.Equal(t, before, workOf(t, s.writer))
 
 	// Who waits for a quota keeps nobody else from getting room.
-	done := startWaiter(t, s.Writer, context.Background(), "more", 3000, PutOptions{Tenant: "t"})
-	elsewhere := begin(t, s.Writer, "elsewhere")
+	waits := begin(t, s, "waits")
+	done := startWaiter(t, s, context.Background(), waits, "more", 3000, PutOptions{Tenant: "t"})
+	elsewhere := begin(t, s, "elsewhere")
 	for i := range 20 {
-		_, err := elsewhere.PutContext(context.Background(), fmt.Sprint("e", i), bytesItem(300), PutOptions{Tenant: "other"})
+		_, err := elsewhere.Request.Put(fmt.Sprint("e", i), bytesItem(300), PutOptions{Tenant: "other", Wait: context.Background()})
 		require.NoError(t, err)
 	}
 	elsewhere.Rollback()
-	require.Equal(t, 1, waiting(t, s.Writer))
+	require.Equal(t, 1, waiting(t, s))
 	mine.Rollback()
 	require.NoError(t, answer(t, done))
+	waits.Rollback()
 	other.Rollback()
 	s.Fence().Passed()
 }
@@ -212,7 +229,7 @@ func TestQuotaIsRefusedWithoutLookingAtOthers(t *testing.T) {
 func TestFenceLooksAtWhatItReleases(t *testing.T) {
 	s := newPoolStore(t, Options{RingSize: 1 << 20, Readers: 1, MaxObjects: 1 << 14, QuarantineTTL: -1})
 	abort := func(n int) {
-		r := begin(t, s.Writer, "r")
+		r := begin(t, s, "r")
 		for i := range n {
 			_, err := r.Put(fmt.Sprint(n, "/", i), bytesItem(300))
 			require.NoError(t, err)
@@ -223,17 +240,17 @@ func TestFenceLooksAtWhatItReleases(t *testing.T) {
 	abort(7)
 	f := s.Fence()
 	abort(1000)
-	before := workOf(s.Writer)
+	before := workOf(t, s.writer)
 	f.Passed()
-	require.LessOrEqual(t, workOf(s.Writer).looked-before.looked, 8)
+	require.LessOrEqual(t, workOf(t, s.writer).Looked-before.Looked, 8)
 	st, err := s.State()
 	require.NoError(t, err)
 	require.Equal(t, 1000, st.Quarantined)
 
-	before = workOf(s.Writer)
+	before = workOf(t, s.writer)
 	sums, err := s.Stats()
 	require.NoError(t, err)
-	require.LessOrEqual(t, workOf(s.Writer).looked-before.looked, maxLooks)
+	require.LessOrEqual(t, workOf(t, s.writer).Looked-before.Looked, 64)
 	require.Equal(t, 1000, sums.QuarantinedObjects)
 	require.Equal(t, 1007, sums.Objects)
 	require.Equal(t, int64(st.Used), sums.Quarantined+sums.Evictable)
@@ -242,17 +259,17 @@ func TestFenceLooksAtWhatItReleases(t *testing.T) {
 
 func TestStatsIsWhatStateAddsUpTo(t *testing.T) {
 	s := newPoolStore(t, Options{RingSize: 64 << 10})
-	open := begin(t, s.Writer, "open")
+	open := begin(t, s, "open")
 	_, err := open.Put("leased", bytesItem(1000))
 	require.NoError(t, err)
-	unread := begin(t, s.Writer, "unread")
+	unread := begin(t, s, "unread")
 	_, err = unread.Put("quarantined", bytesItem(2000))
 	require.NoError(t, err)
 	require.NoError(t, unread.Commit())
 	unread.Abort()
-	res, err := s.Reserve("reserved", bytesItem(3000))
+	res, err := open.Reserve("reserved", bytesItem(3000))
 	require.NoError(t, err)
-	idle := begin(t, s.Writer, "idle")
+	idle := begin(t, s, "idle")
 	_, err = idle.Put("idle", bytesItem(4000))
 	require.NoError(t, err)
 	idle.Rollback()
@@ -262,7 +279,7 @@ func TestStatsIsWhatStateAddsUpTo(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Stats{
 		Objects: 3, Chunks: 4, Used: int64(st.Used), Leases: 1, Requests: 1, Readers: 2, QuarantinedObjects: 1,
-		Reserved: got.Reserved, Leased: got.Leased, Quarantined: got.Quarantined, Evictable: got.Evictable,
+		Looked: got.Looked, Woken: got.Woken, Polls: got.Polls, Reserved: got.Reserved, Leased: got.Leased, Quarantined: got.Quarantined, Evictable: got.Evictable,
 	}, got)
 	require.Equal(t, int64(st.Used), got.Reserved+got.Leased+got.Quarantined+got.Evictable)
 	for i, bytes := range []int64{got.Leased, got.Quarantined, got.Reserved, got.Evictable} {
@@ -275,12 +292,12 @@ func TestStatsIsWhatStateAddsUpTo(t *testing.T) {
 
 // The first one gets room first, though the others need less.
 func TestWaitersGetRoomInOrder(t *testing.T) {
-	for _, policy := range []Policy{FIFO, Pool} {
-		t.Run(policy.String(), func(t *testing.T) {
-			s := newStore(t, Options{RingSize: 8 << 10, MaxObjectSize: 8 << 10, Readers: 1, Policy: policy})
-			var held []*Request
+	for _, k := range kinds {
+		t.Run(string(k), func(t *testing.T) {
+			s := newStoreOf(t, k, Options{RingSize: 8 << 10, MaxObjectSize: 8 << 10, Readers: 1})
+			var held []request
 			for i := range 5 {
-				r := begin(t, s.Writer, fmt.Sprint("held", i))
+				r := begin(t, s, fmt.Sprint("held", i))
 				_, err := r.Put(fmt.Sprint("held", i), bytesItem(1300))
 				require.NoError(t, err)
 				held = append(held, r)
@@ -295,13 +312,13 @@ func TestWaitersGetRoomInOrder(t *testing.T) {
 						return
 					}
 					defer r.Rollback()
-					h, err := r.PutContext(context.Background(), fmt.Sprint("w", i), bytesItem(size), PutOptions{})
+					h, err := r.Put(fmt.Sprint("w", i), bytesItem(size), PutOptions{Wait: context.Background()})
 					if err != nil {
 						t.Error(err)
 					}
 					ids[i] = h.ID
 				})
-				waitUntil(t, s.Writer, i+1)
+				waitUntil(t, s, i+1)
 			}
 			for _, r := range held {
 				r.Rollback()
@@ -316,15 +333,15 @@ func TestWaitersGetRoomInOrder(t *testing.T) {
 // Whoever gives up, or finds that it needs nothing any more, leaves the room to
 // those behind it.
 func TestWaiterThatGivesUpWakesTheNext(t *testing.T) {
-	for name, give := range map[string]func(t *testing.T, s *store, cancel func(), r *Request){
-		"its context ends": func(_ *testing.T, _ *store, cancel func(), _ *Request) { cancel() },
-		"its request ends": func(_ *testing.T, _ *store, _ func(), r *Request) { r.Rollback() },
-		"its request is committed": func(t *testing.T, _ *store, _ func(), r *Request) {
+	for name, give := range map[string]func(t *testing.T, s *store, cancel func(), r request){
+		"its context ends": func(_ *testing.T, _ *store, cancel func(), _ request) { cancel() },
+		"its request ends": func(_ *testing.T, _ *store, _ func(), r request) { r.Rollback() },
+		"its request is committed": func(t *testing.T, _ *store, _ func(), r request) {
 			require.NoError(t, r.Commit())
 			r.Finish()
 		},
-		"its key is there": func(t *testing.T, s *store, _ func(), _ *Request) {
-			o := begin(t, s.Writer, "other")
+		"its key is there": func(t *testing.T, s *store, _ func(), _ request) {
+			o := begin(t, s, "other")
 			_, err := o.Put("first", bytesItem(300))
 			require.NoError(t, err)
 			o.Rollback()
@@ -332,22 +349,24 @@ func TestWaiterThatGivesUpWakesTheNext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newPoolStore(t, Options{RingSize: 8 << 10})
-			held := begin(t, s.Writer, "held")
+			held := begin(t, s, "held")
 			_, err := held.Put("held", bytesItem(5000))
 			require.NoError(t, err)
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
-			r := begin(t, s.Writer, "first")
-			first := startWaiter(t, s.Writer, ctx, "first", 4000, PutOptions{Request: r})
-			blocker := begin(t, s.Writer, "blocker")
+			r := begin(t, s, "first")
+			first := startWaiter(t, s, ctx, r, "first", 4000, PutOptions{})
+			blocker := begin(t, s, "blocker")
 			_, err = blocker.Put("blocker", bytesItem(1500))
 			require.NoError(t, err)
-			second := startWaiter(t, s.Writer, context.Background(), "second", 1500, PutOptions{})
+			other := begin(t, s, "second")
+			second := startWaiter(t, s, context.Background(), other, "second", 1500, PutOptions{})
 			blocker.Rollback()
-			require.Equal(t, 2, waiting(t, s.Writer), "there is room for the second one only, which has to wait")
+			require.Equal(t, 2, waiting(t, s), "there is room for the second one only, which has to wait")
 			give(t, s, cancel, r)
 			require.Error(t, answer(t, first))
 			require.NoError(t, answer(t, second))
+			other.Rollback()
 			r.Rollback()
 			held.Rollback()
 			s.Fence().Passed()
@@ -356,13 +375,14 @@ func TestWaiterThatGivesUpWakesTheNext(t *testing.T) {
 }
 
 func TestCloseEndsTheWaiters(t *testing.T) {
-	for _, policy := range []Policy{FIFO, Pool} {
-		s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 4000, Readers: 1, Policy: policy})
+	for _, k := range kinds {
+		s := newStoreOf(t, k, Options{RingSize: 4096, MaxObjectSize: 4000, Readers: 1})
 		_, err := s.Put("unread", bytesItem(3000))
 		require.NoError(t, err)
 		var done []<-chan error
+		r := begin(t, s, "r")
 		for i := range 3 {
-			done = append(done, startWaiter(t, s.Writer, context.Background(), fmt.Sprint(i), 3000, PutOptions{}))
+			done = append(done, startWaiter(t, s, context.Background(), r, fmt.Sprint(i), 3000, PutOptions{}))
 		}
 		require.NoError(t, s.Close())
 		for _, d := range done {
@@ -373,12 +393,12 @@ func TestCloseEndsTheWaiters(t *testing.T) {
 
 // Small puts take what a large one waits for, but not for ever.
 func TestSmallPutsDoNotStarveALargeWaiter(t *testing.T) {
-	for _, policy := range []Policy{FIFO, Pool} {
-		t.Run(policy.String(), func(t *testing.T) {
-			s := newStore(t, Options{RingSize: 32 << 10, MaxObjectSize: 32 << 10, Readers: 1, Policy: policy})
-			var open []*Request
+	for _, k := range kinds {
+		t.Run(string(k), func(t *testing.T) {
+			s := newStoreOf(t, k, Options{RingSize: 32 << 10, MaxObjectSize: 32 << 10, Readers: 1})
+			var open []request
 			small := func(i int) bool {
-				r := begin(t, s.Writer, fmt.Sprint("small", i))
+				r := begin(t, s, fmt.Sprint("small", i))
 				_, err := r.Put(fmt.Sprint("small", i), bytesItem(1000))
 				if err != nil {
 					require.ErrorIs(t, err, ErrFull)
@@ -393,7 +413,8 @@ func TestSmallPutsDoNotStarveALargeWaiter(t *testing.T) {
 				n++
 			}
 			require.Greater(t, len(open), 20)
-			done := startWaiter(t, s.Writer, context.Background(), "large", 20_000, PutOptions{})
+			waits := begin(t, s, "waits")
+			done := startWaiter(t, s, context.Background(), waits, "large", 20_000, PutOptions{})
 			passed, refused := 0, 0
 			var saidSo bool
 			for i := n; len(done) == 0 && refused < 100*n; i++ {
@@ -408,16 +429,18 @@ func TestSmallPutsDoNotStarveALargeWaiter(t *testing.T) {
 				}
 				refused++
 				_, err := s.Put("x", bytesItem(1000))
-				var full *FullError
-				if errors.As(err, &full) && full.Waiting > 20_000 {
+				var full *shmstore.FullError
+				var head *HeadError
+				if errors.As(err, &full) && full.Waiting > 20_000 || errors.As(err, &head) && head.Waiting > 20_000 {
 					saidSo = true
 				}
 				if len(open) == 0 { // it has been woken
-					waitUntil(t, s.Writer, 0)
+					waitUntil(t, s, 0)
 				}
 			}
 			require.NoError(t, answer(t, done))
 			require.True(t, saidSo)
+			waits.Rollback()
 			require.LessOrEqual(t, passed, 3*n)
 			for _, r := range open {
 				r.Rollback()
@@ -430,11 +453,11 @@ func TestSmallPutsDoNotStarveALargeWaiter(t *testing.T) {
 
 // Nobody is told of the readers' counts; the one who waits finds them.
 func TestWaiterFindsReadsThatComplete(t *testing.T) {
-	for _, policy := range []Policy{FIFO, Pool} {
-		t.Run(policy.String(), func(t *testing.T) {
-			s := newStore(t, Options{RingSize: 64 << 10, MaxObjectSize: 64 << 10, Readers: 1, Policy: policy, TrustCounts: policy == Pool, QuarantineTTL: -1})
+	for _, k := range kinds {
+		t.Run(string(k), func(t *testing.T) {
+			s := newStoreOf(t, k, Options{RingSize: 64 << 10, MaxObjectSize: 64 << 10, Readers: 1, TrustCounts: k == pool, QuarantineTTL: -1})
 			var handles []Handle
-			r := begin(t, s.Writer, "r")
+			r := begin(t, s, "r")
 			for i := 0; ; i++ {
 				h, err := r.Put(fmt.Sprint("k", i), bytesItem(100))
 				if err != nil {
@@ -443,18 +466,18 @@ func TestWaiterFindsReadsThatComplete(t *testing.T) {
 				}
 				handles = append(handles, h)
 			}
-			require.Greater(t, len(handles), 2*maxLooks)
+			require.Greater(t, len(handles), 2*64)
 			require.NoError(t, r.Commit())
 			r.Abort()
-			done := startWaiter(t, s.Writer, context.Background(), "large", 40_000, PutOptions{})
+			waits := begin(t, s, "waits")
+			done := startWaiter(t, s, context.Background(), waits, "large", 40_000, PutOptions{})
 			for i, h := range handles {
 				// The writer looks at counts without the readers' lock, as it must, which
 				// the race detector would report.
-				s.mu.Lock()
-				s.readAll(t, h, fmt.Sprint("k", i))
-				s.mu.Unlock()
+				s.locked(t, func() { s.readAll(t, h, fmt.Sprint("k", i)) })
 			}
 			require.NoError(t, answer(t, done))
+			waits.Rollback()
 			s.Fence().Passed()
 			require.NoError(t, s.ResetReaders(0))
 		})
@@ -464,13 +487,13 @@ func TestWaiterFindsReadsThatComplete(t *testing.T) {
 // Goroutines put, wait, give up, hit and end requests in every way, in a pool that
 // is always full. Nobody is forgotten, and the sums are right all along.
 func TestRandomWaiters(t *testing.T) {
-	for _, policy := range []Policy{FIFO, Pool} {
-		t.Run(policy.String(), func(t *testing.T) {
-			o := Options{RingSize: 32 << 10, MaxObjectSize: 32 << 10, Readers: 1, Policy: policy}
-			if policy == Pool {
+	for _, k := range kinds {
+		t.Run(string(k), func(t *testing.T) {
+			o := Options{RingSize: 32 << 10, MaxObjectSize: 32 << 10, Readers: 1}
+			if k == pool {
 				o.Quotas, o.MaxObjects = map[string]int64{"bounded": 8 << 10}, 24
 			}
-			s := newStore(t, o)
+			s := newStoreOf(t, k, o)
 			var got, gaveUp, full, hits atomic.Int64
 			var workers sync.WaitGroup
 			stop := make(chan struct{})
@@ -507,16 +530,15 @@ func TestRandomWaiters(t *testing.T) {
 						if rnd.IntN(3) == 0 {
 							ctx, cancel = context.WithTimeout(ctx, time.Duration(rnd.IntN(3000))*time.Microsecond)
 						}
-						po := PutOptions{Request: r}
-						if policy == Pool && rnd.IntN(3) == 0 {
+						po := PutOptions{}
+						if k == pool && rnd.IntN(3) == 0 {
 							po.Tenant = "bounded"
 						}
 						key, size := fmt.Sprint("k", rnd.IntN(200)), 1+rnd.IntN(6000)
-						if rnd.IntN(4) == 0 {
-							_, err = s.putContext(noWait, key, bytesItem(size), po)
-						} else {
-							_, err = s.PutContext(ctx, key, bytesItem(size), po)
+						if rnd.IntN(4) > 0 {
+							po.Wait = ctx
 						}
+						_, err = r.Put(key, bytesItem(size), po)
 						cancel()
 						switch {
 						case err == nil:
@@ -549,8 +571,8 @@ func TestRandomWaiters(t *testing.T) {
 			workers.Wait()
 			close(stop)
 			checker.Wait()
-			t.Logf("%d got, %d gave up, %d full, %d hits, %+v", got.Load(), gaveUp.Load(), full.Load(), hits.Load(), workOf(s.Writer))
-			require.Zero(t, waiting(t, s.Writer))
+			t.Logf("%d got, %d gave up, %d full, %d hits, %+v", got.Load(), gaveUp.Load(), full.Load(), hits.Load(), workOf(t, s.writer))
+			require.Zero(t, waiting(t, s))
 			require.NotZero(t, got.Load())
 			require.NotZero(t, hits.Load())
 			s.Fence().Passed()

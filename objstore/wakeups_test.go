@@ -3,7 +3,6 @@ package objstore
 import (
 	"context"
 	"fmt"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,12 +13,14 @@ import (
 // A reservation that is given up wakes who waits for its bytes, at once.
 func TestDiscardWakesWhoWaitsForTheBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStore(t, Options{RingSize: 64 << 10, Readers: 1, Policy: Pool, MaxObjectSize: 60 << 10})
+		s := newStoreOf(t, pool, Options{RingSize: 64 << 10, Readers: 1, MaxObjectSize: 60 << 10})
 		res, err := s.Reserve("big", image(40<<10, 1))
 		require.NoError(t, err)
 		done := make(chan error, 1)
+		waits := begin(t, s, "waits")
+		defer waits.Rollback()
 		go func() {
-			_, err := s.PutContext(context.Background(), "k", image(40<<10, 1), PutOptions{})
+			_, err := waits.Request.Put("k", image(40<<10, 1), PutOptions{Wait: context.Background()})
 			done <- err
 		}()
 		time.Sleep(time.Second) // the poll is at its longest
@@ -34,12 +35,14 @@ func TestDiscardWakesWhoWaitsForTheBytes(t *testing.T) {
 // And who waits for its entry in the sidecar.
 func TestDiscardWakesWhoWaitsForTheEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStore(t, Options{RingSize: 64 << 10, Readers: 1, Policy: Pool, MaxObjectSize: 60 << 10, MaxObjects: 1})
+		s := newStoreOf(t, pool, Options{RingSize: 64 << 10, Readers: 1, MaxObjectSize: 60 << 10, MaxObjects: 1})
 		res, err := s.Reserve("big", image(100, 1))
 		require.NoError(t, err)
 		done := make(chan error, 1)
+		waits := begin(t, s, "waits")
+		defer waits.Rollback()
 		go func() {
-			_, err := s.PutContext(context.Background(), "k", image(100, 1), PutOptions{})
+			_, err := waits.Request.Put("k", image(100, 1), PutOptions{Wait: context.Background()})
 			done <- err
 		}()
 		time.Sleep(time.Second)
@@ -54,12 +57,14 @@ func TestDiscardWakesWhoWaitsForTheEntry(t *testing.T) {
 // Clear of a FIFO store wakes who waits.
 func TestClearWakesWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStore(t, Options{RingSize: 64 << 10, Readers: 1, MaxObjectSize: 60 << 10, Policy: FIFO})
+		s := newStore(t, Options{RingSize: 64 << 10, Readers: 1, MaxObjectSize: 60 << 10})
 		_, err := s.Put("big", image(40<<10, 1))
 		require.NoError(t, err)
 		done := make(chan error, 1)
+		waits := begin(t, s, "waits")
+		defer waits.Rollback()
 		go func() {
-			_, err := s.PutContext(context.Background(), "k", image(40<<10, 1), PutOptions{})
+			_, err := waits.Request.Put("k", image(40<<10, 1), PutOptions{Wait: context.Background()})
 			done <- err
 		}()
 		time.Sleep(time.Second)
@@ -71,36 +76,21 @@ func TestClearWakesWhoWaits(t *testing.T) {
 	})
 }
 
-// A retired object is worth nothing, whatever became of the sidecar.
-func TestRetiredObjectLeavesTheEvictionPolicyWithoutSidecar(t *testing.T) {
-	w, dir := inFolder(t, Pool)
-	r, err := w.Begin("r")
-	require.NoError(t, err)
-	_, err = r.Put("k", image(100, 1))
-	require.NoError(t, err)
-	require.NoError(t, os.Truncate(dir+"/s.ctl", 0))
-	w.Retire("k")
-	for _, o := range w.objects {
-		require.False(t, o.state == retired && o.cached != nil)
-	}
-	require.NoError(t, w.Abandon())
-}
-
 // Who waits for a quota passes who waits for room only as far as those who do not wait.
 func TestWaitersForAQuotaDoNotPassForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
-		s := newStore(t, Options{RingSize: 80 << 10, Readers: 1, Policy: Pool, MaxObjectSize: 70 << 10, Quotas: map[string]int64{"t": 50 << 10}})
-		start := func(i, bytes int, tenant string) (*Request, <-chan error) {
-			r, done := begin(t, s.Writer, fmt.Sprint("r", i)), make(chan error, 1)
+		s := newStoreOf(t, pool, Options{RingSize: 80 << 10, Readers: 1, MaxObjectSize: 70 << 10, Quotas: map[string]int64{"t": 50 << 10}})
+		start := func(i, bytes int, tenant string) (request, <-chan error) {
+			r, done := begin(t, s, fmt.Sprint("r", i)), make(chan error, 1)
 			go func() {
-				_, err := r.PutContext(ctx, fmt.Sprint("k", i), image(bytes, 1), PutOptions{Tenant: tenant})
+				_, err := r.Request.Put(fmt.Sprint("k", i), image(bytes, 1), PutOptions{Tenant: tenant, Wait: ctx})
 				done <- err
 			}()
 			synctest.Wait()
 			return r, done
 		}
-		var open []*Request
+		var open []request
 		for i := range 3 { // as much as the quota allows
 			r, done := start(i, 16000, "t")
 			require.NoError(t, <-done)

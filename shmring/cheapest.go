@@ -19,7 +19,7 @@ const (
 // with many blocks one call searches only a part, a larger one for a larger payload, and the
 // next call continues behind it. If there is a run at all, Cheapest finds one.
 func (p *Pool) Cheapest(size int, cost func(id uint32) (float64, bool)) (ids []uint32, ok bool) {
-	need := extentOf(size)
+	need := p.opt.extent(size)
 	var best struct {
 		from, to *block
 		sum      float64

@@ -90,10 +90,10 @@ func (p *Pool) CheckStructure() error {
 			listed[b] = true
 		}
 	}
-	at, used, live, holes := uint64(firstGranule(p.opt.DataOffset)), uint64(0), 0, 0
+	at, used, live, holes := p.opt.first(), uint64(0), 0, 0
 	var prev *block
 	for b := p.first; b != nil; prev, b = b, b.next {
-		if b.off != at || b.len == 0 || b.len%Granule != 0 || b.prev != prev {
+		if b.off != at || b.len == 0 || b.len%p.opt.unit() != 0 || b.prev != prev {
 			bad("block at %d with %d bytes, want it at %d", b.off, b.len, at)
 			break
 		}
@@ -125,7 +125,7 @@ func (p *Pool) CheckStructure() error {
 	if l := p.holes.largest; l != nil && !listed[l] {
 		bad("the largest hole, at %d, is in no list", l.off)
 	}
-	if want := uint64(firstGranule(p.opt.DataOffset)) + p.room(); p.first != nil && at != want {
+	if want := p.opt.first() + p.room(); p.first != nil && at != want {
 		bad("blocks end at %d, want %d", at, want)
 	}
 	if live != len(p.live) || used != p.used || holes != p.holes.count || holes != len(listed) {

@@ -9,7 +9,7 @@ import (
 	"github.com/ringcache/ringcache/internal/mem"
 )
 
-// Granule is the unit of a [Pool] in bytes: chunks begin at multiples of it in
+// Granule is the least unit of a [Pool] in bytes: chunks begin at multiples of it in
 // the segment, so that a chunk's header and count lie in one cache line.
 const Granule = 64
 
@@ -20,6 +20,33 @@ type PoolOptions struct {
 	DataOffset int
 	// FirstID is the id of the first chunk.
 	FirstID uint32
+	// Granule is the unit of this pool, a power of two of at least Granule; 0 is that.
+	Granule int
+	// Lead places chunks so many bytes, a multiple of [Granule], in front of multiples
+	// of the unit: what stands there in each is aligned to the unit.
+	Lead int
+}
+
+// first returns the offset of the first place for a chunk.
+func (o PoolOptions) first() uint64 {
+	g := o.unit()
+	return (g - (uint64(o.DataOffset)+uint64(o.Lead))%g) % g
+}
+
+func (o PoolOptions) unit() uint64 { return uint64(max(o.Granule, Granule)) }
+
+// room returns the bytes that chunks in size bytes can take, with their headers.
+func (o PoolOptions) room(size int) uint64 {
+	first := o.first()
+	if uint64(size) <= first {
+		return 0
+	}
+	return (uint64(size) - first) / o.unit() * o.unit()
+}
+
+// extent returns what a chunk of size payload bytes takes.
+func (o PoolOptions) extent(size int) uint64 {
+	return (uint64(size) + HeaderSize + o.unit() - 1) / o.unit() * o.unit()
 }
 
 // Pool allocates chunks anywhere in a byte slice and frees them in any order.
@@ -63,7 +90,7 @@ type block struct {
 // NewPool makes an empty pool over buf, which it does not clear. It panics if
 // the options make no sense; they come from code, not from input.
 func NewPool(buf []byte, o PoolOptions) *Pool {
-	if o.DataOffset < 0 || o.FirstID >= IDLimit {
+	if o.DataOffset < 0 || o.FirstID >= IDLimit || o.Granule != 0 && (o.Granule < Granule || o.Granule&(o.Granule-1) != 0) || o.Lead < 0 || o.Lead%Granule != 0 {
 		panic(fmt.Sprintf("shmring: pool options %+v", o))
 	}
 	p := &Pool{buf: buf, opt: o, nextID: o.FirstID}
@@ -71,24 +98,22 @@ func NewPool(buf []byte, o PoolOptions) *Pool {
 	return p
 }
 
-// PoolRoom returns the bytes that chunks of a pool over size bytes can take,
-// with their headers.
-func PoolRoom(size, dataOffset int) int {
-	return max(0, size-firstGranule(dataOffset)) / Granule * Granule
-}
-
-func firstGranule(dataOffset int) int { return (Granule - dataOffset%Granule) % Granule }
-
 func (p *Pool) reset() {
 	p.live, p.used, p.holes = map[uint32]*block{}, 0, holes{}
 	p.first, p.rover = nil, nil
 	if n := p.room(); n > 0 {
-		p.first = &block{off: uint64(firstGranule(p.opt.DataOffset)), len: n}
+		p.first = &block{off: p.opt.first(), len: n}
 		p.addHole(p.first)
 	}
 }
 
-func (p *Pool) room() uint64 { return uint64(PoolRoom(len(p.buf), p.opt.DataOffset)) }
+func (p *Pool) room() uint64 { return p.opt.room(len(p.buf)) }
+
+// Room returns the bytes that chunks can take, with their headers.
+func (p *Pool) Room() uint64 { return p.room() }
+
+// ExtentOf returns the bytes that a chunk with a payload of size bytes takes.
+func (p *Pool) ExtentOf(size int) int64 { return int64(p.opt.extent(size)) }
 
 // Size returns the bytes of the memory.
 func (p *Pool) Size() int { return len(p.buf) }
@@ -119,15 +144,6 @@ func (p *Pool) Largest() uint64 {
 	return h.largest.len
 }
 
-// PoolExtent returns the bytes that a chunk with a payload of size bytes takes in a
-// pool.
-func PoolExtent(size int) int64 { return int64(extentOf(size)) }
-
-// extentOf returns what a chunk of size payload bytes takes.
-func extentOf(size int) uint64 {
-	return (uint64(size) + HeaderSize + Granule - 1) / Granule * Granule
-}
-
 // Alloc takes size bytes, size > 0, for the payload of a new chunk. Its header
 // gets no valid id before [Pool.Publish], and the payload still holds what was
 // there before. Errors are [ErrInvalid], [*TooLargeError] and [*FullError]; none
@@ -139,7 +155,7 @@ func (p *Pool) Alloc(size int) (address uint64, id uint32, payload []byte, err e
 	if limit := min(p.room(), MaxChunk); uint64(size) > limit-min(limit, HeaderSize) {
 		return 0, 0, nil, &TooLargeError{Need: size + HeaderSize, Limit: int(limit)}
 	}
-	n := extentOf(size)
+	n := p.opt.extent(size)
 	b := p.holes.find(n)
 	if b == nil {
 		return 0, 0, nil, &FullError{Need: size + HeaderSize, Used: p.used, Size: len(p.buf)}
@@ -275,11 +291,11 @@ type Placed struct {
 // returned, sorted by address, and the others are left out. The pool must be
 // empty. Headers are neither read nor written.
 func (p *Pool) Restore(chunks []Placed) []Placed {
-	first, room := uint64(firstGranule(p.opt.DataOffset)), p.room()
+	first, room := p.opt.first(), p.room()
 	var ok []Placed
 	for _, c := range chunks {
-		if c.Size > HeaderSize && c.Size <= MaxChunk && c.ID < IDLimit && c.Address >= first && (c.Address-first)%Granule == 0 &&
-			c.Address-first < room && extentOf(c.Size-HeaderSize) <= room-(c.Address-first) {
+		if c.Size > HeaderSize && c.Size <= MaxChunk && c.ID < IDLimit && c.Address >= first && (c.Address-first)%p.opt.unit() == 0 &&
+			c.Address-first < room && p.opt.extent(c.Size-HeaderSize) <= room-(c.Address-first) {
 			ok = append(ok, c)
 		}
 	}
@@ -288,7 +304,7 @@ func (p *Pool) Restore(chunks []Placed) []Placed {
 	for _, c := range ok {
 		seen[c.ID]++
 	}
-	end := func(c Placed) uint64 { return c.Address + extentOf(c.Size-HeaderSize) }
+	end := func(c Placed) uint64 { return c.Address + p.opt.extent(c.Size-HeaderSize) }
 	var kept []Placed
 	var reach uint64 // the end of all chunks so far, kept or not
 	for i, c := range ok {
@@ -314,7 +330,7 @@ func (p *Pool) claim(rest *block, c Placed) *block {
 		rest = rest.next
 		p.removeHole(rest)
 	}
-	p.cut(rest, extentOf(c.Size-HeaderSize))
+	p.cut(rest, p.opt.extent(c.Size-HeaderSize))
 	rest.id, rest.size = c.ID, c.Size
 	p.live[c.ID] = rest
 	p.used += rest.len

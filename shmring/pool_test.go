@@ -19,6 +19,54 @@ func newPool(t testing.TB, size, dataOffset int) (*Pool, []byte) {
 	return p, m
 }
 
+// With a larger unit, what stands Lead bytes behind the begin of each chunk is aligned to
+// it, and nothing else changes: chunks don't overlap, and what was freed can be had again.
+func TestPoolOfALargerUnit(t *testing.T) {
+	for _, unit := range []int{64, 128, 4096} {
+		for _, offset := range []int{0, 32, 100} {
+			for _, lead := range []int{0, 64, 128} {
+				t.Run(fmt.Sprintf("%d bytes, %d in front, %d lead", unit, offset, lead), func(t *testing.T) {
+					const size = 64 << 10
+					p := NewPool(make([]byte, size), PoolOptions{DataOffset: offset, Granule: unit, Lead: lead})
+					require.LessOrEqual(t, p.Room(), uint64(size))
+					require.Greater(t, p.Room(), uint64(size-2*unit))
+					var ids []uint32
+					for n := 1; ; n = n*3%9001 + 1 {
+						address, id, payload, err := p.Alloc(n)
+						if err != nil {
+							require.ErrorIs(t, err, ErrFull)
+							break
+						}
+						require.Len(t, payload, n)
+						require.Zero(t, (address+uint64(offset+lead))%uint64(unit))
+						require.EqualValues(t, p.ExtentOf(n), p.Extent(id))
+						require.Zero(t, p.ExtentOf(n)%int64(unit))
+						require.NoError(t, p.CheckStructure())
+						ids = append(ids, id)
+					}
+					for i, id := range ids {
+						if i%2 == 0 {
+							p.Free(id)
+						}
+					}
+					require.NoError(t, p.CheckStructure())
+					for i, id := range ids {
+						if i%2 == 1 {
+							p.Free(id)
+						}
+					}
+					require.Equal(t, p.Room(), p.Largest())
+					_, _, _, err := p.Alloc(int(p.Room()) - HeaderSize)
+					require.NoError(t, err)
+				})
+			}
+		}
+	}
+	for _, o := range []PoolOptions{{Granule: 32}, {Granule: 96}, {Lead: 32}, {Lead: -64}} {
+		require.Panics(t, func() { NewPool(make([]byte, 4096), o) }, "%+v", o)
+	}
+}
+
 func TestPoolPlacesChunksAtGranulesOfTheSegment(t *testing.T) {
 	for _, offset := range []int{0, 32, 64, 100} {
 		t.Run(fmt.Sprint("data offset ", offset), func(t *testing.T) {
@@ -70,7 +118,7 @@ func TestPoolFreesInAnyOrderAndMerges(t *testing.T) {
 	p.Free(99) // no such chunk
 	p.Clear()
 	require.Zero(t, p.Used())
-	_, id, _, err = p.Alloc(PoolRoom(len(m), 32) - HeaderSize)
+	_, id, _, err = p.Alloc(int(p.Room()) - HeaderSize)
 	require.NoError(t, err)
 	require.Equal(t, uint32(9), id)
 }
@@ -154,7 +202,7 @@ func TestPoolCheapestIsTheCheapest(t *testing.T) {
 					break
 				}
 				sum, length = sum+c, length+b.len
-				if length >= extentOf(need) {
+				if length >= p.opt.extent(need) {
 					if best < 0 || sum < best {
 						best = sum
 					}
@@ -230,7 +278,7 @@ func TestPoolAgainstAModel(t *testing.T) {
 				n := rapid.IntRange(1, size).Draw(t, "n")
 				address, id, payload, err := p.Alloc(n)
 				if err != nil {
-					require.True(t, p.Largest() < extentOf(n), "refused %d bytes with a hole of %d", n, p.Largest())
+					require.True(t, p.Largest() < p.opt.extent(n), "refused %d bytes with a hole of %d", n, p.Largest())
 					return
 				}
 				fill := byte(id*7 + 1)

@@ -66,7 +66,9 @@ func (f *fitSpace) alloc(size int64) (int64, bool) {
 }
 
 // extent is what the pool would take for it, too.
-func (*fitSpace) extent(size int64) int64 { return shmring.PoolExtent(int(size)) }
+func (*fitSpace) extent(size int64) int64 {
+	return (size + shmring.HeaderSize + shmring.Granule - 1) / shmring.Granule * shmring.Granule
+}
 
 func (f *fitSpace) free(off int64) {
 	h := hole{off, f.sizes[off]}

@@ -20,8 +20,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/alecthomas/kong"
-
-	"github.com/ringcache/ringcache/objstore"
 )
 
 type options struct {
@@ -65,8 +63,8 @@ func run(o options) (err error) {
 			for turn := range o.Turns {
 				sides := []func() error{
 					func() error { return p.measure(m.peer, kib<<10, o.Rounds, &theirs) },
-					func() error { return measure(m.ours, objstore.FIFO, kib<<10, o.Rounds, &fifo) },
-					func() error { return measure(m.ours, objstore.Pool, kib<<10, o.Rounds, &pool) },
+					func() error { return measure(m.ours, "fifo", kib<<10, o.Rounds, &fifo) },
+					func() error { return measure(m.ours, "pool", kib<<10, o.Rounds, &pool) },
 				}
 				if turn%2 == 1 {
 					slices.Reverse(sides)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ringcache/ringcache/objstore"
+	"github.com/ringcache/ringcache/objstore/upstream"
 	"github.com/ringcache/ringcache/serde"
 )
 
@@ -17,7 +18,7 @@ const mib = 1 << 20
 // bench is a store of ours with one reader on a real segment, as the peer makes
 // its own.
 type bench struct {
-	w    *objstore.Writer
+	w    upstream.Steps
 	r    *objstore.Reader
 	item *serde.Item
 	made int
@@ -33,12 +34,12 @@ type lock chan struct{}
 func (l lock) Lock(context.Context) error { l <- struct{}{}; return nil }
 func (l lock) Unlock() error              { <-l; return nil }
 
-func newBench(size int, policy objstore.Policy) (*bench, error) {
+func newBench(size int, policy string) (*bench, error) {
 	data := make([]byte, size)
 	_, _ = rand.Read(data)
 	ring := max(8*(size+4096), mib)
-	w, err := objstore.Create(objstore.Options{
-		Name: fmt.Sprintf("ringcache-bench-%d", os.Getpid()), RingSize: ring, MaxObjectSize: size + 4096, Readers: 1, Policy: policy, TrustCounts: true,
+	w, err := create(policy, objstore.Options{
+		Name: fmt.Sprintf("ringcache-bench-%d", os.Getpid()), RingSize: ring, MaxObjectSize: size + 4096, Readers: 1, TrustCounts: true,
 	})
 	if err != nil {
 		return nil, err
@@ -58,6 +59,22 @@ func newBench(size int, policy objstore.Policy) (*bench, error) {
 	return b, nil
 }
 
+// create makes a store, with the steps that the peer does.
+func create(policy string, o objstore.Options) (upstream.Steps, error) {
+	if policy == "fifo" {
+		f, err := objstore.CreateFIFO(o)
+		if err != nil {
+			return nil, err
+		}
+		return upstream.FIFO(f), nil
+	}
+	p, err := objstore.CreatePool(o)
+	if err != nil {
+		return nil, err
+	}
+	return upstream.Pool(p), nil
+}
+
 func (b *bench) close() error { return errors.Join(b.r.Close(), b.w.Close()) }
 
 // put times n puts of new keys.
@@ -69,7 +86,7 @@ func (b *bench) put(n int) (ns float64, err error) {
 		b.made++
 		b.key = fmt.Sprint("key", b.made)
 		begin := time.Now()
-		b.h, err = b.w.Put(b.key, b.item)
+		b.h, err = b.w.Put(b.key, b.item, objstore.PutOptions{})
 		ns += float64(time.Since(begin))
 		if err != nil {
 			return 0, err
@@ -87,7 +104,7 @@ func (b *bench) settle() error {
 		}
 	}
 	for ; b.owed < 0; b.owed++ {
-		if _, err := b.w.Lookup(b.key); err != nil {
+		if _, err := b.w.GetCached(b.key); err != nil {
 			return err
 		}
 	}
@@ -135,7 +152,7 @@ func (b *bench) clone(n int) (float64, error) {
 func (b *bench) hit(n int) (float64, error) {
 	begin := time.Now()
 	for range n {
-		if _, err := b.w.Lookup(b.key); err != nil {
+		if _, err := b.w.GetCached(b.key); err != nil {
 			return 0, err
 		}
 	}
@@ -145,7 +162,7 @@ func (b *bench) hit(n int) (float64, error) {
 }
 
 // measure appends the median time of one operation in nanoseconds.
-func measure(op func(*bench, int) (float64, error), policy objstore.Policy, size, rounds int, to *[]float64) (err error) {
+func measure(op func(*bench, int) (float64, error), policy string, size, rounds int, to *[]float64) (err error) {
 	b, err := newBench(size, policy)
 	if err != nil {
 		return err

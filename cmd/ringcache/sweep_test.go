@@ -34,9 +34,9 @@ func output(t *testing.T, f func() error) string {
 
 func TestSweepCommand(t *testing.T) {
 	dir := t.TempDir()
-	create := func(name, owner string) *objstore.Writer {
-		w, err := objstore.Create(objstore.Options{
-			Name: name, Owner: owner, Dir: dir, RingSize: 1000, MaxObjectSize: 500, Readers: 1, Policy: objstore.Pool,
+	create := func(name, owner string) objstore.Store {
+		w, err := objstore.CreatePool(objstore.Options{
+			Name: name, Owner: owner, Dir: dir, RingSize: 1000, MaxObjectSize: 500, Readers: 1,
 		})
 		require.NoError(t, err)
 		return w
@@ -71,8 +71,8 @@ func TestSweepCommand(t *testing.T) {
 func TestSweepSaysWhatItHides(t *testing.T) {
 	dir := t.TempDir()
 	for name, owner := range map[string]string{"ring-a": "one", "ring-b": "two", "ring-c": "two"} {
-		w, err := objstore.Create(objstore.Options{
-			Name: name, Owner: owner, Dir: dir, RingSize: 1000, MaxObjectSize: 500, Readers: 1, Policy: objstore.Pool,
+		w, err := objstore.CreatePool(objstore.Options{
+			Name: name, Owner: owner, Dir: dir, RingSize: 1000, MaxObjectSize: 500, Readers: 1,
 		})
 		require.NoError(t, err)
 		require.NoError(t, w.Detach())

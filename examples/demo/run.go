@@ -19,10 +19,10 @@ type demo struct {
 	o       options
 	crops   []crop
 	rng     *rand.Rand
-	store   *objstore.Writer
+	store   objstore.Store
 	wire    serde.Options
 	workers *workers
-	open    []*objstore.Request          // that the workers have not answered, oldest first
+	open    []objstore.Request           // that the workers have not answered, oldest first
 	digests map[string]map[string]string // what they must find, by key and tensor
 	stats   stats
 }
@@ -51,17 +51,18 @@ func run(ctx context.Context, o options) (err error) {
 		rng: rand.New(rand.NewPCG(o.Seed, 0)), digests: map[string]map[string]string{},
 	}
 	so := objstore.Options{
-		RingSize: o.RingMB << 20, MaxObjectSize: min(16, o.RingMB) << 20, Readers: o.Workers, Generation: g, Policy: objstore.Pool,
+		RingSize: o.RingMB << 20, MaxObjectSize: min(16, o.RingMB) << 20, Readers: o.Workers, Generation: g,
 		Watch: func(c objstore.Change) {
 			if !c.Present {
 				d.stats.evicted++
 			}
 		},
 	}
+	create := func() (objstore.Store, error) { return objstore.CreatePool(so) }
 	if o.Policy == "fifo" {
-		so.Policy = objstore.FIFO
+		create = func() (objstore.Store, error) { return objstore.CreateFIFO(so) }
 	}
-	if d.store, err = objstore.Create(so); err != nil {
+	if d.store, err = create(); err != nil {
 		return err
 	}
 	defer func() {
@@ -162,19 +163,19 @@ func (d *demo) request(seq int) error {
 
 // object returns the message for one image: an address, or the data itself if
 // there is no room even after waiting.
-func (d *demo) object(req *objstore.Request, c crop) (object, error) {
+func (d *demo) object(req objstore.Request, c crop) (object, error) {
 	h, err := req.Lookup(c.key())
 	if err == nil {
 		d.stats.hits++
 		return d.message(c, h)
 	}
-	r, err := req.Reserve(c.key(), c.layout())
+	r, err := req.Reserve(c.key(), c.layout(), objstore.PutOptions{})
 	if errors.Is(err, objstore.ErrFull) && len(d.open) > 0 {
 		// What is in the way is being read: wait for that.
 		if err := d.await(0); err != nil {
 			return object{}, err
 		}
-		r, err = req.Reserve(c.key(), c.layout())
+		r, err = req.Reserve(c.key(), c.layout(), objstore.PutOptions{})
 	}
 	if errors.Is(err, objstore.ErrFull) || errors.Is(err, objstore.ErrTooLarge) {
 		return d.inline(c)

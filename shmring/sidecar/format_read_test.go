@@ -30,7 +30,7 @@ type content struct {
 func sample() content {
 	record := func(n uint32) sidecar.Record {
 		return sidecar.Record{
-			Address: 1<<62 + uint64(n)*64, ID: 1<<30 + n, Size: 1<<31 + int(n), NoteOffset: 1<<31 + 5, NoteLen: 1<<31 + 6,
+			Address: 1<<62 + uint64(n)*64, ID: 1<<30 + n, Size: 1<<31 + int(n), DescriptionOffset: 1<<31 + 5, DescriptionLength: 1<<31 + 6,
 			Sum: 0xdeadbeef + n, Full: n%2 == 1,
 		}
 	}
@@ -99,8 +99,8 @@ func (f *format) make(c content, seg *syscall.Stat_t) []byte {
 		f.put(e, "Table", "address", r.Address)
 		f.put(e, "Table", "id", uint64(r.ID))
 		f.put(e, "Table", "size of the chunk", uint64(r.Size))
-		f.put(e, "Table", "where the note begins", uint64(r.NoteOffset))
-		f.put(e, "Table", "bytes of the note", uint64(r.NoteLen))
+		f.put(e, "Table", "where the description begins", uint64(r.DescriptionOffset))
+		f.put(e, "Table", "bytes of the description", uint64(r.DescriptionLength))
 		f.put(e, "Table", "checksum of the payload", uint64(r.Sum))
 		f.put(e, "Table", "1 if that covers every byte", map[bool]uint64{true: 1}[r.Full])
 		f.put(e, "Table", "use word", f.useWord(i, c.uses[i]))

@@ -138,8 +138,8 @@ func (f *format) compareEntry(diff *errs, e []byte, i int, want content) {
 		return
 	}
 	for name, want := range map[string]uint64{
-		"address": r.Address, "id": uint64(r.ID), "size of the chunk": uint64(r.Size), "where the note begins": uint64(r.NoteOffset),
-		"bytes of the note": uint64(r.NoteLen), "checksum of the payload": uint64(r.Sum),
+		"address": r.Address, "id": uint64(r.ID), "size of the chunk": uint64(r.Size), "where the description begins": uint64(r.DescriptionOffset),
+		"bytes of the description": uint64(r.DescriptionLength), "checksum of the payload": uint64(r.Sum),
 		"1 if that covers every byte": map[bool]uint64{true: 1}[r.Full],
 		"use word":                    f.useWord(i, want.uses[i]), "mark": f.validMark(e),
 	} {

@@ -51,18 +51,18 @@ const (
 	maxHolds     = (slotSize - slotHolds) / 4 // 508
 
 	// The table of objects is behind the last slot.
-	entrySize       = 64 // number of objects x entrySize
-	entryMark       = 0  // 8, see validMark and freeMark
-	entryAddress    = 8  // 8
-	entryID         = 16 // 4
-	entryLength     = 20 // 4, bytes of the chunk with its header
-	entryNoteOffset = 24 // 4, in the payload
-	entryNoteLen    = 28 // 4
-	entrySum        = 32 // 4, see PayloadSum
-	entryFull       = 36 // 4, 1 if the sum covers every byte
-	entryBody       = 8  // the mark's checksum covers the bytes from here
-	entryEnd        = 40 // to here
-	entryUse        = 40 // 8, see SetUse; 16 unused bytes follow
+	entrySize              = 64 // number of objects x entrySize
+	entryMark              = 0  // 8, see validMark and freeMark
+	entryAddress           = 8  // 8
+	entryID                = 16 // 4
+	entryLength            = 20 // 4, bytes of the chunk with its header
+	entryDescriptionOffset = 24 // 4, in the payload
+	entryDescriptionLength = 28 // 4
+	entrySum               = 32 // 4, see PayloadSum
+	entryFull              = 36 // 4, 1 if the sum covers every byte
+	entryBody              = 8  // the mark's checksum covers the bytes from here
+	entryEnd               = 40 // to here
+	entryUse               = 40 // 8, see SetUse; 16 unused bytes follow
 
 	// markFree is the mark of a free entry. Its halves are equal and those of a valid
 	// mark are complements, so that it differs in 32 bits from every valid mark. It is not

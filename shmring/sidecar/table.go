@@ -52,9 +52,9 @@ type Record struct {
 	Address uint64 // of the chunk
 	ID      uint32
 	Size    int // bytes of the chunk with its header
-	// NoteOffset and NoteLen are the place, in the payload, of what only writers need:
+	// DescriptionOffset and DescriptionLength are the place, in the payload, of what only writers need:
 	// the key, for example.
-	NoteOffset, NoteLen int
+	DescriptionOffset, DescriptionLength int
 	// Sum is the [PayloadSum] of the payload, and Full the argument full of that call.
 	Sum  uint32
 	Full bool
@@ -110,8 +110,8 @@ func (f *File) Put(r Record, use uint64) int {
 	binary.LittleEndian.PutUint32(e[entryID:], r.ID)
 	binary.LittleEndian.PutUint32(e[entryLength:], uint32(r.Size))
 	failpoint.Hit("sidecar.put.half")
-	binary.LittleEndian.PutUint32(e[entryNoteOffset:], uint32(r.NoteOffset))
-	binary.LittleEndian.PutUint32(e[entryNoteLen:], uint32(r.NoteLen))
+	binary.LittleEndian.PutUint32(e[entryDescriptionOffset:], uint32(r.DescriptionOffset))
+	binary.LittleEndian.PutUint32(e[entryDescriptionLength:], uint32(r.DescriptionLength))
 	binary.LittleEndian.PutUint32(e[entrySum:], r.Sum)
 	full := uint32(0)
 	if r.Full {
@@ -166,8 +166,8 @@ func (f *File) Records() iter.Seq2[int, Record] {
 			}
 			r := Record{
 				Address: binary.LittleEndian.Uint64(e[entryAddress:]), ID: binary.LittleEndian.Uint32(e[entryID:]),
-				Size:       int(binary.LittleEndian.Uint32(e[entryLength:])),
-				NoteOffset: int(binary.LittleEndian.Uint32(e[entryNoteOffset:])), NoteLen: int(binary.LittleEndian.Uint32(e[entryNoteLen:])),
+				Size:              int(binary.LittleEndian.Uint32(e[entryLength:])),
+				DescriptionOffset: int(binary.LittleEndian.Uint32(e[entryDescriptionOffset:])), DescriptionLength: int(binary.LittleEndian.Uint32(e[entryDescriptionLength:])),
 				Sum: binary.LittleEndian.Uint32(e[entrySum:]), Full: binary.LittleEndian.Uint32(e[entryFull:]) == 1,
 				Damaged: mark != validMark(f.version, crc32.Checksum(e[entryBody:entryEnd], castagnoli)),
 			}

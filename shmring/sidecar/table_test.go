@@ -15,7 +15,7 @@ func requireUse(t *testing.T, c *File, i int, want uint64) {
 }
 
 func record(n int) Record {
-	return Record{Address: uint64(n) * 64, ID: uint32(n), Size: 100 + n, NoteOffset: 8, NoteLen: 4, Sum: uint32(n) * 77}
+	return Record{Address: uint64(n) * 64, ID: uint32(n), Size: 100 + n, DescriptionOffset: 8, DescriptionLength: 4, Sum: uint32(n) * 77}
 }
 
 // records are the entries that are valid, by their number.

@@ -1,0 +1,170 @@
+package objstore
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/internal/mem"
+	"github.com/ringcache/ringcache/serde"
+)
+
+// Reservation is an object under construction: its chunk is taken, its key is
+// not visible yet. Fill the tensors in any order, from any goroutine, then
+// Commit; or Discard. A reservation blocks Close and Clear, and in a FIFO the freeing of
+// the chunks behind its own.
+//
+// The caller must fill all of them: what is not filled still has the bytes of an
+// older object, somebody else's image.
+//
+//	r, err := request.Reserve(key, layout, objstore.PutOptions{})
+//	if err != nil { ... }
+//	defer r.Discard() // does nothing after Commit
+//	decodeInto(r.Tensor("pixel_values"))
+//	h, err := r.Commit()
+type Reservation struct {
+	in   reservedChunk
+	data []byte // the data frames, the end of the chunk
+	plan *serde.Plan
+}
+
+// reservedChunk is a chunk that was taken in a store.
+type reservedChunk interface {
+	// parts returns the front of the payload, and its last n bytes.
+	parts(n int) (front, back []byte)
+	place() (address uint64, id uint32)
+	setCost(time.Duration)
+	// commit makes the object visible, and counts n uses.
+	commit(n int) (Handle, error)
+	discard()
+}
+
+// putter is a request of either store. Its keys may be empty, as vLLM's are.
+type putter interface {
+	// plan lays a value out for a key that may be put.
+	plan(key string, v serde.Value) (*serde.Plan, error)
+	reserve(key string, plan *serde.Plan, o PutOptions) (*Reservation, error)
+}
+
+// putNamed is Put of a request, and reserveNamed is Reserve.
+func putNamed(r putter, key string, v serde.Value, o PutOptions) (Handle, error) {
+	if key == "" {
+		return Handle{}, errNoKey()
+	}
+	return put(r, key, v, o, 1)
+}
+
+func reserveNamed(r putter, key string, v serde.Value, o PutOptions) (*Reservation, error) {
+	if key == "" {
+		return nil, errNoKey()
+	}
+	return reserve(r, key, v, o)
+}
+
+func reserve(r putter, key string, v serde.Value, o PutOptions) (*Reservation, error) {
+	plan, err := r.plan(key, v)
+	if err != nil {
+		return nil, err
+	}
+	return r.reserve(key, plan, o)
+}
+
+// put reserves and commits a value that is complete, with n uses.
+func put(r putter, key string, v serde.Value, o PutOptions, n int) (Handle, error) {
+	plan, err := r.plan(key, v)
+	if err != nil {
+		return Handle{}, err
+	}
+	if !plan.Complete() {
+		return Handle{}, fmt.Errorf("%w: a tensor has no data; Reserve is for values that are filled in place", ErrInvalid)
+	}
+	res, err := r.reserve(key, plan, o)
+	if err != nil {
+		return Handle{}, err
+	}
+	defer res.Discard()
+	return res.in.commit(n)
+}
+
+// errNoKey is for requests. vLLM's steps take an empty key.
+func errNoKey() error {
+	return fmt.Errorf("%w: the key is empty; package mmhash makes keys", ErrInvalid)
+}
+
+// frontSize is the bytes of a payload in front of its data, without padding.
+func frontSize(plan *serde.Plan) int { return countSize + len(plan.Metadata()) }
+
+// reserve writes everything that the plan has into a chunk that was taken for it.
+func (c chunks) reserve(in reservedChunk, plan *serde.Plan) (*Reservation, error) {
+	front, back := in.parts(plan.DataLen())
+	r := &Reservation{in: in, data: back, plan: plan}
+	err := c.guard(r.handle(), func() error {
+		mem.Store32(front, 0)
+		copy(front[countSize:], plan.Metadata())
+		return plan.CopyTo(back)
+	})
+	failpoint.Hit("reserve.copied")
+	if err != nil {
+		in.discard()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Reservation) handle() Handle {
+	address, id := r.in.place()
+	return Handle{Address: address, ID: id}
+}
+
+func saturate(a, b int) int {
+	if a > math.MaxInt-b {
+		return math.MaxInt
+	}
+	return a + b
+}
+
+// Place returns where the object will be: the address and the id of its handle.
+func (r *Reservation) Place() (address uint64, id uint32) { return r.in.place() }
+
+// Tensor returns the bytes of the item's field key, whose data must be one
+// tensor, for filling; nil if there is none. They are row-major and
+// little-endian, of the dtype and shape that were reserved, and must not be
+// touched after Commit or Discard.
+func (r *Reservation) Tensor(key string) []byte {
+	for _, p := range r.plan.Tensors() {
+		if p.Key == key {
+			return r.bytes(p)
+		}
+	}
+	return nil
+}
+
+// Tensors returns the bytes of every tensor in the order of encoding, for
+// values with nested data.
+func (r *Reservation) Tensors() [][]byte {
+	ts := r.plan.Tensors()
+	out := make([][]byte, len(ts))
+	for i, p := range ts {
+		out[i] = r.bytes(p)
+	}
+	return out
+}
+
+func (r *Reservation) bytes(p serde.Placement) []byte {
+	return r.data[p.Offset : p.Offset+p.Len : p.Offset+p.Len]
+}
+
+// SetCost replaces PutOptions.Cost, for what is known only once the object is
+// made. It does nothing after Commit or Discard, and in a FIFO.
+func (r *Reservation) SetCost(d time.Duration) { r.in.setCost(d) }
+
+// Commit makes the object visible under its key and returns the handle of its first use.
+// The object stays until the request ends. Commit fails when called after Commit or
+// Discard; with [ErrEnded] if the request is not open, then discard the reservation; and
+// with [shmstore.CorruptError] if the segment was truncated.
+func (r *Reservation) Commit() (Handle, error) { return r.in.commit(1) }
+
+// Discard gives the reservation up. It does nothing after Commit, or when
+// called again.
+func (r *Reservation) Discard() { r.in.discard() }

@@ -1,0 +1,112 @@
+// Package upstream has the steps of vLLM's SingleWriterShmObjectStorage
+// (vllm/distributed/device_communicators/shm_object_storage.py, 0.11.0 to 0.33.0) one by
+// one, on a store of package objstore. It is for differential tests and for the agent; a
+// frontend uses requests, objstore.Request.
+//
+// A handle that a step returns belongs to no request. In a FIFO its object is free when
+// the readers' counts are complete, as in vLLM; in a Pool it is in quarantine from the
+// start, until the counts are complete or a fence passes. So the handle must be sent
+// before the next fence is taken.
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/ringcache/ringcache/internal/sentinel"
+	"github.com/ringcache/ringcache/objstore"
+	"github.com/ringcache/ringcache/objstore/internal/door"
+	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmstore"
+)
+
+// Steps are what vLLM's protocol does with a storage, besides what every
+// objstore.Store does: is_cached is Cached, and clear is Clear.
+type Steps interface {
+	objstore.Store
+
+	// Put stores a value under a key and counts its first use. Errors are those of
+	// objstore.Request.Put. The key may be empty, as in vLLM.
+	Put(key string, v serde.Value, o objstore.PutOptions) (objstore.Handle, error)
+	// Reserve is Put in two steps: the use is the one of the reservation's Commit.
+	Reserve(key string, v serde.Value, o objstore.PutOptions) (*objstore.Reservation, error)
+	// GetCached returns a handle of the object under a key and counts one use of it:
+	// every reader has to get it once. It ends the touch of the key. It fails with
+	// shmstore.KeyNotFoundError.
+	GetCached(key string) (objstore.Handle, error)
+
+	// Touch announces that the key will be looked up later in the same request, and must
+	// not be evicted before. What it does depends on the generation: before 0.12
+	// nothing; up to 0.31 it counts a use; from 0.32 on it protects the object until
+	// GetCached, Untouch or ReleaseTouches, by anyone. An absent key is no error.
+	//
+	// As in vLLM, protection belongs to the store and not to a request, so it only
+	// holds for callers that make one request at a time.
+	Touch(key string) error
+	// TouchHandle is Touch for a store with Options.Lock: it does what
+	// objstore.Reader.Touch does, and verifies as Verify does.
+	TouchHandle(ctx context.Context, key string, h objstore.Handle) error
+	// Untouch ends the protection of one key, and ReleaseTouches that of all.
+	Untouch(key string)
+	ReleaseTouches()
+
+	// FreeUnused frees chunks, oldest first, whose uses were all read by every reader,
+	// until twice MaxObjectSize bytes were freed or one is still needed. It returns the
+	// ids. In a Pool it evicts everything that nobody needs.
+	FreeUnused() ([]uint32, error)
+	// Evict makes the object under a key go at once if nobody can need it, and reports
+	// whether it did. It fails with objstore.ErrInvalid in a FIFO, which frees only the
+	// oldest.
+	Evict(key string) (bool, error)
+
+	// Signature returns the signature of the current object under a key without counting
+	// a use. It is nil in generations without signatures.
+	Signature(key string) ([]byte, error)
+	// Get returns a view of whatever object is at a handle. As vLLM's writer, it compares
+	// the id and neither verifies the signature nor looks at the key; it counts the read
+	// if the store has a lock (0.32.0 and 0.33.0). For handles that came from outside see
+	// Verify.
+	Get(h objstore.Handle) (*objstore.View, error)
+}
+
+// Pool returns the steps of a pool.
+func Pool(p *objstore.Pool) Steps { return p.Steps(door.Key{}) }
+
+// FIFO returns the steps of a FIFO.
+func FIFO(f *objstore.FIFO) Steps { return f.Steps(door.Key{}) }
+
+// Text returns the text of vLLM's own error for the same failure, or "" where vLLM has
+// none: sentinel.UpstreamText with the errors of stores.
+func Text(err error) string {
+	var (
+		exists  *shmstore.KeyExistsError
+		missing *shmstore.KeyNotFoundError
+		large   *shmstore.TooLargeError
+	)
+	switch {
+	case errors.As(err, &exists):
+		return fmt.Sprintf("Key '%s' already exists in the storage.", exists.Key)
+	case errors.As(err, &missing):
+		return quoted(missing.Key)
+	case errors.As(err, &large) && large.Format:
+		return "" // an OverflowError there, whose text depends on the Python
+	case errors.As(err, &large) && !large.Ring:
+		return fmt.Sprintf("Serialized object size (%d bytes) exceeds max object size (%d bytes)", large.Size, large.Limit)
+	case errors.Is(err, objstore.ErrFull), large != nil:
+		return (*shmring.FullError)(nil).UpstreamText()
+	}
+	return sentinel.UpstreamText(err)
+}
+
+// quoted is a key as the text of Python's KeyError shows it. Keys with quotes,
+// backslashes or control characters are shown in Go's way.
+func quoted(key string) string {
+	if strings.ContainsFunc(key, func(r rune) bool { return r == '\'' || r == '\\' || r < ' ' }) {
+		return strconv.Quote(key)
+	}
+	return "'" + key + "'"
+}

@@ -1,0 +1,212 @@
+package shmstore
+
+import (
+	"github.com/ringcache/ringcache/internal/line"
+	"github.com/ringcache/ringcache/shmring"
+)
+
+// class is what keeps the bytes of an object in a store. The store keeps sums by
+// class, so that nobody has to look at every object for them.
+type class uint8
+
+const (
+	classNone        class = iota // has no chunk
+	classReserved                 // is being written
+	classLeased                   // by open requests, or pinned
+	classQuarantined              // aborted, and maybe still to be read
+	classIdle                     // nothing; but a reader of this library may look at it
+	classes
+)
+
+// classOf returns the class that an object with a chunk should be in. A discarded
+// one has a chunk only if the memory was gone when it was to be dropped.
+func classOf(o *Object) class {
+	switch {
+	case o.state == reserved:
+		return classReserved
+	case o.leases > 0 || o.pinned:
+		return classLeased
+	case o.quarantined != nil:
+		return classQuarantined
+	}
+	return classIdle
+}
+
+// tenant is what one tenant has in a store.
+type tenant struct {
+	used      int64 // bytes
+	idleBytes int64 // of them, of idle objects
+	idle      idleSet
+	line      line.Line // those that wait for its quota
+}
+
+// idleSet is a set of idle objects, each of which has its place in it.
+type idleSet struct {
+	items []*Object
+	kind  int // which of Object.places
+}
+
+const (
+	idleOfStore = iota
+	idleOfTenant
+	idleSets
+)
+
+func (b *idleSet) add(o *Object) {
+	o.places[b.kind] = len(b.items)
+	b.items = append(b.items, o)
+}
+
+func (b *idleSet) remove(o *Object) {
+	last := b.items[len(b.items)-1]
+	b.items[o.places[b.kind]] = last
+	last.places[b.kind] = o.places[b.kind]
+	b.items[len(b.items)-1] = nil
+	b.items = b.items[:len(b.items)-1]
+}
+
+// has reports whether an object is in its place in the set.
+func (b *idleSet) has(o *Object) bool {
+	i := o.places[b.kind]
+	return i < len(b.items) && b.items[i] == o
+}
+
+// account counts the chunk of a new object, for the store and its tenant.
+func (s *Store) account(o *Object) {
+	o.extent = s.extent(o.size - shmring.HeaderSize)
+	o.search = s.search.n
+	if o.tenant != "" {
+		s.tenantOf(o.tenant).used += o.extent
+	}
+	s.file(o, classOf(o))
+}
+
+// unaccount undoes account for a chunk that was freed.
+func (s *Store) unaccount(o *Object) {
+	if o.tenant != "" {
+		s.tenantOf(o.tenant).used -= o.extent
+	}
+	s.file(o, classNone)
+	s.forgetTenant(o.tenant)
+}
+
+// extent returns the bytes that a chunk takes with so many behind its header.
+func (s *Store) extent(size int) int64 { return s.pool.ExtentOf(size) }
+
+func (s *Store) tenantOf(name string) *tenant {
+	t := s.tenants[name]
+	if t == nil {
+		t = &tenant{idle: idleSet{kind: idleOfTenant}}
+		s.tenants[name] = t
+	}
+	return t
+}
+
+func (s *Store) forgetTenant(name string) {
+	if t := s.tenants[name]; t != nil && t.used == 0 && t.line.Empty() {
+		delete(s.tenants, name)
+	}
+}
+
+// file counts an object as of another class.
+func (s *Store) file(o *Object, c class) {
+	was := o.class
+	if c == was {
+		return
+	}
+	o.class = c
+	s.bytes[was] -= o.extent
+	s.bytes[c] += o.extent
+	s.bytes[classNone] = 0
+	t := s.tenants[o.tenant]
+	if was == classIdle {
+		o.search = s.search.n
+		s.idle.remove(o)
+		if t != nil {
+			t.idle.remove(o)
+			t.idleBytes -= o.extent
+		}
+	}
+	if c == classIdle {
+		s.idle.add(o)
+		if t != nil {
+			t.idle.add(o)
+			t.idleBytes += o.extent
+		}
+	}
+	if was != classIdle && (c == classIdle || c == classNone) {
+		s.available(o, t)
+	}
+}
+
+// available takes note that the bytes of an object can be had now.
+func (s *Store) available(o *Object, t *tenant) {
+	if o.search != s.search.n {
+		s.search.need, s.search.held = 0, nil
+	}
+	s.wakeFirst(&s.waiters.Main)
+	if t != nil {
+		s.wakeFirst(&t.line)
+	}
+}
+
+// wakeFirst wakes the first of a line, if what it waits for may be there.
+func (s *Store) wakeFirst(l *line.Line) {
+	if f := l.First(); f != nil && s.mayFit(f) {
+		s.waiters.Wake(f)
+	}
+}
+
+// search is what the last search for room has shown, if it found none: that no run
+// of holes and idle objects has need bytes, apart from objects that readers held.
+// It holds until bytes can be had that could not be had then. An object whose
+// search is n had its bytes available then.
+type search struct {
+	n    uint64
+	need int64 // 0: nothing is known
+	held idSet
+}
+
+// failed remembers that there is no room.
+func (s *Store) failed(need int64, held idSet) {
+	s.search = search{s.search.n + 1, need, held}
+}
+
+// reachable returns the bytes that are free or can be evicted.
+func (s *Store) reachable() int64 { return s.room - int64(s.pool.Used()) + s.bytes[classIdle] }
+
+// hopeless reports that there is no room for an extent, without looking for it.
+func (s *Store) hopeless(need int64) bool {
+	return need > s.reachable() || s.search.need > 0 && need >= s.search.need
+}
+
+// released reports whether a reader let go of an object that was in the way of the
+// last search.
+func (s *Store) released() bool {
+	if s.search.need == 0 || len(s.search.held) == 0 {
+		return false
+	}
+	holds, dead := s.ctl.Held()
+	s.dead += dead
+	for id := range s.search.held {
+		if _, ok := holds[id]; !ok {
+			return true
+		}
+	}
+	return false
+}
+
+// mayFit reports whether what w waits for can be there.
+func (s *Store) mayFit(w *line.Waiter) bool {
+	if w.Line() != &s.waiters.Main {
+		t := s.tenants[w.Tenant]
+		return t == nil || t.used-t.idleBytes+w.Need <= s.quota(w.Tenant)
+	}
+	if s.noEntry() && len(s.idle.items) == 0 {
+		return false
+	}
+	return !s.hopeless(w.Need)
+}
+
+// noEntry reports whether the sidecar has room for no more object.
+func (s *Store) noEntry() bool { return s.ctl != nil && s.pool.Len() >= s.ctl.Options().Objects }

@@ -1,0 +1,236 @@
+package shmstore
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ringcache/ringcache/internal/line"
+	"github.com/ringcache/ringcache/shmring"
+)
+
+// report collects what does not hold.
+type report func(format string, args ...any)
+
+// CheckStructure verifies everything that must hold between calls and returns
+// every violation it finds, joined. A closed store has none.
+func (s *Store) CheckStructure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.Closed {
+		return nil
+	}
+	errs := []error{s.guard(s.pool.CheckStructure)}
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("store: "+format, args...)) }
+	s.checkObjects(bad)
+	s.checkKeys(bad)
+	s.checkLeases(bad)
+	s.checkSums(bad)
+	s.checkQuarantine(bad)
+	s.checkSidecar(bad)
+	s.checkSearch(bad)
+	lines := []*line.Line{&s.waiters.Main}
+	for _, t := range s.tenants {
+		lines = append(lines, &t.line)
+	}
+	s.waiters.Check(lines, bad)
+	return errors.Join(errs...)
+}
+
+func (s *Store) checkObjects(bad report) {
+	for id, address := range s.pool.Live() {
+		o, ok := s.objects[id]
+		if !ok {
+			bad("chunk %d has no object", id)
+			continue
+		}
+		if o.id != id || o.address != address || o.record == nil || o.record.object() != o {
+			bad("object %d:%d is filed as %d:%d", o.address, o.id, address, id)
+		}
+		if extent := int64(s.pool.Extent(id)); extent == 0 || extent != o.extent {
+			bad("object %d of %d bytes has a chunk of %d", id, o.extent, extent)
+		}
+		if (o.state == committed) != (o.cached != nil) {
+			bad("key %q in state %d is known to the eviction policy: %v", o.key, o.state, o.cached != nil)
+		}
+		if err := s.owner.Check(o.record); err != nil {
+			bad("key %q: %w", o.key, err)
+		}
+	}
+	if len(s.objects) != s.pool.Len() {
+		bad("%d objects for %d chunks", len(s.objects), s.pool.Len())
+	}
+}
+
+func (s *Store) checkKeys(bad report) {
+	counts := map[objectState]int{}
+	for _, o := range s.objects {
+		counts[o.state]++
+		switch {
+		case o.state == reserved && s.pending[o.key] != o:
+			bad("reserved key %q is not pending", o.key)
+		case o.state == committed && s.index[o.key] != o:
+			bad("key %q is not indexed", o.key)
+		}
+		if _, ok := s.pinned[o]; ok != o.pinned || o.pinned && o.state != committed {
+			bad("key %q in state %d is pinned: %v, %v", o.key, o.state, o.pinned, ok)
+		}
+	}
+	if len(s.index) != counts[committed] || len(s.pending) != counts[reserved] {
+		bad("%d keys and %d pending for %d committed and %d reserved objects", len(s.index), len(s.pending), counts[committed], counts[reserved])
+	}
+	for key := range s.pending {
+		if o, ok := s.index[key]; ok && s.usable(o) {
+			bad("key %q is indexed and pending", key)
+		}
+	}
+	for o := range s.pinned {
+		if s.objects[o.id] != o {
+			bad("key %q is pinned, and gone", o.key)
+		}
+	}
+}
+
+func (s *Store) checkLeases(bad report) {
+	type sum struct{ leases, sent int }
+	sums := map[*Object]sum{}
+	all, timed, kept := 0, 0, 0
+	for id, r := range s.requests {
+		if r.id != id || r.state == requestEnded {
+			bad("request %q in state %d is filed as %q", r.id, r.state, id)
+		}
+		for o := range r.leases {
+			n := sums[o]
+			n.leases++
+			if r.state == requestCommitted {
+				n.sent++
+			}
+			sums[o] = n
+			all++
+		}
+		if r.place >= 0 {
+			timed++
+			if r.place >= len(s.deadlines) || s.deadlines[r.place] != r {
+				bad("the deadline of request %q is not in its place", id)
+			}
+		}
+		if r.keeps {
+			kept++
+		}
+	}
+	for _, o := range s.objects {
+		if n := sums[o]; n != (sum{o.leases, o.sent}) {
+			bad("key %q has %d leases, %d sent; requests have %d and %d", o.key, o.leases, o.sent, n.leases, n.sent)
+		}
+	}
+	if all != s.leases || timed != len(s.deadlines) || kept > s.kept {
+		bad("requests have %d leases, %d deadlines and keep the memory %d times; counted were %d, %d and %d", all, timed, kept, s.leases, len(s.deadlines), s.kept)
+	}
+}
+
+// checkSums counts anew what is kept as things change.
+func (s *Store) checkSums(bad report) {
+	type sums struct{ used, idleBytes, idle int64 }
+	tenants := map[string]sums{}
+	var bytes [classes]int64
+	for _, o := range s.objects {
+		if c := classOf(o); c != o.class {
+			bad("key %q is filed as of class %d, want %d", o.key, o.class, c)
+		}
+		bytes[o.class] += o.extent
+		n := tenants[o.tenant]
+		n.used += o.extent
+		if o.class == classIdle {
+			n.idleBytes += o.extent
+			n.idle++
+			if !s.idle.has(o) {
+				bad("key %q is idle, and not in its place among the others", o.key)
+			}
+			if t := s.tenants[o.tenant]; t != nil && !t.idle.has(o) {
+				bad("key %q is idle, and not in its place among those of tenant %q", o.key, o.tenant)
+			}
+		}
+		tenants[o.tenant] = n
+	}
+	idle := int64(0)
+	for name, n := range tenants {
+		idle += n.idle
+		if name == "" {
+			continue
+		}
+		if t := s.tenants[name]; t == nil || n != (sums{t.used, t.idleBytes, int64(len(t.idle.items))}) {
+			bad("tenant %q has %+v, counted was %+v", name, n, t)
+		}
+	}
+	for name, t := range s.tenants {
+		if tenants[name].used == 0 && t.line.Empty() {
+			bad("tenant %q has nothing", name)
+		}
+	}
+	if bytes != s.bytes || idle != int64(len(s.idle.items)) {
+		bad("bytes by class are %v and %d objects idle, counted were %v and %d", bytes, idle, s.bytes, len(s.idle.items))
+	}
+}
+
+func (s *Store) checkQuarantine(bad report) {
+	n := 0
+	for _, o := range s.objects {
+		if o.quarantined != nil {
+			n++
+		}
+	}
+	fence, next := uint64(0), s.next == nil
+	for e := s.quarantined.Front(); e != nil; e = e.Next() {
+		o := e.Value.(*Object)
+		if o.quarantined != e || o.fence < fence || s.objects[o.id] != o {
+			bad("key %q is in quarantine up to fence %d, behind %d", o.key, o.fence, fence)
+		}
+		fence = o.fence
+		next = next || e == s.next
+	}
+	if n != s.quarantined.Len() || !next {
+		bad("%d objects are in quarantine, %d in its list; looking goes on in it: %v", n, s.quarantined.Len(), next)
+	}
+}
+
+func (s *Store) checkSidecar(bad report) {
+	if s.ctl == nil {
+		return
+	}
+	entries := 0
+	for _, o := range s.objects {
+		if o.entry >= 0 {
+			entries++
+		}
+		switch live := o.state == committed || o.state == retired; {
+		case !live:
+		case o.entry < 0:
+			bad("key %q has no entry in the sidecar", o.key)
+		default:
+			err := s.guard(func() error {
+				if u, ok := s.ctl.Use(o.entry); !ok || u != s.useWord(o) {
+					bad("key %q: the sidecar's use is %#x (its check is right: %v), want %#x", o.key, u, ok, s.useWord(o))
+				}
+				return nil
+			})
+			if err != nil {
+				bad("key %q: %w", o.key, err)
+			}
+		}
+	}
+	if s.ctl.Free()+entries != s.ctl.Options().Objects {
+		bad("%d entries used and %d free of %d", entries, s.ctl.Free(), s.ctl.Options().Objects)
+	}
+}
+
+func (s *Store) checkSearch(bad report) {
+	n := s.search.need
+	if n == 0 {
+		return
+	}
+	ids, ok := s.pool.Cheapest(int(n)-shmring.HeaderSize, func(id uint32) (float64, bool) {
+		return 0, s.objects[id].class == classIdle && !s.search.held.has(id)
+	})
+	if ok {
+		bad("a search found no run of %d bytes, but %d objects make one", n, len(ids))
+	}
+}

@@ -1,0 +1,54 @@
+// Package shmstore keeps payloads by key in a shared memory segment. A payload is
+// bytes: what they mean is a matter of who puts them. Another process finds a payload
+// by a [Handle], its offset and length in the segment, and looks at it in place.
+//
+// Package objstore keeps vLLM's objects in such a store, by a [PayloadOwner] that counts
+// their reads. Without one, nobody counts reads, and what readers still need is known
+// from requests, fences and reader slots alone.
+//
+// # The way of a payload
+//
+//	req, err := store.Begin(shmstore.RequestOptions{ID: "connection-7"})
+//	defer req.Rollback()                     // does nothing after Commit
+//	o, err := req.Lookup(key, 1)             // a known payload: it stays
+//	res, err := req.Reserve(key, n, options) // a new one: fill res.Bytes(),
+//	o, err = res.Commit(1)                   // and it is there
+//	req.Commit()                             // store.Handle(o) was sent
+//	    ... Reader.Get -> View.Bytes -> View.Release ...
+//	req.Finish()                             // or req.Abort()
+//
+// A [Request] has an owner, named by its id: a request to an engine, a connection of a
+// daemon. It may have a deadline, at which it ends by itself. What it has stays until it
+// ends: everything else is a cache, from which the store evicts what is cheapest to
+// lose, by the time that it takes to make it again (PutOptions.Cost) and by how payloads
+// came back so far.
+//
+// [Request.Finish] makes payloads evictable: every reader is done with them.
+// [Request.Abort] puts them into quarantine, since a reader may still come, until a fence
+// passes: [Store.Fence], then something that every reader answers behind everything sent
+// before, then [Fence.Passed]. [Store.ResetReaders] ends all of that when the readers
+// were restarted.
+//
+// [Store.Pin] keeps a payload without a request. Tenants have quotas (Options.Quotas).
+// Callers may wait for room, in the order in which they came (PutOptions.Wait).
+//
+// # Crashes
+//
+// A sidecar beside the segment, <name>.ctl, has the table of payloads, see
+// docs/format.md. If the process is killed, at any instruction, [Adopt] takes the segment
+// over: payloads whose checksum is right stay, with keys and notes; what a request of the
+// dead process may still need is in quarantine. A [Reader] that is killed holds nothing:
+// its slot in the sidecar is free.
+//
+// # The end of a store
+//
+// [Store.Close] refuses while anything is open, [Store.Shutdown] waits, [Store.Abandon]
+// does neither; all of them remove the segment. [Store.Detach] leaves it to be adopted.
+// [Store.Holders] lists what is open.
+//
+// # Concurrency
+//
+// Any number of goroutines may use a Store. Its lock is held for bookkeeping only:
+// payloads are copied, and reservations filled, outside it. One process at a time may
+// have a segment's store, any number its readers.
+package shmstore

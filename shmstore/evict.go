@@ -1,0 +1,239 @@
+package shmstore
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/internal/line"
+	"github.com/ringcache/ringcache/shmring"
+)
+
+// place takes a chunk, and evicts what is cheapest to lose until there is room.
+func (s *Store) place(size int, tenant string, as line.Turn) (address uint64, id uint32, payload []byte, err error) {
+	need := s.extent(size)
+	if as.Passes() && need <= s.room && !s.waiters.Main.MayPass(need, s.room) {
+		return 0, 0, nil, s.fullError(size, s.search.held)
+	}
+	if s.released() {
+		s.search.need, s.search.held = 0, nil
+	}
+	looks := maxLooks
+	if as&^line.OfTenant == line.Polling {
+		looks = maxPollLooks
+	}
+	looks = min(looks, s.quarantined.Len())
+	if err := s.admit(size, tenant, as, &looks); err != nil {
+		return 0, 0, nil, err
+	}
+	s.markIDs()
+	failpoint.Hit("pool.alloc")
+	if err := s.freeEntry(size, &looks); err != nil {
+		return 0, 0, nil, err
+	}
+	var held idSet // by readers
+	for {
+		address, id, payload, err = s.pool.Alloc(size)
+		if !errors.Is(err, ErrFull) {
+			failpoint.Hit("pool.allocated")
+			if err == nil && as.Passes() {
+				s.hasPassed(need, tenant, as)
+			}
+			return address, id, payload, err
+		}
+		if !s.hopeless(need) {
+			victims, ok := s.pool.Cheapest(size, func(id uint32) (float64, bool) {
+				s.looked++
+				if held.has(id) {
+					return 0, false
+				}
+				return s.loss(s.objects[id])
+			})
+			if ok {
+				held.add(s.evict(victims))
+				continue
+			}
+			s.failed(need, held)
+		}
+		if !s.look(&looks) {
+			return 0, 0, nil, s.fullError(size, s.search.held)
+		}
+	}
+}
+
+// freeEntry makes sure that the sidecar has an entry for one more object.
+func (s *Store) freeEntry(size int, looks *int) error {
+	var held idSet // by readers
+	for s.noEntry() {
+		victim, ok := s.cheapest(s.idle.items, held)
+		switch {
+		case ok:
+			held.add(s.evict([]uint32{victim.id}))
+		case !s.look(looks):
+			return s.fullError(size, held)
+		}
+	}
+	return nil
+}
+
+// idSet is a set of ids; nil is an empty one.
+type idSet map[uint32]struct{}
+
+func (s idSet) has(id uint32) bool {
+	_, ok := s[id]
+	return ok
+}
+
+func (s *idSet) add(ids idSet) {
+	if *s == nil && len(ids) > 0 {
+		*s = idSet{}
+	}
+	maps.Copy(*s, ids)
+}
+
+// maxSample bounds a search for one object: the cheapest of so many is cheap
+// enough.
+const maxSample = 64
+
+// cheapest returns the idle object that it costs least to lose, of some: other ones
+// the next time.
+func (s *Store) cheapest(idle []*Object, held idSet) (best *Object, ok bool) {
+	least, n := 0.0, 0
+	for i := range idle {
+		o := idle[(s.sample+i)%len(idle)]
+		s.looked++
+		n++
+		if c, _ := s.loss(o); !held.has(o.id) && (best == nil || c < least) {
+			best, least = o, c
+		}
+		if n >= maxSample && best != nil {
+			break
+		}
+	}
+	s.sample = (s.sample + n) % max(len(idle), 1)
+	return best, best != nil
+}
+
+// loss returns what evicting an object loses, and whether it may be.
+func (s *Store) loss(o *Object) (float64, bool) {
+	if o.class != classIdle {
+		return 0, false
+	}
+	if o.cached == nil {
+		return 0, true // retired
+	}
+	return s.evictor.Value(o.cached), true
+}
+
+// evict makes idle objects go, but for those that a reader looks at in place,
+// which it returns. If the memory is gone, those that are not dropped yet stay.
+func (s *Store) evict(ids []uint32) (held idSet) {
+	done := 0
+	defer func() {
+		for _, id := range ids[done:] { // after a fault; one by one, since more may be gone
+			if o := s.objects[id]; o != nil && o.state != discarded {
+				_ = s.guard(func() error { s.pool.Publish(id); return nil })
+			}
+		}
+	}()
+	for _, id := range ids {
+		s.pool.Kill(id)
+		failpoint.Hit("pool.evict.killed")
+	}
+	var holds map[uint32]struct{}
+	if s.ctl != nil {
+		var dead int
+		holds, dead = s.ctl.Held()
+		s.dead += dead
+	}
+	for _, id := range ids {
+		if _, ok := holds[id]; ok {
+			s.pool.Publish(id) // whoever saw it dead was late anyway
+			held.add(idSet{id: {}})
+		} else {
+			s.drop(s.objects[id], s.evictor.Evict)
+		}
+		done++
+	}
+	return held
+}
+
+// Evict makes the object under a key go at once if nobody can need it, and reports
+// whether it did.
+func (s *Store) Evict(key string) (bool, error) {
+	if err := s.lock(); err != nil {
+		return false, err
+	}
+	defer s.mu.Unlock()
+	o, ok := s.index[key]
+	if !ok {
+		return false, nil
+	}
+	if s.releaseIfOver(o); o.class != classIdle {
+		return false, nil
+	}
+	err := s.guard(func() error { ok = s.evict([]uint32{o.id}) == nil; return nil })
+	return ok && err == nil, err
+}
+
+// EvictAll evicts every object that nobody can need, whatever it is worth, and returns
+// the ids.
+func (s *Store) EvictAll() ([]uint32, error) {
+	if err := s.lock(); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	return s.evictAll()
+}
+
+func (s *Store) evictAll() (freed []uint32, err error) {
+	err = s.guard(func() error {
+		for looks := s.quarantined.Len(); s.look(&looks); {
+		}
+		for id := range s.pool.Live() {
+			if s.objects[id].class == classIdle {
+				freed = append(freed, id)
+			}
+		}
+		s.evict(freed)
+		return nil
+	})
+	// Those that a reader looks at stay, and those behind a fault.
+	return slices.DeleteFunc(freed, func(id uint32) bool { return s.objects[id] != nil }), err
+}
+
+// clear makes every key absent and frees what nobody can still read.
+func (s *Store) clear() error {
+	failpoint.Hit("pool.clear.begin")
+	for o := range s.pinned {
+		s.unpin(o)
+	}
+	for _, o := range s.index {
+		s.retire(o)
+		failpoint.Hit("pool.clear.one")
+	}
+	_, err := s.evictAll()
+	failpoint.Hit("pool.clear.end")
+	return err
+}
+
+// fullError returns what is in the way; readers hold the objects held.
+func (s *Store) fullError(size int, held idSet) error {
+	b := Blocked{
+		Free: s.room - int64(s.pool.Used()), LargestHole: int64(s.pool.Largest()),
+		Reserved: s.bytes[classReserved], Leased: s.bytes[classLeased], Quarantined: s.bytes[classQuarantined], Evictable: s.bytes[classIdle],
+	}
+	for id := range held {
+		if o := s.objects[id]; o != nil && o.class == classIdle {
+			b.Viewed += o.extent
+			b.Evictable -= o.extent
+		}
+	}
+	if s.noEntry() {
+		b.MaxObjects = s.ctl.Options().Objects
+	}
+	return &FullError{
+		Need: size + shmring.HeaderSize, Used: s.pool.Used(), Size: s.opt.Size, Waiting: s.waiters.Main.Wanted(), Blocked: b,
+	}
+}

@@ -1,0 +1,160 @@
+package shmstore
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmring/sidecar"
+)
+
+// Options say what store to make.
+type Options struct {
+	// Name of the segment. Create makes one up if it is empty.
+	Name string
+	// Size is the bytes for payloads, with 64 bytes and a description of each.
+	Size int
+	// DataOffset is bytes of the segment in front, which are the owner's.
+	DataOffset int
+	// Align is the alignment of payloads in the segment: a power of two from 64 to
+	// 4096; 0 is 64. Each takes a multiple of so many bytes.
+	Align int
+	// MaxObjectSize is the most bytes of one payload; 0 is Size.
+	MaxObjectSize int
+	// MaxObjects is the most objects at a time: the sidecar has 64 bytes for each. 0
+	// is one for every 8 KiB of Size, within 1024 and 2^20.
+	MaxObjects int
+	// ReaderSlots is the most readers of this library that look at payloads in place,
+	// 2 KiB each in the sidecar. 0 is 64.
+	ReaderSlots int
+	// Format names what the payloads are, in at most 18 bytes. Adopt refuses a segment
+	// of another format.
+	Format string
+	// Accept, if not nil, decides for Adopt instead: it gets the segment's format, and
+	// returns what is wrong with it.
+	Accept func(format string) error
+	// Owner is a label: segment.Sweep removes only segments of the label that it is given.
+	Owner string
+	// Payloads returns who counts the reads of the payloads of a store, which is about
+	// to be used. nil: nobody counts them.
+	Payloads func(*Store) PayloadOwner
+	// Readers is the number of processes that read every payload, for a PayloadOwner.
+	Readers int
+	// FirstID is the id of the first object. New over a segment that was in use wants
+	// one that no handle still has.
+	FirstID uint32
+	// FullSums makes the sidecar's checksums cover every byte of a payload, so that
+	// Adopt finds any change that something else made to it. Without, they cover
+	// payloads up to 64 KiB, and samples of larger ones: a full sum takes longer than
+	// writing the payload.
+	FullSums bool
+	// QuarantineTTL ends the quarantine of an aborted request for which no fence
+	// passes, if nobody can be inside (PayloadOwner.Quiet). 0 is
+	// DefaultQuarantineTTL, less is never.
+	QuarantineTTL time.Duration
+	// Quotas bound the bytes of each tenant (PutOptions.Tenant); Quota those of a
+	// tenant that is not in it. 0 is no bound.
+	Quotas map[string]int64
+	Quota  int64
+	// Watch, if not nil, is called for every key that comes and goes. It is called
+	// under the store's lock: it must be quick and must not call the Store.
+	Watch func(Change)
+	// Dir is the directory of shared memory, /dev/shm if empty.
+	Dir string
+}
+
+// DefaultQuarantineTTL is far longer than any reader takes for anything.
+const DefaultQuarantineTTL = 10 * time.Minute
+
+// Change reports that the object under a key is there now, or no longer.
+type Change struct {
+	Key     string
+	ID      uint32
+	Present bool
+}
+
+const (
+	minAlign = shmring.Granule
+	maxAlign = 4096
+)
+
+// Validate reports what is wrong with the options.
+func (o Options) Validate() error {
+	a := o.align()
+	switch {
+	case a < minAlign || a > maxAlign || a&(a-1) != 0:
+		return fmt.Errorf("%w: Align %d, want a power of two from %d to %d", ErrInvalid, o.Align, minAlign, maxAlign)
+	case o.Size <= shmring.HeaderSize || o.Size > math.MaxInt-maxAlign-max(o.DataOffset, 0):
+		return fmt.Errorf("%w: Size %d", ErrInvalid, o.Size)
+	case o.DataOffset < 0:
+		return fmt.Errorf("%w: DataOffset %d is negative", ErrInvalid, o.DataOffset)
+	case o.MaxObjectSize < 0 || o.MaxObjectSize > o.Size:
+		return fmt.Errorf("%w: MaxObjectSize %d, want at most Size, %d", ErrInvalid, o.MaxObjectSize, o.Size)
+	case o.MaxObjects < 0 || o.ReaderSlots < 0 || o.Readers < 0:
+		return fmt.Errorf("%w: MaxObjects %d, ReaderSlots %d, Readers %d", ErrInvalid, o.MaxObjects, o.ReaderSlots, o.Readers)
+	case o.FirstID >= shmring.IDLimit:
+		return fmt.Errorf("%w: FirstID %d is not below 2^31", ErrInvalid, o.FirstID)
+	}
+	return nil
+}
+
+func (o Options) align() int {
+	if o.Align == 0 {
+		return minAlign
+	}
+	return o.Align
+}
+
+func (o Options) maxObjectSize() int {
+	if o.MaxObjectSize == 0 {
+		return o.Size
+	}
+	return o.MaxObjectSize
+}
+
+// format is what the sidecar contains as the format of the payloads. The alignment is
+// part of it, since whoever adopts the segment needs it.
+func (o Options) format() string {
+	if a := o.align(); a != minAlign {
+		return fmt.Sprintf("%s@%d", o.Format, a)
+	}
+	return o.Format
+}
+
+// accept returns what is wrong with the format of a segment that is adopted.
+func (o Options) accept(format string) error {
+	if o.Accept != nil {
+		return o.Accept(format)
+	}
+	if format != o.format() {
+		return fmt.Errorf("%w: its format is %q, not %q; adopt it as that, or remove it (ringcache sweep NAME --any-owner --remove) and create it anew", ErrInvalid, format, o.format())
+	}
+	return nil
+}
+
+// Segment returns the options of the segment and its sidecar.
+func (o Options) Segment() segment.Options {
+	c := &sidecar.Options{
+		Policy: sidecar.Pool, Generation: o.format(), Owner: o.Owner, Readers: o.Readers, Slots: o.ReaderSlots, Objects: o.MaxObjects,
+	}
+	if c.Objects == 0 {
+		c.Objects = min(max(o.Size/(8<<10), 1<<10), 1<<20)
+	}
+	return segment.Options{Name: o.Name, RingSize: o.Size, DataOffset: o.DataOffset, Dir: o.Dir, Sidecar: c}
+}
+
+// pool returns the options of the allocator. A chunk is in front of its payload by so
+// much that the payload is aligned.
+func (o Options) pool() shmring.PoolOptions {
+	p := shmring.PoolOptions{DataOffset: o.DataOffset, FirstID: o.FirstID, Granule: o.align()}
+	if o.Payloads == nil {
+		p.Lead = plainLead
+	}
+	return p
+}
+
+// plainLead is the bytes between the begin of a chunk and its payload, if nobody
+// counts its reads: the chunk's header, and 56 bytes of 0.
+const plainLead = 64

@@ -1,0 +1,74 @@
+package shmstore
+
+import (
+	"errors"
+
+	"github.com/ringcache/ringcache/internal/line"
+)
+
+func (s *Store) quota(tenant string) int64 {
+	if q, ok := s.opt.Quotas[tenant]; ok {
+		return q
+	}
+	return s.opt.Quota
+}
+
+// admit evicts objects of the tenant itself until it may have size bytes more.
+func (s *Store) admit(size int, tenant string, as line.Turn, looks *int) error {
+	quota := s.quota(tenant)
+	if tenant == "" || quota == 0 {
+		return nil
+	}
+	need := s.extent(size)
+	if need > quota {
+		return &TooLargeError{Size: int(need), Limit: int(quota), Tenant: tenant}
+	}
+	var held idSet // by readers
+	for {
+		t := s.tenants[tenant]
+		if t == nil {
+			return nil
+		}
+		if as == line.Passing && !t.line.MayPass(need, quota) {
+			return s.quotaError(t, tenant, need, quota, held)
+		}
+		if t.used+need <= quota {
+			return nil
+		}
+		if t.used-t.idleBytes+need <= quota {
+			if victim, ok := s.cheapest(t.idle.items, held); ok {
+				held.add(s.evict([]uint32{victim.id}))
+				continue
+			}
+		}
+		if !s.look(looks) {
+			return s.quotaError(t, tenant, need, quota, held)
+		}
+	}
+}
+
+func (s *Store) quotaError(t *tenant, name string, need, quota int64, held idSet) error {
+	used := t.used - t.idleBytes
+	for id := range held {
+		if o := s.objects[id]; o != nil && o.class == classIdle {
+			used += o.extent
+		}
+	}
+	return &QuotaError{Tenant: name, Need: need, Used: used, Quota: quota}
+}
+
+// hasPassed counts n bytes that someone got before those who wait.
+func (s *Store) hasPassed(n int64, tenant string, as line.Turn) {
+	s.waiters.Main.Passed(n)
+	if t := s.tenants[tenant]; t != nil && as == line.Passing {
+		t.line.Passed(n)
+	}
+}
+
+// lineOf returns where to wait after an ErrFull.
+func (s *Store) lineOf(err error, tenant string) *line.Line {
+	if q := (*QuotaError)(nil); errors.As(err, &q) {
+		return &s.tenantOf(tenant).line
+	}
+	return &s.waiters.Main
+}

@@ -1,0 +1,113 @@
+package shmstore
+
+// ObjectState is what a store keeps of one object.
+type ObjectState struct {
+	Key         string
+	Address     uint64
+	ID          uint32
+	Bytes       int64 // of the chunk, with its header
+	Indexed     bool  // Lookup finds it
+	Pinned      bool
+	Leases      int // of requests that have not ended
+	Quarantined bool
+	Tenant      string
+}
+
+// Stats are sums over the objects of a store, and counts of those who use it.
+// Taking them costs the same for any number of objects.
+type Stats struct {
+	Objects  int   // that Lookup finds
+	Chunks   int   // objects, and reservations that are open or not freed yet
+	Used     int64 // bytes in use, with padding
+	Leases   int   // open
+	Requests int   // that have not ended
+	Waiting  int   // callers that wait for room
+	// Misused is the number of calls of Finish and Abort on requests that were not
+	// committed, which do nothing; a Rollback or a Commit is missing.
+	Misused int
+	Readers int
+	// DeadReaders is the number of readers of this library that were found dead.
+	DeadReaders int
+
+	// The bytes in use by what keeps them, and the number of objects in quarantine.
+	// Those whose counts became complete are found after a while, see [Store.Inspect]
+	// for the truth.
+	Reserved, Leased, Quarantined, Evictable int64
+	QuarantinedObjects                       int
+
+	// Looked, Woken and Polls count what the store did to make room: objects that were
+	// looked at, callers that were woken, and tries of callers that came by a timer.
+	Looked, Woken, Polls int
+}
+
+// Stats returns sums, without looking at every object as [Store.Inspect] does.
+func (s *Store) Stats() (Stats, error) {
+	if err := s.lock(); err != nil {
+		return Stats{}, err
+	}
+	defer s.mu.Unlock()
+	_ = s.guard(func() error {
+		for looks := min(maxLooks, s.quarantined.Len()); s.look(&looks); {
+		}
+		return nil
+	})
+	return s.stats(), nil
+}
+
+func (s *Store) stats() Stats {
+	return Stats{
+		Objects: len(s.index), Chunks: s.pool.Len(), Used: int64(s.pool.Used()), Leases: s.leases, Requests: len(s.requests),
+		Waiting: s.waiters.Len(), Misused: s.misused, Readers: s.readers, DeadReaders: s.dead,
+		Reserved: s.bytes[classReserved], Leased: s.bytes[classLeased], Quarantined: s.bytes[classQuarantined], Evictable: s.bytes[classIdle],
+		QuarantinedObjects: s.quarantined.Len(),
+		Looked:             s.looked, Woken: s.waiters.Woken, Polls: s.waiters.Polls,
+	}
+}
+
+// Inspect calls f for every object, by address, and returns sums. Reservations are left
+// out. f is called under the store's lock, and must not call the Store. It may look at
+// the payload: where the memory is gone, f ends there, and goes on with the next object.
+func (s *Store) Inspect(f func(Record, ObjectState)) (Stats, error) {
+	live := make([]*Object, 0, s.Len()) // memory for them all takes a while
+	if err := s.lock(); err != nil {
+		return Stats{}, err
+	}
+	defer s.mu.Unlock()
+	st := s.stats()
+	st.QuarantinedObjects = 0
+	for id := range s.pool.Live() {
+		if o := s.objects[id]; o.state == committed || o.state == retired {
+			live = append(live, o)
+		}
+	}
+	// In one guard but for faults, since one for each object takes longer than all the
+	// rest.
+	for next := 0; next < len(live); {
+		_ = s.guard(func() error {
+			for next < len(live) {
+				o := live[next]
+				next++
+				state := s.stateOf(o)
+				if state.Quarantined {
+					st.QuarantinedObjects++
+				}
+				if f != nil {
+					f(o.record, state)
+				}
+			}
+			return nil
+		})
+	}
+	return st, nil
+}
+
+func (s *Store) stateOf(o *Object) ObjectState {
+	state := ObjectState{
+		Key: o.key, Address: o.address, ID: o.id, Bytes: int64(o.size), Indexed: o.state == committed, Pinned: o.pinned,
+		Leases: o.leases, Quarantined: o.quarantined != nil, Tenant: o.tenant,
+	}
+	if state.Quarantined {
+		_ = s.guard(func() error { state.Quarantined = !s.quarantineOver(o); return nil })
+	}
+	return state
+}

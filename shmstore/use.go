@@ -1,0 +1,126 @@
+package shmstore
+
+import (
+	"github.com/ringcache/ringcache/internal/evict"
+	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/sidecar"
+)
+
+// idBlock is how many ids are marked as given out at a time.
+const idBlock = 1 << 16
+
+// markIDs makes sure that the next id is marked, so that whoever adopts the
+// segment goes on behind it.
+func (s *Store) markIDs() {
+	if s.ctl == nil {
+		return
+	}
+	next, n := s.pool.NextID(), uint32(s.pool.Len()) // as many may be skipped
+	if left := (s.markedIDs - next) % shmring.IDLimit; left <= n {
+		state := s.ctl.State()
+		state.NextID = (next + idBlock + n) % shmring.IDLimit
+		s.ctl.SetState(state)
+		s.markedIDs = state.NextID
+	}
+}
+
+// publish makes a chunk that is filled readable and lasting.
+func (s *Store) publish(o *Object) {
+	if s.ctl != nil {
+		failpoint.Hit("pool.publish")
+		o.entry = s.ctl.Put(sidecar.Record{
+			Address: o.address, ID: o.id, Size: o.size, DescriptionOffset: o.descriptionOffset, DescriptionLength: o.descriptionLength,
+			Sum: o.sum, Full: s.opt.FullSums,
+		}, s.useWord(o))
+	}
+	s.pool.Publish(o.id)
+	failpoint.Hit("pool.published")
+	o.cached = s.evictor.Add(o.key, o.cost)
+}
+
+// drop frees the chunk of an object and forgets it; forget is what the eviction
+// policy does with it. If the memory is gone, the object stays as it is.
+func (s *Store) drop(o *Object, forget func(*evict.Entry)) {
+	// Shared memory first. The id of an object that was never published is dead.
+	if o.entry >= 0 {
+		s.pool.Kill(o.id)
+		s.ctl.Drop(o.entry)
+		o.entry = -1
+	} else if s.ctl == nil && o.state != discarded {
+		s.pool.Kill(o.id)
+	}
+	failpoint.Hit("pool.drop")
+	// From here on nothing touches it.
+	s.pool.Release(o.id) // first, so that who is woken finds the bytes
+	s.unaccount(o)
+	if o.cached != nil {
+		forget(o.cached)
+		o.cached = nil
+	}
+	if o.quarantined != nil {
+		s.leaveQuarantine(o)
+	}
+	s.forget(o)
+}
+
+// discard gives up a chunk that was not published. An object that can't be dropped
+// stays idle, so that it goes when room is needed.
+func (s *Store) discard(o *Object) {
+	if err := s.guard(func() error { s.drop(o, s.evictor.Remove); return nil }); err != nil {
+		s.file(o, classOf(o))
+	}
+}
+
+// The use word of the sidecar: bit 63 reports that someone may need the object, bit
+// 62 that it is retired; the low 32 bits are the owner's.
+const (
+	useBusy    = 1 << 63
+	useRetired = 1 << 62
+)
+
+func (s *Store) useWord(o *Object) uint64 {
+	u := uint64(s.owner.Word(o.record))
+	if o.leases > 0 || o.quarantined != nil {
+		u |= useBusy
+	}
+	if o.state == retired {
+		u |= useRetired
+	}
+	return u
+}
+
+// changed is called when the uses, the leases or the state of an object are others
+// now. An error means that the sidecar could not be written: then nobody may get a
+// handle.
+func (s *Store) changed(o *Object) error {
+	if o.state == reserved || o.state == discarded {
+		return nil
+	}
+	s.file(o, classOf(o))
+	return s.guard(func() error { s.update(o); return nil })
+}
+
+// update writes the use word, and writes off what nobody will read any more.
+func (s *Store) update(o *Object) {
+	if o.state == retired && o.cached != nil { // whatever becomes of the sidecar
+		s.evictor.Remove(o.cached)
+		o.cached = nil
+	}
+	if o.state == retired && o.quarantined != nil && s.quarantineOver(o) {
+		s.leaveQuarantine(o)
+		s.file(o, classOf(o))
+	}
+	if o.leases == 0 && o.quarantined == nil {
+		s.owner.Idle(o.record)
+	}
+	if o.entry >= 0 {
+		want := s.useWord(o)
+		if u, ok := s.ctl.Use(o.entry); !ok || u != want {
+			s.ctl.SetUse(o.entry, want)
+		}
+	}
+	if o.state == retired && o.class == classIdle {
+		s.evict([]uint32{o.id}) // unless a reader looks at it; then it goes when room is needed
+	}
+}

@@ -1,0 +1,3 @@
+// Package linear has a test of stores and readers against porcupine, a checker of
+// linearizability.
+package linear
