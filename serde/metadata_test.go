@@ -79,33 +79,36 @@ for line in sys.stdin:
 
 // What another pickler could write is refused, not guessed.
 func TestMetadataRefuses(t *testing.T) {
-	for name, p := range map[string]string{
-		"protocol 4":       "\x80\x04\x8c\x05bytes\x94K\x01N\x87\x94.",
-		"protocol 0":       "(Vbytes\np0\nI1\nNtp1\n.",
-		"global":           "\x80\x05cos\nsystem\n.",
-		"reduce":           "\x80\x05\x8c\x05bytes\x94K\x01NR.",
-		"bool":             "\x80\x05\x8c\x05bytes\x94\x88N\x87\x94.",
-		"negative":         "\x80\x05\x8c\x05bytes\x94J\xff\xff\xff\xffN\x87\x94.",
-		"negative long":    "\x80\x05\x8c\x05bytes\x94\x8a\x01\xffN\x87\x94.",
-		"long of 0":        "\x80\x05\x8c\x05bytes\x94\x8a\x00N\x87\x94.",
-		"long of 9":        "\x80\x05\x8c\x05bytes\x94\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00\x00N\x87\x94.",
-		"no memo":          "\x80\x05\x8c\x05bytesK\x01N\x87\x94.",
-		"pair":             "\x80\x05\x8c\x05bytes\x94K\x01\x86\x94.",
-		"sum":              "\x80\x05\x8c\x05bytes\x94K\x01]\x94K\x02a\x87\x94.",
-		"sum overflow":     "\x80\x05\x8c\x05bytes\x94K\x00]\x94(" + strings.Repeat("\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f", 2) + "K\x02e\x87\x94.",
-		"name not UTF-8":   "\x80\x05\x8c\x01\xff\x94K\x01N\x87\x94.",
-		"open list":        "\x80\x05\x8c\x05bytes\x94K\x01]\x94(K\x01",
-		"frame too long":   "\x80\x05\x95\xff\x00\x00\x00\x00\x00\x00\x00\x8c\x05bytes\x94K\x01N\x87\x94.",
-		"frame of 0":       "\x80\x05\x95\x00\x00\x00\x00\x00\x00\x00\x00\x8c\x05bytes\x94K\x01N\x87\x94.",
-		"frame cuts":       "\x80\x05\x95\x04\x00\x00\x00\x00\x00\x00\x00\x8c\x05bytes\x94K\x01N\x87\x94.",
-		"frame goes on":    "\x80\x05\x95\x10\x00\x00\x00\x00\x00\x00\x00\x8c\x05bytes\x94K\x01N\x87\x94.zzzz",
-		"rust with None":   "\x80\x02(\x8c\x05bytesK\x01Nt.",
-		"rust with tuple3": "\x80\x02(\x8c\x05bytesK\x01]\x87.",
-		"rust with frame":  "\x80\x02(\x95\x0c\x00\x00\x00\x00\x00\x00\x00\x8c\x05bytesK\x01]t.",
-		"long name":        "\x80\x05X\xff\xff\xff\xffabc",
+	for name, c := range map[string]struct{ pickle, text string }{
+		"protocol 4":       {"\x80\x04\x8c\x05bytes\x94K\x01N\x87\x94.", "at byte 1: got 4, want pickle protocol 5 or 2"},
+		"protocol 0":       {"(Vbytes\np0\nI1\nNtp1\n.", "at byte 0: got 0x28, want opcode 0x80"},
+		"global":           {"\x80\x05cos\nsystem\n.", "at byte 2: got opcode 0x63, want a type name"},
+		"reduce":           {"\x80\x05\x8c\x05bytes\x94K\x01NR.", "at byte 13: got 0x52, want opcode 0x87"},
+		"bool":             {"\x80\x05\x8c\x05bytes\x94\x88N\x87\x94.", "at byte 10: got opcode 0x88, want an integer"},
+		"negative":         {"\x80\x05\x8c\x05bytes\x94J\xff\xff\xff\xffN\x87\x94.", "at byte 15: got -1, want a length that is not negative"},
+		"negative long":    {"\x80\x05\x8c\x05bytes\x94\x8a\x01\xffN\x87\x94.", "at byte 13: got -1, want a length that is not negative"},
+		"long of 0":        {"\x80\x05\x8c\x05bytes\x94\x8a\x00N\x87\x94.", "at byte 12: got 0, want an integer of 1 to 8 bytes"},
+		"long of 9":        {"\x80\x05\x8c\x05bytes\x94\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00\x00N\x87\x94.", "at byte 12: got 9, want an integer of 1 to 8 bytes"},
+		"no memo":          {"\x80\x05\x8c\x05bytesK\x01N\x87\x94.", "at byte 9: got 0x4b, want opcode 0x94"},
+		"pair":             {"\x80\x05\x8c\x05bytes\x94K\x01\x86\x94.", "at byte 12: got opcode 0x86, want a list or None"},
+		"sum":              {"\x80\x05\x8c\x05bytes\x94K\x01]\x94K\x02a\x87\x94.", "at byte 16: got 2, want a frame of at most the 1 bytes of all"},
+		"sum overflow":     {"\x80\x05\x8c\x05bytes\x94K\x00]\x94(" + strings.Repeat("\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f", 2) + "K\x02e\x87\x94.", "at byte 25: got 9223372036854775807, want a frame of at most the 0 bytes of all"},
+		"name not UTF-8":   {"\x80\x05\x8c\x01\xff\x94K\x01N\x87\x94.", "at byte 5: got \"\\xff\", want a type name in UTF-8"},
+		"open list":        {"\x80\x05\x8c\x05bytes\x94K\x01]\x94(K\x01", "at byte 17: got more, want at most the 0 frames that a document of 1 bytes can refer to"},
+		"frame too long":   {"\x80\x05\x95\xff\x00\x00\x00\x00\x00\x00\x00\x8c\x05bytes\x94K\x01N\x87\x94.", "at byte 11: got 255, want a frame of 1 to 14 bytes"},
+		"frame of 0":       {"\x80\x05\x95\x00\x00\x00\x00\x00\x00\x00\x00\x8c\x05bytes\x94K\x01N\x87\x94.", "at byte 11: got 0, want a frame of 1 to 14 bytes"},
+		"frame cuts":       {"\x80\x05\x95\x04\x00\x00\x00\x00\x00\x00\x00\x8c\x05bytes\x94K\x01N\x87\x94.", "at byte 13: got 2, want 5 more bytes"},
+		"frame goes on":    {"\x80\x05\x95\x10\x00\x00\x00\x00\x00\x00\x00\x8c\x05bytes\x94K\x01N\x87\x94.zzzz", "at byte 25: got 2 more bytes, want the end of the frame"},
+		"rust with None":   {"\x80\x02(\x8c\x05bytesK\x01Nt.", "at byte 12: got opcode 0x4e, want a list or None"},
+		"rust with tuple3": {"\x80\x02(\x8c\x05bytesK\x01]\x87.", "at byte 13: got 0x87, want opcode 0x74"},
+		"rust with frame":  {"\x80\x02(\x95\x0c\x00\x00\x00\x00\x00\x00\x00\x8c\x05bytesK\x01]t.", "at byte 3: got opcode 0x95, want a type name"},
+		"long name":        {"\x80\x05X\xff\xff\xff\xffabc", "at byte 7: got one of 4294967295 bytes, want a name inside the pickle"},
 	} {
-		_, _, err := ParseMetadata([]byte(p))
-		require.ErrorIs(t, err, ErrCorrupt, name)
+		t.Run(name, func(t *testing.T) {
+			_, _, err := ParseMetadata([]byte(c.pickle))
+			require.ErrorIs(t, err, ErrCorrupt)
+			require.ErrorContains(t, err, c.text)
+		})
 	}
 	for name, p := range map[string]string{
 		"no frame":         "\x80\x05\x8c\x05bytes\x94K\x01N\x87\x94.",
