@@ -19,11 +19,13 @@
 //   - A server with an engine connection of its own that wants vLLM's cache of
 //     multimodal items: package mmcache, as the example below shows. The program
 //     examples/customserver is built on it.
-//   - Processes of your own that share objects, with or without vLLM: package
+//   - Processes of your own that share tensors, with or without vLLM: package
 //     objstore. docs/without-vllm.md describes what to decide.
+//   - Processes of your own that share bytes: package shmstore.
 //   - A proxy or router that mirrors an engine's cache: package lrusync.
 //   - Keys for media that equal vLLM's: package mmhash.
-//   - Reading or writing vLLM's messages and tensors: package serde.
+//   - Reading or writing vLLM's tensors: package serde; its messages: package
+//     serde/enginecore.
 //   - The allocators alone, over any bytes, for tests and fuzzing: package shmring.
 //   - Any other language: the command ringcache agent, driven by JSON lines
 //     (docs/agent.md), and the Python package in python.
@@ -40,8 +42,10 @@
 //	shmring/sidecar  the file beside a segment that makes it crash-proof
 //	shmring/segment  segments in shared memory: create, attach, adopt, sweep
 //	mmhash           identity of media
-//	serde            tensors, items and messages as bytes
-//	objstore         objects by key in a segment: handles, signatures, requests
+//	serde            tensors and items as bytes
+//	serde/enginecore the messages between a frontend and an engine
+//	shmstore         payloads by key in a segment that survives a kill
+//	objstore         vLLM's objects on it: handles, signatures, counts, requests
 //	lrusync          vLLM's mirrored LRU caches, in lockstep
 //	mmcache          the embeddable cache
 //	engine           the frontend of a whole engine
