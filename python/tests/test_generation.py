@@ -8,7 +8,7 @@ import pytest
 from ringcache import CountRule, ItemForm, UnknownVersionError, lookup, newest, releases, treat_as
 from ringcache.generation import resolve
 
-GO_TABLE = pathlib.Path(__file__).resolve().parents[2] / "pycompat" / "generation.go"
+GO = pathlib.Path(__file__).resolve().parents[2] / "pycompat"
 
 
 @pytest.mark.parametrize(
@@ -52,10 +52,9 @@ def test_treat_as() -> None:
     assert resolve(g) is g
 
 
-@pytest.mark.skipif(not GO_TABLE.exists(), reason="outside the repository")
+@pytest.mark.skipif(not GO.exists(), reason="outside the repository")
 def test_same_releases_and_changes_as_go() -> None:
-    source = GO_TABLE.read_text()
-    listed = re.search(r"buildReleases\((.*?)\n\)", source, re.S)
+    listed = re.search(r"^var releases = build\((.*?)\n\)", (GO / "releases.go").read_text(), re.S | re.M)
     assert listed
     assert re.findall(r'"(\d[\d.]+)"', listed.group(1)) == [g.version for g in releases()]
     before = None
@@ -66,6 +65,6 @@ def test_same_releases_and_changes_as_go() -> None:
             changed.append(g.version)
         before = wire
     # Go's table has more changes: of names, hashes and caches, which are no reader's affair.
-    parts = re.split(r'^\t\{"(\d[\d.]+)", func', source, flags=re.M)
+    parts = re.split(r'^\t\{"(\d[\d.]+)", func', (GO / "changes.go").read_text(), flags=re.M)
     wire_field = re.compile(r"g\.(DataOffset|Signed|Counting|ItemForm|IDsRestart|FeatureHash)\b")
     assert [v for v, body in zip(parts[1::2], parts[2::2], strict=True) if wire_field.search(body)] == changed
