@@ -13,13 +13,6 @@ import (
 	"github.com/ringcache/ringcache/internal/sentinel"
 )
 
-func unmarshal[T any](t testing.TB, raw json.RawMessage) T {
-	t.Helper()
-	var v T
-	require.NoError(t, json.Unmarshal(raw, &v), "%s", raw)
-	return v
-}
-
 // sameResult compares the error we returned with vLLM's.
 func sameResult(t testing.TB, want json.RawMessage, err error, at ...any) {
 	t.Helper()
@@ -58,7 +51,7 @@ func TestGoldenSignatures(t *testing.T) {
 				unrepresentable++ // negative, 2^64, id 2^32, lone surrogate: not values of our types
 				continue
 			}
-			got := sign(goldentest.Hex(t, c.Secret), c.Key, unmarshal[uint64](t, c.Address), unmarshal[uint32](t, c.ID))
+			got := sign(goldentest.Hex(t, c.Secret), c.Key, goldentest.Unmarshal[uint64](t, c.Address), goldentest.Unmarshal[uint32](t, c.ID))
 			require.Equal(t, c.Signature, hex.EncodeToString(got[:]), c.Key)
 			signed++
 		}

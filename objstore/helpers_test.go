@@ -1,35 +1,26 @@
 package objstore
 
 import (
-	"context"
-	"encoding/binary"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/objstore/internal/door"
-	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/objstore/internal/objtest"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
-func generation(t testing.TB, version string) *pycompat.Generation {
-	t.Helper()
-	g, err := pycompat.Lookup(version)
-	require.NoError(t, err)
-	return g
-}
-
-// secret is what the golden generator writes in front of the ring.
-func secret() []byte {
-	b := make([]byte, 32)
-	for i := range b {
-		b[i] = byte(i)
-	}
-	return b
-}
+var (
+	generation = objtest.Generation
+	secret     = objtest.Secret
+	pickled    = objtest.Pickled
+	tensor     = objtest.Tensor
+	image      = objtest.Image
+	newLock    = objtest.NewLock
+)
 
 // writer is a store with vLLM's steps, of which most of these tests are made.
 type writer struct {
@@ -210,7 +201,7 @@ func newStoreOf(t testing.TB, k kind, o Options) *store {
 	require.NoError(t, err)
 	copy(seg.Secret(), secret())
 	s := &store{writer: w, mem: m}
-	lock := newLocalLock()
+	lock := newLock()
 	for range o.Readers {
 		seg, err := segment.Private(m, so)
 		require.NoError(t, err)
@@ -236,49 +227,4 @@ func (s *store) readAll(t testing.TB, h Handle, key string) {
 		require.NoError(t, err)
 		require.NoError(t, v.Release())
 	}
-}
-
-// localLock is a Locker inside one process.
-type localLock chan struct{}
-
-func newLocalLock() localLock { return make(localLock, 1) }
-
-func (l localLock) Lock(ctx context.Context) error {
-	select {
-	case l <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (l localLock) Unlock() error {
-	<-l
-	return nil
-}
-
-// pickled is Python's pickle of a bytes object of up to 255 bytes, protocol 5,
-// as vLLM's fallback path stores it.
-func pickled(b []byte) serde.Pickle {
-	body := []byte{'C', byte(len(b))}
-	if len(b) > 255 {
-		body = binary.LittleEndian.AppendUint32([]byte{'B'}, uint32(len(b)))
-	}
-	body = append(append(body, b...), 0x94, '.')
-	out := binary.LittleEndian.AppendUint64([]byte{0x80, 5, 0x95}, uint64(len(body)))
-	return append(out, body...)
-}
-
-// tensor is a uint8 tensor of n bytes b.
-func tensor(n int, b byte) *serde.Tensor {
-	data := make([]byte, n)
-	for i := range data {
-		data[i] = b
-	}
-	return &serde.Tensor{DType: "uint8", Shape: []int{n}, Data: data}
-}
-
-// image is an item with one field.
-func image(n int, b byte) *serde.Item {
-	return &serde.Item{Modality: "image", Elems: []serde.Elem{{Key: "x", Data: tensor(n, b), Field: serde.Field{Kind: serde.Batched}}}}
 }

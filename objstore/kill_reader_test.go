@@ -36,7 +36,7 @@ func readerChild(o killOrder) error {
 			stop()
 		}
 	})
-	r.counter.lock = &stoppedLock{r.ctl, o.Place, stop}
+	r.counter.lock = &stoppedLock{r.sidecar, o.Place, stop}
 	v, err := r.Get(h.h, h.key)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func killReaders(t *testing.T, report *killReport, each int) {
 			if locked := place == readerLocked || place == readerCounted; locked {
 				over, cancel := context.WithCancel(context.Background())
 				cancel()
-				require.Error(t, other.ctl.Lock(over), "the lock is held")
+				require.Error(t, other.sidecar.Lock(over), "the lock is held")
 			} else {
 				require.NoError(t, h.look(other), "what was nearly evicted is readable")
 			}

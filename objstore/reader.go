@@ -26,7 +26,7 @@ type Reader struct {
 	chunks  chunks
 	gen     *pycompat.Generation
 	counter *counter // nil: observes
-	ctl     *sidecar.File
+	sidecar *sidecar.File
 	slot    *sidecar.Slot // where it names what it looks at; nil if it has none
 	log     *slog.Logger
 
@@ -34,7 +34,7 @@ type Reader struct {
 	collected atomic.Int64 // when collect ran, ns
 
 	closed sync.Once
-	err    error // of the end of ctl
+	err    error // of the end of sidecar
 }
 
 // Open attaches to the segment name. The errors are those of segment.Attach.
@@ -55,14 +55,14 @@ func Open(name string, o ReaderOptions) (*Reader, error) {
 		return nil, err
 	}
 	r := newReader(seg, o)
-	if r.ctl, err = sidecar.Open(o.Dir, name); err == nil {
-		r.chunks.sidecar = r.ctl
+	if r.sidecar, err = sidecar.Open(o.Dir, name); err == nil {
+		r.chunks.sidecar = r.sidecar
 		err = r.takeSlot()
 	}
 	switch {
 	case err == nil:
 		if o.SidecarLock {
-			r.counter = newCounter(r.ctl, o.LockTimeout, o.Readers)
+			r.counter = newCounter(r.sidecar, o.LockTimeout, o.Readers)
 		}
 		return r, nil
 	case o.SidecarLock:
@@ -75,19 +75,19 @@ func Open(name string, o ReaderOptions) (*Reader, error) {
 
 // takeSlot takes a slot if the segment has slots and one is free.
 func (r *Reader) takeSlot() error {
-	if !r.chunks.seg.DescribedBy(r.ctl) {
+	if !r.chunks.seg.DescribedBy(r.sidecar) {
 		// Left by a segment of this name that is gone.
-		err := r.ctl.Close()
-		r.ctl, r.chunks.sidecar = nil, nil
+		err := r.sidecar.Close()
+		r.sidecar, r.chunks.sidecar = nil, nil
 		return errors.Join(sidecar.ErrForeign, err)
 	}
-	if c := r.ctl.Options(); !sameWire(c.Generation, r.gen) {
+	if c := r.sidecar.Options(); !sameWire(c.Generation, r.gen) {
 		return fmt.Errorf("%w: segment %s was written for vLLM %s, this reader is for %s", ErrInvalid, r.chunks.seg.Name(), c.Generation, r.gen.Version)
 	} else if c.Policy != sidecar.Pool {
 		return nil
 	}
 	err := r.chunks.guard(Handle{}, func() (err error) {
-		r.slot, err = r.ctl.TakeSlot(os.Getpid())
+		r.slot, err = r.sidecar.TakeSlot(os.Getpid())
 		return err
 	})
 	if errors.Is(err, ErrBusy) {
@@ -302,8 +302,8 @@ func (r *Reader) Close() error {
 		if r.slot != nil {
 			errs = append(errs, r.chunks.guard(Handle{}, r.slot.Close))
 		}
-		if r.ctl != nil {
-			errs = append(errs, r.ctl.Close())
+		if r.sidecar != nil {
+			errs = append(errs, r.sidecar.Close())
 		}
 		r.err = errors.Join(errs...)
 	})

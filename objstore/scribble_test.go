@@ -22,7 +22,7 @@ func TestPeerScribblesWhileWeRead(t *testing.T) {
 	w, err := fifo.create(Options{Name: name, RingSize: n, MaxObjectSize: n, Readers: 1})
 	require.NoError(t, err)
 	defer w.Close()
-	r, err := Open(name, ReaderOptions{RingSize: n, Readers: 1, Lock: newLocalLock()})
+	r, err := Open(name, ReaderOptions{RingSize: n, Readers: 1, Lock: newLock()})
 	require.NoError(t, err)
 	h, err := w.Put("k", &serde.Item{Elems: []serde.Elem{
 		{Key: "x", Data: tensor(2000, 1), Field: serde.FlatFromSizes(3, 4)},

@@ -40,7 +40,7 @@ func TestWriterAndReaderShareASegment(t *testing.T) {
 	name := segmentName(t)
 	w, err := fifo.create(Options{Name: name, RingSize: 1 << 16, MaxObjectSize: 1 << 14, Readers: 1})
 	require.NoError(t, err)
-	r, err := Open(name, ReaderOptions{RingSize: 1 << 16, Readers: 1, Lock: newLocalLock()})
+	r, err := Open(name, ReaderOptions{RingSize: 1 << 16, Readers: 1, Lock: newLock()})
 	require.NoError(t, err)
 	h, err := w.Put("k", image(1000, 7))
 	require.NoError(t, err)
@@ -381,7 +381,7 @@ func TestReadNotCounted(t *testing.T) {
 	s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 2000, Readers: 1})
 	seg, err := segment.Private(s.mem, segment.Options{RingSize: 4096, DataOffset: 32})
 	require.NoError(t, err)
-	lock := newLocalLock()
+	lock := newLock()
 	r, err := NewReader(seg, ReaderOptions{RingSize: 4096, Readers: 1, Lock: lock, LockTimeout: time.Millisecond})
 	require.NoError(t, err)
 	h, err := s.Put("a", image(300, 1))
@@ -464,7 +464,7 @@ func TestTruncatedSegment(t *testing.T) {
 	const n = 1 << 16
 	w, err := fifo.create(Options{Name: name, RingSize: n, MaxObjectSize: n, Readers: 1})
 	require.NoError(t, err)
-	r, err := Open(name, ReaderOptions{RingSize: n, Readers: 1, Lock: newLocalLock()})
+	r, err := Open(name, ReaderOptions{RingSize: n, Readers: 1, Lock: newLock()})
 	require.NoError(t, err)
 	h, err := w.Put("a", image(20000, 1))
 	require.NoError(t, err)
@@ -500,7 +500,7 @@ func TestTruncationWhileFreeing(t *testing.T) {
 	const n, page = 1 << 16, 4096
 	w, err := fifo.create(Options{Name: name, RingSize: n, MaxObjectSize: n, Readers: 1})
 	require.NoError(t, err)
-	r, err := Open(name, ReaderOptions{RingSize: n, Readers: 1, Lock: newLocalLock()})
+	r, err := Open(name, ReaderOptions{RingSize: n, Readers: 1, Lock: newLock()})
 	require.NoError(t, err)
 	for i := range 3 {
 		h, err := w.Put(fmt.Sprint(i), image(2*page, 1))

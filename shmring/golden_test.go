@@ -33,16 +33,16 @@ func TestGoldenRingTraces(t *testing.T) {
 				for i, row := range tr.Rows {
 					var op []json.RawMessage
 					require.NoError(t, json.Unmarshal(row[0], &op))
-					kind := unmarshal[string](t, op[0])
+					kind := goldentest.Unmarshal[string](t, op[0])
 					if brokenFree && (kind == "f" || kind == "c") {
 						break
 					}
 					replay(t, r, kind, op[1:], row[1], tr.Seed, i)
-					st := unmarshal[[4]uint64](t, row[2])
+					st := goldentest.Unmarshal[[4]uint64](t, row[2])
 					s := r.State()
 					require.Equal(t, st, [4]uint64{s.Start, s.End, uint64(s.IDStart), uint64(s.IDEnd)}, "seed %d row %d %s", tr.Seed, i, row[0])
 					if !brokenFree { // its table starts with a phantom entry
-						require.Equal(t, unmarshal[int](t, row[3]), r.Len(), "seed %d row %d", tr.Seed, i)
+						require.Equal(t, goldentest.Unmarshal[int](t, row[3]), r.Len(), "seed %d row %d", tr.Seed, i)
 					}
 					require.NoError(t, r.CheckStructure())
 					rows++
@@ -57,44 +57,37 @@ func TestGoldenRingTraces(t *testing.T) {
 	}
 }
 
-func unmarshal[T any](t *testing.T, raw json.RawMessage) T {
-	t.Helper()
-	var v T
-	require.NoError(t, json.Unmarshal(raw, &v), "%s", raw)
-	return v
-}
-
 func replay(t *testing.T, r *Ring, kind string, args []json.RawMessage, want json.RawMessage, seed, row int) {
 	t.Helper()
 	at := []any{"seed %d row %d", seed, row}
 	switch kind {
 	case "i":
-		r.idStart = unmarshal[uint32](t, args[0])
+		r.idStart = goldentest.Unmarshal[uint32](t, args[0])
 		r.idEnd = r.idStart
 	case "a":
-		size := unmarshal[int](t, args[0])
+		size := goldentest.Unmarshal[int](t, args[0])
 		address, id, payload, err := r.Alloc(size)
 		if string(want) == `"M"` {
 			require.True(t, errors.Is(err, ErrFull) || errors.Is(err, ErrTooLarge), at...)
 			return
 		}
 		require.NoError(t, err, at...)
-		require.Equal(t, unmarshal[[2]uint64](t, want), [2]uint64{address, uint64(id)}, at...)
+		require.Equal(t, goldentest.Unmarshal[[2]uint64](t, want), [2]uint64{address, uint64(id)}, at...)
 		require.Len(t, payload, size)
 		copy(payload, bytes.Repeat([]byte{byte(id*31 + 7)}, size))
 	case "f":
 		limit := r.Size()
 		if string(args[0]) != "null" {
-			limit = unmarshal[int](t, args[0])
+			limit = goldentest.Unmarshal[int](t, args[0])
 		}
-		left := unmarshal[int](t, args[1])
+		left := goldentest.Unmarshal[int](t, args[1])
 		freed := r.Free(func(uint32, []byte) bool { left--; return left >= 0 }, limit)
-		require.Equal(t, unmarshal[[]uint32](t, want), append([]uint32{}, freed...), at...)
+		require.Equal(t, goldentest.Unmarshal[[]uint32](t, want), append([]uint32{}, freed...), at...)
 	case "c":
 		r.Clear()
 	case "img":
 		sum := sha256.Sum256(r.buf)
-		require.Equal(t, unmarshal[string](t, want), hex.EncodeToString(sum[:]), at...)
+		require.Equal(t, goldentest.Unmarshal[string](t, want), hex.EncodeToString(sum[:]), at...)
 	default:
 		t.Fatalf("unknown operation %q", kind)
 	}

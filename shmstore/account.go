@@ -186,7 +186,7 @@ func (s *Store) released() bool {
 	if s.search.need == 0 || len(s.search.held) == 0 {
 		return false
 	}
-	holds, dead := s.ctl.Held()
+	holds, dead := s.sidecar.Held()
 	s.dead += dead
 	for id := range s.search.held {
 		if _, ok := holds[id]; !ok {
@@ -209,4 +209,6 @@ func (s *Store) mayFit(w *line.Waiter) bool {
 }
 
 // noEntry reports whether the sidecar has room for no more object.
-func (s *Store) noEntry() bool { return s.ctl != nil && s.pool.Len() >= s.ctl.Options().Objects }
+func (s *Store) noEntry() bool {
+	return s.sidecar != nil && s.pool.Len() >= s.sidecar.Options().Objects
+}

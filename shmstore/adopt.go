@@ -89,12 +89,12 @@ func AdoptSegment(seg *segment.Segment, o Options) (*Store, Adoption, error) {
 
 // restore rebuilds what the dead writer knew from the sidecar.
 func (s *Store) restore() (a Adoption) {
-	state := s.ctl.State()
+	state := s.sidecar.State()
 	a.Clean = state.Clean && !state.Damaged
 	if state.Damaged {
 		// The state may be the one before the last: go behind all ids, and the epoch,
 		// that the last one can have had.
-		state.NextID = (state.NextID + idBlock + 2*uint32(s.ctl.Options().Objects)) % shmring.IDLimit
+		state.NextID = (state.NextID + idBlock + 2*uint32(s.sidecar.Options().Objects)) % shmring.IDLimit
 		state.Epoch++
 	}
 	failpoint.Hit("adopt.begin")
@@ -106,7 +106,7 @@ func (s *Store) restore() (a Adoption) {
 	byID := map[uint32]found{}
 	var placed []shmring.Placed
 	var bad []int
-	for i, r := range s.ctl.Records() {
+	for i, r := range s.sidecar.Records() {
 		if _, twice := byID[r.ID]; r.Damaged || twice {
 			bad = append(bad, i)
 			continue
@@ -114,7 +114,7 @@ func (s *Store) restore() (a Adoption) {
 		f := found{o: s.newObject()}
 		f.o.address, f.o.id, f.o.size, f.o.entry = r.Address, r.ID, r.Size, i
 		f.o.descriptionOffset, f.o.descriptionLength, f.o.sum, f.o.fullSum = r.DescriptionOffset, r.DescriptionLength, r.Sum, r.Full
-		f.use, f.useOK = s.ctl.Use(i)
+		f.use, f.useOK = s.sidecar.Use(i)
 		byID[r.ID] = f
 		if !shmring.IDBefore(r.ID, state.NextID) { // a state record was damaged
 			state.NextID = (r.ID + 1) % shmring.IDLimit
@@ -142,7 +142,7 @@ func (s *Store) restore() (a Adoption) {
 	// Before anything is changed: if this one is killed too, the segment is not clean.
 	state.Epoch++
 	state.Clean, state.PID, state.Readers = false, os.Getpid(), s.readers
-	s.ctl.SetState(state)
+	s.sidecar.SetState(state)
 	a.Epoch, s.markedIDs = state.Epoch, state.NextID
 	failpoint.Hit("adopt.state")
 
@@ -152,7 +152,7 @@ func (s *Store) restore() (a Adoption) {
 			s.pool.Kill(k.ID)
 		}
 	}
-	held, dead := s.ctl.Held()
+	held, dead := s.sidecar.Held()
 	s.dead += dead
 	byKey := map[string]*Object{}
 	for i, k := range kept {
@@ -210,13 +210,13 @@ func (s *Store) restore() (a Adoption) {
 	for _, f := range byID {
 		bad = append(bad, f.o.entry)
 	}
-	if len(bad) > 0 || !a.Clean || s.ctl.Layout() == 1 {
+	if len(bad) > 0 || !a.Clean || s.sidecar.Layout() == 1 {
 		// Headers may stand there of which nothing is known any more.
 		s.pool.Scrub()
 	}
 	failpoint.Hit("adopt.dropping")
 	for _, i := range bad {
-		s.ctl.Drop(i)
+		s.sidecar.Drop(i)
 	}
 	a.Dropped = len(bad)
 	for _, o := range s.objects {

@@ -193,7 +193,7 @@ func (s *Store) checkQuarantine(bad report) {
 }
 
 func (s *Store) checkSidecar(bad report) {
-	if s.ctl == nil {
+	if s.sidecar == nil {
 		return
 	}
 	entries := 0
@@ -207,7 +207,7 @@ func (s *Store) checkSidecar(bad report) {
 			bad("key %q has no entry in the sidecar", o.key)
 		default:
 			err := s.guard(func() error {
-				if u, ok := s.ctl.Use(o.entry); !ok || u != s.useWord(o) {
+				if u, ok := s.sidecar.Use(o.entry); !ok || u != s.useWord(o) {
 					bad("key %q: the sidecar's use is %#x (its check is right: %v), want %#x", o.key, u, ok, s.useWord(o))
 				}
 				return nil
@@ -217,8 +217,8 @@ func (s *Store) checkSidecar(bad report) {
 			}
 		}
 	}
-	if s.ctl.Free()+entries != s.ctl.Options().Objects {
-		bad("%d entries used and %d free of %d", entries, s.ctl.Free(), s.ctl.Options().Objects)
+	if s.sidecar.Free()+entries != s.sidecar.Options().Objects {
+		bad("%d entries used and %d free of %d", entries, s.sidecar.Free(), s.sidecar.Options().Objects)
 	}
 }
 

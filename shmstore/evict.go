@@ -142,9 +142,9 @@ func (s *Store) evict(ids []uint32) (held idSet) {
 		failpoint.Hit("pool.evict.killed")
 	}
 	var holds map[uint32]struct{}
-	if s.ctl != nil {
+	if s.sidecar != nil {
 		var dead int
-		holds, dead = s.ctl.Held()
+		holds, dead = s.sidecar.Held()
 		s.dead += dead
 	}
 	for _, id := range ids {
@@ -231,7 +231,7 @@ func (s *Store) fullError(size int, held idSet) error {
 		}
 	}
 	if s.noEntry() {
-		b.MaxObjects = s.ctl.Options().Objects
+		b.MaxObjects = s.sidecar.Options().Objects
 	}
 	return &FullError{
 		Need: size + shmring.HeaderSize, Used: s.pool.Used(), Size: s.opt.Size, Waiting: s.waiters.Main.Wanted(), Blocked: b,

@@ -156,11 +156,11 @@ func (s *Store) ResetReaders(readers int) error {
 	if readers == 0 {
 		readers = s.readers
 	}
-	if s.ctl != nil { // first: if it is gone, nothing is reset
+	if s.sidecar != nil { // first: if it is gone, nothing is reset
 		err := s.guard(func() error {
-			state := s.ctl.State()
+			state := s.sidecar.State()
 			state.Readers = readers
-			s.ctl.SetState(state)
+			s.sidecar.SetState(state)
 			return nil
 		})
 		if err != nil {

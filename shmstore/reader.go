@@ -26,12 +26,12 @@ type ReaderOptions struct {
 //
 // Its methods may be called by any goroutine.
 type Reader struct {
-	seg  *segment.Segment
-	ctl  *sidecar.File
-	slot *sidecar.Slot
+	seg     *segment.Segment
+	sidecar *sidecar.File
+	slot    *sidecar.Slot
 
 	closing sync.Once
-	err     error // of the end of ctl
+	err     error // of the end of sidecar
 }
 
 // Open attaches to the segment name and takes a slot. Errors are those of
@@ -49,14 +49,14 @@ func Open(name string, o ReaderOptions) (*Reader, error) {
 }
 
 func (r *Reader) takeSlot(name, dir string) (err error) {
-	if r.ctl, err = sidecar.Open(dir, name); err != nil {
+	if r.sidecar, err = sidecar.Open(dir, name); err != nil {
 		return err
 	}
-	if !r.seg.DescribedBy(r.ctl) { // left by a segment of this name that is gone
+	if !r.seg.DescribedBy(r.sidecar) { // left by a segment of this name that is gone
 		return fmt.Errorf("%w: the sidecar of %s belongs to another segment", sidecar.ErrForeign, name)
 	}
 	return r.guard(func() (err error) {
-		r.slot, err = r.ctl.TakeSlot(os.Getpid())
+		r.slot, err = r.sidecar.TakeSlot(os.Getpid())
 		return err
 	})
 }
@@ -64,7 +64,7 @@ func (r *Reader) takeSlot(name, dir string) (err error) {
 func (r *Reader) guard(f func() error) error {
 	err := fault.Guard(f)
 	if errors.Is(err, fault.ErrFault) {
-		return &CorruptError{Segment: r.seg.Name(), Err: r.seg.Explain(err, r.ctl)}
+		return &CorruptError{Segment: r.seg.Name(), Err: r.seg.Explain(err, r.sidecar)}
 	}
 	return err
 }
@@ -153,8 +153,8 @@ func (r *Reader) Close() error {
 		if r.slot != nil {
 			errs = append(errs, r.guard(r.slot.Close))
 		}
-		if r.ctl != nil {
-			errs = append(errs, r.ctl.Close())
+		if r.sidecar != nil {
+			errs = append(errs, r.sidecar.Close())
 		}
 		r.err = errors.Join(errs...)
 	})

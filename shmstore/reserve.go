@@ -291,7 +291,7 @@ func (r *Reservation) Commit(n int) (*Object, error) {
 
 // checksum is taken without the lock: nobody writes to the payload any more.
 func (r *Reservation) checksum() (sum uint32) {
-	if s := r.r.s; s.ctl != nil {
+	if s := r.r.s; s.sidecar != nil {
 		_ = s.guard(func() error {
 			sum = sidecar.PayloadSum(r.payload, r.o.descriptionOffset+r.o.descriptionLength, s.opt.FullSums)
 			return nil

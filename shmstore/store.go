@@ -37,11 +37,11 @@ import (
 //     its use word is at least as cautious as the truth;
 //   - waiters has everyone who is in a line.
 type Store struct {
-	opt   Options
-	owner PayloadOwner
-	seg   *segment.Segment
-	ctl   *sidecar.File // the sidecar; nil if the segment has none
-	owns  bool          // created or adopted the segment, so removes it
+	opt     Options
+	owner   PayloadOwner
+	seg     *segment.Segment
+	sidecar *sidecar.File // the sidecar; nil if the segment has none
+	owns    bool          // created or adopted the segment, so removes it
 
 	mu        sync.Mutex
 	pool      *shmring.Pool
@@ -112,7 +112,7 @@ func New(seg *segment.Segment, o Options) (*Store, error) {
 
 func newStore(seg *segment.Segment, o Options) *Store {
 	s := &Store{
-		opt: o, owner: uncounted{}, seg: seg, ctl: seg.Sidecar(), readers: o.Readers,
+		opt: o, owner: uncounted{}, seg: seg, sidecar: seg.Sidecar(), readers: o.Readers,
 		pool:    shmring.NewPool(seg.Ring(), o.pool()),
 		objects: map[uint32]*Object{}, index: map[string]*Object{}, pending: map[string]*Object{},
 		pinned: map[*Object]struct{}{}, requests: map[string]*Request{}, tenants: map[string]*tenant{},

@@ -13,23 +13,23 @@ const idBlock = 1 << 16
 // markIDs makes sure that the next id is marked, so that whoever adopts the
 // segment goes on behind it.
 func (s *Store) markIDs() {
-	if s.ctl == nil {
+	if s.sidecar == nil {
 		return
 	}
 	next, n := s.pool.NextID(), uint32(s.pool.Len()) // as many may be skipped
 	if left := (s.markedIDs - next) % shmring.IDLimit; left <= n {
-		state := s.ctl.State()
+		state := s.sidecar.State()
 		state.NextID = (next + idBlock + n) % shmring.IDLimit
-		s.ctl.SetState(state)
+		s.sidecar.SetState(state)
 		s.markedIDs = state.NextID
 	}
 }
 
 // publish makes a chunk that is filled readable and lasting.
 func (s *Store) publish(o *Object) {
-	if s.ctl != nil {
+	if s.sidecar != nil {
 		failpoint.Hit("pool.publish")
-		o.entry = s.ctl.Put(sidecar.Record{
+		o.entry = s.sidecar.Put(sidecar.Record{
 			Address: o.address, ID: o.id, Size: o.size, DescriptionOffset: o.descriptionOffset, DescriptionLength: o.descriptionLength,
 			Sum: o.sum, Full: s.opt.FullSums,
 		}, s.useWord(o))
@@ -45,9 +45,9 @@ func (s *Store) drop(o *Object, forget func(*evict.Entry)) {
 	// Shared memory first. The id of an object that was never published is dead.
 	if o.entry >= 0 {
 		s.pool.Kill(o.id)
-		s.ctl.Drop(o.entry)
+		s.sidecar.Drop(o.entry)
 		o.entry = -1
-	} else if s.ctl == nil && o.state != discarded {
+	} else if s.sidecar == nil && o.state != discarded {
 		s.pool.Kill(o.id)
 	}
 	failpoint.Hit("pool.drop")
@@ -116,8 +116,8 @@ func (s *Store) update(o *Object) {
 	}
 	if o.entry >= 0 {
 		want := s.useWord(o)
-		if u, ok := s.ctl.Use(o.entry); !ok || u != want {
-			s.ctl.SetUse(o.entry, want)
+		if u, ok := s.sidecar.Use(o.entry); !ok || u != want {
+			s.sidecar.SetUse(o.entry, want)
 		}
 	}
 	if o.state == retired && o.class == classIdle {

@@ -133,12 +133,16 @@ func TestUnsafeOnlyInInternal(t *testing.T) {
 	}
 }
 
-// TestNoTestHelperInProducts: goldentest imports testing.
+// TestNoTestHelperInProducts: packages for tests import testing.
 func TestNoTestHelperInProducts(t *testing.T) {
+	helpers := []string{"internal/goldentest", "objstore/internal/objtest"}
 	for _, s := range sources(t) {
-		if !s.test && s.dir != "internal/goldentest" {
-			require.NotContains(t, s.imports, module+"/internal/goldentest", s.file)
-			require.NotContains(t, s.imports, "testing", s.file)
+		if s.test || slices.Contains(helpers, s.dir) {
+			continue
+		}
+		require.NotContains(t, s.imports, "testing", s.file)
+		for _, h := range helpers {
+			require.NotContains(t, s.imports, module+"/"+h, s.file)
 		}
 	}
 }

@@ -60,6 +60,14 @@ func (f File) Decode(t testing.TB, into any) {
 	require.NoError(t, json.Unmarshal(f.Data, into), f.Name)
 }
 
+// Unmarshal returns the value of a part of the vectors.
+func Unmarshal[T any](t testing.TB, raw json.RawMessage) T {
+	t.Helper()
+	var v T
+	require.NoError(t, json.Unmarshal(raw, &v), "%s", raw)
+	return v
+}
+
 // Generation returns the generation of the file's first release.
 func (f File) Generation(t testing.TB) *pycompat.Generation {
 	t.Helper()

@@ -22,13 +22,6 @@ import (
 	"github.com/ringcache/ringcache/shmring"
 )
 
-func unmarshal[T any](t testing.TB, raw json.RawMessage) T {
-	t.Helper()
-	var v T
-	require.NoError(t, json.Unmarshal(raw, &v), "%s", raw)
-	return v
-}
-
 // value is an object of the golden files: n bytes b, pickled or as a tensor.
 type value struct {
 	Kind string `json:"t"`
@@ -162,8 +155,8 @@ func TestGoldenStorageTraces(t *testing.T) {
 				r := newReplayer(t, gen, tr.N, tr.Max, tr.Readers)
 				complete := true
 				for i, row := range tr.Rows {
-					op := unmarshal[[]json.RawMessage](t, row[0])
-					state := unmarshal[[4]uint64](t, row[2])
+					op := goldentest.Unmarshal[[]json.RawMessage](t, row[0])
+					state := goldentest.Unmarshal[[4]uint64](t, row[2])
 					if brokenFree && state[2] != 0 {
 						complete = false
 						break
@@ -176,9 +169,9 @@ func TestGoldenStorageTraces(t *testing.T) {
 					s, err := r.State()
 					require.NoError(t, err)
 					require.Equal(t, state, ring4(s.Ring), at...)
-					compareLive(t, s, unmarshal[[][3]*int64](t, row[3]), at)
+					compareLive(t, s, goldentest.Unmarshal[[][3]*int64](t, row[3]), at)
 					if string(row[4]) != "null" {
-						require.Equal(t, unmarshal[[]uint32](t, row[4]), touchedIDs(s), at...)
+						require.Equal(t, goldentest.Unmarshal[[]uint32](t, row[4]), touchedIDs(s), at...)
 					}
 					require.NoError(t, r.CheckStructure())
 					rows++
@@ -224,19 +217,19 @@ func compareLive(t testing.TB, s objstore.State, want [][3]*int64, at []any) {
 
 func (r *replayer) replay(t testing.TB, op []json.RawMessage, want json.RawMessage, at []any) {
 	t.Helper()
-	kind := unmarshal[string](t, op[0])
-	key := func() string { return unmarshal[string](t, op[1]) }
+	kind := goldentest.Unmarshal[string](t, op[0])
+	key := func() string { return goldentest.Unmarshal[string](t, op[1]) }
 	switch kind {
 	case "p":
-		b := unmarshal[byte](t, op[4])
-		v := value{Kind: map[string]string{"y": "bytes", "u": "u8"}[unmarshal[string](t, op[2])], N: unmarshal[int](t, op[3]), B: &b}
+		b := goldentest.Unmarshal[byte](t, op[4])
+		v := value{Kind: map[string]string{"y": "bytes", "u": "u8"}[goldentest.Unmarshal[string](t, op[2])], N: goldentest.Unmarshal[int](t, op[3]), B: &b}
 		h, err := r.Put(key(), v.encode())
 		r.sameHandle(t, want, h, err, at)
 	case "g":
 		h, err := r.GetCached(key())
 		r.sameHandle(t, want, h, err, at)
 	case "q":
-		require.Equal(t, unmarshal[bool](t, want), r.Cached(key()), at...)
+		require.Equal(t, goldentest.Unmarshal[bool](t, want), r.Cached(key()), at...)
 	case "t":
 		sameResult(t, want, r.Touch(key()), at...)
 	case "r":
@@ -247,8 +240,8 @@ func (r *replayer) replay(t testing.TB, op []json.RawMessage, want json.RawMessa
 	case "c":
 		sameResult(t, want, r.Clear(), at...)
 	case "R", "T", "TR", "Z":
-		reader, key := unmarshal[int](t, op[1]), unmarshal[string](t, op[2])
-		h := r.handle(key, unmarshal[uint64](t, op[3]), unmarshal[uint32](t, op[4]), kind == "Z")
+		reader, key := goldentest.Unmarshal[int](t, op[1]), goldentest.Unmarshal[string](t, op[2])
+		h := r.handle(key, goldentest.Unmarshal[uint64](t, op[3]), goldentest.Unmarshal[uint32](t, op[4]), kind == "Z")
 		if kind == "Z" && !r.gen.Signed {
 			return // the generator could not do it
 		}
@@ -262,7 +255,7 @@ func (r *replayer) replay(t testing.TB, op []json.RawMessage, want json.RawMessa
 		}
 		sameResult(t, want, err, at...)
 		if err == nil && kind != "T" {
-			require.Equal(t, unmarshal[value](t, want).encode(), got.encode(), at...)
+			require.Equal(t, goldentest.Unmarshal[value](t, want).encode(), got.encode(), at...)
 		}
 	default:
 		t.Fatalf("unknown operation %q", kind)
@@ -273,7 +266,7 @@ func (r *replayer) sameHandle(t testing.TB, want json.RawMessage, h objstore.Han
 	t.Helper()
 	sameResult(t, want, err, at...)
 	if err == nil {
-		require.Equal(t, unmarshal[[2]uint64](t, want), [2]uint64{h.Address, uint64(h.ID)}, at...)
+		require.Equal(t, goldentest.Unmarshal[[2]uint64](t, want), [2]uint64{h.Address, uint64(h.ID)}, at...)
 	}
 }
 
@@ -347,10 +340,10 @@ func (r *replayer) step(t testing.TB, op []json.RawMessage, want json.RawMessage
 		return
 	}
 	arg := func(i int) json.RawMessage { return op[i] }
-	str := func(i int) string { return unmarshal[string](t, arg(i)) }
+	str := func(i int) string { return goldentest.Unmarshal[string](t, arg(i)) }
 	switch kind := str(0); kind {
 	case "put":
-		h, err := r.Put(str(1), unmarshal[value](t, arg(2)).encode())
+		h, err := r.Put(str(1), goldentest.Unmarshal[value](t, arg(2)).encode())
 		r.sameHandle(t, want, h, err, at)
 	case "get_cached":
 		h, err := r.GetCached(str(1))
@@ -358,7 +351,7 @@ func (r *replayer) step(t testing.TB, op []json.RawMessage, want json.RawMessage
 	case "sig":
 		s, err := r.Signature(str(1))
 		require.NoError(t, err)
-		require.Equal(t, unmarshal[string](t, want), hex.EncodeToString(s), at...)
+		require.Equal(t, goldentest.Unmarshal[string](t, want), hex.EncodeToString(s), at...)
 	case "touch":
 		sameResult(t, want, r.Touch(str(1)), at...)
 	case "release":
@@ -369,26 +362,26 @@ func (r *replayer) step(t testing.TB, op []json.RawMessage, want json.RawMessage
 	case "clear":
 		sameResult(t, want, r.Clear(), at...)
 	case "rget", "rtouch":
-		h := r.handle(str(2), unmarshal[uint64](t, arg(3)), unmarshal[uint32](t, arg(4)), false)
+		h := r.handle(str(2), goldentest.Unmarshal[uint64](t, arg(3)), goldentest.Unmarshal[uint32](t, arg(4)), false)
 		if kind == "rtouch" {
-			sameResult(t, want, r.touch(t, unmarshal[int](t, arg(1)), str(2), h), at...)
+			sameResult(t, want, r.touch(t, goldentest.Unmarshal[int](t, arg(1)), str(2), h), at...)
 			return
 		}
-		got, err := r.get(t, unmarshal[int](t, arg(1)), str(2), h)
+		got, err := r.get(t, goldentest.Unmarshal[int](t, arg(1)), str(2), h)
 		sameResult(t, want, err, at...)
 		if err == nil {
-			require.Equal(t, unmarshal[value](t, want).encode(), got.encode(), at...)
+			require.Equal(t, goldentest.Unmarshal[value](t, want).encode(), got.encode(), at...)
 		}
 	case "wget":
-		v, err := r.Get(objstore.Handle{Address: unmarshal[uint64](t, arg(1)), ID: unmarshal[uint32](t, arg(2))})
+		v, err := r.Get(objstore.Handle{Address: goldentest.Unmarshal[uint64](t, arg(1)), ID: goldentest.Unmarshal[uint32](t, arg(2))})
 		sameResult(t, want, err, at...)
 		if err == nil {
-			require.Equal(t, unmarshal[value](t, want).encode(), describe(t, v.Value()).encode(), at...)
+			require.Equal(t, goldentest.Unmarshal[value](t, want).encode(), describe(t, v.Value()).encode(), at...)
 			require.NoError(t, v.Release())
 		}
 	case "setids":
 		require.Empty(t, first(r.State()).Objects)
-		r.opt.FirstID = unmarshal[uint32](t, arg(1))
+		r.opt.FirstID = goldentest.Unmarshal[uint32](t, arg(1))
 		r.create(t)
 	default:
 		t.Fatalf("unknown operation %q", kind)
@@ -477,7 +470,7 @@ func (r *replayer) request(t testing.TB, items [][2]any, cached []bool, p0 []jso
 			require.True(t, errors.Is(err, objstore.ErrFull) || errors.Is(err, objstore.ErrTooLarge), at...)
 		default:
 			require.NoError(t, err, at...)
-			require.Equal(t, unmarshal[string](t, p0[i]), handleText(h), at...)
+			require.Equal(t, goldentest.Unmarshal[string](t, p0[i]), handleText(h), at...)
 			s.handle = &h
 		}
 		out = append(out, s)
@@ -515,7 +508,7 @@ func (r *replayer) receive(t testing.TB, reader int, handles []sent, want json.R
 	}
 	sameResult(t, want, err, at...)
 	if err == nil {
-		require.Equal(t, unmarshal[[]int](t, want), sizes, at...)
+		require.Equal(t, goldentest.Unmarshal[[]int](t, want), sizes, at...)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 
 func upstreamStore(t *testing.T) *store {
 	t.Helper()
-	return newStore(t, objstore.Options{RingSize: 102400, MaxObjectSize: 10240, Readers: 2, Lock: make(localLock, 1)})
+	return newStore(t, objstore.Options{RingSize: 102400, MaxObjectSize: 10240, Readers: 2, Lock: newLock()})
 }
 
 // get reads once and counts.
