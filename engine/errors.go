@@ -29,7 +29,7 @@ var (
 var (
 	// ErrCoreDead: the engine reported its end itself (ENGINE_CORE_DEAD), as it does when a
 	// worker fails.
-	ErrCoreDead = errors.New("the engine reported that it died; its log says why")
+	ErrCoreDead = errors.New("the engine reported that it died; its log contains the cause")
 	// ErrDisconnected: the engine closed a connection. Its process may be alive,
 	// and deaf: that is what a malformed request does to its input thread.
 	ErrDisconnected = errors.New("the engine closed its connection; it died, or its input thread did")
@@ -98,7 +98,7 @@ func (e *RequestError) Error() string {
 	case e.Text != "":
 		s += fmt.Sprintf(": %s %s", e.Code, e.Text)
 	default:
-		s += "; its log says why"
+		s += "; its log contains the cause"
 	}
 	return s
 }

@@ -39,7 +39,7 @@ type Reader struct {
 
 // Open attaches to the segment name. The errors are those of segment.Attach.
 //
-// If the segment has the policy Pool, the reader takes a slot in its sidecar:
+// If the segment is that of a Pool, the reader takes a slot in its sidecar:
 // what it looks at is not evicted meanwhile, whatever else ends. [Reader.Protected]
 // reports whether it got one.
 func Open(name string, o ReaderOptions) (*Reader, error) {

@@ -21,7 +21,7 @@ const (
 // does not print. Packed types count per stored byte, as torch's shape does.
 func (d DType) ItemSize() int { return dtypes[string(d)].size }
 
-// ParseDType returns the dtype of a name that torch knows, which may be an
+// ParseDType returns the dtype of a name of torch, which may be an
 // alias ("half", "long") or start with "torch.".
 func ParseDType(name string) (DType, bool) {
 	name = strings.TrimPrefix(name, "torch.")

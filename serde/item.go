@@ -35,7 +35,7 @@ type Elem struct {
 	Field Field
 }
 
-// FieldKind says how the inputs of several items make a batch.
+// FieldKind is how the inputs of several items make a batch.
 type FieldKind uint8
 
 const (

@@ -24,7 +24,7 @@ type span struct {
 	n    int
 }
 
-// Placement says where the bytes of one tensor lie.
+// Placement is where the bytes of one tensor lie.
 type Placement struct {
 	// Key is that of the elem, empty for a value that is a tensor itself.
 	Key string
@@ -35,7 +35,7 @@ type Placement struct {
 	// Offset and Len give the place in bytes, counted from the start of the
 	// data, that is of what [Plan.CopyTo] writes.
 	Offset, Len int
-	// Inline says that it lies inside the main document.
+	// Inline reports that the tensor lies inside the main document.
 	Inline bool
 	hole   bool // no Data when the Plan was made
 }

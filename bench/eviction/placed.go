@@ -61,7 +61,7 @@ func (b *books) count(it *item, stored bool, r room) {
 	}
 }
 
-// poolCache is the product: objstore's policy Pool, but for the readers.
+// poolCache is the product: objstore's Pool, but for the readers.
 type poolCache struct {
 	books
 	leases

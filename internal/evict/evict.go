@@ -1,4 +1,4 @@
-// Package evict says what evicting an object from a cache would lose, by how
+// Package evict estimates what evicting an object from a cache would lose, by how
 // objects came back so far.
 //
 // A policy with a fixed idea of which objects return is badly wrong on some
@@ -48,7 +48,7 @@ const (
 	ghost
 )
 
-// Entry is what a policy knows about one stored object. It is dead once the
+// Entry is what a policy keeps of one stored object. It is dead once the
 // object was evicted or removed: later calls with it do nothing.
 type Entry struct {
 	cost float64
@@ -96,7 +96,7 @@ func New() *Policy {
 	return p
 }
 
-// Add says that an object was stored, and that making it costs so much, in any
+// Add records that an object was stored, and that making it costs so much, in any
 // unit. If its key was evicted lately, this is a return.
 func (p *Policy) Add(key string, cost float64) *Entry {
 	p.tick()
@@ -114,7 +114,7 @@ func (p *Policy) Add(key string, cost float64) *Entry {
 	return e
 }
 
-// Hit says that the object was used. Its value may well be less after that: as
+// Hit records that the object was used. Its value may well be less after that: as
 // when objects of its kind return three times and this was the third.
 func (p *Policy) Hit(e *Entry) {
 	if e.state != stored {
@@ -126,7 +126,7 @@ func (p *Policy) Hit(e *Entry) {
 	p.enter(e, 0)
 }
 
-// Evict says that the object was evicted to make room. Its key is remembered.
+// Evict records that the object was evicted to make room. Its key is remembered.
 func (p *Policy) Evict(e *Entry) {
 	if e.state != stored {
 		return
@@ -147,8 +147,8 @@ func (p *Policy) Evict(e *Entry) {
 	p.ghosts[g.hash] = &g
 }
 
-// Remove says that the object went for another reason than a lack of room. Its
-// key is not remembered, and says nothing about others.
+// Remove records that the object went for another reason than a lack of room. Its
+// key is not remembered, and teaches nothing about others.
 func (p *Policy) Remove(e *Entry) {
 	if e.state == stored {
 		e.unlink()
