@@ -4,15 +4,18 @@
 // of vLLM's error.
 package sentinel
 
-import "errors"
+import (
+	"errors"
+	"io/fs"
+)
 
 // Kind is a meaning that errors of several packages share.
 type Kind uint8
 
 // The kinds.
 const (
-	Invalid Kind = iota // an argument makes no sense
-	Closed              // what was called is closed
+	Invalid Kind = iota // an argument makes no sense; also fs.ErrInvalid
+	Closed              // what was called is closed; also fs.ErrClosed
 	Busy                // what should end is in use
 )
 
@@ -27,6 +30,12 @@ type kindError struct {
 func (e *kindError) Error() string { return e.text }
 
 func (e *kindError) Is(target error) bool {
+	switch target {
+	case fs.ErrInvalid:
+		return e.kind == Invalid
+	case fs.ErrClosed:
+		return e.kind == Closed
+	}
 	t, ok := target.(*kindError)
 	return ok && t.kind == e.kind
 }

@@ -34,8 +34,8 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 		errs []error
 		more error
 	}{
-		{"invalid", []error{pycompat.ErrInvalid, shmring.ErrInvalid, objstore.ErrInvalid, serde.ErrInvalid, mmhash.ErrInvalid, lrusync.ErrInvalid, mmcache.ErrInvalid, engine.ErrInvalid}, nil},
-		{"closed", []error{pycompat.ErrClosed, segment.ErrClosed, objstore.ErrClosed, mmcache.ErrClosed, engine.ErrClosed}, nil},
+		{"invalid", []error{pycompat.ErrInvalid, shmring.ErrInvalid, objstore.ErrInvalid, serde.ErrInvalid, mmhash.ErrInvalid, lrusync.ErrInvalid, mmcache.ErrInvalid, engine.ErrInvalid}, fs.ErrInvalid},
+		{"closed", []error{pycompat.ErrClosed, segment.ErrClosed, objstore.ErrClosed, mmcache.ErrClosed, engine.ErrClosed}, fs.ErrClosed},
 		{"busy", []error{pycompat.ErrBusy, segment.ErrBusy, sidecar.ErrBusy, objstore.ErrBusy, mmcache.ErrBusy}, nil},
 		{"segment exists", []error{segment.ErrExists, objstore.ErrExists}, fs.ErrExist},
 		{"no segment", []error{segment.ErrNotExist, objstore.ErrNotExist}, fs.ErrNotExist},
@@ -88,7 +88,7 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 					}
 				}
 			}
-			for _, target := range []error{fs.ErrExist, fs.ErrNotExist} {
+			for _, target := range []error{fs.ErrInvalid, fs.ErrClosed, fs.ErrExist, fs.ErrNotExist} {
 				if target == row.more {
 					require.ErrorIs(t, made, target, row.name)
 				} else {
