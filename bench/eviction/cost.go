@@ -9,8 +9,8 @@ import (
 	"github.com/ringcache/ringcache/shmring"
 )
 
-// search is what puts cost that have to evict. Times are by put: their median
-// says more than the mean, where others use the machine too.
+// search is what puts cost that have to evict. Times are by put. Their median is
+// steadier than their mean where others use the machine too.
 type search struct {
 	all, look []time.Duration
 	looked    int // chunks whose value was asked for

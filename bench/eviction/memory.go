@@ -25,7 +25,7 @@ func newMemory(size int64) *memory {
 	return &memory{buf: buf}
 }
 
-// touch says that one more header was written.
+// touch counts one more header that was written.
 func (m *memory) touch() {
 	if m.touched++; m.touched%giveBack == 0 {
 		if err := syscall.Madvise(m.buf, syscall.MADV_DONTNEED); err != nil {

@@ -36,7 +36,7 @@ func (l *lru) put(it *item) {
 	l.used += it.size
 }
 
-// queue is a list that knows how many bytes it holds.
+// queue is a list that counts the bytes in it.
 type queue struct {
 	list.List
 	bytes int64

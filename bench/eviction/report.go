@@ -23,7 +23,7 @@ func printRow(r row) {
 	fmt.Println()
 }
 
-// printDeployments says what the traces were drawn for, which is the same for
+// printDeployments prints what the traces were drawn for, which is the same for
 // all capacities.
 func printDeployments(rows []row) {
 	fmt.Print("| trace | deployments |\n| --- | --- |\n")

@@ -97,8 +97,8 @@ func (h *hyperbolic) Hit(s *score) {
 func (h *hyperbolic) Evict(*score)           {}
 func (h *hyperbolic) Value(s *score) float64 { return s.cost * s.freq / (h.now - s.at + 1) }
 
-// oracle knows the next use of each object, which no policy can: what there is
-// to gain. It is a heuristic (cost per byte and time), not the optimum.
+// oracle goes by the next use of each object, which no policy can: it shows what
+// there is to gain. It is a heuristic (cost per byte and time), not the optimum.
 type oracle struct {
 	next []int // by use
 	now  int

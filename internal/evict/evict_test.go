@@ -60,7 +60,7 @@ func TestStartOfAges(t *testing.T) {
 	require.Equal(t, int64(1<<20), start(ages))
 }
 
-// An object is of the age that its time since the last use says.
+// The age of an object follows from the time since its last use.
 func TestAges(t *testing.T) {
 	p := New()
 	e := p.Add("key", 1)

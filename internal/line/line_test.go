@@ -27,7 +27,7 @@ type room struct {
 	gone    map[string]error // keys for which there is nothing left to wait for
 }
 
-// start lets a caller wait for n bytes, in the line of others if it is told so.
+// start lets a caller wait for n bytes, in the line of others if l is not nil.
 func (r *room) start(ctx context.Context, key string, n int64, l *line.Line) <-chan error {
 	done := make(chan error, 1)
 	go func() {

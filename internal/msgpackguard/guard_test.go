@@ -126,7 +126,7 @@ func walk(t *testing.T, d *msgpack.Decoder, r *bytes.Reader, depth int) {
 }
 
 // FuzzGuard: what passes the guard can be walked by the msgpack decoder without
-// a length beyond the bytes that are left, and ends where the guard says.
+// a length beyond the bytes that are left, and ends where the guard ends.
 func FuzzGuard(f *testing.F) {
 	f.Add([]byte("\x82\xa1x\x93\x01\x02\x03\xa1y\x80"))
 	f.Add([]byte("\xdd\x02\x00\x00\x00"))
