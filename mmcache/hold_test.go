@@ -145,3 +145,40 @@ func TestHoldBeginWaitsForMemory(t *testing.T) {
 		})
 	}
 }
+
+// Between a look and the use nothing is evicted.
+func TestHoldKeepsWhatWasLookedUp(t *testing.T) {
+	for _, m := range []mmcache.Mode{mmcache.ProcessorOnly, mmcache.SHM} {
+		t.Run(m.String(), func(t *testing.T) {
+			c := openCache(t, mmcache.Options{Mode: m, Capacity: 1500, Shared: mmcache.SharedOptions{MaxObject: 1400}})
+			_, ok, err := c.Lookup(ctx, "a")
+			require.NoError(t, err)
+			require.False(t, ok)
+			r, err := c.Begin(ctx, "r", want(700, "a")...)
+			require.NoError(t, err)
+			_, err = r.Item(ctx, "a", produceItem("a", 700))
+			require.NoError(t, err)
+			h, ok, err := c.Lookup(ctx, "a")
+			require.NoError(t, err)
+			require.True(t, ok)
+			r.Rollback()
+			require.Equal(t, "a", string(h.Item.Updates))
+			require.EqualValues(t, 700, h.Item.Size)
+			other, err := c.Begin(ctx, "other", want(1200, "b")...)
+			require.NoError(t, err)
+			it, err := other.Item(ctx, "b", produceItem("b", 1200))
+			require.NoError(t, err)
+			require.Equal(t, mmcache.Full, it.Refused)
+			other.Rollback()
+			require.ErrorIs(t, c.Close(), mmcache.ErrBusy)
+			use, err := c.Begin(ctx, "use", want(700, "a")...)
+			require.NoError(t, err)
+			h.Release()
+			h.Release()
+			it, err = use.Item(ctx, "a", mustNotProduce(t))
+			require.NoError(t, err)
+			require.True(t, it.Hit)
+			use.Rollback()
+		})
+	}
+}
