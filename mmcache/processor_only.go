@@ -42,7 +42,7 @@ func openProcessorOnly(o Options) (*processorOnly, error) {
 	p.backend = p
 	p.lru = lrusync.NewLRU(o.Capacity, lrusync.LRUOptions[*cachedEntry]{OnRemove: func(key string, e *cachedEntry) {
 		if !e.invalidated {
-			p.events.emit(Event{Kind: Evicted, Key: key})
+			p.events.emit(Event{Kind: eventEvicted, Key: key})
 		}
 	}})
 	return p, nil
@@ -76,7 +76,7 @@ func (t *pinning) pin(e *cachedEntry) *cachedEntry {
 }
 
 func (t *pinning) room(_ *Builder, it *serde.Item) (room, error) {
-	h, err := newHeapRoom(it, NoCause)
+	h, err := newHeapRoom(it, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -114,20 +114,20 @@ func (c *cacheableRoom) done(b *Builder) (entry, error) {
 	defer p.mu.Unlock()
 	e := &cachedEntry{heapEntry: heapEntry{b.describe(), c.item}}
 	if p.lru.Has(e.key) {
-		e.refused = InUse
+		e.refused = errInUse
 		return &e.heapEntry, nil
 	}
 	// Prompt updates are memory too; upstream does not count them.
 	err := p.lru.Put(e.key, e, e.heapEntry.needs(0))
 	switch {
 	case errors.Is(err, lrusync.ErrPinned):
-		e.refused = Full
+		e.refused = errFull
 	case errors.Is(err, lrusync.ErrTooLarge):
-		e.refused = TooLarge
+		e.refused = errTooLarge
 	case err != nil:
 		return nil, err
 	default:
-		p.events.emit(Event{Kind: Added, Key: e.key})
+		p.events.emit(Event{Kind: eventAdded, Key: e.key})
 		return c.t.pin(e), nil
 	}
 	return &e.heapEntry, nil
@@ -142,7 +142,7 @@ func (p *processorOnly) invalidate(key string) bool {
 		return false
 	case e.users > 0:
 		e.invalidated = true
-		p.events.emit(Event{Kind: Evicted, Key: key})
+		p.events.emit(Event{Kind: eventEvicted, Key: key})
 	default:
 		p.lru.Pop(key)
 	}

@@ -18,10 +18,13 @@ import (
 // prompt updates.
 type Shared struct {
 	*cache
-	store    objstore.Store
-	pool     *objstore.Pool // the store, nil if it is a FIFO
-	adoption objstore.Adoption
-	begun    atomic.Uint64 // transactions
+	// Adoption is what OpenShared found in a segment that it took over; zero if it made
+	// a new one.
+	Adoption objstore.Adoption
+
+	store objstore.Store
+	pool  *objstore.Pool // the store, nil if it is a FIFO
+	begun atomic.Uint64  // transactions
 }
 
 // sharedEntry is an item in shared memory.
@@ -39,7 +42,7 @@ func (*sharedEntry) lasts() bool       { return true }
 // (SharedOptions.Adopt). Options.Mode is not looked at. The errors are those of
 // objstore.CreatePool and objstore.AdoptPool.
 func OpenShared(o Options) (*Shared, error) {
-	o.Mode = SHM
+	o.Mode = modeSHM
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -48,9 +51,9 @@ func OpenShared(o Options) (*Shared, error) {
 	s.backend = s
 	so := o.store()
 	so.Watch = func(c objstore.Change) {
-		kind := Evicted
+		kind := eventEvicted
 		if c.Present {
-			kind = Added
+			kind = eventAdded
 		}
 		s.events.emit(Event{Kind: kind, Key: c.Key})
 	}
@@ -69,7 +72,7 @@ func OpenShared(o Options) (*Shared, error) {
 // openPool adopts a pool, or makes one if there is none to adopt.
 func (s *Shared) openPool(adopt bool, o objstore.Options) (p *objstore.Pool, err error) {
 	if adopt {
-		if p, s.adoption, err = objstore.AdoptPool(o); !errors.Is(err, objstore.ErrNotExist) {
+		if p, s.Adoption, err = objstore.AdoptPool(o); !errors.Is(err, objstore.ErrNotExist) {
 			return p, err
 		}
 	}
@@ -79,10 +82,6 @@ func (s *Shared) openPool(adopt bool, o objstore.Options) (p *objstore.Pool, err
 // Name returns the name of the segment, which the engine needs
 // (pycompat.SegmentEnv).
 func (s *Shared) Name() string { return s.store.Name() }
-
-// Adoption returns what OpenShared found in a segment that it took over; it is zero
-// if OpenShared made a new one.
-func (s *Shared) Adoption() objstore.Adoption { return s.adoption }
 
 // Prepare maps the pages ahead, and asks for huge pages, NUMA nodes and locked
 // memory; the report lists what was obtained. See segment.Segment.Prepare.
@@ -163,11 +162,11 @@ func (t *sharing) room(b *Builder, it *serde.Item) (room, error) {
 	case err == nil:
 		return &sharedRoom{r}, nil
 	case errors.Is(err, objstore.ErrTooLarge):
-		return newHeapRoom(it, TooLarge)
+		return newHeapRoom(it, errTooLarge)
 	case errors.Is(err, objstore.ErrFull):
-		return newHeapRoom(it, Full)
+		return newHeapRoom(it, errFull)
 	case errors.Is(err, objstore.ErrKeyExists): // put by hand, beside this cache
-		return newHeapRoom(it, InUse)
+		return newHeapRoom(it, errInUse)
 	}
 	return nil, closedError(err)
 }
@@ -180,7 +179,7 @@ func (m *sharedRoom) tensor(key string) []byte { return m.r.Tensor(key) }
 func (m *sharedRoom) discard() { m.r.Discard() }
 
 func (m *sharedRoom) done(b *Builder) (entry, error) {
-	m.r.SetCost(b.cost)
+	m.r.SetCost(b.Cost)
 	h, err := m.r.Commit()
 	if err != nil {
 		return nil, closedError(err)
@@ -207,7 +206,7 @@ func (t *sharing) commit(_ context.Context, r *Request, send func(Batch) error) 
 			continue
 		}
 		items[i] = Wire{
-			Key: e.key, Form: FormAddress, Item: serde.NewAddressItem(e.handle, w.modality), Handle: e.handle, Updates: e.updates, sharing: t,
+			Key: e.key, Item: serde.NewAddressItem(e.handle, w.modality), Handle: &e.handle, Updates: e.updates, sharing: t,
 		}
 	}
 	if err := send(Batch{Items: items}); err != nil {
@@ -221,7 +220,7 @@ func (t *sharing) commit(_ context.Context, r *Request, send func(Batch) error) 
 func (t *sharing) stored(w Wire) (*serde.Item, error) {
 	h, ok, err := serde.ParseAddress(w.Item, serde.Options{Generation: t.s.o.Generation})
 	if err != nil || !ok {
-		return nil, errors.Join(fmt.Errorf("%w: the address item of key %q has no address", ErrInvalid, w.Key), err)
+		return nil, errors.Join(fmt.Errorf("%w: the address item of key %q has no address", errInvalid, w.Key), err)
 	}
 	v, err := t.r.Stored(h)
 	if err != nil {
@@ -229,7 +228,7 @@ func (t *sharing) stored(w Wire) (*serde.Item, error) {
 	}
 	it, ok := v.(*serde.Item)
 	if !ok {
-		return nil, fmt.Errorf("%w: under key %q lies a %T, not an item", ErrInvalid, w.Key, v)
+		return nil, fmt.Errorf("%w: under key %q lies a %T, not an item", errInvalid, w.Key, v)
 	}
 	return it, nil
 }

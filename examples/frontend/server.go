@@ -280,9 +280,10 @@ func (s *server) stats() stats {
 func writeError(w http.ResponseWriter, err error) {
 	var bad badRequest
 	var long *http.MaxBytesError
+	var large *mmcache.TooLargeError
 	code := http.StatusInternalServerError
 	switch {
-	case errors.As(err, &long), errors.Is(err, mmcache.ErrTooLarge):
+	case errors.As(err, &long), errors.As(err, &large):
 		code = http.StatusRequestEntityTooLarge
 	case errors.As(err, &bad), errors.Is(err, engine.ErrRefused), errors.Is(err, preprocess.ErrImage):
 		code = http.StatusBadRequest
