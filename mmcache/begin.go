@@ -40,6 +40,7 @@ func (c *cache) register(id string, wants []Want) (*Request, error) {
 	}
 	c.ids[id], c.requests[r] = r, struct{}{}
 	r.since = time.Now()
+	c.checkChange()
 	return r, nil
 }
 
@@ -72,6 +73,7 @@ func (c *cache) remove(r *Request) {
 		delete(c.ids, r.id)
 	}
 	delete(c.requests, r)
+	c.checkChange()
 }
 
 // begin begins a request that has entered the gate, which it leaves if that fails.
@@ -152,5 +154,6 @@ func (r *Request) open() error {
 	}
 	r.become(open)
 	r.c.stats.Begun++
+	r.c.checkChange()
 	return nil
 }

@@ -212,30 +212,3 @@ func (c *cache) Keys() iter.Seq2[string, int64] {
 }
 
 func (c *cache) Subscribe(buffer int) (<-chan Event, func()) { return c.events.subscribe(buffer) }
-
-func (c *cache) CheckStructure() error {
-	return errors.Join(c.backend.check(), c.budget.check(), c.checkRequests())
-}
-
-// checkRequests verifies that the counts agree with the requests that are open.
-func (c *cache) checkRequests() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var begun, named int64
-	for r := range c.requests {
-		if r.state == open || r.state == committed {
-			begun++
-		}
-		if r.state < ended {
-			named++
-		}
-	}
-	var errs []error
-	if n := c.stats.open(); n != begun {
-		errs = append(errs, fmt.Errorf("mmcache: %d requests are open, %d are counted", begun, n))
-	}
-	if named != int64(len(c.ids)) {
-		errs = append(errs, fmt.Errorf("mmcache: %d requests have not ended, %d ids are taken", named, len(c.ids)))
-	}
-	return errors.Join(errs...)
-}

@@ -42,6 +42,7 @@ func (f *flights) join(key, tenant string) (fl *flight, leads bool) {
 // land ends a flight.
 func (f *flights) land(key string, fl *flight, e entry, err error) {
 	f.mu.Lock()
+	f.checkLanding(key, fl, e, err)
 	delete(f.byKey, key)
 	f.mu.Unlock()
 	fl.entry, fl.err = e, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/ringcache/ringcache/internal/invariants"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/serde"
 )
@@ -65,14 +66,15 @@ func (t *pinning) find(key string) (entry, bool) {
 		return nil, false
 	}
 	p.lru.Touch(key)
-	return t.pin(e), true
+	t.pin(e)
+	p.checkChange()
+	return e, true
 }
 
-func (t *pinning) pin(e *cachedEntry) *cachedEntry {
+func (t *pinning) pin(e *cachedEntry) {
 	e.users++
 	t.p.lru.Pin(e.key)
 	t.pinned = append(t.pinned, e)
-	return e
 }
 
 func (t *pinning) room(_ *Builder, it *serde.Item) (room, error) {
@@ -100,6 +102,7 @@ func (t *pinning) end(ending) {
 			p.lru.Pop(e.key)
 		}
 	}
+	p.checkChange()
 }
 
 // cacheableRoom is memory on the heap that the cache takes over if it can.
@@ -128,7 +131,9 @@ func (c *cacheableRoom) done(b *Builder) (entry, error) {
 		return nil, err
 	default:
 		p.events.emit(Event{Kind: eventAdded, Key: e.key})
-		return c.t.pin(e), nil
+		c.t.pin(e)
+		p.checkChange()
+		return e, nil
 	}
 	return &e.heapEntry, nil
 }
@@ -146,6 +151,7 @@ func (p *processorOnly) invalidate(key string) bool {
 	default:
 		p.lru.Pop(key)
 	}
+	p.checkChange()
 	return true
 }
 
@@ -181,6 +187,17 @@ func (p *processorOnly) measure() (items, bytes, quarantined int64) {
 func (p *processorOnly) check() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.checkLocked()
+}
+
+// checkChange is check after a change. p.mu is held.
+func (p *processorOnly) checkChange() {
+	if checkNow(p.lru.Len()) {
+		invariants.Must(p.checkLocked())
+	}
+}
+
+func (p *processorOnly) checkLocked() error {
 	errs := []error{p.lru.CheckStructure()}
 	for key, l := range p.lru.All() {
 		if e := l.Value; e.users < 0 || l.Pinned != (e.users > 0) || e.invalidated && e.users == 0 {

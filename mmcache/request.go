@@ -69,6 +69,7 @@ func (s state) String() string {
 
 // become changes the state. The cache's lock is held.
 func (r *Request) become(s state) {
+	r.checkBecomes(s)
 	r.state, r.since = s, time.Now()
 	if s >= ended {
 		delete(r.c.ids, r.id)
@@ -144,6 +145,7 @@ func (r *Request) leave() {
 	for _, w := range r.byKey {
 		r.release(w, w.charge)
 	}
+	r.checkLeft()
 	r.c.remove(r)
 	r.c.gate.Release(1)
 }
@@ -154,6 +156,7 @@ func (r *Request) release(w *wanted, bytes int64) {
 	if r.claim != nil {
 		r.c.budget.release(r.claim, bytes)
 	}
+	r.checkCharge(w)
 }
 
 // Item returns an item of the request: from the cache, from another request that
