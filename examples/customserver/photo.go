@@ -63,7 +63,7 @@ func (p photo) produce(ctx context.Context, b *mmcache.Builder) error {
 		return badRequest{fmt.Errorf("damaged image: %w", err)}
 	}
 	if img.Bounds().Size() != p.size {
-		return badRequest{fmt.Errorf("the image is %v, but its header says %v", img.Bounds().Size(), p.size)}
+		return badRequest{fmt.Errorf("the image is %v, but its header announces %v", img.Bounds().Size(), p.size)}
 	}
 	if err := b.Layout(&serde.Item{Modality: "image", Elems: []serde.Elem{{
 		Key:  "pixel_values",

@@ -111,7 +111,7 @@ func (j *jpegFile) segments() ([]byte, error) {
 		case mSOF2 < marker && marker < mRST0 && marker != 0xc8 && marker != 0xcc:
 			err = errors.New("a lossless, hierarchical or arithmetic JPEG is not supported; convert it")
 		case marker == mDNL:
-			err = errors.New("a JPEG that tells its height at the end is not supported; convert it")
+			err = errors.New("a JPEG with its height at the end is not supported; convert it")
 		case marker == mDRI && len(data) >= 2:
 			j.restart = int(binary.BigEndian.Uint16(data))
 		case marker == mAPP0 && len(data) >= 14 && string(data[:5]) == "JFIF\x00":
@@ -175,7 +175,7 @@ func (j *jpegFile) frame(b []byte) error {
 		c := b[6+3*i:]
 		comps[i] = component{id: c[0], h: int(c[1] >> 4), v: int(c[1] & 15), table: c[2]}
 		if n == 1 {
-			comps[i].h, comps[i].v = 1, 1 // factors say nothing then
+			comps[i].h, comps[i].v = 1, 1 // the factors mean nothing then
 		}
 		h, v := comps[i].h, comps[i].v
 		if h < 1 || h > 4 || v < 1 || v > 4 || c[2] > 3 {
