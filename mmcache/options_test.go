@@ -38,3 +38,11 @@ func TestMaxObjectAboveCapacity(t *testing.T) {
 	o := mmcache.Options{Mode: "shm", Capacity: 1 << 20, Shared: mmcache.SharedOptions{Readers: 1, MaxObject: -1}}
 	requireInvalid(t, o.Validate(), "MaxObjectSize -1")
 }
+
+// A mode that is spelled wrong is refused with those that there are; none is the default.
+func TestModeIsOneOfFour(t *testing.T) {
+	_, err := mmcache.Open(mmcache.Options{Mode: "smh"})
+	requireInvalid(t, err, `mode "smh": want none, processor_only, lru or shm`)
+	requireInvalid(t, mmcache.Options{Mode: "LRU"}.Validate(), `mode "LRU"`)
+	require.Equal(t, "none", openCache(t, mmcache.Options{}).Mode())
+}
