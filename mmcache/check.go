@@ -74,15 +74,17 @@ func (r *Request) checkBecomes(s state) {
 	}
 }
 
+// checkRunning checks that no more calls have left a request than entered it. The cache's
+// lock is held.
+func (r *Request) checkRunning() {
+	if invariants.Enabled && r.running < 0 {
+		invariants.Must(fmt.Errorf("mmcache: request %q was left more often than entered", r.id))
+	}
+}
+
 // checkLeft checks that a request of which no call runs any more holds nothing.
 func (r *Request) checkLeft() {
-	if !invariants.Enabled {
-		return
-	}
-	if r.running != 0 {
-		invariants.Must(fmt.Errorf("mmcache: request %q ends while %d calls run", r.id, r.running))
-	}
-	if r.claim == nil {
+	if !invariants.Enabled || r.claim == nil {
 		return
 	}
 	if n := r.c.budget.holds(r.claim); n != 0 {

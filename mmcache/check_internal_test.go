@@ -106,6 +106,10 @@ func TestChangesAreChecked(t *testing.T) {
 			defer p.cache.mu.Unlock()
 			r.become(open)
 		}, `broken invariant: mmcache: request "r" came from begun to begun`},
+		"calls that leave a request": {func(_ *processorOnly, r *Request) {
+			r.Rollback()
+			r.leave()
+		}, `broken invariant: mmcache: request "r" was left more often than entered`},
 		"what a request holds at its end": {func(p *processorOnly, r *Request) {
 			r.claim.bytes, p.budget.used = r.claim.bytes+5, p.budget.used+5
 			r.Rollback()

@@ -136,6 +136,7 @@ func (r *Request) abandonedError() error {
 func (r *Request) leave() {
 	r.c.mu.Lock()
 	r.running--
+	r.checkRunning()
 	last, how := r.running == 0, r.how
 	r.c.mu.Unlock()
 	if !last {
