@@ -146,8 +146,7 @@ func (e *BusyError) Error() string {
 	return text
 }
 
-// Unwrap makes errors.Is true of the context's error, and of the errors of the packages
-// below for what is in use.
+// Unwrap makes errors.Is match Err, and objstore.ErrBusy.
 func (e *BusyError) Unwrap() []error {
 	if e.Err == nil {
 		return []error{errBusy}
