@@ -113,9 +113,8 @@ func (b badRequest) Unwrap() error { return b.error }
 func status(err error) int {
 	var bad badRequest
 	var long *http.MaxBytesError
-	var large *mmcache.TooLargeError
 	switch {
-	case errors.As(err, &long), errors.As(err, &large), errors.Is(err, errTooLarge):
+	case errors.As(err, &long), errors.As(err, new(*mmcache.TooLargeError)), errors.Is(err, errTooLarge):
 		return http.StatusRequestEntityTooLarge
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, fs.ErrClosed):
 		return http.StatusServiceUnavailable

@@ -280,10 +280,9 @@ func (s *server) stats() stats {
 func writeError(w http.ResponseWriter, err error) {
 	var bad badRequest
 	var long *http.MaxBytesError
-	var large *mmcache.TooLargeError
 	code := http.StatusInternalServerError
 	switch {
-	case errors.As(err, &long), errors.As(err, &large):
+	case errors.As(err, &long), errors.As(err, new(*mmcache.TooLargeError)):
 		code = http.StatusRequestEntityTooLarge
 	case errors.As(err, &bad), errors.Is(err, engine.ErrRefused), errors.Is(err, preprocess.ErrImage):
 		code = http.StatusBadRequest
