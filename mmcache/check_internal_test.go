@@ -26,7 +26,7 @@ func openDamaged(t *testing.T) (*processorOnly, *Request) {
 
 func eightBytes() *serde.Item {
 	return &serde.Item{Modality: "image", Elems: []serde.Elem{{
-		Key: "p", Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{8}, Data: make([]byte, 8)},
+		Key: "p", Data: &serde.Tensor{DType: "uint8", Shape: []int{8}, Data: make([]byte, 8)},
 	}}}
 }
 
