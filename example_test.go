@@ -15,7 +15,7 @@ func decode(_ context.Context, b *mmcache.Builder) error {
 		Key:  "pixel_values",
 		Data: &serde.Tensor{DType: serde.DTypeFloat32, Shape: []int{3, 336, 336}},
 	}}}
-	if err := b.Layout(layout); err != nil {
+	if err := b.Layout(layout, nil); err != nil {
 		return err
 	}
 	pixels := b.Tensor("pixel_values")
@@ -26,7 +26,7 @@ func decode(_ context.Context, b *mmcache.Builder) error {
 // Two requests use one photo. The photo is decoded once; the engine receives its
 // data with the first request and a reference with the second.
 func Example() {
-	cache, err := mmcache.Open(mmcache.Options{Mode: mmcache.LRU, Capacity: 64 << 20})
+	cache, err := mmcache.Open(mmcache.Options{Mode: "lru", Capacity: 64 << 20})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -43,7 +43,7 @@ func Example() {
 			return err
 		}
 		err = req.Commit(ctx, func(b mmcache.Batch) error {
-			fmt.Println(id, "sends", b.Items[0].Form)
+			fmt.Println(id, "sends the data:", b.Items[0].Item != nil)
 			return nil
 		})
 		if err != nil {
@@ -59,6 +59,6 @@ func Example() {
 	}
 	// Output:
 	// decoding into 1354752 bytes
-	// request-1 sends data
-	// request-2 sends omitted
+	// request-1 sends the data: true
+	// request-2 sends the data: false
 }

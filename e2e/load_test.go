@@ -39,7 +39,7 @@ func (r *reference) pick(t testing.TB, rnd *rand.Rand, n int, what string) (out 
 func TestLoad(t *testing.T) {
 	for _, tp := range []int{1, 2} {
 		t.Run(fmt.Sprintf("tp%d", tp), func(t *testing.T) {
-			r := newRig(t, setup{tp: tp, mode: mmcache.SHM, ring: ringOf(20)})
+			r := newRig(t, setup{tp: tp, mode: "shm", ring: ringOf(20)})
 			rnd := rand.New(rand.NewPCG(uint64(tp), 7))
 			ins := r.ref.pick(t, rnd, 1000, "image")
 			began := time.Now()
@@ -128,7 +128,7 @@ func aborts(r *rig, rnd *rand.Rand, n int) {
 
 // TestChildren: requests for several sequences, through a ring under pressure.
 func TestChildren(t *testing.T) {
-	r := newRig(t, setup{tp: 2, mode: mmcache.SHM, ring: ringOf(8)})
+	r := newRig(t, setup{tp: 2, mode: "shm", ring: ringOf(8)})
 	var wait sync.WaitGroup
 	var sequences atomic.Int64
 	for c := range 6 {
@@ -171,7 +171,7 @@ func TestChildren(t *testing.T) {
 func TestKilled(t *testing.T) {
 	for _, tp := range []int{1, 2} {
 		t.Run(fmt.Sprintf("tp%d", tp), func(t *testing.T) {
-			r := newRig(t, setup{tp: tp, mode: mmcache.SHM})
+			r := newRig(t, setup{tp: tp, mode: "shm"})
 			warm := r.ref.all()
 			r.everything(8, warm)
 			for range 2 {
@@ -234,7 +234,7 @@ func TestKilled(t *testing.T) {
 func TestBadInput(t *testing.T) {
 	for _, name := range []string{"llava", "qwen2vl"} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, setup{kind: kind{newest, name}, mode: mmcache.SHM})
+			r := newRig(t, setup{kind: kind{newest, name}, mode: "shm"})
 			good, other := r.ref.named(t, "image1"), r.ref.named(t, "image2")
 			r.right(good)
 			r.right(other)
@@ -244,7 +244,7 @@ func TestBadInput(t *testing.T) {
 				defer q.Items.Rollback()
 				var a serde.Address
 				require.Error(t, q.Items.Commit(r.ctx, func(b mmcache.Batch) error {
-					a = b.Items[0].Handle
+					a = *b.Items[0].Handle
 					return errors.New("not sent")
 				}))
 				return a
@@ -366,7 +366,7 @@ func flip(t testing.TB, path string, at int64) (undo func()) {
 // TestResets: caches are reset, on both sides, under requests that need what is in
 // them.
 func TestResets(t *testing.T) {
-	r := newRig(t, setup{tp: 2, mode: mmcache.SHM, ring: ringOf(20), set: []string{"enable_prefix_caching=true", "block_size=32"}})
+	r := newRig(t, setup{tp: 2, mode: "shm", ring: ringOf(20), set: []string{"enable_prefix_caching=true", "block_size=32"}})
 	rnd := rand.New(rand.NewPCG(5, 5))
 	ended := make(chan struct{})
 	go func() {

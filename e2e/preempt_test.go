@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/engine"
-	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
@@ -22,7 +21,7 @@ import (
 func TestPreemption(t *testing.T) {
 	for _, tp := range []int{1, 2} {
 		t.Run(fmt.Sprintf("tp%d", tp), func(t *testing.T) {
-			r := newRig(t, setup{tp: tp, mode: mmcache.SHM, ring: ringOf(12),
+			r := newRig(t, setup{tp: tp, mode: "shm", ring: ringOf(12),
 				set:   []string{"max_model_len=128", "block_size=32", "num_gpu_blocks_override=8"},
 				flags: []string{"--log-stats", "--async-scheduling"}})
 			const tokens = 90

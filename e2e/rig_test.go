@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -50,7 +51,7 @@ func TestMain(m *testing.M) {
 type setup struct {
 	kind
 	tp    int
-	mode  mmcache.Mode
+	mode  string
 	ring  int // bytes; 0 is 16 MiB
 	set   []string
 	flags []string
@@ -77,7 +78,7 @@ func newRig(t testing.TB, s setup) *rig {
 	if s.model == "" {
 		s.model = "llava"
 	}
-	s.tp, s.mode = max(s.tp, 1), max(s.mode, mmcache.LRU)
+	s.tp, s.mode = max(s.tp, 1), cmp.Or(s.mode, "lru")
 	if s.ring == 0 {
 		s.ring = 16 << 20
 	}
@@ -123,7 +124,7 @@ func (r *rig) command(a engine.Address) *exec.Cmd {
 		return r.serve(a)
 	}
 	args := []string{
-		"--handshake", a.Handshake, "--tp", strconv.Itoa(r.s.tp), "--cache-type", r.s.mode.String(), "--die-with-stdin",
+		"--handshake", a.Handshake, "--tp", strconv.Itoa(r.s.tp), "--cache-type", r.s.mode, "--die-with-stdin",
 		"--cache-gb", strconv.FormatFloat(float64(r.s.ring)/(1<<30), 'g', -1, 64),
 	}
 	if a.Segment != "" {

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/ringcache/ringcache/mmcache"
 )
 
 // TestTokens: what an engine answers this frontend is what it answers vLLM's own,
@@ -16,16 +14,16 @@ import (
 func TestTokens(t *testing.T) {
 	const unsigned = "0.31.0"
 	for _, s := range []setup{
-		{kind: kind{newest, "llava"}, tp: 1, mode: mmcache.SHM},
-		{kind: kind{newest, "llava"}, tp: 2, mode: mmcache.SHM},
-		{kind: kind{unsigned, "llava"}, tp: 1, mode: mmcache.SHM},
-		{kind: kind{unsigned, "llava"}, tp: 2, mode: mmcache.SHM},
-		{kind: kind{newest, "qwen2vl"}, tp: 1, mode: mmcache.SHM},
-		{kind: kind{newest, "qwen2vl"}, tp: 2, mode: mmcache.SHM, set: []string{"enable_prefix_caching=true"}},
-		{kind: kind{newest, "llava"}, tp: 1, mode: mmcache.LRU},
-		{kind: kind{newest, "qwen2vl"}, tp: 1, mode: mmcache.LRU, set: []string{"enable_prefix_caching=true"}},
-		{kind: kind{unsigned, "llava"}, tp: 1, mode: mmcache.LRU},
-		{kind: kind{newest, "llava"}, tp: 1, mode: mmcache.SHM, set: []string{"enable_prefix_caching=true", "block_size=32"}},
+		{kind: kind{newest, "llava"}, tp: 1, mode: "shm"},
+		{kind: kind{newest, "llava"}, tp: 2, mode: "shm"},
+		{kind: kind{unsigned, "llava"}, tp: 1, mode: "shm"},
+		{kind: kind{unsigned, "llava"}, tp: 2, mode: "shm"},
+		{kind: kind{newest, "qwen2vl"}, tp: 1, mode: "shm"},
+		{kind: kind{newest, "qwen2vl"}, tp: 2, mode: "shm", set: []string{"enable_prefix_caching=true"}},
+		{kind: kind{newest, "llava"}, tp: 1, mode: "lru"},
+		{kind: kind{newest, "qwen2vl"}, tp: 1, mode: "lru", set: []string{"enable_prefix_caching=true"}},
+		{kind: kind{unsigned, "llava"}, tp: 1, mode: "lru"},
+		{kind: kind{newest, "llava"}, tp: 1, mode: "shm", set: []string{"enable_prefix_caching=true", "block_size=32"}},
 	} {
 		t.Run(fmt.Sprintf("%s/%s/tp%d/%s%s", s.version, s.model, s.tp, s.mode, prefix(s)), func(t *testing.T) {
 			r := newRig(t, s)
@@ -50,7 +48,7 @@ func TestTokens(t *testing.T) {
 			made = r.everything(4, all)
 			require.Zero(t, made, "everything was cached")
 			t.Logf("%d requests and again, %d images, %d different answers: all tokens equal", len(all), len(images), len(answers))
-			if s.mode == mmcache.SHM {
+			if s.mode == "shm" {
 				r.balanced()
 			} else { // the engine forgets, and is sent again what it misses
 				_, err := r.Call(r.ctx, "reset_mm_cache")

@@ -29,7 +29,7 @@ import (
 // TestSecondGenerateTakesItems: a second Generate with the same Items fails,
 // and must not end the items of the first, which still waits in the engine.
 func TestSecondGenerateTakesItems(t *testing.T) {
-	r := newRig(t, setup{mode: mmcache.SHM, capacity: 8192, engine: func(o *enginetest.Options) { o.MaxNumSeqs = 1 }})
+	r := newRig(t, setup{mode: "shm", capacity: 8192, engine: func(o *enginetest.Options) { o.MaxNumSeqs = 1 }})
 	busy, err := r.Generate(r.ctx, r.request(1_000_000))
 	require.NoError(t, err)
 	q := r.request(2, "a")
@@ -99,7 +99,7 @@ func TestNeverSent(t *testing.T) {
 // IndexError ends the engine; they come from a client's text that is tokenized with
 // special tokens.
 func TestStrayPlaceholder(t *testing.T) {
-	r := newRig(t, setup{mode: mmcache.LRU})
+	r := newRig(t, setup{mode: "lru"})
 	q := r.request(1, "a")
 	q.Prompt = append(q.Prompt, placeholder)
 	_, err := r.Generate(r.ctx, q)
@@ -146,7 +146,7 @@ func TestSeeds(t *testing.T) {
 // TestResendOfChangedPrompt: what is sent a second time is what was sent, and
 // verified, the first time, whatever the caller did with its slices after Generate.
 func TestResendOfChangedPrompt(t *testing.T) {
-	r := newRig(t, setup{mode: mmcache.LRU})
+	r := newRig(t, setup{mode: "lru"})
 	r.ask(1, "a")
 	r.e.Forget()
 	again, change := make(chan struct{}), make(chan struct{})
@@ -180,7 +180,7 @@ func TestResendOfChangedPrompt(t *testing.T) {
 func TestChildrenDrift(t *testing.T) {
 	for version, ok := range map[string]bool{"0.33.0": true, "0.28.0": true, "0.27.1": false, "0.11.0": false} {
 		t.Run(version, func(t *testing.T) {
-			r := newRig(t, setup{mode: mmcache.LRU, capacity: 1000, version: version})
+			r := newRig(t, setup{mode: "lru", capacity: 1000, version: version})
 			q := r.request(1, "a", "b")
 			q.Params["n"] = 2
 			s, err := r.Generate(r.ctx, q)
@@ -353,7 +353,7 @@ func TestLongTempDir(t *testing.T) {
 // TestCloseTwice: the cache "can be closed afterwards", also behind the second
 // of two Closes.
 func TestCloseTwice(t *testing.T) {
-	r := newRig(t, setup{mode: mmcache.SHM})
+	r := newRig(t, setup{mode: "shm"})
 	r.e.Hold(true)
 	s, err := r.Generate(r.ctx, r.request(1, "a"))
 	require.NoError(t, err)
@@ -382,7 +382,7 @@ func TestCloseTwice(t *testing.T) {
 // TestSlowProducer: when an engine died another can be started, although a caller's
 // producer does not return.
 func TestSlowProducer(t *testing.T) {
-	r := newRig(t, setup{mode: mmcache.LRU})
+	r := newRig(t, setup{mode: "lru"})
 	r.ask(1, "a")
 	busy, release := make(chan struct{}), make(chan struct{})
 	items, err := r.cache.Begin(r.ctx, "r", mmcache.Want{Key: "a", Bytes: 4096, Modality: "image"})
@@ -465,8 +465,8 @@ func (s *spy) Recv(ctx context.Context) (engine.Message, error) {
 // TestKeyWithOtherTokens: an engine keeps what it computed of an item by its key; an
 // item that takes another number of tokens would not fit there, and end it.
 func TestKeyWithOtherTokens(t *testing.T) {
-	for _, m := range []mmcache.Mode{mmcache.None, mmcache.LRU, mmcache.SHM} {
-		t.Run(m.String(), func(t *testing.T) {
+	for _, m := range []string{"none", "lru", "shm"} {
+		t.Run(m, func(t *testing.T) {
 			r := newRig(t, setup{mode: m})
 			r.ask(1, "a")
 			r.cache.Invalidate("a")
@@ -495,8 +495,8 @@ func TestKeyWithOtherTokens(t *testing.T) {
 // TestSleepThatFails: both sides have cleared their items when the engine refuses to
 // sleep.
 func TestSleepThatFails(t *testing.T) {
-	for _, m := range []mmcache.Mode{mmcache.LRU, mmcache.SHM} {
-		t.Run(m.String(), func(t *testing.T) {
+	for _, m := range []string{"lru", "shm"} {
+		t.Run(m, func(t *testing.T) {
 			r := newRig(t, setup{mode: m})
 			r.ask(1, "a")
 			r.e.Refuse("sleep")
@@ -535,7 +535,7 @@ func TestSilenceBeginsWithTheRequest(t *testing.T) {
 // TestUnreadableAnswer: an answer to a call that can't be read is a failure, and a
 // fence does not pass by it.
 func TestUnreadableAnswer(t *testing.T) {
-	r := newRig(t, setup{mode: mmcache.SHM, idle: true, client: func(o *engine.Options) { o.Grace = time.Second }})
+	r := newRig(t, setup{mode: "shm", idle: true, client: func(o *engine.Options) { o.Grace = time.Second }})
 	in, out := hostile(t, r, "\x00\x00")
 	done := make(chan error, 1)
 	go func() { done <- r.Check(r.ctx) }()

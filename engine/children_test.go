@@ -12,7 +12,6 @@ import (
 	"github.com/ringcache/ringcache/engine"
 	"github.com/ringcache/ringcache/engine/enginetest"
 	"github.com/ringcache/ringcache/engine/enginetest/wire"
-	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
@@ -21,7 +20,7 @@ import (
 // got is aborted, no more follows.
 func TestChildrenMultiplyThePrompt(t *testing.T) {
 	const children, prompt = 4096, 4000 // of 2 bytes each on the wire
-	r := newRig(t, setup{mode: mmcache.SHM, idle: true, client: func(o *engine.Options) { o.Grace = 1 }})
+	r := newRig(t, setup{mode: "shm", idle: true, client: func(o *engine.Options) { o.Grace = 1 }})
 	h := newHostile(t, r)
 	q := engine.Request{ID: "r", Prompt: slices.Repeat([]uint32{200}, prompt), Params: map[string]any{"max_tokens": 1, "n": children}}
 	ctx, cancel := context.WithCancel(r.ctx)
@@ -64,7 +63,7 @@ func TestChildrenMultiplyThePrompt(t *testing.T) {
 
 // TestCancelBetweenChildren: items stay until the children that were sent have been aborted.
 func TestCancelBetweenChildren(t *testing.T) {
-	r := newRig(t, setup{mode: mmcache.SHM, workers: 2})
+	r := newRig(t, setup{mode: "shm", workers: 2})
 	for i := range 5 {
 		q := r.request(1000, "a")
 		q.ID, q.Params["n"] = fmt.Sprint(i), 5000
@@ -93,7 +92,7 @@ func TestCancelBetweenChildren(t *testing.T) {
 
 // TestResentChildLosesItsSeed: a child that is sent again has the seed that it had.
 func TestResentChildLosesItsSeed(t *testing.T) {
-	r := newRig(t, setup{mode: mmcache.LRU})
+	r := newRig(t, setup{mode: "lru"})
 	r.ask(1, "a")
 	r.e.Forget()
 	q := r.request(1, "a")

@@ -58,7 +58,7 @@ func lost(t *testing.T, r *rig, produce func(context.Context)) (*engine.Stream, 
 // TestCloseEndsProducers: Close with a context that has ended does not wait for a producer
 // that waits for the end of its own.
 func TestCloseEndsProducers(t *testing.T) {
-	r := newRig(t, setup{mode: mmcache.LRU, idle: true})
+	r := newRig(t, setup{mode: "lru", idle: true})
 	st, _, _ := lost(t, r, func(ctx context.Context) { <-ctx.Done() })
 	over, cancel := context.WithCancel(r.ctx)
 	cancel()
@@ -70,7 +70,7 @@ func TestCloseEndsProducers(t *testing.T) {
 // TestCloseReportsProducers: a producer that goes on although its context has ended is waited
 // for as long as Options.Grace.
 func TestCloseReportsProducers(t *testing.T) {
-	r := newRig(t, setup{mode: mmcache.LRU, idle: true, client: func(o *engine.Options) { o.Grace = time.Millisecond }})
+	r := newRig(t, setup{mode: "lru", idle: true, client: func(o *engine.Options) { o.Grace = time.Millisecond }})
 	release := make(chan struct{})
 	_, _, _ = lost(t, r, func(context.Context) { <-release })
 	over, cancel := context.WithCancel(r.ctx)
@@ -94,7 +94,7 @@ func closedClient(t *testing.T) *engine.Client {
 // when Close returns, and the fence is behind them.
 func TestCloseWaitsForAborts(t *testing.T) {
 	g := newGate()
-	r := newRig(t, setup{mode: mmcache.SHM, client: func(o *engine.Options) { o.Transport = g }})
+	r := newRig(t, setup{mode: "shm", client: func(o *engine.Options) { o.Transport = g }})
 	st, err := r.Generate(r.ctx, r.request(1_000_000, "a"))
 	require.NoError(t, err)
 	g.hold(typeAbort, 1)
@@ -122,7 +122,7 @@ func TestCloseWaitsForAborts(t *testing.T) {
 // TestProducerHoldsUpNoAnswers: while an item is made again for one request, others are
 // answered, whatever the engine says about the first.
 func TestProducerHoldsUpNoAnswers(t *testing.T) {
-	r := newRig(t, setup{mode: mmcache.LRU, idle: true})
+	r := newRig(t, setup{mode: "lru", idle: true})
 	release := make(chan struct{})
 	done := sync.OnceFunc(func() { close(release) })
 	t.Cleanup(done)
@@ -145,7 +145,7 @@ func TestProducerHoldsUpNoAnswers(t *testing.T) {
 // TestProducerHoldsUpNoStart: when an engine went another can be started, although a producer
 // that makes an item again does not return.
 func TestProducerHoldsUpNoStart(t *testing.T) {
-	r := newRig(t, setup{mode: mmcache.LRU, idle: true})
+	r := newRig(t, setup{mode: "lru", idle: true})
 	release := make(chan struct{})
 	done := sync.OnceFunc(func() { close(release) })
 	t.Cleanup(done)
@@ -234,8 +234,8 @@ func TestStrangersFillNoLog(t *testing.T) {
 
 // TestEngineGoesBetweenChildren: the items stay the caller's, and the cache is not misused.
 func TestEngineGoesBetweenChildren(t *testing.T) {
-	for _, m := range []mmcache.Mode{mmcache.LRU, mmcache.SHM} {
-		t.Run(m.String(), func(t *testing.T) {
+	for _, m := range []string{"lru", "shm"} {
+		t.Run(m, func(t *testing.T) {
 			f := &failing{}
 			r := newRig(t, setup{mode: m, client: func(o *engine.Options) { o.Transport = f }})
 			r.ask(1, "a")

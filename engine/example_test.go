@@ -17,7 +17,7 @@ import (
 func Example() {
 	ctx := context.Background()
 	// The cache comes first: in mode shm the engine's workers attach to its segment.
-	cache, err := mmcache.Open(mmcache.Options{Mode: mmcache.LRU, Capacity: 1 << 20})
+	cache, err := mmcache.Open(mmcache.Options{Mode: "lru", Capacity: 1 << 20})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func Example() {
 	defer items.Rollback() // does nothing once Generate has succeeded
 	_, err = items.Item(ctx, "cat", func(_ context.Context, b *mmcache.Builder) error {
 		layout := &serde.Item{Elems: []serde.Elem{{Key: "pixel_values", Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{2, 12}}}}}
-		if err := b.Layout(layout); err != nil {
+		if err := b.Layout(layout, nil); err != nil {
 			return err
 		}
 		copy(b.Tensor("pixel_values"), "the pixels of a cat.....")

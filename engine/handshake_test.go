@@ -11,7 +11,6 @@ import (
 
 	"github.com/ringcache/ringcache/engine"
 	"github.com/ringcache/ringcache/engine/enginetest"
-	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
@@ -20,7 +19,7 @@ import (
 
 // TestIdlePeersKeepEngineOut: connections that say nothing, more of them than the handshake keeps.
 func TestIdlePeersKeepEngineOut(t *testing.T) {
-	r := newRig(t, setup{mode: mmcache.SHM, idle: true})
+	r := newRig(t, setup{mode: "shm", idle: true})
 	for i := range 400 {
 		p, err := enginetest.Dealer(r.ctx, r.o.Handshake, fmt.Sprint("idle", i))
 		if err != nil {
@@ -34,7 +33,7 @@ func TestIdlePeersKeepEngineOut(t *testing.T) {
 
 // TestClaimedIdentityKeepsEngineOut: peers that come and go with the engine's identity.
 func TestClaimedIdentityKeepsEngineOut(t *testing.T) {
-	r := newRig(t, setup{mode: mmcache.SHM, idle: true})
+	r := newRig(t, setup{mode: "shm", idle: true})
 	stop := rogues(6, func(int) {
 		if p, err := enginetest.Dealer(r.ctx, r.o.Handshake, "\x00\x00"); err == nil {
 			p.Close()
@@ -48,7 +47,7 @@ func TestClaimedIdentityKeepsEngineOut(t *testing.T) {
 // TestEveryHelloIsAnswered: a connection gets one answer, however often it says hello, so
 // that one that does not read them can't hold up the handshake.
 func TestEveryHelloIsAnswered(t *testing.T) {
-	r := newRig(t, setup{mode: mmcache.SHM, idle: true})
+	r := newRig(t, setup{mode: "shm", idle: true})
 	started := make(chan error, 1)
 	go func() { started <- r.Start(r.ctx) }()
 	deaf := dealer(t, r, r.o.Handshake, "deaf")

@@ -82,7 +82,7 @@ type rig struct {
 }
 
 type setup struct {
-	mode     mmcache.Mode
+	mode     string
 	version  string
 	workers  int
 	capacity float64
@@ -138,9 +138,9 @@ func newRig(t testing.TB, s setup) *rig {
 		}
 	})
 	switch s.mode {
-	case mmcache.SHM:
+	case "shm":
 		r.o.Segment, r.o.Dir, r.o.RingSize = r.cache.(*mmcache.Shared).Name(), dir, int(s.capacity)
-	case mmcache.LRU:
+	case "lru":
 		r.o.Mirror = s.capacity
 	}
 	r.o.Handshake = r.Address().Handshake

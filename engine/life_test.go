@@ -15,7 +15,6 @@ import (
 
 	"github.com/ringcache/ringcache/engine"
 	"github.com/ringcache/ringcache/engine/enginetest"
-	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
@@ -38,8 +37,8 @@ func TestDeath(t *testing.T) {
 		"no input": {func(r *rig) { require.NoError(t, engine.SendRaw(r.Client, "\x00", "\x91")) }, engine.ErrDisconnected},
 	}
 	for name, way := range ways {
-		for _, m := range []mmcache.Mode{mmcache.LRU, mmcache.SHM} {
-			t.Run(name+"/"+m.String(), func(t *testing.T) {
+		for _, m := range []string{"lru", "shm"} {
+			t.Run(name+"/"+m, func(t *testing.T) {
 				r := newRig(t, setup{mode: m, workers: 2})
 				r.ask(2, "a")
 				r.e.Hold(name != "deaf")
@@ -80,7 +79,7 @@ func TestDeath(t *testing.T) {
 				got, err := s.Collect()
 				require.NoError(t, err)
 				require.Equal(t, want(2, "a"), got[0])
-				if m == mmcache.SHM {
+				if m == "shm" {
 					req, made := r.begin("a", "b")
 					require.Zero(t, made, "the cache is warm")
 					req.Rollback()
@@ -131,14 +130,14 @@ func TestStart(t *testing.T) {
 	})
 	t.Run("another segment", func(t *testing.T) {
 		var m *engine.MismatchError
-		require.ErrorAs(t, start(t, setup{mode: mmcache.SHM, engine: func(o *enginetest.Options) {
+		require.ErrorAs(t, start(t, setup{mode: "shm", engine: func(o *enginetest.Options) {
 			o.Segment = "" // it could not even attach
 			o.Ready = func(r *enginecore.Ready) { r.VLLMVersion = "0.31.0" }
 		}}), &m)
 		require.Equal(t, "0.31.0", m.Got)
 	})
 	t.Run("no readers", func(t *testing.T) {
-		err := start(t, setup{mode: mmcache.SHM, version: "0.20.2", client: func(o *engine.Options) { o.Readers = 0 }})
+		err := start(t, setup{mode: "shm", version: "0.20.2", client: func(o *engine.Options) { o.Readers = 0 }})
 		require.ErrorIs(t, err, engine.ErrInvalid)
 		require.ErrorContains(t, err, "Options.Readers")
 	})
@@ -169,7 +168,7 @@ func TestStart(t *testing.T) {
 		require.ErrorIs(t, r.Start(r.ctx), engine.ErrClosed)
 	})
 	t.Run("engine first", func(t *testing.T) {
-		r := newRig(t, setup{mode: mmcache.SHM, idle: true})
+		r := newRig(t, setup{mode: "shm", idle: true})
 		up := make(chan *enginetest.Engine)
 		go func() {
 			e, err := enginetest.Start(r.ctx, r.o)
@@ -212,7 +211,7 @@ func TestStart(t *testing.T) {
 // aborted.
 func TestClose(t *testing.T) {
 	t.Run("in time", func(t *testing.T) {
-		r := newRig(t, setup{mode: mmcache.SHM})
+		r := newRig(t, setup{mode: "shm"})
 		r.e.Hold(true)
 		s, err := r.Generate(r.ctx, r.request(3, "a"))
 		require.NoError(t, err)
@@ -233,7 +232,7 @@ func TestClose(t *testing.T) {
 		require.ErrorIs(t, err, engine.ErrClosed)
 	})
 	t.Run("too late", func(t *testing.T) {
-		r := newRig(t, setup{mode: mmcache.SHM})
+		r := newRig(t, setup{mode: "shm"})
 		s, err := r.Generate(r.ctx, r.request(1_000_000, "a"))
 		require.NoError(t, err)
 		over, cancel := context.WithCancel(r.ctx)
@@ -247,7 +246,7 @@ func TestClose(t *testing.T) {
 }
 
 func TestCalls(t *testing.T) {
-	r := newRig(t, setup{mode: mmcache.SHM})
+	r := newRig(t, setup{mode: "shm"})
 	asleep, err := r.Sleeping(r.ctx)
 	require.NoError(t, err)
 	require.False(t, asleep)
@@ -280,13 +279,13 @@ func TestCalls(t *testing.T) {
 // TestBarriers: what takes items away waits for the requests that need them, and
 // holds up those that come.
 func TestBarriers(t *testing.T) {
-	for _, m := range []mmcache.Mode{mmcache.LRU, mmcache.SHM} {
+	for _, m := range []string{"lru", "shm"} {
 		for name, barrier := range map[string]func(*rig) error{
 			"reset_mm_cache":      func(r *rig) error { return r.ClearItems(r.ctx) },
 			"reset_encoder_cache": func(r *rig) error { return r.ResetEncoderCache(r.ctx) },
 			"sleep":               func(r *rig) error { return r.Sleep(r.ctx, 1) },
 		} {
-			t.Run(m.String()+"/"+name, func(t *testing.T) {
+			t.Run(m+"/"+name, func(t *testing.T) {
 				r := newRig(t, setup{mode: m})
 				r.ask(1, "a")
 				r.e.Hold(true)
@@ -294,14 +293,14 @@ func TestBarriers(t *testing.T) {
 				require.NoError(t, err)
 				done := make(chan error, 1)
 				go func() { done <- barrier(r) }()
-				if m == mmcache.SHM || name != "reset_mm_cache" { // there the order of sending is enough
+				if m == "shm" || name != "reset_mm_cache" { // there the order of sending is enough
 					over, cancel := context.WithTimeout(r.ctx, 20*time.Millisecond)
 					defer cancel()
 					require.Error(t, enginetest.Wait(over, func() bool { return len(r.e.Calls()) > 0 || len(done) > 0 }))
 				}
 				late := make(chan error, 1)
 				// Others concern requests with items only, at first.
-				holdsText := name == "reset_encoder_cache" || name == "sleep" && m == mmcache.LRU
+				holdsText := name == "reset_encoder_cache" || name == "sleep" && m == "lru"
 				if holdsText {
 					go func() {
 						s, err := r.Generate(r.ctx, engine.Request{Prompt: []uint32{1}, Params: map[string]any{"max_tokens": 1}})
@@ -358,7 +357,7 @@ func child() int {
 func TestCommand(t *testing.T) {
 	exit := ""
 	var dir string
-	r := newRig(t, setup{mode: mmcache.SHM, idle: true, client: func(o *engine.Options) {
+	r := newRig(t, setup{mode: "shm", idle: true, client: func(o *engine.Options) {
 		o.Command = func(a engine.Address) *exec.Cmd {
 			cmd := exec.Command(os.Args[0])
 			cmd.Env = append(os.Environ(), childEnv+"="+a.Handshake, "RINGCACHE_TEST_DIR="+dir, "RINGCACHE_TEST_RING="+strconv.Itoa(1<<20))

@@ -12,7 +12,6 @@ import (
 	"github.com/ringcache/ringcache/engine"
 	"github.com/ringcache/ringcache/engine/enginetest"
 	"github.com/ringcache/ringcache/engine/enginetest/wire"
-	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/serde/enginecore"
@@ -31,7 +30,7 @@ func heap() int64 {
 // not the messages that they came in, which have those of all running requests.
 func TestSlowReaderPinsBatches(t *testing.T) {
 	const others, steps = 127, 300
-	r := newRig(t, setup{mode: mmcache.SHM, engine: func(o *enginetest.Options) { o.MaxNumSeqs = others + 1 }})
+	r := newRig(t, setup{mode: "shm", engine: func(o *enginetest.Options) { o.MaxNumSeqs = others + 1 }})
 	r.e.Hold(true)
 	slow, err := r.Generate(r.ctx, r.request(steps))
 	require.NoError(t, err)
@@ -154,7 +153,7 @@ func TestMoreThanAsked(t *testing.T) {
 		}, "no tokens"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, setup{mode: mmcache.SHM, idle: true, client: func(o *engine.Options) { o.Grace = 1 }})
+			r := newRig(t, setup{mode: "shm", idle: true, client: func(o *engine.Options) { o.Grace = 1 }})
 			h := newHostile(t, r)
 			q := r.request(most)
 			q.Params = c.params
@@ -185,7 +184,7 @@ func TestMoreThanAsked(t *testing.T) {
 
 // TestAllThatWasAsked: what fills the bounds exactly is fine.
 func TestAllThatWasAsked(t *testing.T) {
-	r := newRig(t, setup{mode: mmcache.SHM, idle: true, client: func(o *engine.Options) { o.Grace = 1 }})
+	r := newRig(t, setup{mode: "shm", idle: true, client: func(o *engine.Options) { o.Grace = 1 }})
 	h := newHostile(t, r)
 	q := r.request(7)
 	q.Params["n"] = 3

@@ -39,7 +39,7 @@ func (s failingSocket) Send(peer string, frames ...[]byte) error {
 
 func TestFailedSendIsNoMisuseOfTheCache(t *testing.T) {
 	f := &failing{}
-	r := newRig(t, setup{mode: mmcache.SHM, client: func(o *engine.Options) { o.Transport = f }})
+	r := newRig(t, setup{mode: "shm", client: func(o *engine.Options) { o.Transport = f }})
 	q := r.request(1, "a")
 	f.on.Store(true)
 	_, err := r.Generate(r.ctx, q)
@@ -52,7 +52,7 @@ func TestFailedSendIsNoMisuseOfTheCache(t *testing.T) {
 
 // A producer that panics, which net/http recovers from: nothing of the request is left.
 func TestPanicInGenerateLeavesNothing(t *testing.T) {
-	r := newRig(t, setup{mode: mmcache.LRU})
+	r := newRig(t, setup{mode: "lru"})
 	r.ask(1, "a")
 	q := r.request(1, "a") // a hit: nothing was made
 	q.Items.Rollback()
@@ -74,7 +74,7 @@ func TestPanicInGenerateLeavesNothing(t *testing.T) {
 // A producer that panics when it is called again, since the engine lost the item, ends its
 // request, not the process.
 func TestPanicInResendEndsTheRequestAlone(t *testing.T) {
-	r := newRig(t, setup{mode: mmcache.LRU})
+	r := newRig(t, setup{mode: "lru"})
 	r.ask(1, "a")
 	q := r.request(1, "a")
 	q.Items.Rollback()

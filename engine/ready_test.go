@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/engine"
-	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
@@ -36,7 +35,7 @@ func TestAbsurdReady(t *testing.T) {
 	} {
 		for _, change := range changes {
 			t.Run(name, func(t *testing.T) {
-				r := newRig(t, setup{mode: mmcache.SHM, idle: true})
+				r := newRig(t, setup{mode: "shm", idle: true})
 				_, _, err := dialHostile(t, r, "\x00\x00", change)
 				var m *engine.MismatchError
 				require.ErrorAs(t, err, &m)

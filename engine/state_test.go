@@ -133,7 +133,7 @@ func TestSessionStates(t *testing.T) {
 func TestClientStates(t *testing.T) {
 	for state := range documented(t)["Client"] {
 		t.Run(state, func(t *testing.T) {
-			r := newRig(t, setup{mode: mmcache.SHM})
+			r := newRig(t, setup{mode: "shm"})
 			closed := make(chan error, 1)
 			s, err := r.Generate(r.ctx, r.request(1_000_000, "a"))
 			require.NoError(t, err)
@@ -194,7 +194,7 @@ type walk struct {
 func newWalk(t *testing.T) *walk {
 	produce := make(chan struct{})
 	w := &walk{out: newGate(), produce: sync.OnceFunc(func() { close(produce) }), err: make(chan error, 1)}
-	w.rig = newRig(t, setup{mode: mmcache.LRU, idle: true, client: func(o *engine.Options) { o.Transport = w.out }})
+	w.rig = newRig(t, setup{mode: "lru", idle: true, client: func(o *engine.Options) { o.Transport = w.out }})
 	t.Cleanup(func() {
 		w.produce()
 		w.out.release()

@@ -88,7 +88,7 @@ func TestRefused(t *testing.T) {
 		}},
 		"two of the place": {"placeholder 1", "its range 2+6 begins before 8", func(q *engine.Request) { q.Placeholders[1] = q.Placeholders[0] }},
 	}
-	for _, m := range []mmcache.Mode{mmcache.LRU, mmcache.SHM} {
+	for _, m := range []string{"lru", "shm"} {
 		r := newRig(t, setup{mode: m})
 		r.ask(1, "b") // which is omitted, in mode lru
 		for name, c := range cases {
@@ -151,7 +151,7 @@ func TestWrongItems(t *testing.T) {
 	for _, m := range modes {
 		r := newRig(t, setup{mode: m})
 		for name, c := range cases {
-			t.Run(m.String()+"/"+name, func(t *testing.T) {
+			t.Run(m+"/"+name, func(t *testing.T) {
 				q := r.request(1, "good")
 				require.NotNil(t, q.Items)
 				q.Items.Rollback()
@@ -184,7 +184,7 @@ func TestDamagedSegment(t *testing.T) {
 		"secret":   {"signature", func(_, s, _ []byte) { s[0] ^= 1 }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, setup{mode: mmcache.SHM})
+			r := newRig(t, setup{mode: "shm"})
 			r.ask(1, "a")
 			undo := r.scribble(c.damage)
 			q := r.request(1, "a")

@@ -78,7 +78,7 @@ type description struct {
 	key     string
 	size    int64  // bytes by vLLM's rules
 	updates []byte // prompt updates
-	refused Cause  // why it is not cached, of one that was made
+	refused error  // why it is not cached, of one that was made
 }
 
 func (d *description) describe() *description { return d }
@@ -105,11 +105,11 @@ func shared(e entry) (*heapEntry, bool) {
 // heapRoom is memory for one request.
 type heapRoom struct {
 	item    *serde.Item
-	refused Cause // why it is not in shared memory
+	refused error // why it is not in shared memory
 }
 
 // newHeapRoom allocates the tensors that have no data.
-func newHeapRoom(it *serde.Item, refused Cause) (*heapRoom, error) {
+func newHeapRoom(it *serde.Item, refused error) (*heapRoom, error) {
 	it, err := allocated(it)
 	if err != nil {
 		return nil, err

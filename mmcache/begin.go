@@ -36,20 +36,21 @@ func (c *cache) register(id string, wants []Want) (*Request, error) {
 		return nil, errStopped(id)
 	}
 	if other, ok := c.ids[id]; ok {
-		return nil, fmt.Errorf("%w: request %q is open already (begun %v ago); end it, or choose another id", ErrInvalid, id, ago(other.since))
+		return nil, fmt.Errorf("%w: request %q is open already (begun %v ago); end it, or choose another id", errInvalid, id, ago(other.since))
 	}
 	c.ids[id], c.requests[r] = r, struct{}{}
 	r.since = time.Now()
+	c.checkChange()
 	return r, nil
 }
 
 // want adds an item to a request.
 func (r *Request) want(w Want) error {
 	if w.Key == "" {
-		return fmt.Errorf("%w: Want without a Key; see package mmhash", ErrInvalid)
+		return fmt.Errorf("%w: Want without a Key; see package mmhash", errInvalid)
 	}
 	if w.Bytes < 0 {
-		return fmt.Errorf("%w: Want.Bytes %d of key %q", ErrInvalid, w.Bytes, w.Key)
+		return fmt.Errorf("%w: Want.Bytes %d of key %q", errInvalid, w.Bytes, w.Key)
 	}
 	i := r.byKey[w.Key]
 	if i == nil {
@@ -72,6 +73,7 @@ func (c *cache) remove(r *Request) {
 		delete(c.ids, r.id)
 	}
 	delete(c.requests, r)
+	c.checkChange()
 }
 
 // begin begins a request that has entered the gate, which it leaves if that fails.
@@ -152,5 +154,6 @@ func (r *Request) open() error {
 	}
 	r.become(open)
 	r.c.stats.Begun++
+	r.c.checkChange()
 	return nil
 }

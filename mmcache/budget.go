@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/ringcache/ringcache/internal/invariants"
 )
 
 // budget bounds the bytes that requests hold. A claim gets all of its bytes at
@@ -49,6 +51,7 @@ func (b *budget) acquire(ctx, stop context.Context, bytes int64) (c *claim, wait
 	c = &claim{arrival: b.arrivals, bytes: bytes}
 	if b.fits(c) {
 		b.take(c)
+		b.checkChange()
 		b.mu.Unlock()
 		return c, 0, nil
 	}
@@ -57,6 +60,7 @@ func (b *budget) acquire(ctx, stop context.Context, bytes int64) (c *claim, wait
 	if len(b.line) == 1 {
 		b.first()
 	}
+	b.checkChange()
 	b.mu.Unlock()
 	start := time.Now()
 	select {
@@ -87,6 +91,7 @@ func (b *budget) giveUp(c *claim, cause error) error {
 		b.first()
 		b.serve()
 	}
+	b.checkChange()
 	return err
 }
 
@@ -169,6 +174,14 @@ func (b *budget) release(c *claim, bytes int64) {
 		b.later -= bytes
 	}
 	b.serve()
+	b.checkChange()
+}
+
+// holds returns the bytes of a claim.
+func (b *budget) holds(c *claim) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return c.bytes
 }
 
 func (b *budget) inUse() int64 {
@@ -181,6 +194,17 @@ func (b *budget) inUse() int64 {
 func (b *budget) check() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.checkLocked()
+}
+
+// checkChange is check after a change. b.mu is held.
+func (b *budget) checkChange() {
+	if checkNow(len(b.held) + len(b.line)) {
+		invariants.Must(b.checkLocked())
+	}
+}
+
+func (b *budget) checkLocked() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("mmcache: budget: "+format, args...)) }
 	var used, later int64

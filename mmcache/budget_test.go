@@ -28,8 +28,8 @@ func bytesOf(key string, n int64) mmcache.Want {
 // A Begin that ends with its context has got nothing, so it gives nothing back,
 // also if one of its items was cached meanwhile.
 func TestBeginThatGivesUpReturnsNoBudget(t *testing.T) {
-	for _, m := range []mmcache.Mode{mmcache.ProcessorOnly, mmcache.SHM} {
-		t.Run(m.String(), func(t *testing.T) {
+	for _, m := range []string{"processor_only", "shm"} {
+		t.Run(m, func(t *testing.T) {
 			o := mmcache.Options{Mode: m, Capacity: 1 << 20, InFlight: 100 << 10, MaxItem: 64 << 10, Shared: mmcache.SharedOptions{MaxObject: 64 << 10}}
 			bubble(t, o, func(t *testing.T, c mmcache.Cache) {
 				first, err := c.Begin(ctx, "first", bytesOf("k1", 60<<10), bytesOf("k2", 40<<10))
@@ -55,7 +55,7 @@ func TestBeginThatGivesUpReturnsNoBudget(t *testing.T) {
 
 // A request for what is cached needs no memory, so it never waits for any.
 func TestHitDoesNotWaitForMemory(t *testing.T) {
-	o := mmcache.Options{Mode: mmcache.ProcessorOnly, Capacity: 1 << 20, InFlight: 1000}
+	o := mmcache.Options{Mode: "processor_only", Capacity: 1 << 20, InFlight: 1000}
 	bubble(t, o, func(t *testing.T, c mmcache.Cache) {
 		warm, _ := run(t, c, 100, "warm")
 		warm.Finish()
@@ -82,7 +82,7 @@ func TestHitDoesNotWaitForMemory(t *testing.T) {
 
 // A small request passes a large one that waits, where there is room for it.
 func TestSmallRequestPassesALargeOne(t *testing.T) {
-	o := mmcache.Options{Mode: mmcache.None, InFlight: 1000}
+	o := mmcache.Options{Mode: "none", InFlight: 1000}
 	bubble(t, o, func(t *testing.T, c mmcache.Cache) {
 		first, err := c.Begin(ctx, "first", bytesOf("a", 800))
 		require.NoError(t, err)
@@ -107,7 +107,7 @@ func TestSmallRequestPassesALargeOne(t *testing.T) {
 // A large request is passed by as many bytes as Options.InFlight at most, if these
 // hold it up; then everybody waits behind it.
 func TestLargeRequestDoesNotStarve(t *testing.T) {
-	o := mmcache.Options{Mode: mmcache.None, InFlight: 1000}
+	o := mmcache.Options{Mode: "none", InFlight: 1000}
 	bubble(t, o, func(t *testing.T, c mmcache.Cache) {
 		small := func(i int) (*mmcache.Request, error) {
 			short, cancel := context.WithTimeout(ctx, time.Second)
@@ -152,7 +152,7 @@ func TestLargeRequestDoesNotStarve(t *testing.T) {
 // Small requests that leave room for the large one may pass it for ever, also once
 // those that hold it up may not.
 func TestSmallRequestsThatHoldNobodyUpAlwaysPass(t *testing.T) {
-	o := mmcache.Options{Mode: mmcache.None, InFlight: 1000}
+	o := mmcache.Options{Mode: "none", InFlight: 1000}
 	bubble(t, o, func(t *testing.T, c mmcache.Cache) {
 		pass := func(bytes int64) (*mmcache.Request, error) {
 			short, cancel := context.WithTimeout(ctx, time.Second)
@@ -191,7 +191,7 @@ func TestSmallRequestsThatHoldNobodyUpAlwaysPass(t *testing.T) {
 
 // Who gives up reports what it waited for.
 func TestBeginSaysWhatItWaitedFor(t *testing.T) {
-	bubble(t, mmcache.Options{Mode: mmcache.ProcessorOnly, Capacity: 1 << 20, InFlight: 1000}, func(t *testing.T, c mmcache.Cache) {
+	bubble(t, mmcache.Options{Mode: "processor_only", Capacity: 1 << 20, InFlight: 1000}, func(t *testing.T, c mmcache.Cache) {
 		var all []*mmcache.Request
 		for i := range 2 {
 			r, err := c.Begin(ctx, nextID(), bytesOf(fmt.Sprint(i), 450))

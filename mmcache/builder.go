@@ -16,15 +16,16 @@ type Producer func(ctx context.Context, b *Builder) error
 
 // Ready is the producer of an item that exists already.
 func Ready(it *serde.Item, updates []byte) Producer {
-	return func(_ context.Context, b *Builder) error {
-		b.SetUpdates(updates)
-		return b.Layout(it)
-	}
+	return func(_ context.Context, b *Builder) error { return b.Layout(it, updates) }
 }
 
 // Builder receives an item from its producer. It is not for concurrent use,
 // but tensors may be filled from any goroutine until the producer returns.
 type Builder struct {
+	// Cost is how long it takes to make the item, by which mode shm chooses what to
+	// evict. If the producer leaves it 0, it is the time that the producer took.
+	Cost time.Duration
+
 	tx     transaction
 	wanted *wanted
 	python lrusync.Python
@@ -33,23 +34,26 @@ type Builder struct {
 	room    room        // that it has
 	size    int64       // by vLLM's rules
 	updates []byte
-	cost    time.Duration
-	misuse  error
 }
 
 // Layout describes what the item consists of and makes room for it, in shared memory
 // where the mode has that. Tensors without Data are to be filled in place, see
 // Tensor; those with Data are taken as they are, and copied into shared memory.
-// It fails with [TooLargeError] if the item exceeds what Want announced.
-func (b *Builder) Layout(it *serde.Item) error {
+//
+// updates are the item's prompt updates, nil for none. They are opaque here, and must not
+// be written to afterwards; in mode shm they lie in the segment, so that whoever adopts
+// it has them.
+//
+// Layout fails with [TooLargeError] if item and updates exceed what Want announced.
+func (b *Builder) Layout(it *serde.Item, updates []byte) error {
 	if b.item != nil {
-		return fmt.Errorf("%w: Layout was called twice for %q", ErrInvalid, b.wanted.key)
+		return fmt.Errorf("%w: Layout was called twice for %q", errInvalid, b.wanted.key)
 	}
 	size, err := lrusync.ItemSize(it, b.python)
 	if err != nil {
 		return fmt.Errorf("item %q: %w", b.wanted.key, err)
 	}
-	b.size = size
+	b.size, b.updates = size, updates
 	if err := b.fits(); err != nil {
 		return err
 	}
@@ -79,22 +83,6 @@ func (b *Builder) Tensor(key string) []byte {
 	return b.room.tensor(key)
 }
 
-// SetUpdates attaches the item's prompt updates, which are opaque here. It must be
-// called before Layout, which makes room for them: in mode shm they lie in the
-// segment, so that whoever adopts it has them. They must not be written to
-// afterwards.
-func (b *Builder) SetUpdates(updates []byte) {
-	if b.item != nil {
-		b.misuse = fmt.Errorf("%w: SetUpdates was called after Layout for %q", ErrInvalid, b.wanted.key)
-		return
-	}
-	b.updates = updates
-}
-
-// SetCost sets how long it takes to make the item, by which mode shm chooses what
-// to evict. Without it, it is the time that the producer took.
-func (b *Builder) SetCost(d time.Duration) { b.cost = d }
-
 // produce runs a producer. Whatever it returns, the caller calls discard, or done of
 // the room.
 func (b *Builder) produce(ctx context.Context, p Producer) error {
@@ -102,16 +90,13 @@ func (b *Builder) produce(ctx context.Context, p Producer) error {
 	if err := p(ctx, b); err != nil {
 		return err
 	}
-	if b.cost == 0 {
-		b.cost = time.Since(start)
-	}
-	if b.misuse != nil {
-		return b.misuse
+	if b.Cost == 0 {
+		b.Cost = time.Since(start)
 	}
 	if b.item == nil {
-		return fmt.Errorf("%w: the producer of %q returned without a Layout that succeeded", ErrInvalid, b.wanted.key)
+		return fmt.Errorf("%w: the producer of %q returned without a Layout that succeeded", errInvalid, b.wanted.key)
 	}
-	return b.fits()
+	return nil
 }
 
 // discard frees what the producer has laid out, if anything.

@@ -23,7 +23,7 @@ type Cache interface {
 	// for ever.
 	//
 	// Errors: [WaitError] when ctx ends; [TooLargeError] for a request that never
-	// fits; [ErrInvalid]; [ErrClosed].
+	// fits; [fs.ErrInvalid]; [fs.ErrClosed].
 	Begin(ctx context.Context, id string, wants ...Want) (*Request, error)
 
 	// Lookup returns a hold on a cached item, so that between the look and the use,
@@ -45,7 +45,7 @@ type Cache interface {
 	// lrusync.
 	//
 	// Errors: [BusyError], or [WaitError] in mode lru, when ctx ends; send's;
-	// [ErrInvalid] if send is nil; [ErrClosed].
+	// [fs.ErrInvalid] if send is nil; [fs.ErrClosed].
 	Clear(ctx context.Context, send func(lrusync.Envelope) error) error
 
 	// Keys lists what is cached with the bytes of each, in the order in which it may
@@ -54,7 +54,7 @@ type Cache interface {
 
 	// Subscribe returns a channel of events, which holds up to buffer of them, and
 	// the function that ends the subscription and closes the channel. The cache never
-	// waits for a subscriber: see [Lost].
+	// waits for a subscriber: see Event.Kind, "lost".
 	Subscribe(buffer int) (<-chan Event, func())
 
 	// Stats returns the counts and the state now.
@@ -63,8 +63,8 @@ type Cache interface {
 	// Holders lists what is open, longest first.
 	Holders() []Holder
 
-	// Mode returns the cache's mode.
-	Mode() Mode
+	// Mode returns the cache's mode, see Options.Mode.
+	Mode() string
 
 	// Generation returns the generation of the engine that the cache is for.
 	Generation() *pycompat.Generation
@@ -78,7 +78,7 @@ type Cache interface {
 	Close() error
 
 	// Shutdown is Close that waits, as that of net/http does. From now on no request
-	// begins, and no Lookup or Clear: these fail with [ErrClosed], and so do those
+	// begins, and no Lookup or Clear: these fail with [fs.ErrClosed], and so do those
 	// that wait. Shutdown waits until every request and hold has ended, and closes
 	// the cache. When ctx ends first the error is a [BusyError], which lists what is
 	// open and wraps ctx's error; open requests go on as before, and Shutdown can be
@@ -87,9 +87,9 @@ type Cache interface {
 
 	// Abandon ends the cache by force, for use with defer: requests that were not
 	// committed are rolled back, committed ones aborted, holds released, and who
-	// waits is woken with [ErrClosed]. In mode shm the names of the segment are
+	// waits is woken with [fs.ErrClosed]. In mode shm the names of the segment are
 	// removed at once, so that nothing is left behind. What those requests do later
-	// fails with ErrClosed, or does nothing. A producer that is still running can go
+	// fails with fs.ErrClosed, or does nothing. A producer that is still running can go
 	// on writing to its tensors: their memory goes when the producer has returned.
 	// Abandon does nothing after a Shutdown, Close or Abandon that succeeded.
 	Abandon() error
@@ -99,11 +99,11 @@ type Cache interface {
 // [OpenMirrored].
 func Open(o Options) (Cache, error) {
 	switch o.Mode {
-	case LRU:
+	case modeLRU:
 		return orNil(OpenMirrored(o))
-	case SHM:
+	case modeSHM:
 		return orNil(OpenShared(o))
-	case ProcessorOnly:
+	case modeProcessorOnly:
 		return orNil(openProcessorOnly(o))
 	default:
 		return orNil(openUncached(o))
@@ -155,7 +155,7 @@ func newCache(o Options) *cache {
 	return c
 }
 
-func (c *cache) Mode() Mode { return c.o.Mode }
+func (c *cache) Mode() string { return c.o.Mode }
 
 func (c *cache) Generation() *pycompat.Generation { return c.o.Generation }
 
@@ -169,9 +169,9 @@ func (c *cache) Invalidate(key string) bool {
 
 func (c *cache) Clear(ctx context.Context, send func(lrusync.Envelope) error) error {
 	if send == nil {
-		return fmt.Errorf("%w: the send of Clear is nil", ErrInvalid)
+		return fmt.Errorf("%w: the send of Clear is nil", errInvalid)
 	}
-	stopped := fmt.Errorf("%w, or shutting down: Clear has done nothing", ErrClosed)
+	stopped := fmt.Errorf("%w, or shutting down: Clear has done nothing", errClosed)
 	switch err := c.acquire(ctx, c.stopped, c.clearWeight); {
 	case c.stopped.Err() != nil:
 		if err == nil {
@@ -198,7 +198,7 @@ func (c *cache) cleared() {
 	defer c.mu.Unlock()
 	c.stats.Epoch++
 	c.stats.Hits, c.stats.Total = 0, 0 // as upstream
-	c.events.emit(Event{Kind: Cleared, Epoch: c.stats.Epoch})
+	c.events.emit(Event{Kind: eventCleared, Epoch: c.stats.Epoch})
 }
 
 func (c *cache) Keys() iter.Seq2[string, int64] {
@@ -212,30 +212,3 @@ func (c *cache) Keys() iter.Seq2[string, int64] {
 }
 
 func (c *cache) Subscribe(buffer int) (<-chan Event, func()) { return c.events.subscribe(buffer) }
-
-func (c *cache) CheckStructure() error {
-	return errors.Join(c.backend.check(), c.budget.check(), c.checkRequests())
-}
-
-// checkRequests verifies that the counts agree with the requests that are open.
-func (c *cache) checkRequests() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var begun, named int64
-	for r := range c.requests {
-		if r.state == open || r.state == committed {
-			begun++
-		}
-		if r.state < ended {
-			named++
-		}
-	}
-	var errs []error
-	if n := c.stats.open(); n != begun {
-		errs = append(errs, fmt.Errorf("mmcache: %d requests are open, %d are counted", begun, n))
-	}
-	if named != int64(len(c.ids)) {
-		errs = append(errs, fmt.Errorf("mmcache: %d requests have not ended, %d ids are taken", named, len(c.ids)))
-	}
-	return errors.Join(errs...)
-}

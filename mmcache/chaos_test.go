@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -57,7 +58,7 @@ func TestAbandonAtAnyMoment(t *testing.T) {
 					_ = c.Shutdown(short)
 				}
 				assert.NoError(t, c.Abandon())
-				if c.Mode() == mmcache.SHM {
+				if c.Mode() == "shm" {
 					requireNothingLeft(t)
 				}
 			})
@@ -129,7 +130,7 @@ func (w *chaosWorld) step(rnd *rand.Rand, id string) {
 	case 2:
 		if s, ok := c.(*mmcache.Shared); ok {
 			if err := s.ResetReaders(1 + rnd.IntN(2)); err != nil {
-				assert.ErrorIs(w.t, err, mmcache.ErrClosed)
+				assert.ErrorIs(w.t, err, fs.ErrClosed)
 			}
 		}
 	case 3:
@@ -155,7 +156,7 @@ func (w *chaosWorld) step(rnd *rand.Rand, id string) {
 func (w *chaosWorld) request(ctx context.Context, rnd *rand.Rand, id string, wants []mmcache.Want) {
 	r, err := w.c.Begin(ctx, id, wants...)
 	if err != nil {
-		assert.True(w.t, errors.Is(err, context.DeadlineExceeded) || errors.Is(err, mmcache.ErrClosed), "%v", err)
+		assert.True(w.t, errors.Is(err, context.DeadlineExceeded) || errors.Is(err, fs.ErrClosed), "%v", err)
 		return
 	}
 	defer r.Rollback()
@@ -179,7 +180,7 @@ func (w *chaosWorld) request(ctx context.Context, rnd *rand.Rand, id string, wan
 				<-ctx.Done()
 				return ctx.Err()
 			}
-			if err := b.Layout(layout(n)); err != nil {
+			if err := b.Layout(layout(n), nil); err != nil {
 				return err
 			}
 			if late {
@@ -207,7 +208,7 @@ func (w *chaosWorld) request(ctx context.Context, rnd *rand.Rand, id string, wan
 	})
 	switch {
 	case err != nil:
-	case w.c.Mode() == mmcache.LRU && fate == 8:
+	case w.c.Mode() == "lru" && fate == 8:
 		defer r.Finish() // also when a producer panics
 		_ = r.Missed(ctx, []string{wants[0].Key}, sent)
 	case fate%2 == 0:

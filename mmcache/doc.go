@@ -67,6 +67,14 @@
 // waits. [Cache.Abandon] ends everything by force; without either of them the segment
 // of mode shm outlives the process, for a next one to adopt or for ringcache sweep.
 //
+// # Errors
+//
+// An argument that makes no sense is an [fs.ErrInvalid], a call of a cache that is closed
+// or shutting down an [fs.ErrClosed], and a call of a request that has ended an
+// [ErrEnded]. [TooLargeError], [WaitError] and [BusyError] have types of their own. The
+// errors of the segment, and why an item was not cached (Item.Refused), are those of
+// package objstore.
+//
 // # Concurrency
 //
 // A Cache may be used by any number of goroutines, and so may a Request as far

@@ -59,6 +59,7 @@ func (r *Request) endNow(how ending) {
 		r.how = how
 		c.stats.ended(how)
 		r.become(ended)
+		c.checkChange()
 	}
 	c.mu.Unlock()
 	if misused {
@@ -82,5 +83,6 @@ func (r *Request) abandon() bool {
 	}
 	r.c.stats.ended(r.how)
 	r.become(abandoned)
+	r.c.checkChange()
 	return true
 }

@@ -3,6 +3,7 @@ package mmcache_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +18,7 @@ import (
 // Of two Shutdowns that wait, both get what they asked for.
 func TestTwoShutdowns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, err := mmcache.Open(mmcache.Options{Mode: mmcache.ProcessorOnly, Capacity: 1 << 20})
+		c, err := mmcache.Open(mmcache.Options{Mode: "processor_only", Capacity: 1 << 20})
 		require.NoError(t, err)
 		r, err := c.Begin(ctx, "r")
 		require.NoError(t, err)
@@ -35,7 +36,7 @@ func TestTwoShutdowns(t *testing.T) {
 // A Commit that waits for another send of the same request is woken by Abandon.
 func TestCommitThatWaitsIsWokenByAbandon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, err := mmcache.Open(mmcache.Options{Mode: mmcache.None})
+		c, err := mmcache.Open(mmcache.Options{Mode: "none"})
 		require.NoError(t, err)
 		r, err := c.Begin(ctx, "r")
 		require.NoError(t, err)
@@ -49,7 +50,7 @@ func TestCommitThatWaitsIsWokenByAbandon(t *testing.T) {
 		synctest.Wait()
 		select {
 		case err := <-two:
-			require.ErrorIs(t, err, mmcache.ErrClosed)
+			require.ErrorIs(t, err, fs.ErrClosed)
 		default:
 			t.Error("the waiting Commit was not woken by Abandon")
 		}
@@ -62,7 +63,7 @@ func TestCommitThatWaitsIsWokenByAbandon(t *testing.T) {
 // In mode lru a Clear that waits behind a send gives up when the cache shuts down.
 func TestClearThatWaitsDoesNothingAfterShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, err := mmcache.Open(mmcache.Options{Mode: mmcache.LRU, Capacity: 1 << 20})
+		c, err := mmcache.Open(mmcache.Options{Mode: "lru", Capacity: 1 << 20})
 		require.NoError(t, err)
 		r, err := c.Begin(ctx, "r", want(100, "a")...)
 		require.NoError(t, err)
@@ -93,7 +94,7 @@ func TestClearThatWaitsDoesNothingAfterShutdown(t *testing.T) {
 // Shutdown waits for a Clear that is being sent.
 func TestShutdownWaitsForTheSendOfAClear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, err := mmcache.Open(mmcache.Options{Mode: mmcache.LRU, Capacity: 1 << 20})
+		c, err := mmcache.Open(mmcache.Options{Mode: "lru", Capacity: 1 << 20})
 		require.NoError(t, err)
 		goOn := make(chan struct{})
 		two := make(chan error, 1)
@@ -111,7 +112,7 @@ func TestShutdownWaitsForTheSendOfAClear(t *testing.T) {
 
 // Commit returns send's own error, also if that is an ErrClosed of something else.
 func TestErrorOfSendIsReturnedAsItIs(t *testing.T) {
-	c := openCache(t, mmcache.Options{Mode: mmcache.None})
+	c := openCache(t, mmcache.Options{Mode: "none"})
 	r, err := c.Begin(ctx, "r")
 	require.NoError(t, err)
 	defer r.Rollback()
@@ -122,7 +123,7 @@ func TestErrorOfSendIsReturnedAsItIs(t *testing.T) {
 // Commit that waits for another request to make an item names its own request.
 func TestWaitErrorOfCommitNamesItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, err := mmcache.Open(mmcache.Options{Mode: mmcache.LRU, Capacity: 150})
+		c, err := mmcache.Open(mmcache.Options{Mode: "lru", Capacity: 150})
 		require.NoError(t, err)
 		// The engine has a.
 		first, _ := run(t, c, 100, "a")

@@ -3,29 +3,33 @@ package mmcache
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/objstore"
 )
 
-// Errors of the segment and the handles of mode shm are those of package objstore:
-// objstore.ErrExists, ErrNoSpace, ErrStale, ErrBadSignature and so on.
+// ErrEnded is the error of a request that was finished, aborted or rolled back, or
+// committed where that is too late.
+var ErrEnded = errors.New("mmcache: the request has ended")
+
 var (
-	// ErrInvalid is the error of an argument that makes no sense.
-	ErrInvalid = sentinel.New(sentinel.Invalid, "mmcache: invalid argument")
-	// ErrClosed is the error of a cache that was closed or abandoned, or is shutting
+	errInvalid = sentinel.New(sentinel.Invalid, "mmcache: invalid argument")
+	// errClosed is the error of a cache that was closed or abandoned, or is shutting
 	// down.
-	ErrClosed = sentinel.New(sentinel.Closed, "mmcache: closed")
-	// ErrBusy is wrapped by [BusyError].
-	ErrBusy = sentinel.New(sentinel.Busy, "mmcache: in use")
-	// ErrEnded is the error of a request that was finished, aborted or rolled back, or
-	// committed where that is too late.
-	ErrEnded = errors.New("mmcache: the request has ended")
-	// ErrTooLarge is wrapped by [TooLargeError].
-	ErrTooLarge = errors.New("mmcache: too large")
+	errClosed = sentinel.New(sentinel.Closed, "mmcache: closed")
+	errBusy   = sentinel.New(sentinel.Busy, "mmcache: in use")
 	// errPanicked ends the flights of a producer that panicked.
 	errPanicked = errors.New("mmcache: the producer panicked")
+)
+
+// Why an item is not cached (Item.Refused), in every mode. The store's own errors name
+// what others hold, and another tenant may get the item from the request that made it.
+var (
+	errFull     = sentinel.Like("mmcache: there is no room that nobody needs", objstore.ErrFull)
+	errTooLarge = sentinel.Like("mmcache: the item is larger than the cache or its largest object", objstore.ErrTooLarge)
+	errInUse    = sentinel.Like("mmcache: a request still uses an invalidated copy", objstore.ErrKeyExists)
 )
 
 // committedError is an [ErrEnded] with a text of its own.
@@ -38,8 +42,8 @@ func (committedError) Is(target error) bool { return target == ErrEnded }
 
 // closedError makes an error of a closed store one of a closed cache.
 func closedError(err error) error {
-	if errors.Is(err, objstore.ErrClosed) {
-		return fmt.Errorf("%w: %w", ErrClosed, err)
+	if errors.Is(err, fs.ErrClosed) {
+		return fmt.Errorf("%w: %w", errClosed, err)
 	}
 	return err
 }
@@ -60,9 +64,6 @@ func (e *TooLargeError) Error() string {
 	}
 	return fmt.Sprintf("mmcache: item %q takes %d bytes, but Want.Bytes announced %d", e.Key, e.Bytes, e.Limit)
 }
-
-// Unwrap makes errors.Is(err, ErrTooLarge) true.
-func (e *TooLargeError) Unwrap() error { return ErrTooLarge }
 
 // WaitError is the error of a call whose context ended while it waited.
 type WaitError struct {
@@ -117,7 +118,9 @@ func (e *WaitError) Unwrap() error { return e.Err }
 // for.
 type BusyError struct {
 	Holders []Holder
-	Err     error // of the context of Shutdown or Clear, else nil
+	// Err is the error of the context of Shutdown or Clear, or of the store where that
+	// is busy by itself; else nil.
+	Err error
 }
 
 // mostNamed is how many holders an error names.
@@ -136,29 +139,17 @@ func (e *BusyError) Error() string {
 		names = []string{"a call that is running"}
 	}
 	text := fmt.Sprintf("%v: %s; finish, abort or roll back every request and release every hold, or Abandon the cache",
-		ErrBusy, strings.Join(names, ", "))
+		errBusy, strings.Join(names, ", "))
 	if e.Err != nil {
 		text += ": " + e.Err.Error()
 	}
 	return text
 }
 
-// Unwrap makes errors.Is true of [ErrBusy] and of the context's error.
+// Unwrap makes errors.Is match Err, and objstore.ErrBusy.
 func (e *BusyError) Unwrap() []error {
 	if e.Err == nil {
-		return []error{ErrBusy}
+		return []error{errBusy}
 	}
-	return []error{ErrBusy, e.Err}
-}
-
-// FallbackError is the error of a configuration with which vLLM would silently run
-// another cache than the configured one.
-type FallbackError struct {
-	Asked, Upstream Mode
-	Reason          string
-}
-
-func (e *FallbackError) Error() string {
-	return fmt.Sprintf("mmcache: cache type %s is configured, but vLLM silently uses %s, since %s: "+
-		"change that, or set AllowFallback to do as vLLM", e.Asked, e.Upstream, e.Reason)
+	return []error{errBusy, e.Err}
 }

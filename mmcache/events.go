@@ -5,53 +5,29 @@ import "sync"
 // Event is a change of what is cached, in the order in which it happened. With them
 // a router can find out where an item is warm.
 type Event struct {
-	Kind  EventKind
-	Key   string // of Added, Evicted, Refused
-	Cause Cause  // of Refused
-	Epoch uint64 // of Cleared: the one that begins
-	Lost  int64  // of Lost: how many events were dropped; 0 after a Repair
+	// Kind is what happened:
+	//
+	//	added    the item is cached now
+	//	evicted  the item is no longer cached; it made room, was invalidated or missed
+	//	refused  the item was made but could not be cached
+	//	cleared  nothing is cached any more
+	//	lost     the subscriber was too slow, or the engine turned out to have other
+	//	         items than the cache assumed (Mirrored.Repair). What the subscriber made
+	//	         of earlier events is not true any more; Cache.Keys is.
+	Kind    string
+	Key     string // of added, evicted, refused
+	Refused error  // of refused, see Item.Refused
+	Epoch   uint64 // of cleared: the one that begins
+	Lost    int64  // of lost: how many events were dropped; 0 after a Repair
 }
-
-// EventKind is what happened.
-type EventKind uint8
 
 const (
-	// Added: the item is cached now.
-	Added EventKind = iota + 1
-	// Evicted: the item is no longer cached; it made room, was invalidated or
-	// missed.
-	Evicted
-	// Refused: the item was made but could not be cached.
-	Refused
-	// Cleared: nothing is cached any more.
-	Cleared
-	// Lost: the subscriber was too slow, or the engine turned out to have other
-	// items than the cache assumed (Mirrored.Repair). What the subscriber made of earlier
-	// events is not true any more; Cache.Keys is.
-	Lost
+	eventAdded   = "added"
+	eventEvicted = "evicted"
+	eventRefused = "refused"
+	eventCleared = "cleared"
+	eventLost    = "lost"
 )
-
-func (k EventKind) String() string {
-	return [...]string{"EventKind(0)", "added", "evicted", "refused", "cleared", "lost"}[min(int(k), 5)]
-}
-
-// Cause is why an item was not cached.
-type Cause uint8
-
-const (
-	// NoCause: it was cached, or there is no cache.
-	NoCause Cause = iota
-	// Full: there is no room now that nobody needs.
-	Full
-	// TooLarge: it is larger than the cache or its largest object.
-	TooLarge
-	// InUse: an invalidated copy is still used by a request.
-	InUse
-)
-
-func (c Cause) String() string {
-	return [...]string{"cached", "full", "too large", "in use"}[min(int(c), 3)]
-}
 
 // events hands events to subscribers without ever waiting for one.
 type events struct {
@@ -76,7 +52,7 @@ func (e *events) emit(ev Event) {
 func (s *subscriber) offer(ev Event) {
 	if s.lost > 0 {
 		select {
-		case s.ch <- Event{Kind: Lost, Lost: s.lost}:
+		case s.ch <- Event{Kind: eventLost, Lost: s.lost}:
 			s.lost = 0
 		default:
 			s.lost++

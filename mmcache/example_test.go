@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/ringcache/ringcache/lrusync"
@@ -16,11 +17,10 @@ import (
 // stay.
 func makePhoto(_ context.Context, b *mmcache.Builder) error {
 	fmt.Println("decoding")
-	b.SetUpdates([]byte("<image>*16"))
 	err := b.Layout(&serde.Item{Modality: "image", Elems: []serde.Elem{{
 		Key:  "pixel_values",
 		Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{4, 4, 3}},
-	}}})
+	}}}, []byte("<image>*16"))
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func makePhoto(_ context.Context, b *mmcache.Builder) error {
 // then nothing in its place.
 func Example() {
 	ctx := context.Background()
-	cache, err := mmcache.Open(mmcache.Options{Mode: mmcache.LRU, Capacity: 1 << 20})
+	cache, err := mmcache.Open(mmcache.Options{Mode: "lru", Capacity: 1 << 20})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -50,7 +50,7 @@ func Example() {
 			}
 			fmt.Printf("%s: hit %t, prompt %s\n", id, item.Hit, item.Updates)
 			err = req.Commit(ctx, func(b mmcache.Batch) error {
-				fmt.Println("on the wire:", b.Items[0].Form) // put it into the engine's queue
+				fmt.Println("sent:", b.Items[0].Item != nil) // put it into the engine's queue
 				return nil
 			})
 			if err != nil {
@@ -67,9 +67,9 @@ func Example() {
 	// Output:
 	// decoding
 	// first: hit false, prompt <image>*16
-	// on the wire: data
+	// sent: true
 	// second: hit true, prompt <image>*16
-	// on the wire: omitted
+	// sent: false
 	// <nil>
 }
 
@@ -78,17 +78,12 @@ func ExampleConfig_Options() {
 	c := mmcache.DefaultConfig()
 	c.CacheType, c.APIServers = "shm", 2
 	_, err := c.Options()
-	var fallback *mmcache.FallbackError
-	if errors.As(err, &fallback) {
-		fmt.Println("asked for", fallback.Asked, "and would get", fallback.Upstream)
-		fmt.Println("since", fallback.Reason)
-	}
+	fmt.Println(errors.Is(err, fs.ErrInvalid), err)
 	c.AllowFallback = true
 	o, err := c.Options()
 	fmt.Println(o.Mode, err)
 	// Output:
-	// asked for shm and would get processor_only
-	// since there are 2 API servers
+	// true mmcache: invalid argument: cache type shm is configured, but vLLM silently uses processor_only, since there are 2 API servers: change that, or set AllowFallback to do as vLLM
 	// processor_only <nil>
 }
 
@@ -114,7 +109,7 @@ func ExampleRequest_Missed() {
 				}
 			}
 			features = append(features, f)
-			fmt.Println("on the wire:", w.Form)
+			fmt.Println("sent:", f.HasData)
 		}
 		answer, err = engine.Receive(b.Envelope, features)
 		return err
@@ -150,13 +145,13 @@ func ExampleRequest_Missed() {
 	fmt.Println(cache.Close())
 	// Output:
 	// decoding
-	// on the wire: data
+	// sent: true
 	// the engine has it: true
-	// on the wire: omitted
+	// sent: false
 	// repaired: true
 	// the engine misses [photo]
 	// decoding
-	// on the wire: data
+	// sent: true
 	// the engine has it: true
 	// <nil>
 }
@@ -185,7 +180,7 @@ func ExampleCache_Shutdown() {
 		fmt.Println("open:", h.ID, h.State)
 	}
 	_, err = cache.Begin(ctx, "request-2")
-	fmt.Println(errors.Is(err, mmcache.ErrClosed))
+	fmt.Println(errors.Is(err, fs.ErrClosed))
 	req.Rollback()
 	fmt.Println(cache.Shutdown(ctx))
 	// Output:

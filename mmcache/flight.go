@@ -42,6 +42,7 @@ func (f *flights) join(key, tenant string) (fl *flight, leads bool) {
 // land ends a flight.
 func (f *flights) land(key string, fl *flight, e entry, err error) {
 	f.mu.Lock()
+	f.checkLanding(key, fl, e, err)
 	delete(f.byKey, key)
 	f.mu.Unlock()
 	fl.entry, fl.err = e, err
@@ -51,7 +52,7 @@ func (f *flights) land(key string, fl *flight, e entry, err error) {
 // obtain makes an item, or takes it from another request that makes it.
 func (r *Request) obtain(ctx context.Context, w *wanted) (entry, error) {
 	if w.produce == nil {
-		return nil, fmt.Errorf("%w: there is no producer for %q", ErrInvalid, w.key)
+		return nil, fmt.Errorf("%w: there is no producer for %q", errInvalid, w.key)
 	}
 	for {
 		f, leads := r.c.flights.join(w.key, w.tenant)
@@ -64,13 +65,13 @@ func (r *Request) obtain(ctx context.Context, w *wanted) (entry, error) {
 		case <-ctx.Done():
 			return nil, &WaitError{For: forItem, Request: r.id, Key: w.key, Err: ctx.Err()}
 		case <-r.c.done.Done():
-			return nil, fmt.Errorf("%w: item %q was not made", ErrClosed, w.key)
+			return nil, fmt.Errorf("%w: item %q was not made", errClosed, w.key)
 		}
 		switch {
 		case f.err != nil && f.tenant != w.tenant:
 			continue // its text is no business of another tenant's
 		case errors.Is(f.err, context.Canceled), errors.Is(f.err, context.DeadlineExceeded), errors.Is(f.err, errPanicked),
-			errors.Is(f.err, ErrTooLarge):
+			errors.As(f.err, new(*TooLargeError)):
 			continue // that was about the leader
 		case f.err != nil:
 			return nil, f.err
@@ -98,9 +99,9 @@ func (r *Request) lead(ctx context.Context, w *wanted, f *flight) (e entry, err 
 	}
 	d := e.describe()
 	r.c.count(func(st *Stats) { st.Produced++; st.refuse(d.refused) })
-	if d.refused != NoCause {
-		r.c.events.emit(Event{Kind: Refused, Key: w.key, Cause: d.refused})
-		r.c.o.Logger.Debug("item not cached, sent inline", "key", w.key, "bytes", d.size, "cause", d.refused.String())
+	if d.refused != nil {
+		r.c.events.emit(Event{Kind: eventRefused, Key: w.key, Refused: d.refused})
+		r.c.o.Logger.Debug("item not cached, sent inline", "key", w.key, "bytes", d.size, "cause", d.refused)
 	}
 	return e, nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"io/fs"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -38,12 +39,12 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-var modes = []mmcache.Mode{mmcache.None, mmcache.ProcessorOnly, mmcache.LRU, mmcache.SHM}
+var modes = []string{"none", "processor_only", "lru", "shm"}
 
 // forEachMode runs a test in every mode.
 func forEachMode(t *testing.T, o mmcache.Options, f func(t *testing.T, c mmcache.Cache)) {
 	for _, m := range modes {
-		t.Run(m.String(), func(t *testing.T) {
+		t.Run(m, func(t *testing.T) {
 			o := o
 			o.Mode = m
 			f(t, openCache(t, o))
@@ -55,7 +56,7 @@ func forEachMode(t *testing.T, o mmcache.Options, f func(t *testing.T, c mmcache
 // segment lies in a folder of the test.
 func openCache(t testing.TB, o mmcache.Options) mmcache.Cache {
 	t.Helper()
-	if o.Mode == mmcache.SHM {
+	if o.Mode == "shm" {
 		o.Shared.Dir, o.Shared.Name = segmentDir(t), fmt.Sprintf("mm%d", os.Getpid())
 		o.Shared.Readers = max(o.Shared.Readers, 1)
 	}
@@ -74,14 +75,14 @@ func openCache(t testing.TB, o mmcache.Options) mmcache.Cache {
 // openShared is openCache for mode shm.
 func openShared(t testing.TB, o mmcache.Options) *mmcache.Shared {
 	t.Helper()
-	o.Mode = mmcache.SHM
+	o.Mode = "shm"
 	return openCache(t, o).(*mmcache.Shared)
 }
 
 // openMirrored is openCache for mode lru.
 func openMirrored(t testing.TB, o mmcache.Options) *mmcache.Mirrored {
 	t.Helper()
-	o.Mode = mmcache.LRU
+	o.Mode = "lru"
 	return openCache(t, o).(*mmcache.Mirrored)
 }
 
@@ -128,8 +129,7 @@ func layout(n int) *serde.Item {
 // produceItem fills an item of n bytes in place; its updates are its key.
 func produceItem(key string, n int) mmcache.Producer {
 	return func(_ context.Context, b *mmcache.Builder) error {
-		b.SetUpdates([]byte(key))
-		if err := b.Layout(layout(n)); err != nil {
+		if err := b.Layout(layout(n), []byte(key)); err != nil {
 			return err
 		}
 		copy(b.Tensor("pixel_values"), content(key, n))
@@ -140,7 +140,7 @@ func produceItem(key string, n int) mmcache.Producer {
 // requireInvalid requires a refusal that names what was wrong.
 func requireInvalid(t testing.TB, err error, what string) {
 	t.Helper()
-	require.ErrorIs(t, err, mmcache.ErrInvalid)
+	require.ErrorIs(t, err, fs.ErrInvalid)
 	require.ErrorContains(t, err, what)
 }
 
@@ -176,7 +176,7 @@ func (e *engine) take(b mmcache.Batch) lrusync.Result[*serde.Item] {
 	fs := make([]lrusync.Feature[*serde.Item], len(b.Items))
 	for i, w := range b.Items {
 		fs[i] = lrusync.Feature[*serde.Item]{Key: w.Key}
-		if w.Form != mmcache.FormOmitted {
+		if w.Item != nil {
 			size, err := lrusync.ItemSize(w.Item, lrusync.Python{})
 			assert.NoError(e.t, err)
 			fs[i].HasData, fs[i].Value, fs[i].Size = true, w.Item, size
@@ -185,6 +185,23 @@ func (e *engine) take(b mmcache.Batch) lrusync.Result[*serde.Item] {
 	res, err := e.receiver.Receive(b.Envelope, fs)
 	assert.NoError(e.t, err)
 	return res
+}
+
+// What goes on the wire in the place of an item.
+const (
+	inData    = "the item"
+	inAddress = "its address"
+	omitted   = "nothing"
+)
+
+func form(w mmcache.Wire) string {
+	switch {
+	case w.Handle != nil:
+		return inAddress
+	case w.Item != nil:
+		return inData
+	}
+	return omitted
 }
 
 // assertContent compares the bytes of an item with those of its key. Any goroutine may

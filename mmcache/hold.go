@@ -48,10 +48,10 @@ func (c *cache) Lookup(ctx context.Context, key string) (*Hold, bool, error) {
 // Begin begins a request as Begin of the [Cache] does, in the place of the hold, which
 // it ends, whatever it returns. An item that was held stays for the request, if wants
 // name it. A Clear that waits for the hold does not hold up the request, and waits for the
-// request, too. Begin fails with [ErrInvalid] if the hold has ended.
+// request, too. Begin fails with [fs.ErrInvalid] if the hold has ended.
 func (h *Hold) Begin(ctx context.Context, id string, wants ...Want) (*Request, error) {
 	if !h.end() {
-		return nil, fmt.Errorf("%w: the hold of item %q has ended", ErrInvalid, h.Item.Key)
+		return nil, fmt.Errorf("%w: the hold of item %q has ended", errInvalid, h.Item.Key)
 	}
 	defer h.tx.end(rollback) // when the request has it
 	r, err := h.c.register(id, wants)

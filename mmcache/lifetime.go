@@ -7,8 +7,6 @@ import (
 	"math"
 
 	"golang.org/x/sync/semaphore"
-
-	"github.com/ringcache/ringcache/objstore"
 )
 
 // wholeGate is the weight of the gate.
@@ -71,7 +69,7 @@ func (l *lifetime) enter(ctx context.Context, id string) error {
 }
 
 func errStopped(id string) error {
-	return fmt.Errorf("%w, or shutting down: request %q can't begin", ErrClosed, id)
+	return fmt.Errorf("%w, or shutting down: request %q can't begin", errClosed, id)
 }
 
 func (c *cache) Close() error { return c.closeNow(c.backend.close) }
@@ -94,8 +92,8 @@ func (c *cache) closeAlone(end func() error) error {
 		return nil
 	}
 	err := end()
-	if errors.Is(err, objstore.ErrBusy) {
-		return fmt.Errorf("%w: %w", ErrBusy, err)
+	if errors.Is(err, errBusy) {
+		return &BusyError{Err: err}
 	}
 	c.markClosed(nil) // whatever else went wrong
 	return err
@@ -122,7 +120,7 @@ func (c *cache) Shutdown(ctx context.Context) error {
 		case c.done.Err() == nil:
 			return &BusyError{Holders: c.Holders(), Err: ctx.Err()}
 		case errors.Is(context.Cause(c.done), errAbandoned):
-			return fmt.Errorf("%w: the cache was abandoned while Shutdown waited", ErrClosed)
+			return fmt.Errorf("%w: the cache was abandoned while Shutdown waited", errClosed)
 		}
 		return nil // another Shutdown was first
 	}

@@ -27,7 +27,7 @@ func (*mirroredEntry) lasts() bool                 { return false }
 
 // OpenMirrored opens a cache of mode lru. Options.Mode is not looked at.
 func OpenMirrored(o Options) (*Mirrored, error) {
-	o.Mode = LRU
+	o.Mode = modeLRU
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (m *Mirrored) Repair(d lrusync.Drift) bool {
 		return false
 	}
 	m.count(func(st *Stats) { st.Repaired++ })
-	m.events.emit(Event{Kind: Lost}) // what the engine has is another now
+	m.events.emit(Event{Kind: eventLost}) // what the engine has is another now
 	return true
 }
 
@@ -72,7 +72,7 @@ func (t *mirroring) find(key string) (entry, bool) {
 	return &mirroredEntry{description{key: key, size: size, updates: updates}}, true
 }
 
-func (*mirroring) room(_ *Builder, it *serde.Item) (room, error) { return newHeapRoom(it, NoCause) }
+func (*mirroring) room(_ *Builder, it *serde.Item) (room, error) { return newHeapRoom(it, nil) }
 
 func (*mirroring) end(ending) {}
 
@@ -109,7 +109,7 @@ func (t *mirroring) sendOnce(ctx context.Context, r *Request, send func(Batch) e
 		batch := Batch{Items: r.wires(inline), Envelope: ticket.Envelope}
 		for i := range batch.Items {
 			if ticket.Omit[i] {
-				batch.Items[i] = Wire{Key: items[i].Key, Form: FormOmitted, Updates: ticket.Updates[i]}
+				batch.Items[i] = Wire{Key: items[i].Key, Updates: ticket.Updates[i]}
 			}
 		}
 		if err := send(batch); err != nil {
@@ -117,10 +117,10 @@ func (t *mirroring) sendOnce(ctx context.Context, r *Request, send func(Batch) e
 		}
 		t.ticket = ticket.Envelope
 		for _, k := range ticket.Evicted {
-			t.m.announce(Evicted, k)
+			t.m.announce(eventEvicted, k)
 		}
 		for _, k := range ticket.Added {
-			t.m.announce(Added, k)
+			t.m.announce(eventAdded, k)
 		}
 		return nil
 	})
@@ -129,8 +129,8 @@ func (t *mirroring) sendOnce(ctx context.Context, r *Request, send func(Batch) e
 
 // announce emits an event, unless something that came meanwhile (a repair, a request that
 // was sent again) has made it untrue.
-func (m *Mirrored) announce(kind EventKind, key string) {
-	if _, _, has := m.sender.Lookup(key); has == (kind == Added) {
+func (m *Mirrored) announce(kind, key string) {
+	if _, _, has := m.sender.Lookup(key); has == (kind == eventAdded) {
 		m.events.emit(Event{Kind: kind, Key: key})
 	}
 }
@@ -140,7 +140,7 @@ func (m *Mirrored) announce(kind EventKind, key string) {
 func sendError(ctx context.Context, began bool, id string, err error) error {
 	switch {
 	case errors.Is(err, lrusync.ErrNested):
-		return fmt.Errorf("%w: in mode lru a request can't be sent, nor the cache cleared, from within the send of a request: %w", ErrInvalid, err)
+		return fmt.Errorf("%w: in mode lru a request can't be sent, nor the cache cleared, from within the send of a request: %w", errInvalid, err)
 	case !began && err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return &WaitError{For: forSend, Request: id, Err: ctx.Err()}
 	}
@@ -151,18 +151,18 @@ func sendError(ctx context.Context, began bool, id string, err error) error {
 // again with them, as Commit does. What is no longer at hand is made again, by
 // the producers that Item was given. The client need not learn of it. Only an engine
 // with a mirrored cache (mode lru) misses items: in other modes Missed fails with
-// [ErrInvalid].
+// [fs.ErrInvalid].
 func (r *Request) Missed(ctx context.Context, keys []string, send func(Batch) error) error {
 	t, ok := r.tx.(*mirroring)
 	if !ok {
-		return fmt.Errorf("%w: only an engine with a mirrored cache (mode lru) misses items, not mode %s", ErrInvalid, r.c.o.Mode)
+		return fmt.Errorf("%w: only an engine with a mirrored cache (mode lru) misses items, not mode %s", errInvalid, r.c.o.Mode)
 	}
 	return r.send(ctx, "Missed", committed, send, func() error {
 		t.missed++
 		r.c.count(func(st *Stats) { st.Missed += int64(len(keys)); st.Resent++ })
 		t.m.sender.Missed(t.ticket, keys)
 		for _, k := range keys {
-			t.m.announce(Evicted, k)
+			t.m.announce(eventEvicted, k)
 			if w := r.byKey[k]; w != nil {
 				if err := r.make(ctx, w); err != nil {
 					return err

@@ -21,7 +21,7 @@ func TestNilSendIsAnError(t *testing.T) {
 		require.NoError(t, err)
 		requireInvalid(t, r.Commit(ctx, nil), "the send of Commit is nil")
 		require.NoError(t, r.Commit(ctx, sent))
-		if c.Mode() == mmcache.LRU {
+		if c.Mode() == "lru" {
 			requireInvalid(t, r.Missed(ctx, []string{"a"}, nil), "the send of Missed is nil")
 		}
 		r.Finish()
@@ -76,7 +76,7 @@ func TestCommittedRequestIsNotCalledEnded(t *testing.T) {
 // The error of a tenant's producer is no business of another tenant, who makes the
 // item by its own producer.
 func TestErrorOfAnotherTenantIsNotPassedOn(t *testing.T) {
-	o := mmcache.Options{Mode: mmcache.ProcessorOnly, Capacity: 1 << 20}
+	o := mmcache.Options{Mode: "processor_only", Capacity: 1 << 20}
 	bubble(t, o, func(t *testing.T, c mmcache.Cache) {
 		begin := func(id, tenant string) *mmcache.Request {
 			r, err := c.Begin(ctx, id, mmcache.Want{Key: "k", Bytes: 200, Tenant: tenant})

@@ -11,11 +11,24 @@ import (
 	"github.com/ringcache/ringcache/pycompat"
 )
 
+// The values of Options.Mode, as vLLM calls them.
+const (
+	modeNone          = "none"
+	modeProcessorOnly = "processor_only"
+	modeLRU           = "lru"
+	modeSHM           = "shm"
+)
+
 // Options are those of a cache. [Config.Options] returns the ones that match a vLLM
 // server.
 type Options struct {
-	// Mode is the kind of the cache, for Open.
-	Mode Mode
+	// Mode is the kind of the cache, for Open:
+	//
+	//	none            makes every item for every request; also ""
+	//	processor_only  keeps items in the frontend and sends them each time
+	//	lru             mirrors what the engine keeps and sends items once
+	//	shm             keeps items in shared memory and sends handles
+	Mode string
 	// Generation of the vLLM engine; nil is the newest known.
 	Generation *pycompat.Generation
 	// Capacity is the bytes that the cache holds: of items here
@@ -82,14 +95,18 @@ const (
 
 // withDefaults validates the options and fills in what is left out.
 func (o Options) withDefaults() (Options, error) {
-	if o.Mode > SHM {
-		return o, fmt.Errorf("%w: mode %d", ErrInvalid, o.Mode)
+	switch o.Mode {
+	case "":
+		o.Mode = modeNone
+	case modeNone, modeProcessorOnly, modeLRU, modeSHM:
+	default:
+		return o, fmt.Errorf("%w: mode %q: want none, processor_only, lru or shm", errInvalid, o.Mode)
 	}
-	if o.Mode != None && (!(o.Capacity >= 0) || o.Capacity > math.MaxInt64/2) {
-		return o, fmt.Errorf("%w: capacity of %v bytes", ErrInvalid, o.Capacity)
+	if o.Mode != modeNone && (!(o.Capacity >= 0) || o.Capacity > math.MaxInt64/2) {
+		return o, fmt.Errorf("%w: capacity of %v bytes", errInvalid, o.Capacity)
 	}
 	if o.InFlight < 0 || o.MaxItem < 0 {
-		return o, fmt.Errorf("%w: InFlight %d, MaxItem %d", ErrInvalid, o.InFlight, o.MaxItem)
+		return o, fmt.Errorf("%w: InFlight %d, MaxItem %d", errInvalid, o.InFlight, o.MaxItem)
 	}
 	var err error
 	if o.Generation, err = pycompat.Resolve(o.Generation); err != nil {
@@ -102,9 +119,9 @@ func (o Options) withDefaults() (Options, error) {
 		o.MaxItem = min(o.InFlight, defaultMaxItem)
 	}
 	if o.MaxItem > o.InFlight {
-		return o, fmt.Errorf("%w: MaxItem %d is above InFlight %d, so no such item could ever be made", ErrInvalid, o.MaxItem, o.InFlight)
+		return o, fmt.Errorf("%w: MaxItem %d is above InFlight %d, so no such item could ever be made", errInvalid, o.MaxItem, o.InFlight)
 	}
-	if o.Mode == SHM {
+	if o.Mode == modeSHM {
 		if err := o.Shared.withDefaults(o.Capacity); err != nil {
 			return o, err
 		}
@@ -118,7 +135,7 @@ func (o Options) withDefaults() (Options, error) {
 // Validate reports what is wrong with the options.
 func (o Options) Validate() error {
 	o, err := o.withDefaults()
-	if err == nil && o.Mode == SHM {
+	if err == nil && o.Mode == modeSHM {
 		if o.Shared.FIFO {
 			return o.store().ValidateFIFO()
 		}
@@ -129,7 +146,7 @@ func (o Options) Validate() error {
 
 func (s *SharedOptions) withDefaults(capacity float64) error {
 	if s.Adopt && (s.Name == "" || s.FIFO) {
-		return fmt.Errorf("%w: Adopt needs a Name, and a Pool", ErrInvalid)
+		return fmt.Errorf("%w: Adopt needs a Name, and a Pool", errInvalid)
 	}
 	if float64(s.MaxObject) > capacity {
 		s.MaxObject = int(capacity)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/mmcache"
+	"github.com/ringcache/ringcache/objstore"
 )
 
 // The zero values of FIFO and MaxObject are useful ones.
@@ -16,7 +17,7 @@ func TestZeroOptionsAreUseful(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, st.Ring, "the policy is not FIFO")
 	r, b := run(t, c, 500<<10, "large")
-	require.Equal(t, mmcache.FormAddress, b.Items[0].Form)
+	require.Equal(t, inAddress, form(b.Items[0]))
 	r.Finish()
 }
 
@@ -25,15 +26,23 @@ func TestZeroOptionsAreUseful(t *testing.T) {
 func TestMaxObjectAboveCapacity(t *testing.T) {
 	for _, fifo := range []bool{false, true} {
 		t.Run(fmt.Sprint("FIFO ", fifo), func(t *testing.T) {
-			c := openCache(t, mmcache.Options{Mode: mmcache.SHM, Capacity: 1 << 20, Shared: mmcache.SharedOptions{MaxObject: 128 << 20, FIFO: fifo}})
+			c := openCache(t, mmcache.Options{Mode: "shm", Capacity: 1 << 20, Shared: mmcache.SharedOptions{MaxObject: 128 << 20, FIFO: fifo}})
 			r, err := c.Begin(ctx, "r", bytesOf("a", 2<<20))
 			require.NoError(t, err)
 			it, err := r.Item(ctx, "a", produceItem("a", 1<<20))
 			require.NoError(t, err)
-			require.Equal(t, mmcache.TooLarge, it.Refused)
+			require.ErrorIs(t, it.Refused, objstore.ErrTooLarge)
 			r.Rollback()
 		})
 	}
-	o := mmcache.Options{Mode: mmcache.SHM, Capacity: 1 << 20, Shared: mmcache.SharedOptions{Readers: 1, MaxObject: -1}}
+	o := mmcache.Options{Mode: "shm", Capacity: 1 << 20, Shared: mmcache.SharedOptions{Readers: 1, MaxObject: -1}}
 	requireInvalid(t, o.Validate(), "MaxObjectSize -1")
+}
+
+// A mode that is spelled wrong is refused with those that there are; none is the default.
+func TestModeIsOneOfFour(t *testing.T) {
+	_, err := mmcache.Open(mmcache.Options{Mode: "smh"})
+	requireInvalid(t, err, `mode "smh": want none, processor_only, lru or shm`)
+	requireInvalid(t, mmcache.Options{Mode: "LRU"}.Validate(), `mode "LRU"`)
+	require.Equal(t, "none", openCache(t, mmcache.Options{}).Mode())
 }

@@ -88,7 +88,7 @@ func TestChildrenCount(t *testing.T) {
 	defer func() { require.NoError(t, reader.Close()) }()
 	for i := range 6 { // three children at two workers
 		require.Equal(t, int64(1), c.Stats().Quarantined, "after %d reads", i)
-		v, err := reader.Get(sent.Items[0].Handle, "a")
+		v, err := reader.Get(*sent.Items[0].Handle, "a")
 		require.NoError(t, err)
 		assertContent(t, "a", v.Item())
 		require.NoError(t, v.Release())
@@ -105,14 +105,14 @@ func TestAdoptKeepsItemsWarm(t *testing.T) {
 		return c
 	}
 	c := open()
-	require.Zero(t, c.Adoption(), "there was nothing to adopt")
+	require.Zero(t, c.Adoption, "there was nothing to adopt")
 	r, sent := shmRequest(t, c, "r", "a", 5000, 1)
 	r.Finish()
 	require.NoError(t, c.Detach())
 
 	c = open()
-	require.Equal(t, 1, c.Adoption().Kept)
-	require.True(t, c.Adoption().Clean)
+	require.Equal(t, 1, c.Adoption.Kept)
+	require.True(t, c.Adoption.Clean)
 	r, err := c.Begin(ctx, "r", want(5000, "a")...)
 	require.NoError(t, err)
 	it, err := r.Item(ctx, "a", mustNotProduce(t))
@@ -145,7 +145,7 @@ func TestAdoptNeedsANameAndThePool(t *testing.T) {
 		"FIFO":    {Readers: 1, Adopt: true, Name: "n", FIFO: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := mmcache.Options{Mode: mmcache.SHM, Capacity: 1 << 20, Shared: shared}
+			o := mmcache.Options{Mode: "shm", Capacity: 1 << 20, Shared: shared}
 			requireInvalid(t, o.Validate(), "Adopt needs a Name, and a Pool")
 		})
 	}
@@ -162,41 +162,43 @@ func TestPrepareReports(t *testing.T) {
 func TestModesAreTypes(t *testing.T) {
 	forEachMode(t, mmcache.Options{Capacity: 1 << 20}, func(t *testing.T, c mmcache.Cache) {
 		_, shared := c.(*mmcache.Shared)
-		require.Equal(t, c.Mode() == mmcache.SHM, shared)
+		require.Equal(t, c.Mode() == "shm", shared)
 		_, mirrored := c.(*mmcache.Mirrored)
-		require.Equal(t, c.Mode() == mmcache.LRU, mirrored)
+		require.Equal(t, c.Mode() == "lru", mirrored)
 	})
 	for name, open := range map[string]func(mmcache.Options) (mmcache.Cache, error){
 		"OpenShared":   func(o mmcache.Options) (mmcache.Cache, error) { return mmcache.OpenShared(o) },
 		"OpenMirrored": func(o mmcache.Options) (mmcache.Cache, error) { return mmcache.OpenMirrored(o) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := open(mmcache.Options{Mode: mmcache.ProcessorOnly, Capacity: 1 << 20, Shared: mmcache.SharedOptions{Readers: 1, Dir: t.TempDir(), Name: "typed"}})
+			c, err := open(mmcache.Options{Mode: "processor_only", Capacity: 1 << 20, Shared: mmcache.SharedOptions{Readers: 1, Dir: t.TempDir(), Name: "typed"}})
 			require.NoError(t, err)
-			require.Equal(t, name == "OpenShared", c.Mode() == mmcache.SHM, "whatever Options.Mode is")
+			require.Equal(t, name == "OpenShared", c.Mode() == "shm", "whatever Options.Mode is")
 			require.NoError(t, c.Close())
 		})
 	}
-	c, err := mmcache.Open(mmcache.Options{Mode: mmcache.SHM, Capacity: -1})
+	c, err := mmcache.Open(mmcache.Options{Mode: "shm", Capacity: -1})
 	requireInvalid(t, err, "capacity of -1 bytes")
 	require.True(t, c == nil, "an interface that is nil, and not one with a nil pointer")
 }
 
-func TestUpdatesComeBeforeLayout(t *testing.T) {
+// A Layout that was refused leaves nothing of itself to the next one.
+func TestUpdatesAreThoseOfTheLayoutThatSucceeded(t *testing.T) {
 	forEachMode(t, mmcache.Options{Capacity: 1 << 20}, func(t *testing.T, c mmcache.Cache) {
 		r, err := c.Begin(ctx, "r", want(100, "a")...)
 		require.NoError(t, err)
 		defer r.Rollback()
-		_, err = r.Item(ctx, "a", func(_ context.Context, b *mmcache.Builder) error {
-			defer b.SetUpdates([]byte("late"))
-			return b.Layout(layout(100))
+		it, err := r.Item(ctx, "a", func(_ context.Context, b *mmcache.Builder) error {
+			require.ErrorAs(t, b.Layout(layout(100), []byte("too long")), new(*mmcache.TooLargeError))
+			return b.Layout(layout(99), []byte("b"))
 		})
-		requireInvalid(t, err, "after Layout")
+		require.NoError(t, err)
+		require.Equal(t, mmcache.Item{Key: "a", Size: 99, Updates: []byte("b")}, it)
 	})
 }
 
-// What is quick to make goes first, whoever came first. SetCost is for what took another
-// time than its producer did.
+// What is quick to make goes first, whoever came first. Builder.Cost is for what took
+// another time than its producer did.
 func TestCheapItemGoesFirst(t *testing.T) {
 	for _, cheap := range []string{"a", "b"} {
 		t.Run(cheap, func(t *testing.T) {
@@ -205,9 +207,9 @@ func TestCheapItemGoesFirst(t *testing.T) {
 				r, err := c.Begin(ctx, k, want(3000, k)...)
 				require.NoError(t, err)
 				_, err = r.Item(ctx, k, func(ctx context.Context, b *mmcache.Builder) error {
-					b.SetCost(time.Hour)
+					b.Cost = time.Hour
 					if k == cheap {
-						b.SetCost(time.Nanosecond)
+						b.Cost = time.Nanosecond
 					}
 					return produceItem(k, 3000)(ctx, b)
 				})
@@ -227,8 +229,8 @@ func TestTenantsHaveQuotas(t *testing.T) {
 	defer r.Rollback()
 	a, err := r.Item(ctx, "a", produceItem("a", 8000))
 	require.NoError(t, err)
-	require.Equal(t, mmcache.NoCause, a.Refused)
+	require.NoError(t, a.Refused)
 	b, err := r.Item(ctx, "b", produceItem("b", 8000))
 	require.NoError(t, err)
-	require.Equal(t, mmcache.Full, b.Refused, "it goes inline")
+	require.ErrorIs(t, b.Refused, objstore.ErrFull, "it goes inline")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/ringcache/ringcache/internal/invariants"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/serde"
 )
@@ -42,7 +43,7 @@ func openProcessorOnly(o Options) (*processorOnly, error) {
 	p.backend = p
 	p.lru = lrusync.NewLRU(o.Capacity, lrusync.LRUOptions[*cachedEntry]{OnRemove: func(key string, e *cachedEntry) {
 		if !e.invalidated {
-			p.events.emit(Event{Kind: Evicted, Key: key})
+			p.events.emit(Event{Kind: eventEvicted, Key: key})
 		}
 	}})
 	return p, nil
@@ -65,18 +66,19 @@ func (t *pinning) find(key string) (entry, bool) {
 		return nil, false
 	}
 	p.lru.Touch(key)
-	return t.pin(e), true
+	t.pin(e)
+	p.checkChange()
+	return e, true
 }
 
-func (t *pinning) pin(e *cachedEntry) *cachedEntry {
+func (t *pinning) pin(e *cachedEntry) {
 	e.users++
 	t.p.lru.Pin(e.key)
 	t.pinned = append(t.pinned, e)
-	return e
 }
 
 func (t *pinning) room(_ *Builder, it *serde.Item) (room, error) {
-	h, err := newHeapRoom(it, NoCause)
+	h, err := newHeapRoom(it, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -100,6 +102,7 @@ func (t *pinning) end(ending) {
 			p.lru.Pop(e.key)
 		}
 	}
+	p.checkChange()
 }
 
 // cacheableRoom is memory on the heap that the cache takes over if it can.
@@ -114,21 +117,23 @@ func (c *cacheableRoom) done(b *Builder) (entry, error) {
 	defer p.mu.Unlock()
 	e := &cachedEntry{heapEntry: heapEntry{b.describe(), c.item}}
 	if p.lru.Has(e.key) {
-		e.refused = InUse
+		e.refused = errInUse
 		return &e.heapEntry, nil
 	}
 	// Prompt updates are memory too; upstream does not count them.
 	err := p.lru.Put(e.key, e, e.heapEntry.needs(0))
 	switch {
 	case errors.Is(err, lrusync.ErrPinned):
-		e.refused = Full
+		e.refused = errFull
 	case errors.Is(err, lrusync.ErrTooLarge):
-		e.refused = TooLarge
+		e.refused = errTooLarge
 	case err != nil:
 		return nil, err
 	default:
-		p.events.emit(Event{Kind: Added, Key: e.key})
-		return c.t.pin(e), nil
+		p.events.emit(Event{Kind: eventAdded, Key: e.key})
+		c.t.pin(e)
+		p.checkChange()
+		return e, nil
 	}
 	return &e.heapEntry, nil
 }
@@ -142,10 +147,11 @@ func (p *processorOnly) invalidate(key string) bool {
 		return false
 	case e.users > 0:
 		e.invalidated = true
-		p.events.emit(Event{Kind: Evicted, Key: key})
+		p.events.emit(Event{Kind: eventEvicted, Key: key})
 	default:
 		p.lru.Pop(key)
 	}
+	p.checkChange()
 	return true
 }
 
@@ -181,6 +187,17 @@ func (p *processorOnly) measure() (items, bytes, quarantined int64) {
 func (p *processorOnly) check() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.checkLocked()
+}
+
+// checkChange is check after a change. p.mu is held.
+func (p *processorOnly) checkChange() {
+	if checkNow(p.lru.Len()) {
+		invariants.Must(p.checkLocked())
+	}
+}
+
+func (p *processorOnly) checkLocked() error {
 	errs := []error{p.lru.CheckStructure()}
 	for key, l := range p.lru.All() {
 		if e := l.Value; e.users < 0 || l.Pinned != (e.users > 0) || e.invalidated && e.users == 0 {

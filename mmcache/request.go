@@ -69,6 +69,7 @@ func (s state) String() string {
 
 // become changes the state. The cache's lock is held.
 func (r *Request) become(s state) {
+	r.checkBecomes(s)
 	r.state, r.since = s, time.Now()
 	if s >= ended {
 		delete(r.c.ids, r.id)
@@ -95,17 +96,19 @@ type Item struct {
 	Size int64
 	// Updates are its prompt updates. They must not be written to.
 	Updates []byte
-	// Refused is why an item that was made is not cached.
-	Refused Cause
+	// Refused is why an item that was made is not cached, in every mode:
+	//
+	//	objstore.ErrFull       there is no room that nobody needs
+	//	objstore.ErrTooLarge   the item is larger than the cache or its largest object
+	//	objstore.ErrKeyExists  a request still uses an invalidated copy
+	//	nil                    it is cached, or there is no cache
+	Refused error
 }
 
 func newItem(e entry, hit bool) Item {
 	d := e.describe()
 	return Item{Key: d.key, Hit: hit, Size: d.size, Updates: d.updates, Refused: d.refused}
 }
-
-// ID returns the request's id.
-func (r *Request) ID() string { return r.id }
 
 // enter begins a call that uses items, in one of two states.
 func (r *Request) enter(want state) error {
@@ -119,20 +122,21 @@ func (r *Request) enter(want state) error {
 	case r.state == committed && want == open:
 		return fmt.Errorf("%w: %q", committedError{}, r.id)
 	case r.state != want:
-		return fmt.Errorf("%w: request %q was not committed yet", ErrInvalid, r.id)
+		return fmt.Errorf("%w: request %q was not committed yet", errInvalid, r.id)
 	}
 	r.running++
 	return nil
 }
 
 func (r *Request) abandonedError() error {
-	return fmt.Errorf("%w: request %q was open when the cache was abandoned", ErrClosed, r.id)
+	return fmt.Errorf("%w: request %q was open when the cache was abandoned", errClosed, r.id)
 }
 
 // leave ends such a call, and the request with the last one.
 func (r *Request) leave() {
 	r.c.mu.Lock()
 	r.running--
+	r.checkRunning()
 	last, how := r.running == 0, r.how
 	r.c.mu.Unlock()
 	if !last {
@@ -142,6 +146,7 @@ func (r *Request) leave() {
 	for _, w := range r.byKey {
 		r.release(w, w.charge)
 	}
+	r.checkLeft()
 	r.c.remove(r)
 	r.c.gate.Release(1)
 }
@@ -152,6 +157,7 @@ func (r *Request) release(w *wanted, bytes int64) {
 	if r.claim != nil {
 		r.c.budget.release(r.claim, bytes)
 	}
+	r.checkCharge(w)
 }
 
 // Item returns an item of the request: from the cache, from another request that
@@ -162,11 +168,11 @@ func (r *Request) release(w *wanted, bytes int64) {
 // engine turns out not to have the item.
 //
 // Errors: produce's; ctx's; [TooLargeError] if the item exceeds what was
-// announced; [ErrInvalid] for a key that is in none of the Wants; [ErrEnded].
+// announced; [fs.ErrInvalid] for a key that is in none of the Wants; [ErrEnded].
 func (r *Request) Item(ctx context.Context, key string, produce Producer) (Item, error) {
 	w := r.byKey[key]
 	if w == nil {
-		return Item{}, fmt.Errorf("%w: request %q has no Want of key %q", ErrInvalid, r.id, key)
+		return Item{}, fmt.Errorf("%w: request %q has no Want of key %q", errInvalid, r.id, key)
 	}
 	if err := r.enter(open); err != nil {
 		return Item{}, err

@@ -30,15 +30,15 @@ func (r *Request) SetChildren(n int) {
 //
 // From within send anything may be called that does not send: Finish, Abort and
 // Rollback of this request then take effect when send has returned. In mode lru
-// Commit, Missed and Clear fail there with [ErrInvalid].
+// Commit, Missed and Clear fail there with [fs.ErrInvalid].
 //
 // Errors: send's; [WaitError] when ctx ends while another request is being sent;
-// [ErrInvalid]; [ErrEnded]; [ErrClosed].
+// [fs.ErrInvalid]; [ErrEnded]; [fs.ErrClosed].
 func (r *Request) Commit(ctx context.Context, send func(Batch) error) error {
 	return r.send(ctx, "Commit", open, send, func() error {
 		for _, w := range r.wants {
 			if w.entry == nil {
-				return fmt.Errorf("%w: Commit without item %q", ErrInvalid, w.key)
+				return fmt.Errorf("%w: Commit without item %q", errInvalid, w.key)
 			}
 		}
 		if err := r.tx.commit(ctx, r, send); err != nil {
@@ -59,7 +59,7 @@ func (r *Request) Commit(ctx context.Context, send func(Batch) error) error {
 // send runs f, which sends the request, in one of two states.
 func (r *Request) send(ctx context.Context, what string, from state, send func(Batch) error, f func() error) error {
 	if send == nil {
-		return fmt.Errorf("%w: the send of %s is nil", ErrInvalid, what)
+		return fmt.Errorf("%w: the send of %s is nil", errInvalid, what)
 	}
 	began := false
 	waiting, end := joined(ctx, r.c.done)
@@ -77,12 +77,12 @@ func (r *Request) send(ctx context.Context, what string, from state, send func(B
 	switch {
 	case began:
 	case errors.Is(err, turn.ErrHeld):
-		return fmt.Errorf("%w: %s of request %q from within its own send", ErrInvalid, what, r.id)
+		return fmt.Errorf("%w: %s of request %q from within its own send", errInvalid, what, r.id)
 	default:
 		err = &WaitError{For: forSend, Request: r.id, Err: err}
 	}
 	if r.c.done.Err() != nil && errors.As(err, new(*WaitError)) {
-		return fmt.Errorf("%w: the cache was abandoned", ErrClosed)
+		return fmt.Errorf("%w: the cache was abandoned", errClosed)
 	}
 	return err
 }

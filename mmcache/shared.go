@@ -2,15 +2,12 @@ package mmcache
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"strconv"
 	"sync/atomic"
 
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/objstore"
-	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring/memory"
 )
 
@@ -18,28 +15,21 @@ import (
 // prompt updates.
 type Shared struct {
 	*cache
-	store    objstore.Store
-	pool     *objstore.Pool // the store, nil if it is a FIFO
-	adoption objstore.Adoption
-	begun    atomic.Uint64 // transactions
-}
+	// Adoption is what OpenShared found in a segment that it took over; zero if it made
+	// a new one.
+	Adoption objstore.Adoption
 
-// sharedEntry is an item in shared memory.
-type sharedEntry struct {
-	description
-	handle objstore.Handle
+	store objstore.Store
+	pool  *objstore.Pool // the store, nil if it is a FIFO
+	begun atomic.Uint64  // transactions
 }
-
-func (*sharedEntry) needs(int64) int64 { return 0 }
-func (*sharedEntry) data() *serde.Item { return nil }
-func (*sharedEntry) lasts() bool       { return true }
 
 // OpenShared opens a cache of mode shm: it creates the segment, which the workers
 // attach to when they start, and which Close removes; or it adopts one
 // (SharedOptions.Adopt). Options.Mode is not looked at. The errors are those of
 // objstore.CreatePool and objstore.AdoptPool.
 func OpenShared(o Options) (*Shared, error) {
-	o.Mode = SHM
+	o.Mode = modeSHM
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -48,9 +38,9 @@ func OpenShared(o Options) (*Shared, error) {
 	s.backend = s
 	so := o.store()
 	so.Watch = func(c objstore.Change) {
-		kind := Evicted
+		kind := eventEvicted
 		if c.Present {
-			kind = Added
+			kind = eventAdded
 		}
 		s.events.emit(Event{Kind: kind, Key: c.Key})
 	}
@@ -69,7 +59,7 @@ func OpenShared(o Options) (*Shared, error) {
 // openPool adopts a pool, or makes one if there is none to adopt.
 func (s *Shared) openPool(adopt bool, o objstore.Options) (p *objstore.Pool, err error) {
 	if adopt {
-		if p, s.adoption, err = objstore.AdoptPool(o); !errors.Is(err, objstore.ErrNotExist) {
+		if p, s.Adoption, err = objstore.AdoptPool(o); !errors.Is(err, objstore.ErrNotExist) {
 			return p, err
 		}
 	}
@@ -79,10 +69,6 @@ func (s *Shared) openPool(adopt bool, o objstore.Options) (p *objstore.Pool, err
 // Name returns the name of the segment, which the engine needs
 // (pycompat.SegmentEnv).
 func (s *Shared) Name() string { return s.store.Name() }
-
-// Adoption returns what OpenShared found in a segment that it took over; it is zero
-// if OpenShared made a new one.
-func (s *Shared) Adoption() objstore.Adoption { return s.adoption }
 
 // Prepare maps the pages ahead, and asks for huge pages, NUMA nodes and locked
 // memory; the report lists what was obtained. See segment.Segment.Prepare.
@@ -127,122 +113,6 @@ func (s *Shared) begin(id string) (transaction, error) {
 		return nil, closedError(err)
 	}
 	return &sharing{s, r}, nil
-}
-
-// sharing is a transaction that is a request of the store.
-type sharing struct {
-	s *Shared
-	r objstore.Request
-}
-
-func (t *sharing) find(key string) (entry, bool) {
-	h, note, err := t.r.Keep(key)
-	if err != nil {
-		return nil, false
-	}
-	e := &sharedEntry{description{key: key}, h}
-	if len(note) >= noteFixed { // else it was put by hand, beside this cache
-		e.size, e.updates = int64(binary.LittleEndian.Uint64(note)), note[noteFixed:]
-	}
-	return e, true
-}
-
-// The store keeps a note with each object: the item's size by vLLM's rules, in so
-// many bytes, little-endian; and its prompt updates.
-const noteFixed = 8
-
-func appendNote(size int64, updates []byte) []byte {
-	return append(binary.LittleEndian.AppendUint64(nil, uint64(size)), updates...)
-}
-
-func (t *sharing) room(b *Builder, it *serde.Item) (room, error) {
-	r, err := t.r.Reserve(b.wanted.key, it, objstore.PutOptions{
-		Tenant: b.wanted.tenant, Note: appendNote(b.size, b.updates),
-	})
-	switch {
-	case err == nil:
-		return &sharedRoom{r}, nil
-	case errors.Is(err, objstore.ErrTooLarge):
-		return newHeapRoom(it, TooLarge)
-	case errors.Is(err, objstore.ErrFull):
-		return newHeapRoom(it, Full)
-	case errors.Is(err, objstore.ErrKeyExists): // put by hand, beside this cache
-		return newHeapRoom(it, InUse)
-	}
-	return nil, closedError(err)
-}
-
-// sharedRoom is memory in the segment.
-type sharedRoom struct{ r *objstore.Reservation }
-
-func (m *sharedRoom) tensor(key string) []byte { return m.r.Tensor(key) }
-
-func (m *sharedRoom) discard() { m.r.Discard() }
-
-func (m *sharedRoom) done(b *Builder) (entry, error) {
-	m.r.SetCost(b.cost)
-	h, err := m.r.Commit()
-	if err != nil {
-		return nil, closedError(err)
-	}
-	return &sharedEntry{b.describe(), h}, nil
-}
-
-// commit sends the handles, which count once for each place in the request and each
-// child. If the request can't be sent they count until it is committed, with whatever
-// count is right then, or rolled back.
-func (t *sharing) commit(_ context.Context, r *Request, send func(Batch) error) error {
-	for _, w := range r.byKey {
-		if e, ok := w.entry.(*sharedEntry); ok {
-			if err := t.r.SetUses(e.handle, w.places*r.children); err != nil {
-				return closedError(err)
-			}
-		}
-	}
-	items := make([]Wire, len(r.wants))
-	for i, w := range r.wants {
-		e, ok := w.entry.(*sharedEntry)
-		if !ok {
-			items[i] = inline(w.entry)
-			continue
-		}
-		items[i] = Wire{
-			Key: e.key, Form: FormAddress, Item: serde.NewAddressItem(e.handle, w.modality), Handle: e.handle, Updates: e.updates, sharing: t,
-		}
-	}
-	if err := send(Batch{Items: items}); err != nil {
-		return err
-	}
-	_ = t.r.Commit() // fails only if the store was abandoned meanwhile
-	return nil
-}
-
-// stored returns what a worker will find at the address in an address item.
-func (t *sharing) stored(w Wire) (*serde.Item, error) {
-	h, ok, err := serde.ParseAddress(w.Item, serde.Options{Generation: t.s.o.Generation})
-	if err != nil || !ok {
-		return nil, errors.Join(fmt.Errorf("%w: the address item of key %q has no address", ErrInvalid, w.Key), err)
-	}
-	v, err := t.r.Stored(h)
-	if err != nil {
-		return nil, err
-	}
-	it, ok := v.(*serde.Item)
-	if !ok {
-		return nil, fmt.Errorf("%w: under key %q lies a %T, not an item", ErrInvalid, w.Key, v)
-	}
-	return it, nil
-}
-
-func (t *sharing) end(how ending) {
-	switch how {
-	case finish:
-		t.r.Finish()
-	case abort:
-		t.r.Abort()
-	default:
-		t.r.Rollback()
-	}
 }
 
 func (s *Shared) invalidate(key string) bool { return s.store.Remove(key) }

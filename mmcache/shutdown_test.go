@@ -3,6 +3,7 @@ package mmcache_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"testing"
 	"testing/synctest"
@@ -38,9 +39,9 @@ func TestAbandonLeavesNoSegment(t *testing.T) {
 		require.NoError(t, err)
 		h, held, err := c.Lookup(ctx, "a")
 		require.NoError(t, err)
-		require.ErrorIs(t, c.Close(), mmcache.ErrBusy)
+		require.ErrorAs(t, c.Close(), new(*mmcache.BusyError))
 		require.NoError(t, c.Abandon())
-		if c.Mode() == mmcache.SHM {
+		if c.Mode() == "shm" {
 			requireNothingLeft(t)
 		}
 		requireBalance(t, c, 0)
@@ -49,10 +50,10 @@ func TestAbandonLeavesNoSegment(t *testing.T) {
 		require.Empty(t, c.Holders())
 
 		_, err = fresh.Item(ctx, "b", produceItem("b", 100))
-		require.ErrorIs(t, err, mmcache.ErrClosed)
-		require.ErrorIs(t, fresh.Commit(ctx, sent), mmcache.ErrClosed)
-		if c.Mode() == mmcache.LRU {
-			require.ErrorIs(t, sentOne.Missed(ctx, []string{"a"}, sent), mmcache.ErrClosed)
+		require.ErrorIs(t, err, fs.ErrClosed)
+		require.ErrorIs(t, fresh.Commit(ctx, sent), fs.ErrClosed)
+		if c.Mode() == "lru" {
+			require.ErrorIs(t, sentOne.Missed(ctx, []string{"a"}, sent), fs.ErrClosed)
 		}
 		fresh.Rollback()
 		sentOne.Finish()
@@ -62,10 +63,10 @@ func TestAbandonLeavesNoSegment(t *testing.T) {
 			h.Release()
 		}
 		_, err = c.Begin(ctx, "late")
-		require.ErrorIs(t, err, mmcache.ErrClosed)
+		require.ErrorIs(t, err, fs.ErrClosed)
 		_, _, err = c.Lookup(ctx, "a")
-		require.ErrorIs(t, err, mmcache.ErrClosed)
-		require.ErrorIs(t, c.Clear(ctx, func(lrusync.Envelope) error { return nil }), mmcache.ErrClosed)
+		require.ErrorIs(t, err, fs.ErrClosed)
+		require.ErrorIs(t, c.Clear(ctx, func(lrusync.Envelope) error { return nil }), fs.ErrClosed)
 		passFence(c)
 		c.Invalidate("a")
 		require.Zero(t, c.Stats().Misused)
@@ -88,7 +89,7 @@ func TestProducerMayWriteAfterAbandon(t *testing.T) {
 		require.NoError(t, err)
 		go func() {
 			_, err := r.Item(ctx, "a", func(_ context.Context, b *mmcache.Builder) error {
-				if err := b.Layout(layout(n)); err != nil {
+				if err := b.Layout(layout(n), nil); err != nil {
 					return err
 				}
 				close(laidOut)
@@ -100,15 +101,15 @@ func TestProducerMayWriteAfterAbandon(t *testing.T) {
 		}()
 		<-laidOut
 		require.NoError(t, c.Abandon())
-		if c.Mode() == mmcache.SHM {
+		if c.Mode() == "shm" {
 			requireNothingLeft(t)
 		}
 		require.NoError(t, c.Close(), "closing twice is fine, also if something still runs")
 		close(write)
-		if err := <-got; c.Mode() == mmcache.SHM {
-			require.ErrorIs(t, err, mmcache.ErrClosed)
+		if err := <-got; c.Mode() == "shm" {
+			require.ErrorIs(t, err, fs.ErrClosed)
 		}
-		require.ErrorIs(t, r.Commit(ctx, sent), mmcache.ErrClosed)
+		require.ErrorIs(t, r.Commit(ctx, sent), fs.ErrClosed)
 		requireBalance(t, c, 0)
 	})
 }
@@ -130,9 +131,9 @@ func TestAbandonDuringASend(t *testing.T) {
 					r.Rollback()
 					return failure
 				}), failure)
-				require.ErrorIs(t, r.Commit(ctx, sent), mmcache.ErrClosed)
+				require.ErrorIs(t, r.Commit(ctx, sent), fs.ErrClosed)
 				requireBalance(t, c, 0)
-				if c.Mode() == mmcache.SHM {
+				if c.Mode() == "shm" {
 					requireNothingLeft(t)
 				}
 			})
@@ -144,7 +145,7 @@ func TestAbandonDuringASend(t *testing.T) {
 // go on, and can be called again.
 func TestShutdownWaitsForRequests(t *testing.T) {
 	for _, m := range modes {
-		t.Run(m.String(), func(t *testing.T) {
+		t.Run(m, func(t *testing.T) {
 			bubble(t, mmcache.Options{Mode: m, Capacity: 1 << 20, InFlight: 1000}, func(t *testing.T, c mmcache.Cache) {
 				r, err := c.Begin(ctx, "photo-7", want(100, "a")...)
 				require.NoError(t, err)
@@ -152,10 +153,10 @@ func TestShutdownWaitsForRequests(t *testing.T) {
 				defer cancel()
 				err = c.Shutdown(short)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
-				require.ErrorIs(t, err, mmcache.ErrBusy)
+				require.ErrorAs(t, err, new(*mmcache.BusyError))
 				require.ErrorContains(t, err, `request "photo-7" (begun for 1s)`)
 				_, err = c.Begin(ctx, "late")
-				require.ErrorIs(t, err, mmcache.ErrClosed)
+				require.ErrorIs(t, err, fs.ErrClosed)
 
 				_, err = r.Item(ctx, "a", produceItem("a", 100))
 				require.NoError(t, err, "an open request goes on")
@@ -166,7 +167,7 @@ func TestShutdownWaitsForRequests(t *testing.T) {
 				require.Equal(t, "committed", c.Holders()[0].State)
 				r.Finish()
 				require.NoError(t, <-done)
-				if m == mmcache.SHM {
+				if m == "shm" {
 					requireNothingLeft(t)
 				}
 				requireBalance(t, c, 0)
@@ -188,7 +189,7 @@ func TestWaitersAreWokenByShutdown(t *testing.T) {
 		"Abandon": (mmcache.Cache).Abandon,
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, mmcache.Options{Mode: mmcache.SHM, Capacity: 1 << 20, InFlight: 1000}, func(t *testing.T, c mmcache.Cache) {
+			bubble(t, mmcache.Options{Mode: "shm", Capacity: 1 << 20, InFlight: 1000}, func(t *testing.T, c mmcache.Cache) {
 				r, err := c.Begin(ctx, "all", bytesOf("a", 1000))
 				require.NoError(t, err)
 				got := make(chan error, 3)
@@ -202,7 +203,7 @@ func TestWaitersAreWokenByShutdown(t *testing.T) {
 				require.EqualValues(t, 2, c.Stats().Waiting)
 				_ = end(c)
 				for range 3 {
-					require.ErrorIs(t, <-got, mmcache.ErrClosed)
+					require.ErrorIs(t, <-got, fs.ErrClosed)
 				}
 				r.Rollback()
 				require.NoError(t, c.Shutdown(ctx))
@@ -213,7 +214,7 @@ func TestWaitersAreWokenByShutdown(t *testing.T) {
 
 // A Shutdown that waits ends when the cache is abandoned, though a producer runs.
 func TestAbandonEndsAShutdownThatWaits(t *testing.T) {
-	bubble(t, mmcache.Options{Mode: mmcache.None}, func(t *testing.T, c mmcache.Cache) {
+	bubble(t, mmcache.Options{Mode: "none"}, func(t *testing.T, c mmcache.Cache) {
 		r := begin(t, c, "a")
 		goOn := make(chan struct{})
 		go func() {
@@ -226,7 +227,7 @@ func TestAbandonEndsAShutdownThatWaits(t *testing.T) {
 		go func() { done <- c.Shutdown(ctx) }()
 		synctest.Wait()
 		require.NoError(t, c.Abandon())
-		require.ErrorIs(t, <-done, mmcache.ErrClosed)
+		require.ErrorIs(t, <-done, fs.ErrClosed)
 		close(goOn)
 		synctest.Wait()
 	})
@@ -234,7 +235,7 @@ func TestAbandonEndsAShutdownThatWaits(t *testing.T) {
 
 // What blocks Close is named.
 func TestBusySaysWhatIsOpen(t *testing.T) {
-	c := openCache(t, mmcache.Options{Mode: mmcache.ProcessorOnly, Capacity: 1 << 20})
+	c := openCache(t, mmcache.Options{Mode: "processor_only", Capacity: 1 << 20})
 	var open []*mmcache.Request
 	for range 12 {
 		open = append(open, begin(t, c, "a"))
@@ -273,7 +274,7 @@ func TestFinishBeforeCommitIsCounted(t *testing.T) {
 // Who waits for another call that makes the item is woken when the cache is
 // abandoned.
 func TestItemWaitersAreWokenByAbandon(t *testing.T) {
-	bubble(t, mmcache.Options{Mode: mmcache.None}, func(t *testing.T, c mmcache.Cache) {
+	bubble(t, mmcache.Options{Mode: "none"}, func(t *testing.T, c mmcache.Cache) {
 		maker, follower := begin(t, c, "a"), begin(t, c, "a")
 		goOn := make(chan struct{})
 		got := make(chan error, 3)
@@ -291,8 +292,8 @@ func TestItemWaitersAreWokenByAbandon(t *testing.T) {
 		ask(maker)    // waits for its own first call
 		ask(follower) // waits for the maker
 		require.NoError(t, c.Abandon())
-		require.ErrorIs(t, <-got, mmcache.ErrClosed)
-		require.ErrorIs(t, <-got, mmcache.ErrClosed)
+		require.ErrorIs(t, <-got, fs.ErrClosed)
+		require.ErrorIs(t, <-got, fs.ErrClosed)
 		close(goOn)
 		require.NoError(t, <-got, "what is made is still its maker's")
 	})

@@ -1,6 +1,11 @@
 package mmcache
 
-import "time"
+import (
+	"errors"
+	"time"
+
+	"github.com/ringcache/ringcache/objstore"
+)
 
 // Stats are counts since the cache was opened, and its state now.
 type Stats struct {
@@ -46,13 +51,14 @@ type Stats struct {
 	Epoch uint64
 }
 
-func (s *Stats) refuse(c Cause) {
-	switch c {
-	case Full:
+// refuse counts why an item is not cached.
+func (s *Stats) refuse(cause error) {
+	switch {
+	case errors.Is(cause, objstore.ErrFull):
 		s.RefusedFull++
-	case TooLarge:
+	case errors.Is(cause, objstore.ErrTooLarge):
 		s.RefusedTooLarge++
-	case InUse:
+	case errors.Is(cause, objstore.ErrKeyExists):
 		s.RefusedInUse++
 	}
 }

@@ -46,7 +46,7 @@ type producing struct{}
 
 func (producing) find(string) (entry, bool) { return nil, false }
 
-func (producing) room(_ *Builder, it *serde.Item) (room, error) { return newHeapRoom(it, NoCause) }
+func (producing) room(_ *Builder, it *serde.Item) (room, error) { return newHeapRoom(it, nil) }
 
 func (producing) commit(_ context.Context, r *Request, send func(Batch) error) error {
 	return send(Batch{Items: r.wires(inline)})

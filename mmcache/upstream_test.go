@@ -33,7 +33,7 @@ func TestUpstreamCacheEvictionSHM(t *testing.T) {
 		for _, k := range keys {
 			it, err := r.Item(ctx, k, produceItem(k, size[k]*mib))
 			require.NoError(t, err)
-			if it.Refused != mmcache.NoCause {
+			if it.Refused != nil {
 				refused = append(refused, k)
 			}
 		}
@@ -61,9 +61,9 @@ func TestUpstreamConsistencyOfModes(t *testing.T) {
 	forEachMode(t, mmcache.Options{Capacity: 1200, Shared: mmcache.SharedOptions{MaxObject: 700}}, func(t *testing.T, c mmcache.Cache) {
 		var p peer = inline{t}
 		switch c.Mode() {
-		case mmcache.LRU:
+		case "lru":
 			p = faithful{newEngine(t, 1200)}
-		case mmcache.SHM:
+		case "shm":
 			r, err := objstore.Open(c.(*mmcache.Shared).Name(), objstore.ReaderOptions{Dir: segmentDir(t), RingSize: 1200, Readers: 1, Lock: make(mutex, 1)})
 			require.NoError(t, err)
 			defer func() { require.NoError(t, r.Close()) }()

@@ -28,8 +28,7 @@ func TestVerifyHitsReportsAnotherContent(t *testing.T) {
 			request(produceItem("a", 100))
 			require.Zero(t, c.Stats().Changed)
 			request(func(_ context.Context, b *mmcache.Builder) error {
-				b.SetUpdates([]byte("a"))
-				err := b.Layout(layout(100))
+				err := b.Layout(layout(100), []byte("a"))
 				copy(b.Tensor("pixel_values"), content("b", 100))
 				return err
 			})

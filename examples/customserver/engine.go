@@ -112,7 +112,7 @@ func answerInline(b mmcache.Batch) (res result) {
 func (e *engine) answerMirrored(b mmcache.Batch) (res result) {
 	fs := make([]lrusync.Feature[*serde.Item], len(b.Items))
 	for i, w := range b.Items {
-		fs[i] = lrusync.Feature[*serde.Item]{Key: w.Key, HasData: w.Form == mmcache.FormData, Value: w.Item}
+		fs[i] = lrusync.Feature[*serde.Item]{Key: w.Key, HasData: w.Item != nil, Value: w.Item}
 		if fs[i].HasData {
 			var err error
 			if fs[i].Size, err = lrusync.ItemSize(w.Item, lrusync.Python{}); err != nil {
@@ -139,14 +139,14 @@ func (e *engine) answerMirrored(b mmcache.Batch) (res result) {
 // becomes of the request: what is never read keeps its place for ever.
 func (e *engine) answerShared(b mmcache.Batch) (res result) {
 	for _, w := range b.Items {
-		if w.Form == mmcache.FormAddress {
-			res.err = errors.Join(res.err, e.reader.Touch(context.Background(), w.Key, w.Handle))
+		if w.Handle != nil {
+			res.err = errors.Join(res.err, e.reader.Touch(context.Background(), w.Key, *w.Handle))
 		}
 	}
 	for _, w := range b.Items {
 		var m float64
 		var err error
-		if w.Form == mmcache.FormAddress {
+		if w.Handle != nil {
 			m, err = e.readShared(w)
 		} else {
 			m, err = mean(w.Item)
@@ -157,7 +157,7 @@ func (e *engine) answerShared(b mmcache.Batch) (res result) {
 }
 
 func (e *engine) readShared(w mmcache.Wire) (float64, error) {
-	v, err := e.reader.Get(w.Handle, w.Key)
+	v, err := e.reader.Get(*w.Handle, w.Key)
 	if err != nil {
 		return 0, err
 	}

@@ -3,12 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
 	"golang.org/x/sync/semaphore"
-
-	"github.com/ringcache/ringcache/mmcache"
 )
 
 // What a request may make the server do is bounded before the server does it: a
@@ -24,12 +23,15 @@ const (
 	bodyCost = 2
 )
 
+// errTooLarge is the error of a file that would be too much work.
+var errTooLarge = errors.New("too large")
+
 // checkScans counts the scans without decoding them. The two bytes that a scan
 // begins with are never part of compressed data. They can be part of the metadata, so
 // the number is an upper bound.
 func checkScans(file []byte) error {
 	if n := bytes.Count(file, []byte{0xff, 0xda}); n > maxScans {
-		return fmt.Errorf("a JPEG file with %d scans, at most %d are allowed; save it anew: %w", n, maxScans, mmcache.ErrTooLarge)
+		return fmt.Errorf("a JPEG file with %d scans, at most %d are allowed; save it anew: %w", n, maxScans, errTooLarge)
 	}
 	return nil
 }

@@ -56,9 +56,9 @@ func runLoad(ctx context.Context, out io.Writer, o options, s *server, url strin
 	var evicted, lost int64
 	for ev := range events {
 		switch ev.Kind {
-		case mmcache.Evicted:
+		case "evicted":
 			evicted++
-		case mmcache.Lost:
+		case "lost":
 			lost++
 		}
 	}

@@ -67,21 +67,15 @@ func (o options) Validate() error {
 	return nil
 }
 
-func (o options) cache() (mmcache.Options, error) {
+func (o options) cache() mmcache.Options {
 	c := mmcache.Options{
-		Capacity: float64(o.Capacity) * (1 << 20), InFlight: int64(o.InFlight) << 20,
+		Mode: o.Mode, Capacity: float64(o.Capacity) * (1 << 20), InFlight: int64(o.InFlight) << 20,
 		Shared: mmcache.SharedOptions{Readers: 1, Dir: o.Dir, Name: o.Name},
 	}
 	if o.Name == "" {
 		c.Shared.Name = fmt.Sprintf("customserver%d", os.Getpid())
 	}
-	for _, m := range []mmcache.Mode{mmcache.None, mmcache.ProcessorOnly, mmcache.LRU, mmcache.SHM} {
-		if m.String() == o.Mode {
-			c.Mode = m
-			return c, nil
-		}
-	}
-	return c, fmt.Errorf("unknown mode %q", o.Mode)
+	return c
 }
 
 func run(ctx context.Context, o options) error {

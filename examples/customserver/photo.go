@@ -36,7 +36,7 @@ func inspect(file []byte) (photo, error) {
 		return photo{}, fmt.Errorf("neither a JPEG nor a PNG file: %w", err)
 	}
 	if c.Width < 1 || c.Height < 1 || c.Width > maxPixels/c.Height {
-		return photo{}, fmt.Errorf("%d by %d pixels, at most %d are allowed: %w", c.Width, c.Height, maxPixels, mmcache.ErrTooLarge)
+		return photo{}, fmt.Errorf("%d by %d pixels, at most %d are allowed: %w", c.Width, c.Height, maxPixels, errTooLarge)
 	}
 	if format == "jpeg" {
 		if err := checkScans(file); err != nil {
@@ -63,13 +63,12 @@ func (p photo) produce(ctx context.Context, b *mmcache.Builder) error {
 		return badRequest{fmt.Errorf("damaged image: %w", err)}
 	}
 	if img.Bounds().Size() != p.size {
-		return badRequest{fmt.Errorf("the image is %v, but its header says %v", img.Bounds().Size(), p.size)}
+		return badRequest{fmt.Errorf("the image is %v, but its header announces %v", img.Bounds().Size(), p.size)}
 	}
-	b.SetUpdates(updates(p.size))
 	if err := b.Layout(&serde.Item{Modality: "image", Elems: []serde.Elem{{
 		Key:  "pixel_values",
 		Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{p.size.Y, p.size.X, channels}},
-	}}}); err != nil {
+	}}}, updates(p.size)); err != nil {
 		return err
 	}
 	return fill(ctx, b.Tensor("pixel_values"), img)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"mime"
 	"mime/multipart"
 	"net/http"
@@ -50,10 +51,7 @@ type reply struct {
 }
 
 func newServer(o options) (*server, error) {
-	co, err := o.cache()
-	if err != nil {
-		return nil, err
-	}
+	co := o.cache()
 	c, err := mmcache.Open(co)
 	if err != nil {
 		return nil, err
@@ -116,9 +114,9 @@ func status(err error) int {
 	var bad badRequest
 	var long *http.MaxBytesError
 	switch {
-	case errors.As(err, &long), errors.Is(err, mmcache.ErrTooLarge):
+	case errors.As(err, &long), errors.As(err, new(*mmcache.TooLargeError)), errors.Is(err, errTooLarge):
 		return http.StatusRequestEntityTooLarge
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, mmcache.ErrClosed):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, fs.ErrClosed):
 		return http.StatusServiceUnavailable
 	case errors.As(err, &bad):
 		return http.StatusBadRequest

@@ -28,8 +28,6 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
-
-	"github.com/ringcache/ringcache/mmcache"
 )
 
 type options struct {
@@ -89,11 +87,11 @@ func (o options) Validate() error {
 	return nil
 }
 
-func (o options) mode() mmcache.Mode {
+func (o options) mode() string {
 	if o.Cache == "lru" {
-		return mmcache.LRU
+		return "lru"
 	}
-	return mmcache.SHM
+	return "shm"
 }
 
 // run serves until ctx ends, or the demo is over.

@@ -282,7 +282,7 @@ func writeError(w http.ResponseWriter, err error) {
 	var long *http.MaxBytesError
 	code := http.StatusInternalServerError
 	switch {
-	case errors.As(err, &long), errors.Is(err, mmcache.ErrTooLarge):
+	case errors.As(err, &long), errors.As(err, new(*mmcache.TooLargeError)):
 		code = http.StatusRequestEntityTooLarge
 	case errors.As(err, &bad), errors.Is(err, engine.ErrRefused), errors.Is(err, preprocess.ErrImage):
 		code = http.StatusBadRequest

@@ -14,7 +14,7 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// settings are what preprocessor_config.json says, with transformers' names. What
+// settings are what preprocessor_config.json contains, with transformers' names. What
 // is missing or null is the image processor's default.
 type settings struct {
 	Type    string `json:"image_processor_type"`
@@ -40,7 +40,7 @@ type settings struct {
 	MergeSize    *int `json:"merge_size"`
 }
 
-// model is what config.json says.
+// model is what config.json contains.
 type model struct {
 	Type     string  `json:"model_type"`
 	Strategy *string `json:"vision_feature_select_strategy"`

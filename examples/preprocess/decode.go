@@ -40,7 +40,7 @@ func decode(ctx context.Context, file []byte, size image.Point) (source, error) 
 		return nil, damaged(ctx, err)
 	}
 	if img.Bounds() != (image.Rectangle{Max: f.size}) {
-		return nil, imageError("it is %v, but its header says %v", img.Bounds(), f.size)
+		return nil, imageError("it is %v, but its header announces %v", img.Bounds(), f.size)
 	}
 	s, err := f.pngSource(ctx, img)
 	if err != nil {

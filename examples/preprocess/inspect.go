@@ -10,7 +10,7 @@ import (
 	"regexp"
 )
 
-// format is what the header of a file says.
+// format is what the header of a file contains.
 type format struct {
 	size        image.Point // as stored
 	orientation int         // 1..8, see orient
@@ -96,7 +96,7 @@ func (f format) plausible(n int) error {
 		bits, most = f.bits, 1032*8*int64(n)
 	}
 	if int64(w*h)*bits > most {
-		return imageError("the header says %d by %d pixels, but the file has only %d bytes", w, h, n)
+		return imageError("the header announces %d by %d pixels, but the file has only %d bytes", w, h, n)
 	}
 	return nil
 }

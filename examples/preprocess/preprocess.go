@@ -95,7 +95,7 @@ type Options struct {
 // It sets no prompt updates: on a hit, too, Layout has what the prompt needs.
 func Producer(p Processor, file []byte, l Layout) mmcache.Producer {
 	return func(ctx context.Context, b *mmcache.Builder) error {
-		if err := b.Layout(l.Item); err != nil {
+		if err := b.Layout(l.Item, nil); err != nil {
 			return err
 		}
 		return p.Fill(ctx, file, l, b.Tensor)

@@ -58,7 +58,7 @@ func newQwen(m model, s settings, o Options) (Processor, error) {
 	}
 	if v := m.Vision; v != nil {
 		if or(v.PatchSize, patch) != p.patch || or(v.MergeSize, merge) != p.merge || or(v.TemporalSize, frames) != p.frames {
-			return nil, errors.New("patch_size, merge_size or temporal_patch_size is not what vision_config in config.json says")
+			return nil, errors.New("patch_size, merge_size or temporal_patch_size is not what vision_config in config.json contains")
 		}
 	}
 	if p.values, err = s.values(o.DType, !o.Normalize); err != nil {

@@ -34,9 +34,9 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 		errs []error
 		more error
 	}{
-		{"invalid", []error{pycompat.ErrInvalid, shmring.ErrInvalid, objstore.ErrInvalid, serde.ErrInvalid, mmhash.ErrInvalid, lrusync.ErrInvalid, mmcache.ErrInvalid, engine.ErrInvalid}, fs.ErrInvalid},
-		{"closed", []error{pycompat.ErrClosed, segment.ErrClosed, objstore.ErrClosed, mmcache.ErrClosed, engine.ErrClosed}, fs.ErrClosed},
-		{"busy", []error{pycompat.ErrBusy, segment.ErrBusy, sidecar.ErrBusy, objstore.ErrBusy, mmcache.ErrBusy}, nil},
+		{"invalid", []error{pycompat.ErrInvalid, shmring.ErrInvalid, objstore.ErrInvalid, serde.ErrInvalid, mmhash.ErrInvalid, lrusync.ErrInvalid, engine.ErrInvalid}, fs.ErrInvalid},
+		{"closed", []error{pycompat.ErrClosed, segment.ErrClosed, objstore.ErrClosed, engine.ErrClosed}, fs.ErrClosed},
+		{"busy", []error{pycompat.ErrBusy, segment.ErrBusy, sidecar.ErrBusy, objstore.ErrBusy}, nil},
 		{"segment exists", []error{segment.ErrExists, objstore.ErrExists}, fs.ErrExist},
 		{"no segment", []error{segment.ErrNotExist, objstore.ErrNotExist}, fs.ErrNotExist},
 		{"no space", []error{segment.ErrNoSpace, objstore.ErrNoSpace}, nil},
@@ -56,7 +56,6 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 		{"not counted", []error{objstore.ErrNotCounted}, nil},
 		{"store's request", []error{objstore.ErrEnded}, nil},
 		{"cache's request", []error{mmcache.ErrEnded}, nil},
-		{"item too large", []error{mmcache.ErrTooLarge}, nil},
 		{"corrupt message", []error{serde.ErrCorrupt}, nil},
 		{"unsupported data", []error{serde.ErrUnsupported}, nil},
 		{"no hash", []error{mmhash.ErrUnsupported}, nil},
@@ -108,9 +107,13 @@ func TestErrorsOfCallsMatch(t *testing.T) {
 	_, err = mmcache.OpenShared(o)
 	require.ErrorIs(t, err, objstore.ErrExists)
 	require.ErrorIs(t, err, fs.ErrExist)
+	r, err := c.Begin(t.Context(), "r")
+	require.NoError(t, err)
+	require.ErrorIs(t, c.Close(), objstore.ErrBusy)
+	r.Rollback()
 	require.NoError(t, c.Close())
 	_, err = c.State()
-	require.ErrorIs(t, err, mmcache.ErrClosed)
+	require.ErrorIs(t, err, fs.ErrClosed)
 
 	_, err = objstore.Open("segment", objstore.ReaderOptions{Dir: dir, RingSize: 1 << 20, Readers: 1})
 	require.ErrorIs(t, err, objstore.ErrNotExist)

@@ -1,0 +1,82 @@
+package preprocess
+
+import (
+	"encoding/binary"
+)
+
+// bitReader reads entropy-coded bits up to a marker, and zeros behind it.
+type bitReader struct {
+	rest []byte
+	bits uint64 // the next ones, from the highest on
+	n    int
+	past int // of n, those that are not in the file
+}
+
+// fill makes sure that there are 32 bits.
+func (r *bitReader) fill() {
+	if r.n <= 32 && len(r.rest) >= 4 {
+		v := binary.BigEndian.Uint32(r.rest)
+		if x := ^v; (x-0x01010101)&^x&0x80808080 == 0 { // none of the four is 0xff
+			r.bits |= uint64(v) << (32 - r.n)
+			r.n += 32
+			r.rest = r.rest[4:]
+			return
+		}
+	}
+	for r.n <= 56 {
+		var b byte
+		switch {
+		case len(r.rest) == 0 || r.rest[0] == 0xff && (len(r.rest) < 2 || r.rest[1] != 0):
+			r.past += 8
+		case r.rest[0] == 0xff:
+			b, r.rest = 0xff, r.rest[2:]
+		default:
+			b, r.rest = r.rest[0], r.rest[1:]
+		}
+		r.bits |= uint64(b) << (56 - r.n)
+		r.n += 8
+	}
+}
+
+// short reports whether more was read than there is.
+func (r *bitReader) short() bool { return r.past > r.n }
+
+func (r *bitReader) drop(n int) {
+	r.bits <<= n
+	r.n -= n
+}
+
+// take returns the next n bits, at most 16.
+func (r *bitReader) take(n int) int32 {
+	if r.n < n {
+		r.fill()
+	}
+	v := int32(r.bits >> 1 >> (63 - n))
+	r.drop(n)
+	return v
+}
+
+// number returns a value of n bits, of which those with a leading 0 are negative.
+func (r *bitReader) number(n int) int32 {
+	v := r.take(n)
+	if n > 0 && v < 1<<(n-1) {
+		v += -1<<n + 1
+	}
+	return v
+}
+
+// symbol returns the next symbol; -1 if it is none.
+func (r *bitReader) symbol(c *code) int {
+	if r.n < 32 {
+		r.fill()
+	}
+	entry := int(c.short[r.bits>>(64-shortBits)])
+	if entry == 0 {
+		entry = c.long(r.bits)
+	}
+	if entry == 0 {
+		return -1
+	}
+	r.drop(entry >> 8)
+	return entry & 255
+}
