@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -73,34 +72,6 @@ func Open(name string, o ReaderOptions) (*Reader, error) {
 	return nil, errors.Join(err, r.Close())
 }
 
-// takeSlot takes a slot if the segment has slots and one is free.
-func (r *Reader) takeSlot() error {
-	if !r.chunks.seg.DescribedBy(r.sidecar) {
-		// Left by a segment of this name that is gone.
-		err := r.sidecar.Close()
-		r.sidecar, r.chunks.sidecar = nil, nil
-		return errors.Join(sidecar.ErrForeign, err)
-	}
-	if c := r.sidecar.Options(); !sameWire(c.Generation, r.gen) {
-		return fmt.Errorf("%w: segment %s was written for vLLM %s, this reader is for %s", ErrInvalid, r.chunks.seg.Name(), c.Generation, r.gen.Version)
-	} else if c.Policy != sidecar.Pool {
-		return nil
-	}
-	err := r.chunks.guard(Handle{}, func() (err error) {
-		r.slot, err = r.sidecar.TakeSlot(os.Getpid())
-		return err
-	})
-	if errors.Is(err, ErrBusy) {
-		return nil // see Protected
-	}
-	return err
-}
-
-// Protected reports whether objects are kept while this reader looks at them,
-// until their views are released or the process ends. Else it relies on what the
-// writer keeps of requests.
-func (r *Reader) Protected() bool { return r.slot != nil }
-
 // NewReader reads from a segment that the caller attached, or made over private
 // memory. The reader owns it from now on.
 func NewReader(seg *segment.Segment, o ReaderOptions) (*Reader, error) {
@@ -164,26 +135,6 @@ func caller() uintptr {
 	var pc [1]uintptr
 	runtime.Callers(3, pc[:])
 	return pc[0]
-}
-
-// hold names the object in the slot, if there is one, before it is looked at.
-func (r *Reader) hold(u *use) error {
-	if r.slot == nil {
-		return nil
-	}
-	err := r.chunks.guard(u.handle, func() error {
-		place, ok := r.slot.Hold(u.handle.ID)
-		if !ok {
-			return fmt.Errorf("%w: %s: %d views are open, a reader can have no more; release some", ErrBusy, r.chunks.seg.Name(), r.Stats().Open-1)
-		}
-		u.chunks.held = true
-		u.done = func() { _ = r.chunks.guard(u.handle, func() error { r.slot.Release(place); return nil }) }
-		return nil
-	})
-	if errors.Is(err, ErrBusy) {
-		r.collect()
-	}
-	return err
 }
 
 // collect runs the garbage collector, at most once a second, where views that were
@@ -265,26 +216,6 @@ func (r *Reader) Touch(ctx context.Context, key string, h Handle) error {
 	}
 	defer r.chunks.seg.Release()
 	return touch(ctx, r.chunks, r.gen, r.counter, h, func() error { return r.verify(h, key) })
-}
-
-// touch is the touch of whoever has a lock, a reader or such a writer.
-func touch(ctx context.Context, chunks chunks, g *pycompat.Generation, c *counter, h Handle, verify func() error) error {
-	switch g.Counting {
-	case pycompat.CountTouch:
-		if c == nil {
-			return nil
-		}
-		return chunks.guard(h, func() error { return c.touch(ctx, chunks, h) })
-	case pycompat.CountPerAddress:
-		if err := verify(); err != nil {
-			return err
-		}
-		return chunks.guard(h, func() error {
-			_, err := chunks.locate(h)
-			return err
-		})
-	}
-	return nil
 }
 
 // Close unmaps the segment. It fails with [ErrBusy] while a view is open, and

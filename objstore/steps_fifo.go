@@ -1,0 +1,74 @@
+package objstore
+
+import "fmt"
+
+type fifoSteps struct{ f *FIFO }
+
+func (s fifoSteps) unnamedRequest() (stepRequest, error) {
+	return s.f.begin(unnamed(s.f.unnamed.Add(1)))
+}
+
+func (s fifoSteps) touch(key string) (bool, error) {
+	if err := s.f.lock(); err != nil {
+		return false, err
+	}
+	defer s.f.mu.Unlock()
+	o, ok := s.f.index[key]
+	if ok {
+		o.touched = true
+		s.f.touched[o] = struct{}{}
+		s.f.wakeFirst()
+	}
+	return ok, nil
+}
+
+func (s fifoSteps) untouch(key string) {
+	if s.f.lock() != nil {
+		return
+	}
+	defer s.f.mu.Unlock()
+	if o, ok := s.f.index[key]; ok {
+		s.f.untouch(o)
+	}
+}
+
+func (s fifoSteps) untouchAll() {
+	if s.f.lock() != nil {
+		return
+	}
+	defer s.f.mu.Unlock()
+	for o := range s.f.touched {
+		s.f.untouch(o)
+	}
+}
+
+func (s fifoSteps) freeUnused() ([]uint32, error) {
+	if err := s.f.lock(); err != nil {
+		return nil, err
+	}
+	defer s.f.mu.Unlock()
+	return s.f.freeUnused()
+}
+
+func (s fifoSteps) evict(string) (bool, error) {
+	if err := s.f.lock(); err != nil {
+		return false, err
+	}
+	defer s.f.mu.Unlock()
+	return false, fmt.Errorf("%w: in a FIFO only the oldest object can go, see FreeUnused", ErrInvalid)
+}
+
+func (s fifoSteps) object(key string) (h Handle, ok bool, err error) {
+	if err := s.f.lock(); err != nil {
+		return h, false, err
+	}
+	defer s.f.mu.Unlock()
+	o, ok := s.f.index[key]
+	if ok {
+		h = s.f.handle(o)
+	}
+	return h, ok, nil
+}
+
+// hold: a view of a FIFO keeps nothing, as vLLM's.
+func (s fifoSteps) hold(Handle) (release func(), err error) { return func() {}, nil }

@@ -1,0 +1,41 @@
+package objstore
+
+import (
+	"errors"
+
+	"github.com/ringcache/ringcache/shmstore"
+)
+
+type poolSteps struct{ p *Pool }
+
+func (s poolSteps) unnamedRequest() (stepRequest, error) {
+	return s.p.begin(unnamed(s.p.unnamed.Add(1)))
+}
+
+func (s poolSteps) touch(key string) (bool, error) { return s.p.store.Pin(key) }
+
+func (s poolSteps) untouch(key string) { s.p.store.Unpin(key) }
+
+func (s poolSteps) untouchAll() { s.p.store.UnpinAll() }
+
+func (s poolSteps) freeUnused() ([]uint32, error) { return s.p.store.EvictAll() }
+
+func (s poolSteps) evict(key string) (bool, error) { return s.p.store.Evict(key) }
+
+func (s poolSteps) object(key string) (h Handle, ok bool, err error) {
+	ok, err = s.p.store.Find(key, func(r shmstore.Record) { h = s.p.handle(&r.(*poolObject).Object) })
+	return h, ok, err
+}
+
+func (s poolSteps) hold(h Handle) (release func(), err error) {
+	r, err := s.p.begin(unnamed(s.p.unnamed.Add(1)))
+	if err != nil {
+		return nil, err
+	}
+	_, err = r.HoldID(h.ID)
+	if err != nil && !errors.Is(err, shmstore.ErrStale) {
+		r.Rollback()
+		return nil, err
+	}
+	return r.Rollback, nil
+}
