@@ -14,10 +14,12 @@ import (
 // so that later operations say so.
 type store struct {
 	w    upstream.Steps // nil of a reader
-	pool *objstore.Pool // nil of a FIFO
+	fifo bool           // w is a FIFO
 	r    *objstore.Reader
 	lock *pycompat.Semaphore // of a reader, or of a writer that counts
-	open map[string]*objstore.Reservation
+	// generation is a writer's.
+	generation *pycompat.Generation
+	open       map[string]*objstore.Reservation
 	// requests are those that were begun and not ended, by id.
 	requests map[string]objstore.Request
 
@@ -101,7 +103,7 @@ func (a *Agent) storeOps() map[string]operation {
 func (a *Agent) onStore(f func(*params, *store) (reply, error)) operation {
 	return a.onClosable(func(p *params, s *store) (reply, error) {
 		if s.closed {
-			return nil, fmt.Errorf("%w: store %q", objstore.ErrClosed, p.str("store"))
+			return nil, fmt.Errorf("%w: store %q", errClosed, p.str("store"))
 		}
 		return f(p, s)
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/objstore/upstream"
 	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 func (a *Agent) addStore(p *params, open func() (*store, error)) error {
@@ -68,12 +69,16 @@ func (a *Agent) storeCreate(p *params) (reply, error) {
 		if o.Name == "" {
 			o.Name = uniqueName()
 		}
-		if err := s.writerLock(p, &o); err != nil {
+		var steps upstream.Options
+		if err := s.writerLock(p, &steps); err != nil {
 			return nil, err
 		}
-		if err := s.create(policy, o); err != nil {
+		o.FIFO = policy == "fifo"
+		w, err := objstore.Create(o)
+		if err != nil {
 			return nil, errors.Join(err, s.closeLock())
 		}
+		s.w, s.fifo, s.generation = upstream.New(w, steps), o.FIFO, o.Generation
 		copy(s.segment().Secret(), secret)
 		return &s, nil
 	})
@@ -85,38 +90,20 @@ func (a *Agent) storeCreate(p *params) (reply, error) {
 
 var policies = []string{"fifo", "pool"}
 
-// create makes the store of a writer.
-func (s *store) create(policy string, o objstore.Options) error {
-	if policy == "fifo" {
-		f, err := objstore.CreateFIFO(o)
-		if err != nil {
-			return err
-		}
-		s.w = upstream.FIFO(f)
-		return nil
-	}
-	p, err := objstore.CreatePool(o)
-	if err != nil {
-		return err
-	}
-	s.w, s.pool = upstream.Pool(p), p
-	return nil
-}
-
 func (a *Agent) storeAdopt(p *params) (reply, error) {
 	o := a.writerOptions(p)
 	o.Name = p.str("name")
 	if policy := optional(p, "policy", "pool"); p.err == nil && policy != "pool" {
 		return nil, unsupportedf("policy %q has no table of objects to adopt", policy)
 	}
-	var found objstore.Adoption
+	var found shmstore.Adoption
 	err := a.addStore(p, func() (*store, error) {
-		p, a, err := objstore.AdoptPool(o)
+		w, a, err := objstore.Adopt(o)
 		if err != nil {
 			return nil, err
 		}
 		found = a
-		return &store{w: upstream.Pool(p), pool: p}, nil
+		return &store{w: upstream.New(w, upstream.Options{}), generation: o.Generation}, nil
 	})
 	if err != nil {
 		return nil, err
@@ -133,7 +120,7 @@ func uniqueName() string {
 
 // writerLock makes the writer count its own reads: lock true under a lock of
 // its own, a string under the Python semaphore of that name.
-func (s *store) writerLock(p *params, o *objstore.Options) error {
+func (s *store) writerLock(p *params, o *upstream.Options) error {
 	if !p.has("lock") {
 		return nil
 	}

@@ -2,7 +2,6 @@ package mmcache
 
 import (
 	"github.com/ringcache/ringcache/lrusync"
-	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/serde"
 )
 
@@ -34,8 +33,8 @@ func (f Form) String() string {
 type Wire struct {
 	Key     string
 	Form    Form
-	Item    *serde.Item     // nil if FormOmitted
-	Handle  objstore.Handle // if FormAddress
+	Item    *serde.Item   // nil if FormOmitted
+	Handle  serde.Address // if FormAddress
 	Updates []byte
 
 	sharing *sharing // if FormAddress

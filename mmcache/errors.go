@@ -3,14 +3,15 @@ package mmcache
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/ringcache/ringcache/internal/sentinel"
-	"github.com/ringcache/ringcache/objstore"
 )
 
-// Errors of the segment and the handles of mode shm are those of package objstore:
-// objstore.ErrExists, ErrNoSpace, ErrStale, ErrBadSignature and so on.
+// Errors of the segment and the handles of mode shm are those of the packages below:
+// segment.ErrExists, segment.ErrNoSpace, objstore.ErrStale, objstore.ErrBadSignature and
+// so on.
 var (
 	// ErrInvalid is the error of an argument that makes no sense.
 	ErrInvalid = sentinel.New(sentinel.Invalid, "mmcache: invalid argument")
@@ -38,7 +39,7 @@ func (committedError) Is(target error) bool { return target == ErrEnded }
 
 // closedError makes an error of a closed store one of a closed cache.
 func closedError(err error) error {
-	if errors.Is(err, objstore.ErrClosed) {
+	if errors.Is(err, fs.ErrClosed) {
 		return fmt.Errorf("%w: %w", ErrClosed, err)
 	}
 	return err

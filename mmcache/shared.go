@@ -12,6 +12,8 @@ import (
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring/memory"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 // Shared is a [Cache] of mode shm, which keeps items in shared memory, with their
@@ -19,15 +21,14 @@ import (
 type Shared struct {
 	*cache
 	store    objstore.Store
-	pool     *objstore.Pool // the store, nil if it is a FIFO
-	adoption objstore.Adoption
+	adoption shmstore.Adoption
 	begun    atomic.Uint64 // transactions
 }
 
 // sharedEntry is an item in shared memory.
 type sharedEntry struct {
 	description
-	handle objstore.Handle
+	handle serde.Address
 }
 
 func (*sharedEntry) needs(int64) int64 { return 0 }
@@ -37,7 +38,7 @@ func (*sharedEntry) lasts() bool       { return true }
 // OpenShared opens a cache of mode shm: it creates the segment, which the workers
 // attach to when they start, and which Close removes; or it adopts one
 // (SharedOptions.Adopt). Options.Mode is not looked at. The errors are those of
-// objstore.CreatePool and objstore.AdoptPool.
+// objstore.Create and objstore.Adopt.
 func OpenShared(o Options) (*Shared, error) {
 	o.Mode = SHM
 	o, err := o.withDefaults()
@@ -47,33 +48,27 @@ func OpenShared(o Options) (*Shared, error) {
 	s := &Shared{cache: newCache(o)}
 	s.backend = s
 	so := o.store()
-	so.Watch = func(c objstore.Change) {
+	so.Watch = func(c shmstore.Change) {
 		kind := Evicted
 		if c.Present {
 			kind = Added
 		}
 		s.events.emit(Event{Kind: kind, Key: c.Key})
 	}
-	if o.Shared.FIFO {
-		s.store, err = objstore.CreateFIFO(so)
-	} else {
-		s.pool, err = s.openPool(o.Shared.Adopt, so)
-		s.store = s.pool
-	}
-	if err != nil {
+	if s.store, err = s.openStore(o.Shared.Adopt, so); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// openPool adopts a pool, or makes one if there is none to adopt.
-func (s *Shared) openPool(adopt bool, o objstore.Options) (p *objstore.Pool, err error) {
+// openStore adopts a store, or makes one if there is none to adopt.
+func (s *Shared) openStore(adopt bool, o objstore.Options) (store objstore.Store, err error) {
 	if adopt {
-		if p, s.adoption, err = objstore.AdoptPool(o); !errors.Is(err, objstore.ErrNotExist) {
-			return p, err
+		if store, s.adoption, err = objstore.Adopt(o); !errors.Is(err, segment.ErrNotExist) {
+			return store, err
 		}
 	}
-	return objstore.CreatePool(o)
+	return objstore.Create(o)
 }
 
 // Name returns the name of the segment, which the engine needs
@@ -82,7 +77,7 @@ func (s *Shared) Name() string { return s.store.Name() }
 
 // Adoption returns what OpenShared found in a segment that it took over; it is zero
 // if OpenShared made a new one.
-func (s *Shared) Adoption() objstore.Adoption { return s.adoption }
+func (s *Shared) Adoption() shmstore.Adoption { return s.adoption }
 
 // Prepare maps the pages ahead, and asks for huge pages, NUMA nodes and locked
 // memory; the report lists what was obtained. See segment.Segment.Prepare.
@@ -90,16 +85,11 @@ func (s *Shared) Prepare(ctx context.Context, o memory.Options) (memory.Report, 
 	return s.store.Segment().Prepare(ctx, o)
 }
 
-// Fence marks a moment in the order of what was sent, see objstore.Pool.Fence:
+// Fence marks a moment in the order of what was sent, see objstore.Store.Fence:
 // take it, send a call that every worker executes behind everything sent before,
 // and call Passed when all have answered. Aborted requests keep their items until
 // then. In a FIFO they wait for their counts, and a fence proves nothing.
-func (s *Shared) Fence() objstore.Fence {
-	if s.pool == nil {
-		return objstore.Fence{}
-	}
-	return s.pool.Fence()
-}
+func (s *Shared) Fence() shmstore.Fence { return s.store.Fence() }
 
 // State returns what the store keeps of every object, with the counts that are in
 // the segment now.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringcache/ringcache/internal/mem"
 	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/serde"
 )
 
 // counter counts reads under the lock of the readers.
@@ -28,7 +29,7 @@ func newCounter(l Locker, timeout time.Duration, readers int) *counter {
 }
 
 // under runs f for the chunk of h while the lock is held.
-func (c *counter) under(ctx context.Context, chunks chunks, h Handle, f func(payload []byte)) (err error) {
+func (c *counter) under(ctx context.Context, chunks chunks, h serde.Address, f func(payload []byte)) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	if err := c.lock.Lock(ctx); err != nil {
@@ -45,13 +46,13 @@ func (c *counter) under(ctx context.Context, chunks chunks, h Handle, f func(pay
 	return nil
 }
 
-func (c *counter) read(chunks chunks, h Handle) error {
+func (c *counter) read(chunks chunks, h serde.Address) error {
 	mem.Fence() // what was read of the chunk stays before the count
 	return c.under(context.Background(), chunks, h, addRead)
 }
 
 // touch is the reader's touch of vLLM 0.12 to 0.31.
-func (c *counter) touch(ctx context.Context, chunks chunks, h Handle) error {
+func (c *counter) touch(ctx context.Context, chunks chunks, h serde.Address) error {
 	return c.under(ctx, chunks, h, func(payload []byte) {
 		if readCount(payload) >= c.readers {
 			addRead(payload)
@@ -60,8 +61,8 @@ func (c *counter) touch(ctx context.Context, chunks chunks, h Handle) error {
 }
 
 // touch is the touch of whoever has a lock, a reader or such a writer.
-func touch(ctx context.Context, chunks chunks, g *pycompat.Generation, c *counter, h Handle, verify func() error) error {
-	switch g.Counting {
+func touch(ctx context.Context, chunks chunks, c *counter, h serde.Address, verify func() error) error {
+	switch chunks.options.Generation.Counting {
 	case pycompat.CountTouch:
 		if c == nil {
 			return nil

@@ -40,7 +40,7 @@ func (r counting) take(c *counts, key string, n int) (uses int64, err error) {
 	case n == raw:
 		uses = 1
 	case n < 1:
-		return 0, fmt.Errorf("%w: %d uses of key %q", ErrInvalid, n, key)
+		return 0, fmt.Errorf("%w: %d uses of key %q", errInvalid, n, key)
 	case n > math.MaxInt32 || !r.canTake(*c, 2*int64(n)):
 		return 0, fmt.Errorf("%w: key %q was used %d times, and %d more would overflow the readers' count", ErrFull, key, c.uses, n)
 	default:

@@ -8,18 +8,18 @@ import (
 
 	"github.com/ringcache/ringcache/internal/closing"
 	"github.com/ringcache/ringcache/internal/line"
-	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmring/sidecar"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
-// FIFO is the store with vLLM's own rule, bit for bit: chunks are freed in the order of
+// fifoStore is the store with vLLM's own rule, bit for bit: chunks are freed in the order of
 // allocation, once the readers have counted every use that was given out. One request
-// that is never read blocks everything behind it. It implements [Store].
+// that is never read blocks everything behind it.
 //
-// What holds between calls ([FIFO.CheckStructure]):
+// What holds between calls ([fifoStore.CheckStructure]):
 //   - objects has an entry for every live chunk of the ring and no other;
 //   - index and pending have an entry for every committed and every reserved
 //     object, and no other; a key is in both only while an object whose uses are
@@ -27,12 +27,10 @@ import (
 //   - touched has the committed objects that are touched;
 //   - leases is the sum of those of the objects;
 //   - waiters has everyone who is in the line.
-type FIFO struct {
-	opt     Options
-	gen     *pycompat.Generation
-	chunks  chunks
-	counter *counter // nil unless Options.Lock
-	owns    bool     // created the segment, so removes it
+type fifoStore struct {
+	opt    Options
+	chunks chunks
+	owns   bool // created the segment, so removes it
 
 	mu sync.Mutex
 	counting
@@ -51,15 +49,10 @@ type FIFO struct {
 	unnamed atomic.Uint64 // requests that steps.go has begun
 }
 
-// CreateFIFO makes a segment and the store in it. The errors are those of
-// segment.Create.
-func CreateFIFO(o Options) (*FIFO, error) {
-	o, err := o.resolveFIFO()
-	if err != nil {
-		return nil, err
-	}
-	if o.Name == "" {
-		o.Name = o.Generation.SegmentName()
+// createFIFO makes a FIFO of options that were resolved.
+func createFIFO(o Options) (*fifoStore, error) {
+	if o.Segment != nil {
+		return takeFIFO(o)
 	}
 	seg, err := segment.Create(o.fifoSegment())
 	if err != nil {
@@ -70,18 +63,11 @@ func CreateFIFO(o Options) (*FIFO, error) {
 	return f, nil
 }
 
-// NewFIFO makes a store in a segment that the caller created, or made over private
-// memory; see [NewPool].
-func NewFIFO(seg *segment.Segment, o Options) (*FIFO, error) {
-	o, err := o.resolveFIFO()
-	if err != nil {
-		return nil, err
-	}
-	if err := matches(seg, o.RingSize, o.Generation); err != nil {
-		return nil, err
-	}
+// takeFIFO makes a FIFO in a segment that the caller brings.
+func takeFIFO(o Options) (*fifoStore, error) {
+	seg := o.Segment
 	if c := seg.Sidecar(); c != nil && (c.Options().Policy != sidecar.FIFO || c.State().Epoch > 1 || c.State().Clean) {
-		return nil, fmt.Errorf("%w: segment %s has a sidecar for the policy %v that was in use; adopt it", ErrInvalid, seg.Name(), c.Options().Policy)
+		return nil, fmt.Errorf("%w: segment %s has a sidecar for the policy %v that was in use; adopt it", errInvalid, seg.Name(), c.Options().Policy)
 	}
 	f := newFIFO(seg, o)
 	if err := f.guard(func() error { _, err := rand.Read(seg.Secret()); return err }); err != nil {
@@ -90,10 +76,10 @@ func NewFIFO(seg *segment.Segment, o Options) (*FIFO, error) {
 	return f, nil
 }
 
-func newFIFO(seg *segment.Segment, o Options) *FIFO {
+func newFIFO(seg *segment.Segment, o Options) *fifoStore {
 	g := o.Generation
-	return &FIFO{
-		opt: o, gen: g, counting: newCounting(o.Readers, g), counter: newCounter(o.Lock, o.LockTimeout, o.Readers),
+	return &fifoStore{
+		opt: o, counting: newCounting(o.Readers, g),
 		chunks:  chunks{seg: seg, options: serde.Options{Generation: g, InlineThreshold: o.InlineThreshold}},
 		ring:    shmring.NewRing(seg.Ring(), o.ring()),
 		objects: map[uint32]*fifoObject{}, index: map[string]*fifoObject{}, pending: map[string]*fifoObject{},
@@ -101,19 +87,16 @@ func newFIFO(seg *segment.Segment, o Options) *FIFO {
 	}
 }
 
-func (f *FIFO) guard(g func() error) error { return f.chunks.guard(Handle{}, g) }
+func (f *fifoStore) guard(g func() error) error { return f.chunks.guard(serde.Address{}, g) }
 
 // Name implements [Store].
-func (f *FIFO) Name() string { return f.chunks.seg.Name() }
+func (f *fifoStore) Name() string { return f.chunks.seg.Name() }
 
 // Segment implements [Store].
-func (f *FIFO) Segment() *segment.Segment { return f.chunks.seg }
-
-// Generation implements [Store].
-func (f *FIFO) Generation() *pycompat.Generation { return f.gen }
+func (f *fifoStore) Segment() *segment.Segment { return f.chunks.seg }
 
 // lock takes the store's lock. It fails if the store is closed.
-func (f *FIFO) lock() error {
+func (f *fifoStore) lock() error {
 	f.mu.Lock()
 	if f.state.Closed {
 		f.mu.Unlock()
@@ -122,10 +105,10 @@ func (f *FIFO) lock() error {
 	return nil
 }
 
-func (f *FIFO) closedError() error { return fmt.Errorf("%w: %s", ErrClosed, f.Name()) }
+func (f *fifoStore) closedError() error { return fmt.Errorf("%w: %s", errClosed, f.Name()) }
 
 // Cached implements [Store].
-func (f *FIFO) Cached(key string) bool {
+func (f *fifoStore) Cached(key string) bool {
 	if f.lock() != nil {
 		return false
 	}
@@ -135,7 +118,7 @@ func (f *FIFO) Cached(key string) bool {
 }
 
 // Remove implements [Store].
-func (f *FIFO) Remove(key string) bool {
+func (f *fifoStore) Remove(key string) bool {
 	if f.lock() != nil {
 		return false
 	}
@@ -147,8 +130,25 @@ func (f *FIFO) Remove(key string) bool {
 	return ok
 }
 
+// Evict implements [Store].
+func (f *fifoStore) Evict(string) (bool, error) {
+	if err := f.lock(); err != nil {
+		return false, err
+	}
+	defer f.mu.Unlock()
+	return false, fmt.Errorf("%w: in a FIFO only the oldest object can go, once it was read", errInvalid)
+}
+
+// Fence implements [Store]: nothing waits for it.
+func (f *fifoStore) Fence() shmstore.Fence { return shmstore.Fence{} }
+
+// VerifyItem implements [Store].
+func (f *fifoStore) VerifyItem(key string, it *serde.Item) error {
+	return verifyItem(f, f.chunks, key, it)
+}
+
 // Verify implements [Store].
-func (f *FIFO) Verify(key string, h Handle) error {
+func (f *fifoStore) Verify(key string, h serde.Address) error {
 	if err := f.lock(); err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (f *FIFO) Verify(key string, h Handle) error {
 	switch {
 	case !ok || o.address != h.Address || o.id != h.ID:
 		return &SignatureError{Key: key}
-	case !f.gen.Signed:
+	case !f.opt.Generation.Signed:
 		return nil
 	}
 	return o.signature.verify(key, h)

@@ -8,7 +8,7 @@ import (
 )
 
 // CheckStructure implements [Store].
-func (f *FIFO) CheckStructure() error {
+func (f *fifoStore) CheckStructure() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.state.Closed {
@@ -22,7 +22,7 @@ func (f *FIFO) CheckStructure() error {
 	return errors.Join(errs...)
 }
 
-func (f *FIFO) checkObjects(bad func(format string, args ...any)) {
+func (f *fifoStore) checkObjects(bad func(format string, args ...any)) {
 	states := map[fifoState]int{}
 	for id, address := range f.ring.Live() {
 		o, ok := f.objects[id]
@@ -65,7 +65,7 @@ func (f *FIFO) checkObjects(bad func(format string, args ...any)) {
 	}
 }
 
-func (f *FIFO) checkLeases(bad func(format string, args ...any)) {
+func (f *fifoStore) checkLeases(bad func(format string, args ...any)) {
 	leases, sent, all := map[*fifoObject]int{}, map[*fifoObject]int{}, 0
 	for id, r := range f.requests {
 		if r.id != id || r.state == requestEnded {

@@ -10,7 +10,7 @@ import (
 )
 
 // Holders implements [Store].
-func (f *FIFO) Holders() []shmstore.Holder {
+func (f *fifoStore) Holders() []shmstore.Holder {
 	if f.lock() != nil {
 		return nil
 	}
@@ -18,7 +18,7 @@ func (f *FIFO) Holders() []shmstore.Holder {
 	return f.holders()
 }
 
-func (f *FIFO) holders() (all []shmstore.Holder) {
+func (f *fifoStore) holders() (all []shmstore.Holder) {
 	for _, id := range slices.Sorted(maps.Keys(f.requests)) {
 		r := f.requests[id]
 		h := shmstore.Holder{Kind: "request", ID: id, Sent: r.state == requestCommitted, Since: r.since}
@@ -38,9 +38,9 @@ func (f *FIFO) holders() (all []shmstore.Holder) {
 }
 
 // closer is what package closing has to know of the store.
-func (f *FIFO) closer() closing.Store {
+func (f *fifoStore) closer() closing.Store {
 	return closing.Store{
-		Lock: &f.mu, Segment: f.chunks.seg, Owns: f.owns, ErrClosed: ErrClosed, ErrBusy: ErrBusy,
+		Lock: &f.mu, Segment: f.chunks.seg, Owns: f.owns, ErrClosed: errClosed, ErrBusy: ErrBusy,
 		Leased: func() bool { return f.leases > 0 },
 		Open:   func() bool { return len(f.requests) > 0 || f.leases > 0 || len(f.pending) > 0 },
 		Busy: func(cause error) error {
@@ -57,19 +57,19 @@ func (f *FIFO) closer() closing.Store {
 }
 
 // Close implements [Store].
-func (f *FIFO) Close() error { return f.state.Close(f.closer()) }
+func (f *fifoStore) Close() error { return f.state.Close(f.closer()) }
 
 // Detach implements [Store].
-func (f *FIFO) Detach() error { return f.state.Detach(f.closer()) }
+func (f *fifoStore) Detach() error { return f.state.Detach(f.closer()) }
 
 // Shutdown implements [Store].
-func (f *FIFO) Shutdown(ctx context.Context) error { return f.state.Shutdown(ctx, f.closer()) }
+func (f *fifoStore) Shutdown(ctx context.Context) error { return f.state.Shutdown(ctx, f.closer()) }
 
 // Abandon implements [Store].
-func (f *FIFO) Abandon() error { return f.state.Abandon(f.closer()) }
+func (f *fifoStore) Abandon() error { return f.state.Abandon(f.closer()) }
 
 // wakeShutdown wakes Shutdown when the last thing that it waits for has ended.
-func (f *FIFO) wakeShutdown() {
+func (f *fifoStore) wakeShutdown() {
 	if f.state.Draining() {
 		f.state.Wake(f.closer())
 	}

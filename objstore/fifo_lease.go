@@ -12,37 +12,37 @@ type fifoLease struct {
 	uses  int64 // that were counted for that
 }
 
-func (r *fifoRequest) Lookup(key string) (Handle, error) {
+func (r *fifoRequest) Lookup(key string) (serde.Address, error) {
 	if key == "" {
-		return Handle{}, errNoKey()
+		return serde.Address{}, errNoKey()
 	}
 	return r.lookup(key, 1)
 }
 
-func (r *fifoRequest) lookup(key string, n int) (Handle, error) {
+func (r *fifoRequest) lookup(key string, n int) (serde.Address, error) {
 	h, _, err := r.find(key, n)
 	return h, err
 }
 
-func (r *fifoRequest) Keep(key string) (h Handle, note []byte, err error) {
+func (r *fifoRequest) Keep(key string) (h serde.Address, note []byte, err error) {
 	if key == "" {
-		return Handle{}, nil, errNoKey()
+		return serde.Address{}, nil, errNoKey()
 	}
 	return r.find(key, 0)
 }
 
 // find leases the object under a key, and counts n uses.
-func (r *fifoRequest) find(key string, n int) (h Handle, note []byte, err error) {
+func (r *fifoRequest) find(key string, n int) (h serde.Address, note []byte, err error) {
 	if err := r.enter(); err != nil {
-		return Handle{}, nil, err
+		return serde.Address{}, nil, err
 	}
 	defer r.f.mu.Unlock()
 	o, err := r.f.find(key)
 	if err != nil {
-		return Handle{}, nil, err
+		return serde.Address{}, nil, err
 	}
 	if err := r.take(o, n); err != nil {
-		return Handle{}, nil, err
+		return serde.Address{}, nil, err
 	}
 	return r.f.handle(o), o.note, nil
 }
@@ -65,7 +65,7 @@ func (r *fifoRequest) take(o *fifoObject, n int) (err error) {
 }
 
 // object returns the object of a handle that the request has.
-func (r *fifoRequest) object(h Handle) (*fifoObject, error) {
+func (r *fifoRequest) object(h serde.Address) (*fifoObject, error) {
 	o := r.f.objects[h.ID]
 	if _, ok := r.leases[o]; !ok || o.address != h.Address {
 		return nil, errNotOurs(r.id, h)
@@ -73,7 +73,7 @@ func (r *fifoRequest) object(h Handle) (*fifoObject, error) {
 	return o, nil
 }
 
-func (r *fifoRequest) SetUses(h Handle, n int) error {
+func (r *fifoRequest) SetUses(h serde.Address, n int) error {
 	if err := r.enter(); err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (r *fifoRequest) SetUses(h Handle, n int) error {
 	l := r.leases[o]
 	switch {
 	case n < 0:
-		return fmt.Errorf("%w: %d uses of key %q", ErrInvalid, n, o.key)
+		return fmt.Errorf("%w: %d uses of key %q", errInvalid, n, o.key)
 	case n < l.times:
 		r.f.takeBack(&o.counts, l.times, l.uses)
 		l = fifoLease{}
@@ -97,17 +97,17 @@ func (r *fifoRequest) SetUses(h Handle, n int) error {
 	return r.take(o, n-l.times)
 }
 
-func (r *fifoRequest) Stored(h Handle) (serde.Value, error) {
+func (r *fifoRequest) Stored(h serde.Address) (serde.Value, error) {
 	key, err := r.keepMapped(h)
 	if err != nil {
 		return nil, err
 	}
-	return r.f.chunks.stored(r.f.gen, key, h)
+	return r.f.chunks.stored(key, h)
 }
 
 // keepMapped keeps the segment mapped until the request is ended, and returns the key of
 // a handle that it has.
-func (r *fifoRequest) keepMapped(h Handle) (key string, err error) {
+func (r *fifoRequest) keepMapped(h serde.Address) (key string, err error) {
 	if err := r.f.lock(); err != nil {
 		return "", err
 	}

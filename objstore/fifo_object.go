@@ -3,6 +3,7 @@ package objstore
 import (
 	"bytes"
 
+	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmstore"
 )
@@ -32,10 +33,10 @@ const (
 )
 
 // needed returns the count of reads at which every handle of an object is read.
-func (f *FIFO) needed(o *fifoObject) int64 { return o.uses * int64(f.readers) }
+func (f *fifoStore) needed(o *fifoObject) int64 { return o.uses * int64(f.readers) }
 
 // find returns the object under a key that can be used once more.
-func (f *FIFO) find(key string) (*fifoObject, error) {
+func (f *fifoStore) find(key string) (*fifoObject, error) {
 	o, ok := f.index[key]
 	if ok && !f.canTake(o.counts, 1) {
 		f.retire(o)
@@ -48,7 +49,7 @@ func (f *FIFO) find(key string) (*fifoObject, error) {
 }
 
 // retire frees the key of an object, which itself stays until its uses are read.
-func (f *FIFO) retire(o *fifoObject) {
+func (f *fifoStore) retire(o *fifoObject) {
 	o.state = fifoRetired
 	delete(f.index, o.key)
 	f.untouch(o)
@@ -56,7 +57,7 @@ func (f *FIFO) retire(o *fifoObject) {
 	f.wakeFirst()
 }
 
-func (f *FIFO) untouch(o *fifoObject) {
+func (f *fifoStore) untouch(o *fifoObject) {
 	if o.touched {
 		o.touched = false
 		delete(f.touched, o)
@@ -64,7 +65,7 @@ func (f *FIFO) untouch(o *fifoObject) {
 	}
 }
 
-func (f *FIFO) forget(o *fifoObject) {
+func (f *fifoStore) forget(o *fifoObject) {
 	delete(f.objects, o.id)
 	delete(f.touched, o)
 	if f.index[o.key] == o {
@@ -73,22 +74,22 @@ func (f *FIFO) forget(o *fifoObject) {
 	}
 }
 
-func (f *FIFO) watch(o *fifoObject, present bool) {
+func (f *fifoStore) watch(o *fifoObject, present bool) {
 	if f.opt.Watch != nil {
-		f.opt.Watch(Change{Key: o.key, ID: o.id, Present: present})
+		f.opt.Watch(shmstore.Change{Key: o.key, ID: o.id, Present: present})
 	}
 }
 
-func (f *FIFO) handle(o *fifoObject) Handle {
-	h := Handle{Address: o.address, ID: o.id}
-	if f.gen.Signed {
+func (f *fifoStore) handle(o *fifoObject) serde.Address {
+	h := serde.Address{Address: o.address, ID: o.id}
+	if f.opt.Generation.Signed {
 		h.Signature = bytes.Clone(o.signature[:])
 	}
 	return h
 }
 
 // reads is the read count of an object as it is now, 0 if it can't be read.
-func (f *FIFO) reads(o *fifoObject) (n int64) {
+func (f *fifoStore) reads(o *fifoObject) (n int64) {
 	_ = f.guard(func() error {
 		if c, err := shmring.ReadChunk(f.chunks.seg.Ring(), o.address); err == nil && len(c.Payload) >= countSize {
 			n = readCount(c.Payload)

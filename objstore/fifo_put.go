@@ -15,7 +15,7 @@ import (
 	"github.com/ringcache/ringcache/shmstore"
 )
 
-func (r *fifoRequest) Put(key string, v serde.Value, o PutOptions) (Handle, error) {
+func (r *fifoRequest) Put(key string, v serde.Value, o PutOptions) (serde.Address, error) {
 	return putNamed(r, key, v, o)
 }
 
@@ -27,7 +27,7 @@ func (r *fifoRequest) Reserve(key string, v serde.Value, o PutOptions) (*Reserva
 // take long.
 func (r *fifoRequest) plan(key string, v serde.Value) (*serde.Plan, error) {
 	if !utf8.ValidString(key) {
-		return nil, fmt.Errorf("%w: key %q is not UTF-8, so no Python reader can name it", ErrInvalid, key)
+		return nil, fmt.Errorf("%w: key %q is not UTF-8, so no Python reader can name it", errInvalid, key)
 	}
 	if err := r.checkPut(key); err != nil {
 		return nil, err
@@ -129,22 +129,22 @@ func (c *fifoChunk) place() (address uint64, id uint32) { return c.o.address, c.
 
 func (*fifoChunk) setCost(time.Duration) {}
 
-func (c *fifoChunk) commit(n int) (Handle, error) {
+func (c *fifoChunk) commit(n int) (serde.Address, error) {
 	f, o := c.r.f, c.o
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case c.done:
-		return Handle{}, fmt.Errorf("%w: the reservation of key %q ended already", ErrInvalid, o.key)
+		return serde.Address{}, fmt.Errorf("%w: the reservation of key %q ended already", errInvalid, o.key)
 	case f.state.Closed: // abandoned
 		c.giveUp()
-		return Handle{}, f.closedError()
+		return serde.Address{}, f.closedError()
 	case c.r.state != requestOpen:
-		return Handle{}, fmt.Errorf("%w; discard the reservation", c.r.notOpen())
+		return serde.Address{}, fmt.Errorf("%w; discard the reservation", c.r.notOpen())
 	}
 	failpoint.Hit("commit")
 	err := f.chunks.guard(f.handle(o), func() error {
-		if f.gen.Signed {
+		if f.opt.Generation.Signed {
 			o.signature = sign(f.chunks.seg.Secret(), o.key, o.address, o.id)
 		}
 		mem.Fence() // everything written so far comes before the handle
@@ -152,7 +152,7 @@ func (c *fifoChunk) commit(n int) (Handle, error) {
 	})
 	if err != nil {
 		c.giveUp()
-		return Handle{}, err
+		return serde.Address{}, err
 	}
 	o.state = fifoCommitted
 	if old, ok := f.index[o.key]; ok {
@@ -165,7 +165,7 @@ func (c *fifoChunk) commit(n int) (Handle, error) {
 	failpoint.Hit("committed")
 	if err := c.r.take(o, n); err != nil {
 		f.retire(o) // nobody has a handle
-		return Handle{}, err
+		return serde.Address{}, err
 	}
 	return f.handle(o), nil
 }

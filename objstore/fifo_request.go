@@ -9,7 +9,7 @@ import (
 
 // fifoRequest is a request of a FIFO.
 type fifoRequest struct {
-	f     *FIFO
+	f     *fifoStore
 	id    string
 	since time.Time
 
@@ -30,7 +30,7 @@ const (
 )
 
 // Begin implements [Store].
-func (f *FIFO) Begin(id string) (Request, error) {
+func (f *fifoStore) Begin(id string) (Request, error) {
 	r, err := f.begin(id)
 	if err != nil {
 		return nil, err
@@ -38,16 +38,16 @@ func (f *FIFO) Begin(id string) (Request, error) {
 	return r, nil
 }
 
-func (f *FIFO) begin(id string) (*fifoRequest, error) {
+func (f *fifoStore) begin(id string) (*fifoRequest, error) {
 	if err := f.lock(); err != nil {
 		return nil, err
 	}
 	defer f.mu.Unlock()
 	if f.state.Stopping {
-		return nil, fmt.Errorf("%w: %s is shutting down and takes nothing new", ErrClosed, f.Name())
+		return nil, fmt.Errorf("%w: %s is shutting down and takes nothing new", errClosed, f.Name())
 	}
 	if _, ok := f.requests[id]; ok {
-		return nil, fmt.Errorf("%w: request %q is open already", ErrInvalid, id)
+		return nil, fmt.Errorf("%w: request %q is open already", errInvalid, id)
 	}
 	r := &fifoRequest{f: f, id: id, since: time.Now(), leases: map[*fifoObject]fifoLease{}}
 	f.requests[id] = r

@@ -10,7 +10,7 @@ import (
 // Clear implements [Store]. Handles that are under way can be read until their place is
 // used again, and fail then with [StaleError]; but where ids restart (see
 // Options.KeepIDs) they can match a new object.
-func (f *FIFO) Clear() error {
+func (f *fifoStore) Clear() error {
 	if err := f.lock(); err != nil {
 		return err
 	}
@@ -33,9 +33,12 @@ func (f *FIFO) Clear() error {
 }
 
 // ResetReaders implements [Store].
-func (f *FIFO) ResetReaders(readers int) error { return resetReaders(f.opt, f.resetReaders, readers) }
-
-func (f *FIFO) resetReaders(readers int) error {
+func (f *fifoStore) ResetReaders(readers int) error {
+	if readers != 0 {
+		if err := checkReaders(readers); err != nil {
+			return err
+		}
+	}
 	if err := f.lock(); err != nil {
 		return err
 	}

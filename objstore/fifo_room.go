@@ -5,12 +5,13 @@ import (
 	"math"
 
 	"github.com/ringcache/ringcache/internal/line"
+	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
 // allocate takes a chunk, once more after freeing what it can.
-func (f *FIFO) allocate(size int, as line.Turn) (address uint64, id uint32, payload []byte, err error) {
+func (f *fifoStore) allocate(size int, as line.Turn) (address uint64, id uint32, payload []byte, err error) {
 	first, room := &f.waiters.Main, int64(f.opt.RingSize)
 	need := fifoExtent(size)
 	if as == line.Passing && need <= room && !first.MayPass(need, room) {
@@ -46,16 +47,14 @@ func (f *FIFO) allocate(size int, as line.Turn) (address uint64, id uint32, payl
 func fifoExtent(size int) int64 { return int64(size) + shmring.HeaderSize }
 
 // headError describes the oldest chunk of a ring that is not empty.
-func (f *FIFO) headError(need int) error {
+func (f *fifoStore) headError(need int) error {
 	e := &HeadError{Need: need, Used: f.ring.Used(), Size: f.ring.Size(), Waiting: f.waiters.Main.Wanted()}
 	for id := range f.ring.Live() {
 		o := f.objects[id]
-		e.Head = HeadState{
-			Key: o.key, ID: id, Reserved: o.state == fifoReserved, Protected: o.touched, Leases: o.leases,
-			Uses: o.uses, Readers: f.readers,
-		}
-		if !e.Head.Reserved { // else its count is just being written
-			e.Head.Reads = f.reads(o)
+		e.Key, e.ID, e.Reserved, e.Touched = o.key, id, o.state == fifoReserved, o.touched
+		e.Leases, e.Uses, e.Readers = o.leases, o.uses, f.readers
+		if !e.Reserved { // else its count is just being written
+			e.Reads = f.reads(o)
 		}
 		break
 	}
@@ -64,11 +63,11 @@ func (f *FIFO) headError(need int) error {
 
 // freeUnused frees chunks, oldest first, whose uses were all read by every reader,
 // until twice MaxObjectSize bytes were freed or one is still needed. It returns the ids.
-func (f *FIFO) freeUnused() ([]uint32, error) {
+func (f *fifoStore) freeUnused() ([]uint32, error) {
 	var fault error
 	free := func(id uint32, payload []byte) (ok bool) {
 		// Guarded one by one: chunks that were freed before a fault are freed.
-		fault = f.chunks.guard(Handle{ID: id}, func() error { ok = f.isFree(id, payload); return nil })
+		fault = f.chunks.guard(serde.Address{ID: id}, func() error { ok = f.isFree(id, payload); return nil })
 		return ok && fault == nil
 	}
 	// A limit of twice the ring frees everything, and can't overflow.
@@ -83,7 +82,7 @@ func (f *FIFO) freeUnused() ([]uint32, error) {
 	return freed, fault
 }
 
-func (f *FIFO) isFree(id uint32, payload []byte) bool {
+func (f *fifoStore) isFree(id uint32, payload []byte) bool {
 	o := f.objects[id]
 	switch {
 	case o.state == fifoDiscarded:
@@ -95,7 +94,7 @@ func (f *FIFO) isFree(id uint32, payload []byte) bool {
 }
 
 // wakeFirst wakes the first one that waits, if the oldest chunk can be freed.
-func (f *FIFO) wakeFirst() {
+func (f *fifoStore) wakeFirst() {
 	first := f.waiters.Main.First()
 	if first == nil {
 		return

@@ -6,7 +6,7 @@ import (
 )
 
 // State implements [Store].
-func (f *FIFO) State() (State, error) {
+func (f *fifoStore) State() (State, error) {
 	if err := f.lock(); err != nil {
 		return State{}, err
 	}
@@ -39,12 +39,12 @@ func (f *FIFO) State() (State, error) {
 }
 
 // Stats implements [Store].
-func (f *FIFO) Stats() (Stats, error) {
+func (f *fifoStore) Stats() (shmstore.Stats, error) {
 	if err := f.lock(); err != nil {
-		return Stats{}, err
+		return shmstore.Stats{}, err
 	}
 	defer f.mu.Unlock()
-	return Stats{
+	return shmstore.Stats{
 		Objects: len(f.index), Chunks: f.ring.Len(), Used: int64(f.ring.Used()), Leases: f.leases, Requests: len(f.requests),
 		Waiting: f.waiters.Len(), Misused: f.misused, Readers: f.readers,
 		Woken: f.waiters.Woken, Polls: f.waiters.Polls,

@@ -13,6 +13,7 @@ import (
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmring/sidecar"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 // realPool makes a pool in a segment in a folder of the test, and a reader with a
@@ -39,7 +40,7 @@ func realPool(t *testing.T, o Options) (*writer, *Reader, Options) {
 }
 
 // unleased puts an object of n bytes b which nobody leases.
-func unleased(t *testing.T, w *writer, key string, n int, b byte) Handle {
+func unleased(t *testing.T, w *writer, key string, n int, b byte) serde.Address {
 	t.Helper()
 	r := begin(t, w, "of "+key)
 	h, err := r.Put(key, image(n, b))
@@ -101,7 +102,7 @@ func TestHeldViewIsNotStaleWhileTheWriterLooks(t *testing.T) {
 
 // killedWhileEvicting leaves what a writer leaves that was killed between taking
 // the id away and giving it back.
-func killedWhileEvicting(t *testing.T, w *writer, h Handle) {
+func killedWhileEvicting(t *testing.T, w *writer, h serde.Address) {
 	t.Helper()
 	mem.Store32(w.Segment().Ring()[h.Address:], shmring.DeadID)
 	require.NoError(t, w.Detach())
@@ -151,11 +152,11 @@ func TestAdoptKeepsWhatIsHeldAndDamaged(t *testing.T) {
 }
 
 func TestAdoptDropsWhatIsDamaged(t *testing.T) {
-	for name, damage := range map[string]func(w *writer, h Handle){
-		"data":   func(w *writer, h Handle) { w.Segment().Ring()[h.Address+600]++ },
-		"header": func(w *writer, h Handle) { w.Segment().Ring()[h.Address+4]++ },
-		"id":     func(w *writer, h Handle) { w.Segment().Ring()[h.Address]++ },
-		"note":   func(w *writer, h Handle) { w.Segment().Ring()[h.Address+70]++ },
+	for name, damage := range map[string]func(w *writer, h serde.Address){
+		"data":   func(w *writer, h serde.Address) { w.Segment().Ring()[h.Address+600]++ },
+		"header": func(w *writer, h serde.Address) { w.Segment().Ring()[h.Address+4]++ },
+		"id":     func(w *writer, h serde.Address) { w.Segment().Ring()[h.Address]++ },
+		"note":   func(w *writer, h serde.Address) { w.Segment().Ring()[h.Address+70]++ },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, r, o := realPool(t, Options{})
@@ -165,7 +166,7 @@ func TestAdoptDropsWhatIsDamaged(t *testing.T) {
 			require.NoError(t, w.Detach())
 			w, a, err := adoptPool(o)
 			require.NoError(t, err)
-			require.Equal(t, Adoption{Kept: 1, Dropped: 1, Clean: true, Epoch: 2}, a)
+			require.Equal(t, shmstore.Adoption{Kept: 1, Dropped: 1, Clean: true, Epoch: 2}, a)
 			require.False(t, w.Cached("a"))
 			_, err = r.Get(h, "a")
 			require.ErrorIs(t, err, ErrStale)
@@ -211,7 +212,7 @@ func TestAdoptErrors(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, w.Detach())
 	_, _, err = adoptPool(other)
-	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorIs(t, err, errInvalid)
 	require.ErrorContains(t, err, "Sweep")
 	_, err = segment.Sweep(segment.SweepOptions{Dir: o.Dir, Prefix: "fifo", Remove: true})
 	require.NoError(t, err)

@@ -144,7 +144,7 @@ func killReaderOptions(count bool) ReaderOptions {
 // the key, the length, and a number that no other object has.
 type killHandle struct {
 	key   string
-	h     Handle
+	h     serde.Address
 	nonce uint64
 	n     int
 }

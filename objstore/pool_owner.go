@@ -5,12 +5,13 @@ import (
 	"math"
 
 	"github.com/ringcache/ringcache/internal/mem"
+	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
 // poolOwner answers the store of a Pool when the readers of an object are done. Its
 // methods are called under the store's lock and in its guard.
-type poolOwner struct{ p *Pool }
+type poolOwner struct{ p *poolStore }
 
 // poolObject is the record of an object in a Pool.
 type poolObject struct {
@@ -22,10 +23,10 @@ type poolObject struct {
 }
 
 // reads returns the read count of an object as it is in the segment now.
-func (p *Pool) reads(o *poolObject) int64 { return readCount(p.store.Chunk(o)) }
+func (p *poolStore) reads(o *poolObject) int64 { return readCount(p.store.Chunk(o)) }
 
 // needed returns the count of reads at which every handle of an object is read.
-func (p *Pool) needed(o *poolObject) int64 { return o.uses*int64(p.readers) - o.writtenOff }
+func (p *poolStore) needed(o *poolObject) int64 { return o.uses*int64(p.readers) - o.writtenOff }
 
 // rebaseAt is the count of reads from which an idle object starts again at 0, far
 // from where an int32 ends. One that is never idle is not used any more then.
@@ -36,7 +37,7 @@ func (poolOwner) NewRecord() shmstore.Record { return new(poolObject) }
 func (w poolOwner) Commit(r shmstore.Record) { w.sign(r.(*poolObject)) }
 
 func (w poolOwner) sign(o *poolObject) {
-	if w.p.gen.Signed {
+	if w.p.opt.Generation.Signed {
 		o.signature = sign(w.p.chunks.seg.Secret(), o.Key(), o.Address(), o.ID())
 	}
 }
@@ -106,7 +107,7 @@ func (w poolOwner) Reset(readers int, objects iter.Seq[shmstore.Record]) {
 		o := r.(*poolObject)
 		o.counts.reset()
 		o.writtenOff, o.idleReads = 0, 0
-		_ = w.p.chunks.guard(Handle{Address: o.Address()}, func() error {
+		_ = w.p.chunks.guard(serde.Address{Address: o.Address()}, func() error {
 			mem.Store32(w.p.store.Chunk(o), 0)
 			return nil
 		})

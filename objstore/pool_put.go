@@ -7,7 +7,7 @@ import (
 	"github.com/ringcache/ringcache/shmstore"
 )
 
-func (r *poolRequest) Put(key string, v serde.Value, o PutOptions) (Handle, error) {
+func (r *poolRequest) Put(key string, v serde.Value, o PutOptions) (serde.Address, error) {
 	return putNamed(r, key, v, o)
 }
 
@@ -50,7 +50,7 @@ func largest(plan *serde.Plan) int {
 // poolChunk is a chunk that was taken in a Pool.
 type poolChunk struct {
 	res *shmstore.Reservation
-	p   *Pool
+	p   *poolStore
 }
 
 func (c poolChunk) parts(n int) (front, back []byte) { return c.res.Front(), c.res.Back(n) }
@@ -64,10 +64,10 @@ func (c poolChunk) setCost(d time.Duration) { c.res.SetCost(d) }
 
 func (c poolChunk) discard() { c.res.Discard() }
 
-func (c poolChunk) commit(n int) (Handle, error) {
+func (c poolChunk) commit(n int) (serde.Address, error) {
 	o, err := c.res.Commit(n)
 	if err != nil {
-		return Handle{}, err
+		return serde.Address{}, err
 	}
 	return c.p.handle(o), nil
 }

@@ -10,11 +10,11 @@ import (
 // poolRequest is a request of a Pool: one of its store, with handles.
 type poolRequest struct {
 	*shmstore.Request
-	p *Pool
+	p *poolStore
 }
 
 // Begin implements [Store].
-func (p *Pool) Begin(id string) (Request, error) {
+func (p *poolStore) Begin(id string) (Request, error) {
 	r, err := p.begin(id)
 	if err != nil {
 		return nil, err
@@ -22,50 +22,50 @@ func (p *Pool) Begin(id string) (Request, error) {
 	return r, nil
 }
 
-func (p *Pool) begin(id string) (*poolRequest, error) {
+func (p *poolStore) begin(id string) (*poolRequest, error) {
 	r, err := p.store.Begin(shmstore.RequestOptions{ID: id})
 	return &poolRequest{r, p}, err
 }
 
-func (r *poolRequest) Lookup(key string) (Handle, error) {
+func (r *poolRequest) Lookup(key string) (serde.Address, error) {
 	if key == "" {
-		return Handle{}, errNoKey()
+		return serde.Address{}, errNoKey()
 	}
 	return r.lookup(key, 1)
 }
 
-func (r *poolRequest) lookup(key string, n int) (Handle, error) {
+func (r *poolRequest) lookup(key string, n int) (serde.Address, error) {
 	o, err := r.Request.Lookup(key, n)
 	if err != nil {
-		return Handle{}, err
+		return serde.Address{}, err
 	}
 	return r.p.handle(o), nil
 }
 
-func (r *poolRequest) Keep(key string) (h Handle, note []byte, err error) {
+func (r *poolRequest) Keep(key string) (h serde.Address, note []byte, err error) {
 	if key == "" {
-		return Handle{}, nil, errNoKey()
+		return serde.Address{}, nil, errNoKey()
 	}
 	o, err := r.Request.Lookup(key, 0)
 	if err != nil {
-		return Handle{}, nil, err
+		return serde.Address{}, nil, err
 	}
 	return r.p.handle(o), o.Note(), nil
 }
 
 // object returns the object of a handle that the request has.
-func (r *poolRequest) object(h Handle) (*shmstore.Object, error) {
+func (r *poolRequest) object(h serde.Address) (*shmstore.Object, error) {
 	o, err := r.Object(h.ID)
 	if err == nil && o.Address() == h.Address {
 		return o, nil
 	}
-	if err == nil || errors.Is(err, ErrInvalid) {
+	if err == nil || errors.Is(err, errInvalid) {
 		err = errNotOurs(r.ID(), h)
 	}
 	return nil, err
 }
 
-func (r *poolRequest) SetUses(h Handle, n int) error {
+func (r *poolRequest) SetUses(h serde.Address, n int) error {
 	o, err := r.object(h)
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (r *poolRequest) SetUses(h Handle, n int) error {
 	return r.Request.SetUses(o, n)
 }
 
-func (r *poolRequest) Stored(h Handle) (serde.Value, error) {
+func (r *poolRequest) Stored(h serde.Address) (serde.Value, error) {
 	o, err := r.object(h)
 	if err != nil {
 		return nil, err
@@ -81,5 +81,5 @@ func (r *poolRequest) Stored(h Handle) (serde.Value, error) {
 	if _, err := r.Bytes(o); err != nil { // which keeps the segment mapped
 		return nil, err
 	}
-	return r.p.chunks.stored(r.p.gen, o.Key(), h)
+	return r.p.chunks.stored(o.Key(), h)
 }

@@ -178,7 +178,7 @@ func TestPoolAbortWaitsForAFenceWhereAddressesAreReread(t *testing.T) {
 
 func TestPoolQuarantineEndsByTimeOnlyIfNobodyIsInside(t *testing.T) {
 	s := newPoolStore(t, Options{QuarantineTTL: time.Nanosecond})
-	put := func(key string) Handle {
+	put := func(key string) serde.Address {
 		r := begin(t, s, key)
 		h, err := r.Put(key, bytesItem(500))
 		require.NoError(t, err)
@@ -249,7 +249,7 @@ func TestPoolResetReaders(t *testing.T) {
 	require.NoError(t, sent.Commit())
 	h, err := unsent.Lookup("sent")
 	require.NoError(t, err)
-	require.ErrorIs(t, s.ResetReaders(-1), ErrInvalid)
+	require.ErrorIs(t, s.ResetReaders(-1), errInvalid)
 	require.NoError(t, s.ResetReaders(1))
 	require.True(t, sent.Ended())
 	again := begin(t, s, "sent") // its id is free

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
-	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmring/sidecar"
@@ -23,7 +22,6 @@ import (
 // Reader looks at the objects of a segment that another process writes.
 type Reader struct {
 	chunks  chunks
-	gen     *pycompat.Generation
 	counter *counter // nil: observes
 	sidecar *sidecar.File
 	slot    *sidecar.Slot // where it names what it looks at; nil if it has none
@@ -36,15 +34,19 @@ type Reader struct {
 	err    error // of the end of sidecar
 }
 
-// Open attaches to the segment name. The errors are those of segment.Attach.
+// Open attaches to the segment name, or reads ReaderOptions.Segment and does not look at
+// name. The errors are those of segment.Attach.
 //
-// If the segment is that of a Pool, the reader takes a slot in its sidecar:
+// If the segment is that of a pool, the reader takes a slot in its sidecar:
 // what it looks at is not evicted meanwhile, whatever else ends. [Reader.Protected]
 // reports whether it got one.
 func Open(name string, o ReaderOptions) (*Reader, error) {
 	o, err := o.resolve()
 	if err != nil {
 		return nil, err
+	}
+	if o.Segment != nil {
+		return newReader(o.Segment, o), nil
 	}
 	seg, err := segment.Attach(segment.Options{
 		Name: name, RingSize: o.RingSize, DataOffset: o.Generation.DataOffset, Dir: o.Dir,
@@ -72,24 +74,9 @@ func Open(name string, o ReaderOptions) (*Reader, error) {
 	return nil, errors.Join(err, r.Close())
 }
 
-// NewReader reads from a segment that the caller attached, or made over private
-// memory. The reader owns it from now on.
-func NewReader(seg *segment.Segment, o ReaderOptions) (*Reader, error) {
-	o, err := o.resolve()
-	if err != nil {
-		return nil, err
-	}
-	if err := matches(seg, o.RingSize, o.Generation); err != nil {
-		return nil, err
-	}
-	return newReader(seg, o), nil
-}
-
 func newReader(seg *segment.Segment, o ReaderOptions) *Reader {
-	g := o.Generation
 	return &Reader{
-		chunks:  chunks{seg: seg, options: serde.Options{Generation: g}},
-		gen:     g,
+		chunks:  chunks{seg: seg, options: serde.Options{Generation: o.Generation}},
 		counter: newCounter(o.Lock, o.LockTimeout, o.Readers),
 		log:     cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 	}
@@ -99,10 +86,10 @@ func newReader(seg *segment.Segment, o ReaderOptions) *Reader {
 // it is part of the signature, and not used in generations without one. The
 // caller must Release the view, which also counts the read.
 //
-// Errors: [SignatureError], [StaleError], [shmstore.CorruptError], [ErrClosed]; [ErrBusy] if
+// Errors: [SignatureError], [StaleError], [shmstore.CorruptError], an fs.ErrClosed; [ErrBusy] if
 // a reader with a slot has too many views open. A failed Get counts nothing, so
 // that the writer keeps the chunk, as upstream has it.
-func (r *Reader) Get(h Handle, key string) (*View, error) {
+func (r *Reader) Get(h serde.Address, key string) (*View, error) {
 	if err := r.chunks.seg.Hold(); err != nil {
 		return nil, err
 	}
@@ -157,23 +144,19 @@ func (r *Reader) ended(u *use, dropped bool) {
 		"address", u.handle.Address, "id", u.handle.ID, "got at", fmt.Sprintf("%s:%d", frame.File, frame.Line), "error", u.err)
 }
 
-// ReaderStats are numbers of views.
-type ReaderStats struct {
-	// Open views are those that have not ended, also if nothing leads to them any
-	// more and the garbage collector has not run since; and calls that are running.
-	// Close succeeds while it is 0.
-	Open int
-	// Dropped views were never released. The garbage collector found them, and
-	// they were ended then; see [View]. Any is a bug of the program.
-	Dropped uint64
+// Views returns how many views are open and how many were dropped.
+//
+// Open views are those that have not ended, also if nothing leads to them any more and the
+// garbage collector has not run since; and calls that are running. Close succeeds while
+// there is none.
+//
+// Dropped views were never released. The garbage collector found them, and they were ended
+// then; see [View]. Any is a bug of the program.
+func (r *Reader) Views() (open int, dropped uint64) {
+	return r.chunks.seg.Holds(), r.dropped.Load()
 }
 
-// Stats returns how many views are open and how many were dropped.
-func (r *Reader) Stats() ReaderStats {
-	return ReaderStats{Open: r.chunks.seg.Holds(), Dropped: r.dropped.Load()}
-}
-
-func (r *Reader) get(chunks chunks, h Handle, key string) (serde.Value, error) {
+func (r *Reader) get(chunks chunks, h serde.Address, key string) (serde.Value, error) {
 	if err := r.verify(h, key); err != nil {
 		return nil, err
 	}
@@ -183,7 +166,7 @@ func (r *Reader) get(chunks chunks, h Handle, key string) (serde.Value, error) {
 // Verify checks the signature of a handle for a key without reading the object.
 // It fails with [SignatureError], and does nothing in generations without
 // signatures.
-func (r *Reader) Verify(key string, h Handle) error {
+func (r *Reader) Verify(key string, h serde.Address) error {
 	if err := r.chunks.seg.Hold(); err != nil {
 		return err
 	}
@@ -194,11 +177,8 @@ func (r *Reader) Verify(key string, h Handle) error {
 // Segment returns the segment, for its name and its bytes.
 func (r *Reader) Segment() *segment.Segment { return r.chunks.seg }
 
-// Generation returns the generation that the store is read in.
-func (r *Reader) Generation() *pycompat.Generation { return r.gen }
-
-func (r *Reader) verify(h Handle, key string) error {
-	if !r.gen.Signed {
+func (r *Reader) verify(h serde.Address, key string) error {
+	if !r.chunks.options.Generation.Signed {
 		return nil
 	}
 	return r.chunks.guard(h, func() error { return verify(r.chunks.seg.Secret(), key, h) })
@@ -210,12 +190,12 @@ func (r *Reader) verify(h Handle, key string) error {
 // 0.31 it counts a read if every reader has read the object once; from 0.32 on
 // it only verifies the handle. The errors are those of Get, and ctx's while it
 // waits for the lock.
-func (r *Reader) Touch(ctx context.Context, key string, h Handle) error {
+func (r *Reader) Touch(ctx context.Context, key string, h serde.Address) error {
 	if err := r.chunks.seg.Hold(); err != nil {
 		return err
 	}
 	defer r.chunks.seg.Release()
-	return touch(ctx, r.chunks, r.gen, r.counter, h, func() error { return r.verify(h, key) })
+	return touch(ctx, r.chunks, r.counter, h, func() error { return r.verify(h, key) })
 }
 
 // Close unmaps the segment. It fails with [ErrBusy] while a view is open, and
@@ -231,7 +211,7 @@ func (r *Reader) Close() error {
 	r.closed.Do(func() {
 		var errs []error
 		if r.slot != nil {
-			errs = append(errs, r.chunks.guard(Handle{}, r.slot.Close))
+			errs = append(errs, r.chunks.guard(serde.Address{}, r.slot.Close))
 		}
 		if r.sidecar != nil {
 			errs = append(errs, r.sidecar.Close())
@@ -239,12 +219,4 @@ func (r *Reader) Close() error {
 		r.err = errors.Join(errs...)
 	})
 	return r.err
-}
-
-// matches checks a segment that a caller brings against its options.
-func matches(seg *segment.Segment, ringSize int, g *pycompat.Generation) error {
-	if off := g.DataOffset; len(seg.Ring()) != ringSize || len(seg.Secret()) != off {
-		return &segment.SizeError{Name: seg.Name(), Got: int64(len(seg.Bytes())), Ring: ringSize, DataOffset: off}
-	}
-	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/shmring/segment"
 )
 
 // ReaderOptions say what store a reader expects. RingSize and Generation must
@@ -32,6 +33,10 @@ type ReaderOptions struct {
 	LockTimeout time.Duration
 	// Dir is the directory of shared memory, /dev/shm if empty.
 	Dir string
+	// Segment, if not nil, is read instead of one that Open attaches to by its name:
+	// the caller attached it, or made it over private memory. Open takes no slot and no
+	// SidecarLock then. The reader owns the segment from then on and closes it.
+	Segment *segment.Segment
 	// Logger gets a line for each view that was dropped without Release, with the place
 	// where it was got. nil is silent.
 	Logger *slog.Logger
@@ -45,11 +50,23 @@ func (o ReaderOptions) Validate() error {
 
 // resolve returns the options with the generation, if they are valid.
 func (o ReaderOptions) resolve() (ReaderOptions, error) {
-	if o.SidecarLock && o.Lock != nil {
-		return o, fmt.Errorf("%w: Lock and SidecarLock are both set", ErrInvalid)
+	var err error
+	if o.Generation, err = pycompat.Resolve(o.Generation); err != nil {
+		return o, err
 	}
-	w, err := Options{RingSize: o.RingSize, Readers: o.Readers, LockTimeout: o.LockTimeout, Generation: o.Generation}.resolve()
-	o.Generation = w.Generation
+	if err := checkShape(o.RingSize, o.Readers); err != nil {
+		return o, err
+	}
+	switch {
+	case o.SidecarLock && o.Lock != nil:
+		return o, fmt.Errorf("%w: Lock and SidecarLock are both set", errInvalid)
+	case o.SidecarLock && o.Segment != nil:
+		return o, fmt.Errorf("%w: SidecarLock needs a segment that Open attaches to, not Segment", errInvalid)
+	case o.LockTimeout < 0:
+		return o, fmt.Errorf("%w: LockTimeout %v is negative", errInvalid, o.LockTimeout)
+	case o.Segment != nil:
+		err = matches(o.Segment, o.RingSize, o.Generation)
+	}
 	return o, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
@@ -16,12 +17,13 @@ func (r *Reader) takeSlot() error {
 		r.sidecar, r.chunks.sidecar = nil, nil
 		return errors.Join(sidecar.ErrForeign, err)
 	}
-	if c := r.sidecar.Options(); !sameWire(c.Generation, r.gen) {
-		return fmt.Errorf("%w: segment %s was written for vLLM %s, this reader is for %s", ErrInvalid, r.chunks.seg.Name(), c.Generation, r.gen.Version)
+	g := r.chunks.options.Generation
+	if c := r.sidecar.Options(); !sameWire(c.Generation, g) {
+		return fmt.Errorf("%w: segment %s was written for vLLM %s, this reader is for %s", errInvalid, r.chunks.seg.Name(), c.Generation, g.Version)
 	} else if c.Policy != sidecar.Pool {
 		return nil
 	}
-	err := r.chunks.guard(Handle{}, func() (err error) {
+	err := r.chunks.guard(serde.Address{}, func() (err error) {
 		r.slot, err = r.sidecar.TakeSlot(os.Getpid())
 		return err
 	})
@@ -44,7 +46,7 @@ func (r *Reader) hold(u *use) error {
 	err := r.chunks.guard(u.handle, func() error {
 		place, ok := r.slot.Hold(u.handle.ID)
 		if !ok {
-			return fmt.Errorf("%w: %s: %d views are open, a reader can have no more; release some", ErrBusy, r.chunks.seg.Name(), r.Stats().Open-1)
+			return fmt.Errorf("%w: %s: %d views are open, a reader can have no more; release some", ErrBusy, r.chunks.seg.Name(), r.chunks.seg.Holds()-1)
 		}
 		u.chunks.held = true
 		u.done = func() { _ = r.chunks.guard(u.handle, func() error { r.slot.Release(place); return nil }) }

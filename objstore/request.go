@@ -25,27 +25,27 @@ type Request interface {
 	// ends, and counts one use of it: every reader gets the handle once. Lookup fails with
 	// [shmstore.KeyNotFoundError]; with [ErrFull] after so many uses that the readers' count would
 	// overflow; and with [ErrEnded].
-	Lookup(key string) (Handle, error)
+	Lookup(key string) (serde.Address, error)
 	// Keep is Lookup without a use: the object stays until the request ends, whether or
 	// not its handle is sent. Before the handle is sent, SetUses has to count it. note is
 	// PutOptions.Note of the object, and must not be written to.
-	Keep(key string) (h Handle, note []byte, err error)
+	Keep(key string) (h serde.Address, note []byte, err error)
 	// SetUses sets how many times the request sends the handle of an object that it has,
 	// kept, looked up or put: one for each place in the request that names the object,
 	// times the number of children that read it (sampling with n > 1). Every reader
 	// counts each of them. Zero takes all of them back.
 	//
 	// SetUses fails with [ErrFull], and changes nothing, if the readers' count would
-	// overflow: then send the value inline; with [ErrInvalid] for another handle; and
+	// overflow: then send the value inline; with an fs.ErrInvalid for another handle; and
 	// with [ErrEnded].
-	SetUses(h Handle, n int) error
+	SetUses(h serde.Address, n int) error
 	// Put stores a value under a key and counts its first use. No error leaves anything
 	// behind:
 	//   - [shmstore.KeyExistsError]: use Lookup;
 	//   - [shmstore.TooLargeError], or an [ErrFull] after what nobody needs was evicted: send the
 	//     value inline;
-	//   - serde's errors, if the value can't be encoded, [ErrEnded], and [ErrClosed].
-	Put(key string, v serde.Value, o PutOptions) (Handle, error)
+	//   - serde's errors, if the value can't be encoded, [ErrEnded], and an fs.ErrClosed.
+	Put(key string, v serde.Value, o PutOptions) (serde.Address, error)
 	// Reserve takes the chunk for a value whose tensors need not have data yet: only
 	// their dtype and shape. Everything else of the value, and the data of those that
 	// have it, is written at once. The errors are those of Put.
@@ -58,9 +58,9 @@ type Request interface {
 	// The value is a view of the segment, valid until Finish, Abort or Rollback ends the
 	// request, also if the store is abandoned before.
 	//
-	// Errors: [SignatureError], [StaleError], [shmstore.CorruptError]; [ErrInvalid] for a handle
-	// of an object that the request does not have; [ErrEnded]; [ErrClosed].
-	Stored(h Handle) (serde.Value, error)
+	// Errors: [SignatureError], [StaleError], [shmstore.CorruptError]; an fs.ErrInvalid for a handle
+	// of an object that the request does not have; [ErrEnded]; an fs.ErrClosed.
+	Stored(h serde.Address) (serde.Value, error)
 	// Drop gives up what the request has under a key, as if it had never asked for it. It
 	// does nothing once the request was committed.
 	Drop(key string)

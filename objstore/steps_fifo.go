@@ -1,8 +1,8 @@
 package objstore
 
-import "fmt"
+import "github.com/ringcache/ringcache/serde"
 
-type fifoSteps struct{ f *FIFO }
+type fifoSteps struct{ f *fifoStore }
 
 func (s fifoSteps) unnamedRequest() (stepRequest, error) {
 	return s.f.begin(unnamed(s.f.unnamed.Add(1)))
@@ -50,15 +50,7 @@ func (s fifoSteps) freeUnused() ([]uint32, error) {
 	return s.f.freeUnused()
 }
 
-func (s fifoSteps) evict(string) (bool, error) {
-	if err := s.f.lock(); err != nil {
-		return false, err
-	}
-	defer s.f.mu.Unlock()
-	return false, fmt.Errorf("%w: in a FIFO only the oldest object can go, see FreeUnused", ErrInvalid)
-}
-
-func (s fifoSteps) object(key string) (h Handle, ok bool, err error) {
+func (s fifoSteps) object(key string) (h serde.Address, ok bool, err error) {
 	if err := s.f.lock(); err != nil {
 		return h, false, err
 	}
@@ -71,4 +63,4 @@ func (s fifoSteps) object(key string) (h Handle, ok bool, err error) {
 }
 
 // hold: a view of a FIFO keeps nothing, as vLLM's.
-func (s fifoSteps) hold(Handle) (release func(), err error) { return func() {}, nil }
+func (s fifoSteps) hold(serde.Address) (release func(), err error) { return func() {}, nil }

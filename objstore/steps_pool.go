@@ -3,10 +3,11 @@ package objstore
 import (
 	"errors"
 
+	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
-type poolSteps struct{ p *Pool }
+type poolSteps struct{ p *poolStore }
 
 func (s poolSteps) unnamedRequest() (stepRequest, error) {
 	return s.p.begin(unnamed(s.p.unnamed.Add(1)))
@@ -20,14 +21,12 @@ func (s poolSteps) untouchAll() { s.p.store.UnpinAll() }
 
 func (s poolSteps) freeUnused() ([]uint32, error) { return s.p.store.EvictAll() }
 
-func (s poolSteps) evict(key string) (bool, error) { return s.p.store.Evict(key) }
-
-func (s poolSteps) object(key string) (h Handle, ok bool, err error) {
+func (s poolSteps) object(key string) (h serde.Address, ok bool, err error) {
 	ok, err = s.p.store.Find(key, func(r shmstore.Record) { h = s.p.handle(&r.(*poolObject).Object) })
 	return h, ok, err
 }
 
-func (s poolSteps) hold(h Handle) (release func(), err error) {
+func (s poolSteps) hold(h serde.Address) (release func(), err error) {
 	r, err := s.p.begin(unnamed(s.p.unnamed.Add(1)))
 	if err != nil {
 		return nil, err

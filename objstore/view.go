@@ -28,7 +28,7 @@ type View struct {
 // ended when the View is gone, and so it must not lead back to it.
 type use struct {
 	chunks  chunks
-	handle  Handle
+	handle  serde.Address
 	counter *counter // nil: does not count, or has counted
 	done    func()   // ends what keeps the object; nil if nothing does
 	reader  *Reader  // nil: a writer's
@@ -102,9 +102,6 @@ func (v *View) Item() *serde.Item {
 	it, _ := v.value.(*serde.Item)
 	return it
 }
-
-// Handle returns the handle that the view was got by.
-func (v *View) Handle() Handle { return v.use.handle }
 
 // Check reports whether the bytes are still the object's: called after they were
 // used, a [StaleError] means that they may have been another's. The id in front

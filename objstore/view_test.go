@@ -92,10 +92,21 @@ func TestDroppedViewIsReportedWithItsPlace(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, released.Release())
 	collectUntil(t, "the mapping", func() bool { return r.Close() == nil })
-	require.Equal(t, ReaderStats{Dropped: 1}, r.Stats(), "the other was released")
+	require.Equal(t, views{dropped: 1}, viewsOf(r), "the other was released")
 	require.Equal(t, 1, bytes.Count(text.Bytes(), []byte("\n")), text.String())
 	require.Contains(t, text.String(), fmt.Sprintf("%s:%d", file, line+1))
 	require.Contains(t, text.String(), fmt.Sprintf("address=%d id=%d", h.Address, h.ID))
+}
+
+// views are the results of Reader.Views.
+type views struct {
+	open    int
+	dropped uint64
+}
+
+func viewsOf(r *Reader) (v views) {
+	v.open, v.dropped = r.Views()
+	return v
 }
 
 // onRecord calls a function for each line of a log.
@@ -118,7 +129,7 @@ func TestReaderWithoutOpenViewsCanBeClosed(t *testing.T) {
 	r := s.readers[0]
 	reported := make(chan error, 1)
 	r.log = slog.New(onRecord{slog.NewTextHandler(io.Discard, nil), func() {
-		open, err := r.Stats().Open, r.Close()
+		open, err := viewsOf(r).open, r.Close()
 		if err != nil && open == 0 {
 			reported <- err
 		}
@@ -126,7 +137,7 @@ func TestReaderWithoutOpenViewsCanBeClosed(t *testing.T) {
 	}})
 	_, err = r.Get(h, "a")
 	require.NoError(t, err)
-	collectUntil(t, "the view", func() bool { return r.Stats() == ReaderStats{Dropped: 1} })
+	collectUntil(t, "the view", func() bool { return viewsOf(r) == views{dropped: 1} })
 	require.NoError(t, <-reported, "no view was open while the report was made")
 	require.NoError(t, r.Close())
 }
@@ -149,15 +160,15 @@ func TestViewIsKeptByItsTensors(t *testing.T) {
 			return v.Value()
 		}()
 		// What else was dropped then is found, so this was looked at too.
-		before := r.Stats().Dropped
+		before := viewsOf(r).dropped
 		for range 3 {
 			_, err = r.Get(h, name)
 			require.NoError(t, err)
 			before++
-			collectUntil(t, "the witness", func() bool { return r.Stats() == ReaderStats{Open: 1, Dropped: before} })
+			collectUntil(t, "the witness", func() bool { return viewsOf(r) == views{open: 1, dropped: before} })
 		}
 		runtime.KeepAlive(got)
-		collectUntil(t, name, func() bool { return r.Stats() == ReaderStats{Dropped: before + 1} })
+		collectUntil(t, name, func() bool { return viewsOf(r) == views{dropped: before + 1} })
 	}
 }
 
@@ -217,7 +228,7 @@ func TestViewsAreReleasedOrDroppedOnce(t *testing.T) {
 	all.Wait()
 	want := uint64(0)
 	drops.Range(func(_, n any) bool { want += uint64(n.(int)); return true })
-	collectUntil(t, "every view", func() bool { return r.Stats() == ReaderStats{Dropped: want} })
+	collectUntil(t, "every view", func() bool { return viewsOf(r) == views{dropped: want} })
 	ids, _ := w.Segment().Sidecar().Held()
 	require.Empty(t, ids)
 	held.Rollback()

@@ -20,11 +20,11 @@ import (
 
 func upstreamStore(t *testing.T) *store {
 	t.Helper()
-	return newStore(t, objstore.Options{RingSize: 102400, MaxObjectSize: 10240, Readers: 2, Lock: newLock()})
+	return newCountingStore(t, objstore.Options{RingSize: 102400, MaxObjectSize: 10240, Readers: 2}, newLock())
 }
 
 // get reads once and counts.
-func (s *store) get(t *testing.T, h objstore.Handle, key string) serde.Value {
+func (s *store) get(t *testing.T, h serde.Address, key string) serde.Value {
 	t.Helper()
 	v, err := s.Get(h)
 	require.NoError(t, err)
@@ -71,7 +71,7 @@ func TestUpstreamBufferOverflowAndCleanup(t *testing.T) {
 	type put struct {
 		key   string
 		value serde.Pickle
-		h     objstore.Handle
+		h     serde.Address
 	}
 	var puts []put
 	for i := 0; ; i++ {
@@ -80,7 +80,7 @@ func TestUpstreamBufferOverflowAndCleanup(t *testing.T) {
 		if p.h, err = s.Put(p.key, p.value); err != nil {
 			var full *objstore.HeadError
 			require.ErrorAs(t, err, &full)
-			require.Equal(t, objstore.HeadState{Key: "key_0", Uses: 1, Readers: 2}, full.Head)
+			require.Equal(t, objstore.HeadError{Need: full.Need, Used: full.Used, Size: full.Size, Key: "key_0", Uses: 1, Readers: 2}, *full)
 			break
 		}
 		puts = append(puts, p)
@@ -99,10 +99,10 @@ func TestUpstreamBufferOverflowAndCleanup(t *testing.T) {
 
 func TestUpstreamBlockingUnreadObject(t *testing.T) {
 	s := upstreamStore(t)
-	var handles []objstore.Handle
+	var handles []serde.Address
 	var err error
 	for i := 0; ; i++ {
-		var h objstore.Handle
+		var h serde.Address
 		if h, err = s.Put(fmt.Sprint(i), text(strings.Repeat("x", 1000))); err != nil {
 			break
 		}
@@ -127,7 +127,7 @@ func TestUpstreamBlockingUnreadObject(t *testing.T) {
 
 func TestUpstreamInvalidGetOperations(t *testing.T) {
 	s := newStore(t, objstore.Options{RingSize: 102400, MaxObjectSize: 10240, Readers: 2}) // a writer without a lock does not verify
-	_, err := s.Get(objstore.Handle{Address: 99999, ID: 1})
+	_, err := s.Get(serde.Address{Address: 99999, ID: 1})
 	require.ErrorIs(t, err, objstore.ErrStale)
 	h, err := s.Put("k", text("v"))
 	require.NoError(t, err)
@@ -205,12 +205,12 @@ func TestUpstreamWriterRejectsHandleNotInIndex(t *testing.T) {
 	h, err := s.Put("k", text("v"))
 	require.NoError(t, err)
 	require.NoError(t, s.Verify("k", h))
-	require.NoError(t, objstore.ValidateItem(s, serde.NewAddressItem(h, "image"), "k"))
-	require.NoError(t, objstore.ValidateItem(s, image(3, 1), "anything"), "not an address")
+	require.NoError(t, s.VerifyItem("k", serde.NewAddressItem(h, "image")))
+	require.NoError(t, s.VerifyItem("anything", image(3, 1)), "not an address")
 	require.NoError(t, s.Clear())
 	require.ErrorIs(t, s.Verify("k", h), objstore.ErrBadSignature)
-	require.ErrorIs(t, objstore.ValidateItem(s, serde.NewAddressItem(h, "image"), "k"), objstore.ErrBadSignature)
-	require.ErrorIs(t, objstore.ValidateItem(s, serde.NewAddressItem(objstore.Handle{Address: h.Address, ID: h.ID}, "image"), "k"), objstore.ErrBadSignature, "no signature")
+	require.ErrorIs(t, s.VerifyItem("k", serde.NewAddressItem(h, "image")), objstore.ErrBadSignature)
+	require.ErrorIs(t, s.VerifyItem("k", serde.NewAddressItem(serde.Address{Address: h.Address, ID: h.ID}, "image")), objstore.ErrBadSignature, "no signature")
 }
 
 func TestUpstreamHandleFromBeforeClearReadsUntilReused(t *testing.T) {
@@ -273,7 +273,7 @@ func TestUpstreamWriterReadsWhateverIsInTheRing(t *testing.T) {
 	require.NoError(t, err)
 	forged := old
 	forged.Signature = make([]byte, 32)
-	for name, h := range map[string]objstore.Handle{"signed": old, "forged": forged, "bare": {Address: old.Address, ID: old.ID}} {
+	for name, h := range map[string]serde.Address{"signed": old, "forged": forged, "bare": {Address: old.Address, ID: old.ID}} {
 		for range 3 {
 			v, err := s.Get(h)
 			require.NoError(t, err, name)
@@ -291,6 +291,6 @@ func TestUpstreamWriterReadsWhateverIsInTheRing(t *testing.T) {
 	for range 2 {
 		s.readAll(t, current, "k")
 	}
-	_, err = s.Get(objstore.Handle{Address: current.Address, ID: old.ID, Signature: old.Signature})
+	_, err = s.Get(serde.Address{Address: current.Address, ID: old.ID, Signature: old.Signature})
 	require.ErrorIs(t, err, objstore.ErrStale)
 }
