@@ -9,11 +9,11 @@ import (
 	"github.com/ringcache/ringcache/shmstore"
 )
 
-// poolOwner answers the store of a Pool when the readers of an object are done. Its
+// poolOwner answers the store of a pool when the readers of an object are done. Its
 // methods are called under the store's lock and in its guard.
 type poolOwner struct{ p *poolStore }
 
-// poolObject is the record of an object in a Pool.
+// poolObject is the record of an object in a pool.
 type poolObject struct {
 	shmstore.Object
 	counts

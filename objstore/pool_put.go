@@ -47,7 +47,7 @@ func largest(plan *serde.Plan) int {
 	return largest.Offset
 }
 
-// poolChunk is a chunk that was taken in a Pool.
+// poolChunk is a chunk that was taken in a pool.
 type poolChunk struct {
 	res *shmstore.Reservation
 	p   *poolStore

@@ -7,7 +7,7 @@ import (
 	"github.com/ringcache/ringcache/shmstore"
 )
 
-// poolRequest is a request of a Pool: one of its store, with handles.
+// poolRequest is a request of a pool: one of its store, with handles.
 type poolRequest struct {
 	*shmstore.Request
 	p *poolStore

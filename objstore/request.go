@@ -77,7 +77,7 @@ type Request interface {
 	// has ended it does nothing.
 	Finish()
 	// Abort ends a request that was cancelled after it was sent: a worker may still read.
-	// In a Pool its objects go into quarantine, until the readers' counts are complete, a
+	// In a pool its objects go into quarantine, until the readers' counts are complete, a
 	// [Fence] passes, or Options.QuarantineTTL is over. Before Commit it does nothing and
 	// is counted, as Finish is.
 	Abort()
@@ -89,10 +89,10 @@ type Request interface {
 type PutOptions struct {
 	// Tenant is whose bytes they are, see Options.Quotas.
 	Tenant string
-	// Cost is the time that making the object again would take, by which a Pool
+	// Cost is the time that making the object again would take, by which a pool
 	// chooses what to evict. 0 estimates it from the size.
 	Cost time.Duration
-	// Note is kept with the object, see Request.Keep. With Pool it is in the segment,
+	// Note is kept with the object, see Request.Keep. In a pool it is in the segment,
 	// between what readers look at, and survives this process.
 	Note []byte
 	// Wait, if not nil, makes the call wait for room until it ends; its error is then

@@ -4,7 +4,7 @@
 // frontend uses requests, objstore.Request.
 //
 // A handle that a step returns belongs to no request. In a FIFO its object is free when
-// the readers' counts are complete, as in vLLM; in a Pool it is in quarantine from the
+// the readers' counts are complete, as in vLLM; in a pool it is in quarantine from the
 // start, until the counts are complete or a fence passes. So the handle must be sent
 // before the next fence is taken.
 package upstream
@@ -57,7 +57,7 @@ type Steps interface {
 
 	// FreeUnused frees chunks, oldest first, whose uses were all read by every reader,
 	// until twice MaxObjectSize bytes were freed or one is still needed. It returns the
-	// ids. In a Pool it evicts everything that nobody needs.
+	// ids. In a pool it evicts everything that nobody needs.
 	FreeUnused() ([]uint32, error)
 
 	// Signature returns the signature of the current object under a key without counting

@@ -2,5 +2,5 @@
 // packages of objstore can make.
 package door
 
-// Key opens Pool.Steps and FIFO.Steps.
+// Key opens Store.Steps.
 type Key struct{ _ struct{} }
