@@ -23,23 +23,7 @@ func (r *fifoRequest) Reserve(key string, v serde.Value, o PutOptions) (*Reserva
 	return reserveNamed(r, key, v, o)
 }
 
-// plan lays the value out. It looks first whether the key may be put, since that can
-// take long.
-func (r *fifoRequest) plan(key string, v serde.Value) (*serde.Plan, error) {
-	if !utf8.ValidString(key) {
-		return nil, fmt.Errorf("%w: key %q is not UTF-8, so no Python reader can name it", errInvalid, key)
-	}
-	if err := r.checkPut(key); err != nil {
-		return nil, err
-	}
-	return serde.NewPlan(v, r.f.chunks.options)
-}
-
-func (r *fifoRequest) checkPut(key string) error {
-	r.f.mu.Lock()
-	defer r.f.mu.Unlock()
-	return r.mayPut(key)
-}
+func (r *fifoRequest) encoding() serde.Options { return r.f.chunks.options }
 
 // mayPut returns what is in the way of an object under a key, besides room.
 func (r *fifoRequest) mayPut(key string) error {
@@ -60,12 +44,12 @@ func (r *fifoRequest) mayPut(key string) error {
 }
 
 func (r *fifoRequest) reserve(key string, plan *serde.Plan, po PutOptions) (*Reservation, error) {
-	front := frontSize(plan)
-	if plan.DataLen() > r.f.opt.MaxObjectSize-front {
-		return nil, &shmstore.TooLargeError{Size: saturate(plan.DataLen(), front), Limit: r.f.opt.MaxObjectSize}
+	if !utf8.ValidString(key) {
+		return nil, fmt.Errorf("%w: key %q is not UTF-8, so no Python reader can name it", errInvalid, key)
 	}
+	front := frontSize(plan)
 	in := &fifoChunk{r: r, o: &fifoObject{key: key, note: bytes.Clone(po.Note)}, front: front}
-	if err := in.allocate(front+plan.DataLen(), po); err != nil {
+	if err := in.allocate(saturate(front, plan.DataLen()), po); err != nil {
 		return nil, err
 	}
 	return r.f.chunks.reserve(in, plan)
@@ -87,6 +71,9 @@ func (c *fifoChunk) allocate(size int, po PutOptions) error {
 	defer f.mu.Unlock()
 	if err := r.mayPut(c.o.key); err != nil {
 		return err
+	}
+	if size > f.opt.MaxObjectSize {
+		return &shmstore.TooLargeError{Size: size, Limit: f.opt.MaxObjectSize}
 	}
 	err := c.allocateNow(size, line.Passing)
 	if po.Wait == nil || !errors.Is(err, ErrFull) {

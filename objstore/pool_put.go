@@ -15,14 +15,7 @@ func (r *poolRequest) Reserve(key string, v serde.Value, o PutOptions) (*Reserva
 	return reserveNamed(r, key, v, o)
 }
 
-// plan lays the value out. It looks first whether the key may be put, since that can
-// take long.
-func (r *poolRequest) plan(key string, v serde.Value) (*serde.Plan, error) {
-	if err := r.CheckKey(key); err != nil {
-		return nil, err
-	}
-	return serde.NewPlan(v, r.p.chunks.options)
-}
+func (r *poolRequest) encoding() serde.Options { return r.p.chunks.options }
 
 func (r *poolRequest) reserve(key string, plan *serde.Plan, o PutOptions) (*Reservation, error) {
 	front := frontSize(plan)

@@ -42,8 +42,9 @@ type reservedChunk interface {
 
 // putter is a request of either store. Its keys may be empty, as vLLM's are.
 type putter interface {
-	// plan lays a value out for a key that may be put.
-	plan(key string, v serde.Value) (*serde.Plan, error)
+	// encoding returns how values are laid out.
+	encoding() serde.Options
+	// reserve takes the chunk for a plan, if the key may be put.
 	reserve(key string, plan *serde.Plan, o PutOptions) (*Reservation, error)
 }
 
@@ -63,7 +64,7 @@ func reserveNamed(r putter, key string, v serde.Value, o PutOptions) (*Reservati
 }
 
 func reserve(r putter, key string, v serde.Value, o PutOptions) (*Reservation, error) {
-	plan, err := r.plan(key, v)
+	plan, err := serde.NewPlan(v, r.encoding())
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func reserve(r putter, key string, v serde.Value, o PutOptions) (*Reservation, e
 
 // put reserves and commits a value that is complete, with n uses.
 func put(r putter, key string, v serde.Value, o PutOptions, n int) (serde.Address, error) {
-	plan, err := r.plan(key, v)
+	plan, err := serde.NewPlan(v, r.encoding())
 	if err != nil {
 		return serde.Address{}, err
 	}
