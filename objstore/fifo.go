@@ -34,11 +34,8 @@ type fifoStore struct {
 
 	mu sync.Mutex
 	counting
-	ring     *shmring.Ring
-	objects  map[uint32]*fifoObject
-	index    map[string]*fifoObject
-	pending  map[string]*fifoObject
-	touched  map[*fifoObject]struct{}
+	ring *shmring.Ring
+	fifoTable
 	requests map[string]*fifoRequest
 	leases   int // of all requests
 	kept     int // requests that keep the segment mapped
@@ -80,10 +77,9 @@ func newFIFO(seg *segment.Segment, o Options) *fifoStore {
 	g := o.Generation
 	return &fifoStore{
 		opt: o, counting: newCounting(o.Readers, g),
-		chunks:  chunks{seg: seg, options: serde.Options{Generation: g, InlineThreshold: o.InlineThreshold}},
-		ring:    shmring.NewRing(seg.Ring(), o.ring()),
-		objects: map[uint32]*fifoObject{}, index: map[string]*fifoObject{}, pending: map[string]*fifoObject{},
-		touched: map[*fifoObject]struct{}{}, requests: map[string]*fifoRequest{},
+		chunks:    chunks{seg: seg, options: serde.Options{Generation: g, InlineThreshold: o.InlineThreshold}},
+		ring:      shmring.NewRing(seg.Ring(), o.ring()),
+		fifoTable: newFIFOTable(), requests: map[string]*fifoRequest{},
 	}
 }
 
@@ -112,7 +108,7 @@ func (f *fifoStore) Cached(key string) bool {
 	if f.lock() != nil {
 		return false
 	}
-	defer f.mu.Unlock()
+	defer f.unlock()
 	o, ok := f.index[key]
 	return ok && f.canTake(o.counts, 1)
 }
@@ -122,7 +118,7 @@ func (f *fifoStore) Remove(key string) bool {
 	if f.lock() != nil {
 		return false
 	}
-	defer f.mu.Unlock()
+	defer f.unlock()
 	o, ok := f.index[key]
 	if ok {
 		f.retire(o)
@@ -135,7 +131,7 @@ func (f *fifoStore) Evict(string) (bool, error) {
 	if err := f.lock(); err != nil {
 		return false, err
 	}
-	defer f.mu.Unlock()
+	defer f.unlock()
 	return false, fmt.Errorf("%w: in a FIFO only the oldest object can go, once it was read", errInvalid)
 }
 
@@ -152,7 +148,7 @@ func (f *fifoStore) Verify(key string, h serde.Address) error {
 	if err := f.lock(); err != nil {
 		return err
 	}
-	defer f.mu.Unlock()
+	defer f.unlock()
 	o, ok := f.index[key]
 	switch {
 	case !ok || o.address != h.Address || o.id != h.ID:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ringcache/ringcache/internal/invariants"
 	"github.com/ringcache/ringcache/internal/line"
 )
 
@@ -14,7 +15,22 @@ func (f *fifoStore) CheckStructure() error {
 	if f.state.Closed {
 		return nil
 	}
-	errs := []error{f.guard(f.ring.CheckStructure)}
+	return errors.Join(f.guard(f.ring.CheckStructure), f.checkTables())
+}
+
+// unlock gives the lock back. Builds that check invariants look first whether everything
+// holds that must hold between calls; with many objects now and then only, since a check
+// goes through all of them.
+func (f *fifoStore) unlock() {
+	defer f.mu.Unlock()
+	if invariants.Enabled && !f.state.Closed && (len(f.objects) <= 64 || invariants.Sometimes(1)) {
+		invariants.Must(f.checkTables())
+	}
+}
+
+// checkTables verifies what is in memory of the process alone.
+func (f *fifoStore) checkTables() error {
+	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("store: "+format, args...)) }
 	f.checkObjects(bad)
 	f.checkLeases(bad)
@@ -24,6 +40,7 @@ func (f *fifoStore) CheckStructure() error {
 
 func (f *fifoStore) checkObjects(bad func(format string, args ...any)) {
 	states := map[fifoState]int{}
+	size := uint64(0)
 	for id, address := range f.ring.Live() {
 		o, ok := f.objects[id]
 		if !ok {
@@ -31,6 +48,7 @@ func (f *fifoStore) checkObjects(bad func(format string, args ...any)) {
 			continue
 		}
 		states[o.state]++
+		size += uint64(o.size)
 		if o.id != id || o.address != address {
 			bad("object %d:%d is filed as %d:%d", o.address, o.id, address, id)
 		}
@@ -49,6 +67,9 @@ func (f *fifoStore) checkObjects(bad func(format string, args ...any)) {
 	}
 	if len(f.objects) != f.ring.Len() {
 		bad("%d objects for %d chunks", len(f.objects), f.ring.Len())
+	}
+	if used := f.ring.Used(); size > used || used > uint64(f.ring.Size()) || size == 0 && used != 0 {
+		bad("chunks of %d bytes, %d in use of %d", size, used, f.ring.Size())
 	}
 	if len(f.index) != states[fifoCommitted] || len(f.pending) != states[fifoReserved] {
 		bad("%d keys and %d pending for %d committed and %d reserved objects", len(f.index), len(f.pending), states[fifoCommitted], states[fifoReserved])

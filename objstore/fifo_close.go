@@ -14,7 +14,7 @@ func (f *fifoStore) Holders() []shmstore.Holder {
 	if f.lock() != nil {
 		return nil
 	}
-	defer f.mu.Unlock()
+	defer f.unlock()
 	return f.holders()
 }
 

@@ -3,6 +3,7 @@ package objstore
 import (
 	"fmt"
 
+	"github.com/ringcache/ringcache/internal/invariants"
 	"github.com/ringcache/ringcache/serde"
 )
 
@@ -36,7 +37,7 @@ func (r *fifoRequest) find(key string, n int) (h serde.Address, note []byte, err
 	if err := r.enter(); err != nil {
 		return serde.Address{}, nil, err
 	}
-	defer r.f.mu.Unlock()
+	defer r.f.unlock()
 	o, err := r.f.find(key)
 	if err != nil {
 		return serde.Address{}, nil, err
@@ -77,7 +78,7 @@ func (r *fifoRequest) SetUses(h serde.Address, n int) error {
 	if err := r.enter(); err != nil {
 		return err
 	}
-	defer r.f.mu.Unlock()
+	defer r.f.unlock()
 	o, err := r.object(h)
 	if err != nil {
 		return err
@@ -111,7 +112,7 @@ func (r *fifoRequest) keepMapped(h serde.Address) (key string, err error) {
 	if err := r.f.lock(); err != nil {
 		return "", err
 	}
-	defer r.f.mu.Unlock()
+	defer r.f.unlock()
 	if r.state == requestEnded {
 		return "", r.notOpen()
 	}
@@ -133,7 +134,7 @@ func (r *fifoRequest) Drop(key string) {
 	if r.enter() != nil {
 		return
 	}
-	defer r.f.mu.Unlock()
+	defer r.f.unlock()
 	for o := range r.leases {
 		if o.key == key {
 			r.letGo(o, false)
@@ -152,5 +153,8 @@ func (r *fifoRequest) letGo(o *fifoObject, committed bool) {
 		o.sent--
 	} else if l.times != 0 {
 		r.f.takeBack(&o.counts, l.times, l.uses)
+	}
+	if invariants.Enabled && (o.sent < 0 || o.leases < o.sent || r.f.leases < o.leases) {
+		invariants.Must(fmt.Errorf("objstore: key %q has %d leases, %d sent; all objects have %d", o.key, o.leases, o.sent, r.f.leases))
 	}
 }

@@ -50,27 +50,15 @@ func (f *fifoStore) find(key string) (*fifoObject, error) {
 
 // retire frees the key of an object, which itself stays until its uses are read.
 func (f *fifoStore) retire(o *fifoObject) {
-	o.state = fifoRetired
-	delete(f.index, o.key)
+	f.fifoTable.retire(o)
 	f.untouch(o)
 	f.watch(o, false)
 	f.wakeFirst()
 }
 
 func (f *fifoStore) untouch(o *fifoObject) {
-	if o.touched {
-		o.touched = false
-		delete(f.touched, o)
+	if f.fifoTable.untouch(o) {
 		f.wakeFirst()
-	}
-}
-
-func (f *fifoStore) forget(o *fifoObject) {
-	delete(f.objects, o.id)
-	delete(f.touched, o)
-	if f.index[o.key] == o {
-		delete(f.index, o.key)
-		f.watch(o, false)
 	}
 }
 

@@ -68,7 +68,7 @@ type fifoChunk struct {
 func (c *fifoChunk) allocate(size int, po PutOptions) error {
 	f, r := c.r.f, c.r
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer f.unlock()
 	if err := r.mayPut(c.o.key); err != nil {
 		return err
 	}
@@ -103,8 +103,7 @@ func (c *fifoChunk) allocateNow(size int, as line.Turn) (err error) {
 		return err
 	}
 	o.size = len(c.payload) + shmring.HeaderSize
-	f.objects[o.id] = o
-	f.pending[o.key] = o
+	f.reserve(o)
 	return nil
 }
 
@@ -119,7 +118,7 @@ func (*fifoChunk) setCost(time.Duration) {}
 func (c *fifoChunk) commit(n int) (serde.Address, error) {
 	f, o := c.r.f, c.o
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer f.unlock()
 	switch {
 	case c.done:
 		return serde.Address{}, fmt.Errorf("%w: the reservation of key %q ended already", errInvalid, o.key)
@@ -141,11 +140,10 @@ func (c *fifoChunk) commit(n int) (serde.Address, error) {
 		c.giveUp()
 		return serde.Address{}, err
 	}
-	o.state = fifoCommitted
 	if old, ok := f.index[o.key]; ok {
 		f.retire(old) // its uses are used up, see mayPut
 	}
-	f.index[o.key] = o
+	f.commit(o)
 	f.watch(o, true)
 	c.end()
 	f.waiters.WakeKey(o.key)
@@ -159,7 +157,7 @@ func (c *fifoChunk) commit(n int) (serde.Address, error) {
 
 func (c *fifoChunk) discard() {
 	c.r.f.mu.Lock()
-	defer c.r.f.mu.Unlock()
+	defer c.r.f.unlock()
 	if !c.done {
 		c.giveUp()
 	}
@@ -167,7 +165,7 @@ func (c *fifoChunk) discard() {
 
 // giveUp leaves a chunk that is freed when it is the oldest.
 func (c *fifoChunk) giveUp() {
-	c.o.state = fifoDiscarded
+	c.r.f.fifoTable.discard(c.o)
 	if !c.r.f.state.Closed {
 		c.r.f.wakeFirst()
 	}
@@ -176,7 +174,6 @@ func (c *fifoChunk) giveUp() {
 
 func (c *fifoChunk) end() {
 	c.done = true
-	delete(c.r.f.pending, c.o.key)
 	c.r.f.chunks.seg.Release()
 	c.r.f.wakeShutdown()
 }

@@ -42,7 +42,7 @@ func (f *fifoStore) begin(id string) (*fifoRequest, error) {
 	if err := f.lock(); err != nil {
 		return nil, err
 	}
-	defer f.mu.Unlock()
+	defer f.unlock()
 	if f.state.Stopping {
 		return nil, fmt.Errorf("%w: %s is shutting down and takes nothing new", errClosed, f.Name())
 	}
@@ -58,7 +58,7 @@ func (r *fifoRequest) ID() string { return r.id }
 
 func (r *fifoRequest) Ended() bool {
 	r.f.mu.Lock()
-	defer r.f.mu.Unlock()
+	defer r.f.unlock()
 	return r.state == requestEnded
 }
 
@@ -69,7 +69,7 @@ func (r *fifoRequest) enter() error {
 	}
 	if r.state != requestOpen {
 		err := r.notOpen()
-		r.f.mu.Unlock()
+		r.f.unlock()
 		return err
 	}
 	return nil
@@ -98,7 +98,7 @@ func (r *fifoRequest) Commit() error {
 	if err := r.enter(); err != nil {
 		return err
 	}
-	defer r.f.mu.Unlock()
+	defer r.f.unlock()
 	r.become(requestCommitted)
 	r.sent = true
 	for o, l := range r.leases {
@@ -117,7 +117,7 @@ func (r *fifoRequest) Abort() { r.end(requestCommitted) }
 func (r *fifoRequest) end(from requestState) {
 	f := r.f
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer f.unlock()
 	if r.state == requestOpen && from == requestCommitted && !f.state.Closed {
 		f.misused++
 	}

@@ -14,7 +14,7 @@ func (f *fifoStore) Clear() error {
 	if err := f.lock(); err != nil {
 		return err
 	}
-	defer f.mu.Unlock()
+	defer f.unlock()
 	if len(f.pending) > 0 {
 		return fmt.Errorf("%w: %d reservations are open; commit or discard them before Clear", ErrBusy, len(f.pending))
 	}
@@ -25,9 +25,7 @@ func (f *fifoStore) Clear() error {
 		f.watch(o, false)
 	}
 	f.ring.Clear()
-	clear(f.objects)
-	clear(f.index)
-	clear(f.touched)
+	f.fifoTable.clear()
 	f.wakeFirst()
 	return nil
 }
@@ -42,7 +40,7 @@ func (f *fifoStore) ResetReaders(readers int) error {
 	if err := f.lock(); err != nil {
 		return err
 	}
-	defer f.mu.Unlock()
+	defer f.unlock()
 	if readers == 0 {
 		readers = f.readers
 	}
@@ -71,7 +69,7 @@ func (f *fifoStore) ResetReaders(readers int) error {
 		o.leases -= o.sent
 		f.leases -= o.sent
 		o.sent = 0
-		o.counts.reset()
+		f.reset(&o.counts)
 		_ = f.guard(func() error {
 			c, err := shmring.ReadChunk(f.chunks.seg.Ring(), o.address)
 			if err == nil && len(c.Payload) >= countSize {

@@ -74,7 +74,9 @@ func (f *fifoStore) freeUnused() ([]uint32, error) {
 	limit := min(f.opt.MaxObjectSize, f.opt.RingSize, math.MaxInt/2)
 	freed := f.ring.Free(free, 2*limit)
 	for _, id := range freed {
-		f.forget(f.objects[id])
+		if o := f.objects[id]; f.forget(o) {
+			f.watch(o, false)
+		}
 	}
 	if first := f.waiters.Main.First(); first != nil && len(freed) > 0 {
 		f.waiters.Wake(first)

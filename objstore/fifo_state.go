@@ -10,7 +10,7 @@ func (f *fifoStore) State() (State, error) {
 	if err := f.lock(); err != nil {
 		return State{}, err
 	}
-	defer f.mu.Unlock()
+	defer f.unlock()
 	s := State{Ring: f.ring.State(), Used: f.ring.Used(), Leases: f.leases, Readers: f.readers}
 	for id := range f.ring.Live() {
 		o := f.objects[id]
@@ -43,7 +43,7 @@ func (f *fifoStore) Stats() (shmstore.Stats, error) {
 	if err := f.lock(); err != nil {
 		return shmstore.Stats{}, err
 	}
-	defer f.mu.Unlock()
+	defer f.unlock()
 	return shmstore.Stats{
 		Objects: len(f.index), Chunks: f.ring.Len(), Used: int64(f.ring.Used()), Leases: f.leases, Requests: len(f.requests),
 		Waiting: f.waiters.Len(), Misused: f.misused, Readers: f.readers,

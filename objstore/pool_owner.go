@@ -105,7 +105,7 @@ func (w poolOwner) Reset(readers int, objects iter.Seq[shmstore.Record]) {
 	w.p.readers = readers
 	for r := range objects {
 		o := r.(*poolObject)
-		o.counts.reset()
+		w.p.reset(&o.counts)
 		o.writtenOff, o.idleReads = 0, 0
 		_ = w.p.chunks.guard(serde.Address{Address: o.Address()}, func() error {
 			mem.Store32(w.p.store.Chunk(o), 0)

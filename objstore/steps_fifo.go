@@ -12,11 +12,10 @@ func (s fifoSteps) touch(key string) (bool, error) {
 	if err := s.f.lock(); err != nil {
 		return false, err
 	}
-	defer s.f.mu.Unlock()
+	defer s.f.unlock()
 	o, ok := s.f.index[key]
 	if ok {
-		o.touched = true
-		s.f.touched[o] = struct{}{}
+		s.f.fifoTable.touch(o)
 		s.f.wakeFirst()
 	}
 	return ok, nil
@@ -26,7 +25,7 @@ func (s fifoSteps) untouch(key string) {
 	if s.f.lock() != nil {
 		return
 	}
-	defer s.f.mu.Unlock()
+	defer s.f.unlock()
 	if o, ok := s.f.index[key]; ok {
 		s.f.untouch(o)
 	}
@@ -36,7 +35,7 @@ func (s fifoSteps) untouchAll() {
 	if s.f.lock() != nil {
 		return
 	}
-	defer s.f.mu.Unlock()
+	defer s.f.unlock()
 	for o := range s.f.touched {
 		s.f.untouch(o)
 	}
@@ -46,7 +45,7 @@ func (s fifoSteps) freeUnused() ([]uint32, error) {
 	if err := s.f.lock(); err != nil {
 		return nil, err
 	}
-	defer s.f.mu.Unlock()
+	defer s.f.unlock()
 	return s.f.freeUnused()
 }
 
@@ -54,7 +53,7 @@ func (s fifoSteps) object(key string) (h serde.Address, ok bool, err error) {
 	if err := s.f.lock(); err != nil {
 		return h, false, err
 	}
-	defer s.f.mu.Unlock()
+	defer s.f.unlock()
 	o, ok := s.f.index[key]
 	if ok {
 		h = s.f.handle(o)
