@@ -108,7 +108,7 @@ func storeGet(p *params, s *store) (reply, error) {
 	if !p.has("key") {
 		h.Signature = nil // as in Python, where a missing key is a missing signature
 	}
-	get := func() (*objstore.View, error) { return s.r.Get(h, key) }
+	get := func() (*objstore.View, error) { return s.r.Get(key, h) }
 	if s.w != nil {
 		get = func() (*objstore.View, error) { return s.w.Get(h) }
 	}

@@ -140,7 +140,7 @@ func reservedBytes(w *writer, r *Reservation, address uint64) []byte {
 
 // bytesBehind returns what a handle leads to; a nil error means that it was checked.
 func bytesBehind(r *Reader, h serde.Address, key string) ([]byte, error) {
-	v, err := r.Get(h, key)
+	v, err := r.Get(key, h)
 	if err != nil {
 		return nil, err
 	}

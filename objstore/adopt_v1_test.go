@@ -64,13 +64,13 @@ func TestAdoptLayout1(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, r.Protected())
 		for i, key := range []string{"needed", "idle", "replaced"} {
-			v, err := r.Get(handles[key], key)
+			v, err := r.Get(key, handles[key])
 			require.NoError(t, err, key)
 			require.Equal(t, bytes.Repeat([]byte{byte('a' + i)}, 1000), v.Value().(*serde.Tensor).Data)
 			require.NoError(t, v.Check())
 			require.NoError(t, v.Release())
 		}
-		_, err = r.Get(handles["gone"], "gone")
+		_, err = r.Get("gone", handles["gone"])
 		require.ErrorIs(t, err, ErrStale)
 		require.True(t, w.Cached("needed"))
 		require.False(t, w.Cached("replaced"))

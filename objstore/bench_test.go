@@ -118,7 +118,7 @@ func BenchmarkGet(b *testing.B) {
 				require.NoError(b, err)
 				b.ReportAllocs()
 				for b.Loop() {
-					v, err := r.Get(h, "a")
+					v, err := r.Get("a", h)
 					if err != nil {
 						b.Fatal(err)
 					}
@@ -159,7 +159,7 @@ func BenchmarkView(b *testing.B) {
 	r.counter = nil
 	b.ReportAllocs()
 	for b.Loop() {
-		v, err := r.Get(h, "a")
+		v, err := r.Get("a", h)
 		if err != nil {
 			b.Fatal(err)
 		}

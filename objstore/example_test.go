@@ -110,7 +110,7 @@ func Example() {
 		return
 	}
 	defer reader.Close()
-	view, err := reader.Get(handle, "photo-1")
+	view, err := reader.Get("photo-1", handle)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -140,7 +140,7 @@ func Example_withoutVLLM() {
 		log.Fatal(err)
 	}
 	read := func(h serde.Address, key string) {
-		view, err := reader.Get(h, key)
+		view, err := reader.Get(key, h)
 		if err != nil {
 			log.Fatal(err)
 		}

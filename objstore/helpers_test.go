@@ -205,7 +205,7 @@ func newStoreOf(t testing.TB, k kind, o Options) *store {
 func (s *store) readAll(t testing.TB, h serde.Address, key string) {
 	t.Helper()
 	for _, r := range s.readers {
-		v, err := r.Get(h, key)
+		v, err := r.Get(key, h)
 		require.NoError(t, err)
 		require.NoError(t, v.Release())
 	}

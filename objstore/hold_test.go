@@ -52,7 +52,7 @@ func unleased(t *testing.T, w *writer, key string, n int, b byte) serde.Address 
 func TestHeldObjectIsNotEvicted(t *testing.T) {
 	w, r, _ := realPool(t, Options{})
 	h := unleased(t, w, "a", 500, 7)
-	v, err := r.Get(h, "a")
+	v, err := r.Get("a", h)
 	require.NoError(t, err)
 	for i := range 50 {
 		unleased(t, w, fmt.Sprint(i), 5000, 9)
@@ -66,7 +66,7 @@ func TestHeldObjectIsNotEvicted(t *testing.T) {
 	ok, err = w.Evict("a")
 	require.NoError(t, err)
 	require.True(t, ok)
-	_, err = r.Get(h, "a")
+	_, err = r.Get("a", h)
 	require.ErrorIs(t, err, ErrStale)
 	require.NoError(t, w.Close())
 }
@@ -75,7 +75,7 @@ func TestHeldObjectIsNotEvicted(t *testing.T) {
 func TestHeldViewIsNotStaleWhileTheWriterLooks(t *testing.T) {
 	w, r, _ := realPool(t, Options{})
 	h := unleased(t, w, "a", 500, 7)
-	v, err := r.Get(h, "a")
+	v, err := r.Get("a", h)
 	require.NoError(t, err)
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -111,7 +111,7 @@ func killedWhileEvicting(t *testing.T, w *writer, h serde.Address) {
 func TestAdoptKeepsWhatALivingReaderHolds(t *testing.T) {
 	w, r, o := realPool(t, Options{})
 	h := unleased(t, w, "a", 500, 7)
-	v, err := r.Get(h, "a")
+	v, err := r.Get("a", h)
 	require.NoError(t, err)
 	killedWhileEvicting(t, w, h)
 
@@ -133,7 +133,7 @@ func TestAdoptKeepsWhatALivingReaderHolds(t *testing.T) {
 func TestAdoptKeepsWhatIsHeldAndDamaged(t *testing.T) {
 	w, r, o := realPool(t, Options{})
 	h := unleased(t, w, "a", 500, 7)
-	v, err := r.Get(h, "a")
+	v, err := r.Get("a", h)
 	require.NoError(t, err)
 	v.Item().Elems[0].Data.(*serde.Tensor).Data[3]++
 	require.NoError(t, w.Detach())
@@ -168,9 +168,9 @@ func TestAdoptDropsWhatIsDamaged(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, shmstore.Adoption{Kept: 1, Dropped: 1, Clean: true, Epoch: 2}, a)
 			require.False(t, w.Cached("a"))
-			_, err = r.Get(h, "a")
+			_, err = r.Get("a", h)
 			require.ErrorIs(t, err, ErrStale)
-			v, err := r.Get(hb, "b")
+			v, err := r.Get("b", hb)
 			require.NoError(t, err)
 			require.NoError(t, v.Release())
 			next := unleased(t, w, "a", 1000, 7)

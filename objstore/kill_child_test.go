@@ -228,7 +228,7 @@ func (h killHandle) verify(v serde.Value) error {
 // look reads through a handle and compares the bytes. Errors of the reader are
 // in the answer as they are.
 func (h killHandle) look(r *Reader) error {
-	v, err := r.Get(h.h, h.key)
+	v, err := r.Get(h.key, h.h)
 	if err != nil {
 		return err
 	}

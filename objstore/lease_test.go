@@ -72,7 +72,7 @@ func deliver(t testing.TB, s *store, key string, h serde.Address) {
 	t.Helper()
 	for _, r := range s.readers {
 		require.NoError(t, r.Touch(context.Background(), key, h))
-		v, err := r.Get(h, key)
+		v, err := r.Get(key, h)
 		require.NoError(t, err)
 		require.NoError(t, v.Release())
 	}

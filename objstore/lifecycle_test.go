@@ -215,7 +215,7 @@ func (l *life) read(rank int, read lifeRead) {
 	if l.s.chunks.options.Generation.Counting == pycompat.CountTouch {
 		require.NoError(t, r.Touch(context.Background(), read.key, read.h))
 	}
-	v, err := r.Get(read.h, read.key)
+	v, err := r.Get(read.key, read.h)
 	require.NoError(t, err, "rank %d would kill the engine", rank)
 	e, _ := v.Item().Lookup("x")
 	data := e.Data.(*serde.Tensor).Data

@@ -18,7 +18,7 @@ import (
 // read lets one reader read a handle.
 func read(t testing.TB, r *Reader, h serde.Address, key string) {
 	t.Helper()
-	v, err := r.Get(h, key)
+	v, err := r.Get(key, h)
 	require.NoError(t, err)
 	require.NoError(t, v.Release())
 }
@@ -193,7 +193,7 @@ func TestTruncatedPoolDoesNotPanic(t *testing.T) {
 func TestMaxObjectsBesideAViewedObject(t *testing.T) {
 	w, r, _ := realPool(t, Options{MaxObjects: 4})
 	h := unleased(t, w, "viewed", 10, 1)
-	v, err := r.Get(h, "viewed")
+	v, err := r.Get("viewed", h)
 	require.NoError(t, err)
 	for i := range 20 {
 		unleased(t, w, fmt.Sprint(i), 10, 2)

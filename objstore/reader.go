@@ -82,14 +82,14 @@ func newReader(seg *segment.Segment, o ReaderOptions) *Reader {
 	}
 }
 
-// Get returns a view of the object at a handle. key is the object's cache key;
+// Get returns a view of the object at a handle. The key is that of the object;
 // it is part of the signature, and not used in generations without one. The
 // caller must Release the view, which also counts the read.
 //
 // Errors: [SignatureError], [StaleError], [shmstore.CorruptError], an fs.ErrClosed; [ErrBusy] if
 // a reader with a slot has too many views open. A failed Get counts nothing, so
 // that the writer keeps the chunk, as upstream has it.
-func (r *Reader) Get(h serde.Address, key string) (*View, error) {
+func (r *Reader) Get(key string, h serde.Address) (*View, error) {
 	if err := r.chunks.seg.Hold(); err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (r *Reader) Get(h serde.Address, key string) (*View, error) {
 	err := r.hold(u)
 	if err == nil {
 		failpoint.Hit("reader.held")
-		value, err = r.get(u.chunks, h, key)
+		value, err = r.get(u.chunks, key, h)
 	}
 	failpoint.Hit("reader.got")
 	if err != nil {
@@ -156,8 +156,8 @@ func (r *Reader) Views() (open int, dropped uint64) {
 	return r.chunks.seg.Holds(), r.dropped.Load()
 }
 
-func (r *Reader) get(chunks chunks, h serde.Address, key string) (serde.Value, error) {
-	if err := r.verify(h, key); err != nil {
+func (r *Reader) get(chunks chunks, key string, h serde.Address) (serde.Value, error) {
+	if err := r.verify(key, h); err != nil {
 		return nil, err
 	}
 	return chunks.read(h)
@@ -171,13 +171,13 @@ func (r *Reader) Verify(key string, h serde.Address) error {
 		return err
 	}
 	defer r.chunks.seg.Release()
-	return r.verify(h, key)
+	return r.verify(key, h)
 }
 
 // Segment returns the segment, for its name and its bytes.
 func (r *Reader) Segment() *segment.Segment { return r.chunks.seg }
 
-func (r *Reader) verify(h serde.Address, key string) error {
+func (r *Reader) verify(key string, h serde.Address) error {
 	if !r.chunks.options.Generation.Signed {
 		return nil
 	}
@@ -195,7 +195,7 @@ func (r *Reader) Touch(ctx context.Context, key string, h serde.Address) error {
 		return err
 	}
 	defer r.chunks.seg.Release()
-	return touch(ctx, r.chunks, r.counter, h, func() error { return r.verify(h, key) })
+	return touch(ctx, r.chunks, r.counter, h, func() error { return r.verify(key, h) })
 }
 
 // Close unmaps the segment. It fails with [ErrBusy] while a view is open, and

@@ -44,7 +44,7 @@ func TestWriterAndReaderShareASegment(t *testing.T) {
 	require.NoError(t, err)
 	h, err := w.Put("k", image(1000, 7))
 	require.NoError(t, err)
-	v, err := r.Get(h, "k")
+	v, err := r.Get("k", h)
 	require.NoError(t, err)
 	require.Equal(t, tensor(1000, 7), v.Item().Elems[0].Data)
 	require.ErrorIs(t, r.Close(), ErrBusy, "a view is open")
@@ -55,7 +55,7 @@ func TestWriterAndReaderShareASegment(t *testing.T) {
 	require.Equal(t, int64(1), st.Objects[0].Reads, "released twice, counted once")
 	require.NoError(t, r.Close())
 	require.NoError(t, r.Close())
-	_, err = r.Get(h, "k")
+	_, err = r.Get("k", h)
 	require.ErrorIs(t, err, errClosed)
 	require.ErrorIs(t, r.Touch(context.Background(), "k", h), errClosed)
 	require.NoError(t, w.CheckStructure())
@@ -160,7 +160,7 @@ func TestWriterOverUsedSegment(t *testing.T) {
 		_, err = w.Put("dog", image(300, 2))
 		require.NoError(t, err)
 		require.NoError(t, w.CheckStructure())
-		_, err = r.Get(old, "cat")
+		_, err = r.Get("cat", old)
 		if g.Signed {
 			require.ErrorIs(t, err, ErrBadSignature)
 		} else {
@@ -208,7 +208,7 @@ func TestReserveFillCommit(t *testing.T) {
 	require.ErrorIs(t, err, errInvalid)
 	r.Discard() // nothing
 
-	v, err := s.readers[0].Get(h, "k")
+	v, err := s.readers[0].Get("k", h)
 	require.NoError(t, err)
 	for i, b := range v.Item().Elems[0].Data.(*serde.Tensor).Data {
 		require.Equal(t, byte(i), b)
@@ -287,7 +287,7 @@ func TestNoLimitOnObjects(t *testing.T) {
 func TestIDsAreBelowTwoToThe31(t *testing.T) {
 	s := newStore(t, Options{RingSize: 1200, MaxObjectSize: 1000, Readers: 1, Generation: generation(t, "0.31.0")})
 	binary.LittleEndian.PutUint32(s.mem, 0xffffffff)
-	_, err := s.readers[0].Get(serde.Address{ID: 0xffffffff}, "k")
+	_, err := s.readers[0].Get("k", serde.Address{ID: 0xffffffff})
 	require.ErrorIs(t, err, ErrStale)
 }
 
@@ -298,7 +298,7 @@ func TestFullErrorNamesTheOldest(t *testing.T) {
 	_, err = s.Lookup("a")
 	require.NoError(t, err)
 	for _, r := range s.readers[:2] {
-		v, err := r.Get(h, "a")
+		v, err := r.Get("a", h)
 		require.NoError(t, err)
 		require.NoError(t, v.Release())
 	}
@@ -309,7 +309,7 @@ func TestFullErrorNamesTheOldest(t *testing.T) {
 	require.ErrorContains(t, err, `key "a", was read 2 of 6 times`)
 
 	for range 4 {
-		v, err := s.readers[0].Get(h, "a")
+		v, err := s.readers[0].Get("a", h)
 		require.NoError(t, err)
 		require.NoError(t, v.Release())
 	}
@@ -362,7 +362,7 @@ func TestStaleCountDoesNotLand(t *testing.T) {
 	s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 2000, Readers: 1})
 	h, err := s.Put("a", image(300, 1))
 	require.NoError(t, err)
-	v, err := s.readers[0].Get(h, "a")
+	v, err := s.readers[0].Get("a", h)
 	require.NoError(t, err)
 	require.NoError(t, s.Clear())
 	_, err = s.Put("b", image(300, 2))
@@ -383,7 +383,7 @@ func TestIDsRestartMakesOldHandlesMatch(t *testing.T) {
 		require.NoError(t, s.Clear())
 		_, err = s.Put("dog", image(300, 2))
 		require.NoError(t, err)
-		v, err := s.readers[0].Get(h, "cat")
+		v, err := s.readers[0].Get("cat", h)
 		if keep {
 			require.ErrorIs(t, err, ErrStale)
 			continue
@@ -403,7 +403,7 @@ func TestReadNotCounted(t *testing.T) {
 	require.NoError(t, err)
 	h, err := s.Put("a", image(300, 1))
 	require.NoError(t, err)
-	v, err := r.Get(h, "a")
+	v, err := r.Get("a", h)
 	require.NoError(t, err)
 	require.NoError(t, lock.Lock(context.Background())) // its holder died
 	err = v.Release()
@@ -424,7 +424,7 @@ func TestObserverDoesNotCount(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, r.Touch(context.Background(), "a", h))
 		require.NoError(t, r.Verify("a", h))
-		v, err := r.Get(h, "a")
+		v, err := r.Get("a", h)
 		require.NoError(t, err)
 		require.NoError(t, v.Release())
 		st, err := s.State()
@@ -451,7 +451,7 @@ func TestScribbledSegment(t *testing.T) {
 		for p := g.DataOffset; p < end; p++ {
 			for _, x := range []byte{0x01, 0x80, 0xff, good[p] ^ 0xc1} {
 				s.mem[p] ^= x
-				v, err := s.readers[0].Get(h, "a")
+				v, err := s.readers[0].Get("a", h)
 				switch {
 				case err == nil:
 					kinds["value"]++
@@ -485,14 +485,14 @@ func TestTruncatedSegment(t *testing.T) {
 	require.NoError(t, err)
 	h, err := w.Put("a", image(20000, 1))
 	require.NoError(t, err)
-	v, err := r.Get(h, "a")
+	v, err := r.Get("a", h)
 	require.NoError(t, err)
 	reservation, err := w.Reserve("b", layout(10000))
 	require.NoError(t, err)
 
 	require.NoError(t, os.Truncate(filepath.Join(shmfile.DefaultDir, name), 0))
 	for what, err := range map[string]error{
-		"get": second(r.Get(h, "a")), "touch": r.Touch(context.Background(), "a", h), "verify": r.Verify("a", h),
+		"get": second(r.Get("a", h)), "touch": r.Touch(context.Background(), "a", h), "verify": r.Verify("a", h),
 		"check": v.Check(), "clone": second(v.Clone()), "release": v.Release(),
 		"put": second(w.Put("c", image(30000, 1))), "free": second(w.FreeUnused()), "commit": second(reservation.Commit()), "check structure": w.CheckStructure(),
 	} {
@@ -522,7 +522,7 @@ func TestTruncationWhileFreeing(t *testing.T) {
 	for i := range 3 {
 		h, err := w.Put(fmt.Sprint(i), image(2*page, 1))
 		require.NoError(t, err)
-		v, err := r.Get(h, fmt.Sprint(i))
+		v, err := r.Get(fmt.Sprint(i), h)
 		require.NoError(t, err)
 		require.NoError(t, v.Release())
 	}
@@ -559,7 +559,7 @@ func manyGoroutines(t *testing.T, s *store) {
 	for i, r := range s.readers {
 		readers.Go(func() {
 			for x := range queues[i] {
-				v, err := r.Get(x.h, x.key)
+				v, err := r.Get(x.key, x.h)
 				if err != nil {
 					t.Error(err)
 					continue
@@ -666,7 +666,7 @@ func TestStoreProperties(t *testing.T) {
 				i := rapid.IntRange(0, len(pending)-1).Draw(rt, "i")
 				d := pending[i]
 				pending = append(pending[:i], pending[i+1:]...)
-				v, err := s.readers[d.reader].Get(d.h, d.key)
+				v, err := s.readers[d.reader].Get(d.key, d.h)
 				if err != nil {
 					rt.Fatalf("an issued handle must stay readable: %v", err)
 				}

@@ -107,7 +107,7 @@ func (b *bench) settle() error {
 
 // get reads, uses the view and counts.
 func (b *bench) get(h serde.Address, use func(*objstore.View) error) error {
-	v, err := b.r.Get(h, b.key)
+	v, err := b.r.Get(b.key, h)
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func TestGoldenSignatureVerdicts(t *testing.T) {
 			if c.Form == "other_key" {
 				key = "j"
 			}
-			v, err := s.readers[0].Get(h, key)
+			v, err := s.readers[0].Get(key, h)
 			if err == nil {
 				require.NoError(t, v.Release())
 			}

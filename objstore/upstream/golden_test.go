@@ -104,7 +104,7 @@ func (r *replayer) handle(key string, address uint64, id uint32, flip bool) serd
 }
 
 func (r *replayer) get(t testing.TB, reader int, key string, h serde.Address) (value, error) {
-	v, err := r.readers[reader].Get(h, key)
+	v, err := r.readers[reader].Get(key, h)
 	if err != nil {
 		return value{}, err
 	}
@@ -501,7 +501,7 @@ func (r *replayer) receive(t testing.TB, reader int, handles []sent, want json.R
 			continue
 		}
 		var v *objstore.View
-		if v, err = r.readers[reader].Get(*s.handle, s.key); err == nil {
+		if v, err = r.readers[reader].Get(s.key, *s.handle); err == nil {
 			sizes = append(sizes, len(v.Item().Elems[0].Data.(*serde.Tensor).Data))
 			err = v.Release()
 		}

@@ -103,7 +103,7 @@ func (s *store) Put(key string, v serde.Value) (serde.Address, error) {
 func (s *store) readAll(t testing.TB, h serde.Address, key string) {
 	t.Helper()
 	for _, r := range s.readers {
-		v, err := r.Get(h, key)
+		v, err := r.Get(key, h)
 		require.NoError(t, err)
 		require.NoError(t, v.Release())
 	}

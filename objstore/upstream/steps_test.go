@@ -168,7 +168,7 @@ func TestUpstreamReaderNeedsSignature(t *testing.T) {
 	} {
 		h := good
 		h.Signature = sig
-		_, err := s.readers[0].Get(h, "k")
+		_, err := s.readers[0].Get("k", h)
 		require.ErrorIs(t, err, objstore.ErrBadSignature, name)
 		require.ErrorIs(t, s.readers[0].Touch(context.Background(), "k", h), objstore.ErrBadSignature, name)
 		require.ErrorIs(t, s.TouchHandle(context.Background(), "k", h), objstore.ErrBadSignature, name)
@@ -188,15 +188,15 @@ func TestUpstreamSignatureIsBoundToKeyAndAddress(t *testing.T) {
 	s := upstreamStore(t)
 	good, err := s.Put("k", text("v"))
 	require.NoError(t, err)
-	_, err = s.readers[0].Get(good, "other")
+	_, err = s.readers[0].Get("other", good)
 	require.ErrorIs(t, err, objstore.ErrBadSignature)
 	moved := good
 	moved.Address++
-	_, err = s.readers[0].Get(moved, "k")
+	_, err = s.readers[0].Get("k", moved)
 	require.ErrorIs(t, err, objstore.ErrBadSignature)
 	later := good
 	later.ID++
-	_, err = s.readers[0].Get(later, "k")
+	_, err = s.readers[0].Get("k", later)
 	require.ErrorIs(t, err, objstore.ErrBadSignature)
 }
 
@@ -220,7 +220,7 @@ func TestUpstreamHandleFromBeforeClearReadsUntilReused(t *testing.T) {
 	require.NoError(t, s.Clear())
 	r := s.readers[0]
 	require.NoError(t, r.Touch(context.Background(), "k", old))
-	v, err := r.Get(old, "k")
+	v, err := r.Get("k", old)
 	require.NoError(t, err)
 	require.Equal(t, text("before"), v.Value())
 	require.NoError(t, v.Check())
@@ -229,7 +229,7 @@ func TestUpstreamHandleFromBeforeClearReadsUntilReused(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, v.Check(), objstore.ErrStale)
 	require.ErrorIs(t, v.Release(), objstore.ErrStale, "its count would land on the new object")
-	for _, err := range []error{r.Touch(context.Background(), "k", old), func() error { _, err := r.Get(old, "k"); return err }()} {
+	for _, err := range []error{r.Touch(context.Background(), "k", old), func() error { _, err := r.Get("k", old); return err }()} {
 		require.ErrorIs(t, err, objstore.ErrStale)
 		require.Contains(t, upstream.Text(err), "has been modified or is invalid")
 	}
@@ -247,7 +247,7 @@ func TestUpstreamMultiprocessExample(t *testing.T) {
 		h, err := s.Put(key, value)
 		require.NoError(t, err)
 		for _, r := range s.readers {
-			v, err := r.Get(h, key)
+			v, err := r.Get(key, h)
 			require.NoError(t, err)
 			c, err := v.Clone()
 			require.NoError(t, err)
@@ -286,7 +286,7 @@ func TestUpstreamWriterReadsWhateverIsInTheRing(t *testing.T) {
 	st, err := s.State()
 	require.NoError(t, err)
 	require.Equal(t, int64(9), st.Objects[0].Reads, "with a lock each get counts")
-	_, err = s.readers[0].Get(forged, "k")
+	_, err = s.readers[0].Get("k", forged)
 	require.ErrorIs(t, err, objstore.ErrBadSignature)
 	for range 2 {
 		s.readAll(t, current, "k")

@@ -105,7 +105,7 @@ func (u *user) do(c call) (r result, err error) {
 	if err != nil {
 		return r, err
 	}
-	v, err := u.reader.Get(h, key(c.key))
+	v, err := u.reader.Get(key(c.key), h)
 	if err != nil {
 		return r, err
 	}
