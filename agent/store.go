@@ -11,7 +11,7 @@ import (
 )
 
 // store is a writer or a reader. It stays under its name after it was closed,
-// so that later operations say so.
+// so that later operations fail with that reason.
 type store struct {
 	w    upstream.Steps // nil of a reader
 	fifo bool           // w is a FIFO

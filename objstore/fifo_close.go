@@ -37,7 +37,7 @@ func (f *fifoStore) holders() (all []shmstore.Holder) {
 	return all
 }
 
-// closer is what package closing has to know of the store.
+// closer describes the store to package closing.
 func (f *fifoStore) closer() closing.Store {
 	return closing.Store{
 		Lock: &f.mu, Segment: f.chunks.seg, Owns: f.owns, ErrClosed: errClosed, ErrBusy: ErrBusy,

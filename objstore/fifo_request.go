@@ -111,7 +111,7 @@ func (r *fifoRequest) Commit() error {
 func (r *fifoRequest) Rollback() { r.end(requestOpen) }
 func (r *fifoRequest) Finish()   { r.end(requestCommitted) }
 
-// Abort: whatever is still to be read, the counts tell.
+// Abort: the counts show whatever is still to be read.
 func (r *fifoRequest) Abort() { r.end(requestCommitted) }
 
 func (r *fifoRequest) end(from requestState) {

@@ -11,7 +11,7 @@ import (
 	"github.com/ringcache/ringcache/shmstore"
 )
 
-// Options say what store to make. RingSize, MaxObjectSize and Readers must be
+// Options describe the store to make. RingSize, MaxObjectSize and Readers must be
 // those of the vLLM engine that reads.
 type Options struct {
 	// FIFO makes a FIFO, the store with vLLM's own rule of what stays; else the store is

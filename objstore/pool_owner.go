@@ -64,7 +64,7 @@ func (w poolOwner) Done(r shmstore.Record) bool {
 }
 
 // Quiet: some reader of an aborted handle may be inside unless nobody has read since the
-// object was last idle, or everything was read; the counts can't tell whose reads were
+// object was last idle, or everything was read; the counts don't show whose reads were
 // whose.
 func (w poolOwner) Quiet(r shmstore.Record) bool {
 	o := r.(*poolObject)

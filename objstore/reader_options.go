@@ -10,7 +10,7 @@ import (
 	"github.com/ringcache/ringcache/shmring/segment"
 )
 
-// ReaderOptions say what store a reader expects. RingSize and Generation must
+// ReaderOptions describe the store that a reader expects. RingSize and Generation must
 // be the writer's: the segment has no header to read them from.
 type ReaderOptions struct {
 	// RingSize is the bytes of the writer's ring.
@@ -22,7 +22,7 @@ type ReaderOptions struct {
 	Generation *pycompat.Generation
 	// Lock is the lock of the other readers, usually a *pycompat.Semaphore;
 	// reads are counted under it. nil observes without counting: the segment is
-	// mapped read-only, and the writer does not know of this reader.
+	// mapped read-only, and the writer learns nothing of this reader.
 	Lock Locker
 	// SidecarLock counts reads under a lock in the sidecar instead of Lock, for
 	// segments whose readers are all of this library: it is free again when its

@@ -85,7 +85,7 @@ type Request interface {
 	Ended() bool
 }
 
-// PutOptions are what can be said of an object besides its value.
+// PutOptions describe an object besides its value.
 type PutOptions struct {
 	// Tenant is whose bytes they are, see Options.Quotas.
 	Tenant string

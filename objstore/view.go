@@ -14,7 +14,7 @@ import (
 // A view that the program drops without Release is a bug of the program. Once the
 // garbage collector finds that neither the View nor a Tensor of its value can be
 // reached, the view is ended as by Release, and its reader reports where it was
-// got ([ReaderOptions].Logger, [Reader.Stats]). The collector does not know of
+// got ([ReaderOptions].Logger, [Reader.Views]). The collector does not follow
 // slices of the segment: a Data or a serde.Pickle that was taken out of a value
 // keeps nothing, so keep the View for as long as they are used.
 type View struct {

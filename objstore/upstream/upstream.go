@@ -1,4 +1,4 @@
-// Package upstream has the steps of vLLM's SingleWriterShmObjectStorage
+// Package upstream contains the steps of vLLM's SingleWriterShmObjectStorage
 // (vllm/distributed/device_communicators/shm_object_storage.py, 0.11.0 to 0.33.0) one by
 // one, on a store of package objstore. It is for differential tests and for the agent; a
 // frontend uses requests, objstore.Request.
@@ -83,7 +83,7 @@ type Options struct {
 func New(s objstore.Store, o Options) Steps { return s.Steps(door.Key{}, o.Lock, o.LockTimeout) }
 
 // Text returns the text of vLLM's own error for the same failure, or "" where vLLM has
-// none: sentinel.UpstreamText with the errors of stores.
+// none: sentinel.UpstreamText, and the errors of stores.
 func Text(err error) string {
 	var (
 		exists    *shmstore.KeyExistsError

@@ -1,4 +1,4 @@
-// Package door has the key to the steps of a store below its requests, which only
+// Package door contains the key to the steps of a store below its requests, which only
 // packages of objstore can make.
 package door
 
