@@ -87,13 +87,13 @@ func (w *writer) Len() int {
 		defer w.fifo.mu.Unlock()
 		return w.fifo.ring.Len()
 	}
-	return w.pool.store.Len()
+	return w.pool.Store.Len()
 }
 
 // change changes the counts of an object of a pool, and its reads in the segment.
 func (w *writer) change(t testing.TB, key string, f func(o *poolObject, reads []byte)) {
 	t.Helper()
-	ok, err := w.pool.store.Find(key, func(r shmstore.Record) { f(r.(*poolObject), w.pool.store.Chunk(r)) })
+	ok, err := w.pool.Store.Find(key, func(r shmstore.Record) { f(r.(*poolObject), w.pool.Store.Chunk(r)) })
 	require.NoError(t, err)
 	require.True(t, ok)
 }
@@ -108,7 +108,7 @@ func (w *writer) locked(t testing.TB, f func()) {
 		return
 	}
 	done := false
-	_, err := w.pool.store.Inspect(func(shmstore.Record, shmstore.ObjectState) {
+	_, err := w.pool.Store.Inspect(func(shmstore.Record, shmstore.ObjectState) {
 		if !done {
 			done = true
 			f()

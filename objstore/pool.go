@@ -2,13 +2,11 @@ package objstore
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"sync/atomic"
 
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
-	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
@@ -16,11 +14,11 @@ import (
 // everything else is a cache, from which the store evicts what is cheapest to lose.
 //
 // A pool keeps vLLM's chunks in a [shmstore.Store], which asks the pool when the readers of
-// an object are done.
+// an object are done. Most methods of [Store] are that store's.
 type poolStore struct {
+	*shmstore.Store
 	opt     Options
 	chunks  chunks
-	store   *shmstore.Store
 	rereads bool
 
 	// Guarded by the store's lock, under which its owner's methods are called.
@@ -87,25 +85,10 @@ func newPool(o Options) (*poolStore, shmstore.Options) {
 
 // own is called by the store that the pool is made on.
 func (p *poolStore) own(s *shmstore.Store) shmstore.PayloadOwner {
-	p.store = s
+	p.Store = s
 	p.chunks = chunks{seg: s.Segment(), options: serde.Options{Generation: p.opt.Generation, InlineThreshold: p.opt.InlineThreshold}}
 	return poolOwner{p}
 }
-
-// Name implements [Store].
-func (p *poolStore) Name() string { return p.store.Name() }
-
-// Segment implements [Store].
-func (p *poolStore) Segment() *segment.Segment { return p.store.Segment() }
-
-// Cached implements [Store].
-func (p *poolStore) Cached(key string) bool { return p.store.Cached(key) }
-
-// Remove implements [Store].
-func (p *poolStore) Remove(key string) bool { return p.store.Remove(key) }
-
-// Clear implements [Store].
-func (p *poolStore) Clear() error { return p.store.Clear() }
 
 // ResetReaders implements [Store].
 func (p *poolStore) ResetReaders(readers int) error {
@@ -114,40 +97,13 @@ func (p *poolStore) ResetReaders(readers int) error {
 			return err
 		}
 	}
-	return p.store.ResetReaders(readers)
+	return p.Store.ResetReaders(readers)
 }
-
-// Stats implements [Store].
-func (p *poolStore) Stats() (shmstore.Stats, error) { return p.store.Stats() }
-
-// Holders implements [Store].
-func (p *poolStore) Holders() []shmstore.Holder { return p.store.Holders() }
-
-// CheckStructure implements [Store].
-func (p *poolStore) CheckStructure() error { return p.store.CheckStructure() }
-
-// Close implements [Store].
-func (p *poolStore) Close() error { return p.store.Close() }
-
-// Detach implements [Store].
-func (p *poolStore) Detach() error { return p.store.Detach() }
-
-// Shutdown implements [Store].
-func (p *poolStore) Shutdown(ctx context.Context) error { return p.store.Shutdown(ctx) }
-
-// Abandon implements [Store].
-func (p *poolStore) Abandon() error { return p.store.Abandon() }
-
-// Evict implements [Store].
-func (p *poolStore) Evict(key string) (bool, error) { return p.store.Evict(key) }
-
-// Fence implements [Store].
-func (p *poolStore) Fence() shmstore.Fence { return p.store.Fence() }
 
 // State implements [Store].
 func (p *poolStore) State() (State, error) {
 	var st State
-	sums, err := p.store.Inspect(func(r shmstore.Record, state shmstore.ObjectState) {
+	sums, err := p.Store.Inspect(func(r shmstore.Record, state shmstore.ObjectState) {
 		o := r.(*poolObject)
 		st.Objects = append(st.Objects, ObjectState{ObjectState: state, Uses: o.uses, WrittenOff: o.writtenOff})
 		st.Objects[len(st.Objects)-1].Reads = p.reads(o)
@@ -165,7 +121,7 @@ func (p *poolStore) VerifyItem(key string, it *serde.Item) error {
 // Verify implements [Store].
 func (p *poolStore) Verify(key string, h serde.Address) error {
 	err := error(&SignatureError{Key: key})
-	_, closed := p.store.Find(key, func(r shmstore.Record) {
+	_, closed := p.Store.Find(key, func(r shmstore.Record) {
 		o := r.(*poolObject)
 		if o.Address() == h.Address && o.ID() == h.ID {
 			err = nil

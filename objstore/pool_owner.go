@@ -23,7 +23,7 @@ type poolObject struct {
 }
 
 // reads returns the read count of an object as it is in the segment now.
-func (p *poolStore) reads(o *poolObject) int64 { return readCount(p.store.Chunk(o)) }
+func (p *poolStore) reads(o *poolObject) int64 { return readCount(p.Store.Chunk(o)) }
 
 // needed returns the count of reads at which every handle of an object is read.
 func (p *poolStore) needed(o *poolObject) int64 { return o.uses*int64(p.readers) - o.writtenOff }
@@ -77,7 +77,7 @@ func (w poolOwner) Idle(r shmstore.Record) {
 	o := r.(*poolObject)
 	reads := w.p.reads(o)
 	if reads >= rebaseAt || reads < 0 || o.uses*int64(w.p.readers) >= rebaseAt {
-		mem.Store32(w.p.store.Chunk(o), 0)
+		mem.Store32(w.p.Store.Chunk(o), 0)
 		reads, o.uses = 0, 0
 	}
 	o.idleReads = reads
@@ -108,7 +108,7 @@ func (w poolOwner) Reset(readers int, objects iter.Seq[shmstore.Record]) {
 		w.p.reset(&o.counts)
 		o.writtenOff, o.idleReads = 0, 0
 		_ = w.p.chunks.guard(serde.Address{Address: o.Address()}, func() error {
-			mem.Store32(w.p.store.Chunk(o), 0)
+			mem.Store32(w.p.Store.Chunk(o), 0)
 			return nil
 		})
 	}

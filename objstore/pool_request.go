@@ -23,7 +23,7 @@ func (p *poolStore) Begin(id string) (Request, error) {
 }
 
 func (p *poolStore) begin(id string) (*poolRequest, error) {
-	r, err := p.store.Begin(shmstore.RequestOptions{ID: id})
+	r, err := p.Store.Begin(shmstore.RequestOptions{ID: id})
 	return &poolRequest{r, p}, err
 }
 

@@ -13,16 +13,16 @@ func (s poolSteps) unnamedRequest() (stepRequest, error) {
 	return s.p.begin(unnamed(s.p.unnamed.Add(1)))
 }
 
-func (s poolSteps) touch(key string) (bool, error) { return s.p.store.Pin(key) }
+func (s poolSteps) touch(key string) (bool, error) { return s.p.Store.Pin(key) }
 
-func (s poolSteps) untouch(key string) { s.p.store.Unpin(key) }
+func (s poolSteps) untouch(key string) { s.p.Store.Unpin(key) }
 
-func (s poolSteps) untouchAll() { s.p.store.UnpinAll() }
+func (s poolSteps) untouchAll() { s.p.Store.UnpinAll() }
 
-func (s poolSteps) freeUnused() ([]uint32, error) { return s.p.store.EvictAll() }
+func (s poolSteps) freeUnused() ([]uint32, error) { return s.p.Store.EvictAll() }
 
 func (s poolSteps) object(key string) (h serde.Address, ok bool, err error) {
-	ok, err = s.p.store.Find(key, func(r shmstore.Record) { h = s.p.handle(&r.(*poolObject).Object) })
+	ok, err = s.p.Store.Find(key, func(r shmstore.Record) { h = s.p.handle(&r.(*poolObject).Object) })
 	return h, ok, err
 }
 
