@@ -2,6 +2,7 @@ package objstore
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,7 +14,7 @@ import (
 func TestResetReadersMakesALaterHandleTheFirst(t *testing.T) {
 	for _, k := range kinds {
 		for _, n := range []int{1, 3} {
-			t.Run(string(k), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s with %d children", k, n), func(t *testing.T) {
 				s := newStoreOf(t, k, Options{RingSize: 1000, MaxObjectSize: 900, Readers: 1, Generation: generation(t, "0.31.0")})
 				first := begin(t, s, "first")
 				h, err := first.Put("a", image(600, 1))
