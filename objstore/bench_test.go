@@ -68,7 +68,7 @@ func BenchmarkRequest(b *testing.B) {
 			}
 			read := func(key string) { // so that a FIFO can free it
 				if k == fifo {
-					h, ok, err := s.in.object(key)
+					h, ok, err := s.in.current(key)
 					if err != nil || !ok {
 						b.Fatal(ok, err)
 					}

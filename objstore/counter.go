@@ -22,7 +22,7 @@ func newCounter(l Locker, timeout time.Duration, readers int) *counter {
 	if l == nil {
 		return nil
 	}
-	if timeout == 0 {
+	if timeout <= 0 {
 		timeout = 10 * time.Second
 	}
 	return &counter{l, timeout, int64(readers)}

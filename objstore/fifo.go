@@ -138,23 +138,23 @@ func (f *fifoStore) Evict(string) (bool, error) {
 // Fence implements [Store]: nothing waits for it.
 func (f *fifoStore) Fence() shmstore.Fence { return shmstore.Fence{} }
 
+// Verify implements [Store].
+func (f *fifoStore) Verify(key string, h serde.Address) error { return verifyCurrent(f, key, h) }
+
 // VerifyItem implements [Store].
 func (f *fifoStore) VerifyItem(key string, it *serde.Item) error {
 	return verifyItem(f, f.chunks, key, it)
 }
 
-// Verify implements [Store].
-func (f *fifoStore) Verify(key string, h serde.Address) error {
+// current returns the handle of the object under a key.
+func (f *fifoStore) current(key string) (h serde.Address, ok bool, err error) {
 	if err := f.lock(); err != nil {
-		return err
+		return h, false, err
 	}
 	defer f.unlock()
 	o, ok := f.index[key]
-	switch {
-	case !ok || o.address != h.Address || o.id != h.ID:
-		return &SignatureError{Key: key}
-	case !f.opt.Generation.Signed:
-		return nil
+	if ok {
+		h = f.handle(o)
 	}
-	return o.signature.verify(key, h)
+	return h, ok, nil
 }

@@ -113,27 +113,18 @@ func (p *poolStore) State() (State, error) {
 	return st, err
 }
 
+// Verify implements [Store].
+func (p *poolStore) Verify(key string, h serde.Address) error { return verifyCurrent(p, key, h) }
+
 // VerifyItem implements [Store].
 func (p *poolStore) VerifyItem(key string, it *serde.Item) error {
 	return verifyItem(p, p.chunks, key, it)
 }
 
-// Verify implements [Store].
-func (p *poolStore) Verify(key string, h serde.Address) error {
-	err := error(&SignatureError{Key: key})
-	_, closed := p.Store.Find(key, func(r shmstore.Record) {
-		o := r.(*poolObject)
-		if o.Address() == h.Address && o.ID() == h.ID {
-			err = nil
-			if p.opt.Generation.Signed {
-				err = o.signature.verify(key, h)
-			}
-		}
-	})
-	if closed != nil {
-		return closed
-	}
-	return err
+// current returns the handle of the object under a key.
+func (p *poolStore) current(key string) (h serde.Address, ok bool, err error) {
+	ok, err = p.Find(key, func(r shmstore.Record) { h = p.handle(&r.(*poolObject).Object) })
+	return h, ok, err
 }
 
 // handle returns the handle of an object that is in the store.

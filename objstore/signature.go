@@ -41,6 +41,26 @@ func (s signature) verify(key string, h serde.Address) error {
 	return nil
 }
 
+// keyed is a store with objects under keys.
+type keyed interface {
+	// current returns the handle of the object under a key.
+	current(key string) (h serde.Address, ok bool, err error)
+}
+
+// verifyCurrent is Verify of either store.
+func verifyCurrent(s keyed, key string, h serde.Address) error {
+	current, ok, err := s.current(key)
+	switch {
+	case err != nil:
+		return err
+	case !ok || current.Address != h.Address || current.ID != h.ID:
+		return &SignatureError{Key: key}
+	case current.Signature == nil: // the generation has none
+		return nil
+	}
+	return signature(current.Signature).verify(key, h)
+}
+
 // verifyItem is VerifyItem of either store.
 func verifyItem(s Store, c chunks, key string, it *serde.Item) error {
 	h, ok, err := serde.ParseAddress(it, c.options)

@@ -32,8 +32,7 @@ type stepped interface {
 	untouch(key string)
 	untouchAll()
 	freeUnused() ([]uint32, error)
-	// object returns the handle of the object under a key.
-	object(key string) (h serde.Address, ok bool, err error)
+	keyed
 	// hold keeps the object of an id, if there is one, until the function is called.
 	hold(h serde.Address) (release func(), err error)
 }
@@ -148,7 +147,7 @@ func (s steps) Touch(key string) error {
 
 // check fails if the store is closed.
 func (s steps) check() error {
-	_, _, err := s.in.object("")
+	_, _, err := s.in.current("")
 	return err
 }
 
@@ -170,7 +169,7 @@ func (s steps) ReleaseTouches() { s.in.untouchAll() }
 func (s steps) FreeUnused() ([]uint32, error) { return s.in.freeUnused() }
 
 func (s steps) Signature(key string) ([]byte, error) {
-	h, ok, err := s.in.object(key)
+	h, ok, err := s.in.current(key)
 	if err == nil && !ok {
 		err = &shmstore.KeyNotFoundError{Key: key}
 	}

@@ -49,17 +49,7 @@ func (s fifoSteps) freeUnused() ([]uint32, error) {
 	return s.f.freeUnused()
 }
 
-func (s fifoSteps) object(key string) (h serde.Address, ok bool, err error) {
-	if err := s.f.lock(); err != nil {
-		return h, false, err
-	}
-	defer s.f.unlock()
-	o, ok := s.f.index[key]
-	if ok {
-		h = s.f.handle(o)
-	}
-	return h, ok, nil
-}
+func (s fifoSteps) current(key string) (serde.Address, bool, error) { return s.f.current(key) }
 
 // hold: a view of a FIFO keeps nothing, as vLLM's.
 func (s fifoSteps) hold(serde.Address) (release func(), err error) { return func() {}, nil }

@@ -21,10 +21,7 @@ func (s poolSteps) untouchAll() { s.p.Store.UnpinAll() }
 
 func (s poolSteps) freeUnused() ([]uint32, error) { return s.p.Store.EvictAll() }
 
-func (s poolSteps) object(key string) (h serde.Address, ok bool, err error) {
-	ok, err = s.p.Store.Find(key, func(r shmstore.Record) { h = s.p.handle(&r.(*poolObject).Object) })
-	return h, ok, err
-}
+func (s poolSteps) current(key string) (serde.Address, bool, error) { return s.p.current(key) }
 
 func (s poolSteps) hold(h serde.Address) (release func(), err error) {
 	r, err := s.p.begin(unnamed(s.p.unnamed.Add(1)))

@@ -75,7 +75,7 @@ type Options struct {
 	// Lock makes the steps count the reads of the writer like a reader's, as a vLLM storage
 	// that was built with a lock does.
 	Lock objstore.Locker
-	// LockTimeout bounds every wait for Lock; 0 is 10 s.
+	// LockTimeout bounds every wait for Lock; 0 or less is 10 s.
 	LockTimeout time.Duration
 }
 
