@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
+	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/lrusync/upstream"
 	"github.com/ringcache/ringcache/mmhash"
@@ -24,6 +26,9 @@ var errInvalid = errors.New("invalid request")
 func invalidf(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", errInvalid, fmt.Errorf(format, args...))
 }
+
+// errClosed is the kind "closed" for stores that were closed here.
+var errClosed = sentinel.New(sentinel.Closed, "agent: closed")
 
 // kinds maps errors to their stable names; the first match wins, so the more
 // telling one of a joined error comes first.
@@ -47,7 +52,7 @@ var kinds = []struct {
 	{lrusync.ErrTooLarge, "too_large"},
 	{upstream.ErrMiss, "miss"},
 	{objstore.ErrFull, "full"},
-	{objstore.ErrClosed, "closed"},
+	{fs.ErrClosed, "closed"},
 	{pycompat.ErrUnknownVersion, "unsupported"},
 	{pycompat.ErrSemaphoreLayout, "unsupported"},
 	{errors.ErrUnsupported, "unsupported"},

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/serde"
 )
 
 // params are the fields of one request. The getters keep the first error, so
@@ -134,8 +134,8 @@ func (p *params) threshold() int {
 // handle is the address, the id and the signature of a request. A signature
 // that is no 32 bytes at all becomes one that can't be right, so that the
 // library gives its verdict.
-func (p *params) handle() objstore.Handle {
-	var h objstore.Handle
+func (p *params) handle() serde.Address {
+	var h serde.Address
 	h.Address, h.ID = p.address()
 	if !p.has("signature") {
 		return h

@@ -11,9 +11,10 @@ import (
 
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/objstore"
+	"github.com/ringcache/ringcache/serde"
 )
 
-func handleReply(h objstore.Handle) reply {
+func handleReply(h serde.Address) reply {
 	out := reply{"address": h.Address, "id": h.ID}
 	if h.Signature != nil {
 		out["signature"] = hex.EncodeToString(h.Signature)
@@ -83,7 +84,7 @@ func storeSignature(p *params, s *store) (reply, error) {
 		return nil, err
 	}
 	if sig == nil {
-		return nil, unsupportedf("vLLM %s has no signatures", s.w.Generation().Version)
+		return nil, unsupportedf("vLLM %s has no signatures", s.generation.Version)
 	}
 	return reply{"signature": hex.EncodeToString(sig)}, nil
 }
@@ -107,7 +108,7 @@ func storeGet(p *params, s *store) (reply, error) {
 	if !p.has("key") {
 		h.Signature = nil // as in Python, where a missing key is a missing signature
 	}
-	get := func() (*objstore.View, error) { return s.r.Get(h, key) }
+	get := func() (*objstore.View, error) { return s.r.Get(key, h) }
 	if s.w != nil {
 		get = func() (*objstore.View, error) { return s.w.Get(h) }
 	}
@@ -132,7 +133,7 @@ func describeView(v *objstore.View) (value reply, err error) {
 
 func storeTouch(p *params, s *store) (reply, error) {
 	key := p.str("key")
-	var h objstore.Handle
+	var h serde.Address
 	if s.r != nil || p.has("address") {
 		h = p.handle()
 	}
@@ -243,7 +244,7 @@ func storeState(_ *params, s *store) (reply, error) {
 		"key_index": keys, "writer_flag": uses, "reader_flag": reads, "touched": touched,
 		"leases": st.Leases, "quarantined": st.Quarantined, "used_bytes": st.Used,
 	}
-	if s.pool == nil {
+	if s.fifo {
 		ring := ringState(st.Ring)
 		ring["metadata"] = metadata
 		out["ring"] = ring

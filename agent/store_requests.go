@@ -10,7 +10,7 @@ func (s *store) request(p *params, needed bool) objstore.Request {
 	}
 	id := p.str("request")
 	r, ok := s.requests[id]
-	if p.err == nil && !ok && (needed || s.pool != nil) {
+	if p.err == nil && !ok && (needed || !s.fifo) {
 		p.fail("request %q was not begun, or has ended", id)
 	}
 	return r
@@ -87,9 +87,7 @@ func storeEvict(p *params, s *store) (reply, error) {
 }
 
 func storeFence(_ *params, s *store) (reply, error) {
-	if s.pool != nil { // in a FIFO nothing waits for it
-		s.pool.Fence().Passed()
-	}
+	s.w.Fence().Passed()
 	return nil, nil
 }
 

@@ -2,7 +2,6 @@ package mmcache
 
 import (
 	"github.com/ringcache/ringcache/lrusync"
-	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/serde"
 )
 
@@ -23,7 +22,7 @@ type Wire struct {
 	Item *serde.Item
 	// Handle is that of the real item if Item is an address, else nil. It must not be
 	// written to.
-	Handle  *objstore.Handle
+	Handle  *serde.Address
 	Updates []byte
 
 	sharing *sharing // with a Handle

@@ -49,7 +49,7 @@ type Cache interface {
 	Clear(ctx context.Context, send func(lrusync.Envelope) error) error
 
 	// Keys lists what is cached with the bytes of each, in the order in which it may
-	// be evicted; with objstore.Pool in the order of the addresses.
+	// be evicted; in a pool in the order of the addresses.
 	Keys() iter.Seq2[string, int64]
 
 	// Subscribe returns a channel of events, which holds up to buffer of them, and

@@ -76,8 +76,8 @@ type SharedOptions struct {
 	// Owner is a label of the segment for ringcache sweep.
 	Owner string
 
-	// FIFO frees items by vLLM's own rule (objstore.FIFO), which an aborted request can
-	// block for ever. Without it the store is an objstore.Pool.
+	// FIFO frees items by vLLM's own rule (objstore.Options.FIFO), which an aborted request can
+	// block for ever. Without it the store is a pool.
 	FIFO bool
 	// Rereads and QuarantineTTL are about what aborted requests keep, in a Pool.
 	Rereads       bool
@@ -136,10 +136,7 @@ func (o Options) withDefaults() (Options, error) {
 func (o Options) Validate() error {
 	o, err := o.withDefaults()
 	if err == nil && o.Mode == modeSHM {
-		if o.Shared.FIFO {
-			return o.store().ValidateFIFO()
-		}
-		return o.store().ValidatePool()
+		return o.store().Validate()
 	}
 	return err
 }
@@ -158,7 +155,7 @@ func (s *SharedOptions) withDefaults(capacity float64) error {
 func (o Options) store() objstore.Options {
 	s := o.Shared
 	return objstore.Options{
-		Name: s.Name, Dir: s.Dir, RingSize: int(o.Capacity), MaxObjectSize: s.MaxObject,
+		FIFO: s.FIFO, Name: s.Name, Dir: s.Dir, RingSize: int(o.Capacity), MaxObjectSize: s.MaxObject,
 		Readers: s.Readers, Generation: o.Generation,
 		Rereads: s.Rereads, QuarantineTTL: s.QuarantineTTL,
 		Quotas: s.Quotas, Quota: s.Quota, Owner: s.Owner,

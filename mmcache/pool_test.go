@@ -88,7 +88,7 @@ func TestChildrenCount(t *testing.T) {
 	defer func() { require.NoError(t, reader.Close()) }()
 	for i := range 6 { // three children at two workers
 		require.Equal(t, int64(1), c.Stats().Quarantined, "after %d reads", i)
-		v, err := reader.Get(*sent.Items[0].Handle, "a")
+		v, err := reader.Get("a", *sent.Items[0].Handle)
 		require.NoError(t, err)
 		assertContent(t, "a", v.Item())
 		require.NoError(t, v.Release())

@@ -3,12 +3,14 @@ package mmcache
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"strconv"
 	"sync/atomic"
 
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/shmring/memory"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 // Shared is a [Cache] of mode shm, which keeps items in shared memory, with their
@@ -17,17 +19,16 @@ type Shared struct {
 	*cache
 	// Adoption is what OpenShared found in a segment that it took over; zero if it made
 	// a new one.
-	Adoption objstore.Adoption
+	Adoption shmstore.Adoption
 
 	store objstore.Store
-	pool  *objstore.Pool // the store, nil if it is a FIFO
-	begun atomic.Uint64  // transactions
+	begun atomic.Uint64 // transactions
 }
 
 // OpenShared opens a cache of mode shm: it creates the segment, which the workers
 // attach to when they start, and which Close removes; or it adopts one
 // (SharedOptions.Adopt). Options.Mode is not looked at. The errors are those of
-// objstore.CreatePool and objstore.AdoptPool.
+// objstore.Create and objstore.Adopt.
 func OpenShared(o Options) (*Shared, error) {
 	o.Mode = modeSHM
 	o, err := o.withDefaults()
@@ -37,33 +38,27 @@ func OpenShared(o Options) (*Shared, error) {
 	s := &Shared{cache: newCache(o)}
 	s.backend = s
 	so := o.store()
-	so.Watch = func(c objstore.Change) {
+	so.Watch = func(c shmstore.Change) {
 		kind := eventEvicted
 		if c.Present {
 			kind = eventAdded
 		}
 		s.events.emit(Event{Kind: kind, Key: c.Key})
 	}
-	if o.Shared.FIFO {
-		s.store, err = objstore.CreateFIFO(so)
-	} else {
-		s.pool, err = s.openPool(o.Shared.Adopt, so)
-		s.store = s.pool
-	}
-	if err != nil {
+	if s.store, err = s.openStore(o.Shared.Adopt, so); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// openPool adopts a pool, or makes one if there is none to adopt.
-func (s *Shared) openPool(adopt bool, o objstore.Options) (p *objstore.Pool, err error) {
+// openStore adopts a store, or makes one if there is none to adopt.
+func (s *Shared) openStore(adopt bool, o objstore.Options) (store objstore.Store, err error) {
 	if adopt {
-		if p, s.Adoption, err = objstore.AdoptPool(o); !errors.Is(err, objstore.ErrNotExist) {
-			return p, err
+		if store, s.Adoption, err = objstore.Adopt(o); !errors.Is(err, fs.ErrNotExist) {
+			return store, err
 		}
 	}
-	return objstore.CreatePool(o)
+	return objstore.Create(o)
 }
 
 // Name returns the name of the segment, which the engine needs
@@ -76,16 +71,11 @@ func (s *Shared) Prepare(ctx context.Context, o memory.Options) (memory.Report, 
 	return s.store.Segment().Prepare(ctx, o)
 }
 
-// Fence marks a moment in the order of what was sent, see objstore.Pool.Fence:
+// Fence marks a moment in the order of what was sent, see objstore.Store.Fence:
 // take it, send a call that every worker executes behind everything sent before,
 // and call Passed when all have answered. Aborted requests keep their items until
 // then. In a FIFO they wait for their counts, and a fence proves nothing.
-func (s *Shared) Fence() objstore.Fence {
-	if s.pool == nil {
-		return objstore.Fence{}
-	}
-	return s.pool.Fence()
-}
+func (s *Shared) Fence() shmstore.Fence { return s.store.Fence() }
 
 // State returns what the store keeps of every object, with the counts that are in
 // the segment now.

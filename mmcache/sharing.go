@@ -13,7 +13,7 @@ import (
 // sharedEntry is an item in shared memory.
 type sharedEntry struct {
 	description
-	handle objstore.Handle
+	handle serde.Address
 }
 
 func (*sharedEntry) needs(int64) int64 { return 0 }

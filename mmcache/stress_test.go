@@ -252,7 +252,7 @@ func (w *worker) take(b mmcache.Batch) ([]string, *lrusync.Drift) {
 			assertContent(w.t, i.Key, i.Item)
 			continue
 		}
-		v, err := w.r.Get(*i.Handle, i.Key)
+		v, err := w.r.Get(i.Key, *i.Handle)
 		if !assert.NoError(w.t, err) {
 			return nil, nil
 		}

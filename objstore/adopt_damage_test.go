@@ -22,7 +22,7 @@ import (
 type damagedPool struct {
 	o               Options
 	r               *Reader
-	needed, idle    Handle
+	needed, idle    serde.Address
 	neededAt, other int // entries of the table, by their place in the sidecar
 	free            int
 	last            uint32 // id that was given out, of an object that is gone
@@ -139,8 +139,8 @@ func reservedBytes(w *writer, r *Reservation, address uint64) []byte {
 }
 
 // bytesBehind returns what a handle leads to; a nil error means that it was checked.
-func bytesBehind(r *Reader, h Handle, key string) ([]byte, error) {
-	v, err := r.Get(h, key)
+func bytesBehind(r *Reader, h serde.Address, key string) ([]byte, error) {
+	v, err := r.Get(key, h)
 	if err != nil {
 		return nil, err
 	}

@@ -15,11 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 // layout1 puts the segment of a writer of layout 1 into a folder: testdata has what
 // it left when it was killed. Only the segment's inode is another here.
-func layout1(t *testing.T) (o Options, handles map[string]Handle) {
+func layout1(t *testing.T) (o Options, handles map[string]serde.Address) {
 	t.Helper()
 	o = Options{Name: "v1", Dir: t.TempDir(), RingSize: 16 << 10, MaxObjectSize: 8 << 10, Readers: 1, QuarantineTTL: -1}
 	unzip := func(name string) []byte {
@@ -56,20 +57,20 @@ func TestAdoptLayout1(t *testing.T) {
 		w, a, err := adoptPool(o)
 		require.NoError(t, err)
 		// The first one had set its state once, so that an epoch is skipped.
-		require.Equal(t, Adoption{Kept: 3, InUse: 2, Clean: round == 2, Epoch: a.Epoch}, a, "round %d", round)
+		require.Equal(t, shmstore.Adoption{Kept: 3, InUse: 2, Clean: round == 2, Epoch: a.Epoch}, a, "round %d", round)
 		require.Equal(t, 1, w.Segment().Sidecar().Layout())
 		require.NoError(t, w.CheckStructure())
 		r, err := Open(o.Name, ReaderOptions{Dir: o.Dir, RingSize: o.RingSize, Readers: 1})
 		require.NoError(t, err)
 		require.True(t, r.Protected())
 		for i, key := range []string{"needed", "idle", "replaced"} {
-			v, err := r.Get(handles[key], key)
+			v, err := r.Get(key, handles[key])
 			require.NoError(t, err, key)
 			require.Equal(t, bytes.Repeat([]byte{byte('a' + i)}, 1000), v.Value().(*serde.Tensor).Data)
 			require.NoError(t, v.Check())
 			require.NoError(t, v.Release())
 		}
-		_, err = r.Get(handles["gone"], "gone")
+		_, err = r.Get("gone", handles["gone"])
 		require.ErrorIs(t, err, ErrStale)
 		require.True(t, w.Cached("needed"))
 		require.False(t, w.Cached("replaced"))

@@ -68,7 +68,7 @@ func BenchmarkRequest(b *testing.B) {
 			}
 			read := func(key string) { // so that a FIFO can free it
 				if k == fifo {
-					h, ok, err := s.in.object(key)
+					h, ok, err := s.in.current(key)
 					if err != nil || !ok {
 						b.Fatal(ok, err)
 					}
@@ -118,7 +118,7 @@ func BenchmarkGet(b *testing.B) {
 				require.NoError(b, err)
 				b.ReportAllocs()
 				for b.Loop() {
-					v, err := r.Get(h, "a")
+					v, err := r.Get("a", h)
 					if err != nil {
 						b.Fatal(err)
 					}
@@ -159,7 +159,7 @@ func BenchmarkView(b *testing.B) {
 	r.counter = nil
 	b.ReportAllocs()
 	for b.Loop() {
-		v, err := r.Get(h, "a")
+		v, err := r.Get("a", h)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/mem"
-	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
@@ -51,13 +50,13 @@ type chunks struct {
 }
 
 // same reports whether the id found at a handle's address is the handle's.
-func (c chunks) same(h Handle, found uint32) bool {
+func (c chunks) same(h serde.Address, found uint32) bool {
 	return found == h.ID || c.held && found == shmring.DeadID
 }
 
 // locate returns the chunk of a handle after checking the id. The segment must
 // be held.
-func (c chunks) locate(h Handle) (shmring.Chunk, error) {
+func (c chunks) locate(h serde.Address) (shmring.Chunk, error) {
 	chunk, err := shmring.ReadChunk(c.seg.Ring(), h.Address)
 	// An id of 2^31 or more is no id: Python reads it as negative.
 	if id, ok := shmring.ChunkID(c.seg.Ring(), h.Address); !ok || !c.same(h, id) || h.ID >= shmring.IDLimit {
@@ -73,7 +72,7 @@ func (c chunks) locate(h Handle) (shmring.Chunk, error) {
 }
 
 // decode returns the object in a chunk, whose tensors point into it.
-func (c chunks) decode(h Handle, payload []byte) (serde.Value, error) {
+func (c chunks) decode(h serde.Address, payload []byte) (serde.Value, error) {
 	m, data, err := serde.ParsePayload(payload[countSize:])
 	if err != nil {
 		return nil, c.corrupt(h, err)
@@ -87,7 +86,7 @@ func (c chunks) decode(h Handle, payload []byte) (serde.Value, error) {
 
 // read locates and decodes, and looks at the id once more: what was decoded
 // may have changed meanwhile.
-func (c chunks) read(h Handle) (serde.Value, error) {
+func (c chunks) read(h serde.Address) (serde.Value, error) {
 	var v serde.Value
 	first := c
 	first.held = false // which it is only now
@@ -106,7 +105,7 @@ func (c chunks) read(h Handle) (serde.Value, error) {
 }
 
 // check compares the id at the handle's address again.
-func (c chunks) check(h Handle) error {
+func (c chunks) check(h serde.Address) error {
 	mem.Fence()
 	if id, ok := shmring.ChunkID(c.seg.Ring(), h.Address); !ok || !c.same(h, id) {
 		return &StaleError{Address: h.Address, ID: h.ID, Found: id}
@@ -115,7 +114,7 @@ func (c chunks) check(h Handle) error {
 }
 
 // guard makes a fault in f a [shmstore.CorruptError].
-func (c chunks) guard(h Handle, f func() error) error {
+func (c chunks) guard(h serde.Address, f func() error) error {
 	err := fault.Guard(f)
 	if errors.Is(err, fault.ErrFault) {
 		return c.corrupt(h, c.seg.Explain(err, c.sidecar))
@@ -123,13 +122,13 @@ func (c chunks) guard(h Handle, f func() error) error {
 	return err
 }
 
-func (c chunks) corrupt(h Handle, err error) error {
+func (c chunks) corrupt(h serde.Address, err error) error {
 	return &shmstore.CorruptError{Segment: c.seg.Name(), Address: h.Address, ID: h.ID, Err: err}
 }
 
 // stored reads the object of a handle in the way of a worker.
-func (c chunks) stored(g *pycompat.Generation, key string, h Handle) (serde.Value, error) {
-	if g.Signed {
+func (c chunks) stored(key string, h serde.Address) (serde.Value, error) {
+	if c.options.Generation.Signed {
 		if err := c.guard(h, func() error { return verify(c.seg.Secret(), key, h) }); err != nil {
 			return nil, err
 		}
@@ -138,6 +137,6 @@ func (c chunks) stored(g *pycompat.Generation, key string, h Handle) (serde.Valu
 }
 
 // errNotOurs is the error of a request for a handle of another object.
-func errNotOurs(request string, h Handle) error {
-	return fmt.Errorf("%w: handle %d:%d is not of an object of request %s", ErrInvalid, h.Address, h.ID, request)
+func errNotOurs(request string, h serde.Address) error {
+	return fmt.Errorf("%w: handle %d:%d is not of an object of request %s", errInvalid, h.Address, h.ID, request)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/ringcache/ringcache/internal/invariants"
 	"github.com/ringcache/ringcache/pycompat"
 )
 
@@ -14,11 +15,10 @@ type counts struct {
 }
 
 // sent counts uses of a request that is committed now.
-func (c *counts) sent(uses int64) { c.unsent -= uses }
-
-// reset begins anew with readers that have read nothing: only uses that were not sent
-// are still to be read.
-func (c *counts) reset() { c.uses = c.unsent }
+func (c *counts) sent(uses int64) {
+	c.unsent -= uses
+	c.verify()
+}
 
 // counting is how the readers of a store count.
 type counting struct {
@@ -40,7 +40,7 @@ func (r counting) take(c *counts, key string, n int) (uses int64, err error) {
 	case n == raw:
 		uses = 1
 	case n < 1:
-		return 0, fmt.Errorf("%w: %d uses of key %q", ErrInvalid, n, key)
+		return 0, fmt.Errorf("%w: %d uses of key %q", errInvalid, n, key)
 	case n > math.MaxInt32 || !r.canTake(*c, 2*int64(n)):
 		return 0, fmt.Errorf("%w: key %q was used %d times, and %d more would overflow the readers' count", ErrFull, key, c.uses, n)
 	default:
@@ -61,6 +61,17 @@ func (r counting) takeBack(c *counts, n int, uses int64) {
 		c.uses -= uses
 	}
 	c.unsent -= uses
+	c.verify()
+}
+
+// reset begins anew with readers that have read nothing: only uses that were not sent
+// are still to be read. One of them is the object's first now, also if it was not.
+func (r counting) reset(c *counts) {
+	c.uses = c.unsent
+	if r.touches && c.unsent > 0 {
+		handles := (c.unsent + 1) / 2
+		c.uses = r.each(false) + (handles-1)*r.each(true)
+	}
 }
 
 // each is what the readers count for a handle. again reports that it is not the
@@ -77,6 +88,13 @@ func (r counting) each(again bool) int64 {
 // that counted on would fail.
 func (r counting) canTake(c counts, more int64) bool {
 	return (c.uses+more)*int64(r.readers) < math.MaxInt32
+}
+
+// verify panics in builds that check invariants if counts are wrong.
+func (c counts) verify() {
+	if invariants.Enabled {
+		invariants.Must(c.check())
+	}
 }
 
 // check returns what is wrong with counts.

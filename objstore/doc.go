@@ -1,6 +1,7 @@
 // Package objstore keeps vLLM's objects by key in a shared memory segment. One
 // [Store] puts objects there; readers in other processes, this library's
-// ([Reader]) or vLLM's, read them in place by [Handle].
+// ([Reader]) or vLLM's, read them in place by their handles, which are [serde.Address]
+// values.
 //
 // The bytes are those of vLLM's SingleWriterShmObjectStorage
 // (vllm/distributed/device_communicators/shm_object_storage.py, 0.11.0 to
@@ -8,11 +9,12 @@
 //
 // # The two stores
 //
-// A [Pool] and a [FIFO] differ in how long an object stays.
+// [Create] makes a pool, or a FIFO if [Options].FIFO is set. They differ in how long an
+// object stays.
 //
-//   - A Pool goes by the requests of the frontend. An object stays while a [Request]
+//   - A pool goes by the requests of the frontend. An object stays while a [Request]
 //     needs it; everything else is a cache, from which the pool evicts what is
-//     cheapest to lose. It can be adopted after a crash ([AdoptPool]). A Pool is the
+//     cheapest to lose. It can be adopted after a crash ([Adopt]). A pool is the
 //     store for Go frontends; its memory is managed by package shmstore.
 //   - A FIFO follows vLLM's own rule, count for count: chunks are freed in the order
 //     of allocation, once the readers have counted every use. One request that is never
@@ -32,7 +34,7 @@
 // Request.Finish makes the objects evictable: every reader has resolved its
 // handles. Request.Abort puts them into quarantine, since a reader may still
 // resolve them, until the read counts are complete, or a fence passes:
-// [Pool.Fence], then a call that every worker executes, then Passed.
+// [Store.Fence], then a call that every worker executes, then Passed.
 // Store.ResetReaders ends all of that at once when the engine was restarted.
 //
 // vLLM's own protocol, put, get_cached, touch and free_unused one by one, is in the
@@ -42,8 +44,8 @@
 //
 // Store.Shutdown waits for what is open, Store.Abandon does not; both remove the
 // segment, and so does Store.Close, which refuses while anything is open.
-// Store.Detach leaves the segment for the next process. After a crash [AdoptPool]
-// takes the segment of a Pool over with its objects, keys and handles;
+// Store.Detach leaves the segment for the next process. After a crash [Adopt]
+// takes the segment of a pool over with its objects, keys and handles;
 // segment.Sweep removes what nobody adopts.
 //
 // # Lifetimes
@@ -69,6 +71,6 @@
 // Only one store may exist for a segment.
 //
 // Callers that wait for room (PutOptions.Wait) stand in a line. Only the first
-// one looks for room, when something was freed that it can use. In a Pool, a Put that is
-// refused, Store.Stats and [Pool.Fence] cost the same for any number of objects.
+// one looks for room, when something was freed that it can use. In a pool, a Put that is
+// refused, Store.Stats and Store.Fence cost the same for any number of objects.
 package objstore

@@ -30,7 +30,7 @@ func TestShutdownThatWaitsForAViewEndsWithAbandon(t *testing.T) {
 				synctest.Wait()
 				select {
 				case err := <-done:
-					require.ErrorIs(t, err, ErrClosed)
+					require.ErrorIs(t, err, errClosed)
 				default:
 					t.Error("Shutdown still waits after Abandon")
 				}
@@ -54,7 +54,7 @@ func TestPutThatWaitsEndsWithAbandon(t *testing.T) {
 				}()
 				synctest.Wait()
 				require.NoError(t, w.Abandon())
-				require.ErrorIs(t, <-done, ErrClosed)
+				require.ErrorIs(t, <-done, errClosed)
 			})
 		})
 	}

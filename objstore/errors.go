@@ -4,15 +4,17 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/shmring"
-	"github.com/ringcache/ringcache/shmring/memory"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
+// What users meet with every request. Other errors are those of the packages below:
+// segment.ErrExists, segment.ErrNoSpace and so on of a segment, an fs.ErrInvalid of an
+// argument that makes no sense, an fs.ErrClosed of a store or a reader that was closed.
 var (
-	// ErrKeyExists is wrapped by [shmstore.KeyExistsError]. (ErrExists is about segments.)
+	// ErrKeyExists is wrapped by [shmstore.KeyExistsError].
 	ErrKeyExists = shmstore.ErrKeyExists
 	// ErrNotFound is wrapped by [shmstore.KeyNotFoundError].
 	ErrNotFound = shmstore.ErrNotFound
@@ -26,52 +28,20 @@ var (
 	ErrBadSignature = errors.New("objstore: bad handle signature")
 	// ErrCorrupt is wrapped by [shmstore.CorruptError].
 	ErrCorrupt = shmring.ErrCorrupt
-	// ErrClosed reports that the store was closed.
-	ErrClosed = segment.ErrClosed
 	// ErrBusy reports that views or reservations are open.
 	ErrBusy = segment.ErrBusy
-	// ErrInvalid reports that an argument makes no sense. It matches the ErrInvalid of
-	// every other package of this module.
-	ErrInvalid = shmring.ErrInvalid
 	// ErrEnded reports that a request takes nothing more: it has ended, or was
 	// committed.
 	ErrEnded = shmstore.ErrEnded
 	// ErrNotCounted reports that a read was not counted, so that the chunk will
 	// not become free by counts.
 	ErrNotCounted = errors.New("objstore: read not counted")
+
+	errInvalid = sentinel.New(sentinel.Invalid, "objstore: invalid argument")
+	errClosed  = sentinel.New(sentinel.Closed, "objstore: closed")
 )
 
-// What stores of both kinds have in common is of package shmstore.
-type (
-	// Stats are sums over the objects of a store, and counts of those who use it.
-	Stats = shmstore.Stats
-	// Change reports that the object under a key is there now, or no longer.
-	Change = shmstore.Change
-)
-
-// Of segments: what Create, Open, Adopt and Prepare can fail with.
-var (
-	// ErrExists reports that a segment of this name exists already. It is also an
-	// fs.ErrExist.
-	ErrExists = segment.ErrExists
-	// ErrNotExist reports that there is no segment of this name. It is also an
-	// fs.ErrNotExist.
-	ErrNotExist = segment.ErrNotExist
-	// ErrOwned reports that a segment's writer lives.
-	ErrOwned = sidecar.ErrOwned
-	// ErrForeign reports that a segment has no sidecar, so something else made it.
-	ErrForeign = sidecar.ErrForeign
-	// ErrUnsafe reports that a segment exists but must not be trusted.
-	ErrUnsafe = segment.ErrUnsafe
-	// ErrSize is wrapped by segment.SizeError.
-	ErrSize = segment.ErrSize
-	// ErrNoSpace reports that the memory for a segment is not there, see segment.SpaceError.
-	ErrNoSpace = segment.ErrNoSpace
-	// ErrMemory reports that memory is not as it was required.
-	ErrMemory = memory.ErrMissing
-)
-
-// HeadError reports that an object does not fit into a [FIFO] now: chunks are freed
+// HeadError reports that an object does not fit into a FIFO now: chunks are freed
 // strictly in order, and the oldest one is in the way.
 type HeadError struct {
 	Need int    // bytes of the chunk, with its header
@@ -81,31 +51,17 @@ type HeadError struct {
 	// 0 if nobody waits. Whoever does not wait must not pass it for ever, see
 	// PutOptions.Wait.
 	Waiting int64
-	Head    HeadState
-}
 
-// HeadState describes the oldest chunk.
-type HeadState struct {
-	Key       string
-	ID        uint32
-	Reserved  bool  // being written
-	Protected bool  // touched
-	Leases    int   // open
-	Uses      int64 // issued
-	Reads     int64 // counted, of Uses * Readers
-	Readers   int
-}
+	// Of the oldest chunk:
 
-func (h HeadState) String() string {
-	switch {
-	case h.Reserved:
-		return "is still being written"
-	case h.Protected:
-		return "is touched; release the touches"
-	case h.Leases > 0:
-		return fmt.Sprintf("is leased %d times", h.Leases)
-	}
-	return fmt.Sprintf("was read %d of %d times", h.Reads, h.Uses*int64(h.Readers))
+	Key      string
+	ID       uint32
+	Reserved bool  // being written
+	Touched  bool  // protected by a touch, see package upstream
+	Leases   int   // open
+	Uses     int64 // issued
+	Reads    int64 // counted, of Uses * Readers
+	Readers  int
 }
 
 func (e *HeadError) Error() string {
@@ -114,7 +70,20 @@ func (e *HeadError) Error() string {
 		waiting = fmt.Sprintf(", and a caller waits for %d", e.Waiting)
 	}
 	return fmt.Sprintf("objstore: no room for %d bytes, %d of %d are in use%s: the oldest chunk, id %d of key %q, %s; send the object inline or try again later",
-		e.Need, e.Used, e.Size, waiting, e.Head.ID, e.Head.Key, e.Head)
+		e.Need, e.Used, e.Size, waiting, e.ID, e.Key, e.reason())
+}
+
+// reason is why the oldest chunk can't be freed.
+func (e *HeadError) reason() string {
+	switch {
+	case e.Reserved:
+		return "is still being written"
+	case e.Touched:
+		return "is touched; release the touches"
+	case e.Leases > 0:
+		return fmt.Sprintf("is leased %d times", e.Leases)
+	}
+	return fmt.Sprintf("was read %d of %d times", e.Reads, e.Uses*int64(e.Readers))
 }
 
 // Unwrap makes errors.Is(err, ErrFull) true.
@@ -135,11 +104,6 @@ func (e *StaleError) Error() string {
 // Unwrap makes errors.Is(err, ErrStale) true.
 func (e *StaleError) Unwrap() error { return ErrStale }
 
-// UpstreamText is the text of vLLM's ValueError for the same failure.
-func (e *StaleError) UpstreamText() string {
-	return fmt.Sprintf("Data for address:id '%d:%d' has been modified or is invalid.", e.Address, e.ID)
-}
-
 // SignatureError reports that a handle does not carry a valid signature for its
 // key.
 type SignatureError struct {
@@ -156,11 +120,3 @@ func (e *SignatureError) Error() string {
 
 // Unwrap makes errors.Is(err, ErrBadSignature) true.
 func (e *SignatureError) Unwrap() error { return ErrBadSignature }
-
-// UpstreamText is the text of vLLM's ValueError for the same failure.
-func (e *SignatureError) UpstreamText() string {
-	if e.Missing {
-		return "Missing SHM handle signature for cache key."
-	}
-	return "Invalid SHM handle signature for cache key."
-}

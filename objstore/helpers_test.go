@@ -25,12 +25,16 @@ var (
 // writer is a store with vLLM's steps, of which most of these tests are made.
 type writer struct {
 	steps
-	fifo *FIFO
-	pool *Pool
+	fifo *fifoStore
+	pool *poolStore
 }
 
-func fifoWriter(f *FIFO) *writer { return &writer{steps: f.Steps(door.Key{}), fifo: f} }
-func poolWriter(p *Pool) *writer { return &writer{steps: p.Steps(door.Key{}), pool: p} }
+func newWriter(s Store) *writer {
+	w := &writer{steps: s.Steps(door.Key{}, nil, 0)}
+	w.fifo, _ = s.(*fifoStore)
+	w.pool, _ = s.(*poolStore)
+	return w
+}
 
 // kind is one of the two stores.
 type kind string
@@ -42,62 +46,38 @@ const (
 
 var kinds = []kind{fifo, pool}
 
-// create makes a segment and a store of some kind.
+// create makes a store of some kind.
 func (k kind) create(o Options) (*writer, error) {
-	if k == fifo {
-		f, err := CreateFIFO(o)
-		if err != nil {
-			return nil, err
-		}
-		return fifoWriter(f), nil
-	}
-	p, err := CreatePool(o)
+	o.FIFO = k == fifo
+	s, err := Create(o)
 	if err != nil {
 		return nil, err
 	}
-	return poolWriter(p), nil
+	return newWriter(s), nil
 }
 
 // over makes a store of some kind over a segment.
 func (k kind) over(seg *segment.Segment, o Options) (*writer, error) {
-	if k == fifo {
-		f, err := NewFIFO(seg, o)
-		if err != nil {
-			return nil, err
-		}
-		return fifoWriter(f), nil
-	}
-	p, err := NewPool(seg, o)
-	if err != nil {
-		return nil, err
-	}
-	return poolWriter(p), nil
+	o.Segment = seg
+	return k.create(o)
 }
 
-// adoptPool is AdoptPool, with the steps.
-func adoptPool(o Options) (*writer, Adoption, error) {
-	p, a, err := AdoptPool(o)
+// adoptPool is Adopt, with the steps.
+func adoptPool(o Options) (*writer, shmstore.Adoption, error) {
+	s, a, err := Adopt(o)
 	if err != nil {
 		return nil, a, err
 	}
-	return poolWriter(p), a, nil
+	return newWriter(s), a, nil
 }
 
 // Put, Lookup and Reserve are steps without options, whose handles belong to no request.
-func (w *writer) Put(key string, v serde.Value) (Handle, error) {
+func (w *writer) Put(key string, v serde.Value) (serde.Address, error) {
 	return w.steps.Put(key, v, PutOptions{})
 }
-func (w *writer) Lookup(key string) (Handle, error) { return w.GetCached(key) }
+func (w *writer) Lookup(key string) (serde.Address, error) { return w.GetCached(key) }
 func (w *writer) Reserve(key string, v serde.Value) (*Reservation, error) {
 	return w.steps.Reserve(key, v, PutOptions{})
-}
-
-// Fence is that of a pool; in a FIFO there is nothing to pass.
-func (w *writer) Fence() Fence {
-	if w.pool == nil {
-		return Fence{}
-	}
-	return w.pool.Fence()
 }
 
 // Len is the number of chunks.
@@ -107,13 +87,13 @@ func (w *writer) Len() int {
 		defer w.fifo.mu.Unlock()
 		return w.fifo.ring.Len()
 	}
-	return w.pool.store.Len()
+	return w.pool.Store.Len()
 }
 
 // change changes the counts of an object of a pool, and its reads in the segment.
 func (w *writer) change(t testing.TB, key string, f func(o *poolObject, reads []byte)) {
 	t.Helper()
-	ok, err := w.pool.store.Find(key, func(r shmstore.Record) { f(r.(*poolObject), w.pool.store.Chunk(r)) })
+	ok, err := w.pool.Store.Find(key, func(r shmstore.Record) { f(r.(*poolObject), w.pool.Store.Chunk(r)) })
 	require.NoError(t, err)
 	require.True(t, ok)
 }
@@ -128,7 +108,7 @@ func (w *writer) locked(t testing.TB, f func()) {
 		return
 	}
 	done := false
-	_, err := w.pool.store.Inspect(func(shmstore.Record, shmstore.ObjectState) {
+	_, err := w.pool.Store.Inspect(func(shmstore.Record, shmstore.ObjectState) {
 		if !done {
 			done = true
 			f()
@@ -139,16 +119,17 @@ func (w *writer) locked(t testing.TB, f func()) {
 }
 
 // adoptSegment makes a pool of what is in a segment whose writer just went away.
-func adoptSegment(seg *segment.Segment, o Options) (*writer, Adoption, error) {
-	p, so, err := newPool(o)
+func adoptSegment(seg *segment.Segment, o Options) (*writer, shmstore.Adoption, error) {
+	o, err := o.resolve()
 	if err != nil {
-		return nil, Adoption{}, err
+		return nil, shmstore.Adoption{}, err
 	}
+	p, so := newPool(o)
 	_, a, err := shmstore.AdoptSegment(seg, so)
 	if err != nil {
 		return nil, a, err
 	}
-	return poolWriter(p), a, nil
+	return newWriter(p), a, nil
 }
 
 // request is a request whose calls have no options.
@@ -161,13 +142,13 @@ func begin(t testing.TB, s Store, id string) request {
 	return request{r}
 }
 
-func (r request) Put(key string, v serde.Value) (Handle, error) {
+func (r request) Put(key string, v serde.Value) (serde.Address, error) {
 	return r.Request.Put(key, v, PutOptions{})
 }
 func (r request) Reserve(key string, v serde.Value) (*Reservation, error) {
 	return r.Request.Reserve(key, v, PutOptions{})
 }
-func (r request) Lookup(key string) (Handle, error) { return r.Request.Lookup(key) }
+func (r request) Lookup(key string) (serde.Address, error) { return r.Request.Lookup(key) }
 
 // store is a writer over private memory, with readers on the same memory.
 type store struct {
@@ -186,6 +167,7 @@ func newStore(t testing.TB, o Options) *store {
 // readers share one lock. A pool has a sidecar.
 func newStoreOf(t testing.TB, k kind, o Options) *store {
 	t.Helper()
+	o.FIFO = k == fifo
 	o, err := o.resolve()
 	require.NoError(t, err)
 	g := o.Generation
@@ -205,7 +187,7 @@ func newStoreOf(t testing.TB, k kind, o Options) *store {
 	for range o.Readers {
 		seg, err := segment.Private(m, so)
 		require.NoError(t, err)
-		r, err := NewReader(seg, ReaderOptions{RingSize: o.RingSize, Readers: o.Readers, Generation: g, Lock: lock, LockTimeout: time.Minute})
+		r, err := Open("", ReaderOptions{Segment: seg, RingSize: o.RingSize, Readers: o.Readers, Generation: g, Lock: lock, LockTimeout: time.Minute})
 		require.NoError(t, err)
 		s.readers = append(s.readers, r)
 	}
@@ -220,10 +202,10 @@ func newStoreOf(t testing.TB, k kind, o Options) *store {
 }
 
 // readAll lets every reader read a handle once.
-func (s *store) readAll(t testing.TB, h Handle, key string) {
+func (s *store) readAll(t testing.TB, h serde.Address, key string) {
 	t.Helper()
 	for _, r := range s.readers {
-		v, err := r.Get(h, key)
+		v, err := r.Get(key, h)
 		require.NoError(t, err)
 		require.NoError(t, v.Release())
 	}

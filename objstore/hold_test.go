@@ -13,6 +13,7 @@ import (
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmring/sidecar"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 // realPool makes a pool in a segment in a folder of the test, and a reader with a
@@ -39,7 +40,7 @@ func realPool(t *testing.T, o Options) (*writer, *Reader, Options) {
 }
 
 // unleased puts an object of n bytes b which nobody leases.
-func unleased(t *testing.T, w *writer, key string, n int, b byte) Handle {
+func unleased(t *testing.T, w *writer, key string, n int, b byte) serde.Address {
 	t.Helper()
 	r := begin(t, w, "of "+key)
 	h, err := r.Put(key, image(n, b))
@@ -51,7 +52,7 @@ func unleased(t *testing.T, w *writer, key string, n int, b byte) Handle {
 func TestHeldObjectIsNotEvicted(t *testing.T) {
 	w, r, _ := realPool(t, Options{})
 	h := unleased(t, w, "a", 500, 7)
-	v, err := r.Get(h, "a")
+	v, err := r.Get("a", h)
 	require.NoError(t, err)
 	for i := range 50 {
 		unleased(t, w, fmt.Sprint(i), 5000, 9)
@@ -65,7 +66,7 @@ func TestHeldObjectIsNotEvicted(t *testing.T) {
 	ok, err = w.Evict("a")
 	require.NoError(t, err)
 	require.True(t, ok)
-	_, err = r.Get(h, "a")
+	_, err = r.Get("a", h)
 	require.ErrorIs(t, err, ErrStale)
 	require.NoError(t, w.Close())
 }
@@ -74,7 +75,7 @@ func TestHeldObjectIsNotEvicted(t *testing.T) {
 func TestHeldViewIsNotStaleWhileTheWriterLooks(t *testing.T) {
 	w, r, _ := realPool(t, Options{})
 	h := unleased(t, w, "a", 500, 7)
-	v, err := r.Get(h, "a")
+	v, err := r.Get("a", h)
 	require.NoError(t, err)
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -101,7 +102,7 @@ func TestHeldViewIsNotStaleWhileTheWriterLooks(t *testing.T) {
 
 // killedWhileEvicting leaves what a writer leaves that was killed between taking
 // the id away and giving it back.
-func killedWhileEvicting(t *testing.T, w *writer, h Handle) {
+func killedWhileEvicting(t *testing.T, w *writer, h serde.Address) {
 	t.Helper()
 	mem.Store32(w.Segment().Ring()[h.Address:], shmring.DeadID)
 	require.NoError(t, w.Detach())
@@ -110,7 +111,7 @@ func killedWhileEvicting(t *testing.T, w *writer, h Handle) {
 func TestAdoptKeepsWhatALivingReaderHolds(t *testing.T) {
 	w, r, o := realPool(t, Options{})
 	h := unleased(t, w, "a", 500, 7)
-	v, err := r.Get(h, "a")
+	v, err := r.Get("a", h)
 	require.NoError(t, err)
 	killedWhileEvicting(t, w, h)
 
@@ -132,7 +133,7 @@ func TestAdoptKeepsWhatALivingReaderHolds(t *testing.T) {
 func TestAdoptKeepsWhatIsHeldAndDamaged(t *testing.T) {
 	w, r, o := realPool(t, Options{})
 	h := unleased(t, w, "a", 500, 7)
-	v, err := r.Get(h, "a")
+	v, err := r.Get("a", h)
 	require.NoError(t, err)
 	v.Item().Elems[0].Data.(*serde.Tensor).Data[3]++
 	require.NoError(t, w.Detach())
@@ -151,11 +152,11 @@ func TestAdoptKeepsWhatIsHeldAndDamaged(t *testing.T) {
 }
 
 func TestAdoptDropsWhatIsDamaged(t *testing.T) {
-	for name, damage := range map[string]func(w *writer, h Handle){
-		"data":   func(w *writer, h Handle) { w.Segment().Ring()[h.Address+600]++ },
-		"header": func(w *writer, h Handle) { w.Segment().Ring()[h.Address+4]++ },
-		"id":     func(w *writer, h Handle) { w.Segment().Ring()[h.Address]++ },
-		"note":   func(w *writer, h Handle) { w.Segment().Ring()[h.Address+70]++ },
+	for name, damage := range map[string]func(w *writer, h serde.Address){
+		"data":   func(w *writer, h serde.Address) { w.Segment().Ring()[h.Address+600]++ },
+		"header": func(w *writer, h serde.Address) { w.Segment().Ring()[h.Address+4]++ },
+		"id":     func(w *writer, h serde.Address) { w.Segment().Ring()[h.Address]++ },
+		"note":   func(w *writer, h serde.Address) { w.Segment().Ring()[h.Address+70]++ },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, r, o := realPool(t, Options{})
@@ -165,11 +166,11 @@ func TestAdoptDropsWhatIsDamaged(t *testing.T) {
 			require.NoError(t, w.Detach())
 			w, a, err := adoptPool(o)
 			require.NoError(t, err)
-			require.Equal(t, Adoption{Kept: 1, Dropped: 1, Clean: true, Epoch: 2}, a)
+			require.Equal(t, shmstore.Adoption{Kept: 1, Dropped: 1, Clean: true, Epoch: 2}, a)
 			require.False(t, w.Cached("a"))
-			_, err = r.Get(h, "a")
+			_, err = r.Get("a", h)
 			require.ErrorIs(t, err, ErrStale)
-			v, err := r.Get(hb, "b")
+			v, err := r.Get("b", hb)
 			require.NoError(t, err)
 			require.NoError(t, v.Release())
 			next := unleased(t, w, "a", 1000, 7)
@@ -211,7 +212,7 @@ func TestAdoptErrors(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, w.Detach())
 	_, _, err = adoptPool(other)
-	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorIs(t, err, errInvalid)
 	require.ErrorContains(t, err, "Sweep")
 	_, err = segment.Sweep(segment.SweepOptions{Dir: o.Dir, Prefix: "fifo", Remove: true})
 	require.NoError(t, err)

@@ -144,7 +144,7 @@ func killReaderOptions(count bool) ReaderOptions {
 // the key, the length, and a number that no other object has.
 type killHandle struct {
 	key   string
-	h     Handle
+	h     serde.Address
 	nonce uint64
 	n     int
 }
@@ -170,7 +170,7 @@ func killNote(nonce uint64, n int) []byte {
 // of them, and the ids of those that have a key.
 func killObjects(w *writer) (all map[uint32]killHandle, index map[string]uint32, err error) {
 	all, index = map[uint32]killHandle{}, map[string]uint32{}
-	_, closed := w.pool.store.Inspect(func(r shmstore.Record, state shmstore.ObjectState) {
+	_, closed := w.pool.Store.Inspect(func(r shmstore.Record, state shmstore.ObjectState) {
 		o := &r.(*poolObject).Object
 		if len(o.Note()) != 16 {
 			err = errors.Join(err, fmt.Errorf("key %q has a note of %d bytes", o.Key(), len(o.Note())))
@@ -228,7 +228,7 @@ func (h killHandle) verify(v serde.Value) error {
 // look reads through a handle and compares the bytes. Errors of the reader are
 // in the answer as they are.
 func (h killHandle) look(r *Reader) error {
-	v, err := r.Get(h.h, h.key)
+	v, err := r.Get(h.key, h.h)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmring/sidecar"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 // creatorChild makes a segment with one object and, when told, removes it.
@@ -65,7 +66,7 @@ func killCreators(t *testing.T, report *killReport, seed uint64, each int) {
 					break
 				}
 				require.NoError(t, err)
-				require.Equal(t, Adoption{Epoch: 2}, a)
+				require.Equal(t, shmstore.Adoption{Epoch: 2}, a)
 				report.adopted(place, a)
 				require.NoError(t, w.Close())
 				requireNoFiles(t, name)

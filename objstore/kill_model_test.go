@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 // killModel is what the parent knows from what writers said: what must be in the
@@ -19,8 +21,8 @@ type killModel struct {
 	fence   int               // the next one's number
 
 	// Since the last adoption:
-	adoption  *Adoption         // the writer's
-	list      map[string]uint32 // its index, as far as it was told
+	adoption  *shmstore.Adoption // the writer's
+	list      map[string]uint32  // its index, as far as it was told
 	listLen   int
 	lost      int    // so many objects can be gone without being told
 	unknown   int    // objects can have become visible without being told
@@ -95,7 +97,7 @@ func (m *killModel) hear(line string) (issued *killIssued, err error) {
 			m.gone = word
 		}
 	case "A":
-		var a Adoption
+		var a shmstore.Adoption
 		var n int
 		if _, err = fmt.Sscanf(rest, "%d %d %d %t %d %d", &a.Kept, &a.Dropped, &a.InUse, &a.Clean, &a.Epoch, &n); err == nil {
 			m.adoption, m.list, m.listLen = &a, map[string]uint32{}, n
@@ -188,7 +190,7 @@ func (m *killModel) inherit() {
 }
 
 // adopted judges an adoption.
-func (m *killModel) adopted(a Adoption) error {
+func (m *killModel) adopted(a shmstore.Adoption) error {
 	ids := map[uint32]bool{}
 	m.each(func(h *killIssued) { ids[h.h.ID] = true })
 	switch {

@@ -37,7 +37,7 @@ func readerChild(o killOrder) error {
 		}
 	})
 	r.counter.lock = &stoppedLock{r.sidecar, o.Place, stop}
-	v, err := r.Get(h.h, h.key)
+	v, err := r.Get(h.key, h.h)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/ringcache/ringcache/internal/goldentest"
 	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 var (
@@ -214,7 +215,7 @@ type killReport struct {
 
 type killRow struct {
 	kills int
-	Adoption
+	shmstore.Adoption
 	adopted bool
 }
 
@@ -230,7 +231,7 @@ func (r *killReport) at(place string, f func(*killRow)) {
 func (r *killReport) killed(place string) { r.at(place, func(w *killRow) { w.kills++ }) }
 
 // adopted adds up what was found by whoever adopted after a kill.
-func (r *killReport) adopted(place string, a Adoption) {
+func (r *killReport) adopted(place string, a shmstore.Adoption) {
 	r.at(place, func(w *killRow) {
 		w.adopted = true
 		w.Kept += a.Kept

@@ -55,7 +55,7 @@ func workerChild(o killOrder) error {
 			err = h.look(counts)
 		case verb == "hold":
 			var v *View
-			if v, err = look.Get(h.h, h.key); err == nil {
+			if v, err = look.Get(h.key, h.h); err == nil {
 				views = append(views, held{h, v})
 			}
 		case verb == "held":

@@ -8,6 +8,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+
+	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 // killWriter is a writer that does anything that writers do, until it is killed.
@@ -36,7 +39,7 @@ type killWriter struct {
 	names        int
 	requests     map[string]*killRequest
 	reservations []*killReservation
-	fences       []Fence
+	fences       []shmstore.Fence
 	fenced       int
 }
 
@@ -94,7 +97,7 @@ func writerChild(o killOrder) error {
 
 func (c *killWriter) adopt() error {
 	o := killOptions(c.o.Name, c.o.Rereads)
-	o.Watch = func(ch Change) {
+	o.Watch = func(ch shmstore.Change) {
 		switch {
 		case c.adopting: // what is found then is told after
 		case ch.Present:
@@ -248,7 +251,7 @@ func (c *killWriter) commit() (err error) {
 func (c *killWriter) lookup() error {
 	name, r := c.request()
 	key := c.key()
-	var h Handle
+	var h serde.Address
 	var err error
 	if r != nil {
 		h, err = r.Lookup(key)

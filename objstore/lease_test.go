@@ -51,7 +51,7 @@ func TestRequestKeepsAnObjectThatWasRead(t *testing.T) {
 			_, err = s.Put("b", bytesItem(480))
 			var full *HeadError
 			require.ErrorAs(t, err, &full)
-			require.Equal(t, 1, full.Head.Leases)
+			require.Equal(t, 1, full.Leases)
 			require.Contains(t, full.Error(), "leased")
 			require.ErrorIs(t, s.Clear(), ErrBusy)
 			require.ErrorIs(t, s.Close(), ErrBusy)
@@ -68,11 +68,11 @@ func TestRequestKeepsAnObjectThatWasRead(t *testing.T) {
 }
 
 // deliver reads a handle as every worker does: touch, then get.
-func deliver(t testing.TB, s *store, key string, h Handle) {
+func deliver(t testing.TB, s *store, key string, h serde.Address) {
 	t.Helper()
 	for _, r := range s.readers {
 		require.NoError(t, r.Touch(context.Background(), key, h))
-		v, err := r.Get(h, key)
+		v, err := r.Get(key, h)
 		require.NoError(t, err)
 		require.NoError(t, v.Release())
 	}
@@ -165,7 +165,7 @@ func TestDropGivesUpOneKey(t *testing.T) {
 // Watch sees each key come and go once, in order.
 func TestWatchSeesKeysComeAndGo(t *testing.T) {
 	var seen []string
-	s := newStore(t, Options{RingSize: 1000, MaxObjectSize: 600, Readers: 1, Watch: func(c Change) {
+	s := newStore(t, Options{RingSize: 1000, MaxObjectSize: 600, Readers: 1, Watch: func(c shmstore.Change) {
 		seen = append(seen, fmt.Sprint(c.Key, c.Present))
 	}})
 	for _, k := range []string{"a", "b", "c"} {

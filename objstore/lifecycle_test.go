@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 var lifecycles = flag.Int("lifecycles", 30_000, "requests in TestRandomLifecycles")
@@ -80,14 +81,14 @@ type lifeRequest struct {
 
 type lifeRead struct {
 	key string
-	h   Handle
+	h   serde.Address
 }
 
 func newLife(t *testing.T, version string, ranks int, rereads bool) *life {
 	l := &life{t: t, rnd: rand.New(rand.NewPCG(uint64(ranks), 7)), rereads: rereads, ranks: make([][]func(), ranks)}
 	l.s = newPoolStore(t, Options{
 		RingSize: 24 << 10, Readers: ranks, Generation: generation(t, version), Rereads: rereads, QuarantineTTL: -1,
-		Watch: func(c Change) {
+		Watch: func(c shmstore.Change) {
 			if !c.Present {
 				l.n.evicted++
 			}
@@ -211,10 +212,10 @@ func (l *life) schedule(r *lifeRequest) {
 func (l *life) read(rank int, read lifeRead) {
 	t := l.t
 	r := l.s.readers[rank]
-	if l.s.Generation().Counting == pycompat.CountTouch {
+	if l.s.chunks.options.Generation.Counting == pycompat.CountTouch {
 		require.NoError(t, r.Touch(context.Background(), read.key, read.h))
 	}
-	v, err := r.Get(read.h, read.key)
+	v, err := r.Get(read.key, read.h)
 	require.NoError(t, err, "rank %d would kill the engine", rank)
 	e, _ := v.Item().Lookup("x")
 	data := e.Data.(*serde.Tensor).Data

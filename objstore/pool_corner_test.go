@@ -10,14 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/internal/mem"
+	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
 
 // read lets one reader read a handle.
-func read(t testing.TB, r *Reader, h Handle, key string) {
+func read(t testing.TB, r *Reader, h serde.Address, key string) {
 	t.Helper()
-	v, err := r.Get(h, key)
+	v, err := r.Get(key, h)
 	require.NoError(t, err)
 	require.NoError(t, v.Release())
 }
@@ -65,7 +66,7 @@ func TestTTLDoesNotEndWhileAChildReads(t *testing.T) {
 
 func TestTTLDoesNotEndWhatAnAdoptedRequestReads(t *testing.T) {
 	w, r, o := realPool(t, Options{QuarantineTTL: -1})
-	var h Handle
+	var h serde.Address
 	var err error
 	for range 2 {
 		h, err = w.Put("x", image(500, 1))
@@ -143,15 +144,15 @@ func TestAClosedPoolHasNoKeys(t *testing.T) {
 	require.False(t, w.Cached("a"))
 	require.False(t, w.Remove("a"))
 	_, err := w.Evict("a")
-	require.ErrorIs(t, err, ErrClosed)
-	require.ErrorIs(t, w.ResetReaders(0), ErrClosed)
+	require.ErrorIs(t, err, errClosed)
+	require.ErrorIs(t, w.ResetReaders(0), errClosed)
 	w.Fence().Passed()
 }
 
 // A sidecar that is cut short must not make handles stale.
 func TestTruncatedSidecarLeavesHandlesGood(t *testing.T) {
 	w, r, o := realPool(t, Options{})
-	handles := map[string]Handle{}
+	handles := map[string]serde.Address{}
 	for i := range 3 {
 		key := fmt.Sprint(i)
 		handles[key] = unleased(t, w, key, 4000, byte(i))
@@ -169,7 +170,7 @@ func TestTruncatedSidecarLeavesHandlesGood(t *testing.T) {
 	}
 	require.NoError(t, w.Detach())
 	_, err = w.Lookup("0")
-	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, err, errClosed)
 	require.NoError(t, os.Remove(filepath.Join(o.Dir, o.Name)))
 	require.NoError(t, os.Remove(filepath.Join(o.Dir, o.Name+".ctl")))
 }
@@ -192,7 +193,7 @@ func TestTruncatedPoolDoesNotPanic(t *testing.T) {
 func TestMaxObjectsBesideAViewedObject(t *testing.T) {
 	w, r, _ := realPool(t, Options{MaxObjects: 4})
 	h := unleased(t, w, "viewed", 10, 1)
-	v, err := r.Get(h, "viewed")
+	v, err := r.Get("viewed", h)
 	require.NoError(t, err)
 	for i := range 20 {
 		unleased(t, w, fmt.Sprint(i), 10, 2)
@@ -241,7 +242,7 @@ func TestNewWriterOverASidecarInUse(t *testing.T) {
 	require.NoError(t, err)
 	for _, k := range kinds {
 		_, err = k.over(seg, o)
-		require.ErrorIs(t, err, ErrInvalid)
+		require.ErrorIs(t, err, errInvalid)
 		require.ErrorContains(t, err, "adopt")
 	}
 	require.NoError(t, seg.Destroy())
@@ -352,5 +353,5 @@ func TestCountsAreNotTrustedByDefaultWhereAddressesAreReread(t *testing.T) {
 		require.Zero(t, used(t, w))
 		require.NoError(t, w.Close())
 	}
-	require.ErrorIs(t, Options{RingSize: 100, Readers: 1, Rereads: true, TrustCounts: true}.ValidatePool(), ErrInvalid)
+	require.ErrorIs(t, Options{RingSize: 100, Readers: 1, Rereads: true, TrustCounts: true}.Validate(), errInvalid)
 }

@@ -5,14 +5,15 @@ import (
 	"math"
 
 	"github.com/ringcache/ringcache/internal/mem"
+	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
-// poolOwner answers the store of a Pool when the readers of an object are done. Its
+// poolOwner answers the store of a pool when the readers of an object are done. Its
 // methods are called under the store's lock and in its guard.
-type poolOwner struct{ p *Pool }
+type poolOwner struct{ p *poolStore }
 
-// poolObject is the record of an object in a Pool.
+// poolObject is the record of an object in a pool.
 type poolObject struct {
 	shmstore.Object
 	counts
@@ -22,10 +23,10 @@ type poolObject struct {
 }
 
 // reads returns the read count of an object as it is in the segment now.
-func (p *Pool) reads(o *poolObject) int64 { return readCount(p.store.Chunk(o)) }
+func (p *poolStore) reads(o *poolObject) int64 { return readCount(p.Store.Chunk(o)) }
 
 // needed returns the count of reads at which every handle of an object is read.
-func (p *Pool) needed(o *poolObject) int64 { return o.uses*int64(p.readers) - o.writtenOff }
+func (p *poolStore) needed(o *poolObject) int64 { return o.uses*int64(p.readers) - o.writtenOff }
 
 // rebaseAt is the count of reads from which an idle object starts again at 0, far
 // from where an int32 ends. One that is never idle is not used any more then.
@@ -36,7 +37,7 @@ func (poolOwner) NewRecord() shmstore.Record { return new(poolObject) }
 func (w poolOwner) Commit(r shmstore.Record) { w.sign(r.(*poolObject)) }
 
 func (w poolOwner) sign(o *poolObject) {
-	if w.p.gen.Signed {
+	if w.p.opt.Generation.Signed {
 		o.signature = sign(w.p.chunks.seg.Secret(), o.Key(), o.Address(), o.ID())
 	}
 }
@@ -63,7 +64,7 @@ func (w poolOwner) Done(r shmstore.Record) bool {
 }
 
 // Quiet: some reader of an aborted handle may be inside unless nobody has read since the
-// object was last idle, or everything was read; the counts can't tell whose reads were
+// object was last idle, or everything was read; the counts don't show whose reads were
 // whose.
 func (w poolOwner) Quiet(r shmstore.Record) bool {
 	o := r.(*poolObject)
@@ -76,7 +77,7 @@ func (w poolOwner) Idle(r shmstore.Record) {
 	o := r.(*poolObject)
 	reads := w.p.reads(o)
 	if reads >= rebaseAt || reads < 0 || o.uses*int64(w.p.readers) >= rebaseAt {
-		mem.Store32(w.p.store.Chunk(o), 0)
+		mem.Store32(w.p.Store.Chunk(o), 0)
 		reads, o.uses = 0, 0
 	}
 	o.idleReads = reads
@@ -104,10 +105,10 @@ func (w poolOwner) Reset(readers int, objects iter.Seq[shmstore.Record]) {
 	w.p.readers = readers
 	for r := range objects {
 		o := r.(*poolObject)
-		o.counts.reset()
+		w.p.reset(&o.counts)
 		o.writtenOff, o.idleReads = 0, 0
-		_ = w.p.chunks.guard(Handle{Address: o.Address()}, func() error {
-			mem.Store32(w.p.store.Chunk(o), 0)
+		_ = w.p.chunks.guard(serde.Address{Address: o.Address()}, func() error {
+			mem.Store32(w.p.Store.Chunk(o), 0)
 			return nil
 		})
 	}

@@ -144,7 +144,7 @@ func TestPoolAbortWaitsForTheReaders(t *testing.T) {
 	r.Abort()
 	for i, reader := range s.readers {
 		require.NotZero(t, used(t, s.writer), "%d of 2 readers have read", i)
-		v, err := reader.Get(h, "a")
+		v, err := reader.Get("a", h)
 		require.NoError(t, err)
 		require.NoError(t, v.Release())
 	}
@@ -178,7 +178,7 @@ func TestPoolAbortWaitsForAFenceWhereAddressesAreReread(t *testing.T) {
 
 func TestPoolQuarantineEndsByTimeOnlyIfNobodyIsInside(t *testing.T) {
 	s := newPoolStore(t, Options{QuarantineTTL: time.Nanosecond})
-	put := func(key string) Handle {
+	put := func(key string) serde.Address {
 		r := begin(t, s, key)
 		h, err := r.Put(key, bytesItem(500))
 		require.NoError(t, err)
@@ -189,7 +189,7 @@ func TestPoolQuarantineEndsByTimeOnlyIfNobodyIsInside(t *testing.T) {
 	put("unread")
 	require.Eventually(t, func() bool { return used(t, s.writer) == 0 }, time.Minute, time.Millisecond)
 	h := put("half read")
-	v, err := s.readers[0].Get(h, "half read")
+	v, err := s.readers[0].Get("half read", h)
 	require.NoError(t, err)
 	require.NoError(t, v.Release())
 	time.Sleep(time.Millisecond) // the time is over for sure
@@ -220,7 +220,7 @@ func TestPoolFinishWritesOffWhatWasNotRead(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, r.Commit())
 				for range i {
-					v, err := s.readers[0].Get(h, "a")
+					v, err := s.readers[0].Get("a", h)
 					require.NoError(t, err)
 					require.NoError(t, v.Release())
 				}
@@ -249,7 +249,7 @@ func TestPoolResetReaders(t *testing.T) {
 	require.NoError(t, sent.Commit())
 	h, err := unsent.Lookup("sent")
 	require.NoError(t, err)
-	require.ErrorIs(t, s.ResetReaders(-1), ErrInvalid)
+	require.ErrorIs(t, s.ResetReaders(-1), errInvalid)
 	require.NoError(t, s.ResetReaders(1))
 	require.True(t, sent.Ended())
 	again := begin(t, s, "sent") // its id is free
@@ -259,7 +259,7 @@ func TestPoolResetReaders(t *testing.T) {
 
 	// The request that was not sent goes on with one reader.
 	require.NoError(t, unsent.Commit())
-	v, err := s.readers[0].Get(h, "sent")
+	v, err := s.readers[0].Get("sent", h)
 	require.NoError(t, err)
 	require.NoError(t, v.Release())
 	unsent.Abort()
@@ -287,7 +287,7 @@ func TestPoolClearKeepsWhatMayBeRead(t *testing.T) {
 	deliver(t, s, "a", h)
 	deliver(t, s, "a", h2)
 	require.Zero(t, used(t, s.writer))
-	v, err := s.readers[0].Get(h, "a")
+	v, err := s.readers[0].Get("a", h)
 	require.ErrorIs(t, err, ErrStale)
 	require.Nil(t, v)
 }
@@ -515,7 +515,7 @@ func TestPoolManyProducers(t *testing.T) {
 				if err := req.Commit(); err != nil {
 					t.Error(err)
 				}
-				v, err := s.readers[g%2].Get(h, key)
+				v, err := s.readers[g%2].Get(key, h)
 				if err != nil {
 					t.Error(err)
 					return

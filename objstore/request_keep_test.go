@@ -116,13 +116,13 @@ func TestSetUsesRefuses(t *testing.T) {
 		return st.Objects[0].Uses
 	}
 	err = other.SetUses(h, 1)
-	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorIs(t, err, errInvalid)
 	require.ErrorContains(t, err, "not of an object of request other")
 	elsewhere := h
 	elsewhere.Address += 64
-	require.ErrorIs(t, r.SetUses(elsewhere, 1), ErrInvalid)
+	require.ErrorIs(t, r.SetUses(elsewhere, 1), errInvalid)
 	err = r.SetUses(h, -1)
-	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorIs(t, err, errInvalid)
 	require.ErrorContains(t, err, `-1 uses of key "a"`)
 	require.ErrorIs(t, r.SetUses(h, 1<<31), ErrFull)
 	require.EqualValues(t, 1, uses(), "what is refused changes nothing")
@@ -144,7 +144,7 @@ func TestStoredOfARequest(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, bytesItem(300).Elems, v.(*serde.Item).Elems)
 			_, err = other.Stored(h)
-			require.ErrorIs(t, err, ErrInvalid)
+			require.ErrorIs(t, err, errInvalid)
 			require.ErrorContains(t, err, "not of an object of request other")
 			other.Rollback()
 

@@ -64,7 +64,7 @@ func TestRequestsRefuseAnEmptyKey(t *testing.T) {
 	_, lookup := r.Lookup("")
 	_, wait := r.Request.Put("", bytesItem(10), PutOptions{Wait: context.Background()})
 	for _, err := range []error{put, reserve, lookup, wait} {
-		require.ErrorIs(t, err, ErrInvalid)
+		require.ErrorIs(t, err, errInvalid)
 		require.ErrorContains(t, err, "key")
 	}
 	r.Rollback()
@@ -90,10 +90,11 @@ func TestZeroOptionsHaveDefaults(t *testing.T) {
 
 func TestMaxObjectSizeAboveTheRing(t *testing.T) {
 	o := Options{RingSize: 4096, MaxObjectSize: 4097, Readers: 1}
-	require.ErrorIs(t, o.ValidatePool(), ErrInvalid)
-	require.ErrorContains(t, o.ValidatePool(), "MaxObjectSize 4097")
-	require.ErrorContains(t, o.ValidatePool(), "RingSize 4096")
-	require.NoError(t, o.ValidateFIFO(), "bit for bit: vLLM takes it, and says that the ring is full")
+	require.ErrorIs(t, o.Validate(), errInvalid)
+	require.ErrorContains(t, o.Validate(), "MaxObjectSize 4097")
+	require.ErrorContains(t, o.Validate(), "RingSize 4096")
+	o.FIFO = true
+	require.NoError(t, o.Validate(), "bit for bit: vLLM takes it, and says that the ring is full")
 	s := newStore(t, o)
 	_, err := s.Put("a", pickled(make([]byte, 4045)))
 	require.ErrorIs(t, err, ErrTooLarge)

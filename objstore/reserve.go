@@ -36,21 +36,22 @@ type reservedChunk interface {
 	place() (address uint64, id uint32)
 	setCost(time.Duration)
 	// commit makes the object visible, and counts n uses.
-	commit(n int) (Handle, error)
+	commit(n int) (serde.Address, error)
 	discard()
 }
 
 // putter is a request of either store. Its keys may be empty, as vLLM's are.
 type putter interface {
-	// plan lays a value out for a key that may be put.
-	plan(key string, v serde.Value) (*serde.Plan, error)
+	// encoding returns how values are laid out.
+	encoding() serde.Options
+	// reserve takes the chunk for a plan, if the key may be put.
 	reserve(key string, plan *serde.Plan, o PutOptions) (*Reservation, error)
 }
 
 // putNamed is Put of a request, and reserveNamed is Reserve.
-func putNamed(r putter, key string, v serde.Value, o PutOptions) (Handle, error) {
+func putNamed(r putter, key string, v serde.Value, o PutOptions) (serde.Address, error) {
 	if key == "" {
-		return Handle{}, errNoKey()
+		return serde.Address{}, errNoKey()
 	}
 	return put(r, key, v, o, 1)
 }
@@ -63,7 +64,7 @@ func reserveNamed(r putter, key string, v serde.Value, o PutOptions) (*Reservati
 }
 
 func reserve(r putter, key string, v serde.Value, o PutOptions) (*Reservation, error) {
-	plan, err := r.plan(key, v)
+	plan, err := serde.NewPlan(v, r.encoding())
 	if err != nil {
 		return nil, err
 	}
@@ -71,17 +72,17 @@ func reserve(r putter, key string, v serde.Value, o PutOptions) (*Reservation, e
 }
 
 // put reserves and commits a value that is complete, with n uses.
-func put(r putter, key string, v serde.Value, o PutOptions, n int) (Handle, error) {
-	plan, err := r.plan(key, v)
+func put(r putter, key string, v serde.Value, o PutOptions, n int) (serde.Address, error) {
+	plan, err := serde.NewPlan(v, r.encoding())
 	if err != nil {
-		return Handle{}, err
+		return serde.Address{}, err
 	}
 	if !plan.Complete() {
-		return Handle{}, fmt.Errorf("%w: a tensor has no data; Reserve is for values that are filled in place", ErrInvalid)
+		return serde.Address{}, fmt.Errorf("%w: a tensor has no data; Reserve is for values that are filled in place", errInvalid)
 	}
 	res, err := r.reserve(key, plan, o)
 	if err != nil {
-		return Handle{}, err
+		return serde.Address{}, err
 	}
 	defer res.Discard()
 	return res.in.commit(n)
@@ -89,7 +90,7 @@ func put(r putter, key string, v serde.Value, o PutOptions, n int) (Handle, erro
 
 // errNoKey is for requests. vLLM's steps take an empty key.
 func errNoKey() error {
-	return fmt.Errorf("%w: the key is empty; package mmhash makes keys", ErrInvalid)
+	return fmt.Errorf("%w: the key is empty; package mmhash makes keys", errInvalid)
 }
 
 // frontSize is the bytes of a payload in front of its data, without padding.
@@ -112,9 +113,9 @@ func (c chunks) reserve(in reservedChunk, plan *serde.Plan) (*Reservation, error
 	return r, nil
 }
 
-func (r *Reservation) handle() Handle {
+func (r *Reservation) handle() serde.Address {
 	address, id := r.in.place()
-	return Handle{Address: address, ID: id}
+	return serde.Address{Address: address, ID: id}
 }
 
 func saturate(a, b int) int {
@@ -163,7 +164,7 @@ func (r *Reservation) SetCost(d time.Duration) { r.in.setCost(d) }
 // The object stays until the request ends. Commit fails when called after Commit or
 // Discard; with [ErrEnded] if the request is not open, then discard the reservation; and
 // with [shmstore.CorruptError] if the segment was truncated.
-func (r *Reservation) Commit() (Handle, error) { return r.in.commit(1) }
+func (r *Reservation) Commit() (serde.Address, error) { return r.in.commit(1) }
 
 // Discard gives the reservation up. It does nothing after Commit, or when
 // called again.

@@ -61,7 +61,7 @@ func TestPeerScribblesWhileWeRead(t *testing.T) {
 	const reads = 20000
 	values, corrupt := 0, 0
 	for range reads {
-		v, err := r.Get(h, "k")
+		v, err := r.Get("k", h)
 		if err != nil {
 			require.True(t, errors.Is(err, ErrCorrupt) || errors.Is(err, ErrStale), "%v", err)
 			corrupt++

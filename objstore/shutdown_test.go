@@ -101,16 +101,16 @@ func TestAbandonWithEverythingOpen(t *testing.T) {
 				require.Equal(t, tensor(1000, want).Data, e.Data.(*serde.Tensor).Data)
 			}
 			_, err = res.Commit()
-			require.ErrorIs(t, err, ErrClosed)
+			require.ErrorIs(t, err, errClosed)
 			given.Discard()
 			_, err = unsent.Lookup("a")
-			require.ErrorIs(t, err, ErrClosed)
-			require.ErrorIs(t, unsent.Commit(), ErrClosed)
+			require.ErrorIs(t, err, errClosed)
+			require.ErrorIs(t, unsent.Commit(), errClosed)
 			unsent.Rollback()
 			sent.Finish()
 			sent.Abort()
 			_, err = keeps.Stored(issued)
-			require.ErrorIs(t, err, ErrClosed)
+			require.ErrorIs(t, err, errClosed)
 			require.NoError(t, view.Release())
 			require.NoError(t, again.Close())
 			require.True(t, mapped(t, dir), "what Stored returned is still in use")
@@ -120,7 +120,7 @@ func TestAbandonWithEverythingOpen(t *testing.T) {
 			requireEmpty(t, dir)
 
 			_, err = w.Begin("late")
-			require.ErrorIs(t, err, ErrClosed)
+			require.ErrorIs(t, err, errClosed)
 			require.NoError(t, w.Abandon())
 			require.NoError(t, w.Shutdown(context.Background()))
 			require.NoError(t, w.Close())
@@ -152,7 +152,7 @@ func TestShutdownWaitsForWhatIsOpen(t *testing.T) {
 					"Put":     func() error { _, err := w.Put("new", image(10, 1)); return err },
 					"Reserve": func() error { _, err := w.Reserve("new", image(10, 1)); return err },
 				} {
-					require.ErrorIs(t, f(), ErrClosed, what)
+					require.ErrorIs(t, f(), errClosed, what)
 				}
 				_, err = r.Put("mine", image(1000, 2))
 				require.NoError(t, err)
@@ -161,7 +161,7 @@ func TestShutdownWaitsForWhatIsOpen(t *testing.T) {
 				require.NoError(t, r.Commit())
 				require.NoError(t, w.Segment().Hold(), "as a view does")
 				res, err := w.Reserve("late", image(10, 1))
-				require.ErrorIs(t, err, ErrClosed)
+				require.ErrorIs(t, err, errClosed)
 				require.Nil(t, res)
 
 				done := make(chan error)
@@ -201,7 +201,7 @@ func TestWaitersAndTheEndOfTheStore(t *testing.T) {
 					go func() { ended <- end(w) }()
 					synctest.Wait()
 					_, err := w.Begin("late")
-					require.ErrorIs(t, err, ErrClosed)
+					require.ErrorIs(t, err, errClosed)
 					if name == "Shutdown" {
 						require.Empty(t, got, "it waits on")
 						r.Rollback()
@@ -210,7 +210,7 @@ func TestWaitersAndTheEndOfTheStore(t *testing.T) {
 						require.Empty(t, ended)
 						waits.Rollback()
 					} else {
-						require.ErrorIs(t, <-got, ErrClosed)
+						require.ErrorIs(t, <-got, errClosed)
 						r.Rollback()
 						waits.Rollback()
 					}

@@ -9,11 +9,6 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// Handle is where an object is: what travels to the readers instead of its
-// bytes. The signature, 32 bytes, is there in generations that have one and nil
-// in the others.
-type Handle = serde.Address
-
 // signature is what makes a handle one of its key.
 type signature [sha256.Size]byte
 
@@ -31,12 +26,12 @@ func sign(secret []byte, key string, address uint64, id uint32) (s signature) {
 }
 
 // verify checks the signature of a handle in constant time.
-func verify(secret []byte, key string, h Handle) error {
+func verify(secret []byte, key string, h serde.Address) error {
 	return sign(secret, key, h.Address, h.ID).verify(key, h)
 }
 
 // verify compares the signature with that of a handle in constant time.
-func (s signature) verify(key string, h Handle) error {
+func (s signature) verify(key string, h serde.Address) error {
 	if h.Signature == nil {
 		return &SignatureError{Key: key, Missing: true}
 	}
@@ -46,17 +41,34 @@ func (s signature) verify(key string, h Handle) error {
 	return nil
 }
 
-// ValidateItem checks an item that a client supplied before it is handed to the
-// engine: one that claims to be an address must be the current one of its key,
-// else it would show the client another client's object. Other items pass. It
-// counts no use.
-func ValidateItem(s Store, it *serde.Item, key string) error {
-	a, ok, err := serde.ParseAddress(it, serde.Options{Generation: s.Generation()})
-	if err != nil {
-		return errors.Join(&SignatureError{Key: key}, err)
-	}
-	if !ok {
+// keyed is a store with objects under keys.
+type keyed interface {
+	// current returns the handle of the object under a key.
+	current(key string) (h serde.Address, ok bool, err error)
+}
+
+// verifyCurrent is Verify of either store.
+func verifyCurrent(s keyed, key string, h serde.Address) error {
+	current, ok, err := s.current(key)
+	switch {
+	case err != nil:
+		return err
+	case !ok || current.Address != h.Address || current.ID != h.ID:
+		return &SignatureError{Key: key}
+	case current.Signature == nil: // the generation has none
 		return nil
 	}
-	return s.Verify(key, a)
+	return signature(current.Signature).verify(key, h)
+}
+
+// verifyItem is VerifyItem of either store.
+func verifyItem(s Store, c chunks, key string, it *serde.Item) error {
+	h, ok, err := serde.ParseAddress(it, c.options)
+	switch {
+	case err != nil:
+		return errors.Join(&SignatureError{Key: key}, err)
+	case ok:
+		return s.Verify(key, h)
+	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ringcache/ringcache/objstore/internal/door"
 	"github.com/ringcache/ringcache/pycompat"
@@ -31,53 +32,55 @@ type stepped interface {
 	untouch(key string)
 	untouchAll()
 	freeUnused() ([]uint32, error)
-	evict(key string) (bool, error)
-	// object returns the handle of the object under a key.
-	object(key string) (h Handle, ok bool, err error)
+	keyed
 	// hold keeps the object of an id, if there is one, until the function is called.
-	hold(h Handle) (release func(), err error)
+	hold(h serde.Address) (release func(), err error)
 }
 
 // stepRequest is a request whose keys may be empty, and whose uses raw.
 type stepRequest interface {
 	Request
 	putter
-	lookup(key string, n int) (Handle, error)
+	lookup(key string, n int) (serde.Address, error)
 }
 
-// Steps is for package upstream.
-func (p *Pool) Steps(door.Key) steps { return steps{p, poolSteps{p}, p.chunks, p.counter} }
+// Steps implements [Store].
+func (p *poolStore) Steps(_ door.Key, l Locker, timeout time.Duration) steps {
+	return steps{p, poolSteps{p}, p.chunks, newCounter(l, timeout, p.opt.Readers)}
+}
 
-// Steps is for package upstream.
-func (f *FIFO) Steps(door.Key) steps { return steps{f, fifoSteps{f}, f.chunks, f.counter} }
+// Steps implements [Store].
+func (f *fifoStore) Steps(_ door.Key, l Locker, timeout time.Duration) steps {
+	return steps{f, fifoSteps{f}, f.chunks, newCounter(l, timeout, f.opt.Readers)}
+}
 
 // send ends a request whose one handle is given out.
-func send(r Request, h Handle, err error) (Handle, error) {
+func send(r Request, h serde.Address, err error) (serde.Address, error) {
 	if err != nil {
 		r.Rollback()
-		return Handle{}, err
+		return serde.Address{}, err
 	}
 	if err := r.Commit(); err != nil {
 		r.Rollback()
-		return Handle{}, err
+		return serde.Address{}, err
 	}
 	r.Abort()
 	return h, nil
 }
 
-func (s steps) Put(key string, v serde.Value, o PutOptions) (Handle, error) {
+func (s steps) Put(key string, v serde.Value, o PutOptions) (serde.Address, error) {
 	r, err := s.in.unnamedRequest()
 	if err != nil {
-		return Handle{}, err
+		return serde.Address{}, err
 	}
 	h, err := put(r, key, v, o, raw)
 	return send(r, h, err)
 }
 
-func (s steps) GetCached(key string) (Handle, error) {
+func (s steps) GetCached(key string) (serde.Address, error) {
 	r, err := s.in.unnamedRequest()
 	if err != nil {
-		return Handle{}, err
+		return serde.Address{}, err
 	}
 	h, err := r.lookup(key, raw)
 	if err == nil {
@@ -106,10 +109,10 @@ type stepChunk struct {
 	r Request
 }
 
-func (c stepChunk) commit(int) (Handle, error) {
+func (c stepChunk) commit(int) (serde.Address, error) {
 	h, err := c.reservedChunk.commit(raw)
-	if errors.Is(err, ErrInvalid) {
-		return Handle{}, err // it had ended already
+	if errors.Is(err, errInvalid) {
+		return serde.Address{}, err // it had ended already
 	}
 	return send(c.r, h, err)
 }
@@ -120,7 +123,7 @@ func (c stepChunk) discard() {
 }
 
 func (s steps) Touch(key string) error {
-	switch s.Generation().Counting {
+	switch s.chunks.options.Generation.Counting {
 	case pycompat.CountTouch:
 		if !s.Cached(key) {
 			return nil
@@ -144,11 +147,11 @@ func (s steps) Touch(key string) error {
 
 // check fails if the store is closed.
 func (s steps) check() error {
-	_, _, err := s.in.object("")
+	_, _, err := s.in.current("")
 	return err
 }
 
-func (s steps) TouchHandle(ctx context.Context, key string, h Handle) error {
+func (s steps) TouchHandle(ctx context.Context, key string, h serde.Address) error {
 	if s.counter == nil {
 		return s.Touch(key)
 	}
@@ -156,7 +159,7 @@ func (s steps) TouchHandle(ctx context.Context, key string, h Handle) error {
 		return err
 	}
 	defer s.chunks.seg.Release()
-	return touch(ctx, s.chunks, s.Generation(), s.counter, h, func() error { return s.Verify(key, h) })
+	return touch(ctx, s.chunks, s.counter, h, func() error { return s.Verify(key, h) })
 }
 
 func (s steps) Untouch(key string) { s.in.untouch(key) }
@@ -165,17 +168,15 @@ func (s steps) ReleaseTouches() { s.in.untouchAll() }
 
 func (s steps) FreeUnused() ([]uint32, error) { return s.in.freeUnused() }
 
-func (s steps) Evict(key string) (bool, error) { return s.in.evict(key) }
-
 func (s steps) Signature(key string) ([]byte, error) {
-	h, ok, err := s.in.object(key)
+	h, ok, err := s.in.current(key)
 	if err == nil && !ok {
 		err = &shmstore.KeyNotFoundError{Key: key}
 	}
 	return h.Signature, err
 }
 
-func (s steps) Get(h Handle) (*View, error) {
+func (s steps) Get(h serde.Address) (*View, error) {
 	if err := s.chunks.seg.Hold(); err != nil {
 		return nil, err
 	}
@@ -195,103 +196,3 @@ func (s steps) Get(h Handle) (*View, error) {
 }
 
 func unnamed(n uint64) string { return fmt.Sprintf("(a handle without a request, %d)", n) }
-
-type poolSteps struct{ p *Pool }
-
-func (s poolSteps) unnamedRequest() (stepRequest, error) {
-	return s.p.begin(unnamed(s.p.unnamed.Add(1)))
-}
-func (s poolSteps) touch(key string) (bool, error) { return s.p.store.Pin(key) }
-func (s poolSteps) untouch(key string)             { s.p.store.Unpin(key) }
-func (s poolSteps) untouchAll()                    { s.p.store.UnpinAll() }
-func (s poolSteps) freeUnused() ([]uint32, error)  { return s.p.store.EvictAll() }
-func (s poolSteps) evict(key string) (bool, error) { return s.p.store.Evict(key) }
-
-func (s poolSteps) object(key string) (h Handle, ok bool, err error) {
-	ok, err = s.p.store.Find(key, func(r shmstore.Record) { h = s.p.handle(&r.(*poolObject).Object) })
-	return h, ok, err
-}
-
-func (s poolSteps) hold(h Handle) (release func(), err error) {
-	r, err := s.p.begin(unnamed(s.p.unnamed.Add(1)))
-	if err != nil {
-		return nil, err
-	}
-	_, err = r.HoldID(h.ID)
-	if err != nil && !errors.Is(err, shmstore.ErrStale) {
-		r.Rollback()
-		return nil, err
-	}
-	return r.Rollback, nil
-}
-
-type fifoSteps struct{ f *FIFO }
-
-func (s fifoSteps) unnamedRequest() (stepRequest, error) {
-	return s.f.begin(unnamed(s.f.unnamed.Add(1)))
-}
-
-func (s fifoSteps) touch(key string) (bool, error) {
-	if err := s.f.lock(); err != nil {
-		return false, err
-	}
-	defer s.f.mu.Unlock()
-	o, ok := s.f.index[key]
-	if ok {
-		o.touched = true
-		s.f.touched[o] = struct{}{}
-		s.f.wakeFirst()
-	}
-	return ok, nil
-}
-
-func (s fifoSteps) untouch(key string) {
-	if s.f.lock() != nil {
-		return
-	}
-	defer s.f.mu.Unlock()
-	if o, ok := s.f.index[key]; ok {
-		s.f.untouch(o)
-	}
-}
-
-func (s fifoSteps) untouchAll() {
-	if s.f.lock() != nil {
-		return
-	}
-	defer s.f.mu.Unlock()
-	for o := range s.f.touched {
-		s.f.untouch(o)
-	}
-}
-
-func (s fifoSteps) freeUnused() ([]uint32, error) {
-	if err := s.f.lock(); err != nil {
-		return nil, err
-	}
-	defer s.f.mu.Unlock()
-	return s.f.freeUnused()
-}
-
-func (s fifoSteps) evict(string) (bool, error) {
-	if err := s.f.lock(); err != nil {
-		return false, err
-	}
-	defer s.f.mu.Unlock()
-	return false, fmt.Errorf("%w: in a FIFO only the oldest object can go, see FreeUnused", ErrInvalid)
-}
-
-func (s fifoSteps) object(key string) (h Handle, ok bool, err error) {
-	if err := s.f.lock(); err != nil {
-		return h, false, err
-	}
-	defer s.f.mu.Unlock()
-	o, ok := s.f.index[key]
-	if ok {
-		h = s.f.handle(o)
-	}
-	return h, ok, nil
-}
-
-// hold: a view of a FIFO keeps nothing, as vLLM's.
-func (s fifoSteps) hold(Handle) (release func(), err error) { return func() {}, nil }

@@ -4,15 +4,15 @@ import (
 	"context"
 	"time"
 
-	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/objstore/internal/door"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
-// Store is what a [Pool] and a [FIFO] have in common: a writer of objects in a segment.
-// There is one writer for a segment.
+// Store is a writer of objects in a segment: a pool or a FIFO, see the package's page. There
+// is one writer for a segment.
 type Store interface {
 	// Begin starts a request to the engine. No other with its id may be open.
 	Begin(id string) (Request, error)
@@ -24,13 +24,28 @@ type Store interface {
 	// there. Handles that were given out can be read as before; the object goes once
 	// they were.
 	Remove(key string) bool
+	// Evict makes the object under a key go at once if nobody can need it, and reports
+	// whether it did. It fails with an fs.ErrInvalid in a FIFO, which frees only the
+	// oldest.
+	Evict(key string) (bool, error)
 	// Clear makes every key absent. It fails with [ErrBusy] while a reservation or a
 	// lease is open.
 	Clear() error
 	// Verify checks that a handle that came from outside is the current one of its key
 	// and has a valid signature, where the generation has one. It fails with
 	// [SignatureError].
-	Verify(key string, h Handle) error
+	Verify(key string, h serde.Address) error
+	// VerifyItem checks an item that a client supplied before it is handed to the engine:
+	// one that claims to be an address must pass Verify for the item's key, else it would
+	// show the client another client's object. Other items, and nil, pass. It counts no
+	// use.
+	VerifyItem(key string, it *serde.Item) error
+	// Fence marks a moment in the order of what was sent to the engine. Take it, then send
+	// a call that every worker executes in order behind everything sent before (a
+	// collective call; the answer of the engine's loop alone proves nothing, since a batch
+	// may be on its way to the workers), and call Passed when all have answered: then what
+	// was aborted before leaves quarantine. In a FIFO nothing waits for a fence.
+	Fence() shmstore.Fence
 	// ResetReaders reports to the store that the engine was restarted: the processes that
 	// read so far are gone, and readers new ones (0: as many as before) read from now on.
 	// Requests that were committed end, quarantine ends, and counts begin anew; the
@@ -41,7 +56,7 @@ type Store interface {
 	// the segment now. Reserved and discarded chunks are left out.
 	State() (State, error)
 	// Stats returns sums, without looking at every object as State does.
-	Stats() (Stats, error)
+	Stats() (shmstore.Stats, error)
 	// Holders lists what is open: requests by id, of which those with no key do not block
 	// Close, then reservations by key, then views.
 	Holders() []shmstore.Holder
@@ -53,16 +68,16 @@ type Store interface {
 	// vLLM's writer does. It fails with [shmstore.BusyError], and does nothing, while a
 	// reservation, a lease or a view is open. Closing twice is fine.
 	Close() error
-	// Detach is Close, but leaves the segment as it is. AdoptPool takes over that of a
-	// Pool; workers go on reading meanwhile.
+	// Detach is Close, but leaves the segment as it is. [Adopt] takes over that of a pool;
+	// workers go on reading meanwhile.
 	Detach() error
-	// Shutdown is Close that waits. From now on Begin fails with [ErrClosed]; open
+	// Shutdown is Close that waits. From now on Begin fails with an fs.ErrClosed; open
 	// requests go on. When ctx ends first the error is a [shmstore.BusyError], which wraps ctx's;
 	// the store stays usable for what is open, and Shutdown can be called again.
 	Shutdown(ctx context.Context) error
 	// Abandon closes the store by force, whatever is open, for use with defer. If the
 	// store created or adopted the segment, its names are removed at once. Every later
-	// call fails with [ErrClosed], or does nothing. Memory that a reservation, a view or
+	// call fails with an fs.ErrClosed, or does nothing. Memory that a reservation, a view or
 	// the value of Request.Stored still gives access to stays mapped until that ends as
 	// usual.
 	Abandon() error
@@ -71,107 +86,56 @@ type Store interface {
 	Name() string
 	// Segment returns the segment, for its bytes and its secret. Only Close may close it.
 	Segment() *segment.Segment
-	// Generation returns the generation that the store is written in.
-	Generation() *pycompat.Generation
+
+	// Steps is for package upstream. It keeps other packages from implementing Store.
+	Steps(key door.Key, lock Locker, lockTimeout time.Duration) steps
 }
 
-// Request ties objects to a request to the engine: what it looks up or puts stays in
-// the store until it ends.
-//
-//	r, err := store.Begin("request-1")
-//	defer r.Rollback() // does nothing after Commit
-//	h, err := r.Lookup(key) // or r.Put, r.Reserve
-//	send(h)
-//	r.Commit()
-//	// later: r.Finish(), or r.Abort()
-//
-// Its methods may be called by any goroutine.
-type Request interface {
-	// ID returns the request's id.
-	ID() string
-	// Lookup returns a handle of the object under a key, which stays until the request
-	// ends, and counts one use of it: every reader gets the handle once. Lookup fails with
-	// [shmstore.KeyNotFoundError]; with [ErrFull] after so many uses that the readers' count would
-	// overflow; and with [ErrEnded].
-	Lookup(key string) (Handle, error)
-	// Keep is Lookup without a use: the object stays until the request ends, whether or
-	// not its handle is sent. Before the handle is sent, SetUses has to count it. note is
-	// PutOptions.Note of the object, and must not be written to.
-	Keep(key string) (h Handle, note []byte, err error)
-	// SetUses sets how many times the request sends the handle of an object that it has,
-	// kept, looked up or put: one for each place in the request that names the object,
-	// times the number of children that read it (sampling with n > 1). Every reader
-	// counts each of them. Zero takes all of them back.
-	//
-	// SetUses fails with [ErrFull], and changes nothing, if the readers' count would
-	// overflow: then send the value inline; with [ErrInvalid] for another handle; and
-	// with [ErrEnded].
-	SetUses(h Handle, n int) error
-	// Put stores a value under a key and counts its first use. No error leaves anything
-	// behind:
-	//   - [shmstore.KeyExistsError]: use Lookup;
-	//   - [shmstore.TooLargeError], or an [ErrFull] after what nobody needs was evicted: send the
-	//     value inline;
-	//   - serde's errors, if the value can't be encoded, [ErrEnded], and [ErrClosed].
-	Put(key string, v serde.Value, o PutOptions) (Handle, error)
-	// Reserve takes the chunk for a value whose tensors need not have data yet: only
-	// their dtype and shape. Everything else of the value, and the data of those that
-	// have it, is written at once. The errors are those of Put.
-	Reserve(key string, v serde.Value, o PutOptions) (*Reservation, error)
-	// Stored returns what a worker finds under a handle of the request, in the way of a
-	// worker: Stored verifies the signature with the secret that is in the segment now,
-	// checks id and place, and decodes the chunk. No use is counted. A handle that
-	// workers can't use stops their engine, so ask before it is sent.
-	//
-	// The value is a view of the segment, valid until Finish, Abort or Rollback ends the
-	// request, also if the store is abandoned before.
-	//
-	// Errors: [SignatureError], [StaleError], [shmstore.CorruptError]; [ErrInvalid] for a handle
-	// of an object that the request does not have; [ErrEnded]; [ErrClosed].
-	Stored(h Handle) (serde.Value, error)
-	// Drop gives up what the request has under a key, as if it had never asked for it. It
-	// does nothing once the request was committed.
-	Drop(key string)
-
-	// Commit reports that the handles were sent, or are about to be: the engine may read
-	// from now on.
-	Commit() error
-	// Rollback ends a request that was not sent and never will be: what it used counts
-	// as never used. It does nothing after Commit.
-	Rollback()
-	// Finish ends a request that the engine reported as finished: every worker has
-	// resolved its handles. Before Commit it does nothing, since that is for Rollback,
-	// and is counted in Stats.Misused: the request is open as before. When the request
-	// has ended it does nothing.
-	Finish()
-	// Abort ends a request that was cancelled after it was sent: a worker may still read.
-	// In a Pool its objects go into quarantine, until the readers' counts are complete, a
-	// [Fence] passes, or Options.QuarantineTTL is over. Before Commit it does nothing and
-	// is counted, as Finish is.
-	Abort()
-	// Ended reports whether the request has ended.
-	Ended() bool
+// Create makes a store: a pool, or a FIFO if Options.FIFO is set. The store makes a segment
+// of its own, and removes it at its end, unless there is an Options.Segment. The errors are
+// those of segment.Create.
+func Create(o Options) (Store, error) {
+	o, err := o.resolve()
+	if err != nil {
+		return nil, err
+	}
+	if o.FIFO {
+		return asStore(createFIFO(o))
+	}
+	return asStore(createPool(o))
 }
 
-// PutOptions are what can be said of an object besides its value.
-type PutOptions struct {
-	// Tenant is whose bytes they are, see Options.Quotas.
-	Tenant string
-	// Cost is the time that making the object again would take, by which a Pool
-	// chooses what to evict. 0 estimates it from the size.
-	Cost time.Duration
-	// Note is kept with the object, see Request.Keep. With Pool it is in the segment,
-	// between what readers look at, and survives this process.
-	Note []byte
-	// Wait, if not nil, makes the call wait for room until it ends; its error is then
-	// both the context's and an [ErrFull].
-	//
-	// Those who wait get room in the order in which they came. A call that does not
-	// wait may take what they wait for, within limits: after a store full of bytes, as
-	// many are refused (shmstore.FullError.Waiting), in turns. So who waits for much gets it
-	// once the requests that are open then have ended. Uses of objects that are there
-	// are never refused: an object that is leased without a pause stays where it is.
-	Wait context.Context
+// asStore returns no store, and not one that is nil, with an error.
+func asStore[S Store](s S, err error) (Store, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Adopt takes over the segment of a pool whose writer was killed, or detached.
+// Objects stay, with keys and notes; the secret stays, so handles that are under way stay
+// good and workers go on reading; ids go on behind all that were given out. What a
+// request of the dead writer may still need is in quarantine until a [Store.Fence] passes or
+// the readers are reset. If the engine goes on, it may still run that writer's requests:
+// let them end or abort them, and take the fence then.
+//
+// Where an entry of the sidecar and the bytes of its object don't agree, it is
+// dropped, and no handle leads there any more. If a request of the dead writer still
+// needs the object, its worker will fail: where Adoption.Dropped is not 0, restart the
+// engine unless it has no request.
+//
+// The options must be the segment's: Name, RingSize, Generation; MaxObjects and
+// ReaderSlots are taken from it. Readers may differ if the engine was restarted
+// too: call ResetReaders then. The store owns the segment, as if it had created
+// it. Errors are those of segment.Adopt, and an fs.ErrInvalid for a FIFO, whose segment
+// contains no table of objects.
+//
+// If Adopt itself is killed, the next one begins again.
+func Adopt(o Options) (Store, shmstore.Adoption, error) {
+	p, a, err := adopt(o)
+	s, err := asStore(p, err)
+	return s, a, err
 }
 
 // ObjectState is what a writer keeps of one object.
@@ -179,12 +143,12 @@ type ObjectState struct {
 	shmstore.ObjectState
 	Uses  int64 // given out
 	Reads int64 // counted reads; in a FIFO the object is free at Uses * Readers
-	// WrittenOff are the reads that are missing and never come, of a Pool; negative if
+	// WrittenOff are the reads that are missing and never come, of a pool; negative if
 	// there were too many.
 	WrittenOff int64
 }
 
-// State is a copy of what a writer keeps: in a FIFO the oldest object first, in a Pool
+// State is a copy of what a writer keeps: in a FIFO the oldest object first, in a pool
 // by address.
 type State struct {
 	Objects []ObjectState

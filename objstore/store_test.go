@@ -44,7 +44,7 @@ func TestWriterAndReaderShareASegment(t *testing.T) {
 	require.NoError(t, err)
 	h, err := w.Put("k", image(1000, 7))
 	require.NoError(t, err)
-	v, err := r.Get(h, "k")
+	v, err := r.Get("k", h)
 	require.NoError(t, err)
 	require.Equal(t, tensor(1000, 7), v.Item().Elems[0].Data)
 	require.ErrorIs(t, r.Close(), ErrBusy, "a view is open")
@@ -55,9 +55,9 @@ func TestWriterAndReaderShareASegment(t *testing.T) {
 	require.Equal(t, int64(1), st.Objects[0].Reads, "released twice, counted once")
 	require.NoError(t, r.Close())
 	require.NoError(t, r.Close())
-	_, err = r.Get(h, "k")
-	require.ErrorIs(t, err, ErrClosed)
-	require.ErrorIs(t, r.Touch(context.Background(), "k", h), ErrClosed)
+	_, err = r.Get("k", h)
+	require.ErrorIs(t, err, errClosed)
+	require.ErrorIs(t, r.Touch(context.Background(), "k", h), errClosed)
 	require.NoError(t, w.CheckStructure())
 	require.NoError(t, w.Close())
 	require.NoError(t, w.Close())
@@ -66,7 +66,7 @@ func TestWriterAndReaderShareASegment(t *testing.T) {
 		second(w.Put("x", image(1, 1))), second(w.Lookup("k")), w.Touch("k"), w.Clear(), second(w.FreeUnused()),
 		second(w.State()), second(w.Signature("k")), w.Verify("k", h), second(w.Get(h)), second(w.Reserve("x", image(1, 1))),
 	} {
-		require.ErrorIs(t, err, ErrClosed)
+		require.ErrorIs(t, err, errClosed)
 	}
 }
 
@@ -96,23 +96,40 @@ func TestCreateAndOpenErrors(t *testing.T) {
 		"ring":    bad(func(o *Options) { o.RingSize = 8 }),
 		"object":  bad(func(o *Options) { o.MaxObjectSize = -1 }),
 		"readers": bad(func(o *Options) { o.Readers = 0 }),
-		"timeout": bad(func(o *Options) { o.LockTimeout = -1 }),
+		"quota":   bad(func(o *Options) { o.Quota = 1 }),
 		"align":   bad(func(o *Options) { o.Align = 3 }),
 		"many":    bad(func(o *Options) { o.Readers = 1 << 31 }),
 		"id":      bad(func(o *Options) { o.FirstID = 1 << 31 }),
 	} {
 		_, err := fifo.create(o)
-		require.ErrorIs(t, err, ErrInvalid, name)
+		require.ErrorIs(t, err, errInvalid, name)
 	}
 	_, err = fifo.create(bad(func(o *Options) { o.Generation = &pycompat.Generation{Version: "0.33.0"} }))
-	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorIs(t, err, errInvalid)
 	require.ErrorContains(t, err, `Generation "0.33.0" is incomplete`)
 	seg, err := segment.Private(make([]byte, 100), segment.Options{RingSize: 100})
 	require.NoError(t, err)
 	_, err = fifo.over(seg, Options{RingSize: 100, MaxObjectSize: 10, Readers: 1})
 	require.ErrorIs(t, err, segment.ErrSize, "newest generation has a secret in front")
-	_, err = NewReader(seg, ReaderOptions{RingSize: 99, Readers: 1, Generation: o.Generation})
+	_, err = Open("", ReaderOptions{Segment: seg, RingSize: 99, Readers: 1, Generation: o.Generation})
 	require.ErrorIs(t, err, segment.ErrSize)
+	for name, x := range map[string]ReaderOptions{
+		"LockTimeout -1ns": {LockTimeout: -1},
+		"SidecarLock":      {SidecarLock: true, Segment: seg},
+		"both set":         {SidecarLock: true, Lock: newLock()},
+	} {
+		x.RingSize, x.Readers, x.Generation = 100, 1, o.Generation
+		_, err = Open("", x)
+		require.ErrorIs(t, err, errInvalid, name)
+		require.ErrorContains(t, err, name)
+	}
+	_, _, err = Adopt(o)
+	require.ErrorIs(t, err, segment.ErrNotExist)
+	for _, o := range []Options{bad(func(o *Options) { o.FIFO = true }), bad(func(o *Options) { o.Segment, o.RingSize = seg, 100 })} {
+		_, _, err = Adopt(o)
+		require.ErrorIs(t, err, errInvalid)
+		require.ErrorContains(t, err, "only a pool can be adopted")
+	}
 }
 
 // TestWriterOverUsedSegment: handles that an earlier writer gave out must not
@@ -130,7 +147,7 @@ func TestWriterOverUsedSegment(t *testing.T) {
 		}
 		seg, err := segment.Private(m, segment.Options{RingSize: 4096, DataOffset: g.DataOffset})
 		require.NoError(t, err)
-		r, err := NewReader(seg, ReaderOptions{RingSize: 4096, Readers: 1, Generation: g})
+		r, err := Open("", ReaderOptions{Segment: seg, RingSize: 4096, Readers: 1, Generation: g})
 		require.NoError(t, err)
 
 		old, err := writer(0).Put("cat", image(300, 1))
@@ -143,7 +160,7 @@ func TestWriterOverUsedSegment(t *testing.T) {
 		_, err = w.Put("dog", image(300, 2))
 		require.NoError(t, err)
 		require.NoError(t, w.CheckStructure())
-		_, err = r.Get(old, "cat")
+		_, err = r.Get("cat", old)
 		if g.Signed {
 			require.ErrorIs(t, err, ErrBadSignature)
 		} else {
@@ -188,10 +205,10 @@ func TestReserveFillCommit(t *testing.T) {
 	h, err := r.Commit()
 	require.NoError(t, err)
 	_, err = r.Commit()
-	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorIs(t, err, errInvalid)
 	r.Discard() // nothing
 
-	v, err := s.readers[0].Get(h, "k")
+	v, err := s.readers[0].Get("k", h)
 	require.NoError(t, err)
 	for i, b := range v.Item().Elems[0].Data.(*serde.Tensor).Data {
 		require.Equal(t, byte(i), b)
@@ -205,7 +222,7 @@ func TestReserveFillCommit(t *testing.T) {
 func TestFailedPutDoesNotPoison(t *testing.T) {
 	s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 4000, Readers: 1})
 	_, err := s.Put("layout only", layout(10))
-	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorIs(t, err, errInvalid)
 	require.False(t, s.Cached("layout only"))
 	for i := range 100 { // discarded chunks are free at once
 		r, err := s.Reserve("k", layout(1000))
@@ -213,7 +230,7 @@ func TestFailedPutDoesNotPoison(t *testing.T) {
 		r.Discard()
 		r.Discard()
 		_, err = r.Commit()
-		require.ErrorIs(t, err, ErrInvalid)
+		require.ErrorIs(t, err, errInvalid)
 		require.NoError(t, s.CheckStructure())
 	}
 	_, err = s.Put("k", image(1000, 1))
@@ -222,7 +239,7 @@ func TestFailedPutDoesNotPoison(t *testing.T) {
 	require.ErrorIs(t, err, serde.ErrInvalid)
 	_, err = s.Put("bad", nil)
 	require.ErrorIs(t, err, serde.ErrInvalid)
-	require.NoError(t, ValidateItem(s, nil, "k"), "a feature without data")
+	require.NoError(t, s.VerifyItem("k", nil), "a feature without data")
 }
 
 // TestPutOfALayoutEvictsNothing: it can't be stored, so nothing has to go.
@@ -232,7 +249,7 @@ func TestPutOfALayoutEvictsNothing(t *testing.T) {
 	require.NoError(t, err)
 	s.readAll(t, h, "a")
 	_, err = s.Put("b", layout(700))
-	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorIs(t, err, errInvalid)
 	require.True(t, s.Cached("a"))
 	require.Equal(t, 1, s.Len())
 }
@@ -241,7 +258,7 @@ func TestPutOfALayoutEvictsNothing(t *testing.T) {
 func TestKeyThatPythonCantName(t *testing.T) {
 	s := newStore(t, Options{RingSize: 1200, MaxObjectSize: 1100, Readers: 1})
 	_, err := s.Put("caf\xe9", image(6, 1))
-	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorIs(t, err, errInvalid)
 	h, err := s.Put("", image(6, 1))
 	require.NoError(t, err, "an empty key is a key")
 	s.readAll(t, h, "")
@@ -270,7 +287,7 @@ func TestNoLimitOnObjects(t *testing.T) {
 func TestIDsAreBelowTwoToThe31(t *testing.T) {
 	s := newStore(t, Options{RingSize: 1200, MaxObjectSize: 1000, Readers: 1, Generation: generation(t, "0.31.0")})
 	binary.LittleEndian.PutUint32(s.mem, 0xffffffff)
-	_, err := s.readers[0].Get(Handle{ID: 0xffffffff}, "k")
+	_, err := s.readers[0].Get("k", serde.Address{ID: 0xffffffff})
 	require.ErrorIs(t, err, ErrStale)
 }
 
@@ -281,18 +298,18 @@ func TestFullErrorNamesTheOldest(t *testing.T) {
 	_, err = s.Lookup("a")
 	require.NoError(t, err)
 	for _, r := range s.readers[:2] {
-		v, err := r.Get(h, "a")
+		v, err := r.Get("a", h)
 		require.NoError(t, err)
 		require.NoError(t, v.Release())
 	}
 	_, err = s.Put("b", image(500, 1))
 	var full *HeadError
 	require.ErrorAs(t, err, &full)
-	require.Equal(t, HeadState{Key: "a", Uses: 2, Reads: 2, Readers: 3}, full.Head)
+	require.Equal(t, HeadError{Need: full.Need, Used: full.Used, Size: full.Size, Key: "a", Uses: 2, Reads: 2, Readers: 3}, *full)
 	require.ErrorContains(t, err, `key "a", was read 2 of 6 times`)
 
 	for range 4 {
-		v, err := s.readers[0].Get(h, "a")
+		v, err := s.readers[0].Get("a", h)
 		require.NoError(t, err)
 		require.NoError(t, v.Release())
 	}
@@ -345,7 +362,7 @@ func TestStaleCountDoesNotLand(t *testing.T) {
 	s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 2000, Readers: 1})
 	h, err := s.Put("a", image(300, 1))
 	require.NoError(t, err)
-	v, err := s.readers[0].Get(h, "a")
+	v, err := s.readers[0].Get("a", h)
 	require.NoError(t, err)
 	require.NoError(t, s.Clear())
 	_, err = s.Put("b", image(300, 2))
@@ -366,7 +383,7 @@ func TestIDsRestartMakesOldHandlesMatch(t *testing.T) {
 		require.NoError(t, s.Clear())
 		_, err = s.Put("dog", image(300, 2))
 		require.NoError(t, err)
-		v, err := s.readers[0].Get(h, "cat")
+		v, err := s.readers[0].Get("cat", h)
 		if keep {
 			require.ErrorIs(t, err, ErrStale)
 			continue
@@ -382,11 +399,11 @@ func TestReadNotCounted(t *testing.T) {
 	seg, err := segment.Private(s.mem, segment.Options{RingSize: 4096, DataOffset: 32})
 	require.NoError(t, err)
 	lock := newLock()
-	r, err := NewReader(seg, ReaderOptions{RingSize: 4096, Readers: 1, Lock: lock, LockTimeout: time.Millisecond})
+	r, err := Open("", ReaderOptions{Segment: seg, RingSize: 4096, Readers: 1, Lock: lock, LockTimeout: time.Millisecond})
 	require.NoError(t, err)
 	h, err := s.Put("a", image(300, 1))
 	require.NoError(t, err)
-	v, err := r.Get(h, "a")
+	v, err := r.Get("a", h)
 	require.NoError(t, err)
 	require.NoError(t, lock.Lock(context.Background())) // its holder died
 	err = v.Release()
@@ -401,13 +418,13 @@ func TestObserverDoesNotCount(t *testing.T) {
 		s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 2000, Readers: 1, Generation: g})
 		seg, err := segment.Private(s.mem, segment.Options{RingSize: 4096, DataOffset: g.DataOffset})
 		require.NoError(t, err)
-		r, err := NewReader(seg, ReaderOptions{RingSize: 4096, Readers: 1, Generation: g})
+		r, err := Open("", ReaderOptions{Segment: seg, RingSize: 4096, Readers: 1, Generation: g})
 		require.NoError(t, err)
 		h, err := s.Put("a", image(300, 1))
 		require.NoError(t, err)
 		require.NoError(t, r.Touch(context.Background(), "a", h))
 		require.NoError(t, r.Verify("a", h))
-		v, err := r.Get(h, "a")
+		v, err := r.Get("a", h)
 		require.NoError(t, err)
 		require.NoError(t, v.Release())
 		st, err := s.State()
@@ -434,7 +451,7 @@ func TestScribbledSegment(t *testing.T) {
 		for p := g.DataOffset; p < end; p++ {
 			for _, x := range []byte{0x01, 0x80, 0xff, good[p] ^ 0xc1} {
 				s.mem[p] ^= x
-				v, err := s.readers[0].Get(h, "a")
+				v, err := s.readers[0].Get("a", h)
 				switch {
 				case err == nil:
 					kinds["value"]++
@@ -468,14 +485,14 @@ func TestTruncatedSegment(t *testing.T) {
 	require.NoError(t, err)
 	h, err := w.Put("a", image(20000, 1))
 	require.NoError(t, err)
-	v, err := r.Get(h, "a")
+	v, err := r.Get("a", h)
 	require.NoError(t, err)
 	reservation, err := w.Reserve("b", layout(10000))
 	require.NoError(t, err)
 
 	require.NoError(t, os.Truncate(filepath.Join(shmfile.DefaultDir, name), 0))
 	for what, err := range map[string]error{
-		"get": second(r.Get(h, "a")), "touch": r.Touch(context.Background(), "a", h), "verify": r.Verify("a", h),
+		"get": second(r.Get("a", h)), "touch": r.Touch(context.Background(), "a", h), "verify": r.Verify("a", h),
 		"check": v.Check(), "clone": second(v.Clone()), "release": v.Release(),
 		"put": second(w.Put("c", image(30000, 1))), "free": second(w.FreeUnused()), "commit": second(reservation.Commit()), "check structure": w.CheckStructure(),
 	} {
@@ -505,7 +522,7 @@ func TestTruncationWhileFreeing(t *testing.T) {
 	for i := range 3 {
 		h, err := w.Put(fmt.Sprint(i), image(2*page, 1))
 		require.NoError(t, err)
-		v, err := r.Get(h, fmt.Sprint(i))
+		v, err := r.Get(fmt.Sprint(i), h)
 		require.NoError(t, err)
 		require.NoError(t, v.Release())
 	}
@@ -534,7 +551,7 @@ func TestManyGoroutines(t *testing.T) {
 func manyGoroutines(t *testing.T, s *store) {
 	type sent struct {
 		key string
-		h   Handle
+		h   serde.Address
 		b   byte
 	}
 	queues := []chan sent{make(chan sent, 64), make(chan sent, 64)}
@@ -542,7 +559,7 @@ func manyGoroutines(t *testing.T, s *store) {
 	for i, r := range s.readers {
 		readers.Go(func() {
 			for x := range queues[i] {
-				v, err := r.Get(x.h, x.key)
+				v, err := r.Get(x.key, x.h)
 				if err != nil {
 					t.Error(err)
 					continue
@@ -618,7 +635,7 @@ func TestStoreProperties(t *testing.T) {
 		s := newStore(t, Options{RingSize: 2000, MaxObjectSize: 700, Readers: readers, Generation: generation(t, version), Align: rapid.SampledFrom([]int{0, 8, 64}).Draw(rt, "align")})
 		type delivery struct {
 			key    string
-			h      Handle
+			h      serde.Address
 			b      byte
 			reader int
 		}
@@ -629,7 +646,7 @@ func TestStoreProperties(t *testing.T) {
 			switch op := rapid.IntRange(0, 9).Draw(rt, "op"); {
 			case op < 4:
 				b := rapid.Byte().Draw(rt, "b")
-				var h Handle
+				var h serde.Address
 				var err error
 				if s.Cached(key) {
 					if h, err = s.Lookup(key); err != nil {
@@ -649,7 +666,7 @@ func TestStoreProperties(t *testing.T) {
 				i := rapid.IntRange(0, len(pending)-1).Draw(rt, "i")
 				d := pending[i]
 				pending = append(pending[:i], pending[i+1:]...)
-				v, err := s.readers[d.reader].Get(d.h, d.key)
+				v, err := s.readers[d.reader].Get(d.key, d.h)
 				if err != nil {
 					rt.Fatalf("an issued handle must stay readable: %v", err)
 				}
@@ -661,7 +678,7 @@ func TestStoreProperties(t *testing.T) {
 				if err := errors.Join(v.Check(), v.Release()); err != nil {
 					rt.Fatal(err)
 				}
-			case op == 8 && s.Generation().Counting == pycompat.CountPerAddress:
+			case op == 8 && s.chunks.options.Generation.Counting == pycompat.CountPerAddress:
 				if err := s.Touch(key); err != nil {
 					rt.Fatal(err)
 				}

@@ -150,7 +150,7 @@ type truncationUser struct {
 	name     string
 	n        int
 	requests []Request
-	fences   []Fence
+	fences   []shmstore.Fence
 }
 
 func (u *truncationUser) key() string { return fmt.Sprint(u.rng.IntN(60)) }
@@ -165,7 +165,7 @@ func (u *truncationUser) judge(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ErrInvalid) && u.w.fifo != nil:
+	case errors.Is(err, errInvalid) && u.w.fifo != nil:
 		return nil
 	case errors.Is(err, fault.ErrFault):
 		if text := err.Error(); !strings.Contains(text, u.path) || !strings.Contains(text, "ringcache sweep") {

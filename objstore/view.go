@@ -1,15 +1,10 @@
 package objstore
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"github.com/ringcache/ringcache/internal/mem"
 	"github.com/ringcache/ringcache/serde"
 )
 
@@ -19,7 +14,7 @@ import (
 // A view that the program drops without Release is a bug of the program. Once the
 // garbage collector finds that neither the View nor a Tensor of its value can be
 // reached, the view is ended as by Release, and its reader reports where it was
-// got ([ReaderOptions].Logger, [Reader.Stats]). The collector does not know of
+// got ([ReaderOptions].Logger, [Reader.Views]). The collector does not follow
 // slices of the segment: a Data or a serde.Pickle that was taken out of a value
 // keeps nothing, so keep the View for as long as they are used.
 type View struct {
@@ -33,7 +28,7 @@ type View struct {
 // ended when the View is gone, and so it must not lead back to it.
 type use struct {
 	chunks  chunks
-	handle  Handle
+	handle  serde.Address
 	counter *counter // nil: does not count, or has counted
 	done    func()   // ends what keeps the object; nil if nothing does
 	reader  *Reader  // nil: a writer's
@@ -108,9 +103,6 @@ func (v *View) Item() *serde.Item {
 	return it
 }
 
-// Handle returns the handle that the view was got by.
-func (v *View) Handle() Handle { return v.use.handle }
-
 // Check reports whether the bytes are still the object's: called after they were
 // used, a [StaleError] means that they may have been another's. The id in front
 // of them is all there is to compare. A writer of this library destroys it
@@ -154,53 +146,4 @@ func (v *View) Release() error {
 		}
 	})
 	return v.use.err
-}
-
-// counter counts reads under the lock of the readers.
-type counter struct {
-	lock    Locker
-	timeout time.Duration
-	readers int64
-}
-
-func newCounter(l Locker, timeout time.Duration, readers int) *counter {
-	if l == nil {
-		return nil
-	}
-	if timeout == 0 {
-		timeout = 10 * time.Second
-	}
-	return &counter{l, timeout, int64(readers)}
-}
-
-// under runs f for the chunk of h while the lock is held.
-func (c *counter) under(ctx context.Context, chunks chunks, h Handle, f func(payload []byte)) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	if err := c.lock.Lock(ctx); err != nil {
-		return fmt.Errorf("%w: %d:%d: a process may have died with the readers' lock: %w", ErrNotCounted, h.Address, h.ID, err)
-	}
-	defer func() { err = errors.Join(err, c.lock.Unlock()) }()
-	// The id is compared again, which upstream does not do, so that a handle that
-	// is stale by now does not count on another object.
-	chunk, err := chunks.locate(h)
-	if err != nil {
-		return err
-	}
-	f(chunk.Payload)
-	return nil
-}
-
-func (c *counter) read(chunks chunks, h Handle) error {
-	mem.Fence() // what was read of the chunk stays before the count
-	return c.under(context.Background(), chunks, h, addRead)
-}
-
-// touch is the reader's touch of vLLM 0.12 to 0.31.
-func (c *counter) touch(ctx context.Context, chunks chunks, h Handle) error {
-	return c.under(ctx, chunks, h, func(payload []byte) {
-		if readCount(payload) >= c.readers {
-			addRead(payload)
-		}
-	})
 }

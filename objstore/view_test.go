@@ -36,7 +36,7 @@ func TestDroppedViewsDoNotDisableAReader(t *testing.T) {
 	h := unleased(t, w, "a", 500, 7)
 	for i := range 600 {
 		collectUntil(t, "a place in the slot", func() bool {
-			_, err := r.Get(h, "a")
+			_, err := r.Get("a", h)
 			if err != nil {
 				require.ErrorIs(t, err, ErrBusy, "view %d", i)
 			}
@@ -63,7 +63,7 @@ func TestDroppedViewCountsItsRead(t *testing.T) {
 	s := newStore(t, Options{RingSize: 1000, MaxObjectSize: 900, Readers: 1})
 	h, err := s.Put("a", image(600, 1))
 	require.NoError(t, err)
-	_, err = s.readers[0].Get(h, "a")
+	_, err = s.readers[0].Get("a", h)
 	require.NoError(t, err)
 	collectUntil(t, "the read", func() bool {
 		_, err := s.Put("b", image(600, 2))
@@ -86,16 +86,27 @@ func TestDroppedViewIsReportedWithItsPlace(t *testing.T) {
 	r.log = slog.New(slog.NewTextHandler(&text, nil))
 
 	_, file, line, _ := runtime.Caller(0)
-	_, err = r.Get(h, "a")
+	_, err = r.Get("a", h)
 	require.NoError(t, err)
-	released, err := r.Get(h, "a")
+	released, err := r.Get("a", h)
 	require.NoError(t, err)
 	require.NoError(t, released.Release())
 	collectUntil(t, "the mapping", func() bool { return r.Close() == nil })
-	require.Equal(t, ReaderStats{Dropped: 1}, r.Stats(), "the other was released")
+	require.Equal(t, views{dropped: 1}, viewsOf(r), "the other was released")
 	require.Equal(t, 1, bytes.Count(text.Bytes(), []byte("\n")), text.String())
 	require.Contains(t, text.String(), fmt.Sprintf("%s:%d", file, line+1))
 	require.Contains(t, text.String(), fmt.Sprintf("address=%d id=%d", h.Address, h.ID))
+}
+
+// views are the results of Reader.Views.
+type views struct {
+	open    int
+	dropped uint64
+}
+
+func viewsOf(r *Reader) (v views) {
+	v.open, v.dropped = r.Views()
+	return v
 }
 
 // onRecord calls a function for each line of a log.
@@ -118,15 +129,15 @@ func TestReaderWithoutOpenViewsCanBeClosed(t *testing.T) {
 	r := s.readers[0]
 	reported := make(chan error, 1)
 	r.log = slog.New(onRecord{slog.NewTextHandler(io.Discard, nil), func() {
-		open, err := r.Stats().Open, r.Close()
+		open, err := viewsOf(r).open, r.Close()
 		if err != nil && open == 0 {
 			reported <- err
 		}
 		close(reported)
 	}})
-	_, err = r.Get(h, "a")
+	_, err = r.Get("a", h)
 	require.NoError(t, err)
-	collectUntil(t, "the view", func() bool { return r.Stats() == ReaderStats{Dropped: 1} })
+	collectUntil(t, "the view", func() bool { return viewsOf(r) == views{dropped: 1} })
 	require.NoError(t, <-reported, "no view was open while the report was made")
 	require.NoError(t, r.Close())
 }
@@ -141,7 +152,7 @@ func TestViewIsKeptByItsTensors(t *testing.T) {
 		h, err := s.Put(name, value)
 		require.NoError(t, err)
 		got := func() serde.Value {
-			v, err := r.Get(h, name)
+			v, err := r.Get(name, h)
 			require.NoError(t, err)
 			if it := v.Item(); it != nil && name == "list" {
 				return it.Elems[0].Data.(serde.List)[1].(serde.List)[1].(*serde.Tensor)
@@ -149,15 +160,15 @@ func TestViewIsKeptByItsTensors(t *testing.T) {
 			return v.Value()
 		}()
 		// What else was dropped then is found, so this was looked at too.
-		before := r.Stats().Dropped
+		before := viewsOf(r).dropped
 		for range 3 {
-			_, err = r.Get(h, name)
+			_, err = r.Get(name, h)
 			require.NoError(t, err)
 			before++
-			collectUntil(t, "the witness", func() bool { return r.Stats() == ReaderStats{Open: 1, Dropped: before} })
+			collectUntil(t, "the witness", func() bool { return viewsOf(r) == views{open: 1, dropped: before} })
 		}
 		runtime.KeepAlive(got)
-		collectUntil(t, name, func() bool { return r.Stats() == ReaderStats{Dropped: before + 1} })
+		collectUntil(t, name, func() bool { return viewsOf(r) == views{dropped: before + 1} })
 	}
 }
 
@@ -189,7 +200,7 @@ func TestViewsAreReleasedOrDroppedOnce(t *testing.T) {
 		all.Go(func() {
 			dropped := 0
 			for range rounds {
-				v, err := r.Get(h, "a")
+				v, err := r.Get("a", h)
 				if errors.Is(err, ErrBusy) {
 					continue
 				}
@@ -217,7 +228,7 @@ func TestViewsAreReleasedOrDroppedOnce(t *testing.T) {
 	all.Wait()
 	want := uint64(0)
 	drops.Range(func(_, n any) bool { want += uint64(n.(int)); return true })
-	collectUntil(t, "every view", func() bool { return r.Stats() == ReaderStats{Dropped: want} })
+	collectUntil(t, "every view", func() bool { return viewsOf(r) == views{dropped: want} })
 	ids, _ := w.Segment().Sidecar().Held()
 	require.Empty(t, ids)
 	held.Rollback()
@@ -240,7 +251,7 @@ func TestReaderOfMetadataWithMoreFramesThanItsDocumentCanName(t *testing.T) {
 	copy(chunk[8+countSize:], serde.AppendMetadata(nil, serde.Metadata{Type: "MultiModalKwargsItem", NBytes: lens[0], Lens: lens}))
 	var a, b runtime.MemStats
 	runtime.ReadMemStats(&a)
-	_, err = s.readers[0].Get(h, "a")
+	_, err = s.readers[0].Get("a", h)
 	runtime.ReadMemStats(&b)
 	require.ErrorIs(t, err, ErrCorrupt)
 	require.Less(t, b.TotalAlloc-a.TotalAlloc, uint64(5*size))

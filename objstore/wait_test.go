@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringcache/ringcache/shmstore"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 var waits = flag.Int("waits", 3000, "puts in TestRandomWaiters")
@@ -36,10 +38,10 @@ type work struct{ Looked, Woken, Polls int }
 // workOf returns what a store did so far.
 func workOf(t testing.TB, w *writer) work {
 	t.Helper()
-	var st Stats
+	var st shmstore.Stats
 	var err error
 	if w.pool != nil {
-		st, err = w.pool.store.Inspect(nil) // Stats looks at objects itself
+		st, err = w.pool.Store.Inspect(nil) // shmstore.Stats looks at objects itself
 	} else {
 		st, err = w.Stats()
 	}
@@ -277,7 +279,7 @@ func TestStatsIsWhatStateAddsUpTo(t *testing.T) {
 	require.NoError(t, err)
 	got, err := s.Stats()
 	require.NoError(t, err)
-	require.Equal(t, Stats{
+	require.Equal(t, shmstore.Stats{
 		Objects: 3, Chunks: 4, Used: int64(st.Used), Leases: 1, Requests: 1, Readers: 2, QuarantinedObjects: 1,
 		Looked: got.Looked, Woken: got.Woken, Polls: got.Polls, Reserved: got.Reserved, Leased: got.Leased, Quarantined: got.Quarantined, Evictable: got.Evictable,
 	}, got)
@@ -386,7 +388,7 @@ func TestCloseEndsTheWaiters(t *testing.T) {
 		}
 		require.NoError(t, s.Close())
 		for _, d := range done {
-			require.ErrorIs(t, answer(t, d), ErrClosed)
+			require.ErrorIs(t, answer(t, d), errClosed)
 		}
 	}
 }
@@ -456,7 +458,7 @@ func TestWaiterFindsReadsThatComplete(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(string(k), func(t *testing.T) {
 			s := newStoreOf(t, k, Options{RingSize: 64 << 10, MaxObjectSize: 64 << 10, Readers: 1, TrustCounts: k == pool, QuarantineTTL: -1})
-			var handles []Handle
+			var handles []serde.Address
 			r := begin(t, s, "r")
 			for i := 0; ; i++ {
 				h, err := r.Put(fmt.Sprint("k", i), bytesItem(100))

@@ -23,7 +23,7 @@ type bench struct {
 	item *serde.Item
 	made int
 	key  string // the last one
-	h    objstore.Handle
+	h    serde.Address
 	owed int // uses of h that were not read yet, or reads ahead if negative
 	buf  []byte
 }
@@ -61,18 +61,12 @@ func newBench(size int, policy string) (*bench, error) {
 
 // create makes a store, with the steps that the peer does.
 func create(policy string, o objstore.Options) (upstream.Steps, error) {
-	if policy == "fifo" {
-		f, err := objstore.CreateFIFO(o)
-		if err != nil {
-			return nil, err
-		}
-		return upstream.FIFO(f), nil
-	}
-	p, err := objstore.CreatePool(o)
+	o.FIFO = policy == "fifo"
+	s, err := objstore.Create(o)
 	if err != nil {
 		return nil, err
 	}
-	return upstream.Pool(p), nil
+	return upstream.New(s, upstream.Options{}), nil
 }
 
 func (b *bench) close() error { return errors.Join(b.r.Close(), b.w.Close()) }
@@ -112,8 +106,8 @@ func (b *bench) settle() error {
 }
 
 // get reads, uses the view and counts.
-func (b *bench) get(h objstore.Handle, use func(*objstore.View) error) error {
-	v, err := b.r.Get(h, b.key)
+func (b *bench) get(h serde.Address, use func(*objstore.View) error) error {
+	v, err := b.r.Get(b.key, h)
 	if err != nil {
 		return err
 	}

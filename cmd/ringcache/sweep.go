@@ -45,7 +45,7 @@ func (c sweepCommand) Run() error {
 	}
 	errs = append(errs, w.Flush())
 	if !c.AnyOwner {
-		errs = append(errs, c.tellHidden(o, found))
+		errs = append(errs, c.reportHidden(o, found))
 	}
 	return errors.Join(errs...)
 }
@@ -66,10 +66,10 @@ func state(s segment.Swept) string {
 	return "orphan"
 }
 
-// tellHidden says how many segments were left out because of their label. If those
+// reportHidden reports how many segments were left out because of their label. If those
 // are all, and no label was asked for, that is an error: the caller may think that
 // there is nothing.
-func (c sweepCommand) tellHidden(o segment.SweepOptions, shown []segment.Swept) error {
+func (c sweepCommand) reportHidden(o segment.SweepOptions, shown []segment.Swept) error {
 	o.Owner, o.AnyOwner, o.Remove = "", true, false
 	all, err := segment.Sweep(o)
 	if err != nil {

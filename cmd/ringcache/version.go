@@ -9,7 +9,7 @@ import (
 )
 
 // versionText describes the build: the module's version, the commit that it was
-// built from where the build knows it, and the releases of vLLM whose wires it has.
+// built from if the build recorded it, and the releases of vLLM whose wires it supports.
 func versionText(info *debug.BuildInfo) string {
 	parts := []string{"ringcache of an unknown version"}
 	if info != nil {

@@ -184,7 +184,7 @@ func (e *Engine) read(r *request) error {
 			}
 		}
 		for _, w := range e.workers {
-			v, err := w.Get(a, f.Identifier)
+			v, err := w.Get(f.Identifier, a)
 			if err != nil {
 				return err
 			}

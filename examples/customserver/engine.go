@@ -157,7 +157,7 @@ func (e *engine) answerShared(b mmcache.Batch) (res result) {
 }
 
 func (e *engine) readShared(w mmcache.Wire) (float64, error) {
-	v, err := e.reader.Get(*w.Handle, w.Key)
+	v, err := e.reader.Get(w.Key, *w.Handle)
 	if err != nil {
 		return 0, err
 	}

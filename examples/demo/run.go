@@ -12,6 +12,7 @@ import (
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 // demo is one run.
@@ -51,18 +52,14 @@ func run(ctx context.Context, o options) (err error) {
 		rng: rand.New(rand.NewPCG(o.Seed, 0)), digests: map[string]map[string]string{},
 	}
 	so := objstore.Options{
-		RingSize: o.RingMB << 20, MaxObjectSize: min(16, o.RingMB) << 20, Readers: o.Workers, Generation: g,
-		Watch: func(c objstore.Change) {
+		FIFO: o.Policy == "fifo", RingSize: o.RingMB << 20, MaxObjectSize: min(16, o.RingMB) << 20, Readers: o.Workers, Generation: g,
+		Watch: func(c shmstore.Change) {
 			if !c.Present {
 				d.stats.evicted++
 			}
 		},
 	}
-	create := func() (objstore.Store, error) { return objstore.CreatePool(so) }
-	if o.Policy == "fifo" {
-		create = func() (objstore.Store, error) { return objstore.CreateFIFO(so) }
-	}
-	if d.store, err = create(); err != nil {
+	if d.store, err = objstore.Create(so); err != nil {
 		return err
 	}
 	defer func() {
@@ -205,7 +202,7 @@ func (d *demo) remember(c crop, pixels, grid []byte) {
 	d.digests[c.key()] = map[string]string{"pixel_values": hash(pixels), "image_grid_thw": hash(grid)}
 }
 
-func (d *demo) message(c crop, h objstore.Handle) (object, error) {
+func (d *demo) message(c crop, h serde.Address) (object, error) {
 	b, err := serde.EncodeAddress(h, "image", d.wire)
 	if err != nil {
 		return object{}, err

@@ -65,7 +65,7 @@ func TestProducer(t *testing.T) {
 					}
 					r, err := objstore.Open(cache.(*mmcache.Shared).Name(), objstore.ReaderOptions{Dir: o.Shared.Dir, RingSize: size, Readers: 1, Lock: new(lock)})
 					require.NoError(t, err)
-					v, err := r.Get(*w.Handle, w.Key)
+					v, err := r.Get(w.Key, *w.Handle)
 					require.NoError(t, err)
 					require.Equal(t, want.Elems, v.Item().Elems)
 					require.NoError(t, v.Release())

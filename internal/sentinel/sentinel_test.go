@@ -34,17 +34,17 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 		errs []error
 		more error
 	}{
-		{"invalid", []error{pycompat.ErrInvalid, shmring.ErrInvalid, objstore.ErrInvalid, serde.ErrInvalid, mmhash.ErrInvalid, lrusync.ErrInvalid, engine.ErrInvalid}, fs.ErrInvalid},
-		{"closed", []error{pycompat.ErrClosed, segment.ErrClosed, objstore.ErrClosed, engine.ErrClosed}, fs.ErrClosed},
+		{"invalid", []error{pycompat.ErrInvalid, shmring.ErrInvalid, serde.ErrInvalid, mmhash.ErrInvalid, lrusync.ErrInvalid, engine.ErrInvalid}, fs.ErrInvalid},
+		{"closed", []error{pycompat.ErrClosed, segment.ErrClosed, engine.ErrClosed}, fs.ErrClosed},
 		{"busy", []error{pycompat.ErrBusy, segment.ErrBusy, sidecar.ErrBusy, objstore.ErrBusy}, nil},
-		{"segment exists", []error{segment.ErrExists, objstore.ErrExists}, fs.ErrExist},
-		{"no segment", []error{segment.ErrNotExist, objstore.ErrNotExist}, fs.ErrNotExist},
-		{"no space", []error{segment.ErrNoSpace, objstore.ErrNoSpace}, nil},
-		{"unsafe", []error{pycompat.ErrUnsafe, segment.ErrUnsafe, objstore.ErrUnsafe}, nil},
-		{"foreign", []error{sidecar.ErrForeign, objstore.ErrForeign}, nil},
-		{"owned", []error{sidecar.ErrOwned, objstore.ErrOwned}, nil},
-		{"wrong size", []error{segment.ErrSize, objstore.ErrSize}, nil},
-		{"memory", []error{memory.ErrMissing, objstore.ErrMemory}, nil},
+		{"segment exists", []error{segment.ErrExists}, fs.ErrExist},
+		{"no segment", []error{segment.ErrNotExist}, fs.ErrNotExist},
+		{"no space", []error{segment.ErrNoSpace}, nil},
+		{"unsafe", []error{pycompat.ErrUnsafe, segment.ErrUnsafe}, nil},
+		{"foreign", []error{sidecar.ErrForeign}, nil},
+		{"owned", []error{sidecar.ErrOwned}, nil},
+		{"wrong size", []error{segment.ErrSize}, nil},
+		{"memory", []error{memory.ErrMissing}, nil},
 		{"system", []error{shmfile.ErrUnsupported}, errors.ErrUnsupported},
 		{"full", []error{shmring.ErrFull, objstore.ErrFull}, nil},
 		{"corrupt chunk", []error{shmring.ErrCorrupt, objstore.ErrCorrupt}, nil},
@@ -105,7 +105,7 @@ func TestErrorsOfCallsMatch(t *testing.T) {
 	c, err := mmcache.OpenShared(o)
 	require.NoError(t, err)
 	_, err = mmcache.OpenShared(o)
-	require.ErrorIs(t, err, objstore.ErrExists)
+	require.ErrorIs(t, err, segment.ErrExists)
 	require.ErrorIs(t, err, fs.ErrExist)
 	r, err := c.Begin(t.Context(), "r")
 	require.NoError(t, err)
@@ -116,10 +116,10 @@ func TestErrorsOfCallsMatch(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrClosed)
 
 	_, err = objstore.Open("segment", objstore.ReaderOptions{Dir: dir, RingSize: 1 << 20, Readers: 1})
-	require.ErrorIs(t, err, objstore.ErrNotExist)
+	require.ErrorIs(t, err, segment.ErrNotExist)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 
 	_, err = serde.NewPlan(&serde.Tensor{DType: "uint8", Shape: []int{3}, Data: []byte{1}}, serde.Options{})
-	require.ErrorIs(t, err, objstore.ErrInvalid)
+	require.ErrorIs(t, err, fs.ErrInvalid)
 	require.NotErrorIs(t, err, sentinel.New(sentinel.Closed, ""))
 }

@@ -92,8 +92,8 @@ func newReplayer(t testing.TB, gen *pycompat.Generation, n, maxObject, readers i
 	return &replayer{store: newStore(t, objstore.Options{RingSize: n, MaxObjectSize: maxObject, Readers: readers, Generation: gen}), gen: gen}
 }
 
-func (r *replayer) handle(key string, address uint64, id uint32, flip bool) objstore.Handle {
-	h := objstore.Handle{Address: address, ID: id}
+func (r *replayer) handle(key string, address uint64, id uint32, flip bool) serde.Address {
+	h := serde.Address{Address: address, ID: id}
 	if r.gen.Signed {
 		h.Signature = sign(key, address, id)
 		if flip {
@@ -103,8 +103,8 @@ func (r *replayer) handle(key string, address uint64, id uint32, flip bool) objs
 	return h
 }
 
-func (r *replayer) get(t testing.TB, reader int, key string, h objstore.Handle) (value, error) {
-	v, err := r.readers[reader].Get(h, key)
+func (r *replayer) get(t testing.TB, reader int, key string, h serde.Address) (value, error) {
+	v, err := r.readers[reader].Get(key, h)
 	if err != nil {
 		return value{}, err
 	}
@@ -115,7 +115,7 @@ func (r *replayer) get(t testing.TB, reader int, key string, h objstore.Handle) 
 // touch is a reader's touch. vLLM before 0.32 does not look at the id, so that a
 // stale touch can change four bytes of another object; we refuse. To go on
 // along the trace the test does that damage itself.
-func (r *replayer) touch(t testing.TB, reader int, key string, h objstore.Handle) error {
+func (r *replayer) touch(t testing.TB, reader int, key string, h serde.Address) error {
 	err := r.readers[reader].Touch(context.Background(), key, h)
 	if errors.Is(err, objstore.ErrStale) && r.gen.Counting == pycompat.CountTouch {
 		r.staleC1++
@@ -262,7 +262,7 @@ func (r *replayer) replay(t testing.TB, op []json.RawMessage, want json.RawMessa
 	}
 }
 
-func (r *replayer) sameHandle(t testing.TB, want json.RawMessage, h objstore.Handle, err error, at []any) {
+func (r *replayer) sameHandle(t testing.TB, want json.RawMessage, h serde.Address, err error, at []any) {
 	t.Helper()
 	sameResult(t, want, err, at...)
 	if err == nil {
@@ -373,7 +373,7 @@ func (r *replayer) step(t testing.TB, op []json.RawMessage, want json.RawMessage
 			require.Equal(t, goldentest.Unmarshal[value](t, want).encode(), got.encode(), at...)
 		}
 	case "wget":
-		v, err := r.Get(objstore.Handle{Address: goldentest.Unmarshal[uint64](t, arg(1)), ID: goldentest.Unmarshal[uint32](t, arg(2))})
+		v, err := r.Get(serde.Address{Address: goldentest.Unmarshal[uint64](t, arg(1)), ID: goldentest.Unmarshal[uint32](t, arg(2))})
 		sameResult(t, want, err, at...)
 		if err == nil {
 			require.Equal(t, goldentest.Unmarshal[value](t, want).encode(), describe(t, v.Value()).encode(), at...)
@@ -443,7 +443,7 @@ func TestGoldenShmCache(t *testing.T) {
 type sent struct {
 	key    string
 	size   int
-	handle *objstore.Handle // nil: inline
+	handle *serde.Address // nil: inline
 }
 
 func (r *replayer) request(t testing.TB, items [][2]any, cached []bool, p0 []json.RawMessage, at []any) []sent {
@@ -479,7 +479,7 @@ func (r *replayer) request(t testing.TB, items [][2]any, cached []bool, p0 []jso
 	return out
 }
 
-func handleText(h objstore.Handle) string {
+func handleText(h serde.Address) string {
 	return new(big.Int).SetUint64(h.Address).String() + ":" + new(big.Int).SetUint64(uint64(h.ID)).String()
 }
 
@@ -501,7 +501,7 @@ func (r *replayer) receive(t testing.TB, reader int, handles []sent, want json.R
 			continue
 		}
 		var v *objstore.View
-		if v, err = r.readers[reader].Get(*s.handle, s.key); err == nil {
+		if v, err = r.readers[reader].Get(s.key, *s.handle); err == nil {
 			sizes = append(sizes, len(v.Item().Elems[0].Data.(*serde.Tensor).Data))
 			err = v.Release()
 		}

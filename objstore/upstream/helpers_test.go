@@ -39,6 +39,7 @@ func sign(key string, address uint64, id uint32) []byte {
 type store struct {
 	upstream.Steps
 	opt     objstore.Options
+	lock    objstore.Locker // of the writer, if it counts
 	mem     []byte
 	readers []*objstore.Reader
 }
@@ -47,14 +48,21 @@ type store struct {
 // readers share one lock.
 func newStore(t testing.TB, o objstore.Options) *store {
 	t.Helper()
+	return newCountingStore(t, o, nil)
+}
+
+// newCountingStore makes a store whose writer counts its reads under a lock, if there is
+// one.
+func newCountingStore(t testing.TB, o objstore.Options, lock objstore.Locker) *store {
+	t.Helper()
 	g, err := pycompat.Resolve(o.Generation)
 	require.NoError(t, err)
-	o.Generation = g
-	s := &store{opt: o, mem: make([]byte, g.DataOffset+o.RingSize)}
+	o.Generation, o.FIFO = g, true
+	s := &store{opt: o, lock: lock, mem: make([]byte, g.DataOffset+o.RingSize)}
 	s.create(t)
-	lock := newLock()
+	readers := newLock()
 	for range o.Readers {
-		r, err := objstore.NewReader(s.attach(t), objstore.ReaderOptions{RingSize: o.RingSize, Readers: o.Readers, Generation: g, Lock: lock, LockTimeout: time.Minute})
+		r, err := objstore.Open("", objstore.ReaderOptions{Segment: s.attach(t), RingSize: o.RingSize, Readers: o.Readers, Generation: g, Lock: readers, LockTimeout: time.Minute})
 		require.NoError(t, err)
 		s.readers = append(s.readers, r)
 	}
@@ -78,23 +86,24 @@ func (s *store) attach(t testing.TB) *segment.Segment {
 // create makes the writer.
 func (s *store) create(t testing.TB) {
 	t.Helper()
-	seg := s.attach(t)
-	f, err := objstore.NewFIFO(seg, s.opt)
+	o := s.opt
+	o.Segment = s.attach(t)
+	f, err := objstore.Create(o)
 	require.NoError(t, err)
-	copy(seg.Secret(), secret())
-	s.Steps = upstream.FIFO(f)
+	copy(o.Segment.Secret(), secret())
+	s.Steps = upstream.New(f, upstream.Options{Lock: s.lock})
 }
 
 // Put is upstream's put, which has no options.
-func (s *store) Put(key string, v serde.Value) (objstore.Handle, error) {
+func (s *store) Put(key string, v serde.Value) (serde.Address, error) {
 	return s.Steps.Put(key, v, objstore.PutOptions{})
 }
 
 // readAll lets every reader read a handle once.
-func (s *store) readAll(t testing.TB, h objstore.Handle, key string) {
+func (s *store) readAll(t testing.TB, h serde.Address, key string) {
 	t.Helper()
 	for _, r := range s.readers {
-		v, err := r.Get(h, key)
+		v, err := r.Get(key, h)
 		require.NoError(t, err)
 		require.NoError(t, v.Release())
 	}

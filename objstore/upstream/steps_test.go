@@ -20,11 +20,11 @@ import (
 
 func upstreamStore(t *testing.T) *store {
 	t.Helper()
-	return newStore(t, objstore.Options{RingSize: 102400, MaxObjectSize: 10240, Readers: 2, Lock: newLock()})
+	return newCountingStore(t, objstore.Options{RingSize: 102400, MaxObjectSize: 10240, Readers: 2}, newLock())
 }
 
 // get reads once and counts.
-func (s *store) get(t *testing.T, h objstore.Handle, key string) serde.Value {
+func (s *store) get(t *testing.T, h serde.Address, key string) serde.Value {
 	t.Helper()
 	v, err := s.Get(h)
 	require.NoError(t, err)
@@ -71,7 +71,7 @@ func TestUpstreamBufferOverflowAndCleanup(t *testing.T) {
 	type put struct {
 		key   string
 		value serde.Pickle
-		h     objstore.Handle
+		h     serde.Address
 	}
 	var puts []put
 	for i := 0; ; i++ {
@@ -80,7 +80,7 @@ func TestUpstreamBufferOverflowAndCleanup(t *testing.T) {
 		if p.h, err = s.Put(p.key, p.value); err != nil {
 			var full *objstore.HeadError
 			require.ErrorAs(t, err, &full)
-			require.Equal(t, objstore.HeadState{Key: "key_0", Uses: 1, Readers: 2}, full.Head)
+			require.Equal(t, objstore.HeadError{Need: full.Need, Used: full.Used, Size: full.Size, Key: "key_0", Uses: 1, Readers: 2}, *full)
 			break
 		}
 		puts = append(puts, p)
@@ -99,10 +99,10 @@ func TestUpstreamBufferOverflowAndCleanup(t *testing.T) {
 
 func TestUpstreamBlockingUnreadObject(t *testing.T) {
 	s := upstreamStore(t)
-	var handles []objstore.Handle
+	var handles []serde.Address
 	var err error
 	for i := 0; ; i++ {
-		var h objstore.Handle
+		var h serde.Address
 		if h, err = s.Put(fmt.Sprint(i), text(strings.Repeat("x", 1000))); err != nil {
 			break
 		}
@@ -127,7 +127,7 @@ func TestUpstreamBlockingUnreadObject(t *testing.T) {
 
 func TestUpstreamInvalidGetOperations(t *testing.T) {
 	s := newStore(t, objstore.Options{RingSize: 102400, MaxObjectSize: 10240, Readers: 2}) // a writer without a lock does not verify
-	_, err := s.Get(objstore.Handle{Address: 99999, ID: 1})
+	_, err := s.Get(serde.Address{Address: 99999, ID: 1})
 	require.ErrorIs(t, err, objstore.ErrStale)
 	h, err := s.Put("k", text("v"))
 	require.NoError(t, err)
@@ -168,7 +168,7 @@ func TestUpstreamReaderNeedsSignature(t *testing.T) {
 	} {
 		h := good
 		h.Signature = sig
-		_, err := s.readers[0].Get(h, "k")
+		_, err := s.readers[0].Get("k", h)
 		require.ErrorIs(t, err, objstore.ErrBadSignature, name)
 		require.ErrorIs(t, s.readers[0].Touch(context.Background(), "k", h), objstore.ErrBadSignature, name)
 		require.ErrorIs(t, s.TouchHandle(context.Background(), "k", h), objstore.ErrBadSignature, name)
@@ -188,15 +188,15 @@ func TestUpstreamSignatureIsBoundToKeyAndAddress(t *testing.T) {
 	s := upstreamStore(t)
 	good, err := s.Put("k", text("v"))
 	require.NoError(t, err)
-	_, err = s.readers[0].Get(good, "other")
+	_, err = s.readers[0].Get("other", good)
 	require.ErrorIs(t, err, objstore.ErrBadSignature)
 	moved := good
 	moved.Address++
-	_, err = s.readers[0].Get(moved, "k")
+	_, err = s.readers[0].Get("k", moved)
 	require.ErrorIs(t, err, objstore.ErrBadSignature)
 	later := good
 	later.ID++
-	_, err = s.readers[0].Get(later, "k")
+	_, err = s.readers[0].Get("k", later)
 	require.ErrorIs(t, err, objstore.ErrBadSignature)
 }
 
@@ -205,12 +205,12 @@ func TestUpstreamWriterRejectsHandleNotInIndex(t *testing.T) {
 	h, err := s.Put("k", text("v"))
 	require.NoError(t, err)
 	require.NoError(t, s.Verify("k", h))
-	require.NoError(t, objstore.ValidateItem(s, serde.NewAddressItem(h, "image"), "k"))
-	require.NoError(t, objstore.ValidateItem(s, image(3, 1), "anything"), "not an address")
+	require.NoError(t, s.VerifyItem("k", serde.NewAddressItem(h, "image")))
+	require.NoError(t, s.VerifyItem("anything", image(3, 1)), "not an address")
 	require.NoError(t, s.Clear())
 	require.ErrorIs(t, s.Verify("k", h), objstore.ErrBadSignature)
-	require.ErrorIs(t, objstore.ValidateItem(s, serde.NewAddressItem(h, "image"), "k"), objstore.ErrBadSignature)
-	require.ErrorIs(t, objstore.ValidateItem(s, serde.NewAddressItem(objstore.Handle{Address: h.Address, ID: h.ID}, "image"), "k"), objstore.ErrBadSignature, "no signature")
+	require.ErrorIs(t, s.VerifyItem("k", serde.NewAddressItem(h, "image")), objstore.ErrBadSignature)
+	require.ErrorIs(t, s.VerifyItem("k", serde.NewAddressItem(serde.Address{Address: h.Address, ID: h.ID}, "image")), objstore.ErrBadSignature, "no signature")
 }
 
 func TestUpstreamHandleFromBeforeClearReadsUntilReused(t *testing.T) {
@@ -220,7 +220,7 @@ func TestUpstreamHandleFromBeforeClearReadsUntilReused(t *testing.T) {
 	require.NoError(t, s.Clear())
 	r := s.readers[0]
 	require.NoError(t, r.Touch(context.Background(), "k", old))
-	v, err := r.Get(old, "k")
+	v, err := r.Get("k", old)
 	require.NoError(t, err)
 	require.Equal(t, text("before"), v.Value())
 	require.NoError(t, v.Check())
@@ -229,7 +229,7 @@ func TestUpstreamHandleFromBeforeClearReadsUntilReused(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, v.Check(), objstore.ErrStale)
 	require.ErrorIs(t, v.Release(), objstore.ErrStale, "its count would land on the new object")
-	for _, err := range []error{r.Touch(context.Background(), "k", old), func() error { _, err := r.Get(old, "k"); return err }()} {
+	for _, err := range []error{r.Touch(context.Background(), "k", old), func() error { _, err := r.Get("k", old); return err }()} {
 		require.ErrorIs(t, err, objstore.ErrStale)
 		require.Contains(t, upstream.Text(err), "has been modified or is invalid")
 	}
@@ -247,7 +247,7 @@ func TestUpstreamMultiprocessExample(t *testing.T) {
 		h, err := s.Put(key, value)
 		require.NoError(t, err)
 		for _, r := range s.readers {
-			v, err := r.Get(h, key)
+			v, err := r.Get(key, h)
 			require.NoError(t, err)
 			c, err := v.Clone()
 			require.NoError(t, err)
@@ -273,7 +273,7 @@ func TestUpstreamWriterReadsWhateverIsInTheRing(t *testing.T) {
 	require.NoError(t, err)
 	forged := old
 	forged.Signature = make([]byte, 32)
-	for name, h := range map[string]objstore.Handle{"signed": old, "forged": forged, "bare": {Address: old.Address, ID: old.ID}} {
+	for name, h := range map[string]serde.Address{"signed": old, "forged": forged, "bare": {Address: old.Address, ID: old.ID}} {
 		for range 3 {
 			v, err := s.Get(h)
 			require.NoError(t, err, name)
@@ -286,11 +286,11 @@ func TestUpstreamWriterReadsWhateverIsInTheRing(t *testing.T) {
 	st, err := s.State()
 	require.NoError(t, err)
 	require.Equal(t, int64(9), st.Objects[0].Reads, "with a lock each get counts")
-	_, err = s.readers[0].Get(forged, "k")
+	_, err = s.readers[0].Get("k", forged)
 	require.ErrorIs(t, err, objstore.ErrBadSignature)
 	for range 2 {
 		s.readAll(t, current, "k")
 	}
-	_, err = s.Get(objstore.Handle{Address: current.Address, ID: old.ID, Signature: old.Signature})
+	_, err = s.Get(serde.Address{Address: current.Address, ID: old.ID, Signature: old.Signature})
 	require.ErrorIs(t, err, objstore.ErrStale)
 }

@@ -1,10 +1,10 @@
-// Package upstream has the steps of vLLM's SingleWriterShmObjectStorage
+// Package upstream contains the steps of vLLM's SingleWriterShmObjectStorage
 // (vllm/distributed/device_communicators/shm_object_storage.py, 0.11.0 to 0.33.0) one by
 // one, on a store of package objstore. It is for differential tests and for the agent; a
 // frontend uses requests, objstore.Request.
 //
 // A handle that a step returns belongs to no request. In a FIFO its object is free when
-// the readers' counts are complete, as in vLLM; in a Pool it is in quarantine from the
+// the readers' counts are complete, as in vLLM; in a pool it is in quarantine from the
 // start, until the counts are complete or a fence passes. So the handle must be sent
 // before the next fence is taken.
 package upstream
@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/objstore"
@@ -31,13 +32,13 @@ type Steps interface {
 
 	// Put stores a value under a key and counts its first use. Errors are those of
 	// objstore.Request.Put. The key may be empty, as in vLLM.
-	Put(key string, v serde.Value, o objstore.PutOptions) (objstore.Handle, error)
+	Put(key string, v serde.Value, o objstore.PutOptions) (serde.Address, error)
 	// Reserve is Put in two steps: the use is the one of the reservation's Commit.
 	Reserve(key string, v serde.Value, o objstore.PutOptions) (*objstore.Reservation, error)
 	// GetCached returns a handle of the object under a key and counts one use of it:
 	// every reader has to get it once. It ends the touch of the key. It fails with
 	// shmstore.KeyNotFoundError.
-	GetCached(key string) (objstore.Handle, error)
+	GetCached(key string) (serde.Address, error)
 
 	// Touch announces that the key will be looked up later in the same request, and must
 	// not be evicted before. What it does depends on the generation: before 0.12
@@ -47,51 +48,61 @@ type Steps interface {
 	// As in vLLM, protection belongs to the store and not to a request, so it only
 	// holds for callers that make one request at a time.
 	Touch(key string) error
-	// TouchHandle is Touch for a store with Options.Lock: it does what
+	// TouchHandle is Touch for a writer that counts (Options.Lock): it does what
 	// objstore.Reader.Touch does, and verifies as Verify does.
-	TouchHandle(ctx context.Context, key string, h objstore.Handle) error
+	TouchHandle(ctx context.Context, key string, h serde.Address) error
 	// Untouch ends the protection of one key, and ReleaseTouches that of all.
 	Untouch(key string)
 	ReleaseTouches()
 
 	// FreeUnused frees chunks, oldest first, whose uses were all read by every reader,
 	// until twice MaxObjectSize bytes were freed or one is still needed. It returns the
-	// ids. In a Pool it evicts everything that nobody needs.
+	// ids. In a pool it evicts everything that nobody needs.
 	FreeUnused() ([]uint32, error)
-	// Evict makes the object under a key go at once if nobody can need it, and reports
-	// whether it did. It fails with objstore.ErrInvalid in a FIFO, which frees only the
-	// oldest.
-	Evict(key string) (bool, error)
 
 	// Signature returns the signature of the current object under a key without counting
 	// a use. It is nil in generations without signatures.
 	Signature(key string) ([]byte, error)
 	// Get returns a view of whatever object is at a handle. As vLLM's writer, it compares
 	// the id and neither verifies the signature nor looks at the key; it counts the read
-	// if the store has a lock (0.32.0 and 0.33.0). For handles that came from outside see
+	// if the writer has a lock (0.32.0 and 0.33.0). For handles that came from outside see
 	// Verify.
-	Get(h objstore.Handle) (*objstore.View, error)
+	Get(h serde.Address) (*objstore.View, error)
 }
 
-// Pool returns the steps of a pool.
-func Pool(p *objstore.Pool) Steps { return p.Steps(door.Key{}) }
+// Options of the steps.
+type Options struct {
+	// Lock makes the steps count the reads of the writer like a reader's, as a vLLM storage
+	// that was built with a lock does.
+	Lock objstore.Locker
+	// LockTimeout bounds every wait for Lock; 0 or less is 10 s.
+	LockTimeout time.Duration
+}
 
-// FIFO returns the steps of a FIFO.
-func FIFO(f *objstore.FIFO) Steps { return f.Steps(door.Key{}) }
+// New returns the steps of a store.
+func New(s objstore.Store, o Options) Steps { return s.Steps(door.Key{}, o.Lock, o.LockTimeout) }
 
 // Text returns the text of vLLM's own error for the same failure, or "" where vLLM has
-// none: sentinel.UpstreamText with the errors of stores.
+// none: sentinel.UpstreamText, and the errors of stores.
 func Text(err error) string {
 	var (
-		exists  *shmstore.KeyExistsError
-		missing *shmstore.KeyNotFoundError
-		large   *shmstore.TooLargeError
+		exists    *shmstore.KeyExistsError
+		missing   *shmstore.KeyNotFoundError
+		large     *shmstore.TooLargeError
+		stale     *objstore.StaleError
+		signature *objstore.SignatureError
 	)
 	switch {
 	case errors.As(err, &exists):
 		return fmt.Sprintf("Key '%s' already exists in the storage.", exists.Key)
 	case errors.As(err, &missing):
 		return quoted(missing.Key)
+	case errors.As(err, &stale):
+		return fmt.Sprintf("Data for address:id '%d:%d' has been modified or is invalid.", stale.Address, stale.ID)
+	case errors.As(err, &signature) && signature.Missing:
+		return "Missing SHM handle signature for cache key."
+	case errors.As(err, &signature):
+		return "Invalid SHM handle signature for cache key."
 	case errors.As(err, &large) && large.Format:
 		return "" // an OverflowError there, whose text depends on the Python
 	case errors.As(err, &large) && !large.Ring:

@@ -1,6 +1,6 @@
-// Package door has the key to the steps of a store below its requests, which only
+// Package door contains the key to the steps of a store below its requests, which only
 // packages of objstore can make.
 package door
 
-// Key opens Pool.Steps and FIFO.Steps.
+// Key opens Store.Steps.
 type Key struct{ _ struct{} }

@@ -1,0 +1,160 @@
+package objstore
+
+import (
+	"fmt"
+
+	"github.com/ringcache/ringcache/internal/invariants"
+	"github.com/ringcache/ringcache/serde"
+)
+
+// fifoLease is the use of one object by one request.
+type fifoLease struct {
+	times int   // the request took it
+	uses  int64 // that were counted for that
+}
+
+func (r *fifoRequest) Lookup(key string) (serde.Address, error) {
+	if key == "" {
+		return serde.Address{}, errNoKey()
+	}
+	return r.lookup(key, 1)
+}
+
+func (r *fifoRequest) lookup(key string, n int) (serde.Address, error) {
+	h, _, err := r.find(key, n)
+	return h, err
+}
+
+func (r *fifoRequest) Keep(key string) (h serde.Address, note []byte, err error) {
+	if key == "" {
+		return serde.Address{}, nil, errNoKey()
+	}
+	return r.find(key, 0)
+}
+
+// find leases the object under a key, and counts n uses.
+func (r *fifoRequest) find(key string, n int) (h serde.Address, note []byte, err error) {
+	if err := r.enter(); err != nil {
+		return serde.Address{}, nil, err
+	}
+	defer r.f.unlock()
+	o, err := r.f.find(key)
+	if err != nil {
+		return serde.Address{}, nil, err
+	}
+	if err := r.take(o, n); err != nil {
+		return serde.Address{}, nil, err
+	}
+	return r.f.handle(o), o.note, nil
+}
+
+// take counts n more uses of an object by the request, which leases it.
+func (r *fifoRequest) take(o *fifoObject, n int) (err error) {
+	l, held := r.leases[o]
+	var uses int64
+	if n != 0 {
+		if uses, err = r.f.take(&o.counts, o.key, n); err != nil {
+			return err
+		}
+	}
+	if !held {
+		o.leases++
+		r.f.leases++
+	}
+	r.leases[o] = fifoLease{l.times + n, l.uses + uses}
+	return nil
+}
+
+// object returns the object of a handle that the request has.
+func (r *fifoRequest) object(h serde.Address) (*fifoObject, error) {
+	o := r.f.objects[h.ID]
+	if _, ok := r.leases[o]; !ok || o.address != h.Address {
+		return nil, errNotOurs(r.id, h)
+	}
+	return o, nil
+}
+
+func (r *fifoRequest) SetUses(h serde.Address, n int) error {
+	if err := r.enter(); err != nil {
+		return err
+	}
+	defer r.f.unlock()
+	o, err := r.object(h)
+	if err != nil {
+		return err
+	}
+	l := r.leases[o]
+	switch {
+	case n < 0:
+		return fmt.Errorf("%w: %d uses of key %q", errInvalid, n, o.key)
+	case n < l.times:
+		r.f.takeBack(&o.counts, l.times, l.uses)
+		l = fifoLease{}
+		r.leases[o] = l
+	}
+	if n == l.times {
+		return nil
+	}
+	return r.take(o, n-l.times)
+}
+
+func (r *fifoRequest) Stored(h serde.Address) (serde.Value, error) {
+	key, err := r.keepMapped(h)
+	if err != nil {
+		return nil, err
+	}
+	return r.f.chunks.stored(key, h)
+}
+
+// keepMapped keeps the segment mapped until the request is ended, and returns the key of
+// a handle that it has.
+func (r *fifoRequest) keepMapped(h serde.Address) (key string, err error) {
+	if err := r.f.lock(); err != nil {
+		return "", err
+	}
+	defer r.f.unlock()
+	if r.state == requestEnded {
+		return "", r.notOpen()
+	}
+	o, err := r.object(h)
+	if err != nil {
+		return "", err
+	}
+	if !r.keeps {
+		if err := r.f.chunks.seg.Hold(); err != nil {
+			return "", err
+		}
+		r.keeps = true
+		r.f.kept++
+	}
+	return o.key, nil
+}
+
+func (r *fifoRequest) Drop(key string) {
+	if r.enter() != nil {
+		return
+	}
+	defer r.f.unlock()
+	for o := range r.leases {
+		if o.key == key {
+			r.letGo(o, false)
+			delete(r.leases, o)
+		}
+	}
+	r.f.wakeFirst()
+	r.f.wakeShutdown()
+}
+
+// letGo ends the lease of one object.
+func (r *fifoRequest) letGo(o *fifoObject, committed bool) {
+	o.leases--
+	r.f.leases--
+	if l := r.leases[o]; committed {
+		o.sent--
+	} else if l.times != 0 {
+		r.f.takeBack(&o.counts, l.times, l.uses)
+	}
+	if invariants.Enabled && (o.sent < 0 || o.leases < o.sent || r.f.leases < o.leases) {
+		invariants.Must(fmt.Errorf("objstore: key %q has %d leases, %d sent; all objects have %d", o.key, o.leases, o.sent, r.f.leases))
+	}
+}

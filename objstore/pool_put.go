@@ -1,0 +1,66 @@
+package objstore
+
+import (
+	"time"
+
+	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/shmstore"
+)
+
+func (r *poolRequest) Put(key string, v serde.Value, o PutOptions) (serde.Address, error) {
+	return putNamed(r, key, v, o)
+}
+
+func (r *poolRequest) Reserve(key string, v serde.Value, o PutOptions) (*Reservation, error) {
+	return reserveNamed(r, key, v, o)
+}
+
+func (r *poolRequest) encoding() serde.Options { return r.p.chunks.options }
+
+func (r *poolRequest) reserve(key string, plan *serde.Plan, o PutOptions) (*Reservation, error) {
+	front := frontSize(plan)
+	res, err := r.Request.Reserve(key, saturate(front, plan.DataLen()), shmstore.PutOptions{
+		Tenant: o.Tenant, Cost: o.Cost, Note: o.Note, Wait: o.Wait, Front: front, AlignAt: largest(plan),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r.p.chunks.reserve(poolChunk{res, r.p}, plan)
+}
+
+// largest returns where in the data the largest tensor begins, which is to be aligned:
+// the data must end the chunk, and its frames touch, so only one can be.
+func largest(plan *serde.Plan) int {
+	largest := serde.Placement{}
+	for _, p := range plan.Tensors() {
+		if p.Len > largest.Len {
+			largest = p
+		}
+	}
+	return largest.Offset
+}
+
+// poolChunk is a chunk that was taken in a pool.
+type poolChunk struct {
+	res *shmstore.Reservation
+	p   *poolStore
+}
+
+func (c poolChunk) parts(n int) (front, back []byte) { return c.res.Front(), c.res.Back(n) }
+
+func (c poolChunk) place() (address uint64, id uint32) {
+	o := c.res.Object()
+	return o.Address(), o.ID()
+}
+
+func (c poolChunk) setCost(d time.Duration) { c.res.SetCost(d) }
+
+func (c poolChunk) discard() { c.res.Discard() }
+
+func (c poolChunk) commit(n int) (serde.Address, error) {
+	o, err := c.res.Commit(n)
+	if err != nil {
+		return serde.Address{}, err
+	}
+	return c.p.handle(o), nil
+}
