@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -363,7 +364,7 @@ func TestCloseTwice(t *testing.T) {
 	cancel()
 	require.Eventually(t, func() bool {
 		_, err := r.Generate(over, engine.Request{})
-		return errors.Is(err, engine.ErrClosed)
+		return errors.Is(err, fs.ErrClosed)
 	}, testTimeout, testTick)
 	second := make(chan error, 1)
 	go func() { second <- r.Close(r.ctx) }()

@@ -23,7 +23,7 @@ func TestGenerate(t *testing.T) {
 		t.Run(m.String(), func(t *testing.T) {
 			r := newRig(t, setup{mode: m, workers: 2})
 			require.Equal(t, 2, r.Ready().WorldSize)
-			require.Equal(t, pycompat.Newest(), r.Generation())
+			require.Equal(t, pycompat.Newest(), engine.Generation(r.Client))
 			r.ask(5)
 			r.ask(3, "a")
 			r.ask(3, "a", "b")
@@ -49,7 +49,7 @@ func TestEveryGeneration(t *testing.T) {
 	for _, g := range pycompat.Releases() {
 		t.Run(g.Version, func(t *testing.T) {
 			r := newRig(t, setup{mode: mmcache.SHM, version: g.Version, workers: 2})
-			require.Equal(t, g, r.Generation())
+			require.Equal(t, g, engine.Generation(r.Client))
 			r.ask(2)
 			for range 3 {
 				r.ask(2, "a", "a")
@@ -253,7 +253,6 @@ func TestOutputs(t *testing.T) {
 	r := newRig(t, setup{})
 	s, err := r.Generate(r.ctx, r.request(3))
 	require.NoError(t, err)
-	require.Equal(t, "r", s.ID())
 	var tokens []uint32
 	for range 3 {
 		o, err := s.Next(r.ctx)

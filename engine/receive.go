@@ -16,9 +16,9 @@ const lastWords = 100 * time.Millisecond
 
 func disconnected(m Message) error {
 	if m.Err == nil {
-		return ErrDisconnected
+		return errDisconnected
 	}
-	return fmt.Errorf("%w (%w)", ErrDisconnected, m.Err)
+	return fmt.Errorf("%w (%w)", errDisconnected, m.Err)
 }
 
 // readInput takes the one message that the engine sends on its input socket, and
@@ -68,7 +68,7 @@ func (s *session) readOutput() {
 		s.heard.Store(time.Now().UnixNano())
 		out, err := s.codec.DecodeOutputs(m.Frames)
 		if errors.Is(err, enginecore.ErrEngineDead) {
-			s.end(ErrCoreDead)
+			s.end(errCoreDead)
 			return
 		}
 		if err != nil {
@@ -128,7 +128,7 @@ func (s *session) watch(silence time.Duration) {
 		_, err := s.call(ctx, "is_sleeping")
 		cancel()
 		if errors.Is(err, context.DeadlineExceeded) {
-			s.end(fmt.Errorf("%w: it was silent for %v and did not answer for %v", ErrDeaf, silence, silence))
+			s.end(fmt.Errorf("%w: it was silent for %v and did not answer for %v", errDeaf, silence, silence))
 			return
 		}
 	}
@@ -139,7 +139,7 @@ func (s *session) watchProcess() {
 	select {
 	case <-s.process.exited:
 		<-s.process.done
-		s.end(&ExitError{s.process.err})
+		s.end(exited(s.process.err))
 	case <-s.ctx.Done():
 	}
 }

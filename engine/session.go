@@ -38,7 +38,7 @@ type session struct {
 
 	mu       sync.Mutex
 	state    sessionState
-	dead     *DeadError           // why the session ended
+	dead     error                // why the session ended, an ErrDead
 	requests uint64               // so far
 	streams  map[*Stream]struct{} // that are not settled; filled while the session runs
 	children map[string]place     // of streams, by the engine's ids
@@ -114,7 +114,7 @@ func (s *session) takesRequests() error {
 	case sessionAsleep:
 		return ErrAsleep
 	case sessionLeaving:
-		return ErrClosed
+		return errClosed
 	}
 	return s.dead
 }
@@ -125,7 +125,7 @@ func (s *session) end(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if sessionTable.step(&s.state, sessionEnd) {
-		s.dead = &DeadError{Err: cause}
+		s.dead = fmt.Errorf("%w: %w", ErrDead, cause)
 		s.cancel()
 	}
 }
@@ -134,9 +134,6 @@ func (s *session) end(cause error) {
 func (s *session) deadError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.dead == nil {
-		return nil
-	}
 	return s.dead
 }
 
@@ -145,7 +142,7 @@ func (s *session) reap() {
 	<-s.ctx.Done()
 	err := s.link.close()
 	dead, streams := s.deadError(), s.unsettled()
-	s.c.o.Logger.Info("engine gone", "cause", errors.Unwrap(dead), "requests", len(streams), "sockets", err)
+	s.c.o.Logger.Info("engine gone", "cause", dead, "requests", len(streams), "sockets", err)
 	for _, st := range streams {
 		st.end(dead) // items stay until ResetReaders
 	}
@@ -159,14 +156,14 @@ func (s *session) reap() {
 func (s *session) close() error {
 	if s.process == nil && s.step(sessionLeave) { // the engine runs on: nothing of ours may go on there
 		for _, st := range s.unsettled() {
-			st.end(ErrClosed)
+			st.end(errClosed)
 		}
 		ctx, cancel := context.WithTimeout(s.ctx, s.c.o.Grace)
 		_ = s.c.settled(ctx)
 		s.passFence(ctx)
 		cancel()
 	}
-	s.end(ErrClosed)
+	s.end(errClosed)
 	<-s.over
 	ctx, cancel := context.WithTimeout(context.Background(), s.c.o.Grace)
 	defer cancel()
@@ -219,7 +216,7 @@ func (s *session) forget(st *Stream) {
 // up: it may have got half of it.
 func (s *session) send(frames [][]byte) error {
 	if err := s.link.send(frames); err != nil {
-		s.end(fmt.Errorf("%w (%w)", ErrDisconnected, err))
+		s.end(fmt.Errorf("%w (%w)", errDisconnected, err))
 		return s.deadError()
 	}
 	return nil

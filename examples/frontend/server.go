@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"os"
@@ -286,7 +287,7 @@ func writeError(w http.ResponseWriter, err error) {
 		code = http.StatusRequestEntityTooLarge
 	case errors.As(err, &bad), errors.Is(err, engine.ErrRefused), errors.Is(err, preprocess.ErrImage):
 		code = http.StatusBadRequest
-	case errors.Is(err, engine.ErrDead), errors.Is(err, engine.ErrNotRunning), errors.Is(err, engine.ErrAsleep), errors.Is(err, engine.ErrClosed), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, engine.ErrDead), errors.Is(err, engine.ErrNotRunning), errors.Is(err, engine.ErrAsleep), errors.Is(err, fs.ErrClosed), errors.Is(err, context.DeadlineExceeded):
 		code = http.StatusServiceUnavailable
 		w.Header().Set("Retry-After", "10")
 	}

@@ -34,8 +34,8 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 		errs []error
 		more error
 	}{
-		{"invalid", []error{pycompat.ErrInvalid, shmring.ErrInvalid, objstore.ErrInvalid, serde.ErrInvalid, mmhash.ErrInvalid, lrusync.ErrInvalid, mmcache.ErrInvalid, engine.ErrInvalid}, fs.ErrInvalid},
-		{"closed", []error{pycompat.ErrClosed, segment.ErrClosed, objstore.ErrClosed, mmcache.ErrClosed, engine.ErrClosed}, fs.ErrClosed},
+		{"invalid", []error{pycompat.ErrInvalid, shmring.ErrInvalid, objstore.ErrInvalid, serde.ErrInvalid, mmhash.ErrInvalid, lrusync.ErrInvalid, mmcache.ErrInvalid}, fs.ErrInvalid},
+		{"closed", []error{pycompat.ErrClosed, segment.ErrClosed, objstore.ErrClosed, mmcache.ErrClosed}, fs.ErrClosed},
 		{"busy", []error{pycompat.ErrBusy, segment.ErrBusy, sidecar.ErrBusy, objstore.ErrBusy, mmcache.ErrBusy}, nil},
 		{"segment exists", []error{segment.ErrExists, objstore.ErrExists}, fs.ErrExist},
 		{"no segment", []error{segment.ErrNotExist, objstore.ErrNotExist}, fs.ErrNotExist},
@@ -74,7 +74,6 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 		{"dead", []error{engine.ErrDead}, nil},
 		{"not running", []error{engine.ErrNotRunning}, nil},
 		{"asleep", []error{engine.ErrAsleep}, nil},
-		{"aborted", []error{engine.ErrAborted}, nil},
 	}
 	for i, row := range rows {
 		for _, err := range row.errs {
