@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/pycompat"
 )
 
@@ -134,7 +133,7 @@ func (c Config) Options() (Options, error) {
 	o := Options{Mode: mode, Generation: g}
 	switch mode {
 	case ProcessorOnly, LRU:
-		o.Capacity = lrusync.CapacityGB(c.CacheGB)
+		o.Capacity = c.CacheGB * (1 << 30)
 	case SHM:
 		n, err := pycompat.RingSize(c.CacheGB)
 		if err != nil {

@@ -34,7 +34,7 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 		errs []error
 		more error
 	}{
-		{"invalid", []error{pycompat.ErrInvalid, shmring.ErrInvalid, objstore.ErrInvalid, serde.ErrInvalid, mmhash.ErrInvalid, lrusync.ErrInvalid, mmcache.ErrInvalid}, fs.ErrInvalid},
+		{"invalid", []error{pycompat.ErrInvalid, shmring.ErrInvalid, objstore.ErrInvalid, serde.ErrInvalid, mmhash.ErrInvalid, mmcache.ErrInvalid}, fs.ErrInvalid},
 		{"closed", []error{pycompat.ErrClosed, segment.ErrClosed, objstore.ErrClosed, mmcache.ErrClosed}, fs.ErrClosed},
 		{"busy", []error{pycompat.ErrBusy, segment.ErrBusy, sidecar.ErrBusy, objstore.ErrBusy, mmcache.ErrBusy}, nil},
 		{"segment exists", []error{segment.ErrExists, objstore.ErrExists}, fs.ErrExist},
@@ -61,11 +61,8 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 		{"unsupported data", []error{serde.ErrUnsupported}, nil},
 		{"no hash", []error{mmhash.ErrUnsupported}, nil},
 		{"value too large", []error{lrusync.ErrTooLarge}, nil},
-		{"pinned", []error{lrusync.ErrPinned}, nil},
 		{"hang", []error{lrusync.ErrHang}, nil},
 		{"miss", []error{upstream.ErrMiss}, nil},
-		{"need data", []error{lrusync.ErrNeedData}, nil},
-		{"unsized", []error{lrusync.ErrUnsized}, nil},
 		{"version", []error{pycompat.ErrUnknownVersion}, nil},
 		{"unnamed semaphore", []error{pycompat.ErrUnnamedSemaphore}, nil},
 		{"semaphore layout", []error{pycompat.ErrSemaphoreLayout}, nil},
