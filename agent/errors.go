@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/lrusync/upstream"
@@ -38,7 +39,7 @@ var kinds = []struct {
 	{segment.ErrNoSpace, "no_space"},
 	{objstore.ErrNotFound, "not_found"},
 	{segment.ErrNotExist, "not_found"},
-	{pycompat.ErrUnnamedSemaphore, "not_found"},
+	{fs.ErrNotExist, "not_found"},
 	{objstore.ErrBadSignature, "bad_signature"},
 	{serde.ErrMissingSignature, "bad_signature"},
 	{serde.ErrInvalidSignature, "bad_signature"},
@@ -49,7 +50,6 @@ var kinds = []struct {
 	{objstore.ErrFull, "full"},
 	{objstore.ErrClosed, "closed"},
 	{pycompat.ErrUnknownVersion, "unsupported"},
-	{pycompat.ErrSemaphoreLayout, "unsupported"},
 	{errors.ErrUnsupported, "unsupported"},
 	{segment.ErrUnsafe, "unsupported"},
 	{serde.ErrUnsupported, "unsupported"},

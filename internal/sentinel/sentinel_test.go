@@ -34,13 +34,13 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 		errs []error
 		more error
 	}{
-		{"invalid", []error{pycompat.ErrInvalid, shmring.ErrInvalid, objstore.ErrInvalid, serde.ErrInvalid, mmhash.ErrInvalid, mmcache.ErrInvalid}, fs.ErrInvalid},
-		{"closed", []error{pycompat.ErrClosed, segment.ErrClosed, objstore.ErrClosed, mmcache.ErrClosed}, fs.ErrClosed},
-		{"busy", []error{pycompat.ErrBusy, segment.ErrBusy, sidecar.ErrBusy, objstore.ErrBusy, mmcache.ErrBusy}, nil},
+		{"invalid", []error{shmring.ErrInvalid, objstore.ErrInvalid, serde.ErrInvalid, mmhash.ErrInvalid, mmcache.ErrInvalid}, fs.ErrInvalid},
+		{"closed", []error{segment.ErrClosed, objstore.ErrClosed, mmcache.ErrClosed}, fs.ErrClosed},
+		{"busy", []error{segment.ErrBusy, sidecar.ErrBusy, objstore.ErrBusy, mmcache.ErrBusy}, nil},
 		{"segment exists", []error{segment.ErrExists, objstore.ErrExists}, fs.ErrExist},
 		{"no segment", []error{segment.ErrNotExist, objstore.ErrNotExist}, fs.ErrNotExist},
 		{"no space", []error{segment.ErrNoSpace, objstore.ErrNoSpace}, nil},
-		{"unsafe", []error{pycompat.ErrUnsafe, segment.ErrUnsafe, objstore.ErrUnsafe}, nil},
+		{"unsafe", []error{segment.ErrUnsafe, objstore.ErrUnsafe}, nil},
 		{"foreign", []error{sidecar.ErrForeign, objstore.ErrForeign}, nil},
 		{"owned", []error{sidecar.ErrOwned, objstore.ErrOwned}, nil},
 		{"wrong size", []error{segment.ErrSize, objstore.ErrSize}, nil},
@@ -64,9 +64,6 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 		{"hang", []error{lrusync.ErrHang}, nil},
 		{"miss", []error{upstream.ErrMiss}, nil},
 		{"version", []error{pycompat.ErrUnknownVersion}, nil},
-		{"unnamed semaphore", []error{pycompat.ErrUnnamedSemaphore}, nil},
-		{"semaphore layout", []error{pycompat.ErrSemaphoreLayout}, nil},
-		{"not held", []error{pycompat.ErrNotHeld}, nil},
 		{"refused", []error{engine.ErrRefused}, nil},
 		{"dead", []error{engine.ErrDead}, nil},
 		{"not running", []error{engine.ErrNotRunning}, nil},
