@@ -60,7 +60,7 @@ func (s *session) call(ctx context.Context, method string, args ...any) (any, er
 		delete(s.calls.waiting, id)
 		s.mu.Unlock()
 	}()
-	f, err := s.codec.EncodeCall(&enginecore.Call{ID: id, Method: method, Args: args})
+	f, err := s.codec.Load().EncodeCall(&enginecore.Call{ID: id, Method: method, Args: args})
 	if err != nil {
 		return nil, err
 	}

@@ -141,9 +141,11 @@ func (s *session) meet(ctx context.Context) error {
 	if s.ready.VLLMVersion == "" {
 		s.ready.VLLMVersion = s.gen.Version
 	}
-	if s.codec, err = enginecore.New(enginecore.Options{Generation: s.gen}); err != nil {
+	codec, err := enginecore.New(enginecore.Options{Generation: s.gen})
+	if err != nil {
 		return err
 	}
+	s.codec.Store(codec)
 	if n := s.ready.DataParallelSize; n > 1 {
 		return &MismatchError{"data parallel size", "1", fmt.Sprint(n), "engines that work in step need vLLM's coordinator, which this client does not speak to; run them one by one"}
 	}
