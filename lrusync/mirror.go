@@ -18,7 +18,7 @@ type Options struct {
 	Generation *pycompat.Generation
 }
 
-// Validate returns an error that wraps [fs.ErrInvalid], or nil.
+// Validate returns an error that wraps [io/fs.ErrInvalid], or nil.
 func (o Options) Validate() error {
 	_, err := o.resolve()
 	return err

@@ -60,7 +60,7 @@ func (p Python) intSize(magnitude uint64) int64 {
 // (MultiModalCache.get_item_size in vllm/multimodal/cache.py and cache/base.py,
 // all releases): the tensors' bytes plus Python's size of the numbers that are not in
 // tensors. Keys, fields and prompt updates cost nothing. It fails with
-// [fs.ErrInvalid] for an item without elems and for an elem whose lists hold
+// [io/fs.ErrInvalid] for an item without elems and for an elem whose lists hold
 // nothing at all; upstream fails with a TypeError.
 func ItemSize(it *serde.Item, p Python) (int64, error) {
 	if it == nil || len(it.Elems) == 0 {
