@@ -13,10 +13,10 @@ import (
 // its answer: nil, bool, int64, float64, string, []any or map[string]any. "is_sleeping"
 // reports whether the engine sleeps, "reset_prefix_cache" whether it could, which it can't
 // while requests use the cache (older releases answer nil). Not all releases have all
-// methods. A method that takes images from the engine has to be
-// called through this client's own (ClearItems, Sleep), which clear the cache, too. Some
-// methods end the engine when they are called, or when their arguments are wrong:
-// those that do so always are refused.
+// methods. A method that takes images from the engine has to be called through this
+// client's own (ClearItems, Sleep), which clear the cache, too. Some methods end the
+// engine when they are called, or when their arguments are wrong: those that do so
+// always are refused.
 //
 // Errors: [CallError]; [ErrRefused]; [ErrNotRunning], [ErrDead], [fs.ErrClosed]; ctx's,
 // after which the call may still happen.

@@ -83,9 +83,10 @@ func (st *Stream) name(number uint64) {
 
 // Next waits for the next output. At the end it returns io.EOF, or what ended the
 // request before: the context's error, an [fs.ErrClosed] if the stream or the client was
-// closed, an [ErrDead], a [*RequestError]. The error of ctx ends only the wait. What is not read is kept,
-// so that a slow reader holds up nobody: at most max_tokens for each child, since an
-// engine that sends more than it was asked for ends the request.
+// closed, an [ErrDead], a [*RequestError]. The error of ctx ends only the wait.
+//
+// What is not read is kept, so that a slow reader holds up nobody: at most max_tokens
+// for each child, since an engine that sends more than it was asked for ends the request.
 func (st *Stream) Next(ctx context.Context) (Output, error) {
 	for {
 		st.mu.Lock()
