@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 
 	"github.com/ringcache/ringcache/internal/sentinel"
@@ -41,6 +42,15 @@ var (
 	// errDeaf: the engine answers nothing any more.
 	errDeaf = errors.New("the engine is connected but does not answer")
 )
+
+// notEOF returns err, or only its text if err wraps io.EOF: that is the regular end of a
+// stream, which a producer or a transport can't be taken for.
+func notEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return errors.New(err.Error())
+	}
+	return err
+}
 
 // exited is the cause when the engine's process has ended. err is that of
 // exec.Cmd.Wait, nil for the status 0.

@@ -117,7 +117,7 @@ func (s *session) end(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if sessionTable.step(&s.state, sessionEnd) {
-		s.dead = fmt.Errorf("%w: %w", ErrDead, cause)
+		s.dead = fmt.Errorf("%w: %w", ErrDead, notEOF(cause))
 		s.cancel()
 	}
 }

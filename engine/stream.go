@@ -65,7 +65,7 @@ func (s *session) newStream(ctx context.Context, r Request, children int) *Strea
 		children: slices.Repeat([]child{{state: childUnsent}}, children), limits: s.allowance(&r), news: make(chan struct{}, 1),
 	}
 	st.ctx, st.cancel = context.WithCancelCause(ctx)
-	st.unhook = context.AfterFunc(ctx, func() { st.end(context.Cause(ctx)) })
+	st.unhook = context.AfterFunc(ctx, func() { st.end(notEOF(context.Cause(ctx))) })
 	return st
 }
 

@@ -21,7 +21,7 @@ func everything(l *Cache[int]) (out []node[int]) {
 // went.
 func TestTransactions(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		var changes, plainChanges []Change
+		changes, plainChanges := []Change{}, []Change{}
 		l := New(20, Options[int]{OnChange: func(c Change, _ string, _ int64) { changes = append(changes, c) }})
 		plain := New(20, Options[int]{OnChange: func(c Change, _ string, _ int64) { plainChanges = append(plainChanges, c) }})
 		key := rapid.StringMatching("[A-F]")
