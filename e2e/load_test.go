@@ -368,9 +368,10 @@ func TestResets(t *testing.T) {
 	r := newRig(t, setup{tp: 2, mode: mmcache.SHM, ring: ringOf(20), set: []string{"enable_prefix_caching=true", "block_size=32"}})
 	rnd := rand.New(rand.NewPCG(5, 5))
 	ended := make(chan struct{})
+	inputs := r.ref.pick(t, rnd, 400, "image")
 	go func() {
 		defer close(ended)
-		r.everything(6, r.ref.pick(t, rnd, 400, "image"))
+		r.everything(6, inputs)
 	}()
 	resets := 0
 	for running := true; running; resets++ {

@@ -267,7 +267,9 @@ func (r *rig) everything(clients int, ins []*input) (made int) {
 		})
 	}
 	wait.Wait()
-	require.Zero(r.t, wrong, "wrong answers of %d", len(ins))
+	if wrong > 0 { // everything may have a goroutine of its own
+		r.t.Errorf("%d wrong answers of %d", wrong, len(ins))
+	}
 	return made
 }
 
