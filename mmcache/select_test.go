@@ -1,7 +1,6 @@
 package mmcache_test
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -86,7 +85,7 @@ func TestSelect(t *testing.T) {
 				s.mode = mmcache.ProcessorOnly // once it is allowed
 			case s.err != "":
 				require.ErrorContains(t, err, s.err)
-				require.False(t, errors.As(err, &fallback), "%v", err)
+				require.NotErrorAs(t, err, &fallback)
 			default:
 				require.NoError(t, err)
 				require.Equal(t, s.mode, o.Mode)
