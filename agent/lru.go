@@ -71,7 +71,7 @@ func (a *Agent) lruNew(p *params) (reply, error) {
 	if _, ok := a.lrus[name]; ok {
 		return nil, invalidf("lru %q exists", name)
 	}
-	a.lrus[name] = upstream.NewLRUCache(o.Capacity, lrusync.LRUOptions[struct{}]{GrowAnew: anew})
+	a.lrus[name] = upstream.NewLRUCache(o.Capacity, upstream.LRUOptions[struct{}]{GrowAnew: anew})
 	return nil, nil
 }
 

@@ -48,7 +48,7 @@ func TestGoldenPairByAgent(t *testing.T) {
 					}
 					for _, row := range tr.Rows {
 						counts["requests"]++
-						row.replay(k, g.Cache, counts)
+						row.replay(k, g, counts)
 					}
 					if tr.Stats != nil {
 						k.ok(`{"op":"pair.state","pair":"sender"}`, "hits", fmt.Sprint(tr.Stats[0]), "total", fmt.Sprint(tr.Stats[1]))
@@ -60,7 +60,7 @@ func TestGoldenPairByAgent(t *testing.T) {
 	}
 }
 
-func (row goldenRequest) replay(k *talker, rules pycompat.CacheRules, counts map[string]int) {
+func (row goldenRequest) replay(k *talker, g *pycompat.Generation, counts map[string]int) {
 	if row.DropP1 {
 		k.ok(`{"op":"pair.clear","pair":"receiver"}`)
 	}
@@ -71,7 +71,7 @@ func (row goldenRequest) replay(k *talker, rules pycompat.CacheRules, counts map
 	var cached []bool
 	require.NoError(k.t, json.Unmarshal(row.Cached, &cached))
 	k.ok(`{"op":"pair.cached","pair":"sender","keys":`+quote(keys)+`}`, "cached", string(row.Cached))
-	if rules.Touch {
+	if g.Cache.Touch {
 		for _, key := range keys {
 			k.ok(`{"op":"pair.touch","pair":"sender","key":"` + key + `"}`)
 		}
@@ -115,7 +115,7 @@ func (row goldenRequest) replay(k *talker, rules pycompat.CacheRules, counts map
 		return
 	case outcome == "skipped": // the generator did not ask the receiver
 		counts["not sent upstream"]++
-		require.True(k.t, failed || !rules.MissError)
+		require.True(k.t, failed || !g.Cache.MissError)
 	default:
 		counts["delivered"]++
 		sizes := []json.Number{}

@@ -5,6 +5,7 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -85,7 +86,7 @@ func TestFrontend(t *testing.T) {
 							Tokens []uint32 `json:"token_ids"`
 							Error  string
 						}
-						if err := d.Decode(&part); err == io.EOF {
+						if err := d.Decode(&part); errors.Is(err, io.EOF) {
 							break
 						} else {
 							require.NoError(t, err)

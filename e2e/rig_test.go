@@ -114,7 +114,7 @@ func newRig(t testing.TB, s setup) *rig {
 	require.NoError(t, r.Start(r.ctx))
 	t.Logf("vLLM %s with %s, %d workers, ready after %.0f s", r.Ready().VLLMVersion, s.model, r.Ready().WorldSize, time.Since(began).Seconds())
 	require.Equal(t, s.tp, r.Ready().WorldSize)
-	require.Equal(t, s.version, r.Generation().Version)
+	require.Same(t, kind{version: s.version}.generation(t), kind{version: r.Ready().VLLMVersion}.generation(t))
 	return r
 }
 
@@ -268,7 +268,9 @@ func (r *rig) everything(clients int, ins []*input) (made int) {
 		})
 	}
 	wait.Wait()
-	require.Zero(r.t, wrong, "wrong answers of %d", len(ins))
+	if wrong > 0 { // everything may have a goroutine of its own
+		r.t.Errorf("%d wrong answers of %d", wrong, len(ins))
+	}
 	return made
 }
 

@@ -90,7 +90,7 @@ func gentle(r enginecore.FinishReason) bool {
 }
 
 // failed is the end of a request whose answer could not be used.
-func (st *Stream) failed(err error) error { return &RequestError{ID: st.req.ID, Err: err} }
+func (st *Stream) failed(err error) error { return &RequestError{ID: st.req.ID, Err: notEOF(err)} }
 
 // resend sends a child again with the items that the engine lacked. It holds the stream.
 func (st *Stream) resend(i int, keys []string) {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -201,14 +202,14 @@ func TestChildrenDrift(t *testing.T) {
 // hostile is an engine of which a test has the sockets.
 func hostile(t testing.TB, r *rig, identity string) (in, out *enginetest.Peer) {
 	t.Helper()
-	in, out, err := dialHostile(t, r, identity, func(*enginecore.Ready) {})
+	in, out, err := dialHostile(t, r, identity, func(*enginetest.Peer, *enginecore.Ready) {})
 	require.NoError(t, err)
 	return in, out
 }
 
 // dialHostile starts the client with an engine of which a test has the sockets, and
-// returns what Start does.
-func dialHostile(t testing.TB, r *rig, identity string, change func(*enginecore.Ready)) (in, out *enginetest.Peer, err error) {
+// returns what Start does. change comes before the engine reports that it is ready.
+func dialHostile(t testing.TB, r *rig, identity string, change func(out *enginetest.Peer, r *enginecore.Ready)) (in, out *enginetest.Peer, err error) {
 	t.Helper()
 	hs := dealer(t, r, r.Address().Handshake, identity)
 	started := make(chan error, 1)
@@ -224,7 +225,7 @@ func dialHostile(t testing.TB, r *rig, identity string, change func(*enginecore.
 	t.Cleanup(func() { out.Close() })
 	g := pycompat.Newest()
 	ready := &enginecore.Ready{VLLMVersion: g.Version, WorldSize: 1, MaxModelLen: 4096}
-	change(ready)
+	change(out, ready)
 	b, err := newestWire(t).EncodeReady(ready)
 	require.NoError(t, err)
 	require.NoError(t, in.Send(b))
@@ -363,7 +364,7 @@ func TestCloseTwice(t *testing.T) {
 	cancel()
 	require.Eventually(t, func() bool {
 		_, err := r.Generate(over, engine.Request{})
-		return errors.Is(err, engine.ErrClosed)
+		return errors.Is(err, fs.ErrClosed)
 	}, testTimeout, testTick)
 	second := make(chan error, 1)
 	go func() { second <- r.Close(r.ctx) }()
@@ -547,4 +548,16 @@ func TestUnreadableAnswer(t *testing.T) {
 	var failed *engine.CallError
 	require.ErrorAs(t, <-done, &failed)
 	require.ErrorContains(t, failed, "can't be read")
+}
+
+// TestOutputBeforeReady: an output may come while the client still meets the engine. The
+// codec that reads it was changed at the same time; the race detector shows it.
+func TestOutputBeforeReady(t *testing.T) {
+	r := newRig(t, setup{idle: true})
+	_, _, err := dialHostile(t, r, "\x00\x00", func(out *enginetest.Peer, _ *enginecore.Ready) {
+		f, err := newestWire(t).EncodeOutputs(&enginecore.Outputs{})
+		require.NoError(t, err)
+		require.NoError(t, out.Send(f...))
+	})
+	require.NoError(t, err)
 }

@@ -10,13 +10,15 @@ import (
 )
 
 // Call calls a utility method of EngineCore (vllm/v1/engine/core.py) and waits for
-// its answer: nil, bool, int64, float64, string, []any or map[string]any. Not all
-// releases have all methods. A method that takes images from the engine has to be
-// called through this client's own (ClearItems, Sleep), which clear the cache, too. Some
-// methods end the engine when they are called, or when their arguments are wrong:
-// those that do so always are refused.
+// its answer: nil, bool, int64, float64, string, []any or map[string]any. "is_sleeping"
+// reports whether the engine sleeps, "reset_prefix_cache" whether it could, which it can't
+// while requests use the cache (older releases answer nil). Not all releases have all
+// methods. A method that takes images from the engine has to be called through this
+// client's own (ClearItems, Sleep), which clear the cache, too. Some methods end the
+// engine when they are called, or when their arguments are wrong: those that do so
+// always are refused.
 //
-// Errors: [CallError]; [ErrRefused]; [ErrNotRunning], [DeadError], [ErrClosed]; ctx's,
+// Errors: [CallError]; [ErrRefused]; [ErrNotRunning], [ErrDead], [fs.ErrClosed]; ctx's,
 // after which the call may still happen.
 func (c *Client) Call(ctx context.Context, method string, args ...any) (any, error) {
 	if why, ok := fatalCalls[method]; ok {
@@ -58,7 +60,7 @@ func (s *session) call(ctx context.Context, method string, args ...any) (any, er
 		delete(s.calls.waiting, id)
 		s.mu.Unlock()
 	}()
-	f, err := s.codec.EncodeCall(&enginecore.Call{ID: id, Method: method, Args: args})
+	f, err := s.codec.Load().EncodeCall(&enginecore.Call{ID: id, Method: method, Args: args})
 	if err != nil {
 		return nil, err
 	}
@@ -104,14 +106,6 @@ func (c *Client) Check(ctx context.Context) error {
 		return err
 	}
 	return s.workers(ctx)
-}
-
-// ResetPrefixCache forgets the prefix cache, and reports whether it could: not
-// while requests use it.
-func (c *Client) ResetPrefixCache(ctx context.Context) (bool, error) {
-	v, err := c.Call(ctx, "reset_prefix_cache")
-	done, isBool := v.(bool)
-	return done || err == nil && !isBool, err // older releases answer nothing
 }
 
 // ResetEncoderCache forgets what the engine computed of items. It is a barrier:
@@ -178,13 +172,6 @@ func (c *Client) callAndStep(ctx context.Context, e sessionEvent, method string,
 		s.step(e)
 	}
 	return err
-}
-
-// Sleeping reports whether the engine sleeps.
-func (c *Client) Sleeping(ctx context.Context) (bool, error) {
-	v, err := c.Call(ctx, "is_sleeping")
-	asleep, _ := v.(bool)
-	return asleep, err
 }
 
 // quiesced calls f while no request is under way.

@@ -31,9 +31,10 @@ type Client struct {
 	// request is settled. A barrier takes all shares.
 	gate *semaphore.Weighted
 
-	starting sync.Mutex    // held by Start and Close
-	closing  chan struct{} // closed by Close
-	closed   chan struct{} // closed when Close has returned closeErr
+	starting *semaphore.Weighted // of 1, held by Start and Close
+	closing  context.Context     // done when Close has begun to end what goes on
+	leave    context.CancelFunc  // of closing
+	closed   chan struct{}       // closed when Close has returned closeErr
 	closeErr error
 
 	mu       sync.Mutex
@@ -64,8 +65,9 @@ func New(o Options) (*Client, error) {
 	}
 	c := &Client{
 		o: o, state: clientOpen, gate: semaphore.NewWeighted(everybody),
-		closing: make(chan struct{}), closed: make(chan struct{}),
+		starting: semaphore.NewWeighted(1), closed: make(chan struct{}),
 	}
+	c.closing, c.leave = context.WithCancel(context.Background())
 	if o.Bind == "" {
 		if c.dir, err = socketDir(o.Dir); err != nil {
 			return nil, err
@@ -118,7 +120,7 @@ func (c *Client) live() (*session, error) {
 	defer c.mu.Unlock()
 	switch {
 	case c.state != clientOpen:
-		return nil, ErrClosed
+		return nil, errClosed
 	case c.s == nil:
 		return nil, ErrNotRunning
 	}
@@ -150,16 +152,6 @@ func (c *Client) Ready() *enginecore.Ready {
 	return &r
 }
 
-// Generation returns the generation of the engine, nil before the first start, and
-// while the engine is started again.
-func (c *Client) Generation() *pycompat.Generation {
-	s := c.current()
-	if s == nil {
-		return nil
-	}
-	return s.gen
-}
-
 // Gone returns a channel that is closed when the present engine has gone, and a
 // function that returns why, once the channel is closed. Start may be called then.
 // The channel is nil, which is never closed, if no engine was started.
@@ -172,14 +164,14 @@ func (c *Client) Gone() (<-chan struct{}, func() error) {
 }
 
 // Kill kills the engine that this client started, with everything that the engine
-// started. Requests and calls end with a [DeadError], and Start may be called.
+// started. Requests and calls end with an [ErrDead], and Start may be called.
 func (c *Client) Kill() error {
 	s, err := c.live()
 	if err != nil {
 		return err
 	}
 	if s.process == nil {
-		return fmt.Errorf("%w: somebody else started the engine", ErrInvalid)
+		return fmt.Errorf("%w: somebody else started the engine", errInvalid)
 	}
 	s.process.kill()
 	return nil
@@ -236,10 +228,10 @@ func (c *Client) step(e clientEvent) bool {
 
 func (c *Client) close(ctx context.Context) error {
 	_ = c.settled(ctx) // what goes on is aborted
-	close(c.closing)   // which ends a Start that waits
+	c.leave()          // which ends a Start that waits
 	errs := []error{c.handshake.close()}
-	c.starting.Lock()
-	defer c.starting.Unlock()
+	_ = c.starting.Acquire(context.Background(), 1)
+	defer c.starting.Release(1)
 	if s := c.current(); s != nil {
 		errs = append(errs, s.close())
 	}

@@ -48,7 +48,7 @@
 // # The engine's end
 //
 // An engine that dies, exits, disconnects or goes deaf ends every stream and call
-// with a [DeadError]. Start then starts the next one; the items in shared memory
+// with an [ErrDead]. Start then starts the next one; the items in shared memory
 // are still there.
 //
 // # States

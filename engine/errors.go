@@ -3,80 +3,77 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 
 	"github.com/ringcache/ringcache/internal/sentinel"
 )
 
 var (
-	// ErrInvalid means that an argument or option makes no sense.
-	ErrInvalid = sentinel.New(sentinel.Invalid, "engine: invalid argument")
-	// ErrRefused is wrapped by [RefusedError], and means that a call is not made.
+	// ErrRefused means that a request or a call was not sent, since it would have harmed
+	// the engine or given wrong tokens. The text contains what is wrong with it.
 	ErrRefused = errors.New("engine: not sent")
-	// ErrDead is wrapped by [DeadError].
+	// ErrDead ends what was under way when the engine went. Start the engine again;
+	// requests may be repeated then. The error wraps the cause as well, and its text
+	// contains it: the engine reported its end, closed a connection or answered nothing
+	// any more, its answer can't be read, its process ended (errors.As finds an
+	// [*exec.ExitError] unless the status was 0), or the client was closed.
 	ErrDead = errors.New("engine: the engine is gone")
 	// ErrNotRunning means that the engine was not started yet, or is being started
 	// again.
 	ErrNotRunning = errors.New("engine: the engine is not running")
 	// ErrAsleep means that the engine was put to sleep.
 	ErrAsleep = errors.New("engine: the engine is asleep; call WakeUp")
-	// ErrClosed means that the client, or the socket, was closed.
-	ErrClosed = sentinel.New(sentinel.Closed, "engine: closed")
-	// ErrAborted means that a stream was closed before its end.
-	ErrAborted = errors.New("engine: the request was aborted")
+
+	errInvalid = sentinel.New(sentinel.Invalid, "engine: invalid argument")
+	errClosed  = sentinel.New(sentinel.Closed, "engine: closed") // the client was closed
+	// errAborted means that a stream was closed before its end.
+	errAborted = sentinel.Like("engine: the request was aborted", fs.ErrClosed)
 )
 
-// Causes of a [DeadError].
+// Causes of an [ErrDead].
 var (
-	// ErrCoreDead: the engine reported its end itself (ENGINE_CORE_DEAD), as it does when a
+	// errCoreDead: the engine reported its end itself (ENGINE_CORE_DEAD), as it does when a
 	// worker fails.
-	ErrCoreDead = errors.New("the engine reported that it died; its log contains the cause")
-	// ErrDisconnected: the engine closed a connection. Its process may be alive,
+	errCoreDead = errors.New("the engine reported that it died; its log contains the cause")
+	// errDisconnected: the engine closed a connection. Its process may be alive,
 	// and deaf: that is what a malformed request does to its input thread.
-	ErrDisconnected = errors.New("the engine closed its connection; it died, or its input thread did")
-	// ErrDeaf: the engine answers nothing any more.
-	ErrDeaf = errors.New("the engine is connected but does not answer")
+	errDisconnected = errors.New("the engine closed its connection; it died, or its input thread did")
+	// errDeaf: the engine answers nothing any more.
+	errDeaf = errors.New("the engine is connected but does not answer")
 )
 
-// RefusedError reports what is wrong with a request that would have harmed the
-// engine or given wrong tokens. Nothing was sent. It wraps [ErrRefused] and the
-// cause, if there is one.
-type RefusedError struct {
-	ID   string // the request's
-	What string // the part of it
-	Err  error
+// notEOF returns err, or only its text if err wraps io.EOF: that is the regular end of a
+// stream, which a producer or a transport can't be taken for.
+func notEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return errors.New(err.Error())
+	}
+	return err
 }
 
-func (e *RefusedError) Error() string {
-	return fmt.Sprintf("engine: request %q was not sent: %s: %v", e.ID, e.What, e.Err)
+// exited is the cause when the engine's process has ended. err is that of
+// exec.Cmd.Wait, nil for the status 0.
+func exited(err error) error {
+	if err == nil {
+		return errors.New("the engine's process exited with status 0")
+	}
+	return fmt.Errorf("the engine's process ended: %w", err)
+}
+
+// refusedError is an [ErrRefused] of a request.
+type refusedError struct {
+	id   string // the request's
+	what string // the part of it that is wrong
+	err  error
+}
+
+func (e *refusedError) Error() string {
+	return fmt.Sprintf("engine: request %q was not sent: %s: %v", e.id, e.what, e.err)
 }
 
 // Unwrap returns ErrRefused and the cause.
-func (e *RefusedError) Unwrap() []error { return []error{ErrRefused, e.Err} }
-
-// DeadError ends what was under way when the engine went. Start the engine again;
-// requests may be repeated then. It wraps [ErrDead] and the cause: [ErrCoreDead],
-// [ErrDisconnected], [ErrDeaf], an [*ExitError], [ErrClosed], or why its answer can't
-// be read.
-type DeadError struct{ Err error }
-
-func (e *DeadError) Error() string { return fmt.Sprintf("engine: the engine is gone: %v", e.Err) }
-
-// Unwrap returns ErrDead and the cause.
-func (e *DeadError) Unwrap() []error { return []error{ErrDead, e.Err} }
-
-// ExitError means that the engine's process ended. It wraps the error of
-// exec.Cmd.Wait, which is nil for the status 0.
-type ExitError struct{ Err error }
-
-func (e *ExitError) Error() string {
-	if e.Err == nil {
-		return "the engine's process exited with status 0"
-	}
-	return fmt.Sprintf("the engine's process ended: %v", e.Err)
-}
-
-// Unwrap returns the error of exec.Cmd.Wait.
-func (e *ExitError) Unwrap() error { return e.Err }
+func (e *refusedError) Unwrap() []error { return []error{ErrRefused, e.err} }
 
 // RequestError means that the engine gave up one request, or that the client did, since
 // it could not use the engine's answers; the engine runs on.

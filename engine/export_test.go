@@ -3,7 +3,27 @@ package engine
 import (
 	"slices"
 	"time"
+
+	"github.com/ringcache/ringcache/pycompat"
 )
+
+// The causes of an end, which the package does not export.
+var (
+	ErrClosed, ErrAborted                 = errClosed, errAborted
+	ErrCoreDead, ErrDisconnected, ErrDeaf = errCoreDead, errDisconnected, errDeaf
+)
+
+// Generation is that of the engine.
+func Generation(c *Client) *pycompat.Generation { return c.current().gen }
+
+// Starting reports whether a Start, or Close, has its turn.
+func Starting(c *Client) bool {
+	if !c.starting.TryAcquire(1) {
+		return true
+	}
+	c.starting.Release(1)
+	return false
+}
 
 // Remembered is the number of items whose tokens are remembered.
 func Remembered(c *Client) int {

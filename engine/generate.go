@@ -9,10 +9,10 @@ import (
 
 // Generate verifies a request, sends it and returns its stream. The end of ctx
 // aborts the request, also later. An error means that nothing was sent, or, if it
-// is a [DeadError], that the engine is gone: Items are as they were. What the
+// is an [ErrDead], that the engine is gone: Items are as they were. What the
 // request points to must not change until Generate has returned.
 //
-// Errors: [RefusedError]; [ErrNotRunning], [ErrAsleep], [DeadError]; ctx's; [ErrClosed]; those
+// Errors: [ErrRefused]; [ErrNotRunning], [ErrAsleep], [ErrDead]; ctx's; [fs.ErrClosed]; those
 // of mmcache.Request.Commit.
 func (c *Client) Generate(ctx context.Context, r Request) (*Stream, error) {
 	if _, err := c.running(); err != nil { // before the wait for a barrier, which may be Close's
@@ -60,7 +60,7 @@ func (c *Client) open(ctx context.Context, r Request) (*Stream, error) {
 // and what goes wrong then ends the stream. An error means that the items are the
 // caller's. The hold of Generate ends here.
 func (st *Stream) commit() error {
-	err := ErrAborted // unless what is called here returns
+	err := errAborted // unless what is called here returns
 	defer func() {
 		if err != nil {
 			st.end(err)

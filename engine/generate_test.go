@@ -22,7 +22,7 @@ func TestGenerate(t *testing.T) {
 		t.Run(m, func(t *testing.T) {
 			r := newRig(t, setup{mode: m, workers: 2})
 			require.Equal(t, 2, r.Ready().WorldSize)
-			require.Equal(t, pycompat.Newest(), r.Generation())
+			require.Equal(t, pycompat.Newest(), engine.Generation(r.Client))
 			r.ask(5)
 			r.ask(3, "a")
 			r.ask(3, "a", "b")
@@ -48,7 +48,7 @@ func TestEveryGeneration(t *testing.T) {
 	for _, g := range pycompat.Releases() {
 		t.Run(g.Version, func(t *testing.T) {
 			r := newRig(t, setup{mode: "shm", version: g.Version, workers: 2})
-			require.Equal(t, g, r.Generation())
+			require.Equal(t, g, engine.Generation(r.Client))
 			r.ask(2)
 			for range 3 {
 				r.ask(2, "a", "a")
@@ -252,7 +252,6 @@ func TestOutputs(t *testing.T) {
 	r := newRig(t, setup{})
 	s, err := r.Generate(r.ctx, r.request(3))
 	require.NoError(t, err)
-	require.Equal(t, "r", s.ID())
 	var tokens []uint32
 	for range 3 {
 		o, err := s.Next(r.ctx)

@@ -153,7 +153,8 @@ func newRig(t testing.TB, s setup) *rig {
 	return r
 }
 
-// start starts a stand-in, and the client with it.
+// start starts a stand-in, and the client with it, which waits no longer than the
+// stand-in tries.
 func (r *rig) start() error {
 	r.t.Helper()
 	type started struct {
@@ -161,15 +162,18 @@ func (r *rig) start() error {
 		err error
 	}
 	ch := make(chan started, 1)
-	ctx, cancel := context.WithCancel(r.ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(r.ctx)
+	defer cancel(nil)
 	go func() {
 		e, err := enginetest.Start(ctx, r.o)
+		if err != nil {
+			cancel(err)
+		}
 		ch <- started{e, err}
 	}()
-	err := r.Start(r.ctx)
+	err := r.Start(ctx)
 	if err != nil {
-		cancel()
+		cancel(err)
 	}
 	s := <-ch
 	r.e = s.e

@@ -32,7 +32,7 @@ func (s *session) message(r *Request, items []mmcache.Wire) (*message, error) {
 	if slices.Contains(s.gen.RequestFields, "external_req_id") {
 		core.ExternalReqID = &r.ID
 	}
-	encoded, err := s.codec.EncodeRequest(core)
+	encoded, err := s.codec.Load().EncodeRequest(core)
 	if err != nil {
 		return nil, r.refuse("message", err)
 	}

@@ -50,17 +50,17 @@ type ElemSpec struct {
 	Field serde.FieldKind // how the items of a batch are put together
 }
 
-// Validate reports what is wrong with the model.
-func (m Model) Validate() error {
+// validate reports what is wrong with the model.
+func (m Model) validate() error {
 	if m.VocabSize < 1 {
-		return fmt.Errorf("%w: Model.VocabSize is %d; it guards the engine against tokens outside of the vocabulary", ErrInvalid, m.VocabSize)
+		return fmt.Errorf("%w: Model.VocabSize is %d; it guards the engine against tokens outside of the vocabulary", errInvalid, m.VocabSize)
 	}
 	if m.MaxLogprobs < -1 || m.MaxModelLen < 0 || m.MaxBatchedTokens < 0 {
-		return fmt.Errorf("%w: Model: MaxLogprobs %d, MaxModelLen %d, MaxBatchedTokens %d", ErrInvalid, m.MaxLogprobs, m.MaxModelLen, m.MaxBatchedTokens)
+		return fmt.Errorf("%w: Model: MaxLogprobs %d, MaxModelLen %d, MaxBatchedTokens %d", errInvalid, m.MaxLogprobs, m.MaxModelLen, m.MaxBatchedTokens)
 	}
 	for name, d := range m.Modalities {
 		if d.Tokens == nil || len(d.Elems) == 0 {
-			return fmt.Errorf("%w: modality %q needs Elems and Tokens", ErrInvalid, name)
+			return fmt.Errorf("%w: modality %q needs Elems and Tokens", errInvalid, name)
 		}
 	}
 	return nil

@@ -82,11 +82,11 @@ func (o Options) Validate() error {
 func (o Options) withDefaults() (Options, error) {
 	switch {
 	case o.Transport == nil:
-		return o, fmt.Errorf("%w: Transport is nil; use zmq.Transport{} of package engine/zmq", ErrInvalid)
+		return o, fmt.Errorf("%w: Transport is nil; use zmq.Transport{} of package engine/zmq", errInvalid)
 	case o.Readers < 0 || o.StartTimeout < 0 || o.Grace < 0:
-		return o, fmt.Errorf("%w: Readers %d, StartTimeout %v, Grace %v", ErrInvalid, o.Readers, o.StartTimeout, o.Grace)
+		return o, fmt.Errorf("%w: Readers %d, StartTimeout %v, Grace %v", errInvalid, o.Readers, o.StartTimeout, o.Grace)
 	}
-	if err := o.Model.Validate(); err != nil {
+	if err := o.Model.validate(); err != nil {
 		return o, err
 	}
 	if _, err := pycompat.Resolve(o.Generation); err != nil {

@@ -3,6 +3,8 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -69,6 +71,28 @@ func TestPanicInGenerateLeavesNothing(t *testing.T) {
 	defer cancel()
 	err = r.ResetEncoderCache(short)
 	require.NoError(t, err, "%d in flight", inFlight)
+}
+
+// A producer whose own error is io.EOF, as of an image that is cut short, looked like the
+// regular end of the stream.
+func TestEOFOfAProducerIsNotTheEnd(t *testing.T) {
+	r := newRig(t, setup{mode: "lru"})
+	r.ask(1, "a")
+	q := r.request(1, "a")
+	q.Items.Rollback()
+	var err error
+	q.Items, err = r.cache.Begin(r.ctx, "cut short", mmcache.Want{Key: "a", Bytes: 4096, Modality: "image"})
+	require.NoError(t, err)
+	_, err = q.Items.Item(r.ctx, "a", func(context.Context, *mmcache.Builder) error { return fmt.Errorf("image: %w", io.EOF) })
+	require.NoError(t, err)
+	r.e.Forget()
+	s, err := r.Generate(r.ctx, q)
+	require.NoError(t, err)
+	_, err = s.Collect()
+	var e *engine.RequestError
+	require.ErrorAs(t, err, &e)
+	require.ErrorContains(t, err, "image: EOF")
+	require.NotErrorIs(t, err, io.EOF)
 }
 
 // A producer that panics when it is called again, since the engine lost the item, ends its

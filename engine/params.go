@@ -26,7 +26,7 @@ var sizeParams = map[string]int{"allowed_token_ids": 1024, "logit_bias": 1024, "
 // params parses and verifies the parameters of a request. It returns the number of
 // children.
 func (s *session) params(r *Request) (children int, err error) {
-	p, err := s.codec.ParseSampling(r.Params)
+	p, err := s.codec.Load().ParseSampling(r.Params)
 	if err != nil {
 		return 0, r.refuse("parameters", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/engine"
+	"github.com/ringcache/ringcache/engine/enginetest"
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
@@ -36,7 +37,7 @@ func TestAbsurdReady(t *testing.T) {
 		for _, change := range changes {
 			t.Run(name, func(t *testing.T) {
 				r := newRig(t, setup{mode: "shm", idle: true})
-				_, _, err := dialHostile(t, r, "\x00\x00", change)
+				_, _, err := dialHostile(t, r, "\x00\x00", func(_ *enginetest.Peer, r *enginecore.Ready) { change(r) })
 				var m *engine.MismatchError
 				require.ErrorAs(t, err, &m)
 				require.Equal(t, name, m.What)

@@ -16,9 +16,9 @@ const lastWords = 100 * time.Millisecond
 
 func disconnected(m Message) error {
 	if m.Err == nil {
-		return ErrDisconnected
+		return errDisconnected
 	}
-	return fmt.Errorf("%w (%w)", ErrDisconnected, m.Err)
+	return fmt.Errorf("%w (%w)", errDisconnected, m.Err)
 }
 
 // readInput takes the one message that the engine sends on its input socket, and
@@ -66,9 +66,9 @@ func (s *session) readOutput() {
 		}
 		spoke = m.Peer
 		s.heard.Store(time.Now().UnixNano())
-		out, err := s.codec.DecodeOutputs(m.Frames)
+		out, err := s.codec.Load().DecodeOutputs(m.Frames)
 		if errors.Is(err, enginecore.ErrEngineDead) {
-			s.end(ErrCoreDead)
+			s.end(errCoreDead)
 			return
 		}
 		if err != nil {
@@ -90,7 +90,7 @@ func (s *session) readOutput() {
 
 func (s *session) dispatch(o *enginecore.Output) {
 	s.mu.Lock()
-	p := s.children[o.RequestID]
+	p := s.requests.children[o.RequestID]
 	s.mu.Unlock()
 	if p.Stream != nil { // else it is settled
 		p.push(p.child, o)
@@ -100,10 +100,13 @@ func (s *session) dispatch(o *enginecore.Output) {
 // expectAnswer begins the engine's silence now, if the engine had nothing to answer.
 // mu is held.
 func (s *session) expectAnswer() {
-	if len(s.streams) == 0 && len(s.calls.waiting) == 0 {
+	if !s.busy() {
 		s.heard.Store(time.Now().UnixNano())
 	}
 }
+
+// busy reports whether the engine has something to answer. mu is held.
+func (s *session) busy() bool { return len(s.requests.streams) > 0 || len(s.calls.waiting) > 0 }
 
 // watch asks an engine that should have answered something whether it is there.
 func (s *session) watch(silence time.Duration) {
@@ -119,7 +122,7 @@ func (s *session) watch(silence time.Duration) {
 		case <-t.C:
 		}
 		s.mu.Lock()
-		busy := len(s.streams) > 0 || len(s.calls.waiting) > 0
+		busy := s.busy()
 		s.mu.Unlock()
 		if !busy || time.Since(time.Unix(0, s.heard.Load())) < silence {
 			continue
@@ -128,7 +131,7 @@ func (s *session) watch(silence time.Duration) {
 		_, err := s.call(ctx, "is_sleeping")
 		cancel()
 		if errors.Is(err, context.DeadlineExceeded) {
-			s.end(fmt.Errorf("%w: it was silent for %v and did not answer for %v", ErrDeaf, silence, silence))
+			s.end(fmt.Errorf("%w: it was silent for %v and did not answer for %v", errDeaf, silence, silence))
 			return
 		}
 	}
@@ -139,7 +142,7 @@ func (s *session) watchProcess() {
 	select {
 	case <-s.process.exited:
 		<-s.process.done
-		s.end(&ExitError{s.process.err})
+		s.end(exited(s.process.err))
 	case <-s.ctx.Done():
 	}
 }

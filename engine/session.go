@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,9 +24,9 @@ type session struct {
 	link    *link
 
 	// What came of the handshake; constant once the session runs.
-	codec *enginecore.Codec // of gen, and before gen is known of what Options expect
 	ready *enginecore.Ready // completed from the options
 	gen   *pycompat.Generation
+	codec atomic.Pointer[enginecore.Codec] // of gen, and before gen is known of what Options expect
 
 	wait  sync.WaitGroup
 	over  chan struct{} // closed when everything is given back
@@ -38,17 +36,9 @@ type session struct {
 
 	mu       sync.Mutex
 	state    sessionState
-	dead     *DeadError           // why the session ended
-	requests uint64               // so far
-	streams  map[*Stream]struct{} // that are not settled; filled while the session runs
-	children map[string]place     // of streams, by the engine's ids
+	dead     error // why the session ended, an ErrDead
+	requests requests
 	calls    calls
-}
-
-// place is where the outputs of an id belong.
-type place struct {
-	*Stream
-	child int
 }
 
 func (c *Client) newSession(p *process) (*session, error) {
@@ -66,10 +56,12 @@ func (c *Client) newSession(p *process) (*session, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &session{
-		c: c, number: number, ctx: ctx, cancel: cancel, link: l, codec: codec, process: p, state: sessionStarting,
+		c: c, number: number, ctx: ctx, cancel: cancel, link: l, process: p, state: sessionStarting,
 		over: make(chan struct{}), fence: make(chan struct{}, 1),
-		streams: map[*Stream]struct{}{}, children: map[string]place{}, calls: calls{waiting: map[uint64]chan *enginecore.Answer{}},
+		requests: requests{streams: map[*Stream]struct{}{}, children: map[string]place{}},
+		calls:    calls{waiting: map[uint64]chan *enginecore.Answer{}},
 	}
+	s.codec.Store(codec)
 	s.wait.Go(s.reap)
 	s.wait.Go(s.readInput)
 	s.wait.Go(s.readOutput)
@@ -114,7 +106,7 @@ func (s *session) takesRequests() error {
 	case sessionAsleep:
 		return ErrAsleep
 	case sessionLeaving:
-		return ErrClosed
+		return errClosed
 	}
 	return s.dead
 }
@@ -125,7 +117,7 @@ func (s *session) end(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if sessionTable.step(&s.state, sessionEnd) {
-		s.dead = &DeadError{Err: cause}
+		s.dead = fmt.Errorf("%w: %w", ErrDead, notEOF(cause))
 		s.cancel()
 	}
 }
@@ -134,9 +126,6 @@ func (s *session) end(cause error) {
 func (s *session) deadError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.dead == nil {
-		return nil
-	}
 	return s.dead
 }
 
@@ -145,7 +134,7 @@ func (s *session) reap() {
 	<-s.ctx.Done()
 	err := s.link.close()
 	dead, streams := s.deadError(), s.unsettled()
-	s.c.o.Logger.Info("engine gone", "cause", errors.Unwrap(dead), "requests", len(streams), "sockets", err)
+	s.c.o.Logger.Info("engine gone", "cause", dead, "requests", len(streams), "sockets", err)
 	for _, st := range streams {
 		st.end(dead) // items stay until ResetReaders
 	}
@@ -159,14 +148,14 @@ func (s *session) reap() {
 func (s *session) close() error {
 	if s.process == nil && s.step(sessionLeave) { // the engine runs on: nothing of ours may go on there
 		for _, st := range s.unsettled() {
-			st.end(ErrClosed)
+			st.end(errClosed)
 		}
 		ctx, cancel := context.WithTimeout(s.ctx, s.c.o.Grace)
 		_ = s.c.settled(ctx)
 		s.passFence(ctx)
 		cancel()
 	}
-	s.end(ErrClosed)
+	s.end(errClosed)
 	<-s.over
 	ctx, cancel := context.WithTimeout(context.Background(), s.c.o.Grace)
 	defer cancel()
@@ -180,46 +169,11 @@ func (s *session) close() error {
 	return err
 }
 
-// unsettled lists the streams of which something is still to be given back.
-func (s *session) unsettled() []*Stream {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.streams))
-}
-
-// register adds a stream to the tables, and gives its children ids that no other has
-// ever had: an answer to one that was aborted may still be on its way.
-func (s *session) register(st *Stream) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.takesRequests(); err != nil {
-		return err
-	}
-	s.requests++
-	st.name(s.requests)
-	s.expectAnswer()
-	for i, c := range st.children {
-		s.children[c.id] = place{st, i}
-	}
-	s.streams[st] = struct{}{}
-	return nil
-}
-
-// forget takes a stream out of the tables.
-func (s *session) forget(st *Stream) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.streams, st)
-	for _, c := range st.children {
-		delete(s.children, c.id)
-	}
-}
-
 // send sends one message. If it does not arrive for certain the engine is given
 // up: it may have got half of it.
 func (s *session) send(frames [][]byte) error {
 	if err := s.link.send(frames); err != nil {
-		s.end(fmt.Errorf("%w (%w)", ErrDisconnected, err))
+		s.end(fmt.Errorf("%w (%w)", errDisconnected, err))
 		return s.deadError()
 	}
 	return nil

@@ -18,24 +18,30 @@ import (
 // Nothing is put into the cache for the engine's sake, but items may be put by
 // requests that have begun: their handles stay good.
 //
-// Errors: [DeadError] if the engine ends before; [MismatchError];
-// pycompat.ErrUnknownVersion, see Options.Generation; [ErrInvalid] if the engine
-// runs already, or does not report what the options have to contain then; [ErrClosed];
-// ctx's, or that of Options.StartTimeout. The engine is ended then, if the client
-// started it.
+// Errors: [ErrDead] if the engine ends before; [MismatchError];
+// pycompat.ErrUnknownVersion, see Options.Generation; [fs.ErrInvalid] if the engine
+// runs already, or does not report what the options have to contain then;
+// [fs.ErrClosed]; ctx's, or that of Options.StartTimeout. The engine is ended then, if
+// the client started it.
 func (c *Client) Start(ctx context.Context) error {
-	c.starting.Lock()
-	defer c.starting.Unlock()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.closing, func() { cancel(errClosed) })()
+	if c.starting.Acquire(ctx, 1) != nil {
+		return context.Cause(ctx)
+	}
+	defer c.starting.Release(1)
 	if err := c.prepare(ctx); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.o.StartTimeout,
+	ctx, stop := context.WithTimeoutCause(ctx, c.o.StartTimeout,
 		fmt.Errorf("engine: not ready after %v (Options.StartTimeout): %w", c.o.StartTimeout, context.DeadlineExceeded))
-	defer cancel()
+	defer stop()
 	s, err := c.launch()
 	if err != nil {
 		return err
 	}
+	defer context.AfterFunc(s.ctx, func() { cancel(s.deadError()) })()
 	if err = s.await(ctx); err == nil {
 		err = s.meet(ctx)
 	}
@@ -65,17 +71,17 @@ func (c *Client) prepare(ctx context.Context) error {
 	c.mu.Unlock()
 	switch {
 	case !open:
-		return ErrClosed
+		return errClosed
 	case s == nil:
 		return nil
 	case s.deadError() == nil:
-		return fmt.Errorf("%w: the engine is running already", ErrInvalid)
+		return fmt.Errorf("%w: the engine is running already", errInvalid)
 	}
 	select {
 	case <-s.over:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
 }
 
@@ -117,12 +123,8 @@ func (s *session) await(ctx context.Context) error {
 		}
 		s.ready = r
 		return nil
-	case <-s.ctx.Done():
-		return s.deadError()
-	case <-ctx.Done():
+	case <-ctx.Done(): // the session's end, too
 		return context.Cause(ctx)
-	case <-s.c.closing:
-		return ErrClosed
 	}
 }
 
@@ -136,9 +138,14 @@ func (s *session) meet(ctx context.Context) error {
 	if s.gen, err = generationOf(s.ready, c.o.Generation); err != nil {
 		return err
 	}
-	if s.codec, err = enginecore.New(enginecore.Options{Generation: s.gen}); err != nil {
+	if s.ready.VLLMVersion == "" {
+		s.ready.VLLMVersion = s.gen.Version
+	}
+	codec, err := enginecore.New(enginecore.Options{Generation: s.gen})
+	if err != nil {
 		return err
 	}
+	s.codec.Store(codec)
 	if n := s.ready.DataParallelSize; n > 1 {
 		return &MismatchError{"data parallel size", "1", fmt.Sprint(n), "engines that work in step need vLLM's coordinator, which this client does not speak to; run them one by one"}
 	}
@@ -169,13 +176,16 @@ func (s *session) meet(ctx context.Context) error {
 	switch cache := c.o.Cache.(type) {
 	case *mmcache.Shared:
 		if readers == 0 {
-			return fmt.Errorf("%w: vLLM %s does not report how many workers it has; set Options.Readers", ErrInvalid, s.gen.Version)
+			return fmt.Errorf("%w: vLLM %s does not report how many workers it has; set Options.Readers", errInvalid, s.gen.Version)
 		}
-		return c.resetReaders(readers)
+		err = c.resetReaders(readers)
 	case *mmcache.Mirrored:
-		return cache.Clear(ctx, func(lrusync.Envelope) error { return nil })
+		err = cache.Clear(ctx, func(lrusync.Envelope) error { return nil })
 	}
-	return nil
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return err
 }
 
 // resetReaders reports to the cache that whoever read before is gone.
@@ -197,9 +207,9 @@ func (s *session) limits() error {
 	}
 	switch {
 	case s.ready.MaxModelLen == 0:
-		return fmt.Errorf("%w: vLLM %s does not report its max_model_len; set Model.MaxModelLen", ErrInvalid, s.gen.Version)
+		return fmt.Errorf("%w: vLLM %s does not report its max_model_len; set Model.MaxModelLen", errInvalid, s.gen.Version)
 	case s.ready.MaxNumBatchedTokens == 0 && len(m.Modalities) > 0:
-		return fmt.Errorf("%w: vLLM %s does not report its max_num_batched_tokens; set Model.MaxBatchedTokens", ErrInvalid, s.gen.Version)
+		return fmt.Errorf("%w: vLLM %s does not report its max_num_batched_tokens; set Model.MaxBatchedTokens", errInvalid, s.gen.Version)
 	}
 	return nil
 }
@@ -209,7 +219,7 @@ func (s *session) limits() error {
 func generationOf(r *enginecore.Ready, given *pycompat.Generation) (*pycompat.Generation, error) {
 	if r.VLLMVersion == "" {
 		if given == nil {
-			return given, fmt.Errorf("%w: the engine does not report its version; set Options.Generation", ErrInvalid)
+			return given, fmt.Errorf("%w: the engine does not report its version; set Options.Generation", errInvalid)
 		}
 		return given, nil
 	}

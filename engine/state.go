@@ -14,7 +14,7 @@ package engine
 //	| closed  | -       | -      |
 //
 // An open client starts engines, and passes requests and calls on to its session.
-// From closing on all of these fail with ErrClosed. Requests under way may end while
+// From closing on all of these fail with fs.ErrClosed. Requests under way may end while
 // the client is closing, as long as the context of Close lets them.
 //
 // Session, guarded by session.mu:

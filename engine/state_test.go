@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"sync"
@@ -144,7 +145,7 @@ func TestClientStates(t *testing.T) {
 				go func() { closed <- r.Close(r.ctx) }()
 				r.until(func() bool {
 					_, err := r.Call(r.ctx, "is_sleeping")
-					return errors.Is(err, engine.ErrClosed)
+					return errors.Is(err, fs.ErrClosed)
 				})
 				cancel()
 				require.ErrorIs(t, r.Close(over), context.Canceled, "the first goes on")
@@ -159,14 +160,14 @@ func TestClientStates(t *testing.T) {
 			if state == "open" {
 				require.NoError(t, callErr)
 				require.NoError(t, generateErr)
-				require.ErrorIs(t, killErr, engine.ErrInvalid)
+				require.ErrorIs(t, killErr, fs.ErrInvalid)
 				require.ErrorContains(t, r.Start(r.ctx), "running already")
 				return
 			}
 			for _, err := range []error{callErr, generateErr, killErr} {
-				require.ErrorIs(t, err, engine.ErrClosed)
+				require.ErrorIs(t, err, fs.ErrClosed)
 			}
-			require.ErrorIs(t, r.Start(r.ctx), engine.ErrClosed)
+			require.ErrorIs(t, r.Start(r.ctx), fs.ErrClosed)
 			if state == "closing" {
 				_, err := s.Next(r.ctx)
 				require.NoError(t, err, "it goes on")

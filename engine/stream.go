@@ -65,7 +65,7 @@ func (s *session) newStream(ctx context.Context, r Request, children int) *Strea
 		children: slices.Repeat([]child{{state: childUnsent}}, children), limits: s.allowance(&r), news: make(chan struct{}, 1),
 	}
 	st.ctx, st.cancel = context.WithCancelCause(ctx)
-	st.unhook = context.AfterFunc(ctx, func() { st.end(context.Cause(ctx)) })
+	st.unhook = context.AfterFunc(ctx, func() { st.end(notEOF(context.Cause(ctx))) })
 	return st
 }
 
@@ -81,14 +81,12 @@ func (st *Stream) name(number uint64) {
 	}
 }
 
-// ID returns the request's id.
-func (st *Stream) ID() string { return st.req.ID }
-
 // Next waits for the next output. At the end it returns io.EOF, or what ended the
-// request before: the context's error, ErrAborted, ErrClosed, a [*DeadError], a
-// [*RequestError]. The error of ctx ends only the wait. What is not read is kept,
-// so that a slow reader holds up nobody: at most max_tokens for each child, since an
-// engine that sends more than it was asked for ends the request.
+// request before: the context's error, an [fs.ErrClosed] if the stream or the client was
+// closed, an [ErrDead], a [*RequestError]. The error of ctx ends only the wait.
+//
+// What is not read is kept, so that a slow reader holds up nobody: at most max_tokens
+// for each child, since an engine that sends more than it was asked for ends the request.
 func (st *Stream) Next(ctx context.Context) (Output, error) {
 	for {
 		st.mu.Lock()
@@ -145,7 +143,7 @@ func (st *Stream) Collect() ([][]uint32, error) {
 }
 
 // Close ends the stream; a request that is not done is aborted.
-func (st *Stream) Close() { st.end(ErrAborted) }
+func (st *Stream) Close() { st.end(errAborted) }
 
 // end ends the stream with its last word: io.EOF at the regular end, else why the
 // request was given up. Only the first call has an effect.

@@ -136,6 +136,7 @@ const (
 
 type slowStream struct {
 	*engine.Stream
+	id     string
 	cancel context.CancelFunc
 	want   []uint32
 }
@@ -160,7 +161,7 @@ func (c *stressClient) request(ctx context.Context, id string) error {
 		cancel()
 		return c.allowed(err)
 	}
-	st := &slowStream{s, cancel, want(most, keys...)}
+	st := &slowStream{s, id, cancel, want(most, keys...)}
 	switch c.rnd.IntN(4) {
 	case 0:
 		for range c.rnd.IntN(3) {
@@ -209,7 +210,7 @@ func (c *stressClient) read(st *slowStream) error {
 	c.ended[byItself].Add(1)
 	for i, tokens := range got {
 		if st.want != nil && tokens != nil && fmt.Sprint(tokens) != fmt.Sprint(st.want) {
-			return fmt.Errorf("request %s, child %d: %v, not %v", st.ID(), i, tokens, st.want)
+			return fmt.Errorf("request %s, child %d: %v, not %v", st.id, i, tokens, st.want)
 		}
 	}
 	return nil

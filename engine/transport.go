@@ -1,12 +1,6 @@
 package engine
 
-import (
-	"context"
-	"errors"
-)
-
-// ErrUnroutable means that the peer is not connected, so nothing was sent.
-var ErrUnroutable = errors.New("engine: the peer is not connected")
+import "context"
 
 // Transport makes the sockets of a frontend, which peers connect to. Package
 // engine/zmq has the one that engines speak. Endpoints are written as ZeroMQ does:
@@ -27,11 +21,11 @@ type Socket interface {
 	// Endpoint is what peers connect to.
 	Endpoint() string
 	// Recv returns the next message. It fails with ctx's error or
-	// ErrClosed; after Close there are no more messages.
+	// fs.ErrClosed; after Close there are no more messages.
 	Recv(ctx context.Context) (Message, error)
-	// Send sends the frames to a peer, by the name that its messages have. It fails with
-	// ErrUnroutable if the peer is not connected; with any other error nobody can tell
-	// what arrived, and the peer is disconnected. The frames are not kept.
+	// Send sends the frames to a peer, by the name that its messages have. After an
+	// error nobody can tell what arrived, and the peer is not connected any more. The
+	// frames are not kept.
 	Send(peer string, frames ...[]byte) error
 	// Close ends the socket and its connections. Closing twice is fine.
 	Close() error

@@ -32,7 +32,7 @@ func (s *session) verify(r *Request) (children int, err error) {
 }
 
 func (r *Request) refuse(what string, err error) error {
-	return &RefusedError{ID: r.ID, What: what, Err: err}
+	return &refusedError{r.ID, what, err}
 }
 
 // placeholders checks the places of the items, but not what belongs there.

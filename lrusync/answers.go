@@ -32,7 +32,7 @@ func (s *Sender) Renew(key string) {
 	s.change(func() {
 		v, _, _ := s.mirror.Peek(key)
 		v.stale = true
-		s.mirror.replace(key, v)
+		s.mirror.Replace(key, v)
 	})
 }
 

@@ -16,37 +16,6 @@ func benchKeys(n int) []string {
 	return keys
 }
 
-// BenchmarkLRU has a cache of 1000 entries, and twice as many keys.
-func BenchmarkLRU(b *testing.B) {
-	const entries = 1000
-	keys := benchKeys(2 * entries)
-	full := func() *lrusync.LRU[int] {
-		l := lrusync.NewLRU(entries, lrusync.LRUOptions[int]{})
-		for i, k := range keys[:entries] {
-			_ = l.Put(k, i, 1)
-		}
-		return l
-	}
-	b.Run("Get", func(b *testing.B) {
-		l := full()
-		b.ReportAllocs()
-		for i := 0; b.Loop(); i++ {
-			if _, ok := l.Get(keys[i%entries]); !ok {
-				b.Fatal("a miss")
-			}
-		}
-	})
-	b.Run("Put", func(b *testing.B) { // each evicts another
-		l := full()
-		b.ReportAllocs()
-		for i := 0; b.Loop(); i++ {
-			if err := l.Put(keys[(entries+i)%len(keys)], i, 1); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
 // BenchmarkSend sends requests of several items, which the peer has, or which
 // push out others.
 func BenchmarkSend(b *testing.B) {

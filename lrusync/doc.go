@@ -5,7 +5,7 @@
 //
 // It is vLLM's mirrored LRU cache (vllm/multimodal/cache.py and cache/,
 // vllm/utils/cache.py, 0.11.0 to 0.33.0): its order of eviction, its sizes, its
-// changes from release to release, see [pycompat.CacheRules]. Each end can be
+// changes from release to release, see Cache in [pycompat.Generation]. Each end can be
 // vLLM's own. vLLM's classes step by step are in lrusync/upstream.
 //
 // # Why they stay equal
@@ -40,7 +40,7 @@
 //
 // # Concurrency
 //
-// Sender and Receiver may be used by any number of goroutines; [LRU] by one at a
-// time. While a request is being sent only Send and Clear wait, until their
-// context ends; from within enqueue every other method may be called.
+// Sender and Receiver may be used by any number of goroutines. While a request is
+// being sent only Send and Clear wait, until their context ends; from within enqueue
+// every other method may be called.
 package lrusync

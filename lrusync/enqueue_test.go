@@ -3,6 +3,7 @@ package lrusync_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,10 +113,10 @@ func TestRepairDuringASend(t *testing.T) {
 func TestNilEnqueueIsAnError(t *testing.T) {
 	s := newSender(t, 100)
 	_, err := s.Send(ctx, carried("a"), nil)
-	require.ErrorIs(t, err, lrusync.ErrInvalid)
+	require.ErrorIs(t, err, fs.ErrInvalid)
 	require.ErrorContains(t, err, "enqueue is nil")
 	err = s.Clear(ctx, nil)
-	require.ErrorIs(t, err, lrusync.ErrInvalid)
+	require.ErrorIs(t, err, fs.ErrInvalid)
 	require.ErrorContains(t, err, "enqueue is nil")
 }
 

@@ -10,26 +10,6 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// The oldest entries make room, as in vLLM.
-func ExampleLRU() {
-	cache := lrusync.NewLRU(10, lrusync.LRUOptions[string]{
-		OnRemove: func(key, v string) { fmt.Println("evicted", key, v) },
-	})
-	_ = cache.Put("a", "first", 4)
-	_ = cache.Put("b", "second", 4)
-	cache.Get("a") // now b is the oldest
-	_ = cache.Put("c", "third", 5)
-	for key, e := range cache.All() {
-		fmt.Println(key, e.Value, e.Size)
-	}
-	fmt.Println(cache.Put("d", "fourth", 11))
-	// Output:
-	// evicted b second
-	// a first 4
-	// c third 5
-	// lrusync: "d" has 11 bytes, the cache 10: make the cache larger
-}
-
 // A request is lost on its way. The next one shows it; the sender repairs its
 // view of the peer, and sends again what is missing.
 func ExampleSender_Send() {

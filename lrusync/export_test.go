@@ -1,4 +1,4 @@
 package lrusync
 
-// TouchGhost lets tests leave ghosts, which otherwise exist only within a Send.
-func (l *LRU[V]) TouchGhost(key string) { l.touchGhost(key) }
+// ErrUnsized is the error of an item that vLLM has no size for.
+var ErrUnsized = errUnsized

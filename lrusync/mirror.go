@@ -5,20 +5,20 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/ringcache/ringcache/internal/lru"
 	"github.com/ringcache/ringcache/pycompat"
 )
 
 // Options configure a cache. Both ends of a pair must have the same.
 type Options struct {
 	// Capacity in bytes, by vLLM's size rules ([ItemSize]). It may have a
-	// fraction: vLLM takes mm_processor_cache_gb times 2^30 as a float, see
-	// [CapacityGB].
+	// fraction: vLLM takes mm_processor_cache_gb times 2^30 as a float.
 	Capacity float64
 	// Generation of the vLLM on the other end; nil is the newest known.
 	Generation *pycompat.Generation
 }
 
-// Validate returns an error that wraps [ErrInvalid], or nil.
+// Validate returns an error that wraps [io/fs.ErrInvalid], or nil.
 func (o Options) Validate() error {
 	_, err := o.resolve()
 	return err
@@ -27,24 +27,18 @@ func (o Options) Validate() error {
 // resolve returns the generation, if the options are valid.
 func (o Options) resolve() (*pycompat.Generation, error) {
 	if math.IsNaN(o.Capacity) || o.Capacity < 0 || o.Capacity > math.MaxInt64/2 {
-		return nil, fmt.Errorf("%w: capacity of %v bytes", ErrInvalid, o.Capacity)
+		return nil, fmt.Errorf("%w: capacity of %v bytes", errInvalid, o.Capacity)
 	}
 	return pycompat.Resolve(o.Generation)
 }
 
-// CapacityGB returns the capacity that vLLM gives its LRU caches for a value of
-// mm_processor_cache_gb.
-func CapacityGB(gb float64) float64 { return gb * (1 << 30) }
-
 // mirror is an LRU with what a receiver does to it. Sender and Receiver have one
 // each and do the same to it, so the two stay equal.
 type mirror[V any] struct {
-	*LRU[V]
+	*lru.Cache[V]
 	gen    *pycompat.Generation
 	digest uint64 // of everything that happened to contents and order
-
-	journal journal[V]
-	start   uint64 // digest when the transaction began
+	start  uint64 // digest when the transaction began
 }
 
 func newMirror[V any](o Options) (*mirror[V], error) {
@@ -52,13 +46,10 @@ func newMirror[V any](o Options) (*mirror[V], error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &mirror[V]{LRU: NewLRU(o.Capacity, LRUOptions[V]{}), gen: g, digest: emptyDigest}
-	m.observe = func(c change, n *node[V]) {
-		m.journal.add(c, n)
-		if c <= removed && !n.ghost {
-			m.digest = fold(m.digest, c, n.key, n.size)
-		}
-	}
+	m := &mirror[V]{gen: g, digest: emptyDigest}
+	m.Cache = lru.New(o.Capacity, lru.Options[V]{OnChange: func(c lru.Change, key string, size int64) {
+		m.digest = fold(m.digest, c, key, size)
+	}})
 	return m, nil
 }
 
@@ -77,26 +68,20 @@ func (m *mirror[V]) receive(key string, v V, size int64) (V, error) {
 	return v, err
 }
 
-// replace gives a key another value, of the same size and in the same place. It
-// does nothing if the key is absent.
-func (m *mirror[V]) replace(key string, v V) {
-	if n := m.entries[key]; n != nil {
-		m.before(replaced, n)
-		n.value = v
-	}
-}
-
-// begin opens a transaction, which commit or rollback ends.
+// begin opens a transaction, which Commit or rollback ends.
 func (m *mirror[V]) begin() {
-	m.journal.open, m.start = true, m.digest
+	m.Begin()
+	m.start = m.digest
 }
-
-func (m *mirror[V]) commit() { m.journal.end() }
 
 func (m *mirror[V]) rollback() {
-	m.journal.undo(m.LRU)
+	m.Rollback()
 	m.digest = m.start
-	m.checkInvariants()
+}
+
+func (m *mirror[V]) stats() Stats {
+	hits, queries := m.Stats()
+	return Stats{Hits: hits, Total: queries}
 }
 
 // contents lists the entries, oldest first.
@@ -112,7 +97,7 @@ func (m *mirror[V]) contents() []KeySize {
 func (m *mirror[V]) restart() {
 	m.digest = emptyDigest
 	for k, e := range m.All() {
-		m.digest = fold(m.digest, inserted, k, e.Size)
+		m.digest = fold(m.digest, lru.Inserted, k, e.Size)
 	}
 }
 
@@ -123,7 +108,7 @@ const (
 	prime       uint64 = 1099511628211
 )
 
-func fold(h uint64, c change, key string, size int64) uint64 {
+func fold(h uint64, c lru.Change, key string, size int64) uint64 {
 	h = (h ^ uint64(c)) * prime
 	for i := range len(key) {
 		h = (h ^ uint64(key[i])) * prime

@@ -64,7 +64,7 @@ func receive(path string) error {
 	in, out := gob.NewDecoder(conn), gob.NewEncoder(conn)
 	for {
 		var q wireRequest
-		if err := in.Decode(&q); err == io.EOF {
+		if err := in.Decode(&q); errors.Is(err, io.EOF) {
 			return r.CheckStructure()
 		} else if err != nil {
 			return err

@@ -43,7 +43,7 @@ func NewReceiver[V any](o Options) (*Receiver[V], error) {
 // other until the sender has acted on Result.Drift. A request with all data, or
 // whose items are here, is served as if nothing had happened.
 //
-// The error is a [TooLargeError], in generations whose engine fails then.
+// The error is an [ErrTooLarge], in generations whose engine fails then.
 func (r *Receiver[V]) Receive(e Envelope, fs []Feature[V]) (res Result[V], err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -191,7 +191,7 @@ func (r *Receiver[V]) Clear(e Envelope) {
 func (r *Receiver[V]) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.mirror.Stats()
+	return r.mirror.stats()
 }
 
 // Contents lists what is held, oldest first, and the bytes of all together.
@@ -206,5 +206,5 @@ func (r *Receiver[V]) Contents() ([]KeySize, int64) {
 func (r *Receiver[V]) CheckStructure() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.mirror.checkSettled()
+	return r.mirror.CheckSettled()
 }

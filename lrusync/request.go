@@ -71,6 +71,12 @@ type Drift struct {
 	Contents      []KeySize
 }
 
+// Stats counts the queries of a cache since it was made or cleared, as vLLM does
+// (CacheInfo).
+type Stats struct {
+	Hits, Total int64
+}
+
 // KeySize is an entry of a cache, without its value.
 type KeySize struct {
 	Key  string

@@ -62,9 +62,9 @@ func NewSender(o Options) (*Sender, error) {
 //
 // Without anything sent or changed Send fails with
 //   - [NeedDataError] if data is needed that is not at hand;
-//   - [TooLargeError] for an item that is larger than the cache, in generations
+//   - [ErrTooLarge] for an item that is larger than the cache, in generations
 //     whose engine fails then;
-//   - [HangError] if the request would hang the engine (vLLM 0.12 to 0.23);
+//   - [ErrHang] if the request would hang the engine (vLLM 0.12 to 0.23);
 //   - [ErrNested] if enqueue calls Send or Clear;
 //   - ctx's error.
 func (s *Sender) Send(ctx context.Context, items []Item, enqueue func(Ticket) error) (Ticket, error) {
@@ -88,7 +88,7 @@ func (s *Sender) Send(ctx context.Context, items []Item, enqueue func(Ticket) er
 	return t, nil
 }
 
-var errNoEnqueue = fmt.Errorf("%w: enqueue is nil", ErrInvalid)
+var errNoEnqueue = fmt.Errorf("%w: enqueue is nil", errInvalid)
 
 // inOrder runs f while nothing else is sent.
 func (s *Sender) inOrder(ctx context.Context, f func() error) error {
@@ -111,7 +111,7 @@ func (s *Sender) foresee(items []Item) (Ticket, error) {
 		s.mirror.rollback()
 		return Ticket{}, err
 	}
-	t.Added, t.Evicted = s.mirror.journal.netChanges(s.mirror.LRU)
+	t.Added, t.Evicted = s.mirror.Changes()
 	s.sending = true
 	return t, nil
 }
@@ -122,7 +122,7 @@ func (s *Sender) take(items []Item, t Ticket) error {
 	if s.mirror.gen.Cache.Touch {
 		touch := s.mirror.Touch
 		if s.mirror.gen.Cache.GhostTouch {
-			touch = s.mirror.touchGhost
+			touch = s.mirror.TouchGhost
 		}
 		for _, it := range items {
 			touch(it.Key)
@@ -140,7 +140,7 @@ func (s *Sender) take(items []Item, t Ticket) error {
 			if _, err := s.mirror.receive(it.Key, now, it.Size); err != nil {
 				return err
 			}
-			s.mirror.replace(it.Key, now) // the peer may have kept its old copy
+			s.mirror.Replace(it.Key, now) // the peer may have kept its old copy
 			t.Updates[i] = it.Updates
 		default:
 			need = append(need, it.Key)
@@ -167,7 +167,7 @@ func (s *Sender) settle(t Ticket, done bool) {
 	switch {
 	case !s.sending: // a repair has taken the request back
 	case done:
-		s.mirror.commit()
+		s.mirror.Commit()
 		s.next.Seq++
 		s.sending, s.meanwhile = false, nil
 	default:
@@ -244,5 +244,5 @@ func (s *Sender) CheckStructure() error {
 	if s.sending {
 		return s.mirror.CheckStructure()
 	}
-	return s.mirror.checkSettled()
+	return s.mirror.CheckSettled()
 }

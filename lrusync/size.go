@@ -28,12 +28,12 @@ func ParsePython(version string) (Python, error) {
 	for i, p := range parts {
 		v, err := strconv.ParseUint(p, 10, 16)
 		if err != nil {
-			return Python{}, fmt.Errorf("%w: Python version %q: want something like 3.12 or 3.11.7", ErrInvalid, version)
+			return Python{}, fmt.Errorf("%w: Python version %q: want something like 3.12 or 3.11.7", errInvalid, version)
 		}
 		n[i] = int(v)
 	}
 	if len(parts) < 2 || n[0] != 3 || n[1] < 9 || n[1] > 14 {
-		return Python{}, fmt.Errorf("%w: Python version %q: the sizes of 3.9 to 3.14 are known", ErrInvalid, version)
+		return Python{}, fmt.Errorf("%w: Python version %q: the sizes of 3.9 to 3.14 are known", errInvalid, version)
 	}
 	early := n[1] == 11 && len(parts) == 3 && n[2] < 2
 	return Python{NarrowZero: n[1] < 11 || early}, nil
@@ -60,11 +60,11 @@ func (p Python) intSize(magnitude uint64) int64 {
 // (MultiModalCache.get_item_size in vllm/multimodal/cache.py and cache/base.py,
 // all releases): the tensors' bytes plus Python's size of the numbers that are not in
 // tensors. Keys, fields and prompt updates cost nothing. It fails with
-// [ErrUnsized] for an item without elems and for an elem whose lists hold
-// nothing at all; upstream does too.
+// [io/fs.ErrInvalid] for an item without elems and for an elem whose lists hold
+// nothing at all; upstream fails with a TypeError.
 func ItemSize(it *serde.Item, p Python) (int64, error) {
 	if it == nil || len(it.Elems) == 0 {
-		return 0, ErrUnsized
+		return 0, errUnsized
 	}
 	var total int64
 	for i := range it.Elems {
@@ -73,7 +73,7 @@ func ItemSize(it *serde.Item, p Python) (int64, error) {
 			return 0, fmt.Errorf("%q: %w", it.Elems[i].Key, err)
 		}
 		if leaves == 0 {
-			return 0, fmt.Errorf("%q: %w", it.Elems[i].Key, ErrUnsized)
+			return 0, fmt.Errorf("%q: %w", it.Elems[i].Key, errUnsized)
 		}
 		if total, err = addSizes(total, n); err != nil {
 			return 0, err
@@ -84,7 +84,7 @@ func ItemSize(it *serde.Item, p Python) (int64, error) {
 
 func addSizes(a, b int64) (int64, error) {
 	if a > math.MaxInt64-b {
-		return 0, fmt.Errorf("%w: an item of more than %d bytes", ErrInvalid, int64(math.MaxInt64))
+		return 0, fmt.Errorf("%w: an item of more than %d bytes", errInvalid, int64(math.MaxInt64))
 	}
 	return a + b, nil
 }
@@ -115,7 +115,7 @@ func dataSize(d serde.Data, p Python, depth int) (size int64, leaves int, err er
 		return sizeFloat, 1, nil
 	case serde.List:
 		if depth == 0 {
-			return 0, 0, fmt.Errorf("%w: lists nested deeper than %d", ErrInvalid, serde.MaxDepth)
+			return 0, 0, fmt.Errorf("%w: lists nested deeper than %d", errInvalid, serde.MaxDepth)
 		}
 		for _, e := range d {
 			n, k, err := dataSize(e, p, depth-1)
@@ -129,5 +129,5 @@ func dataSize(d serde.Data, p Python, depth int) (size int64, leaves int, err er
 		}
 		return size, leaves, nil
 	}
-	return 0, 0, fmt.Errorf("%w: data of type %T", ErrInvalid, d)
+	return 0, 0, fmt.Errorf("%w: data of type %T", errInvalid, d)
 }

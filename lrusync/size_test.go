@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"math"
 	"math/rand/v2"
 	"os/exec"
@@ -97,12 +98,12 @@ func TestItemSizeRefuses(t *testing.T) {
 		{"no elems", &serde.Item{}, lrusync.ErrUnsized, ""},
 		{"an empty list", item(serde.List{}), lrusync.ErrUnsized, `"e0"`},
 		{"lists of nothing", item(serde.Int(1), serde.List{serde.List{}, serde.List{serde.List{}}}), lrusync.ErrUnsized, `"e1"`},
-		{"no tensor", item((*serde.Tensor)(nil)), lrusync.ErrInvalid, `"e0": lrusync: invalid argument: data of type *serde.Tensor`},
-		{"too deep", item(deep), lrusync.ErrInvalid, fmt.Sprintf("lists nested deeper than %d", serde.MaxDepth)},
+		{"no tensor", item((*serde.Tensor)(nil)), fs.ErrInvalid, `"e0": lrusync: invalid argument: data of type *serde.Tensor`},
+		{"too deep", item(deep), fs.ErrInvalid, fmt.Sprintf("lists nested deeper than %d", serde.MaxDepth)},
 		{"unknown dtype", item(zeros("float128", 1)), nil, "float128"},
 		{"negative shape", item(zeros("uint8", -1)), nil, "[-1]"},
-		{"more than int64 in elems", item(huge, huge), lrusync.ErrInvalid, "an item of more than 9223372036854775807 bytes"},
-		{"more than int64 in a list", item(serde.List{huge, huge, huge, huge}), lrusync.ErrInvalid, "an item of more than 9223372036854775807 bytes"},
+		{"more than int64 in elems", item(huge, huge), fs.ErrInvalid, "an item of more than 9223372036854775807 bytes"},
+		{"more than int64 in a list", item(serde.List{huge, huge, huge, huge}), fs.ErrInvalid, "an item of more than 9223372036854775807 bytes"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			n, err := lrusync.ItemSize(tc.item, lrusync.Python{})
@@ -137,7 +138,7 @@ func TestParsePython(t *testing.T) {
 	} {
 		t.Run("refuses "+version, func(t *testing.T) {
 			_, err := lrusync.ParsePython(version)
-			require.ErrorIs(t, err, lrusync.ErrInvalid)
+			require.ErrorIs(t, err, fs.ErrInvalid)
 			require.ErrorContains(t, err, fmt.Sprintf("Python version %q: %s", version, problem))
 		})
 	}

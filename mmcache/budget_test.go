@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/lrusync"
@@ -119,7 +120,7 @@ func TestLargeRequestDoesNotStarve(t *testing.T) {
 		begun := make(chan *mmcache.Request, 1)
 		go func() {
 			r, err := c.Begin(ctx, "large", bytesOf("large", 1000))
-			require.NoError(t, err)
+			assert.NoError(t, err)
 			begun <- r
 		}()
 		synctest.Wait()
@@ -164,7 +165,7 @@ func TestSmallRequestsThatHoldNobodyUpAlwaysPass(t *testing.T) {
 		begun := make(chan *mmcache.Request, 1)
 		go func() {
 			r, err := c.Begin(ctx, "large", bytesOf("large", 800))
-			require.NoError(t, err)
+			assert.NoError(t, err)
 			begun <- r
 		}()
 		synctest.Wait()

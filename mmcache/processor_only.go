@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/ringcache/ringcache/internal/invariants"
+	"github.com/ringcache/ringcache/internal/lru"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/serde"
 )
@@ -21,7 +22,7 @@ type processorOnly struct {
 	inHeap
 
 	mu  sync.Mutex
-	lru *lrusync.LRU[*cachedEntry]
+	lru *lru.Cache[*cachedEntry]
 }
 
 // cachedEntry is an item in the cache of mode processor_only. users and invalidated
@@ -41,7 +42,7 @@ func openProcessorOnly(o Options) (*processorOnly, error) {
 	}
 	p := &processorOnly{cache: newCache(o)}
 	p.backend = p
-	p.lru = lrusync.NewLRU(o.Capacity, lrusync.LRUOptions[*cachedEntry]{OnRemove: func(key string, e *cachedEntry) {
+	p.lru = lru.New(o.Capacity, lru.Options[*cachedEntry]{OnRemove: func(key string, e *cachedEntry) {
 		if !e.invalidated {
 			p.events.emit(Event{Kind: eventEvicted, Key: key})
 		}
@@ -123,9 +124,9 @@ func (c *cacheableRoom) done(b *Builder) (entry, error) {
 	// Prompt updates are memory too; upstream does not count them.
 	err := p.lru.Put(e.key, e, e.heapEntry.needs(0))
 	switch {
-	case errors.Is(err, lrusync.ErrPinned):
+	case errors.Is(err, lru.ErrPinned):
 		e.refused = errFull
-	case errors.Is(err, lrusync.ErrTooLarge):
+	case errors.Is(err, lru.ErrTooLarge):
 		e.refused = errTooLarge
 	case err != nil:
 		return nil, err

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/pycompat"
 )
 
@@ -107,7 +106,7 @@ func (c Config) Options() (Options, error) {
 	o := Options{Mode: mode, Generation: g}
 	switch mode {
 	case modeProcessorOnly, modeLRU:
-		o.Capacity = lrusync.CapacityGB(c.CacheGB)
+		o.Capacity = c.CacheGB * (1 << 30)
 	case modeSHM:
 		n, err := pycompat.RingSize(c.CacheGB)
 		if err != nil {

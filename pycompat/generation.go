@@ -42,8 +42,30 @@ type Generation struct {
 	Rereads bool
 	// Hash is the form of hash streams and keys.
 	Hash HashRules
-	// Cache is the behaviour of the mirrored LRU caches.
-	Cache CacheRules
+	// Cache is how the mirrored LRU caches of the frontend (P0) and the engine (P1)
+	// behave (vllm/multimodal/cache.py and cache/, vllm/utils/cache.py).
+	Cache struct {
+		// Touch is true where all items of a request are touched before the first is
+		// looked up.
+		Touch bool
+		// GhostTouch is true where the touch of an absent key leaves an entry in the
+		// order of use that has no value; eviction that comes across one never
+		// returns.
+		GhostTouch bool
+		// PutIfFits is true where an item larger than the cache is passed on without
+		// being stored. Elsewhere it fails the request.
+		PutIfFits bool
+		// MissError is true where an engine that misses items answers with their keys.
+		// Elsewhere it stops working.
+		MissError bool
+		// FreshWins is true where an item that arrives with data replaces the cached
+		// one of its key. Elsewhere the cached one is used and the data dropped.
+		FreshWins bool
+		// ExternalLBAlone is true where external load balancing is enough for a
+		// frontend to share a cache with its engine. Elsewhere there must be a
+		// single API server too (vllm/multimodal/registry.py).
+		ExternalLBAlone bool
+	}
 	// RequestFields, OutputFields and OutputsFields are the fields of
 	// EngineCoreRequest, EngineCoreOutput and EngineCoreOutputs in wire order; the
 	// three are arrays on the wire (vllm/v1/engine/__init__.py).
@@ -51,8 +73,27 @@ type Generation struct {
 	// ReadyFields are the names in the map that an engine sends first on an input
 	// socket. Where there are none, the engine sends no bytes there.
 	ReadyFields []string
-	// Params lists the parameters of a request.
-	Params ParamRules
+	// Params is what parameters a request can have, and in what form
+	// (vllm/sampling_params.py, vllm/pooling_params.py, vllm/tasks.py,
+	// vllm/lora/request.py).
+	Params struct {
+		// Sampling are the fields of SamplingParams, a map by name.
+		Sampling []string
+		// MaxTemperature is the highest temperature, 0 where there is no bound.
+		MaxTemperature float64
+		// ScoreArray is true where prompt_logprob_token_ids is an array of two
+		// dimensions. Elsewhere it is a list.
+		ScoreArray bool
+		// Pooling are the fields of PoolingParams, an array.
+		Pooling []string
+		// PoolingTasks are the tasks that PoolingParams can name.
+		PoolingTasks []string
+		// PoolingSkip is true where skip_reading_prefix_cache of PoolingParams must not
+		// be None.
+		PoolingSkip bool
+		// LoRA are the fields of LoRARequest, an array.
+		LoRA []string
+	}
 
 	complete bool // made by this package; a caller can't set it
 }
@@ -64,14 +105,14 @@ func (g *Generation) SameWire(o *Generation) bool {
 		g.Counting == o.Counting && g.ItemForm == o.ItemForm
 }
 
-// Resolve returns g, or [Newest] if g is nil. It fails with [ErrInvalid] for a
+// Resolve returns g, or [Newest] if g is nil. It fails with [fs.ErrInvalid] for a
 // Generation that a caller built by hand, since that would lack some of the facts.
 func Resolve(g *Generation) (*Generation, error) {
 	switch {
 	case g == nil:
 		return Newest(), nil
 	case !g.complete:
-		return nil, fmt.Errorf("%w: Generation %q is incomplete; take it from Lookup, TreatAs, Newest or Releases", ErrInvalid, g.Version)
+		return nil, fmt.Errorf("%w: Generation %q is incomplete; take it from Lookup, TreatAs, Newest or Releases", errInvalid, g.Version)
 	}
 	return g, nil
 }

@@ -2,6 +2,7 @@ package pycompat_test
 
 import (
 	"fmt"
+	"io/fs"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -108,7 +109,7 @@ func TestResolve(t *testing.T) {
 	}
 	for _, g := range []*pycompat.Generation{{}, {Version: "0.33.0", Counting: pycompat.CountPerAddress, ItemForm: pycompat.ItemMap}} {
 		_, err = pycompat.Resolve(g)
-		require.ErrorIs(t, err, pycompat.ErrInvalid)
+		require.ErrorIs(t, err, fs.ErrInvalid)
 		require.ErrorContains(t, err, fmt.Sprintf("Generation %q is incomplete", g.Version))
 	}
 }
@@ -133,7 +134,7 @@ func TestSizes(t *testing.T) {
 	require.Equal(t, 15938355, n)
 	for _, gb := range []float64{0, -1, 1e-12, 1 << 34} {
 		_, err = pycompat.RingSize(gb)
-		require.ErrorIs(t, err, pycompat.ErrInvalid, gb)
+		require.ErrorIs(t, err, fs.ErrInvalid, gb)
 		require.ErrorContains(t, err, fmt.Sprintf("mm_processor_cache_gb %v is not above 0", gb))
 	}
 }

@@ -39,11 +39,11 @@ const gib = 1 << 30
 // RingSize returns the size of the ring in bytes for vLLM's mm_processor_cache_gb.
 // Each side computes it on its own, in float64 and truncated, and the two must
 // agree. A size that is not above 0, or that this machine can't address, fails with
-// [ErrInvalid].
+// [fs.ErrInvalid].
 func RingSize(gb float64) (int, error) {
 	n := gb * gib
 	if math.IsNaN(n) || n < 1 || n >= math.MaxInt {
-		return 0, fmt.Errorf("%w: mm_processor_cache_gb %v is not above 0, or more than this machine can address", ErrInvalid, gb)
+		return 0, fmt.Errorf("%w: mm_processor_cache_gb %v is not above 0, or more than this machine can address", errInvalid, gb)
 	}
 	return int(n), nil
 }

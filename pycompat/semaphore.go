@@ -53,13 +53,12 @@ type Semaphore struct {
 
 // OpenSemaphore opens the lock by the name that Python shows as
 // lock._semlock.name, such as "/mp-a1b2c3d4". It fails with
-// [ErrUnnamedSemaphore] if there is no semaphore of that name, which is so for
-// every lock of a "fork" context, with [ErrSemaphoreLayout] if the file is
-// something else, and with [ErrUnsafe] if the file is another user's or writable by
-// everyone.
+// [fs.ErrNotExist] if there is no semaphore of that name, which is so for every lock
+// of a "fork" context, with [errors.ErrUnsupported] if the file is something else, and
+// for a file that is another user's or that everyone may write.
 func OpenSemaphore(name string) (*Semaphore, error) {
 	if name == "" || name == "None" {
-		return nil, ErrUnnamedSemaphore
+		return nil, errUnnamed
 	}
 	path, err := shmfile.Path("", "sem."+strings.TrimPrefix(name, "/"))
 	if err != nil {
@@ -67,14 +66,14 @@ func OpenSemaphore(name string) (*Semaphore, error) {
 	}
 	f, size, err := shmfile.Open(path, true)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("no semaphore %q: the Python program has ended, or: %w", name, errors.Join(ErrUnnamedSemaphore, err))
+		return nil, fmt.Errorf("no semaphore %q: the Python program has ended, or: %w", name, errors.Join(errUnnamed, err))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pycompat: semaphore %q: %w", name, err)
 	}
 	defer f.Close()
 	if size != semFileSize {
-		return nil, fmt.Errorf("%w: %q has %d bytes, want %d", ErrSemaphoreLayout, name, size, semFileSize)
+		return nil, fmt.Errorf("%w: %q has %d bytes, want %d", errLayout, name, size, semFileSize)
 	}
 	m, err := shmfile.Map(f, size, true)
 	if err != nil {
@@ -84,13 +83,10 @@ func OpenSemaphore(name string) (*Semaphore, error) {
 	s.whole, s.value = futex.Words(m)
 	var ok bool
 	if err := fault.Guard(func() error { ok = m[semSharedOff] == semShared && s.value.Load() <= 1; return nil }); err != nil || !ok {
-		return nil, errors.Join(err, fmt.Errorf("%w: %q has other contents; only glibc's locks of value 0 or 1 are supported", ErrSemaphoreLayout, name), shmfile.Unmap(m))
+		return nil, errors.Join(err, fmt.Errorf("%w: %q has other contents; only glibc's locks of value 0 or 1 are supported", errLayout, name), shmfile.Unmap(m))
 	}
 	return s, nil
 }
-
-// Name returns the name that the semaphore was opened by.
-func (s *Semaphore) Name() string { return s.name }
 
 // use runs f while the mapping can't be closed. A file that was truncated is an
 // error.
@@ -98,7 +94,7 @@ func (s *Semaphore) use(f func() error) error {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		return fmt.Errorf("%w: %s", ErrClosed, s.name)
+		return fmt.Errorf("%w: %s", errClosed, s.name)
 	}
 	s.users++
 	s.mu.Unlock()
@@ -119,20 +115,6 @@ func (s *Semaphore) addHold(n int) {
 	s.mu.Unlock()
 }
 
-// errNotTaken is how TryLock reports that the lock is held.
-var errNotTaken = errors.New("held by another")
-
-// TryLock takes the lock if it is free.
-func (s *Semaphore) TryLock() bool {
-	return nil == s.use(func() error {
-		if !s.take(0) {
-			return errNotTaken
-		}
-		s.addHold(1)
-		return nil
-	})
-}
-
 // take lowers the value if it is not 0, and in the same step gives back the
 // waiters that the caller had counted for itself.
 func (s *Semaphore) take(waiters uint64) bool {
@@ -148,7 +130,8 @@ func (s *Semaphore) take(waiters uint64) bool {
 }
 
 // Lock takes the lock and waits until it is free. If ctx ends first, Lock returns
-// the error of ctx. The holder may be a process that died: give ctx a deadline.
+// the error of ctx; a lock that is free is taken all the same. The holder may be a
+// process that died: give ctx a deadline.
 func (s *Semaphore) Lock(ctx context.Context) error {
 	return s.use(func() error {
 		if !s.take(0) {
@@ -182,13 +165,13 @@ func (s *Semaphore) wait(ctx context.Context) error {
 }
 
 // Unlock frees the lock. As in Python any process may do that, and freeing a
-// free lock is an error, [ErrNotHeld], that changes nothing.
+// free lock is an error that changes nothing.
 func (s *Semaphore) Unlock() error {
 	return s.use(func() error {
 		for {
 			d := s.whole.Load()
 			if uint32(d) != 0 {
-				return ErrNotHeld
+				return errNotHeld
 			}
 			if !s.whole.CompareAndSwap(d, d+1) {
 				continue
@@ -202,10 +185,9 @@ func (s *Semaphore) Unlock() error {
 	})
 }
 
-// Close unmaps the semaphore, which goes on to exist. It fails with
-// [ErrBusy], and does nothing, while the lock is held through this
-// object, since no one else would free it, or a call is under way. Closing twice
-// is fine.
+// Close unmaps the semaphore, which goes on to exist. It fails and does nothing while
+// the lock is held through this object, since no one else would free it, or a call is
+// under way. Closing twice is fine.
 func (s *Semaphore) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,7 +195,7 @@ func (s *Semaphore) Close() error {
 	case s.closed:
 		return nil
 	case s.users > 0 || s.holds > 0:
-		return fmt.Errorf("%w: %s: %d calls under way, held %d times", ErrBusy, s.name, s.users, s.holds)
+		return fmt.Errorf("%w: %s: %d calls under way, held %d times", errBusy, s.name, s.users, s.holds)
 	}
 	s.closed = true
 	return shmfile.Unmap(s.mem)

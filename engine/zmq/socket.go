@@ -17,6 +17,7 @@ import (
 
 	"github.com/ringcache/ringcache/engine"
 	"github.com/ringcache/ringcache/internal/loglimit"
+	"github.com/ringcache/ringcache/internal/sentinel"
 )
 
 // Transport makes sockets. The zero value is ready to use.
@@ -43,6 +44,11 @@ const (
 	maxStrangers = 256
 	// backlog is how many messages wait for Recv before peers have to.
 	backlog = 256
+)
+
+var (
+	errClosed = sentinel.New(sentinel.Closed, "zmq: the socket was closed")
+	errNoPeer = errors.New("zmq: the peer is not connected")
 )
 
 // Router implements [engine.Transport].
@@ -139,14 +145,14 @@ func (s *socket) Recv(ctx context.Context) (engine.Message, error) {
 	case m := <-s.in:
 		select {
 		case <-s.done: // and with it the peer's end, perhaps
-			return engine.Message{}, engine.ErrClosed
+			return engine.Message{}, errClosed
 		default:
 			return m, nil
 		}
 	case <-ctx.Done():
 		return engine.Message{}, ctx.Err()
 	case <-s.done:
-		return engine.Message{}, engine.ErrClosed
+		return engine.Message{}, errClosed
 	}
 }
 
@@ -157,9 +163,9 @@ func (s *socket) Send(peer string, frames ...[]byte) error {
 	s.mu.Unlock()
 	switch {
 	case closed:
-		return engine.ErrClosed
+		return errClosed
 	case c == nil || s.kind != zmq4.Router:
-		return fmt.Errorf("%w: no peer %s at %s", engine.ErrUnroutable, peer, s.endpoint)
+		return fmt.Errorf("%w: %s at %s", errNoPeer, peer, s.endpoint)
 	}
 	if err := c.send(frames); err != nil {
 		c.Close() // half a message may be on its way

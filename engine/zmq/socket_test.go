@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -87,7 +88,7 @@ func TestUnroutable(t *testing.T) {
 	for _, ep := range endpoints(t) {
 		t.Run(ep[:3], func(t *testing.T) {
 			s := router(t, Transport{}, ep)
-			require.ErrorIs(t, s.Send("x", []byte("y")), engine.ErrUnroutable)
+			require.ErrorIs(t, s.Send("x", []byte("y")), errNoPeer)
 			d := dealer(t, s, "x")
 			require.NoError(t, d.Send([]byte("hello")))
 			name := recv(t, s).Peer
@@ -96,7 +97,7 @@ func TestUnroutable(t *testing.T) {
 			m := recv(t, s)
 			require.True(t, m.Gone)
 			require.Equal(t, name, m.Peer)
-			require.ErrorIs(t, s.Send(name, []byte("y")), engine.ErrUnroutable)
+			require.ErrorIs(t, s.Send(name, []byte("y")), errNoPeer)
 		})
 	}
 }
@@ -241,9 +242,9 @@ func TestClose(t *testing.T) {
 		ended <- err
 	}()
 	require.NoError(t, s.Close())
-	require.ErrorIs(t, <-ended, engine.ErrClosed)
+	require.ErrorIs(t, <-ended, fs.ErrClosed)
 	require.NoError(t, s.Close())
-	require.ErrorIs(t, s.Send("x", []byte("y")), engine.ErrClosed)
+	require.ErrorIs(t, s.Send("x", []byte("y")), fs.ErrClosed)
 	require.NoFileExists(t, path)
 }
 

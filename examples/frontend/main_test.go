@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -91,7 +92,7 @@ func (w *world) post(body any) (int, []part) {
 	var out []part
 	for d := json.NewDecoder(res.Body); ; {
 		var p part
-		if err := d.Decode(&p); err == io.EOF {
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
 			return res.StatusCode, out
 		} else {
 			require.NoError(w.t, err)

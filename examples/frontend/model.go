@@ -48,6 +48,10 @@ func openModel(dir string, o preprocess.Options) (*vision, error) {
 	if c.ImageToken == nil {
 		return nil, fmt.Errorf("%s/config.json has neither image_token_id nor image_token_index", dir)
 	}
+	vocabulary := max(c.VocabSize, c.Text.VocabSize)
+	if vocabulary < 1 {
+		return nil, fmt.Errorf("%s/config.json has no vocab_size", dir)
+	}
 	v := &vision{Processor: p, name: dir, placeholder: *c.ImageToken, prompt: []uint32{*c.ImageToken}}
 	if c.Start != nil && c.End != nil {
 		v.prompt = []uint32{*c.Start, v.placeholder, *c.End}
@@ -57,8 +61,8 @@ func openModel(dir string, o preprocess.Options) (*vision, error) {
 		return nil, err
 	}
 	image.Placeholder = &v.placeholder
-	v.model = engine.Model{VocabSize: max(c.VocabSize, c.Text.VocabSize), Modalities: map[string]engine.Modality{"image": image}}
-	return v, v.model.Validate()
+	v.model = engine.Model{VocabSize: vocabulary, Modalities: map[string]engine.Modality{"image": image}}
+	return v, nil
 }
 
 // expand puts as many placeholders into a prompt as each image takes, where it has

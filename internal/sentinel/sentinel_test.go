@@ -34,13 +34,13 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 		errs []error
 		more error
 	}{
-		{"invalid", []error{pycompat.ErrInvalid, shmring.ErrInvalid, serde.ErrInvalid, mmhash.ErrInvalid, lrusync.ErrInvalid, engine.ErrInvalid}, fs.ErrInvalid},
-		{"closed", []error{pycompat.ErrClosed, segment.ErrClosed, engine.ErrClosed}, fs.ErrClosed},
-		{"busy", []error{pycompat.ErrBusy, segment.ErrBusy, sidecar.ErrBusy, objstore.ErrBusy}, nil},
+		{"invalid", []error{shmring.ErrInvalid, serde.ErrInvalid, mmhash.ErrInvalid}, fs.ErrInvalid},
+		{"closed", []error{segment.ErrClosed}, fs.ErrClosed},
+		{"busy", []error{segment.ErrBusy, sidecar.ErrBusy, objstore.ErrBusy}, nil},
 		{"segment exists", []error{segment.ErrExists}, fs.ErrExist},
 		{"no segment", []error{segment.ErrNotExist}, fs.ErrNotExist},
 		{"no space", []error{segment.ErrNoSpace}, nil},
-		{"unsafe", []error{pycompat.ErrUnsafe, segment.ErrUnsafe}, nil},
+		{"unsafe", []error{segment.ErrUnsafe}, nil},
 		{"foreign", []error{sidecar.ErrForeign}, nil},
 		{"owned", []error{sidecar.ErrOwned}, nil},
 		{"wrong size", []error{segment.ErrSize}, nil},
@@ -60,20 +60,13 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 		{"unsupported data", []error{serde.ErrUnsupported}, nil},
 		{"no hash", []error{mmhash.ErrUnsupported}, nil},
 		{"value too large", []error{lrusync.ErrTooLarge}, nil},
-		{"pinned", []error{lrusync.ErrPinned}, nil},
 		{"hang", []error{lrusync.ErrHang}, nil},
 		{"miss", []error{upstream.ErrMiss}, nil},
-		{"need data", []error{lrusync.ErrNeedData}, nil},
-		{"unsized", []error{lrusync.ErrUnsized}, nil},
 		{"version", []error{pycompat.ErrUnknownVersion}, nil},
-		{"unnamed semaphore", []error{pycompat.ErrUnnamedSemaphore}, nil},
-		{"semaphore layout", []error{pycompat.ErrSemaphoreLayout}, nil},
-		{"not held", []error{pycompat.ErrNotHeld}, nil},
 		{"refused", []error{engine.ErrRefused}, nil},
 		{"dead", []error{engine.ErrDead}, nil},
 		{"not running", []error{engine.ErrNotRunning}, nil},
 		{"asleep", []error{engine.ErrAsleep}, nil},
-		{"aborted", []error{engine.ErrAborted}, nil},
 	}
 	for i, row := range rows {
 		for _, err := range row.errs {

@@ -1,7 +1,6 @@
 package shmfile
 
 import (
-	"errors"
 	"io/fs"
 	"math"
 	"os"
@@ -49,7 +48,7 @@ func TestAllocateLeavesTheFileEmpty(t *testing.T) {
 	require.NoError(t, err)
 	defer f.Close()
 	err = allocate(f, math.MaxInt64)
-	require.True(t, errors.Is(err, syscall.ENOSPC), "%v", err)
+	require.ErrorIs(t, err, syscall.ENOSPC)
 	st, err := f.Stat()
 	require.NoError(t, err)
 	require.Zero(t, st.Size())

@@ -76,7 +76,7 @@ func (s *setup) compareSize(it *serde.Item, a sizeAnswer) {
 	size, err := lrusync.ItemSize(it, s.python)
 	var text interface{ UpstreamText() string }
 	switch {
-	case errors.Is(err, lrusync.ErrUnsized) && errors.As(err, &text):
+	case errors.As(err, &text):
 		s.report.Unsized++
 		if a.Error != "TypeError: "+text.UpstreamText() {
 			s.report.differs("%v: vLLM says %q, %d bytes", describeItem(it), a.Error, a.Size)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/ringcache/ringcache/internal/lru"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/pycompat"
 )
@@ -11,7 +12,7 @@ import (
 // frontendCache is what the two caches of a frontend have in common.
 type frontendCache[V any] struct {
 	mu  sync.Mutex
-	lru *lrusync.LRU[processed[V]]
+	lru *lru.Cache[processed[V]]
 	gen *pycompat.Generation
 }
 
@@ -35,8 +36,7 @@ func newFrontendCache[V any](o lrusync.Options) (*frontendCache[V], error) {
 	if err != nil {
 		return nil, err
 	}
-	lru := lrusync.NewLRU(o.Capacity, lrusync.LRUOptions[processed[V]]{})
-	return &frontendCache[V]{lru: lru, gen: g}, nil
+	return &frontendCache[V]{lru: lru.New(o.Capacity, lru.Options[processed[V]]{}), gen: g}, nil
 }
 
 // IsCached reports for each key whether it is cached, and changes nothing
@@ -53,7 +53,7 @@ func (c *frontendCache[V]) IsCached(keys ...string) []bool {
 
 // Touch makes a key the newest if it is there (touch_sender_cache_item; vLLM 0.12
 // on). Where upstream leaves an entry without a value in the order of use, this
-// does not; see [lrusync.HangError].
+// does not; see [lrusync.ErrHang].
 func (c *frontendCache[V]) Touch(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +97,8 @@ func (c *frontendCache[V]) Clear() {
 func (c *frontendCache[V]) Stats() lrusync.Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.lru.Stats()
+	hits, queries := c.lru.Stats()
+	return lrusync.Stats{Hits: hits, Total: queries}
 }
 
 // Contents lists what is cached, oldest first, and the bytes of all together.
@@ -137,7 +138,7 @@ func NewSenderCache(o lrusync.Options) (*SenderCache, error) {
 // reported that none is needed.
 //
 //   - [MissError] if the item is absent and in is nil;
-//   - [lrusync.TooLargeError] in generations without PutIfFits; in the others the
+//   - [lrusync.ErrTooLarge] in generations without PutIfFits; in the others the
 //     item is sent and not cached.
 func (c *SenderCache) GetAndUpdate(key string, in *Input) (omit bool, updates []byte, err error) {
 	p, omit, err := c.getAndUpdate(key, struct{}{}, in)

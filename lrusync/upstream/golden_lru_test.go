@@ -11,7 +11,6 @@ import (
 
 	"github.com/ringcache/ringcache/internal/goldentest"
 	"github.com/ringcache/ringcache/internal/sentinel"
-	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/lrusync/upstream"
 )
 
@@ -27,7 +26,7 @@ func TestGoldenLRU(t *testing.T) {
 			f.Decode(t, &traces)
 			rows := 0
 			for _, tr := range traces {
-				l := upstream.NewLRUCache(tr.Capacity, lrusync.LRUOptions[int64]{})
+				l := upstream.NewLRUCache(tr.Capacity, upstream.LRUOptions[int64]{})
 				for i, row := range tr.Rows {
 					rows++
 					at := fmt.Sprintf("row %d: %s", i, row[0])

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/internal/goldentest"
+	"github.com/ringcache/ringcache/internal/lru"
 	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/lrusync/upstream"
@@ -165,7 +166,8 @@ func requireForeseenHang(t *testing.T, o lrusync.Options, r *upstream.ReceiverCa
 		items = append(items, lrusync.Item{Key: f.Key, HasData: f.HasData, Size: f.Size})
 	}
 	_, err = s.Send(ctx, items, func(lrusync.Ticket) error { t.Error("a request that hangs the engine was sent"); return nil })
-	var hang *lrusync.HangError
+	var hang *lru.HangError
+	require.ErrorIs(t, err, lrusync.ErrHang)
 	require.ErrorAs(t, err, &hang)
 	require.Contains(t, keysOfFeatures(fs), hang.Key)
 	now, _ := s.Contents()

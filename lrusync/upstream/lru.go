@@ -3,26 +3,34 @@ package upstream
 import (
 	"errors"
 
+	"github.com/ringcache/ringcache/internal/lru"
 	"github.com/ringcache/ringcache/lrusync"
 )
 
 // LRUCache is an LRU with the methods of Python's class that no Go program needs.
 // It is not safe for concurrent use.
 type LRUCache[V any] struct {
-	*lrusync.LRU[V]
+	*lru.Cache[V]
 	last lrusync.Stats // that Stat has returned the difference to
 }
 
-// NewLRUCache returns an empty cache, see [lrusync.NewLRU].
-func NewLRUCache[V any](capacity float64, o lrusync.LRUOptions[V]) *LRUCache[V] {
-	return &LRUCache[V]{LRU: lrusync.NewLRU(capacity, o)}
+// LRUOptions are the choices of [NewLRUCache]; the zero value is usual. OnRemove, if not
+// nil, is called for every entry that is evicted, popped or cleared, but not when its
+// value is replaced. GrowAnew makes room for a value that replaces a smaller one as
+// cachetools before its version 8 does: as if the smaller one stayed beside it.
+type LRUOptions[V any] = lru.Options[V]
+
+// NewLRUCache returns an empty cache. capacity is in the unit of the entries' sizes; as
+// Python's it may have a fraction.
+func NewLRUCache[V any](capacity float64, o LRUOptions[V]) *LRUCache[V] {
+	return &LRUCache[V]{Cache: lru.New(capacity, o)}
 }
 
 // PutIfFits is Put, but false instead of an error when the value is larger than
 // the whole cache (vLLM 0.29 on).
 func (c *LRUCache[V]) PutIfFits(key string, v V, size int64) (bool, error) {
 	err := c.Put(key, v, size)
-	if errors.Is(err, lrusync.ErrTooLarge) {
+	if errors.Is(err, lru.ErrTooLarge) {
 		return false, nil
 	}
 	return true, err
@@ -38,7 +46,7 @@ func (c *LRUCache[V]) GetItem(key string) (v V, ok bool) {
 }
 
 // PopItem removes the oldest entry that is not pinned, or the oldest of all. It
-// fails with [lrusync.ErrPinned] when there is none.
+// fails when there is none.
 func (c *LRUCache[V]) PopItem(removePinned bool) (key string, v V, err error) {
 	for key, e := range c.All() {
 		if removePinned || !e.Pinned {
@@ -46,13 +54,14 @@ func (c *LRUCache[V]) PopItem(removePinned bool) (key string, v V, err error) {
 			return key, e.Value, nil
 		}
 	}
-	return "", v, lrusync.ErrPinned
+	return "", v, lru.ErrPinned
 }
 
 // Stat returns the counts since the last Clear; with delta, what was added since
 // the last call with delta.
 func (c *LRUCache[V]) Stat(delta bool) lrusync.Stats {
-	now := c.Stats()
+	hits, queries := c.Stats()
+	now := lrusync.Stats{Hits: hits, Total: queries}
 	if !delta {
 		return now
 	}
@@ -63,6 +72,6 @@ func (c *LRUCache[V]) Stat(delta bool) lrusync.Stats {
 
 // Clear removes everything, pinned or not, and starts the statistics anew.
 func (c *LRUCache[V]) Clear() {
-	c.LRU.Clear()
+	c.Cache.Clear()
 	c.last = lrusync.Stats{}
 }

@@ -16,7 +16,7 @@ import (
 // here.
 func TestUpstreamLRUCache(t *testing.T) {
 	var removed []string
-	l := upstream.NewLRUCache(3, lrusync.LRUOptions[int]{OnRemove: func(k string, _ int) { removed = append(removed, k) }})
+	l := upstream.NewLRUCache(3, upstream.LRUOptions[int]{OnRemove: func(k string, _ int) { removed = append(removed, k) }})
 	put := func(keys ...int) {
 		for _, k := range keys {
 			require.NoError(t, l.Put(fmt.Sprint(k), k, 1))

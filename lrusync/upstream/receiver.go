@@ -27,7 +27,7 @@ func NewReceiverCache[V any](o lrusync.Options) (*ReceiverCache[V], error) {
 // GetAndUpdate takes the features of one request and returns their values
 // (get_and_update_features), see [lrusync.Receiver.Receive]. It fails with
 //   - [MissError] if some came without data and are not cached;
-//   - [lrusync.TooLargeError] in generations without PutIfFits.
+//   - [lrusync.ErrTooLarge] in generations without PutIfFits.
 func (c *ReceiverCache[V]) GetAndUpdate(fs []lrusync.Feature[V]) ([]V, error) {
 	res, err := c.receiver.Receive(lrusync.Envelope{}, fs)
 	switch {

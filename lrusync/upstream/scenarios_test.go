@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/lru"
 	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/lrusync/upstream"
@@ -33,18 +34,20 @@ func sizeOf(t *testing.T, it *serde.Item) int64 {
 	return n
 }
 
+const gb = 1 << 30 // that mm_processor_cache_gb counts
+
 func TestUpstreamCacheItemSize(t *testing.T) {
 	one := sizeOf(t, item(100))
 	two := sizeOf(t, item(100, 110))
 	four := two + sizeOf(t, item(120, 130)) // items of two modalities
 	require.Equal(t, []int64{100, 210, 460}, []int64{one, two, four})
 
-	o := lrusync.Options{Capacity: lrusync.CapacityGB(2048)}
+	o := lrusync.Options{Capacity: 2048 * gb}
 	only, err := upstream.NewProcessorOnlyCache[string](o)
 	require.NoError(t, err)
 	s, err := upstream.NewSenderCache(o)
 	require.NoError(t, err)
-	l := upstream.NewLRUCache(o.Capacity, lrusync.LRUOptions[int64]{})
+	l := upstream.NewLRUCache(o.Capacity, upstream.LRUOptions[int64]{})
 	for _, n := range []int64{one, two, four} {
 		require.NoError(t, l.Put("", n, n))
 		require.Equal(t, n, l.Size(), "one after another under one key")
@@ -69,7 +72,7 @@ func TestUpstreamIPCEnableDisableConsistency(t *testing.T) {
 	for looks := 1; looks <= 3; looks++ {
 		t.Run(fmt.Sprint(looks), func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(uint64(looks), 0))
-			o := lrusync.Options{Capacity: lrusync.CapacityGB(1. / (1 << 20))}
+			o := lrusync.Options{Capacity: gb / (1 << 20)}
 			p := newPair(t, o)
 			only, err := upstream.NewProcessorOnlyCache[int64](o)
 			require.NoError(t, err)
@@ -156,7 +159,7 @@ func TestUpstreamMMCacheMissBatchesAllDriftedHashes(t *testing.T) {
 }
 
 func TestUpstreamCacheEvictionLRUCache(t *testing.T) {
-	p := newPair(t, lrusync.Options{Capacity: lrusync.CapacityGB(6. / (1 << 30))})
+	p := newPair(t, lrusync.Options{Capacity: 6})
 	request := func(want []bool, items ...lrusync.Feature[int64]) {
 		t.Helper()
 		var keys []string
@@ -225,9 +228,9 @@ func TestUpstreamOversizeIsServedUncached(t *testing.T) {
 					require.NoError(t, err)
 					continue
 				}
-				var large *lrusync.TooLargeError
+				var large *lru.TooLargeError
 				require.ErrorAs(t, err, &large)
-				require.Equal(t, lrusync.TooLargeError{Key: "big", Size: 11, Capacity: 10}, *large)
+				require.Equal(t, lru.TooLargeError{Key: "big", Size: 11, Capacity: 10}, *large)
 				require.Equal(t, "value too large", sentinel.UpstreamText(err))
 			}
 			require.False(t, omit)

@@ -4,7 +4,6 @@ package segment_test
 
 import (
 	"encoding/binary"
-	"errors"
 	"hash/crc32"
 	"math"
 	"os"
@@ -129,7 +128,7 @@ func TestSweepOfHostileHeaders(t *testing.T) {
 				return
 			}
 			require.NoError(t, all[0].Err)
-			require.True(t, errors.As(all[0].Damage, &bad), all[0].Damage)
+			require.ErrorAs(t, all[0].Damage, &bad)
 			require.True(t, strings.HasSuffix(bad.Path, "s.ctl"))
 			require.NoFileExists(t, path)
 		})

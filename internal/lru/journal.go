@@ -1,6 +1,20 @@
-package lrusync
+package lru
 
-// journal records the changes of an LRU while a transaction is open, so that they
+// Begin opens a transaction: [Cache.Rollback] takes back what happens from now on, and
+// [Cache.Commit] keeps it.
+func (l *Cache[V]) Begin() { l.journal.open = true }
+
+// Commit ends the transaction.
+func (l *Cache[V]) Commit() { l.journal.end() }
+
+// Rollback ends the transaction, and with it all of its changes. Those of the
+// statistics stay.
+func (l *Cache[V]) Rollback() {
+	l.journal.undo(l)
+	l.checkInvariants()
+}
+
+// journal records the changes of a cache while a transaction is open, so that they
 // can be taken back. A sender works out what its peer will do before the request
 // is sent; if the request can't be sent, nothing must have happened.
 type journal[V any] struct {
@@ -12,12 +26,12 @@ type journal[V any] struct {
 // Changes are undone newest first, so that the neighbour which a node had then is
 // the one that it gets back.
 type record[V any] struct {
-	change change
+	change Change
 	node   *node[V]
 	was    node[V]
 }
 
-func (j *journal[V]) add(c change, n *node[V]) {
+func (j *journal[V]) add(c Change, n *node[V]) {
 	if j.open {
 		j.log = append(j.log, record[V]{c, n, *n})
 	}
@@ -30,7 +44,7 @@ func (j *journal[V]) end() {
 }
 
 // undo takes back every recorded change of l.
-func (j *journal[V]) undo(l *LRU[V]) {
+func (j *journal[V]) undo(l *Cache[V]) {
 	for i := len(j.log) - 1; i >= 0; i-- {
 		r := &j.log[i]
 		n := r.node
@@ -38,14 +52,14 @@ func (j *journal[V]) undo(l *LRU[V]) {
 		case replaced:
 			l.size += r.was.size - n.size
 			n.value, n.size, n.pinned = r.was.value, r.was.size, r.was.pinned
-		case moved:
+		case Moved:
 			n.unlink()
 			n.linkBefore(r.was.prev.next)
-		case inserted:
+		case Inserted:
 			n.unlink()
 			delete(l.entries, n.key)
 			l.size -= n.size
-		case removed:
+		case Removed:
 			n.linkBefore(r.was.prev.next)
 			l.entries[n.key] = n
 			l.size += n.size
@@ -60,16 +74,15 @@ func (j *journal[V]) undo(l *LRU[V]) {
 	j.end()
 }
 
-// netChanges lists the keys that came to l, and that left it, since the
-// transaction began.
-func (j *journal[V]) netChanges(l *LRU[V]) (added, evicted []string) {
+// Changes lists the keys that came, and that went, since the transaction began.
+func (l *Cache[V]) Changes() (added, evicted []string) {
 	seen := map[string]bool{}
-	for _, r := range j.log {
-		if r.change != inserted && r.change != removed || seen[r.node.key] {
+	for _, r := range l.journal.log {
+		if r.change != Inserted && r.change != Removed || seen[r.node.key] {
 			continue
 		}
 		seen[r.node.key] = true // the first change shows what was before
-		switch was, is := r.change == removed, l.Has(r.node.key); {
+		switch was, is := r.change == Removed, l.Has(r.node.key); {
 		case is && !was:
 			added = append(added, r.node.key)
 		case was && !is:

@@ -1,4 +1,4 @@
-package lrusync
+package lru
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 
 // CheckStructure reports a broken invariant. There is none unless this package
 // is at fault.
-func (l *LRU[V]) CheckStructure() error {
+func (l *Cache[V]) CheckStructure() error {
 	var size int64
 	var entries, ghosts int
 	for n := l.order.next; n != &l.order; n = n.next {
@@ -39,22 +39,23 @@ func (l *LRU[V]) CheckStructure() error {
 
 // checkInvariants is empty in a production build. Large caches are checked now
 // and then only, since a check goes through the whole cache.
-func (l *LRU[V]) checkInvariants() {
+func (l *Cache[V]) checkInvariants() {
 	if invariants.Enabled && (len(l.entries) <= 64 || invariants.Sometimes(1)) {
 		invariants.Must(l.CheckStructure())
 	}
 }
 
-// checkSettled reports a broken invariant while no request is under way.
-func (m *mirror[V]) checkSettled() error {
-	if err := m.CheckStructure(); err != nil {
+// CheckSettled is CheckStructure while no transaction is open: there are no ghosts then
+// where none were before.
+func (l *Cache[V]) CheckSettled() error {
+	if err := l.CheckStructure(); err != nil {
 		return err
 	}
 	switch {
-	case m.journal.open || len(m.journal.log) > 0:
+	case l.journal.open || len(l.journal.log) > 0:
 		return errors.New("lrusync: a transaction was left open")
-	case len(m.ghosts) > 0:
-		return fmt.Errorf("lrusync: a request left %d ghosts", len(m.ghosts))
+	case len(l.ghosts) > 0:
+		return fmt.Errorf("lrusync: a request left %d ghosts", len(l.ghosts))
 	}
 	return nil
 }

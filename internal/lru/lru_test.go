@@ -1,22 +1,23 @@
-package lrusync_test
+package lru_test
 
 import (
 	"fmt"
+	"io/fs"
 	"math"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/lru"
 	"github.com/ringcache/ringcache/internal/sentinel"
-	"github.com/ringcache/ringcache/lrusync"
 )
 
 // sized is an LRU whose values are their own sizes.
-type sized struct{ *lrusync.LRU[int64] }
+type sized struct{ *lru.Cache[int64] }
 
-func newSized(capacity float64, o lrusync.LRUOptions[int64]) sized {
-	return sized{lrusync.NewLRU(capacity, o)}
+func newSized(capacity float64, o lru.Options[int64]) sized {
+	return sized{lru.New(capacity, o)}
 }
 
 func (l sized) put(key string, size int64) error { return l.Put(key, size, size) }
@@ -88,7 +89,7 @@ func TestLRUVectors(t *testing.T) {
 				want = tc.want8
 			}
 			t.Run(fmt.Sprintf("%s/GrowAnew=%t", tc.name, anew), func(t *testing.T) {
-				l := newSized(10, lrusync.LRUOptions[int64]{GrowAnew: anew})
+				l := newSized(10, lru.Options[int64]{GrowAnew: anew})
 				for i, step := range tc.steps {
 					text, step, _ := strings.Cut("="+step, "=")
 					if before, after, ok := strings.Cut(step, "="); ok {
@@ -123,11 +124,12 @@ func number(t *testing.T, s string) (n int64) {
 }
 
 func TestLRUStats(t *testing.T) {
-	l := newSized(10, lrusync.LRUOptions[int64]{})
+	l := newSized(10, lru.Options[int64]{})
 	require.NoError(t, l.put("A", 4))
 	stats := func(hits, total int64) {
 		t.Helper()
-		require.Equal(t, lrusync.Stats{Hits: hits, Total: total}, l.Stats())
+		h, q := l.Stats()
+		require.Equal(t, []int64{hits, total}, []int64{h, q})
 	}
 	l.Pop("Z")
 	stats(0, 0)
@@ -147,7 +149,7 @@ func TestLRUStats(t *testing.T) {
 
 func TestLRUOnRemove(t *testing.T) {
 	var removed []string
-	l := newSized(10, lrusync.LRUOptions[int64]{OnRemove: func(k string, v int64) { removed = append(removed, fmt.Sprint(k, v)) }})
+	l := newSized(10, lru.Options[int64]{OnRemove: func(k string, v int64) { removed = append(removed, fmt.Sprint(k, v)) }})
 	for _, k := range []string{"A", "B", "C"} {
 		require.NoError(t, l.put(k, 3))
 	}
@@ -163,41 +165,41 @@ func TestLRUOnRemove(t *testing.T) {
 }
 
 func TestLRUFractionOfCapacity(t *testing.T) {
-	l := newSized(10.5, lrusync.LRUOptions[int64]{})
-	requireTooLarge(t, l.put("A", 11), lrusync.TooLargeError{Key: "A", Size: 11, Capacity: 10.5})
+	l := newSized(10.5, lru.Options[int64]{})
+	requireTooLarge(t, l.put("A", 11), lru.TooLargeError{Key: "A", Size: 11, Capacity: 10.5})
 	require.NoError(t, l.put("A", 10))
 	require.NoError(t, l.put("B", 0))
 	require.Equal(t, "A10 B0 10", l.String())
 	require.NoError(t, l.put("C", 1))
 	require.Equal(t, "B0 C1 1", l.String())
 
-	none := newSized(0, lrusync.LRUOptions[int64]{})
-	requireTooLarge(t, none.put("A", 1), lrusync.TooLargeError{Key: "A", Size: 1})
+	none := newSized(0, lru.Options[int64]{})
+	requireTooLarge(t, none.put("A", 1), lru.TooLargeError{Key: "A", Size: 1})
 	require.NoError(t, none.put("A", 0))
 }
 
-func requireTooLarge(t *testing.T, err error, want lrusync.TooLargeError) {
+func requireTooLarge(t *testing.T, err error, want lru.TooLargeError) {
 	t.Helper()
-	var got *lrusync.TooLargeError
+	var got *lru.TooLargeError
 	require.ErrorAs(t, err, &got)
 	require.Equal(t, want, *got)
-	require.ErrorIs(t, err, lrusync.ErrTooLarge)
+	require.ErrorIs(t, err, lru.ErrTooLarge)
 }
 
 func TestLRURefusesNegativeSizes(t *testing.T) {
-	l := newSized(10, lrusync.LRUOptions[int64]{})
+	l := newSized(10, lru.Options[int64]{})
 	require.NoError(t, l.put("A", 4))
 	err := l.put("A", -1)
-	require.ErrorIs(t, err, lrusync.ErrInvalid)
+	require.ErrorIs(t, err, fs.ErrInvalid)
 	require.ErrorContains(t, err, `size -1 of key "A"`)
 	require.Equal(t, "A4 4", l.String())
 }
 
 func TestUnpin(t *testing.T) {
-	l := newSized(10, lrusync.LRUOptions[int64]{})
+	l := newSized(10, lru.Options[int64]{})
 	require.NoError(t, l.put("A", 10))
 	require.True(t, l.Pin("A"))
-	require.ErrorIs(t, l.put("B", 1), lrusync.ErrPinned)
+	require.ErrorIs(t, l.put("B", 1), lru.ErrPinned)
 	l.Unpin("A")
 	l.Unpin("Z")
 	require.NoError(t, l.put("B", 1))
@@ -207,7 +209,7 @@ func TestUnpin(t *testing.T) {
 // A ghost is what vLLM 0.12 to 0.23 leave of an absent key that they touch. It
 // hangs the eviction that comes across it, unless the key was stored by then.
 func TestGhosts(t *testing.T) {
-	l := newSized(10, lrusync.LRUOptions[int64]{})
+	l := newSized(10, lru.Options[int64]{})
 	require.NoError(t, l.put("A", 4))
 	l.TouchGhost("G")
 	require.NoError(t, l.put("B", 6))
@@ -215,7 +217,7 @@ func TestGhosts(t *testing.T) {
 	require.False(t, l.Has("G"))
 	require.False(t, l.Pin("G"))
 	require.NoError(t, l.put("C", 4), "A is older than the ghost")
-	var ghost *lrusync.HangError
+	var ghost *lru.HangError
 	require.ErrorAs(t, l.put("D", 1), &ghost)
 	require.Equal(t, "G", ghost.Key)
 	l.TouchGhost("G")
@@ -235,9 +237,8 @@ func TestGhosts(t *testing.T) {
 // both fitted.
 func TestSizesDoNotOverflow(t *testing.T) {
 	const most = 1 << 62
-	require.NoError(t, lrusync.Options{Capacity: most}.Validate())
 	for _, capacity := range []float64{most, math.MaxInt64, math.Inf(1)} {
-		l := newSized(capacity, lrusync.LRUOptions[int64]{})
+		l := newSized(capacity, lru.Options[int64]{})
 		size := int64(math.Nextafter(min(capacity, math.MaxInt64), 0))
 		require.NoError(t, l.put("A", size))
 		require.NoError(t, l.put("B", size))

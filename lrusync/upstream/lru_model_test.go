@@ -1,4 +1,4 @@
-package lrusync_test
+package upstream_test
 
 import (
 	"slices"
@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/ringcache/ringcache/internal/lru"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/lrusync/upstream"
 )
@@ -64,13 +65,13 @@ func (m *naive) evict() error {
 	for i, e := range m.list {
 		switch {
 		case e.ghost:
-			return lrusync.ErrHang
+			return lru.ErrHang
 		case !e.pinned:
 			m.removeAt(i)
 			return nil
 		}
 	}
-	return lrusync.ErrPinned
+	return lru.ErrPinned
 }
 
 func (m *naive) popItem(evenPinned bool) (string, error) {
@@ -80,12 +81,12 @@ func (m *naive) popItem(evenPinned bool) (string, error) {
 			return e.key, nil
 		}
 	}
-	return "", lrusync.ErrPinned
+	return "", lru.ErrPinned
 }
 
 func (m *naive) put(key string, size int64) error {
 	if float64(size) > m.capacity {
-		return lrusync.ErrTooLarge
+		return lru.ErrTooLarge
 	}
 	fits := func() bool {
 		i := m.live(key)
@@ -119,7 +120,7 @@ func TestLRUAgainstModel(t *testing.T) {
 		capacity := float64(rapid.IntRange(0, 60).Draw(r, "capacity")) / 2
 		m := &naive{capacity: capacity, anew: anew}
 		var removed []string
-		l := upstream.NewLRUCache(capacity, lrusync.LRUOptions[int64]{GrowAnew: anew, OnRemove: func(k string, _ int64) { removed = append(removed, k) }})
+		l := upstream.NewLRUCache(capacity, upstream.LRUOptions[int64]{GrowAnew: anew, OnRemove: func(k string, _ int64) { removed = append(removed, k) }})
 		key := func() string { return rapid.StringMatching("[A-H]").Draw(r, "key") }
 		size := func() int64 { return int64(rapid.IntRange(0, int(capacity)+2).Draw(r, "size")) }
 		same := func(want, got error) { require.ErrorIs(r, got, want); require.Equal(r, want == nil, got == nil) }
@@ -236,7 +237,7 @@ func TestLRUAgainstModel(t *testing.T) {
 				require.Equal(r, want, got)
 				require.Equal(r, len(want), l.Len())
 				require.Equal(r, m.sum(), l.Size())
-				require.Equal(r, lrusync.Stats{Hits: m.hits, Total: m.total}, l.Stats())
+				require.Equal(r, lrusync.Stats{Hits: m.hits, Total: m.total}, l.Stat(false))
 				require.Equal(r, m.removedNames, removed)
 				require.NoError(r, l.CheckStructure())
 			},

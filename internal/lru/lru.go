@@ -1,4 +1,4 @@
-package lrusync
+package lru
 
 import (
 	"fmt"
@@ -6,30 +6,29 @@ import (
 	"math"
 )
 
-// LRU is vLLM's LRUCache (vllm/utils/cache.py over cachetools.LRUCache, all
+// Cache is vLLM's LRUCache (vllm/utils/cache.py over cachetools.LRUCache, all
 // releases): a map that is bounded by the sum of its entries' sizes and evicts
 // the least recently used. Every oddity that decides what is evicted next is
 // kept, since two caches in different processes have to agree.
 //
-// An LRU is not safe for concurrent use.
+// A Cache is not safe for concurrent use.
 //
 // What holds between calls:
 //   - entries contains every node of the order list that is no ghost, under its key;
 //   - size is the sum of the sizes of these;
 //   - ghosts contains exactly the nodes of the order list that have no value;
 //   - pinned nodes are no ghosts.
-type LRU[V any] struct {
+type Cache[V any] struct {
 	capacity float64
-	options  LRUOptions[V]
+	options  Options[V]
 
 	entries map[string]*node[V]
-	ghosts  map[string]*node[V] // see touchGhost
+	ghosts  map[string]*node[V] // see TouchGhost
 	order   node[V]             // of the list: order.next is the oldest, order.prev the newest
 	size    int64
-	stats   Stats
-
-	// observe, if not nil, is called before every change.
-	observe func(change, *node[V])
+	hits    int64
+	queries int64
+	journal journal[V]
 }
 
 // node is an entry and its place in the order of use.
@@ -42,30 +41,14 @@ type node[V any] struct {
 	ghost      bool
 }
 
-// change is what happens to a node.
-type change byte
-
-// The digests of two processes contain the first three, which must not change.
-const (
-	inserted change = iota + 1
-	moved           // became the newest
-	removed
-	replaced // value, size or pin
-	haunted  // became a ghost
-	buried   // was a ghost
-)
-
-// Stats counts the queries of a cache since it was made or cleared, as vLLM does
-// (CacheInfo).
-type Stats struct {
-	Hits, Total int64
-}
-
-// LRUOptions are the choices of [NewLRU]; the zero value is usual.
-type LRUOptions[V any] struct {
+// Options are the choices of [New]; the zero value is usual.
+type Options[V any] struct {
 	// OnRemove, if not nil, is called for every entry that is evicted, popped or
 	// cleared, but not when its value is replaced.
 	OnRemove func(key string, v V)
+	// OnChange, if not nil, is called before an entry is inserted, becomes the newest or
+	// is removed. It is not called for what [Cache.Rollback] takes back.
+	OnChange func(c Change, key string, size int64)
 	// GrowAnew makes room for a value that replaces a smaller one as if the
 	// smaller one stayed beside it, so that more than needed is evicted.
 	// cachetools does so before its version 8; which one a vLLM runs on depends
@@ -74,10 +57,10 @@ type LRUOptions[V any] struct {
 	GrowAnew bool
 }
 
-// NewLRU returns an empty cache. capacity is in the unit of the entries' sizes;
+// New returns an empty cache. capacity is in the unit of the entries' sizes;
 // like upstream's it may have a fraction.
-func NewLRU[V any](capacity float64, o LRUOptions[V]) *LRU[V] {
-	l := &LRU[V]{capacity: capacity, options: o, entries: map[string]*node[V]{}, ghosts: map[string]*node[V]{}}
+func New[V any](capacity float64, o Options[V]) *Cache[V] {
+	l := &Cache[V]{capacity: capacity, options: o, entries: map[string]*node[V]{}, ghosts: map[string]*node[V]{}}
 	l.order.prev, l.order.next = &l.order, &l.order
 	return l
 }
@@ -88,9 +71,9 @@ func NewLRU[V any](capacity float64, o LRUOptions[V]) *LRU[V] {
 //
 //   - [TooLargeError] if the size exceeds the capacity; nothing has changed;
 //   - [ErrPinned] if nothing more can be evicted; what was evicted stays away.
-func (l *LRU[V]) Put(key string, v V, size int64) error {
+func (l *Cache[V]) Put(key string, v V, size int64) error {
 	if size < 0 {
-		return fmt.Errorf("%w: size %d of key %q", ErrInvalid, size, key)
+		return fmt.Errorf("%w: size %d of key %q", errInvalid, size, key)
 	}
 	if float64(size) > l.capacity {
 		return &TooLargeError{Key: key, Size: size, Capacity: l.capacity}
@@ -114,7 +97,7 @@ func (l *LRU[V]) Put(key string, v V, size int64) error {
 }
 
 // makeRoom evicts the oldest entries until a value of the key fits.
-func (l *LRU[V]) makeRoom(key string, size int64) error {
+func (l *Cache[V]) makeRoom(key string, size int64) error {
 	for {
 		grows := size
 		if old := l.entries[key]; old != nil {
@@ -135,7 +118,7 @@ func (l *LRU[V]) makeRoom(key string, size int64) error {
 }
 
 // evict removes the oldest entry that is not pinned.
-func (l *LRU[V]) evict() error {
+func (l *Cache[V]) evict() error {
 	for n := l.order.next; n != &l.order; n = n.next {
 		switch {
 		case n.ghost:
@@ -150,20 +133,20 @@ func (l *LRU[V]) evict() error {
 
 // Get returns the value of a key, makes it the newest and counts the query
 // (Python's get).
-func (l *LRU[V]) Get(key string) (v V, ok bool) {
-	l.stats.Total++
+func (l *Cache[V]) Get(key string) (v V, ok bool) {
+	l.queries++
 	n, ok := l.entries[key]
 	if !ok {
 		return v, false
 	}
-	l.stats.Hits++
+	l.hits++
 	l.moveToNewest(n)
 	l.checkInvariants()
 	return n.value, true
 }
 
 // Peek returns the value of a key and its size, and changes nothing.
-func (l *LRU[V]) Peek(key string) (v V, size int64, ok bool) {
+func (l *Cache[V]) Peek(key string) (v V, size int64, ok bool) {
 	n, ok := l.entries[key]
 	if !ok {
 		return v, 0, false
@@ -172,20 +155,20 @@ func (l *LRU[V]) Peek(key string) (v V, size int64, ok bool) {
 }
 
 // Has reports whether a key is cached, and changes nothing.
-func (l *LRU[V]) Has(key string) bool { return l.entries[key] != nil }
+func (l *Cache[V]) Has(key string) bool { return l.entries[key] != nil }
 
 // Touch makes a key the newest, if it is there.
-func (l *LRU[V]) Touch(key string) {
+func (l *Cache[V]) Touch(key string) {
 	if n := l.entries[key]; n != nil {
 		l.moveToNewest(n)
 		l.checkInvariants()
 	}
 }
 
-// touchGhost is Touch as it was in vLLM 0.12 to 0.23: an absent key enters the
+// TouchGhost is Touch as it was in vLLM 0.12 to 0.23: an absent key enters the
 // order of use, without a value, as a ghost. An eviction that comes across a
 // ghost never returned there; here it is a [HangError].
-func (l *LRU[V]) touchGhost(key string) {
+func (l *Cache[V]) TouchGhost(key string) {
 	n := l.entries[key]
 	if n == nil {
 		n = l.ghosts[key]
@@ -200,8 +183,17 @@ func (l *LRU[V]) touchGhost(key string) {
 	n.linkBefore(&l.order)
 }
 
+// Replace gives a key another value, of the same size and in the same place. It does
+// nothing if the key is absent.
+func (l *Cache[V]) Replace(key string, v V) {
+	if n := l.entries[key]; n != nil {
+		l.before(replaced, n)
+		n.value = v
+	}
+}
+
 // Pop removes a key and returns its value, pinned or not.
-func (l *LRU[V]) Pop(key string) (v V, ok bool) {
+func (l *Cache[V]) Pop(key string) (v V, ok bool) {
 	n, ok := l.entries[key]
 	if !ok {
 		return v, false
@@ -213,12 +205,12 @@ func (l *LRU[V]) Pop(key string) (v V, ok bool) {
 
 // Pin keeps a key from being evicted; Pop and Clear remove it all the same. Pin
 // reports whether the key is there.
-func (l *LRU[V]) Pin(key string) bool { return l.setPinned(key, true) }
+func (l *Cache[V]) Pin(key string) bool { return l.setPinned(key, true) }
 
 // Unpin undoes Pin.
-func (l *LRU[V]) Unpin(key string) { l.setPinned(key, false) }
+func (l *Cache[V]) Unpin(key string) { l.setPinned(key, false) }
 
-func (l *LRU[V]) setPinned(key string, pinned bool) bool {
+func (l *Cache[V]) setPinned(key string, pinned bool) bool {
 	n := l.entries[key]
 	if n == nil {
 		return false
@@ -229,7 +221,7 @@ func (l *LRU[V]) setPinned(key string, pinned bool) bool {
 }
 
 // Clear removes everything, pinned or not, and starts the statistics anew.
-func (l *LRU[V]) Clear() {
+func (l *Cache[V]) Clear() {
 	for l.order.next != &l.order {
 		if n := l.order.next; n.ghost {
 			l.bury(n)
@@ -237,18 +229,19 @@ func (l *LRU[V]) Clear() {
 			l.remove(n)
 		}
 	}
-	l.stats = Stats{}
+	l.hits, l.queries = 0, 0
 	l.checkInvariants()
 }
 
-// Stats returns the counts of Get since the last Clear.
-func (l *LRU[V]) Stats() Stats { return l.stats }
+// Stats counts the calls of Get since the last Clear, and how many found their key, as
+// vLLM does (CacheInfo).
+func (l *Cache[V]) Stats() (hits, queries int64) { return l.hits, l.queries }
 
 // Len returns the number of entries.
-func (l *LRU[V]) Len() int { return len(l.entries) }
+func (l *Cache[V]) Len() int { return len(l.entries) }
 
 // Size returns the sum of the entries' sizes, which never exceeds the capacity.
-func (l *LRU[V]) Size() int64 { return l.size }
+func (l *Cache[V]) Size() int64 { return l.size }
 
 // Entry is one entry of a cache, for listings.
 type Entry[V any] struct {
@@ -258,7 +251,7 @@ type Entry[V any] struct {
 }
 
 // All lists the entries, oldest first. The cache must not be changed meanwhile.
-func (l *LRU[V]) All() iter.Seq2[string, Entry[V]] {
+func (l *Cache[V]) All() iter.Seq2[string, Entry[V]] {
 	return func(yield func(string, Entry[V]) bool) {
 		for n := l.order.next; n != &l.order; n = n.next {
 			if !n.ghost && !yield(n.key, Entry[V]{n.value, n.size, n.pinned}) {
