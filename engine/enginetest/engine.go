@@ -114,21 +114,17 @@ func Start(ctx context.Context, o Options) (*Engine, error) {
 }
 
 func (e *Engine) connect(ctx context.Context) error {
-	init, err := e.hello(ctx)
-	for errors.Is(err, errTurnedAway) && ctx.Err() == nil { // libzmq connects again, too
-		time.Sleep(time.Millisecond)
-		init, err = e.hello(ctx)
-	}
+	init, err := again(ctx, func() (*enginecore.Init, error) { return e.hello(ctx) })
 	if err != nil {
 		return fmt.Errorf("enginetest: no answer to HELLO: %w", errors.Join(err, ctx.Err()))
 	}
 	if err := e.attach(); err != nil {
 		return err
 	}
-	if e.in, err = Dealer(ctx, init.Inputs[0], e.o.Identity); err != nil {
+	if e.in, err = again(ctx, func() (*Peer, error) { return Dealer(ctx, init.Inputs[0], e.o.Identity) }); err != nil {
 		return err
 	}
-	if e.out, err = Push(ctx, init.Outputs[0]); err != nil {
+	if e.out, err = again(ctx, func() (*Peer, error) { return Push(ctx, init.Outputs[0]) }); err != nil {
 		return err
 	}
 	ready := &enginecore.Ready{
@@ -155,6 +151,18 @@ func (e *Engine) connect(ctx context.Context) error {
 
 // errTurnedAway means that the frontend closed a connection.
 var errTurnedAway = errors.New("enginetest: the frontend closed the connection")
+
+// again connects until the frontend does not turn the connection away, as libzmq does:
+// under load a greeting may come too late.
+func again[T any](ctx context.Context, connect func() (T, error)) (T, error) {
+	for {
+		v, err := connect()
+		if !errors.Is(err, errTurnedAway) || ctx.Err() != nil {
+			return v, err
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
 
 // hello sends the hello and returns the answer.
 func (e *Engine) hello(ctx context.Context) (init *enginecore.Init, err error) {

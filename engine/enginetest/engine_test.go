@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"testing"
 	"time"
@@ -41,6 +42,29 @@ func TestUnansweredStartLeavesNoGoroutine(t *testing.T) {
 	}
 	c.Close()
 	goleak.VerifyNone(t)
+}
+
+// TestTurnedAwayConnectsAgain: a connection that the frontend turned away, as it does with
+// a greeting that comes too late, is no end of the stand-in. Any other failure is.
+func TestTurnedAwayConnectsAgain(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	tried := 0
+	connect := func() (int, error) {
+		if tried++; tried%3 != 0 {
+			return 0, fmt.Errorf("%w: no greeting", errTurnedAway)
+		}
+		return tried, nil
+	}
+	n, err := again(ctx, connect)
+	require.NoError(t, err)
+	require.Equal(t, 3, n)
+	_, err = again(ctx, func() (int, error) { tried++; return 0, net.ErrClosed })
+	require.ErrorIs(t, err, net.ErrClosed)
+	require.Equal(t, 4, tried)
+	cancel()
+	_, err = again(ctx, connect)
+	require.ErrorIs(t, err, errTurnedAway)
+	require.Equal(t, 5, tried)
 }
 
 const hangGuard = 2 * time.Minute
