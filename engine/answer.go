@@ -75,8 +75,7 @@ func (st *Stream) take(i int, o *enginecore.Output) error {
 		st.harsh = st.harsh || !gentle(*o.FinishReason)
 	}
 	core := kept(o)
-	st.queue = append(st.queue, Output{Index: i, TokenIDs: core.NewTokenIDs, FinishReason: core.FinishReason, Core: core})
-	st.wake()
+	st.out.put(Output{Index: i, TokenIDs: core.NewTokenIDs, FinishReason: core.FinishReason, Core: core})
 	if st.left == 0 {
 		return io.EOF
 	}

@@ -123,7 +123,7 @@ func (st *Stream) send(i int, m *message) error {
 	st.mu.Lock()
 	if st.state != streamOpen {
 		defer st.mu.Unlock()
-		return st.err
+		return st.out.last
 	}
 	childTable.step(&st.children[i].state, childSend) // before the answer can come
 	st.mu.Unlock()

@@ -45,10 +45,8 @@ type Stream struct {
 	left     int // children that have not finished
 	limits   allowance
 	resent   int
-	harsh    bool          // the engine, not the model, finished a child
-	queue    []Output      // bounded by limits
-	err      error         // the last word: io.EOF at the regular end
-	news     chan struct{} // of one: queue or err has changed
+	harsh    bool // the engine, not the model, finished a child
+	out      outbox
 }
 
 // child is one sequence of a request: a request of its own for the engine.
@@ -62,7 +60,7 @@ type child struct {
 func (s *session) newStream(ctx context.Context, r Request, children int) *Stream {
 	st := &Stream{
 		s: s, req: r, state: streamOpen, holders: 1, left: children,
-		children: slices.Repeat([]child{{state: childUnsent}}, children), limits: s.allowance(&r), news: make(chan struct{}, 1),
+		children: slices.Repeat([]child{{state: childUnsent}}, children), limits: s.allowance(&r), out: newOutbox(),
 	}
 	st.ctx, st.cancel = context.WithCancelCause(ctx)
 	st.unhook = context.AfterFunc(ctx, func() { st.end(notEOF(context.Cause(ctx))) })
@@ -90,20 +88,13 @@ func (st *Stream) name(number uint64) {
 func (st *Stream) Next(ctx context.Context) (Output, error) {
 	for {
 		st.mu.Lock()
-		if len(st.queue) > 0 {
-			o := st.queue[0]
-			st.queue[0] = Output{} // the slice may live on
-			st.queue = st.queue[1:]
-			st.mu.Unlock()
-			return o, nil
-		}
-		err := st.err
+		o, found, err := st.out.take()
 		st.mu.Unlock()
-		if err != nil {
-			return Output{}, err
+		if found {
+			return o, err
 		}
 		select {
-		case <-st.news:
+		case <-st.out.news:
 		case <-ctx.Done():
 			return Output{}, ctx.Err()
 		}
@@ -162,9 +153,8 @@ func (st *Stream) endHeld(err error) (free bool) {
 	if !streamTable.step(&st.state, streamEnd) {
 		return false
 	}
-	st.err = err
 	st.cancel(err)
-	st.wake()
+	st.out.end(err)
 	return st.freeHeld()
 }
 
@@ -184,14 +174,6 @@ func (st *Stream) freeHeld() bool {
 	return st.holders == 0 && streamTable.step(&st.state, streamFree)
 }
 
-// wake has the reader look. mu is held.
-func (st *Stream) wake() {
-	select {
-	case st.news <- struct{}{}:
-	default:
-	}
-}
-
 // settle gives back what the request holds. It is called once, when the stream has
 // ended and nobody sends for it any more.
 func (st *Stream) settle() {
@@ -201,7 +183,7 @@ func (st *Stream) settle() {
 	if len(running) > 0 && s.deadError() == nil {
 		s.sendAbort(running)
 	}
-	clean := st.err == io.EOF && !st.harsh
+	clean := st.out.last == io.EOF && !st.harsh
 	switch {
 	case !st.committed || st.req.Items == nil: // there are none, or they are still the caller's
 	case clean:
