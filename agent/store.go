@@ -14,7 +14,7 @@ import (
 // so that later operations fail with that reason.
 type store struct {
 	w    upstream.Steps // nil of a reader
-	fifo bool           // w is a FIFO
+	pool *objstore.Pool // that w is made on; nil for a FIFO and a reader
 	r    *objstore.Reader
 	lock *pycompat.Semaphore // of a reader, or of a writer that counts
 	// generation is a writer's.

@@ -73,12 +73,11 @@ func (a *Agent) storeCreate(p *params) (reply, error) {
 		if err := s.writerLock(p, &steps); err != nil {
 			return nil, err
 		}
-		o.FIFO = policy == "fifo"
-		w, err := objstore.Create(o)
+		w, err := s.createWriter(policy, o)
 		if err != nil {
 			return nil, errors.Join(err, s.closeLock())
 		}
-		s.w, s.fifo, s.generation = upstream.New(w, steps), o.FIFO, o.Generation
+		s.w, s.generation = upstream.New(w, steps), o.Generation
 		copy(s.segment().Secret(), secret)
 		return &s, nil
 	})
@@ -90,6 +89,14 @@ func (a *Agent) storeCreate(p *params) (reply, error) {
 
 var policies = []string{"fifo", "pool"}
 
+func (s *store) createWriter(policy string, o objstore.Options) (w objstore.Store, err error) {
+	if policy == "fifo" {
+		return objstore.CreateFIFO(o)
+	}
+	s.pool, err = objstore.CreatePool(o)
+	return s.pool, err
+}
+
 func (a *Agent) storeAdopt(p *params) (reply, error) {
 	o := a.writerOptions(p)
 	o.Name = p.str("name")
@@ -98,12 +105,12 @@ func (a *Agent) storeAdopt(p *params) (reply, error) {
 	}
 	var found shmstore.Adoption
 	err := a.addStore(p, func() (*store, error) {
-		w, a, err := objstore.Adopt(o)
+		w, a, err := objstore.AdoptPool(o)
 		if err != nil {
 			return nil, err
 		}
 		found = a
-		return &store{w: upstream.New(w, upstream.Options{}), generation: o.Generation}, nil
+		return &store{w: upstream.New(w, upstream.Options{}), pool: w, generation: o.Generation}, nil
 	})
 	if err != nil {
 		return nil, err

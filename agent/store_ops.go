@@ -244,7 +244,7 @@ func storeState(_ *params, s *store) (reply, error) {
 		"key_index": keys, "writer_flag": uses, "reader_flag": reads, "touched": touched,
 		"leases": st.Leases, "quarantined": st.Quarantined, "used_bytes": st.Used,
 	}
-	if s.fifo {
+	if s.pool == nil {
 		ring := ringState(st.Ring)
 		ring["metadata"] = metadata
 		out["ring"] = ring

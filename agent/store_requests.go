@@ -1,6 +1,11 @@
 package agent
 
-import "github.com/ringcache/ringcache/objstore"
+import (
+	"fmt"
+	"io/fs"
+
+	"github.com/ringcache/ringcache/objstore"
+)
 
 // request returns the open request that a line names, nil if it names none and
 // need not.
@@ -10,7 +15,7 @@ func (s *store) request(p *params, needed bool) objstore.Request {
 	}
 	id := p.str("request")
 	r, ok := s.requests[id]
-	if p.err == nil && !ok && (needed || !s.fifo) {
+	if p.err == nil && !ok && (needed || s.pool != nil) {
 		p.fail("request %q was not begun, or has ended", id)
 	}
 	return r
@@ -79,7 +84,10 @@ func storeEvict(p *params, s *store) (reply, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	evicted, err := s.w.Evict(key)
+	if s.pool == nil {
+		return nil, fmt.Errorf("%w: in a FIFO only the oldest object can go, once it was read", fs.ErrInvalid)
+	}
+	evicted, err := s.pool.Evict(key)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +95,9 @@ func storeEvict(p *params, s *store) (reply, error) {
 }
 
 func storeFence(_ *params, s *store) (reply, error) {
-	s.w.Fence().Passed()
+	if s.pool != nil { // nothing waits for a fence in a FIFO
+		s.pool.Fence().Passed()
+	}
 	return nil, nil
 }
 

@@ -76,7 +76,7 @@ type SharedOptions struct {
 	// Owner is a label of the segment for ringcache sweep.
 	Owner string
 
-	// FIFO frees items by vLLM's own rule (objstore.Options.FIFO), which an aborted request can
+	// FIFO frees items by vLLM's own rule (objstore.FIFO), which an aborted request can
 	// block for ever. Without it the store is a pool.
 	FIFO bool
 	// Rereads and QuarantineTTL are about what aborted requests keep, in a Pool.
@@ -142,6 +142,9 @@ func (o Options) Validate() error {
 }
 
 func (s *SharedOptions) withDefaults(capacity float64) error {
+	if s.FIFO && (s.Quota != 0 || s.Quotas != nil) {
+		return fmt.Errorf("%w: a FIFO has no quotas", errInvalid)
+	}
 	if s.Adopt && (s.Name == "" || s.FIFO) {
 		return fmt.Errorf("%w: Adopt needs a Name, and a Pool", errInvalid)
 	}
@@ -155,7 +158,7 @@ func (s *SharedOptions) withDefaults(capacity float64) error {
 func (o Options) store() objstore.Options {
 	s := o.Shared
 	return objstore.Options{
-		FIFO: s.FIFO, Name: s.Name, Dir: s.Dir, RingSize: int(o.Capacity), MaxObjectSize: s.MaxObject,
+		Name: s.Name, Dir: s.Dir, RingSize: int(o.Capacity), MaxObjectSize: s.MaxObject,
 		Readers: s.Readers, Generation: o.Generation,
 		Rereads: s.Rereads, QuarantineTTL: s.QuarantineTTL,
 		Quotas: s.Quotas, Quota: s.Quota, Owner: s.Owner,

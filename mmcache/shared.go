@@ -22,13 +22,14 @@ type Shared struct {
 	Adoption shmstore.Adoption
 
 	store objstore.Store
-	begun atomic.Uint64 // transactions
+	pool  *objstore.Pool // the store, nil if it is a FIFO
+	begun atomic.Uint64  // transactions
 }
 
 // OpenShared opens a cache of mode shm: it creates the segment, which the workers
 // attach to when they start, and which Close removes; or it adopts one
 // (SharedOptions.Adopt). Options.Mode is not looked at. The errors are those of
-// objstore.Create and objstore.Adopt.
+// objstore.CreatePool, objstore.CreateFIFO and objstore.AdoptPool.
 func OpenShared(o Options) (*Shared, error) {
 	o.Mode = modeSHM
 	o, err := o.withDefaults()
@@ -45,20 +46,26 @@ func OpenShared(o Options) (*Shared, error) {
 		}
 		s.events.emit(Event{Kind: kind, Key: c.Key})
 	}
-	if s.store, err = s.openStore(o.Shared.Adopt, so); err != nil {
+	if o.Shared.FIFO {
+		s.store, err = objstore.CreateFIFO(so)
+	} else {
+		s.pool, err = s.openPool(o.Shared.Adopt, so)
+		s.store = s.pool
+	}
+	if err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// openStore adopts a store, or makes one if there is none to adopt.
-func (s *Shared) openStore(adopt bool, o objstore.Options) (store objstore.Store, err error) {
+// openPool adopts a pool, or makes one if there is none to adopt.
+func (s *Shared) openPool(adopt bool, o objstore.Options) (p *objstore.Pool, err error) {
 	if adopt {
-		if store, s.Adoption, err = objstore.Adopt(o); !errors.Is(err, fs.ErrNotExist) {
-			return store, err
+		if p, s.Adoption, err = objstore.AdoptPool(o); !errors.Is(err, fs.ErrNotExist) {
+			return p, err
 		}
 	}
-	return objstore.Create(o)
+	return objstore.CreatePool(o)
 }
 
 // Name returns the name of the segment, which the engine needs
@@ -71,11 +78,16 @@ func (s *Shared) Prepare(ctx context.Context, o memory.Options) (memory.Report, 
 	return s.store.Segment().Prepare(ctx, o)
 }
 
-// Fence marks a moment in the order of what was sent, see objstore.Store.Fence:
+// Fence marks a moment in the order of what was sent, see objstore.Pool:
 // take it, send a call that every worker executes behind everything sent before,
 // and call Passed when all have answered. Aborted requests keep their items until
 // then. In a FIFO they wait for their counts, and a fence proves nothing.
-func (s *Shared) Fence() shmstore.Fence { return s.store.Fence() }
+func (s *Shared) Fence() shmstore.Fence {
+	if s.pool == nil {
+		return shmstore.Fence{}
+	}
+	return s.pool.Fence()
+}
 
 // State returns what the store keeps of every object, with the counts that are in
 // the segment now.

@@ -9,14 +9,13 @@
 //
 // # The two stores
 //
-// [Create] makes a pool, or a FIFO if [Options].FIFO is set. They differ in how long an
-// object stays.
+// A store is a [Pool] or a [FIFO]. They differ in how long an object stays.
 //
-//   - A pool goes by the requests of the frontend. An object stays while a [Request]
+//   - A [Pool] goes by the requests of the frontend. An object stays while a [Request]
 //     needs it; everything else is a cache, from which the pool evicts what is
-//     cheapest to lose. It can be adopted after a crash ([Adopt]). A pool is the
+//     cheapest to lose. It can be adopted after a crash ([AdoptPool]). A pool is the
 //     store for Go frontends; its memory is managed by package shmstore.
-//   - A FIFO follows vLLM's own rule, count for count: chunks are freed in the order
+//   - A [FIFO] follows vLLM's own rule, count for count: chunks are freed in the order
 //     of allocation, once the readers have counted every use. One request that is never
 //     read blocks everything behind it. It stands on shmring.Ring alone.
 //
@@ -34,7 +33,7 @@
 // Request.Finish makes the objects evictable: every reader has resolved its
 // handles. Request.Abort puts them into quarantine, since a reader may still
 // resolve them, until the read counts are complete, or a fence passes:
-// [Store.Fence], then a call that every worker executes, then Passed.
+// Pool.Fence, then a call that every worker executes, then Passed.
 // Store.ResetReaders ends all of that at once when the engine was restarted.
 //
 // vLLM's own protocol, put, get_cached, touch and free_unused one by one, is in the
@@ -44,7 +43,7 @@
 //
 // Store.Shutdown waits for what is open, Store.Abandon does not; both remove the
 // segment, and so does Store.Close, which refuses while anything is open.
-// Store.Detach leaves the segment for the next process. After a crash [Adopt]
+// Store.Detach leaves the segment for the next process. After a crash [AdoptPool]
 // takes the segment of a pool over with its objects, keys and handles;
 // segment.Sweep removes what nobody adopts.
 //
@@ -72,5 +71,5 @@
 //
 // Callers that wait for room (PutOptions.Wait) stand in a line. Only the first
 // one looks for room, when something was freed that it can use. In a pool, a Put that is
-// refused, Store.Stats and Store.Fence cost the same for any number of objects.
+// refused, Stats and Fence cost the same for any number of objects.
 package objstore

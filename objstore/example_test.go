@@ -18,7 +18,7 @@ func Example_frontend() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	w, err := objstore.Create(objstore.Options{
+	w, err := objstore.CreatePool(objstore.Options{
 		RingSize: 1 << 20, MaxObjectSize: 1 << 16, Readers: 2, Generation: gen,
 	})
 	if err != nil {
@@ -74,7 +74,7 @@ func Example_frontend() {
 // A writer and a reader, which would be in different processes.
 func Example() {
 	name := fmt.Sprintf("ringcache-example-%d", os.Getpid())
-	w, err := objstore.Create(objstore.Options{Name: name, RingSize: 1 << 20, MaxObjectSize: 1 << 16, Readers: 1})
+	w, err := objstore.CreatePool(objstore.Options{Name: name, RingSize: 1 << 20, MaxObjectSize: 1 << 16, Readers: 1})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -126,7 +126,7 @@ func Example() {
 func Example_withoutVLLM() {
 	ctx := context.Background()
 	name := fmt.Sprintf("ringcache-example-own-%d", os.Getpid())
-	w, err := objstore.Create(objstore.Options{
+	w, err := objstore.CreatePool(objstore.Options{
 		Name: name, RingSize: 1 << 20, Readers: 1,
 		TrustCounts: true, // a handle is read once by each reader
 	})

@@ -12,14 +12,13 @@ import (
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmring/sidecar"
-	"github.com/ringcache/ringcache/shmstore"
 )
 
-// fifoStore is the store with vLLM's own rule, bit for bit: chunks are freed in the order of
+// FIFO is the [Store] with vLLM's own rule, bit for bit: chunks are freed in the order of
 // allocation, once the readers have counted every use that was given out. One request
 // that is never read blocks everything behind it.
 //
-// What holds between calls ([fifoStore.CheckStructure]):
+// What holds between calls ([FIFO.CheckStructure]):
 //   - objects has an entry for every live chunk of the ring and no other;
 //   - index and pending have an entry for every committed and every reserved
 //     object, and no other; a key is in both only while an object whose uses are
@@ -27,7 +26,7 @@ import (
 //   - touched has the committed objects that are touched;
 //   - leases is the sum of those of the objects;
 //   - waiters has everyone who is in the line.
-type fifoStore struct {
+type FIFO struct {
 	opt    Options
 	chunks chunks
 	owns   bool // created the segment, so removes it
@@ -46,8 +45,16 @@ type fifoStore struct {
 	unnamed atomic.Uint64 // requests that steps.go has begun
 }
 
-// createFIFO makes a FIFO of options that were resolved.
-func createFIFO(o Options) (*fifoStore, error) {
+// CreateFIFO makes a FIFO. It makes a segment of its own, and removes it at its end, unless
+// there is an Options.Segment. The errors are those of segment.Create.
+func CreateFIFO(o Options) (*FIFO, error) {
+	o, err := o.resolve()
+	switch {
+	case err != nil:
+		return nil, err
+	case o.Quota != 0 || o.Quotas != nil:
+		return nil, fmt.Errorf("%w: a FIFO has no quotas; use a pool", errInvalid)
+	}
 	if o.Segment != nil {
 		return takeFIFO(o)
 	}
@@ -61,7 +68,7 @@ func createFIFO(o Options) (*fifoStore, error) {
 }
 
 // takeFIFO makes a FIFO in a segment that the caller brings.
-func takeFIFO(o Options) (*fifoStore, error) {
+func takeFIFO(o Options) (*FIFO, error) {
 	seg := o.Segment
 	if c := seg.Sidecar(); c != nil && (c.Options().Policy != sidecar.FIFO || c.State().Epoch > 1 || c.State().Clean) {
 		return nil, fmt.Errorf("%w: segment %s has a sidecar for the policy %v that was in use; adopt it", errInvalid, seg.Name(), c.Options().Policy)
@@ -73,9 +80,9 @@ func takeFIFO(o Options) (*fifoStore, error) {
 	return f, nil
 }
 
-func newFIFO(seg *segment.Segment, o Options) *fifoStore {
+func newFIFO(seg *segment.Segment, o Options) *FIFO {
 	g := o.Generation
-	return &fifoStore{
+	return &FIFO{
 		opt: o, counting: newCounting(o.Readers, g),
 		chunks:    chunks{seg: seg, options: serde.Options{Generation: g, InlineThreshold: o.InlineThreshold}},
 		ring:      shmring.NewRing(seg.Ring(), o.ring()),
@@ -83,16 +90,16 @@ func newFIFO(seg *segment.Segment, o Options) *fifoStore {
 	}
 }
 
-func (f *fifoStore) guard(g func() error) error { return f.chunks.guard(serde.Address{}, g) }
+func (f *FIFO) guard(g func() error) error { return f.chunks.guard(serde.Address{}, g) }
 
 // Name implements [Store].
-func (f *fifoStore) Name() string { return f.chunks.seg.Name() }
+func (f *FIFO) Name() string { return f.chunks.seg.Name() }
 
 // Segment implements [Store].
-func (f *fifoStore) Segment() *segment.Segment { return f.chunks.seg }
+func (f *FIFO) Segment() *segment.Segment { return f.chunks.seg }
 
 // lock takes the store's lock. It fails if the store is closed.
-func (f *fifoStore) lock() error {
+func (f *FIFO) lock() error {
 	f.mu.Lock()
 	if f.state.Closed {
 		f.mu.Unlock()
@@ -101,10 +108,10 @@ func (f *fifoStore) lock() error {
 	return nil
 }
 
-func (f *fifoStore) closedError() error { return fmt.Errorf("%w: %s", errClosed, f.Name()) }
+func (f *FIFO) closedError() error { return fmt.Errorf("%w: %s", errClosed, f.Name()) }
 
 // Cached implements [Store].
-func (f *fifoStore) Cached(key string) bool {
+func (f *FIFO) Cached(key string) bool {
 	if f.lock() != nil {
 		return false
 	}
@@ -114,7 +121,7 @@ func (f *fifoStore) Cached(key string) bool {
 }
 
 // Remove implements [Store].
-func (f *fifoStore) Remove(key string) bool {
+func (f *FIFO) Remove(key string) bool {
 	if f.lock() != nil {
 		return false
 	}
@@ -126,28 +133,16 @@ func (f *fifoStore) Remove(key string) bool {
 	return ok
 }
 
-// Evict implements [Store].
-func (f *fifoStore) Evict(string) (bool, error) {
-	if err := f.lock(); err != nil {
-		return false, err
-	}
-	defer f.unlock()
-	return false, fmt.Errorf("%w: in a FIFO only the oldest object can go, once it was read", errInvalid)
-}
-
-// Fence implements [Store]: nothing waits for it.
-func (f *fifoStore) Fence() shmstore.Fence { return shmstore.Fence{} }
-
 // Verify implements [Store].
-func (f *fifoStore) Verify(key string, h serde.Address) error { return verifyCurrent(f, key, h) }
+func (f *FIFO) Verify(key string, h serde.Address) error { return verifyCurrent(f, key, h) }
 
 // VerifyItem implements [Store].
-func (f *fifoStore) VerifyItem(key string, it *serde.Item) error {
+func (f *FIFO) VerifyItem(key string, it *serde.Item) error {
 	return verifyItem(f, f.chunks, key, it)
 }
 
 // current returns the handle of the object under a key.
-func (f *fifoStore) current(key string) (h serde.Address, ok bool, err error) {
+func (f *FIFO) current(key string) (h serde.Address, ok bool, err error) {
 	if err := f.lock(); err != nil {
 		return h, false, err
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // CheckStructure implements [Store].
-func (f *fifoStore) CheckStructure() error {
+func (f *FIFO) CheckStructure() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.state.Closed {
@@ -21,7 +21,7 @@ func (f *fifoStore) CheckStructure() error {
 // unlock gives the lock back. Builds that check invariants look first whether everything
 // holds that must hold between calls; with many objects now and then only, since a check
 // goes through all of them.
-func (f *fifoStore) unlock() {
+func (f *FIFO) unlock() {
 	defer f.mu.Unlock()
 	if invariants.Enabled && !f.state.Closed && (len(f.objects) <= 64 || invariants.Sometimes(1)) {
 		invariants.Must(f.checkTables())
@@ -29,7 +29,7 @@ func (f *fifoStore) unlock() {
 }
 
 // checkTables verifies what is in memory of the process alone.
-func (f *fifoStore) checkTables() error {
+func (f *FIFO) checkTables() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("store: "+format, args...)) }
 	f.checkObjects(bad)
@@ -38,7 +38,7 @@ func (f *fifoStore) checkTables() error {
 	return errors.Join(errs...)
 }
 
-func (f *fifoStore) checkObjects(bad func(format string, args ...any)) {
+func (f *FIFO) checkObjects(bad func(format string, args ...any)) {
 	states := map[fifoState]int{}
 	size := uint64(0)
 	for id, address := range f.ring.Live() {
@@ -86,7 +86,7 @@ func (f *fifoStore) checkObjects(bad func(format string, args ...any)) {
 	}
 }
 
-func (f *fifoStore) checkLeases(bad func(format string, args ...any)) {
+func (f *FIFO) checkLeases(bad func(format string, args ...any)) {
 	leases, sent, all := map[*fifoObject]int{}, map[*fifoObject]int{}, 0
 	for id, r := range f.requests {
 		if r.id != id || r.state == requestEnded {

@@ -10,7 +10,7 @@ import (
 )
 
 // Holders implements [Store].
-func (f *fifoStore) Holders() []shmstore.Holder {
+func (f *FIFO) Holders() []shmstore.Holder {
 	if f.lock() != nil {
 		return nil
 	}
@@ -18,7 +18,7 @@ func (f *fifoStore) Holders() []shmstore.Holder {
 	return f.holders()
 }
 
-func (f *fifoStore) holders() (all []shmstore.Holder) {
+func (f *FIFO) holders() (all []shmstore.Holder) {
 	for _, id := range slices.Sorted(maps.Keys(f.requests)) {
 		r := f.requests[id]
 		h := shmstore.Holder{Kind: "request", ID: id, Sent: r.state == requestCommitted, Since: r.since}
@@ -38,7 +38,7 @@ func (f *fifoStore) holders() (all []shmstore.Holder) {
 }
 
 // closer describes the store to package closing.
-func (f *fifoStore) closer() closing.Store {
+func (f *FIFO) closer() closing.Store {
 	return closing.Store{
 		Lock: &f.mu, Segment: f.chunks.seg, Owns: f.owns, ErrClosed: errClosed, ErrBusy: ErrBusy,
 		Leased: func() bool { return f.leases > 0 },
@@ -57,19 +57,19 @@ func (f *fifoStore) closer() closing.Store {
 }
 
 // Close implements [Store].
-func (f *fifoStore) Close() error { return f.state.Close(f.closer()) }
+func (f *FIFO) Close() error { return f.state.Close(f.closer()) }
 
 // Detach implements [Store].
-func (f *fifoStore) Detach() error { return f.state.Detach(f.closer()) }
+func (f *FIFO) Detach() error { return f.state.Detach(f.closer()) }
 
 // Shutdown implements [Store].
-func (f *fifoStore) Shutdown(ctx context.Context) error { return f.state.Shutdown(ctx, f.closer()) }
+func (f *FIFO) Shutdown(ctx context.Context) error { return f.state.Shutdown(ctx, f.closer()) }
 
 // Abandon implements [Store].
-func (f *fifoStore) Abandon() error { return f.state.Abandon(f.closer()) }
+func (f *FIFO) Abandon() error { return f.state.Abandon(f.closer()) }
 
 // wakeShutdown wakes Shutdown when the last thing that it waits for has ended.
-func (f *fifoStore) wakeShutdown() {
+func (f *FIFO) wakeShutdown() {
 	if f.state.Draining() {
 		f.state.Wake(f.closer())
 	}

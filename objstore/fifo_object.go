@@ -33,10 +33,10 @@ const (
 )
 
 // needed returns the count of reads at which every handle of an object is read.
-func (f *fifoStore) needed(o *fifoObject) int64 { return o.uses * int64(f.readers) }
+func (f *FIFO) needed(o *fifoObject) int64 { return o.uses * int64(f.readers) }
 
 // find returns the object under a key that can be used once more.
-func (f *fifoStore) find(key string) (*fifoObject, error) {
+func (f *FIFO) find(key string) (*fifoObject, error) {
 	o, ok := f.index[key]
 	if ok && !f.canTake(o.counts, 1) {
 		f.retire(o)
@@ -49,26 +49,26 @@ func (f *fifoStore) find(key string) (*fifoObject, error) {
 }
 
 // retire frees the key of an object, which itself stays until its uses are read.
-func (f *fifoStore) retire(o *fifoObject) {
+func (f *FIFO) retire(o *fifoObject) {
 	f.fifoTable.retire(o)
 	f.untouch(o)
 	f.watch(o, false)
 	f.wakeFirst()
 }
 
-func (f *fifoStore) untouch(o *fifoObject) {
+func (f *FIFO) untouch(o *fifoObject) {
 	if f.fifoTable.untouch(o) {
 		f.wakeFirst()
 	}
 }
 
-func (f *fifoStore) watch(o *fifoObject, present bool) {
+func (f *FIFO) watch(o *fifoObject, present bool) {
 	if f.opt.Watch != nil {
 		f.opt.Watch(shmstore.Change{Key: o.key, ID: o.id, Present: present})
 	}
 }
 
-func (f *fifoStore) handle(o *fifoObject) serde.Address {
+func (f *FIFO) handle(o *fifoObject) serde.Address {
 	h := serde.Address{Address: o.address, ID: o.id}
 	if f.opt.Generation.Signed {
 		h.Signature = bytes.Clone(o.signature[:])
@@ -77,7 +77,7 @@ func (f *fifoStore) handle(o *fifoObject) serde.Address {
 }
 
 // reads is the read count of an object as it is now, 0 if it can't be read.
-func (f *fifoStore) reads(o *fifoObject) (n int64) {
+func (f *FIFO) reads(o *fifoObject) (n int64) {
 	_ = f.guard(func() error {
 		if c, err := shmring.ReadChunk(f.chunks.seg.Ring(), o.address); err == nil && len(c.Payload) >= countSize {
 			n = readCount(c.Payload)

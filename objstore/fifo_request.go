@@ -9,7 +9,7 @@ import (
 
 // fifoRequest is a request of a FIFO.
 type fifoRequest struct {
-	f     *fifoStore
+	f     *FIFO
 	id    string
 	since time.Time
 
@@ -30,7 +30,7 @@ const (
 )
 
 // Begin implements [Store].
-func (f *fifoStore) Begin(id string) (Request, error) {
+func (f *FIFO) Begin(id string) (Request, error) {
 	r, err := f.begin(id)
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (f *fifoStore) Begin(id string) (Request, error) {
 	return r, nil
 }
 
-func (f *fifoStore) begin(id string) (*fifoRequest, error) {
+func (f *FIFO) begin(id string) (*fifoRequest, error) {
 	if err := f.lock(); err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 // Clear implements [Store]. Handles that are under way can be read until their place is
 // used again, and fail then with [StaleError]; but where ids restart (see
 // Options.KeepIDs) they can match a new object.
-func (f *fifoStore) Clear() error {
+func (f *FIFO) Clear() error {
 	if err := f.lock(); err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (f *fifoStore) Clear() error {
 }
 
 // ResetReaders implements [Store].
-func (f *fifoStore) ResetReaders(readers int) error {
+func (f *FIFO) ResetReaders(readers int) error {
 	if readers != 0 {
 		if err := checkReaders(readers); err != nil {
 			return err

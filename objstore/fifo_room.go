@@ -11,7 +11,7 @@ import (
 )
 
 // allocate takes a chunk, once more after freeing what it can.
-func (f *fifoStore) allocate(size int, as line.Turn) (address uint64, id uint32, payload []byte, err error) {
+func (f *FIFO) allocate(size int, as line.Turn) (address uint64, id uint32, payload []byte, err error) {
 	first, room := &f.waiters.Main, int64(f.opt.RingSize)
 	need := fifoExtent(size)
 	if as == line.Passing && need <= room && !first.MayPass(need, room) {
@@ -47,7 +47,7 @@ func (f *fifoStore) allocate(size int, as line.Turn) (address uint64, id uint32,
 func fifoExtent(size int) int64 { return int64(size) + shmring.HeaderSize }
 
 // headError describes the oldest chunk of a ring that is not empty.
-func (f *fifoStore) headError(need int) error {
+func (f *FIFO) headError(need int) error {
 	e := &HeadError{Need: need, Used: f.ring.Used(), Size: f.ring.Size(), Waiting: f.waiters.Main.Wanted()}
 	for id := range f.ring.Live() {
 		o := f.objects[id]
@@ -63,7 +63,7 @@ func (f *fifoStore) headError(need int) error {
 
 // freeUnused frees chunks, oldest first, whose uses were all read by every reader,
 // until twice MaxObjectSize bytes were freed or one is still needed. It returns the ids.
-func (f *fifoStore) freeUnused() ([]uint32, error) {
+func (f *FIFO) freeUnused() ([]uint32, error) {
 	var fault error
 	free := func(id uint32, payload []byte) (ok bool) {
 		// Guarded one by one: chunks that were freed before a fault are freed.
@@ -84,7 +84,7 @@ func (f *fifoStore) freeUnused() ([]uint32, error) {
 	return freed, fault
 }
 
-func (f *fifoStore) isFree(id uint32, payload []byte) bool {
+func (f *FIFO) isFree(id uint32, payload []byte) bool {
 	o := f.objects[id]
 	switch {
 	case o.state == fifoDiscarded:
@@ -96,7 +96,7 @@ func (f *fifoStore) isFree(id uint32, payload []byte) bool {
 }
 
 // wakeFirst wakes the first one that waits, if the oldest chunk can be freed.
-func (f *fifoStore) wakeFirst() {
+func (f *FIFO) wakeFirst() {
 	first := f.waiters.Main.First()
 	if first == nil {
 		return

@@ -6,7 +6,7 @@ import (
 )
 
 // State implements [Store].
-func (f *fifoStore) State() (State, error) {
+func (f *FIFO) State() (State, error) {
 	if err := f.lock(); err != nil {
 		return State{}, err
 	}
@@ -39,7 +39,7 @@ func (f *fifoStore) State() (State, error) {
 }
 
 // Stats implements [Store].
-func (f *fifoStore) Stats() (shmstore.Stats, error) {
+func (f *FIFO) Stats() (shmstore.Stats, error) {
 	if err := f.lock(); err != nil {
 		return shmstore.Stats{}, err
 	}

@@ -25,14 +25,14 @@ var (
 // writer is a store with vLLM's steps, of which most of these tests are made.
 type writer struct {
 	steps
-	fifo *fifoStore
-	pool *poolStore
+	fifo *FIFO
+	pool *Pool
 }
 
 func newWriter(s Store) *writer {
 	w := &writer{steps: s.Steps(door.Key{}, nil, 0)}
-	w.fifo, _ = s.(*fifoStore)
-	w.pool, _ = s.(*poolStore)
+	w.fifo, _ = s.(*FIFO)
+	w.pool, _ = s.(*Pool)
 	return w
 }
 
@@ -48,12 +48,33 @@ var kinds = []kind{fifo, pool}
 
 // create makes a store of some kind.
 func (k kind) create(o Options) (*writer, error) {
-	o.FIFO = k == fifo
-	s, err := Create(o)
+	if k == fifo {
+		return asWriter(CreateFIFO(o))
+	}
+	return asWriter(CreatePool(o))
+}
+
+func asWriter[S Store](s S, err error) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
 	return newWriter(s), nil
+}
+
+// Fence is that of a pool. In a FIFO nothing waits for one.
+func (w *writer) Fence() shmstore.Fence {
+	if w.pool == nil {
+		return shmstore.Fence{}
+	}
+	return w.pool.Fence()
+}
+
+// Evict is that of a pool. A FIFO has none.
+func (w *writer) Evict(key string) (bool, error) {
+	if w.pool == nil {
+		return false, errInvalid
+	}
+	return w.pool.Evict(key)
 }
 
 // over makes a store of some kind over a segment.
@@ -62,9 +83,9 @@ func (k kind) over(seg *segment.Segment, o Options) (*writer, error) {
 	return k.create(o)
 }
 
-// adoptPool is Adopt, with the steps.
+// adoptPool is AdoptPool, with the steps.
 func adoptPool(o Options) (*writer, shmstore.Adoption, error) {
-	s, a, err := Adopt(o)
+	s, a, err := AdoptPool(o)
 	if err != nil {
 		return nil, a, err
 	}
@@ -87,13 +108,13 @@ func (w *writer) Len() int {
 		defer w.fifo.mu.Unlock()
 		return w.fifo.ring.Len()
 	}
-	return w.pool.Store.Len()
+	return w.pool.Len()
 }
 
 // change changes the counts of an object of a pool, and its reads in the segment.
 func (w *writer) change(t testing.TB, key string, f func(o *poolObject, reads []byte)) {
 	t.Helper()
-	ok, err := w.pool.Store.Find(key, func(r shmstore.Record) { f(r.(*poolObject), w.pool.Store.Chunk(r)) })
+	ok, err := w.pool.Find(key, func(r shmstore.Record) { f(r.(*poolObject), w.pool.Chunk(r)) })
 	require.NoError(t, err)
 	require.True(t, ok)
 }
@@ -108,7 +129,7 @@ func (w *writer) locked(t testing.TB, f func()) {
 		return
 	}
 	done := false
-	_, err := w.pool.Store.Inspect(func(shmstore.Record, shmstore.ObjectState) {
+	_, err := w.pool.Inspect(func(shmstore.Record, shmstore.ObjectState) {
 		if !done {
 			done = true
 			f()
@@ -120,7 +141,7 @@ func (w *writer) locked(t testing.TB, f func()) {
 
 // adoptSegment makes a pool of what is in a segment whose writer just went away.
 func adoptSegment(seg *segment.Segment, o Options) (*writer, shmstore.Adoption, error) {
-	o, err := o.resolve()
+	o, err := o.resolvePool()
 	if err != nil {
 		return nil, shmstore.Adoption{}, err
 	}
@@ -167,7 +188,6 @@ func newStore(t testing.TB, o Options) *store {
 // readers share one lock. A pool has a sidecar.
 func newStoreOf(t testing.TB, k kind, o Options) *store {
 	t.Helper()
-	o.FIFO = k == fifo
 	o, err := o.resolve()
 	require.NoError(t, err)
 	g := o.Generation

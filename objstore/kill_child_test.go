@@ -170,7 +170,7 @@ func killNote(nonce uint64, n int) []byte {
 // of them, and the ids of those that have a key.
 func killObjects(w *writer) (all map[uint32]killHandle, index map[string]uint32, err error) {
 	all, index = map[uint32]killHandle{}, map[string]uint32{}
-	_, closed := w.pool.Store.Inspect(func(r shmstore.Record, state shmstore.ObjectState) {
+	_, closed := w.pool.Inspect(func(r shmstore.Record, state shmstore.ObjectState) {
 		o := &r.(*poolObject).Object
 		if len(o.Note()) != 16 {
 			err = errors.Join(err, fmt.Errorf("key %q has a note of %d bytes", o.Key(), len(o.Note())))

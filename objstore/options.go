@@ -14,9 +14,6 @@ import (
 // Options describe the store to make. RingSize, MaxObjectSize and Readers must be
 // those of the vLLM engine that reads.
 type Options struct {
-	// FIFO makes a FIFO, the store with vLLM's own rule of what stays; else the store is
-	// a pool. See the package's page.
-	FIFO bool
 	// Name of the segment. If empty, the environment variable
 	// VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME or vLLM's default, see
 	// pycompat.Generation.SegmentName.
@@ -24,7 +21,7 @@ type Options struct {
 	// Dir is the directory of shared memory, /dev/shm if empty.
 	Dir string
 	// Segment, if not nil, is the segment to use, which the caller created, or made over
-	// private memory: Name, Dir and Owner are not looked at then. Create forgets whatever
+	// private memory: Name, Dir and Owner are not looked at then. The store forgets whatever
 	// is in it. Where handles are signed a new secret makes the old ones invalid;
 	// elsewhere see FirstID. The store owns the segment from then on and closes it, but
 	// does not remove it.
@@ -103,7 +100,7 @@ const defaultMaxObjectSize = 128 << 20
 // small.
 const maxReaders = 1 << 16
 
-// Validate returns what is wrong with the options.
+// Validate returns what is wrong with the options, of either store.
 func (o Options) Validate() error {
 	_, err := o.resolve()
 	return err
@@ -131,16 +128,21 @@ func (o Options) resolve() (Options, error) {
 		return o, fmt.Errorf("%w: Rereads and TrustCounts contradict each other", errInvalid)
 	case o.MaxObjects < 0 || o.ReaderSlots < 0:
 		return o, fmt.Errorf("%w: MaxObjects %d, ReaderSlots %d", errInvalid, o.MaxObjects, o.ReaderSlots)
-	case o.FIFO && (o.Quota != 0 || o.Quotas != nil):
-		return o, fmt.Errorf("%w: a FIFO has no quotas; use a pool", errInvalid)
-	case !o.FIFO && o.MaxObjectSize > o.RingSize:
-		return o, fmt.Errorf("%w: MaxObjectSize %d is above RingSize %d, so no such object could ever be put; lower it, or leave it at 0", errInvalid, o.MaxObjectSize, o.RingSize)
 	}
 	if err := o.ring().Validate(); err != nil {
 		return o, err
 	}
 	if o.Segment != nil {
 		err = matches(o.Segment, o.RingSize, o.Generation)
+	}
+	return o, err
+}
+
+// resolvePool is resolve for a pool.
+func (o Options) resolvePool() (Options, error) {
+	o, err := o.resolve()
+	if err == nil && o.MaxObjectSize > o.RingSize {
+		err = fmt.Errorf("%w: MaxObjectSize %d is above RingSize %d, so no such object could ever be put; lower it, or leave it at 0", errInvalid, o.MaxObjectSize, o.RingSize)
 	}
 	return o, err
 }

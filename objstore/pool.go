@@ -10,13 +10,14 @@ import (
 	"github.com/ringcache/ringcache/shmstore"
 )
 
-// poolStore is the store for Go frontends. An object stays while a [Request] needs it;
+// Pool is the [Store] for Go frontends. An object stays while a [Request] needs it;
 // everything else is a cache, from which the store evicts what is cheapest to lose.
 //
-// A pool keeps vLLM's chunks in a [shmstore.Store], which asks the pool when the readers of
-// an object are done. Most methods of [Store] are that store's.
-type poolStore struct {
-	*shmstore.Store
+// A pool is a [shmstore.Store] of vLLM's chunks, which asks the pool when the readers of
+// an object are done. The methods of that store are the pool's: Fence and Evict are those
+// that a [FIFO] lacks.
+type Pool struct {
+	*bytesStore
 	opt     Options
 	chunks  chunks
 	rereads bool
@@ -27,10 +28,17 @@ type poolStore struct {
 	unnamed atomic.Uint64 // requests that steps.go has begun
 }
 
-// createPool makes a pool of options that were resolved.
-func createPool(o Options) (*poolStore, error) {
+// bytesStore is the store under a pool. The name keeps it out of the pool's fields.
+type bytesStore = shmstore.Store
+
+// CreatePool makes a pool. It makes a segment of its own, and removes it at its end, unless
+// there is an Options.Segment. The errors are those of segment.Create.
+func CreatePool(o Options) (*Pool, error) {
+	o, err := o.resolvePool()
+	if err != nil {
+		return nil, err
+	}
 	p, so := newPool(o)
-	var err error
 	if o.Segment != nil {
 		_, err = shmstore.New(o.Segment, so)
 	} else {
@@ -42,14 +50,32 @@ func createPool(o Options) (*poolStore, error) {
 	return p, nil
 }
 
-// adopt is [Adopt].
-func adopt(o Options) (*poolStore, shmstore.Adoption, error) {
-	o, err := o.resolve()
+// AdoptPool takes over the segment of a pool whose writer was killed, or detached.
+// Objects stay, with keys and notes; the secret stays, so handles that are under way stay
+// good and workers go on reading; ids go on behind all that were given out. What a
+// request of the dead writer may still need is in quarantine until a fence passes or
+// the readers are reset. If the engine goes on, it may still run that writer's requests:
+// let them end or abort them, and take the fence then.
+//
+// Where an entry of the sidecar and the bytes of its object don't agree, it is
+// dropped, and no handle leads there any more. If a request of the dead writer still
+// needs the object, its worker will fail: where Adoption.Dropped is not 0, restart the
+// engine unless it has no request.
+//
+// The options must be the segment's: Name, RingSize, Generation; MaxObjects and
+// ReaderSlots are taken from it. Readers may differ if the engine was restarted
+// too: call ResetReaders then. The pool owns the segment, as if it had created
+// it. Errors are those of segment.Adopt, and an fs.ErrInvalid for the segment of a [FIFO],
+// which contains no table of objects.
+//
+// If AdoptPool itself is killed, the next one begins again.
+func AdoptPool(o Options) (*Pool, shmstore.Adoption, error) {
+	o, err := o.resolvePool()
 	switch {
 	case err != nil:
 		return nil, shmstore.Adoption{}, err
-	case o.FIFO || o.Segment != nil:
-		return nil, shmstore.Adoption{}, fmt.Errorf("%w: only a pool can be adopted, by the name of its segment", errInvalid)
+	case o.Segment != nil:
+		return nil, shmstore.Adoption{}, fmt.Errorf("%w: a pool is adopted by the name of its segment, not by Options.Segment", errInvalid)
 	}
 	p, so := newPool(o)
 	_, a, err := shmstore.Adopt(so)
@@ -60,7 +86,7 @@ func adopt(o Options) (*poolStore, shmstore.Adoption, error) {
 }
 
 // accept refuses a segment that was written in another wire format.
-func (p *poolStore) accept(version string) error {
+func (p *Pool) accept(version string) error {
 	if !sameWire(version, p.opt.Generation) {
 		return fmt.Errorf("%w: it was written for vLLM %s, not %s; adopt it with that generation, or remove it (ringcache sweep NAME --any-owner --remove) and create it anew", errInvalid, version, p.opt.Generation.Version)
 	}
@@ -75,35 +101,35 @@ func sameWire(version string, g *pycompat.Generation) bool {
 
 // newPool returns a pool that has no store yet, and the options of that. The options were
 // resolved.
-func newPool(o Options) (*poolStore, shmstore.Options) {
+func newPool(o Options) (*Pool, shmstore.Options) {
 	g := o.Generation
-	p := &poolStore{opt: o, rereads: o.Rereads || g.Rereads && !o.TrustCounts, counting: newCounting(o.Readers, g)}
+	p := &Pool{opt: o, rereads: o.Rereads || g.Rereads && !o.TrustCounts, counting: newCounting(o.Readers, g)}
 	so := o.bytes()
 	so.Payloads, so.Accept = p.own, p.accept
 	return p, so
 }
 
 // own is called by the store that the pool is made on.
-func (p *poolStore) own(s *shmstore.Store) shmstore.PayloadOwner {
-	p.Store = s
+func (p *Pool) own(s *shmstore.Store) shmstore.PayloadOwner {
+	p.bytesStore = s
 	p.chunks = chunks{seg: s.Segment(), options: serde.Options{Generation: p.opt.Generation, InlineThreshold: p.opt.InlineThreshold}}
 	return poolOwner{p}
 }
 
 // ResetReaders implements [Store].
-func (p *poolStore) ResetReaders(readers int) error {
+func (p *Pool) ResetReaders(readers int) error {
 	if readers != 0 {
 		if err := checkReaders(readers); err != nil {
 			return err
 		}
 	}
-	return p.Store.ResetReaders(readers)
+	return p.bytesStore.ResetReaders(readers)
 }
 
 // State implements [Store].
-func (p *poolStore) State() (State, error) {
+func (p *Pool) State() (State, error) {
 	var st State
-	sums, err := p.Store.Inspect(func(r shmstore.Record, state shmstore.ObjectState) {
+	sums, err := p.bytesStore.Inspect(func(r shmstore.Record, state shmstore.ObjectState) {
 		o := r.(*poolObject)
 		st.Objects = append(st.Objects, ObjectState{ObjectState: state, Uses: o.uses, WrittenOff: o.writtenOff})
 		st.Objects[len(st.Objects)-1].Reads = p.reads(o)
@@ -114,21 +140,21 @@ func (p *poolStore) State() (State, error) {
 }
 
 // Verify implements [Store].
-func (p *poolStore) Verify(key string, h serde.Address) error { return verifyCurrent(p, key, h) }
+func (p *Pool) Verify(key string, h serde.Address) error { return verifyCurrent(p, key, h) }
 
 // VerifyItem implements [Store].
-func (p *poolStore) VerifyItem(key string, it *serde.Item) error {
+func (p *Pool) VerifyItem(key string, it *serde.Item) error {
 	return verifyItem(p, p.chunks, key, it)
 }
 
 // current returns the handle of the object under a key.
-func (p *poolStore) current(key string) (h serde.Address, ok bool, err error) {
+func (p *Pool) current(key string) (h serde.Address, ok bool, err error) {
 	ok, err = p.Find(key, func(r shmstore.Record) { h = p.handle(&r.(*poolObject).Object) })
 	return h, ok, err
 }
 
 // handle returns the handle of an object that is in the store.
-func (p *poolStore) handle(o *shmstore.Object) serde.Address {
+func (p *Pool) handle(o *shmstore.Object) serde.Address {
 	h := serde.Address{Address: o.Address(), ID: o.ID()}
 	if p.opt.Generation.Signed {
 		h.Signature = bytes.Clone(o.Record().(*poolObject).signature[:])

@@ -11,7 +11,7 @@ import (
 
 // poolOwner answers the store of a pool when the readers of an object are done. Its
 // methods are called under the store's lock and in its guard.
-type poolOwner struct{ p *poolStore }
+type poolOwner struct{ p *Pool }
 
 // poolObject is the record of an object in a pool.
 type poolObject struct {
@@ -23,10 +23,10 @@ type poolObject struct {
 }
 
 // reads returns the read count of an object as it is in the segment now.
-func (p *poolStore) reads(o *poolObject) int64 { return readCount(p.Store.Chunk(o)) }
+func (p *Pool) reads(o *poolObject) int64 { return readCount(p.bytesStore.Chunk(o)) }
 
 // needed returns the count of reads at which every handle of an object is read.
-func (p *poolStore) needed(o *poolObject) int64 { return o.uses*int64(p.readers) - o.writtenOff }
+func (p *Pool) needed(o *poolObject) int64 { return o.uses*int64(p.readers) - o.writtenOff }
 
 // rebaseAt is the count of reads from which an idle object starts again at 0, far
 // from where an int32 ends. One that is never idle is not used any more then.
@@ -77,7 +77,7 @@ func (w poolOwner) Idle(r shmstore.Record) {
 	o := r.(*poolObject)
 	reads := w.p.reads(o)
 	if reads >= rebaseAt || reads < 0 || o.uses*int64(w.p.readers) >= rebaseAt {
-		mem.Store32(w.p.Store.Chunk(o), 0)
+		mem.Store32(w.p.bytesStore.Chunk(o), 0)
 		reads, o.uses = 0, 0
 	}
 	o.idleReads = reads
@@ -108,7 +108,7 @@ func (w poolOwner) Reset(readers int, objects iter.Seq[shmstore.Record]) {
 		w.p.reset(&o.counts)
 		o.writtenOff, o.idleReads = 0, 0
 		_ = w.p.chunks.guard(serde.Address{Address: o.Address()}, func() error {
-			mem.Store32(w.p.Store.Chunk(o), 0)
+			mem.Store32(w.p.bytesStore.Chunk(o), 0)
 			return nil
 		})
 	}

@@ -43,7 +43,7 @@ func largest(plan *serde.Plan) int {
 // poolChunk is a chunk that was taken in a pool.
 type poolChunk struct {
 	res *shmstore.Reservation
-	p   *poolStore
+	p   *Pool
 }
 
 func (c poolChunk) parts(n int) (front, back []byte) { return c.res.Front(), c.res.Back(n) }

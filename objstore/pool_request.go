@@ -10,11 +10,11 @@ import (
 // poolRequest is a request of a pool: one of its store, with handles.
 type poolRequest struct {
 	*shmstore.Request
-	p *poolStore
+	p *Pool
 }
 
 // Begin implements [Store].
-func (p *poolStore) Begin(id string) (Request, error) {
+func (p *Pool) Begin(id string) (Request, error) {
 	r, err := p.begin(id)
 	if err != nil {
 		return nil, err
@@ -22,8 +22,8 @@ func (p *poolStore) Begin(id string) (Request, error) {
 	return r, nil
 }
 
-func (p *poolStore) begin(id string) (*poolRequest, error) {
-	r, err := p.Store.Begin(shmstore.RequestOptions{ID: id})
+func (p *Pool) begin(id string) (*poolRequest, error) {
+	r, err := p.bytesStore.Begin(shmstore.RequestOptions{ID: id})
 	return &poolRequest{r, p}, err
 }
 

@@ -90,13 +90,12 @@ func TestZeroOptionsHaveDefaults(t *testing.T) {
 
 func TestMaxObjectSizeAboveTheRing(t *testing.T) {
 	o := Options{RingSize: 4096, MaxObjectSize: 4097, Readers: 1}
-	require.ErrorIs(t, o.Validate(), errInvalid)
-	require.ErrorContains(t, o.Validate(), "MaxObjectSize 4097")
-	require.ErrorContains(t, o.Validate(), "RingSize 4096")
-	o.FIFO = true
-	require.NoError(t, o.Validate(), "bit for bit: vLLM takes it, and says that the ring is full")
-	s := newStore(t, o)
-	_, err := s.Put("a", pickled(make([]byte, 4045)))
+	_, err := CreatePool(o)
+	require.ErrorIs(t, err, errInvalid)
+	require.ErrorContains(t, err, "MaxObjectSize 4097")
+	require.ErrorContains(t, err, "RingSize 4096")
+	s := newStore(t, o) // a FIFO: vLLM takes it, and reports a full ring
+	_, err = s.Put("a", pickled(make([]byte, 4045)))
 	require.ErrorIs(t, err, ErrTooLarge)
 	var large *shmstore.TooLargeError
 	require.ErrorAs(t, err, &large)

@@ -45,12 +45,12 @@ type stepRequest interface {
 }
 
 // Steps implements [Store].
-func (p *poolStore) Steps(_ door.Key, l Locker, timeout time.Duration) steps {
+func (p *Pool) Steps(_ door.Key, l Locker, timeout time.Duration) steps {
 	return steps{p, poolSteps{p}, p.chunks, newCounter(l, timeout, p.opt.Readers)}
 }
 
 // Steps implements [Store].
-func (f *fifoStore) Steps(_ door.Key, l Locker, timeout time.Duration) steps {
+func (f *FIFO) Steps(_ door.Key, l Locker, timeout time.Duration) steps {
 	return steps{f, fifoSteps{f}, f.chunks, newCounter(l, timeout, f.opt.Readers)}
 }
 

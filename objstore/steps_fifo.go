@@ -2,7 +2,7 @@ package objstore
 
 import "github.com/ringcache/ringcache/serde"
 
-type fifoSteps struct{ f *fifoStore }
+type fifoSteps struct{ f *FIFO }
 
 func (s fifoSteps) unnamedRequest() (stepRequest, error) {
 	return s.f.begin(unnamed(s.f.unnamed.Add(1)))

@@ -7,19 +7,19 @@ import (
 	"github.com/ringcache/ringcache/shmstore"
 )
 
-type poolSteps struct{ p *poolStore }
+type poolSteps struct{ p *Pool }
 
 func (s poolSteps) unnamedRequest() (stepRequest, error) {
 	return s.p.begin(unnamed(s.p.unnamed.Add(1)))
 }
 
-func (s poolSteps) touch(key string) (bool, error) { return s.p.Store.Pin(key) }
+func (s poolSteps) touch(key string) (bool, error) { return s.p.Pin(key) }
 
-func (s poolSteps) untouch(key string) { s.p.Store.Unpin(key) }
+func (s poolSteps) untouch(key string) { s.p.Unpin(key) }
 
-func (s poolSteps) untouchAll() { s.p.Store.UnpinAll() }
+func (s poolSteps) untouchAll() { s.p.UnpinAll() }
 
-func (s poolSteps) freeUnused() ([]uint32, error) { return s.p.Store.EvictAll() }
+func (s poolSteps) freeUnused() ([]uint32, error) { return s.p.EvictAll() }
 
 func (s poolSteps) current(key string) (serde.Address, bool, error) { return s.p.current(key) }
 

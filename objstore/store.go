@@ -11,7 +11,7 @@ import (
 	"github.com/ringcache/ringcache/shmstore"
 )
 
-// Store is a writer of objects in a segment: a pool or a FIFO, see the package's page. There
+// Store is what a [Pool] and a [FIFO] have in common: a writer of objects in a segment. There
 // is one writer for a segment.
 type Store interface {
 	// Begin starts a request to the engine. No other with its id may be open.
@@ -24,10 +24,6 @@ type Store interface {
 	// there. Handles that were given out can be read as before; the object goes once
 	// they were.
 	Remove(key string) bool
-	// Evict makes the object under a key go at once if nobody can need it, and reports
-	// whether it did. It fails with an fs.ErrInvalid in a FIFO, which frees only the
-	// oldest.
-	Evict(key string) (bool, error)
 	// Clear makes every key absent. It fails with [ErrBusy] while a reservation or a
 	// lease is open.
 	Clear() error
@@ -40,12 +36,6 @@ type Store interface {
 	// show the client another client's object. Other items, and nil, pass. It counts no
 	// use.
 	VerifyItem(key string, it *serde.Item) error
-	// Fence marks a moment in the order of what was sent to the engine. Take it, then send
-	// a call that every worker executes in order behind everything sent before (a
-	// collective call; the answer of the engine's loop alone proves nothing, since a batch
-	// may be on its way to the workers), and call Passed when all have answered: then what
-	// was aborted before leaves quarantine. In a FIFO nothing waits for a fence.
-	Fence() shmstore.Fence
 	// ResetReaders reports to the store that the engine was restarted: the processes that
 	// read so far are gone, and readers new ones (0: as many as before) read from now on.
 	// Requests that were committed end, quarantine ends, and counts begin anew; the
@@ -68,7 +58,7 @@ type Store interface {
 	// vLLM's writer does. It fails with [shmstore.BusyError], and does nothing, while a
 	// reservation, a lease or a view is open. Closing twice is fine.
 	Close() error
-	// Detach is Close, but leaves the segment as it is. [Adopt] takes over that of a pool;
+	// Detach is Close, but leaves the segment as it is. [AdoptPool] takes over that of a pool;
 	// workers go on reading meanwhile.
 	Detach() error
 	// Shutdown is Close that waits. From now on Begin fails with an fs.ErrClosed; open
@@ -89,53 +79,6 @@ type Store interface {
 
 	// Steps is for package upstream. It keeps other packages from implementing Store.
 	Steps(key door.Key, lock Locker, lockTimeout time.Duration) steps
-}
-
-// Create makes a store: a pool, or a FIFO if Options.FIFO is set. The store makes a segment
-// of its own, and removes it at its end, unless there is an Options.Segment. The errors are
-// those of segment.Create.
-func Create(o Options) (Store, error) {
-	o, err := o.resolve()
-	if err != nil {
-		return nil, err
-	}
-	if o.FIFO {
-		return asStore(createFIFO(o))
-	}
-	return asStore(createPool(o))
-}
-
-// asStore returns no store, and not one that is nil, with an error.
-func asStore[S Store](s S, err error) (Store, error) {
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-// Adopt takes over the segment of a pool whose writer was killed, or detached.
-// Objects stay, with keys and notes; the secret stays, so handles that are under way stay
-// good and workers go on reading; ids go on behind all that were given out. What a
-// request of the dead writer may still need is in quarantine until a [Store.Fence] passes or
-// the readers are reset. If the engine goes on, it may still run that writer's requests:
-// let them end or abort them, and take the fence then.
-//
-// Where an entry of the sidecar and the bytes of its object don't agree, it is
-// dropped, and no handle leads there any more. If a request of the dead writer still
-// needs the object, its worker will fail: where Adoption.Dropped is not 0, restart the
-// engine unless it has no request.
-//
-// The options must be the segment's: Name, RingSize, Generation; MaxObjects and
-// ReaderSlots are taken from it. Readers may differ if the engine was restarted
-// too: call ResetReaders then. The store owns the segment, as if it had created
-// it. Errors are those of segment.Adopt, and an fs.ErrInvalid for a FIFO, whose segment
-// contains no table of objects.
-//
-// If Adopt itself is killed, the next one begins again.
-func Adopt(o Options) (Store, shmstore.Adoption, error) {
-	p, a, err := adopt(o)
-	s, err := asStore(p, err)
-	return s, a, err
 }
 
 // ObjectState is what a writer keeps of one object.

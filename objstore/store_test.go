@@ -123,13 +123,14 @@ func TestCreateAndOpenErrors(t *testing.T) {
 		require.ErrorIs(t, err, errInvalid, name)
 		require.ErrorContains(t, err, name)
 	}
-	_, _, err = Adopt(o)
+	_, _, err = AdoptPool(o)
 	require.ErrorIs(t, err, segment.ErrNotExist)
-	for _, o := range []Options{bad(func(o *Options) { o.FIFO = true }), bad(func(o *Options) { o.Segment, o.RingSize = seg, 100 })} {
-		_, _, err = Adopt(o)
-		require.ErrorIs(t, err, errInvalid)
-		require.ErrorContains(t, err, "only a pool can be adopted")
-	}
+	_, _, err = AdoptPool(bad(func(o *Options) { o.Segment, o.RingSize = seg, 100 }))
+	require.ErrorIs(t, err, errInvalid)
+	require.ErrorContains(t, err, "adopted by the name of its segment")
+	_, err = fifo.create(bad(func(o *Options) { o.Quota = 1 }))
+	require.ErrorIs(t, err, errInvalid)
+	require.ErrorContains(t, err, "a FIFO has no quotas")
 }
 
 // TestWriterOverUsedSegment: handles that an earlier writer gave out must not

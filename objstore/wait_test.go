@@ -41,7 +41,7 @@ func workOf(t testing.TB, w *writer) work {
 	var st shmstore.Stats
 	var err error
 	if w.pool != nil {
-		st, err = w.pool.Store.Inspect(nil) // shmstore.Stats looks at objects itself
+		st, err = w.pool.Inspect(nil) // shmstore.Stats looks at objects itself
 	} else {
 		st, err = w.Stats()
 	}

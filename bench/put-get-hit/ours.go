@@ -61,8 +61,13 @@ func newBench(size int, policy string) (*bench, error) {
 
 // create makes a store, with the steps that the peer does.
 func create(policy string, o objstore.Options) (upstream.Steps, error) {
-	o.FIFO = policy == "fifo"
-	s, err := objstore.Create(o)
+	var s objstore.Store
+	var err error
+	if policy == "fifo" {
+		s, err = objstore.CreateFIFO(o)
+	} else {
+		s, err = objstore.CreatePool(o)
+	}
 	if err != nil {
 		return nil, err
 	}

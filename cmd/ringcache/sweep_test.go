@@ -35,7 +35,7 @@ func output(t *testing.T, f func() error) string {
 func TestSweepCommand(t *testing.T) {
 	dir := t.TempDir()
 	create := func(name, owner string) objstore.Store {
-		w, err := objstore.Create(objstore.Options{
+		w, err := objstore.CreatePool(objstore.Options{
 			Name: name, Owner: owner, Dir: dir, RingSize: 1000, MaxObjectSize: 500, Readers: 1,
 		})
 		require.NoError(t, err)
@@ -71,7 +71,7 @@ func TestSweepCommand(t *testing.T) {
 func TestSweepSaysWhatItHides(t *testing.T) {
 	dir := t.TempDir()
 	for name, owner := range map[string]string{"ring-a": "one", "ring-b": "two", "ring-c": "two"} {
-		w, err := objstore.Create(objstore.Options{
+		w, err := objstore.CreatePool(objstore.Options{
 			Name: name, Owner: owner, Dir: dir, RingSize: 1000, MaxObjectSize: 500, Readers: 1,
 		})
 		require.NoError(t, err)

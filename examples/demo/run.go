@@ -52,14 +52,19 @@ func run(ctx context.Context, o options) (err error) {
 		rng: rand.New(rand.NewPCG(o.Seed, 0)), digests: map[string]map[string]string{},
 	}
 	so := objstore.Options{
-		FIFO: o.Policy == "fifo", RingSize: o.RingMB << 20, MaxObjectSize: min(16, o.RingMB) << 20, Readers: o.Workers, Generation: g,
+		RingSize: o.RingMB << 20, MaxObjectSize: min(16, o.RingMB) << 20, Readers: o.Workers, Generation: g,
 		Watch: func(c shmstore.Change) {
 			if !c.Present {
 				d.stats.evicted++
 			}
 		},
 	}
-	if d.store, err = objstore.Create(so); err != nil {
+	if o.Policy == "fifo" {
+		d.store, err = objstore.CreateFIFO(so)
+	} else {
+		d.store, err = objstore.CreatePool(so)
+	}
+	if err != nil {
 		return err
 	}
 	defer func() {

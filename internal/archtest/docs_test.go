@@ -91,7 +91,7 @@ func exported(p *doc.Package) map[string]bool {
 func TestPackagePagesNameWhatThePackageIsUsedBy(t *testing.T) {
 	all := pages(t)
 	for dir, names := range map[string][]string{
-		"objstore":        {"Store", "Create", "Options", "Reader", "Request", "Store.Fence", "Adopt", "Reservation", "View"},
+		"objstore":        {"Pool", "FIFO", "Reader", "Request", "Pool.Fence", "AdoptPool", "Reservation", "View"},
 		"shmstore":        {"Store.Fence", "Request", "Request.Abort", "Reader", "Adopt", "PayloadOwner", "Store.Shutdown", "Store.Abandon", "Store.Pin", "Handle"},
 		"shmring":         {"Ring", "Pool", "ReadChunk"},
 		"shmring/segment": {"Segment", "Create", "Attach", "Adopt", "Sweep", "Segment.Hold", "Segment.Explain"},

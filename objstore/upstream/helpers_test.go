@@ -57,7 +57,7 @@ func newCountingStore(t testing.TB, o objstore.Options, lock objstore.Locker) *s
 	t.Helper()
 	g, err := pycompat.Resolve(o.Generation)
 	require.NoError(t, err)
-	o.Generation, o.FIFO = g, true
+	o.Generation = g
 	s := &store{opt: o, lock: lock, mem: make([]byte, g.DataOffset+o.RingSize)}
 	s.create(t)
 	readers := newLock()
@@ -88,7 +88,7 @@ func (s *store) create(t testing.TB) {
 	t.Helper()
 	o := s.opt
 	o.Segment = s.attach(t)
-	f, err := objstore.Create(o)
+	f, err := objstore.CreateFIFO(o)
 	require.NoError(t, err)
 	copy(o.Segment.Secret(), secret())
 	s.Steps = upstream.New(f, upstream.Options{Lock: s.lock})

@@ -117,8 +117,14 @@ func (u *user) do(c call) (r result, err error) {
 // record lets goroutines work on a few keys, and returns what they did.
 func record(t *testing.T, fifo bool) []porcupine.Operation {
 	t.Helper()
-	o := objstore.Options{FIFO: fifo, Name: fmt.Sprintf("s-%d", rand.Uint64()), Dir: t.TempDir(), RingSize: 16 << 20, Readers: 1, MaxObjectSize: 1 << 10}
-	store, err := objstore.Create(o)
+	o := objstore.Options{Name: fmt.Sprintf("s-%d", rand.Uint64()), Dir: t.TempDir(), RingSize: 16 << 20, Readers: 1, MaxObjectSize: 1 << 10}
+	var store objstore.Store
+	var err error
+	if fifo {
+		store, err = objstore.CreateFIFO(o)
+	} else {
+		store, err = objstore.CreatePool(o)
+	}
 	require.NoError(t, err)
 	defer func() {
 		require.NoError(t, store.CheckStructure())
