@@ -16,7 +16,7 @@ var (
 	// every other package of this module.
 	ErrInvalid = sentinel.New(sentinel.Invalid, "shmring: invalid argument")
 	// ErrCorrupt is wrapped by [CorruptError].
-	ErrCorrupt = errors.New("shmring: corrupt chunk")
+	ErrCorrupt = sentinel.New(sentinel.Corrupt, "shmring: corrupt chunk")
 )
 
 // FullError reports that a chunk does not fit until others are freed.
