@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/lrusync/upstream"
 	"github.com/ringcache/ringcache/mmhash"
@@ -14,7 +15,6 @@ import (
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 	"github.com/ringcache/ringcache/shmstore"
 )
 

@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // damagedPool is a pool whose writer has ended, and what it has left.

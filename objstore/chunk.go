@@ -7,11 +7,11 @@ import (
 
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/mem"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 	"github.com/ringcache/ringcache/shmstore"
 )
 

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/memory"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 	"github.com/ringcache/ringcache/shmstore"
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // creatorChild makes a segment with one object and, when told, removes it.

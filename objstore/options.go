@@ -6,10 +6,10 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 	"github.com/ringcache/ringcache/shmstore"
 )
 

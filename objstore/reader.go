@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // Reader looks at the objects of a segment that another process writes.

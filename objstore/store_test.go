@@ -17,10 +17,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 	"github.com/ringcache/ringcache/shmstore"
 )
 

@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // Adoption is what Adopt found.

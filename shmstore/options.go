@@ -5,9 +5,9 @@ import (
 	"math"
 	"time"
 
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // Options say what store to make.

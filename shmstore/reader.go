@@ -8,9 +8,9 @@ import (
 
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/mem"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // ReaderOptions say what store a [Reader] expects: they must be the writer's.

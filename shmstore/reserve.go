@@ -12,8 +12,8 @@ import (
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/line"
 	"github.com/ringcache/ringcache/internal/mem"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // PutOptions are what can be said of an object besides its bytes.

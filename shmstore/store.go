@@ -12,9 +12,9 @@ import (
 	"github.com/ringcache/ringcache/internal/evict"
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/line"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // Store keeps payloads by key in a segment. There is one per segment.

@@ -3,8 +3,8 @@ package shmstore
 import (
 	"github.com/ringcache/ringcache/internal/evict"
 	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // idBlock is how many ids are marked as given out at a time.

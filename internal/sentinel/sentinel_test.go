@@ -11,6 +11,7 @@ import (
 	"github.com/ringcache/ringcache/engine"
 	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/lrusync/upstream"
 	"github.com/ringcache/ringcache/mmcache"
@@ -21,7 +22,6 @@ import (
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/memory"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // TestErrorsMatchAcrossPackages lists for each exported sentinel which others it

@@ -6,8 +6,8 @@ import (
 	"io/fs"
 
 	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // Attach maps an existing segment. It fails with [ErrNotExist], a [*SizeError], [ErrUnsafe],

@@ -13,8 +13,8 @@ import (
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // Create makes a new segment: mode 0600, exactly DataOffset + RingSize bytes, all of them

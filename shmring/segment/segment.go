@@ -11,9 +11,9 @@ import (
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/mem"
 	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/memory"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // Options describe the segment that Create makes, or that Attach and Adopt expect.

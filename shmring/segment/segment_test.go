@@ -16,9 +16,9 @@ import (
 
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // testName returns a segment name that no one else has, and removes whatever a

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // SweepOptions choose the segments that Sweep looks at.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // abandoned makes a segment whose writer is gone.
