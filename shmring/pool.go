@@ -1,10 +1,8 @@
 package shmring
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
-	"slices"
 
 	"github.com/ringcache/ringcache/internal/mem"
 )
@@ -71,20 +69,6 @@ type Pool struct {
 	holes  holes
 	nextID uint32
 	used   uint64 // bytes of live blocks
-}
-
-// block is a run of granules: a chunk, or a hole.
-type block struct {
-	off, len   uint64
-	prev, next *block // by address
-
-	free             bool
-	binPrev, binNext *block // of a hole
-
-	id   uint32 // of a chunk
-	size int    // bytes of the chunk with its header, at most len
-
-	cost float64 // while Cheapest looks
 }
 
 // NewPool makes an empty pool over buf, which it does not clear. It panics if
@@ -190,19 +174,6 @@ func (p *Pool) payload(b *block) []byte {
 	return p.buf[b.off+HeaderSize : end : end]
 }
 
-// cut shortens a block to n bytes and makes the rest a hole.
-func (p *Pool) cut(b *block, n uint64) {
-	if b.len == n {
-		return
-	}
-	rest := &block{off: b.off + n, len: b.len - n, prev: b, next: b.next}
-	if rest.next != nil {
-		rest.next.prev = rest
-	}
-	b.next, b.len = rest, n
-	p.addHole(rest)
-}
-
 // Publish writes the id of a chunk into its header: from now on handles to the chunk are
 // valid. Everything that was written to the payload before becomes visible first.
 func (p *Pool) Publish(id uint32) {
@@ -247,94 +218,12 @@ func (p *Pool) Release(id uint32) {
 	p.addHole(b)
 }
 
-// swallow merges a block with its next one.
-func (p *Pool) swallow(b *block) {
-	n := b.next
-	b.len += n.len
-	b.next = n.next
-	if b.next != nil {
-		b.next.prev = b
-	}
-	if p.rover == n {
-		p.rover = b
-	}
-}
-
-// Scrub writes [GoneID] wherever a chunk in free room can have had its header, so that every
-// handle to such a place is stale.
-func (p *Pool) Scrub() {
-	for b := p.first; b != nil; b = b.next {
-		for off := b.off; b.free && off < b.off+b.len; off += Granule {
-			mem.Store32(p.buf[off:], GoneID)
-		}
-	}
-	mem.Fence()
-}
-
 // Clear frees every chunk. Ids continue.
 func (p *Pool) Clear() {
 	for id := range p.live {
 		p.Kill(id)
 	}
 	p.reset()
-}
-
-// Placed is a chunk that lies in a pool's memory.
-type Placed struct {
-	Address uint64
-	ID      uint32
-	Size    int // bytes with the header
-}
-
-// Restore takes over chunks that an earlier pool placed in the same memory, as
-// far as their place is possible and no other chunk lies there too; these are
-// returned, sorted by address, and the others are left out. The pool must be
-// empty. Headers are neither read nor written.
-func (p *Pool) Restore(chunks []Placed) []Placed {
-	first, room := p.opt.first(), p.room()
-	var ok []Placed
-	for _, c := range chunks {
-		if c.Size > HeaderSize && c.Size <= MaxChunk && c.ID < IDLimit && c.Address >= first && (c.Address-first)%p.opt.unit() == 0 &&
-			c.Address-first < room && p.opt.extent(c.Size-HeaderSize) <= room-(c.Address-first) {
-			ok = append(ok, c)
-		}
-	}
-	slices.SortFunc(ok, func(a, b Placed) int { return cmp.Compare(a.Address, b.Address) })
-	seen := map[uint32]int{}
-	for _, c := range ok {
-		seen[c.ID]++
-	}
-	end := func(c Placed) uint64 { return c.Address + p.opt.extent(c.Size-HeaderSize) }
-	var kept []Placed
-	var reach uint64 // the end of all chunks so far, kept or not
-	for i, c := range ok {
-		overlaps := c.Address < reach || i+1 < len(ok) && ok[i+1].Address < end(c)
-		reach = max(reach, end(c))
-		if !overlaps && seen[c.ID] == 1 {
-			kept = append(kept, c)
-		}
-	}
-	rest := p.first // the hole behind the last chunk
-	for _, c := range kept {
-		rest = p.claim(rest, c)
-	}
-	return kept
-}
-
-// claim makes a chunk in the hole rest, and returns the hole behind it, if any.
-func (p *Pool) claim(rest *block, c Placed) *block {
-	p.removeHole(rest)
-	if gap := c.Address - rest.off; gap > 0 {
-		p.cut(rest, gap)
-		p.addHole(rest)
-		rest = rest.next
-		p.removeHole(rest)
-	}
-	p.cut(rest, p.opt.extent(c.Size-HeaderSize))
-	rest.id, rest.size = c.ID, c.Size
-	p.live[c.ID] = rest
-	p.used += rest.len
-	return rest.next
 }
 
 // Live yields the id and the address of every chunk, by address.
