@@ -60,8 +60,8 @@ func (c chunks) same(h Handle, found uint32) bool {
 func (c chunks) locate(h Handle) (shmring.Chunk, error) {
 	chunk, err := shmring.ReadChunk(c.seg.Ring(), h.Address)
 	// An id of 2^31 or more is no id: Python reads it as negative.
-	if id, ok := shmring.ChunkID(c.seg.Ring(), h.Address); !ok || !c.same(h, id) || h.ID >= shmring.IDLimit {
-		return shmring.Chunk{}, &StaleError{Address: h.Address, ID: h.ID, Found: id}
+	if !c.same(h, chunk.ID) || h.ID >= shmring.IDLimit {
+		return shmring.Chunk{}, &StaleError{Address: h.Address, ID: h.ID, Found: chunk.ID}
 	}
 	if err == nil && len(chunk.Payload) < countSize {
 		err = &shmring.CorruptError{Offset: h.Address, What: "payload size", Got: int64(len(chunk.Payload)), Want: "4 or more"}
@@ -108,8 +108,8 @@ func (c chunks) read(h Handle) (serde.Value, error) {
 // check compares the id at the handle's address again.
 func (c chunks) check(h Handle) error {
 	mem.Fence()
-	if id, ok := shmring.ChunkID(c.seg.Ring(), h.Address); !ok || !c.same(h, id) {
-		return &StaleError{Address: h.Address, ID: h.ID, Found: id}
+	if chunk, _ := shmring.ReadChunk(c.seg.Ring(), h.Address); !c.same(h, chunk.ID) {
+		return &StaleError{Address: h.Address, ID: h.ID, Found: chunk.ID}
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/memory"
@@ -32,7 +33,7 @@ var (
 	ErrBusy = segment.ErrBusy
 	// ErrInvalid reports that an argument makes no sense. It matches the ErrInvalid of
 	// every other package of this module.
-	ErrInvalid = shmring.ErrInvalid
+	ErrInvalid = sentinel.New(sentinel.Invalid, "objstore: invalid argument")
 	// ErrEnded reports that a request takes nothing more: it has ended, or was
 	// committed.
 	ErrEnded = shmstore.ErrEnded

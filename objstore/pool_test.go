@@ -17,7 +17,6 @@ import (
 	"github.com/ringcache/ringcache/internal/mem"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
-	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
@@ -57,10 +56,10 @@ func TestPoolTensorsAreAligned(t *testing.T) {
 			}}} {
 				h, err := s.Put(fmt.Sprint(i), it)
 				require.NoError(t, err)
-				require.Zero(t, (int(h.Address)+g.DataOffset)%shmring.Granule)
+				require.Zero(t, (int(h.Address)+g.DataOffset)%64)
 				at := bytes.Index(s.mem, bytes.Repeat([]byte{"abd"[i]}, 250))
 				require.Positive(t, at)
-				require.Zero(t, at%shmring.Granule, "item %d", i)
+				require.Zero(t, at%64, "item %d", i)
 			}
 		})
 	}

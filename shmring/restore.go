@@ -7,33 +7,27 @@ import (
 	"github.com/ringcache/ringcache/internal/mem"
 )
 
-// Placed is a chunk that lies in a pool's memory.
-type Placed struct {
-	Address uint64
-	ID      uint32
-	Size    int // bytes with the header
-}
-
 // Restore takes over chunks that an earlier pool placed in the same memory, as
 // far as their place is possible and no other chunk lies there too; these are
-// returned, sorted by address, and the others are left out. The pool must be
-// empty. Headers are neither read nor written.
-func (p *Pool) Restore(chunks []Placed) []Placed {
+// returned, sorted by address, and the others are left out. New chunks get ids from
+// nextID on. The pool must be empty. Headers are neither read nor written.
+func (p *Pool) Restore(chunks []Chunk, nextID uint32) []Chunk {
+	p.nextID = nextID % IDLimit
 	first, room := p.opt.first(), p.room()
-	var ok []Placed
+	var ok []Chunk
 	for _, c := range chunks {
 		if c.Size > HeaderSize && c.Size <= MaxChunk && c.ID < IDLimit && c.Address >= first && (c.Address-first)%p.opt.unit() == 0 &&
 			c.Address-first < room && p.opt.extent(c.Size-HeaderSize) <= room-(c.Address-first) {
 			ok = append(ok, c)
 		}
 	}
-	slices.SortFunc(ok, func(a, b Placed) int { return cmp.Compare(a.Address, b.Address) })
+	slices.SortFunc(ok, func(a, b Chunk) int { return cmp.Compare(a.Address, b.Address) })
 	seen := map[uint32]int{}
 	for _, c := range ok {
 		seen[c.ID]++
 	}
-	end := func(c Placed) uint64 { return c.Address + p.opt.extent(c.Size-HeaderSize) }
-	var kept []Placed
+	end := func(c Chunk) uint64 { return c.Address + p.opt.extent(c.Size-HeaderSize) }
+	var kept []Chunk
 	var reach uint64 // the end of all chunks so far, kept or not
 	for i, c := range ok {
 		overlaps := c.Address < reach || i+1 < len(ok) && ok[i+1].Address < end(c)
@@ -50,7 +44,7 @@ func (p *Pool) Restore(chunks []Placed) []Placed {
 }
 
 // claim makes a chunk in the hole rest, and returns the hole behind it, if any.
-func (p *Pool) claim(rest *block, c Placed) *block {
+func (p *Pool) claim(rest *block, c Chunk) *block {
 	p.removeHole(rest)
 	if gap := c.Address - rest.off; gap > 0 {
 		p.cut(rest, gap)
@@ -69,7 +63,7 @@ func (p *Pool) claim(rest *block, c Placed) *block {
 // handle to such a place is stale.
 func (p *Pool) Scrub() {
 	for b := p.first; b != nil; b = b.next {
-		for off := b.off; b.free && off < b.off+b.len; off += Granule {
+		for off := b.off; b.free && off < b.off+b.len; off += granule {
 			mem.Store32(p.buf[off:], GoneID)
 		}
 	}

@@ -91,7 +91,7 @@ func (s *Store) unaccount(o *Object) {
 }
 
 // extent returns the bytes that a chunk takes with so many behind its header.
-func (s *Store) extent(size int) int64 { return s.pool.ExtentOf(size) }
+func (s *Store) extent(size int) int64 { return int64(s.pool.Extent(size)) }
 
 func (s *Store) tenantOf(name string) *tenant {
 	t := s.tenants[name]

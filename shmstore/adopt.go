@@ -43,7 +43,7 @@ type Adoption struct {
 // The options must be the segment's: Name, Size, DataOffset, Align, Format; MaxObjects
 // and ReaderSlots are taken from it. Readers may differ if the readers were restarted
 // too: call ResetReaders then. The store owns the segment, as if it had created it.
-// Errors are those of segment.Adopt, and [ErrInvalid] for a segment of another format.
+// Errors are those of segment.Adopt, and fs.ErrInvalid for a segment of another format.
 //
 // If Adopt itself is killed, the next one begins again.
 func Adopt(o Options) (*Store, Adoption, error) {
@@ -79,7 +79,7 @@ func AdoptSegment(seg *segment.Segment, o Options) (*Store, Adoption, error) {
 		return nil, Adoption{}, err
 	}
 	if c.Policy != sidecar.Pool {
-		return nil, Adoption{}, fmt.Errorf("%w: its policy is %v, which has no table of objects; remove it with segment.Sweep", ErrInvalid, c.Policy)
+		return nil, Adoption{}, fmt.Errorf("%w: its policy is %v, which has no table of objects; remove it with segment.Sweep", errInvalid, c.Policy)
 	}
 	s := newStore(seg, o)
 	var a Adoption
@@ -104,7 +104,7 @@ func (s *Store) restore() (a Adoption) {
 		useOK bool
 	}
 	byID := map[uint32]found{}
-	var placed []shmring.Placed
+	var placed []shmring.Chunk
 	var bad []int
 	for i, r := range s.sidecar.Records() {
 		if _, twice := byID[r.ID]; r.Damaged || twice {
@@ -116,13 +116,12 @@ func (s *Store) restore() (a Adoption) {
 		f.o.descriptionOffset, f.o.descriptionLength, f.o.sum, f.o.fullSum = r.DescriptionOffset, r.DescriptionLength, r.Sum, r.Full
 		f.use, f.useOK = s.sidecar.Use(i)
 		byID[r.ID] = f
-		if !shmring.IDBefore(r.ID, state.NextID) { // a state record was damaged
+		if !idBefore(r.ID, state.NextID) { // a state record was damaged
 			state.NextID = (r.ID + 1) % shmring.IDLimit
 		}
-		placed = append(placed, shmring.Placed{Address: r.Address, ID: r.ID, Size: r.Size})
+		placed = append(placed, shmring.Chunk{Address: r.Address, ID: r.ID, Size: r.Size})
 	}
-	s.pool.SkipTo(state.NextID)
-	kept := s.pool.Restore(placed)
+	kept := s.pool.Restore(placed, state.NextID)
 
 	// With all cores: it takes reading what the checksums cover.
 	verified := make([]bool, len(kept))
@@ -180,7 +179,7 @@ func (s *Store) restore() (a Adoption) {
 		if twin := byKey[o.key]; o.state == committed && twin != nil {
 			// Killed between the commit of a new one and the end of the old one.
 			older := o
-			if shmring.IDBefore(twin.id, o.id) {
+			if idBefore(twin.id, o.id) {
 				older = twin
 			}
 			older.state = retired
@@ -245,6 +244,10 @@ func (s *Store) verify(o *Object) error {
 	}
 	return o.parseDescription(c.Payload[from : from+n])
 }
+
+// idBefore reports whether the id a was given out before b. Ids start over after 2^31, so a
+// is the older one if counting up from a reaches b sooner than the other way round.
+func idBefore(a, b uint32) bool { return (b-a)%shmring.IDLimit-1 < shmring.IDLimit/2 }
 
 // minDescriptionOffset is the bytes of the payload that no checksum covers.
 const minDescriptionOffset = 4

@@ -46,7 +46,7 @@ func (s *Store) checkObjects(bad report) {
 		if o.id != id || o.address != address || o.record == nil || o.record.object() != o {
 			bad("object %d:%d is filed as %d:%d", o.address, o.id, address, id)
 		}
-		if extent := int64(s.pool.Extent(id)); extent == 0 || extent != o.extent {
+		if extent := s.extent(o.size - shmring.HeaderSize); extent != o.extent {
 			bad("object %d of %d bytes has a chunk of %d", id, o.extent, extent)
 		}
 		if (o.state == committed) != (o.cached != nil) {
@@ -150,6 +150,13 @@ func (s *Store) checkSums(bad report) {
 			}
 		}
 		tenants[o.tenant] = n
+	}
+	sum := int64(0)
+	for _, n := range bytes {
+		sum += n
+	}
+	if used := int64(s.pool.Used()); sum != used {
+		bad("objects take %d bytes, the chunks of the pool %d", sum, used)
 	}
 	idle := int64(0)
 	for name, n := range tenants {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
@@ -25,9 +26,8 @@ var (
 	ErrClosed = segment.ErrClosed
 	// ErrBusy is wrapped by [BusyError].
 	ErrBusy = segment.ErrBusy
-	// ErrInvalid reports that an argument makes no sense. It matches the ErrInvalid of
-	// every other package of this module.
-	ErrInvalid = shmring.ErrInvalid
+	// errInvalid reports that an argument makes no sense, as an fs.ErrInvalid.
+	errInvalid = sentinel.New(sentinel.Invalid, "shmstore: invalid argument")
 	// ErrEnded reports that a request takes nothing more: it has ended, or was
 	// committed.
 	ErrEnded = errors.New("shmstore: request is not open")

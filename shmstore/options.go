@@ -76,7 +76,7 @@ type Change struct {
 }
 
 const (
-	minAlign = shmring.Granule
+	minAlign = 64
 	maxAlign = 4096
 )
 
@@ -85,17 +85,17 @@ func (o Options) Validate() error {
 	a := o.align()
 	switch {
 	case a < minAlign || a > maxAlign || a&(a-1) != 0:
-		return fmt.Errorf("%w: Align %d, want a power of two from %d to %d", ErrInvalid, o.Align, minAlign, maxAlign)
+		return fmt.Errorf("%w: Align %d, want a power of two from %d to %d", errInvalid, o.Align, minAlign, maxAlign)
 	case o.Size <= shmring.HeaderSize || o.Size > math.MaxInt-maxAlign-max(o.DataOffset, 0):
-		return fmt.Errorf("%w: Size %d", ErrInvalid, o.Size)
+		return fmt.Errorf("%w: Size %d", errInvalid, o.Size)
 	case o.DataOffset < 0:
-		return fmt.Errorf("%w: DataOffset %d is negative", ErrInvalid, o.DataOffset)
+		return fmt.Errorf("%w: DataOffset %d is negative", errInvalid, o.DataOffset)
 	case o.MaxObjectSize < 0 || o.MaxObjectSize > o.Size:
-		return fmt.Errorf("%w: MaxObjectSize %d, want at most Size, %d", ErrInvalid, o.MaxObjectSize, o.Size)
+		return fmt.Errorf("%w: MaxObjectSize %d, want at most Size, %d", errInvalid, o.MaxObjectSize, o.Size)
 	case o.MaxObjects < 0 || o.ReaderSlots < 0 || o.Readers < 0:
-		return fmt.Errorf("%w: MaxObjects %d, ReaderSlots %d, Readers %d", ErrInvalid, o.MaxObjects, o.ReaderSlots, o.Readers)
+		return fmt.Errorf("%w: MaxObjects %d, ReaderSlots %d, Readers %d", errInvalid, o.MaxObjects, o.ReaderSlots, o.Readers)
 	case o.FirstID >= shmring.IDLimit:
-		return fmt.Errorf("%w: FirstID %d is not below 2^31", ErrInvalid, o.FirstID)
+		return fmt.Errorf("%w: FirstID %d is not below 2^31", errInvalid, o.FirstID)
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func (o Options) accept(format string) error {
 		return o.Accept(format)
 	}
 	if format != o.format() {
-		return fmt.Errorf("%w: its format is %q, not %q; adopt it as that, or remove it (ringcache sweep NAME --any-owner --remove) and create it anew", ErrInvalid, format, o.format())
+		return fmt.Errorf("%w: its format is %q, not %q; adopt it as that, or remove it (ringcache sweep NAME --any-owner --remove) and create it anew", errInvalid, format, o.format())
 	}
 	return nil
 }

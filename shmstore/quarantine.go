@@ -147,7 +147,7 @@ func (f Fence) Passed() {
 // stay. Requests that were not committed go on.
 func (s *Store) ResetReaders(readers int) error {
 	if readers < 0 {
-		return fmt.Errorf("%w: %d readers", ErrInvalid, readers)
+		return fmt.Errorf("%w: %d readers", errInvalid, readers)
 	}
 	if err := s.lock(); err != nil {
 		return err

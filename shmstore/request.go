@@ -69,7 +69,7 @@ func (s *Store) Begin(o RequestOptions) (*Request, error) {
 		return nil, s.errStopping()
 	}
 	if _, ok := s.requests[o.ID]; ok {
-		return nil, fmt.Errorf("%w: request %q is open already", ErrInvalid, o.ID)
+		return nil, fmt.Errorf("%w: request %q is open already", errInvalid, o.ID)
 	}
 	r := &Request{s: s, id: o.ID, since: time.Now(), place: -1}
 	s.requests[o.ID] = r
@@ -128,7 +128,7 @@ func (r *Request) become(state requestState) {
 // checkKey refuses the empty key, unless the PayloadOwner has to decide on it.
 func (s *Store) checkKey(key string) error {
 	if key == "" && s.opt.Payloads == nil {
-		return fmt.Errorf("%w: the key is empty", ErrInvalid)
+		return fmt.Errorf("%w: the key is empty", errInvalid)
 	}
 	return nil
 }
@@ -218,7 +218,7 @@ func (r *Request) Drop(key string) {
 	r.s.wakeShutdown()
 }
 
-// Object returns the object of an id that the request has. It fails with [ErrInvalid] if
+// Object returns the object of an id that the request has. It fails with fs.ErrInvalid if
 // it has none of that id, and with [ErrEnded].
 func (r *Request) Object(id uint32) (*Object, error) {
 	if err := r.s.lock(); err != nil {
@@ -230,13 +230,13 @@ func (r *Request) Object(id uint32) (*Object, error) {
 	}
 	o := r.s.objects[id]
 	if _, ok := r.leases[o]; !ok {
-		return nil, fmt.Errorf("%w: id %d is not of an object of request %s", ErrInvalid, id, r.id)
+		return nil, fmt.Errorf("%w: id %d is not of an object of request %s", errInvalid, id, r.id)
 	}
 	return o, nil
 }
 
 // SetUses makes n the number of times that the request uses an object which it has, see
-// Lookup; 0 takes all of them back. It fails with [ErrInvalid] for another object, with
+// Lookup; 0 takes all of them back. It fails with fs.ErrInvalid for another object, with
 // [ErrEnded], or the owner's error, which changes nothing.
 func (r *Request) SetUses(o *Object, n int) error {
 	if err := r.enter(); err != nil {
@@ -246,9 +246,9 @@ func (r *Request) SetUses(o *Object, n int) error {
 	l, ok := r.leases[o]
 	switch {
 	case !ok:
-		return fmt.Errorf("%w: request %s does not have the object", ErrInvalid, r.id)
+		return fmt.Errorf("%w: request %s does not have the object", errInvalid, r.id)
 	case n < 0:
-		return fmt.Errorf("%w: %d uses of key %q", ErrInvalid, n, o.key)
+		return fmt.Errorf("%w: %d uses of key %q", errInvalid, n, o.key)
 	case n < l.times:
 		r.s.owner.TakeBack(o.record, l.times, l.uses)
 		l = lease{}
@@ -265,7 +265,7 @@ func (r *Request) SetUses(o *Object, n int) error {
 
 // Bytes returns the payload of an object that the request has, in place. It must not
 // be written to. It is valid until the request was ended by its owner, whatever becomes
-// of the store. It fails with [ErrInvalid] for another object, and with [ErrEnded].
+// of the store. It fails with fs.ErrInvalid for another object, and with [ErrEnded].
 func (r *Request) Bytes(o *Object) ([]byte, error) {
 	if err := r.s.lock(); err != nil {
 		return nil, err
@@ -275,7 +275,7 @@ func (r *Request) Bytes(o *Object) ([]byte, error) {
 		return nil, r.notOpen()
 	}
 	if _, ok := r.leases[o]; !ok {
-		return nil, fmt.Errorf("%w: request %s does not have the object", ErrInvalid, r.id)
+		return nil, fmt.Errorf("%w: request %s does not have the object", errInvalid, r.id)
 	}
 	if !r.keeps {
 		if err := r.s.seg.Hold(); err != nil {

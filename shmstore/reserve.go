@@ -66,7 +66,7 @@ type Reservation struct {
 // ready costs much.
 func (r *Request) CheckKey(key string) error {
 	if !utf8.ValidString(key) {
-		return fmt.Errorf("%w: key %q is not UTF-8", ErrInvalid, key)
+		return fmt.Errorf("%w: key %q is not UTF-8", errInvalid, key)
 	}
 	if err := r.s.lock(); err != nil {
 		return err
@@ -113,7 +113,7 @@ func (r *Request) Put(key string, payload []byte, o PutOptions) (*Object, error)
 //   - [KeyExistsError]: use Lookup;
 //   - [TooLargeError], or [FullError] or [QuotaError] after everything idle that helps
 //     was evicted;
-//   - [ErrEnded], [ErrClosed], [ErrInvalid].
+//   - [ErrEnded], [ErrClosed], fs.ErrInvalid.
 //
 // The caller must fill all of it: what is not filled still has the bytes of an older
 // object.
@@ -131,9 +131,9 @@ func (r *Request) Reserve(key string, n int, po PutOptions) (*Reservation, error
 	}
 	switch {
 	case n < 0 || front < 0 || back < 0:
-		return nil, fmt.Errorf("%w: a payload of %d bytes, %d of them in front", ErrInvalid, n, front)
+		return nil, fmt.Errorf("%w: a payload of %d bytes, %d of them in front", errInvalid, n, front)
 	case !utf8.ValidString(key):
-		return nil, fmt.Errorf("%w: key %q is not UTF-8", ErrInvalid, key)
+		return nil, fmt.Errorf("%w: key %q is not UTF-8", errInvalid, key)
 	case n > s.opt.maxObjectSize():
 		return nil, &TooLargeError{Size: n, Limit: s.opt.maxObjectSize()}
 	}
@@ -176,7 +176,7 @@ func (r *Request) Reserve(key string, n int, po PutOptions) (*Reservation, error
 // chunk's payload, so that it is at a multiple of 64 bytes in the segment: chunks are.
 func padding(at int) int {
 	at += shmring.HeaderSize
-	return (shmring.Granule - at%shmring.Granule) % shmring.Granule
+	return (minAlign - at%minAlign) % minAlign
 }
 
 // allocate allocates a chunk for an object, which becomes pending, and holds the
@@ -305,7 +305,7 @@ func (r *Reservation) checksum() (sum uint32) {
 func (r *Reservation) commit(sum uint32) error {
 	s, o := r.r.s, r.o
 	if r.done {
-		return fmt.Errorf("%w: the reservation of key %q ended already", ErrInvalid, o.key)
+		return fmt.Errorf("%w: the reservation of key %q ended already", errInvalid, o.key)
 	}
 	if s.state.Closed { // abandoned
 		r.discard()

@@ -101,7 +101,7 @@ func New(seg *segment.Segment, o Options) (*Store, error) {
 		return nil, &segment.SizeError{Name: seg.Name(), Got: int64(len(seg.Bytes())), Ring: o.Size, DataOffset: o.DataOffset}
 	}
 	if c := seg.Sidecar(); c != nil && (c.Options().Policy != sidecar.Pool || c.State().Epoch > 1 || c.State().Clean) {
-		return nil, fmt.Errorf("%w: segment %s has a sidecar for the policy %v that was in use; adopt it", ErrInvalid, seg.Name(), c.Options().Policy)
+		return nil, fmt.Errorf("%w: segment %s has a sidecar for the policy %v that was in use; adopt it", errInvalid, seg.Name(), c.Options().Policy)
 	}
 	s := newStore(seg, o)
 	if err := s.guard(func() error { _, err := rand.Read(seg.Secret()); return err }); err != nil {
@@ -118,7 +118,7 @@ func newStore(seg *segment.Segment, o Options) *Store {
 		pinned: map[*Object]struct{}{}, requests: map[string]*Request{}, tenants: map[string]*tenant{},
 		evictor: evict.New(), markedIDs: o.FirstID, idle: idleSet{kind: idleOfStore},
 	}
-	s.room = int64(s.pool.Room())
+	s.room = int64(s.pool.Largest()) // nothing is in it yet
 	s.waiters.Left = func(w *line.Waiter) { s.forgetTenant(w.Tenant) }
 	if o.Payloads != nil {
 		s.owner = o.Payloads(s)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -16,7 +17,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmstore"
 )
@@ -116,7 +116,7 @@ func TestOptionsAreChecked(t *testing.T) {
 			o := good
 			change(&o)
 			_, err := shmstore.Create(o)
-			require.ErrorIs(t, err, shmstore.ErrInvalid)
+			require.ErrorIs(t, err, fs.ErrInvalid)
 			require.ErrorContains(t, err, name)
 		})
 	}
@@ -126,7 +126,7 @@ func TestRequestKeepsWhatItHas(t *testing.T) {
 	s, _ := inFolder(t, shmstore.Options{Size: 8 << 10})
 	r := begin(t, s, "r")
 	_, err := s.Begin(shmstore.RequestOptions{ID: "r"})
-	require.ErrorIs(t, err, shmstore.ErrInvalid)
+	require.ErrorIs(t, err, fs.ErrInvalid)
 	require.ErrorContains(t, err, `"r" is open`)
 	put(t, r, "kept", 1000, 7)
 	require.NoError(t, r.Commit())
@@ -287,7 +287,7 @@ func TestFenceEndsWhatWasAbortedBefore(t *testing.T) {
 	freed, err = s.EvictAll()
 	require.NoError(t, err)
 	require.Len(t, freed, 1)
-	require.ErrorIs(t, s.ResetReaders(-1), shmstore.ErrInvalid)
+	require.ErrorIs(t, s.ResetReaders(-1), fs.ErrInvalid)
 	shmstore.Fence{}.Passed() // nothing
 }
 
@@ -431,7 +431,7 @@ func TestReservations(t *testing.T) {
 		"-1":     func() error { _, err := r.Reserve("a", -1, shmstore.PutOptions{}); return err },
 		"is not": func() error { return r.CheckKey("caf\xe9") },
 	} {
-		require.ErrorIs(t, f(), shmstore.ErrInvalid)
+		require.ErrorIs(t, f(), fs.ErrInvalid)
 		require.ErrorContains(t, f(), what)
 	}
 	_, err := r.Reserve("a", 8001, shmstore.PutOptions{})
@@ -454,7 +454,7 @@ func TestReservations(t *testing.T) {
 	require.Equal(t, "note", string(o.Note()))
 	require.Same(t, res.Object(), o)
 	_, err = res.Commit(1)
-	require.ErrorIs(t, err, shmstore.ErrInvalid)
+	require.ErrorIs(t, err, fs.ErrInvalid)
 	require.ErrorContains(t, err, "ended already")
 	res.Discard() // nothing
 	require.ErrorAs(t, r.CheckKey("a"), &exists)
@@ -467,7 +467,7 @@ func TestReservations(t *testing.T) {
 		res.Discard()
 		res.Discard()
 		_, err = res.Commit(1)
-		require.ErrorIs(t, err, shmstore.ErrInvalid)
+		require.ErrorIs(t, err, fs.ErrInvalid)
 	}
 	res, err = r.Reserve("late", 10, shmstore.PutOptions{})
 	require.NoError(t, err)
@@ -627,7 +627,7 @@ func TestAdopt(t *testing.T) {
 				bad := o
 				change(&bad)
 				_, _, err := shmstore.Adopt(bad)
-				require.ErrorIs(t, err, shmstore.ErrInvalid)
+				require.ErrorIs(t, err, fs.ErrInvalid)
 				require.ErrorContains(t, err, name)
 			}
 			s, a, err := shmstore.Adopt(o)
@@ -667,7 +667,7 @@ func TestAbandonKeepsWhatIsLookedAt(t *testing.T) {
 	b, err := r.Bytes(a)
 	require.NoError(t, err)
 	_, err = begin(t, s, "other").Bytes(a)
-	require.ErrorIs(t, err, shmstore.ErrInvalid)
+	require.ErrorIs(t, err, fs.ErrInvalid)
 	require.ErrorContains(t, err, "request other")
 	res, err := r.Reserve("b", 100, shmstore.PutOptions{})
 	require.NoError(t, err)
@@ -811,5 +811,5 @@ func TestNewRefusesASegmentOfAnotherSize(t *testing.T) {
 	require.NoError(t, err)
 	_, err = shmstore.New(seg, o)
 	require.ErrorIs(t, err, segment.ErrSize)
-	require.NotErrorIs(t, err, shmring.ErrInvalid)
+	require.NotErrorIs(t, err, fs.ErrInvalid)
 }

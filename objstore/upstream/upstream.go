@@ -96,8 +96,8 @@ func Text(err error) string {
 		return "" // an OverflowError there, whose text depends on the Python
 	case errors.As(err, &large) && !large.Ring:
 		return fmt.Sprintf("Serialized object size (%d bytes) exceeds max object size (%d bytes)", large.Size, large.Limit)
-	case errors.Is(err, objstore.ErrFull), large != nil:
-		return (*shmring.FullError)(nil).UpstreamText()
+	case errors.Is(err, shmring.ErrFull), errors.Is(err, shmring.ErrTooLarge): // a MemoryError for both
+		return "Not enough space in the data buffer, try calling free_buf() to free up space"
 	}
 	return sentinel.UpstreamText(err)
 }

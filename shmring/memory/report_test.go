@@ -1,13 +1,12 @@
 package memory
 
 import (
+	"io/fs"
 	"math"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/ringcache/ringcache/shmring"
 )
 
 func TestOptionsAreValidated(t *testing.T) {
@@ -25,7 +24,7 @@ func TestOptionsAreValidated(t *testing.T) {
 	} {
 		t.Run(c.text, func(t *testing.T) {
 			_, err := Prepare(t.Context(), nil, "", c.o)
-			require.ErrorIs(t, err, shmring.ErrInvalid)
+			require.ErrorIs(t, err, fs.ErrInvalid)
 			require.ErrorContains(t, err, c.text)
 		})
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/internal/sidecar"
-	"github.com/ringcache/ringcache/shmring"
 )
 
 // Attach maps an existing segment. It fails with [ErrNotExist], a [*SizeError], [ErrUnsafe],
@@ -17,7 +16,7 @@ import (
 // segment when a process that attached it exits.
 func Attach(o Options) (*Segment, error) {
 	if o.Name == "" {
-		return nil, fmt.Errorf("%w: a segment name is needed to attach", shmring.ErrInvalid)
+		return nil, fmt.Errorf("%w: a segment name is needed to attach", errInvalid)
 	}
 	if err := o.Validate(); err != nil {
 		return nil, err

@@ -14,12 +14,11 @@ import (
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/internal/sidecar"
-	"github.com/ringcache/ringcache/shmring"
 )
 
 // Create makes a new segment: mode 0600, exactly DataOffset + RingSize bytes, all of them
 // allocated, so that a lack of memory is an error here and not a SIGBUS later. Create fails
-// with [ErrExists], [ErrNoSpace], [shmring.ErrInvalid], or an error of the system, and then
+// with [ErrExists], [ErrNoSpace], [errInvalid], or an error of the system, and then
 // leaves nothing behind.
 //
 // The new segment outlives the process unless one of [Segment.Unlink], [Segment.Destroy] and
@@ -32,7 +31,7 @@ func Create(o Options) (*Segment, error) {
 		return nil, err
 	}
 	if o.ReadOnly {
-		return nil, fmt.Errorf("%w: a new segment can't be read-only", shmring.ErrInvalid)
+		return nil, fmt.Errorf("%w: a new segment can't be read-only", errInvalid)
 	}
 	path, err := shmfile.Path(o.Dir, o.Name)
 	if err != nil {

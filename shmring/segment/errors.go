@@ -11,6 +11,8 @@ import (
 )
 
 var (
+	errInvalid = sentinel.New(sentinel.Invalid, "segment: invalid argument")
+
 	// ErrClosed reports that the segment was closed.
 	ErrClosed = sentinel.New(sentinel.Closed, "segment: closed")
 	// ErrBusy reports that a segment can't be unmapped while it is held.

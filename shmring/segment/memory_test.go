@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"runtime"
 	"slices"
@@ -17,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/memory"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
@@ -166,7 +166,7 @@ func TestPrepareOfOthers(t *testing.T) {
 	private, err := segment.Private(make([]byte, mib), segment.Options{RingSize: mib})
 	require.NoError(t, err)
 	_, err = private.Prepare(t.Context(), memory.Options{})
-	require.ErrorIs(t, err, shmring.ErrInvalid)
+	require.ErrorIs(t, err, fs.ErrInvalid)
 	require.ErrorContains(t, err, "the segment is private memory")
 }
 
@@ -190,6 +190,6 @@ func TestPrepareIsCancelled(t *testing.T) {
 func TestPrepareRefusesBadOptions(t *testing.T) {
 	s := create(t, segment.Options{Name: testName(t), RingSize: mib})
 	_, err := s.Prepare(t.Context(), memory.Options{Workers: -1})
-	require.ErrorIs(t, err, shmring.ErrInvalid)
+	require.ErrorIs(t, err, fs.ErrInvalid)
 	require.ErrorContains(t, err, "-1 workers")
 }

@@ -41,16 +41,16 @@ type Options struct {
 func (o Options) Validate() error {
 	switch {
 	case o.RingSize <= shmring.HeaderSize:
-		return fmt.Errorf("%w: a ring of %d bytes has no room for a chunk", shmring.ErrInvalid, o.RingSize)
+		return fmt.Errorf("%w: a ring of %d bytes has no room for a chunk", errInvalid, o.RingSize)
 	case o.DataOffset < 0 || o.RingSize > math.MaxInt-o.DataOffset:
-		return fmt.Errorf("%w: data offset %d in front of a ring of %d bytes", shmring.ErrInvalid, o.DataOffset, o.RingSize)
+		return fmt.Errorf("%w: data offset %d in front of a ring of %d bytes", errInvalid, o.DataOffset, o.RingSize)
 	case o.Name != "":
 		name := o.Name
 		if o.Sidecar != nil {
 			name += sidecar.Suffix
 		}
 		if _, err := shmfile.Path(o.Dir, name); err != nil {
-			return fmt.Errorf("%w: %w", shmring.ErrInvalid, err)
+			return fmt.Errorf("%w: %w", errInvalid, err)
 		}
 	}
 	return nil
@@ -137,7 +137,7 @@ func (s *Segment) Prepare(ctx context.Context, o memory.Options) (memory.Report,
 		return memory.Report{}, err
 	}
 	if s.path == "" {
-		return memory.Report{}, fmt.Errorf("%w: the segment is private memory", shmring.ErrInvalid)
+		return memory.Report{}, fmt.Errorf("%w: the segment is private memory", errInvalid)
 	}
 	if err := s.Hold(); err != nil {
 		return memory.Report{}, err

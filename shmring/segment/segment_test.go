@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -17,7 +18,6 @@ import (
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/internal/sidecar"
-	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
 
@@ -128,7 +128,7 @@ func TestAttachErrors(t *testing.T) {
 	for _, name := range []string{"", "/", "a/b", "..", "../x", "a\x00b", string(make([]byte, 300))} {
 		t.Run(fmt.Sprintf("name %.9q", name), func(t *testing.T) {
 			_, err := segment.Attach(segment.Options{Name: name, RingSize: 100})
-			require.ErrorIs(t, err, shmring.ErrInvalid)
+			require.ErrorIs(t, err, fs.ErrInvalid)
 			if name != "" {
 				require.ErrorContains(t, err, fmt.Sprintf("%q: want 1 to 255 bytes without a slash", name))
 			} else {
@@ -178,7 +178,7 @@ func TestCreateRefusesBadOptions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := segment.Create(c.o)
-			require.ErrorIs(t, err, shmring.ErrInvalid)
+			require.ErrorIs(t, err, fs.ErrInvalid)
 			require.ErrorContains(t, err, c.what)
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -15,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/internal/sidecar"
-	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
 
@@ -80,11 +80,11 @@ func TestCreateRefusesBadSidecars(t *testing.T) {
 	o.Policy = 3
 	dir := t.TempDir()
 	_, err := segment.Create(segment.Options{Name: "s", Dir: dir, RingSize: 4096, Sidecar: o})
-	require.ErrorIs(t, err, shmring.ErrInvalid)
+	require.ErrorIs(t, err, fs.ErrInvalid)
 	require.ErrorContains(t, err, "Policy(3)")
 	require.Empty(t, filesIn(t, dir))
 	_, err = segment.Private(make([]byte, 4096), segment.Options{RingSize: 4096, Sidecar: o})
-	require.ErrorIs(t, err, shmring.ErrInvalid)
+	require.ErrorIs(t, err, fs.ErrInvalid)
 	require.ErrorContains(t, err, "Policy(3)")
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/internal/sidecar"
-	"github.com/ringcache/ringcache/shmring"
 )
 
 // SweepOptions choose the segments that Sweep looks at.
@@ -57,7 +56,7 @@ type Swept struct {
 // A segment that another process adopts at the same moment is either adopted or removed.
 func Sweep(o SweepOptions) ([]Swept, error) {
 	if o.Prefix == "" || strings.Contains(o.Prefix, "/") {
-		return nil, fmt.Errorf("%w: Prefix %q: want the beginning of the names to sweep", shmring.ErrInvalid, o.Prefix)
+		return nil, fmt.Errorf("%w: Prefix %q: want the beginning of the names to sweep", errInvalid, o.Prefix)
 	}
 	dir := cmp.Or(o.Dir, shmfile.DefaultDir)
 	files, err := os.ReadDir(dir)

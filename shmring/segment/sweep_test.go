@@ -4,6 +4,7 @@ package segment_test
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -46,7 +47,7 @@ func TestSweepNeedsAPrefix(t *testing.T) {
 	for _, prefix := range []string{"", "/", "x/a", "../a"} {
 		t.Run(strconv.Quote(prefix), func(t *testing.T) {
 			_, err := segment.Sweep(segment.SweepOptions{Dir: dir, Prefix: prefix, AnyOwner: true, Remove: true})
-			require.ErrorIs(t, err, shmring.ErrInvalid)
+			require.ErrorIs(t, err, fs.ErrInvalid)
 			require.ErrorContains(t, err, fmt.Sprintf("Prefix %q", prefix))
 		})
 	}
