@@ -47,7 +47,7 @@ func TestLockBeyondTheLimit(t *testing.T) {
 	require.Contains(t, r.String(), "RLIMIT_MEMLOCK")
 	require.Equal(t, int64(len(s.Bytes())), r.Mapped, "what could be had is there")
 
-	_, err = s.Prepare(t.Context(), memory.Options{Lock: true, NUMA: memory.NUMABind, NUMANodes: []int{1023}, Require: true})
+	_, err = s.Prepare(t.Context(), memory.Options{Lock: true, NUMA: "bind", NUMANodes: []int{1023}, Require: true})
 	require.ErrorIs(t, err, memory.ErrMissing)
 	require.ErrorContains(t, err, "lock: ")
 	require.ErrorContains(t, err, "NUMA: ")
@@ -81,7 +81,7 @@ func TestPrepareReportsWhatIsThere(t *testing.T) {
 	})
 	var seen, totals []int64
 	r, err = s.Prepare(t.Context(), memory.Options{
-		Prefault: true, Workers: 2, HugePages: true, NUMA: memory.NUMABind, NUMANodes: []int{0}, Lock: true,
+		Prefault: true, Workers: 2, HugePages: true, NUMA: "bind", NUMANodes: []int{0}, Lock: true,
 		Progress: func(done, total int64) {
 			seen, totals = append(seen, done), append(totals, total)
 		},
@@ -120,9 +120,9 @@ func TestPrepareReportsWhatIsThere(t *testing.T) {
 	}
 
 	for _, o := range []memory.Options{
-		{NUMA: memory.NUMABind, NUMANodes: []int{1023}},
-		{NUMA: memory.NUMAInterleave},
-		{NUMA: memory.NUMAInterleave, NUMANodes: []int{0}},
+		{NUMA: "bind", NUMANodes: []int{1023}},
+		{NUMA: "interleave"},
+		{NUMA: "interleave", NUMANodes: []int{0}},
 	} {
 		t.Run(fmt.Sprint(o.NUMA, o.NUMANodes), func(t *testing.T) {
 			r, err := s.Prepare(t.Context(), o)
