@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
-	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/lrusync/upstream"
 	"github.com/ringcache/ringcache/mmhash"
@@ -32,12 +32,12 @@ var kinds = []struct {
 	kind string
 }{
 	{objstore.ErrKeyExists, "exists"},
-	{segment.ErrExists, "exists_segment"},
-	{sidecar.ErrOwned, "exists_segment"},
-	{sidecar.ErrForeign, "unsupported"},
+	{fs.ErrExist, "exists_segment"},
+	{segment.ErrOwned, "exists_segment"},
+	{segment.ErrForeign, "unsupported"},
 	{segment.ErrNoSpace, "no_space"},
 	{objstore.ErrNotFound, "not_found"},
-	{segment.ErrNotExist, "not_found"},
+	{fs.ErrNotExist, "not_found"},
 	{pycompat.ErrUnnamedSemaphore, "not_found"},
 	{objstore.ErrBadSignature, "bad_signature"},
 	{serde.ErrMissingSignature, "bad_signature"},

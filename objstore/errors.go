@@ -3,6 +3,7 @@ package objstore
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/internal/sidecar"
@@ -28,7 +29,7 @@ var (
 	// ErrCorrupt is wrapped by [shmstore.CorruptError].
 	ErrCorrupt = shmring.ErrCorrupt
 	// ErrClosed reports that the store was closed.
-	ErrClosed = segment.ErrClosed
+	ErrClosed = sentinel.New(sentinel.Closed, "objstore: closed")
 	// ErrBusy reports that views or reservations are open.
 	ErrBusy = segment.ErrBusy
 	// ErrInvalid reports that an argument makes no sense. It matches the ErrInvalid of
@@ -54,10 +55,10 @@ type (
 var (
 	// ErrExists reports that a segment of this name exists already. It is also an
 	// fs.ErrExist.
-	ErrExists = segment.ErrExists
+	ErrExists = fs.ErrExist
 	// ErrNotExist reports that there is no segment of this name. It is also an
 	// fs.ErrNotExist.
-	ErrNotExist = segment.ErrNotExist
+	ErrNotExist = fs.ErrNotExist
 	// ErrOwned reports that a segment's writer lives.
 	ErrOwned = sidecar.ErrOwned
 	// ErrForeign reports that a segment has no sidecar, so something else made it.

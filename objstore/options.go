@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
@@ -175,8 +174,8 @@ func (o Options) ring() shmring.RingOptions {
 
 func (o Options) fifoSegment() segment.Options {
 	g := o.Generation
-	return segment.Options{Name: o.Name, RingSize: o.RingSize, DataOffset: g.DataOffset, Dir: o.Dir, Sidecar: &sidecar.Options{
-		Policy: sidecar.FIFO, Generation: g.Version, Owner: o.Owner, Readers: o.Readers, Slots: o.ReaderSlots,
+	return segment.Options{Name: o.Name, RingSize: o.RingSize, DataOffset: g.DataOffset, Dir: o.Dir, Sidecar: &segment.SidecarOptions{
+		Format: g.Version, Owner: o.Owner, Readers: o.Readers, Slots: o.ReaderSlots,
 	}}
 }
 

@@ -313,7 +313,8 @@ func (r *Reader) Close() error {
 // matches checks a segment that a caller brings against its options.
 func matches(seg *segment.Segment, ringSize int, g *pycompat.Generation) error {
 	if off := g.DataOffset; len(seg.Ring()) != ringSize || len(seg.Secret()) != off {
-		return &segment.SizeError{Name: seg.Name(), Got: int64(len(seg.Bytes())), Ring: ringSize, DataOffset: off}
+		return fmt.Errorf("%w: %s has %d bytes, want %d (%d in front of a ring of %d); writer and reader must agree on the ring size and the vLLM generation",
+			segment.ErrSize, seg.Name(), len(seg.Bytes()), off+ringSize, off, ringSize)
 	}
 	return nil
 }

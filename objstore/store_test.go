@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -78,14 +79,14 @@ func TestCreateAndOpenErrors(t *testing.T) {
 	w, err := fifo.create(o)
 	require.NoError(t, err)
 	_, err = fifo.create(o)
-	require.ErrorIs(t, err, segment.ErrExists)
+	require.ErrorIs(t, err, fs.ErrExist)
 	_, err = Open(name, ReaderOptions{RingSize: 1 << 12, Readers: 1}) // 0.33.0 expects 32 bytes more
 	require.ErrorIs(t, err, segment.ErrSize)
 	_, err = Open(name, ReaderOptions{RingSize: 1<<12 + 1, Readers: 1, Generation: o.Generation})
 	require.ErrorIs(t, err, segment.ErrSize)
 	require.NoError(t, w.Close())
 	_, err = Open(name, ReaderOptions{RingSize: 1 << 12, Readers: 1, Generation: o.Generation})
-	require.ErrorIs(t, err, segment.ErrNotExist)
+	require.ErrorIs(t, err, fs.ErrNotExist)
 
 	bad := func(change func(*Options)) Options {
 		x := o

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/shmring"
-	"github.com/ringcache/ringcache/shmring/segment"
 )
 
 var (
@@ -14,18 +14,9 @@ var (
 	ErrKeyExists = errors.New("shmstore: key exists")
 	// ErrNotFound is wrapped by [KeyNotFoundError].
 	ErrNotFound = errors.New("shmstore: no such key")
-	// ErrTooLarge is wrapped by [TooLargeError].
-	ErrTooLarge = shmring.ErrTooLarge
-	// ErrFull is wrapped by [FullError] and [QuotaError].
-	ErrFull = shmring.ErrFull
 	// ErrStale is wrapped by [StaleError].
-	ErrStale = errors.New("shmstore: stale handle")
-	// ErrCorrupt is wrapped by [CorruptError].
-	ErrCorrupt = shmring.ErrCorrupt
-	// ErrClosed reports that the store was closed.
-	ErrClosed = segment.ErrClosed
-	// ErrBusy is wrapped by [BusyError].
-	ErrBusy = segment.ErrBusy
+	ErrStale  = errors.New("shmstore: stale handle")
+	errClosed = sentinel.New(sentinel.Closed, "shmstore: closed")
 	// errInvalid reports that an argument makes no sense, as an fs.ErrInvalid.
 	errInvalid = sentinel.New(sentinel.Invalid, "shmstore: invalid argument")
 	// ErrEnded reports that a request takes nothing more: it has ended, or was
@@ -84,8 +75,8 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("shmstore: object of %d bytes is above the limit of %d; send it inline or raise MaxObjectSize", e.Size, e.Limit)
 }
 
-// Unwrap makes errors.Is(err, ErrTooLarge) true.
-func (e *TooLargeError) Unwrap() error { return ErrTooLarge }
+// Unwrap makes errors.Is(err, shmring.ErrTooLarge) true.
+func (e *TooLargeError) Unwrap() error { return shmring.ErrTooLarge }
 
 // FullError reports that an object does not fit now, and what is in the way.
 type FullError struct {
@@ -108,8 +99,8 @@ func (e *FullError) Error() string {
 		e.Need, e.Used, e.Size, waiting, e.Blocked)
 }
 
-// Unwrap makes errors.Is(err, ErrFull) true.
-func (e *FullError) Unwrap() error { return ErrFull }
+// Unwrap makes errors.Is(err, shmring.ErrFull) true.
+func (e *FullError) Unwrap() error { return shmring.ErrFull }
 
 // Blocked is what the bytes of a store are taken by, when there is no room.
 type Blocked struct {
@@ -131,7 +122,7 @@ func (b Blocked) String() string {
 		b.Leased, b.Quarantined, b.Reserved, b.Viewed, b.Evictable, b.Free, b.LargestHole)
 }
 
-// QuotaError reports that a tenant may not have more bytes. It is an [ErrFull].
+// QuotaError reports that a tenant may not have more bytes. It is an [shmring.ErrFull].
 type QuotaError struct {
 	Tenant string
 	Need   int64 // bytes of the chunk, rounded up
@@ -144,8 +135,8 @@ func (e *QuotaError) Error() string {
 		e.Tenant, e.Used, e.Need, e.Quota)
 }
 
-// Unwrap makes errors.Is(err, ErrFull) true.
-func (e *QuotaError) Unwrap() error { return ErrFull }
+// Unwrap makes errors.Is(err, shmring.ErrFull) true.
+func (e *QuotaError) Unwrap() error { return shmring.ErrFull }
 
 // StaleError reports that the payload of a handle is gone: evicted or removed, and
 // its place used again.
@@ -170,7 +161,7 @@ type CorruptError struct {
 }
 
 func (e *CorruptError) Error() string {
-	if gone := (*segment.FaultError)(nil); errors.As(e.Err, &gone) {
+	if errors.Is(e.Err, fault.ErrFault) {
 		return fmt.Sprintf("shmstore: segment %s: %v", e.Segment, e.Err)
 	}
 	return fmt.Sprintf("shmstore: segment %s: chunk %d:%d can't be read; something else wrote to the segment: %v", e.Segment, e.Address, e.ID, e.Err)
@@ -179,5 +170,5 @@ func (e *CorruptError) Error() string {
 // Unwrap makes the cause visible to errors.Is and errors.As.
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// Is makes errors.Is(err, ErrCorrupt) true.
-func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
+// Is makes errors.Is(err, shmring.ErrCorrupt) true.
+func (e *CorruptError) Is(target error) bool { return target == shmring.ErrCorrupt }

@@ -35,7 +35,7 @@ func (s *Store) place(size int, tenant string, as line.Turn) (address uint64, id
 	var held idSet // by readers
 	for {
 		address, id, payload, err = s.pool.Alloc(size)
-		if !errors.Is(err, ErrFull) {
+		if !errors.Is(err, shmring.ErrFull) {
 			failpoint.Hit("pool.allocated")
 			if err == nil && as.Passes() {
 				s.hasPassed(need, tenant, as)

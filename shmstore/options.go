@@ -5,7 +5,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
@@ -136,8 +135,8 @@ func (o Options) accept(format string) error {
 
 // Segment returns the options of the segment and its sidecar.
 func (o Options) Segment() segment.Options {
-	c := &sidecar.Options{
-		Policy: sidecar.Pool, Generation: o.format(), Owner: o.Owner, Readers: o.Readers, Slots: o.ReaderSlots, Objects: o.MaxObjects,
+	c := &segment.SidecarOptions{
+		Pool: true, Format: o.format(), Owner: o.Owner, Readers: o.Readers, Slots: o.ReaderSlots, Objects: o.MaxObjects,
 	}
 	if c.Objects == 0 {
 		c.Objects = min(max(o.Size/(8<<10), 1<<10), 1<<20)

@@ -65,7 +65,7 @@ func (s *Store) hasPassed(n int64, tenant string, as line.Turn) {
 	}
 }
 
-// lineOf returns where to wait after an ErrFull.
+// lineOf returns where to wait after an shmring.ErrFull.
 func (s *Store) lineOf(err error, tenant string) *line.Line {
 	if q := (*QuotaError)(nil); errors.As(err, &q) {
 		return &s.tenantOf(tenant).line

@@ -113,7 +113,7 @@ func (r *Request) Put(key string, payload []byte, o PutOptions) (*Object, error)
 //   - [KeyExistsError]: use Lookup;
 //   - [TooLargeError], or [FullError] or [QuotaError] after everything idle that helps
 //     was evicted;
-//   - [ErrEnded], [ErrClosed], fs.ErrInvalid.
+//   - [ErrEnded], fs.ErrClosed, fs.ErrInvalid.
 //
 // The caller must fill all of it: what is not filled still has the bytes of an older
 // object.
@@ -212,7 +212,7 @@ func (r *Request) allocate(ctx context.Context, o *Object, size int) (payload []
 	return payload, err
 }
 
-func isFull(err error) bool { return errors.Is(err, ErrFull) }
+func isFull(err error) bool { return errors.Is(err, shmring.ErrFull) }
 
 func (s *Store) allocateNow(o *Object, size int, as line.Turn) (payload []byte, err error) {
 	if err := s.seg.Hold(); err != nil {

@@ -98,7 +98,8 @@ func New(seg *segment.Segment, o Options) (*Store, error) {
 		return nil, err
 	}
 	if len(seg.Ring()) != o.Size || len(seg.Secret()) != o.DataOffset {
-		return nil, &segment.SizeError{Name: seg.Name(), Got: int64(len(seg.Bytes())), Ring: o.Size, DataOffset: o.DataOffset}
+		return nil, fmt.Errorf("%w: %s has %d bytes, want %d (%d in front of %d)",
+			segment.ErrSize, seg.Name(), len(seg.Bytes()), o.DataOffset+o.Size, o.DataOffset, o.Size)
 	}
 	if c := seg.Sidecar(); c != nil && (c.Options().Policy != sidecar.Pool || c.State().Epoch > 1 || c.State().Clean) {
 		return nil, fmt.Errorf("%w: segment %s has a sidecar for the policy %v that was in use; adopt it", errInvalid, seg.Name(), c.Options().Policy)
@@ -173,7 +174,7 @@ func (s *Store) lock() error {
 	return nil
 }
 
-func (s *Store) closedError() error { return fmt.Errorf("%w: %s", ErrClosed, s.seg.Name()) }
+func (s *Store) closedError() error { return fmt.Errorf("%w: %s", errClosed, s.seg.Name()) }
 
 // Handle returns where the payload of an object is.
 func (s *Store) Handle(o *Object) Handle {
@@ -332,17 +333,17 @@ func (s *Store) unpin(o *Object) {
 }
 
 // Clear makes every key absent, and frees what nobody can need. It fails with
-// [ErrBusy] while a reservation or a lease is open. Ids go on.
+// [segment.ErrBusy] while a reservation or a lease is open. Ids go on.
 func (s *Store) Clear() error {
 	if err := s.lock(); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
 	if len(s.pending) > 0 {
-		return fmt.Errorf("%w: %d reservations are open; commit or discard them before Clear", ErrBusy, len(s.pending))
+		return fmt.Errorf("%w: %d reservations are open; commit or discard them before Clear", segment.ErrBusy, len(s.pending))
 	}
 	if s.leases > 0 {
-		return fmt.Errorf("%w: %d leases are open; end their requests before Clear", ErrBusy, s.leases)
+		return fmt.Errorf("%w: %d leases are open; end their requests before Clear", segment.ErrBusy, s.leases)
 	}
 	return s.clear()
 }

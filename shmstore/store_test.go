@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmstore"
 )
@@ -404,7 +405,7 @@ func TestClear(t *testing.T) {
 	r := begin(t, s, "r")
 	res, err := r.Reserve("a", 100, shmstore.PutOptions{})
 	require.NoError(t, err)
-	require.ErrorIs(t, s.Clear(), shmstore.ErrBusy)
+	require.ErrorIs(t, s.Clear(), segment.ErrBusy)
 	require.ErrorContains(t, s.Clear(), "1 reservations")
 	o, err := res.Commit(1)
 	require.NoError(t, err)
@@ -491,7 +492,7 @@ func TestFullStoreNamesWhatIsInTheWay(t *testing.T) {
 	_, err = r.Put("large", make([]byte, 9000), shmstore.PutOptions{})
 	var full *shmstore.FullError
 	require.ErrorAs(t, err, &full)
-	require.ErrorIs(t, err, shmstore.ErrFull)
+	require.ErrorIs(t, err, shmring.ErrFull)
 	require.Greater(t, full.Blocked.Leased, int64(3000))
 	require.Greater(t, full.Blocked.Quarantined, int64(2000))
 	require.Greater(t, full.Blocked.Reserved, int64(4000))
@@ -540,7 +541,7 @@ func TestReaderLooksInPlace(t *testing.T) {
 			}
 			require.Equal(t, bytes.Repeat([]byte{7}, 5000), v.Bytes())
 			require.NoError(t, v.Check())
-			require.ErrorIs(t, r.Close(), shmstore.ErrBusy)
+			require.ErrorIs(t, r.Close(), segment.ErrBusy)
 			ok, err := s.Evict("a")
 			require.NoError(t, err)
 			require.False(t, ok, "it is looked at")
@@ -557,7 +558,7 @@ func TestReaderLooksInPlace(t *testing.T) {
 			require.NoError(t, r.Close())
 			require.NoError(t, r.Close())
 			_, err = r.Get(h)
-			require.ErrorIs(t, err, shmstore.ErrClosed)
+			require.ErrorIs(t, err, fs.ErrClosed)
 		})
 	}
 }
@@ -579,7 +580,7 @@ func TestReaderRefusesHandlesThatLeadNowhere(t *testing.T) {
 		h := good
 		change(&h)
 		_, err := r.Get(h)
-		require.ErrorIs(t, err, shmstore.ErrCorrupt, name)
+		require.ErrorIs(t, err, shmring.ErrCorrupt, name)
 	}
 	other := good
 	other.ID++
@@ -588,14 +589,14 @@ func TestReaderRefusesHandlesThatLeadNowhere(t *testing.T) {
 	v, err := r.Get(good)
 	require.NoError(t, err)
 	require.NoError(t, os.Truncate(filepath.Join(o.Dir, o.Name), 0))
-	require.ErrorIs(t, v.Check(), shmstore.ErrCorrupt)
+	require.ErrorIs(t, v.Check(), shmring.ErrCorrupt)
 	require.ErrorContains(t, v.Check(), "truncated")
 	v.Release()
 	_, err = r.Get(good)
-	require.ErrorIs(t, err, shmstore.ErrCorrupt)
+	require.ErrorIs(t, err, shmring.ErrCorrupt)
 	require.NoError(t, r.Close())
 	_, err = begin(t, s, "r").Put("b", make([]byte, 100), shmstore.PutOptions{})
-	require.ErrorIs(t, err, shmstore.ErrCorrupt)
+	require.ErrorIs(t, err, shmring.ErrCorrupt)
 	var corrupt *shmstore.CorruptError
 	require.ErrorAs(t, err, &corrupt)
 	require.NoError(t, s.Abandon())
@@ -682,10 +683,10 @@ func TestAbandonKeepsWhatIsLookedAt(t *testing.T) {
 	require.Equal(t, bytes.Repeat([]byte{7}, 5000), b)
 	copy(res.Bytes(), "still there")
 	_, err = res.Commit(1)
-	require.ErrorIs(t, err, shmstore.ErrClosed)
+	require.ErrorIs(t, err, fs.ErrClosed)
 	r.Rollback()
 	_, err = s.Begin(shmstore.RequestOptions{ID: "late"})
-	require.ErrorIs(t, err, shmstore.ErrClosed)
+	require.ErrorIs(t, err, fs.ErrClosed)
 	require.NoError(t, s.Shutdown(context.Background()))
 	require.NoError(t, s.Close())
 }
@@ -700,10 +701,10 @@ func TestShutdownWaitsForRequests(t *testing.T) {
 		defer cancel()
 		err = s.Shutdown(short)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorIs(t, err, shmstore.ErrBusy)
+		require.ErrorIs(t, err, segment.ErrBusy)
 		require.ErrorContains(t, err, `request "timed"`)
 		_, err = s.Begin(shmstore.RequestOptions{ID: "late"})
-		require.ErrorIs(t, err, shmstore.ErrClosed)
+		require.ErrorIs(t, err, fs.ErrClosed)
 		done := make(chan error, 1)
 		go func() { done <- s.Shutdown(context.Background()) }()
 		synctest.Wait()
@@ -765,10 +766,10 @@ func TestRandomRequests(t *testing.T) {
 					assert.NoError(t, err)
 					assert.True(t, bytes.Equal(b, bytes.Repeat([]byte{byte(k)}, n)), "key %s has another's bytes", key)
 				case err == nil:
-				case errors.Is(err, shmstore.ErrFull):
+				case errors.Is(err, shmring.ErrFull):
 					refused.Store(g, true)
 				default:
-					assert.True(t, errors.Is(err, shmstore.ErrEnded) || errors.Is(err, shmstore.ErrKeyExists) || errors.Is(err, shmstore.ErrTooLarge), "%v", err)
+					assert.True(t, errors.Is(err, shmstore.ErrEnded) || errors.Is(err, shmstore.ErrKeyExists) || errors.Is(err, shmring.ErrTooLarge), "%v", err)
 				}
 				switch rng.IntN(4) {
 				case 0:

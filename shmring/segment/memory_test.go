@@ -143,7 +143,7 @@ func TestPrepareOfOthers(t *testing.T) {
 	require.Empty(t, r.Missing())
 	require.NoError(t, reader.Close())
 	_, err = reader.Prepare(t.Context(), memory.Options{})
-	require.ErrorIs(t, err, segment.ErrClosed)
+	require.ErrorIs(t, err, fs.ErrClosed)
 
 	// A file with holes is seen for what it is.
 	name := testName(t)

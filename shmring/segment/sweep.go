@@ -17,7 +17,7 @@ import (
 type SweepOptions struct {
 	// Prefix is the beginning of the segments' names; it must not be empty.
 	Prefix string
-	// Owner is the label of the segments ([sidecar.Options].Owner). Empty means segments
+	// Owner is the label of the segments ([SidecarOptions].Owner). Empty means segments
 	// without a label.
 	Owner string
 	// AnyOwner makes Sweep ignore the label, and look at damaged sidecars too. Segments of

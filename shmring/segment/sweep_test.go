@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
@@ -150,7 +149,7 @@ func TestSweepRemovesLoneSidecars(t *testing.T) {
 	withSidecar := o
 	withSidecar.Sidecar = sidecarOptions()
 	_, err = segment.Create(withSidecar)
-	require.ErrorIs(t, err, segment.ErrExists)
+	require.ErrorIs(t, err, fs.ErrExist)
 	require.ErrorContains(t, err, "Sweep")
 	require.NoError(t, os.Remove(filepath.Join(dir, "a")))
 	s, err := segment.Create(withSidecar)
@@ -177,7 +176,7 @@ func TestSweepLeavesASegmentThatIsNotTheSidecars(t *testing.T) {
 	require.True(t, got[0].Removed)
 	require.Equal(t, []string{"a", "old"}, filesIn(t, dir))
 	_, err = segment.Adopt(o)
-	require.ErrorIs(t, err, sidecar.ErrForeign)
+	require.ErrorIs(t, err, segment.ErrForeign)
 	require.Equal(t, byte(7), foreign.Ring()[0])
 	require.NoError(t, foreign.Destroy())
 }
