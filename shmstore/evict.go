@@ -203,21 +203,6 @@ func (s *Store) evictAll() (freed []uint32, err error) {
 	return slices.DeleteFunc(freed, func(id uint32) bool { return s.objects[id] != nil }), err
 }
 
-// clear makes every key absent and frees what nobody can still read.
-func (s *Store) clear() error {
-	failpoint.Hit("pool.clear.begin")
-	for o := range s.pinned {
-		s.unpin(o)
-	}
-	for _, o := range s.index {
-		s.retire(o)
-		failpoint.Hit("pool.clear.one")
-	}
-	_, err := s.evictAll()
-	failpoint.Hit("pool.clear.end")
-	return err
-}
-
 // fullError returns what is in the way; readers hold the objects held.
 func (s *Store) fullError(size int, held idSet) error {
 	b := Blocked{

@@ -1,0 +1,65 @@
+package shmstore
+
+import (
+	"crypto/rand"
+	"fmt"
+
+	"github.com/ringcache/ringcache/internal/evict"
+	"github.com/ringcache/ringcache/internal/line"
+	"github.com/ringcache/ringcache/internal/sidecar"
+	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
+)
+
+// Create makes a segment and the store in it. The errors are those of
+// segment.Create.
+func Create(o Options) (*Store, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	seg, err := segment.Create(o.Segment())
+	if err != nil {
+		return nil, err
+	}
+	s := newStore(seg, o)
+	s.owns = true
+	return s, nil
+}
+
+// New makes a store in a segment that the caller created, or made over private
+// memory. Whatever was in it is forgotten, and the bytes in front (Options.DataOffset)
+// are new and random. The store owns the segment from now on and closes it, but does
+// not remove it.
+func New(seg *segment.Segment, o Options) (*Store, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if len(seg.Ring()) != o.Size || len(seg.Secret()) != o.DataOffset {
+		return nil, fmt.Errorf("%w: %s has %d bytes, want %d (%d in front of %d)",
+			segment.ErrSize, seg.Name(), len(seg.Bytes()), o.DataOffset+o.Size, o.DataOffset, o.Size)
+	}
+	if c := seg.Sidecar(); c != nil && (c.Options().Policy != sidecar.Pool || c.State().Epoch > 1 || c.State().Clean) {
+		return nil, fmt.Errorf("%w: segment %s has a sidecar for the policy %v that was in use; adopt it", errInvalid, seg.Name(), c.Options().Policy)
+	}
+	s := newStore(seg, o)
+	if err := s.guard(func() error { _, err := rand.Read(seg.Secret()); return err }); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func newStore(seg *segment.Segment, o Options) *Store {
+	s := &Store{
+		opt: o, owner: uncounted{}, seg: seg, sidecar: seg.Sidecar(), readers: o.Readers,
+		pool:    shmring.NewPool(seg.Ring(), o.pool()),
+		objects: map[uint32]*Object{}, index: map[string]*Object{}, pending: map[string]*Object{},
+		pinned: map[*Object]struct{}{}, requests: map[string]*Request{}, tenants: map[string]*tenant{},
+		evictor: evict.New(), markedIDs: o.FirstID, idle: idleSet{kind: idleOfStore},
+	}
+	s.room = int64(s.pool.Largest()) // nothing is in it yet
+	s.waiters.Left = func(w *line.Waiter) { s.forgetTenant(w.Tenant) }
+	if o.Payloads != nil {
+		s.owner = o.Payloads(s)
+	}
+	return s
+}
