@@ -234,9 +234,7 @@ func TestAdoptRemovesTheCleanMarkFirst(t *testing.T) {
 					panic(place)
 				}
 			})
-			so := d.o.bytes().Segment()
-			so.Sidecar = nil
-			seg, err := segment.Adopt(so)
+			seg, err := segment.Adopt(d.o.segment())
 			require.NoError(t, err)
 			defer seg.Close()
 			_, _, _ = adoptSegment(seg, d.o)

@@ -14,13 +14,13 @@ import (
 )
 
 var (
-	// ErrKeyExists is wrapped by [shmstore.KeyExistsError]. (ErrExists is about segments.)
+	// ErrKeyExists is wrapped by [shmstore.KeyError]. (ErrExists is about segments.)
 	ErrKeyExists = shmstore.ErrKeyExists
-	// ErrNotFound is wrapped by [shmstore.KeyNotFoundError].
+	// ErrNotFound is wrapped by [shmstore.KeyError].
 	ErrNotFound = shmstore.ErrNotFound
 	// ErrTooLarge is wrapped by [shmstore.TooLargeError].
 	ErrTooLarge = shmring.ErrTooLarge
-	// ErrFull is wrapped by [shmstore.FullError], [shmstore.QuotaError] and [HeadError].
+	// ErrFull is wrapped by [shmstore.FullError] and [HeadError].
 	ErrFull = shmring.ErrFull
 	// ErrStale is wrapped by [StaleError].
 	ErrStale = shmstore.ErrStale

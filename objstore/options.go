@@ -74,7 +74,7 @@ type Options struct {
 	Rereads, TrustCounts bool
 	// QuarantineTTL ends the quarantine of an aborted request for which no fence
 	// passes, if the counts prove that nobody has read the object since it was last
-	// idle, or that all reads are done. 0 is ten minutes (shmstore.DefaultQuarantineTTL), less
+	// idle, or that all reads are done. 0 is ten minutes, less
 	// is never.
 	QuarantineTTL time.Duration
 	// Quotas bound the bytes of each tenant (PutOptions.Tenant); Quota those of a

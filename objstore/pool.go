@@ -3,6 +3,7 @@ package objstore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -55,7 +56,8 @@ func NewPool(seg *segment.Segment, o Options) (*Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := shmstore.New(seg, so); err != nil {
+	so.Segment = seg
+	if _, err := shmstore.Create(so); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -136,7 +138,7 @@ func (p *Pool) own(s *shmstore.Store) shmstore.PayloadOwner {
 }
 
 // Name implements [Store].
-func (p *Pool) Name() string { return p.store.Name() }
+func (p *Pool) Name() string { return p.store.Segment().Name() }
 
 // Segment implements [Store].
 func (p *Pool) Segment() *segment.Segment { return p.store.Segment() }
@@ -145,7 +147,10 @@ func (p *Pool) Segment() *segment.Segment { return p.store.Segment() }
 func (p *Pool) Generation() *pycompat.Generation { return p.gen }
 
 // Cached implements [Store].
-func (p *Pool) Cached(key string) bool { return p.store.Cached(key) }
+func (p *Pool) Cached(key string) bool {
+	_, err := p.store.Find(key)
+	return err == nil
+}
 
 // Remove implements [Store].
 func (p *Pool) Remove(key string) bool { return p.store.Remove(key) }
@@ -196,8 +201,8 @@ type Fence = shmstore.Fence
 // State implements [Store].
 func (p *Pool) State() (State, error) {
 	var st State
-	sums, err := p.store.Inspect(func(r shmstore.Record, state shmstore.ObjectState) {
-		o := r.(*poolObject)
+	sums, err := p.store.Inspect(func(r *shmstore.Object, state shmstore.ObjectState) {
+		o := record(r)
 		st.Objects = append(st.Objects, ObjectState{ObjectState: state, Uses: o.uses, WrittenOff: o.writtenOff})
 		st.Objects[len(st.Objects)-1].Reads = p.reads(o)
 	})
@@ -208,27 +213,24 @@ func (p *Pool) State() (State, error) {
 
 // Verify implements [Store].
 func (p *Pool) Verify(key string, h Handle) error {
-	err := error(&SignatureError{Key: key})
-	_, closed := p.store.Find(key, func(r shmstore.Record) {
-		o := r.(*poolObject)
-		if o.Address() == h.Address && o.ID() == h.ID {
-			err = nil
-			if p.gen.Signed {
-				err = o.signature.verify(key, h)
-			}
-		}
-	})
-	if closed != nil {
-		return closed
+	o, err := p.store.Find(key)
+	if errors.Is(err, ErrClosed) {
+		return err
 	}
-	return err
+	if err != nil || p.place(o).Address != h.Address || p.place(o).ID != h.ID {
+		return &SignatureError{Key: key}
+	}
+	if p.gen.Signed {
+		return record(o).signature.verify(key, h)
+	}
+	return nil
 }
 
 // handle returns the handle of an object that is in the store.
 func (p *Pool) handle(o *shmstore.Object) Handle {
-	h := Handle{Address: o.Address(), ID: o.ID()}
+	h := p.place(o)
 	if p.gen.Signed {
-		h.Signature = bytes.Clone(o.Record().(*poolObject).signature[:])
+		h.Signature = bytes.Clone(record(o).signature[:])
 	}
 	return h
 }

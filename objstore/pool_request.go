@@ -11,7 +11,8 @@ import (
 // poolRequest is a request of a Pool: one of its store, with handles.
 type poolRequest struct {
 	*shmstore.Request
-	p *Pool
+	p  *Pool
+	id string
 }
 
 // Begin implements [Store].
@@ -25,8 +26,10 @@ func (p *Pool) Begin(id string) (Request, error) {
 
 func (p *Pool) begin(id string) (*poolRequest, error) {
 	r, err := p.store.Begin(shmstore.RequestOptions{ID: id})
-	return &poolRequest{r, p}, err
+	return &poolRequest{r, p, id}, err
 }
+
+func (r *poolRequest) ID() string { return r.id }
 
 func (r *poolRequest) Lookup(key string) (Handle, error) {
 	if key == "" {
@@ -57,7 +60,7 @@ func (r *poolRequest) Keep(key string) (h Handle, note []byte, err error) {
 // object returns the object of a handle that the request has.
 func (r *poolRequest) object(h Handle) (*shmstore.Object, error) {
 	o, err := r.Object(h.ID)
-	if err == nil && o.Address() == h.Address {
+	if err == nil && r.p.place(o).Address == h.Address {
 		return o, nil
 	}
 	if err == nil || errors.Is(err, ErrInvalid) {
@@ -110,7 +113,7 @@ func (r *poolRequest) reserve(key string, plan *serde.Plan, o PutOptions) (*Rese
 	if err != nil {
 		return nil, err
 	}
-	return r.p.chunks.reserve(poolChunk{res, r.p}, plan)
+	return r.p.chunks.reserve(poolChunk{res, r.p, front}, plan)
 }
 
 // largest returns where in the data the largest tensor begins, which is to be aligned:
@@ -127,14 +130,18 @@ func largest(plan *serde.Plan) int {
 
 // poolChunk is a chunk that was taken in a Pool.
 type poolChunk struct {
-	res *shmstore.Reservation
-	p   *Pool
+	res   *shmstore.Reservation
+	p     *Pool
+	front int // bytes of the payload in front of the data
 }
 
-func (c poolChunk) parts(n int) (front, back []byte) { return c.res.Front(), c.res.Back(n) }
+func (c poolChunk) parts(n int) (front, back []byte) {
+	b := c.res.Bytes()
+	return b[:c.front:c.front], b[len(b)-n:]
+}
 func (c poolChunk) place() (address uint64, id uint32) {
-	o := c.res.Object()
-	return o.Address(), o.ID()
+	h := c.p.place(c.res.Object())
+	return h.Address, h.ID
 }
 func (c poolChunk) setCost(d time.Duration) { c.res.SetCost(d) }
 func (c poolChunk) discard()                { c.res.Discard() }

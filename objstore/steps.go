@@ -170,7 +170,7 @@ func (s steps) Evict(key string) (bool, error) { return s.in.evict(key) }
 func (s steps) Signature(key string) ([]byte, error) {
 	h, ok, err := s.in.object(key)
 	if err == nil && !ok {
-		err = &shmstore.KeyNotFoundError{Key: key}
+		err = &shmstore.KeyError{Key: key, Err: ErrNotFound}
 	}
 	return h.Signature, err
 }
@@ -203,13 +203,19 @@ func (s poolSteps) unnamedRequest() (stepRequest, error) {
 }
 func (s poolSteps) touch(key string) (bool, error) { return s.p.store.Pin(key) }
 func (s poolSteps) untouch(key string)             { s.p.store.Unpin(key) }
-func (s poolSteps) untouchAll()                    { s.p.store.UnpinAll() }
+func (s poolSteps) untouchAll()                    { s.p.store.Unpin() }
 func (s poolSteps) freeUnused() ([]uint32, error)  { return s.p.store.EvictAll() }
 func (s poolSteps) evict(key string) (bool, error) { return s.p.store.Evict(key) }
 
 func (s poolSteps) object(key string) (h Handle, ok bool, err error) {
-	ok, err = s.p.store.Find(key, func(r shmstore.Record) { h = s.p.handle(&r.(*poolObject).Object) })
-	return h, ok, err
+	o, err := s.p.store.Find(key)
+	if errors.Is(err, ErrNotFound) {
+		return Handle{}, false, nil
+	}
+	if err == nil {
+		h = s.p.handle(o)
+	}
+	return h, err == nil, err
 }
 
 func (s poolSteps) hold(h Handle) (release func(), err error) {

@@ -168,7 +168,7 @@ func TestReserveFillCommit(t *testing.T) {
 	_, err = s.Lookup("k")
 	require.ErrorIs(t, err, ErrNotFound)
 	_, err = s.Put("k", image(1, 1))
-	var exists *shmstore.KeyExistsError
+	var exists *shmstore.KeyError
 	require.ErrorAs(t, err, &exists)
 	require.True(t, exists.Reserved)
 	require.ErrorIs(t, s.Clear(), ErrBusy)

@@ -42,38 +42,35 @@ type Adoption struct {
 //
 // The options must be the segment's: Name, Size, DataOffset, Align, Format; MaxObjects
 // and ReaderSlots are taken from it. Readers may differ if the readers were restarted
-// too: call ResetReaders then. The store owns the segment, as if it had created it.
+// too: call ResetReaders then. The store owns the segment, as if it had created it, unless the
+// segment is Options.Segment, which the caller adopted, or whose writer ended without closing it.
 // Errors are those of segment.Adopt, and fs.ErrInvalid for a segment of another format.
 //
 // If Adopt itself is killed, the next one begins again.
 func Adopt(o Options) (*Store, Adoption, error) {
-	if err := o.Validate(); err != nil {
+	if err := o.validate(); err != nil {
 		return nil, Adoption{}, err
 	}
-	so := o.Segment()
-	so.Sidecar = nil
-	seg, err := segment.Adopt(so)
+	if o.Segment != nil {
+		return adoptIn(o.Segment, o)
+	}
+	seg, err := segment.Adopt(o.segment())
 	if err != nil {
 		return nil, Adoption{}, err
 	}
-	s, a, err := AdoptSegment(seg, o)
+	s, a, err := adoptIn(seg, o)
 	if err != nil {
-		return nil, a, fmt.Errorf("adopting %s: %w", o.Name, joinClose(err, seg))
+		if e := seg.Close(); e != nil {
+			err = fmt.Errorf("%w (and %w)", err, e)
+		}
+		return nil, a, fmt.Errorf("adopting %s: %w", o.Name, err)
 	}
 	s.owns = true
 	return s, a, nil
 }
 
-func joinClose(err error, seg *segment.Segment) error {
-	if e := seg.Close(); e != nil {
-		return fmt.Errorf("%w (and %w)", err, e)
-	}
-	return err
-}
-
-// AdoptSegment makes a store of what is in a segment that the caller adopted, or whose
-// writer ended without closing it. The store closes the segment, but does not remove it.
-func AdoptSegment(seg *segment.Segment, o Options) (*Store, Adoption, error) {
+// adoptIn makes a store of what is in a segment.
+func adoptIn(seg *segment.Segment, o Options) (*Store, Adoption, error) {
 	c := seg.Sidecar().Options()
 	if err := o.accept(c.Generation); err != nil {
 		return nil, Adoption{}, err
@@ -189,9 +186,10 @@ func (s *Store) restore() (a Adoption) {
 			byKey[o.key] = o
 		}
 		s.objects[o.id] = o
+		s.locate(o)
 		s.account(o)
 		inUse := f.use&useBusy != 0
-		s.owner.Restore(o.record, uint32(f.use), inUse)
+		s.owner.Restore(o, uint32(f.use), inUse)
 		if inUse {
 			a.InUse++
 			s.quarantine(o)

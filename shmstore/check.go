@@ -43,7 +43,7 @@ func (s *Store) checkObjects(bad report) {
 			bad("chunk %d has no object", id)
 			continue
 		}
-		if o.id != id || o.address != address || o.record == nil || o.record.object() != o {
+		if o.id != id || o.address != address {
 			bad("object %d:%d is filed as %d:%d", o.address, o.id, address, id)
 		}
 		if extent := s.extent(o.size - shmring.HeaderSize); extent != o.extent {
@@ -52,7 +52,7 @@ func (s *Store) checkObjects(bad report) {
 		if (o.state == committed) != (o.cached != nil) {
 			bad("key %q in state %d is known to the eviction policy: %v", o.key, o.state, o.cached != nil)
 		}
-		if err := s.owner.Check(o.record); err != nil {
+		if err := s.owner.Check(o); err != nil {
 			bad("key %q: %w", o.key, err)
 		}
 	}

@@ -112,7 +112,7 @@ func (s *Store) closer() closing.Store {
 		Leased: func() bool { return s.leases > 0 },
 		Open:   func() bool { return len(s.requests) > 0 || s.leases > 0 || len(s.pending) > 0 },
 		Busy: func(cause error) error {
-			return &BusyError{Segment: s.Name(), Holders: s.holders(), Err: cause}
+			return &BusyError{Segment: s.seg.Name(), Holders: s.holders(), Err: cause}
 		},
 		End: func() {
 			for _, r := range s.requests {
@@ -148,7 +148,7 @@ func (s *Store) wakeShutdown() {
 }
 
 func (s *Store) errStopping() error {
-	return fmt.Errorf("%w: %s is shutting down and takes nothing new", errClosed, s.Name())
+	return fmt.Errorf("%w: %s is shutting down and takes nothing new", errClosed, s.seg.Name())
 }
 
 // Abandon closes the store by force, whatever is open, for use with defer. If

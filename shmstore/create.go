@@ -11,13 +11,17 @@ import (
 	"github.com/ringcache/ringcache/shmring/segment"
 )
 
-// Create makes a segment and the store in it. The errors are those of
-// segment.Create.
+// Create makes a segment and the store in it, or makes the store in Options.Segment: then
+// whatever was in the segment is forgotten, and the bytes in front (Options.DataOffset) are new
+// and random. The errors are those of segment.Create.
 func Create(o Options) (*Store, error) {
-	if err := o.Validate(); err != nil {
+	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	seg, err := segment.Create(o.Segment())
+	if seg := o.Segment; seg != nil {
+		return createIn(seg, o)
+	}
+	seg, err := segment.Create(o.segment())
 	if err != nil {
 		return nil, err
 	}
@@ -26,14 +30,8 @@ func Create(o Options) (*Store, error) {
 	return s, nil
 }
 
-// New makes a store in a segment that the caller created, or made over private
-// memory. Whatever was in it is forgotten, and the bytes in front (Options.DataOffset)
-// are new and random. The store owns the segment from now on and closes it, but does
-// not remove it.
-func New(seg *segment.Segment, o Options) (*Store, error) {
-	if err := o.Validate(); err != nil {
-		return nil, err
-	}
+// createIn makes a store in a segment that the caller created, or made over private memory.
+func createIn(seg *segment.Segment, o Options) (*Store, error) {
 	if len(seg.Ring()) != o.Size || len(seg.Secret()) != o.DataOffset {
 		return nil, fmt.Errorf("%w: %s has %d bytes, want %d (%d in front of %d)",
 			segment.ErrSize, seg.Name(), len(seg.Bytes()), o.DataOffset+o.Size, o.DataOffset, o.Size)

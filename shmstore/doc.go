@@ -13,7 +13,7 @@
 //	o, err := req.Lookup(key, 1)             // a known payload: it stays
 //	res, err := req.Reserve(key, n, options) // a new one: fill res.Bytes(),
 //	o, err = res.Commit(1)                   // and it is there
-//	req.Commit()                             // store.Handle(o) was sent
+//	req.Commit()                             // o.Handle() was sent
 //	    ... Reader.Get -> View.Bytes -> View.Release ...
 //	req.Finish()                             // or req.Abort()
 //

@@ -205,20 +205,19 @@ func (s *Store) evictAll() (freed []uint32, err error) {
 
 // fullError returns what is in the way; readers hold the objects held.
 func (s *Store) fullError(size int, held idSet) error {
-	b := Blocked{
+	e := &FullError{
+		Need: size + shmring.HeaderSize, Used: s.pool.Used(), Size: s.opt.Size, Waiting: s.waiters.Main.Wanted(),
 		Free: s.room - int64(s.pool.Used()), LargestHole: int64(s.pool.Largest()),
 		Reserved: s.bytes[classReserved], Leased: s.bytes[classLeased], Quarantined: s.bytes[classQuarantined], Evictable: s.bytes[classIdle],
 	}
 	for id := range held {
 		if o := s.objects[id]; o != nil && o.class == classIdle {
-			b.Viewed += o.extent
-			b.Evictable -= o.extent
+			e.Viewed += o.extent
+			e.Evictable -= o.extent
 		}
 	}
 	if s.noEntry() {
-		b.MaxObjects = s.sidecar.Options().Objects
+		e.MaxObjects = s.sidecar.Options().Objects
 	}
-	return &FullError{
-		Need: size + shmring.HeaderSize, Used: s.pool.Used(), Size: s.opt.Size, Waiting: s.waiters.Main.Wanted(), Blocked: b,
-	}
+	return e
 }

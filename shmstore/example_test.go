@@ -43,7 +43,7 @@ func Example() {
 	} else if err != nil {
 		log.Fatal(err)
 	}
-	handle := store.Handle(chunk)
+	handle := chunk.Handle()
 	if err := connection.Commit(); err != nil { // the handle is about to be sent
 		log.Fatal(err)
 	}

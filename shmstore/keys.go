@@ -7,18 +7,9 @@ import (
 	"github.com/ringcache/ringcache/shmring/segment"
 )
 
-// Cached reports whether a key is in the store. It changes nothing: the answer
-// holds until the next Put of anyone, unless the key is pinned.
-func (s *Store) Cached(key string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o, ok := s.index[key]
-	return ok && !s.state.Closed && s.usable(o)
-}
-
 // usable reports whether an object can be given to one more request.
 func (s *Store) usable(o *Object) (ok bool) {
-	err := s.guard(func() error { ok = s.owner.Usable(o.record); return nil })
+	err := s.guard(func() error { ok = s.owner.Usable(o); return nil })
 	return ok || err != nil
 }
 
@@ -30,25 +21,26 @@ func (s *Store) find(key string) (*Object, error) {
 		ok = false
 	}
 	if !ok {
-		return nil, &KeyNotFoundError{key}
+		return nil, &KeyError{Key: key, Err: ErrNotFound}
 	}
 	s.evictor.Hit(o.cached)
 	s.releaseIfOver(o)
 	return o, nil
 }
 
-// Find calls f with the record of the object under a key, and reports whether there is
-// one. f is called under the store's lock, and must not call the Store.
-func (s *Store) Find(key string, f func(Record)) (bool, error) {
+// Find returns the object under a key. It changes nothing, and keeps nothing: the object may
+// go as soon as Find returns. It fails with [ErrNotFound], also if the object can't be given
+// to one more request, and with fs.ErrClosed.
+func (s *Store) Find(key string) (*Object, error) {
 	if err := s.lock(); err != nil {
-		return false, err
+		return nil, err
 	}
 	defer s.mu.Unlock()
 	o, ok := s.index[key]
-	if ok && f != nil {
-		f(o.record)
+	if !ok || !s.usable(o) {
+		return nil, &KeyError{Key: key, Err: ErrNotFound}
 	}
-	return ok, nil
+	return o, nil
 }
 
 // Remove makes a key absent, so that it can be put anew, and reports whether it was

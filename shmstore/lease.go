@@ -10,7 +10,7 @@ type lease struct {
 
 // Lookup returns the object under a key, which stays until the request ends. n is the
 // number of uses that PayloadOwner.Use gets; with 0 the object is only kept. Lookup
-// fails with [KeyNotFoundError], [ErrEnded], or the owner's error.
+// fails with [ErrNotFound], [ErrEnded], or the owner's error.
 func (r *Request) Lookup(key string, n int) (*Object, error) {
 	if err := r.enter(); err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func (r *Request) Lookup(key string, n int) (*Object, error) {
 }
 
 // HoldID keeps the object of an id until the request ends, also one that has lost its
-// key, without a use. It fails with [StaleError].
+// key, without a use. It fails with [ErrStale].
 func (r *Request) HoldID(id uint32) (*Object, error) {
 	if err := r.enter(); err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (r *Request) HoldID(id uint32) (*Object, error) {
 	defer r.s.mu.Unlock()
 	o := r.s.objects[id]
 	if o == nil || o.state == reserved || o.state == discarded {
-		return nil, &StaleError{Handle: Handle{ID: id}}
+		return nil, fmt.Errorf("%w: no object of id %d is in the store", ErrStale, id)
 	}
 	if err := r.take(o, 0); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (r *Request) take(o *Object, n int) (err error) {
 	l, held := r.leases[o]
 	var uses int64
 	if n != 0 {
-		if uses, err = r.s.owner.Use(o.record, n); err != nil {
+		if uses, err = r.s.owner.Use(o, n); err != nil {
 			return err
 		}
 	}
@@ -61,7 +61,7 @@ func (r *Request) take(o *Object, n int) (err error) {
 	}
 	if err := r.s.changed(o); err != nil { // before anyone has the handle
 		if n != 0 {
-			r.s.owner.TakeBack(o.record, n, uses)
+			r.s.owner.TakeBack(o, n, uses)
 		}
 		if !held {
 			o.leases--
@@ -125,7 +125,7 @@ func (r *Request) SetUses(o *Object, n int) error {
 	case n < 0:
 		return fmt.Errorf("%w: %d uses of key %q", errInvalid, n, o.key)
 	case n < l.times:
-		r.s.owner.TakeBack(o.record, l.times, l.uses)
+		r.s.owner.TakeBack(o, l.times, l.uses)
 		l = lease{}
 		r.leases[o] = l
 		if err := r.s.changed(o); err != nil && n == 0 {
@@ -159,8 +159,8 @@ func (r *Request) Bytes(o *Object) ([]byte, error) {
 		r.keeps = true
 		r.s.kept++
 	}
-	from, n := r.s.payload(o)
-	return r.s.chunkBytes(o)[from : from+n : from+n], nil
+	end := o.offset + uint64(o.length)
+	return r.s.seg.Bytes()[o.offset:end:end], nil
 }
 
 // letGo ends the lease of one object.
@@ -171,7 +171,7 @@ func (r *Request) letGo(o *Object, l lease, committed, aborted bool) {
 	case committed:
 		o.sent--
 	case l.times != 0:
-		r.s.owner.TakeBack(o.record, l.times, l.uses)
+		r.s.owner.TakeBack(o, l.times, l.uses)
 	}
 	if aborted && l.times != 0 {
 		r.s.quarantine(o)

@@ -13,6 +13,10 @@ import (
 type Options struct {
 	// Name of the segment. Create makes one up if it is empty.
 	Name string
+	// Segment, if not nil, is used instead of the segment of a name: the caller created or
+	// adopted it, or made it over private memory. The store closes it, and does not remove
+	// it.
+	Segment *segment.Segment
 	// Size is the bytes for payloads, with 64 bytes and a description of each.
 	Size int
 	// DataOffset is bytes of the segment in front, which are the owner's.
@@ -37,12 +41,12 @@ type Options struct {
 	// Owner is a label: segment.Sweep removes only segments of the label that it is given.
 	Owner string
 	// Payloads returns who counts the reads of the payloads of a store, which is about
-	// to be used. nil: nobody counts them.
+	// to be used. nil: nobody counts them. It is for the stores of this module.
 	Payloads func(*Store) PayloadOwner
 	// Readers is the number of processes that read every payload, for a PayloadOwner.
 	Readers int
-	// FirstID is the id of the first object. New over a segment that was in use wants
-	// one that no handle still has.
+	// FirstID is the id of the first object. Create in a Segment that was in use wants one
+	// that no handle still has.
 	FirstID uint32
 	// FullSums makes the sidecar's checksums cover every byte of a payload, so that
 	// Adopt finds any change that something else made to it. Without, they cover
@@ -50,8 +54,11 @@ type Options struct {
 	// writing the payload.
 	FullSums bool
 	// QuarantineTTL ends the quarantine of an aborted request for which no fence
-	// passes, if nobody can be inside (PayloadOwner.Quiet). 0 is
-	// DefaultQuarantineTTL, less is never.
+	// passes, if nobody can be inside (PayloadOwner.Unread). 0 is ten minutes, far longer
+	// than any reader takes for anything; less is never.
+	//
+	// Without a PayloadOwner nobody counts reads, and the time alone ends it for readers
+	// without a slot. Whoever has such readers sets it below 0, and passes fences.
 	QuarantineTTL time.Duration
 	// Quotas bound the bytes of each tenant (PutOptions.Tenant); Quota those of a
 	// tenant that is not in it. 0 is no bound.
@@ -63,9 +70,6 @@ type Options struct {
 	// Dir is the directory of shared memory, /dev/shm if empty.
 	Dir string
 }
-
-// DefaultQuarantineTTL is far longer than any reader takes for anything.
-const DefaultQuarantineTTL = 10 * time.Minute
 
 // Change reports that the object under a key is there now, or no longer.
 type Change struct {
@@ -79,8 +83,8 @@ const (
 	maxAlign = 4096
 )
 
-// Validate reports what is wrong with the options.
-func (o Options) Validate() error {
+// validate returns what is wrong with the options.
+func (o Options) validate() error {
 	a := o.align()
 	switch {
 	case a < minAlign || a > maxAlign || a&(a-1) != 0:
@@ -133,8 +137,8 @@ func (o Options) accept(format string) error {
 	return nil
 }
 
-// Segment returns the options of the segment and its sidecar.
-func (o Options) Segment() segment.Options {
+// segment returns the options of the segment and its sidecar.
+func (o Options) segment() segment.Options {
 	c := &segment.SidecarOptions{
 		Pool: true, Format: o.format(), Owner: o.Owner, Readers: o.Readers, Slots: o.ReaderSlots, Objects: o.MaxObjects,
 	}

@@ -16,25 +16,21 @@ func (s *Store) Pin(key string) (bool, error) {
 	return ok, nil
 }
 
-// Unpin ends the pin of a key, if it has one.
-func (s *Store) Unpin(key string) {
+// Unpin ends the pins of the given keys that have one, or all pins if no key is given.
+func (s *Store) Unpin(keys ...string) {
 	if s.lock() != nil {
 		return
 	}
 	defer s.mu.Unlock()
-	if o, ok := s.index[key]; ok {
-		s.unpin(o)
+	if len(keys) == 0 {
+		for o := range s.pinned {
+			s.unpin(o)
+		}
 	}
-}
-
-// UnpinAll ends every pin.
-func (s *Store) UnpinAll() {
-	if s.lock() != nil {
-		return
-	}
-	defer s.mu.Unlock()
-	for o := range s.pinned {
-		s.unpin(o)
+	for _, key := range keys {
+		if o, ok := s.index[key]; ok {
+			s.unpin(o)
+		}
 	}
 }
 

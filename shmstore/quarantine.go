@@ -43,7 +43,7 @@ func (s *Store) quarantineEnd() time.Time {
 	case ttl < 0:
 		return noEnd
 	case ttl == 0:
-		return time.Now().Add(DefaultQuarantineTTL)
+		return time.Now().Add(10 * time.Minute)
 	default:
 		return time.Now().Add(ttl)
 	}
@@ -53,10 +53,10 @@ func (s *Store) quarantineEnd() time.Time {
 // only if nobody can be inside: else some reader of an aborted handle may be, and
 // the owner's counts can't tell whose reads were whose. It is called in a guard.
 func (s *Store) quarantineOver(o *Object) bool {
-	if s.owner.Done(o.record) {
+	if !s.owner.Unread(o, false) {
 		return true
 	}
-	return !o.until.IsZero() && !time.Now().Before(o.until) && s.owner.Quiet(o.record)
+	return !o.until.IsZero() && !time.Now().Before(o.until) && !s.owner.Unread(o, true)
 }
 
 // release ends the quarantine of an object.
@@ -182,7 +182,7 @@ func (s *Store) ResetReaders(readers int) error {
 			s.leaveQuarantine(o)
 		}
 	}
-	s.owner.Reset(readers, records(s.visible()))
+	s.owner.Reset(readers, s.visible())
 	for o := range s.visible() { // which may drop retired ones
 		_ = s.changed(o) // what the sidecar has is more cautious
 	}

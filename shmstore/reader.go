@@ -79,7 +79,7 @@ type View struct {
 }
 
 // Get returns a view of the payload of a handle, which stays there until Release. It
-// fails with [StaleError], with [CorruptError] for a handle that leads out of the
+// fails with [ErrStale], with [CorruptError] for a handle that leads out of the
 // segment, with [segment.ErrBusy] if too many views are open, and with fs.ErrClosed.
 func (r *Reader) Get(h Handle) (*View, error) {
 	if err := r.seg.Hold(); err != nil {
@@ -106,7 +106,7 @@ func (v *View) open() error {
 	}
 	v.place = place
 	if id := v.id(); id != v.h.ID {
-		return &StaleError{Handle: v.h, Found: id}
+		return staleError(v.h, id)
 	}
 	v.payload = m[v.h.Offset : v.h.Offset+v.h.Length : v.h.Offset+v.h.Length]
 	return nil
@@ -126,7 +126,7 @@ func (v *View) Check() error {
 		mem.Fence()
 		// The writer takes the id away for a moment while it looks who holds the chunk.
 		if id := v.id(); id != v.h.ID && id != shmring.DeadID {
-			return &StaleError{Handle: v.h, Found: id}
+			return staleError(v.h, id)
 		}
 		return nil
 	})

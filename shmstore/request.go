@@ -23,7 +23,7 @@ type RequestOptions struct {
 //	r, err := s.Begin(shmstore.RequestOptions{ID: "request-1"})
 //	defer r.Rollback() // does nothing after Commit
 //	o, err := r.Lookup(key, 1) // or r.Put, r.Reserve
-//	send(s.Handle(o))
+//	send(o.Handle())
 //	r.Commit()
 //	// later: r.Finish(), or r.Abort()
 //
@@ -69,9 +69,6 @@ func (s *Store) Begin(o RequestOptions) (*Request, error) {
 	r.setDeadline(o.Deadline)
 	return r, nil
 }
-
-// ID returns the request's id.
-func (r *Request) ID() string { return r.id }
 
 // Ended reports whether the request has ended.
 func (r *Request) Ended() bool {

@@ -12,7 +12,7 @@ func (r *Request) Commit() error {
 	for o, l := range r.leases {
 		o.sent++
 		if l.times != 0 {
-			r.s.owner.Sent(o.record, l.uses)
+			r.s.owner.Sent(o, l.uses)
 		}
 	}
 	return nil

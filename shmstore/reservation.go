@@ -24,19 +24,16 @@ type Reservation struct {
 // Object returns the object that will be put.
 func (r *Reservation) Object() *Object { return r.o }
 
-// Bytes returns the payload, to be filled, of a store without a PayloadOwner. It must
-// not be touched after Commit or Discard.
+// Bytes returns the payload, to be filled. It must not be touched after Commit or Discard.
+//
+// In a store with a PayloadOwner, Bytes returns the whole chunk behind the header. Only the
+// front and the back may be filled, see PutOptions.Front.
 func (r *Reservation) Bytes() []byte {
-	from := min(plainLead-shmring.HeaderSize, r.front)
-	return r.payload[from:r.front:r.front]
+	if r.r.s.opt.Payloads != nil {
+		return r.payload
+	}
+	return r.payload[plainLead-shmring.HeaderSize : r.front : r.front]
 }
-
-// Front returns the front of the payload of a store with a PayloadOwner, and Back the
-// back. They must not be touched after Commit or Discard.
-func (r *Reservation) Front() []byte { return r.payload[:r.front:r.front] }
-
-// Back returns the last n bytes of the payload, see PutOptions.Front.
-func (r *Reservation) Back(n int) []byte { return r.payload[len(r.payload)-n:] }
 
 // SetCost replaces PutOptions.Cost, for what is known only once the object is
 // made. It does nothing after Commit or Discard.
@@ -97,7 +94,7 @@ func (r *Reservation) commit(sum uint32) error {
 	}
 	failpoint.Hit("commit")
 	err := s.guardObject(o, func() error {
-		s.owner.Commit(o.record)
+		s.owner.Commit(o)
 		mem.Fence() // everything written so far comes before the handle
 		o.sum = sum
 		s.publish(o)

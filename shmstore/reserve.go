@@ -24,7 +24,7 @@ type PutOptions struct {
 	// Note is kept with the object in the segment, see Object.Note.
 	Note []byte
 	// Wait, if not nil, makes the call wait for room until it ends; its error is then
-	// both the context's and a [FullError] or [QuotaError].
+	// both the context's and a [FullError].
 	//
 	// Those who wait get room in the order in which they came. A call that does not
 	// wait may take what they wait for, within limits: after a store full of bytes, as
@@ -33,7 +33,8 @@ type PutOptions struct {
 	// are never refused: an object that is leased without a pause stays where it is.
 	Wait context.Context
 	// Front is for a store with a PayloadOwner: so many bytes of the payload are its
-	// front, and the others its back, which ends the chunk. Between them the store
+	// front, with which Reservation.Bytes begins, and the others its back, with which
+	// it ends. Between them the store
 	// keeps the description, and so many bytes of 0 that byte AlignAt of the back is
 	// at a multiple of 64 in the segment.
 	Front, AlignAt int
@@ -49,7 +50,7 @@ func costOf(o PutOptions, bytes int) float64 {
 }
 
 // CheckKey returns why the request can't put an object under a key now, if so: a
-// [KeyExistsError], or one of the request. It is for callers to whom making the object
+// [ErrKeyExists], or one of the request. It is for callers to whom making the object
 // ready costs much.
 func (r *Request) CheckKey(key string) error {
 	if !utf8.ValidString(key) {
@@ -75,10 +76,10 @@ func (r *Request) mayPut(key string) error {
 		return err
 	}
 	if _, ok := s.pending[key]; ok {
-		return &KeyExistsError{Key: key, Reserved: true}
+		return &KeyError{Key: key, Err: ErrKeyExists, Reserved: true}
 	}
 	if o, ok := s.index[key]; ok && s.usable(o) {
-		return &KeyExistsError{Key: key}
+		return &KeyError{Key: key, Err: ErrKeyExists}
 	}
 	return nil
 }
@@ -97,8 +98,8 @@ func (r *Request) Put(key string, payload []byte, o PutOptions) (*Object, error)
 }
 
 // Reserve takes a chunk for a payload of n bytes. No error leaves anything behind:
-//   - [KeyExistsError]: use Lookup;
-//   - [TooLargeError], or [FullError] or [QuotaError] after everything idle that helps
+//   - [ErrKeyExists]: use Lookup;
+//   - [TooLargeError], or [FullError] after everything idle that helps
 //     was evicted;
 //   - [ErrEnded], fs.ErrClosed, fs.ErrInvalid.
 //
@@ -218,6 +219,7 @@ func (s *Store) allocateNow(o *Object, size int, as line.Turn) (payload []byte, 
 		return nil, err
 	}
 	o.size = len(payload) + shmring.HeaderSize
+	s.locate(o)
 	s.objects[o.id] = o
 	s.pending[o.key] = o
 	s.account(o)

@@ -67,8 +67,11 @@ func (s *Store) stats() Stats {
 // Inspect calls f for every object, by address, and returns sums. Reservations are left
 // out. f is called under the store's lock, and must not call the Store. It may look at
 // the payload: where the memory is gone, f ends there, and goes on with the next object.
-func (s *Store) Inspect(f func(Record, ObjectState)) (Stats, error) {
-	live := make([]*Object, 0, s.Len()) // memory for them all takes a while
+func (s *Store) Inspect(f func(*Object, ObjectState)) (Stats, error) {
+	s.mu.Lock()
+	n := s.pool.Len()
+	s.mu.Unlock()
+	live := make([]*Object, 0, n) // memory for them all takes a while
 	if err := s.lock(); err != nil {
 		return Stats{}, err
 	}
@@ -92,7 +95,7 @@ func (s *Store) Inspect(f func(Record, ObjectState)) (Stats, error) {
 					st.QuarantinedObjects++
 				}
 				if f != nil {
-					f(o.record, state)
+					f(o, state)
 				}
 			}
 			return nil

@@ -91,20 +91,9 @@ func (s *Store) guardObject(o *Object, f func() error) error {
 	return err
 }
 
-// Name returns the name of the segment.
-func (s *Store) Name() string { return s.seg.Name() }
-
 // Segment returns the segment, for its bytes. It is the store's: only Close may close
 // it.
 func (s *Store) Segment() *segment.Segment { return s.seg }
-
-// Len returns the number of chunks: objects, and reservations that are open or not
-// freed yet.
-func (s *Store) Len() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.pool.Len()
-}
 
 // lock takes the store's lock, and ends requests whose deadline has passed. It fails
 // if the store is closed.
@@ -122,20 +111,16 @@ func (s *Store) lock() error {
 
 func (s *Store) closedError() error { return fmt.Errorf("%w: %s", errClosed, s.seg.Name()) }
 
-// Handle returns where the payload of an object is.
-func (s *Store) Handle(o *Object) Handle {
-	from, n := s.payload(o)
-	return Handle{Offset: uint64(s.opt.DataOffset) + o.address + shmring.HeaderSize + uint64(from), Length: uint64(n), ID: o.id}
-}
-
-// payload returns where in a chunk's bytes the payload begins, and its length. The
-// payload that an owner lays out is the whole of it.
-func (s *Store) payload(o *Object) (from, n int) {
-	if s.opt.Payloads != nil {
-		return 0, o.size - shmring.HeaderSize
+// locate finds the payload in the chunk of an object. The payload that an owner lays out is the
+// whole chunk behind the header.
+func (s *Store) locate(o *Object) {
+	lead := shmring.HeaderSize
+	o.length = o.size - shmring.HeaderSize
+	if s.opt.Payloads == nil {
+		lead = plainLead
+		o.length = o.descriptionOffset - (plainLead - shmring.HeaderSize)
 	}
-	from = plainLead - shmring.HeaderSize
-	return from, o.descriptionOffset - from
+	o.offset = uint64(s.opt.DataOffset) + o.address + uint64(lead)
 }
 
 // chunkBytes returns the bytes of a chunk behind its header. The caller is in a guard
@@ -144,7 +129,3 @@ func (s *Store) chunkBytes(o *Object) []byte {
 	from, to := o.address+shmring.HeaderSize, o.address+uint64(o.size)
 	return s.seg.Ring()[from:to:to]
 }
-
-// Chunk returns the bytes of an object's chunk behind its header, for a PayloadOwner,
-// which is called within the store's guard.
-func (s *Store) Chunk(r Record) []byte { return s.chunkBytes(r.object()) }

@@ -47,9 +47,10 @@ func ends(t testing.TB, s *shmstore.Store) {
 // private makes a store with a sidecar over private memory.
 func private(t testing.TB, o shmstore.Options) *shmstore.Store {
 	t.Helper()
-	seg, err := segment.Private(make([]byte, o.DataOffset+o.Size), o.Segment())
+	seg, err := segment.Private(nil, o.SegmentOptions())
 	require.NoError(t, err)
-	s, err := shmstore.New(seg, o)
+	o.Segment = seg
+	s, err := shmstore.Create(o)
 	require.NoError(t, err)
 	ends(t, s)
 	return s
@@ -78,6 +79,20 @@ func idle(t testing.TB, s *shmstore.Store, key string, n int, b byte) *shmstore.
 	return put(t, r, key, n, b)
 }
 
+// cached reports whether a key is in a store.
+func cached(s *shmstore.Store, key string) bool {
+	_, err := s.Find(key)
+	return err == nil
+}
+
+// chunks returns the number of objects and reservations in a store.
+func chunks(t testing.TB, s *shmstore.Store) int {
+	t.Helper()
+	st, err := s.Inspect(nil)
+	require.NoError(t, err)
+	return st.Chunks
+}
+
 func TestPayloadsAreFoundByOffsetAndLength(t *testing.T) {
 	for _, align := range []int{0, 64, 128, 512, 4096} {
 		for _, offset := range []int{0, 32, 100} {
@@ -87,7 +102,7 @@ func TestPayloadsAreFoundByOffsetAndLength(t *testing.T) {
 				require.NoError(t, err)
 				r := begin(t, s, "r")
 				for i, n := range []int{0, 1, 63, 64, 4000, 4096, 10_000} {
-					h := s.Handle(put(t, r, fmt.Sprint(n), n, byte(i)))
+					h := put(t, r, fmt.Sprint(n), n, byte(i)).Handle()
 					require.EqualValues(t, n, h.Length)
 					require.Zero(t, h.Offset%uint64(max(align, 64)))
 					require.Equal(t, bytes.Repeat([]byte{byte(i)}, n), other.Bytes()[h.Offset:h.Offset+h.Length])
@@ -102,7 +117,8 @@ func TestPayloadsAreFoundByOffsetAndLength(t *testing.T) {
 
 func TestOptionsAreChecked(t *testing.T) {
 	good := shmstore.Options{Size: 1 << 16}
-	require.NoError(t, good.Validate())
+	s := private(t, good)
+	require.NoError(t, s.CheckStructure())
 	for name, change := range map[string]func(*shmstore.Options){
 		"Align":         func(o *shmstore.Options) { o.Align = 32 },
 		"Align 96":      func(o *shmstore.Options) { o.Align = 96 },
@@ -152,9 +168,9 @@ func TestRequestKeepsWhatItHas(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ok)
 	_, err = begin(t, s, "late").Lookup("kept", 1)
-	var missing *shmstore.KeyNotFoundError
+	var missing *shmstore.KeyError
 	require.ErrorAs(t, err, &missing)
-	require.Equal(t, "kept", missing.Key)
+	require.Equal(t, shmstore.KeyError{Key: "kept", Err: shmstore.ErrNotFound}, *missing)
 }
 
 func TestRequestsThatHaveEndedTakeNothing(t *testing.T) {
@@ -171,9 +187,9 @@ func TestRequestsThatHaveEndedTakeNothing(t *testing.T) {
 			end(r)
 			end(r)
 			_, lookup := r.Lookup("a", 1)
-			_, hold := r.HoldID(o.ID())
+			_, hold := r.HoldID(o.Handle().ID)
 			_, reserve := r.Reserve("b", 10, shmstore.PutOptions{})
-			_, object := r.Object(o.ID())
+			_, object := r.Object(o.Handle().ID)
 			_, b := r.Bytes(o)
 			for _, err := range []error{lookup, hold, reserve, object, b, r.Commit(), r.CheckKey("b"), r.SetUses(o, 1), r.SetDeadline(time.Now())} {
 				require.ErrorIs(t, err, shmstore.ErrEnded)
@@ -213,18 +229,18 @@ func TestDeadlineEndsARequest(t *testing.T) {
 		require.False(t, open.Ended())
 		time.Sleep(time.Nanosecond)
 		require.NoError(t, s.CheckStructure())
-		for _, r := range []*shmstore.Request{open, sent} {
+		for id, r := range map[string]*shmstore.Request{"open": open, "sent": sent} {
 			require.True(t, r.Ended())
 			_, err := r.Lookup("longer", 1)
 			require.ErrorIs(t, err, shmstore.ErrEnded)
-			require.ErrorContains(t, err, "deadline of "+r.ID())
+			require.ErrorContains(t, err, "deadline of "+id)
 			r.Rollback()
 			r.Finish()
 		}
 		freed, err := s.EvictAll()
 		require.NoError(t, err)
 		require.Len(t, freed, 1, "what was not sent")
-		require.True(t, s.Cached("sent"))
+		require.True(t, cached(s, "sent"))
 		s.Fence().Passed()
 		freed, err = s.EvictAll()
 		require.NoError(t, err)
@@ -250,7 +266,7 @@ func TestDeadlineMakesRoomForWhoWaits(t *testing.T) {
 		_, err = waits.Put("b", make([]byte, 6000), shmstore.PutOptions{})
 		var full *shmstore.FullError
 		require.ErrorAs(t, err, &full)
-		require.Greater(t, full.Blocked.Leased, int64(6000))
+		require.Greater(t, full.Leased, int64(6000))
 		began := time.Now()
 		_, err = waits.Put("b", make([]byte, 6000), shmstore.PutOptions{Wait: context.Background()})
 		require.NoError(t, err)
@@ -271,14 +287,14 @@ func TestFenceEndsWhatWasAbortedBefore(t *testing.T) {
 	abort("behind")
 	_, err := s.EvictAll()
 	require.NoError(t, err)
-	require.True(t, s.Cached("before") && s.Cached("behind"))
+	require.True(t, cached(s, "before") && cached(s, "behind"))
 	f.Passed()
 	freed, err := s.EvictAll()
 	require.NoError(t, err)
 	require.Len(t, freed, 1)
-	require.False(t, s.Cached("before"))
-	require.True(t, s.Cached("behind"))
-	st, err := s.Inspect(func(_ shmstore.Record, o shmstore.ObjectState) {
+	require.False(t, cached(s, "before"))
+	require.True(t, cached(s, "behind"))
+	st, err := s.Inspect(func(_ *shmstore.Object, o shmstore.ObjectState) {
 		require.Equal(t, "behind", o.Key)
 		require.True(t, o.Quarantined)
 	})
@@ -332,15 +348,15 @@ func TestPinKeepsAPayload(t *testing.T) {
 	for i := range 20 {
 		idle(t, s, fmt.Sprint(i), 3000, 9)
 	}
-	require.True(t, s.Cached("a"), "a look-up does not end the pin")
+	require.True(t, cached(s, "a"), "a look-up does not end the pin")
 	s.Unpin("a")
 	s.Unpin("absent")
 	freed, err := s.EvictAll()
 	require.NoError(t, err)
 	require.NotEmpty(t, freed)
-	require.False(t, s.Cached("a"))
-	require.True(t, s.Cached("b"))
-	s.UnpinAll()
+	require.False(t, cached(s, "a"))
+	require.True(t, cached(s, "b"))
+	s.Unpin()
 	ok, err = s.Evict("b")
 	require.NoError(t, err)
 	require.True(t, ok)
@@ -364,9 +380,9 @@ func TestRemoveFreesTheKey(t *testing.T) {
 	require.True(t, s.Remove("a"))
 	require.False(t, s.Remove("a"))
 	next := idle(t, s, "a", 2000, 2)
-	require.Greater(t, next.ID(), old.ID())
+	require.Greater(t, next.Handle().ID, old.Handle().ID)
 	again := begin(t, s, "again")
-	held, err := again.HoldID(old.ID())
+	held, err := again.HoldID(old.Handle().ID)
 	require.NoError(t, err)
 	require.Same(t, old, held)
 	r.Rollback()
@@ -374,10 +390,9 @@ func TestRemoveFreesTheKey(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, bytes.Repeat([]byte{1}, 1000), b)
 	again.Rollback()
-	_, err = begin(t, s, "late").HoldID(old.ID())
-	var stale *shmstore.StaleError
-	require.ErrorAs(t, err, &stale, "it went with who held it")
-	require.Equal(t, old.ID(), stale.Handle.ID)
+	_, err = begin(t, s, "late").HoldID(old.Handle().ID)
+	require.ErrorIs(t, err, shmstore.ErrStale, "it went with who held it")
+	require.ErrorContains(t, err, fmt.Sprintf("id %d", old.Handle().ID))
 }
 
 func TestDropGivesUpOneKey(t *testing.T) {
@@ -386,7 +401,7 @@ func TestDropGivesUpOneKey(t *testing.T) {
 	a := put(t, r, "a", 1000, 1)
 	put(t, r, "b", 1000, 2)
 	r.Drop("b")
-	_, err := r.Object(a.ID())
+	_, err := r.Object(a.Handle().ID)
 	require.NoError(t, err)
 	require.Equal(t, []string{"a"}, s.Holders()[0].Keys)
 	ok, err := s.Evict("b")
@@ -416,11 +431,11 @@ func TestClear(t *testing.T) {
 	_, err = s.Pin("b")
 	require.NoError(t, err)
 	require.NoError(t, s.Clear())
-	require.False(t, s.Cached("a") || s.Cached("b"))
-	require.Equal(t, 1, s.Len(), "what was aborted waits for the fence")
+	require.False(t, cached(s, "a") || cached(s, "b"))
+	require.Equal(t, 1, chunks(t, s), "what was aborted waits for the fence")
 	s.Fence().Passed()
-	require.Zero(t, s.Len())
-	require.Greater(t, idle(t, s, "a", 100, 1).ID(), o.ID(), "ids go on")
+	require.Zero(t, chunks(t, s))
+	require.Greater(t, idle(t, s, "a", 100, 1).Handle().ID, o.Handle().ID, "ids go on")
 }
 
 func TestReservations(t *testing.T) {
@@ -443,11 +458,11 @@ func TestReservations(t *testing.T) {
 	res, err := r.Reserve("a", 1000, shmstore.PutOptions{Note: []byte("note"), Tenant: "t", Cost: time.Second})
 	require.NoError(t, err)
 	require.Len(t, res.Bytes(), 1000)
-	require.False(t, s.Cached("a"))
+	require.False(t, cached(s, "a"))
 	_, err = begin(t, s, "other").Reserve("a", 10, shmstore.PutOptions{})
-	var exists *shmstore.KeyExistsError
+	var exists *shmstore.KeyError
 	require.ErrorAs(t, err, &exists)
-	require.Equal(t, &shmstore.KeyExistsError{Key: "a", Reserved: true}, exists)
+	require.Equal(t, &shmstore.KeyError{Key: "a", Err: shmstore.ErrKeyExists, Reserved: true}, exists)
 	copy(res.Bytes(), "payload")
 	res.SetCost(time.Minute)
 	o, err := res.Commit(1)
@@ -459,7 +474,7 @@ func TestReservations(t *testing.T) {
 	require.ErrorContains(t, err, "ended already")
 	res.Discard() // nothing
 	require.ErrorAs(t, r.CheckKey("a"), &exists)
-	require.False(t, exists.Reserved)
+	require.Equal(t, &shmstore.KeyError{Key: "a", Err: shmstore.ErrKeyExists}, exists)
 	require.NoError(t, r.CheckKey("b"))
 
 	for range 100 { // what was given up leaves nothing behind
@@ -476,7 +491,7 @@ func TestReservations(t *testing.T) {
 	_, err = res.Commit(1)
 	require.ErrorIs(t, err, shmstore.ErrEnded)
 	res.Discard()
-	require.False(t, s.Cached("late"))
+	require.False(t, cached(s, "late"))
 }
 
 func TestFullStoreNamesWhatIsInTheWay(t *testing.T) {
@@ -493,19 +508,19 @@ func TestFullStoreNamesWhatIsInTheWay(t *testing.T) {
 	var full *shmstore.FullError
 	require.ErrorAs(t, err, &full)
 	require.ErrorIs(t, err, shmring.ErrFull)
-	require.Greater(t, full.Blocked.Leased, int64(3000))
-	require.Greater(t, full.Blocked.Quarantined, int64(2000))
-	require.Greater(t, full.Blocked.Reserved, int64(4000))
+	require.Greater(t, full.Leased, int64(3000))
+	require.Greater(t, full.Quarantined, int64(2000))
+	require.Greater(t, full.Reserved, int64(4000))
 	require.ErrorContains(t, err, "PutOptions.Wait")
 	res.Discard()
 
 	_, err = r.Put("t1", make([]byte, 1500), shmstore.PutOptions{Tenant: "small"})
 	require.NoError(t, err)
 	_, err = r.Put("t2", make([]byte, 1500), shmstore.PutOptions{Tenant: "small"})
-	var quota *shmstore.QuotaError
-	require.ErrorAs(t, err, &quota)
-	require.Equal(t, "small", quota.Tenant)
-	require.EqualValues(t, 2048, quota.Quota)
+	full = nil
+	require.ErrorAs(t, err, &full)
+	require.Equal(t, "small", full.Tenant)
+	require.Equal(t, 2048, full.Size)
 	_, err = r.Put("t3", make([]byte, 3000), shmstore.PutOptions{Tenant: "small"})
 	var large *shmstore.TooLargeError
 	require.ErrorAs(t, err, &large)
@@ -517,7 +532,7 @@ func TestFullStoreNamesWhatIsInTheWay(t *testing.T) {
 		}
 	}
 	require.ErrorAs(t, err, &full)
-	require.Equal(t, 6, full.Blocked.MaxObjects)
+	require.Equal(t, 6, full.MaxObjects)
 	require.ErrorContains(t, err, "raise MaxObjects")
 	r.Rollback()
 	_, err = begin(t, s, "huge").Put("huge", make([]byte, 16<<10), shmstore.PutOptions{})
@@ -533,7 +548,7 @@ func TestReaderLooksInPlace(t *testing.T) {
 			require.NoError(t, err)
 			_, err = shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir, Size: o.Size})
 			require.ErrorContains(t, err, "slots")
-			h := s.Handle(idle(t, s, "a", 5000, 7))
+			h := idle(t, s, "a", 5000, 7).Handle()
 			v, err := r.Get(h)
 			require.NoError(t, err)
 			for i := range 50 {
@@ -551,10 +566,8 @@ func TestReaderLooksInPlace(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, ok)
 			_, err = r.Get(h)
-			var stale *shmstore.StaleError
-			require.ErrorAs(t, err, &stale)
-			require.Equal(t, h, stale.Handle)
 			require.ErrorIs(t, err, shmstore.ErrStale)
+			require.ErrorContains(t, err, fmt.Sprintf("id %d at offset %d", h.ID, h.Offset))
 			require.NoError(t, r.Close())
 			require.NoError(t, r.Close())
 			_, err = r.Get(h)
@@ -566,7 +579,7 @@ func TestReaderLooksInPlace(t *testing.T) {
 // A handle comes from another process, so it may be anything.
 func TestReaderRefusesHandlesThatLeadNowhere(t *testing.T) {
 	s, o := inFolder(t, shmstore.Options{})
-	good := s.Handle(idle(t, s, "a", 5000, 7))
+	good := idle(t, s, "a", 5000, 7).Handle()
 	r, err := shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir, Size: o.Size})
 	require.NoError(t, err)
 	for name, change := range map[string]func(h *shmstore.Handle){
@@ -616,8 +629,8 @@ func TestAdopt(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, r.Commit())
 			r.Abort()
-			unused := s.Handle(idle(t, s, "idle", 3000, 5))
-			damaged := s.Handle(idle(t, s, "damaged", 3000, 6))
+			unused := idle(t, s, "idle", 3000, 5).Handle()
+			damaged := idle(t, s, "damaged", 3000, 6).Handle()
 			s.Segment().Bytes()[damaged.Offset+2999]++
 			require.NoError(t, s.Detach())
 
@@ -639,9 +652,9 @@ func TestAdopt(t *testing.T) {
 			next := begin(t, s, "next")
 			o2, err := next.Lookup("used", 1)
 			require.NoError(t, err)
-			require.Equal(t, s.Handle(o2).Length, uint64(5000))
+			require.Equal(t, o2.Handle().Length, uint64(5000))
 			require.Equal(t, "a note", string(o2.Note()))
-			require.Equal(t, used.ID(), o2.ID())
+			require.Equal(t, used.Handle().ID, o2.Handle().ID)
 			next.Rollback()
 			v, err := reader.Get(unused)
 			require.NoError(t, err)
@@ -800,7 +813,7 @@ func TestRandomRequests(t *testing.T) {
 	s.Fence().Passed()
 	_, err := s.EvictAll()
 	require.NoError(t, err)
-	require.Zero(t, s.Len(), "something stays though every request has ended")
+	require.Zero(t, chunks(t, s), "something stays though every request has ended")
 	st, err := s.Stats()
 	require.NoError(t, err)
 	require.Zero(t, st.Leases+st.Requests+st.Waiting)
@@ -810,7 +823,8 @@ func TestNewRefusesASegmentOfAnotherSize(t *testing.T) {
 	o := shmstore.Options{Size: 4096}
 	seg, err := segment.Private(make([]byte, 8192), segment.Options{RingSize: 8192})
 	require.NoError(t, err)
-	_, err = shmstore.New(seg, o)
+	o.Segment = seg
+	_, err = shmstore.Create(o)
 	require.ErrorIs(t, err, segment.ErrSize)
 	require.NotErrorIs(t, err, fs.ErrInvalid)
 }

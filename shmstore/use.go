@@ -80,7 +80,7 @@ const (
 )
 
 func (s *Store) useWord(o *Object) uint64 {
-	u := uint64(s.owner.Word(o.record))
+	u := uint64(s.owner.Word(o))
 	if o.leases > 0 || o.quarantined != nil {
 		u |= useBusy
 	}
@@ -112,7 +112,7 @@ func (s *Store) update(o *Object) {
 		s.file(o, classOf(o))
 	}
 	if o.leases == 0 && o.quarantined == nil {
-		s.owner.Idle(o.record)
+		s.owner.Idle(o)
 	}
 	if o.entry >= 0 {
 		want := s.useWord(o)

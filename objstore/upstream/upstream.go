@@ -36,7 +36,7 @@ type Steps interface {
 	Reserve(key string, v serde.Value, o objstore.PutOptions) (*objstore.Reservation, error)
 	// GetCached returns a handle of the object under a key and counts one use of it:
 	// every reader has to get it once. It ends the touch of the key. It fails with
-	// shmstore.KeyNotFoundError.
+	// objstore.ErrNotFound.
 	GetCached(key string) (objstore.Handle, error)
 
 	// Touch announces that the key will be looked up later in the same request, and must
@@ -83,15 +83,14 @@ func FIFO(f *objstore.FIFO) Steps { return f.Steps(door.Key{}) }
 // none: sentinel.UpstreamText with the errors of stores.
 func Text(err error) string {
 	var (
-		exists  *shmstore.KeyExistsError
-		missing *shmstore.KeyNotFoundError
-		large   *shmstore.TooLargeError
+		key   *shmstore.KeyError
+		large *shmstore.TooLargeError
 	)
 	switch {
-	case errors.As(err, &exists):
-		return fmt.Sprintf("Key '%s' already exists in the storage.", exists.Key)
-	case errors.As(err, &missing):
-		return quoted(missing.Key)
+	case errors.As(err, &key) && key.Err == objstore.ErrKeyExists:
+		return fmt.Sprintf("Key '%s' already exists in the storage.", key.Key)
+	case key != nil:
+		return quoted(key.Key)
 	case errors.As(err, &large) && large.Format:
 		return "" // an OverflowError there, whose text depends on the Python
 	case errors.As(err, &large) && !large.Ring:
