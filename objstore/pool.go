@@ -186,7 +186,10 @@ func (p *Pool) Abandon() error { return p.store.Abandon() }
 
 // Evict makes the object under a key go at once if nobody can need it, and reports
 // whether it did.
-func (p *Pool) Evict(key string) (bool, error) { return p.store.Evict(key) }
+func (p *Pool) Evict(key string) (bool, error) {
+	gone, err := p.store.Evict(key)
+	return len(gone) > 0, err
+}
 
 // Fence marks a moment in the order of what was sent to the engine. Take it, then send a
 // call that every worker executes in order behind everything sent before (a collective

@@ -96,11 +96,11 @@ func (r *poolRequest) Reserve(key string, v serde.Value, o PutOptions) (*Reserva
 	return reserveNamed(r, key, v, o)
 }
 
-// plan lays the value out. It looks first whether the key may be put, since that can
-// take long.
+// plan lays the value out. It looks first whether the key is there, since that can take
+// long.
 func (r *poolRequest) plan(key string, v serde.Value) (*serde.Plan, error) {
-	if err := r.CheckKey(key); err != nil {
-		return nil, err
+	if r.p.Cached(key) {
+		return nil, &shmstore.KeyError{Key: key, Err: ErrKeyExists}
 	}
 	return serde.NewPlan(v, r.p.chunks.options)
 }

@@ -204,8 +204,8 @@ func (s poolSteps) unnamedRequest() (stepRequest, error) {
 func (s poolSteps) touch(key string) (bool, error) { return s.p.store.Pin(key) }
 func (s poolSteps) untouch(key string)             { s.p.store.Unpin(key) }
 func (s poolSteps) untouchAll()                    { s.p.store.Unpin() }
-func (s poolSteps) freeUnused() ([]uint32, error)  { return s.p.store.EvictAll() }
-func (s poolSteps) evict(key string) (bool, error) { return s.p.store.Evict(key) }
+func (s poolSteps) freeUnused() ([]uint32, error)  { return s.p.store.Evict() }
+func (s poolSteps) evict(key string) (bool, error) { return s.p.Evict(key) }
 
 func (s poolSteps) object(key string) (h Handle, ok bool, err error) {
 	o, err := s.p.store.Find(key)

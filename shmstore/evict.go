@@ -159,48 +159,51 @@ func (s *Store) evict(ids []uint32) (held idSet) {
 	return held
 }
 
-// Evict makes the object under a key go at once if nobody can need it, and reports
-// whether it did.
-func (s *Store) Evict(key string) (bool, error) {
-	if err := s.lock(); err != nil {
-		return false, err
-	}
-	defer s.mu.Unlock()
-	o, ok := s.index[key]
-	if !ok {
-		return false, nil
-	}
-	if s.releaseIfOver(o); o.class != classIdle {
-		return false, nil
-	}
-	err := s.guard(func() error { ok = s.evict([]uint32{o.id}) == nil; return nil })
-	return ok && err == nil, err
-}
-
-// EvictAll evicts every object that nobody can need, whatever it is worth, and returns
-// the ids.
-func (s *Store) EvictAll() ([]uint32, error) {
+// Evict makes the objects under the given keys go at once, or all objects if no key is given, but
+// for those that somebody may need. It returns the ids of those that went.
+func (s *Store) Evict(keys ...string) ([]uint32, error) {
 	if err := s.lock(); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	return s.evictAll()
-}
-
-func (s *Store) evictAll() (freed []uint32, err error) {
-	err = s.guard(func() error {
-		for looks := s.quarantined.Len(); s.look(&looks); {
-		}
-		for id := range s.pool.Live() {
-			if s.objects[id].class == classIdle {
-				freed = append(freed, id)
+	if len(keys) == 0 {
+		return s.evictAll()
+	}
+	var ids []uint32
+	for _, key := range keys {
+		if o, ok := s.index[key]; ok {
+			if s.releaseIfOver(o); o.class == classIdle {
+				ids = append(ids, o.id)
 			}
 		}
-		s.evict(freed)
+	}
+	slices.Sort(ids)
+	return s.evictIdle(slices.Compact(ids))
+}
+
+func (s *Store) evictAll() ([]uint32, error) {
+	err := s.guard(func() error {
+		for looks := s.quarantined.Len(); s.look(&looks); {
+		}
 		return nil
 	})
-	// Those that a reader looks at stay, and those behind a fault.
-	return slices.DeleteFunc(freed, func(id uint32) bool { return s.objects[id] != nil }), err
+	if err != nil {
+		return nil, err
+	}
+	var ids []uint32
+	for id := range s.pool.Live() {
+		if s.objects[id].class == classIdle {
+			ids = append(ids, id)
+		}
+	}
+	return s.evictIdle(ids)
+}
+
+// evictIdle evicts idle objects, and returns the ids of those that went: not those that a reader
+// looks at, nor those behind a fault.
+func (s *Store) evictIdle(ids []uint32) ([]uint32, error) {
+	err := s.guard(func() error { s.evict(ids); return nil })
+	return slices.DeleteFunc(ids, func(id uint32) bool { return s.objects[id] != nil }), err
 }
 
 // fullError returns what is in the way; readers hold the objects held.

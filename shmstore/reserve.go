@@ -49,20 +49,6 @@ func costOf(o PutOptions, bytes int) float64 {
 	return 3e6 + 8e6*float64(bytes)/(1<<20)
 }
 
-// CheckKey returns why the request can't put an object under a key now, if so: a
-// [ErrKeyExists], or one of the request. It is for callers to whom making the object
-// ready costs much.
-func (r *Request) CheckKey(key string) error {
-	if !utf8.ValidString(key) {
-		return fmt.Errorf("%w: key %q is not UTF-8", errInvalid, key)
-	}
-	if err := r.s.lock(); err != nil {
-		return err
-	}
-	defer r.s.mu.Unlock()
-	return r.mayPut(key)
-}
-
 // mayPut returns what is in the way of an object under a key, besides room.
 func (r *Request) mayPut(key string) error {
 	s := r.s
