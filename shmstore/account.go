@@ -134,6 +134,7 @@ func (s *Store) file(o *Object, c class) {
 			t.idleBytes += o.extent
 		}
 	}
+	mustHold(s.checkFiled, o)
 	if was != classIdle && (c == classIdle || c == classNone) {
 		s.available(o, t)
 	}

@@ -209,5 +209,6 @@ func (s *Store) allocateNow(o *Object, size int, as line.Turn) (payload []byte, 
 	s.objects[o.id] = o
 	s.pending[o.key] = o
 	s.account(o)
+	mustHold(s.checkBytes, o)
 	return payload, nil
 }

@@ -62,6 +62,7 @@ func (s *Store) drop(o *Object, forget func(*evict.Entry)) {
 		s.leaveQuarantine(o)
 	}
 	s.forget(o)
+	mustHold(s.checkFreed, o)
 }
 
 // discard gives up a chunk that was not published. An object that can't be dropped
@@ -97,6 +98,7 @@ func (s *Store) changed(o *Object) error {
 	if o.state == reserved || o.state == discarded {
 		return nil
 	}
+	mustHold(s.checkHeld, o)
 	s.file(o, classOf(o))
 	return s.guard(func() error { s.update(o); return nil })
 }
