@@ -65,9 +65,9 @@ var (
 	ErrForeign = sidecar.ErrForeign
 	// ErrUnsafe reports that a segment exists but must not be trusted.
 	ErrUnsafe = segment.ErrUnsafe
-	// ErrSize is wrapped by segment.SizeError.
+	// ErrSize reports that a segment has another size than its user expects.
 	ErrSize = segment.ErrSize
-	// ErrNoSpace reports that the memory for a segment is not there, see segment.SpaceError.
+	// ErrNoSpace reports that the memory for a segment is not there.
 	ErrNoSpace = segment.ErrNoSpace
 	// ErrMemory reports that memory is not as it was required.
 	ErrMemory = memory.ErrMissing
