@@ -32,6 +32,16 @@ func classOf(o *Object) class {
 	return classIdle
 }
 
+// ledger is who takes the bytes of a store, and what is known of where there is room.
+type ledger struct {
+	room    int64 // bytes that chunks can take
+	bytes   [classes]int64
+	idle    idleSet
+	sample  int // where cheapest goes on
+	tenants map[string]*tenant
+	search  search
+}
+
 // tenant is what one tenant has in a store.
 type tenant struct {
 	used      int64 // bytes
@@ -73,7 +83,7 @@ func (b *idleSet) has(o *Object) bool {
 
 // account counts the chunk of a new object, for the store and its tenant.
 func (s *Store) account(o *Object) {
-	o.extent = s.extent(o.size - shmring.HeaderSize)
+	o.extent = s.extent(o.chunk.Size - shmring.HeaderSize)
 	o.search = s.search.n
 	if o.tenant != "" {
 		s.tenantOf(o.tenant).used += o.extent
@@ -188,7 +198,7 @@ func (s *Store) released() bool {
 		return false
 	}
 	holds, dead := s.sidecar.Held()
-	s.dead += dead
+	s.counts.dead += dead
 	for id := range s.search.held {
 		if _, ok := holds[id]; !ok {
 			return true

@@ -109,8 +109,7 @@ func (s *Store) restore() (a Adoption) {
 			continue
 		}
 		f := found{o: s.newObject()}
-		f.o.address, f.o.id, f.o.size, f.o.entry = r.Address, r.ID, r.Size, i
-		f.o.descriptionOffset, f.o.descriptionLength, f.o.sum, f.o.fullSum = r.DescriptionOffset, r.DescriptionLength, r.Sum, r.Full
+		f.o.chunk, f.o.entry = r, i
 		f.use, f.useOK = s.sidecar.Use(i)
 		byID[r.ID] = f
 		if !idBefore(r.ID, state.NextID) { // a state record was damaged
@@ -149,7 +148,7 @@ func (s *Store) restore() (a Adoption) {
 		}
 	}
 	held, dead := s.sidecar.Held()
-	s.dead += dead
+	s.counts.dead += dead
 	byKey := map[string]*Object{}
 	for i, k := range kept {
 		f := byID[k.ID]
@@ -161,22 +160,22 @@ func (s *Store) restore() (a Adoption) {
 		if f.use&useRetired != 0 {
 			o.state = retired
 		}
-		_, looked := held[o.id]
+		_, looked := held[o.chunk.ID]
 		switch {
 		case verified[i]:
-			s.pool.Publish(o.id) // the id may be away, if the writer was killed while it evicted
+			s.pool.Publish(o.chunk.ID) // the id may be away, if the writer was killed while it evicted
 		case looked:
 			// A reader looks at it, whatever it is. It goes when nobody does.
 			o.state = retired
 			f.use &^= useBusy
 		default:
-			s.pool.Free(o.id)
+			s.pool.Free(o.chunk.ID)
 			continue
 		}
 		if twin := byKey[o.key]; o.state == committed && twin != nil {
 			// Killed between the commit of a new one and the end of the old one.
 			older := o
-			if idBefore(twin.id, o.id) {
+			if idBefore(twin.chunk.ID, o.chunk.ID) {
 				older = twin
 			}
 			older.state = retired
@@ -185,7 +184,7 @@ func (s *Store) restore() (a Adoption) {
 		if o.state == committed {
 			byKey[o.key] = o
 		}
-		s.objects[o.id] = o
+		s.objects[o.chunk.ID] = o
 		s.locate(o)
 		s.account(o)
 		inUse := f.use&useBusy != 0
@@ -225,19 +224,19 @@ func (s *Store) restore() (a Adoption) {
 
 // verify compares an object with its chunk, and reads its description.
 func (s *Store) verify(o *Object) error {
-	c, err := shmring.ReadChunk(s.seg.Ring(), o.address)
+	c, err := shmring.ReadChunk(s.seg.Ring(), o.chunk.Address)
 	if err != nil {
 		return err
 	}
-	from, n := o.descriptionOffset, o.descriptionLength
-	if c.ID != o.id && c.ID != shmring.DeadID && c.ID != shmring.GoneID || c.Size != o.size ||
+	from, n := o.chunk.DescriptionOffset, o.chunk.DescriptionLength
+	if c.ID != o.chunk.ID && c.ID != shmring.DeadID && c.ID != shmring.GoneID || c.Size != o.chunk.Size ||
 		from < minDescriptionOffset || n < 0 || from > len(c.Payload) || n > len(c.Payload)-from {
 		return errDescription
 	}
 	if s.opt.Payloads == nil && from < plainLead-shmring.HeaderSize {
 		return errDescription
 	}
-	if sidecar.PayloadSum(c.Payload, from+n, o.fullSum) != o.sum {
+	if sidecar.PayloadSum(c.Payload, from+n, o.chunk.Full) != o.chunk.Sum {
 		return fmt.Errorf("%w: checksum", errDescription)
 	}
 	return o.parseDescription(c.Payload[from : from+n])

@@ -51,8 +51,9 @@ func newStore(seg *segment.Segment, o Options) *Store {
 		opt: o, owner: uncounted{}, seg: seg, sidecar: seg.Sidecar(), readers: o.Readers,
 		pool:    shmring.NewPool(seg.Ring(), o.pool()),
 		objects: map[uint32]*Object{}, index: map[string]*Object{}, pending: map[string]*Object{},
-		pinned: map[*Object]struct{}{}, requests: map[string]*Request{}, tenants: map[string]*tenant{},
-		evictor: evict.New(), markedIDs: o.FirstID, idle: idleSet{kind: idleOfStore},
+		pinned: map[*Object]struct{}{}, requests: map[string]*Request{},
+		evictor: evict.New(), markedIDs: o.FirstID,
+		ledger: ledger{idle: idleSet{kind: idleOfStore}, tenants: map[string]*tenant{}},
 	}
 	s.room = int64(s.pool.Largest()) // nothing is in it yet
 	s.waiters.Left = func(w *line.Waiter) { s.forgetTenant(w.Tenant) }

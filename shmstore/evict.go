@@ -23,7 +23,7 @@ func (s *Store) place(size int, tenant string, as line.Turn) (address uint64, id
 	if as&^line.OfTenant == line.Polling {
 		looks = maxPollLooks
 	}
-	looks = min(looks, s.quarantined.Len())
+	looks = min(looks, s.quarantined.objects.Len())
 	if err := s.admit(size, tenant, as, &looks); err != nil {
 		return 0, 0, nil, err
 	}
@@ -44,7 +44,7 @@ func (s *Store) place(size int, tenant string, as line.Turn) (address uint64, id
 		}
 		if !s.hopeless(need) {
 			victims, ok := s.pool.Cheapest(size, func(id uint32) (float64, bool) {
-				s.looked++
+				s.counts.looked++
 				if held.has(id) {
 					return 0, false
 				}
@@ -69,7 +69,7 @@ func (s *Store) freeEntry(size int, looks *int) error {
 		victim, ok := s.cheapest(s.idle.items, held)
 		switch {
 		case ok:
-			held.add(s.evict([]uint32{victim.id}))
+			held.add(s.evict([]uint32{victim.chunk.ID}))
 		case !s.look(looks):
 			return s.fullError(size, held)
 		}
@@ -102,9 +102,9 @@ func (s *Store) cheapest(idle []*Object, held idSet) (best *Object, ok bool) {
 	least, n := 0.0, 0
 	for i := range idle {
 		o := idle[(s.sample+i)%len(idle)]
-		s.looked++
+		s.counts.looked++
 		n++
-		if c, _ := s.loss(o); !held.has(o.id) && (best == nil || c < least) {
+		if c, _ := s.loss(o); !held.has(o.chunk.ID) && (best == nil || c < least) {
 			best, least = o, c
 		}
 		if n >= maxSample && best != nil {
@@ -145,7 +145,7 @@ func (s *Store) evict(ids []uint32) (held idSet) {
 	if s.sidecar != nil {
 		var dead int
 		holds, dead = s.sidecar.Held()
-		s.dead += dead
+		s.counts.dead += dead
 	}
 	for _, id := range ids {
 		if _, ok := holds[id]; ok {
@@ -173,7 +173,7 @@ func (s *Store) Evict(keys ...string) ([]uint32, error) {
 	for _, key := range keys {
 		if o, ok := s.index[key]; ok {
 			if s.releaseIfOver(o); o.class == classIdle {
-				ids = append(ids, o.id)
+				ids = append(ids, o.chunk.ID)
 			}
 		}
 	}
@@ -183,7 +183,7 @@ func (s *Store) Evict(keys ...string) ([]uint32, error) {
 
 func (s *Store) evictAll() ([]uint32, error) {
 	err := s.guard(func() error {
-		for looks := s.quarantined.Len(); s.look(&looks); {
+		for looks := s.quarantined.objects.Len(); s.look(&looks); {
 		}
 		return nil
 	})

@@ -68,7 +68,7 @@ func (s *Store) retire(o *Object) {
 }
 
 func (s *Store) forget(o *Object) {
-	delete(s.objects, o.id)
+	delete(s.objects, o.chunk.ID)
 	delete(s.pinned, o)
 	if s.index[o.key] == o {
 		delete(s.index, o.key)
@@ -78,7 +78,7 @@ func (s *Store) forget(o *Object) {
 
 func (s *Store) watch(o *Object, present bool) {
 	if s.opt.Watch != nil {
-		s.opt.Watch(Change{Key: o.key, ID: o.id, Present: present})
+		s.opt.Watch(Change{Key: o.key, ID: o.chunk.ID, Present: present})
 	}
 }
 

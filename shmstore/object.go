@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ringcache/ringcache/internal/evict"
+	"github.com/ringcache/ringcache/internal/sidecar"
 )
 
 // Object is one payload, with what a [Store] keeps of it. What a caller can ask an Object for
@@ -15,16 +16,15 @@ type Object struct {
 	// so that there is one record for each object. NewObject sets it, and nothing else.
 	Record any
 
-	key     string
-	address uint64 // of the chunk, in the bytes that the pool allocates
-	id      uint32
-	size    int    // of the chunk, with its header
-	offset  uint64 // of the payload, in the segment
-	length  int    // of the payload
-	state   objectState
-	tenant  string
-	cost    float64 // of making it again, in nanoseconds
-	note    []byte
+	key    string
+	tenant string
+	cost   float64 // of making it again, in nanoseconds
+	note   []byte
+	state  objectState
+	chunk  sidecar.Record // with what the store writes beside the payload, its description
+	entry  int            // in the sidecar's table, -1 if none
+	offset uint64         // of the payload, in the segment
+	length int            // of the payload
 
 	leases int // of requests that have not ended
 	sent   int // of them, of requests that were committed
@@ -38,11 +38,6 @@ type Object struct {
 	fence       uint64       // the one that ends the quarantine
 	until       time.Time    // or then, if nobody is inside
 	cached      *evict.Entry // nil but while it has its key
-
-	entry                                int // in the sidecar, -1 if none
-	descriptionOffset, descriptionLength int // of what the store writes beside the payload
-	sum                                  uint32
-	fullSum                              bool
 }
 
 type objectState uint8
@@ -62,7 +57,7 @@ func (o *Object) Note() []byte { return o.note }
 
 // Handle returns where the payload is.
 func (o *Object) Handle() Handle {
-	return Handle{Offset: o.offset, Length: uint64(o.length), ID: o.id}
+	return Handle{Offset: o.offset, Length: uint64(o.length), ID: o.chunk.ID}
 }
 
 // Handle is where a payload is. Another process that has attached the segment

@@ -37,7 +37,7 @@ func (s *Store) admit(size int, tenant string, as line.Turn, looks *int) error {
 		}
 		if t.used-t.idleBytes+need <= quota {
 			if victim, ok := s.cheapest(t.idle.items, held); ok {
-				held.add(s.evict([]uint32{victim.id}))
+				held.add(s.evict([]uint32{victim.chunk.ID}))
 				continue
 			}
 		}

@@ -38,7 +38,7 @@ func (r *Request) end(from requestState, aborted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.state == requestOpen && from == requestCommitted && !s.state.Closed {
-		s.misused++
+		s.counts.misused++
 	}
 	if r.state == from && !s.state.Closed {
 		r.endNow(aborted)

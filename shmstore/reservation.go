@@ -74,7 +74,7 @@ func (r *Reservation) Commit(n int) (*Object, error) {
 func (r *Reservation) checksum() (sum uint32) {
 	if s := r.r.s; s.sidecar != nil {
 		_ = s.guard(func() error {
-			sum = sidecar.PayloadSum(r.payload, r.o.descriptionOffset+r.o.descriptionLength, s.opt.FullSums)
+			sum = sidecar.PayloadSum(r.payload, r.o.chunk.DescriptionOffset+r.o.chunk.DescriptionLength, s.opt.FullSums)
 			return nil
 		})
 	}
@@ -96,7 +96,7 @@ func (r *Reservation) commit(sum uint32) error {
 	err := s.guardObject(o, func() error {
 		s.owner.Commit(o)
 		mem.Fence() // everything written so far comes before the handle
-		o.sum = sum
+		o.chunk.Sum, o.chunk.Full = sum, s.opt.FullSums
 		s.publish(o)
 		return nil
 	})

@@ -116,8 +116,8 @@ func (r *Request) Reserve(key string, n int, po PutOptions) (*Reservation, error
 	}
 	o := s.newObject()
 	o.key, o.tenant, o.cost, o.note = key, po.Tenant, costOf(po, max(back, n-front)), bytes.Clone(po.Note)
-	o.descriptionOffset, o.descriptionLength = front, o.descriptionSize()
-	gap := o.descriptionLength
+	o.chunk.DescriptionOffset, o.chunk.DescriptionLength = front, o.descriptionSize()
+	gap := o.chunk.DescriptionLength
 	if s.opt.Payloads != nil {
 		gap += padding(front + gap + po.AlignAt)
 	}
@@ -134,9 +134,9 @@ func (r *Request) Reserve(key string, n int, po PutOptions) (*Reservation, error
 		if s.opt.Payloads == nil {
 			clear(payload[:plainLead-shmring.HeaderSize])
 		}
-		o.describe(payload[front : front+o.descriptionLength])
+		o.describe(payload[front : front+o.chunk.DescriptionLength])
 		failpoint.Hit("reserve.copy.meta")
-		clear(payload[front+o.descriptionLength : front+gap]) // no bytes of older objects between
+		clear(payload[front+o.chunk.DescriptionLength : front+gap]) // no bytes of older objects between
 		return nil
 	})
 	if err != nil {
@@ -193,7 +193,7 @@ func (s *Store) allocateNow(o *Object, size int, as line.Turn) (payload []byte, 
 		return nil, err
 	}
 	err = s.guard(func() (err error) {
-		o.address, o.id, payload, err = s.place(size, o.tenant, as)
+		o.chunk.Address, o.chunk.ID, payload, err = s.place(size, o.tenant, as)
 		return err
 	})
 	if err != nil {
@@ -204,9 +204,9 @@ func (s *Store) allocateNow(o *Object, size int, as line.Turn) (payload []byte, 
 		}
 		return nil, err
 	}
-	o.size = len(payload) + shmring.HeaderSize
+	o.chunk.Size = len(payload) + shmring.HeaderSize
 	s.locate(o)
-	s.objects[o.id] = o
+	s.objects[o.chunk.ID] = o
 	s.pending[o.key] = o
 	s.account(o)
 	mustHold(s.checkBytes, o)

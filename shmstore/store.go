@@ -1,7 +1,6 @@
 package shmstore
 
 import (
-	"container/list"
 	"errors"
 	"fmt"
 	"sync"
@@ -42,35 +41,31 @@ type Store struct {
 	sidecar *sidecar.File // the sidecar; nil if the segment has none
 	owns    bool          // created or adopted the segment, so removes it
 
-	mu        sync.Mutex
+	mu        sync.Mutex // guards all below
+	state     closing.State
 	pool      *shmring.Pool
-	objects   map[uint32]*Object
-	index     map[string]*Object
-	pending   map[string]*Object
-	pinned    map[*Object]struct{}
+	markedIDs uint32 // ids up to here are marked as given out
+	readers   int
+
+	objects map[uint32]*Object
+	index   map[string]*Object
+	pending map[string]*Object
+	pinned  map[*Object]struct{}
+
 	requests  map[string]*Request
 	deadlines deadlines
 	leases    int // of all requests
 	kept      int // requests that keep the segment mapped
-	readers   int
-	misused   int // calls that end a request which was not committed
-	state     closing.State
 
-	markedIDs   uint32        // ids up to here are marked as given out
-	quarantined list.List     // of *Object
-	next        *list.Element // where look goes on, nil: at the front
-	fence       uint64        // the next one's number
-	dead        int           // readers whose slot was found without an owner
-
-	evictor *evict.Policy
-	room    int64 // bytes that chunks can take
-	bytes   [classes]int64
-	idle    idleSet
-	sample  int // where cheapest goes on
-	tenants map[string]*tenant
-	search  search
-	looked  int // objects looked at in search of room
+	quarantined quarantine
+	evictor     *evict.Policy
+	ledger
 	waiters line.Waiters
+	counts  struct {
+		misused int // calls that end a request which was not committed
+		dead    int // readers whose slot was found without an owner
+		looked  int // objects looked at in search of room
+	}
 }
 
 // guard makes a fault in f a [CorruptError].
@@ -86,7 +81,7 @@ func (s *Store) guard(f func() error) error {
 func (s *Store) guardObject(o *Object, f func() error) error {
 	err := s.guard(f)
 	if c, ok := err.(*CorruptError); ok {
-		c.Address, c.ID = o.address, o.id
+		c.Address, c.ID = o.chunk.Address, o.chunk.ID
 	}
 	return err
 }
@@ -115,17 +110,10 @@ func (s *Store) closedError() error { return fmt.Errorf("%w: %s", errClosed, s.s
 // whole chunk behind the header.
 func (s *Store) locate(o *Object) {
 	lead := shmring.HeaderSize
-	o.length = o.size - shmring.HeaderSize
+	o.length = o.chunk.Size - shmring.HeaderSize
 	if s.opt.Payloads == nil {
 		lead = plainLead
-		o.length = o.descriptionOffset - (plainLead - shmring.HeaderSize)
+		o.length = o.chunk.DescriptionOffset - (plainLead - shmring.HeaderSize)
 	}
-	o.offset = uint64(s.opt.DataOffset) + o.address + uint64(lead)
-}
-
-// chunkBytes returns the bytes of a chunk behind its header. The caller is in a guard
-// if it looks at them.
-func (s *Store) chunkBytes(o *Object) []byte {
-	from, to := o.address+shmring.HeaderSize, o.address+uint64(o.size)
-	return s.seg.Ring()[from:to:to]
+	o.offset = uint64(s.opt.DataOffset) + o.chunk.Address + uint64(lead)
 }
