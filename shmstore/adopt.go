@@ -71,6 +71,12 @@ func Adopt(o Options) (*Store, Adoption, error) {
 
 // adoptIn makes a store of what is in a segment.
 func adoptIn(seg *segment.Segment, o Options) (*Store, Adoption, error) {
+	if err := o.fits(seg); err != nil {
+		return nil, Adoption{}, err
+	}
+	if seg.Sidecar() == nil {
+		return nil, Adoption{}, fmt.Errorf("%w: %s has no sidecar, so nothing is known of its objects", segment.ErrForeign, seg.Name())
+	}
 	c := seg.Sidecar().Options()
 	if err := o.accept(c.Generation); err != nil {
 		return nil, Adoption{}, err

@@ -8,8 +8,25 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmstore"
 )
+
+// A segment without a sidecar, or of another size than the options, is refused, and no panic.
+func TestAdoptRefusesAGivenSegmentThatIsNotOfTheOptions(t *testing.T) {
+	o := shmstore.Options{Size: 4096, DataOffset: 32}
+	bare, err := segment.Private(nil, segment.Options{RingSize: 4096, DataOffset: 32})
+	require.NoError(t, err)
+	other := o
+	other.DataOffset = 64
+	shifted, err := segment.Private(nil, other.SegmentOptions())
+	require.NoError(t, err)
+	for seg, want := range map[*segment.Segment]error{bare: segment.ErrForeign, shifted: segment.ErrSize} {
+		o.Segment = seg
+		_, _, err := shmstore.Adopt(o)
+		require.ErrorIs(t, err, want)
+	}
+}
 
 func TestAdopt(t *testing.T) {
 	for _, align := range []int{64, 4096} {

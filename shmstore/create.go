@@ -32,9 +32,8 @@ func Create(o Options) (*Store, error) {
 
 // createIn makes a store in a segment that the caller created, or made over private memory.
 func createIn(seg *segment.Segment, o Options) (*Store, error) {
-	if len(seg.Ring()) != o.Size || len(seg.Secret()) != o.DataOffset {
-		return nil, fmt.Errorf("%w: %s has %d bytes, want %d (%d in front of %d)",
-			segment.ErrSize, seg.Name(), len(seg.Bytes()), o.DataOffset+o.Size, o.DataOffset, o.Size)
+	if err := o.fits(seg); err != nil {
+		return nil, err
 	}
 	if c := seg.Sidecar(); c != nil && (c.Options().Policy != sidecar.Pool || c.State().Epoch > 1 || c.State().Clean) {
 		return nil, fmt.Errorf("%w: segment %s has a sidecar for the policy %v that was in use; adopt it", errInvalid, seg.Name(), c.Options().Policy)
@@ -44,6 +43,15 @@ func createIn(seg *segment.Segment, o Options) (*Store, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// fits returns an error unless a segment that the caller brings has the sizes of the options.
+func (o Options) fits(seg *segment.Segment) error {
+	if len(seg.Ring()) == o.Size && len(seg.Secret()) == o.DataOffset {
+		return nil
+	}
+	return fmt.Errorf("%w: %s has %d bytes behind %d, want %d behind %d",
+		segment.ErrSize, seg.Name(), len(seg.Ring()), len(seg.Secret()), o.Size, o.DataOffset)
 }
 
 func newStore(seg *segment.Segment, o Options) *Store {

@@ -34,9 +34,8 @@ type PutOptions struct {
 	Wait context.Context
 	// Front is for a store with a PayloadOwner: so many bytes of the payload are its
 	// front, with which Reservation.Bytes begins, and the others its back, with which
-	// it ends. Between them the store
-	// keeps the description, and so many bytes of 0 that byte AlignAt of the back is
-	// at a multiple of 64 in the segment.
+	// Reservation.Bytes ends. Between them the store keeps the description, and so many
+	// bytes of 0 that byte AlignAt of the back is at a multiple of 64 in the segment.
 	Front, AlignAt int
 }
 
@@ -85,8 +84,7 @@ func (r *Request) Put(key string, payload []byte, o PutOptions) (*Object, error)
 
 // Reserve takes a chunk for a payload of n bytes. No error leaves anything behind:
 //   - [ErrKeyExists]: use Lookup;
-//   - [TooLargeError], or [FullError] after everything idle that helps
-//     was evicted;
+//   - [TooLargeError], or [FullError] after everything idle that helps was evicted;
 //   - [ErrEnded], fs.ErrClosed, fs.ErrInvalid.
 //
 // The caller must fill all of it: what is not filled still has the bytes of an older
