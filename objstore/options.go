@@ -89,7 +89,7 @@ type Options struct {
 	ReaderSlots int
 	// FullSums makes the sidecar's checksums cover every byte of an object, so that
 	// AdoptPool finds any change that something else made to it. Without, they cover
-	// objects up to 64 KiB, and samples of larger ones (sidecar.PayloadSum): a full
+	// objects up to 64 KiB, and samples of larger ones (docs/format.md): a full
 	// sum takes longer than writing the object.
 	FullSums bool
 }

@@ -35,7 +35,8 @@ type Reader struct {
 }
 
 // Open attaches to the segment name and takes a slot. Errors are those of
-// segment.Attach, sidecar.Open, and [segment.ErrBusy] if all slots are taken.
+// segment.Attach; [segment.ErrForeign] if there is no sidecar, and [shmring.ErrCorrupt] if it is
+// damaged; and [segment.ErrBusy] if all slots are taken.
 func Open(name string, o ReaderOptions) (*Reader, error) {
 	seg, err := segment.Attach(segment.Options{Name: name, RingSize: o.Size, DataOffset: o.DataOffset, Dir: o.Dir, ReadOnly: true})
 	if err != nil {
