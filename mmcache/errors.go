@@ -10,7 +10,7 @@ import (
 )
 
 // Errors of the segment and the handles of mode shm are those of the packages below:
-// segment.ErrExists, segment.ErrNoSpace, objstore.ErrStale, objstore.ErrBadSignature and
+// segment.ErrOwned, segment.ErrNoSpace, objstore.ErrStale, objstore.ErrBadSignature and
 // so on.
 var (
 	// ErrInvalid is the error of an argument that makes no sense.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
 	"sync/atomic"
 
@@ -12,7 +13,6 @@ import (
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring/memory"
-	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
@@ -64,7 +64,7 @@ func OpenShared(o Options) (*Shared, error) {
 // openStore adopts a store, or makes one if there is none to adopt.
 func (s *Shared) openStore(adopt bool, o objstore.Options) (store objstore.Store, err error) {
 	if adopt {
-		if store, s.adoption, err = objstore.Adopt(o); !errors.Is(err, segment.ErrNotExist) {
+		if store, s.adoption, err = objstore.Adopt(o); !errors.Is(err, fs.ErrNotExist) {
 			return store, err
 		}
 	}

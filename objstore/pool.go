@@ -2,6 +2,7 @@ package objstore
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -30,13 +31,7 @@ type poolStore struct {
 // createPool makes a pool of options that were resolved.
 func createPool(o Options) (*poolStore, error) {
 	p, so := newPool(o)
-	var err error
-	if o.Segment != nil {
-		_, err = shmstore.New(o.Segment, so)
-	} else {
-		_, err = shmstore.Create(so)
-	}
-	if err != nil {
+	if _, err := shmstore.Create(so); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -90,6 +85,21 @@ func (p *poolStore) own(s *shmstore.Store) shmstore.PayloadOwner {
 	return poolOwner{p}
 }
 
+// Name implements [Store].
+func (p *poolStore) Name() string { return p.Segment().Name() }
+
+// Cached implements [Store].
+func (p *poolStore) Cached(key string) bool {
+	_, err := p.Find(key)
+	return err == nil
+}
+
+// Evict implements [Store].
+func (p *poolStore) Evict(key string) (bool, error) {
+	gone, err := p.Store.Evict(key)
+	return len(gone) > 0, err
+}
+
 // ResetReaders implements [Store].
 func (p *poolStore) ResetReaders(readers int) error {
 	if readers != 0 {
@@ -103,8 +113,8 @@ func (p *poolStore) ResetReaders(readers int) error {
 // State implements [Store].
 func (p *poolStore) State() (State, error) {
 	var st State
-	sums, err := p.Store.Inspect(func(r shmstore.Record, state shmstore.ObjectState) {
-		o := r.(*poolObject)
+	sums, err := p.Store.Inspect(func(r *shmstore.Object, state shmstore.ObjectState) {
+		o := record(r)
 		st.Objects = append(st.Objects, ObjectState{ObjectState: state, Uses: o.uses, WrittenOff: o.writtenOff})
 		st.Objects[len(st.Objects)-1].Reads = p.reads(o)
 	})
@@ -123,15 +133,21 @@ func (p *poolStore) VerifyItem(key string, it *serde.Item) error {
 
 // current returns the handle of the object under a key.
 func (p *poolStore) current(key string) (h serde.Address, ok bool, err error) {
-	ok, err = p.Find(key, func(r shmstore.Record) { h = p.handle(&r.(*poolObject).Object) })
-	return h, ok, err
+	o, err := p.Find(key)
+	if errors.Is(err, ErrNotFound) {
+		return h, false, nil
+	}
+	if err == nil {
+		h = p.handle(o)
+	}
+	return h, err == nil, err
 }
 
 // handle returns the handle of an object that is in the store.
 func (p *poolStore) handle(o *shmstore.Object) serde.Address {
-	h := serde.Address{Address: o.Address(), ID: o.ID()}
+	h := p.place(o)
 	if p.opt.Generation.Signed {
-		h.Signature = bytes.Clone(o.Record().(*poolObject).signature[:])
+		h.Signature = bytes.Clone(record(o).signature[:])
 	}
 	return h
 }

@@ -17,9 +17,9 @@ func (s poolSteps) touch(key string) (bool, error) { return s.p.Store.Pin(key) }
 
 func (s poolSteps) untouch(key string) { s.p.Store.Unpin(key) }
 
-func (s poolSteps) untouchAll() { s.p.Store.UnpinAll() }
+func (s poolSteps) untouchAll() { s.p.Store.Unpin() }
 
-func (s poolSteps) freeUnused() ([]uint32, error) { return s.p.Store.EvictAll() }
+func (s poolSteps) freeUnused() ([]uint32, error) { return s.p.Store.Evict() }
 
 func (s poolSteps) current(key string) (serde.Address, bool, error) { return s.p.current(key) }
 
