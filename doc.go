@@ -39,7 +39,6 @@
 //	pycompat         what differs between releases of vLLM; names; Python's lock
 //	shmring          the allocators: a ring and a pool of chunks, over any bytes
 //	shmring/memory   huge pages, NUMA nodes, locked memory
-//	shmring/sidecar  the file beside a segment that makes it crash-proof
 //	shmring/segment  segments in shared memory: create, attach, adopt, sweep
 //	mmhash           identity of media
 //	serde            tensors and items as bytes

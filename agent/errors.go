@@ -16,7 +16,6 @@ import (
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
@@ -37,12 +36,11 @@ var kinds = []struct {
 	kind string
 }{
 	{objstore.ErrKeyExists, "exists"},
-	{segment.ErrExists, "exists_segment"},
-	{sidecar.ErrOwned, "exists_segment"},
-	{sidecar.ErrForeign, "unsupported"},
+	{fs.ErrExist, "exists_segment"},
+	{segment.ErrOwned, "exists_segment"},
+	{segment.ErrForeign, "unsupported"},
 	{segment.ErrNoSpace, "no_space"},
 	{objstore.ErrNotFound, "not_found"},
-	{segment.ErrNotExist, "not_found"},
 	{fs.ErrNotExist, "not_found"},
 	{objstore.ErrBadSignature, "bad_signature"},
 	{serde.ErrMissingSignature, "bad_signature"},

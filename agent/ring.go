@@ -52,9 +52,6 @@ func (a *Agent) ringNew(p *params) (reply, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	if err := o.Validate(); err != nil {
-		return nil, err
-	}
 	if _, ok := a.rings[object]; ok {
 		return nil, invalidf("ring %q exists", object)
 	}
@@ -75,13 +72,10 @@ func (a *Agent) newSegment(name string, size int, g *pycompat.Generation) (*segm
 	if name != "" {
 		return segment.Create(o)
 	}
-	if err := o.Validate(); err != nil {
-		return nil, err
-	}
 	if int64(size) > maxPrivate {
 		return nil, invalidf("size %d: at most %d in private memory", size, maxPrivate)
 	}
-	return segment.Private(make([]byte, size+g.DataOffset), o)
+	return segment.Private(nil, o)
 }
 
 func (a *Agent) sizeAllowed(size int) error {

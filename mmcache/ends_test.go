@@ -12,7 +12,6 @@ import (
 
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/mmcache"
-	"github.com/ringcache/ringcache/shmring/segment"
 )
 
 // Of two Shutdowns that wait, both get what they asked for.
@@ -116,8 +115,8 @@ func TestErrorOfSendIsReturnedAsItIs(t *testing.T) {
 	r, err := c.Begin(ctx, "r")
 	require.NoError(t, err)
 	defer r.Rollback()
-	err = r.Commit(ctx, func(mmcache.Batch) error { return segment.ErrClosed })
-	require.Equal(t, segment.ErrClosed.Error(), err.Error())
+	err = r.Commit(ctx, func(mmcache.Batch) error { return fs.ErrClosed })
+	require.Equal(t, fs.ErrClosed.Error(), err.Error())
 }
 
 // Commit that waits for another request to make an item names its own request.

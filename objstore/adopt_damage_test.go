@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // damagedPool is a pool whose writer has ended, and what it has left.
@@ -234,9 +234,7 @@ func TestAdoptRemovesTheCleanMarkFirst(t *testing.T) {
 					panic(place)
 				}
 			})
-			so := d.o.bytes().Segment()
-			so.Sidecar = nil
-			seg, err := segment.Adopt(so)
+			seg, err := segment.Adopt(d.o.segment())
 			require.NoError(t, err)
 			defer seg.Close()
 			_, _, _ = adoptSegment(seg, d.o)

@@ -7,10 +7,10 @@ import (
 
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/mem"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
@@ -59,8 +59,8 @@ func (c chunks) same(h serde.Address, found uint32) bool {
 func (c chunks) locate(h serde.Address) (shmring.Chunk, error) {
 	chunk, err := shmring.ReadChunk(c.seg.Ring(), h.Address)
 	// An id of 2^31 or more is no id: Python reads it as negative.
-	if id, ok := shmring.ChunkID(c.seg.Ring(), h.Address); !ok || !c.same(h, id) || h.ID >= shmring.IDLimit {
-		return shmring.Chunk{}, &StaleError{Address: h.Address, ID: h.ID, Found: id}
+	if !c.same(h, chunk.ID) || h.ID >= shmring.IDLimit {
+		return shmring.Chunk{}, &StaleError{Address: h.Address, ID: h.ID, Found: chunk.ID}
 	}
 	if err == nil && len(chunk.Payload) < countSize {
 		err = &shmring.CorruptError{Offset: h.Address, What: "payload size", Got: int64(len(chunk.Payload)), Want: "4 or more"}
@@ -107,8 +107,8 @@ func (c chunks) read(h serde.Address) (serde.Value, error) {
 // check compares the id at the handle's address again.
 func (c chunks) check(h serde.Address) error {
 	mem.Fence()
-	if id, ok := shmring.ChunkID(c.seg.Ring(), h.Address); !ok || !c.same(h, id) {
-		return &StaleError{Address: h.Address, ID: h.ID, Found: id}
+	if chunk, _ := shmring.ReadChunk(c.seg.Ring(), h.Address); !c.same(h, chunk.ID) {
+		return &StaleError{Address: h.Address, ID: h.ID, Found: chunk.ID}
 	}
 	return nil
 }

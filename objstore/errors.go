@@ -11,16 +11,16 @@ import (
 )
 
 // What users meet with every request. Other errors are those of the packages below:
-// segment.ErrExists, segment.ErrNoSpace and so on of a segment, an fs.ErrInvalid of an
+// segment.ErrOwned, segment.ErrNoSpace and so on of a segment, an fs.ErrInvalid of an
 // argument that makes no sense, an fs.ErrClosed of a store or a reader that was closed.
 var (
-	// ErrKeyExists is wrapped by [shmstore.KeyExistsError].
+	// ErrKeyExists is wrapped by [shmstore.KeyError].
 	ErrKeyExists = shmstore.ErrKeyExists
-	// ErrNotFound is wrapped by [shmstore.KeyNotFoundError].
+	// ErrNotFound is wrapped by [shmstore.KeyError].
 	ErrNotFound = shmstore.ErrNotFound
 	// ErrTooLarge is wrapped by [shmstore.TooLargeError].
 	ErrTooLarge = shmring.ErrTooLarge
-	// ErrFull is wrapped by [shmstore.FullError], [shmstore.QuotaError] and [HeadError].
+	// ErrFull is wrapped by [shmstore.FullError] and [HeadError].
 	ErrFull = shmring.ErrFull
 	// ErrStale is wrapped by [StaleError].
 	ErrStale = shmstore.ErrStale

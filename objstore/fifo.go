@@ -8,10 +8,10 @@ import (
 
 	"github.com/ringcache/ringcache/internal/closing"
 	"github.com/ringcache/ringcache/internal/line"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // FIFO is the [Store] with vLLM's own rule, bit for bit: chunks are freed in the order of

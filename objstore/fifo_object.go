@@ -43,7 +43,7 @@ func (f *FIFO) find(key string) (*fifoObject, error) {
 		ok = false
 	}
 	if !ok {
-		return nil, &shmstore.KeyNotFoundError{Key: key}
+		return nil, &shmstore.KeyError{Key: key, Err: ErrNotFound}
 	}
 	return o, nil
 }

@@ -35,10 +35,10 @@ func (r *fifoRequest) mayPut(key string) error {
 		return r.notOpen()
 	}
 	if _, ok := f.pending[key]; ok {
-		return &shmstore.KeyExistsError{Key: key, Reserved: true}
+		return &shmstore.KeyError{Key: key, Err: ErrKeyExists, Reserved: true}
 	}
 	if o, ok := f.index[key]; ok && f.canTake(o.counts, 1) {
-		return &shmstore.KeyExistsError{Key: key}
+		return &shmstore.KeyError{Key: key, Err: ErrKeyExists}
 	}
 	return nil
 }

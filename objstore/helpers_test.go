@@ -1,6 +1,7 @@
 package objstore
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -108,15 +109,22 @@ func (w *writer) Len() int {
 		defer w.fifo.mu.Unlock()
 		return w.fifo.ring.Len()
 	}
-	return w.pool.Len()
+	st, _ := w.pool.bytesStore.Inspect(nil)
+	return st.Chunks
 }
 
 // change changes the counts of an object of a pool, and its reads in the segment.
 func (w *writer) change(t testing.TB, key string, f func(o *poolObject, reads []byte)) {
 	t.Helper()
-	ok, err := w.pool.Find(key, func(r shmstore.Record) { f(r.(*poolObject), w.pool.Chunk(r)) })
+	found := false
+	_, err := w.pool.bytesStore.Inspect(func(o *shmstore.Object, state shmstore.ObjectState) {
+		if state.Indexed && o.Key() == key {
+			found = true
+			f(record(o), w.pool.payload(o))
+		}
+	})
 	require.NoError(t, err)
-	require.True(t, ok)
+	require.True(t, found)
 }
 
 // locked runs f under the lock of a store that has objects.
@@ -129,7 +137,7 @@ func (w *writer) locked(t testing.TB, f func()) {
 		return
 	}
 	done := false
-	_, err := w.pool.Inspect(func(shmstore.Record, shmstore.ObjectState) {
+	_, err := w.pool.bytesStore.Inspect(func(*shmstore.Object, shmstore.ObjectState) {
 		if !done {
 			done = true
 			f()
@@ -139,6 +147,11 @@ func (w *writer) locked(t testing.TB, f func()) {
 	require.True(t, done)
 }
 
+// segment returns the options of an existing segment of a pool.
+func (o Options) segment() segment.Options {
+	return segment.Options{Name: o.Name, Dir: o.Dir, RingSize: o.RingSize, DataOffset: o.Generation.DataOffset}
+}
+
 // adoptSegment makes a pool of what is in a segment whose writer just went away.
 func adoptSegment(seg *segment.Segment, o Options) (*writer, shmstore.Adoption, error) {
 	o, err := o.resolvePool()
@@ -146,7 +159,8 @@ func adoptSegment(seg *segment.Segment, o Options) (*writer, shmstore.Adoption, 
 		return nil, shmstore.Adoption{}, err
 	}
 	p, so := newPool(o)
-	_, a, err := shmstore.AdoptSegment(seg, so)
+	so.Segment = seg
+	_, a, err := shmstore.Adopt(so)
 	if err != nil {
 		return nil, a, err
 	}
@@ -195,7 +209,9 @@ func newStoreOf(t testing.TB, k kind, o Options) *store {
 	so := segment.Options{RingSize: o.RingSize, DataOffset: g.DataOffset}
 	own := so
 	if k == pool {
-		own.Sidecar = o.bytes().Segment().Sidecar
+		own.Sidecar = &segment.SidecarOptions{
+			Pool: true, Format: g.Version, Readers: o.Readers, Slots: o.ReaderSlots, Objects: cmp.Or(o.MaxObjects, 1024),
+		}
 	}
 	seg, err := segment.Private(m, own)
 	require.NoError(t, err)

@@ -12,7 +12,6 @@ import (
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
@@ -184,7 +183,7 @@ func TestAdoptDropsWhatIsDamaged(t *testing.T) {
 func TestAdoptErrors(t *testing.T) {
 	w, _, o := realPool(t, Options{})
 	_, _, err := adoptPool(o)
-	require.ErrorIs(t, err, sidecar.ErrOwned)
+	require.ErrorIs(t, err, segment.ErrOwned)
 	require.ErrorContains(t, err, fmt.Sprint(os.Getpid()))
 	require.NoError(t, w.Detach())
 
@@ -230,7 +229,7 @@ func TestReaderOfAForeignSegmentIsNotProtected(t *testing.T) {
 		require.False(t, r.Protected())
 		require.NoError(t, r.Close())
 		_, err = Open("s", ReaderOptions{Dir: dir, RingSize: 1000, Readers: 1, SidecarLock: true})
-		require.ErrorIs(t, err, sidecar.ErrForeign)
+		require.ErrorIs(t, err, segment.ErrForeign)
 	}
 	open()
 	require.NoError(t, seg.Destroy())

@@ -170,16 +170,15 @@ func killNote(nonce uint64, n int) []byte {
 // of them, and the ids of those that have a key.
 func killObjects(w *writer) (all map[uint32]killHandle, index map[string]uint32, err error) {
 	all, index = map[uint32]killHandle{}, map[string]uint32{}
-	_, closed := w.pool.Inspect(func(r shmstore.Record, state shmstore.ObjectState) {
-		o := &r.(*poolObject).Object
+	_, closed := w.pool.bytesStore.Inspect(func(o *shmstore.Object, state shmstore.ObjectState) {
 		if len(o.Note()) != 16 {
 			err = errors.Join(err, fmt.Errorf("key %q has a note of %d bytes", o.Key(), len(o.Note())))
 			return
 		}
 		n := binary.LittleEndian.Uint64(o.Note()[8:])
-		all[o.ID()] = killHandle{o.Key(), w.pool.handle(o), binary.LittleEndian.Uint64(o.Note()), int(n)}
+		all[o.Handle().ID] = killHandle{o.Key(), w.pool.handle(o), binary.LittleEndian.Uint64(o.Note()), int(n)}
 		if state.Indexed {
-			index[o.Key()] = o.ID()
+			index[o.Key()] = o.Handle().ID
 		}
 	})
 	return all, index, errors.Join(err, closed)

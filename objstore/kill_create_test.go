@@ -2,6 +2,7 @@ package objstore
 
 import (
 	"bufio"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -10,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
@@ -62,7 +63,7 @@ func killCreators(t *testing.T, report *killReport, seed uint64, each int) {
 			case 1:
 				w, a, err := adoptPool(killOptions(name, true))
 				if place != "segment.linked" {
-					require.ErrorIs(t, err, segment.ErrNotExist)
+					require.ErrorIs(t, err, fs.ErrNotExist)
 					break
 				}
 				require.NoError(t, err)
@@ -73,7 +74,7 @@ func killCreators(t *testing.T, report *killReport, seed uint64, each int) {
 			}
 			w, err := pool.create(killOptions(name, true))
 			if len(left[place]) == 2 && i%3 == 2 {
-				require.ErrorIs(t, err, segment.ErrExists)
+				require.ErrorIs(t, err, fs.ErrExist)
 				sweepKilled(t, name, true)
 				w, err = pool.create(killOptions(name, true))
 			}
@@ -139,9 +140,9 @@ func TestSweepSparesTheLiving(t *testing.T) {
 	require.NoError(t, err)
 
 	_, err = pool.create(killOptions(name, true))
-	require.ErrorIs(t, err, segment.ErrExists)
+	require.ErrorIs(t, err, fs.ErrExist)
 	_, _, err = adoptPool(killOptions(name, true))
-	require.ErrorIs(t, err, sidecar.ErrOwned)
+	require.ErrorIs(t, err, segment.ErrOwned)
 	got, err := segment.Sweep(segment.SweepOptions{Prefix: name, AnyOwner: true, Remove: true})
 	require.NoError(t, err)
 	require.Len(t, got, 1)

@@ -126,9 +126,9 @@ func TestLookupOfAnAbsentKey(t *testing.T) {
 			_, lookup := r.Lookup("a")
 			_, _, keep := r.Keep("a")
 			for _, err := range []error{lookup, keep} {
-				var missing *shmstore.KeyNotFoundError
+				var missing *shmstore.KeyError
 				require.ErrorAs(t, err, &missing)
-				require.Equal(t, "a", missing.Key)
+				require.Equal(t, shmstore.KeyError{Key: "a", Err: ErrNotFound}, *missing)
 			}
 			r.Rollback()
 		})

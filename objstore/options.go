@@ -7,7 +7,6 @@ import (
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
@@ -165,7 +164,8 @@ func checkReaders(n int) error {
 // matches checks a segment that a caller brings against its options.
 func matches(seg *segment.Segment, ringSize int, g *pycompat.Generation) error {
 	if off := g.DataOffset; len(seg.Ring()) != ringSize || len(seg.Secret()) != off {
-		return &segment.SizeError{Name: seg.Name(), Got: int64(len(seg.Bytes())), Ring: ringSize, DataOffset: off}
+		return fmt.Errorf("%w: %s has %d bytes, want %d (%d in front of a ring of %d); writer and reader must agree on the ring size and the vLLM generation",
+			segment.ErrSize, seg.Name(), len(seg.Bytes()), off+ringSize, off, ringSize)
 	}
 	return nil
 }
@@ -178,8 +178,8 @@ func (o Options) ring() shmring.RingOptions {
 // fifoSegment returns the options of the segment of a FIFO.
 func (o Options) fifoSegment() segment.Options {
 	g := o.Generation
-	return segment.Options{Name: o.Name, RingSize: o.RingSize, DataOffset: g.DataOffset, Dir: o.Dir, Sidecar: &sidecar.Options{
-		Policy: sidecar.FIFO, Generation: g.Version, Owner: o.Owner, Readers: o.Readers, Slots: o.ReaderSlots,
+	return segment.Options{Name: o.Name, RingSize: o.RingSize, DataOffset: g.DataOffset, Dir: o.Dir, Sidecar: &segment.SidecarOptions{
+		Format: g.Version, Owner: o.Owner, Readers: o.Readers, Slots: o.ReaderSlots,
 	}}
 }
 
@@ -187,7 +187,7 @@ func (o Options) fifoSegment() segment.Options {
 func (o Options) bytes() shmstore.Options {
 	g := o.Generation
 	return shmstore.Options{
-		Name: o.Name, Size: o.RingSize, DataOffset: g.DataOffset, MaxObjectSize: o.MaxObjectSize,
+		Name: o.Name, Segment: o.Segment, Size: o.RingSize, DataOffset: g.DataOffset, MaxObjectSize: o.MaxObjectSize,
 		MaxObjects: o.MaxObjects, ReaderSlots: o.ReaderSlots, Format: g.Version, Owner: o.Owner, Readers: o.Readers,
 		FirstID: o.FirstID, FullSums: o.FullSums, QuarantineTTL: o.QuarantineTTL, Quotas: o.Quotas, Quota: o.Quota,
 		Watch: o.Watch, Dir: o.Dir,

@@ -2,6 +2,7 @@ package objstore
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -39,12 +40,7 @@ func CreatePool(o Options) (*Pool, error) {
 		return nil, err
 	}
 	p, so := newPool(o)
-	if o.Segment != nil {
-		_, err = shmstore.New(o.Segment, so)
-	} else {
-		_, err = shmstore.Create(so)
-	}
-	if err != nil {
+	if _, err := shmstore.Create(so); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -116,6 +112,21 @@ func (p *Pool) own(s *shmstore.Store) shmstore.PayloadOwner {
 	return poolOwner{p}
 }
 
+// Name implements [Store].
+func (p *Pool) Name() string { return p.Segment().Name() }
+
+// Cached implements [Store].
+func (p *Pool) Cached(key string) bool {
+	_, err := p.Find(key)
+	return err == nil
+}
+
+// Evict implements [Store].
+func (p *Pool) Evict(key string) (bool, error) {
+	gone, err := p.bytesStore.Evict(key)
+	return len(gone) > 0, err
+}
+
 // ResetReaders implements [Store].
 func (p *Pool) ResetReaders(readers int) error {
 	if readers != 0 {
@@ -129,8 +140,8 @@ func (p *Pool) ResetReaders(readers int) error {
 // State implements [Store].
 func (p *Pool) State() (State, error) {
 	var st State
-	sums, err := p.bytesStore.Inspect(func(r shmstore.Record, state shmstore.ObjectState) {
-		o := r.(*poolObject)
+	sums, err := p.bytesStore.Inspect(func(r *shmstore.Object, state shmstore.ObjectState) {
+		o := record(r)
 		st.Objects = append(st.Objects, ObjectState{ObjectState: state, Uses: o.uses, WrittenOff: o.writtenOff})
 		st.Objects[len(st.Objects)-1].Reads = p.reads(o)
 	})
@@ -149,15 +160,21 @@ func (p *Pool) VerifyItem(key string, it *serde.Item) error {
 
 // current returns the handle of the object under a key.
 func (p *Pool) current(key string) (h serde.Address, ok bool, err error) {
-	ok, err = p.Find(key, func(r shmstore.Record) { h = p.handle(&r.(*poolObject).Object) })
-	return h, ok, err
+	o, err := p.Find(key)
+	if errors.Is(err, ErrNotFound) {
+		return h, false, nil
+	}
+	if err == nil {
+		h = p.handle(o)
+	}
+	return h, err == nil, err
 }
 
 // handle returns the handle of an object that is in the store.
 func (p *Pool) handle(o *shmstore.Object) serde.Address {
-	h := serde.Address{Address: o.Address(), ID: o.ID()}
+	h := p.place(o)
 	if p.opt.Generation.Signed {
-		h.Signature = bytes.Clone(o.Record().(*poolObject).signature[:])
+		h.Signature = bytes.Clone(record(o).signature[:])
 	}
 	return h
 }

@@ -236,9 +236,7 @@ func TestNewWriterOverASidecarInUse(t *testing.T) {
 	w, _, o := realPool(t, Options{})
 	unleased(t, w, "a", 100, 1)
 	require.NoError(t, w.Detach())
-	so := o.bytes().Segment()
-	so.Sidecar = nil
-	seg, err := segment.Adopt(so)
+	seg, err := segment.Adopt(o.segment())
 	require.NoError(t, err)
 	for _, k := range kinds {
 		_, err = k.over(seg, o)

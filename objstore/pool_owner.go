@@ -6,6 +6,7 @@ import (
 
 	"github.com/ringcache/ringcache/internal/mem"
 	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
@@ -23,7 +24,21 @@ type poolObject struct {
 }
 
 // reads returns the read count of an object as it is in the segment now.
-func (p *Pool) reads(o *poolObject) int64 { return readCount(p.bytesStore.Chunk(o)) }
+func (p *Pool) reads(o *poolObject) int64 { return readCount(p.payload(&o.Object)) }
+
+// payload returns the memory from the payload of an object on.
+func (p *Pool) payload(o *shmstore.Object) []byte {
+	return p.Segment().Bytes()[o.Handle().Offset:]
+}
+
+// place returns address and id of an object, without a signature.
+func (p *Pool) place(o *shmstore.Object) serde.Address {
+	h := o.Handle()
+	return serde.Address{Address: h.Offset - uint64(p.opt.Generation.DataOffset) - shmring.HeaderSize, ID: h.ID}
+}
+
+// record returns what a pool keeps of an object.
+func record(o *shmstore.Object) *poolObject { return o.Record.(*poolObject) }
 
 // needed returns the count of reads at which every handle of an object is read.
 func (p *Pool) needed(o *poolObject) int64 { return o.uses*int64(p.readers) - o.writtenOff }
@@ -32,52 +47,54 @@ func (p *Pool) needed(o *poolObject) int64 { return o.uses*int64(p.readers) - o.
 // from where an int32 ends. One that is never idle is not used any more then.
 const rebaseAt = 1 << 30
 
-func (poolOwner) NewRecord() shmstore.Record { return new(poolObject) }
+func (poolOwner) NewObject() *shmstore.Object {
+	o := new(poolObject)
+	o.Record = o
+	return &o.Object
+}
 
-func (w poolOwner) Commit(r shmstore.Record) { w.sign(r.(*poolObject)) }
+func (w poolOwner) Commit(r *shmstore.Object) { w.sign(record(r)) }
 
 func (w poolOwner) sign(o *poolObject) {
-	if w.p.opt.Generation.Signed {
-		o.signature = sign(w.p.chunks.seg.Secret(), o.Key(), o.Address(), o.ID())
+	if h := w.p.place(&o.Object); w.p.opt.Generation.Signed {
+		o.signature = sign(w.p.chunks.seg.Secret(), o.Key(), h.Address, h.ID)
 	}
 }
 
-func (w poolOwner) Usable(r shmstore.Record) bool {
-	o := r.(*poolObject)
+func (w poolOwner) Usable(r *shmstore.Object) bool {
+	o := record(r)
 	return w.p.canTake(o.counts, 1) && w.p.reads(o) < rebaseAt
 }
 
-func (w poolOwner) Use(r shmstore.Record, n int) (int64, error) {
-	o := r.(*poolObject)
+func (w poolOwner) Use(r *shmstore.Object, n int) (int64, error) {
+	o := record(r)
 	return w.p.take(&o.counts, o.Key(), n)
 }
 
-func (poolOwner) Sent(r shmstore.Record, uses int64) { r.(*poolObject).sent(uses) }
+func (poolOwner) Sent(r *shmstore.Object, uses int64) { record(r).sent(uses) }
 
-func (w poolOwner) TakeBack(r shmstore.Record, n int, uses int64) {
-	w.p.takeBack(&r.(*poolObject).counts, n, uses)
+func (w poolOwner) TakeBack(r *shmstore.Object, n int, uses int64) {
+	w.p.takeBack(&record(r).counts, n, uses)
 }
 
-func (w poolOwner) Done(r shmstore.Record) bool {
-	o := r.(*poolObject)
-	return !w.p.rereads && w.p.reads(o) >= w.p.needed(o)
-}
-
-// Quiet: some reader of an aborted handle may be inside unless nobody has read since the
-// object was last idle, or everything was read; the counts don't show whose reads were
-// whose.
-func (w poolOwner) Quiet(r shmstore.Record) bool {
-	o := r.(*poolObject)
+// Unread: complete counts are proof unless the engine rereads. After a long time, some reader of
+// an aborted handle may still be inside unless nobody has read since the object was last idle, or
+// everything was read; the counts can't tell whose reads were whose.
+func (w poolOwner) Unread(r *shmstore.Object, late bool) bool {
+	o := record(r)
 	reads := w.p.reads(o)
-	return reads >= w.p.needed(o) || reads == o.idleReads
+	if reads >= w.p.needed(o) {
+		return w.p.rereads && !late
+	}
+	return !late || reads != o.idleReads
 }
 
 // Idle makes the counts agree: from now on the object needs what is used from now on.
-func (w poolOwner) Idle(r shmstore.Record) {
-	o := r.(*poolObject)
+func (w poolOwner) Idle(r *shmstore.Object) {
+	o := record(r)
 	reads := w.p.reads(o)
 	if reads >= rebaseAt || reads < 0 || o.uses*int64(w.p.readers) >= rebaseAt {
-		mem.Store32(w.p.bytesStore.Chunk(o), 0)
+		mem.Store32(w.p.payload(r), 0)
 		reads, o.uses = 0, 0
 	}
 	o.idleReads = reads
@@ -85,12 +102,12 @@ func (w poolOwner) Idle(r shmstore.Record) {
 }
 
 // Word is the count of reads at which every handle is read.
-func (w poolOwner) Word(r shmstore.Record) uint32 {
-	return uint32(min(max(w.p.needed(r.(*poolObject)), 0), math.MaxUint32))
+func (w poolOwner) Word(r *shmstore.Object) uint32 {
+	return uint32(min(max(w.p.needed(record(r)), 0), math.MaxUint32))
 }
 
-func (w poolOwner) Restore(r shmstore.Record, word uint32, inUse bool) {
-	o := r.(*poolObject)
+func (w poolOwner) Restore(r *shmstore.Object, word uint32, inUse bool) {
+	o := record(r)
 	w.sign(o)
 	// So many uses that needed is what it was, and not none if there were some.
 	needed, n := int64(word), int64(w.p.readers)
@@ -101,17 +118,17 @@ func (w poolOwner) Restore(r shmstore.Record, word uint32, inUse bool) {
 	}
 }
 
-func (w poolOwner) Reset(readers int, objects iter.Seq[shmstore.Record]) {
+func (w poolOwner) Reset(readers int, objects iter.Seq[*shmstore.Object]) {
 	w.p.readers = readers
 	for r := range objects {
-		o := r.(*poolObject)
+		o := record(r)
 		w.p.reset(&o.counts)
 		o.writtenOff, o.idleReads = 0, 0
-		_ = w.p.chunks.guard(serde.Address{Address: o.Address()}, func() error {
-			mem.Store32(w.p.bytesStore.Chunk(o), 0)
+		_ = w.p.chunks.guard(w.p.place(r), func() error {
+			mem.Store32(w.p.payload(r), 0)
 			return nil
 		})
 	}
 }
 
-func (poolOwner) Check(r shmstore.Record) error { return r.(*poolObject).check() }
+func (poolOwner) Check(r *shmstore.Object) error { return record(r).check() }

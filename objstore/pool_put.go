@@ -25,7 +25,7 @@ func (r *poolRequest) reserve(key string, plan *serde.Plan, o PutOptions) (*Rese
 	if err != nil {
 		return nil, err
 	}
-	return r.p.chunks.reserve(poolChunk{res, r.p}, plan)
+	return r.p.chunks.reserve(poolChunk{res, r.p, front}, plan)
 }
 
 // largest returns where in the data the largest tensor begins, which is to be aligned:
@@ -42,15 +42,19 @@ func largest(plan *serde.Plan) int {
 
 // poolChunk is a chunk that was taken in a pool.
 type poolChunk struct {
-	res *shmstore.Reservation
-	p   *Pool
+	res   *shmstore.Reservation
+	p     *Pool
+	front int // bytes of the payload in front of the data
 }
 
-func (c poolChunk) parts(n int) (front, back []byte) { return c.res.Front(), c.res.Back(n) }
+func (c poolChunk) parts(n int) (front, back []byte) {
+	b := c.res.Bytes()
+	return b[:c.front:c.front], b[len(b)-n:]
+}
 
 func (c poolChunk) place() (address uint64, id uint32) {
-	o := c.res.Object()
-	return o.Address(), o.ID()
+	h := c.p.place(c.res.Object())
+	return h.Address, h.ID
 }
 
 func (c poolChunk) setCost(d time.Duration) { c.res.SetCost(d) }

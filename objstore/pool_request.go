@@ -10,7 +10,8 @@ import (
 // poolRequest is a request of a pool: one of its store, with handles.
 type poolRequest struct {
 	*shmstore.Request
-	p *Pool
+	p  *Pool
+	id string
 }
 
 // Begin implements [Store].
@@ -24,8 +25,11 @@ func (p *Pool) Begin(id string) (Request, error) {
 
 func (p *Pool) begin(id string) (*poolRequest, error) {
 	r, err := p.bytesStore.Begin(shmstore.RequestOptions{ID: id})
-	return &poolRequest{r, p}, err
+	return &poolRequest{r, p, id}, err
 }
+
+// ID implements [Request].
+func (r *poolRequest) ID() string { return r.id }
 
 func (r *poolRequest) Lookup(key string) (serde.Address, error) {
 	if key == "" {
@@ -56,7 +60,7 @@ func (r *poolRequest) Keep(key string) (h serde.Address, note []byte, err error)
 // object returns the object of a handle that the request has.
 func (r *poolRequest) object(h serde.Address) (*shmstore.Object, error) {
 	o, err := r.Object(h.ID)
-	if err == nil && o.Address() == h.Address {
+	if err == nil && r.p.place(o).Address == h.Address {
 		return o, nil
 	}
 	if err == nil || errors.Is(err, errInvalid) {

@@ -17,7 +17,6 @@ import (
 	"github.com/ringcache/ringcache/internal/mem"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
-	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
@@ -57,10 +56,10 @@ func TestPoolTensorsAreAligned(t *testing.T) {
 			}}} {
 				h, err := s.Put(fmt.Sprint(i), it)
 				require.NoError(t, err)
-				require.Zero(t, (int(h.Address)+g.DataOffset)%shmring.Granule)
+				require.Zero(t, (int(h.Address)+g.DataOffset)%64)
 				at := bytes.Index(s.mem, bytes.Repeat([]byte{"abd"[i]}, 250))
 				require.Positive(t, at)
-				require.Zero(t, at%shmring.Granule, "item %d", i)
+				require.Zero(t, at%64, "item %d", i)
 			}
 		})
 	}
@@ -306,7 +305,7 @@ func TestPoolFullSaysWho(t *testing.T) {
 	_, err = s.Put("x", bytesItem(3000))
 	var full *shmstore.FullError
 	require.ErrorAs(t, err, &full)
-	b := full.Blocked
+	b := full
 	require.Greater(t, b.Leased, int64(700))
 	require.Greater(t, b.Quarantined, int64(800))
 	require.Greater(t, b.Reserved, int64(900))
@@ -368,7 +367,7 @@ func TestPoolQuota(t *testing.T) {
 	r := begin(t, s, "r")
 	res, err := r.Request.Reserve("mine", bytesItem(3000), PutOptions{Tenant: "small"})
 	require.NoError(t, err)
-	var quota *shmstore.QuotaError
+	var quota *shmstore.FullError
 	require.ErrorAs(t, put("small", "more", 2000), &quota)
 	require.ErrorIs(t, quota, ErrFull)
 	require.Equal(t, "small", quota.Tenant)
@@ -393,7 +392,7 @@ func TestPoolMaxObjects(t *testing.T) {
 	_, err := r.Put("more", bytesItem(10))
 	var full *shmstore.FullError
 	require.ErrorAs(t, err, &full)
-	require.Equal(t, 4, full.Blocked.MaxObjects)
+	require.Equal(t, 4, full.MaxObjects)
 	require.Contains(t, err.Error(), "MaxObjects")
 	r.Rollback()
 }

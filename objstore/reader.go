@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // Reader looks at the objects of a segment that another process writes.
@@ -67,7 +67,7 @@ func Open(name string, o ReaderOptions) (*Reader, error) {
 		}
 		return r, nil
 	case o.SidecarLock:
-	case errors.Is(err, sidecar.ErrForeign), errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+	case errors.Is(err, segment.ErrForeign), errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		// Something else made the segment, or this process may only look.
 		return r, nil
 	}

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/serde"
-	"github.com/ringcache/ringcache/shmring/sidecar"
+	"github.com/ringcache/ringcache/shmring/segment"
 )
 
 // takeSlot takes a slot if the segment has slots and one is free.
@@ -15,7 +16,7 @@ func (r *Reader) takeSlot() error {
 		// Left by a segment of this name that is gone.
 		err := r.sidecar.Close()
 		r.sidecar, r.chunks.sidecar = nil, nil
-		return errors.Join(sidecar.ErrForeign, err)
+		return errors.Join(segment.ErrForeign, err)
 	}
 	g := r.chunks.options.Generation
 	if c := r.sidecar.Options(); !sameWire(c.Generation, g) {

@@ -23,7 +23,7 @@ type Request interface {
 	ID() string
 	// Lookup returns a handle of the object under a key, which stays until the request
 	// ends, and counts one use of it: every reader gets the handle once. Lookup fails with
-	// [shmstore.KeyNotFoundError]; with [ErrFull] after so many uses that the readers' count would
+	// [ErrNotFound]; with [ErrFull] after so many uses that the readers' count would
 	// overflow; and with [ErrEnded].
 	Lookup(key string) (serde.Address, error)
 	// Keep is Lookup without a use: the object stays until the request ends, whether or
@@ -41,7 +41,7 @@ type Request interface {
 	SetUses(h serde.Address, n int) error
 	// Put stores a value under a key and counts its first use. No error leaves anything
 	// behind:
-	//   - [shmstore.KeyExistsError]: use Lookup;
+	//   - [ErrKeyExists]: use Lookup;
 	//   - [shmstore.TooLargeError], or an [ErrFull] after what nobody needs was evicted: send the
 	//     value inline;
 	//   - serde's errors, if the value can't be encoded, [ErrEnded], and an fs.ErrClosed.

@@ -171,7 +171,7 @@ func (s steps) FreeUnused() ([]uint32, error) { return s.in.freeUnused() }
 func (s steps) Signature(key string) ([]byte, error) {
 	h, ok, err := s.in.current(key)
 	if err == nil && !ok {
-		err = &shmstore.KeyNotFoundError{Key: key}
+		err = &shmstore.KeyError{Key: key, Err: ErrNotFound}
 	}
 	return h.Signature, err
 }

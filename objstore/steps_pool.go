@@ -17,9 +17,9 @@ func (s poolSteps) touch(key string) (bool, error) { return s.p.Pin(key) }
 
 func (s poolSteps) untouch(key string) { s.p.Unpin(key) }
 
-func (s poolSteps) untouchAll() { s.p.UnpinAll() }
+func (s poolSteps) untouchAll() { s.p.bytesStore.Unpin() }
 
-func (s poolSteps) freeUnused() ([]uint32, error) { return s.p.EvictAll() }
+func (s poolSteps) freeUnused() ([]uint32, error) { return s.p.bytesStore.Evict() }
 
 func (s poolSteps) current(key string) (serde.Address, bool, error) { return s.p.current(key) }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -17,10 +18,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
@@ -78,14 +79,14 @@ func TestCreateAndOpenErrors(t *testing.T) {
 	w, err := fifo.create(o)
 	require.NoError(t, err)
 	_, err = fifo.create(o)
-	require.ErrorIs(t, err, segment.ErrExists)
+	require.ErrorIs(t, err, fs.ErrExist)
 	_, err = Open(name, ReaderOptions{RingSize: 1 << 12, Readers: 1}) // 0.33.0 expects 32 bytes more
 	require.ErrorIs(t, err, segment.ErrSize)
 	_, err = Open(name, ReaderOptions{RingSize: 1<<12 + 1, Readers: 1, Generation: o.Generation})
 	require.ErrorIs(t, err, segment.ErrSize)
 	require.NoError(t, w.Close())
 	_, err = Open(name, ReaderOptions{RingSize: 1 << 12, Readers: 1, Generation: o.Generation})
-	require.ErrorIs(t, err, segment.ErrNotExist)
+	require.ErrorIs(t, err, fs.ErrNotExist)
 
 	bad := func(change func(*Options)) Options {
 		x := o
@@ -124,7 +125,7 @@ func TestCreateAndOpenErrors(t *testing.T) {
 		require.ErrorContains(t, err, name)
 	}
 	_, _, err = AdoptPool(o)
-	require.ErrorIs(t, err, segment.ErrNotExist)
+	require.ErrorIs(t, err, fs.ErrNotExist)
 	_, _, err = AdoptPool(bad(func(o *Options) { o.Segment, o.RingSize = seg, 100 }))
 	require.ErrorIs(t, err, errInvalid)
 	require.ErrorContains(t, err, "adopted by the name of its segment")
@@ -185,7 +186,7 @@ func TestReserveFillCommit(t *testing.T) {
 	_, err = s.Lookup("k")
 	require.ErrorIs(t, err, ErrNotFound)
 	_, err = s.Put("k", image(1, 1))
-	var exists *shmstore.KeyExistsError
+	var exists *shmstore.KeyError
 	require.ErrorAs(t, err, &exists)
 	require.True(t, exists.Reserved)
 	require.ErrorIs(t, s.Clear(), ErrBusy)

@@ -157,12 +157,12 @@ func TestRefusedPutLooksAtFewObjects(t *testing.T) {
 		require.NoError(t, err)
 		return int64(st.Used)
 	}
-	b := refused(20_000, 0).Blocked
+	b := refused(20_000, 0)
 	require.Equal(t, usedNow(), b.Leased)
 
 	require.NoError(t, all.Commit())
 	all.Abort()
-	b = refused(20_000, 64).Blocked
+	b = refused(20_000, 64)
 	require.Equal(t, usedNow(), b.Quarantined)
 
 	// Every other object can go, and makes no run.
@@ -172,7 +172,7 @@ func TestRefusedPutLooksAtFewObjects(t *testing.T) {
 		require.NoError(t, err)
 	}
 	s.Fence().Passed()
-	b = refused(20_000, 2*n).Blocked
+	b = refused(20_000, 2*n)
 	require.Positive(t, b.Evictable)
 	require.Equal(t, usedNow(), b.Leased+b.Evictable)
 	refused(20_000, 0)
@@ -205,9 +205,10 @@ func TestQuotaIsRefusedWithoutLookingAtOthers(t *testing.T) {
 	require.NoError(t, err)
 	before := workOf(t, s.writer)
 	_, err = s.steps.Reserve("more", bytesItem(3000), PutOptions{Tenant: "t"})
-	var quota *shmstore.QuotaError
+	var quota *shmstore.FullError
 	require.ErrorAs(t, err, &quota)
-	require.Greater(t, quota.Used, int64(3000))
+	require.Equal(t, "t", quota.Tenant)
+	require.Greater(t, quota.Used, uint64(3000))
 	require.Equal(t, before, workOf(t, s.writer))
 
 	// Who waits for a quota keeps nobody else from getting room.

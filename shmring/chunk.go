@@ -33,40 +33,29 @@ const (
 	GoneID = DeadID - 1
 )
 
-// Chunk is one chunk as its header in memory describes it.
+// Chunk is one chunk as its header in memory, or a table of chunks, describes it.
 type Chunk struct {
+	Address uint64
 	ID      uint32
 	Size    int    // bytes with the header
-	Payload []byte // Size-HeaderSize bytes of the ring
+	Payload []byte // Size-HeaderSize bytes of the ring; nil from and to Restore
 }
 
 // ReadChunk reads the chunk at a logical address of a ring or a pool. It fails with a
 // [*CorruptError] if the header, or the chunk that the header describes, is not inside the
-// ring. The caller compares the ID.
+// ring. The caller compares the ID, which is also there with an error; where there is no room for
+// a header, it is [DeadID].
 func ReadChunk(ring []byte, address uint64) (Chunk, error) {
 	p := address % uint64(len(ring))
 	if uint64(len(ring))-p < HeaderSize {
-		return Chunk{}, &CorruptError{Offset: p, What: "bytes left for the header", Got: int64(uint64(len(ring)) - p), Want: "8 or more"}
+		return Chunk{Address: address, ID: DeadID}, &CorruptError{Offset: p, What: "bytes left for the header", Got: int64(uint64(len(ring)) - p), Want: "8 or more"}
 	}
-	id := mem.Load32(ring[p:])
+	c := Chunk{Address: address, ID: mem.Load32(ring[p:])}
 	size := int64(int32(mem.Load32(ring[p+sizeOffset:])))
 	if size < HeaderSize || uint64(size) > uint64(len(ring))-p {
-		return Chunk{}, &CorruptError{Offset: p, What: "size field", Got: size, Want: fmt.Sprintf("8 to %d", uint64(len(ring))-p)}
+		return c, &CorruptError{Offset: p, What: "size field", Got: size, Want: fmt.Sprintf("8 to %d", uint64(len(ring))-p)}
 	}
 	end := p + uint64(size)
-	return Chunk{ID: id, Size: int(size), Payload: ring[p+HeaderSize : end : end]}, nil
+	c.Size, c.Payload = int(size), ring[p+HeaderSize:end:end]
+	return c, nil
 }
-
-// ChunkID reads only the id at a logical address: a reader compares it again after using the
-// payload. ok is false if there is no room for a header.
-func ChunkID(ring []byte, address uint64) (id uint32, ok bool) {
-	p := address % uint64(len(ring))
-	if uint64(len(ring))-p < HeaderSize {
-		return 0, false
-	}
-	return mem.Load32(ring[p:]), true
-}
-
-// IDBefore reports whether the id a was given out before b. Ids start over after 2^31, so a
-// is the older one if counting up from a reaches b sooner than the other way round.
-func IDBefore(a, b uint32) bool { return (b-a)%IDLimit-1 < IDLimit/2 }

@@ -15,8 +15,8 @@
 // requests and readers.
 //
 // The packages below this directory provide the memory: shmring/segment creates, maps and
-// removes shared memory objects; shmring/sidecar contains the file beside a segment from which
-// the next writer takes the segment over; shmring/memory prepares and reports the pages.
+// removes shared memory objects, with the file beside each from which the next writer takes the
+// object over (a sidecar, docs/format.md); shmring/memory prepares and reports the pages.
 //
 // # Faults
 //

@@ -12,11 +12,10 @@ var (
 	ErrFull = errors.New("shmring: full")
 	// ErrTooLarge is wrapped by [TooLargeError].
 	ErrTooLarge = errors.New("shmring: chunk can never fit")
-	// ErrInvalid reports an argument that is never valid. It matches the ErrInvalid of
-	// every other package of this module.
-	ErrInvalid = sentinel.New(sentinel.Invalid, "shmring: invalid argument")
+	// errInvalid reports an argument that is never valid, as an fs.ErrInvalid.
+	errInvalid = sentinel.New(sentinel.Invalid, "shmring: invalid argument")
 	// ErrCorrupt is wrapped by [CorruptError].
-	ErrCorrupt = errors.New("shmring: corrupt chunk")
+	ErrCorrupt = sentinel.New(sentinel.Corrupt, "shmring: corrupt chunk")
 )
 
 // FullError reports that a chunk does not fit until others are freed.
@@ -33,11 +32,6 @@ func (e *FullError) Error() string {
 // Unwrap makes errors.Is(err, ErrFull) true.
 func (e *FullError) Unwrap() error { return ErrFull }
 
-// UpstreamText is the text of vLLM's MemoryError for the same failure.
-func (e *FullError) UpstreamText() string {
-	return "Not enough space in the data buffer, try calling free_buf() to free up space"
-}
-
 // TooLargeError reports that a chunk can never fit. vLLM raises the error of a full ring in
 // this case, and an OverflowError from 2 GiB on (shm_object_storage.py, 0.11.1 to 0.33.0).
 type TooLargeError struct {
@@ -51,9 +45,6 @@ func (e *TooLargeError) Error() string {
 
 // Unwrap makes errors.Is(err, ErrTooLarge) true.
 func (e *TooLargeError) Unwrap() error { return ErrTooLarge }
-
-// UpstreamText is the text of vLLM's MemoryError, the same as for a full ring.
-func (e *TooLargeError) UpstreamText() string { return (*FullError)(nil).UpstreamText() }
 
 // CorruptError reports that a chunk header can't be right.
 type CorruptError struct {

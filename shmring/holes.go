@@ -17,7 +17,7 @@ const (
 )
 
 func binOf(length uint64) int {
-	g := length / Granule
+	g := length / granule
 	if g < 1<<binBits {
 		return int(g)
 	}

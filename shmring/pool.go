@@ -1,17 +1,15 @@
 package shmring
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
-	"slices"
 
 	"github.com/ringcache/ringcache/internal/mem"
 )
 
-// Granule is the least unit of a [Pool] in bytes: chunks begin at multiples of it in
+// granule is the least unit of a [Pool] in bytes: chunks begin at multiples of it in
 // the segment, so that a chunk's header and count lie in one cache line.
-const Granule = 64
+const granule = 64
 
 // PoolOptions are the choices for a [Pool].
 type PoolOptions struct {
@@ -20,9 +18,10 @@ type PoolOptions struct {
 	DataOffset int
 	// FirstID is the id of the first chunk.
 	FirstID uint32
-	// Granule is the unit of this pool, a power of two of at least Granule; 0 is that.
+	// Granule is the unit of the pool in bytes, a power of two of at least 64; 0 is 64.
+	// Chunks begin at multiples of it in the segment, and take multiples of it.
 	Granule int
-	// Lead places chunks so many bytes, a multiple of [Granule], in front of multiples
+	// Lead places chunks so many bytes, a multiple of 64, in front of multiples
 	// of the unit: what stands there in each is aligned to the unit.
 	Lead int
 }
@@ -33,7 +32,7 @@ func (o PoolOptions) first() uint64 {
 	return (g - (uint64(o.DataOffset)+uint64(o.Lead))%g) % g
 }
 
-func (o PoolOptions) unit() uint64 { return uint64(max(o.Granule, Granule)) }
+func (o PoolOptions) unit() uint64 { return uint64(max(o.Granule, granule)) }
 
 // room returns the bytes that chunks in size bytes can take, with their headers.
 func (o PoolOptions) room(size int) uint64 {
@@ -73,24 +72,10 @@ type Pool struct {
 	used   uint64 // bytes of live blocks
 }
 
-// block is a run of granules: a chunk, or a hole.
-type block struct {
-	off, len   uint64
-	prev, next *block // by address
-
-	free             bool
-	binPrev, binNext *block // of a hole
-
-	id   uint32 // of a chunk
-	size int    // bytes of the chunk with its header, at most len
-
-	cost float64 // while Cheapest looks
-}
-
 // NewPool makes an empty pool over buf, which it does not clear. It panics if
 // the options make no sense; they come from code, not from input.
 func NewPool(buf []byte, o PoolOptions) *Pool {
-	if o.DataOffset < 0 || o.FirstID >= IDLimit || o.Granule != 0 && (o.Granule < Granule || o.Granule&(o.Granule-1) != 0) || o.Lead < 0 || o.Lead%Granule != 0 {
+	if o.DataOffset < 0 || o.FirstID >= IDLimit || o.Granule != 0 && (o.Granule < granule || o.Granule&(o.Granule-1) != 0) || o.Lead < 0 || o.Lead%granule != 0 {
 		panic(fmt.Sprintf("shmring: pool options %+v", o))
 	}
 	p := &Pool{buf: buf, opt: o, nextID: o.FirstID}
@@ -109,14 +94,8 @@ func (p *Pool) reset() {
 
 func (p *Pool) room() uint64 { return p.opt.room(len(p.buf)) }
 
-// Room returns the bytes that chunks can take, with their headers.
-func (p *Pool) Room() uint64 { return p.room() }
-
-// ExtentOf returns the bytes that a chunk with a payload of size bytes takes.
-func (p *Pool) ExtentOf(size int) int64 { return int64(p.opt.extent(size)) }
-
-// Size returns the bytes of the memory.
-func (p *Pool) Size() int { return len(p.buf) }
+// Extent returns the bytes that a chunk with a payload of size bytes takes.
+func (p *Pool) Extent(size int) uint64 { return p.opt.extent(size) }
 
 // Len returns the number of chunks.
 func (p *Pool) Len() int { return len(p.live) }
@@ -127,8 +106,8 @@ func (p *Pool) Used() uint64 { return p.used }
 // NextID returns the id that the next chunk will get.
 func (p *Pool) NextID() uint32 { return p.nextID }
 
-// Largest returns the bytes of the largest hole. It looks for it only if the last
-// one that it found is gone.
+// Largest returns the bytes of the largest hole, which in an empty pool are all that chunks
+// can take. It looks for the hole only if the last one that it found is gone.
 func (p *Pool) Largest() uint64 {
 	h := &p.holes
 	if h.largest == nil {
@@ -146,11 +125,11 @@ func (p *Pool) Largest() uint64 {
 
 // Alloc takes size bytes, size > 0, for the payload of a new chunk. Its header
 // gets no valid id before [Pool.Publish], and the payload still holds what was
-// there before. Errors are [ErrInvalid], [*TooLargeError] and [*FullError]; none
+// there before. Errors are fs.ErrInvalid, [*TooLargeError] and [*FullError]; none
 // of them changes anything.
 func (p *Pool) Alloc(size int) (address uint64, id uint32, payload []byte, err error) {
 	if size <= 0 {
-		return 0, 0, nil, fmt.Errorf("%w: allocation of %d bytes, want at least 1", ErrInvalid, size)
+		return 0, 0, nil, fmt.Errorf("%w: allocation of %d bytes, want at least 1", errInvalid, size)
 	}
 	if limit := min(p.room(), MaxChunk); uint64(size) > limit-min(limit, HeaderSize) {
 		return 0, 0, nil, &TooLargeError{Need: size + HeaderSize, Limit: int(limit)}
@@ -182,25 +161,9 @@ func (p *Pool) freshID() uint32 {
 	return id
 }
 
-// SkipTo makes id the next one to be given out.
-func (p *Pool) SkipTo(id uint32) { p.nextID = id % IDLimit }
-
 func (p *Pool) payload(b *block) []byte {
 	end := b.off + uint64(b.size)
 	return p.buf[b.off+HeaderSize : end : end]
-}
-
-// cut shortens a block to n bytes and makes the rest a hole.
-func (p *Pool) cut(b *block, n uint64) {
-	if b.len == n {
-		return
-	}
-	rest := &block{off: b.off + n, len: b.len - n, prev: b, next: b.next}
-	if rest.next != nil {
-		rest.next.prev = rest
-	}
-	b.next, b.len = rest, n
-	p.addHole(rest)
 }
 
 // Publish writes the id of a chunk into its header: from now on handles to the chunk are
@@ -247,96 +210,6 @@ func (p *Pool) Release(id uint32) {
 	p.addHole(b)
 }
 
-// swallow merges a block with its next one.
-func (p *Pool) swallow(b *block) {
-	n := b.next
-	b.len += n.len
-	b.next = n.next
-	if b.next != nil {
-		b.next.prev = b
-	}
-	if p.rover == n {
-		p.rover = b
-	}
-}
-
-// Scrub writes [GoneID] wherever a chunk in free room can have had its header, so that every
-// handle to such a place is stale.
-func (p *Pool) Scrub() {
-	for b := p.first; b != nil; b = b.next {
-		for off := b.off; b.free && off < b.off+b.len; off += Granule {
-			mem.Store32(p.buf[off:], GoneID)
-		}
-	}
-	mem.Fence()
-}
-
-// Clear frees every chunk. Ids continue.
-func (p *Pool) Clear() {
-	for id := range p.live {
-		p.Kill(id)
-	}
-	p.reset()
-}
-
-// Placed is a chunk that lies in a pool's memory.
-type Placed struct {
-	Address uint64
-	ID      uint32
-	Size    int // bytes with the header
-}
-
-// Restore takes over chunks that an earlier pool placed in the same memory, as
-// far as their place is possible and no other chunk lies there too; these are
-// returned, sorted by address, and the others are left out. The pool must be
-// empty. Headers are neither read nor written.
-func (p *Pool) Restore(chunks []Placed) []Placed {
-	first, room := p.opt.first(), p.room()
-	var ok []Placed
-	for _, c := range chunks {
-		if c.Size > HeaderSize && c.Size <= MaxChunk && c.ID < IDLimit && c.Address >= first && (c.Address-first)%p.opt.unit() == 0 &&
-			c.Address-first < room && p.opt.extent(c.Size-HeaderSize) <= room-(c.Address-first) {
-			ok = append(ok, c)
-		}
-	}
-	slices.SortFunc(ok, func(a, b Placed) int { return cmp.Compare(a.Address, b.Address) })
-	seen := map[uint32]int{}
-	for _, c := range ok {
-		seen[c.ID]++
-	}
-	end := func(c Placed) uint64 { return c.Address + p.opt.extent(c.Size-HeaderSize) }
-	var kept []Placed
-	var reach uint64 // the end of all chunks so far, kept or not
-	for i, c := range ok {
-		overlaps := c.Address < reach || i+1 < len(ok) && ok[i+1].Address < end(c)
-		reach = max(reach, end(c))
-		if !overlaps && seen[c.ID] == 1 {
-			kept = append(kept, c)
-		}
-	}
-	rest := p.first // the hole behind the last chunk
-	for _, c := range kept {
-		rest = p.claim(rest, c)
-	}
-	return kept
-}
-
-// claim makes a chunk in the hole rest, and returns the hole behind it, if any.
-func (p *Pool) claim(rest *block, c Placed) *block {
-	p.removeHole(rest)
-	if gap := c.Address - rest.off; gap > 0 {
-		p.cut(rest, gap)
-		p.addHole(rest)
-		rest = rest.next
-		p.removeHole(rest)
-	}
-	p.cut(rest, p.opt.extent(c.Size-HeaderSize))
-	rest.id, rest.size = c.ID, c.Size
-	p.live[c.ID] = rest
-	p.used += rest.len
-	return rest.next
-}
-
 // Live yields the id and the address of every chunk, by address.
 func (p *Pool) Live() iter.Seq2[uint32, uint64] {
 	return func(yield func(uint32, uint64) bool) {
@@ -346,12 +219,4 @@ func (p *Pool) Live() iter.Seq2[uint32, uint64] {
 			}
 		}
 	}
-}
-
-// Extent returns the bytes that a live chunk takes.
-func (p *Pool) Extent(id uint32) uint64 {
-	if b := p.live[id]; b != nil {
-		return b.len
-	}
-	return 0
 }

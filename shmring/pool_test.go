@@ -2,13 +2,11 @@ package shmring
 
 import (
 	"fmt"
-	"slices"
+	"io/fs"
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
-
-	"github.com/ringcache/ringcache/internal/mem"
 )
 
 func newPool(t testing.TB, size, dataOffset int) (*Pool, []byte) {
@@ -28,8 +26,8 @@ func TestPoolOfALargerUnit(t *testing.T) {
 				t.Run(fmt.Sprintf("%d bytes, %d in front, %d lead", unit, offset, lead), func(t *testing.T) {
 					const size = 64 << 10
 					p := NewPool(make([]byte, size), PoolOptions{DataOffset: offset, Granule: unit, Lead: lead})
-					require.LessOrEqual(t, p.Room(), uint64(size))
-					require.Greater(t, p.Room(), uint64(size-2*unit))
+					require.LessOrEqual(t, p.room(), uint64(size))
+					require.Greater(t, p.room(), uint64(size-2*unit))
 					var ids []uint32
 					for n := 1; ; n = n*3%9001 + 1 {
 						address, id, payload, err := p.Alloc(n)
@@ -39,8 +37,8 @@ func TestPoolOfALargerUnit(t *testing.T) {
 						}
 						require.Len(t, payload, n)
 						require.Zero(t, (address+uint64(offset+lead))%uint64(unit))
-						require.EqualValues(t, p.ExtentOf(n), p.Extent(id))
-						require.Zero(t, p.ExtentOf(n)%int64(unit))
+						require.Equal(t, p.Extent(n), p.live[id].len)
+						require.Zero(t, p.Extent(n)%uint64(unit))
 						require.NoError(t, p.CheckStructure())
 						ids = append(ids, id)
 					}
@@ -55,8 +53,8 @@ func TestPoolOfALargerUnit(t *testing.T) {
 							p.Free(id)
 						}
 					}
-					require.Equal(t, p.Room(), p.Largest())
-					_, _, _, err := p.Alloc(int(p.Room()) - HeaderSize)
+					require.Equal(t, p.room(), p.Largest())
+					_, _, _, err := p.Alloc(int(p.room()) - HeaderSize)
 					require.NoError(t, err)
 				})
 			}
@@ -74,13 +72,13 @@ func TestPoolPlacesChunksAtGranulesOfTheSegment(t *testing.T) {
 			for _, n := range []int{1, 52, 56, 57, 500} {
 				address, id, payload, err := p.Alloc(n)
 				require.NoError(t, err)
-				require.Zero(t, (address+uint64(offset))%Granule)
+				require.Zero(t, (address+uint64(offset))%granule)
 				require.Len(t, payload, n)
 				_, err = ReadChunk(p.buf, address)
 				require.NoError(t, err)
-				got, ok := ChunkID(p.buf, address)
-				require.True(t, ok)
-				require.NotEqual(t, id, got, "no handle is good before Publish")
+				dead, err := ReadChunk(p.buf, address)
+				require.NoError(t, err)
+				require.NotEqual(t, id, dead.ID, "no handle is good before Publish")
 				p.Publish(id)
 				c, err := ReadChunk(p.buf, address)
 				require.NoError(t, err)
@@ -107,8 +105,9 @@ func TestPoolFreesInAnyOrderAndMerges(t *testing.T) {
 	for _, i := range []int{3, 5, 4} {
 		p.Free(ids[i])
 		require.NoError(t, p.CheckStructure())
-		id, _ := ChunkID(m, uint64(32+64*i))
-		require.Equal(t, uint32(DeadID), id, "a stale handle fails at once")
+		c, err := ReadChunk(m, uint64(32+64*i))
+		require.NoError(t, err)
+		require.Equal(t, uint32(DeadID), c.ID, "a stale handle fails at once")
 	}
 	require.Equal(t, uint64(3*64), p.Largest())
 	a, id, _, err := p.Alloc(3*64 - HeaderSize)
@@ -116,9 +115,11 @@ func TestPoolFreesInAnyOrderAndMerges(t *testing.T) {
 	require.Equal(t, uint64(32+64*3), a)
 	require.Equal(t, uint32(8), id, "ids only rise")
 	p.Free(99) // no such chunk
-	p.Clear()
+	for id := range maps.Clone(p.live) {
+		p.Free(id)
+	}
 	require.Zero(t, p.Used())
-	_, id, _, err = p.Alloc(int(p.Room()) - HeaderSize)
+	_, id, _, err = p.Alloc(int(p.room()) - HeaderSize)
 	require.NoError(t, err)
 	require.Equal(t, uint32(9), id)
 }
@@ -126,7 +127,7 @@ func TestPoolFreesInAnyOrderAndMerges(t *testing.T) {
 func TestPoolErrors(t *testing.T) {
 	p, _ := newPool(t, 1000, 32)
 	_, _, _, err := p.Alloc(0)
-	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorIs(t, err, fs.ErrInvalid)
 	require.ErrorContains(t, err, "allocation of 0 bytes")
 	_, _, _, err = p.Alloc(960)
 	var never *TooLargeError
@@ -151,197 +152,13 @@ func TestPoolIDsStartOverAndSkipLivingOnes(t *testing.T) {
 	_, zero, _, err := p.Alloc(10)
 	require.NoError(t, err)
 	require.Zero(t, zero)
-	p.SkipTo(IDLimit - 1)
+	p.nextID = IDLimit - 1
 	_, last, _, err := p.Alloc(10)
 	require.NoError(t, err)
 	require.Equal(t, uint32(IDLimit-1), last)
 	_, next, _, err := p.Alloc(10)
 	require.NoError(t, err)
 	require.Equal(t, uint32(1), next)
-}
-
-// Cheapest is compared with trying every run.
-func TestPoolCheapestIsTheCheapest(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		const n = 12
-		p := NewPool(make([]byte, n*Granule), PoolOptions{})
-		var ids []uint32
-		for used := 0; used < n; {
-			g := rapid.IntRange(1, min(3, n-used)).Draw(t, "granules")
-			_, id, _, err := p.Alloc(g*Granule - HeaderSize)
-			require.NoError(t, err)
-			ids = append(ids, id)
-			used += g
-		}
-		costs := map[uint32]float64{}
-		for _, id := range ids {
-			switch rapid.IntRange(0, 3).Draw(t, "fate") {
-			case 0:
-				p.Free(id)
-			case 1: // may not be freed
-			default:
-				costs[id] = float64(rapid.IntRange(0, 20).Draw(t, "cost"))
-			}
-		}
-		cost := func(id uint32) (float64, bool) { c, ok := costs[id]; return c, ok }
-		need := rapid.IntRange(1, 8).Draw(t, "need")*Granule - HeaderSize
-
-		var blocks []*block
-		for b := p.first; b != nil; b = b.next {
-			blocks = append(blocks, b)
-		}
-		best := -1.0
-		for i := range blocks {
-			sum, length := 0.0, uint64(0)
-			for _, b := range blocks[i:] {
-				c, ok := 0.0, true
-				if !b.free {
-					c, ok = cost(b.id)
-				}
-				if !ok {
-					break
-				}
-				sum, length = sum+c, length+b.len
-				if length >= p.opt.extent(need) {
-					if best < 0 || sum < best {
-						best = sum
-					}
-					break
-				}
-			}
-		}
-		got, ok := p.Cheapest(need, cost)
-		require.Equal(t, best >= 0, ok)
-		if !ok {
-			return
-		}
-		sum := 0.0
-		for _, id := range got {
-			sum += costs[id]
-			p.Free(id)
-		}
-		require.Equal(t, best, sum)
-		_, _, _, err := p.Alloc(need)
-		require.NoError(t, err, "the run makes room")
-		require.NoError(t, p.CheckStructure())
-	})
-}
-
-// Of a large pool a search looks at a part, and still finds what there is.
-func TestPoolCheapestFindsTheOnlyRunOfALargePool(t *testing.T) {
-	const n = 3*minWalk + 5
-	p, _ := newPool(t, n*Granule, 0)
-	for range n {
-		_, _, _, err := p.Alloc(1)
-		require.NoError(t, err)
-	}
-	for _, only := range []uint32{0, 77, n/2 - 1, n - 2, 5} {
-		ids, ok := p.Cheapest(2*Granule-HeaderSize, func(id uint32) (float64, bool) { return 1, id == only || id == only+1 })
-		require.True(t, ok, only)
-		require.Equal(t, []uint32{only, only + 1}, ids)
-	}
-	_, ok := p.Cheapest(1, func(uint32) (float64, bool) { return 0, false })
-	require.False(t, ok)
-	seen := map[uint32]bool{}
-	for range 8 {
-		ids, ok := p.Cheapest(1, func(id uint32) (float64, bool) { return float64(n - id), true })
-		require.True(t, ok)
-		seen[ids[0]/minWalk] = true
-	}
-	require.Greater(t, len(seen), 2, "the searches go round")
-}
-
-// model is the pool as a list of who owns each granule.
-func TestPoolAgainstAModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		offset := rapid.SampledFrom([]int{0, 32}).Draw(t, "offset")
-		size := rapid.IntRange(64, 6000).Draw(t, "size")
-		m := make([]byte, size)
-		p := NewPool(m, PoolOptions{DataOffset: offset})
-		type chunk struct {
-			address uint64
-			n       int
-			fill    byte
-		}
-		live := map[uint32]chunk{}
-		check := func() {
-			require.NoError(t, p.CheckStructure())
-			require.Equal(t, len(live), p.Len())
-			for id, c := range live {
-				for _, b := range p.payload(p.live[id]) {
-					require.Equal(t, c.fill, b, "chunk %d was overwritten", id)
-				}
-			}
-		}
-		t.Repeat(map[string]func(*rapid.T){
-			"alloc": func(t *rapid.T) {
-				n := rapid.IntRange(1, size).Draw(t, "n")
-				address, id, payload, err := p.Alloc(n)
-				if err != nil {
-					require.True(t, p.Largest() < p.opt.extent(n), "refused %d bytes with a hole of %d", n, p.Largest())
-					return
-				}
-				fill := byte(id*7 + 1)
-				for i := range payload {
-					payload[i] = fill
-				}
-				p.Publish(id)
-				live[id] = chunk{address, n, fill}
-			},
-			"free": func(t *rapid.T) {
-				if len(live) == 0 {
-					return
-				}
-				var ids []uint32
-				for id := range live {
-					ids = append(ids, id)
-				}
-				slices.Sort(ids)
-				id := rapid.SampledFrom(ids).Draw(t, "id")
-				p.Free(id)
-				delete(live, id)
-			},
-			"restore": func(t *rapid.T) {
-				var placed []Placed
-				for id, c := range live {
-					placed = append(placed, Placed{c.address, id, c.n + HeaderSize})
-				}
-				q := NewPool(m, PoolOptions{DataOffset: offset, FirstID: p.NextID()})
-				require.Len(t, q.Restore(placed), len(placed))
-				p = q
-			},
-			"": func(*rapid.T) { check() },
-		})
-	})
-}
-
-func TestPoolRestoreRefusesWhatCannotBe(t *testing.T) {
-	good := Placed{Address: 32, ID: 1, Size: 64}
-	for name, c := range map[string]struct {
-		in, want []Placed
-	}{
-		"one":            {[]Placed{good}, []Placed{good}},
-		"not aligned":    {[]Placed{good, {Address: 100, ID: 2, Size: 64}}, []Placed{good}},
-		"in front":       {[]Placed{good, {Address: 0, ID: 2, Size: 32}}, []Placed{good}},
-		"behind the end": {[]Placed{good, {Address: 928, ID: 2, Size: 65}}, []Placed{good}},
-		"far away":       {[]Placed{good, {Address: 1 << 62, ID: 2, Size: 64}}, []Placed{good}},
-		"no size":        {[]Placed{good, {Address: 160, ID: 2, Size: 8}}, []Placed{good}},
-		"no id":          {[]Placed{good, {Address: 160, ID: IDLimit, Size: 80}}, []Placed{good}},
-		"overlap":        {[]Placed{good, {Address: 160, ID: 2, Size: 190}, {Address: 224, ID: 3, Size: 10}, {Address: 352, ID: 4, Size: 10}}, []Placed{good, {Address: 352, ID: 4, Size: 10}}},
-		"one id twice":   {[]Placed{good, {Address: 160, ID: 2, Size: 20}, {Address: 224, ID: 2, Size: 10}}, []Placed{good}},
-		"up to the end":  {[]Placed{{Address: 928, ID: 2, Size: 64}, good}, []Placed{good, {Address: 928, ID: 2, Size: 64}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			m := make([]byte, 1000)
-			p := NewPool(m, PoolOptions{DataOffset: 32})
-			require.Equal(t, c.want, p.Restore(c.in))
-			for _, x := range c.want {
-				mem.Store32(m[x.Address+sizeOffset:], uint32(x.Size))
-				p.Publish(x.ID)
-			}
-			require.NoError(t, p.CheckStructure())
-		})
-	}
 }
 
 func BenchmarkPool(b *testing.B) {

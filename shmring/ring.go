@@ -27,11 +27,11 @@ type RingOptions struct {
 func (o RingOptions) Validate() error {
 	switch {
 	case o.Align != 0 && (o.Align < HeaderSize || o.Align&(o.Align-1) != 0):
-		return fmt.Errorf("%w: Align %d, want 0 or a power of two of at least %d", ErrInvalid, o.Align, HeaderSize)
+		return fmt.Errorf("%w: Align %d, want 0 or a power of two of at least %d", errInvalid, o.Align, HeaderSize)
 	case o.DataOffset < 0:
-		return fmt.Errorf("%w: DataOffset %d is negative", ErrInvalid, o.DataOffset)
+		return fmt.Errorf("%w: DataOffset %d is negative", errInvalid, o.DataOffset)
 	case o.FirstID >= IDLimit:
-		return fmt.Errorf("%w: FirstID %d is not below 2^31", ErrInvalid, o.FirstID)
+		return fmt.Errorf("%w: FirstID %d is not below 2^31", errInvalid, o.FirstID)
 	}
 	return nil
 }
@@ -96,11 +96,11 @@ func (r *Ring) Len() int { return len(r.live) }
 func (r *Ring) Used() uint64 { return r.end - r.start }
 
 // Alloc allocates a chunk with a payload of size bytes, size > 0, and writes its header. The
-// payload contains whatever was there before. Alloc fails with [ErrInvalid], [*TooLargeError]
+// payload contains whatever was there before. Alloc fails with fs.ErrInvalid, [*TooLargeError]
 // or [*FullError], and then changes nothing.
 func (r *Ring) Alloc(size int) (address uint64, id uint32, payload []byte, err error) {
 	if size <= 0 {
-		return 0, 0, nil, fmt.Errorf("%w: allocation of %d bytes, want at least 1", ErrInvalid, size)
+		return 0, 0, nil, fmt.Errorf("%w: allocation of %d bytes, want at least 1", errInvalid, size)
 	}
 	n := uint64(len(r.buf))
 	first := r.firstOffset()

@@ -32,6 +32,16 @@ func classOf(o *Object) class {
 	return classIdle
 }
 
+// ledger is who takes the bytes of a store, and what is known of where there is room.
+type ledger struct {
+	room    int64 // bytes that chunks can take
+	bytes   [classes]int64
+	idle    idleSet
+	sample  int // where cheapest goes on
+	tenants map[string]*tenant
+	search  search
+}
+
 // tenant is what one tenant has in a store.
 type tenant struct {
 	used      int64 // bytes
@@ -73,7 +83,7 @@ func (b *idleSet) has(o *Object) bool {
 
 // account counts the chunk of a new object, for the store and its tenant.
 func (s *Store) account(o *Object) {
-	o.extent = s.extent(o.size - shmring.HeaderSize)
+	o.extent = s.extent(o.chunk.Size - shmring.HeaderSize)
 	o.search = s.search.n
 	if o.tenant != "" {
 		s.tenantOf(o.tenant).used += o.extent
@@ -91,7 +101,7 @@ func (s *Store) unaccount(o *Object) {
 }
 
 // extent returns the bytes that a chunk takes with so many behind its header.
-func (s *Store) extent(size int) int64 { return s.pool.ExtentOf(size) }
+func (s *Store) extent(size int) int64 { return int64(s.pool.Extent(size)) }
 
 func (s *Store) tenantOf(name string) *tenant {
 	t := s.tenants[name]
@@ -134,6 +144,7 @@ func (s *Store) file(o *Object, c class) {
 			t.idleBytes += o.extent
 		}
 	}
+	mustHold(s.checkFiled, o)
 	if was != classIdle && (c == classIdle || c == classNone) {
 		s.available(o, t)
 	}
@@ -187,7 +198,7 @@ func (s *Store) released() bool {
 		return false
 	}
 	holds, dead := s.sidecar.Held()
-	s.dead += dead
+	s.counts.dead += dead
 	for id := range s.search.held {
 		if _, ok := holds[id]; !ok {
 			return true

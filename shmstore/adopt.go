@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // Adoption is what Adopt found.
@@ -42,44 +42,47 @@ type Adoption struct {
 //
 // The options must be the segment's: Name, Size, DataOffset, Align, Format; MaxObjects
 // and ReaderSlots are taken from it. Readers may differ if the readers were restarted
-// too: call ResetReaders then. The store owns the segment, as if it had created it.
-// Errors are those of segment.Adopt, and [ErrInvalid] for a segment of another format.
+// too: call ResetReaders then. The store owns the segment, as if it had created it, unless the
+// segment is Options.Segment, which the caller adopted, or whose writer ended without closing it.
+// Errors are those of segment.Adopt, and fs.ErrInvalid for a segment of another format.
 //
 // If Adopt itself is killed, the next one begins again.
 func Adopt(o Options) (*Store, Adoption, error) {
-	if err := o.Validate(); err != nil {
+	if err := o.validate(); err != nil {
 		return nil, Adoption{}, err
 	}
-	so := o.Segment()
-	so.Sidecar = nil
-	seg, err := segment.Adopt(so)
+	if o.Segment != nil {
+		return adoptIn(o.Segment, o)
+	}
+	seg, err := segment.Adopt(o.segment())
 	if err != nil {
 		return nil, Adoption{}, err
 	}
-	s, a, err := AdoptSegment(seg, o)
+	s, a, err := adoptIn(seg, o)
 	if err != nil {
-		return nil, a, fmt.Errorf("adopting %s: %w", o.Name, joinClose(err, seg))
+		if e := seg.Close(); e != nil {
+			err = fmt.Errorf("%w (and %w)", err, e)
+		}
+		return nil, a, fmt.Errorf("adopting %s: %w", o.Name, err)
 	}
 	s.owns = true
 	return s, a, nil
 }
 
-func joinClose(err error, seg *segment.Segment) error {
-	if e := seg.Close(); e != nil {
-		return fmt.Errorf("%w (and %w)", err, e)
+// adoptIn makes a store of what is in a segment.
+func adoptIn(seg *segment.Segment, o Options) (*Store, Adoption, error) {
+	if err := o.fits(seg); err != nil {
+		return nil, Adoption{}, err
 	}
-	return err
-}
-
-// AdoptSegment makes a store of what is in a segment that the caller adopted, or whose
-// writer ended without closing it. The store closes the segment, but does not remove it.
-func AdoptSegment(seg *segment.Segment, o Options) (*Store, Adoption, error) {
+	if seg.Sidecar() == nil {
+		return nil, Adoption{}, fmt.Errorf("%w: %s has no sidecar, so nothing is known of its objects", segment.ErrForeign, seg.Name())
+	}
 	c := seg.Sidecar().Options()
 	if err := o.accept(c.Generation); err != nil {
 		return nil, Adoption{}, err
 	}
 	if c.Policy != sidecar.Pool {
-		return nil, Adoption{}, fmt.Errorf("%w: its policy is %v, which has no table of objects; remove it with segment.Sweep", ErrInvalid, c.Policy)
+		return nil, Adoption{}, fmt.Errorf("%w: its policy is %v, which has no table of objects; remove it with segment.Sweep", errInvalid, c.Policy)
 	}
 	s := newStore(seg, o)
 	var a Adoption
@@ -104,7 +107,7 @@ func (s *Store) restore() (a Adoption) {
 		useOK bool
 	}
 	byID := map[uint32]found{}
-	var placed []shmring.Placed
+	var placed []shmring.Chunk
 	var bad []int
 	for i, r := range s.sidecar.Records() {
 		if _, twice := byID[r.ID]; r.Damaged || twice {
@@ -112,17 +115,15 @@ func (s *Store) restore() (a Adoption) {
 			continue
 		}
 		f := found{o: s.newObject()}
-		f.o.address, f.o.id, f.o.size, f.o.entry = r.Address, r.ID, r.Size, i
-		f.o.descriptionOffset, f.o.descriptionLength, f.o.sum, f.o.fullSum = r.DescriptionOffset, r.DescriptionLength, r.Sum, r.Full
+		f.o.chunk, f.o.entry = r, i
 		f.use, f.useOK = s.sidecar.Use(i)
 		byID[r.ID] = f
-		if !shmring.IDBefore(r.ID, state.NextID) { // a state record was damaged
+		if !idBefore(r.ID, state.NextID) { // a state record was damaged
 			state.NextID = (r.ID + 1) % shmring.IDLimit
 		}
-		placed = append(placed, shmring.Placed{Address: r.Address, ID: r.ID, Size: r.Size})
+		placed = append(placed, shmring.Chunk{Address: r.Address, ID: r.ID, Size: r.Size})
 	}
-	s.pool.SkipTo(state.NextID)
-	kept := s.pool.Restore(placed)
+	kept := s.pool.Restore(placed, state.NextID)
 
 	// With all cores: it takes reading what the checksums cover.
 	verified := make([]bool, len(kept))
@@ -153,7 +154,7 @@ func (s *Store) restore() (a Adoption) {
 		}
 	}
 	held, dead := s.sidecar.Held()
-	s.dead += dead
+	s.counts.dead += dead
 	byKey := map[string]*Object{}
 	for i, k := range kept {
 		f := byID[k.ID]
@@ -165,22 +166,22 @@ func (s *Store) restore() (a Adoption) {
 		if f.use&useRetired != 0 {
 			o.state = retired
 		}
-		_, looked := held[o.id]
+		_, looked := held[o.chunk.ID]
 		switch {
 		case verified[i]:
-			s.pool.Publish(o.id) // the id may be away, if the writer was killed while it evicted
+			s.pool.Publish(o.chunk.ID) // the id may be away, if the writer was killed while it evicted
 		case looked:
 			// A reader looks at it, whatever it is. It goes when nobody does.
 			o.state = retired
 			f.use &^= useBusy
 		default:
-			s.pool.Free(o.id)
+			s.pool.Free(o.chunk.ID)
 			continue
 		}
 		if twin := byKey[o.key]; o.state == committed && twin != nil {
 			// Killed between the commit of a new one and the end of the old one.
 			older := o
-			if shmring.IDBefore(twin.id, o.id) {
+			if idBefore(twin.chunk.ID, o.chunk.ID) {
 				older = twin
 			}
 			older.state = retired
@@ -189,10 +190,11 @@ func (s *Store) restore() (a Adoption) {
 		if o.state == committed {
 			byKey[o.key] = o
 		}
-		s.objects[o.id] = o
+		s.objects[o.chunk.ID] = o
+		s.locate(o)
 		s.account(o)
 		inUse := f.use&useBusy != 0
-		s.owner.Restore(o.record, uint32(f.use), inUse)
+		s.owner.Restore(o, uint32(f.use), inUse)
 		if inUse {
 			a.InUse++
 			s.quarantine(o)
@@ -228,23 +230,27 @@ func (s *Store) restore() (a Adoption) {
 
 // verify compares an object with its chunk, and reads its description.
 func (s *Store) verify(o *Object) error {
-	c, err := shmring.ReadChunk(s.seg.Ring(), o.address)
+	c, err := shmring.ReadChunk(s.seg.Ring(), o.chunk.Address)
 	if err != nil {
 		return err
 	}
-	from, n := o.descriptionOffset, o.descriptionLength
-	if c.ID != o.id && c.ID != shmring.DeadID && c.ID != shmring.GoneID || c.Size != o.size ||
+	from, n := o.chunk.DescriptionOffset, o.chunk.DescriptionLength
+	if c.ID != o.chunk.ID && c.ID != shmring.DeadID && c.ID != shmring.GoneID || c.Size != o.chunk.Size ||
 		from < minDescriptionOffset || n < 0 || from > len(c.Payload) || n > len(c.Payload)-from {
 		return errDescription
 	}
 	if s.opt.Payloads == nil && from < plainLead-shmring.HeaderSize {
 		return errDescription
 	}
-	if sidecar.PayloadSum(c.Payload, from+n, o.fullSum) != o.sum {
+	if sidecar.PayloadSum(c.Payload, from+n, o.chunk.Full) != o.chunk.Sum {
 		return fmt.Errorf("%w: checksum", errDescription)
 	}
 	return o.parseDescription(c.Payload[from : from+n])
 }
+
+// idBefore reports whether the id a was given out before b. Ids start over after 2^31, so a
+// is the older one if counting up from a reaches b sooner than the other way round.
+func idBefore(a, b uint32) bool { return (b-a)%shmring.IDLimit-1 < shmring.IDLimit/2 }
 
 // minDescriptionOffset is the bytes of the payload that no checksum covers.
 const minDescriptionOffset = 4

@@ -43,16 +43,16 @@ func (s *Store) checkObjects(bad report) {
 			bad("chunk %d has no object", id)
 			continue
 		}
-		if o.id != id || o.address != address || o.record == nil || o.record.object() != o {
-			bad("object %d:%d is filed as %d:%d", o.address, o.id, address, id)
+		if o.chunk.ID != id || o.chunk.Address != address {
+			bad("object %d:%d is filed as %d:%d", o.chunk.Address, o.chunk.ID, address, id)
 		}
-		if extent := int64(s.pool.Extent(id)); extent == 0 || extent != o.extent {
+		if extent := s.extent(o.chunk.Size - shmring.HeaderSize); extent != o.extent {
 			bad("object %d of %d bytes has a chunk of %d", id, o.extent, extent)
 		}
 		if (o.state == committed) != (o.cached != nil) {
 			bad("key %q in state %d is known to the eviction policy: %v", o.key, o.state, o.cached != nil)
 		}
-		if err := s.owner.Check(o.record); err != nil {
+		if err := s.owner.Check(o); err != nil {
 			bad("key %q: %w", o.key, err)
 		}
 	}
@@ -84,7 +84,7 @@ func (s *Store) checkKeys(bad report) {
 		}
 	}
 	for o := range s.pinned {
-		if s.objects[o.id] != o {
+		if s.objects[o.chunk.ID] != o {
 			bad("key %q is pinned, and gone", o.key)
 		}
 	}
@@ -151,6 +151,13 @@ func (s *Store) checkSums(bad report) {
 		}
 		tenants[o.tenant] = n
 	}
+	sum := int64(0)
+	for _, n := range bytes {
+		sum += n
+	}
+	if used := int64(s.pool.Used()); sum != used {
+		bad("objects take %d bytes, the chunks of the pool %d", sum, used)
+	}
 	idle := int64(0)
 	for name, n := range tenants {
 		idle += n.idle
@@ -178,17 +185,17 @@ func (s *Store) checkQuarantine(bad report) {
 			n++
 		}
 	}
-	fence, next := uint64(0), s.next == nil
-	for e := s.quarantined.Front(); e != nil; e = e.Next() {
+	fence, next := uint64(0), s.quarantined.next == nil
+	for e := s.quarantined.objects.Front(); e != nil; e = e.Next() {
 		o := e.Value.(*Object)
-		if o.quarantined != e || o.fence < fence || s.objects[o.id] != o {
+		if o.quarantined != e || o.fence < fence || s.objects[o.chunk.ID] != o {
 			bad("key %q is in quarantine up to fence %d, behind %d", o.key, o.fence, fence)
 		}
 		fence = o.fence
-		next = next || e == s.next
+		next = next || e == s.quarantined.next
 	}
-	if n != s.quarantined.Len() || !next {
-		bad("%d objects are in quarantine, %d in its list; looking goes on in it: %v", n, s.quarantined.Len(), next)
+	if n != s.quarantined.objects.Len() || !next {
+		bad("%d objects are in quarantine, %d in its list; looking goes on in it: %v", n, s.quarantined.objects.Len(), next)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ringcache/ringcache/internal/closing"
+	"github.com/ringcache/ringcache/shmring/segment"
 )
 
 // Holder is something open that blocks Close.
@@ -67,12 +68,12 @@ func (e *BusyError) Error() string {
 	return b.String()
 }
 
-// Unwrap makes errors.Is true of [ErrBusy] and of the context's error.
+// Unwrap makes errors.Is true of [segment.ErrBusy] and of the context's error.
 func (e *BusyError) Unwrap() []error {
 	if e.Err == nil {
-		return []error{ErrBusy}
+		return []error{segment.ErrBusy}
 	}
-	return []error{ErrBusy, e.Err}
+	return []error{segment.ErrBusy, e.Err}
 }
 
 // Holders lists what is open: requests by id, of which those with no key do not block
@@ -107,11 +108,11 @@ func (s *Store) holders() (all []Holder) {
 // closer is what package closing has to know of the store.
 func (s *Store) closer() closing.Store {
 	return closing.Store{
-		Lock: &s.mu, Segment: s.seg, Owns: s.owns, ErrClosed: ErrClosed, ErrBusy: ErrBusy,
+		Lock: &s.mu, Segment: s.seg, Owns: s.owns, ErrClosed: errClosed, ErrBusy: segment.ErrBusy,
 		Leased: func() bool { return s.leases > 0 },
 		Open:   func() bool { return len(s.requests) > 0 || s.leases > 0 || len(s.pending) > 0 },
 		Busy: func(cause error) error {
-			return &BusyError{Segment: s.Name(), Holders: s.holders(), Err: cause}
+			return &BusyError{Segment: s.seg.Name(), Holders: s.holders(), Err: cause}
 		},
 		End: func() {
 			for _, r := range s.requests {
@@ -124,7 +125,7 @@ func (s *Store) closer() closing.Store {
 }
 
 // Close unmaps the segment and, if Create or Adopt made the store, removes it. It fails
-// with [ErrBusy], and does nothing, while a reservation, a lease or a view is open: see
+// with [segment.ErrBusy], and does nothing, while a reservation, a lease or a view is open: see
 // [BusyError], [Store.Shutdown] and [Store.Abandon]. Closing twice is fine.
 func (s *Store) Close() error { return s.state.Close(s.closer()) }
 
@@ -133,7 +134,7 @@ func (s *Store) Close() error { return s.state.Close(s.closer()) }
 func (s *Store) Detach() error { return s.state.Detach(s.closer()) }
 
 // Shutdown is Close that waits. From now on there is no new request: Begin fails with
-// [ErrClosed]. Open requests go on, but those who wait for room are woken with that error
+// fs.ErrClosed. Open requests go on, but those who wait for room are woken with that error
 // if their request has ended. Shutdown waits until all that is open has ended, and closes
 // the store. When ctx ends first the error is a [BusyError], which wraps ctx's; the store
 // stays usable for what is open, and Shutdown can be called again.
@@ -147,12 +148,12 @@ func (s *Store) wakeShutdown() {
 }
 
 func (s *Store) errStopping() error {
-	return fmt.Errorf("%w: %s is shutting down and takes nothing new", ErrClosed, s.Name())
+	return fmt.Errorf("%w: %s is shutting down and takes nothing new", errClosed, s.seg.Name())
 }
 
 // Abandon closes the store by force, whatever is open, for use with defer. If
 // Create or Adopt made it, the segment's names are removed at once. Every later call
-// fails with [ErrClosed], or does nothing. Memory that a reservation, a view or
+// fails with fs.ErrClosed, or does nothing. Memory that a reservation, a view or
 // [Request.Bytes] still gives access to stays mapped until that ends as usual. It does
 // nothing to a store that is closed.
 func (s *Store) Abandon() error { return s.state.Abandon(s.closer()) }

@@ -3,8 +3,8 @@
 // by a [Handle], its offset and length in the segment, and looks at it in place.
 //
 // Package objstore keeps vLLM's objects in such a store, by a [PayloadOwner] that counts
-// their reads. Without one, nobody counts reads, and what readers still need is known
-// from requests, fences and reader slots alone.
+// their reads. Without one the payloads are plain: nobody counts reads, and what readers still
+// need is known from requests, fences and reader slots alone.
 //
 // # The way of a payload
 //
@@ -13,7 +13,7 @@
 //	o, err := req.Lookup(key, 1)             // a known payload: it stays
 //	res, err := req.Reserve(key, n, options) // a new one: fill res.Bytes(),
 //	o, err = res.Commit(1)                   // and it is there
-//	req.Commit()                             // store.Handle(o) was sent
+//	req.Commit()                             // o.Handle() was sent
 //	    ... Reader.Get -> View.Bytes -> View.Release ...
 //	req.Finish()                             // or req.Abort()
 //
@@ -29,8 +29,19 @@
 // before, then [Fence.Passed]. [Store.ResetReaders] ends all of that when the readers
 // were restarted.
 //
+// Quarantine of plain payloads also ends by time alone, after Options.QuarantineTTL. Nothing
+// but a slot shows then that a reader is still inside, and a [Reader] has one. Whoever has
+// readers without a slot sets QuarantineTTL below 0, which is never, and passes fences.
+//
 // [Store.Pin] keeps a payload without a request. Tenants have quotas (Options.Quotas).
 // Callers may wait for room, in the order in which they came (PutOptions.Wait).
+//
+// # Errors
+//
+// Errors match [ErrNotFound], [ErrKeyExists], [ErrStale], [ErrEnded]; shmring.ErrFull,
+// shmring.ErrTooLarge and shmring.ErrCorrupt; segment.ErrBusy and the other errors of segments;
+// fs.ErrInvalid and fs.ErrClosed. [FullError], [TooLargeError], [CorruptError], [BusyError] and
+// [KeyError] contain more.
 //
 // # Crashes
 //

@@ -4,61 +4,47 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ringcache/ringcache/internal/fault"
+	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/shmring"
-	"github.com/ringcache/ringcache/shmring/segment"
 )
 
 var (
-	// ErrKeyExists is wrapped by [KeyExistsError]. (ErrExists is about segments.)
+	// ErrKeyExists is wrapped by a [KeyError]: the key is in the store, or reserved, already.
 	ErrKeyExists = errors.New("shmstore: key exists")
-	// ErrNotFound is wrapped by [KeyNotFoundError].
+	// ErrNotFound is wrapped by a [KeyError]: the key is not in the store. It was never put,
+	// or evicted, or removed.
 	ErrNotFound = errors.New("shmstore: no such key")
-	// ErrTooLarge is wrapped by [TooLargeError].
-	ErrTooLarge = shmring.ErrTooLarge
-	// ErrFull is wrapped by [FullError] and [QuotaError].
-	ErrFull = shmring.ErrFull
-	// ErrStale is wrapped by [StaleError].
+	// ErrStale reports that the payload of a handle is gone: evicted or removed, and its
+	// place perhaps used again.
 	ErrStale = errors.New("shmstore: stale handle")
-	// ErrCorrupt is wrapped by [CorruptError].
-	ErrCorrupt = shmring.ErrCorrupt
-	// ErrClosed reports that the store was closed.
-	ErrClosed = segment.ErrClosed
-	// ErrBusy is wrapped by [BusyError].
-	ErrBusy = segment.ErrBusy
-	// ErrInvalid reports that an argument makes no sense. It matches the ErrInvalid of
-	// every other package of this module.
-	ErrInvalid = shmring.ErrInvalid
 	// ErrEnded reports that a request takes nothing more: it has ended, or was
 	// committed.
 	ErrEnded = errors.New("shmstore: request is not open")
+
+	errInvalid = sentinel.New(sentinel.Invalid, "shmstore: invalid argument")
+	errClosed  = sentinel.New(sentinel.Closed, "shmstore: closed")
 )
 
-// KeyExistsError reports that a key is in the store, or reserved, already.
-type KeyExistsError struct {
+// KeyError reports that a key is there and should not be, or the other way round.
+type KeyError struct {
 	Key      string
-	Reserved bool // by a reservation that is still open
+	Err      error // ErrKeyExists or ErrNotFound
+	Reserved bool  // the key exists in a reservation that is still open
 }
 
-func (e *KeyExistsError) Error() string {
-	if e.Reserved {
+func (e *KeyError) Error() string {
+	switch {
+	case e.Reserved:
 		return fmt.Sprintf("shmstore: key %q is being written; wait for it or use another key", e.Key)
+	case e.Err == ErrKeyExists:
+		return fmt.Sprintf("shmstore: key %q exists; use Lookup for another use of it", e.Key)
 	}
-	return fmt.Sprintf("shmstore: key %q exists; use Lookup for another use of it", e.Key)
-}
-
-// Unwrap makes errors.Is(err, ErrKeyExists) true.
-func (e *KeyExistsError) Unwrap() error { return ErrKeyExists }
-
-// KeyNotFoundError reports that a key is not in the store: it was never put, or
-// evicted, or removed.
-type KeyNotFoundError struct{ Key string }
-
-func (e *KeyNotFoundError) Error() string {
 	return fmt.Sprintf("shmstore: key %q is not in the store; put it again", e.Key)
 }
 
-// Unwrap makes errors.Is(err, ErrNotFound) true.
-func (e *KeyNotFoundError) Unwrap() error { return ErrNotFound }
+// Unwrap returns Err.
+func (e *KeyError) Unwrap() error { return e.Err }
 
 // TooLargeError reports that an object is above the limit for one object, or can
 // never fit. Waiting does not help.
@@ -84,35 +70,27 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("shmstore: object of %d bytes is above the limit of %d; send it inline or raise MaxObjectSize", e.Size, e.Limit)
 }
 
-// Unwrap makes errors.Is(err, ErrTooLarge) true.
-func (e *TooLargeError) Unwrap() error { return ErrTooLarge }
+// Unwrap makes errors.Is(err, shmring.ErrTooLarge) true.
+func (e *TooLargeError) Unwrap() error { return shmring.ErrTooLarge }
 
-// FullError reports that an object does not fit now, and what is in the way.
+// FullError reports that an object does not fit now, and what is in the way: of the store, or of
+// what its tenant may have.
 type FullError struct {
 	Need int    // bytes of the chunk, with its header
-	Used uint64 // bytes in use, with padding
-	Size int    // bytes of the store
+	Used uint64 // bytes in use, with padding; of a tenant those that can't be evicted now
+	Size int    // bytes of the store, or the tenant's quota
+	// Tenant is not empty if its quota is in the way. The fields below are 0 then.
+	Tenant string
 	// Waiting is what the first caller of those that wait for room needs, in bytes;
 	// 0 if nobody waits. Whoever does not wait must not pass it for ever, see
 	// PutOptions.Wait.
 	Waiting int64
-	Blocked Blocked
-}
+	// MaxObjects, if not 0, is the most objects that the sidecar has room for, and as many
+	// are in use.
+	MaxObjects int
 
-func (e *FullError) Error() string {
-	waiting := ""
-	if e.Waiting > 0 {
-		waiting = fmt.Sprintf(", and a caller waits for %d", e.Waiting)
-	}
-	return fmt.Sprintf("shmstore: no room for %d bytes, %d of %d are in use%s: %v; send the object inline, wait (PutOptions.Wait), or end requests that are done",
-		e.Need, e.Used, e.Size, waiting, e.Blocked)
-}
+	// What the bytes of the store are taken by:
 
-// Unwrap makes errors.Is(err, ErrFull) true.
-func (e *FullError) Unwrap() error { return ErrFull }
-
-// Blocked is what the bytes of a store are taken by, when there is no room.
-type Blocked struct {
 	Free        int64 // in holes
 	LargestHole int64
 	Reserved    int64 // being written
@@ -120,46 +98,33 @@ type Blocked struct {
 	Quarantined int64 // aborted, and maybe still to be read: a Fence proves more
 	Viewed      int64 // looked at in place by readers
 	Evictable   int64 // between others, so that they make no run that is long enough
-	MaxObjects  int   // not 0: so many objects are the most
 }
 
-func (b Blocked) String() string {
-	if b.MaxObjects > 0 {
-		return fmt.Sprintf("%d objects are the most that the sidecar has room for, and all are in use; raise MaxObjects", b.MaxObjects)
+func (e *FullError) Error() string {
+	if e.Tenant != "" {
+		return fmt.Sprintf("shmstore: tenant %q has %d bytes in use and wants %d more, its quota is %d; send the object inline, end requests that are done, or raise Options.Quotas",
+			e.Tenant, e.Used, e.Need, e.Size)
 	}
-	return fmt.Sprintf("%d leased, %d in quarantine, %d being written, %d viewed by readers, %d evictable between them, %d free with the largest hole of %d",
-		b.Leased, b.Quarantined, b.Reserved, b.Viewed, b.Evictable, b.Free, b.LargestHole)
+	waiting := ""
+	if e.Waiting > 0 {
+		waiting = fmt.Sprintf(", and a caller waits for %d", e.Waiting)
+	}
+	taken := fmt.Sprintf("%d leased, %d in quarantine, %d being written, %d viewed by readers, %d evictable between them, %d free with the largest hole of %d",
+		e.Leased, e.Quarantined, e.Reserved, e.Viewed, e.Evictable, e.Free, e.LargestHole)
+	if e.MaxObjects > 0 {
+		taken = fmt.Sprintf("%d objects are the most that the sidecar has room for, and all are in use; raise MaxObjects", e.MaxObjects)
+	}
+	return fmt.Sprintf("shmstore: no room for %d bytes, %d of %d are in use%s: %s; send the object inline, wait (PutOptions.Wait), or end requests that are done",
+		e.Need, e.Used, e.Size, waiting, taken)
 }
 
-// QuotaError reports that a tenant may not have more bytes. It is an [ErrFull].
-type QuotaError struct {
-	Tenant string
-	Need   int64 // bytes of the chunk, rounded up
-	Used   int64 // bytes of the tenant that can't be evicted now
-	Quota  int64
+// Unwrap makes errors.Is(err, shmring.ErrFull) true.
+func (e *FullError) Unwrap() error { return shmring.ErrFull }
+
+// staleError is an [ErrStale]: found stands in front of the payload of h now.
+func staleError(h Handle, found uint32) error {
+	return fmt.Errorf("%w: of id %d at offset %d, where id %d is now; get a new handle from the writer", ErrStale, h.ID, h.Offset, found)
 }
-
-func (e *QuotaError) Error() string {
-	return fmt.Sprintf("shmstore: tenant %q has %d bytes in use and wants %d more, its quota is %d; send the object inline, end requests that are done, or raise Options.Quotas",
-		e.Tenant, e.Used, e.Need, e.Quota)
-}
-
-// Unwrap makes errors.Is(err, ErrFull) true.
-func (e *QuotaError) Unwrap() error { return ErrFull }
-
-// StaleError reports that the payload of a handle is gone: evicted or removed, and
-// its place used again.
-type StaleError struct {
-	Handle Handle
-	Found  uint32 // the id that stands in front of the payload now
-}
-
-func (e *StaleError) Error() string {
-	return fmt.Sprintf("shmstore: the handle of id %d at offset %d is stale: id %d is there now; get a new handle from the writer", e.Handle.ID, e.Handle.Offset, e.Found)
-}
-
-// Unwrap makes errors.Is(err, ErrStale) true.
-func (e *StaleError) Unwrap() error { return ErrStale }
 
 // CorruptError reports that the bytes of a segment can't be right.
 type CorruptError struct {
@@ -170,14 +135,11 @@ type CorruptError struct {
 }
 
 func (e *CorruptError) Error() string {
-	if gone := (*segment.FaultError)(nil); errors.As(e.Err, &gone) {
+	if errors.Is(e.Err, fault.ErrFault) {
 		return fmt.Sprintf("shmstore: segment %s: %v", e.Segment, e.Err)
 	}
 	return fmt.Sprintf("shmstore: segment %s: chunk %d:%d can't be read; something else wrote to the segment: %v", e.Segment, e.Address, e.ID, e.Err)
 }
 
-// Unwrap makes the cause visible to errors.Is and errors.As.
-func (e *CorruptError) Unwrap() error { return e.Err }
-
-// Is makes errors.Is(err, ErrCorrupt) true.
-func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
+// Unwrap makes errors.Is true of [shmring.ErrCorrupt] and of the cause.
+func (e *CorruptError) Unwrap() []error { return []error{shmring.ErrCorrupt, e.Err} }

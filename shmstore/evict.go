@@ -23,7 +23,7 @@ func (s *Store) place(size int, tenant string, as line.Turn) (address uint64, id
 	if as&^line.OfTenant == line.Polling {
 		looks = maxPollLooks
 	}
-	looks = min(looks, s.quarantined.Len())
+	looks = min(looks, s.quarantined.objects.Len())
 	if err := s.admit(size, tenant, as, &looks); err != nil {
 		return 0, 0, nil, err
 	}
@@ -35,7 +35,7 @@ func (s *Store) place(size int, tenant string, as line.Turn) (address uint64, id
 	var held idSet // by readers
 	for {
 		address, id, payload, err = s.pool.Alloc(size)
-		if !errors.Is(err, ErrFull) {
+		if !errors.Is(err, shmring.ErrFull) {
 			failpoint.Hit("pool.allocated")
 			if err == nil && as.Passes() {
 				s.hasPassed(need, tenant, as)
@@ -44,7 +44,7 @@ func (s *Store) place(size int, tenant string, as line.Turn) (address uint64, id
 		}
 		if !s.hopeless(need) {
 			victims, ok := s.pool.Cheapest(size, func(id uint32) (float64, bool) {
-				s.looked++
+				s.counts.looked++
 				if held.has(id) {
 					return 0, false
 				}
@@ -69,7 +69,7 @@ func (s *Store) freeEntry(size int, looks *int) error {
 		victim, ok := s.cheapest(s.idle.items, held)
 		switch {
 		case ok:
-			held.add(s.evict([]uint32{victim.id}))
+			held.add(s.evict([]uint32{victim.chunk.ID}))
 		case !s.look(looks):
 			return s.fullError(size, held)
 		}
@@ -102,9 +102,9 @@ func (s *Store) cheapest(idle []*Object, held idSet) (best *Object, ok bool) {
 	least, n := 0.0, 0
 	for i := range idle {
 		o := idle[(s.sample+i)%len(idle)]
-		s.looked++
+		s.counts.looked++
 		n++
-		if c, _ := s.loss(o); !held.has(o.id) && (best == nil || c < least) {
+		if c, _ := s.loss(o); !held.has(o.chunk.ID) && (best == nil || c < least) {
 			best, least = o, c
 		}
 		if n >= maxSample && best != nil {
@@ -145,7 +145,7 @@ func (s *Store) evict(ids []uint32) (held idSet) {
 	if s.sidecar != nil {
 		var dead int
 		holds, dead = s.sidecar.Held()
-		s.dead += dead
+		s.counts.dead += dead
 	}
 	for _, id := range ids {
 		if _, ok := holds[id]; ok {
@@ -159,81 +159,68 @@ func (s *Store) evict(ids []uint32) (held idSet) {
 	return held
 }
 
-// Evict makes the object under a key go at once if nobody can need it, and reports
-// whether it did.
-func (s *Store) Evict(key string) (bool, error) {
-	if err := s.lock(); err != nil {
-		return false, err
-	}
-	defer s.mu.Unlock()
-	o, ok := s.index[key]
-	if !ok {
-		return false, nil
-	}
-	if s.releaseIfOver(o); o.class != classIdle {
-		return false, nil
-	}
-	err := s.guard(func() error { ok = s.evict([]uint32{o.id}) == nil; return nil })
-	return ok && err == nil, err
-}
-
-// EvictAll evicts every object that nobody can need, whatever it is worth, and returns
-// the ids.
-func (s *Store) EvictAll() ([]uint32, error) {
+// Evict makes the objects under the given keys go at once, or all objects if no key is given, but
+// for those that somebody may need. It returns the ids of those that went.
+func (s *Store) Evict(keys ...string) ([]uint32, error) {
 	if err := s.lock(); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	return s.evictAll()
-}
-
-func (s *Store) evictAll() (freed []uint32, err error) {
-	err = s.guard(func() error {
-		for looks := s.quarantined.Len(); s.look(&looks); {
-		}
-		for id := range s.pool.Live() {
-			if s.objects[id].class == classIdle {
-				freed = append(freed, id)
+	if len(keys) == 0 {
+		return s.evictAll()
+	}
+	var ids []uint32
+	for _, key := range keys {
+		if o, ok := s.index[key]; ok {
+			if s.releaseIfOver(o); o.class == classIdle {
+				ids = append(ids, o.chunk.ID)
 			}
 		}
-		s.evict(freed)
-		return nil
-	})
-	// Those that a reader looks at stay, and those behind a fault.
-	return slices.DeleteFunc(freed, func(id uint32) bool { return s.objects[id] != nil }), err
+	}
+	slices.Sort(ids)
+	return s.evictIdle(slices.Compact(ids))
 }
 
-// clear makes every key absent and frees what nobody can still read.
-func (s *Store) clear() error {
-	failpoint.Hit("pool.clear.begin")
-	for o := range s.pinned {
-		s.unpin(o)
+func (s *Store) evictAll() ([]uint32, error) {
+	err := s.guard(func() error {
+		for looks := s.quarantined.objects.Len(); s.look(&looks); {
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	for _, o := range s.index {
-		s.retire(o)
-		failpoint.Hit("pool.clear.one")
+	var ids []uint32
+	for id := range s.pool.Live() {
+		if s.objects[id].class == classIdle {
+			ids = append(ids, id)
+		}
 	}
-	_, err := s.evictAll()
-	failpoint.Hit("pool.clear.end")
-	return err
+	return s.evictIdle(ids)
+}
+
+// evictIdle evicts idle objects, and returns the ids of those that went: not those that a reader
+// looks at, nor those behind a fault.
+func (s *Store) evictIdle(ids []uint32) ([]uint32, error) {
+	err := s.guard(func() error { s.evict(ids); return nil })
+	return slices.DeleteFunc(ids, func(id uint32) bool { return s.objects[id] != nil }), err
 }
 
 // fullError returns what is in the way; readers hold the objects held.
 func (s *Store) fullError(size int, held idSet) error {
-	b := Blocked{
+	e := &FullError{
+		Need: size + shmring.HeaderSize, Used: s.pool.Used(), Size: s.opt.Size, Waiting: s.waiters.Main.Wanted(),
 		Free: s.room - int64(s.pool.Used()), LargestHole: int64(s.pool.Largest()),
 		Reserved: s.bytes[classReserved], Leased: s.bytes[classLeased], Quarantined: s.bytes[classQuarantined], Evictable: s.bytes[classIdle],
 	}
 	for id := range held {
 		if o := s.objects[id]; o != nil && o.class == classIdle {
-			b.Viewed += o.extent
-			b.Evictable -= o.extent
+			e.Viewed += o.extent
+			e.Evictable -= o.extent
 		}
 	}
 	if s.noEntry() {
-		b.MaxObjects = s.sidecar.Options().Objects
+		e.MaxObjects = s.sidecar.Options().Objects
 	}
-	return &FullError{
-		Need: size + shmring.HeaderSize, Used: s.pool.Used(), Size: s.opt.Size, Waiting: s.waiters.Main.Wanted(), Blocked: b,
-	}
+	return e
 }

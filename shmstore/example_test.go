@@ -43,7 +43,7 @@ func Example() {
 	} else if err != nil {
 		log.Fatal(err)
 	}
-	handle := store.Handle(chunk)
+	handle := chunk.Handle()
 	if err := connection.Commit(); err != nil { // the handle is about to be sent
 		log.Fatal(err)
 	}
@@ -65,13 +65,13 @@ func Example() {
 	// The client goes away without a word: what it may still look at waits for a fence.
 	connection.Abort()
 	evicted, err := store.Evict("chunk-a")
-	fmt.Println("evicted", evicted, err)
+	fmt.Println("evicted", len(evicted), err)
 	store.Fence().Passed() // once every client has answered a message that was sent behind the handle
 	evicted, err = store.Evict("chunk-a")
-	fmt.Println("evicted", evicted, err)
+	fmt.Println("evicted", len(evicted), err)
 	// Output:
 	// offset 0 length 8192
 	// keys and values <nil>
-	// evicted false <nil>
-	// evicted true <nil>
+	// evicted 0 <nil>
+	// evicted 1 <nil>
 }

@@ -7,13 +7,16 @@ import (
 
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // Options say what store to make.
 type Options struct {
 	// Name of the segment. Create makes one up if it is empty.
 	Name string
+	// Segment, if not nil, is used instead of the segment of a name: the caller created or
+	// adopted it, or made it over private memory. The store closes it, and does not remove
+	// it.
+	Segment *segment.Segment
 	// Size is the bytes for payloads, with 64 bytes and a description of each.
 	Size int
 	// DataOffset is bytes of the segment in front, which are the owner's.
@@ -38,12 +41,12 @@ type Options struct {
 	// Owner is a label: segment.Sweep removes only segments of the label that it is given.
 	Owner string
 	// Payloads returns who counts the reads of the payloads of a store, which is about
-	// to be used. nil: nobody counts them.
+	// to be used. nil: nobody counts them. It is for the stores of this module.
 	Payloads func(*Store) PayloadOwner
 	// Readers is the number of processes that read every payload, for a PayloadOwner.
 	Readers int
-	// FirstID is the id of the first object. New over a segment that was in use wants
-	// one that no handle still has.
+	// FirstID is the id of the first object. Create in a Segment that was in use wants one
+	// that no handle still has.
 	FirstID uint32
 	// FullSums makes the sidecar's checksums cover every byte of a payload, so that
 	// Adopt finds any change that something else made to it. Without, they cover
@@ -51,8 +54,11 @@ type Options struct {
 	// writing the payload.
 	FullSums bool
 	// QuarantineTTL ends the quarantine of an aborted request for which no fence
-	// passes, if nobody can be inside (PayloadOwner.Quiet). 0 is
-	// DefaultQuarantineTTL, less is never.
+	// passes, if nobody can be inside (PayloadOwner.Unread). 0 is ten minutes, far longer
+	// than any reader takes for anything; less is never.
+	//
+	// Without a PayloadOwner nobody counts reads, and the time alone ends it for readers
+	// without a slot. Whoever has such readers sets it below 0, and passes fences.
 	QuarantineTTL time.Duration
 	// Quotas bound the bytes of each tenant (PutOptions.Tenant); Quota those of a
 	// tenant that is not in it. 0 is no bound.
@@ -65,9 +71,6 @@ type Options struct {
 	Dir string
 }
 
-// DefaultQuarantineTTL is far longer than any reader takes for anything.
-const DefaultQuarantineTTL = 10 * time.Minute
-
 // Change reports that the object under a key is there now, or no longer.
 type Change struct {
 	Key     string
@@ -76,26 +79,26 @@ type Change struct {
 }
 
 const (
-	minAlign = shmring.Granule
+	minAlign = 64
 	maxAlign = 4096
 )
 
-// Validate reports what is wrong with the options.
-func (o Options) Validate() error {
+// validate returns what is wrong with the options.
+func (o Options) validate() error {
 	a := o.align()
 	switch {
 	case a < minAlign || a > maxAlign || a&(a-1) != 0:
-		return fmt.Errorf("%w: Align %d, want a power of two from %d to %d", ErrInvalid, o.Align, minAlign, maxAlign)
+		return fmt.Errorf("%w: Align %d, want a power of two from %d to %d", errInvalid, o.Align, minAlign, maxAlign)
 	case o.Size <= shmring.HeaderSize || o.Size > math.MaxInt-maxAlign-max(o.DataOffset, 0):
-		return fmt.Errorf("%w: Size %d", ErrInvalid, o.Size)
+		return fmt.Errorf("%w: Size %d", errInvalid, o.Size)
 	case o.DataOffset < 0:
-		return fmt.Errorf("%w: DataOffset %d is negative", ErrInvalid, o.DataOffset)
+		return fmt.Errorf("%w: DataOffset %d is negative", errInvalid, o.DataOffset)
 	case o.MaxObjectSize < 0 || o.MaxObjectSize > o.Size:
-		return fmt.Errorf("%w: MaxObjectSize %d, want at most Size, %d", ErrInvalid, o.MaxObjectSize, o.Size)
+		return fmt.Errorf("%w: MaxObjectSize %d, want at most Size, %d", errInvalid, o.MaxObjectSize, o.Size)
 	case o.MaxObjects < 0 || o.ReaderSlots < 0 || o.Readers < 0:
-		return fmt.Errorf("%w: MaxObjects %d, ReaderSlots %d, Readers %d", ErrInvalid, o.MaxObjects, o.ReaderSlots, o.Readers)
+		return fmt.Errorf("%w: MaxObjects %d, ReaderSlots %d, Readers %d", errInvalid, o.MaxObjects, o.ReaderSlots, o.Readers)
 	case o.FirstID >= shmring.IDLimit:
-		return fmt.Errorf("%w: FirstID %d is not below 2^31", ErrInvalid, o.FirstID)
+		return fmt.Errorf("%w: FirstID %d is not below 2^31", errInvalid, o.FirstID)
 	}
 	return nil
 }
@@ -129,15 +132,15 @@ func (o Options) accept(format string) error {
 		return o.Accept(format)
 	}
 	if format != o.format() {
-		return fmt.Errorf("%w: its format is %q, not %q; adopt it as that, or remove it (ringcache sweep NAME --any-owner --remove) and create it anew", ErrInvalid, format, o.format())
+		return fmt.Errorf("%w: its format is %q, not %q; adopt it as that, or remove it (ringcache sweep NAME --any-owner --remove) and create it anew", errInvalid, format, o.format())
 	}
 	return nil
 }
 
-// Segment returns the options of the segment and its sidecar.
-func (o Options) Segment() segment.Options {
-	c := &sidecar.Options{
-		Policy: sidecar.Pool, Generation: o.format(), Owner: o.Owner, Readers: o.Readers, Slots: o.ReaderSlots, Objects: o.MaxObjects,
+// segment returns the options of the segment and its sidecar.
+func (o Options) segment() segment.Options {
+	c := &segment.SidecarOptions{
+		Pool: true, Format: o.format(), Owner: o.Owner, Readers: o.Readers, Slots: o.ReaderSlots, Objects: o.MaxObjects,
 	}
 	if c.Objects == 0 {
 		c.Objects = min(max(o.Size/(8<<10), 1<<10), 1<<20)

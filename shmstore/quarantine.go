@@ -1,6 +1,7 @@
 package shmstore
 
 import (
+	"container/list"
 	"fmt"
 	"time"
 )
@@ -8,34 +9,61 @@ import (
 // noEnd is no time at which a quarantine ends by itself.
 var noEnd time.Time
 
-// What is in quarantine is in a list. Only the last abortion of an object counts:
-// its fence is the latest, and so is its end by time. The list is in the order of
-// the fences.
+// quarantine is what is in quarantine, in the order of the fences. Only the last abortion of an
+// object counts: its fence is the latest, and so is its end by time.
+type quarantine struct {
+	objects list.List     // of *Object
+	next    *list.Element // where looking goes on, nil: at the front
+	fence   uint64        // the next one's number
+}
 
-// quarantine puts an object into quarantine, or makes it stay longer.
-func (s *Store) quarantine(o *Object) {
-	o.fence, o.until = s.fence, s.quarantineEnd()
+// add puts an object into quarantine, or makes it stay longer.
+func (q *quarantine) add(o *Object, until time.Time) {
+	o.fence, o.until = q.fence, until
 	if o.quarantined == nil {
-		o.quarantined = s.quarantined.PushBack(o)
+		o.quarantined = q.objects.PushBack(o)
 	} else {
-		s.skip(o)
-		s.quarantined.MoveToBack(o.quarantined)
+		q.skip(o)
+		q.objects.MoveToBack(o.quarantined)
 	}
-	s.file(o, classOf(o))
+}
+
+// remove takes an object out of quarantine.
+func (q *quarantine) remove(o *Object) {
+	q.skip(o)
+	q.objects.Remove(o.quarantined)
+	o.quarantined = nil
 }
 
 // skip moves the place where looking goes on behind an object.
-func (s *Store) skip(o *Object) {
-	if s.next == o.quarantined {
-		s.next = o.quarantined.Next()
+func (q *quarantine) skip(o *Object) {
+	if q.next == o.quarantined {
+		q.next = o.quarantined.Next()
 	}
 }
 
-// leaveQuarantine takes an object out of the list.
-func (s *Store) leaveQuarantine(o *Object) {
-	s.skip(o)
-	s.quarantined.Remove(o.quarantined)
-	o.quarantined = nil
+// front returns the object with the earliest fence, nil if there is none.
+func (q *quarantine) front() *Object {
+	if e := q.objects.Front(); e != nil {
+		return e.Value.(*Object)
+	}
+	return nil
+}
+
+// turn returns the object to look at next, of at least one.
+func (q *quarantine) turn() *Object {
+	e := q.next
+	if e == nil {
+		e = q.objects.Front()
+	}
+	q.next = e.Next()
+	return e.Value.(*Object)
+}
+
+// quarantine puts an object into quarantine, or makes it stay longer.
+func (s *Store) quarantine(o *Object) {
+	s.quarantined.add(o, s.quarantineEnd())
+	s.file(o, classOf(o))
 }
 
 func (s *Store) quarantineEnd() time.Time {
@@ -43,7 +71,7 @@ func (s *Store) quarantineEnd() time.Time {
 	case ttl < 0:
 		return noEnd
 	case ttl == 0:
-		return time.Now().Add(DefaultQuarantineTTL)
+		return time.Now().Add(10 * time.Minute)
 	default:
 		return time.Now().Add(ttl)
 	}
@@ -53,15 +81,15 @@ func (s *Store) quarantineEnd() time.Time {
 // only if nobody can be inside: else some reader of an aborted handle may be, and
 // the owner's counts can't tell whose reads were whose. It is called in a guard.
 func (s *Store) quarantineOver(o *Object) bool {
-	if s.owner.Done(o.record) {
+	if !s.owner.Unread(o, false) {
 		return true
 	}
-	return !o.until.IsZero() && !time.Now().Before(o.until) && s.owner.Quiet(o.record)
+	return !o.until.IsZero() && !time.Now().Before(o.until) && !s.owner.Unread(o, true)
 }
 
 // release ends the quarantine of an object.
 func (s *Store) release(o *Object) {
-	s.leaveQuarantine(o)
+	s.quarantined.remove(o)
 	_ = s.changed(o) // what the sidecar has is more cautious
 }
 
@@ -90,14 +118,9 @@ const (
 // look releases the next object whose quarantine is over, if it is among the next
 // few. It takes what it looked at in vain from looks. It is called in a guard.
 func (s *Store) look(looks *int) bool {
-	for ; *looks > 0 && s.quarantined.Len() > 0; *looks-- {
-		e := s.next
-		if e == nil {
-			e = s.quarantined.Front()
-		}
-		s.next = e.Next()
-		s.looked++
-		if o := e.Value.(*Object); s.quarantineOver(o) {
+	for ; *looks > 0 && s.quarantined.objects.Len() > 0; *looks-- {
+		s.counts.looked++
+		if o := s.quarantined.turn(); s.quarantineOver(o) {
 			s.release(o)
 			return true
 		}
@@ -116,8 +139,8 @@ type Fence struct {
 func (s *Store) Fence() Fence {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fence++
-	return Fence{s, s.fence - 1}
+	s.quarantined.fence++
+	return Fence{s, s.quarantined.fence - 1}
 }
 
 // Passed reports to the store that the readers have drained everything sent before
@@ -129,12 +152,8 @@ func (f Fence) Passed() {
 	}
 	defer s.mu.Unlock()
 	_ = s.guard(func() error {
-		for e := s.quarantined.Front(); e != nil; e = s.quarantined.Front() {
-			s.looked++
-			o := e.Value.(*Object)
-			if o.fence > f.n {
-				break
-			}
+		for o := s.quarantined.front(); o != nil && o.fence <= f.n; o = s.quarantined.front() {
+			s.counts.looked++
 			s.release(o)
 		}
 		return nil
@@ -147,7 +166,7 @@ func (f Fence) Passed() {
 // stay. Requests that were not committed go on.
 func (s *Store) ResetReaders(readers int) error {
 	if readers < 0 {
-		return fmt.Errorf("%w: %d readers", ErrInvalid, readers)
+		return fmt.Errorf("%w: %d readers", errInvalid, readers)
 	}
 	if err := s.lock(); err != nil {
 		return err
@@ -179,10 +198,10 @@ func (s *Store) ResetReaders(readers int) error {
 		s.leases -= o.sent
 		o.sent = 0
 		if o.quarantined != nil {
-			s.leaveQuarantine(o)
+			s.quarantined.remove(o)
 		}
 	}
-	s.owner.Reset(readers, records(s.visible()))
+	s.owner.Reset(readers, s.visible())
 	for o := range s.visible() { // which may drop retired ones
 		_ = s.changed(o) // what the sidecar has is more cautious
 	}

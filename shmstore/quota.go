@@ -37,7 +37,7 @@ func (s *Store) admit(size int, tenant string, as line.Turn, looks *int) error {
 		}
 		if t.used-t.idleBytes+need <= quota {
 			if victim, ok := s.cheapest(t.idle.items, held); ok {
-				held.add(s.evict([]uint32{victim.id}))
+				held.add(s.evict([]uint32{victim.chunk.ID}))
 				continue
 			}
 		}
@@ -54,7 +54,7 @@ func (s *Store) quotaError(t *tenant, name string, need, quota int64, held idSet
 			used += o.extent
 		}
 	}
-	return &QuotaError{Tenant: name, Need: need, Used: used, Quota: quota}
+	return &FullError{Tenant: name, Need: int(need), Used: uint64(used), Size: int(quota)}
 }
 
 // hasPassed counts n bytes that someone got before those who wait.
@@ -65,9 +65,9 @@ func (s *Store) hasPassed(n int64, tenant string, as line.Turn) {
 	}
 }
 
-// lineOf returns where to wait after an ErrFull.
+// lineOf returns where to wait after an shmring.ErrFull.
 func (s *Store) lineOf(err error, tenant string) *line.Line {
-	if q := (*QuotaError)(nil); errors.As(err, &q) {
+	if full := (*FullError)(nil); errors.As(err, &full) && full.Tenant != "" {
 		return &s.tenantOf(tenant).line
 	}
 	return &s.waiters.Main

@@ -8,9 +8,9 @@ import (
 
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/mem"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // ReaderOptions say what store a [Reader] expects: they must be the writer's.
@@ -35,7 +35,8 @@ type Reader struct {
 }
 
 // Open attaches to the segment name and takes a slot. Errors are those of
-// segment.Attach, sidecar.Open, and [ErrBusy] if all slots are taken.
+// segment.Attach; [segment.ErrForeign] if there is no sidecar, and [shmring.ErrCorrupt] if it is
+// damaged; and [segment.ErrBusy] if all slots are taken.
 func Open(name string, o ReaderOptions) (*Reader, error) {
 	seg, err := segment.Attach(segment.Options{Name: name, RingSize: o.Size, DataOffset: o.DataOffset, Dir: o.Dir, ReadOnly: true})
 	if err != nil {
@@ -79,8 +80,8 @@ type View struct {
 }
 
 // Get returns a view of the payload of a handle, which stays there until Release. It
-// fails with [StaleError], with [CorruptError] for a handle that leads out of the
-// segment, with [ErrBusy] if too many views are open, and with [ErrClosed].
+// fails with [ErrStale], with [CorruptError] for a handle that leads out of the
+// segment, with [segment.ErrBusy] if too many views are open, and with fs.ErrClosed.
 func (r *Reader) Get(h Handle) (*View, error) {
 	if err := r.seg.Hold(); err != nil {
 		return nil, err
@@ -102,11 +103,11 @@ func (v *View) open() error {
 	}
 	place, ok := v.r.slot.Hold(v.h.ID)
 	if !ok {
-		return fmt.Errorf("%w: %s: too many views are open; release some", ErrBusy, v.r.seg.Name())
+		return fmt.Errorf("%w: %s: too many views are open; release some", segment.ErrBusy, v.r.seg.Name())
 	}
 	v.place = place
 	if id := v.id(); id != v.h.ID {
-		return &StaleError{Handle: v.h, Found: id}
+		return staleError(v.h, id)
 	}
 	v.payload = m[v.h.Offset : v.h.Offset+v.h.Length : v.h.Offset+v.h.Length]
 	return nil
@@ -126,7 +127,7 @@ func (v *View) Check() error {
 		mem.Fence()
 		// The writer takes the id away for a moment while it looks who holds the chunk.
 		if id := v.id(); id != v.h.ID && id != shmring.DeadID {
-			return &StaleError{Handle: v.h, Found: id}
+			return staleError(v.h, id)
 		}
 		return nil
 	})
@@ -142,7 +143,7 @@ func (v *View) Release() {
 	})
 }
 
-// Close gives the slot back and unmaps the segment. It fails with [ErrBusy] while a view
+// Close gives the slot back and unmaps the segment. It fails with [segment.ErrBusy] while a view
 // is open, and does nothing when called again.
 func (r *Reader) Close() error {
 	if err := r.seg.Close(); err != nil {

@@ -11,9 +11,7 @@ import (
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/line"
-	"github.com/ringcache/ringcache/internal/mem"
 	"github.com/ringcache/ringcache/shmring"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // PutOptions are what can be said of an object besides its bytes.
@@ -26,7 +24,7 @@ type PutOptions struct {
 	// Note is kept with the object in the segment, see Object.Note.
 	Note []byte
 	// Wait, if not nil, makes the call wait for room until it ends; its error is then
-	// both the context's and a [FullError] or [QuotaError].
+	// both the context's and a [FullError].
 	//
 	// Those who wait get room in the order in which they came. A call that does not
 	// wait may take what they wait for, within limits: after a store full of bytes, as
@@ -35,9 +33,9 @@ type PutOptions struct {
 	// are never refused: an object that is leased without a pause stays where it is.
 	Wait context.Context
 	// Front is for a store with a PayloadOwner: so many bytes of the payload are its
-	// front, and the others its back, which ends the chunk. Between them the store
-	// keeps the description, and so many bytes of 0 that byte AlignAt of the back is
-	// at a multiple of 64 in the segment.
+	// front, with which Reservation.Bytes begins, and the others its back, with which
+	// Reservation.Bytes ends. Between them the store keeps the description, and so many
+	// bytes of 0 that byte AlignAt of the back is at a multiple of 64 in the segment.
 	Front, AlignAt int
 }
 
@@ -48,31 +46,6 @@ func costOf(o PutOptions, bytes int) float64 {
 		return float64(o.Cost)
 	}
 	return 3e6 + 8e6*float64(bytes)/(1<<20)
-}
-
-// Reservation is an object under construction: its chunk is taken, its key is
-// not visible yet. Fill it in any order, from any goroutine, then Commit; or Discard.
-// A reservation blocks Close and Clear.
-type Reservation struct {
-	r       *Request
-	o       *Object
-	payload []byte // of the chunk, with what the store adds
-	front   int    // bytes in front of the description
-	done    bool   // guarded by the store's lock
-}
-
-// CheckKey returns why the request can't put an object under a key now, if so: a
-// [KeyExistsError], or one of the request. It is for callers to whom making the object
-// ready costs much.
-func (r *Request) CheckKey(key string) error {
-	if !utf8.ValidString(key) {
-		return fmt.Errorf("%w: key %q is not UTF-8", ErrInvalid, key)
-	}
-	if err := r.s.lock(); err != nil {
-		return err
-	}
-	defer r.s.mu.Unlock()
-	return r.mayPut(key)
 }
 
 // mayPut returns what is in the way of an object under a key, besides room.
@@ -88,10 +61,10 @@ func (r *Request) mayPut(key string) error {
 		return err
 	}
 	if _, ok := s.pending[key]; ok {
-		return &KeyExistsError{Key: key, Reserved: true}
+		return &KeyError{Key: key, Err: ErrKeyExists, Reserved: true}
 	}
 	if o, ok := s.index[key]; ok && s.usable(o) {
-		return &KeyExistsError{Key: key}
+		return &KeyError{Key: key, Err: ErrKeyExists}
 	}
 	return nil
 }
@@ -110,10 +83,9 @@ func (r *Request) Put(key string, payload []byte, o PutOptions) (*Object, error)
 }
 
 // Reserve takes a chunk for a payload of n bytes. No error leaves anything behind:
-//   - [KeyExistsError]: use Lookup;
-//   - [TooLargeError], or [FullError] or [QuotaError] after everything idle that helps
-//     was evicted;
-//   - [ErrEnded], [ErrClosed], [ErrInvalid].
+//   - [ErrKeyExists]: use Lookup;
+//   - [TooLargeError], or [FullError] after everything idle that helps was evicted;
+//   - [ErrEnded], fs.ErrClosed, fs.ErrInvalid.
 //
 // The caller must fill all of it: what is not filled still has the bytes of an older
 // object.
@@ -131,9 +103,9 @@ func (r *Request) Reserve(key string, n int, po PutOptions) (*Reservation, error
 	}
 	switch {
 	case n < 0 || front < 0 || back < 0:
-		return nil, fmt.Errorf("%w: a payload of %d bytes, %d of them in front", ErrInvalid, n, front)
+		return nil, fmt.Errorf("%w: a payload of %d bytes, %d of them in front", errInvalid, n, front)
 	case !utf8.ValidString(key):
-		return nil, fmt.Errorf("%w: key %q is not UTF-8", ErrInvalid, key)
+		return nil, fmt.Errorf("%w: key %q is not UTF-8", errInvalid, key)
 	case n > s.opt.maxObjectSize():
 		return nil, &TooLargeError{Size: n, Limit: s.opt.maxObjectSize()}
 	}
@@ -142,8 +114,8 @@ func (r *Request) Reserve(key string, n int, po PutOptions) (*Reservation, error
 	}
 	o := s.newObject()
 	o.key, o.tenant, o.cost, o.note = key, po.Tenant, costOf(po, max(back, n-front)), bytes.Clone(po.Note)
-	o.descriptionOffset, o.descriptionLength = front, o.descriptionSize()
-	gap := o.descriptionLength
+	o.chunk.DescriptionOffset, o.chunk.DescriptionLength = front, o.descriptionSize()
+	gap := o.chunk.DescriptionLength
 	if s.opt.Payloads != nil {
 		gap += padding(front + gap + po.AlignAt)
 	}
@@ -160,9 +132,9 @@ func (r *Request) Reserve(key string, n int, po PutOptions) (*Reservation, error
 		if s.opt.Payloads == nil {
 			clear(payload[:plainLead-shmring.HeaderSize])
 		}
-		o.describe(payload[front : front+o.descriptionLength])
+		o.describe(payload[front : front+o.chunk.DescriptionLength])
 		failpoint.Hit("reserve.copy.meta")
-		clear(payload[front+o.descriptionLength : front+gap]) // no bytes of older objects between
+		clear(payload[front+o.chunk.DescriptionLength : front+gap]) // no bytes of older objects between
 		return nil
 	})
 	if err != nil {
@@ -176,7 +148,7 @@ func (r *Request) Reserve(key string, n int, po PutOptions) (*Reservation, error
 // chunk's payload, so that it is at a multiple of 64 bytes in the segment: chunks are.
 func padding(at int) int {
 	at += shmring.HeaderSize
-	return (shmring.Granule - at%shmring.Granule) % shmring.Granule
+	return (minAlign - at%minAlign) % minAlign
 }
 
 // allocate allocates a chunk for an object, which becomes pending, and holds the
@@ -212,14 +184,14 @@ func (r *Request) allocate(ctx context.Context, o *Object, size int) (payload []
 	return payload, err
 }
 
-func isFull(err error) bool { return errors.Is(err, ErrFull) }
+func isFull(err error) bool { return errors.Is(err, shmring.ErrFull) }
 
 func (s *Store) allocateNow(o *Object, size int, as line.Turn) (payload []byte, err error) {
 	if err := s.seg.Hold(); err != nil {
 		return nil, err
 	}
 	err = s.guard(func() (err error) {
-		o.address, o.id, payload, err = s.place(size, o.tenant, as)
+		o.chunk.Address, o.chunk.ID, payload, err = s.place(size, o.tenant, as)
 		return err
 	})
 	if err != nil {
@@ -230,134 +202,11 @@ func (s *Store) allocateNow(o *Object, size int, as line.Turn) (payload []byte, 
 		}
 		return nil, err
 	}
-	o.size = len(payload) + shmring.HeaderSize
-	s.objects[o.id] = o
+	o.chunk.Size = len(payload) + shmring.HeaderSize
+	s.locate(o)
+	s.objects[o.chunk.ID] = o
 	s.pending[o.key] = o
 	s.account(o)
+	mustHold(s.checkBytes, o)
 	return payload, nil
-}
-
-// Object returns the object that will be put.
-func (r *Reservation) Object() *Object { return r.o }
-
-// Bytes returns the payload, to be filled, of a store without a PayloadOwner. It must
-// not be touched after Commit or Discard.
-func (r *Reservation) Bytes() []byte {
-	from := min(plainLead-shmring.HeaderSize, r.front)
-	return r.payload[from:r.front:r.front]
-}
-
-// Front returns the front of the payload of a store with a PayloadOwner, and Back the
-// back. They must not be touched after Commit or Discard.
-func (r *Reservation) Front() []byte { return r.payload[:r.front:r.front] }
-
-// Back returns the last n bytes of the payload, see PutOptions.Front.
-func (r *Reservation) Back(n int) []byte { return r.payload[len(r.payload)-n:] }
-
-// SetCost replaces PutOptions.Cost, for what is known only once the object is
-// made. It does nothing after Commit or Discard.
-func (r *Reservation) SetCost(d time.Duration) {
-	s := r.r.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r.done {
-		return
-	}
-	r.o.cost = float64(max(d, 1))
-	_ = s.guard(func() error { r.o.describeCost(r.payload[r.front:]); return nil })
-}
-
-// Commit makes the object visible under its key. The request has it from now on, and
-// uses it n times (see Request.Lookup). It fails when called after Commit or Discard,
-// with [ErrEnded] if the request is not open, and with [CorruptError] if the memory is
-// gone.
-func (r *Reservation) Commit(n int) (*Object, error) {
-	sum := r.checksum()
-	s := r.r.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r.r.state != requestOpen && !r.done && !s.state.Closed {
-		return nil, fmt.Errorf("%w; discard the reservation", r.r.notOpen())
-	}
-	if err := r.commit(sum); err != nil {
-		return nil, err
-	}
-	if err := r.r.take(r.o, n); err != nil {
-		s.retire(r.o) // nobody has a handle
-		return nil, err
-	}
-	return r.o, nil
-}
-
-// checksum is taken without the lock: nobody writes to the payload any more.
-func (r *Reservation) checksum() (sum uint32) {
-	if s := r.r.s; s.sidecar != nil {
-		_ = s.guard(func() error {
-			sum = sidecar.PayloadSum(r.payload, r.o.descriptionOffset+r.o.descriptionLength, s.opt.FullSums)
-			return nil
-		})
-	}
-	return sum
-}
-
-// commit makes the object visible. The caller leases it at once: it must not be idle on
-// the way.
-func (r *Reservation) commit(sum uint32) error {
-	s, o := r.r.s, r.o
-	if r.done {
-		return fmt.Errorf("%w: the reservation of key %q ended already", ErrInvalid, o.key)
-	}
-	if s.state.Closed { // abandoned
-		r.discard()
-		return s.closedError()
-	}
-	failpoint.Hit("commit")
-	err := s.guardObject(o, func() error {
-		s.owner.Commit(o.record)
-		mem.Fence() // everything written so far comes before the handle
-		o.sum = sum
-		s.publish(o)
-		return nil
-	})
-	if err != nil {
-		r.discard()
-		return err
-	}
-	o.state = committed
-	if old, ok := s.index[o.key]; ok {
-		s.retire(old) // it can't be used once more, see mayPut
-	}
-	s.index[o.key] = o
-	s.watch(o, true)
-	r.end()
-	s.waiters.WakeKey(o.key)
-	failpoint.Hit("committed")
-	return nil
-}
-
-// Discard gives the reservation up. It does nothing after Commit, or when
-// called again.
-func (r *Reservation) Discard() {
-	s := r.r.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !r.done {
-		r.discard()
-	}
-}
-
-func (r *Reservation) discard() {
-	r.o.state = discarded
-	if s := r.r.s; !s.state.Closed {
-		s.discard(r.o)
-	}
-	r.end()
-}
-
-func (r *Reservation) end() {
-	s := r.r.s
-	r.done = true
-	delete(s.pending, r.o.key)
-	s.seg.Release()
-	s.wakeShutdown()
 }

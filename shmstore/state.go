@@ -47,7 +47,7 @@ func (s *Store) Stats() (Stats, error) {
 	}
 	defer s.mu.Unlock()
 	_ = s.guard(func() error {
-		for looks := min(maxLooks, s.quarantined.Len()); s.look(&looks); {
+		for looks := min(maxLooks, s.quarantined.objects.Len()); s.look(&looks); {
 		}
 		return nil
 	})
@@ -57,18 +57,21 @@ func (s *Store) Stats() (Stats, error) {
 func (s *Store) stats() Stats {
 	return Stats{
 		Objects: len(s.index), Chunks: s.pool.Len(), Used: int64(s.pool.Used()), Leases: s.leases, Requests: len(s.requests),
-		Waiting: s.waiters.Len(), Misused: s.misused, Readers: s.readers, DeadReaders: s.dead,
+		Waiting: s.waiters.Len(), Misused: s.counts.misused, Readers: s.readers, DeadReaders: s.counts.dead,
 		Reserved: s.bytes[classReserved], Leased: s.bytes[classLeased], Quarantined: s.bytes[classQuarantined], Evictable: s.bytes[classIdle],
-		QuarantinedObjects: s.quarantined.Len(),
-		Looked:             s.looked, Woken: s.waiters.Woken, Polls: s.waiters.Polls,
+		QuarantinedObjects: s.quarantined.objects.Len(),
+		Looked:             s.counts.looked, Woken: s.waiters.Woken, Polls: s.waiters.Polls,
 	}
 }
 
 // Inspect calls f for every object, by address, and returns sums. Reservations are left
 // out. f is called under the store's lock, and must not call the Store. It may look at
 // the payload: where the memory is gone, f ends there, and goes on with the next object.
-func (s *Store) Inspect(f func(Record, ObjectState)) (Stats, error) {
-	live := make([]*Object, 0, s.Len()) // memory for them all takes a while
+func (s *Store) Inspect(f func(*Object, ObjectState)) (Stats, error) {
+	s.mu.Lock()
+	n := s.pool.Len()
+	s.mu.Unlock()
+	live := make([]*Object, 0, n) // memory for them all takes a while
 	if err := s.lock(); err != nil {
 		return Stats{}, err
 	}
@@ -92,7 +95,7 @@ func (s *Store) Inspect(f func(Record, ObjectState)) (Stats, error) {
 					st.QuarantinedObjects++
 				}
 				if f != nil {
-					f(o.record, state)
+					f(o, state)
 				}
 			}
 			return nil
@@ -103,7 +106,7 @@ func (s *Store) Inspect(f func(Record, ObjectState)) (Stats, error) {
 
 func (s *Store) stateOf(o *Object) ObjectState {
 	state := ObjectState{
-		Key: o.key, Address: o.address, ID: o.id, Bytes: int64(o.size), Indexed: o.state == committed, Pinned: o.pinned,
+		Key: o.key, Address: o.chunk.Address, ID: o.chunk.ID, Bytes: int64(o.chunk.Size), Indexed: o.state == committed, Pinned: o.pinned,
 		Leases: o.leases, Quarantined: o.quarantined != nil, Tenant: o.tenant,
 	}
 	if state.Quarantined {

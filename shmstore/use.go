@@ -4,7 +4,6 @@ import (
 	"github.com/ringcache/ringcache/internal/evict"
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/shmring"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // idBlock is how many ids are marked as given out at a time.
@@ -29,12 +28,9 @@ func (s *Store) markIDs() {
 func (s *Store) publish(o *Object) {
 	if s.sidecar != nil {
 		failpoint.Hit("pool.publish")
-		o.entry = s.sidecar.Put(sidecar.Record{
-			Address: o.address, ID: o.id, Size: o.size, DescriptionOffset: o.descriptionOffset, DescriptionLength: o.descriptionLength,
-			Sum: o.sum, Full: s.opt.FullSums,
-		}, s.useWord(o))
+		o.entry = s.sidecar.Put(o.chunk, s.useWord(o))
 	}
-	s.pool.Publish(o.id)
+	s.pool.Publish(o.chunk.ID)
 	failpoint.Hit("pool.published")
 	o.cached = s.evictor.Add(o.key, o.cost)
 }
@@ -44,24 +40,25 @@ func (s *Store) publish(o *Object) {
 func (s *Store) drop(o *Object, forget func(*evict.Entry)) {
 	// Shared memory first. The id of an object that was never published is dead.
 	if o.entry >= 0 {
-		s.pool.Kill(o.id)
+		s.pool.Kill(o.chunk.ID)
 		s.sidecar.Drop(o.entry)
 		o.entry = -1
 	} else if s.sidecar == nil && o.state != discarded {
-		s.pool.Kill(o.id)
+		s.pool.Kill(o.chunk.ID)
 	}
 	failpoint.Hit("pool.drop")
 	// From here on nothing touches it.
-	s.pool.Release(o.id) // first, so that who is woken finds the bytes
+	s.pool.Release(o.chunk.ID) // first, so that who is woken finds the bytes
 	s.unaccount(o)
 	if o.cached != nil {
 		forget(o.cached)
 		o.cached = nil
 	}
 	if o.quarantined != nil {
-		s.leaveQuarantine(o)
+		s.quarantined.remove(o)
 	}
 	s.forget(o)
+	mustHold(s.checkFreed, o)
 }
 
 // discard gives up a chunk that was not published. An object that can't be dropped
@@ -80,7 +77,7 @@ const (
 )
 
 func (s *Store) useWord(o *Object) uint64 {
-	u := uint64(s.owner.Word(o.record))
+	u := uint64(s.owner.Word(o))
 	if o.leases > 0 || o.quarantined != nil {
 		u |= useBusy
 	}
@@ -97,6 +94,7 @@ func (s *Store) changed(o *Object) error {
 	if o.state == reserved || o.state == discarded {
 		return nil
 	}
+	mustHold(s.checkHeld, o)
 	s.file(o, classOf(o))
 	return s.guard(func() error { s.update(o); return nil })
 }
@@ -108,11 +106,11 @@ func (s *Store) update(o *Object) {
 		o.cached = nil
 	}
 	if o.state == retired && o.quarantined != nil && s.quarantineOver(o) {
-		s.leaveQuarantine(o)
+		s.quarantined.remove(o)
 		s.file(o, classOf(o))
 	}
 	if o.leases == 0 && o.quarantined == nil {
-		s.owner.Idle(o.record)
+		s.owner.Idle(o)
 	}
 	if o.entry >= 0 {
 		want := s.useWord(o)
@@ -121,6 +119,6 @@ func (s *Store) update(o *Object) {
 		}
 	}
 	if o.state == retired && o.class == classIdle {
-		s.evict([]uint32{o.id}) // unless a reader looks at it; then it goes when room is needed
+		s.evict([]uint32{o.chunk.ID}) // unless a reader looks at it; then it goes when room is needed
 	}
 }

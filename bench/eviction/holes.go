@@ -65,9 +65,12 @@ func (f *fitSpace) alloc(size int64) (int64, bool) {
 	return off, true
 }
 
+// granule is the unit of a pool without options.
+const granule = 64
+
 // extent is what the pool would take for it, too.
 func (*fitSpace) extent(size int64) int64 {
-	return (size + shmring.HeaderSize + shmring.Granule - 1) / shmring.Granule * shmring.Granule
+	return (size + shmring.HeaderSize + granule - 1) / granule * granule
 }
 
 func (f *fitSpace) free(off int64) {

@@ -25,7 +25,6 @@ var floors = [][]string{
 	{"."}, // documentation, and nothing else
 	{"pycompat"},
 	{"shmring", "shmring/memory", "mmhash"},
-	{"shmring/sidecar"},
 	{"shmring/segment"},
 	{"serde", "shmstore"},
 	{"serde/enginecore"},

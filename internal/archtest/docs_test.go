@@ -91,13 +91,13 @@ func exported(p *doc.Package) map[string]bool {
 func TestPackagePagesNameWhatThePackageIsUsedBy(t *testing.T) {
 	all := pages(t)
 	for dir, names := range map[string][]string{
-		"objstore":        {"Pool", "FIFO", "Reader", "Request", "Pool.Fence", "AdoptPool", "Reservation", "View"},
-		"shmstore":        {"Store.Fence", "Request", "Request.Abort", "Reader", "Adopt", "PayloadOwner", "Store.Shutdown", "Store.Abandon", "Store.Pin", "Handle"},
-		"shmring":         {"Ring", "Pool", "ReadChunk"},
-		"shmring/segment": {"Segment", "Create", "Attach", "Adopt", "Sweep", "Segment.Hold", "Segment.Explain"},
-		"shmring/sidecar": {"File", "Slot", "Record", "State"},
-		"shmring/memory":  {"Options", "Prepare", "Report"},
-		"mmcache":         {"Open", "OpenShared", "OpenMirrored", "Cache", "Config.Options", "Shared.Fence", "Request.Missed", "Cache.Shutdown", "Cache.Abandon"},
+		"objstore":         {"Pool", "FIFO", "Reader", "Request", "Pool.Fence", "AdoptPool", "Reservation", "View"},
+		"shmstore":         {"Store.Fence", "Request", "Request.Abort", "Reader", "Adopt", "PayloadOwner", "Store.Shutdown", "Store.Abandon", "Store.Pin", "Handle"},
+		"shmring":          {"Ring", "Pool", "ReadChunk"},
+		"shmring/segment":  {"Segment", "Create", "Attach", "Adopt", "Sweep", "Segment.Hold", "Segment.Explain"},
+		"internal/sidecar": {"File", "Slot", "Record", "State"},
+		"shmring/memory":   {"Options", "Prepare", "Report"},
+		"mmcache":          {"Open", "OpenShared", "OpenMirrored", "Cache", "Config.Options", "Shared.Fence", "Request.Missed", "Cache.Shutdown", "Cache.Abandon"},
 	} {
 		for _, n := range names {
 			require.Contains(t, all[dir].Doc, "["+n+"]", "the package page of %s", dir)

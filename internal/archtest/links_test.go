@@ -27,7 +27,7 @@ var (
 		"pycompat":               system,
 		"shmring":                system,
 		"shmring/memory":         system,
-		"shmring/sidecar":        system,
+		"internal/sidecar":       system,
 		"shmring/segment":        system,
 		"shmstore":               system,
 		"mmhash":                 hashes,

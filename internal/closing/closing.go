@@ -15,7 +15,7 @@ type Segment interface {
 	Close() error
 	Detach() error
 	Destroy() error
-	Abandon() error
+	Unlink() error
 	Leave() error
 	Idle() <-chan struct{}
 }
@@ -152,8 +152,9 @@ func (c *State) Abandon(s Store) error {
 		return nil
 	}
 	c.markClosed(s)
+	var err error
 	if s.Owns {
-		return s.Segment.Abandon()
+		err = s.Segment.Unlink()
 	}
-	return s.Segment.Leave()
+	return errors.Join(err, s.Segment.Leave())
 }

@@ -17,6 +17,7 @@ const (
 	Invalid Kind = iota // an argument makes no sense; also fs.ErrInvalid
 	Closed              // what was called is closed; also fs.ErrClosed
 	Busy                // what should end is in use
+	Corrupt             // bytes in shared memory, or in a sidecar, can't be right
 )
 
 // New returns an error that matches every other one of its kind.

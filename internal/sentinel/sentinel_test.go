@@ -11,6 +11,7 @@ import (
 	"github.com/ringcache/ringcache/engine"
 	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/lrusync/upstream"
 	"github.com/ringcache/ringcache/mmcache"
@@ -21,7 +22,6 @@ import (
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/memory"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // TestErrorsMatchAcrossPackages lists for each exported sentinel which others it
@@ -34,15 +34,12 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 		errs []error
 		more error
 	}{
-		{"invalid", []error{shmring.ErrInvalid, serde.ErrInvalid, mmhash.ErrInvalid}, fs.ErrInvalid},
-		{"closed", []error{segment.ErrClosed}, fs.ErrClosed},
+		{"invalid", []error{serde.ErrInvalid, mmhash.ErrInvalid}, fs.ErrInvalid},
 		{"busy", []error{segment.ErrBusy, sidecar.ErrBusy, objstore.ErrBusy}, nil},
-		{"segment exists", []error{segment.ErrExists}, fs.ErrExist},
-		{"no segment", []error{segment.ErrNotExist}, fs.ErrNotExist},
 		{"no space", []error{segment.ErrNoSpace}, nil},
 		{"unsafe", []error{segment.ErrUnsafe}, nil},
-		{"foreign", []error{sidecar.ErrForeign}, nil},
-		{"owned", []error{sidecar.ErrOwned}, nil},
+		{"foreign", []error{segment.ErrForeign}, nil},
+		{"owned", []error{segment.ErrOwned}, nil},
 		{"wrong size", []error{segment.ErrSize}, nil},
 		{"memory", []error{memory.ErrMissing}, nil},
 		{"system", []error{shmfile.ErrUnsupported}, errors.ErrUnsupported},
@@ -98,7 +95,6 @@ func TestErrorsOfCallsMatch(t *testing.T) {
 	c, err := mmcache.OpenShared(o)
 	require.NoError(t, err)
 	_, err = mmcache.OpenShared(o)
-	require.ErrorIs(t, err, segment.ErrExists)
 	require.ErrorIs(t, err, fs.ErrExist)
 	r, err := c.Begin(t.Context(), "r")
 	require.NoError(t, err)
@@ -109,7 +105,6 @@ func TestErrorsOfCallsMatch(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrClosed)
 
 	_, err = objstore.Open("segment", objstore.ReaderOptions{Dir: dir, RingSize: 1 << 20, Readers: 1})
-	require.ErrorIs(t, err, segment.ErrNotExist)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 
 	_, err = serde.NewPlan(&serde.Tensor{DType: "uint8", Shape: []int{3}, Data: []byte{1}}, serde.Options{})

@@ -37,7 +37,7 @@ type Steps interface {
 	Reserve(key string, v serde.Value, o objstore.PutOptions) (*objstore.Reservation, error)
 	// GetCached returns a handle of the object under a key and counts one use of it:
 	// every reader has to get it once. It ends the touch of the key. It fails with
-	// shmstore.KeyNotFoundError.
+	// objstore.ErrNotFound.
 	GetCached(key string) (serde.Address, error)
 
 	// Touch announces that the key will be looked up later in the same request, and must
@@ -86,17 +86,16 @@ func New(s objstore.Store, o Options) Steps { return s.Steps(door.Key{}, o.Lock,
 // none: sentinel.UpstreamText, and the errors of stores.
 func Text(err error) string {
 	var (
-		exists    *shmstore.KeyExistsError
-		missing   *shmstore.KeyNotFoundError
+		key       *shmstore.KeyError
 		large     *shmstore.TooLargeError
 		stale     *objstore.StaleError
 		signature *objstore.SignatureError
 	)
 	switch {
-	case errors.As(err, &exists):
-		return fmt.Sprintf("Key '%s' already exists in the storage.", exists.Key)
-	case errors.As(err, &missing):
-		return quoted(missing.Key)
+	case errors.As(err, &key) && key.Err == objstore.ErrKeyExists:
+		return fmt.Sprintf("Key '%s' already exists in the storage.", key.Key)
+	case key != nil:
+		return quoted(key.Key)
 	case errors.As(err, &stale):
 		return fmt.Sprintf("Data for address:id '%d:%d' has been modified or is invalid.", stale.Address, stale.ID)
 	case errors.As(err, &signature) && signature.Missing:
@@ -107,8 +106,8 @@ func Text(err error) string {
 		return "" // an OverflowError there, whose text depends on the Python
 	case errors.As(err, &large) && !large.Ring:
 		return fmt.Sprintf("Serialized object size (%d bytes) exceeds max object size (%d bytes)", large.Size, large.Limit)
-	case errors.Is(err, objstore.ErrFull), large != nil:
-		return (*shmring.FullError)(nil).UpstreamText()
+	case errors.Is(err, shmring.ErrFull), errors.Is(err, shmring.ErrTooLarge): // a MemoryError for both
+		return "Not enough space in the data buffer, try calling free_buf() to free up space"
 	}
 	return sentinel.UpstreamText(err)
 }

@@ -13,30 +13,11 @@ var ErrMissing = errors.New("memory: not as required")
 // errInvalid matches the ErrInvalid of every package of this module.
 var errInvalid = sentinel.New(sentinel.Invalid, "memory: invalid argument")
 
-// NUMAPolicy is how the pages of a segment are placed on NUMA nodes.
-type NUMAPolicy int
-
+// The policies of Options.NUMA.
 const (
-	// NUMADefault leaves the placement to the system: the node of the CPU that first
-	// touches the page.
-	NUMADefault NUMAPolicy = iota
-	// NUMABind allows only the given nodes.
-	NUMABind
-	// NUMAInterleave spreads the pages over the given nodes in turn.
-	NUMAInterleave
+	numaBind       = "bind"
+	numaInterleave = "interleave"
 )
-
-func (p NUMAPolicy) String() string {
-	switch p {
-	case NUMADefault:
-		return "default"
-	case NUMABind:
-		return "bind"
-	case NUMAInterleave:
-		return "interleave"
-	}
-	return fmt.Sprintf("NUMAPolicy(%d)", int(p))
-}
 
 // Options request a state of the memory of a segment. HugePages, NUMA and Lock imply
 // Prefault, since they concern pages that are mapped.
@@ -52,9 +33,12 @@ type Options struct {
 	// HugePages requests huge pages, by MADV_HUGEPAGE and MADV_COLLAPSE. Otherwise the
 	// options of the mount decide.
 	HugePages bool
-	NUMA      NUMAPolicy
-	// NUMANodes are the nodes of the policy. To NUMAInterleave, an empty list means all
-	// nodes with memory.
+	// NUMA is how the pages are placed on NUMA nodes: "bind" allows only NUMANodes,
+	// "interleave" spreads the pages over them in turn. Empty leaves the placement to the
+	// system: the node of the CPU that first touches the page.
+	NUMA string
+	// NUMANodes are the nodes of NUMA. With "interleave", an empty list means all nodes
+	// with memory.
 	NUMANodes []int
 	// Lock keeps the segment from being swapped out while this process maps it.
 	Lock bool
@@ -68,11 +52,11 @@ func (o Options) Validate() error {
 	switch {
 	case o.Workers < 0:
 		return fmt.Errorf("%w: %d workers", errInvalid, o.Workers)
-	case o.NUMA < NUMADefault || o.NUMA > NUMAInterleave:
-		return fmt.Errorf("%w: %v", errInvalid, o.NUMA)
-	case o.NUMA == NUMADefault && len(o.NUMANodes) > 0:
+	case o.NUMA != "" && o.NUMA != numaBind && o.NUMA != numaInterleave:
+		return fmt.Errorf("%w: NUMA %q, want %q, %q or nothing", errInvalid, o.NUMA, numaBind, numaInterleave)
+	case o.NUMA == "" && len(o.NUMANodes) > 0:
 		return fmt.Errorf("%w: NUMA nodes %v without a policy", errInvalid, o.NUMANodes)
-	case o.NUMA == NUMABind && len(o.NUMANodes) == 0:
+	case o.NUMA == numaBind && len(o.NUMANodes) == 0:
 		return fmt.Errorf("%w: no NUMA node to bind to", errInvalid)
 	}
 	for _, n := range o.NUMANodes {
@@ -84,5 +68,5 @@ func (o Options) Validate() error {
 }
 
 func (o Options) mapsPages() bool {
-	return o.Prefault || o.HugePages || o.NUMA != NUMADefault || o.Lock
+	return o.Prefault || o.HugePages || o.NUMA != "" || o.Lock
 }

@@ -108,18 +108,18 @@ func (r *Report) judgeHugePages(m []byte, s hugeSettings, o Options, cause error
 func (r *Report) bind(m []byte, root fs.FS, o Options) error {
 	n := &r.NUMA
 	n.Asked, n.AskedNodes = o.NUMA, slices.Clone(o.NUMANodes)
-	if o.NUMA == NUMADefault {
+	if o.NUMA == "" {
 		return nil
 	}
 	have, err := nodesWithMemory(root)
-	if o.NUMA == NUMAInterleave && len(n.AskedNodes) == 0 {
+	if o.NUMA == numaInterleave && len(n.AskedNodes) == 0 {
 		if err != nil {
 			return fmt.Errorf("the nodes are unknown: %w", err)
 		}
 		n.AskedNodes = have
 	}
 	policy := bound
-	if o.NUMA == NUMAInterleave {
+	if o.NUMA == numaInterleave {
 		policy = interleaved
 	}
 	if e := bind(m, policy, n.AskedNodes); e != nil {
@@ -128,7 +128,7 @@ func (r *Report) bind(m []byte, root fs.FS, o Options) error {
 		}
 		return e
 	}
-	if o.NUMA == NUMAInterleave && len(n.AskedNodes) == 1 {
+	if o.NUMA == numaInterleave && len(n.AskedNodes) == 1 {
 		return fmt.Errorf("there is only one node, %d, to interleave over", n.AskedNodes[0])
 	}
 	return nil
@@ -140,7 +140,7 @@ func (r *Report) judgeNUMA(m []byte, cause error) {
 	if err == nil {
 		n.Nodes = nodes
 	}
-	if n.Asked == NUMADefault {
+	if n.Asked == "" {
 		return
 	}
 	switch {
@@ -167,7 +167,7 @@ func (r *Report) misplaced() string {
 		return fmt.Sprintf("%d bytes are on other nodes: those have no room, or other processes map the pages too, which keeps them from being moved", elsewhere)
 	}
 	for _, node := range n.AskedNodes {
-		if n.Asked == NUMAInterleave && n.Nodes[node] == 0 {
+		if n.Asked == numaInterleave && n.Nodes[node] == 0 {
 			return fmt.Sprintf("no page is on node %d", node)
 		}
 	}

@@ -29,7 +29,7 @@ type Report struct {
 		Reason   string
 	}
 	NUMA struct {
-		Asked      NUMAPolicy
+		Asked      string // Options.NUMA
 		AskedNodes []int
 		Obtained   bool
 		Nodes      map[int]int64 // bytes mapped from each node, nil if unknown
@@ -94,10 +94,10 @@ func (r Report) String() string {
 		nodes = []string{"no node known"}
 	}
 	placed := strings.Join(nodes, ", ")
-	if r.NUMA.Asked != NUMADefault {
-		placed = fmt.Sprintf("%v to %v %s, %s", r.NUMA.Asked, r.NUMA.AskedNodes, obtained(r.NUMA.Obtained), placed)
+	if r.NUMA.Asked != "" {
+		placed = fmt.Sprintf("%s to %v %s, %s", r.NUMA.Asked, r.NUMA.AskedNodes, obtained(r.NUMA.Obtained), placed)
 	}
-	line("NUMA", asked(r.NUMA.Asked != NUMADefault, placed), r.NUMA.Reason)
+	line("NUMA", asked(r.NUMA.Asked != "", placed), r.NUMA.Reason)
 	line("locked", asked(r.Lock.Asked, of(r.Lock.Obtained, r.Size)), r.Lock.Reason)
 	state := "left out"
 	if !r.DontDump {

@@ -1,13 +1,12 @@
 package memory
 
 import (
+	"io/fs"
 	"math"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/ringcache/ringcache/shmring"
 )
 
 func TestOptionsAreValidated(t *testing.T) {
@@ -16,16 +15,16 @@ func TestOptionsAreValidated(t *testing.T) {
 		text string
 	}{
 		{Options{Workers: -1}, "-1 workers"},
-		{Options{NUMA: 9}, "NUMAPolicy(9)"},
-		{Options{NUMA: -1}, "NUMAPolicy(-1)"},
-		{Options{NUMA: NUMABind}, "no NUMA node to bind to"},
+		{Options{NUMA: "spread"}, `NUMA "spread"`},
+		{Options{NUMA: "Bind"}, `NUMA "Bind"`},
+		{Options{NUMA: numaBind}, "no NUMA node to bind to"},
 		{Options{NUMANodes: []int{0}}, "without a policy"},
-		{Options{NUMA: NUMABind, NUMANodes: []int{-1}}, "NUMA node -1"},
-		{Options{NUMA: NUMAInterleave, NUMANodes: []int{0, math.MaxInt}}, "NUMA node 9223372036854775807"},
+		{Options{NUMA: numaBind, NUMANodes: []int{-1}}, "NUMA node -1"},
+		{Options{NUMA: numaInterleave, NUMANodes: []int{0, math.MaxInt}}, "NUMA node 9223372036854775807"},
 	} {
 		t.Run(c.text, func(t *testing.T) {
 			_, err := Prepare(t.Context(), nil, "", c.o)
-			require.ErrorIs(t, err, shmring.ErrInvalid)
+			require.ErrorIs(t, err, fs.ErrInvalid)
 			require.ErrorContains(t, err, c.text)
 		})
 	}
@@ -46,7 +45,7 @@ func TestReportText(t *testing.T) {
 
 	r.Mapped, r.Prefault.Asked, r.Prefault.Obtained = 4096, true, true
 	r.HugePages.Asked, r.HugePages.Reason = true, "too small"
-	r.NUMA.Asked, r.NUMA.AskedNodes = NUMAInterleave, []int{0, 1}
+	r.NUMA.Asked, r.NUMA.AskedNodes = numaInterleave, []int{0, 1}
 	r.NUMA.Nodes, r.NUMA.Reason = map[int]int64{1: 96, 0: 4000}, "for a reason"
 	r.Lock.Asked, r.Lock.Obtained, r.Lock.Reason = true, 10, "limit"
 	r.DontDump, r.DontDumpReason = false, "unknown"

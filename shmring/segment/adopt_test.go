@@ -3,6 +3,7 @@
 package segment_test
 
 import (
+	"io/fs"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,9 +18,7 @@ func TestAdoptAdvisesWriters(t *testing.T) {
 	changed := o
 	changed.RingSize += 64
 	_, err := segment.Adopt(changed)
-	var size *segment.SizeError
-	require.ErrorAs(t, err, &size)
-	require.Equal(t, 4096, size.LeftRing)
+	require.ErrorIs(t, err, segment.ErrSize)
 	for _, part := range []string{"4096 and vLLM 0.33.0", "ringcache sweep a --any-owner --remove", "an earlier writer left"} {
 		require.ErrorContains(t, err, part)
 	}
@@ -29,7 +28,7 @@ func TestAdoptAdvisesWriters(t *testing.T) {
 
 	o.Name = "b"
 	_, err = segment.Adopt(o)
-	require.ErrorIs(t, err, segment.ErrNotExist)
+	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.ErrorContains(t, err, "b; create it")
 	require.NotContains(t, err.Error(), "reader")
 }

@@ -6,20 +6,19 @@ import (
 	"io/fs"
 
 	"github.com/ringcache/ringcache/internal/shmfile"
-	"github.com/ringcache/ringcache/shmring"
-	"github.com/ringcache/ringcache/shmring/sidecar"
+	"github.com/ringcache/ringcache/internal/sidecar"
 )
 
-// Attach maps an existing segment. It fails with [ErrNotExist], a [*SizeError], [ErrUnsafe],
-// or an error of the system.
+// Attach maps an existing segment. It fails with fs.ErrNotExist, [ErrSize], [ErrUnsafe], or
+// an error of the system.
 //
 // Attach registers the segment nowhere. CPython's resource tracker, in contrast, unlinks a
 // segment when a process that attached it exits.
 func Attach(o Options) (*Segment, error) {
 	if o.Name == "" {
-		return nil, fmt.Errorf("%w: a segment name is needed to attach", shmring.ErrInvalid)
+		return nil, fmt.Errorf("%w: a segment name is needed to attach", errInvalid)
 	}
-	if err := o.Validate(); err != nil {
+	if err := o.validate(); err != nil {
 		return nil, err
 	}
 	path, err := shmfile.Path(o.Dir, o.Name)
@@ -28,22 +27,21 @@ func Attach(o Options) (*Segment, error) {
 	}
 	f, size, err := shmfile.Open(path, !o.ReadOnly)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s; the writer must create it before a reader starts", ErrNotExist, o.Name)
+		return nil, fmt.Errorf("%w: %s; the writer must create it before a reader starts", errNotExist, o.Name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("segment: attaching %s: %w", o.Name, err)
 	}
 	if size != o.bytes() {
-		return nil, errors.Join(&SizeError{Name: o.Name, Got: size, Ring: o.RingSize, DataOffset: o.DataOffset}, f.Close())
+		return nil, errors.Join(&sizeError{Name: o.Name, Got: size, Ring: o.RingSize, DataOffset: o.DataOffset}, f.Close())
 	}
 	return newSegment(o, path, f)
 }
 
 // Adopt takes over a segment whose writer was killed, or closed the segment without removing
-// it. o describes the segment. Adopt fails with [ErrNotExist]; [sidecar.ErrForeign] if there
-// is no sidecar; [sidecar.ErrOwned] if the writer is alive; [*SizeError]; and
-// [*sidecar.FormatError] if the sidecar can't be that of the segment. The texts of these errors
-// advise a writer.
+// it. o describes the segment. Adopt fails with fs.ErrNotExist; [ErrForeign] if there is no
+// sidecar; [ErrOwned] if the writer is alive; [ErrSize]; and [shmring.ErrCorrupt] if the sidecar
+// can't be that of the segment. The texts of these errors advise a writer.
 func Adopt(o Options) (*Segment, error) {
 	o.ReadOnly, o.Sidecar = false, nil
 	s, err := Attach(o)
@@ -54,7 +52,7 @@ func Adopt(o Options) (*Segment, error) {
 		err = own(s.sidecar)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w: %w", ErrNotExist, err)
+		err = fmt.Errorf("%w: %w", errNotExist, err)
 	}
 	if err == nil {
 		if was := s.sidecar.Options(); !s.sidecar.Describes(s.file) || was.RingSize != o.RingSize || was.DataOffset != o.DataOffset {
@@ -69,10 +67,10 @@ func Adopt(o Options) (*Segment, error) {
 
 // adoptError turns an error of Attach, which advises readers, into one for a writer.
 func adoptError(o Options, err error) error {
-	var size *SizeError
+	var size *sizeError
 	switch {
-	case errors.Is(err, ErrNotExist):
-		return fmt.Errorf("%w to adopt: %s; create it", ErrNotExist, o.Name)
+	case errors.Is(err, errNotExist):
+		return fmt.Errorf("%w to adopt: %s; create it", errNotExist, o.Name)
 	case errors.As(err, &size):
 		size.Adopting = true
 		if f, err := sidecar.Open(o.Dir, o.Name); err == nil {

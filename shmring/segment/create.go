@@ -13,33 +13,32 @@ import (
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/shmfile"
-	"github.com/ringcache/ringcache/shmring"
-	"github.com/ringcache/ringcache/shmring/sidecar"
+	"github.com/ringcache/ringcache/internal/sidecar"
 )
 
 // Create makes a new segment: mode 0600, exactly DataOffset + RingSize bytes, all of them
 // allocated, so that a lack of memory is an error here and not a SIGBUS later. Create fails
-// with [ErrExists], [ErrNoSpace], [shmring.ErrInvalid], or an error of the system, and then
+// with fs.ErrExist, [ErrNoSpace], fs.ErrInvalid, or an error of the system, and then
 // leaves nothing behind.
 //
-// The new segment outlives the process unless one of [Segment.Unlink], [Segment.Destroy] and
-// [Segment.Abandon] is called.
+// The new segment outlives the process unless [Segment.Unlink] or [Segment.Destroy] is
+// called.
 func Create(o Options) (*Segment, error) {
 	if o.Name == "" {
 		o.Name = randomName()
 	}
-	if err := o.Validate(); err != nil {
+	if err := o.validate(); err != nil {
 		return nil, err
 	}
 	if o.ReadOnly {
-		return nil, fmt.Errorf("%w: a new segment can't be read-only", shmring.ErrInvalid)
+		return nil, fmt.Errorf("%w: a new segment can't be read-only", errInvalid)
 	}
 	path, err := shmfile.Path(o.Dir, o.Name)
 	if err != nil {
 		return nil, err
 	}
 	// Before anything is made. Other errors of CheckSpace show below again.
-	if err := shmfile.CheckSpace(path, o.bytes()); errors.As(err, new(*SpaceError)) {
+	if err := shmfile.CheckSpace(path, o.bytes()); errors.As(err, new(*shmfile.SpaceError)) {
 		return nil, createError(o, err)
 	}
 	f, err := shmfile.CreateUnnamed(filepath.Dir(path), o.bytes())
@@ -85,14 +84,14 @@ func (s *Segment) newSidecar() (*sidecar.File, error) {
 	}
 	old, err := sidecar.Open(s.opt.Dir, s.opt.Name)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrExists, err)
+		return nil, fmt.Errorf("%w: %w", errExists, err)
 	}
 	defer old.Close()
 	if err := own(old); err != nil {
-		return nil, fmt.Errorf("%w: %w; choose another name", ErrExists, err)
+		return nil, fmt.Errorf("%w: %w; choose another name", errExists, err)
 	}
 	if _, err := os.Lstat(s.path); !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s; its writer was killed: adopt it, or remove it with Sweep (%s)", ErrExists, s.opt.Name, shmfile.SweepCommand(s.opt.Name))
+		return nil, fmt.Errorf("%w: %s; its writer was killed: adopt it, or remove it with Sweep (%s)", errExists, s.opt.Name, shmfile.SweepCommand(s.opt.Name))
 	}
 	if err := old.Remove(); err != nil {
 		return nil, err
@@ -114,11 +113,11 @@ func own(f *sidecar.File) (err error) {
 
 func createError(o Options, err error) error {
 	switch {
-	case errors.Is(err, ErrExists):
+	case errors.Is(err, errExists):
 		return err
 	case errors.Is(err, fs.ErrExist):
-		return fmt.Errorf("%w: %s; another server uses the name, or one that was killed left it behind: choose another name or remove it", ErrExists, o.Name)
-	case errors.As(err, new(*SpaceError)):
+		return fmt.Errorf("%w: %s; another server uses the name, or one that was killed left it behind: choose another name or remove it", errExists, o.Name)
+	case errors.As(err, new(*shmfile.SpaceError)):
 		return fmt.Errorf("%w: %w", ErrNoSpace, err)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EFBIG), errors.Is(err, syscall.ENOMEM):
 		return fmt.Errorf("%w: %d bytes for %s: make the cache smaller or the mount larger (docker --shm-size): %w", ErrNoSpace, o.bytes(), o.Name, err)

@@ -7,31 +7,30 @@
 //   - [Sweep] lists segments whose writer is gone, and removes them.
 //   - [Private] is a segment over memory of this process, for tests.
 //
-// A [Segment] gives access to the bytes ([Segment.Ring], [Segment.Secret]) and, for its
-// writer, to the sidecar ([Segment.Sidecar]). Package shmring allocates chunks in the bytes;
-// package objstore keeps objects in them.
+// A [Segment] gives access to the bytes ([Segment.Ring], [Segment.Secret]). Package shmring
+// allocates chunks in the bytes; packages shmstore and objstore keep objects in them, and a
+// table of the objects in the sidecar.
 //
 // # Lifetimes
 //
-// A segment outlives the process. The mapping ends with one of five calls, which differ in
-// two ways: what happens to the names, and what happens while someone holds the mapping
-// ([Segment.Hold]).
+// A segment outlives the process. [Segment.Unlink] removes its names, and mappings stay. The
+// mapping ends with one of four calls:
 //
-//	names                 refused with ErrBusy while held   memory stays until the last Release
-//	stay                  Close                             Leave
-//	stay, marked clean    Detach
-//	removed               Destroy                           Abandon
+//	Close    for readers
+//	Detach   for a writer that another writer will follow: marks the state as clean
+//	Destroy  for the last writer: removes the names too
+//	Leave    at once, whoever holds the mapping
 //
-// [Segment.Close] and [Segment.Leave] are for readers, and for memory that belongs to
-// another process. [Segment.Detach] is for a writer that another writer will follow.
-// [Segment.Unlink] only removes the names. A slice of the mapping must not be touched after
-// the mapping has ended. [Segment.Idle] reports when nobody holds the mapping.
+// The first three refuse with [ErrBusy] while someone holds the mapping ([Segment.Hold]), and
+// do nothing then. After [Segment.Leave], which never refuses, the memory stays until the last
+// Release. A slice of the mapping must not be touched after the mapping has ended.
+// [Segment.Idle] reports when nobody holds the mapping.
 //
 // # Faults
 //
 // The file behind a mapping can be cut short by a peer at any moment; touching what is gone
-// is a fault. Package objstore catches the fault, and [Segment.Explain] turns it into a
-// [FaultError], which names the file.
+// is a fault. The stores catch the fault, and [Segment.Explain] turns it into an error that names
+// the file.
 //
 // # Concurrency
 //

@@ -7,57 +7,56 @@ import (
 
 	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
 )
 
 var (
-	// ErrClosed reports that the segment was closed.
-	ErrClosed = sentinel.New(sentinel.Closed, "segment: closed")
-	// ErrBusy reports that a segment can't be unmapped while it is held.
+	// ErrBusy reports that a segment can't be unmapped while it is held. The ErrBusy of other
+	// packages matches it.
 	ErrBusy = sentinel.New(sentinel.Busy, "segment: in use")
-	// ErrSize is wrapped by [SizeError].
+	// ErrSize reports that a segment does not have the size that its user expects.
 	ErrSize = errors.New("segment: wrong size")
-	// ErrExists reports that there is a segment of this name already. It matches
-	// fs.ErrExist.
-	ErrExists = sentinel.Like("segment: exists", fs.ErrExist)
-	// ErrNotExist reports that there is no segment of this name. It matches
-	// fs.ErrNotExist.
-	ErrNotExist = sentinel.Like("segment: does not exist", fs.ErrNotExist)
-	// ErrNoSpace reports that there is not enough memory for a segment. A [SpaceError]
-	// comes with it, unless only the kernel reported the lack of memory.
+	// ErrNoSpace reports that there is not enough memory for a segment. Its text describes
+	// which limit is too low (the size of the mount, or the memory limit of the container) and
+	// the setting that changes the limit, unless only the kernel reported the lack of memory.
 	ErrNoSpace = errors.New("segment: not enough shared memory")
 	// ErrUnsafe reports that a segment exists but must not be trusted: it is a link
 	// or not a file, belongs to another user, or is writable by everyone.
 	ErrUnsafe = shmfile.ErrUnsafe
+	// ErrOwned reports that the writer of a segment is alive.
+	ErrOwned = sidecar.ErrOwned
+	// ErrForeign reports that a segment has no sidecar, so something else made the segment.
+	ErrForeign = sidecar.ErrForeign
+
+	errInvalid  = sentinel.New(sentinel.Invalid, "segment: invalid argument")
+	errClosed   = sentinel.New(sentinel.Closed, "segment: closed")
+	errExists   = sentinel.Like("segment: exists", fs.ErrExist)
+	errNotExist = sentinel.Like("segment: does not exist", fs.ErrNotExist)
 )
 
-// SpaceError describes how much memory a new segment needs, how much there is, which limit
-// is too low (the size of the mount, or the memory limit of the container) and which setting
-// changes the limit. [ErrNoSpace] comes with it.
-type SpaceError = shmfile.SpaceError
-
-// FaultError reports that the file of a segment, or its sidecar, became shorter after it was
+// faultError reports that the file of a segment, or its sidecar, became shorter after it was
 // mapped, or that it is mapped read-only and was written to.
-type FaultError struct {
+type faultError struct {
 	Name   string // of the segment
 	Path   string // of the file: the segment or its sidecar
 	Offset int64  // of the byte that is not there
 	Err    error
 }
 
-func (e *FaultError) Error() string {
+func (e *faultError) Error() string {
 	return fmt.Sprintf("segment: byte %d of %s is gone: %v; close the store and create it anew; this removes what is left then: %s",
 		e.Offset, e.Path, e.Err, shmfile.SweepCommand(e.Name))
 }
 
 // Unwrap returns the fault.
-func (e *FaultError) Unwrap() error { return e.Err }
+func (e *faultError) Unwrap() error { return e.Err }
 
 // Is makes errors.Is(err, shmring.ErrCorrupt) true.
-func (e *FaultError) Is(target error) bool { return target == shmring.ErrCorrupt }
+func (e *faultError) Is(target error) bool { return target == shmring.ErrCorrupt }
 
-// SizeError reports that a segment does not have the size that its user expects.
-type SizeError struct {
+// sizeError reports that a segment does not have the size that its user expects.
+type sizeError struct {
 	Name       string
 	Got        int64 // bytes of the segment
 	Ring       int   // bytes of the ring that the caller expects
@@ -71,7 +70,7 @@ type SizeError struct {
 	LeftGeneration string
 }
 
-func (e *SizeError) Error() string {
+func (e *sizeError) Error() string {
 	want := int64(e.Ring) + int64(e.DataOffset)
 	if e.Adopting {
 		made := ""
@@ -86,4 +85,4 @@ func (e *SizeError) Error() string {
 }
 
 // Unwrap makes errors.Is(err, ErrSize) true.
-func (e *SizeError) Unwrap() error { return ErrSize }
+func (e *sizeError) Unwrap() error { return ErrSize }

@@ -11,12 +11,12 @@ import (
 	"github.com/ringcache/ringcache/internal/shmfile"
 )
 
-// Hold keeps the mapping from being unmapped until Release. It fails with [ErrClosed].
+// Hold keeps the mapping from being unmapped until Release. It fails with fs.ErrClosed.
 func (s *Segment) Hold() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return fmt.Errorf("%w: %s", ErrClosed, s.opt.Name)
+		return fmt.Errorf("%w: %s", errClosed, s.opt.Name)
 	}
 	s.holds++
 	return nil
@@ -31,7 +31,7 @@ func (s *Segment) Release() {
 	}
 	s.holds--
 	s.signalIdle()
-	if s.holds == 0 && s.closed { // by Abandon or Leave, meanwhile
+	if s.holds == 0 && s.closed { // by Leave, meanwhile
 		_ = s.unmap()
 	}
 }
@@ -141,12 +141,12 @@ func (s *Segment) unmap() error {
 
 // Unlink removes the names of the segment and its sidecar, so that nobody can attach any
 // more; mappings stay. A name that is gone already, or that another object has by now, is no
-// error and is left alone. Unlink must be called before Close.
+// error and is left alone. Unlink must be called before the mapping ends.
 func (s *Segment) Unlink() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return fmt.Errorf("%w: %s: unlink before closing", ErrClosed, s.opt.Name)
+		return fmt.Errorf("%w: %s: unlink before closing", errClosed, s.opt.Name)
 	}
 	return s.unlink()
 }
@@ -167,27 +167,15 @@ func (s *Segment) unlink() error {
 	return nil
 }
 
-// Abandon removes the names of the segment and its sidecar at once, even while the segment
-// is held. From then on Hold fails. The segment is unmapped by the last Release, or now if
-// there is no hold. Calling Abandon twice is fine, and so is Close after it.
-func (s *Segment) Abandon() error { return s.abandon(true) }
-
-// Leave is Abandon for a segment that belongs to another process: it removes no name.
-func (s *Segment) Leave() error { return s.abandon(false) }
-
-func (s *Segment) abandon(remove bool) error {
+// Leave ends the use of the segment, even while it is held. From then on Hold fails. The
+// segment is unmapped by the last Release, or now if there is no hold. Calling Leave twice is
+// fine, and so is Close after it. A writer calls Unlink before, unless another one will follow.
+func (s *Segment) Leave() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return nil
-	}
-	var err error
-	if remove {
-		err = s.unlink()
-	}
 	if s.holds > 0 {
 		s.closed = true
-		return err
+		return nil
 	}
-	return errors.Join(err, s.close())
+	return s.close()
 }

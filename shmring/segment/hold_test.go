@@ -3,19 +3,19 @@
 package segment_test
 
 import (
+	"io/fs"
 	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
-// Abandon removes the names at once; the memory stays until the last hold ends.
-func TestAbandonKeepsTheMemoryWhileItIsHeld(t *testing.T) {
+// Unlink removes the names at once; after Leave the memory stays until the last hold ends.
+func TestLeaveKeepsTheMemoryWhileItIsHeld(t *testing.T) {
 	dir := t.TempDir()
-	s, err := segment.Create(segment.Options{Name: "s", Dir: dir, RingSize: 4096, Sidecar: &sidecar.Options{Policy: sidecar.FIFO, Readers: 1}})
+	s, err := segment.Create(segment.Options{Name: "s", Dir: dir, RingSize: 4096, Sidecar: &segment.SidecarOptions{Readers: 1}})
 	require.NoError(t, err)
 	idle := func(c <-chan struct{}) bool {
 		select {
@@ -31,11 +31,12 @@ func TestAbandonKeepsTheMemoryWhileItIsHeld(t *testing.T) {
 	require.Equal(t, 2, s.Holds())
 	wait := s.Idle()
 	mem := s.Bytes()
-	require.NoError(t, s.Abandon())
+	require.NoError(t, s.Unlink())
+	require.NoError(t, s.Leave())
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, left)
-	require.ErrorIs(t, s.Hold(), segment.ErrClosed)
+	require.ErrorIs(t, s.Hold(), fs.ErrClosed)
 	require.NoError(t, s.Close())
 	mem[100] = 1
 	s.Release()
@@ -44,5 +45,5 @@ func TestAbandonKeepsTheMemoryWhileItIsHeld(t *testing.T) {
 	s.Release()
 	require.True(t, idle(wait))
 	require.Nil(t, s.Bytes(), "the memory is gone")
-	require.NoError(t, s.Abandon())
+	require.NoError(t, s.Leave())
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"runtime"
 	"slices"
@@ -17,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/memory"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
@@ -47,7 +47,7 @@ func TestLockBeyondTheLimit(t *testing.T) {
 	require.Contains(t, r.String(), "RLIMIT_MEMLOCK")
 	require.Equal(t, int64(len(s.Bytes())), r.Mapped, "what could be had is there")
 
-	_, err = s.Prepare(t.Context(), memory.Options{Lock: true, NUMA: memory.NUMABind, NUMANodes: []int{1023}, Require: true})
+	_, err = s.Prepare(t.Context(), memory.Options{Lock: true, NUMA: "bind", NUMANodes: []int{1023}, Require: true})
 	require.ErrorIs(t, err, memory.ErrMissing)
 	require.ErrorContains(t, err, "lock: ")
 	require.ErrorContains(t, err, "NUMA: ")
@@ -81,7 +81,7 @@ func TestPrepareReportsWhatIsThere(t *testing.T) {
 	})
 	var seen, totals []int64
 	r, err = s.Prepare(t.Context(), memory.Options{
-		Prefault: true, Workers: 2, HugePages: true, NUMA: memory.NUMABind, NUMANodes: []int{0}, Lock: true,
+		Prefault: true, Workers: 2, HugePages: true, NUMA: "bind", NUMANodes: []int{0}, Lock: true,
 		Progress: func(done, total int64) {
 			seen, totals = append(seen, done), append(totals, total)
 		},
@@ -120,9 +120,9 @@ func TestPrepareReportsWhatIsThere(t *testing.T) {
 	}
 
 	for _, o := range []memory.Options{
-		{NUMA: memory.NUMABind, NUMANodes: []int{1023}},
-		{NUMA: memory.NUMAInterleave},
-		{NUMA: memory.NUMAInterleave, NUMANodes: []int{0}},
+		{NUMA: "bind", NUMANodes: []int{1023}},
+		{NUMA: "interleave"},
+		{NUMA: "interleave", NUMANodes: []int{0}},
 	} {
 		t.Run(fmt.Sprint(o.NUMA, o.NUMANodes), func(t *testing.T) {
 			r, err := s.Prepare(t.Context(), o)
@@ -143,7 +143,7 @@ func TestPrepareOfOthers(t *testing.T) {
 	require.Empty(t, r.Missing())
 	require.NoError(t, reader.Close())
 	_, err = reader.Prepare(t.Context(), memory.Options{})
-	require.ErrorIs(t, err, segment.ErrClosed)
+	require.ErrorIs(t, err, fs.ErrClosed)
 
 	// A file with holes is seen for what it is.
 	name := testName(t)
@@ -166,7 +166,7 @@ func TestPrepareOfOthers(t *testing.T) {
 	private, err := segment.Private(make([]byte, mib), segment.Options{RingSize: mib})
 	require.NoError(t, err)
 	_, err = private.Prepare(t.Context(), memory.Options{})
-	require.ErrorIs(t, err, shmring.ErrInvalid)
+	require.ErrorIs(t, err, fs.ErrInvalid)
 	require.ErrorContains(t, err, "the segment is private memory")
 }
 
@@ -190,6 +190,6 @@ func TestPrepareIsCancelled(t *testing.T) {
 func TestPrepareRefusesBadOptions(t *testing.T) {
 	s := create(t, segment.Options{Name: testName(t), RingSize: mib})
 	_, err := s.Prepare(t.Context(), memory.Options{Workers: -1})
-	require.ErrorIs(t, err, shmring.ErrInvalid)
+	require.ErrorIs(t, err, fs.ErrInvalid)
 	require.ErrorContains(t, err, "-1 workers")
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/shmring/memory"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
@@ -93,7 +94,7 @@ func TestSmallMount(t *testing.T) {
 			_, err := segment.Create(segment.Options{Name: "big", Dir: dir, RingSize: 128 * mib})
 			require.ErrorIs(t, err, segment.ErrNoSpace)
 			require.ErrorIs(t, err, syscall.ENOSPC)
-			var space *segment.SpaceError
+			var space *shmfile.SpaceError
 			require.ErrorAs(t, err, &space)
 			require.False(t, space.Cgroup)
 			require.Equal(t, dir, space.Where)
@@ -141,7 +142,7 @@ func TestCreatesRaceForTheLastSpace(t *testing.T) {
 			for i, s := range made {
 				if s == nil {
 					require.ErrorIs(t, errs[i], segment.ErrNoSpace)
-					require.ErrorAs(t, errs[i], new(*segment.SpaceError))
+					require.ErrorAs(t, errs[i], new(*shmfile.SpaceError))
 					continue
 				}
 				won++

@@ -11,9 +11,9 @@ import (
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/mem"
 	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/memory"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // Options describe the segment that Create makes, or that Attach and Adopt expect.
@@ -31,26 +31,46 @@ type Options struct {
 	ReadOnly bool
 	// Sidecar, if not nil, makes Create and Private add a sidecar, so that the segment can
 	// be adopted or swept after its writer was killed. Adopt and Attach ignore it.
-	Sidecar *sidecar.Options
+	Sidecar *SidecarOptions
 	// Dir is the directory of shared memory, /dev/shm if empty. It is for tests and for
 	// systems with another mount; vLLM always uses /dev/shm.
 	Dir string
 }
 
-// Validate reports what is wrong with the options.
-func (o Options) Validate() error {
+// SidecarOptions describe a segment to the next writer, to its readers, and to Sweep. The stores
+// set them.
+type SidecarOptions struct {
+	// Pool reports that the chunks are those of a shmring.Pool, and in the table; otherwise
+	// they are those of a shmring.Ring.
+	Pool bool
+	// Format names what the segment contains, in at most 24 bytes. That of a store of package
+	// objstore is the vLLM version whose wire format it has.
+	Format string
+	// Owner is a label, at most 64 bytes, by which Sweep chooses. It names a service, not a
+	// process.
+	Owner string
+	// Readers is the number of processes that read every object.
+	Readers int
+	// Objects is the largest number of objects in the table; each takes 64 bytes.
+	Objects int
+	// Slots is the largest number of readers with a slot; each takes 2 KiB. 0 is 64.
+	Slots int
+}
+
+// validate returns what is wrong with the options.
+func (o Options) validate() error {
 	switch {
 	case o.RingSize <= shmring.HeaderSize:
-		return fmt.Errorf("%w: a ring of %d bytes has no room for a chunk", shmring.ErrInvalid, o.RingSize)
+		return fmt.Errorf("%w: a ring of %d bytes has no room for a chunk", errInvalid, o.RingSize)
 	case o.DataOffset < 0 || o.RingSize > math.MaxInt-o.DataOffset:
-		return fmt.Errorf("%w: data offset %d in front of a ring of %d bytes", shmring.ErrInvalid, o.DataOffset, o.RingSize)
+		return fmt.Errorf("%w: data offset %d in front of a ring of %d bytes", errInvalid, o.DataOffset, o.RingSize)
 	case o.Name != "":
 		name := o.Name
 		if o.Sidecar != nil {
 			name += sidecar.Suffix
 		}
 		if _, err := shmfile.Path(o.Dir, name); err != nil {
-			return fmt.Errorf("%w: %w", shmring.ErrInvalid, err)
+			return fmt.Errorf("%w: %w", errInvalid, err)
 		}
 	}
 	return nil
@@ -61,8 +81,14 @@ func (o Options) bytes() int64 { return int64(o.RingSize) + int64(o.DataOffset) 
 // sidecar returns the options of the sidecar, with the sizes of the segment.
 func (o Options) sidecar() sidecar.Options {
 	s := *o.Sidecar
-	s.RingSize, s.DataOffset = o.RingSize, o.DataOffset
-	return s
+	policy := sidecar.FIFO
+	if s.Pool {
+		policy = sidecar.Pool
+	}
+	return sidecar.Options{
+		Policy: policy, Generation: s.Format, Owner: s.Owner, Readers: s.Readers, Objects: s.Objects, Slots: s.Slots,
+		RingSize: o.RingSize, DataOffset: o.DataOffset,
+	}
 }
 
 // Segment is a mapped shared memory object: DataOffset bytes, then the ring.
@@ -90,15 +116,18 @@ func newSegment(o Options, path string, f *os.File) (*Segment, error) {
 	return &Segment{opt: o, path: path, file: f, mem: m}, nil
 }
 
-// Private returns a segment over memory of this process, DataOffset + RingSize bytes: for
-// tests, for fuzzing, and for a copy of a segment. Its name has no meaning, and Close does
-// not free the memory.
+// Private returns a segment over m, memory of this process with DataOffset + RingSize bytes, or
+// over new memory if m is nil: for tests, for fuzzing, and for a copy of a segment. Its name has
+// no meaning, and Close does not free the memory.
 func Private(m []byte, o Options) (*Segment, error) {
-	if err := o.Validate(); err != nil {
+	if err := o.validate(); err != nil {
 		return nil, err
 	}
+	if m == nil {
+		m = make([]byte, o.bytes())
+	}
 	if int64(len(m)) != o.bytes() {
-		return nil, &SizeError{Name: o.Name, Got: int64(len(m)), Ring: o.RingSize, DataOffset: o.DataOffset}
+		return nil, &sizeError{Name: o.Name, Got: int64(len(m)), Ring: o.RingSize, DataOffset: o.DataOffset}
 	}
 	s := &Segment{opt: o, mem: m}
 	if o.Sidecar != nil {
@@ -124,20 +153,20 @@ func (s *Segment) Secret() []byte { return s.mem[:s.opt.DataOffset:s.opt.DataOff
 func (s *Segment) Ring() []byte { return s.mem[s.opt.DataOffset:] }
 
 // Sidecar returns the sidecar of a segment that this process created or adopted, nil if
-// there is none.
+// there is none. It is for the stores of this module, and so are DescribedBy and Explain.
 func (s *Segment) Sidecar() *sidecar.File { return s.sidecar }
 
 // DescribedBy reports whether f is the sidecar of this segment.
 func (s *Segment) DescribedBy(f *sidecar.File) bool { return s.file != nil && f.Describes(s.file) }
 
 // Prepare applies options to the memory of the segment and reports what was obtained, see
-// [memory.Prepare]. It also fails with [ErrClosed].
+// [memory.Prepare]. It also fails with fs.ErrClosed.
 func (s *Segment) Prepare(ctx context.Context, o memory.Options) (memory.Report, error) {
 	if err := o.Validate(); err != nil {
 		return memory.Report{}, err
 	}
 	if s.path == "" {
-		return memory.Report{}, fmt.Errorf("%w: the segment is private memory", shmring.ErrInvalid)
+		return memory.Report{}, fmt.Errorf("%w: the segment is private memory", errInvalid)
 	}
 	if err := s.Hold(); err != nil {
 		return memory.Report{}, err
@@ -146,23 +175,23 @@ func (s *Segment) Prepare(ctx context.Context, o memory.Options) (memory.Report,
 	return memory.Prepare(ctx, s.mem, s.path, o)
 }
 
-// Explain returns a [*FaultError], which names the file, for an error about a fault in the
-// segment, in its sidecar, or in one of the given sidecars. It returns every other error
-// unchanged.
+// Explain returns an error that names the file and wraps err, if err is about a fault in the
+// segment, in its sidecar, or in one of the given sidecars: then something cut the file short.
+// It returns every other error unchanged.
 func (s *Segment) Explain(err error, sidecars ...*sidecar.File) error {
 	var f *fault.Error
 	if !errors.As(err, &f) {
 		return err
 	}
 	if off, ok := mem.Offset(s.mem, f.Addr); ok {
-		return &FaultError{Name: s.opt.Name, Path: s.path, Offset: int64(off), Err: err}
+		return &faultError{Name: s.opt.Name, Path: s.path, Offset: int64(off), Err: err}
 	}
 	for _, file := range append(sidecars, s.sidecar) {
 		if file == nil {
 			continue
 		}
 		if off, ok := file.Offset(f.Addr); ok {
-			return &FaultError{Name: s.opt.Name, Path: file.Path(), Offset: int64(off), Err: err}
+			return &faultError{Name: s.opt.Name, Path: file.Path(), Offset: int64(off), Err: err}
 		}
 	}
 	return err

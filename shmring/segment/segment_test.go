@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -16,9 +17,8 @@ import (
 
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/shmfile"
-	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // testName returns a segment name that no one else has, and removes whatever a
@@ -91,7 +91,7 @@ func TestCreateRefusesExisting(t *testing.T) {
 	s := create(t, o)
 	s.Ring()[0] = 1
 	_, err := segment.Create(o)
-	require.ErrorIs(t, err, segment.ErrExists)
+	require.ErrorIs(t, err, fs.ErrExist)
 	require.ErrorContains(t, err, o.Name+"; another server uses the name")
 	require.Equal(t, byte(1), s.Ring()[0], "it is left alone")
 }
@@ -108,7 +108,7 @@ func TestTooSmallMemoryIsAnErrorNotSIGBUS(t *testing.T) {
 func TestAttachErrors(t *testing.T) {
 	o := segment.Options{Name: testName(t), RingSize: 100, DataOffset: 32}
 	_, err := segment.Attach(o)
-	require.ErrorIs(t, err, segment.ErrNotExist)
+	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.ErrorContains(t, err, o.Name+"; the writer must create it")
 
 	create(t, o)
@@ -119,16 +119,15 @@ func TestAttachErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := segment.Attach(wrong)
-			var size *segment.SizeError
-			require.ErrorAs(t, err, &size)
 			require.ErrorIs(t, err, segment.ErrSize)
-			require.Equal(t, segment.SizeError{Name: o.Name, Got: 132, Ring: wrong.RingSize, DataOffset: wrong.DataOffset}, *size)
+			require.ErrorContains(t, err, fmt.Sprintf("%s has 132 bytes, want %d (%d in front of a ring of %d)",
+				o.Name, wrong.RingSize+wrong.DataOffset, wrong.DataOffset, wrong.RingSize))
 		})
 	}
 	for _, name := range []string{"", "/", "a/b", "..", "../x", "a\x00b", string(make([]byte, 300))} {
 		t.Run(fmt.Sprintf("name %.9q", name), func(t *testing.T) {
 			_, err := segment.Attach(segment.Options{Name: name, RingSize: 100})
-			require.ErrorIs(t, err, shmring.ErrInvalid)
+			require.ErrorIs(t, err, fs.ErrInvalid)
 			if name != "" {
 				require.ErrorContains(t, err, fmt.Sprintf("%q: want 1 to 255 bytes without a slash", name))
 			} else {
@@ -178,7 +177,7 @@ func TestCreateRefusesBadOptions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := segment.Create(c.o)
-			require.ErrorIs(t, err, shmring.ErrInvalid)
+			require.ErrorIs(t, err, fs.ErrInvalid)
 			require.ErrorContains(t, err, c.what)
 		})
 	}
@@ -211,8 +210,8 @@ func TestSegmentCloseAndUnlink(t *testing.T) {
 
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close())
-	require.ErrorIs(t, s.Hold(), segment.ErrClosed)
-	require.ErrorIs(t, s.Unlink(), segment.ErrClosed)
+	require.ErrorIs(t, s.Hold(), fs.ErrClosed)
+	require.ErrorIs(t, s.Unlink(), fs.ErrClosed)
 
 	require.NoError(t, other.Destroy())
 	require.NoError(t, other.Destroy())
@@ -228,9 +227,15 @@ func TestPrivateSegment(t *testing.T) {
 	require.NoError(t, err)
 	s.Ring()[0] = 5
 	require.Equal(t, byte(5), m[32])
+	fresh, err := segment.Private(nil, segment.Options{RingSize: 100, DataOffset: 32})
+	require.NoError(t, err)
+	require.Equal(t, make([]byte, 132), fresh.Bytes())
+	_, err = segment.Private(nil, segment.Options{RingSize: -1})
+	require.ErrorIs(t, err, fs.ErrInvalid)
+	require.ErrorContains(t, err, "a ring of -1 bytes")
 	require.NoError(t, s.Unlink())
 	require.NoError(t, s.Close())
-	require.ErrorIs(t, s.Hold(), segment.ErrClosed)
+	require.ErrorIs(t, s.Hold(), fs.ErrClosed)
 }
 
 func TestReadOnlySegment(t *testing.T) {

@@ -5,6 +5,7 @@ package segment_test
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,9 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // Offsets in a sidecar, from docs/format.md.
@@ -35,8 +35,8 @@ const (
 )
 
 // sidecarOptions make a small sidecar.
-func sidecarOptions() *sidecar.Options {
-	return &sidecar.Options{Policy: sidecar.Pool, Generation: "0.33.0", Owner: "tests", Readers: 3, Objects: 5, Slots: 4}
+func sidecarOptions() *segment.SidecarOptions {
+	return &segment.SidecarOptions{Pool: true, Format: "0.33.0", Owner: "tests", Readers: 3, Objects: 5, Slots: 4}
 }
 
 // withSidecar makes a segment with a sidecar in a folder of its own.
@@ -53,8 +53,9 @@ func TestSidecarOfASegment(t *testing.T) {
 	f, err := sidecar.Open(o.Dir, o.Name)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
-	want := *sidecarOptions()
-	want.RingSize, want.DataOffset = 4096, 32
+	want := sidecar.Options{
+		Policy: sidecar.Pool, Generation: "0.33.0", Owner: "tests", Readers: 3, Objects: 5, Slots: 4, RingSize: 4096, DataOffset: 32,
+	}
 	require.Equal(t, want, f.Options())
 	require.Equal(t, want, s.Sidecar().Options())
 	require.True(t, s.DescribedBy(f))
@@ -70,21 +71,21 @@ func TestSidecarOfASegment(t *testing.T) {
 	require.NoError(t, s.Unlink())
 	require.Empty(t, filesIn(t, o.Dir))
 	_, err = sidecar.Open(o.Dir, o.Name)
-	require.ErrorIs(t, err, sidecar.ErrForeign)
+	require.ErrorIs(t, err, segment.ErrForeign)
 }
 
 // A segment whose sidecar can't be made is not there either.
 func TestCreateRefusesBadSidecars(t *testing.T) {
 	o := sidecarOptions()
-	o.Policy = 3
+	o.Objects = 1<<24 + 1
 	dir := t.TempDir()
 	_, err := segment.Create(segment.Options{Name: "s", Dir: dir, RingSize: 4096, Sidecar: o})
-	require.ErrorIs(t, err, shmring.ErrInvalid)
-	require.ErrorContains(t, err, "Policy(3)")
+	require.ErrorIs(t, err, fs.ErrInvalid)
+	require.ErrorContains(t, err, "16777217 objects")
 	require.Empty(t, filesIn(t, dir))
 	_, err = segment.Private(make([]byte, 4096), segment.Options{RingSize: 4096, Sidecar: o})
-	require.ErrorIs(t, err, shmring.ErrInvalid)
-	require.ErrorContains(t, err, "Policy(3)")
+	require.ErrorIs(t, err, fs.ErrInvalid)
+	require.ErrorContains(t, err, "16777217 objects")
 }
 
 // Sweep removes what can't be a sidecar, but for what a later release may have made.

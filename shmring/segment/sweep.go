@@ -10,15 +10,14 @@ import (
 	"strings"
 
 	"github.com/ringcache/ringcache/internal/shmfile"
-	"github.com/ringcache/ringcache/shmring"
-	"github.com/ringcache/ringcache/shmring/sidecar"
+	"github.com/ringcache/ringcache/internal/sidecar"
 )
 
 // SweepOptions choose the segments that Sweep looks at.
 type SweepOptions struct {
 	// Prefix is the beginning of the segments' names; it must not be empty.
 	Prefix string
-	// Owner is the label of the segments ([sidecar.Options].Owner). Empty means segments
+	// Owner is the label of the segments ([SidecarOptions].Owner). Empty means segments
 	// without a label.
 	Owner string
 	// AnyOwner makes Sweep ignore the label, and look at damaged sidecars too. Segments of
@@ -57,7 +56,7 @@ type Swept struct {
 // A segment that another process adopts at the same moment is either adopted or removed.
 func Sweep(o SweepOptions) ([]Swept, error) {
 	if o.Prefix == "" || strings.Contains(o.Prefix, "/") {
-		return nil, fmt.Errorf("%w: Prefix %q: want the beginning of the names to sweep", shmring.ErrInvalid, o.Prefix)
+		return nil, fmt.Errorf("%w: Prefix %q: want the beginning of the names to sweep", errInvalid, o.Prefix)
 	}
 	dir := cmp.Or(o.Dir, shmfile.DefaultDir)
 	files, err := os.ReadDir(dir)

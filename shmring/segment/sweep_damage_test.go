@@ -3,6 +3,7 @@
 package segment_test
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -55,7 +56,7 @@ func TestSweepRemovesDamagedSidecars(t *testing.T) {
 			again := o
 			again.Sidecar = sidecarOptions()
 			_, err = segment.Create(again)
-			require.ErrorIs(t, err, segment.ErrExists)
+			require.ErrorIs(t, err, fs.ErrExist)
 			require.ErrorContains(t, err, "ringcache sweep a --any-owner --remove")
 			require.NoError(t, os.Rename(filepath.Join(dir, "kept"), filepath.Join(dir, "a")))
 

@@ -3,6 +3,7 @@
 package segment_test
 
 import (
+	"io/fs"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -11,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // A segment without a writer is either adopted or removed, and by one only.
@@ -29,7 +29,7 @@ func TestSweepAndAdoptRace(t *testing.T) {
 			wg.Go(func() {
 				<-start
 				if i > 0 && n%20 > 0 { // the second one would wait for the first
-					errs[i] = sidecar.ErrOwned
+					errs[i] = segment.ErrOwned
 					return
 				}
 				segs[i], errs[i] = segment.Adopt(o)
@@ -104,7 +104,7 @@ func TestSweepAndCreateRace(t *testing.T) {
 	for range 500 {
 		s, err := segment.Create(o)
 		if err != nil { // the last one is being swept
-			require.ErrorIs(t, err, segment.ErrExists)
+			require.ErrorIs(t, err, fs.ErrExist)
 			continue
 		}
 		require.FileExists(t, filepath.Join(dir, "a"))

@@ -4,6 +4,7 @@ package segment_test
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/shmring/sidecar"
 )
 
 // abandoned makes a segment whose writer is gone.
@@ -46,7 +46,7 @@ func TestSweepNeedsAPrefix(t *testing.T) {
 	for _, prefix := range []string{"", "/", "x/a", "../a"} {
 		t.Run(strconv.Quote(prefix), func(t *testing.T) {
 			_, err := segment.Sweep(segment.SweepOptions{Dir: dir, Prefix: prefix, AnyOwner: true, Remove: true})
-			require.ErrorIs(t, err, shmring.ErrInvalid)
+			require.ErrorIs(t, err, fs.ErrInvalid)
 			require.ErrorContains(t, err, fmt.Sprintf("Prefix %q", prefix))
 		})
 	}
@@ -149,7 +149,7 @@ func TestSweepRemovesLoneSidecars(t *testing.T) {
 	withSidecar := o
 	withSidecar.Sidecar = sidecarOptions()
 	_, err = segment.Create(withSidecar)
-	require.ErrorIs(t, err, segment.ErrExists)
+	require.ErrorIs(t, err, fs.ErrExist)
 	require.ErrorContains(t, err, "Sweep")
 	require.NoError(t, os.Remove(filepath.Join(dir, "a")))
 	s, err := segment.Create(withSidecar)
@@ -176,7 +176,7 @@ func TestSweepLeavesASegmentThatIsNotTheSidecars(t *testing.T) {
 	require.True(t, got[0].Removed)
 	require.Equal(t, []string{"a", "old"}, filesIn(t, dir))
 	_, err = segment.Adopt(o)
-	require.ErrorIs(t, err, sidecar.ErrForeign)
+	require.ErrorIs(t, err, segment.ErrForeign)
 	require.Equal(t, byte(7), foreign.Ring()[0])
 	require.NoError(t, foreign.Destroy())
 }

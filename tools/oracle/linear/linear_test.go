@@ -93,7 +93,7 @@ func (u *user) do(c call) (r result, err error) {
 	if c.op == "put" {
 		data := binary.LittleEndian.AppendUint64(make([]byte, 300), c.value)
 		_, err := req.Put(key(c.key), &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{len(data)}, Data: data}, objstore.PutOptions{})
-		if exists := (*shmstore.KeyExistsError)(nil); errors.As(err, &exists) {
+		if exists := (*shmstore.KeyError)(nil); errors.As(err, &exists) && errors.Is(err, objstore.ErrKeyExists) {
 			return result{wrote: exists.Reserved}, nil
 		}
 		return result{done: true}, err

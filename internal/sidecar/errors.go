@@ -8,7 +8,6 @@ import (
 
 	"github.com/ringcache/ringcache/internal/sentinel"
 	"github.com/ringcache/ringcache/internal/shmfile"
-	"github.com/ringcache/ringcache/shmring"
 )
 
 var (
@@ -18,6 +17,9 @@ var (
 	ErrOwned = errors.New("sidecar: segment has a living writer")
 	// ErrBusy reports that every slot is taken.
 	ErrBusy = sentinel.New(sentinel.Busy, "sidecar: no reader slot is free")
+
+	errInvalid = sentinel.New(sentinel.Invalid, "sidecar: invalid argument")
+	errCorrupt = sentinel.New(sentinel.Corrupt, "sidecar: damaged")
 )
 
 // FormatError reports that a file can't be the sidecar of a segment: the file is empty, cut
@@ -37,5 +39,5 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("sidecar: %s is not a usable sidecar: %s; %s", e.Path, e.What, advice)
 }
 
-// Unwrap makes errors.Is(err, shmring.ErrCorrupt) true.
-func (e *FormatError) Unwrap() error { return shmring.ErrCorrupt }
+// Unwrap makes errors.Is true of the ErrCorrupt of package shmring.
+func (e *FormatError) Unwrap() error { return errCorrupt }

@@ -13,7 +13,6 @@ import (
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/mem"
 	"github.com/ringcache/ringcache/internal/shmfile"
-	"github.com/ringcache/ringcache/shmring"
 )
 
 // Suffix is what the name of a sidecar has behind the name of its segment.
@@ -55,7 +54,7 @@ func (f *File) Path() string { return f.path }
 func Create(dir, name string, o Options, seg *os.File) (*File, error) {
 	path, err := shmfile.Path(dir, name+Suffix)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", shmring.ErrInvalid, err)
+		return nil, fmt.Errorf("%w: %w", errInvalid, err)
 	}
 	if o, err = o.withDefaults(); err != nil {
 		return nil, err
@@ -121,7 +120,7 @@ func Private(o Options) (*File, error) {
 func Open(dir, name string) (*File, error) {
 	path, err := shmfile.Path(dir, name+Suffix)
 	if err != nil { // also for a name that is too long to have one
-		return nil, fmt.Errorf("%w: %w: %w", ErrForeign, shmring.ErrInvalid, err)
+		return nil, fmt.Errorf("%w: %w: %w", ErrForeign, errInvalid, err)
 	}
 	file, size, err := shmfile.Open(path, true)
 	if errors.Is(err, fs.ErrNotExist) {

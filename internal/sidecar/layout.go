@@ -72,6 +72,9 @@ const (
 	// useCheck masks the bits of a use word that contain its check.
 	useCheck = (1<<30 - 1) << 32
 
+	// idLimit is the first id that no chunk has.
+	idLimit = 1 << 31
+
 	maxSlots   = 1 << 12
 	maxObjects = 1 << 24
 )

@@ -1,10 +1,6 @@
 package sidecar
 
-import (
-	"fmt"
-
-	"github.com/ringcache/ringcache/shmring"
-)
+import "fmt"
 
 // Policy is how the memory of a segment is managed. Sidecars contain its number.
 type Policy uint8
@@ -50,7 +46,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Slots = 64
 	}
 	if err := o.check(); err != nil {
-		return o, fmt.Errorf("%w: %w", shmring.ErrInvalid, err)
+		return o, fmt.Errorf("%w: %w", errInvalid, err)
 	}
 	return o, nil
 }

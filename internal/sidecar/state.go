@@ -6,7 +6,6 @@ import (
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/mem"
-	"github.com/ringcache/ringcache/shmring"
 )
 
 // State is the part of a sidecar that the writer changes rarely.
@@ -40,7 +39,7 @@ func (f *File) readState(m []byte) (ok bool) {
 		if !ok || seq > f.seq {
 			ok, f.seq = true, seq
 			f.state = State{
-				Epoch: binary.LittleEndian.Uint64(r[stateEpoch:]), NextID: binary.LittleEndian.Uint32(r[stateNextID:]) % shmring.IDLimit,
+				Epoch: binary.LittleEndian.Uint64(r[stateEpoch:]), NextID: binary.LittleEndian.Uint32(r[stateNextID:]) % idLimit,
 				Readers: int(binary.LittleEndian.Uint32(r[stateReaders:])), Clean: r[stateClean] != 0,
 				PID: int(binary.LittleEndian.Uint32(r[statePID:])),
 			}

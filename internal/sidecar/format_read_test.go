@@ -13,7 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/ringcache/ringcache/shmring/sidecar"
+	"github.com/ringcache/ringcache/internal/sidecar"
 )
 
 // content is what the sidecar of these tests contains.

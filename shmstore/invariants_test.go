@@ -1,0 +1,92 @@
+package shmstore
+
+import (
+	"container/list"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/internal/invariants"
+)
+
+// newTestStore returns a store with an object of a tenant, which a request has.
+func newTestStore(t *testing.T) (*Store, *Request, *Object) {
+	t.Helper()
+	s, err := Create(Options{Name: "s", Dir: t.TempDir(), Size: 64 << 10})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Abandon()) })
+	r, err := s.Begin(RequestOptions{ID: "r"})
+	require.NoError(t, err)
+	o, err := r.Put("k", make([]byte, 100), PutOptions{Tenant: "t"})
+	require.NoError(t, err)
+	require.NoError(t, s.CheckStructure())
+	return s, r, o
+}
+
+// Every invariant can be broken, and its check reports it.
+func TestInvariantsFind(t *testing.T) {
+	for name, c := range map[string]struct {
+		damage func(s *Store, o *Object)
+		check  func(s *Store, o *Object) error
+		text   string
+	}{
+		"held":              {func(*Store, *Object) {}, (*Store).checkHeld, ""},
+		"a negative count":  {func(_ *Store, o *Object) { o.sent = -1 }, (*Store).checkHeld, "1 leases, -1 of them sent"},
+		"more sent":         {func(_ *Store, o *Object) { o.sent = 2 }, (*Store).checkHeld, "1 leases, 2 of them sent"},
+		"a lost lease":      {func(s *Store, _ *Object) { s.leases-- }, (*Store).checkHeld, "the store has 0"},
+		"filed":             {func(*Store, *Object) {}, (*Store).checkFiled, ""},
+		"negative bytes":    {func(s *Store, _ *Object) { s.bytes[classIdle] = -1 }, (*Store).checkFiled, "-1 bytes in class 4"},
+		"more idle bytes":   {func(s *Store, _ *Object) { s.tenants["t"].idleBytes = 1 << 20 }, (*Store).checkFiled, `tenant "t" has`},
+		"bytes":             {func(*Store, *Object) {}, (*Store).checkBytes, ""},
+		"lost bytes":        {func(s *Store, _ *Object) { s.bytes[classLeased]-- }, (*Store).checkBytes, "objects take 191 bytes and chunks 192"},
+		"freed and leased":  {func(*Store, *Object) {}, (*Store).checkFreed, "which has 1 leases"},
+		"freed and pinned":  {func(_ *Store, o *Object) { free(o); o.pinned = true }, (*Store).checkFreed, "pinned: true"},
+		"freed and aborted": {func(_ *Store, o *Object) { free(o); o.quarantined = &list.Element{} }, (*Store).checkFreed, "in quarantine: true"},
+		"freed":             {func(_ *Store, o *Object) { free(o) }, (*Store).checkFreed, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _, o := newTestStore(t)
+			was := *o
+			defer func() { *o = was }()
+			c.damage(s, o)
+			err := c.check(s, o)
+			if c.text == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.text)
+		})
+	}
+}
+
+// free makes an object look as one that nobody has.
+func free(o *Object) { o.leases, o.cached, o.entry, o.class = 0, nil, -1, classNone }
+
+// Builds that check invariants do so at each change.
+func TestStateChangesAreChecked(t *testing.T) {
+	for name, c := range map[string]struct {
+		damage func(s *Store, o *Object)
+		change func(s *Store, r *Request)
+		text   string
+	}{
+		"a lease ends": {func(s *Store, _ *Object) { s.leases = 0 }, func(_ *Store, r *Request) { r.Rollback() },
+			`broken invariant: shmstore: key "k" has 0 leases, 0 of them sent; the store has -1`},
+		"an object moves to another class": {func(s *Store, _ *Object) { s.bytes[classLeased] = 0 }, func(_ *Store, r *Request) { r.Rollback() },
+			`broken invariant: shmstore: -192 bytes in class 2 after key "k" moved to 4`},
+		"a chunk comes": {func(s *Store, _ *Object) { s.bytes[classLeased]++ }, func(_ *Store, r *Request) { _, _ = r.Reserve("l", 1, PutOptions{}) },
+			`broken invariant: shmstore: objects take 321 bytes and chunks 320, after a change of key "l"`},
+		"a chunk goes": {func(s *Store, _ *Object) { s.bytes[classLeased]++ }, func(s *Store, r *Request) { r.Rollback(); _, _ = s.Evict("k") },
+			`broken invariant: shmstore: objects take 1 bytes and chunks 0, after a change of key "k"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, r, o := newTestStore(t)
+			c.damage(s, o)
+			change := func() { c.change(s, r) }
+			if !invariants.Enabled {
+				require.NotPanics(t, change)
+				return
+			}
+			require.PanicsWithError(t, c.text, change)
+		})
+	}
+}

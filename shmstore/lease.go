@@ -1,0 +1,180 @@
+package shmstore
+
+import "fmt"
+
+// lease is the use of one object by one request.
+type lease struct {
+	times int   // the request took it, as it was said to PayloadOwner.Use
+	uses  int64 // that the owner counts for that
+}
+
+// Lookup returns the object under a key, which stays until the request ends. n is the
+// number of uses that PayloadOwner.Use gets; with 0 the object is only kept. Lookup
+// fails with [ErrNotFound], [ErrEnded], or the owner's error.
+func (r *Request) Lookup(key string, n int) (*Object, error) {
+	if err := r.enter(); err != nil {
+		return nil, err
+	}
+	defer r.s.mu.Unlock()
+	if err := r.s.checkKey(key); err != nil {
+		return nil, err
+	}
+	o, err := r.s.find(key)
+	if err == nil {
+		err = r.take(o, n)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// HoldID keeps the object of an id until the request ends, also one that has lost its
+// key, without a use. It fails with [ErrStale].
+func (r *Request) HoldID(id uint32) (*Object, error) {
+	if err := r.enter(); err != nil {
+		return nil, err
+	}
+	defer r.s.mu.Unlock()
+	o := r.s.objects[id]
+	if o == nil || o.state == reserved || o.state == discarded {
+		return nil, fmt.Errorf("%w: no object of id %d is in the store", ErrStale, id)
+	}
+	if err := r.take(o, 0); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// take counts n more uses of an object by the request, which leases it.
+func (r *Request) take(o *Object, n int) (err error) {
+	l, held := r.leases[o]
+	var uses int64
+	if n != 0 {
+		if uses, err = r.s.owner.Use(o, n); err != nil {
+			return err
+		}
+	}
+	if !held {
+		o.leases++
+		r.s.leases++
+	}
+	if err := r.s.changed(o); err != nil { // before anyone has the handle
+		if n != 0 {
+			r.s.owner.TakeBack(o, n, uses)
+		}
+		if !held {
+			o.leases--
+			r.s.leases--
+		}
+		_ = r.s.changed(o) // as it was
+		return err
+	}
+	if r.leases == nil {
+		r.leases = map[*Object]lease{}
+	}
+	r.leases[o] = lease{l.times + n, l.uses + uses}
+	return nil
+}
+
+// Drop gives up what the request has under a key, as if it had never been asked for.
+// It does nothing once the request was committed.
+func (r *Request) Drop(key string) {
+	if r.enter() != nil {
+		return
+	}
+	defer r.s.mu.Unlock()
+	for o, l := range r.leases {
+		if o.key == key {
+			delete(r.leases, o)
+			r.letGo(o, l, false, false)
+		}
+	}
+	r.s.wakeShutdown()
+}
+
+// Object returns the object of an id that the request has. It fails with fs.ErrInvalid if
+// it has none of that id, and with [ErrEnded].
+func (r *Request) Object(id uint32) (*Object, error) {
+	if err := r.s.lock(); err != nil {
+		return nil, err
+	}
+	defer r.s.mu.Unlock()
+	if r.state == requestEnded {
+		return nil, r.notOpen()
+	}
+	o := r.s.objects[id]
+	if _, ok := r.leases[o]; !ok {
+		return nil, fmt.Errorf("%w: id %d is not of an object of request %s", errInvalid, id, r.id)
+	}
+	return o, nil
+}
+
+// SetUses makes n the number of times that the request uses an object which it has, see
+// Lookup; 0 takes all of them back. It fails with fs.ErrInvalid for another object, with
+// [ErrEnded], or the owner's error, which changes nothing.
+func (r *Request) SetUses(o *Object, n int) error {
+	if err := r.enter(); err != nil {
+		return err
+	}
+	defer r.s.mu.Unlock()
+	l, ok := r.leases[o]
+	switch {
+	case !ok:
+		return fmt.Errorf("%w: request %s does not have the object", errInvalid, r.id)
+	case n < 0:
+		return fmt.Errorf("%w: %d uses of key %q", errInvalid, n, o.key)
+	case n < l.times:
+		r.s.owner.TakeBack(o, l.times, l.uses)
+		l = lease{}
+		r.leases[o] = l
+		if err := r.s.changed(o); err != nil && n == 0 {
+			return err
+		}
+	}
+	if n == l.times {
+		return nil
+	}
+	return r.take(o, n-l.times)
+}
+
+// Bytes returns the payload of an object that the request has, in place. It must not
+// be written to. It is valid until the request was ended by its owner, whatever becomes
+// of the store. It fails with fs.ErrInvalid for another object, and with [ErrEnded].
+func (r *Request) Bytes(o *Object) ([]byte, error) {
+	if err := r.s.lock(); err != nil {
+		return nil, err
+	}
+	defer r.s.mu.Unlock()
+	if r.state == requestEnded {
+		return nil, r.notOpen()
+	}
+	if _, ok := r.leases[o]; !ok {
+		return nil, fmt.Errorf("%w: request %s does not have the object", errInvalid, r.id)
+	}
+	if !r.keeps {
+		if err := r.s.seg.Hold(); err != nil {
+			return nil, err
+		}
+		r.keeps = true
+		r.s.kept++
+	}
+	end := o.offset + uint64(o.length)
+	return r.s.seg.Bytes()[o.offset:end:end], nil
+}
+
+// letGo ends the lease of one object.
+func (r *Request) letGo(o *Object, l lease, committed, aborted bool) {
+	o.leases--
+	r.s.leases--
+	switch {
+	case committed:
+		o.sent--
+	case l.times != 0:
+		r.s.owner.TakeBack(o, l.times, l.uses)
+	}
+	if aborted && l.times != 0 {
+		r.s.quarantine(o)
+	}
+	_ = r.s.changed(o) // what the sidecar has is more cautious
+}

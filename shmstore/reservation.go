@@ -1,0 +1,144 @@
+package shmstore
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/internal/mem"
+	"github.com/ringcache/ringcache/internal/sidecar"
+	"github.com/ringcache/ringcache/shmring"
+)
+
+// Reservation is an object under construction: its chunk is taken, its key is
+// not visible yet. Fill it in any order, from any goroutine, then Commit; or Discard.
+// A reservation blocks Close and Clear.
+type Reservation struct {
+	r       *Request
+	o       *Object
+	payload []byte // of the chunk, with what the store adds
+	front   int    // bytes in front of the description
+	done    bool   // guarded by the store's lock
+}
+
+// Object returns the object that will be put.
+func (r *Reservation) Object() *Object { return r.o }
+
+// Bytes returns the payload, to be filled. It must not be touched after Commit or Discard.
+//
+// In a store with a PayloadOwner, Bytes returns the whole chunk behind the header. Only the
+// front and the back may be filled, see PutOptions.Front.
+func (r *Reservation) Bytes() []byte {
+	if r.r.s.opt.Payloads != nil {
+		return r.payload
+	}
+	return r.payload[plainLead-shmring.HeaderSize : r.front : r.front]
+}
+
+// SetCost replaces PutOptions.Cost, for what is known only once the object is
+// made. It does nothing after Commit or Discard.
+func (r *Reservation) SetCost(d time.Duration) {
+	s := r.r.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.done {
+		return
+	}
+	r.o.cost = float64(max(d, 1))
+	_ = s.guard(func() error { r.o.describeCost(r.payload[r.front:]); return nil })
+}
+
+// Commit makes the object visible under its key. The request has it from now on, and
+// uses it n times (see Request.Lookup). It fails when called after Commit or Discard,
+// with [ErrEnded] if the request is not open, and with [CorruptError] if the memory is
+// gone.
+func (r *Reservation) Commit(n int) (*Object, error) {
+	sum := r.checksum()
+	s := r.r.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.r.state != requestOpen && !r.done && !s.state.Closed {
+		return nil, fmt.Errorf("%w; discard the reservation", r.r.notOpen())
+	}
+	if err := r.commit(sum); err != nil {
+		return nil, err
+	}
+	if err := r.r.take(r.o, n); err != nil {
+		s.retire(r.o) // nobody has a handle
+		return nil, err
+	}
+	return r.o, nil
+}
+
+// checksum is taken without the lock: nobody writes to the payload any more.
+func (r *Reservation) checksum() (sum uint32) {
+	if s := r.r.s; s.sidecar != nil {
+		_ = s.guard(func() error {
+			sum = sidecar.PayloadSum(r.payload, r.o.chunk.DescriptionOffset+r.o.chunk.DescriptionLength, s.opt.FullSums)
+			return nil
+		})
+	}
+	return sum
+}
+
+// commit makes the object visible. The caller leases it at once: it must not be idle on
+// the way.
+func (r *Reservation) commit(sum uint32) error {
+	s, o := r.r.s, r.o
+	if r.done {
+		return fmt.Errorf("%w: the reservation of key %q ended already", errInvalid, o.key)
+	}
+	if s.state.Closed { // abandoned
+		r.discard()
+		return s.closedError()
+	}
+	failpoint.Hit("commit")
+	err := s.guardObject(o, func() error {
+		s.owner.Commit(o)
+		mem.Fence() // everything written so far comes before the handle
+		o.chunk.Sum, o.chunk.Full = sum, s.opt.FullSums
+		s.publish(o)
+		return nil
+	})
+	if err != nil {
+		r.discard()
+		return err
+	}
+	o.state = committed
+	if old, ok := s.index[o.key]; ok {
+		s.retire(old) // it can't be used once more, see mayPut
+	}
+	s.index[o.key] = o
+	s.watch(o, true)
+	r.end()
+	s.waiters.WakeKey(o.key)
+	failpoint.Hit("committed")
+	return nil
+}
+
+// Discard gives the reservation up. It does nothing after Commit, or when
+// called again.
+func (r *Reservation) Discard() {
+	s := r.r.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !r.done {
+		r.discard()
+	}
+}
+
+func (r *Reservation) discard() {
+	r.o.state = discarded
+	if s := r.r.s; !s.state.Closed {
+		s.discard(r.o)
+	}
+	r.end()
+}
+
+func (r *Reservation) end() {
+	s := r.r.s
+	r.done = true
+	delete(s.pending, r.o.key)
+	s.seg.Release()
+	s.wakeShutdown()
+}
