@@ -341,11 +341,11 @@ func (r *fifoRequest) mayPut(key string) error {
 
 func (r *fifoRequest) reserve(key string, plan *serde.Plan, po PutOptions) (*Reservation, error) {
 	front := frontSize(plan)
-	if plan.DataLen() > r.f.opt.MaxObjectSize-front {
-		return nil, &shmstore.TooLargeError{Size: saturate(plan.DataLen(), front), Limit: r.f.opt.MaxObjectSize}
+	if plan.DataLen > r.f.opt.MaxObjectSize-front {
+		return nil, &shmstore.TooLargeError{Size: saturate(plan.DataLen, front), Limit: r.f.opt.MaxObjectSize}
 	}
 	in := &fifoChunk{r: r, o: &fifoObject{key: key, note: bytes.Clone(po.Note)}, front: front}
-	if err := in.allocate(front+plan.DataLen(), po); err != nil {
+	if err := in.allocate(front+plan.DataLen, po); err != nil {
 		return nil, err
 	}
 	return r.f.chunks.reserve(in, plan)

@@ -104,7 +104,7 @@ func (r *poolRequest) plan(key string, v serde.Value) (*serde.Plan, error) {
 
 func (r *poolRequest) reserve(key string, plan *serde.Plan, o PutOptions) (*Reservation, error) {
 	front := frontSize(plan)
-	res, err := r.Request.Reserve(key, saturate(front, plan.DataLen()), shmstore.PutOptions{
+	res, err := r.Request.Reserve(key, saturate(front, plan.DataLen), shmstore.PutOptions{
 		Tenant: o.Tenant, Cost: o.Cost, Note: o.Note, Wait: o.Wait, Front: front, AlignAt: largest(plan),
 	})
 	if err != nil {
@@ -117,7 +117,7 @@ func (r *poolRequest) reserve(key string, plan *serde.Plan, o PutOptions) (*Rese
 // the data must end the chunk, and its frames touch, so only one can be.
 func largest(plan *serde.Plan) int {
 	largest := serde.Placement{}
-	for _, p := range plan.Tensors() {
+	for _, p := range plan.Tensors {
 		if p.Len > largest.Len {
 			largest = p
 		}

@@ -79,6 +79,7 @@ func TestDenseDocuments(t *testing.T) {
 		"lists of one": append(dense(data, "\x91\x01"), field...),
 		"tensors":      append(dense(data, "\x93\xa3int\x91\x00\xc7\x00\x03"), field...),
 		"slices":       dense("\x81\xa1x\x82\xa4data\xc0\xa5field\x92\xa4flat\x81\xa6slices", "\x93\xc0\xc0\xc0"),
+		"set slices":   dense("\x81\xa1x\x82\xa4data\xc0\xa5field\x92\xa4flat\x81\xa6slices", "\x93\x01\x02\x03"),
 		"slice lists":  dense("\x81\xa1x\x82\xa4data\xc0\xa5field\x92\xa4flat\x81\xa6slices", "\x90"),
 	} {
 		var err error
@@ -160,12 +161,12 @@ func TestGuardMatchesDecoder(t *testing.T) {
 func TestNestedLengthsShareOneBudget(t *testing.T) {
 	doc := []byte("\x81\xa1x\x82\xa4data")
 	const n = 1 << 18
-	for range MaxDepth {
+	for range codec.MaxDepth {
 		doc = append(doc, 0xdd, 0, 4, 0, 0) // n elements
 	}
 	doc = append(doc, bytes.Repeat([]byte{1}, n)...)
 	got := allocated(func() {
-		_, err := codec.DecodeUnguarded([][]byte{doc}, func(d *codec.Decoder) (*Item, error) { return ReadItem(d, pycompat.Newest()) })
+		_, err := codec.DecodeUnguarded([][]byte{doc}, func(d *codec.Decoder) (*Item, error) { return (&decoder{d, pycompat.Newest()}).item() })
 		require.ErrorIs(t, err, ErrCorrupt)
 	})
 	// 16 for the budget and, as the innermost list grows without, 80 for append;
@@ -269,17 +270,17 @@ func TestMetadataWithEmptyBatches(t *testing.T) {
 // takes a small multiple of its bytes.
 func TestDenseFrames(t *testing.T) {
 	const n, multiple = 1 << 16, 80
-	l := make(List, n)
+	l := make([]any, n)
 	for i := range l {
 		l[i] = &Tensor{DType: "int8", Shape: []int{1}, Data: []byte{1}}
 	}
 	p, err := NewPlan(&Item{Elems: []Elem{{Key: "x", Data: l}}}, Options{InlineThreshold: 1})
 	require.NoError(t, err)
-	data := make([]byte, p.DataLen())
+	data := make([]byte, p.DataLen)
 	require.NoError(t, p.CopyTo(data))
-	input := len(p.Metadata()) + len(data)
+	input := len(p.Metadata) + len(data)
 	got := allocated(func() {
-		m, _, err := ParseMetadata(p.Metadata())
+		m, _, err := ParseMetadata(p.Metadata)
 		require.NoError(t, err)
 		require.Len(t, m.Lens, 1+n)
 		v, err := DecodeValue(m, data, Options{})

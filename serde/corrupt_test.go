@@ -6,9 +6,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/ringcache/ringcache/internal/codec"
 	"github.com/ringcache/ringcache/pycompat"
-	"github.com/stretchr/testify/require"
 )
 
 // samples returns a busy item in each of the three forms.
@@ -29,9 +30,9 @@ func samples(t testing.TB) map[pycompat.ItemForm][][]byte {
 
 func sampleItem() *Item {
 	return &Item{Elems: []Elem{
-		{"pixel_values", zeros(DTypeFloat32, 2, 3), Field{}},
-		{"big", zeros(DTypeUint8, 300), FlatFromSizes(3, 4)},
-		{"n", List{Int(-70000), Uint(1 << 63), Float(1.5), Bool(true), List{}, zeros(DTypeInt64), zeros(DTypeBFloat16, 200)}, Field{Kind: Flat, Slices: [][]Slice{{Range(0, 3)}}, Dim: -1}},
+		{"pixel_values", zeros("float32", 2, 3), Field{}},
+		{"big", zeros("uint8", 300), FlatFromSizes(3, 4)},
+		{"n", []any{int64(-70000), uint64(1 << 63), float64(1.5), true, []any{}, zeros("int64"), zeros("bfloat16", 200)}, Field{Kind: Flat, Slices: [][]Slice{{Range(0, 3)}}, Dim: -1}},
 		{"none", nil, Field{Kind: Shared, BatchSize: 300}},
 	}}
 }
@@ -208,7 +209,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 	it, err := DecodeItem(ok["alias"], Options{})
 	require.NoError(t, err)
-	require.Equal(t, DTypeFloat16, it.Elems[0].Data.(*Tensor).DType)
+	require.Equal(t, "float16", it.Elems[0].Data.(*Tensor).DType)
 
 	for name, c := range map[string]struct {
 		f    [][]byte
@@ -241,7 +242,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"string":                {[][]byte{elem("\xa1x")}, ErrCorrupt, `data of elem "x" at byte 9: got a string, want a tensor, a number, a list or nil`},
 		"nil in list":           {[][]byte{elem("\x91\xc0")}, ErrCorrupt, `data of elem "x" at byte 10: got nil, want no nil inside a list`},
 		"extension as data":     {[][]byte{elem("\xd6\x031234")}, ErrCorrupt, `data of elem "x" at byte 9: got an extension, want a tensor, a number, a list or nil`},
-		"too deep":              {[][]byte{elem(string(bytes.Repeat([]byte{0x91}, MaxDepth+1)) + "\x01")}, ErrCorrupt, `data of elem "x" at byte 74: got more, want at most 64 levels of lists`},
+		"too deep":              {[][]byte{elem(string(bytes.Repeat([]byte{0x91}, codec.MaxDepth+1)) + "\x01")}, ErrCorrupt, `data of elem "x" at byte 74: got more, want at most 64 levels of lists`},
 		"duplicate key":         {[][]byte{append([]byte{0x82}, append(elem("\x01")[1:], elem("\x01")[1:]...)...)}, ErrCorrupt, `item at byte 51: got "x" twice, want each key once`},
 		"duplicate data":        {[][]byte{[]byte("\x81\xa1x\x83\xa4data\xc0\xa4data\xc0\xa5field\x92\xa7batched\x80")}, ErrCorrupt, `elem of elem "x" at byte 15: got "data" twice, want each key once`},
 		"extra key":             {[][]byte{[]byte("\x81\xa1x\x83\xa4data\xc0\xa4more\xc0\xa5field\x92\xa7batched\x80")}, ErrCorrupt, `elem of elem "x" at byte 15: got "more", want only the keys of this generation`},

@@ -145,7 +145,7 @@ func (e *Engine) connect(ctx context.Context) error {
 	if err := e.in.Send(b); err != nil {
 		return err
 	}
-	if err := e.greet(enginecore.StatusReady); err != nil {
+	if err := e.greet("READY"); err != nil {
 		return err
 	}
 	e.wait.Go(e.receive)
@@ -163,7 +163,7 @@ func (e *Engine) hello(ctx context.Context) (init *enginecore.Init, err error) {
 	}
 	stop := context.AfterFunc(ctx, func() { e.hs.Close() })
 	var m [][]byte
-	if err = e.greet(enginecore.StatusHello); err == nil {
+	if err = e.greet("HELLO"); err == nil {
 		m, err = e.hs.Recv()
 	}
 	if !stop() || err != nil {

@@ -24,7 +24,6 @@ import (
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/objstore"
-	"github.com/ringcache/ringcache/serde"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -164,7 +163,7 @@ func TestPatches(t *testing.T) {
 func TestLayout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := image.Pt(rapid.IntRange(1, 9000).Draw(t, "w"), rapid.IntRange(1, 9000).Draw(t, "h"))
-		p := &qwenProcessor{patch: 14, merge: 2, frames: 2, minPixels: 3136, maxPixels: 1003520, values: &pixelValues{dtype: serde.DTypeUint8, size: 1}}
+		p := &qwenProcessor{patch: 14, merge: 2, frames: 2, minPixels: 3136, maxPixels: 1003520, values: &pixelValues{dtype: "uint8", size: 1}}
 		l, err := p.Layout(size)
 		if max(size.X, size.Y) > 200*min(size.X, size.Y) {
 			require.ErrorIs(t, err, ErrImage)
@@ -434,7 +433,7 @@ func TestOpenErrors(t *testing.T) {
 		require.ErrorIs(t, err, ErrModel, c.text)
 		require.ErrorContains(t, err, c.text)
 	}
-	_, err := Open(filepath.Join("testdata", "models", "llava-56"), Options{DType: serde.DTypeFloat64})
+	_, err := Open(filepath.Join("testdata", "models", "llava-56"), Options{DType: "float64"})
 	require.ErrorContains(t, err, "use float32, bfloat16 or float16")
 }
 
@@ -450,7 +449,7 @@ func TestOpenDefaults(t *testing.T) {
 	require.NoError(t, err)
 	q := p.(*qwenProcessor)
 	require.Equal(t, []int{14, 2, 2, 3136, 1003520}, []int{q.patch, q.merge, q.frames, q.minPixels, q.maxPixels})
-	require.Equal(t, serde.DTypeFloat32, q.values.dtype)
+	require.Equal(t, "float32", q.values.dtype)
 
 	write("config.json", `{"model_type": "llava", "vision_config": {"image_size": 224, "patch_size": 14}, "vision_feature_select_strategy": "full"}`)
 	write("preprocessor_config.json", `{"feature_extractor_type": "CLIPFeatureExtractor", "size": 224, "crop_size": 224}`)
@@ -471,7 +470,7 @@ func TestFloats(t *testing.T) {
 		require.Equal(t, want, float16(x), "%v", x)
 	}
 	for x, want := range map[float32]uint16{0: 0, 1: 0x3f80, -1.5: 0xbfc0, 1 + 1./256: 0x3f80, 1 + 3./256: 0x3f82, 1.005: 0x3f81} {
-		b := encode(x, serde.DTypeBFloat16)
+		b := encode(x, "bfloat16")
 		require.Equal(t, want, binary.LittleEndian.Uint16(b[:]), "%v", x)
 	}
 }

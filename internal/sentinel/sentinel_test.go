@@ -34,7 +34,7 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 		errs []error
 		more error
 	}{
-		{"invalid", []error{pycompat.ErrInvalid, shmring.ErrInvalid, objstore.ErrInvalid, serde.ErrInvalid, lrusync.ErrInvalid, mmcache.ErrInvalid, engine.ErrInvalid}, fs.ErrInvalid},
+		{"invalid", []error{pycompat.ErrInvalid, shmring.ErrInvalid, objstore.ErrInvalid, lrusync.ErrInvalid, mmcache.ErrInvalid, engine.ErrInvalid}, fs.ErrInvalid},
 		{"closed", []error{pycompat.ErrClosed, segment.ErrClosed, objstore.ErrClosed, mmcache.ErrClosed, engine.ErrClosed}, fs.ErrClosed},
 		{"busy", []error{pycompat.ErrBusy, segment.ErrBusy, sidecar.ErrBusy, objstore.ErrBusy, mmcache.ErrBusy}, nil},
 		{"segment exists", []error{segment.ErrExists, objstore.ErrExists}, fs.ErrExist},

@@ -44,7 +44,7 @@ func goldenRequest(t testing.TB, p pair, name string) *enginecore.Request {
 		r.Features = fs[:1]
 		r.CacheSalt = ptr("salt")
 		r.DataParallelRank = ptr(1)
-		r.PromptEmbeds = &serde.Tensor{DType: serde.DTypeFloat32, Shape: []int{2, 3}, Data: ones(6)}
+		r.PromptEmbeds = &serde.Tensor{DType: "float32", Shape: []int{2, 3}, Data: ones(6)}
 		r.ClientIndex, r.CurrentWave, r.Priority = 2, 3, -1
 		r.TraceHeaders = map[string]string{"traceparent": "x"}
 		has := func(name string) bool { return slices.Contains(g.RequestFields, name) }
@@ -147,7 +147,7 @@ func goldenOutputs(t testing.TB, name string) *enginecore.Outputs {
 	case "events":
 		one(enginecore.Output{NewTokenIDs: []uint32{1}, Events: []enginecore.Event{{Type: enginecore.EventQueued, Timestamp: 2.5}}})
 	case "pooling":
-		one(enginecore.Output{PoolingOutput: &serde.Tensor{DType: serde.DTypeFloat32, Shape: []int{3}, Data: ones(3)}})
+		one(enginecore.Output{PoolingOutput: &serde.Tensor{DType: "float32", Shape: []int{3}, Data: ones(3)}})
 	case "utility_none":
 		m.Answer = &enginecore.Answer{CallID: 9}
 	case "utility_true":
@@ -253,7 +253,7 @@ func TestGoldenHandshake(t *testing.T) {
 					back, err := wire.DecodeInit(got)
 					require.NoError(t, err)
 					require.Equal(t, i, back)
-				case enginecore.StatusHello, enginecore.StatusReady:
+				case "HELLO", "READY":
 					h := &enginecore.Handshake{Status: row.Name, Local: true}
 					got, err := wire.EncodeHandshake(h)
 					require.NoError(t, err)

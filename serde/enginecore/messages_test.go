@@ -15,7 +15,7 @@ import (
 
 func TestHandshakes(t *testing.T) {
 	h := &enginecore.Handshake{
-		Status: enginecore.StatusReady, Headless: true, NumGPUBlocks: ptr(5), DPStatsAddress: ptr("tcp://x"), ParallelConfigHash: ptr("h"),
+		Status: "READY", Headless: true, NumGPUBlocks: ptr(5), DPStatsAddress: ptr("tcp://x"), ParallelConfigHash: ptr("h"),
 		Rest: map[string]any{"new": int64(1)},
 	}
 	b, err := wire.EncodeHandshake(h)
@@ -37,14 +37,14 @@ func TestHandshakes(t *testing.T) {
 		{[]int{}, "got a []interface {}, want a map with strings for keys"},
 		{map[string]any{"status": "HELLO"}, "got a map without them, want status, local and headless"},
 		{map[string]any{"status": 1, "local": true, "headless": true}, "got a map without them, want status, local and headless"},
-		{map[int]int{1: 1}, "got a *enginecore.Map, want a map with strings for keys"},
+		{map[int]int{1: 1}, "got a *serde.Map, want a map with strings for keys"},
 	} {
 		_, err := enginecore.DecodeHandshake(pack(t, c.v))
 		corrupt(t, err, c.text, "%v", c.v)
 	}
 	_, err = wire.EncodeHandshake(nil)
 	invalid(t, err, "it is a nil *Handshake")
-	_, err = wire.EncodeHandshake(&enginecore.Handshake{Rest: map[string]any{"x": &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{300}, Data: make([]byte, 300)}}})
+	_, err = wire.EncodeHandshake(&enginecore.Handshake{Rest: map[string]any{"x": &serde.Tensor{DType: "uint8", Shape: []int{300}, Data: make([]byte, 300)}}})
 	invalid(t, err, "this message has one frame only")
 }
 
@@ -126,7 +126,7 @@ func TestUtilityCalls(t *testing.T) {
 	f, err = p.EncodeCall(&enginecore.Call{Method: "x"})
 	require.NoError(t, err)
 	require.Equal(t, "\x94\x00\x00\xa1x\x90", string(f[1]))
-	f, err = p.EncodeCall(&enginecore.Call{Method: "x", Args: []any{&serde.Tensor{DType: serde.DTypeUint8, Shape: []int{300}, Data: make([]byte, 300)}}})
+	f, err = p.EncodeCall(&enginecore.Call{Method: "x", Args: []any{&serde.Tensor{DType: "uint8", Shape: []int{300}, Data: make([]byte, 300)}}})
 	require.NoError(t, err)
 	require.Len(t, f, 3)
 	got, err = p.engine.Decode(f)

@@ -19,7 +19,7 @@ func drawOutput(t *rapid.T, g *pycompat.Generation) enginecore.Output {
 	text := rapid.String()
 	has := func(name string) bool { return slices.Contains(g.OutputFields, name) }
 	array := func() any {
-		return &enginecore.NDArray{DType: "<i4", Shape: []int{2, 3}, Data: seq(24, 5, 1)}
+		return &serde.NDArray{DType: "<i4", Shape: []int{2, 3}, Data: seq(24, 5, 1)}
 	}
 	o := enginecore.Output{
 		RequestID: text.Draw(t, "id"), NewTokenIDs: rapid.SliceOf(rapid.Uint32()).Draw(t, "tokens"),
@@ -27,12 +27,12 @@ func drawOutput(t *rapid.T, g *pycompat.Generation) enginecore.Output {
 		StopReason:   rapid.SampledFrom([]any{nil, int64(7), "stop"}).Draw(t, "stop"),
 	}
 	if rapid.Bool().Draw(t, "logprobs") {
-		o.Logprobs = []any{array(), &enginecore.NDArray{DType: "<f4", Shape: []int{2}, Data: seq(8, 1, 1)}, array(), nil}
-		o.PromptLogprobs = []any{&serde.Tensor{DType: serde.DTypeFloat32, Shape: []int{2}, Data: seq(8, 1, 1)}, []any{int64(1)}}
+		o.Logprobs = []any{array(), &serde.NDArray{DType: "<f4", Shape: []int{2}, Data: seq(8, 1, 1)}, array(), nil}
+		o.PromptLogprobs = []any{&serde.Tensor{DType: "float32", Shape: []int{2}, Data: seq(8, 1, 1)}, []any{int64(1)}}
 	}
 	if rapid.Bool().Draw(t, "pooling") {
 		n := rapid.SampledFrom([]int{0, 3, 300}).Draw(t, "pooled")
-		o.PoolingOutput = &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{n}, Data: seq(n, 1, 1)}
+		o.PoolingOutput = &serde.Tensor{DType: "uint8", Shape: []int{n}, Data: seq(n, 1, 1)}
 	}
 	if rapid.Bool().Draw(t, "events") {
 		o.Events = []enginecore.Event{{Type: enginecore.EventScheduled, Timestamp: rapid.Float64().Draw(t, "when")}}
@@ -54,13 +54,13 @@ func drawOutput(t *rapid.T, g *pycompat.Generation) enginecore.Output {
 		o.PrefillStats = map[string]any{"num_cached_tokens": int64(5)}
 	}
 	if has("routed_experts") && rapid.Bool().Draw(t, "experts") {
-		o.RoutedExperts = array().(*enginecore.NDArray)
+		o.RoutedExperts = array().(*serde.NDArray)
 	}
 	if has("mm_cache_miss_hashes") {
 		o.MMCacheMissHashes = []string{text.Draw(t, "hash")}
 	}
 	if has("prompt_token_id_logprobs") && rapid.Bool().Draw(t, "scores") {
-		o.PromptTokenIDLogprobs = &serde.Tensor{DType: serde.DTypeFloat32, Shape: []int{1, 2}, Data: seq(8, 1, 1)}
+		o.PromptTokenIDLogprobs = &serde.Tensor{DType: "float32", Shape: []int{1, 2}, Data: seq(8, 1, 1)}
 	}
 	if has("error") && rapid.Bool().Draw(t, "error") {
 		o.Error = &enginecore.RequestError{Code: text.Draw(t, "code"), Message: text.Draw(t, "message"), Retryable: rapid.Bool().Draw(t, "retryable")}
@@ -114,7 +114,7 @@ func TestEncodeOutputsRefuses(t *testing.T) {
 		"field num_nans_in_logits: vLLM 0.11.0 has none":                        one(enginecore.Output{NumNaNsInLogits: 1}),
 		"field stop_reason: it is a float64, must be nil, an int64 or a string": one(enginecore.Output{StopReason: 1.5}),
 		"field new_logprobs: a chan int has no form in MessagePack here":        one(enginecore.Output{Logprobs: make(chan int)}),
-		"tensor: it has no Data":                                                one(enginecore.Output{PoolingOutput: &serde.Tensor{DType: serde.DTypeBool, Shape: []int{1}}}),
+		"tensor: it has no Data":                                                one(enginecore.Output{PoolingOutput: &serde.Tensor{DType: "bool", Shape: []int{1}}}),
 	} {
 		t.Run(text, func(t *testing.T) {
 			_, err := old.engine.EncodeOutputs(m)

@@ -61,7 +61,7 @@ func drawAny(t *rapid.T, depth int) any {
 		return out
 	}
 	if rapid.Bool().Draw(t, "ordered") {
-		m := &enginecore.Map{Keys: []any{}, Values: []any{}}
+		m := &serde.Map{Keys: []any{}, Values: []any{}}
 		for i := range rapid.IntRange(1, 3).Draw(t, "entries") {
 			m.Keys, m.Values = append(m.Keys, int64(i)), append(m.Values, drawLeaf(t))
 		}
@@ -99,7 +99,7 @@ func drawRequest(t *rapid.T, p pair) *enginecore.Request {
 	}
 	n := len(r.PromptTokenIDs)
 	if rapid.Bool().Draw(t, "embeds") {
-		r.PromptEmbeds = &serde.Tensor{DType: serde.DTypeFloat32, Shape: []int{n, 2}, Data: seq(8*n, 3, 1)}
+		r.PromptEmbeds = &serde.Tensor{DType: "float32", Shape: []int{n, 2}, Data: seq(8*n, 3, 1)}
 		switch rapid.IntRange(0, 2).Draw(t, "both") {
 		case 0:
 			r.PromptTokenIDs = nil
@@ -118,7 +118,7 @@ func drawRequest(t *rapid.T, p pair) *enginecore.Request {
 			f.Data = drawItem(t, g.ItemForm)
 		}
 		if rapid.Bool().Draw(t, "mask") {
-			f.IsEmbed = &serde.Tensor{DType: serde.DTypeBool, Shape: []int{f.Length}, Data: seq(f.Length, 0, 1)}
+			f.IsEmbed = &serde.Tensor{DType: "bool", Shape: []int{f.Length}, Data: seq(f.Length, 0, 1)}
 		}
 		if g.FeatureHash {
 			f.MMHash = drawSome(t, "hash", func() string { return text.Draw(t, "hash text") })
@@ -167,11 +167,11 @@ func drawRequest(t *rapid.T, p pair) *enginecore.Request {
 func drawItem(t *rapid.T, form pycompat.ItemForm) *serde.Item {
 	tensor := func() *serde.Tensor {
 		n := rapid.SampledFrom([]int{0, 3, 300}).Draw(t, "bytes")
-		return &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{n}, Data: seq(n, 3, 1)}
+		return &serde.Tensor{DType: "uint8", Shape: []int{n}, Data: seq(n, 3, 1)}
 	}
 	it := &serde.Item{Elems: []serde.Elem{
 		{Key: "a", Data: tensor()},
-		{Key: "b", Data: serde.List{tensor(), serde.Int(1), serde.List{tensor()}}, Field: serde.FlatFromSizes(2, 1)},
+		{Key: "b", Data: []any{tensor(), int64(1), []any{tensor()}}, Field: serde.FlatFromSizes(2, 1)},
 	}}
 	if form != pycompat.ItemMap {
 		it.Modality = "image"
@@ -290,13 +290,13 @@ func TestEncodeRequestRefuses(t *testing.T) {
 		"no prompt":     {func(r *enginecore.Request) { r.PromptTokenIDs = nil }, "prompt_token_ids"},
 		"empty prompt":  {func(r *enginecore.Request) { r.PromptTokenIDs = []uint32{} }, "prompt_token_ids"},
 		"embeds of one": {func(r *enginecore.Request) {
-			r.PromptEmbeds = &serde.Tensor{DType: serde.DTypeBool, Shape: []int{1}, Data: []byte{1}}
+			r.PromptEmbeds = &serde.Tensor{DType: "bool", Shape: []int{1}, Data: []byte{1}}
 		}, "prompt_embeds"},
 		"more embeds": {func(r *enginecore.Request) {
-			r.PromptEmbeds = &serde.Tensor{DType: serde.DTypeBool, Shape: []int{2, 1}, Data: []byte{1, 1}}
+			r.PromptEmbeds = &serde.Tensor{DType: "bool", Shape: []int{2, 1}, Data: []byte{1, 1}}
 		}, "has 2 places"},
 		"laid out only": {func(r *enginecore.Request) {
-			r.PromptEmbeds = &serde.Tensor{DType: serde.DTypeBool, Shape: []int{1, 1}, Data: nil}
+			r.PromptEmbeds = &serde.Tensor{DType: "bool", Shape: []int{1, 1}, Data: nil}
 		}, "no Data"},
 		"choice of one": {func(r *enginecore.Request) { r.PromptIsTokenIDs = []bool{true} }, "prompt_is_token_ids"},
 		"client":        {func(r *enginecore.Request) { r.ClientIndex = -1 }, "client_index"},
@@ -318,7 +318,7 @@ func TestEncodeRequestRefuses(t *testing.T) {
 			r.Params = newest(t).sampling(t, map[string]any{"_eos_token_id": 2})
 		}, "parsed for"},
 		"mask": {func(r *enginecore.Request) {
-			r.Features = []enginecore.Feature{{Length: 2, IsEmbed: &serde.Tensor{DType: serde.DTypeBool, Shape: []int{1}, Data: []byte{1}}}}
+			r.Features = []enginecore.Feature{{Length: 2, IsEmbed: &serde.Tensor{DType: "bool", Shape: []int{1}, Data: []byte{1}}}}
 		}, "each of 2 tokens"},
 		"negative offset": {func(r *enginecore.Request) { r.Features = []enginecore.Feature{{Offset: -1}} }, "range"},
 	} {
