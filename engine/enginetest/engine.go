@@ -48,8 +48,7 @@ type Options struct {
 type Engine struct {
 	o       Options
 	wire    *wire.Codec
-	hs      *Peer
-	in, out *Peer
+	sockets sockets
 	workers []*objstore.Reader
 	mirror  *upstream.ReceiverCache[*serde.Item]
 	wait    sync.WaitGroup
@@ -59,14 +58,35 @@ type Engine struct {
 	queue   []work
 	running []*request
 	aborted map[string]bool
-	held    bool
-	silent  bool
 	ended   bool
 	fatal   error
-	seen    []*wire.Request
-	calls   []string
-	aborts  []string
-	refuse  map[string]bool
+	orders  orders
+	arrived arrived
+}
+
+// sockets are the connections to the frontend, nil before they are made.
+type sockets struct{ handshake, in, out *Peer }
+
+func (s *sockets) close() {
+	for _, p := range []*Peer{s.handshake, s.in, s.out} {
+		if p != nil {
+			p.Close()
+		}
+	}
+}
+
+// orders are what a test has the engine do.
+type orders struct {
+	held   bool            // the loop waits
+	silent bool            // nothing is answered
+	refuse map[string]bool // these methods fail
+}
+
+// arrived is what the frontend sent, in its order.
+type arrived struct {
+	requests []*wire.Request
+	calls    []string // their methods
+	aborts   []string // ids
 }
 
 // work is what the loop does next: a request, or a call.
@@ -87,11 +107,7 @@ type request struct {
 // Kill ends the engine as SIGKILL does: nothing more is sent. Killing twice is
 // fine.
 func (e *Engine) Kill() {
-	for _, p := range []*Peer{e.hs, e.in, e.out} {
-		if p != nil {
-			p.Close() // first: who holds mu may wait for the frontend
-		}
-	}
+	e.sockets.close() // first: who holds mu may wait for the frontend
 	e.mu.Lock()
 	e.ended = true
 	e.changed.Broadcast()
@@ -114,7 +130,7 @@ func (e *Engine) Die() {
 func (e *Engine) die(err error) {
 	if e.fatal == nil {
 		e.fatal = err
-		_ = e.out.Send([]byte(wire.EngineDead))
+		_ = e.sockets.out.Send([]byte(wire.EngineDead))
 	}
 	e.ended = true
 	e.changed.Broadcast()
@@ -132,7 +148,7 @@ func (e *Engine) Fatal() error {
 func (e *Engine) Hold(held bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.held = held
+	e.orders.held = held
 	e.changed.Broadcast()
 }
 
@@ -140,7 +156,7 @@ func (e *Engine) Hold(held bool) {
 func (e *Engine) Deafen() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.silent = true
+	e.orders.silent = true
 }
 
 // Forget empties the mirror behind the frontend's back.
@@ -151,31 +167,31 @@ func (e *Engine) Forget() { e.mirror.Clear() }
 func (e *Engine) Requests() []*wire.Request {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return append([]*wire.Request{}, e.seen...)
+	return append([]*wire.Request{}, e.arrived.requests...)
 }
 
 // Calls returns the methods that were called, in their order.
 func (e *Engine) Calls() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return append([]string{}, e.calls...)
+	return append([]string{}, e.arrived.calls...)
 }
 
 // Aborts returns the ids that were aborted, in their order.
 func (e *Engine) Aborts() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return append([]string{}, e.aborts...)
+	return append([]string{}, e.arrived.aborts...)
 }
 
 // Refuse has the engine answer calls of a method with a failure.
 func (e *Engine) Refuse(method string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.refuse == nil {
-		e.refuse = map[string]bool{}
+	if e.orders.refuse == nil {
+		e.orders.refuse = map[string]bool{}
 	}
-	e.refuse[method] = true
+	e.orders.refuse[method] = true
 }
 
 // Wait waits until cond is true, or ctx ends.

@@ -55,10 +55,10 @@ func (e *Engine) connect(ctx context.Context) error {
 	if err := e.attach(); err != nil {
 		return err
 	}
-	if e.in, err = Dealer(ctx, init.Inputs[0], e.o.Identity); err != nil {
+	if e.sockets.in, err = Dealer(ctx, init.Inputs[0], e.o.Identity); err != nil {
 		return err
 	}
-	if e.out, err = Push(ctx, init.Outputs[0]); err != nil {
+	if e.sockets.out, err = Push(ctx, init.Outputs[0]); err != nil {
 		return err
 	}
 	ready := &enginecore.Ready{
@@ -72,7 +72,7 @@ func (e *Engine) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := e.in.Send(b); err != nil {
+	if err := e.sockets.in.Send(b); err != nil {
 		return err
 	}
 	if err := e.greet("READY"); err != nil {
@@ -88,16 +88,16 @@ var errTurnedAway = errors.New("enginetest: the frontend closed the connection")
 
 // hello sends the hello and returns the answer.
 func (e *Engine) hello(ctx context.Context) (init *enginecore.Init, err error) {
-	if e.hs, err = Dealer(ctx, e.o.Handshake, e.o.Identity); err != nil {
+	if e.sockets.handshake, err = Dealer(ctx, e.o.Handshake, e.o.Identity); err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { e.hs.Close() })
+	stop := context.AfterFunc(ctx, func() { e.sockets.handshake.Close() })
 	var m [][]byte
 	if err = e.greet("HELLO"); err == nil {
-		m, err = e.hs.Recv()
+		m, err = e.sockets.handshake.Recv()
 	}
 	if !stop() || err != nil {
-		e.hs.Close()
+		e.sockets.handshake.Close()
 		return nil, fmt.Errorf("%w: %w", errTurnedAway, err)
 	}
 	return wire.DecodeInit(m[0])
@@ -108,7 +108,7 @@ func (e *Engine) greet(status string) error {
 	if err != nil {
 		return err
 	}
-	return e.hs.Send(b)
+	return e.sockets.handshake.Send(b)
 }
 
 // attach is what workers do when they start.
