@@ -209,7 +209,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 	it, err := DecodeItem(ok["alias"], Options{})
 	require.NoError(t, err)
-	require.Equal(t, "float16", it.Elems[0].Data.(*Tensor).DType)
+	require.EqualValues(t, "float16", it.Elems[0].Data.(*Tensor).DType)
 
 	for name, c := range map[string]struct {
 		f    [][]byte

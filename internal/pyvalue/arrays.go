@@ -14,6 +14,8 @@ func WriteTensor(e *codec.Encoder, t *serde.Tensor) {
 	switch {
 	case err != nil:
 		e.Fail(err)
+	case t.Data == nil && n > 0:
+		e.Invalid("tensor", "it has no Data; only NewPlan takes layouts")
 	case len(t.Data) != n:
 		e.Invalid("tensor", "%s %v takes %d bytes, Data has %d", t.DType, t.Shape, n, len(t.Data))
 	default:
