@@ -167,7 +167,7 @@ func TestNestedLengthsShareOneBudget(t *testing.T) {
 	doc = append(doc, bytes.Repeat([]byte{1}, n)...)
 	got := allocated(func() {
 		_, err := codec.DecodeUnguarded([][]byte{doc}, func(d *codec.Decoder) (*Item, error) { return (&decoder{d, pycompat.Newest()}).item() })
-		require.ErrorIs(t, err, ErrCorrupt)
+		corrupt(t, err, `data of elem "x" at byte`)
 	})
 	// 16 for the budget and, as the innermost list grows without, 80 for append;
 	// each list for itself would make 1000.
@@ -180,9 +180,10 @@ func TestMoreFramesThanTheDocumentCanName(t *testing.T) {
 	lens := make([]int64, 100001)
 	lens[0] = 1
 	_, err := DecodeValue(Metadata{Type: typeItem, NBytes: 1, Lens: lens}, []byte{0x80}, Options{})
-	require.ErrorIs(t, err, ErrCorrupt)
+	corrupt(t, err, "metadata: got 100000, want at most the 0 frames that a document of 1 bytes can refer to")
 	_, err = DecodeValue(Metadata{Type: strings.Repeat("x", 1<<20), NBytes: 0, Lens: []int64{0}}, nil, Options{})
 	require.ErrorIs(t, err, ErrUnsupported)
+	require.ErrorContains(t, err, "Unsupported object type 'xxx")
 	require.Less(t, len(err.Error()), 400)
 }
 
@@ -197,7 +198,7 @@ func hostileMetadata(n int, first byte) map[string][]byte {
 	return map[string][]byte{
 		"python":  append(append(python, lens...), "e\x87\x94."...),
 		"rust":    append(append(rust, lens...), "et."...),
-		"appends": append(append(rust[:len(rust)-1:len(rust)-1], bytes.Repeat([]byte{'K', 0, 'a'}, n/3)...), "t."...),
+		"appends": append(append(append(rust[:len(rust)-1:len(rust)-1], 'K', first, 'a'), bytes.Repeat([]byte{'K', 0, 'a'}, n/3)...), "t."...),
 	}
 }
 
@@ -209,7 +210,7 @@ func TestMetadataWithMoreFramesThanItsDocumentCanName(t *testing.T) {
 	for name, b := range hostileMetadata(n, 200) {
 		var err error
 		got := allocated(func() { _, _, err = ParseMetadata(b) })
-		require.ErrorIs(t, err, ErrCorrupt, name)
+		corrupt(t, err, "got more, want at most the 28 frames that a document of 200 bytes can refer to", name)
 		require.Less(t, got, uint64(limit), name)
 		var ce *codec.CorruptError
 		require.ErrorAs(t, err, &ce, name)
@@ -219,7 +220,7 @@ func TestMetadataWithMoreFramesThanItsDocumentCanName(t *testing.T) {
 	m := Metadata{Type: typeItem, NBytes: 200, Lens: lens}
 	require.Less(t, allocated(func() {
 		_, err := DecodeValue(m, make([]byte, 200), Options{})
-		require.ErrorIs(t, err, ErrCorrupt)
+		corrupt(t, err, "metadata: got 16777216, want at most the 28 frames that a document of 200 bytes can refer to")
 	}), uint64(limit))
 }
 
@@ -232,7 +233,7 @@ func TestPayloadWithoutTheDocumentThatItsMetadataTellsOf(t *testing.T) {
 	b := AppendMetadata(nil, Metadata{Type: typeItem, NBytes: lens[0], Lens: lens})
 	var err error
 	require.Less(t, allocated(func() { _, _, err = ParsePayload(b) }), uint64(limit))
-	require.ErrorIs(t, err, ErrCorrupt)
+	corrupt(t, err, "bytes that are there")
 	var ce *codec.CorruptError
 	require.ErrorAs(t, err, &ce)
 	require.Less(t, ce.Offset, 50)
@@ -243,7 +244,7 @@ func TestPayloadWithoutTheDocumentThatItsMetadataTellsOf(t *testing.T) {
 		data := seq(room, 1, 1)
 		got, tail, err := ParsePayload(append(b[:len(b):len(b)], data...))
 		if !want {
-			require.ErrorIs(t, err, ErrCorrupt)
+			corrupt(t, err, "got 0, want 1 more bytes")
 			continue
 		}
 		require.NoError(t, err)
@@ -256,12 +257,13 @@ func TestPayloadWithoutTheDocumentThatItsMetadataTellsOf(t *testing.T) {
 // could follow each other.
 func TestMetadataWithEmptyBatches(t *testing.T) {
 	for name, p := range map[string]string{
-		"python": "\x80\x05\x8c\x06Tensor\x94K\x03]\x94(K\x03e" + strings.Repeat("(e", 1<<20) + "\x87\x94.",
-		"rust":   "\x80\x02(\x8c\x06TensorK\x03](K\x03e" + strings.Repeat("(e", 1<<20) + "t.",
+		"python": "\x80\x05\x8c\x06Tensor\x94K\x0e]\x94(K\x0ee" + strings.Repeat("(e", 1<<20) + "\x87\x94.",
+		"rust":   "\x80\x02(\x8c\x06TensorK\x0e](K\x0ee" + strings.Repeat("(e", 1<<20) + "t.",
 	} {
 		_, _, err := ParseMetadata([]byte(p))
 		var ce *codec.CorruptError
 		require.ErrorAs(t, err, &ce, name)
+		require.Equal(t, "an integer", ce.Want, name)
 		require.Less(t, ce.Offset, 40, name)
 	}
 }

@@ -3,6 +3,7 @@ package serde
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -47,6 +48,13 @@ func formOptions(t testing.TB, form pycompat.ItemForm) Options {
 	return Options{}
 }
 
+// corrupt fails unless err reports corrupt data with that text.
+func corrupt(t testing.TB, err error, text string, more ...any) {
+	t.Helper()
+	require.ErrorIs(t, err, ErrCorrupt, more...)
+	require.ErrorContains(t, err, text, more...)
+}
+
 // typed fails unless err is nil or of the package's kinds.
 func typed(t testing.TB, err error) {
 	t.Helper()
@@ -85,7 +93,7 @@ func TestCorruptItems(t *testing.T) {
 		for n := range main {
 			g := append([][]byte{main[:n:n]}, f[1:]...)
 			_, err := DecodeItem(g, o)
-			require.ErrorIs(t, err, ErrCorrupt, "cut to %d bytes", n)
+			corrupt(t, err, "corrupt main document at byte", "cut to %d bytes", n)
 			decodeAll(t, g, o)
 		}
 		for i := range main {
@@ -97,22 +105,36 @@ func TestCorruptItems(t *testing.T) {
 		}
 		for i := range f {
 			g := slices.Clone(f)
+			short, long := fmt.Sprintf("got %d, want %d bytes by dtype and shape", len(f[i])-1, len(f[i])), fmt.Sprintf("got %d, want %d bytes by dtype and shape", len(f[i])+1, len(f[i]))
+			few := fmt.Sprintf("want the index of one of %d frames", i-1)
+			if i == 0 {
+				short, long, few = "corrupt main document at byte", "got 1 bytes follow the document", "got none, want a main document"
+			}
 			g[i] = g[i][:len(g[i])-1]
 			_, err := DecodeItem(g, o)
-			require.ErrorIs(t, err, ErrCorrupt, "frame %d one short", i)
+			corrupt(t, err, short, "frame %d one short", i)
 			g[i] = append(bytes.Clone(f[i]), 0)
 			_, err = DecodeItem(g, o)
-			require.ErrorIs(t, err, ErrCorrupt, "frame %d one long", i)
+			corrupt(t, err, long, "frame %d one long", i)
 			_, err = DecodeItem(f[:i:i], o)
-			require.ErrorIs(t, err, ErrCorrupt, "%d frames", i)
+			corrupt(t, err, few, "%d frames", i)
 		}
 		_, err := DecodeItem(append(slices.Clone(f), []byte{}), o)
-		require.ErrorIs(t, err, ErrCorrupt, "a frame too many")
+		corrupt(t, err, fmt.Sprintf("got none for frame %d, want a tensor for each", len(f)))
 		for other := range samples(t) {
-			if other != form {
-				_, err := DecodeItem(f, formOptions(t, other))
-				require.ErrorIs(t, err, ErrCorrupt, "form %v read as %v", form, other)
+			if other == form {
+				continue
 			}
+			_, err := DecodeItem(f, formOptions(t, other))
+			text := map[pycompat.ItemForm]string{ // as the other form has it
+				pycompat.ItemMap:        "item at byte 0: got an array, want a map",
+				pycompat.ItemKeyed:      `field of elem "pixel_values" at byte 93: got an array of 1, want [name, arguments]`,
+				pycompat.ItemPositional: `field of elem "pixel_values" at byte 93: got 1, want at most 0 arguments of a batched one`,
+			}[other]
+			if form == pycompat.ItemMap {
+				text = "item at byte 0: got a map, want an array"
+			}
+			corrupt(t, err, text, "form %v read as %v", form, other)
 		}
 	}
 }
@@ -122,7 +144,7 @@ func TestCorruptMetadata(t *testing.T) {
 		b := AppendMetadata(nil, m)
 		for n := range b {
 			_, _, err := ParseMetadata(b[:n])
-			require.ErrorIs(t, err, ErrCorrupt)
+			corrupt(t, err, "corrupt metadata pickle at byte", "cut to %d bytes", n)
 		}
 		for i := range b {
 			for v := range 256 {
@@ -176,7 +198,7 @@ func TestDecodeValueRefuses(t *testing.T) {
 		})
 	}
 	_, err := DecodeValue(Metadata{typePickle, 0, nil}, nil, Options{})
-	require.ErrorIs(t, err, ErrCorrupt)
+	corrupt(t, err, "metadata: got 0 lengths, 0 bytes, want None for the lengths of a pickle of at least a byte")
 	v, err := DecodeValue(Metadata{typeItem, 1, []int64{1}}, data, Options{})
 	require.NoError(t, err)
 	require.Empty(t, v.(*Item).Elems)
@@ -280,12 +302,12 @@ func TestDecodeRefusesMixedModalities(t *testing.T) {
 	it, err := DecodeItem([][]byte{[]byte("\x92" + elem("a", "image") + elem("b", "image"))}, o)
 	require.NoError(t, err)
 	require.Equal(t, "image", it.Modality)
-	for _, doc := range []string{
-		"\x92" + elem("a", "image") + elem("b", "audio"),
-		"\x92" + elem("a", "image") + elem("a", "image"),
-		"\x90",
+	for doc, text := range map[string]string{
+		"\x92" + elem("a", "image") + elem("b", "audio"): `got "audio", want the modality "image" in every elem`,
+		"\x92" + elem("a", "image") + elem("a", "image"): `got "a" twice, want each key once`,
+		"\x90": "item at byte 1: got none, want at least one elem",
 	} {
 		_, err = DecodeItem([][]byte{[]byte(doc)}, o)
-		require.ErrorIs(t, err, ErrCorrupt)
+		corrupt(t, err, text)
 	}
 }

@@ -131,13 +131,31 @@ func TestVectorAddressLengths(t *testing.T) {
 		require.Equal(t, Address{Address: 1<<64 - 1, ID: 7}, a)
 		_, err = EncodeAddress(Address{1, 2, sig}, "image", o)
 		require.ErrorIs(t, err, fs.ErrInvalid)
+		require.ErrorContains(t, err, "address item: vLLM "+o.Generation.Version+" does not know signatures; leave it nil")
 		_, _, err = ParseAddress(&Item{Elems: []Elem{{Key: "address", Data: float64(1)}, {Key: "monotonic_id", Data: int64(1)}}}, o)
-		require.ErrorIs(t, err, ErrCorrupt)
+		corrupt(t, err, `address item, elem "address": got something else, want an integer from 0 to 2^64-1`)
 		_, _, err = ParseAddress(&Item{Elems: []Elem{{Key: "address", Data: int64(1)}}}, o)
-		require.ErrorIs(t, err, ErrCorrupt)
+		corrupt(t, err, `address item, elem "monotonic_id": got something else, want an elem`)
 	}
 	_, err = EncodeAddress(Address{Address: 1}, "", Options{})
 	require.ErrorIs(t, err, fs.ErrInvalid)
+	require.ErrorContains(t, err, "address item: the signature has 0 bytes, vLLM "+pycompat.Newest().Version+" needs 32")
+	for _, elems := range [][]Elem{
+		{{Key: "address", Data: int64(1)}, {Key: "monotonic_id", Data: int64(1)}},
+		{{Key: "address", Data: int64(1)}, {Key: "signature", Data: []any{}}},
+		{{Key: "address", Data: 1.5}, {Key: "monotonic_id", Data: int64(1)}, {Key: "signature", Data: []any{}}},
+		{{Key: "address", Data: int64(1)}, {Key: "monotonic_id", Data: true}, {Key: "signature", Data: []any{}}},
+		{{Key: "address", Data: int64(1)}, {Key: "monotonic_id", Data: int64(1)}, {Key: "signature", Data: int64(1)}},
+	} {
+		_, ok, err := ParseAddress(&Item{Elems: elems}, Options{})
+		require.True(t, ok, "it claims to be an address")
+		require.ErrorIs(t, err, ErrBadSignature)
+		text := "Invalid SHM handle signature for cache key."
+		if len(elems) == 2 {
+			text = "Missing SHM handle signature for cache key."
+		}
+		corrupt(t, err, text)
+	}
 	// A list that is no signature must come out present, but of a wrong length.
 	for _, l := range [][]any{{}, {int64(1)}, make([]any, 33), {true}, {int64(256)}, {float64(1)}} {
 		for i := range l {

@@ -156,6 +156,10 @@ func TestDecodeOutputsLosesLittle(t *testing.T) {
 		"pooling_output": 1, "events": []any{1}, "trace_headers": 1, "routed_experts": "x", "num_nans_in_logits": "x", "error": 1,
 		"new_logprobs": []any{[]any{"<i4", []int{2}, []byte{1}}},
 	}
+	unread := map[string]string{ // what is named: the field, or what was expected there
+		"pooling_output": "tensor at byte", "events": "corrupt event", "trace_headers": "corrupt trace_headers", "routed_experts": "corrupt ndarray",
+		"num_nans_in_logits": "corrupt num_nans_in_logits", "error": "corrupt error", "new_logprobs": "corrupt ndarray",
+	}
 	for name, v := range bad {
 		m := decode([]any{entry(map[string]any{"request_id": "a"}), entry(map[string]any{name: v}), entry(map[string]any{"request_id": "c"})})
 		require.Empty(t, m.Unread, name)
@@ -164,11 +168,13 @@ func TestDecodeOutputsLosesLittle(t *testing.T) {
 		o := m.Outputs[1]
 		require.Equal(t, "r", o.RequestID)
 		if enginecore.Needed(name) {
-			require.ErrorIs(t, o.Err, serde.ErrCorrupt, name)
+			corrupt(t, o.Err, "serde: corrupt "+name)
 			require.Empty(t, o.Unread)
 		} else {
 			require.NoError(t, o.Err, name)
 			require.Len(t, o.Unread, 1, name)
+			typed(t, o.Unread[0])
+			require.ErrorContains(t, o.Unread[0], unread[name])
 			require.Equal(t, []uint32{1, 2}, o.NewTokenIDs)
 		}
 		o.Err, o.Unread = nil, nil
@@ -181,22 +187,29 @@ func TestDecodeOutputsLosesLittle(t *testing.T) {
 	m := decode([]any{entry(map[string]any{"request_id": 5}), 7, []any{}, entry(nil)})
 	require.Len(t, m.Outputs, 1)
 	require.Len(t, m.Unread, 3)
+	for i, text := range []string{"request_id at byte", "output at byte", "got an empty array, want a request id"} {
+		corrupt(t, m.Unread[i], text)
+	}
 	// Short, long, and numbers of the future.
 	m = decode([]any{[]any{"r", []int{9}}, []any{"s"}, entry(map[string]any{"more": map[string]any{"x": 1}, "finish_reason": 77})}, nil, nil, nil, nil, nil, "new", []int{1})
 	require.Empty(t, m.Unread)
 	require.Equal(t, []uint32{9}, m.Outputs[0].NewTokenIDs)
-	require.ErrorIs(t, m.Outputs[1].Err, serde.ErrCorrupt)
+	corrupt(t, m.Outputs[1].Err, "got an array of 1, want new_token_ids")
 	require.Equal(t, enginecore.FinishReason(77), *m.Outputs[2].FinishReason)
 	require.Equal(t, "FinishReason(77)", m.Outputs[2].FinishReason.String())
 	// Fields of the message itself.
 	m = decode("x", "y", []string{"done"}, "z")
 	require.Len(t, m.Unread, 3)
+	for i, name := range []string{"outputs", "utility_output", "wave_complete"} {
+		corrupt(t, m.Unread[i], "serde: corrupt "+name+" at byte")
+	}
 	require.Equal(t, []string{"done"}, m.FinishedRequests)
 	// An answer that can't be read is one all the same.
 	m = decode([]any{}, []any{uint64(math.MaxUint64), nil, []any{nil, &msgpack.RawMessage{0xd4, 1, 0}}})
 	require.Empty(t, m.Unread)
 	require.Equal(t, uint64(math.MaxUint64), m.Answer.CallID)
 	require.ErrorIs(t, m.Answer.Err, serde.ErrUnsupported)
+	require.ErrorContains(t, m.Answer.Err, "result holds the extension 1, which is never executed")
 	for doc, text := range map[string]string{
 		"": "main document", "\xc0": "got nil, want an array", "\x80": "got a map, want an array", "\x90\x90": "1 bytes follow", "\x91": "declares 1 values",
 		"ENGINE_CORE_DEAD!": "16 bytes follow",
@@ -207,7 +220,7 @@ func TestDecodeOutputsLosesLittle(t *testing.T) {
 	_, err := p.DecodeOutputs([][]byte{[]byte(wire.EngineDead)})
 	require.ErrorIs(t, err, enginecore.ErrEngineDead)
 	_, err = p.DecodeOutputs([][]byte{[]byte(wire.EngineDead), nil})
-	require.ErrorIs(t, err, serde.ErrCorrupt)
+	corrupt(t, err, "main document at byte 1: got 15 bytes follow the document")
 }
 
 func TestFinishReasons(t *testing.T) {
