@@ -149,7 +149,7 @@ func TestKeyErrors(t *testing.T) {
 			require.NoError(t, err)
 			got, err := h.Key(withID)
 			require.NoError(t, err)
-			require.Equal(t, hexOf(t, o, arg("model_id", "m"), arg("image", []byte(id[:]))), got)
+			require.Equal(t, hexOf(t, o, arg("model_id", "m"), arg("image", id[:])), got)
 		})
 	}
 }

@@ -56,9 +56,9 @@ func drawValue(t *rapid.T, depth int) any {
 	case 1:
 		return rapid.Bool().Draw(t, "bool")
 	case 2:
-		return int64(rapid.SampledFrom([]int64{0, 1, -1, math.MinInt64, 97}).Draw(t, "int"))
+		return rapid.SampledFrom([]int64{0, 1, -1, math.MinInt64, 97}).Draw(t, "int")
 	case 3:
-		return uint64(rapid.SampledFrom([]uint64{0, 1, 1 << 63, math.MaxUint64}).Draw(t, "uint"))
+		return rapid.SampledFrom([]uint64{0, 1, 1 << 63, math.MaxUint64}).Draw(t, "uint")
 	case 4:
 		return rapid.SampledFrom([]float64{0, math.Copysign(0, -1), 1, math.Inf(1), 5e-324}).Draw(t, "float")
 	case 5:

@@ -151,7 +151,7 @@ func (r *nativeReader) value() any {
 	case nativeInt:
 		return int64(r.uint64())
 	case nativeUint:
-		return uint64(r.uint64())
+		return r.uint64()
 	case nativeFloat:
 		return math.Float64frombits(r.uint64())
 	case nativeStr:

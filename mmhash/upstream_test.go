@@ -110,7 +110,7 @@ func TestUpstreamVideosWithOtherFrameCountsDiffer(t *testing.T) {
 
 func TestUpstreamEXIFID(t *testing.T) {
 	id := [16]byte{1, 2, 3}
-	want := hexOf(t, Options{}, arg("image", []byte(id[:])))
+	want := hexOf(t, Options{}, arg("image", id[:]))
 	m := gray(2, 2)
 	m.ID = &id
 	require.Equal(t, want, hexOf(t, Options{}, arg("image", m)))
@@ -124,7 +124,7 @@ func TestUpstreamIOConfig(t *testing.T) {
 	with := func(colour ...any) *EncodedImage {
 		m := &EncodedImage{Data: []byte("PNG")}
 		if colour != nil {
-			m.IOConfig = []Entry{{"image_mode", "RGB"}, {"rgba_background_color", []any(colour)}}
+			m.IOConfig = []Entry{{"image_mode", "RGB"}, {"rgba_background_color", colour}}
 		}
 		return m
 	}

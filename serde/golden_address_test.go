@@ -12,7 +12,7 @@ import (
 
 func TestGoldenHandleParse(t *testing.T) {
 	one := func(d any) Elem { return Elem{Key: keyAddress, Data: d} }
-	id := func(n int64) Elem { return Elem{Key: keyID, Data: int64(n)} }
+	id := func(n int64) Elem { return Elem{Key: keyID, Data: n} }
 	sig := Elem{Key: keySignature, Data: []any{int64(3)}}
 	tensor := func(n int) *Tensor { return &Tensor{"float32", []int{n}, make([]byte, 4*n)} }
 	forms := map[string][]Elem{

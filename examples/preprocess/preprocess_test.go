@@ -449,7 +449,7 @@ func TestOpenDefaults(t *testing.T) {
 	require.NoError(t, err)
 	q := p.(*qwenProcessor)
 	require.Equal(t, []int{14, 2, 2, 3136, 1003520}, []int{q.patch, q.merge, q.frames, q.minPixels, q.maxPixels})
-	require.Equal(t, "float32", q.values.dtype)
+	require.EqualValues(t, "float32", q.values.dtype)
 
 	write("config.json", `{"model_type": "llava", "vision_config": {"image_size": 224, "patch_size": 14}, "vision_feature_select_strategy": "full"}`)
 	write("preprocessor_config.json", `{"feature_extractor_type": "CLIPFeatureExtractor", "size": 224, "crop_size": 224}`)

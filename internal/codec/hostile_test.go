@@ -84,7 +84,7 @@ func typed(t interface {
 	}
 }
 
-// FuzzDecode: no document and no order of calls panics, and what fails fails with an
+// FuzzDecode: no document and no order of calls panics, and every failure is an
 // error of this package, with the guard and without, as if the document had changed.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte("\x93\xa5uint8\x91\x02\xd5\x03ab"), []byte{0, 7, 14})

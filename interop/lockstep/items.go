@@ -26,7 +26,7 @@ func (r recipe) size(p lrusync.Python) (int64, error) {
 	elems := []serde.Elem{{Key: "pixel_values", Data: words(r.Words)}}
 	switch r.Kind {
 	case 1:
-		elems = append(elems, serde.Elem{Key: "number", Data: int64(r.Stamp)})
+		elems = append(elems, serde.Elem{Key: "number", Data: r.Stamp})
 	case 2:
 		elems[0].Data = []any{words(r.Words / 2), words(r.Words - r.Words/2)}
 	case 3:
