@@ -6,9 +6,6 @@ import (
 	"github.com/ringcache/ringcache/internal/sentinel"
 )
 
-// Each error of this package is one of these for errors.Is, but for those of a
-// caller's own reader or writer, which are passed on.
-
 // errInvalid is the [fs.ErrInvalid] of arguments that contradict themselves or each
 // other, such as data that is shorter than its shape demands, and of values whose
 // type stands for nothing in Python.
@@ -18,8 +15,9 @@ var errInvalid = sentinel.New(sentinel.Invalid, "mmhash: invalid value")
 // gives a hash that no other process could arrive at.
 var ErrUnsupported = errors.New("mmhash: value has no reproducible hash")
 
-// ValueError reports an argument that can't be hashed, and why. It wraps
-// [fs.ErrInvalid] or [ErrUnsupported].
+// ValueError reports an argument that can't be hashed, and why. For errors.Is it is
+// an [fs.ErrInvalid] or an [ErrUnsupported]. Every error of this package is a
+// ValueError, but for those of pycompat and of a caller's own reader or writer.
 type ValueError struct {
 	// Arg is the name of the keyword argument, empty where that is unknown.
 	Arg string

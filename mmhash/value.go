@@ -12,9 +12,9 @@ import (
 // Entry is a value with a name: a keyword argument, or an entry of a Python dict.
 type Entry struct {
 	Key string
-	// Value is the Go value that stands for a Python object. No type stands for
-	// two of Python's, and there is no conversion: a value of any type but these
-	// is refused with a [ValueError] that names the type.
+	// Value is the Go value that stands for a Python object. Nothing is converted:
+	// a value of any type but these is refused with a [ValueError] that names the
+	// type.
 	//
 	//	nil                     None
 	//	bool                    a bool. As a leaf it is one byte: True and b"\x01" have the same hash
@@ -92,8 +92,10 @@ const maxIntBits = 1 << 10
 // jsonNumber returns the int64, uint64 or float64 that Python's json makes of n.
 func jsonNumber(n json.Number) (any, error) {
 	text := n.String()
+	digit := func(c byte) bool { return '0' <= c && c <= '9' }
 	switch {
-	case !json.Valid([]byte(text)) || text[0] != '-' && (text[0] < '0' || text[0] > '9'):
+	// A JSON value between digits is a number, with no space around it.
+	case !json.Valid([]byte(text)) || text[0] != '-' && !digit(text[0]) || !digit(text[len(text)-1]):
 		return nil, &ValueError{Problem: fmt.Sprintf("%.40q is no JSON number", text), sentinel: errInvalid}
 	case strings.ContainsAny(text, ".eE"):
 		f, _ := strconv.ParseFloat(text, 64) // infinite where it is out of range, as in Python

@@ -59,7 +59,7 @@ func TestIntegers(t *testing.T) {
 	require.ErrorContains(t, err, "an integer of 1048577 bits")
 	_, err = hexOrError(Options{}, arg("x", (*big.Int)(nil)))
 	requireInvalid(t, err, "x", "a nil *big.Int")
-	for _, s := range []string{"", "x", "1.", ".5", "0x10", "1_000", "+1", " 1", "01", "nan", `"1"`, "[1]", "true"} {
+	for _, s := range []string{"", "x", "1.", ".5", "0x10", "1_000", "+1", " 1", "1 ", "1.0 ", "1e0\n", "01", "nan", `"1"`, "[1]", "true"} {
 		t.Run("malformed/"+s, func(t *testing.T) {
 			_, err := hexOrError(Options{}, arg("x", json.Number(s)))
 			requireInvalid(t, err, "x", fmt.Sprintf("%q is no JSON number", s))
