@@ -24,17 +24,16 @@
 //
 // # Reading
 //
-// [ParsePayload] reads the pickle and finds the data, [DecodeValue] reads
-// these. Tensors of a decoded value are views of the given bytes: they are valid as long as these are, must
-// not be written to, and [Clone] copies them out. Names, shapes and numbers are
-// copied at once.
+// [ParsePayload] reads the pickle and finds the data, [DecodeValue] reads these.
+// Tensors of a decoded value are views of the given bytes: they are valid as long
+// as these are, must not be written to, and [Clone] copies them out. Names, shapes
+// and numbers are copied at once.
 //
 // Every decoder takes its input for hostile: lengths are checked against the
-// bytes that are left before anything is allocated or sliced, nesting is
-// bounded, pickles are never executed, and all of it still holds
-// if the bytes change during the call. Errors wrap [ErrCorrupt] or
-// [ErrUnsupported]. What memory a decoder takes is a small multiple of the
-// main document, never of a length declared in it, nor of the number of frames
+// bytes that are left before anything is allocated or sliced, nesting is bounded,
+// pickles are never executed, and all of it still holds if the bytes change during
+// the call. Errors wrap [ErrCorrupt] or [ErrUnsupported]. What memory a decoder
+// takes is a small multiple of the main document, never of a length declared in it, nor of the number of frames
 // that the metadata lists: a list longer than the document can refer to is refused
 // before it is read.
 //
