@@ -94,6 +94,9 @@ func torchDType(name string) (serde.DType, bool) {
 
 // numpyType reports whether numpy prints a type so.
 func numpyType(name string) bool {
+	if name == "" || !strings.ContainsRune("<>|", rune(name[0])) {
+		return false // as most text, for which no error need be made
+	}
 	_, err := (&serde.NDArray{DType: name}).NBytes()
 	return err == nil
 }
