@@ -13,7 +13,7 @@ import (
 func decode(_ context.Context, b *mmcache.Builder) error {
 	layout := &serde.Item{Modality: "image", Elems: []serde.Elem{{
 		Key:  "pixel_values",
-		Data: &serde.Tensor{DType: serde.DTypeFloat32, Shape: []int{3, 336, 336}},
+		Data: &serde.Tensor{DType: "float32", Shape: []int{3, 336, 336}},
 	}}}
 	if err := b.Layout(layout, nil); err != nil {
 		return err

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"strconv"
 	"strings"
@@ -50,13 +51,13 @@ type (
 )
 
 func hashKwargs(p *params) (reply, error) {
-	a, err := mmhash.ParseAlgorithm(optional(p, "algorithm", "blake3"))
-	if err != nil {
-		return nil, err
+	algorithm := optional(p, "algorithm", "blake3")
+	if algorithm == "" {
+		p.fail("unknown hash algorithm \"\", want blake3, sha256 or sha512")
 	}
 	d := hashDecoder{p}
 	pairs := required[[]rawJSON](p, "kwargs")
-	o := mmhash.Options{Generation: p.generation(), Algorithm: a}
+	o := mmhash.Options{Generation: p.generation(), Algorithm: algorithm}
 	args := d.entries("kwargs", pairs, 0)
 	if p.err != nil {
 		return nil, p.err
@@ -75,8 +76,8 @@ func hashKwargs(p *params) (reply, error) {
 type hashDecoder struct{ *params }
 
 // entries decodes pairs of a name and a value.
-func (d hashDecoder) entries(what string, pairs []rawJSON, depth int) mmhash.Map {
-	out := mmhash.Map{}
+func (d hashDecoder) entries(what string, pairs []rawJSON, depth int) []mmhash.Entry {
+	out := []mmhash.Entry{}
 	for _, raw := range pairs {
 		var pair []rawJSON
 		if err := unmarshal(raw, &pair); err != nil || len(pair) != 2 {
@@ -85,7 +86,7 @@ func (d hashDecoder) entries(what string, pairs []rawJSON, depth int) mmhash.Map
 		if d.err != nil {
 			break
 		}
-		out = append(out, mmhash.Arg(d.text(pair[0]), d.value(pair[1], depth)))
+		out = append(out, mmhash.Entry{Key: d.text(pair[0]), Value: d.value(pair[1], depth)})
 	}
 	return out
 }
@@ -99,9 +100,9 @@ func (d hashDecoder) text(raw rawJSON) string {
 	return *s
 }
 
-func (d hashDecoder) value(raw rawJSON, depth int) mmhash.Value {
-	if depth > mmhash.MaxDepth {
-		d.fail("value: nested more than %d deep", mmhash.MaxDepth)
+func (d hashDecoder) value(raw rawJSON, depth int) any {
+	if depth > maxDepth {
+		d.fail("value: nested more than %d deep", maxDepth)
 	}
 	if d.err != nil {
 		return nil
@@ -111,12 +112,12 @@ func (d hashDecoder) value(raw rawJSON, depth int) mmhash.Value {
 		d.fail("value %.80s: %w", raw, err)
 		return nil
 	}
-	var found []mmhash.Value
+	var found []any
 	if j.Str != nil {
-		found = append(found, mmhash.Str(d.text(j.Str)))
+		found = append(found, d.text(j.Str))
 	}
 	if j.Bytes != nil {
-		found = append(found, mmhash.Bytes(*j.Bytes))
+		found = append(found, []byte(*j.Bytes))
 	}
 	if j.Int != nil {
 		found = append(found, d.integer(*j.Int))
@@ -125,13 +126,13 @@ func (d hashDecoder) value(raw rawJSON, depth int) mmhash.Value {
 		found = append(found, d.float(*j.Float))
 	}
 	if j.Bool != nil {
-		found = append(found, mmhash.Bool(*j.Bool))
+		found = append(found, *j.Bool)
 	}
 	if j.None != nil {
 		found = append(found, nil)
 	}
 	if j.List != nil {
-		list := mmhash.List{}
+		list := []any{}
 		for _, part := range j.List {
 			list = append(list, d.value(part, depth+1))
 		}
@@ -166,26 +167,35 @@ func (d hashDecoder) dense(a *denseJSON) []byte {
 	return a.Hex
 }
 
-func (d hashDecoder) integer(s string) mmhash.Value {
-	v, err := mmhash.ParseInt(s)
-	if err != nil {
-		d.fail("%s", err) // invalid, as all numbers that are too large
+func (d hashDecoder) integer(s string) any {
+	i, err := strconv.ParseInt(s, 10, 64)
+	if err == nil {
+		return i
 	}
-	return v
+	u, uerr := strconv.ParseUint(s, 10, 64)
+	switch {
+	case uerr == nil:
+		return u
+	case errors.Is(err, strconv.ErrRange): // invalid, as all numbers that are too large
+		d.fail("the integer %.40s does not fit 64 bits; of such a number vLLM hashes a pointer, which never matches: pass it as text", s)
+	default:
+		d.fail("%.40q is no decimal integer", s)
+	}
+	return nil
 }
 
 // float reads what Python's float.hex writes, or its nan, inf and -inf.
-func (d hashDecoder) float(s string) mmhash.Value {
+func (d hashDecoder) float(s string) any {
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil {
 		d.fail("float %.40q: want a number such as 0x1.8p+0, nan, inf or -inf", s)
 	}
-	return mmhash.Float(f)
+	return f
 }
 
 // image takes the pixels in the form of PIL's frombytes, which differs from
 // that of numpy.asarray for mode "1".
-func (d hashDecoder) image(j *imageJSON) mmhash.Value {
+func (d hashDecoder) image(j *imageJSON) any {
 	m := &mmhash.Image{Mode: j.Mode, Pixels: j.Hex}
 	if len(j.Size) != 2 {
 		d.fail("image: size is [width, height]")
@@ -201,7 +211,7 @@ func (d hashDecoder) image(j *imageJSON) mmhash.Value {
 	case j.Palette != nil:
 		m.Palette = &mmhash.Palette{Bytes: *j.Palette}
 	case paletted: // what a new image has
-		m.Palette = &mmhash.Palette{Type: mmhash.PaletteByteArray}
+		m.Palette = &mmhash.Palette{Type: "bytearray"}
 	}
 	return m
 }
@@ -236,7 +246,7 @@ func (d hashDecoder) unpack(m *mmhash.Image) {
 	}
 }
 
-func (d hashDecoder) media(j *mediaJSON, depth int) mmhash.Value {
+func (d hashDecoder) media(j *mediaJSON, depth int) any {
 	if j.Bytes == nil {
 		d.fail("media: field \"bytes\" is missing")
 		return nil
@@ -247,7 +257,7 @@ func (d hashDecoder) media(j *mediaJSON, depth int) mmhash.Value {
 		m := &mmhash.EncodedImage{Data: data}
 		if len(j.IOConfig) > 0 && string(j.IOConfig) != "null" {
 			switch v := d.value(j.IOConfig, depth+1).(type) {
-			case mmhash.Map:
+			case []mmhash.Entry:
 				m.IOConfig = v
 			case nil:
 			default:
@@ -272,7 +282,7 @@ func (d hashDecoder) media(j *mediaJSON, depth int) mmhash.Value {
 
 // frames are an ndarray or a tensor, as a value or, for an ndarray, its inside
 // alone.
-func (d hashDecoder) frames(raw rawJSON, depth int) mmhash.Value {
+func (d hashDecoder) frames(raw rawJSON, depth int) any {
 	var j struct {
 		DType *string `json:"dtype"`
 	}

@@ -31,13 +31,13 @@ func TestHash(t *testing.T) {
 		"hex", `"06a1075ac5e1d0c50e8545352840d0190fabcad74707ecd2bfc268b1ae6080dc"`)
 	k.ok(`{"op":"hash","kwargs":[]}`, "hex", `"af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"`)
 
-	x := func(v mmhash.Value) mmhash.Entry { return mmhash.Arg("x", v) }
-	k.hashed(`[["x",{"bytes":"00ff"}],["y",{"none":true}]]`, x(mmhash.Bytes("\x00\xff")), mmhash.Arg("y", nil))
+	x := func(v any) mmhash.Entry { return mmhash.Entry{Key: "x", Value: v} }
+	k.hashed(`[["x",{"bytes":"00ff"}],["y",{"none":true}]]`, x([]byte("\x00\xff")), mmhash.Entry{Key: "y", Value: nil})
 	k.hashed(`[["x",{"list":[{"int":"-1"},{"int":"18446744073709551615"},{"bool":true},{"bool":false},{"list":[]}]}]]`,
-		x(mmhash.List{mmhash.Int(-1), mmhash.Uint(1<<64 - 1), mmhash.Bool(true), mmhash.Bool(false), mmhash.List{}}))
+		x([]any{int64(-1), uint64(1<<64 - 1), true, false, []any{}}))
 	k.hashed(`[["x",{"map":[["b",{"float":"0x1.8p+0"}],["a",{"float":"-inf"}],["n",{"float":"nan"}],["e",{"map":[]}]]}]]`,
-		x(mmhash.Map{mmhash.Arg("b", mmhash.Float(1.5)), mmhash.Arg("a", mmhash.Bytes("\x00\x00\x00\x00\x00\x00\xf0\xff")),
-			mmhash.Arg("n", mmhash.Bytes("\x00\x00\x00\x00\x00\x00\xf8\x7f")), mmhash.Arg("e", mmhash.Map{})}))
+		x([]mmhash.Entry{{Key: "b", Value: 1.5}, {Key: "a", Value: []byte("\x00\x00\x00\x00\x00\x00\xf0\xff")},
+			{Key: "n", Value: []byte("\x00\x00\x00\x00\x00\x00\xf8\x7f")}, {Key: "e", Value: []mmhash.Entry{}}}))
 	k.hashed(`[["x",{"ndarray":{"dtype":"<f4","shape":[],"hex":"0000803f"}}]]`, x(&mmhash.Array{DType: "<f4", Data: []byte{0, 0, 0x80, 0x3f}}))
 	k.hashed(`[["x",{"tensor":{"dtype":"bfloat16","shape":[2],"hex":"803f0040"}}]]`,
 		x(&mmhash.Tensor{DType: "bfloat16", Shape: []int{2}, Data: []byte{0x80, 0x3f, 0, 0x40}}))
@@ -50,23 +50,23 @@ func TestHash(t *testing.T) {
 	k.hashed(`[["x",{"image":{"mode":"1","size":[0,2],"hex":""}}]]`, x(&mmhash.Image{Mode: "1", Height: 2}))
 	p := &mmhash.Image{Mode: "P", Width: 2, Height: 1, Pixels: []byte{0, 1}, Palette: &mmhash.Palette{Bytes: []byte{1, 2, 3}}}
 	k.hashed(`[["x",{"image":{"mode":"P","size":[2,1],"hex":"0001","palette":"010203"}}]]`, x(p))
-	p.Palette = &mmhash.Palette{Type: mmhash.PaletteByteArray}
+	p.Palette = &mmhash.Palette{Type: "bytearray"}
 	k.hashed(`[["x",{"image":{"mode":"P","size":[2,1],"hex":"0001"}}]]`, x(p))
 
 	k.hashed(`[["x",{"media":{"kind":"image","bytes":"ff","io_config":{"map":[["image_mode",{"str":"RGB"}]]}}}]]`,
-		x(&mmhash.EncodedImage{Data: []byte{0xff}, IOConfig: mmhash.Map{mmhash.Arg("image_mode", mmhash.Str("RGB"))}}))
+		x(&mmhash.EncodedImage{Data: []byte{0xff}, IOConfig: []mmhash.Entry{{Key: "image_mode", Value: "RGB"}}}))
 	for _, none := range []string{`null`, `{"none":true}`, `{"map":[]}`} {
 		k.hashed(`[["x",{"media":{"kind":"image","bytes":"ff","io_config":`+none+`}}]]`, x(&mmhash.EncodedImage{Data: []byte{0xff}}))
 	}
 	id := strings.Repeat("0a", 16)
-	k.hashed(`[["x",{"media":{"kind":"image","bytes":"ff","exif_uuid":"`+id+`"}}]]`, x(mmhash.Bytes(strings.Repeat("\x0a", 16))))
+	k.hashed(`[["x",{"media":{"kind":"image","bytes":"ff","exif_uuid":"`+id+`"}}]]`, x([]byte(strings.Repeat("\x0a", 16))))
 	video := &mmhash.EncodedVideo{Data: []byte("\xff\xff"), Frames: &mmhash.Array{DType: "|u1", Shape: []int{1}, Data: []byte{7}}}
 	for _, frames := range []string{`{"dtype":"|u1","shape":[1],"hex":"07"}`, `{"ndarray":{"dtype":"|u1","shape":[1],"hex":"07"}}`} {
 		k.hashed(`[["x",{"media":{"kind":"video","bytes":"ffff","frames":`+frames+`}}]]`, x(video))
 	}
 	k.hashed(`[["x",{"media":{"kind":"video","bytes":"ff","frames":{"tensor":{"dtype":"uint8","shape":[1],"hex":"07"}}}}]]`,
 		x(&mmhash.EncodedVideo{Data: []byte{0xff}, Frames: &mmhash.Tensor{DType: "uint8", Shape: []int{1}, Data: []byte{7}}}))
-	k.hashed(`[["x",{"str":"\ufffd\ud83d\ude00`+"\uFFFD"+`"}]]`, x(mmhash.Str("\uFFFD\U0001F600\uFFFD")))
+	k.hashed(`[["x",{"str":"\ufffd\ud83d\ude00`+"\uFFFD"+`"}]]`, x("\uFFFD\U0001F600\uFFFD"))
 }
 
 func TestHashRefuses(t *testing.T) {
@@ -120,7 +120,7 @@ func TestHashRefuses(t *testing.T) {
 		{`{"media":{"kind":"image"}}`, `media: field "bytes" is missing`},
 		{`{"media":{"kind":"audio","bytes":""}}`, `media: unknown kind "audio"`},
 		{`{"media":{"kind":"video","bytes":""}}`, `media: field "frames" is missing`},
-		{`{"media":{"kind":"video","bytes":"","frames":{"int":"1"}}}`, `argument "x": the frames of a video are an *Array or a *Tensor, not mmhash.Int`},
+		{`{"media":{"kind":"video","bytes":"","frames":{"int":"1"}}}`, `argument "x": the frames of a video are an *Array or a *Tensor, not int64`},
 		{`{"media":{"kind":"image","bytes":"","exif_uuid":"00"}}`, "media: an exif_uuid of 1 bytes"},
 		{`{"media":{"kind":"image","bytes":"","io_config":{"int":"1"}}}`, "media: io_config is a map"},
 		{`{"media":{"kind":"image","bytes":"","io_config":7}}`, "value 7: json: cannot unmarshal number"},

@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 
+	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
@@ -123,7 +124,7 @@ func (j *outputJSON) output(p *params) enginecore.Output {
 	}
 	switch v := j.RoutedExperts.value.(type) {
 	case nil:
-	case *enginecore.NDArray:
+	case *serde.NDArray:
 		o.RoutedExperts = v
 	default:
 		p.fail("routed_experts: want an $ndarray or null")

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/ringcache/ringcache/serde"
-	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
 // plain is a value without a fixed type, such as a sampling parameter, in the
@@ -36,7 +35,7 @@ func encodePlain(v any) any {
 		return reply{"$bytes": hex.EncodeToString(v)}
 	case *serde.Tensor:
 		return reply{"$tensor": encodeData(v)}
-	case *enginecore.NDArray:
+	case *serde.NDArray:
 		return reply{"$ndarray": encodeArray(v.DType, v.Shape, v.Data)}
 	case []any:
 		out := make([]any, len(v))
@@ -53,7 +52,7 @@ func encodePlain(v any) any {
 			}
 		}
 		return out
-	case *enginecore.Map:
+	case *serde.Map:
 		pairs := make([][2]any, len(v.Keys))
 		for i, k := range v.Keys {
 			pairs[i] = [2]any{encodePlain(k), encodePlain(v.Values[i])}
@@ -150,7 +149,7 @@ func decodeTagged(tag string, raw rawJSON, depth int) (any, error) {
 		if err := json.Unmarshal(raw, &pairs); err != nil {
 			return nil, err
 		}
-		m := &enginecore.Map{}
+		m := &serde.Map{}
 		for _, p := range pairs {
 			k, err := decodePlain(p[0], depth+1)
 			if err != nil {
@@ -185,7 +184,7 @@ func decodePlainArray(tag string, raw rawJSON) (any, error) {
 		return nil, fmt.Errorf("%s without a shape", tag)
 	}
 	if tag == "$ndarray" {
-		return &enginecore.NDArray{DType: j.DType, Shape: j.Shape, Data: data}, nil
+		return &serde.NDArray{DType: j.DType, Shape: j.Shape, Data: data}, nil
 	}
 	dtype, known := serde.ParseDType(j.DType)
 	if !known {

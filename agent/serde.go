@@ -26,7 +26,7 @@ func serdeEncode(p *params) (reply, error) {
 		return nil, err
 	}
 	out := hexFrames(plan.Frames())
-	out["metadata"] = hex.EncodeToString(plan.Metadata())
+	out["metadata"] = hex.EncodeToString(plan.Metadata)
 	return out, nil
 }
 

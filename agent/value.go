@@ -157,18 +157,12 @@ func (d valueDecoder) slices(in [][]*int64) []serde.Slice {
 			d.fail("flat field: a slice has %d bounds, want 3", len(s))
 			return nil
 		}
-		var b [3]serde.Bound
-		for i, n := range s {
-			if n != nil {
-				b[i] = serde.At(*n)
-			}
-		}
-		out = append(out, serde.Slice{Start: b[0], Stop: b[1], Step: b[2]})
+		out = append(out, serde.Slice{Start: s[0], Stop: s[1], Step: s[2]})
 	}
 	return out
 }
 
-func (d valueDecoder) data(raw rawJSON, depth int) serde.Data {
+func (d valueDecoder) data(raw rawJSON, depth int) any {
 	if depth > maxDepth {
 		d.fail("data is nested more than %d deep", maxDepth)
 		return nil
@@ -184,13 +178,13 @@ func (d valueDecoder) data(raw rawJSON, depth int) serde.Data {
 			d.fail("data: %w", err)
 			return nil
 		}
-		list := serde.List{}
+		list := []any{}
 		for _, part := range parts {
 			list = append(list, d.data(part, depth+1))
 		}
 		return list
 	case c == 't' || c == 'f':
-		return serde.Bool(c == 't')
+		return c == 't'
 	default:
 		return d.number(string(bytes.TrimSpace(raw)))
 	}
@@ -203,30 +197,30 @@ func firstByte(raw rawJSON) byte {
 	return 0
 }
 
-func (d valueDecoder) number(s string) serde.Data {
+func (d valueDecoder) number(s string) any {
 	if !strings.ContainsAny(s, ".eE") {
 		if i, err := strconv.ParseInt(s, 10, 64); err == nil {
-			return serde.Int(i)
+			return i
 		}
 		if u, err := strconv.ParseUint(s, 10, 64); err == nil {
-			return serde.Uint(u)
+			return u
 		}
 	} else if f, err := strconv.ParseFloat(s, 64); err == nil {
-		return serde.Float(f)
+		return f
 	}
 	d.fail("data %.40s: want a tensor, an integer of 64 bits, a float, a boolean, null or a list", s)
 	return nil
 }
 
 // special is a float that JSON has no number for.
-func (d valueDecoder) special(s string) serde.Data {
+func (d valueDecoder) special(s string) any {
 	switch s {
 	case "nan":
-		return serde.Float(math.NaN())
+		return math.NaN()
 	case "inf":
-		return serde.Float(math.Inf(1))
+		return math.Inf(1)
 	case "-inf":
-		return serde.Float(math.Inf(-1))
+		return math.Inf(-1)
 	}
 	d.fail("data: float %.40q, want nan, inf or -inf", s)
 	return nil

@@ -31,19 +31,15 @@ func encodeValue(v serde.Value) reply {
 	return nil
 }
 
-func encodeData(d serde.Data) any {
+func encodeData(d any) any {
 	switch d := d.(type) {
 	case *serde.Tensor:
 		return encodeArray(string(d.DType), d.Shape, d.Data)
-	case serde.Int:
-		return int64(d)
-	case serde.Uint:
-		return uint64(d)
-	case serde.Float:
-		return encodeFloat(float64(d))
-	case serde.Bool:
-		return bool(d)
-	case serde.List:
+	case bool, int64, uint64:
+		return d
+	case float64:
+		return encodeFloat(d)
+	case []any:
 		out := make([]any, len(d))
 		for i, x := range d {
 			out[i] = encodeData(x)
@@ -101,13 +97,7 @@ func encodeKind(f serde.Field) reply {
 func encodeSlices(in []serde.Slice) [][3]*int64 {
 	out := [][3]*int64{}
 	for _, s := range in {
-		var b [3]*int64
-		for i, x := range []serde.Bound{s.Start, s.Stop, s.Step} {
-			if x.Set {
-				b[i] = &x.N
-			}
-		}
-		out = append(out, b)
+		out = append(out, [3]*int64{s.Start, s.Stop, s.Step})
 	}
 	return out
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// tensor returns a serde.Data, not a *serde.Tensor, so that nil is nil.
-func (d valueDecoder) tensor(raw rawJSON) serde.Data {
+// tensor returns a any, not a *serde.Tensor, so that nil is nil.
+func (d valueDecoder) tensor(raw rawJSON) any {
 	var j tensorJSON
 	if err := unmarshal(raw, &j); err != nil {
 		d.fail("tensor: %w", err)

@@ -277,9 +277,9 @@ func TestBadInput(t *testing.T) {
 				"another key's right handle": serde.NewAddressItem(foreign, "image"),
 				"no signature":               serde.NewAddressItem(serde.Address{Address: right.Address, ID: right.ID}, "image"),
 				"stale id":                   serde.NewAddressItem(serde.Address{Address: right.Address, ID: 77, Signature: right.Signature}, "image"),
-				"wrong dtype":                pixels(tensor(serde.DTypeFloat16, shape...)),
-				"too few rows":               pixels(tensor(serde.DTypeUint8, fewer...)),
-				"wrong dtype, too few rows":  pixels(tensor(serde.DTypeFloat32, fewer...)),
+				"wrong dtype":                pixels(tensor("float16", shape...)),
+				"too few rows":               pixels(tensor("uint8", fewer...)),
+				"wrong dtype, too few rows":  pixels(tensor("float32", fewer...)),
 			}
 			for what, it := range items {
 				q, _, err := r.request(good)

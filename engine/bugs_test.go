@@ -24,6 +24,7 @@ import (
 	"github.com/ringcache/ringcache/engine/zmq"
 	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
@@ -67,7 +68,7 @@ func TestNeverSent(t *testing.T) {
 	for name, c := range map[string]refusal{
 		// IndexError in the worker. This is how a map from JSON looks.
 		"logit_bias of text keys": {"parameter logit_bias", "token 99999 is outside", param("logit_bias", map[string]any{"99999": 1.0})},
-		"logit_bias in a Map":     {"parameter logit_bias", "token 99999 is outside", param("logit_bias", &enginecore.Map{Keys: []any{99999}, Values: []any{1.0}})},
+		"logit_bias in a Map":     {"parameter logit_bias", "token 99999 is outside", param("logit_bias", &serde.Map{Keys: []any{99999}, Values: []any{1.0}})},
 		// RuntimeError in the worker: selected index k out of range.
 		"logprobs above the vocabulary":        {"parameter logprobs", "it is 100000, and the most is 20", param("logprobs", 100_000)},
 		"prompt_logprobs above the vocabulary": {"parameter prompt_logprobs", "it is 100000, and the most is 20", param("prompt_logprobs", 100_000)},
@@ -214,7 +215,7 @@ func dialHostile(t testing.TB, r *rig, identity string, change func(out *enginet
 	hs := dealer(t, r, r.Address().Handshake, identity)
 	started := make(chan error, 1)
 	go func() { started <- r.Start(r.ctx) }()
-	say(t, hs, enginecore.StatusHello)
+	say(t, hs, "HELLO")
 	m, err := hs.Recv()
 	require.NoError(t, err)
 	init, err := wire.DecodeInit(m[0])
@@ -229,7 +230,7 @@ func dialHostile(t testing.TB, r *rig, identity string, change func(out *enginet
 	b, err := newestWire(t).EncodeReady(ready)
 	require.NoError(t, err)
 	require.NoError(t, in.Send(b))
-	say(t, hs, enginecore.StatusReady)
+	say(t, hs, "READY")
 	return in, out, <-started
 }
 
@@ -283,7 +284,7 @@ func TestMissOfTextRequest(t *testing.T) {
 // machine may) does not keep the client's own engine from starting.
 func TestSquatter(t *testing.T) {
 	r := newRig(t, setup{idle: true})
-	say(t, dealer(t, r, r.Address().Handshake, "who?"), enginecore.StatusHello)
+	say(t, dealer(t, r, r.Address().Handshake, "who?"), "HELLO")
 	require.Eventually(t, func() bool { return engine.Greeted(r.Client) }, testTimeout, testTick)
 	require.NoError(t, r.start())
 }

@@ -172,12 +172,12 @@ func TestHelloAfterFailedStart(t *testing.T) {
 	ctx, cancel := context.WithCancel(r.ctx)
 	started := make(chan error, 1)
 	go func() { started <- r.Start(ctx) }()
-	say(t, hs, enginecore.StatusHello)
+	say(t, hs, "HELLO")
 	first := welcome()
 	cancel()
 	require.ErrorIs(t, <-started, context.Canceled)
 
-	say(t, hs, enginecore.StatusHello)
+	say(t, hs, "HELLO")
 	go func() { started <- r.Start(r.ctx) }()
 	second := welcome()
 	require.NotEqual(t, first.Inputs, second.Inputs)
@@ -215,7 +215,7 @@ func TestStrangersFillNoLog(t *testing.T) {
 			require.NoError(t, p.Send([]byte("x")))
 		}
 		say(t, p, "WHO")
-		say(t, p, enginecore.StatusHello)
+		say(t, p, "HELLO")
 	}
 	for range 20 {
 		d, err := enginetest.Push(r.ctx, r.Address().Handshake) // is not what connects to a router

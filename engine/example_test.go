@@ -30,7 +30,7 @@ func Example() {
 		Model: engine.Model{ // what requests are verified against
 			VocabSize: 256,
 			Modalities: map[string]engine.Modality{"image": {
-				Elems: []engine.ElemSpec{{Key: "pixel_values", DType: serde.DTypeUint8, Shape: []int{-1, 12}}},
+				Elems: []engine.ElemSpec{{Key: "pixel_values", DType: "uint8", Shape: []int{-1, 12}}},
 				Tokens: func(it *serde.Item) (int, error) {
 					e, _ := it.Lookup("pixel_values")
 					return e.Data.(*serde.Tensor).Shape[0], nil
@@ -63,7 +63,7 @@ func Example() {
 	}
 	defer items.Rollback() // does nothing once Generate has succeeded
 	_, err = items.Item(ctx, "cat", func(_ context.Context, b *mmcache.Builder) error {
-		layout := &serde.Item{Elems: []serde.Elem{{Key: "pixel_values", Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{2, 12}}}}}
+		layout := &serde.Item{Elems: []serde.Elem{{Key: "pixel_values", Data: &serde.Tensor{DType: "uint8", Shape: []int{2, 12}}}}}
 		if err := b.Layout(layout, nil); err != nil {
 			return err
 		}

@@ -79,9 +79,9 @@ func (h *handshake) read() {
 		switch {
 		case err != nil:
 			h.odd.Warn(h.log, "unreadable handshake", "peer", peerName(m), "error", err)
-		case b.Status == enginecore.StatusHello:
+		case b.Status == "HELLO":
 			h.hello(m.Peer)
-		case b.Status == enginecore.StatusReady: // which the engine's first message on its input socket proves
+		case b.Status == "READY": // which the engine's first message on its input socket proves
 		default:
 			h.odd.Warn(h.log, "unknown handshake", "peer", peerName(m), "status", b.Status)
 		}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/ringcache/ringcache/engine"
 	"github.com/ringcache/ringcache/engine/enginetest"
-	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
 // The handshake's default endpoint is a port of the machine: everyone there can connect,
@@ -51,11 +50,11 @@ func TestEveryHelloIsAnswered(t *testing.T) {
 	started := make(chan error, 1)
 	go func() { started <- r.Start(r.ctx) }()
 	deaf := dealer(t, r, r.o.Handshake, "deaf")
-	say(t, deaf, enginecore.StatusHello)
+	say(t, deaf, "HELLO")
 	_, err := deaf.Recv()
 	require.NoError(t, err)
 	for range 1000 {
-		say(t, deaf, enginecore.StatusHello)
+		say(t, deaf, "HELLO")
 	}
 	r.e, err = enginetest.Start(r.ctx, r.o)
 	require.NoError(t, err)

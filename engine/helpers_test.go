@@ -43,7 +43,7 @@ const (
 func model() engine.Model {
 	token := uint32(placeholder)
 	return engine.Model{VocabSize: enginetest.Vocabulary, MaxModelLen: 4096, MaxBatchedTokens: 512, Modalities: map[string]engine.Modality{"image": {
-		Elems: []engine.ElemSpec{{Key: "pixels", DType: serde.DTypeUint8, Shape: []int{-1, rowBytes}}},
+		Elems: []engine.ElemSpec{{Key: "pixels", DType: "uint8", Shape: []int{-1, rowBytes}}},
 		Tokens: func(it *serde.Item) (int, error) {
 			e, _ := it.Lookup("pixels")
 			return e.Data.(*serde.Tensor).Shape[0], nil
@@ -56,7 +56,7 @@ func model() engine.Model {
 func picture(key string, rows int) *serde.Item {
 	b := bytes.Repeat(binary.LittleEndian.AppendUint64([]byte(fmt.Sprintf("%-12.12s", key)), 7), rows*rowBytes/20)
 	return &serde.Item{Modality: "image", Elems: []serde.Elem{{
-		Key: "pixels", Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{rows, rowBytes}, Data: b},
+		Key: "pixels", Data: &serde.Tensor{DType: "uint8", Shape: []int{rows, rowBytes}, Data: b},
 	}}}
 }
 

@@ -185,7 +185,7 @@ func TestStart(t *testing.T) {
 		r := newRig(t, setup{idle: true})
 		d := dealer(t, r, r.Address().Handshake, "who?")
 		require.NoError(t, d.Send([]byte("x")))
-		say(t, d, enginecore.StatusHello)
+		say(t, d, "HELLO")
 		ended := make(chan error)
 		go func() { ended <- r.start() }()
 		_, err := d.Recv() // it was taken for the engine

@@ -22,7 +22,7 @@ func kept(o *enginecore.Output) *enginecore.Output {
 		c.PoolingOutput = owned(c.PoolingOutput).(*serde.Tensor)
 	}
 	if c.RoutedExperts != nil {
-		c.RoutedExperts = owned(c.RoutedExperts).(*enginecore.NDArray)
+		c.RoutedExperts = owned(c.RoutedExperts).(*serde.NDArray)
 	}
 	return &c
 }
@@ -35,9 +35,9 @@ func owned(v any) any {
 		return bytes.Clone(v)
 	case *serde.Tensor:
 		return &serde.Tensor{DType: v.DType, Shape: v.Shape, Data: bytes.Clone(v.Data)}
-	case *enginecore.NDArray:
-		return &enginecore.NDArray{DType: v.DType, Shape: v.Shape, Data: bytes.Clone(v.Data)}
-	case *enginecore.Map:
+	case *serde.NDArray:
+		return &serde.NDArray{DType: v.DType, Shape: v.Shape, Data: bytes.Clone(v.Data)}
+	case *serde.Map:
 		for i := range v.Values {
 			v.Values[i] = owned(v.Values[i])
 		}

@@ -14,11 +14,11 @@ import (
 // TestKeptSharesNothing: overwriting the message that an output came in does not change what
 // was kept of it, whatever field it is.
 func TestKeptSharesNothing(t *testing.T) {
-	array := func() *enginecore.NDArray {
-		return &enginecore.NDArray{DType: "<i4", Shape: []int{100}, Data: fill(400)}
+	array := func() *serde.NDArray {
+		return &serde.NDArray{DType: "<i4", Shape: []int{100}, Data: fill(400)}
 	}
 	tensor := func() *serde.Tensor {
-		return &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{400}, Data: fill(400)}
+		return &serde.Tensor{DType: "uint8", Shape: []int{400}, Data: fill(400)}
 	}
 	full := enginecore.Output{
 		RequestID: "r", NewTokenIDs: []uint32{1, 2}, PoolingOutput: tensor(), RoutedExperts: array(), StopReason: "stop",
@@ -31,7 +31,7 @@ func TestKeptSharesNothing(t *testing.T) {
 	for i := range v.NumField() {
 		f := v.Field(i)
 		if f.Kind() == reflect.Interface && f.IsNil() && v.Type().Field(i).Type == reflect.TypeFor[any]() {
-			f.Set(reflect.ValueOf([]any{array(), map[string]any{"x": fill(300), "y": []any{array(), "text"}}, &enginecore.Map{Keys: []any{int64(1)}, Values: []any{fill(300)}}}))
+			f.Set(reflect.ValueOf([]any{array(), map[string]any{"x": fill(300), "y": []any{array(), "text"}}, &serde.Map{Keys: []any{int64(1)}, Values: []any{fill(300)}}}))
 			n++
 		}
 	}

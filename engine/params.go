@@ -3,7 +3,7 @@ package engine
 import (
 	"fmt"
 
-	"github.com/ringcache/ringcache/serde/enginecore"
+	"github.com/ringcache/ringcache/serde"
 )
 
 // tokenParams are the parameters that hold token ids, as values or as keys.
@@ -76,7 +76,7 @@ func length(v any) int {
 		return len(v)
 	case map[string]any:
 		return len(v)
-	case *enginecore.Map:
+	case *serde.Map:
 		return len(v.Keys)
 	}
 	return 0
@@ -95,7 +95,7 @@ func tokensBelow(v any, limit int64) error {
 				return err
 			}
 		}
-	case *enginecore.Map:
+	case *serde.Map:
 		return tokensBelow(v.Keys, limit)
 	}
 	return nil
@@ -128,7 +128,7 @@ func depth(v any) int {
 		for _, x := range v {
 			most = max(most, depth(x))
 		}
-	case *enginecore.Map:
+	case *serde.Map:
 		for _, x := range v.Values {
 			most = max(most, depth(x))
 		}

@@ -94,7 +94,7 @@ func (p Placeholder) feature(w mmcache.Wire) enginecore.Feature {
 				mask[i] = 1
 			}
 		}
-		f.IsEmbed = &serde.Tensor{DType: serde.DTypeBool, Shape: []int{len(mask)}, Data: mask}
+		f.IsEmbed = &serde.Tensor{DType: "bool", Shape: []int{len(mask)}, Data: mask}
 	}
 	return f
 }

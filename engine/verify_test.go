@@ -126,23 +126,23 @@ func TestWrongItems(t *testing.T) {
 		x.Data = make([]byte, n)
 		return x
 	}
-	elem := func(key string, d serde.Data) *serde.Item {
+	elem := func(key string, d any) *serde.Item {
 		return &serde.Item{Modality: "image", Elems: []serde.Elem{{Key: key, Data: d}}}
 	}
-	flat := elem("pixels", tensor(serde.DTypeUint8, rows, rowBytes))
+	flat := elem("pixels", tensor("uint8", rows, rowBytes))
 	flat.Elems[0].Field = serde.FlatFromSizes(rows)
-	more := elem("pixels", tensor(serde.DTypeUint8, rows, rowBytes))
-	more.Elems = append(more.Elems, serde.Elem{Key: "more", Data: serde.Int(1)})
+	more := elem("pixels", tensor("uint8", rows, rowBytes))
+	more.Elems = append(more.Elems, serde.Elem{Key: "more", Data: int64(1)})
 	cases := map[string]struct {
 		text string
 		item *serde.Item
 	}{
-		"dtype":          {"is of float32, not uint8", elem("pixels", tensor(serde.DTypeFloat32, rows, rowBytes))},
-		"rows":           {"it takes 5 tokens, and its placeholder has 6", elem("pixels", tensor(serde.DTypeUint8, rows-1, rowBytes))},
-		"width":          {"has the shape [6 101], not [-1 100]", elem("pixels", tensor(serde.DTypeUint8, rows, rowBytes+1))},
-		"dims":           {"has the shape [6 100 1], not [-1 100]", elem("pixels", tensor(serde.DTypeUint8, rows, rowBytes, 1))},
-		"name":           {`it has no elem "pixels"`, elem("pixel", tensor(serde.DTypeUint8, rows, rowBytes))},
-		"kind":           {"is serde.Int, not a tensor", elem("pixels", serde.Int(7))},
+		"dtype":          {"is of float32, not uint8", elem("pixels", tensor("float32", rows, rowBytes))},
+		"rows":           {"it takes 5 tokens, and its placeholder has 6", elem("pixels", tensor("uint8", rows-1, rowBytes))},
+		"width":          {"has the shape [6 101], not [-1 100]", elem("pixels", tensor("uint8", rows, rowBytes+1))},
+		"dims":           {"has the shape [6 100 1], not [-1 100]", elem("pixels", tensor("uint8", rows, rowBytes, 1))},
+		"name":           {`it has no elem "pixels"`, elem("pixel", tensor("uint8", rows, rowBytes))},
+		"kind":           {"is int64, not a tensor", elem("pixels", int64(7))},
 		"field":          {"is flat, not batched", flat},
 		"more":           {"it has 2 elems, not 1", more},
 		"forged address": {`it has no elem "pixels"`, serde.NewAddressItem(serde.Address{Address: 0, ID: 0, Signature: make([]byte, 32)}, "image")},

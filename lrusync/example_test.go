@@ -106,7 +106,7 @@ func ExampleNeedDataError() {
 func ExampleItemSize() {
 	image := &serde.Item{Elems: []serde.Elem{
 		{Key: "pixel_values", Data: &serde.Tensor{DType: "bfloat16", Shape: []int{3, 224, 224}}},
-		{Key: "num_tokens", Data: serde.Int(256)},
+		{Key: "num_tokens", Data: int64(256)},
 	}}
 	python, _ := lrusync.ParsePython("3.12")
 	fmt.Println(lrusync.ItemSize(image, python))

@@ -48,6 +48,9 @@ const (
 	digitBits    = 30 // of an int
 )
 
+// maxDepth is how deep lists are nested in an item of package serde.
+const maxDepth = 64
+
 func (p Python) intSize(magnitude uint64) int64 {
 	digits := (bits.Len64(magnitude) + digitBits - 1) / digitBits
 	if digits == 0 && !p.NarrowZero {
@@ -68,7 +71,7 @@ func ItemSize(it *serde.Item, p Python) (int64, error) {
 	}
 	var total int64
 	for i := range it.Elems {
-		n, leaves, err := dataSize(it.Elems[i].Data, p, serde.MaxDepth)
+		n, leaves, err := dataSize(it.Elems[i].Data, p, maxDepth)
 		if err != nil {
 			return 0, fmt.Errorf("%q: %w", it.Elems[i].Key, err)
 		}
@@ -89,7 +92,7 @@ func addSizes(a, b int64) (int64, error) {
 	return a + b, nil
 }
 
-func dataSize(d serde.Data, p Python, depth int) (size int64, leaves int, err error) {
+func dataSize(d any, p Python, depth int) (size int64, leaves int, err error) {
 	switch d := d.(type) {
 	case nil:
 		return sizeNone, 1, nil
@@ -99,23 +102,25 @@ func dataSize(d serde.Data, p Python, depth int) (size int64, leaves int, err er
 		}
 		n, err := d.NBytes() // whatever memory lies behind it
 		return int64(n), 1, err
-	case serde.Bool:
+	case bool:
 		if d {
 			return p.intSize(1), 1, nil
 		}
 		return p.intSize(0), 1, nil
-	case serde.Int:
+	case int:
+		return dataSize(int64(d), p, depth)
+	case int64:
 		if d < 0 {
 			return p.intSize(-uint64(d)), 1, nil
 		}
 		return p.intSize(uint64(d)), 1, nil
-	case serde.Uint:
-		return p.intSize(uint64(d)), 1, nil
-	case serde.Float:
+	case uint64:
+		return p.intSize(d), 1, nil
+	case float64:
 		return sizeFloat, 1, nil
-	case serde.List:
+	case []any:
 		if depth == 0 {
-			return 0, 0, fmt.Errorf("%w: lists nested deeper than %d", errInvalid, serde.MaxDepth)
+			return 0, 0, fmt.Errorf("%w: lists nested deeper than %d", errInvalid, maxDepth)
 		}
 		for _, e := range d {
 			n, k, err := dataSize(e, p, depth-1)

@@ -21,7 +21,7 @@ import (
 )
 
 // item has one elem for each of data.
-func item(data ...serde.Data) *serde.Item {
+func item(data ...any) *serde.Item {
 	it := &serde.Item{}
 	for i, d := range data {
 		it.Elems = append(it.Elems, serde.Elem{Key: fmt.Sprint("e", i), Data: d})
@@ -35,35 +35,37 @@ func zeros(dtype serde.DType, shape ...int) *serde.Tensor {
 
 func TestItemSize(t *testing.T) {
 	narrow, wide := lrusync.Python{NarrowZero: true}, lrusync.Python{}
-	l := func(d ...serde.Data) serde.List { return append(serde.List{}, d...) }
+	l := func(d ...any) []any { return append([]any{}, d...) }
 	for _, tc := range []struct {
 		name         string
-		data         serde.Data
+		data         any
 		narrow, wide int64
 	}{
 		{"None", nil, 16, 16},
-		{"True", serde.Bool(true), 28, 28},
-		{"False", serde.Bool(false), 24, 28},
-		{"0", serde.Int(0), 24, 28},
-		{"unsigned 0", serde.Uint(0), 24, 28},
-		{"1", serde.Int(1), 28, 28},
-		{"-1", serde.Int(-1), 28, 28},
-		{"2^30-1", serde.Int(1<<30 - 1), 28, 28},
-		{"1-2^30", serde.Int(1 - 1<<30), 28, 28},
-		{"2^30", serde.Int(1 << 30), 32, 32},
-		{"-2^30", serde.Int(-1 << 30), 32, 32},
-		{"2^60-1", serde.Int(1<<60 - 1), 32, 32},
-		{"2^60", serde.Int(1 << 60), 36, 36},
-		{"2^63-1", serde.Int(math.MaxInt64), 36, 36},
-		{"-2^63", serde.Int(math.MinInt64), 36, 36},
-		{"2^64-1", serde.Uint(math.MaxUint64), 36, 36},
-		{"0.0", serde.Float(0), 24, 24},
-		{"nan", serde.Float(math.NaN()), 24, 24},
+		{"True", true, 28, 28},
+		{"False", false, 24, 28},
+		{"0", int64(0), 24, 28},
+		{"unsigned 0", uint64(0), 24, 28},
+		{"1", int64(1), 28, 28},
+		{"an int", 1 << 30, 32, 32},
+		{"a negative int", -1, 28, 28},
+		{"-1", int64(-1), 28, 28},
+		{"2^30-1", int64(1<<30 - 1), 28, 28},
+		{"1-2^30", int64(1 - 1<<30), 28, 28},
+		{"2^30", int64(1 << 30), 32, 32},
+		{"-2^30", int64(-1 << 30), 32, 32},
+		{"2^60-1", int64(1<<60 - 1), 32, 32},
+		{"2^60", int64(1 << 60), 36, 36},
+		{"2^63-1", int64(math.MaxInt64), 36, 36},
+		{"-2^63", int64(math.MinInt64), 36, 36},
+		{"2^64-1", uint64(math.MaxUint64), 36, 36},
+		{"0.0", float64(0), 24, 24},
+		{"nan", math.NaN(), 24, 24},
 		{"tensor", zeros("bfloat16", 2, 3), 12, 12},
 		{"scalar tensor", zeros("int64"), 8, 8},
 		{"empty tensor", zeros("float32", 0, 4), 0, 0},
-		{"list", l(serde.Int(0), serde.Float(1), zeros("uint8", 100)), 148, 152},
-		{"lists in lists", l(l(nil, l(serde.Bool(false))), serde.Int(1)), 68, 72},
+		{"list", l(int64(0), float64(1), zeros("uint8", 100)), 148, 152},
+		{"lists in lists", l(l(nil, l(false)), int64(1)), 68, 72},
 		{"an empty list beside others", l(l(), l(l()), nil), 16, 16},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -74,7 +76,7 @@ func TestItemSize(t *testing.T) {
 				got, err := lrusync.ItemSize(item(tc.data), c.python)
 				require.NoError(t, err)
 				require.Equal(t, c.want, got)
-				got, err = lrusync.ItemSize(item(tc.data, serde.Float(0), tc.data), c.python)
+				got, err = lrusync.ItemSize(item(tc.data, float64(0), tc.data), c.python)
 				require.NoError(t, err)
 				require.Equal(t, 2*c.want+24, got, "elems add up, and cost nothing themselves")
 			}
@@ -83,9 +85,9 @@ func TestItemSize(t *testing.T) {
 }
 
 func TestItemSizeRefuses(t *testing.T) {
-	deep := serde.List{nil}
-	for range serde.MaxDepth {
-		deep = serde.List{deep}
+	deep := []any{nil}
+	for range 64 {
+		deep = []any{deep}
 	}
 	huge := zeros("uint8", 1<<62)
 	for _, tc := range []struct {
@@ -96,14 +98,14 @@ func TestItemSizeRefuses(t *testing.T) {
 	}{
 		{"no item", nil, lrusync.ErrUnsized, ""},
 		{"no elems", &serde.Item{}, lrusync.ErrUnsized, ""},
-		{"an empty list", item(serde.List{}), lrusync.ErrUnsized, `"e0"`},
-		{"lists of nothing", item(serde.Int(1), serde.List{serde.List{}, serde.List{serde.List{}}}), lrusync.ErrUnsized, `"e1"`},
+		{"an empty list", item([]any{}), lrusync.ErrUnsized, `"e0"`},
+		{"lists of nothing", item(int64(1), []any{[]any{}, []any{[]any{}}}), lrusync.ErrUnsized, `"e1"`},
 		{"no tensor", item((*serde.Tensor)(nil)), fs.ErrInvalid, `"e0": lrusync: invalid argument: data of type *serde.Tensor`},
-		{"too deep", item(deep), fs.ErrInvalid, fmt.Sprintf("lists nested deeper than %d", serde.MaxDepth)},
+		{"too deep", item(deep), fs.ErrInvalid, fmt.Sprintf("lists nested deeper than %d", 64)},
 		{"unknown dtype", item(zeros("float128", 1)), nil, "float128"},
 		{"negative shape", item(zeros("uint8", -1)), nil, "[-1]"},
 		{"more than int64 in elems", item(huge, huge), fs.ErrInvalid, "an item of more than 9223372036854775807 bytes"},
-		{"more than int64 in a list", item(serde.List{huge, huge, huge, huge}), fs.ErrInvalid, "an item of more than 9223372036854775807 bytes"},
+		{"more than int64 in a list", item([]any{huge, huge, huge, huge}), fs.ErrInvalid, "an item of more than 9223372036854775807 bytes"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			n, err := lrusync.ItemSize(tc.item, lrusync.Python{})
@@ -149,10 +151,10 @@ func TestItemSizeOfTensorsIsTheirBytes(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		var want int64
 		it := &serde.Item{}
-		var data func(depth int) serde.Data
-		data = func(depth int) serde.Data {
+		var data func(depth int) any
+		data = func(depth int) any {
 			if depth > 0 && rapid.Bool().Draw(r, "list") {
-				l := serde.List{data(depth - 1)}
+				l := []any{data(depth - 1)}
 				for range rapid.IntRange(0, 3).Draw(r, "more") {
 					l = append(l, data(depth-1))
 				}
@@ -272,20 +274,12 @@ func randomValues(rnd *rand.Rand, n int) []any {
 	return append(values, values[0].([]any)...)
 }
 
-func fromJSON(v any) serde.Data {
+func fromJSON(v any) any {
 	switch v := v.(type) {
-	case bool:
-		return serde.Bool(v)
-	case int:
-		return serde.Int(v)
-	case int64:
-		return serde.Int(v)
-	case uint64:
-		return serde.Uint(v)
-	case float64:
-		return serde.Float(v)
+	case bool, int, int64, uint64, float64:
+		return v
 	case []any:
-		l := serde.List{}
+		l := []any{}
 		for _, x := range v {
 			l = append(l, fromJSON(x))
 		}

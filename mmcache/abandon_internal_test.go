@@ -15,7 +15,7 @@ func TestAbandonDuringACommitAborts(t *testing.T) {
 	c, err := OpenShared(Options{Capacity: 1 << 16, Shared: SharedOptions{Name: "abandoned", Dir: t.TempDir(), Readers: 1}})
 	require.NoError(t, err)
 	ctx := context.Background()
-	it := &serde.Item{Modality: "image", Elems: []serde.Elem{{Key: "p", Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{8}, Data: make([]byte, 8)}}}}
+	it := &serde.Item{Modality: "image", Elems: []serde.Elem{{Key: "p", Data: &serde.Tensor{DType: "uint8", Shape: []int{8}, Data: make([]byte, 8)}}}}
 	r, err := c.Begin(ctx, "r", Want{Key: "a", Bytes: 1000})
 	require.NoError(t, err)
 	_, err = r.Item(ctx, "a", Ready(it, nil))

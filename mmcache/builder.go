@@ -125,7 +125,7 @@ func allocated(it *serde.Item) (*serde.Item, error) {
 	return c, nil
 }
 
-func allocatedData(d serde.Data) (serde.Data, error) {
+func allocatedData(d any) (any, error) {
 	switch d := d.(type) {
 	case *serde.Tensor:
 		if d.Data != nil {
@@ -136,8 +136,8 @@ func allocatedData(d serde.Data) (serde.Data, error) {
 			return nil, err
 		}
 		return &serde.Tensor{DType: d.DType, Shape: d.Shape, Data: make([]byte, n)}, nil
-	case serde.List:
-		c := make(serde.List, len(d))
+	case []any:
+		c := make([]any, len(d))
 		for i, e := range d {
 			var err error
 			if c[i], err = allocatedData(e); err != nil {

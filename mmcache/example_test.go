@@ -19,7 +19,7 @@ func makePhoto(_ context.Context, b *mmcache.Builder) error {
 	fmt.Println("decoding")
 	err := b.Layout(&serde.Item{Modality: "image", Elems: []serde.Elem{{
 		Key:  "pixel_values",
-		Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{4, 4, 3}},
+		Data: &serde.Tensor{DType: "uint8", Shape: []int{4, 4, 3}},
 	}}}, []byte("<image>*16"))
 	if err != nil {
 		return err

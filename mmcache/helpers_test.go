@@ -122,7 +122,7 @@ func content(key string, n int) []byte {
 // layout is an item of n bytes, without data.
 func layout(n int) *serde.Item {
 	return &serde.Item{Modality: "image", Elems: []serde.Elem{{
-		Key: "pixel_values", Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{n}},
+		Key: "pixel_values", Data: &serde.Tensor{DType: "uint8", Shape: []int{n}},
 	}}}
 }
 

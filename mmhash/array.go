@@ -39,7 +39,7 @@ var numpyOf = map[string]string{
 
 func (s *stream) array(a *Array) {
 	if a == nil {
-		s.fail(ErrInvalid, "it is a nil *Array")
+		s.fail(errInvalid, "it is a nil *Array")
 		return
 	}
 	d, ok := parseDType(a.DType)
@@ -55,7 +55,7 @@ func (s *stream) array(a *Array) {
 
 func (s *stream) tensor(t *Tensor) {
 	if t == nil {
-		s.fail(ErrInvalid, "it is a nil *Tensor")
+		s.fail(errInvalid, "it is a nil *Tensor")
 		return
 	}
 	if t.DType == "bfloat16" {
@@ -133,9 +133,9 @@ func (s *stream) fits(what string, shape []int, size, have int) bool {
 	n, ok := shapes.Bytes(shape, size)
 	switch {
 	case !ok:
-		s.fail(ErrInvalid, "the shape of %s has a negative dimension, more than %d dimensions or too many elements", what, shapes.MaxDims)
+		s.fail(errInvalid, "the shape of %s has a negative dimension, more than %d dimensions or too many elements", what, shapes.MaxDims)
 	case n != have:
-		s.fail(ErrInvalid, "%s of shape %v takes %d bytes, there are %d", what, slices.Clone(shape), n, have)
+		s.fail(errInvalid, "%s of shape %v takes %d bytes, there are %d", what, slices.Clone(shape), n, have)
 	default:
 		return true
 	}

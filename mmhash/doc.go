@@ -7,15 +7,16 @@
 // vLLM hashes keyword arguments (vllm/multimodal/hasher.py): the model's id, the
 // item under the name of its modality, and what decides on how it is processed.
 // [Hasher.Key] puts them together as the processor of the chosen release does,
-// [Hasher.Hex] hashes any, and [WriteStream] writes the bytes under the hash. Which bytes these are differs between releases:
-// [pycompat.HashRules] lists how, [Options].Generation chooses. A hash from one
-// generation is of no use to another, nor need it be: keys never leave the
-// server and its workers.
+// [Hasher.Hex] hashes any, and [WriteStream] writes the bytes under the hash.
+// Which bytes these are differs between releases: [pycompat.HashRules] lists how,
+// [Options].Generation chooses. A hash from one generation is of no use to
+// another, nor need it be: keys never leave the server and its workers.
 //
-// A [Value] describes a Python object as precisely as its hash depends on it: the
-// type of a palette, or whether an image comes with the bytes of its file
-// ([EncodedImage]) or without ([Image]). Decoding and converting images is not
-// done here.
+// The value of an [Entry] is a Go value of one of the types that Entry lists, each
+// of which stands for one type of Python; any other is refused by name, and none
+// is converted. Values describe what the hash depends on: 1 or 1.0, the type of a
+// palette, whether an image comes with the bytes of its file ([EncodedImage]) or
+// without ([Image]). Decoding and converting images is not done here.
 //
 // Where vLLM's hash depends on an address or fails, there is an error that wraps
 // [ErrUnsupported] instead. What it hashes by pickling is only as portable as

@@ -6,19 +6,18 @@ import (
 	"github.com/ringcache/ringcache/internal/sentinel"
 )
 
-// Sentinels for errors.Is; each error of this package wraps one of them, but
-// for those of a caller's own reader or writer, which are passed on.
-var (
-	// ErrInvalid reports arguments that contradict themselves or each other, such
-	// as data that is shorter than its shape demands.
-	ErrInvalid = sentinel.New(sentinel.Invalid, "mmhash: invalid value")
-	// ErrUnsupported reports a value that vLLM of the chosen generation refuses,
-	// or gives a hash that no other process could arrive at.
-	ErrUnsupported = errors.New("mmhash: value has no reproducible hash")
-)
+// errInvalid is the [fs.ErrInvalid] of arguments that contradict themselves or each
+// other, such as data that is shorter than its shape demands, and of values whose
+// type stands for nothing in Python.
+var errInvalid = sentinel.New(sentinel.Invalid, "mmhash: invalid value")
 
-// ValueError reports an argument that can't be hashed, and why. It wraps
-// [ErrInvalid] or [ErrUnsupported].
+// ErrUnsupported reports a value that vLLM of the chosen generation refuses, or
+// gives a hash that no other process could arrive at.
+var ErrUnsupported = errors.New("mmhash: value has no reproducible hash")
+
+// ValueError reports an argument that can't be hashed, and why. For errors.Is it is
+// an [fs.ErrInvalid] or an [ErrUnsupported]. Every error of this package is a
+// ValueError, but for those of pycompat and of a caller's own reader or writer.
 type ValueError struct {
 	// Arg is the name of the keyword argument, empty where that is unknown.
 	Arg string

@@ -18,7 +18,7 @@ func ExampleHasher_Key() {
 	image := mmhash.Identity{
 		ModelID: "Qwen/Qwen2.5-VL-3B-Instruct", Modality: "image",
 		Item:            &mmhash.EncodedImage{Data: []byte("the bytes of a JPEG file")},
-		ProcessorKwargs: mmhash.Map{mmhash.Arg("min_pixels", mmhash.Int(784))},
+		ProcessorKwargs: []mmhash.Entry{{Key: "min_pixels", Value: 784}},
 	}
 	key, err := h.Key(image)
 	fmt.Println(key, err)
@@ -43,7 +43,7 @@ func ExampleWriteStream() {
 		return
 	}
 	var b strings.Builder
-	err = mmhash.WriteStream(&b, old, mmhash.Arg("text", mmhash.List{mmhash.Str("yes"), mmhash.Str("no")}))
+	err = mmhash.WriteStream(&b, old, mmhash.Entry{Key: "text", Value: []any{"yes", "no"}})
 	fmt.Println(b.String(), err)
 	// Output: text.0yestext.1no <nil>
 }
@@ -56,12 +56,12 @@ func ExampleReader() {
 		fmt.Println(err)
 		return
 	}
-	read, err := h.Hex(mmhash.Arg("image", &mmhash.EncodedImage{Reader: &mmhash.Reader{R: body, N: body.Size()}}))
+	read, err := h.Hex(mmhash.Entry{Key: "image", Value: &mmhash.EncodedImage{Reader: &mmhash.Reader{R: body, N: body.Size()}}})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	whole, err := h.Hex(mmhash.Arg("image", &mmhash.EncodedImage{Data: []byte("the bytes of a JPEG file")}))
+	whole, err := h.Hex(mmhash.Entry{Key: "image", Value: &mmhash.EncodedImage{Data: []byte("the bytes of a JPEG file")}})
 	fmt.Println(read == whole, err)
 	// Output: true <nil>
 }
@@ -70,7 +70,7 @@ func ExampleReader() {
 func ExampleNativeKey() {
 	for _, tenant := range []string{"red", "blue"} {
 		scope := mmhash.Scope{Tenant: tenant, Model: "m", Modality: "image"}
-		key, err := mmhash.NativeKey(scope, "client-7", mmhash.Bytes("the bytes of a JPEG file"))
+		key, err := mmhash.NativeKey(scope, "client-7", []byte("the bytes of a JPEG file"))
 		fmt.Println(key[:16], err)
 	}
 	// Output:

@@ -13,7 +13,7 @@ type EncodedImage struct {
 	// on hash it beside the data unless it is empty. Their loader sets
 	// image_mode and rgba_background_color, in this order, and only if the
 	// conversion made a new image.
-	IOConfig Map
+	IOConfig []Entry
 	// Pixels is the image as it was loaded and converted. Releases that do not
 	// hash the data hash this; others don't need it.
 	Pixels *Image
@@ -22,8 +22,8 @@ type EncodedImage struct {
 }
 
 // EncodedVideo is a video with the file that it came from (MediaWithBytes of
-// frames). Where the model asks for metadata vLLM hashes a [List] of the video
-// and a [Map] of them.
+// frames). Where the model asks for metadata vLLM hashes a list of the video and a
+// dict of them.
 type EncodedVideo struct {
 	// Data are the bytes of the file.
 	Data []byte
@@ -33,12 +33,12 @@ type EncodedVideo struct {
 	// hash Frames if they are fewer bytes than Data, else Data, and so need
 	// both. Before, videos had no file any more when they were hashed, and
 	// Frames is hashed.
-	Frames Value
+	Frames any
 }
 
 func (s *stream) encodedImage(m *EncodedImage) {
 	if m == nil {
-		s.fail(ErrInvalid, "it is a nil *EncodedImage")
+		s.fail(errInvalid, "it is a nil *EncodedImage")
 		return
 	}
 	if id := m.id(); id != nil {
@@ -89,11 +89,11 @@ func (m *EncodedImage) decoded() (*Image, error) {
 	return m.Pixels, nil
 }
 
-const framesProblem = "the frames of a video are an *Array or a *Tensor, not %T"
+const framesProblem = "the frames of a video are an *Array or a *Tensor, not %s"
 
 func (s *stream) encodedVideo(m *EncodedVideo) {
 	if m == nil {
-		s.fail(ErrInvalid, "it is a nil *EncodedVideo")
+		s.fail(errInvalid, "it is a nil *EncodedVideo")
 		return
 	}
 	frames := 0
@@ -111,7 +111,7 @@ func (s *stream) encodedVideo(m *EncodedVideo) {
 			return
 		}
 	default:
-		s.fail(ErrInvalid, framesProblem, m.Frames)
+		s.fail(errInvalid, framesProblem, typeName(m.Frames))
 		return
 	}
 	if !s.rules.VideoBytes {

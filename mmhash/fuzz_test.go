@@ -12,15 +12,15 @@ import (
 
 // seeds are native streams, from which the fuzz targets read values.
 func seeds(f *testing.F) {
-	for _, v := range []Value{
-		nil, Int(-1), Uint(1 << 63), Float(1.5), Str("a"), Bytes("b"), Pickled("\x80\x04N."), List{Bool(true), nil},
-		Map{{"k", List{}}}, &Array{"<f4", []int{1, 2}, make([]byte, 8)}, &Array{">f2", nil, []byte{0x3c, 0}}, &Array{"<U2", nil, make([]byte, 8)},
+	for _, v := range []any{
+		nil, int64(-1), uint64(1 << 63), 1.5, "a", []byte("b"), Pickled("\x80\x04N."), []any{true, nil},
+		[]Entry{{"k", []any{}}}, &Array{"<f4", []int{1, 2}, make([]byte, 8)}, &Array{">f2", nil, []byte{0x3c, 0}}, &Array{"<U2", nil, make([]byte, 8)},
 		&Tensor{"bfloat16", []int{2}, make([]byte, 4)},
-		&Image{Mode: "PA", Width: 1, Height: 1, Pixels: []byte{0, 255}, Palette: &Palette{PaletteByteArray, []byte{1, 2, 3}, ""}},
-		&EncodedImage{Data: []byte("JPEG"), IOConfig: Map{{"image_mode", Str("RGB")}}, Pixels: gray(1, 1)},
+		&Image{Mode: "PA", Width: 1, Height: 1, Pixels: []byte{0, 255}, Palette: &Palette{"bytearray", []byte{1, 2, 3}, ""}},
+		&EncodedImage{Data: []byte("JPEG"), IOConfig: []Entry{{"image_mode", "RGB"}}, Pixels: gray(1, 1)},
 		&EncodedVideo{Data: []byte("MP4"), Frames: &Array{"|u1", []int{1}, []byte{7}}},
 	} {
-		b, err := nativeInput{Scope{"t", "m", "image"}, "u", v, Map{{"a", Int(1)}}}.stream()
+		b, err := nativeInput{Scope{"t", "m", "image"}, "u", v, []Entry{{"a", int64(1)}}}.stream()
 		require.NoError(f, err)
 		f.Add(b)
 	}
@@ -31,11 +31,11 @@ func FuzzStream(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		in, _ := readNative(b)
-		args := append([]Entry{{"model_id", Str(in.Scope.Model)}, {in.Scope.Modality, in.Item}}, in.Kwargs...)
+		args := append([]Entry{{"model_id", in.Scope.Model}, {in.Scope.Modality, in.Item}}, in.Kwargs...)
 		for _, g := range pycompat.Releases() {
 			var one, two bytes.Buffer
 			err := WriteStream(&one, g, args...)
-			if err != nil && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrUnsupported) {
+			if err != nil && !errors.Is(err, errInvalid) && !errors.Is(err, ErrUnsupported) {
 				t.Fatal(err)
 			}
 			if again := WriteStream(&two, g, args...); (err == nil) != (again == nil) || err == nil && !bytes.Equal(one.Bytes(), two.Bytes()) {
@@ -53,7 +53,7 @@ func FuzzNative(f *testing.F) {
 		in, _ := readNative(b)
 		first, err := in.stream()
 		if err != nil {
-			if !errors.Is(err, ErrInvalid) {
+			if !errors.Is(err, errInvalid) {
 				t.Fatal(err)
 			}
 			return

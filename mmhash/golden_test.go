@@ -50,7 +50,7 @@ func TestGoldenHashes(t *testing.T) {
 					}
 					if c.Err != "" || c.DigestLen != 0 {
 						require.Error(t, err, "%s: Python says %s", c.Name, c.Err)
-						require.True(t, errors.Is(err, ErrUnsupported) || errors.Is(err, ErrInvalid), c.Name)
+						require.True(t, errors.Is(err, ErrUnsupported) || errors.Is(err, errInvalid), c.Name)
 						if c.Err != "" {
 							n.raise++
 						} else {
@@ -64,11 +64,9 @@ func TestGoldenHashes(t *testing.T) {
 						n.streams++
 					}
 					for _, name := range data.Algorithms {
-						a, err := ParseAlgorithm(name)
-						require.NoError(t, err)
-						h, err := hexOrError(Options{g, a}, args...)
+						h, err := hexOrError(Options{g, name}, args...)
 						require.NoError(t, err, c.Name)
-						require.Equal(t, []string{c.BLAKE3, c.SHA256, c.SHA512}[a], h, "%s by %s", c.Name, name)
+						require.Equal(t, map[string]string{"blake3": c.BLAKE3, "sha256": c.SHA256, "sha512": c.SHA512}[name], h, "%s by %s", c.Name, name)
 						n.digests++
 					}
 				}

@@ -1,9 +1,14 @@
 package mmhash
 
 import (
+	"crypto/sha256"
+	"crypto/sha512"
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"strings"
+
+	"github.com/zeebo/blake3"
 
 	"github.com/ringcache/ringcache/pycompat"
 )
@@ -14,30 +19,13 @@ type Options struct {
 	// Generation is that of the vLLM whose hashes are wanted; nil means
 	// [pycompat.Newest].
 	Generation *pycompat.Generation
-	// Algorithm is vLLM's setting mm_hasher_algorithm. Releases before 0.15.0
-	// have BLAKE3 only.
-	Algorithm Algorithm
-}
-
-// Validate returns an error that wraps [ErrInvalid] or [ErrUnsupported], or nil.
-func (o Options) Validate() error {
-	_, err := o.resolve()
-	return err
-}
-
-// resolve returns the generation, if the options are valid.
-func (o Options) resolve() (*pycompat.Generation, error) {
-	g, err := pycompat.Resolve(o.Generation)
-	if err != nil {
-		return nil, err
-	}
-	if _, ok := o.Algorithm.new(); !ok {
-		return nil, &ValueError{Problem: fmt.Sprintf("unknown %v", o.Algorithm), sentinel: ErrInvalid}
-	}
-	if o.Algorithm != BLAKE3 && !g.Hash.Algorithms {
-		return nil, &ValueError{Problem: fmt.Sprintf("vLLM %s hashes with blake3 only, not %v", g.Version, o.Algorithm), sentinel: ErrUnsupported}
-	}
-	return g, nil
+	// Algorithm is vLLM's name of the hash function over the stream: "blake3"
+	// (also if Algorithm is empty), "sha256" or "sha512". It is the setting
+	// mm_hasher_algorithm (vllm/config/multimodal.py, since 0.27.0) or the
+	// environment variable VLLM_MM_HASHER_ALGORITHM (vllm/envs.py, 0.15.0 to
+	// 0.29.0), where upper case is allowed, and so it is here. Releases before
+	// 0.15.0 have blake3 only.
+	Algorithm string
 }
 
 // Hasher computes hashes as vLLM of one generation does. It keeps its memory
@@ -49,19 +37,41 @@ type Hasher struct {
 	sum []byte
 }
 
-// NewHasher makes a Hasher. The error is that of [Options.Validate].
+// NewHasher makes a Hasher. The error wraps [fs.ErrInvalid] or [ErrUnsupported].
 func NewHasher(o Options) (*Hasher, error) {
-	g, err := o.resolve()
+	g, err := pycompat.Resolve(o.Generation)
 	if err != nil {
 		return nil, err
 	}
-	h, _ := o.Algorithm.new()
+	name := strings.ToLower(o.Algorithm)
+	h := newHash(name)
+	switch {
+	case h == nil:
+		return nil, &ValueError{Problem: fmt.Sprintf("unknown hash algorithm %.40q, want blake3, sha256 or sha512", o.Algorithm), sentinel: errInvalid}
+	case name != "" && name != blake3Name && !g.Hash.Algorithms:
+		return nil, &ValueError{Problem: fmt.Sprintf("vLLM %s hashes with blake3 only, not %s", g.Version, name), sentinel: ErrUnsupported}
+	}
 	return &Hasher{s: stream{rules: g.Hash}, h: h}, nil
+}
+
+const blake3Name = "blake3"
+
+// newHash returns nil for a name that vLLM does not have.
+func newHash(algorithm string) hash.Hash {
+	switch algorithm {
+	case blake3Name, "":
+		return blake3.New()
+	case "sha256":
+		return sha256.New()
+	case "sha512":
+		return sha512.New()
+	}
+	return nil
 }
 
 // AppendHex appends the hash of the keyword arguments to dst, as [WriteStream]
 // orders them, in lowercase hexadecimal, the form in which vLLM uses hashes: 64
-// bytes, or 128 with [SHA512]. On error dst is returned as it was; the error is a
+// bytes, or 128 with sha512. On error dst is returned as it was; the error is a
 // [ValueError] or what a [Reader] returned.
 func (h *Hasher) AppendHex(dst []byte, args ...Entry) ([]byte, error) {
 	if err := h.hash(args); err != nil {

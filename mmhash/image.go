@@ -13,7 +13,7 @@ type Image struct {
 	// is a byte for each pixel, 0 or 255. They are not copied.
 	Pixels []byte
 	// Palette is nil for an image without one. Of the modes "P" and "PA" PIL
-	// always has a palette, be it empty (PaletteByteArray).
+	// always has a palette, be it empty (of the type "bytearray").
 	Palette *Palette
 	// ID is the UUID that EXIF tag 0x800D (ImageID) holds. It is hashed in place
 	// of the image. It must be a uuid.UUID, which only a Python program can have
@@ -22,19 +22,13 @@ type Image struct {
 	ID *[16]byte
 }
 
-// PaletteType is the Python type in which PIL holds a palette. It decides on the
-// hash.
-type PaletteType uint8
-
-const (
-	PaletteBytes     PaletteType = iota // from a file, from convert, or bytes given to putpalette
-	PaletteList                         // a list or tuple given to putpalette
-	PaletteByteArray                    // a bytearray, as in a new image; its pickle is hashed
-)
-
 // Palette is the palette of a PIL image after the image was loaded.
 type Palette struct {
-	Type  PaletteType
+	// Type is the Python type in which PIL holds the palette, on which the hash
+	// depends: "bytes" (also if Type is empty) from a file, from convert, or of
+	// bytes given to putpalette; "list" of a list or tuple given to putpalette;
+	// "bytearray" in a new image, where the pickle is hashed.
+	Type  string
 	Bytes []byte // the colours, as PIL holds them: ImagePalette.palette
 	// RawMode is ImagePalette.rawmode; empty is None, which it is of loaded
 	// images.
@@ -56,7 +50,7 @@ var modes = map[string]struct {
 
 func (s *stream) image(m *Image) {
 	if m == nil {
-		s.fail(ErrInvalid, "it is a nil *Image")
+		s.fail(errInvalid, "it is a nil *Image")
 		return
 	}
 	if m.ID != nil {
@@ -106,25 +100,43 @@ func (s *stream) image(m *Image) {
 	s.leave(outer)
 }
 
-func (s *stream) palette(p *Palette) {
+// The types of a palette, as they stand in a native stream.
+const (
+	paletteBytes = iota
+	paletteList
+	paletteByteArray
+)
+
+func (s *stream) paletteType(p *Palette) byte {
 	switch p.Type {
-	case PaletteBytes:
+	case "bytes", "":
+		return paletteBytes
+	case "list":
+		return paletteList
+	case "bytearray":
+		return paletteByteArray
+	}
+	s.fail(errInvalid, "the palette type %s is unknown, want bytes, list or bytearray", quote(p.Type))
+	return 0
+}
+
+func (s *stream) palette(p *Palette) {
+	switch s.paletteType(p) {
+	case paletteBytes:
 		s.leafBytes(p.Bytes)
-	case PaletteList:
+	case paletteList:
 		s.sequence(len(p.Bytes))
 		for i, b := range p.Bytes {
 			mark := s.index(i)
 			s.leafUint64(uint64(b))
 			s.up(mark)
 		}
-	case PaletteByteArray:
+	case paletteByteArray:
 		if len(p.Bytes) > maxPalette {
-			s.fail(ErrInvalid, "a palette has %d bytes, more than the %d of 256 colours", len(p.Bytes), maxPalette)
+			s.fail(errInvalid, "a palette has %d bytes, more than the %d of 256 colours", len(p.Bytes), maxPalette)
 			return
 		}
 		s.leafBytes(pickleByteArray(p.Bytes))
-	default:
-		s.fail(ErrInvalid, "PaletteType %d is unknown", p.Type)
 	}
 }
 

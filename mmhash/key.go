@@ -1,6 +1,10 @@
 package mmhash
 
-import "slices"
+import (
+	"encoding/json"
+	"math/big"
+	"slices"
+)
 
 // Identity is what vLLM derives the cache key of one media item from
 // (vllm/multimodal/processing.py, since 0.15.0 processing/processor.py, since
@@ -11,7 +15,8 @@ type Identity struct {
 	// Modality is "image", "video", "audio" or another that the model takes.
 	Modality string
 	// Item is the medium as it was loaded. It may be nil if there is a UUID.
-	Item Value
+	// Entry.Value lists the types.
+	Item any
 	// UUID is the client's own name of the item; an empty one is none. vLLM
 	// believes it: alone it is the key as it stands, so that any client which
 	// names the same UUID is served the same item. See [NativeKey].
@@ -22,13 +27,13 @@ type Identity struct {
 	// releases make no difference.
 	HasUUIDs bool
 	// ProcessorKwargs is the request's mm_processor_kwargs.
-	ProcessorKwargs Map
+	ProcessorKwargs []Entry
 	// TokenizerKwargs are the arguments of the tokenizer; part of the key up to
 	// 0.16.0.
-	TokenizerKwargs Map
-	// MediaIOKwargs is media_io_kwargs, a Map for each modality; part of the
+	TokenizerKwargs []Entry
+	// MediaIOKwargs is media_io_kwargs, a dict for each modality; part of the
 	// key from 0.30.0 on.
-	MediaIOKwargs Map
+	MediaIOKwargs []Entry
 }
 
 // scoped names the entries of mm_processor_kwargs that are for one modality
@@ -43,7 +48,7 @@ var scoped = map[string]string{"image": "images_kwargs", "video": "videos_kwargs
 // Some models of vLLM hash the key once more, see [Hasher.Rehash].
 func (h *Hasher) Key(id Identity) (string, error) {
 	var local [8]Entry
-	args := append(local[:0], Entry{"model_id", Str(id.ModelID)}, Entry{Key: id.Modality})
+	args := append(local[:0], Entry{"model_id", id.ModelID}, Entry{Key: id.Modality})
 	if h.s.rules.NestedFactors {
 		args = id.appendNested(args)
 	} else {
@@ -56,11 +61,11 @@ func (h *Hasher) Key(id Identity) (string, error) {
 		if len(args) == 2 {
 			return id.UUID, nil
 		}
-		args[1].Value = Str(id.UUID)
+		args[1].Value = id.UUID
 		return h.Hex(args...)
 	}
 	if id.Item == nil {
-		return "", &ValueError{id.Modality, "an item or a UUID is needed", ErrInvalid}
+		return "", &ValueError{id.Modality, "an item or a UUID is needed", errInvalid}
 	}
 	args[1].Value = id.Item
 	if m, ok := id.Item.(*EncodedImage); ok && m != nil && !h.s.rules.RawItems && !id.HasUUIDs {
@@ -101,25 +106,32 @@ func (id *Identity) appendNested(args []Entry) []Entry {
 }
 
 // falsy reports whether Python takes the value for false.
-func falsy(v Value) bool {
+func falsy(v any) bool {
 	switch v := v.(type) {
 	case nil:
 		return true
-	case Map:
+	case []Entry:
 		return len(v) == 0
-	case List:
+	case []any:
 		return len(v) == 0
-	case Str:
+	case string:
 		return v == ""
-	case Bytes:
+	case []byte:
 		return len(v) == 0
-	case Bool:
-		return !bool(v)
-	case Int:
+	case bool:
+		return !v
+	case int:
 		return v == 0
-	case Uint:
+	case int64:
 		return v == 0
-	case Float:
+	case uint64:
+		return v == 0
+	case *big.Int:
+		return v != nil && v.Sign() == 0
+	case json.Number:
+		n, err := jsonNumber(v)
+		return err == nil && falsy(n)
+	case float64:
 		return v == 0
 	}
 	return false
@@ -131,5 +143,5 @@ func falsy(v Value) bool {
 // for each video), in 0.33.0 also deepseek_vl2 and unlimited_ocr (cropping) and
 // h2ovl (use_msac). A key that is a UUID is hashed too.
 func (h *Hasher) Rehash(key string, args ...Entry) (string, error) {
-	return h.Hex(append([]Entry{{"mm_hash", Str(key)}}, args...)...)
+	return h.Hex(append([]Entry{{"mm_hash", key}}, args...)...)
 }

@@ -2,8 +2,10 @@ package mmhash
 
 import (
 	"cmp"
+	"encoding/json"
 	"io"
 	"math"
+	"math/big"
 	"slices"
 	"strings"
 
@@ -35,7 +37,7 @@ func (s *stream) kwargs(args []Entry) error {
 	order := byName(local[:0], args)
 	for i, at := range order {
 		if i > 0 && args[order[i-1]].Key == args[at].Key {
-			return &ValueError{strings.Clone(args[at].Key), "it is given twice, which Python refuses too", ErrInvalid}
+			return &ValueError{strings.Clone(args[at].Key), "it is given twice, which Python refuses too", errInvalid}
 		}
 	}
 	for i := range args {
@@ -69,11 +71,11 @@ func byName(order []int, entries []Entry) []int {
 }
 
 // value writes one value under the name or path that is open.
-func (s *stream) value(v Value) {
+func (s *stream) value(v any) {
 	switch v := v.(type) {
 	case nil:
 		s.none()
-	case List:
+	case []any:
 		if !s.deeper() {
 			return
 		}
@@ -84,7 +86,7 @@ func (s *stream) value(v Value) {
 			s.up(mark)
 		}
 		s.depth--
-	case Map:
+	case []Entry:
 		if !s.deeper() {
 			return
 		}
@@ -95,20 +97,30 @@ func (s *stream) value(v Value) {
 			s.up(mark)
 		}
 		s.depth--
-	case Bool:
-		s.leafBool(bool(v))
-	case Int:
+	case bool:
+		s.leafBool(v)
+	case int:
 		s.leafUint64(uint64(v))
-	case Uint:
+	case int64:
 		s.leafUint64(uint64(v))
-	case Float:
+	case uint64:
+		s.leafUint64(v)
+	case *big.Int:
+		s.number(bigInt(v))
+	case json.Number:
+		s.number(jsonNumber(v))
+	case float64:
 		s.leafUint64(floatBits(v))
-	case Str:
-		s.leafText(string(v))
-	case Bytes:
+	case string:
+		s.leafText(v)
+	case []byte:
 		s.leafBytes(v)
-	case Reader:
-		s.leafData(nil, &v)
+	case *Reader:
+		if v == nil {
+			s.fail(errInvalid, "it is a nil *Reader")
+			return
+		}
+		s.leafData(nil, v)
 	case Pickled:
 		s.leafBytes(v)
 	case *Array:
@@ -121,7 +133,20 @@ func (s *stream) value(v Value) {
 		s.encodedImage(v)
 	case *EncodedVideo:
 		s.encodedVideo(v)
+	default:
+		s.refuse(v)
 	}
+}
+
+// number writes an int64, a uint64 or a float64.
+func (s *stream) number(v any, err error) {
+	if err != nil {
+		if s.err == nil {
+			s.err = err
+		}
+		return
+	}
+	s.value(v)
 }
 
 func (s *stream) none() {
@@ -137,16 +162,16 @@ func (s *stream) none() {
 }
 
 func (s *stream) deeper() bool {
-	if s.depth == MaxDepth {
-		s.fail(ErrInvalid, "lists and maps are nested more than %d deep", MaxDepth)
+	if s.depth == maxDepth {
+		s.fail(errInvalid, "lists and maps are nested more than %d deep", maxDepth)
 		return false
 	}
 	s.depth++
 	return true
 }
 
-func floatBits(v Float) uint64 {
-	b := math.Float64bits(float64(v))
+func floatBits(v float64) uint64 {
+	b := math.Float64bits(v)
 	if b == math.Float64bits(math.NaN()) {
 		return pythonNaN
 	}

@@ -2,7 +2,9 @@ package mmhash
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"io"
+	"math/big"
 
 	"github.com/zeebo/blake3"
 
@@ -39,10 +41,10 @@ type Scope struct {
 // different keys, and an ID replaces nothing. A [Reader] is the same as its bytes.
 //
 // Errors are those of [Hasher.Hex]. Python numbers beyond 64 bits and objects
-// must be passed as [Str] or [Pickled]. The bytes are in docs/format.md.
-func NativeKey(scope Scope, uuid string, item Value, kwargs ...Entry) (string, error) {
+// must be passed as text or [Pickled]. The bytes are in docs/format.md.
+func NativeKey(scope Scope, uuid string, item any, kwargs ...Entry) (string, error) {
 	if uuid == "" && item == nil {
-		return "", &ValueError{Problem: "an item or a UUID is needed", sentinel: ErrInvalid}
+		return "", &ValueError{Problem: "an item or a UUID is needed", sentinel: errInvalid}
 	}
 	h := blake3.NewDeriveKey(nativeContext)
 	if err := writeNative(h, scope, uuid, item, kwargs); err != nil {
@@ -77,7 +79,7 @@ const (
 // a tag, and every part of variable length with its length.
 type native struct{ stream }
 
-func writeNative(w io.Writer, scope Scope, uuid string, item Value, kwargs []Entry) error {
+func writeNative(w io.Writer, scope Scope, uuid string, item any, kwargs []Entry) error {
 	n := native{stream{rules: pycompat.HashRules{Framed: true}}}
 	n.reset(w)
 	n.text(scope.Tenant)
@@ -85,66 +87,76 @@ func writeNative(w io.Writer, scope Scope, uuid string, item Value, kwargs []Ent
 	n.text(scope.Modality)
 	n.text(uuid)
 	n.value(item)
-	n.value(Map(kwargs))
+	n.value(kwargs)
 	n.flush()
 	return n.err
 }
 
-func (n *native) value(v Value) {
+func (n *native) value(v any) {
 	switch v := v.(type) {
 	case nil:
 		n.byte(nativeNone)
-	case Bool:
+	case bool:
 		if v {
 			n.byte(nativeTrue)
 		} else {
 			n.byte(nativeFalse)
 		}
-	case Int:
-		n.number(nativeInt, uint64(v))
-	case Uint:
+	case int:
+		n.tagged(nativeInt, uint64(v))
+	case int64:
+		n.tagged(nativeInt, uint64(v))
+	case uint64:
 		if v <= 1<<63-1 { // Python has one kind of integer
-			n.number(nativeInt, uint64(v))
+			n.tagged(nativeInt, v)
 		} else {
-			n.number(nativeUint, uint64(v))
+			n.tagged(nativeUint, v)
 		}
-	case Float:
-		n.number(nativeFloat, floatBits(v))
-	case Str:
+	case *big.Int:
+		n.number(bigInt(v))
+	case json.Number:
+		n.number(jsonNumber(v))
+	case float64:
+		n.tagged(nativeFloat, floatBits(v))
+	case string:
 		n.byte(nativeStr)
-		n.text(string(v))
-	case Bytes:
+		n.text(v)
+	case []byte:
 		n.part(nativeBytes, v)
-	case Reader:
-		n.data(nil, &v)
+	case *Reader:
+		if v == nil {
+			n.fail(errInvalid, "it is a nil *Reader")
+			return
+		}
+		n.data(nil, v)
 	case Pickled:
 		n.part(nativePickled, v)
-	case List:
+	case []any:
 		if !n.deeper() {
 			return
 		}
-		n.number(nativeList, uint64(len(v)))
+		n.tagged(nativeList, uint64(len(v)))
 		for i := 0; i < len(v) && n.err == nil; i++ {
 			n.value(v[i])
 		}
 		n.depth--
-	case Map:
+	case []Entry:
 		n.entries(v)
 	default:
 		n.media(v)
 	}
 }
 
-func (n *native) entries(m Map) {
+func (n *native) entries(m []Entry) {
 	if !n.deeper() {
 		return
 	}
-	n.number(nativeMap, uint64(len(m)))
+	n.tagged(nativeMap, uint64(len(m)))
 	order := byName(nil, m)
 	for i := 0; i < len(m) && n.err == nil; i++ {
 		e := m[order[i]]
 		if i > 0 && m[order[i-1]].Key == e.Key {
-			n.fail(ErrInvalid, "the name %s is given twice in a map", quote(e.Key))
+			n.fail(errInvalid, "the name %s is given twice in a map", quote(e.Key))
 			return
 		}
 		n.text(e.Key)
@@ -153,7 +165,7 @@ func (n *native) entries(m Map) {
 	n.depth--
 }
 
-func (n *native) media(v Value) {
+func (n *native) media(v any) {
 	switch v := v.(type) {
 	case *Array:
 		if v != nil {
@@ -172,7 +184,7 @@ func (n *native) media(v Value) {
 				n.byte(nativeNone)
 			} else {
 				n.byte(nativePalette)
-				n.byte(byte(p.Type))
+				n.byte(n.paletteType(p))
 				n.length(int64(len(p.Bytes)))
 				n.raw(p.Bytes)
 				n.text(p.RawMode)
@@ -203,15 +215,29 @@ func (n *native) media(v Value) {
 			case *Array, *Tensor:
 				n.media(f)
 			default:
-				n.fail(ErrInvalid, framesProblem, f)
+				n.fail(errInvalid, framesProblem, typeName(f))
 			}
 			return
 		}
+	default:
+		n.refuse(v)
+		return
 	}
-	n.fail(ErrInvalid, "it is a nil %T", v)
+	n.fail(errInvalid, "it is a nil %s", typeName(v))
 }
 
-func (n *native) number(tag byte, x uint64) {
+// number writes an int64, a uint64 or a float64.
+func (n *native) number(v any, err error) {
+	if err != nil {
+		if n.err == nil {
+			n.err = err
+		}
+		return
+	}
+	n.value(v)
+}
+
+func (n *native) tagged(tag byte, x uint64) {
 	n.byte(tag)
 	n.uint64(x)
 }

@@ -25,8 +25,8 @@ func drawDense(t *rapid.T, names ...string) (string, []int, []byte) {
 	return rapid.SampledFrom(names).Draw(t, "type"), drawShape.Draw(t, "shape"), drawBytes.Draw(t, "data")
 }
 
-func drawMap(t *rapid.T, depth int) Map {
-	out, seen := Map{}, map[string]bool{}
+func drawMap(t *rapid.T, depth int) []Entry {
+	out, seen := []Entry{}, map[string]bool{}
 	for range rapid.IntRange(0, 3).Draw(t, "entries") {
 		if k := drawText.Draw(t, "key"); !seen[k] {
 			seen[k] = true
@@ -40,12 +40,12 @@ func drawImage(t *rapid.T) *Image {
 	m := &Image{Width: rapid.IntRange(0, 2).Draw(t, "w"), Height: rapid.IntRange(0, 2).Draw(t, "h"), ID: drawID(t)}
 	m.Mode, _, m.Pixels = drawDense(t, "L", "P", "1")
 	if rapid.Bool().Draw(t, "palette?") {
-		m.Palette = &Palette{PaletteType(rapid.IntRange(0, 2).Draw(t, "kind")), drawBytes.Draw(t, "palette"), drawText.Draw(t, "rawmode")}
+		m.Palette = &Palette{rapid.SampledFrom([]string{"bytes", "list", "bytearray"}).Draw(t, "kind"), drawBytes.Draw(t, "palette"), drawText.Draw(t, "rawmode")}
 	}
 	return m
 }
 
-func drawValue(t *rapid.T, depth int) Value {
+func drawValue(t *rapid.T, depth int) any {
 	top := 13
 	if depth <= 0 {
 		top = 11
@@ -54,17 +54,17 @@ func drawValue(t *rapid.T, depth int) Value {
 	case 0:
 		return nil
 	case 1:
-		return Bool(rapid.Bool().Draw(t, "bool"))
+		return rapid.Bool().Draw(t, "bool")
 	case 2:
-		return Int(rapid.SampledFrom([]int64{0, 1, -1, math.MinInt64, 97}).Draw(t, "int"))
+		return rapid.SampledFrom([]int64{0, 1, -1, math.MinInt64, 97}).Draw(t, "int")
 	case 3:
-		return Uint(rapid.SampledFrom([]uint64{0, 1, 1 << 63, math.MaxUint64}).Draw(t, "uint"))
+		return rapid.SampledFrom([]uint64{0, 1, 1 << 63, math.MaxUint64}).Draw(t, "uint")
 	case 4:
-		return Float(rapid.SampledFrom([]float64{0, math.Copysign(0, -1), 1, math.Inf(1), 5e-324}).Draw(t, "float"))
+		return rapid.SampledFrom([]float64{0, math.Copysign(0, -1), 1, math.Inf(1), 5e-324}).Draw(t, "float")
 	case 5:
-		return Str(drawText.Draw(t, "str"))
+		return drawText.Draw(t, "str")
 	case 6:
-		return Bytes(drawBytes.Draw(t, "bytes"))
+		return drawBytes.Draw(t, "bytes")
 	case 7:
 		return Pickled(drawBytes.Draw(t, "pickle"))
 	case 8:
@@ -86,7 +86,7 @@ func drawValue(t *rapid.T, depth int) Value {
 		}
 		return m
 	case 12:
-		out := List{}
+		out := []any{}
 		for range rapid.IntRange(0, 3).Draw(t, "elements") {
 			out = append(out, drawValue(t, depth-1))
 		}

@@ -13,8 +13,8 @@ import (
 type nativeInput struct {
 	Scope  Scope
 	UUID   string
-	Item   Value
-	Kwargs Map
+	Item   any
+	Kwargs []Entry
 }
 
 func (in nativeInput) stream() ([]byte, error) {
@@ -26,26 +26,26 @@ func (in nativeInput) stream() ([]byte, error) {
 // canonical is the input as its stream tells it: maps sorted, integers of one
 // kind, nil written out.
 func (in nativeInput) canonical() nativeInput {
-	in.Item, in.Kwargs = canonical(in.Item), canonical(in.Kwargs).(Map)
+	in.Item, in.Kwargs = canonical(in.Item), canonical(in.Kwargs).([]Entry)
 	return in
 }
 
-func canonical(v Value) Value {
+func canonical(v any) any {
 	switch v := v.(type) {
 	case nil:
 		return nil
-	case Uint:
+	case uint64:
 		if v <= math.MaxInt64 {
-			return Int(v)
+			return int64(v)
 		}
-	case List:
-		out := List{}
+	case []any:
+		out := []any{}
 		for _, x := range v {
 			out = append(out, canonical(x))
 		}
 		return out
-	case Map:
-		out := Map{}
+	case []Entry:
+		out := []Entry{}
 		for _, e := range v {
 			out = append(out, Entry{e.Key, canonical(e.Value)})
 		}
@@ -53,7 +53,7 @@ func canonical(v Value) Value {
 		return out
 	case *EncodedImage:
 		c := *v
-		c.IOConfig = canonical(c.IOConfig).(Map)
+		c.IOConfig = canonical(c.IOConfig).([]Entry)
 		return &c
 	case *EncodedVideo:
 		c := *v
@@ -127,7 +127,15 @@ func (r *nativeReader) dense() (name string, shape []int, data []byte) {
 	return name, shape, r.bytes()
 }
 
-func (r *nativeReader) value() Value {
+func (r *nativeReader) paletteType() string {
+	if b := r.byte(); b < 3 {
+		return []string{"bytes", "list", "bytearray"}[b]
+	}
+	r.bad = true
+	return ""
+}
+
+func (r *nativeReader) value() any {
 	if r.depth++; r.depth > 200 {
 		r.bad = true
 	}
@@ -139,27 +147,27 @@ func (r *nativeReader) value() Value {
 	case nativeNone:
 		return nil
 	case nativeFalse, nativeTrue:
-		return Bool(tag == nativeTrue)
+		return tag == nativeTrue
 	case nativeInt:
-		return Int(r.uint64())
+		return int64(r.uint64())
 	case nativeUint:
-		return Uint(r.uint64())
+		return r.uint64()
 	case nativeFloat:
-		return Float(math.Float64frombits(r.uint64()))
+		return math.Float64frombits(r.uint64())
 	case nativeStr:
-		return Str(r.text())
+		return r.text()
 	case nativeBytes:
-		return Bytes(r.bytes())
+		return r.bytes()
 	case nativePickled:
 		return Pickled(r.bytes())
 	case nativeList:
-		out := List{}
+		out := []any{}
 		for n := r.uint64(); n > 0 && !r.bad; n-- {
 			out = append(out, r.value())
 		}
 		return out
 	case nativeMap:
-		out := Map{}
+		out := []Entry{}
 		for n := r.uint64(); n > 0 && !r.bad; n-- {
 			k := r.text()
 			out = append(out, Entry{k, r.value()})
@@ -181,14 +189,14 @@ func (r *nativeReader) value() Value {
 		}
 		m.Height, m.Width = size[0], size[1]
 		if r.byte() == nativePalette {
-			m.Palette = &Palette{Type: PaletteType(r.byte())}
+			m.Palette = &Palette{Type: r.paletteType()}
 			m.Palette.Bytes, m.Palette.RawMode = r.bytes(), r.text()
 		}
 		m.ID = r.id()
 		return m
 	case nativeEncodedImage:
 		m := &EncodedImage{Data: r.optional()}
-		m.IOConfig, _ = r.value().(Map)
+		m.IOConfig, _ = r.value().([]Entry)
 		m.Pixels, _ = r.value().(*Image)
 		m.ID = r.id()
 		return m
@@ -203,7 +211,7 @@ func readNative(b []byte) (in nativeInput, whole bool) {
 	r := nativeReader{b: b}
 	in.Scope = Scope{r.text(), r.text(), r.text()}
 	in.UUID, in.Item = r.text(), r.value()
-	in.Kwargs, _ = r.value().(Map)
+	in.Kwargs, _ = r.value().([]Entry)
 	return in, !r.bad && len(r.b) == 0
 }
 
@@ -211,17 +219,17 @@ func readNative(b []byte) (in nativeInput, whole bool) {
 func show(in nativeInput) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q %q", in.Scope, in.UUID)
-	var walk func(v Value)
-	walk = func(v Value) {
+	var walk func(v any)
+	walk = func(v any) {
 		switch v := v.(type) {
-		case Float:
+		case float64:
 			fmt.Fprintf(&b, " float:%x", math.Float64bits(float64(v)))
-		case List:
+		case []any:
 			fmt.Fprintf(&b, " list:%d", len(v))
 			for _, x := range v {
 				walk(x)
 			}
-		case Map:
+		case []Entry:
 			fmt.Fprintf(&b, " map:%d", len(v))
 			for _, e := range v {
 				fmt.Fprintf(&b, " %q", e.Key)

@@ -55,7 +55,7 @@ func TestNativeKeysDiffer(t *testing.T) {
 }
 
 func TestNativeKey(t *testing.T) {
-	key := func(s Scope, uuid string, item Value, kwargs ...Entry) string {
+	key := func(s Scope, uuid string, item any, kwargs ...Entry) string {
 		t.Helper()
 		k, err := NativeKey(s, uuid, item, kwargs...)
 		require.NoError(t, err)
@@ -69,44 +69,44 @@ func TestNativeKey(t *testing.T) {
 		seen[k] = name
 	}
 	s := Scope{"tenant", "model", "image"}
-	base := key(s, "", Bytes("JPEG"))
+	base := key(s, "", []byte("JPEG"))
 	fresh("base", base)
-	fresh("tenant", key(Scope{"tenan", "tmodel", "image"}, "", Bytes("JPEG")))
-	fresh("model", key(Scope{"tenant", "model2", "image"}, "", Bytes("JPEG")))
-	fresh("modality", key(Scope{"tenant", "model", "video"}, "", Bytes("JPEG")))
-	fresh("uuid", key(s, "u", Bytes("JPEG")))
+	fresh("tenant", key(Scope{"tenan", "tmodel", "image"}, "", []byte("JPEG")))
+	fresh("model", key(Scope{"tenant", "model2", "image"}, "", []byte("JPEG")))
+	fresh("modality", key(Scope{"tenant", "model", "video"}, "", []byte("JPEG")))
+	fresh("uuid", key(s, "u", []byte("JPEG")))
 	fresh("uuid alone", key(s, "u", nil))
-	fresh("uuid, other content", key(s, "u", Bytes("PNG")))
+	fresh("uuid, other content", key(s, "u", []byte("PNG")))
 	fresh("other tenant's uuid", key(Scope{"t2", "model", "image"}, "u", nil))
 	fresh("the key as a uuid", key(s, base, nil))
-	fresh("kwargs", key(s, "", Bytes("JPEG"), Arg("a", Int(1)), Arg("b", Int(2))))
-	for i, v := range []Value{
-		Str("JPEG"), Pickled("JPEG"), Int(0), Float(0), Float(math.Copysign(0, -1)), Bool(false), Bool(true), Bytes("\x01"), Str(""), Bytes{},
-		List{}, Map{}, List{Int(0)}, Map{{"0", Int(0)}}, Int(-1), Uint(math.MaxUint64), Int(math.MinInt64), Uint(1 << 63), List{nil},
+	fresh("kwargs", key(s, "", []byte("JPEG"), arg("a", int64(1)), arg("b", int64(2))))
+	for i, v := range []any{
+		"JPEG", Pickled("JPEG"), int64(0), float64(0), math.Copysign(0, -1), false, true, []byte("\x01"), "", []byte{},
+		[]any{}, []Entry{}, []any{int64(0)}, []Entry{{"0", int64(0)}}, int64(-1), uint64(math.MaxUint64), int64(math.MinInt64), uint64(1 << 63), []any{nil},
 		&EncodedImage{Data: []byte("JPEG")}, &EncodedVideo{Data: []byte("JPEG")}, &EncodedImage{Data: []byte("JPEG"), ID: &[16]byte{}},
 	} {
 		fresh(fmt.Sprint(i), key(s, "", v))
 	}
-	require.Equal(t, base, key(s, "", Reader{strings.NewReader("JPEG"), 4}))
-	require.Equal(t, key(s, "", Bytes("x"), Arg("a", Int(1)), Arg("b", Int(2))), key(s, "", Bytes("x"), Arg("b", Int(2)), Arg("a", Int(1))))
-	require.Equal(t, key(s, "", Map{{"a", Int(1)}, {"b", nil}}), key(s, "", Map{{"b", nil}, {"a", Uint(1)}}))
+	require.Equal(t, base, key(s, "", &Reader{strings.NewReader("JPEG"), 4}))
+	require.Equal(t, key(s, "", []byte("x"), arg("a", int64(1)), arg("b", int64(2))), key(s, "", []byte("x"), arg("b", int64(2)), arg("a", int64(1))))
+	require.Equal(t, key(s, "", []Entry{{"a", int64(1)}, {"b", nil}}), key(s, "", []Entry{{"b", nil}, {"a", uint64(1)}}))
 
-	var deep Value
-	for range MaxDepth + 1 {
-		deep = List{deep}
+	var deep any
+	for range maxDepth + 1 {
+		deep = []any{deep}
 	}
 	for name, c := range map[string]struct {
-		v    Value
+		v    any
 		text string
 	}{
-		"twice":      {Map{{"a", Int(1)}, {"a", Int(1)}}, `the name "a" is given twice in a map`},
-		"UTF-8":      {Str("\xff"), `the text "\xff" is not valid UTF-8`},
+		"twice":      {[]Entry{{"a", int64(1)}, {"a", int64(1)}}, `the name "a" is given twice in a map`},
+		"UTF-8":      {"\xff", `the text "\xff" is not valid UTF-8`},
 		"deep":       {deep, "nested more than 64 deep"},
 		"nil array":  {(*Array)(nil), "a nil *mmhash.Array"},
 		"nil image":  {(*EncodedImage)(nil), "a nil *mmhash.EncodedImage"},
-		"frames":     {&EncodedVideo{Frames: Int(1)}, "not mmhash.Int"},
+		"frames":     {&EncodedVideo{Frames: int64(1)}, "not int64"},
 		"nil frames": {&EncodedVideo{Frames: (*Array)(nil)}, "a nil *mmhash.Array"},
-		"reader":     {Reader{nil, 3}, "a Reader needs a reader"},
+		"reader":     {&Reader{nil, 3}, "a Reader needs a reader"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := NativeKey(s, "", c.v)
@@ -115,14 +115,14 @@ func TestNativeKey(t *testing.T) {
 	}
 	_, err := NativeKey(s, "", nil)
 	requireInvalid(t, err, "", "an item or a UUID is needed")
-	_, err = NativeKey(s, "u", nil, Arg("a", nil), Arg("a", nil))
+	_, err = NativeKey(s, "u", nil, arg("a", nil), arg("a", nil))
 	requireInvalid(t, err, "", `the name "a" is given twice`)
 }
 
 // TestNativeKeyIsStable: keys may be stored, so they never change. This one was
 // computed from docs/format.md in Python.
 func TestNativeKeyIsStable(t *testing.T) {
-	k, err := NativeKey(Scope{"tenant", "model", "image"}, "uuid", &EncodedImage{Data: []byte("JPEG")}, Arg("num_crops", Int(4)))
+	k, err := NativeKey(Scope{"tenant", "model", "image"}, "uuid", &EncodedImage{Data: []byte("JPEG")}, arg("num_crops", int64(4)))
 	require.NoError(t, err)
 	require.Equal(t, "05dab5468e65ecae0221396ae240fb059f7d2ff10ec95c3e4fd676a205964ca9", k)
 }

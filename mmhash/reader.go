@@ -5,9 +5,9 @@ import (
 	"io"
 )
 
-// Reader is [Bytes] that are read while they are hashed and never held in memory
+// Reader is bytes that are read while they are hashed and never held in memory
 // as a whole. R must deliver exactly N bytes, then io.EOF: fewer are
-// io.ErrUnexpectedEOF, more are [ErrInvalid]. It is used up by being hashed.
+// io.ErrUnexpectedEOF, more are [fs.ErrInvalid]. It is used up by being hashed.
 type Reader struct {
 	R io.Reader
 	N int64
@@ -23,7 +23,7 @@ func (s *stream) leafData(b []byte, in *Reader) {
 		s.length(in.N)
 		s.read(in)
 	case b == nil:
-		s.fail(ErrInvalid, "the original bytes are missing: give Data or Reader")
+		s.fail(errInvalid, "the original bytes are missing: give Data or Reader")
 	default:
 		s.leafBytes(b)
 	}
@@ -32,7 +32,7 @@ func (s *stream) leafData(b []byte, in *Reader) {
 // read copies a Reader.
 func (s *stream) read(b *Reader) {
 	if b.R == nil || b.N < 0 {
-		s.fail(ErrInvalid, "a Reader needs a reader and a length of 0 or more")
+		s.fail(errInvalid, "a Reader needs a reader and a length of 0 or more")
 	}
 	s.flush()
 	if s.err != nil {
@@ -59,7 +59,7 @@ func (s *stream) read(b *Reader) {
 	}
 	switch n, err := io.ReadFull(b.R, s.copy[:1]); {
 	case n > 0:
-		s.fail(ErrInvalid, "a Reader delivered more than its %d bytes", b.N)
+		s.fail(errInvalid, "a Reader delivered more than its %d bytes", b.N)
 	case err != io.EOF:
 		s.err = fmt.Errorf("mmhash: a Reader failed after all its %d bytes: %w", b.N, err)
 	}

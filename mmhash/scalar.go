@@ -41,7 +41,7 @@ func (s *stream) scalar(d dtype, data []byte) {
 	case 'U':
 		text, ok := ucs4(d, data)
 		if !ok {
-			s.fail(ErrInvalid, "an array of text holds what is no character")
+			s.fail(errInvalid, "an array of text holds what is no character")
 			return
 		}
 		s.leafText(text)

@@ -10,8 +10,8 @@ import (
 	"github.com/ringcache/ringcache/pycompat"
 )
 
-// MaxDepth is how deep lists and maps may be nested.
-const MaxDepth = 64
+// maxDepth is how deep lists and maps may be nested.
+const maxDepth = 64
 
 // Tags of the framed form.
 const (
@@ -118,7 +118,7 @@ func (s *stream) text(t string) {
 
 func (s *stream) utf8(t string) {
 	if !utf8.ValidString(t) {
-		s.fail(ErrInvalid, "the text %s is not valid UTF-8; pass it as bytes", quote(t))
+		s.fail(errInvalid, "the text %s is not valid UTF-8; pass it as bytes", quote(t))
 	}
 }
 

@@ -32,15 +32,17 @@ func hexOrError(o Options, args ...Entry) (string, error) {
 }
 
 // differ requires that no two of the values have the same hash.
-func differ(t testing.TB, values ...Value) {
+func differ(t testing.TB, values ...any) {
 	t.Helper()
 	seen := map[string]int{}
 	for i, v := range values {
-		h := hexOf(t, Options{}, Arg("x", v))
+		h := hexOf(t, Options{}, arg("x", v))
 		require.NotContains(t, seen, h, "values %d and %d", seen[h], i)
 		seen[h] = i
 	}
 }
+
+func arg(name string, v any) Entry { return Entry{name, v} }
 
 func gray(w, h int) *Image {
 	return &Image{Mode: "L", Width: w, Height: h, Pixels: bytes.Repeat([]byte{10, 20, 30}, w*h)[:w*h]}
@@ -50,10 +52,10 @@ func TestUpstreamAlgorithms(t *testing.T) {
 	old, err := pycompat.Lookup("0.30.0") // its stream of value="test" is simply "valuetest"
 	require.NoError(t, err)
 	s256, s512 := sha256.Sum256([]byte("valuetest")), sha512.Sum512([]byte("valuetest"))
-	require.Equal(t, hex.EncodeToString(s256[:]), hexOf(t, Options{old, SHA256}, Arg("value", Str("test"))))
-	require.Equal(t, hex.EncodeToString(s512[:]), hexOf(t, Options{old, SHA512}, Arg("value", Str("test"))))
-	require.Len(t, hexOf(t, Options{}, Arg("value", Str("test"))), 64)
-	require.Len(t, hexOf(t, Options{Algorithm: SHA512}, Arg("value", Str("test"))), 128)
+	require.Equal(t, hex.EncodeToString(s256[:]), hexOf(t, Options{old, "sha256"}, arg("value", "test")))
+	require.Equal(t, hex.EncodeToString(s512[:]), hexOf(t, Options{old, "sha512"}, arg("value", "test")))
+	require.Len(t, hexOf(t, Options{}, arg("value", "test")), 64)
+	require.Len(t, hexOf(t, Options{Algorithm: "sha512"}, arg("value", "test")), 128)
 }
 
 func TestUpstreamScalarAndVectorDiffer(t *testing.T) {
@@ -63,7 +65,7 @@ func TestUpstreamScalarAndVectorDiffer(t *testing.T) {
 }
 
 func TestUpstreamArgumentOrderDoesNotMatter(t *testing.T) {
-	a, b := Arg("a", Int(1)), Arg("b", Str("x"))
+	a, b := arg("a", int64(1)), arg("b", "x")
 	require.Equal(t, hexOf(t, Options{}, a, b), hexOf(t, Options{}, b, a))
 	old, err := pycompat.Lookup("0.15.1")
 	require.NoError(t, err)
@@ -79,9 +81,9 @@ func TestUpstreamPalettesDiffer(t *testing.T) {
 	with := func(p *Palette) *Image {
 		return &Image{Mode: "P", Width: 2, Height: 1, Pixels: []byte{0, 1}, Palette: p}
 	}
-	differ(t, with(nil), with(&Palette{PaletteBytes, []byte{1, 2, 3}, ""}), with(&Palette{PaletteBytes, []byte{3, 2, 1}, ""}),
-		with(&Palette{PaletteList, []byte{1, 2, 3}, ""}), with(&Palette{PaletteByteArray, []byte{1, 2, 3}, ""}),
-		with(&Palette{PaletteBytes, []byte{1, 2, 3}, "RGB"}))
+	differ(t, with(nil), with(&Palette{"bytes", []byte{1, 2, 3}, ""}), with(&Palette{"bytes", []byte{3, 2, 1}, ""}),
+		with(&Palette{"list", []byte{1, 2, 3}, ""}), with(&Palette{"bytearray", []byte{1, 2, 3}, ""}),
+		with(&Palette{"bytes", []byte{1, 2, 3}, "RGB"}))
 }
 
 func TestUpstreamTransposedImageDiffers(t *testing.T) {
@@ -102,51 +104,51 @@ func TestUpstreamVideosWithOtherFrameCountsDiffer(t *testing.T) {
 	differ(t, &EncodedVideo{Data: long, Frames: a}, &EncodedVideo{Data: long, Frames: b})
 	// Where the file is hashed, only the metadata beside it tell.
 	short := []byte("mp4")
-	require.Equal(t, hexOf(t, Options{}, Arg("x", &EncodedVideo{Data: short, Frames: a})), hexOf(t, Options{}, Arg("x", &EncodedVideo{Data: short, Frames: b})))
-	differ(t, List{&EncodedVideo{Data: short, Frames: a}, Map{{"frames", Int(1)}}}, List{&EncodedVideo{Data: short, Frames: b}, Map{{"frames", Int(2)}}})
+	require.Equal(t, hexOf(t, Options{}, arg("x", &EncodedVideo{Data: short, Frames: a})), hexOf(t, Options{}, arg("x", &EncodedVideo{Data: short, Frames: b})))
+	differ(t, []any{&EncodedVideo{Data: short, Frames: a}, []Entry{{"frames", int64(1)}}}, []any{&EncodedVideo{Data: short, Frames: b}, []Entry{{"frames", int64(2)}}})
 }
 
 func TestUpstreamEXIFID(t *testing.T) {
 	id := [16]byte{1, 2, 3}
-	want := hexOf(t, Options{}, Arg("image", Bytes(id[:])))
+	want := hexOf(t, Options{}, arg("image", id[:]))
 	m := gray(2, 2)
 	m.ID = &id
-	require.Equal(t, want, hexOf(t, Options{}, Arg("image", m)))
-	require.Equal(t, want, hexOf(t, Options{}, Arg("image", &EncodedImage{Data: []byte("JPEG"), ID: &id})))
-	require.Equal(t, want, hexOf(t, Options{}, Arg("image", &EncodedImage{Data: []byte("JPEG"), Pixels: m})))
+	require.Equal(t, want, hexOf(t, Options{}, arg("image", m)))
+	require.Equal(t, want, hexOf(t, Options{}, arg("image", &EncodedImage{Data: []byte("JPEG"), ID: &id})))
+	require.Equal(t, want, hexOf(t, Options{}, arg("image", &EncodedImage{Data: []byte("JPEG"), Pixels: m})))
 	// Anything in the tag but a UUID is ignored: it is not an ID.
-	require.NotEqual(t, want, hexOf(t, Options{}, Arg("image", gray(2, 2))))
+	require.NotEqual(t, want, hexOf(t, Options{}, arg("image", gray(2, 2))))
 }
 
 func TestUpstreamIOConfig(t *testing.T) {
-	with := func(colour ...Value) *EncodedImage {
+	with := func(colour ...any) *EncodedImage {
 		m := &EncodedImage{Data: []byte("PNG")}
 		if colour != nil {
-			m.IOConfig = Map{{"image_mode", Str("RGB")}, {"rgba_background_color", List(colour)}}
+			m.IOConfig = []Entry{{"image_mode", "RGB"}, {"rgba_background_color", colour}}
 		}
 		return m
 	}
-	differ(t, with(), with(Int(255), Int(255), Int(255)), with(Int(0), Int(0), Int(0)))
-	require.Equal(t, hexOf(t, Options{}, Arg("x", with(Int(0)))), hexOf(t, Options{}, Arg("x", with(Int(0)))))
+	differ(t, with(), with(int64(255), int64(255), int64(255)), with(int64(0), int64(0), int64(0)))
+	require.Equal(t, hexOf(t, Options{}, arg("x", with(int64(0)))), hexOf(t, Options{}, arg("x", with(int64(0)))))
 	empty := with()
-	empty.IOConfig = Map{}
-	require.Equal(t, hexOf(t, Options{}, Arg("x", with())), hexOf(t, Options{}, Arg("x", empty)))
+	empty.IOConfig = []Entry{}
+	require.Equal(t, hexOf(t, Options{}, arg("x", with())), hexOf(t, Options{}, arg("x", empty)))
 	old, err := pycompat.Lookup("0.26.0")
 	require.NoError(t, err)
 	o := Options{Generation: old}
-	require.Equal(t, hexOf(t, o, Arg("x", with())), hexOf(t, o, Arg("x", with(Int(0)))), "not hashed before 0.27.0")
+	require.Equal(t, hexOf(t, o, arg("x", with())), hexOf(t, o, arg("x", with(int64(0)))), "not hashed before 0.27.0")
 }
 
 // TestUpstreamNoCollisions: what the joined form confuses and the framed form
 // must not.
 func TestUpstreamNoCollisions(t *testing.T) {
 	pairs := [][2][]Entry{
-		{{Arg("ab", Str("c"))}, {Arg("a", Str("bc"))}},
-		{{Arg("a", List{})}, {}},
-		{{Arg("a", Map{})}, {}},
-		{{Arg("a", List{Int(1)})}, {Arg("a", Map{{"0", Int(1)}})}},
-		{{Arg("a", Map{{"b", Int(1)}})}, {Arg("a.b", Int(1))}},
-		{{Arg("a", nil), Arg("b", nil)}, {Arg("ab", nil)}},
+		{{arg("ab", "c")}, {arg("a", "bc")}},
+		{{arg("a", []any{})}, {}},
+		{{arg("a", []Entry{})}, {}},
+		{{arg("a", []any{int64(1)})}, {arg("a", []Entry{{"0", int64(1)}})}},
+		{{arg("a", []Entry{{"b", int64(1)}})}, {arg("a.b", int64(1))}},
+		{{arg("a", nil), arg("b", nil)}, {arg("ab", nil)}},
 	}
 	old, err := pycompat.Lookup("0.30.0")
 	require.NoError(t, err)
@@ -157,12 +159,12 @@ func TestUpstreamNoCollisions(t *testing.T) {
 		})
 	}
 	// What is left: the type of a leaf is not hashed.
-	for _, p := range [][2]Value{
-		{Str("ab"), Bytes("ab")}, {Bool(true), Bytes("\x01")}, {Int(0), Float(0)}, {Int(-1), Uint(1<<64 - 1)},
-		{Uint(1 << 63), Int(-1 << 63)}, {Int(7), Uint(7)},
+	for _, p := range [][2]any{
+		{"ab", []byte("ab")}, {true, []byte("\x01")}, {int64(0), float64(0)}, {int64(-1), uint64(1<<64 - 1)},
+		{uint64(1 << 63), int64(-1 << 63)}, {int64(7), uint64(7)},
 	} {
 		t.Run(fmt.Sprintf("%T(%v) and %T(%v)", p[0], p[0], p[1], p[1]), func(t *testing.T) {
-			require.Equal(t, hexOf(t, Options{}, Arg("x", p[0])), hexOf(t, Options{}, Arg("x", p[1])))
+			require.Equal(t, hexOf(t, Options{}, arg("x", p[0])), hexOf(t, Options{}, arg("x", p[1])))
 		})
 	}
 }

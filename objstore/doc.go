@@ -33,7 +33,7 @@
 // Request.Finish makes the objects evictable: every reader has resolved its
 // handles. Request.Abort puts them into quarantine, since a reader may still
 // resolve them, until the read counts are complete, or a fence passes:
-// Pool.Fence, then a call that every worker executes, then Passed.
+// [Pool.Fence], then a call that every worker executes, then Passed.
 // Store.ResetReaders ends all of that at once when the engine was restarted.
 //
 // vLLM's own protocol, put, get_cached, touch and free_unused one by one, is in the

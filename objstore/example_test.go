@@ -56,7 +56,7 @@ func Example_frontend() {
 
 	layout := &serde.Item{Elems: []serde.Elem{{
 		Key:  "pixel_values",
-		Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{32, 32}},
+		Data: &serde.Tensor{DType: "uint8", Shape: []int{32, 32}},
 	}}}
 	for i := range 2 {
 		req, err := send(fmt.Sprint("request-", i), "photo-1", layout, func(pixels []byte) { fmt.Println("decoding", len(pixels), "bytes") })
@@ -90,7 +90,7 @@ func Example() {
 	// Fill the tensor where it will be read.
 	r, err := request.Reserve("photo-1", &serde.Item{Elems: []serde.Elem{{
 		Key:  "pixel_values",
-		Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{2, 2}},
+		Data: &serde.Tensor{DType: "uint8", Shape: []int{2, 2}},
 	}}}, objstore.PutOptions{})
 	if err != nil {
 		fmt.Println(err)
@@ -148,7 +148,7 @@ func Example_withoutVLLM() {
 		fmt.Println(view.Value().(*serde.Tensor).Data, view.Check())
 	}
 
-	tensor := &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{4}, Data: []byte("text")}
+	tensor := &serde.Tensor{DType: "uint8", Shape: []int{4}, Data: []byte("text")}
 	first, err := w.Begin("first")
 	if err != nil {
 		log.Fatal(err)

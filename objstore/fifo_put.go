@@ -49,7 +49,7 @@ func (r *fifoRequest) reserve(key string, plan *serde.Plan, po PutOptions) (*Res
 	}
 	front := frontSize(plan)
 	in := &fifoChunk{r: r, o: &fifoObject{key: key, note: bytes.Clone(po.Note)}, front: front}
-	if err := in.allocate(saturate(front, plan.DataLen()), po); err != nil {
+	if err := in.allocate(saturate(front, plan.DataLen), po); err != nil {
 		return nil, err
 	}
 	return r.f.chunks.reserve(in, plan)

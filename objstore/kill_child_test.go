@@ -198,7 +198,7 @@ func killItem(n int, data []byte) *serde.Item {
 		if n == 0 {
 			continue
 		}
-		t := &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{n}}
+		t := &serde.Tensor{DType: "uint8", Shape: []int{n}}
 		if data != nil {
 			t.Data = data[at : at+n : at+n]
 		}

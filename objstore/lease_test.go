@@ -14,7 +14,7 @@ import (
 
 func bytesItem(n int) *serde.Item {
 	return &serde.Item{Modality: "image", Elems: []serde.Elem{{
-		Key: "x", Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{n}, Data: make([]byte, n)},
+		Key: "x", Data: &serde.Tensor{DType: "uint8", Shape: []int{n}, Data: make([]byte, n)},
 	}}}
 }
 

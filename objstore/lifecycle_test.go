@@ -154,7 +154,7 @@ func (l *life) begin() {
 			if errors.Is(err, ErrNotFound) {
 				n := 40 + k*k*13%3000
 				h, err = r.Put(key, &serde.Item{Modality: "image", Elems: []serde.Elem{{
-					Key: "x", Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{n}, Data: content(key, n)},
+					Key: "x", Data: &serde.Tensor{DType: "uint8", Shape: []int{n}, Data: content(key, n)},
 				}}})
 				if errors.Is(err, ErrFull) {
 					l.n.full++ // it goes inline

@@ -15,8 +15,7 @@ import (
 // everything else is a cache, from which the store evicts what is cheapest to lose.
 //
 // A pool is a [shmstore.Store] of vLLM's chunks, which asks the pool when the readers of
-// an object are done. The methods of that store are the pool's: Fence and Evict are those
-// that a [FIFO] lacks.
+// an object are done. The methods of that store are the pool's.
 type Pool struct {
 	*bytesStore
 	opt     Options
@@ -121,7 +120,15 @@ func (p *Pool) Cached(key string) bool {
 	return err == nil
 }
 
-// Evict implements [Store].
+// Fence marks a moment in the order of what was sent to the engine. Take it, then send
+// a call that every worker executes in order behind everything sent before (a
+// collective call; the answer of the engine's loop alone proves nothing, since a batch
+// may be on its way to the workers), and call Passed when all have answered: then what
+// was aborted before leaves quarantine.
+func (p *Pool) Fence() shmstore.Fence { return p.bytesStore.Fence() }
+
+// Evict makes the object under a key go at once if nobody can need it, and reports
+// whether it did.
 func (p *Pool) Evict(key string) (bool, error) {
 	gone, err := p.bytesStore.Evict(key)
 	return len(gone) > 0, err

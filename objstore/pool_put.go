@@ -19,7 +19,7 @@ func (r *poolRequest) encoding() serde.Options { return r.p.chunks.options }
 
 func (r *poolRequest) reserve(key string, plan *serde.Plan, o PutOptions) (*Reservation, error) {
 	front := frontSize(plan)
-	res, err := r.Request.Reserve(key, saturate(front, plan.DataLen()), shmstore.PutOptions{
+	res, err := r.Request.Reserve(key, saturate(front, plan.DataLen), shmstore.PutOptions{
 		Tenant: o.Tenant, Cost: o.Cost, Note: o.Note, Wait: o.Wait, Front: front, AlignAt: largest(plan),
 	})
 	if err != nil {
@@ -32,7 +32,7 @@ func (r *poolRequest) reserve(key string, plan *serde.Plan, o PutOptions) (*Rese
 // the data must end the chunk, and its frames touch, so only one can be.
 func largest(plan *serde.Plan) int {
 	largest := serde.Placement{}
-	for _, p := range plan.Tensors() {
+	for _, p := range plan.Tensors {
 		if p.Len > largest.Len {
 			largest = p
 		}

@@ -482,7 +482,7 @@ func TestPoolManyProducers(t *testing.T) {
 				if errors.Is(err, ErrNotFound) {
 					var res *Reservation
 					res, err = req.Reserve(key, &serde.Item{Modality: "image", Elems: []serde.Elem{{
-						Key: "x", Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{n}},
+						Key: "x", Data: &serde.Tensor{DType: "uint8", Shape: []int{n}},
 					}}}, PutOptions{})
 					if err == nil {
 						if _, twice := making.LoadOrStore(key, true); twice {

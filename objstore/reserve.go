@@ -94,15 +94,15 @@ func errNoKey() error {
 }
 
 // frontSize is the bytes of a payload in front of its data, without padding.
-func frontSize(plan *serde.Plan) int { return countSize + len(plan.Metadata()) }
+func frontSize(plan *serde.Plan) int { return countSize + len(plan.Metadata) }
 
 // reserve writes everything that the plan has into a chunk that was taken for it.
 func (c chunks) reserve(in reservedChunk, plan *serde.Plan) (*Reservation, error) {
-	front, back := in.parts(plan.DataLen())
+	front, back := in.parts(plan.DataLen)
 	r := &Reservation{in: in, data: back, plan: plan}
 	err := c.guard(r.handle(), func() error {
 		mem.Store32(front, 0)
-		copy(front[countSize:], plan.Metadata())
+		copy(front[countSize:], plan.Metadata)
 		return plan.CopyTo(back)
 	})
 	failpoint.Hit("reserve.copied")
@@ -133,7 +133,7 @@ func (r *Reservation) Place() (address uint64, id uint32) { return r.in.place() 
 // little-endian, of the dtype and shape that were reserved, and must not be
 // touched after Commit or Discard.
 func (r *Reservation) Tensor(key string) []byte {
-	for _, p := range r.plan.Tensors() {
+	for _, p := range r.plan.Tensors {
 		if p.Key == key {
 			return r.bytes(p)
 		}
@@ -144,7 +144,7 @@ func (r *Reservation) Tensor(key string) []byte {
 // Tensors returns the bytes of every tensor in the order of encoding, for
 // values with nested data.
 func (r *Reservation) Tensors() [][]byte {
-	ts := r.plan.Tensors()
+	ts := r.plan.Tensors
 	out := make([][]byte, len(ts))
 	for i, p := range ts {
 		out[i] = r.bytes(p)

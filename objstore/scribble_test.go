@@ -26,7 +26,7 @@ func TestPeerScribblesWhileWeRead(t *testing.T) {
 	require.NoError(t, err)
 	h, err := w.Put("k", &serde.Item{Elems: []serde.Elem{
 		{Key: "x", Data: tensor(2000, 1), Field: serde.FlatFromSizes(3, 4)},
-		{Key: "y", Data: serde.List{serde.Int(5), tensor(9, 2), tensor(300, 3)}, Field: serde.Field{Kind: serde.Shared, BatchSize: 2}},
+		{Key: "y", Data: []any{int64(5), tensor(9, 2), tensor(300, 3)}, Field: serde.Field{Kind: serde.Shared, BatchSize: 2}},
 	}})
 	require.NoError(t, err)
 

@@ -238,9 +238,9 @@ func TestFailedPutDoesNotPoison(t *testing.T) {
 	_, err = s.Put("k", image(1000, 1))
 	require.NoError(t, err)
 	_, err = s.Put("bad", &serde.Tensor{DType: "uint8", Shape: []int{5}, Data: make([]byte, 4)})
-	require.ErrorIs(t, err, serde.ErrInvalid)
+	require.ErrorIs(t, err, fs.ErrInvalid)
 	_, err = s.Put("bad", nil)
-	require.ErrorIs(t, err, serde.ErrInvalid)
+	require.ErrorIs(t, err, fs.ErrInvalid)
 	require.NoError(t, s.VerifyItem("k", nil), "a feature without data")
 }
 
@@ -444,7 +444,7 @@ func TestScribbledSegment(t *testing.T) {
 		s := newStore(t, Options{RingSize: 4096, MaxObjectSize: 2000, Readers: 1, Generation: g})
 		h, err := s.Put("a", &serde.Item{Modality: "image", Elems: []serde.Elem{
 			{Key: "x", Data: tensor(300, 1), Field: serde.FlatFromSizes(3, 4)},
-			{Key: "y", Data: serde.List{serde.Int(5), tensor(9, 2)}, Field: serde.Field{Kind: serde.Shared, BatchSize: 2}},
+			{Key: "y", Data: []any{int64(5), tensor(9, 2)}, Field: serde.Field{Kind: serde.Shared, BatchSize: 2}},
 		}})
 		require.NoError(t, err)
 		good := append([]byte{}, s.mem...)

@@ -56,12 +56,12 @@ func (u *use) view(value serde.Value) *View {
 
 // watch makes each tensor of the data keep the view open: who keeps one goes on
 // reading the segment.
-func (v *View) watch(d serde.Data) {
+func (v *View) watch(d any) {
 	switch d := d.(type) {
 	case *serde.Tensor:
 		v.use.reached.Add(1)
 		v.cleanups = append(v.cleanups, runtime.AddCleanup(d, (*use).unreachable, v.use))
-	case serde.List:
+	case []any:
 		for _, d := range d {
 			v.watch(d)
 		}

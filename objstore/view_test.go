@@ -147,7 +147,7 @@ func TestReaderWithoutOpenViewsCanBeClosed(t *testing.T) {
 func TestViewIsKeptByItsTensors(t *testing.T) {
 	s := newStore(t, Options{RingSize: 4000, MaxObjectSize: 900, Readers: 1})
 	r := s.readers[0]
-	deep := &serde.Item{Elems: []serde.Elem{{Key: "x", Data: serde.List{serde.Int(1), serde.List{tensor(300, 1), tensor(400, 2)}}}}}
+	deep := &serde.Item{Elems: []serde.Elem{{Key: "x", Data: []any{int64(1), []any{tensor(300, 1), tensor(400, 2)}}}}}
 	for name, value := range map[string]serde.Value{"item": image(600, 1), "tensor": tensor(600, 1), "list": deep} {
 		h, err := s.Put(name, value)
 		require.NoError(t, err)
@@ -155,7 +155,7 @@ func TestViewIsKeptByItsTensors(t *testing.T) {
 			v, err := r.Get(name, h)
 			require.NoError(t, err)
 			if it := v.Item(); it != nil && name == "list" {
-				return it.Elems[0].Data.(serde.List)[1].(serde.List)[1].(*serde.Tensor)
+				return it.Elems[0].Data.([]any)[1].([]any)[1].(*serde.Tensor)
 			}
 			return v.Value()
 		}()

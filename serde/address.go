@@ -1,6 +1,7 @@
 package serde
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/ringcache/ringcache/internal/codec"
@@ -16,29 +17,33 @@ const (
 	keySignature = "signature"
 )
 
-// SignatureLen is the length of a signature in bytes.
-const SignatureLen = 32
+// signatureLen is the length of a signature in bytes, an HMAC-SHA256.
+const signatureLen = 32
 
 // Address is the handle of an object in shared memory, which travels to the
 // workers in place of the item.
 type Address struct {
 	Address uint64 // logical address of the chunk
 	ID      uint32 // its monotonic id
-	// Signature is nil, or SignatureLen bytes. From ParseAddress it may have
-	// another length, also 0: the peer sent a list, but not one of SignatureLen
-	// bytes. Such a signature is present and never verifies.
+	// Signature is nil, or 32 bytes. From ParseAddress it may have another length,
+	// also 0: the peer sent a list, but not one of 32 bytes. Such a signature is
+	// present and never verifies.
 	Signature []byte
 }
 
-type addressError string
+// ErrBadSignature is the error of [ParseAddress] for an item whose signature, or
+// what it signs, is missing or has the wrong form. The error is an [ErrCorrupt], too,
+// and its text is vLLM's.
+var ErrBadSignature = errors.New("serde: bad signature of an address item")
 
-func (e addressError) Error() string { return string(e) }
-func (addressError) Unwrap() error   { return ErrCorrupt }
+type signatureError string
 
-// Errors of [ParseAddress], with vLLM's texts. They wrap [ErrCorrupt].
-var (
-	ErrMissingSignature error = addressError("Missing SHM handle signature for cache key.")
-	ErrInvalidSignature error = addressError("Invalid SHM handle signature for cache key.")
+func (e signatureError) Error() string { return string(e) }
+func (signatureError) Unwrap() []error { return []error{ErrBadSignature, ErrCorrupt} }
+
+const (
+	missingSignature signatureError = "Missing SHM handle signature for cache key."
+	invalidSignature signatureError = "Invalid SHM handle signature for cache key."
 )
 
 // NewAddressItem returns the item that stands for a, with a signature if a has
@@ -46,35 +51,35 @@ var (
 func NewAddressItem(a Address, modality string) *Item {
 	elems := make([]Elem, 2, 3)
 	elems[0] = Elem{Key: keyAddress, Data: unsigned(a.Address)}
-	elems[1] = Elem{Key: keyID, Data: Int(a.ID)}
+	elems[1] = Elem{Key: keyID, Data: int64(a.ID)}
 	if a.Signature != nil {
-		l := make(List, len(a.Signature))
+		l := make([]any, len(a.Signature))
 		for i, b := range a.Signature {
-			l[i] = Int(b)
+			l[i] = int64(b)
 		}
 		elems = append(elems, Elem{Key: keySignature, Data: l})
 	}
 	return &Item{Modality: modality, Elems: elems}
 }
 
-func unsigned(u uint64) Data {
+func unsigned(u uint64) any {
 	if u > 1<<63-1 {
-		return Uint(u)
+		return u
 	}
-	return Int(u)
+	return int64(u)
 }
 
 // EncodeAddress returns the main document, and only frame, of the address item.
 // A generation with signed handles needs a signature, any other must have none.
-// The error wraps [ErrInvalid].
+// The error wraps [fs.ErrInvalid].
 func EncodeAddress(a Address, modality string, o Options) ([]byte, error) {
 	g, err := pycompat.Resolve(o.Generation)
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case g.Signed && len(a.Signature) != SignatureLen:
-		return nil, codec.Invalid("address item", "the signature has %d bytes, vLLM %s needs %d", len(a.Signature), g.Version, SignatureLen)
+	case g.Signed && len(a.Signature) != signatureLen:
+		return nil, codec.Invalid("address item", "the signature has %d bytes, vLLM %s needs %d", len(a.Signature), g.Version, signatureLen)
 	case !g.Signed && a.Signature != nil:
 		return nil, codec.Invalid("address item", "vLLM %s does not know signatures; leave it nil", g.Version)
 	}
@@ -82,7 +87,7 @@ func EncodeAddress(a Address, modality string, o Options) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.item(NewAddressItem(a, modality), "")
+	e.item(NewAddressItem(a, modality))
 	return e.Document()
 }
 
@@ -92,8 +97,8 @@ func EncodeAddress(a Address, modality string, o Options) ([]byte, error) {
 // In a generation without signatures two elems are enough and a third is not
 // looked at.
 //
-// The error is [ErrMissingSignature] or [ErrInvalidSignature] in a generation
-// with signatures, else a [*CorruptError]; each wraps [ErrCorrupt].
+// The error wraps [ErrCorrupt], and in a generation with signatures
+// [ErrBadSignature].
 func ParseAddress(it *Item, o Options) (a Address, ok bool, err error) {
 	g, err := pycompat.Resolve(o.Generation)
 	if err != nil || it == nil {
@@ -106,11 +111,11 @@ func ParseAddress(it *Item, o Options) (a Address, ok bool, err error) {
 	id, hasID := it.Lookup(keyID)
 	sig, hasSig := it.Lookup(keySignature)
 	if g.Signed && (!hasID || !hasSig) {
-		return Address{}, true, ErrMissingSignature
+		return Address{}, true, missingSignature
 	}
 	bad := func(key, want string) error {
 		if g.Signed {
-			return ErrInvalidSignature
+			return invalidSignature
 		}
 		return &codec.CorruptError{What: fmt.Sprintf("address item, elem %q", key), Offset: -1, Want: want, Got: "something else"}
 	}
@@ -126,7 +131,7 @@ func ParseAddress(it *Item, o Options) (a Address, ok bool, err error) {
 	}
 	a.ID = uint32(n)
 	if g.Signed {
-		l, ok := sig.Data.(List)
+		l, ok := sig.Data.([]any)
 		if !ok {
 			return Address{}, true, bad(keySignature, "a list")
 		}
@@ -136,26 +141,28 @@ func ParseAddress(it *Item, o Options) (a Address, ok bool, err error) {
 }
 
 // unsignedOf takes exactly an int, as Python's check does: no bool, no float.
-func unsignedOf(d Data) (uint64, bool) {
+func unsignedOf(d any) (uint64, bool) {
 	switch d := d.(type) {
-	case Int:
+	case int:
 		return uint64(d), d >= 0
-	case Uint:
-		return uint64(d), true
+	case int64:
+		return uint64(d), d >= 0
+	case uint64:
+		return d, true
 	}
 	return 0, false
 }
 
 // signatureBytes returns the list as bytes, or an empty slice when one entry is
 // no byte. The result is never nil.
-func signatureBytes(l List) []byte {
-	out := make([]byte, 0, min(len(l), SignatureLen+1))
+func signatureBytes(l []any) []byte {
+	out := make([]byte, 0, min(len(l), signatureLen+1))
 	for _, d := range l {
-		n, ok := d.(Int)
-		if !ok || n < 0 || n > 255 {
+		n, ok := unsignedOf(d)
+		if !ok || n > 255 {
 			return []byte{}
 		}
-		if len(out) <= SignatureLen { // one more than needed shows that it is too long
+		if len(out) <= signatureLen { // one more than needed shows that it is too long
 			out = append(out, byte(n))
 		}
 	}

@@ -175,14 +175,20 @@ func (d *decoder) slice(n int) (s Slice, err error) {
 	if n != 3 {
 		return s, d.Corrupt("slice", "[start, stop, step]", fmt.Sprintf("an array of %d", n))
 	}
-	for _, b := range []*Bound{&s.Start, &s.Stop, &s.Step} {
+	var values *[3]int64
+	for i, bound := range []**int64{&s.Start, &s.Stop, &s.Step} {
 		if d.Nil() {
 			continue
 		}
-		if b.N, err = d.Int64("slice"); err != nil {
-			return s, err
+		n, err := d.Int64("slice")
+		if err != nil {
+			return Slice{}, err
 		}
-		b.Set = true
+		if values == nil {
+			values = new([3]int64)
+		}
+		values[i] = n
+		*bound = &values[i]
 	}
 	return s, nil
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/ringcache/ringcache/internal/codec"
-	"github.com/ringcache/ringcache/internal/shapes"
 	"github.com/ringcache/ringcache/pycompat"
 )
 
@@ -23,20 +22,11 @@ func decode[T any](frames [][]byte, o Options, read func(*decoder) (T, error)) (
 	return codec.Decode(frames, func(d *codec.Decoder) (T, error) { return read(&decoder{d, g}) })
 }
 
-// ReadItem reads an item of a message, for enginecore and its peer: nobody else can
-// import the type of d. It is a view of the message.
-func ReadItem(d *codec.Decoder, g *pycompat.Generation) (*Item, error) {
-	return (&decoder{d, g}).item()
-}
-
-// ReadTensor is ReadItem for a tensor.
-func ReadTensor(d *codec.Decoder) (*Tensor, error) { return (&decoder{Decoder: d}).tensor() }
-
-var emptyList Data = List{}
+var emptyList any = []any{}
 
 // data reads the data of an elem. As in vLLM's decoder, an array that starts
 // with a string is a tensor, any other a list.
-func (d *decoder) data(depth int) (Data, error) {
+func (d *decoder) data(depth int) (any, error) {
 	const what = "data"
 	switch k := d.Peek(); k {
 	case codec.KindNil:
@@ -48,15 +38,13 @@ func (d *decoder) data(depth int) (Data, error) {
 	case codec.KindInt:
 		n, big, err := d.Integer(what)
 		if big != 0 {
-			return Uint(big), err
+			return big, err
 		}
-		return Int(n), err
+		return n, err
 	case codec.KindFloat:
-		f, err := d.Float(what)
-		return Float(f), err
+		return d.Float(what)
 	case codec.KindBool:
-		b, err := d.Bool(what)
-		return Bool(b), err
+		return d.Bool(what)
 	case codec.KindArray:
 		n, err := d.Array(what)
 		if err != nil {
@@ -75,14 +63,14 @@ func (d *decoder) data(depth int) (Data, error) {
 	}
 }
 
-func (d *decoder) list(n, depth int) (Data, error) {
-	if depth > MaxDepth {
-		return nil, d.Corrupt("data", fmt.Sprintf("at most %d levels of lists", MaxDepth), "more")
+func (d *decoder) list(n, depth int) (any, error) {
+	if depth > codec.MaxDepth {
+		return nil, d.Corrupt("data", fmt.Sprintf("at most %d levels of lists", codec.MaxDepth), "more")
 	}
 	if n == 0 {
 		return emptyList, nil
 	}
-	l := make(List, 0, d.Room(n))
+	l := make([]any, 0, d.Room(n))
 	for range n {
 		v, err := d.data(depth)
 		if err != nil {
@@ -116,15 +104,7 @@ func (d *decoder) tensorOf(n int) (*Tensor, error) {
 			"ask for a dtype of torch 2.14 or update the library", name)}
 	}
 	t := &Tensor{DType: dt}
-	if t.Shape, err = d.Shape(); err != nil {
-		return nil, err
-	}
-	want, ok := shapes.Bytes(t.Shape, dt.ItemSize())
-	if !ok {
-		return nil, d.Corrupt("shape", "a tensor that fits in memory", fmt.Sprint(t.Shape))
-	}
-	t.Data, err = d.Payload("tensor", want)
-	if err != nil {
+	if t.Shape, t.Data, err = d.Tensor(dt.ItemSize()); err != nil {
 		return nil, err
 	}
 	return t, nil

@@ -24,25 +24,25 @@
 //
 // # Reading
 //
-// [ParsePayload] reads the pickle and finds the data, [DecodeValue] reads these. Tensors of a decoded
-// value are views of the given bytes: they are valid as long as these are, must
-// not be written to, and [Clone] copies them out. Names, shapes and numbers are
-// copied at once.
+// [ParsePayload] reads the pickle and finds the data, [DecodeValue] reads these.
+// Tensors of a decoded value are views of the given bytes: they are valid as long
+// as these are, must not be written to, and [Clone] copies them out. Names, shapes
+// and numbers are copied at once.
 //
 // Every decoder takes its input for hostile: lengths are checked against the
-// bytes that are left before anything is allocated or sliced, nesting is
-// bounded by [MaxDepth], pickles are never executed, and all of it still holds
-// if the bytes change during the call. Errors wrap [ErrCorrupt] or
-// [ErrUnsupported]. What memory a decoder takes is a small multiple of the
-// main document, never of a length declared in it, nor of the number of frames
+// bytes that are left before anything is allocated or sliced, nesting is bounded,
+// pickles are never executed, and all of it still holds if the bytes change during
+// the call. Errors wrap [ErrCorrupt] or [ErrUnsupported]. What memory a decoder
+// takes is a small multiple of the main document, never of a length declared in it, nor of the number of frames
 // that the metadata lists: a list longer than the document can refer to is refused
 // before it is read.
 //
 // # Messages
 //
-// Package serde/enginecore has the messages that a frontend and EngineCore exchange,
-// over the same MessagePack (internal/codec). [Write], [ReadItem] and [ReadTensor] are
-// for it alone: their arguments are of an internal package.
+// Package serde/enginecore has the messages that a frontend and EngineCore exchange.
+// Messages of one's own may contain items, too: [AppendItem] and [ReadItem] write and
+// read an item in the middle of one. [Map] and [NDArray] are what messages contain
+// besides, and items do not.
 //
 // Nothing here is bound to a goroutine; values may be shared as long as nobody
 // writes to them.

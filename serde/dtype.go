@@ -2,20 +2,9 @@ package serde
 
 import "strings"
 
-// DType names a torch dtype as torch prints it, without "torch.": "bfloat16".
+// DType names a torch dtype as torch prints it, without "torch.": "bfloat16". An
+// encoder refuses a name that torch does not print; [ParseDType] takes the others.
 type DType string
-
-// Names of the dtypes that multimodal inputs use most.
-const (
-	DTypeBool     DType = "bool"
-	DTypeUint8    DType = "uint8"
-	DTypeInt32    DType = "int32"
-	DTypeInt64    DType = "int64"
-	DTypeFloat16  DType = "float16"
-	DTypeBFloat16 DType = "bfloat16"
-	DTypeFloat32  DType = "float32"
-	DTypeFloat64  DType = "float64"
-)
 
 // ItemSize returns the number of bytes of one element, 0 for a name that torch
 // does not print. Packed types count per stored byte, as torch's shape does.
@@ -64,7 +53,7 @@ var dtypes = func() map[string]dtypeInfo {
 // Names that torch has besides those it prints. vLLM's decoder looks a dtype up
 // by attribute, so that a peer may send them; no encoder produces them.
 var aliases = map[string]DType{
-	"half": DTypeFloat16, "float": DTypeFloat32, "double": DTypeFloat64,
-	"short": "int16", "int": DTypeInt32, "long": DTypeInt64,
+	"half": "float16", "float": "float32", "double": "float64",
+	"short": "int16", "int": "int32", "long": "int64",
 	"chalf": "complex32", "cfloat": "complex64", "cdouble": "complex128",
 }

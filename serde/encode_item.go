@@ -1,10 +1,13 @@
 package serde
 
-import "github.com/ringcache/ringcache/pycompat"
+import (
+	"github.com/ringcache/ringcache/internal/codec"
+	"github.com/ringcache/ringcache/pycompat"
+)
 
 // item writes a MultiModalKwargsItem in the form of the generation
-// (vllm/v1/serial_utils.py). modality stands in for an item that has none.
-func (e *encoder) item(it *Item, modality string) {
+// (vllm/v1/serial_utils.py).
+func (e *encoder) item(it *Item) {
 	if it == nil {
 		e.Invalid("item", "it is a nil *Item")
 		return
@@ -13,10 +16,7 @@ func (e *encoder) item(it *Item, modality string) {
 	if form == pycompat.ItemMap {
 		e.Map(len(it.Elems))
 	} else {
-		if it.Modality != "" {
-			modality = it.Modality
-		}
-		if modality == "" || len(it.Elems) == 0 {
+		if it.Modality == "" || len(it.Elems) == 0 {
 			e.Invalid("item", "vLLM %s needs a Modality and at least one elem", e.gen.Version)
 			return
 		}
@@ -38,7 +38,7 @@ func (e *encoder) item(it *Item, modality string) {
 		} else {
 			e.Map(4)
 			e.Text("modality")
-			e.Text(modality)
+			e.Text(it.Modality)
 			e.Text("key")
 			e.Text(el.Key)
 		}
@@ -138,10 +138,4 @@ func (e *encoder) slices(f *Field) {
 	}
 }
 
-func (e *encoder) bound(b Bound) {
-	if !b.Set {
-		e.Nil()
-		return
-	}
-	e.Int(b.N)
-}
+func (e *encoder) bound(n *int64) { codec.WriteOptional(e.Encoder, n, e.Int) }

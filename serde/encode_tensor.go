@@ -19,20 +19,7 @@ func newEncoder(o Options) (*encoder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &encoder{Encoder: codec.NewEncoder(o.Threshold()), gen: g}, nil
-}
-
-// Write appends v, an *[Item] or a *[Tensor], to a message, for enginecore and its
-// peer: nobody else can import the type of e. All tensors must have their data.
-// modality stands in for an item that has none.
-func Write(e *codec.Encoder, g *pycompat.Generation, v Value, modality string) {
-	x := &encoder{Encoder: e, gen: g, whole: true}
-	switch v := v.(type) {
-	case *Item:
-		x.item(v, modality)
-	case *Tensor:
-		x.tensor(v)
-	}
+	return &encoder{Encoder: codec.NewEncoder(codec.Threshold(o.InlineThreshold)), gen: g}, nil
 }
 
 // tensor writes [dtype, shape, data].
@@ -64,7 +51,7 @@ func (e *encoder) tensor(t *Tensor) {
 
 // data writes the data of an elem. None is refused inside lists, where Python
 // raises too.
-func (e *encoder) data(d Data) {
+func (e *encoder) data(d any) {
 	if d == nil {
 		if len(e.path) > 0 {
 			e.Invalid("data", "None inside a list; vLLM allows it only as the whole data")
@@ -76,17 +63,19 @@ func (e *encoder) data(d Data) {
 	switch d := d.(type) {
 	case *Tensor:
 		e.tensor(d)
-	case Int:
+	case int:
 		e.Int(int64(d))
-	case Uint:
-		e.Uint(uint64(d))
-	case Float:
-		e.Float(float64(d))
-	case Bool:
-		e.Bool(bool(d))
-	case List:
-		if len(e.path) == MaxDepth {
-			e.Invalid("data", "lists are nested deeper than %d", MaxDepth)
+	case int64:
+		e.Int(d)
+	case uint64:
+		e.Uint(d)
+	case float64:
+		e.Float(d)
+	case bool:
+		e.Bool(d)
+	case []any:
+		if len(e.path) == codec.MaxDepth {
+			e.Invalid("data", "lists are nested deeper than %d", codec.MaxDepth)
 			return
 		}
 		e.Array(len(d))
@@ -99,5 +88,7 @@ func (e *encoder) data(d Data) {
 			}
 		}
 		e.path = e.path[:len(e.path)-1]
+	default:
+		e.Invalid("data", "a %T stands for nothing that an elem can have; Elem.Data lists the types", d)
 	}
 }

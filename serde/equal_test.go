@@ -21,16 +21,16 @@ func equalItem(t testing.TB, want, got *Item) {
 	}
 }
 
-func equalData(a, b Data) bool {
+func equalData(a, b any) bool {
 	switch a := a.(type) {
 	case *Tensor:
 		b, ok := b.(*Tensor)
 		return ok && equalTensor(a, b)
-	case Float:
-		b, ok := b.(Float)
-		return ok && math.Float64bits(float64(a)) == math.Float64bits(float64(b))
-	case List:
-		b, ok := b.(List)
+	case float64:
+		b, ok := b.(float64)
+		return ok && math.Float64bits(a) == math.Float64bits(b)
+	case []any:
+		b, ok := b.([]any)
 		if !ok || len(a) != len(b) {
 			return false
 		}

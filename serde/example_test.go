@@ -10,7 +10,7 @@ import (
 func ExampleNewPlan() {
 	item := &serde.Item{Elems: []serde.Elem{{
 		Key:   "pixel_values",
-		Data:  &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{2, 200}}, // no Data yet
+		Data:  &serde.Tensor{DType: "uint8", Shape: []int{2, 200}}, // no Data yet
 		Field: serde.FlatFromSizes(2),
 	}}}
 	plan, err := serde.NewPlan(item, serde.Options{})
@@ -18,12 +18,12 @@ func ExampleNewPlan() {
 		fmt.Println(err)
 		return
 	}
-	data := make([]byte, plan.DataLen()) // in a server: memory of the segment
+	data := make([]byte, plan.DataLen) // in a server: memory of the segment
 	if err := plan.CopyTo(data); err != nil {
 		fmt.Println(err)
 		return
 	}
-	for _, p := range plan.Tensors() {
+	for _, p := range plan.Tensors {
 		dst := data[p.Offset : p.Offset+p.Len : p.Offset+p.Len]
 		for i := range dst {
 			dst[i] = 7
@@ -31,7 +31,7 @@ func ExampleNewPlan() {
 		fmt.Println(p.Key, p.Len, "bytes, inline:", p.Inline)
 	}
 
-	meta, _, err := serde.ParseMetadata(plan.Metadata())
+	meta, _, err := serde.ParseMetadata(plan.Metadata)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -11,21 +11,21 @@ import (
 )
 
 func TestGoldenHandleParse(t *testing.T) {
-	one := func(d Data) Elem { return Elem{Key: keyAddress, Data: d} }
-	id := func(n int64) Elem { return Elem{Key: keyID, Data: Int(n)} }
-	sig := Elem{Key: keySignature, Data: List{Int(3)}}
-	tensor := func(n int) *Tensor { return &Tensor{DTypeFloat32, []int{n}, make([]byte, 4*n)} }
+	one := func(d any) Elem { return Elem{Key: keyAddress, Data: d} }
+	id := func(n int64) Elem { return Elem{Key: keyID, Data: n} }
+	sig := Elem{Key: keySignature, Data: []any{int64(3)}}
+	tensor := func(n int) *Tensor { return &Tensor{"float32", []int{n}, make([]byte, 4*n)} }
 	forms := map[string][]Elem{
-		"none":        {{Key: "x", Data: Int(1)}},
-		"no_id":       {one(Int(1))},
-		"no_sig":      {one(Int(1)), id(1)},
-		"ok":          {one(Int(1)), id(2), sig},
-		"float_addr":  {one(Float(1)), id(2), sig},
-		"bool_addr":   {one(Bool(true)), id(2), sig},
-		"neg":         {one(Int(-1)), id(2), sig},
-		"id2^32":      {one(Int(0)), id(1 << 32), sig},
+		"none":        {{Key: "x", Data: int64(1)}},
+		"no_id":       {one(int64(1))},
+		"no_sig":      {one(int64(1)), id(1)},
+		"ok":          {one(int64(1)), id(2), sig},
+		"float_addr":  {one(float64(1)), id(2), sig},
+		"bool_addr":   {one(true), id(2), sig},
+		"neg":         {one(int64(-1)), id(2), sig},
+		"id2^32":      {one(int64(0)), id(1 << 32), sig},
 		"tensor_addr": {one(tensor(1)), id(2), sig},
-		"sig_tensor":  {one(Int(1)), id(2), {Key: keySignature, Data: tensor(32)}},
+		"sig_tensor":  {one(int64(1)), id(2), {Key: keySignature, Data: tensor(32)}},
 	}
 	for _, f := range goldentest.Files(t, "signatures") {
 		f.Each(t, func(t *testing.T, g *pycompat.Generation) {

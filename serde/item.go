@@ -30,8 +30,12 @@ func (it *Item) Lookup(key string) (*Elem, bool) {
 
 // Elem is one named input and how a batch of it is put together.
 type Elem struct {
-	Key   string
-	Data  Data
+	Key string
+	// Data is nil (Python's None), a *[Tensor], a bool, an int64, a uint64 (for what
+	// an int64 can't hold), a float64, or a list: []any of these, nested at most 64
+	// deep. None is allowed only at the top, not inside a list. An encoder also
+	// takes an int, and refuses every other type; a decoder gives just these.
+	Data  any
 	Field Field
 }
 
@@ -78,20 +82,20 @@ type Field struct {
 	BatchSize int
 }
 
-// Slice is a Python slice.
-type Slice struct{ Start, Stop, Step Bound }
-
-// Bound is one bound of a [Slice]: N, or None when it is not Set.
-type Bound struct {
-	N   int64
-	Set bool
-}
-
-// At returns the bound n.
-func At(n int64) Bound { return Bound{N: n, Set: true} }
+// Slice is a Python slice. A nil bound is None.
+type Slice struct{ Start, Stop, Step *int64 }
 
 // Range returns the slice start:stop.
-func Range(start, stop int64) Slice { return Slice{Start: At(start), Stop: At(stop)} }
+func Range(start, stop int64) Slice { return Slice{Start: &start, Stop: &stop} }
+
+func (s Slice) clone() Slice {
+	for _, bound := range []**int64{&s.Start, &s.Stop, &s.Step} {
+		if *bound != nil {
+			*bound = new(**bound)
+		}
+	}
+	return s
+}
 
 // FlatFromSizes returns the flat field of a batch whose items take sizes[i]
 // entries each along the first dimension, as vLLM's flat_from_sizes makes it.
@@ -114,8 +118,12 @@ func (it *Item) clone() *Item {
 		e := &c.Elems[i]
 		e.Data = cloneData(e.Data)
 		e.Field.Slices = slices.Clone(e.Field.Slices)
-		for j, s := range e.Field.Slices {
-			e.Field.Slices[j] = slices.Clone(s)
+		for j, list := range e.Field.Slices {
+			list = slices.Clone(list)
+			for k, s := range list {
+				list[k] = s.clone()
+			}
+			e.Field.Slices[j] = list
 		}
 	}
 	return c

@@ -25,7 +25,7 @@ func writeItems(e *encoder, k []modalityItems) {
 		e.Text(m.Modality)
 		e.Array(len(m.Items))
 		for _, it := range m.Items {
-			e.item(it, m.Modality)
+			e.item(it)
 		}
 	}
 }
@@ -60,8 +60,8 @@ func TestGoldenItemsOfModalities(t *testing.T) {
 	for _, f := range goldentest.Files(t, "requests") {
 		f.Each(t, func(t *testing.T, g *pycompat.Generation) {
 			o := Options{Generation: g}
-			it := &Item{Elems: []Elem{{Key: "pixel_values", Data: &Tensor{DTypeFloat32, []int{2, 3}, floats(0, 1, 2, 3, 4, 5)}}}}
-			big := &Item{Elems: []Elem{{Key: "a", Data: &Tensor{DTypeUint8, []int{300}, make([]byte, 300)}}}}
+			it := &Item{Elems: []Elem{{Key: "pixel_values", Data: &Tensor{"float32", []int{2, 3}, floats(0, 1, 2, 3, 4, 5)}}}}
+			big := &Item{Elems: []Elem{{Key: "a", Data: &Tensor{"uint8", []int{300}, make([]byte, 300)}}}}
 			if g.ItemForm != pycompat.ItemMap {
 				it.Modality, big.Modality = "image", "image"
 			}

@@ -1,9 +1,6 @@
 package serde
 
-import (
-	"github.com/ringcache/ringcache/internal/codec"
-	"github.com/ringcache/ringcache/pycompat"
-)
+import "github.com/ringcache/ringcache/pycompat"
 
 // Options chooses the wire. The zero value is the newest known vLLM with its
 // default threshold.
@@ -17,12 +14,4 @@ type Options struct {
 	// an empty frame, and only 0-d ndarrays are inline
 	// (vllm/v1/serial_utils.py, 0.11.0 to 0.33.0). Decoders need none.
 	InlineThreshold int
-}
-
-// Threshold returns the size in bytes from which on a tensor gets a frame of its own.
-func (o Options) Threshold() int {
-	if o.InlineThreshold == 0 {
-		return codec.DefaultThreshold
-	}
-	return max(o.InlineThreshold, 0)
 }

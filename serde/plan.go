@@ -9,13 +9,19 @@ import (
 // Plan is a value encoded as far as possible without touching the bytes of its
 // tensors: main document, metadata and the place of every tensor. It keeps the
 // Data slices that the tensors had when it was made.
+//
+// The fields belong to the Plan and must not be changed.
 type Plan struct {
-	meta   []byte
-	main   []byte
-	aux    []span
-	places []Placement
-	size   int
-	full   bool
+	// Metadata is the metadata pickle, byte for byte CPython's.
+	Metadata []byte
+	// DataLen is the number of bytes of all frames, Python's nbytes.
+	DataLen int
+	// Tensors has the place of every tensor, in encoding order.
+	Tensors []Placement
+
+	main []byte
+	aux  []span
+	full bool
 }
 
 // span is one aux frame.
@@ -42,7 +48,7 @@ type Placement struct {
 
 // NewPlan validates v and lays it out. It allocates the main document and the
 // metadata, and copies only the tensors that lie inline. The error wraps
-// [ErrInvalid].
+// [fs.ErrInvalid].
 func NewPlan(v Value, o Options) (*Plan, error) {
 	if p, ok := v.(Pickle); ok {
 		return planPickle(p)
@@ -53,7 +59,7 @@ func NewPlan(v Value, o Options) (*Plan, error) {
 	}
 	switch v := v.(type) {
 	case *Item:
-		e.item(v, "")
+		e.item(v)
 	case *Tensor:
 		e.tensor(v)
 	default:
@@ -63,11 +69,11 @@ func NewPlan(v Value, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{main: frames[0], places: e.places, full: true}
+	p := &Plan{main: frames[0], Tensors: e.places, full: true}
 	m := Metadata{Type: v.typeName(), Lens: make([]int64, 1, len(frames))}
 	m.Lens[0] = int64(len(p.main))
-	for i := range p.places {
-		pl := &p.places[i]
+	for i := range p.Tensors {
+		pl := &p.Tensors[i]
 		p.full = p.full && !pl.hole
 		if pl.Inline {
 			continue
@@ -79,9 +85,9 @@ func NewPlan(v Value, o Options) (*Plan, error) {
 	if len(p.main) > math.MaxInt-e.AuxLen() {
 		return nil, codec.Invalid("value", "it has more bytes than an int can count")
 	}
-	p.size = len(p.main) + e.AuxLen()
-	m.NBytes = int64(p.size)
-	p.meta = AppendMetadata(nil, m)
+	p.DataLen = len(p.main) + e.AuxLen()
+	m.NBytes = int64(p.DataLen)
+	p.Metadata = AppendMetadata(nil, m)
 	return p, nil
 }
 
@@ -91,15 +97,8 @@ func planPickle(b Pickle) (*Plan, error) {
 		return nil, codec.Invalid("Pickle", "it is empty, which is no pickle")
 	}
 	m := Metadata{Type: typePickle, NBytes: int64(len(b))}
-	return &Plan{meta: AppendMetadata(nil, m), main: b, size: len(b), full: true}, nil
+	return &Plan{Metadata: AppendMetadata(nil, m), DataLen: len(b), main: b, full: true}, nil
 }
-
-// Metadata returns the metadata pickle, byte for byte CPython's. The slice
-// belongs to the Plan.
-func (p *Plan) Metadata() []byte { return p.meta }
-
-// DataLen returns the number of bytes of all frames, Python's nbytes.
-func (p *Plan) DataLen() int { return p.size }
 
 // Complete reports whether every tensor has its Data.
 func (p *Plan) Complete() bool { return p.full }
@@ -115,20 +114,16 @@ func (p *Plan) Frames() [][]byte {
 	return f
 }
 
-// Tensors returns the place of every tensor, in encoding order. The slice
-// belongs to the Plan.
-func (p *Plan) Tensors() []Placement { return p.places }
-
 // CopyTo writes all frames, one behind the other, to dst, which must be DataLen
 // bytes long. The bytes of tensors without Data are left as they are; the
 // caller fills them through dst, at the places that Tensors gives.
 func (p *Plan) CopyTo(dst []byte) error {
-	if len(dst) != p.size {
-		return codec.Invalid("value", "the destination has %d bytes, DataLen is %d", len(dst), p.size)
+	if len(dst) != p.DataLen {
+		return codec.Invalid("value", "the destination has %d bytes, DataLen is %d", len(dst), p.DataLen)
 	}
 	at := 0
-	for i := range p.places {
-		if pl := &p.places[i]; pl.Inline && pl.hole {
+	for i := range p.Tensors {
+		if pl := &p.Tensors[i]; pl.Inline && pl.hole {
 			copy(dst[at:], p.main[at:pl.Offset])
 			at = pl.Offset + pl.Len
 		}

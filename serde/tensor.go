@@ -20,10 +20,9 @@ type Tensor struct {
 }
 
 func (*Tensor) typeName() string { return typeTensor }
-func (*Tensor) isData()          {}
 
 // NBytes returns the length in bytes that dtype and shape ask for. The error
-// wraps [ErrInvalid].
+// wraps [fs.ErrInvalid].
 func (t *Tensor) NBytes() (int, error) {
 	n, problem := t.size()
 	if problem != "" {

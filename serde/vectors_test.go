@@ -3,11 +3,13 @@ package serde
 import (
 	"bytes"
 	"encoding/hex"
+	"io/fs"
 	"strings"
 	"testing"
 
-	"github.com/ringcache/ringcache/pycompat"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/pycompat"
 )
 
 // The vectors of the reference description, sections 11.2 and 11.3.
@@ -66,11 +68,11 @@ func TestVectorItems(t *testing.T) {
 		{"G1 keyed", "0.13.0", &Item{"image", g1}, "9184a86d6f64616c697479a5696d616765a36b6579a66669656c6431a46461746193a4696e7438910ac70a0300000000000000000000a56669656c6492a673686172656482ab6b6565705f6f6e5f637075c2aa62617463685f73697a6501"},
 		{"G1 positional", "0.11.0", &Item{"image", g1}, "9184a86d6f64616c697479a5696d616765a36b6579a66669656c6431a46461746193a4696e7438910ac70a0300000000000000000000a56669656c6492a673686172656401"},
 		{"G2", "0.33.0", NewAddressItem(Address{Address: 100, ID: 3}, ""), "82a76164647265737382a46461746164a56669656c6492a76261746368656481ab6b6565705f6f6e5f637075c2ac6d6f6e6f746f6e69635f696482a46461746103a56669656c6492a76261746368656481ab6b6565705f6f6e5f637075c2"},
-		{"G4", "0.33.0", &Item{Elems: []Elem{{Key: "dummy", Data: zeros(DTypeUint8, 512), Field: Field{Kind: Shared, BatchSize: 1}}}}, "81a564756d6d7982a46461746193a575696e743891cd020001a56669656c6492a673686172656482ab6b6565705f6f6e5f637075c2aa62617463685f73697a6501"},
-		{"G5", "0.33.0", &Item{Elems: []Elem{{Key: "p", Data: &Tensor{DTypeInt64, []int{3}, unhex(t, "010000000000000002000000000000000300000000000000")}, Field: FlatFromSizes(3, 4)}}}, "81a17082a46461746193a5696e7436349103c71803010000000000000002000000000000000300000000000000a56669656c6492a4666c617483ab6b6565705f6f6e5f637075c2a6736c696365739291930003c091930307c0a364696d00"},
+		{"G4", "0.33.0", &Item{Elems: []Elem{{Key: "dummy", Data: zeros("uint8", 512), Field: Field{Kind: Shared, BatchSize: 1}}}}, "81a564756d6d7982a46461746193a575696e743891cd020001a56669656c6492a673686172656482ab6b6565705f6f6e5f637075c2aa62617463685f73697a6501"},
+		{"G5", "0.33.0", &Item{Elems: []Elem{{Key: "p", Data: &Tensor{"int64", []int{3}, unhex(t, "010000000000000002000000000000000300000000000000")}, Field: FlatFromSizes(3, 4)}}}, "81a17082a46461746193a5696e7436349103c71803010000000000000002000000000000000300000000000000a56669656c6492a4666c617483ab6b6565705f6f6e5f637075c2a6736c696365739291930003c091930307c0a364696d00"},
 		{"G6", "0.33.0", &Item{Elems: []Elem{{Key: "a"}}}, "81a16182a464617461c0a56669656c6492a76261746368656481ab6b6565705f6f6e5f637075c2"},
-		{"G7", "0.33.0", &Item{Elems: []Elem{{Key: "n", Data: List{&Tensor{DTypeInt64, []int{}, unhex(t, "0700000000000000")}, Float(1.5), List{Int(2)}}}}}, "81a16e82a4646174619393a5696e74363490d7030700000000000000cb3ff80000000000009102a56669656c6492a76261746368656481ab6b6565705f6f6e5f637075c2"},
-		{"G8", "0.33.0", &Item{Elems: []Elem{{Key: "e", Data: zeros(DTypeFloat32, 0, 4)}}}, "81a16582a46461746193a7666c6f61743332920004c70003a56669656c6492a76261746368656481ab6b6565705f6f6e5f637075c2"},
+		{"G7", "0.33.0", &Item{Elems: []Elem{{Key: "n", Data: []any{&Tensor{"int64", []int{}, unhex(t, "0700000000000000")}, float64(1.5), []any{int64(2)}}}}}, "81a16e82a4646174619393a5696e74363490d7030700000000000000cb3ff80000000000009102a56669656c6492a76261746368656481ab6b6565705f6f6e5f637075c2"},
+		{"G8", "0.33.0", &Item{Elems: []Elem{{Key: "e", Data: zeros("float32", 0, 4)}}}, "81a16582a46461746193a7666c6f61743332920004c70003a56669656c6492a76261746368656481ab6b6565705f6f6e5f637075c2"},
 	} {
 		o := generation(t, c.vllm)
 		p, err := NewPlan(c.it, o)
@@ -83,12 +85,12 @@ func TestVectorItems(t *testing.T) {
 
 	// G9: a map whose value is a list of KwargsItems, of vLLM's own test.
 	k := []modalityItems{
-		{"audio", []*Item{{Elems: []Elem{{Key: "a0", Data: zeros(DTypeBFloat16, 1000)}}}}},
-		{"video", []*Item{{Elems: []Elem{{Key: "v0", Data: List{zeros("int8", 1000), zeros("int8", 1000), zeros("int8", 1000), zeros("int8", 1000)},
-			Field: flat(0, []Slice{{At(1), At(2), At(3)}, {At(4), At(5), At(6)}}, []Slice{{Bound{}, At(2), Bound{}}})}}}}},
+		{"audio", []*Item{{Elems: []Elem{{Key: "a0", Data: zeros("bfloat16", 1000)}}}}},
+		{"video", []*Item{{Elems: []Elem{{Key: "v0", Data: []any{zeros("int8", 1000), zeros("int8", 1000), zeros("int8", 1000), zeros("int8", 1000)},
+			Field: flat(0, []Slice{{new(int64(1)), new(int64(2)), new(int64(3))}, {new(int64(4)), new(int64(5)), new(int64(6))}}, []Slice{{nil, new(int64(2)), nil}})}}}}},
 		{"image", []*Item{{Elems: []Elem{
-			{Key: "i0", Data: zeros(DTypeInt32, 1000), Field: Field{Kind: Shared, BatchSize: 4}},
-			{Key: "i1", Data: zeros(DTypeInt32, 1000), Field: Field{Kind: Flat, Dim: 2, Slices: [][]Slice{{{At(1), At(2), At(3)}}, {{At(4), At(5), At(6)}}}}},
+			{Key: "i0", Data: zeros("int32", 1000), Field: Field{Kind: Shared, BatchSize: 4}},
+			{Key: "i1", Data: zeros("int32", 1000), Field: Field{Kind: Flat, Dim: 2, Slices: [][]Slice{{{new(int64(1)), new(int64(2)), new(int64(3))}}, {{new(int64(4)), new(int64(5)), new(int64(6))}}}}},
 		}}}},
 	}
 	e, err := newEncoder(Options{})
@@ -128,26 +130,44 @@ func TestVectorAddressLengths(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, Address{Address: 1<<64 - 1, ID: 7}, a)
 		_, err = EncodeAddress(Address{1, 2, sig}, "image", o)
-		require.ErrorIs(t, err, ErrInvalid)
-		_, _, err = ParseAddress(&Item{Elems: []Elem{{Key: "address", Data: Float(1)}, {Key: "monotonic_id", Data: Int(1)}}}, o)
-		require.ErrorIs(t, err, ErrCorrupt)
-		_, _, err = ParseAddress(&Item{Elems: []Elem{{Key: "address", Data: Int(1)}}}, o)
-		require.ErrorIs(t, err, ErrCorrupt)
+		require.ErrorIs(t, err, fs.ErrInvalid)
+		require.ErrorContains(t, err, "address item: vLLM "+o.Generation.Version+" does not know signatures; leave it nil")
+		_, _, err = ParseAddress(&Item{Elems: []Elem{{Key: "address", Data: float64(1)}, {Key: "monotonic_id", Data: int64(1)}}}, o)
+		corrupt(t, err, `address item, elem "address": got something else, want an integer from 0 to 2^64-1`)
+		_, _, err = ParseAddress(&Item{Elems: []Elem{{Key: "address", Data: int64(1)}}}, o)
+		corrupt(t, err, `address item, elem "monotonic_id": got something else, want an elem`)
 	}
 	_, err = EncodeAddress(Address{Address: 1}, "", Options{})
-	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorIs(t, err, fs.ErrInvalid)
+	require.ErrorContains(t, err, "address item: the signature has 0 bytes, vLLM "+pycompat.Newest().Version+" needs 32")
+	for _, elems := range [][]Elem{
+		{{Key: "address", Data: int64(1)}, {Key: "monotonic_id", Data: int64(1)}},
+		{{Key: "address", Data: int64(1)}, {Key: "signature", Data: []any{}}},
+		{{Key: "address", Data: 1.5}, {Key: "monotonic_id", Data: int64(1)}, {Key: "signature", Data: []any{}}},
+		{{Key: "address", Data: int64(1)}, {Key: "monotonic_id", Data: true}, {Key: "signature", Data: []any{}}},
+		{{Key: "address", Data: int64(1)}, {Key: "monotonic_id", Data: int64(1)}, {Key: "signature", Data: int64(1)}},
+	} {
+		_, ok, err := ParseAddress(&Item{Elems: elems}, Options{})
+		require.True(t, ok, "it claims to be an address")
+		require.ErrorIs(t, err, ErrBadSignature)
+		text := "Invalid SHM handle signature for cache key."
+		if len(elems) == 2 {
+			text = "Missing SHM handle signature for cache key."
+		}
+		corrupt(t, err, text)
+	}
 	// A list that is no signature must come out present, but of a wrong length.
-	for _, l := range []List{{}, {Int(1)}, make(List, 33), {Bool(true)}, {Int(256)}, {Float(1)}} {
+	for _, l := range [][]any{{}, {int64(1)}, make([]any, 33), {true}, {int64(256)}, {float64(1)}} {
 		for i := range l {
 			if l[i] == nil {
-				l[i] = Int(i)
+				l[i] = int64(i)
 			}
 		}
-		a, ok, err := ParseAddress(&Item{Elems: []Elem{{Key: "address", Data: Int(1)}, {Key: "monotonic_id", Data: Int(1)}, {Key: "signature", Data: l}}}, Options{})
+		a, ok, err := ParseAddress(&Item{Elems: []Elem{{Key: "address", Data: int64(1)}, {Key: "monotonic_id", Data: int64(1)}, {Key: "signature", Data: l}}}, Options{})
 		require.NoError(t, err)
 		require.True(t, ok)
 		require.NotNil(t, a.Signature)
-		require.NotEqual(t, SignatureLen, len(a.Signature))
+		require.NotEqual(t, signatureLen, len(a.Signature))
 	}
 }
 

@@ -49,7 +49,7 @@ func newBench(size int, policy string) (*bench, error) {
 		return nil, errors.Join(err, w.Close())
 	}
 	b := &bench{w: w, r: r, item: &serde.Item{Elems: []serde.Elem{{
-		Key: "pixel_values", Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{size}, Data: data},
+		Key: "pixel_values", Data: &serde.Tensor{DType: "uint8", Shape: []int{size}, Data: data},
 	}}}}
 	for range 2 * ring / (size + 4096) {
 		if _, err := b.put(1); err != nil {

@@ -8,12 +8,10 @@ package enginetest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/ringcache/ringcache/engine/enginetest/wire"
-	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/lrusync/upstream"
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/pycompat"
@@ -50,8 +48,7 @@ type Options struct {
 type Engine struct {
 	o       Options
 	wire    *wire.Codec
-	hs      *Peer
-	in, out *Peer
+	sockets sockets
 	workers []*objstore.Reader
 	mirror  *upstream.ReceiverCache[*serde.Item]
 	wait    sync.WaitGroup
@@ -61,14 +58,35 @@ type Engine struct {
 	queue   []work
 	running []*request
 	aborted map[string]bool
-	held    bool
-	silent  bool
 	ended   bool
 	fatal   error
-	seen    []*wire.Request
-	calls   []string
-	aborts  []string
-	refuse  map[string]bool
+	orders  orders
+	arrived arrived
+}
+
+// sockets are the connections to the frontend, nil before they are made.
+type sockets struct{ handshake, in, out *Peer }
+
+func (s *sockets) close() {
+	for _, p := range []*Peer{s.handshake, s.in, s.out} {
+		if p != nil {
+			p.Close()
+		}
+	}
+}
+
+// orders are what a test has the engine do.
+type orders struct {
+	held   bool            // the loop waits
+	silent bool            // nothing is answered
+	refuse map[string]bool // these methods fail
+}
+
+// arrived is what the frontend sent, in its order.
+type arrived struct {
+	requests []*wire.Request
+	calls    []string // their methods
+	aborts   []string // ids
 }
 
 // work is what the loop does next: a request, or a call.
@@ -86,138 +104,10 @@ type request struct {
 	read  bool // its items were
 }
 
-// Start connects to a frontend, and returns when the answer has come with the addresses of
-// the sockets: the engine is about to become ready then.
-func Start(ctx context.Context, o Options) (*Engine, error) {
-	var err error
-	if o.Generation, err = pycompat.Resolve(o.Generation); err != nil {
-		return nil, err
-	}
-	o.Workers, o.MaxNumSeqs = max(o.Workers, 1), max(o.MaxNumSeqs, 1)
-	if o.MaxModelLen == 0 {
-		o.MaxModelLen = 1 << 22
-	}
-	if o.Identity == "" {
-		o.Identity = "\x00\x00"
-	}
-	c, err := wire.New(serde.Options{Generation: o.Generation})
-	if err != nil {
-		return nil, err
-	}
-	e := &Engine{o: o, wire: c, aborted: map[string]bool{}}
-	e.changed = sync.NewCond(&e.mu)
-	if err := e.connect(ctx); err != nil {
-		e.Kill()
-		return nil, err
-	}
-	return e, nil
-}
-
-func (e *Engine) connect(ctx context.Context) error {
-	init, err := again(ctx, func() (*enginecore.Init, error) { return e.hello(ctx) })
-	if err != nil {
-		return fmt.Errorf("enginetest: no answer to HELLO: %w", errors.Join(err, ctx.Err()))
-	}
-	if err := e.attach(); err != nil {
-		return err
-	}
-	if e.in, err = again(ctx, func() (*Peer, error) { return Dealer(ctx, init.Inputs[0], e.o.Identity) }); err != nil {
-		return err
-	}
-	if e.out, err = again(ctx, func() (*Peer, error) { return Push(ctx, init.Outputs[0]) }); err != nil {
-		return err
-	}
-	ready := &enginecore.Ready{
-		VLLMVersion: e.o.Generation.Version, WorldSize: e.o.Workers, MaxModelLen: e.o.MaxModelLen, MaxNumSeqs: e.o.MaxNumSeqs,
-		MaxNumBatchedTokens: 512, DType: "float32", DataParallelSize: 1, TensorParallelSize: e.o.Workers, PipelineParallelSize: 1,
-	}
-	if e.o.Ready != nil {
-		e.o.Ready(ready)
-	}
-	b, err := e.wire.EncodeReady(ready)
-	if err != nil {
-		return err
-	}
-	if err := e.in.Send(b); err != nil {
-		return err
-	}
-	if err := e.greet(enginecore.StatusReady); err != nil {
-		return err
-	}
-	e.wait.Go(e.receive)
-	e.wait.Go(e.loop)
-	return nil
-}
-
-// errTurnedAway means that the frontend closed a connection.
-var errTurnedAway = errors.New("enginetest: the frontend closed the connection")
-
-// again connects until the frontend does not turn the connection away, as libzmq does:
-// under load a greeting may come too late.
-func again[T any](ctx context.Context, connect func() (T, error)) (T, error) {
-	for {
-		v, err := connect()
-		if !errors.Is(err, errTurnedAway) || ctx.Err() != nil {
-			return v, err
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// hello sends the hello and returns the answer.
-func (e *Engine) hello(ctx context.Context) (init *enginecore.Init, err error) {
-	if e.hs, err = Dealer(ctx, e.o.Handshake, e.o.Identity); err != nil {
-		return nil, err
-	}
-	stop := context.AfterFunc(ctx, func() { e.hs.Close() })
-	var m [][]byte
-	if err = e.greet(enginecore.StatusHello); err == nil {
-		m, err = e.hs.Recv()
-	}
-	if !stop() || err != nil {
-		e.hs.Close()
-		return nil, fmt.Errorf("%w: %w", errTurnedAway, err)
-	}
-	return wire.DecodeInit(m[0])
-}
-
-func (e *Engine) greet(status string) error {
-	b, err := wire.EncodeHandshake(&enginecore.Handshake{Status: status, Headless: true})
-	if err != nil {
-		return err
-	}
-	return e.hs.Send(b)
-}
-
-// attach is what workers do when they start.
-func (e *Engine) attach() (err error) {
-	if e.o.Mirror > 0 {
-		e.mirror, err = upstream.NewReceiverCache[*serde.Item](lrusync.Options{Capacity: e.o.Mirror, Generation: e.o.Generation})
-		return err
-	}
-	if e.o.Segment == "" {
-		return nil
-	}
-	for range e.o.Workers {
-		r, err := objstore.Open(e.o.Segment, objstore.ReaderOptions{
-			RingSize: e.o.RingSize, Readers: e.o.Workers, Generation: e.o.Generation, Dir: e.o.Dir, SidecarLock: true,
-		})
-		if err != nil {
-			return err
-		}
-		e.workers = append(e.workers, r)
-	}
-	return nil
-}
-
 // Kill ends the engine as SIGKILL does: nothing more is sent. Killing twice is
 // fine.
 func (e *Engine) Kill() {
-	for _, p := range []*Peer{e.hs, e.in, e.out} {
-		if p != nil {
-			p.Close() // first: who holds mu may wait for the frontend
-		}
-	}
+	e.sockets.close() // first: who holds mu may wait for the frontend
 	e.mu.Lock()
 	e.ended = true
 	e.changed.Broadcast()
@@ -240,7 +130,7 @@ func (e *Engine) Die() {
 func (e *Engine) die(err error) {
 	if e.fatal == nil {
 		e.fatal = err
-		_ = e.out.Send([]byte(wire.EngineDead))
+		_ = e.sockets.out.Send([]byte(wire.EngineDead))
 	}
 	e.ended = true
 	e.changed.Broadcast()
@@ -258,7 +148,7 @@ func (e *Engine) Fatal() error {
 func (e *Engine) Hold(held bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.held = held
+	e.orders.held = held
 	e.changed.Broadcast()
 }
 
@@ -266,7 +156,7 @@ func (e *Engine) Hold(held bool) {
 func (e *Engine) Deafen() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.silent = true
+	e.orders.silent = true
 }
 
 // Forget empties the mirror behind the frontend's back.
@@ -277,31 +167,31 @@ func (e *Engine) Forget() { e.mirror.Clear() }
 func (e *Engine) Requests() []*wire.Request {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return append([]*wire.Request{}, e.seen...)
+	return append([]*wire.Request{}, e.arrived.requests...)
 }
 
 // Calls returns the methods that were called, in their order.
 func (e *Engine) Calls() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return append([]string{}, e.calls...)
+	return append([]string{}, e.arrived.calls...)
 }
 
 // Aborts returns the ids that were aborted, in their order.
 func (e *Engine) Aborts() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return append([]string{}, e.aborts...)
+	return append([]string{}, e.arrived.aborts...)
 }
 
 // Refuse has the engine answer calls of a method with a failure.
 func (e *Engine) Refuse(method string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.refuse == nil {
-		e.refuse = map[string]bool{}
+	if e.orders.refuse == nil {
+		e.orders.refuse = map[string]bool{}
 	}
-	e.refuse[method] = true
+	e.orders.refuse[method] = true
 }
 
 // Wait waits until cond is true, or ctx ends.

@@ -25,7 +25,7 @@ const defaultTokens = 16
 // deaf.
 func (e *Engine) receive() {
 	for {
-		m, err := e.in.Recv()
+		m, err := e.sockets.in.Recv()
 		if err != nil {
 			return
 		}
@@ -33,7 +33,7 @@ func (e *Engine) receive() {
 			e.mu.Lock()
 			e.fatal = fmt.Errorf("enginetest: the input thread died: %w", err)
 			e.mu.Unlock()
-			e.in.Close()
+			e.sockets.in.Close()
 			return
 		}
 	}
@@ -51,7 +51,7 @@ func (e *Engine) take(frames [][]byte) error {
 		e.mu.Lock()
 		for _, id := range m {
 			e.aborted[id] = true
-			e.aborts = append(e.aborts, id)
+			e.arrived.aborts = append(e.arrived.aborts, id)
 		}
 		e.mu.Unlock()
 	case *enginecore.Call:
@@ -70,7 +70,7 @@ func (e *Engine) enqueue(w work) {
 // add takes a request, after the mirror has replaced what it keeps.
 func (e *Engine) add(r *wire.Request) error {
 	e.mu.Lock()
-	e.seen = append(e.seen, r)
+	e.arrived.requests = append(e.arrived.requests, r)
 	e.mu.Unlock()
 	if e.mirror != nil {
 		fs := make([]lrusync.Feature[*serde.Item], len(r.Features))
@@ -110,7 +110,7 @@ func (e *Engine) loop() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for {
-		for !e.ended && (e.held || len(e.queue) == 0 && len(e.running) == 0) {
+		for !e.ended && (e.orders.held || len(e.queue) == 0 && len(e.running) == 0) {
 			e.changed.Wait()
 		}
 		if e.ended {
@@ -160,7 +160,7 @@ func (e *Engine) step() {
 		out.Outputs = append(out.Outputs, o)
 	}
 	e.running = slices.DeleteFunc(e.running, func(r *request) bool { return r.made == r.max })
-	if len(out.Outputs) > 0 && !e.silent {
+	if len(out.Outputs) > 0 && !e.orders.silent {
 		e.send(&out)
 	}
 }
@@ -230,13 +230,13 @@ func next(state uint64) uint64  { return state*6364136223846793005 + 14426950408
 func token(state uint64) uint32 { return uint32(state>>32) % Vocabulary }
 
 func (e *Engine) call(c *enginecore.Call) {
-	e.calls = append(e.calls, c.Method)
-	if e.silent {
+	e.arrived.calls = append(e.arrived.calls, c.Method)
+	if e.orders.silent {
 		return
 	}
 	u := &enginecore.Answer{CallID: c.ID}
 	method := c.Method
-	if e.refuse[method] {
+	if e.orders.refuse[method] {
 		method = ""
 	}
 	switch method {
@@ -261,5 +261,5 @@ func (e *Engine) send(o *enginecore.Outputs) {
 	if err != nil {
 		panic(err) // what it makes can be encoded
 	}
-	_ = e.out.Send(f...) // the frontend may have gone
+	_ = e.sockets.out.Send(f...) // the frontend may have gone
 }

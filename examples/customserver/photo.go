@@ -67,7 +67,7 @@ func (p photo) produce(ctx context.Context, b *mmcache.Builder) error {
 	}
 	if err := b.Layout(&serde.Item{Modality: "image", Elems: []serde.Elem{{
 		Key:  "pixel_values",
-		Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{p.size.Y, p.size.X, channels}},
+		Data: &serde.Tensor{DType: "uint8", Shape: []int{p.size.Y, p.size.X, channels}},
 	}}}, updates(p.size)); err != nil {
 		return err
 	}

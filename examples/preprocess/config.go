@@ -72,8 +72,8 @@ func Open(dir string, o Options) (Processor, error) {
 func open(dir string, o Options) (Processor, error) {
 	switch o.DType {
 	case "":
-		o.DType = serde.DTypeFloat32
-	case serde.DTypeFloat32, serde.DTypeBFloat16, serde.DTypeFloat16:
+		o.DType = "float32"
+	case "float32", "bfloat16", "float16":
 	default:
 		return nil, fmt.Errorf("dtype %q is not supported; use float32, bfloat16 or float16", o.DType)
 	}
@@ -206,7 +206,7 @@ var (
 func (s settings) values(dtype serde.DType, raw bool) (*pixelValues, error) {
 	rescale, normalize := or(s.Rescale, true) && !raw, or(s.Normalize, true) && !raw
 	if !rescale && !normalize {
-		dtype = serde.DTypeUint8
+		dtype = "uint8"
 	}
 	v := &pixelValues{dtype: dtype, size: dtype.ItemSize()}
 	mean, std, factor := s.Mean, s.Std, or(s.Factor, 1.0/255)
@@ -248,11 +248,11 @@ func (s settings) values(dtype serde.DType, raw bool) (*pixelValues, error) {
 func encode(x float32, dtype serde.DType) (out [4]byte) {
 	bits := math.Float32bits(x)
 	switch dtype {
-	case serde.DTypeUint8:
+	case "uint8":
 		bits = uint32(x)
-	case serde.DTypeBFloat16:
+	case "bfloat16":
 		bits = (bits + 0x7fff + bits>>16&1) >> 16 // to the nearest, ties to even
-	case serde.DTypeFloat16:
+	case "float16":
 		bits = uint32(float16(x))
 	}
 	for i := range out {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringcache/ringcache/serde"
 )
 
 // modelDir copies a model, with one replacement.
@@ -62,7 +61,7 @@ func TestOpenErrors(t *testing.T) {
 		require.ErrorIs(t, err, ErrModel, c.text)
 		require.ErrorContains(t, err, c.text)
 	}
-	_, err := Open(filepath.Join("testdata", "models", "llava-56"), Options{DType: serde.DTypeFloat64})
+	_, err := Open(filepath.Join("testdata", "models", "llava-56"), Options{DType: "float64"})
 	require.ErrorContains(t, err, "use float32, bfloat16 or float16")
 }
 
@@ -78,7 +77,7 @@ func TestOpenDefaults(t *testing.T) {
 	require.NoError(t, err)
 	q := p.(*qwenProcessor)
 	require.Equal(t, []int{14, 2, 2, 3136, 1003520}, []int{q.patch, q.merge, q.frames, q.minPixels, q.maxPixels})
-	require.Equal(t, serde.DTypeFloat32, q.values.dtype)
+	require.EqualValues(t, "float32", q.values.dtype)
 
 	write("config.json", `{"model_type": "llava", "vision_config": {"image_size": 224, "patch_size": 14}, "vision_feature_select_strategy": "full"}`)
 	write("preprocessor_config.json", `{"feature_extractor_type": "CLIPFeatureExtractor", "size": 224, "crop_size": 224}`)
@@ -99,7 +98,7 @@ func TestFloats(t *testing.T) {
 		require.Equal(t, want, float16(x), "%v", x)
 	}
 	for x, want := range map[float32]uint16{0: 0, 1: 0x3f80, -1.5: 0xbfc0, 1 + 1./256: 0x3f80, 1 + 3./256: 0x3f82, 1.005: 0x3f81} {
-		b := encode(x, serde.DTypeBFloat16)
+		b := encode(x, "bfloat16")
 		require.Equal(t, want, binary.LittleEndian.Uint16(b[:]), "%v", x)
 	}
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/objstore"
-	"github.com/ringcache/ringcache/serde"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -159,7 +158,7 @@ func TestPatches(t *testing.T) {
 func TestLayout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := image.Pt(rapid.IntRange(1, 9000).Draw(t, "w"), rapid.IntRange(1, 9000).Draw(t, "h"))
-		p := &qwenProcessor{patch: 14, merge: 2, frames: 2, minPixels: 3136, maxPixels: 1003520, values: &pixelValues{dtype: serde.DTypeUint8, size: 1}}
+		p := &qwenProcessor{patch: 14, merge: 2, frames: 2, minPixels: 3136, maxPixels: 1003520, values: &pixelValues{dtype: "uint8", size: 1}}
 		l, err := p.Layout(size)
 		if max(size.X, size.Y) > 200*min(size.X, size.Y) {
 			require.ErrorIs(t, err, ErrImage)

@@ -110,7 +110,7 @@ func (p *qwenProcessor) Layout(size image.Point) (Layout, error) {
 	return Layout{
 		Item: &serde.Item{Modality: "image", Elems: []serde.Elem{{
 			Key:   "image_grid_thw",
-			Data:  &serde.Tensor{DType: serde.DTypeInt64, Shape: []int{len(grid)}},
+			Data:  &serde.Tensor{DType: "int64", Shape: []int{len(grid)}},
 			Field: serde.Field{Kind: serde.Batched, KeepOnCPU: true},
 		}, {
 			Key:   "pixel_values",

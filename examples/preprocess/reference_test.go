@@ -27,12 +27,12 @@ var runs = map[string]struct {
 	options Options
 }{
 	"llava-56":                     {"llava-56", Options{}},
-	"llava-56-bfloat16":            {"llava-56", Options{DType: serde.DTypeBFloat16}},
-	"llava-56-float16":             {"llava-56", Options{DType: serde.DTypeFloat16}},
+	"llava-56-bfloat16":            {"llava-56", Options{DType: "bfloat16"}},
+	"llava-56-float16":             {"llava-56", Options{DType: "float16"}},
 	"llava-336":                    {"llava-336", Options{}},
 	"qwen2-vl":                     {"qwen2-vl", Options{}},
 	"qwen2-vl-normalized":          {"qwen2-vl", Options{Normalize: true}},
-	"qwen2-vl-normalized-bfloat16": {"qwen2-vl", Options{Normalize: true, DType: serde.DTypeBFloat16}},
+	"qwen2-vl-normalized-bfloat16": {"qwen2-vl", Options{Normalize: true, DType: "bfloat16"}},
 	"qwen2.5-vl":                   {"qwen2.5-vl", Options{}},
 }
 

@@ -30,10 +30,9 @@ type Decoder struct {
 	doc    []byte
 	r      bytes.Reader
 	mp     *msgpack.Decoder
-	frames [][]byte
-	used   []bool // frames that an array has taken
-	budget int    // entries that may still be allocated ahead of being read
-	cost   int    // see Charge
+	frames [][]byte // nil for those that an array has taken
+	budget int      // entries that may still be allocated ahead of being read
+	cost   int      // see Charge
 }
 
 // Decode reads a document that holds one value and nothing else, all of whose
@@ -51,25 +50,67 @@ func Decode[T any](frames [][]byte, read func(*Decoder) (T, error)) (v T, err er
 
 // DecodeUnguarded is Decode behind its guard, for tests of what happens where a
 // document changes behind the guard's back.
-func DecodeUnguarded[T any](f [][]byte, read func(*Decoder) (T, error)) (v T, err error) {
-	d := &Decoder{doc: f[0], frames: f, used: make([]bool, len(f)), budget: len(f[0])}
-	d.r.Reset(d.doc)
-	d.mp = msgpack.GetDecoder()
-	d.mp.Reset(&d.r)
-	defer msgpack.PutDecoder(d.mp)
-	got, err := read(d)
+func DecodeUnguarded[T any](frames [][]byte, read func(*Decoder) (T, error)) (v T, err error) {
+	own := make([][]byte, len(frames))
+	for i, f := range frames {
+		if own[i] = f; f == nil {
+			own[i] = []byte{}
+		}
+	}
+	d := &Decoder{doc: own[0], frames: own, budget: len(own[0])}
+	got, err := run(d, 0, read)
 	if err != nil {
 		return v, err
 	}
 	if n := d.r.Len(); n > 0 {
 		return v, d.Corrupt("main document", "its end", fmt.Sprintf("%d more bytes", n))
 	}
-	for i := 1; i < len(d.used); i++ {
-		if !d.used[i] && !d.AnyFrames {
+	for i := 1; i < len(own); i++ {
+		if own[i] != nil && !d.AnyFrames {
 			return v, &CorruptError{What: "frames", Offset: -1, Want: "a tensor for each", Got: fmt.Sprintf("none for frame %d", i)}
 		}
 	}
 	return got, nil
+}
+
+// DecodePart reads the one value that begins at a position of the main document, and
+// returns the position behind it. A frame that an array takes becomes nil in frames,
+// and one that is nil can't be taken.
+func DecodePart[T any](frames [][]byte, at int, read func(*Decoder) (T, error)) (v T, end int, err error) {
+	if len(frames) == 0 {
+		return v, 0, &CorruptError{What: "frames", Offset: -1, Want: "a main document", Got: "none"}
+	}
+	if end, err = msgpackguard.Next(frames[0], at, guardLimits); err != nil {
+		ge := err.(*msgpackguard.Error)
+		return v, 0, &CorruptError{What: "main document", Offset: ge.Offset, Want: "a MessagePack value", Got: ge.Problem}
+	}
+	d := &Decoder{doc: frames[0][:end], frames: frames, budget: end - at}
+	got, err := run(d, at, read)
+	if err != nil {
+		return v, 0, err
+	}
+	if n := d.r.Len(); n > 0 {
+		return v, 0, d.Corrupt("value", "its end", fmt.Sprintf("%d more bytes", n))
+	}
+	return got, end, nil
+}
+
+func run[T any](d *Decoder, at int, read func(*Decoder) (T, error)) (T, error) {
+	d.r.Reset(d.doc)
+	d.Seek(at)
+	d.mp = msgpack.GetDecoder()
+	d.mp.Reset(&d.r)
+	defer msgpack.PutDecoder(d.mp)
+	return read(d)
+}
+
+// Splice reads a value by a function that takes frames as [DecodePart] does.
+func (d *Decoder) Splice(read func(frames [][]byte, at int) (end int, err error)) error {
+	end, err := read(d.frames, d.Pos())
+	if err == nil {
+		d.Seek(end)
+	}
+	return err
 }
 
 // Pos returns the position in the document.

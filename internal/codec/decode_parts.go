@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/ringcache/ringcache/internal/msgpackguard"
+	"github.com/ringcache/ringcache/internal/shapes"
 )
 
 // Shape reads the shape of an array.
@@ -23,6 +24,19 @@ func (d *Decoder) Shape() ([]int, error) {
 		}
 	}
 	return shape, nil
+}
+
+// Tensor reads what follows the dtype of a tensor: its shape, and its bytes.
+func (d *Decoder) Tensor(itemSize int) (shape []int, data []byte, err error) {
+	if shape, err = d.Shape(); err != nil {
+		return nil, nil, err
+	}
+	want, fits := shapes.Bytes(shape, itemSize)
+	if !fits {
+		return nil, nil, d.Corrupt("shape", "a tensor that fits in memory", fmt.Sprint(shape))
+	}
+	data, err = d.Payload("tensor", want)
+	return shape, data, err
 }
 
 // Payload reads the bytes of a tensor or ndarray: raw bytes in the document, or
@@ -56,11 +70,10 @@ func (d *Decoder) Payload(what string, want int) ([]byte, error) {
 		if i < 1 || i >= int64(len(d.frames)) {
 			return nil, d.Corrupt(what, fmt.Sprintf("the index of one of %d frames", len(d.frames)-1), fmt.Sprint(i))
 		}
-		if d.used[i] {
+		if data = d.frames[i]; data == nil {
 			return nil, d.Corrupt(what, "a frame of its own", fmt.Sprintf("frame %d again", i))
 		}
-		d.used[i] = true
-		data = d.frames[i]
+		d.frames[i] = nil
 		data = data[:len(data):len(data)]
 	case KindMap:
 		return nil, &UnsupportedError{fmt.Sprintf("serde: %s was sent out of band, which only Python peers can do; "+

@@ -34,6 +34,34 @@ func NewEncoder(threshold int) *Encoder {
 	return e
 }
 
+// Append returns an Encoder that appends to a document and the frames behind it.
+func Append(frames [][]byte, threshold int) *Encoder {
+	e := &Encoder{threshold: threshold}
+	e.mp = msgpack.NewEncoder(&e.buf)
+	e.resume(frames)
+	return e
+}
+
+func (e *Encoder) resume(frames [][]byte) {
+	e.buf, e.aux, e.auxLen = *bytes.NewBuffer(frames[0]), frames[1:], 0
+	for _, f := range e.aux {
+		e.auxLen += len(f)
+	}
+}
+
+// Splice writes a value by a function that appends to frames.
+func (e *Encoder) Splice(write func(frames [][]byte) ([][]byte, error)) {
+	frames, err := e.Frames()
+	if err == nil {
+		frames, err = write(frames)
+	}
+	if err != nil {
+		e.Fail(err)
+		return
+	}
+	e.resume(frames)
+}
+
 // Fail records an error if it is the first.
 func (e *Encoder) Fail(err error) {
 	if e.err == nil && err != nil {

@@ -15,6 +15,15 @@ const (
 // DefaultThreshold is vLLM's VLLM_MSGPACK_ZERO_COPY_THRESHOLD, in bytes.
 const DefaultThreshold = 256
 
+// Threshold returns the size in bytes from which on an array gets a frame of its own,
+// by an InlineThreshold of serde.Options.
+func Threshold(inline int) int {
+	if inline == 0 {
+		return DefaultThreshold
+	}
+	return max(inline, 0)
+}
+
 // guardLimits leaves room for the levels around a value.
 var guardLimits = msgpackguard.Limits{Depth: MaxDepth + 16}
 

@@ -34,7 +34,6 @@ func TestErrorsMatchAcrossPackages(t *testing.T) {
 		errs []error
 		more error
 	}{
-		{"invalid", []error{serde.ErrInvalid, mmhash.ErrInvalid}, fs.ErrInvalid},
 		{"busy", []error{segment.ErrBusy, sidecar.ErrBusy, objstore.ErrBusy}, nil},
 		{"no space", []error{segment.ErrNoSpace}, nil},
 		{"unsafe", []error{segment.ErrUnsafe}, nil},

@@ -17,7 +17,7 @@ type recipe struct {
 }
 
 func words(n int64) *serde.Tensor {
-	return &serde.Tensor{DType: serde.DTypeInt64, Shape: []int{int(n)}}
+	return &serde.Tensor{DType: "int64", Shape: []int{int(n)}}
 }
 
 // size is what the item counts for. Kinds differ in the Python objects that
@@ -26,12 +26,12 @@ func (r recipe) size(p lrusync.Python) (int64, error) {
 	elems := []serde.Elem{{Key: "pixel_values", Data: words(r.Words)}}
 	switch r.Kind {
 	case 1:
-		elems = append(elems, serde.Elem{Key: "number", Data: serde.Int(r.Stamp)})
+		elems = append(elems, serde.Elem{Key: "number", Data: r.Stamp})
 	case 2:
-		elems[0].Data = serde.List{words(r.Words / 2), words(r.Words - r.Words/2)}
+		elems[0].Data = []any{words(r.Words / 2), words(r.Words - r.Words/2)}
 	case 3:
-		elems = append(elems, serde.Elem{Key: "scale", Data: serde.Float(0.5)}, serde.Elem{Key: "mask"},
-			serde.Elem{Key: "flags", Data: serde.List{serde.Bool(true), serde.Bool(false), serde.Int(0)}})
+		elems = append(elems, serde.Elem{Key: "scale", Data: float64(0.5)}, serde.Elem{Key: "mask"},
+			serde.Elem{Key: "flags", Data: []any{true, false, int64(0)}})
 	}
 	return lrusync.ItemSize(&serde.Item{Elems: elems}, p)
 }

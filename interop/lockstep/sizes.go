@@ -93,24 +93,18 @@ func describeItem(it *serde.Item) (out []any) {
 	return out
 }
 
-func describe(d serde.Data) any {
+func describe(d any) any {
 	switch d := d.(type) {
 	case *serde.Tensor:
 		return map[string]any{"dtype": string(d.DType), "shape": d.Shape}
-	case serde.List:
+	case []any:
 		out := make([]any, len(d))
 		for i, e := range d {
 			out[i] = describe(e)
 		}
 		return out
-	case serde.Bool:
-		return bool(d)
-	case serde.Int:
-		return int64(d)
-	case serde.Uint:
-		return uint64(d)
-	case serde.Float:
-		return float64(d)
+	case bool, int64, uint64, float64:
+		return d
 	}
 	return nil
 }
@@ -128,25 +122,25 @@ func (g generator) item() *serde.Item {
 	return it
 }
 
-func (g generator) data(depth int) serde.Data {
+func (g generator) data(depth int) any {
 	switch g.IntN(8) {
 	case 0:
 		return nil
 	case 1:
-		return serde.Bool(g.IntN(2) == 0)
+		return g.IntN(2) == 0
 	case 2:
-		return serde.Float(g.NormFloat64())
+		return g.NormFloat64()
 	case 3:
 		// Sizes change at powers of 2^30, so numbers are near these.
 		n := int64(1)<<(30*g.IntN(3)) - 2 + g.Int64N(4)
-		return serde.Int([]int64{n, -n, 0, math.MinInt64, math.MaxInt64}[g.IntN(5)])
+		return []int64{n, -n, 0, math.MinInt64, math.MaxInt64}[g.IntN(5)]
 	case 4:
-		return serde.Uint(g.Uint64() >> g.IntN(64))
+		return g.Uint64() >> g.IntN(64)
 	case 5:
 		if depth == 0 {
-			return serde.List{}
+			return []any{}
 		}
-		l := make(serde.List, g.IntN(4))
+		l := make([]any, g.IntN(4))
 		for i := range l {
 			l[i] = g.data(depth - 1)
 		}

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/ringcache/ringcache/internal/codec"
+	"github.com/ringcache/ringcache/internal/pyvalue"
 	"github.com/ringcache/ringcache/pycompat"
-	"github.com/ringcache/ringcache/serde"
 )
 
 // Options chooses the wire. The zero value is the newest known vLLM with its
@@ -27,6 +27,7 @@ type Options struct {
 // they answer. It is immutable, and safe for concurrent use.
 type Codec struct {
 	gen       *pycompat.Generation
+	inline    int // as in Options
 	threshold int
 	unknown   bool // parameters
 
@@ -42,7 +43,7 @@ func New(o Options) (*Codec, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Codec{gen: g, threshold: serde.Options{InlineThreshold: o.InlineThreshold}.Threshold(), unknown: o.AllowUnknownParams}
+	c := &Codec{gen: g, inline: o.InlineThreshold, threshold: codec.Threshold(o.InlineThreshold), unknown: o.AllowUnknownParams}
 	for _, name := range g.RequestFields {
 		c.request = append(c.request, requestFields[name])
 	}
@@ -74,7 +75,7 @@ func withType(t byte, body ...[]byte) [][]byte {
 }
 
 // EncodeAbort returns the message that aborts these requests. The error wraps
-// [serde.ErrInvalid].
+// [fs.ErrInvalid].
 func EncodeAbort(ids []string) ([][]byte, error) {
 	e := codec.NewEncoder(codec.DefaultThreshold)
 	e.Texts(ids)
@@ -95,7 +96,7 @@ type Call struct {
 	Args []any
 }
 
-// EncodeCall returns the message of a call. The error wraps [serde.ErrInvalid].
+// EncodeCall returns the message of a call. The error wraps [fs.ErrInvalid].
 func (c *Codec) EncodeCall(call *Call) ([][]byte, error) {
 	if call == nil {
 		return nil, codec.Invalid("utility call", "it is a nil *Call")
@@ -105,7 +106,7 @@ func (c *Codec) EncodeCall(call *Call) ([][]byte, error) {
 	e.Int(int64(call.ClientIndex))
 	e.Uint(call.ID)
 	e.Text(call.Method)
-	WriteValue(e, "field args", call.Args)
+	pyvalue.Write(e, "field args", call.Args)
 	body, err := e.Frames()
 	if err != nil {
 		return nil, err

@@ -1,6 +1,9 @@
 package enginecore
 
-import "github.com/ringcache/ringcache/internal/codec"
+import (
+	"github.com/ringcache/ringcache/internal/codec"
+	"github.com/ringcache/ringcache/internal/pyvalue"
+)
 
 // fieldReader reads a field of an Output or of Outputs.
 type fieldReader[T any] struct {
@@ -21,8 +24,8 @@ type reader struct {
 // it (see Err and Unread). Tensors and arrays are views of the frames.
 //
 // A value of type any is nil, bool, int64 (uint64 above the largest), float64,
-// string, []byte, []any, map[string]any, *[Map] where a key is no string, or,
-// where Python expects one, a *[serde.Tensor] or *[NDArray].
+// string, []byte, []any, map[string]any, *[serde.Map] where a key is no string, or,
+// where Python expects one, a *[serde.Tensor] or *[serde.NDArray].
 //
 // The error is [ErrEngineDead], or wraps [serde.ErrCorrupt]: this is no such message at
 // all.
@@ -71,7 +74,7 @@ var outputsFields = map[string]fieldReader[Outputs]{
 	"weight_version": optional("weight_version", (*reader).Text,
 		func(m *Outputs) **string { return &m.WeightVersion }),
 	"scheduler_stats": {read: func(r *reader, m *Outputs) (err error) {
-		m.SchedulerStats, err = ReadValue(r.Decoder, "scheduler_stats", false)
+		m.SchedulerStats, err = pyvalue.Read(r.Decoder, "scheduler_stats", false)
 		return err
 	}},
 	"utility_output": {read: func(r *reader, m *Outputs) (err error) {
@@ -182,10 +185,10 @@ func (r *reader) result(a *Answer, n int) (err error) {
 		if err := r.ArrayOf(2, "result"); err != nil {
 			return err
 		}
-		if a.ResultType, err = ReadValue(r.Decoder, "result type", false); err != nil {
+		if a.ResultType, err = pyvalue.Read(r.Decoder, "result type", false); err != nil {
 			return err
 		}
-		a.Result, err = ReadValue(r.Decoder, "result", false)
+		a.Result, err = pyvalue.Read(r.Decoder, "result", false)
 	}
 	return err
 }

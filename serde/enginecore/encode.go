@@ -1,8 +1,6 @@
 package enginecore
 
-import (
-	"github.com/ringcache/ringcache/internal/codec"
-)
+import "github.com/ringcache/ringcache/internal/codec"
 
 // writer writes a request, and notes where the parts lie that differ between children.
 type writer struct {
@@ -32,7 +30,7 @@ func (w *writer) mark(write func()) span {
 // parameter _eos_token_id, unless ignore_eos is set, before a field of the
 // request; and in every release an element of _all_stop_token_ids.
 //
-// The error wraps [serde.ErrInvalid] and names the field; a field that is set and that
+// The error wraps [fs.ErrInvalid] and names the field; a field that is set and that
 // the generation does not have is one, too.
 func (c *Codec) EncodeRequest(r *Request) (*Message, error) {
 	if r == nil {

@@ -4,6 +4,8 @@ import (
 	"maps"
 
 	"github.com/ringcache/ringcache/internal/codec"
+	"github.com/ringcache/ringcache/internal/pyvalue"
+	"github.com/ringcache/ringcache/serde"
 )
 
 // EncodeUnchecked also encodes requests that no engine takes, which the golden files
@@ -25,14 +27,16 @@ func (c *Codec) EncodeFeatures(fs []Feature) ([][]byte, error) {
 }
 
 // EncodeNDArray encodes an array alone, DecodeNDArray reads one.
-func (c *Codec) EncodeNDArray(a *NDArray) ([][]byte, error) {
-	return c.encodeAlone(func(w *writer) { a.write(w.Encoder) })
+func (c *Codec) EncodeNDArray(a *serde.NDArray) ([][]byte, error) {
+	return c.encodeAlone(func(w *writer) { pyvalue.WriteNDArray(w.Encoder, a) })
 }
 
-func DecodeNDArray(frames [][]byte) (*NDArray, error) { return codec.Decode(frames, readNDArray) }
+func DecodeNDArray(frames [][]byte) (*serde.NDArray, error) {
+	return codec.Decode(frames, pyvalue.ReadNDArray)
+}
 
-func DecodeNDArrayUnguarded(frames [][]byte) (*NDArray, error) {
-	return codec.DecodeUnguarded(frames, readNDArray)
+func DecodeNDArrayUnguarded(frames [][]byte) (*serde.NDArray, error) {
+	return codec.DecodeUnguarded(frames, pyvalue.ReadNDArray)
 }
 
 func (c *Codec) encodeAlone(write func(*writer)) ([][]byte, error) {

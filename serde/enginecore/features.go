@@ -2,6 +2,7 @@ package enginecore
 
 import (
 	"github.com/ringcache/ringcache/internal/codec"
+	"github.com/ringcache/ringcache/internal/pyvalue"
 	"github.com/ringcache/ringcache/serde"
 )
 
@@ -33,7 +34,7 @@ func (w *writer) feature(f *Feature) {
 		w.Invalid("feature", "its range is %d+%d", f.Offset, f.Length)
 		return
 	}
-	if f.IsEmbed != nil && f.IsEmbed.DType != serde.DTypeBool {
+	if f.IsEmbed != nil && f.IsEmbed.DType != "bool" {
 		w.Invalid("feature", "IsEmbed is a tensor of %s, must be bool", f.IsEmbed.DType)
 		return
 	}
@@ -46,7 +47,7 @@ func (w *writer) feature(f *Feature) {
 	if f.Data == nil {
 		w.Nil()
 	} else {
-		serde.Write(w.Encoder, w.c.gen, f.Data, f.Modality)
+		w.item(f.Data, f.Modality)
 	}
 	w.Text("modality")
 	w.Text(f.Modality)
@@ -72,7 +73,17 @@ func (w *writer) tensor(t *serde.Tensor) {
 		w.Nil()
 		return
 	}
-	serde.Write(w.Encoder, w.c.gen, t, "")
+	pyvalue.WriteTensor(w.Encoder, t)
+}
+
+// item writes an item; modality stands in for an item that has none.
+func (w *writer) item(it *serde.Item, modality string) {
+	if it.Modality == "" {
+		it = &serde.Item{Modality: modality, Elems: it.Elems}
+	}
+	w.Splice(func(frames [][]byte) ([][]byte, error) {
+		return serde.AppendItem(frames, it, serde.Options{Generation: w.c.gen, InlineThreshold: w.c.inline})
+	})
 }
 
 // text writes None for nil.

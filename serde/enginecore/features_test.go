@@ -20,15 +20,15 @@ func goldenFeatures(form pycompat.ItemForm) []enginecore.Feature {
 		modality = "image"
 	}
 	f32 := []byte{0, 0, 0, 0, 0, 0, 0x80, 0x3f, 0, 0, 0, 0x40, 0, 0, 0x40, 0x40, 0, 0, 0x80, 0x40, 0, 0, 0xa0, 0x40}
-	it := &serde.Item{Modality: modality, Elems: []serde.Elem{{Key: "pixel_values", Data: &serde.Tensor{DType: serde.DTypeFloat32, Shape: []int{2, 3}, Data: f32}}}}
-	big := &serde.Item{Modality: modality, Elems: []serde.Elem{{Key: "a", Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{300}, Data: make([]byte, 300)}}}}
+	it := &serde.Item{Modality: modality, Elems: []serde.Elem{{Key: "pixel_values", Data: &serde.Tensor{DType: "float32", Shape: []int{2, 3}, Data: f32}}}}
+	big := &serde.Item{Modality: modality, Elems: []serde.Elem{{Key: "a", Data: &serde.Tensor{DType: "uint8", Shape: []int{300}, Data: make([]byte, 300)}}}}
 	ones := []byte(strings.Repeat("\x01", 300))
 	h64 := strings.Repeat("h", 64)
 	return []enginecore.Feature{
 		{Modality: "image", Identifier: "abc", Offset: 2, Length: 336, MMHash: ptr("abc")},
-		{Data: it, Modality: "image", Identifier: "lora1:abc", Length: 4, MMHash: ptr("abc"), IsEmbed: &serde.Tensor{DType: serde.DTypeBool, Shape: []int{4}, Data: []byte{1, 0, 1, 1}}},
+		{Data: it, Modality: "image", Identifier: "lora1:abc", Length: 4, MMHash: ptr("abc"), IsEmbed: &serde.Tensor{DType: "bool", Shape: []int{4}, Data: []byte{1, 0, 1, 1}}},
 		{Data: it, Modality: "video", Identifier: "v", Offset: 70000, Length: 1},
-		{Data: big, Modality: "audio", Identifier: h64, Offset: 1, Length: 300, MMHash: &h64, IsEmbed: &serde.Tensor{DType: serde.DTypeBool, Shape: []int{300}, Data: ones}},
+		{Data: big, Modality: "audio", Identifier: h64, Offset: 1, Length: 300, MMHash: &h64, IsEmbed: &serde.Tensor{DType: "bool", Shape: []int{300}, Data: ones}},
 	}
 }
 
@@ -120,10 +120,10 @@ func TestVectorFeature(t *testing.T) {
 }
 
 func TestEncodeFeatureRefuses(t *testing.T) {
-	hole := &serde.Item{Elems: []serde.Elem{{Key: "x", Data: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{3}}}}}
+	hole := &serde.Item{Elems: []serde.Elem{{Key: "x", Data: &serde.Tensor{DType: "uint8", Shape: []int{3}}}}}
 	for text, f := range map[string]*enginecore.Feature{
 		`tensor of elem "x": it has no Data; only NewPlan takes layouts`: {Data: hole},
-		"feature: IsEmbed is a tensor of uint8, must be bool":            {IsEmbed: &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{3}, Data: make([]byte, 3)}},
+		"feature: IsEmbed is a tensor of uint8, must be bool":            {IsEmbed: &serde.Tensor{DType: "uint8", Shape: []int{3}, Data: make([]byte, 3)}},
 		"feature: its range is -1+0":                                     {Offset: -1},
 	} {
 		_, err := newest(t).EncodeFeature(f)
@@ -149,7 +149,6 @@ func TestFeatureUnknownAndMissing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := p.decodeFeature([][]byte{[]byte(c.doc)})
-			require.Error(t, err)
 			corrupt(t, err, c.text)
 		})
 	}

@@ -1,16 +1,15 @@
 package enginecore
 
-import "github.com/ringcache/ringcache/internal/codec"
-
-// The states of a [Handshake].
-const (
-	StatusHello = "HELLO" // the engine wants its addresses
-	StatusReady = "READY" // the engine has started
+import (
+	"github.com/ringcache/ringcache/internal/codec"
+	"github.com/ringcache/ringcache/internal/pyvalue"
 )
 
 // Handshake is what EngineCore sends on the handshake socket
 // (vllm/v1/engine/core.py, all releases).
 type Handshake struct {
+	// Status is "HELLO" where the engine wants its addresses, and "READY" where it has
+	// started.
 	Status   string
 	Local    bool
 	Headless bool
@@ -45,7 +44,7 @@ func DecodeHandshake(b []byte) (*Handshake, error) {
 }
 
 func decodeMap(what string, b []byte) (map[string]any, error) {
-	return codec.Decode([][]byte{b}, func(d *codec.Decoder) (map[string]any, error) { return ReadMap(d, what) })
+	return codec.Decode([][]byte{b}, func(d *codec.Decoder) (map[string]any, error) { return pyvalue.ReadMap(d, what) })
 }
 
 // take moves an entry out of m if it has the type that is wanted.
@@ -96,7 +95,7 @@ type Init struct {
 }
 
 // EncodeInit returns the message, the same for all releases. The error wraps
-// [serde.ErrInvalid].
+// [fs.ErrInvalid].
 func EncodeInit(i *Init) ([]byte, error) {
 	if i == nil {
 		return nil, codec.Invalid("init message", "it is a nil *Init")
@@ -121,7 +120,7 @@ func EncodeInit(i *Init) ([]byte, error) {
 	text("coordinator_output", i.CoordinatorOutput)
 	text("frontend_stats_publish_address", i.FrontendStatsPublishAddress)
 	e.Text("parallel_config")
-	WriteValue(e, "init message", i.ParallelConfig)
+	pyvalue.Write(e, "init message", i.ParallelConfig)
 	if i.ParallelConfigHash != nil {
 		text("parallel_config_hash", i.ParallelConfigHash)
 	}

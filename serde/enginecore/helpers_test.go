@@ -2,6 +2,7 @@ package enginecore_test
 
 import (
 	"bytes"
+	"io/fs"
 	"math"
 	"os"
 	"runtime"
@@ -91,7 +92,7 @@ func pack(t require.TestingT, v any) []byte {
 
 // invalid asserts that err refuses a value with that text.
 func invalid(t require.TestingT, err error, text string, more ...any) {
-	require.ErrorIs(t, err, serde.ErrInvalid, more...)
+	require.ErrorIs(t, err, fs.ErrInvalid, more...)
 	require.ErrorContains(t, err, text, more...)
 }
 

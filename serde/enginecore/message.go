@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/ringcache/ringcache/internal/codec"
+	"github.com/ringcache/ringcache/internal/pyvalue"
 )
 
 // Message is an encoded request. It is immutable.
@@ -32,7 +33,7 @@ func (m *Message) Frames() [][]byte {
 // each of which is a request of its own under its own id: EngineCore runs one sequence
 // for each request. Nothing is encoded again but the id, and the seed, which is i higher
 // than the request's if there are several children; n is left out
-// (vllm/v1/engine/parallel_sampling.py). The error wraps [serde.ErrInvalid].
+// (vllm/v1/engine/parallel_sampling.py). The error wraps [fs.ErrInvalid].
 func (m *Message) Child(i int, id string) ([][]byte, error) {
 	text, err := encoded(func(e *codec.Encoder) { e.Text(id) })
 	if err != nil {
@@ -44,7 +45,7 @@ func (m *Message) Child(i int, id string) ([][]byte, error) {
 		edits = append(edits, edit{m.header, header}, edit{m.n, nil})
 	}
 	if !m.seed.empty() && m.params.N() > 1 {
-		seed, _ := encoded(func(e *codec.Encoder) { writeCanonical(e, childSeed(m.params.Get("seed"), i)) })
+		seed, _ := encoded(func(e *codec.Encoder) { pyvalue.WriteCanonical(e, childSeed(m.params.Get("seed"), i)) })
 		edits = append(edits, edit{m.seed, seed})
 	}
 	return withType(typeAdd, append([][]byte{apply(m.doc, edits)}, m.aux...)...), nil

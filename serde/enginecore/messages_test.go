@@ -1,7 +1,6 @@
 package enginecore_test
 
 import (
-	"encoding/binary"
 	"slices"
 	"testing"
 
@@ -15,7 +14,7 @@ import (
 
 func TestHandshakes(t *testing.T) {
 	h := &enginecore.Handshake{
-		Status: enginecore.StatusReady, Headless: true, NumGPUBlocks: ptr(5), DPStatsAddress: ptr("tcp://x"), ParallelConfigHash: ptr("h"),
+		Status: "READY", Headless: true, NumGPUBlocks: ptr(5), DPStatsAddress: ptr("tcp://x"), ParallelConfigHash: ptr("h"),
 		Rest: map[string]any{"new": int64(1)},
 	}
 	b, err := wire.EncodeHandshake(h)
@@ -37,14 +36,14 @@ func TestHandshakes(t *testing.T) {
 		{[]int{}, "got a []interface {}, want a map with strings for keys"},
 		{map[string]any{"status": "HELLO"}, "got a map without them, want status, local and headless"},
 		{map[string]any{"status": 1, "local": true, "headless": true}, "got a map without them, want status, local and headless"},
-		{map[int]int{1: 1}, "got a *enginecore.Map, want a map with strings for keys"},
+		{map[int]int{1: 1}, "got a *serde.Map, want a map with strings for keys"},
 	} {
 		_, err := enginecore.DecodeHandshake(pack(t, c.v))
 		corrupt(t, err, c.text, "%v", c.v)
 	}
 	_, err = wire.EncodeHandshake(nil)
 	invalid(t, err, "it is a nil *Handshake")
-	_, err = wire.EncodeHandshake(&enginecore.Handshake{Rest: map[string]any{"x": &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{300}, Data: make([]byte, 300)}}})
+	_, err = wire.EncodeHandshake(&enginecore.Handshake{Rest: map[string]any{"x": &serde.Tensor{DType: "uint8", Shape: []int{300}, Data: make([]byte, 300)}}})
 	invalid(t, err, "this message has one frame only")
 }
 
@@ -126,7 +125,7 @@ func TestUtilityCalls(t *testing.T) {
 	f, err = p.EncodeCall(&enginecore.Call{Method: "x"})
 	require.NoError(t, err)
 	require.Equal(t, "\x94\x00\x00\xa1x\x90", string(f[1]))
-	f, err = p.EncodeCall(&enginecore.Call{Method: "x", Args: []any{&serde.Tensor{DType: serde.DTypeUint8, Shape: []int{300}, Data: make([]byte, 300)}}})
+	f, err = p.EncodeCall(&enginecore.Call{Method: "x", Args: []any{&serde.Tensor{DType: "uint8", Shape: []int{300}, Data: make([]byte, 300)}}})
 	require.NoError(t, err)
 	require.Len(t, f, 3)
 	got, err = p.engine.Decode(f)
@@ -154,50 +153,4 @@ func TestUtilityCalls(t *testing.T) {
 	require.ErrorContains(t, err, "type 9")
 	_, err = p.engine.Decode([][]byte{{0}})
 	corrupt(t, err, "got 1 frames, want a type of one byte and a body")
-}
-
-// What the messages of a hostile peer take is bounded as well.
-func TestMessageBombs(t *testing.T) {
-	fill := func(head, unit string, n int) []byte {
-		b := append([]byte(head), 0xdd, 0, 0, 0, 0)
-		binary.BigEndian.PutUint32(b[len(b)-4:], uint32(n/len(unit)))
-		for range n / len(unit) {
-			b = append(b, unit...)
-		}
-		return b
-	}
-	const n = 1 << 20
-	p := newest(t)
-	for _, doc := range [][]byte{
-		fill("\x92\x00", "\x92\xa0\x90", n), fill("\x92\x00", "\x91\xa0", n), fill("\x92\x00", "\xc0", n), fill("\x92\x00", "\x92\xa0\xc0", n),
-		fill("\x93\x00\x90", "\x81\xa0\xc0", n), fill("\x93\x00\x90", "\x80", n), fill("\x93\x00\x90", "\x90", n), fill("\x93\x00\x90", "\xcd\xff\xff", n),
-		fill("\x95\x00\x90\xc0\x00\x93\x01\xc0\x92\xc0", "\x81\x01\x02", n), fill("\x96\x00\x90\xc0\x00\xc0", "\xa0", n),
-		fill("\x91", "\x01", n), fill("\x94\x01\x02\xa1x", "\x81\xa0\xc0", n), fill("", "\xa0", n),
-		fill("\x92\xa1r", "\x01", n), fill("\x93\xa1r\x90", "\x84\xa4data\xc0\xa8modality\xa0\xaaidentifier\xa0\xabmm_position\x82\xa6offset\x00\xa6length\x00", n),
-		fill("\x94\xa1r\x90\xc0\xde\x00\x01\xa1x", "\x81\xa0\xc0", n), fill("\x95\xa1r\x90\xc0\xc0", "\x81\xa0\xc0", n),
-	} {
-		engine := func(kind byte) func() { return func() { _, _ = p.engine.Decode([][]byte{{kind}, doc}) } }
-		for i, decode := range []func(){
-			func() { _, _ = p.DecodeOutputs([][]byte{doc}) },
-			func() { _, _ = enginecore.DecodeReady(doc) },
-			func() { _, _ = enginecore.DecodeHandshake(doc) },
-			func() { _, _ = wire.DecodeInit(doc) },
-			engine(0), engine(1), engine(3),
-		} {
-			took := allocated(decode)
-			// All that was ever allocated; slices that grow count several times.
-			require.Less(t, took, uint64(150<<20), "%d: %q", i, doc[:min(len(doc), 40)])
-		}
-	}
-	for _, b := range []string{"\xdd\xff\xff\xff\xff", "\xdf\xff\xff\xff\xff", "\xdb\xff\xff\xff\xff", "\xc6\xff\xff\xff\xff"} {
-		for _, head := range []string{"", "\x92\x00", "\x92\x00\x91", "\x92\x00\x92\xa1r\x91", "\x81\xa6status", "\x92\xa1r", "\x94\xa1r\x90\xc0"} {
-			doc := []byte(head + b)
-			require.Less(t, allocated(func() {
-				_, err := p.DecodeOutputs([][]byte{doc})
-				require.ErrorContains(t, err, "main document")
-				_, err = p.request(doc)
-				require.ErrorContains(t, err, "main document")
-			}), uint64(256<<10), "%q", doc)
-		}
-	}
 }

@@ -10,11 +10,12 @@ import (
 
 	"github.com/ringcache/ringcache/internal/goldentest"
 	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
 func TestGoldenNDArrays(t *testing.T) {
-	cases := map[string]*enginecore.NDArray{
+	cases := map[string]*serde.NDArray{
 		"f4":      {DType: "<f4", Shape: []int{3}, Data: []byte{0, 0, 0, 0, 0, 0, 0x80, 0x3f, 0, 0, 0, 0x40}},
 		"u1_256":  {DType: "|u1", Shape: []int{256}, Data: seq(256, 1, 0)},
 		"u1_255":  {DType: "|u1", Shape: []int{255}, Data: seq(255, 1, 0)},
@@ -65,17 +66,17 @@ func TestGoldenNDArrays(t *testing.T) {
 func TestNDArrayWithThreshold0(t *testing.T) {
 	for _, c := range []struct {
 		name             string
-		array            enginecore.NDArray
+		array            serde.NDArray
 		zero, one, usual []string // with a threshold of 0, 1 and 256
 	}{
 		{
-			"empty", enginecore.NDArray{DType: "<f4", Shape: []int{0, 4}, Data: []byte{}},
+			"empty", serde.NDArray{DType: "<f4", Shape: []int{0, 4}, Data: []byte{}},
 			[]string{"93a33c663492000401", ""}, []string{"93a33c6634920004c70003"}, []string{"93a33c6634920004c70003"},
 		}, {
-			"0-d", enginecore.NDArray{DType: "<f8", Shape: []int{}, Data: []byte{0, 0, 0, 0, 0, 0, 0xf8, 0x3f}},
+			"0-d", serde.NDArray{DType: "<f8", Shape: []int{}, Data: []byte{0, 0, 0, 0, 0, 0, 0xf8, 0x3f}},
 			[]string{"93a33c663890d703000000000000f83f"}, []string{"93a33c663890d703000000000000f83f"}, []string{"93a33c663890d703000000000000f83f"},
 		}, {
-			"one byte", enginecore.NDArray{DType: "|u1", Shape: []int{1}, Data: []byte{1}},
+			"one byte", serde.NDArray{DType: "|u1", Shape: []int{1}, Data: []byte{1}},
 			[]string{"93a37c7531910101", "01"}, []string{"93a37c7531910101", "01"}, []string{"93a37c75319101d40301"},
 		},
 	} {
@@ -97,7 +98,7 @@ func TestNDArrayWithThreshold0(t *testing.T) {
 }
 
 func TestEncodeNDArrayRefuses(t *testing.T) {
-	for text, a := range map[string]*enginecore.NDArray{
+	for text, a := range map[string]*serde.NDArray{
 		`"<M8" is no numpy type string`:           {DType: "<M8"},
 		`"|O" is no numpy type string`:            {DType: "|O"},
 		`"<f3" is no numpy type string`:           {DType: "<f3"},

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ringcache/ringcache/internal/codec"
-	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/internal/pyvalue"
 )
 
 // outputFields has the fields of an Output, whose zero values are Python's defaults.
@@ -19,7 +19,7 @@ var outputFields = map[string]fieldReader[Output]{
 	}},
 	"pooling_output": {read: func(r *reader, o *Output) (err error) {
 		if !r.Nil() {
-			o.PoolingOutput, err = serde.ReadTensor(r.Decoder)
+			o.PoolingOutput, err = pyvalue.ReadTensor(r.Decoder)
 		}
 		return err
 	}},
@@ -34,7 +34,7 @@ var outputFields = map[string]fieldReader[Output]{
 		const what = "stop_reason"
 		switch k := r.Peek(); k {
 		case codec.KindNil, codec.KindInt, codec.KindStr:
-			o.StopReason, err = ReadValue(r.Decoder, what, false)
+			o.StopReason, err = pyvalue.Read(r.Decoder, what, false)
 			return err
 		default:
 			return r.Corrupt(what, "a token, a string or nil", string(k))
@@ -54,7 +54,7 @@ var outputFields = map[string]fieldReader[Output]{
 	}},
 	"routed_experts": {read: func(r *reader, o *Output) (err error) {
 		if !r.Nil() {
-			o.RoutedExperts, err = readNDArray(r.Decoder)
+			o.RoutedExperts, err = pyvalue.ReadNDArray(r.Decoder)
 		}
 		return err
 	}},
@@ -86,7 +86,7 @@ var outputFields = map[string]fieldReader[Output]{
 // anyOutput is a field that is None or whatever the engine reports.
 func anyOutput(name string, at func(*Output) *any) fieldReader[Output] {
 	return fieldReader[Output]{read: func(r *reader, o *Output) (err error) {
-		*at(o), err = ReadValue(r.Decoder, name, true)
+		*at(o), err = pyvalue.Read(r.Decoder, name, true)
 		return err
 	}}
 }

@@ -61,7 +61,7 @@ type Output struct {
 	RequestID   string
 	NewTokenIDs []uint32
 	// Logprobs and PromptLogprobs are nil or a list: token ids, logprobs, ranks
-	// (each a *NDArray or a *serde.Tensor, lists in 0.11.0) and more since.
+	// (each a *serde.NDArray or a *serde.Tensor, lists in 0.11.0) and more since.
 	Logprobs       any
 	PromptLogprobs any
 	PoolingOutput  *serde.Tensor
@@ -80,8 +80,8 @@ type Output struct {
 	// was before PrefillStats.
 	NumCachedTokens           int
 	NumExternalComputedTokens int
-	RoutedExperts             *NDArray // 0.14.0 on
-	NumNaNsInLogits           int      // 0.11.1 on
+	RoutedExperts             *serde.NDArray // 0.14.0 on
+	NumNaNsInLogits           int            // 0.11.1 on
 	// MMCacheMissHashes are the items that the engine's cache lacks: send the
 	// request again with their data (0.28.0 on).
 	MMCacheMissHashes     []string

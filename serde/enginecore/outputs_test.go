@@ -19,7 +19,7 @@ func drawOutput(t *rapid.T, g *pycompat.Generation) enginecore.Output {
 	text := rapid.String()
 	has := func(name string) bool { return slices.Contains(g.OutputFields, name) }
 	array := func() any {
-		return &enginecore.NDArray{DType: "<i4", Shape: []int{2, 3}, Data: seq(24, 5, 1)}
+		return &serde.NDArray{DType: "<i4", Shape: []int{2, 3}, Data: seq(24, 5, 1)}
 	}
 	o := enginecore.Output{
 		RequestID: text.Draw(t, "id"), NewTokenIDs: rapid.SliceOf(rapid.Uint32()).Draw(t, "tokens"),
@@ -27,12 +27,12 @@ func drawOutput(t *rapid.T, g *pycompat.Generation) enginecore.Output {
 		StopReason:   rapid.SampledFrom([]any{nil, int64(7), "stop"}).Draw(t, "stop"),
 	}
 	if rapid.Bool().Draw(t, "logprobs") {
-		o.Logprobs = []any{array(), &enginecore.NDArray{DType: "<f4", Shape: []int{2}, Data: seq(8, 1, 1)}, array(), nil}
-		o.PromptLogprobs = []any{&serde.Tensor{DType: serde.DTypeFloat32, Shape: []int{2}, Data: seq(8, 1, 1)}, []any{int64(1)}}
+		o.Logprobs = []any{array(), &serde.NDArray{DType: "<f4", Shape: []int{2}, Data: seq(8, 1, 1)}, array(), nil}
+		o.PromptLogprobs = []any{&serde.Tensor{DType: "float32", Shape: []int{2}, Data: seq(8, 1, 1)}, []any{int64(1)}}
 	}
 	if rapid.Bool().Draw(t, "pooling") {
 		n := rapid.SampledFrom([]int{0, 3, 300}).Draw(t, "pooled")
-		o.PoolingOutput = &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{n}, Data: seq(n, 1, 1)}
+		o.PoolingOutput = &serde.Tensor{DType: "uint8", Shape: []int{n}, Data: seq(n, 1, 1)}
 	}
 	if rapid.Bool().Draw(t, "events") {
 		o.Events = []enginecore.Event{{Type: enginecore.EventScheduled, Timestamp: rapid.Float64().Draw(t, "when")}}
@@ -54,13 +54,13 @@ func drawOutput(t *rapid.T, g *pycompat.Generation) enginecore.Output {
 		o.PrefillStats = map[string]any{"num_cached_tokens": int64(5)}
 	}
 	if has("routed_experts") && rapid.Bool().Draw(t, "experts") {
-		o.RoutedExperts = array().(*enginecore.NDArray)
+		o.RoutedExperts = array().(*serde.NDArray)
 	}
 	if has("mm_cache_miss_hashes") {
 		o.MMCacheMissHashes = []string{text.Draw(t, "hash")}
 	}
 	if has("prompt_token_id_logprobs") && rapid.Bool().Draw(t, "scores") {
-		o.PromptTokenIDLogprobs = &serde.Tensor{DType: serde.DTypeFloat32, Shape: []int{1, 2}, Data: seq(8, 1, 1)}
+		o.PromptTokenIDLogprobs = &serde.Tensor{DType: "float32", Shape: []int{1, 2}, Data: seq(8, 1, 1)}
 	}
 	if has("error") && rapid.Bool().Draw(t, "error") {
 		o.Error = &enginecore.RequestError{Code: text.Draw(t, "code"), Message: text.Draw(t, "message"), Retryable: rapid.Bool().Draw(t, "retryable")}
@@ -114,7 +114,7 @@ func TestEncodeOutputsRefuses(t *testing.T) {
 		"field num_nans_in_logits: vLLM 0.11.0 has none":                        one(enginecore.Output{NumNaNsInLogits: 1}),
 		"field stop_reason: it is a float64, must be nil, an int64 or a string": one(enginecore.Output{StopReason: 1.5}),
 		"field new_logprobs: a chan int has no form in MessagePack here":        one(enginecore.Output{Logprobs: make(chan int)}),
-		"tensor: it has no Data":                                                one(enginecore.Output{PoolingOutput: &serde.Tensor{DType: serde.DTypeBool, Shape: []int{1}}}),
+		"tensor: it has no Data":                                                one(enginecore.Output{PoolingOutput: &serde.Tensor{DType: "bool", Shape: []int{1}}}),
 	} {
 		t.Run(text, func(t *testing.T) {
 			_, err := old.engine.EncodeOutputs(m)
@@ -156,6 +156,10 @@ func TestDecodeOutputsLosesLittle(t *testing.T) {
 		"pooling_output": 1, "events": []any{1}, "trace_headers": 1, "routed_experts": "x", "num_nans_in_logits": "x", "error": 1,
 		"new_logprobs": []any{[]any{"<i4", []int{2}, []byte{1}}},
 	}
+	unread := map[string]string{ // what is named: the field, or what was expected there
+		"pooling_output": "tensor at byte", "events": "corrupt event", "trace_headers": "corrupt trace_headers", "routed_experts": "corrupt ndarray",
+		"num_nans_in_logits": "corrupt num_nans_in_logits", "error": "corrupt error", "new_logprobs": "corrupt ndarray",
+	}
 	for name, v := range bad {
 		m := decode([]any{entry(map[string]any{"request_id": "a"}), entry(map[string]any{name: v}), entry(map[string]any{"request_id": "c"})})
 		require.Empty(t, m.Unread, name)
@@ -164,11 +168,13 @@ func TestDecodeOutputsLosesLittle(t *testing.T) {
 		o := m.Outputs[1]
 		require.Equal(t, "r", o.RequestID)
 		if enginecore.Needed(name) {
-			require.ErrorIs(t, o.Err, serde.ErrCorrupt, name)
+			corrupt(t, o.Err, "serde: corrupt "+name)
 			require.Empty(t, o.Unread)
 		} else {
 			require.NoError(t, o.Err, name)
 			require.Len(t, o.Unread, 1, name)
+			typed(t, o.Unread[0])
+			require.ErrorContains(t, o.Unread[0], unread[name])
 			require.Equal(t, []uint32{1, 2}, o.NewTokenIDs)
 		}
 		o.Err, o.Unread = nil, nil
@@ -181,22 +187,29 @@ func TestDecodeOutputsLosesLittle(t *testing.T) {
 	m := decode([]any{entry(map[string]any{"request_id": 5}), 7, []any{}, entry(nil)})
 	require.Len(t, m.Outputs, 1)
 	require.Len(t, m.Unread, 3)
+	for i, text := range []string{"request_id at byte", "output at byte", "got an empty array, want a request id"} {
+		corrupt(t, m.Unread[i], text)
+	}
 	// Short, long, and numbers of the future.
 	m = decode([]any{[]any{"r", []int{9}}, []any{"s"}, entry(map[string]any{"more": map[string]any{"x": 1}, "finish_reason": 77})}, nil, nil, nil, nil, nil, "new", []int{1})
 	require.Empty(t, m.Unread)
 	require.Equal(t, []uint32{9}, m.Outputs[0].NewTokenIDs)
-	require.ErrorIs(t, m.Outputs[1].Err, serde.ErrCorrupt)
+	corrupt(t, m.Outputs[1].Err, "got an array of 1, want new_token_ids")
 	require.Equal(t, enginecore.FinishReason(77), *m.Outputs[2].FinishReason)
 	require.Equal(t, "FinishReason(77)", m.Outputs[2].FinishReason.String())
 	// Fields of the message itself.
 	m = decode("x", "y", []string{"done"}, "z")
 	require.Len(t, m.Unread, 3)
+	for i, name := range []string{"outputs", "utility_output", "wave_complete"} {
+		corrupt(t, m.Unread[i], "serde: corrupt "+name+" at byte")
+	}
 	require.Equal(t, []string{"done"}, m.FinishedRequests)
 	// An answer that can't be read is one all the same.
 	m = decode([]any{}, []any{uint64(math.MaxUint64), nil, []any{nil, &msgpack.RawMessage{0xd4, 1, 0}}})
 	require.Empty(t, m.Unread)
 	require.Equal(t, uint64(math.MaxUint64), m.Answer.CallID)
 	require.ErrorIs(t, m.Answer.Err, serde.ErrUnsupported)
+	require.ErrorContains(t, m.Answer.Err, "result holds the extension 1, which is never executed")
 	for doc, text := range map[string]string{
 		"": "main document", "\xc0": "got nil, want an array", "\x80": "got a map, want an array", "\x90\x90": "1 bytes follow", "\x91": "declares 1 values",
 		"ENGINE_CORE_DEAD!": "16 bytes follow",
@@ -207,7 +220,7 @@ func TestDecodeOutputsLosesLittle(t *testing.T) {
 	_, err := p.DecodeOutputs([][]byte{[]byte(wire.EngineDead)})
 	require.ErrorIs(t, err, enginecore.ErrEngineDead)
 	_, err = p.DecodeOutputs([][]byte{[]byte(wire.EngineDead), nil})
-	require.ErrorIs(t, err, serde.ErrCorrupt)
+	corrupt(t, err, "main document at byte 1: got 15 bytes follow the document")
 }
 
 func TestFinishReasons(t *testing.T) {

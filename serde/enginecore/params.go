@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/ringcache/ringcache/internal/codec"
+	"github.com/ringcache/ringcache/internal/pyvalue"
 	"github.com/ringcache/ringcache/pycompat"
 )
 
@@ -23,8 +24,8 @@ type Params struct {
 // default that it has in Python.
 //
 // Values are nil (None), bool, integers and floats of any Go type, string,
-// []byte, slices and maps of these (with strings or integers for keys), *[Map]
-// and, for what is an array in Python, *[NDArray]. An integer does where Python
+// []byte, slices and maps of these (with strings or integers for keys), *[serde.Map]
+// and, for what is an array in Python, *[serde.NDArray]. An integer does where Python
 // has a float, and a map with decimal numbers for keys is fine for "logit_bias".
 //
 // A parameter that an engine does not take raises an exception in the engine's
@@ -49,7 +50,7 @@ type Params struct {
 // tokenizes nor compares texts: "stop" and "bad_words" mean nothing to it, the frontend
 // looks for the stop strings and sends "_bad_words_token_ids".
 //
-// The error names the parameter and wraps [serde.ErrInvalid].
+// The error names the parameter and wraps [fs.ErrInvalid].
 func (c *Codec) ParseSampling(params map[string]any) (*Params, error) {
 	p := &Params{gen: c.gen, values: make(map[string]any, len(params))}
 	for _, name := range slices.Sorted(maps.Keys(params)) {
@@ -59,7 +60,7 @@ func (c *Codec) ParseSampling(params map[string]any) (*Params, error) {
 		case slices.Contains(c.gen.Params.Sampling, name):
 			v, err = samplingTable[name].check(name, v, c.gen)
 		case c.unknown:
-			if v, err = canonical(v); err != nil {
+			if v, err = pyvalue.Canonical(v); err != nil {
 				err = paramError(name, "%s", err)
 			}
 			if err == nil {
@@ -101,7 +102,7 @@ func (c *Codec) ParsePooling(params map[string]any) (*Params, error) {
 
 // Get returns a parameter as a decoder gives it, nil where it is absent or None:
 // bool, int64 (uint64 above the largest), float64, string, []byte, []any,
-// map[string]any, *[Map], *[NDArray] or *[serde.Tensor]. It must not be written to.
+// map[string]any, *[serde.Map], *[serde.NDArray] or *[serde.Tensor]. It must not be written to.
 func (p *Params) Get(name string) any { return p.values[name] }
 
 // N returns the number of sequences that are asked for.
@@ -203,7 +204,7 @@ func (w *writer) params(pooling bool) {
 			if v == nil {
 				v = poolingDefault(name, w.c.gen)
 			}
-			writeCanonical(w.Encoder, v)
+			pyvalue.WriteCanonical(w.Encoder, v)
 		}
 	default:
 		w.sampling(p)
@@ -218,7 +219,7 @@ func (w *writer) sampling(p *Params) {
 	write := func(name string) {
 		at := w.mark(func() {
 			w.Text(name)
-			writeCanonical(w.Encoder, p.values[name])
+			pyvalue.WriteCanonical(w.Encoder, p.values[name])
 		})
 		switch name {
 		case "n":

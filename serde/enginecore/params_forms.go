@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/serde"
 )
 
 func text(v any, _ *pycompat.Generation) (any, error) {
@@ -99,14 +100,14 @@ func scores(v any, g *pycompat.Generation) (any, error) {
 	if !g.Params.ScoreArray {
 		return tokenIDs(v, g)
 	}
-	a, isArray := v.(*NDArray)
+	a, isArray := v.(*serde.NDArray)
 	if !isArray {
-		return nil, wrong(v, "an *NDArray of rows of token ids")
+		return nil, wrong(v, "a *serde.NDArray of rows of token ids")
 	}
 	if len(a.Shape) != 2 || a.Shape[0] < 1 || a.Shape[1] < 1 || len(a.DType) < 2 || !strings.ContainsRune("iu", rune(a.DType[1])) {
 		return nil, fmt.Errorf("it is an array of %.16q with the shape %v, must be one of integers with rows and columns", a.DType, a.Shape)
 	}
-	if n, problem := a.size(); problem != "" || n != len(a.Data) {
+	if n, err := a.NBytes(); err != nil || n != len(a.Data) {
 		return nil, fmt.Errorf("it is an array of %.16q with the shape %v and %d bytes, which don't go together", a.DType, a.Shape, len(a.Data))
 	}
 	return v, nil
@@ -114,9 +115,9 @@ func scores(v any, g *pycompat.Generation) (any, error) {
 
 // logitBias takes a map from token ids, also in decimal, to numbers.
 func logitBias(v any, _ *pycompat.Generation) (any, error) {
-	in := &Map{}
+	in := &serde.Map{}
 	switch v := v.(type) {
-	case *Map:
+	case *serde.Map:
 		in = v
 	case map[string]any:
 		for _, k := range slices.Sorted(maps.Keys(v)) {
@@ -129,7 +130,7 @@ func logitBias(v any, _ *pycompat.Generation) (any, error) {
 	default:
 		return nil, wrong(v, "a map from token ids to numbers")
 	}
-	out := &Map{Keys: in.Keys}
+	out := &serde.Map{Keys: in.Keys}
 	for i, k := range in.Keys {
 		if id, isInt := k.(int64); !isInt || id < 0 || id > mostTokenID {
 			return nil, fmt.Errorf("a key: %w", wrong(k, "a token id"))
@@ -205,7 +206,7 @@ func structuredOutputs(v any, g *pycompat.Generation) (any, error) {
 	if !isMap {
 		return nil, wrong(v, "a map")
 	}
-	out := &Map{}
+	out := &serde.Map{}
 	constraints := 0
 	for _, f := range structuredTable {
 		v, given := in[f.name]
@@ -239,7 +240,7 @@ func repetitionDetection(v any, g *pycompat.Generation) (any, error) {
 	if !isMap {
 		return nil, wrong(v, "a map of max_pattern_size, min_pattern_size and min_count")
 	}
-	out := &Map{}
+	out := &serde.Map{}
 	n := map[string]int64{}
 	for _, name := range repetitionFields {
 		v, given := in[name]

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
@@ -39,7 +40,7 @@ func TestValidParams(t *testing.T) {
 		{"min_tokens": 16}, {"min_tokens": 20, "max_tokens": 20}, {"n": 2, "temperature": 1e-5},
 		{"logit_bias": map[int]float64{5: -100}}, {"logit_bias": map[string]any{"5": 1}}, {"logit_bias": map[uint32]int{}},
 		{"allowed_token_ids": []int{1}, "extra_args": map[string]any{"a": []any{nil, map[int]string{1: "x"}, []byte{1}}}},
-		{"seed": nil, "stop": nil, "logit_bias": (*enginecore.Map)(nil), "structured_outputs": nil},
+		{"seed": nil, "stop": nil, "logit_bias": (*serde.Map)(nil), "structured_outputs": nil},
 		{"structured_outputs": structured}, {"structured_outputs": map[string]any{"json": map[string]any{}, "_backend": "guidance", "regex": nil}},
 		{"structured_outputs": map[string]any{"choice": []string{"a"}, "_backend": "outlines", "_backend_was_auto": true, "disable_fallback": false}},
 		{"_all_stop_token_ids": []int{7}, "output_text_buffer_length": 4, "flat_logprobs": true},
@@ -47,7 +48,7 @@ func TestValidParams(t *testing.T) {
 		_, err := newest(t).ParseSampling(p)
 		require.NoError(t, err, "%v", p)
 	}
-	scores := &enginecore.NDArray{DType: "<i4", Shape: []int{1, 2}, Data: make([]byte, 8)}
+	scores := &serde.NDArray{DType: "<i4", Shape: []int{1, 2}, Data: make([]byte, 8)}
 	for version, p := range map[string]map[string]any{
 		"0.33.0": {"prompt_logprob_token_ids": scores},
 		"0.31.0": {"prompt_logprob_token_ids": []int{1}, "prompt_logprob_start": 3},
@@ -58,7 +59,7 @@ func TestValidParams(t *testing.T) {
 		require.NoError(t, err, version)
 	}
 	_, err := release(t, "0.31.0").ParseSampling(map[string]any{"prompt_logprob_token_ids": scores})
-	invalid(t, err, `parameter "prompt_logprob_token_ids": it is a *enginecore.NDArray, must be a list of token ids`)
+	invalid(t, err, `parameter "prompt_logprob_token_ids": it is a *serde.NDArray, must be a list of token ids`)
 }
 
 func TestInvalidParams(t *testing.T) {
@@ -81,7 +82,7 @@ func TestInvalidParams(t *testing.T) {
 		{"logit_bias": []int{1}}, {"allowed_token_ids": []int{}}, {"bad_words": []string{""}}, {"_bad_words_token_ids": [][]int{{}}}, {"_bad_words_token_ids": []int{1}},
 		{"thinking_token_budget": -2}, {"thinking_token_budget": true}, {"stream_interval": 0}, {"extra_args": []int{1}}, {"extra_args": map[int]int{1: 1}},
 		{"extra_args": map[string]any{"x": make(chan int)}}, {"extra_args": map[string]any{"x": loop}}, {"extra_args": map[string]any{"x": "\xff"}},
-		{"extra_args": map[string]any{"x": &enginecore.Map{Keys: []any{1}}}}, {"extra_args": map[string]any{"x": &enginecore.Map{Keys: []any{[]int{1}}, Values: []any{1}}}},
+		{"extra_args": map[string]any{"x": &serde.Map{Keys: []any{1}}}}, {"extra_args": map[string]any{"x": &serde.Map{Keys: []any{[]int{1}}, Values: []any{1}}}},
 		{"extra_args": map[string]any{"x": map[float64]int{1: 1}}}, {"logprob_token_ids": make([]int, 129)}, {"logprob_token_ids": []int{1}, "logprobs": 2},
 		{"structured_outputs": "x"}, {"structured_outputs": map[string]any{}}, {"structured_outputs": map[string]any{"regex": "a"}},
 		{"structured_outputs": with(structured, "json", "{}")}, {"structured_outputs": with(structured, "other", 1)}, {"structured_outputs": with(structured, "_backend", "auto")},
@@ -92,9 +93,9 @@ func TestInvalidParams(t *testing.T) {
 		{"repetition_detection": map[string]any{"min_pattern_size": 1}}, {"repetition_detection": map[string]any{"other": 1}}, {"repetition_detection": map[string]any{"min_count": -1}},
 		{"trace_decode_token_ids": []int{1}, "bad_words": []string{"x"}}, {"trace_decode_token_ids": []int{1}, "n": 2},
 		{"trace_decode_token_ids": []int{1}, "structured_outputs": structured}, {"trace_decode_token_ids": []int{}},
-		{"prompt_logprob_token_ids": []int{1}}, {"prompt_logprob_token_ids": &enginecore.NDArray{DType: "<i4", Shape: []int{2}, Data: make([]byte, 8)}},
-		{"prompt_logprob_token_ids": &enginecore.NDArray{DType: "<f4", Shape: []int{1, 2}, Data: make([]byte, 8)}}, {"prompt_logprob_token_ids": &enginecore.NDArray{DType: "<i4", Shape: []int{1, 2}, Data: make([]byte, 7)}},
-		{"prompt_logprob_token_ids": &enginecore.NDArray{DType: "", Shape: []int{1, 2}, Data: nil}},
+		{"prompt_logprob_token_ids": []int{1}}, {"prompt_logprob_token_ids": &serde.NDArray{DType: "<i4", Shape: []int{2}, Data: make([]byte, 8)}},
+		{"prompt_logprob_token_ids": &serde.NDArray{DType: "<f4", Shape: []int{1, 2}, Data: make([]byte, 8)}}, {"prompt_logprob_token_ids": &serde.NDArray{DType: "<i4", Shape: []int{1, 2}, Data: make([]byte, 7)}},
+		{"prompt_logprob_token_ids": &serde.NDArray{DType: "", Shape: []int{1, 2}, Data: nil}},
 	} {
 		name := culprit(t, p)
 		t.Run(fmt.Sprintf("%s %d", name, i), func(t *testing.T) {
@@ -199,13 +200,13 @@ func TestParamsOnTheWire(t *testing.T) {
 // Parameters are what they were parsed to be, whatever becomes of what they were parsed
 // from.
 func TestParamsAreImmutable(t *testing.T) {
-	ids, data, array := []int{1, 2}, []byte{3}, &enginecore.NDArray{DType: "<i4", Shape: []int{1, 2}, Data: make([]byte, 8)}
+	ids, data, array := []int{1, 2}, []byte{3}, &serde.NDArray{DType: "<i4", Shape: []int{1, 2}, Data: make([]byte, 8)}
 	nested := map[string]any{"data": data}
 	p := newest(t).sampling(t, map[string]any{"stop_token_ids": ids, "extra_args": nested, "prompt_logprob_token_ids": array, "n": 3, "max_tokens": 7})
 	ids[0], data[0], nested["more"], array.Data[0], array.Shape[0] = 9, 9, 9, 9, 9
 	require.Equal(t, []any{int64(1), int64(2)}, p.Get("stop_token_ids"))
 	require.Equal(t, map[string]any{"data": []byte{3}}, p.Get("extra_args"))
-	require.Equal(t, &enginecore.NDArray{DType: "<i4", Shape: []int{1, 2}, Data: make([]byte, 8)}, p.Get("prompt_logprob_token_ids"))
+	require.Equal(t, &serde.NDArray{DType: "<i4", Shape: []int{1, 2}, Data: make([]byte, 8)}, p.Get("prompt_logprob_token_ids"))
 	require.Equal(t, 3, p.N())
 	require.Equal(t, 7, p.MaxTokens())
 	require.Nil(t, p.Get("seed"))

@@ -25,9 +25,9 @@ type Ready struct {
 	Rest map[string]any
 }
 
-// Fields returns pointers to the fields by their names on the wire: *string, or *int
+// fields returns pointers to the fields by their names on the wire: *string, or *int
 // for counts.
-func (r *Ready) Fields() map[string]any {
+func (r *Ready) fields() map[string]any {
 	return map[string]any{
 		"vllm_version": &r.VLLMVersion, "dtype": &r.DType, "instance_id": &r.InstanceID,
 		"max_model_len": &r.MaxModelLen, "num_gpu_blocks": &r.NumGPUBlocks, "block_size": &r.BlockSize,
@@ -49,7 +49,7 @@ func DecodeReady(b []byte) (*Ready, error) {
 		return nil, err
 	}
 	r.Rest = rest
-	for name, field := range r.Fields() {
+	for name, field := range r.fields() {
 		switch field := field.(type) {
 		case *string:
 			take(rest, name, field)

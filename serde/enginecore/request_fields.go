@@ -1,6 +1,9 @@
 package enginecore
 
-import "github.com/ringcache/ringcache/internal/codec"
+import (
+	"github.com/ringcache/ringcache/internal/codec"
+	"github.com/ringcache/ringcache/internal/pyvalue"
+)
 
 // requestField is a field of a Request on the wire.
 type requestField struct {
@@ -97,7 +100,7 @@ var requestFields = named(map[string]requestField{
 				w.Nil()
 				return
 			}
-			WriteValue(w.Encoder, "reasoning_parser_kwargs", r.ReasoningParserKwargs)
+			pyvalue.Write(w.Encoder, "reasoning_parser_kwargs", r.ReasoningParserKwargs)
 		},
 	},
 	"session_id": textField(func(r *Request) *string { return r.SessionID }),

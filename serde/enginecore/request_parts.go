@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/ringcache/ringcache/internal/codec"
+	"github.com/ringcache/ringcache/internal/pyvalue"
 )
 
 // loraFields has the fields of LoRARequest that are more than None to us.
@@ -56,6 +57,6 @@ func (w *writer) kvHints(h *KVHints) {
 		w.Text("action_version")
 		w.Text(a.Version)
 		w.Text("payload")
-		WriteValue(w.Encoder, "field kv_hints", a.Payload)
+		pyvalue.Write(w.Encoder, "field kv_hints", a.Payload)
 	}
 }

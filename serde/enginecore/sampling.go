@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/ringcache/ringcache/internal/pyvalue"
 	"github.com/ringcache/ringcache/pycompat"
 )
 
@@ -17,7 +18,7 @@ type param struct {
 
 // check returns the value in the form that is written, nil for None.
 func (p param) check(name string, v any, g *pycompat.Generation) (any, error) {
-	c, err := canonical(v)
+	c, err := pyvalue.Canonical(v)
 	switch {
 	case err != nil:
 		return nil, paramError(name, "%s", err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ringcache/ringcache/internal/codec"
+	"github.com/ringcache/ringcache/internal/pyvalue"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/serde/enginecore"
@@ -22,7 +23,7 @@ func New(o serde.Options) (*Codec, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Codec{g, o.Threshold()}, nil
+	return &Codec{g, codec.Threshold(o.InlineThreshold)}, nil
 }
 
 // EngineDead is the one frame that EngineCore sends on its output socket when it
@@ -83,7 +84,7 @@ func readCall(d *codec.Decoder) (*enginecore.Call, error) {
 	if err != nil {
 		return nil, err
 	}
-	args, err := enginecore.ReadValue(d, "args", false)
+	args, err := pyvalue.Read(d, "args", false)
 	c.Args, _ = args.([]any)
 	return c, err
 }

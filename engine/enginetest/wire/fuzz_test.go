@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"testing"
 
@@ -118,7 +119,7 @@ func encode(t *testing.T, c *enginecore.Codec, r *Request) (frames [][]byte, ok 
 		m, err = c.EncodeRequest(&out)
 	}
 	if err != nil {
-		require.ErrorIs(t, err, serde.ErrInvalid)
+		require.ErrorIs(t, err, fs.ErrInvalid)
 		return nil, false
 	}
 	return m.Frames(), true

@@ -5,16 +5,18 @@ import (
 	"slices"
 
 	"github.com/ringcache/ringcache/internal/codec"
+	"github.com/ringcache/ringcache/internal/pyvalue"
+	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
 // EncodeHandshake returns a message of the handshake socket. The error wraps
-// [serde.ErrInvalid].
+// [fs.ErrInvalid].
 func EncodeHandshake(h *enginecore.Handshake) ([]byte, error) {
 	if h == nil {
 		return nil, codec.Invalid("handshake", "it is a nil *Handshake")
 	}
-	m := &enginecore.Map{Keys: []any{"status", "local", "headless"}, Values: []any{h.Status, h.Local, h.Headless}}
+	m := &serde.Map{Keys: []any{"status", "local", "headless"}, Values: []any{h.Status, h.Local, h.Headless}}
 	add := func(name string, v any) { m.Keys, m.Values = append(m.Keys, name), append(m.Values, v) }
 	if h.NumGPUBlocks != nil {
 		add("num_gpu_blocks", *h.NumGPUBlocks)
@@ -34,15 +36,15 @@ func EncodeHandshake(h *enginecore.Handshake) ([]byte, error) {
 	return encodeMap("handshake", m)
 }
 
-func encodeMap(what string, m *enginecore.Map) ([]byte, error) {
+func encodeMap(what string, m *serde.Map) ([]byte, error) {
 	e := codec.NewEncoder(codec.DefaultThreshold)
-	enginecore.WriteValue(e, what, m)
+	pyvalue.Write(e, what, m)
 	return e.Document()
 }
 
 // EncodeReady returns the message with all fields of the generation, which are
 // None unless Rest or the other fields of r have them. A generation that sends
-// no map gives no bytes. The error wraps [serde.ErrInvalid]; an entry of Rest that the
+// no map gives no bytes. The error wraps [fs.ErrInvalid]; an entry of Rest that the
 // generation does not have is one.
 func (c *Codec) EncodeReady(r *enginecore.Ready) ([]byte, error) {
 	if r == nil {
@@ -56,23 +58,32 @@ func (c *Codec) EncodeReady(r *enginecore.Ready) ([]byte, error) {
 	if len(c.gen.ReadyFields) == 0 {
 		return []byte{}, nil
 	}
-	fields := r.Fields()
-	m := &enginecore.Map{}
+	m := &serde.Map{}
 	for _, name := range c.gen.ReadyFields {
 		v, given := r.Rest[name]
-		switch field := fields[name].(type) {
-		case *string:
-			if !given {
-				v = *field
-			}
-		case *int:
-			if !given {
-				v = *field
-			}
+		if field, known := readyFields[name]; known && !given {
+			v = field(r)
 		}
 		m.Keys, m.Values = append(m.Keys, name), append(m.Values, v)
 	}
 	return encodeMap("ready message", m)
+}
+
+// readyFields has the fields of Ready by their names on the wire.
+var readyFields = map[string]func(*enginecore.Ready) any{
+	"vllm_version":           func(r *enginecore.Ready) any { return r.VLLMVersion },
+	"dtype":                  func(r *enginecore.Ready) any { return r.DType },
+	"instance_id":            func(r *enginecore.Ready) any { return r.InstanceID },
+	"max_model_len":          func(r *enginecore.Ready) any { return r.MaxModelLen },
+	"num_gpu_blocks":         func(r *enginecore.Ready) any { return r.NumGPUBlocks },
+	"block_size":             func(r *enginecore.Ready) any { return r.BlockSize },
+	"world_size":             func(r *enginecore.Ready) any { return r.WorldSize },
+	"data_parallel_size":     func(r *enginecore.Ready) any { return r.DataParallelSize },
+	"data_parallel_rank":     func(r *enginecore.Ready) any { return r.DataParallelRank },
+	"tensor_parallel_size":   func(r *enginecore.Ready) any { return r.TensorParallelSize },
+	"pipeline_parallel_size": func(r *enginecore.Ready) any { return r.PipelineParallelSize },
+	"max_num_seqs":           func(r *enginecore.Ready) any { return r.MaxNumSeqs },
+	"max_num_batched_tokens": func(r *enginecore.Ready) any { return r.MaxNumBatchedTokens },
 }
 
 // DecodeInit reads the frontend's answer to HELLO. The error wraps [serde.ErrCorrupt] or
@@ -108,7 +119,7 @@ func readInit(d *codec.Decoder) (*enginecore.Init, error) {
 				return true, err
 			})
 		case "parallel_config":
-			i.ParallelConfig, err = enginecore.ReadMap(d, name)
+			i.ParallelConfig, err = pyvalue.ReadMap(d, name)
 		case "parallel_config_hash":
 			err = text(name, &i.ParallelConfigHash)
 		default:

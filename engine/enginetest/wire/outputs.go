@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/ringcache/ringcache/internal/codec"
-	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/internal/pyvalue"
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
@@ -24,7 +24,7 @@ type fieldWriter[T any] struct {
 
 // EncodeOutputs returns the frames of a message on the output socket. A field that is
 // set and that the generation does not have is an error. The error wraps
-// [serde.ErrInvalid].
+// [fs.ErrInvalid].
 func (c *Codec) EncodeOutputs(m *enginecore.Outputs) ([][]byte, error) {
 	if m == nil {
 		return nil, codec.Invalid("outputs", "it is a nil *Outputs")
@@ -81,7 +81,7 @@ var outputsFields = map[string]fieldWriter[enginecore.Outputs]{
 	"scheduler_stats": {
 		set: func(m *enginecore.Outputs) bool { return m.SchedulerStats != nil },
 		write: func(w *writer, m *enginecore.Outputs) {
-			enginecore.WriteValue(w.Encoder, "field scheduler_stats", m.SchedulerStats)
+			pyvalue.Write(w.Encoder, "field scheduler_stats", m.SchedulerStats)
 		},
 	},
 	"timestamp": {
@@ -123,8 +123,8 @@ func (w *writer) answer(a *enginecore.Answer) {
 		return
 	}
 	w.Array(2)
-	enginecore.WriteValue(w.Encoder, "field result", a.ResultType)
-	enginecore.WriteValue(w.Encoder, "field result", a.Result)
+	pyvalue.Write(w.Encoder, "field result", a.ResultType)
+	pyvalue.Write(w.Encoder, "field result", a.Result)
 }
 
 // outputFields has the fields of an Output.
@@ -138,7 +138,7 @@ var outputFields = map[string]fieldWriter[enginecore.Output]{
 				w.Nil()
 				return
 			}
-			serde.Write(w.Encoder, w.c.gen, o.PoolingOutput, "")
+			pyvalue.WriteTensor(w.Encoder, o.PoolingOutput)
 		},
 	},
 	"finish_reason": {
@@ -180,7 +180,7 @@ var outputFields = map[string]fieldWriter[enginecore.Output]{
 	"routed_experts": {
 		set: func(o *enginecore.Output) bool { return o.RoutedExperts != nil },
 		write: func(w *writer, o *enginecore.Output) {
-			enginecore.WriteValue(w.Encoder, "field routed_experts", o.RoutedExperts)
+			pyvalue.Write(w.Encoder, "field routed_experts", o.RoutedExperts)
 		},
 	},
 	"new_logprobs":                 anyField("new_logprobs", func(o *enginecore.Output) any { return o.Logprobs }),
@@ -201,7 +201,7 @@ func always(*enginecore.Output) bool { return true }
 func anyField(name string, of func(*enginecore.Output) any) fieldWriter[enginecore.Output] {
 	return fieldWriter[enginecore.Output]{
 		set:   func(o *enginecore.Output) bool { return of(o) != nil },
-		write: func(w *writer, o *enginecore.Output) { enginecore.WriteValue(w.Encoder, "field "+name, of(o)) },
+		write: func(w *writer, o *enginecore.Output) { pyvalue.Write(w.Encoder, "field "+name, of(o)) },
 	}
 }
 
@@ -215,7 +215,7 @@ func intField(of func(*enginecore.Output) int) fieldWriter[enginecore.Output] {
 func (w *writer) stopReason(v any) {
 	switch v.(type) {
 	case nil, int64, string:
-		enginecore.WriteValue(w.Encoder, "field stop_reason", v)
+		pyvalue.Write(w.Encoder, "field stop_reason", v)
 	default:
 		w.Invalid("field stop_reason", "it is a %T, must be nil, an int64 or a string", v)
 	}

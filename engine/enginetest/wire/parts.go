@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ringcache/ringcache/internal/codec"
+	"github.com/ringcache/ringcache/internal/pyvalue"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
@@ -88,7 +89,7 @@ func (r *reader) kvActions() ([]enginecore.KVHintAction, error) {
 			case "action_version":
 				a.Version, err = r.Text(name)
 			case "payload":
-				a.Payload, err = enginecore.ReadMap(r.Decoder, name)
+				a.Payload, err = pyvalue.ReadMap(r.Decoder, name)
 			default:
 				return false, nil
 			}
@@ -129,7 +130,7 @@ func (r *reader) feature() (f enginecore.Feature, err error) {
 		switch name {
 		case "data":
 			if !r.Nil() {
-				f.Data, err = serde.ReadItem(r.Decoder, r.c.gen)
+				f.Data, err = r.item()
 			}
 		case "modality":
 			f.Modality, err = r.Text(name)
@@ -151,6 +152,14 @@ func (r *reader) feature() (f enginecore.Feature, err error) {
 	return f, err
 }
 
+func (r *reader) item() (it *serde.Item, err error) {
+	err = r.Splice(func(frames [][]byte, at int) (end int, err error) {
+		it, end, err = serde.ReadItem(frames, at, serde.Options{Generation: r.c.gen})
+		return end, err
+	})
+	return it, err
+}
+
 func (r *reader) position(f *enginecore.Feature, name string) (known bool, err error) {
 	switch name {
 	case "offset":
@@ -161,7 +170,7 @@ func (r *reader) position(f *enginecore.Feature, name string) (known bool, err e
 		if r.Nil() {
 			return true, nil
 		}
-		if f.IsEmbed, err = serde.ReadTensor(r.Decoder); err == nil && f.IsEmbed.DType != serde.DTypeBool {
+		if f.IsEmbed, err = pyvalue.ReadTensor(r.Decoder); err == nil && f.IsEmbed.DType != "bool" {
 			err = r.Corrupt(name, "a bool tensor", "one of "+string(f.IsEmbed.DType))
 		}
 	default:

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ringcache/ringcache/internal/codec"
-	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/internal/pyvalue"
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
@@ -107,7 +107,7 @@ var requestFields = map[string]requestField{
 	"data_parallel_rank": optional(true, "data_parallel_rank", (*reader).Int, func(q *Request) **int { return &q.DataParallelRank }),
 	"prompt_embeds": {read: func(r *reader, q *Request) (err error) {
 		if !r.Nil() {
-			q.PromptEmbeds, err = serde.ReadTensor(r.Decoder)
+			q.PromptEmbeds, err = pyvalue.ReadTensor(r.Decoder)
 		}
 		return err
 	}},
@@ -132,7 +132,7 @@ var requestFields = map[string]requestField{
 	"reasoning_ended": optional(false, "reasoning_ended", (*reader).Bool, func(q *Request) **bool { return &q.ReasoningEnded }),
 	"reasoning_parser_kwargs": {read: func(r *reader, q *Request) (err error) {
 		if !r.Nil() {
-			q.ReasoningParserKwargs, err = enginecore.ReadMap(r.Decoder, "reasoning_parser_kwargs")
+			q.ReasoningParserKwargs, err = pyvalue.ReadMap(r.Decoder, "reasoning_parser_kwargs")
 		}
 		return err
 	}},
@@ -176,7 +176,7 @@ func (r *reader) sampling() (map[string]any, error) {
 		if err := r.Charge(what, codec.CostEntry); err != nil {
 			return nil, err
 		}
-		if p[name], err = enginecore.ReadValue(r.Decoder, "parameter "+name, name == "prompt_logprob_token_ids"); err != nil {
+		if p[name], err = pyvalue.Read(r.Decoder, "parameter "+name, name == "prompt_logprob_token_ids"); err != nil {
 			return nil, err
 		}
 	}
@@ -199,7 +199,7 @@ func (r *reader) pooling() (map[string]any, error) {
 			}
 			continue
 		}
-		v, err := enginecore.ReadValue(r.Decoder, "parameter "+names[i], false)
+		v, err := pyvalue.Read(r.Decoder, "parameter "+names[i], false)
 		if err != nil {
 			return nil, err
 		}

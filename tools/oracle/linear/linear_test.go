@@ -92,7 +92,7 @@ func (u *user) do(c call) (r result, err error) {
 	defer req.Rollback()
 	if c.op == "put" {
 		data := binary.LittleEndian.AppendUint64(make([]byte, 300), c.value)
-		_, err := req.Put(key(c.key), &serde.Tensor{DType: serde.DTypeUint8, Shape: []int{len(data)}, Data: data}, objstore.PutOptions{})
+		_, err := req.Put(key(c.key), &serde.Tensor{DType: "uint8", Shape: []int{len(data)}, Data: data}, objstore.PutOptions{})
 		if exists := (*shmstore.KeyError)(nil); errors.As(err, &exists) && errors.Is(err, objstore.ErrKeyExists) {
 			return result{wrote: exists.Reserved}, nil
 		}

@@ -1,4 +1,4 @@
-package enginecore
+package pyvalue
 
 import (
 	"cmp"
@@ -13,14 +13,12 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// Map is a map that has keys other than strings, or an order: Keys[i] is that of
-// Values[i]. Keys are bool, int64, uint64, float64 or string.
-type Map struct{ Keys, Values []any }
-
-// canonical returns a value in the form that a decoder gives it (see
-// [Codec.DecodeOutputs]), which is also what writeCanonical writes. It shares no memory
-// with v. The error is the bare problem.
-func canonical(v any) (any, error) { return canonicalAt(v, 0) }
+// Canonical returns a value in the form that [Read] gives it, which is also what
+// [WriteCanonical] writes. It shares no memory with v, which is nil, a bool, an
+// integer or a float of any Go type, a string, []byte, slices and maps of these (with
+// strings or integers for keys), *[serde.Map], *[serde.NDArray] or *[serde.Tensor].
+// The error is the bare problem.
+func Canonical(v any) (any, error) { return canonicalAt(v, 0) }
 
 func canonicalAt(v any, depth int) (any, error) {
 	if depth > codec.MaxDepth {
@@ -41,12 +39,12 @@ func canonicalAt(v any, depth int) (any, error) {
 			return nil, nil
 		}
 		return serde.Clone(v), nil
-	case *NDArray:
+	case *serde.NDArray:
 		if v == nil {
 			return nil, nil
 		}
-		return &NDArray{v.DType, slices.Clone(v.Shape), slices.Clone(v.Data)}, nil
-	case *Map:
+		return &serde.NDArray{DType: v.DType, Shape: slices.Clone(v.Shape), Data: slices.Clone(v.Data)}, nil
+	case *serde.Map:
 		if v == nil {
 			return nil, nil
 		}
@@ -85,11 +83,11 @@ func canonicalAt(v any, depth int) (any, error) {
 	return nil, fmt.Errorf("a %T has no form in MessagePack here", v)
 }
 
-func canonicalMap(m *Map, depth int) (any, error) {
+func canonicalMap(m *serde.Map, depth int) (any, error) {
 	if len(m.Keys) != len(m.Values) {
 		return nil, fmt.Errorf("a Map has %d keys and %d values", len(m.Keys), len(m.Values))
 	}
-	out := &Map{Keys: make([]any, len(m.Keys)), Values: make([]any, len(m.Keys))}
+	out := &serde.Map{Keys: make([]any, len(m.Keys)), Values: make([]any, len(m.Keys))}
 	for i := range m.Keys {
 		var err error
 		if out.Keys[i], err = canonicalAt(m.Keys[i], depth+1); err != nil {
@@ -132,27 +130,27 @@ func canonicalGoMap(r reflect.Value, depth int) (any, error) {
 	default:
 		return nil, fmt.Errorf("a %s has keys that are neither strings nor integers", r.Type())
 	}
-	m := &Map{}
+	m := &serde.Map{}
 	for _, k := range keys {
 		m.Keys, m.Values = append(m.Keys, k.Interface()), append(m.Values, r.MapIndex(k).Interface())
 	}
 	return canonicalMap(m, depth)
 }
 
-// WriteValue writes what [Codec.ParseSampling] takes for a value. What is the part of
-// the message that an error names.
-func WriteValue(e *codec.Encoder, what string, v any) {
-	c, err := canonical(v)
+// Write writes a value that [Canonical] takes. What is the part of the message that
+// an error names.
+func Write(e *codec.Encoder, what string, v any) {
+	c, err := Canonical(v)
 	if err != nil {
 		e.Invalid(what, "%s", err)
 		return
 	}
-	writeCanonical(e, c)
+	WriteCanonical(e, c)
 }
 
-// writeCanonical writes a canonical value. Maps that have no order of their own are
+// WriteCanonical writes a canonical value. Maps that have no order of their own are
 // written in the order of their keys.
-func writeCanonical(e *codec.Encoder, v any) {
+func WriteCanonical(e *codec.Encoder, v any) {
 	switch v := v.(type) {
 	case nil:
 		e.Nil()
@@ -169,25 +167,25 @@ func writeCanonical(e *codec.Encoder, v any) {
 	case []byte:
 		e.Bytes(v)
 	case *serde.Tensor:
-		serde.Write(e, nil, v, "")
-	case *NDArray:
-		v.write(e)
+		WriteTensor(e, v)
+	case *serde.NDArray:
+		WriteNDArray(e, v)
 	case []any:
 		e.Array(len(v))
 		for _, x := range v {
-			writeCanonical(e, x)
+			WriteCanonical(e, x)
 		}
 	case map[string]any:
 		e.Map(len(v))
 		for _, k := range slices.Sorted(maps.Keys(v)) {
 			e.Text(k)
-			writeCanonical(e, v[k])
+			WriteCanonical(e, v[k])
 		}
-	case *Map:
+	case *serde.Map:
 		e.Map(len(v.Keys))
 		for i, k := range v.Keys {
-			writeCanonical(e, k)
-			writeCanonical(e, v.Values[i])
+			WriteCanonical(e, k)
+			WriteCanonical(e, v.Values[i])
 		}
 	default:
 		e.Invalid("value", "a %T has no form in MessagePack here", v)

@@ -1,16 +1,17 @@
-package enginecore
+package pyvalue
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/ringcache/ringcache/internal/codec"
 	"github.com/ringcache/ringcache/serde"
 )
 
-// ReadValue reads a value of any kind, see [Codec.DecodeOutputs]. With arrays, what
-// looks like an ndarray or a tensor becomes one, which is a view of the message.
-func ReadValue(d *codec.Decoder, what string, arrays bool) (any, error) {
+// Read reads a value of any kind: nil, bool, int64 (uint64 above the largest),
+// float64, string, []byte, []any, map[string]any, or *[serde.Map] where a key is no
+// string. With arrays, what looks like an ndarray or a tensor becomes a
+// *[serde.NDArray] or a *[serde.Tensor], which is a view of the message.
+func Read(d *codec.Decoder, what string, arrays bool) (any, error) {
 	return readValue(d, what, arrays, 0)
 }
 
@@ -60,15 +61,13 @@ func readArray(d *codec.Decoder, what string, arrays bool, depth int) (any, erro
 			return nil, err
 		}
 		dtype := string(name)
-		_, torch := serde.ParseDType(dtype)
-		torch = torch && !strings.HasPrefix(dtype, "torch.") // which no peer writes
-		_, numpy := numpyItemSize(dtype)
-		if torch || numpy {
+		_, torch := torchDType(dtype)
+		if torch || numpyType(dtype) {
 			d.Seek(start)
 			if torch {
-				return ok(serde.ReadTensor(d))
+				return ok(ReadTensor(d))
 			}
-			return ok(readNDArray(d))
+			return ok(ReadNDArray(d))
 		}
 		d.Seek(start)
 		_, _ = d.Array(what)
@@ -105,7 +104,7 @@ func readMap(d *codec.Decoder, what string, arrays bool, depth int) (any, error)
 			return nil, err
 		}
 	}
-	m := &Map{Keys: make([]any, 0, n), Values: make([]any, 0, n)}
+	m := &serde.Map{Keys: make([]any, 0, n), Values: make([]any, 0, n)}
 	texts := true
 	for range n {
 		switch k := d.Peek(); k {
@@ -136,7 +135,7 @@ func readMap(d *codec.Decoder, what string, arrays bool, depth int) (any, error)
 
 // ReadMap reads a map with strings for keys.
 func ReadMap(d *codec.Decoder, what string) (map[string]any, error) {
-	v, err := ReadValue(d, what, false)
+	v, err := Read(d, what, false)
 	if err != nil {
 		return nil, err
 	}
