@@ -12,6 +12,7 @@ import (
 	"github.com/ringcache/ringcache/engine"
 	"github.com/ringcache/ringcache/engine/enginetest"
 	"github.com/ringcache/ringcache/engine/enginetest/wire"
+	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
@@ -125,6 +126,75 @@ func TestSeedsAtTheEnd(t *testing.T) {
 			_, err = s.Collect()
 			require.NoError(t, err)
 			require.Len(t, r.e.Requests(), 3)
+		})
+	}
+}
+
+// TestSeeds: children with a large seed must differ, as in Python.
+func TestSeeds(t *testing.T) {
+	r := newRig(t, setup{})
+	q := r.request(1)
+	q.Params["n"], q.Params["seed"] = 2, uint64(1<<63)
+	s, err := r.Generate(r.ctx, q)
+	require.NoError(t, err)
+	_, err = s.Collect()
+	require.NoError(t, err)
+	sent := r.e.Requests()
+	require.Len(t, sent, 2)
+	require.NotEqual(t, sent[0].SamplingParams["seed"], sent[1].SamplingParams["seed"])
+}
+
+// TestResendOfChangedPrompt: what is sent a second time is what was sent, and
+// verified, the first time, whatever the caller did with its slices after Generate.
+func TestResendOfChangedPrompt(t *testing.T) {
+	r := newRig(t, setup{mode: "lru"})
+	r.ask(1, "a")
+	r.e.Forget()
+	again, change := make(chan struct{}), make(chan struct{})
+	items, err := r.cache.Begin(r.ctx, "r", mmcache.Want{Key: "a", Bytes: 4096, Modality: "image"})
+	require.NoError(t, err)
+	_, err = items.Item(r.ctx, "a", func(ctx context.Context, b *mmcache.Builder) error {
+		close(again)
+		<-change
+		return mmcache.Ready(picture("a", rows), nil)(ctx, b)
+	})
+	require.NoError(t, err)
+	p, at := prompt(1)
+	q := engine.Request{ID: "r", Prompt: p, Placeholders: at, Items: items, Params: map[string]any{"max_tokens": 2}}
+	s, err := r.Generate(r.ctx, q)
+	require.NoError(t, err)
+	<-again
+	q.Prompt[0] = 1_000_000 // the next prompt in the same buffer
+	close(change)
+	got, err := s.Collect()
+	require.NoError(t, err)
+	require.Equal(t, want(2, "a"), got[0])
+	for _, m := range r.e.Requests() {
+		require.Less(t, m.PromptTokenIDs[0], uint32(enginetest.Vocabulary), "never verified")
+	}
+}
+
+// TestChildrenDrift: n children make n times what the mirror foresees once.
+// Where items of one request push each other out, the second child names one that
+// the first has evicted. From 0.28 on the engine asks for it; an older one would not
+// survive, and is not asked.
+func TestChildrenDrift(t *testing.T) {
+	for version, ok := range map[string]bool{"0.33.0": true, "0.28.0": true, "0.27.1": false, "0.11.0": false} {
+		t.Run(version, func(t *testing.T) {
+			r := newRig(t, setup{mode: "lru", capacity: 1000, version: version})
+			q := r.request(1, "a", "b")
+			q.Params["n"] = 2
+			s, err := r.Generate(r.ctx, q)
+			if !ok {
+				requireRefused(t, err, "parameter n", "does not survive a miss in its cache")
+				q.Items.Rollback()
+				return
+			}
+			require.NoError(t, err)
+			got, err := s.Collect()
+			require.NoError(t, err)
+			require.Equal(t, [][]uint32{want(1, "a", "b"), want(1, "a", "b")}, got)
+			require.NoError(t, r.e.Fatal())
 		})
 	}
 }

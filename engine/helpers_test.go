@@ -5,9 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -272,31 +270,4 @@ func (r *rig) drained() {
 		return nil
 	}))
 	require.Zero(r.t, r.cache.Stats().CachedBytes)
-}
-
-// scribble damages the segment as another process could, and returns what undoes
-// it. There is one chunk.
-func (r *rig) scribble(damage func(ring, secret, chunk []byte)) (undo func()) {
-	r.t.Helper()
-	f, err := os.OpenFile(filepath.Join(r.o.Dir, r.o.Segment), os.O_RDWR, 0)
-	require.NoError(r.t, err)
-	defer f.Close()
-	before, err := io.ReadAll(f)
-	require.NoError(r.t, err)
-	b := append([]byte{}, before...)
-	secret, ring := b[:32], b[32:]
-	at := 0
-	for binary.LittleEndian.Uint32(ring[at+4:]) == 0 {
-		at += 32
-	}
-	damage(ring, secret, ring[at:at+int(binary.LittleEndian.Uint32(ring[at+4:]))])
-	write := func(b []byte) {
-		f, err := os.OpenFile(filepath.Join(r.o.Dir, r.o.Segment), os.O_RDWR, 0)
-		require.NoError(r.t, err)
-		defer f.Close()
-		_, err = f.WriteAt(b, 0)
-		require.NoError(r.t, err)
-	}
-	write(b)
-	return func() { write(before) }
 }

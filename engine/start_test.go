@@ -6,11 +6,132 @@ import (
 	"io/fs"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/engine"
+	"github.com/ringcache/ringcache/engine/enginetest"
+	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/serde/enginecore"
 )
+
+// TestStart: what has to be in order before the first request.
+func TestStart(t *testing.T) {
+	start := func(t *testing.T, s setup) error {
+		s.idle = true
+		return newRig(t, s).start()
+	}
+	t.Run("unknown version", func(t *testing.T) {
+		err := start(t, setup{engine: func(o *enginetest.Options) {
+			o.Ready = func(r *enginecore.Ready) { r.VLLMVersion = "0.99.0" }
+		}})
+		require.ErrorIs(t, err, pycompat.ErrUnknownVersion)
+		require.ErrorContains(t, err, "0.99.0")
+		require.ErrorContains(t, err, pycompat.Newest().Version)
+	})
+	t.Run("treat as", func(t *testing.T) {
+		g, err := pycompat.TreatAs("0.99.0", "0.33.0")
+		require.NoError(t, err)
+		require.NoError(t, start(t, setup{client: func(o *engine.Options) { o.Generation = g }, engine: func(o *enginetest.Options) {
+			o.Ready = func(r *enginecore.Ready) { r.VLLMVersion = "0.99.0" }
+		}}))
+	})
+	t.Run("local version", func(t *testing.T) {
+		require.NoError(t, start(t, setup{engine: func(o *enginetest.Options) {
+			o.Ready = func(r *enginecore.Ready) { r.VLLMVersion += "+cpu" }
+		}}))
+	})
+	t.Run("no version", func(t *testing.T) {
+		err := start(t, setup{version: "0.22.0", client: func(o *engine.Options) { o.Generation = nil }})
+		require.ErrorIs(t, err, fs.ErrInvalid)
+		require.ErrorContains(t, err, "Options.Generation")
+	})
+	t.Run("another version", func(t *testing.T) {
+		g, err := pycompat.Lookup("0.32.0")
+		require.NoError(t, err)
+		var m *engine.MismatchError
+		require.ErrorAs(t, start(t, setup{client: func(o *engine.Options) { o.Generation = g }}), &m)
+		require.Equal(t, "0.32.0", m.Want)
+	})
+	t.Run("another segment", func(t *testing.T) {
+		var m *engine.MismatchError
+		require.ErrorAs(t, start(t, setup{mode: "shm", engine: func(o *enginetest.Options) {
+			o.Segment = "" // it could not even attach
+			o.Ready = func(r *enginecore.Ready) { r.VLLMVersion = "0.31.0" }
+		}}), &m)
+		require.Equal(t, "0.31.0", m.Got)
+	})
+	t.Run("no readers", func(t *testing.T) {
+		err := start(t, setup{mode: "shm", version: "0.20.2", client: func(o *engine.Options) { o.Readers = 0 }})
+		require.ErrorIs(t, err, fs.ErrInvalid)
+		require.ErrorContains(t, err, "Options.Readers")
+	})
+	t.Run("other readers", func(t *testing.T) {
+		var m *engine.MismatchError
+		require.ErrorAs(t, start(t, setup{workers: 2, client: func(o *engine.Options) { o.Readers = 3 }}), &m)
+	})
+	t.Run("too late", func(t *testing.T) {
+		r := newRig(t, setup{idle: true, client: func(o *engine.Options) { o.StartTimeout = 50 * time.Millisecond }})
+		err := r.Start(r.ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "StartTimeout")
+		_, err = r.Generate(r.ctx, r.request(1))
+		require.ErrorIs(t, err, engine.ErrNotRunning)
+		require.Nil(t, r.Ready())
+	})
+	t.Run("twice", func(t *testing.T) {
+		r := newRig(t, setup{})
+		require.ErrorIs(t, r.Start(r.ctx), fs.ErrInvalid)
+		r.ask(1)
+	})
+	t.Run("after close", func(t *testing.T) {
+		r := newRig(t, setup{idle: true})
+		ended := make(chan error)
+		go func() { ended <- r.Start(r.ctx) }()
+		require.NoError(t, r.Close(r.ctx))
+		require.ErrorIs(t, <-ended, fs.ErrClosed)
+		require.ErrorIs(t, r.Start(r.ctx), fs.ErrClosed)
+	})
+	t.Run("engine first", func(t *testing.T) {
+		r := newRig(t, setup{mode: "shm", idle: true})
+		up := make(chan *enginetest.Engine)
+		go func() {
+			e, err := enginetest.Start(r.ctx, r.o)
+			if err != nil {
+				t.Error(err)
+			}
+			up <- e
+		}()
+		require.Eventually(t, func() bool { return engine.Greeted(r.Client) }, testTimeout, testTick)
+		require.NoError(t, r.Start(r.ctx))
+		r.e = <-up
+		r.ask(1, "a")
+	})
+	t.Run("another peer first", func(t *testing.T) {
+		r := newRig(t, setup{idle: true})
+		d := dealer(t, r, r.Address().Handshake, "who?")
+		require.NoError(t, d.Send([]byte("x")))
+		say(t, d, "HELLO")
+		ended := make(chan error)
+		go func() { ended <- r.start() }()
+		_, err := d.Recv() // it was taken for the engine
+		require.NoError(t, err)
+		require.NoError(t, d.Close())
+		require.NoError(t, <-ended)
+		r.ask(1)
+	})
+	t.Run("second engine", func(t *testing.T) {
+		r := newRig(t, setup{})
+		ctx, cancel := context.WithTimeout(r.ctx, 100*time.Millisecond)
+		defer cancel()
+		o := r.o
+		o.Identity = "\x01\x00"
+		_, err := enginetest.Start(ctx, o)
+		require.Error(t, err, "it is not awaited")
+		r.ask(1)
+	})
+}
 
 // TestStartBehindAnotherStart: a Start that waits for another one to return waits no
 // longer than its own context.
