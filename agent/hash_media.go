@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"encoding/json"
 	"math"
+	"strings"
 
 	"github.com/ringcache/ringcache/mmhash"
 )

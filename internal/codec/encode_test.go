@@ -16,7 +16,7 @@ func encoded(t testing.TB, write func(*codec.Encoder)) []byte {
 	t.Helper()
 	e := codec.NewEncoder(codec.DefaultThreshold)
 	write(e)
-	require.Equal(t, e.Err(), nil)
+	require.NoError(t, e.Err())
 	doc, err := e.Document()
 	require.NoError(t, err)
 	require.Len(t, doc, e.Len())
