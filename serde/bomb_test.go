@@ -3,31 +3,16 @@ package serde
 import (
 	"bytes"
 	"encoding/binary"
-	"math"
-	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"github.com/vmihailenco/msgpack/v5"
 
+	"github.com/ringcache/ringcache/internal/alloctest"
 	"github.com/ringcache/ringcache/internal/codec"
 	"github.com/ringcache/ringcache/internal/msgpackguard"
 	"github.com/ringcache/ringcache/pycompat"
 )
-
-// allocated returns the bytes that fn allocates: the least of three runs, since the
-// runtime and other goroutines allocate too.
-func allocated(fn func()) uint64 {
-	least := uint64(math.MaxUint64)
-	for range 3 {
-		var a, b runtime.MemStats
-		runtime.ReadMemStats(&a)
-		fn()
-		runtime.ReadMemStats(&b)
-		least = min(least, b.TotalAlloc-a.TotalAlloc)
-	}
-	return least
-}
 
 // A few bytes that declare a lot must not make a decoder allocate for it.
 func TestBombs(t *testing.T) {
@@ -47,14 +32,14 @@ func TestBombs(t *testing.T) {
 			for _, form := range []pycompat.ItemForm{pycompat.ItemMap, pycompat.ItemKeyed, pycompat.ItemPositional} {
 				o := formOptions(t, form)
 				f := [][]byte{wrap(p, b)}
-				require.Less(t, allocated(func() { decodeAll(t, f, o) }), uint64(limit), "%q %q", p, b)
+				require.Less(t, alloctest.Bytes(func() { decodeAll(t, f, o) }), uint64(limit), "%q %q", p, b)
 			}
 		}
 	}
 	meta := AppendMetadata(nil, Metadata{typeItem, 2, []int64{1, 1}})
 	binary.LittleEndian.PutUint64(meta[3:], 1<<62)
-	require.Less(t, allocated(func() { _, _, _ = ParseMetadata(meta) }), uint64(limit))
-	require.Less(t, allocated(func() { _, _, _ = ParseMetadata([]byte("\x80\x05X\xff\xff\xff\x7fabc")) }), uint64(limit))
+	require.Less(t, alloctest.Bytes(func() { _, _, _ = ParseMetadata(meta) }), uint64(limit))
+	require.Less(t, alloctest.Bytes(func() { _, _, _ = ParseMetadata([]byte("\x80\x05X\xff\xff\xff\x7fabc")) }), uint64(limit))
 }
 
 // What a decoder allocates is a small multiple of the document also where the
@@ -80,13 +65,13 @@ func TestDenseDocuments(t *testing.T) {
 		"slice lists":  dense("\x81\xa1x\x82\xa4data\xc0\xa5field\x92\xa4flat\x81\xa6slices", "\x90"),
 	} {
 		var err error
-		got := allocated(func() { _, err = DecodeItem([][]byte{doc}, Options{}) })
+		got := alloctest.Bytes(func() { _, err = DecodeItem([][]byte{doc}, Options{}) })
 		require.NoError(t, err, name)
 		require.Less(t, got, uint64(multiple*len(doc)), name)
 		t.Logf("%s: %.1f bytes for each byte", name, float64(got)/float64(len(doc)))
 	}
 	lens := AppendMetadata(nil, Metadata{typeItem, 0, make([]int64, n)})
-	got := allocated(func() { _, _, _ = ParseMetadata(lens) })
+	got := alloctest.Bytes(func() { _, _, _ = ParseMetadata(lens) })
 	require.Less(t, got, uint64(32*len(lens)))
 }
 
@@ -162,7 +147,7 @@ func TestNestedLengthsShareOneBudget(t *testing.T) {
 		doc = append(doc, 0xdd, 0, 4, 0, 0) // n elements
 	}
 	doc = append(doc, bytes.Repeat([]byte{1}, n)...)
-	got := allocated(func() {
+	got := alloctest.Bytes(func() {
 		_, err := codec.DecodeUnguarded([][]byte{doc}, func(d *codec.Decoder) (*Item, error) { return (&decoder{d, pycompat.Newest()}).item() })
 		corrupt(t, err, `data of elem "x" at byte`)
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/alloctest"
 	"github.com/ringcache/ringcache/internal/codec"
 )
 
@@ -47,7 +48,7 @@ func TestMetadataWithMoreFramesThanItsDocumentCanName(t *testing.T) {
 	const n, limit = 16 << 20, 4 << 10
 	for name, b := range hostileMetadata(n, 200) {
 		var err error
-		got := allocated(func() { _, _, err = ParseMetadata(b) })
+		got := alloctest.Bytes(func() { _, _, err = ParseMetadata(b) })
 		corrupt(t, err, "got more, want at most the 28 frames that a document of 200 bytes can refer to", name)
 		require.Less(t, got, uint64(limit), name)
 		var ce *codec.CorruptError
@@ -56,7 +57,7 @@ func TestMetadataWithMoreFramesThanItsDocumentCanName(t *testing.T) {
 	}
 	lens := append([]int64{200}, make([]int64, n)...)
 	m := Metadata{Type: typeItem, NBytes: 200, Lens: lens}
-	require.Less(t, allocated(func() {
+	require.Less(t, alloctest.Bytes(func() {
 		_, err := DecodeValue(m, make([]byte, 200), Options{})
 		corrupt(t, err, "metadata: got 16777216, want at most the 28 frames that a document of 200 bytes can refer to")
 	}), uint64(limit))
@@ -70,7 +71,7 @@ func TestPayloadWithoutTheDocumentThatItsMetadataTellsOf(t *testing.T) {
 	lens[0] = 7 * n
 	b := AppendMetadata(nil, Metadata{Type: typeItem, NBytes: lens[0], Lens: lens})
 	var err error
-	require.Less(t, allocated(func() { _, _, err = ParsePayload(b) }), uint64(limit))
+	require.Less(t, alloctest.Bytes(func() { _, _, err = ParsePayload(b) }), uint64(limit))
 	corrupt(t, err, "bytes that are there")
 	var ce *codec.CorruptError
 	require.ErrorAs(t, err, &ce)
@@ -119,7 +120,7 @@ func TestDenseFrames(t *testing.T) {
 	data := make([]byte, p.DataLen)
 	require.NoError(t, p.CopyTo(data))
 	input := len(p.Metadata) + len(data)
-	got := allocated(func() {
+	got := alloctest.Bytes(func() {
 		m, _, err := ParseMetadata(p.Metadata)
 		require.NoError(t, err)
 		require.Len(t, m.Lens, 1+n)

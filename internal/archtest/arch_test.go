@@ -140,7 +140,7 @@ func TestUnsafeOnlyInInternal(t *testing.T) {
 
 // TestNoTestHelperInProducts: packages for tests import testing.
 func TestNoTestHelperInProducts(t *testing.T) {
-	helpers := []string{"internal/goldentest", "objstore/internal/objtest"}
+	helpers := []string{"internal/alloctest", "internal/goldentest", "objstore/internal/objtest"}
 	for _, s := range sources(t) {
 		if s.test || slices.Contains(helpers, s.dir) {
 			continue

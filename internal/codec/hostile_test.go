@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/alloctest"
 	"github.com/ringcache/ringcache/internal/codec"
 )
 
@@ -116,20 +116,6 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// allocated returns the bytes that fn allocates: the least of three runs, since the
-// runtime and other goroutines allocate too.
-func allocated(fn func()) uint64 {
-	least := uint64(math.MaxUint64)
-	for range 3 {
-		var a, b runtime.MemStats
-		runtime.ReadMemStats(&a)
-		fn()
-		runtime.ReadMemStats(&b)
-		least = min(least, b.TotalAlloc-a.TotalAlloc)
-	}
-	return least
-}
-
 // TestDeclaredLengthsAllocateNothing: five bytes that declare 2^32 of something are
 // refused before anything is made for them, also without the guard.
 func TestDeclaredLengthsAllocateNothing(t *testing.T) {
@@ -144,7 +130,7 @@ func TestDeclaredLengthsAllocateNothing(t *testing.T) {
 			for name, read := range reads {
 				for how, decode := range map[string]func([][]byte, func(*codec.Decoder) (any, error)) (any, error){"guarded": codec.Decode[any], "unguarded": codec.DecodeUnguarded[any]} {
 					var err error
-					got := allocated(func() { _, err = decode([][]byte{doc}, read) })
+					got := alloctest.Bytes(func() { _, err = decode([][]byte{doc}, read) })
 					require.Error(t, err, "%q %d as %s, %s", head, n, name, how)
 					typed(t, err)
 					require.Less(t, got, uint64(16<<10), "%q %d as %s, %s", head, n, name, how)

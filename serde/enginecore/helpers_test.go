@@ -3,9 +3,7 @@ package enginecore_test
 import (
 	"bytes"
 	"io/fs"
-	"math"
 	"os"
-	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -100,20 +98,6 @@ func invalid(t require.TestingT, err error, text string, more ...any) {
 func corrupt(t require.TestingT, err error, text string, more ...any) {
 	require.ErrorIs(t, err, serde.ErrCorrupt, more...)
 	require.ErrorContains(t, err, text, more...)
-}
-
-// allocated returns the bytes that fn allocates: the least of three runs, since the
-// runtime and other goroutines allocate too.
-func allocated(fn func()) uint64 {
-	least := uint64(math.MaxUint64)
-	for range 3 {
-		var a, b runtime.MemStats
-		runtime.ReadMemStats(&a)
-		fn()
-		runtime.ReadMemStats(&b)
-		least = min(least, b.TotalAlloc-a.TotalAlloc)
-	}
-	return least
 }
 
 func equalItem(t require.TestingT, want, got *serde.Item) {

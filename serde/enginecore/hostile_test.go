@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/engine/enginetest/wire"
+	"github.com/ringcache/ringcache/internal/alloctest"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
@@ -40,7 +41,7 @@ func TestMessageBombs(t *testing.T) {
 			func() { _, _ = wire.DecodeInit(doc) },
 			engine(0), engine(1), engine(3),
 		} {
-			took := allocated(decode)
+			took := alloctest.Bytes(decode)
 			// All that was ever allocated; slices that grow count several times.
 			require.Less(t, took, uint64(150<<20), "%d: %q", i, doc[:min(len(doc), 40)])
 		}
@@ -48,7 +49,7 @@ func TestMessageBombs(t *testing.T) {
 	for _, b := range []string{"\xdd\xff\xff\xff\xff", "\xdf\xff\xff\xff\xff", "\xdb\xff\xff\xff\xff", "\xc6\xff\xff\xff\xff"} {
 		for _, head := range []string{"", "\x92\x00", "\x92\x00\x91", "\x92\x00\x92\xa1r\x91", "\x81\xa6status", "\x92\xa1r", "\x94\xa1r\x90\xc0"} {
 			doc := []byte(head + b)
-			require.Less(t, allocated(func() {
+			require.Less(t, alloctest.Bytes(func() {
 				_, err := p.DecodeOutputs([][]byte{doc})
 				require.ErrorContains(t, err, "main document")
 				_, err = p.request(doc)
@@ -74,7 +75,7 @@ func TestNDArrayBombs(t *testing.T) {
 				"guarded": enginecore.DecodeNDArray, "unguarded": enginecore.DecodeNDArrayUnguarded,
 			} {
 				var err error
-				require.Less(t, allocated(func() { _, err = decode(f) }), uint64(16<<10), "%q %q, %s", head, bomb, name)
+				require.Less(t, alloctest.Bytes(func() { _, err = decode(f) }), uint64(16<<10), "%q %q, %s", head, bomb, name)
 				require.Error(t, err)
 				typed(t, err)
 			}
@@ -88,9 +89,9 @@ func TestNDArrayBombs(t *testing.T) {
 	require.Positive(t, at)
 	for _, bomb := range bombs {
 		f := [][]byte{append(bytes.Clone(doc[0][:at+4]), bomb...)}
-		require.Less(t, allocated(func() { _, err = p.DecodeOutputs(f) }), uint64(64<<10), "%q", bomb)
+		require.Less(t, alloctest.Bytes(func() { _, err = p.DecodeOutputs(f) }), uint64(64<<10), "%q", bomb)
 		corrupt(t, err, "main document at byte")
-		require.Less(t, allocated(func() { _, err = p.DecodeOutputsUnguarded(f) }), uint64(64<<10), "%q", bomb)
+		require.Less(t, alloctest.Bytes(func() { _, err = p.DecodeOutputsUnguarded(f) }), uint64(64<<10), "%q", bomb)
 		typed(t, err)
 	}
 }

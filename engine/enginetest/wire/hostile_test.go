@@ -2,31 +2,16 @@ package wire
 
 import (
 	"bytes"
-	"math"
-	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/alloctest"
 	"github.com/ringcache/ringcache/internal/codec"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
-
-// allocated returns the bytes that fn allocates: the least of three runs, since the
-// runtime and other goroutines allocate too.
-func allocated(fn func()) uint64 {
-	least := uint64(math.MaxUint64)
-	for range 3 {
-		var a, b runtime.MemStats
-		runtime.ReadMemStats(&a)
-		fn()
-		runtime.ReadMemStats(&b)
-		least = min(least, b.TotalAlloc-a.TotalAlloc)
-	}
-	return least
-}
 
 // featureReads reads a feature, and a list of them, with the guard and without.
 func featureReads(c *Codec) map[string]func([][]byte) error {
@@ -56,7 +41,7 @@ func TestFeatureBombs(t *testing.T) {
 				c := newCodec(t, g)
 				for name, read := range featureReads(c) {
 					var err error
-					require.Less(t, allocated(func() { err = read([][]byte{[]byte(head + bomb)}) }), uint64(32<<10), "%q %q as %s", head, bomb, name)
+					require.Less(t, alloctest.Bytes(func() { err = read([][]byte{[]byte(head + bomb)}) }), uint64(32<<10), "%q %q as %s", head, bomb, name)
 					require.Error(t, err)
 					typed(t, err)
 				}
