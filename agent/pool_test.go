@@ -19,7 +19,7 @@ func poolTalker(t *testing.T, more string) (k *talker, name string) {
 	return k, out["name"].(string)
 }
 
-// state compares what a pool's state says of uses.
+// state compares the uses in a pool's state.
 func (k *talker) state(leases, quarantined, objects int) {
 	k.t.Helper()
 	out := k.ok(`{"op":"store.state","store":"w"}`, "leases", fmt.Sprint(leases), "quarantined", fmt.Sprint(quarantined))

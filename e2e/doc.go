@@ -3,5 +3,5 @@
 //
 //	make e2e
 //
-// The tests have the build tag e2e. README.md tells what else is here.
+// The tests have the build tag e2e. README.md describes what else is here.
 package e2e

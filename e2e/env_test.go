@@ -19,7 +19,7 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// environment is what setup.sh says, by name.
+// environment is what setup.sh prints, by name.
 var environment = sync.OnceValues(func() (map[string]string, error) {
 	cmd := exec.Command("./setup.sh")
 	cmd.Stderr = os.Stderr

@@ -86,7 +86,7 @@ func TestPreemption(t *testing.T) {
 	}
 }
 
-// preemptions counts those that an output tells of.
+// preemptions counts those in an output.
 func preemptions(o engine.Output) (n int64) {
 	for _, e := range o.Core.Events {
 		if e.Type == enginecore.EventPreempted {

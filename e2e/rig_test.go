@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// setup says what engine to run, and behind what cache.
+// setup is the engine to run, and the cache before it.
 type setup struct {
 	kind
 	tp    int
@@ -188,7 +188,7 @@ func (r *rig) drained() {
 	require.Zero(r.t, r.cache.Stats().CachedBytes)
 }
 
-// sound says that no worker complained.
+// sound verifies that no worker complained.
 func (r *rig) sound() {
 	r.t.Helper()
 	require.NoError(r.t, r.Check(r.ctx))

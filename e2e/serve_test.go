@@ -44,7 +44,7 @@ func (r *rig) serve(a engine.Address) *exec.Cmd {
 		"--max-num-batched-tokens", "512", "--no-enable-prefix-caching", "--skip-mm-profiling", "--num-gpu-blocks-override", "256")
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+shim, "VLLM_ENABLE_V1_MULTIPROCESSING=0", "VLLM_CPU_KVCACHE_SPACE=1",
 		"VLLM_CPU_OMP_THREADS_BIND=nobind", "OMP_NUM_THREADS=1", "HF_HUB_OFFLINE=1", "VLLM_NO_USAGE_STATS=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it knows nothing of a frontend's end
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it does not notice a frontend's end
 	cmd.Stdout, cmd.Stderr = r, r
 	return cmd
 }

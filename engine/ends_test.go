@@ -120,7 +120,7 @@ func TestCloseWaitsForAborts(t *testing.T) {
 }
 
 // TestProducerHoldsUpNoAnswers: while an item is made again for one request, others are
-// answered, whatever the engine says about the first.
+// answered, whatever the engine answers to the first.
 func TestProducerHoldsUpNoAnswers(t *testing.T) {
 	r := newRig(t, setup{mode: "lru", idle: true})
 	release := make(chan struct{})

@@ -247,7 +247,7 @@ func TestSameItemTwice(t *testing.T) {
 	}
 }
 
-// TestOutputs: the last output says why, and the stream has an end.
+// TestOutputs: the last output contains the reason, and the stream has an end.
 func TestOutputs(t *testing.T) {
 	r := newRig(t, setup{})
 	s, err := r.Generate(r.ctx, r.request(3))

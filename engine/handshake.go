@@ -88,7 +88,7 @@ func (h *handshake) read() {
 	}
 }
 
-// hello takes the hello of a peer that wants its addresses. Every peer gets them
+// hello takes the hello of a peer, which asks for its addresses. Every peer gets them
 // while an engine is awaited: which peer is the engine shows on the input socket, a
 // file that not everyone can open. Each connection is answered once for each session,
 // so that a peer that does not read can't hold up the handshake; an engine that

@@ -56,7 +56,7 @@ func TestSlowReaderPinsBatches(t *testing.T) {
 	require.Equal(t, want(steps), got[0])
 }
 
-// hostileEngine is an engine that says what a test wants.
+// hostileEngine is an engine that sends what a test gives it.
 type hostileEngine struct {
 	t       testing.TB
 	in, out *enginetest.Peer

@@ -23,7 +23,7 @@ import (
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
-// TestDataParallel: an engine that is one of several tells a coordinator when
+// TestDataParallel: an engine that is one of several reports to a coordinator when
 // it begins to work. Here is none, and its output thread ends with an
 // AssertionError (core.py, process_output_sockets).
 func TestDataParallel(t *testing.T) {
@@ -124,7 +124,7 @@ func TestSquatter(t *testing.T) {
 	require.NoError(t, r.start())
 }
 
-// TestHandshakeMemory: a peer that nobody knows announces frames that no handshake
+// TestHandshakeMemory: a peer without an identity announces frames that no handshake
 // has; no memory is taken for them.
 func TestHandshakeMemory(t *testing.T) {
 	r := newRig(t, setup{idle: true})

@@ -12,7 +12,7 @@ import (
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
-// TestAbsurdReady: an engine that says of itself what can't be is refused, by the name of the
+// TestAbsurdReady: an engine that reports of itself what can't be is refused, by the name of the
 // field, and nothing of it reaches the cache.
 func TestAbsurdReady(t *testing.T) {
 	rest := func(name string, v any) func(*enginecore.Ready) {

@@ -141,7 +141,7 @@ type slowStream struct {
 	want   []uint32
 }
 
-// request makes a request, and says what should not have been.
+// request makes a request, and reports what should not have been.
 func (c *stressClient) request(ctx context.Context, id string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var keys []string
@@ -223,7 +223,7 @@ func (c *stressClient) readAll() (err error) {
 	return err
 }
 
-// allowed tells the ways of a stream to end from mistakes.
+// allowed reports whether a stream may end so.
 func (c *stressClient) allowed(err error) error {
 	switch {
 	case errors.Is(err, engine.ErrNotRunning):

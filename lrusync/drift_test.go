@@ -42,7 +42,7 @@ func requireNoFailure(t require.TestingT, rnd *rand.Rand, requests int) (drifts,
 		require.NoError(t, err)
 		return message{tk, items}
 	}
-	// answer hands a request to the receiver and acts on what it says.
+	// answer hands a request to the receiver and acts on its answer.
 	var answer func(m message, depth int)
 	answer = func(m message, depth int) {
 		require.Less(t, depth, 4, "a request is sent again and again")

@@ -23,7 +23,7 @@ func (in nativeInput) stream() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// canonical is the input as its stream tells it: maps sorted, integers of one
+// canonical is the input as it is in its stream: maps sorted, integers of one
 // kind, nil written out.
 func (in nativeInput) canonical() nativeInput {
 	in.Item, in.Kwargs = canonical(in.Item), canonical(in.Kwargs).([]Entry)
@@ -215,7 +215,7 @@ func readNative(b []byte) (in nativeInput, whole bool) {
 	return in, !r.bad && len(r.b) == 0
 }
 
-// show tells values apart that Go prints alike.
+// show prints values differently that Go prints alike.
 func show(in nativeInput) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q %q", in.Scope, in.UUID)

@@ -57,7 +57,7 @@ func startChild(t *testing.T, o killOrder) *killProcess {
 	return p
 }
 
-// line returns the next line that the child says.
+// line returns the next line that the child prints.
 func (p *killProcess) line() (string, error) {
 	if !p.out.Scan() {
 		return "", errors.Join(errors.New("the child says nothing more"), p.out.Err(), p.wait())
@@ -120,7 +120,7 @@ func die() {
 	select {}
 }
 
-// say tells the parent a line at once: what was said before a kill is heard.
+// say prints a line for the parent at once: what was printed before a kill arrives.
 func say(format string, args ...any) {
 	if _, err := os.Stdout.Write(fmt.Appendf(nil, format+"\n", args...)); err != nil {
 		os.Exit(1) // the parent is gone
@@ -208,7 +208,7 @@ func killItem(n int, data []byte) *serde.Item {
 	return it
 }
 
-// verify says whether a value is what the handle must lead to.
+// verify reports whether a value is what the handle must lead to.
 func (h killHandle) verify(v serde.Value) error {
 	it, ok := v.(*serde.Item)
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/ringcache/ringcache/shmstore"
 )
 
-// killModel is what the parent knows from what writers said: what must be in the
+// killModel is what the parent gathers from what writers printed: what must be in the
 // segment, whoever was killed.
 type killModel struct {
 	rereads bool

@@ -31,7 +31,7 @@ var (
 //   - a handle that was ever issued leads to its own bytes or to an error, whatever
 //     room producers fill and in which order;
 //   - what a request needs stays, unless the sidecar was damaged: then the adoption
-//     says that something was lost;
+//     reports that something was lost;
 //   - ids rise.
 //
 // Nothing is left in the end.
@@ -125,7 +125,7 @@ func (k *randomKiller) start() *killProcess {
 	return startChild(k.t, killOrder{Role: "random", Name: k.name, Seed: k.rng.Uint64(), Rereads: k.rereads, Place: anywhere})
 }
 
-// randomChild is a writer that begins when it is told to. It is started early, since
+// randomChild is a writer that begins on a line of its parent. It is started early, since
 // starting takes longer than most rounds.
 func randomChild(o killOrder) error {
 	if !bufio.NewScanner(os.Stdin).Scan() {

@@ -13,7 +13,7 @@ import (
 	"github.com/ringcache/ringcache/internal/failpoint"
 )
 
-// readerChild comes to a place inside a read, says so, and ends itself when told.
+// readerChild comes to a place inside a read, prints that, and ends itself on a line of its parent.
 func readerChild(o killOrder) error {
 	r, err := Open(o.Name, killReaderOptions(true))
 	if err != nil {

@@ -53,7 +53,7 @@ const (
 	readerViews   = "(reader looks)"
 )
 
-// killOrder tells a child process what it is.
+// killOrder is the variable that names what a child process is.
 type killOrder struct {
 	Role    string // writer, random, creator, worker or reader
 	Name    string // of the segment

@@ -14,7 +14,7 @@ import (
 )
 
 // workerChild is a process that attaches before anyone is killed, and looks at
-// what it is told to. It answers each line with ok, stale, or what is wrong.
+// what its parent asks for. It answers each line with ok, stale, or what is wrong.
 //
 //	get handle     look at it
 //	count handle   look at it, and count the read

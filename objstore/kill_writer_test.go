@@ -14,7 +14,7 @@ import (
 )
 
 // killWriter is a writer that does anything that writers do, until it is killed.
-// It says, a line each:
+// It prints, a line each:
 //
 //	A kept dropped in-use clean epoch   it has adopted, and this is the index:
 //	I key id
@@ -99,7 +99,7 @@ func (c *killWriter) adopt() error {
 	o := killOptions(c.o.Name, c.o.Rereads)
 	o.Watch = func(ch shmstore.Change) {
 		switch {
-		case c.adopting: // what is found then is told after
+		case c.adopting: // what is found then is printed after
 		case ch.Present:
 			say("+ %s %d", ch.Key, ch.ID)
 		default:

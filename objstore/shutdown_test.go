@@ -129,7 +129,7 @@ func TestAbandonWithEverythingOpen(t *testing.T) {
 	}
 }
 
-// Shutdown takes nothing new, lets go on what is open, says what that is when its
+// Shutdown takes nothing new, lets go on what is open, reports what that is when its
 // context ends, and closes the store in the end.
 func TestShutdownWaitsForWhatIsOpen(t *testing.T) {
 	for _, k := range kinds {

@@ -454,7 +454,7 @@ func TestSmallPutsDoNotStarveALargeWaiter(t *testing.T) {
 	}
 }
 
-// Nobody is told of the readers' counts; the one who waits finds them.
+// Nothing announces the readers' counts; the one who waits finds them.
 func TestWaiterFindsReadsThatComplete(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(string(k), func(t *testing.T) {

@@ -19,7 +19,7 @@ func lookup(t *testing.T, v string) *pycompat.Generation {
 }
 
 // TestTableAgreesWithMeasuredGroups: the golden files are grouped by releases
-// that behaved alike, so what the table says must not differ inside a group.
+// that behaved alike, so what is in the table must not differ inside a group.
 func TestTableAgreesWithMeasuredGroups(t *testing.T) {
 	same := map[string]func(a, b *pycompat.Generation) bool{
 		"ring_traces": func(a, b *pycompat.Generation) bool {

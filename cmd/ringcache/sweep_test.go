@@ -66,7 +66,7 @@ func TestSweepCommand(t *testing.T) {
 }
 
 // TestSweepSaysWhatItHides: without --owner or --any-owner, segments with a label are
-// not shown. The command says how many, and which flag shows them; a sweep that
+// not shown. The command reports how many, and which flag shows them; a sweep that
 // thereby looks at nothing fails, since whoever runs it would think that all is clean.
 func TestSweepSaysWhatItHides(t *testing.T) {
 	dir := t.TempDir()
@@ -87,7 +87,7 @@ func TestSweepSaysWhatItHides(t *testing.T) {
 	require.NotContains(t, out, "ring-a")
 	require.FileExists(t, filepath.Join(dir, "ring-a"))
 
-	// Who asks for a label gets it, and is told of the others.
+	// Who asks for a label gets it, with a line about the others.
 	out = output(t, sweepCommand{Prefix: "ring-", Owner: "two", Dir: dir}.Run)
 	require.Contains(t, out, "ring-b")
 	require.NotContains(t, out, "ring-a")

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestUnansweredStartLeavesNoGoroutine: a frontend that accepts, and says nothing, does not
+// TestUnansweredStartLeavesNoGoroutine: a frontend that accepts, and sends nothing, does not
 // keep Start beyond its context, and nothing runs on when Start has returned.
 func TestUnansweredStartLeavesNoGoroutine(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -83,7 +83,7 @@ func TestRouter(t *testing.T) {
 }
 
 // TestUnroutable: a message to nobody is an error, and so is one to a peer that
-// has gone, which is told.
+// has gone, which is reported.
 func TestUnroutable(t *testing.T) {
 	for _, ep := range endpoints(t) {
 		t.Run(ep[:3], func(t *testing.T) {

@@ -88,7 +88,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// Who finds no memory waits, and gets an answer that says so when the time is up.
+// Who finds no memory waits, and gets an answer with that reason when the time is up.
 func TestBusy(t *testing.T) {
 	o := testOptions(t, "processor_only")
 	o.Timeout = 50 * time.Millisecond

@@ -211,7 +211,7 @@ func (p *params) UnmarshalJSON(b []byte) error {
 }
 
 // number makes a number of what JSON had: a whole one where it is whole, since vLLM
-// tells them apart.
+// distinguishes them.
 func number(n json.Number) (any, error) {
 	if i, err := n.Int64(); err == nil {
 		return i, nil

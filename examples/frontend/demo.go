@@ -207,7 +207,7 @@ func (d *demonstration) crowd(ctx context.Context, files []photo, answers map[st
 	return errors.Join(errs...)
 }
 
-// kill ends the engine's processes in the midst of a request, which is told.
+// kill ends the engine's processes in the midst of a request, whose client gets an error.
 func (d *demonstration) kill(ctx context.Context, image []byte) error {
 	res, err := d.post(ctx, image, 2000)
 	if err != nil {

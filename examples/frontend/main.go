@@ -11,7 +11,7 @@
 //	curl -f http://127.0.0.1:8078/health
 //
 // Without a command it waits as long as --start for an engine that somebody else
-// starts, and says how.
+// starts, and prints how.
 package main
 
 import (
@@ -98,7 +98,7 @@ func (o options) mode() string {
 func run(ctx context.Context, out io.Writer, o options) (err error) {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	if (o.Demo || o.Workload != "") && !o.Log {
-		log = slog.New(slog.DiscardHandler) // it tells what happens itself
+		log = slog.New(slog.DiscardHandler) // the demo prints what happens
 	}
 	s, err := newServer(o, log)
 	if err != nil {

@@ -172,7 +172,7 @@ func TestBadRequests(t *testing.T) {
 	require.Empty(t, w.e.Requests())
 }
 
-// TestRestart: a client whose engine dies is told; the next one is served by the
+// TestRestart: a client whose engine dies gets an error; the next one is served by the
 // next engine, from the cache.
 func TestRestart(t *testing.T) {
 	w := newWorld(t, "llava", "shm")

@@ -35,7 +35,7 @@ const (
 )
 
 // Inspect returns the width and height that the image of a file will have,
-// turned as its EXIF or XMP data says, without decoding it. Unlike Pillow it
+// turned by its EXIF or XMP data, without decoding it. Unlike Pillow it
 // doesn't look for those in compressed text of a PNG. The error wraps [ErrImage].
 func Inspect(file []byte) (image.Point, error) {
 	f, err := parse(file)

@@ -10,7 +10,7 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// Modality says what the items of a processor look like, so that package engine
+// Modality returns what the items of a processor look like, so that package engine
 // can verify them: elems that are flat have any number of rows, of which a token
 // takes always as many.
 func Modality(p Processor) (engine.Modality, error) {

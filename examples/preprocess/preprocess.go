@@ -11,7 +11,7 @@
 //
 // The numbers are those of vLLM 0.32.0 with transformers 5.19.0, torchvision
 // 0.29 and Pillow 13 on the CPU, which reference.py asks and the tests compare:
-// Pillow decodes, turns the image as its EXIF data says and puts what is
+// Pillow decodes, turns the image by its EXIF data and puts what is
 // transparent on white (vllm/multimodal/media/image.py); the image processors
 // with torchvision (CLIPImageProcessor, Qwen2VLImageProcessor) do the rest. Every
 // bit is theirs. Processors that resize with Pillow, as older transformers have
@@ -50,7 +50,7 @@ const MaxPixels = 178956970
 // Processor makes the items of one model. It may be used from any number of
 // goroutines, and starts none.
 type Processor interface {
-	// Layout says what the item of an image of this size in pixels, as Inspect
+	// Layout returns what the item of an image of this size in pixels, as Inspect
 	// returns it, consists of. The error wraps ErrImage.
 	Layout(size image.Point) (Layout, error)
 	// Fill decodes the file, and writes every tensor of the layout that this
@@ -61,7 +61,7 @@ type Processor interface {
 	Fill(ctx context.Context, file []byte, l Layout, tensor func(key string) []byte) error
 }
 
-// Layout says what an image becomes.
+// Layout is what an image becomes.
 type Layout struct {
 	// Item has the item's tensors without Data. Layouts share it: don't write to it.
 	Item *serde.Item
@@ -78,7 +78,7 @@ type Layout struct {
 	size image.Point
 }
 
-// Options are what the engine is told by its flags, not by its model.
+// Options are what the engine gets from its flags, not from its model.
 type Options struct {
 	// Normalize makes Qwen's pixels float tensors that are rescaled and
 	// normalised, for engines that don't do that on their device: those with

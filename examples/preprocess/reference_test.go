@@ -145,7 +145,7 @@ func check(t *testing.T, p Processor, r reference) *serde.Item {
 }
 
 // TestReference compares the items with those that vLLM made: with the tensors of
-// reference.py, if PREPROCESS_REFERENCE names their folder, and says then how far
+// reference.py, if PREPROCESS_REFERENCE names their folder, and prints then how far
 // the numbers are apart in steps of a pixel's byte; else with sums of them.
 func TestReference(t *testing.T) {
 	dir := os.Getenv("PREPROCESS_REFERENCE")

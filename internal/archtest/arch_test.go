@@ -1,4 +1,4 @@
-// Package archtest holds the rules of the house that no compiler knows.
+// Package archtest holds the rules of the house that no compiler checks.
 package archtest
 
 import (

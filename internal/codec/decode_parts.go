@@ -222,5 +222,5 @@ func (d *Decoder) Part(what string, read func() error) (failure, err error) {
 	return failure, nil
 }
 
-// Seek goes to a position that was passed before, or that [Decoder.Part] knows.
+// Seek goes to a position that was passed before, or that [Decoder.Part] returned.
 func (d *Decoder) Seek(pos int) { _, _ = d.r.Seek(int64(pos), io.SeekStart) }

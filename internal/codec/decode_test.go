@@ -178,7 +178,7 @@ func requireCorrupt(t testing.TB, err error, text string) {
 	require.NotContains(t, err.Error(), "%!")
 }
 
-// TestDecoderRefusesWhatItNeverDoes: the reason is no damage, and the text says what to do.
+// TestDecoderRefusesWhatItNeverDoes: the reason is no damage, and the text names what to do.
 func TestDecoderRefusesWhatItNeverDoes(t *testing.T) {
 	for name, c := range map[string]struct {
 		doc  string
@@ -210,7 +210,7 @@ func TestErrorsNameTheElem(t *testing.T) {
 	requireCorrupt(t, err, `data of elem "pixel_values" at byte 0: got an integer, want a string`)
 }
 
-// TestPeek tells every first byte of MessagePack.
+// TestPeek: every first byte of MessagePack has its kind.
 func TestPeek(t *testing.T) {
 	kinds := map[codec.Kind]string{
 		codec.KindInt: "\x00\x7f\xe0\xff\xcc\xcd\xce\xcf\xd0\xd1\xd2\xd3", codec.KindStr: "\xa0\xbf\xd9\xda\xdb", codec.KindArray: "\x90\x9f\xdc\xdd",

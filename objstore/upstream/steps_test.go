@@ -262,7 +262,7 @@ func TestUpstreamMultiprocessExample(t *testing.T) {
 
 // vLLM's writer never verifies in get, with a lock or without; it compares the id
 // that is in the ring. So it reads an older object of a key whose place was not used
-// again, and counts the read if it has a lock. Its touch does verify, and wants the
+// again, and counts the read if it has a lock. Its touch does verify, and needs the
 // current one (shm_object_storage.py, 0.32.0 and 0.33.0: get, verify_signature).
 func TestUpstreamWriterReadsWhateverIsInTheRing(t *testing.T) {
 	s := upstreamStore(t)

@@ -8,7 +8,7 @@ import (
 // Handshake is what EngineCore sends on the handshake socket
 // (vllm/v1/engine/core.py, all releases).
 type Handshake struct {
-	// Status is "HELLO" where the engine wants its addresses, and "READY" where it has
+	// Status is "HELLO" where the engine asks for its addresses, and "READY" where it has
 	// started.
 	Status   string
 	Local    bool

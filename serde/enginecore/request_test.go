@@ -15,7 +15,7 @@ import (
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
-// Every name of every release is one that the codec knows.
+// Every name of every release is in the codec's table.
 func TestEveryFieldHasACodec(t *testing.T) {
 	for _, g := range pycompat.Releases() {
 		t.Run(g.Version, func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestDecodeRequestLengths(t *testing.T) {
 		require.NoError(t, err, n)
 		require.Equal(t, "r", r.RequestID)
 	}
-	// Longer ones, also with tensors that nobody knows.
+	// Longer ones, also with tensors of unknown types.
 	doc := append([]byte{0xdc, 0, full[2] + 2}, full[3:]...)
 	doc = append(doc, "\x93\xa5uint8\x91\xcd\x01\x2c\x01\x81\xa1x\xc0"...)
 	r, err := c.request(doc, make([]byte, 300))

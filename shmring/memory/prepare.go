@@ -154,7 +154,7 @@ func (r *Report) judgeNUMA(m []byte, cause error) {
 	n.Obtained = n.Reason == ""
 }
 
-// misplaced describes pages that are not where the policy wants them, "" if there are none.
+// misplaced describes pages that are not where the policy places them, "" if there are none.
 func (r *Report) misplaced() string {
 	n := &r.NUMA
 	elsewhere := int64(0)
