@@ -48,7 +48,7 @@
 //	lrusync          vLLM's mirrored LRU caches, in lockstep
 //	mmcache          the embeddable cache
 //	engine           the frontend of a whole engine
-//	agent            all of the above by JSON lines
+//	agent            stores, rings, mirrored caches, hashes and messages by JSON lines
 //
 // Everything up to engine builds without cgo for linux/amd64 and linux/arm64 and
 // compiles on other systems, where making or attaching a segment returns an error.

@@ -14,7 +14,7 @@ func requestOps() map[string]operation {
 	return map[string]operation{
 		"request.encode": requestEncode,
 		"request.decode": requestDecode,
-		"request.fields": requestFields,
+		"request.fields": listRequestFields,
 		"outputs.encode": outputsEncode,
 		"outputs.decode": outputsDecode,
 	}
@@ -137,8 +137,8 @@ func requestDecode(p *params) (reply, error) {
 	return reply{"request": j}, nil
 }
 
-// requestFields returns what the table contains about a generation.
-func requestFields(p *params) (reply, error) {
+// listRequestFields returns what the table contains about a generation.
+func listRequestFields(p *params) (reply, error) {
 	g := p.generation()
 	if p.err != nil {
 		return nil, p.err

@@ -57,7 +57,7 @@ func (st *Stream) take(i int, o *enginecore.Output) error {
 		childTable.step(&c.state, childStray)
 		return st.failed(err)
 	}
-	if err := st.limits.spend(i, c, o); err != nil {
+	if err := st.limits.count(i, c, o); err != nil {
 		return st.failed(err)
 	}
 	if o.FinishReason == nil {

@@ -88,16 +88,14 @@ type RequestError struct {
 }
 
 func (e *RequestError) Error() string {
-	s := fmt.Sprintf("engine: request %q failed in the engine", e.ID)
+	s := fmt.Sprintf("engine: request %q failed", e.ID)
 	switch {
 	case e.Err != nil:
-		s += ": " + e.Err.Error()
+		return s + ": " + e.Err.Error()
 	case e.Text != "":
-		s += fmt.Sprintf(": %s %s", e.Code, e.Text)
-	default:
-		s += "; its log contains the cause"
+		return s + fmt.Sprintf(" in the engine: %s %s", e.Code, e.Text)
 	}
-	return s
+	return s + " in the engine; its log contains the cause"
 }
 
 // Unwrap returns Err.

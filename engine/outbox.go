@@ -3,7 +3,7 @@ package engine
 // outbox contains what the engine sent for a request and nobody has read, and the last
 // word. The stream's lock guards all but news.
 type outbox struct {
-	outputs []Output      // bounded by the stream's allowance
+	outputs []Output      // bounded by the stream's limits
 	last    error         // io.EOF at the regular end, nil before the end
 	news    chan struct{} // of one: outputs or last has changed
 }

@@ -43,7 +43,7 @@ type Stream struct {
 	holders  int // Generate, and repeated sends
 	children []child
 	left     int // children that have not finished
-	limits   allowance
+	limits   outputLimits
 	resent   int
 	harsh    bool // the engine, not the model, finished a child
 	out      outbox
@@ -60,7 +60,7 @@ type child struct {
 func (s *session) newStream(ctx context.Context, r Request, children int) *Stream {
 	st := &Stream{
 		s: s, req: r, state: streamOpen, holders: 1, left: children,
-		children: slices.Repeat([]child{{state: childUnsent}}, children), limits: s.allowance(&r), out: newOutbox(),
+		children: slices.Repeat([]child{{state: childUnsent}}, children), limits: s.outputLimits(&r), out: newOutbox(),
 	}
 	st.ctx, st.cancel = context.WithCancelCause(ctx)
 	st.unhook = context.AfterFunc(ctx, func() { st.end(notEOF(context.Cause(ctx))) })

@@ -71,9 +71,9 @@ type Options struct {
 	// (pycompat.Generation.Rereads), unless TrustCounts reports that this engine does
 	// not.
 	Rereads, TrustCounts bool
-	// QuarantineTTL ends the quarantine of an aborted request for which no fence
-	// passes, if the counts prove that nobody has read the object since it was last
-	// idle, or that all reads are done. 0 is ten minutes, less is never.
+	// QuarantineTTL is shmstore.Options.QuarantineTTL: 0 is ten minutes, less is never.
+	// Nobody can be inside if the counts prove that nobody has read the object since it
+	// was last idle, or that all reads are done.
 	QuarantineTTL time.Duration
 	// Quotas bound the bytes of each tenant (PutOptions.Tenant); Quota those of a
 	// tenant that is not in it. 0 is no bound. A FIFO refuses them.

@@ -130,7 +130,7 @@ var changes = []struct {
 		insert(&g.Params.Sampling, "top_p", "watermarking")
 	}},
 	{"0.31.0", func(g *Generation) {
-		g.Hash.Framed, g.Hash.LenientEXIF = true, true
+		g.Hash.Framed = true
 		g.Cache.FreshWins = true
 		add(&g.RequestFields, "kv_hints")
 		add(&g.OutputFields, "prompt_token_id_logprobs")

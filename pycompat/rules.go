@@ -59,9 +59,6 @@ type HashRules struct {
 	// frames or the bytes of the file, whichever is shorter, the bytes when
 	// equal. TorchVideo is true where that holds for frames in a torch tensor.
 	VideoBytes, TorchVideo bool
-	// LenientEXIF is true where a malformed EXIF block is ignored. Elsewhere it is
-	// an error.
-	LenientEXIF bool
 	// Algorithms is true where sha256 and sha512 can be chosen. Elsewhere there is
 	// blake3 only.
 	Algorithms bool

@@ -54,8 +54,8 @@ type Options struct {
 	// writing the payload.
 	FullSums bool
 	// QuarantineTTL ends the quarantine of an aborted request for which no fence
-	// passes, if nobody can be inside (PayloadOwner.Unread). 0 is ten minutes, far longer
-	// than any reader takes for anything; less is never.
+	// passes, if nobody can be inside (PayloadOwner.Unread). 0 is ten minutes; less is
+	// never.
 	//
 	// Without a PayloadOwner nobody counts reads, and the time alone ends it for readers
 	// without a slot. Whoever has such readers sets it below 0, and passes fences.
@@ -70,6 +70,9 @@ type Options struct {
 	// Dir is the directory of shared memory, /dev/shm if empty.
 	Dir string
 }
+
+// defaultQuarantineTTL is far longer than any reader takes for anything.
+const defaultQuarantineTTL = 10 * time.Minute
 
 // Change reports that the object under a key is there now, or no longer.
 type Change struct {

@@ -71,7 +71,7 @@ func (s *Store) quarantineEnd() time.Time {
 	case ttl < 0:
 		return noEnd
 	case ttl == 0:
-		return time.Now().Add(10 * time.Minute)
+		return time.Now().Add(defaultQuarantineTTL)
 	default:
 		return time.Now().Add(ttl)
 	}

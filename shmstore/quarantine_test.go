@@ -47,19 +47,26 @@ func TestFenceEndsWhatWasAbortedBefore(t *testing.T) {
 
 // Without counts a long time is proof enough.
 func TestQuarantineEndsByTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := private(t, shmstore.Options{Size: 16 << 10, QuarantineTTL: time.Minute})
-		r := begin(t, s, "r")
-		put(t, r, "a", 1000, 1)
-		require.NoError(t, r.Commit())
-		r.Abort()
-		time.Sleep(time.Minute - 1)
-		gone, err := s.Evict("a")
-		require.NoError(t, err)
-		require.Empty(t, gone)
-		time.Sleep(time.Nanosecond)
-		gone, err = s.Evict("a")
-		require.NoError(t, err)
-		require.NotEmpty(t, gone)
-	})
+	for name, c := range map[string]struct{ option, want time.Duration }{
+		"a minute":    {time.Minute, time.Minute},
+		"the default": {0, 10 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := private(t, shmstore.Options{Size: 16 << 10, QuarantineTTL: c.option})
+				r := begin(t, s, "r")
+				put(t, r, "a", 1000, 1)
+				require.NoError(t, r.Commit())
+				r.Abort()
+				time.Sleep(c.want - 1)
+				gone, err := s.Evict("a")
+				require.NoError(t, err)
+				require.Empty(t, gone)
+				time.Sleep(time.Nanosecond)
+				gone, err = s.Evict("a")
+				require.NoError(t, err)
+				require.NotEmpty(t, gone)
+			})
+		})
+	}
 }

@@ -40,8 +40,8 @@ func (c *Codec) readRequest(d *codec.Decoder) (*Request, error) {
 		case i >= len(names):
 			err = r.Skip("request")
 		case i < n:
-			err = requestFields[names[i]].read(r, q)
-		case requestFields[names[i]].required:
+			err = fieldReaders[names[i]].read(r, q)
+		case fieldReaders[names[i]].required:
 			err = r.Corrupt("request", "the field "+names[i], fmt.Sprintf("an array of %d", n))
 		}
 		if err != nil {
@@ -62,8 +62,8 @@ type requestField struct {
 	read     func(*reader, *Request) error
 }
 
-// requestFields has every field of every release.
-var requestFields = map[string]requestField{
+// fieldReaders has every field of every release.
+var fieldReaders = map[string]requestField{
 	"request_id": {true, func(r *reader, q *Request) (err error) {
 		q.RequestID, err = r.Text("request_id")
 		return err
