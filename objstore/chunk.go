@@ -2,7 +2,6 @@ package objstore
 
 import (
 	"errors"
-	"fmt"
 	"math"
 
 	"github.com/ringcache/ringcache/internal/fault"
@@ -134,9 +133,4 @@ func (c chunks) stored(key string, h serde.Address) (serde.Value, error) {
 		}
 	}
 	return c.read(h)
-}
-
-// errNotOurs is the error of a request for a handle of another object.
-func errNotOurs(request string, h serde.Address) error {
-	return fmt.Errorf("%w: handle %d:%d is not of an object of request %s", errInvalid, h.Address, h.ID, request)
 }

@@ -158,3 +158,8 @@ func (r *fifoRequest) letGo(o *fifoObject, committed bool) {
 		invariants.Must(fmt.Errorf("objstore: key %q has %d leases, %d sent; all objects have %d", o.key, o.leases, o.sent, r.f.leases))
 	}
 }
+
+// errNotOurs is the error of a request for a handle of another object.
+func errNotOurs(request string, h serde.Address) error {
+	return fmt.Errorf("%w: handle %d:%d is not of an object of request %s", errInvalid, h.Address, h.ID, request)
+}

@@ -31,6 +31,11 @@ func (p *Pool) payload(o *shmstore.Object) []byte {
 	return p.Segment().Bytes()[o.Handle().Offset:]
 }
 
+// bytesHandle returns the handle of the store of bytes for a handle of the pool.
+func (p *Pool) bytesHandle(h serde.Address) shmstore.Handle {
+	return shmstore.Handle{Offset: h.Address + uint64(p.opt.Generation.DataOffset) + shmring.HeaderSize, ID: h.ID}
+}
+
 // place returns address and id of an object, without a signature.
 func (p *Pool) place(o *shmstore.Object) serde.Address {
 	h := o.Handle()

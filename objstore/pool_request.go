@@ -1,8 +1,6 @@
 package objstore
 
 import (
-	"errors"
-
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmstore"
 )
@@ -57,32 +55,16 @@ func (r *poolRequest) Keep(key string) (h serde.Address, note []byte, err error)
 	return r.p.handle(o), o.Note(), nil
 }
 
-// object returns the object of a handle that the request has.
-func (r *poolRequest) object(h serde.Address) (*shmstore.Object, error) {
-	o, err := r.Object(h.ID)
-	if err == nil && r.p.place(o).Address == h.Address {
-		return o, nil
-	}
-	if err == nil || errors.Is(err, errInvalid) {
-		err = errNotOurs(r.ID(), h)
-	}
-	return nil, err
-}
-
 func (r *poolRequest) SetUses(h serde.Address, n int) error {
-	o, err := r.object(h)
-	if err != nil {
-		return err
-	}
-	return r.Request.SetUses(o, n)
+	return r.Request.SetUses(r.p.bytesHandle(h), n)
 }
 
 func (r *poolRequest) Stored(h serde.Address) (serde.Value, error) {
-	o, err := r.object(h)
+	o, err := r.Object(r.p.bytesHandle(h))
 	if err != nil {
 		return nil, err
 	}
-	if _, err := r.Bytes(o); err != nil { // which keeps the segment mapped
+	if _, err := r.Bytes(o.Handle()); err != nil { // which keeps the segment mapped
 		return nil, err
 	}
 	return r.p.chunks.stored(o.Key(), h)

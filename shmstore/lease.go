@@ -93,35 +93,39 @@ func (r *Request) Drop(key string) {
 	r.s.wakeShutdown()
 }
 
-// Object returns the object of an id that the request has. It fails with fs.ErrInvalid if
-// it has none of that id, and with [ErrEnded].
-func (r *Request) Object(id uint32) (*Object, error) {
-	if err := r.s.lock(); err != nil {
+// Object returns the object of a handle that the request has. It fails with fs.ErrInvalid
+// for another handle, and with [ErrEnded].
+func (r *Request) Object(h Handle) (*Object, error) {
+	if err := r.enterSent(); err != nil {
 		return nil, err
 	}
 	defer r.s.mu.Unlock()
-	if r.state == requestEnded {
-		return nil, r.notOpen()
-	}
-	o := r.s.objects[id]
-	if _, ok := r.leases[o]; !ok {
-		return nil, fmt.Errorf("%w: id %d is not of an object of request %s", errInvalid, id, r.id)
+	return r.object(h)
+}
+
+// object is Object under the store's lock.
+func (r *Request) object(h Handle) (*Object, error) {
+	o := r.s.objects[h.ID]
+	if _, ok := r.leases[o]; !ok || o.offset != h.Offset {
+		return nil, fmt.Errorf("%w: the handle of id %d at offset %d is not of an object of request %s", errInvalid, h.ID, h.Offset, r.id)
 	}
 	return o, nil
 }
 
 // SetUses makes n the number of times that the request uses an object which it has, see
-// Lookup; 0 takes all of them back. It fails with fs.ErrInvalid for another object, with
+// Lookup; 0 takes all of them back. It fails with fs.ErrInvalid for another handle, with
 // [ErrEnded], or the owner's error, which changes nothing.
-func (r *Request) SetUses(o *Object, n int) error {
+func (r *Request) SetUses(h Handle, n int) error {
 	if err := r.enter(); err != nil {
 		return err
 	}
 	defer r.s.mu.Unlock()
-	l, ok := r.leases[o]
+	o, err := r.object(h)
+	if err != nil {
+		return err
+	}
+	l := r.leases[o]
 	switch {
-	case !ok:
-		return fmt.Errorf("%w: request %s does not have the object", errInvalid, r.id)
 	case n < 0:
 		return fmt.Errorf("%w: %d uses of key %q", errInvalid, n, o.key)
 	case n < l.times:
@@ -140,17 +144,15 @@ func (r *Request) SetUses(o *Object, n int) error {
 
 // Bytes returns the payload of an object that the request has, in place. It must not
 // be written to. It is valid until the request was ended by its owner, whatever becomes
-// of the store. It fails with fs.ErrInvalid for another object, and with [ErrEnded].
-func (r *Request) Bytes(o *Object) ([]byte, error) {
-	if err := r.s.lock(); err != nil {
+// of the store. It fails with fs.ErrInvalid for another handle, and with [ErrEnded].
+func (r *Request) Bytes(h Handle) ([]byte, error) {
+	if err := r.enterSent(); err != nil {
 		return nil, err
 	}
 	defer r.s.mu.Unlock()
-	if r.state == requestEnded {
-		return nil, r.notOpen()
-	}
-	if _, ok := r.leases[o]; !ok {
-		return nil, fmt.Errorf("%w: request %s does not have the object", errInvalid, r.id)
+	o, err := r.object(h)
+	if err != nil {
+		return nil, err
 	}
 	if !r.keeps {
 		if err := r.s.seg.Hold(); err != nil {

@@ -92,6 +92,19 @@ func (r *Request) enter() error {
 	return nil
 }
 
+// enterSent is enter for a request that may be committed.
+func (r *Request) enterSent() error {
+	if err := r.s.lock(); err != nil {
+		return err
+	}
+	if r.state == requestEnded {
+		err := r.notOpen()
+		r.s.mu.Unlock()
+		return err
+	}
+	return nil
+}
+
 // notOpen returns why the request takes nothing more.
 func (r *Request) notOpen() error {
 	switch {

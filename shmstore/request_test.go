@@ -35,7 +35,7 @@ func TestRequestKeepsWhatItHas(t *testing.T) {
 	gone, err := s.Evict("kept")
 	require.NoError(t, err)
 	require.Empty(t, gone, "the other has it")
-	b, err := other.Bytes(o)
+	b, err := other.Bytes(o.Handle())
 	require.NoError(t, err)
 	require.Equal(t, bytes.Repeat([]byte{7}, 1000), b)
 	other.Rollback()
@@ -64,9 +64,9 @@ func TestRequestsThatHaveEndedTakeNothing(t *testing.T) {
 			_, lookup := r.Lookup("a", 1)
 			_, hold := r.HoldID(o.Handle().ID)
 			_, reserve := r.Reserve("b", 10, shmstore.PutOptions{})
-			_, object := r.Object(o.Handle().ID)
-			_, b := r.Bytes(o)
-			for _, err := range []error{lookup, hold, reserve, object, b, r.Commit(), r.SetUses(o, 1), r.SetDeadline(time.Now())} {
+			_, object := r.Object(o.Handle())
+			_, b := r.Bytes(o.Handle())
+			for _, err := range []error{lookup, hold, reserve, object, b, r.Commit(), r.SetUses(o.Handle(), 1), r.SetDeadline(time.Now())} {
 				require.ErrorIs(t, err, shmstore.ErrEnded)
 				require.ErrorContains(t, err, name)
 			}
@@ -155,7 +155,7 @@ func TestDropGivesUpOneKey(t *testing.T) {
 	a := put(t, r, "a", 1000, 1)
 	put(t, r, "b", 1000, 2)
 	r.Drop("b")
-	_, err := r.Object(a.Handle().ID)
+	_, err := r.Object(a.Handle())
 	require.NoError(t, err)
 	require.Equal(t, []string{"a"}, s.Holders()[0].Keys)
 	gone, err := s.Evict("b")
