@@ -100,7 +100,8 @@ func profile(root, pkg, bench, out string, n int) (map[string][]block, error) {
 	for _, part := range strings.Split(bench, "/") {
 		exact = append(exact, "^"+regexp.QuoteMeta(part)+"$")
 	}
-	cmd := exec.Command("go", "test", "-run", "^$", "-bench", strings.Join(exact, "/"), "-benchtime", fmt.Sprint(n, "x"),
+	pattern := strings.Join(exact, "/")
+	cmd := exec.Command("go", "test", "-run", "^$", "-bench", pattern, "-skip", pattern+"/.", "-benchtime", fmt.Sprint(n, "x"),
 		"-covermode", "atomic", "-coverpkg", "./...", "-coverprofile", out, pkg)
 	cmd.Dir = root
 	if b, err := cmd.CombinedOutput(); err != nil {
