@@ -84,23 +84,37 @@ func (c chunks) decode(h serde.Address, payload []byte) (serde.Value, error) {
 }
 
 // read locates and decodes, and looks at the id once more: what was decoded
-// may have changed meanwhile.
+// may have changed meanwhile. It is called in a guard.
 func (c chunks) read(h serde.Address) (serde.Value, error) {
-	var v serde.Value
 	first := c
 	first.held = false // which it is only now
-	err := c.guard(h, func() error {
-		chunk, err := first.locate(h)
-		if err != nil {
-			return err
-		}
-		v, err = c.decode(h, chunk.Payload)
-		if again := c.check(h); again != nil {
-			return again
-		}
-		return err
-	})
+	chunk, err := first.locate(h)
+	if err != nil {
+		return nil, err
+	}
+	v, err := c.decode(h, chunk.Payload)
+	if again := c.check(h); again != nil {
+		return nil, again
+	}
 	return v, err
+}
+
+// readVerified is read of a handle whose signature is right for a key, in generations
+// with signatures. It is called in a guard.
+func (c chunks) readVerified(key string, h serde.Address) (serde.Value, error) {
+	if err := c.verify(key, h); err != nil {
+		return nil, err
+	}
+	return c.read(h)
+}
+
+// verify checks the signature of a handle for a key, in generations with signatures. It
+// is called in a guard.
+func (c chunks) verify(key string, h serde.Address) error {
+	if !c.options.Generation.Signed {
+		return nil
+	}
+	return verify(c.seg.Secret(), key, h)
 }
 
 // check compares the id at the handle's address again.
@@ -126,11 +140,7 @@ func (c chunks) corrupt(h serde.Address, err error) error {
 }
 
 // stored reads the object of a handle in the way of a worker.
-func (c chunks) stored(key string, h serde.Address) (serde.Value, error) {
-	if c.options.Generation.Signed {
-		if err := c.guard(h, func() error { return verify(c.seg.Secret(), key, h) }); err != nil {
-			return nil, err
-		}
-	}
-	return c.read(h)
+func (c chunks) stored(key string, h serde.Address) (v serde.Value, err error) {
+	err = c.guard(h, func() error { v, err = c.readVerified(key, h); return err })
+	return v, err
 }

@@ -95,13 +95,19 @@ func (r *Reader) Get(key string, h serde.Address) (*View, error) {
 	}
 	u := &use{chunks: r.chunks, handle: h, counter: r.counter, reader: r, at: caller()}
 	var value serde.Value
-	err := r.hold(u)
-	if err == nil {
+	err := r.chunks.guard(h, func() (err error) {
+		if err = r.hold(u); err != nil {
+			return err
+		}
 		failpoint.Hit("reader.held")
-		value, err = r.get(u.chunks, key, h)
-	}
+		value, err = u.chunks.readVerified(key, h)
+		return err
+	})
 	failpoint.Hit("reader.got")
 	if err != nil {
+		if errors.Is(err, ErrBusy) {
+			r.collect()
+		}
 		if u.done != nil {
 			u.done()
 		}
@@ -156,13 +162,6 @@ func (r *Reader) Views() (open int, dropped uint64) {
 	return r.chunks.seg.Holds(), r.dropped.Load()
 }
 
-func (r *Reader) get(chunks chunks, key string, h serde.Address) (serde.Value, error) {
-	if err := r.verify(key, h); err != nil {
-		return nil, err
-	}
-	return chunks.read(h)
-}
-
 // Verify checks the signature of a handle for a key without reading the object.
 // It fails with [SignatureError], and does nothing in generations without
 // signatures.
@@ -178,10 +177,7 @@ func (r *Reader) Verify(key string, h serde.Address) error {
 func (r *Reader) Segment() *segment.Segment { return r.chunks.seg }
 
 func (r *Reader) verify(key string, h serde.Address) error {
-	if !r.chunks.options.Generation.Signed {
-		return nil
-	}
-	return r.chunks.guard(h, func() error { return verify(r.chunks.seg.Secret(), key, h) })
+	return r.chunks.guard(h, func() error { return r.chunks.verify(key, h) })
 }
 
 // Touch announces that the object at a handle will be read later in the same

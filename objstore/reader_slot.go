@@ -39,22 +39,17 @@ func (r *Reader) takeSlot() error {
 // writer keeps of requests.
 func (r *Reader) Protected() bool { return r.slot != nil }
 
-// hold names the object in the slot, if there is one, before it is looked at.
+// hold names the object in the slot, if there is one, before it is looked at. It is
+// called in a guard.
 func (r *Reader) hold(u *use) error {
 	if r.slot == nil {
 		return nil
 	}
-	err := r.chunks.guard(u.handle, func() error {
-		place, ok := r.slot.Hold(u.handle.ID)
-		if !ok {
-			return fmt.Errorf("%w: %s: %d views are open, a reader can have no more; release some", ErrBusy, r.chunks.seg.Name(), r.chunks.seg.Holds()-1)
-		}
-		u.chunks.held = true
-		u.done = func() { _ = r.chunks.guard(u.handle, func() error { r.slot.Release(place); return nil }) }
-		return nil
-	})
-	if errors.Is(err, ErrBusy) {
-		r.collect()
+	place, ok := r.slot.Hold(u.handle.ID)
+	if !ok {
+		return fmt.Errorf("%w: %s: %d views are open, a reader can have no more; release some", ErrBusy, r.chunks.seg.Name(), r.chunks.seg.Holds()-1)
 	}
-	return err
+	u.chunks.held = true
+	u.done = func() { _ = r.chunks.guard(u.handle, func() error { r.slot.Release(place); return nil }) }
+	return nil
 }

@@ -185,7 +185,8 @@ func (s steps) Get(h serde.Address) (*View, error) {
 		s.chunks.seg.Release()
 		return nil, err
 	}
-	v, err := s.chunks.read(h)
+	var v serde.Value
+	err = s.chunks.guard(h, func() error { v, err = s.chunks.read(h); return err })
 	if err != nil {
 		release()
 		s.chunks.seg.Release()
