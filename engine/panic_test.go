@@ -76,21 +76,7 @@ func TestPanicInGenerateLeavesNothing(t *testing.T) {
 // A producer whose own error is io.EOF, as of an image that is cut short, looked like the
 // regular end of the stream.
 func TestEOFOfAProducerIsNotTheEnd(t *testing.T) {
-	r := newRig(t, setup{mode: "lru"})
-	r.ask(1, "a")
-	q := r.request(1, "a")
-	q.Items.Rollback()
-	var err error
-	q.Items, err = r.cache.Begin(r.ctx, "cut short", mmcache.Want{Key: "a", Bytes: 4096, Modality: "image"})
-	require.NoError(t, err)
-	_, err = q.Items.Item(r.ctx, "a", func(context.Context, *mmcache.Builder) error { return fmt.Errorf("image: %w", io.EOF) })
-	require.NoError(t, err)
-	r.e.Forget()
-	s, err := r.Generate(r.ctx, q)
-	require.NoError(t, err)
-	_, err = s.Collect()
-	var e *engine.RequestError
-	require.ErrorAs(t, err, &e)
+	err := resend(t, func(context.Context, *mmcache.Builder) error { return fmt.Errorf("image: %w", io.EOF) })
 	require.ErrorContains(t, err, "image: EOF")
 	require.NotErrorIs(t, err, io.EOF)
 }
@@ -98,14 +84,22 @@ func TestEOFOfAProducerIsNotTheEnd(t *testing.T) {
 // A producer that panics when it is called again, since the engine lost the item, ends its
 // request, not the process.
 func TestPanicInResendEndsTheRequestAlone(t *testing.T) {
+	err := resend(t, func(context.Context, *mmcache.Builder) error { panic("decoder") })
+	require.ErrorContains(t, err, "decoder")
+}
+
+// resend makes a request for an item that the engine has lost, so that a producer is
+// called again, and returns the error that ends the request.
+func resend(t *testing.T, p mmcache.Producer) *engine.RequestError {
+	t.Helper()
 	r := newRig(t, setup{mode: "lru"})
 	r.ask(1, "a")
 	q := r.request(1, "a")
 	q.Items.Rollback()
 	var err error
-	q.Items, err = r.cache.Begin(r.ctx, "panics", mmcache.Want{Key: "a", Bytes: 4096, Modality: "image"})
+	q.Items, err = r.cache.Begin(r.ctx, "again", mmcache.Want{Key: "a", Bytes: 4096, Modality: "image"})
 	require.NoError(t, err)
-	_, err = q.Items.Item(r.ctx, "a", func(context.Context, *mmcache.Builder) error { panic("decoder") })
+	_, err = q.Items.Item(r.ctx, "a", p)
 	require.NoError(t, err)
 	r.e.Forget()
 	s, err := r.Generate(r.ctx, q)
@@ -113,4 +107,5 @@ func TestPanicInResendEndsTheRequestAlone(t *testing.T) {
 	_, err = s.Collect()
 	var e *engine.RequestError
 	require.ErrorAs(t, err, &e)
+	return e
 }

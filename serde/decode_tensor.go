@@ -36,11 +36,7 @@ func (d *decoder) data(depth int) (any, error) {
 		d.Nil()
 		return nil, nil
 	case codec.KindInt:
-		n, big, err := d.Integer(what)
-		if big != 0 {
-			return big, err
-		}
-		return n, err
+		return d.Integer(what)
 	case codec.KindFloat:
 		return d.Float(what)
 	case codec.KindBool:

@@ -7,9 +7,21 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// Integer reads an integer. big is not 0 where an int64 can't hold it, and n is 0
+// Integer reads an integer: an int64, or a uint64 where an int64 can't hold it.
+func (d *Decoder) Integer(what string) (any, error) {
+	n, big, err := d.integer(what)
+	switch {
+	case err != nil:
+		return nil, err
+	case big != 0:
+		return big, nil
+	}
+	return n, nil
+}
+
+// integer reads an integer. big is not 0 where an int64 can't hold it, and n is 0
 // then.
-func (d *Decoder) Integer(what string) (n int64, big uint64, err error) {
+func (d *Decoder) integer(what string) (n int64, big uint64, err error) {
 	if err := d.Expect(KindInt, what); err != nil {
 		return 0, 0, err
 	}
@@ -31,7 +43,7 @@ func (d *Decoder) Integer(what string) (n int64, big uint64, err error) {
 
 // Int64 reads an integer that an int64 can hold.
 func (d *Decoder) Int64(what string) (int64, error) {
-	n, big, err := d.Integer(what)
+	n, big, err := d.integer(what)
 	if err == nil && big != 0 {
 		err = d.Corrupt(what, "a signed 64-bit integer", fmt.Sprint(big))
 	}
@@ -40,7 +52,7 @@ func (d *Decoder) Int64(what string) (int64, error) {
 
 // Uint64 reads an integer of 0 or more.
 func (d *Decoder) Uint64(what string) (uint64, error) {
-	n, big, err := d.Integer(what)
+	n, big, err := d.integer(what)
 	switch {
 	case err != nil:
 		return 0, err
@@ -91,7 +103,7 @@ func (d *Decoder) IntFrom(what string, low int) (int, error) {
 // Float reads a float, or an integer where Python takes one for a float.
 func (d *Decoder) Float(what string) (float64, error) {
 	if d.Peek() == KindInt {
-		n, big, err := d.Integer(what)
+		n, big, err := d.integer(what)
 		if big != 0 {
 			return float64(big), err
 		}

@@ -19,13 +19,7 @@ func of[T any](read func(*codec.Decoder, string) (T, error)) reader {
 }
 
 var (
-	integer = func(d *codec.Decoder) (any, error) {
-		n, big, err := d.Integer("part")
-		if big != 0 {
-			return big, err
-		}
-		return n, err
-	}
+	integer = of((*codec.Decoder).Integer)
 	array   = of((*codec.Decoder).Array)
 	bytes   = of((*codec.Decoder).Bytes)
 	texts   = of((*codec.Decoder).Texts)

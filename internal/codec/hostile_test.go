@@ -27,7 +27,7 @@ func script(calls []byte) reader {
 			case 1:
 				_, err = d.Map("x")
 			case 2:
-				_, _, err = d.Integer("x")
+				_, err = d.Integer("x")
 			case 3:
 				_, err = d.Uint64("x")
 			case 4:

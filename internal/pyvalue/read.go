@@ -29,11 +29,7 @@ func readValue(d *codec.Decoder, what string, arrays bool, depth int) (any, erro
 	case codec.KindBool:
 		return d.Bool(what)
 	case codec.KindInt:
-		n, big, err := d.Integer(what)
-		if big != 0 {
-			return big, err
-		}
-		return n, err
+		return d.Integer(what)
 	case codec.KindFloat:
 		return d.Float(what)
 	case codec.KindStr:
