@@ -86,7 +86,7 @@ type Options struct {
 	// place, 2 KiB each in the sidecar. 0 is 64.
 	ReaderSlots int
 	// FullSums makes the sidecar's checksums cover every byte of an object, so that
-	// Adopt finds any change that something else made to it. Without, they cover
+	// AdoptPool finds any change that something else made to it. Without, they cover
 	// objects up to 64 KiB, and samples of larger ones: a full sum takes longer than
 	// writing the object.
 	FullSums bool
