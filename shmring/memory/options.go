@@ -10,7 +10,7 @@ import (
 // ErrMissing reports that something that [Options] require could not be obtained.
 var ErrMissing = errors.New("memory: not as required")
 
-// errInvalid matches the ErrInvalid of every package of this module.
+// errInvalid is an fs.ErrInvalid.
 var errInvalid = sentinel.New(sentinel.Invalid, "memory: invalid argument")
 
 // The policies of Options.NUMA.
