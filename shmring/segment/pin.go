@@ -176,35 +176,35 @@ func (p *Pin) register(ctx context.Context, s *Segment, r pin.Registrar, o PinOp
 	p.stats.Wait = time.Since(began)
 
 	began = time.Now()
-	for rest := range pieces(len(s.mem), o.MaxCall) {
+	for part := range pieces(len(s.mem), o.MaxCall) {
 		if ctx.Err() != nil {
 			return errors.Join(context.Cause(ctx), p.rollBack())
 		}
-		held, err := r.Register(s.mem[rest.Offset:rest.Offset+rest.Length], pin.RegisterOptions{ReadOnly: s.opt.ReadOnly, Mapped: o.Mapped})
+		held, err := r.Register(s.mem[part.Offset:part.Offset+part.Length], pin.RegisterOptions{ReadOnly: s.opt.ReadOnly, Mapped: o.Mapped})
 		if err == nil && !held.Pinned() {
 			err = errors.Join(errNothingPinned, held.Unregister())
 		}
 		if err != nil {
-			return errors.Join(fmt.Errorf("segment: pinning %d bytes at %d of %s: %w", rest.Length, rest.Offset, s.opt.Name, err), p.rollBack())
+			return errors.Join(fmt.Errorf("segment: pinning %d bytes at %d of %s: %w", part.Length, part.Offset, s.opt.Name, err), p.rollBack())
 		}
-		p.ranges, p.held = append(p.ranges, rest), append(p.held, held)
-		p.stats.Bytes += rest.Length
+		p.ranges, p.held = append(p.ranges, part), append(p.held, held)
+		p.stats.Bytes += part.Length
 		p.stats.Calls++
 	}
 	p.stats.Register = time.Since(began)
 	return nil
 }
 
-// pieces cuts size bytes into pieces of at most most bytes, in whole pages but for the last; 0 does not cut.
-func pieces(size, most int) iter.Seq[Range] {
-	if most == 0 {
-		most = size
+// pieces cuts size bytes into pieces of whole pages, but for the last, and of at most limit bytes. Limit 0 is none.
+func pieces(size, limit int) iter.Seq[Range] {
+	if limit == 0 {
+		limit = size
 	} else {
-		most -= most % os.Getpagesize()
+		limit -= limit % os.Getpagesize()
 	}
 	return func(yield func(Range) bool) {
-		for at := 0; at < size; at += most {
-			if !yield(Range{at, min(most, size-at)}) {
+		for at := 0; at < size; at += limit {
+			if !yield(Range{at, min(limit, size-at)}) {
 				return
 			}
 		}
