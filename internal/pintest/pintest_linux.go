@@ -17,7 +17,7 @@ import (
 	"github.com/ringcache/ringcache/internal/mem"
 )
 
-// Constants and places of fields of linux/io_uring.h.
+// Constants and offsets of fields, from linux/io_uring.h.
 const (
 	registerBuffers   = 0
 	unregisterBuffers = 1
@@ -43,8 +43,8 @@ type Pinned struct {
 	fd      int    // of the io_uring, which has one entry
 	staging int    // file into which the kernel copies the pages
 	args    []byte // memory for arguments: a mapping, since Go memory has no lasting address
-	queues  []byte
-	entry   []byte
+	queues  []byte // of submissions and of completions
+	entry   []byte // the submission
 	closed  bool
 }
 
@@ -69,7 +69,6 @@ func Pin(m []byte) (_ *Pinned, err error) {
 		return nil, explain("io_uring_setup", e)
 	}
 	p.fd = int(fd)
-	// iovec
 	iovec := p.args[len(p.args)-16:]
 	binary.NativeEndian.PutUint64(iovec, uint64(p.from))
 	binary.NativeEndian.PutUint64(iovec[8:], uint64(p.size))
@@ -77,6 +76,7 @@ func Pin(m []byte) (_ *Pinned, err error) {
 		return nil, explain("registering a buffer", e)
 	}
 
+	// One submission, and so two completions: the kernel doubles their number.
 	size := max(p.param(paramsSQArray)+4, p.param(paramsCQEvents)+2*cqeBytes)
 	if p.queues, err = unix.Mmap(p.fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
 		return nil, err
@@ -203,7 +203,7 @@ func explain(call string, e syscall.Errno) error {
 	case unix.EOPNOTSUPP:
 		why = "the io_uring of kernels before 6.5 refuses files without asking whether they can be pinned"
 	case unix.EFAULT:
-		kind, why = ErrNotPinnable, "not mapped, mapped to read only, or a file of a disk"
+		kind, why = ErrNotPinnable, "the pages are not mapped, mapped read-only, or of a file on a disk"
 	default:
 		return fmt.Errorf("pintest: %s: %w", call, e)
 	}
@@ -211,8 +211,8 @@ func explain(call string, e syscall.Errno) error {
 }
 
 // Counters returns how many pages the machine has pinned and unpinned since it started
-// (nr_foll_pin_acquired and nr_foll_pin_released). The kernel adds up what its CPUs have counted
-// after up to some seconds. Counters fails with [ErrNotAllowed] if the kernel does not count.
+// (nr_foll_pin_acquired and nr_foll_pin_released). The kernel adds up the counts of its CPUs every
+// few seconds, so the numbers come late. Counters fails with [ErrNotAllowed] if the kernel does not count.
 func Counters() (acquired, released int64, err error) {
 	b, err := os.ReadFile("/proc/vmstat")
 	if err != nil {

@@ -108,7 +108,7 @@ func TestReasons(t *testing.T) {
 		unix.ENOSYS:     {ErrNotAllowed, "a filter of system calls hides it"},
 		unix.EPERM:      {ErrNotAllowed, "kernel.io_uring_disabled ("},
 		unix.EOPNOTSUPP: {ErrNotAllowed, "kernels before 6.5"},
-		unix.EFAULT:     {ErrNotPinnable, "mapped to read only"},
+		unix.EFAULT:     {ErrNotPinnable, "mapped read-only"},
 		unix.EMFILE:     {unix.EMFILE, "pintest: a call: "},
 	} {
 		t.Run(e.Error(), func(t *testing.T) {
