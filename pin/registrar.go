@@ -20,9 +20,10 @@ var (
 // the source of DMA and stay where they are. Package pin/cuda has one for CUDA. Its methods may be
 // called by any goroutine.
 type Registrar interface {
-	// Register registers m, which begins at a page and was not made by Go: usually a mapped
-	// segment. The pages should be populated, and other processes that register the same pages
-	// should be kept out meanwhile; [Register] sees to both. m must stay mapped until Unregister.
+	// Register registers m, which begins at a page and is no memory of the Go heap: usually
+	// a mapped segment. The pages should be populated before, and no other process should
+	// register the same pages at the same moment: Segment.Pin sees to both. m must stay mapped
+	// until Unregister.
 	Register(m []byte, o RegisterOptions) (Registration, error)
 }
 
@@ -39,9 +40,9 @@ type Registration interface {
 	// Pinned reports whether the pages are pinned. It is false for a Registrar that
 	// registers nothing, and after Unregister.
 	Pinned() bool
-	// Unregister ends the registration. The memory must be mapped still, and no copy from it may be in
-	// flight. Unregister may be called again: it does nothing after it succeeded. After an error the driver may go on
-	// using the pages, so the memory must stay mapped.
+	// Unregister ends the registration, before the memory is unmapped and after all copies
+	// from it. It does nothing once it has succeeded. After an error the driver may still use
+	// the pages, so the memory must stay mapped; Unregister may be tried again.
 	Unregister() error
 }
 

@@ -143,6 +143,9 @@ func (v *View) Release() {
 	})
 }
 
+// Segment returns the segment, which belongs to the reader.
+func (r *Reader) Segment() *segment.Segment { return r.seg }
+
 // Close gives the slot back and unmaps the segment. It fails with [segment.ErrBusy] while a view
 // is open, and does nothing when called again.
 func (r *Reader) Close() error {

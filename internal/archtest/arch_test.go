@@ -24,8 +24,8 @@ const module = "github.com/ringcache/ringcache"
 var floors = [][]string{
 	{"."}, // documentation, and nothing else
 	{"pycompat"},
-	{"shmring", "shmring/memory", "mmhash"},
-	{"shmring/segment"},
+	{"shmring", "shmring/memory", "mmhash", "pin"},
+	{"shmring/segment", "pin/cuda"},
 	{"serde", "shmstore"},
 	{"internal/pyvalue"}, // for both halves of the messages, which are far apart
 	{"serde/enginecore"},
@@ -129,8 +129,12 @@ func TestImportsPointDownwards(t *testing.T) {
 	}
 }
 
-func TestUnsafeOnlyInInternal(t *testing.T) {
+// TestUnsafeAndCgoStayInTheirRooms: pin/cuda loads a library at run time, for which Go has nothing.
+func TestUnsafeAndCgoStayInTheirRooms(t *testing.T) {
 	for _, s := range sources(t) {
+		if s.dir == "pin/cuda" || strings.HasPrefix(s.dir, "pin/cuda/internal/") {
+			continue
+		}
 		if slices.Contains(s.imports, "unsafe") {
 			require.Contains(t, []string{"internal/mem", "internal/futex"}, s.dir, s.file)
 		}
@@ -138,9 +142,19 @@ func TestUnsafeOnlyInInternal(t *testing.T) {
 	}
 }
 
+// TestCoreIsWithoutCgo: nothing imports pin/cuda but what is for devices, so no program gets cgo that
+// did not ask for it.
+func TestCoreIsWithoutCgo(t *testing.T) {
+	for _, s := range sources(t) {
+		if !strings.HasPrefix(s.dir, "pin/cuda") && !s.test {
+			require.NotContains(t, s.imports, module+"/pin/cuda", s.file)
+		}
+	}
+}
+
 // TestNoTestHelperInProducts: packages for tests import testing.
 func TestNoTestHelperInProducts(t *testing.T) {
-	helpers := []string{"internal/alloctest", "internal/goldentest", "objstore/internal/objtest"}
+	helpers := []string{"internal/alloctest", "internal/goldentest", "internal/pintest", "objstore/internal/objtest"}
 	for _, s := range sources(t) {
 		if s.test || slices.Contains(helpers, s.dir) {
 			continue

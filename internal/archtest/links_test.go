@@ -27,6 +27,8 @@ var (
 	links = map[string][]string{
 		"pycompat":               system,
 		"shmring":                system,
+		"pin":                    nil,
+		"pin/cuda":               nil,
 		"shmring/memory":         system,
 		"internal/sidecar":       system,
 		"shmring/segment":        system,

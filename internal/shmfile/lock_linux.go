@@ -1,9 +1,11 @@
 package shmfile
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,6 +24,47 @@ func TryLock(f *os.File) (bool, error) {
 			return false, fmt.Errorf("locking %s: %w", f.Name(), err)
 		}
 	}
+}
+
+// WaitLock waits for the lock on the whole file, through an opening of its own, until the context
+// ends. unlock releases the lock.
+func WaitLock(ctx context.Context, f *os.File) (unlock func() error, err error) {
+	// By its descriptor: f may have no name, or one that another file has by now.
+	own, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if err != nil {
+		return nil, err
+	}
+	if err := waitLock(ctx, own); err != nil {
+		return nil, errors.Join(err, own.Close())
+	}
+	return func() error { return errors.Join(Unlock(own), own.Close()) }, nil
+}
+
+// waitLock tries every millisecond: flock itself can't be interrupted by a context.
+func waitLock(ctx context.Context, f *os.File) error {
+	for {
+		if ok, err := TryLock(f); ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// CheckPinnable reports whether the pages of f can be pinned for long: they can in memory, and
+// not on a disk, whose file system must notice writes to them.
+func CheckPinnable(f *os.File) error {
+	var s unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &s); err != nil {
+		return err
+	}
+	if s.Type != unix.TMPFS_MAGIC && s.Type != unix.HUGETLBFS_MAGIC && s.Type != unix.RAMFS_MAGIC {
+		return fmt.Errorf("%w: the file system (type %#x) is not tmpfs or hugetlbfs, and pages of others can't be pinned; keep the segment in %s", errors.ErrUnsupported, s.Type, DefaultDir)
+	}
+	return nil
 }
 
 // Unlock releases the lock on the whole file at once. Closing f releases it only when no

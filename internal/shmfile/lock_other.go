@@ -2,10 +2,19 @@
 
 package shmfile
 
-import "os"
+import (
+	"context"
+	"os"
+)
 
 // TryLock is not supported here.
 func TryLock(*os.File) (bool, error) { return false, ErrUnsupported }
+
+// WaitLock is not supported here.
+func WaitLock(context.Context, *os.File) (func() error, error) { return nil, ErrUnsupported }
+
+// CheckPinnable is not supported here.
+func CheckPinnable(*os.File) error { return ErrUnsupported }
 
 // Unlock is not supported here.
 func Unlock(*os.File) error { return ErrUnsupported }

@@ -1,6 +1,7 @@
 package shmfile
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -77,11 +78,9 @@ func lockFolder(dir string) (unlock func()) {
 	if err != nil {
 		return func() {}
 	}
-	for end := time.Now().Add(folderPatience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if ok, err := TryLock(f); ok || err != nil {
-			break
-		}
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), folderPatience)
+	defer cancel()
+	_ = waitLock(ctx, f)
 	return func() { _ = errors.Join(Unlock(f), f.Close()) }
 }
 

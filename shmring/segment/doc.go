@@ -26,6 +26,11 @@
 // Release. A slice of the mapping must not be touched after the mapping has ended.
 // [Segment.Idle] reports when nobody holds the mapping.
 //
+// # Devices
+//
+// [Segment.Pin] registers the mapping with the driver of a GPU, so that the ring is the source of its DMA.
+// All four calls end the registration before they unmap.
+//
 // # Faults
 //
 // The file behind a mapping can be cut short by a peer at any moment; touching what is gone

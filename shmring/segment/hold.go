@@ -115,8 +115,8 @@ func (s *Segment) Destroy() error {
 }
 
 func (s *Segment) close() error {
-	if s.closed {
-		return nil
+	if s.closed && s.holds > 0 {
+		return nil // left: the last Release unmaps
 	}
 	if err := s.idle(); err != nil {
 		return err
@@ -125,10 +125,18 @@ func (s *Segment) close() error {
 	return s.unmap()
 }
 
-// unmap unmaps a closed segment and closes its sidecar.
+// unmap unmaps a closed segment and closes its sidecar. It does nothing once it has succeeded.
 func (s *Segment) unmap() error {
-	if s.file == nil {
+	if s.mem == nil || s.file == nil {
 		return nil
+	}
+	if s.pin != nil {
+		// Before the memory is unmapped: the driver would go on using pages whose addresses are
+		// given to others.
+		if err := s.pin.unregister(); err != nil {
+			return fmt.Errorf("segment: %s stays mapped, because a driver may still use its pages: %w; call Close again, or end the process", s.opt.Name, err)
+		}
+		s.pin = nil
 	}
 	m := s.mem
 	s.mem = nil

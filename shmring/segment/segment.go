@@ -106,6 +106,8 @@ type Segment struct {
 	holds   int
 	idleNow chan struct{} // closed when holds becomes 0; nil if nobody waits
 	closed  bool
+	pinning bool // by a call of Pin that has not returned
+	pin     *Pin // with registrations; nil if there are none
 }
 
 func newSegment(o Options, path string, f *os.File) (*Segment, error) {
