@@ -31,8 +31,6 @@ type Registrar interface {
 type RegisterOptions struct {
 	// ReadOnly reports that the memory is mapped to read only. The device can't write to it.
 	ReadOnly bool
-	// Mapped makes the memory accessible to kernels of the device, not only to its copy engines.
-	Mapped bool
 }
 
 // Registration is memory that was registered.

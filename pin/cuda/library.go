@@ -59,9 +59,8 @@ const (
 	hostRegisterSupported         = 99
 	readOnlyHostRegisterSupported = 113
 
-	flagPortable  = 1
-	flagDeviceMap = 2
-	flagReadOnly  = 8
+	flagPortable = 1
+	flagReadOnly = 8
 )
 
 // libraries are where the driver's library may be, in order. libcuda.so without a number is the

@@ -36,9 +36,6 @@ func (d *Driver) Register(m []byte, o pin.RegisterOptions) (pin.Registration, er
 		return nil, err
 	}
 	flags := uint(flagPortable)
-	if o.Mapped {
-		flags |= flagDeviceMap
-	}
 	if o.ReadOnly {
 		flags |= flagReadOnly
 	}

@@ -39,10 +39,8 @@ func TestRegisterFlags(t *testing.T) {
 		protection int
 		flags      int
 	}{
-		"portable":             {pin.RegisterOptions{}, unix.PROT_READ | unix.PROT_WRITE, 1},
-		"mapped":               {pin.RegisterOptions{Mapped: true}, unix.PROT_READ | unix.PROT_WRITE, 1 | 2},
-		"read only":            {pin.RegisterOptions{ReadOnly: true}, unix.PROT_READ, 1 | 8},
-		"read only and mapped": {pin.RegisterOptions{ReadOnly: true, Mapped: true}, unix.PROT_READ, 1 | 2 | 8},
+		"portable":  {pin.RegisterOptions{}, unix.PROT_READ | unix.PROT_WRITE, 1},
+		"read only": {pin.RegisterOptions{ReadOnly: true}, unix.PROT_READ, 1 | 8},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := useFake(t)

@@ -24,8 +24,6 @@ type PinOptions struct {
 	// copies want: one copy can't span two registrations (see [Pin.Split]). Drivers before R580 and some kernels
 	// limit a call, to 2 GiB at the lowest.
 	MaxCall int
-	// Mapped makes the segment accessible to kernels of the device, not only to its copy engines.
-	Mapped bool
 }
 
 // Range is a part of a segment: Length bytes of [Segment.Bytes] from Offset on.
@@ -180,7 +178,7 @@ func (p *Pin) register(ctx context.Context, s *Segment, r pin.Registrar, o PinOp
 		if ctx.Err() != nil {
 			return errors.Join(context.Cause(ctx), p.rollBack())
 		}
-		held, err := r.Register(s.mem[part.Offset:part.Offset+part.Length], pin.RegisterOptions{ReadOnly: s.opt.ReadOnly, Mapped: o.Mapped})
+		held, err := r.Register(s.mem[part.Offset:part.Offset+part.Length], pin.RegisterOptions{ReadOnly: s.opt.ReadOnly})
 		if err == nil && !held.Pinned() {
 			err = errors.Join(errNothingPinned, held.Unregister())
 		}

@@ -74,9 +74,6 @@ func (d *driver) Register(m []byte, o pin.RegisterOptions) (pin.Registration, er
 	if o.ReadOnly {
 		detail += " read-only"
 	}
-	if o.Mapped {
-		detail += " mapped"
-	}
 	if err := d.call("register", detail); err != nil {
 		return nil, err
 	}
@@ -133,7 +130,7 @@ func TestPinEndsBeforeTheMapping(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDriver(t)
 			s := create(t, segment.Options{Name: testName(t), RingSize: mib + 5, DataOffset: 32})
-			p := register(t, s, d, segment.PinOptions{Require: true, Mapped: true})
+			p := register(t, s, d, segment.PinOptions{Require: true})
 			require.True(t, p.Pinned())
 			require.NoError(t, p.Reason())
 			require.Equal(t, []segment.Range{{0, mib + 37}}, p.Ranges())
@@ -148,7 +145,7 @@ func TestPinEndsBeforeTheMapping(t *testing.T) {
 			require.ErrorContains(t, err, s.Name())
 			require.NoError(t, end(s))
 			require.NoError(t, s.Close())
-			require.Equal(t, []string{fmt.Sprintf("register %d mapped", mib+37), fmt.Sprintf("unregister %d", mib+37)}, d.log)
+			require.Equal(t, []string{fmt.Sprintf("register %d", mib+37), fmt.Sprintf("unregister %d", mib+37)}, d.log)
 			_, err = s.Pin(t.Context(), d, segment.PinOptions{})
 			require.ErrorIs(t, err, fs.ErrClosed)
 		})
