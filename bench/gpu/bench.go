@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/ringcache/ringcache/pin/cuda"
+)
+
+// bench is one run of the program.
+type bench struct {
+	options
+	driver *cuda.Driver
+	report *report
+}
+
+func run(ctx context.Context, o options) (err error) {
+	if o.Child != "" {
+		return runChild(o)
+	}
+	if o.Quick {
+		o.quick()
+	}
+	if o.Plots && o.Out == "" {
+		return errors.New("--plots needs a folder: --out")
+	}
+	driver, err := cuda.Open(o.Device, cuda.Options{Library: o.Library})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, driver.Close()) }()
+	b := &bench{o, driver, &report{Began: time.Now().UTC(), Options: o, Machine: thisMachine()}}
+	b.describeDevice(ctx)
+	for _, p := range parts {
+		if len(o.Only) > 0 && !slices.Contains(o.Only, p.name) {
+			b.report.leaveOut(p.name, "not asked for (--only)")
+			continue
+		}
+		if err := p.measure(b, ctx); err != nil {
+			b.report.Failed = append(b.report.Failed, leftOut{p.name, err.Error()})
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	b.report.Seconds = time.Since(b.report.Began).Seconds()
+	b.progress("")
+	b.report.print(os.Stdout)
+	if o.Out != "" {
+		if err := b.report.write(o.Out, o.Plots); err != nil {
+			return err
+		}
+	}
+	if n := len(b.report.Failed); n > 0 {
+		return fmt.Errorf("%d of %d parts failed", n, len(parts))
+	}
+	return ctx.Err()
+}
+
+// progress writes to the terminal what goes on, in one line that is overwritten.
+func (b *bench) progress(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "\r\033[K"+format, args...)
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"os/exec"
+	"strconv"
+	"strings"
+)
+
+//go:embed describe.py
+var describeScript string
+
+// describeDevice fills in what the figures belong to. A device that can't be identified counts as not real.
+func (b *bench) describeDevice(ctx context.Context) {
+	m := &b.report.Machine
+	var d struct {
+		Name       string         `json:"name"`
+		Version    string         `json:"cuda_of_driver"`
+		Attributes map[string]int `json:"attributes"`
+	}
+	cmd := exec.CommandContext(ctx, cmp.Or(b.Python, "python3"), "-c", describeScript, cmp.Or(b.Library, "libcuda.so.1"), strconv.Itoa(b.Device))
+	p, err := startProcess(cmd)
+	if err == nil {
+		err = p.receive(&d)
+		_ = p.close() // what it answered counts
+	}
+	if err != nil {
+		b.report.leaveOut("name and attributes of the device, as the driver reports them", err.Error())
+	}
+	m.Device, m.Attributes, m.Versions["cuda of the driver"] = d.Name, d.Attributes, d.Version
+	if b.Library == "" {
+		if m.GPU, err = querySMI(b.Device, "name", "driver_version", "memory.total", "pci.bus_id", "vbios_version"); err != nil {
+			b.report.leaveOut("what nvidia-smi reports", err.Error())
+		}
+		m.Device = cmp.Or(m.Device, m.GPU["name"])
+	}
+	m.Real = m.Device != "" && !strings.HasPrefix(m.Device, "Fake")
+	m.Device = cmp.Or(m.Device, "unknown")
+	b.report.Notice = realNotice
+	if !m.Real {
+		b.report.Notice = fakeNotice
+	}
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+)
+
+// together is what several processes took that registered the same file at once.
+type together struct {
+	Processes int     `json:"processes"`
+	Lock      bool    `json:"lock"` // each took the file's lock around its call
+	Size      int     `json:"size"`
+	Wait      summary `json:"wait"`     // for the lock
+	Register  summary `json:"register"` // of one process
+	// Codes counts the registrations by the driver's code: 0 is success, 1 is what
+	// processes cause each other.
+	Codes map[int]int `json:"codes"`
+}
+
+// measureTogether registers one file in several processes, with and without a lock.
+func (b *bench) measureTogether(ctx context.Context) error {
+	size := b.TogetherMiB * mib
+	if err := room(size); err != nil {
+		b.report.leaveOut("several processes", err.Error())
+		return nil
+	}
+	for _, n := range b.Processes {
+		for _, lock := range []bool{false, true} {
+			t := together{Processes: n, Lock: lock, Size: size, Codes: map[int]int{}}
+			var wait, register [][]float64
+			for repetition := range b.Repetitions {
+				b.progress("repetition %d: %d processes pin %s, lock: %t", repetition+1, n, bytesText(size), lock)
+				answers, err := b.pinTogether(ctx, n, size, lock)
+				if err != nil {
+					return err
+				}
+				var w, r []float64
+				for _, a := range answers {
+					t.Codes[a.Code]++
+					w, r = append(w, a.Wait), append(r, a.Register)
+				}
+				wait, register = append(wait, w), append(register, r)
+			}
+			t.Wait, t.Register = summarise(wait), summarise(register)
+			b.report.Together = append(b.report.Together, t)
+		}
+	}
+	return nil
+}
+
+func (b *bench) pinTogether(ctx context.Context, n, size int, lock bool) (answers []childAnswer, err error) {
+	path, err := makeFile(size, true)
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(path)
+	var all []*process
+	defer func() {
+		for _, p := range all {
+			err = errors.Join(err, p.close())
+		}
+	}()
+	for range n {
+		p, err := b.startChild(ctx, path, lock)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	for _, p := range all {
+		if err := p.send("register"); err != nil {
+			return nil, err
+		}
+	}
+	answers = make([]childAnswer, n)
+	for i, p := range all {
+		if err := p.receive(&answers[i]); err != nil {
+			return nil, err
+		}
+	}
+	return answers, nil
+}
+
+// contextCost is the device memory of a process that registers and does nothing else.
+type contextCost struct {
+	Before int `json:"used_before_mib"`
+	During int `json:"used_during_mib"`
+	Cost   int `json:"cost_mib"`
+}
+
+// measureContext compares the device's memory in use, as nvidia-smi reports it, without and with such a process.
+func (b *bench) measureContext(ctx context.Context) (err error) {
+	const what = "memory of a context"
+	if !b.report.Machine.Real {
+		b.report.leaveOut(what, "the driver is not real")
+		return nil
+	}
+	cost := &contextCost{}
+	if cost.Before, err = usedMiB(b.Device); err != nil {
+		b.report.leaveOut(what, err.Error())
+		return nil
+	}
+	path, err := makeFile(16*mib, true)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(path)
+	p, err := b.startChild(ctx, path, true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	var a childAnswer
+	if err := errors.Join(p.send("register"), p.receive(&a)); err != nil {
+		return err
+	}
+	if a.Code != 0 {
+		return errors.New(a.Error)
+	}
+	if cost.During, err = usedMiB(b.Device); err != nil {
+		return err
+	}
+	cost.Cost = cost.During - cost.Before
+	b.report.Context = cost
+	return nil
+}
