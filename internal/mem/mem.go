@@ -20,9 +20,12 @@ func aligned(b []byte) (*uint32, bool) {
 	return (*uint32)(p), uintptr(p)%4 == 0
 }
 
+// Addr returns where a mapping begins.
+func Addr(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+
 // Offset returns where in b an address is; ok is false if it is not in b.
 func Offset(b []byte, addr uintptr) (offset int, ok bool) {
-	from := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	from := Addr(b)
 	return int(addr - from), len(b) > 0 && addr >= from && addr-from < uintptr(len(b))
 }
 

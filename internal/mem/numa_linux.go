@@ -29,6 +29,3 @@ func Incore(b []byte) ([]byte, error) {
 	}
 	return out, nil
 }
-
-// Addr returns where a mapping begins.
-func Addr(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }

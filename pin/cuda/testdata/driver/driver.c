@@ -653,10 +653,11 @@ API void fake_set_delay(long us) { pthread_mutex_lock(&mu); delay_us = us; pthre
 API void fake_set_devices(int n) { pthread_mutex_lock(&mu); device_count = n; pthread_mutex_unlock(&mu); }
 API void fake_set_attribute(int attribute, int value) { pthread_mutex_lock(&mu); attribute_values[attribute] = value + 1; pthread_mutex_unlock(&mu); }
 
-// fake_live, fake_contexts, fake_memories and fake_events count what was not given back.
+// fake_live, fake_contexts, fake_memories, fake_streams and fake_events count what was not given back.
 API int fake_live(void) { pthread_mutex_lock(&mu); int n = live(); return leave(n); }
 API int fake_contexts(void) { pthread_mutex_lock(&mu); int n = retained(); return leave(n); }
 API int fake_memories(void) { pthread_mutex_lock(&mu); int n = 0; for (memory *m = memories; m; m = m->next) n++; return leave(n); }
+API int fake_streams(void) { pthread_mutex_lock(&mu); int n = 0; for (stream *s = streams; s; s = s->next) n++; return leave(n); }
 API int fake_events(void) { pthread_mutex_lock(&mu); int n = 0; for (event *e = events; e; e = e->next) n++; return leave(n); }
 
 // fake_violations looks at all registrations once more and returns the number of violations.
