@@ -653,6 +653,30 @@ API void fake_set_delay(long us) { pthread_mutex_lock(&mu); delay_us = us; pthre
 API void fake_set_devices(int n) { pthread_mutex_lock(&mu); device_count = n; pthread_mutex_unlock(&mu); }
 API void fake_set_attribute(int attribute, int value) { pthread_mutex_lock(&mu); attribute_values[attribute] = value + 1; pthread_mutex_unlock(&mu); }
 
+// fake_end waits for the streams and takes everything back, as the end of a process does.
+API void fake_end(void) {
+	pthread_mutex_lock(&mu);
+	stream *all[] = {&legacy, streams};
+	for (int i = 0; i < 2; i++)
+		for (stream *s = all[i]; s; s = s->next)
+			while (s->pending) pthread_cond_wait(&changed, &mu);
+	while (streams) {
+		stream *s = streams;
+		streams = s->next;
+		s->ending = true;
+		pthread_cond_broadcast(&changed);
+		pthread_mutex_unlock(&mu);
+		if (s->started) pthread_join(s->thread, NULL);
+		free(s);
+		pthread_mutex_lock(&mu);
+	}
+	while (registrations) { registration *r = registrations; registrations = r->next; free(r); }
+	while (memories) { memory *m = memories; memories = m->next; free((void *)m->base); free(m); }
+	while (events) { event *e = events; events = e->next; free(e); }
+	for (int i = 0; i < DEVICES; i++) contexts[i].retained = 0;
+	pthread_mutex_unlock(&mu);
+}
+
 // fake_live, fake_contexts, fake_memories, fake_streams and fake_events count what was not given back.
 API int fake_live(void) { pthread_mutex_lock(&mu); int n = live(); return leave(n); }
 API int fake_contexts(void) { pthread_mutex_lock(&mu); int n = retained(); return leave(n); }
