@@ -61,6 +61,27 @@ func run(ctx context.Context, o options) (err error) {
 	return ctx.Err()
 }
 
+// inTurns measures everything once in each repetition. Every second repetition goes backwards, so that nothing is
+// always measured after the same neighbour.
+func inTurns[T any](ctx context.Context, b *bench, all []T, measure func(T) error) error {
+	for repetition := range b.Repetitions {
+		order := slices.Clone(all)
+		if repetition%2 == 1 {
+			slices.Reverse(order)
+		}
+		for i, x := range order {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			b.progress("repetition %d of %d: %d of %d: %+v", repetition+1, b.Repetitions, i+1, len(order), x)
+			if err := measure(x); err != nil {
+				return fmt.Errorf("%+v: %w", x, err)
+			}
+		}
+	}
+	return nil
+}
+
 // progress writes to the terminal what goes on, in one line that is overwritten.
 func (b *bench) progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "\r\033[K"+format, args...)

@@ -42,9 +42,9 @@ func (c *chart) add(label string, x, y float64) {
 	}
 	for i := range c.lines {
 		if c.lines[i].label == label {
-			c.lines[i].points = append(c.lines[i].points, point{x, y})
+			c.lines[i].points = append(c.lines[i].points, spot{x, y})
 			return
 		}
 	}
-	c.lines = append(c.lines, line{label, []point{{x, y}}})
+	c.lines = append(c.lines, line{label, []spot{{x, y}}})
 }

@@ -3,22 +3,19 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 )
 
 // copied is what one arm took in one cell.
 type copied struct {
-	Arm string `json:"arm"`
-	cell
+	point
 	Bytes     int     `json:"bytes"` // of a round
 	Submit    summary `json:"submit"`
 	Total     summary `json:"total"`
 	Bandwidth float64 `json:"gb_per_s"` // by the median round
 }
 
-// measureCopies times every arm in every cell. The arms take turns, and every second repetition goes through
-// them backwards.
+// measureCopies times every arm in every cell.
 func (b *bench) measureCopies(ctx context.Context) (err error) {
 	largest := slices.Max(b.sizes())
 	size := ringSize(b.RingMiB*mib, largest)
@@ -54,42 +51,36 @@ func (b *bench) measureCopies(ctx context.Context) (err error) {
 	return b.measureOverlap(ctx, p)
 }
 
+// point is what is measured at once.
+type point struct {
+	Arm string `json:"arm"`
+	cell
+}
+
 func (b *bench) sweep(ctx context.Context, arms []arm) error {
-	submit, total := map[string][][]float64{}, map[string][][]float64{}
-	for repetition := range b.Repetitions {
-		order := slices.Clone(arms)
-		if repetition%2 == 1 {
-			slices.Reverse(order)
-		}
-		for _, c := range b.cells() {
-			for _, a := range order {
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				if !measures(a.name(), c) {
-					continue
-				}
-				b.progress("repetition %d: %s, offset %d, %d at once: %s", repetition+1, bytesText(c.Size), c.Offset, c.Batch, a.name())
-				t, err := a.measure(c, b.rounds(c))
-				if err != nil {
-					return err
-				}
-				key := fmt.Sprint(a.name(), c)
-				submit[key] = append(submit[key], t.Submit)
-				total[key] = append(total[key], t.Total)
+	byName := map[string]arm{}
+	var points []point
+	for _, c := range b.cells() {
+		for _, a := range arms {
+			byName[a.name()] = a
+			if c.Batch == 1 || !isReceiver(a.name()) { // a batch of those would be as many pinned buffers
+				points = append(points, point{a.name(), c})
 			}
 		}
 	}
-	for _, c := range b.cells() {
-		for _, a := range arms {
-			key := fmt.Sprint(a.name(), c)
-			if len(total[key]) == 0 {
-				continue
-			}
-			row := copied{Arm: a.name(), cell: c, Bytes: c.Size * c.Batch, Submit: summarise(submit[key]), Total: summarise(total[key])}
-			row.Bandwidth = gigabytes(row.Bytes, row.Total.Median)
-			b.report.Copies = append(b.report.Copies, row)
-		}
+	submit, total := map[point][][]float64{}, map[point][][]float64{}
+	err := inTurns(ctx, b, points, func(p point) error {
+		t, err := byName[p.Arm].measure(p.cell, b.rounds(p.cell))
+		submit[p], total[p] = append(submit[p], t.Submit), append(total[p], t.Total)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, p := range points {
+		row := copied{point: p, Bytes: p.Size * p.Batch, Submit: summarise(submit[p]), Total: summarise(total[p])}
+		row.Bandwidth = gigabytes(row.Bytes, row.Total.Median)
+		b.report.Copies = append(b.report.Copies, row)
 	}
 	return nil
 }
@@ -108,10 +99,7 @@ func (b *bench) cells() (all []cell) {
 // batch is the number of copies that are submitted back to back.
 const batch = 32
 
-// measures reports whether an arm is timed in a cell. A batch by vLLM's path would be as many pinned buffers.
-func measures(arm string, c cell) bool { return c.Batch == 1 || !isReceiver(arm) }
-
-// sizes are those of the sweep and those of the way to the device, in bytes.
+// sizes are those of the sweep and those of an object on its way, in bytes.
 func (b *bench) sizes() (all []int) {
 	for _, k := range slices.Concat(b.KiB, b.ObjectKiB) {
 		all = append(all, k*kib)

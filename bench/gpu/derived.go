@@ -85,7 +85,7 @@ func verdict(d derived, isReal bool) string {
 
 func (r *report) find(arm string, c cell) *copied {
 	for i := range r.Copies {
-		if r.Copies[i].Arm == arm && r.Copies[i].cell == c {
+		if r.Copies[i].point == (point{arm, c}) {
 			return &r.Copies[i]
 		}
 	}

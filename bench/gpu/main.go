@@ -19,7 +19,6 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/ringcache/ringcache/pin"
-	"github.com/ringcache/ringcache/pin/cuda"
 )
 
 type options struct {

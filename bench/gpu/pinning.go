@@ -26,7 +26,7 @@ type pinning struct {
 // pageStates are how far the pages of a file in shared memory exist before they are registered.
 var pageStates = []struct {
 	name string
-	// populate prepares the file and the mapping.
+	// file and mapping are what is populated.
 	file, mapping bool
 }{
 	{"file empty", false, false},
@@ -36,9 +36,8 @@ var pageStates = []struct {
 
 // measurePinning times the registration itself, without what Segment.Pin does before.
 func (b *bench) measurePinning(ctx context.Context) error {
-	type key struct{ size, state, call int }
-	register, unregister := map[key][][]float64{}, map[key][][]float64{}
-	var keys []key
+	type point struct{ Size, State, Call int }
+	var points []point
 	for _, m := range b.PinMiB {
 		size := m * mib
 		if err := room(size); err != nil {
@@ -46,34 +45,25 @@ func (b *bench) measurePinning(ctx context.Context) error {
 			continue
 		}
 		for state := range pageStates {
-			keys = append(keys, key{size, state, size})
+			points = append(points, point{size, state, size})
 			if part := b.PinCallMiB * mib; part < size {
-				keys = append(keys, key{size, state, part})
+				points = append(points, point{size, state, part})
 			}
 		}
 	}
-	for repetition := range b.Repetitions {
-		order := slices.Clone(keys)
-		if repetition%2 == 1 {
-			slices.Reverse(order)
-		}
-		for _, k := range order {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			b.progress("repetition %d: pinning %s, %s, calls of %s", repetition+1, bytesText(k.size), pageStates[k.state].name, bytesText(k.call))
-			r, u, err := b.pinOnce(k.size, k.state, k.call)
-			if err != nil {
-				return fmt.Errorf("pinning %s, %s: %w", bytesText(k.size), pageStates[k.state].name, err)
-			}
-			register[k] = append(register[k], []float64{r})
-			unregister[k] = append(unregister[k], []float64{u})
-		}
+	register, unregister := map[point][][]float64{}, map[point][][]float64{}
+	err := inTurns(ctx, b, points, func(p point) error {
+		r, u, err := b.pinOnce(p.Size, p.State, p.Call)
+		register[p], unregister[p] = append(register[p], []float64{r}), append(unregister[p], []float64{u})
+		return err
+	})
+	if err != nil {
+		return err
 	}
-	for _, k := range keys {
-		p := pinning{Size: k.size, State: pageStates[k.state].name, Call: k.call, Register: summarise(register[k]), Unregister: summarise(unregister[k])}
-		p.PerGiB = p.Register.Median / 1e9 * gib / float64(k.size)
-		b.report.Pinning = append(b.report.Pinning, p)
+	for _, p := range points {
+		row := pinning{Size: p.Size, State: pageStates[p.State].name, Call: p.Call, Register: summarise(register[p]), Unregister: summarise(unregister[p])}
+		row.PerGiB = row.Register.Median / 1e9 * gib / float64(p.Size)
+		b.report.Pinning = append(b.report.Pinning, row)
 	}
 	return nil
 }

@@ -3,10 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 )
 
 // print writes the report as tables.

@@ -90,3 +90,6 @@ func ringSize(bytes, largest int) int {
 func anonymous(size int) ([]byte, error) {
 	return unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
 }
+
+// path returns the file of the ring.
+func (r *ring) path() string { return sharedMemoryDir + "/" + r.writer.Name() }

@@ -17,10 +17,10 @@ type chart struct {
 
 type line struct {
 	label  string
-	points []point
+	points []spot
 }
 
-type point struct{ x, y float64 }
+type spot struct{ x, y float64 }
 
 const (
 	chartWidth, chartHeight  = 900, 520
@@ -76,12 +76,12 @@ func text(s *strings.Builder, x, y float64, anchor, t string) {
 }
 
 // bounds returns the extremes of all points.
-func (c chart) bounds() (low, high point) {
-	low, high = point{math.Inf(1), math.Inf(1)}, point{math.Inf(-1), math.Inf(-1)}
+func (c chart) bounds() (low, high spot) {
+	low, high = spot{math.Inf(1), math.Inf(1)}, spot{math.Inf(-1), math.Inf(-1)}
 	for _, l := range c.lines {
 		for _, p := range l.points {
-			low = point{min(low.x, p.x), min(low.y, p.y)}
-			high = point{max(high.x, p.x), max(high.y, p.y)}
+			low = spot{min(low.x, p.x), min(low.y, p.y)}
+			high = spot{max(high.x, p.x), max(high.y, p.y)}
 		}
 	}
 	return low, high

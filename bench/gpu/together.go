@@ -25,26 +25,35 @@ func (b *bench) measureTogether(ctx context.Context) error {
 		b.report.leaveOut("several processes", err.Error())
 		return nil
 	}
+	type point struct {
+		Processes int
+		Lock      bool
+	}
+	var points []point
 	for _, n := range b.Processes {
-		for _, lock := range []bool{false, true} {
-			t := together{Processes: n, Lock: lock, Size: size, Codes: map[int]int{}}
-			var wait, register [][]float64
-			for repetition := range b.Repetitions {
-				b.progress("repetition %d: %d processes pin %s, lock: %t", repetition+1, n, bytesText(size), lock)
-				answers, err := b.pinTogether(ctx, n, size, lock)
-				if err != nil {
-					return err
-				}
-				var w, r []float64
-				for _, a := range answers {
-					t.Codes[a.Code]++
-					w, r = append(w, a.Wait), append(r, a.Register)
-				}
-				wait, register = append(wait, w), append(register, r)
-			}
-			t.Wait, t.Register = summarise(wait), summarise(register)
-			b.report.Together = append(b.report.Together, t)
+		points = append(points, point{n, false}, point{n, true})
+	}
+	codes, wait, register := map[point]map[int]int{}, map[point][][]float64{}, map[point][][]float64{}
+	err := inTurns(ctx, b, points, func(p point) error {
+		answers, err := b.pinTogether(ctx, p.Processes, size, p.Lock)
+		if codes[p] == nil {
+			codes[p] = map[int]int{}
 		}
+		var waited, registered []float64
+		for _, a := range answers {
+			codes[p][a.Code]++
+			waited, registered = append(waited, a.Wait), append(registered, a.Register)
+		}
+		wait[p], register[p] = append(wait[p], waited), append(register[p], registered)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, p := range points {
+		b.report.Together = append(b.report.Together, together{
+			Processes: p.Processes, Lock: p.Lock, Size: size, Codes: codes[p], Wait: summarise(wait[p]), Register: summarise(register[p]),
+		})
 	}
 	return nil
 }
