@@ -33,7 +33,7 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, driver.Close()) }()
-	b := &bench{o, driver, &report{Began: time.Now().UTC(), Options: o, Machine: thisMachine()}}
+	b := &bench{o, driver, newReport(o)}
 	b.describeDevice(ctx)
 	for _, p := range parts {
 		if len(o.Only) > 0 && !slices.Contains(o.Only, p.name) {
@@ -43,18 +43,16 @@ func run(ctx context.Context, o options) (err error) {
 		if err := p.measure(b, ctx); err != nil {
 			b.report.Failed = append(b.report.Failed, leftOut{p.name, err.Error()})
 		}
+		b.report.Seconds = time.Since(b.report.Began).Seconds()
+		if err := b.report.write(o.Out, o.Plots); err != nil { // now: what was measured stays if a later part is killed
+			return err
+		}
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	b.report.Seconds = time.Since(b.report.Began).Seconds()
 	b.progress("")
 	b.report.print(os.Stdout)
-	if o.Out != "" {
-		if err := b.report.write(o.Out, o.Plots); err != nil {
-			return err
-		}
-	}
 	if n := len(b.report.Failed); n > 0 {
 		return fmt.Errorf("%d of %d parts failed", n, len(parts))
 	}
@@ -82,7 +80,10 @@ func inTurns[T any](ctx context.Context, b *bench, all []T, measure func(T) erro
 	return nil
 }
 
-// progress writes to the terminal what goes on, in one line that is overwritten.
+// progress writes to a terminal what goes on, in one line that is overwritten.
 func (b *bench) progress(format string, args ...any) {
+	if info, err := os.Stderr.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return
+	}
 	fmt.Fprintf(os.Stderr, "\r\033[K"+format, args...)
 }

@@ -27,8 +27,8 @@ func (r *report) charts() map[string]chart {
 			continue
 		}
 		c.title += "; " + r.Machine.Device
-		if !r.Machine.Real {
-			c.title += " (NOT A RESULT: the driver is not real)"
+		if r.Machine.Doubt != "" {
+			c.title += " (NOT A RESULT)"
 		}
 		all[name] = c
 	}

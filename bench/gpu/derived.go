@@ -27,7 +27,7 @@ type derived struct {
 	Times  float64 `json:"times_as_fast"`
 	// Goal is the least that is wanted, 0 where nothing is.
 	Goal float64 `json:"goal,omitempty"`
-	// Verdict is "met" or "missed", or what prevents one.
+	// Verdict is "met" or "missed", or why there is none.
 	Verdict string `json:"verdict"`
 	// Noise is the larger spread of the two arms: a difference below it means nothing.
 	Noise float64 `json:"noise"`
@@ -64,16 +64,16 @@ func (r *report) derive() {
 				Size: one.Size, First: c.first, Second: c.second, Goal: c.goal,
 				Times: ratio(second.Total.Median, first.Total.Median), Noise: max(first.Total.Spread, second.Total.Spread),
 			}
-			d.Verdict = verdict(d, r.Machine.Real)
+			d.Verdict = verdict(d, r.Machine.Doubt)
 			r.Derived = append(r.Derived, d)
 		}
 	}
 }
 
-func verdict(d derived, isReal bool) string {
+func verdict(d derived, doubt string) string {
 	switch {
-	case !isReal:
-		return "none: the driver is not real"
+	case doubt != "":
+		return "none: " + doubt
 	case d.Goal == 0:
 		return "no goal"
 	case d.Times >= d.Goal:

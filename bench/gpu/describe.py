@@ -25,10 +25,10 @@ def main() -> None:
     call("cuDriverGetVersion", ctypes.byref(version))
     call("cuDeviceGet", ctypes.byref(device), int(sys.argv[2]))
     call("cuDeviceGetName", name, len(name), device)
-    attributes = {}
+    attributes = []
     for number, meaning in ATTRIBUTES.items():
         call("cuDeviceGetAttribute", ctypes.byref(value), number, device)
-        attributes[f"{number}: {meaning}"] = value.value
+        attributes.append({"number": number, "meaning": meaning, "value": value.value})
     release = f"{version.value // 1000}.{version.value % 1000 // 10}"
     print(json.dumps({"name": name.value.decode(), "cuda_of_driver": release, "attributes": attributes}))
 

@@ -12,13 +12,13 @@ import (
 //go:embed describe.py
 var describeScript string
 
-// describeDevice fills in what the figures belong to. A device that can't be identified counts as not real.
+// describeDevice fills in what the figures belong to. Of a driver that can't be identified they are no results.
 func (b *bench) describeDevice(ctx context.Context) {
 	m := &b.report.Machine
 	var d struct {
-		Name       string         `json:"name"`
-		Version    string         `json:"cuda_of_driver"`
-		Attributes map[string]int `json:"attributes"`
+		Name       string      `json:"name"`
+		Version    string      `json:"cuda_of_driver"`
+		Attributes []attribute `json:"attributes"`
 	}
 	cmd := exec.CommandContext(ctx, cmp.Or(b.Python, "python3"), "-c", describeScript, cmp.Or(b.Library, "libcuda.so.1"), strconv.Itoa(b.Device))
 	p, err := startProcess(cmd)
@@ -36,10 +36,14 @@ func (b *bench) describeDevice(ctx context.Context) {
 		}
 		m.Device = cmp.Or(m.Device, m.GPU["name"])
 	}
-	m.Real = m.Device != "" && !strings.HasPrefix(m.Device, "Fake")
-	m.Device = cmp.Or(m.Device, "unknown")
-	b.report.Notice = realNotice
-	if !m.Real {
-		b.report.Notice = fakeNotice
+	switch {
+	case m.Device == "":
+		m.Device, m.Doubt = "unknown", "the device could not be identified: that needs python3"
+	case strings.HasPrefix(m.Device, "Fake"):
+		m.Doubt = "the driver is not real, no GPU was involved"
+	}
+	b.report.Notice = "Measured on the device named under machine."
+	if m.Doubt != "" {
+		b.report.Notice = "NOT RESULTS: " + m.Doubt + ". The figures only show that the program runs."
 	}
 }

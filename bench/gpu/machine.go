@@ -20,8 +20,8 @@ import (
 // machine is what the figures belong to. Fields that could not be found out are empty.
 type machine struct {
 	Device     string            `json:"device"`
-	Real       bool              `json:"driver_is_real"`
-	Attributes map[string]int    `json:"device_attributes,omitempty"` // by the numbers of cuda.h
+	Doubt      string            `json:"doubt,omitempty"` // why the figures are no results, empty if they are
+	Attributes []attribute       `json:"device_attributes"`
 	GPU        map[string]string `json:"nvidia_smi,omitempty"`
 	Link       map[string]string `json:"pcie_link_under_load,omitempty"`
 	CPU        string            `json:"cpu"`
@@ -29,6 +29,13 @@ type machine struct {
 	Kernel     string            `json:"kernel"`
 	SharedMem  uint64            `json:"dev_shm_bytes"`
 	Versions   map[string]string `json:"versions"`
+}
+
+// attribute is a property of the device by its number in cuda.h.
+type attribute struct {
+	Number  int    `json:"number"`
+	Meaning string `json:"meaning"`
+	Value   int    `json:"value"`
 }
 
 func thisMachine() machine {

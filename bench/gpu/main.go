@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -22,14 +23,14 @@ import (
 )
 
 type options struct {
-	Device  int    `help:"Ordinal of the GPU, as CUDA counts." default:"0" json:"device"`
-	Library string `help:"The driver's library, if not the installed one." json:"library,omitempty"`
-	Python  string `help:"Interpreter with PyTorch for CUDA, for its arms." json:"-"`
-	Out     string `help:"Folder for results.json." json:"-"`
-	Plots   bool   `help:"Draw charts (SVG) into the folder, too." json:"-"`
-	Quick   bool   `help:"Small sizes and few rounds: shows that everything runs, within a minute. Replaces the options below." json:"quick"`
+	Device  int      `help:"Ordinal of the GPU, as CUDA counts." default:"0" json:"device"`
+	Library string   `help:"The driver's library, if not the installed one." json:"library,omitempty"`
+	Python  string   `help:"Interpreter with PyTorch for CUDA, for its arms." json:"-"`
+	Out     string   `help:"Folder for results.json." json:"-"`
+	Plots   bool     `help:"Draw charts (SVG) into the folder, too." json:"-"`
+	Only    []string `help:"Parts to run, all if empty: ${parts}." enum:"${parts}" json:"only,omitempty"`
+	Quick   bool     `help:"Small sizes and few rounds: shows that everything runs, within a minute. Replaces the options below." json:"quick"`
 
-	Only           []string      `help:"Parts to run, all if empty: ${parts}." enum:"${parts}" json:"only,omitempty"`
 	KiB            []int         `name:"kib" help:"Sizes of the copies in KiB." default:"64,256,1024,4096,16384,65536,262144" json:"kib"`
 	ObjectKiB      []int         `name:"object-kib" help:"Sizes in KiB for ring and vLLM's path." default:"1024,24576,98304" json:"object_kib"`
 	RingMiB        int           `name:"ring-mib" help:"Least bytes of the slots in MiB." default:"1024" json:"ring_mib"`
@@ -45,6 +46,17 @@ type options struct {
 
 	Child     string `hidden:"" help:"Register this file, see runChild." json:"-"`
 	ChildLock bool   `hidden:"" help:"Take the file's lock meanwhile." json:"-"`
+}
+
+// Validate is called by kong.
+func (o *options) Validate() error {
+	for _, n := range slices.Concat(o.KiB, o.ObjectKiB, o.PinMiB, o.Processes,
+		[]int{o.RingMiB, o.Repetitions, o.PinCallMiB, o.TogetherMiB, o.CorrectnessKiB, o.ControlMiB, o.Matrix}) {
+		if n < 1 {
+			return errors.New("sizes and counts must be positive")
+		}
+	}
+	return nil
 }
 
 // quick replaces sizes and counts by small ones.

@@ -120,8 +120,8 @@ func (b *bench) startPeer(ctx context.Context, r *ring, largest int) (*peer, err
 	if err != nil {
 		return nil, err
 	}
-	if !b.report.Machine.Real {
-		b.leaveOutArms("PyTorch has a GPU, but the driver that --library names is not real")
+	if doubt := b.report.Machine.Doubt; doubt != "" {
+		b.leaveOutArms(doubt)
 		return nil, p.close()
 	}
 	maps.Copy(b.report.Machine.Versions, p.versions)

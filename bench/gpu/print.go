@@ -13,8 +13,8 @@ func (r *report) print(w io.Writer) {
 	m := r.Machine
 	fmt.Fprintf(t, "%s\n\n", r.Notice)
 	fmt.Fprintf(t, "device\t%s\n", m.Device)
-	for _, k := range sortedKeys(m.Attributes) {
-		fmt.Fprintf(t, "attribute %s\t%d\n", k, m.Attributes[k])
+	for _, a := range m.Attributes {
+		fmt.Fprintf(t, "attribute %d: %s\t%d\n", a.Number, a.Meaning, a.Value)
 	}
 	for _, about := range []map[string]string{m.GPU, m.Link, m.Versions} {
 		for _, k := range sortedKeys(about) {

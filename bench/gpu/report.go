@@ -34,16 +34,24 @@ type leftOut struct {
 	Reason string `json:"reason"`
 }
 
-const (
-	realNotice = "Measured on the device named under machine."
-	fakeNotice = "NOT RESULTS: the driver is not real, no GPU was involved. The figures only show that the program runs."
-)
+func newReport(o options) *report {
+	return &report{
+		Began: time.Now().UTC(), Options: o, Machine: thisMachine(),
+		// JSON has lists, also where they are empty.
+		Copies: []copied{}, Derived: []derived{}, Overlap: []overlap{}, Pinning: []pinning{}, Together: []together{},
+		LeftOut: []leftOut{}, Failed: []leftOut{},
+	}
+}
 
 func (r *report) leaveOut(what, reason string) {
 	r.LeftOut = append(r.LeftOut, leftOut{what, reason})
 }
 
+// write writes the report and its charts. Without a folder it does nothing.
 func (r *report) write(folder string, plots bool) error {
+	if folder == "" {
+		return nil
+	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}

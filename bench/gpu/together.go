@@ -101,8 +101,8 @@ type contextCost struct {
 // measureContext compares the device's memory in use, as nvidia-smi reports it, without and with such a process.
 func (b *bench) measureContext(ctx context.Context) (err error) {
 	const what = "memory of a context"
-	if !b.report.Machine.Real {
-		b.report.leaveOut(what, "the driver is not real")
+	if doubt := b.report.Machine.Doubt; doubt != "" {
+		b.report.leaveOut(what, doubt)
 		return nil
 	}
 	cost := &contextCost{}
