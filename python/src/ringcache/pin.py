@@ -141,6 +141,12 @@ _REGISTER_CAUSES: Final = {
     "the range is too large for one call",
 }
 
+_COPY_CAUSES: Final = {
+    **_CAUSES,
+    _INVALID_VALUE: "the destination is no memory of the device, or the source is registered only in "
+    "part",
+}
+
 _RETRY_SECONDS: Final = 0.05
 
 _MADV_POPULATE_READ, _MADV_POPULATE_WRITE = 22, 23  # Linux 5.14; `mmap` has no names for them
@@ -304,7 +310,7 @@ class Driver:
                 self._events += 1
             try:
                 code = api.cuMemcpyHtoDAsync_v2(destination, source, size, stream)
-                self._check("cuMemcpyHtoDAsync", code)
+                self._check("cuMemcpyHtoDAsync", code, _COPY_CAUSES)
                 self._check("cuEventRecord", api.cuEventRecord(event, stream))
             except BaseException:
                 api.cuStreamSynchronize(stream)  # nobody will ask whether it is done
@@ -569,6 +575,7 @@ class Lease:
         Where the staging is not :attr:`~Staging.pinned` the driver copies the bytes to memory of
         its own first. Without a driver it raises :class:`PinUnavailableError`.
         """
+        destination = integer(destination, "destination")
         data = source.data if isinstance(source, np.ndarray) else memoryview(source)
         if not data.c_contiguous:
             raise ArgumentError("the source of a copy must be contiguous")
