@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -152,11 +151,3 @@ func copied(src []byte, from string, code int) string {
 }
 
 const initialized = "cuInit = 0"
-
-// eventually repeats check until it reports true. It bounds a wait for what must come, and decides nothing.
-func eventually(t testing.TB, what string, check func() bool) {
-	t.Helper()
-	for end := time.Now().Add(5 * time.Minute); !check(); time.Sleep(time.Millisecond) {
-		require.True(t, time.Now().Before(end), what)
-	}
-}
