@@ -81,7 +81,7 @@ func registerFile(d *cuda.Driver, path string, m []byte, lock bool) (r pin.Regis
 	if err != nil {
 		a.Code, a.Error = -1, err.Error()
 		if e, ok := errors.AsType[*cuda.Error](err); ok {
-			a.Code = int(e.Code)
+			a.Code = e.Code
 		}
 		return nil, a, nil
 	}

@@ -48,7 +48,7 @@ class Registered(Copying):
 
     def submit(self, view):
         self.arrived = self.destination[: len(view)]
-        stream = self.torch.cuda.current_stream().cuda_stream
+        stream = self.torch.cuda.current_stream().cuda_stream if self.device.type == "cuda" else 0
         self.events.append(self.driver.copy(self.arrived.data_ptr(), view.data_ptr(), len(view), stream=stream))
 
     def wait(self):

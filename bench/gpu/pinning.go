@@ -74,7 +74,7 @@ func (b *bench) pinOnce(size, state, call int) (register, unregister float64, er
 	if err != nil {
 		return 0, 0, err
 	}
-	defer os.Remove(path)
+	defer func() { err = errors.Join(err, os.Remove(path)) }()
 	m, err := mapFile(path, pageStates[state].mapping)
 	if err != nil {
 		return 0, 0, err

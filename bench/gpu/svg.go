@@ -23,10 +23,11 @@ type line struct {
 type spot struct{ x, y float64 }
 
 const (
-	chartWidth, chartHeight  = 900, 520
+	chartWidth, chartHeight  = 960, 520
 	plotLeft, plotTop        = 80, 50
 	plotRight, plotBottom    = 620, 450
 	legendLeft, legendHeight = 640, 20
+	labelWidth               = 48
 )
 
 // colours can be told apart by people who see fewer (Okabe and Ito).
@@ -42,8 +43,12 @@ func (c chart) svg() []byte {
 	text(&s, plotLeft, 42, "start", c.y)
 	fmt.Fprintf(&s, `<path d="M%d %dV%dH%d" stroke="black" fill="none"/>`+"\n", plotLeft, plotTop, plotBottom, plotRight)
 	toX, toY := c.scales()
+	free := 0.0 // where the last label leaves room
 	for _, x := range c.places() {
-		text(&s, toX(x), plotBottom+18, "middle", c.xText(x))
+		if at := toX(x); at >= free {
+			text(&s, at, plotBottom+18, "middle", c.xText(x))
+			free = at + labelWidth
+		}
 	}
 	for _, y := range c.ticks() {
 		fmt.Fprintf(&s, `<path d="M%d %.1fH%d" stroke="#ddd" fill="none"/>`+"\n", plotLeft, toY(y), plotRight)

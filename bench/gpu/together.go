@@ -63,7 +63,7 @@ func (b *bench) pinTogether(ctx context.Context, n, size int, lock bool) (answer
 	if err != nil {
 		return nil, err
 	}
-	defer os.Remove(path)
+	defer func() { err = errors.Join(err, os.Remove(path)) }()
 	var all []*process
 	defer func() {
 		for _, p := range all {
@@ -114,7 +114,7 @@ func (b *bench) measureContext(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(path)
+	defer func() { err = errors.Join(err, os.Remove(path)) }()
 	p, err := b.startChild(ctx, path, true)
 	if err != nil {
 		return err

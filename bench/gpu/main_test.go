@@ -1,0 +1,81 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// asProgram makes the test binary be the program, which also starts itself.
+const asProgram = "RINGCACHE_TEST_GPU_PROGRAM"
+
+var scratch string // for what all tests share
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(runTests(m))
+}
+
+func runTests(m *testing.M) int {
+	var err error
+	if scratch, err = os.MkdirTemp("", "ringcache-gpu-test-"); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	defer os.RemoveAll(scratch)
+	return m.Run()
+}
+
+// compileFake builds the fake driver, once.
+var compileFake = sync.OnceValues(func() (string, error) {
+	library := filepath.Join(scratch, "libfakecuda.so.1")
+	out, err := exec.Command("cc", "-shared", "-fPIC", "-pthread", "-o", library, "../../pin/cuda/testdata/driver/driver.c").CombinedOutput()
+	if err != nil && !errors.Is(err, exec.ErrNotFound) {
+		err = fmt.Errorf("%w\n%s", err, out)
+	}
+	return library, err
+})
+
+// fakeDriver returns the library of the fake driver.
+func fakeDriver(t *testing.T) string {
+	t.Helper()
+	library, err := compileFake()
+	if errors.Is(err, exec.ErrNotFound) {
+		t.Skip("no C compiler for the fake driver:", err)
+	}
+	require.NoError(t, err)
+	return library
+}
+
+// outcome is what a run of the program left.
+type outcome struct {
+	stdout, stderr string
+	status         int
+}
+
+// runProgram runs the program with the variables and arguments.
+func runProgram(t *testing.T, variables []string, args ...string) outcome {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(append(os.Environ(), asProgram+"=1"), variables...)
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		require.NoError(t, err)
+	}
+	o := outcome{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+	if strings.Contains(o.stderr, "built without cgo") {
+		t.Skip("the program was built without cgo, so it loads no driver")
+	}
+	return o
+}
