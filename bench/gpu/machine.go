@@ -67,6 +67,9 @@ func cpuModel() string {
 
 const sharedMemoryDir = "/dev/shm"
 
+// filePrefix begins the names of the files there, before the process that made them.
+const filePrefix = "ringcache-gpu-"
+
 func sharedMemory() (s unix.Statfs_t) {
 	if unix.Statfs(sharedMemoryDir, &s) != nil {
 		return unix.Statfs_t{}

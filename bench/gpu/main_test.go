@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -57,6 +58,9 @@ func fakeDriver(t *testing.T) string {
 	return library
 }
 
+// withoutCgo is in the error of a program that can load no driver.
+const withoutCgo = "built without cgo"
+
 // outcome is what a run of the program left.
 type outcome struct {
 	stdout, stderr string
@@ -73,8 +77,17 @@ func runProgram(t *testing.T, variables []string, args ...string) outcome {
 	if err := cmd.Run(); cmd.ProcessState == nil {
 		require.NoError(t, err)
 	}
-	o := outcome{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
-	if strings.Contains(o.stderr, "built without cgo") {
+	left, err := filepath.Glob(fmt.Sprintf("%s/%s%d-*", sharedMemoryDir, filePrefix, cmd.Process.Pid))
+	require.NoError(t, err)
+	assert.Empty(t, left, "the program removes what it made")
+	return outcome{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// runOnFake runs the program with the variables and arguments on the fake driver.
+func runOnFake(t *testing.T, variables []string, args ...string) outcome {
+	t.Helper()
+	o := runProgram(t, variables, append(args, "--library", fakeDriver(t))...)
+	if strings.Contains(o.stderr, withoutCgo) {
 		t.Skip("the program was built without cgo, so it loads no driver")
 	}
 	return o

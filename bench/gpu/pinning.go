@@ -109,7 +109,7 @@ func unmap(m []byte, all []pin.Registration) error {
 
 // makeFile makes a file in shared memory that has its size, and no pages unless it is to be full.
 func makeFile(size int, full bool) (path string, err error) {
-	f, err := os.CreateTemp(sharedMemoryDir, "ringcache-gpu-")
+	f, err := os.CreateTemp(sharedMemoryDir, fmt.Sprintf("%s%d-", filePrefix, os.Getpid()))
 	if err != nil {
 		return "", err
 	}

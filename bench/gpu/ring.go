@@ -33,7 +33,7 @@ func newRing(ctx context.Context, d *cuda.Driver, size int) (_ *ring, err error)
 			err = errors.Join(err, r.close())
 		}
 	}()
-	o := segment.Options{Name: fmt.Sprintf("ringcache-gpu-%d-%s", os.Getpid(), rand.Text()[:6]), RingSize: size}
+	o := segment.Options{Name: fmt.Sprintf("%s%d-%s", filePrefix, os.Getpid(), rand.Text()[:6]), RingSize: size}
 	if r.writer, err = segment.Create(o); err != nil {
 		return nil, err
 	}
