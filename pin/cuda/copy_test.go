@@ -54,6 +54,23 @@ func TestCopy(t *testing.T) {
 	require.Equal(t, []string{initialized, retained(0), registered(m, 1, 0), copied(src, "registered", 0), unregistered(m, 0), released(0)}, calls(f))
 }
 
+// The driver's own order is not enough: its copies to the host don't wait for the stream of the others.
+func TestReadComesAfterTheCopiesBegunBefore(t *testing.T) {
+	f := useFake(t)
+	d := open(t, 0)
+	m := pattern(mapping(t, 1<<12), 1)
+	register(t, d, m)
+	dst := alloc(t, d, len(m))
+	f.SetDelay(50 * time.Millisecond)
+	c, err := d.Copy(dst, 0, m)
+	require.NoError(t, err)
+	require.Equal(t, m, read(t, d, dst))
+	require.NoError(t, c.Wait())
+
+	f.Fail("cuStreamSynchronize:0:700,cuMemcpyDtoH:0:701")
+	require.ErrorContains(t, d.Read(make([]byte, 1), dst, 0), "cuStreamSynchronize: error (700)")
+}
+
 // Bounds are checked before the driver is called, which would write over other memory.
 func TestCopyChecksBounds(t *testing.T) {
 	f := useFake(t)

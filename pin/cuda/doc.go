@@ -55,6 +55,9 @@
 //
 // Neither a context nor a registration survives a fork. Register after it, in the child.
 //
+// Where the device uses the page tables of the host, as on NVIDIA's Grace, registering populates pages and
+// does not pin them.
+//
 // In a virtual machine with confidential computing the driver refuses every registration (801). On WSL2 it accepts
 // a part of the system's memory, then reports that it has none (2). In both cases copies from memory that is not
 // registered work.

@@ -16,7 +16,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/ringcache/ringcache/internal/mem"
 	"github.com/ringcache/ringcache/internal/shmfile"
@@ -120,7 +119,7 @@ func mapped(m []byte) error {
 	return err
 }
 
-func pinned(t *testing.T, s *segment.Segment, d pin.Registrar, o segment.PinOptions) *segment.Pin {
+func register(t *testing.T, s *segment.Segment, d pin.Registrar, o segment.PinOptions) *segment.Pin {
 	t.Helper()
 	p, err := s.Pin(t.Context(), d, o)
 	require.NoError(t, err)
@@ -134,7 +133,7 @@ func TestPinEndsBeforeTheMapping(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDriver(t)
 			s := create(t, segment.Options{Name: testName(t), RingSize: mib + 5, DataOffset: 32})
-			p := pinned(t, s, d, segment.PinOptions{Require: true, Mapped: true})
+			p := register(t, s, d, segment.PinOptions{Require: true, Mapped: true})
 			require.True(t, p.Pinned())
 			require.NoError(t, p.Reason())
 			require.Equal(t, []segment.Range{{0, mib + 37}}, p.Ranges())
@@ -160,7 +159,7 @@ func TestPinInPieces(t *testing.T) {
 	d := newDriver(t)
 	page := os.Getpagesize()
 	s := create(t, segment.Options{Name: testName(t), RingSize: 10*page - 32 + 1, DataOffset: 32})
-	p := pinned(t, s, d, segment.PinOptions{MaxCall: 4*page + 1})
+	p := register(t, s, d, segment.PinOptions{MaxCall: 4*page + 1})
 	require.Equal(t, []segment.Range{{0, 4 * page}, {4 * page, 4 * page}, {8 * page, 2*page + 1}}, p.Ranges())
 	require.Equal(t, 3, p.Stats().Calls)
 	for _, c := range []struct{ part, want []segment.Range }{
@@ -206,7 +205,7 @@ func TestPinRollsBack(t *testing.T) {
 			require.Empty(t, d.live)
 			s.Ring()[0] = 1 // works as before
 
-			p = pinned(t, s, d, o) // and can be tried again
+			p = register(t, s, d, o) // and can be tried again
 			require.True(t, p.Pinned())
 			require.NoError(t, s.Destroy())
 		})
@@ -219,7 +218,7 @@ func TestSegmentStaysMappedWhileTheDriverKeepsIt(t *testing.T) {
 	d := newDriver(t)
 	d.fail["unregister 1"], d.fail["unregister 2"] = stuck, stuck
 	s := create(t, segment.Options{Name: testName(t), RingSize: mib})
-	pinned(t, s, d, segment.PinOptions{})
+	register(t, s, d, segment.PinOptions{})
 	m := s.Bytes()
 	err := s.Destroy()
 	require.ErrorIs(t, err, stuck)
@@ -241,7 +240,7 @@ func TestRefusedRollbackIsTriedAtClose(t *testing.T) {
 	d.fail["register 2"], d.fail["unregister 1"] = syscall.ENOMEM, syscall.EBUSY
 	page := os.Getpagesize()
 	s := create(t, segment.Options{Name: testName(t), RingSize: 2 * page})
-	p := pinned(t, s, d, segment.PinOptions{MaxCall: page})
+	p := register(t, s, d, segment.PinOptions{MaxCall: page})
 	require.ErrorIs(t, p.Reason(), syscall.ENOMEM)
 	require.ErrorIs(t, p.Reason(), syscall.EBUSY)
 	require.Len(t, d.live, 1)
@@ -253,7 +252,7 @@ func TestRefusedRollbackIsTriedAtClose(t *testing.T) {
 
 func TestPinIsHonest(t *testing.T) {
 	s := create(t, segment.Options{Name: testName(t), RingSize: mib})
-	p := pinned(t, s, pin.Nop{}, segment.PinOptions{})
+	p := register(t, s, pin.Nop{}, segment.PinOptions{})
 	require.False(t, p.Pinned())
 	require.ErrorContains(t, p.Reason(), "the registrar registers nothing")
 	_, err := s.Pin(t.Context(), pin.Nop{}, segment.PinOptions{Require: true})
@@ -275,27 +274,17 @@ func TestPinOfAReadOnlyMapping(t *testing.T) {
 	r, err := segment.Attach(segment.Options{Name: w.Name(), RingSize: mib, ReadOnly: true})
 	require.NoError(t, err)
 	d := newDriver(t)
-	pinned(t, r, d, segment.PinOptions{Require: true})
+	register(t, r, d, segment.PinOptions{Require: true})
 	require.NoError(t, r.Close())
 	require.Equal(t, fmt.Sprintf("register %d read-only", mib), d.log[0])
 }
 
 // Pages of a disk's file system can't be pinned; the error names what to do.
 func TestPinOfADisk(t *testing.T) {
-	dir, err := os.MkdirTemp(".", "disk")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	var st unix.Statfs_t
-	require.NoError(t, unix.Statfs(dir, &st))
-	if st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC {
-		t.Skip("this folder is in memory")
-	}
-	s, err := segment.Create(segment.Options{Name: "disk", Dir: dir, RingSize: mib})
-	if err != nil {
-		t.Skipf("no segment can be made on this disk: %v", err)
-	}
+	dir, _ := onDisk(t)
+	s := create(t, segment.Options{Name: "disk", Dir: dir, RingSize: mib})
 	d := newDriver(t)
-	p := pinned(t, s, d, segment.PinOptions{})
+	p := register(t, s, d, segment.PinOptions{})
 	require.ErrorContains(t, p.Reason(), "keep the segment in /dev/shm")
 	require.ErrorIs(t, p.Reason(), errors.ErrUnsupported)
 	require.Empty(t, d.log)
@@ -320,7 +309,7 @@ func TestPinWaitsForOtherProcesses(t *testing.T) {
 	require.NoError(t, s.Hold(), "the segment is as before")
 	s.Release()
 	time.AfterFunc(20*time.Millisecond, func() { _ = unlock() })
-	p := pinned(t, s, d, segment.PinOptions{})
+	p := register(t, s, d, segment.PinOptions{})
 	require.True(t, p.Pinned())
 	require.Positive(t, p.Stats().Wait)
 

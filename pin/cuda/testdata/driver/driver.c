@@ -15,7 +15,8 @@
 //
 // What is a violation: a registered range that was unmapped, or whose file was replaced by another
 // mapping; a copy whose source was unregistered before the copy was done; freeing device memory that a
-// copy still writes; an event or a stream that was destroyed in use.
+// copy still writes; reading it back without waiting for the stream of the copy, if that is non-blocking; an event
+// or a stream that was destroyed in use.
 //
 // Control: the functions fake_... below, and for other processes the environment:
 //   FAKE_CUDA_DELAY_US  how long every copy from registered memory waits
@@ -56,7 +57,11 @@ typedef struct registration {
 	unsigned flags;
 	uint64_t dev, ino; // of what was mapped
 } registration;
-typedef struct memory { struct memory *next; uintptr_t base, len; int writing; } memory;
+typedef struct memory {
+	struct memory *next;
+	uintptr_t base, len;
+	int writing, unordered; // copies, and those of them whose stream the stream NULL does not wait for
+} memory;
 typedef struct event { struct event *next; bool recorded; int pending; struct timespec done; } event;
 typedef struct job { // a copy, or an event to mark
 	struct job *next;
@@ -64,10 +69,11 @@ typedef struct job { // a copy, or an event to mark
 	struct timespec due;
 	registration *of; // of the source
 	memory *to;
+	bool unordered;
 	event *ev;
 	struct event *after; // waits for this event
 } job;
-typedef struct stream { struct stream *next; pthread_t thread; bool started, ending; int pending; job *first, *last; } stream;
+typedef struct stream { struct stream *next; pthread_t thread; bool started, ending, non_blocking; int pending; job *first, *last; } stream;
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -423,6 +429,7 @@ static void *run(void *argument) {
 					violation("the source of a copy was unmapped", (uintptr_t)j->src, j->len);
 			}
 			j->to->writing--;
+			j->to->unordered -= j->unordered;
 		}
 		if (j->ev) j->ev->pending--, j->ev->done = now(0);
 		s->first = j->next;
@@ -472,8 +479,10 @@ API int cuMemcpyHtoDAsync_v2(uintptr_t dst, const void *src, size_t len, stream 
 	if (!code && !known_stream(s)) code = INVALID_HANDLE;
 	if (!code && r && (at < r->lo || at + len > r->hi)) code = INVALID_VALUE; // registered in part
 	if (!code && r) {
+		bool unordered = s && s->non_blocking;
 		m->writing++;
-		enqueue(s, (job){.dst = (void *)dst, .src = src, .len = len, .due = now(delay_us), .of = r, .to = m});
+		m->unordered += unordered;
+		enqueue(s, (job){.dst = (void *)dst, .src = src, .len = len, .due = now(delay_us), .of = r, .to = m, .unordered = unordered});
 	} else if (!code && len) {
 		memcpy((void *)dst, src, len);
 	}
@@ -486,6 +495,7 @@ API int cuMemcpyDtoH_v2(void *dst, uintptr_t src, size_t len) {
 	memory *m = find_memory(src, len);
 	if (!code && !m) code = INVALID_VALUE;
 	if (!code) {
+		if (m->unordered) violation("device memory was read while a copy wrote it", src, len);
 		while (m->writing) pthread_cond_wait(&changed, &mu);
 		memcpy(dst, (void *)src, len);
 	}
@@ -497,6 +507,7 @@ API int cuStreamCreate(stream **out, unsigned flags) {
 	if (!code && flags > 1) code = INVALID_VALUE;
 	if (!code) {
 		*out = calloc(1, sizeof **out);
+		(*out)->non_blocking = flags;
 		(*out)->next = streams;
 		streams = *out;
 	}
