@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ringcache/ringcache/bench/internal/process"
 	"github.com/ringcache/ringcache/pin"
 	"github.com/ringcache/ringcache/pin/cuda"
 )
@@ -89,7 +90,7 @@ func registerFile(d *cuda.Driver, path string, m []byte, lock bool) (r pin.Regis
 }
 
 // startChild starts a process that runs runChild, and waits until it has mapped the file.
-func (b *bench) startChild(ctx context.Context, path string, lock bool) (*process, error) {
+func (b *bench) startChild(ctx context.Context, path string, lock bool) (*process.Process, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -101,12 +102,12 @@ func (b *bench) startChild(ctx context.Context, path string, lock bool) (*proces
 	if lock {
 		args = append(args, "--child-lock")
 	}
-	p, err := startProcess(exec.CommandContext(ctx, program, args...))
+	p, err := process.Start(exec.CommandContext(ctx, program, args...))
 	if err != nil {
 		return nil, err
 	}
-	if err := p.receive(&childReady{}); err != nil {
-		return nil, errors.Join(err, p.close())
+	if err := p.Receive(&childReady{}); err != nil {
+		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
 }

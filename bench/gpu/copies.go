@@ -41,7 +41,7 @@ func (b *bench) measureCopies(ctx context.Context) (err error) {
 		return err
 	}
 	if p != nil {
-		defer func() { err = errors.Join(err, p.close()) }()
+		defer func() { err = errors.Join(err, p.Close()) }()
 		arms = append(arms, p.arms()...)
 	}
 	if err := b.sweep(ctx, arms); err != nil {

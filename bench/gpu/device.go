@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+
+	"github.com/ringcache/ringcache/bench/internal/process"
 )
 
 //go:embed describe.py
@@ -21,10 +23,10 @@ func (b *bench) describeDevice(ctx context.Context) {
 		Attributes []attribute `json:"attributes"`
 	}
 	cmd := exec.CommandContext(ctx, cmp.Or(b.Python, "python3"), "-c", describeScript, cmp.Or(b.Library, "libcuda.so.1"), strconv.Itoa(b.Device))
-	p, err := startProcess(cmd)
+	p, err := process.Start(cmd)
 	if err == nil {
-		err = p.receive(&d)
-		_ = p.close() // what it answered counts
+		err = p.Receive(&d)
+		_ = p.Close() // what it answered counts
 	}
 	if err != nil {
 		b.report.leaveOut("name and attributes of the device, as the driver reports them", err.Error())

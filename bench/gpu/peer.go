@@ -9,6 +9,8 @@ import (
 	"maps"
 	"os/exec"
 	"slices"
+
+	"github.com/ringcache/ringcache/bench/internal/process"
 )
 
 //go:embed peer.py
@@ -16,7 +18,7 @@ var peerScript string
 
 // peer is a Python process with the arms that use PyTorch. peer.py describes the lines.
 type peer struct {
-	*process
+	*process.Process
 	versions map[string]string
 	leftOut  map[string]string // reasons by arm
 }
@@ -28,7 +30,7 @@ func (e errNoTorch) Error() string { return string(e) }
 
 // openPeer starts the peer on a device of PyTorch. It fails with errNoTorch, or because something is broken.
 func openPeer(ctx context.Context, python, device string) (*peer, error) {
-	process, err := startProcess(exec.CommandContext(ctx, python, "-c", peerScript, device))
+	started, err := process.Start(exec.CommandContext(ctx, python, "-c", peerScript, device))
 	if err != nil {
 		return nil, err
 	}
@@ -36,14 +38,14 @@ func openPeer(ctx context.Context, python, device string) (*peer, error) {
 		Versions map[string]string `json:"versions"`
 		Error    string            `json:"error"`
 	}
-	err = process.receive(&hello)
+	err = started.Receive(&hello)
 	if err == nil && hello.Error != "" {
 		err = errNoTorch(hello.Error)
 	}
 	if err != nil {
-		return nil, errors.Join(err, process.close())
+		return nil, errors.Join(err, started.Close())
 	}
-	return &peer{process: process, versions: hello.Versions}, nil
+	return &peer{Process: started, versions: hello.Versions}, nil
 }
 
 // open makes the peer map the ring's file, with payloads up to the largest.
@@ -58,11 +60,11 @@ func (p *peer) open(path string, size, largest int) error {
 
 // ask sends a request and receives the answer.
 func (p *peer) ask(request map[string]any, answer any) error {
-	if err := p.send(request); err != nil {
+	if err := p.Send(request); err != nil {
 		return err
 	}
 	var line json.RawMessage
-	if err := p.receive(&line); err != nil {
+	if err := p.Receive(&line); err != nil {
 		return err
 	}
 	var failed struct {
@@ -122,11 +124,11 @@ func (b *bench) startPeer(ctx context.Context, r *ring, largest int) (*peer, err
 	}
 	if doubt := b.report.Machine.Doubt; doubt != "" {
 		b.leaveOutArms(doubt)
-		return nil, p.close()
+		return nil, p.Close()
 	}
 	maps.Copy(b.report.Machine.Versions, p.versions)
 	if err := p.open(r.path(), len(r.writer.Bytes()), largest); err != nil {
-		return nil, errors.Join(err, p.close())
+		return nil, errors.Join(err, p.Close())
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.leftOut)) {
 		b.report.leaveOut(name, p.leftOut[name])

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"os"
+
+	"github.com/ringcache/ringcache/bench/internal/process"
 )
 
 // together is what several processes took that registered the same file at once.
@@ -64,10 +66,10 @@ func (b *bench) pinTogether(ctx context.Context, n, size int, lock bool) (answer
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.Remove(path)) }()
-	var all []*process
+	var all []*process.Process
 	defer func() {
 		for _, p := range all {
-			err = errors.Join(err, p.close())
+			err = errors.Join(err, p.Close())
 		}
 	}()
 	for range n {
@@ -78,13 +80,13 @@ func (b *bench) pinTogether(ctx context.Context, n, size int, lock bool) (answer
 		all = append(all, p)
 	}
 	for _, p := range all {
-		if err := p.send("register"); err != nil {
+		if err := p.Send("register"); err != nil {
 			return nil, err
 		}
 	}
 	answers = make([]childAnswer, n)
 	for i, p := range all {
-		if err := p.receive(&answers[i]); err != nil {
+		if err := p.Receive(&answers[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -119,9 +121,9 @@ func (b *bench) measureContext(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.close()) }()
+	defer func() { err = errors.Join(err, p.Close()) }()
 	var a childAnswer
-	if err := errors.Join(p.send("register"), p.receive(&a)); err != nil {
+	if err := errors.Join(p.Send("register"), p.Receive(&a)); err != nil {
 		return err
 	}
 	if a.Code != 0 {
