@@ -32,17 +32,16 @@ func (b *bench) describeDevice(ctx context.Context) {
 		b.report.leaveOut("name and attributes of the device, as the driver reports them", err.Error())
 	}
 	m.Device, m.Attributes, m.Versions["cuda of the driver"] = d.Name, d.Attributes, d.Version
-	if b.Library == "" {
-		if m.GPU, err = querySMI(b.Device, "name", "driver_version", "memory.total", "pci.bus_id", "vbios_version"); err != nil {
-			b.report.leaveOut("what nvidia-smi reports", err.Error())
-		}
-		m.Device = cmp.Or(m.Device, m.GPU["name"])
-	}
-	switch {
-	case m.Device == "":
-		m.Device, m.Doubt = "unknown", "the device could not be identified: that needs python3"
-	case strings.HasPrefix(m.Device, "Fake"):
+	if strings.HasPrefix(m.Device, "Fake") {
 		m.Doubt = "the driver is not real, no GPU was involved"
+	} else if m.GPU, err = querySMI(b.Device, "name", "driver_version", "memory.total", "pci.bus_id", "vbios_version"); err != nil {
+		b.report.leaveOut("what nvidia-smi reports", err.Error())
+	}
+	if m.Device == "" && b.Library == "" {
+		m.Device = m.GPU["name"] // of the same driver
+	}
+	if m.Device == "" {
+		m.Device, m.Doubt = "unknown", "the device could not be identified: that needs python3"
 	}
 	b.report.Notice = "Measured on the device named under machine."
 	if m.Doubt != "" {

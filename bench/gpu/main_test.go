@@ -40,12 +40,18 @@ func runTests(m *testing.M) int {
 // compileFake builds the fake driver, once.
 var compileFake = sync.OnceValues(func() (string, error) {
 	library := filepath.Join(scratch, "libfakecuda.so.1")
-	out, err := exec.Command("cc", "-shared", "-fPIC", "-pthread", "-o", library, "../../pin/cuda/testdata/driver/driver.c").CombinedOutput()
+	return library, compile(fakeSource, library)
+})
+
+const fakeSource = "../../pin/cuda/testdata/driver/driver.c"
+
+func compile(source, library string) error {
+	out, err := exec.Command("cc", "-shared", "-fPIC", "-pthread", "-o", library, source).CombinedOutput()
 	if err != nil && !errors.Is(err, exec.ErrNotFound) {
 		err = fmt.Errorf("%w\n%s", err, out)
 	}
-	return library, err
-})
+	return err
+}
 
 // fakeDriver returns the library of the fake driver.
 func fakeDriver(t *testing.T) string {
@@ -86,7 +92,7 @@ func runProgram(t *testing.T, variables []string, args ...string) outcome {
 // runOnFake runs the program with the variables and arguments on the fake driver.
 func runOnFake(t *testing.T, variables []string, args ...string) outcome {
 	t.Helper()
-	o := runProgram(t, variables, append(args, "--library", fakeDriver(t))...)
+	o := runProgram(t, variables, append([]string{"--library", fakeDriver(t)}, args...)...)
 	if strings.Contains(o.stderr, withoutCgo) {
 		t.Skip("the program was built without cgo, so it loads no driver")
 	}

@@ -143,6 +143,47 @@ func TestNoDriver(t *testing.T) {
 	assert.NoDirExists(t, out)
 }
 
+// TestDeviceWithAnotherName runs what is left out where the driver is known as the fake: with another name for the fake, and
+// a program in place of nvidia-smi.
+func TestDeviceWithAnotherName(t *testing.T) {
+	fakeDriver(t) // skips without a compiler
+	source, err := os.ReadFile(fakeSource)
+	require.NoError(t, err)
+	require.Contains(t, string(source), `"Fake GPU %d"`)
+	folder := t.TempDir()
+	renamed, library := filepath.Join(folder, "driver.c"), filepath.Join(folder, "libcuda.so.1")
+	require.NoError(t, os.WriteFile(renamed, bytes.ReplaceAll(source, []byte(`"Fake GPU %d"`), []byte(`"Test GPU %d"`)), 0o600))
+	require.NoError(t, compile(renamed, library))
+	const smi = `#!/bin/sh
+case "$*" in
+*memory.used*) n=$(cat "$0.calls" 2>/dev/null || echo 0); echo $((n + 1)) >"$0.calls"; echo $((1000 + n * 600)) ;;
+*link*) echo "5, 16, 5, 16" ;;
+*) echo "Test GPU, 1.2.3, 80000, 0000:00:00.0, 9.9" ;;
+esac
+`
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "nvidia-smi"), []byte(smi), 0o700))
+	path := "PATH=" + folder + ":" + os.Getenv("PATH")
+	o := runOnFake(t, []string{path}, "--quick", "--only", "copies,context", "--library", library, "--out", folder)
+	require.Zero(t, o.status, o.stderr)
+	r := readReport(t, folder)
+	assert.Equal(t, "Test GPU 0", r.Machine.Device)
+	assert.Empty(t, r.Machine.Doubt)
+	assert.Equal(t, "Measured on the device named under machine.", r.Notice)
+	assert.Equal(t, "1.2.3", r.Machine.GPU["driver_version"])
+	assert.Equal(t, "5", r.Machine.Link["pcie.link.gen.current"])
+	assert.Equal(t, &contextCost{Before: 1000, During: 1600, Cost: 600}, r.Context)
+}
+
+// TestUnknownDevice: figures of a driver that can't be identified are no results.
+func TestUnknownDevice(t *testing.T) {
+	out := t.TempDir()
+	o := runOnFake(t, nil, "--quick", "--only", "control", "--python", "/nonexistent/python", "--out", out)
+	require.Zero(t, o.status, o.stderr)
+	r := readReport(t, out)
+	assert.Equal(t, "unknown", r.Machine.Device)
+	assert.Equal(t, "NOT RESULTS: the device could not be identified: that needs python3. The figures only show that the program runs.", r.Notice)
+}
+
 // TestRefusedRegistrations: what processes are refused is counted; a ring that can't be registered is a failure,
 // which is reported beside what was measured.
 func TestRefusedRegistrations(t *testing.T) {
