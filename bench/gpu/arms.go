@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"time"
 
@@ -43,24 +44,23 @@ func (a *goArm) name() string { return a.label }
 
 func (a *goArm) measure(c cell, rounds int) (t timings, err error) {
 	s := slotsOf(len(a.source), c.Size)
-	a.turn++
-	if err := a.target.check(s.at(a.source, c.Offset, a.turn)); err != nil {
-		return t, fmt.Errorf("%s: %w", a.label, err)
+	if err := a.target.check(s.at(a.source, c.Offset, a.next())); err != nil {
+		return t, err
 	}
-	copies := make([]*cuda.Copy, c.Batch)
+	copies := make([]*cuda.Copy, 0, c.Batch)
 	for range rounds {
+		copies = copies[:0]
 		begin := time.Now()
-		for i := range copies {
-			a.turn++
-			if copies[i], err = a.driver.Copy(a.target.memory, 0, s.at(a.source, c.Offset, a.turn)); err != nil {
-				return t, fmt.Errorf("%s: %w", a.label, err)
+		for range c.Batch {
+			copied, err := a.driver.Copy(a.target.memory, 0, s.at(a.source, c.Offset, a.next()))
+			if err != nil {
+				return t, errors.Join(err, spin(copies)) // or they would keep the ring
 			}
+			copies = append(copies, copied)
 		}
 		submitted := time.Since(begin)
-		for _, copied := range copies {
-			if err := spin(copied); err != nil {
-				return t, fmt.Errorf("%s: %w", a.label, err)
-			}
+		if err := spin(copies); err != nil {
+			return t, err
 		}
 		t.Total = append(t.Total, float64(time.Since(begin)))
 		t.Submit = append(t.Submit, float64(submitted))
@@ -68,13 +68,24 @@ func (a *goArm) measure(c cell, rounds int) (t timings, err error) {
 	return t, nil
 }
 
+// next returns the number of the slot after the last one.
+func (a *goArm) next() int {
+	a.turn++
+	return a.turn
+}
+
 // spin waits as PyTorch's events do by default: Copy.Wait sleeps, and notices the end later.
-func spin(c *cuda.Copy) error {
-	for {
-		if done, err := c.Done(); done || err != nil {
-			return err
+func spin(copies []*cuda.Copy) (err error) {
+	for _, c := range copies {
+		for {
+			done, failed := c.Done()
+			err = errors.Join(err, failed)
+			if done || failed != nil {
+				break
+			}
 		}
 	}
+	return err
 }
 
 // target is memory of the device, with what is needed to check what arrived there.

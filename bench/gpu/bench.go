@@ -38,17 +38,14 @@ func run(ctx context.Context, o options) (err error) {
 	for _, p := range parts {
 		if len(o.Only) > 0 && !slices.Contains(o.Only, p.name) {
 			b.report.leaveOut(p.name, "not asked for (--only)")
-			continue
-		}
-		if err := p.measure(b, ctx); err != nil {
+		} else if ctx.Err() != nil {
+			b.report.leaveOut(p.name, "interrupted")
+		} else if err := p.measure(b, ctx); err != nil {
 			b.report.Failed = append(b.report.Failed, leftOut{p.name, err.Error()})
 		}
 		b.report.Seconds = time.Since(b.report.Began).Seconds()
 		if err := b.report.write(o.Out, o.Plots); err != nil { // now: what was measured stays if a later part is killed
 			return err
-		}
-		if ctx.Err() != nil {
-			break
 		}
 	}
 	b.progress("")
@@ -60,7 +57,7 @@ func run(ctx context.Context, o options) (err error) {
 }
 
 // inTurns measures everything once in each repetition. Every second repetition goes backwards, so that nothing is
-// always measured after the same neighbour.
+// always measured after the same neighbour. What was measured before an error is worth reporting.
 func inTurns[T any](ctx context.Context, b *bench, all []T, measure func(T) error) error {
 	for repetition := range b.Repetitions {
 		order := slices.Clone(all)

@@ -44,10 +44,11 @@ func (b *bench) measureCopies(ctx context.Context) (err error) {
 		defer func() { err = errors.Join(err, p.Close()) }()
 		arms = append(arms, p.arms()...)
 	}
-	if err := b.sweep(ctx, arms); err != nil {
+	err = b.sweep(ctx, arms)
+	b.report.derive()
+	if err != nil || p == nil {
 		return err
 	}
-	b.report.derive()
 	return b.measureOverlap(ctx, p)
 }
 
@@ -71,18 +72,21 @@ func (b *bench) sweep(ctx context.Context, arms []arm) error {
 	submit, total := map[point][][]float64{}, map[point][][]float64{}
 	err := inTurns(ctx, b, points, func(p point) error {
 		t, err := byName[p.Arm].measure(p.cell, b.rounds(p.cell))
+		if err != nil {
+			return err
+		}
 		submit[p], total[p] = append(submit[p], t.Submit), append(total[p], t.Total)
-		return err
+		return nil
 	})
-	if err != nil {
-		return err
-	}
 	for _, p := range points {
+		if total[p] == nil {
+			continue
+		}
 		row := copied{point: p, Bytes: p.Size * p.Batch, Submit: summarise(submit[p]), Total: summarise(total[p])}
 		row.Bandwidth = gigabytes(row.Bytes, row.Total.Median)
 		b.report.Copies = append(b.report.Copies, row)
 	}
-	return nil
+	return err
 }
 
 // cells are single copies of every size and offset, and batches without an offset; for the sizes of objects alone,

@@ -36,25 +36,26 @@ type derived struct {
 // comparisons are the questions of the measurement.
 var comparisons = []struct {
 	first, second string
-	kib           []int
+	kib           []int // none: the sizes of objects
 	goal          float64
 }{
 	{goRegistered, torchPinned, []int{4096, 65536, 262144}, 0.98},
 	{torchRegistered, torchPinned, []int{4096, 65536, 262144}, 0.98},
 	{goRegistered, goUnregistered, []int{65536}, 3},
-	{goRegistered, receiver, objectKiB, 0},
-	{torchRegistered, receiver, objectKiB, 0},
-	{torchRegistered, receiverBatch, objectKiB, 0},
-	{torchRegistered, receiverReused, objectKiB, 0},
+	{goRegistered, receiver, nil, 0},
+	{torchRegistered, receiver, nil, 0},
+	{torchRegistered, receiverBatch, nil, 0},
+	{torchRegistered, receiverReused, nil, 0},
 }
-
-// objectKiB are sizes of an object on its way from the ring to the device.
-var objectKiB = []int{1024, 24576, 98304}
 
 // derive answers the comparisons whose arms were measured, by single copies.
 func (r *report) derive() {
 	for _, c := range comparisons {
-		for _, k := range c.kib {
+		sizes := c.kib
+		if sizes == nil {
+			sizes = r.Options.ObjectKiB
+		}
+		for _, k := range sizes {
 			one := cell{Size: k * kib, Batch: 1}
 			first, second := r.find(c.first, one), r.find(c.second, one)
 			if first == nil || second == nil {

@@ -2,8 +2,9 @@
 // registered and not, beside PyTorch's own memory and vLLM's way; what a call that submits takes; what
 // registering costs; and that every byte arrives while a writer reuses the ring.
 //
-// It needs NVIDIA's driver and nothing else to build or to run; where there is none it ends with status 2. The arms that use PyTorch run
-// in an interpreter that --python names, and are left out without one. ../README.md describes the arms.
+// Building needs nothing of NVIDIA's, and running only the driver: where there is none the program ends with status 2.
+// The arms that use PyTorch run in an interpreter that --python names, and are left out without one.
+// ../README.md describes parts and arms.
 package main
 
 import (

@@ -17,11 +17,8 @@ type overlap struct {
 // torchUnregistered is measured beside multiplications only.
 const torchUnregistered = "ring not registered, torch"
 
-// measureOverlap does nothing without a peer.
+// measureOverlap times copies of every size, registered and not.
 func (b *bench) measureOverlap(ctx context.Context, p *peer) error {
-	if p == nil {
-		return nil
-	}
 	type point struct {
 		Arm  string
 		Size int
@@ -40,13 +37,16 @@ func (b *bench) measureOverlap(ctx context.Context, p *peer) error {
 		err := p.ask(map[string]any{
 			"op": "overlap", "arm": at.Arm, "size": at.Size, "stride": slotsOf(0, at.Size).stride, "matrix": b.Matrix, "rounds": 2,
 		}, &t)
+		if err != nil {
+			return err
+		}
 		times[at] = append(times[at], t)
-		return err
+		return nil
 	})
-	if err != nil {
-		return err
-	}
 	for _, at := range points {
+		if times[at] == nil {
+			continue
+		}
 		var copies, compute, both, cpu [][]float64
 		for _, t := range times[at] {
 			copies, compute = append(copies, t.Copies), append(compute, t.Compute)
@@ -56,7 +56,7 @@ func (b *bench) measureOverlap(ctx context.Context, p *peer) error {
 		row.Ratio = ratio(row.Both.Median, max(row.Copies.Median, row.Compute.Median))
 		b.report.Overlap = append(b.report.Overlap, row)
 	}
-	return nil
+	return err
 }
 
 // overlapTimes are the peer's answer, in nanoseconds.

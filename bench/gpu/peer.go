@@ -101,10 +101,7 @@ func (a torchArm) measure(c cell, rounds int) (t timings, err error) {
 	request := map[string]any{
 		"op": "measure", "arm": a.label, "size": c.Size, "offset": c.Offset, "stride": slotsOf(0, c.Size).stride, "batch": c.Batch, "rounds": rounds,
 	}
-	if err := a.peer.ask(request, &t); err != nil {
-		return t, fmt.Errorf("%s: %w", a.label, err)
-	}
-	return t, nil
+	return t, a.peer.ask(request, &t)
 }
 
 // startPeer starts the peer on the ring. It returns nil if there is no PyTorch that can use the

@@ -69,7 +69,7 @@ func TestPeerOnCPU(t *testing.T) {
 	assert.Positive(t, b.report.Overlap[0].Ratio)
 
 	_, err = torchArm{p, "by hand"}.measure(cell{size, 0, 1}, 1)
-	assert.EqualError(t, err, "by hand: measure: KeyError: 'by hand'")
+	assert.EqualError(t, err, "measure: KeyError: 'by hand'")
 }
 
 // TestTorchWithoutCUDA: its arms are left out, with PyTorch's reason, and everything else is measured.

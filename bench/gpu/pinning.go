@@ -54,18 +54,21 @@ func (b *bench) measurePinning(ctx context.Context) error {
 	register, unregister := map[point][][]float64{}, map[point][][]float64{}
 	err := inTurns(ctx, b, points, func(p point) error {
 		r, u, err := b.pinOnce(p.Size, p.State, p.Call)
+		if err != nil {
+			return err
+		}
 		register[p], unregister[p] = append(register[p], []float64{r}), append(unregister[p], []float64{u})
-		return err
+		return nil
 	})
-	if err != nil {
-		return err
-	}
 	for _, p := range points {
+		if register[p] == nil {
+			continue
+		}
 		row := pinning{Size: p.Size, State: pageStates[p.State].name, Call: p.Call, Register: summarise(register[p]), Unregister: summarise(unregister[p])}
 		row.PerGiB = row.Register.Median / 1e9 * gib / float64(p.Size)
 		b.report.Pinning = append(b.report.Pinning, row)
 	}
-	return nil
+	return err
 }
 
 // pinOnce returns the nanoseconds of registering and of unregistering.

@@ -38,6 +38,9 @@ func (b *bench) measureTogether(ctx context.Context) error {
 	codes, wait, register := map[point]map[int]int{}, map[point][][]float64{}, map[point][][]float64{}
 	err := inTurns(ctx, b, points, func(p point) error {
 		answers, err := b.pinTogether(ctx, p.Processes, size, p.Lock)
+		if err != nil {
+			return err
+		}
 		if codes[p] == nil {
 			codes[p] = map[int]int{}
 		}
@@ -47,17 +50,17 @@ func (b *bench) measureTogether(ctx context.Context) error {
 			waited, registered = append(waited, a.Wait), append(registered, a.Register)
 		}
 		wait[p], register[p] = append(wait[p], waited), append(register[p], registered)
-		return err
+		return nil
 	})
-	if err != nil {
-		return err
-	}
 	for _, p := range points {
+		if register[p] == nil {
+			continue
+		}
 		b.report.Together = append(b.report.Together, together{
 			Processes: p.Processes, Lock: p.Lock, Size: size, Codes: codes[p], Wait: summarise(wait[p]), Register: summarise(register[p]),
 		})
 	}
-	return nil
+	return err
 }
 
 func (b *bench) pinTogether(ctx context.Context, n, size int, lock bool) (answers []childAnswer, err error) {
