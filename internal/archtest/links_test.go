@@ -28,7 +28,7 @@ var (
 		"pycompat":               system,
 		"shmring":                system,
 		"pin":                    nil,
-		"pin/cuda":               nil,
+		"pin/cuda":               system,
 		"shmring/memory":         system,
 		"internal/sidecar":       system,
 		"shmring/segment":        system,

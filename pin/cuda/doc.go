@@ -6,8 +6,8 @@
 //		// no GPU here: go on without
 //	}
 //	defer driver.Close()
-//	registration, err := driver.Register(mapping, pin.RegisterOptions{})
-//	defer registration.Unregister() // before the mapping ends
+//	p, err := s.Pin(ctx, driver, segment.PinOptions{}) // registers the mapping of a *segment.Segment
+//	defer s.Close()                                    // ends the registration too
 //
 // The package loads libcuda.so.1 at run time, which comes with the driver. Neither CUDA's toolkit nor
 // its headers are needed to build, and a program that imports the package runs on machines without
@@ -51,7 +51,7 @@
 // (616 MiB were reported). So a process that does not copy to the device itself should not register.
 //
 // While the driver registers memory it holds locks that are global: other processes of the machine wait in their
-// CUDA and NVML calls. Populate the memory before, and register a segment by one call, once, at the start.
+// CUDA and NVML calls. Populate the memory before, and register a segment by one call, once, at the start: that is what Segment.Pin does.
 //
 // Neither a context nor a registration survives a fork. Register after it, in the child.
 //

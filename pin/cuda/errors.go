@@ -64,11 +64,11 @@ func advice(op string, c code) string {
 	case op == opRegister && c == invalidValue:
 		return "The driver gives this code whenever it can't pin all pages. Causes: the memory is not of tmpfs or hugetlbfs; " +
 			"it is mapped to read only, and ReadOnly was not set; the tmpfs is full, so that pages can't be made; another process pinned " +
-			"the same pages at the same moment; it is more than the driver can take in one call (set MaxCall); a part of it is not " +
+			"the same pages at the same moment; it is more than the driver can take in one call (PinOptions.MaxCall); a part of it is not " +
 			"mapped; a virtual machine with confidential computing"
 	case op == opRegister && c == outOfMemory:
 		return "Causes: it is more than the driver can take in one call, which is 512 GiB, and about 2 GiB with the kernels 6.11 to 6.13 " +
-			"(set MaxCall); on WSL2 Windows bounds what may be pinned; the kernel has no memory left for its tables"
+			"(PinOptions.MaxCall); on WSL2 Windows bounds what may be pinned; the kernel has no memory left for its tables"
 	case c == outOfMemory:
 		return "The device's memory is full"
 	case c == notInitialized:
