@@ -716,7 +716,7 @@ def test_source_is_kept(cuda: Fake, driver: Driver, reader: Reader) -> None:
         cuda.hold()
         lease = get(staging)
         copy(lease, memory)
-        source = Source(BYTES)
+        source = Source(BYTES, np.uint8)
         weakref.finalize(source, freed.append, True)
         lease.copy_raw(source, memory.address)
         lease.end()
@@ -726,7 +726,19 @@ def test_source_is_kept(cuda: Fake, driver: Driver, reader: Reader) -> None:
         assert not freed
         cuda.hold(False)
         staging.drain()
-        assert freed
+        assert freed and not lease.error
+
+
+def test_copy_that_is_refused_waits_for_nothing(
+    cuda: Fake, driver: Driver, reader: Reader
+) -> None:
+    with Staging(reader, driver) as staging, cuda.memory(driver, BYTES) as memory:
+        cuda.hold()
+        with get(staging) as lease:
+            copy(lease, memory)
+            with pytest.raises(DriverError, match="no memory of the device"):
+                lease.copy_raw(lease.view.tensor.data, memory.address + 1)
+        assert len(lease._view.copies) == 1
 
 
 # An object that is overwritten
