@@ -178,7 +178,7 @@ esac
 // TestUnknownDevice: figures of a driver that can't be identified are no results.
 func TestUnknownDevice(t *testing.T) {
 	out := t.TempDir()
-	o := runOnFake(t, nil, "--quick", "--only", "control", "--python", "/nonexistent/python", "--out", out)
+	o := runOnFake(t, nil, "--quick", "--only", "processes", "--python", "/nonexistent/python", "--out", out)
 	require.Zero(t, o.status, o.stderr)
 	r := readReport(t, out)
 	assert.Equal(t, "unknown", r.Machine.Device)
