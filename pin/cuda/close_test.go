@@ -72,7 +72,7 @@ func TestCloseFails(t *testing.T) {
 		t.Run(op, func(t *testing.T) {
 			f := useFake(t)
 			d := open(t, 0)
-			useOnce(t, d, mapping(t, 1<<12)) // makes the stream
+			require.NoError(t, useOnce(t, d, mapping(t, 1<<12))) // makes the stream
 			f.Reset()
 			f.Fail(op + ":1:700")
 			err := d.Close()
@@ -86,17 +86,18 @@ func TestCloseFails(t *testing.T) {
 	}
 }
 
-// useOnce copies m to new device memory. It may be called by any goroutine.
-func useOnce(t *testing.T, d *cuda.Driver, m []byte) {
+// useOnce copies m to new device memory, or returns why there is none. It may be called by any goroutine.
+func useOnce(t *testing.T, d *cuda.Driver, m []byte) error {
 	dst, err := d.Alloc(len(m))
-	if !assert.NoError(t, err) {
-		return
+	if err != nil {
+		return err
 	}
 	c, err := d.Copy(dst, 0, m)
 	if assert.NoError(t, err) {
 		assert.NoError(t, c.Wait())
 	}
 	assert.NoError(t, dst.Free())
+	return nil
 }
 
 // Close wins or loses against every other call, and in the end everything was given back, in order.
@@ -107,6 +108,7 @@ func TestCloseRaces(t *testing.T) {
 	for i := range memory {
 		memory[i] = mapping(t, 2<<12)
 	}
+	other := mapping(t, 1<<12)
 	var busy, refused atomic.Int64
 	for range rounds {
 		d, err := cuda.Open(0, cuda.Options{Library: fakeLibrary})
@@ -123,12 +125,22 @@ func TestCloseRaces(t *testing.T) {
 						refused.Add(1)
 						return
 					}
-					useOnce(t, d, memory[i]) // which can't be refused while the registration is open
+					assert.NoError(t, useOnce(t, d, memory[i]), "Close can't win while the registration is open")
 					all.Go(func() { assert.NoError(t, r.Unregister()) })
 					assert.NoError(t, r.Unregister())
 				}
 			})
 		}
+		all.Go(func() { // copies without a registration
+			<-start
+			for range 3 {
+				if err := useOnce(t, d, other); err != nil {
+					assert.ErrorIs(t, err, fs.ErrClosed)
+					refused.Add(1)
+					return
+				}
+			}
+		})
 		for range 2 {
 			all.Go(func() {
 				<-start

@@ -113,7 +113,7 @@ func TestOpenCopyKeepsWhatItNeeds(t *testing.T) {
 	m := mapping(t, 4<<12)
 	r := register(t, d, m)
 	dst := alloc(t, d, len(m))
-	f.SetDelay(time.Second)
+	f.SetDelay(20 * time.Millisecond)
 	c, err := d.Copy(dst, 0, m)
 	require.NoError(t, err)
 	for what, end := range map[string]func() error{

@@ -9,6 +9,9 @@ import "C"
 
 import (
 	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"unsafe"
 )
@@ -19,8 +22,12 @@ type loaded struct{ c C.driver }
 
 // load loads the first library that can be loaded and has all functions. The error contains what was tried.
 func load(paths []string) (library, error) {
-	var failed []string
+	var failed, absent []string
 	for _, path := range paths {
+		if _, err := os.Stat(path); filepath.IsAbs(path) && errors.Is(err, fs.ErrNotExist) {
+			absent = append(absent, path)
+			continue
+		}
 		l := &loaded{}
 		why, p := make([]byte, 512), C.CString(path)
 		bad := C.driver_load(&l.c, p, (*C.char)(unsafe.Pointer(&why[0])), C.size_t(len(why)))
@@ -30,6 +37,9 @@ func load(paths []string) (library, error) {
 		}
 		text, _, _ := strings.Cut(string(why), "\x00")
 		failed = append(failed, text)
+	}
+	if absent != nil {
+		failed = append(failed, "no such file: "+strings.Join(absent, ", "))
 	}
 	return nil, errors.New("cuda: can't load the driver's library: " + strings.Join(failed, "; ") +
 		". Install NVIDIA's driver; start a container with access to the GPUs, which adds the library; or set Options.Library")

@@ -34,7 +34,7 @@ func TestMachineWithoutDriver(t *testing.T) {
 	require.NotContains(t, text, "\n", "one line, which is the test's own")
 	require.True(t, strings.HasPrefix(text, "unavailable: "), text)
 	if !strings.Contains(text, "cuInit") { // else there is a driver, without a GPU
-		for _, tried := range []string{"libcuda.so.1: ", "/usr/lib/wsl/lib/libcuda.so.1: ", "Install NVIDIA's driver"} {
+		for _, tried := range []string{"libcuda.so.1: ", "/usr/lib/wsl/lib/libcuda.so.1", "Install NVIDIA's driver"} {
 			require.Contains(t, text, tried)
 		}
 	}
@@ -134,7 +134,7 @@ func TestOpenWithoutLibrary(t *testing.T) {
 	missing := filepath.Join(folder, "missing.so")
 
 	for name, c := range map[string]struct{ library, text string }{
-		"missing file":    {missing, missing + ": cannot open shared object file"},
+		"missing file":    {missing, "no such file: " + missing},
 		"not a library":   {source, source + ": "},
 		"a folder":        {folder, folder + ": "},
 		"missing symbols": {other, other + ": has no cuDeviceGetCount: not the driver's library"},
