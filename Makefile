@@ -5,6 +5,8 @@
 # make test-vllm   the interop suite against the real vLLM (makes its environment, 6 GB)
 # make e2e         whole vLLM engines behind package engine (makes the same environment)
 # make bench       put, get and hit beside the real vLLM, as ratios
+# make bench-gpu   copies from a registered ring to a GPU, beside PyTorch's and vLLM's; GPU_ARGS
+#                  are bench/gpu's options. Status 2 where there is no GPU
 # make bench-frontend  requests/s and CPU of the Go frontend beside vLLM's own
 # make fuzz        every fuzz target for FUZZTIME
 # make stress      the tests of PKG, COUNT times, to find those that fail now and then
@@ -18,8 +20,9 @@ PKG ?= ./...
 COUNT ?= 30
 DEMO_ARGS ?=
 E2E_RUN ?= .
+GPU_ARGS ?=
 
-.PHONY: all build demo test test-go test-python test-arm64 lint test-vllm e2e bench bench-frontend fuzz stress
+.PHONY: all build demo test test-go test-python test-arm64 lint test-vllm e2e bench bench-gpu bench-frontend fuzz stress
 
 all: build
 
@@ -64,7 +67,7 @@ test-arm64:
 
 test-vllm: bin/ringcache
 	env=$$(interop/setup.sh); RINGCACHE_AGENT=$(CURDIR)/bin/ringcache "$$env/bin/python" -m pytest interop -q -rs; \
-	cd python; PYTHONPATH=src "$$env/bin/python" -m pytest -q tests/test_vllm.py
+	cd python; PYTHONPATH=src "$$env/bin/python" -m pytest -q tests/test_vllm.py tests/test_pin_torch.py
 
 # Engines one after the other: about 15 minutes for all of it.
 e2e:
@@ -72,6 +75,10 @@ e2e:
 
 bench: bin/ringcache
 	env=$$(interop/setup.sh); cd bench; go run ./put-get-hit --python "$$env/bin/python"
+
+bench-gpu:
+	cd bench; go build -o ../bin/bench-gpu ./gpu
+	PYTHONPATH=python/src bin/bench-gpu $(GPU_ARGS)
 
 MODEL ?= llava
 bench-frontend:

@@ -7,13 +7,15 @@ go 1.26.0
 require (
 	github.com/alecthomas/kong v1.17.0
 	github.com/ringcache/ringcache v0.0.0
+	github.com/stretchr/testify v1.12.1
+	golang.org/x/sys v0.49.0
+	golang.org/x/tools v0.52.0
 )
 
 require (
 	github.com/vmihailenco/msgpack/v5 v5.4.1 // indirect
 	github.com/vmihailenco/tagparser/v2 v2.0.0 // indirect
-	golang.org/x/sys v0.49.0 // indirect
-	golang.org/x/tools v0.52.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
 )
 
 replace github.com/ringcache/ringcache => ../

@@ -14,6 +14,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -54,7 +55,7 @@ func run(o options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = p.close(err) }()
+	defer func() { err = errors.Join(err, p.Close()) }()
 	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "object\toperation\tvLLM µs\tfifo µs\tpool µs\tvLLM / fifo\tvLLM / pool\t")
 	for _, kib := range o.KiB {

@@ -1,56 +1,35 @@
 package main
 
 import (
-	"bufio"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"os"
 	"os/exec"
+
+	"github.com/ringcache/ringcache/bench/internal/process"
 )
 
 // peer is the process that runs the real vLLM, see interop/bench_peer.py.
 type peer struct {
-	cmd     *exec.Cmd
-	in      io.WriteCloser
-	out     *bufio.Reader
+	*process.Process
 	version string
 }
 
 func startPeer(python, script string) (*peer, error) {
-	cmd := exec.Command(python, script)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	return &peer{cmd: cmd, in: in, out: bufio.NewReader(out)}, nil
+	p, err := process.Start(exec.Command(python, script))
+	return &peer{Process: p}, err
 }
 
 // measure appends the median time of one operation in nanoseconds.
 func (p *peer) measure(op string, size, rounds int, to *[]float64) error {
-	if _, err := fmt.Fprintf(p.in, "{\"op\":%q,\"size\":%d,\"rounds\":%d}\n", op, size, rounds); err != nil {
+	if err := p.Send(map[string]any{"op": op, "size": size, "rounds": rounds}); err != nil {
 		return err
-	}
-	line, err := p.out.ReadBytes('\n')
-	if err != nil {
-		return fmt.Errorf("the peer ended: %w", err)
 	}
 	var a struct {
 		Median  float64 `json:"median_ns"`
 		Version string  `json:"version"`
 		Error   string  `json:"error"`
 	}
-	if err := json.Unmarshal(line, &a); err != nil {
-		return fmt.Errorf("the peer said %q: %w", line, err)
+	if err := p.Receive(&a); err != nil {
+		return err
 	}
 	if a.Error != "" {
 		return errors.New("the peer: " + a.Error)
@@ -59,5 +38,3 @@ func (p *peer) measure(op string, size, rounds int, to *[]float64) error {
 	*to = append(*to, a.Median)
 	return nil
 }
-
-func (p *peer) close(err error) error { return errors.Join(err, p.in.Close(), p.cmd.Wait()) }

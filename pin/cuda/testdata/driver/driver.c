@@ -56,6 +56,7 @@ typedef struct registration {
 	uintptr_t base, len, lo, hi; // as given, and in whole pages
 	unsigned flags;
 	uint64_t dev, ino; // of what was mapped
+	context *by; // the context that it was made in
 } registration;
 typedef struct memory {
 	struct memory *next;
@@ -86,6 +87,7 @@ static event *events;
 static stream *streams;
 static stream legacy; // the stream NULL
 static long delay_us;
+static bool held;
 static int violations;
 static struct { char op[32]; int k, code; } failures[16];
 static int failure_count;
@@ -277,7 +279,8 @@ API int cuDevicePrimaryCtxRelease_v2(int device) {
 	int code = enter("cuDevicePrimaryCtxRelease", false);
 	if (!code && (device < 0 || device >= device_count || !contexts[device].retained)) code = INVALID_CONTEXT;
 	if (!code) contexts[device].retained--;
-	if (!code && !contexts[device].retained && live()) violation("the last context went before its registrations", 0, 0);
+	for (registration *r = registrations; r && !code && !contexts[device].retained; r = r->next)
+		if (r->by == &contexts[device]) violation("the last context went before its registrations", 0, 0);
 	say("cuDevicePrimaryCtxRelease %d = %d", device, code);
 	return leave(code);
 }
@@ -315,7 +318,7 @@ API int cuMemHostRegister_v2(void *p, size_t len, unsigned flags) {
 	if (!code && (!mapped(lo, hi, &dev, &ino, &writable) || (!writable && !(flags & READ_ONLY)))) code = INVALID_VALUE;
 	if (!code) {
 		registration *r = calloc(1, sizeof *r);
-		*r = (registration){registrations, base, len, lo, hi, flags, dev, ino};
+		*r = (registration){registrations, base, len, lo, hi, flags, dev, ino, current()};
 		registrations = r;
 	}
 	say("cuMemHostRegister %#" PRIxPTR "+%zu flags=%u = %d", base, len, flags, code);
@@ -417,6 +420,7 @@ static void *run(void *argument) {
 		if (j->after && j->after->pending) { pthread_cond_wait(&changed, &mu); continue; }
 		if (j->src) {
 			struct timespec t = now(0);
+			if (held) { pthread_cond_wait(&changed, &mu); continue; }
 			if (before(t, j->due)) { pthread_cond_timedwait(&changed, &mu, &j->due); continue; }
 			if (j->of) { // else it was unregistered, and may be gone
 				uint64_t dev, ino;
@@ -646,6 +650,8 @@ API void fake_reset(void) {
 	failure_count = violations = 0;
 	device_count = DEVICES;
 	delay_us = 0;
+	held = false;
+	pthread_cond_broadcast(&changed);
 	memset(calls, 0, sizeof calls);
 	memset(attribute_values, 0, sizeof attribute_values);
 	log_len = 0;
@@ -659,6 +665,9 @@ API void fake_fail(const char *text) {
 	add_failures(text);
 	pthread_mutex_unlock(&mu);
 }
+
+// fake_hold keeps copies from registered memory from being made, until a call with 0.
+API void fake_hold(int hold) { pthread_mutex_lock(&mu); held = hold; pthread_cond_broadcast(&changed); pthread_mutex_unlock(&mu); }
 
 API void fake_set_delay(long us) { pthread_mutex_lock(&mu); delay_us = us; pthread_mutex_unlock(&mu); }
 API void fake_set_devices(int n) { pthread_mutex_lock(&mu); device_count = n; pthread_mutex_unlock(&mu); }
