@@ -525,6 +525,25 @@ def test_segment_that_was_removed(
             assert staging.pinned
 
 
+def test_registering_is_interrupted(
+    cuda: Fake, driver: Driver, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the last moment. Nothing stays registered that nobody would unregister."""
+
+    @contextlib.contextmanager
+    def interrupted(segment: Segment) -> Iterator[None]:
+        yield
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pin, "_alone", interrupted)
+    reader = Reader(name, SIZE)
+    with pytest.raises(KeyboardInterrupt):
+        Staging(reader, driver)
+    assert len(cuda.calls("cuMemHostRegister")) == 1
+    assert cuda.live == 0
+    reader.close()
+
+
 # The order of the end
 
 

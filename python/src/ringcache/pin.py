@@ -128,6 +128,9 @@ _CAUSES: Final = {
     "memory is limited",
     803: "the driver library does not fit the kernel's driver; after an update restart the host, in a "
     "container take the host's library",
+    900: "a CUDA graph is being captured, which a copy from a ring can't be part of",
+    906: "a CUDA graph is being captured by another thread; give the copy a stream of its own",
+    907: "the copy was captured into a CUDA graph, where it can't be: the ring is reused",
     999: "the driver does not know why; the kernel's log may",
 }
 
@@ -590,8 +593,6 @@ class Lease:
             _ = self.view
             return
         array = np.frombuffer(data, np.uint8)
-        if not self._staging.pinned:
-            self._staging._fell_back()
         self._submit(array, _address(array), None, destination, data.nbytes, stream)
 
     def end(self) -> None:
@@ -606,6 +607,8 @@ class Lease:
         assert driver is not None
         with self._copying(start, size) as held:
             event = driver.copy(to, start, size, stream=stream)
+            if not self._staging.pinned:
+                self._staging._fell_back()
             if not view.copies:
                 self._staging._due.append(view)
             # The lease itself keeps what is the object's. To keep the tensor would be to keep
@@ -672,7 +675,7 @@ class Staging:
         self._polling = threading.Lock()
         self._counting = threading.Lock()
         self._memory: npt.NDArray[np.uint8] | None = None  # that is registered
-        #: Copies that were not made from registered memory.
+        #: Copies that were made although the mapping is not registered.
         self.fallbacks = 0
         #: Leases with an error when they were released.
         self.errors = 0
@@ -772,13 +775,13 @@ class Staging:
         segment = self._segment
         memory = segment.array()
         segment.begin_registration(self)
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(segment.end_registration)
             _populate(segment, memory)
             with _alone(segment):
                 driver.register(segment.address, len(memory), read_only=not segment.writable)
-        except BaseException:
-            segment.end_registration()
-            raise
+                undo.callback(driver.unregister, segment.address)
+            undo.pop_all()
         return memory
 
     def _release_due(self, wait: bool) -> None:
