@@ -58,7 +58,7 @@ from .errors import (
     SegmentError,
 )
 from .reader import Reader, View, caller
-from .segment import Segment, open_file
+from .segment import Closing, Segment, open_file
 from .signature import Signature
 from .tensor import Tensor
 
@@ -216,7 +216,7 @@ class Event:
         return True
 
 
-class Driver:
+class Driver(Closing):
     """The CUDA driver with one device, whose primary context it keeps.
 
     ``device`` is the number that CUDA, and so torch, gives it in this process. The
@@ -344,21 +344,6 @@ class Driver:
         code = self._api.cuDevicePrimaryCtxRelease_v2(self._handle)
         if code != _DEINITIALIZED:
             self._check("cuDevicePrimaryCtxRelease", code)
-
-    def __enter__(self) -> Driver:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            self.close()
-        except SegmentBusyError:
-            if error is None:  # do not hide the error that left copies behind
-                raise
 
     @contextlib.contextmanager
     def _entered(self) -> Iterator[ctypes.CDLL]:
@@ -643,7 +628,7 @@ class Lease:
         self.end()
 
 
-class Staging:
+class Staging(Closing):
     """A reader whose mapping is registered with the driver of a device.
 
     All of the mapping is registered, in one call. Where that is impossible, or ``driver`` is
@@ -755,21 +740,6 @@ class Staging:
                 self._segment.end_registration()
         self._memory = None
         self._closed = True
-
-    def __enter__(self) -> Staging:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            self.close()
-        except SegmentBusyError:
-            if error is None:  # do not hide the error that left leases behind
-                raise
 
     def _register(self, driver: Driver) -> npt.NDArray[np.uint8]:
         segment = self._segment
