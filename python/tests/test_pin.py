@@ -748,9 +748,7 @@ def test_source_is_kept(cuda: Fake, driver: Driver, reader: Reader) -> None:
         assert freed and not lease.error
 
 
-def test_copy_that_is_refused_waits_for_nothing(
-    cuda: Fake, driver: Driver, reader: Reader
-) -> None:
+def test_copy_that_is_refused_waits_for_nothing(cuda: Fake, driver: Driver, reader: Reader) -> None:
     with Staging(reader, driver) as staging, cuda.memory(driver, BYTES) as memory:
         cuda.hold()
         with get(staging) as lease:
@@ -856,9 +854,7 @@ def test_device_that_fails(
     assert reader.reader_count(address_of(1), 1) == 2
 
 
-def test_lock_that_is_not_free(
-    driver: Driver, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lock_that_is_not_free(driver: Driver, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The use is counted later; meanwhile nobody else's call fails."""
     monkeypatch.setattr(sidecar, "LOCK_SECONDS", 0.05)
     make_sidecar(name, SIZE, policy=build.FIFO)

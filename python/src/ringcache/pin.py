@@ -349,7 +349,9 @@ class Driver(Closing):
     def _entered(self) -> Iterator[ctypes.CDLL]:
         """Calls in the context of the device, which need not be this thread's."""
         if self._pid != os.getpid():
-            raise ClosedError("the driver was opened before a fork: CUDA can't be used in the child")
+            raise ClosedError(
+                "the driver was opened before a fork: CUDA can't be used in the child"
+            )
         with self._using:
             if self._closed:
                 raise ClosedError(f"driver of CUDA device {self.device} is closed")
@@ -546,7 +548,9 @@ class Lease:
         elif self._staging.pinned:
             if stream is None:
                 stream = torch.cuda.current_stream(destination.device).cuda_stream if cuda else 0
-            self._submit(source, source.data_ptr(), destination, destination.data_ptr(), size, stream)
+            self._submit(
+                source, source.data_ptr(), destination, destination.data_ptr(), size, stream
+            )
         else:
             with self._copying(source.data_ptr(), size):
                 self._staging._fell_back()
