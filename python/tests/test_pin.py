@@ -756,6 +756,8 @@ def test_copy_that_is_refused_waits_for_nothing(cuda: Fake, driver: Driver, read
             with pytest.raises(DriverError, match="no memory of the device"):
                 lease.copy_raw(lease.view.tensor.data, memory.address + 1)
         assert len(lease._view.copies) == 1
+        cuda.hold(False)
+        staging.drain()
 
 
 # An object that is overwritten
