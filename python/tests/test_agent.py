@@ -2,97 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
-import shutil
 import struct
-import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import build
 import pytest
 import sidecarproc
+from conftest import OBJECT as SIZE
+from conftest import RING, Agent
 
 from ringcache import Reader, StaleError
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-RING = 1 << 20
-SIZE = 10_000  # bytes of a tensor
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """RINGCACHE_AGENT, or else the program of these sources."""
-    if path := os.environ.get("RINGCACHE_AGENT"):
-        return path
-    go = shutil.which("go")
-    if go is None or not (ROOT / "go.mod").exists():
-        pytest.skip("no Go compiler, or not in the repository: the real writer is not tested")
-    out = str(tmp_path_factory.mktemp("bin") / "ringcache")
-    made = subprocess.run(
-        [go, "build", "-o", out, "./cmd/ringcache"], cwd=ROOT, capture_output=True, text=True
-    )
-    if made.returncode != 0:
-        pytest.skip(f"the program ringcache can't be built: {made.stderr.strip()[-500:]}")
-    return out
-
-
-class Agent:
-    """docs/agent.md"""
-
-    def __init__(self, program: str) -> None:
-        self.process = subprocess.Popen(
-            [program, "agent"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-
-    def __call__(self, op: str, **fields: Any) -> dict[str, Any]:
-        assert self.process.stdin and self.process.stdout
-        self.process.stdin.write(json.dumps({"op": op, "store": "s", **fields}).encode() + b"\n")
-        self.process.stdin.flush()
-        reply: dict[str, Any] = json.loads(self.process.stdout.readline())
-        assert reply.pop("ok"), reply
-        return reply
-
-    def put(self, key: str, fill: int, size: int = SIZE) -> tuple[int, int, str, list[int]]:
-        """Put an object for a request that has finished when this returns; its handle."""
-        data = {"dtype": "uint8", "shape": [size], "hex": (bytes([fill]) * size).hex()}
-        self("store.begin", request=key)
-        at = self("store.put", key=key, request=key, value={"type": "tensor", "data": data})
-        self("store.commit", request=key)
-        self("store.finish", request=key)
-        return at["address"], at["id"], key, list(bytes.fromhex(at["signature"]))
-
-    def evict(self, key: str) -> bool:
-        evicted: bool = self("store.evict", key=key)["evicted"]
-        return evicted
-
-
-@pytest.fixture
-def agent(program: str) -> Iterator[Agent]:
-    a = Agent(program)
-    try:
-        yield a
-        assert a.process.stdin and a.process.stdout
-        a.process.stdin.close()
-        assert a.process.wait(300) == 0
-    finally:
-        a.process.kill()
-        a.process.wait()
-
-
-@pytest.fixture
-def pool(agent: Agent) -> str:
-    """A store of the policy pool; the agent removes it at its end."""
-    name = f"ringcache-test-{uuid.uuid4()}"
-    agent(
-        "store.create", name=name, size=RING, max_object=RING, readers=2, policy="pool", owner="o"
-    )
-    return name
 
 
 def test_layout(agent: Agent, pool: str) -> None:

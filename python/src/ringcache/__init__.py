@@ -13,6 +13,8 @@ looks them up. :class:`Reader` is that worker's side, in place and checked::
 
 Everything in a segment is taken as hostile: it is bounds-checked, never
 unpickled, and fails with a :class:`RingcacheError`.
+
+:mod:`ringcache.pin` copies objects from the segment straight to a CUDA device.
 """
 
 from __future__ import annotations
@@ -22,8 +24,10 @@ from .errors import (
     ClosedError,
     CorruptError,
     CounterError,
+    DriverError,
     HandleError,
     LockTimeoutError,
+    PinUnavailableError,
     RingcacheError,
     SegmentAccessError,
     SegmentBusyError,
@@ -59,6 +63,7 @@ __all__ = [
     "CorruptError",
     "CountRule",
     "CounterError",
+    "DriverError",
     "Elem",
     "Flat",
     "Generation",
@@ -68,6 +73,7 @@ __all__ = [
     "ItemForm",
     "Lock",
     "LockTimeoutError",
+    "PinUnavailableError",
     "Reader",
     "RingcacheError",
     "Segment",

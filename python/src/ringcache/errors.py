@@ -37,7 +37,8 @@ class SegmentSizeError(SegmentError, ValueError):
 
 
 class SegmentBusyError(SegmentError, BufferError):
-    """The segment cannot be closed yet, or viewed more: something views its memory."""
+    """The segment cannot be closed yet, or viewed more: something views its memory, or a
+    device's driver uses it."""
 
 
 class ClosedError(RingcacheError, ValueError):
@@ -74,3 +75,24 @@ class CounterError(RingcacheError, OverflowError):
 
 class LockTimeoutError(RingcacheError, TimeoutError):
     """The readers' lock of the sidecar was not free in time; nothing was counted."""
+
+
+class PinUnavailableError(RingcacheError, RuntimeError):
+    """Memory cannot be registered with a device here: the driver, the device or what they need
+    is missing."""
+
+
+class DriverError(RingcacheError, RuntimeError):
+    """A call of the device's driver failed."""
+
+    def __init__(self, op: str, code: int, name: str, cause: str = "") -> None:
+        super().__init__(f"{op} failed: {name} ({code})" + (f": {cause}" if cause else ""))
+        #: The function, such as ``cuMemHostRegister``.
+        self.op = op
+        #: What it returned, and the driver's name of that.
+        self.code = code
+        self.name = name
+        self.cause = cause
+
+    def __reduce__(self) -> tuple[type[DriverError], tuple[str, int, str, str]]:
+        return type(self), (self.op, self.code, self.name, self.cause)

@@ -14,7 +14,7 @@ import threading
 import warnings
 from collections import deque
 from types import TracebackType
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 
@@ -65,11 +65,12 @@ class Lock(Protocol):
 class _Use:
     """What a view has to end. Its reader keeps it until then."""
 
-    __slots__ = ("address", "hold", "id", "pid", "where")
+    __slots__ = ("address", "hold", "id", "pid", "span", "where")
 
     def __init__(self, address: int, id: int, hold: int | None, where: str) -> None:
         self.address = address
         self.id = id
+        self.span = (0, 0)  # of its chunk in the mapping
         self.hold = hold  # its place in the reader's slot
         self.where = where  # the line that got it
         self.pid = os.getpid()  # a forked child's copy is not a use of its own
@@ -171,7 +172,8 @@ class View:
 
         A reader with a slot has counted already, and nothing is raised. Else it
         raises :class:`StaleError`, and counts nothing, if the chunk is not this
-        object's any more.
+        object's any more. After a :class:`LockTimeoutError` the use goes on: release
+        again.
         """
         with self._ending:  # two threads must not count twice
             if self._value is None:
@@ -179,6 +181,8 @@ class View:
             try:
                 if self._hold is None:
                     self._reader._count_use(self.address, self.id)
+            except LockTimeoutError:
+                raise
             except RingcacheError:
                 self._end()
                 raise
@@ -209,6 +213,15 @@ class View:
                 self._end()  # there is nothing to count
                 raise
         self.release()
+
+
+_AnyView = TypeVar("_AnyView", bound=View)
+
+
+def caller() -> str:
+    """The line that called the caller of this."""
+    frame = sys._getframe(2)
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def _handle(address: int, id: int) -> tuple[int, int]:
@@ -372,9 +385,17 @@ class Reader:
         cannot be decoded, :class:`SegmentBusyError` if a protected reader has too
         many views. Nothing is counted then.
         """
-        caller = sys._getframe(1)
-        where = f"{caller.f_code.co_filename}:{caller.f_lineno}"
-        del caller
+        return self._get(View, caller(), address, id, key, signature)
+
+    def _get(
+        self,
+        cls: type[_AnyView],
+        where: str,
+        address: int,
+        id: int,
+        key: str | None,
+        signature: Signature | None,
+    ) -> _AnyView:
         self._recover()
         address, id = _handle(address, id)
         self._verify(key, address, id, signature)
@@ -385,7 +406,7 @@ class Reader:
         keeper = _Keeper(self, _Use(address, id, hold, where))
         value = None
         try:
-            start, end = self._chunk(address, id)
+            start, end = keeper.use.span = self._chunk(address, id)
             try:
                 value = self._decode(start, end, keeper)
             except CorruptError:
@@ -400,7 +421,7 @@ class Reader:
             self._release(hold)
             raise
         self._open.add(keeper.use)
-        return View(keeper, value)
+        return cls(keeper, value)
 
     def touch(
         self, address: int, id: int, key: str | None = None, signature: Signature | None = None
@@ -438,8 +459,10 @@ class Reader:
         segment itself stays.
 
         Raises :class:`SegmentBusyError`, and can be called again, while a view is
-        not released or an array of one is alive.
+        not released or an array of one is alive, or the mapping is registered with a
+        device's driver (see :mod:`ringcache.pin`).
         """
+        self._segment.check_unregistered()
         self._recover()
         if views := list(self._open):
             places = ", ".join(sorted({use.where for use in views})[:3])

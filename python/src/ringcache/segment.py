@@ -15,6 +15,9 @@ import sys
 from types import TracebackType
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from ._arguments import integer, kind
 from .errors import (
     ArgumentError,
@@ -28,6 +31,12 @@ from .errors import (
 
 _DIR: Final = "/dev/shm"
 NAME_MAX: Final = 255
+
+# The mappings that a device's driver uses, by their address, and what is to unregister each. It
+# keeps the mapping, which so stays where nothing else refers to the segment any more. A
+# forked child's mapping is not registered.
+_registered: Final[dict[int, object]] = {}
+os.register_at_fork(after_in_child=_registered.clear)
 
 
 def path(name: str) -> str:
@@ -87,6 +96,8 @@ class Segment:
         self._map, info = _map(name, size + data_offset, size, data_offset, writable)
         #: Device and inode, by which the system knows the segment.
         self.identity = (info.st_dev, info.st_ino)
+        #: Where the first mapped byte is in this process.
+        self.address: Final[int] = self.array().__array_interface__["data"][0]
 
     @property
     def closed(self) -> bool:
@@ -98,10 +109,35 @@ class Segment:
             raise ClosedError(f"segment {self.name!r} is closed")
         return memoryview(self._map)
 
+    def array(self) -> npt.NDArray[np.uint8]:
+        """The same as an array, which has an address. It keeps the mapping."""
+        return np.frombuffer(self.buffer(), np.uint8)
+
+    def begin_registration(self, owner: object) -> None:
+        """Refuse :meth:`close` until :meth:`end_registration`, for ``owner``, which keeps
+        :meth:`array`. A mapping has one registration, whatever the device."""
+        if _registered.setdefault(self.address, owner) is not owner:
+            raise SegmentBusyError(
+                f"this mapping of segment {self.name!r} is registered with a device's driver "
+                "already; open another reader for a second registration"
+            )
+
+    def end_registration(self) -> None:
+        _registered.pop(self.address, None)
+
+    def check_unregistered(self) -> None:
+        """Raise :class:`SegmentBusyError` while a device's driver uses the mapping."""
+        if self._map is not None and self.address in _registered:
+            raise SegmentBusyError(
+                f"segment {self.name!r} is registered with a device's driver, which goes on using "
+                "its pages: unregister first (Staging.close), then close again"
+            )
+
     def close(self) -> None:
         """Unmap. May be called again at any time; the file stays."""
         if self._map is None:
             return
+        self.check_unregistered()
         try:
             self._map.close()
         except BufferError as e:

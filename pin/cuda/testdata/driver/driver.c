@@ -80,6 +80,7 @@ static event *events;
 static stream *streams;
 static stream legacy; // the stream NULL
 static long delay_us;
+static bool held;
 static int violations;
 static struct { char op[32]; int k, code; } failures[16];
 static int failure_count;
@@ -411,6 +412,7 @@ static void *run(void *argument) {
 		if (j->after && j->after->pending) { pthread_cond_wait(&changed, &mu); continue; }
 		if (j->src) {
 			struct timespec t = now(0);
+			if (held) { pthread_cond_wait(&changed, &mu); continue; }
 			if (before(t, j->due)) { pthread_cond_timedwait(&changed, &mu, &j->due); continue; }
 			if (j->of) { // else it was unregistered, and may be gone
 				uint64_t dev, ino;
@@ -635,6 +637,8 @@ API void fake_reset(void) {
 	failure_count = violations = 0;
 	device_count = DEVICES;
 	delay_us = 0;
+	held = false;
+	pthread_cond_broadcast(&changed);
 	memset(calls, 0, sizeof calls);
 	memset(attribute_values, 0, sizeof attribute_values);
 	log_len = 0;
@@ -648,6 +652,9 @@ API void fake_fail(const char *text) {
 	add_failures(text);
 	pthread_mutex_unlock(&mu);
 }
+
+// fake_hold keeps copies from registered memory from being made, until a call with 0.
+API void fake_hold(int hold) { pthread_mutex_lock(&mu); held = hold; pthread_cond_broadcast(&changed); pthread_mutex_unlock(&mu); }
 
 API void fake_set_delay(long us) { pthread_mutex_lock(&mu); delay_us = us; pthread_mutex_unlock(&mu); }
 API void fake_set_devices(int n) { pthread_mutex_lock(&mu); device_count = n; pthread_mutex_unlock(&mu); }
