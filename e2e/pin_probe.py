@@ -26,7 +26,7 @@ class FakeDevice:
         self._context = ctypes.c_void_p()
         self._call("cuInit", 0)
         self._call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), self.index())
-        self._sources = {}  # of the copies that were not compared, by address
+        self._sources = {}  # what copies that were not compared are of, by address
 
     def _call(self, name, *arguments):
         code = getattr(self.library, name)(*arguments)
@@ -58,7 +58,8 @@ class FakeDevice:
         self._within("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
         root = (ctypes.c_ubyte * size).from_address(address.value)
         weakref.finalize(root, self._within, "cuMemFree_v2", ctypes.c_void_p(address.value)).atexit = False
-        self._sources[address.value] = like
+        # A copy, so that it counts as wrong if the source changed before the device read it.
+        self._sources[address.value] = like.clone()
         made = torch.frombuffer(root, dtype=torch.uint8).untyped_storage()
         return torch.empty(0, dtype=like.dtype).set_(made, 0, like.shape)
 
