@@ -146,13 +146,12 @@ def fake_device():
 
 def joined(join):
     def reduced(self, batch, **keywords):
-        mappings = ring()
         for tensor in leaves(batch):
             if device and device.holds(tensor.data_ptr()):
                 counts["from_device"] += 1
                 device.compare(tensor)
             else:
-                counts["from_ring" if in_ring(tensor, mappings) else "from_private"] += 1
+                counts["from_ring" if in_ring(tensor, ring()) else "from_private"] += 1
         return join(self, batch, **keywords)
 
     return reduced

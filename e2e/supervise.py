@@ -7,6 +7,7 @@ supervisor costs no memory to speak of.
 
 import ctypes
 import fcntl
+import multiprocessing.util
 import os
 import pathlib
 import resource
@@ -94,6 +95,8 @@ def become_child(work, parent, folder):
             print(e.code, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
+    # As at the end of the processes that multiprocessing starts, one of which vLLM would have made of this.
+    multiprocessing.util._run_finalizers(0)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
