@@ -46,10 +46,10 @@ class FakeDevice:
     def expected(self):
         return True
 
-    def takes(self, device):
+    def takes(self, device, index):
         return True
 
-    def stream(self):
+    def stream(self, device):
         return 0
 
     def empty(self, like, device):

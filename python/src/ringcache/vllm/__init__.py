@@ -64,10 +64,12 @@ def register() -> None:
     if wish != "1":
         _logger.error("%s must be 0 or 1, got %r; the plugin of ringcache is off", VARIABLE, wish)
         return
+    version = "unknown"
     try:
         import vllm
 
-        known = _known(vllm.__version__)
+        version = vllm.__version__
+        known = _known(version)
         if known:
             # Not before: a stock process does not pay for the import.
             from . import pinned
@@ -81,7 +83,7 @@ def register() -> None:
         _logger.error(
             "The plugin of ringcache is off and vLLM reads as without it: %s (vLLM %s; known releases: %s)",
             problem,
-            getattr(vllm, "__version__", "unknown"),
+            version,
             ", ".join(RELEASES),
         )
 

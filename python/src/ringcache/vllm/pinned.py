@@ -33,7 +33,7 @@ from vllm.v1 import serial_utils
 
 from .. import pin
 from ..errors import SegmentBusyError
-from ..generation import CountRule
+from ..generation import CountRule, lookup
 from ..items import Batched, Field, Flat, Item, Nested
 from ..reader import Reader
 from ..tensor import Tensor
@@ -61,17 +61,17 @@ class Device:
         """The device that the worker has chosen."""
         return int(torch.cuda.current_device())
 
-    def takes(self, device: Any) -> bool:
-        """Whether ``device`` is the one of :meth:`index`, so that copies can go there."""
+    def takes(self, device: Any, index: int) -> bool:
+        """Whether ``device`` is the device of that number, so that the driver can copy to it."""
         target = torch.device(device)
-        return target.type == "cuda" and target.index in (None, self.index())
+        return target.type == "cuda" and (self.index() if target.index is None else target.index) == index
 
     def empty(self, like: Any, device: Any) -> Any:
         return torch.empty(like.shape, dtype=like.dtype, device=device)
 
-    def stream(self) -> int:
+    def stream(self, device: Any) -> int:
         """torch's current stream: kernels that use the copy come after it there."""
-        return int(torch.cuda.current_stream().cuda_stream)
+        return int(torch.cuda.current_stream(device).cuda_stream)
 
 
 #: Makes the device of a storage. A test on a machine without one puts its own here.
@@ -110,7 +110,7 @@ def install(release: str) -> str:
 
 def _changed(release: str) -> str:
     """How vLLM's classes differ from what this module was written for, or nothing."""
-    signed = release != "0.31.0"
+    signed = lookup(release).signed
     handle = ["address", "monotonic_id", *(["signature"] if signed else [])]
     storage = shm_object_storage.SingleWriterShmObjectStorage
     expected: list[tuple[Any, str, list[str]]] = [
@@ -134,6 +134,8 @@ def _changed(release: str) -> str:
             return f"{owner.__name__} has no {name}"
         if list(inspect.signature(method).parameters) != parameters:
             return f"{owner.__name__}.{name} has other parameters than {', '.join(parameters)}"
+    if not hasattr(serial_utils, "PIN_MEMORY"):
+        return "vllm.v1.serial_utils has no PIN_MEMORY"
     for field in inputs.BaseMultiModalField.__subclasses__():
         if "reduce_data" in vars(field):
             return f"{field.__name__} has a reduce_data of its own"
@@ -239,12 +241,10 @@ class Storage:
         With one of them all go there, since vLLM joins them to one tensor. Where the
         target is no device they get private memory: a model may change what it is given.
         """
-        if not self._held:
+        self._poll()  # also for what came without the ring: the writer may have had no room in it
+        if not self._held or not any(self._find(t) for elem in elems for t in _leaves(elem.data)):
             return elems
-        self._poll()
-        if not any(self._find(t) for elem in elems for t in _leaves(elem.data)):
-            return elems
-        takes = device is not None and self._device.takes(device)
+        takes = device is not None and self._driver is not None and self._device.takes(device, self._driver.device)
 
         def move(leaf: Any) -> Any:
             if takes:
@@ -388,7 +388,7 @@ class Storage:
         memory = held.memory[_number(tensor)]
         start = tensor.data_ptr() - memory.__array_interface__["data"][0]
         source = memory[start : start + tensor.nbytes]
-        held.lease.copy_raw(source, copied.data_ptr(), self._device.stream())
+        held.lease.copy_raw(source, copied.data_ptr(), self._device.stream(device))
         counts.device_copies += 1
         return copied
 
