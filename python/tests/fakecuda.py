@@ -63,8 +63,11 @@ class Fake:
 
     def log(self) -> list[str]:
         """The calls, without process and thread."""
-        text = ctypes.create_string_buffer(self.lib.fake_log(None, 0) + 1)
-        self.lib.fake_log(text, len(text))
+        size = 0
+        while True:
+            text = ctypes.create_string_buffer(size + 1)
+            if (size := self.lib.fake_log(text, len(text))) < len(text):
+                break
         return [line.split(" ", 2)[2] for line in text.value.decode().splitlines()]
 
     def calls(self, op: str) -> list[str]:
@@ -91,5 +94,6 @@ class Fake:
         try:
             yield Memory(address.value, size)
         finally:
+            self.hold(False)  # to free it waits for its copies
             with driver._entered():
                 assert self.lib.cuMemFree_v2(address) == 0

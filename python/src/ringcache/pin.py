@@ -417,9 +417,11 @@ class _LeasedView(View):
     def end(self, dropped: bool = False) -> None:
         # A finaliser may call it: no lock, and nothing but an append.
         staging = self.staging
-        if staging is None or self.ended or staging._pid != os.getpid():
+        if staging is None or staging._pid != os.getpid():
             return
-        self.dropped = dropped
+        self.dropped = dropped and (self.dropped or not self.ended)
+        if self.ended:
+            return
         self.ended = True
         staging._ended.append(self)
 
@@ -440,7 +442,7 @@ class _LeasedView(View):
             super().__exit__(kind, error, trace)
             return
         try:
-            if error is None and not self.ended:
+            if error is None and (self.dropped or not self.ended):
                 self.check()
         finally:
             self.end()

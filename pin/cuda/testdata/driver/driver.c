@@ -55,6 +55,7 @@ typedef struct registration {
 	uintptr_t base, len, lo, hi; // as given, and in whole pages
 	unsigned flags;
 	uint64_t dev, ino; // of what was mapped
+	context *by; // the context that it was made in
 } registration;
 typedef struct memory { struct memory *next; uintptr_t base, len; int writing; } memory;
 typedef struct event { struct event *next; bool recorded; int pending; struct timespec done; } event;
@@ -272,7 +273,8 @@ API int cuDevicePrimaryCtxRelease_v2(int device) {
 	int code = enter("cuDevicePrimaryCtxRelease", false);
 	if (!code && (device < 0 || device >= device_count || !contexts[device].retained)) code = INVALID_CONTEXT;
 	if (!code) contexts[device].retained--;
-	if (!code && !contexts[device].retained && live()) violation("the last context went before its registrations", 0, 0);
+	for (registration *r = registrations; r && !code && !contexts[device].retained; r = r->next)
+		if (r->by == &contexts[device]) violation("the last context went before its registrations", 0, 0);
 	say("cuDevicePrimaryCtxRelease %d = %d", device, code);
 	return leave(code);
 }
@@ -310,7 +312,7 @@ API int cuMemHostRegister_v2(void *p, size_t len, unsigned flags) {
 	if (!code && (!mapped(lo, hi, &dev, &ino, &writable) || (!writable && !(flags & READ_ONLY)))) code = INVALID_VALUE;
 	if (!code) {
 		registration *r = calloc(1, sizeof *r);
-		*r = (registration){registrations, base, len, lo, hi, flags, dev, ino};
+		*r = (registration){registrations, base, len, lo, hi, flags, dev, ino, current()};
 		registrations = r;
 	}
 	say("cuMemHostRegister %#" PRIxPTR "+%zu flags=%u = %d", base, len, flags, code);
