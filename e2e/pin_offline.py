@@ -72,6 +72,7 @@ def work(a):
     engine.abort_request(["long"])
     while engine.has_unfinished_requests():
         step()
+    engine.engine_core.shutdown()  # in order, so that workers report
     print(json.dumps({"tokens": tokens, "sent": sent}), file=stdout, flush=True)
 
 
