@@ -308,12 +308,15 @@ class Driver:
             self._check("cuEventCreate", api.cuEventCreate(ctypes.byref(event), _EVENT_FLAGS))
             with self._using:
                 self._events += 1
+            submitted = True
             try:
                 code = api.cuMemcpyHtoDAsync_v2(destination, source, size, stream)
+                submitted = code == 0
                 self._check("cuMemcpyHtoDAsync", code, _COPY_CAUSES)
                 self._check("cuEventRecord", api.cuEventRecord(event, stream))
             except BaseException:
-                api.cuStreamSynchronize(stream)  # nobody will ask whether it is done
+                if submitted:
+                    api.cuStreamSynchronize(stream)  # nobody will ask whether it is done
                 self._destroy(event)
                 raise
         return Event(self, event)
