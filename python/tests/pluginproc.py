@@ -321,6 +321,37 @@ def falls_back_without_a_driver() -> None:
 
 
 @case
+def copies_go_to_the_device_of_the_driver_only() -> None:
+    from ringcache.vllm import pinned
+
+    device = pinned.Device()
+    taken = [d for d in ("cpu", "cuda:0", "cuda:1", "meta", "xpu:1") if device.takes(d, 1)]
+    assert taken == ["cuda:1"], taken
+    assert not device.expected()  # this vLLM is one for CPUs
+
+
+@case
+def falls_back_without_room_for_all_pages() -> None:
+    pinned: Any = importlib.import_module("ringcache.vllm.pinned")
+    from ringcache import PinUnavailableError
+
+    def full(segment: Any, memory: Any) -> None:
+        raise PinUnavailableError("/dev/shm is full")
+
+    populate, pinned.pin._populate = pinned.pin._populate, full
+    pinned.device_type = type("Expected", (pinned.Device,), {"expected": lambda self: True})
+    try:
+        with logged() as log, ring() as r:
+            wire = r.send("k", item(1))
+            same_item(item(1), r.read(r.ours, "k", wire))
+            same_item(item(1), r.read(r.ours, "k", wire))
+        warnings = log.texts(logging.WARNING)
+        assert len(warnings) == 1 and "/dev/shm is full" in warnings[0], warnings
+    finally:
+        pinned.pin._populate, pinned.device_type = populate, pinned.Device
+
+
+@case
 def late_counts_are_refused_where_touches_count() -> None:
     with_fake_device()
     with ring(protected=False) as r, logged() as log:

@@ -32,7 +32,7 @@ from vllm.platforms import current_platform
 from vllm.v1 import serial_utils
 
 from .. import pin
-from ..errors import SegmentBusyError
+from ..errors import PinUnavailableError, SegmentBusyError
 from ..generation import CountRule, lookup
 from ..items import Batched, Field, Flat, Item, Nested
 from ..reader import Reader
@@ -179,9 +179,6 @@ class Storage:
         segment = self._reader._segment
         self._mapping = range(segment.address, segment.address + segment.data_offset + segment.size)
         self._device = device_type()
-        if self._device.expected():
-            # Now, and not when the first request waits for it.
-            pin._populate(segment, segment.array())
         self._driver: pin.Driver | None = None
         self._staging: pin.Staging | None = None
         self._decided = False  # whether to pin; at the first get, when there is a device
@@ -190,6 +187,12 @@ class Storage:
         self._newest: tuple[int, int] | None = None  # address and id
         self._ending = threading.Lock()
         self._closed = False
+        if self._device.expected():
+            try:
+                pin._populate(segment, segment.array())  # now, and not while the first request waits
+            except PinUnavailableError as e:
+                self._decided = True
+                self._fall_back(str(e))
         stock.close()
         _storages.append(self)
         # Also runs in processes that multiprocessing started, where atexit does not.
@@ -283,7 +286,7 @@ class Storage:
         try:
             self._reader.close()
         except SegmentBusyError:
-            pass  # of their tensors; the mapping ends with the process
+            pass  # tensors of those requests view it; it is unmapped when the process ends
 
     def _decide(self) -> None:
         """Register the mapping, or say why not and copy from then on."""
