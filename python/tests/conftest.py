@@ -153,8 +153,8 @@ def pool(agent: Agent) -> str:
 
 
 @pytest.fixture(scope="session")
-def fake_library(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The fake driver, compiled."""
+def fake_libraries(tmp_path_factory: pytest.TempPathFactory) -> list[pathlib.Path]:
+    """The fake driver, compiled; a test after a failed one takes a copy, which is a new one."""
     source = ROOT / "pin" / "cuda" / "testdata" / "driver" / "driver.c"
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None or not source.exists():
@@ -166,18 +166,26 @@ def fake_library(tmp_path_factory: pytest.TempPathFactory) -> str:
         text=True,
     )
     assert made.returncode == 0, made.stderr
-    return str(out)
+    return [out]
 
 
 @pytest.fixture
-def cuda(fake_library: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[fakecuda.Fake]:
+def cuda(
+    fake_libraries: list[pathlib.Path], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[fakecuda.Fake]:
     """The fake driver in the place of the real one. A test that leaves anything in it fails."""
-    monkeypatch.setenv("RINGCACHE_CUDA_LIBRARY", fake_library)
-    fake = fakecuda.Fake(fake_library)
+    library = fake_libraries[-1]
+    monkeypatch.setenv("RINGCACHE_CUDA_LIBRARY", str(library))
+    fake = fakecuda.Fake(str(library))
     fake.reset()
     yield fake
     fake.hold(False)
-    fake.check()
+    try:
+        fake.check()
+    except AssertionError:
+        fake_libraries.append(tmp_path / "libcuda.so.1")
+        shutil.copy(library, fake_libraries[-1])
+        raise
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -828,6 +828,8 @@ def test_device_that_fails(
                 cuda.fail(f"{op}:1:700")
                 with get(staging) as lease:
                     copy(lease, memory)
+                with driver._entered() as api:
+                    assert api.cuStreamSynchronize(None) == 0  # the fake's has not failed
                 staging.drain() if wait else staging.poll()
                 assert lease.released and isinstance(lease.error, DriverError)
                 assert (lease.error.op, lease.error.code, staging.errors) == (op, 700, 1)

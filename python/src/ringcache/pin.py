@@ -414,8 +414,8 @@ class _LeasedView(View):
         self.released = False
         self.error: RingcacheError | None = None
         self.copying = threading.Lock()
-        # The event of each copy that is not done, and what it copies from and to.
-        self.copies: list[tuple[Event, object, object]] = []
+        # The event of each copy that was not seen to be done, and what it is to keep.
+        self.copies: list[tuple[Event, object]] = []
 
     def end(self, dropped: bool = False) -> None:
         # A finaliser may call it: no lock, and nothing but an append.
@@ -426,7 +426,7 @@ class _LeasedView(View):
         if self.ended:
             return
         self.ended = True
-        staging._ended.append(self)
+        staging._due.append(self)
 
     def release(self) -> None:
         """End the lease, which releases the view once its copies are done."""
@@ -535,8 +535,8 @@ class Lease:
 
         Both are contiguous and of the same number of bytes. It returns once the copy is
         submitted to ``stream`` (a ``cudaStream_t`` as an int; torch's current one
-        if None); the destination is kept until it is done. Where the staging is not
-        :attr:`~Staging.pinned` torch copies, and it returns when that is done.
+        if None). The destination is kept until it is done, the source need not be. Where the
+        staging is not :attr:`~Staging.pinned` torch copies, and it returns when that is done.
         """
         import torch
 
@@ -602,25 +602,31 @@ class Lease:
     def _submit(
         self, source: object, start: int, destination: object, to: int, size: int, stream: int
     ) -> None:
-        driver = self._staging._driver
+        driver, view = self._staging._driver, self._view
         assert driver is not None
-        with self._copying(start, size):
+        with self._copying(start, size) as held:
             event = driver.copy(to, start, size, stream=stream)
-            self._view.copies.append((event, source, destination))
+            if not view.copies:
+                self._staging._due.append(view)
+            # The lease itself keeps what is the object's. To keep the tensor would be to keep
+            # the lease, where a tensor's finaliser ends it.
+            view.copies.append((event, destination if held else (source, destination)))
 
     @contextlib.contextmanager
-    def _copying(self, start: int, size: int) -> Iterator[None]:
-        """Keep the view from being released meanwhile."""
+    def _copying(self, start: int, size: int) -> Iterator[bool]:
+        """Keep the view from being released meanwhile. Whether the source is of its object;
+        else it is memory outside the mapping."""
         staging, view = self._staging, self._view
         staging._check_process()
-        mapped, (begin, end) = start - staging._segment.address, view._keeper.use.span
-        if 0 <= mapped < staging._length and not begin <= mapped <= mapped + size <= end:
+        at, (begin, end) = start - staging._segment.address, view._keeper.use.span
+        held = begin <= at and at + size <= end
+        if not held and at < staging._length and at + size > 0:
             raise ArgumentError(
                 f"the source is not of object {view.address}:{view.id}, which this lease keeps"
             )
         with view.copying:
             _ = self.view  # ended meanwhile, it may be released as soon as this is over
-            yield
+            yield held
 
     def __enter__(self) -> Lease:
         return self
@@ -660,9 +666,9 @@ class Staging:
         self._segment: Final[Segment] = reader._segment
         self._length: Final = len(self._segment.buffer())
         self._closed = False
-        # Leases that are not released, and those of them that are ended.
+        # Leases that are not released, and those of them that are ended or have copies.
         self._open: set[_LeasedView] = set()
-        self._ended: deque[_LeasedView] = deque()
+        self._due: deque[_LeasedView] = deque()
         self._polling = threading.Lock()
         self._counting = threading.Lock()
         self._memory: npt.NDArray[np.uint8] | None = None  # that is registered
@@ -709,11 +715,11 @@ class Staging:
         """
         self._check_open()
         # Another thread that polls does this one's work.
-        if self._ended and self._polling.acquire(blocking=False):
+        if self._due and self._polling.acquire(blocking=False):
             try:
                 # Nobody may wait for that lock again and again: the next poll tries again.
                 with contextlib.suppress(LockTimeoutError):
-                    self._release_ended(wait=False)
+                    self._release_due(wait=False)
             finally:
                 self._polling.release()
 
@@ -721,7 +727,7 @@ class Staging:
         """Wait for the copies of the ended leases, and release those."""
         self._check_open()
         with self._polling:
-            self._release_ended(wait=True)
+            self._release_due(wait=True)
 
     def close(self) -> None:
         """Wait for the copies and unregister. May be called again; the reader stays open.
@@ -775,31 +781,34 @@ class Staging:
             raise
         return memory
 
-    def _release_ended(self, wait: bool) -> None:
-        for _ in range(len(self._ended)):
+    def _release_due(self, wait: bool) -> None:
+        for _ in range(len(self._due)):
             # Others only append, so the first one stays the first.
-            if self._release(self._ended[0], wait):
-                self._ended.popleft()
+            if self._release(self._due[0], wait):
+                self._due.popleft()
             else:
-                self._ended.rotate(-1)
+                self._due.rotate(-1)
 
     def _release(self, view: _LeasedView, wait: bool) -> bool:
-        """Release an ended lease if its copies are done."""
+        """Release a lease if it is ended and its copies are done. Whether there is nothing to
+        do for it, until it is due again."""
         if view not in self._open:
             return True
-        if not view.copying.acquire(blocking=wait):  # a last copy is being submitted
+        if not view.copying.acquire(blocking=wait):  # a copy is being submitted
             return False
         try:
             while view.copies:
-                event = view.copies[-1][0]  # in most cases the last to be done
+                event, _ = view.copies[-1]  # in most cases the last to be done
                 try:
-                    if wait:
+                    if wait and view.ended:
                         event.wait()
                     elif not event.done():
                         return False
                 except DriverError as e:
                     view.error = e.with_traceback(None)
                 view.copies.pop()
+            if not view.ended:
+                return True
             if view.dropped:
                 view.staging = None  # whoever has it yet can release it; else its finaliser does
             else:
