@@ -21,7 +21,7 @@ OLDER = "0.31.0"  # that the environment of interop/setup.sh has beside the inst
 
 
 @pytest.fixture(scope="module", params=[INSTALLED, OLDER], ids=["installed", OLDER])
-def results(request: pytest.FixtureRequest, fake_library: str) -> dict[str, str]:
+def results(request: pytest.FixtureRequest, fake_libraries: list[pathlib.Path]) -> dict[str, str]:
     """How the cases of pluginproc.py ended, by their names."""
     environment = {**os.environ, "VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
     if request.param != INSTALLED:
@@ -30,7 +30,7 @@ def results(request: pytest.FixtureRequest, fake_library: str) -> dict[str, str]
             pytest.skip(f"vLLM {request.param} is not beside {sys.prefix}")
         environment["PYTHONPATH"] = str(release)
     done = subprocess.run(
-        [sys.executable, "-W", "error::ResourceWarning", str(HERE / "pluginproc.py"), fake_library],
+        [sys.executable, "-W", "error::ResourceWarning", str(HERE / "pluginproc.py"), str(fake_libraries[0])],
         capture_output=True,
         text=True,
         timeout=1800,

@@ -387,7 +387,8 @@ class Storage:
         held, copied = self._find(tensor), self._device.empty(tensor, device)
         if held is None or not tensor.is_contiguous():
             return copied.copy_(tensor)
-        # Not Lease.copy, which keeps the tensor until the lease ends; that ends with the tensor.
+        # Not Lease.copy, which keeps the device's tensor until the next poll, and that may be far: torch
+        # itself lets nothing of the stream use its memory before the copy is done.
         memory = held.memory[_number(tensor)]
         start = tensor.data_ptr() - memory.__array_interface__["data"][0]
         source = memory[start : start + tensor.nbytes]
