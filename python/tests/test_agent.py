@@ -19,7 +19,6 @@ from conftest import RING, Agent
 from ringcache import Reader, StaleError
 
 
-
 def test_layout(agent: Agent, pool: str) -> None:
     """What the other tests build is what the writer makes."""
     info, file = os.stat(f"/dev/shm/{pool}"), pathlib.Path("/dev/shm", pool + ".ctl")

@@ -525,6 +525,25 @@ def test_segment_that_was_removed(
             assert staging.pinned
 
 
+def test_registering_is_interrupted(
+    cuda: Fake, driver: Driver, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the last moment. Nothing stays registered that nobody would unregister."""
+
+    @contextlib.contextmanager
+    def interrupted(segment: Segment) -> Iterator[None]:
+        yield
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pin, "_alone", interrupted)
+    reader = Reader(name, SIZE)
+    with pytest.raises(KeyboardInterrupt):
+        Staging(reader, driver)
+    assert len(cuda.calls("cuMemHostRegister")) == 1
+    assert cuda.live == 0
+    reader.close()
+
+
 # The order of the end
 
 
@@ -729,9 +748,7 @@ def test_source_is_kept(cuda: Fake, driver: Driver, reader: Reader) -> None:
         assert freed and not lease.error
 
 
-def test_copy_that_is_refused_waits_for_nothing(
-    cuda: Fake, driver: Driver, reader: Reader
-) -> None:
+def test_copy_that_is_refused_waits_for_nothing(cuda: Fake, driver: Driver, reader: Reader) -> None:
     with Staging(reader, driver) as staging, cuda.memory(driver, BYTES) as memory:
         cuda.hold()
         with get(staging) as lease:
@@ -739,6 +756,8 @@ def test_copy_that_is_refused_waits_for_nothing(
             with pytest.raises(DriverError, match="no memory of the device"):
                 lease.copy_raw(lease.view.tensor.data, memory.address + 1)
         assert len(lease._view.copies) == 1
+        cuda.hold(False)
+        staging.drain()
 
 
 # An object that is overwritten
@@ -837,9 +856,7 @@ def test_device_that_fails(
     assert reader.reader_count(address_of(1), 1) == 2
 
 
-def test_lock_that_is_not_free(
-    driver: Driver, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lock_that_is_not_free(driver: Driver, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The use is counted later; meanwhile nobody else's call fails."""
     monkeypatch.setattr(sidecar, "LOCK_SECONDS", 0.05)
     make_sidecar(name, SIZE, policy=build.FIFO)

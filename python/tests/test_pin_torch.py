@@ -189,8 +189,10 @@ def test_copy(staging: Staging, cuda: Fake, driver: Driver) -> None:
     ]
 
 
-def test_destination_is_kept(staging: Staging, cuda: Fake, driver: Driver) -> None:
-    """Or its memory would be given to another tensor while the copy writes it."""
+@pytest.mark.parametrize("ended", [False, True])
+def test_destination_is_kept(staging: Staging, cuda: Fake, driver: Driver, ended: bool) -> None:
+    """Until the copy is done: or its memory would be given to another tensor. No longer, also if
+    the lease goes on."""
     with cuda.memory(driver, BYTES) as memory:
         cuda.hold()
         freed: list[bool] = []
@@ -201,13 +203,17 @@ def test_destination_is_kept(staging: Staging, cuda: Fake, driver: Driver) -> No
                 lease.tensor(field(lease, "pixels")), torch.frombuffer(array, dtype=torch.uint8)
             )
             del array
-        gc.collect()
-        staging.poll()
-        assert not freed
-        cuda.hold(False)
-        staging.drain()
-        gc.collect()
-        assert freed
+            if ended:
+                lease.end()
+            gc.collect()
+            staging.poll()
+            assert not freed
+            cuda.hold(False)
+            with driver._entered() as api:
+                assert api.cuStreamSynchronize(None) == 0
+            staging.poll()
+            gc.collect()
+            assert freed and lease.released == ended
 
 
 class Freed:

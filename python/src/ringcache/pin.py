@@ -58,7 +58,7 @@ from .errors import (
     SegmentError,
 )
 from .reader import Reader, View, caller
-from .segment import Segment, open_file
+from .segment import Closing, Segment, open_file
 from .signature import Signature
 from .tensor import Tensor
 
@@ -128,6 +128,9 @@ _CAUSES: Final = {
     "memory is limited",
     803: "the driver library does not fit the kernel's driver; after an update restart the host, in a "
     "container take the host's library",
+    900: "a CUDA graph is being captured, which a copy from a ring can't be part of",
+    906: "a CUDA graph is being captured by another thread; give the copy a stream of its own",
+    907: "the copy was captured into a CUDA graph, where it can't be: the ring is reused",
     999: "the driver does not know why; the kernel's log may",
 }
 
@@ -213,7 +216,7 @@ class Event:
         return True
 
 
-class Driver:
+class Driver(Closing):
     """The CUDA driver with one device, whose primary context it keeps.
 
     ``device`` is the number that CUDA, and so torch, gives it in this process. The
@@ -342,26 +345,13 @@ class Driver:
         if code != _DEINITIALIZED:
             self._check("cuDevicePrimaryCtxRelease", code)
 
-    def __enter__(self) -> Driver:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            self.close()
-        except SegmentBusyError:
-            if error is None:  # do not hide the error that left copies behind
-                raise
-
     @contextlib.contextmanager
     def _entered(self) -> Iterator[ctypes.CDLL]:
         """Calls in the context of the device, which need not be this thread's."""
         if self._pid != os.getpid():
-            raise ClosedError("the driver was opened before a fork: CUDA can't be used in the child")
+            raise ClosedError(
+                "the driver was opened before a fork: CUDA can't be used in the child"
+            )
         with self._using:
             if self._closed:
                 raise ClosedError(f"driver of CUDA device {self.device} is closed")
@@ -558,7 +548,9 @@ class Lease:
         elif self._staging.pinned:
             if stream is None:
                 stream = torch.cuda.current_stream(destination.device).cuda_stream if cuda else 0
-            self._submit(source, source.data_ptr(), destination, destination.data_ptr(), size, stream)
+            self._submit(
+                source, source.data_ptr(), destination, destination.data_ptr(), size, stream
+            )
         else:
             with self._copying(source.data_ptr(), size):
                 self._staging._fell_back()
@@ -590,8 +582,6 @@ class Lease:
             _ = self.view
             return
         array = np.frombuffer(data, np.uint8)
-        if not self._staging.pinned:
-            self._staging._fell_back()
         self._submit(array, _address(array), None, destination, data.nbytes, stream)
 
     def end(self) -> None:
@@ -606,6 +596,8 @@ class Lease:
         assert driver is not None
         with self._copying(start, size) as held:
             event = driver.copy(to, start, size, stream=stream)
+            if not self._staging.pinned:
+                self._staging._fell_back()
             if not view.copies:
                 self._staging._due.append(view)
             # The lease itself keeps what is the object's. To keep the tensor would be to keep
@@ -640,7 +632,7 @@ class Lease:
         self.end()
 
 
-class Staging:
+class Staging(Closing):
     """A reader whose mapping is registered with the driver of a device.
 
     All of the mapping is registered, in one call. Where that is impossible, or ``driver`` is
@@ -672,7 +664,7 @@ class Staging:
         self._polling = threading.Lock()
         self._counting = threading.Lock()
         self._memory: npt.NDArray[np.uint8] | None = None  # that is registered
-        #: Copies that were not made from registered memory.
+        #: Copies that were made although the mapping is not registered.
         self.fallbacks = 0
         #: Leases with an error when they were released.
         self.errors = 0
@@ -753,32 +745,17 @@ class Staging:
         self._memory = None
         self._closed = True
 
-    def __enter__(self) -> Staging:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            self.close()
-        except SegmentBusyError:
-            if error is None:  # do not hide the error that left leases behind
-                raise
-
     def _register(self, driver: Driver) -> npt.NDArray[np.uint8]:
         segment = self._segment
         memory = segment.array()
         segment.begin_registration(self)
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(segment.end_registration)
             _populate(segment, memory)
             with _alone(segment):
                 driver.register(segment.address, len(memory), read_only=not segment.writable)
-        except BaseException:
-            segment.end_registration()
-            raise
+                undo.callback(driver.unregister, segment.address)
+            undo.pop_all()
         return memory
 
     def _release_due(self, wait: bool) -> None:

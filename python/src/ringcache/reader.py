@@ -34,7 +34,7 @@ from .errors import (
 )
 from .generation import CountRule, Generation, resolve
 from .items import Item, decode_item, decode_tensor
-from .segment import Segment
+from .segment import Closing, Segment
 from .signature import Signature
 from .tensor import Tensor
 
@@ -246,7 +246,7 @@ def _kind(value: Item | Tensor | bytes) -> str:
     return "a tensor" if isinstance(value, Tensor) else "a pickle"
 
 
-class Reader:
+class Reader(Closing):
     """Reads objects of a segment by handle.
 
     ``size`` is the writer's ring size N in bytes and ``generation`` its vLLM
@@ -524,21 +524,6 @@ class Reader:
     def _release(self, hold: int | None) -> None:
         if self._slot is not None and hold is not None:
             self._slot.release(hold)
-
-    def __enter__(self) -> Reader:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            self.close()
-        except SegmentBusyError:
-            if error is None:  # do not hide the error that left views behind
-                raise
 
     def _view(self) -> memoryview:
         if self._bytes is None:

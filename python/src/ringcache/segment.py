@@ -13,7 +13,7 @@ import os
 import stat
 import sys
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +56,33 @@ def path(name: str) -> str:
     return f"{_DIR}/{plain}"
 
 
-class Segment:
+_Self = TypeVar("_Self", bound="Closing")
+
+
+class Closing:
+    """What ``with`` closes. That something of it is in use does not hide the error which left
+    that behind."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self: _Self) -> _Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.close()
+        except SegmentBusyError:
+            if error is None:
+                raise
+
+
+class Segment(Closing):
     """A mapped segment: ``data_offset`` bytes, then a ring of ``size`` bytes.
 
     The file must be a regular file of the calling user, not writable by
@@ -147,21 +173,6 @@ class Segment:
                 "outlive it), then close again"
             ) from e
         self._map = None
-
-    def __enter__(self) -> Segment:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            self.close()
-        except SegmentBusyError:
-            if error is None:  # do not hide the error that left views behind
-                raise
 
 
 def _map(
