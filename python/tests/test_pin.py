@@ -874,13 +874,15 @@ def test_lock_that_is_not_free(driver: Driver, name: str, monkeypatch: pytest.Mo
         thread = threading.Thread(target=keep)
         thread.start()
         locked.wait(FOREVER)
-        staging.poll()
-        lease = get(staging, 2)
-        with pytest.raises(LockTimeoutError):
-            staging.drain()
-        assert reader.reader_count(at, 1) == 0
-        done.set()
-        thread.join()
+        try:
+            staging.poll()
+            lease = get(staging, 2)
+            with pytest.raises(LockTimeoutError):
+                staging.drain()
+            assert reader.reader_count(at, 1) == 0
+        finally:
+            done.set()
+            thread.join()
         staging.poll()
         assert reader.reader_count(at, 1) == 1
         lease.end()
