@@ -19,11 +19,22 @@ import (
 // requests and resumes them, with the next step scheduled while one runs; some are
 // aborted on the way. Images stay until each has really ended.
 func TestPreemption(t *testing.T) {
-	for _, tp := range []int{1, 2} {
-		t.Run(fmt.Sprintf("tp%d", tp), func(t *testing.T) {
-			r := newRig(t, setup{tp: tp, mode: "shm", ring: ringOf(12),
+	for _, test := range []struct {
+		name string
+		tp   int
+		as   pinning
+	}{{"tp1", 1, pinOff}, {"tp2", 2, pinOff}, {"pinned", 1, pinFake}} {
+		t.Run(test.name, func(t *testing.T) {
+			tp := test.tp
+			s := setup{tp: tp, mode: "shm", ring: ringOf(12),
 				set:   []string{"max_model_len=128", "block_size=32", "num_gpu_blocks_override=8"},
-				flags: []string{"--log-stats", "--async-scheduling"}})
+				flags: []string{"--log-stats", "--async-scheduling"}}
+			var p *pinned
+			if test.as == pinFake {
+				p = newPinned(t, kind{newest, "llava"}, test.as)
+				s.env = p.env
+			}
+			r := newRig(t, s)
 			const tokens = 90
 			var mu sync.Mutex
 			whole := map[string]string{} // answers of that length, by input
@@ -80,8 +91,14 @@ func TestPreemption(t *testing.T) {
 			wait.Wait()
 			require.Positive(t, preempted.Load())
 			t.Logf("96 requests, preempted %d times, %d aborted on the way: the first tokens are the reference's, and answers that came twice were equal", preempted.Load(), aborted.Load())
-			r.drained()
-			r.sound()
+			if p == nil {
+				r.drained()
+				r.sound()
+				return
+			}
+			r.sound() // and not drained: a worker keeps the objects of its last requests until it is given another
+			require.NoError(t, r.Close(r.ctx))
+			p.driver(tp, p.workers(tp)[0].FromDevice, false)
 		})
 	}
 }

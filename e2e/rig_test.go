@@ -53,7 +53,8 @@ type setup struct {
 	ring  int // bytes; 0 is 16 MiB
 	set   []string
 	flags []string
-	serve bool // by vLLM's own command
+	env   []string // of the engine, on top of its own
+	serve bool     // by vLLM's own command
 }
 
 // rig is a client with a real engine.
@@ -132,6 +133,7 @@ func (r *rig) command(a engine.Address) *exec.Cmd {
 		args = append(args, "--set", s)
 	}
 	cmd := r.s.command(r.t, "launch.py", append(args, r.s.flags...)...)
+	cmd.Env = append(cmd.Env, r.s.env...)
 	cmd.Stdout, cmd.Stderr = io.Writer(r), io.Writer(r)
 	_, err := cmd.StdinPipe() // closed when the command was waited for
 	require.NoError(r.t, err)

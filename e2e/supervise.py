@@ -7,6 +7,7 @@ supervisor costs no memory to speak of.
 
 import ctypes
 import fcntl
+import multiprocessing.util
 import os
 import pathlib
 import resource
@@ -15,11 +16,13 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+NUDGE = signal.SIGUSR2
 PREFIX, SEGMENT = "ringcache-engine-", "segment-of-"
 
 
@@ -86,6 +89,7 @@ def become_child(work, parent, folder):
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         os.close(null)
+        notice_signals()
         work()
         status = 0
     except SystemExit as e:
@@ -94,9 +98,32 @@ def become_child(work, parent, folder):
             print(e.code, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
+    # As at the end of the processes that multiprocessing starts, one of which vLLM would have made of this.
+    multiprocessing.util._run_finalizers(0)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
+
+
+def notice_signals():
+    """Lets the main thread run the handler of a signal that came just before it began to wait for a lock.
+
+    Python looks for signals between two instructions, and a signal ends a wait that has begun; one that comes in between
+    is noticed after the wait, which an idle engine never ends.
+    """
+    signals, write = os.pipe()
+    os.set_blocking(write, False)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    signal.signal(NUDGE, lambda *_: None)
+    main = threading.main_thread().ident
+
+    def nudge():
+        while number := os.read(signals, 1):
+            for _ in range(10 if number[0] != NUDGE else 0):
+                time.sleep(0.1)
+                signal.pthread_kill(main, NUDGE)
+
+    threading.Thread(target=nudge, name="notice-signals", daemon=True).start()
 
 
 class Family:
