@@ -125,9 +125,9 @@ class Peer:
         try:
             if self.device.type != "cuda":
                 raise RuntimeError(f"the device is {self.device}")
-            from ringcache import pin
+            from ringcache import cuda
 
-            self.driver = pin.Driver(self.device.index)
+            self.driver = cuda.Driver(self.device.index)
             mapped = self.map(path, bytes)
             self.driver.register(mapped.data_ptr(), bytes)
             self.arms["ring registered, torch"] = Registered(*common, mapped, destination, self.driver)

@@ -7,7 +7,7 @@ import ctypes
 import re
 from collections.abc import Iterator
 
-from ringcache.pin import Driver
+from ringcache.cuda import Driver
 
 
 class Memory:

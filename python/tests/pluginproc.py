@@ -333,12 +333,12 @@ def copies_go_to_the_device_of_the_driver_only() -> None:
 @case
 def falls_back_without_room_for_all_pages() -> None:
     pinned: Any = importlib.import_module("ringcache.vllm.pinned")
-    from ringcache import PinUnavailableError
+    from ringcache import Segment, SegmentError
 
-    def full(segment: Any, memory: Any) -> None:
-        raise PinUnavailableError("/dev/shm is full")
+    def full(self: Segment) -> None:
+        raise SegmentError("/dev/shm is full")
 
-    populate, pinned.pin._populate = pinned.pin._populate, full
+    populate, Segment.populate = Segment.populate, full  # type: ignore[method-assign]
     pinned.device_type = type("Expected", (pinned.Device,), {"expected": lambda self: True})
     try:
         with logged() as log, ring() as r:
@@ -348,7 +348,7 @@ def falls_back_without_room_for_all_pages() -> None:
         warnings = log.texts(logging.WARNING)
         assert len(warnings) == 1 and "/dev/shm is full" in warnings[0], warnings
     finally:
-        pinned.pin._populate, pinned.device_type = populate, pinned.Device
+        Segment.populate, pinned.device_type = populate, pinned.Device  # type: ignore[method-assign]
 
 
 @case

@@ -40,12 +40,13 @@ from ringcache import (
     RingcacheError,
     Segment,
     SegmentBusyError,
+    SegmentError,
     StaleError,
-    pin,
     sidecar,
     sign,
 )
-from ringcache.pin import Driver, Lease, Staging
+from ringcache.cuda import Driver
+from ringcache.pin import Lease, Staging
 
 SRC = pathlib.Path(__file__).resolve().parents[1] / "src"
 SIZE = 1 << 16
@@ -199,8 +200,8 @@ def test_library_in_a_folder_that_the_loader_does_not_know(
 ) -> None:
     """And the toolkit's stub, libcuda.so, is not taken."""
     monkeypatch.delenv("RINGCACHE_CUDA_LIBRARY")
-    monkeypatch.setattr(pin, "_LIBRARY", "libringcache-fake-cuda.so.1")
-    monkeypatch.setattr(pin, "_FOLDERS", (str(tmp_path / "missing"), str(tmp_path)))
+    monkeypatch.setattr("ringcache.cuda._LIBRARY", "libringcache-fake-cuda.so.1")
+    monkeypatch.setattr("ringcache.cuda._FOLDERS", (str(tmp_path / "missing"), str(tmp_path)))
     for stub in ("libcuda.so", "libringcache-fake-cuda.so"):
         shutil.copy(cuda.library, tmp_path / stub)
     with pytest.raises(PinUnavailableError, match="libringcache-fake-cuda"):
@@ -239,8 +240,8 @@ def reader(name: str) -> Iterator[Reader]:
         (1, 2, "INVALID_VALUE .*can't be pinned: .*no tmpfs.*full.*another process.*too large.*VM"),
         (2, 2, "OUT_OF_MEMORY .*tables"),
         (712, 1, "HOST_MEMORY_ALREADY_REGISTERED .*another part of this process"),
-        (800, 1, "NOT_PERMITTED .*confidential"),
-        (801, 1, "NOT_SUPPORTED .*WSL2"),
+        (800, 1, "NOT_PERMITTED .*container"),
+        (801, 1, "NOT_SUPPORTED .*confidential"),
     ],
 )
 def test_register_fails(
@@ -470,7 +471,7 @@ def test_pages_are_populated_first(
 def test_kernel_that_cannot_populate(
     driver: Driver, reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pin, "_MADV_POPULATE_WRITE", 9999)
+    monkeypatch.setattr("ringcache.segment._MADV_POPULATE_WRITE", 9999)
     with Staging(reader, driver, require=True) as staging:
         assert staging.pinned
 
@@ -481,7 +482,7 @@ def test_pages_that_cannot_be_populated(
     name = make_segment(bytes(SIZE + len(build.SECRET)))
     with Reader(name, SIZE, lock=threading.Lock()) as reader:
         os.truncate(f"/dev/shm/{name}", 0)
-        with pytest.raises(PinUnavailableError, match=r"populated \(.*\): /dev/shm or the memory"):
+        with pytest.raises(SegmentError, match=r"populated \(.*\): /dev/shm or the memory"):
             Staging(reader, driver, require=True)
     assert cuda.calls("cuMemHostRegister") == []
 
@@ -535,7 +536,7 @@ def test_registering_is_interrupted(
         yield
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pin, "_alone", interrupted)
+    monkeypatch.setattr("ringcache.pin._alone", interrupted)
     reader = Reader(name, SIZE)
     with pytest.raises(KeyboardInterrupt):
         Staging(reader, driver)
@@ -1167,7 +1168,8 @@ def test_end_by_a_finaliser(cuda: Fake, driver: Driver, name: str) -> None:
 SHUTDOWN = """
 import sys
 from ringcache import Reader
-from ringcache.pin import Driver, Staging
+from ringcache.cuda import Driver
+from ringcache.pin import Staging
 reader = Reader(sys.argv[1], int(sys.argv[2]))
 staging = Staging(reader, Driver(0), require=True)
 lease = staging.get(int(sys.argv[3]), 1)

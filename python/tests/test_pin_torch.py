@@ -20,7 +20,8 @@ from conftest import MakeSegment
 from fakecuda import Fake, Memory
 
 from ringcache import ArgumentError, ClosedError, Reader, SegmentBusyError, Tensor, sign
-from ringcache.pin import Driver, Lease, Staging
+from ringcache.cuda import Driver
+from ringcache.pin import Lease, Staging
 from ringcache.tensor import _DTYPES
 
 torch = pytest.importorskip("torch", reason="torch is not installed")

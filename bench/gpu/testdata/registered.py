@@ -8,7 +8,7 @@ import tempfile
 import types
 
 import torch
-from ringcache import pin
+from ringcache import cuda
 
 SIZE, STRIDE, SLOTS = 65536, 65536 + 4096, 8
 
@@ -17,7 +17,7 @@ def main():
     peer = types.SimpleNamespace(**runpy.run_path(sys.argv[1], run_name="peer"))
     library, address = ctypes.CDLL(sys.argv[2]), ctypes.c_uint64()
     library.cuCtxPushCurrent_v2.argtypes = library.cuMemFree_v2.argtypes = (ctypes.c_uint64,)
-    driver = pin.Driver(0, library=sys.argv[2])
+    driver = cuda.Driver(0, library=sys.argv[2])
     context = ctypes.c_uint64()
     assert library.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
     assert library.cuCtxPushCurrent_v2(context) == 0

@@ -7,6 +7,7 @@ tracker, which removes the segment when this process ends.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import mmap
 import os
@@ -31,6 +32,7 @@ from .errors import (
 
 _DIR: Final = "/dev/shm"
 NAME_MAX: Final = 255
+_MADV_POPULATE_READ, _MADV_POPULATE_WRITE = 22, 23  # Linux 5.14; `mmap` has no names for them
 
 # The mappings that a device's driver uses, by their address, and what is to unregister each. It
 # keeps the mapping, which so stays where nothing else refers to the segment any more. A
@@ -138,6 +140,23 @@ class Segment(Closing):
     def array(self) -> npt.NDArray[np.uint8]:
         """The same as an array, which has an address. It keeps the mapping."""
         return np.frombuffer(self.buffer(), np.uint8)
+
+    def populate(self) -> None:
+        """Map all pages, so that no first use is a page fault.
+
+        Raises :class:`SegmentError` where the kernel has no memory for them.
+        """
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+        advice = _MADV_POPULATE_WRITE if self.writable else _MADV_POPULATE_READ
+        memory = self.array()  # which stays mapped meanwhile
+        if libc.madvise(self.address, len(memory), advice):
+            number = ctypes.get_errno()
+            if number != errno.EINVAL:  # a kernel that can't
+                raise SegmentError(
+                    f"segment {self.name!r} can't be populated ({os.strerror(number)}): /dev/shm or the "
+                    "memory limit of its control group may be full"
+                )
 
     def begin_registration(self, owner: object) -> None:
         """Refuse :meth:`close` until :meth:`end_registration`, for ``owner``, which keeps

@@ -32,7 +32,8 @@ from vllm.platforms import current_platform
 from vllm.v1 import serial_utils
 
 from .. import pin
-from ..errors import PinUnavailableError, SegmentBusyError
+from ..cuda import Driver
+from ..errors import SegmentBusyError, SegmentError
 from ..generation import CountRule, lookup
 from ..items import Batched, Field, Flat, Item, Nested
 from ..reader import Reader
@@ -179,7 +180,7 @@ class Storage:
         segment = self._reader._segment
         self._mapping = range(segment.address, segment.address + segment.data_offset + segment.size)
         self._device = device_type()
-        self._driver: pin.Driver | None = None
+        self._driver: Driver | None = None
         self._staging: pin.Staging | None = None
         self._decided = False  # whether to pin; at the first get, when there is a device
         # Tensors by the number that torch has for their memory, which views share.
@@ -189,8 +190,8 @@ class Storage:
         self._closed = False
         if self._device.expected():
             try:
-                pin._populate(segment, segment.array())  # now, and not while the first request waits
-            except PinUnavailableError as e:
+                segment.populate()  # now, and not while the first request waits
+            except SegmentError as e:
                 self._decided = True
                 self._fall_back(str(e))
         stock.close()
@@ -297,7 +298,7 @@ class Storage:
             self._fall_back("readers of this release must count at once, but where the writer keeps what they hold")
             return
         try:
-            self._driver = pin.Driver(self._device.index())
+            self._driver = Driver(self._device.index())
             self._staging = pin.Staging(self._reader, self._driver, require=True)
         except Exception as e:
             self._staging = None
