@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 whole=(internal/mem internal/msgpackguard internal/codec internal/pyvalue pycompat shmring internal/sidecar mmhash internal/lru lrusync mmcache pin pin/cuda)
 named=(serde serde/enginecore engine/enginetest/wire shmstore objstore)
 names='Golden|Upstream|Propert|Vector|Corrupt|Lease|Pool|Request|Count|Stale|IDs|Aligned'
-skip='Process|Python|Kill|Truncat|Sparse|Random|Chaos|ManyRequests|AnyMoment|Bomb'
+skip='Process|Python|Kill|Truncat|Sparse|Random|Chaos|ManyRequests|AnyMoment|Bomb|Device'
 
 cat <<END
 arm64 under emulation: a part of the core's unit tests shows that the core builds for arm64 and computes the same
@@ -18,6 +18,7 @@ there: sizes, alignment of atomics, generic code in place of amd64 assembly. Wha
   data races        there is no race detector
   missing barriers  the emulator keeps the memory order of this host
   faults            a signal for a file that was cut short arrives without its address
+  memory            the emulator keeps no account of its pages, and has no io_uring
   processes         a test can't start itself
   speed
 END

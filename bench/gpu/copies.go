@@ -151,7 +151,7 @@ func (b *bench) observeLink(ctx context.Context, a arm, size int) error {
 	case err := <-ended:
 		return err
 	}
-	link, err := querySMI(b.Device, "pcie.link.gen.current", "pcie.link.width.current", "pcie.link.gen.max", "pcie.link.width.max")
+	link, err := b.report.Machine.querySMI("pcie.link.gen.current", "pcie.link.width.current", "pcie.link.gen.max", "pcie.link.width.max")
 	cancel()
 	if err != nil {
 		b.report.leaveOut("PCIe link under load", err.Error())

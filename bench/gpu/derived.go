@@ -27,7 +27,7 @@ type derived struct {
 	Times  float64 `json:"times_as_fast"`
 	// Goal is the least that is wanted, 0 where nothing is.
 	Goal float64 `json:"goal,omitempty"`
-	// Verdict is "met" or "missed", or why there is none.
+	// Verdict is whether the goal was met, or why there is none.
 	Verdict string `json:"verdict"`
 	// Noise is the larger spread of the two arms: a difference below it means nothing.
 	Noise float64 `json:"noise"`
@@ -79,6 +79,8 @@ func verdict(d derived, doubt string) string {
 		return "no goal"
 	case d.Times >= d.Goal:
 		return "met"
+	case d.Times >= d.Goal*(1-d.Noise):
+		return "missed, by less than the noise"
 	default:
 		return "missed"
 	}

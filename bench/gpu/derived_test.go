@@ -22,9 +22,13 @@ func TestDerive(t *testing.T) {
 	r.derive()
 	assert.Equal(t, []derived{
 		{64 * mib, goRegistered, torchPinned, 0.98, 0.98, "met", 0.01},
-		{64 * mib, goRegistered, goUnregistered, 2.99, 3, "missed", 0.05},
+		{64 * mib, goRegistered, goUnregistered, 2.99, 3, "missed, by less than the noise", 0.05},
 		{mib, goRegistered, receiver, 4, 0, "no goal", 0.2},
 	}, r.Derived)
+
+	r.Copies[1].Total.Median, r.Derived = 200, nil
+	r.derive()
+	assert.Equal(t, "missed", r.Derived[1].Verdict)
 
 	r.Derived, r.Machine.Doubt = nil, "the driver is not real"
 	r.derive()

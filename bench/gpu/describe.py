@@ -25,12 +25,14 @@ def main() -> None:
     call("cuDriverGetVersion", ctypes.byref(version))
     call("cuDeviceGet", ctypes.byref(device), int(sys.argv[2]))
     call("cuDeviceGetName", name, len(name), device)
+    bus = ctypes.create_string_buffer(32)
+    call("cuDeviceGetPCIBusId", bus, len(bus), device)
     attributes = []
     for number, meaning in ATTRIBUTES.items():
         call("cuDeviceGetAttribute", ctypes.byref(value), number, device)
         attributes.append({"number": number, "meaning": meaning, "value": value.value})
     release = f"{version.value // 1000}.{version.value % 1000 // 10}"
-    print(json.dumps({"name": name.value.decode(), "cuda_of_driver": release, "attributes": attributes}))
+    print(json.dumps({"name": name.value.decode(), "pci_bus_id": bus.value.decode(), "cuda_of_driver": release, "attributes": attributes}))
 
 
 main()

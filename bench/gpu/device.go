@@ -19,6 +19,7 @@ func (b *bench) describeDevice(ctx context.Context) {
 	m := &b.report.Machine
 	var d struct {
 		Name       string      `json:"name"`
+		BusID      string      `json:"pci_bus_id"`
 		Version    string      `json:"cuda_of_driver"`
 		Attributes []attribute `json:"attributes"`
 	}
@@ -31,10 +32,10 @@ func (b *bench) describeDevice(ctx context.Context) {
 	if err != nil {
 		b.report.leaveOut("name and attributes of the device, as the driver reports them", err.Error())
 	}
-	m.Device, m.Attributes, m.Versions["cuda of the driver"] = d.Name, d.Attributes, d.Version
+	m.Device, m.BusID, m.Attributes, m.Versions["cuda of the driver"] = d.Name, d.BusID, d.Attributes, d.Version
 	if strings.HasPrefix(m.Device, "Fake") {
 		m.Doubt = "the driver is not real, no GPU was involved"
-	} else if m.GPU, err = querySMI(b.Device, "name", "driver_version", "memory.total", "pci.bus_id", "vbios_version"); err != nil {
+	} else if m.GPU, err = m.querySMI("name", "driver_version", "memory.total", "vbios_version"); err != nil {
 		b.report.leaveOut("what nvidia-smi reports", err.Error())
 	}
 	if m.Device == "" && b.Library == "" {

@@ -20,6 +20,7 @@ import (
 // machine is what the figures belong to. Fields that could not be found out are empty.
 type machine struct {
 	Device     string            `json:"device"`
+	BusID      string            `json:"pci_bus_id"`
 	Doubt      string            `json:"doubt,omitempty"` // why the figures are no results, empty if they are
 	Attributes []attribute       `json:"device_attributes"`
 	GPU        map[string]string `json:"nvidia_smi,omitempty"`
@@ -86,10 +87,13 @@ func room(n int) error {
 	return nil
 }
 
-// querySMI returns fields of a GPU that nvidia-smi reports. It only reads. nvidia-smi counts all GPUs of
-// the machine, whatever CUDA_VISIBLE_DEVICES is.
-func querySMI(device int, fields ...string) (map[string]string, error) {
-	out, err := exec.Command("nvidia-smi", "-i", strconv.Itoa(device), "--query-gpu="+strings.Join(fields, ","), "--format=csv,noheader,nounits").Output()
+// querySMI returns fields that nvidia-smi reports of the GPU. It only reads. nvidia-smi numbers the GPUs in another
+// order than CUDA, and all of them, so the GPU is named by its place on the bus.
+func (m *machine) querySMI(fields ...string) (map[string]string, error) {
+	if m.BusID == "" {
+		return nil, errors.New("nvidia-smi: which GPU it is could not be found out")
+	}
+	out, err := exec.Command("nvidia-smi", "-i", m.BusID, "--query-gpu="+strings.Join(fields, ","), "--format=csv,noheader,nounits").Output()
 	if err != nil {
 		return nil, fmt.Errorf("nvidia-smi: %w", err)
 	}
@@ -97,11 +101,11 @@ func querySMI(device int, fields ...string) (map[string]string, error) {
 	if len(values) != len(fields) {
 		return nil, errors.New("nvidia-smi: an unexpected answer: " + string(out))
 	}
-	m := map[string]string{}
+	reported := map[string]string{}
 	for i, f := range fields {
-		m[f] = strings.TrimSpace(values[i])
+		reported[f] = strings.TrimSpace(values[i])
 	}
-	return m, nil
+	return reported, nil
 }
 
 func bytesText(n int) string {
@@ -124,11 +128,11 @@ const (
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// usedMiB returns the memory of a GPU that is in use.
-func usedMiB(device int) (int, error) {
-	m, err := querySMI(device, "memory.used")
+// usedMiB returns the memory of the GPU that is in use.
+func (m *machine) usedMiB() (int, error) {
+	reported, err := m.querySMI("memory.used")
 	if err != nil {
 		return 0, err
 	}
-	return strconv.Atoi(m["memory.used"])
+	return strconv.Atoi(reported["memory.used"])
 }

@@ -40,7 +40,7 @@ class Copying:
 
 
 class Registered(Copying):
-    """Copies by ringcache.pin's driver from a registered mapping."""
+    """Copies by ringcache.cuda from a registered mapping."""
 
     def __init__(self, torch, device, source, destination, driver):
         super().__init__(torch, device, source, destination)

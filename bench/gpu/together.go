@@ -111,7 +111,7 @@ func (b *bench) measureContext(ctx context.Context) (err error) {
 		return nil
 	}
 	cost := &contextCost{}
-	if cost.Before, err = usedMiB(b.Device); err != nil {
+	if cost.Before, err = b.report.Machine.usedMiB(); err != nil {
 		b.report.leaveOut(what, err.Error())
 		return nil
 	}
@@ -132,7 +132,7 @@ func (b *bench) measureContext(ctx context.Context) (err error) {
 	if a.Code != 0 {
 		return errors.New(a.Error)
 	}
-	if cost.During, err = usedMiB(b.Device); err != nil {
+	if cost.During, err = b.report.Machine.usedMiB(); err != nil {
 		return err
 	}
 	cost.Cost = cost.During - cost.Before

@@ -7,6 +7,9 @@ import "os"
 // CheckSpace is not supported here.
 func CheckSpace(string, int64) error { return ErrUnsupported }
 
+// CheckRoom is not supported here.
+func CheckRoom(string, int64) error { return ErrUnsupported }
+
 // Open is not supported here.
 func Open(string, bool) (*os.File, int64, error) { return nil, 0, ErrUnsupported }
 

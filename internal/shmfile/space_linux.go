@@ -18,12 +18,12 @@ func CheckSpace(path string, size int64) error {
 	if _, err := os.Lstat(path); err == nil {
 		return &os.PathError{Op: "create", Path: path, Err: unix.EEXIST}
 	}
-	return checkSpace(path, size)
+	return CheckRoom(path, size)
 }
 
-// checkSpace fails with a [*SpaceError] if there is no room for size bytes for a new file at
+// CheckRoom fails with a [*SpaceError] if there is no room for size bytes more in the folder of
 // path. An unknown limit counts as none.
-func checkSpace(path string, size int64) error {
+func CheckRoom(path string, size int64) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(filepath.Dir(path), &st); err != nil || size < 0 {
 		return nil // making the file reports it better
@@ -88,7 +88,7 @@ func lockFolder(dir string) (unlock func()) {
 var errRace = errors.New("something else took the space meanwhile")
 
 func checkAndFill(f *os.File, size int64) error {
-	if err := checkSpace(f.Name(), size); err != nil {
+	if err := CheckRoom(f.Name(), size); err != nil {
 		return err
 	}
 	return fill(f, size)

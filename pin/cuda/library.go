@@ -23,7 +23,7 @@ type library interface {
 	copy(stream, dst uintptr, src []byte) (event uintptr, op string, running bool, c code)
 	// read waits for what the stream has to do, unless stream is 0, and for its own copy.
 	read(stream uintptr, dst []byte, src uintptr) (op string, c code)
-	// finish queries the event, or waits for it, and destroys it if it is done.
+	// finish queries the event, or waits for it, and destroys it if the copy is done.
 	finish(event uintptr, wait bool) (op string, c code)
 
 	// describe returns the driver's name of a code, and its sentence about it; empty if it has none.

@@ -487,6 +487,22 @@ def test_pages_that_cannot_be_populated(
     assert cuda.calls("cuMemHostRegister") == []
 
 
+def test_holes_that_cannot_be_filled(
+    cuda: Fake, driver: Driver, make_segment: MakeSegment
+) -> None:
+    """Nothing is taken of what others need."""
+    size, room = 1 << 40, os.statvfs("/dev/shm")
+    if not room.f_blocks or room.f_bavail * room.f_frsize >= size:
+        pytest.skip("/dev/shm has room for a TiB")
+    name = make_segment(b"")
+    os.truncate(f"/dev/shm/{name}", size + len(build.SECRET))
+    with Reader(name, size, lock=threading.Lock()) as reader, Staging(reader, driver) as staging:
+        assert not staging.pinned
+        assert staging.reason is not None and "has holes of" in staging.reason
+        assert os.stat(f"/dev/shm/{name}").st_blocks == 0
+    assert cuda.calls("cuMemHostRegister") == []
+
+
 def waits_for_flock(file: str) -> bool:
     inode = os.stat(file).st_ino
     lines = pathlib.Path("/proc/locks").read_text().splitlines()
@@ -855,6 +871,23 @@ def test_device_that_fails(
                 assert (lease.error.op, lease.error.code, staging.errors) == (op, 700, 1)
                 assert "may be wrong: " + op in caplog.text
     assert reader.reader_count(address_of(1), 1) == 2
+
+
+def test_graph_that_is_captured_meanwhile(cuda: Fake, driver: Driver, reader: Reader) -> None:
+    """The driver does not look at events then. The copy goes on, and so does the lease."""
+    with cuda.memory(driver, BYTES) as memory, Staging(reader, driver) as staging:
+        with get(staging) as lease:
+            copy(lease, memory)
+        for code in (900, 906):
+            cuda.reset()
+            cuda.fail(f"cuEventQuery:0:{code}")
+            staging.poll()
+            assert not lease.released
+        cuda.fail("cuEventSynchronize:1:900")
+        staging.drain()
+        assert cuda.lib.fake_violations() == 0
+        assert lease.released and lease.error is None
+        assert memory.read() == content(1)
 
 
 def test_lock_that_is_not_free(driver: Driver, name: str, monkeypatch: pytest.MonkeyPatch) -> None:

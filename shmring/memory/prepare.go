@@ -30,6 +30,12 @@ func Prepare(ctx context.Context, m []byte, path string, o Options) (Report, err
 	mount, _ := shmfile.MountOfDir(filepath.Dir(path))
 	huge := readHugeSettings(root, mount)
 
+	// Mapping the pages of a file with holes makes them, until there is no room left for anybody.
+	if n, err := allocated(path); o.mapsPages() && err == nil && n < r.Size {
+		if err := shmfile.CheckRoom(path, r.Size-n); err != nil {
+			return r, fmt.Errorf("memory: %w", err)
+		}
+	}
 	// Huge pages first: then there are fewer pages to map, move and lock.
 	var hugeErr error
 	if o.HugePages && huge.PageSize > 0 {

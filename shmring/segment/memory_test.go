@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/shmring/memory"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
@@ -168,6 +169,33 @@ func TestPrepareOfOthers(t *testing.T) {
 	_, err = private.Prepare(t.Context(), memory.Options{})
 	require.ErrorIs(t, err, fs.ErrInvalid)
 	require.ErrorContains(t, err, "the segment is private memory")
+}
+
+// A file that vLLM made takes its memory as it is used. Mapping all of it must not take what others
+// need, only to fail.
+func TestHolesThatCanNotBeFilledAreRefused(t *testing.T) {
+	const size = 1 << 40
+	var st unix.Statfs_t
+	require.NoError(t, unix.Statfs(shmfile.DefaultDir, &st))
+	if st.Blocks == 0 || int64(st.Bavail)*st.Bsize >= size {
+		t.Skip("/dev/shm has room for a TiB")
+	}
+	name := testName(t)
+	require.NoError(t, os.WriteFile(path(name), nil, 0o600))
+	require.NoError(t, os.Truncate(path(name), size))
+	s, err := segment.Attach(segment.Options{Name: name, RingSize: size})
+	require.NoError(t, err)
+	_, err = s.Prepare(t.Context(), memory.Options{Prefault: true})
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	require.ErrorContains(t, err, fmt.Sprintf("%s needs %d bytes", path(name), size))
+	d := newDriver(t)
+	p := register(t, s, d, segment.PinOptions{})
+	require.ErrorIs(t, p.Reason(), syscall.ENOSPC)
+	require.Empty(t, d.log)
+	var file unix.Stat_t
+	require.NoError(t, unix.Stat(path(name), &file))
+	require.Zero(t, file.Blocks, "nothing was taken")
+	require.NoError(t, s.Close())
 }
 
 func TestPrepareIsCancelled(t *testing.T) {

@@ -104,7 +104,11 @@ _COPY_CAUSES: Final = {
     "part",
 }
 
+# Codes of an event's query while a thread captures a CUDA graph. The copy goes on.
+_CAPTURING: Final = (900, 901, 905, 906, 908)
+
 _RETRY_SECONDS: Final = 0.05
+_CAPTURE_SECONDS: Final = 0.001
 
 
 def _load(library: str | None) -> ctypes.CDLL:
@@ -144,8 +148,8 @@ class Event:
         self._asking = threading.Lock()
 
     def done(self) -> bool:
-        """Whether the copy is done. Raises :class:`DriverError`, and then there is nothing more
-        to wait for: the context of the device has failed."""
+        """Whether the copy is done; it never waits. Raises :class:`DriverError`, and then there
+        is nothing more to wait for: the context of the device has failed."""
         return self._ask(wait=False)
 
     def wait(self) -> None:
@@ -155,15 +159,23 @@ class Event:
     def _ask(self, wait: bool) -> bool:
         if self._handle is None:
             return True
-        with self._driver._entered() as api, self._asking:
-            handle = self._handle
-            if handle is None:  # another thread was faster
-                return True
-            code = api.cuEventSynchronize(handle) if wait else api.cuEventQuery(handle)
-            if code == _NOT_READY:
-                return False
-            self._handle = None
-            self._driver._destroy(handle)
+        if not self._asking.acquire(blocking=wait):
+            return False  # another thread waits, or asks
+        try:
+            with self._driver._entered() as api:
+                handle = self._handle
+                if handle is None:  # another thread was faster
+                    return True
+                code = api.cuEventSynchronize(handle) if wait else api.cuEventQuery(handle)
+                while wait and code in _CAPTURING:
+                    time.sleep(_CAPTURE_SECONDS)
+                    code = api.cuEventSynchronize(handle)
+                if code == _NOT_READY or code in _CAPTURING:
+                    return False
+                self._handle = None
+                self._driver._destroy(handle)
+        finally:
+            self._asking.release()
         self._driver._check("cuEventSynchronize" if wait else "cuEventQuery", code)
         return True
 

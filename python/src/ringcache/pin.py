@@ -115,16 +115,18 @@ class _LeasedView(View):
         View.__exit__(self, None, None, None)
 
 
-class _Writable:
-    """Bytes that pass for writable, as torch warns of others. It keeps what they belong to."""
+class Bytes:
+    """Bytes of a tensor. They pass for writable, since torch warns of others. This lives as
+    long as anything that torch made of it, and keeps what the bytes belong to."""
 
     def __init__(self, data: memoryview) -> None:
-        self.kept = np.frombuffer(data, np.uint8)
+        self.array = np.frombuffer(data, np.uint8)
+        self.address = _address(self.array)
         self.__array_interface__ = {
             "version": 3,
             "typestr": "|u1",
-            "shape": self.kept.shape,
-            "data": (_address(self.kept), False),
+            "shape": self.array.shape,
+            "data": (self.address, False),
         }
 
 
@@ -184,7 +186,7 @@ class Lease:
             raise ArgumentError(f"torch {torch.__version__} has no dtype {tensor.dtype!r}")
         if tensor.nbytes == 0:
             return torch.empty(tensor.shape, dtype=dtype)
-        raw = torch.from_numpy(np.asarray(_Writable(tensor.data)))
+        raw = torch.from_numpy(np.asarray(Bytes(tensor.data)))
         return raw.view(dtype).view(tensor.shape)
 
     def copy(
@@ -369,7 +371,8 @@ class Staging(Closing):
         return Lease(self, view)
 
     def poll(self) -> None:
-        """Release the ended leases whose copies are done. It never waits for a copy.
+        """Release the ended leases whose copies are done. It never waits for a copy. Call it
+        while no CUDA graph is captured: asking for an event would end the capture.
 
         What was wrong with one is no error of the caller's: it is logged, counted in
         :attr:`errors`, and the lease's :attr:`~Lease.error`.
@@ -508,5 +511,9 @@ def _alone(segment: Segment) -> Iterator[None]:
             fd, info = open_file(segment.name, writable=False)
             stack.callback(os.close, fd)
             if (info.st_dev, info.st_ino) == segment.identity:
-                fcntl.flock(fd, fcntl.LOCK_EX)
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    _log.info("segment %r: waiting for another process that registers it", segment.name)
+                    fcntl.flock(fd, fcntl.LOCK_EX)
         yield

@@ -146,6 +146,7 @@ class Segment(Closing):
 
         Raises :class:`SegmentError` where the kernel has no memory for them.
         """
+        self._check_room()
         libc = ctypes.CDLL(None, use_errno=True)
         libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
         advice = _MADV_POPULATE_WRITE if self.writable else _MADV_POPULATE_READ
@@ -157,6 +158,22 @@ class Segment(Closing):
                     f"segment {self.name!r} can't be populated ({os.strerror(number)}): /dev/shm or the "
                     "memory limit of its control group may be full"
                 )
+
+    def _check_room(self) -> None:
+        """Refuse to make the pages of a file with holes (vLLM's own frontend makes such) where
+        they would take all that others need, and not even suffice."""
+        try:
+            file, room = os.stat(path(self.name)), os.statvfs(path(self.name))
+        except OSError:
+            return  # it was removed
+        if (file.st_dev, file.st_ino) != self.identity or not room.f_blocks:  # or is another, or has no limit
+            return
+        need, left = file.st_size - file.st_blocks * 512, room.f_bavail * room.f_frsize
+        if need > left:
+            raise SegmentError(
+                f"segment {self.name!r} can't be populated: it has holes of {need} bytes, and {left} are left in "
+                f"{_DIR}; make {_DIR} larger (docker --shm-size)"
+            )
 
     def begin_registration(self, owner: object) -> None:
         """Refuse :meth:`close` until :meth:`end_registration`, for ``owner``, which keeps

@@ -13,7 +13,6 @@ runs the encoder again.
 
 from __future__ import annotations
 
-import ctypes
 import inspect
 import logging
 import multiprocessing.util
@@ -41,6 +40,9 @@ from ..tensor import Tensor
 from . import _statistics as counts
 
 _logger: Final = logging.getLogger("vllm.ringcache")
+
+# Prompts that are embeddings: the model runner copies them to the device by itself, without an event.
+_COPIED_BY_VLLM: Final = "embedding"
 
 _IDS: Final = 1 << 31  # ids start again at 0 after that many
 
@@ -100,6 +102,8 @@ def install(release: str) -> str:
     reduce = inputs.BaseMultiModalField.reduce_data
 
     def reduced(self: Any, elems: Any, *, device: Any = None, pin_memory: bool = False) -> Any:
+        if isinstance(self, inputs.MultiModalSharedField):
+            elems = elems[:1]  # all that it takes
         for storage in _storages:
             elems = storage.moved(elems, None if self.keep_on_cpu else device)
         return reduce(self, elems, device=device, pin_memory=pin_memory)
@@ -334,7 +338,7 @@ class Storage:
         return inputs.MultiModalKwargsItem(
             {
                 key: inputs.MultiModalFieldElem(
-                    data=self._data(elem.data, None if elem.field.keep_on_cpu else held),
+                    data=self._data(elem.data, None if elem.field.keep_on_cpu or key == _COPIED_BY_VLLM else held),
                     field=_field(elem.field),
                 )
                 for key, elem in item.items()
@@ -351,24 +355,19 @@ class Storage:
     def _tensor(self, tensor: Tensor, held: _Held | None) -> Any:
         if not tensor.nbytes:
             return torch.empty(tensor.shape, dtype=getattr(torch, tensor.dtype))
-        memory = np.frombuffer(tensor.data, np.uint8)
-        address: int = memory.__array_interface__["data"][0]
-        # Not torch's frombuffer on the bytes themselves: it warns of read-only ones. This
-        # keeps them, and what they belong to.
-        root: Any = (ctypes.c_ubyte * tensor.nbytes).from_address(address)
-        root.memory = memory
-        raw = torch.frombuffer(root, dtype=torch.uint8)
+        data = pin.Bytes(tensor.data)
+        raw = torch.from_numpy(np.asarray(data))
         # Not view(): torch keeps what a view was made of, even when the view gets other memory.
         found = torch.empty(0, dtype=getattr(torch, tensor.dtype)).set_(raw.untyped_storage(), 0, tensor.shape)
-        if address not in self._mapping:  # a small tensor
+        if data.address not in self._mapping:  # a small tensor
             return found.clone()
         if held is None:
             return _copy(found)
         number = _number(found)
-        held.memory[number] = memory
+        held.memory[number] = data.array
         held.tensors.append(weakref.ref(found))
         self._held[number] = held
-        weakref.finalize(root, self._gone, number).atexit = False
+        weakref.finalize(data, self._gone, number).atexit = False
         return found
 
     def _gone(self, number: int) -> None:
@@ -386,7 +385,11 @@ class Storage:
         if not isinstance(tensor, torch.Tensor) or not tensor.is_cpu:
             return tensor
         held, copied = self._find(tensor), self._device.empty(tensor, device)
-        if held is None or not tensor.is_contiguous():
+        if held is None:
+            # From pinned memory of torch's own, which torch keeps until the copy is done: a copy that blocks
+            # would wait for all of the stream.
+            return copied.copy_(tensor if tensor.is_pinned() else _copy(tensor), non_blocking=True)
+        if not tensor.is_contiguous():
             return copied.copy_(tensor)
         # Not Lease.copy, which keeps the device's tensor until the next poll, and that may be far: torch
         # itself lets nothing of the stream use its memory before the copy is done.
