@@ -156,10 +156,11 @@ func TestDeviceWithAnotherName(t *testing.T) {
 	require.NoError(t, os.WriteFile(renamed, bytes.ReplaceAll(source, []byte(`"Fake GPU %d"`), []byte(`"Test GPU %d"`)), 0o600))
 	require.NoError(t, compile(renamed, library))
 	const smi = `#!/bin/sh
+[ "$1 $2" = "-i 0000:00:00.0" ] || exit 1
 case "$*" in
 *memory.used*) n=$(cat "$0.calls" 2>/dev/null || echo 0); echo $((n + 1)) >"$0.calls"; echo $((1000 + n * 600)) ;;
 *link*) echo "5, 16, 5, 16" ;;
-*) echo "Test GPU, 1.2.3, 80000, 0000:00:00.0, 9.9" ;;
+*) echo "Test GPU, 1.2.3, 80000, 9.9" ;;
 esac
 `
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "nvidia-smi"), []byte(smi), 0o700))
