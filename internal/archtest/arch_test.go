@@ -154,7 +154,7 @@ func TestCoreIsWithoutCgo(t *testing.T) {
 
 // TestNoTestHelperInProducts: packages for tests import testing.
 func TestNoTestHelperInProducts(t *testing.T) {
-	helpers := []string{"internal/alloctest", "internal/goldentest", "internal/pintest", "objstore/internal/objtest"}
+	helpers := []string{"internal/alloctest", "internal/goldentest", "internal/pintest", "pin/cuda/internal/fakedriver", "objstore/internal/objtest"}
 	for _, s := range sources(t) {
 		if s.test || slices.Contains(helpers, s.dir) {
 			continue
