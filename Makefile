@@ -69,7 +69,7 @@ test-vllm: bin/ringcache
 	env=$$(interop/setup.sh); RINGCACHE_AGENT=$(CURDIR)/bin/ringcache "$$env/bin/python" -m pytest interop -q -rs; \
 	cd python; PYTHONPATH=src "$$env/bin/python" -m pytest -q tests/test_vllm.py tests/test_pin_torch.py tests/test_plugin.py
 
-# Engines one after the other: about 15 minutes for all of it.
+# Engines one after the other: about 25 minutes for all of it.
 e2e:
 	scripts/gotest.py --logs -tags e2e -count=1 -timeout 120m -run '$(value E2E_RUN)' ./e2e
 
