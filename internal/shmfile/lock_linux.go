@@ -28,7 +28,7 @@ func TryLock(f *os.File) (bool, error) {
 
 // WaitLock waits for the lock on the whole file, through an opening of its own, until the context
 // ends. unlock releases the lock.
-func WaitLock(ctx context.Context, f *os.File) (unlock func() error, err error) {
+func WaitLock(ctx context.Context, f *os.File) (unlock func(), err error) {
 	// By its descriptor: f may have no name, or one that another file has by now.
 	own, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	if err != nil {
@@ -37,7 +37,7 @@ func WaitLock(ctx context.Context, f *os.File) (unlock func() error, err error) 
 	if err := waitLock(ctx, own); err != nil {
 		return nil, errors.Join(err, own.Close())
 	}
-	return func() error { return errors.Join(Unlock(own), own.Close()) }, nil
+	return func() { _ = errors.Join(Unlock(own), own.Close()) }, nil // closing alone releases it, if later
 }
 
 // waitLock tries every millisecond: flock itself can't be interrupted by a context.

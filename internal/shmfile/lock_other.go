@@ -11,7 +11,7 @@ import (
 func TryLock(*os.File) (bool, error) { return false, ErrUnsupported }
 
 // WaitLock is not supported here.
-func WaitLock(context.Context, *os.File) (func() error, error) { return nil, ErrUnsupported }
+func WaitLock(context.Context, *os.File) (func(), error) { return nil, ErrUnsupported }
 
 // CheckPinnable is not supported here.
 func CheckPinnable(*os.File) error { return ErrUnsupported }

@@ -70,11 +70,13 @@ func useFake(t *testing.T) *fakedriver.Driver {
 		for what, n := range f.Left() {
 			assert.Zero(t, n, what)
 		}
-		if t.Failed() {
-			log := f.Log()
-			for _, c := range log[max(0, len(log)-100):] {
-				t.Log(c.Thread, c.Text)
-			}
+		lines := 100
+		if !t.Failed() {
+			lines = 12 // which go test -v prints
+		}
+		log := f.Log()
+		for _, c := range log[max(0, len(log)-lines):] {
+			t.Log(c.Thread, c.Text)
 		}
 	})
 	return f

@@ -21,8 +21,8 @@ type PinOptions struct {
 	Require bool
 	// MaxCall is the largest number of bytes that one call of the Registrar registers; it is
 	// rounded down to whole pages. 0 registers the segment in one call, which is what CUDA's
-	// copies want: one copy can't span two registrations (see [Pin.Split]). Drivers before R580 and some kernels
-	// limit a call, to 2 GiB at the lowest.
+	// copies want: one copy can't span two registrations (see [Pin.Split]). Some drivers and
+	// kernels limit a call.
 	MaxCall int
 }
 
@@ -38,8 +38,8 @@ type PinStats struct {
 	Register time.Duration // in the Registrar
 }
 
-// Pin describes the registration of a segment with a driver. It is valid for ever, and the
-// registration ends with the mapping.
+// Pin describes the registration of a segment with a driver. The registration ends with the
+// mapping; what Pin reports stays as it was.
 type Pin struct {
 	ranges []Range
 	held   []pin.Registration // one for each range, until it is unregistered
@@ -96,8 +96,8 @@ var errNothingPinned = errors.New("the registrar registers nothing")
 // pinned already, [pin.ErrRegistered]. Every other failure is an error with
 // [PinOptions].Require; otherwise it is [Pin.Reason].
 //
-// Pin takes some 100 ms for every GiB, and the node's other processes may wait for the driver
-// meanwhile. Only a process that issues copies itself should call Pin.
+// Pin takes time (users of CUDA report 100 ms for every GiB), and other processes of the machine
+// may wait for the driver meanwhile. Only a process that issues copies itself should call Pin.
 func (s *Segment) Pin(ctx context.Context, r pin.Registrar, o PinOptions) (*Pin, error) {
 	if s.file == nil {
 		return nil, fmt.Errorf("%w: the segment is private memory", errInvalid)
@@ -155,7 +155,7 @@ func (s *Segment) endPin(p *Pin) error {
 
 // register does the work of Segment.Pin. With an error nothing is registered, unless the driver
 // refused to unregister.
-func (p *Pin) register(ctx context.Context, s *Segment, r pin.Registrar, o PinOptions) (err error) {
+func (p *Pin) register(ctx context.Context, s *Segment, r pin.Registrar, o PinOptions) error {
 	if err := shmfile.CheckPinnable(s.file); err != nil {
 		return fmt.Errorf("segment: pinning %s: %w", s.opt.Name, err)
 	}
@@ -170,7 +170,7 @@ func (p *Pin) register(ctx context.Context, s *Segment, r pin.Registrar, o PinOp
 	if err != nil {
 		return fmt.Errorf("segment: waiting for other processes that pin %s: %w", s.opt.Name, err)
 	}
-	defer func() { err = errors.Join(err, unlock()) }()
+	defer unlock()
 	p.stats.Wait = time.Since(began)
 
 	began = time.Now()

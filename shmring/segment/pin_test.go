@@ -305,7 +305,7 @@ func TestPinWaitsForOtherProcesses(t *testing.T) {
 	require.Empty(t, d.log)
 	require.NoError(t, s.Hold(), "the segment is as before")
 	s.Release()
-	time.AfterFunc(20*time.Millisecond, func() { _ = unlock() })
+	time.AfterFunc(20*time.Millisecond, unlock)
 	p := register(t, s, d, segment.PinOptions{})
 	require.True(t, p.Pinned())
 	require.Positive(t, p.Stats().Wait)

@@ -115,9 +115,9 @@ class _LeasedView(View):
         View.__exit__(self, None, None, None)
 
 
-class Bytes:
-    """Bytes of a tensor. They pass for writable, since torch warns of others. This lives as
-    long as anything that torch made of it, and keeps what the bytes belong to."""
+class TorchBytes:
+    """Bytes of a tensor, for torch: they pass for writable, since it warns of others. This lives
+    as long as any of torch's tensors over the bytes, and keeps what the bytes belong to."""
 
     def __init__(self, data: memoryview) -> None:
         self.array = np.frombuffer(data, np.uint8)
@@ -186,7 +186,7 @@ class Lease:
             raise ArgumentError(f"torch {torch.__version__} has no dtype {tensor.dtype!r}")
         if tensor.nbytes == 0:
             return torch.empty(tensor.shape, dtype=dtype)
-        raw = torch.from_numpy(np.asarray(Bytes(tensor.data)))
+        raw = torch.from_numpy(np.asarray(TorchBytes(tensor.data)))
         return raw.view(dtype).view(tensor.shape)
 
     def copy(

@@ -355,7 +355,7 @@ class Storage:
     def _tensor(self, tensor: Tensor, held: _Held | None) -> Any:
         if not tensor.nbytes:
             return torch.empty(tensor.shape, dtype=getattr(torch, tensor.dtype))
-        data = pin.Bytes(tensor.data)
+        data = pin.TorchBytes(tensor.data)
         raw = torch.from_numpy(np.asarray(data))
         # Not view(): torch keeps what a view was made of, even when the view gets other memory.
         found = torch.empty(0, dtype=getattr(torch, tensor.dtype)).set_(raw.untyped_storage(), 0, tensor.shape)
