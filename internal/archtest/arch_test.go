@@ -38,6 +38,12 @@ var floors = [][]string{
 	{"engine/enginetest/wire"},
 	{"engine/enginetest", "examples/preprocess"},
 	{"agent"},
+	{"fuzz"}, // what is below tests any ring and store; fuzz/system tests ours, too
+	{"fuzz/model"},
+	{"fuzz/generate", "fuzz/internal/draw"},
+	{"fuzz/ringtest", "fuzz/storetest", "fuzz/lrutest", "fuzz/explore", "fuzz/linear", "fuzz/fault", "fuzz/corpus"},
+	{"fuzz/system"},
+	{"fuzz/soak"},
 	{"cmd/ringcache", "examples/demo", "examples/customserver", "examples/frontend", "interop/lockstep", "e2e"},
 }
 
@@ -103,6 +109,9 @@ func floorOf(t *testing.T, dir string) int {
 		return -1
 	}
 	parent, _, nested := strings.Cut(dir, "/internal/")
+	if dir == "fuzz/internal/draw" {
+		parent, nested = dir, false // above fuzz, for the packages below it
+	}
 	i := slices.IndexFunc(floors, func(f []string) bool { return slices.Contains(f, parent) })
 	require.GreaterOrEqual(t, i, 0, "%s: give the package a floor in this test", dir)
 	if nested {
@@ -152,9 +161,13 @@ func TestCoreIsWithoutCgo(t *testing.T) {
 	}
 }
 
-// TestNoTestHelperInProducts: packages for tests import testing.
+// TestNoTestHelperInProducts: packages for tests import testing. Those of fuzz are products, for
+// other people's tests.
 func TestNoTestHelperInProducts(t *testing.T) {
-	helpers := []string{"internal/alloctest", "internal/goldentest", "internal/pintest", "pin/cuda/internal/fakedriver", "objstore/internal/objtest"}
+	helpers := []string{
+		"internal/alloctest", "internal/goldentest", "internal/pintest", "pin/cuda/internal/fakedriver", "objstore/internal/objtest",
+		"fuzz/internal/draw", "fuzz/ringtest", "fuzz/storetest", "fuzz/lrutest",
+	}
 	for _, s := range sources(t) {
 		if s.test || slices.Contains(helpers, s.dir) {
 			continue
@@ -162,6 +175,20 @@ func TestNoTestHelperInProducts(t *testing.T) {
 		require.NotContains(t, s.imports, "testing", s.file)
 		for _, h := range helpers {
 			require.NotContains(t, s.imports, module+"/"+h, s.file)
+		}
+	}
+}
+
+// TestModelsShareNoCode: a model that used the code which it judges would repeat its mistakes.
+func TestModelsShareNoCode(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.dir != "fuzz" && s.dir != "fuzz/model" && s.dir != "fuzz/generate" {
+			continue
+		}
+		for _, p := range s.imports {
+			if dir, ours := strings.CutPrefix(p, module+"/"); ours {
+				require.True(t, dir == "fuzz" || strings.HasPrefix(dir, "fuzz/"), "%s imports %s", s.file, dir)
+			}
 		}
 	}
 }
