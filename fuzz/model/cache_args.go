@@ -11,29 +11,49 @@ import (
 // cacheArgs reads the fields of an operation on a cache. The first error stays, so that an
 // operation reads all its fields and checks once.
 type cacheArgs struct {
-	fields map[string]any // as fuzz.Parse reads them
+	fields map[string]any // those that are not null, see asParsed
 	err    error
 }
 
 // readArgs refuses fields other than those known, a list with spaces between. A null counts as
 // absent.
 func readArgs(op fuzz.Op, known string) *cacheArgs {
-	a := &cacheArgs{}
-	ops, err := fuzz.Parse(op.Line()) // so that numbers have one type, wherever the operation is from
-	if err != nil {
-		a.err = err
-		return a
-	}
-	a.fields = ops[0].Args
-	for name, v := range a.fields {
+	a := &cacheArgs{fields: map[string]any{}}
+	for name, v := range op.Args {
 		if !slices.Contains(strings.Fields(known), name) {
 			a.fail("unknown field %q", name)
 		}
-		if v == nil {
-			delete(a.fields, name)
+		if v != nil {
+			a.fields[name] = asParsed(v)
 		}
 	}
 	return a
+}
+
+// asParsed returns a value of an operation as fuzz.Parse would read it, so that numbers have one
+// type wherever the operation is from.
+func asParsed(v any) any {
+	switch v := v.(type) {
+	case int:
+		return int64(v)
+	case []any:
+		out := make([]any, len(v))
+		for i, x := range v {
+			out[i] = asParsed(x)
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for name, x := range v {
+			out[name] = asParsed(x)
+		}
+		return out
+	case float64:
+		if n := int64(v); float64(n) == v { // JSON has one kind of number
+			return n
+		}
+	}
+	return v
 }
 
 func (a *cacheArgs) fail(format string, args ...any) {

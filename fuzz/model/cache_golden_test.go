@@ -228,7 +228,6 @@ func (k talk) pairRow(row pairRow, r model.Release, at string) string {
 		}
 	}
 	var features []any
-	outcome := "delivered"
 	for i, want := range row.P0 {
 		args := map[string]any{"pair": "sender", "key": keys[i], "value": nil}
 		if !cached[i] {
@@ -238,8 +237,7 @@ func (k talk) pairRow(row pairRow, r model.Release, at string) string {
 		if e, ok := asException(want); ok {
 			require.Equal(k, "miss", reply.Kind, at)
 			require.Equal(k, e.Msg, reply.Upstream, at)
-			outcome = "failed at the sender"
-			break
+			break // and so it was not sent
 		}
 		require.Equal(k, map[string]any{`"nil"`: "omitted", `"data"`: "sent"}[string(want)], reply.Fields["data"], at)
 		feature := map[string]any{"key": keys[i], "value": args["value"]}
@@ -248,10 +246,11 @@ func (k talk) pairRow(row pairRow, r model.Release, at string) string {
 		}
 		features = append(features, feature)
 	}
-	if string(row.P1) == `"skipped"` { // the script did not ask the receiver
-		outcome = "not sent"
-	} else if outcome = k.deliver(row, features, at); outcome == "hang" {
-		return outcome
+	outcome := "not sent"
+	if string(row.P1) != `"skipped"` {
+		if outcome = k.deliver(row, features, at); outcome == "hang" {
+			return outcome
+		}
 	}
 	for _, end := range []struct {
 		role, order string

@@ -201,4 +201,6 @@ func (e *pairEnd) store(key string, size int64, value any) error {
 }
 
 // absentHere is the text of vLLM's assertion.
-func absentHere(key string) string { return fmt.Sprintf("Expected a cached item for mm_hash='%s'", key) }
+func absentHere(key string) string {
+	return fmt.Sprintf("Expected a cached item for mm_hash='%s'", key)
+}

@@ -75,7 +75,7 @@ func (p python) item(m map[string]any) (*sized, error) {
 			return nil, err
 		}
 		if leaves == 0 {
-			return nil, refuse("invalid", "there is no value in the field %v", f["name"])
+			return nil, nothingToSize()
 		}
 		out.size += size
 		kind, _ := f["field"].(map[string]any)
@@ -84,7 +84,7 @@ func (p python) item(m map[string]any) (*sized, error) {
 		fields = append(fields, map[string]any{"name": f["name"], "data": reply, "field": kind})
 	}
 	if len(fields) == 0 {
-		return nil, refuse("invalid", "an item without fields")
+		return nil, nothingToSize()
 	}
 	modality := m["modality"]
 	if modality == nil {

@@ -31,6 +31,13 @@ func allPinned() error {
 	}}
 }
 
+// nothingToSize is the reply to a value whose size vLLM can't add up.
+func nothingToSize() error {
+	return &refusal{fuzz.Reply{
+		Kind: "invalid", Text: "an item, or a field of it, has no value", Upstream: "reduce() of empty iterable with no initial value",
+	}}
+}
+
 // missed is the reply to a request that needs values which are absent.
 func missed(keys []string, upstream string) error {
 	return &refusal{fuzz.Reply{
