@@ -57,6 +57,8 @@ type link struct {
 	waiting  []message
 	kept     bool
 	quiet    int
+
+	disturbed int // how often it lost or reordered something
 }
 
 // message is one on its way.
@@ -64,6 +66,8 @@ type message struct {
 	Message
 	clear bool
 	asked int // how often the request was sent
+	// disturbed is how often the link had lost or reordered something when the message was sent.
+	disturbed int
 }
 
 var errRefused = errors.New("the link refused the message")
@@ -116,7 +120,10 @@ func (l *link) emptyUpstream() {
 }
 
 // disturb takes note that the ends may differ from now on.
-func (l *link) disturb() { l.kept, l.quiet = false, 0 }
+func (l *link) disturb() {
+	l.kept, l.quiet = false, 0
+	l.disturbed++
+}
 
 // step begins a report.
 func (l *link) step(op fuzz.Op) PairStep {
@@ -173,7 +180,7 @@ func (l *link) send(op fuzz.Op, asked int, extra []string) *fuzz.Failure {
 	s.Message = *sent
 	switch fate {
 	case "wait":
-		l.waiting = append(l.waiting, message{*sent, false, asked})
+		l.waiting = append(l.waiting, message{*sent, false, asked, l.disturbed})
 		return l.end(s)
 	case "lose":
 		l.disturb()
@@ -182,9 +189,9 @@ func (l *link) send(op fuzz.Op, asked int, extra []string) *fuzz.Failure {
 		if len(l.waiting) > 0 {
 			l.disturb()
 		}
-		return l.deliver(op, message{*sent, false, asked})
+		return l.deliver(op, message{*sent, false, asked, l.disturbed})
 	}
-	return l.deliverLast(op, message{*sent, false, asked})
+	return l.deliverLast(op, message{*sent, false, asked, l.disturbed})
 }
 
 // refused ends a report of what was not sent. A sender that kept a trace of it has drifted.
@@ -225,8 +232,8 @@ func (l *link) deliver(op fuzz.Op, m message) *fuzz.Failure {
 	l.sender.Answered(m.Message, s.Answer)
 	switch {
 	case m.clear:
-		if l.emptyUpstream(); len(l.waiting) == 0 {
-			l.kept = true // both ends begin anew
+		if l.emptyUpstream(); len(l.waiting) == 0 && m.disturbed == l.disturbed {
+			l.kept = true // nothing overtook it, and both ends begin anew
 		}
 	case l.kept:
 		s.Upstream = l.asUpstream(m.Message)
@@ -282,8 +289,8 @@ func (l *link) clear(op fuzz.Op) *fuzz.Failure {
 	}
 	s.Message = *sent
 	if op.Args["fate"] == "wait" {
-		l.waiting = append(l.waiting, message{*sent, true, 1})
+		l.waiting = append(l.waiting, message{*sent, true, 1, l.disturbed})
 		return l.end(s)
 	}
-	return l.deliverLast(op, message{*sent, true, 1})
+	return l.deliverLast(op, message{*sent, true, 1, l.disturbed})
 }
