@@ -196,11 +196,10 @@ func (l *link) send(op fuzz.Op, asked int, extra []string) *fuzz.Failure {
 
 // refused ends a report of what was not sent. A sender that kept a trace of it has drifted.
 func (l *link) refused(s PairStep) *fuzz.Failure {
-	f := l.end(s)
 	if !sameEntries(s.SenderBefore, l.sender.Contents()) {
 		l.disturb()
 	}
-	return f
+	return l.end(s)
 }
 
 // deliverLast delivers all that wait, and then m.
