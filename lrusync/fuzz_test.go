@@ -139,8 +139,8 @@ func entriesOf(contents []lrusync.KeySize, _ int64) (out []lrutest.Entry) {
 func TestPairOfEveryRelease(t *testing.T) {
 	for _, g := range pycompat.Releases() {
 		t.Run(g.Version, func(t *testing.T) {
-			lrutest.CheckPair(t, newTestedPair(g, false), lrutest.Options{Release: g.Version, Ops: 3000})
-			o := lrutest.Options{Release: g.Version, Ops: 1500, Without: []string{"nothing-sent-twice"}}
+			lrutest.CheckPair(t, newTestedPair(g, false), lrutest.Options{Release: g.Version, Ops: 1500})
+			o := lrutest.Options{Release: g.Version, Ops: 700, Without: []string{"nothing-sent-twice"}}
 			lrutest.CheckPair(t, newTestedPair(g, true), o)
 		})
 	}

@@ -129,7 +129,7 @@ func TestStepsOfARequestStayEqual(t *testing.T) {
 			if !g.Cache.MissError {
 				without = append(without, "requests-end")
 			}
-			lrutest.CheckPair(t, newTestedPair(g), lrutest.Options{Release: g.Version, Ops: 3000, Capacity: 40, Without: without})
+			lrutest.CheckPair(t, newTestedPair(g), lrutest.Options{Release: g.Version, Ops: 1500, Capacity: 40, Without: without})
 		})
 	}
 }
