@@ -26,7 +26,7 @@ type (
 	}
 )
 
-func newTestedPair(g *pycompat.Generation, fresh bool) lrutest.NewPair {
+func newTestedPair(g *pycompat.Generation, fresh bool) lrutest.MakePair {
 	return func(capacity float64) (lrutest.Sender, lrutest.Receiver) {
 		o := lrusync.Options{Capacity: capacity, Generation: g}
 		s, errSender := lrusync.NewSender(o)

@@ -46,6 +46,6 @@ type ClearingSender interface {
 	Clear(link func(Message) error) error
 }
 
-// NewPair makes both ends, empty, with a capacity in bytes. A receiver that is restarted is that
-// of another call.
-type NewPair func(capacity float64) (Sender, Receiver)
+// MakePair makes both ends, empty, with a capacity in bytes. Where a test restarts the receiver, it
+// goes on with that of another call.
+type MakePair func(capacity float64) (Sender, Receiver)

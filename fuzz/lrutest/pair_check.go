@@ -13,13 +13,13 @@ import (
 
 // pairSubject is a pair and all that is needed to test it.
 type pairSubject struct {
-	create     NewPair
+	create     MakePair
 	options    Options
 	release    model.Release
 	invariants []fuzz.Invariant[PairStep]
 }
 
-func newPairSubject(create NewPair, o Options) (*pairSubject, error) {
+func newPairSubject(create MakePair, o Options) (*pairSubject, error) {
 	r, errRelease := o.release()
 	invariants, err := active(PairInvariants(), o.Without)
 	return &pairSubject{create, o, r, invariants}, errors.Join(errRelease, err)
@@ -100,7 +100,7 @@ func (s *pairSubject) test(ops []fuzz.Op) (f *fuzz.Failure) {
 // CheckPair makes random requests through pairs that create makes, over a link that delivers,
 // holds back, loses and refuses messages, and fails with the smallest sequence that breaks an
 // invariant.
-func CheckPair(t testing.TB, create NewPair, o Options) {
+func CheckPair(t testing.TB, create MakePair, o Options) {
 	t.Helper()
 	s, err := newPairSubject(create, o)
 	if err != nil {
@@ -110,7 +110,7 @@ func CheckPair(t testing.TB, create NewPair, o Options) {
 }
 
 // FuzzPair is CheckPair with the bytes of Go's fuzzer.
-func FuzzPair(f *testing.F, create NewPair, o Options) {
+func FuzzPair(f *testing.F, create MakePair, o Options) {
 	f.Helper()
 	s, err := newPairSubject(create, o)
 	if err != nil {
@@ -120,7 +120,7 @@ func FuzzPair(f *testing.F, create NewPair, o Options) {
 }
 
 // MachinePair is CheckPair with the choices of rapid, for rapid.Check.
-func MachinePair(create NewPair, o Options) func(*rapid.T) {
+func MachinePair(create MakePair, o Options) func(*rapid.T) {
 	return func(t *rapid.T) {
 		s, err := newPairSubject(create, o)
 		if err != nil {

@@ -37,16 +37,9 @@ type PairStep struct {
 	Touches  bool
 }
 
-// link performs the operations of a sequence on one pair. The operations are not the agent's:
-//
-//	link.new      capacity
-//	link.send     keys, lack (indexes without data at hand), fate: now (behind all that wait),
-//	              wait (for a deliver), overtake (those that wait), lose, refuse
-//	link.deliver  nth of the messages that wait
-//	link.clear    (both ends, by a message), fate: now, wait, refuse
-//	link.restart  (an empty receiver)
+// link performs the operations of a sequence, those of the package's documentation, on one pair.
 type link struct {
-	create  NewPair
+	create  MakePair
 	release model.Release
 	check   func(PairStep) *fuzz.Failure
 
@@ -72,8 +65,7 @@ type message struct {
 
 var errRefused = errors.New("the link refused the message")
 
-// valueOf returns the value of a key: the later its letter, the longer. Every eighth is longer than
-// most caches.
+// valueOf returns the value of a key: the later its letter, the longer, and h exceeds the cache.
 func valueOf(key string) []byte {
 	n := int(key[0]-'a') + 1
 	if key == "h" {
