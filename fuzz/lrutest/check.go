@@ -77,10 +77,10 @@ func failed[S any](invariants []fuzz.Invariant[S], s S, ops []fuzz.Op) *fuzz.Fai
 	return nil
 }
 
-// recovered turns a panic of the system into a failure.
-func recovered(f **fuzz.Failure, ops []fuzz.Op) {
+// recovered turns a panic of the system at operation n into a failure. It has to be deferred itself.
+func recovered(f **fuzz.Failure, ops []fuzz.Op, n *int) {
 	if p := recover(); p != nil {
-		*f = &fuzz.Failure{Invariant: "panic", Err: fmt.Errorf("%v\n%s", p, debug.Stack()), Ops: ops}
+		*f = &fuzz.Failure{Invariant: "panic", Err: fmt.Errorf("%v\n%s", p, debug.Stack()), Ops: ops[:min(*n+1, len(ops))]}
 	}
 }
 
@@ -110,7 +110,7 @@ func (s *subject) test(ops []fuzz.Op) *fuzz.Failure { return s.testFrom(0, ops) 
 // testFrom is test, and checks the operations from an index on.
 func (s *subject) testFrom(first int, ops []fuzz.Op) (f *fuzz.Failure) {
 	done := 0
-	defer func() { recovered(&f, ops[:min(done+1, len(ops))]) }()
+	defer recovered(&f, ops, &done)
 	m := &machine{create: s.create}
 	var vllm *model.LRU
 	for i, op := range ops {

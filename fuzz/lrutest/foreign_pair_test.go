@@ -1,6 +1,7 @@
 package lrutest_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -78,6 +79,18 @@ func newForeignPair(bug string) lrutest.MakePair {
 }
 
 func (s *foreignSender) Send(items []lrutest.Item, link func(lrutest.Message) error) (need []string, err error) {
+	switch s.bug {
+	case "sends nothing":
+		return nil, nil
+	case "refuses all":
+		return nil, errors.New("later")
+	case "asks for all":
+		return []string{"a"}, nil
+	case "panics at a duplicate":
+		if len(items) > 1 && items[0].Key == items[1].Key {
+			panic("twice")
+		}
+	}
 	before := slices.Clone(s.list)
 	wire := foreignWire{epoch: s.epoch, seq: s.seq, base: before}
 	m := lrutest.Message{}

@@ -85,7 +85,7 @@ func request(c *fuzz.Choices, calm bool) map[string]any {
 // test performs a sequence, and returns what goes wrong first.
 func (s *pairSubject) test(ops []fuzz.Op) (f *fuzz.Failure) {
 	done := 0
-	defer func() { recovered(&f, ops[:min(done+1, len(ops))]) }()
+	defer recovered(&f, ops, &done)
 	l := &link{create: s.create, release: s.release}
 	l.check = func(step PairStep) *fuzz.Failure { return failed(s.invariants, step, ops[:done+1]) }
 	for i, op := range ops {

@@ -2,6 +2,7 @@ package lrutest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -23,6 +24,7 @@ func PairInvariants() []fuzz.Invariant[PairStep] {
 		{Name: "nothing-missing", Why: "while the link keeps order no request has to be sent twice", Holds: nothingMissing},
 		{Name: "nothing-sent-twice", Why: "not to send what is there is what a mirror is for", Holds: nothingSentTwice},
 		{Name: "refused-leaves-no-trace", Why: "a mirror that counts what was never sent is ahead of the receiver", Holds: refusedLeavesNoTrace},
+		{Name: "what-can-is-sent", Why: "a request that fits, with its data at hand, has to go out, and its sender has to say so", Holds: whatCanIsSent},
 		{Name: "requests-end", Why: "after a drift, a request that misses something must get its values when it is sent again", Holds: requestsEnd},
 		{Name: "equal-again", Why: "a drift that nobody repairs costs a miss again and again", Holds: equalAgain},
 		{Name: "within-capacity", Why: "the capacity is memory that someone else counts on", Holds: withinCapacity},
@@ -70,15 +72,7 @@ func nothingSentTwice(s PairStep) error {
 	if !s.Kept || !s.Arrived || s.Waiting > 0 || s.Asked > 1 || !s.Touches {
 		return nil
 	}
-	sum := 0
-	seen := map[string]bool{}
-	for _, key := range s.Message.Keys {
-		if !seen[key] {
-			sum += len(valueOf(key))
-		}
-		seen[key] = true
-	}
-	if float64(sum) > s.Capacity {
+	if !fits(s) {
 		return nil
 	}
 	there := map[string]bool{}
@@ -90,6 +84,36 @@ func nothingSentTwice(s PairStep) error {
 			return fmt.Errorf("the data of %q was sent, and the receiver has it", key)
 		}
 		there[key] = true
+	}
+	return nil
+}
+
+// fits reports whether the items of a request have room beside each other.
+func fits(s PairStep) bool {
+	sum := 0
+	seen := map[string]bool{}
+	for _, key := range s.Message.Keys {
+		if !seen[key] {
+			sum += len(valueOf(key))
+		}
+		seen[key] = true
+	}
+	return float64(sum) <= s.Capacity
+}
+
+func whatCanIsSent(s PairStep) error {
+	for _, key := range s.Need {
+		if !slices.Contains(s.Lacking, key) {
+			return fmt.Errorf("the data of %q is asked for, and was there", key)
+		}
+	}
+	switch {
+	case s.Refused == nil && !s.Taken:
+		return errors.New("the sender reports no error, and the link has got nothing")
+	case s.Refused != nil && s.Taken:
+		return fmt.Errorf("the link has got the message, and the sender reports %w", s.Refused)
+	case s.Refused != nil && len(s.Need) == 0 && !errors.Is(s.Refused, errRefused) && fits(s):
+		return fmt.Errorf("a request that fits is refused: %w", s.Refused)
 	}
 	return nil
 }

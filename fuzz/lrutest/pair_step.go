@@ -20,8 +20,12 @@ type PairStep struct {
 	// was sent, 1 the first time.
 	Arrived bool
 	Asked   int
-	// Refused is why nothing was sent: the link's error, the sender's, or what it needs.
-	Refused error
+	// Refused is why nothing was sent: the link's error, the sender's, or what it needs. Lacking
+	// are the keys whose data is not at hand, Need those that the sender asked for. Taken reports
+	// that the link has got the message.
+	Refused       error
+	Lacking, Need []string
+	Taken         bool
 	// Kept reports that the link has kept order, and lost nothing, since both ends were made or
 	// cleared; Quiet counts the messages that it has delivered in order since something went wrong.
 	Kept  bool
@@ -135,6 +139,8 @@ func (l *link) end(s PairStep) *fuzz.Failure {
 func (l *link) send(op fuzz.Op, asked int, extra []string) *fuzz.Failure {
 	keys, _ := op.Args["keys"].([]any)
 	lack, _ := op.Args["lack"].([]any)
+	s := l.step(op)
+	s.Asked = asked
 	var items []Item
 	for i, k := range keys {
 		key := k.(string)
@@ -142,6 +148,7 @@ func (l *link) send(op fuzz.Op, asked int, extra []string) *fuzz.Failure {
 		lacks := slices.ContainsFunc(lack, func(n any) bool { return int(number(n)) == i })
 		if lacks && asked == 1 && !slices.Contains(extra, key) {
 			it.Value = nil
+			s.Lacking = append(s.Lacking, key)
 		}
 		items = append(items, it)
 	}
@@ -149,8 +156,6 @@ func (l *link) send(op fuzz.Op, asked int, extra []string) *fuzz.Failure {
 	if asked > 1 {
 		fate = "now"
 	}
-	s := l.step(op)
-	s.Asked = asked
 	var sent *Message
 	need, err := l.sender.Send(items, func(m Message) error {
 		if fate == "refuse" {
@@ -162,8 +167,8 @@ func (l *link) send(op fuzz.Op, asked int, extra []string) *fuzz.Failure {
 	if need != nil && err == nil {
 		err = fmt.Errorf("the data of %q is needed", need)
 	}
-	if err != nil || sent == nil {
-		s.Refused = err
+	if s.Need, s.Taken = need, sent != nil; err != nil || sent == nil {
+		s.Message.Keys, s.Refused = keysOf(items), err
 		if f := l.refused(s); f != nil || need == nil || len(extra) > 10 {
 			return f
 		}
@@ -184,6 +189,14 @@ func (l *link) send(op fuzz.Op, asked int, extra []string) *fuzz.Failure {
 		return l.deliver(op, message{*sent, false, asked, l.disturbed})
 	}
 	return l.deliverLast(op, message{*sent, false, asked, l.disturbed})
+}
+
+func keysOf(items []Item) []string {
+	keys := make([]string, len(items))
+	for i, it := range items {
+		keys[i] = it.Key
+	}
+	return keys
 }
 
 // refused ends a report of what was not sent. A sender that kept a trace of it has drifted.
@@ -217,7 +230,7 @@ func (l *link) deliverNth(op fuzz.Op, nth int) *fuzz.Failure {
 // something is sent again, with all data.
 func (l *link) deliver(op fuzz.Op, m message) *fuzz.Failure {
 	s := l.step(op)
-	s.Message, s.Arrived, s.Asked = m.Message, true, m.asked
+	s.Message, s.Taken, s.Arrived, s.Asked = m.Message, true, true, m.asked
 	s.Answer = l.receiver.Receive(m.Message)
 	l.quiet++
 	l.sender.Answered(m.Message, s.Answer)
@@ -274,7 +287,7 @@ func (l *link) clear(op fuzz.Op) *fuzz.Failure {
 		sent = &m
 		return nil
 	})
-	if err != nil || sent == nil {
+	if s.Taken = sent != nil; err != nil || sent == nil {
 		s.Refused = err
 		return l.refused(s)
 	}

@@ -22,6 +22,10 @@ var pairPlants = map[string]string{
 	"receiver notices nothing":          "equal-again requests-end",
 	"receiver touches after the insert": "lockstep nothing-missing same-as-vllm",
 	"receiver caches in a drift":        "equal-again requests-end lockstep",
+	"sends nothing":                     "what-can-is-sent",
+	"refuses all":                       "what-can-is-sent",
+	"asks for all":                      "what-can-is-sent",
+	"panics at a duplicate":             "panic",
 	"value of the neighbour":            "right-values",
 }
 
