@@ -25,7 +25,7 @@
 // # Real code
 //
 // Code that is not written for this package is explored as it is, if something in it calls
-// [Run.Step] at every access to shared memory: a hook in the functions that load and store, or
+// [Run.Access] at every access to shared memory: a hook in the functions that load and store, or
 // failpoints. A sync.Mutex that only one process takes needs nothing. One that two take must be
 // modelled by a [Lock] around the call, or taken by [Process.Wait] and TryLock: a process
 // that blocks on what the explorer does not see is reported as stuck.
@@ -34,10 +34,10 @@
 //
 // Orders that lead to the same state are continued once. The state is that of all Vars and
 // Locks and the text of [Run.State], where each process stands, and what each process has
-// seen so far: the values that it got from Vars or passed to [Process.Saw], and the text of
-// Run.State at each step in which it did neither. So what a process does next depends on
-// nothing else, and no order is lost. A program that shares Go variables between processes must
-// show them in Run.State.
+// seen so far: the values that it got from Vars or passed to [Process.Saw], and the whole text of
+// Run.State at each Step and Wait, but not at an [Process.Access]. What a process does next
+// depends on nothing else, so no order is lost. A program that shares Go variables between processes must
+// show them in Run.State, unless they depend only on where the processes stand.
 //
 // # What is not explored
 //

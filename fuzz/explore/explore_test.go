@@ -238,12 +238,12 @@ func TestHooks(t *testing.T) {
 		r.Cleanup(func() { cleaned++ })
 		word := 0
 		r.State(func() string { return fmt.Sprint("word=", word) })
-		load := func() int { r.Step("load"); r.Saw(word); return word }
+		load := func() int { r.Access("load"); r.Saw(word); return word }
 		load() // no step: nobody runs
 		for _, name := range []string{"P", "Q"} {
 			r.Process(name, func(*explore.Process) {
 				x := load()
-				r.Step("store")
+				r.Access("store")
 				word = x + 1
 			})
 		}

@@ -17,7 +17,6 @@ type Process struct {
 	condition      func() bool // of a Wait; nil: it can go on
 	steps          int
 	seen           [sha256.Size]byte // of everything that it saw
-	unseen         string            // the state at its step, until it is known what it saw of it
 	notes          []string
 
 	killable, wasKilled, done, stuck bool
@@ -39,20 +38,25 @@ func (p *Process) Ended() bool { return p.ended() }
 // Step ends the step before, and returns when the scheduler chooses this process again. What
 // the process does from then on to its next Step is one step, described by the text.
 func (p *Process) Step(format string, args ...any) {
-	p.yield(nil, format, args...)
+	p.Wait(nil, format, args...)
 }
 
 // Wait is Step for a process that can only go on while ready reports true. ready must not
 // change anything.
 func (p *Process) Wait(ready func() bool, format string, args ...any) {
-	p.yield(ready, format, args...)
+	p.yield(ready, fmt.Sprintf(format, args...))
+	if p.run.state != nil {
+		p.learn("all: " + p.run.state()) // it may look at anything
+	}
 }
 
-// Saw records what the process learnt in this step from what [Run.State] shows, if it did not
-// learn all of it. Then orders in which it learnt the same are the same to it. The value is
-// printed in traces.
+// Access is Step for a process that passes all that it learns in this step to [Process.Saw].
+// Orders in which it learnt the same are the same to it.
+func (p *Process) Access(what string) { p.yield(nil, what) }
+
+// Saw records what the process learnt from what [Run.State] shows. The value is printed in
+// traces.
 func (p *Process) Saw(v any) {
-	p.unseen = ""
 	text := fmt.Sprint(v)
 	p.learn(text)
 	if p.run.recording {
@@ -67,26 +71,19 @@ func (p *Process) Failf(format string, args ...any) {
 }
 
 func (p *Process) learn(text string) {
-	p.seen = sha256.Sum256(fmt.Appendf(p.seen[:], "%q", text))
+	p.seen = sha256.Sum256(append(p.seen[:], text...))
 }
 
 // yield hands over to the scheduler, and returns when that chooses the process.
-func (p *Process) yield(ready func() bool, format string, args ...any) {
+func (p *Process) yield(ready func() bool, what string) {
 	if p.run.over {
 		leave()
 	}
-	if p.unseen != "" {
-		p.learn(p.unseen)
-		p.unseen = ""
-	}
-	p.pending, p.condition = fmt.Sprintf(format, args...), ready
+	p.pending, p.condition = what, ready
 	p.run.yielded <- struct{}{}
 	<-p.resume
 	if p.run.over {
 		leave()
-	}
-	if p.run.state != nil {
-		p.unseen = "all: " + p.run.state()
 	}
 }
 

@@ -63,11 +63,11 @@ func (r *Run) State(text func() string) { r.state = text }
 // Cleanup declares what is called after the execution, when no process runs any more.
 func (r *Run) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
 
-// Step is [Process.Step] of the process that runs, for hooks in code that has no Process. It
+// Access is [Process.Access] of the process that runs, for hooks in code that has no Process. It
 // does nothing if no process runs.
-func (r *Run) Step(format string, args ...any) {
+func (r *Run) Access(what string) {
 	if p := r.current; p != nil {
-		p.Step(format, args...)
+		p.Access(what)
 	}
 }
 

@@ -20,7 +20,6 @@ func NewVar[T any](r *Run, name string, value T) *Var[T] {
 // Get returns the value. It is no step of its own: the caller calls Step before.
 func (v *Var[T]) Get() T {
 	if p := v.run.current; p != nil {
-		p.unseen = ""
 		p.learn(v.text())
 	}
 	return v.value
