@@ -19,6 +19,8 @@ type CacheResult struct {
 	// Made reports that the caller had to make the item; of a mirrored cache, that it had to
 	// be sent.
 	Made bool
+	// Uncached reports that the cache could not keep the item. Those who waited for it have it, too.
+	Uncached bool
 }
 
 // Flights is a cache in which one client makes an item and all others get that one, until it is forgotten. Each key
@@ -32,6 +34,8 @@ func Flights(evicts bool) porcupine.Model {
 			switch {
 			case c.Forget || c.Clear:
 				return true, uint64(0)
+			case r.Uncached:
+				return !r.Made || is == 0 || evicts, is
 			case r.Made:
 				return is == 0 || evicts, r.Value
 			}
@@ -42,32 +46,42 @@ func Flights(evicts bool) porcupine.Model {
 	}
 }
 
+// place is that of an item in an LRU order. A forgotten one keeps its place, and is made again.
+type place struct {
+	key       string
+	forgotten bool
+}
+
 // LRU is a cache of so many items of one size: an item that is not there is made, or sent, and the one that was asked
 // for the longest time ago goes. It is what the receiver of a mirrored cache has, and the sender must know.
 func LRU(items int) porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return []string(nil) },
+		Init: func() any { return []place(nil) },
 		Step: func(state, input, output any) (bool, any) {
-			is, c, r := state.([]string), input.(CacheCall), output.(CacheResult)
-			i := slices.Index(is, c.Key)
-			switch {
-			case c.Clear:
-				return true, []string(nil)
-			case !c.Forget && r.Made != (i < 0):
+			is, c, r := state.([]place), input.(CacheCall), output.(CacheResult)
+			if c.Clear {
+				return true, []place(nil)
+			}
+			i := slices.IndexFunc(is, func(p place) bool { return p.key == c.Key })
+			next := slices.Clone(is)
+			if c.Forget {
+				if i >= 0 {
+					next[i].forgotten = true
+				}
+				return true, next
+			}
+			if r.Made != (i < 0 || is[i].forgotten) {
 				return false, is
 			}
-			next := slices.Clone(is)
 			if i >= 0 {
 				next = slices.Delete(next, i, i+1)
 			}
-			if !c.Forget {
-				next = append(next, c.Key)
-			}
+			next = append(next, place{key: c.Key})
 			return true, next[max(len(next)-items, 0):]
 		},
-		Equal:             func(a, b any) bool { return slices.Equal(a.([]string), b.([]string)) },
+		Equal:             func(a, b any) bool { return slices.Equal(a.([]place), b.([]place)) },
 		DescribeOperation: describeCache,
-		DescribeState:     func(state any) string { return fmt.Sprint(state) },
+		DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state) },
 	}
 }
 
@@ -79,7 +93,7 @@ func describeCache(input, output any) string {
 	case c.Forget:
 		return "forget " + c.Key
 	case r.Made:
-		return fmt.Sprintf("get %s: made %d", c.Key, r.Value)
+		return fmt.Sprintf("get %s: made %d, uncached %t", c.Key, r.Value, r.Uncached)
 	}
 	return fmt.Sprintf("get %s: %d", c.Key, r.Value)
 }

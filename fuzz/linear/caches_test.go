@@ -122,7 +122,7 @@ func use(c mmcache.Cache, w *worker, key string, byMaking bool) (any, error) {
 	}
 	defer req.Rollback()
 	made := false
-	_, err = req.Item(ctx, key, func(_ context.Context, b *mmcache.Builder) error {
+	item, err := req.Item(ctx, key, func(_ context.Context, b *mmcache.Builder) error {
 		made = true
 		err := b.Layout(&serde.Item{Modality: "image", Elems: []serde.Elem{{Key: "pixel_values", Data: &serde.Tensor{DType: "uint8", Shape: []int{itemBytes}}}}}, nil)
 		if err != nil {
@@ -134,7 +134,7 @@ func use(c mmcache.Cache, w *worker, key string, byMaking bool) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var r linear.CacheResult
+	r := linear.CacheResult{Uncached: item.Refused != nil}
 	err = req.Commit(ctx, func(b mmcache.Batch) (err error) {
 		r.Value, r.Made, err = w.take(b)
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/ringcache/ringcache/fuzz/linear"
 )
 
-// did is a call from from to to, by a client of its own.
+// did is a call that begins and ends at these times, by a client of its own.
 type did struct {
 	from, to     int64
 	call, result any
