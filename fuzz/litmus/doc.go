@@ -2,7 +2,8 @@
 // relies on: each lets two goroutines, through two mappings of one file as two processes have them,
 // make a few loads and stores of the same words many times, and counts the outcomes that must not be.
 //
-// The programs are tests, and print a table:
+// The programs are tests, and print a table: processor, program, runs, runs in which both sides were
+// there at the same time, forbidden outcomes.
 //
 //	go test ./fuzz/litmus -v -iterations 20000000 -timeout 2h
 //

@@ -37,20 +37,32 @@ type program struct {
 	slow bool
 }
 
-// run returns how often the program ran, and how often it had a forbidden outcome.
-func (p program) run(batches int) (runs, forbidden int) {
+// run returns how often the program ran, how often both sides were there at the same time, and how
+// often it had a forbidden outcome.
+func (p program) run(batches int) (runs, met, forbidden int) {
 	var here [cells]atomic.Int32 // sides that have come to a cell
+	var begun, meetings atomic.Int32
 	for range batches {
 		for c := range cells {
 			p.prepare(c)
 			here[c].Store(0)
 		}
+		begun.Store(0)
+		meetings.Store(0)
 		var group sync.WaitGroup
 		for n, side := range []func(int){p.left, p.right} {
 			group.Go(func() {
+				begun.Add(1)
+				for spins := 1; begun.Load() < 2; spins++ {
+					if spins%1000 == 0 {
+						runtime.Gosched()
+					}
+				}
 				together := true // else the other side does not run now: nobody waits for the rest of the batch
 				for c := range cells {
-					together = meet(&here[c], together)
+					if together = meet(&here[c], together); together && n == 0 {
+						meetings.Add(1)
+					}
 					for range (c >> (4 * n)) % 16 { // one side or the other a little later
 						here[c].Load()
 					}
@@ -59,13 +71,14 @@ func (p program) run(batches int) (runs, forbidden int) {
 			})
 		}
 		group.Wait()
+		met += int(meetings.Load())
 		for c := range cells {
 			if p.forbidden(c) {
 				forbidden++
 			}
 		}
 	}
-	return batches * cells, forbidden
+	return batches * cells, met, forbidden
 }
 
 // meet waits for the other side, but not for long: there may be one processor only. It returns whether
@@ -83,12 +96,12 @@ func (p program) test(t *testing.T) {
 	if p.slow {
 		batches /= 100
 	}
-	runs, got := p.run(max(batches, 1))
+	runs, met, got := p.run(max(batches, 1))
 	kind := "must be 0"
 	if p.control {
 		kind = "reported"
 	}
-	t.Logf("| %-5s | %-60s | %10d | %8d | %s |", runtime.GOARCH, p.name, runs, got, kind)
+	t.Logf("| %-5s | %-60s | %10d | %10d | %8d | %s |", runtime.GOARCH, p.name, runs, met, got, kind)
 	if !p.control {
 		require.Zero(t, got, "forbidden outcomes of %q on %s with %d processors", p.name, runtime.GOARCH, runtime.GOMAXPROCS(0))
 	}

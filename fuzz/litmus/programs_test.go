@@ -217,7 +217,7 @@ func TestTornWords(t *testing.T) {
 func TestTheCheckCanFail(t *testing.T) {
 	var mu sync.Mutex
 	var n [cells]int
-	_, got := program{
+	_, _, got := program{
 		prepare:   func(c int) { n[c] = 0 },
 		left:      func(c int) { mu.Lock(); n[c]++; mu.Unlock() },
 		right:     func(c int) { mu.Lock(); n[c]++; mu.Unlock() },
