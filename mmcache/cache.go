@@ -163,6 +163,7 @@ func (c *cache) Invalidate(key string) bool {
 	if !c.backend.invalidate(key) {
 		return false
 	}
+	c.flights.leave(key)
 	c.count(func(st *Stats) { st.Invalidated++ })
 	return true
 }

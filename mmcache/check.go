@@ -103,7 +103,7 @@ func (r *Request) checkCharge(w *wanted) {
 func (f *flights) checkLanding(key string, fl *flight, e entry, err error) {
 	switch {
 	case !invariants.Enabled:
-	case f.byKey[key] != fl:
+	case !fl.left && f.byKey[key] != fl:
 		invariants.Must(fmt.Errorf("mmcache: the flight of %q was not known", key))
 	case (e == nil) == (err == nil):
 		invariants.Must(fmt.Errorf("mmcache: the flight of %q lands with an item: %t, and with the error: %v", key, e != nil, err))

@@ -16,6 +16,7 @@ type flights struct {
 
 type flight struct {
 	tenant string // of the leader, the request that makes the item
+	left   bool   // nobody joins any more; guarded by the lock of flights
 	done   chan struct{}
 
 	// The leader's, set when done is closed.
@@ -39,11 +40,24 @@ func (f *flights) join(key, tenant string) (fl *flight, leads bool) {
 	return fl, true
 }
 
+// leave makes the flight of a key go on without anyone new: its item was invalidated after it was
+// cached, and before the flight landed.
+func (f *flights) leave(key string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fl, ok := f.byKey[key]; ok {
+		fl.left = true
+		delete(f.byKey, key)
+	}
+}
+
 // land ends a flight.
 func (f *flights) land(key string, fl *flight, e entry, err error) {
 	f.mu.Lock()
 	f.checkLanding(key, fl, e, err)
-	delete(f.byKey, key)
+	if !fl.left {
+		delete(f.byKey, key)
+	}
 	f.mu.Unlock()
 	fl.entry, fl.err = e, err
 	close(fl.done)

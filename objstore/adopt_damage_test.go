@@ -223,6 +223,7 @@ func TestDamagedStateRepeatsNoID(t *testing.T) {
 // TestAdoptRemovesTheCleanMarkFirst: an adopter that is killed has not ended by plan,
 // wherever it was.
 func TestAdoptRemovesTheCleanMarkFirst(t *testing.T) {
+	failpoint.Need(t)
 	for _, place := range []string{"adopt.state", "adopt.dropping", "adopt.end"} {
 		d := leave(t, true)
 		d.flip(t, 8*d.other) // so that there is something to drop

@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/goldentest"
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/shmstore"
@@ -85,13 +84,14 @@ func TestMain(m *testing.M) {
 // segment can be adopted, nothing is half there, nothing is lost that must not
 // be, and workers read on.
 func TestKillMatrix(t *testing.T) {
+	failpoint.Need(t)
 	seed := *killSeed
 	for seed == 0 {
 		seed = rand.Uint64()
 	}
 	t.Logf("-kills.seed %d", seed)
 	places := slices.Concat(writerPlaces, createPlaces, readerPlaces)
-	require.Equal(t, failpoints(places), failpointsOfSource(t), "the lists of this test name every failpoint")
+	require.Equal(t, failpoints(places), listedFailpoints(), "the lists of this test name every failpoint")
 	hits := hitsWithoutKills(t, seed)
 	require.Equal(t, failpoints(places), slices.Sorted(maps.Keys(hits)), "without kills every failpoint is reached")
 
@@ -126,26 +126,19 @@ func TestKillMatrix(t *testing.T) {
 	}
 }
 
-// failpoints are the places that are in the source, sorted.
+// failpoints are the places that have a failpoint, sorted.
 func failpoints(places []string) []string {
 	return slices.Sorted(slices.Values(slices.DeleteFunc(slices.Clone(places), func(p string) bool { return p[0] == '(' })))
 }
 
-func failpointsOfSource(t *testing.T) []string {
-	t.Helper()
-	call := regexp.MustCompile(`failpoint\.Hit\("([^"]*)"\)`)
-	names := map[string]bool{}
-	require.NoError(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		b, err := os.ReadFile(path)
-		for _, m := range call.FindAllSubmatch(b, -1) {
-			names[string(m[1])] = true
-		}
-		return err
-	}))
-	return slices.Sorted(maps.Keys(names))
+// listedFailpoints are those of the list, which internal/failpoint compares with the source.
+func listedFailpoints() []string {
+	var names []string
+	for _, p := range failpoint.Points {
+		names = append(names, p.Name)
+	}
+	slices.Sort(names)
+	return names
 }
 
 // hitsWithoutKills counts how often children that nobody kills come to each

@@ -41,7 +41,7 @@ var floors = [][]string{
 	{"fuzz"}, // what is below tests any ring and store; fuzz/system tests ours, too
 	{"fuzz/model"},
 	{"fuzz/generate", "fuzz/internal/draw"},
-	{"fuzz/ringtest", "fuzz/storetest", "fuzz/lrutest", "fuzz/explore", "fuzz/linear", "fuzz/fault", "fuzz/corpus"},
+	{"fuzz/ringtest", "fuzz/storetest", "fuzz/lrutest", "fuzz/explore", "fuzz/linear", "fuzz/litmus", "fuzz/fault", "fuzz/corpus"},
 	{"fuzz/system"},
 	{"fuzz/soak"},
 	{"cmd/ringcache", "examples/demo", "examples/customserver", "examples/frontend", "interop/lockstep", "e2e"},

@@ -46,6 +46,7 @@ var (
 		"engine/enginetest":      sockets,
 		"engine/enginetest/wire": msgpack,
 		"agent":                  append(slices.Clone(hashes), msgpack...),
+		"fuzz/linear":            {"github.com/anishathalye/porcupine"}, // for tests of others: no product imports it
 	}
 )
 
@@ -92,6 +93,11 @@ func TestPackagesLinkOnlyTheirModules(t *testing.T) {
 		}
 		require.ElementsMatch(t, slices.Compact(slices.Sorted(slices.Values(allowed))), slices.Collect(maps.Keys(linked)), "the modules that %s links", dir)
 		checked += len(linked)
+	}
+	for path, p := range all {
+		if dir, ours := strings.CutPrefix(path, module+"/"); ours && dir != "fuzz/linear" && !strings.HasPrefix(dir, "fuzz/") {
+			require.NotContains(t, p.Deps, module+"/fuzz/linear", "%s links the checker of histories", dir)
+		}
 	}
 	require.Greater(t, checked, 50, "packages link some modules, and the go command listed them")
 }

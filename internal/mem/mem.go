@@ -12,6 +12,8 @@ import (
 	"encoding/binary"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/ringcache/ringcache/internal/failpoint"
 )
 
 func aligned(b []byte) (*uint32, bool) {
@@ -31,6 +33,9 @@ func Offset(b []byte, addr uintptr) (offset int, ok bool) {
 
 // Load32 reads b[0:4] as a little-endian word. It panics if b is shorter.
 func Load32(b []byte) uint32 {
+	if failpoint.Enabled {
+		watch(Loads, b[:4])
+	}
 	if p, ok := aligned(b); ok && littleEndian {
 		return atomic.LoadUint32(p)
 	}
@@ -39,6 +44,9 @@ func Load32(b []byte) uint32 {
 
 // Store32 writes b[0:4] as a little-endian word. It panics if b is shorter.
 func Store32(b []byte, v uint32) {
+	if failpoint.Enabled {
+		watch(Stores, b[:4])
+	}
 	if p, ok := aligned(b); ok && littleEndian {
 		atomic.StoreUint32(p, v)
 		return
@@ -49,6 +57,9 @@ func Store32(b []byte, v uint32) {
 // Load64 reads b[0:8] as a little-endian word, which must be 8-byte aligned. It
 // panics if it is not, or b is shorter.
 func Load64(b []byte) uint64 {
+	if failpoint.Enabled {
+		watch(Loads, b[:8])
+	}
 	p := word64(b)
 	if littleEndian {
 		return atomic.LoadUint64(p)
@@ -59,6 +70,9 @@ func Load64(b []byte) uint64 {
 // Store64 writes b[0:8] as a little-endian word, which must be 8-byte aligned.
 // It panics if it is not, or b is shorter.
 func Store64(b []byte, v uint64) {
+	if failpoint.Enabled {
+		watch(Stores, b[:8])
+	}
 	p := word64(b)
 	if littleEndian {
 		atomic.StoreUint64(p, v)

@@ -11,6 +11,7 @@ import (
 // interrupt runs f until it comes to a failpoint.
 func interrupt(t *testing.T, place string, f func()) {
 	t.Helper()
+	failpoint.Need(t)
 	defer failpoint.Set(nil)
 	defer func() { require.Equal(t, place, recover()) }()
 	failpoint.Set(func(name string) {

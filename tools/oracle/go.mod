@@ -5,7 +5,6 @@ module github.com/ringcache/ringcache/tools/oracle
 go 1.26.0
 
 require (
-	github.com/anishathalye/porcupine v1.3.1
 	github.com/kisielk/og-rek v1.3.0
 	github.com/ringcache/ringcache v0.0.0
 	github.com/stretchr/testify v1.12.1

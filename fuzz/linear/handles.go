@@ -1,0 +1,46 @@
+package linear
+
+import (
+	"fmt"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// HandleCall is a read of the object at a handle, or, with Kept, one while the store has to keep the object.
+type HandleCall struct {
+	// Handle names the handle, with its id: no two objects of a history have the same.
+	Handle string
+	Kept   bool
+}
+
+// HandleResult is what a [HandleCall] got.
+type HandleResult struct {
+	Value uint64 // 0: the handle is stale
+}
+
+// Handles is a store that may drop objects, read by handles: a handle leads to one value for ever,
+// or is stale; once it is stale it stays so; and it is not while the object is kept. Each handle is judged by itself.
+func Handles() porcupine.Model {
+	type state struct {
+		value uint64 // 0: not read yet
+		stale bool
+	}
+	return porcupine.Model{
+		Partition: byKey(func(call any) (string, bool) { return call.(HandleCall).Handle, false }),
+		Init:      func() any { return state{} },
+		Step: func(s, input, output any) (bool, any) {
+			is, c, r := s.(state), input.(HandleCall), output.(HandleResult)
+			if r.Value == 0 {
+				return !c.Kept, state{is.value, true}
+			}
+			return !is.stale && (is.value == 0 || is.value == r.Value), state{r.Value, false}
+		},
+		DescribeOperation: func(input, output any) string {
+			if v := output.(HandleResult).Value; v != 0 {
+				return fmt.Sprintf("read %s: %d", input.(HandleCall).Handle, v)
+			}
+			return fmt.Sprintf("read %s: stale", input.(HandleCall).Handle)
+		},
+		DescribeState: func(s any) string { return fmt.Sprintf("%+v", s) },
+	}
+}

@@ -1,0 +1,6 @@
+//go:build !failpoints && !race
+
+package failpoint
+
+// Enabled reports whether this build has failpoints.
+const Enabled = false

@@ -1,0 +1,52 @@
+package failpoint
+
+// Points are all failpoints of this module, by what a process was doing.
+var Points = []Point{
+	// A pool's writer makes an object.
+	{"pool.alloc", "a bound on the ids is in the state; nothing of the new object is there"},
+	{"pool.allocated", "the chunk has its room, or there was none; its header has the gone id"},
+	{"reserve.copy", "the reservation is made; none of its payload is written"},
+	{"reserve.copy.meta", "the description is written, the padding behind it is not"},
+	{"reserve.copied", "count, metadata and data are written"},
+	{"commit", "Commit was called; nothing is published"},
+	{"pool.publish", "the object is complete; it has no entry in the table"},
+	{"pool.published", "the entry is valid and the id is in the header; the key is not in the index"},
+	{"committed", "the object has its key; the caller does not have the handle"},
+
+	// A pool's writer lets objects go.
+	{"pool.evict.killed", "a chunk has the dead id; nobody has looked who holds it"},
+	{"pool.drop", "the chunk is dead and its entry free; its room is not free"},
+	{"pool.clear.begin", "Clear was called; nothing is gone"},
+	{"pool.clear.one", "an object has lost its key, others have theirs"},
+	{"pool.clear.end", "all that nobody needs is gone"},
+
+	// The words of the sidecar.
+	{"sidecar.put.begin", "an entry of the table is free"},
+	{"sidecar.put.half", "address, id and size are in the entry; the mark is that of a free one"},
+	{"sidecar.put.summed", "the entry is complete; the mark is that of a free one"},
+	{"sidecar.put.end", "the mark is valid; the header has the gone id"},
+	{"sidecar.drop.begin", "the entry is valid; its chunk is dead"},
+	{"sidecar.drop.end", "the mark is that of a free entry"},
+	{"sidecar.use.begin", "the use word is the old one"},
+	{"sidecar.use.end", "the use word is the new one"},
+	{"sidecar.state.begin", "both state records are valid"},
+	{"sidecar.state.half", "the older record is spoiled and partly new"},
+	{"sidecar.state.end", "the new record is valid"},
+
+	// Files come and go.
+	{"sidecar.link", "the sidecar is complete and locked; it has no name"},
+	{"segment.link", "the sidecar has its name; the segment has none"},
+	{"segment.linked", "both have their names; nobody was told"},
+	{"segment.unlinked", "the segment has no name any more; the sidecar has"},
+
+	// A writer adopts.
+	{"adopt.begin", "the lock is taken; nothing is read or changed"},
+	{"adopt.verified", "all objects are compared; nothing is changed"},
+	{"adopt.state", "the state is that of the new writer, without the clean mark"},
+	{"adopt.dropping", "objects are restored and free room is scrubbed; bad entries are in the table"},
+	{"adopt.end", "bad entries and objects that nobody needs are gone"},
+
+	// A reader gets an object.
+	{"reader.held", "the slot names the chunk; nothing of it is read"},
+	{"reader.got", "the object is decoded; the read is not counted"},
+}

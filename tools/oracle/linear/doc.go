@@ -1,3 +1,0 @@
-// Package linear has a test of stores and readers against porcupine, a checker of
-// linearizability.
-package linear
