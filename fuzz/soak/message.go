@@ -10,7 +10,7 @@ import (
 // message is a line between the supervisor and a child.
 //
 //	from a writer:   ready, added, gone, sent, fence, reset, state
-//	from a reader:   ready, done, state
+//	from a reader:   ready, absent, done, state
 //	from the pair:   ready, state
 //	to a writer:     finish, abort, pass, reset, check, end
 //	to a reader:     read, check, end
@@ -39,6 +39,8 @@ type message struct {
 	Goroutines int        `json:"goroutines,omitempty"`
 	Pair       pairCounts `json:"pair,omitzero"`
 
+	// Text is why a reader found no segment.
+	Text string `json:"text,omitempty"`
 	// Error is what must not be; Wrong reports that it is about bytes.
 	Error string `json:"error,omitempty"`
 	Wrong bool   `json:"wrong,omitempty"`

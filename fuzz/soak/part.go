@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -76,7 +77,9 @@ func (p *part) loop(ctx, stopping context.Context, check <-chan time.Time) error
 			p.timer.Reset(p.pause())
 			err = p.disturb()
 		case e := <-p.events:
-			hang.Reset(hangs)
+			if e.m == nil || e.m.Kind != "state" {
+				hang.Reset(hangs)
+			}
 			err = p.handle(e)
 		case <-hang.C:
 			return p.hung()
@@ -108,8 +111,21 @@ func (p *part) hung() error {
 			p.dying = 0 // they die with this process
 		}
 	}
+	err := fmt.Errorf("nothing has happened for %v: %v", hangs, p)
 	p.writer, p.readers = nil, nil
-	return fmt.Errorf("%s: nothing has happened for %v", p.name, hangs)
+	return err
+}
+
+// String describes what the part waits for.
+func (p *part) String() string {
+	text := fmt.Sprintf("ending %v, restarting %v, void %v, %d dying, fences %v", p.ending, p.restarting, p.void, p.dying, p.ledger.fences)
+	for _, c := range p.processes() {
+		text += fmt.Sprintf("; %s: ready %v, stopped %v, killed %v, ending %v", c.name, c.ready, c.stopped, c.killed, c.ending)
+	}
+	for _, f := range p.ledger.flying {
+		text += fmt.Sprintf("; request %s waits for %d readers, ended %v", f.id, len(f.waiting), f.ended)
+	}
+	return text
 }
 
 func (p *part) processes() []*process {
@@ -290,6 +306,12 @@ func (p *part) hearReader(r *process, m message) error {
 		if !p.killing {
 			p.s.growth.watch(r)
 		}
+		return nil
+	case "absent": // its writer has just ended, and took the segment along
+		if _, err := os.Stat(p.s.path(p.store.Name)); err == nil {
+			return fmt.Errorf("the segment is there, but: %s", m.Text)
+		}
+		r.ending = true
 		return nil
 	case "done":
 		p.s.n.operations.Add(m.Reads + m.Gone)

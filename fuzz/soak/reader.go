@@ -30,7 +30,8 @@ type look struct {
 func runReader(o storeOptions, orders <-chan message) error {
 	s, err := openSource(o)
 	if err != nil {
-		return err
+		say(message{Kind: "absent", Text: err.Error()})
+		return nil
 	}
 	say(message{Kind: "ready"})
 	for m := range orders {

@@ -98,10 +98,13 @@ def say(m: dict) -> None:
 
 def main() -> None:
     name, size, readers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    with (
-        ringcache.Reader(name, size, n_readers=readers, sidecar_lock=True) as counts,
-        ringcache.Reader(name, size, n_readers=readers) as observes,
-    ):
+    try:
+        counts = ringcache.Reader(name, size, n_readers=readers, sidecar_lock=True)
+        observes = ringcache.Reader(name, size, n_readers=readers)
+    except ringcache.SegmentError as e:
+        say({"kind": "absent", "text": repr(e)})
+        return
+    with counts, observes:
         say({"kind": "ready"})
         for line in sys.stdin.buffer:
             m = json.loads(line)

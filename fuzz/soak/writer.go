@@ -285,6 +285,9 @@ func (w *writer) obey(m message) error {
 			return err
 		}
 		w.mu.Lock()
+		for _, r := range w.open {
+			r.finish() // it has ended, but what it looked at in this process has not
+		}
 		clear(w.open)
 		w.idle.Broadcast()
 		w.mu.Unlock()
