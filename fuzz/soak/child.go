@@ -19,7 +19,6 @@ type childCommand struct {
 	Adopt bool         `help:"Adopt the segment."`
 	Plant string       `help:"Defect to plant."`
 	Link  string       `help:"Socket between the two ends of the pair."`
-	Loss  int          `help:"The link loses one of so many requests."`
 }
 
 // Run is called by kong.
@@ -35,7 +34,7 @@ func (c childCommand) Run() error {
 	case "sender":
 		err = runSender(c, lines)
 	case "receiver":
-		err = runReceiver(c.Link, lines)
+		err = runReceiver(c, lines)
 	}
 	if err != nil {
 		fail(err)

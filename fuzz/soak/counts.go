@@ -16,6 +16,23 @@ type counts struct {
 	pair                                       pairTotals
 }
 
+// pairTotals are the sums of pairCounts.
+type pairTotals struct{ requests, drifts, repairs, lost, overtaken, omitted atomic.Int64 }
+
+func (t *pairTotals) add(c pairCounts) {
+	t.requests.Add(c.Requests)
+	t.drifts.Add(c.Drifts)
+	t.repairs.Add(c.Repairs)
+	t.lost.Add(c.Dropped)
+	t.overtaken.Add(c.Swapped)
+	t.omitted.Add(c.Omitted)
+}
+
+func (t *pairTotals) String() string {
+	return fmt.Sprintf("%d requests, %d lost, %d overtaken, %d drifts reported, %d repaired, %d items named only",
+		t.requests.Load(), t.lost.Load(), t.overtaken.Load(), t.drifts.Load(), t.repairs.Load(), t.omitted.Load())
+}
+
 // line is the progress, and the first part of the summary.
 func (c *counts) line(took time.Duration) string {
 	return fmt.Sprintf("soak: %.1f min, %d operations, %d objects, %.1f GiB verified; "+

@@ -114,7 +114,8 @@ func (s *supervisor) start(ctx, stopping context.Context) <-chan struct{} {
 		}
 		begin(name, func() error { return p.run(ctx, stopping) })
 	}
-	begin("mirror", func() error { return runPair(ctx, stopping, s) })
+	mirror := &pair{s: s, rng: rand.New(rand.NewPCG(s.o.Seed, 100))}
+	begin("mirror", func() error { return mirror.run(ctx, stopping) })
 	done := make(chan struct{})
 	go func() { parts.Wait(); close(done) }()
 	return done
