@@ -39,10 +39,24 @@ func (c cache) begin(id string, wishes []wish) (request, error) {
 	return r, err
 }
 
-func (c cache) fence() shmstore.Fence   { return c.Fence() }
-func (c cache) reset() error            { return c.ResetReaders(0) }
-func (c cache) remove(key string) error { c.Invalidate(key); return nil }
-func (c cache) check() error            { return c.CheckStructure() }
+func (c cache) fence() shmstore.Fence { return c.Fence() }
+func (c cache) reset() error          { return c.ResetReaders(0) }
+func (c cache) check() error          { return c.CheckStructure() }
+
+// remove invalidates the item, or holds it while it is invalidated.
+func (c cache) remove(key string) error {
+	if key[len(key)-1]%2 == 0 {
+		h, ok, err := c.Lookup(context.Background(), key)
+		if err != nil {
+			return err
+		}
+		if ok {
+			defer h.Release()
+		}
+	}
+	c.Invalidate(key)
+	return nil
+}
 
 func (c cache) clear(ctx context.Context) error {
 	return c.Clear(ctx, func(lrusync.Envelope) error { return nil })

@@ -170,7 +170,7 @@ func (p *part) startWriter() (err error) {
 		args = append(args, "--plant", p.plant)
 	}
 	p.writer, err = p.s.startChild(p.name, "writer", p.lives, p.store, args, p.events)
-	if p.void && err == nil {
+	if p.void && !p.restarting && err == nil { // else it is told when the last reader has ended
 		p.writer.tell(message{Kind: "reset"})
 	}
 	return err
