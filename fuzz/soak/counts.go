@@ -13,6 +13,7 @@ type counts struct {
 	ends, restarts, adoptions, kept, swept     atomic.Int64
 	late                                       atomic.Int64 // handles whose objects had gone by plan
 	losses, wrong                              atomic.Int64
+	python                                     atomic.Bool // a Python reader has answered
 	pair                                       pairTotals
 }
 

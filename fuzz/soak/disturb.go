@@ -116,7 +116,7 @@ func (p *part) readerLeft(c *process) error {
 		return nil
 	case p.store.Kind == "fifo" || p.rng.IntN(2) == 0:
 		p.dropReaders()
-		p.restarting, p.void = true, true
+		p.restarting = true
 		if passed := p.ledger.forget(); p.writer != nil {
 			p.pass(passed)
 		}
@@ -144,7 +144,7 @@ func (p *part) restarted() error {
 	p.restarting = false
 	p.s.n.restarts.Add(1)
 	if p.writer != nil {
-		p.writer.tell(message{Kind: "reset"})
+		p.reset()
 	}
 	if p.writer == nil || !p.writer.ready && !p.adopt {
 		return nil

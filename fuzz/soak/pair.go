@@ -13,6 +13,7 @@ import (
 // pair is the part with two ends of package lrusync. Its fields belong to its loop.
 type pair struct {
 	s      *supervisor
+	begun  func() // its first request was answered
 	rng    *rand.Rand
 	ends   map[string]*process // by role
 	events chan event
@@ -133,6 +134,9 @@ func (p *pair) handle(e event) error {
 		}
 	case e.m.Kind == "state":
 		c.asked = false
+		if e.m.Pair.Requests > 0 {
+			p.begun()
+		}
 		p.s.n.pair.add(e.m.Pair)
 		p.s.n.operations.Add(e.m.Pair.Requests)
 		p.s.n.bytes.Add(e.m.Pair.Bytes)

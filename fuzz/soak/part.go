@@ -20,6 +20,7 @@ type part struct {
 	name    string
 	store   storeOptions
 	killing bool
+	begun   func() // its first request was answered
 	plant   string
 	rng     *rand.Rand
 
@@ -32,10 +33,11 @@ type part struct {
 	lives   int         // writers so far
 	number  int         // of the segment
 	adopt   bool        // the segment is there
-	// restarting is the engine's restart: its readers were killed and have not ended. void
-	// lasts from then on until the writer has reset its readers.
-	restarting, void bool
-	ending           bool
+	// restarting is the engine's restart: its readers were killed and have not ended. resets
+	// are the orders to reset that the writer has not answered.
+	restarting bool
+	resets     int
+	ending     bool
 }
 
 //go:embed reader.py
@@ -118,7 +120,7 @@ func (p *part) hung() error {
 
 // String describes what the part waits for.
 func (p *part) String() string {
-	text := fmt.Sprintf("ending %v, restarting %v, void %v, %d dying, fences %v", p.ending, p.restarting, p.void, p.dying, p.ledger.fences)
+	text := fmt.Sprintf("ending %v, restarting %v, %d resets, %d dying, fences %v", p.ending, p.restarting, p.resets, p.dying, p.ledger.fences)
 	for _, c := range p.processes() {
 		text += fmt.Sprintf("; %s: ready %v, stopped %v, killed %v, ending %v", c.name, c.ready, c.stopped, c.killed, c.ending)
 	}
@@ -155,7 +157,7 @@ func (p *part) newSegment() error {
 	p.number++
 	p.store.Name = fmt.Sprintf("%s%s-%d", p.s.prefix, p.name, p.number)
 	p.adopt = false
-	p.restarting, p.void = false, false
+	p.restarting, p.resets = false, 0
 	p.ledger = newLedger()
 	return p.startWriter()
 }
@@ -170,11 +172,22 @@ func (p *part) startWriter() (err error) {
 		args = append(args, "--plant", p.plant)
 	}
 	p.writer, err = p.s.startChild(p.name, "writer", p.lives, p.store, args, p.events)
-	if p.void && !p.restarting && err == nil { // else it is told when the last reader has ended
-		p.writer.tell(message{Kind: "reset"})
+	if owed := p.resets > 0; err == nil {
+		p.resets = 0
+		if owed && !p.restarting { // else it is told when the last reader has ended
+			p.reset()
+		}
 	}
 	return err
 }
+
+func (p *part) reset() {
+	p.resets++
+	p.writer.tell(message{Kind: "reset"})
+}
+
+// void reports that the writer will reset its readers: what it sends before is never read.
+func (p *part) void() bool { return p.restarting || p.resets > 0 }
 
 // startReaders starts those that are missing.
 func (p *part) startReaders() error {
@@ -184,6 +197,9 @@ func (p *part) startReaders() error {
 		if p.s.o.Python != "" && p.store.Kind != "bytes" && len(p.readers) == p.store.Readers-1 {
 			cmd := exec.Command(p.s.o.Python, "-c", pythonReader, p.store.Name, strconv.Itoa(p.store.Size), strconv.Itoa(p.store.Readers))
 			r, err = startProcess(p.name+" Python reader", "reader", cmd, p.s.alive, p.events)
+			if err == nil {
+				r.python = true
+			}
 		} else {
 			r, err = p.s.startChild(p.name, "reader", 0, p.store, nil, p.events)
 		}
@@ -256,7 +272,7 @@ func (p *part) hearWriter(w *process, m message) error {
 		return p.ledger.removed(m.Objects[0])
 	case "sent":
 		p.s.n.operations.Add(int64(1 + len(m.Objects)))
-		if p.void {
+		if p.void() {
 			p.ledger.remember(m.Objects)
 			return nil
 		}
@@ -266,7 +282,7 @@ func (p *part) hearWriter(w *process, m message) error {
 			w.tell(message{Kind: "pass", Fence: m.Fence})
 		}
 	case "reset":
-		p.void = false
+		p.resets--
 	default:
 		return fmt.Errorf("line %+v", m)
 	}
@@ -314,6 +330,10 @@ func (p *part) hearReader(r *process, m message) error {
 		r.ending = true
 		return nil
 	case "done":
+		p.begun()
+		if r.python {
+			p.s.n.python.Store(true)
+		}
 		p.s.n.operations.Add(m.Reads + m.Gone)
 		p.s.n.bytes.Add(m.Bytes)
 		p.s.n.late.Add(m.Gone)

@@ -13,11 +13,12 @@ import (
 
 // process is a child. Everything but its streams belongs to the loop of its part.
 type process struct {
-	name string // "pool writer 3"
-	role string
-	cmd  *exec.Cmd
-	log  *tail
-	out  *outbox
+	name   string // "pool writer 3"
+	role   string
+	python bool
+	cmd    *exec.Cmd
+	log    *tail
+	out    *outbox
 
 	ready   bool
 	stopped bool

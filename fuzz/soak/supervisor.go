@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -27,9 +28,11 @@ type supervisor struct {
 	growth   *growth
 	n        counts
 
+	begun sync.WaitGroup // parts whose first request was answered; the time begins then
+
 	mu     sync.Mutex
 	failed []error
-	stop   context.CancelFunc
+	stop   context.CancelFunc // of everything, at once
 }
 
 // Run is called by kong.
@@ -59,7 +62,7 @@ func (s *supervisor) run() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	s.stop = cancel
-	stopping, stop := context.WithTimeout(ctx, s.o.duration())
+	stopping, stop := context.WithCancel(ctx)
 	defer stop()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -70,19 +73,28 @@ func (s *supervisor) run() error {
 		<-signals
 		cancel()
 	}()
-	progress := time.NewTicker(30 * time.Second)
-	defer progress.Stop()
-	sample := time.NewTicker(s.interval)
-	defer sample.Stop()
 	done := s.start(ctx, stopping)
+	loaded := make(chan struct{})
+	go func() {
+		s.begun.Wait()
+		close(loaded)
+	}()
+	progress, sample := time.NewTicker(30*time.Second), time.NewTicker(s.interval)
+	defer progress.Stop()
+	defer sample.Stop()
+	var end <-chan time.Time
 	for running := true; running; {
 		select {
 		case <-progress.C:
 			fmt.Fprintln(os.Stderr, s.n.line(time.Since(begin)))
 		case <-sample.C:
-			if stopping.Err() == nil {
+			if end != nil && stopping.Err() == nil {
 				s.growth.sample()
 			}
+		case <-loaded:
+			loaded, end = nil, time.After(s.o.duration())
+		case <-end:
+			stop()
 		case <-done:
 			running = false
 		}
@@ -97,6 +109,7 @@ func (s *supervisor) start(ctx, stopping context.Context) <-chan struct{} {
 		if !slices.Contains(s.o.Parts, name) {
 			return
 		}
+		s.begun.Add(1)
 		parts.Go(func() {
 			if err := run(); err != nil {
 				s.fail(fmt.Errorf("part %s: %w", name, err))
@@ -107,6 +120,7 @@ func (s *supervisor) start(ctx, stopping context.Context) <-chan struct{} {
 	for i, name := range []string{"steady", "pool", "fifo", "bytes", "cache"} {
 		p := &part{
 			s: s, name: name, killing: name != "steady", rng: rand.New(rand.NewPCG(s.o.Seed, uint64(i))),
+			begun: sync.OnceFunc(s.begun.Done),
 			store: storeOptions{Kind: name, Dir: s.o.Dir, Size: s.o.Size << 20, Readers: max(1, (s.o.Processes-7+i)/5)},
 		}
 		if name == "steady" {
@@ -114,7 +128,7 @@ func (s *supervisor) start(ctx, stopping context.Context) <-chan struct{} {
 		}
 		begin(name, func() error { return p.run(ctx, stopping) })
 	}
-	mirror := &pair{s: s, rng: rand.New(rand.NewPCG(s.o.Seed, 100))}
+	mirror := &pair{s: s, begun: sync.OnceFunc(s.begun.Done), rng: rand.New(rand.NewPCG(s.o.Seed, 100))}
 	begin("mirror", func() error { return mirror.run(ctx, stopping) })
 	done := make(chan struct{})
 	go func() { parts.Wait(); close(done) }()
@@ -158,6 +172,9 @@ func (s *supervisor) finish(took time.Duration) error {
 	failed := s.failed
 	s.mu.Unlock()
 	if len(failed) == 0 {
+		if s.o.Python != "" && !s.n.python.Load() {
+			failed = append(failed, errors.New("no Python reader has read anything"))
+		}
 		if len(left) > 0 {
 			failed = append(failed, fmt.Errorf("%d files are left: %q", len(left), left))
 		}
@@ -166,8 +183,8 @@ func (s *supervisor) finish(took time.Duration) error {
 	fmt.Println(s.n.line(took) + ", " + s.growth.line() + fmt.Sprintf(", %d files left", len(left)))
 	err := errors.Join(failed...)
 	if err != nil {
-		err = fmt.Errorf("%w\nagain: go run ./fuzz/soak --seed %d --minutes %v --processes %d --size %d --dir %s --python %q",
-			err, s.o.Seed, s.o.Minutes, s.o.Processes, s.o.Size, s.o.Dir, s.o.Python)
+		err = fmt.Errorf("%w\nagain: go run ./fuzz/soak --seed %d --minutes %v --processes %d --size %d --dir %s --python %q --parts %s",
+			err, s.o.Seed, s.o.Minutes, s.o.Processes, s.o.Size, s.o.Dir, s.o.Python, strings.Join(s.o.Parts, ","))
 	}
 	return errors.Join(err, removeAll(s.path(s.prefix)), os.RemoveAll(s.dir), s.alive.Close())
 }

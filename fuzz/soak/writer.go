@@ -311,7 +311,7 @@ func (w *writer) leak() error {
 	if w.c.Plant != "descriptor" {
 		return nil
 	}
-	for range 20 {
+	for range 50 {
 		f, err := os.Open(os.DevNull)
 		if err != nil {
 			return err
