@@ -53,6 +53,7 @@ func (f *Frontend) attempt(ctx context.Context, items []lrusync.Item) (done bool
 		}
 		return false, nil
 	case errors.Is(err, ErrDown):
+		<-l.Done // else Link could return it again and again
 		return false, nil
 	case err != nil:
 		return false, err
