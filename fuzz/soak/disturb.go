@@ -34,6 +34,7 @@ func (p *part) disturb() error {
 		c = p.writer
 	}
 	switch n := p.rng.IntN(10); {
+	case !c.ready && p.rng.IntN(4) > 0: // on a busy machine nobody would get far
 	case c.ending:
 		p.mayKill(c)
 	case n < 3:
@@ -62,17 +63,17 @@ func (p *part) mayKill(c *process) {
 }
 
 // writerLeft starts the next writer: it adopts the segment, or makes a new one with new
-// readers.
+// readers if there is nothing to adopt.
 func (p *part) writerLeft(c *process) error {
 	p.ledger.writerEnded(c.killed)
-	if p.store.Kind != "fifo" {
+	if p.adopt {
 		if p.ending && !c.killed && !c.keeps { // it has removed the segment
 			p.endReaders()
 			return nil
 		}
 		return p.startWriter()
 	}
-	if err := p.fifoLeft(c); err != nil {
+	if err := p.sweep(c); err != nil {
 		return err
 	}
 	if p.ending {
@@ -83,8 +84,9 @@ func (p *part) writerLeft(c *process) error {
 	return p.newSegment()
 }
 
-// fifoLeft removes the segment of a dead writer as an operator would.
-func (p *part) fifoLeft(c *process) error {
+// sweep removes the segment of a dead writer as an operator would: a FIFO, or one whose
+// writer was killed while it made it.
+func (p *part) sweep(c *process) error {
 	swept, err := segment.Sweep(segment.SweepOptions{Prefix: p.store.Name, Owner: "soak", Remove: true, Dir: p.store.Dir})
 	if err != nil {
 		return err
@@ -117,9 +119,6 @@ func (p *part) readerLeft(c *process) error {
 	case p.store.Kind == "fifo" || p.rng.IntN(2) == 0:
 		p.dropReaders()
 		p.restarting = true
-		if passed := p.ledger.forget(); p.writer != nil {
-			p.pass(passed)
-		}
 		if p.dying == 0 {
 			return p.restarted()
 		}
@@ -143,7 +142,8 @@ func (p *part) readerLeft(c *process) error {
 func (p *part) restarted() error {
 	p.restarting = false
 	p.s.n.restarts.Add(1)
-	if p.writer != nil {
+	if passed := p.ledger.forget(); p.writer != nil {
+		p.pass(passed)
 		p.reset()
 	}
 	if p.writer == nil || !p.writer.ready && !p.adopt {

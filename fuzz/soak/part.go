@@ -154,7 +154,7 @@ func (p *part) reap() {
 
 // newSegment starts a writer that creates the segment.
 func (p *part) newSegment() error {
-	p.number++
+	p.number++ // a reader of the last one may still come
 	p.store.Name = fmt.Sprintf("%s%s-%d", p.s.prefix, p.name, p.number)
 	p.adopt = false
 	p.restarting, p.resets = false, 0

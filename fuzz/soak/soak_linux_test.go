@@ -79,7 +79,7 @@ func (s *soak) number(t *testing.T, pattern string) int {
 // A short soak of all parts is clean, kills and adopts, and prints one line.
 func TestSoak(t *testing.T) {
 	t.Parallel()
-	s := startSoak(t, "--minutes", "0.18")
+	s := startSoak(t, "--minutes", "0.16")
 	require.Zero(t, s.wait(t))
 	require.Equal(t, 1, strings.Count(s.out.String(), "\n"))
 	for _, positive := range []string{`(\d+) operations`, `(\d+) objects`, `pair: (\d+) requests`} {
