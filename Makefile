@@ -9,6 +9,8 @@
 #                  are bench/gpu's options. Status 2 where there is no GPU
 # make bench-frontend  requests/s and CPU of the Go frontend beside vLLM's own
 # make fuzz        every fuzz target for FUZZTIME
+# make soak        the whole core under load and random kills for MINUTES, with Go and Python
+#                  readers; SOAK_ARGS are fuzz/soak's options
 # make stress      the tests of PKG, COUNT times, to find those that fail now and then
 
 SHELL := /bin/bash
@@ -16,13 +18,15 @@ SHELL := /bin/bash
 
 PEER ?= ringcache
 FUZZTIME ?= 60s
+MINUTES ?= 10
 PKG ?= ./...
 COUNT ?= 30
 DEMO_ARGS ?=
+SOAK_ARGS ?=
 E2E_RUN ?= .
 GPU_ARGS ?=
 
-.PHONY: all build demo test test-go test-python test-arm64 lint test-vllm e2e bench bench-gpu bench-frontend fuzz stress
+.PHONY: all build demo test test-go test-python test-arm64 lint test-vllm e2e bench bench-gpu bench-frontend fuzz soak stress
 
 all: build
 
@@ -87,6 +91,11 @@ bench-frontend:
 
 fuzz:
 	scripts/fuzz.sh $(FUZZTIME)
+
+# One summary line on stdout; status 1 if anything was lost, wrong, left behind, or grew.
+soak:
+	@go build -o bin/soak ./fuzz/soak
+	@python=$$(scripts/python-env.sh); PYTHONPATH=python/src exec bin/soak --minutes $(MINUTES) --python "$$python" $(SOAK_ARGS)
 
 stress:
 	COUNT=$(COUNT) scripts/stress.sh $(PKG)

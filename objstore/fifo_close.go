@@ -19,8 +19,12 @@ func (f *FIFO) Holders() []shmstore.Holder {
 }
 
 func (f *FIFO) holders() (all []shmstore.Holder) {
+	kept := 0 // by the requests that are named
 	for _, id := range slices.Sorted(maps.Keys(f.requests)) {
 		r := f.requests[id]
+		if r.keeps {
+			kept++
+		}
 		h := shmstore.Holder{Kind: "request", ID: id, Sent: r.state == requestCommitted, Since: r.since}
 		for o := range r.leases {
 			h.Keys = append(h.Keys, o.key)
@@ -31,7 +35,7 @@ func (f *FIFO) holders() (all []shmstore.Holder) {
 	for _, key := range slices.Sorted(maps.Keys(f.pending)) {
 		all = append(all, shmstore.Holder{Kind: "reservation", Keys: []string{key}, Count: 1})
 	}
-	if views := f.chunks.seg.Holds() - len(f.pending) - f.kept; views > 0 {
+	if views := f.chunks.seg.Holds() - len(f.pending) - kept; views > 0 {
 		all = append(all, shmstore.Holder{Kind: "view", Count: views})
 	}
 	return all

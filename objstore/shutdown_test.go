@@ -221,3 +221,26 @@ func TestWaitersAndTheEndOfTheStore(t *testing.T) {
 		}
 	}
 }
+
+// A request that ended with its readers, and whose owner still looks at a value, is all that is
+// in the way of a Close. The error names it.
+func TestBusyErrorNamesARequestThatWasReset(t *testing.T) {
+	for _, k := range kinds {
+		t.Run(string(k), func(t *testing.T) {
+			w, _ := inFolder(t, k)
+			r := begin(t, w, "r")
+			h, err := r.Put("a", image(1000, 1))
+			require.NoError(t, err)
+			_, err = r.Stored(h)
+			require.NoError(t, err)
+			require.NoError(t, r.Commit())
+			require.NoError(t, w.ResetReaders(0))
+			var busy *shmstore.BusyError
+			require.ErrorAs(t, w.Close(), &busy)
+			require.Equal(t, []shmstore.Holder{{Kind: "view", Count: 1}}, busy.Holders)
+			r.Finish() // by its owner
+			require.Empty(t, w.Holders())
+			require.NoError(t, w.Close())
+		})
+	}
+}

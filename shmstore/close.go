@@ -15,7 +15,8 @@ import (
 // Holder is something open that blocks Close.
 type Holder struct {
 	// Kind is "request", "reservation", or "view" for whatever else keeps the segment
-	// mapped: a view of the writer, or a call that is running.
+	// mapped: a view of the writer, a request that [Store.ResetReaders] ended and whose owner
+	// has not ended it, or a call that is running.
 	Kind  string
 	ID    string    // of a request
 	Sent  bool      // the request was committed
@@ -87,8 +88,12 @@ func (s *Store) Holders() []Holder {
 }
 
 func (s *Store) holders() (all []Holder) {
+	kept := 0 // by the requests that are named
 	for _, id := range slices.Sorted(maps.Keys(s.requests)) {
 		r := s.requests[id]
+		if r.keeps {
+			kept++
+		}
 		h := Holder{Kind: "request", ID: id, Sent: r.state == requestCommitted, Since: r.since}
 		for o := range r.leases {
 			h.Keys = append(h.Keys, o.key)
@@ -99,7 +104,7 @@ func (s *Store) holders() (all []Holder) {
 	for _, key := range slices.Sorted(maps.Keys(s.pending)) {
 		all = append(all, Holder{Kind: "reservation", Keys: []string{key}, Count: 1})
 	}
-	if views := s.seg.Holds() - len(s.pending) - s.kept; views > 0 {
+	if views := s.seg.Holds() - len(s.pending) - kept; views > 0 {
 		all = append(all, Holder{Kind: "view", Count: views})
 	}
 	return all

@@ -67,3 +67,22 @@ func TestShutdownWaitsForRequests(t *testing.T) {
 		require.NoError(t, <-done)
 	})
 }
+
+// A request that ended with its readers, and whose owner still looks at a payload, is all that
+// is in the way of a Detach. The error names it.
+func TestBusyErrorNamesARequestThatWasReset(t *testing.T) {
+	s, _ := inFolder(t, shmstore.Options{})
+	r := begin(t, s, "r")
+	a := put(t, r, "a", 5000, 7)
+	_, err := r.Bytes(a.Handle())
+	require.NoError(t, err)
+	require.NoError(t, r.Commit())
+	require.NoError(t, s.ResetReaders(0))
+	var busy *shmstore.BusyError
+	require.ErrorAs(t, s.Detach(), &busy)
+	require.Equal(t, []shmstore.Holder{{Kind: "view", Count: 1}}, busy.Holders)
+	require.Equal(t, busy.Holders, s.Holders())
+	r.Finish() // by its owner
+	require.Empty(t, s.Holders())
+	require.NoError(t, s.Close())
+}

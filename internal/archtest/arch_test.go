@@ -31,6 +31,7 @@ var floors = [][]string{
 	{"serde/enginecore"},
 	{"objstore"},
 	{"lrusync"},
+	{"internal/lossypair"}, // for tests of lrusync with two processes, and for fuzz/soak
 	{"mmcache"},
 	{"engine"},
 	{"engine/zmq"},

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/ringcache/ringcache/shmstore"
+)
+
+// message is a line between the supervisor and a child.
+//
+//	from a writer:   ready, added, gone, sent, fence, reset, state
+//	from a reader:   ready, absent, done, state
+//	from the pair:   ready, state
+//	to a writer:     finish, abort, pass, reset, check, end
+//	to a reader:     read, check, end
+//	from any child:  failed
+//
+// What begins to be promised is written after the fact, what begins to be allowed before, so
+// that a kill between the two makes the ledger too careful and never too bold.
+type message struct {
+	Kind    string   `json:"kind"`
+	Request string   `json:"request,omitempty"`
+	Objects []object `json:"objects,omitempty"`
+	// Late reads may find that the object is gone, but no other bytes.
+	Late bool `json:"late,omitempty"`
+
+	Fence int `json:"fence,omitempty"`
+	// Keep makes a writer that ends leave the segment to the next one.
+	Keep bool `json:"keep,omitempty"`
+
+	Adoption *shmstore.Adoption `json:"adoption,omitempty"`
+
+	// Of done: bytes compared, objects read, and late ones that were gone.
+	Bytes int64 `json:"bytes,omitempty"`
+	Reads int64 `json:"reads,omitempty"`
+	Gone  int64 `json:"late_gone,omitempty"`
+	// Of state: goroutines or threads, and what the pair did since the last one.
+	Goroutines int        `json:"goroutines,omitempty"`
+	Pair       pairCounts `json:"pair,omitzero"`
+
+	// Text is why a reader found no segment.
+	Text string `json:"text,omitempty"`
+	// Error is what must not be; Wrong reports that it is about bytes.
+	Error string `json:"error,omitempty"`
+	Wrong bool   `json:"wrong,omitempty"`
+}
+
+// object is a handle, with what a reader must find there.
+type object struct {
+	Key       string `json:"key"`
+	Place     uint64 `json:"place"` // address of a chunk, offset of a payload
+	ID        uint32 `json:"id"`
+	Signature []byte `json:"signature,omitempty"`
+	Nonce     uint64 `json:"nonce,omitempty"`
+	Size      int    `json:"size"` // bytes of content
+	Uses      int    `json:"uses,omitempty"`
+}
+
+func (o object) String() string {
+	return fmt.Sprintf("key %s, id %d at %d, nonce %d, %d bytes", o.Key, o.ID, o.Place, o.Nonce, o.Size)
+}
+
+func (o object) seed() uint64 { return contentSeed(o.Key, o.Nonce) }
+
+// note is what is kept with an object, so that an adopter can check it.
+func (o object) note() []byte {
+	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, o.Nonce), uint64(o.Size))
+}
+
+// readNote completes an object by its note.
+func (o *object) readNote(note []byte) error {
+	if len(note) != 16 {
+		return wrongBytes(fmt.Sprintf("in the note of key %s: %x", o.Key, note))
+	}
+	o.Nonce, o.Size = binary.LittleEndian.Uint64(note), int(binary.LittleEndian.Uint64(note[8:]))
+	return nil
+}

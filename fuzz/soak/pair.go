@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// pair is the part with two ends of package lrusync. Its fields belong to its loop.
+type pair struct {
+	s      *supervisor
+	begun  func() // its first request was answered
+	rng    *rand.Rand
+	ends   map[string]*process // by role
+	events chan event
+	ending bool
+}
+
+func (p *pair) run(ctx, stopping context.Context) error {
+	p.ends, p.events = map[string]*process{}, make(chan event)
+	err := errors.Join(p.start("receiver"), p.start("sender"))
+	if err == nil {
+		err = p.loop(ctx, stopping)
+	}
+	for _, c := range p.ends {
+		c.kill()
+	}
+	for len(p.ends) > 0 {
+		if e := <-p.events; e.m == nil {
+			delete(p.ends, e.from.role)
+			p.s.logs(e.from)
+		}
+	}
+	return err
+}
+
+func (p *pair) start(role string) error {
+	args := []string{"--link", filepath.Join(p.s.dir, "pair"), "--seed", strconv.FormatUint(p.rng.Uint64(), 10)}
+	c, err := p.s.startChild("mirror", role, 0, storeOptions{}, args, p.events)
+	if err == nil {
+		p.ends[role] = c
+	}
+	return err
+}
+
+func (p *pair) loop(ctx, stopping context.Context) error {
+	stop := stopping.Done()
+	check, kill := time.NewTicker(p.s.interval), time.NewTimer(time.Second)
+	defer check.Stop()
+	defer kill.Stop()
+	hang := time.NewTimer(hangs)
+	defer hang.Stop()
+	for len(p.ends) > 0 {
+		var err error
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-stop:
+			stop = nil
+			p.end()
+		case <-check.C:
+			for _, c := range p.ends {
+				if c.ready && !c.asked && !c.ending {
+					c.asked = true
+					c.tell(message{Kind: "check"})
+				}
+			}
+		case <-kill.C:
+			kill.Reset(time.Duration(p.rng.Int64N(int64(4 * time.Second))))
+			p.disturb()
+		case e := <-p.events:
+			if e.m == nil || e.m.Pair.Requests > 0 {
+				hang.Reset(hangs)
+			}
+			err = p.handle(e)
+		case <-hang.C:
+			err = fmt.Errorf("nothing has happened for %v", hangs)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// disturb kills one end, stops it, or lets it go on.
+func (p *pair) disturb() {
+	c := p.ends[[]string{"sender", "receiver"}[p.rng.IntN(2)]]
+	switch {
+	case p.ending || c == nil || c.killed:
+	case c.stopped:
+		c.proceed()
+	case p.rng.IntN(3) == 0:
+		p.s.n.stops.Add(1)
+		c.stop()
+	default:
+		p.s.n.pairKills.Add(1)
+		c.kill()
+	}
+}
+
+// end has the sender end first, which compares both ends.
+func (p *pair) end() {
+	p.ending = true
+	for _, c := range p.ends {
+		if c.stopped {
+			c.proceed()
+		}
+	}
+	if c := p.ends["sender"]; c != nil && c.ready && !c.ending {
+		c.ending = true
+		c.tell(message{Kind: "end"})
+	}
+}
+
+func (p *pair) handle(e event) error {
+	c := e.from
+	switch {
+	case e.err != nil && e.m != nil:
+		return fmt.Errorf("%s: %w", c.name, e.err)
+	case e.m == nil:
+		return p.left(c, e.err)
+	case e.m.Error != "":
+		p.s.n.losses.Add(1)
+		return fmt.Errorf("%s: %s", c.name, e.m.Error)
+	case e.m.Kind == "ready":
+		c.ready = true
+		if p.ending {
+			p.end()
+		}
+	case e.m.Kind == "state":
+		c.asked = false
+		if e.m.Pair.Requests > 0 {
+			p.begun()
+		}
+		p.s.n.pair.add(e.m.Pair)
+		p.s.n.operations.Add(e.m.Pair.Requests)
+		p.s.n.bytes.Add(e.m.Pair.Bytes)
+	}
+	return nil
+}
+
+// left handles the end of an end.
+func (p *pair) left(c *process, err error) error {
+	delete(p.ends, c.role)
+	switch {
+	case c.killed:
+		return p.start(c.role)
+	case err != nil || !c.ending:
+		p.s.logs(c)
+		return fmt.Errorf("%s ended by itself: %w", c.name, errors.Join(err, errors.New(c.log.String())))
+	case c.role == "sender":
+		if r := p.ends["receiver"]; r != nil {
+			r.ending = true
+			r.tell(message{Kind: "end"})
+		}
+	}
+	return nil
+}

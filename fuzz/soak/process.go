@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+)
+
+// process is a child. Everything but its streams belongs to the loop of its part.
+type process struct {
+	name   string // "pool writer 3"
+	role   string
+	python bool
+	cmd    *exec.Cmd
+	log    *tail
+	out    *outbox
+
+	ready   bool
+	stopped bool
+	killed  bool // by the supervisor
+	ending  bool // it was told to end
+	keeps   bool // and to leave the segment
+	asked   bool // for its state, and has not answered
+}
+
+// event is a line of a child or, if m is nil, its end.
+type event struct {
+	from *process
+	m    *message
+	err  error // how it ended, or what was wrong with its line
+}
+
+// startProcess starts a child whose events come to a channel until it has ended. Nobody else
+// may write to alive: the cleaner reads its other end, see clean.go.
+func startProcess(name, role string, cmd *exec.Cmd, alive *os.File, events chan<- event) (*process, error) {
+	p := &process{name: name, role: role, cmd: cmd, log: &tail{}, out: newOutbox()}
+	cmd.Stderr = p.log
+	cmd.ExtraFiles = []*os.File{alive}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := startCommand(cmd); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", name, err)
+	}
+	go p.out.drain(in)
+	go p.listen(out, events)
+	return p, nil
+}
+
+func (p *process) listen(out io.Reader, events chan<- event) {
+	lines := bufio.NewReaderSize(out, 1<<16)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			break // a part of a line was never said
+		}
+		m := &message{}
+		if err := json.Unmarshal(line, m); err != nil {
+			err = fmt.Errorf("line %.300q: %w", line, err)
+			events <- event{p, m, err}
+			continue
+		}
+		events <- event{p, m, nil}
+	}
+	p.out.close()
+	events <- event{p, nil, p.cmd.Wait()}
+}
+
+func (p *process) kill() {
+	p.killed = true
+	_ = p.cmd.Process.Kill() // by its pid, and not if it was waited for
+}
+
+func (p *process) stop()          { p.stopped = true; signalProcess(p.cmd.Process, signalStop) }
+func (p *process) proceed()       { p.stopped = false; signalProcess(p.cmd.Process, signalContinue) }
+func (p *process) tell(m message) { p.out.put(m) }
+
+// outbox keeps orders until a child reads them: it may be stopped, and its part must go on.
+type outbox struct {
+	mu     sync.Mutex
+	filled *sync.Cond
+	lines  bytes.Buffer
+	closed bool
+}
+
+func newOutbox() *outbox {
+	b := &outbox{}
+	b.filled = sync.NewCond(&b.mu)
+	return b
+}
+
+func (b *outbox) put(m message) {
+	line, err := json.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lines.Write(append(line, '\n'))
+	b.filled.Signal()
+}
+
+func (b *outbox) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	b.filled.Signal()
+}
+
+func (b *outbox) drain(to io.WriteCloser) {
+	defer to.Close()
+	for {
+		b.mu.Lock()
+		for b.lines.Len() == 0 && !b.closed {
+			b.filled.Wait()
+		}
+		lines := bytes.Clone(b.lines.Bytes())
+		b.lines.Reset()
+		closed := b.closed
+		b.mu.Unlock()
+		if closed {
+			return
+		}
+		if _, err := to.Write(lines); err != nil {
+			return // it ended
+		}
+	}
+}
+
+// tail is the last part of what was written to it.
+type tail struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+const tailSize = 64 << 10
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.b = append(t.b, p...)
+	if n := len(t.b) - tailSize; n > 0 {
+		t.b = append(t.b[:0], t.b[n:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.b)
+}
