@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/objstore/check"
 )
 
 // killLane is one segment whose writers are killed one after the other, so that
@@ -86,8 +88,23 @@ func (l *killLane) kill(place string, hits int) {
 	l.pending = place
 }
 
+// requireSound lets the checker look at what a killed writer left: at most a state record is
+// half written.
+func (l *killLane) requireSound() {
+	r, err := check.Segment(l.name, check.Options{})
+	require.NoError(l.t, err)
+	for _, f := range r.Findings {
+		require.Contains(l.t, f.What, "state record", "%s: %v", l.pending, r.Findings)
+		require.Contains(l.t, []string{"sidecar.state.half", "sidecar.state.begin", anywhere}, l.pending, "%v", r.Findings)
+	}
+	if l.pending == "sidecar.state.half" {
+		require.Len(l.t, r.Findings, 1)
+	}
+}
+
 // quiet looks at everything while there is no writer at all.
 func (l *killLane) quiet() {
+	l.requireSound()
 	l.worker.judge(l.t, l.m)
 	l.worker.ask("held", nil)
 	for _, h := range l.m.handles {

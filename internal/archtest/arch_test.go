@@ -29,7 +29,7 @@ var floors = [][]string{
 	{"serde", "shmstore"},
 	{"internal/pyvalue"}, // for both halves of the messages, which are far apart
 	{"serde/enginecore"},
-	{"objstore"},
+	{"objstore", "objstore/check"},
 	{"lrusync"},
 	{"mmcache"},
 	{"engine"},
