@@ -85,7 +85,7 @@ func (p *killProcess) waitKilled(t *testing.T) {
 // killChild is a child process.
 func killChild(o killOrder) {
 	hits := map[string]int{} // children come to failpoints with one goroutine
-	if failpoint.Enabled { // only the matrix needs them
+	if failpoint.Enabled {   // only the matrix needs them
 		failpoint.Set(func(name string) {
 			if hits[name]++; name == o.Place && hits[name] == o.Nth {
 				die()

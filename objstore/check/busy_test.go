@@ -123,7 +123,7 @@ func TestBusyWriterIsNoFinding(t *testing.T) {
 
 	settle.Store(true) // an adopter would drop the damaged object
 	<-wait
-	for {                 // until the writer has it again, with a lease
+	for { // until the writer has it again, with a lease
 		r, err := w.Begin("damaged")
 		require.NoError(t, err)
 		if h, err = r.Put("damaged", image(2000, 9), objstore.PutOptions{}); err == nil {
