@@ -166,7 +166,7 @@ func TestCoreIsWithoutCgo(t *testing.T) {
 func TestNoTestHelperInProducts(t *testing.T) {
 	helpers := []string{
 		"internal/alloctest", "internal/goldentest", "internal/pintest", "pin/cuda/internal/fakedriver", "objstore/internal/objtest",
-		"fuzz/internal/draw", "fuzz/ringtest", "fuzz/storetest", "fuzz/lrutest",
+		"fuzz/internal/draw", "fuzz/ringtest", "fuzz/storetest", "fuzz/lrutest", "fuzz/fault",
 	}
 	for _, s := range sources(t) {
 		if s.test || slices.Contains(helpers, s.dir) {
