@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/fuzz/corpus"
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/objstore/check"
 	"github.com/ringcache/ringcache/serde"
@@ -20,6 +21,7 @@ import (
 // An edit is five bytes: the file and what to seal, an offset (u16), a value (u16). cut shortens
 // the segment, or, if odd, the sidecar.
 func FuzzCheck(f *testing.F) {
+	corpus.Add(f, "check")
 	l := orphan(f, "0.33.0")
 	var files [2][]byte
 	for i, suffix := range []string{"", ".ctl"} {
