@@ -154,6 +154,11 @@ func (c *checker) openSidecar() error {
 		c.add(Finding{c.name + sidecar.Suffix, int64(bad.Offset), "sidecar", "one that can be read", bad.What})
 	case errors.Is(err, sidecar.ErrForeign):
 		c.report.Policy = "foreign"
+		if path, e := shmfile.Path(c.opt.Dir, c.name); e != nil {
+			return e
+		} else if _, e := os.Stat(path); e != nil {
+			return e
+		}
 		if len(c.opt.Handles) == 0 {
 			return fmt.Errorf("%w: where the chunks of %s begin is in the memory of the process that wrote it; name them by their handles, address and id", segment.ErrForeign, c.name)
 		}

@@ -81,6 +81,8 @@ func TestCleanSegments(t *testing.T) {
 	})
 	_, err := check.Segment("nobody", check.Options{Dir: t.TempDir(), Handles: []serde.Address{{}}})
 	require.ErrorIs(t, err, fs.ErrNotExist)
+	_, err = check.Segment("nobody", check.Options{Dir: t.TempDir()})
+	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
 // layout1 returns what a writer of the release with layout 1 left when it was killed.
