@@ -10,12 +10,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/fuzz/corpus"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
 
 // FuzzAgent: whatever the lines, every one is answered with one JSON object,
 // and nothing is left in shared memory.
 func FuzzAgent(f *testing.F) {
+	corpus.Add(f, "agent")
 	f.Add([]byte(`{"op":"ring.new","ring":"r","size":100}` + "\n" + `{"op":"ring.alloc","ring":"r","size":20}` + "\n" + `{"op":"ring.free","ring":"r","all":true}`))
 	f.Add([]byte(`{"op":"store.create","store":"w","size":2000,"max_object":900,"readers":1,"lock":true}` + "\n" +
 		`{"op":"store.put","store":"w","key":"a","value":` + pickleA + `}` + "\n" + `{"op":"store.get","store":"w","address":0,"id":0}` + "\n" + `{"op":"store.state","store":"w"}`))

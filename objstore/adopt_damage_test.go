@@ -78,9 +78,9 @@ func abandon(t *testing.T, w *writer) {
 	require.NoError(t, w.Segment().Close())
 }
 
-func (d *damagedPool) path() string {
-	return filepath.Join(d.o.Dir, d.o.Name+sidecar.Suffix)
-}
+func (d *damagedPool) path() string { return d.segmentPath() + sidecar.Suffix }
+
+func (d *damagedPool) segmentPath() string { return filepath.Join(d.o.Dir, d.o.Name) }
 
 func (d *damagedPool) table(t *testing.T) []byte {
 	t.Helper()

@@ -1,7 +1,6 @@
 package objstore
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
@@ -9,86 +8,38 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/fuzz/fault"
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
-// killProcess is a child as its parent sees it.
-type killProcess struct {
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	out    *bufio.Scanner
-	errors bytes.Buffer
-	once   sync.Once
-	err    error
-}
-
-func startChild(t *testing.T, o killOrder) *killProcess {
+func startChild(t *testing.T, o killOrder) *fault.Process {
 	t.Helper()
 	exe, err := os.Executable()
 	require.NoError(t, err)
 	order, err := json.Marshal(o)
 	require.NoError(t, err)
-	p := &killProcess{cmd: exec.Command(exe)}
-	p.cmd.Env = append(os.Environ(), killEnv+"="+string(order))
-	p.cmd.Stderr = &p.errors
-	p.in, err = p.cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := p.cmd.StdoutPipe()
-	require.NoError(t, err)
-	p.out = bufio.NewScanner(out)
-	require.NoError(t, p.cmd.Start())
-	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill() // by its pid, and not if it was waited for
-		_ = p.wait()
-	})
-	return p
-}
-
-// line returns the next line that the child prints.
-func (p *killProcess) line() (string, error) {
-	if !p.out.Scan() {
-		return "", errors.Join(errors.New("the child says nothing more"), p.out.Err(), p.wait())
-	}
-	return p.out.Text(), nil
-}
-
-func (p *killProcess) wait() error {
-	p.once.Do(func() {
-		if p.err = p.cmd.Wait(); p.err != nil {
-			p.err = fmt.Errorf("%w: %s", p.err, &p.errors)
-		}
-	})
-	return p.err
-}
-
-// waitKilled waits for the end of a child that must end by SIGKILL.
-func (p *killProcess) waitKilled(t *testing.T) {
-	t.Helper()
-	err := p.wait()
-	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	require.True(t, ok && status.Signaled() && status.Signal() == syscall.SIGKILL, "it was not killed: %v", err)
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), killEnv+"="+string(order))
+	return fault.Start(t, cmd)
 }
 
 // killChild is a child process.
 func killChild(o killOrder) {
 	hits := map[string]int{} // children come to failpoints with one goroutine
-	if failpoint.Enabled { // only the matrix needs them
+	if failpoint.Enabled {   // only the matrix needs them
 		failpoint.Set(func(name string) {
 			if hits[name]++; name == o.Place && hits[name] == o.Nth {
-				die()
+				failpoint.Die()
 			}
 		})
 	}
@@ -114,12 +65,6 @@ func killChild(o killOrder) {
 	for name, n := range hits {
 		say("H %s %d", name, n)
 	}
-}
-
-// die ends the process: not one instruction of it is executed any more.
-func die() {
-	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	select {}
 }
 
 // say prints a line for the parent at once: what was printed before a kill arrives.

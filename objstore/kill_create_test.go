@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/fuzz/fault"
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring/segment"
@@ -51,7 +52,7 @@ func killCreators(t *testing.T, report *killReport, seed uint64, each int) {
 		for _, place := range createPlaces {
 			p := startChild(t, killOrder{Role: "creator", Name: name, Seed: rng.Uint64(), Place: place, Nth: 1})
 			reader := createdSegment(t, p, name)
-			p.waitKilled(t)
+			require.NoError(t, p.WaitKilled())
 			report.killed(place)
 			require.Equal(t, left[place], filesOf(t, name), "killed at %s", place)
 			if reader != nil {
@@ -91,15 +92,15 @@ func killCreators(t *testing.T, report *killReport, seed uint64, each int) {
 // createdSegment attaches to the segment of a creator that came so far, and lets
 // the creator go on. A worker that attached reads on whatever happens to the
 // segment's name; the function that is returned does so.
-func createdSegment(t *testing.T, p *killProcess, name string) (read func()) {
+func createdSegment(t *testing.T, p *fault.Process, name string) (read func()) {
 	t.Helper()
-	for p.out.Scan() {
-		h, err := parseHandle(p.out.Text()[2:])
-		require.NoError(t, err, p.out.Text())
+	for p.Out.Scan() {
+		h, err := parseHandle(p.Out.Text()[2:])
+		require.NoError(t, err, p.Out.Text())
 		r, err := Open(name, killReaderOptions(true))
 		require.NoError(t, err)
 		require.NoError(t, h.look(r))
-		require.NoError(t, p.in.Close())
+		require.NoError(t, p.In.Close())
 		read = func() {
 			require.NoError(t, h.look(r))
 			require.NoError(t, r.Close())
@@ -134,7 +135,7 @@ func sweepKilled(t *testing.T, name string, something bool) {
 func TestSweepSparesTheLiving(t *testing.T) {
 	name := killName(t, "sweep")
 	p := startChild(t, killOrder{Role: "creator", Name: name})
-	line, err := p.line()
+	line, err := p.Line()
 	require.NoError(t, err)
 	h, err := parseHandle(line[2:])
 	require.NoError(t, err)
@@ -148,15 +149,15 @@ func TestSweepSparesTheLiving(t *testing.T) {
 	require.Len(t, got, 1)
 	require.True(t, got[0].Alive)
 	require.False(t, got[0].Removed)
-	require.Equal(t, p.cmd.Process.Pid, got[0].PID)
+	require.Equal(t, p.PID(), got[0].PID)
 	require.Len(t, filesOf(t, name), 2)
 	r, err := Open(name, killReaderOptions(false))
 	require.NoError(t, err)
 	defer r.Close()
 	require.NoError(t, h.look(r))
 
-	require.NoError(t, p.cmd.Process.Kill())
-	p.waitKilled(t)
+	require.NoError(t, p.Kill())
+	require.NoError(t, p.WaitKilled())
 	sweepKilled(t, name, true)
 	require.NoError(t, h.look(r), "who is attached reads on")
 }

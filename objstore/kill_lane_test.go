@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/objstore/check"
 )
 
 // killLane is one segment whose writers are killed one after the other, so that
@@ -47,10 +49,10 @@ func killWriters(t *testing.T, report *killReport, seed uint64, rereads bool, pl
 	require.True(t, a.Clean)
 	require.Zero(t, a.Kept+a.Dropped)
 	require.NoError(t, w.Close())
-	require.NoError(t, l.worker.p.in.Close())
-	for l.worker.p.out.Scan() {
+	require.NoError(t, l.worker.p.In.Close())
+	for l.worker.p.Out.Scan() {
 	}
-	require.NoError(t, l.worker.p.wait())
+	require.NoError(t, l.worker.p.Wait())
 	requireNoFiles(t, l.name)
 }
 
@@ -66,8 +68,8 @@ func (l *killLane) kill(place string, hits int) {
 		lines = 1 + l.rng.IntN(400)
 	}
 	p := startChild(l.t, o)
-	for p.out.Scan() {
-		h, err := l.m.hear(p.out.Text())
+	for p.Out.Scan() {
+		h, err := l.m.hear(p.Out.Text())
 		require.NoError(l.t, err, "order %+v, after %s", o, l.pending)
 		if l.m.adoption != nil && l.pending != "" {
 			l.report.adopted(l.pending, *l.m.adoption)
@@ -77,17 +79,32 @@ func (l *killLane) kill(place string, hits int) {
 			l.worker.offer(h)
 		}
 		if lines--; lines == 0 {
-			require.NoError(l.t, p.cmd.Process.Kill())
+			require.NoError(l.t, p.Kill())
 		}
 	}
-	p.waitKilled(l.t)
+	require.NoError(l.t, p.WaitKilled())
 	l.report.killed(place)
 	l.m.died(place)
 	l.pending = place
 }
 
+// requireSound lets the checker look at what killed writers left: at most one state record is
+// half written.
+func (l *killLane) requireSound() {
+	r, err := check.Segment(l.name, check.Options{})
+	require.NoError(l.t, err)
+	for _, f := range r.Findings {
+		require.Contains(l.t, f.What, "checksum of state record", "%s: %v", l.pending, r.Findings)
+	}
+	require.LessOrEqual(l.t, len(r.Findings), 1, "%s", l.pending)
+	if l.pending == "sidecar.state.half" {
+		require.Len(l.t, r.Findings, 1)
+	}
+}
+
 // quiet looks at everything while there is no writer at all.
 func (l *killLane) quiet() {
+	l.requireSound()
 	l.worker.judge(l.t, l.m)
 	l.worker.ask("held", nil)
 	for _, h := range l.m.handles {

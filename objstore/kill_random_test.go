@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/fuzz/fault"
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
@@ -58,8 +59,8 @@ type randomKiller struct {
 	rereads bool
 	m       *killModel
 	look    *Reader
-	next    *killProcess // started, and waiting for its turn
-	history []killHandle // issued in this segment, ended or not
+	next    *fault.Process // started, and waiting for its turn
+	history []killHandle   // issued in this segment, ended or not
 
 	n struct {
 		kills, adoptedByChild, damaged, kept, inUse, dropped, damagedUse, replaced, lost, oldRead, oldRefused int
@@ -92,10 +93,10 @@ func (k *randomKiller) run(rounds int) {
 		require.NotZero(t, k.n.dropped)
 		require.NotZero(t, k.n.damagedUse)
 	}
-	require.NoError(t, k.next.in.Close()) // it ends without a turn
-	for k.next.out.Scan() {
+	require.NoError(t, k.next.In.Close()) // it ends without a turn
+	for k.next.Out.Scan() {
 	}
-	require.NoError(t, k.next.wait())
+	require.NoError(t, k.next.Wait())
 	require.NoError(t, k.look.Close())
 	w, _, err := adoptPool(killOptions(k.name, k.rereads))
 	require.NoError(t, err)
@@ -121,7 +122,7 @@ func (k *randomKiller) create() {
 	k.m, k.history = newKillModel(k.rereads), nil
 }
 
-func (k *randomKiller) start() *killProcess {
+func (k *randomKiller) start() *fault.Process {
 	return startChild(k.t, killOrder{Role: "random", Name: k.name, Seed: k.rng.Uint64(), Rereads: k.rereads, Place: anywhere})
 }
 
@@ -140,25 +141,25 @@ func randomChild(o killOrder) error {
 func (k *randomKiller) kill() {
 	t, p := k.t, k.next
 	k.next = k.start()
-	_, err := p.in.Write([]byte("go\n"))
+	_, err := p.In.Write([]byte("go\n"))
 	require.NoError(t, err)
-	kill := func() { _ = p.cmd.Process.Kill() } // by its pid, and not if it was waited for
+	kill := func() { _ = p.Kill() } // by its pid, and not if it was waited for
 	lines, wait := 1+k.rng.IntN(400), time.Duration(k.rng.Int64N(int64(2*time.Millisecond)))
 	if k.rng.IntN(5) == 0 {
 		lines, wait = -1, 10*wait
 		time.AfterFunc(wait, kill)
 	}
-	for p.out.Scan() {
+	for p.Out.Scan() {
 		if lines--; lines == 0 {
 			time.AfterFunc(wait, kill)
 		}
-		h, err := k.m.hear(p.out.Text())
+		h, err := k.m.hear(p.Out.Text())
 		require.NoError(t, err)
 		if h != nil {
 			k.history = append(k.history, h.killHandle)
 		}
 	}
-	p.waitKilled(t)
+	require.NoError(t, p.WaitKilled())
 	k.n.kills++
 	if k.m.adoption != nil {
 		k.n.adoptedByChild++

@@ -29,7 +29,7 @@ func readerChild(o killOrder) error {
 	stop := func() {
 		say("at")
 		bufio.NewScanner(os.Stdin).Scan()
-		die()
+		failpoint.Die()
 	}
 	failpoint.Set(func(name string) {
 		if name == o.Place {
@@ -90,7 +90,7 @@ func killReaders(t *testing.T, report *killReport, each int) {
 			require.NoError(t, err)
 			require.NoError(t, r.Commit())
 			p := startChild(t, killOrder{Role: "reader", Name: name, Place: place, Handle: h.String()})
-			line, err := p.line()
+			line, err := p.Line()
 			require.NoError(t, err)
 			require.Equal(t, "at", line)
 
@@ -106,11 +106,11 @@ func killReaders(t *testing.T, report *killReport, each int) {
 			}
 
 			if i%2 == 0 {
-				require.NoError(t, p.cmd.Process.Kill())
+				require.NoError(t, p.Kill())
 			} else {
-				require.NoError(t, p.in.Close())
+				require.NoError(t, p.In.Close())
 			}
-			p.waitKilled(t)
+			require.NoError(t, p.WaitKilled())
 			report.killed(place)
 			require.NoError(t, h.look(other), "the lock is free, and the read counts")
 			if i%3 > 0 {

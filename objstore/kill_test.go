@@ -154,17 +154,17 @@ func hitsWithoutKills(t *testing.T, seed uint64) map[string]int {
 			require.NoError(t, w.Detach())
 		}
 		p := startChild(t, killOrder{Role: role, Name: name, Seed: seed, Ops: 600, Rereads: true})
-		require.NoError(t, p.in.Close())
-		for p.out.Scan() {
+		require.NoError(t, p.In.Close())
+		for p.Out.Scan() {
 			var place string
 			var n int
-			line := p.out.Text()
+			line := p.Out.Text()
 			require.NotEqual(t, "E", line[:1], line)
 			if _, err := fmt.Sscanf(line, "H %s %d", &place, &n); err == nil {
 				hits[place] += n
 			}
 		}
-		require.NoError(t, p.wait())
+		require.NoError(t, p.Wait())
 		if role == "writer" {
 			w, _, err := adoptPool(killOptions(name, true))
 			require.NoError(t, err)

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/fuzz/fault"
 )
 
 // workerChild is a process that attaches before anyone is killed, and looks at
@@ -84,7 +86,7 @@ func workerChild(o killOrder) error {
 
 // killWorker is that process as the test sees it.
 type killWorker struct {
-	p *killProcess
+	p *fault.Process
 
 	mu    sync.Mutex // one question at a time
 	queue chan *killIssued
@@ -97,7 +99,7 @@ type killWorker struct {
 func startWorker(t *testing.T, name string) *killWorker {
 	t.Helper()
 	k := &killWorker{p: startChild(t, killOrder{Role: "worker", Name: name}), queue: make(chan *killIssued, 16)}
-	answer, err := k.p.line()
+	answer, err := k.p.Line()
 	require.NoError(t, err)
 	require.Equal(t, "ok", answer)
 	go func() {
@@ -128,11 +130,11 @@ func (k *killWorker) ask(verb string, h *killIssued) (ok bool) {
 	if h != nil {
 		line += " " + h.String()
 	}
-	if _, err := fmt.Fprintln(k.p.in, line); err != nil {
+	if _, err := fmt.Fprintln(k.p.In, line); err != nil {
 		k.err = errors.Join(k.err, err)
 		return false
 	}
-	answer, err := k.p.line()
+	answer, err := k.p.Line()
 	switch {
 	case err != nil:
 		k.err = errors.Join(k.err, err)

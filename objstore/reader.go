@@ -131,10 +131,11 @@ func caller() uintptr {
 }
 
 // collect runs the garbage collector, at most once a second, where views that were
-// dropped are in the way: by itself it may take minutes to run.
+// dropped are in the way: by itself it may take minutes to run. A clock that was set back does
+// not delay it.
 func (r *Reader) collect() {
 	now, last := time.Now().UnixNano(), r.collected.Load()
-	if now-last >= int64(time.Second) && r.collected.CompareAndSwap(last, now) {
+	if (now-last >= int64(time.Second) || now < last) && r.collected.CompareAndSwap(last, now) {
 		runtime.GC()
 	}
 }

@@ -3,10 +3,12 @@ package serde
 import (
 	"testing"
 
+	"github.com/ringcache/ringcache/fuzz/corpus"
 	"github.com/ringcache/ringcache/pycompat"
 )
 
 func FuzzDecodeItem(f *testing.F) {
+	corpus.Add(f, "item")
 	for form, frames := range samples(f) {
 		f.Add(frames[0], byte(form), uint16(300))
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/fuzz/corpus"
 )
 
 func metadataCases() []Metadata {
@@ -122,6 +124,7 @@ func TestMetadataRefuses(t *testing.T) {
 }
 
 func FuzzParseMetadata(f *testing.F) {
+	corpus.Add(f, "metadata")
 	f.Add(AppendMetadata(nil, Metadata{typeItem, 560, []int64{48, 512}}))
 	f.Add(AppendMetadata(nil, Metadata{typePickle, 21, nil}))
 	f.Add(AppendMetadata(nil, Metadata{typeTensor, 1 << 33, []int64{1 << 33}}))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/fuzz/corpus"
 	"github.com/ringcache/ringcache/internal/mem"
 )
 
@@ -48,6 +49,7 @@ func TestReadChunkBelievesNothing(t *testing.T) {
 
 // FuzzReadChunk: any memory, any address: a chunk inside the memory or an error.
 func FuzzReadChunk(f *testing.F) {
+	corpus.Add(f, "chunk")
 	f.Add([]byte{1, 0, 0, 0, 12, 0, 0, 0, 1, 2, 3, 4}, uint64(12))
 	f.Add([]byte{1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 1}, uint64(9))
 	f.Add([]byte{1, 0, 0}, uint64(math.MaxUint64))

@@ -132,7 +132,7 @@ func (s *Store) restore() (a Adoption) {
 	for range min(runtime.GOMAXPROCS(0), len(kept)) {
 		workers.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(kept); i = int(next.Add(1)) - 1 {
-				err := s.guard(func() error { return s.verify(byID[kept[i].ID].o) })
+				err := s.guard(func() error { return byID[kept[i].ID].o.verify(s.seg.Ring(), s.opt.Payloads == nil) })
 				verified[i] = err == nil
 			}
 		})
@@ -228,29 +228,6 @@ func (s *Store) restore() (a Adoption) {
 	return a
 }
 
-// verify compares an object with its chunk, and reads its description.
-func (s *Store) verify(o *Object) error {
-	c, err := shmring.ReadChunk(s.seg.Ring(), o.chunk.Address)
-	if err != nil {
-		return err
-	}
-	from, n := o.chunk.DescriptionOffset, o.chunk.DescriptionLength
-	if c.ID != o.chunk.ID && c.ID != shmring.DeadID && c.ID != shmring.GoneID || c.Size != o.chunk.Size ||
-		from < minDescriptionOffset || n < 0 || from > len(c.Payload) || n > len(c.Payload)-from {
-		return errDescription
-	}
-	if s.opt.Payloads == nil && from < plainLead-shmring.HeaderSize {
-		return errDescription
-	}
-	if sidecar.PayloadSum(c.Payload, from+n, o.chunk.Full) != o.chunk.Sum {
-		return fmt.Errorf("%w: checksum", errDescription)
-	}
-	return o.parseDescription(c.Payload[from : from+n])
-}
-
 // idBefore reports whether the id a was given out before b. Ids start over after 2^31, so a
 // is the older one if counting up from a reaches b sooner than the other way round.
 func idBefore(a, b uint32) bool { return (b-a)%shmring.IDLimit-1 < shmring.IDLimit/2 }
-
-// minDescriptionOffset is the bytes of the payload that no checksum covers.
-const minDescriptionOffset = 4

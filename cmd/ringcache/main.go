@@ -9,6 +9,7 @@ import (
 
 type commands struct {
 	Agent agentCommand `cmd:"" help:"Drive a store by JSON lines on stdin and stdout, from any language."`
+	Check checkCommand `cmd:"" help:"Check the bytes of a living segment, or of one that a writer left."`
 	Sweep sweepCommand `cmd:"" help:"List segments whose writer was killed, and remove them if told to."`
 
 	Version kong.VersionFlag `help:"Print the version, and the releases of vLLM that it works with."`

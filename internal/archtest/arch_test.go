@@ -29,7 +29,7 @@ var floors = [][]string{
 	{"serde", "shmstore"},
 	{"internal/pyvalue"}, // for both halves of the messages, which are far apart
 	{"serde/enginecore"},
-	{"objstore"},
+	{"objstore", "objstore/check"},
 	{"lrusync"},
 	{"internal/lossypair"}, // for tests of lrusync with two processes, and for fuzz/soak
 	{"mmcache"},
@@ -167,7 +167,7 @@ func TestCoreIsWithoutCgo(t *testing.T) {
 func TestNoTestHelperInProducts(t *testing.T) {
 	helpers := []string{
 		"internal/alloctest", "internal/goldentest", "internal/pintest", "pin/cuda/internal/fakedriver", "objstore/internal/objtest",
-		"fuzz/internal/draw", "fuzz/ringtest", "fuzz/storetest", "fuzz/lrutest",
+		"fuzz/internal/draw", "fuzz/ringtest", "fuzz/storetest", "fuzz/lrutest", "fuzz/fault",
 	}
 	for _, s := range sources(t) {
 		if s.test || slices.Contains(helpers, s.dir) {

@@ -37,6 +37,7 @@ var (
 		"serde":                  msgpack,
 		"serde/enginecore":       msgpack,
 		"objstore":               msgpack,
+		"objstore/check":         msgpack,
 		"objstore/upstream":      msgpack,
 		"lrusync":                msgpack,
 		"lrusync/upstream":       msgpack,

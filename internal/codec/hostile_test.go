@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/fuzz/corpus"
 	"github.com/ringcache/ringcache/internal/alloctest"
 	"github.com/ringcache/ringcache/internal/codec"
 )
@@ -87,6 +88,7 @@ func typed(t interface {
 // FuzzDecode: no document and no order of calls panics, and every failure is an
 // error of this package, with the guard and without, as if the document had changed.
 func FuzzDecode(f *testing.F) {
+	corpus.Add(f, "msgpack")
 	f.Add([]byte("\x93\xa5uint8\x91\x02\xd5\x03ab"), []byte{0, 7, 14})
 	f.Add([]byte("\x81\xa1a\xa1b"), []byte{13})
 	f.Add([]byte("\x92\x91\x01\xcb\x3f\xf8\x00\x00\x00\x00\x00\x00"), []byte{0, 11, 5})

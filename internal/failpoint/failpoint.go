@@ -18,7 +18,7 @@ type Point struct {
 var hook atomic.Pointer[func(name string)]
 
 // Hit is a place where a process may be killed. It does nothing unless a test
-// has set a hook.
+// has set a hook, or [KillVariable] names the place.
 func Hit(name string) {
 	if Enabled {
 		hit(name)
@@ -28,7 +28,9 @@ func Hit(name string) {
 func hit(name string) {
 	if f := hook.Load(); f != nil {
 		(*f)(name)
+		return
 	}
+	Reach(name)
 }
 
 // Set makes f the hook of this process; nil removes it. It is for tests. Set panics where

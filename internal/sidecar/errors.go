@@ -25,8 +25,9 @@ var (
 // FormatError reports that a file can't be the sidecar of a segment: the file is empty, cut
 // short or damaged, or a later release made it.
 type FormatError struct {
-	Path string
-	What string
+	Path   string
+	What   string
+	Offset int // of the word that can't be right
 	// Newer reports that the file has a layout of a later release.
 	Newer bool
 }

@@ -67,7 +67,7 @@ func Create(dir, name string, o Options, seg *os.File) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := mapFile(path, file, o.bytes())
+	f, err := mapFile(path, file, o.bytes(), true)
 	if err != nil {
 		return nil, err
 	}
@@ -95,8 +95,8 @@ func (f *File) start(o Options, dev, ino uint64) {
 	}
 }
 
-func mapFile(path string, file *os.File, size int64) (*File, error) {
-	m, err := shmfile.Map(file, size, true)
+func mapFile(path string, file *os.File, size int64, write bool) (*File, error) {
+	m, err := shmfile.Map(file, size, write)
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
@@ -117,12 +117,18 @@ func Private(o Options) (*File, error) {
 // Open opens the sidecar of the segment name in dir (/dev/shm if empty) without the writer's
 // lock: to look at it, to take a slot, or to call Own. It fails with [ErrForeign] if there is
 // no sidecar, and with a [*FormatError].
-func Open(dir, name string) (*File, error) {
+func Open(dir, name string) (*File, error) { return openFile(dir, name, true) }
+
+// OpenToLook is Open for a file that is not written to: only Options, State, Size, Path, Describes,
+// Close and the methods of check.go may be called.
+func OpenToLook(dir, name string) (*File, error) { return openFile(dir, name, false) }
+
+func openFile(dir, name string, write bool) (*File, error) {
 	path, err := shmfile.Path(dir, name+Suffix)
 	if err != nil { // also for a name that is too long to have one
 		return nil, fmt.Errorf("%w: %w: %w", ErrForeign, errInvalid, err)
 	}
-	file, size, err := shmfile.Open(path, true)
+	file, size, err := shmfile.Open(path, write)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: there is no %s; the segment was made by something else, it can be read but not adopted or removed", ErrForeign, path)
 	}
@@ -132,7 +138,7 @@ func Open(dir, name string) (*File, error) {
 	if size < offSlotTable || size > offSlotTable+maxSlots*slotSize+maxObjects*entrySize {
 		return nil, errors.Join(&FormatError{Path: path, What: fmt.Sprintf("it has %d bytes", size)}, file.Close())
 	}
-	f, err := mapFile(path, file, size)
+	f, err := mapFile(path, file, size, write)
 	if err != nil {
 		return nil, err
 	}

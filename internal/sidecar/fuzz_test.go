@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/fuzz/corpus"
 	"github.com/ringcache/ringcache/shmring"
 )
 
@@ -14,6 +15,7 @@ import (
 // written to it can be read. The parts that matter are given, and the zeros
 // between them are not, since the fuzzer is slow with long inputs.
 func FuzzFile(f *testing.F) {
+	corpus.Add(f, "sidecar")
 	c, err := privateOf(formatted(f, Options{Policy: Pool, Objects: 2, Slots: 2}), true)
 	require.NoError(f, err)
 	for range c.Records() { // finds the free ones

@@ -38,19 +38,19 @@ func text(b []byte) string {
 // anything. Only the owner of the writer's lock sees a valid state record for sure: without
 // the lock, parse may run while both records are being replaced.
 func (f *File) parse(m []byte, size int64, owner bool) error {
-	bad := func(format string, args ...any) error {
-		return &FormatError{Path: f.path, What: fmt.Sprintf(format, args...)}
+	bad := func(offset int, format string, args ...any) error {
+		return &FormatError{Path: f.path, Offset: offset, What: fmt.Sprintf(format, args...)}
 	}
 	if len(m) < offSlotTable || string(m[:len(magic)]) != magic {
-		return bad("it does not begin as one")
+		return bad(0, "it does not begin as one")
 	}
 	u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(m[at:]) }
 	f.version = u32(offVersion)
 	if f.version == 0 || f.version > layoutVersion {
-		return &FormatError{Path: f.path, What: fmt.Sprintf("layout version %d, this release reads 1 to %d", f.version, layoutVersion), Newer: f.version > 0}
+		return &FormatError{Path: f.path, Offset: offVersion, What: fmt.Sprintf("layout version %d, this release reads 1 to %d", f.version, layoutVersion), Newer: f.version > 0}
 	}
 	if u32(offHeaderSum) != crc32.Checksum(m[:offHeaderSum], castagnoli) {
-		return bad("its header's checksum is wrong")
+		return bad(offHeaderSum, "its header's checksum is wrong")
 	}
 	f.opt = Options{
 		Policy: Policy(u32(offPolicy)), Generation: text(m[offGeneration : offGeneration+generationLen]),
@@ -58,13 +58,13 @@ func (f *File) parse(m []byte, size int64, owner bool) error {
 		RingSize: int(binary.LittleEndian.Uint64(m[offRingSize:])), DataOffset: int(u32(offDataOffset)),
 	}
 	if err := f.opt.check(); err != nil {
-		return bad("its header: %v", err)
+		return bad(offPolicy, "its header: %v", err)
 	}
 	if f.opt.bytes() != size {
-		return bad("%d bytes for %d slots and %d objects", size, f.opt.Slots, f.opt.Objects)
+		return bad(offSlots, "%d bytes for %d slots and %d objects", size, f.opt.Slots, f.opt.Objects)
 	}
 	if !f.readState(m) && owner {
-		return bad("neither of its state records is whole")
+		return bad(offState, "neither of its state records is whole")
 	}
 	return nil
 }

@@ -164,16 +164,21 @@ func (f *File) Records() iter.Seq2[int, Record] {
 				free = append(free, i)
 				continue
 			}
-			r := Record{
-				Address: binary.LittleEndian.Uint64(e[entryAddress:]), ID: binary.LittleEndian.Uint32(e[entryID:]),
-				Size:              int(binary.LittleEndian.Uint32(e[entryLength:])),
-				DescriptionOffset: int(binary.LittleEndian.Uint32(e[entryDescriptionOffset:])), DescriptionLength: int(binary.LittleEndian.Uint32(e[entryDescriptionLength:])),
-				Sum: binary.LittleEndian.Uint32(e[entrySum:]), Full: binary.LittleEndian.Uint32(e[entryFull:]) == 1,
-				Damaged: mark != validMark(f.version, crc32.Checksum(e[entryBody:entryEnd], castagnoli)),
-			}
+			r := f.record(e, mark)
 			if !yield(i, r) {
 				return
 			}
 		}
+	}
+}
+
+// record returns the content of an entry e, with its mark, that is not free.
+func (f *File) record(e []byte, mark uint64) Record {
+	return Record{
+		Address: binary.LittleEndian.Uint64(e[entryAddress:]), ID: binary.LittleEndian.Uint32(e[entryID:]),
+		Size:              int(binary.LittleEndian.Uint32(e[entryLength:])),
+		DescriptionOffset: int(binary.LittleEndian.Uint32(e[entryDescriptionOffset:])), DescriptionLength: int(binary.LittleEndian.Uint32(e[entryDescriptionLength:])),
+		Sum: binary.LittleEndian.Uint32(e[entrySum:]), Full: binary.LittleEndian.Uint32(e[entryFull:]) == 1,
+		Damaged: mark != validMark(f.version, crc32.Checksum(e[entryBody:entryEnd], castagnoli)),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/engine/enginetest/wire"
+	"github.com/ringcache/ringcache/fuzz/corpus"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/serde/enginecore"
@@ -24,6 +25,7 @@ func typed(t testing.TB, err error) {
 var goldenOutputNames = []string{"one", "finish", "mm_miss", "error", "events", "pooling", "utility_none", "utility_true", "utility_fail", "wave", "start_wave"}
 
 func FuzzDecodeOutputs(f *testing.F) {
+	corpus.Add(f, "outputs")
 	releases := pycompat.Releases()
 	for i, g := range releases {
 		for _, name := range goldenOutputNames {
@@ -68,6 +70,7 @@ func FuzzDecodeOutputs(f *testing.F) {
 
 // FuzzDecodeStart is for what an engine sends before its outputs.
 func FuzzDecodeStart(f *testing.F) {
+	corpus.Add(f, "start")
 	f.Add([]byte("\x83\xa6status\xa5HELLO\xa5local\xc3\xa8headless\xc2"))
 	b, err := newest(f).engine.EncodeReady(&enginecore.Ready{WorldSize: 2})
 	require.NoError(f, err)
@@ -89,6 +92,7 @@ func FuzzDecodeStart(f *testing.F) {
 
 // FuzzDecodeNDArray reads arrays with and without the guard.
 func FuzzDecodeNDArray(f *testing.F) {
+	corpus.Add(f, "ndarray")
 	f.Add([]byte("\x93\xa3<f4\x91\x01\xd6\x031234"), uint16(0))
 	f.Add([]byte("\x93\xa3|u1\x91\x04\x01"), uint16(4))
 	f.Fuzz(func(t *testing.T, doc []byte, n uint16) {

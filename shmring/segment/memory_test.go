@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/ringcache/ringcache/fuzz/fault"
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/shmring/memory"
 	"github.com/ringcache/ringcache/shmring/segment"
@@ -27,7 +28,7 @@ const mib = 1 << 20
 
 // TestLockBeyondTheLimit needs a process of its own: the limit is one's.
 func TestLockBeyondTheLimit(t *testing.T) {
-	if !inChild(t, &syscall.SysProcAttr{}) {
+	if !fault.InChild(t, nil) {
 		return
 	}
 	runtime.LockOSThread() // for good: the thread can't have its capability back

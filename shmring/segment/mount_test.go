@@ -5,11 +5,8 @@ package segment_test
 import (
 	"bytes"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -17,65 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/ringcache/ringcache/fuzz/fault"
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/shmring/memory"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
-
-// inChild runs the test t once more in a child process with the attributes, and
-// returns true there. In the parent it waits for the child, whose failure or
-// skip becomes that of t.
-func inChild(t *testing.T, attr *syscall.SysProcAttr) bool {
-	t.Helper()
-	const mark = "RINGCACHE_TEST_CHILD"
-	if os.Getenv(mark) == t.Name() {
-		return true
-	}
-	exe, err := os.Executable()
-	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1", "-test.timeout=5m")
-	cmd.Env = append(os.Environ(), mark+"="+t.Name())
-	cmd.SysProcAttr = attr
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err = cmd.Start()
-	if errno := syscall.Errno(0); errors.As(err, &errno) && attr.Cloneflags != 0 {
-		t.Skipf("namespaces are not allowed here: clone flags %#x: %v (errno %d)", attr.Cloneflags, err, errno)
-	}
-	require.NoError(t, err)
-	err = cmd.Wait()
-	t.Logf("child:\n%s", &out)
-	require.NoError(t, err)
-	if strings.Contains(out.String(), "--- SKIP") {
-		t.Skip("the child skipped, see above")
-	}
-	require.Contains(t, out.String(), "--- PASS: "+t.Name())
-	return false
-}
-
-// ownMounts gives a child its own mounts, and, to one who is not root, its own
-// users, so that it may mount.
-func ownMounts() *syscall.SysProcAttr {
-	a := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
-	if os.Geteuid() != 0 {
-		a.Cloneflags |= syscall.CLONE_NEWUSER
-		a.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
-		a.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
-	}
-	return a
-}
-
-// mount mounts a new tmpfs that ends with the child.
-func mount(t *testing.T, dir, options string) {
-	t.Helper()
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		t.Skipf("own mounts are not allowed here: %v (errno %d)", err, err)
-	}
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
-		t.Skipf("mounting a tmpfs with %s is not allowed here: %v (errno %d)", options, err, err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
-}
 
 func empty(t *testing.T, dir string) {
 	t.Helper()
@@ -85,12 +28,12 @@ func empty(t *testing.T, dir string) {
 }
 
 func TestSmallMount(t *testing.T) {
-	if !inChild(t, ownMounts()) {
+	if !fault.InChild(t, fault.OwnMounts()) {
 		return
 	}
 	for name, dir := range map[string]string{"elsewhere": t.TempDir(), "shm": "/dev/shm"} {
 		t.Run(name, func(t *testing.T) {
-			mount(t, dir, "size=64m")
+			fault.Mount(t, dir, "size=64m")
 			_, err := segment.Create(segment.Options{Name: "big", Dir: dir, RingSize: 128 * mib})
 			require.ErrorIs(t, err, segment.ErrNoSpace)
 			require.ErrorIs(t, err, syscall.ENOSPC)
@@ -123,11 +66,11 @@ func TestSmallMount(t *testing.T) {
 
 // All pass the look at the free space and take it piece by piece.
 func TestCreatesRaceForTheLastSpace(t *testing.T) {
-	if !inChild(t, ownMounts()) {
+	if !fault.InChild(t, fault.OwnMounts()) {
 		return
 	}
 	dir := t.TempDir()
-	mount(t, dir, "size=64m")
+	fault.Mount(t, dir, "size=64m")
 	for _, racers := range []int{2, 3} {
 		for range 20 {
 			var wg sync.WaitGroup
@@ -164,13 +107,13 @@ func TestCreatesRaceForTheLastSpace(t *testing.T) {
 }
 
 func TestHugePagesOfAMountThatHasThem(t *testing.T) {
-	if !inChild(t, ownMounts()) {
+	if !fault.InChild(t, fault.OwnMounts()) {
 		return
 	}
 	for _, huge := range []string{"never", "advise", "within_size", "always"} {
 		t.Run(huge, func(t *testing.T) {
 			dir := t.TempDir()
-			mount(t, dir, "size=64m,huge="+huge)
+			fault.Mount(t, dir, "size=64m,huge="+huge)
 			s, err := segment.Create(segment.Options{Name: "huge", Dir: dir, RingSize: 16*mib + 100, DataOffset: 32})
 			require.NoError(t, err)
 			_, _ = rand.Read(s.Bytes())

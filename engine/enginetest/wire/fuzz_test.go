@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/fuzz/corpus"
 	"github.com/ringcache/ringcache/internal/codec"
 	"github.com/ringcache/ringcache/internal/goldentest"
 	"github.com/ringcache/ringcache/pycompat"
@@ -75,6 +76,7 @@ func frames(doc []byte, n uint16) [][][]byte {
 }
 
 func FuzzDecodeRequest(f *testing.F) {
+	corpus.Add(f, "request")
 	seeds(f, "requests", func(doc []byte, i byte) { f.Add(doc, i, uint16(300)) })
 	f.Fuzz(func(t *testing.T, doc []byte, i byte, n uint16) {
 		c, frontend := halves(t, i)
@@ -126,6 +128,7 @@ func encode(t *testing.T, c *enginecore.Codec, r *Request) (frames [][]byte, ok 
 }
 
 func FuzzDecodeFeature(f *testing.F) {
+	corpus.Add(f, "feature")
 	seeds(f, "features", func(doc []byte, i byte) { f.Add(doc, i, uint16(300)) })
 	f.Add([]byte("\x85\xa4data\xc0\xa8modality\xa1i\xaaidentifier\xa1x\xabmm_position\x82\xa6offset\x01\xa6length\x02\xa3new\x93\x01\x80\xd4\x05z"), byte(0), uint16(0))
 	f.Fuzz(func(t *testing.T, doc []byte, i byte, n uint16) {
@@ -150,6 +153,7 @@ func FuzzDecodeFeature(f *testing.F) {
 }
 
 func FuzzDecodeMessages(f *testing.F) {
+	corpus.Add(f, "messages")
 	f.Add([]byte("\x92\xa2r1\xa2r2"))
 	f.Add([]byte("\x94\x00\xcf\x80\x00\x00\x00\x00\x00\x00\x00\xa5sleep\x91\x01"))
 	b, err := enginecore.EncodeInit(&enginecore.Init{Inputs: []string{"ipc://a"}, Outputs: []string{"ipc://b"}})

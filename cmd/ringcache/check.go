@@ -1,0 +1,94 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/ringcache/ringcache/objstore/check"
+	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/serde"
+	"github.com/ringcache/ringcache/shmring"
+)
+
+type checkCommand struct {
+	Name    string   `arg:"" help:"Name of the segment."`
+	At      []handle `placeholder:"ADDRESS:ID" help:"Check the chunk of this handle, too. May be repeated."`
+	Size    int      `help:"Bytes of the ring. Without it they follow from the size of the segment."`
+	Release string   `help:"The vLLM release that wrote it. Without it the sidecar's, or the newest."`
+	Dir     string   `help:"Folder of shared memory, /dev/shm if empty."`
+	JSON    bool     `name:"json" help:"Print one JSON object."`
+}
+
+// handle is an address and an id as people write it.
+type handle serde.Address
+
+// UnmarshalText reads ADDRESS:ID.
+func (h *handle) UnmarshalText(text []byte) error {
+	var rest string
+	n, err := fmt.Sscanf(string(text)+" end", "%d:%d %s", &h.Address, &h.ID, &rest)
+	if err != nil || n != 3 || rest != "end" || h.ID >= shmring.IDLimit {
+		return fmt.Errorf("%q is no handle: want ADDRESS:ID, such as 4096:17", text)
+	}
+	return nil
+}
+
+// Help is the end of ringcache check --help.
+func (checkCommand) Help() string {
+	return `It only reads, and a writer and its readers may go on meanwhile. Of a pool every object is checked. Where the chunks of a ring are is in the
+memory of the process that writes it, so of a fifo, and of a foreign segment (one that vLLM made, without a sidecar), only the chunks that --at names are.
+
+Each line is a file, an offset in it, what is wrong, what it must be, and what it is. The last line is a summary.
+
+The exit status is 0 if everything that was looked at is right, and 1 otherwise.`
+}
+
+// Run checks a segment and prints what is wrong.
+func (c checkCommand) Run() error {
+	o := check.Options{Dir: c.Dir, RingSize: c.Size}
+	for _, h := range c.At {
+		o.Handles = append(o.Handles, serde.Address(h))
+	}
+	if c.Release != "" {
+		g, err := pycompat.Lookup(c.Release)
+		if err != nil {
+			return err
+		}
+		o.Generation = g
+	}
+	r, err := check.Segment(c.Name, o)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		err = json.NewEncoder(os.Stdout).Encode(r)
+	} else {
+		err = printReport(os.Stdout, r)
+	}
+	if err == nil && len(r.Findings) > 0 {
+		err = fmt.Errorf("%s: %d findings", c.Name, len(r.Findings))
+	}
+	return err
+}
+
+func printReport(w io.Writer, r *check.Report) error {
+	for _, f := range r.Findings {
+		if _, err := fmt.Fprintln(w, f); err != nil {
+			return err
+		}
+	}
+	state := "no writer"
+	switch {
+	case r.Alive:
+		state = fmt.Sprintf("its writer (pid %d) lives", r.PID)
+	case r.Layout == 0:
+		state = "nothing is known of its writer"
+	}
+	_, err := fmt.Fprintf(w, "%s: %s of %s, %s: %d chunks with %d bytes checked, %d too busy to check, %d reader slots taken, %d findings\n",
+		r.Segment, r.Policy, r.Format, state, r.Chunks, r.Bytes, r.Busy, r.Readers, len(r.Findings))
+	if err == nil && r.Policy == "fifo" {
+		_, err = fmt.Fprintln(w, "where the chunks of a fifo begin is in the memory of its writer; --at ADDRESS:ID names one")
+	}
+	return err
+}

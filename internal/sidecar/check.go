@@ -1,0 +1,161 @@
+package sidecar
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/ringcache/ringcache/internal/mem"
+	"github.com/ringcache/ringcache/internal/shmfile"
+)
+
+// Finding is a word that is not as it must be. Every method of this file may run while a writer
+// and readers change the file, so a finding counts only if another look has it too.
+type Finding struct {
+	Offset    int64 // in the file
+	What      string
+	Want, Got string
+}
+
+// Alive reports whether a process has the writer's lock. It takes a free lock for a moment, as
+// sweeping does; an adopter tries again.
+func (f *File) Alive() (bool, error) {
+	free, err := shmfile.TryLock(f.file)
+	if err != nil || !free {
+		return !free, err
+	}
+	return false, shmfile.Unlock(f.file)
+}
+
+// LookAtState returns the next id of the newer valid record, and what is wrong with the records.
+// ok is false if neither is valid. The writer spoils the older record each time it sets the state.
+func (f *File) LookAtState() (next uint32, found []Finding, ok bool) {
+	var seq [2]uint64
+	var last uint64
+	for i := range seq {
+		at := offState + i*stateSize
+		r := make([]byte, stateSize)
+		copy(r, f.mem[at:])
+		sum, want := binary.LittleEndian.Uint32(r[stateSum:]), crc32.Checksum(r[:stateSum], castagnoli)
+		if sum != want {
+			if f.version == 1 && string(r) == string(make([]byte, stateSize)) {
+				continue // a release with layout 1 wrote the second record only when the state changed
+			}
+			found = append(found, Finding{int64(at + stateSum), fmt.Sprintf("checksum of state record %d", i), fmt.Sprintf("%#x", want), fmt.Sprintf("%#x", sum)})
+			continue
+		}
+		seq[i] = binary.LittleEndian.Uint64(r[stateSeq:])
+		if !ok || seq[i] > last {
+			ok, last, next = true, seq[i], binary.LittleEndian.Uint32(r[stateNextID:])
+		}
+	}
+	older := min(seq[0], seq[1])
+	if older > 0 && last-older != 1 {
+		found = append(found, Finding{offState + stateSeq, "sequence numbers of the state records", "neighbours", fmt.Sprintf("%d and %d", seq[0], seq[1])})
+	}
+	if ok && next >= idLimit {
+		found = append(found, Finding{offState + int64(last%2)*stateSize + stateNextID, "next id", "below 2^31", fmt.Sprint(next)})
+	}
+	return next, found, ok
+}
+
+// LookAtSlots returns how many readers have a slot, and what is wrong with the slots.
+func (f *File) LookAtSlots() (taken int, found []Finding) {
+	for i := range f.opt.Slots {
+		b, at := f.slot(i), int64(f.slotOffset(i))
+		mark := mem.Load32(b[slotTaken:])
+		if mark > 1 {
+			found = append(found, Finding{at, fmt.Sprintf("mark of reader slot %d", i), "0 or 1", fmt.Sprint(mark)})
+		}
+		if mark == 0 {
+			continue // its other words mean nothing
+		}
+		taken++
+		top := mem.Load32(b[slotTop:])
+		if top > maxHolds {
+			found = append(found, Finding{at + slotTop, fmt.Sprintf("places in use of reader slot %d", i), fmt.Sprintf("at most %d", maxHolds), fmt.Sprint(top)})
+		}
+		for h := range maxHolds {
+			place := at + slotHolds + 4*int64(h)
+			switch v := mem.Load32(b[slotHolds+4*h:]); {
+			case v > idLimit:
+				found = append(found, Finding{place, fmt.Sprintf("place %d of reader slot %d", h, i), "an id below 2^31, plus 1", fmt.Sprint(v)})
+			case v != 0 && uint32(h) >= mem.Load32(b[slotTop:]): // again, since the reader raises it first
+				found = append(found, Finding{place, fmt.Sprintf("place %d of reader slot %d", h, i), fmt.Sprintf("0, behind the %d in use", top), fmt.Sprint(v)})
+			}
+		}
+	}
+	return taken, found
+}
+
+// Entry is what one look at the table has found.
+type Entry struct {
+	Record
+	Index int
+	Free  bool
+	mark  uint64
+}
+
+// LookAtEntry returns entry i with all words from one moment, unless something writes there
+// all the time.
+func (f *File) LookAtEntry(i int) (e Entry) {
+	b := f.entry(i)
+	var body [entrySize]byte
+	for range 100 {
+		e = Entry{Index: i, mark: mem.Load64(b[entryMark:])}
+		if e.Free = f.isFree(e.mark); e.Free {
+			return e
+		}
+		mem.Fence()
+		copy(body[entryBody:], b[entryBody:entryEnd])
+		e.Record = f.record(body[:], e.mark)
+		mem.Fence()
+		if f.Has(e) {
+			break
+		}
+	}
+	return e
+}
+
+// Has reports whether the entry is still the one that was looked at: the object's bytes belong to
+// it from before it was found until now.
+func (f *File) Has(e Entry) bool {
+	mem.Fence()
+	return mem.Load64(f.entry(e.Index)[entryMark:]) == e.mark
+}
+
+// EntryOffset returns where entry i begins in the file.
+func (f *File) EntryOffset(i int) int64 {
+	return offSlotTable + int64(f.opt.Slots)*slotSize + int64(i)*entrySize
+}
+
+// CheckEntry returns what is wrong with the words of an entry that is not free.
+func (f *File) CheckEntry(e Entry) (found []Finding) {
+	at := f.EntryOffset(e.Index)
+	add := func(offset int64, what, want, got string) {
+		found = append(found, Finding{at + offset, fmt.Sprintf("%s of entry %d", what, e.Index), want, got})
+	}
+	low, high := uint32(e.mark), uint32(e.mark>>32)
+	switch {
+	case f.version == 1 && low != 1:
+		add(entryMark, "mark", "0 or 1", fmt.Sprint(low))
+	case f.version > 1 && low != ^high:
+		add(entryMark, "mark", "a checksum and its complement, or FREEFREE", fmt.Sprintf("%#016x", e.mark))
+	case e.Damaged:
+		sum := high
+		if f.version > 1 {
+			sum = low
+		}
+		add(entryBody, "checksum of bytes 8 to 39", "that of the mark", fmt.Sprintf("another; the mark has %#x", sum))
+	}
+	if word := mem.Load64(f.entry(e.Index)[entryUse:]); word != f.sealUse(e.Index, word) {
+		add(entryUse, "check of the use word", fmt.Sprintf("%#016x", f.sealUse(e.Index, word)), fmt.Sprintf("%#016x", word))
+	}
+	if e.Damaged {
+		return found
+	}
+	if e.ID >= idLimit {
+		add(entryID, "id", "below 2^31", fmt.Sprint(e.ID))
+	}
+	return found
+}
