@@ -2,6 +2,7 @@ package ringtest
 
 import (
 	"encoding/binary"
+	"errors"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -10,22 +11,41 @@ import (
 	"github.com/ringcache/ringcache/fuzz/internal/draw"
 )
 
-// Check performs random sequences and reports the first that breaks an invariant, minimized, with
-// the seed and the command that repeat it. The test is not stopped if all is well.
+// Check performs random sequences and fails the test for the first that breaks an invariant. It
+// prints that sequence minimized, with the seed and the command that repeat it.
 func Check(t testing.TB, n New, o Options) {
 	t.Helper()
-	p := mustPlan(t, n, o)
-	search := p.search(t, 50_000)
-	failure, done := fuzz.Find(search, p.generator(), p.run)
+	failure, done, err := Find(n, o)
+	if err != nil {
+		t.Fatalf("ringtest: %v", err)
+	}
 	if failure != nil {
 		failure.Repeat = repeat(t, failure.Seed)
 		t.Fatalf("ringtest: after %d operations:\n%v", done, failure)
 	}
-	if p.rings == 0 {
-		t.Fatalf("ringtest: no ring was made: New returned nil for every size")
-	}
-	t.Logf("ringtest: %d operations on %d rings, from seed %d", done, p.rings, search.Seed)
+	t.Logf("ringtest: %d operations", done)
 }
+
+// Find is [Check] for those who want to go on with what it finds, such as a test that plants
+// defects: it returns the failure, or nil, and the number of operations that it performed until then,
+// without those of minimizing. The error is that of the options, or of a New that made no ring.
+func Find(n New, o Options) (failure *fuzz.Failure, done int, err error) {
+	p, err := newPlan(n, o)
+	if err != nil {
+		return nil, 0, err
+	}
+	s, err := p.search(50_000)
+	if err != nil {
+		return nil, 0, err
+	}
+	failure, done = fuzz.Find(s, p.generator(), p.run)
+	if p.rings == 0 && failure == nil {
+		return nil, done, errNoRing
+	}
+	return failure, done, nil
+}
+
+var errNoRing = errors.New("no ring was made: New returned nil for every size")
 
 // Replay performs operations of the agent's protocol: those that a failure printed, or that you
 // wrote.

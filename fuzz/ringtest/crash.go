@@ -35,8 +35,12 @@ func Crash(t testing.TB, n New, o Options, recover Recover) {
 		o.Size = 120
 	}
 	p := mustPlan(t, n, o)
+	s, err := p.search(5000)
+	if err != nil {
+		t.Fatalf("ringtest: %v", err)
+	}
 	images := 0
-	failure, done := fuzz.Find(p.search(t, 5000), p.generator(), func(ops []fuzz.Op) *fuzz.Failure {
+	failure, done := fuzz.Find(s, p.generator(), func(ops []fuzz.Op) *fuzz.Failure {
 		c := crasher{tester: &tester{plan: p}, recoverRing: recover}
 		f := c.run(ops)
 		images += c.images
@@ -141,15 +145,17 @@ func (c *crasher) adopt(s *Step, image []byte, stay []Chunk) error {
 	next := &tester{plan: c.plan}
 	next.start(r, c.size, 0)
 	next.model = nil // places after a recovery are the ring's own
-	next.live = stay
 	listed := r.Live()
-	for _, x := range slices.Concat(s.WasLive, newChunk(s)) {
+	for _, x := range slices.Concat(s.WasLive, newChunk(s)) { // oldest first
 		address, there := listed[x.ID]
-		if !there || address != x.Address || slices.ContainsFunc(stay, func(y Chunk) bool { return y.ID == x.ID }) {
-			continue
+		if !slices.ContainsFunc(stay, func(y Chunk) bool { return y.ID == x.ID }) {
+			if !there || address != x.Address {
+				continue // the operation's own chunk may be there or not
+			}
+			x.Payload = bytes.Clone(x.payload(image)) // as far as it was filled
 		}
-		x.Payload = bytes.Clone(x.payload(image)) // as far as it was filled
 		next.live = append(next.live, x)
+		next.issued[x.ID] = 1
 	}
 	f := next.check(next.step("recover"))
 	if f == nil {

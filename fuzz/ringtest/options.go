@@ -3,6 +3,7 @@ package ringtest
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"testing"
@@ -86,8 +87,9 @@ func mustPlan(t testing.TB, n New, o Options) *plan {
 	return p
 }
 
-func (p *plan) search(t testing.TB, ops int) fuzz.Search {
-	t.Helper()
+// search returns what to search, in which Ops are at least ops unless the options have another
+// number. The environment comes first.
+func (p *plan) search(ops int) (fuzz.Search, error) {
 	s := fuzz.Search{Seed: p.Seed, Ops: p.Ops, Length: p.Length}
 	if s.Ops == 0 {
 		s.Ops = ops
@@ -99,12 +101,12 @@ func (p *plan) search(t testing.TB, ops int) fuzz.Search {
 		if text := os.Getenv(name); text != "" {
 			n, err := strconv.ParseUint(text, 10, 63)
 			if err != nil {
-				t.Fatalf("ringtest: %s: %v", name, err)
+				return s, fmt.Errorf("%s: %w", name, err)
 			}
 			set(n)
 		}
 	}
-	return s
+	return s, nil
 }
 
 func (p *plan) generator() fuzz.Generator {
@@ -115,5 +117,5 @@ func (p *plan) generator() fuzz.Generator {
 
 // repeat returns the command that shows the failure of a seed again.
 func repeat(t testing.TB, seed uint64) string {
-	return fmt.Sprintf("RINGTEST_SEED=%d go test -run '^%s$' .", seed, t.Name())
+	return fmt.Sprintf("RINGTEST_SEED=%d go test -run '^%s$' .", seed, regexp.QuoteMeta(t.Name()))
 }

@@ -2,9 +2,7 @@ package ringtest
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
-	"strings"
 
 	"github.com/ringcache/ringcache/fuzz"
 	"github.com/ringcache/ringcache/fuzz/model"
@@ -27,14 +25,6 @@ type tester struct {
 	broken *fuzz.Failure               // found by watch
 }
 
-// performed is an operation as it becomes a line.
-type performed struct {
-	name  string
-	size  int
-	first uint32
-	ids   []uint32
-}
-
 // run performs a sequence, frees everything at its end, and returns what failed.
 func (p *plan) run(ops []fuzz.Op) (failure *fuzz.Failure) {
 	t := &tester{plan: p}
@@ -54,52 +44,6 @@ func (t *tester) recover(failure **fuzz.Failure) {
 		return
 	}
 	*failure = t.failure("panic", "a size or an id may be anything: an error is the answer to what can't be done", fmt.Errorf("%v, at %s", x, panicked()))
-}
-
-// panicked returns where the panic that is being recovered from began.
-func panicked() string {
-	frames := make([]uintptr, 64)
-	trace := runtime.CallersFrames(frames[:runtime.Callers(2, frames)])
-	for inPanic := false; ; {
-		frame, more := trace.Next()
-		ours := !strings.HasPrefix(frame.Function, "runtime.")
-		if inPanic && ours || !more {
-			return fmt.Sprintf("%s:%d", frame.File, frame.Line)
-		}
-		inPanic = inPanic || frame.Function == "runtime.gopanic"
-	}
-}
-
-func (t *tester) failure(name, why string, err error) *fuzz.Failure {
-	return &fuzz.Failure{Invariant: name, Why: why, Err: err, Ops: t.lines()}
-}
-
-// lines returns what was performed as operations.
-func (t *tester) lines() []fuzz.Op {
-	var out []fuzz.Op
-	for _, p := range t.performed {
-		args := map[string]any{"ring": "r"}
-		switch p.name {
-		case "ring.new":
-			args["size"] = p.size
-			if p.first != 0 {
-				args["first_id"] = int64(p.first)
-			}
-			if t.Placement != "" {
-				args["generation"] = t.Placement
-			}
-		case "ring.alloc":
-			args["size"] = p.size
-		case "ring.free":
-			ids := []any{}
-			for _, id := range p.ids {
-				ids = append(ids, int64(id))
-			}
-			args["ids"] = ids
-		}
-		out = append(out, fuzz.Op{Name: p.name, Args: args})
-	}
-	return out
 }
 
 func (t *tester) do(op fuzz.Op) *fuzz.Failure {
@@ -284,8 +228,10 @@ func (t *tester) drain() *fuzz.Failure {
 	if t.ring == nil {
 		return nil
 	}
-	if f := t.free(t.liveIDs()); f != nil {
-		return f
+	if len(t.live) > 0 {
+		if f := t.free(t.liveIDs()); f != nil {
+			return f
+		}
 	}
 	if n := t.largestOf(t.size); n > 0 {
 		return t.alloc(n, 0)
