@@ -175,10 +175,7 @@ func TestBugs(t *testing.T) {
 }
 
 // recorder is a test that may fail.
-type recorder struct {
-	testing.TB
-	report string
-}
+type recorder struct{ testing.TB }
 
 func (r *recorder) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
@@ -192,5 +189,5 @@ func TestCrashBug(t *testing.T) {
 		}
 		t.Log(report)
 	}()
-	ringtest.Crash(&recorder{TB: t}, newQueue(Blink, 1), ringtest.Options{FIFO: true}, nil)
+	ringtest.Crash(&recorder{t}, newQueue(Blink, 1), ringtest.Options{FIFO: true}, nil)
 }

@@ -19,7 +19,7 @@ type Recover func(memory []byte) (Ring, error)
 //     operation does not free, finds its header and its payload (crash-reader);
 //   - a reader with the handle of a chunk that was freed finds another id or the old payload, if
 //     the ring is a [StoreObserver] (crash-stale);
-//   - recover, unless it is nil, makes a ring in which these chunks are live, and beside them at
+//   - adopt, unless it is nil, makes a ring in which these chunks are live, and beside them at
 //     most the one that the operation allocates or frees; and which goes on to fulfil all
 //     invariants, ids-unique for what is live (crash-recovery).
 //
@@ -29,7 +29,7 @@ type Recover func(memory []byte) (Ring, error)
 // them, which includes every order; and for more, in the order of addresses, in the opposite order,
 // each alone, and all but each. What a call changes and changes back is not seen then. Neither way
 // shows what a processor with a weak memory order makes of the stores.
-func Crash(t testing.TB, n New, o Options, recover Recover) {
+func Crash(t testing.TB, n New, o Options, adopt Recover) {
 	t.Helper()
 	if o.Size == 0 {
 		o.Size = 120
@@ -41,7 +41,7 @@ func Crash(t testing.TB, n New, o Options, recover Recover) {
 	}
 	images := 0
 	failure, done := fuzz.Find(s, p.generator(), func(ops []fuzz.Op) *fuzz.Failure {
-		c := crasher{tester: &tester{plan: p}, recoverRing: recover}
+		c := crasher{tester: &tester{plan: p}, adopt: adopt}
 		f := c.run(ops)
 		images += c.images
 		return f
@@ -59,8 +59,8 @@ func Crash(t testing.TB, n New, o Options, recover Recover) {
 // crasher looks at images of what a tester does.
 type crasher struct {
 	*tester
-	recoverRing Recover
-	images      int
+	adopt  Recover
+	images int
 }
 
 func (c *crasher) run(ops []fuzz.Op) (failure *fuzz.Failure) {
@@ -128,17 +128,17 @@ func (c *crasher) inspect(s *Step, image []byte, inOrder bool) *finding {
 			}
 		}
 	}
-	if c.recoverRing != nil {
-		if err := c.adopt(s, bytes.Clone(image), stay); err != nil {
+	if c.adopt != nil {
+		if err := c.goOn(s, bytes.Clone(image), stay); err != nil {
 			return &finding{"crash-recovery", "what was live and not in the operation must survive it", err}
 		}
 	}
 	return nil
 }
 
-// adopt recovers a ring from an image and goes on with it.
-func (c *crasher) adopt(s *Step, image []byte, stay []Chunk) error {
-	r, err := c.recoverRing(image)
+// goOn recovers a ring from an image and goes on with it.
+func (c *crasher) goOn(s *Step, image []byte, stay []Chunk) error {
+	r, err := c.adopt(image)
 	if err != nil {
 		return fmt.Errorf("it failed: %w", err)
 	}

@@ -107,7 +107,9 @@ func (p *plan) exhaust(choices []choice, length int) (histories int, failure *fu
 func (p *plan) history(choices []choice, digits []int) (performed int, failure *fuzz.Failure) {
 	t := &tester{plan: p}
 	defer t.recover(&failure)
-	t.create(p.Size, math.MaxInt32-1)
+	if failure = t.create(p.Size, math.MaxInt32-1); failure != nil {
+		return 0, failure
+	}
 	for i, d := range digits {
 		done, f := choices[d](t)
 		if f != nil || !done {

@@ -56,7 +56,7 @@ func newPlan(n New, o Options) (*plan, error) {
 		p.FIFO = true
 		var err error
 		if p.release, err = model.Lookup(o.Placement); err != nil {
-			return nil, fmt.Errorf("Placement: %w", err)
+			return nil, fmt.Errorf("the option Placement: %w", err)
 		}
 	}
 	on := map[string]bool{fifo.Name: p.FIFO, placement.Name: o.Placement != "", staleAtOnce.Name: o.StaleAtOnce}
@@ -71,7 +71,7 @@ func newPlan(n New, o Options) (*plan, error) {
 	}
 	for _, name := range o.Off {
 		if !slices.Contains(names, name) {
-			return nil, fmt.Errorf("Off: there is no invariant %q, but %q", name, names)
+			return nil, fmt.Errorf("the option Off: there is no invariant %q, but %q", name, names)
 		}
 	}
 	p.invariants = append(p.invariants, o.Also...)

@@ -25,8 +25,8 @@ type Ring interface {
 
 // State is the position of a ring.
 type State struct {
-	// Start and End are the addresses of the oldest chunk and of the end of the newest. Only the
-	// invariant placement looks at them.
+	// Start and End are the addresses of the oldest chunk and of the end of the newest. The
+	// invariant placement compares them, and refusal that they stay; 0 is fine for both.
 	Start, End uint64
 	// IDStart is the id of the oldest live chunk, or IDEnd if there is none; IDEnd is the id of
 	// the next chunk to be allocated. The invariant id-window looks at them.
