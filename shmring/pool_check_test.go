@@ -77,7 +77,7 @@ func TestPoolInvariants(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, size := range []int{0, 700, 3000} {
 				test := poolOptions()
-				test.Size, test.Ops = size, 10_000
+				test.Size, test.Ops = size, 5000
 				ringtest.Check(t, newTestedPool(o), test)
 			}
 		})

@@ -58,7 +58,7 @@ func Replay(t testing.TB, n New, o Options, lines string) {
 	p := mustPlan(t, n, o)
 	if f := p.run(ops); f != nil {
 		f.Found = len(ops)
-		t.Fatalf("ringtest: %v", f)
+		t.Fatalf("ringtest: %s", describe(f))
 	}
 	if p.rings == 0 {
 		t.Fatalf("ringtest: no ring was made: lines have to begin with ring.new")
@@ -75,8 +75,7 @@ func Fuzz(f *testing.F, n New, o Options) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		ops := p.generator()(fuzz.FromBytes(data), 400)
 		if failure := p.run(ops); failure != nil {
-			failure = fuzz.Shrink(ops, failure, p.run)
-			t.Fatalf("ringtest: %v", failure)
+			t.Fatalf("ringtest: %s", describe(fuzz.Shrink(ops, failure, p.run)))
 		}
 	})
 }
@@ -96,7 +95,7 @@ func Machine(n New, o Options) func(*rapid.T) {
 		ops := p.generator()(draw.Choices(t), rapid.IntRange(1, length).Draw(t, "operations"))
 		if f := p.run(ops); f != nil {
 			f.Found = len(ops)
-			t.Fatalf("ringtest: %v", f)
+			t.Fatalf("ringtest: %s", describe(f))
 		}
 	}
 }

@@ -35,7 +35,7 @@ func Exhaust(t testing.TB, n New, o Options) {
 		histories += count
 		if failure != nil {
 			failure.Found = len(failure.Ops)
-			t.Fatalf("ringtest: after %d histories:\n%v", histories, failure)
+			t.Fatalf("ringtest: after %d histories:\n%s", histories, describe(failure))
 		}
 	}
 	t.Logf("ringtest: all %d histories of up to %d operations out of %d, on %d bytes", histories, o.Depth, len(choices), o.Size)

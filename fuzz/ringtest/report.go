@@ -8,6 +8,12 @@ import (
 	"github.com/ringcache/ringcache/fuzz"
 )
 
+// describe returns the text of a failure that no seed made.
+func describe(f *fuzz.Failure) string {
+	return fmt.Sprintf("%s: %v\n  why it matters: %s\n  of %d operations, these are enough:\n%s",
+		f.Invariant, f.Err, f.Why, f.Found, strings.TrimSuffix("    "+strings.ReplaceAll(fuzz.Format(f.Ops), "\n", "\n    "), "\n    "))
+}
+
 // performed is an operation as it becomes a line.
 type performed struct {
 	name  string

@@ -17,6 +17,7 @@ func TestFuzzAndExhaustAndMachineFindDefects(t *testing.T) {
 	report := failureOf(t, func(t testing.TB) { ringtest.Exhaust(t, newBroken("no-overlap"), ringtest.Options{}) })
 	require.Contains(t, report, "no-overlap")
 	require.LessOrEqual(t, strings.Count(report, "\n    {"), 5, "a shortest history")
+	require.NotContains(t, report, "seed", "none made it")
 	report = failureOf(t, func(t testing.TB) { ringtest.Exhaust(t, newBroken("id-window"), ringtest.Options{Depth: 3}) })
 	require.Contains(t, report, "id-window", "ids end in every history")
 

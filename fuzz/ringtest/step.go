@@ -52,7 +52,6 @@ type Chunk struct {
 	Size    int // of the payload in bytes
 	// Payload is what the test wrote.
 	Payload []byte
-	op      int // that allocated it
 }
 
 // Offset returns where the chunk begins in a memory of n bytes.

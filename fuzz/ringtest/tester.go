@@ -18,6 +18,7 @@ type tester struct {
 
 	live, stale []Chunk
 	issued      map[uint32]int
+	byOp        map[int]uint32 // ids of all chunks by the IDs of the operations that allocated them
 	at          State
 	performed   []performed
 
@@ -88,10 +89,8 @@ func (t *tester) ids(op fuzz.Op) []uint32 {
 			ids = append(ids, uint32(integer(v)))
 			continue
 		}
-		for _, c := range slices.Concat(t.live, t.stale) {
-			if c.op == ref.Op {
-				ids = append(ids, c.ID)
-			}
+		if id, ok := t.byOp[ref.Op]; ok {
+			ids = append(ids, id)
 		}
 	}
 	return ids
@@ -117,7 +116,7 @@ func (t *tester) create(size int, first uint32) *fuzz.Failure {
 
 func (t *tester) start(r Ring, size int, first uint32) {
 	t.ring, t.size, t.first = r, size, first
-	t.live, t.stale, t.issued = nil, nil, map[uint32]int{}
+	t.live, t.stale, t.issued, t.byOp = nil, nil, map[uint32]int{}, map[int]uint32{}
 	if r == nil {
 		return
 	}
@@ -138,11 +137,12 @@ func (t *tester) alloc(size, op int) *fuzz.Failure {
 	t.write(s, func() {
 		address, id, err := t.ring.Alloc(size)
 		if s.Refused = err; err == nil {
-			s.New = &Chunk{Address: address, ID: id, Size: size, op: op}
+			s.New = &Chunk{Address: address, ID: id, Size: size}
 		}
 	})
 	if s.New != nil {
 		t.issued[s.New.ID]++
+		t.byOp[op] = s.New.ID
 		if !s.New.inside(len(s.Memory)) {
 			return t.outside(s)
 		}
