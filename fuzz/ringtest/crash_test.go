@@ -26,6 +26,7 @@ type log struct {
 	stored func()
 
 	sizeFirst bool // the defect: a chunk is there before its id is
+	keepIDs   bool // another: freed chunks keep their ids
 	blink     bool // another: a header is destroyed for a moment while its neighbour is freed
 }
 
@@ -70,7 +71,9 @@ func (l *log) Free(ids []uint32) (freed []uint32) {
 			l.put(int(l.at[l.live[i+1]]), math.MaxUint32)
 			l.put(int(l.at[l.live[i+1]]), l.live[i+1])
 		}
-		l.put(int(l.at[id]), math.MaxUint32)
+		if !l.keepIDs {
+			l.put(int(l.at[id]), math.MaxUint32)
+		}
 		l.live = slices.Delete(l.live, i, i+1)
 		delete(l.at, id)
 		freed = append(freed, id)
@@ -121,6 +124,7 @@ func TestCrashSeesEveryStore(t *testing.T) {
 		"correct":                         {newLog, recoverLog, ""},
 		"size first":                      {func(size int, firstID uint32) *log { l := newLog(size, firstID); l.sizeFirst = true; return l }, recoverLog, "crash-recovery"},
 		"a header destroyed for a moment": {func(size int, firstID uint32) *log { l := newLog(size, firstID); l.blink = true; return l }, nil, "crash-reader"},
+		"ids of freed chunks stay":        {func(size int, firstID uint32) *log { l := newLog(size, firstID); l.keepIDs = true; return l }, nil, "crash-stale"},
 		"nothing recovered":               {newLog, func(memory []byte) (ringtest.Ring, error) { return newLog(len(memory), 0), nil }, "crash-recovery"},
 	} {
 		t.Run(name, func(t *testing.T) {
