@@ -3,6 +3,7 @@ package ring
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 )
 
 // ErrNoSpace is what Take fails with.
@@ -136,8 +137,12 @@ func (q *Queue) roundUp(off int) int {
 	return (off + q.align - 1) / q.align * q.align
 }
 
-// Return takes slots back, oldest first, as long as done reports true.
-func (q *Queue) Return(done func(id uint32) bool) (returned []uint32) {
+// Return takes back slots with these ids, oldest first, up to the first that is not among them.
+func (q *Queue) Return(ids []uint32) (returned []uint32) {
+	done := func(id uint32) bool { return slices.Contains(ids, id) }
+	if len(q.slots) == 0 && q.Bug == EmptyPanics {
+		_ = q.slots[0]
+	}
 	if q.Bug == NewestFirst && len(q.slots) > 1 && done(q.slots[len(q.slots)-1].id) && !done(q.slots[0].id) {
 		s := q.slots[len(q.slots)-1]
 		q.slots = q.slots[:len(q.slots)-1]
@@ -160,7 +165,21 @@ func (q *Queue) Return(done func(id uint32) bool) (returned []uint32) {
 			clear(q.mem[s.off:min(s.off+s.len+1, len(q.mem))])
 		}
 	}
+	if q.Bug == DoubleReturn && len(returned) == 0 && len(ids) > 0 && q.Oldest()-ids[0]-1 < 8 {
+		returned = append(returned, ids[0])
+	}
 	return returned
+}
+
+// Oldest returns the id of the oldest slot in use, or that of the next one.
+func (q *Queue) Oldest() uint32 {
+	switch {
+	case len(q.slots) == 0:
+		return q.next
+	case q.Bug == WindowBehind && q.slots[0].off > 0 && q.slots[0].id > 0:
+		return q.slots[0].id - 1
+	}
+	return q.slots[0].id
 }
 
 // Reset takes everything back.

@@ -2,7 +2,6 @@ package ring
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,16 +19,7 @@ func (t tested) Alloc(size int) (uint64, uint32, error) {
 	return uint64(off), id, err
 }
 
-func (t tested) Free(ids []uint32) []uint32 {
-	returned := t.Return(func(id uint32) bool { return slices.Contains(ids, id) })
-	if t.Bug == DoubleReturn && len(ids) > 0 && len(returned) == 0 && !slices.Contains(t.ids(), ids[0]) {
-		return ids[:1]
-	}
-	if t.Bug == EmptyPanics && len(t.slots) == 0 && len(returned) == 0 {
-		_ = t.slots[0]
-	}
-	return returned
-}
+func (t tested) Free(ids []uint32) []uint32 { return t.Return(ids) }
 
 func (t tested) Live() map[uint32]uint64 {
 	live := map[uint32]uint64{}
@@ -40,26 +30,12 @@ func (t tested) Live() map[uint32]uint64 {
 }
 
 func (t tested) State() ringtest.State {
-	s := ringtest.State{End: uint64(t.tail), IDStart: t.next, IDEnd: t.next}
-	if len(t.slots) > 0 {
-		s.Start, s.IDStart = uint64(t.slots[0].off), t.slots[0].id
-	}
-	if t.Bug == WindowBehind && s.Start > 0 && s.IDStart > 0 {
-		s.IDStart--
-	}
-	return s
+	return ringtest.State{End: uint64(t.tail), IDStart: t.Oldest(), IDEnd: t.next}
 }
 
 func (t tested) Bytes() []byte    { return t.mem }
 func (t tested) Clear()           { t.Reset() }
 func (t tested) OnStore(f func()) { t.stored = f }
-
-func (t tested) ids() (ids []uint32) {
-	for _, s := range t.slots {
-		ids = append(ids, s.id)
-	}
-	return ids
-}
 
 func newQueue(bug Bug, align int) ringtest.New {
 	return func(size int, firstID uint32) ringtest.Ring {
