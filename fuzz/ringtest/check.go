@@ -3,6 +3,7 @@ package ringtest
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -47,13 +48,21 @@ func Find(n New, o Options) (failure *fuzz.Failure, done int, err error) {
 
 var errNoRing = errors.New("no ring was made: New returned nil for every size")
 
-// Replay performs operations of the agent's protocol: those that a failure printed, or that you
-// wrote.
+// Replay performs operations of the agent's protocol on one ring at a time: those that a failure
+// printed, or that you wrote. A ring.free has no limit here.
 func Replay(t testing.TB, n New, o Options, lines string) {
 	t.Helper()
 	ops, err := fuzz.Parse(lines)
 	if err != nil {
 		t.Fatalf("ringtest: %v", err)
+	}
+	for _, op := range ops {
+		if !slices.Contains([]string{"ring.new", "ring.alloc", "ring.free", "ring.clear", "ring.header", "ring.state", "ring.close"}, op.Name) {
+			t.Fatalf("ringtest: %s is no operation of a ring", op.Name)
+		}
+		if op.Args["ring"] != ops[0].Args["ring"] || op.Args["limit"] != nil {
+			t.Fatalf("ringtest: %s: this is for one ring, and frees without a limit", op.Line())
+		}
 	}
 	p := mustPlan(t, n, o)
 	if f := p.run(ops); f != nil {

@@ -95,8 +95,15 @@ func TestBadOptions(t *testing.T) {
 		"for 40 bytes": func(t testing.TB) {
 			ringtest.Exhaust(t, func(int, uint32) ringtest.Ring { return nil }, ringtest.Options{})
 		},
-		"line 1 is no operation": func(t testing.TB) { ringtest.Replay(t, n, ringtest.Options{}, "x") },
-		"begin with ring.new":    func(t testing.TB) { ringtest.Replay(t, n, ringtest.Options{}, `{"op":"ring.clear","ring":"r"}`) },
+		"line 1 is no operation":                func(t testing.TB) { ringtest.Replay(t, n, ringtest.Options{}, "x") },
+		"store.clear is no operation of a ring": func(t testing.TB) { ringtest.Replay(t, n, ringtest.Options{}, `{"op":"store.clear","store":"s"}`) },
+		"frees without a limit": func(t testing.TB) {
+			ringtest.Replay(t, n, ringtest.Options{}, `{"op":"ring.free","ring":"r","all":true,"limit":3}`)
+		},
+		"for one ring": func(t testing.TB) {
+			ringtest.Replay(t, n, ringtest.Options{}, `{"op":"ring.clear","ring":"r"}`+"\n"+`{"op":"ring.clear","ring":"s"}`)
+		},
+		"begin with ring.new": func(t testing.TB) { ringtest.Replay(t, n, ringtest.Options{}, `{"op":"ring.clear","ring":"r"}`) },
 	} {
 		t.Run(what, func(t *testing.T) { require.Contains(t, failureOf(t, check), what) })
 	}
