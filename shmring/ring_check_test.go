@@ -79,6 +79,22 @@ func FuzzRing(f *testing.F) {
 	})
 }
 
+// The new chunk's payload ends on the first byte of a freed id, which the ring has flipped: a byte of
+// the payload that flipped it back would be chance, and not the ring's.
+func TestPayloadOverAPartOfAnID(t *testing.T) {
+	ringtest.Replay(t, newTestedRing(shmring.RingOptions{}), ringtest.Options{Placement: "0.33.0", StaleAtOnce: true}, `
+		{"op":"ring.new","first_id":2147483642,"generation":"0.33.0","ring":"r","size":21}
+		{"op":"ring.alloc","ring":"r","size":1}
+		{"op":"ring.alloc","ring":"r","size":1}
+		{"op":"ring.free","ids":[2147483642,2147483643],"ring":"r"}
+		{"op":"ring.alloc","ring":"r","size":4}
+		{"op":"ring.alloc","ring":"r","size":1}
+		{"op":"ring.free","ids":[2147483644,2147483645],"ring":"r"}
+		{"op":"ring.alloc","ring":"r","size":1}
+		{"op":"ring.free","ids":[2147483646],"ring":"r"}
+		{"op":"ring.alloc","ring":"r","size":5}`)
+}
+
 func TestRingExhaustively(t *testing.T) {
 	for name, c := range ringTests {
 		t.Run(name, func(t *testing.T) {

@@ -152,7 +152,7 @@ func (t *tester) alloc(size, op int) *fuzz.Failure {
 			s.Live, s.Stale = t.live, t.stale
 			s.stale = staleMatches(s)
 		}
-		t.write(s, func() { fill(s.Memory, *s.New) })
+		t.write(s, func() { fill(s.Memory, *s.New, t.stale) })
 		if p, ok := t.ring.(Publisher); ok {
 			t.write(s, func() { p.Publish(s.New.ID) })
 		}
@@ -175,13 +175,23 @@ func (t *tester) outside(s *Step) *fuzz.Failure {
 	return t.failure(bounds.Name, bounds.Why, bounds.Holds(s))
 }
 
-// fill writes a payload in which every byte is above 127 and differs from what was there: so no
-// part of it is an id, and none of a stale id that it covers stays.
-func fill(memory []byte, c Chunk) {
-	for i, was := range c.payload(memory) {
+// fill writes a payload in which every byte is above 127, so that no four of them are an id, and in
+// which none equals the byte of a stale id at its place: an id that is covered in part is gone, too.
+func fill(memory []byte, c Chunk, stale []Chunk) {
+	begin := c.Offset(len(memory)) + headerSize
+	for i := range c.Payload {
 		c.Payload[i] = byte(c.ID)*31 + byte(i)*7 | 0x80
-		if c.Payload[i] == was {
-			c.Payload[i] ^= 1
+	}
+	for again := true; again; {
+		again = false
+		for _, old := range stale {
+			for k := range 4 {
+				i := old.Offset(len(memory)) + k - begin
+				if i >= 0 && i < c.Size && c.Payload[i] == byte(old.ID>>(8*k)) {
+					c.Payload[i] = c.Payload[i] + 1 | 0x80
+					again = true
+				}
+			}
 		}
 	}
 	copy(c.payload(memory), c.Payload)
