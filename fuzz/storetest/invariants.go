@@ -246,7 +246,7 @@ func fullNeedsAReason(s Step) error {
 	if s.Reply.Kind == "too_large" {
 		return fmt.Errorf("%d bytes are too large, and %d fit into an empty store", len(value), s.largest)
 	}
-	for _, o := range s.w.live {
+	for o := range s.w.all() {
 		if !s.w.free(o) {
 			return nil
 		}

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -14,7 +15,7 @@ import (
 // Options configures a test. The zero value is right for most stores.
 type Options struct {
 	// Ops is how many operations Check performs at least, 20000 if 0; Length is that of a
-	// sequence, 100 if 0; Seed is that of the first one.
+	// sequence, 100 if 0, or of a history of Exhaust; Seed is that of the first one.
 	Ops, Length int
 	Seed        uint64
 	// Kind returns the kind of an error that the store returned: "exists", "too_large", "full",
@@ -68,8 +69,10 @@ func Find(n New, o Options) *fuzz.Failure {
 // Fuzz tests a store with sequences that Go's fuzzer makes.
 func Fuzz(f *testing.F, n New, o Options) {
 	next, test := o.generator(), o.tester(n)
-	for seed := range 4 {
-		f.Add([]byte(fmt.Sprintf("%032d", seed)))
+	for seed := range byte(4) {
+		data := make([]byte, 500)
+		_, _ = rand.NewChaCha8([32]byte{seed}).Read(data) // never fails
+		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		ops := next(fuzz.FromBytes(data), 300)

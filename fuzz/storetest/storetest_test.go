@@ -16,6 +16,19 @@ func TestMachine(t *testing.T) {
 	rapid.Check(t, storetest.Machine(newTiny(""), storetest.Options{Length: 60}))
 }
 
+func TestEveryHistory(t *testing.T) { storetest.Exhaust(t, newTiny(""), storetest.Options{}) }
+
+// TestExhaustFindsBugs: those that need no long history, with no luck involved.
+func TestExhaustFindsBugs(t *testing.T) {
+	for _, bug := range []string{"a lookup of what waits is not counted", "a key twice", "a stale handle is served", "an aborted request holds nothing", "ids restart on clear"} {
+		t.Run(bug, func(t *testing.T) {
+			f, histories := storetest.FindAll(newTiny(bug), storetest.Options{Length: 5})
+			require.NotNil(t, f)
+			t.Logf("%d histories:\n%v", histories, f)
+		})
+	}
+}
+
 func FuzzStore(f *testing.F) { storetest.Fuzz(f, newTiny(""), storetest.Options{}) }
 
 // TestPlantedBugs: each is found, by the invariant that is about it, with few operations.

@@ -94,9 +94,10 @@ func (s *system) create(op fuzz.Op) (map[string]any, error) {
 	if s.store != nil {
 		return nil, errors.New("there is a store")
 	}
-	c := Config{Size: number(op.Args["size"]), MaxObject: number(op.Args["max_object"]), Readers: max(1, number(op.Args["readers"]))}
-	c.Size = max(c.Size, 64)
-	c.MaxObject = max(c.MaxObject, 1)
+	c := Config{Size: number(op.Args["size"]), MaxObject: number(op.Args["max_object"]), Readers: number(op.Args["readers"])}
+	if c.Size < 1 || c.MaxObject < 1 || c.Readers < 1 { // when the sequence is minimized
+		return nil, errSkipped
+	}
 	secret, _ := op.Args["secret"].(string)
 	c.Secret, _ = hex.DecodeString(secret)
 	store, err := s.new(c)
@@ -263,6 +264,8 @@ func unsigned(v any) uint64 {
 	case int:
 		return uint64(v)
 	case int64:
+		return uint64(v)
+	case uint32:
 		return uint64(v)
 	case uint64:
 		return v

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"iter"
 	"maps"
 
 	"github.com/ringcache/ringcache/fuzz"
@@ -9,11 +10,14 @@ import (
 
 // world is what must be so after the operations so far, whatever the store does.
 type world struct {
-	readers  int
-	rereads  bool
-	objects  map[place]*object // all that ever were, by their handles
-	ids      map[uint64]*object
-	live     map[string]*object // under their keys, as far as the store may still have them
+	readers int
+	rereads bool
+	objects map[place]*object // all that ever were, by their handles
+	ids     map[uint64]*object
+	live    map[string]*object // under their keys, as far as the store may still have them
+	// cleared are those that clear took the keys of while somebody needed them: the store may
+	// keep them as long.
+	cleared  map[*object]bool
 	requests map[string]*request
 }
 
@@ -43,7 +47,23 @@ type request struct {
 func newWorld(readers int, rereads bool) *world {
 	return &world{
 		readers: readers, rereads: rereads, objects: map[place]*object{}, ids: map[uint64]*object{}, live: map[string]*object{},
-		requests: map[string]*request{},
+		cleared: map[*object]bool{}, requests: map[string]*request{},
+	}
+}
+
+// all are the objects that may be in the store.
+func (w *world) all() iter.Seq[*object] {
+	return func(yield func(*object) bool) {
+		for _, o := range w.live {
+			if !yield(o) {
+				return
+			}
+		}
+		for o := range w.cleared {
+			if !yield(o) {
+				return
+			}
+		}
 	}
 }
 
@@ -78,6 +98,7 @@ func (w *world) keep(s *State) {
 		there[placeOf(o.Handle)] = true
 	}
 	maps.DeleteFunc(w.live, func(_ string, o *object) bool { return !there[placeOf(o.handle)] })
+	maps.DeleteFunc(w.cleared, func(o *object, _ bool) bool { return w.free(o) })
 }
 
 func placeOf(h Handle) place { return place{h.Address, h.ID} }
@@ -97,7 +118,7 @@ func (w *world) apply(op fuzz.Op, r fuzz.Reply) {
 			w.give(o, id, named)
 		}
 	case "store.get":
-		if o := w.objects[placeOf(handleOf(op))]; o != nil && w.live[o.key] == o {
+		if o := w.objects[placeOf(handleOf(op))]; o != nil && (w.live[o.key] == o || w.cleared[o]) {
 			o.reads++
 			o.overread = o.overread || o.reads > w.needed(o)
 			w.settle(o)
@@ -107,7 +128,7 @@ func (w *world) apply(op fuzz.Op, r fuzz.Reply) {
 	case "store.commit", "store.rollback", "store.finish", "store.abort":
 		w.end(op.Name, id)
 	case "store.fence":
-		for _, o := range w.live {
+		for o := range w.all() {
 			if o.waits {
 				o.waits = false
 				w.settle(o)
@@ -116,10 +137,13 @@ func (w *world) apply(op fuzz.Op, r fuzz.Reply) {
 	case "store.reset_readers":
 		w.reset()
 	case "store.clear":
+		for _, o := range w.live {
+			w.cleared[o] = true
+		}
 		clear(w.live)
 	case "store.adopt":
 		clear(w.requests)
-		for _, o := range w.live { // how an adopter goes on counting is its own affair
+		for o := range w.all() { // how an adopter goes on counting is its own affair
 			o.leases, o.waits, o.overread = 0, true, true
 		}
 	}
@@ -163,7 +187,7 @@ func (w *world) end(how, id string) {
 
 // reset: readers are new ones. Requests that were not committed go on.
 func (w *world) reset() {
-	for _, o := range w.live {
+	for o := range w.all() {
 		o.uses, o.reads, o.off, o.overread, o.waits = 0, 0, 0, false, false
 	}
 	for id, r := range w.requests {
@@ -178,7 +202,7 @@ func (w *world) reset() {
 			delete(w.requests, id)
 		}
 	}
-	for _, o := range w.live {
+	for o := range w.all() {
 		w.settle(o)
 	}
 }
