@@ -58,6 +58,10 @@ func Invariants() []fuzz.Invariant[Step] {
 			Why: "A store that is full of what nobody needs is no cache any more: every image goes another way.",
 		},
 		{
+			Name: "free-can-go", Holds: freeCanGo,
+			Why: "An object that nobody needs, and that can't be evicted, takes its room for ever.",
+		},
+		{
 			Name: "adopted", Holds: adopted,
 			Why: "What was stored before a crash is there afterwards or is reported as dropped, or nobody can trust the segment.",
 		},
@@ -252,6 +256,21 @@ func fullNeedsAReason(s Step) error {
 		}
 	}
 	return fmt.Errorf("no room for %d bytes, and nobody needs what is there; %d bytes fit into an empty store", len(value), s.largest)
+}
+
+func freeCanGo(s Step) error {
+	key, _ := s.Op.Args["key"].(string)
+	o := s.w.live[key]
+	if s.Op.Name != "store.evict" || !s.ok() {
+		return nil
+	}
+	switch evicted := s.Reply.Fields["evicted"] == true; {
+	case evicted && s.After.find(key) != nil:
+		return fmt.Errorf("%q was evicted, and is there", key)
+	case !evicted && o != nil && s.w.free(o):
+		return fmt.Errorf("%q stays, and nobody needs it", key)
+	}
+	return nil
 }
 
 func adopted(s Step) error {
