@@ -77,8 +77,9 @@ type stores struct {
 
 // issued is a handle: an operation that returns one, and the key.
 type issued struct {
-	op  int
-	key string
+	op      int
+	key     string
+	request any // that it belongs to; nil: to none
 }
 
 func newStores(c *fuzz.Choices, o StoreOptions) *stores {
@@ -214,7 +215,7 @@ func (s *stores) give(op int, key string) {
 	if s.replies[op].Kind != "" && !s.Percent(3) {
 		return
 	}
-	h := issued{op, key}
+	h := issued{op, key, s.ops[op-1].Args["request"]}
 	s.issued = append(s.issued, h)
 	for i := range s.pending {
 		s.pending[i] = append(s.pending[i], h)

@@ -2,6 +2,7 @@ package generate
 
 import (
 	"encoding/hex"
+	"slices"
 	"strconv"
 
 	"github.com/ringcache/ringcache/fuzz"
@@ -92,6 +93,7 @@ func (s *stores) end() {
 		if id, ok := s.take(open); ok {
 			if s.Percent(25) {
 				s.request("store.rollback", id)
+				s.readNoMore(id)
 				return
 			}
 			s.request("store.commit", id)
@@ -101,6 +103,17 @@ func (s *stores) end() {
 	}
 	if id, ok := s.take(sent); ok {
 		s.request(fuzz.Pick(s.Choices, "store.finish", "store.abort"), id)
+		s.readNoMore(id)
+	}
+}
+
+// readNoMore lets readers leave out what belongs to a request, mostly: it has ended.
+func (s *stores) readNoMore(request string) {
+	if s.Percent(20) {
+		return
+	}
+	for i := range s.pending {
+		s.pending[i] = slices.DeleteFunc(s.pending[i], func(h issued) bool { return h.request == request })
 	}
 }
 
