@@ -183,7 +183,10 @@ func (s *stores) segment() any {
 	return fuzz.Ref{Op: s.creation.ID, Field: "name", Else: ""}
 }
 
-func (s *stores) key() string { return "k" + strconv.Itoa(s.Int(8)) }
+// keys is how many a sequence has.
+const keys = 8
+
+func (s *stores) key() string { return "k" + strconv.Itoa(s.Int(keys)) }
 
 // keyThat is a key that is in the store, or is not, if the model says so of one of a few draws.
 func (s *stores) keyThat(live bool) string {
@@ -234,7 +237,7 @@ func (s *stores) one(list []issued) (issued, bool) {
 
 // last returns how many operations finish will add, at most.
 func (s *stores) last() int {
-	n := 5 + s.readers + len(s.reserved) + len(s.open) + len(s.sent)
+	n := 5 + keys + s.readers + len(s.reserved) + len(s.open) + len(s.sent)
 	for _, p := range s.pending {
 		n += 2 * len(p)
 	}
@@ -255,6 +258,9 @@ func (s *stores) finish() {
 		}
 		for _, r := range s.sent {
 			s.request("store.finish", r)
+		}
+		for i := range keys {
+			s.onKey("store.evict", "k"+strconv.Itoa(i))
 		}
 		s.add("store.fence", "w", nil)
 	}

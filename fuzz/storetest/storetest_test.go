@@ -41,7 +41,7 @@ func TestPlantedBugs(t *testing.T) {
 		"a stale handle is served":              {"own-bytes", "forged-noticed"},
 		"a refused put leaves the key":          {"refused-changes-nothing"},
 		"a rollback leaves a use":               {"rollback-exact"},
-		"a rollback leaves the lease":           {"nothing-stays", "full-needs-a-reason"},
+		"a rollback leaves the lease":           {"free-can-go", "nothing-stays", "full-needs-a-reason"},
 		"an aborted request holds nothing":      {"protected-stays"},
 		"an abort lets go":                      {"protected-stays"},
 		"ids restart on clear":                  {"ids-never-reused"},
