@@ -278,7 +278,7 @@ func TestFIFOKeepsItsPromises(t *testing.T) {
 	}
 }
 
-func poolOptions() storetest.Options { return storetest.Options{Kind: storeKind, Ops: 10000} }
+func poolOptions() storetest.Options { return storetest.Options{Kind: storeKind, Ops: 30000, Length: 400} }
 
 func newTestedPool(version string) storetest.New {
 	return func(c storetest.Config) (storetest.Store, error) {
@@ -296,7 +296,7 @@ func TestPoolKeepsItsPromises(t *testing.T) {
 
 func TestPoolThatCrashes(t *testing.T) {
 	o := poolOptions()
-	o.Ops = 3000
+	o.Ops, o.Length = 3000, 100
 	storetest.Check(t, newCrashing(t), o)
 }
 

@@ -30,8 +30,13 @@ type Options struct {
 	FIFO string
 }
 
-func (o Options) generator() fuzz.Generator {
-	g := generate.StoreOptions{Policy: "pool", Segment: "s", Lock: "lock", BytesOnly: true, Unlimited: true}
+func (o Options) generator(n New) fuzz.Generator {
+	g := generate.StoreOptions{Policy: "pool", Segment: "s", Lock: "lock", BytesOnly: true, Unlimited: true, NoCrash: true}
+	if s, err := n(Config{Size: 1024, MaxObject: 512, Readers: 1, Secret: make([]byte, 32)}); err == nil {
+		_, adopts := s.(Adopter)
+		g.NoCrash = !adopts
+		_ = s.Close() // closing is what sequences test
+	}
 	if o.FIFO != "" {
 		g.Policy, g.Generation = "fifo", o.FIFO
 	}
@@ -62,13 +67,13 @@ func Find(n New, o Options) *fuzz.Failure {
 	if o.Length == 0 {
 		o.Length = 100
 	}
-	f, _ := fuzz.Find(fuzz.Search{Seed: o.Seed, Ops: o.Ops, Length: o.Length}, o.generator(), o.tester(n))
+	f, _ := fuzz.Find(fuzz.Search{Seed: o.Seed, Ops: o.Ops, Length: o.Length}, o.generator(n), o.tester(n))
 	return f
 }
 
 // Fuzz tests a store with sequences that Go's fuzzer makes.
 func Fuzz(f *testing.F, n New, o Options) {
-	next, test := o.generator(), o.tester(n)
+	next, test := o.generator(n), o.tester(n)
 	for seed := range byte(4) {
 		data := make([]byte, 500)
 		_, _ = rand.NewChaCha8([32]byte{seed}).Read(data) // never fails
@@ -84,7 +89,7 @@ func Fuzz(f *testing.F, n New, o Options) {
 
 // Machine returns a property for rapid.Check, which makes and minimizes the sequences.
 func Machine(n New, o Options) func(*rapid.T) {
-	next, test := o.generator(), o.tester(n)
+	next, test := o.generator(n), o.tester(n)
 	length := o.Length
 	if length == 0 {
 		length = 100
