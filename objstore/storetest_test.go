@@ -278,7 +278,9 @@ func TestFIFOKeepsItsPromises(t *testing.T) {
 	}
 }
 
-func poolOptions() storetest.Options { return storetest.Options{Kind: storeKind, Ops: 30000, Length: 400} }
+func poolOptions() storetest.Options {
+	return storetest.Options{Kind: storeKind, Ops: 30000, Length: 400}
+}
 
 func newTestedPool(version string) storetest.New {
 	return func(c storetest.Config) (storetest.Store, error) {
@@ -301,7 +303,7 @@ func TestPoolThatCrashes(t *testing.T) {
 }
 
 func TestEveryHistoryOfAPool(t *testing.T) {
-	storetest.Exhaust(t, newTestedPool("0.33.0"), poolOptions())
+	storetest.Exhaust(t, newTestedPool("0.33.0"), storetest.Options{Kind: storeKind})
 }
 
 func FuzzFIFO(f *testing.F) {
