@@ -1,0 +1,229 @@
+package model
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/ringcache/ringcache/fuzz"
+)
+
+// Store is a model of vLLM's SingleWriterShmObjectStorage
+// (vllm/distributed/device_communicators/shm_object_storage.py), with the policy fifo: writers
+// and readers by name, and the segments that they share. It performs the operations of the
+// family store that vLLM has; others are refused as unsupported.
+//
+// The model keeps the bytes of a ring, since vLLM reads its counts from there. Segments made
+// without a secret have 32 zeros for one.
+type Store struct {
+	release  Release
+	options  StoreOptions
+	stores   map[string]*store
+	segments map[string]*segment // by the names under which they can be opened
+}
+
+// StoreOptions configures [NewStore]. The zero value is vLLM exactly.
+type StoreOptions struct {
+	// StaleTouch refuses a reader's touch of a handle whose object is gone. vLLM before 0.32
+	// adds 1 to four bytes at the address, whatever stands there.
+	StaleTouch bool
+}
+
+type segment struct {
+	name   string
+	secret []byte
+	ring   *storeRing
+	// values are those of all objects that were stored, by metadata and frames.
+	values map[string]map[string]any
+}
+
+// store is what an instance of the class is: a writer, or a reader of the same segment.
+type store struct {
+	*segment
+	writes, locked, closed bool // locked: it counts what it reads
+	readers                int64
+	maxObject              int64
+	threshold              int
+
+	handles map[string]handle // vLLM's key_index
+	keys    map[uint32]string // id_index
+	uses    map[uint32]int64  // writer_flag
+	touched map[uint32]bool
+}
+
+type handle struct {
+	address int64
+	id      uint32
+}
+
+// NewStore returns a model of the stores of a release.
+func NewStore(r Release, o StoreOptions) *Store {
+	return &Store{release: r, options: o, stores: map[string]*store{}, segments: map[string]*segment{}}
+}
+
+// Do implements [fuzz.System]. It never fails.
+func (m *Store) Do(ops []fuzz.Op) ([]fuzz.Reply, error) {
+	out := make([]fuzz.Reply, len(ops))
+	for i, op := range ops {
+		fields, err := m.do(op)
+		if err == nil {
+			if fields == nil {
+				fields = map[string]any{}
+			}
+			out[i] = fuzz.Reply{Fields: fields}
+			continue
+		}
+		refused, ok := err.(*refusal)
+		if !ok {
+			refused = &refusal{kind: "invalid", text: err.Error()}
+		}
+		out[i] = fuzz.Reply{Kind: refused.kind, Text: refused.text, Upstream: refused.upstream}
+	}
+	return out, nil
+}
+
+// Close implements [fuzz.System].
+func (m *Store) Close() error { return nil }
+
+// refusal is an error with the kind that the agent has for it, and vLLM's own text, if any.
+type refusal struct{ kind, text, upstream string }
+
+func (r *refusal) Error() string { return r.text }
+
+func refuse(kind, format string, args ...any) *refusal {
+	return &refusal{kind: kind, text: fmt.Sprintf(format, args...)}
+}
+
+// upstreams is a refusal in vLLM's own words.
+func upstreams(kind, format string, args ...any) *refusal {
+	text := fmt.Sprintf(format, args...)
+	return &refusal{kind: kind, text: text, upstream: text}
+}
+
+func (m *Store) do(op fuzz.Op) (map[string]any, error) {
+	a := arguments{op.Args}
+	switch op.Name {
+	case "store.create":
+		return m.create(a)
+	case "store.open":
+		return nil, m.open(a)
+	}
+	f, ok := storeOps[op.Name]
+	if !ok {
+		return nil, refuse("unsupported", "vLLM has nothing like %s", op.Name)
+	}
+	s, ok := m.stores[a.text("store")]
+	if !ok {
+		return nil, refuse("invalid", "no store %q", a.text("store"))
+	}
+	ends := op.Name == "store.close" || op.Name == "store.unlink"
+	switch {
+	case s.closed && ends:
+		return nil, nil
+	case s.closed:
+		return nil, refuse("closed", "store %q is closed", a.text("store"))
+	case !s.writes && f.writer:
+		return nil, refuse("unsupported", "%s is for the writer", op.Name)
+	}
+	return f.do(m, s, a)
+}
+
+// storeOps are the operations on a store that is open; writer: a reader doesn't have it.
+var storeOps map[string]struct {
+	writer bool
+	do     func(*Store, *store, arguments) (map[string]any, error)
+}
+
+func init() {
+	type ops = map[string]struct {
+		writer bool
+		do     func(*Store, *store, arguments) (map[string]any, error)
+	}
+	storeOps = ops{
+		"store.put":             {true, (*Store).put},
+		"store.cached":          {true, (*Store).cached},
+		"store.lookup":          {true, (*Store).lookup},
+		"store.signature":       {true, (*Store).signature},
+		"store.verify":          {false, (*Store).verify},
+		"store.get":             {false, (*Store).get},
+		"store.touch":           {false, (*Store).touch},
+		"store.release_touches": {true, (*Store).releaseTouches},
+		"store.free_unused":     {true, (*Store).freeUnused},
+		"store.clear":           {true, (*Store).clear},
+		"store.close":           {false, (*Store).close},
+		"store.unlink":          {true, (*Store).unlink},
+		"store.state":           {true, (*Store).state},
+		"store.peek":            {false, (*Store).peek},
+	}
+}
+
+func (m *Store) create(a arguments) (map[string]any, error) {
+	size, okSize := a.integer("size")
+	maxObject, okMax := a.integer("max_object")
+	readers, okReaders := a.integer("readers")
+	if !okSize || !okMax || !okReaders || size < 1 || maxObject < 1 || readers < 1 {
+		return nil, refuse("invalid", "size, max_object and readers have to be numbers above 0")
+	}
+	if policy := a.or("policy", "fifo"); policy != "fifo" {
+		return nil, refuse("unsupported", "vLLM has no policy %v", policy)
+	}
+	name, called := a.text("store"), a.text("name")
+	if old, ok := m.stores[name]; ok && !old.closed {
+		return nil, refuse("invalid", "store %q exists", name)
+	}
+	if _, ok := m.segments[called]; ok {
+		return nil, refuse("exists_segment", "segment %q exists", called)
+	}
+	g := &segment{name: called, secret: make([]byte, 32), values: map[string]map[string]any{}}
+	g.ring = newStoreRing(m.release, make([]byte, size))
+	if secret, err := hexBytes(a.or("secret", "")); err == nil {
+		copy(g.secret, secret)
+	}
+	if called != "" {
+		m.segments[called] = g
+	}
+	threshold, ok := a.integer("threshold")
+	if !ok {
+		threshold = 256
+	}
+	s := &store{
+		segment: g, writes: true, locked: a.or("lock", false) != false, readers: readers, maxObject: maxObject, threshold: int(threshold),
+		handles: map[string]handle{}, keys: map[uint32]string{}, uses: map[uint32]int64{}, touched: map[uint32]bool{},
+	}
+	m.stores[name] = s
+	bytes := size
+	if m.release.Signed {
+		bytes += 32
+	}
+	return map[string]any{"name": called, "segment_bytes": bytes}, nil
+}
+
+func (m *Store) open(a arguments) error {
+	name := a.text("store")
+	if old, ok := m.stores[name]; ok && !old.closed {
+		return refuse("invalid", "store %q exists", name)
+	}
+	g, ok := m.segments[a.text("name")]
+	if !ok {
+		return refuse("not_found", "no segment %q", a.text("name"))
+	}
+	readers, ok := a.integer("readers")
+	if size, okSize := a.integer("size"); !ok || !okSize || readers < 1 || size != int64(len(g.ring.memory)) {
+		return refuse("invalid", "size and readers have to be those of the segment")
+	}
+	m.stores[name] = &store{segment: g, locked: a.or("lock", "") != "", readers: readers}
+	return nil
+}
+
+// close ends a writer or a reader. A segment ends with its writer; readers that have it keep it.
+func (m *Store) close(s *store, _ arguments) (map[string]any, error) {
+	s.closed = true
+	if s.writes {
+		return m.unlink(s, arguments{})
+	}
+	return nil, nil
+}
+
+func (m *Store) unlink(s *store, _ arguments) (map[string]any, error) {
+	maps.DeleteFunc(m.segments, func(_ string, g *segment) bool { return g == s.segment })
+	return nil, nil
+}
