@@ -19,8 +19,11 @@ type Release struct {
 	// 2 once per address, and touch protects on the writer's side (from 0.32.0 on).
 	Counting int
 
-	Touch      bool // the mirrored caches touch, from 0.12 on
-	GhostTouch bool // a touch of an absent key leaves it in the order, 0.12 to 0.23
+	Touch bool // the mirrored caches touch, from 0.12 on
+	// GhostTouch is the defect of LRUCache up to 0.23: a touch of an absent key leaves the key
+	// in the order. The mirrored caches have it from 0.12 on, where they first touch.
+	GhostTouch bool
+	ByHash     bool // caches go by the hash of an item, from 0.14 on, and by its identifier before
 	PutIfFits  bool // what exceeds the cache is sent uncached, from 0.29.0 on
 	MissError  bool // the receiver reports all that is missing, from 0.28 on; an assertion before
 	FreshWins  bool // data that comes replaces the cached item, from 0.31.0 on
@@ -43,7 +46,8 @@ func Lookup(version string) (Release, error) {
 		IDsRestart:   minor < 32,
 		Signed:       minor >= 32,
 		Touch:        minor >= 12,
-		GhostTouch:   minor >= 12 && minor < 24,
+		GhostTouch:   minor < 24,
+		ByHash:       minor >= 14,
 		PutIfFits:    minor >= 29,
 		MissError:    minor >= 28,
 		FreshWins:    minor >= 31,
