@@ -2,6 +2,7 @@ package system
 
 import (
 	"github.com/ringcache/ringcache/fuzz"
+	"github.com/ringcache/ringcache/fuzz/generate"
 	"github.com/ringcache/ringcache/fuzz/model"
 )
 
@@ -9,19 +10,35 @@ import (
 type Family struct {
 	Name     string // "ring"
 	Generate func(Case) fuzz.Generator
-	// Model returns the reference model. With VLLM in the case it does as vLLM does, else as this
-	// module does where the two differ on purpose.
+	// Model returns the reference model: of vLLM with Case.VLLM, and else of this module where
+	// the two differ on purpose.
 	Model func(Case) fuzz.System
 }
 
 // Case is what two systems are compared in.
 type Case struct {
 	Release model.Release
-	// VLLM: one of them is vLLM, so that sequences have only what it has. Without, one of them is
-	// this module.
+	// VLLM: one of them is vLLM, so that sequences contain only what it has.
 	VLLM bool
-	// Ours: one of them is this module, or a system that has its agent's habits.
+	// Ours: one of them is this module, or a system that does as it does.
 	Ours bool
-	// GrowAnew is the rule of the cachetools below a real vLLM's LRU caches (docs/agent.md, lru.new).
+	// GrowAnew is the rule of the cachetools below a real vLLM's LRU caches (docs/agent.md,
+	// lru.new).
 	GrowAnew bool
+	// Python is the version by which sizes of numbers differ, "3.11" if empty.
+	Python string
+}
+
+// Families returns all families, by the order of their names in `ringcache fuzz --help`.
+func Families() []Family {
+	return []Family{ring}
+}
+
+var ring = Family{
+	Name: "ring",
+	Generate: func(c Case) fuzz.Generator {
+		// Ours destroys the ids of freed chunks that come to lie inside a new one (docs/format.md).
+		return generate.Ring(generate.RingOptions{Generation: c.Release.Version, LiveHeaders: c.Ours})
+	},
+	Model: func(c Case) fuzz.System { return model.NewRing(c.Release) },
 }
