@@ -23,9 +23,9 @@ type Store struct {
 
 // StoreOptions configures [NewStore]. The zero value is vLLM exactly.
 type StoreOptions struct {
-	// StaleTouch refuses a reader's touch of a handle whose object is gone. vLLM before 0.32
-	// adds 1 to four bytes at the address, whatever stands there.
-	StaleTouch bool
+	// RefuseStaleTouch refuses a reader's touch of a handle whose object is gone. vLLM from 0.12
+	// to 0.31 adds 1 to four bytes at the address, if it takes what stands there for a count.
+	RefuseStaleTouch bool
 }
 
 type segment struct {

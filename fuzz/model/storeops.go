@@ -128,7 +128,7 @@ func (m *Store) touchHandle(s *store, a arguments, h handle) error {
 		}
 	}
 	id, _, payload := s.ring.read(h.address)
-	if id != int64(h.id) && (m.release.Counting == 2 || m.options.StaleTouch) {
+	if id != int64(h.id) && (m.release.Counting == 2 || m.options.RefuseStaleTouch) {
 		return stale(h)
 	}
 	if m.release.Counting == 1 && s.locked && signed(payload) >= s.readers {
