@@ -297,7 +297,10 @@ func (d Differential) failure(s *sequence) *fuzz.Failure {
 		return &fuzz.Failure{Invariant: "broken", Why: who + " broke at the last of these operations", Err: s.err, Ops: ops}
 	}
 	if difference, _ := d.Case.difference(s.resolved, s.want, s.got); difference != nil {
-		return &fuzz.Failure{Invariant: "difference", Err: difference, Ops: s.resolved[:difference.Index+1]}
+		// With these words in its name, a shorter sequence that shows another difference is not taken
+		// for this one.
+		name := fmt.Sprintf("difference in %s (%s)", difference.Op.Name, difference.What)
+		return &fuzz.Failure{Invariant: name, Err: difference, Ops: s.resolved[:difference.Index+1]}
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ type Case struct {
 
 // Families returns all families, by the order of their names in `ringcache fuzz --help`.
 func Families() []Family {
-	return []Family{ring}
+	return []Family{ring, store}
 }
 
 var ring = Family{
@@ -41,4 +41,15 @@ var ring = Family{
 		return generate.Ring(generate.RingOptions{Generation: c.Release.Version, LiveHeaders: c.Ours})
 	},
 	Model: func(c Case) fuzz.System { return model.NewRing(c.Release) },
+}
+
+var store = Family{
+	Name: "store",
+	Generate: func(c Case) fuzz.Generator {
+		// Readers of vLLM always count, so they need a lock.
+		return generate.Store(generate.StoreOptions{Generation: c.Release.Version, Lock: "readers"})
+	},
+	Model: func(c Case) fuzz.System {
+		return model.NewStore(c.Release, model.StoreOptions{RefuseStaleTouch: c.Ours})
+	},
 }
