@@ -88,6 +88,23 @@ func TestRequestsOfAPool(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(shmfile.DefaultDir, name+".ctl"))
 }
 
+// TestPublishThatFailsKeepsTheReservation: it was forgotten, so that nothing could end it, the
+// store could not be closed, and the segment stayed after the agent.
+func TestPublishThatFailsKeepsTheReservation(t *testing.T) {
+	k, name := poolTalker(t, "")
+	k.ok(`{"op":"store.begin","store":"w","request":"r"}`)
+	k.ok(`{"op":"store.reserve","store":"w","key":"a","request":"r","value":` + poolItem + `}`)
+	k.ok(`{"op":"store.commit","store":"w","request":"r"}`)
+	k.refuses("invalid", `{"op":"store.publish","store":"w","key":"a"}`, "r was committed")
+	k.ok(`{"op":"store.discard","store":"w","key":"a"}`)
+	k.ok(`{"op":"store.begin","store":"w","request":"s"}`)
+	k.ok(`{"op":"store.reserve","store":"w","key":"a","request":"s","value":` + poolItem + `}`)
+	k.ok(`{"op":"store.commit","store":"w","request":"s"}`)
+	k.refuses("invalid", `{"op":"store.publish","store":"w","key":"a"}`, "s was committed")
+	k.ok(`{"op":"store.close","store":"w"}`)
+	require.NoFileExists(t, filepath.Join(shmfile.DefaultDir, name))
+}
+
 func TestDetachAndAdopt(t *testing.T) {
 	k, name := poolTalker(t, `,"owner":"me","rereads":true,"quarantine_ttl":-1,"max_objects":3,"quota":4000`)
 	adopt := fmt.Sprintf(`{"op":"store.adopt","store":"w2","name":%q,"size":8192,"max_object":4096,"readers":1}`, name)

@@ -205,11 +205,11 @@ func storePublish(p *params, s *store) (reply, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	delete(s.open, p.str("key"))
 	h, err := r.Commit()
 	if err != nil {
-		return nil, err
+		return nil, err // the reservation is still there, to be discarded
 	}
+	delete(s.open, p.str("key"))
 	return handleReply(h), nil
 }
 

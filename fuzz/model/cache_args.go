@@ -58,12 +58,12 @@ func asParsed(v any) any {
 
 func (a *cacheArgs) fail(format string, args ...any) {
 	if a.err == nil {
-		a.err = refuse("invalid", format, args...)
+		a.err = refuseCache("invalid", format, args...)
 	}
 }
 
-// get returns a field of type T, or absent.
-func get[T any](a *cacheArgs, name string, absent T) T {
+// fieldOr returns a field of type T, or absent.
+func fieldOr[T any](a *cacheArgs, name string, absent T) T {
 	v, there := a.fields[name]
 	if !there {
 		return absent
@@ -75,13 +75,13 @@ func get[T any](a *cacheArgs, name string, absent T) T {
 	return t
 }
 
-// need returns a field that must be there.
-func need[T any](a *cacheArgs, name string) T {
+// field returns a field that must be there.
+func field[T any](a *cacheArgs, name string) T {
 	if _, there := a.fields[name]; !there {
 		a.fail("field %q is missing", name)
 	}
 	var absent T
-	return get(a, name, absent)
+	return fieldOr(a, name, absent)
 }
 
 // capacity is the field of that name, in bytes, perhaps with a fraction.
@@ -89,7 +89,7 @@ func (a *cacheArgs) capacity() float64 {
 	if n, ok := a.fields["capacity"].(int64); ok {
 		a.fields["capacity"] = float64(n)
 	}
-	c := need[float64](a, "capacity")
+	c := field[float64](a, "capacity")
 	if c < 0 || c > math.MaxInt64/2 {
 		a.fail("capacity of %v bytes", c)
 	}
@@ -98,13 +98,13 @@ func (a *cacheArgs) capacity() float64 {
 
 // release is that of the field generation, or the one given.
 func (a *cacheArgs) release(otherwise Release) Release {
-	version := get(a, "generation", "")
+	version := fieldOr(a, "generation", "")
 	if version == "" {
 		return otherwise
 	}
 	r, err := Lookup(version)
 	if err != nil && a.err == nil {
-		a.err = refuse("unsupported", "%v", err)
+		a.err = refuseCache("unsupported", "%v", err)
 	}
 	return r
 }

@@ -21,8 +21,9 @@ type CacheOptions struct {
 	Upstream bool
 }
 
-// lruModel performs the operations lru.*.
-type lruModel struct {
+// LRU is vLLM's LRUCache (vllm/utils/cache.py) as a system that performs the operations lru.* of
+// the agent's protocol.
+type LRU struct {
 	release Release
 	options CacheOptions
 	caches  map[string]*namedLRU
@@ -34,15 +35,17 @@ type namedLRU struct {
 	hung    error // the hang that ended it
 }
 
-// NewLRU returns vLLM's LRUCache (vllm/utils/cache.py) as a system that performs the operations
-// lru.* of the agent's protocol. r stands in for the field generation where that is absent.
-func NewLRU(r Release, o CacheOptions) fuzz.System {
-	return &lruModel{release: r, options: o, caches: map[string]*namedLRU{}}
+// NewLRU returns a system without caches. r stands in for the field generation where that is
+// absent.
+func NewLRU(r Release, o CacheOptions) *LRU {
+	return &LRU{release: r, options: o, caches: map[string]*namedLRU{}}
 }
 
-func (m *lruModel) Close() error { return nil }
+// Close does nothing.
+func (m *LRU) Close() error { return nil }
 
-func (m *lruModel) Do(ops []fuzz.Op) ([]fuzz.Reply, error) { return doEach(ops, m.do) }
+// Do performs operations. Others than lru.* are an error.
+func (m *LRU) Do(ops []fuzz.Op) ([]fuzz.Reply, error) { return doEach(ops, m.do) }
 
 // doEach performs operations one by one.
 func doEach(ops []fuzz.Op, do func(fuzz.Op) (map[string]any, error)) ([]fuzz.Reply, error) {
@@ -65,13 +68,13 @@ var lruFields = map[string]string{
 	"lru.popitem": "lru key remove_pinned", "lru.clear": "lru key", "lru.stat": "lru delta", "lru.state": "lru", "lru.close": "lru",
 }
 
-func (m *lruModel) do(op fuzz.Op) (map[string]any, error) {
+func (m *LRU) do(op fuzz.Op) (map[string]any, error) {
 	known, ok := lruFields[op.Name]
 	if !ok {
 		return nil, fmt.Errorf("model: %q is no operation of an LRU cache", op.Name)
 	}
 	a := readArgs(op, known)
-	name := need[string](a, "lru")
+	name := field[string](a, "lru")
 	if op.Name == "lru.new" {
 		return nil, m.make(name, a)
 	}
@@ -90,15 +93,15 @@ func (m *lruModel) do(op fuzz.Op) (map[string]any, error) {
 		return nil, c.hung
 	}
 	fields, err := m.perform(op.Name, c, a)
-	if r, ok := err.(*refusal); ok && r.Kind == "hang" {
+	if r, ok := err.(*cacheRefusal); ok && r.Kind == "hang" {
 		c.hung = err
 	}
 	return fields, err
 }
 
-func (m *lruModel) make(name string, a *cacheArgs) error {
+func (m *LRU) make(name string, a *cacheArgs) error {
 	c := &namedLRU{release: a.release(m.release)}
-	c.lruCache = lruCache{capacity: a.capacity(), growAnew: get(a, "grow_anew", false), ghosts: m.options.Upstream && c.release.GhostTouch}
+	c.lruCache = lruCache{capacity: a.capacity(), growAnew: fieldOr(a, "grow_anew", false), ghosts: m.options.Upstream && c.release.GhostTouch}
 	if m.caches[name] != nil {
 		a.fail("lru %q exists", name)
 	}
@@ -108,12 +111,12 @@ func (m *lruModel) make(name string, a *cacheArgs) error {
 	return a.err
 }
 
-func (m *lruModel) perform(operation string, c *namedLRU, a *cacheArgs) (map[string]any, error) {
+func (m *LRU) perform(operation string, c *namedLRU, a *cacheArgs) (map[string]any, error) {
 	switch operation {
 	case "lru.put", "lru.put_if_fits":
 		return m.put(operation, c, a)
 	case "lru.popitem":
-		evenPinned := get(a, "remove_pinned", false)
+		evenPinned := fieldOr(a, "remove_pinned", false)
 		if a.err != nil {
 			return nil, a.err
 		}
@@ -122,7 +125,7 @@ func (m *lruModel) perform(operation string, c *namedLRU, a *cacheArgs) (map[str
 	case "lru.clear":
 		return nil, c.clear()
 	case "lru.stat":
-		delta := get(a, "delta", false)
+		delta := fieldOr(a, "delta", false)
 		if a.err != nil {
 			return nil, a.err
 		}
@@ -131,7 +134,7 @@ func (m *lruModel) perform(operation string, c *namedLRU, a *cacheArgs) (map[str
 	case "lru.state":
 		return c.state(), nil
 	}
-	key := need[string](a, "key")
+	key := field[string](a, "key")
 	if a.err != nil {
 		return nil, a.err
 	}
@@ -147,7 +150,7 @@ func (m *lruModel) perform(operation string, c *namedLRU, a *cacheArgs) (map[str
 	case "lru.pin":
 		i := c.find(key)
 		if i < 0 {
-			return nil, &refusal{fuzz.Reply{
+			return nil, &cacheRefusal{fuzz.Reply{
 				Kind: "invalid", Text: fmt.Sprintf("%q is absent", key), Upstream: fmt.Sprintf("Cannot pin key: %s not in cache.", key),
 			}}
 		}
@@ -156,8 +159,8 @@ func (m *lruModel) perform(operation string, c *namedLRU, a *cacheArgs) (map[str
 	return nil, nil
 }
 
-func (m *lruModel) put(operation string, c *namedLRU, a *cacheArgs) (map[string]any, error) {
-	key, size := need[string](a, "key"), need[int64](a, "size")
+func (m *LRU) put(operation string, c *namedLRU, a *cacheArgs) (map[string]any, error) {
+	key, size := field[string](a, "key"), field[int64](a, "size")
 	if size < 0 {
 		a.fail("size %d", size)
 	}
@@ -167,7 +170,7 @@ func (m *lruModel) put(operation string, c *namedLRU, a *cacheArgs) (map[string]
 	case operation == "lru.put":
 		return map[string]any{"stored": true}, c.put(key, size, nil)
 	case m.options.Upstream && !c.release.PutIfFits:
-		return nil, refuse("unsupported", "vLLM %s has no put_if_fits", c.release.Version)
+		return nil, refuseCache("unsupported", "vLLM %s has no put_if_fits", c.release.Version)
 	}
 	stored, err := c.putIfFits(key, size, nil)
 	return map[string]any{"stored": stored}, err

@@ -6,8 +6,9 @@ import (
 	"github.com/ringcache/ringcache/fuzz"
 )
 
-// pairModel performs the operations pair.* and size_of.
-type pairModel struct {
+// Pair is vLLM's mirrored caches (vllm/multimodal/cache.py, from 0.31 on cache/lru.py) as a system
+// that performs the operations pair.* and size_of of the agent's protocol.
+type Pair struct {
 	release Release
 	options CacheOptions
 	ends    map[string]*pairEnd
@@ -23,16 +24,17 @@ type pairEnd struct {
 	hung     error // the hang that ended it
 }
 
-// NewPair returns vLLM's mirrored caches (vllm/multimodal/cache.py, from 0.31 on cache/lru.py) as
-// a system that performs the operations pair.* and size_of of the agent's protocol. r stands in
-// for the field generation where that is absent. Tensors have to come as hexadecimal text.
-func NewPair(r Release, o CacheOptions) fuzz.System {
-	return &pairModel{release: r, options: o, ends: map[string]*pairEnd{}}
+// NewPair returns a system without caches. r stands in for the field generation where that is
+// absent. Tensors have to come as hexadecimal text.
+func NewPair(r Release, o CacheOptions) *Pair {
+	return &Pair{release: r, options: o, ends: map[string]*pairEnd{}}
 }
 
-func (m *pairModel) Close() error { return nil }
+// Close does nothing.
+func (m *Pair) Close() error { return nil }
 
-func (m *pairModel) Do(ops []fuzz.Op) ([]fuzz.Reply, error) { return doEach(ops, m.do) }
+// Do performs operations. Others than pair.* and size_of are an error.
+func (m *Pair) Do(ops []fuzz.Op) ([]fuzz.Reply, error) { return doEach(ops, m.do) }
 
 // pairFields are the fields of each operation.
 var pairFields = map[string]string{
@@ -41,7 +43,7 @@ var pairFields = map[string]string{
 	"pair.clear": "pair key", "pair.state": "pair key", "pair.close": "pair", "size_of": "value python",
 }
 
-func (m *pairModel) do(op fuzz.Op) (map[string]any, error) {
+func (m *Pair) do(op fuzz.Op) (map[string]any, error) {
 	known, ok := pairFields[op.Name]
 	if !ok {
 		return nil, fmt.Errorf("model: %q is no operation of a mirrored pair", op.Name)
@@ -50,7 +52,7 @@ func (m *pairModel) do(op fuzz.Op) (map[string]any, error) {
 	if op.Name == "size_of" {
 		return sizeOf(a)
 	}
-	name := need[string](a, "pair")
+	name := field[string](a, "pair")
 	if op.Name == "pair.new" {
 		return nil, m.make(name, a)
 	}
@@ -69,14 +71,14 @@ func (m *pairModel) do(op fuzz.Op) (map[string]any, error) {
 		return nil, e.hung
 	}
 	fields, err := e.perform(op.Name, a)
-	if r, ok := err.(*refusal); ok && r.Kind == "hang" {
+	if r, ok := err.(*cacheRefusal); ok && r.Kind == "hang" {
 		e.hung = err
 	}
 	return fields, err
 }
 
 func sizeOf(a *cacheArgs) (map[string]any, error) {
-	p, v := a.python(), need[any](a, "value")
+	p, v := a.python(), field[any](a, "value")
 	if a.err != nil {
 		return nil, a.err
 	}
@@ -87,8 +89,8 @@ func sizeOf(a *cacheArgs) (map[string]any, error) {
 	return map[string]any{"bytes": s.size}, nil
 }
 
-func (m *pairModel) make(name string, a *cacheArgs) error {
-	e := &pairEnd{role: need[string](a, "role"), release: a.release(m.release), python: a.python(), upstream: m.options.Upstream}
+func (m *Pair) make(name string, a *cacheArgs) error {
+	e := &pairEnd{role: field[string](a, "role"), release: a.release(m.release), python: a.python(), upstream: m.options.Upstream}
 	e.lruCache = lruCache{capacity: a.capacity(), ghosts: e.upstream && e.release.GhostTouch}
 	switch {
 	case m.ends[name] != nil:
@@ -111,24 +113,24 @@ func (e *pairEnd) perform(operation string, a *cacheArgs) (map[string]any, error
 		return map[string]any{"order": s["order"], "size": s["size"], "hits": e.hits, "total": e.total}, nil
 	case "pair.features":
 		if e.role != "receiver" {
-			return nil, refuse("unsupported", "this is no receiver")
+			return nil, refuseCache("unsupported", "this is no receiver")
 		}
 		return e.features(a)
 	}
 	if e.role == "receiver" {
-		return nil, refuse("unsupported", "this is a receiver")
+		return nil, refuseCache("unsupported", "this is a receiver")
 	}
 	if operation == "pair.cached" {
 		return e.cached(a)
 	}
-	key := need[string](a, "key")
+	key := field[string](a, "key")
 	switch {
 	case a.err != nil:
 		return nil, a.err
 	case operation == "pair.update":
 		return e.update(key, a)
 	case e.upstream && (operation == "pair.touch" && !e.release.Touch || operation == "pair.invalidate" && !e.release.Invalidate):
-		return nil, refuse("unsupported", "vLLM %s has no %s", e.release.Version, operation)
+		return nil, refuseCache("unsupported", "vLLM %s has no %s", e.release.Version, operation)
 	case operation == "pair.touch":
 		e.touch(key)
 	case operation == "pair.invalidate":
@@ -139,7 +141,7 @@ func (e *pairEnd) perform(operation string, a *cacheArgs) (map[string]any, error
 
 func (e *pairEnd) cached(a *cacheArgs) (map[string]any, error) {
 	cached := []bool{}
-	for _, k := range need[[]any](a, "keys") {
+	for _, k := range field[[]any](a, "keys") {
 		key, ok := k.(string)
 		if !ok {
 			a.fail("key %v", k)

@@ -15,7 +15,7 @@ type feature struct {
 // then taken in order.
 func (e *pairEnd) features(a *cacheArgs) (map[string]any, error) {
 	var fs []feature
-	for _, v := range need[[]any](a, "features") {
+	for _, v := range field[[]any](a, "features") {
 		f, err := e.feature(v)
 		if err != nil {
 			return nil, err
@@ -56,12 +56,12 @@ func (e *pairEnd) features(a *cacheArgs) (map[string]any, error) {
 func (e *pairEnd) feature(v any) (f feature, err error) {
 	m, ok := v.(map[string]any)
 	if !ok {
-		return f, refuse("invalid", "feature %v", v)
+		return f, refuseCache("invalid", "feature %v", v)
 	}
 	key, _ := m["key"].(string)
 	identifier, _ := m["identifier"].(string)
 	if m["key"] == nil && m["identifier"] == nil {
-		return f, refuse("invalid", "a feature without a key")
+		return f, refuseCache("invalid", "a feature without a key")
 	}
 	if f.key = key; identifier != "" && (key == "" || !e.release.ByHash) {
 		f.key = identifier
