@@ -266,7 +266,7 @@ func (s *fuzzSystems) lead(f system.Family) func(context.Context) (fuzz.System, 
 		case s.command.System != "":
 			return s.start(ctx, s.command.System)
 		}
-		return system.Named(system.Agent()), nil
+		return system.Agent(), nil
 	}
 }
 
@@ -278,13 +278,9 @@ func (s *fuzzSystems) follower(f system.Family) func(context.Context) (fuzz.Syst
 		case "vllm":
 			if v := s.vllm; v != nil {
 				s.vllm = nil
-				return system.Named(v), nil
+				return v, nil
 			}
-			v, err := s.startVLLM(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return system.Named(v), nil
+			return s.startVLLM(ctx)
 		}
 		return s.start(ctx, s.command.Against)
 	}
@@ -296,9 +292,5 @@ func (s *fuzzSystems) start(ctx context.Context, command string) (fuzz.System, e
 	if runtime.GOOS == "windows" {
 		shell = strings.Fields(command)
 	}
-	p, err := system.Start(ctx, system.ProcessOptions{Limit: s.command.Limit}, shell...)
-	if err != nil {
-		return nil, err
-	}
-	return system.Named(p), nil
+	return system.Start(ctx, system.ProcessOptions{Limit: s.command.Limit}, shell...)
 }

@@ -324,7 +324,7 @@ func (r *restarting) ready(ctx context.Context) error {
 		r.startErr = err
 		return err
 	}
-	r.system = s
+	r.system = withNames(s)
 	return nil
 }
 

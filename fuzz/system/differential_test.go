@@ -25,7 +25,7 @@ func TestOursAgreesWithTheModels(t *testing.T) {
 				c := system.Case{Release: release, Ours: true}
 				d := system.Differential{
 					Family: family, Case: c, Seed: 1, Ops: 3000,
-					Lead:     func(context.Context) (fuzz.System, error) { return system.Named(system.Agent()), nil },
+					Lead:     func(context.Context) (fuzz.System, error) { return system.Agent(), nil },
 					Follower: func(context.Context) (fuzz.System, error) { return family.Model(c), nil },
 				}
 				r, err := d.Run(t.Context())

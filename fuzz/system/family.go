@@ -47,7 +47,7 @@ var store = Family{
 	Name: "store",
 	Generate: func(c Case) fuzz.Generator {
 		// Readers of vLLM always count, so they need a lock.
-		return generate.Store(generate.StoreOptions{Generation: c.Release.Version, Lock: "readers"})
+		return generate.Store(generate.StoreOptions{Generation: c.Release.Version, Lock: "readers", Segment: "objects"})
 	},
 	Model: func(c Case) fuzz.System {
 		return model.NewStore(c.Release, model.StoreOptions{RefuseStaleTouch: c.Ours})

@@ -38,11 +38,12 @@ func removeSegments(prefix string) error {
 	return errors.Join(errs...)
 }
 
-// Named returns a system with names of its own in shared memory: two systems that are given the
-// same operations do not meet, and neither do two processes that run the same sequence. A store
-// that is created without a name gets one, so that replies do not contain random names. Where an operation names a
-// Python semaphore, there is one. Close closes the system and removes what is left.
-func Named(s fuzz.System) fuzz.System {
+// withNames returns a system with names of its own in shared memory: two systems that are given
+// the same operations do not meet, and neither do two processes that run the same sequence. A
+// store that is created without a name gets one, so that replies do not contain random names. Where
+// an operation names a Python semaphore, there is one. Close closes the system and removes what is
+// left.
+func withNames(s fuzz.System) fuzz.System {
 	return &named{System: s, prefix: uniquePrefix(), semaphores: map[string]bool{}}
 }
 
