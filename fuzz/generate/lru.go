@@ -1,6 +1,8 @@
 package generate
 
 import (
+	"slices"
+
 	"github.com/ringcache/ringcache/fuzz"
 	"github.com/ringcache/ringcache/fuzz/model"
 )
@@ -17,6 +19,8 @@ type LRUOptions struct {
 	// GrowAnew are the values of grow_anew to choose from, both if empty. A real LRUCache has
 	// that of the cachetools which is installed.
 	GrowAnew []bool
+	// Without are operations that the system does not have.
+	Without []string
 }
 
 // LRU makes operations on an LRU cache with sizes. It aims at what fits exactly, one more and one
@@ -45,6 +49,9 @@ type lruScript struct {
 
 // do is that of cacheScript, on the one cache that there is.
 func (s *lruScript) do(operation string, args map[string]any) fuzz.Reply {
+	if slices.Contains(s.options.Without, operation) {
+		return fuzz.Reply{}
+	}
 	if args == nil {
 		args = map[string]any{}
 	}
