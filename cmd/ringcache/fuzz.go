@@ -186,7 +186,7 @@ func (c fuzzCommand) replay(ctx context.Context, s *fuzzSystems) error {
 type fuzzSystems struct {
 	command fuzzCommand
 	release model.Release
-	// vllm is the first process, which was asked for its release; nil after it was handed out.
+	// vllm is one process for all families, since its start takes long.
 	vllm *system.VLLM
 	// growAnew and python are those of vLLM.
 	growAnew bool
@@ -225,6 +225,24 @@ func (c fuzzCommand) systems(ctx context.Context) (*fuzzSystems, error) {
 func (s *fuzzSystems) startVLLM(ctx context.Context) (*system.VLLM, error) {
 	return system.StartVLLM(ctx, system.VLLMOptions{Python: s.command.Python, Path: s.command.VllmPath, Limit: s.command.Limit})
 }
+
+// livingVLLM returns the process, started again if it broke.
+func (s *fuzzSystems) livingVLLM(ctx context.Context) (fuzz.System, error) {
+	if s.vllm.Broken() {
+		v, err := s.startVLLM(ctx)
+		if err != nil {
+			return nil, err
+		}
+		_ = s.vllm.Close() // what broke it was reported
+		s.vllm = v
+	}
+	return shared{s.vllm}, nil
+}
+
+// shared is a system that outlives its user.
+type shared struct{ fuzz.System }
+
+func (shared) Close() error { return nil }
 
 func (s *fuzzSystems) close() error {
 	if s.vllm == nil {
@@ -276,11 +294,7 @@ func (s *fuzzSystems) follower(f system.Family) func(context.Context) (fuzz.Syst
 		case "model":
 			return f.Model(s.caseOf(f)), nil
 		case "vllm":
-			if v := s.vllm; v != nil {
-				s.vllm = nil
-				return v, nil
-			}
-			return s.startVLLM(ctx)
+			return s.livingVLLM(ctx)
 		}
 		return s.start(ctx, s.command.Against)
 	}

@@ -31,7 +31,7 @@ type Case struct {
 
 // Families returns all families, by the order of their names in `ringcache fuzz --help`.
 func Families() []Family {
-	return []Family{ring, store}
+	return []Family{ring, store, lru, pair}
 }
 
 var ring = Family{
@@ -52,4 +52,24 @@ var store = Family{
 	Model: func(c Case) fuzz.System {
 		return model.NewStore(c.Release, model.StoreOptions{RefuseStaleTouch: c.Ours})
 	},
+}
+
+var lru = Family{
+	Name: "lru",
+	Generate: func(c Case) fuzz.Generator {
+		o := generate.LRUOptions{Release: c.Release, Upstream: c.VLLM}
+		if c.VLLM {
+			o.GrowAnew = []bool{c.GrowAnew}
+		}
+		return generate.LRU(o)
+	},
+	Model: func(c Case) fuzz.System { return model.NewLRU(c.Release, model.CacheOptions{Upstream: c.VLLM}) },
+}
+
+var pair = Family{
+	Name: "pair",
+	Generate: func(c Case) fuzz.Generator {
+		return generate.Pair(generate.PairOptions{Release: c.Release, Upstream: c.VLLM, Python: c.Python})
+	},
+	Model: func(c Case) fuzz.System { return model.NewPair(c.Release, model.CacheOptions{Upstream: c.VLLM}) },
 }

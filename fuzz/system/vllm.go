@@ -54,7 +54,7 @@ func StartVLLM(ctx context.Context, o VLLMOptions) (*VLLM, error) {
 	}
 	err = os.CopyFS(folder, vllmFiles)
 	if err == nil {
-		v.process, err = start(ctx, ProcessOptions{Limit: o.Limit}, command)
+		v.process, err = start(ctx, ProcessOptions{Limit: max(o.Limit, startLimit)}, command)
 	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(folder))
@@ -63,8 +63,14 @@ func StartVLLM(ctx context.Context, o VLLMOptions) (*VLLM, error) {
 		_ = v.Close()
 		return nil, fmt.Errorf("system: vLLM does not start with %s: %w", o.Python, err)
 	}
+	if v.limit = o.Limit; v.limit == 0 {
+		v.limit = defaultLimit
+	}
 	return v, nil
 }
+
+// startLimit ends the import of torch and vLLM, which takes minutes on a busy machine.
+const startLimit = 15 * time.Minute
 
 // about asks for what is reported about the process.
 func (v *VLLM) about() error {
@@ -78,6 +84,9 @@ func (v *VLLM) about() error {
 	v.GrowAnew, _ = f["grow_anew"].(bool)
 	return nil
 }
+
+// Broken reports whether the process died, hung, or answered what is no reply.
+func (v *VLLM) Broken() bool { return v.broken != nil }
 
 // Close ends the process and removes what it left.
 func (v *VLLM) Close() error {
