@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"os/signal"
@@ -64,12 +65,11 @@ func (c fuzzCommand) Run() error {
 	if c.Replay != "" {
 		return errors.Join(c.replay(ctx, systems), systems.close())
 	}
+	var errs []error
 	for _, family := range families {
-		if err = c.compare(ctx, systems, family); err != nil {
-			break
-		}
+		errs = append(errs, c.compare(ctx, systems, family))
 	}
-	return errors.Join(err, systems.close())
+	return errors.Join(append(errs, systems.close())...)
 }
 
 func (c fuzzCommand) families() ([]system.Family, error) {
@@ -120,13 +120,25 @@ func (c fuzzCommand) compare(ctx context.Context, s *fuzzSystems, family system.
 		fmt.Println(r.Failure)
 		differences = 1
 	}
-	fmt.Printf("%s, vLLM %s, %s against %s: %d operations in %d sequences (%d of them not to their end), seeds %d to %d, %.1f seconds, %.0f a second, %d differences\n",
-		family.Name, s.release.Version, s.leadName(family), c.Against, r.Ops, r.Sequences, r.Parted, r.First, r.Last,
+	fmt.Printf("%s, vLLM %s, %s against %s: %d operations in %d sequences%s, seeds %d to %d, %.1f seconds, %.0f a second, %d differences\n",
+		family.Name, s.release.Version, s.leadName(family), c.Against, r.Ops, r.Sequences, parted(r.Parted), r.First, r.Last,
 		time.Since(began).Seconds(), perSecond(r.Ops, began), differences)
 	if r.Failure != nil {
-		return errors.New("the systems differ")
+		return fmt.Errorf("%s: the systems differ", family.Name)
 	}
 	return nil
+}
+
+// parted lists why sequences were not compared to their end.
+func parted(reasons map[string]int) string {
+	var words []string
+	for _, why := range slices.Sorted(maps.Keys(reasons)) {
+		words = append(words, fmt.Sprintf("%d of them until %s", reasons[why], why))
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(words, ", ") + ")"
 }
 
 func perSecond(n int, since time.Time) float64 { return float64(n) / time.Since(since).Seconds() }

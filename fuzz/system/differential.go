@@ -20,7 +20,7 @@ type Differential struct {
 	Lead, Follower func(context.Context) (fuzz.System, error)
 
 	Seed   uint64    // of the first sequence; the next one has Seed+1
-	Ops    int       // at least so many operations are compared, 10000 if 0
+	Ops    int       // about so many operations are performed, 10000 if 0
 	Length int       // of a sequence, 200 if 0
 	Until  time.Time // no sequence begins later; the zero time is never
 	// Repeat returns the command that generates the sequence of a seed again; may be nil.
@@ -31,10 +31,10 @@ type Differential struct {
 
 // Result is what a run did.
 type Result struct {
-	Ops, Sequences int // that were performed by both systems and compared
-	// Parted is the number of sequences of which the end was not compared, since the systems part
-	// there by right: vLLM would hang, or write into another object.
-	Parted      int
+	Ops, Sequences int // that both systems performed, and whose replies were compared
+	// Parted are the numbers of sequences of which the end was not compared, since the systems part
+	// there by right, by the reason: "vLLM would hang".
+	Parted      map[string]int
 	First, Last uint64 // seeds
 	// Failure is the first difference, or what broke a system; nil if there was none.
 	Failure *fuzz.Failure
@@ -67,7 +67,7 @@ func (d Differential) Run(ctx context.Context) (Result, error) {
 }
 
 func (d Differential) run(ctx context.Context, lead, follower *restarting) (Result, error) {
-	r := Result{First: d.Seed, Last: d.Seed}
+	r := Result{First: d.Seed, Last: d.Seed, Parted: map[string]int{}}
 	if err := errors.Join(lead.ready(ctx), follower.ready(ctx)); err != nil {
 		return r, err
 	}
@@ -218,11 +218,11 @@ func (d Differential) fails(s *sequence, r *Result) bool {
 	if s.err != nil {
 		return true
 	}
-	difference, n := d.Case.difference(s.resolved, s.want, s.got)
+	difference, n, why := d.Case.difference(s.resolved, s.want, s.got)
 	r.Sequences++
 	r.Ops += n
-	if n < len(s.resolved) && difference == nil {
-		r.Parted++
+	if why != "" {
+		r.Parted[why]++
 	}
 	return difference != nil
 }
@@ -296,7 +296,7 @@ func (d Differential) failure(s *sequence) *fuzz.Failure {
 		ops := s.resolved[:min(answered+1, len(s.resolved))]
 		return &fuzz.Failure{Invariant: "broken", Why: who + " broke at the last of these operations", Err: s.err, Ops: ops}
 	}
-	if difference, _ := d.Case.difference(s.resolved, s.want, s.got); difference != nil {
+	if difference, _, _ := d.Case.difference(s.resolved, s.want, s.got); difference != nil {
 		// With these words in its name, a shorter sequence that shows another difference is not taken
 		// for this one.
 		name := fmt.Sprintf("difference in %s (%s)", difference.Op.Name, difference.What)

@@ -87,7 +87,7 @@ func (c Case) parts(op fuzz.Op, want, got fuzz.Reply) string {
 		// and the adapter leave it undone.
 		return "vLLM would hang"
 	case got.Kind == "unsupported" && want.Kind != "unsupported":
-		return "vLLM does not have it"
+		return "vLLM has no " + op.Name
 	case op.Name == "store.touch" && want.Kind == "stale" && got.Kind == "" && c.Release.Counting == 1:
 		// stale_touch of docs/hazards.md: vLLM before 0.32 counts without a look at the id, in the
 		// bytes of whatever lies there now. Ours refuses.
@@ -96,16 +96,16 @@ func (c Case) parts(op fuzz.Op, want, got fuzz.Reply) string {
 	return ""
 }
 
-// difference compares the replies of two systems to a sequence, and returns how many of the
-// operations it compared.
-func (c Case) difference(ops []fuzz.Op, want, got []fuzz.Reply) (d *fuzz.Difference, n int) {
+// difference compares the replies of two systems to a sequence. n is how many operations it
+// compared, and parted why not all of them.
+func (c Case) difference(ops []fuzz.Op, want, got []fuzz.Reply) (d *fuzz.Difference, n int, parted string) {
 	for i, op := range ops {
-		if c.parts(op, want[i], got[i]) != "" {
-			return nil, i
+		if parted := c.parts(op, want[i], got[i]); parted != "" {
+			return nil, i, parted
 		}
 		if what := same(op, want[i], got[i]); what != "" {
-			return &fuzz.Difference{Index: i, Op: op, Want: want[i], Got: got[i], What: what}, i
+			return &fuzz.Difference{Index: i, Op: op, Want: want[i], Got: got[i], What: what}, i, ""
 		}
 	}
-	return nil, len(ops)
+	return nil, len(ops), ""
 }
