@@ -104,7 +104,7 @@ func (d Differential) generate(ctx context.Context, lead *restarting, to chan<- 
 		var batch []sequence
 		for n := 0; n < batchOps && done < d.Ops; seed++ {
 			s := sequence{seed: seed, ops: observe(generator(fuzz.FromSeed(seed), d.Length))}
-			s.resolved, s.want, s.err = perform(lead, s.ops)
+			d.Case.lead(lead, &s)
 			n, done = n+len(s.ops), done+len(s.ops)
 			batch = append(batch, s)
 			if s.err != nil {
@@ -120,6 +120,22 @@ func (d Differential) generate(ctx context.Context, lead *restarting, to chan<- 
 			return
 		}
 	}
+}
+
+// lead lets the lead perform a sequence, and takes out what is withheld from the follower.
+func (c Case) lead(lead fuzz.System, s *sequence) {
+	s.resolved, s.want, s.err = perform(lead, s.ops)
+	if s.err != nil {
+		return
+	}
+	kept := 0
+	for i, op := range s.resolved {
+		if !c.withholds(op, s.want[i]) {
+			s.resolved[kept], s.want[kept] = op, s.want[i]
+			kept++
+		}
+	}
+	s.resolved, s.want = s.resolved[:kept], s.want[:kept]
 }
 
 // perform is fuzz.Run with as many operations at a time as there are without a reference to one
@@ -254,7 +270,7 @@ func (d Differential) test(ctx context.Context, lead, follower *restarting, ops 
 		return nil
 	}
 	s := &sequence{ops: ops}
-	if s.resolved, s.want, s.err = perform(lead, ops); s.err == nil {
+	if d.Case.lead(lead, s); s.err == nil {
 		s.got, s.err = follower.Do(s.resolved)
 	}
 	f := d.failure(s)

@@ -20,7 +20,7 @@ import (
 var releases = []string{"0.11.2", "0.12.0", "0.13.0", "0.16.0", "0.24.0", "0.28.0", "0.29.0", "0.31.0", "0.32.0", "0.33.0"}
 
 // differential compares this module with the model of a family.
-func differential(t *testing.T, family, version string) system.Differential {
+func differential(t testing.TB, family, version string) system.Differential {
 	t.Helper()
 	release, err := model.Lookup(version)
 	require.NoError(t, err)
@@ -71,61 +71,62 @@ func TestPlantedBugs(t *testing.T) {
 	for _, tt := range []struct {
 		name, family string
 		change       func(op fuzz.Op, r *fuzz.Reply)
-		names        []string // of the operations that are left
+		last         string // operation of the shortest sequences that show it
+		length       int    // of those
 	}{
 		{"a shifted address", "ring", func(op fuzz.Op, r *fuzz.Reply) {
 			if op.Name == "ring.alloc" && r.Kind == "" && r.Fields["id"] == int64(2) {
 				r.Fields["address"] = r.Fields["address"].(int64) + 8
 			}
-		}, []string{"ring.new", "ring.alloc", "ring.alloc", "ring.alloc"}},
+		}, "ring.alloc", 4},
 		{"a full ring that is called stale", "ring", func(_ fuzz.Op, r *fuzz.Reply) {
 			if r.Kind == "full" {
 				r.Kind = "stale"
 			}
-		}, []string{"ring.new", "ring.alloc"}},
+		}, "ring.alloc", 2},
 		{"another text than vLLM's", "ring", func(_ fuzz.Op, r *fuzz.Reply) {
 			if r.Kind == "full" {
 				r.Upstream += "."
 			}
-		}, []string{"ring.new", "ring.alloc"}},
+		}, "ring.alloc", 2},
 		{"a wrong signature of hits", "store", func(op fuzz.Op, r *fuzz.Reply) {
 			if op.Name == "store.lookup" && r.Kind == "" {
 				r.Fields["signature"] = "00"
 			}
-		}, []string{"store.create", "store.put", "store.lookup"}},
+		}, "store.lookup", 3},
 		{"a count that is lost", "store", func(op fuzz.Op, r *fuzz.Reply) {
 			if counts, ok := r.Fields["writer_flag"].(map[string]any); ok && op.Name == "store.state" && len(counts) > 0 {
 				clear(counts)
 			}
-		}, []string{"store.create", "store.put", "store.state"}},
+		}, "store.state", 3},
 		{"the order of two keys", "lru", func(_ fuzz.Op, r *fuzz.Reply) {
 			if order, ok := r.Fields["order"].([]any); ok {
 				slices.Reverse(order)
 			}
-		}, []string{"lru.new", "lru.put", "lru.put", "lru.state"}},
+		}, "lru.state", 4},
 		{"a hit too many", "pair", func(op fuzz.Op, r *fuzz.Reply) {
 			if hits, ok := r.Fields["hits"].(int64); ok && hits > 0 {
 				r.Fields["hits"] = hits + 1
 			}
-		}, []string{"pair.new", "pair.features", "pair.state"}},
+		}, "pair.state", 3},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := differential(t, tt.family, "0.32.0")
 			d.Follower = func(context.Context) (fuzz.System, error) { return wrong{system.Agent(), tt.change}, nil }
-			d.Ops, d.Length = 20000, 60
+			d.Ops, d.Length = 20000, 40
 			d.Repeat = func(seed uint64) string { return "the command" }
 			r, err := d.Run(t.Context())
 			require.NoError(t, err)
 			require.NotNil(t, r.Failure)
-			var names []string
-			for _, op := range r.Failure.Ops {
-				names = append(names, op.Name)
-			}
-			require.Equal(t, tt.names, names, r.Failure)
+			require.Len(t, r.Failure.Ops, tt.length, r.Failure)
+			require.Equal(t, tt.last, r.Failure.Ops[tt.length-1].Name)
 			require.Equal(t, r.Last, r.Failure.Seed)
 			require.ErrorContains(t, r.Failure, "the first system:")
 			require.ErrorContains(t, r.Failure, "again: the command")
 
+			if tt.family != "lru" {
+				return // the rest takes as long again
+			}
 			d.Seed, d.Ops = r.Failure.Seed, 1
 			again, err := d.Run(t.Context())
 			require.NoError(t, err)

@@ -30,19 +30,20 @@ func (d Differential) Replay(ctx context.Context, ops []fuzz.Op, show func(op fu
 	if err := errors.Join(lead.ready(ctx), follower.ready(ctx)); err != nil {
 		return err
 	}
-	resolved, want, err := perform(lead, ops)
-	if err != nil {
-		return fmt.Errorf("the first system broke after %d operations: %w", len(want), err)
+	s := sequence{ops: ops}
+	if d.Case.lead(lead, &s); s.err != nil {
+		return fmt.Errorf("the first system broke after %d operations: %w", len(s.want), s.err)
 	}
-	got, err := follower.Do(resolved)
+	got, err := follower.Do(s.resolved)
 	parted := false
 	for i, r := range got {
-		parted = parted || d.Case.parts(resolved[i], want[i], r) != ""
+		op, want := s.resolved[i], s.want[i]
+		parted = parted || d.Case.parts(op, want, r) != ""
 		what := ""
 		if !parted {
-			what = same(resolved[i], want[i], r)
+			what = same(op, want, r)
 		}
-		show(resolved[i], want[i], r, what)
+		show(op, want, r, what)
 	}
 	if err != nil {
 		return fmt.Errorf("the second system broke after %d operations: %w", len(got), err)

@@ -2,6 +2,8 @@ package system
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/ringcache/ringcache/fuzz"
@@ -56,12 +58,40 @@ func same(op fuzz.Op, want, got fuzz.Reply) string {
 		}
 		return ""
 	}
+	if strings.HasPrefix(op.Name, "pair.") {
+		want, got = withoutModality(want), withoutModality(got)
+	}
 	for _, field := range compared[op.Name] {
 		if !want.Equal(got, field) {
 			return fmt.Sprintf("%s differs", field)
 		}
 	}
 	return ""
+}
+
+// withoutModality leaves out the modality of items, which those of vLLM do not have since 0.16. The
+// agent's mirrored caches never encode an item, so there it stays what it was.
+func withoutModality(r fuzz.Reply) fuzz.Reply {
+	out := fuzz.Reply{Fields: maps.Clone(r.Fields)}
+	if item, ok := r.Fields["value"].(map[string]any); ok {
+		out.Fields["value"] = without(item, "modality")
+	}
+	if values, ok := r.Fields["values"].([]any); ok {
+		values = slices.Clone(values)
+		for i, v := range values {
+			if item, ok := v.(map[string]any); ok {
+				values[i] = without(item, "modality")
+			}
+		}
+		out.Fields["values"] = values
+	}
+	return out
+}
+
+func without(m map[string]any, key string) map[string]any {
+	m = maps.Clone(m)
+	delete(m, key)
+	return m
 }
 
 func kind(r fuzz.Reply) string {
@@ -88,12 +118,15 @@ func (c Case) parts(op fuzz.Op, want, got fuzz.Reply) string {
 		return "vLLM would hang"
 	case got.Kind == "unsupported" && want.Kind != "unsupported":
 		return "vLLM has no " + op.Name
-	case op.Name == "store.touch" && want.Kind == "stale" && got.Kind == "" && c.Release.Counting == 1:
-		// stale_touch of docs/hazards.md: vLLM before 0.32 counts without a look at the id, in the
-		// bytes of whatever lies there now. Ours refuses.
-		return "vLLM writes into another object"
 	}
 	return ""
+}
+
+// withholds reports that an operation to which the lead replied is kept from vLLM. It is
+// stale_touch of docs/hazards.md: from 0.12 to 0.31, vLLM counts a touch without a look at the id,
+// in the bytes of whatever lies at the address now. This module refuses.
+func (c Case) withholds(op fuzz.Op, lead fuzz.Reply) bool {
+	return c.VLLM && c.Ours && c.Release.Counting == 1 && op.Name == "store.touch" && lead.Kind == "stale"
 }
 
 // difference compares the replies of two systems to a sequence. n is how many operations it

@@ -40,9 +40,10 @@ def refusal(e, corrupt):
     if kind is None and hasattr(e, "mm_hashes"):
         kind = "miss"
     if kind is None:
-        kind = {MemoryError: "full", KeyError: "not_found"}.get(type(e), corrupt)
+        kind = {MemoryError: "full", KeyError: "not_found", FileNotFoundError: "not_found", FileExistsError: "exists_segment"}.get(
+            type(e), corrupt)
     out = {"kind": kind, "text": "%s: %s" % (type(e).__name__, text)}
-    if kind not in ("not_found", "corrupt") and text:
+    if kind not in ("not_found", "corrupt", "exists_segment") and text:
         out["upstream"] = text
     return out
 
@@ -257,6 +258,10 @@ class Agent:
         if not 0 <= r["offset"] <= r["offset"] + r["length"] <= len(raw):
             raise Refused("invalid", "the segment has %d bytes" % len(raw))
         return {"hex": bytes(raw[r["offset"]:r["offset"] + r["length"]]).hex()}
+
+    def store_unlink(self, r):
+        self._writer(r).ring_buffer.shared_memory.unlink()
+        return {}
 
     def store_close(self, r):
         self._vllm.close_ring([self._stores.pop(r["store"])], "ring_buffer")
