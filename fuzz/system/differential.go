@@ -63,7 +63,11 @@ func (d Differential) Run(ctx context.Context) (Result, error) {
 	}
 	lead, follower := &restarting{start: d.Lead}, &restarting{start: d.Follower}
 	r, err := d.run(ctx, lead, follower)
-	return r, errors.Join(err, lead.Close(), follower.Close())
+	closing := errors.Join(lead.Close(), follower.Close())
+	if r.Failure != nil {
+		closing = nil // a system that fails may well end badly, and the failure says more
+	}
+	return r, errors.Join(err, closing)
 }
 
 func (d Differential) run(ctx context.Context, lead, follower *restarting) (Result, error) {

@@ -235,7 +235,7 @@ class Classes:
 
     def feature(self, key, item, identifier=None, modality="image", position=0):
         more = {"mm_hash": key} if self.hashed else {}
-        return self.inputs.MultiModalFeatureSpec(data=item, modality=modality, identifier=identifier or key, **more,
+        return self.inputs.MultiModalFeatureSpec(data=item, modality=modality, identifier=key if identifier is None else identifier, **more,
                                                  mm_position=self.inputs.PlaceholderRange(offset=position, length=1))
 
 
