@@ -7,6 +7,7 @@ would never return in this release is refused with the kind "hang" and not perfo
 """
 
 import gc
+import importlib.metadata
 import itertools
 import multiprocessing
 import os
@@ -93,6 +94,7 @@ class Agent:
         probe = self._LRU(1, getsizeof=lambda n: n)
         probe.touch("absent") if hasattr(probe, "touch") else None
         self._ghosts = len(probe.order) > 0
+        self._grow_anew = int(importlib.metadata.version("cachetools").split(".")[0]) < 8
         self._ops = {name.replace("_", ".", 1): getattr(self, name) for name in dir(type(self))
                      if name.split("_")[0] in ("ring", "store", "lru", "pair")}
         self._ops["about"], self._ops["size_of"] = self._about, self._size_of
@@ -115,9 +117,7 @@ class Agent:
         return out
 
     def _about(self, _):
-        import cachetools
-        return {"version": self._vllm.version.split("+")[0], "python": platform.python_version(), "cachetools": cachetools.__version__,
-                "grow_anew": int(cachetools.__version__.split(".")[0]) < 8}
+        return {"version": self._vllm.version.split("+")[0], "python": platform.python_version(), "grow_anew": self._grow_anew}
 
     def _name(self, request):
         name = request.get("name") or "%d" % next(self._numbers)
@@ -269,21 +269,49 @@ class Agent:
 
     # -- LRU -------------------------------------------------------------------------------------------------------
 
-    def _refuse_hang(self, cache, needed):
-        """Refuses what would evict needed bytes from a cache whose touch left a key in the order that has no value: the
-        eviction comes back to that key for ever (0.12 to 0.23)."""
-        if not self._ghosts or needed <= 0:
-            return
-        for key in cache.order:
-            if key not in cache:
-                raise Refused("hang", "the eviction never gets past %r, which was touched and is absent" % key)
-            if key not in cache.pinned_items:
-                if (needed := needed - cache._Cache__size[key]) <= 0:
-                    return
+    # In 0.12 to 0.23 the touch of an absent key leaves it in the order. An eviction that comes to such a ghost takes
+    # nothing away and comes to it again, for ever. What follows foresees that, by the rules of vLLM's LRUCache and of
+    # cachetools below it.
 
-    def _refuse_hanging_put(self, cache, size):
-        if size <= cache.maxsize:
-            self._refuse_hang(cache, cache.currsize + size - cache.maxsize)
+    def _refuse_hanging_put(self, cache, key, size):
+        if not self._ghosts or size > cache.maxsize:
+            return
+        sizes, used = cache._Cache__size, cache.currsize
+        more = size - sizes.get(key, 0)
+        for oldest in cache.order:
+            if used + more <= cache.maxsize:
+                return
+            if oldest in cache.pinned_items:
+                continue
+            if oldest not in cache:
+                raise Refused("hang", "the eviction never gets past %r, which was touched and is absent" % oldest)
+            used -= sizes[oldest]
+            if oldest == key and not self._grow_anew:
+                more = size
+
+    def _refuse_hanging_features(self, cache, features):
+        """features are (key, size or None): all are touched, then each is looked up or put."""
+        if not self._ghosts:
+            return
+        order, sizes, used = dict.fromkeys(cache.order), dict(cache._Cache__size), cache.currsize
+        def newest(key):
+            order.pop(key, None)
+            order[key] = None
+        for key, _ in features:
+            newest(key)
+        for key, size in features:
+            if key not in sizes:
+                if size is None or size > cache.maxsize:
+                    return  # an error, and nothing after it
+                while used + size > cache.maxsize:
+                    oldest = next(iter(order))
+                    if oldest not in sizes:
+                        raise Refused("hang", "the eviction never gets past %r, which was touched and is absent" % oldest)
+                    del order[oldest]
+                    used -= sizes.pop(oldest)
+                sizes[key] = size
+                used += size
+            newest(key)
 
     def lru_new(self, r):
         self._lrus.add(r["lru"], lambda: self._LRU(r["capacity"], getsizeof=lambda n: n))
@@ -291,7 +319,7 @@ class Agent:
 
     def lru_put(self, r):
         cache = self._lrus.get(r["lru"])
-        self._refuse_hanging_put(cache, r["size"])
+        self._refuse_hanging_put(cache, r["key"], r["size"])
         cache.put(r["key"], r["size"])
         return {"stored": True}
 
@@ -299,7 +327,7 @@ class Agent:
         cache = self._lrus.get(r["lru"])
         if not hasattr(cache, "put_if_fits"):
             raise Refused("unsupported", "vLLM %s has no put_if_fits" % self._vllm.version)
-        self._refuse_hanging_put(cache, r["size"])
+        self._refuse_hanging_put(cache, r["key"], r["size"])
         return {"stored": cache.put_if_fits(r["key"], r["size"])}
 
     @staticmethod
@@ -321,20 +349,22 @@ class Agent:
 
     def lru_popitem(self, r):
         cache = self._lrus.get(r["lru"])
-        # The key of a ghost comes back without a size, and the ghost stays.
-        self._refuse_hang(cache, 1 if len(cache) else 0)
-        if not len(cache) and r.get("remove_pinned"):
+        if not cache.order and r.get("remove_pinned"):
             raise Refused("invalid", "the lru is empty")
         key, size = cache.popitem(remove_pinned=r.get("remove_pinned", False))
-        return {"key": key, "size": size}
+        # A ghost comes without a value, and stays.
+        return {"key": key, "size": size} if size is not None else {"key": key, "size": 0, "ghost": True}
 
     def lru_pin(self, r):
         self._lrus.get(r["lru"]).pin(r["key"])
         return {}
 
     def _clear(self, cache, clear):
-        if any(k not in cache for k in cache.order) and len(cache):
-            raise Refused("hang", "clear never gets past a key that was touched and is absent")
+        live = len(cache)
+        for key in cache.order:
+            if live and key not in cache:
+                raise Refused("hang", "clear never gets past %r, which was touched and is absent" % key)
+            live -= key in cache
         clear()
         return {}
 
@@ -388,7 +418,7 @@ class Agent:
         if r.get("value") is not None:
             given = (self._vllm.build(r["value"]), r.get("prompt_updates"))
             if r["key"] not in cache._cache:
-                self._refuse_hanging_put(cache._cache, self._sizes.get_item_size(given[0]))
+                self._refuse_hanging_put(cache._cache, r["key"], self._sizes.get_item_size(given[0]))
         item, updates = cache.get_and_update_item(given, r["key"])
         out = {"data": "omitted" if item is None else "sent"}
         if updates is not None:
@@ -401,18 +431,14 @@ class Agent:
         role, cache = self._pairs.get(r["pair"])
         if role != "receiver":
             raise Refused("unsupported", "pair.features is for a receiver")
-        specs, needed, has_ghost = [], 0, False
+        specs = []
         for f in r["features"]:
             item = None if f.get("value") is None else self._vllm.build(f["value"])
             specs.append(self._vllm.feature(f.get("key"), item, f.get("identifier")))
-            if item is not None and self._ghosts:
-                needed += self._sizes.get_item_size(item)
         if self._ghosts:
-            # All features are touched first, so each absent one is a ghost until its data is stored.
-            lru = cache._cache
-            if lru.currsize + needed > lru.maxsize and any(
-                    k not in lru for k in (*lru.order, *(s.mm_hash if self._vllm.hashed and s.mm_hash else s.identifier for s in specs))):
-                raise Refused("hang", "the eviction may never get past a key that was touched and is absent")
+            hashed, size = self._vllm.hashed, self._sizes.get_item_size
+            self._refuse_hanging_features(cache._cache, [
+                (hashed and s.mm_hash or s.identifier, None if s.data is None else size(s.data)) for s in specs])
         return {"values": [self._vllm.describe(s.data) for s in cache.get_and_update_features(specs)]}
 
     def pair_clear(self, r):
