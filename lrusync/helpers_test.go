@@ -61,11 +61,6 @@ func randomItems(r *rapid.T, keys int, largest int64, have bool) []lrusync.Item 
 	return items
 }
 
-func keyNumber(key string) (n int) {
-	_, _ = fmt.Sscanf(key, "k%d", &n)
-	return n
-}
-
 func newSender(t *testing.T, capacity float64) *lrusync.Sender {
 	s, err := lrusync.NewSender(lrusync.Options{Capacity: capacity})
 	require.NoError(t, err)
@@ -93,9 +88,4 @@ func keysOf(contents []lrusync.KeySize, _ int64) (keys []string) {
 		keys = append(keys, k.Key)
 	}
 	return keys
-}
-
-func contentsOf(p pair) []lrusync.KeySize {
-	all, _ := p.Contents()
-	return all
 }

@@ -1,8 +1,6 @@
 package lrusync_test
 
 import (
-	"errors"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,66 +9,6 @@ import (
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/pycompat"
 )
-
-// In every generation: what Send foresees is what the receiver does, nothing is
-// ever missing, and a refused or failed request leaves no trace.
-func TestSendForeseesTheReceiver(t *testing.T) {
-	for _, g := range pycompat.Releases() {
-		t.Run(g.Version, func(t *testing.T) {
-			rapid.Check(t, func(r *rapid.T) {
-				capacity := rapid.IntRange(8, 40).Draw(r, "capacity")
-				p := newPair(r, lrusync.Options{Capacity: float64(capacity), Generation: g})
-				for range rapid.IntRange(1, 60).Draw(r, "requests") {
-					items := randomItems(r, 14, 12, false)
-					before, _ := p.Contents()
-					fail := rapid.IntRange(0, 9).Draw(r, "fail") == 0
-					tk, err := p.Send(ctx, items, func(lrusync.Ticket) error {
-						if fail {
-							return errors.New("socket closed")
-						}
-						return nil
-					})
-					if err != nil {
-						after, _ := p.Contents()
-						require.Equal(r, before, after)
-						var need *lrusync.NeedDataError
-						if errors.As(err, &need) {
-							for _, k := range need.Keys {
-								require.True(r, slices.ContainsFunc(items, func(it lrusync.Item) bool { return it.Key == k && !it.HasData }))
-							}
-						} else if !fail {
-							require.True(r, errors.Is(err, lrusync.ErrTooLarge) && !g.Cache.PutIfFits ||
-								errors.Is(err, lrusync.ErrHang) && g.Cache.GhostTouch, "%v", err)
-						}
-						p.requireEqual(r)
-						continue
-					}
-					res, err := p.r.Receive(tk.Envelope, features(items, tk))
-					require.NoError(r, err)
-					require.Nil(r, res.Drift)
-					require.Empty(r, res.Missing)
-					for i, it := range items {
-						require.Equal(r, 1+int64(keyNumber(it.Key)*7)%12, res.Values[i])
-					}
-					after, _ := p.Contents()
-					for _, k := range tk.Evicted {
-						require.False(r, slices.ContainsFunc(after, func(e lrusync.KeySize) bool { return e.Key == k }))
-					}
-					p.requireEqual(r)
-					if rapid.IntRange(0, 30).Draw(r, "barrier") == 0 {
-						notSent := errors.New("not sent")
-						require.ErrorIs(r, p.Clear(ctx, func(lrusync.Envelope) error { return notSent }), notSent)
-						require.Equal(r, after, contentsOf(p))
-						p.requireEqual(r)
-						require.NoError(r, p.Clear(ctx, func(e lrusync.Envelope) error { p.r.Clear(e); return nil }))
-						p.requireEqual(r)
-						require.Empty(r, contentsOf(p))
-					}
-				}
-			})
-		})
-	}
-}
 
 // Without drift reports, as with a vLLM engine: its miss answer is all there is.
 func TestMissAnswerRepairs(t *testing.T) {

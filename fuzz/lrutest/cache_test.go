@@ -56,6 +56,7 @@ var plants = map[string]string{
 	"evicts in place":                "refused-changes-nothing pinned-stay same-as-vllm",
 	"touch makes the oldest":         "order-is-use",
 	"clear keeps the size":           "size-is-the-sum",
+	"panics on replace":              "panic",
 }
 
 func TestPlantedDefectsOfACache(t *testing.T) {

@@ -11,8 +11,18 @@
 // the agent's protocol (docs/agent.md).
 //
 // [CheckPair], [FuzzPair] and [MachinePair] do the same to a sender and a receiver that mirror
-// each other. The test owns the link between them: it delivers, holds back, loses and refuses
-// messages, and restarts the receiver. The invariants are those of [PairInvariants].
+// each other. The test owns the link between them: it delivers, holds back, reorders, loses and
+// refuses messages, and restarts the receiver. The invariants are those of [PairInvariants]. A
+// failure is printed as lines of these operations:
+//
+//	link.new      capacity
+//	link.send     keys, lack (indexes without data at hand), fate: now (behind all that wait),
+//	              wait (for a deliver), overtake (those that wait), lose, refuse
+//	link.deliver  nth of the messages that wait
+//	link.clear    (both ends, by a message), fate: now, wait, refuse
+//	link.restart  (an empty receiver)
+//
+// "go test -lrutest.seed=N" repeats the random sequences from seed N on.
 //
 // Nothing here is safe for concurrent use.
 package lrutest

@@ -32,6 +32,9 @@ func (f *foreign) Put(key string, value []byte) bool {
 	if len(value) > f.capacity && f.bug != "too large empties it" {
 		return false
 	}
+	if _, ok := f.keys[key]; ok && f.bug == "panics on replace" {
+		panic("it is there")
+	}
 	if old, ok := f.keys[key]; ok && f.bug == "evicts in place" {
 		f.drop(old)
 	}

@@ -68,25 +68,32 @@ type machine struct {
 	step   Step // what stays from step to step
 }
 
-func look(c Cache) State {
-	s := State{Entries: slices.Clone(c.Entries()), Size: c.Size()}
-	if n, ok := c.(Counter); ok {
+func (m *machine) look() State {
+	s := State{Entries: slices.Clone(m.cache.Entries()), Size: m.cache.Size()}
+	if n, ok := m.cache.(Counter); ok {
 		s.Hits, s.Total = n.Counts()
 	}
 	return s
 }
 
-// perform does an operation and returns the step. n tells values apart.
-func (m *machine) perform(n int, op fuzz.Op) (s Step, err error) {
+// perform does an operation and returns the step, with what was there before and after it if
+// watch is set. n tells values apart.
+func (m *machine) perform(n int, op fuzz.Op, watch bool) (s Step, err error) {
+	look := func() (s State) {
+		if watch {
+			s = m.look()
+		}
+		return s
+	}
 	if op.Name == "lru.new" {
 		m.step = Step{Capacity: number(op.Args["capacity"]), Last: map[string][]byte{}, GrowAnew: op.Args["grow_anew"] == true}
 		m.cache = m.create(m.step.Capacity)
 		s = m.step
-		s.Op, s.OK, s.After = op, true, look(m.cache)
+		s.Op, s.OK, s.After = op, true, look()
 		return s, nil
 	}
 	s = m.step
-	s.Op, s.Before = op, look(m.cache)
+	s.Op, s.Before = op, look()
 	s.Key, _ = op.Args["key"].(string)
 	switch op.Name {
 	case "lru.put":
@@ -110,7 +117,7 @@ func (m *machine) perform(n int, op fuzz.Op) (s Step, err error) {
 	default:
 		return s, fmt.Errorf("%s: no cache has that here", op.Line())
 	}
-	s.After = look(m.cache)
+	s.After = look()
 	return s, nil
 }
 
