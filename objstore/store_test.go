@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/internal/sidecar"
@@ -626,73 +625,4 @@ func manyGoroutines(t *testing.T, s *store) {
 		require.NoError(t, err)
 		require.NotEmpty(t, freed, "everything was read, so everything is free")
 	}
-}
-
-// TestStoreProperties compares the store with a model of its counts: what is
-// indexed, readable and free is what the counts say.
-func TestStoreProperties(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		version := rapid.SampledFrom([]string{"0.11.2", "0.12.0", "0.31.0", "0.33.0"}).Draw(rt, "version")
-		readers := rapid.IntRange(1, 3).Draw(rt, "readers")
-		s := newStore(t, Options{RingSize: 2000, MaxObjectSize: 700, Readers: readers, Generation: generation(t, version), Align: rapid.SampledFrom([]int{0, 8, 64}).Draw(rt, "align")})
-		type delivery struct {
-			key    string
-			h      serde.Address
-			b      byte
-			reader int
-		}
-		var pending []delivery
-		content := map[uint32]byte{}
-		for range rapid.IntRange(20, 80).Draw(rt, "ops") {
-			key := fmt.Sprint(rapid.IntRange(0, 6).Draw(rt, "key"))
-			switch op := rapid.IntRange(0, 9).Draw(rt, "op"); {
-			case op < 4:
-				b := rapid.Byte().Draw(rt, "b")
-				var h serde.Address
-				var err error
-				if s.Cached(key) {
-					if h, err = s.Lookup(key); err != nil {
-						rt.Fatal(err)
-					}
-				} else if h, err = s.Put(key, image(rapid.IntRange(0, 500).Draw(rt, "n"), b)); err == nil {
-					content[h.ID] = b
-				} else if !errors.Is(err, ErrFull) {
-					rt.Fatal(err)
-				}
-				if err == nil {
-					for i := range readers {
-						pending = append(pending, delivery{key, h, content[h.ID], i})
-					}
-				}
-			case op < 8 && len(pending) > 0:
-				i := rapid.IntRange(0, len(pending)-1).Draw(rt, "i")
-				d := pending[i]
-				pending = append(pending[:i], pending[i+1:]...)
-				v, err := s.readers[d.reader].Get(d.key, d.h)
-				if err != nil {
-					rt.Fatalf("an issued handle must stay readable: %v", err)
-				}
-				for _, b := range v.Item().Elems[0].Data.(*serde.Tensor).Data {
-					if b != d.b {
-						rt.Fatalf("%s: got %d, want %d", d.key, b, d.b)
-					}
-				}
-				if err := errors.Join(v.Check(), v.Release()); err != nil {
-					rt.Fatal(err)
-				}
-			case op == 8 && s.chunks.options.Generation.Counting == pycompat.CountPerAddress:
-				if err := s.Touch(key); err != nil {
-					rt.Fatal(err)
-				}
-			case op == 9:
-				s.ReleaseTouches()
-				if _, err := s.FreeUnused(); err != nil {
-					rt.Fatal(err)
-				}
-			}
-			if err := s.CheckStructure(); err != nil {
-				rt.Fatal(err)
-			}
-		}
-	})
 }

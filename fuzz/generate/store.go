@@ -26,6 +26,10 @@ type StoreOptions struct {
 	Size, MaxObject, Readers int
 	// NoCrash leaves out that a pool's writer goes and another one adopts the segment.
 	NoCrash bool
+	// BytesOnly: values are pickles of bytes, never tensors, and nothing is reserved.
+	BytesOnly bool
+	// Unlimited leaves out quotas, limits of the number of objects, and engines that read again.
+	Unlimited bool
 }
 
 // Store generates sequences for one store, its writer and up to 3 readers. Stores are small, so
@@ -144,6 +148,9 @@ func (s *stores) create() {
 	switch {
 	case s.pool:
 		args["policy"] = "pool"
+		if s.o.Unlimited {
+			break
+		}
 		if s.Percent(30) {
 			args["rereads"] = true
 		}

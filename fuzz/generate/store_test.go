@@ -65,7 +65,7 @@ func TestStoresReachTheirBorders(t *testing.T) {
 		},
 	} {
 		t.Run(version, func(t *testing.T) {
-			s := perform(t, version, 40)
+			s := perform(t, version, 20)
 			for _, what := range append(want, "store.put ", "store.put full", "store.put too_large", "store.put exists",
 				"store.lookup ", "store.lookup not_found", "store.clear ", "start moved", "end moved") {
 				require.NotZero(t, s[what], "%q in %v", what, s)

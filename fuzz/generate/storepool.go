@@ -21,7 +21,7 @@ func (s *stores) poolStep() {
 		s.read(s.Int(s.readers))
 	case n < 73:
 		s.drain(s.Int(s.readers))
-	case n < 80:
+	case n < 80 && !s.o.BytesOnly:
 		s.reservation()
 	case n < 84:
 		s.add("store.fence", "w", nil)

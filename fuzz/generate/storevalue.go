@@ -15,7 +15,7 @@ const smallestChunk = 52
 // of bytes, or a tensor of them. Its bytes are those of the next operation and of no other.
 func (s *stores) value(chunk int) map[string]any {
 	n := max(0, chunk-smallestChunk)
-	if s.Percent(25) {
+	if !s.o.BytesOnly && s.Percent(25) {
 		n = max(0, n-14)
 		data := map[string]any{"dtype": "uint8", "shape": []any{n}, "hex": hex.EncodeToString(content(len(s.ops)+1, n))}
 		return map[string]any{"type": "tensor", "data": data}

@@ -107,7 +107,7 @@ func (m *Store) do(op fuzz.Op) (map[string]any, error) {
 	case "store.open":
 		return nil, m.open(a)
 	}
-	f, ok := storeOps[op.Name]
+	f, ok := m.operation(op.Name)
 	if !ok {
 		return nil, storeRefuse("unsupported", "vLLM has nothing like %s", op.Name)
 	}
@@ -127,33 +127,45 @@ func (m *Store) do(op fuzz.Op) (map[string]any, error) {
 	return f.do(m, s, a)
 }
 
-// storeOps are the operations on a store that is open; writer: a reader doesn't have it.
-var storeOps map[string]struct {
+// storeOp is an operation on a store that is open; writer: a reader doesn't have it.
+type storeOp struct {
 	writer bool
 	do     func(*Store, *store, arguments) (map[string]any, error)
 }
 
-func init() {
-	type ops = map[string]struct {
-		writer bool
-		do     func(*Store, *store, arguments) (map[string]any, error)
+// operation returns what performs an operation.
+func (m *Store) operation(name string) (op storeOp, ok bool) {
+	switch name {
+	case "store.put":
+		op = storeOp{true, (*Store).put}
+	case "store.cached":
+		op = storeOp{true, (*Store).cached}
+	case "store.lookup":
+		op = storeOp{true, (*Store).lookup}
+	case "store.signature":
+		op = storeOp{true, (*Store).signature}
+	case "store.verify":
+		op = storeOp{false, (*Store).verify}
+	case "store.get":
+		op = storeOp{false, (*Store).get}
+	case "store.touch":
+		op = storeOp{false, (*Store).touch}
+	case "store.release_touches":
+		op = storeOp{true, (*Store).releaseTouches}
+	case "store.free_unused":
+		op = storeOp{true, (*Store).freeUnused}
+	case "store.clear":
+		op = storeOp{true, (*Store).clear}
+	case "store.close":
+		op = storeOp{false, (*Store).close}
+	case "store.unlink":
+		op = storeOp{true, (*Store).unlink}
+	case "store.state":
+		op = storeOp{true, (*Store).state}
+	case "store.peek":
+		op = storeOp{false, (*Store).peek}
 	}
-	storeOps = ops{
-		"store.put":             {true, (*Store).put},
-		"store.cached":          {true, (*Store).cached},
-		"store.lookup":          {true, (*Store).lookup},
-		"store.signature":       {true, (*Store).signature},
-		"store.verify":          {false, (*Store).verify},
-		"store.get":             {false, (*Store).get},
-		"store.touch":           {false, (*Store).touch},
-		"store.release_touches": {true, (*Store).releaseTouches},
-		"store.free_unused":     {true, (*Store).freeUnused},
-		"store.clear":           {true, (*Store).clear},
-		"store.close":           {false, (*Store).close},
-		"store.unlink":          {true, (*Store).unlink},
-		"store.state":           {true, (*Store).state},
-		"store.peek":            {false, (*Store).peek},
-	}
+	return op, op.do != nil
 }
 
 func (m *Store) create(a arguments) (map[string]any, error) {
