@@ -79,6 +79,16 @@ func TestFindMinimizes(t *testing.T) {
 	require.Equal(t, 500, done)
 }
 
+// Where numbers have to fit each other, one alone can't be lowered.
+func TestMinimizeLowersNumbersTogether(t *testing.T) {
+	op := func(name string, n int) fuzz.Op { return fuzz.Op{Name: name, Args: map[string]any{"n": n}} }
+	fits := func(ops []fuzz.Op) bool {
+		return len(ops) == 3 && ops[2].Args["n"].(int) >= 3 && ops[0].Args["n"].(int) == ops[1].Args["n"].(int)+ops[2].Args["n"].(int)
+	}
+	least := fuzz.Minimize([]fuzz.Op{op("room", 121), op("chunk", 47), op("chunk", 74)}, fits)
+	require.Equal(t, []fuzz.Op{op("room", 3), op("chunk", 0), op("chunk", 3)}, least)
+}
+
 func asError(d *fuzz.Difference) error {
 	if d == nil {
 		return nil

@@ -22,6 +22,7 @@ func Minimize(ops []Op, fails func(ops []Op) bool) []Op {
 		before := Format(ops)
 		ops = leaveOut(ops, try)
 		ops = lower(ops, try)
+		ops = lowerTogether(ops, try)
 		again = Format(ops) != before
 	}
 	return ops
@@ -65,13 +66,62 @@ func lower(ops []Op, try func([]Op) bool) []Op {
 	return ops
 }
 
-func smallerValues(v any) []any {
+// lowerTogether makes two numbers smaller by the same amount, as it takes where one has to fit
+// into the other: the bytes of a ring and of a chunk.
+func lowerTogether(ops []Op, try func([]Op) bool) []Op {
+	type place struct {
+		op   int
+		name string
+	}
+	var places []place
+	for i, op := range ops {
+		for _, name := range slices.Sorted(maps.Keys(op.Args)) {
+			if n, ok := number(op.Args[name]); ok && n > 0 {
+				places = append(places, place{i, name})
+			}
+		}
+	}
+	ops = slices.Clone(ops)
+	less := func(p place, by int) bool {
+		n, _ := number(ops[p.op].Args[p.name])
+		if n < by {
+			return false
+		}
+		args := maps.Clone(ops[p.op].Args)
+		args[p.name] = n - by
+		ops[p.op] = Op{ID: ops[p.op].ID, Name: ops[p.op].Name, Args: args}
+		return true
+	}
+	for i, a := range places {
+		for _, b := range places[:i] {
+			n, _ := number(ops[a.op].Args[a.name])
+			for by := n; by > 0; by /= 2 {
+				wasA, wasB := ops[a.op], ops[b.op]
+				for less(a, by) && less(b, by) && try(slices.Clone(ops)) {
+					wasA, wasB = ops[a.op], ops[b.op]
+				}
+				ops[a.op], ops[b.op] = wasA, wasB
+			}
+		}
+	}
+	return ops
+}
+
+func number(v any) (int, bool) {
 	switch v := v.(type) {
 	case int:
-		return smallerNumbers(v)
+		return v, true
 	case int64:
-		return smallerNumbers(int(v))
-	case []any:
+		return int(v), true
+	}
+	return 0, false
+}
+
+func smallerValues(v any) []any {
+	if n, ok := number(v); ok {
+		return smallerNumbers(n)
+	}
+	if v, ok := v.([]any); ok {
 		var out []any
 		for i := range v {
 			out = append(out, slices.Concat(v[:i], v[i+1:]))

@@ -1,74 +1,69 @@
-package shmring
+package shmring_test
 
 import (
-	"slices"
+	"errors"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
+	"github.com/ringcache/ringcache/fuzz"
+	"github.com/ringcache/ringcache/fuzz/model"
+	"github.com/ringcache/ringcache/fuzz/ringtest"
+	"github.com/ringcache/ringcache/shmring"
 )
 
-// model is the pool as a list of who owns each granule.
-func TestPoolAgainstAModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		offset := rapid.SampledFrom([]int{0, 32}).Draw(t, "offset")
-		size := rapid.IntRange(64, 6000).Draw(t, "size")
-		m := make([]byte, size)
-		p := NewPool(m, PoolOptions{DataOffset: offset})
-		type chunk struct {
-			address uint64
-			n       int
-			fill    byte
+// judgedPool is a Pool whose every step goes to the model, which has the memory as docs/format.md has it.
+type judgedPool struct {
+	testedPool
+	model *model.Pool
+	wrong error
+}
+
+func (p *judgedPool) judge(err error) {
+	p.wrong = errors.Join(p.wrong, err, p.model.Check(p.buf))
+}
+
+func (p *judgedPool) Alloc(size int) (uint64, uint32, error) {
+	address, id, err := p.testedPool.Alloc(size)
+	if err != nil {
+		p.judge(p.model.Refuse(size))
+	} else {
+		p.judge(p.model.Alloc(size, address, id))
+	}
+	return address, id, err
+}
+
+func (p *judgedPool) Publish(id uint32) {
+	p.testedPool.Publish(id)
+	p.judge(p.model.Publish(id))
+}
+
+// Free kills first and then looks for readers, as a store does.
+func (p *judgedPool) Free(ids []uint32) []uint32 {
+	live := p.Live()
+	for _, id := range ids {
+		if _, ok := live[id]; ok && id%2 == 0 {
+			p.Kill(id)
+			p.judge(p.model.Kill(id))
+			p.Publish(id) // one holds it
 		}
-		live := map[uint32]chunk{}
-		check := func() {
-			require.NoError(t, p.CheckStructure())
-			require.Equal(t, len(live), p.Len())
-			for id, c := range live {
-				for _, b := range p.payload(p.live[id]) {
-					require.Equal(t, c.fill, b, "chunk %d was overwritten", id)
-				}
-			}
-		}
-		t.Repeat(map[string]func(*rapid.T){
-			"alloc": func(t *rapid.T) {
-				n := rapid.IntRange(1, size).Draw(t, "n")
-				address, id, payload, err := p.Alloc(n)
-				if err != nil {
-					require.True(t, p.Largest() < p.opt.extent(n), "refused %d bytes with a hole of %d", n, p.Largest())
-					return
-				}
-				fill := byte(id*7 + 1)
-				for i := range payload {
-					payload[i] = fill
-				}
-				p.Publish(id)
-				live[id] = chunk{address, n, fill}
-			},
-			"free": func(t *rapid.T) {
-				if len(live) == 0 {
-					return
-				}
-				var ids []uint32
-				for id := range live {
-					ids = append(ids, id)
-				}
-				slices.Sort(ids)
-				id := rapid.SampledFrom(ids).Draw(t, "id")
-				p.Free(id)
-				delete(live, id)
-			},
-			"restore": func(t *rapid.T) {
-				var placed []Chunk
-				for id, c := range live {
-					placed = append(placed, Chunk{Address: c.address, ID: id, Size: c.n + HeaderSize})
-				}
-				q := NewPool(m, PoolOptions{DataOffset: offset})
-				require.Len(t, q.Restore(placed, p.NextID()), len(placed))
-				require.Equal(t, p.NextID(), q.NextID())
-				p = q
-			},
-			"": func(*rapid.T) { check() },
-		})
-	})
+	}
+	freed := p.testedPool.Free(ids)
+	for _, id := range freed {
+		p.wrong = errors.Join(p.wrong, p.model.Free(id))
+	}
+	p.judge(nil)
+	return freed
+}
+
+func TestPoolAgainstTheModel(t *testing.T) {
+	o := ringtest.Options{Ops: 20_000, Size: 1500, Also: []fuzz.Invariant[*ringtest.Step]{{
+		Name:  "format",
+		Why:   "readers and adopters rely on what docs/format.md has about places and headers",
+		Holds: func(s *ringtest.Step) error { return s.Ring.(*judgedPool).wrong },
+	}}}
+	for _, p := range []shmring.PoolOptions{{}, {DataOffset: 32}, {DataOffset: 32, Granule: 256}} {
+		ringtest.Check(t, func(size int, firstID uint32) ringtest.Ring {
+			inner := newTestedPool(p)(size, firstID).(testedPool)
+			return &judgedPool{inner, model.NewPool(size, p.DataOffset, max(p.Granule, 64), firstID), nil}
+		}, o)
+	}
 }

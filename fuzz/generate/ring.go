@@ -12,8 +12,8 @@ import (
 type RingOptions struct {
 	Generation string // of the rings; "" is the newest
 	Size       int    // of the rings in bytes, drawn if 0
-	// AnyOrder frees any of the live chunks, as a ring can whose places are not vLLM's. Else it
-	// is mostly the oldest that are freed.
+	// AnyOrder frees any of the live chunks in half of the sequences, as a ring can whose places
+	// are not vLLM's. Else it is mostly the oldest that are freed.
 	AnyOrder bool
 	// NoLimits leaves out the field limit of ring.free, NoHeaders the operation ring.header.
 	NoLimits, NoHeaders bool
@@ -28,6 +28,7 @@ type RingOptions struct {
 func Ring(o RingOptions) fuzz.Generator {
 	return func(c *fuzz.Choices, length int) []fuzz.Op {
 		g := &ringGenerator{o: o, Choices: c}
+		g.o.AnyOrder = o.AnyOrder && c.Percent(50)
 		g.create()
 		for len(g.ops) < length && c.More() {
 			g.step()

@@ -3,6 +3,6 @@
 // docs/compatibility.md alone. No model shares code with the packages that it judges.
 //
 // A model is a fuzz.System, so that it can be compared with any other system operation by
-// operation. Where a system may decide freely, as a pool does about places, there is no model
-// to compare with, but a list of invariants.
+// operation. Where a system may decide freely, as a pool does about places, there is nothing to
+// compare with: [Pool] is given what was decided, and returns what is wrong with it.
 package model

@@ -5,13 +5,14 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"maps"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/fuzz"
 	"github.com/ringcache/ringcache/fuzz/model"
-	"github.com/ringcache/ringcache/internal/goldentest"
 )
 
 func release(t *testing.T, version string) model.Release {
@@ -24,16 +25,25 @@ func release(t *testing.T, version string) model.Release {
 // TestGoldenRingTraces performs what real rings of every release performed and compares every
 // result, every position and the memory. That of 0.11.0 is part of it, with its defect.
 func TestGoldenRingTraces(t *testing.T) {
-	for _, file := range goldentest.Files(t, "ring_traces") {
-		t.Run(file.Name, func(t *testing.T) {
-			var traces []struct {
-				Seed, N int
-				Rows    [][4]json.RawMessage
+	names, err := filepath.Glob("../../testdata/golden/ring_traces.*.json")
+	require.NoError(t, err)
+	require.NotEmpty(t, names)
+	for _, name := range names {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			text, err := os.ReadFile(name)
+			require.NoError(t, err)
+			var file struct {
+				Releases []string
+				Data     []struct {
+					Seed, N int
+					Rows    [][4]json.RawMessage
+				}
 			}
-			file.Decode(t, &traces)
+			require.NoError(t, json.Unmarshal(text, &file))
+			require.NotEmpty(t, file.Releases)
 			rows := 0
 			for _, version := range file.Releases {
-				for _, trace := range traces {
+				for _, trace := range file.Data {
 					f := model.NewFIFO(release(t, version), trace.N, 0)
 					for i, row := range trace.Rows {
 						f = replay(t, version, f, row, trace.Seed, i)
@@ -41,49 +51,57 @@ func TestGoldenRingTraces(t *testing.T) {
 					}
 				}
 			}
-			t.Logf("%d rows of %d traces, releases %v", rows, len(traces), file.Releases)
+			require.NotZero(t, rows)
+			t.Logf("%d rows of %d traces, releases %v", rows, len(file.Data), file.Releases)
 		})
 	}
+}
+
+// as decodes a part of a trace.
+func as[T any](t *testing.T, raw json.RawMessage) (v T) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal(raw, &v), "%s", raw)
+	return v
 }
 
 func replay(t *testing.T, version string, f *model.FIFO, row [4]json.RawMessage, seed, i int) *model.FIFO {
 	t.Helper()
 	at := []any{"seed %d row %d", seed, i}
-	op := goldentest.Unmarshal[[]json.RawMessage](t, row[0])
-	switch kind := goldentest.Unmarshal[string](t, op[0]); kind {
+	op := as[[]json.RawMessage](t, row[0])
+	switch kind := as[string](t, op[0]); kind {
 	case "i":
-		f = model.NewFIFO(release(t, version), len(f.Memory), goldentest.Unmarshal[uint32](t, op[1]))
+		f = model.NewFIFO(release(t, version), len(f.Memory), as[uint32](t, op[1]))
 	case "a":
-		size := goldentest.Unmarshal[int](t, op[1])
+		size := as[int](t, op[1])
 		address, id, err := f.Alloc(size)
 		if string(row[1]) == `"M"` {
 			require.ErrorIs(t, err, model.ErrFull, at...)
 			break
 		}
 		require.NoError(t, err, at...)
-		require.Equal(t, goldentest.Unmarshal[[2]int](t, row[1]), [2]int{address, int(id)}, at...)
+		require.Equal(t, as[[2]int](t, row[1]), [2]int{address, int(id)}, at...)
 		for p := range size {
 			f.Memory[model.Offset(address, len(f.Memory))+8+p] = byte(id*31 + 7)
 		}
 	case "f":
 		limit := len(f.Memory)
 		if string(op[1]) != "null" {
-			limit = goldentest.Unmarshal[int](t, op[1])
+			limit = as[int](t, op[1])
 		}
-		left := goldentest.Unmarshal[int](t, op[2])
+		left := as[int](t, op[2])
 		freed := f.Free(func(uint32) bool { left--; return left >= 0 }, limit)
-		require.Equal(t, goldentest.Unmarshal[[]uint32](t, row[1]), append([]uint32{}, freed...), at...)
+		require.Equal(t, as[[]uint32](t, row[1]), append([]uint32{}, freed...), at...)
 	case "c":
 		f.Clear()
 	case "img":
 		sum := sha256.Sum256(f.Memory)
-		require.Equal(t, goldentest.Unmarshal[string](t, row[1]), hex.EncodeToString(sum[:]), at...)
+		require.Equal(t, as[string](t, row[1]), hex.EncodeToString(sum[:]), at...)
 	default:
 		t.Fatalf("unknown operation %q", kind)
 	}
-	require.Equal(t, goldentest.Unmarshal[[4]int](t, row[2]), [4]int{f.Start, f.End, int(f.IDStart), int(f.IDEnd)}, at...)
+	require.Equal(t, as[[4]int](t, row[2]), [4]int{f.Start, f.End, int(f.IDStart), int(f.IDEnd)}, at...)
 	if string(op[0]) != `"i"` { // that row has no count of the table
-		require.Len(t, f.Live, goldentest.Unmarshal[int](t, row[3]), at...)
+		require.Len(t, f.Live, as[int](t, row[3]), at...)
 	}
 	return f
 }
