@@ -248,7 +248,12 @@ class Agent:
         return {}
 
     def store_state(self, r):
-        out = self._vllm.state(self._writer(r))
+        storage = self._writer(r)
+        out = self._vllm.state(storage)
+        for number, address in storage.ring_buffer.metadata.items():
+            if number not in out["reader_flag"]:  # 0.11.0: of a chunk that no object has
+                with storage.ring_buffer.access_buf(address) as (view, _):
+                    out["reader_flag"][number] = int.from_bytes(view[:4], "little", signed=True)
         out["ring"]["metadata"] = strings(out["ring"]["metadata"])
         out["writer_flag"], out["reader_flag"] = strings(out["writer_flag"]), strings(out["reader_flag"])
         return out
