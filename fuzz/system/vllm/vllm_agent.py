@@ -440,7 +440,7 @@ class Agent:
         for f in r["features"]:
             item = None if f.get("value") is None else self._vllm.build(f["value"])
             specs.append(self._vllm.feature(f.get("key"), item, f.get("identifier")))
-        if self._ghosts:
+        if self._ghosts and hasattr(cache, "touch_receiver_cache_item"):
             hashed, size = self._vllm.hashed, self._sizes.get_item_size
             self._refuse_hanging_features(cache._cache, [
                 (hashed and s.mm_hash or s.identifier, None if s.data is None else size(s.data)) for s in specs])
