@@ -8,7 +8,6 @@ does not outlive who started it. Frames: see lockstep/wire.go.
 
 import collections
 import gc
-import importlib
 import os
 import platform
 import random
@@ -16,11 +15,9 @@ import socket
 import struct
 import sys
 import threading
-import types
 import warnings
 
 REQUEST, CLEAR, FORGET, END = 1, 2, 3, 4
-GIB = 1 << 30
 
 
 class Wire:
@@ -64,7 +61,6 @@ class Items:
     def __init__(self, vllm):
         self._vllm, self._torch, self._inputs = vllm, vllm.torch, vllm.inputs
         self._field = vllm.inputs.MultiModalBatchedField()
-        self._hashed = "mm_hash" in vllm.inputs.MultiModalFeatureSpec.__dataclass_fields__
 
     def item(self, data, modality="image"):
         elem, field = self._inputs.MultiModalFieldElem, self._field
@@ -90,11 +86,6 @@ class Items:
         stamps = {int(t[at]) for t in parts for at in (0, -1)}
         return [stamps.pop() if len(stamps) == 1 else -1, sum(t.nbytes for t in parts) // 8]
 
-    def feature(self, key, identifier, modality, position, item):
-        more = {"mm_hash": key} if self._hashed else {}
-        return self._inputs.MultiModalFeatureSpec(data=item, modality=modality, identifier=identifier, **more,
-                                                  mm_position=self._inputs.PlaceholderRange(offset=position, length=1))
-
 
 def contents(lru):
     """What an LRU of vLLM holds, oldest first. Old releases have keys in the order that are not in the cache."""
@@ -110,28 +101,13 @@ NOTHING = [[], [], 0]
 class Peer:
     def __init__(self, vllm):
         self._vllm, self._items = vllm, Items(vllm)
-        names = self._names()
+        names = vllm.cache_names()
         pick = lambda *wanted: next(names[n] for n in wanted if n in names)
         self._Sender = pick("LruKeyReplicatedSenderCache", "MultiModalProcessorSenderCache")
         self._Receiver = pick("LruKeyReplicatedReceiverCache", "MultiModalReceiverCache")
         self._size = pick("MultiModalCache").get_item_size
         # Where there is no such error, nothing ends in it.
         self._Miss = names.get("MultiModalCacheMissError", type("NoSuchError", (Exception,), {}))
-
-    @staticmethod
-    def _names():
-        """What the cache module holds, which is a package from 0.31 on."""
-        names = {}
-        for module in ("cache.base", "cache.lru", "cache"):
-            try:
-                names.update(vars(importlib.import_module("vllm.multimodal." + module)))
-            except ModuleNotFoundError:
-                continue
-        return names
-
-    def _config(self, capacity):
-        multimodal = types.SimpleNamespace(mm_processor_cache_gb=capacity / GIB)  # exact: a power of two
-        return types.SimpleNamespace(get_multimodal_config=lambda: multimodal)
 
     def _dtypes(self):
         torch, names = self._vllm.torch, set()
@@ -157,14 +133,14 @@ class Peer:
 
     def engine(self, wire, capacity):
         """P1: vLLM's receiver takes what a Go sender sends."""
-        cache, items = self._Receiver(self._config(capacity)), self._items
+        cache, items = self._Receiver(self._vllm.cache_config(capacity)), self._items
         while (frame := wire.read()) is not None:
             op, number, order, features, _, _ = frame
             values, missing, error = [], None, ""
             if op != REQUEST:
                 cache.clear_cache()
             else:
-                specs = [items.feature(key, identifier, modality, position, items.cook(recipe, modality) if has else None)
+                specs = [self._vllm.feature(key, items.cook(recipe, modality) if has else None, identifier, modality, position)
                          for key, identifier, modality, position, has, recipe in features]
                 assert specs == sorted(specs, key=lambda s: s.mm_position.offset)
                 try:
@@ -205,14 +181,14 @@ class Frontend:
 
     def __init__(self, peer, wire, capacity, requests, seed):
         self._wire, self._capacity, self._requests = wire, capacity, requests
-        self._items, self._cache = peer._items, peer._Sender(peer._config(capacity))
+        self._items, self._cache = peer._items, peer._Sender(peer._vllm.cache_config(capacity))
         self._size = peer._size
         self._lru, self._rng = self._cache._cache, random.Random(seed)
         self._touches = hasattr(self._cache, "touch_sender_cache_item")
-        self._ghosts = self._touches and self._leaves_ghosts(peer._Sender(peer._config(capacity)))
+        self._ghosts = self._touches and self._leaves_ghosts(peer._Sender(peer._vllm.cache_config(capacity)))
         self._fits = hasattr(self._lru, "put_if_fits")
         self._misses = hasattr(self._cache, "invalidate")
-        self._hashed = peer._items._hashed
+        self._hashed = peer._vllm.hashed
         self._counts = collections.Counter()
         self._next, self._under_way = 0, {}
         # Keys that the engine has lost and we don't know of. While there are some, or a request that named one is under

@@ -8,18 +8,18 @@ used here, because the pytest process does not load vLLM.
 
 import hashlib
 import math
+import pathlib
 import pickle
 import random
+import sys
 
 from blake3 import blake3
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fuzz" / "system" / "vllm"))
+from vllm_classes import DTYPES, content  # noqa: E402
+
 KIB, MIB = 1 << 10, 1 << 20
 
-# Every dtype that models use, and a few that they hardly do. Name: bytes per element.
-DTYPES = {
-    "float32": 4, "bfloat16": 2, "float16": 2, "int64": 8, "uint8": 1, "bool": 1, "float8_e4m3fn": 1, "float8_e5m2": 1,
-    "int32": 4, "int16": 2, "int8": 1, "float64": 8, "uint16": 2, "uint32": 4, "uint64": 8, "complex64": 8,
-}
 COMMON = ["float32", "bfloat16", "uint8", "int64", "bool", "float8_e4m3fn"]
 NAMES = ["pixel_values", "image_grid_thw", "input_features", "feature_attention_mask", "pixel_values_videos", "num_crops",
          "image_embeds", "second_per_grid_ts", "tokens", "aspect_ratio_ids", "\u753b\u50cf", "x" * 70]
@@ -138,16 +138,6 @@ def value(seed, number, largest=8 * MIB, keep=True, bare=True):
 
 def numel(dims):
     return math.prod(dims)
-
-
-def content(t):
-    """The bytes of a described tensor."""
-    n = numel(t["shape"]) * DTYPES[t["dtype"]]
-    raw = blake3(t["xof"].encode()).digest(length=n) if n else b""
-    if t["dtype"] == "bool":
-        # As one big integer: a byte loop in Python would dominate the run.
-        raw = (int.from_bytes(raw, "little") & int.from_bytes(b"\x01" * n, "little")).to_bytes(n, "little")
-    return raw
 
 
 def nbytes(v):

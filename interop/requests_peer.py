@@ -166,7 +166,7 @@ class Peer:
         if isinstance(v, (bytes, memoryview)):
             return {"$bytes": bytes(v).hex()}
         if isinstance(v, self.torch.Tensor):
-            raw = bytes(self.vllm._raw(v))
+            raw = bytes(self.vllm.raw(v))
             return {"$tensor": {"dtype": str(v.dtype).removeprefix("torch."), "shape": list(v.shape), "sha256": hashlib.sha256(raw).hexdigest()}}
         if isinstance(v, self.numpy.ndarray):
             return {"$ndarray": {"dtype": v.dtype.str, "shape": list(v.shape), "sha256": hashlib.sha256(v.tobytes()).hexdigest()}}

@@ -42,7 +42,11 @@ func (f *FIFO) Alloc(payload int) (address int, id uint32, err error) {
 	if payload <= 0 {
 		return 0, 0, ErrSize
 	}
-	if payload > n-header { // before anything is added to it
+	largest := n - header
+	if f.release.PhantomStart {
+		largest = 2 * n // its start may lie behind the end, and then there seems to be more than the ring
+	}
+	if payload > largest { // before anything is added to it
 		return 0, 0, ErrFull
 	}
 	size := payload + header

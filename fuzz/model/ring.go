@@ -66,7 +66,7 @@ func (r *Ring) Do(ops []fuzz.Op) ([]fuzz.Reply, error) {
 			return out, fmt.Errorf("model: %s is no operation of a ring", op.Name)
 		}
 		reply, err := r.perform(op)
-		var refused *refusal
+		var refused *ringRefusal
 		switch {
 		case errors.As(err, &refused):
 			reply = fuzz.Reply{Kind: refused.kind, Text: refused.text, Upstream: refused.upstream}
@@ -134,7 +134,7 @@ func (r *Ring) create(a *ringArgs) error {
 	}
 	for _, other := range r.rings {
 		if segment != "" && other.segment == segment {
-			return &refusal{kind: "exists_segment", text: fmt.Sprintf("a segment %q exists", segment)}
+			return &ringRefusal{kind: "exists_segment", text: fmt.Sprintf("a segment %q exists", segment)}
 		}
 	}
 	r.rings[name] = &namedFIFO{NewFIFO(release, int(size), uint32(first)), segment}
@@ -151,14 +151,14 @@ func (r *Ring) generation(version, as string) (Release, error) {
 	release, err := Lookup(version)
 	switch {
 	case as == "" && err != nil:
-		return Release{}, &refusal{kind: "unsupported", text: err.Error()}
+		return Release{}, &ringRefusal{kind: "unsupported", text: err.Error()}
 	case as == "":
 		return release, nil
 	case err == nil:
 		return Release{}, invalid("vLLM %s is known: leave treat_as out", version)
 	}
 	if release, err = Lookup(as); err != nil {
-		return Release{}, &refusal{kind: "unsupported", text: err.Error()}
+		return Release{}, &ringRefusal{kind: "unsupported", text: err.Error()}
 	}
 	return release, nil
 }
@@ -174,7 +174,7 @@ func alloc(f *FIFO, a *ringArgs, fields map[string]any) error {
 		fields["address"], fields["id"] = int64(address), int64(id)
 		return nil
 	case ErrFull:
-		return &refusal{kind: "full", text: fmt.Sprintf("no room for %d bytes", size), upstream: noRoom}
+		return &ringRefusal{kind: "full", text: fmt.Sprintf("no room for %d bytes", size), upstream: noRoom}
 	}
 	return invalid("%w: %d", err, size)
 }
@@ -209,7 +209,7 @@ func readHeader(f *FIFO, a *ringArgs, fields map[string]any) error {
 	}
 	id, size, ok := f.Header(int(address))
 	if !ok {
-		return &refusal{kind: "corrupt", text: fmt.Sprintf("no header at address %d", address)}
+		return &ringRefusal{kind: "corrupt", text: fmt.Sprintf("no header at address %d", address)}
 	}
 	fields["id"], fields["size"] = int64(id), int64(size)
 	return nil

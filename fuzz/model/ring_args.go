@@ -8,13 +8,13 @@ import (
 	"github.com/ringcache/ringcache/fuzz"
 )
 
-// refusal is an operation that was not performed.
-type refusal struct{ kind, text, upstream string }
+// ringRefusal is an operation that was not performed.
+type ringRefusal struct{ kind, text, upstream string }
 
-func (e *refusal) Error() string { return e.kind + ": " + e.text }
+func (e *ringRefusal) Error() string { return e.kind + ": " + e.text }
 
 func invalid(format string, args ...any) error {
-	return &refusal{kind: "invalid", text: fmt.Errorf(format, args...).Error()}
+	return &ringRefusal{kind: "invalid", text: fmt.Errorf(format, args...).Error()}
 }
 
 // ringArgs reads the fields of an operation and keeps the first error.
@@ -63,7 +63,7 @@ func (a *ringArgs) number(name string, lowest, highest int64, absent *int64) int
 	if v == nil && absent != nil {
 		return *absent
 	}
-	n, ok := integer(v)
+	n, ok := ringInteger(v)
 	if !ok || n < lowest || n > highest {
 		a.fail(name)
 	}
@@ -77,7 +77,7 @@ func (a *ringArgs) ids(name string) []int64 {
 	}
 	var ids []int64
 	for _, v := range list {
-		id, ok := integer(v)
+		id, ok := ringInteger(v)
 		if !ok || id < 0 || id > math.MaxUint32 {
 			a.fail(name)
 		}
@@ -87,7 +87,7 @@ func (a *ringArgs) ids(name string) []int64 {
 }
 
 // integer returns the value of any integer type that operations are made with.
-func integer(v any) (int64, bool) {
+func ringInteger(v any) (int64, bool) {
 	switch v := v.(type) {
 	case int:
 		return int64(v), true

@@ -72,9 +72,9 @@ func (m *Store) Do(ops []fuzz.Op) ([]fuzz.Reply, error) {
 			out[i] = fuzz.Reply{Fields: fields}
 			continue
 		}
-		refused, ok := err.(*refusal)
+		refused, ok := err.(*storeRefusal)
 		if !ok {
-			refused = &refusal{kind: "invalid", text: err.Error()}
+			refused = &storeRefusal{kind: "invalid", text: err.Error()}
 		}
 		out[i] = fuzz.Reply{Kind: refused.kind, Text: refused.text, Upstream: refused.upstream}
 	}
@@ -84,19 +84,19 @@ func (m *Store) Do(ops []fuzz.Op) ([]fuzz.Reply, error) {
 // Close implements [fuzz.System].
 func (m *Store) Close() error { return nil }
 
-// refusal is an error with the kind that the agent has for it, and vLLM's own text, if any.
-type refusal struct{ kind, text, upstream string }
+// storeRefusal is an error with the kind that the agent has for it, and vLLM's own text, if any.
+type storeRefusal struct{ kind, text, upstream string }
 
-func (r *refusal) Error() string { return r.text }
+func (r *storeRefusal) Error() string { return r.text }
 
-func refuse(kind, format string, args ...any) *refusal {
-	return &refusal{kind: kind, text: fmt.Sprintf(format, args...)}
+func storeRefuse(kind, format string, args ...any) *storeRefusal {
+	return &storeRefusal{kind: kind, text: fmt.Sprintf(format, args...)}
 }
 
-// upstreams is a refusal in vLLM's own words.
-func upstreams(kind, format string, args ...any) *refusal {
+// upstreams is a storeRefusal in vLLM's own words.
+func upstreams(kind, format string, args ...any) *storeRefusal {
 	text := fmt.Sprintf(format, args...)
-	return &refusal{kind: kind, text: text, upstream: text}
+	return &storeRefusal{kind: kind, text: text, upstream: text}
 }
 
 func (m *Store) do(op fuzz.Op) (map[string]any, error) {
@@ -109,20 +109,20 @@ func (m *Store) do(op fuzz.Op) (map[string]any, error) {
 	}
 	f, ok := m.operation(op.Name)
 	if !ok {
-		return nil, refuse("unsupported", "vLLM has nothing like %s", op.Name)
+		return nil, storeRefuse("unsupported", "vLLM has nothing like %s", op.Name)
 	}
 	s, ok := m.stores[a.text("store")]
 	if !ok {
-		return nil, refuse("invalid", "no store %q", a.text("store"))
+		return nil, storeRefuse("invalid", "no store %q", a.text("store"))
 	}
 	ends := op.Name == "store.close" || op.Name == "store.unlink"
 	switch {
 	case s.closed && ends:
 		return nil, nil
 	case s.closed:
-		return nil, refuse("closed", "store %q is closed", a.text("store"))
+		return nil, storeRefuse("closed", "store %q is closed", a.text("store"))
 	case !s.writes && f.writer:
-		return nil, refuse("unsupported", "%s is for the writer", op.Name)
+		return nil, storeRefuse("unsupported", "%s is for the writer", op.Name)
 	}
 	return f.do(m, s, a)
 }
@@ -173,17 +173,17 @@ func (m *Store) create(a arguments) (map[string]any, error) {
 	maxObject, okMax := a.integer("max_object")
 	readers, okReaders := a.integer("readers")
 	if !okSize || !okMax || !okReaders || size < 1 || maxObject < 1 || readers < 1 {
-		return nil, refuse("invalid", "size, max_object and readers have to be numbers above 0")
+		return nil, storeRefuse("invalid", "size, max_object and readers have to be numbers above 0")
 	}
 	if policy := a.or("policy", "fifo"); policy != "fifo" {
-		return nil, refuse("unsupported", "vLLM has no policy %v", policy)
+		return nil, storeRefuse("unsupported", "vLLM has no policy %v", policy)
 	}
 	name, called := a.text("store"), a.text("name")
 	if old, ok := m.stores[name]; ok && !old.closed {
-		return nil, refuse("invalid", "store %q exists", name)
+		return nil, storeRefuse("invalid", "store %q exists", name)
 	}
 	if _, ok := m.segments[called]; ok {
-		return nil, refuse("exists_segment", "segment %q exists", called)
+		return nil, storeRefuse("exists_segment", "segment %q exists", called)
 	}
 	g := &segment{name: called, secret: make([]byte, 32), values: map[string]map[string]any{}}
 	g.ring = newStoreRing(m.release, make([]byte, size))
@@ -212,15 +212,15 @@ func (m *Store) create(a arguments) (map[string]any, error) {
 func (m *Store) open(a arguments) error {
 	name := a.text("store")
 	if old, ok := m.stores[name]; ok && !old.closed {
-		return refuse("invalid", "store %q exists", name)
+		return storeRefuse("invalid", "store %q exists", name)
 	}
 	g, ok := m.segments[a.text("name")]
 	if !ok {
-		return refuse("not_found", "no segment %q", a.text("name"))
+		return storeRefuse("not_found", "no segment %q", a.text("name"))
 	}
 	readers, ok := a.integer("readers")
 	if size, okSize := a.integer("size"); !ok || !okSize || readers < 1 || size != int64(len(g.ring.memory)) {
-		return refuse("invalid", "size and readers have to be those of the segment")
+		return storeRefuse("invalid", "size and readers have to be those of the segment")
 	}
 	m.stores[name] = &store{segment: g, locked: a.or("lock", "") != "", readers: readers}
 	return nil

@@ -32,14 +32,14 @@ func (m *Store) handleOf(a arguments) (h handle, given bool, err error) {
 	}
 	id, ok := a.integer("id")
 	if !ok || id < 0 || id > math.MaxUint32 {
-		return handle{}, false, refuse("invalid", "id %v", a.fields["id"])
+		return handle{}, false, storeRefuse("invalid", "id %v", a.fields["id"])
 	}
 	h.id = uint32(id)
 	// 0.11.0 gives out addresses below 0. vLLM also takes those from 2^63 on, as numbers of
 	// any size that lead nowhere; the model refuses them.
 	h.address, ok = a.integer("address")
 	if !ok || h.address < 0 && m.release.Signed {
-		return handle{}, false, refuse("invalid", "address %v", a.fields["address"])
+		return handle{}, false, storeRefuse("invalid", "address %v", a.fields["address"])
 	}
 	return h, true, nil
 }
@@ -60,7 +60,7 @@ func (m *Store) signature(s *store, a arguments) (map[string]any, error) {
 		return nil, err
 	}
 	if !m.release.Signed {
-		return nil, refuse("unsupported", "vLLM %s has no signatures", m.release.Version)
+		return nil, storeRefuse("unsupported", "vLLM %s has no signatures", m.release.Version)
 	}
 	return map[string]any{"signature": hex.EncodeToString(s.sign(a.text("key"), h))}, nil
 }
@@ -68,7 +68,7 @@ func (m *Store) signature(s *store, a arguments) (map[string]any, error) {
 func (m *Store) verify(s *store, a arguments) (map[string]any, error) {
 	h, given, err := m.handleOf(a)
 	if err != nil || !given {
-		return nil, refuse("invalid", "verify needs address and id: %v", err)
+		return nil, storeRefuse("invalid", "verify needs address and id: %v", err)
 	}
 	return nil, m.check(s, a, h)
 }

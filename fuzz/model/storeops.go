@@ -11,7 +11,7 @@ func (m *Store) put(s *store, a arguments) (map[string]any, error) {
 	key, ok := a.fields["key"].(string)
 	metadata, data, shown, err := serialize(a.fields["value"], s.threshold)
 	if err != nil || !ok {
-		return nil, refuse("invalid", "put needs a key and a value: %v", err)
+		return nil, storeRefuse("invalid", "put needs a key and a value: %v", err)
 	}
 	if _, ok := s.handles[key]; ok {
 		return nil, upstreams("exists", "Key '%s' already exists in the storage.", key)
@@ -100,7 +100,7 @@ func (s *store) find(a arguments) (handle, error) {
 func (m *Store) touch(s *store, a arguments) (map[string]any, error) {
 	if h, given, err := m.handleOf(a); err != nil || given && s.locked || !s.writes {
 		if err == nil && !given {
-			err = refuse("invalid", "a reader's touch needs address and id")
+			err = storeRefuse("invalid", "a reader's touch needs address and id")
 		}
 		if err != nil {
 			return nil, err
@@ -145,7 +145,7 @@ func stale(h handle) error {
 func (s *store) count(payload []byte) error {
 	n := signed(payload) + 1
 	if len(payload) < 4 || n > math.MaxInt32 {
-		return refuse("corrupt", "the count of reads can't be written")
+		return storeRefuse("corrupt", "the count of reads can't be written")
 	}
 	binary.LittleEndian.PutUint32(payload, uint32(n))
 	return nil
@@ -154,7 +154,7 @@ func (s *store) count(payload []byte) error {
 func (m *Store) get(s *store, a arguments) (map[string]any, error) {
 	h, given, err := m.handleOf(a)
 	if err != nil || !given {
-		return nil, refuse("invalid", "get needs address and id: %v", err)
+		return nil, storeRefuse("invalid", "get needs address and id: %v", err)
 	}
 	if m.release.Signed && !s.writes {
 		if err := m.check(s, a, h); err != nil {
@@ -167,7 +167,7 @@ func (m *Store) get(s *store, a arguments) (map[string]any, error) {
 	}
 	value, ok := s.values[string(payload[min(4, len(payload)):])]
 	if !ok {
-		return nil, refuse("corrupt", "address:id '%d:%d' is not where an object was stored", h.address, h.id)
+		return nil, storeRefuse("corrupt", "address:id '%d:%d' is not where an object was stored", h.address, h.id)
 	}
 	if s.locked {
 		if err := s.count(payload); err != nil {
@@ -230,7 +230,7 @@ func (m *Store) peek(s *store, a arguments) (map[string]any, error) {
 	length, okLength := a.integer("length")
 	size := int64(len(bytes))
 	if !okOffset || !okLength || offset < 0 || length < 0 || offset > size || length > size-offset {
-		return nil, refuse("invalid", "the segment has %d bytes", size)
+		return nil, storeRefuse("invalid", "the segment has %d bytes", size)
 	}
 	return map[string]any{"hex": hex.EncodeToString(bytes[offset : offset+length])}, nil
 }

@@ -13,8 +13,8 @@ type storeRing struct {
 }
 
 const (
-	header  = 8 // id and size, before the count of reads
-	idLimit = 1 << 31
+	storeHeader  = 8 // id and size, before the count of reads
+	storeIDLimit = 1 << 31
 )
 
 func newStoreRing(r Release, memory []byte) *storeRing {
@@ -46,7 +46,7 @@ func (r *storeRing) allocate(bytes int) (address int64, id uint32, ok bool) {
 	binary.LittleEndian.PutUint32(r.memory[p+4:], uint32(s))
 	r.address[id] = address
 	r.end = address + s
-	r.idEnd = (r.idEnd + 1) % idLimit
+	r.idEnd = (r.idEnd + 1) % storeIDLimit
 	return address, id, true
 }
 
@@ -67,7 +67,7 @@ func (r *storeRing) free(limit int64, isFree func(id uint32, payload []byte) (bo
 		}
 		freed = append(freed, r.idStart)
 		delete(r.address, r.idStart)
-		r.idStart = (r.idStart + 1) % idLimit
+		r.idStart = (r.idStart + 1) % storeIDLimit
 		next, more := r.address[r.idStart]
 		switch {
 		case r.release.PhantomStart:
@@ -104,7 +104,7 @@ func (r *storeRing) read(address int64) (id, size int64, payload []byte) {
 	if end < 0 {
 		end += r.size()
 	}
-	begin := min(p+header, r.size())
+	begin := min(p+storeHeader, r.size())
 	return id, size, r.memory[begin:max(begin, min(end, r.size()))]
 }
 
