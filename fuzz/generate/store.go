@@ -237,7 +237,10 @@ func (s *stores) one(list []issued) (issued, bool) {
 
 // last returns how many operations finish will add, at most.
 func (s *stores) last() int {
-	n := 5 + keys + s.readers + len(s.reserved) + len(s.open) + len(s.sent)
+	n := 5 + s.readers + len(s.reserved) + len(s.open) + len(s.sent)
+	if s.pool {
+		n += keys
+	}
 	for _, p := range s.pending {
 		n += 2 * len(p)
 	}
