@@ -57,6 +57,7 @@ class Mutant:
 
 def load(lists: "list[pathlib.Path]", root: pathlib.Path) -> "list[Mutant]":
     mutants: "dict[str, Mutant]" = {}
+    stale = []
     if not lists:
         raise Broken("there is no list of mutants")
     for path in lists:
@@ -68,8 +69,13 @@ def load(lists: "list[pathlib.Path]", root: pathlib.Path) -> "list[Mutant]":
                 raise Broken(f"{path}: {m.name} is there twice")
             if not m.harm.strip() or m.old == m.new:
                 raise Broken(f"{path}: {m.name} does no harm")
-            m.apply(root)
+            try:
+                m.apply(root)
+            except Broken as e:
+                stale.append(str(e))
             mutants[m.name] = m
+    if stale:
+        raise Broken("the lists do not fit the code:\n" + "\n".join(stale))
     return list(mutants.values())
 
 
@@ -92,6 +98,7 @@ class Packages:
         self.importers: "dict[str, set[str]]" = collections.defaultdict(set)
         self.testers: "dict[str, set[str]]" = collections.defaultdict(set)  # packages whose tests import it
         self.baselines: "dict[str, concurrent.futures.Future[Outcome]]" = {}
+        self.controls: "dict[tuple[str, str], Outcome]" = {}
         self.lock = threading.Lock()
         listed = subprocess.run(["go", "list", "-json=ImportPath,Dir,Imports,TestImports,XTestImports,TestGoFiles,XTestGoFiles",
                                  *[f for f in flags if f != "-race"], "./..."], cwd=root, stdout=subprocess.PIPE, text=True, check=True).stdout
@@ -129,23 +136,25 @@ class Packages:
 
     def build(self, package: str, to: pathlib.Path, overlay: "list[str]") -> str:
         """Builds the test program of package; returns the compiler's output if it fails."""
-        done = subprocess.run(["go", "test", "-c", "-vet=off", "-o", str(to), *self.flags, *overlay, package],
+        done = subprocess.run(["go", "test", "-c", "-vet=off", "-ldflags=-w", "-o", str(to), *self.flags, *overlay, package],
                               cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         return done.stdout or "the compiler failed" if done.returncode else ""
 
-    def run(self, package: str, program: pathlib.Path, overlay: "list[str]", *arguments: str) -> Outcome:
-        """Runs a test program; what it starts and leaves behind ends with it."""
+    def run(self, package: str, program: pathlib.Path, overlay: "list[str]", *arguments: str, first: bool = False) -> Outcome:
+        """Runs a test program, up to the first failure if first; what it starts and leaves behind ends with it."""
         temporary = tempfile.mkdtemp(dir=self.work)
         # Programs that a test builds have the bug, too.
         env = {**os.environ, "TMPDIR": temporary, "GOFLAGS": " ".join([os.environ.get("GOFLAGS", ""), *overlay]).strip()}
         with open(os.path.join(temporary, "output"), "w+", errors="replace") as out:
             proc = subprocess.Popen([str(program), "-test.v", f"-test.timeout={self.limit:.0f}s", *arguments], cwd=self.folder[package],
                                     stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=env, start_new_session=True)
-            hung = False
+            deadline, hung = time.monotonic() + self.limit + 30, False
             try:
-                proc.wait(self.limit + 30)
-            except subprocess.TimeoutExpired:
-                hung = True  # it could not even print its stacks
+                while proc.poll() is None and not (first and has_failed(out.name)):
+                    if time.monotonic() > deadline:
+                        hung = True  # it could not even print its stacks
+                        break
+                    time.sleep(0.2)
             finally:
                 try:
                     os.killpg(proc.pid, signal.SIGKILL)
@@ -174,9 +183,21 @@ class Packages:
                 raise
         return future.result()
 
+    def control(self, package: str, test: str) -> Outcome:
+        """Returns how one test ends without a bug."""
+        if (package, test) not in self.controls:
+            self.controls[package, test] = self.run(package, self.program(package), [], f"-test.run=^{test}$")
+        return self.controls[package, test]
+
     def program(self, package: str) -> pathlib.Path:
         """Returns the test program without a bug."""
         return self.work / (package.replace("/", "-") + ".test")
+
+
+def has_failed(output: str) -> bool:
+    """Reports whether a test that runs has failed. What fails in the end is reported by its subtests first."""
+    with open(output, errors="replace") as f:
+        return re.search(r"^ *--- FAIL: ", f.read(), re.M) is not None
 
 
 def judge(status: int, hung: bool, text: str) -> Outcome:
@@ -241,12 +262,12 @@ def hunt(m: Mutant, packages: Packages, work: pathlib.Path) -> "tuple[str, str]"
         problem = packages.build(package, program, overlay)
         if problem:
             return "broken", f"does not compile\n{tail(problem)}"
-        after = packages.run(package, program, overlay, "-test.failfast")
+        after = packages.run(package, program, overlay, "-test.failfast", first=True)
         if not after.failed:
             continue
         test = after.failed.split("/")[0]
         if not test.startswith("("):
-            again = packages.run(package, packages.program(package), [], f"-test.run=^{test}$")
+            again = packages.control(package, test)
             if again.failed:
                 return "broken", f"{packages.short(package)}/{test} fails now and then without it\n{tail(again.output)}"
         by = f"{packages.short(package)}/{after.failed}"
