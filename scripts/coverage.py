@@ -63,6 +63,7 @@ class Run:
         if done.returncode:
             print(done.stdout)
             self.failed.append(package)
+        print(f"{package}: {'failed' if done.returncode else 'done'}", file=sys.stderr, flush=True)
         if profile.exists():
             self.add(package, profile, (False, True))
             profile.unlink()

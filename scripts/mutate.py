@@ -98,6 +98,10 @@ class Packages:
         self.importers: "dict[str, set[str]]" = collections.defaultdict(set)
         self.testers: "dict[str, set[str]]" = collections.defaultdict(set)  # packages whose tests import it
         self.baselines: "dict[str, concurrent.futures.Future[Outcome]]" = {}
+        # Shared memory of their own for all tests, so that nothing is left of those that crash or are cut off.
+        self.alone = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs mutate /dev/shm && exec "$@"', "sh"]
+        if not shutil.which("unshare") or subprocess.run([*self.alone, "true"], stderr=subprocess.DEVNULL).returncode:
+            self.alone = []
         self.controls: "dict[tuple[str, str], Outcome]" = {}
         self.lock = threading.Lock()
         listed = subprocess.run(["go", "list", "-json=ImportPath,Dir,Imports,TestImports,XTestImports,TestGoFiles,XTestGoFiles",
@@ -146,7 +150,7 @@ class Packages:
         # Programs that a test builds have the bug, too.
         env = {**os.environ, "TMPDIR": temporary, "GOFLAGS": " ".join([os.environ.get("GOFLAGS", ""), *overlay]).strip()}
         with open(os.path.join(temporary, "output"), "w+", errors="replace") as out:
-            proc = subprocess.Popen([str(program), "-test.v", f"-test.timeout={self.limit:.0f}s", *arguments], cwd=self.folder[package],
+            proc = subprocess.Popen([*self.alone, str(program), "-test.v", f"-test.timeout={self.limit:.0f}s", *arguments], cwd=self.folder[package],
                                     stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=env, start_new_session=True)
             deadline, hung = time.monotonic() + self.limit + 30, False
             try:
@@ -164,7 +168,8 @@ class Packages:
             out.seek(0)
             text = out.read()
         shutil.rmtree(temporary, ignore_errors=True)
-        remove_segments(proc.pid)
+        if not self.alone:
+            remove_segments(proc.pid)
         return judge(status, hung, text)
 
     def baseline(self, package: str) -> Outcome:
@@ -221,7 +226,7 @@ def started(text: str) -> "list[str]":
 
 
 def remove_segments(pid: int) -> None:
-    """Removes what a test program that died left in /dev/shm: the names there contain its id."""
+    """Removes what a test program that died left in /dev/shm, where the name contains its id."""
     try:
         names = os.listdir("/dev/shm")
     except OSError:
@@ -242,18 +247,18 @@ class Verdict:
     seconds: float
 
 
-def examine(m: Mutant, packages: Packages) -> Verdict:
+def examine(m: Mutant, packages: Packages, own: bool) -> Verdict:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(dir=packages.work) as folder:
-        word, text = hunt(m, packages, pathlib.Path(folder))
+        word, text = hunt(m, packages, pathlib.Path(folder), own)
     return Verdict(m, word, text, time.monotonic() - began)
 
 
-def hunt(m: Mutant, packages: Packages, work: pathlib.Path) -> "tuple[str, str]":
+def hunt(m: Mutant, packages: Packages, work: pathlib.Path, own: bool) -> "tuple[str, str]":
     (work / "mutant.go").write_text(m.apply(packages.root))
     (work / "overlay.json").write_text(json.dumps({"Replace": {str(packages.root / m.file): str(work / "mutant.go")}}))
     overlay = [f"-overlay={work / 'overlay.json'}"]
-    around = packages.around(packages.of(m.file))
+    around = packages.around(packages.of(m.file))[: 1 if own else None]
     for package in around:
         before = packages.baseline(package)
         if before.failed:
@@ -294,6 +299,7 @@ def main() -> int:
     parser.add_argument("--tags", default="failpoints,invariants", help="build tags (default: %(default)s)")
     parser.add_argument("--limit", type=float, default=5, metavar="MINUTES", help="for the tests of a package (default: %(default)s)")
     parser.add_argument("--lists", type=pathlib.Path, metavar="FOLDER", help="where the lists are (default: scripts/mutations)")
+    parser.add_argument("--own", action="store_true", help="run only the tests of the package itself, for a quick look")
     parser.add_argument("--check", action="store_true", help="only show that the lists fit the code")
     options = parser.parse_args()
     root = pathlib.Path.cwd()
@@ -322,7 +328,7 @@ def examine_all(mutants: "list[Mutant]", root: pathlib.Path, work: pathlib.Path,
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         check_baselines(mutants, packages, pool)
         print(f"{len(packages.baselines)} packages pass without a bug, {time.monotonic() - began:.0f} s", flush=True)
-        for done in concurrent.futures.as_completed([pool.submit(examine, m, packages) for m in mutants]):
+        for done in concurrent.futures.as_completed([pool.submit(examine, m, packages, options.own) for m in mutants]):
             v = done.result()
             count[v.word] += 1
             print(f"{v.mutant.name}: {v.word} {v.text}, {v.seconds:.1f} s", flush=True)
