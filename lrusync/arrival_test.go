@@ -79,3 +79,23 @@ func TestMissOfWhatWasSentAgain(t *testing.T) {
 	p.Missed(again, []string{"a"})
 	require.Equal(t, []bool{false}, cached(p.Sender, "a"))
 }
+
+// Peers that count an item differently evict differently sooner or later. That shows at the next request already.
+func TestAnotherSizeIsDrift(t *testing.T) {
+	p := newPair(t, lrusync.Options{Capacity: 10})
+	e, fs := p.sendOnly(t, "a")
+	fs[0].Size++
+	res, err := p.r.Receive(e, fs)
+	require.NoError(t, err)
+	require.Nil(t, res.Drift)
+	e, fs = p.sendOnly(t, "b")
+	res, err = p.r.Receive(e, fs)
+	require.NoError(t, err)
+	require.NotNil(t, res.Drift)
+	require.True(t, p.Repair(*res.Drift))
+	e, fs = p.sendOnly(t, "c")
+	res, err = p.r.Receive(e, fs)
+	require.NoError(t, err)
+	require.Nil(t, res.Drift)
+	p.requireEqual(t)
+}
