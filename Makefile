@@ -10,6 +10,10 @@
 # make bench-frontend  requests/s and CPU of the Go frontend beside vLLM's own
 # make fuzz        every fuzz target for FUZZTIME
 # make stress      the tests of PKG, COUNT times, to find those that fail now and then
+# make mutate      deliberate bugs, one at a time, and the test that notices each; MUTATE_ARGS
+#                  are scripts/mutate.py's options
+# make cover       the statements of each package that its tests reach; COVER_ARGS are
+#                  scripts/coverage.py's options
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -21,8 +25,10 @@ COUNT ?= 30
 DEMO_ARGS ?=
 E2E_RUN ?= .
 GPU_ARGS ?=
+MUTATE_ARGS ?=
+COVER_ARGS ?=
 
-.PHONY: all build demo test test-go test-python test-arm64 lint test-vllm e2e bench bench-gpu bench-frontend fuzz stress
+.PHONY: all build demo test test-go test-python test-arm64 lint test-vllm e2e bench bench-gpu bench-frontend fuzz stress mutate cover
 
 all: build
 
@@ -90,3 +96,9 @@ fuzz:
 
 stress:
 	COUNT=$(COUNT) scripts/stress.sh $(PKG)
+
+mutate:
+	scripts/mutate.py $(MUTATE_ARGS)
+
+cover:
+	scripts/coverage.py $(COVER_ARGS)
