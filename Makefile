@@ -9,9 +9,15 @@
 #                  are bench/gpu's options. Status 2 where there is no GPU
 # make bench-frontend  requests/s and CPU of the Go frontend beside vLLM's own
 # make fuzz        every fuzz target for FUZZTIME
+# make fuzz-vllm   rings, stores and caches beside the real vLLM, every release: 2,000,000
+#                  operations with the newest, 500,000 with each older one
 # make soak        the whole core under load and random kills for MINUTES, with Go and Python
 #                  readers; SOAK_ARGS are fuzz/soak's options
 # make stress      the tests of PKG, COUNT times, to find those that fail now and then
+# make mutate      deliberate bugs, one at a time, and the test that notices each; MUTATE_ARGS
+#                  are scripts/mutate.py's options
+# make cover       the statements of each package that its tests reach; COVER_ARGS are
+#                  scripts/coverage.py's options
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -25,8 +31,11 @@ DEMO_ARGS ?=
 SOAK_ARGS ?=
 E2E_RUN ?= .
 GPU_ARGS ?=
+MUTATE_ARGS ?=
+COVER_ARGS ?=
+comma := ,
 
-.PHONY: all build demo test test-go test-python test-arm64 lint test-vllm e2e bench bench-gpu bench-frontend fuzz soak stress
+.PHONY: all build demo test test-go test-python test-arm64 lint test-vllm e2e bench bench-gpu bench-frontend fuzz fuzz-vllm soak stress mutate cover
 
 all: build
 
@@ -50,18 +59,21 @@ lint:
 	out=$$(gofmt -l .); test -z "$$out" || { gofmt -d .; exit 1; }
 	for arch in amd64 arm64; do CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build ./...; done
 	for os in darwin windows; do GOOS=$$os go build ./...; done # other systems compile, and report that they are unsupported
-	for module in . bench tools/oracle; do (cd "$$module"; $(LINT) ./...); done # with the tag e2e; vet is one of the linters
+	for module in . bench tools/oracle examples/ringtest; do (cd "$$module"; $(LINT) ./...); done # with the tag e2e; vet is one of the linters
 
-# The race detector needs a C compiler, nothing else here does.
+# The race detector needs a C compiler, nothing else here does. It brings failpoints and invariants along.
 RACE := $(shell command -v $${CC:-gcc} >/dev/null 2>&1 && echo -race)
+CHECKS := $(or $(RACE),-tags failpoints$(comma)invariants)
 
 test-go:
 	@test -n "$(RACE)" || echo "no C compiler found: testing without the race detector"
 	python3 scripts/test_gotest.py
-	scripts/gotest.py $(RACE) -timeout 30m ./...
-	test -z "$(RACE)" || scripts/gotest.py -timeout 30m -run TestTruncated ./objstore # what it can't do under the race detector
+	python3 scripts/test_mutate.py
+	scripts/gotest.py $(CHECKS) -timeout 30m ./...
+	test -z "$(RACE)" || scripts/gotest.py -timeout 30m -run 'TestTruncated|TestDamageOfEveryKind' ./objstore # what it can't do under the race detector
 	cd bench; ../scripts/gotest.py -timeout 30m ./...
 	cd tools/oracle; ../../scripts/gotest.py -timeout 30m ./...
+	cd examples/ringtest; ../../scripts/gotest.py -timeout 30m ./...
 
 test-python:
 	python=$$(scripts/python-env.sh); cd python; "$$python" -m mypy; "$$python" -m pytest -q
@@ -92,6 +104,9 @@ bench-frontend:
 fuzz:
 	scripts/fuzz.sh $(FUZZTIME)
 
+fuzz-vllm:
+	scripts/fuzz-vllm.sh
+
 # One summary line on stdout; status 1 if anything was lost, wrong, left behind, or grew.
 soak:
 	@go build -o bin/soak ./fuzz/soak
@@ -99,3 +114,9 @@ soak:
 
 stress:
 	COUNT=$(COUNT) scripts/stress.sh $(PKG)
+
+mutate:
+	scripts/mutate.py $(MUTATE_ARGS)
+
+cover:
+	scripts/coverage.py $(COVER_ARGS)

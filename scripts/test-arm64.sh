@@ -40,7 +40,7 @@ there() {
     done
 }
 mapfile -t packages < <(there "${whole[@]}")
-scripts/gotest.py -exec "$qemu" -timeout 30m -skip "$skip" "${packages[@]}"
+scripts/gotest.py -tags failpoints -exec "$qemu" -timeout 30m -skip "$skip" "${packages[@]}"
 mapfile -t packages < <(there "${named[@]}")
-scripts/gotest.py -exec "$qemu" -timeout 30m -run "$names" -skip "$skip" "${packages[@]}"
+scripts/gotest.py -tags failpoints -exec "$qemu" -timeout 30m -run "$names" -skip "$skip" "${packages[@]}"
 echo "arm64 under emulation: $((SECONDS - began)) s"

@@ -1,0 +1,38 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/mmcache"
+	"github.com/ringcache/ringcache/serde"
+)
+
+// What the engine's encoder may still have is remembered as long as the item is cached, however many others there are.
+func TestSweepKeepsWhatIsCached(t *testing.T) {
+	cache, err := mmcache.Open(mmcache.Options{Mode: "processor_only", Capacity: 1 << 20})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, cache.Close()) }()
+	r, err := cache.Begin(t.Context(), "r", mmcache.Want{Key: "cached", Bytes: 64, Modality: "image"})
+	require.NoError(t, err)
+	_, err = r.Item(t.Context(), "cached", mmcache.Ready(&serde.Item{Modality: "image", Elems: []serde.Elem{
+		{Key: "pixels", Data: &serde.Tensor{DType: "uint8", Shape: []int{2}, Data: []byte{1, 2}}},
+	}}, nil))
+	require.NoError(t, err)
+	r.Rollback()
+
+	var s sentItems
+	s.put("cached", 6)
+	for i := range firstSweep {
+		s.put(fmt.Sprint("gone-", i), 6)
+	}
+	require.Len(t, s.items, firstSweep+1)
+	s.sweep(cache)
+	require.Len(t, s.items, 1, "what is not cached is forgotten")
+	require.NoError(t, s.check("cached", 6))
+	require.ErrorContains(t, s.check("cached", 7), "took 6 before")
+	s.reset()
+	require.NoError(t, s.check("cached", 7), "the engine has forgotten it")
+}
