@@ -133,7 +133,7 @@ func (e *pairEnd) perform(operation string, a *cacheArgs) (map[string]any, error
 		return nil, refuseCache("unsupported", "vLLM %s has no %s", e.release.Version, operation)
 	case operation == "pair.touch":
 		e.touch(key)
-	case operation == "pair.invalidate":
+	case operation == "pair.invalidate" && e.role == "sender": // the other one has no mirror that could lack it
 		e.pop(key)
 	}
 	return nil, nil

@@ -79,13 +79,6 @@ func (c *frontendCache[V]) getAndUpdate(key string, v V, in *Input) (p processed
 	return p, false, err
 }
 
-// Invalidate forgets a key (invalidate; vLLM 0.28 on).
-func (c *frontendCache[V]) Invalidate(key string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.lru.Pop(key)
-}
-
 // Clear forgets everything (clear_cache).
 func (c *frontendCache[V]) Clear() {
 	c.mu.Lock()
@@ -145,6 +138,13 @@ func (c *SenderCache) GetAndUpdate(key string, in *Input) (omit bool, updates []
 	return omit, p.updates, err
 }
 
+// Invalidate forgets a key (invalidate; vLLM 0.28 on).
+func (c *SenderCache) Invalidate(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lru.Pop(key)
+}
+
 // ProcessorOnlyCache is the cache of a frontend whose engine keeps none: it saves
 // the processing of items, not their transport.
 type ProcessorOnlyCache[V any] struct{ *frontendCache[V] }
@@ -165,3 +165,7 @@ func (c *ProcessorOnlyCache[V]) GetAndUpdate(key string, v V, in *Input) (V, []b
 	p, _, err := c.getAndUpdate(key, v, in)
 	return p.value, p.updates, err
 }
+
+// Invalidate does nothing, as in vLLM (invalidate; 0.28 on): there is no engine whose copy
+// could be missing.
+func (c *ProcessorOnlyCache[V]) Invalidate(string) {}

@@ -265,3 +265,18 @@ func TestUpstreamFreshPayloadReplaces(t *testing.T) {
 		})
 	}
 }
+
+// TestInvalidateLeavesTheProcessorOnlyCache: only a cache that an engine mirrors can have lost
+// its mirror (BaseMultiModalProcessorCache.invalidate in vllm/multimodal/cache/base.py, 0.28 on).
+func TestInvalidateLeavesTheProcessorOnlyCache(t *testing.T) {
+	c, err := upstream.NewProcessorOnlyCache[int64](lrusync.Options{Capacity: 30})
+	require.NoError(t, err)
+	_, _, err = c.GetAndUpdate("b", 7, &upstream.Input{Size: 3})
+	require.NoError(t, err)
+	c.Invalidate("b")
+	require.Equal(t, []bool{true}, c.IsCached("b"))
+	contents, size := c.Contents()
+	require.Equal(t, []lrusync.KeySize{{Key: "b", Size: 3}}, contents)
+	require.EqualValues(t, 3, size)
+	require.NoError(t, c.CheckStructure())
+}
