@@ -26,11 +26,13 @@
 //   - Keys for media that equal vLLM's: package mmhash.
 //   - Reading or writing vLLM's tensors: package serde; its messages: package
 //     serde/enginecore.
-//   - The allocators alone, over any bytes, for tests and fuzzing: package shmring.
+//   - The allocators alone, over any bytes: package shmring.
+//   - Tests for a ring, a store, a cache or a protocol of your own: the packages below
+//     fuzz, and docs/test-your-own-ring.md.
 //   - Any other language: the command ringcache agent, driven by JSON lines
 //     (docs/agent.md), and the Python package in python.
-//   - Operating segments, sweeping up after a kill: the command ringcache sweep and
-//     docs/operations.md.
+//   - Operating segments, checking their bytes, sweeping up after a kill: the commands
+//     ringcache check and ringcache sweep, and docs/operations.md.
 //
 // # Floors
 //
@@ -45,10 +47,12 @@
 //	serde/enginecore the messages between a frontend and an engine
 //	shmstore         payloads by key in a segment that survives a kill
 //	objstore         vLLM's objects on it: handles, signatures, counts, requests
+//	objstore/check   the bytes of a segment, while it is in use
 //	lrusync          vLLM's mirrored LRU caches, in lockstep
 //	mmcache          the embeddable cache
 //	engine           the frontend of a whole engine
 //	agent            stores, rings, mirrored caches, hashes and messages by JSON lines
+//	fuzz             tests for rings, stores and caches of any make
 //
 // Everything up to engine builds without cgo for linux/amd64 and linux/arm64 and
 // compiles on other systems, where making or attaching a segment returns an error.
