@@ -29,8 +29,9 @@ func TestItemsOfAnAbortByTheEngineWaitForTheWorkers(t *testing.T) {
 	got, err := st.Collect()
 	require.NoError(t, err)
 	require.Len(t, got[0], 1)
-	call := take[*enginecore.Call](h)
+	r.until(func() bool { return r.Stats().InFlight == 0 })
 	require.EqualValues(t, 1, r.cache.Stats().Quarantined)
+	call := take[*enginecore.Call](h)
 	h.answer(call)
 	r.until(func() bool { return r.cache.Stats().Quarantined == 0 })
 }
@@ -47,6 +48,7 @@ func TestFenceCoversWhatWasAbortedBeforeTheWorkersWereAsked(t *testing.T) {
 	h.ids(2)
 
 	first.Close()
+	require.EqualValues(t, 1, r.cache.Stats().Quarantined)
 	asked := take[*enginecore.Call](h)
 	later.Close()
 	take[wire.Abort](h)
