@@ -69,6 +69,7 @@ test-go:
 	@test -n "$(RACE)" || echo "no C compiler found: testing without the race detector"
 	python3 scripts/test_gotest.py
 	python3 scripts/test_mutate.py
+	scripts/mutate.py --check
 	scripts/gotest.py $(CHECKS) -timeout 30m ./...
 	test -z "$(RACE)" || scripts/gotest.py -timeout 30m -run 'TestTruncated|TestDamageOfEveryKind' ./objstore # what it can't do under the race detector
 	cd bench; ../scripts/gotest.py -timeout 30m ./...
