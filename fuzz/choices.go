@@ -6,7 +6,7 @@ import (
 )
 
 // Choices are the decisions of a generator. The same choices give the same sequence, whatever
-// they come from: bytes of Go's fuzzer, a seed, or rapid (ringtest.Machine and its like).
+// they come from: bytes of Go's fuzzer, a seed, or rapid (ringtest.Machine and others).
 type Choices struct {
 	next func(n int) int
 	more func() bool
@@ -40,6 +40,23 @@ func FromBytes(data []byte) *Choices {
 		return int(uint64(binary.LittleEndian.Uint32(word[:])) % uint64(n))
 	}
 	return NewChoices(next, func() bool { return len(data) > 0 })
+}
+
+// Bytes returns the data from which [FromBytes] makes the choices that a generator takes from a
+// seed: the input of Go's fuzzer for that sequence.
+func Bytes(generate Generator, seed uint64, length int) []byte {
+	var data []byte
+	from := FromSeed(seed)
+	generate(NewChoices(func(n int) int {
+		v := from.Int(n)
+		if n > 1<<8 {
+			data = binary.LittleEndian.AppendUint32(data, uint32(v))
+		} else {
+			data = append(data, byte(v))
+		}
+		return v
+	}, nil), length)
+	return data
 }
 
 // Int returns a number of at least 0 and below n, which is at least 1.

@@ -18,10 +18,11 @@ type Failure struct {
 	Why       string
 	Err       error
 	Ops       []Op // as performed: without Refs
-	// Seed made the sequence; Found is the number of operations that it had before it was
-	// minimized.
-	Seed  uint64
-	Found int
+	// Seed made the sequence, if Seeded is set. Found is the number of operations that the sequence
+	// had before it was minimized.
+	Seed   uint64
+	Seeded bool
+	Found  int
 	// Repeat is the command that shows the failure again, "" if there is none.
 	Repeat string
 }
@@ -32,7 +33,12 @@ func (f *Failure) Error() string {
 	if f.Why != "" {
 		fmt.Fprintf(&b, "  why it matters: %s\n", f.Why)
 	}
-	fmt.Fprintf(&b, "  seed %d; %d operations, of which these are enough:\n", f.Seed, f.Found)
+	if f.Seeded {
+		fmt.Fprintf(&b, "  seed %d; ", f.Seed)
+	} else {
+		b.WriteString("  ")
+	}
+	fmt.Fprintf(&b, "%d operations, of which these are enough:\n", f.Found)
 	for _, op := range f.Ops {
 		fmt.Fprintf(&b, "    %s\n", op.Line())
 	}
@@ -65,7 +71,7 @@ func Find(s Search, generate Generator, test func(ops []Op) *Failure) (failure *
 		done += max(len(ops), 1)
 		if f := test(ops); f != nil {
 			f = Shrink(ops, f, test)
-			f.Seed = seed
+			f.Seed, f.Seeded = seed, true
 			return f, done
 		}
 	}

@@ -164,5 +164,5 @@ func TestMirroredOverALossyLink(t *testing.T) {
 		m := testedMirrored{c, map[*mmcache.Request]bool{}}
 		t.Cleanup(func() { m.end(t) })
 		return m, testedEngine{newEngine(t, capacity)}
-	}, lrutest.Options{Ops: 3000})
+	}, lrutest.Options{Release: "0.33.0", Ops: 3000})
 }

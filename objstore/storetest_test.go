@@ -250,7 +250,7 @@ func storeKind(err error) string {
 }
 
 func fifoOptions(version string) storetest.Options {
-	return storetest.Options{FIFO: version, Kind: storeKind, Ops: 6000}
+	return storetest.Options{Release: version, Kind: storeKind, Ops: 6000}
 }
 
 // TestFIFOIsVLLMs: places, ids, counts, and what is freed and refused.
@@ -320,13 +320,14 @@ func TestBrokenStoresAreNoticed(t *testing.T) {
 		"counts": func(s *tested, at uint64) { s.Segment().Ring()[at+8]++ },
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := storetest.Find(func(c storetest.Config) (storetest.Store, error) {
+			f, _, err := storetest.Find(func(c storetest.Config) (storetest.Store, error) {
 				s, err := openTested(pool, "0.33.0", Options{}, c)
 				if err != nil {
 					return nil, err
 				}
 				return &spoiled{testedPool{s}, spoil}, nil
 			}, poolOptions())
+			require.NoError(t, err)
 			require.NotNil(t, f)
 			t.Log(f)
 		})

@@ -53,8 +53,8 @@ var ringTests = map[string]struct {
 	ring shmring.RingOptions
 	test ringtest.Options
 }{
-	"as vLLM":                 {shmring.RingOptions{}, ringtest.Options{Placement: "0.33.0"}},
-	"as vLLM, ids restart":    {shmring.RingOptions{IDsRestart: true}, ringtest.Options{Placement: "0.31.0", Off: []string{"ids-unique", "stale-handle", "stale-at-once"}}},
+	"as vLLM":                 {shmring.RingOptions{}, ringtest.Options{Release: "0.33.0"}},
+	"as vLLM, ids restart":    {shmring.RingOptions{IDsRestart: true}, ringtest.Options{Release: "0.31.0", Without: []string{"ids-unique", "stale-handle", "stale-at-once"}}},
 	"aligned to 8":            {shmring.RingOptions{Align: 8, DataOffset: 32}, ringtest.Options{FIFO: true}},
 	"aligned to 16":           {shmring.RingOptions{Align: 16}, ringtest.Options{FIFO: true}},
 	"aligned to 64, 32 ahead": {shmring.RingOptions{Align: 64, DataOffset: 32}, ringtest.Options{FIFO: true}},
@@ -70,19 +70,19 @@ func TestRingInvariants(t *testing.T) {
 }
 
 func TestRingMachine(t *testing.T) {
-	rapid.Check(t, ringtest.Machine(newTestedRing(shmring.RingOptions{}), ringtest.Options{Placement: "0.33.0", StaleAtOnce: true}))
+	rapid.Check(t, ringtest.Machine(newTestedRing(shmring.RingOptions{}), ringtest.Options{Release: "0.33.0", StaleAtOnce: true}))
 }
 
 func FuzzRing(f *testing.F) {
 	ringtest.Fuzz(f, newTestedRing(shmring.RingOptions{}), ringtest.Options{
-		Placement: "0.33.0", StaleAtOnce: true, Also: []fuzz.Invariant[*ringtest.Step]{structure},
+		Release: "0.33.0", StaleAtOnce: true, Also: []fuzz.Invariant[*ringtest.Step]{structure},
 	})
 }
 
 // The new chunk's payload ends on the first byte of a freed id, which the ring has flipped: a byte of
 // the payload that flipped it back would be chance, and not the ring's.
 func TestPayloadOverAPartOfAnID(t *testing.T) {
-	ringtest.Replay(t, newTestedRing(shmring.RingOptions{}), ringtest.Options{Placement: "0.33.0", StaleAtOnce: true}, `
+	ringtest.Replay(t, newTestedRing(shmring.RingOptions{}), ringtest.Options{Release: "0.33.0", StaleAtOnce: true}, `
 		{"op":"ring.new","first_id":2147483642,"generation":"0.33.0","ring":"r","size":21}
 		{"op":"ring.alloc","ring":"r","size":1}
 		{"op":"ring.alloc","ring":"r","size":1}

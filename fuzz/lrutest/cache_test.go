@@ -1,8 +1,6 @@
 package lrutest_test
 
 import (
-	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -10,33 +8,29 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/ringcache/ringcache/fuzz/internal/harness/harnesstest"
 	"github.com/ringcache/ringcache/fuzz/lrutest"
 )
 
-// trial is a testing.TB that remembers how the test ended.
-type trial struct {
-	testing.TB
-	text string
+// likeVLLM are the options of caches that do as vLLM's.
+var likeVLLM = lrutest.Options{Release: "0.33.0"}
+
+// invariantOf returns the invariant that a report names.
+func invariantOf(report string) string {
+	_, after, _ := strings.Cut(report, ":\n")
+	name, _, _ := strings.Cut(after, ":")
+	return name
 }
 
-func (t *trial) Helper()             {}
-func (t *trial) Name() string        { return "Trial" }
-func (t *trial) Logf(string, ...any) {}
-func (t *trial) Fatal(args ...any) {
-	t.text = fmt.Sprint(args...)
-	runtime.Goexit()
-}
-
-// try runs a test and returns what it printed when it failed, or "".
-func try(t *testing.T, test func(testing.TB)) string {
-	n := &trial{TB: t}
-	done := make(chan bool)
-	go func() {
-		defer close(done)
-		test(n)
-	}()
-	<-done
-	return n.text
+// linesOf returns the operations of a report.
+func linesOf(report string) string {
+	var lines []string
+	for _, line := range strings.Split(report, "\n") {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "{") {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // plants are the defects of the foreign cache, each with the invariants that may find it.
@@ -63,18 +57,20 @@ func TestPlantedDefectsOfACache(t *testing.T) {
 	for bug, invariants := range plants {
 		t.Run(bug, func(t *testing.T) {
 			began := time.Now()
-			text := try(t, func(tb testing.TB) { lrutest.Check(tb, newForeign(bug), lrutest.Options{}) })
+			text := harnesstest.FailureOf(t, func(tb testing.TB) { lrutest.Check(tb, newForeign(bug), likeVLLM) })
 			require.NotEmpty(t, text, "not found")
-			name, _, _ := strings.Cut(text, ":")
+			name := invariantOf(text)
 			require.Contains(t, strings.Fields(invariants), name, text)
-			require.Contains(t, text, "-lrutest.seed=")
+			require.Contains(t, text, "again: FUZZ_SEED=")
+			again := harnesstest.FailureOf(t, func(tb testing.TB) { lrutest.Replay(tb, newForeign(bug), likeVLLM, linesOf(text)) })
+			require.Contains(t, again, "lrutest: "+name+":", "what is printed shows it again")
 			t.Logf("found in %v\n%s", time.Since(began), text)
 		})
 	}
 }
 
 func TestACacheWithoutDefects(t *testing.T) {
-	t.Run("random", func(t *testing.T) { lrutest.Check(t, newForeign(""), lrutest.Options{}) })
-	t.Run("every history", func(t *testing.T) { lrutest.Exhaust(t, newForeign(""), lrutest.Options{}) })
-	t.Run("rapid", func(t *testing.T) { rapid.Check(t, lrutest.Machine(newForeign(""), lrutest.Options{})) })
+	t.Run("random", func(t *testing.T) { lrutest.Check(t, newForeign(""), likeVLLM) })
+	t.Run("every history", func(t *testing.T) { lrutest.Exhaust(t, newForeign(""), likeVLLM) })
+	t.Run("rapid", func(t *testing.T) { rapid.Check(t, lrutest.Machine(newForeign(""), likeVLLM)) })
 }

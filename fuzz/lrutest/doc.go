@@ -8,9 +8,9 @@
 // [Machine] those of rapid, and [Exhaust] every history of a few operations on a tiny cache. After
 // each operation the invariants of [Invariants] have to hold. Leave out those that your cache
 // does not promise by their names, see [Options]. What fails is minimized and printed as lines of
-// the agent's protocol (docs/agent.md).
+// the agent's protocol (docs/agent.md); [Replay] performs such lines again.
 //
-// [CheckPair], [FuzzPair] and [MachinePair] do the same to a sender and a receiver that mirror
+// [CheckPair], [FuzzPair], [MachinePair] and [ReplayPair] do the same to a sender and a receiver that mirror
 // each other. The test owns the link between them: it delivers, holds back, reorders, loses and
 // refuses messages, and restarts the receiver. The invariants are those of [PairInvariants]. A
 // failure is printed as lines of these operations:
@@ -21,8 +21,6 @@
 //	link.deliver  nth of the messages that wait
 //	link.clear    (both ends, by a message), fate: now, wait, refuse
 //	link.restart  (an empty receiver)
-//
-// "go test -lrutest.seed=N" repeats the random sequences from seed N on.
 //
 // Nothing here is safe for concurrent use.
 package lrutest

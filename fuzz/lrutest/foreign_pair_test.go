@@ -67,7 +67,7 @@ type foreignWire struct {
 	items      []foreignEntry // without a value where it is omitted
 }
 
-func newForeignPair(bug string) lrutest.MakePair {
+func newForeignPair(bug string) lrutest.NewPair {
 	return func(capacity float64) (lrutest.Sender, lrutest.Receiver) {
 		s := &foreignSender{mirror: mirror{capacity: int(capacity)}, bug: bug}
 		r := &foreignReceiver{mirror: mirror{capacity: int(capacity)}, bug: bug}

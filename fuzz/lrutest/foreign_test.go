@@ -22,7 +22,7 @@ type foreignEntry struct {
 	pinned bool
 }
 
-func newForeign(bug string) func(capacity float64) lrutest.Cache {
+func newForeign(bug string) lrutest.New {
 	return func(capacity float64) lrutest.Cache {
 		return &foreign{bug: bug, capacity: int(capacity), order: list.New(), keys: map[string]*list.Element{}}
 	}

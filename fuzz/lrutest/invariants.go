@@ -9,7 +9,8 @@ import (
 	"github.com/ringcache/ringcache/fuzz"
 )
 
-// Invariants are what must hold after every operation on a cache.
+// Invariants returns what must hold after every operation on a cache. same-as-vllm is off unless
+// [Options].Release switches it on.
 func Invariants() []fuzz.Invariant[Step] {
 	return []fuzz.Invariant[Step]{
 		{Name: "size-is-the-sum", Why: "a size that drifts from the entries makes a cache evict for nothing, or grow without a bound", Holds: sizeIsTheSum},
@@ -24,7 +25,7 @@ func Invariants() []fuzz.Invariant[Step] {
 		{Name: "absent-changes-nothing", Why: "a trace of a key that is absent is an entry which no eviction can remove", Holds: absentChangesNothing},
 		{Name: "only-the-named-goes", Why: "a removal must not take others along, and must remove what it names", Holds: onlyTheNamedGoes},
 		{Name: "counts-right", Why: "operators size caches by the hits", Holds: countsRight},
-		{Name: "same-as-vllm", Why: "two caches in two processes have to evict the same, whatever an LRU could do as well", Holds: sameAsVLLM},
+		{Name: sameAsVLLMName, Why: "two caches in two processes have to evict the same, whatever an LRU could do as well", Holds: sameAsVLLM},
 	}
 }
 

@@ -45,7 +45,3 @@ type Answer struct {
 type ClearingSender interface {
 	Clear(link func(Message) error) error
 }
-
-// MakePair makes both ends, empty, with a capacity in bytes. Where a test restarts the receiver, it
-// goes on with that of another call.
-type MakePair func(capacity float64) (Sender, Receiver)

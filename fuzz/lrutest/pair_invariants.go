@@ -16,7 +16,8 @@ const mostAsked = 3
 // soonEqual is after how many messages in order both ends are equal again.
 const soonEqual = 3
 
-// PairInvariants are what must hold for a mirrored pair, after every message.
+// PairInvariants returns what must hold for a mirrored pair after every message. same-as-vllm is off
+// unless [Options].Release switches it on.
 func PairInvariants() []fuzz.Invariant[PairStep] {
 	return []fuzz.Invariant[PairStep]{
 		{Name: "right-values", Why: "a value of another key is wrong data, and nobody notices", Holds: rightValues},
@@ -28,7 +29,7 @@ func PairInvariants() []fuzz.Invariant[PairStep] {
 		{Name: "requests-end", Why: "after a drift, a request that misses something must get its values when it is sent again", Holds: requestsEnd},
 		{Name: "equal-again", Why: "a drift that nobody repairs costs a miss again and again", Holds: equalAgain},
 		{Name: "within-capacity", Why: "the capacity is memory that someone else counts on", Holds: withinCapacity},
-		{Name: "same-as-vllm", Why: "the other end can be vLLM's own", Holds: pairSameAsVLLM},
+		{Name: sameAsVLLMName, Why: "the other end can be vLLM's own", Holds: pairSameAsVLLM},
 	}
 }
 

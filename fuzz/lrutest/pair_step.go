@@ -43,7 +43,7 @@ type PairStep struct {
 
 // link performs the operations of a sequence, those of the package's documentation, on one pair.
 type link struct {
-	create  MakePair
+	new     NewPair
 	release model.Release
 	check   func(PairStep) *fuzz.Failure
 
@@ -96,7 +96,7 @@ func (l *link) perform(op fuzz.Op) *fuzz.Failure {
 	case "link.clear":
 		return l.clear(op)
 	case "link.restart":
-		_, l.receiver = l.create(l.capacity)
+		_, l.receiver = l.new(l.capacity)
 		l.disturb()
 	}
 	return nil
@@ -104,7 +104,7 @@ func (l *link) perform(op fuzz.Op) *fuzz.Failure {
 
 func (l *link) begin(op fuzz.Op) *fuzz.Failure {
 	l.capacity = number(op.Args["capacity"])
-	l.sender, l.receiver = l.create(l.capacity)
+	l.sender, l.receiver = l.new(l.capacity)
 	l.waiting, l.kept, l.quiet = nil, true, 0
 	l.emptyUpstream()
 	return nil

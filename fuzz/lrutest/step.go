@@ -63,9 +63,9 @@ func (s *Step) gone(key string) (out []Entry) {
 
 // machine performs the operations of a sequence on one cache.
 type machine struct {
-	create func(capacity float64) Cache
-	cache  Cache
-	step   Step // what stays from step to step
+	new   New
+	cache Cache
+	step  Step // what stays from step to step
 }
 
 func (m *machine) look() State {
@@ -87,7 +87,7 @@ func (m *machine) perform(n int, op fuzz.Op, watch bool) (s Step, err error) {
 	}
 	if op.Name == "lru.new" {
 		m.step = Step{Capacity: number(op.Args["capacity"]), Last: map[string][]byte{}, GrowAnew: op.Args["grow_anew"] == true}
-		m.cache = m.create(m.step.Capacity)
+		m.cache = m.new(m.step.Capacity)
 		s = m.step
 		s.Op, s.OK, s.After = op, true, look()
 		return s, nil

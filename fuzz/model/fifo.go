@@ -70,14 +70,26 @@ func (f *FIFO) Alloc(payload int) (address int, id uint32, err error) {
 // Free frees chunks, oldest first, until one may not go, none is left, or at least limit bytes of
 // chunks, as their headers have it, are free.
 func (f *FIFO) Free(may func(id uint32) bool, limit int) (freed []uint32) {
+	freed, _ = f.free(func(id uint32, _ []byte) (bool, error) { return may(id), nil }, limit) // no error
+	return freed
+}
+
+// free is Free for those who look at what stands behind the header, or fail to. An error ends it at
+// once: as in vLLM, chunks freed until then are free and not returned.
+func (f *FIFO) free(may func(id uint32, payload []byte) (bool, error), limit int) (freed []uint32, err error) {
 	n := len(f.Memory)
 	for bytes := 0; bytes < limit; {
 		id := f.IDStart
 		address, ok := f.Live[id]
-		if !ok || !may(id) {
+		if !ok {
 			break
 		}
-		_, size := f.header(address)
+		_, size, payload := f.read(address)
+		if ok, err := may(id, payload); err != nil {
+			return nil, err
+		} else if !ok {
+			break
+		}
 		bytes += size
 		freed = append(freed, id)
 		delete(f.Live, id)
@@ -96,7 +108,7 @@ func (f *FIFO) Free(may func(id uint32) bool, limit int) (freed []uint32) {
 		f.Start -= n
 		f.End -= n
 	}
-	return freed
+	return freed, nil
 }
 
 // Clear frees every chunk.
@@ -115,13 +127,35 @@ func (f *FIFO) Header(address int) (id uint32, size int, ok bool) {
 	if left < header {
 		return 0, 0, false
 	}
-	id, size = f.header(address)
-	return id, size, size >= header && size <= left
+	signedID, size, _ := f.read(address)
+	return uint32(signedID), size, size >= header && size <= left
 }
 
-func (f *FIFO) header(address int) (id uint32, size int) {
-	at := Offset(address, len(f.Memory))
-	return binary.LittleEndian.Uint32(f.Memory[at:]), int(int32(binary.LittleEndian.Uint32(f.Memory[at+4:])))
+// read returns the header at an address, and what stands behind it, up to the end of the chunk;
+// all of it as Python reads it, which checks nothing.
+func (f *FIFO) read(address int) (id, size int, payload []byte) {
+	n := len(f.Memory)
+	at := Offset(address, n)
+	id, size = signed(f.Memory[at:]), signed(f.Memory[min(at+4, n):])
+	end := at + size
+	if end < 0 {
+		end += n
+	}
+	begin := min(at+header, n)
+	return id, size, f.Memory[begin:max(begin, min(end, n))]
+}
+
+// signed reads an integer of up to four bytes.
+func signed(b []byte) int {
+	b = b[:min(4, len(b))]
+	n := 0
+	for i, x := range b {
+		n |= int(x) << (8 * i)
+	}
+	if len(b) > 0 && b[len(b)-1] >= 0x80 {
+		n -= 1 << (8 * len(b))
+	}
+	return n
 }
 
 // Offset returns the place in n bytes that an address means, also of an address below 0.

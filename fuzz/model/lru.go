@@ -47,19 +47,6 @@ func (m *LRU) Close() error { return nil }
 // Do performs operations. Others than lru.* are an error.
 func (m *LRU) Do(ops []fuzz.Op) ([]fuzz.Reply, error) { return doEach(ops, m.do) }
 
-// doEach performs operations one by one.
-func doEach(ops []fuzz.Op, do func(fuzz.Op) (map[string]any, error)) ([]fuzz.Reply, error) {
-	var replies []fuzz.Reply
-	for _, op := range ops {
-		r, err := answer(do(op))
-		if err != nil {
-			return replies, err
-		}
-		replies = append(replies, r)
-	}
-	return replies, nil
-}
-
 // lruFields are the fields of each operation.
 var lruFields = map[string]string{
 	"lru.new": "lru capacity generation grow_anew",
@@ -93,13 +80,13 @@ func (m *LRU) do(op fuzz.Op) (map[string]any, error) {
 		return nil, c.hung
 	}
 	fields, err := m.perform(op.Name, c, a)
-	if r, ok := err.(*cacheRefusal); ok && r.Kind == "hang" {
+	if r, ok := err.(*refusal); ok && r.Kind == "hang" {
 		c.hung = err
 	}
 	return fields, err
 }
 
-func (m *LRU) make(name string, a *cacheArgs) error {
+func (m *LRU) make(name string, a *args) error {
 	c := &namedLRU{release: a.release(m.release)}
 	c.lruCache = lruCache{capacity: a.capacity(), growAnew: fieldOr(a, "grow_anew", false), ghosts: m.options.Upstream && c.release.GhostTouch}
 	if m.caches[name] != nil {
@@ -111,7 +98,7 @@ func (m *LRU) make(name string, a *cacheArgs) error {
 	return a.err
 }
 
-func (m *LRU) perform(operation string, c *namedLRU, a *cacheArgs) (map[string]any, error) {
+func (m *LRU) perform(operation string, c *namedLRU, a *args) (map[string]any, error) {
 	switch operation {
 	case "lru.put", "lru.put_if_fits":
 		return m.put(operation, c, a)
@@ -150,7 +137,7 @@ func (m *LRU) perform(operation string, c *namedLRU, a *cacheArgs) (map[string]a
 	case "lru.pin":
 		i := c.find(key)
 		if i < 0 {
-			return nil, &cacheRefusal{fuzz.Reply{
+			return nil, &refusal{fuzz.Reply{
 				Kind: "invalid", Text: fmt.Sprintf("%q is absent", key), Upstream: fmt.Sprintf("Cannot pin key: %s not in cache.", key),
 			}}
 		}
@@ -159,7 +146,7 @@ func (m *LRU) perform(operation string, c *namedLRU, a *cacheArgs) (map[string]a
 	return nil, nil
 }
 
-func (m *LRU) put(operation string, c *namedLRU, a *cacheArgs) (map[string]any, error) {
+func (m *LRU) put(operation string, c *namedLRU, a *args) (map[string]any, error) {
 	key, size := field[string](a, "key"), field[int64](a, "size")
 	if size < 0 {
 		a.fail("size %d", size)
@@ -170,7 +157,7 @@ func (m *LRU) put(operation string, c *namedLRU, a *cacheArgs) (map[string]any, 
 	case operation == "lru.put":
 		return map[string]any{"stored": true}, c.put(key, size, nil)
 	case m.options.Upstream && !c.release.PutIfFits:
-		return nil, refuseCache("unsupported", "vLLM %s has no put_if_fits", c.release.Version)
+		return nil, refuse("unsupported", "vLLM %s has no put_if_fits", c.release.Version)
 	}
 	stored, err := c.putIfFits(key, size, nil)
 	return map[string]any{"stored": stored}, err

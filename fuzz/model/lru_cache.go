@@ -141,7 +141,7 @@ func (c *lruCache) popOldest(evenPinned bool) (lruEntry, error) {
 	i := slices.IndexFunc(c.entries, func(e lruEntry) bool { return evenPinned || !e.pinned })
 	switch {
 	case i < 0 && evenPinned:
-		return lruEntry{}, refuseCache("invalid", "the cache is empty")
+		return lruEntry{}, invalid("the cache is empty")
 	case i < 0:
 		return lruEntry{}, allPinned()
 	case c.entries[i].ghost:

@@ -71,13 +71,13 @@ func (m *Pair) do(op fuzz.Op) (map[string]any, error) {
 		return nil, e.hung
 	}
 	fields, err := e.perform(op.Name, a)
-	if r, ok := err.(*cacheRefusal); ok && r.Kind == "hang" {
+	if r, ok := err.(*refusal); ok && r.Kind == "hang" {
 		e.hung = err
 	}
 	return fields, err
 }
 
-func sizeOf(a *cacheArgs) (map[string]any, error) {
+func sizeOf(a *args) (map[string]any, error) {
 	p, v := a.python(), field[any](a, "value")
 	if a.err != nil {
 		return nil, a.err
@@ -89,7 +89,7 @@ func sizeOf(a *cacheArgs) (map[string]any, error) {
 	return map[string]any{"bytes": s.size}, nil
 }
 
-func (m *Pair) make(name string, a *cacheArgs) error {
+func (m *Pair) make(name string, a *args) error {
 	e := &pairEnd{role: field[string](a, "role"), release: a.release(m.release), python: a.python(), upstream: m.options.Upstream}
 	e.lruCache = lruCache{capacity: a.capacity(), ghosts: e.upstream && e.release.GhostTouch}
 	switch {
@@ -104,7 +104,7 @@ func (m *Pair) make(name string, a *cacheArgs) error {
 	return a.err
 }
 
-func (e *pairEnd) perform(operation string, a *cacheArgs) (map[string]any, error) {
+func (e *pairEnd) perform(operation string, a *args) (map[string]any, error) {
 	switch operation {
 	case "pair.clear":
 		return nil, e.clear()
@@ -113,12 +113,12 @@ func (e *pairEnd) perform(operation string, a *cacheArgs) (map[string]any, error
 		return map[string]any{"order": s["order"], "size": s["size"], "hits": e.hits, "total": e.total}, nil
 	case "pair.features":
 		if e.role != "receiver" {
-			return nil, refuseCache("unsupported", "this is no receiver")
+			return nil, refuse("unsupported", "this is no receiver")
 		}
 		return e.features(a)
 	}
 	if e.role == "receiver" {
-		return nil, refuseCache("unsupported", "this is a receiver")
+		return nil, refuse("unsupported", "this is a receiver")
 	}
 	if operation == "pair.cached" {
 		return e.cached(a)
@@ -130,7 +130,7 @@ func (e *pairEnd) perform(operation string, a *cacheArgs) (map[string]any, error
 	case operation == "pair.update":
 		return e.update(key, a)
 	case e.upstream && (operation == "pair.touch" && !e.release.Touch || operation == "pair.invalidate" && !e.release.Invalidate):
-		return nil, refuseCache("unsupported", "vLLM %s has no %s", e.release.Version, operation)
+		return nil, refuse("unsupported", "vLLM %s has no %s", e.release.Version, operation)
 	case operation == "pair.touch":
 		e.touch(key)
 	case operation == "pair.invalidate" && e.role == "sender": // the other one has no mirror that could lack it
@@ -139,7 +139,7 @@ func (e *pairEnd) perform(operation string, a *cacheArgs) (map[string]any, error
 	return nil, nil
 }
 
-func (e *pairEnd) cached(a *cacheArgs) (map[string]any, error) {
+func (e *pairEnd) cached(a *args) (map[string]any, error) {
 	cached := []bool{}
 	for _, k := range field[[]any](a, "keys") {
 		key, ok := k.(string)
@@ -160,7 +160,7 @@ type kept struct {
 
 // update is get_and_update_item of a frontend: what is cached wins, else the value is stored. From
 // 0.29 on, a value that exceeds the cache goes out without being stored.
-func (e *pairEnd) update(key string, a *cacheArgs) (map[string]any, error) {
+func (e *pairEnd) update(key string, a *args) (map[string]any, error) {
 	var in *sized
 	if v, there := a.fields["value"]; there {
 		var err error

@@ -13,7 +13,7 @@ type feature struct {
 
 // features is get_and_update_features: all features are touched, in the releases that do, and
 // then taken in order.
-func (e *pairEnd) features(a *cacheArgs) (map[string]any, error) {
+func (e *pairEnd) features(a *args) (map[string]any, error) {
 	var fs []feature
 	for _, v := range field[[]any](a, "features") {
 		f, err := e.feature(v)
@@ -56,12 +56,12 @@ func (e *pairEnd) features(a *cacheArgs) (map[string]any, error) {
 func (e *pairEnd) feature(v any) (f feature, err error) {
 	m, ok := v.(map[string]any)
 	if !ok {
-		return f, refuseCache("invalid", "feature %v", v)
+		return f, invalid("feature %v", v)
 	}
 	key, _ := m["key"].(string)
 	identifier, _ := m["identifier"].(string)
 	if m["key"] == nil && m["identifier"] == nil {
-		return f, refuseCache("invalid", "a feature without a key")
+		return f, invalid("a feature without a key")
 	}
 	if f.key = key; identifier != "" && (key == "" || !e.release.ByHash) {
 		f.key = identifier

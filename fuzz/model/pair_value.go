@@ -20,7 +20,7 @@ type sized struct {
 type python struct{ narrowZero bool }
 
 // python is the field of that name. 0 and False take 24 bytes before 3.11.2, and 28 since.
-func (a *cacheArgs) python() python {
+func (a *args) python() python {
 	var n []int
 	for _, part := range strings.SplitN(fieldOr(a, "python", "3.11"), ".", 3) {
 		v, err := strconv.Atoi(part)
@@ -37,25 +37,25 @@ func (a *cacheArgs) python() python {
 }
 
 // value reads a value of type item or tensor; tensors have to come as hexadecimal text. An error
-// that is no cacheRefusal means that this model does not handle the value.
+// that is no refusal means that this model does not handle the value.
 func (p python) value(v any) (*sized, error) {
 	m, ok := v.(map[string]any)
 	if !ok {
-		return nil, refuseCache("invalid", "value %v", v)
+		return nil, invalid("value %v", v)
 	}
 	switch m["type"] {
 	case "tensor":
 		if _, ok := m["data"].(map[string]any); !ok {
-			return nil, refuseCache("invalid", "the data of a tensor is %v", m["data"])
+			return nil, invalid("the data of a tensor is %v", m["data"])
 		}
 		reply, size, _, err := p.data(m["data"])
 		return &sized{map[string]any{"type": "tensor", "data": reply}, size}, err
 	case "item":
 		return p.item(m)
 	case "pickle":
-		return nil, refuseCache("unsupported", "the size of a pickle is known to Python only")
+		return nil, refuse("unsupported", "the size of a pickle is known to Python only")
 	}
-	return nil, refuseCache("invalid", "value of type %v", m["type"])
+	return nil, invalid("value of type %v", m["type"])
 }
 
 // item adds up what is in the fields of an item: its name, its fields' names and their kinds are
@@ -68,7 +68,7 @@ func (p python) item(m map[string]any) (*sized, error) {
 	for _, v := range list {
 		f, ok := v.(map[string]any)
 		if !ok {
-			return nil, refuseCache("invalid", "field %v", v)
+			return nil, invalid("field %v", v)
 		}
 		reply, size, leaves, err := p.data(f["data"])
 		if err != nil {
@@ -122,7 +122,7 @@ func (p python) data(v any) (reply any, size int64, leaves int, err error) {
 		}
 		return list, size, leaves, nil
 	}
-	return nil, 0, 0, refuseCache("invalid", "data %v", v)
+	return nil, 0, 0, invalid("data %v", v)
 }
 
 // intSize is 24 bytes and 4 for each 30 bits. Current versions count one digit for 0, too.
@@ -152,19 +152,19 @@ func sizedTensor(m map[string]any) (reply any, size int64, err error) {
 	}
 	data, err := hex.DecodeString(text)
 	if err != nil {
-		return nil, 0, refuseCache("invalid", "%v", err)
+		return nil, 0, invalid("%v", err)
 	}
 	size = int64(width)
 	shape, _ := m["shape"].([]any)
 	for _, d := range shape {
 		n, ok := d.(int64)
 		if !ok || n < 0 {
-			return nil, 0, refuseCache("invalid", "shape %v", shape)
+			return nil, 0, invalid("shape %v", shape)
 		}
 		size *= n
 	}
 	if int64(len(data)) != size {
-		return nil, 0, refuseCache("invalid", "%d bytes of data for the shape %v", len(data), shape)
+		return nil, 0, invalid("%d bytes of data for the shape %v", len(data), shape)
 	}
 	sum := sha256.Sum256(data)
 	out := map[string]any{"dtype": dtype, "shape": append([]any{}, shape...), "sha256": hex.EncodeToString(sum[:])}

@@ -1,9 +1,7 @@
 package model
 
 import (
-	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 
@@ -16,15 +14,11 @@ const noRoom = "Not enough space in the data buffer, try calling free_buf() to f
 // maxPrivate bounds the bytes of a ring without a name.
 const maxPrivate = 1 << 32
 
-// ringFields are the fields of the operations.
-var ringFields = map[string][]string{
-	"ring.new":    {"ring", "size", "generation", "treat_as", "name", "first_id"},
-	"ring.alloc":  {"ring", "size"},
-	"ring.free":   {"ring", "ids", "all", "limit"},
-	"ring.header": {"ring", "address"},
-	"ring.clear":  {"ring"},
-	"ring.state":  {"ring"},
-	"ring.close":  {"ring"},
+// ringFields are the fields of each operation.
+var ringFields = map[string]string{
+	"ring.new":   "ring size generation treat_as name first_id",
+	"ring.alloc": "ring size", "ring.free": "ring ids all limit", "ring.header": "ring address",
+	"ring.clear": "ring", "ring.state": "ring", "ring.close": "ring",
 }
 
 // Ring is a fuzz.System that answers the operations ring.* of docs/agent.md by a [FIFO] for each
@@ -59,65 +53,45 @@ func (r *Ring) Close() error {
 }
 
 // Do performs operations. It fails for operations of other families.
-func (r *Ring) Do(ops []fuzz.Op) ([]fuzz.Reply, error) {
-	var out []fuzz.Reply
-	for _, op := range ops {
-		if _, ok := ringFields[op.Name]; !ok {
-			return out, fmt.Errorf("model: %s is no operation of a ring", op.Name)
-		}
-		reply, err := r.perform(op)
-		var refused *ringRefusal
-		switch {
-		case errors.As(err, &refused):
-			reply = fuzz.Reply{Kind: refused.kind, Text: refused.text, Upstream: refused.upstream}
-		case err != nil:
-			return out, err
-		}
-		out = append(out, reply)
-	}
-	return out, nil
-}
+func (r *Ring) Do(ops []fuzz.Op) ([]fuzz.Reply, error) { return doEach(ops, r.do) }
 
-func (r *Ring) perform(op fuzz.Op) (fuzz.Reply, error) {
-	a, err := newRingArgs(op)
-	if err != nil {
-		return fuzz.Reply{}, err
+func (r *Ring) do(op fuzz.Op) (map[string]any, error) {
+	known, ok := ringFields[op.Name]
+	if !ok {
+		return nil, fmt.Errorf("model: %s is no operation of a ring", op.Name)
 	}
+	a := readArgs(op, known)
+	name := field[string](a, "ring")
 	if op.Name == "ring.new" {
-		return fuzz.Reply{Fields: map[string]any{}}, r.create(a)
+		return nil, r.create(name, a)
 	}
-	name := a.text("ring", true)
 	if a.err != nil {
-		return fuzz.Reply{}, a.err
+		return nil, a.err
 	}
 	f, ok := r.rings[name]
 	if !ok {
-		return fuzz.Reply{}, invalid("no ring %q", name)
+		return nil, invalid("no ring %q", name)
 	}
-	fields := map[string]any{}
 	switch op.Name {
 	case "ring.alloc":
-		err = alloc(f.FIFO, a, fields)
+		return alloc(f.FIFO, a)
 	case "ring.free":
-		err = free(f.FIFO, a, fields)
+		return free(f.FIFO, a)
 	case "ring.header":
-		err = readHeader(f.FIFO, a, fields)
+		return readHeader(f.FIFO, a)
 	case "ring.clear":
 		f.Clear()
 	case "ring.state":
-		state(f.FIFO, fields)
+		return state(f.FIFO), nil
 	case "ring.close":
 		delete(r.rings, name)
 	}
-	return fuzz.Reply{Fields: fields}, err
+	return nil, nil
 }
 
-func (r *Ring) create(a *ringArgs) error {
-	name, size := a.text("ring", true), a.number("size", math.MinInt64, math.MaxInt64, nil)
-	first := int64(0)
-	first = a.number("first_id", 0, math.MaxUint32, &first)
-	segment := a.text("name", false)
-	release, err := r.generation(a.text("generation", false), a.text("treat_as", false))
+func (r *Ring) create(name string, a *args) error {
+	size, first, segment := field[int64](a, "size"), fieldOr[int64](a, "first_id", 0), fieldOr(a, "name", "")
+	release, err := r.generation(fieldOr(a, "generation", ""), fieldOr(a, "treat_as", ""))
 	switch {
 	case a.err != nil:
 		return a.err
@@ -129,12 +103,12 @@ func (r *Ring) create(a *ringArgs) error {
 		return invalid("a ring of %d bytes has no room for a chunk", size)
 	case segment == "" && size > maxPrivate:
 		return invalid("size %d: at most %d in private memory", size, int64(maxPrivate))
-	case first >= idLimit:
-		return invalid("first_id %d is not below 2^31", first)
+	case first < 0 || first >= idLimit:
+		return invalid("first_id %d is not from 0 to 2^31 - 1", first)
 	}
 	for _, other := range r.rings {
 		if segment != "" && other.segment == segment {
-			return &ringRefusal{kind: "exists_segment", text: fmt.Sprintf("a segment %q exists", segment)}
+			return refuse("exists_segment", "a segment %q exists", segment)
 		}
 	}
 	r.rings[name] = &namedFIFO{NewFIFO(release, int(size), uint32(first)), segment}
@@ -151,76 +125,72 @@ func (r *Ring) generation(version, as string) (Release, error) {
 	release, err := Lookup(version)
 	switch {
 	case as == "" && err != nil:
-		return Release{}, &ringRefusal{kind: "unsupported", text: err.Error()}
+		return Release{}, refuse("unsupported", "%v", err)
 	case as == "":
 		return release, nil
 	case err == nil:
 		return Release{}, invalid("vLLM %s is known: leave treat_as out", version)
 	}
 	if release, err = Lookup(as); err != nil {
-		return Release{}, &ringRefusal{kind: "unsupported", text: err.Error()}
+		return Release{}, refuse("unsupported", "%v", err)
 	}
 	return release, nil
 }
 
-func alloc(f *FIFO, a *ringArgs, fields map[string]any) error {
-	size := a.number("size", math.MinInt64, math.MaxInt64, nil)
+func alloc(f *FIFO, a *args) (map[string]any, error) {
+	size := field[int64](a, "size")
 	if a.err != nil {
-		return a.err
+		return nil, a.err
 	}
 	address, id, err := f.Alloc(int(size))
 	switch err {
 	case nil:
-		fields["address"], fields["id"] = int64(address), int64(id)
-		return nil
+		return map[string]any{"address": int64(address), "id": int64(id)}, nil
 	case ErrFull:
-		return &ringRefusal{kind: "full", text: fmt.Sprintf("no room for %d bytes", size), upstream: noRoom}
+		return nil, refuseAsVLLM("full", noRoom)
 	}
-	return invalid("%w: %d", err, size)
+	return nil, invalid("%v: %d", err, size)
 }
 
-func free(f *FIFO, a *ringArgs, fields map[string]any) error {
-	all := a.yes("all")
-	limit := int64(len(f.Memory))
-	limit = a.number("limit", math.MinInt64, math.MaxInt64, &limit)
+func free(f *FIFO, a *args) (map[string]any, error) {
+	all := fieldOr(a, "all", false)
+	limit := fieldOr(a, "limit", int64(len(f.Memory)))
 	var ids []int64
 	if !all {
 		ids = a.ids("ids")
 	}
 	if a.err != nil {
-		return a.err
+		return nil, a.err
 	}
 	freed := []any{}
 	for _, id := range f.Free(func(id uint32) bool { return all || slices.Contains(ids, int64(id)) }, int(limit)) {
 		freed = append(freed, int64(id))
 	}
-	fields["freed"] = freed
-	return nil
+	return map[string]any{"freed": freed}, nil
 }
 
-func readHeader(f *FIFO, a *ringArgs, fields map[string]any) error {
-	lowest := int64(0)
-	if f.release.PhantomStart {
-		lowest = math.MinInt64
+func readHeader(f *FIFO, a *args) (map[string]any, error) {
+	address := field[int64](a, "address")
+	if address < 0 && !f.release.PhantomStart {
+		a.fail("address %d", address)
 	}
-	address := a.number("address", lowest, math.MaxInt64, nil)
 	if a.err != nil {
-		return a.err
+		return nil, a.err
 	}
 	id, size, ok := f.Header(int(address))
 	if !ok {
-		return &ringRefusal{kind: "corrupt", text: fmt.Sprintf("no header at address %d", address)}
+		return nil, refuse("corrupt", "no header at address %d", address)
 	}
-	fields["id"], fields["size"] = int64(id), int64(size)
-	return nil
+	return map[string]any{"id": int64(id), "size": int64(size)}, nil
 }
 
-func state(f *FIFO, fields map[string]any) {
+// state is also that of a store's ring.
+func state(f *FIFO) map[string]any {
 	metadata := map[string]any{}
 	for id, address := range f.Live {
 		metadata[strconv.FormatUint(uint64(id), 10)] = int64(address)
 	}
-	fields["start"], fields["end"] = int64(f.Start), int64(f.End)
-	fields["id_start"], fields["id_end"] = int64(f.IDStart), int64(f.IDEnd)
-	fields["metadata"] = metadata
+	return map[string]any{
+		"start": int64(f.Start), "end": int64(f.End), "id_start": int64(f.IDStart), "id_end": int64(f.IDEnd), "metadata": metadata,
+	}
 }

@@ -192,3 +192,39 @@ func TestFirstReleaseOverlapsLiveChunks(t *testing.T) {
 	require.True(t, overlaps("0.11.0"))
 	require.False(t, overlaps("0.11.2"))
 }
+
+// TestFirstReleaseHandsOutMoreThanTheRing: when the start of 0.11.0 lies behind the end, there seems to
+// be more than the ring. The real one then hands out chunks larger than the ring.
+func TestFirstReleaseHandsOutMoreThanTheRing(t *testing.T) {
+	const size, larger = 64, 60 // with a header, larger has 68 bytes
+	for version, handsOut := range map[string]bool{"0.11.0": true, "0.11.2": false} {
+		f := model.NewFIFO(release(t, version), size, 1)
+		alloc := func() {
+			_, _, err := f.Alloc(4)
+			require.NoError(t, err)
+		}
+		freeOne := func() { require.Len(t, f.Free(func(uint32) bool { return true }, 1), 1) }
+		for range 5 {
+			alloc()
+		}
+		freeOne()
+		freeOne()
+		alloc() // behind the end of the memory
+		freeOne()
+		alloc()
+		for range 3 {
+			freeOne()
+		}
+		alloc()
+		freeOne()
+		require.Equal(t, handsOut, f.Start > f.End, version)
+		_, _, err := f.Alloc(larger)
+		if !handsOut {
+			require.ErrorIs(t, err, model.ErrFull, version)
+			continue
+		}
+		require.NoError(t, err, version)
+		_, _, err = f.Alloc(2*size + 1)
+		require.ErrorIs(t, err, model.ErrFull)
+	}
+}

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"fmt"
 	"maps"
 
 	"github.com/ringcache/ringcache/fuzz"
@@ -31,7 +30,7 @@ type StoreOptions struct {
 type segment struct {
 	name   string
 	secret []byte
-	ring   *storeRing
+	ring   *FIFO
 	// values are those of all objects that were stored, by metadata and frames.
 	values map[string]map[string]any
 }
@@ -51,7 +50,7 @@ type store struct {
 }
 
 type handle struct {
-	address int64
+	address int
 	id      uint32
 }
 
@@ -61,46 +60,13 @@ func NewStore(r Release, o StoreOptions) *Store {
 }
 
 // Do implements [fuzz.System]. It never fails.
-func (m *Store) Do(ops []fuzz.Op) ([]fuzz.Reply, error) {
-	out := make([]fuzz.Reply, len(ops))
-	for i, op := range ops {
-		fields, err := m.do(op)
-		if err == nil {
-			if fields == nil {
-				fields = map[string]any{}
-			}
-			out[i] = fuzz.Reply{Fields: fields}
-			continue
-		}
-		refused, ok := err.(*storeRefusal)
-		if !ok {
-			refused = &storeRefusal{kind: "invalid", text: err.Error()}
-		}
-		out[i] = fuzz.Reply{Kind: refused.kind, Text: refused.text, Upstream: refused.upstream}
-	}
-	return out, nil
-}
+func (m *Store) Do(ops []fuzz.Op) ([]fuzz.Reply, error) { return doEach(ops, m.do) }
 
 // Close implements [fuzz.System].
 func (m *Store) Close() error { return nil }
 
-// storeRefusal is an error with the kind that the agent has for it, and vLLM's own text, if any.
-type storeRefusal struct{ kind, text, upstream string }
-
-func (r *storeRefusal) Error() string { return r.text }
-
-func storeRefuse(kind, format string, args ...any) *storeRefusal {
-	return &storeRefusal{kind: kind, text: fmt.Sprintf(format, args...)}
-}
-
-// upstreams is a storeRefusal in vLLM's own words.
-func upstreams(kind, format string, args ...any) *storeRefusal {
-	text := fmt.Sprintf(format, args...)
-	return &storeRefusal{kind: kind, text: text, upstream: text}
-}
-
 func (m *Store) do(op fuzz.Op) (map[string]any, error) {
-	a := arguments{op.Args}
+	a := readArgs(op, anyField)
 	switch op.Name {
 	case "store.create":
 		return m.create(a)
@@ -109,20 +75,20 @@ func (m *Store) do(op fuzz.Op) (map[string]any, error) {
 	}
 	f, ok := m.operation(op.Name)
 	if !ok {
-		return nil, storeRefuse("unsupported", "vLLM has nothing like %s", op.Name)
+		return nil, refuse("unsupported", "vLLM has nothing like %s", op.Name)
 	}
 	s, ok := m.stores[a.text("store")]
 	if !ok {
-		return nil, storeRefuse("invalid", "no store %q", a.text("store"))
+		return nil, invalid("no store %q", a.text("store"))
 	}
 	ends := op.Name == "store.close" || op.Name == "store.unlink"
 	switch {
 	case s.closed && ends:
 		return nil, nil
 	case s.closed:
-		return nil, storeRefuse("closed", "store %q is closed", a.text("store"))
+		return nil, refuse("closed", "store %q is closed", a.text("store"))
 	case !s.writes && f.writer:
-		return nil, storeRefuse("unsupported", "%s is for the writer", op.Name)
+		return nil, refuse("unsupported", "%s is for the writer", op.Name)
 	}
 	return f.do(m, s, a)
 }
@@ -130,7 +96,7 @@ func (m *Store) do(op fuzz.Op) (map[string]any, error) {
 // storeOp is an operation on a store that is open; writer: a reader doesn't have it.
 type storeOp struct {
 	writer bool
-	do     func(*Store, *store, arguments) (map[string]any, error)
+	do     func(*Store, *store, *args) (map[string]any, error)
 }
 
 // operation returns what performs an operation.
@@ -168,26 +134,26 @@ func (m *Store) operation(name string) (op storeOp, ok bool) {
 	return op, op.do != nil
 }
 
-func (m *Store) create(a arguments) (map[string]any, error) {
+func (m *Store) create(a *args) (map[string]any, error) {
 	size, okSize := a.integer("size")
 	maxObject, okMax := a.integer("max_object")
 	readers, okReaders := a.integer("readers")
 	if !okSize || !okMax || !okReaders || size < 1 || maxObject < 1 || readers < 1 {
-		return nil, storeRefuse("invalid", "size, max_object and readers have to be numbers above 0")
+		return nil, invalid("size, max_object and readers have to be numbers above 0")
 	}
-	if policy := a.or("policy", "fifo"); policy != "fifo" {
-		return nil, storeRefuse("unsupported", "vLLM has no policy %v", policy)
+	if policy := fieldOr[any](a, "policy", "fifo"); policy != "fifo" {
+		return nil, refuse("unsupported", "vLLM has no policy %v", policy)
 	}
 	name, called := a.text("store"), a.text("name")
 	if old, ok := m.stores[name]; ok && !old.closed {
-		return nil, storeRefuse("invalid", "store %q exists", name)
+		return nil, invalid("store %q exists", name)
 	}
 	if _, ok := m.segments[called]; ok {
-		return nil, storeRefuse("exists_segment", "segment %q exists", called)
+		return nil, refuse("exists_segment", "segment %q exists", called)
 	}
 	g := &segment{name: called, secret: make([]byte, 32), values: map[string]map[string]any{}}
-	g.ring = newStoreRing(m.release, make([]byte, size))
-	if secret, err := hexBytes(a.or("secret", "")); err == nil {
+	g.ring = NewFIFO(m.release, int(size), 0)
+	if secret, err := hexBytes(a.text("secret")); err == nil {
 		copy(g.secret, secret)
 	}
 	if called != "" {
@@ -198,7 +164,7 @@ func (m *Store) create(a arguments) (map[string]any, error) {
 		threshold = 256
 	}
 	s := &store{
-		segment: g, writes: true, locked: a.or("lock", false) != false, readers: readers, maxObject: maxObject, threshold: int(threshold),
+		segment: g, writes: true, locked: fieldOr[any](a, "lock", false) != false, readers: readers, maxObject: maxObject, threshold: int(threshold),
 		handles: map[string]handle{}, keys: map[uint32]string{}, uses: map[uint32]int64{}, touched: map[uint32]bool{},
 	}
 	m.stores[name] = s
@@ -209,33 +175,33 @@ func (m *Store) create(a arguments) (map[string]any, error) {
 	return map[string]any{"name": called, "segment_bytes": bytes}, nil
 }
 
-func (m *Store) open(a arguments) error {
+func (m *Store) open(a *args) error {
 	name := a.text("store")
 	if old, ok := m.stores[name]; ok && !old.closed {
-		return storeRefuse("invalid", "store %q exists", name)
+		return invalid("store %q exists", name)
 	}
 	g, ok := m.segments[a.text("name")]
 	if !ok {
-		return storeRefuse("not_found", "no segment %q", a.text("name"))
+		return refuse("not_found", "no segment %q", a.text("name"))
 	}
 	readers, ok := a.integer("readers")
-	if size, okSize := a.integer("size"); !ok || !okSize || readers < 1 || size != int64(len(g.ring.memory)) {
-		return storeRefuse("invalid", "size and readers have to be those of the segment")
+	if size, okSize := a.integer("size"); !ok || !okSize || readers < 1 || size != int64(len(g.ring.Memory)) {
+		return invalid("size and readers have to be those of the segment")
 	}
-	m.stores[name] = &store{segment: g, locked: a.or("lock", "") != "", readers: readers}
+	m.stores[name] = &store{segment: g, locked: fieldOr[any](a, "lock", "") != "", readers: readers}
 	return nil
 }
 
 // close ends a writer or a reader. A segment ends with its writer; readers that have it keep it.
-func (m *Store) close(s *store, _ arguments) (map[string]any, error) {
+func (m *Store) close(s *store, _ *args) (map[string]any, error) {
 	s.closed = true
 	if s.writes {
-		return m.unlink(s, arguments{})
+		return m.unlink(s, nil)
 	}
 	return nil, nil
 }
 
-func (m *Store) unlink(s *store, _ arguments) (map[string]any, error) {
+func (m *Store) unlink(s *store, _ *args) (map[string]any, error) {
 	maps.DeleteFunc(m.segments, func(_ string, g *segment) bool { return g == s.segment })
 	return nil, nil
 }

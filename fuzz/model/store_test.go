@@ -155,7 +155,7 @@ func (g *goldenStore) result(op []any, want json.RawMessage, reply fuzz.Reply, a
 		if v.T == "bytes" {
 			require.Equal(g.t, pickled(v.N, b), shown, at)
 		} else {
-			require.EqualValues(g.t, []any{v.N}, shown["data"].(map[string]any)["shape"], at)
+			require.EqualValues(g.t, []any{int64(v.N)}, shown["data"].(map[string]any)["shape"], at)
 		}
 	}
 }

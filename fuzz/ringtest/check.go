@@ -1,15 +1,15 @@
 package ringtest
 
 import (
-	"encoding/binary"
 	"errors"
-	"slices"
+	"fmt"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/ringcache/ringcache/fuzz"
-	"github.com/ringcache/ringcache/fuzz/internal/draw"
+	"github.com/ringcache/ringcache/fuzz/generate"
+	"github.com/ringcache/ringcache/fuzz/internal/harness"
 )
 
 // Check performs random sequences and fails the test for the first that breaks an invariant. It
@@ -17,14 +17,7 @@ import (
 func Check(t testing.TB, n New, o Options) {
 	t.Helper()
 	failure, done, err := Find(n, o)
-	if err != nil {
-		t.Fatalf("ringtest: %v", err)
-	}
-	if failure != nil {
-		failure.Repeat = repeat(t, failure.Seed)
-		t.Fatalf("ringtest: after %d operations:\n%v", done, failure)
-	}
-	t.Logf("ringtest: %d operations", done)
+	harness.Report(t, "ringtest", fmt.Sprintf("%d operations", done), failure, err)
 }
 
 // Find is [Check] for those who want to go on with what it finds, such as a test that plants
@@ -35,15 +28,11 @@ func Find(n New, o Options) (failure *fuzz.Failure, done int, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	s, err := p.search(50_000)
-	if err != nil {
-		return nil, 0, err
+	failure, done, err = p.subject(50_000).Find()
+	if p.rings == 0 && failure == nil && err == nil {
+		err = errNoRing
 	}
-	failure, done = fuzz.Find(s, p.generator(), p.run)
-	if p.rings == 0 && failure == nil {
-		return nil, done, errNoRing
-	}
-	return failure, done, nil
+	return failure, done, err
 }
 
 var errNoRing = errors.New("no ring was made: New returned nil for every size")
@@ -57,74 +46,49 @@ func Replay(t testing.TB, n New, o Options, lines string) {
 		t.Fatalf("ringtest: %v", err)
 	}
 	for _, op := range ops {
-		if !slices.Contains([]string{"ring.new", "ring.alloc", "ring.free", "ring.clear", "ring.header", "ring.state", "ring.close"}, op.Name) {
-			t.Fatalf("ringtest: %s is no operation of a ring", op.Name)
-		}
 		if op.Args["ring"] != ops[0].Args["ring"] || op.Args["limit"] != nil {
 			t.Fatalf("ringtest: %s: this is for one ring, and frees without a limit", op.Line())
 		}
 	}
-	p := mustPlan(t, n, o)
-	if f := p.run(ops); f != nil {
-		f.Found = len(ops)
-		t.Fatalf("ringtest: %s", describe(f))
-	}
-	if p.rings == 0 {
-		t.Fatalf("ringtest: no ring was made: lines have to begin with ring.new")
-	}
+	newSubject(n, o).Replay(t, lines)
 }
 
 // Fuzz lets Go's fuzzer choose the operations. It begins with sequences that reach the borders.
 func Fuzz(f *testing.F, n New, o Options) {
 	f.Helper()
-	p := mustPlan(f, n, o)
-	for seed := range uint64(8) {
-		f.Add(Bytes(p.Options, seed, 60))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		ops := p.generator()(fuzz.FromBytes(data), 400)
-		if failure := p.run(ops); failure != nil {
-			t.Fatalf("ringtest: %s", describe(fuzz.Shrink(ops, failure, p.run)))
-		}
-	})
+	newSubject(n, o).Fuzz(f)
 }
 
-// Machine returns a property for rapid.Check, or for rapid.MakeFuzz: rapid chooses the operations
-// and minimizes.
-func Machine(n New, o Options) func(*rapid.T) {
-	p, err := newPlan(n, o)
-	return func(t *rapid.T) {
-		if err != nil {
-			t.Fatalf("ringtest: %v", err)
-		}
-		length := p.Length
-		if length == 0 {
-			length = 100
-		}
-		ops := p.generator()(draw.Choices(t), rapid.IntRange(1, length).Draw(t, "operations"))
-		if f := p.run(ops); f != nil {
-			f.Found = len(ops)
-			t.Fatalf("ringtest: %s", describe(f))
-		}
-	}
-}
+// Machine returns a property for rapid.Check, or for rapid.MakeFuzz: rapid chooses the operations,
+// up to Options.Length of them, or 100, and minimizes.
+func Machine(n New, o Options) func(*rapid.T) { return newSubject(n, o).Machine(o.Length) }
 
 // Bytes returns the input of a target of [Fuzz] with the same options for the sequence that a seed
 // makes, for a corpus.
-func Bytes(o Options, seed uint64, length int) []byte {
-	var out []byte
-	from := fuzz.FromSeed(seed)
-	record := fuzz.NewChoices(func(n int) int {
-		v := from.Int(n)
-		if n > 1<<8 {
-			out = binary.LittleEndian.AppendUint32(out, uint32(v))
-		} else {
-			out = append(out, byte(v))
-		}
-		return v
-	}, nil)
-	p := plan{Options: o}
-	p.FIFO = o.FIFO || o.Placement != ""
-	p.generator()(record, length)
-	return out
+func Bytes(n New, o Options, seed uint64, length int) ([]byte, error) {
+	return newSubject(n, o).Bytes(seed, length)
+}
+
+func newSubject(n New, o Options) harness.Subject {
+	p, err := newPlan(n, o)
+	if err != nil {
+		return harness.Subject{Package: "ringtest", Err: err}
+	}
+	return p.subject(0)
+}
+
+// subject is the plan with at least so many operations unless the options have another number.
+func (p *plan) subject(ops int) harness.Subject {
+	s := harness.Subject{
+		Package: "ringtest", Test: p.run,
+		Search:     fuzz.Search{Seed: p.Seed, Ops: p.Ops, Length: p.Length},
+		Operations: []string{"ring.new", "ring.alloc", "ring.free", "ring.clear", "ring.header", "ring.state", "ring.close"},
+		Generate: generate.Ring(generate.RingOptions{
+			Size: p.Size, Generation: p.Release, AnyOrder: !p.FIFO, NoLimits: true, NoHeaders: true,
+		}),
+	}
+	if s.Search.Ops == 0 {
+		s.Search.Ops = ops
+	}
+	return s
 }

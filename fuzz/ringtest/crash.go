@@ -2,11 +2,13 @@ package ringtest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/ringcache/ringcache/fuzz"
+	"github.com/ringcache/ringcache/fuzz/internal/harness"
 )
 
 // Recover makes a ring from the memory that a crash left.
@@ -35,25 +37,19 @@ func Crash(t testing.TB, n New, o Options, adopt Recover) {
 		o.Size = 120
 	}
 	p := mustPlan(t, n, o)
-	s, err := p.search(5000)
-	if err != nil {
-		t.Fatalf("ringtest: %v", err)
-	}
 	images := 0
-	failure, done := fuzz.Find(s, p.generator(), func(ops []fuzz.Op) *fuzz.Failure {
+	s := p.subject(5000)
+	s.Test = func(ops []fuzz.Op) *fuzz.Failure {
 		c := crasher{tester: &tester{plan: p}, adopt: adopt}
 		f := c.run(ops)
 		images += c.images
 		return f
-	})
-	if failure != nil {
-		failure.Repeat = repeat(t, failure.Seed)
-		t.Fatalf("ringtest: after %d operations and %d images:\n%v", done, images, failure)
 	}
-	if images == 0 {
-		t.Fatalf("ringtest: nothing was written in %d operations", done)
+	failure, done, err := s.Find()
+	if images == 0 && failure == nil && err == nil {
+		err = errors.New("nothing was written")
 	}
-	t.Logf("ringtest: %d images of %d operations", images, done)
+	harness.Report(t, "ringtest", fmt.Sprintf("%d operations and %d images", done, images), failure, err)
 }
 
 // crasher looks at images of what a tester does.
@@ -64,7 +60,7 @@ type crasher struct {
 }
 
 func (c *crasher) run(ops []fuzz.Op) (failure *fuzz.Failure) {
-	defer c.recover(&failure)
+	defer harness.Recover(&failure, c.lines)
 	c.watch = c.look
 	for _, op := range ops {
 		if f := c.do(op); f != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/fuzz/internal/harness/harnesstest"
 	"github.com/ringcache/ringcache/fuzz/ringtest"
 )
 
@@ -130,7 +131,7 @@ func TestCrashSeesEveryStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := func(size int, firstID uint32) ringtest.Ring { return c.ring(size, firstID) }
 			ringtest.Check(t, n, ringtest.Options{Ops: 5000}) // which sees the memory between operations alone
-			report := failureOf(t, func(t testing.TB) { ringtest.Crash(t, n, ringtest.Options{}, c.recover) })
+			report := harnesstest.FailureOf(t, func(t testing.TB) { ringtest.Crash(t, n, ringtest.Options{}, c.recover) })
 			if c.want == "" {
 				require.Empty(t, report)
 				return

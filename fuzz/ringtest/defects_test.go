@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/fuzz/internal/harness/harnesstest"
 	"github.com/ringcache/ringcache/fuzz/model"
 	"github.com/ringcache/ringcache/fuzz/ringtest"
 )
@@ -65,7 +66,7 @@ var defects = map[string]struct {
 		return s
 	}}},
 	"ids-unique":   {release: model.Release{IDsRestart: true}},
-	"stale-handle": {release: model.Release{IDsRestart: true}, test: ringtest.Options{Off: []string{"ids-unique"}}},
+	"stale-handle": {release: model.Release{IDsRestart: true}, test: ringtest.Options{Without: []string{"ids-unique"}}},
 	"refusal": {ring: broken{alloc: func(p *plain, size int) (uint64, uint32, error) {
 		address, id, err := p.Alloc(size)
 		if err != nil && len(p.FIFO.Live) > 0 {
@@ -81,7 +82,7 @@ var defects = map[string]struct {
 		}
 		return freed
 	}}},
-	"placement": {release: model.Release{IDsRestart: true}, test: ringtest.Options{Placement: "0.33.0", Off: []string{"ids-unique", "stale-handle"}}},
+	"placement": {release: model.Release{IDsRestart: true}, test: ringtest.Options{Release: "0.33.0", Without: []string{"ids-unique", "stale-handle"}}},
 	"panic": {ring: broken{alloc: func(p *plain, size int) (uint64, uint32, error) {
 		_ = make([]byte, max(size, -1))
 		return p.Alloc(size)
@@ -107,9 +108,9 @@ func TestEachInvariantFindsItsDefect(t *testing.T) {
 	require.ElementsMatch(t, names, slices.Collect(maps.Keys(defects)))
 	for name, d := range defects {
 		t.Run(name, func(t *testing.T) {
-			report := failureOf(t, func(t testing.TB) { ringtest.Check(t, newBroken(name), d.test) })
+			report := harnesstest.FailureOf(t, func(t testing.TB) { ringtest.Check(t, newBroken(name), d.test) })
 			require.Contains(t, report, ":\n"+name+":")
-			require.Contains(t, report, `again: RINGTEST_SEED=`)
+			require.Contains(t, report, `again: FUZZ_SEED=`)
 			var lines []string
 			for _, line := range strings.Split(report, "\n") {
 				if line = strings.TrimSpace(line); strings.HasPrefix(line, "{") {
@@ -118,13 +119,13 @@ func TestEachInvariantFindsItsDefect(t *testing.T) {
 			}
 			require.LessOrEqual(t, len(lines), 9, "%s", report)
 			t.Log(report)
-			again := failureOf(t, func(t testing.TB) { ringtest.Replay(t, newBroken(name), d.test, strings.Join(lines, "\n")) })
+			again := harnesstest.FailureOf(t, func(t testing.TB) { ringtest.Replay(t, newBroken(name), d.test, strings.Join(lines, "\n")) })
 			require.Contains(t, again, "ringtest: "+name+":")
 			if name == "bounds" || name == "panic" {
 				return
 			}
-			d.test.Off, d.test.Ops = append(slices.Clone(d.test.Off), name), 5000
-			require.NotContains(t, failureOf(t, func(t testing.TB) { ringtest.Check(t, newBroken(name), d.test) }), ":\n"+name+":", "switched off")
+			d.test.Without, d.test.Ops = append(slices.Clone(d.test.Without), name), 5000
+			require.NotContains(t, harnesstest.FailureOf(t, func(t testing.TB) { ringtest.Check(t, newBroken(name), d.test) }), ":\n"+name+":", "switched off")
 		})
 	}
 }

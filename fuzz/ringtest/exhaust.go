@@ -1,10 +1,12 @@
 package ringtest
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
 	"github.com/ringcache/ringcache/fuzz"
+	"github.com/ringcache/ringcache/fuzz/internal/harness"
 )
 
 // Exhaust performs every history of up to Depth operations on a ring of Size bytes, shortest
@@ -35,7 +37,7 @@ func Exhaust(t testing.TB, n New, o Options) {
 		histories += count
 		if failure != nil {
 			failure.Found = len(failure.Ops)
-			t.Fatalf("ringtest: after %d histories:\n%s", histories, describe(failure))
+			harness.Report(t, "ringtest", fmt.Sprintf("%d histories", histories), failure, nil)
 		}
 	}
 	t.Logf("ringtest: all %d histories of up to %d operations out of %d, on %d bytes", histories, o.Depth, len(choices), o.Size)
@@ -106,7 +108,7 @@ func (p *plan) exhaust(choices []choice, length int) (histories int, failure *fu
 // history performs choices up to the first that can't be, and returns their number.
 func (p *plan) history(choices []choice, digits []int) (performed int, failure *fuzz.Failure) {
 	t := &tester{plan: p}
-	defer t.recover(&failure)
+	defer harness.Recover(&failure, t.lines)
 	if failure = t.create(p.Size, math.MaxInt32-1); failure != nil {
 		return 0, failure
 	}

@@ -1,18 +1,6 @@
 package ringtest
 
-import (
-	"fmt"
-	"runtime"
-	"strings"
-
-	"github.com/ringcache/ringcache/fuzz"
-)
-
-// describe returns the text of a failure that no seed made.
-func describe(f *fuzz.Failure) string {
-	return fmt.Sprintf("%s: %v\n  why it matters: %s\n  of %d operations, these are enough:\n%s",
-		f.Invariant, f.Err, f.Why, f.Found, strings.TrimSuffix("    "+strings.ReplaceAll(fuzz.Format(f.Ops), "\n", "\n    "), "\n    "))
-}
+import "github.com/ringcache/ringcache/fuzz"
 
 // performed is an operation as it becomes a line.
 type performed struct {
@@ -20,20 +8,6 @@ type performed struct {
 	size  int
 	first uint32
 	ids   []uint32
-}
-
-// panicked returns where the panic that is being recovered from began.
-func panicked() string {
-	frames := make([]uintptr, 64)
-	trace := runtime.CallersFrames(frames[:runtime.Callers(2, frames)])
-	for inPanic := false; ; {
-		frame, more := trace.Next()
-		ours := !strings.HasPrefix(frame.Function, "runtime.")
-		if inPanic && ours || !more {
-			return fmt.Sprintf("%s:%d", frame.File, frame.Line)
-		}
-		inPanic = inPanic || frame.Function == "runtime.gopanic"
-	}
 }
 
 func (t *tester) failure(name, why string, err error) *fuzz.Failure {
@@ -51,8 +25,8 @@ func (t *tester) lines() []fuzz.Op {
 			if p.first != 0 {
 				args["first_id"] = int64(p.first)
 			}
-			if t.Placement != "" {
-				args["generation"] = t.Placement
+			if t.Release != "" {
+				args["generation"] = t.Release
 			}
 		case "ring.alloc":
 			args["size"] = p.size

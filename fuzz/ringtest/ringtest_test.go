@@ -9,45 +9,47 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/ringcache/ringcache/fuzz/internal/harness/harnesstest"
 	"github.com/ringcache/ringcache/fuzz/model"
 	"github.com/ringcache/ringcache/fuzz/ringtest"
 )
 
 func TestFuzzAndExhaustAndMachineFindDefects(t *testing.T) {
-	report := failureOf(t, func(t testing.TB) { ringtest.Exhaust(t, newBroken("no-overlap"), ringtest.Options{}) })
+	report := harnesstest.FailureOf(t, func(t testing.TB) { ringtest.Exhaust(t, newBroken("no-overlap"), ringtest.Options{}) })
 	require.Contains(t, report, "no-overlap")
 	require.LessOrEqual(t, strings.Count(report, "\n    {"), 5, "a shortest history")
 	require.NotContains(t, report, "seed", "none made it")
-	report = failureOf(t, func(t testing.TB) { ringtest.Exhaust(t, newBroken("id-window"), ringtest.Options{Depth: 3}) })
+	report = harnesstest.FailureOf(t, func(t testing.TB) { ringtest.Exhaust(t, newBroken("id-window"), ringtest.Options{Depth: 3}) })
 	require.Contains(t, report, "id-window", "ids end in every history")
 
-	rt := &fake{TB: t}
+	rt := &harnesstest.T{TB: t}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		rapid.Check(rapidTB{rt}, ringtest.Machine(newBroken("no-overlap"), ringtest.Options{}))
 	}()
 	<-done
-	require.Contains(t, rt.failed+strings.Join(rt.logged, "\n"), "no-overlap")
+	require.Contains(t, rt.Report+strings.Join(rt.Logged, "\n"), "no-overlap")
 }
 
 // rapidTB passes rapid's reports on.
-type rapidTB struct{ *fake }
+type rapidTB struct{ *harnesstest.T }
 
-func (r rapidTB) Errorf(format string, args ...any) { r.failed += fmt.Sprintf(format, args...) }
+func (r rapidTB) Errorf(format string, args ...any) { r.Report += fmt.Sprintf(format, args...) }
 func (r rapidTB) FailNow()                          { runtime.Goexit() }
 func (r rapidTB) Fail()                             {}
-func (r rapidTB) Failed() bool                      { return r.failed != "" }
+func (r rapidTB) Failed() bool                      { return r.Report != "" }
 
 // FuzzPlain is a target that finds nothing; its seeds must be the sequences of the same seeds.
 func FuzzPlain(f *testing.F) {
-	ringtest.Fuzz(f, func(size int, firstID uint32) ringtest.Ring { return newPlain(model.Release{}, size, firstID) }, ringtest.Options{Placement: "0.33.0"})
+	ringtest.Fuzz(f, func(size int, firstID uint32) ringtest.Ring { return newPlain(model.Release{}, size, firstID) }, ringtest.Options{Release: "0.33.0"})
 }
 
 func TestSeedsAreFoundAsBytes(t *testing.T) {
 	found := 0
 	for seed := range uint64(30) {
-		data := ringtest.Bytes(ringtest.Options{}, seed, 200)
+		data, err := ringtest.Bytes(newBroken("no-overlap"), ringtest.Options{}, seed, 200)
+		require.NoError(t, err)
 		require.Less(t, len(data), 4000)
 		if len(data) > 100 {
 			found++
@@ -62,9 +64,9 @@ func TestPlainRingPasses(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			r, err := model.Lookup(version)
 			require.NoError(t, err)
-			o := ringtest.Options{Placement: version, Ops: 20_000, Depth: 4}
+			o := ringtest.Options{Release: version, Ops: 20_000, Depth: 4}
 			if r.IDsRestart {
-				o.Off = []string{"ids-unique", "stale-handle"}
+				o.Without = []string{"ids-unique", "stale-handle"}
 			}
 			n := func(size int, firstID uint32) ringtest.Ring { return newPlain(r, size, firstID) }
 			ringtest.Check(t, n, o)
@@ -78,8 +80,8 @@ func TestPlainRingPasses(t *testing.T) {
 func TestFirstReleaseOverlaps(t *testing.T) {
 	r, err := model.Lookup("0.11.0")
 	require.NoError(t, err)
-	report := failureOf(t, func(t testing.TB) {
-		ringtest.Check(t, func(size int, firstID uint32) ringtest.Ring { return newPlain(r, size, max(firstID, 1)) }, ringtest.Options{Off: []string{"live", "id-window", "ids-unique", "stale-handle"}})
+	report := harnesstest.FailureOf(t, func(t testing.TB) {
+		ringtest.Check(t, func(size int, firstID uint32) ringtest.Ring { return newPlain(r, size, max(firstID, 1)) }, ringtest.Options{Without: []string{"live", "id-window", "ids-unique", "stale-handle"}})
 	})
 	require.Regexp(t, "no-overlap|drain", report)
 }
@@ -87,8 +89,8 @@ func TestFirstReleaseOverlaps(t *testing.T) {
 func TestBadOptions(t *testing.T) {
 	n := newBroken("panic")
 	for what, check := range map[string]func(t testing.TB){
-		`no invariant "overlap"`: func(t testing.TB) { ringtest.Check(t, n, ringtest.Options{Off: []string{"overlap"}}) },
-		"no release of vLLM":     func(t testing.TB) { ringtest.Check(t, n, ringtest.Options{Placement: "1.0"}) },
+		`no invariant "overlap"`: func(t testing.TB) { ringtest.Check(t, n, ringtest.Options{Without: []string{"overlap"}}) },
+		"no release of vLLM":     func(t testing.TB) { ringtest.Check(t, n, ringtest.Options{Release: "1.0"}) },
 		"no ring was made": func(t testing.TB) {
 			ringtest.Check(t, func(int, uint32) ringtest.Ring { return nil }, ringtest.Options{})
 		},
@@ -96,7 +98,7 @@ func TestBadOptions(t *testing.T) {
 			ringtest.Exhaust(t, func(int, uint32) ringtest.Ring { return nil }, ringtest.Options{})
 		},
 		"line 1 is no operation":                func(t testing.TB) { ringtest.Replay(t, n, ringtest.Options{}, "x") },
-		"store.clear is no operation of a ring": func(t testing.TB) { ringtest.Replay(t, n, ringtest.Options{}, `{"op":"store.clear","store":"s"}`) },
+		"store.clear is none of the operations": func(t testing.TB) { ringtest.Replay(t, n, ringtest.Options{}, `{"op":"store.clear","store":"s"}`) },
 		"frees without a limit": func(t testing.TB) {
 			ringtest.Replay(t, n, ringtest.Options{}, `{"op":"ring.free","ring":"r","all":true,"limit":3}`)
 		},
@@ -105,20 +107,22 @@ func TestBadOptions(t *testing.T) {
 		},
 		"begin with ring.new": func(t testing.TB) { ringtest.Replay(t, n, ringtest.Options{}, `{"op":"ring.clear","ring":"r"}`) },
 	} {
-		t.Run(what, func(t *testing.T) { require.Contains(t, failureOf(t, check), what) })
+		t.Run(what, func(t *testing.T) { require.Contains(t, harnesstest.FailureOf(t, check), what) })
 	}
-	t.Setenv("RINGTEST_SEED", "x")
-	require.Contains(t, failureOf(t, func(t testing.TB) { ringtest.Check(t, n, ringtest.Options{}) }), "RINGTEST_SEED")
+	t.Setenv("FUZZ_SEED", "x")
+	require.Contains(t, harnesstest.FailureOf(t, func(t testing.TB) { ringtest.Check(t, n, ringtest.Options{}) }), "FUZZ_SEED")
 }
 
 func TestEnvironmentChoosesSeedAndLength(t *testing.T) {
-	t.Setenv("RINGTEST_SEED", "17")
-	t.Setenv("RINGTEST_OPS", "300")
-	f := &fake{TB: t}
+	t.Setenv("FUZZ_SEED", "17")
+	t.Setenv("FUZZ_OPS", "300")
+	f := &harnesstest.T{TB: t}
 	ringtest.Check(f, func(size int, firstID uint32) ringtest.Ring { return newPlain(model.Release{}, size, firstID) }, ringtest.Options{Seed: 4})
-	require.Equal(t, []string{"ringtest: 400 operations"}, f.logged)
+	require.Equal(t, []string{"ringtest: 400 operations"}, f.Logged)
 
 	failure, _, err := ringtest.Find(newBroken("no-overlap"), ringtest.Options{Seed: 4})
 	require.NoError(t, err)
 	require.Equal(t, uint64(17), failure.Seed, "the environment comes first")
+	_, err = ringtest.Bytes(newBroken("no-overlap"), ringtest.Options{Release: "1.0"}, 0, 1)
+	require.ErrorContains(t, err, "no release of vLLM")
 }

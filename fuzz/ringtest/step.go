@@ -35,7 +35,7 @@ type Step struct {
 	issued   map[uint32]int // chunks that ever got an id
 	stale    error          // found before the payload was filled
 	largest  func() int     // payload that an empty ring of this size takes
-	expected *expected      // nil without Placement
+	expected *expected      // nil without Release
 }
 
 // expected is what vLLM does.

@@ -1,10 +1,10 @@
 package ringtest
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/ringcache/ringcache/fuzz"
+	"github.com/ringcache/ringcache/fuzz/internal/harness"
 	"github.com/ringcache/ringcache/fuzz/model"
 )
 
@@ -14,7 +14,7 @@ type tester struct {
 	ring  Ring // nil: there is none, and operations are left out
 	size  int
 	first uint32
-	model *model.FIFO // nil without Placement
+	model *model.FIFO // nil without Release
 
 	live, stale []Chunk
 	issued      map[uint32]int
@@ -29,22 +29,13 @@ type tester struct {
 // run performs a sequence, frees everything at its end, and returns what failed.
 func (p *plan) run(ops []fuzz.Op) (failure *fuzz.Failure) {
 	t := &tester{plan: p}
-	defer t.recover(&failure)
+	defer harness.Recover(&failure, t.lines)
 	for _, op := range ops {
 		if f := t.do(op); f != nil {
 			return f
 		}
 	}
 	return t.drain()
-}
-
-// recover turns a panic of the ring into a failure.
-func (t *tester) recover(failure **fuzz.Failure) {
-	x := recover()
-	if x == nil {
-		return
-	}
-	*failure = t.failure("panic", "a size or an id may be anything: an error is the answer to what can't be done", fmt.Errorf("%v, at %s", x, panicked()))
 }
 
 func (t *tester) do(op fuzz.Op) *fuzz.Failure {
@@ -122,7 +113,7 @@ func (t *tester) start(r Ring, size int, first uint32) {
 	}
 	t.rings++
 	t.at = r.State()
-	if t.Placement != "" {
+	if t.Release != "" {
 		t.model = model.NewFIFO(t.release, len(r.Bytes()), first)
 	}
 }
@@ -169,7 +160,7 @@ func (t *tester) alloc(size, op int) *fuzz.Failure {
 func (t *tester) outside(s *Step) *fuzz.Failure {
 	t.ring = nil
 	s.Live = []Chunk{*s.New}
-	if slices.Contains(t.Off, bounds.Name) {
+	if slices.Contains(t.Without, bounds.Name) {
 		return nil
 	}
 	return t.failure(bounds.Name, bounds.Why, bounds.Holds(s))
@@ -300,10 +291,8 @@ func (t *tester) check(s *Step) *fuzz.Failure {
 	}
 	t.at = t.ring.State()
 	s.State, s.Listed, s.Live, s.Stale = t.at, t.ring.Live(), t.live, t.stale
-	for _, inv := range t.invariants {
-		if err := inv.Holds(s); err != nil {
-			return t.failure(inv.Name, inv.Why, err)
-		}
+	if f := harness.Broken(t.invariants, s, t.lines); f != nil {
+		return f
 	}
 	t.stale = slices.DeleteFunc(slices.Clone(t.stale), func(c Chunk) bool { return !c.matches(s.Memory) || c.byChance(s) })
 	return nil

@@ -13,6 +13,6 @@
 // A failure shows which invariant is broken, and the fewest operations that break it, as lines
 // of the agent's protocol (docs/agent.md).
 //
-// A store may place objects as it likes, and evict any that nobody needs. With [Options.FIFO] it
+// A store may place objects as it likes, and evict any that nobody needs. With [Options].Release it
 // has to do exactly what vLLM's own store does.
 package storetest

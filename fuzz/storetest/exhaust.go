@@ -6,30 +6,28 @@ import (
 	"testing"
 
 	"github.com/ringcache/ringcache/fuzz"
+	"github.com/ringcache/ringcache/fuzz/internal/harness"
 )
 
-// Exhaust tests a tiny store, of two objects for one reader, with every history of Options.Length
-// operations, 4 if 0. Operations that make no sense where they would stand are left out.
-func Exhaust(t *testing.T, n New, o Options) {
+// Exhaust tests a tiny store, of two objects for one reader, with every history of Options.Depth
+// operations. Operations that make no sense where they would stand are left out. What fails is
+// minimized.
+func Exhaust(t testing.TB, n New, o Options) {
 	t.Helper()
-	f, histories := FindAll(n, o)
-	if f != nil {
-		f.Repeat = fmt.Sprintf("go test -run '^%s$'", t.Name())
-		t.Fatal(f)
+	p, err := newPlan(n, o)
+	if err != nil {
+		t.Fatalf("storetest: %v", err)
 	}
-	t.Logf("%d histories", histories)
+	f, histories, err := p.exhaust()
+	harness.Report(t, "storetest", fmt.Sprintf("%d histories", histories), f, err)
 }
 
-// FindAll is Exhaust that returns the failure, nil if there is none, and the number of histories.
-func FindAll(n New, o Options) (f *fuzz.Failure, histories int) {
-	if o.Length == 0 {
-		o.Length = 4
-	}
-	e, err := newExhaustion(n, o)
+// exhaust returns the failure, nil if there is none, and the number of histories.
+func (p *plan) exhaust() (f *fuzz.Failure, histories int, err error) {
+	e, err := newExhaustion(p)
 	if err != nil {
-		return broken(err), 0
+		return nil, 0, err
 	}
-	test := o.tester(n)
 	// Choices are digits of a number that is counted up. Each has its own base.
 	var digits, bases []int
 	for {
@@ -42,17 +40,17 @@ func FindAll(n New, o Options) (f *fuzz.Failure, histories int) {
 			at++
 			return digits[at-1]
 		}, nil)
-		ops := e.history(c, o.Length)
+		ops := e.history(c, p.Depth)
 		histories++
-		if f := test(ops); f != nil {
-			return fuzz.Shrink(ops, f, test), histories
+		if f := p.test(ops); f != nil {
+			return fuzz.Shrink(ops, f, p.test), histories, nil
 		}
 		digits, bases = digits[:at], bases[:at]
 		for at > 0 && digits[at-1]+1 == bases[at-1] {
 			at--
 		}
 		if at == 0 {
-			return nil, histories
+			return nil, histories, nil
 		}
 		digits, bases = digits[:at], bases[:at]
 		digits[at-1]++
@@ -67,18 +65,18 @@ type exhaustion struct {
 	generation  string
 }
 
-func newExhaustion(n New, o Options) (*exhaustion, error) {
-	e := &exhaustion{config: Config{Size: 256, MaxObject: 256, Readers: 1, Secret: make([]byte, 32)}, generation: o.FIFO}
-	if o.FIFO != "" {
+func newExhaustion(p *plan) (*exhaustion, error) {
+	e := &exhaustion{config: Config{Size: 256, MaxObject: 256, Readers: 1, Secret: make([]byte, 32)}, generation: p.Release}
+	if p.Release != "" {
 		e.half, e.whole = 91, 218 // with 37 bytes more, two of the first and one of the second fill the ring
 	} else {
-		largest, err := newRunner(n, o).fits(e.config)
+		largest, err := p.fits(e.config)
 		if err != nil {
 			return nil, err
 		}
 		e.half, e.whole = max(1, largest/3), max(1, largest)
 	}
-	s, err := n(e.config)
+	s, err := p.new(e.config)
 	if err != nil {
 		return nil, err
 	}
@@ -91,8 +89,8 @@ func newExhaustion(n New, o Options) (*exhaustion, error) {
 	_, adopts := s.(Adopter)
 	_, touches := s.(Toucher)
 	e.can = map[string]bool{
-		"requests": requests && o.FIFO == "", "evict": evicts, "free_unused": frees, "clear": clears, "fence": fences, "reset_readers": resets,
-		"adopt": adopts, "touch": touches && o.FIFO != "",
+		"requests": requests && p.Release == "", "evict": evicts, "free_unused": frees, "clear": clears, "fence": fences, "reset_readers": resets,
+		"adopt": adopts, "touch": touches && p.Release != "",
 	}
 	return e, s.Close()
 }

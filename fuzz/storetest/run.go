@@ -4,70 +4,41 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"slices"
 
 	"github.com/ringcache/ringcache/fuzz"
+	"github.com/ringcache/ringcache/fuzz/internal/harness"
 )
 
 const structureWhy = "The store's own check of its structure fails."
 
-// runner tests stores with sequences.
-type runner struct {
-	new     New
-	o       Options
-	largest map[[3]int]int // value that fits into an empty store
-}
-
-func newRunner(n New, o Options) *runner {
-	if o.Kind == nil {
-		o.Kind = defaultKind
-	}
-	return &runner{n, o, map[[3]int]int{}}
-}
-
-// test performs a sequence and returns the first failure, nil if there is none.
-func (r *runner) test(ops []fuzz.Op) (failure *fuzz.Failure) {
-	s := &system{new: r.new, kind: r.o.Kind}
-	var done []fuzz.Op
-	defer func() {
-		if p := recover(); p != nil {
-			failure = &fuzz.Failure{Invariant: "panic", Err: fmt.Errorf("%v\n%s", p, debug.Stack()), Ops: done}
-		}
-		if err := s.close(); err != nil && failure == nil {
-			failure = &fuzz.Failure{Invariant: "broken", Err: err, Ops: done}
-		}
-	}()
-	t := &trial{runner: r, system: s}
+// testPromises performs a sequence and checks the invariants after each operation. done are the
+// operations performed.
+func (p *plan) testPromises(s *system, ops []fuzz.Op, done *[]fuzz.Op) *fuzz.Failure {
+	t := &trial{plan: p, system: s}
 	replies := map[int]fuzz.Reply{}
 	for _, op := range ops {
 		op = op.Resolve(replies)
-		done = append(done, op)
+		*done = append(*done, op)
 		if op.Name == "store.close" && op.Args["store"] == "w" {
 			if f := t.end(); f != nil {
-				f.Ops = done
 				return f
 			}
 		}
 		reply, f := t.step(op)
 		if f != nil {
-			f.Ops = slices.Clone(done)
 			return f
 		}
 		if op.ID != 0 {
 			replies[op.ID] = reply
 		}
 	}
-	if f := t.end(); f != nil {
-		f.Ops = done
-		return f
-	}
-	return nil
+	return t.end()
 }
 
 // trial is a sequence under way.
 type trial struct {
-	*runner
+	*plan
 	system *system
 	world  *world
 	state  State
@@ -82,7 +53,7 @@ func (t *trial) step(op fuzz.Op) (fuzz.Reply, *fuzz.Failure) {
 		return reply, nil
 	}
 	if op.Name == "store.create" && reply.Kind == "" {
-		t.world = newWorld(t.system.config.Readers, t.o.Rereads)
+		t.world = newWorld(t.system.config.Readers, t.Rereads)
 		before = State{}
 	}
 	step := Step{Op: op, Reply: reply, Before: before, w: t.world, open: t.system.store != nil}
@@ -101,13 +72,8 @@ func (t *trial) step(op fuzz.Op) (fuzz.Reply, *fuzz.Failure) {
 	if t.world == nil {
 		return reply, nil
 	}
-	for _, i := range Invariants() {
-		if slices.Contains(t.o.Without, i.Name) {
-			continue
-		}
-		if err := i.Holds(step); err != nil {
-			return reply, &fuzz.Failure{Invariant: i.Name, Why: i.Why, Err: err}
-		}
+	if f := harness.Broken(t.invariants, step, unknown); f != nil {
+		return reply, f
 	}
 	if reply.Kind == "" {
 		t.world.apply(op, reply)
@@ -123,7 +89,7 @@ func (t *trial) step(op fuzz.Op) (fuzz.Reply, *fuzz.Failure) {
 
 // end ends everything that is open in a store, and checks that nothing stays.
 func (t *trial) end() *fuzz.Failure {
-	if t.system.store == nil || t.world == nil || slices.Contains(t.o.Without, nothingStays.Name) {
+	if t.system.store == nil || t.world == nil || slices.Contains(t.Without, nothingStays) {
 		return nil
 	}
 	for _, id := range slices.Sorted(maps.Keys(t.world.requests)) {
@@ -146,11 +112,11 @@ func (t *trial) end() *fuzz.Failure {
 			return nil // somebody may still come
 		}
 	}
-	if err := t.empty(); err != nil {
-		return &fuzz.Failure{Invariant: nothingStays.Name, Why: nothingStays.Why, Err: err}
-	}
-	return nil
+	return harness.Broken(t.invariants, Step{w: t.world, end: t.empty}, unknown)
 }
+
+// unknown are the operations of a failure before test fills them in.
+func unknown() []fuzz.Op { return nil }
 
 // empty puts the largest object into a store in which everything has ended.
 func (t *trial) empty() error {
@@ -170,15 +136,15 @@ func (t *trial) empty() error {
 }
 
 // fits returns how long the largest value is that fits into an empty store, -1 if none does.
-func (r *runner) fits(c Config) (int, error) {
+func (p *plan) fits(c Config) (int, error) {
 	key := [3]int{c.Size, c.MaxObject, c.Readers}
-	if n, ok := r.largest[key]; ok {
+	if n, ok := p.largest[key]; ok {
 		return n, nil
 	}
 	low, high := -1, c.Size+1
 	for high-low > 1 {
 		n := (low + high) / 2
-		s, err := r.new(c)
+		s, err := p.new(c)
 		if err != nil {
 			return 0, err
 		}
@@ -192,6 +158,6 @@ func (r *runner) fits(c Config) (int, error) {
 			high = n
 		}
 	}
-	r.largest[key] = low
+	p.largest[key] = low
 	return low, nil
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/ringcache/ringcache/fuzz"
+	"github.com/ringcache/ringcache/fuzz/internal/harness/harnesstest"
 	"github.com/ringcache/ringcache/fuzz/storetest"
 )
 
@@ -22,9 +24,10 @@ func TestEveryHistory(t *testing.T) { storetest.Exhaust(t, newTiny(""), storetes
 func TestExhaustFindsBugs(t *testing.T) {
 	for _, bug := range []string{"a lookup of what waits is not counted", "a key twice", "a stale handle is served", "an aborted request holds nothing", "ids restart on clear"} {
 		t.Run(bug, func(t *testing.T) {
-			f, histories := storetest.FindAll(newTiny(bug), storetest.Options{Length: 5})
-			require.NotNil(t, f)
-			t.Logf("%d histories:\n%v", histories, f)
+			report := harnesstest.FailureOf(t, func(t testing.TB) { storetest.Exhaust(t, newTiny(bug), storetest.Options{Depth: 5}) })
+			require.NotEmpty(t, report)
+			require.NotContains(t, report, "seed", "none made it")
+			t.Log(report)
 		})
 	}
 }
@@ -49,11 +52,29 @@ func TestPlantedBugs(t *testing.T) {
 	} {
 		t.Run(bug, func(t *testing.T) {
 			begin := time.Now()
-			f := storetest.Find(newTiny(bug), storetest.Options{})
+			f, _, err := storetest.Find(newTiny(bug), storetest.Options{})
+			require.NoError(t, err)
 			require.NotNil(t, f, "not found")
 			require.Contains(t, invariants, f.Invariant, f)
 			require.LessOrEqual(t, len(f.Ops), 12, f)
 			t.Logf("%s, after %v:\n%v", bug, time.Since(begin).Round(time.Millisecond), f)
+			again := harnesstest.FailureOf(t, func(t testing.TB) { storetest.Replay(t, newTiny(bug), storetest.Options{}, fuzz.Format(f.Ops)) })
+			require.Contains(t, again, "storetest: "+f.Invariant+":", "what is printed shows it again")
 		})
 	}
+}
+
+func TestOptions(t *testing.T) {
+	for what, check := range map[string]func(t testing.TB){
+		`no invariant "overlap"`: func(t testing.TB) { storetest.Check(t, newTiny(""), storetest.Options{Without: []string{"overlap"}}) },
+		"no release of vLLM":     func(t testing.TB) { storetest.Exhaust(t, newTiny(""), storetest.Options{Release: "1.0"}) },
+		"ring.new is none of the operations": func(t testing.TB) {
+			storetest.Replay(t, newTiny(""), storetest.Options{}, `{"op":"ring.new"}`)
+		},
+		"again: FUZZ_SEED=": func(t testing.TB) { storetest.Check(t, newTiny("a key twice"), storetest.Options{}) },
+	} {
+		t.Run(what, func(t *testing.T) { require.Contains(t, harnesstest.FailureOf(t, check), what) })
+	}
+	o := storetest.Options{Without: []string{"nothing-stays", "free-can-go", "full-needs-a-reason"}, Ops: 3000}
+	require.Empty(t, harnesstest.FailureOf(t, func(t testing.TB) { storetest.Check(t, newTiny("a rollback leaves the lease"), o) }), "left out")
 }

@@ -258,7 +258,7 @@ func (d Differential) minimize(ctx context.Context, lead, follower *restarting, 
 	} else if !errors.Is(first.Err, ErrHangs) { // each try would take the limit
 		first = fuzz.Shrink(s.ops, first, test)
 	}
-	first.Seed, first.Found = s.seed, len(s.ops)
+	first.Seed, first.Seeded, first.Found = s.seed, true, len(s.ops)
 	if d.Repeat != nil {
 		first.Repeat = d.Repeat(s.seed)
 	}

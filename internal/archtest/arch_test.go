@@ -41,7 +41,8 @@ var floors = [][]string{
 	{"agent"},
 	{"fuzz"}, // what is below tests any ring and store; fuzz/system tests ours, too
 	{"fuzz/model"},
-	{"fuzz/generate", "fuzz/internal/draw"},
+	{"fuzz/generate", "fuzz/internal/harness"},
+	{"fuzz/internal/harness/harnesstest"},
 	{"fuzz/ringtest", "fuzz/storetest", "fuzz/lrutest", "fuzz/explore", "fuzz/linear", "fuzz/litmus", "fuzz/fault", "fuzz/corpus"},
 	{"fuzz/system"},
 	{"fuzz/soak"},
@@ -110,7 +111,7 @@ func floorOf(t *testing.T, dir string) int {
 		return -1
 	}
 	parent, _, nested := strings.Cut(dir, "/internal/")
-	if dir == "fuzz/internal/draw" {
+	if strings.HasPrefix(dir, "fuzz/internal/harness") {
 		parent, nested = dir, false // above fuzz, for the packages below it
 	}
 	i := slices.IndexFunc(floors, func(f []string) bool { return slices.Contains(f, parent) })
@@ -167,7 +168,7 @@ func TestCoreIsWithoutCgo(t *testing.T) {
 func TestNoTestHelperInProducts(t *testing.T) {
 	helpers := []string{
 		"internal/alloctest", "internal/goldentest", "internal/pintest", "pin/cuda/internal/fakedriver", "objstore/internal/objtest",
-		"fuzz/internal/draw", "fuzz/ringtest", "fuzz/storetest", "fuzz/lrutest", "fuzz/fault",
+		"fuzz/internal/harness", "fuzz/internal/harness/harnesstest", "fuzz/ringtest", "fuzz/storetest", "fuzz/lrutest", "fuzz/fault",
 	}
 	for _, s := range sources(t) {
 		if s.test || slices.Contains(helpers, s.dir) {

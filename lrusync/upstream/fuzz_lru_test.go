@@ -15,7 +15,7 @@ type testedLRU struct {
 	beside map[string]bool
 }
 
-func newTestedLRU(anew bool) func(capacity float64) lrutest.Cache {
+func newTestedLRU(anew bool) lrutest.New {
 	return func(capacity float64) lrutest.Cache {
 		c := testedLRU{beside: map[string]bool{}}
 		c.LRUCache = upstream.NewLRUCache(capacity, upstream.LRUOptions[[]byte]{GrowAnew: anew, OnRemove: func(key string, _ []byte) {
@@ -78,7 +78,7 @@ func (c testedLRU) Counts() (hits, total int64) {
 func TestLRUCacheIsVLLMs(t *testing.T) {
 	for _, anew := range []bool{false, true} {
 		t.Run(fmt.Sprintf("grow anew %t", anew), func(t *testing.T) {
-			lrutest.Check(t, newTestedLRU(anew), lrutest.Options{GrowAnew: anew})
+			lrutest.Check(t, newTestedLRU(anew), lrutest.Options{Release: "0.33.0", GrowAnew: anew})
 		})
 	}
 }

@@ -22,7 +22,7 @@ type (
 	}
 )
 
-func newTestedPair(g *pycompat.Generation) lrutest.MakePair {
+func newTestedPair(g *pycompat.Generation) lrutest.NewPair {
 	return func(capacity float64) (lrutest.Sender, lrutest.Receiver) {
 		o := lrusync.Options{Capacity: capacity, Generation: g}
 		s, errSender := upstream.NewSenderCache(o)

@@ -8,31 +8,16 @@ import (
 	"github.com/ringcache/ringcache/fuzz/model"
 )
 
-// testFIFO compares a store with the model of vLLM's.
-func testFIFO(n New, o Options, ops []fuzz.Op) (failure *fuzz.Failure) {
-	release, err := model.Lookup(o.FIFO)
-	if err != nil {
-		return broken(err)
-	}
-	if o.Kind == nil {
-		o.Kind = defaultKind
-	}
+// testRelease performs a sequence and compares the store with the model of vLLM's. done are the
+// operations performed.
+func (p *plan) testRelease(s *system, ops []fuzz.Op, done *[]fuzz.Op) *fuzz.Failure {
+	release := p.release
 	release.PhantomStart = false // a defect of the ring, which nobody should repeat
 	m := model.NewStore(release, model.StoreOptions{RefuseStaleTouch: true})
-	s := &system{new: n, kind: o.Kind}
-	var done []fuzz.Op
-	defer func() {
-		if p := recover(); p != nil {
-			failure = &fuzz.Failure{Invariant: "panic", Err: fmt.Errorf("%v", p), Ops: done}
-		}
-		if err := s.close(); err != nil && failure == nil {
-			failure = &fuzz.Failure{Invariant: "broken", Err: err, Ops: done}
-		}
-	}()
 	replies := map[int]fuzz.Reply{}
 	for _, op := range ops {
 		op = op.Resolve(replies)
-		done = append(done, op)
+		*done = append(*done, op)
 		want, err := m.Do([]fuzz.Op{op})
 		if err != nil {
 			return broken(err)
@@ -49,23 +34,23 @@ func testFIFO(n New, o Options, ops []fuzz.Op) (failure *fuzz.Failure) {
 			continue
 		}
 		if err := sameAsModel(op, want[0], got); err != nil {
-			return fifoDifference(done, err)
+			return difference(err)
 		}
 		if err := s.sameState(m, op); err != nil {
-			return fifoDifference(done, err)
+			return difference(err)
 		}
 		if c, ok := s.store.(Checker); ok {
 			if err := c.CheckStructure(); err != nil {
-				return &fuzz.Failure{Invariant: "structure", Why: structureWhy, Err: err, Ops: done}
+				return &fuzz.Failure{Invariant: "structure", Why: structureWhy, Err: err}
 			}
 		}
 	}
 	return nil
 }
 
-func fifoDifference(ops []fuzz.Op, err error) *fuzz.Failure {
+func difference(err error) *fuzz.Failure {
 	return &fuzz.Failure{
-		Invariant: "same-as-vllm", Err: err, Ops: ops,
+		Invariant: "same-as-vllm", Err: err,
 		Why: "A store that replaces vLLM's must place, count and free as it does, or readers and writers of both don't agree.",
 	}
 }

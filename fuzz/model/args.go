@@ -8,19 +8,22 @@ import (
 	"github.com/ringcache/ringcache/fuzz"
 )
 
-// cacheArgs reads the fields of an operation on a cache. The first error stays, so that an
-// operation reads all its fields and checks once.
-type cacheArgs struct {
+// args reads the fields of an operation. The first error stays, so that an operation reads all its
+// fields and checks once.
+type args struct {
 	fields map[string]any // those that are not null, see asParsed
 	err    error
 }
 
+// anyField is for operations whose fields nobody lists.
+const anyField = "*"
+
 // readArgs refuses fields other than those known, a list with spaces between. A null counts as
 // absent.
-func readArgs(op fuzz.Op, known string) *cacheArgs {
-	a := &cacheArgs{fields: map[string]any{}}
+func readArgs(op fuzz.Op, known string) *args {
+	a := &args{fields: map[string]any{}}
 	for name, v := range op.Args {
-		if !slices.Contains(strings.Fields(known), name) {
+		if known != anyField && !slices.Contains(strings.Fields(known), name) {
 			a.fail("unknown field %q", name)
 		}
 		if v != nil {
@@ -36,6 +39,12 @@ func asParsed(v any) any {
 	switch v := v.(type) {
 	case int:
 		return int64(v)
+	case uint32:
+		return int64(v)
+	case uint64:
+		if v <= math.MaxInt64 {
+			return int64(v)
+		}
 	case []any:
 		out := make([]any, len(v))
 		for i, x := range v {
@@ -56,14 +65,14 @@ func asParsed(v any) any {
 	return v
 }
 
-func (a *cacheArgs) fail(format string, args ...any) {
+func (a *args) fail(format string, values ...any) {
 	if a.err == nil {
-		a.err = refuseCache("invalid", format, args...)
+		a.err = invalid(format, values...)
 	}
 }
 
 // fieldOr returns a field of type T, or absent.
-func fieldOr[T any](a *cacheArgs, name string, absent T) T {
+func fieldOr[T any](a *args, name string, absent T) T {
 	v, there := a.fields[name]
 	if !there {
 		return absent
@@ -76,7 +85,7 @@ func fieldOr[T any](a *cacheArgs, name string, absent T) T {
 }
 
 // field returns a field that must be there.
-func field[T any](a *cacheArgs, name string) T {
+func field[T any](a *args, name string) T {
 	if _, there := a.fields[name]; !there {
 		a.fail("field %q is missing", name)
 	}
@@ -84,8 +93,32 @@ func field[T any](a *cacheArgs, name string) T {
 	return fieldOr(a, name, absent)
 }
 
+// text is a field that is a text, and "" if it is none.
+func (a *args) text(name string) string {
+	s, _ := a.fields[name].(string)
+	return s
+}
+
+// integer is a field that is a whole number. ok is false if it is none.
+func (a *args) integer(name string) (n int64, ok bool) {
+	n, ok = a.fields[name].(int64)
+	return n, ok
+}
+
+// ids is a list of numbers that a header can have as an id.
+func (a *args) ids(name string) (ids []int64) {
+	for _, v := range field[[]any](a, name) {
+		id, ok := v.(int64)
+		if !ok || id < 0 || id > math.MaxUint32 {
+			a.fail("field %q: id %v", name, v)
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
 // capacity is the field of that name, in bytes, perhaps with a fraction.
-func (a *cacheArgs) capacity() float64 {
+func (a *args) capacity() float64 {
 	if n, ok := a.fields["capacity"].(int64); ok {
 		a.fields["capacity"] = float64(n)
 	}
@@ -97,14 +130,14 @@ func (a *cacheArgs) capacity() float64 {
 }
 
 // release is that of the field generation, or the one given.
-func (a *cacheArgs) release(otherwise Release) Release {
+func (a *args) release(otherwise Release) Release {
 	version := fieldOr(a, "generation", "")
 	if version == "" {
 		return otherwise
 	}
 	r, err := Lookup(version)
 	if err != nil && a.err == nil {
-		a.err = refuseCache("unsupported", "%v", err)
+		a.err = refuse("unsupported", "%v", err)
 	}
 	return r
 }

@@ -7,32 +7,32 @@ import (
 	"strconv"
 )
 
-func (m *Store) put(s *store, a arguments) (map[string]any, error) {
+func (m *Store) put(s *store, a *args) (map[string]any, error) {
 	key, ok := a.fields["key"].(string)
 	metadata, data, shown, err := serialize(a.fields["value"], s.threshold)
 	if err != nil || !ok {
-		return nil, storeRefuse("invalid", "put needs a key and a value: %v", err)
+		return nil, invalid("put needs a key and a value: %v", err)
 	}
 	if _, ok := s.handles[key]; ok {
-		return nil, upstreams("exists", "Key '%s' already exists in the storage.", key)
+		return nil, refuseAsVLLM("exists", "Key '%s' already exists in the storage.", key)
 	}
 	need := 4 + len(metadata) + len(data) // 4 for the count of reads
 	if int64(need) > s.maxObject {
-		return nil, upstreams("too_large", "Serialized object size (%d bytes) exceeds max object size (%d bytes)", need, s.maxObject)
+		return nil, refuseAsVLLM("too_large", "Serialized object size (%d bytes) exceeds max object size (%d bytes)", need, s.maxObject)
 	}
-	address, id, ok := s.ring.allocate(need)
-	if !ok {
+	address, id, err := s.ring.Alloc(need)
+	if err != nil {
 		if _, err := s.free(m.release); err != nil {
 			return nil, err
 		}
-		if address, id, ok = s.ring.allocate(need); !ok {
-			return nil, upstreams("full", "Not enough space in the data buffer, try calling free_buf() to free up space")
+		if address, id, err = s.ring.Alloc(need); err != nil {
+			return nil, refuseAsVLLM("full", noRoom)
 		}
 	}
 	content := append(metadata, data...)
-	p := s.ring.place(address) + header
-	copy(s.ring.memory[p:], []byte{0, 0, 0, 0})
-	copy(s.ring.memory[p+4:], content)
+	p := Offset(address, len(s.ring.Memory)) + header
+	copy(s.ring.Memory[p:], []byte{0, 0, 0, 0})
+	copy(s.ring.Memory[p+4:], content)
 	s.values[string(content)] = shown
 	s.uses[id]++
 	s.handles[key], s.keys[id] = handle{address, id}, key
@@ -42,27 +42,27 @@ func (m *Store) put(s *store, a arguments) (map[string]any, error) {
 // handle is what put and lookup return.
 func (m *Store) handle(s *store, key string) map[string]any {
 	h := s.handles[key]
-	out := map[string]any{"address": h.address, "id": h.id}
+	out := map[string]any{"address": int64(h.address), "id": h.id}
 	if m.release.Signed {
 		out["signature"] = hex.EncodeToString(s.sign(key, h))
 	}
 	return out
 }
 
-func (m *Store) freeUnused(s *store, _ arguments) (map[string]any, error) {
+func (m *Store) freeUnused(s *store, _ *args) (map[string]any, error) {
 	freed, err := s.free(m.release)
-	return map[string]any{"freed": freed}, err
+	return map[string]any{"freed": append([]uint32{}, freed...)}, err
 }
 
 // free frees up to twice the size of the largest object.
 func (s *store) free(r Release) ([]uint32, error) {
-	freed, err := s.ring.free(2*s.maxObject, func(id uint32, payload []byte) (bool, error) {
+	freed, err := s.ring.free(func(id uint32, payload []byte) (bool, error) {
 		uses, ok := s.uses[id]
 		if !ok { // 0.11.0's chunk that was never allocated
-			return false, upstreams("not_found", "%d", id)
+			return false, refuseAsVLLM("not_found", "%d", id)
 		}
-		return !(r.Counting == 2 && s.touched[id]) && signed(payload) >= uses*s.readers, nil
-	})
+		return !(r.Counting == 2 && s.touched[id]) && int64(signed(payload)) >= uses*s.readers, nil
+	}, int(2*s.maxObject))
 	for _, id := range freed {
 		delete(s.handles, s.keys[id])
 		delete(s.keys, id)
@@ -71,12 +71,12 @@ func (s *store) free(r Release) ([]uint32, error) {
 	return freed, err
 }
 
-func (m *Store) cached(s *store, a arguments) (map[string]any, error) {
+func (m *Store) cached(s *store, a *args) (map[string]any, error) {
 	_, ok := s.handles[a.text("key")]
 	return map[string]any{"cached": ok}, nil
 }
 
-func (m *Store) lookup(s *store, a arguments) (map[string]any, error) {
+func (m *Store) lookup(s *store, a *args) (map[string]any, error) {
 	h, err := s.find(a)
 	if err != nil {
 		return nil, err
@@ -86,21 +86,21 @@ func (m *Store) lookup(s *store, a arguments) (map[string]any, error) {
 	return m.handle(s, a.text("key")), nil
 }
 
-func (s *store) find(a arguments) (handle, error) {
+func (s *store) find(a *args) (handle, error) {
 	key := a.text("key")
 	h, ok := s.handles[key]
 	if !ok {
-		return h, upstreams("not_found", "'%s'", key)
+		return h, refuseAsVLLM("not_found", "'%s'", key)
 	}
 	return h, nil
 }
 
 // touch by a store that counts is a reader's, and else the writer's. A reader that does not
 // count is not vLLM's; its touch checks what theirs checks, and changes nothing.
-func (m *Store) touch(s *store, a arguments) (map[string]any, error) {
+func (m *Store) touch(s *store, a *args) (map[string]any, error) {
 	if h, given, err := m.handleOf(a); err != nil || given && s.locked || !s.writes {
 		if err == nil && !given {
-			err = storeRefuse("invalid", "a reader's touch needs address and id")
+			err = invalid("a reader's touch needs address and id")
 		}
 		if err != nil {
 			return nil, err
@@ -118,7 +118,7 @@ func (m *Store) touch(s *store, a arguments) (map[string]any, error) {
 	return nil, nil
 }
 
-func (m *Store) touchHandle(s *store, a arguments, h handle) error {
+func (m *Store) touchHandle(s *store, a *args, h handle) error {
 	if m.release.Counting == 0 {
 		return nil
 	}
@@ -128,33 +128,33 @@ func (m *Store) touchHandle(s *store, a arguments, h handle) error {
 		}
 	}
 	id, _, payload := s.ring.read(h.address)
-	if id != int64(h.id) && (m.release.Counting == 2 || m.options.RefuseStaleTouch) {
+	if id != int(h.id) && (m.release.Counting == 2 || m.options.RefuseStaleTouch) {
 		return stale(h)
 	}
-	if m.release.Counting == 1 && s.locked && signed(payload) >= s.readers {
+	if m.release.Counting == 1 && s.locked && int64(signed(payload)) >= s.readers {
 		return s.count(payload)
 	}
 	return nil
 }
 
 func stale(h handle) error {
-	return upstreams("stale", "Data for address:id '%d:%d' has been modified or is invalid.", h.address, h.id)
+	return refuseAsVLLM("stale", "Data for address:id '%d:%d' has been modified or is invalid.", h.address, h.id)
 }
 
 // count adds 1 to the count of reads.
 func (s *store) count(payload []byte) error {
 	n := signed(payload) + 1
 	if len(payload) < 4 || n > math.MaxInt32 {
-		return storeRefuse("corrupt", "the count of reads can't be written")
+		return refuse("corrupt", "the count of reads can't be written")
 	}
 	binary.LittleEndian.PutUint32(payload, uint32(n))
 	return nil
 }
 
-func (m *Store) get(s *store, a arguments) (map[string]any, error) {
+func (m *Store) get(s *store, a *args) (map[string]any, error) {
 	h, given, err := m.handleOf(a)
 	if err != nil || !given {
-		return nil, storeRefuse("invalid", "get needs address and id: %v", err)
+		return nil, invalid("get needs address and id: %v", err)
 	}
 	if m.release.Signed && !s.writes {
 		if err := m.check(s, a, h); err != nil {
@@ -162,12 +162,12 @@ func (m *Store) get(s *store, a arguments) (map[string]any, error) {
 		}
 	}
 	id, _, payload := s.ring.read(h.address)
-	if id != int64(h.id) {
+	if id != int(h.id) {
 		return nil, stale(h)
 	}
 	value, ok := s.values[string(payload[min(4, len(payload)):])]
 	if !ok {
-		return nil, storeRefuse("corrupt", "address:id '%d:%d' is not where an object was stored", h.address, h.id)
+		return nil, refuse("corrupt", "address:id '%d:%d' is not where an object was stored", h.address, h.id)
 	}
 	if s.locked {
 		if err := s.count(payload); err != nil {
@@ -177,13 +177,13 @@ func (m *Store) get(s *store, a arguments) (map[string]any, error) {
 	return map[string]any{"value": value}, nil
 }
 
-func (m *Store) releaseTouches(s *store, _ arguments) (map[string]any, error) {
+func (m *Store) releaseTouches(s *store, _ *args) (map[string]any, error) {
 	clear(s.touched)
 	return nil, nil
 }
 
-func (m *Store) clear(s *store, _ arguments) (map[string]any, error) {
-	s.ring.clear()
+func (m *Store) clear(s *store, _ *args) (map[string]any, error) {
+	s.ring.Clear()
 	clear(s.handles)
 	clear(s.keys)
 	clear(s.uses)
@@ -192,37 +192,31 @@ func (m *Store) clear(s *store, _ arguments) (map[string]any, error) {
 }
 
 // state has no used_bytes, leases and quarantined, which vLLM has no equal of.
-func (m *Store) state(s *store, _ arguments) (map[string]any, error) {
+func (m *Store) state(s *store, _ *args) (map[string]any, error) {
 	index, uses, reads, touched := map[string]any{}, map[string]any{}, map[string]any{}, []uint32{}
-	metadata := map[string]any{}
 	for key, h := range s.handles {
-		index[key] = []any{h.address, h.id}
+		index[key] = []any{int64(h.address), h.id}
 	}
-	for id, at := range s.ring.address {
-		text := strconv.FormatUint(uint64(id), 10)
-		metadata[text] = at
+	for id, at := range s.ring.Live {
 		_, _, payload := s.ring.read(at)
-		reads[text] = signed(payload)
+		reads[strconv.FormatUint(uint64(id), 10)] = int64(signed(payload))
 	}
 	for id, n := range s.uses {
 		uses[strconv.FormatUint(uint64(id), 10)] = n
 	}
-	for id := s.ring.idStart; id != s.ring.idEnd; id = (id + 1) % idLimit {
+	for id := s.ring.IDStart; id != s.ring.IDEnd; id = after(id) {
 		if s.touched[id] {
 			touched = append(touched, id)
 		}
 	}
 	return map[string]any{
-		"key_index": index, "writer_flag": uses, "reader_flag": reads, "touched": touched,
-		"ring": map[string]any{
-			"start": s.ring.start, "end": s.ring.end, "id_start": s.ring.idStart, "id_end": s.ring.idEnd, "metadata": metadata,
-		},
+		"key_index": index, "writer_flag": uses, "reader_flag": reads, "touched": touched, "ring": state(s.ring),
 	}, nil
 }
 
 // peek returns bytes of the segment: the secret, where there is one, and the ring.
-func (m *Store) peek(s *store, a arguments) (map[string]any, error) {
-	bytes := s.ring.memory
+func (m *Store) peek(s *store, a *args) (map[string]any, error) {
+	bytes := s.ring.Memory
 	if m.release.Signed {
 		bytes = append(s.secret[:len(s.secret):len(s.secret)], bytes...)
 	}
@@ -230,7 +224,7 @@ func (m *Store) peek(s *store, a arguments) (map[string]any, error) {
 	length, okLength := a.integer("length")
 	size := int64(len(bytes))
 	if !okOffset || !okLength || offset < 0 || length < 0 || offset > size || length > size-offset {
-		return nil, storeRefuse("invalid", "the segment has %d bytes", size)
+		return nil, invalid("the segment has %d bytes", size)
 	}
 	return map[string]any{"hex": hex.EncodeToString(bytes[offset : offset+length])}, nil
 }

@@ -42,7 +42,7 @@ func serializeTensor(value map[string]any, threshold int) (metadata, data []byte
 	frame = append(frame, dtype...)
 	frame = append(frame, 0x90|byte(len(dims)))
 	for _, d := range dims {
-		n, ok := integer(d)
+		n, ok := d.(int64)
 		if !ok || n < 0 {
 			return nil, nil, nil, fmt.Errorf("model: shape %v", dims)
 		}
@@ -133,21 +133,4 @@ func appendExtension(b []byte, n int) []byte {
 		return append(binary.BigEndian.AppendUint16(append(b, 0xc8), uint16(n)), 3)
 	}
 	return append(binary.BigEndian.AppendUint32(append(b, 0xc9), uint32(n)), 3)
-}
-
-// integer returns a number of an operation.
-func integer(v any) (int64, bool) {
-	switch v := v.(type) {
-	case int:
-		return int64(v), true
-	case int64:
-		return v, true
-	case uint32:
-		return int64(v), true
-	case uint64:
-		return int64(v), v <= math.MaxInt64
-	case float64:
-		return int64(v), v == math.Trunc(v) && math.Abs(v) < 1<<53
-	}
-	return 0, false
 }

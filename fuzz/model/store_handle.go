@@ -8,38 +8,22 @@ import (
 	"math"
 )
 
-// arguments are the fields of an operation.
-type arguments struct{ fields map[string]any }
-
-func (a arguments) text(name string) string {
-	s, _ := a.fields[name].(string)
-	return s
-}
-
-func (a arguments) integer(name string) (int64, bool) { return integer(a.fields[name]) }
-
-func (a arguments) or(name string, otherwise any) any {
-	if v, ok := a.fields[name]; ok {
-		return v
-	}
-	return otherwise
-}
-
 // handleOf returns the fields address and id. given: there are both.
-func (m *Store) handleOf(a arguments) (h handle, given bool, err error) {
+func (m *Store) handleOf(a *args) (h handle, given bool, err error) {
 	if _, ok := a.fields["address"]; !ok {
 		return handle{}, false, nil
 	}
 	id, ok := a.integer("id")
 	if !ok || id < 0 || id > math.MaxUint32 {
-		return handle{}, false, storeRefuse("invalid", "id %v", a.fields["id"])
+		return handle{}, false, invalid("id %v", a.fields["id"])
 	}
 	h.id = uint32(id)
 	// 0.11.0 gives out addresses below 0. vLLM also takes those from 2^63 on, as numbers of
 	// any size that lead nowhere; the model refuses them.
-	h.address, ok = a.integer("address")
-	if !ok || h.address < 0 && m.release.Signed {
-		return handle{}, false, storeRefuse("invalid", "address %v", a.fields["address"])
+	address, ok := a.integer("address")
+	h.address = int(address)
+	if !ok || address < 0 && m.release.Signed {
+		return handle{}, false, invalid("address %v", a.fields["address"])
 	}
 	return h, true, nil
 }
@@ -54,28 +38,28 @@ func (g *segment) sign(key string, h handle) []byte {
 	return mac.Sum(nil)
 }
 
-func (m *Store) signature(s *store, a arguments) (map[string]any, error) {
+func (m *Store) signature(s *store, a *args) (map[string]any, error) {
 	h, err := s.find(a)
 	if err != nil {
 		return nil, err
 	}
 	if !m.release.Signed {
-		return nil, storeRefuse("unsupported", "vLLM %s has no signatures", m.release.Version)
+		return nil, refuse("unsupported", "vLLM %s has no signatures", m.release.Version)
 	}
 	return map[string]any{"signature": hex.EncodeToString(s.sign(a.text("key"), h))}, nil
 }
 
-func (m *Store) verify(s *store, a arguments) (map[string]any, error) {
+func (m *Store) verify(s *store, a *args) (map[string]any, error) {
 	h, given, err := m.handleOf(a)
 	if err != nil || !given {
-		return nil, storeRefuse("invalid", "verify needs address and id: %v", err)
+		return nil, invalid("verify needs address and id: %v", err)
 	}
 	return nil, m.check(s, a, h)
 }
 
 // check verifies a handle: a writer compares it with its table first.
-func (m *Store) check(s *store, a arguments, h handle) error {
-	wrong := upstreams("bad_signature", "Invalid SHM handle signature for cache key.")
+func (m *Store) check(s *store, a *args, h handle) error {
+	wrong := refuseAsVLLM("bad_signature", "Invalid SHM handle signature for cache key.")
 	key, there := a.fields["key"].(string)
 	if s.writes && (!there || s.handles[key] != h || s.keys[h.id] != key) {
 		return wrong
@@ -86,7 +70,7 @@ func (m *Store) check(s *store, a arguments, h handle) error {
 	given, ok := signatureBytes(a.fields["signature"])
 	switch {
 	case !there || a.fields["signature"] == nil:
-		return upstreams("bad_signature", "Missing SHM handle signature for cache key.")
+		return refuseAsVLLM("bad_signature", "Missing SHM handle signature for cache key.")
 	case !ok || !hmac.Equal(given, s.sign(key, h)):
 		return wrong
 	}
@@ -102,7 +86,7 @@ func signatureBytes(v any) ([]byte, bool) {
 	case []any:
 		out := make([]byte, len(v))
 		for i, x := range v {
-			n, ok := integer(x)
+			n, ok := x.(int64)
 			if !ok || n < 0 || n > math.MaxUint8 {
 				return nil, false
 			}
