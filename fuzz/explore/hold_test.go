@@ -13,7 +13,7 @@ import (
 	"github.com/ringcache/ringcache/shmstore"
 )
 
-var long = flag.Bool("long", false, "explore what takes minutes, too")
+var long = flag.Bool("long", false, "explore also what takes more than a few seconds under the race detector")
 
 // must is for calls that fail only if the test itself is wrong: in a process, a panic is
 // reported with the order that led to it.
@@ -144,10 +144,13 @@ func evictor(readers int, lookFirst bool) func(r *explore.Run) {
 	}
 }
 
-func TestEvictorOfTwoReaders(t *testing.T) {
+// TestEvictor has one reader, with -long also two.
+func TestEvictor(t *testing.T) {
 	failpoint.Need(t)
 	clean(t, explore.Explore(explore.Options{}, evictor(1, false)))
-	clean(t, explore.Explore(explore.Options{}, evictor(2, false)))
+	if *long {
+		clean(t, explore.Explore(explore.Options{}, evictor(2, false)))
+	}
 	t.Run("planted: the slots are read before the id is taken away", func(t *testing.T) {
 		found(t, explore.Explore(explore.Options{}, evictor(1, true)), "assertion")
 	})

@@ -76,13 +76,15 @@ func (p *Process) learn(text string) {
 
 // yield hands over to the scheduler, and returns when that chooses the process.
 func (p *Process) yield(ready func() bool, what string) {
-	if p.run.over {
+	if p.run.isOver() {
 		leave()
 	}
 	p.pending, p.condition = what, ready
-	p.run.yielded <- struct{}{}
+	if !p.run.yield() {
+		leave()
+	}
 	<-p.resume
-	if p.run.over {
+	if p.run.isOver() {
 		leave()
 	}
 }
@@ -92,17 +94,17 @@ func (p *Process) main() {
 	defer close(p.exited)
 	defer func() {
 		v := recover()
-		if p.run.over {
+		if p.run.isOver() {
 			return
 		}
 		if v != nil {
 			p.run.fail("panic", "the code of a process panicked", fmt.Errorf("%s: %v\n%s", p.name, v, debug.Stack()))
 		}
 		p.done, p.pending = true, ""
-		p.run.yielded <- struct{}{}
+		p.run.yield()
 	}()
 	<-p.resume
-	if p.run.over {
+	if p.run.isOver() {
 		return
 	}
 	p.f(p)

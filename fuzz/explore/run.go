@@ -21,7 +21,7 @@ type Run struct {
 	crashes   int // left
 	yielded   chan struct{}
 	watchdog  *time.Timer
-	over      bool // everything that is left ends itself
+	over      chan struct{} // closed: everything that is left ends itself, also a process that was stuck
 	failure   *Failure
 	trace     []TraceStep
 	recording bool
@@ -93,7 +93,7 @@ func (r *Run) text() string {
 // execute runs a program along a path. What is left of the run afterwards is in its fields; the
 // caller calls end.
 func execute(o Options, program func(*Run), path []choice, recording bool) *Run {
-	r := &Run{yielded: make(chan struct{}), watchdog: time.NewTimer(o.Timeout), crashes: o.Crashes, recording: recording}
+	r := &Run{yielded: make(chan struct{}), over: make(chan struct{}), watchdog: time.NewTimer(o.Timeout), crashes: o.Crashes, recording: recording}
 	program(r)
 	for _, p := range r.processes {
 		go p.main()
@@ -222,7 +222,7 @@ func (r *Run) fingerprint() [sha256.Size]byte {
 // end ends what is left of the processes. Their deferred calls run then, when nobody looks at
 // what they do any more.
 func (r *Run) end() {
-	r.over = true
+	close(r.over)
 	for _, p := range r.processes {
 		if p.stuck {
 			continue // it can't be ended
@@ -241,3 +241,23 @@ func (r *Run) end() {
 
 // leave ends the goroutine of a process: not by a panic, which the code of the process might recover.
 func leave() { runtime.Goexit() }
+
+// isOver reports whether the execution has ended.
+func (r *Run) isOver() bool {
+	select {
+	case <-r.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// yield hands over to the scheduler. It returns false if that no longer waits.
+func (r *Run) yield() bool {
+	select {
+	case r.yielded <- struct{}{}:
+		return true
+	case <-r.over:
+		return false
+	}
+}

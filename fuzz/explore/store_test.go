@@ -170,7 +170,7 @@ func TestStoresOfTwoRequestsForOneImage(t *testing.T) {
 		{false, "0.31.0", 2, 1, false, "assertion"},
 		{false, "0.33.0", 2, 1, false, ""},
 		{true, "0.31.0", 2, 1, true, ""},
-		{true, "0.33.0", 2, 1, false, ""},
+		{true, "0.33.0", 2, 1, true, ""},
 		{true, "0.33.0", 1, 2, false, ""},
 	} {
 		name := "FIFO"

@@ -70,6 +70,10 @@ func TestModels(t *testing.T) {
 		{"removed twice", exact, false, []did{{0, 1, put(5), done}, {2, 3, remove, done}, {4, 5, remove, done}}},
 		{"other keys don't matter", exact, true, []did{{0, 1, put(5), done}, {2, 3, linear.StoreCall{Op: linear.Get, Key: "other"}, not}}},
 
+		{"cleared", exact, true, []did{{0, 1, put(5), done}, {2, 3, linear.StoreCall{Op: linear.Clear}, done}, {4, 5, get, not}}},
+		{"a clear that leaves a key", exact, false, []did{{0, 1, put(5), done}, {2, 3, linear.StoreCall{Op: linear.Clear}, done}, {4, 5, get, is(5)}}},
+		{"a refused clear that clears", exact, false, []did{{0, 1, put(5), done}, {2, 3, linear.StoreCall{Op: linear.Clear}, linear.StoreResult{Busy: true}}, {4, 5, get, not}}},
+
 		{"ids go on at 0", alloc, true, []did{{0, 1, a(10), at(6, 0)}, {2, 3, a(10), at(7, 50)}, {4, 5, a(10), at(0, 90)}}},
 		{"a live id is left out", alloc, true, []did{{0, 1, a(10), at(6, 0)}, {2, 3, a(10), at(7, 10)}, {4, 5, free(7), linear.AllocatorResult{Freed: true}},
 			{6, 7, a(1), at(0, 20)}, {8, 9, a(1), at(1, 21)}, {10, 11, a(1), at(2, 22)}, {12, 13, a(1), at(3, 23)}, {14, 15, a(1), at(4, 24)}, {16, 17, a(1), at(5, 25)}, {18, 19, a(1), at(7, 26)}}},

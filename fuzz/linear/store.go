@@ -11,6 +11,7 @@ const (
 	Put    = "put"    // of an absent key
 	Get    = "get"    // the value of a key
 	Remove = "remove" // of a key
+	Clear  = "clear"  // of all keys
 )
 
 // StoreCall is a call of a store of objects by key.
@@ -24,7 +25,8 @@ type StoreCall struct {
 type StoreResult struct {
 	Value uint64 // of a Get; 0 is absent
 	Done  bool   // the Put has put, the Remove has removed
-	// Busy reports that a Put found another that was going on: it did nothing, and saw nothing.
+	// Busy reports that a Put found another that was going on, or a Clear a request: it did nothing, and saw
+	// nothing.
 	Busy bool
 }
 
@@ -34,11 +36,11 @@ type StoreOptions struct {
 	Evicts bool
 }
 
-// Store is a store in which a Put of an absent key, a Get and a Remove take effect at one
+// Store is a store in which a Put of an absent key, a Get, a Remove and a Clear take effect at one
 // moment. Each key is judged by itself.
 func Store(o StoreOptions) porcupine.Model {
 	return porcupine.Model{
-		Partition: byKey(func(call any) (string, bool) { return call.(StoreCall).Key, false }),
+		Partition: byKey(func(call any) (string, bool) { return call.(StoreCall).Key, call.(StoreCall).Op == Clear }),
 		Init:      func() any { return uint64(0) },
 		Step: func(state, input, output any) (bool, any) {
 			is, c, r := state.(uint64), input.(StoreCall), output.(StoreResult)
@@ -47,6 +49,11 @@ func Store(o StoreOptions) porcupine.Model {
 				return r.Value == is || o.Evicts && r.Value == 0, r.Value
 			case Remove:
 				return r.Done == (is != 0) || o.Evicts && !r.Done, uint64(0)
+			case Clear:
+				if r.Busy {
+					return true, is
+				}
+				return r.Done, uint64(0)
 			case Put:
 				if r.Busy {
 					return true, is
@@ -61,6 +68,8 @@ func Store(o StoreOptions) porcupine.Model {
 		DescribeOperation: func(input, output any) string {
 			c, r := input.(StoreCall), output.(StoreResult)
 			switch {
+			case c.Op == Clear:
+				return fmt.Sprintf("clear: %t", r.Done)
 			case c.Op == Get && r.Value == 0:
 				return fmt.Sprintf("get %s: absent", c.Key)
 			case c.Op == Get:

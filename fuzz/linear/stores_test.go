@@ -16,6 +16,7 @@ import (
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
@@ -46,6 +47,9 @@ func draw(rng *rand.Rand) linear.StoreCall {
 	if c.Op == linear.Put {
 		c.Value = values.Add(1)
 	}
+	if rng.IntN(12) == 0 {
+		c = linear.StoreCall{Op: linear.Clear}
+	}
 	return c
 }
 
@@ -56,6 +60,14 @@ func putResult(err error) (any, error) {
 	case errors.As(err, &exists) && errors.Is(err, shmstore.ErrKeyExists):
 		return linear.StoreResult{Busy: exists.Reserved}, nil
 	case errors.Is(err, shmring.ErrFull):
+		return linear.StoreResult{Busy: true}, nil
+	}
+	return linear.StoreResult{Done: true}, err
+}
+
+// clearResult is the result of a Clear that returned err. It is refused while requests use something.
+func clearResult(err error) (any, error) {
+	if errors.Is(err, segment.ErrBusy) {
 		return linear.StoreResult{Busy: true}, nil
 	}
 	return linear.StoreResult{Done: true}, err
@@ -106,7 +118,10 @@ func objects(pool bool, size int, reader func(t *scope, o objstore.ReaderOptions
 }
 
 func ask(store objstore.Store, reader valueReader, c linear.StoreCall) (any, error) {
-	if c.Op == linear.Remove {
+	switch c.Op {
+	case linear.Clear:
+		return clearResult(store.Clear())
+	case linear.Remove:
 		return linear.StoreResult{Done: store.Remove(c.Key)}, nil
 	}
 	req, err := store.Begin(requestID())
@@ -173,7 +188,10 @@ func payloads(size int) func(*scope) (func(int) perform, func()) {
 }
 
 func askPayload(store *shmstore.Store, reader *shmstore.Reader, c linear.StoreCall) (any, error) {
-	if c.Op == linear.Remove {
+	switch c.Op {
+	case linear.Clear:
+		return clearResult(store.Clear())
+	case linear.Remove:
 		return linear.StoreResult{Done: store.Remove(c.Key)}, nil
 	}
 	req, err := store.Begin(shmstore.RequestOptions{ID: requestID()})

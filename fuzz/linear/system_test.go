@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	minutes = flag.Float64("minutes", 0, "how long each system is tested; 0 is a second")
+	minutes = flag.Float64("minutes", 0, "how long each system is tested; 0 is a quarter of a second")
 	pages   = flag.String("pages", "", "folder for the pages of histories that fail; the folder of temporary files if empty")
 )
 
@@ -52,7 +52,7 @@ func (s *scope) end() {
 
 // test records histories of a system, each with a new one, until the time is over.
 func (s system) test(t *testing.T) {
-	duration := time.Second
+	duration := time.Second / 4
 	if *minutes > 0 {
 		duration = time.Duration(*minutes * float64(time.Minute))
 	}

@@ -2,7 +2,6 @@ package litmus_test
 
 import (
 	"context"
-	"encoding/binary"
 	"runtime"
 	"sync"
 	"testing"
@@ -14,67 +13,116 @@ import (
 	"github.com/ringcache/ringcache/shmring"
 )
 
-// plain accesses, as a program makes them that takes no care.
-var le = binary.LittleEndian
+const (
+	payloadAt = 200 // in a chunk: another cache line than the id
+	before    = 7   // what is in a payload
+	after     = 9
+)
 
-// chunks returns two mappings of a pool with a chunk for each cell, its id, and where it is.
-func chunks(t *testing.T) (a, b []byte, pool *shmring.Pool, id []uint32, at []int) {
+// arenas returns two mappings of the memory of a program, and a pool over the first with a chunk for each cell.
+func arenas(t *testing.T) (a, b arena, pool *shmring.Pool) {
 	t.Helper()
-	a, b = shared(t, cells*stride)
-	pool = shmring.NewPool(a, shmring.PoolOptions{})
-	for range cells {
-		address, i, _, err := pool.Alloc(stride - shmring.HeaderSize)
-		require.NoError(t, err)
-		id, at = append(id, i), append(at, int(address))
-	}
-	return a, b, pool, id, at
+	m, n := shared(t, arenaSize)
+	a, b = newArena(m), newArena(n)
+	return a, b, fill(t, a)
 }
 
-// TestPublication is message passing: whoever finds the id of a chunk finds its payload. The writer is
-// shmring.Pool, the reader shmring.ReadChunk, in two mappings.
-func TestPublication(t *testing.T) {
-	a, b, pool, id, at := chunks(t)
-	var sawID [cells]bool
-	var saw [cells]uint64
-	p := program{
-		name:    "publication: payload, then id; Pool.Publish, ReadChunk",
-		prepare: func(c int) { pool.Kill(id[c]); le.PutUint64(a[at[c]+200:], 0) },
-		left:    func(c int) { le.PutUint64(a[at[c]+200:], 7); pool.Publish(id[c]) },
-		right: func(c int) {
-			chunk, err := shmring.ReadChunk(b, uint64(at[c]))
-			sawID[c] = err == nil && chunk.ID == id[c]
-			saw[c] = le.Uint64(chunk.Payload[200-shmring.HeaderSize:])
-		},
-		forbidden: func(c int) bool { return sawID[c] && saw[c] != 7 },
+func fill(t *testing.T, a arena) *shmring.Pool {
+	t.Helper()
+	pool := shmring.NewPool(a.chunks, shmring.PoolOptions{})
+	for c := range cells {
+		at, i, _, err := pool.Alloc(stride - shmring.HeaderSize)
+		require.NoError(t, err)
+		require.Equal(t, address(c), at)
+		require.Equal(t, id(c), i)
 	}
+	return pool
+}
+
+// publication is message passing: whoever finds the id of a chunk finds its payload. The writer is
+// shmring.Pool, the reader shmring.ReadChunk.
+func publication(a arena, pool *shmring.Pool) program {
+	return program{
+		name:    "publication: payload, then id; Pool.Publish, ReadChunk",
+		prepare: func(c int) { pool.Kill(id(c)); le.PutUint64(a.chunk(c)[payloadAt:], 0) },
+		left:    func(c int) { le.PutUint64(a.chunk(c)[payloadAt:], before); pool.Publish(id(c)) },
+		forbidden: func(c int) bool {
+			got, payload := a.seen(c)
+			return got == id(c) && payload != before
+		},
+	}
+}
+
+func readPublished(b arena) func(c int) {
+	return func(c int) {
+		chunk, err := shmring.ReadChunk(b.chunks, address(c))
+		if err != nil {
+			chunk.ID = shmring.DeadID
+		}
+		b.see(c, chunk.ID, le.Uint64(chunk.Payload[payloadAt-shmring.HeaderSize:]))
+	}
+}
+
+func TestPublication(t *testing.T) {
+	a, b, pool := arenas(t)
+	p := publication(a, pool)
+	p.right = readPublished(b)
 	p.test(t)
 	p.name, p.control = "control: the same with a plain store of the id", true
-	p.left = func(c int) { le.PutUint64(a[at[c]+200:], 7); le.PutUint32(a[at[c]:], id[c]) }
+	p.left = func(c int) { le.PutUint64(a.chunk(c)[payloadAt:], before); le.PutUint32(a.chunk(c), id(c)) }
 	p.test(t)
 }
 
-// TestHold is store buffering, as in Dekker's algorithm: the writer takes the id away and looks for holds,
+// hold is store buffering, as in Dekker's algorithm: the writer takes the id away and looks for holds,
 // the reader takes a hold and looks for the id. Not both may miss the other.
-func TestHold(t *testing.T) {
-	a, b, pool, id, at := chunks(t)
-	slots, slotsB := shared(t, cells*stride)
-	var found, held [cells]uint32
-	place := func(m []byte, c int) []byte { return m[c*stride : c*stride+4] }
-	p := program{
+func hold(a arena, pool *shmring.Pool) program {
+	var held [cells]uint32
+	return program{
 		name:    "hold: kill, look for holds; hold, look for the id; the words",
-		prepare: func(c int) { pool.Publish(id[c]); mem.Store32(place(slots, c), 0) },
-		left:    func(c int) { pool.Kill(id[c]); held[c] = mem.Load32(place(slots, c)) },
-		right: func(c int) {
-			mem.Store32(place(slotsB, c), id[c]+1)
-			mem.Fence()
-			found[c] = mem.Load32(b[at[c]:])
+		prepare: func(c int) { pool.Publish(id(c)); mem.Store32(a.word(c), 0) },
+		left:    func(c int) { pool.Kill(id(c)); held[c] = mem.Load32(a.word(c)) },
+		forbidden: func(c int) bool {
+			found, _ := a.seen(c)
+			return found == id(c) && held[c] == 0
 		},
-		forbidden: func(c int) bool { return found[c] == id[c] && held[c] == 0 },
 	}
+}
+
+func takeHold(b arena) func(c int) {
+	return func(c int) {
+		mem.Store32(b.word(c), id(c)+1)
+		mem.Fence()
+		b.see(c, mem.Load32(b.chunk(c)), 0)
+	}
+}
+
+// unfencedHold is hold with plain stores and loads.
+func unfencedHold(a arena, pool *shmring.Pool) program {
+	p := hold(a, pool)
+	var held [cells]uint32
+	p.name, p.control = "control: the same with plain stores and loads, no fences", true
+	p.left = func(c int) { le.PutUint32(a.chunk(c), shmring.DeadID); held[c] = le.Uint32(a.word(c)) }
+	p.forbidden = func(c int) bool {
+		found, _ := a.seen(c)
+		return found == id(c) && held[c] == 0
+	}
+	return p
+}
+
+func takeHoldUnfenced(b arena) func(c int) {
+	return func(c int) {
+		le.PutUint32(b.word(c), id(c)+1)
+		b.see(c, le.Uint32(b.chunk(c)), 0)
+	}
+}
+
+func TestHold(t *testing.T) {
+	a, b, pool := arenas(t)
+	p := hold(a, pool)
+	p.right = takeHold(b)
 	p.test(t)
-	p.name, p.control = "control: the same with plain stores and no fences", true
-	p.left = func(c int) { le.PutUint32(a[at[c]:], shmring.DeadID); held[c] = le.Uint32(place(slots, c)) }
-	p.right = func(c int) { le.PutUint32(place(slotsB, c), id[c]+1); found[c] = le.Uint32(b[at[c]:]) }
+	p = unfencedHold(a, pool)
+	p.right = takeHoldUnfenced(b)
 	p.test(t)
 }
 
@@ -84,7 +132,7 @@ func TestSlots(t *testing.T) {
 	require.NoError(t, err)
 	slot, err := side.TakeSlot(1)
 	require.NoError(t, err)
-	_, b, pool, id, at := chunks(t)
+	_, b, pool := arenas(t)
 	var found [cells]uint32
 	var places [cells]int
 	var held [cells]bool
@@ -97,35 +145,35 @@ func TestSlots(t *testing.T) {
 			if places[c] >= 0 {
 				slot.Release(places[c])
 			}
-			pool.Publish(id[c])
+			pool.Publish(id(c))
 		},
 		left: func(c int) {
-			pool.Kill(id[c])
+			pool.Kill(id(c))
 			ids, _ := side.Held()
-			_, held[c] = ids[id[c]]
+			_, held[c] = ids[id(c)]
 		},
-		right:     func(c int) { places[c], _ = slot.Hold(id[c]); found[c] = mem.Load32(b[at[c]:]) },
-		forbidden: func(c int) bool { return found[c] == id[c] && !held[c] },
+		right:     func(c int) { places[c], _ = slot.Hold(id(c)); found[c] = mem.Load32(b.chunk(c)) },
+		forbidden: func(c int) bool { return found[c] == id(c) && !held[c] },
 	}.test(t)
 }
 
 // TestReuse: a reader without a hold that finds the id before and after it read the payload has read the
 // old payload, although the writer frees the chunk and uses it again meanwhile.
 func TestReuse(t *testing.T) {
-	a, b, pool, id, at := chunks(t)
+	a, b, pool := arenas(t)
 	var first, second [cells]uint32
 	var saw [cells]uint64
 	program{
 		name:    "reuse: Pool.Kill, new payload; read, look at the id again",
-		prepare: func(c int) { pool.Publish(id[c]); le.PutUint64(a[at[c]+200:], 7) },
-		left:    func(c int) { pool.Kill(id[c]); le.PutUint64(a[at[c]+200:], 9) },
+		prepare: func(c int) { pool.Publish(id(c)); le.PutUint64(a.chunk(c)[payloadAt:], before) },
+		left:    func(c int) { pool.Kill(id(c)); le.PutUint64(a.chunk(c)[payloadAt:], after) },
 		right: func(c int) {
-			first[c] = mem.Load32(b[at[c]:])
-			saw[c] = le.Uint64(b[at[c]+200:])
+			first[c] = mem.Load32(b.chunk(c))
+			saw[c] = le.Uint64(b.chunk(c)[payloadAt:])
 			mem.Fence()
-			second[c] = mem.Load32(b[at[c]:])
+			second[c] = mem.Load32(b.chunk(c))
 		},
-		forbidden: func(c int) bool { return first[c] == id[c] && second[c] == id[c] && saw[c] != 7 },
+		forbidden: func(c int) bool { return first[c] == id(c) && second[c] == id(c) && saw[c] != before },
 	}.test(t)
 
 	// A ring, whose chunk was freed, destroys its id when it allocates there.
@@ -133,28 +181,30 @@ func TestReuse(t *testing.T) {
 	program{
 		name: "reuse: Ring.Alloc over a freed chunk; read, look at the id again", slow: true,
 		prepare: func(c int) {
-			rings[c] = shmring.NewRing(a[c*stride:(c+1)*stride], shmring.RingOptions{})
+			rings[c] = shmring.NewRing(a.chunk(c), shmring.RingOptions{})
 			_, _, _, err := rings[c].Alloc(100)
 			if err != nil {
 				panic(err)
 			}
-			_, second[c], _, _ = rings[c].Alloc(100) // at 108
-			le.PutUint64(a[c*stride+150:], 7)
+			if _, _, _, err = rings[c].Alloc(100); err != nil { // at 108
+				panic(err)
+			}
+			le.PutUint64(a.chunk(c)[150:], before)
 			rings[c].Free(func(uint32, []byte) bool { return true }, stride)
 		},
 		left: func(c int) {
 			_, _, payload, err := rings[c].Alloc(220) // at 0, over both
 			if err == nil {
-				le.PutUint64(payload[150-shmring.HeaderSize:], 9)
+				le.PutUint64(payload[150-shmring.HeaderSize:], after)
 			}
 		},
 		right: func(c int) {
-			first[c] = mem.Load32(b[c*stride+108:])
-			saw[c] = le.Uint64(b[c*stride+150:])
+			first[c] = mem.Load32(b.chunk(c)[108:])
+			saw[c] = le.Uint64(b.chunk(c)[150:])
 			mem.Fence()
-			second[c] = mem.Load32(b[c*stride+108:])
+			second[c] = mem.Load32(b.chunk(c)[108:])
 		},
-		forbidden: func(c int) bool { return first[c] == 1 && second[c] == 1 && saw[c] != 7 },
+		forbidden: func(c int) bool { return first[c] == 1 && second[c] == 1 && saw[c] != before },
 	}.test(t)
 }
 
@@ -198,7 +248,7 @@ func TestTornWords(t *testing.T) {
 		control bool
 	}{
 		{"word: aligned, Store32 and Load32", 8, mem.Load32, false},
-		{"word: not aligned, in one cache line", 9, mem.Load32, runtime.GOARCH != "amd64"},
+		{"word: not aligned, in one cache line", 9, mem.Load32, runtime.GOARCH != "amd64" || raceDetector},
 		{"word: across cache lines, Load32", 62, mem.Load32, true},
 		{"word: across cache lines, LoadStable32", 62, mem.LoadStable32, true},
 	} {
@@ -217,11 +267,12 @@ func TestTornWords(t *testing.T) {
 func TestTheCheckCanFail(t *testing.T) {
 	var mu sync.Mutex
 	var n [cells]int
-	_, _, got := program{
+	got := program{
 		prepare:   func(c int) { n[c] = 0 },
 		left:      func(c int) { mu.Lock(); n[c]++; mu.Unlock() },
 		right:     func(c int) { mu.Lock(); n[c]++; mu.Unlock() },
 		forbidden: func(c int) bool { return n[c] == 2 },
-	}.run(2)
-	require.Equal(t, 2*cells, got)
+	}.run()
+	require.NotZero(t, got.runs)
+	require.Equal(t, got.runs, got.forbidden)
 }

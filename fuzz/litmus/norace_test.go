@@ -1,0 +1,5 @@
+//go:build !race
+
+package litmus_test
+
+const raceDetector = false
