@@ -76,13 +76,13 @@ func (p *Process) learn(text string) {
 
 // yield hands over to the scheduler, and returns when that chooses the process.
 func (p *Process) yield(ready func() bool, what string) {
-	if p.run.over {
+	if p.run.over.Load() {
 		leave()
 	}
 	p.pending, p.condition = what, ready
 	p.run.yielded <- struct{}{}
 	<-p.resume
-	if p.run.over {
+	if p.run.over.Load() {
 		leave()
 	}
 }
@@ -92,7 +92,7 @@ func (p *Process) main() {
 	defer close(p.exited)
 	defer func() {
 		v := recover()
-		if p.run.over {
+		if p.run.over.Load() {
 			return
 		}
 		if v != nil {
@@ -102,7 +102,7 @@ func (p *Process) main() {
 		p.run.yielded <- struct{}{}
 	}()
 	<-p.resume
-	if p.run.over {
+	if p.run.over.Load() {
 		return
 	}
 	p.f(p)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,7 +22,7 @@ type Run struct {
 	crashes   int // left
 	yielded   chan struct{}
 	watchdog  *time.Timer
-	over      bool // everything that is left ends itself
+	over      atomic.Bool // everything that is left ends itself; a process that is stuck may read it at any time
 	failure   *Failure
 	trace     []TraceStep
 	recording bool
@@ -222,7 +223,7 @@ func (r *Run) fingerprint() [sha256.Size]byte {
 // end ends what is left of the processes. Their deferred calls run then, when nobody looks at
 // what they do any more.
 func (r *Run) end() {
-	r.over = true
+	r.over.Store(true)
 	for _, p := range r.processes {
 		if p.stuck {
 			continue // it can't be ended
