@@ -89,7 +89,7 @@ func printReport(w io.Writer, r *check.Report) error {
 	case r.Alive:
 		state = fmt.Sprintf("its writer (pid %d) lives", r.PID)
 	case r.Layout == 0:
-		state = "nothing is known of its writer"
+		state = "without a sidecar"
 	}
 	if r.Policy == "fifo" && r.Chunks == 0 && len(r.Findings) == 0 {
 		if _, err := fmt.Fprintln(w, "where the chunks of a fifo begin is in the memory of its writer; --at ADDRESS:ID names one"); err != nil {

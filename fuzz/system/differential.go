@@ -69,7 +69,7 @@ func (d Differential) Run(ctx context.Context) (Result, error) {
 	r, err := d.run(ctx, lead, follower)
 	closing := errors.Join(lead.Close(), follower.Close())
 	if r.Failure != nil {
-		closing = nil // a system that fails may well end badly, and the failure says more
+		closing = nil // a system that fails may well end badly, and the failure explains why
 	}
 	return r, errors.Join(err, closing)
 }
