@@ -107,7 +107,7 @@ func TestRingFamily(t *testing.T) {
 	k.ok(`{"op":"ring.clear","ring":"old"}`)
 	k.ok(`{"op":"ring.state","ring":"old"}`, "id_end", `0`)
 	k.refuses("unsupported", `{"op":"ring.new","ring":"x","size":100,"generation":"9.9.9"}`, `"9.9.9"`)
-	k.refuses("invalid", `{"op":"ring.new","ring":"x","size":100,"first_id":2147483648}`, "FirstID 2147483648")
+	k.refuses("invalid", `{"op":"ring.new","ring":"x","size":100,"first_id":2147483648}`, "invalid request: first_id 2147483648")
 	k.refuses("invalid", `{"op":"ring.new","ring":"x","size":4}`, "a ring of 4 bytes")
 	k.refuses("invalid", `{"op":"ring.new","ring":"x","size":1000000000000}`, "size 1000000000000: at most 4294967296 in private memory")
 
@@ -117,6 +117,16 @@ func TestRingFamily(t *testing.T) {
 	k.refuses("no_space", `{"op":"ring.new","ring":"big","size":1125899906842624,"name":"`+name+`2"}`, "1125899906842656 bytes")
 	require.FileExists(t, filepath.Join(shmfile.DefaultDir, name))
 	k.ok(`{"op":"ring.close","ring":"named"}`)
+	require.NoFileExists(t, filepath.Join(shmfile.DefaultDir, name))
+}
+
+// TestRefusedRingLeavesNoSegment: a first_id out of range was once noticed by a panic, when the
+// segment was there already.
+func TestRefusedRingLeavesNoSegment(t *testing.T) {
+	k := newTalker(t)
+	name := fmt.Sprintf("ringcache-test-refused-%d", os.Getpid())
+	t.Cleanup(func() { _ = os.Remove(filepath.Join(shmfile.DefaultDir, name)) })
+	k.refuses("invalid", `{"op":"ring.new","ring":"r","size":100,"name":"`+name+`","first_id":2147483648}`, "first_id")
 	require.NoFileExists(t, filepath.Join(shmfile.DefaultDir, name))
 }
 

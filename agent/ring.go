@@ -55,6 +55,9 @@ func (a *Agent) ringNew(p *params) (reply, error) {
 	if _, ok := a.rings[object]; ok {
 		return nil, invalidf("ring %q exists", object)
 	}
+	if first >= shmring.IDLimit {
+		return nil, invalidf("first_id %d is not below 2^31", first)
+	}
 	seg, err := a.newSegment(name, size, g)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,11 +11,12 @@ import (
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/shmring/segment"
 )
 
 type checkCommand struct {
 	Name    string   `arg:"" help:"Name of the segment."`
-	At      []handle `placeholder:"ADDRESS:ID" help:"Check the chunk of this handle, too. May be repeated."`
+	At      []handle `placeholder:"ADDRESS:ID" help:"Check the chunk of this handle, too. Separate several by commas, or repeat the flag."`
 	Size    int      `help:"Bytes of the ring. Without it they follow from the size of the segment."`
 	Release string   `help:"The vLLM release that wrote it. Without it the sidecar's, or the newest."`
 	Dir     string   `help:"Folder of shared memory, /dev/shm if empty."`
@@ -41,7 +43,8 @@ memory of the process that writes it, so of a fifo, and of a foreign segment (on
 
 Each line is a file, an offset in it, what is wrong, what it must be, and what it is. The last line is a summary.
 
-The exit status is 0 if everything that was looked at is right, and 1 otherwise.`
+The exit status is 0 if everything that was looked at is right, 1 if something is wrong or nothing could be looked at, and 80 if the command line
+is wrong.`
 }
 
 // Run checks a segment and prints what is wrong.
@@ -58,6 +61,9 @@ func (c checkCommand) Run() error {
 		o.Generation = g
 	}
 	r, err := check.Segment(c.Name, o)
+	if errors.Is(err, segment.ErrForeign) {
+		return fmt.Errorf("%w: see --at", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -83,12 +89,14 @@ func printReport(w io.Writer, r *check.Report) error {
 	case r.Alive:
 		state = fmt.Sprintf("its writer (pid %d) lives", r.PID)
 	case r.Layout == 0:
-		state = "nothing is known of its writer"
+		state = "without a sidecar"
+	}
+	if r.Policy == "fifo" && r.Chunks == 0 && len(r.Findings) == 0 {
+		if _, err := fmt.Fprintln(w, "where the chunks of a fifo begin is in the memory of its writer; --at ADDRESS:ID names one"); err != nil {
+			return err
+		}
 	}
 	_, err := fmt.Fprintf(w, "%s: %s of %s, %s: %d chunks with %d bytes checked, %d too busy to check, %d reader slots taken, %d findings\n",
 		r.Segment, r.Policy, r.Format, state, r.Chunks, r.Bytes, r.Busy, r.Readers, len(r.Findings))
-	if err == nil && r.Policy == "fifo" {
-		_, err = fmt.Fprintln(w, "where the chunks of a fifo begin is in the memory of its writer; --at ADDRESS:ID names one")
-	}
 	return err
 }

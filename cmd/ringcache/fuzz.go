@@ -21,19 +21,19 @@ import (
 )
 
 type fuzzCommand struct {
-	Families []string      `arg:"" optional:"" name:"family" help:"ring, store, lru, pair, or all."`
+	Families []string      `arg:"" optional:"" name:"family" help:"What to compare: ring, store, lru, pair, or all, which is the default."`
 	Against  string        `default:"model" help:"What to compare with: vllm, model (the reference models), or a command that speaks the agent's protocol."`
 	System   string        `placeholder:"COMMAND" help:"The system under test, a command that speaks the agent's protocol. Without it: this program's own packages."`
 	Lead     string        `enum:"auto,ours,model" default:"auto" help:"Whose replies are the right ones: those of the system under test, or of the model in its place. auto is the model for the rings and stores of vLLM 0.11.0 and its LRU caches up to 0.23, and else the system under test."`
-	Ops      int           `help:"Operations for each family, at least. Without it: 100000, or as many as --minutes allows."`
-	Minutes  float64       `help:"For each family, after which no sequence begins any more."`
-	Seed     uint64        `default:"1" help:"Of the first sequence. The next one has the next number."`
-	Length   int           `default:"200" help:"Operations of a sequence."`
-	Release  string        `help:"Release of vLLM whose rules count. Without it: that of the vLLM which is compared with, or else the newest known one."`
+	Ops      int           `help:"Perform at least so many operations of each family. Without it: 100000, or as many as --minutes allows."`
+	Minutes  float64       `help:"Begin no sequence of a family later than so many minutes after its first."`
+	Seed     uint64        `default:"1" help:"Seed of the first sequence. Each further sequence has the next number."`
+	Length   int           `default:"200" help:"Generate so many operations for each sequence. Those that look at the state are added."`
+	Release  string        `help:"Release of vLLM whose rules count. Without it: the release of --against vllm, or else the newest known one."`
 	Python   string        `default:"python3" help:"Interpreter that can import vLLM."`
 	VllmPath string        `placeholder:"DIR" help:"Folder with the files of another release of vLLM than the interpreter's own."`
-	Replay   string        `placeholder:"FILE" help:"Perform the lines of a file instead, and print what both systems reply."`
-	Limit    time.Duration `default:"2m" help:"Without a reply, after which a process hangs."`
+	Replay   string        `placeholder:"FILE" help:"Generate nothing: perform the agent lines of a file, and print what both systems reply."`
+	Limit    time.Duration `default:"2m" help:"Report a process that gives no reply for so long as one that hangs."`
 }
 
 // Help is the end of ringcache fuzz --help.
@@ -47,7 +47,20 @@ A command is run by the shell. It reads one JSON object per line from stdin and 
 
 Progress goes to stderr, and one line for each family to stdout.
 
-The exit status is 0 if there was no difference, and 1 otherwise.`
+The exit status is 0 if there was no difference, 1 if there was one or a system broke, and 80 if the command line is wrong.`
+}
+
+// Validate is called by kong.
+func (c fuzzCommand) Validate() error {
+	switch {
+	case c.Ops < 0 || c.Length < 1:
+		return errors.New("--ops must not be below 0, and --length not below 1")
+	case !(c.Minutes >= 0): // nor NaN
+		return errors.New("--minutes must not be below 0")
+	case c.Limit <= 0:
+		return errors.New("--limit must be above 0")
+	}
+	return nil
 }
 
 // Run compares, or replays.
@@ -99,6 +112,7 @@ func (c fuzzCommand) compare(ctx context.Context, s *fuzzSystems, family system.
 	began, shown := time.Now(), time.Now()
 	d := system.Differential{
 		Family: family, Case: s.caseOf(family), Lead: s.lead(family), Follower: s.follower(family),
+		LeadName: s.leadName(family), FollowerName: c.Against,
 		Seed: c.Seed, Ops: c.Ops, Length: c.Length,
 		Repeat: func(seed uint64) string { return c.repeat(family, s.release.Version, seed) },
 		Progress: func(r system.Result) {
@@ -123,10 +137,15 @@ func (c fuzzCommand) compare(ctx context.Context, s *fuzzSystems, family system.
 	fmt.Printf("%s, vLLM %s, %s against %s: %d operations in %d sequences%s, seeds %d to %d, %.1f seconds, %.0f a second, %d differences\n",
 		family.Name, s.release.Version, s.leadName(family), c.Against, r.Ops, r.Sequences, parted(r.Parted), r.First, r.Last,
 		time.Since(began).Seconds(), perSecond(r.Ops, began), differences)
-	if r.Failure != nil {
-		return fmt.Errorf("%s: the systems differ", family.Name)
+	switch broken := (*system.BrokenError)(nil); {
+	case r.Failure == nil && r.Ops == 0:
+		return fmt.Errorf("%s: nothing was compared", family.Name)
+	case r.Failure == nil:
+		return nil
+	case errors.As(r.Failure, &broken):
+		return fmt.Errorf("%s: a system broke", family.Name)
 	}
-	return nil
+	return fmt.Errorf("%s: the systems differ", family.Name)
 }
 
 // parted lists why sequences were not compared to their end.
@@ -171,23 +190,30 @@ func (c fuzzCommand) replay(ctx context.Context, s *fuzzSystems) error {
 		return err
 	}
 	ops, err := fuzz.Parse(string(text))
-	if err != nil || len(ops) == 0 {
+	if err != nil {
 		return err
+	}
+	if len(ops) == 0 {
+		return fmt.Errorf("%s contains no operation", c.Replay)
 	}
 	family, err := system.FamilyOf(ops[0])
 	if err != nil {
 		return err
 	}
-	d := system.Differential{Family: family, Case: s.caseOf(family), Lead: s.lead(family), Follower: s.follower(family)}
-	differences := 0
+	d := system.Differential{
+		Family: family, Case: s.caseOf(family), Lead: s.lead(family), Follower: s.follower(family),
+		LeadName: s.leadName(family), FollowerName: c.Against,
+	}
+	performed, differences := 0, 0
 	err = d.Replay(ctx, ops, func(op fuzz.Op, want, got fuzz.Reply, what string) {
+		performed++
 		fmt.Printf("%s\n  %s: %s\n  %s: %s\n", op.Line(), s.leadName(family), want, c.Against, got)
 		if what != "" {
 			differences++
 			fmt.Printf("  different: %s\n", what)
 		}
 	})
-	fmt.Printf("%d operations, %d differences\n", len(ops), differences)
+	fmt.Printf("%d operations, %d differences\n", performed, differences)
 	if err == nil && differences > 0 {
 		err = errors.New("the systems differ")
 	}

@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/alecthomas/kong"
@@ -46,8 +47,8 @@ func TestFuzzFindsTheDifference(t *testing.T) {
 	args := []string{"ring", "--system", system, "--ops", "20000", "--length", "30"}
 	out, err := runFuzz(t, args...)
 	require.ErrorContains(t, err, "ring: the systems differ")
-	require.Contains(t, out, `{"address":29,`)
-	require.Contains(t, out, `{"address":28,`)
+	require.Contains(t, out, `sed -u 's/"address":28,/"address":29,/': {"address":29,`)
+	require.Regexp(t, `(?m)^  model: +\{"address":28,`, out)
 	require.Contains(t, out, "1 differences")
 	require.Regexp(t, `(?m)^  again: ringcache fuzz ring --release 0.33.0 --against model --lead auto --system '.*' --length 30 --seed \d+ --ops 1$`, out)
 
@@ -73,6 +74,15 @@ func TestFuzzReplays(t *testing.T) {
 	require.Contains(t, out, "3 operations, 1 differences")
 }
 
+func TestFuzzValidates(t *testing.T) {
+	for _, flag := range []string{"--ops=-1", "--length=0", "--minutes=-1", "--minutes=NaN", "--limit=0s"} {
+		p, err := kong.New(&commands{}, options()...)
+		require.NoError(t, err)
+		_, err = p.Parse([]string{"fuzz", flag})
+		require.ErrorContains(t, err, flag[:strings.Index(flag, "=")])
+	}
+}
+
 func TestFuzzRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
 		"no family":             {"rings"},
@@ -81,6 +91,9 @@ func TestFuzzRefuses(t *testing.T) {
 		"/nowhere/python":       {"--against", "vllm", "--python", "/nowhere/python"},
 		"no such file":          {"--replay", "/nowhere/lines"},
 		"ended without a reply": {"ring", "--against", "false"},
+		"ring: a system broke":  {"ring", "--against", "false"},
+		"contains no operation": {"--replay", os.DevNull},
+		"nothing was compared":  {"ring", "--minutes", "1e-9"},
 	} {
 		out, err := runFuzz(t, args...)
 		require.Error(t, err)

@@ -7,7 +7,7 @@ import (
 )
 
 // counting is how a release counts the uses of an object (W, the writer's) and the reads (R, in
-// the chunk). A writer frees an object once R >= W * readers. Each function says what it does
+// the chunk). A writer frees an object once R >= W * readers. The comment at each function lists what it does
 // itself; the steps around it are in [protocol.program].
 //
 // Source: vllm/distributed/device_communicators/shm_object_storage.py and vllm/multimodal/cache.py

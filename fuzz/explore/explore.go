@@ -154,7 +154,7 @@ func (e *explorer) path(i int) []choice {
 // explain executes a failing order again, for the trace.
 func (e *explorer) explain(path []choice, f *Failure) *Failure {
 	if f.Name == "stuck" {
-		return f
+		return e.explainStuck(path, f)
 	}
 	r := execute(e.o, e.program, path, true)
 	defer r.end()
@@ -164,6 +164,21 @@ func (e *explorer) explain(path []choice, f *Failure) *Failure {
 	}
 	r.failure.Steps = r.trace
 	return r.failure
+}
+
+// explainStuck executes an order again up to the step that does not end, which would take the
+// timeout once more.
+func (e *explorer) explainStuck(path []choice, f *Failure) *Failure {
+	if len(path) == 0 {
+		return f // it has not come to its first step
+	}
+	last := len(path) - 1
+	r := execute(e.o, e.program, path[:last], true)
+	defer r.end()
+	if p := r.processes[path[last].process]; r.failure == nil {
+		f.Steps = append(r.trace, TraceStep{Process: p.name, What: p.pending, State: "does not end"})
+	}
+	return f
 }
 
 func add(a, b uint64) uint64 {

@@ -211,8 +211,10 @@ func TestWhatEndsAnExecution(t *testing.T) {
 	t.Run("stuck", func(t *testing.T) {
 		blocked := make(chan struct{})
 		defer close(blocked)
-		res := explore.Explore(explore.Options{Timeout: time.Millisecond}, one(func(p *explore.Process) { p.Step("x"); <-blocked }))
+		res := explore.Explore(explore.Options{Timeout: 3 * time.Second}, one(func(p *explore.Process) { p.Step("x"); p.Step("y"); <-blocked }))
 		require.Equal(t, "stuck", res.Failure.Name)
+		require.Len(t, res.Failure.Steps, 2, "they end with the one that does not end")
+		require.Equal(t, "y", res.Failure.Steps[1].What)
 	})
 	t.Run("bounds", func(t *testing.T) {
 		endless := one(func(p *explore.Process) {

@@ -2,8 +2,8 @@ package explore
 
 import "fmt"
 
-// Var is a variable that processes share. Its value is printed as fmt prints it, and must be
-// told apart from others by that.
+// Var is a variable that processes share. Its value is printed by fmt with %v. Values that differ
+// must print differently, since states are compared by that text.
 type Var[T any] struct {
 	run   *Run
 	name  string

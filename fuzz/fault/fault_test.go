@@ -124,6 +124,7 @@ func TestKindsOfDamage(t *testing.T) {
 				require.Len(t, after, int(c.Offset))
 			} else {
 				end := int(c.Offset) + len(c.Is)
+				require.LessOrEqual(t, end, 9000, c)
 				require.Equal(t, c.Is, after[c.Offset:end])
 				require.Equal(t, before[end:], after[end:])
 			}

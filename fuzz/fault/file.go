@@ -10,7 +10,8 @@ import (
 // Kind is a way to damage a file.
 type Kind int
 
-// The kinds of damage. Words have 8 bytes and pages 4096, at multiples of that.
+// The kinds of damage. Words have 8 bytes and pages 4096, at multiples of that; they are cut off
+// where the damage may not go.
 const (
 	FlipBit   Kind = iota // one bit
 	ChangeBit             // one bit of a word becomes 0 or 1, so it may be no change
@@ -85,9 +86,9 @@ func (k Kind) Apply(path string, from, to int64, seed uint64) (c Change, err err
 		c.Offset = max(c.Offset/n*n, from)
 	}
 	if k == Truncate {
-		n = st.Size() - c.Offset
+		n, to = st.Size()-c.Offset, st.Size()
 	}
-	c.Was = make([]byte, min(n, st.Size()-c.Offset))
+	c.Was = make([]byte, min(n, to-c.Offset))
 	if _, err := f.ReadAt(c.Was, c.Offset); err != nil {
 		return c, err
 	}

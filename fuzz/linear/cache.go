@@ -53,7 +53,8 @@ type place struct {
 }
 
 // LRU is a cache of so many items of one size: an item that is not there is made, or sent, and the one that was asked
-// for the longest time ago goes. It is what the receiver of a mirrored cache has, and the sender must know.
+// for the longest time ago goes. It is what the receiver of a mirrored cache has, and
+// what its sender must foresee.
 func LRU(items int) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return []place(nil) },

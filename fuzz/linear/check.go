@@ -11,8 +11,8 @@ import (
 
 // Options are those of [Check].
 type Options struct {
-	// Dir is the folder in which the page of a history that nothing explains is written; the
-	// folder of temporary files if it is empty.
+	// Dir is the folder in which the page of a history that nothing explains is written. The
+	// folder must exist. If Dir is empty, it is the folder of temporary files.
 	Dir string
 	// Timeout bounds the search for an order; 0 is five minutes.
 	Timeout time.Duration

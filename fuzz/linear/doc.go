@@ -14,7 +14,7 @@
 //		})
 //	}
 //	group.Wait()
-//	err := linear.Check(linear.Store(linear.StoreOptions{}), rec.History(), linear.Options{Dir: "failures"})
+//	err := linear.Check(linear.Store(linear.StoreOptions{}), rec.History(), linear.Options{})
 //
 // The models: [Store] for objects by key, [Handles] for what handles lead to, [Allocator] for chunks and their ids,
 // [Flights] for a cache in which one client makes what others wait for, [LRU] for a cache with an order,

@@ -43,7 +43,7 @@ func (c childCommand) Run() error {
 }
 
 // hear sends on what the supervisor writes. At its end the supervisor is dead: then nobody is
-// left who could be told anything, and the cleaner removes the segments.
+// left to answer, and the cleaner removes the segments.
 func hear(from io.Reader, to chan<- message) {
 	in := bufio.NewReader(from)
 	for {

@@ -7,8 +7,8 @@ import (
 	"github.com/ringcache/ringcache/shmstore"
 )
 
-// ledger is what must be in a segment, whoever of its writers was killed. It is filled by what
-// writers say.
+// ledger is what must be in a segment, whoever of its writers was killed. It is filled by the lines
+// of writers.
 type ledger struct {
 	index   map[string]uint32 // ids, by the keys that are there
 	flying  map[string]*flight
@@ -166,9 +166,9 @@ func (l *ledger) adopted(a shmstore.Adoption, all []object, indexed bool) error 
 	return nil
 }
 
-// compare compares what has a key with what was said. A writer that was killed may have
-// removed one object, and published one, without saying so; and what it said last to be gone
-// may be there.
+// compare compares what has a key with what was reported. A writer that was killed may have
+// removed one object, and published one, without a report of it; and the object that it reported
+// last to be gone may be there.
 func (l *ledger) compare(index map[string]uint32) error {
 	lost, unknown := 1, 1
 	if l.detached {
@@ -186,7 +186,7 @@ func (l *ledger) compare(index map[string]uint32) error {
 	for key, id := range index {
 		if _, ok := l.index[key]; !ok && key != l.gone {
 			if unknown--; unknown < 0 {
-				return fmt.Errorf("key %s with id %d was never said to be there", key, id)
+				return fmt.Errorf("key %s with id %d was never reported to be there", key, id)
 			}
 		}
 	}

@@ -47,7 +47,7 @@ func TestLedgerFindsWhatAnAdoptionLost(t *testing.T) {
 		{"two keys published without a word", func(_ *ledger, a *shmstore.Adoption, all []object) []object {
 			a.Kept += 2
 			return append(all, object{Key: "new", ID: 10}, object{Key: "newer", ID: 11})
-		}, "was never said"},
+		}, "was never reported"},
 		{"another object under a key", func(_ *ledger, _ *shmstore.Adoption, all []object) []object {
 			all[4].ID = 77
 			return all

@@ -64,7 +64,7 @@ func runReceiver(c childCommand, orders <-chan message) error {
 	return nil
 }
 
-// pairCounts are what a sender did since it said so last.
+// pairCounts are what a sender did since its last report.
 type pairCounts struct {
 	Requests, Drifts, Repairs, Resent, Omitted, Bytes, Dropped, Swapped int64
 }

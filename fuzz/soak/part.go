@@ -123,7 +123,7 @@ func (p *part) startWriter() (err error) {
 	p.writer, err = p.s.startChild(p.name, "writer", p.lives, p.store, args, p.events)
 	if owed := p.resets > 0; err == nil {
 		p.resets = 0
-		if owed && !p.restarting { // else it is told when the last reader has ended
+		if owed && !p.restarting { // else when the last reader has ended
 			p.reset()
 		}
 	}

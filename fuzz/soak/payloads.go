@@ -99,7 +99,7 @@ func describe(o *shmstore.Object) (object, error) {
 	got := object{Key: o.Key(), Place: h.Offset, ID: h.ID}
 	err := got.readNote(o.Note())
 	if err == nil && uint64(got.Size) != h.Length {
-		err = wrongBytes(fmt.Sprintf("in number: key %s has %d, its note says %d", o.Key(), h.Length, got.Size))
+		err = wrongBytes(fmt.Sprintf("in number: key %s has %d, its note has %d", o.Key(), h.Length, got.Size))
 	}
 	return got, err
 }

@@ -23,7 +23,7 @@ type process struct {
 	ready   bool
 	stopped bool
 	killed  bool // by the supervisor
-	ending  bool // it was told to end
+	ending  bool // it has the order to end
 	keeps   bool // and to leave the segment
 	asked   bool // for its state, and has not answered
 }
@@ -62,7 +62,7 @@ func (p *process) listen(out io.Reader, events chan<- event) {
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err != nil {
-			break // a part of a line was never said
+			break // a line without its end is from a writer that died
 		}
 		m := &message{}
 		if err := json.Unmarshal(line, m); err != nil {

@@ -1,6 +1,7 @@
 package system
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,9 @@ type Differential struct {
 	// earlier replies contained, the follower then the same operations. A system that broke is
 	// started again. Run closes what it started.
 	Lead, Follower func(context.Context) (fuzz.System, error)
+	// LeadName and FollowerName are what failures call the two; "the first system" and "the second
+	// system" if empty.
+	LeadName, FollowerName string
 
 	Seed   uint64    // of the first sequence; the next one has Seed+1
 	Ops    int       // about so many operations are performed, 10000 if 0
@@ -65,7 +69,7 @@ func (d Differential) Run(ctx context.Context) (Result, error) {
 	r, err := d.run(ctx, lead, follower)
 	closing := errors.Join(lead.Close(), follower.Close())
 	if r.Failure != nil {
-		closing = nil // a system that fails may well end badly, and the failure says more
+		closing = nil // a system that fails may well end badly, and the failure explains why
 	}
 	return r, errors.Join(err, closing)
 }
@@ -254,7 +258,7 @@ func (d Differential) minimize(ctx context.Context, lead, follower *restarting, 
 	if first == nil {
 		// It needs what came before it: objects that an earlier sequence left, for example.
 		first = d.failure(s)
-		first.Why = "it did not happen again when this sequence was performed alone"
+		first.Err = fmt.Errorf("%w\n  it did not happen again when this sequence was performed alone", first.Err)
 	} else if !errors.Is(first.Err, ErrHangs) { // each try would take the limit
 		first = fuzz.Shrink(s.ops, first, test)
 	}
@@ -309,21 +313,40 @@ func closings(ops []fuzz.Op) []fuzz.Op {
 func (d Differential) failure(s *sequence) *fuzz.Failure {
 	if s.err != nil {
 		answered := len(s.want)
-		who := "the first system"
+		who, _ := d.names()
 		if len(s.want) == len(s.resolved) {
-			answered, who = len(s.got), "the second system"
+			answered = len(s.got)
+			_, who = d.names()
 		}
 		ops := s.resolved[:min(answered+1, len(s.resolved))]
-		return &fuzz.Failure{Invariant: "broken", Why: who + " broke at the last of these operations", Err: s.err, Ops: ops}
+		return &fuzz.Failure{Invariant: "broken", Err: fmt.Errorf("%s broke at the last of these operations: %w", who, s.err), Ops: ops}
 	}
 	if difference, _, _ := d.Case.difference(s.resolved, s.want, s.got); difference != nil {
 		// With these words in its name, a shorter sequence that shows another difference is not taken
 		// for this one.
 		name := fmt.Sprintf("difference in %s (%s)", difference.Op.Name, difference.What)
-		return &fuzz.Failure{Invariant: name, Err: difference, Ops: s.resolved[:difference.Index+1]}
+		lead, follower := d.names()
+		return &fuzz.Failure{Invariant: name, Err: &shown{difference, lead, follower}, Ops: s.resolved[:difference.Index+1]}
 	}
 	return nil
 }
+
+func (d Differential) names() (lead, follower string) {
+	return cmp.Or(d.LeadName, "the first system"), cmp.Or(d.FollowerName, "the second system")
+}
+
+// shown is a difference with the names of the systems. What differs is in the name of its failure.
+type shown struct {
+	*fuzz.Difference
+	lead, follower string
+}
+
+func (d *shown) Error() string {
+	width := max(len(d.lead), len(d.follower)) + 1
+	return fmt.Sprintf("operation %d\n  %-*s %s\n  %-*s %s", d.Index, width, d.lead+":", d.Want, width, d.follower+":", d.Got)
+}
+
+func (d *shown) Unwrap() error { return d.Difference }
 
 // restarting is a system that is started again after it broke.
 type restarting struct {

@@ -28,7 +28,7 @@ const (
 
 // Start starts a process that speaks the agent's protocol on stdin and stdout. The process is
 // killed when ctx ends. Close ends its input, waits for it, and kills it if it does not end within
-// the limit.
+// the limit. On unix, children of its own are killed with it.
 func Start(ctx context.Context, o ProcessOptions, command ...string) (fuzz.System, error) {
 	return start(ctx, o, command)
 }
@@ -45,6 +45,8 @@ func start(ctx context.Context, o ProcessOptions, command []string) (*process, e
 		lines: make(chan []byte, 1024), closing: make(chan struct{}), ended: make(chan struct{}),
 	}
 	p.cmd.Env, p.cmd.Dir, p.cmd.Stderr = o.Env, o.Dir, &p.stderr
+	p.cmd.Cancel = func() error { return killTree(p.cmd.Process) }
+	p.cmd.SysProcAttr = ownTree()
 	p.cmd.WaitDelay = 10 * time.Second // for a child of its own that keeps stderr open
 	var err error
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
@@ -173,8 +175,13 @@ func (p *process) end() error {
 // kill ends the process at once, and waits for it.
 func (p *process) kill() {
 	p.stopReading()
-	_ = p.cmd.Process.Kill()
-	_ = p.out.Close() // a child of its own may keep it open
+	select {
+	case <-p.ended: // another process may have its id now
+	default:
+		_ = killTree(p.cmd.Process)
+	}
+	// A child of its own may keep these open, in which write and read would wait.
+	_, _ = p.in.Close(), p.out.Close()
 	<-p.ended
 }
 

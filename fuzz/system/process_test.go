@@ -108,7 +108,7 @@ func TestBrokenSystemIsMinimized(t *testing.T) {
 			require.NoError(t, err)
 			require.NotNil(t, r.Failure)
 			require.Equal(t, "broken", r.Failure.Invariant)
-			require.Contains(t, r.Failure.Why, "second")
+			require.ErrorContains(t, r.Failure, "the second system broke at the last")
 			require.Len(t, r.Failure.Ops, 1, fuzz.Format(r.Failure.Ops))
 			require.Contains(t, fuzz.Format(r.Failure.Ops), fatalSize)
 
@@ -116,7 +116,7 @@ func TestBrokenSystemIsMinimized(t *testing.T) {
 			r, err = d.Run(t.Context())
 			require.NoError(t, err)
 			require.NotNil(t, r.Failure)
-			require.Contains(t, r.Failure.Why, "first")
+			require.ErrorContains(t, r.Failure, "the first system broke at the last")
 			require.Contains(t, fuzz.Format(r.Failure.Ops), fatalSize)
 		})
 	}

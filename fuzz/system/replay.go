@@ -25,6 +25,7 @@ func FamilyOf(op fuzz.Op) (Family, error) {
 // Replay performs operations on both systems, and calls show for each: what names a difference,
 // and is empty if there is none. After the systems part by right it is always empty.
 func (d Differential) Replay(ctx context.Context, ops []fuzz.Op, show func(op fuzz.Op, want, got fuzz.Reply, what string)) (err error) {
+	leadName, followerName := d.names()
 	lead, follower := &restarting{start: d.Lead}, &restarting{start: d.Follower}
 	defer func() { err = errors.Join(err, lead.Close(), follower.Close()) }()
 	if err := errors.Join(lead.ready(ctx), follower.ready(ctx)); err != nil {
@@ -32,7 +33,7 @@ func (d Differential) Replay(ctx context.Context, ops []fuzz.Op, show func(op fu
 	}
 	s := sequence{ops: ops}
 	if d.Case.lead(lead, &s); s.err != nil {
-		return fmt.Errorf("the first system broke after %d operations: %w", len(s.want), s.err)
+		return fmt.Errorf("%s broke after %d operations: %w", leadName, len(s.want), s.err)
 	}
 	got, err := follower.Do(s.resolved)
 	parted := false
@@ -46,7 +47,7 @@ func (d Differential) Replay(ctx context.Context, ops []fuzz.Op, show func(op fu
 		show(op, want, r, what)
 	}
 	if err != nil {
-		return fmt.Errorf("the second system broke after %d operations: %w", len(got), err)
+		return fmt.Errorf("%s broke after %d operations: %w", followerName, len(got), err)
 	}
 	return nil
 }

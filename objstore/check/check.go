@@ -17,7 +17,7 @@ import (
 	"github.com/ringcache/ringcache/shmring/segment"
 )
 
-// Options say what to check.
+// Options configure [Segment].
 type Options struct {
 	// Dir is the directory of shared memory, /dev/shm if empty.
 	Dir string

@@ -160,7 +160,7 @@ func overlap(l *left, b []byte) int {
 	return -1
 }
 
-// TestFlippedBits: docs/format.md says which words are protected. Every bit of these is found when
+// TestFlippedBits: docs/format.md lists the words that are protected. Every bit of these is found when
 // it flips, and no other bit is.
 func TestFlippedBits(t *testing.T) {
 	l := orphan(t, "0.33.0")
