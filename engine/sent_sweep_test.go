@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"iter"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,4 +36,29 @@ func TestSweepKeepsWhatIsCached(t *testing.T) {
 	require.ErrorContains(t, s.check("cached", 7), "took 6 before")
 	s.reset()
 	require.NoError(t, s.check("cached", 7), "the engine has forgotten it")
+}
+
+// sendingWhileListed is a cache that lets something happen while its keys are listed.
+type sendingWhileListed struct {
+	mmcache.Cache
+	send func()
+}
+
+func (c sendingWhileListed) Keys() iter.Seq2[string, int64] {
+	c.send()
+	return c.Cache.Keys()
+}
+
+// An item that is sent while the keys of the cache are listed may not be among them, and is remembered all the same.
+func TestSweepKeepsWhatIsSentMeanwhile(t *testing.T) {
+	cache, err := mmcache.Open(mmcache.Options{Mode: "processor_only", Capacity: 1 << 20})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, cache.Close()) }()
+	var s sentItems
+	for i := range firstSweep + 1 {
+		s.put(fmt.Sprint("gone-", i), 6)
+	}
+	s.sweep(sendingWhileListed{cache, func() { s.put("sent meanwhile", 6) }})
+	require.Len(t, s.items, 1, "what is not cached is forgotten")
+	require.ErrorContains(t, s.check("sent meanwhile", 7), "took 6 before")
 }

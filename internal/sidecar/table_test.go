@@ -67,12 +67,16 @@ func TestTableIsChangedInOneStep(t *testing.T) {
 			old := c.Put(record(2), 6)
 			c.Drop(old) // what is torn is written over something
 			interrupt(t, place, func() { c.Put(record(3), 7) })
-			_, all := records(t, c.mem)
+			c, all := records(t, c.mem)
 			want := map[int]Record{kept: record(1)}
 			if done {
 				want[old] = record(3)
 			}
 			require.Equal(t, want, all)
+			requireUse(t, c, kept, 5)
+			if done {
+				requireUse(t, c, old, 7) // and not that of the last object there
+			}
 		})
 	}
 	for place, there := range map[string]bool{"sidecar.drop.begin": true, "sidecar.drop.end": false} {

@@ -183,8 +183,11 @@ func TestDecodeOutputsLosesLittle(t *testing.T) {
 		}
 		require.Equal(t, enginecore.Output{RequestID: "r", NewTokenIDs: []uint32{1, 2}}, o, name)
 	}
+	// The first field that can't be read is the cause.
+	m := decode([]any{entry(map[string]any{"finish_reason": "stop", "mm_cache_miss_hashes": []int{1}})})
+	corrupt(t, m.Outputs[0].Err, "serde: corrupt finish_reason")
 	// Whose it is can't be told.
-	m := decode([]any{entry(map[string]any{"request_id": 5}), 7, []any{}, entry(nil)})
+	m = decode([]any{entry(map[string]any{"request_id": 5}), 7, []any{}, entry(nil)})
 	require.Len(t, m.Outputs, 1)
 	require.Len(t, m.Unread, 3)
 	for i, text := range []string{"request_id at byte", "output at byte", "got an empty array, want a request id"} {
