@@ -32,6 +32,11 @@ func (m *Store) put(s *store, a *args) (map[string]any, error) {
 	content := append(metadata, data...)
 	p := Offset(address, len(s.ring.Memory)) + header
 	copy(s.ring.Memory[p:], []byte{0, 0, 0, 0})
+	if p+need > len(s.ring.Memory) {
+		// 0.11.0 hands out more than the ring contains. What becomes of the object depends on the slices
+		// that Python copies to: they end where the memory does.
+		return nil, refuse("corrupt", "the chunk goes beyond the end of the ring")
+	}
 	copy(s.ring.Memory[p+4:], content)
 	s.values[string(content)] = shown
 	s.uses[id]++

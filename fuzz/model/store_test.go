@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/fuzz"
+	"github.com/ringcache/ringcache/fuzz/generate"
 	"github.com/ringcache/ringcache/fuzz/model"
 )
 
@@ -236,4 +237,19 @@ func pickled(n int, b byte) map[string]any {
 	body = append(append(body, bytes.Repeat([]byte{b}, n)...), 0x94, '.')
 	out := binary.LittleEndian.AppendUint64([]byte{0x80, 5, 0x95}, uint64(len(body)))
 	return map[string]any{"type": "pickle", "hex": hex.EncodeToString(append(out, body...))}
+}
+
+// TestFirstReleasePutsBeyondTheRing: the sequence of a seed, in which the real 0.11.0 raised an error behind the
+// allocation.
+func TestFirstReleasePutsBeyondTheRing(t *testing.T) {
+	for version, beyond := range map[string]bool{"0.11.0": true, "0.11.2": false} {
+		found := false
+		generator := generate.Store(generate.StoreOptions{Generation: version, Lock: "readers", Segment: "objects"})
+		ops, replies, err := fuzz.Run(model.NewStore(release(t, version), model.StoreOptions{}), generator(fuzz.FromSeed(425), 200))
+		require.NoError(t, err)
+		for i, r := range replies {
+			found = found || ops[i].Name == "store.put" && r.Kind == "corrupt"
+		}
+		require.Equal(t, beyond, found, version)
+	}
 }

@@ -119,6 +119,9 @@ func (c Case) parts(op fuzz.Op, want, got fuzz.Reply) string {
 	case got.Fields["ghost"] == true && c.Ours:
 		// As above: this module has no such keys to pop.
 		return "vLLM pops a key that was touched while it was absent"
+	case op.Name == "store.put" && want.Kind == "corrupt" && c.Release.PhantomStart:
+		// The copy fails in the middle, or the end of an object overwrites its metadata.
+		return "vLLM 0.11.0 puts an object beyond the end of its ring"
 	case got.Kind == "unsupported" && want.Kind != "unsupported":
 		return "vLLM has no " + op.Name
 	}

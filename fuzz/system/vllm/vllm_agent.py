@@ -250,10 +250,10 @@ class Agent:
     def store_state(self, r):
         storage = self._writer(r)
         out = self._vllm.state(storage)
+        out["reader_flag"] = {}  # of the chunks: in 0.11.0 there are some without an object, and objects without one
         for number, address in storage.ring_buffer.metadata.items():
-            if number not in out["reader_flag"]:  # 0.11.0: of a chunk that no object has
-                with storage.ring_buffer.access_buf(address) as (view, _):
-                    out["reader_flag"][number] = int.from_bytes(view[:4], "little", signed=True)
+            with storage.ring_buffer.access_buf(address) as (view, _):
+                out["reader_flag"][number] = int.from_bytes(view[:4], "little", signed=True)
         out["ring"]["metadata"] = strings(out["ring"]["metadata"])
         out["writer_flag"], out["reader_flag"] = strings(out["writer_flag"]), strings(out["reader_flag"])
         return out
