@@ -51,9 +51,20 @@ func canonical(v any) any {
 		}
 		sort.Slice(out, func(i, j int) bool { return out[i].Key < out[j].Key })
 		return out
+	case *Image:
+		c := *v
+		if c.Palette != nil && c.Palette.Type == "" { // which is "bytes"
+			p := *c.Palette
+			p.Type = "bytes"
+			c.Palette = &p
+		}
+		return &c
 	case *EncodedImage:
 		c := *v
 		c.IOConfig = canonical(c.IOConfig).([]Entry)
+		if c.Pixels != nil {
+			c.Pixels = canonical(c.Pixels).(*Image)
+		}
 		return &c
 	case *EncodedVideo:
 		c := *v
