@@ -18,9 +18,10 @@ import subprocess
 import sys
 import tempfile
 
-CORE = """shmring shmring/segment shmring/memory shmstore objstore objstore/upstream serde serde/enginecore mmhash lrusync
+# Without internal/failpoint, which production builds leave out and which runs in processes that are about to be killed.
+CORE = """shmring shmring/segment shmring/memory shmstore objstore objstore/check objstore/upstream serde serde/enginecore mmhash lrusync
 lrusync/upstream mmcache pycompat pin pin/cuda engine engine/zmq agent internal/closing internal/codec internal/evict
-internal/failpoint internal/fault internal/futex internal/invariants internal/line internal/loglimit internal/lru internal/mem
+internal/fault internal/futex internal/invariants internal/line internal/loglimit internal/lru internal/mem
 internal/msgpackguard internal/pyvalue internal/shapes internal/shmfile internal/sidecar internal/turn""".split()
 
 Block = "tuple[str, str]"  # of the file, with its package in front, and the range of lines
