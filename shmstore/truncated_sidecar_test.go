@@ -10,7 +10,7 @@ import (
 )
 
 // A look-up that fails because the sidecar is gone gives no handle, so it must leave no lease either.
-func TestFailedLookupLeavesNoLease(t *testing.T) {
+func TestLookupInATruncatedSidecarLeavesNoLease(t *testing.T) {
 	dir := t.TempDir()
 	s, err := shmstore.Create(shmstore.Options{Name: "s", Dir: dir, Size: 64 << 10})
 	require.NoError(t, err)
