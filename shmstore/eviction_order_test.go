@@ -48,6 +48,47 @@ func TestReaderThatComesJustBeforeAnEvictionKeepsItsObject(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
+// The writer takes the id of an object away before it looks who holds the object. A reader that comes in that moment
+// and holds nothing is refused, although the object stays, because of another reader, and can be read later. Only what
+// no request keeps is evicted, so no handle that somebody relies on is refused.
+func TestReaderThatComesDuringAnEvictionIsRefusedForThatMoment(t *testing.T) {
+	failpoint.Need(t)
+	s, o := inFolder(t, shmstore.Options{ReaderSlots: 2})
+	h := idle(t, s, "a", 1000, 'a').Handle()
+	var readers [2]*shmstore.Reader
+	for i := range readers {
+		var err error
+		readers[i], err = shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir, Size: o.Size})
+		require.NoError(t, err)
+	}
+	holding, err := readers[0].Get(h)
+	require.NoError(t, err)
+	var during error
+	came := false
+	failpoint.Set(func(name string) {
+		if name == "pool.evict.killed" && !came {
+			came = true
+			_, during = readers[1].Get(h)
+		}
+	})
+	defer failpoint.Set(nil)
+	gone, evicted := s.Evict("a")
+	require.NoError(t, evicted)
+	require.True(t, came)
+	require.Empty(t, gone, "a reader holds it")
+	require.ErrorIs(t, during, shmstore.ErrStale)
+	require.NoError(t, holding.Check())
+
+	v, err := readers[1].Get(h)
+	require.NoError(t, err, "the id is there again")
+	require.Equal(t, bytes.Repeat([]byte{'a'}, 1000), v.Bytes())
+	v.Release()
+	holding.Release()
+	for _, r := range readers {
+		require.NoError(t, r.Close())
+	}
+}
+
 // An object without its key is the first to go, but not while a reader looks at it.
 func TestRemovedObjectStaysWhileAReaderLooksAtIt(t *testing.T) {
 	s, o := inFolder(t, shmstore.Options{ReaderSlots: 1})

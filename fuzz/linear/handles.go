@@ -18,9 +18,18 @@ type HandleResult struct {
 	Value uint64 // 0: the handle is stale
 }
 
+// HandlesOptions are what a store promises of handles.
+type HandlesOptions struct {
+	// Revives: an object that nobody keeps may be stale for a moment, and be there again. So it is in a store that takes
+	// the id of an object away, looks whether a reader holds the object, and then puts the id back: objstore.Pool
+	// (docs/format.md, Pool).
+	Revives bool
+}
+
 // Handles is a store that may drop objects, read by handles: a handle leads to one value for ever,
-// or is stale; once it is stale it stays so; and it is not while the object is kept. Each handle is judged by itself.
-func Handles() porcupine.Model {
+// or is stale; it is not stale while the object is kept; and without Revives it stays stale. Each handle is
+// judged by itself.
+func Handles(o HandlesOptions) porcupine.Model {
 	type state struct {
 		value uint64 // 0: not read yet
 		stale bool
@@ -31,7 +40,7 @@ func Handles() porcupine.Model {
 		Step: func(s, input, output any) (bool, any) {
 			is, c, r := s.(state), input.(HandleCall), output.(HandleResult)
 			if r.Value == 0 {
-				return !c.Kept, state{is.value, true}
+				return !c.Kept, state{is.value, !o.Revives}
 			}
 			return !is.stale && (is.value == 0 || is.value == r.Value), state{r.Value, false}
 		},

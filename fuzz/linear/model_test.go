@@ -42,6 +42,7 @@ func is(v uint64) linear.StoreResult { return linear.StoreResult{Value: v} }
 // TestModels: histories that an order explains, and the same with one result changed, which none does.
 func TestModels(t *testing.T) {
 	exact, evicts := linear.Store(linear.StoreOptions{}), linear.Store(linear.StoreOptions{Evicts: true})
+	revives := linear.Handles(linear.HandlesOptions{Revives: true})
 	alloc := linear.Allocator(linear.AllocatorOptions{Size: 100, FirstID: 6, IDLimit: 8})
 	a := func(size int) linear.AllocatorCall { return linear.AllocatorCall{Size: size} }
 	free := func(id uint32) linear.AllocatorCall { return linear.AllocatorCall{ID: id} }
@@ -93,10 +94,13 @@ func TestModels(t *testing.T) {
 		{"the oldest goes", linear.LRU(2), true, []did{{0, 1, ask("a"), made(1)}, {2, 3, ask("b"), made(2)}, {4, 5, ask("a"), had(1)}, {6, 7, ask("c"), made(3)}, {8, 9, ask("b"), made(4)}}},
 		{"the newest goes", linear.LRU(2), false, []did{{0, 1, ask("a"), made(1)}, {2, 3, ask("b"), made(2)}, {4, 5, ask("c"), made(3)}, {6, 7, ask("b"), made(4)}}},
 
-		{"stale for ever", linear.Handles(), true, []did{{0, 1, handle(true), read(3)}, {2, 3, handle(false), read(0)}, {4, 5, handle(false), read(0)}}},
-		{"stale and back", linear.Handles(), false, []did{{0, 1, handle(false), read(0)}, {2, 3, handle(false), read(3)}}},
-		{"another value", linear.Handles(), false, []did{{0, 1, handle(false), read(3)}, {2, 3, handle(false), read(4)}}},
-		{"stale while it is kept", linear.Handles(), false, []did{{0, 1, handle(true), read(0)}}},
+		{"stale for ever", linear.Handles(linear.HandlesOptions{}), true, []did{{0, 1, handle(true), read(3)}, {2, 3, handle(false), read(0)}, {4, 5, handle(false), read(0)}}},
+		{"stale and back", linear.Handles(linear.HandlesOptions{}), false, []did{{0, 1, handle(false), read(0)}, {2, 3, handle(false), read(3)}}},
+		{"stale for a moment", revives, true, []did{{0, 1, handle(false), read(3)}, {2, 3, handle(false), read(0)}, {4, 5, handle(false), read(3)}}},
+		{"stale for a moment, and another value", revives, false, []did{{0, 1, handle(false), read(3)}, {2, 3, handle(false), read(0)}, {4, 5, handle(false), read(4)}}},
+		{"stale for a moment while it is kept", revives, false, []did{{0, 1, handle(true), read(3)}, {2, 3, handle(true), read(0)}, {4, 5, handle(true), read(3)}}},
+		{"another value", linear.Handles(linear.HandlesOptions{}), false, []did{{0, 1, handle(false), read(3)}, {2, 3, handle(false), read(4)}}},
+		{"stale while it is kept", linear.Handles(linear.HandlesOptions{}), false, []did{{0, 1, handle(true), read(0)}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
