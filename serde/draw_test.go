@@ -114,8 +114,9 @@ func drawItem(t *rapid.T, form pycompat.ItemForm) *Item {
 		least = 1
 	}
 	for i := range rapid.IntRange(least, 20).Draw(t, "elems") {
+		// What follows the last '#' is the index, so no two keys are the same.
 		it.Elems = append(it.Elems, Elem{
-			Key:   fmt.Sprintf("%s%d", rapid.StringN(0, 40, -1).Draw(t, "key"), i),
+			Key:   fmt.Sprintf("%s#%d", rapid.StringN(0, 40, -1).Draw(t, "key"), i),
 			Data:  drawData(t, 0),
 			Field: drawField(t, form),
 		})

@@ -21,7 +21,7 @@ func options() []kong.Option {
 	return []kong.Option{
 		kong.Name("ringcache"),
 		kong.Description("Shared memory for multimodal inputs, wire-compatible with vLLM."),
-		kong.UsageOnError(),
+		kong.ShortUsageOnError(),
 		kong.Vars{"version": versionText(info)},
 	}
 }

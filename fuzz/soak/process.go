@@ -9,7 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+
+	"github.com/ringcache/ringcache/fuzz/internal/tail"
 )
+
+const logKept = 64 << 10 // bytes of what a child printed that a report of its failure shows
 
 // process is a child. Everything but its streams belongs to the loop of its part.
 type process struct {
@@ -17,7 +21,7 @@ type process struct {
 	role   string
 	python bool
 	cmd    *exec.Cmd
-	log    *tail
+	log    *tail.Buffer
 	out    *outbox
 
 	ready   bool
@@ -38,7 +42,7 @@ type event struct {
 // startProcess starts a child whose events come to a channel until it has ended. Nobody else
 // may write to alive: the cleaner reads its other end, see clean.go.
 func startProcess(name, role string, cmd *exec.Cmd, alive *os.File, events chan<- event) (*process, error) {
-	p := &process{name: name, role: role, cmd: cmd, log: &tail{}, out: newOutbox()}
+	p := &process{name: name, role: role, cmd: cmd, log: tail.New(logKept), out: newOutbox()}
 	cmd.Stderr = p.log
 	cmd.ExtraFiles = []*os.File{alive}
 	in, err := cmd.StdinPipe()
@@ -135,28 +139,4 @@ func (b *outbox) drain(to io.WriteCloser) {
 			return // it ended
 		}
 	}
-}
-
-// tail is the last part of what was written to it.
-type tail struct {
-	mu sync.Mutex
-	b  []byte
-}
-
-const tailSize = 64 << 10
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.b = append(t.b, p...)
-	if n := len(t.b) - tailSize; n > 0 {
-		t.b = append(t.b[:0], t.b[n:]...)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.b)
 }

@@ -76,11 +76,11 @@ type Freer interface{ FreeUnused() error }
 // Clearer is a store that can be emptied. It may refuse that while something is open.
 type Clearer interface{ Clear() error }
 
-// Fencer is a store that can be told that the readers have drained everything that was given
-// out before and belongs to no request that is open.
+// Fencer is a store that accepts the caller's word that the readers have drained everything that
+// was given out before and belongs to no request that is open.
 type Fencer interface{ Fence() error }
 
-// Resetter is a store that can be told that all readers are new ones. Requests that were committed
+// Resetter is a store that accepts the caller's word that all readers are new ones. Requests that were committed
 // have ended.
 type Resetter interface{ ResetReaders() error }
 

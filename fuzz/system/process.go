@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"sync"
 	"time"
 
 	"github.com/ringcache/ringcache/fuzz"
+	"github.com/ringcache/ringcache/fuzz/internal/tail"
 )
 
 // ProcessOptions configure [Start].
@@ -42,9 +42,9 @@ func start(ctx context.Context, o ProcessOptions, command []string) (*process, e
 	}
 	p := &process{
 		cmd: exec.CommandContext(ctx, command[0], command[1:]...), limit: o.Limit,
-		lines: make(chan []byte, 1024), closing: make(chan struct{}), ended: make(chan struct{}),
+		stderr: tail.New(stderrTail), lines: make(chan []byte, 1024), closing: make(chan struct{}), ended: make(chan struct{}),
 	}
-	p.cmd.Env, p.cmd.Dir, p.cmd.Stderr = o.Env, o.Dir, &p.stderr
+	p.cmd.Env, p.cmd.Dir, p.cmd.Stderr = o.Env, o.Dir, p.stderr
 	p.cmd.Cancel = func() error { return killTree(p.cmd.Process) }
 	p.cmd.SysProcAttr = ownTree()
 	p.cmd.WaitDelay = 10 * time.Second // for a child of its own that keeps stderr open
@@ -68,7 +68,7 @@ type process struct {
 	limit  time.Duration
 	in     io.WriteCloser
 	out    io.ReadCloser
-	stderr tail
+	stderr *tail.Buffer
 
 	lines   chan []byte   // that it wrote, until its output ends
 	closing chan struct{} // closed when nobody receives from lines any more
@@ -207,26 +207,4 @@ func (p *process) Close() error {
 		return nil // what broke it was reported
 	}
 	return fmt.Errorf("system: the process ended with: %w\n%s", p.err, p.stderr.String())
-}
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu sync.Mutex
-	b  []byte
-}
-
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.b = append(t.b, b...)
-	if extra := len(t.b) - stderrTail; extra > 0 {
-		t.b = append(t.b[:0], t.b[extra:]...)
-	}
-	return len(b), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.b)
 }
