@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -51,7 +52,7 @@ func prefaultBy(ctx context.Context, b []byte, workers int, progress func(done, 
 					return
 				}
 				if err := populate(p); err != nil {
-					cancel(fmt.Errorf("prefaulting %d bytes: %w", len(b), err))
+					cancel(fmt.Errorf("prefaulting %d bytes: %w", len(b), explain(err)))
 					return
 				}
 				mu.Lock()
@@ -70,14 +71,36 @@ func prefaultBy(ctx context.Context, b []byte, workers int, progress func(done, 
 	return nil
 }
 
-func populate(b []byte) error {
-	// The second is for a read-only mapping. Linux before 5.14 has neither.
+// populate maps all pages of b.
+func populate(b []byte) error { return populateBy(b, madvise) }
+
+// populateBy is populate with a madvise of the caller's.
+func populateBy(b []byte, madvise func(b []byte, advice int) error) error {
+	// The second is for a read-only mapping. Reading first would map pages that are in memory
+	// faster, and new pages slower.
 	for _, advice := range []int{unix.MADV_POPULATE_WRITE, unix.MADV_POPULATE_READ} {
-		if err := madvise(b, advice); err != unix.EINVAL {
+		if err := madvise(b, advice); !isUnsupported(err) {
 			return err
 		}
 	}
 	return touch(b)
+}
+
+// isUnsupported reports whether err is that of a kernel without an advice: EINVAL before Linux
+// 5.14, ENOSYS if it is built without madvise, EPERM if a filter of system calls forbids it.
+func isUnsupported(err error) bool {
+	return err == unix.EINVAL || err == unix.ENOSYS || err == unix.EPERM
+}
+
+// explain adds what err means for the owner of the machine.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, unix.EFAULT), errors.Is(err, fault.ErrFault):
+		return fmt.Errorf("a page has no memory: the file was cut short, or it has holes and its file system is full: %w", err)
+	case errors.Is(err, unix.ENOMEM):
+		return fmt.Errorf("no memory is left: raise the memory limit of the container, or make the segment smaller: %w", err)
+	}
+	return err
 }
 
 // touch reads from every page, which maps it. The sum keeps the compiler from removing the

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	faults "github.com/ringcache/ringcache/fuzz/fault"
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/shmfile"
 )
@@ -40,6 +42,9 @@ const readWrite = unix.PROT_READ | unix.PROT_WRITE
 
 // methods are all the ways to populate.
 var methods = map[string]func([]byte) error{"madvise": populate, "touch": touch}
+
+// refusing is a madvise that fails with e.
+func refusing(e error) func([]byte, int) error { return func([]byte, int) error { return e } }
 
 func TestPrefaultMapsAllPages(t *testing.T) {
 	const size = 3*piece + 5*4096 + 3 // the last page has less than a word
@@ -161,18 +166,73 @@ func TestPrefaultIsCancelled(t *testing.T) {
 func TestPrefaultOfTruncatedFileIsAnError(t *testing.T) {
 	f, b := mapped(t, 2*piece, readWrite)
 	require.NoError(t, f.Truncate(piece+4096))
-	require.ErrorIs(t, prefault(t.Context(), b, 2, nil), unix.EFAULT)
-	require.ErrorIs(t, prefaultBy(t.Context(), b, 2, nil, touch), fault.ErrFault)
+	for method, want := range map[string]error{"madvise": unix.EFAULT, "touch": fault.ErrFault} {
+		err := prefaultBy(t.Context(), b, 2, nil, methods[method])
+		require.ErrorIs(t, err, want)
+		require.ErrorContains(t, err, "cut short")
+	}
+}
+
+// TestPrefaultOfAFullFileSystemIsAnError: CheckRoom looks earlier, so others can take the room of
+// the holes meanwhile.
+func TestPrefaultOfAFullFileSystemIsAnError(t *testing.T) {
+	if !faults.InChild(t, faults.OwnMounts()) {
+		return
+	}
+	const size = 24 << 20
+	dir := t.TempDir()
+	faults.Mount(t, dir, "size=32m")
+	for name, method := range methods {
+		f, err := os.Create(filepath.Join(dir, "holes"))
+		require.NoError(t, err)
+		require.NoError(t, f.Truncate(size))
+		b, err := unix.Mmap(int(f.Fd()), 0, size, readWrite, unix.MAP_SHARED)
+		require.NoError(t, err)
+		b[size-1] = 7
+		other, err := os.Create(filepath.Join(dir, "other"))
+		require.NoError(t, err)
+		require.NoError(t, unix.Fallocate(int(other.Fd()), 0, 0, 16<<20))
+
+		err = prefaultBy(t.Context(), b, 2, nil, method)
+		require.ErrorContains(t, err, "its file system is full", name)
+		require.Equal(t, byte(7), b[size-1])
+
+		require.NoError(t, other.Truncate(0))
+		require.NoError(t, prefaultBy(t.Context(), b, 2, nil, method), name)
+		require.Equal(t, byte(7), b[size-1])
+		n, err := resident(b)
+		require.NoError(t, err)
+		require.Equal(t, int64(size), n)
+		require.NoError(t, errors.Join(unix.Munmap(b), f.Close(), os.Remove(f.Name()), other.Close(), os.Remove(other.Name())))
+	}
 }
 
 func TestPrefaultFallsBackToTouching(t *testing.T) {
+	for _, e := range []error{unix.EINVAL, unix.ENOSYS, unix.EPERM} {
+		_, b := mapped(t, 1<<20, readWrite)
+		require.NoError(t, prefaultBy(t.Context(), b, 2, nil, func(b []byte) error { return populateBy(b, refusing(e)) }))
+		n, err := resident(b)
+		require.NoError(t, err)
+		require.Equal(t, int64(len(b)), n, e)
+	}
 	_, b := mapped(t, 1<<20, readWrite)
-	// An address inside of a page is refused, as an old kernel refuses them all.
+	// The kernel refuses an address inside of a page.
 	require.ErrorIs(t, unix.Madvise(b[8:], unix.MADV_POPULATE_WRITE), unix.EINVAL)
 	require.NoError(t, prefault(t.Context(), b[8:], 1, nil))
 	n, err := resident(b)
 	require.NoError(t, err)
 	require.Equal(t, int64(len(b)), n)
+}
+
+// TestPrefaultReportsLackOfMemory: an error that is no lack of support does not fall back.
+func TestPrefaultReportsLackOfMemory(t *testing.T) {
+	_, b := mapped(t, 1<<20, readWrite)
+	err := prefaultBy(t.Context(), b, 2, nil, func(b []byte) error { return populateBy(b, refusing(unix.ENOMEM)) })
+	require.ErrorIs(t, err, unix.ENOMEM)
+	require.ErrorContains(t, err, "memory limit")
+	n, err := resident(b)
+	require.NoError(t, err)
+	require.Zero(t, n)
 }
 
 func TestLockIsSeen(t *testing.T) {

@@ -214,6 +214,19 @@ func TestPrepareIsCancelled(t *testing.T) {
 	require.ErrorIs(t, closing, segment.ErrBusy)
 	require.NoError(t, s.Hold())
 	s.Release()
+
+	// The segment is as usable as before, and the rest can be mapped later.
+	for i := range s.Ring() {
+		s.Ring()[i] = byte(i >> 12)
+	}
+	r, err := s.Prepare(t.Context(), memory.Options{Prefault: true})
+	require.NoError(t, err)
+	require.True(t, r.Prefault.Obtained, r)
+	for i, b := range s.Ring() {
+		if b != byte(i>>12) {
+			require.Equal(t, byte(i>>12), b, "byte %d", i)
+		}
+	}
 }
 
 func TestPrepareRefusesBadOptions(t *testing.T) {
