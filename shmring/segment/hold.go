@@ -11,60 +11,62 @@ import (
 	"github.com/ringcache/ringcache/internal/shmfile"
 )
 
-// Hold keeps the mapping from being unmapped until Release. It fails with fs.ErrClosed.
+// Hold keeps the mapping from being unmapped until Release. It fails with fs.ErrClosed. Neither
+// call takes a lock or allocates, unless the segment is about to end.
 func (s *Segment) Hold() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	if !s.holders.enter() {
 		return fmt.Errorf("%w: %s", errClosed, s.opt.Name)
 	}
-	s.holds++
 	return nil
 }
 
 // Release ends one Hold.
 func (s *Segment) Release() {
+	if s.holders.leave() {
+		s.endLastHold()
+	}
+}
+
+// endLastHold does what others left to the last holder.
+func (s *Segment) endLastHold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.holds == 0 {
-		panic("segment: Release without Hold")
-	}
-	s.holds--
 	s.signalIdle()
-	if s.holds == 0 && s.closed { // by Leave, meanwhile
+	if s.holders.closed() && s.holders.count() == 0 { // by Leave, meanwhile
 		_ = s.unmap()
 	}
 }
 
 // Holds returns the number of holds.
-func (s *Segment) Holds() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.holds
-}
+func (s *Segment) Holds() int { return s.holders.count() }
 
 // Idle returns a channel that is closed as soon as there are no holds.
 func (s *Segment) Idle() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.signalIdle() // those who wait for an earlier moment
 	if s.idleNow == nil {
 		s.idleNow = make(chan struct{})
 	}
 	c := s.idleNow
+	s.holders.await()
 	s.signalIdle()
 	return c
 }
 
+// signalIdle wakes those who wait, if there was a moment without holds. There may be new ones by
+// now.
 func (s *Segment) signalIdle() {
-	if s.holds == 0 && s.idleNow != nil {
+	if s.idleNow != nil && !s.holders.awaited() {
 		close(s.idleNow)
 		s.idleNow = nil
 	}
 }
 
-func (s *Segment) idle() error {
-	if s.holds > 0 {
-		return fmt.Errorf("%w: %s: %d views or reservations are open; release them first", ErrBusy, s.opt.Name, s.holds)
+// closeIdle lets nobody hold the mapping from now on, and fails if somebody does.
+func (s *Segment) closeIdle() error {
+	if n := s.holders.closeIdle(); n > 0 {
+		return fmt.Errorf("%w: %s: %d views or reservations are open; release them first", ErrBusy, s.opt.Name, n)
 	}
 	return nil
 }
@@ -74,7 +76,13 @@ func (s *Segment) idle() error {
 func (s *Segment) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.close()
+	if s.holders.closed() && s.holders.count() > 0 {
+		return nil // left: the last Release unmaps
+	}
+	if err := s.closeIdle(); err != nil {
+		return err
+	}
+	return s.unmap()
 }
 
 // Detach is Close, and first marks the state in the sidecar as clean: the writer ended by
@@ -82,10 +90,10 @@ func (s *Segment) Close() error {
 func (s *Segment) Detach() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.holders.closed() {
 		return nil
 	}
-	if err := s.idle(); err != nil {
+	if err := s.closeIdle(); err != nil {
 		return err
 	}
 	var err error
@@ -97,7 +105,7 @@ func (s *Segment) Detach() error {
 			return nil
 		})
 	}
-	return errors.Join(err, s.close())
+	return errors.Join(err, s.unmap())
 }
 
 // Destroy is Unlink and Close in one step. While the segment is held, Destroy fails with
@@ -105,24 +113,13 @@ func (s *Segment) Detach() error {
 func (s *Segment) Destroy() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.holders.closed() {
 		return nil
 	}
-	if err := s.idle(); err != nil {
+	if err := s.closeIdle(); err != nil {
 		return err
 	}
-	return errors.Join(s.unlink(), s.close())
-}
-
-func (s *Segment) close() error {
-	if s.closed && s.holds > 0 {
-		return nil // left: the last Release unmaps
-	}
-	if err := s.idle(); err != nil {
-		return err
-	}
-	s.closed = true
-	return s.unmap()
+	return errors.Join(s.unlink(), s.unmap())
 }
 
 // unmap unmaps a closed segment and closes its sidecar. It does nothing once it has succeeded.
@@ -153,7 +150,7 @@ func (s *Segment) unmap() error {
 func (s *Segment) Unlink() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.holders.closed() {
 		return fmt.Errorf("%w: %s: unlink before closing", errClosed, s.opt.Name)
 	}
 	return s.unlink()
@@ -181,9 +178,8 @@ func (s *Segment) unlink() error {
 func (s *Segment) Leave() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.holds > 0 {
-		s.closed = true
+	if s.holders.close() > 0 {
 		return nil
 	}
-	return s.close()
+	return s.unmap()
 }

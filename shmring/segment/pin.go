@@ -126,14 +126,13 @@ func (s *Segment) beginPin() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.closed:
+	case s.holders.closed():
 		return fmt.Errorf("%w: %s", errClosed, s.opt.Name)
 	case s.pinning || s.pin != nil:
 		return fmt.Errorf("%w: segment %s; one registration is enough for all devices", pin.ErrRegistered, s.opt.Name)
 	}
 	s.pinning = true
-	s.holds++
-	return nil
+	return s.Hold() // which succeeds: nothing else closes while mu is held
 }
 
 // endPin keeps p for as long as it has registrations, also if the segment was left meanwhile:
@@ -144,7 +143,7 @@ func (s *Segment) endPin(p *Pin) error {
 	if len(p.held) > 0 {
 		s.pin = p
 	}
-	closed := s.closed
+	closed := s.holders.closed()
 	s.mu.Unlock()
 	s.Release()
 	if closed {

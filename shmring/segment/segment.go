@@ -102,12 +102,12 @@ type Segment struct {
 	mem     []byte
 	sidecar *sidecar.File // only of a writer; nil if there is none
 
-	mu      sync.Mutex
-	holds   int
-	idleNow chan struct{} // closed when holds becomes 0; nil if nobody waits
-	closed  bool
-	pinning bool // by a call of Pin that has not returned
-	pin     *Pin // with registrations; nil if there are none
+	holders holders // closed once the mapping ends
+
+	mu      sync.Mutex    // of what follows, and of unmapping
+	idleNow chan struct{} // closed when there are no holds; nil if nobody waits
+	pinning bool          // by a call of Pin that has not returned
+	pin     *Pin          // with registrations; nil if there are none
 }
 
 func newSegment(o Options, path string, f *os.File) (*Segment, error) {
