@@ -21,7 +21,8 @@ func (e *Error) Error() string { return fmt.Sprintf("%v (at %#x)", ErrFault, e.A
 func (e *Error) Unwrap() error { return ErrFault }
 
 // Guard runs f and returns its error, or an [*Error] when f touched memory that is
-// not there. Other panics go on.
+// not there. Other panics go on. f does not escape, so a closure is not allocated; wrappers must
+// keep it so.
 func Guard(f func() error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(old)
