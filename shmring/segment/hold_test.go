@@ -18,19 +18,21 @@ import (
 	"github.com/ringcache/ringcache/shmring/segment"
 )
 
+// idle reports whether a channel is closed.
+func idle(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // Unlink removes the names at once; after Leave the memory stays until the last hold ends.
 func TestLeaveKeepsTheMemoryWhileItIsHeld(t *testing.T) {
 	dir := t.TempDir()
 	s, err := segment.Create(segment.Options{Name: "s", Dir: dir, RingSize: 4096, Sidecar: &segment.SidecarOptions{Readers: 1}})
 	require.NoError(t, err)
-	idle := func(c <-chan struct{}) bool {
-		select {
-		case <-c:
-			return true
-		default:
-			return false
-		}
-	}
 	require.True(t, idle(s.Idle()))
 	require.NoError(t, s.Hold())
 	require.NoError(t, s.Hold())
@@ -117,12 +119,13 @@ func TestReleaseWithoutHoldPanics(t *testing.T) {
 	s, err := segment.Private(nil, segment.Options{RingSize: 4096})
 	require.NoError(t, err)
 	require.Panics(t, s.Release)
-	<-s.Idle()
+	require.True(t, idle(s.Idle()))
 	require.NoError(t, s.Hold())
 	wait := s.Idle()
 	require.Equal(t, 1, s.Holds())
+	require.False(t, idle(wait))
 	s.Release()
-	<-wait
+	require.True(t, idle(wait))
 	require.Panics(t, s.Release)
 	require.NoError(t, s.Hold(), "a mistake changes nothing")
 	require.ErrorIs(t, s.Close(), segment.ErrBusy)
