@@ -8,8 +8,7 @@ import (
 	"hash"
 	"strings"
 
-	"github.com/zeebo/blake3"
-
+	"github.com/ringcache/ringcache/internal/blake3"
 	"github.com/ringcache/ringcache/pycompat"
 )
 
