@@ -11,7 +11,7 @@ func TestAllocations(t *testing.T) {
 	dst := make([]byte, 0, Size)
 	for _, trees := range forms {
 		h := plainHasher(trees)
-		for _, n := range []int{10, shortLen, 100_000, parallelLen} {
+		for _, n := range []int{10, shortLen, 100_000, 2 * parallelLen} {
 			in := pattern(n)
 			require.Zero(t, testing.AllocsPerRun(20, func() {
 				h.Reset()

@@ -10,9 +10,11 @@
 //
 // # Processors
 //
-// A Write of 512 KiB and more starts helpers, if processors are free: over all Hashers of the process at most
-// GOMAXPROCS goroutines work on such writes, not counting callers above that number. A caller never waits for a
-// helper that has not begun, so that on a busy machine it hashes alone. Write returns when the bytes were hashed.
+// A Write of 1 MiB and more starts helpers where long streams are hashed as trees, if processors are free: over all
+// Hashers of the process at most GOMAXPROCS goroutines hash such writes, but for callers above that number. A caller
+// doesn't wait for a helper that has not begun, and the next callers do without after helpers that didn't pay. Thus
+// writes on a busy machine, and with GOMAXPROCS=1, are hashed by their callers alone. When Write returns, no helper
+// touches its bytes.
 package blake3
 
 import (

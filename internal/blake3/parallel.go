@@ -1,34 +1,18 @@
 package blake3
 
 import (
-	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 const (
-	parallelLen = 512 << 10 // below, a helper is not awake before the caller is done
-	pieceLen    = 64 << 10  // what a goroutine takes at a time
-	batchLen    = 64 << 20  // what is handed to helpers at a time, which bounds the memory for nodes
+	parallelLen = 1 << 20  // takes 250 µs alone; a helper must gain more than it costs to wake it
+	pieceLen    = 32 << 10 // what a goroutine takes at a time
+	batchLen    = 64 << 20 // what is handed to helpers at a time, which bounds the memory for nodes
 )
 
-// working is how many goroutines of the process hash long writes: callers, and helpers from before they start. It is
-// one number for the process, as GOMAXPROCS is.
-var working atomic.Int64
-
-// engage counts up to n helpers as working, as many as there are processors for.
-func engage(n int) int {
-	for {
-		now := working.Load()
-		n = min(n, runtime.GOMAXPROCS(0)-int(now))
-		if n <= 0 {
-			return 0
-		}
-		if working.CompareAndSwap(now, now+int64(n)) {
-			return n
-		}
-	}
-}
+var everyone crew
 
 // batch is groups that several goroutines hash. They take pieces until none are left.
 type batch struct {
@@ -40,11 +24,12 @@ type batch struct {
 	left  sync.WaitGroup // pieces that are not hashed yet
 }
 
-func (b *batch) work() {
-	for {
+// work returns how many pieces it hashed.
+func (b *batch) work() (pieces int) {
+	for ; ; pieces++ {
 		at := int(b.taken.Add(1)-1) * pieceLen
 		if at >= len(b.data) {
-			return
+			return pieces
 		}
 		for end := min(at+pieceLen, len(b.data)); at < end; at += groupLen {
 			i := at / groupLen
@@ -54,36 +39,32 @@ func (b *batch) work() {
 	}
 }
 
-// addParallel is add with helpers. It reports false, with nothing done, when no processor is free.
-func (t *tree) addParallel(p []byte) bool {
-	working.Add(1)
-	defer working.Add(-1)
-	for begun := false; len(p) > 0; begun = true {
-		data := p[:min(len(p), batchLen)]
-		pieces := (len(data) + pieceLen - 1) / pieceLen
-		helpers := engage(pieces - 1)
-		if helpers == 0 && !begun {
-			return false
-		}
-		t.addBatch(data, pieces, helpers)
-		p = p[len(data):]
+// addParallel is add with helpers. It reports false, with nothing done, when there are none.
+func (t *tree) addParallel(data []byte, c *crew) bool {
+	c.working.Add(1)
+	defer c.working.Add(-1)
+	pieces := (len(data) + pieceLen - 1) / pieceLen
+	helpers := c.engage(pieces - 1)
+	if helpers == 0 {
+		return false
 	}
-	return true
-}
-
-func (t *tree) addBatch(data []byte, pieces, helpers int) {
 	b := &batch{mode: t.mode, data: data, first: t.groups, nodes: make([]node, len(data)/groupLen)}
 	b.left.Add(pieces)
+	began := time.Now()
 	for range helpers {
-		// A helper that starts late finds no piece. It is not waited for, and data is not touched by it.
+		// A helper that starts late finds no piece. It is not waited for, and doesn't touch data.
 		go func() {
-			defer working.Add(-1)
+			defer c.working.Add(-1)
 			b.work()
 		}()
 	}
-	b.work()
+	own := b.work()
+	worked := time.Since(began)
 	b.left.Wait()
+	// Alone it would have taken as long for every piece as for its own.
+	c.learn(time.Since(began)*time.Duration(own) < worked*time.Duration(pieces))
 	for _, n := range b.nodes {
 		t.push(n)
 	}
+	return true
 }

@@ -42,11 +42,15 @@ type tree struct {
 
 // add appends full groups behind which the stream goes on.
 func (t *tree) add(p []byte) {
-	if len(p) >= parallelLen && t.addParallel(p) {
-		return
-	}
-	for ; len(p) > 0; p = p[groupLen:] {
-		t.push(t.group(p, t.groups))
+	for len(p) > 0 {
+		data := p[:min(len(p), batchLen)]
+		p = p[len(data):]
+		if len(data) >= parallelLen && t.addParallel(data, &everyone) {
+			continue
+		}
+		for ; len(data) > 0; data = data[groupLen:] {
+			t.push(t.group(data, t.groups))
+		}
 	}
 }
 
