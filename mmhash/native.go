@@ -53,7 +53,8 @@ func NativeKey(scope Scope, uuid string, item any, kwargs ...Entry) (string, err
 		return "", err
 	}
 	var sum [blake3.Size]byte
-	return hex.EncodeToString(h.hash.Sum(sum[:0])), nil
+	var text [2 * blake3.Size]byte
+	return string(hex.AppendEncode(text[:0], h.hash.Sum(sum[:0]))), nil
 }
 
 // nativeHasher keeps its memory from one key to the next.

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// BenchmarkWrite hashes both ways; with -cpu 1,2 on one processor and on two.
+// BenchmarkWrite hashes both ways. Run it once with -cpu 1 and once with -cpu 2: with both at once, what uses b.Loop
+// runs on the processors of the benchmark before.
 func BenchmarkWrite(b *testing.B) {
 	for _, n := range []int{1 << 10, 4 << 10, 8 << 10, 16 << 10, 64 << 10, 256 << 10, 512 << 10, 1 << 20, 3 << 20, 24 << 20} {
 		in := pattern(n)
