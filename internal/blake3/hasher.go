@@ -4,7 +4,7 @@
 //   - github.com/zeebo/blake3 has the shortest way for short streams, and the fastest code where vectors have at
 //     most 8 lanes. It hashes on one processor.
 //   - lukechampine.com/blake3/guts hashes 16 chunks of the tree at a time, for any place in it. With AVX-512 this
-//     is faster from 8 KiB on, and parts of one tree can be hashed on several processors.
+//     is faster for long streams, and parts of one tree can be hashed on several processors.
 //
 // Both are checked against the vectors of the BLAKE3 project and against each other.
 //
@@ -31,12 +31,12 @@ const Size = 32
 
 const (
 	groupLen = guts.MaxSIMD * guts.ChunkSize // what guts hashes with every lane of a vector in use
-	shortLen = 8 << 10                       // streams up to here are hashed by zeebo
+	shortLen = 8 << 10                       // streams up to here are hashed by zeebo, which is faster at 4 KiB and slower at 16 KiB
 )
 
-// treesAreFaster reports whether guts is at least as fast as zeebo for long streams. Its vectors are filled by
-// gather instructions, which are slow on processors before AVX512-FP16 (with the microcode against Downfall, and
-// on those of AMD); there zeebo's AVX2 is chosen. Without vectors both are equally fast.
+// treesAreFaster reports whether guts is at least as fast as zeebo for long streams. That was measured with
+// AVX512-FP16 and without any vectors; with AVX2 alone guts was a sixth slower. Processors between these were not
+// measured. They keep zeebo, since guts fills its vectors by gather instructions, which are said to be slow there.
 var treesAreFaster = runtime.GOARCH != "amd64" || cpuid.CPU.Supports(cpuid.AVX512F, cpuid.AVX512FP16)
 
 // Hasher is a running hash. It takes 30 KiB; Reset makes it as new, without allocating. One goroutine may use it at
