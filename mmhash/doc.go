@@ -32,4 +32,9 @@
 // must not change meanwhile. Media that are not in memory are hashed through a
 // [Reader]. Values may be shared between goroutines, but for a Reader; a
 // [Hasher] serves one at a time.
+//
+// BLAKE3 of long slices is computed by the caller and, where processors are free,
+// by helpers: at most GOMAXPROCS goroutines at a time in the process, one with
+// GOMAXPROCS=1. They have ended their work on a slice when the call returns. What
+// comes from a Reader is hashed by the caller, piece by piece as it arrives.
 package mmhash

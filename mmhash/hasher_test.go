@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/invariants"
 	"github.com/ringcache/ringcache/pycompat"
 )
 
@@ -246,9 +247,39 @@ func TestAppendIsFreeOfAllocations(t *testing.T) {
 		check("tensor", func() ([]byte, error) {
 			return h.AppendHex(dst, arg("model_id", model), arg("image", &Tensor{"bfloat16", shape, pixels}))
 		})
+		from := new(bytes.Reader)
+		reader := &Reader{from, int64(len(file))}
+		check("reader", func() ([]byte, error) {
+			from.Reset(file)
+			return h.AppendHex(dst, arg("model_id", model), arg("image", &EncodedImage{Reader: reader}))
+		})
 		check("pixels", func() ([]byte, error) {
 			return h.AppendHex(dst, arg("model_id", model), arg("image", &Image{Mode: "RGB", Width: 64, Height: 128, Pixels: pixels}))
 		})
+	}
+}
+
+// TestAllocationsOfKeys: a key is one, of any item; the name of the model, which becomes an argument, another.
+func TestAllocationsOfKeys(t *testing.T) {
+	if invariants.Enabled {
+		t.Skip("under the race detector a sync.Pool loses some of what it holds")
+	}
+	model := strings.Repeat("org/model", 2)
+	fps := []Entry{{"fps", 2.5}, {"size", []Entry{{"longest_edge", int64(1)}}}}
+	h, err := NewHasher(Options{})
+	require.NoError(t, err)
+	for _, size := range []int{10, 100_000} {
+		item := &EncodedImage{Data: make([]byte, size)}
+		require.LessOrEqual(t, testing.AllocsPerRun(50, func() {
+			if _, err := NativeKey(Scope{"t", model, "image"}, "uuid", item, fps...); err != nil {
+				t.Fatal(err)
+			}
+		}), 1.0, "a native key of %d bytes", size)
+		require.LessOrEqual(t, testing.AllocsPerRun(50, func() {
+			if _, err := h.Key(Identity{ModelID: model, Modality: "image", Item: item}); err != nil {
+				t.Fatal(err)
+			}
+		}), 2.0, "a key of vLLM's of %d bytes", size)
 	}
 }
 

@@ -3,11 +3,10 @@ package mmhash
 import (
 	"encoding/hex"
 	"encoding/json"
-	"io"
 	"math/big"
+	"sync"
 
-	"github.com/zeebo/blake3"
-
+	"github.com/ringcache/ringcache/internal/blake3"
 	"github.com/ringcache/ringcache/pycompat"
 )
 
@@ -46,13 +45,27 @@ func NativeKey(scope Scope, uuid string, item any, kwargs ...Entry) (string, err
 	if uuid == "" && item == nil {
 		return "", &ValueError{Problem: "an item or a UUID is needed", sentinel: errInvalid}
 	}
-	h := blake3.NewDeriveKey(nativeContext)
-	if err := writeNative(h, scope, uuid, item, kwargs); err != nil {
+	h := nativeHashers.Get().(*nativeHasher)
+	defer nativeHashers.Put(h)
+	h.hash.Reset()
+	h.form.reset(h.hash)
+	if err := h.form.write(scope, uuid, item, kwargs); err != nil {
 		return "", err
 	}
-	var sum [32]byte
-	return hex.EncodeToString(h.Sum(sum[:0])), nil
+	var sum [blake3.Size]byte
+	var text [2 * blake3.Size]byte
+	return string(hex.AppendEncode(text[:0], h.hash.Sum(sum[:0]))), nil
 }
+
+// nativeHasher keeps its memory from one key to the next.
+type nativeHasher struct {
+	hash *blake3.Hasher
+	form native
+}
+
+var nativeHashers = sync.Pool{New: func() any {
+	return &nativeHasher{blake3.NewDeriveKey(nativeContext), newNative()}
+}}
 
 // Tags of the native form.
 const (
@@ -79,15 +92,15 @@ const (
 // a tag, and every part of variable length with its length.
 type native struct{ stream }
 
-func writeNative(w io.Writer, scope Scope, uuid string, item any, kwargs []Entry) error {
-	n := native{stream{rules: pycompat.HashRules{Framed: true}}}
-	n.reset(w)
+func newNative() native { return native{stream{rules: pycompat.HashRules{Framed: true}}} }
+
+func (n *native) write(scope Scope, uuid string, item any, kwargs []Entry) error {
 	n.text(scope.Tenant)
 	n.text(scope.Model)
 	n.text(scope.Modality)
 	n.text(uuid)
 	n.value(item)
-	n.value(kwargs)
+	n.entries(kwargs)
 	n.flush()
 	return n.err
 }
@@ -152,7 +165,8 @@ func (n *native) entries(m []Entry) {
 		return
 	}
 	n.tagged(nativeMap, uint64(len(m)))
-	order := byName(nil, m)
+	var local [16]int
+	order := byName(local[:0], m)
 	for i := 0; i < len(m) && n.err == nil; i++ {
 		e := m[order[i]]
 		if i > 0 && m[order[i-1]].Key == e.Key {

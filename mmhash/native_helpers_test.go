@@ -19,7 +19,9 @@ type nativeInput struct {
 
 func (in nativeInput) stream() ([]byte, error) {
 	var b bytes.Buffer
-	err := writeNative(&b, in.Scope, in.UUID, in.Item, in.Kwargs)
+	n := newNative()
+	n.reset(&b)
+	err := n.write(in.Scope, in.UUID, in.Item, in.Kwargs)
 	return b.Bytes(), err
 }
 

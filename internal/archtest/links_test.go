@@ -19,7 +19,7 @@ import (
 // (cmd, examples, interop, e2e) may link what they like.
 var (
 	system  = []string{"golang.org/x/sys"}
-	hashes  = append([]string{"github.com/zeebo/blake3", "github.com/klauspost/cpuid/v2"}, system...)
+	hashes  = append([]string{"github.com/zeebo/blake3", "lukechampine.com/blake3", "github.com/klauspost/cpuid/v2"}, system...)
 	msgpack = append([]string{"github.com/vmihailenco/msgpack/v5", "github.com/vmihailenco/tagparser/v2"}, system...)
 	waiting = append([]string{"golang.org/x/sync"}, msgpack...)
 	sockets = append([]string{"github.com/go-zeromq/zmq4", "golang.org/x/text"}, waiting...)
