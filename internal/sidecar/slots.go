@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/mem"
 	"github.com/ringcache/ringcache/internal/shmfile"
 )
@@ -35,10 +36,12 @@ func (f *File) TakeSlot(pid int) (*Slot, error) {
 		} else if !ok {
 			continue
 		}
+		failpoint.Hit("sidecar.slot.locked")
 		b := f.slot(i)
 		clear(b[slotTop:])
 		mem.Store32(b[slotPID:], uint32(pid))
 		f.mark(i)
+		failpoint.Hit("sidecar.slot.marked")
 		return &Slot{f: f, index: i, b: b}, nil
 	}
 	return nil, fmt.Errorf("%w: all %d reader slots of %s are taken; make the segment with more", ErrBusy, f.opt.Slots, f.path)
@@ -98,7 +101,9 @@ func (s *Slot) Close() error {
 	defer s.mu.Unlock()
 	mem.Fence() // what was read comes before
 	clear(s.b[slotTop:])
+	failpoint.Hit("sidecar.slot.cleared")
 	s.f.unmark(s.index)
+	failpoint.Hit("sidecar.slot.unmarked")
 	if s.f.file == nil {
 		return nil
 	}
