@@ -100,3 +100,37 @@ func TestReap(t *testing.T) {
 	require.Zero(t, f.Reap())
 	require.NoError(t, alive.Close())
 }
+
+// A hold of one chunk does not concern those who ask for another, and the dead reader's is found by those who ask for it.
+func TestHeldOf(t *testing.T) {
+	f, dir := made(t)
+	alive, err := open(t, dir).TakeSlot(1)
+	require.NoError(t, err)
+	_, ok := alive.Hold(3)
+	require.True(t, ok)
+	c, err := Open(dir, "s")
+	require.NoError(t, err)
+	slot, err := c.TakeSlot(1)
+	require.NoError(t, err)
+	_, ok = slot.Hold(4)
+	require.True(t, ok)
+	require.NoError(t, c.Close(), "ends as a process does")
+
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		held, dead := f.HeldOf([]uint32{5, 6})
+		require.Empty(t, held)
+		require.Zero(t, dead)
+	}), "the kernel is not asked, and nothing allocated")
+	held, dead := f.HeldOf([]uint32{9, 3})
+	require.Equal(t, map[uint32]struct{}{3: {}}, held)
+	require.Zero(t, dead, "the kernel is not asked for the lock of another slot")
+	many := make([]uint32, fewIDs+1)
+	many[fewIDs] = 4
+	held, dead = f.HeldOf(many)
+	require.NotContains(t, held, uint32(4))
+	require.Equal(t, 1, dead)
+	held, dead = f.HeldOf([]uint32{4})
+	require.Empty(t, held)
+	require.Zero(t, dead)
+	require.NoError(t, alive.Close())
+}

@@ -115,11 +115,26 @@ func (s *Slot) Close() error {
 // the id out of a chunk's header before the call and Held does not return the id, no reader
 // looks at the chunk.
 func (f *File) Held() (ids map[uint32]struct{}, dead int) {
+	return f.held(func(uint32) bool { return true })
+}
+
+// fewIDs is how many ids are compared one by one with each place in use.
+const fewIDs = 16
+
+// HeldOf is Held for those who ask for some ids: the result may lack others, and the kernel is
+// asked only for the locks of slots that name one of these.
+func (f *File) HeldOf(ids []uint32) (held map[uint32]struct{}, dead int) {
+	if len(ids) > fewIDs {
+		return f.Held()
+	}
+	return f.held(func(id uint32) bool { return slices.Contains(ids, id) })
+}
+
+func (f *File) held(counts func(id uint32) bool) (ids map[uint32]struct{}, dead int) {
 	mem.Fence()
 	for i := f.marked(0); i < f.opt.Slots; i = f.marked(i + 1) {
-		held := f.named(i)
-		if len(held) == 0 {
-			continue // dead or alive; the kernel is not asked
+		if !f.names(i, counts) {
+			continue // whether the reader is alive does not matter
 		}
 		if f.reap(i) {
 			dead++
@@ -128,22 +143,25 @@ func (f *File) Held() (ids map[uint32]struct{}, dead int) {
 		if ids == nil {
 			ids = map[uint32]struct{}{}
 		}
-		for _, id := range held {
-			ids[id] = struct{}{}
-		}
+		f.names(i, func(id uint32) bool {
+			if counts(id) {
+				ids[id] = struct{}{}
+			}
+			return false
+		})
 	}
 	return ids, dead
 }
 
-// named returns the ids in slot i.
-func (f *File) named(i int) (ids []uint32) {
+// names reports whether slot i names a chunk that counts.
+func (f *File) names(i int, counts func(id uint32) bool) bool {
 	b := f.slot(i)
 	for h := range min(int(mem.Load32(b[slotTop:])), maxHolds) {
-		if v := mem.Load32(b[slotHolds+4*h:]); v != 0 {
-			ids = append(ids, v-1)
+		if v := mem.Load32(b[slotHolds+4*h:]); v != 0 && counts(v-1) {
+			return true
 		}
 	}
-	return ids
+	return false
 }
 
 // Reap clears the slots of all dead readers and returns their number.

@@ -34,19 +34,6 @@ func (f *File) isFree(mark uint64) bool {
 	return mark == markFree
 }
 
-// sealUse adds the check to the use word of entry i: 30 bits of a checksum of the word
-// and i.
-func (f *File) sealUse(i int, use uint64) uint64 {
-	use &^= useCheck
-	if f.version == 1 {
-		return use
-	}
-	var b [12]byte
-	binary.LittleEndian.PutUint64(b[:], use)
-	binary.LittleEndian.PutUint32(b[8:], uint32(i))
-	return use | uint64(crc32.Checksum(b[:], castagnoli))<<32&useCheck
-}
-
 // Record describes an object of a segment in the table.
 type Record struct {
 	Address uint64 // of the chunk
