@@ -14,7 +14,7 @@ const (
 
 // PayloadSum returns the checksum (CRC-32C) of a payload without its count, the first 4
 // bytes. If full is false, the checksum covers only samples: the first 4 KiB, or the first
-// front bytes if these are more, then 64 bytes at at most 64 places at equal distances, and
+// front bytes if these are more, then 64 bytes each at equal distances, 64 times at most, and
 // the last 64. In layouts 1 and 2 the head has 64 KiB and so has the distance.
 //
 // The section Payload checksum of docs/format.md explains what samples find and what they
