@@ -23,7 +23,8 @@ import (
 //   - no mark, and a slot that was cleared for it or by it: nothing to do;
 //   - a mark and an empty slot: it costs the writer a look, until [File.Reap] or the next reader
 //     of the slot;
-//   - a mark and places: the lock is free, so the writer clears both;
+//   - a mark and places: the lock is free, so the writer clears both. A writer that is killed while
+//     it does that leaves a mark, with places or without;
 //   - places without a mark, if it stores something other than described here: the writer
 //     does not look, so the reader was not protected, and the next one clears the slot first.
 //
