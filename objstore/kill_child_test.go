@@ -55,6 +55,8 @@ func killChild(o killOrder) {
 		err = workerChild(o)
 	case "reader":
 		err = readerChild(o)
+	case "slot":
+		err = slotChild(o)
 	default:
 		err = fmt.Errorf("no role %q", o.Role)
 	}

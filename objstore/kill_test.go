@@ -42,6 +42,7 @@ var (
 		anywhere,
 	}
 	createPlaces = []string{"sidecar.link", "segment.link", "segment.linked", "segment.unlinked"}
+	slotPlaces   = []string{"sidecar.slot.locked", "sidecar.slot.marked", "sidecar.slot.cleared", "sidecar.slot.unmarked"}
 	readerPlaces = []string{"reader.held", "reader.got", readerLocked, readerCounted, readerViews}
 )
 
@@ -54,7 +55,7 @@ const (
 
 // killOrder is the variable that names what a child process is.
 type killOrder struct {
-	Role    string // writer, random, creator, worker or reader
+	Role    string // writer, random, creator, worker, reader or slot
 	Name    string // of the segment
 	Seed    uint64
 	Place   string // where it ends itself
@@ -90,7 +91,7 @@ func TestKillMatrix(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	t.Logf("-kills.seed %d", seed)
-	places := slices.Concat(writerPlaces, createPlaces, readerPlaces)
+	places := slices.Concat(writerPlaces, createPlaces, slotPlaces, readerPlaces)
 	require.Equal(t, failpoints(places), listedFailpoints(), "the lists of this test name every failpoint")
 	hits := hitsWithoutKills(t, seed)
 	require.Equal(t, failpoints(places), slices.Sorted(maps.Keys(hits)), "without kills every failpoint is reached")
@@ -114,6 +115,10 @@ func TestKillMatrix(t *testing.T) {
 		t.Run("readers", func(t *testing.T) {
 			t.Parallel()
 			killReaders(t, report, each)
+		})
+		t.Run("slots", func(t *testing.T) {
+			t.Parallel()
+			killSlots(t, report, each)
 		})
 	})
 	if t.Failed() {
@@ -146,14 +151,16 @@ func listedFailpoints() []string {
 func hitsWithoutKills(t *testing.T, seed uint64) map[string]int {
 	t.Helper()
 	hits := map[string]int{}
-	for _, role := range []string{"writer", "creator"} {
+	for _, role := range []string{"writer", "creator", "slot"} {
 		name := killName(t, role)
-		if role == "writer" {
+		var handle string
+		if role != "creator" {
 			w, err := pool.create(killOptions(name, true))
 			require.NoError(t, err)
+			handle = killUnleased(t, w, "k", 1).String()
 			require.NoError(t, w.Detach())
 		}
-		p := startChild(t, killOrder{Role: role, Name: name, Seed: seed, Ops: 600, Rereads: true})
+		p := startChild(t, killOrder{Role: role, Name: name, Seed: seed, Ops: 600, Rereads: true, Handle: handle})
 		require.NoError(t, p.In.Close())
 		for p.Out.Scan() {
 			var place string
@@ -165,7 +172,7 @@ func hitsWithoutKills(t *testing.T, seed uint64) map[string]int {
 			}
 		}
 		require.NoError(t, p.Wait())
-		if role == "writer" {
+		if role != "creator" {
 			w, _, err := adoptPool(killOptions(name, true))
 			require.NoError(t, err)
 			require.NoError(t, w.Close())

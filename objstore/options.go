@@ -87,7 +87,7 @@ type Options struct {
 	ReaderSlots int
 	// FullSums makes the sidecar's checksums cover every byte of an object, so that
 	// AdoptPool finds any change that something else made to it. Without, they cover
-	// objects up to 64 KiB, and samples of larger ones: a full sum takes longer than
+	// objects up to 4 KiB, and samples of larger ones: a full sum takes longer than
 	// writing the object.
 	FullSums bool
 }

@@ -144,7 +144,7 @@ func (s *Store) evict(ids []uint32) (held idSet) {
 	var holds map[uint32]struct{}
 	if s.sidecar != nil {
 		var dead int
-		holds, dead = s.sidecar.Held()
+		holds, dead = s.sidecar.HeldOf(ids)
 		s.counts.dead += dead
 	}
 	for _, id := range ids {

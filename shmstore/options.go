@@ -50,7 +50,7 @@ type Options struct {
 	FirstID uint32
 	// FullSums makes the sidecar's checksums cover every byte of a payload, so that
 	// Adopt finds any change that something else made to it. Without, they cover
-	// payloads up to 64 KiB, and samples of larger ones: a full sum takes longer than
+	// payloads up to 4 KiB, and samples of larger ones: a full sum takes longer than
 	// writing the payload.
 	FullSums bool
 	// QuarantineTTL ends the quarantine of an aborted request for which no fence

@@ -46,6 +46,12 @@ var Points = []Point{
 	{"adopt.dropping", "objects are restored and free room is scrubbed; bad entries are in the table"},
 	{"adopt.end", "bad entries and objects that nobody needs are gone"},
 
+	// A reader comes and goes.
+	{"sidecar.slot.locked", "the reader has the lock of a slot, which has what the reader before left"},
+	{"sidecar.slot.marked", "the slot is clear and has its mark"},
+	{"sidecar.slot.cleared", "the slot is clear again; its mark and its lock are there"},
+	{"sidecar.slot.unmarked", "the slot has no mark; its lock is there"},
+
 	// A reader gets an object.
 	{"reader.held", "the slot names the chunk; nothing of it is read"},
 	{"reader.got", "the object is decoded; the read is not counted"},

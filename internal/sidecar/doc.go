@@ -10,7 +10,8 @@
 //   - a table with a [Record] of each object and the writer's use word for the object.
 //     [File.Put], [File.SetUse] and [File.Drop] each take effect by one store;
 //     [File.Records] is for the next writer;
-//   - a [Slot] for each reader, which names the chunks that the reader looks at.
+//   - a [Slot] for each reader, which names the chunks that the reader looks at, and the marks of
+//     all slots side by side, see marks.go.
 //
 // Package segment creates and adopts segments with their sidecars; a reader uses [Open].
 //

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/mem"
 	"github.com/ringcache/ringcache/internal/shmfile"
 )
@@ -35,10 +36,12 @@ func (f *File) TakeSlot(pid int) (*Slot, error) {
 		} else if !ok {
 			continue
 		}
+		failpoint.Hit("sidecar.slot.locked")
 		b := f.slot(i)
 		clear(b[slotTop:])
 		mem.Store32(b[slotPID:], uint32(pid))
-		mem.Store32(b[slotTaken:], 1)
+		f.mark(i)
+		failpoint.Hit("sidecar.slot.marked")
 		return &Slot{f: f, index: i, b: b}, nil
 	}
 	return nil, fmt.Errorf("%w: all %d reader slots of %s are taken; make the segment with more", ErrBusy, f.opt.Slots, f.path)
@@ -49,13 +52,14 @@ func (f *File) slot(i int) []byte {
 	return f.mem[at : at+slotSize : at+slotSize]
 }
 
-func (f *File) slotOffset(i int) int { return offSlotTable + i*slotSize }
+func (f *File) slotOffset(i int) int { return slotsOffset(f.version) + i*slotSize }
 
 // lockSlot tries to lock slot i. In private memory a slot counts as locked while its mark
 // is set.
 func (f *File) lockSlot(i int) (bool, error) {
 	if f.file == nil {
-		return mem.Load32(f.slot(i)[slotTaken:]) == 0, nil
+		mark, _ := f.loadMark(i)
+		return mark == 0, nil
 	}
 	return shmfile.TryLockByte(f.file, int64(f.slotOffset(i)))
 }
@@ -95,7 +99,11 @@ func (s *Slot) Release(place int) {
 func (s *Slot) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	clear(s.b)
+	mem.Fence() // what was read comes before
+	clear(s.b[slotTop:])
+	failpoint.Hit("sidecar.slot.cleared")
+	s.f.unmark(s.index)
+	failpoint.Hit("sidecar.slot.unmarked")
 	if s.f.file == nil {
 		return nil
 	}
@@ -103,33 +111,67 @@ func (s *Slot) Close() error {
 }
 
 // Held returns the ids of all chunks that living readers name in their slots. It clears the
-// slots of dead readers and returns their number. If the writer took the id out of a chunk's
-// header before the call and Held does not return the id, no reader looks at the chunk.
+// slots of readers that died with a chunk named, and returns their number. If the writer took
+// the id out of a chunk's header before the call and Held does not return the id, no reader
+// looks at the chunk.
 func (f *File) Held() (ids map[uint32]struct{}, dead int) {
+	return f.held(func(uint32) bool { return true })
+}
+
+// fewIDs is how many ids are compared one by one with each place in use.
+const fewIDs = 16
+
+// HeldOf is Held for those who ask for some ids: the result may lack others, and the kernel is
+// asked only for the locks of slots that name one of these.
+func (f *File) HeldOf(ids []uint32) (held map[uint32]struct{}, dead int) {
+	if len(ids) > fewIDs {
+		return f.Held()
+	}
+	return f.held(func(id uint32) bool { return slices.Contains(ids, id) })
+}
+
+func (f *File) held(counts func(id uint32) bool) (ids map[uint32]struct{}, dead int) {
 	mem.Fence()
-	for i := range f.opt.Slots {
-		b := f.slot(i)
-		if mem.Load32(b[slotTaken:]) == 0 {
-			continue
-		}
-		var held []uint32
-		for h := range min(int(mem.Load32(b[slotTop:])), maxHolds) {
-			if v := mem.Load32(b[slotHolds+4*h:]); v != 0 {
-				held = append(held, v-1)
-			}
+	for i := f.marked(0); i < f.opt.Slots; i = f.marked(i + 1) {
+		if !f.names(i, counts) {
+			continue // whether the reader is alive does not matter
 		}
 		if f.reap(i) {
 			dead++
 			continue
 		}
-		for _, id := range held {
-			if ids == nil {
-				ids = map[uint32]struct{}{}
-			}
-			ids[id] = struct{}{}
+		if ids == nil {
+			ids = map[uint32]struct{}{}
 		}
+		f.names(i, func(id uint32) bool {
+			if counts(id) {
+				ids[id] = struct{}{}
+			}
+			return false
+		})
 	}
 	return ids, dead
+}
+
+// names reports whether slot i names a chunk that counts.
+func (f *File) names(i int, counts func(id uint32) bool) bool {
+	b := f.slot(i)
+	for h := range min(int(mem.Load32(b[slotTop:])), maxHolds) {
+		if v := mem.Load32(b[slotHolds+4*h:]); v != 0 && counts(v-1) {
+			return true
+		}
+	}
+	return false
+}
+
+// Reap clears the slots of all dead readers and returns their number.
+func (f *File) Reap() (dead int) {
+	for i := f.marked(0); i < f.opt.Slots; i = f.marked(i + 1) {
+		if f.reap(i) {
+			dead++
+		}
+	}
+	return dead
 }
 
 // reap clears slot i if its reader is dead, and reports whether it was.
@@ -141,7 +183,8 @@ func (f *File) reap(i int) bool {
 	if ok, err := shmfile.TryLockByte(f.file, at); err != nil || !ok {
 		return false
 	}
-	clear(f.slot(i))
+	clear(f.slot(i)[slotTop:])
+	f.unmark(i)
 	_ = shmfile.UnlockByte(f.file, at) // this process holds the lock, so it can't fail
 	return true
 }

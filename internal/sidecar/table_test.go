@@ -1,10 +1,13 @@
 package sidecar
 
 import (
+	"encoding/binary"
+	"hash/crc32"
 	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 )
 
 func requireUse(t *testing.T, c *File, i int, want uint64) {
@@ -102,7 +105,7 @@ func TestTableIsChangedInOneStep(t *testing.T) {
 func TestTableBitFlips(t *testing.T) {
 	c, _ := records(t, formatted(t, options()))
 	i := c.Put(record(3), 5)
-	at := offSlotTable + c.opt.Slots*slotSize + i*entrySize
+	at := int(c.EntryOffset(i))
 	for bit := range 8 * entrySize {
 		b := append([]byte(nil), c.mem...)
 		b[at+bit/8] ^= 1 << (bit % 8)
@@ -152,4 +155,37 @@ func TestUseWordBitFlips(t *testing.T) {
 		}
 	}
 	require.NotEqual(t, uint64(0), c.sealUse(2, 0), "a hole in the file is no use word")
+}
+
+// The check of a use word is the checksum of 12 bytes that docs/format.md has.
+func TestUseWordCheckIsCRC32C(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		use, entry := rapid.Uint64().Draw(t, "use"), rapid.Uint32().Draw(t, "entry")
+		b := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, use), entry)
+		require.Equal(t, crc32.Checksum(b, castagnoli), checkUse(use, entry))
+	})
+}
+
+// The writer's changes of the table allocate nothing, also right after an adoption.
+func TestTableDoesNotAllocate(t *testing.T) {
+	c, _ := records(t, formatted(t, options()))
+	r := record(3)
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		i := c.Put(r, 5)
+		c.SetUse(i, 6)
+		c.Drop(i)
+	}))
+	var all []int
+	for c.Free() > 0 {
+		all = append(all, c.Put(r, 5))
+	}
+	c, _ = records(t, c.mem) // its list of free entries is empty
+	require.Zero(t, testing.AllocsPerRun(1, func() {
+		for _, i := range all {
+			c.Drop(i)
+		}
+		for range all {
+			c.Put(r, 5)
+		}
+	}))
 }

@@ -3,10 +3,8 @@
 package check_test
 
 import (
-	"compress/gzip"
 	"encoding/json"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"testing"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/objstore/check"
+	"github.com/ringcache/ringcache/objstore/internal/objtest"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
@@ -88,17 +87,7 @@ func TestCleanSegments(t *testing.T) {
 // layout1 returns what a writer of the release with layout 1 left when it was killed.
 func layout1(t *testing.T) *left {
 	l := &left{t: t, dir: t.TempDir()}
-	for file, suffix := range map[string]string{"v1": "", "v1.ctl": ".ctl"} {
-		f, err := os.Open("../testdata/sidecar-" + file + ".gz")
-		require.NoError(t, err)
-		defer f.Close()
-		z, err := gzip.NewReader(f)
-		require.NoError(t, err)
-		b, err := io.ReadAll(z)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(l.path(suffix), b, 0o600))
-	}
-	l.change(".ctl", func(b []byte) { identify(t, b, l.path("")) })
+	objtest.Unpack(t, "../testdata/sidecar-v1", l.path(""))
 	return l
 }
 
