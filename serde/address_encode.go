@@ -16,12 +16,7 @@ const (
 	textID        = "\xac" + keyID
 	textSignature = "\xa9" + keySignature
 
-	textModality = "\xa8modality"
-	textKey      = "\xa3key"
-	textData     = "\xa4data"
-	textField    = "\xa5field"
-
-	batchedNamed      = "\x92\xa7batched\x81\xabkeep_on_cpu\xc2"
+	batchedNamed      = "\x92\xa7batched\x81" + textKeep + "\xc2"
 	batchedPositional = "\x91\xa7batched"
 
 	signatureHead = "\xdc\x00\x20" // of an array of 32
