@@ -5,7 +5,6 @@ import (
 
 	"github.com/tinylib/msgp/msgp"
 
-	"github.com/ringcache/ringcache/internal/msgpackguard"
 	"github.com/ringcache/ringcache/internal/shapes"
 )
 
@@ -156,7 +155,21 @@ func (d *Decoder) Bytes(what string) ([]byte, error) {
 func (d *Decoder) Texts(what string) ([]string, error) { return list(d, what, d.Text) }
 
 // Tokens reads a list of integers of 32 bits without a sign.
-func (d *Decoder) Tokens(what string) ([]uint32, error) { return list(d, what, d.Uint32) }
+func (d *Decoder) Tokens(what string) ([]uint32, error) {
+	n, err := d.Array(what)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]uint32, 0, d.Room(n))
+	for range n {
+		t, err := d.Uint32(what)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
 
 // Bools reads a list of bools.
 func (d *Decoder) Bools(what string) ([]bool, error) { return list(d, what, d.Bool) }
@@ -245,20 +258,18 @@ func (d *Decoder) Object(what string, required []string, read func(name string) 
 	return nil
 }
 
-// Part reads one value and stands behind it afterwards, whether it could be read
-// or not. The second error ends it all.
+// Part reads one value by a function that reads all of it or fails, and stands behind
+// the value afterwards in either case. The second error ends it all.
 func (d *Decoder) Part(what string, read func() error) (failure, err error) {
-	end, err := msgpackguard.Next(d.doc, d.Pos(), guardLimits)
-	if err != nil {
-		return nil, d.broken(what, err)
+	at := d.pos
+	if failure = read(); failure == nil {
+		return nil, nil
 	}
-	if failure = read(); failure != nil {
-		if err := d.Charge(what, costError); err != nil {
-			return nil, err
-		}
+	d.pos = at
+	if err := d.Skip(what); err != nil {
+		return nil, err
 	}
-	d.Seek(end)
-	return failure, nil
+	return failure, d.Charge(what, costError)
 }
 
 // Seek goes to a position that was passed before, or that [Decoder.Part] returned.
