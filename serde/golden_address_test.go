@@ -43,7 +43,7 @@ func TestGoldenHandleParse(t *testing.T) {
 				checked++
 				elems, ok := forms[r.Form]
 				require.True(t, ok, r.Form)
-				a, ok, err := ParseAddress(&Item{Elems: elems}, o)
+				_, ok, err := ParseAddress(&Item{Elems: elems}, o)
 				switch {
 				case string(r.R) == "null":
 					require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestGoldenHandleParse(t *testing.T) {
 					require.True(t, ok)
 					require.EqualError(t, err, string(invalidSignature))
 					full := NewAddressItem(Address{1, 2, Signature{3}}, "")
-					a, _, err = ParseAddress(full, o)
+					a, _, err := ParseAddress(full, o)
 					require.NoError(t, err)
 					require.Equal(t, Address{1, 2, Signature{3}}, a)
 				default:
