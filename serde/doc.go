@@ -20,11 +20,12 @@
 // [NewPlan] validates a [Value] and works out its layout without copying any
 // tensor. [Plan.CopyTo] writes it where it is to lie. A tensor without Data is
 // only laid out: [Plan.Tensors] lists where its bytes belong, so that they can be
-// produced in place.
+// produced in place. [Plan.Reset] makes a Plan of the next value in the same memory.
 //
 // # Reading
 //
-// [ParsePayload] reads the pickle and finds the data, [DecodeValue] reads these.
+// [ParsePayload] reads the pickle and finds the data, [DecodeValue] reads these. A
+// [Decoder] does both, and uses its memory again for the next value.
 // Tensors of a decoded value are views of the given bytes: they are valid as long
 // as these are, must not be written to, and [Clone] copies them out. Names, shapes
 // and numbers are copied at once.
@@ -37,6 +38,12 @@
 // that the metadata lists: a list longer than the document can refer to is refused
 // before it is read.
 //
+// # Addresses
+//
+// A worker gets an object's [Address] in an item of its own, in place of the object.
+// [AppendAddress] writes that item, [DecodeAddress] reads it, and neither allocates;
+// [NewAddressItem] and [ParseAddress] are for items that are part of a message.
+//
 // # Messages
 //
 // Package serde/enginecore has the messages that a frontend and EngineCore exchange.
@@ -45,5 +52,5 @@
 // besides, and items do not.
 //
 // Nothing here is bound to a goroutine; values may be shared as long as nobody
-// writes to them.
+// writes to them. Reset, Clear and Decode write to their Plan or Decoder.
 package serde

@@ -4,6 +4,9 @@
 // tensors on it, serde/enginecore the messages of a frontend, and
 // engine/enginetest/wire those of an engine.
 //
+// Numbers, texts and headers are written and read by tinylib/msgp, which appends to and
+// slices plain bytes; tests hold both directions equal to vmihailenco/msgpack.
+//
 // An [Encoder] keeps its first error. A [Decoder] takes its input for hostile:
 // package msgpackguard checks the document first, and because the document may lie
 // in memory that a peer can change, each length is checked again where it is used.

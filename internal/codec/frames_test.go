@@ -133,7 +133,7 @@ func TestPartStandsBehindItsValue(t *testing.T) {
 		failure, err := d.Part("first", func() error { _, err := d.Text("first"); return err })
 		require.NoError(t, err)
 		requireCorrupt(t, failure, "first at byte 1: got an array, want a string")
-		failure, err = d.Part("second", func() error { return nil }) // reads nothing
+		failure, err = d.Part("second", func() error { _, err := d.Text("second"); return err })
 		require.NoError(t, err)
 		require.NoError(t, failure)
 		require.Equal(t, len(doc)-1, d.Pos())
@@ -143,10 +143,20 @@ func TestPartStandsBehindItsValue(t *testing.T) {
 
 	_, err = codec.DecodeUnguarded([][]byte{[]byte("\x92\xa5ab")}, func(d *codec.Decoder) (any, error) {
 		require.NoError(t, d.ArrayOf(2, "whole"))
-		_, err := d.Part("first", func() error { t.Error("it is read"); return nil })
+		_, err := d.Part("first", func() error { _, err := d.Text("first"); return err })
 		return nil, err
 	})
 	requireCorrupt(t, err, "first at byte 1: got msgpackguard: byte 1: declares 5 bytes, 2 are left, want more bytes")
+
+	// A failure in the middle of a value, which has more behind it.
+	_, err = codec.Decode([][]byte{[]byte("\x92\x93\x01\xa1x\x02\x07")}, func(d *codec.Decoder) (any, error) {
+		require.NoError(t, d.ArrayOf(2, "whole"))
+		failure, err := d.Part("first", func() error { _, err := d.Tokens("first"); return err })
+		require.NoError(t, err)
+		requireCorrupt(t, failure, "first at byte 3: got a string, want an integer")
+		return d.Int("second")
+	})
+	require.NoError(t, err)
 }
 
 // TestFailuresAreCharged: a message of a few bytes must not make many errors.

@@ -59,6 +59,12 @@ func Next(doc []byte, off int, l Limits) (end int, err error) {
 	if off < 0 || off > len(doc) {
 		return 0, &Error{Offset: off, Problem: "offset is outside the document"}
 	}
+	if off < len(doc) && (doc[off] < 0x80 || doc[off] >= 0xe0) {
+		return off + 1, nil // a small integer, the most frequent value
+	}
+	if v, ok := header(doc[off:]); ok && !v.container && !v.invalid && v.payload <= uint64(len(doc)-off-v.size) {
+		return off + v.size + int(v.payload), nil // no other needs the array below
+	}
 	var (
 		depth   = l.depth()
 		open    [MaxDepth]uint64 // values still to come on each open level
@@ -67,6 +73,14 @@ func Next(doc []byte, off int, l Limits) (end int, err error) {
 		pos     = off
 	)
 	for pending > 0 {
+		if pos < len(doc) && level > 0 && (doc[pos] < 0x80 || doc[pos] >= 0xe0) {
+			pos++ // a small integer, without the work for others
+			pending--
+			for open[level-1]--; level > 0 && open[level-1] == 0; {
+				level--
+			}
+			continue
+		}
 		v, ok := header(doc[pos:])
 		if !ok {
 			return 0, &Error{Offset: pos, Problem: "the document ends inside a value"}

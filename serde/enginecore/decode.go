@@ -108,21 +108,21 @@ func (r *reader) outputs(m *Outputs) error {
 	if err != nil {
 		return err
 	}
-	m.Outputs = make([]Output, 0, codec.Small(n))
+	if err := r.Charge("outputs", costOutput*n); err != nil {
+		return err
+	}
+	m.Outputs = make([]Output, 0, n)
 	for range n {
-		if err := r.Charge("outputs", costOutput); err != nil {
-			return err
-		}
-		var o Output
-		failure, err := r.Part("output", func() error { return r.output(&o) })
+		m.Outputs = append(m.Outputs, Output{})
+		last := len(m.Outputs) - 1
+		failure, err := r.Part("output", func() error { return r.output(&m.Outputs[last]) })
 		if err != nil {
 			return err
 		}
 		if failure != nil {
 			m.Unread = append(m.Unread, failure)
-			continue
+			m.Outputs = m.Outputs[:last]
 		}
-		m.Outputs = append(m.Outputs, o)
 	}
 	return nil
 }
@@ -154,11 +154,22 @@ func (r *reader) output(o *Output) error {
 	if n == 1 {
 		o.Err = r.Corrupt("output", "new_token_ids", "an array of 1")
 	}
+	return r.skip("output", n-len(r.c.output))
+}
+
+// skip passes over n values, if any.
+func (r *reader) skip(what string, n int) error {
+	for range n {
+		if err := r.Skip(what); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
 func (r *reader) answer() (*Answer, error) {
 	const what = "utility_output"
+	at := r.Pos()
 	n, err := r.Array(what)
 	if err != nil {
 		return nil, err
@@ -172,7 +183,8 @@ func (r *reader) answer() (*Answer, error) {
 	}
 	// Somebody waits for this call, so its id is worth more than the rest.
 	a.Err = r.result(a, n)
-	return a, nil
+	r.Seek(at)
+	return a, r.Skip(what)
 }
 
 func (r *reader) result(a *Answer, n int) (err error) {
