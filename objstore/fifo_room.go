@@ -67,7 +67,7 @@ func (f *FIFO) freeUnused() ([]uint32, error) {
 	var fault error
 	free := func(id uint32, payload []byte) (ok bool) {
 		// Guarded one by one: chunks that were freed before a fault are freed.
-		fault = f.chunks.guard(serde.Address{ID: id}, func() error { ok = f.isFree(id, payload); return nil })
+		fault = f.chunks.guard(&serde.Address{ID: id}, func() error { ok = f.isFree(id, payload); return nil })
 		return ok && fault == nil
 	}
 	// A limit of twice the ring frees everything, and can't overflow.
