@@ -3,6 +3,7 @@ package objstore
 import (
 	"errors"
 	"math"
+	"sync"
 
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/mem"
@@ -42,6 +43,7 @@ type chunks struct {
 	// sidecar is a reader's; a writer's is the segment's.
 	sidecar *sidecar.File
 	signer  signer
+	plans   sync.Pool // of *serde.Plan, for values that are put
 }
 
 // same reports whether the id found at a handle's address is the handle's.

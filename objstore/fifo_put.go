@@ -24,7 +24,7 @@ func (r *fifoRequest) Reserve(key string, v serde.Value, o PutOptions) (*Reserva
 	return reserveNamed(r, key, v, o)
 }
 
-func (r *fifoRequest) encoding() serde.Options { return r.f.chunks.options }
+func (r *fifoRequest) inChunks() *chunks { return &r.f.chunks }
 
 // mayPut returns what is in the way of an object under a key, besides room.
 func (r *fifoRequest) mayPut(key string) error {
@@ -44,14 +44,17 @@ func (r *fifoRequest) mayPut(key string) error {
 	return nil
 }
 
-func (r *fifoRequest) reserve(key string, plan *serde.Plan, po PutOptions) (*Reservation, error) {
+func (r *fifoRequest) reserve(key string, v serde.Value, po PutOptions) (*Reservation, error) {
 	res := new(fifoReservation)
 	var err error
-	if res.fifoChunk, err = r.takeChunk(key, plan, po); err != nil {
+	if res.plan, err = serde.NewPlan(v, r.f.chunks.options); err != nil {
 		return nil, err
 	}
-	_, back := res.parts(plan.DataLen)
-	res.Reservation = Reservation{in: &res.fifoChunk, data: back, plan: plan}
+	if res.fifoChunk, err = r.takeChunk(key, res.plan, po); err != nil {
+		return nil, err
+	}
+	res.in = &res.fifoChunk
+	_, res.data = res.parts(res.plan.DataLen)
 	return &res.Reservation, nil
 }
 

@@ -15,16 +15,19 @@ func (r *poolRequest) Reserve(key string, v serde.Value, o PutOptions) (*Reserva
 	return reserveNamed(r, key, v, o)
 }
 
-func (r *poolRequest) encoding() serde.Options { return r.p.chunks.options }
+func (r *poolRequest) inChunks() *chunks { return &r.p.chunks }
 
-func (r *poolRequest) reserve(key string, plan *serde.Plan, o PutOptions) (*Reservation, error) {
+func (r *poolRequest) reserve(key string, v serde.Value, o PutOptions) (*Reservation, error) {
 	res := new(poolReservation)
 	var err error
-	if res.poolChunk, err = r.take(key, plan, o); err != nil {
+	if res.plan, err = serde.NewPlan(v, r.p.chunks.options); err != nil {
 		return nil, err
 	}
-	_, back := res.parts(plan.DataLen)
-	res.Reservation = Reservation{in: &res.poolChunk, data: back, plan: plan}
+	if res.poolChunk, err = r.take(key, res.plan, o); err != nil {
+		return nil, err
+	}
+	res.in = &res.poolChunk
+	_, res.data = res.parts(res.plan.DataLen)
 	return &res.Reservation, nil
 }
 

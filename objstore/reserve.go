@@ -42,10 +42,9 @@ type reservedChunk interface {
 
 // putter is a request of either store. Its keys may be empty, as vLLM's are.
 type putter interface {
-	// encoding returns how values are laid out.
-	encoding() serde.Options
-	// reserve takes the chunk for a plan, if the key may be put, and writes what the plan has.
-	reserve(key string, plan *serde.Plan, o PutOptions) (*Reservation, error)
+	inChunks() *chunks
+	// reserve takes the chunk for a value, if the key may be put, and writes what the value has.
+	reserve(key string, v serde.Value, o PutOptions) (*Reservation, error)
 	// put is reserve and commit, with n uses, of a plan that is complete.
 	put(key string, plan *serde.Plan, o PutOptions, n int) (serde.Address, error)
 }
@@ -62,21 +61,19 @@ func reserveNamed(r putter, key string, v serde.Value, o PutOptions) (*Reservati
 	if key == "" {
 		return nil, errNoKey()
 	}
-	return reserve(r, key, v, o)
-}
-
-func reserve(r putter, key string, v serde.Value, o PutOptions) (*Reservation, error) {
-	plan, err := serde.NewPlan(v, r.encoding())
-	if err != nil {
-		return nil, err
-	}
-	return r.reserve(key, plan, o)
+	return r.reserve(key, v, o)
 }
 
 // put reserves and commits a value that is complete, with n uses.
 func put(r putter, key string, v serde.Value, o PutOptions, n int) (serde.Address, error) {
-	plan, err := serde.NewPlan(v, r.encoding())
-	if err != nil {
+	c := r.inChunks()
+	plan, _ := c.plans.Get().(*serde.Plan)
+	if plan == nil {
+		plan = new(serde.Plan)
+	}
+	defer c.plans.Put(plan)
+	defer plan.Clear() // which keeps no value
+	if err := plan.Reset(v, c.options); err != nil {
 		return serde.Address{}, err
 	}
 	if !plan.Complete() {
