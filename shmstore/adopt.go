@@ -206,7 +206,7 @@ func (s *Store) restore() (a Adoption) {
 	}
 	for key, o := range byKey {
 		s.index[key] = o
-		o.cached = s.evictor.Add(key, o.cost)
+		s.evictor.Add(&o.cached, key, o.cost)
 		s.watch(o, true)
 	}
 	for _, f := range byID {

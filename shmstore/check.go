@@ -49,8 +49,8 @@ func (s *Store) checkObjects(bad report) {
 		if extent := s.extent(o.chunk.Size - shmring.HeaderSize); extent != o.extent {
 			bad("object %d of %d bytes has a chunk of %d", id, o.extent, extent)
 		}
-		if (o.state == committed) != (o.cached != nil) {
-			bad("key %q in state %d is known to the eviction policy: %v", o.key, o.state, o.cached != nil)
+		if (o.state == committed) != o.cached.Live() {
+			bad("key %q in state %d is known to the eviction policy: %v", o.key, o.state, o.cached.Live())
 		}
 		if err := s.owner.Check(o); err != nil {
 			bad("key %q: %w", o.key, err)

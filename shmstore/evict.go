@@ -120,10 +120,7 @@ func (s *Store) loss(o *Object) (float64, bool) {
 	if o.class != classIdle {
 		return 0, false
 	}
-	if o.cached == nil {
-		return 0, true // retired
-	}
-	return s.evictor.Value(o.cached), true
+	return s.evictor.Value(&o.cached), true // nothing, if it is retired
 }
 
 // evict makes idle objects go, but for those that a reader looks at in place,

@@ -41,7 +41,7 @@ func (s *Store) checkFiled(o *Object) error {
 // checkFreed verifies that nobody has an object whose chunk was freed, and that no bytes were
 // lost.
 func (s *Store) checkFreed(o *Object) error {
-	if o.leases != 0 || o.pinned || o.quarantined != nil || o.cached != nil || o.entry >= 0 || o.class != classNone {
+	if o.leases != 0 || o.pinned || o.quarantined != nil || o.cached.Live() || o.entry >= 0 || o.class != classNone {
 		return fmt.Errorf("shmstore: the chunk of key %q was freed, which has %d leases (pinned: %v, in quarantine: %v, class %d, entry %d)",
 			o.key, o.leases, o.pinned, o.quarantined != nil, o.class, o.entry)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/evict"
 	"github.com/ringcache/ringcache/internal/invariants"
 )
 
@@ -60,7 +61,7 @@ func TestInvariantsFind(t *testing.T) {
 }
 
 // free makes an object look as one that nobody has.
-func free(o *Object) { o.leases, o.cached, o.entry, o.class = 0, nil, -1, classNone }
+func free(o *Object) { o.leases, o.cached, o.entry, o.class = 0, evict.Entry{}, -1, classNone }
 
 // Builds that check invariants do so at each change.
 func TestStateChangesAreChecked(t *testing.T) {

@@ -23,7 +23,7 @@ func (s *Store) find(key string) (*Object, error) {
 	if !ok {
 		return nil, &KeyError{Key: key, Err: ErrNotFound}
 	}
-	s.evictor.Hit(o.cached)
+	s.evictor.Hit(&o.cached)
 	s.releaseIfOver(o)
 	return o, nil
 }

@@ -35,9 +35,9 @@ type Object struct {
 	places      [idleSets]int // in the sets of idle objects
 	search      uint64        // see search
 	quarantined *list.Element
-	fence       uint64       // the one that ends the quarantine
-	until       time.Time    // or then, if nobody is inside
-	cached      *evict.Entry // nil but while it has its key
+	fence       uint64      // the one that ends the quarantine
+	until       time.Time   // or then, if nobody is inside
+	cached      evict.Entry // live while it has its key
 }
 
 type objectState uint8

@@ -21,7 +21,7 @@ func TestRetiredObjectLeavesTheEvictionPolicyWithoutSidecar(t *testing.T) {
 	require.Len(t, s.objects, 1)
 	for _, o := range s.objects {
 		require.Equal(t, retired, o.state)
-		require.Nil(t, o.cached)
+		require.False(t, o.cached.Live())
 	}
 	require.NoError(t, s.Abandon())
 }

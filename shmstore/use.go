@@ -32,7 +32,7 @@ func (s *Store) publish(o *Object) {
 	}
 	s.pool.Publish(o.chunk.ID)
 	failpoint.Hit("pool.published")
-	o.cached = s.evictor.Add(o.key, o.cost)
+	s.evictor.Add(&o.cached, o.key, o.cost)
 }
 
 // drop frees the chunk of an object and forgets it; forget is what the eviction
@@ -50,10 +50,7 @@ func (s *Store) drop(o *Object, forget func(*evict.Entry)) {
 	// From here on nothing touches it.
 	s.pool.Release(o.chunk.ID) // first, so that who is woken finds the bytes
 	s.unaccount(o)
-	if o.cached != nil {
-		forget(o.cached)
-		o.cached = nil
-	}
+	forget(&o.cached)
 	if o.quarantined != nil {
 		s.quarantined.remove(o)
 	}
@@ -101,9 +98,8 @@ func (s *Store) changed(o *Object) error {
 
 // update writes the use word, and writes off what nobody will read any more.
 func (s *Store) update(o *Object) {
-	if o.state == retired && o.cached != nil { // whatever becomes of the sidecar
-		s.evictor.Remove(o.cached)
-		o.cached = nil
+	if o.state == retired { // whatever becomes of the sidecar
+		s.evictor.Remove(&o.cached)
 	}
 	if o.state == retired && o.quarantined != nil && s.quarantineOver(o) {
 		s.quarantined.remove(o)
