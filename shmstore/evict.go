@@ -43,12 +43,12 @@ func (s *Store) place(size int, tenant string, as line.Turn) (address uint64, id
 			return address, id, payload, err
 		}
 		if !s.hopeless(need) {
-			victims, ok := s.pool.Cheapest(size, func(id uint32) (float64, bool) {
+			victims, ok := s.pool.Cheapest(nil, size, func(id uint32, o any) (float64, bool) {
 				s.counts.looked++
 				if held.has(id) {
 					return 0, false
 				}
-				return s.loss(s.objects[id])
+				return s.loss(o.(*Object))
 			})
 			if ok {
 				held.add(s.evict(victims))
@@ -129,7 +129,7 @@ func (s *Store) evict(ids []uint32) (held idSet) {
 	done := 0
 	defer func() {
 		for _, id := range ids[done:] { // after a fault; one by one, since more may be gone
-			if o := s.objects[id]; o != nil && o.state != discarded {
+			if o := s.object(id); o != nil && o.state != discarded {
 				_ = s.guard(func() error { s.pool.Publish(id); return nil })
 			}
 		}
@@ -149,7 +149,7 @@ func (s *Store) evict(ids []uint32) (held idSet) {
 			s.pool.Publish(id) // whoever saw it dead was late anyway
 			held.add(idSet{id: {}})
 		} else {
-			s.drop(s.objects[id], s.evictor.Evict)
+			s.drop(s.object(id), s.evictor.Evict)
 		}
 		done++
 	}
@@ -189,7 +189,7 @@ func (s *Store) evictAll() ([]uint32, error) {
 	}
 	var ids []uint32
 	for id := range s.pool.Live() {
-		if s.objects[id].class == classIdle {
+		if s.object(id).class == classIdle {
 			ids = append(ids, id)
 		}
 	}
@@ -200,7 +200,7 @@ func (s *Store) evictAll() ([]uint32, error) {
 // looks at, nor those behind a fault.
 func (s *Store) evictIdle(ids []uint32) ([]uint32, error) {
 	err := s.guard(func() error { s.evict(ids); return nil })
-	return slices.DeleteFunc(ids, func(id uint32) bool { return s.objects[id] != nil }), err
+	return slices.DeleteFunc(ids, func(id uint32) bool { return s.object(id) != nil }), err
 }
 
 // fullError returns what is in the way; readers hold the objects held.
@@ -211,7 +211,7 @@ func (s *Store) fullError(size int, held idSet) error {
 		Reserved: s.bytes[classReserved], Leased: s.bytes[classLeased], Quarantined: s.bytes[classQuarantined], Evictable: s.bytes[classIdle],
 	}
 	for id := range held {
-		if o := s.objects[id]; o != nil && o.class == classIdle {
+		if o := s.object(id); o != nil && o.class == classIdle {
 			e.Viewed += o.extent
 			e.Evictable -= o.extent
 		}

@@ -68,7 +68,6 @@ func (s *Store) retire(o *Object) {
 }
 
 func (s *Store) forget(o *Object) {
-	delete(s.objects, o.chunk.ID)
 	delete(s.pinned, o)
 	if s.index[o.key] == o {
 		delete(s.index, o.key)

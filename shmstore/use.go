@@ -28,7 +28,7 @@ func (s *Store) markIDs() {
 func (s *Store) publish(o *Object) {
 	if s.sidecar != nil {
 		failpoint.Hit("pool.publish")
-		o.entry = s.sidecar.Put(o.chunk, s.useWord(o))
+		o.entry = int32(s.sidecar.Put(o.chunk, s.useWord(o)))
 	}
 	s.pool.Publish(o.chunk.ID)
 	failpoint.Hit("pool.published")
@@ -41,7 +41,7 @@ func (s *Store) drop(o *Object, forget func(*evict.Entry)) {
 	// Shared memory first. The id of an object that was never published is dead.
 	if o.entry >= 0 {
 		s.pool.Kill(o.chunk.ID)
-		s.sidecar.Drop(o.entry)
+		s.sidecar.Drop(int(o.entry))
 		o.entry = -1
 	} else if s.sidecar == nil && o.state != discarded {
 		s.pool.Kill(o.chunk.ID)
@@ -110,8 +110,8 @@ func (s *Store) update(o *Object) {
 	}
 	if o.entry >= 0 {
 		want := s.useWord(o)
-		if u, ok := s.sidecar.Use(o.entry); !ok || u != want {
-			s.sidecar.SetUse(o.entry, want)
+		if u, ok := s.sidecar.Use(int(o.entry)); !ok || u != want {
+			s.sidecar.SetUse(int(o.entry), want)
 		}
 	}
 	if o.state == retired && o.class == classIdle {
