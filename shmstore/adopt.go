@@ -46,6 +46,9 @@ type Adoption struct {
 // segment is Options.Segment, which the caller adopted, or whose writer ended without closing it.
 // Errors are those of segment.Adopt, and fs.ErrInvalid for a segment of another format.
 //
+// The sidecar keeps the version with which it was made (docs/format.md), so that the release
+// that made it can go on with the segment.
+//
 // If Adopt itself is killed, the next one begins again.
 func Adopt(o Options) (*Store, Adoption, error) {
 	if err := o.validate(); err != nil {
@@ -132,7 +135,9 @@ func (s *Store) restore() (a Adoption) {
 	for range min(runtime.GOMAXPROCS(0), len(kept)) {
 		workers.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(kept); i = int(next.Add(1)) - 1 {
-				err := s.guard(func() error { return byID[kept[i].ID].o.verify(s.seg.Ring(), s.opt.Payloads == nil) })
+				err := s.guard(func() error {
+					return byID[kept[i].ID].o.verify(s.seg.Ring(), s.sidecar.Layout(), s.opt.Payloads == nil)
+				})
 				verified[i] = err == nil
 			}
 		})

@@ -51,7 +51,15 @@ func (s *Store) Stats() (Stats, error) {
 		}
 		return nil
 	})
+	s.reap()
 	return s.stats(), nil
+}
+
+// reap counts the readers that died since the last time, and clears their slots.
+func (s *Store) reap() {
+	if s.sidecar != nil {
+		_ = s.guard(func() error { s.counts.dead += s.sidecar.Reap(); return nil })
+	}
 }
 
 func (s *Store) stats() Stats {
@@ -76,6 +84,7 @@ func (s *Store) Inspect(f func(*Object, ObjectState)) (Stats, error) {
 		return Stats{}, err
 	}
 	defer s.mu.Unlock()
+	s.reap()
 	st := s.stats()
 	st.QuarantinedObjects = 0
 	for id := range s.pool.Live() {
