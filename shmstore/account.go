@@ -37,7 +37,10 @@ type ledger struct {
 	room    int64 // bytes that chunks can take
 	bytes   [classes]int64
 	idle    idleSet
-	sample  int // where cheapest goes on
+	sample  int      // where cheapest goes on
+	victims []uint32 // of place, kept for its memory
+	spares  spares   // of searches for room
+	entries spares   // of searches for an entry of the sidecar
 	tenants map[string]*tenant
 	search  search
 }

@@ -68,8 +68,10 @@ func (s *Store) retire(o *Object) {
 }
 
 func (s *Store) forget(o *Object) {
-	delete(s.pinned, o)
-	if s.index[o.key] == o {
+	if o.pinned {
+		delete(s.pinned, o)
+	}
+	if o.state == committed {
 		delete(s.index, o.key)
 		s.watch(o, false)
 	}

@@ -25,6 +25,7 @@ type Object struct {
 
 	cached      evict.Entry     // live while it has its key
 	search      uint64          // see search
+	word        uint64          // the use word in the sidecar, unwritten if it is not known
 	places      [idleSets]int32 // in the sets of idle objects
 	quarantined *quarantined    // nil if it is not in quarantine
 	leases      int32           // of requests that have not ended
@@ -150,7 +151,7 @@ func (uncounted) Check(*Object) error              { return nil }
 // newObject returns an object without an entry in the sidecar.
 func (s *Store) newObject() *Object {
 	o := s.owner.NewObject()
-	o.entry = -1
+	o.entry, o.word = -1, unwritten
 	return o
 }
 

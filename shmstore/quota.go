@@ -36,8 +36,8 @@ func (s *Store) admit(size int, tenant string, as line.Turn, looks *int) error {
 			return nil
 		}
 		if t.used-t.idleBytes+need <= quota {
-			if victim, ok := s.cheapest(t.idle.items, held); ok {
-				held.add(s.evict([]uint32{victim.chunk.ID}))
+			if victim := s.cheapest(t.idle.items, held, new(spares)); victim != nil {
+				held.add(s.evict(append(s.victims[:0], victim.chunk.ID)))
 				continue
 			}
 		}

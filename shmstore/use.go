@@ -28,7 +28,9 @@ func (s *Store) markIDs() {
 func (s *Store) publish(o *Object) {
 	if s.sidecar != nil {
 		failpoint.Hit("pool.publish")
-		o.entry = int32(s.sidecar.Put(o.chunk, s.useWord(o)))
+		word := s.useWord(o)
+		o.entry = int32(s.sidecar.Put(o.chunk, word))
+		o.word = word
 	}
 	s.pool.Publish(o.chunk.ID)
 	failpoint.Hit("pool.published")
@@ -71,6 +73,8 @@ func (s *Store) discard(o *Object) {
 const (
 	useBusy    = 1 << 63
 	useRetired = 1 << 62
+	// unwritten is no use word, since a word's bits 32 to 61 are 0.
+	unwritten = 1<<64 - 1
 )
 
 func (s *Store) useWord(o *Object) uint64 {
@@ -108,11 +112,9 @@ func (s *Store) update(o *Object) {
 	if o.leases == 0 && o.quarantined == nil {
 		s.owner.Idle(o)
 	}
-	if o.entry >= 0 {
-		want := s.useWord(o)
-		if u, ok := s.sidecar.Use(int(o.entry)); !ok || u != want {
-			s.sidecar.SetUse(int(o.entry), want)
-		}
+	if want := s.useWord(o); o.entry >= 0 && o.word != want {
+		s.sidecar.SetUse(int(o.entry), want)
+		o.word = want
 	}
 	if o.state == retired && o.class == classIdle {
 		s.evict([]uint32{o.chunk.ID}) // unless a reader looks at it; then it goes when room is needed

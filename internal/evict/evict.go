@@ -46,7 +46,6 @@ type Entry struct {
 	cost float64
 	hash uint64
 	history
-	stored bool
 }
 
 // history is how an object was used so far.
@@ -55,6 +54,7 @@ type history struct {
 	gap     float64 // mean logarithm (of base 2) of the times between uses
 	returns uint8   // saturates
 	class   uint8
+	stored  bool // else it is dead, or a ghost's
 }
 
 // Policy values the objects of one cache. The caller must lock it.
@@ -83,9 +83,10 @@ func (p *Policy) Add(e *Entry, key string, cost float64) {
 	if !(cost > 0) {
 		cost = 0 // or not a number
 	}
-	*e = Entry{cost: min(cost, math.MaxFloat32), hash: hash(key), history: history{last: p.now}, stored: true}
+	*e = Entry{cost: min(cost, math.MaxFloat32), hash: hash(key), history: history{last: p.now, stored: true}}
 	if g := p.ghosts.find(e.hash); g != 0 {
 		e.history = p.ghosts.all[g].history
+		e.stored = true
 		p.drop(g)
 		p.returned(e)
 	}

@@ -2,7 +2,7 @@ package evict
 
 import "math/rand/v2"
 
-// maxGhosts bounds how many evicted keys are remembered. One takes 48 bytes and its place in the
+// maxGhosts bounds how many evicted keys are remembered. One takes 40 bytes and its place in the
 // table; all of them 1 MiB.
 const maxGhosts = 1 << 14
 

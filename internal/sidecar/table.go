@@ -44,7 +44,12 @@ func (f *File) sealUse(i int, use uint64) uint64 {
 	var b [12]byte
 	binary.LittleEndian.PutUint64(b[:], use)
 	binary.LittleEndian.PutUint32(b[8:], uint32(i))
-	return use | uint64(crc32.Checksum(b[:], castagnoli))<<32&useCheck
+	// By the table: crc32.Checksum would move b to the heap.
+	sum := ^uint32(0)
+	for _, c := range b {
+		sum = castagnoli[byte(sum)^c] ^ sum>>8
+	}
+	return use | uint64(^sum)<<32&useCheck
 }
 
 // Record describes an object of a segment in the table.
