@@ -174,7 +174,7 @@ func TestReadersLock(t *testing.T) {
 // takenSlots returns how many slots are marked, by living readers or dead ones.
 func takenSlots(f *File) (n int) {
 	for i := range f.opt.Slots {
-		if binary.LittleEndian.Uint32(f.slot(i)[slotTaken:]) != 0 {
+		if mark, _ := f.loadMark(i); mark != 0 {
 			n++
 		}
 	}
