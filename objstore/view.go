@@ -64,7 +64,8 @@ func (u *use) unreachable() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.open {
-		go u.end(true) // it waits for a lock and calls a logger; other cleanups wait for this one
+		// It waits for a lock and calls a logger; other cleanups wait for this one.
+		go func() { _, _ = u.end(true) }()
 	}
 }
 
