@@ -118,7 +118,7 @@ func (s *Store) restore() (a Adoption) {
 			continue
 		}
 		f := found{o: s.newObject()}
-		f.o.chunk, f.o.entry = r, i
+		f.o.chunk, f.o.entry = r, int32(i)
 		f.use, f.useOK = s.sidecar.Use(i)
 		byID[r.ID] = f
 		if !idBefore(r.ID, state.NextID) { // a state record was damaged
@@ -195,7 +195,7 @@ func (s *Store) restore() (a Adoption) {
 		if o.state == committed {
 			byKey[o.key] = o
 		}
-		s.objects[o.chunk.ID] = o
+		s.pool.Own(o.chunk.ID, o)
 		s.locate(o)
 		s.account(o)
 		inUse := f.use&useBusy != 0
@@ -211,11 +211,11 @@ func (s *Store) restore() (a Adoption) {
 	}
 	for key, o := range byKey {
 		s.index[key] = o
-		o.cached = s.evictor.Add(key, o.cost)
+		s.evictor.Add(&o.cached, key, o.cost)
 		s.watch(o, true)
 	}
 	for _, f := range byID {
-		bad = append(bad, f.o.entry)
+		bad = append(bad, int(f.o.entry))
 	}
 	if len(bad) > 0 || !a.Clean || s.sidecar.Layout() == 1 {
 		// Headers may stand there of which nothing is known any more.
@@ -226,7 +226,7 @@ func (s *Store) restore() (a Adoption) {
 		s.sidecar.Drop(i)
 	}
 	a.Dropped = len(bad)
-	for _, o := range s.objects {
+	for o := range s.all() {
 		s.update(o) // retired ones that nobody needs go
 	}
 	failpoint.Hit("adopt.end")

@@ -218,7 +218,24 @@ func (f *File) Lock(ctx context.Context) error {
 	}
 }
 
-// Unlock releases what Lock took.
+// TryLock is Lock without waiting. It reports whether it took the lock.
+func (f *File) TryLock() (bool, error) {
+	select {
+	case f.readers <- struct{}{}:
+	default:
+		return false, nil
+	}
+	if f.file == nil {
+		return true, nil
+	}
+	ok, err := shmfile.TryLockByte(f.file, offReadersLock)
+	if !ok {
+		<-f.readers
+	}
+	return ok, err
+}
+
+// Unlock releases what Lock or TryLock took.
 func (f *File) Unlock() error {
 	defer func() { <-f.readers }()
 	if f.file == nil {

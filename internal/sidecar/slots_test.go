@@ -180,3 +180,23 @@ func takenSlots(f *File) (n int) {
 	}
 	return n
 }
+
+func TestReadersLockIsTriedWithoutWaiting(t *testing.T) {
+	_, dir := made(t)
+	private, err := Private(options())
+	require.NoError(t, err)
+	a := open(t, dir)
+	for _, pair := range [][2]*File{{a, open(t, dir)}, {a, a}, {private, private}} {
+		ok, err := pair[0].TryLock()
+		require.NoError(t, err)
+		require.True(t, ok)
+		ok, err = pair[1].TryLock()
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.NoError(t, pair[0].Unlock())
+		ok, err = pair[1].TryLock()
+		require.NoError(t, err)
+		require.True(t, ok, "a try that failed left nothing behind")
+		require.NoError(t, pair[1].Unlock())
+	}
+}
