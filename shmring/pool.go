@@ -69,6 +69,7 @@ type Pool struct {
 	gone   *block    // blocks for newBlock, by next
 	costs  []float64 // of Cheapest, kept for its memory
 	live   map[uint32]*block
+	last   *block // that was looked up, see block
 	holes  holes
 	nextID uint32
 	used   uint64 // bytes of live blocks
@@ -87,7 +88,7 @@ func NewPool(buf []byte, o PoolOptions) *Pool {
 
 func (p *Pool) reset() {
 	p.live, p.used, p.holes = map[uint32]*block{}, 0, holes{}
-	p.first, p.rover, p.gone = nil, nil, nil
+	p.first, p.rover, p.gone, p.last = nil, nil, nil, nil
 	if n := p.room(); n > 0 {
 		p.first = p.newBlock(p.opt.first(), n, nil, nil)
 		p.addHole(p.first)
@@ -147,7 +148,7 @@ func (p *Pool) Alloc(size int) (address uint64, id uint32, payload []byte, err e
 	p.removeHole(b)
 	p.cut(b, n)
 	b.id, b.size = p.freshID(), int32(size+HeaderSize)
-	p.live[b.id] = b
+	p.live[b.id], p.last = b, b
 	p.used += b.len
 	return b.off, b.id, p.payload(b), nil
 }
@@ -157,14 +158,25 @@ func (p *Pool) Alloc(size int) (address uint64, id uint32, payload []byte, err e
 func (p *Pool) Fits(size int) bool { return p.holes.find(p.opt.extent(size)) != nil }
 
 // Own keeps a value of the caller with a chunk until the chunk is freed. The id must be live.
-func (p *Pool) Own(id uint32, owner any) { p.live[id].owner = owner }
+func (p *Pool) Own(id uint32, owner any) { p.block(id).owner = owner }
 
 // Owner returns what Own was called with, nil if nothing was or the id is not live.
 func (p *Pool) Owner(id uint32) any {
-	if b := p.live[id]; b != nil {
+	if b := p.block(id); b != nil {
 		return b.owner
 	}
 	return nil
+}
+
+// block returns the block of a chunk, nil if the id is not live. Callers use one chunk a few times
+// in a row, so the last one is not looked up again.
+func (p *Pool) block(id uint32) *block {
+	if b := p.last; b != nil && b.id == id && !b.free() {
+		return b
+	}
+	b := p.live[id]
+	p.last = b
+	return b
 }
 
 // Owners yields what Own was called with for each chunk that is live, in no order. Chunks may be
@@ -199,19 +211,19 @@ func (p *Pool) payload(b *block) []byte {
 // valid. Everything that was written to the payload before becomes visible first.
 func (p *Pool) Publish(id uint32) {
 	mem.Fence()
-	mem.Store32(p.buf[p.live[id].off:], id)
+	mem.Store32(p.buf[p.block(id).off:], id)
 }
 
 // Kill replaces the id in the header of a chunk by [DeadID], so that every handle to the
 // chunk is stale. Publish reverses it.
 func (p *Pool) Kill(id uint32) {
-	mem.Store32(p.buf[p.live[id].off:], DeadID)
+	mem.Store32(p.buf[p.block(id).off:], DeadID)
 	mem.Fence()
 }
 
 // Free kills the chunk id and frees its bytes. An id that is not live is ignored.
 func (p *Pool) Free(id uint32) {
-	if p.live[id] == nil {
+	if p.block(id) == nil {
 		return
 	}
 	p.Kill(id) // memory first: if it is gone, nothing has changed
@@ -221,7 +233,7 @@ func (p *Pool) Free(id uint32) {
 // Release frees the bytes of a chunk that Kill was called for. It does not touch the memory.
 // An id that is not live is ignored.
 func (p *Pool) Release(id uint32) {
-	b := p.live[id]
+	b := p.block(id)
 	if b == nil {
 		return
 	}

@@ -34,15 +34,16 @@ func classOf(o *Object) class {
 
 // ledger is who takes the bytes of a store, and what is known of where there is room.
 type ledger struct {
-	room    int64 // bytes that chunks can take
-	bytes   [classes]int64
-	idle    idleSet
-	sample  int      // where cheapest goes on
-	victims []uint32 // of place, kept for its memory
-	spares  spares   // of searches for room
-	entries spares   // of searches for an entry of the sidecar
-	tenants map[string]*tenant
-	search  search
+	room       int64 // bytes that chunks can take
+	maxObjects int   // that the sidecar, if any, has room for
+	bytes      [classes]int64
+	idle       idleSet
+	sample     int      // where cheapest goes on
+	victims    []uint32 // of place, kept for its memory
+	spares     spares   // of searches for room
+	entries    spares   // of searches for an entry of the sidecar
+	tenants    map[string]*tenant
+	search     search
 }
 
 // tenant is what one tenant has in a store.
@@ -224,5 +225,5 @@ func (s *Store) mayFit(w *line.Waiter) bool {
 
 // noEntry reports whether the sidecar has room for no more object.
 func (s *Store) noEntry() bool {
-	return s.sidecar != nil && s.pool.Len() >= s.sidecar.Options().Objects
+	return s.sidecar != nil && s.pool.Len() >= s.maxObjects
 }

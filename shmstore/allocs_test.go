@@ -26,7 +26,7 @@ func TestAllocations(t *testing.T) {
 	require.NoError(t, err)
 
 	k.left = k.more(1 << 14)
-	require.Equal(t, 3.0, testing.AllocsPerRun(2000, func() { putOne(t, s, "r", k.next(), size) }), "Begin, Reserve, Commit, Commit, Finish")
+	require.Equal(t, 3.0, testing.AllocsPerRun(2000, func() { putOne(t, s, "r", k.next(), size) }), "Begin, Reserve, Commit of both, Finish")
 
 	r := begin(t, s, "open")
 	defer r.Rollback()

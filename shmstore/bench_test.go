@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"strconv"
@@ -12,13 +13,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/mem"
+	"github.com/ringcache/ringcache/internal/sidecar"
+	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
 // Benchmarks of the bookkeeping of a store that is full: every put evicts. Payloads are not
-// filled, since copying is not the store's work. The store is over private memory; docs of
-// package bench contain the same jobs with real segments and other processes.
+// filled, since copying is not the store's work. The store is over private memory.
 
 // keyLength is that of a hash in hexadecimal, which is what callers use.
 const keyLength = 64
@@ -126,8 +129,60 @@ func BenchmarkReserveCommit(b *testing.B) {
 	}
 }
 
-// One op is a request with one hit: Begin, Lookup, Commit, Finish. hit is the Lookup and the
-// Finish of one of many objects alone.
+// The limit of BenchmarkReserveCommit: what has to be written of a payload, and of the one whose
+// place it takes, without any bookkeeping. Header, description, checksum, entry of the sidecar,
+// use words, id; and who holds the old one.
+func BenchmarkLimit(b *testing.B) {
+	for _, z := range sizes {
+		b.Run(z.name, func(b *testing.B) {
+			o := shmstore.Options{Size: z.objects * (z.size + 4096), MaxObjects: 2 * z.objects}
+			seg, err := segment.Private(nil, o.SegmentOptions())
+			require.NoError(b, err)
+			c, ring := seg.Sidecar(), seg.Ring()
+			entries := make([]int, z.objects)
+			put := func(i int, key string) {
+				at := i % z.objects * (z.size + 4096)
+				chunk := ring[at:][:z.size+plainOverhead]
+				if i >= z.objects {
+					mem.Store32(chunk, shmring.DeadID)
+					mem.Fence()
+					if ids, _ := c.Held(); len(ids) > 0 {
+						b.Fatal("nobody reads")
+					}
+					c.Drop(entries[i%z.objects])
+				}
+				mem.Store32(chunk, shmring.GoneID)
+				mem.Store32(chunk[4:], uint32(len(chunk)))
+				clear(chunk[8:64])
+				description := chunk[len(chunk)-20-keyLength:]
+				binary.LittleEndian.PutUint64(description, math.Float64bits(1))
+				d := append(binary.LittleEndian.AppendUint32(description[:8], keyLength), key...)
+				_ = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(d, 0), 0)
+				r := sidecar.Record{Address: uint64(at), ID: uint32(i), Size: len(chunk), DescriptionOffset: len(chunk) - 28 - keyLength, DescriptionLength: 20 + keyLength}
+				r.Sum = sidecar.PayloadSum(c.Layout(), chunk[8:], r.DescriptionOffset+r.DescriptionLength, false)
+				e := c.Put(r, 0)
+				entries[i%z.objects] = e
+				mem.Fence()
+				mem.Store32(chunk, uint32(i))
+				c.SetUse(e, 1<<63)
+				c.SetUse(e, 0)
+			}
+			var k keys
+			i := 0
+			for ; i < 2*z.objects; i++ {
+				put(i, k.next())
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				put(i, k.next())
+				i++
+			}
+		})
+	}
+}
+
+// One op is a request with one hit: Begin, Lookup, Commit, Finish. hit is a Lookup and the Drop
+// that undoes it.
 func BenchmarkLookup(b *testing.B) {
 	s := benchStore(b, 4096, 4096)
 	there := fillStore(b, s, new(keys), 4096, 4096)

@@ -64,6 +64,9 @@ func newStore(seg *segment.Segment, o Options) *Store {
 		ledger: ledger{idle: idleSet{kind: idleOfStore}, tenants: map[string]*tenant{}},
 	}
 	s.room = int64(s.pool.Largest()) // nothing is in it yet
+	if s.sidecar != nil {
+		s.maxObjects = s.sidecar.Options().Objects
+	}
 	s.waiters.Left = func(w *line.Waiter) { s.forgetTenant(w.Tenant) }
 	if o.Payloads != nil {
 		s.owner = o.Payloads(s)

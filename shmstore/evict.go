@@ -245,7 +245,7 @@ func (s *Store) fullError(size int, held idSet) error {
 		}
 	}
 	if s.noEntry() {
-		e.MaxObjects = s.sidecar.Options().Objects
+		e.MaxObjects = s.maxObjects
 	}
 	return e
 }

@@ -18,9 +18,11 @@ const (
 	// objstore/check, with shmstore.Verify and Room, which apply the rules of adoption.
 	// serde: Signature makes an Address comparable; AppendAddress, DecodeAddress, Decoder and
 	// Plan.Reset work in memory that the caller has. Reader.GetInto is the same for views, and
-	// Semaphore.TryLock counts a read without a context.
+	// Semaphore.TryLock counts a read without a context. Own, Owner, Owners and Fits of
+	// shmring.Pool: a store needs no map of its chunks beside the pool's. mmcache.Wire's Item
+	// and AppendAddress make an address when it is asked for.
 	topLevelLimit    = 307
-	withMethodsLimit = 598
+	withMethodsLimit = 604
 )
 
 // names counts the exported names of a package.
