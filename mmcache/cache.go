@@ -120,7 +120,7 @@ func orNil[C Cache](c C, err error) (Cache, error) {
 
 // cache is what the types of all modes embed.
 //
-// Locks: mu is taken last, but for those of budget and events.
+// Locks: mu is taken last, but for those of requests, budget and events.
 type cache struct {
 	o       Options
 	backend backend

@@ -74,8 +74,8 @@ func (r *Request) checkBecomes(s state) {
 	}
 }
 
-// checkRunning checks that no more calls have left a request than entered it. The cache's
-// lock is held.
+// checkRunning checks that no more calls have left a request than entered it. r.mu is
+// held.
 func (r *Request) checkRunning() {
 	if invariants.Enabled && r.running < 0 {
 		invariants.Must(fmt.Errorf("mmcache: request %q was left more often than entered", r.id))
@@ -105,7 +105,7 @@ func (f *flights) checkLanding(key string, fl *flight, e entry, err error) {
 	case !invariants.Enabled:
 	case !fl.left && f.byKey[key] != fl:
 		invariants.Must(fmt.Errorf("mmcache: the flight of %q was not known", key))
-	case (e == nil) == (err == nil):
-		invariants.Must(fmt.Errorf("mmcache: the flight of %q lands with an item: %t, and with the error: %v", key, e != nil, err))
+	case e.exists() == (err != nil):
+		invariants.Must(fmt.Errorf("mmcache: the flight of %q lands with an item: %t, and with the error: %v", key, e.exists(), err))
 	}
 }

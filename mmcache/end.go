@@ -1,6 +1,7 @@
 package mmcache
 
 import (
+	"context"
 	"errors"
 
 	"github.com/ringcache/ringcache/internal/turn"
@@ -29,9 +30,14 @@ func (r *Request) Finish() { r.end(finish) }
 func (r *Request) Abort() { r.end(abort) }
 
 func (r *Request) end(how ending) {
-	err := r.sending.Do(r.c.done, func() error { r.endNow(how); return nil })
-	if errors.Is(err, turn.ErrHeld) && !r.endAfterSend(how) {
-		r.endNow(how)
+	err := r.sending.Lock(context.Background(), r.c.done.Done())
+	switch {
+	case err == nil:
+		misused := r.endNow(how)
+		r.sending.Unlock()
+		r.warn(misused)
+	case errors.Is(err, turn.ErrHeld) && !r.endAfterSend(how):
+		r.warn(r.endNow(how))
 	}
 	// With any other error the cache was abandoned, and so was the request.
 }
@@ -39,40 +45,69 @@ func (r *Request) end(how ending) {
 // endAfterSend makes the end wait for the send that is running. It reports false if
 // none is any more.
 func (r *Request) endAfterSend(how ending) bool {
-	r.c.mu.Lock()
-	defer r.c.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.busy {
 		r.later = append(r.later, how)
 	}
 	return r.busy
 }
 
-func (r *Request) endNow(how ending) {
-	c := r.c
-	c.mu.Lock()
-	ends := r.state == open && how == rollback || r.state == committed && how != rollback
-	misused := r.state == open && how != rollback
-	switch {
-	case misused:
-		c.stats.Misused++
-	case ends:
-		r.how = how
-		c.stats.ended(how)
-		r.become(ended)
-		c.checkChange()
+// endNow ends a request if it is in a state that ends so. misused reports that the request
+// is open, and was to be ended as if it were committed.
+func (r *Request) endNow(how ending) (misused bool) {
+	r.mu.Lock()
+	ends := r.ends(how)
+	r.mu.Unlock()
+	if !ends { // a Rollback that was deferred, mostly, which needs not the cache's lock
+		return false
 	}
-	c.mu.Unlock()
-	if misused {
-		c.o.Logger.Warn("Finish or Abort of a request that was not committed does nothing; use Rollback", "request", r.id)
-	}
+	ends, misused = r.tryEnd(how)
 	if ends {
 		r.leave()
+	}
+	return misused
+}
+
+// ends reports whether the request is in a state in which such an end does something. r.mu
+// is held.
+func (r *Request) ends(how ending) bool {
+	return r.state == open || r.state == committed && how != rollback
+}
+
+// tryEnd changes the state for endNow.
+func (r *Request) tryEnd(how ending) (ends, misused bool) {
+	c := r.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case !r.ends(how): // by now
+		return false, false
+	case r.state == open && how != rollback:
+		c.stats.Misused++
+		return false, true
+	}
+	r.how = how
+	c.stats.ended(how)
+	r.become(ended, c.now())
+	c.checkChange()
+	return true, false
+}
+
+// warn logs a call that was not right.
+func (r *Request) warn(misused bool) {
+	if misused {
+		r.c.o.Logger.Warn("Finish or Abort of a request that was not committed does nothing; use Rollback", "request", r.id)
 	}
 }
 
 // abandon ends a request by force, and reports whether it was open. c.mu is held.
 // A request that waits in Begin ends by itself.
 func (r *Request) abandon() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch r.state {
 	case open:
 		r.how = rollback
@@ -82,7 +117,7 @@ func (r *Request) abandon() bool {
 		return false
 	}
 	r.c.stats.ended(r.how)
-	r.become(abandoned)
+	r.become(abandoned, r.c.now())
 	r.c.checkChange()
 	return true
 }

@@ -38,7 +38,7 @@ func (c *cache) Holders() []Holder {
 	defer c.mu.Unlock()
 	all := make([]Holder, 0, len(c.requests)+len(c.holds))
 	for r := range c.requests {
-		all = append(all, Holder{ID: r.id, State: r.state.String(), Since: r.since})
+		all = append(all, Holder{ID: r.id, State: r.state.String(), Since: c.opened.Add(r.since)})
 	}
 	for h := range c.holds {
 		all = append(all, Holder{Key: h.Item.Key, State: holding, Since: h.since})
