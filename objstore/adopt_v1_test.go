@@ -45,7 +45,16 @@ func layout1(t *testing.T) (o Options, handles map[string]serde.Address) {
 	require.NoError(t, os.WriteFile(segment+".ctl", control, 0o600))
 	b, err := os.ReadFile("testdata/sidecar-v1.json")
 	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(b, &handles))
+	var stored map[string]struct {
+		Address   uint64
+		ID        uint32
+		Signature []byte
+	}
+	require.NoError(t, json.Unmarshal(b, &stored))
+	handles = make(map[string]serde.Address)
+	for key, h := range stored {
+		handles[key] = serde.Address{Address: h.Address, ID: h.ID, Signature: serde.Signature(h.Signature)}
+	}
 	return o, handles
 }
 

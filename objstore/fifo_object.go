@@ -1,8 +1,6 @@
 package objstore
 
 import (
-	"bytes"
-
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmstore"
@@ -71,7 +69,7 @@ func (f *FIFO) watch(o *fifoObject, present bool) {
 func (f *FIFO) handle(o *fifoObject) serde.Address {
 	h := serde.Address{Address: o.address, ID: o.id}
 	if f.opt.Generation.Signed {
-		h.Signature = bytes.Clone(o.signature[:])
+		h.Signature = serde.Signature(o.signature)
 	}
 	return h
 }

@@ -1,7 +1,6 @@
 package objstore
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -181,7 +180,7 @@ func (p *Pool) current(key string) (h serde.Address, ok bool, err error) {
 func (p *Pool) handle(o *shmstore.Object) serde.Address {
 	h := p.place(o)
 	if p.opt.Generation.Signed {
-		h.Signature = bytes.Clone(record(o).signature[:])
+		h.Signature = serde.Signature(record(o).signature)
 	}
 	return h
 }

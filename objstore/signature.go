@@ -32,10 +32,10 @@ func verify(secret []byte, key string, h serde.Address) error {
 
 // verify compares the signature with that of a handle in constant time.
 func (s signature) verify(key string, h serde.Address) error {
-	if h.Signature == nil {
+	if h.Signature.IsZero() {
 		return &SignatureError{Key: key, Missing: true}
 	}
-	if !hmac.Equal(h.Signature, s[:]) {
+	if !hmac.Equal(h.Signature[:], s[:]) {
 		return &SignatureError{Key: key}
 	}
 	return nil
@@ -55,7 +55,7 @@ func verifyCurrent(s keyed, key string, h serde.Address) error {
 		return err
 	case !ok || current.Address != h.Address || current.ID != h.ID:
 		return &SignatureError{Key: key}
-	case current.Signature == nil: // the generation has none
+	case current.Signature.IsZero(): // the generation has none
 		return nil
 	}
 	return signature(current.Signature).verify(key, h)

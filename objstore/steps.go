@@ -168,7 +168,7 @@ func (s steps) ReleaseTouches() { s.in.untouchAll() }
 
 func (s steps) FreeUnused() ([]uint32, error) { return s.in.freeUnused() }
 
-func (s steps) Signature(key string) ([]byte, error) {
+func (s steps) Signature(key string) (serde.Signature, error) {
 	h, ok, err := s.in.current(key)
 	if err == nil && !ok {
 		err = &shmstore.KeyError{Key: key, Err: ErrNotFound}
