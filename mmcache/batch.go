@@ -25,15 +25,15 @@ type Wire struct {
 
 	item     *serde.Item // that is sent itself
 	modality string      // of the address item
-	tx       *transaction
+	request  *Request    // with a Handle
 }
 
-// wire returns what is sent for an item, as a transaction has it.
-func (w *wanted) wire(t *transaction) Wire {
+// wire returns what is sent for an item, as a request has it.
+func (w *wanted) wire(r *Request) Wire {
 	e := &w.entry
 	out := Wire{Key: e.key, Updates: e.updates, item: e.item}
 	if e.where == inSegment {
-		out.Handle, out.modality, out.tx = &e.handle, w.modality, t
+		out.Handle, out.modality, out.request = &e.handle, w.modality, r
 	}
 	return out
 }
@@ -48,6 +48,17 @@ func (w Wire) Item() *serde.Item {
 	return w.item
 }
 
+// AppendAddress appends the message that the engine gets in the place of the item: its
+// address item, encoded as [serde.EncodeAddress] does. It allocates nothing if dst has
+// room for it. It fails with [fs.ErrInvalid] if there is no Handle.
+func (w Wire) AppendAddress(dst []byte) ([]byte, error) {
+	if w.Handle == nil {
+		return dst, fmt.Errorf("%w: item %q is sent without an address", errInvalid, w.Key)
+	}
+	doc, err := serde.EncodeAddress(*w.Handle, w.modality, serde.Options{Generation: w.request.c.o.Generation})
+	return append(dst, doc...), err
+}
+
 // Stored returns the item as the engine will have it: the one that is sent, or,
 // if that is an address, what a worker will find there, found in the same way
 // (see [objstore.Request.Stored], whose errors it has). A worker that can't use an
@@ -57,7 +68,7 @@ func (w Wire) Stored() (*serde.Item, error) {
 	if w.Handle == nil {
 		return w.item, nil
 	}
-	v, err := w.tx.stored.Stored(*w.Handle)
+	v, err := w.request.tx.stored.Stored(*w.Handle)
 	if err != nil {
 		return nil, err
 	}

@@ -36,10 +36,13 @@ func (c *cache) register(id string, wants []Want) (*Request, error) {
 	}
 	r.since = c.now()
 	if other, ok := c.ids[id]; ok {
+		other.mu.Lock()
+		defer other.mu.Unlock()
 		return nil, fmt.Errorf("%w: request %q is open already (begun %v ago); end it, or choose another id",
 			errInvalid, id, (r.since - other.since).Round(time.Millisecond))
 	}
-	c.ids[id], c.requests[r] = r, struct{}{}
+	c.ids[id] = r
+	c.requests.add(r)
 	c.checkChange()
 	return r, nil
 }
@@ -51,7 +54,7 @@ func (c *cache) remove(r *Request) {
 	if c.ids[r.id] == r {
 		delete(c.ids, r.id)
 	}
-	delete(c.requests, r)
+	c.requests.remove(r)
 	c.checkChange()
 }
 
@@ -132,11 +135,12 @@ func (r *Request) open() error {
 		return errStopped(r.id)
 	}
 	r.mu.Lock()
-	r.become(open, c.now())
+	r.become(open)
 	r.mu.Unlock()
 	c.stats.Begun++
 	for i := range r.items {
 		if w := &r.items[i]; w.entry.exists() {
+			w.found = w.entry.lasts()
 			c.query(&c.stats, w, true)
 		}
 	}

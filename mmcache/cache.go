@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/pycompat"
@@ -133,11 +134,14 @@ type cache struct {
 	budget  *budget
 	events  events
 	flights flights
-	made    *contents // nil but for Options.VerifyHits
+
+	committed atomic.Int64 // requests
+
+	made *contents // nil but for Options.VerifyHits
 
 	mu       sync.Mutex
-	requests map[*Request]struct{} // of which something is open
-	ids      map[string]*Request   // of those that have not ended
+	requests requests            // of which something is open
+	ids      map[string]*Request // of those that have not ended
 	holds    map[*Hold]struct{}
 	stats    Stats
 }
@@ -147,7 +151,7 @@ type cache struct {
 func newCache(o Options) *cache {
 	c := &cache{
 		o: o, clearWeight: wholeGate, lifetime: newLifetime(), budget: newBudget(o.InFlight),
-		requests: map[*Request]struct{}{}, ids: map[string]*Request{}, holds: map[*Hold]struct{}{},
+		ids: map[string]*Request{}, holds: map[*Hold]struct{}{},
 	}
 	if o.VerifyHits {
 		c.made = newContents()

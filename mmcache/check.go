@@ -30,11 +30,12 @@ func (c *cache) checkRequests() error {
 
 func (c *cache) checkRequestsLocked() error {
 	var begun, named int64
-	for r := range c.requests {
-		if r.state == open || r.state == committed {
+	for r := range c.requests.all {
+		state := r.stateNow()
+		if state == open || state == committed {
 			begun++
 		}
-		if r.state < ended {
+		if state < ended {
 			named++
 		}
 	}
@@ -50,7 +51,7 @@ func (c *cache) checkRequestsLocked() error {
 
 // checkChange checks the requests after one of them has changed. c.mu is held.
 func (c *cache) checkChange() {
-	if checkNow(len(c.requests)) {
+	if checkNow(c.requests.n) {
 		invariants.Must(c.checkRequestsLocked())
 	}
 }

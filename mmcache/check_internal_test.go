@@ -104,7 +104,7 @@ func TestChangesAreChecked(t *testing.T) {
 		"the state of a request": {func(p *processorOnly, r *Request) {
 			p.cache.mu.Lock()
 			defer p.cache.mu.Unlock()
-			r.become(open, 0)
+			r.become(open)
 		}, `broken invariant: mmcache: request "r" came from begun to begun`},
 		"calls that leave a request": {func(_ *processorOnly, r *Request) {
 			r.Rollback()

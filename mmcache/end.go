@@ -56,44 +56,36 @@ func (r *Request) endAfterSend(how ending) bool {
 // endNow ends a request if it is in a state that ends so. misused reports that the request
 // is open, and was to be ended as if it were committed.
 func (r *Request) endNow(how ending) (misused bool) {
-	r.mu.Lock()
-	ends := r.ends(how)
-	r.mu.Unlock()
-	if !ends { // a Rollback that was deferred, mostly, which needs not the cache's lock
+	if how == rollback && r.stateNow() != open { // deferred, mostly: the cache's lock is for others
 		return false
 	}
-	ends, misused = r.tryEnd(how)
-	if ends {
-		r.leave()
+	last, misused := r.tryEnd(how)
+	if last {
+		r.finalize()
 	}
 	return misused
 }
 
-// ends reports whether the request is in a state in which such an end does something. r.mu
-// is held.
-func (r *Request) ends(how ending) bool {
-	return r.state == open || r.state == committed && how != rollback
-}
-
-// tryEnd changes the state for endNow.
-func (r *Request) tryEnd(how ending) (ends, misused bool) {
+// tryEnd changes the state for endNow. last reports that no call of the request runs any
+// more.
+func (r *Request) tryEnd(how ending) (last, misused bool) {
 	c := r.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer c.checkChange()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case !r.ends(how): // by now
-		return false, false
 	case r.state == open && how != rollback:
 		c.stats.Misused++
 		return false, true
+	case r.state == open, r.state == committed && how != rollback:
+		r.how = how
+		c.stats.ended(how)
+		r.become(ended)
+		return r.left(), false
 	}
-	r.how = how
-	c.stats.ended(how)
-	r.become(ended, c.now())
-	c.checkChange()
-	return true, false
+	return false, false
 }
 
 // warn logs a call that was not right.
@@ -117,7 +109,6 @@ func (r *Request) abandon() bool {
 		return false
 	}
 	r.c.stats.ended(r.how)
-	r.become(abandoned, r.c.now())
-	r.c.checkChange()
+	r.become(abandoned)
 	return true
 }

@@ -141,11 +141,12 @@ func (c *cache) Abandon() error {
 	}
 	c.mu.Lock()
 	var ended []*Request
-	for r := range c.requests {
+	for r := range c.requests.all {
 		if r.abandon() {
 			ended = append(ended, r)
 		}
 	}
+	c.checkChange()
 	var holds []*Hold
 	for h := range c.holds {
 		holds = append(holds, h)

@@ -31,13 +31,12 @@ type Request struct {
 	// answer of the engine can't come in before Commit has returned.
 	sending turn.Lock
 
-	// Written under the cache's lock and the request's, read under either. The cache's
-	// is taken first.
-	state state
-	since time.Duration // when that state began, see cache.now
-	how   ending        // of state ended or abandoned
+	next, previous *Request // guarded by the cache's lock, see requests
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex    // guards what follows
+	state    state         // that it is open begins and ends under the cache's lock, too
+	since    time.Duration // when that state began, see cache.now
+	how      ending        // of state ended or abandoned
 	children int
 	busy     bool     // Commit or Missed is running
 	later    []ending // asked for meanwhile
@@ -64,10 +63,10 @@ func (s state) String() string {
 	return [...]string{"waiting", "begun", "committed", "ending", "ending"}[s]
 }
 
-// become changes the state. The cache's lock and the request's are held.
-func (r *Request) become(s state, now time.Duration) {
+// become changes the state. r.mu is held and, but for the state committed, the cache's lock.
+func (r *Request) become(s state) {
 	r.checkBecomes(s)
-	r.state, r.since = s, now
+	r.state, r.since = s, r.c.now()
 	if s >= ended {
 		delete(r.c.ids, r.id)
 	}
@@ -99,6 +98,21 @@ func newItem(e *entry, hit bool) Item {
 func (r *Request) enter(want state) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if err := r.is(want); err != nil {
+		return err
+	}
+	r.running++
+	return nil
+}
+
+func (r *Request) stateNow() state {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state
+}
+
+// is fails if the request is not in one of two states. r.mu is held.
+func (r *Request) is(want state) error {
 	switch {
 	case r.state == abandoned:
 		return r.abandonedError()
@@ -109,7 +123,6 @@ func (r *Request) enter(want state) error {
 	case r.state != want:
 		return fmt.Errorf("%w: request %q was not committed yet", errInvalid, r.id)
 	}
-	r.running++
 	return nil
 }
 
@@ -120,14 +133,23 @@ func (r *Request) abandonedError() error {
 // leave ends such a call, and the request with the last one.
 func (r *Request) leave() {
 	r.mu.Lock()
+	last := r.left()
+	r.mu.Unlock()
+	if last {
+		r.finalize()
+	}
+}
+
+// left counts that a call has left, and reports whether it was the last. r.mu is held.
+func (r *Request) left() bool {
 	r.running--
 	r.checkRunning()
-	last, how := r.running == 0, r.how
-	r.mu.Unlock()
-	if !last {
-		return
-	}
-	r.tx.end(&r.tx, how)
+	return r.running == 0
+}
+
+// finalize gives back what a request has of which no call runs any more.
+func (r *Request) finalize() {
+	r.tx.end(&r.tx, r.how)
 	for i := range r.items {
 		r.release(&r.items[i], r.items[i].charge)
 	}
@@ -158,6 +180,14 @@ func (r *Request) Item(ctx context.Context, key string, produce Producer) (Item,
 	w := r.find(key)
 	if w == nil {
 		return Item{}, fmt.Errorf("%w: request %q has no Want of key %q", errInvalid, r.id, key)
+	}
+	if w.found && r.c.made == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if err := r.is(open); err != nil {
+			return Item{}, err
+		}
+		return newItem(&w.entry, true), nil
 	}
 	if err := r.enter(open); err != nil {
 		return Item{}, err
@@ -218,7 +248,7 @@ func (r *Request) wires() []Wire {
 		out = make([]Wire, len(r.places))
 	}
 	for i, w := range r.places {
-		out[i] = w.wire(&r.tx)
+		out[i] = w.wire(r)
 	}
 	return out
 }

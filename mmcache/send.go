@@ -51,16 +51,14 @@ func (r *Request) Commit(ctx context.Context, send func(Batch) error) error {
 
 // sent is called when the request was sent for the first time.
 func (r *Request) sent() {
-	r.c.mu.Lock()
-	defer r.c.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.state == open {
-		r.become(committed, r.c.now())
+		r.become(committed)
 	} else { // it was abandoned, and sent all the same
 		r.how = abort
 	}
-	r.c.stats.Committed++
+	r.c.committed.Add(1)
 }
 
 // send runs f, which sends the request, in one of two states.
@@ -71,12 +69,10 @@ func (r *Request) send(ctx context.Context, what string, from state, send func(B
 	began := false
 	err := r.sending.Do(ctx, r.c.done.Done(), func() error {
 		began = true
-		if err := r.enter(from); err != nil {
+		if err := r.enterSend(from); err != nil {
 			return err
 		}
-		defer r.leave()
-		r.setBusy(true)
-		defer r.endLater()
+		defer r.leaveSend()
 		return f()
 	})
 	switch {
@@ -92,18 +88,26 @@ func (r *Request) send(ctx context.Context, what string, from state, send func(B
 	return err
 }
 
-// setBusy returns what was asked for while the request was busy.
-func (r *Request) setBusy(busy bool) (later []ending) {
+// enterSend is enter of a call that sends.
+func (r *Request) enterSend(from state) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	later = r.later
-	r.busy, r.later = busy, nil
-	return later
+	if err := r.is(from); err != nil {
+		return err
+	}
+	r.running++
+	r.busy = true
+	return nil
 }
 
-// endLater does what was asked for from within send.
-func (r *Request) endLater() {
-	for _, how := range r.setBusy(false) {
+// leaveSend is leave of a call that sends. It does what was asked for from within send.
+func (r *Request) leaveSend() {
+	r.mu.Lock()
+	later := r.later
+	r.busy, r.later = false, nil
+	r.mu.Unlock()
+	for _, how := range later {
 		r.warn(r.endNow(how))
 	}
+	r.leave()
 }

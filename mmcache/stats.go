@@ -103,6 +103,7 @@ func (c *cache) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.stats
+	s.Committed = c.committed.Load()
 	s.CachedItems, s.CachedBytes, s.Quarantined = items, bytes, quarantined
 	s.InFlight, s.InFlightLimit = c.budget.inUse(), c.budget.limit
 	s.Open, s.Holds = s.open(), int64(len(c.holds))

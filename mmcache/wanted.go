@@ -27,6 +27,7 @@ type wanted struct {
 	charge                int64     // bytes of the request's claim that are for the item
 	entry                 entry     // none before the request has the item
 	produce               Producer
+	found                 bool // Begin had it for good: the entry does not change any more
 	hit, verified         bool // verified by Options.VerifyHits
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // ErrHeld reports that the caller runs inside of the function that has the turn, so
@@ -17,26 +18,28 @@ var ErrHeld = errors.New("called from within the function that has the turn")
 var ErrStopped = errors.New("the wait for the turn was stopped")
 
 // Lock gives one function at a time its turn, in the order in which they asked. The
-// zero value is a lock that nobody has. A turn that is free is taken without an
-// allocation.
+// zero value is a lock that nobody has. A turn that is free is taken, and ends, with one
+// atomic operation each.
 type Lock struct {
-	mu     sync.Mutex // held for bookkeeping only
-	holder holder
-	line   []waiter // in the order in which they came; empty while nobody has the turn
+	// holder is who has the turn. If somebody is in the line, the bit crowded is set, and
+	// holder changes under mu only.
+	holder atomic.Uint32
+
+	mu   sync.Mutex // held for bookkeeping only
+	line []waiter   // in the order in which they came
 }
 
-// holder is who has the turn: nobody, a caller of Lock, or a caller of Do by the mark
-// on its stack.
-type holder uint32
-
+// The values of holder: nobody, a caller of Lock, or a caller of Do by the mark on its
+// stack.
 const (
-	nobody   holder = iota
-	unmarked        // a caller of Lock
-	marked          // and above: a caller of Do, with the mark holder - marked
+	nobody   = 0
+	unmarked = 1
+	marked   = 2 // and above: the mark is what is added to it
+	crowded  = 1 << 31
 )
 
 type waiter struct {
-	holder holder        // that the waiter becomes
+	holder uint32        // that the waiter becomes
 	ready  chan struct{} // closed when it has the turn
 }
 
@@ -44,7 +47,7 @@ type waiter struct {
 // having run f ctx's error, [ErrStopped] or [ErrHeld].
 func (l *Lock) Do(ctx context.Context, stop <-chan struct{}, f func() error) error {
 	m := newMark()
-	if err := l.take(ctx, stop, marked+holder(m)); err != nil {
+	if err := l.take(ctx, stop, marked+uint32(m)); err != nil {
 		return err
 	}
 	defer l.Unlock()
@@ -59,28 +62,41 @@ func (l *Lock) Lock(ctx context.Context, stop <-chan struct{}) error {
 
 // Unlock ends a turn that Lock has begun.
 func (l *Lock) Unlock() {
+	h := l.holder.Load()
+	if h&crowded == 0 && l.holder.CompareAndSwap(h, nobody) {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.line) == 0 {
-		l.holder = nobody
+	if len(l.line) == 0 { // whoever waited has given up
+		l.holder.Store(nobody)
 		return
 	}
 	next := l.line[0]
 	l.line = slices.Delete(l.line, 0, 1)
-	l.holder = next.holder
+	l.holder.Store(next.holder | l.crowd())
 	close(next.ready)
 }
 
+// crowd returns the bit of holder that the line calls for. l.mu is held.
+func (l *Lock) crowd() uint32 {
+	if len(l.line) > 0 {
+		return crowded
+	}
+	return 0
+}
+
 // take waits for the turn of a holder.
-func (l *Lock) take(ctx context.Context, stop <-chan struct{}, h holder) error {
-	now, w := l.tryTake(h, false)
-	if now == nobody {
+func (l *Lock) take(ctx context.Context, stop <-chan struct{}, h uint32) error {
+	if l.holder.CompareAndSwap(nobody, h) {
 		return nil
 	}
-	if now >= marked && inside(mark(now-marked)) {
-		return ErrHeld // whoever is inside of a turn finds it held by the same holder
+	// Whoever is inside of a turn finds it held by the same holder, at any time.
+	if now := l.holder.Load() &^ crowded; now >= marked && inside(mark(now-marked)) {
+		return ErrHeld
 	}
-	if now, w = l.tryTake(h, true); now == nobody {
+	w, ok := l.join(h)
+	if !ok {
 		return nil
 	}
 	var err error
@@ -98,20 +114,22 @@ func (l *Lock) take(ctx context.Context, stop <-chan struct{}, h holder) error {
 	return nil
 }
 
-// tryTake takes the turn if nobody has it. Else it returns the holder and, if the
-// caller wants to wait, its place in the line.
-func (l *Lock) tryTake(h holder, wait bool) (now holder, w waiter) {
+// join puts a waiter into the line. It reports false if the turn was free, and is the
+// caller's now.
+func (l *Lock) join(h uint32) (w waiter, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.holder == nobody {
-		l.holder = h
-		return nobody, waiter{}
+	for {
+		now := l.holder.Load()
+		switch {
+		case now == nobody && l.holder.CompareAndSwap(nobody, h):
+			return waiter{}, false
+		case now != nobody && l.holder.CompareAndSwap(now, now|crowded):
+			w = waiter{h, make(chan struct{})}
+			l.line = append(l.line, w)
+			return w, true
+		}
 	}
-	if wait {
-		w = waiter{h, make(chan struct{})}
-		l.line = append(l.line, w)
-	}
-	return l.holder, w
 }
 
 // giveUp takes a waiter out of the line. It reports false if the waiter has its turn by
