@@ -13,8 +13,8 @@ require (
 )
 
 require (
-	github.com/vmihailenco/msgpack/v5 v5.4.1 // indirect
-	github.com/vmihailenco/tagparser/v2 v2.0.0 // indirect
+	github.com/philhofer/fwd v1.2.0 // indirect
+	github.com/tinylib/msgp v1.6.5 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 )
 

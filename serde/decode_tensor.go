@@ -55,7 +55,7 @@ func (d *decoder) data(depth int) (any, error) {
 		}
 		return d.list(n, depth+1)
 	default:
-		return nil, d.Corrupt(what, "a tensor, a number, a list or nil", string(k))
+		return nil, d.Corrupt(what, "a tensor, a number, a list or nil", k.String())
 	}
 }
 
