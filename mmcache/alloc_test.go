@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/internal/invariants"
-	"github.com/ringcache/ringcache/mmcache"
 )
 
 // A request for a few items that are cached is one allocation, and what the store allocates
@@ -18,7 +17,7 @@ func TestHitIsOneAllocation(t *testing.T) {
 	}
 	for _, n := range []int{1, 2, 4} {
 		t.Run(fmt.Sprintf("%d items", n), func(t *testing.T) {
-			c, keys := hitCache(t, n)
+			c, keys := hitCache(t, "shm", n)
 			hit := cacheHit(t, c, keys, sent)
 			store := storeHit(t, keys, false)
 			all, stores := testing.AllocsPerRun(100, func() { hit("r") }), testing.AllocsPerRun(100, func() { store("r") })
@@ -34,7 +33,7 @@ func TestHitOfManyItems(t *testing.T) {
 	if invariants.Enabled {
 		t.Skip("checks of invariants, which this build has, allocate too")
 	}
-	c, keys := hitCache(t, 8)
+	c, keys := hitCache(t, "shm", 8)
 	hit, store := cacheHit(t, c, keys, sent), storeHit(t, keys, false)
 	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { hit("r") })-testing.AllocsPerRun(100, func() { store("r") }), 6.0)
 }
@@ -46,13 +45,11 @@ func TestHitOfOtherModes(t *testing.T) {
 	}
 	for mode, most := range map[string]float64{
 		"processor_only": 2, // the list of what is pinned
-		"lru":            12,
+		"lru":            7,
 	} {
 		t.Run(mode, func(t *testing.T) {
-			c := openCache(t, mmcache.Options{Mode: mode, Capacity: 1 << 20})
-			first, _ := run(t, c, hitBytes, "a")
-			first.Finish()
-			hit := cacheHit(t, c, []string{"a"}, sent)
+			c, keys := hitCache(t, mode, 1)
+			hit := cacheHit(t, c, keys, sent)
 			require.LessOrEqual(t, testing.AllocsPerRun(100, func() { hit("r") }), most)
 		})
 	}

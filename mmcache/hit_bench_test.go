@@ -46,40 +46,42 @@ func BenchmarkHit(b *testing.B) {
 	}
 }
 
-// BenchmarkHitParallel is BenchmarkHit from several goroutines, each with an item of its
-// own: ns/op is of all together.
+// BenchmarkHitParallel takes the same requests, in two modes and without the encoding, from
+// several goroutines, each with an item of its own: ns/op is of all together.
 func BenchmarkHitParallel(b *testing.B) {
-	for _, n := range []int{1, 2, 4} {
-		b.Run(fmt.Sprintf("%d goroutines", n), func(b *testing.B) {
-			c, keys := hitCache(b, n)
-			var wg sync.WaitGroup
-			b.ReportAllocs()
-			b.ResetTimer()
-			for g := range n {
-				hit := cacheHit(b, c, keys[g:g+1], encoder())
-				wg.Go(func() {
-					id := fmt.Sprint("r", g)
-					for range (b.N + g) / n {
-						hit(id)
-					}
-				})
-			}
-			wg.Wait()
-		})
+	for _, mode := range []string{"shm", "processor_only"} {
+		for _, n := range []int{1, 2, 4} {
+			b.Run(fmt.Sprintf("%s/%d goroutines", mode, n), func(b *testing.B) {
+				c, keys := hitCache(b, mode, n)
+				var wg sync.WaitGroup
+				b.ReportAllocs()
+				b.ResetTimer()
+				for g := range n {
+					hit := cacheHit(b, c, keys[g:g+1], sent)
+					wg.Go(func() {
+						id := fmt.Sprint("r", g)
+						for range (b.N + g) / n {
+							hit(id)
+						}
+					})
+				}
+				wg.Wait()
+			})
+		}
 	}
 }
 
 // hits returns a request for n cached items of a cache, and the same of a store.
 func hits(t testing.TB, n int) (hit, repeat func(id string)) {
-	c, keys := hitCache(t, n)
+	c, keys := hitCache(t, "shm", n)
 	return cacheHit(t, c, keys, encoder()), storeHit(t, keys, true)
 }
 
 const hitBytes = 4 << 10
 
-// hitCache returns a cache of mode shm that has n items.
-func hitCache(t testing.TB, n int) (c *mmcache.Shared, keys []string) {
-	c = openShared(t, mmcache.Options{Capacity: 1 << 20})
+// hitCache returns a cache that has n items.
+func hitCache(t testing.TB, mode string, n int) (c mmcache.Cache, keys []string) {
+	c = openCache(t, mmcache.Options{Mode: mode, Capacity: 1 << 20})
 	for i := range n {
 		keys = append(keys, fmt.Sprint("key ", i))
 	}

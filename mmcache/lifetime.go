@@ -50,13 +50,6 @@ func (l *lifetime) acquire(ctx, stop context.Context, n int64) error {
 	return l.gate.Acquire(ctx, n)
 }
 
-// joined returns a context that ends with either.
-func joined(ctx, stop context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	end := context.AfterFunc(stop, cancel)
-	return ctx, func() { end(); cancel() }
-}
-
 // enter has a request or a hold pass the gate.
 func (l *lifetime) enter(ctx context.Context, id string) error {
 	if err := ctx.Err(); err != nil {

@@ -66,24 +66,34 @@ func (*Mirrored) end(*transaction, ending) {}
 // commit sends the request in its place among all others. What the engine lost
 // since the request looked is made first; that never repeats for an item.
 func (m *Mirrored) commit(ctx context.Context, r *Request, send func(Batch) error) error {
-	ctx, end := joined(ctx, r.c.done)
-	defer end()
 	for {
 		err := m.sendOnce(ctx, r, send)
-		var need *lrusync.NeedDataError
-		if !errors.As(err, &need) {
+		need, ok := errors.AsType[*lrusync.NeedDataError](err)
+		if !ok {
 			return err
 		}
-		for _, k := range need.Keys {
-			if err := r.make(ctx, r.find(k)); err != nil {
-				return err
-			}
+		if err := r.makeAll(ctx, need.Keys); err != nil {
+			return err
 		}
 	}
 }
 
+// makeAll makes items of which the request does not have the data.
+func (r *Request) makeAll(ctx context.Context, keys []string) error {
+	ctx, end := joined(ctx, r.c.done)
+	defer end()
+	for _, k := range keys {
+		if err := r.make(ctx, r.find(k)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // sendOnce sends the request, unless it fails with a lrusync.NeedDataError first.
 func (m *Mirrored) sendOnce(ctx context.Context, r *Request, send func(Batch) error) error {
+	waiting := &lazilyJoined{Context: ctx, stop: r.c.done}
+	defer waiting.close()
 	t := &r.tx
 	items := make([]lrusync.Item, len(r.places))
 	for i, w := range r.places {
@@ -93,7 +103,7 @@ func (m *Mirrored) sendOnce(ctx context.Context, r *Request, send func(Batch) er
 		items[i] = lrusync.Item{Key: e.key, HasData: have, Size: e.size, Updates: e.updates, Fresh: have && t.missed > 1}
 	}
 	began := false
-	_, err := m.sender.Send(ctx, items, func(ticket lrusync.Ticket) error {
+	_, err := m.sender.Send(waiting, items, func(ticket lrusync.Ticket) error {
 		began = true
 		batch := Batch{Items: r.wires(), Envelope: ticket.Envelope}
 		for i := range batch.Items {
@@ -113,7 +123,7 @@ func (m *Mirrored) sendOnce(ctx context.Context, r *Request, send func(Batch) er
 		}
 		return nil
 	})
-	return sendError(ctx, began, r.id, err)
+	return sendError(waiting, began, r.id, err)
 }
 
 // announce emits an event, unless something that came meanwhile (a repair, a request that
