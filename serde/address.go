@@ -70,28 +70,6 @@ func unsigned(u uint64) any {
 	return int64(u)
 }
 
-// EncodeAddress returns the main document, and only frame, of the address item.
-// A generation with signed handles needs a signature, any other must have none.
-// The error wraps [fs.ErrInvalid].
-func EncodeAddress(a Address, modality string, o Options) ([]byte, error) {
-	g, err := pycompat.Resolve(o.Generation)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case g.Signed && a.Signature.IsZero():
-		return nil, codec.Invalid("address item", "it has no signature, and vLLM %s needs one", g.Version)
-	case !g.Signed && !a.Signature.IsZero():
-		return nil, codec.Invalid("address item", "vLLM %s does not know signatures; leave it zero", g.Version)
-	}
-	e, err := newEncoder(o)
-	if err != nil {
-		return nil, err
-	}
-	e.item(NewAddressItem(a, modality))
-	return e.Document()
-}
-
 // ParseAddress reads the handle out of an item; ok is false when the item has
 // no elem "address" and so is none. In a generation without signatures two elems are
 // enough and a third is not looked at. In one with signatures a list that can't be a

@@ -46,6 +46,30 @@ func BenchmarkEncodeAddress(b *testing.B) {
 	}
 }
 
+func BenchmarkAppendAddress(b *testing.B) {
+	a := usualAddress()
+	var dst []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		var err error
+		if dst, err = serde.AppendAddress(dst[:0], a, "image", serde.Options{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkDecodeAddress(b *testing.B) {
+	doc, err := serde.EncodeAddress(usualAddress(), "image", serde.Options{})
+	require.NoError(b, err)
+	frames := [][]byte{doc}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := serde.DecodeAddress(frames, serde.Options{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func BenchmarkParseAddress(b *testing.B) {
 	doc, err := serde.EncodeAddress(usualAddress(), "image", serde.Options{})
 	require.NoError(b, err)
@@ -66,6 +90,17 @@ func BenchmarkNewPlan(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := serde.NewPlan(it, serde.Options{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkPlanReset(b *testing.B) {
+	it := usual(2)
+	var plan serde.Plan
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := plan.Reset(it, serde.Options{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -24,6 +24,7 @@ type Encoder struct {
 	aux       [][]byte // nil for bytes that are only laid out
 	auxLen    int
 	err       error
+	room      [2][]byte // for aux after Reset
 }
 
 // NewEncoder returns an Encoder that gives arrays of at least threshold bytes a
@@ -35,10 +36,14 @@ func NewEncoder(threshold int) *Encoder {
 // firstRoom is the first capacity of a document, in bytes.
 const firstRoom = 64
 
-// Reset makes e an Encoder of NewEncoder that writes into memory which it has, and
-// which may be nil: the document replaces doc, its frames replace aux.
-func (e *Encoder) Reset(doc []byte, aux [][]byte, threshold int) {
-	*e = Encoder{doc: doc[:0], aux: aux[:0], threshold: threshold}
+// Reset makes e an Encoder of NewEncoder that writes into the memory of doc from its
+// beginning, as far as it suffices. The memory for the list of frames stays with e.
+func (e *Encoder) Reset(threshold int, doc []byte) {
+	clear(e.aux)
+	if e.aux == nil {
+		e.aux = e.room[:]
+	}
+	e.Elem, e.doc, e.threshold, e.aux, e.auxLen, e.err = "", doc[:0], threshold, e.aux[:0], 0, nil
 }
 
 // Append returns an Encoder that appends to a document and the frames behind it.
@@ -178,6 +183,12 @@ func (e *Encoder) Len() int { return len(e.doc) }
 
 // AuxLen returns the number of bytes of the frames behind the main document.
 func (e *Encoder) AuxLen() int { return e.auxLen }
+
+// Main returns the main document as far as it is written.
+func (e *Encoder) Main() []byte { return e.doc }
+
+// Aux returns the frames behind the main document, as Frames does.
+func (e *Encoder) Aux() [][]byte { return e.aux }
 
 // Frames returns the main document and the frames behind it. A frame is nil where
 // the bytes are only laid out.
