@@ -9,8 +9,8 @@ import (
 	"github.com/ringcache/ringcache/internal/invariants"
 )
 
-// A request for a few items that are cached is one allocation, and what the store allocates
-// for its own request.
+// A request for a few items that are cached, which are sent as addresses, is one
+// allocation, and what the store allocates for its own request.
 func TestHitIsOneAllocation(t *testing.T) {
 	if invariants.Enabled {
 		t.Skip("checks of invariants, which this build has, allocate too")
@@ -18,7 +18,7 @@ func TestHitIsOneAllocation(t *testing.T) {
 	for _, n := range []int{1, 2, 4} {
 		t.Run(fmt.Sprintf("%d items", n), func(t *testing.T) {
 			c, keys := hitCache(t, "shm", n)
-			hit := cacheHit(t, c, keys, sent)
+			hit := cacheHit(t, c, keys, encoder())
 			store := storeHit(t, keys, false)
 			all, stores := testing.AllocsPerRun(100, func() { hit("r") }), testing.AllocsPerRun(100, func() { store("r") })
 			t.Logf("%v allocations, of which the store makes %v", all, stores)

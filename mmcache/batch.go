@@ -49,14 +49,13 @@ func (w Wire) Item() *serde.Item {
 }
 
 // AppendAddress appends the message that the engine gets in the place of the item: its
-// address item, encoded as [serde.EncodeAddress] does. It allocates nothing if dst has
+// address item, encoded by [serde.AppendAddress]. It allocates nothing if dst has
 // room for it. It fails with [fs.ErrInvalid] if there is no Handle.
 func (w Wire) AppendAddress(dst []byte) ([]byte, error) {
 	if w.Handle == nil {
 		return dst, fmt.Errorf("%w: item %q is sent without an address", errInvalid, w.Key)
 	}
-	doc, err := serde.EncodeAddress(*w.Handle, w.modality, serde.Options{Generation: w.request.c.o.Generation})
-	return append(dst, doc...), err
+	return serde.AppendAddress(dst, *w.Handle, w.modality, serde.Options{Generation: w.request.c.o.Generation})
 }
 
 // Stored returns the item as the engine will have it: the one that is sent, or,

@@ -33,13 +33,17 @@ func (r *Request) end(how ending) {
 	err := r.sending.Lock(context.Background(), r.c.done.Done())
 	switch {
 	case err == nil:
-		misused := r.endNow(how)
-		r.sending.Unlock()
-		r.warn(misused)
+		r.warn(r.endAndUnlock(how))
 	case errors.Is(err, turn.ErrHeld) && !r.endAfterSend(how):
 		r.warn(r.endNow(how))
 	}
 	// With any other error the cache was abandoned, and so was the request.
+}
+
+// endAndUnlock ends a request of which the caller holds sending.
+func (r *Request) endAndUnlock(how ending) (misused bool) {
+	defer r.sending.Unlock()
+	return r.endNow(how)
 }
 
 // endAfterSend makes the end wait for the send that is running. It reports false if

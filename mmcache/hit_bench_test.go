@@ -150,12 +150,13 @@ func storeHit(t testing.TB, keys []string, encode bool) func(id string) {
 		return r.SetUses(h, 1)
 	}
 	if encode {
+		buf := make([]byte, 0, 256)
 		use = func(r objstore.Request, key string) error {
 			h, err := r.Lookup(key)
 			if err != nil {
 				return err
 			}
-			_, err = serde.EncodeAddress(h, "image", serde.Options{})
+			buf, err = serde.AppendAddress(buf[:0], h, "image", serde.Options{})
 			return err
 		}
 	}
