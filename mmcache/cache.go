@@ -134,10 +134,9 @@ type cache struct {
 	budget  *budget
 	events  events
 	flights flights
+	made    *contents // nil but for Options.VerifyHits
 
-	committed atomic.Int64 // requests
-
-	made *contents // nil but for Options.VerifyHits
+	committed atomic.Int64 // requests, for stats: Commit does not take mu
 
 	mu       sync.Mutex
 	requests requests            // of which something is open
