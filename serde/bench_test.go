@@ -106,6 +106,17 @@ func BenchmarkPlanReset(b *testing.B) {
 	}
 }
 
+func BenchmarkDecoder(b *testing.B) {
+	payload := usualPayload(b)
+	var d serde.Decoder
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := d.Decode(payload, serde.Options{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func BenchmarkDecodePayload(b *testing.B) {
 	payload := usualPayload(b)
 	b.ReportAllocs()

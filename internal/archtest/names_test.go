@@ -16,10 +16,11 @@ import (
 const (
 	// 281 and 545, and pin, pin/cuda and Segment.Pin: registering memory with a device; and
 	// objstore/check, with shmstore.Verify and Room, which apply the rules of adoption.
-	// serde: Signature, which makes an Address comparable.
+	// serde: Signature makes an Address comparable; AppendAddress, DecodeAddress, Decoder and
+	// Plan.Reset work in memory that the caller has.
 	// mmcache: Wire.Item and Wire.AppendAddress, which encode what is sent when asked for.
-	topLevelLimit    = 304
-	withMethodsLimit = 592
+	topLevelLimit    = 307
+	withMethodsLimit = 598
 )
 
 // names counts the exported names of a package.

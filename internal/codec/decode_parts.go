@@ -10,7 +10,12 @@ import (
 )
 
 // Shape reads the shape of an array.
-func (d *Decoder) Shape() ([]int, error) {
+func (d *Decoder) Shape() ([]int, error) { return d.ShapeIn(makeInts) }
+
+func makeInts(n int) []int { return make([]int, n) }
+
+// ShapeIn is Shape in memory that take returns for a number of dimensions.
+func (d *Decoder) ShapeIn(take func(n int) []int) ([]int, error) {
 	n, err := d.Array("shape")
 	if err != nil {
 		return nil, err
@@ -18,7 +23,7 @@ func (d *Decoder) Shape() ([]int, error) {
 	if n > MaxDims {
 		return nil, d.Corrupt("shape", fmt.Sprintf("at most %d dimensions", MaxDims), fmt.Sprint(n))
 	}
-	shape := make([]int, n)
+	shape := take(n)
 	for i := range shape {
 		if shape[i], err = d.IntFrom("shape", 0); err != nil {
 			return nil, err
@@ -29,7 +34,12 @@ func (d *Decoder) Shape() ([]int, error) {
 
 // Tensor reads what follows the dtype of a tensor: its shape, and its bytes.
 func (d *Decoder) Tensor(itemSize int) (shape []int, data []byte, err error) {
-	if shape, err = d.Shape(); err != nil {
+	return d.TensorIn(makeInts, itemSize)
+}
+
+// TensorIn is Tensor with a shape of ShapeIn.
+func (d *Decoder) TensorIn(take func(n int) []int, itemSize int) (shape []int, data []byte, err error) {
+	if shape, err = d.ShapeIn(take); err != nil {
 		return nil, nil, err
 	}
 	want, fits := shapes.Bytes(shape, itemSize)
