@@ -43,7 +43,7 @@ func Example() {
 			return err
 		}
 		err = req.Commit(ctx, func(b mmcache.Batch) error {
-			fmt.Println(id, "sends the data:", b.Items[0].Item != nil)
+			fmt.Println(id, "sends the data:", b.Items[0].Item() != nil)
 			return nil
 		})
 		if err != nil {

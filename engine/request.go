@@ -84,7 +84,7 @@ func (p Placeholder) embeds() int {
 // feature returns what is sent for an item.
 func (p Placeholder) feature(w mmcache.Wire) enginecore.Feature {
 	f := enginecore.Feature{
-		Data: w.Item, Modality: p.modality(), Identifier: w.Key, MMHash: &w.Key,
+		Data: w.Item(), Modality: p.modality(), Identifier: w.Key, MMHash: &w.Key,
 		Offset: p.Offset, Length: p.Length,
 	}
 	if p.IsEmbed != nil {

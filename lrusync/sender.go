@@ -17,7 +17,7 @@ import (
 // while a request is being sent; what the other methods report then is what the
 // peer will have once it has received that request.
 type Sender struct {
-	order *turn.Lock // of requests, held while one is sent
+	order turn.Lock // of requests, held while one is sent
 
 	mu     sync.Mutex // held for bookkeeping only
 	mirror *mirror[sent]
@@ -43,7 +43,7 @@ func NewSender(o Options) (*Sender, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sender{order: turn.New(), mirror: m, next: Envelope{Sender: rand.Uint64()}}, nil
+	return &Sender{mirror: m, next: Envelope{Sender: rand.Uint64()}}, nil
 }
 
 // Send works out which items of a request have to be sent, and sends it: enqueue
@@ -92,7 +92,7 @@ var errNoEnqueue = fmt.Errorf("%w: enqueue is nil", errInvalid)
 
 // inOrder runs f while nothing else is sent.
 func (s *Sender) inOrder(ctx context.Context, f func() error) error {
-	err := s.order.Do(ctx, f)
+	err := s.order.Do(ctx, nil, f)
 	if errors.Is(err, turn.ErrHeld) {
 		return ErrNested
 	}

@@ -4,14 +4,14 @@ import (
 	"context"
 
 	"github.com/ringcache/ringcache/lrusync"
+	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/serde"
 )
 
 // backend is what the modes differ in. There is one type for each: uncached,
 // processorOnly, [Mirrored] and [Shared]. Any goroutine may call its methods.
 type backend interface {
-	// begin starts the transaction of a request or a hold. The id is for messages.
-	begin(id string) (transaction, error)
+	transactor
 	// invalidate makes a key a miss, and reports whether it was cached.
 	invalidate(key string) bool
 	// clear has send clear the engine, and makes every key a miss; then it calls
@@ -33,17 +33,32 @@ type backend interface {
 }
 
 // transaction is the part of a cache that one request, or one hold, uses: what it
-// finds or makes stays until its end. Any goroutine may call find and room. One at a
-// time calls commit, and end comes last.
-type transaction interface {
+// finds or makes stays until its end. It is a field of these, so that it takes no
+// allocation. The rest is for one mode each.
+type transaction struct {
+	transactor
+
+	stored objstore.Request // of mode shm
+	pinned []*cachedEntry   // of mode processor_only, guarded by its lock
+	// Of mode lru, for Commit and Missed, which have turns: how the request was sent the
+	// last time, and how often the engine missed items of it.
+	ticket lrusync.Envelope
+	missed int
+}
+
+// transactor does the steps of transactions. Any goroutine may call find and room of one
+// that was begun. One at a time calls commit, and end comes last.
+type transactor interface {
+	// begin starts a transaction. The id is for messages.
+	begin(t *transaction, id string) error
 	// find returns what is cached under a key.
-	find(key string) (entry, bool)
+	find(t *transaction, key string) (entry, bool)
 	// room makes room for an item that is being made.
-	room(b *Builder, it *serde.Item) (room, error)
-	// commit works out what to send for the request of the transaction, and sends it.
+	room(t *transaction, b *Builder, it *serde.Item) (room, error)
+	// commit works out what to send for a request, and sends it.
 	commit(ctx context.Context, r *Request, send func(Batch) error) error
-	// end ends the transaction. It is called once.
-	end(how ending)
+	// end ends a transaction. It is called once.
+	end(t *transaction, how ending)
 }
 
 // room is the memory of an item that is being made. Either done is called once all
@@ -54,52 +69,6 @@ type room interface {
 	// done makes the item an entry of the transaction, and caches it if it can.
 	done(b *Builder) (entry, error)
 	discard()
-}
-
-// entry is an item as a transaction has it:
-//
-//	*heapEntry      on the heap, for one request; in no cache
-//	*cachedEntry    on the heap, in the cache of mode processor_only
-//	*sharedEntry    in shared memory
-//	*mirroredEntry  at the engine, which may drop it
-type entry interface {
-	describe() *description
-	// needs returns the bytes of the budget that the entry takes, of which so many
-	// were announced.
-	needs(announced int64) int64
-	// data returns the item if it is on the heap, else nil.
-	data() *serde.Item
-	// lasts reports whether the entry stays until its transaction ends.
-	lasts() bool
-}
-
-// description is what every entry has.
-type description struct {
-	key     string
-	size    int64  // bytes by vLLM's rules
-	updates []byte // prompt updates
-	refused error  // why it is not cached, of one that was made
-}
-
-func (d *description) describe() *description { return d }
-
-// heapEntry is an item that one request has for itself.
-type heapEntry struct {
-	description
-	item *serde.Item
-}
-
-func (e *heapEntry) needs(int64) int64 { return e.size + int64(len(e.updates)) }
-func (e *heapEntry) data() *serde.Item { return e.item }
-func (*heapEntry) lasts() bool         { return true }
-
-// shared returns what another request may have of an entry that somebody else's
-// transaction keeps: the data on the heap, if there is any.
-func shared(e entry) (*heapEntry, bool) {
-	if e.data() == nil {
-		return nil, false
-	}
-	return &heapEntry{*e.describe(), e.data()}, true
 }
 
 // heapRoom is memory for one request.
@@ -127,9 +96,9 @@ func (h *heapRoom) tensor(key string) []byte {
 }
 
 func (h *heapRoom) done(b *Builder) (entry, error) {
-	d := b.describe()
-	d.refused = h.refused
-	return &heapEntry{d, h.item}, nil
+	e := b.entry(onHeap)
+	e.refused, e.item = h.refused, h.item
+	return e, nil
 }
 
 func (*heapRoom) discard() {}

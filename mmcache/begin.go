@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math"
 	"time"
-
-	"github.com/ringcache/ringcache/internal/turn"
 )
 
 func (c *cache) Begin(ctx context.Context, id string, wants ...Want) (*Request, error) {
@@ -24,9 +22,10 @@ func (c *cache) Begin(ctx context.Context, id string, wants ...Want) (*Request, 
 
 // register makes a request that has yet to begin.
 func (c *cache) register(id string, wants []Want) (*Request, error) {
-	r := &Request{c: c, id: id, running: 1, children: 1, byKey: make(map[string]*wanted, len(wants)), sending: turn.New()}
-	for _, w := range wants {
-		if err := r.want(w); err != nil {
+	r := newRequest(len(wants))
+	r.c, r.id, r.running, r.children, r.tx.transactor = c, id, 1, 1, c.backend
+	for i := range wants {
+		if err := r.want(wants[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -35,34 +34,17 @@ func (c *cache) register(id string, wants []Want) (*Request, error) {
 	if c.stopped.Err() != nil {
 		return nil, errStopped(id)
 	}
+	r.since = c.now()
 	if other, ok := c.ids[id]; ok {
-		return nil, fmt.Errorf("%w: request %q is open already (begun %v ago); end it, or choose another id", errInvalid, id, ago(other.since))
+		other.mu.Lock()
+		defer other.mu.Unlock()
+		return nil, fmt.Errorf("%w: request %q is open already (begun %v ago); end it, or choose another id",
+			errInvalid, id, (r.since - other.since).Round(time.Millisecond))
 	}
-	c.ids[id], c.requests[r] = r, struct{}{}
-	r.since = time.Now()
+	c.ids[id] = r
+	c.requests.add(r)
 	c.checkChange()
 	return r, nil
-}
-
-// want adds an item to a request.
-func (r *Request) want(w Want) error {
-	if w.Key == "" {
-		return fmt.Errorf("%w: Want without a Key; see package mmhash", errInvalid)
-	}
-	if w.Bytes < 0 {
-		return fmt.Errorf("%w: Want.Bytes %d of key %q", errInvalid, w.Bytes, w.Key)
-	}
-	i := r.byKey[w.Key]
-	if i == nil {
-		i = &wanted{key: w.Key, modality: w.Modality, tenant: w.Tenant, turn: make(chan struct{}, 1), charge: w.Bytes}
-		if i.charge == 0 {
-			i.charge = r.c.o.MaxItem
-		}
-		r.byKey[w.Key] = i
-	}
-	i.places++
-	r.wants = append(r.wants, i)
-	return nil
 }
 
 // remove forgets a request of which nothing is open any more.
@@ -72,7 +54,7 @@ func (c *cache) remove(r *Request) {
 	if c.ids[r.id] == r {
 		delete(c.ids, r.id)
 	}
-	delete(c.requests, r)
+	c.requests.remove(r)
 	c.checkChange()
 }
 
@@ -80,7 +62,7 @@ func (c *cache) remove(r *Request) {
 func (r *Request) begin(ctx context.Context) (*Request, error) {
 	c := r.c
 	var err error
-	if r.tx, err = c.backend.begin(r.id); err != nil {
+	if err = c.backend.begin(&r.tx, r.id); err != nil {
 		c.remove(r)
 		c.gate.Release(1)
 		return nil, err
@@ -92,11 +74,6 @@ func (r *Request) begin(ctx context.Context) (*Request, error) {
 		r.leave()
 		return nil, err
 	}
-	for _, w := range r.byKey {
-		if w.entry != nil {
-			c.countQuery(w, true)
-		}
-	}
 	return r, nil
 }
 
@@ -107,8 +84,11 @@ func (r *Request) claimMemory(ctx context.Context) error {
 	// waited for, and nobody with a budget waits for what is held here.
 	r.findAll()
 	var total int64
-	for _, w := range r.byKey {
-		total += min(w.charge, math.MaxInt64-total)
+	for i := range r.items {
+		total += min(r.items[i].charge, math.MaxInt64-total)
+	}
+	if total == 0 {
+		return nil // it never waits
 	}
 	if total > c.o.InFlight {
 		return &TooLargeError{Bytes: total, Limit: c.o.InFlight}
@@ -135,11 +115,12 @@ func (r *Request) claimMemory(ctx context.Context) error {
 
 // findAll gives the request what is cached.
 func (r *Request) findAll() {
-	for _, w := range r.byKey {
-		if w.entry != nil {
+	for i := range r.items {
+		w := &r.items[i]
+		if w.entry.exists() {
 			continue
 		}
-		if e, ok := r.tx.find(w.key); ok {
+		if e, ok := r.tx.find(&r.tx, w.key); ok {
 			r.keep(w, e)
 		}
 	}
@@ -147,13 +128,22 @@ func (r *Request) findAll() {
 
 // open opens a request that has all it waited for.
 func (r *Request) open() error {
-	r.c.mu.Lock()
-	defer r.c.mu.Unlock()
-	if r.c.done.Err() != nil {
+	c := r.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done.Err() != nil {
 		return errStopped(r.id)
 	}
+	r.mu.Lock()
 	r.become(open)
-	r.c.stats.Begun++
-	r.c.checkChange()
+	r.mu.Unlock()
+	c.stats.Begun++
+	for i := range r.items {
+		if w := &r.items[i]; w.entry.exists() {
+			w.found = w.entry.lasts()
+			c.query(&c.stats, w, true)
+		}
+	}
+	c.checkChange()
 	return nil
 }

@@ -57,13 +57,18 @@ func item(b *testing.B, r *mmcache.Request) {
 	}
 }
 
-// BenchmarkMiss makes items of 64 KiB that are not cached, for one request each.
+// BenchmarkMiss makes items that are not cached, for one request each.
 func BenchmarkMiss(b *testing.B) {
-	const n = 64 << 10
+	for _, n := range []int{4 << 10, 64 << 10} {
+		b.Run(strconv.Itoa(n>>10)+" KiB", func(b *testing.B) { benchmarkMiss(b, n) })
+	}
+}
+
+func benchmarkMiss(b *testing.B, n int) {
 	for _, m := range modes {
 		b.Run(m, func(b *testing.B) {
 			c := openCache(b, mmcache.Options{Mode: m, Capacity: 16 << 20})
-			b.SetBytes(n)
+			b.SetBytes(int64(n))
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				key := strconv.Itoa(i)

@@ -26,7 +26,7 @@ type Builder struct {
 	// evict. If the producer leaves it 0, it is the time that the producer took.
 	Cost time.Duration
 
-	tx     transaction
+	tx     *transaction
 	wanted *wanted
 	python lrusync.Python
 
@@ -57,7 +57,7 @@ func (b *Builder) Layout(it *serde.Item, updates []byte) error {
 	if err := b.fits(); err != nil {
 		return err
 	}
-	if b.room, err = b.tx.room(b, it); err != nil {
+	if b.room, err = b.tx.room(b.tx, b, it); err != nil {
 		b.room = nil
 		return err
 	}
@@ -106,9 +106,9 @@ func (b *Builder) discard() {
 	}
 }
 
-// describe returns the description of what the producer has made.
-func (b *Builder) describe() description {
-	return description{key: b.wanted.key, size: b.size, updates: b.updates}
+// entry returns what the producer has made.
+func (b *Builder) entry(w where) entry {
+	return entry{where: w, key: b.wanted.key, size: b.size, updates: b.updates}
 }
 
 // allocated returns the item with memory for the tensors that have none.

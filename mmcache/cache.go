@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/pycompat"
@@ -120,7 +121,7 @@ func orNil[C Cache](c C, err error) (Cache, error) {
 
 // cache is what the types of all modes embed.
 //
-// Locks: mu is taken last, but for those of budget and events.
+// Locks: mu is taken last, but for those of requests, budget and events.
 type cache struct {
 	o       Options
 	backend backend
@@ -135,9 +136,11 @@ type cache struct {
 	flights flights
 	made    *contents // nil but for Options.VerifyHits
 
+	committed atomic.Int64 // requests, for stats: Commit does not take mu
+
 	mu       sync.Mutex
-	requests map[*Request]struct{} // of which something is open
-	ids      map[string]*Request   // of those that have not ended
+	requests requests            // of which something is open
+	ids      map[string]*Request // of those that have not ended
 	holds    map[*Hold]struct{}
 	stats    Stats
 }
@@ -147,7 +150,7 @@ type cache struct {
 func newCache(o Options) *cache {
 	c := &cache{
 		o: o, clearWeight: wholeGate, lifetime: newLifetime(), budget: newBudget(o.InFlight),
-		requests: map[*Request]struct{}{}, ids: map[string]*Request{}, holds: map[*Hold]struct{}{},
+		ids: map[string]*Request{}, holds: map[*Hold]struct{}{},
 	}
 	if o.VerifyHits {
 		c.made = newContents()

@@ -49,15 +49,15 @@ func TestWireForms(t *testing.T) {
 			require.Equal(t, "a", string(w.Updates))
 			switch want {
 			case inData:
-				assertContent(t, "a", w.Item)
+				assertContent(t, "a", w.Item())
 			case inAddress:
-				a, ok, err := serde.ParseAddress(w.Item, serde.Options{})
+				a, ok, err := serde.ParseAddress(w.Item(), serde.Options{})
 				require.NoError(t, err)
 				require.True(t, ok)
 				require.Equal(t, *w.Handle, a)
 				require.False(t, a.Signature.IsZero())
 			case omitted:
-				require.Nil(t, w.Item)
+				require.Nil(t, w.Item())
 			}
 			r.Finish()
 		}
@@ -91,7 +91,7 @@ func TestItemsOfARequestDoNotEvictEachOther(t *testing.T) {
 			r.Finish()
 			for i, w := range b.Items[:2] {
 				if form(w) == inData {
-					assertContent(t, string('a'+rune(i)), w.Item)
+					assertContent(t, string('a'+rune(i)), w.Item())
 				}
 			}
 		})
@@ -248,7 +248,7 @@ func TestInvalidate(t *testing.T) {
 		other, _ := run(t, c, 100, "a")
 		require.EqualValues(t, 2, c.Stats().Produced)
 		if form(b.Items[0]) == inData {
-			assertContent(t, "a", b.Items[0].Item)
+			assertContent(t, "a", b.Items[0].Item())
 		}
 		other.Finish()
 		r.Finish()

@@ -30,11 +30,12 @@ func (c *cache) checkRequests() error {
 
 func (c *cache) checkRequestsLocked() error {
 	var begun, named int64
-	for r := range c.requests {
-		if r.state == open || r.state == committed {
+	for r := range c.requests.all {
+		state := r.stateNow()
+		if state == open || state == committed {
 			begun++
 		}
-		if r.state < ended {
+		if state < ended {
 			named++
 		}
 	}
@@ -50,7 +51,7 @@ func (c *cache) checkRequestsLocked() error {
 
 // checkChange checks the requests after one of them has changed. c.mu is held.
 func (c *cache) checkChange() {
-	if checkNow(len(c.requests)) {
+	if checkNow(c.requests.n) {
 		invariants.Must(c.checkRequestsLocked())
 	}
 }
@@ -74,8 +75,8 @@ func (r *Request) checkBecomes(s state) {
 	}
 }
 
-// checkRunning checks that no more calls have left a request than entered it. The cache's
-// lock is held.
+// checkRunning checks that no more calls have left a request than entered it. r.mu is
+// held.
 func (r *Request) checkRunning() {
 	if invariants.Enabled && r.running < 0 {
 		invariants.Must(fmt.Errorf("mmcache: request %q was left more often than entered", r.id))
@@ -105,7 +106,7 @@ func (f *flights) checkLanding(key string, fl *flight, e entry, err error) {
 	case !invariants.Enabled:
 	case !fl.left && f.byKey[key] != fl:
 		invariants.Must(fmt.Errorf("mmcache: the flight of %q was not known", key))
-	case (e == nil) == (err == nil):
-		invariants.Must(fmt.Errorf("mmcache: the flight of %q lands with an item: %t, and with the error: %v", key, e != nil, err))
+	case e.exists() == (err != nil):
+		invariants.Must(fmt.Errorf("mmcache: the flight of %q lands with an item: %t, and with the error: %v", key, e.exists(), err))
 	}
 }

@@ -114,20 +114,20 @@ func TestChangesAreChecked(t *testing.T) {
 			r.claim.bytes, p.budget.used = r.claim.bytes+5, p.budget.used+5
 			r.Rollback()
 		}, `broken invariant: mmcache: request "r" has ended and holds 5 bytes`},
-		"what an item gives back": {func(_ *processorOnly, r *Request) { r.release(r.byKey["b"], 41) },
+		"what an item gives back": {func(_ *processorOnly, r *Request) { r.release(r.find("b"), 41) },
 			"broken invariant: mmcache: budget: a claim holds -1 bytes\nmmcache: budget: claims hold -1 bytes, -1 are in use of 100"},
 		"what an item gives back before the request has memory": {func(_ *processorOnly, r *Request) {
 			r.claim = nil
-			r.release(r.byKey["b"], 41)
+			r.release(r.find("b"), 41)
 		}, `broken invariant: mmcache: item "b" of request "r" is charged -1 bytes`},
 		"a flight that nobody can join": {func(p *processorOnly, _ *Request) {
 			f, _ := p.flights.join("c", "")
 			delete(p.flights.byKey, "c")
-			p.flights.land("c", f, nil, errors.New("not made"))
+			p.flights.land("c", f, entry{}, errors.New("not made"))
 		}, `broken invariant: mmcache: the flight of "c" was not known`},
 		"a flight without an item": {func(p *processorOnly, _ *Request) {
 			f, _ := p.flights.join("c", "")
-			p.flights.land("c", f, nil, nil)
+			p.flights.land("c", f, entry{}, nil)
 		}, `broken invariant: mmcache: the flight of "c" lands with an item: false, and with the error: <nil>`},
 		"the users of an item": {func(p *processorOnly, r *Request) {
 			p.entryOf("a").users++

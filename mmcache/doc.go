@@ -37,7 +37,8 @@
 // Begin names all items of a request in the order of their prompt positions, so
 // that they never evict each other. Commit works out what goes on the wire for each of
 // them, and sends it in the same step: nothing can change in between. If the
-// engine answers that it lacks items, [Request.Missed] sends the request again.
+// engine answers that it lacks items, [Request.Missed] sends the request again. A
+// [Wire] is encoded when send asks for it: [Wire.AppendAddress] into the caller's buffer.
 //
 // # Lifetimes
 //
@@ -81,6 +82,13 @@
 // as Item goes. No goroutine is started. While a send runs everything else works,
 // also from within it; only in mode lru other requests wait for their turn to be
 // sent.
+//
+// # Cost
+//
+// A request for up to four items that are cached is one allocation, beside those of the
+// store in mode shm. Nothing is kept for another request, so that one which is used after
+// its end fails with its own error. Channels, and what watches a context, are made where a call
+// has to wait.
 //
 // # Caveats
 //

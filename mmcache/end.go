@@ -1,6 +1,7 @@
 package mmcache
 
 import (
+	"context"
 	"errors"
 
 	"github.com/ringcache/ringcache/internal/turn"
@@ -29,50 +30,80 @@ func (r *Request) Finish() { r.end(finish) }
 func (r *Request) Abort() { r.end(abort) }
 
 func (r *Request) end(how ending) {
-	err := r.sending.Do(r.c.done, func() error { r.endNow(how); return nil })
-	if errors.Is(err, turn.ErrHeld) && !r.endAfterSend(how) {
-		r.endNow(how)
+	err := r.sending.Lock(context.Background(), r.c.done.Done())
+	switch {
+	case err == nil:
+		r.warn(r.endAndUnlock(how))
+	case errors.Is(err, turn.ErrHeld) && !r.endAfterSend(how):
+		r.warn(r.endNow(how))
 	}
 	// With any other error the cache was abandoned, and so was the request.
+}
+
+// endAndUnlock ends a request of which the caller holds sending.
+func (r *Request) endAndUnlock(how ending) (misused bool) {
+	defer r.sending.Unlock()
+	return r.endNow(how)
 }
 
 // endAfterSend makes the end wait for the send that is running. It reports false if
 // none is any more.
 func (r *Request) endAfterSend(how ending) bool {
-	r.c.mu.Lock()
-	defer r.c.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.busy {
 		r.later = append(r.later, how)
 	}
 	return r.busy
 }
 
-func (r *Request) endNow(how ending) {
+// endNow ends a request if it is in a state that ends so. misused reports that the request
+// is open, and was to be ended as if it were committed.
+func (r *Request) endNow(how ending) (misused bool) {
+	if how == rollback && r.stateNow() != open { // deferred, mostly: the cache's lock is for others
+		return false
+	}
+	last, misused := r.tryEnd(how)
+	if last {
+		r.finalize()
+	}
+	return misused
+}
+
+// tryEnd changes the state for endNow. last reports that no call of the request runs any
+// more.
+func (r *Request) tryEnd(how ending) (last, misused bool) {
 	c := r.c
 	c.mu.Lock()
-	ends := r.state == open && how == rollback || r.state == committed && how != rollback
-	misused := r.state == open && how != rollback
+	defer c.mu.Unlock()
+	defer c.checkChange()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch {
-	case misused:
+	case r.state == open && how != rollback:
 		c.stats.Misused++
-	case ends:
+		return false, true
+	case r.state == open, r.state == committed && how != rollback:
 		r.how = how
 		c.stats.ended(how)
 		r.become(ended)
-		c.checkChange()
+		return r.left(), false
 	}
-	c.mu.Unlock()
+	return false, false
+}
+
+// warn logs a call that was not right.
+func (r *Request) warn(misused bool) {
 	if misused {
-		c.o.Logger.Warn("Finish or Abort of a request that was not committed does nothing; use Rollback", "request", r.id)
-	}
-	if ends {
-		r.leave()
+		r.c.o.Logger.Warn("Finish or Abort of a request that was not committed does nothing; use Rollback", "request", r.id)
 	}
 }
 
 // abandon ends a request by force, and reports whether it was open. c.mu is held.
 // A request that waits in Begin ends by itself.
 func (r *Request) abandon() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch r.state {
 	case open:
 		r.how = rollback
@@ -83,6 +114,5 @@ func (r *Request) abandon() bool {
 	}
 	r.c.stats.ended(r.how)
 	r.become(abandoned)
-	r.c.checkChange()
 	return true
 }

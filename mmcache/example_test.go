@@ -50,7 +50,7 @@ func Example() {
 			}
 			fmt.Printf("%s: hit %t, prompt %s\n", id, item.Hit, item.Updates)
 			err = req.Commit(ctx, func(b mmcache.Batch) error {
-				fmt.Println("sent:", b.Items[0].Item != nil) // put it into the engine's queue
+				fmt.Println("sent:", b.Items[0].Item() != nil) // put it into the engine's queue
 				return nil
 			})
 			if err != nil {
@@ -102,9 +102,9 @@ func ExampleRequest_Missed() {
 	send := func(b mmcache.Batch) error {
 		var features []lrusync.Feature[*serde.Item]
 		for _, w := range b.Items {
-			f := lrusync.Feature[*serde.Item]{Key: w.Key, HasData: w.Item != nil, Value: w.Item}
+			f := lrusync.Feature[*serde.Item]{Key: w.Key, HasData: w.Item() != nil, Value: w.Item()}
 			if f.HasData {
-				if f.Size, err = lrusync.ItemSize(w.Item, lrusync.Python{}); err != nil {
+				if f.Size, err = lrusync.ItemSize(w.Item(), lrusync.Python{}); err != nil {
 					return err
 				}
 			}

@@ -66,7 +66,7 @@ func (f *flights) land(key string, fl *flight, e entry, err error) {
 // obtain makes an item, or takes it from another request that makes it.
 func (r *Request) obtain(ctx context.Context, w *wanted) (entry, error) {
 	if w.produce == nil {
-		return nil, fmt.Errorf("%w: there is no producer for %q", errInvalid, w.key)
+		return entry{}, fmt.Errorf("%w: there is no producer for %q", errInvalid, w.key)
 	}
 	for {
 		f, leads := r.c.flights.join(w.key, w.tenant)
@@ -77,9 +77,9 @@ func (r *Request) obtain(ctx context.Context, w *wanted) (entry, error) {
 		select {
 		case <-f.done:
 		case <-ctx.Done():
-			return nil, &WaitError{For: forItem, Request: r.id, Key: w.key, Err: ctx.Err()}
+			return entry{}, &WaitError{For: forItem, Request: r.id, Key: w.key, Err: ctx.Err()}
 		case <-r.c.done.Done():
-			return nil, fmt.Errorf("%w: item %q was not made", errClosed, w.key)
+			return entry{}, fmt.Errorf("%w: item %q was not made", errClosed, w.key)
 		}
 		switch {
 		case f.err != nil && f.tenant != w.tenant:
@@ -88,12 +88,12 @@ func (r *Request) obtain(ctx context.Context, w *wanted) (entry, error) {
 			errors.As(f.err, new(*TooLargeError)):
 			continue // that was about the leader
 		case f.err != nil:
-			return nil, f.err
+			return entry{}, f.err
 		}
-		if e, ok := r.tx.find(w.key); ok && e.lasts() {
+		if e, ok := r.tx.find(&r.tx, w.key); ok && e.lasts() {
 			return e, nil
 		}
-		if e, ok := shared(f.entry); ok && e.needs(w.charge) <= w.charge {
+		if e, ok := f.entry.shared(); ok && e.needs(w.charge) <= w.charge {
 			return e, nil
 		}
 	}
@@ -103,19 +103,18 @@ func (r *Request) obtain(ctx context.Context, w *wanted) (entry, error) {
 func (r *Request) lead(ctx context.Context, w *wanted, f *flight) (e entry, err error) {
 	err = errPanicked
 	defer func() { r.c.flights.land(w.key, f, e, err) }()
-	if e, ok := r.tx.find(w.key); ok && e.lasts() { // made between the look and the flight
+	if e, ok := r.tx.find(&r.tx, w.key); ok && e.lasts() { // made between the look and the flight
 		return e, nil
 	}
 	e, err = r.produce(ctx, w)
 	if err != nil {
 		r.c.count(func(st *Stats) { st.ProduceErrors++ })
-		return nil, err
+		return entry{}, err
 	}
-	d := e.describe()
-	r.c.count(func(st *Stats) { st.Produced++; st.refuse(d.refused) })
-	if d.refused != nil {
-		r.c.events.emit(Event{Kind: eventRefused, Key: w.key, Refused: d.refused})
-		r.c.o.Logger.Debug("item not cached, sent inline", "key", w.key, "bytes", d.size, "cause", d.refused)
+	r.c.count(func(st *Stats) { st.Produced++; st.refuse(e.refused) })
+	if e.refused != nil {
+		r.c.events.emit(Event{Kind: eventRefused, Key: w.key, Refused: e.refused})
+		r.c.o.Logger.Debug("item not cached, sent inline", "key", w.key, "bytes", e.size, "cause", e.refused)
 	}
 	return e, nil
 }
@@ -123,10 +122,10 @@ func (r *Request) lead(ctx context.Context, w *wanted, f *flight) (e entry, err 
 // produce has the producer make an item. It leaves nothing behind on an error or a
 // panic.
 func (r *Request) produce(ctx context.Context, w *wanted) (entry, error) {
-	b := &Builder{tx: r.tx, wanted: w, python: r.c.o.Python}
+	b := &Builder{tx: &r.tx, wanted: w, python: r.c.o.Python}
 	defer b.discard() // does nothing after done
 	if err := b.produce(ctx, w.produce); err != nil {
-		return nil, err
+		return entry{}, err
 	}
 	if r.c.made != nil {
 		r.c.verify(b)

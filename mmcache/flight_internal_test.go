@@ -23,12 +23,12 @@ func TestInvalidatedItemIsNotTakenFromItsFlight(t *testing.T) {
 	second, leads := f.join("a", "")
 	require.True(t, leads, "whoever comes after Invalidate makes the item")
 	failed := errors.New("failed")
-	f.land("a", first, nil, failed)
+	f.land("a", first, entry{}, failed)
 	<-again.done
 	require.ErrorIs(t, again.err, failed, "whoever was there before waits for it as ever")
 	joined, leads := f.join("a", "")
 	require.False(t, leads, "the second flight is still there")
 	require.Same(t, second, joined)
-	f.land("a", second, nil, failed)
+	f.land("a", second, entry{}, failed)
 	require.Empty(t, f.byKey)
 }

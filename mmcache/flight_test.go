@@ -46,8 +46,8 @@ func TestSingleFlight(t *testing.T) {
 						_, err := r.Item(ctx, "a", slow)
 						if err == nil {
 							err = r.Commit(ctx, func(b mmcache.Batch) error {
-								if w := b.Items[0]; w.Item != nil {
-									assertContent(t, "a", w.Item)
+								if w := b.Items[0]; w.Item() != nil {
+									assertContent(t, "a", w.Item())
 								}
 								return nil
 							})

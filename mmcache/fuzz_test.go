@@ -74,7 +74,7 @@ func (c testedMirrored) Send(items []lrutest.Item, link func(lrutest.Message) er
 		err = r.Commit(ctx, func(b mmcache.Batch) error {
 			m.Omitted = nil
 			for _, w := range b.Items {
-				m.Omitted = append(m.Omitted, w.Item == nil)
+				m.Omitted = append(m.Omitted, w.Item() == nil)
 			}
 			m.Wire = testedWire{r, b}
 			return link(m)

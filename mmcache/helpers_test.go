@@ -176,10 +176,10 @@ func (e *engine) take(b mmcache.Batch) lrusync.Result[*serde.Item] {
 	fs := make([]lrusync.Feature[*serde.Item], len(b.Items))
 	for i, w := range b.Items {
 		fs[i] = lrusync.Feature[*serde.Item]{Key: w.Key}
-		if w.Item != nil {
-			size, err := lrusync.ItemSize(w.Item, lrusync.Python{})
+		if w.Item() != nil {
+			size, err := lrusync.ItemSize(w.Item(), lrusync.Python{})
 			assert.NoError(e.t, err)
-			fs[i].HasData, fs[i].Value, fs[i].Size = true, w.Item, size
+			fs[i].HasData, fs[i].Value, fs[i].Size = true, w.Item(), size
 		}
 	}
 	res, err := e.receiver.Receive(b.Envelope, fs)
@@ -198,7 +198,7 @@ func form(w mmcache.Wire) string {
 	switch {
 	case w.Handle != nil:
 		return inAddress
-	case w.Item != nil:
+	case w.Item() != nil:
 		return inData
 	}
 	return omitted

@@ -22,18 +22,18 @@ func (c *cache) Lookup(ctx context.Context, key string) (*Hold, bool, error) {
 	if err := c.enter(ctx, ""); err != nil {
 		return nil, false, err
 	}
-	tx, err := c.backend.begin("hold of " + key)
-	if err != nil {
+	h := &Hold{c: c, tx: transaction{transactor: c.backend}, since: time.Now()}
+	if err := h.tx.begin(&h.tx, "hold of "+key); err != nil {
 		c.gate.Release(1)
 		return nil, false, err
 	}
-	e, ok := tx.find(key)
+	e, ok := h.tx.find(&h.tx, key)
 	if !ok {
-		tx.end(rollback)
+		h.tx.end(&h.tx, rollback)
 		c.gate.Release(1)
 		return nil, false, nil
 	}
-	h := &Hold{Item: newItem(e, true), c: c, tx: tx, since: time.Now()}
+	h.Item = newItem(&e, true)
 	c.mu.Lock()
 	closed := c.done.Err() != nil
 	c.holds[h] = struct{}{}
@@ -53,7 +53,7 @@ func (h *Hold) Begin(ctx context.Context, id string, wants ...Want) (*Request, e
 	if !h.end() {
 		return nil, fmt.Errorf("%w: the hold of item %q has ended", errInvalid, h.Item.Key)
 	}
-	defer h.tx.end(rollback) // when the request has it
+	defer h.tx.end(&h.tx, rollback) // when the request has it
 	r, err := h.c.register(id, wants)
 	if err != nil {
 		h.c.gate.Release(1)
@@ -65,7 +65,7 @@ func (h *Hold) Begin(ctx context.Context, id string, wants ...Want) (*Request, e
 // Release ends the hold. Releasing twice is fine.
 func (h *Hold) Release() {
 	if h.end() {
-		h.tx.end(rollback)
+		h.tx.end(&h.tx, rollback)
 		h.c.gate.Release(1)
 	}
 }

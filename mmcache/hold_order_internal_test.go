@@ -10,15 +10,15 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// thenDo is a transaction with something that happens right after its end.
+// thenDo is a transactor with something that happens right after the end of a transaction.
 type thenDo struct {
-	transaction
+	transactor
 	then func()
 }
 
-func (tx thenDo) end(how ending) {
-	tx.transaction.end(how)
-	tx.then()
+func (d thenDo) end(t *transaction, how ending) {
+	d.transactor.end(t, how)
+	d.then()
 }
 
 // There is no moment at which neither the hold nor its request has the item: what is evicted as soon as the hold ends is
@@ -41,7 +41,7 @@ func TestHoldEndsWhenItsRequestHasTheItem(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, ok)
 			ended := 0
-			h.tx = thenDo{h.tx, func() { ended++; c.Invalidate("a") }}
+			h.tx.transactor = thenDo{h.tx.transactor, func() { ended++; c.Invalidate("a") }}
 			r, err := h.Begin(t.Context(), "r", want)
 			require.NoError(t, err)
 			require.Equal(t, 1, ended)

@@ -36,9 +36,11 @@ func ago(t time.Time) time.Duration { return time.Since(t).Round(time.Millisecon
 func (c *cache) Holders() []Holder {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := make([]Holder, 0, len(c.requests)+len(c.holds))
-	for r := range c.requests {
-		all = append(all, Holder{ID: r.id, State: r.state.String(), Since: r.since})
+	all := make([]Holder, 0, c.requests.n+len(c.holds))
+	for r := range c.requests.all {
+		r.mu.Lock()
+		all = append(all, Holder{ID: r.id, State: r.state.String(), Since: c.opened.Add(r.since)})
+		r.mu.Unlock()
 	}
 	for h := range c.holds {
 		all = append(all, Holder{Key: h.Item.Key, State: holding, Since: h.since})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 )
@@ -24,10 +25,16 @@ type lifetime struct {
 	stopped, done context.Context
 	stop          context.CancelFunc
 	setDone       context.CancelCauseFunc
+
+	opened time.Time
 }
 
+// now returns the time since the cache was opened, which takes half as long to ask for as
+// the time of day.
+func (l *lifetime) now() time.Duration { return time.Since(l.opened) }
+
 func newLifetime() lifetime {
-	l := lifetime{gate: semaphore.NewWeighted(wholeGate)}
+	l := lifetime{gate: semaphore.NewWeighted(wholeGate), opened: time.Now()}
 	l.stopped, l.stop = context.WithCancel(context.Background())
 	l.done, l.setDone = context.WithCancelCause(context.Background())
 	return l
@@ -41,13 +48,6 @@ func (l *lifetime) acquire(ctx, stop context.Context, n int64) error {
 	ctx, end := joined(ctx, stop)
 	defer end()
 	return l.gate.Acquire(ctx, n)
-}
-
-// joined returns a context that ends with either.
-func joined(ctx, stop context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	end := context.AfterFunc(stop, cancel)
-	return ctx, func() { end(); cancel() }
 }
 
 // enter has a request or a hold pass the gate.
@@ -134,11 +134,12 @@ func (c *cache) Abandon() error {
 	}
 	c.mu.Lock()
 	var ended []*Request
-	for r := range c.requests {
+	for r := range c.requests.all {
 		if r.abandon() {
 			ended = append(ended, r)
 		}
 	}
+	c.checkChange()
 	var holds []*Hold
 	for h := range c.holds {
 		holds = append(holds, h)

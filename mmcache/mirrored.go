@@ -17,14 +17,6 @@ type Mirrored struct {
 	sender *lrusync.Sender
 }
 
-// mirroredEntry is an item that the engine has. The engine can't be made to keep it,
-// so it may be gone at commit; it is made then.
-type mirroredEntry struct{ description }
-
-func (*mirroredEntry) needs(announced int64) int64 { return announced }
-func (*mirroredEntry) data() *serde.Item           { return nil }
-func (*mirroredEntry) lasts() bool                 { return false }
-
 // OpenMirrored opens a cache of mode lru. Options.Mode is not looked at.
 func OpenMirrored(o Options) (*Mirrored, error) {
 	o.Mode = modeLRU
@@ -53,60 +45,67 @@ func (m *Mirrored) Repair(d lrusync.Drift) bool {
 	return true
 }
 
-func (m *Mirrored) begin(string) (transaction, error) { return &mirroring{m: m}, nil }
+func (*Mirrored) begin(*transaction, string) error { return nil }
 
-// mirroring is a transaction that finds what the engine has.
-type mirroring struct {
-	m *Mirrored
-
-	// Of Commit and Missed, which have turns.
-	ticket lrusync.Envelope // of the last time that the request was sent
-	missed int              // how often the engine missed items of it
-}
-
-func (t *mirroring) find(key string) (entry, bool) {
-	updates, size, ok := t.m.sender.Lookup(key)
+// find finds what the engine has. The engine can't be made to keep it, so it may be gone
+// at commit; it is made then.
+func (m *Mirrored) find(_ *transaction, key string) (entry, bool) {
+	updates, size, ok := m.sender.Lookup(key)
 	if !ok {
-		return nil, false
+		return entry{}, false
 	}
-	return &mirroredEntry{description{key: key, size: size, updates: updates}}, true
+	return entry{where: atEngine, key: key, size: size, updates: updates}, true
 }
 
-func (*mirroring) room(_ *Builder, it *serde.Item) (room, error) { return newHeapRoom(it, nil) }
+func (*Mirrored) room(_ *transaction, _ *Builder, it *serde.Item) (room, error) {
+	return newHeapRoom(it, nil)
+}
 
-func (*mirroring) end(ending) {}
+func (*Mirrored) end(*transaction, ending) {}
 
 // commit sends the request in its place among all others. What the engine lost
 // since the request looked is made first; that never repeats for an item.
-func (t *mirroring) commit(ctx context.Context, r *Request, send func(Batch) error) error {
-	ctx, end := joined(ctx, r.c.done)
-	defer end()
+func (m *Mirrored) commit(ctx context.Context, r *Request, send func(Batch) error) error {
 	for {
-		err := t.sendOnce(ctx, r, send)
-		var need *lrusync.NeedDataError
-		if !errors.As(err, &need) {
+		err := m.sendOnce(ctx, r, send)
+		need, ok := errors.AsType[*lrusync.NeedDataError](err)
+		if !ok {
 			return err
 		}
-		for _, k := range need.Keys {
-			if err := r.make(ctx, r.byKey[k]); err != nil {
-				return err
-			}
+		if err := r.makeAll(ctx, need.Keys); err != nil {
+			return err
 		}
 	}
 }
 
+// makeAll makes items of which the request does not have the data.
+func (r *Request) makeAll(ctx context.Context, keys []string) error {
+	ctx, end := joined(ctx, r.c.done)
+	defer end()
+	for _, k := range keys {
+		if err := r.make(ctx, r.find(k)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // sendOnce sends the request, unless it fails with a lrusync.NeedDataError first.
-func (t *mirroring) sendOnce(ctx context.Context, r *Request, send func(Batch) error) error {
-	items := make([]lrusync.Item, len(r.wants))
-	for i, w := range r.wants {
-		d, have := w.entry.describe(), w.entry.data() != nil
+func (m *Mirrored) sendOnce(ctx context.Context, r *Request, send func(Batch) error) error {
+	waiting := &lazilyJoined{Context: ctx, stop: r.c.done}
+	defer waiting.close()
+	t := &r.tx
+	items := make([]lrusync.Item, len(r.places))
+	for i, w := range r.places {
+		e := &w.entry
+		have := e.item != nil
 		// The second time that the engine misses items, everything at hand goes along.
-		items[i] = lrusync.Item{Key: d.key, HasData: have, Size: d.size, Updates: d.updates, Fresh: have && t.missed > 1}
+		items[i] = lrusync.Item{Key: e.key, HasData: have, Size: e.size, Updates: e.updates, Fresh: have && t.missed > 1}
 	}
 	began := false
-	_, err := t.m.sender.Send(ctx, items, func(ticket lrusync.Ticket) error {
+	_, err := m.sender.Send(waiting, items, func(ticket lrusync.Ticket) error {
 		began = true
-		batch := Batch{Items: r.wires(inline), Envelope: ticket.Envelope}
+		batch := Batch{Items: r.wires(), Envelope: ticket.Envelope}
 		for i := range batch.Items {
 			if ticket.Omit[i] {
 				batch.Items[i] = Wire{Key: items[i].Key, Updates: ticket.Updates[i]}
@@ -117,14 +116,14 @@ func (t *mirroring) sendOnce(ctx context.Context, r *Request, send func(Batch) e
 		}
 		t.ticket = ticket.Envelope
 		for _, k := range ticket.Evicted {
-			t.m.announce(eventEvicted, k)
+			m.announce(eventEvicted, k)
 		}
 		for _, k := range ticket.Added {
-			t.m.announce(eventAdded, k)
+			m.announce(eventAdded, k)
 		}
 		return nil
 	})
-	return sendError(ctx, began, r.id, err)
+	return sendError(waiting, began, r.id, err)
 }
 
 // announce emits an event, unless something that came meanwhile (a repair, a request that
@@ -153,23 +152,23 @@ func sendError(ctx context.Context, began bool, id string, err error) error {
 // with a mirrored cache (mode lru) misses items: in other modes Missed fails with
 // [fs.ErrInvalid].
 func (r *Request) Missed(ctx context.Context, keys []string, send func(Batch) error) error {
-	t, ok := r.tx.(*mirroring)
+	m, ok := r.c.backend.(*Mirrored)
 	if !ok {
 		return fmt.Errorf("%w: only an engine with a mirrored cache (mode lru) misses items, not mode %s", errInvalid, r.c.o.Mode)
 	}
 	return r.send(ctx, "Missed", committed, send, func() error {
-		t.missed++
+		r.tx.missed++
 		r.c.count(func(st *Stats) { st.Missed += int64(len(keys)); st.Resent++ })
-		t.m.sender.Missed(t.ticket, keys)
+		m.sender.Missed(r.tx.ticket, keys)
 		for _, k := range keys {
-			t.m.announce(eventEvicted, k)
-			if w := r.byKey[k]; w != nil {
+			m.announce(eventEvicted, k)
+			if w := r.find(k); w != nil {
 				if err := r.make(ctx, w); err != nil {
 					return err
 				}
 			}
 		}
-		return t.commit(ctx, r, send)
+		return m.commit(ctx, r, send)
 	})
 }
 

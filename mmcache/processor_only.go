@@ -28,12 +28,10 @@ type processorOnly struct {
 // cachedEntry is an item in the cache of mode processor_only. users and invalidated
 // are guarded by its lock.
 type cachedEntry struct {
-	heapEntry
+	entry
 	users       int  // transactions that it is pinned for
 	invalidated bool // goes with its last user, and is found by nobody
 }
-
-func (*cachedEntry) needs(int64) int64 { return 0 }
 
 func openProcessorOnly(o Options) (*processorOnly, error) {
 	o, err := o.withDefaults()
@@ -50,48 +48,41 @@ func openProcessorOnly(o Options) (*processorOnly, error) {
 	return p, nil
 }
 
-func (p *processorOnly) begin(string) (transaction, error) { return &pinning{p: p}, nil }
+func (*processorOnly) begin(*transaction, string) error { return nil }
 
-// pinning is a transaction that pins entries.
-type pinning struct {
-	p      *processorOnly
-	pinned []*cachedEntry // guarded by p.mu
-}
-
-func (t *pinning) find(key string) (entry, bool) {
-	p := t.p
+func (p *processorOnly) find(t *transaction, key string) (entry, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e, _, ok := p.lru.Peek(key)
 	if !ok || e.invalidated {
-		return nil, false
+		return entry{}, false
 	}
 	p.lru.Touch(key)
-	t.pin(e)
+	p.pin(t, e)
 	p.checkChange()
-	return e, true
+	return e.entry, true
 }
 
-func (t *pinning) pin(e *cachedEntry) {
+// pin keeps an entry until a transaction ends.
+func (p *processorOnly) pin(t *transaction, e *cachedEntry) {
 	e.users++
-	t.p.lru.Pin(e.key)
+	p.lru.Pin(e.key)
 	t.pinned = append(t.pinned, e)
 }
 
-func (t *pinning) room(_ *Builder, it *serde.Item) (room, error) {
+func (p *processorOnly) room(t *transaction, _ *Builder, it *serde.Item) (room, error) {
 	h, err := newHeapRoom(it, nil)
 	if err != nil {
 		return nil, err
 	}
-	return &cacheableRoom{h, t}, nil
+	return &cacheableRoom{h, p, t}, nil
 }
 
-func (*pinning) commit(_ context.Context, r *Request, send func(Batch) error) error {
-	return send(Batch{Items: r.wires(inline)})
+func (*processorOnly) commit(_ context.Context, r *Request, send func(Batch) error) error {
+	return send(Batch{Items: r.wires()})
 }
 
-func (t *pinning) end(ending) {
-	p := t.p
+func (p *processorOnly) end(t *transaction, _ ending) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range t.pinned {
@@ -109,34 +100,37 @@ func (t *pinning) end(ending) {
 // cacheableRoom is memory on the heap that the cache takes over if it can.
 type cacheableRoom struct {
 	*heapRoom
-	t *pinning
+	p *processorOnly
+	t *transaction
 }
 
 func (c *cacheableRoom) done(b *Builder) (entry, error) {
-	p := c.t.p
+	p := c.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	e := &cachedEntry{heapEntry: heapEntry{b.describe(), c.item}}
+	e := b.entry(onHeap)
+	e.item = c.item
 	if p.lru.Has(e.key) {
 		e.refused = errInUse
-		return &e.heapEntry, nil
+		return e, nil
 	}
-	// Prompt updates are memory too; upstream does not count them.
-	err := p.lru.Put(e.key, e, e.heapEntry.needs(0))
+	cached := &cachedEntry{entry: e}
+	cached.where = inCache
+	err := p.lru.Put(e.key, cached, e.bytes())
 	switch {
 	case errors.Is(err, lru.ErrPinned):
 		e.refused = errFull
 	case errors.Is(err, lru.ErrTooLarge):
 		e.refused = errTooLarge
 	case err != nil:
-		return nil, err
+		return entry{}, err
 	default:
 		p.events.emit(Event{Kind: eventAdded, Key: e.key})
-		c.t.pin(e)
+		p.pin(c.t, cached)
 		p.checkChange()
-		return e, nil
+		return cached.entry, nil
 	}
-	return &e.heapEntry, nil
+	return e, nil
 }
 
 func (p *processorOnly) invalidate(key string) bool {

@@ -2,24 +2,13 @@ package mmcache
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/ringcache/ringcache/internal/turn"
 )
-
-// Want names an item of a request.
-type Want struct {
-	// Key is its cache key, vLLM's mm_hash (package mmhash).
-	Key string
-	// Bytes is the most that it may take, by vLLM's rules (lrusync.ItemSize) and
-	// with its prompt updates. 0 is Options.MaxItem.
-	Bytes int64
-	// Tenant is whose bytes it is in mode shm, see SharedOptions.Quotas.
-	Tenant string
-	// Modality goes into the address items of vLLM before 0.16.
-	Modality string
-}
 
 // Request is the use of some items by one request to the engine.
 //
@@ -29,21 +18,28 @@ type Request struct {
 	c     *cache
 	id    string
 	tx    transaction
-	wants []*wanted // by position; a key that is wanted twice is there twice
-	byKey map[string]*wanted
-	claim *claim // of the budget; nil until Begin has it
+	claim *claim // of the budget; nil if no item needed any
+
+	// items are distinct; places are they by position, where a key that is wanted twice is
+	// twice. byKey is nil if there are only a few.
+	items  []wanted
+	places []*wanted
+	byKey  map[string]*wanted
+	spare  []Wire // for the first batch that is sent
 
 	// sending is held by Commit, Missed and what ends the request, so that an
 	// answer of the engine can't come in before Commit has returned.
-	sending *turn.Lock
+	sending turn.Lock
 
-	// Guarded by the cache's lock.
-	state    state
-	since    time.Time // when that state began
+	next, previous *Request // guarded by the cache's lock, see requests
+
+	mu       sync.Mutex    // guards what follows
+	state    state         // that it is open begins and ends under the cache's lock, too
+	since    time.Duration // when that state began, see cache.now
+	how      ending        // of state ended or abandoned
 	children int
 	busy     bool     // Commit or Missed is running
 	later    []ending // asked for meanwhile
-	how      ending   // of state ended or abandoned
 	running  int      // calls that use items, and the request itself until it ends
 }
 
@@ -67,24 +63,13 @@ func (s state) String() string {
 	return [...]string{"waiting", "begun", "committed", "ending", "ending"}[s]
 }
 
-// become changes the state. The cache's lock is held.
+// become changes the state. r.mu is held and, but for the state committed, the cache's lock.
 func (r *Request) become(s state) {
 	r.checkBecomes(s)
-	r.state, r.since = s, time.Now()
+	r.state, r.since = s, r.c.now()
 	if s >= ended {
 		delete(r.c.ids, r.id)
 	}
-}
-
-// wanted is an item of a request.
-type wanted struct {
-	key, modality, tenant string
-	places                int           // in the request
-	turn                  chan struct{} // of one; its holder may change what follows
-	charge                int64         // bytes of the request's claim that are for the item
-	entry                 entry         // nil before the request has the item
-	produce               Producer
-	hit, verified         bool // verified by Options.VerifyHits
 }
 
 // Item is an item that a request, or a hold, has.
@@ -105,15 +90,29 @@ type Item struct {
 	Refused error
 }
 
-func newItem(e entry, hit bool) Item {
-	d := e.describe()
-	return Item{Key: d.key, Hit: hit, Size: d.size, Updates: d.updates, Refused: d.refused}
+func newItem(e *entry, hit bool) Item {
+	return Item{Key: e.key, Hit: hit, Size: e.size, Updates: e.updates, Refused: e.refused}
 }
 
 // enter begins a call that uses items, in one of two states.
 func (r *Request) enter(want state) error {
-	r.c.mu.Lock()
-	defer r.c.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.is(want); err != nil {
+		return err
+	}
+	r.running++
+	return nil
+}
+
+func (r *Request) stateNow() state {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state
+}
+
+// is fails if the request is not in one of two states. r.mu is held.
+func (r *Request) is(want state) error {
 	switch {
 	case r.state == abandoned:
 		return r.abandonedError()
@@ -124,7 +123,6 @@ func (r *Request) enter(want state) error {
 	case r.state != want:
 		return fmt.Errorf("%w: request %q was not committed yet", errInvalid, r.id)
 	}
-	r.running++
 	return nil
 }
 
@@ -134,17 +132,26 @@ func (r *Request) abandonedError() error {
 
 // leave ends such a call, and the request with the last one.
 func (r *Request) leave() {
-	r.c.mu.Lock()
+	r.mu.Lock()
+	last := r.left()
+	r.mu.Unlock()
+	if last {
+		r.finalize()
+	}
+}
+
+// left counts that a call has left, and reports whether it was the last. r.mu is held.
+func (r *Request) left() bool {
 	r.running--
 	r.checkRunning()
-	last, how := r.running == 0, r.how
-	r.c.mu.Unlock()
-	if !last {
-		return
-	}
-	r.tx.end(how)
-	for _, w := range r.byKey {
-		r.release(w, w.charge)
+	return r.running == 0
+}
+
+// finalize gives back what a request has of which no call runs any more.
+func (r *Request) finalize() {
+	r.tx.end(&r.tx, r.how)
+	for i := range r.items {
+		r.release(&r.items[i], r.items[i].charge)
 	}
 	r.checkLeft()
 	r.c.remove(r)
@@ -170,27 +177,34 @@ func (r *Request) release(w *wanted, bytes int64) {
 // Errors: produce's; ctx's; [TooLargeError] if the item exceeds what was
 // announced; [fs.ErrInvalid] for a key that is in none of the Wants; [ErrEnded].
 func (r *Request) Item(ctx context.Context, key string, produce Producer) (Item, error) {
-	w := r.byKey[key]
+	w := r.find(key)
 	if w == nil {
 		return Item{}, fmt.Errorf("%w: request %q has no Want of key %q", errInvalid, r.id, key)
+	}
+	if w.found && r.c.made == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if err := r.is(open); err != nil {
+			return Item{}, err
+		}
+		return newItem(&w.entry, true), nil
 	}
 	if err := r.enter(open); err != nil {
 		return Item{}, err
 	}
 	defer r.leave()
-	select {
-	case w.turn <- struct{}{}:
-		defer func() { <-w.turn }()
-	case <-ctx.Done():
-		return Item{}, &WaitError{For: forItem, Request: r.id, Key: key, Err: ctx.Err()}
-	case <-r.c.done.Done():
+	switch err := w.turn.Lock(ctx, r.c.done.Done()); {
+	case errors.Is(err, turn.ErrStopped):
 		return Item{}, r.abandonedError()
+	case err != nil:
+		return Item{}, &WaitError{For: forItem, Request: r.id, Key: key, Err: err}
 	}
-	if w.produce == nil || w.entry == nil {
+	defer w.turn.Unlock()
+	if w.produce == nil || !w.entry.exists() {
 		w.produce = produce
 	}
-	if w.entry == nil {
-		e, hit := r.tx.find(key)
+	if !w.entry.exists() {
+		e, hit := r.tx.find(&r.tx, key)
 		if !hit {
 			var err error
 			if e, err = r.obtain(ctx, w); err != nil {
@@ -198,12 +212,12 @@ func (r *Request) Item(ctx context.Context, key string, produce Producer) (Item,
 			}
 		}
 		r.keep(w, e)
-		r.c.countQuery(w, hit)
+		r.c.count(func(st *Stats) { r.c.query(st, w, hit) })
 	}
 	if w.hit && r.c.made != nil {
 		r.c.verifyHit(ctx, w)
 	}
-	return newItem(w.entry, w.hit), nil
+	return newItem(&w.entry, w.hit), nil
 }
 
 // keep gives a request an item, and gives back what the budget need not hold.
@@ -214,7 +228,7 @@ func (r *Request) keep(w *wanted, e entry) {
 
 // make makes an item that the request has, but not its data.
 func (r *Request) make(ctx context.Context, w *wanted) error {
-	if w.entry.data() != nil {
+	if w.entry.item != nil {
 		return nil
 	}
 	e, err := r.obtain(ctx, w)
@@ -225,11 +239,16 @@ func (r *Request) make(ctx context.Context, w *wanted) error {
 	return nil
 }
 
-// wires makes the wire of every item.
-func (r *Request) wires(f func(entry) Wire) []Wire {
-	out := make([]Wire, len(r.wants))
-	for i, w := range r.wants {
-		out[i] = f(w.entry)
+// wires returns the wire of every item. The first ones lie in the request; what is sent
+// again has memory of its own, since somebody may still have those.
+func (r *Request) wires() []Wire {
+	out := r.spare
+	r.spare = nil
+	if out == nil {
+		out = make([]Wire, len(r.places))
+	}
+	for i, w := range r.places {
+		out[i] = w.wire(r)
 	}
 	return out
 }

@@ -13,8 +13,8 @@ import (
 // as used n times. It must be called before Commit, and does nothing later; the
 // request ends when all children have.
 func (r *Request) SetChildren(n int) {
-	r.c.mu.Lock()
-	defer r.c.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.state == open && !r.busy {
 		r.children = max(n, 1)
 	}
@@ -36,24 +36,29 @@ func (r *Request) SetChildren(n int) {
 // [fs.ErrInvalid]; [ErrEnded]; [fs.ErrClosed].
 func (r *Request) Commit(ctx context.Context, send func(Batch) error) error {
 	return r.send(ctx, "Commit", open, send, func() error {
-		for _, w := range r.wants {
-			if w.entry == nil {
+		for _, w := range r.places {
+			if !w.entry.exists() {
 				return fmt.Errorf("%w: Commit without item %q", errInvalid, w.key)
 			}
 		}
 		if err := r.tx.commit(ctx, r, send); err != nil {
 			return err
 		}
-		r.c.mu.Lock()
-		defer r.c.mu.Unlock()
-		if r.state == open {
-			r.become(committed)
-		} else { // it was abandoned, and sent all the same
-			r.how = abort
-		}
-		r.c.stats.Committed++
+		r.sent()
 		return nil
 	})
+}
+
+// sent is called when the request was sent for the first time.
+func (r *Request) sent() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.state == open {
+		r.become(committed)
+	} else { // it was abandoned, and sent all the same
+		r.how = abort
+	}
+	r.c.committed.Add(1)
 }
 
 // send runs f, which sends the request, in one of two states.
@@ -62,16 +67,12 @@ func (r *Request) send(ctx context.Context, what string, from state, send func(B
 		return fmt.Errorf("%w: the send of %s is nil", errInvalid, what)
 	}
 	began := false
-	waiting, end := joined(ctx, r.c.done)
-	defer end()
-	err := r.sending.Do(waiting, func() error {
+	err := r.sending.Do(ctx, r.c.done.Done(), func() error {
 		began = true
-		if err := r.enter(from); err != nil {
+		if err := r.enterSend(from); err != nil {
 			return err
 		}
-		defer r.leave()
-		r.setBusy(true)
-		defer r.endLater()
+		defer r.leaveSend()
 		return f()
 	})
 	switch {
@@ -87,18 +88,26 @@ func (r *Request) send(ctx context.Context, what string, from state, send func(B
 	return err
 }
 
-// setBusy returns what was asked for while the request was busy.
-func (r *Request) setBusy(busy bool) (later []ending) {
-	r.c.mu.Lock()
-	defer r.c.mu.Unlock()
-	later = r.later
-	r.busy, r.later = busy, nil
-	return later
+// enterSend is enter of a call that sends.
+func (r *Request) enterSend(from state) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.is(from); err != nil {
+		return err
+	}
+	r.running++
+	r.busy = true
+	return nil
 }
 
-// endLater does what was asked for from within send.
-func (r *Request) endLater() {
-	for _, how := range r.setBusy(false) {
-		r.endNow(how)
+// leaveSend is leave of a call that sends. It does what was asked for from within send.
+func (r *Request) leaveSend() {
+	r.mu.Lock()
+	later := r.later
+	r.busy, r.later = false, nil
+	r.mu.Unlock()
+	for _, how := range later {
+		r.warn(r.endNow(how))
 	}
+	r.leave()
 }

@@ -23,7 +23,7 @@ type Shared struct {
 
 	store objstore.Store
 	pool  *objstore.Pool // the store, nil if it is a FIFO
-	begun atomic.Uint64  // transactions
+	begun atomic.Uint64  // transactions whose id was taken
 }
 
 // OpenShared opens a cache of mode shm: it creates the segment, which the workers
@@ -107,14 +107,15 @@ func (s *Shared) ResetReaders(readers int) error {
 // (SharedOptions.Adopt).
 func (s *Shared) Detach() error { return s.closeNow(s.store.Detach) }
 
-// begin starts a request of the store. Its id is made unique, since a request that
-// has ended here stays open there while one of its items is still being made.
-func (s *Shared) begin(id string) (transaction, error) {
-	r, err := s.store.Begin(id + "#" + strconv.FormatUint(s.begun.Add(1), 10))
-	if err != nil {
-		return nil, closedError(err)
+// begin starts a request of the store. A request that has ended here stays open there
+// while one of its items is still being made: then its id is taken, and the new one is
+// made unique.
+func (s *Shared) begin(t *transaction, id string) (err error) {
+	t.stored, err = s.store.Begin(id)
+	for errors.Is(err, fs.ErrInvalid) {
+		t.stored, err = s.store.Begin(id + "#" + strconv.FormatUint(s.begun.Add(1), 10))
 	}
-	return &sharing{s, r}, nil
+	return closedError(err)
 }
 
 func (s *Shared) invalidate(key string) bool { return s.store.Remove(key) }

@@ -4,34 +4,19 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/serde"
 )
 
-// sharedEntry is an item in shared memory.
-type sharedEntry struct {
-	description
-	handle serde.Address
-}
+// A transaction of mode shm is a request of the store.
 
-func (*sharedEntry) needs(int64) int64 { return 0 }
-func (*sharedEntry) data() *serde.Item { return nil }
-func (*sharedEntry) lasts() bool       { return true }
-
-// sharing is a transaction that is a request of the store.
-type sharing struct {
-	s *Shared
-	r objstore.Request
-}
-
-func (t *sharing) find(key string) (entry, bool) {
-	h, note, err := t.r.Keep(key)
+func (*Shared) find(t *transaction, key string) (entry, bool) {
+	h, note, err := t.stored.Keep(key)
 	if err != nil {
-		return nil, false
+		return entry{}, false
 	}
-	e := &sharedEntry{description{key: key}, h}
+	e := entry{where: inSegment, key: key, handle: h}
 	if len(note) >= noteFixed { // else it was put by hand, beside this cache
 		e.size, e.updates = int64(binary.LittleEndian.Uint64(note)), note[noteFixed:]
 	}
@@ -46,8 +31,8 @@ func appendNote(size int64, updates []byte) []byte {
 	return append(binary.LittleEndian.AppendUint64(nil, uint64(size)), updates...)
 }
 
-func (t *sharing) room(b *Builder, it *serde.Item) (room, error) {
-	r, err := t.r.Reserve(b.wanted.key, it, objstore.PutOptions{
+func (*Shared) room(t *transaction, b *Builder, it *serde.Item) (room, error) {
+	r, err := t.stored.Reserve(b.wanted.key, it, objstore.PutOptions{
 		Tenant: b.wanted.tenant, Note: appendNote(b.size, b.updates),
 	})
 	switch {
@@ -74,64 +59,41 @@ func (m *sharedRoom) done(b *Builder) (entry, error) {
 	m.r.SetCost(b.Cost)
 	h, err := m.r.Commit()
 	if err != nil {
-		return nil, closedError(err)
+		return entry{}, closedError(err)
 	}
-	return &sharedEntry{b.describe(), h}, nil
+	e := b.entry(inSegment)
+	e.handle = h
+	return e, nil
 }
 
 // commit sends the handles, which count once for each place in the request and each
 // child. If the request can't be sent they count until it is committed, with whatever
 // count is right then, or rolled back.
-func (t *sharing) commit(_ context.Context, r *Request, send func(Batch) error) error {
-	for _, w := range r.byKey {
-		if e, ok := w.entry.(*sharedEntry); ok {
-			if err := t.r.SetUses(e.handle, w.places*r.children); err != nil {
-				return closedError(err)
-			}
-		}
-	}
-	items := make([]Wire, len(r.wants))
-	for i, w := range r.wants {
-		e, ok := w.entry.(*sharedEntry)
-		if !ok {
-			items[i] = inline(w.entry)
+func (*Shared) commit(_ context.Context, r *Request, send func(Batch) error) error {
+	t := r.tx.stored
+	for i := range r.items {
+		w := &r.items[i]
+		if w.entry.where != inSegment {
 			continue
 		}
-		items[i] = Wire{
-			Key: e.key, Item: serde.NewAddressItem(e.handle, w.modality), Handle: &e.handle, Updates: e.updates, sharing: t,
+		if err := t.SetUses(w.entry.handle, w.places*r.children); err != nil {
+			return closedError(err)
 		}
 	}
-	if err := send(Batch{Items: items}); err != nil {
+	if err := send(Batch{Items: r.wires()}); err != nil {
 		return err
 	}
-	_ = t.r.Commit() // fails only if the store was abandoned meanwhile
+	_ = t.Commit() // fails only if the store was abandoned meanwhile
 	return nil
 }
 
-// stored returns what a worker will find at the address in an address item.
-func (t *sharing) stored(w Wire) (*serde.Item, error) {
-	h, ok, err := serde.ParseAddress(w.Item, serde.Options{Generation: t.s.o.Generation})
-	if err != nil || !ok {
-		return nil, errors.Join(fmt.Errorf("%w: the address item of key %q has no address", errInvalid, w.Key), err)
-	}
-	v, err := t.r.Stored(h)
-	if err != nil {
-		return nil, err
-	}
-	it, ok := v.(*serde.Item)
-	if !ok {
-		return nil, fmt.Errorf("%w: under key %q lies a %T, not an item", errInvalid, w.Key, v)
-	}
-	return it, nil
-}
-
-func (t *sharing) end(how ending) {
+func (*Shared) end(t *transaction, how ending) {
 	switch how {
 	case finish:
-		t.r.Finish()
+		t.stored.Finish()
 	case abort:
-		t.r.Abort()
+		t.stored.Abort()
 	default:
-		t.r.Rollback()
+		t.stored.Rollback()
 	}
 }

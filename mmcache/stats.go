@@ -83,21 +83,19 @@ func (c *cache) count(f func(*Stats)) {
 	f(&c.stats)
 }
 
-// countQuery counts the question for an item, as upstream would at each of its
-// places: when it was made for the first, the others are hits.
-func (c *cache) countQuery(w *wanted, hit bool) {
+// query counts the question for an item, as upstream would at each of its
+// places: when it was made for the first, the others are hits. c.mu is held.
+func (c *cache) query(st *Stats, w *wanted, hit bool) {
 	w.hit = hit
 	places := int64(w.places)
-	c.count(func(st *Stats) {
-		st.Total += places
-		switch {
-		case c.neverHits:
-		case hit:
-			st.Hits += places
-		default:
-			st.Hits += places - 1
-		}
-	})
+	st.Total += places
+	switch {
+	case c.neverHits:
+	case hit:
+		st.Hits += places
+	default:
+		st.Hits += places - 1
+	}
 }
 
 func (c *cache) Stats() Stats {
@@ -105,6 +103,7 @@ func (c *cache) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.stats
+	s.Committed = c.committed.Load()
 	s.CachedItems, s.CachedBytes, s.Quarantined = items, bytes, quarantined
 	s.InFlight, s.InFlightLimit = c.budget.inUse(), c.budget.limit
 	s.Open, s.Holds = s.open(), int64(len(c.holds))

@@ -186,7 +186,7 @@ type inline struct{ t *testing.T }
 
 func (i inline) take(b mmcache.Batch) ([]string, *lrusync.Drift) {
 	for _, w := range b.Items {
-		assertContent(i.t, w.Key, w.Item)
+		assertContent(i.t, w.Key, w.Item())
 	}
 	return nil, nil
 }
@@ -249,7 +249,7 @@ func (w *worker) take(b mmcache.Batch) ([]string, *lrusync.Drift) {
 	}
 	for _, i := range b.Items {
 		if i.Handle == nil {
-			assertContent(w.t, i.Key, i.Item)
+			assertContent(w.t, i.Key, i.Item())
 			continue
 		}
 		v, err := w.r.Get(i.Key, *i.Handle)

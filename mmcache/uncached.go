@@ -10,6 +10,7 @@ import (
 // uncached is a cache of mode none, which keeps nothing.
 type uncached struct {
 	*cache
+	producing
 	inHeap
 }
 
@@ -22,8 +23,6 @@ func openUncached(o Options) (*uncached, error) {
 	u.backend, u.neverHits = u, true
 	return u, nil
 }
-
-func (*uncached) begin(string) (transaction, error) { return producing{}, nil }
 
 func (*uncached) invalidate(string) bool { return false }
 
@@ -41,18 +40,22 @@ func (*uncached) measure() (items, bytes, quarantined int64) { return 0, 0, 0 }
 
 func (*uncached) check() error { return nil }
 
-// producing is a transaction in which every item has to be made, on the heap.
+// producing is what transactions do in which every item has to be made, on the heap.
 type producing struct{}
 
-func (producing) find(string) (entry, bool) { return nil, false }
+func (producing) begin(*transaction, string) error { return nil }
 
-func (producing) room(_ *Builder, it *serde.Item) (room, error) { return newHeapRoom(it, nil) }
+func (producing) find(*transaction, string) (entry, bool) { return entry{}, false }
 
-func (producing) commit(_ context.Context, r *Request, send func(Batch) error) error {
-	return send(Batch{Items: r.wires(inline)})
+func (producing) room(_ *transaction, _ *Builder, it *serde.Item) (room, error) {
+	return newHeapRoom(it, nil)
 }
 
-func (producing) end(ending) {}
+func (producing) commit(_ context.Context, r *Request, send func(Batch) error) error {
+	return send(Batch{Items: r.wires()})
+}
+
+func (producing) end(*transaction, ending) {}
 
 // inHeap is the end of a backend that has nothing but memory of its own.
 type inHeap struct{}

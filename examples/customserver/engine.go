@@ -101,7 +101,7 @@ func (e *engine) work() {
 
 func answerInline(b mmcache.Batch) (res result) {
 	for _, w := range b.Items {
-		m, err := mean(w.Item)
+		m, err := mean(w.Item())
 		res.means, res.err = append(res.means, m), errors.Join(res.err, err)
 	}
 	return res
@@ -112,10 +112,10 @@ func answerInline(b mmcache.Batch) (res result) {
 func (e *engine) answerMirrored(b mmcache.Batch) (res result) {
 	fs := make([]lrusync.Feature[*serde.Item], len(b.Items))
 	for i, w := range b.Items {
-		fs[i] = lrusync.Feature[*serde.Item]{Key: w.Key, HasData: w.Item != nil, Value: w.Item}
+		fs[i] = lrusync.Feature[*serde.Item]{Key: w.Key, HasData: w.Item() != nil, Value: w.Item()}
 		if fs[i].HasData {
 			var err error
-			if fs[i].Size, err = lrusync.ItemSize(w.Item, lrusync.Python{}); err != nil {
+			if fs[i].Size, err = lrusync.ItemSize(w.Item(), lrusync.Python{}); err != nil {
 				return result{err: err}
 			}
 		}
@@ -149,7 +149,7 @@ func (e *engine) answerShared(b mmcache.Batch) (res result) {
 		if w.Handle != nil {
 			m, err = e.readShared(w)
 		} else {
-			m, err = mean(w.Item)
+			m, err = mean(w.Item())
 		}
 		res.means, res.err = append(res.means, m), errors.Join(res.err, err)
 	}

@@ -59,7 +59,7 @@ func TestProducer(t *testing.T) {
 				require.NoError(t, req.Commit(ctx, func(b mmcache.Batch) error {
 					w := b.Items[0]
 					if mode == "lru" {
-						require.Equal(t, want, w.Item)
+						require.Equal(t, want, w.Item())
 						return nil
 					}
 					r, err := objstore.Open(cache.(*mmcache.Shared).Name(), objstore.ReaderOptions{Dir: o.Shared.Dir, RingSize: size, Readers: 1, Lock: new(lock)})

@@ -43,7 +43,7 @@ type worker struct {
 
 // take returns the value of the item that a request brings, and whether it was sent.
 func (w *worker) take(b mmcache.Batch) (value uint64, sent bool, err error) {
-	item := b.Items[0].Item
+	item := b.Items[0].Item()
 	switch {
 	case w.receiver != nil:
 		f := lrusync.Feature[*serde.Item]{Key: b.Items[0].Key, HasData: item != nil, Value: item}

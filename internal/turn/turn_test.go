@@ -20,13 +20,13 @@ func nothing() error { return nil }
 // A call from within the turn is refused at once, at any depth; one from another
 // goroutine waits, also if that runs the same code.
 func TestTurnWithinATurnIsRefused(t *testing.T) {
-	l := turn.New()
-	require.NoError(t, l.Do(ctx, func() error {
-		require.ErrorIs(t, l.Do(ctx, nothing), turn.ErrHeld)
-		require.ErrorIs(t, deep(100, func() error { return l.Do(ctx, nothing) }), turn.ErrHeld)
+	l := new(turn.Lock)
+	require.NoError(t, l.Do(ctx, nil, func() error {
+		require.ErrorIs(t, l.Do(ctx, nil, nothing), turn.ErrHeld)
+		require.ErrorIs(t, deep(100, func() error { return l.Do(ctx, nil, nothing) }), turn.ErrHeld)
 		return nil
 	}))
-	require.NoError(t, l.Do(ctx, nothing))
+	require.NoError(t, l.Do(ctx, nil, nothing))
 }
 
 func deep(n int, f func() error) error {
@@ -37,12 +37,12 @@ func deep(n int, f func() error) error {
 }
 
 func TestOthersWaitForTheirTurn(t *testing.T) {
-	l, running := turn.New(), 0
+	l, running := new(turn.Lock), 0
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
 			for range 200 {
-				assert.NoError(t, l.Do(ctx, func() error {
+				assert.NoError(t, l.Do(ctx, nil, func() error {
 					running++
 					defer func() { running-- }()
 					assert.Equal(t, 1, running)
@@ -57,9 +57,9 @@ func TestOthersWaitForTheirTurn(t *testing.T) {
 // Turns of several locks may be nested; who has one waits for the other.
 func TestNestedTurnsOfTwoLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := turn.New(), turn.New()
-		both := func() error { return a.Do(ctx, func() error { return b.Do(ctx, nothing) }) }
-		go func() { _ = b.Do(ctx, func() error { time.Sleep(time.Second); return nil }) }()
+		a, b := new(turn.Lock), new(turn.Lock)
+		both := func() error { return a.Do(ctx, nil, func() error { return b.Do(ctx, nil, nothing) }) }
+		go func() { _ = b.Do(ctx, nil, func() error { time.Sleep(time.Second); return nil }) }()
 		synctest.Wait()
 		require.NoError(t, both())
 	})
@@ -67,19 +67,96 @@ func TestNestedTurnsOfTwoLocks(t *testing.T) {
 
 func TestWaitEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := turn.New()
-		go func() { _ = l.Do(ctx, func() error { time.Sleep(time.Minute); return nil }) }()
+		l := new(turn.Lock)
+		go func() { _ = l.Do(ctx, nil, func() error { time.Sleep(time.Minute); return nil }) }()
 		synctest.Wait()
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		require.ErrorIs(t, l.Do(short, nothing), context.DeadlineExceeded)
+		require.ErrorIs(t, l.Do(short, nil, nothing), context.DeadlineExceeded)
 		synctest.Wait()
 		time.Sleep(time.Hour)
 	})
 }
 
 func TestPanicEndsTheTurn(t *testing.T) {
-	l := turn.New()
-	require.Panics(t, func() { _ = l.Do(ctx, func() error { panic("in f") }) })
-	require.NoError(t, l.Do(ctx, nothing))
+	l := new(turn.Lock)
+	require.Panics(t, func() { _ = l.Do(ctx, nil, func() error { panic("in f") }) })
+	require.NoError(t, l.Do(ctx, nil, nothing))
+}
+
+// A waiter inside of the turn of another lock waits, whatever calls led there: here the turns of both locks were taken by
+// the same calls.
+func TestTurnOfAnotherLockByTheSameCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := [2]turn.Lock{}
+		take := func(i int, f func() error) error { return locks[i].Do(ctx, nil, f) }
+		go func() { _ = take(1, func() error { time.Sleep(time.Second); return nil }) }()
+		synctest.Wait()
+		require.NoError(t, take(0, func() error { return take(1, nothing) }))
+	})
+}
+
+// Every mark is read back: each digit is at each of its places once.
+func TestEveryTurnIsRecognised(t *testing.T) {
+	var l turn.Lock
+	for range 1 << 16 {
+		require.NoError(t, l.Do(ctx, nil, func() error {
+			if err := l.Do(ctx, nil, nothing); err != turn.ErrHeld {
+				t.Fatal(err)
+			}
+			return nil
+		}))
+	}
+}
+
+// Lock is a turn, too; stop ends the wait for it.
+func TestStopEndsTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l turn.Lock
+		require.NoError(t, l.Lock(ctx, nil))
+		stop := make(chan struct{})
+		go func() { time.Sleep(time.Minute); close(stop) }()
+		require.ErrorIs(t, l.Do(ctx, stop, nothing), turn.ErrStopped)
+		l.Unlock()
+		require.NoError(t, l.Lock(ctx, nil))
+		l.Unlock()
+	})
+}
+
+// Who waits has its turn in the order in which it asked, but for those that gave up.
+func TestTurnsAreInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l turn.Lock
+		require.NoError(t, l.Lock(ctx, nil))
+		var order []int
+		var wg sync.WaitGroup
+		for i := range 5 {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(ctx, time.Minute+time.Hour*time.Duration(1-i%2))
+				defer cancel()
+				if err := l.Do(ctx, nil, func() error { order = append(order, i); return nil }); i%2 == 1 {
+					assert.ErrorIs(t, err, context.DeadlineExceeded)
+				}
+			})
+			synctest.Wait()
+		}
+		time.Sleep(2 * time.Minute)
+		l.Unlock()
+		wg.Wait()
+		require.Equal(t, []int{0, 2, 4}, order)
+	})
+}
+
+// A turn that is free costs no allocation.
+func TestFreeTurnAllocatesNothing(t *testing.T) {
+	var l turn.Lock
+	require.Zero(t, testing.AllocsPerRun(100, func() { _ = l.Do(ctx, nil, nothing) }))
+}
+
+func BenchmarkDo(b *testing.B) {
+	var l turn.Lock
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = l.Do(ctx, nil, nothing)
+	}
 }
