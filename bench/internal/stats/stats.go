@@ -20,7 +20,7 @@ type Summary struct {
 
 // Summarise describes the samples of all repetitions.
 func Summarise(repetitions [][]float64) Summary {
-	all := slices.Sorted(slices.Values(slices.Concat(repetitions...)))
+	all := Sorted(slices.Concat(repetitions...))
 	if len(all) == 0 {
 		return Summary{}
 	}
@@ -37,13 +37,16 @@ func Summarise(repetitions [][]float64) Summary {
 	}
 }
 
+// Sorted returns the samples in order, as a copy.
+func Sorted(x []float64) []float64 { return slices.Sorted(slices.Values(x)) }
+
 // Median returns the middle of the samples, or the mean of the middle two, and 0 of none.
 func Median(x []float64) float64 {
 	n := len(x)
 	if n == 0 {
 		return 0
 	}
-	x = slices.Sorted(slices.Values(x))
+	x = Sorted(x)
 	return (x[(n-1)/2] + x[n/2]) / 2
 }
 

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ringcache/ringcache/objstore"
+	"github.com/ringcache/ringcache/serde"
+)
+
+// workerJob is a worker in Go: from the bytes of an address item to the tensors, which are read in place, and the
+// count of the read. The first look at an object is a job of its own, since the reader may remember what it saw.
+type workerJob struct {
+	store
+	peer   string
+	reader *objstore.Reader
+	ready  []delivered
+	sum    byte
+}
+
+// delivered is what a worker gets.
+type delivered struct {
+	key   string
+	frame []byte
+}
+
+func ourWorker(peer string) func() Job {
+	return func() Job { return &workerJob{store: store{policy: oursPool}, peer: peer} }
+}
+
+func (j *workerJob) Peer() string { return j.peer }
+
+func (j *workerJob) Prepare(c Case) (err error) {
+	if err := j.open(c.Size, objstore.Options{RingSize: c.RingBytes}); err != nil {
+		return err
+	}
+	j.reader, err = objstore.Open(j.Name(), objstore.ReaderOptions{RingSize: c.RingBytes, Readers: 1, Lock: make(freeLock, 1)})
+	return err
+}
+
+// Run puts objects outside of the clock: a batch of new ones before the first looks, or a single one.
+func (j *workerJob) Run(n int) ([]float64, error) {
+	if j.peer == oursSeen {
+		if len(j.ready) == 0 {
+			if err := j.deliver(1); err != nil {
+				return nil, err
+			}
+			return []float64{0}, j.look(j.ready[0])
+		}
+		return timed(n, func() error { return j.look(j.ready[0]) }, func() error { return nil })
+	}
+	if err := j.deliver(batch); err != nil {
+		return nil, err
+	}
+	return timed(n, func() error {
+		d := j.ready[0]
+		j.ready = j.ready[1:]
+		return j.look(d)
+	}, func() error { return j.deliver(batch) })
+}
+
+// deliver makes n new objects, and what a worker gets of them.
+func (j *workerJob) deliver(n int) error {
+	j.ready = j.ready[:0]
+	for range n {
+		key, id := j.nextKey()
+		h, err := putFinished(j.Store, key, id, j.item)
+		if err != nil {
+			return err
+		}
+		frame, err := serde.EncodeAddress(h, "image", serde.Options{})
+		if err != nil {
+			return err
+		}
+		j.ready = append(j.ready, delivered{key, frame})
+	}
+	return nil
+}
+
+func (j *workerJob) look(d delivered) error {
+	it, err := serde.DecodeItem([][]byte{d.frame}, serde.Options{})
+	if err != nil {
+		return err
+	}
+	h, ok, err := serde.ParseAddress(it, serde.Options{})
+	if err != nil || !ok {
+		return errors.Join(err, fmt.Errorf("an address: %t", ok))
+	}
+	v, err := j.reader.Get(d.key, h)
+	if err != nil {
+		return err
+	}
+	for i := range v.Item().Elems {
+		j.sum += tensorOf(v.Item(), i).Data[0]
+	}
+	return v.Release()
+}
+
+func (j *workerJob) Close() error {
+	if j.reader == nil {
+		return j.store.Close()
+	}
+	return errors.Join(j.reader.Close(), j.store.Close())
+}
+
+// freeLock is a lock that nobody else takes, as that of the peer.
+type freeLock chan struct{}
+
+func (l freeLock) Lock(context.Context) error { l <- struct{}{}; return nil }
+func (l freeLock) Unlock() error              { <-l; return nil }
