@@ -20,7 +20,8 @@ type limit struct {
 	peer    string
 	prepare func(*limit, Case) error
 	once    func(*limit) error
-	each    bool // times of single operations
+	each    bool   // times of single operations
+	settle  func() // between those, outside of the clock
 
 	segment *segment.Segment
 	at      int // in the ring
@@ -42,7 +43,12 @@ func (l *limit) Prepare(c Case) error { return l.prepare(l, c) }
 func (l *limit) Run(n int) ([]float64, error) {
 	once := func() error { return l.once(l) }
 	if l.each {
-		return timedEach(n, once, func() error { return nil })
+		return timedEach(n, once, func() error {
+			if l.settle != nil {
+				l.settle()
+			}
+			return nil
+		})
 	}
 	return timed(n, once, func() error { return nil })
 }
@@ -139,7 +145,7 @@ func (l *limit) sign() {
 	l.mac.Sum(l.sum[:0])
 }
 
-// futexTrip wakes another thread and waits for its answer: the least that two processes need to take turns.
+// futexTrip wakes a thread that sleeps and waits for its answer: the least that two processes need to take turns.
 func futexTrip() Job {
 	var word atomic.Uint32
 	const ours, theirs, ended = 0, 1, 2
@@ -154,7 +160,9 @@ func futexTrip() Job {
 			}
 		}
 	}
-	return &limit{peer: "limit: futex there and back", each: true, prepare: func(l *limit, _ Case) error {
+	return &limit{peer: "limit: futex there and back", each: true, settle: func() {
+		time.Sleep(100 * time.Microsecond) // by then the other thread sleeps, as a worker that waits does
+	}, prepare: func(l *limit, _ Case) error {
 		done := make(chan error, 1)
 		go func() {
 			for {

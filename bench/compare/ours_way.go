@@ -25,7 +25,7 @@ type ourLink struct {
 
 // deliver is the ZeroMQ socket and our reader.
 func deliver() maker {
-	return over(oursPython, "receive-ours", func(*environment) link { return &ourLink{store: store{policy: oursPool}} })
+	return over(oursPython, "receive", func(*environment) link { return &ourLink{store: store{policy: oursPool}} })
 }
 
 func (l *ourLink) open(c Case, folder string) (map[string]any, error) {

@@ -28,7 +28,7 @@ type redisLink struct {
 }
 
 func overRedis() maker {
-	return over("Redis", "receive-redis", func(e *environment) link { return &redisLink{folder: e.options.Redis} })
+	return over("Redis", "receive", func(e *environment) link { return &redisLink{folder: e.options.Redis} })
 }
 
 func (l *redisLink) open(c Case, folder string) (map[string]any, error) {

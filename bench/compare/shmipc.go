@@ -26,11 +26,15 @@ type shmipcJob struct {
 	stream  *shmipc.Stream
 }
 
+// shmipcQuiet is its level of logging at which it is silent.
+const shmipcQuiet = 5
+
 func overShmipc() Job { return &shmipcJob{} }
 
 func (*shmipcJob) Peer() string { return "shmipc-go" }
 
 func (j *shmipcJob) Prepare(c Case) (err error) {
+	shmipc.SetLogLevel(shmipcQuiet)
 	j.item = qwenItem(c.Size)
 	if j.folder, err = os.MkdirTemp("", "ringcache-compare-"); err != nil {
 		return err
@@ -108,6 +112,7 @@ func (j *shmipcJob) Close() (err error) {
 
 // receiveShmipc is the receiver, in a process of its own.
 func receiveShmipc(path string) error {
+	shmipc.SetLogLevel(shmipcQuiet)
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ type socketLink struct {
 }
 
 func overSocket() maker {
-	return over("Unix socket", "receive-socket", func(*environment) link { return &socketLink{} })
+	return over("Unix socket", "receive", func(*environment) link { return &socketLink{} })
 }
 
 func (l *socketLink) open(c Case, folder string) (_ map[string]any, err error) {

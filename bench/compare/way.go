@@ -92,7 +92,7 @@ type sender struct {
 // sendVLLM is one of the ways of the process with vLLM: shm, direct or queue.
 func sendVLLM(way, peer string) maker {
 	return maker{make: func(e *environment) Job {
-		s := &sender{from: remote{peer: peer, env: e}, to: remote{env: e}, purpose: "receive-" + way}
+		s := &sender{from: remote{peer: peer, env: e}, to: remote{env: e}, purpose: "receive-vllm"}
 		if way == "queue" {
 			s.purpose = ""
 		}

@@ -3,7 +3,8 @@
 
     peer.py vllm            jobs of the real vLLM, and its ways of sending
     peer.py reader          a worker with our reader
-    peer.py receive-WAY     the receiver of a way: shm, direct, ours, socket, redis
+    peer.py receive         receivers of what is sent
+    peer.py receive-vllm    receivers with vLLM
 
 The first line out has the versions. Then {"op":"prepare","id":I,"case":{...},"shape":[R,C],"more":{...}} makes a job,
 {"op":"run","id":I,"n":N} does it N times and answers {"samples":[NS,...]}, {"op":"close","id":I} ends it. Any
@@ -29,6 +30,9 @@ def makers(purpose):
         import reader_job
         return reader_job.Worker, {}
     import receive
+    if purpose == "receive-vllm":
+        import store
+        store.vllm()  # now, and not within a job
     return receive.make, {}
 
 
@@ -61,8 +65,6 @@ def main():
             result = {"error": "%s: %s" % (type(e).__name__, e)}
             e.__traceback__ = None  # it keeps frames, and with them views of segments
         answer(result)
-        if request["op"] == "prepare" and hasattr(jobs.get(job), "serve"):
-            jobs[job].serve()  # until its sender ends
 
 
 if __name__ == "__main__":

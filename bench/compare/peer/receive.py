@@ -1,7 +1,12 @@
-"""Receivers: each answers every object with the time at which it read the first byte of the pixels."""
+"""Receivers: each answers every object with the time at which it read the first byte of the pixels.
 
+Each has a thread, all of which but one sleep, since the peers of a case take turns."""
+
+import os
 import socket
+import threading
 import time
+import traceback
 
 clock = time.monotonic_ns  # the same in all processes
 
@@ -10,8 +15,23 @@ def stamp(at):
     return at.to_bytes(8, "little")
 
 
-class ZMQ:
-    """A DEALER, as an engine is. look returns the time at which the first byte was read, and what ends the look."""
+class Receiver:
+    """What serves in a thread until its sender ends."""
+
+    def start(self):
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        try:
+            self.serve()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)  # the sender waits for an answer that will not come
+
+
+class ZMQ(Receiver):
+    """A DEALER, as an engine is. look returns the time at which the first byte was read."""
 
     def __init__(self, endpoint):
         import zmq
@@ -29,6 +49,7 @@ class ZMQ:
         self.socket.send(b"end")
 
     def close(self):
+        self.thread.join()
         self.socket.close()
         self.context.term()
 
@@ -81,7 +102,7 @@ class Ours(ZMQ):
         self.reader.close()
 
 
-class Socket:
+class Socket(Receiver):
     """The bare bytes, received into memory that is used again."""
 
     def __init__(self, case, shape, more):
@@ -105,6 +126,7 @@ class Socket:
             self.socket.sendall(stamp(clock()))
 
     def close(self):
+        self.thread.join()
         self.socket.close()
 
 
@@ -142,9 +164,14 @@ class Redis(Socket):
             self.reply()
 
     def close(self):
-        self.file.close()
         super().close()
+        self.file.close()
+
+
+KINDS = {"shm": VLLM, "direct": VLLM, "ours": Ours, "socket": Socket, "redis": Redis}
 
 
 def make(case, shape, more):
-    return {"shm": VLLM, "direct": VLLM, "ours": Ours, "socket": Socket, "redis": Redis}[more["way"]](case, shape, more)
+    receiver = KINDS[more["way"]](case, shape, more)
+    receiver.start()
+    return receiver

@@ -16,6 +16,8 @@ class ZMQ:
         import zmq
         self.context = zmq.Context()
         self.socket = self.context.socket(zmq.ROUTER)
+        self.socket.setsockopt(zmq.RCVTIMEO, 300_000)  # ms: the receiver may have ended
+        self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.bind(endpoint)
         self.peer = None
 
