@@ -52,15 +52,17 @@ func living(job string) func(options) []Case {
 
 func atMostLive(n int) func(Case) bool { return func(c Case) bool { return c.Live <= n } }
 
-// parallel returns the cases by goroutines.
-func parallel(o options) (cases []Case) {
-	for _, size := range []int{4 * kib, 64 * kib, mib} {
-		for _, n := range []int{1, 2, 4} {
-			if o.Smoke && size != 64*kib {
-				continue
-			}
-			cases = append(cases, Case{Job: "goroutines", Size: size, Goroutines: n, Ring: "cold", RingBytes: 64 * mib})
+// parallel returns the cases by size and goroutines. A smoke run has one size.
+func parallel(job string, all ...int) func(options) []Case {
+	return func(o options) (cases []Case) {
+		if o.Smoke {
+			all = all[:1]
 		}
+		for _, size := range all {
+			for _, n := range []int{1, 2, 4} {
+				cases = append(cases, Case{Job: job, Size: size, Goroutines: n, Ring: "cold", RingBytes: 64 * mib})
+			}
+		}
+		return cases
 	}
-	return cases
 }

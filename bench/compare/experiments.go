@@ -20,7 +20,7 @@ type maker struct {
 	at   func(Case) bool
 }
 
-func ours(make func() Job) maker { return maker{make: func(*environment) Job { return make() }} }
+func ours(job func() Job) maker { return maker{make: func(*environment) Job { return job() }} }
 
 // jobs returns the jobs of a case.
 func (e *experiment) jobs(env *environment, c Case) (all []Job) {
@@ -51,7 +51,7 @@ var experiments = []experiment{
 	{
 		name: "reserve", axis: "size", each: true, about: "Reserve and Commit without a copy, every one of which evicts.",
 		cases: sized("reserve", sizes, "warm", "cold"),
-		peers: []maker{ours(ourReserve(oursPool)), ours(ourReserve(oursFIFO)), ours(bareReserve)},
+		peers: []maker{ours(ourReserve(oursPool)), ours(ourReserve(oursFIFO)), ours(bareReserve(true)), ours(bareReserve(false))},
 	},
 	{
 		name: "transaction", axis: "size", about: "A frontend's transaction on an image that is there, beside the store's own and vLLM's.",
@@ -61,16 +61,28 @@ var experiments = []experiment{
 	{
 		name: "live-put", axis: "live", about: "A put of 256 bytes that evicts, in a store with so many live objects.",
 		cases: living("live-put"), rounds: 10,
-		peers: []maker{pythonAt("vLLM", atMostLive(100_000)), ours(ourLive(false))},
+		peers: []maker{pythonAt("vLLM", atMostLive(100_000)), ours(ourLive((*liveJob).put))},
 	},
 	{
 		name: "live-hit", axis: "live", about: "A look-up at random among so many live objects: a request with Begin, Lookup, Commit and Finish.",
 		cases: living("live-hit"), rounds: 10,
-		peers: []maker{pythonAt("vLLM", atMostLive(100_000)), ours(ourLive(true)), ours(bareMap)},
+		peers: []maker{pythonAt("vLLM", atMostLive(100_000)), ours(ourLive((*liveJob).look)), ours(bareMap)},
+	},
+	{
+		name: "live-refused", axis: "live", about: "A put that is refused, since requests need all of so many objects.",
+		cases: living("live-refused"), rounds: 10, peers: []maker{ours(ourLive((*liveJob).refused))},
+	},
+	{
+		name: "live-stats", axis: "live", about: "Statistics of a store with so many objects.",
+		cases: living("live-stats"), rounds: 10, peers: []maker{ours(ourLive((*liveJob).stats))},
 	},
 	{
 		name: "goroutines", axis: "goroutines", about: "Puts of new objects by several goroutines: the time of all by the number of objects.",
-		cases: parallel, peers: []maker{ours(ourParallel), ours(parallelCopy)},
+		cases: parallel("goroutines", 4*kib, 64*kib, mib), peers: []maker{ours(ourParallel(false)), ours(parallelCopy)},
+	},
+	{
+		name: "goroutines-hit", axis: "goroutines", about: "Look-ups by several goroutines: the time of all by the number of look-ups.",
+		cases: parallel("goroutines-hit", 4*kib), peers: []maker{ours(ourParallel(true))},
 	},
 	{
 		name: "hash", axis: "size", about: "The key of an image from the bytes of its file.",

@@ -26,7 +26,7 @@ var goals = []goal{
 	{"worker", mib, "warm", oursSeen, "vLLM", 150, false},
 	{"worker", mib, "warm", oursPython, "vLLM", 3, false},
 	{"worker", 24 * mib, "warm", oursPython, "vLLM", 50, false},
-	{"reserve", 0, "warm", "limit: write and sign", oursPool, 2, true},
+	{"reserve", 0, "warm", "limit: encode, write and sign", oursPool, 2, true},
 	{"transaction", 0, "warm", oursPool, "mmcache", 3, true},
 	{"hash", 64 * kib, "", "mmhash", "vLLM", 1, false},
 	{"hash", 3 * mib, "", "mmhash", "vLLM", 1.8, false},

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -73,17 +72,39 @@ func bareCopy() Job {
 }
 
 // bareReserve writes what an object consists of besides its pixels: header, count, metadata, main document and
-// grid, then the signature, and the id at last. It keeps no books.
-func bareReserve() Job {
-	return &limit{peer: "limit: write and sign", each: true, prepare: (*limit).openRing, once: func(l *limit) error {
-		place := l.place()
-		binary.LittleEndian.PutUint64(place[4:], uint64(len(l.payload)))
-		n := 12 + copy(place[12:], l.payload)
-		copy(place[n:], tensorOf(l.item, 1).Data)
-		l.sign()
-		binary.LittleEndian.PutUint32(place, uint32(l.at))
-		return nil
-	}}
+// grid, then the signature, and the id at last. It keeps no books. With plan it encodes metadata and main document
+// each time, by package serde; without it they are prepared.
+func bareReserve(plan bool) func() Job {
+	peer := "limit: write and sign"
+	if plan {
+		peer = "limit: encode, write and sign"
+	}
+	return func() Job {
+		return &limit{peer: peer, each: true, prepare: (*limit).openRing, once: func(l *limit) error {
+			if plan {
+				if err := l.encode(); err != nil {
+					return err
+				}
+			}
+			place := l.place()
+			binary.LittleEndian.PutUint64(place[4:], uint64(len(l.payload)))
+			n := 12 + copy(place[12:], l.payload)
+			copy(place[n:], tensorOf(l.item, 1).Data)
+			l.sign()
+			binary.LittleEndian.PutUint32(place, uint32(l.at))
+			return nil
+		}}
+	}
+}
+
+// encode makes metadata and main document.
+func (l *limit) encode() error {
+	plan, err := serde.NewPlan(l.item, serde.Options{})
+	if err != nil {
+		return err
+	}
+	l.payload = append(append(l.payload[:0], plan.Metadata...), plan.Frames()[0]...)
+	return nil
 }
 
 // bareSign makes one signature.
@@ -118,16 +139,8 @@ func (l *limit) openRing(c Case) (err error) {
 		return err
 	}
 	l.item = qwenItem(c.Size)
-	layout := qwenItem(c.Size)
-	tensorOf(layout, 0).Data = []byte{} // no pixels
-	tensorOf(layout, 0).Shape = []int{0, patch}
-	plan, err := serde.NewPlan(layout, serde.Options{}) // of the metadata and the main document only
-	if err != nil {
-		return err
-	}
-	l.payload = slices.Concat(plan.Metadata, plan.Frames()[0])
 	l.mac = hmac.New(sha256.New, l.message[:32])
-	return nil
+	return l.encode()
 }
 
 // place returns where the next object goes.

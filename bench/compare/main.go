@@ -93,7 +93,7 @@ func (r *Record) measure(ctx context.Context, o options) error {
 			if ctx.Err() != nil {
 				return errors.Join(failed, env.Close(), ctx.Err())
 			}
-			fmt.Fprintf(os.Stderr, "%s %s %s live %d goroutines %d\n", c.Job, sizeText(float64(c.Size)), c.Ring, c.Live, c.Goroutines)
+			fmt.Fprintf(os.Stderr, "%s: %s\n", c.Job, caseText(c))
 			results, out, err := run.measure(c, e.jobs(env, c))
 			r.Results = append(r.Results, results...)
 			r.leaveOut(out)

@@ -29,6 +29,7 @@ type store struct {
 	policy string
 	item   *serde.Item
 	made   int             // keys so far
+	named  []name          // those that are next
 	unread []serde.Address // handles whose reads settle counts
 }
 
@@ -61,11 +62,15 @@ func (s *store) Close() error {
 
 // fill does put until the ring has been written twice, so that every later put evicts.
 func (s *store) fill(c Case, put func() error) error {
-	_, err := timed(2*c.RingBytes/(c.Size+512)+16, put, s.settle)
+	_, err := timed(fills(c), put, s.settle)
 	return err
 }
 
-// settle counts the reads of the only reader, as that would: a FIFO frees nothing without.
+// fills is the puts that write a ring twice.
+func fills(c Case) int { return 2*c.RingBytes/(c.Size+512) + 16 }
+
+// settle counts the reads of the only reader, as that would: a FIFO frees nothing without. It also makes the next keys,
+// so that jobs need not do so within the clock.
 func (s *store) settle() error {
 	ring := s.Segment().Ring()
 	for _, h := range s.unread {
@@ -73,13 +78,29 @@ func (s *store) settle() error {
 		binary.LittleEndian.PutUint32(counter, binary.LittleEndian.Uint32(counter)+1)
 	}
 	s.unread = s.unread[:0]
+	s.nameNext()
 	return nil
+}
+
+// name is a new key, and the id of a request for it.
+type name struct{ key, id string }
+
+func (s *store) nameNext() {
+	s.named = s.named[:0]
+	for range batch {
+		s.made++
+		s.named = append(s.named, name{keyOf(s.made), requestID(s.made)})
+	}
 }
 
 // nextKey returns a new key, and a request id for it.
 func (s *store) nextKey() (key, id string) {
-	s.made++
-	return keyOf(s.made), requestID(s.made)
+	if len(s.named) == 0 {
+		s.nameNext()
+	}
+	n := s.named[len(s.named)-1]
+	s.named = s.named[:len(s.named)-1]
+	return n.key, n.id
 }
 
 const (

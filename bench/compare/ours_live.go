@@ -2,95 +2,114 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 
 	"github.com/ringcache/ringcache/objstore"
 )
 
-// liveJob works on a store with so many live objects: it puts another one, which evicts, or looks one up at
-// random. Its notes are the bytes of heap of an object.
+// liveJob works on a store with so many live objects, which is full. Its notes are the bytes of heap of an object.
 type liveJob struct {
 	store
-	hit     bool
-	keys    []string // some of those that are there
-	objects int
-	heap    float64
+	once  func(*liveJob) error // what is timed
+	keys  []string             // some of those that are there
+	asked int
+	heap  float64
 }
 
-func ourLive(hit bool) func() Job {
-	return func() Job { return &liveJob{store: store{policy: oursPool}, hit: hit} }
+func ourLive(once func(*liveJob) error) func() Job {
+	return func() Job { return &liveJob{store: store{policy: oursPool}, once: once} }
 }
 
 func (j *liveJob) Peer() string { return j.policy }
 
-// Prepare puts until the store is full: until a put does not make it longer.
 func (j *liveJob) Prepare(c Case) error {
 	before := heapBytes()
 	if err := j.open(c.Size, objstore.Options{RingSize: c.RingBytes, MaxObjects: max(2*c.Live, 1024)}); err != nil {
 		return err
 	}
-	j.objects = c.Live
+	if c.Job == "live-refused" {
+		return j.holdAll()
+	}
 	for range c.Live {
 		if err := j.put(); err != nil {
 			return err
 		}
 	}
 	j.heap = (heapBytes() - before) / float64(c.Live)
-	if j.hit {
-		const asked = 4096
-		for i := range min(asked, c.Live) { // spread over all
-			j.keys = append(j.keys, keyOf(1+int(uint64(i)*2654435761%uint64(c.Live))))
-		}
-		return nil
+	const asked = 4096
+	for i := range min(asked, c.Live) { // spread over all
+		j.keys = append(j.keys, keyOf(1+i*2654435761%c.Live))
 	}
-	for held := -1; held != j.Len(); { // full
-		held = j.Len()
+	if c.Job == "live-put" {
+		return j.fillUp()
+	}
+	return nil
+}
+
+// fillUp puts until the store does not grow any more.
+func (j *liveJob) fillUp() error {
+	for held := -1; ; {
+		s, err := j.Stats()
+		if err != nil || s.Objects == held {
+			return err
+		}
+		held = s.Objects
 		for range 64 {
 			if err := j.put(); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
 }
 
-func (j *liveJob) Len() int {
-	s, err := j.Stats()
+// holdAll puts what fits, for one request that does not end.
+func (j *liveJob) holdAll() error {
+	request, err := j.Begin("holds everything")
 	if err != nil {
-		return 0
+		return err
 	}
-	return int(s.Objects)
+	for {
+		key, _ := j.nextKey()
+		if _, err := request.Put(key, j.item, objstore.PutOptions{}); errors.Is(err, objstore.ErrFull) {
+			return request.Commit()
+		} else if err != nil {
+			return err
+		}
+	}
 }
 
 func (j *liveJob) Run(n int) ([]float64, error) {
-	if j.hit {
-		return timed(n, j.look, j.settle)
-	}
-	return timed(n, j.put, j.settle)
+	return timed(n, func() error { return j.once(j) }, j.settle)
 }
 
 func (j *liveJob) put() error {
 	key, id := j.nextKey()
-	h, err := putFinished(j.Store, key, id, j.item)
-	j.unread = append(j.unread[:0], h)
+	_, err := putFinished(j.Store, key, id, j.item)
 	return err
 }
 
 func (j *liveJob) look() error {
-	j.made++
-	request, err := j.Begin("request")
-	if err != nil {
-		return err
+	j.asked++
+	return lookFinished(j.Store, j.keys[j.asked%len(j.keys)], "request")
+}
+
+func (j *liveJob) refused() error {
+	if err := j.put(); !errors.Is(err, objstore.ErrFull) {
+		return fmt.Errorf("a put into a store of which everything is needed: %w", err)
 	}
-	_, err = request.Lookup(j.keys[j.made%len(j.keys)])
-	if err := errors.Join(err, request.Commit()); err != nil {
-		return err
-	}
-	request.Finish()
 	return nil
 }
 
+func (j *liveJob) stats() error {
+	_, err := j.Stats()
+	return err
+}
+
 func (j *liveJob) Notes() map[string]float64 {
+	if j.heap == 0 {
+		return nil
+	}
 	return map[string]float64{"heap_bytes_per_object": j.heap}
 }
 

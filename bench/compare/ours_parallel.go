@@ -9,15 +9,19 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// parallelJob puts new objects from several goroutines at once. Its time is that of all of them by the number of
-// objects: less is more throughput.
+// parallelJob puts new objects, or looks up ones that are there, from several goroutines at once. Its time is that of
+// all of them by the number of objects: less is more throughput.
 type parallelJob struct {
 	store
 	items []*serde.Item // one for each goroutine
 	round int
+	hit   bool
+	known []string // the keys of the look-ups
 }
 
-func ourParallel() Job { return &parallelJob{store: store{policy: oursPool}} }
+func ourParallel(hit bool) func() Job {
+	return func() Job { return &parallelJob{store: store{policy: oursPool}, hit: hit} }
+}
 
 func (j *parallelJob) Peer() string { return j.policy }
 
@@ -28,21 +32,47 @@ func (j *parallelJob) Prepare(c Case) error {
 	for range c.Goroutines {
 		j.items = append(j.items, qwenItem(c.Size))
 	}
-	return j.fill(c, func() error {
+	put := func() error {
 		key, id := j.nextKey()
-		_, err := putFinished(j.Store, key, id, j.item)
+		if _, err := putFinished(j.Store, key, id, j.item); err != nil {
+			return err
+		}
+		if j.hit {
+			j.known = append(j.known, key)
+		}
+		return nil
+	}
+	if j.hit { // so few that all of them stay
+		_, err := timed(known, put, j.settle)
+		return err
+	}
+	return j.fill(c, put)
+}
+
+// known are the objects of the look-ups.
+const known = 1000
+
+func (j *parallelJob) Run(n int) ([]float64, error) {
+	if j.hit {
+		return together(len(j.items), n, func(worker, i int) error {
+			return lookFinished(j.Store, j.known[i%known], requestIDs[worker])
+		})
+	}
+	j.round++
+	names := make([][]name, len(j.items)) // made before the clock starts
+	for worker := range names {
+		for i := range n/len(j.items) + 1 {
+			text := fmt.Sprintf("%d-%d-%d", j.round, worker, i)
+			names[worker] = append(names[worker], name{"key-" + text, "request-" + text})
+		}
+	}
+	return together(len(j.items), n, func(worker, i int) error {
+		_, err := putFinished(j.Store, names[worker][i].key, names[worker][i].id, j.items[worker])
 		return err
 	})
 }
 
-func (j *parallelJob) Run(n int) ([]float64, error) {
-	j.round++
-	return together(len(j.items), n, func(worker, i int) error {
-		name := fmt.Sprintf("%d-%d-%d", j.round, worker, i)
-		_, err := putFinished(j.Store, "key-"+name, "request-"+name, j.items[worker])
-		return err
-	})
-}
+var requestIDs = []string{"request-0", "request-1", "request-2", "request-3"}
 
 // together does work in several goroutines, at least n times in all, and returns the time by the number of times.
 func together(goroutines, n int, work func(worker, i int) error) ([]float64, error) {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/serde"
 )
@@ -21,4 +23,18 @@ func putFinished(s objstore.Store, key, id string, it *serde.Item) (serde.Addres
 	}
 	request.Finish()
 	return h, nil
+}
+
+// lookFinished looks a key up for a request that ends at once.
+func lookFinished(s objstore.Store, key, id string) error {
+	request, err := s.Begin(id)
+	if err != nil {
+		return err
+	}
+	_, err = request.Lookup(key)
+	if err := errors.Join(err, request.Commit()); err != nil {
+		return err
+	}
+	request.Finish()
+	return nil
 }

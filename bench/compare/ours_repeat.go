@@ -10,6 +10,7 @@ import (
 type repeatJob struct {
 	store
 	keys, ids []string
+	asked     int
 }
 
 func ourRepeat(policy string) func() Job {
@@ -38,8 +39,8 @@ func (j *repeatJob) Prepare(c Case) error {
 func (j *repeatJob) Run(n int) ([]float64, error) { return timed(n, j.once, j.settle) }
 
 func (j *repeatJob) once() error {
-	j.made++
-	at := j.made % len(j.keys)
+	j.asked++
+	at := j.asked % len(j.keys)
 	request, err := j.Begin(j.ids[at])
 	if err != nil {
 		return err

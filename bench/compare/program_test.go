@@ -55,7 +55,7 @@ func TestEveryJob(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, r.Results, again.Results)
 	assert.Equal(t, string(table(r)), string(table(again)))
-	for _, name := range []string{"new-warm", "live-put", "goroutines-cold-64", "latency-delivery-warm-4"} {
+	for _, name := range []string{"new-warm", "live-put", "goroutines-cold-4", "latency-delivery-warm-4"} {
 		text, err := os.ReadFile(filepath.Join(folder, name+".svg"))
 		require.NoError(t, err)
 		require.NoError(t, xml.Unmarshal(text, new(struct{ XMLName xml.Name })))

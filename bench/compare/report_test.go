@@ -32,7 +32,7 @@ func TestTable(t *testing.T) {
 		"| 4 KiB, warm ring of 1 MiB | 40 / 44 | 2 / 4 | 20 / 11 |\n",
 		"| case | vLLM | ringcache Pool | vLLM / ringcache Pool |\n| --- | ---: | ---: | ---: |\n",
 		"| 1 MiB, warm ring of 8 MiB | 50 / 99 | 25 / 25 | 2 / 4 |\n",
-		"\n4 KiB, warm ring of 1 MiB, ringcache Pool: heap bytes 12\n",
+		"\n- 4 KiB, warm ring of 1 MiB, ringcache Pool: heap bytes 12\n",
 		"| new | 4 KiB, warm ring of 1 MiB | vLLM / ringcache Pool | ≥ 20 | 20 | 11, missed |\n",
 		"- way: Redis: not here\n",
 	} {

@@ -83,10 +83,12 @@ func writeExperiment(b *bytes.Buffer, r *Record, e experiment) {
 
 // writeNotes writes the figures besides times.
 func writeNotes(b *bytes.Buffer, r *Record, job string) {
+	before := "\n"
 	for _, x := range r.Results {
 		for _, name := range slices.Sorted(maps.Keys(x.Notes)) {
 			if x.Job == job {
-				fmt.Fprintf(b, "\n%s, %s: %s %.0f\n", caseText(x.Case), x.Peer, strings.ReplaceAll(name, "_", " "), x.Notes[name])
+				fmt.Fprintf(b, before+"- %s, %s: %s %.0f\n", caseText(x.Case), x.Peer, strings.ReplaceAll(name, "_", " "), x.Notes[name])
+				before = ""
 			}
 		}
 	}
@@ -135,7 +137,7 @@ func caseText(c Case) string {
 		text += fmt.Sprintf(", %d live", c.Live)
 	}
 	if c.Goroutines > 0 {
-		text += fmt.Sprintf(", %d goroutines", c.Goroutines)
+		text += fmt.Sprintf(", goroutines: %d", c.Goroutines)
 	}
 	return text
 }
