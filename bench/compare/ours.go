@@ -60,14 +60,14 @@ func (s *store) Close() error {
 	return s.Abandon()
 }
 
-// fill does put until the ring has been written twice, so that every later put evicts.
+// fill does put until the ring is full, so that every later put evicts.
 func (s *store) fill(c Case, put func() error) error {
 	_, err := timed(fills(c), put, s.settle)
 	return err
 }
 
-// fills is the puts that write a ring twice.
-func fills(c Case) int { return 2*c.RingBytes/(c.Size+512) + 16 }
+// fills is the puts that fill a ring, with some to spare.
+func fills(c Case) int { return c.RingBytes/c.Size + 16 }
 
 // settle counts the reads of the only reader, as that would: a FIFO frees nothing without. It also makes the next keys,
 // so that jobs need not do so within the clock.

@@ -64,6 +64,25 @@ func TestGoalsNameWhatIsMeasured(t *testing.T) {
 	}
 }
 
+func TestGrowth(t *testing.T) {
+	r := &Record{}
+	for live, ns := range map[int]float64{100: 1000, 1000: 1500, 10_000: 1900} {
+		c := Case{Job: "live-hit", Size: 256, Live: live}
+		r.Results = append(r.Results,
+			Result{Case: c, Peer: oursPool, Samples: []float64{ns, ns + 200}},
+			Result{Case: c, Peer: "limit: a map", Samples: []float64{ns / 10}})
+	}
+	all := growth{job: "live-hit"}.of(r)
+	require.Len(t, all, 1)
+	assert.Equal(t, 10_000, all[0].c.Live)
+	assert.InDelta(t, 1.9, all[0].first, 1e-9)
+	assert.InDelta(t, 2000.0/1100, all[0].second, 1e-9)
+	all = growth{job: "live-hit", beyond: "limit: a map"}.of(r)
+	require.Len(t, all, 1)
+	assert.InDelta(t, 900.0/190, all[0].first, 1e-9)
+	assert.Contains(t, string(table(r)), "| live-hit | 256 B, 10000 live | (most - fewest) / limit: a map | ≤ 3 | 4.74, missed |")
+}
+
 func TestPlots(t *testing.T) {
 	all := charts(fixed())
 	require.Contains(t, all, "new-warm")

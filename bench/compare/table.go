@@ -26,6 +26,7 @@ func table(r *Record) []byte {
 		writeExperiment(&b, r, e)
 	}
 	writeGoals(&b, r)
+	writeGrowths(&b, r)
 	for i, l := range r.LeftOut {
 		if i == 0 {
 			fmt.Fprint(&b, "\n## Left out\n\n")
