@@ -132,7 +132,7 @@ func (p *params) threshold() int {
 }
 
 // handle is the address, the id and the signature of a request. A signature
-// that is no 32 bytes at all becomes one that can't be right, so that the
+// that is not of 32 bytes becomes one that can't be right, so that the
 // library gives its verdict.
 func (p *params) handle() serde.Address {
 	var h serde.Address
@@ -140,21 +140,27 @@ func (p *params) handle() serde.Address {
 	if !p.has("signature") {
 		return h
 	}
-	h.Signature = []byte{}
 	var s string
 	var list []byteNumber
+	var b []byte
 	switch raw := p.fields["signature"]; {
 	case json.Unmarshal(raw, &s) == nil:
-		if b, err := hex.DecodeString(s); err == nil {
-			h.Signature = b
-		}
+		b, _ = hex.DecodeString(s)
 	case json.Unmarshal(raw, &list) == nil:
-		for _, b := range list {
-			h.Signature = append(h.Signature, byte(b))
+		for _, n := range list {
+			b = append(b, byte(n))
 		}
+	}
+	h.Signature = wrongSignature
+	if len(b) == len(h.Signature) && !serde.Signature(b).IsZero() {
+		h.Signature = serde.Signature(b)
 	}
 	return h
 }
+
+// wrongSignature is one that no handle has: it is right with the probability of any
+// other guess, 2^-256.
+var wrongSignature = serde.Signature([]byte("thirty-two bytes that don't sign"))
 
 // byteNumber is an integer of 0 to 255 in a JSON list.
 type byteNumber uint8

@@ -16,8 +16,8 @@ import (
 
 func handleReply(h serde.Address) reply {
 	out := reply{"address": h.Address, "id": h.ID}
-	if h.Signature != nil {
-		out["signature"] = hex.EncodeToString(h.Signature)
+	if !h.Signature.IsZero() {
+		out["signature"] = hex.EncodeToString(h.Signature[:])
 	}
 	return out
 }
@@ -83,10 +83,10 @@ func storeSignature(p *params, s *store) (reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	if sig == nil {
+	if sig.IsZero() {
 		return nil, unsupportedf("vLLM %s has no signatures", s.generation.Version)
 	}
-	return reply{"signature": hex.EncodeToString(sig)}, nil
+	return reply{"signature": hex.EncodeToString(sig[:])}, nil
 }
 
 func storeVerify(p *params, s *store) (reply, error) {
@@ -106,7 +106,7 @@ func storeGet(p *params, s *store) (reply, error) {
 		return nil, p.err
 	}
 	if !p.has("key") {
-		h.Signature = nil // as in Python, where a missing key is a missing signature
+		h.Signature = serde.Signature{} // as in Python, where a missing key is a missing signature
 	}
 	get := func() (*objstore.View, error) { return s.r.Get(key, h) }
 	if s.w != nil {

@@ -36,7 +36,7 @@ func TestBadInput(t *testing.T) {
 				return a
 			}
 			right, foreign := handle(good), handle(other)
-			flipped := append([]byte{}, right.Signature...)
+			flipped := right.Signature
 			flipped[7] ^= 1
 			tensor := func(d serde.DType, shape ...int) *serde.Tensor {
 				x := &serde.Tensor{DType: d, Shape: shape}

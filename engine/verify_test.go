@@ -149,7 +149,7 @@ func TestWrongItems(t *testing.T) {
 		"kind":           {"is int64, not a tensor", elem("pixels", int64(7))},
 		"field":          {"is flat, not batched", flat},
 		"more":           {"it has 2 elems, not 1", more},
-		"forged address": {`it has no elem "pixels"`, serde.NewAddressItem(serde.Address{Address: 0, ID: 0, Signature: make([]byte, 32)}, "image")},
+		"forged address": {`it has no elem "pixels"`, serde.NewAddressItem(serde.Address{Address: 0, ID: 0, Signature: serde.Signature{1}}, "image")},
 	}
 	for _, m := range modes {
 		r := newRig(t, setup{mode: m})

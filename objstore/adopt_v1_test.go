@@ -1,19 +1,17 @@
+//go:build linux
+
 package objstore
 
 import (
 	"bytes"
-	"compress/gzip"
-	"encoding/binary"
 	"encoding/json"
-	"hash/crc32"
-	"io"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/objstore/internal/objtest"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmstore"
 )
@@ -23,29 +21,19 @@ import (
 func layout1(t *testing.T) (o Options, handles map[string]serde.Address) {
 	t.Helper()
 	o = Options{Name: "v1", Dir: t.TempDir(), RingSize: 16 << 10, MaxObjectSize: 8 << 10, Readers: 1, QuarantineTTL: -1}
-	unzip := func(name string) []byte {
-		f, err := os.Open("testdata/sidecar-" + name + ".gz")
-		require.NoError(t, err)
-		defer f.Close()
-		z, err := gzip.NewReader(f)
-		require.NoError(t, err)
-		b, err := io.ReadAll(z)
-		require.NoError(t, err)
-		return b
-	}
-	segment := filepath.Join(o.Dir, o.Name)
-	require.NoError(t, os.WriteFile(segment, unzip("v1"), 0o600))
-	st, err := os.Stat(segment)
-	require.NoError(t, err)
-	control := unzip("v1.ctl")
-	sys := st.Sys().(*syscall.Stat_t)
-	binary.LittleEndian.PutUint64(control[40:], uint64(sys.Ino))
-	binary.LittleEndian.PutUint64(control[48:], uint64(sys.Dev))
-	binary.LittleEndian.PutUint32(control[152:], crc32.Checksum(control[:152], crc32.MakeTable(crc32.Castagnoli)))
-	require.NoError(t, os.WriteFile(segment+".ctl", control, 0o600))
+	objtest.Unpack(t, "testdata/sidecar-v1", filepath.Join(o.Dir, o.Name))
 	b, err := os.ReadFile("testdata/sidecar-v1.json")
 	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(b, &handles))
+	var stored map[string]struct {
+		Address   uint64
+		ID        uint32
+		Signature []byte
+	}
+	require.NoError(t, json.Unmarshal(b, &stored))
+	handles = make(map[string]serde.Address)
+	for key, h := range stored {
+		handles[key] = serde.Address{Address: h.Address, ID: h.ID, Signature: serde.Signature(h.Signature)}
+	}
 	return o, handles
 }
 

@@ -3,6 +3,7 @@ package objstore
 import (
 	"errors"
 	"math"
+	"sync"
 
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/mem"
@@ -39,26 +40,28 @@ func addRead(payload []byte) {
 type chunks struct {
 	seg     *segment.Segment
 	options serde.Options
-	// held reports that a reader's slot names the chunk, and that its id was right
-	// after that. The writer takes the id away for a moment when it would like to
-	// evict the chunk, and gives it back when it sees the hold: no id is as good
-	// as the right one then.
-	held bool
 	// sidecar is a reader's; a writer's is the segment's.
 	sidecar *sidecar.File
+	signer  signer
+	plans   sync.Pool // of *serde.Plan, for values that are put
 }
 
 // same reports whether the id found at a handle's address is the handle's.
-func (c chunks) same(h serde.Address, found uint32) bool {
-	return found == h.ID || c.held && found == shmring.DeadID
+//
+// held reports that a reader's slot names the chunk, and that its id was right
+// after that. The writer takes the id away for a moment when it would like to
+// evict the chunk, and gives it back when it sees the hold: no id is as good
+// as the right one then.
+func same(h *serde.Address, found uint32, held bool) bool {
+	return found == h.ID || held && found == shmring.DeadID
 }
 
 // locate returns the chunk of a handle after checking the id. The segment must
 // be held.
-func (c chunks) locate(h serde.Address) (shmring.Chunk, error) {
+func (c *chunks) locate(h *serde.Address, held bool) (shmring.Chunk, error) {
 	chunk, err := shmring.ReadChunk(c.seg.Ring(), h.Address)
 	// An id of 2^31 or more is no id: Python reads it as negative.
-	if !c.same(h, chunk.ID) || h.ID >= shmring.IDLimit {
+	if !same(h, chunk.ID, held) || h.ID >= shmring.IDLimit {
 		return shmring.Chunk{}, &StaleError{Address: h.Address, ID: h.ID, Found: chunk.ID}
 	}
 	if err == nil && len(chunk.Payload) < countSize {
@@ -70,64 +73,52 @@ func (c chunks) locate(h serde.Address) (shmring.Chunk, error) {
 	return chunk, nil
 }
 
-// decode returns the object in a chunk, whose tensors point into it.
-func (c chunks) decode(h serde.Address, payload []byte) (serde.Value, error) {
+// decode returns the object in a chunk, whose tensors point into data.
+func (c *chunks) decode(h *serde.Address, payload []byte) (v serde.Value, data []byte, err error) {
 	m, data, err := serde.ParsePayload(payload[countSize:])
-	if err != nil {
-		return nil, c.corrupt(h, err)
+	if err == nil {
+		v, err = serde.DecodeValue(m, data, c.options)
 	}
-	v, err := serde.DecodeValue(m, data, c.options)
 	if err != nil {
-		return nil, c.corrupt(h, err)
+		return nil, nil, c.corrupt(h, err)
 	}
-	return v, nil
+	return v, data, nil
 }
 
 // read locates and decodes, and looks at the id once more: what was decoded
 // may have changed meanwhile. It is called in a guard.
-func (c chunks) read(h serde.Address) (serde.Value, error) {
-	first := c
-	first.held = false // which it is only now
-	chunk, err := first.locate(h)
+func (c *chunks) read(h *serde.Address) (v serde.Value, data []byte, err error) {
+	chunk, err := c.locate(h, false)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	v, err := c.decode(h, chunk.Payload)
-	if again := c.check(h); again != nil {
-		return nil, again
+	v, data, err = c.decode(h, chunk.Payload)
+	if again := c.check(h, false); again != nil {
+		return nil, nil, again
 	}
-	return v, err
-}
-
-// readVerified is read of a handle whose signature is right for a key, in generations
-// with signatures. It is called in a guard.
-func (c chunks) readVerified(key string, h serde.Address) (serde.Value, error) {
-	if err := c.verify(key, h); err != nil {
-		return nil, err
-	}
-	return c.read(h)
+	return v, data, err
 }
 
 // verify checks the signature of a handle for a key, in generations with signatures. It
 // is called in a guard.
-func (c chunks) verify(key string, h serde.Address) error {
+func (c *chunks) verify(key string, h *serde.Address) error {
 	if !c.options.Generation.Signed {
 		return nil
 	}
-	return verify(c.seg.Secret(), key, h)
+	return verifySignature(c.sign(key, h.Address, h.ID), key, h)
 }
 
-// check compares the id at the handle's address again.
-func (c chunks) check(h serde.Address) error {
+// check compares the id at the handle's address again. It is called in a guard.
+func (c *chunks) check(h *serde.Address, held bool) error {
 	mem.Fence()
-	if chunk, _ := shmring.ReadChunk(c.seg.Ring(), h.Address); !c.same(h, chunk.ID) {
+	if chunk, _ := shmring.ReadChunk(c.seg.Ring(), h.Address); !same(h, chunk.ID, held) {
 		return &StaleError{Address: h.Address, ID: h.ID, Found: chunk.ID}
 	}
 	return nil
 }
 
 // guard makes a fault in f a [shmstore.CorruptError].
-func (c chunks) guard(h serde.Address, f func() error) error {
+func (c *chunks) guard(h *serde.Address, f func() error) error {
 	err := fault.Guard(f)
 	if errors.Is(err, fault.ErrFault) {
 		return c.corrupt(h, c.seg.Explain(err, c.sidecar))
@@ -135,12 +126,18 @@ func (c chunks) guard(h serde.Address, f func() error) error {
 	return err
 }
 
-func (c chunks) corrupt(h serde.Address, err error) error {
+func (c *chunks) corrupt(h *serde.Address, err error) error {
 	return &shmstore.CorruptError{Segment: c.seg.Name(), Address: h.Address, ID: h.ID, Err: err}
 }
 
 // stored reads the object of a handle in the way of a worker.
-func (c chunks) stored(key string, h serde.Address) (v serde.Value, err error) {
-	err = c.guard(h, func() error { v, err = c.readVerified(key, h); return err })
+func (c *chunks) stored(key string, h serde.Address) (v serde.Value, err error) {
+	err = c.guard(&h, func() error {
+		if err := c.verify(key, &h); err != nil {
+			return err
+		}
+		v, _, err = c.read(&h)
+		return err
+	})
 	return v, err
 }

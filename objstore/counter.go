@@ -28,32 +28,53 @@ func newCounter(l Locker, timeout time.Duration, readers int) *counter {
 	return &counter{l, timeout, int64(readers)}
 }
 
-// under runs f for the chunk of h while the lock is held.
-func (c *counter) under(ctx context.Context, chunks chunks, h serde.Address, f func(payload []byte)) (err error) {
+// tryLocker is a [Locker] that can be taken without waiting.
+type tryLocker interface {
+	// TryLock reports whether it took the lock.
+	TryLock() (bool, error)
+}
+
+// take takes the lock. A lock that is free needs no context with a deadline, which takes
+// longer to make than the lock to take.
+func (c *counter) take(ctx context.Context) error {
+	if l, ok := c.lock.(tryLocker); ok {
+		if ok, err := l.TryLock(); ok || err != nil {
+			return err
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	if err := c.lock.Lock(ctx); err != nil {
+	return c.lock.Lock(ctx)
+}
+
+// under runs f for the chunk of h while the lock is held.
+func (c *counter) under(ctx context.Context, chunks *chunks, h *serde.Address, held bool, f func(c *counter, payload []byte)) (err error) {
+	if err := c.take(ctx); err != nil {
 		return fmt.Errorf("%w: %d:%d: a process may have died with the readers' lock: %w", ErrNotCounted, h.Address, h.ID, err)
 	}
-	defer func() { err = errors.Join(err, c.lock.Unlock()) }()
+	defer func() {
+		if e := c.lock.Unlock(); e != nil {
+			err = errors.Join(err, e)
+		}
+	}()
 	// The id is compared again, which upstream does not do, so that a handle that
 	// is stale by now does not count on another object.
-	chunk, err := chunks.locate(h)
+	chunk, err := chunks.locate(h, held)
 	if err != nil {
 		return err
 	}
-	f(chunk.Payload)
+	f(c, chunk.Payload)
 	return nil
 }
 
-func (c *counter) read(chunks chunks, h serde.Address) error {
+func (c *counter) read(chunks *chunks, h *serde.Address, held bool) error {
 	mem.Fence() // what was read of the chunk stays before the count
-	return c.under(context.Background(), chunks, h, addRead)
+	return c.under(context.Background(), chunks, h, held, func(_ *counter, payload []byte) { addRead(payload) })
 }
 
 // touch is the reader's touch of vLLM 0.12 to 0.31.
-func (c *counter) touch(ctx context.Context, chunks chunks, h serde.Address) error {
-	return c.under(ctx, chunks, h, func(payload []byte) {
+func (c *counter) touch(ctx context.Context, chunks *chunks, h *serde.Address) error {
+	return c.under(ctx, chunks, h, false, func(c *counter, payload []byte) {
 		if readCount(payload) >= c.readers {
 			addRead(payload)
 		}
@@ -61,7 +82,7 @@ func (c *counter) touch(ctx context.Context, chunks chunks, h serde.Address) err
 }
 
 // touch is the touch of whoever has a lock, a reader or such a writer.
-func touch(ctx context.Context, chunks chunks, c *counter, h serde.Address, verify func() error) error {
+func touch(ctx context.Context, chunks *chunks, c *counter, h *serde.Address, verify func() error) error {
 	switch chunks.options.Generation.Counting {
 	case pycompat.CountTouch:
 		if c == nil {
@@ -73,7 +94,7 @@ func touch(ctx context.Context, chunks chunks, c *counter, h serde.Address, veri
 			return err
 		}
 		return chunks.guard(h, func() error {
-			_, err := chunks.locate(h)
+			_, err := chunks.locate(h, false)
 			return err
 		})
 	}

@@ -58,10 +58,23 @@
 // stop the writer: if counts are wrong or the store was cleared, the bytes can
 // change under the reader, and [View.Check] reports it after the use.
 //
+// A view can be used again after Release, with [Reader.GetInto]: its value is in the same
+// memory then, so what the last value led to must not be used any more.
+//
 // A view that the program drops is released, counted and reported once the garbage
 // collector finds that neither it nor a tensor of its value can be reached. That
 // mends a leak; it is not a way to end views, since a slice of the segment keeps
 // nothing, see [View].
+//
+// # What a reader remembers
+//
+// A [Reader] remembers the handles that it verified last, and how it decoded the last
+// documents. It believes none of that by itself. A signature counts as verified only for the same
+// key, handle and secret, and a decoded document only for a chunk that has the same
+// metadata and document, byte for byte; everything else is looked at anew. So a
+// reader shows the same as one that sees the object for the first time, also where ids
+// begin anew or something else writes to the segment. The memory has 256 handles and 128 documents
+// of at most 2 KiB: about 1 MiB with usual items, some 30 MiB with documents made for it.
 //
 // # Concurrency
 //

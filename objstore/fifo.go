@@ -90,7 +90,7 @@ func newFIFO(seg *segment.Segment, o Options) *FIFO {
 	}
 }
 
-func (f *FIFO) guard(g func() error) error { return f.chunks.guard(serde.Address{}, g) }
+func (f *FIFO) guard(g func() error) error { return f.chunks.guard(&serde.Address{}, g) }
 
 // Name implements [Store].
 func (f *FIFO) Name() string { return f.chunks.seg.Name() }
@@ -138,7 +138,7 @@ func (f *FIFO) Verify(key string, h serde.Address) error { return verifyCurrent(
 
 // VerifyItem implements [Store].
 func (f *FIFO) VerifyItem(key string, it *serde.Item) error {
-	return verifyItem(f, f.chunks, key, it)
+	return verifyItem(f, &f.chunks, key, it)
 }
 
 // current returns the handle of the object under a key.

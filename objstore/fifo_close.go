@@ -26,7 +26,7 @@ func (f *FIFO) holders() (all []shmstore.Holder) {
 			kept++
 		}
 		h := shmstore.Holder{Kind: "request", ID: id, Sent: r.state == requestCommitted, Since: r.since}
-		for o := range r.leases {
+		for o := range r.leases.all() {
 			h.Keys = append(h.Keys, o.key)
 		}
 		slices.Sort(h.Keys)

@@ -7,12 +7,6 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// fifoLease is the use of one object by one request.
-type fifoLease struct {
-	times int   // the request took it
-	uses  int64 // that were counted for that
-}
-
 func (r *fifoRequest) Lookup(key string) (serde.Address, error) {
 	if key == "" {
 		return serde.Address{}, errNoKey()
@@ -50,7 +44,7 @@ func (r *fifoRequest) find(key string, n int) (h serde.Address, note []byte, err
 
 // take counts n more uses of an object by the request, which leases it.
 func (r *fifoRequest) take(o *fifoObject, n int) (err error) {
-	l, held := r.leases[o]
+	l, held := r.leases.of(o)
 	var uses int64
 	if n != 0 {
 		if uses, err = r.f.take(&o.counts, o.key, n); err != nil {
@@ -61,14 +55,14 @@ func (r *fifoRequest) take(o *fifoObject, n int) (err error) {
 		o.leases++
 		r.f.leases++
 	}
-	r.leases[o] = fifoLease{l.times + n, l.uses + uses}
+	r.leases.set(o, fifoLease{l.times + n, l.uses + uses})
 	return nil
 }
 
 // object returns the object of a handle that the request has.
 func (r *fifoRequest) object(h serde.Address) (*fifoObject, error) {
 	o := r.f.objects[h.ID]
-	if _, ok := r.leases[o]; !ok || o.address != h.Address {
+	if _, ok := r.leases.of(o); !ok || o.address != h.Address {
 		return nil, errNotOurs(r.id, h)
 	}
 	return o, nil
@@ -83,14 +77,14 @@ func (r *fifoRequest) SetUses(h serde.Address, n int) error {
 	if err != nil {
 		return err
 	}
-	l := r.leases[o]
+	l, _ := r.leases.of(o)
 	switch {
 	case n < 0:
 		return fmt.Errorf("%w: %d uses of key %q", errInvalid, n, o.key)
 	case n < l.times:
 		r.f.takeBack(&o.counts, l.times, l.uses)
 		l = fifoLease{}
-		r.leases[o] = l
+		r.leases.set(o, l)
 	}
 	if n == l.times {
 		return nil
@@ -135,10 +129,10 @@ func (r *fifoRequest) Drop(key string) {
 		return
 	}
 	defer r.f.unlock()
-	for o := range r.leases {
+	for o := range r.leases.all() {
 		if o.key == key {
 			r.letGo(o, false)
-			delete(r.leases, o)
+			r.leases.remove(o)
 		}
 	}
 	r.f.wakeFirst()
@@ -149,7 +143,7 @@ func (r *fifoRequest) Drop(key string) {
 func (r *fifoRequest) letGo(o *fifoObject, committed bool) {
 	o.leases--
 	r.f.leases--
-	if l := r.leases[o]; committed {
+	if l, _ := r.leases.of(o); committed {
 		o.sent--
 	} else if l.times != 0 {
 		r.f.takeBack(&o.counts, l.times, l.uses)

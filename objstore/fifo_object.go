@@ -1,8 +1,6 @@
 package objstore
 
 import (
-	"bytes"
-
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmstore"
@@ -20,7 +18,7 @@ type fifoObject struct {
 	leases    int // of requests that have not ended
 	sent      int // of them, of requests that were committed
 	touched   bool
-	signature signature
+	signature serde.Signature
 }
 
 type fifoState uint8
@@ -68,11 +66,12 @@ func (f *FIFO) watch(o *fifoObject, present bool) {
 	}
 }
 
+// place returns the handle of an object without its signature.
+func (o *fifoObject) place() serde.Address { return serde.Address{Address: o.address, ID: o.id} }
+
 func (f *FIFO) handle(o *fifoObject) serde.Address {
-	h := serde.Address{Address: o.address, ID: o.id}
-	if f.opt.Generation.Signed {
-		h.Signature = bytes.Clone(o.signature[:])
-	}
+	h := o.place()
+	h.Signature = o.signature
 	return h
 }
 

@@ -2,6 +2,7 @@ package objstore
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -23,7 +24,7 @@ func (r *fifoRequest) Reserve(key string, v serde.Value, o PutOptions) (*Reserva
 	return reserveNamed(r, key, v, o)
 }
 
-func (r *fifoRequest) encoding() serde.Options { return r.f.chunks.options }
+func (r *fifoRequest) inChunks() *chunks { return &r.f.chunks }
 
 // mayPut returns what is in the way of an object under a key, besides room.
 func (r *fifoRequest) mayPut(key string) error {
@@ -43,16 +44,36 @@ func (r *fifoRequest) mayPut(key string) error {
 	return nil
 }
 
-func (r *fifoRequest) reserve(key string, plan *serde.Plan, po PutOptions) (*Reservation, error) {
-	if !utf8.ValidString(key) {
-		return nil, fmt.Errorf("%w: key %q is not UTF-8, so no Python reader can name it", errInvalid, key)
-	}
-	front := frontSize(plan)
-	in := &fifoChunk{r: r, o: &fifoObject{key: key, note: bytes.Clone(po.Note)}, front: front}
-	if err := in.allocate(saturate(front, plan.DataLen), po); err != nil {
+func (r *fifoRequest) reserve(key string, v serde.Value, po PutOptions) (*Reservation, error) {
+	res := new(fifoReservation)
+	var err error
+	if res.plan, err = serde.NewPlan(v, r.f.chunks.options); err != nil {
 		return nil, err
 	}
-	return r.f.chunks.reserve(in, plan)
+	if res.fifoChunk, err = r.takeChunk(key, res.plan, po); err != nil {
+		return nil, err
+	}
+	res.in = &res.fifoChunk
+	_, res.data = res.parts(res.plan.DataLen)
+	return &res.Reservation, nil
+}
+
+func (r *fifoRequest) put(key string, plan *serde.Plan, po PutOptions, n int) (serde.Address, error) {
+	c, err := r.takeChunk(key, plan, po)
+	if err != nil {
+		return serde.Address{}, err
+	}
+	h, err := c.commit(n)
+	if err != nil {
+		c.discard()
+	}
+	return h, err
+}
+
+// fifoReservation is a [Reservation] and its chunk in one piece of memory.
+type fifoReservation struct {
+	Reservation
+	fifoChunk
 }
 
 // fifoChunk is a chunk that was taken in a FIFO.
@@ -64,47 +85,73 @@ type fifoChunk struct {
 	done    bool // guarded by the store's lock
 }
 
-// allocate allocates the chunk, which becomes pending, and holds the segment.
-func (c *fifoChunk) allocate(size int, po PutOptions) error {
-	f, r := c.r.f, c.r
+// takeChunk takes a chunk for a plan, and fills it.
+func (r *fifoRequest) takeChunk(key string, plan *serde.Plan, po PutOptions) (c fifoChunk, err error) {
+	if !utf8.ValidString(key) {
+		return c, fmt.Errorf("%w: key %q is not UTF-8, so no Python reader can name it", errInvalid, key)
+	}
+	c = fifoChunk{r: r, o: &fifoObject{key: key, note: bytes.Clone(po.Note)}, front: frontSize(plan)}
+	if c.payload, err = r.allocate(c.o, saturate(c.front, plan.DataLen), po.Wait); err != nil {
+		return c, err
+	}
+	front, back := c.parts(plan.DataLen)
+	if c.o.signature, err = r.f.chunks.fill(c.o.place(), key, front, back, plan); err != nil {
+		c.discard()
+	}
+	return c, err
+}
+
+// allocate allocates the chunk of an object, which becomes pending, and holds the segment.
+// With a context it waits for room.
+func (r *fifoRequest) allocate(o *fifoObject, size int, wait context.Context) (payload []byte, err error) {
+	f := r.f
 	f.mu.Lock()
 	defer f.unlock()
-	if err := r.mayPut(c.o.key); err != nil {
-		return err
+	if err := r.mayPut(o.key); err != nil {
+		return nil, err
 	}
 	if size > f.opt.MaxObjectSize {
-		return &shmstore.TooLargeError{Size: size, Limit: f.opt.MaxObjectSize}
+		return nil, &shmstore.TooLargeError{Size: size, Limit: f.opt.MaxObjectSize}
 	}
-	err := c.allocateNow(size, line.Passing)
-	if po.Wait == nil || !errors.Is(err, ErrFull) {
-		return err
+	payload, err = f.allocateNow(o, size, line.Passing)
+	if wait != nil && errors.Is(err, ErrFull) {
+		return r.wait(wait, o, size, err)
 	}
-	w := &line.Waiter{Need: fifoExtent(size), Key: c.o.key}
+	return payload, err
+}
+
+// wait waits for room. It is called, and returns, under the store's lock.
+func (r *fifoRequest) wait(ctx context.Context, o *fifoObject, size int, full error) (payload []byte, err error) {
+	f := r.f
+	w := &line.Waiter{Need: fifoExtent(size), Key: o.key}
 	if r.waiters == nil {
 		r.waiters = map[*line.Waiter]struct{}{}
 	}
 	r.waiters[w] = struct{}{}
 	defer delete(r.waiters, w)
-	return f.waiters.Wait(po.Wait, &f.mu, w, err, line.Attempt{
+	err = f.waiters.Wait(ctx, &f.mu, w, full, line.Attempt{
 		Line:  func(error) *line.Line { return &f.waiters.Main },
 		Retry: func(err error) bool { return errors.Is(err, ErrFull) },
-		Check: func() error { return r.mayPut(c.o.key) },
-		Try:   func(as line.Turn) error { return c.allocateNow(size, as) },
+		Check: func() error { return r.mayPut(o.key) },
+		Try: func(as line.Turn) (err error) {
+			payload, err = f.allocateNow(o, size, as)
+			return err
+		},
 	})
+	return payload, err
 }
 
-func (c *fifoChunk) allocateNow(size int, as line.Turn) (err error) {
-	f, o := c.r.f, c.o
+func (f *FIFO) allocateNow(o *fifoObject, size int, as line.Turn) (payload []byte, err error) {
 	if err := f.chunks.seg.Hold(); err != nil {
-		return err
+		return nil, err
 	}
-	if o.address, o.id, c.payload, err = f.allocate(size, as); err != nil {
+	if o.address, o.id, payload, err = f.allocate(size, as); err != nil {
 		f.chunks.seg.Release()
-		return err
+		return nil, err
 	}
-	o.size = len(c.payload) + shmring.HeaderSize
+	o.size = len(payload) + shmring.HeaderSize
 	f.reserve(o)
-	return nil
+	return payload, nil
 }
 
 func (c *fifoChunk) parts(n int) (front, back []byte) {
@@ -129,11 +176,10 @@ func (c *fifoChunk) commit(n int) (serde.Address, error) {
 		return serde.Address{}, fmt.Errorf("%w; discard the reservation", c.r.notOpen())
 	}
 	failpoint.Hit("commit")
-	err := f.chunks.guard(f.handle(o), func() error {
-		if f.opt.Generation.Signed {
-			o.signature = sign(f.chunks.seg.Secret(), o.key, o.address, o.id)
-		}
-		mem.Fence() // everything written so far comes before the handle
+	h := o.place()
+	err := f.chunks.guard(&h, func() error {
+		readCount(c.payload) // is the memory there?
+		mem.Fence()          // everything written so far comes before the handle
 		return nil
 	})
 	if err != nil {

@@ -15,7 +15,7 @@ type fifoRequest struct {
 
 	// Guarded by the store's lock.
 	state   requestState
-	leases  map[*fifoObject]fifoLease
+	leases  fifoLeases
 	waiters map[*line.Waiter]struct{} // those that wait for room for it
 	keeps   bool                      // the segment is mapped until it ends
 	sent    bool                      // it was committed
@@ -49,7 +49,7 @@ func (f *FIFO) begin(id string) (*fifoRequest, error) {
 	if _, ok := f.requests[id]; ok {
 		return nil, fmt.Errorf("%w: request %q is open already", errInvalid, id)
 	}
-	r := &fifoRequest{f: f, id: id, since: time.Now(), leases: map[*fifoObject]fifoLease{}}
+	r := &fifoRequest{f: f, id: id, since: time.Now()}
 	f.requests[id] = r
 	return r, nil
 }
@@ -101,7 +101,7 @@ func (r *fifoRequest) Commit() error {
 	defer r.f.unlock()
 	r.become(requestCommitted)
 	r.sent = true
-	for o, l := range r.leases {
+	for o, l := range r.leases.all() {
 		o.sent++
 		o.counts.sent(l.uses)
 	}
@@ -123,10 +123,10 @@ func (r *fifoRequest) end(from requestState) {
 	}
 	if r.state == from && !f.state.Closed {
 		r.become(requestEnded)
-		for o := range r.leases {
+		for o := range r.leases.all() {
 			r.letGo(o, from == requestCommitted)
 		}
-		r.leases = nil
+		r.leases = fifoLeases{}
 		f.wakeFirst()
 	}
 	// A Rollback that comes after Commit is deferred, and does not end it.

@@ -59,7 +59,7 @@ func (f *FIFO) ResetReaders(readers int) error {
 	for _, r := range f.requests {
 		if r.state == requestCommitted {
 			r.become(requestEnded)
-			r.leases = nil
+			r.leases = fifoLeases{}
 		}
 	}
 	for _, o := range f.objects {

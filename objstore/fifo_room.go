@@ -29,18 +29,27 @@ func (f *FIFO) allocate(size int, as line.Turn) (address uint64, id uint32, payl
 			err = try()
 		}
 	}
+	if err != nil {
+		return 0, 0, nil, f.roomError(size, err)
+	}
+	if as == line.Passing {
+		first.Passed(need)
+	}
+	return address, id, payload, nil
+}
+
+// roomError returns the store's error for one of the ring.
+func (f *FIFO) roomError(size int, err error) error {
 	var full *shmring.FullError
 	var never *shmring.TooLargeError
 	switch {
 	case errors.As(err, &full):
-		err = f.headError(full.Need)
+		return f.headError(full.Need)
 	case errors.As(err, &never):
 		limit := never.Limit - shmring.HeaderSize
-		err = &shmstore.TooLargeError{Size: size, Limit: limit, Ring: never.Limit < shmring.MaxChunk, Format: never.Limit == shmring.MaxChunk}
-	case err == nil && as == line.Passing:
-		first.Passed(need)
+		return &shmstore.TooLargeError{Size: size, Limit: limit, Ring: never.Limit < shmring.MaxChunk, Format: never.Limit == shmring.MaxChunk}
 	}
-	return address, id, payload, err
+	return err
 }
 
 // fifoExtent returns the bytes of a chunk with such a payload.
@@ -67,7 +76,7 @@ func (f *FIFO) freeUnused() ([]uint32, error) {
 	var fault error
 	free := func(id uint32, payload []byte) (ok bool) {
 		// Guarded one by one: chunks that were freed before a fault are freed.
-		fault = f.chunks.guard(serde.Address{ID: id}, func() error { ok = f.isFree(id, payload); return nil })
+		fault = f.chunks.guard(&serde.Address{ID: id}, func() error { ok = f.isFree(id, payload); return nil })
 		return ok && fault == nil
 	}
 	// A limit of twice the ring frees everything, and can't overflow.

@@ -97,7 +97,7 @@ type killHandle struct {
 }
 
 func (h killHandle) String() string {
-	return fmt.Sprintf("%s %d %d %x %d %d", h.key, h.h.ID, h.h.Address, h.h.Signature, h.nonce, h.n)
+	return fmt.Sprintf("%s %d %d %x %d %d", h.key, h.h.ID, h.h.Address, h.h.Signature[:], h.nonce, h.n)
 }
 
 func parseHandle(s string) (h killHandle, err error) {
@@ -105,8 +105,12 @@ func parseHandle(s string) (h killHandle, err error) {
 	if _, err := fmt.Sscanf(s, "%s %d %d %s %d %d", &h.key, &h.h.ID, &h.h.Address, &sig, &h.nonce, &h.n); err != nil {
 		return h, fmt.Errorf("handle %q: %w", s, err)
 	}
-	h.h.Signature, err = hex.DecodeString(sig)
-	return h, err
+	b, err := hex.DecodeString(sig)
+	if err != nil || len(b) != len(h.h.Signature) {
+		return h, fmt.Errorf("handle %q: no signature: %w", s, err)
+	}
+	h.h.Signature = serde.Signature(b)
+	return h, nil
 }
 
 func killNote(nonce uint64, n int) []byte {

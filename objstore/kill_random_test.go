@@ -179,7 +179,7 @@ func (k *randomKiller) damage() {
 	defer f.Close()
 	st, err := f.Stat()
 	require.NoError(t, err)
-	const slots, states = 4096, 1024
+	const marks, slots, states = 4096, 8192, 1024
 	o := killOptions(k.name, k.rereads)
 	table := int64(slots + 2048*o.ReaderSlots)
 	for range 1 + k.rng.IntN(3) {
@@ -189,6 +189,8 @@ func (k *randomKiller) damage() {
 			from, to = 0, states // the header
 		case n < 6:
 			from, to = states, states+128
+		case n < 7:
+			from, to = marks, marks+int64(o.ReaderSlots+7)/8*8
 		case n < 8:
 			from, to = slots, table
 		}

@@ -1,7 +1,6 @@
 package objstore
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -162,7 +161,7 @@ func (p *Pool) Verify(key string, h serde.Address) error { return verifyCurrent(
 
 // VerifyItem implements [Store].
 func (p *Pool) VerifyItem(key string, it *serde.Item) error {
-	return verifyItem(p, p.chunks, key, it)
+	return verifyItem(p, &p.chunks, key, it)
 }
 
 // current returns the handle of the object under a key.
@@ -180,8 +179,6 @@ func (p *Pool) current(key string) (h serde.Address, ok bool, err error) {
 // handle returns the handle of an object that is in the store.
 func (p *Pool) handle(o *shmstore.Object) serde.Address {
 	h := p.place(o)
-	if p.opt.Generation.Signed {
-		h.Signature = bytes.Clone(record(o).signature[:])
-	}
+	h.Signature = record(o).signature
 	return h
 }

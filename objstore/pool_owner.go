@@ -20,7 +20,7 @@ type poolObject struct {
 	counts
 	writtenOff int64 // reads that are missing and not needed any more; negative if too many were counted
 	idleReads  int64 // reads when it was last idle, -1 if that is not known
-	signature  signature
+	signature  serde.Signature
 }
 
 // reads returns the read count of an object as it is in the segment now.
@@ -58,13 +58,8 @@ func (poolOwner) NewObject() *shmstore.Object {
 	return &o.Object
 }
 
-func (w poolOwner) Commit(r *shmstore.Object) { w.sign(record(r)) }
-
-func (w poolOwner) sign(o *poolObject) {
-	if h := w.p.place(&o.Object); w.p.opt.Generation.Signed {
-		o.signature = sign(w.p.chunks.seg.Secret(), o.Key(), h.Address, h.ID)
-	}
-}
+// Commit has nothing to do: the handle was signed when its chunk was filled, outside the lock.
+func (poolOwner) Commit(*shmstore.Object) {}
 
 func (w poolOwner) Usable(r *shmstore.Object) bool {
 	o := record(r)
@@ -112,8 +107,8 @@ func (w poolOwner) Word(r *shmstore.Object) uint32 {
 }
 
 func (w poolOwner) Restore(r *shmstore.Object, word uint32, inUse bool) {
-	o := record(r)
-	w.sign(o)
+	o, h := record(r), w.p.place(r)
+	o.signature = w.p.chunks.sign(r.Key(), h.Address, h.ID)
 	// So many uses that needed is what it was, and not none if there were some.
 	needed, n := int64(word), int64(w.p.readers)
 	o.uses = (needed + n - 1) / n
@@ -129,7 +124,8 @@ func (w poolOwner) Reset(readers int, objects iter.Seq[*shmstore.Object]) {
 		o := record(r)
 		w.p.reset(&o.counts)
 		o.writtenOff, o.idleReads = 0, 0
-		_ = w.p.chunks.guard(w.p.place(r), func() error {
+		h := w.p.place(r)
+		_ = w.p.chunks.guard(&h, func() error {
 			mem.Store32(w.p.payload(r), 0)
 			return nil
 		})

@@ -15,17 +15,49 @@ func (r *poolRequest) Reserve(key string, v serde.Value, o PutOptions) (*Reserva
 	return reserveNamed(r, key, v, o)
 }
 
-func (r *poolRequest) encoding() serde.Options { return r.p.chunks.options }
+func (r *poolRequest) inChunks() *chunks { return &r.p.chunks }
 
-func (r *poolRequest) reserve(key string, plan *serde.Plan, o PutOptions) (*Reservation, error) {
+func (r *poolRequest) reserve(key string, v serde.Value, o PutOptions) (*Reservation, error) {
+	res := new(poolReservation)
+	var err error
+	if res.plan, err = serde.NewPlan(v, r.p.chunks.options); err != nil {
+		return nil, err
+	}
+	if res.poolChunk, err = r.take(key, res.plan, o); err != nil {
+		return nil, err
+	}
+	res.in = &res.poolChunk
+	_, res.data = res.parts(res.plan.DataLen)
+	return &res.Reservation, nil
+}
+
+func (r *poolRequest) put(key string, plan *serde.Plan, o PutOptions, n int) (serde.Address, error) {
+	c, err := r.take(key, plan, o)
+	if err != nil {
+		return serde.Address{}, err
+	}
+	h, err := c.commit(n)
+	if err != nil {
+		c.discard()
+	}
+	return h, err
+}
+
+// take takes a chunk for a plan, and fills it.
+func (r *poolRequest) take(key string, plan *serde.Plan, o PutOptions) (c poolChunk, err error) {
 	front := frontSize(plan)
 	res, err := r.Request.Reserve(key, saturate(front, plan.DataLen), shmstore.PutOptions{
 		Tenant: o.Tenant, Cost: o.Cost, Note: o.Note, Wait: o.Wait, Front: front, AlignAt: largest(plan),
 	})
 	if err != nil {
-		return nil, err
+		return c, err
 	}
-	return r.p.chunks.reserve(poolChunk{res, r.p, front}, plan)
+	c = poolChunk{res, r.p, front}
+	head, back := c.parts(plan.DataLen)
+	if record(res.Object()).signature, err = r.p.chunks.fill(r.p.place(res.Object()), key, head, back, plan); err != nil {
+		c.discard()
+	}
+	return c, err
 }
 
 // largest returns where in the data the largest tensor begins, which is to be aligned:
@@ -38,6 +70,12 @@ func largest(plan *serde.Plan) int {
 		}
 	}
 	return largest.Offset
+}
+
+// poolReservation is a [Reservation] and its chunk in one piece of memory.
+type poolReservation struct {
+	Reservation
+	poolChunk
 }
 
 // poolChunk is a chunk that was taken in a pool.

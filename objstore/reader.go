@@ -26,6 +26,7 @@ type Reader struct {
 	sidecar *sidecar.File
 	slot    *sidecar.Slot // where it names what it looks at; nil if it has none
 	log     *slog.Logger
+	memory  memory
 
 	dropped   atomic.Uint64
 	collected atomic.Int64 // when collect ran, ns
@@ -90,37 +91,102 @@ func newReader(seg *segment.Segment, o ReaderOptions) *Reader {
 // a reader with a slot has too many views open. A failed Get counts nothing, so
 // that the writer keeps the chunk, as upstream has it.
 func (r *Reader) Get(key string, h serde.Address) (*View, error) {
-	if err := r.chunks.seg.Hold(); err != nil {
+	v := &View{use: &use{at: caller()}}
+	if err := r.show(v, key, h); err != nil {
 		return nil, err
 	}
-	u := &use{chunks: r.chunks, handle: h, counter: r.counter, reader: r, at: caller()}
-	var value serde.Value
-	err := r.chunks.guard(h, func() (err error) {
-		if err = r.hold(u); err != nil {
+	return v, nil
+}
+
+// GetInto is Get into a view that the caller has, and may use again after its Release: its
+// memory is that of the last value where it fits, so a loop with one view allocates nothing
+// for an object that the reader remembers.
+//
+// What the last value led to, its tensors, elems and lists, belongs to the new value from
+// then on. A view that is not released yet fails with an fs.ErrInvalid, and shows what it
+// showed. After any other error it shows nothing. The errors are those of Get besides.
+//
+// If the view is dropped, what is reported is where GetInto was first called for it.
+func (r *Reader) GetInto(v *View, key string, h serde.Address) error {
+	if v.use == nil {
+		v.use = &use{at: caller()}
+	}
+	return r.show(v, key, h)
+}
+
+// show makes a view show the object at a handle.
+func (r *Reader) show(v *View, key string, h serde.Address) error {
+	u := v.use
+	if u.open {
+		return fmt.Errorf("%w: the view shows %d:%d; release it before it is used again", errInvalid, u.handle.Address, u.handle.ID)
+	}
+	if err := r.chunks.seg.Hold(); err != nil {
+		return err
+	}
+	u.chunks, u.reader, u.handle, u.counter, u.done, u.err = &r.chunks, r, h, r.counter, nil, nil
+	err := r.chunks.guard(&u.handle, func() error {
+		if err := r.hold(u); err != nil {
 			return err
 		}
 		failpoint.Hit("reader.held")
-		value, err = u.chunks.readVerified(key, h)
-		return err
+		return r.look(v, key)
 	})
 	failpoint.Hit("reader.got")
 	if err != nil {
 		if errors.Is(err, ErrBusy) {
 			r.collect()
 		}
-		if u.done != nil {
-			u.done()
-		}
+		u.letGo()
+		v.clear()
 		r.chunks.seg.Release()
-		return nil, err
+		return err
 	}
-	if u.done != nil && u.counter != nil {
+	if u.held && u.counter != nil {
 		// The hold keeps the object from here on. So the read counts at once, as
 		// vLLM's does: when the request ends, the counts are complete.
 		u.err = u.count()
 		u.counter = nil
 	}
-	return u.view(value), nil
+	return nil
+}
+
+// look verifies, locates and decodes, and looks at the id once more: what was decoded may
+// have changed meanwhile. What the reader remembers it does not do again. look is called in
+// a guard.
+func (r *Reader) look(v *View, key string) error {
+	c, u := &r.chunks, v.use
+	h, secret, signed := &u.handle, c.seg.Secret(), c.options.Generation.Signed
+	seen := r.memory.sight(h)
+	known := !signed || seen.verified(secret, key, h)
+	if !known {
+		if err := c.verify(key, h); err != nil {
+			return err
+		}
+	}
+	chunk, err := c.locate(h, false) // its slot names it only now
+	if err != nil {
+		return err
+	}
+	var l *decoded
+	var data []byte
+	if seen != nil {
+		l, data = seen.layout.of(chunk.Payload)
+	}
+	if l == nil {
+		known = false
+		l, data, err = r.memory.decode(c, h, chunk.Payload)
+	}
+	if again := c.check(h, u.held); again != nil {
+		return again
+	}
+	if err != nil {
+		return err
+	}
+	if !known {
+		r.memory.addSight(secret, key, h, l)
+	}
+	v.show(l, data)
+	return nil
 }
 
 // caller returns where the function that calls it was called.
@@ -140,11 +206,8 @@ func (r *Reader) collect() {
 	}
 }
 
-// ended is called at the end of each view.
-func (r *Reader) ended(u *use, dropped bool) {
-	if !dropped {
-		return
-	}
+// report reports a view that was dropped.
+func (r *Reader) report(u *use) {
 	r.dropped.Add(1)
 	frame, _ := runtime.CallersFrames([]uintptr{u.at}).Next()
 	r.log.Warn("objstore: a view was dropped without Release; it is released now", "segment", r.chunks.seg.Name(),
@@ -171,13 +234,13 @@ func (r *Reader) Verify(key string, h serde.Address) error {
 		return err
 	}
 	defer r.chunks.seg.Release()
-	return r.verify(key, h)
+	return r.verify(key, &h)
 }
 
 // Segment returns the segment, for its name and its bytes.
 func (r *Reader) Segment() *segment.Segment { return r.chunks.seg }
 
-func (r *Reader) verify(key string, h serde.Address) error {
+func (r *Reader) verify(key string, h *serde.Address) error {
 	return r.chunks.guard(h, func() error { return r.chunks.verify(key, h) })
 }
 
@@ -192,7 +255,7 @@ func (r *Reader) Touch(ctx context.Context, key string, h serde.Address) error {
 		return err
 	}
 	defer r.chunks.seg.Release()
-	return touch(ctx, r.chunks, r.counter, h, func() error { return r.verify(key, h) })
+	return touch(ctx, &r.chunks, r.counter, &h, func() error { return r.verify(key, &h) })
 }
 
 // Close unmaps the segment. It fails with [ErrBusy] while a view is open, and
@@ -208,7 +271,7 @@ func (r *Reader) Close() error {
 	r.closed.Do(func() {
 		var errs []error
 		if r.slot != nil {
-			errs = append(errs, r.chunks.guard(serde.Address{}, r.slot.Close))
+			errs = append(errs, r.chunks.guard(&serde.Address{}, r.slot.Close))
 		}
 		if r.sidecar != nil {
 			errs = append(errs, r.sidecar.Close())

@@ -70,7 +70,8 @@ func (o ReaderOptions) resolve() (ReaderOptions, error) {
 	return o, err
 }
 
-// Locker is a lock between processes. *pycompat.Semaphore is one.
+// Locker is a lock between processes. *pycompat.Semaphore is one. If a Locker has a method
+// TryLock() (bool, error), which does not wait, that is asked first.
 type Locker interface {
 	Lock(ctx context.Context) error
 	Unlock() error

@@ -24,7 +24,7 @@ func (r *Reader) takeSlot() error {
 	} else if c.Policy != sidecar.Pool {
 		return nil
 	}
-	err := r.chunks.guard(serde.Address{}, func() (err error) {
+	err := r.chunks.guard(&serde.Address{}, func() (err error) {
 		r.slot, err = r.sidecar.TakeSlot(os.Getpid())
 		return err
 	})
@@ -49,7 +49,6 @@ func (r *Reader) hold(u *use) error {
 	if !ok {
 		return fmt.Errorf("%w: %s: %d views are open, a reader can have no more; release some", ErrBusy, r.chunks.seg.Name(), r.chunks.seg.Holds()-1)
 	}
-	u.chunks.held = true
-	u.done = func() { _ = r.chunks.guard(u.handle, func() error { r.slot.Release(place); return nil }) }
+	u.held, u.place = true, place
 	return nil
 }

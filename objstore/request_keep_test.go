@@ -150,11 +150,10 @@ func TestStoredOfARequest(t *testing.T) {
 
 			if g.Signed {
 				forged := h
-				forged.Signature = append([]byte{}, h.Signature...)
 				forged.Signature[31] ^= 1
 				_, err = r.Stored(forged)
 				require.ErrorIs(t, err, ErrBadSignature)
-				forged.Signature = nil
+				forged.Signature = serde.Signature{}
 				_, err = r.Stored(forged)
 				require.ErrorIs(t, err, ErrBadSignature)
 				require.ErrorContains(t, err, "has no signature")

@@ -42,10 +42,11 @@ type reservedChunk interface {
 
 // putter is a request of either store. Its keys may be empty, as vLLM's are.
 type putter interface {
-	// encoding returns how values are laid out.
-	encoding() serde.Options
-	// reserve takes the chunk for a plan, if the key may be put.
-	reserve(key string, plan *serde.Plan, o PutOptions) (*Reservation, error)
+	inChunks() *chunks
+	// reserve takes the chunk for a value, if the key may be put, and writes what the value has.
+	reserve(key string, v serde.Value, o PutOptions) (*Reservation, error)
+	// put is reserve and commit, with n uses, of a plan that is complete.
+	put(key string, plan *serde.Plan, o PutOptions, n int) (serde.Address, error)
 }
 
 // putNamed is Put of a request, and reserveNamed is Reserve.
@@ -60,32 +61,25 @@ func reserveNamed(r putter, key string, v serde.Value, o PutOptions) (*Reservati
 	if key == "" {
 		return nil, errNoKey()
 	}
-	return reserve(r, key, v, o)
-}
-
-func reserve(r putter, key string, v serde.Value, o PutOptions) (*Reservation, error) {
-	plan, err := serde.NewPlan(v, r.encoding())
-	if err != nil {
-		return nil, err
-	}
-	return r.reserve(key, plan, o)
+	return r.reserve(key, v, o)
 }
 
 // put reserves and commits a value that is complete, with n uses.
 func put(r putter, key string, v serde.Value, o PutOptions, n int) (serde.Address, error) {
-	plan, err := serde.NewPlan(v, r.encoding())
-	if err != nil {
+	c := r.inChunks()
+	plan, _ := c.plans.Get().(*serde.Plan)
+	if plan == nil {
+		plan = new(serde.Plan)
+	}
+	defer c.plans.Put(plan)
+	defer plan.Clear() // which keeps no value
+	if err := plan.Reset(v, c.options); err != nil {
 		return serde.Address{}, err
 	}
 	if !plan.Complete() {
 		return serde.Address{}, fmt.Errorf("%w: a tensor has no data; Reserve is for values that are filled in place", errInvalid)
 	}
-	res, err := r.reserve(key, plan, o)
-	if err != nil {
-		return serde.Address{}, err
-	}
-	defer res.Discard()
-	return res.in.commit(n)
+	return r.put(key, plan, o, n)
 }
 
 // errNoKey is for requests. vLLM's steps take an empty key.
@@ -96,26 +90,20 @@ func errNoKey() error {
 // frontSize is the bytes of a payload in front of its data, without padding.
 func frontSize(plan *serde.Plan) int { return countSize + len(plan.Metadata) }
 
-// reserve writes everything that the plan has into a chunk that was taken for it.
-func (c chunks) reserve(in reservedChunk, plan *serde.Plan) (*Reservation, error) {
-	front, back := in.parts(plan.DataLen)
-	r := &Reservation{in: in, data: back, plan: plan}
-	err := c.guard(r.handle(), func() error {
+// fill writes everything that the plan has into a chunk that was taken for it, and signs
+// its handle h. Nobody else knows the chunk yet, so fill needs no lock.
+func (c *chunks) fill(h serde.Address, key string, front, back []byte, plan *serde.Plan) (sig serde.Signature, err error) {
+	err = c.guard(&h, func() error {
 		mem.Store32(front, 0)
 		copy(front[countSize:], plan.Metadata)
-		return plan.CopyTo(back)
+		if err := plan.CopyTo(back); err != nil {
+			return err
+		}
+		sig = c.sign(key, h.Address, h.ID)
+		return nil
 	})
 	failpoint.Hit("reserve.copied")
-	if err != nil {
-		in.discard()
-		return nil, err
-	}
-	return r, nil
-}
-
-func (r *Reservation) handle() serde.Address {
-	address, id := r.in.place()
-	return serde.Address{Address: address, ID: id}
+	return sig, err
 }
 
 func saturate(a, b int) int {

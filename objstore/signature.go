@@ -1,41 +1,19 @@
 package objstore
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/binary"
+	"crypto/subtle"
 	"errors"
 
 	"github.com/ringcache/ringcache/serde"
 )
 
-// signature is what makes a handle one of its key.
-type signature [sha256.Size]byte
-
-// sign computes the signature of a handle for a key (shm_object_storage.py,
-// 0.32.0 and 0.33.0): HMAC-SHA256 under the segment's secret over the SHA-256
-// of the key, the address as 8 bytes and the id as 4, both little-endian.
-func sign(secret []byte, key string, address uint64, id uint32) (s signature) {
-	k := sha256.Sum256([]byte(key))
-	msg := binary.LittleEndian.AppendUint64(k[:], address)
-	msg = binary.LittleEndian.AppendUint32(msg, id)
-	mac := hmac.New(sha256.New, secret)
-	mac.Write(msg)
-	mac.Sum(s[:0])
-	return s
-}
-
-// verify checks the signature of a handle in constant time.
-func verify(secret []byte, key string, h serde.Address) error {
-	return sign(secret, key, h.Address, h.ID).verify(key, h)
-}
-
-// verify compares the signature with that of a handle in constant time.
-func (s signature) verify(key string, h serde.Address) error {
-	if h.Signature == nil {
+// verifySignature compares the signature of a handle with the right one for its key, in
+// constant time.
+func verifySignature(right serde.Signature, key string, h *serde.Address) error {
+	if h.Signature.IsZero() {
 		return &SignatureError{Key: key, Missing: true}
 	}
-	if !hmac.Equal(h.Signature, s[:]) {
+	if subtle.ConstantTimeCompare(h.Signature[:], right[:]) != 1 {
 		return &SignatureError{Key: key}
 	}
 	return nil
@@ -55,14 +33,14 @@ func verifyCurrent(s keyed, key string, h serde.Address) error {
 		return err
 	case !ok || current.Address != h.Address || current.ID != h.ID:
 		return &SignatureError{Key: key}
-	case current.Signature == nil: // the generation has none
+	case current.Signature.IsZero(): // the generation has none
 		return nil
 	}
-	return signature(current.Signature).verify(key, h)
+	return verifySignature(current.Signature, key, &h)
 }
 
 // verifyItem is VerifyItem of either store.
-func verifyItem(s Store, c chunks, key string, it *serde.Item) error {
+func verifyItem(s Store, c *chunks, key string, it *serde.Item) error {
 	h, ok, err := serde.ParseAddress(it, c.options)
 	switch {
 	case err != nil:

@@ -19,7 +19,7 @@ import (
 type steps struct {
 	Store
 	in      stepped
-	chunks  chunks
+	chunks  *chunks
 	counter *counter
 }
 
@@ -46,12 +46,12 @@ type stepRequest interface {
 
 // Steps implements [Store].
 func (p *Pool) Steps(_ door.Key, l Locker, timeout time.Duration) steps {
-	return steps{p, poolSteps{p}, p.chunks, newCounter(l, timeout, p.opt.Readers)}
+	return steps{p, poolSteps{p}, &p.chunks, newCounter(l, timeout, p.opt.Readers)}
 }
 
 // Steps implements [Store].
 func (f *FIFO) Steps(_ door.Key, l Locker, timeout time.Duration) steps {
-	return steps{f, fifoSteps{f}, f.chunks, newCounter(l, timeout, f.opt.Readers)}
+	return steps{f, fifoSteps{f}, &f.chunks, newCounter(l, timeout, f.opt.Readers)}
 }
 
 // send ends a request whose one handle is given out.
@@ -94,7 +94,7 @@ func (s steps) Reserve(key string, v serde.Value, o PutOptions) (*Reservation, e
 	if err != nil {
 		return nil, err
 	}
-	res, err := reserve(r, key, v, o)
+	res, err := r.reserve(key, v, o)
 	if err != nil {
 		r.Rollback()
 		return nil, err
@@ -159,7 +159,7 @@ func (s steps) TouchHandle(ctx context.Context, key string, h serde.Address) err
 		return err
 	}
 	defer s.chunks.seg.Release()
-	return touch(ctx, s.chunks, s.counter, h, func() error { return s.Verify(key, h) })
+	return touch(ctx, s.chunks, s.counter, &h, func() error { return s.Verify(key, h) })
 }
 
 func (s steps) Untouch(key string) { s.in.untouch(key) }
@@ -168,7 +168,7 @@ func (s steps) ReleaseTouches() { s.in.untouchAll() }
 
 func (s steps) FreeUnused() ([]uint32, error) { return s.in.freeUnused() }
 
-func (s steps) Signature(key string) ([]byte, error) {
+func (s steps) Signature(key string) (serde.Signature, error) {
 	h, ok, err := s.in.current(key)
 	if err == nil && !ok {
 		err = &shmstore.KeyError{Key: key, Err: ErrNotFound}
@@ -185,15 +185,20 @@ func (s steps) Get(h serde.Address) (*View, error) {
 		s.chunks.seg.Release()
 		return nil, err
 	}
-	var v serde.Value
-	err = s.chunks.guard(h, func() error { v, err = s.chunks.read(h); return err })
+	v := &View{use: &use{chunks: s.chunks, handle: h, counter: s.counter, done: release}}
+	err = s.chunks.guard(&h, func() error {
+		value, data, err := s.chunks.read(&h)
+		if err == nil {
+			v.show(newDecoded(value, data), data)
+		}
+		return err
+	})
 	if err != nil {
 		release()
 		s.chunks.seg.Release()
 		return nil, err
 	}
-	u := &use{chunks: s.chunks, handle: h, counter: s.counter, done: release}
-	return u.view(v), nil
+	return v, nil
 }
 
 func unnamed(n uint64) string { return fmt.Sprintf("(a handle without a request, %d)", n) }

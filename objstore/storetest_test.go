@@ -73,15 +73,19 @@ func openTested(k kind, version string, o Options, c storetest.Config) (*tested,
 }
 
 func testedHandle(h serde.Address) storetest.Handle {
-	return storetest.Handle{Address: h.Address, ID: uint64(h.ID), Signature: hex.EncodeToString(h.Signature)}
+	out := storetest.Handle{Address: h.Address, ID: uint64(h.ID)}
+	if !h.Signature.IsZero() {
+		out.Signature = hex.EncodeToString(h.Signature[:])
+	}
+	return out
 }
 
 func untestedHandle(h storetest.Handle) serde.Address {
 	out := serde.Address{Address: h.Address, ID: uint32(h.ID)}
 	if h.Signature != "" {
-		out.Signature = []byte(h.Signature)
-		if b, err := hex.DecodeString(h.Signature); err == nil {
-			out.Signature = b
+		out.Signature = serde.Signature{1} // never right
+		if b, err := hex.DecodeString(h.Signature); err == nil && len(b) == len(out.Signature) {
+			out.Signature = serde.Signature(b)
 		}
 	}
 	return out

@@ -1,15 +1,19 @@
 package objstore
 
 import (
+	"fmt"
 	"runtime"
 	"sync"
-	"sync/atomic"
 
 	"github.com/ringcache/ringcache/serde"
 )
 
 // View is an object seen in place. Its value points into the segment: it must
-// not be written to, and not be used after Release.
+// not be written to, neither its bytes nor its shapes, and not be used after Release.
+//
+// The zero View shows nothing; [Reader.GetInto] makes it show an object, as often as
+// the last one was released. A View must not be copied. While GetInto runs, nothing else
+// may use the View; Release may be called by any goroutine.
 //
 // A view that the program drops without Release is a bug of the program. Once the
 // garbage collector finds that neither the View nor a Tensor of its value can be
@@ -18,83 +22,88 @@ import (
 // slices of the segment: a Data or a serde.Pickle that was taken out of a value
 // keeps nothing, so keep the View for as long as they are used.
 type View struct {
-	use      *use
-	value    serde.Value
-	cleanups []runtime.Cleanup
-	stop     sync.Once
+	_ [0]sync.Mutex // go vet reports copies
+	shown
+	use     *use // nil before the first Get
+	cleanup runtime.Cleanup
 }
 
 // use is what a view has to end. It stands apart from the View, so that it can be
 // ended when the View is gone, and so it must not lead back to it.
 type use struct {
-	chunks  chunks
+	at uintptr // where the caller of the reader got the view
+
+	mu      sync.Mutex
+	open    bool
+	chunks  *chunks
 	handle  serde.Address
+	held    bool     // a slot names the chunk
+	place   int      // there
 	counter *counter // nil: does not count, or has counted
 	done    func()   // ends what keeps the object; nil if nothing does
 	reader  *Reader  // nil: a writer's
-	at      uintptr  // where the reader's caller got the view
-
-	reached atomic.Int64 // the View and the tensors that the collector has not taken yet
-	once    sync.Once
-	err     error
+	err     error    // of the end
 }
 
-func (u *use) view(value serde.Value) *View {
-	v := &View{use: u, value: value}
-	u.reached.Store(1)
-	switch value := value.(type) {
-	case *serde.Item:
-		for i := range value.Elems {
-			v.watch(value.Elems[i].Data)
-		}
-	case *serde.Tensor:
-		v.watch(value)
+// show makes the view, which is not open, show an object of a layout. Its use is open
+// from here on.
+func (v *View) show(l *decoded, data []byte) {
+	if old := v.tensors; v.needs(len(l.tensors)) {
+		v.cleanup.Stop()
+		runtime.KeepAlive(old) // not collected before that: it would end this use
+		// Whoever has the View or one of the tensors has their memory, so this is found
+		// when nobody has either.
+		v.cleanup = runtime.AddCleanup(v.grow(len(l.tensors)), (*use).unreachable, v.use)
 	}
-	v.cleanups = append(v.cleanups, runtime.AddCleanup(v, (*use).unreachable, u))
-	return v
+	v.fill(l, data)
+	v.use.open = true
 }
 
-// watch makes each tensor of the data keep the view open: who keeps one goes on
-// reading the segment.
-func (v *View) watch(d any) {
-	switch d := d.(type) {
-	case *serde.Tensor:
-		v.use.reached.Add(1)
-		v.cleanups = append(v.cleanups, runtime.AddCleanup(d, (*use).unreachable, v.use))
-	case []any:
-		for _, d := range d {
-			v.watch(d)
-		}
-	}
-}
-
-// unreachable is called for each thing that kept the view open.
+// unreachable is called when the memory of a view's tensors is gone.
 func (u *use) unreachable() {
-	if u.reached.Add(-1) == 0 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.open {
 		go u.end(true) // it waits for a lock and calls a logger; other cleanups wait for this one
 	}
 }
 
-func (u *use) end(dropped bool) {
-	u.once.Do(func() {
-		if u.counter != nil {
-			u.err = u.count()
-		}
-		if u.done != nil {
-			u.done()
-		}
-		if u.reader != nil {
-			u.reader.ended(u, dropped)
-		}
-		u.chunks.seg.Release() // last: until then nothing is closed
-	})
+// end ends a view, and reports whether it was open.
+func (u *use) end(dropped bool) (ended bool, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.open {
+		return false, u.err
+	}
+	if u.counter != nil {
+		u.err = u.count()
+	}
+	u.letGo()
+	if u.done != nil {
+		u.done()
+	}
+	if dropped && u.reader != nil {
+		u.reader.report(u)
+	}
+	u.open = false
+	u.chunks.seg.Release() // last: until then nothing is closed
+	return true, u.err
+}
+
+// letGo ends the hold in the reader's slot.
+func (u *use) letGo() {
+	if u.held {
+		u.held = false
+		_ = u.chunks.guard(&u.handle, func() error { u.reader.slot.Release(u.place); return nil })
+	}
 }
 
 func (u *use) count() error {
-	return u.chunks.guard(u.handle, func() error { return u.counter.read(u.chunks, u.handle) })
+	return u.chunks.guard(&u.handle, func() error { return u.counter.read(u.chunks, &u.handle, u.held) })
 }
 
-// Value returns the object. Its tensors are slices of the segment.
+// Value returns the object, nil if the view is not open. Its tensors are slices of the
+// segment.
 func (v *View) Value() serde.Value { return v.value }
 
 // Item returns the object if it is an item, else nil.
@@ -107,28 +116,42 @@ func (v *View) Item() *serde.Item {
 // used, a [StaleError] means that they may have been another's. The id in front
 // of them is all there is to compare. A writer of this library destroys it
 // before it writes anything else, so a nil error means that what was read so far
-// was right, unless the new bytes repeat the id at that very place. It must not
-// be called after Release.
-func (v *View) Check() error {
-	defer runtime.KeepAlive(v)
-	u := v.use
-	return u.chunks.guard(u.handle, func() error { return u.chunks.check(u.handle) })
-}
+// was right, unless the new bytes repeat the id at that very place. After Release it
+// fails with an fs.ErrClosed.
+func (v *View) Check() error { return v.whileOpen(func() error { return nil }) }
 
 // Clone copies the object out of the segment and checks the copy. It is valid
-// for ever.
+// for ever. The errors are those of Check.
 func (v *View) Clone() (serde.Value, error) {
-	defer runtime.KeepAlive(v)
-	u := v.use
 	var c serde.Value
-	err := u.chunks.guard(u.handle, func() error {
-		c = serde.Clone(v.value)
-		return u.chunks.check(u.handle)
-	})
-	if err != nil {
+	if err := v.whileOpen(func() error { c = serde.Clone(v.value); return nil }); err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// whileOpen calls f, and checks then.
+func (v *View) whileOpen(f func() error) error {
+	defer runtime.KeepAlive(v)
+	u := v.use
+	if u == nil {
+		return errReleased()
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.open {
+		return errReleased()
+	}
+	return u.chunks.guard(&u.handle, func() error {
+		if err := f(); err != nil {
+			return err
+		}
+		return u.chunks.check(&u.handle, u.held)
+	})
+}
+
+func errReleased() error {
+	return fmt.Errorf("%w: the view was released, or shows nothing yet", errClosed)
 }
 
 // Release ends the view: from then on the writer may free the chunk. It counts the
@@ -136,14 +159,15 @@ func (v *View) Clone() (serde.Value, error) {
 // view. An error that is [ErrNotCounted], [ErrStale] or
 // [ErrCorrupt] means that the read was not counted; any other is the lock's, for
 // a read that was. Only the first call does anything; later ones return the
-// same.
+// same, until the view is used again.
 func (v *View) Release() error {
 	defer runtime.KeepAlive(v)
-	v.use.end(false)
-	v.stop.Do(func() {
-		for _, c := range v.cleanups {
-			c.Stop()
-		}
-	})
-	return v.use.err
+	if v.use == nil {
+		return nil
+	}
+	ended, err := v.use.end(false)
+	if ended {
+		v.clear()
+	}
+	return err
 }

@@ -144,6 +144,17 @@ func (s *Semaphore) Lock(ctx context.Context) error {
 	})
 }
 
+// TryLock takes the lock if it is free, and reports whether it did.
+func (s *Semaphore) TryLock() (ok bool, err error) {
+	err = s.use(func() error {
+		if ok = s.take(0); ok {
+			s.addHold(1)
+		}
+		return nil
+	})
+	return ok, err
+}
+
 // wait takes the lock as a waiter.
 func (s *Semaphore) wait(ctx context.Context) error {
 	s.whole.Add(semWaiter)

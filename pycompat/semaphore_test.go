@@ -101,6 +101,24 @@ func TestSemaphoreExcludes(t *testing.T) {
 	require.Equal(t, uint64(1), word(t, s), "free, and no waiter is left over")
 }
 
+func TestSemaphoreIsTriedWithoutWaiting(t *testing.T) {
+	name := fakeSemaphore(t, 1, shared, fileSize)
+	a, b := open(t, name), open(t, name)
+	ok, err := a.TryLock()
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Zero(t, word(t, b))
+	ok, err = b.TryLock()
+	require.NoError(t, err)
+	require.False(t, ok)
+	require.ErrorIs(t, a.Close(), pycompat.ErrBusy, "held: no one else would free it")
+	require.NoError(t, a.Unlock())
+	require.Equal(t, uint64(1), word(t, b), "free, and no waiter is left over")
+	require.NoError(t, a.Close())
+	_, err = a.TryLock()
+	require.ErrorIs(t, err, fs.ErrClosed)
+}
+
 func TestSemaphoreTimeoutLeavesNoWaiter(t *testing.T) {
 	s := open(t, fakeSemaphore(t, 1, shared, fileSize))
 	canceled, cancel := context.WithCancel(context.Background())

@@ -17,18 +17,19 @@ const (
 	keySignature = "signature"
 )
 
-// signatureLen is the length of a signature in bytes, an HMAC-SHA256.
-const signatureLen = 32
+// Signature is the HMAC-SHA256 that binds a handle to the key of its object. The zero
+// value stands for no signature.
+type Signature [32]byte
+
+// IsZero reports whether there is no signature.
+func (s Signature) IsZero() bool { return s == Signature{} }
 
 // Address is the handle of an object in shared memory, which travels to the
-// workers in place of the item.
+// workers in place of the item. Two of them are equal if they are the same handle.
 type Address struct {
-	Address uint64 // logical address of the chunk
-	ID      uint32 // its monotonic id
-	// Signature is nil, or 32 bytes. From ParseAddress it may have another length,
-	// also 0: the peer sent a list, but not one of 32 bytes. Such a signature is
-	// present and never verifies.
-	Signature []byte
+	Address   uint64    // logical address of the chunk
+	ID        uint32    // its monotonic id
+	Signature Signature // zero in generations without signatures
 }
 
 // ErrBadSignature is the error of [ParseAddress] for an item whose signature, or
@@ -52,7 +53,7 @@ func NewAddressItem(a Address, modality string) *Item {
 	elems := make([]Elem, 2, 3)
 	elems[0] = Elem{Key: keyAddress, Data: unsigned(a.Address)}
 	elems[1] = Elem{Key: keyID, Data: int64(a.ID)}
-	if a.Signature != nil {
+	if !a.Signature.IsZero() {
 		l := make([]any, len(a.Signature))
 		for i, b := range a.Signature {
 			l[i] = int64(b)
@@ -69,33 +70,11 @@ func unsigned(u uint64) any {
 	return int64(u)
 }
 
-// EncodeAddress returns the main document, and only frame, of the address item.
-// A generation with signed handles needs a signature, any other must have none.
-// The error wraps [fs.ErrInvalid].
-func EncodeAddress(a Address, modality string, o Options) ([]byte, error) {
-	g, err := pycompat.Resolve(o.Generation)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case g.Signed && len(a.Signature) != signatureLen:
-		return nil, codec.Invalid("address item", "the signature has %d bytes, vLLM %s needs %d", len(a.Signature), g.Version, signatureLen)
-	case !g.Signed && a.Signature != nil:
-		return nil, codec.Invalid("address item", "vLLM %s does not know signatures; leave it nil", g.Version)
-	}
-	e, err := newEncoder(o)
-	if err != nil {
-		return nil, err
-	}
-	e.item(NewAddressItem(a, modality))
-	return e.Document()
-}
-
 // ParseAddress reads the handle out of an item; ok is false when the item has
-// no elem "address" and so is none. Only the shape is checked, as vLLM's
-// receiver does before it verifies: see Address.Signature for what may come out.
-// In a generation without signatures two elems are enough and a third is not
-// looked at.
+// no elem "address" and so is none. In a generation without signatures two elems are
+// enough and a third is not looked at. In one with signatures a list that can't be a
+// signature is refused: where vLLM's receiver passes a list of another length on to
+// its verification, which fails, the text is that of the verification.
 //
 // The error wraps [ErrCorrupt], and in a generation with signatures
 // [ErrBadSignature].
@@ -131,11 +110,9 @@ func ParseAddress(it *Item, o Options) (a Address, ok bool, err error) {
 	}
 	a.ID = uint32(n)
 	if g.Signed {
-		l, ok := sig.Data.([]any)
-		if !ok {
-			return Address{}, true, bad(keySignature, "a list")
+		if a.Signature, ok = signatureOf(sig.Data); !ok {
+			return Address{}, true, invalidSignature
 		}
-		a.Signature = signatureBytes(l)
 	}
 	return a, true, nil
 }
@@ -153,18 +130,19 @@ func unsignedOf(d any) (uint64, bool) {
 	return 0, false
 }
 
-// signatureBytes returns the list as bytes, or an empty slice when one entry is
-// no byte. The result is never nil.
-func signatureBytes(l []any) []byte {
-	out := make([]byte, 0, min(len(l), signatureLen+1))
-	for _, d := range l {
+// signatureOf takes exactly a list of 32 bytes. Zeros alone are refused, too: they are
+// no HMAC that anybody will see, and must not pass for a missing signature.
+func signatureOf(d any) (s Signature, ok bool) {
+	l, ok := d.([]any)
+	if !ok || len(l) != len(s) {
+		return Signature{}, false
+	}
+	for i, d := range l {
 		n, ok := unsignedOf(d)
 		if !ok || n > 255 {
-			return []byte{}
+			return Signature{}, false
 		}
-		if len(out) <= signatureLen { // one more than needed shows that it is too long
-			out = append(out, byte(n))
-		}
+		s[i] = byte(n)
 	}
-	return out
+	return s, !s.IsZero()
 }

@@ -148,7 +148,7 @@ func TestNestedLengthsShareOneBudget(t *testing.T) {
 	}
 	doc = append(doc, bytes.Repeat([]byte{1}, n)...)
 	got := alloctest.Bytes(func() {
-		_, err := codec.DecodeUnguarded([][]byte{doc}, func(d *codec.Decoder) (*Item, error) { return (&decoder{d, pycompat.Newest()}).item() })
+		_, err := codec.DecodeUnguarded([][]byte{doc}, func(d *codec.Decoder) (*Item, error) { return (&decoder{d, pycompat.Newest(), newMemory()}).item() })
 		corrupt(t, err, `data of elem "x" at byte`)
 	})
 	// 16 for the budget and, as the innermost list grows without, 80 for append;

@@ -77,7 +77,7 @@ func decodeAll(t testing.TB, f [][]byte, o Options) {
 		if len(f) == 0 {
 			continue
 		}
-		_, err := codec.DecodeUnguarded(f, func(d *codec.Decoder) (any, error) { return read(&decoder{d, o.Generation}) })
+		_, err := codec.DecodeUnguarded(f, func(d *codec.Decoder) (any, error) { return read(&decoder{d, o.Generation, newMemory()}) })
 		typed(t, err)
 		if guarded == nil && err != nil {
 			t.Fatalf("only the guarded decoder accepts: %v", err)

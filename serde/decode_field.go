@@ -131,7 +131,7 @@ func (d *decoder) slices() (out [][]Slice, nested bool, err error) {
 	if err != nil || n == 0 {
 		return nil, false, err
 	}
-	out = make([][]Slice, 0, d.Room(n))
+	out = d.mem.lists.take(d.Room(n))[:0]
 	for i := range n {
 		inner, err := d.Array(what)
 		if err != nil {
@@ -146,7 +146,7 @@ func (d *decoder) slices() (out [][]Slice, nested bool, err error) {
 		}
 		var list []Slice
 		if isList {
-			list = make([]Slice, 0, d.Room(inner))
+			list = d.mem.slices.take(d.Room(inner))[:0]
 			for range inner {
 				k, err := d.Array(what)
 				if err != nil {
@@ -163,7 +163,8 @@ func (d *decoder) slices() (out [][]Slice, nested bool, err error) {
 			if err != nil {
 				return nil, false, err
 			}
-			list = []Slice{s}
+			list = d.mem.slices.take(1)
+			list[0] = s
 		}
 		out = append(out, list)
 	}
@@ -175,7 +176,7 @@ func (d *decoder) slice(n int) (s Slice, err error) {
 	if n != 3 {
 		return s, d.Corrupt("slice", "[start, stop, step]", fmt.Sprintf("an array of %d", n))
 	}
-	var values *[3]int64
+	var values []int64
 	for i, bound := range []**int64{&s.Start, &s.Stop, &s.Step} {
 		if d.Nil() {
 			continue
@@ -185,7 +186,7 @@ func (d *decoder) slice(n int) (s Slice, err error) {
 			return Slice{}, err
 		}
 		if values == nil {
-			values = new([3]int64)
+			values = d.mem.bounds.take(3)
 		}
 		values[i] = n
 		*bound = &values[i]

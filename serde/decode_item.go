@@ -7,75 +7,6 @@ import (
 	"github.com/ringcache/ringcache/pycompat"
 )
 
-// DecodeItem reads an item. Its tensors are views of f; see the package
-// comment. The error wraps [ErrCorrupt] or [ErrUnsupported].
-func DecodeItem(f [][]byte, o Options) (*Item, error) {
-	return decode(f, o, (*decoder).item)
-}
-
-// DecodeTensor reads a tensor, which is a view of f. The error wraps
-// [ErrCorrupt] or [ErrUnsupported].
-func DecodeTensor(f [][]byte, o Options) (*Tensor, error) {
-	return decode(f, o, (*decoder).tensor)
-}
-
-// DecodeValue reads the value whose metadata is m from data, which must be the
-// m.NBytes last bytes of the chunk. The value is a view of data. The error
-// wraps [ErrCorrupt] or [ErrUnsupported]; for a type that is none of the three
-// it has the text of vLLM's.
-func DecodeValue(m Metadata, data []byte, o Options) (Value, error) {
-	if int64(len(data)) != m.NBytes {
-		return nil, &codec.CorruptError{What: "data", Offset: -1, Want: fmt.Sprintf("%d bytes by the metadata", m.NBytes), Got: fmt.Sprint(len(data))}
-	}
-	switch m.Type {
-	case typePickle:
-		if m.Lens != nil || len(data) == 0 {
-			return nil, &codec.CorruptError{What: "metadata", Offset: -1, Want: "None for the lengths of a pickle of at least a byte",
-				Got: fmt.Sprintf("%d lengths, %d bytes", len(m.Lens), len(data))}
-		}
-		return Pickle(data[:len(data):len(data)]), nil
-	case typeItem, typeTensor:
-	default:
-		return nil, &codec.UnsupportedError{Text: fmt.Sprintf("Unsupported object type '%.255s' in metadata", m.Type)}
-	}
-	if n := len(m.Lens) - 1; n >= 0 && int64(n) > maxFrames(m.Lens[0]) {
-		return nil, &codec.CorruptError{What: "metadata", Offset: -1,
-			Want: fmt.Sprintf("at most the %d frames that a document of %d bytes can refer to", maxFrames(m.Lens[0]), m.Lens[0]), Got: fmt.Sprint(n)}
-	}
-	f, err := split(m.Lens, data)
-	if err != nil {
-		return nil, err
-	}
-	// A typed nil must not get into the interface.
-	if m.Type == typeTensor {
-		t, err := DecodeTensor(f, o)
-		if err != nil {
-			return nil, err
-		}
-		return t, nil
-	}
-	it, err := DecodeItem(f, o)
-	if err != nil {
-		return nil, err
-	}
-	return it, nil
-}
-
-func split(lens []int64, data []byte) ([][]byte, error) {
-	f := make([][]byte, 0, len(lens))
-	for _, n := range lens {
-		if n < 0 || n > int64(len(data)) {
-			return nil, &codec.CorruptError{What: "metadata", Offset: -1, Want: fmt.Sprintf("a frame of at most the %d bytes left", len(data)), Got: fmt.Sprint(n)}
-		}
-		f = append(f, data[:n:n])
-		data = data[n:]
-	}
-	if len(data) > 0 {
-		return nil, &codec.CorruptError{What: "metadata", Offset: -1, Want: "frames that cover the data", Got: fmt.Sprintf("%d bytes left over", len(data))}
-	}
-	return f, nil
-}
-
 func (d *decoder) item() (*Item, error) {
 	if d.gen.ItemForm != pycompat.ItemMap {
 		return d.itemList()
@@ -84,14 +15,14 @@ func (d *decoder) item() (*Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	it := &Item{Elems: make([]Elem, 0, codec.Small(n))}
+	it := d.newItem(n)
 	for range n {
-		key, err := d.Text("key")
+		key, err := d.key(it)
 		if err != nil {
 			return nil, err
 		}
 		d.Elem = key
-		e, _, err := d.elem()
+		e, _, err := d.elem(it)
 		if err != nil {
 			return nil, err
 		}
@@ -111,9 +42,9 @@ func (d *decoder) itemList() (*Item, error) {
 	if n == 0 {
 		return nil, d.Corrupt("item", "at least one elem", "none")
 	}
-	it := &Item{Elems: make([]Elem, 0, codec.Small(n))}
+	it := d.newItem(n)
 	for i := range n {
-		e, modality, err := d.elem()
+		e, modality, err := d.elem(it)
 		if err != nil {
 			return nil, err
 		}
@@ -126,6 +57,27 @@ func (d *decoder) itemList() (*Item, error) {
 		d.Elem = ""
 	}
 	return it, d.unique(it)
+}
+
+// newItem returns an item with room for n elems, or for the first of them.
+func (d *decoder) newItem(n int) *Item {
+	it := &d.mem.items.take(1)[0]
+	it.Elems = d.mem.elems.take(codec.Small(n))[:0]
+	return it
+}
+
+// key reads the key of the next elem of an item, for which there may be one in the same
+// place of the item that was in this memory before.
+func (d *decoder) key(it *Item) (string, error) {
+	i, at := len(it.Elems), d.Pos()
+	if i < cap(it.Elems) {
+		last := it.Elems[:i+1][i].Key
+		if b, err := d.TextView("key"); err == nil && last != "" && string(b) == last {
+			return last, nil
+		}
+		d.Seek(at)
+	}
+	return d.Text("key")
 }
 
 func (d *decoder) unique(it *Item) error {
@@ -155,8 +107,8 @@ func (d *decoder) once(what string, name []byte, seen *int, bit int) error {
 	return nil
 }
 
-// elem reads the map of one elem. Its names are fixed: Python raises for others.
-func (d *decoder) elem() (e Elem, modality string, err error) {
+// elem reads the map of the next elem of an item. Its names are fixed: Python raises for others.
+func (d *decoder) elem(it *Item) (e Elem, modality string, err error) {
 	const what = "elem"
 	need := seenData | seenField
 	if d.gen.ItemForm != pycompat.ItemMap {
@@ -197,7 +149,7 @@ func (d *decoder) elem() (e Elem, modality string, err error) {
 		case seenModality:
 			modality, err = d.Text("modality")
 		case seenKey:
-			e.Key, err = d.Text("key")
+			e.Key, err = d.key(it)
 			d.Elem = e.Key
 		}
 		if err != nil {

@@ -4,23 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ringcache/ringcache/internal/codec"
-	"github.com/ringcache/ringcache/pycompat"
 )
-
-// decoder reads items and tensors of a generation.
-type decoder struct {
-	*codec.Decoder
-	gen *pycompat.Generation
-}
-
-// decode reads a document that holds one value.
-func decode[T any](frames [][]byte, o Options, read func(*decoder) (T, error)) (v T, err error) {
-	g, err := pycompat.Resolve(o.Generation)
-	if err != nil {
-		return v, err
-	}
-	return codec.Decode(frames, func(d *codec.Decoder) (T, error) { return read(&decoder{d, g}) })
-}
 
 var emptyList any = []any{}
 
@@ -55,7 +39,7 @@ func (d *decoder) data(depth int) (any, error) {
 		}
 		return d.list(n, depth+1)
 	default:
-		return nil, d.Corrupt(what, "a tensor, a number, a list or nil", string(k))
+		return nil, d.Corrupt(what, "a tensor, a number, a list or nil", k.String())
 	}
 }
 
@@ -99,8 +83,9 @@ func (d *decoder) tensorOf(n int) (*Tensor, error) {
 		return nil, &codec.UnsupportedError{Text: fmt.Sprintf("serde: tensor has the dtype %.64q, which this library does not know; "+
 			"ask for a dtype of torch 2.14 or update the library", name)}
 	}
-	t := &Tensor{DType: dt}
-	if t.Shape, t.Data, err = d.Tensor(dt.ItemSize()); err != nil {
+	t := &d.mem.tensors.take(1)[0]
+	t.DType = dt
+	if t.Shape, t.Data, err = d.TensorIn(d.mem.dims.take, dt.ItemSize()); err != nil {
 		return nil, err
 	}
 	return t, nil

@@ -1,8 +1,14 @@
 package serde
 
-import (
-	"github.com/ringcache/ringcache/internal/codec"
-	"github.com/ringcache/ringcache/pycompat"
+import "github.com/ringcache/ringcache/pycompat"
+
+// Names in elems and fields, as they are encoded.
+const (
+	textModality = "\xa8modality"
+	textKey      = "\xa3key"
+	textData     = "\xa4data"
+	textField    = "\xa5field"
+	textKeep     = "\xabkeep_on_cpu"
 )
 
 // item writes a MultiModalKwargsItem in the form of the generation
@@ -34,18 +40,21 @@ func (e *encoder) item(it *Item) {
 		e.Elem = el.Key
 		if form == pycompat.ItemMap {
 			e.Text(el.Key)
-			e.Map(2)
+			e.Literal("\x82" + textData)
 		} else {
-			e.Map(4)
-			e.Text("modality")
+			e.Literal("\x84" + textModality)
 			e.Text(it.Modality)
-			e.Text("key")
+			e.Literal(textKey)
 			e.Text(el.Key)
+			e.Literal(textData)
 		}
-		e.Text("data")
 		e.data(el.Data)
-		e.Text("field")
-		e.field(&el.Field)
+		e.Literal(textField)
+		if form == pycompat.ItemPositional {
+			e.positionalField(&el.Field)
+		} else {
+			e.field(&el.Field)
+		}
 	}
 	e.Elem = ""
 }
@@ -76,46 +85,48 @@ func duplicateKey(elems []Elem) (string, bool) {
 // cheaper than a map.
 const smallItem = 16
 
-// field writes a field: [name, {named arguments}] or, in the positional form,
-// [name, arguments...].
+// field writes a field: [name, {named arguments}].
 func (e *encoder) field(f *Field) {
-	keyed := e.gen.ItemForm != pycompat.ItemPositional
-	head := func(args int) {
-		if !keyed {
-			e.Array(1 + args)
-			e.Text(f.Kind.String())
-			return
-		}
-		e.Array(2)
-		e.Text(f.Kind.String())
-		e.Map(1 + args)
-		e.Text("keep_on_cpu")
-		e.Bool(f.KeepOnCPU)
-	}
-	name := func(s string) {
-		if keyed {
-			e.Text(s)
-		}
-	}
-	switch f.Kind {
+	switch e.check(f); f.Kind {
 	case Batched:
-		head(0)
+		e.Literal("\x92\xa7batched\x81" + textKeep)
+		e.Bool(f.KeepOnCPU)
 	case Flat:
-		head(2)
-		name("slices")
+		e.Literal("\x92\xa4flat\x83" + textKeep)
+		e.Bool(f.KeepOnCPU)
+		e.Literal("\xa6slices")
 		e.slices(f)
-		name("dim")
+		e.Literal("\xa3dim")
 		e.Int(int64(f.Dim))
 	case Shared:
-		if f.BatchSize < 0 {
-			e.Invalid("field", "BatchSize is %d", f.BatchSize)
-			return
-		}
-		head(1)
-		name("batch_size")
+		e.Literal("\x92\xa6shared\x82" + textKeep)
+		e.Bool(f.KeepOnCPU)
+		e.Literal("\xaabatch_size")
 		e.Int(int64(f.BatchSize))
-	default:
+	}
+}
+
+// positionalField writes a field of the positional form: [name, arguments...].
+func (e *encoder) positionalField(f *Field) {
+	switch e.check(f); f.Kind {
+	case Batched:
+		e.Literal("\x91\xa7batched")
+	case Flat:
+		e.Literal("\x93\xa4flat")
+		e.slices(f)
+		e.Int(int64(f.Dim))
+	case Shared:
+		e.Literal("\x92\xa6shared")
+		e.Int(int64(f.BatchSize))
+	}
+}
+
+func (e *encoder) check(f *Field) {
+	switch {
+	case f.Kind > Shared:
 		e.Invalid("field", "there is no %s", f.Kind)
+	case f.Kind == Shared && f.BatchSize < 0:
+		e.Invalid("field", "BatchSize is %d", f.BatchSize)
 	}
 }
 
@@ -138,4 +149,10 @@ func (e *encoder) slices(f *Field) {
 	}
 }
 
-func (e *encoder) bound(n *int64) { codec.WriteOptional(e.Encoder, n, e.Int) }
+func (e *encoder) bound(n *int64) {
+	if n == nil {
+		e.Nil()
+		return
+	}
+	e.Int(*n)
+}

@@ -42,7 +42,7 @@ func (e *encoder) tensor(t *Tensor) {
 	if e.whole {
 		return
 	}
-	p := Placement{Key: e.Elem, Tensor: t, Offset: off, Len: n, Inline: inline, hole: hole}
+	p := Placement{Key: e.Elem, Tensor: t, Offset: off, Len: n, Inline: inline, data: t.Data}
 	if len(e.path) > 0 {
 		p.Path = append(p.Path, e.path...)
 	}

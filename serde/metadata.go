@@ -3,7 +3,6 @@ package serde
 import (
 	"encoding/binary"
 	"math/bits"
-	"slices"
 )
 
 // Metadata is the tuple in front of the data of a chunk
@@ -133,7 +132,9 @@ func (w *pickler) list(lens []int64) {
 		w.op(opAppend)
 		return
 	}
-	for batch := range slices.Chunk(lens, listBatch) {
+	for len(lens) > 0 {
+		batch := lens[:min(len(lens), listBatch)]
+		lens = lens[len(batch):]
 		w.op(opMark)
 		for _, n := range batch {
 			w.object()

@@ -32,8 +32,11 @@ func ParseMetadata(b []byte) (m Metadata, n int, err error) {
 // compares NBytes with the bytes that are there before it reads the list of frame
 // lengths: the work and the memory it takes are bounded by the document that b
 // really has. The error wraps [ErrCorrupt].
-func ParsePayload(b []byte) (m Metadata, data []byte, err error) {
-	p := unpickler{b: b, payload: true}
+func ParsePayload(b []byte) (m Metadata, data []byte, err error) { return parsePayload(b, nil) }
+
+// parsePayload is ParsePayload with Lens in the memory of lens, as far as it suffices.
+func parsePayload(b []byte, lens []int64) (m Metadata, data []byte, err error) {
+	p := unpickler{b: b, payload: true, lens: lens}
 	m = p.tuple()
 	if p.err != nil {
 		return Metadata{}, nil, p.err
@@ -45,6 +48,7 @@ func ParsePayload(b []byte) (m Metadata, data []byte, err error) {
 // step a no-op that reads zeros.
 type unpickler struct {
 	b        []byte
+	lens     []int64 // memory for the list
 	pos      int
 	payload  bool // the data end b
 	frameEnd int  // 0 outside a frame
@@ -182,7 +186,7 @@ func (p *unpickler) str() string {
 		p.fail("a type name", fmt.Sprintf("opcode %#02x", c))
 		return ""
 	}
-	s := string(p.take(n))
+	s := typeName(p.take(n))
 	if !utf8.ValidString(s) {
 		p.fail("a type name in UTF-8", fmt.Sprintf("%q", s))
 	}
@@ -190,6 +194,19 @@ func (p *unpickler) str() string {
 		p.expect(opMemoize)
 	}
 	return s
+}
+
+// typeName returns a string, which it need not make for the types that values have.
+func typeName(b []byte) string {
+	switch string(b) {
+	case typeItem:
+		return typeItem
+	case typeTensor:
+		return typeTensor
+	case typePickle:
+		return typePickle
+	}
+	return string(b)
 }
 
 // int reads the argument of the integer opcode c; lengths are never negative.
@@ -235,7 +252,10 @@ func (p *unpickler) list(nbytes int64) []int64 {
 	if p.python {
 		p.expect(opMemoize)
 	}
-	lens := []int64{}
+	lens := p.lens[:0]
+	if lens == nil {
+		lens = make([]int64, 0, 4)
+	}
 	add := func() {
 		if len(lens) > 0 && int64(len(lens)) > maxFrames(lens[0]) {
 			p.fail(fmt.Sprintf("at most the %d frames that a document of %d bytes can refer to", maxFrames(lens[0]), lens[0]), "more")

@@ -4,13 +4,15 @@ import (
 	"math"
 
 	"github.com/ringcache/ringcache/internal/codec"
+	"github.com/ringcache/ringcache/pycompat"
 )
 
 // Plan is a value encoded as far as possible without touching the bytes of its
 // tensors: main document, metadata and the place of every tensor. It keeps the
 // Data slices that the tensors had when it was made.
 //
-// The fields belong to the Plan and must not be changed.
+// The zero value is empty, and [Plan.Reset] fills it. The fields belong to the Plan and
+// must not be changed, nor may a Plan be copied: fields point into it.
 type Plan struct {
 	// Metadata is the metadata pickle, byte for byte CPython's.
 	Metadata []byte
@@ -19,15 +21,13 @@ type Plan struct {
 	// Tensors has the place of every tensor, in encoding order.
 	Tensors []Placement
 
-	main []byte
-	aux  []span
+	main []byte // in doc, or a Pickle
+	doc  []byte // the main document and behind it the metadata
 	full bool
-}
 
-// span is one aux frame.
-type span struct {
-	data []byte // nil: a hole
-	n    int
+	e    encoder
+	mp   codec.Encoder
+	room [3]Placement // for the tensors of usual items
 }
 
 // Placement is where the bytes of one tensor lie.
@@ -43,61 +43,112 @@ type Placement struct {
 	Offset, Len int
 	// Inline reports that the tensor lies inside the main document.
 	Inline bool
-	hole   bool // no Data when the Plan was made
+	data   []byte // of the tensor when the Plan was made
 }
+
+// hole reports that the tensor had no Data when the Plan was made.
+func (p *Placement) hole() bool { return p.data == nil && p.Len > 0 }
+
+// planRoom is the first capacity of the document and metadata of a Plan, in bytes: a
+// usual item takes 250 to 350.
+const planRoom = 384
 
 // NewPlan validates v and lays it out. It allocates the main document and the
 // metadata, and copies only the tensors that lie inline. The error wraps
 // [fs.ErrInvalid].
 func NewPlan(v Value, o Options) (*Plan, error) {
-	if p, ok := v.(Pickle); ok {
-		return planPickle(p)
-	}
-	e, err := newEncoder(o)
-	if err != nil {
+	p := &Plan{doc: make([]byte, 0, planRoom)}
+	if err := p.Reset(v, o); err != nil {
 		return nil, err
 	}
-	switch v := v.(type) {
-	case *Item:
-		e.item(v)
-	case *Tensor:
-		e.tensor(v)
-	default:
-		return nil, codec.Invalid("value", "it is nil; use *Item, *Tensor or Pickle")
-	}
-	frames, err := e.Frames()
-	if err != nil {
-		return nil, err
-	}
-	p := &Plan{main: frames[0], Tensors: e.places, full: true}
-	m := Metadata{Type: v.typeName(), Lens: make([]int64, 1, len(frames))}
-	m.Lens[0] = int64(len(p.main))
-	for i := range p.Tensors {
-		pl := &p.Tensors[i]
-		p.full = p.full && !pl.hole
-		if pl.Inline {
-			continue
-		}
-		pl.Offset += len(p.main)
-		p.aux = append(p.aux, span{pl.Tensor.Data, pl.Len})
-		m.Lens = append(m.Lens, int64(pl.Len))
-	}
-	if len(p.main) > math.MaxInt-e.AuxLen() {
-		return nil, codec.Invalid("value", "it has more bytes than an int can count")
-	}
-	p.DataLen = len(p.main) + e.AuxLen()
-	m.NBytes = int64(p.DataLen)
-	p.Metadata = AppendMetadata(nil, m)
 	return p, nil
 }
 
-func planPickle(b Pickle) (*Plan, error) {
-	if len(b) == 0 {
-		// Python takes the last 0 bytes of a chunk for all of it.
-		return nil, codec.Invalid("Pickle", "it is empty, which is no pickle")
+// Reset makes p the Plan of v, as [NewPlan] does, in the memory that p has: what its
+// fields and Frames gave before is overwritten. It allocates only what is too large for
+// that memory. After an error p is empty.
+func (p *Plan) Reset(v Value, o Options) error {
+	p.Clear()
+	m, lens := Metadata{}, [8]int64{}
+	switch v := v.(type) {
+	case Pickle:
+		if len(v) == 0 {
+			// Python takes the last 0 bytes of a chunk for all of it.
+			return codec.Invalid("Pickle", "it is empty, which is no pickle")
+		}
+		p.main, p.DataLen, p.full = v, len(v), true
+		m.Type = typePickle
+	case *Item, *Tensor:
+		if err := p.encode(v, o); err != nil {
+			p.Clear()
+			return err
+		}
+		m.Type, m.Lens = v.typeName(), p.lens(lens[:0])
+	default:
+		return codec.Invalid("value", "it is nil; use *Item, *Tensor or Pickle")
 	}
-	m := Metadata{Type: typePickle, NBytes: int64(len(b))}
-	return &Plan{Metadata: AppendMetadata(nil, m), DataLen: len(b), main: b, full: true}, nil
+	m.NBytes = int64(p.DataLen)
+	n := len(p.doc)
+	p.doc = AppendMetadata(p.doc, m)
+	p.Metadata = p.doc[n:]
+	if m.Type != typePickle {
+		p.main = p.doc[:n:n]
+	}
+	return nil
+}
+
+// Clear makes p empty, so that it keeps nothing of a value. Its memory stays for the next.
+func (p *Plan) Clear() {
+	clear(p.Tensors)
+	p.mp.Reset(0, nil)
+	p.Tensors, p.doc = p.Tensors[:0], p.doc[:0]
+	p.Metadata, p.main, p.DataLen, p.full = nil, nil, 0, false
+}
+
+// encode writes the main document to p.doc, and places the tensors.
+func (p *Plan) encode(v Value, o Options) error {
+	g, err := pycompat.Resolve(o.Generation)
+	if err != nil {
+		return err
+	}
+	if cap(p.Tensors) == 0 {
+		p.Tensors = p.room[:0]
+	}
+	e, mp := &p.e, &p.mp
+	mp.Reset(codec.Threshold(o.InlineThreshold), p.doc)
+	*e = encoder{Encoder: mp, gen: g, places: p.Tensors, path: e.path[:0]}
+	if it, ok := v.(*Item); ok {
+		e.item(it)
+	} else {
+		e.tensor(v.(*Tensor))
+	}
+	p.doc, p.Tensors = mp.Main(), e.places
+	if err := mp.Err(); err != nil {
+		return err
+	}
+	if len(p.doc) > math.MaxInt-mp.AuxLen() {
+		return codec.Invalid("value", "it has more bytes than an int can count")
+	}
+	p.DataLen, p.full = len(p.doc)+mp.AuxLen(), true
+	for i := range p.Tensors {
+		pl := &p.Tensors[i]
+		p.full = p.full && !pl.hole()
+		if !pl.Inline {
+			pl.Offset += len(p.doc)
+		}
+	}
+	return nil
+}
+
+// lens appends the lengths of the frames.
+func (p *Plan) lens(dst []int64) []int64 {
+	dst = append(dst, int64(len(p.doc)))
+	for i := range p.Tensors {
+		if pl := &p.Tensors[i]; !pl.Inline {
+			dst = append(dst, int64(pl.Len))
+		}
+	}
+	return dst
 }
 
 // Complete reports whether every tensor has its Data.
@@ -106,10 +157,12 @@ func (p *Plan) Complete() bool { return p.full }
 // Frames returns the frames. The aux frames alias the Data of the tensors, and
 // are nil where a tensor is only laid out; see [Plan.Complete].
 func (p *Plan) Frames() [][]byte {
-	f := make([][]byte, 1, 1+len(p.aux))
+	f := make([][]byte, 1, 1+len(p.Tensors))
 	f[0] = p.main
-	for _, a := range p.aux {
-		f = append(f, a.data)
+	for i := range p.Tensors {
+		if pl := &p.Tensors[i]; !pl.Inline {
+			f = append(f, pl.data)
+		}
 	}
 	return f
 }
@@ -123,16 +176,16 @@ func (p *Plan) CopyTo(dst []byte) error {
 	}
 	at := 0
 	for i := range p.Tensors {
-		if pl := &p.Tensors[i]; pl.Inline && pl.hole {
+		if pl := &p.Tensors[i]; pl.Inline && pl.hole() {
 			copy(dst[at:], p.main[at:pl.Offset])
 			at = pl.Offset + pl.Len
 		}
 	}
 	copy(dst[at:], p.main[at:])
-	at = len(p.main)
-	for _, a := range p.aux {
-		copy(dst[at:at+a.n], a.data)
-		at += a.n
+	for i := range p.Tensors {
+		if pl := &p.Tensors[i]; !pl.Inline {
+			copy(dst[pl.Offset:pl.Offset+pl.Len], pl.data)
+		}
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,7 +106,7 @@ func TestVectorItems(t *testing.T) {
 }
 
 func TestVectorAddressLengths(t *testing.T) {
-	sig := make([]byte, 32)
+	var sig Signature
 	for i := range sig {
 		sig[i] = byte(i)
 	}
@@ -131,7 +132,7 @@ func TestVectorAddressLengths(t *testing.T) {
 		require.Equal(t, Address{Address: 1<<64 - 1, ID: 7}, a)
 		_, err = EncodeAddress(Address{1, 2, sig}, "image", o)
 		require.ErrorIs(t, err, fs.ErrInvalid)
-		require.ErrorContains(t, err, "address item: vLLM "+o.Generation.Version+" does not know signatures; leave it nil")
+		require.ErrorContains(t, err, "address item: vLLM "+o.Generation.Version+" does not know signatures; leave it zero")
 		_, _, err = ParseAddress(&Item{Elems: []Elem{{Key: "address", Data: float64(1)}, {Key: "monotonic_id", Data: int64(1)}}}, o)
 		corrupt(t, err, `address item, elem "address": got something else, want an integer from 0 to 2^64-1`)
 		_, _, err = ParseAddress(&Item{Elems: []Elem{{Key: "address", Data: int64(1)}}}, o)
@@ -139,7 +140,7 @@ func TestVectorAddressLengths(t *testing.T) {
 	}
 	_, err = EncodeAddress(Address{Address: 1}, "", Options{})
 	require.ErrorIs(t, err, fs.ErrInvalid)
-	require.ErrorContains(t, err, "address item: the signature has 0 bytes, vLLM "+pycompat.Newest().Version+" needs 32")
+	require.ErrorContains(t, err, "address item: it has no signature, and vLLM "+pycompat.Newest().Version+" needs one")
 	for _, elems := range [][]Elem{
 		{{Key: "address", Data: int64(1)}, {Key: "monotonic_id", Data: int64(1)}},
 		{{Key: "address", Data: int64(1)}, {Key: "signature", Data: []any{}}},
@@ -156,18 +157,16 @@ func TestVectorAddressLengths(t *testing.T) {
 		}
 		corrupt(t, err, text)
 	}
-	// A list that is no signature must come out present, but of a wrong length.
-	for _, l := range [][]any{{}, {int64(1)}, make([]any, 33), {true}, {int64(256)}, {float64(1)}} {
-		for i := range l {
-			if l[i] == nil {
-				l[i] = int64(i)
-			}
-		}
+	// A list that is no signature must not pass for a missing one.
+	list := func(n int, of any) []any { return slices.Repeat([]any{of}, n) }
+	for _, l := range [][]any{
+		{}, {int64(1)}, list(31, int64(1)), list(33, int64(1)), list(32, int64(0)), list(32, true), list(32, int64(256)), list(32, int64(-1)), list(32, 1.0), list(32, list(1, int64(1))),
+	} {
 		a, ok, err := ParseAddress(&Item{Elems: []Elem{{Key: "address", Data: int64(1)}, {Key: "monotonic_id", Data: int64(1)}, {Key: "signature", Data: l}}}, Options{})
-		require.NoError(t, err)
-		require.True(t, ok)
-		require.NotNil(t, a.Signature)
-		require.NotEqual(t, signatureLen, len(a.Signature))
+		require.ErrorIs(t, err, ErrBadSignature)
+		corrupt(t, err, "Invalid SHM handle signature for cache key.")
+		require.True(t, ok, "it claims to be an address")
+		require.Zero(t, a)
 	}
 }
 

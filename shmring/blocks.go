@@ -5,13 +5,37 @@ type block struct {
 	off, len   uint64
 	prev, next *block // by address
 
-	free             bool
+	owner            any    // of a chunk, see Pool.Own
 	binPrev, binNext *block // of a hole
 
 	id   uint32 // of a chunk
-	size int    // bytes of the chunk with its header, at most len
+	size int32  // bytes of the chunk with its header, at most len; 0 in a hole
+}
 
-	cost float64 // while Cheapest looks
+func (b *block) free() bool { return b.size == 0 }
+
+// slab is how many blocks are allocated at a time: 4 KiB.
+const slab = 56
+
+// newBlock makes a block, of one that is gone if there is one: so chunks that come and go leave
+// no garbage.
+func (p *Pool) newBlock(off, n uint64, prev, next *block) *block {
+	if p.gone == nil {
+		blocks := make([]block, min(max(len(p.live), 1), slab))
+		for i := range blocks {
+			p.giveUp(&blocks[i])
+		}
+	}
+	b := p.gone
+	p.gone = b.next
+	*b = block{off: off, len: n, prev: prev, next: next}
+	return b
+}
+
+// giveUp keeps a block that nothing refers to for newBlock.
+func (p *Pool) giveUp(b *block) {
+	*b = block{next: p.gone}
+	p.gone = b
 }
 
 // cut shortens a block to n bytes and makes the rest a hole.
@@ -19,7 +43,7 @@ func (p *Pool) cut(b *block, n uint64) {
 	if b.len == n {
 		return
 	}
-	rest := &block{off: b.off + n, len: b.len - n, prev: b, next: b.next}
+	rest := p.newBlock(b.off+n, b.len-n, b, b.next)
 	if rest.next != nil {
 		rest.next.prev = rest
 	}
@@ -38,4 +62,5 @@ func (p *Pool) swallow(b *block) {
 	if p.rover == n {
 		p.rover = b
 	}
+	p.giveUp(n)
 }

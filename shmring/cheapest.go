@@ -14,11 +14,12 @@ const (
 )
 
 // Cheapest looks for neighbouring chunks that make room for a payload of size bytes when
-// they are freed, together with the holes between them. It returns the ids of the run with
-// the lowest sum of costs; cost returns false for a chunk that may not be freed. In a pool
-// with many blocks one call searches only a part, a larger one for a larger payload, and the
-// next call continues behind it. If there is a run at all, Cheapest finds one.
-func (p *Pool) Cheapest(size int, cost func(id uint32) (float64, bool)) (ids []uint32, ok bool) {
+// they are freed, together with the holes between them. It appends the ids of the run with
+// the lowest sum of costs to ids; cost gets a chunk and its owner (Own), and returns false for a
+// chunk that may not be freed. In a pool with many blocks one call searches only a part, a larger
+// one for a larger payload, and the next call continues behind it. If there is a run at all,
+// Cheapest finds one.
+func (p *Pool) Cheapest(ids []uint32, size int, cost func(id uint32, owner any) (float64, bool)) ([]uint32, bool) {
 	need := p.opt.extent(size)
 	var best struct {
 		from, to *block
@@ -28,26 +29,32 @@ func (p *Pool) Cheapest(size int, cost func(id uint32) (float64, bool)) (ids []u
 		var head *block // of the run that ends at b
 		var length uint64
 		var sum float64
+		costs := p.costs[:0] // of the blocks from head to b, the first ones are behind gone
+		gone := 0
+		defer func() { p.costs = costs }()
 		for b := from; b != nil; b = b.next {
 			if steps--; steps < 0 && best.from != nil {
 				return b
 			}
-			b.cost = 0
-			if !b.free {
+			c := 0.0
+			if !b.free() {
 				var may bool
-				if b.cost, may = cost(b.id); !may {
+				if c, may = cost(b.id, b.owner); !may {
 					head, length, sum = nil, 0, 0
+					costs, gone = costs[:0], 0
 					continue
 				}
 			}
 			if head == nil {
 				head = b
 			}
+			costs = append(costs, c)
 			length += b.len
-			sum += b.cost
+			sum += c
 			for length-head.len >= need {
 				length -= head.len
-				sum -= head.cost
+				sum -= costs[gone]
+				gone++
 				head = head.next
 			}
 			if length >= need && (best.from == nil || sum < best.sum) {
@@ -67,11 +74,11 @@ func (p *Pool) Cheapest(size int, cost func(id uint32) (float64, bool)) (ids []u
 		next = look(p.first, limit)
 	}
 	if best.from == nil {
-		return nil, false
+		return ids, false
 	}
 	p.rover = next
 	for b := best.from; ; b = b.next {
-		if !b.free {
+		if !b.free() {
 			ids = append(ids, b.id)
 		}
 		if b == best.to {

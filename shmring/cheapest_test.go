@@ -30,7 +30,7 @@ func TestPoolCheapestIsTheCheapest(t *testing.T) {
 				costs[id] = float64(rapid.IntRange(0, 20).Draw(t, "cost"))
 			}
 		}
-		cost := func(id uint32) (float64, bool) { c, ok := costs[id]; return c, ok }
+		cost := func(id uint32, _ any) (float64, bool) { c, ok := costs[id]; return c, ok }
 		need := rapid.IntRange(1, 8).Draw(t, "need")*granule - HeaderSize
 
 		var blocks []*block
@@ -42,8 +42,8 @@ func TestPoolCheapestIsTheCheapest(t *testing.T) {
 			sum, length := 0.0, uint64(0)
 			for _, b := range blocks[i:] {
 				c, ok := 0.0, true
-				if !b.free {
-					c, ok = cost(b.id)
+				if !b.free() {
+					c, ok = cost(b.id, nil)
 				}
 				if !ok {
 					break
@@ -57,7 +57,7 @@ func TestPoolCheapestIsTheCheapest(t *testing.T) {
 				}
 			}
 		}
-		got, ok := p.Cheapest(need, cost)
+		got, ok := p.Cheapest(nil, need, cost)
 		require.Equal(t, best >= 0, ok)
 		if !ok {
 			return
@@ -83,15 +83,15 @@ func TestPoolCheapestFindsTheOnlyRunOfALargePool(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for _, only := range []uint32{0, 77, n/2 - 1, n - 2, 5} {
-		ids, ok := p.Cheapest(2*granule-HeaderSize, func(id uint32) (float64, bool) { return 1, id == only || id == only+1 })
+		ids, ok := p.Cheapest(nil, 2*granule-HeaderSize, func(id uint32, _ any) (float64, bool) { return 1, id == only || id == only+1 })
 		require.True(t, ok, only)
 		require.Equal(t, []uint32{only, only + 1}, ids)
 	}
-	_, ok := p.Cheapest(1, func(uint32) (float64, bool) { return 0, false })
+	_, ok := p.Cheapest(nil, 1, func(uint32, any) (float64, bool) { return 0, false })
 	require.False(t, ok)
 	seen := map[uint32]bool{}
 	for range 8 {
-		ids, ok := p.Cheapest(1, func(id uint32) (float64, bool) { return float64(n - id), true })
+		ids, ok := p.Cheapest(nil, 1, func(id uint32, _ any) (float64, bool) { return float64(n - id), true })
 		require.True(t, ok)
 		seen[ids[0]/minWalk] = true
 	}

@@ -83,8 +83,8 @@ func (p *Pool) CheckStructure() error {
 			bad("list %d and its bit disagree", i)
 		}
 		for b := h; b != nil; b = b.binNext {
-			if listed[b] || !b.free || binOf(b.len) != i {
-				bad("hole at %d with %d bytes is in list %d, free %v", b.off, b.len, i, b.free)
+			if listed[b] || !b.free() || binOf(b.len) != i {
+				bad("hole at %d with %d bytes is in list %d, free %v", b.off, b.len, i, b.free())
 				break
 			}
 			listed[b] = true
@@ -98,9 +98,9 @@ func (p *Pool) CheckStructure() error {
 			break
 		}
 		at += b.len
-		if b.free {
+		if b.free() {
 			holes++
-			if prev != nil && prev.free {
+			if prev != nil && prev.free() {
 				bad("two holes meet at %d", b.off)
 			}
 			if !listed[b] {
@@ -118,7 +118,7 @@ func (p *Pool) CheckStructure() error {
 		}
 		if c, err := readGuarded(p.buf, b.off); err != nil {
 			bad("chunk %d: %w", b.id, err)
-		} else if c.ID != b.id && c.ID != DeadID && c.ID != GoneID || c.Size != b.size || uint64(b.size) > b.len {
+		} else if c.ID != b.id && c.ID != DeadID && c.ID != GoneID || c.Size != int(b.size) || uint64(b.size) > b.len {
 			bad("chunk %d at %d, %d of %d bytes: the header has id %d, %d bytes", b.id, b.off, b.size, b.len, c.ID, c.Size)
 		}
 	}

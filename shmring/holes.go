@@ -25,8 +25,9 @@ func binOf(length uint64) int {
 	return s<<binBits + int(g>>s)
 }
 
+// addHole puts a block, which is no chunk any more, into the list of its size.
 func (p *Pool) addHole(b *block) {
-	b.free = true
+	b.id, b.size, b.owner = 0, 0, nil
 	i := binOf(b.len)
 	h := &p.holes
 	b.binPrev, b.binNext = nil, h.head[i]
@@ -42,7 +43,6 @@ func (p *Pool) addHole(b *block) {
 }
 
 func (p *Pool) removeHole(b *block) {
-	b.free = false
 	i := binOf(b.len)
 	h := &p.holes
 	if b.binPrev != nil {

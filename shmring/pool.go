@@ -65,7 +65,9 @@ type Pool struct {
 	buf    []byte
 	opt    PoolOptions
 	first  *block
-	rover  *block // where Cheapest goes on
+	rover  *block    // where Cheapest goes on
+	gone   *block    // blocks for newBlock, by next
+	costs  []float64 // of Cheapest, kept for its memory
 	live   map[uint32]*block
 	holes  holes
 	nextID uint32
@@ -85,9 +87,9 @@ func NewPool(buf []byte, o PoolOptions) *Pool {
 
 func (p *Pool) reset() {
 	p.live, p.used, p.holes = map[uint32]*block{}, 0, holes{}
-	p.first, p.rover = nil, nil
+	p.first, p.rover, p.gone = nil, nil, nil
 	if n := p.room(); n > 0 {
-		p.first = &block{off: p.opt.first(), len: n}
+		p.first = p.newBlock(p.opt.first(), n, nil, nil)
 		p.addHole(p.first)
 	}
 }
@@ -144,10 +146,37 @@ func (p *Pool) Alloc(size int) (address uint64, id uint32, payload []byte, err e
 	mem.Store32(p.buf[b.off+sizeOffset:], uint32(size+HeaderSize))
 	p.removeHole(b)
 	p.cut(b, n)
-	b.id, b.size = p.freshID(), size+HeaderSize
+	b.id, b.size = p.freshID(), int32(size+HeaderSize)
 	p.live[b.id] = b
 	p.used += b.len
 	return b.off, b.id, p.payload(b), nil
+}
+
+// Fits reports whether there is a hole for a payload of size bytes, size > 0. Where there is
+// none, Alloc fails with a [*FullError], or a [*TooLargeError].
+func (p *Pool) Fits(size int) bool { return p.holes.find(p.opt.extent(size)) != nil }
+
+// Own keeps a value of the caller with a chunk until the chunk is freed. The id must be live.
+func (p *Pool) Own(id uint32, owner any) { p.live[id].owner = owner }
+
+// Owner returns what Own was called with, nil if nothing was or the id is not live.
+func (p *Pool) Owner(id uint32) any {
+	if b := p.live[id]; b != nil {
+		return b.owner
+	}
+	return nil
+}
+
+// Owners yields what Own was called with for each chunk that is live, in no order. Chunks may be
+// freed meanwhile.
+func (p *Pool) Owners() iter.Seq[any] {
+	return func(yield func(any) bool) {
+		for _, b := range p.live {
+			if b.owner != nil && !yield(b.owner) {
+				return
+			}
+		}
+	}
 }
 
 // freshID returns the next id that no chunk has. After 2^31 allocations ids
@@ -198,11 +227,12 @@ func (p *Pool) Release(id uint32) {
 	}
 	delete(p.live, id)
 	p.used -= b.len
-	if n := b.next; n != nil && n.free {
+	b.size, b.owner = 0, nil
+	if n := b.next; n != nil && n.free() {
 		p.removeHole(n)
 		p.swallow(b)
 	}
-	if v := b.prev; v != nil && v.free {
+	if v := b.prev; v != nil && v.free() {
 		p.removeHole(v)
 		p.swallow(v)
 		b = v
@@ -214,7 +244,7 @@ func (p *Pool) Release(id uint32) {
 func (p *Pool) Live() iter.Seq2[uint32, uint64] {
 	return func(yield func(uint32, uint64) bool) {
 		for b := p.first; b != nil; b = b.next {
-			if !b.free && !yield(b.id, b.off) {
+			if !b.free() && !yield(b.id, b.off) {
 				return
 			}
 		}

@@ -53,7 +53,7 @@ func (p *Pool) claim(rest *block, c Chunk) *block {
 		p.removeHole(rest)
 	}
 	p.cut(rest, p.opt.extent(c.Size-HeaderSize))
-	rest.id, rest.size = c.ID, c.Size
+	rest.id, rest.size = c.ID, int32(c.Size)
 	p.live[c.ID] = rest
 	p.used += rest.len
 	return rest.next
@@ -63,7 +63,7 @@ func (p *Pool) claim(rest *block, c Chunk) *block {
 // handle to such a place is stale.
 func (p *Pool) Scrub() {
 	for b := p.first; b != nil; b = b.next {
-		for off := b.off; b.free && off < b.off+b.len; off += granule {
+		for off := b.off; b.free() && off < b.off+b.len; off += granule {
 			mem.Store32(p.buf[off:], GoneID)
 		}
 	}

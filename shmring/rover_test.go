@@ -18,7 +18,7 @@ func TestSearchGoesOnWhereAChunkWas(t *testing.T) {
 		live[id] = true
 	}
 	search := func() []uint32 {
-		ids, ok := p.Cheapest(100, func(id uint32) (float64, bool) {
+		ids, ok := p.Cheapest(nil, 100, func(id uint32, _ any) (float64, bool) {
 			require.True(t, live[id], "chunk %d is gone", id)
 			return 1, true
 		})

@@ -37,7 +37,10 @@ type ledger struct {
 	room    int64 // bytes that chunks can take
 	bytes   [classes]int64
 	idle    idleSet
-	sample  int // where cheapest goes on
+	sample  int      // where cheapest goes on
+	victims []uint32 // of place, kept for its memory
+	spares  spares   // of searches for room
+	entries spares   // of searches for an entry of the sidecar
 	tenants map[string]*tenant
 	search  search
 }
@@ -63,7 +66,7 @@ const (
 )
 
 func (b *idleSet) add(o *Object) {
-	o.places[b.kind] = len(b.items)
+	o.places[b.kind] = int32(len(b.items))
 	b.items = append(b.items, o)
 }
 
@@ -77,7 +80,7 @@ func (b *idleSet) remove(o *Object) {
 
 // has reports whether an object is in its place in the set.
 func (b *idleSet) has(o *Object) bool {
-	i := o.places[b.kind]
+	i := int(o.places[b.kind])
 	return i < len(b.items) && b.items[i] == o
 }
 
@@ -85,19 +88,19 @@ func (b *idleSet) has(o *Object) bool {
 func (s *Store) account(o *Object) {
 	o.extent = s.extent(o.chunk.Size - shmring.HeaderSize)
 	o.search = s.search.n
-	if o.tenant != "" {
-		s.tenantOf(o.tenant).used += o.extent
+	if o.tenant() != "" {
+		s.tenantOf(o.tenant()).used += o.extent
 	}
 	s.file(o, classOf(o))
 }
 
 // unaccount undoes account for a chunk that was freed.
 func (s *Store) unaccount(o *Object) {
-	if o.tenant != "" {
-		s.tenantOf(o.tenant).used -= o.extent
+	if o.tenant() != "" {
+		s.tenantOf(o.tenant()).used -= o.extent
 	}
 	s.file(o, classNone)
-	s.forgetTenant(o.tenant)
+	s.forgetTenant(o.tenant())
 }
 
 // extent returns the bytes that a chunk takes with so many behind its header.
@@ -128,7 +131,7 @@ func (s *Store) file(o *Object, c class) {
 	s.bytes[was] -= o.extent
 	s.bytes[c] += o.extent
 	s.bytes[classNone] = 0
-	t := s.tenants[o.tenant]
+	t := s.tenants[o.tenant()]
 	if was == classIdle {
 		o.search = s.search.n
 		s.idle.remove(o)

@@ -46,6 +46,9 @@ type Adoption struct {
 // segment is Options.Segment, which the caller adopted, or whose writer ended without closing it.
 // Errors are those of segment.Adopt, and fs.ErrInvalid for a segment of another format.
 //
+// The sidecar keeps the version with which it was made (docs/format.md), so that the release
+// that made it can go on with the segment.
+//
 // If Adopt itself is killed, the next one begins again.
 func Adopt(o Options) (*Store, Adoption, error) {
 	if err := o.validate(); err != nil {
@@ -115,7 +118,7 @@ func (s *Store) restore() (a Adoption) {
 			continue
 		}
 		f := found{o: s.newObject()}
-		f.o.chunk, f.o.entry = r, i
+		f.o.chunk, f.o.entry = r, int32(i)
 		f.use, f.useOK = s.sidecar.Use(i)
 		byID[r.ID] = f
 		if !idBefore(r.ID, state.NextID) { // a state record was damaged
@@ -132,7 +135,9 @@ func (s *Store) restore() (a Adoption) {
 	for range min(runtime.GOMAXPROCS(0), len(kept)) {
 		workers.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(kept); i = int(next.Add(1)) - 1 {
-				err := s.guard(func() error { return byID[kept[i].ID].o.verify(s.seg.Ring(), s.opt.Payloads == nil) })
+				err := s.guard(func() error {
+					return byID[kept[i].ID].o.verify(s.seg.Ring(), s.sidecar.Layout(), s.opt.Payloads == nil)
+				})
 				verified[i] = err == nil
 			}
 		})
@@ -190,7 +195,7 @@ func (s *Store) restore() (a Adoption) {
 		if o.state == committed {
 			byKey[o.key] = o
 		}
-		s.objects[o.chunk.ID] = o
+		s.pool.Own(o.chunk.ID, o)
 		s.locate(o)
 		s.account(o)
 		inUse := f.use&useBusy != 0
@@ -206,11 +211,11 @@ func (s *Store) restore() (a Adoption) {
 	}
 	for key, o := range byKey {
 		s.index[key] = o
-		o.cached = s.evictor.Add(key, o.cost)
+		s.evictor.Add(&o.cached, key, o.cost)
 		s.watch(o, true)
 	}
 	for _, f := range byID {
-		bad = append(bad, f.o.entry)
+		bad = append(bad, int(f.o.entry))
 	}
 	if len(bad) > 0 || !a.Clean || s.sidecar.Layout() == 1 {
 		// Headers may stand there of which nothing is known any more.
@@ -221,7 +226,7 @@ func (s *Store) restore() (a Adoption) {
 		s.sidecar.Drop(i)
 	}
 	a.Dropped = len(bad)
-	for _, o := range s.objects {
+	for o := range s.all() {
 		s.update(o) // retired ones that nobody needs go
 	}
 	failpoint.Hit("adopt.end")

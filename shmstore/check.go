@@ -38,8 +38,8 @@ func (s *Store) CheckStructure() error {
 
 func (s *Store) checkObjects(bad report) {
 	for id, address := range s.pool.Live() {
-		o, ok := s.objects[id]
-		if !ok {
+		o := s.object(id)
+		if o == nil {
 			bad("chunk %d has no object", id)
 			continue
 		}
@@ -49,21 +49,18 @@ func (s *Store) checkObjects(bad report) {
 		if extent := s.extent(o.chunk.Size - shmring.HeaderSize); extent != o.extent {
 			bad("object %d of %d bytes has a chunk of %d", id, o.extent, extent)
 		}
-		if (o.state == committed) != (o.cached != nil) {
-			bad("key %q in state %d is known to the eviction policy: %v", o.key, o.state, o.cached != nil)
+		if (o.state == committed) != o.cached.Live() {
+			bad("key %q in state %d is known to the eviction policy: %v", o.key, o.state, o.cached.Live())
 		}
 		if err := s.owner.Check(o); err != nil {
 			bad("key %q: %w", o.key, err)
 		}
 	}
-	if len(s.objects) != s.pool.Len() {
-		bad("%d objects for %d chunks", len(s.objects), s.pool.Len())
-	}
 }
 
 func (s *Store) checkKeys(bad report) {
 	counts := map[objectState]int{}
-	for _, o := range s.objects {
+	for o := range s.all() {
 		counts[o.state]++
 		switch {
 		case o.state == reserved && s.pending[o.key] != o:
@@ -84,7 +81,7 @@ func (s *Store) checkKeys(bad report) {
 		}
 	}
 	for o := range s.pinned {
-		if s.objects[o.chunk.ID] != o {
+		if s.object(o.chunk.ID) != o {
 			bad("key %q is pinned, and gone", o.key)
 		}
 	}
@@ -98,7 +95,8 @@ func (s *Store) checkLeases(bad report) {
 		if r.id != id || r.state == requestEnded {
 			bad("request %q in state %d is filed as %q", r.id, r.state, id)
 		}
-		for o := range r.leases {
+		for l := range r.leases.all() {
+			o := l.o
 			n := sums[o]
 			n.leases++
 			if r.state == requestCommitted {
@@ -117,8 +115,8 @@ func (s *Store) checkLeases(bad report) {
 			kept++
 		}
 	}
-	for _, o := range s.objects {
-		if n := sums[o]; n != (sum{o.leases, o.sent}) {
+	for o := range s.all() {
+		if n := sums[o]; n != (sum{int(o.leases), int(o.sent)}) {
 			bad("key %q has %d leases, %d sent; requests have %d and %d", o.key, o.leases, o.sent, n.leases, n.sent)
 		}
 	}
@@ -132,12 +130,12 @@ func (s *Store) checkSums(bad report) {
 	type sums struct{ used, idleBytes, idle int64 }
 	tenants := map[string]sums{}
 	var bytes [classes]int64
-	for _, o := range s.objects {
+	for o := range s.all() {
 		if c := classOf(o); c != o.class {
 			bad("key %q is filed as of class %d, want %d", o.key, o.class, c)
 		}
 		bytes[o.class] += o.extent
-		n := tenants[o.tenant]
+		n := tenants[o.tenant()]
 		n.used += o.extent
 		if o.class == classIdle {
 			n.idleBytes += o.extent
@@ -145,11 +143,11 @@ func (s *Store) checkSums(bad report) {
 			if !s.idle.has(o) {
 				bad("key %q is idle, and not in its place among the others", o.key)
 			}
-			if t := s.tenants[o.tenant]; t != nil && !t.idle.has(o) {
-				bad("key %q is idle, and not in its place among those of tenant %q", o.key, o.tenant)
+			if t := s.tenants[o.tenant()]; t != nil && !t.idle.has(o) {
+				bad("key %q is idle, and not in its place among those of tenant %q", o.key, o.tenant())
 			}
 		}
-		tenants[o.tenant] = n
+		tenants[o.tenant()] = n
 	}
 	sum := int64(0)
 	for _, n := range bytes {
@@ -180,18 +178,19 @@ func (s *Store) checkSums(bad report) {
 
 func (s *Store) checkQuarantine(bad report) {
 	n := 0
-	for _, o := range s.objects {
+	for o := range s.all() {
 		if o.quarantined != nil {
 			n++
 		}
 	}
 	fence, next := uint64(0), s.quarantined.next == nil
 	for e := s.quarantined.objects.Front(); e != nil; e = e.Next() {
-		o := e.Value.(*Object)
-		if o.quarantined != e || o.fence < fence || s.objects[o.chunk.ID] != o {
-			bad("key %q is in quarantine up to fence %d, behind %d", o.key, o.fence, fence)
+		q := e.Value.(*quarantined)
+		o := q.o
+		if o.quarantined != q || q.place != e || q.fence < fence || s.object(o.chunk.ID) != o {
+			bad("key %q is in quarantine up to fence %d, behind %d", o.key, q.fence, fence)
 		}
-		fence = o.fence
+		fence = q.fence
 		next = next || e == s.quarantined.next
 	}
 	if n != s.quarantined.objects.Len() || !next {
@@ -204,7 +203,7 @@ func (s *Store) checkSidecar(bad report) {
 		return
 	}
 	entries := 0
-	for _, o := range s.objects {
+	for o := range s.all() {
 		if o.entry >= 0 {
 			entries++
 		}
@@ -214,7 +213,7 @@ func (s *Store) checkSidecar(bad report) {
 			bad("key %q has no entry in the sidecar", o.key)
 		default:
 			err := s.guard(func() error {
-				if u, ok := s.sidecar.Use(o.entry); !ok || u != s.useWord(o) {
+				if u, ok := s.sidecar.Use(int(o.entry)); !ok || u != s.useWord(o) {
 					bad("key %q: the sidecar's use is %#x (its check is right: %v), want %#x", o.key, u, ok, s.useWord(o))
 				}
 				return nil
@@ -234,8 +233,8 @@ func (s *Store) checkSearch(bad report) {
 	if n == 0 {
 		return
 	}
-	ids, ok := s.pool.Cheapest(int(n)-shmring.HeaderSize, func(id uint32) (float64, bool) {
-		return 0, s.objects[id].class == classIdle && !s.search.held.has(id)
+	ids, ok := s.pool.Cheapest(nil, int(n)-shmring.HeaderSize, func(id uint32, o any) (float64, bool) {
+		return 0, o.(*Object).class == classIdle && !s.search.held.has(id)
 	})
 	if ok {
 		bad("a search found no run of %d bytes, but %d objects make one", n, len(ids))

@@ -95,8 +95,8 @@ func (s *Store) holders() (all []Holder) {
 			kept++
 		}
 		h := Holder{Kind: "request", ID: id, Sent: r.state == requestCommitted, Since: r.since}
-		for o := range r.leases {
-			h.Keys = append(h.Keys, o.key)
+		for l := range r.leases.all() {
+			h.Keys = append(h.Keys, l.o.key)
 		}
 		slices.Sort(h.Keys)
 		all = append(all, h)

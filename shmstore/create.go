@@ -57,8 +57,8 @@ func (o Options) fits(seg *segment.Segment) error {
 func newStore(seg *segment.Segment, o Options) *Store {
 	s := &Store{
 		opt: o, owner: uncounted{}, seg: seg, sidecar: seg.Sidecar(), readers: o.Readers,
-		pool:    shmring.NewPool(seg.Ring(), o.pool()),
-		objects: map[uint32]*Object{}, index: map[string]*Object{}, pending: map[string]*Object{},
+		pool:  shmring.NewPool(seg.Ring(), o.pool()),
+		index: map[string]*Object{}, pending: map[string]*Object{},
 		pinned: map[*Object]struct{}{}, requests: map[string]*Request{},
 		evictor: evict.New(), markedIDs: o.FirstID,
 		ledger: ledger{idle: idleSet{kind: idleOfStore}, tenants: map[string]*tenant{}},

@@ -1,6 +1,7 @@
 package shmstore
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"math"
@@ -18,17 +19,17 @@ import (
 const descriptionFixed = 8 + 3*4
 
 func (o *Object) descriptionSize() int {
-	return descriptionFixed + len(o.key) + len(o.tenant) + len(o.note)
+	return descriptionFixed + len(o.key) + len(o.tenant()) + len(o.Note())
 }
 
 // describe writes the description of an object to b, which is as long as that.
 func (o *Object) describe(b []byte) {
 	o.describeCost(b)
 	b = b[:8]
-	for _, s := range []string{o.key, o.tenant} {
+	for _, s := range []string{o.key, o.tenant()} {
 		b = append(binary.LittleEndian.AppendUint32(b, uint32(len(s))), s...)
 	}
-	_ = append(binary.LittleEndian.AppendUint32(b, uint32(len(o.note))), o.note...)
+	_ = append(binary.LittleEndian.AppendUint32(b, uint32(len(o.Note()))), o.Note()...)
 }
 
 func (o *Object) describeCost(b []byte) {
@@ -58,6 +59,7 @@ func (o *Object) parseDescription(b []byte) error {
 	if len(b) != 0 || !utf8.Valid(parts[0]) || !(o.cost >= 0) || math.IsInf(o.cost, 0) {
 		return errDescription
 	}
-	o.key, o.tenant, o.note = string(parts[0]), string(parts[1]), append([]byte(nil), parts[2]...)
+	o.key = string(parts[0])
+	o.describeMore(string(parts[1]), bytes.Clone(parts[2]))
 	return nil
 }

@@ -1,7 +1,6 @@
 package shmstore
 
 import (
-	"errors"
 	"maps"
 	"slices"
 
@@ -32,10 +31,11 @@ func (s *Store) place(size int, tenant string, as line.Turn) (address uint64, id
 	if err := s.freeEntry(size, &looks); err != nil {
 		return 0, 0, nil, err
 	}
+	never := need > s.room || size > shmring.MaxChunk-shmring.HeaderSize
 	var held idSet // by readers
 	for {
-		address, id, payload, err = s.pool.Alloc(size)
-		if !errors.Is(err, shmring.ErrFull) {
+		if never || s.pool.Fits(size) {
+			address, id, payload, err = s.pool.Alloc(size)
 			failpoint.Hit("pool.allocated")
 			if err == nil && as.Passes() {
 				s.hasPassed(need, tenant, as)
@@ -43,15 +43,8 @@ func (s *Store) place(size int, tenant string, as line.Turn) (address uint64, id
 			return address, id, payload, err
 		}
 		if !s.hopeless(need) {
-			victims, ok := s.pool.Cheapest(size, func(id uint32) (float64, bool) {
-				s.counts.looked++
-				if held.has(id) {
-					return 0, false
-				}
-				return s.loss(s.objects[id])
-			})
-			if ok {
-				held.add(s.evict(victims))
+			if s.chooseVictims(size, held) {
+				held.add(s.evict(s.victims))
 				continue
 			}
 			s.failed(need, held)
@@ -62,14 +55,44 @@ func (s *Store) place(size int, tenant string, as line.Turn) (address uint64, id
 	}
 }
 
+// chooseVictims sets victims to the ids of objects that make room for size bytes when they go, and
+// are cheap to lose. It reports whether there are some, apart from those that are held.
+func (s *Store) chooseVictims(size int, held idSet) (ok bool) {
+	need := s.extent(size)
+	if o := s.spares.take(s, need, held); o != nil {
+		s.victims = append(s.victims[:0], o.chunk.ID)
+		return true
+	}
+	s.spares.begin(need)
+	looked := 0
+	s.victims, ok = s.pool.Cheapest(s.victims[:0], size, func(id uint32, owner any) (float64, bool) {
+		looked++
+		if held.has(id) {
+			return 0, false
+		}
+		o := owner.(*Object)
+		loss, may := s.loss(o)
+		if may {
+			s.spares.offer(o, loss)
+		}
+		return loss, may
+	})
+	s.counts.looked += looked
+	s.spares.end(looked, s.pool.Len())
+	return ok
+}
+
 // freeEntry makes sure that the sidecar has an entry for one more object.
 func (s *Store) freeEntry(size int, looks *int) error {
 	var held idSet // by readers
 	for s.noEntry() {
-		victim, ok := s.cheapest(s.idle.items, held)
+		victim := s.entries.take(s, 0, held)
+		if victim == nil {
+			victim = s.cheapest(s.idle.items, held, &s.entries)
+		}
 		switch {
-		case ok:
-			held.add(s.evict([]uint32{victim.chunk.ID}))
+		case victim != nil:
+			held.add(s.evict(append(s.victims[:0], victim.chunk.ID)))
 		case !s.look(looks):
 			return s.fullError(size, held)
 		}
@@ -97,22 +120,27 @@ func (s *idSet) add(ids idSet) {
 const maxSample = 64
 
 // cheapest returns the idle object that it costs least to lose, of some: other ones
-// the next time.
-func (s *Store) cheapest(idle []*Object, held idSet) (best *Object, ok bool) {
+// the next time. nil means that there is none. Others that are cheap become spares.
+func (s *Store) cheapest(idle []*Object, held idSet, keep *spares) (best *Object) {
 	least, n := 0.0, 0
+	keep.begin(0)
 	for i := range idle {
 		o := idle[(s.sample+i)%len(idle)]
 		s.counts.looked++
 		n++
-		if c, _ := s.loss(o); !held.has(o.chunk.ID) && (best == nil || c < least) {
-			best, least = o, c
+		if c, _ := s.loss(o); !held.has(o.chunk.ID) {
+			if best == nil || c < least {
+				best, least = o, c
+			}
+			keep.offer(o, c)
 		}
 		if n >= maxSample && best != nil {
 			break
 		}
 	}
+	keep.end(n, len(idle))
 	s.sample = (s.sample + n) % max(len(idle), 1)
-	return best, best != nil
+	return best
 }
 
 // loss returns what evicting an object loses, and whether it may be.
@@ -120,10 +148,7 @@ func (s *Store) loss(o *Object) (float64, bool) {
 	if o.class != classIdle {
 		return 0, false
 	}
-	if o.cached == nil {
-		return 0, true // retired
-	}
-	return s.evictor.Value(o.cached), true
+	return s.evictor.Value(&o.cached), true // nothing, if it is retired
 }
 
 // evict makes idle objects go, but for those that a reader looks at in place,
@@ -132,7 +157,7 @@ func (s *Store) evict(ids []uint32) (held idSet) {
 	done := 0
 	defer func() {
 		for _, id := range ids[done:] { // after a fault; one by one, since more may be gone
-			if o := s.objects[id]; o != nil && o.state != discarded {
+			if o := s.object(id); o != nil && o.state != discarded {
 				_ = s.guard(func() error { s.pool.Publish(id); return nil })
 			}
 		}
@@ -152,7 +177,7 @@ func (s *Store) evict(ids []uint32) (held idSet) {
 			s.pool.Publish(id) // whoever saw it dead was late anyway
 			held.add(idSet{id: {}})
 		} else {
-			s.drop(s.objects[id], s.evictor.Evict)
+			s.drop(s.object(id), s.evictor.Evict)
 		}
 		done++
 	}
@@ -192,7 +217,7 @@ func (s *Store) evictAll() ([]uint32, error) {
 	}
 	var ids []uint32
 	for id := range s.pool.Live() {
-		if s.objects[id].class == classIdle {
+		if s.object(id).class == classIdle {
 			ids = append(ids, id)
 		}
 	}
@@ -203,7 +228,7 @@ func (s *Store) evictAll() ([]uint32, error) {
 // looks at, nor those behind a fault.
 func (s *Store) evictIdle(ids []uint32) ([]uint32, error) {
 	err := s.guard(func() error { s.evict(ids); return nil })
-	return slices.DeleteFunc(ids, func(id uint32) bool { return s.objects[id] != nil }), err
+	return slices.DeleteFunc(ids, func(id uint32) bool { return s.object(id) != nil }), err
 }
 
 // fullError returns what is in the way; readers hold the objects held.
@@ -214,7 +239,7 @@ func (s *Store) fullError(size int, held idSet) error {
 		Reserved: s.bytes[classReserved], Leased: s.bytes[classLeased], Quarantined: s.bytes[classQuarantined], Evictable: s.bytes[classIdle],
 	}
 	for id := range held {
-		if o := s.objects[id]; o != nil && o.class == classIdle {
+		if o := s.object(id); o != nil && o.class == classIdle {
 			e.Viewed += o.extent
 			e.Evictable -= o.extent
 		}

@@ -18,7 +18,7 @@ func mustHold(check func(*Object) error, o *Object) {
 
 // checkHeld verifies the counts of an object whose leases have changed.
 func (s *Store) checkHeld(o *Object) error {
-	if o.sent < 0 || o.leases < o.sent || s.leases < o.leases {
+	if o.sent < 0 || o.leases < o.sent || s.leases < int(o.leases) {
 		return fmt.Errorf("shmstore: key %q has %d leases, %d of them sent; the store has %d", o.key, o.leases, o.sent, s.leases)
 	}
 	return nil
@@ -32,8 +32,8 @@ func (s *Store) checkFiled(o *Object) error {
 			return fmt.Errorf("shmstore: %d bytes in class %d after key %q moved to %d", n, c, o.key, o.class)
 		}
 	}
-	if t := s.tenants[o.tenant]; t != nil && (t.idleBytes < 0 || t.used < t.idleBytes) {
-		return fmt.Errorf("shmstore: tenant %q has %d bytes, %d of them idle", o.tenant, t.used, t.idleBytes)
+	if t := s.tenants[o.tenant()]; t != nil && (t.idleBytes < 0 || t.used < t.idleBytes) {
+		return fmt.Errorf("shmstore: tenant %q has %d bytes, %d of them idle", o.tenant(), t.used, t.idleBytes)
 	}
 	return nil
 }
@@ -41,7 +41,7 @@ func (s *Store) checkFiled(o *Object) error {
 // checkFreed verifies that nobody has an object whose chunk was freed, and that no bytes were
 // lost.
 func (s *Store) checkFreed(o *Object) error {
-	if o.leases != 0 || o.pinned || o.quarantined != nil || o.cached != nil || o.entry >= 0 || o.class != classNone {
+	if o.leases != 0 || o.pinned || o.quarantined != nil || o.cached.Live() || o.entry >= 0 || o.class != classNone {
 		return fmt.Errorf("shmstore: the chunk of key %q was freed, which has %d leases (pinned: %v, in quarantine: %v, class %d, entry %d)",
 			o.key, o.leases, o.pinned, o.quarantined != nil, o.class, o.entry)
 	}

@@ -1,11 +1,11 @@
 package shmstore
 
 import (
-	"container/list"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/evict"
 	"github.com/ringcache/ringcache/internal/invariants"
 )
 
@@ -41,7 +41,7 @@ func TestInvariantsFind(t *testing.T) {
 		"lost bytes":        {func(s *Store, _ *Object) { s.bytes[classLeased]-- }, (*Store).checkBytes, "objects take 191 bytes and chunks 192"},
 		"freed and leased":  {func(*Store, *Object) {}, (*Store).checkFreed, "which has 1 leases"},
 		"freed and pinned":  {func(_ *Store, o *Object) { free(o); o.pinned = true }, (*Store).checkFreed, "pinned: true"},
-		"freed and aborted": {func(_ *Store, o *Object) { free(o); o.quarantined = &list.Element{} }, (*Store).checkFreed, "in quarantine: true"},
+		"freed and aborted": {func(_ *Store, o *Object) { free(o); o.quarantined = &quarantined{} }, (*Store).checkFreed, "in quarantine: true"},
 		"freed":             {func(_ *Store, o *Object) { free(o) }, (*Store).checkFreed, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestInvariantsFind(t *testing.T) {
 }
 
 // free makes an object look as one that nobody has.
-func free(o *Object) { o.leases, o.cached, o.entry, o.class = 0, nil, -1, classNone }
+func free(o *Object) { o.leases, o.cached, o.entry, o.class = 0, evict.Entry{}, -1, classNone }
 
 // Builds that check invariants do so at each change.
 func TestStateChangesAreChecked(t *testing.T) {

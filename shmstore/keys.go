@@ -23,7 +23,7 @@ func (s *Store) find(key string) (*Object, error) {
 	if !ok {
 		return nil, &KeyError{Key: key, Err: ErrNotFound}
 	}
-	s.evictor.Hit(o.cached)
+	s.evictor.Hit(&o.cached)
 	s.releaseIfOver(o)
 	return o, nil
 }
@@ -68,9 +68,10 @@ func (s *Store) retire(o *Object) {
 }
 
 func (s *Store) forget(o *Object) {
-	delete(s.objects, o.chunk.ID)
-	delete(s.pinned, o)
-	if s.index[o.key] == o {
+	if o.pinned {
+		delete(s.pinned, o)
+	}
+	if o.state == committed {
 		delete(s.index, o.key)
 		s.watch(o, false)
 	}

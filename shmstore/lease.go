@@ -2,12 +2,6 @@ package shmstore
 
 import "fmt"
 
-// lease is the use of one object by one request.
-type lease struct {
-	times int   // the request took it, as it was said to PayloadOwner.Use
-	uses  int64 // that the owner counts for that
-}
-
 // Lookup returns the object under a key, which stays until the request ends. n is the
 // number of uses that PayloadOwner.Use gets; with 0 the object is only kept. Lookup
 // fails with [ErrNotFound], [ErrEnded], or the owner's error.
@@ -36,7 +30,7 @@ func (r *Request) HoldID(id uint32) (*Object, error) {
 		return nil, err
 	}
 	defer r.s.mu.Unlock()
-	o := r.s.objects[id]
+	o := r.s.object(id)
 	if o == nil || o.state == reserved || o.state == discarded {
 		return nil, fmt.Errorf("%w: no object of id %d is in the store", ErrStale, id)
 	}
@@ -48,7 +42,7 @@ func (r *Request) HoldID(id uint32) (*Object, error) {
 
 // take counts n more uses of an object by the request, which leases it.
 func (r *Request) take(o *Object, n int) (err error) {
-	l, held := r.leases[o]
+	held := r.leases.of(o) != nil
 	var uses int64
 	if n != 0 {
 		if uses, err = r.s.owner.Use(o, n); err != nil {
@@ -70,10 +64,12 @@ func (r *Request) take(o *Object, n int) (err error) {
 		_ = r.s.changed(o) // as it was
 		return err
 	}
-	if r.leases == nil {
-		r.leases = map[*Object]lease{}
+	if !held {
+		r.leases.add(o)
 	}
-	r.leases[o] = lease{l.times + n, l.uses + uses}
+	l := r.leases.of(o)
+	l.times += n
+	l.uses += uses
 	return nil
 }
 
@@ -84,11 +80,10 @@ func (r *Request) Drop(key string) {
 		return
 	}
 	defer r.s.mu.Unlock()
-	for o, l := range r.leases {
-		if o.key == key {
-			delete(r.leases, o)
-			r.letGo(o, l, false, false)
-		}
+	for l := r.leases.ofKey(key); l != nil; l = r.leases.ofKey(key) {
+		gone := *l
+		r.leases.remove(l)
+		r.letGo(gone, false, false)
 	}
 	r.s.wakeShutdown()
 }
@@ -105,8 +100,8 @@ func (r *Request) Object(h Handle) (*Object, error) {
 
 // object is Object under the store's lock.
 func (r *Request) object(h Handle) (*Object, error) {
-	o := r.s.objects[h.ID]
-	if _, ok := r.leases[o]; !ok || o.offset != h.Offset {
+	o := r.s.object(h.ID)
+	if o == nil || o.offset != h.Offset || r.leases.of(o) == nil {
 		return nil, fmt.Errorf("%w: the handle of id %d at offset %d is not of an object of request %s", errInvalid, h.ID, h.Offset, r.id)
 	}
 	return o, nil
@@ -124,14 +119,13 @@ func (r *Request) SetUses(h Handle, n int) error {
 	if err != nil {
 		return err
 	}
-	l := r.leases[o]
+	l := r.leases.of(o)
 	switch {
 	case n < 0:
 		return fmt.Errorf("%w: %d uses of key %q", errInvalid, n, o.key)
 	case n < l.times:
 		r.s.owner.TakeBack(o, l.times, l.uses)
-		l = lease{}
-		r.leases[o] = l
+		l.times, l.uses = 0, 0
 		if err := r.s.changed(o); err != nil && n == 0 {
 			return err
 		}
@@ -166,7 +160,8 @@ func (r *Request) Bytes(h Handle) ([]byte, error) {
 }
 
 // letGo ends the lease of one object.
-func (r *Request) letGo(o *Object, l lease, committed, aborted bool) {
+func (r *Request) letGo(l lease, committed, aborted bool) {
+	o := l.o
 	o.leases--
 	r.s.leases--
 	switch {

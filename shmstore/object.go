@@ -1,9 +1,7 @@
 package shmstore
 
 import (
-	"container/list"
 	"iter"
-	"time"
 
 	"github.com/ringcache/ringcache/internal/evict"
 	"github.com/ringcache/ringcache/internal/sidecar"
@@ -16,28 +14,47 @@ type Object struct {
 	// so that there is one record for each object. NewObject sets it, and nothing else.
 	Record any
 
+	// A store may have a million of them, so no byte is here twice or for nothing.
 	key    string
-	tenant string
-	cost   float64 // of making it again, in nanoseconds
-	note   []byte
-	state  objectState
+	more   *more          // nil if there is neither a tenant nor a note
+	cost   float64        // of making it again, in nanoseconds
 	chunk  sidecar.Record // with what the store writes beside the payload, its description
-	entry  int            // in the sidecar's table, -1 if none
 	offset uint64         // of the payload, in the segment
 	length int            // of the payload
+	extent int64          // bytes that the chunk takes
 
-	leases int // of requests that have not ended
-	sent   int // of them, of requests that were committed
-	pinned bool
-
+	cached      evict.Entry     // live while it has its key
+	search      uint64          // see search
+	word        uint64          // the use word in the sidecar, unwritten if it is not known
+	places      [idleSets]int32 // in the sets of idle objects
+	quarantined *quarantined    // nil if it is not in quarantine
+	leases      int32           // of requests that have not ended
+	sent        int32           // of them, of requests that were committed
+	entry       int32           // in the sidecar's table, -1 if none
+	state       objectState
 	class       class
-	extent      int64         // bytes that the chunk takes
-	places      [idleSets]int // in the sets of idle objects
-	search      uint64        // see search
-	quarantined *list.Element
-	fence       uint64       // the one that ends the quarantine
-	until       time.Time    // or then, if nobody is inside
-	cached      *evict.Entry // nil but while it has its key
+	pinned      bool
+}
+
+// more is what most objects don't have.
+type more struct {
+	tenant string
+	note   []byte
+}
+
+// describeMore sets the tenant and the note.
+func (o *Object) describeMore(tenant string, note []byte) {
+	if tenant != "" || len(note) > 0 {
+		o.more = &more{tenant, note}
+	}
+}
+
+// tenant returns PutOptions.Tenant.
+func (o *Object) tenant() string {
+	if o.more == nil {
+		return ""
+	}
+	return o.more.tenant
 }
 
 type objectState uint8
@@ -53,7 +70,12 @@ const (
 func (o *Object) Key() string { return o.key }
 
 // Note returns PutOptions.Note of whoever put the object. It must not be written to.
-func (o *Object) Note() []byte { return o.note }
+func (o *Object) Note() []byte {
+	if o.more == nil {
+		return nil
+	}
+	return o.more.note
+}
 
 // Handle returns where the payload is.
 func (o *Object) Handle() Handle {
@@ -129,14 +151,31 @@ func (uncounted) Check(*Object) error              { return nil }
 // newObject returns an object without an entry in the sidecar.
 func (s *Store) newObject() *Object {
 	o := s.owner.NewObject()
-	o.entry = -1
+	o.entry, o.word = -1, unwritten
 	return o
+}
+
+// object returns the object of an id, nil if there is none.
+func (s *Store) object(id uint32) *Object {
+	o, _ := s.pool.Owner(id).(*Object)
+	return o
+}
+
+// all yields every object, and every reservation. They may be dropped meanwhile.
+func (s *Store) all() iter.Seq[*Object] {
+	return func(yield func(*Object) bool) {
+		for o := range s.pool.Owners() {
+			if !yield(o.(*Object)) {
+				return
+			}
+		}
+	}
 }
 
 // visible yields the objects that were committed.
 func (s *Store) visible() iter.Seq[*Object] {
 	return func(yield func(*Object) bool) {
-		for _, o := range s.objects {
+		for o := range s.all() {
 			if o.state != reserved && o.state != discarded && !yield(o) {
 				return
 			}

@@ -9,43 +9,52 @@ import (
 // noEnd is no time at which a quarantine ends by itself.
 var noEnd time.Time
 
+// quarantined is the stay of an object in quarantine.
+type quarantined struct {
+	o     *Object
+	fence uint64        // the one that ends it
+	until time.Time     // or then, if nobody is inside
+	place *list.Element // in quarantine.objects
+}
+
 // quarantine is what is in quarantine, in the order of the fences. Only the last abortion of an
 // object counts: its fence is the latest, and so is its end by time.
 type quarantine struct {
-	objects list.List     // of *Object
+	objects list.List     // of *quarantined
 	next    *list.Element // where looking goes on, nil: at the front
 	fence   uint64        // the next one's number
 }
 
 // add puts an object into quarantine, or makes it stay longer.
 func (q *quarantine) add(o *Object, until time.Time) {
-	o.fence, o.until = q.fence, until
 	if o.quarantined == nil {
-		o.quarantined = q.objects.PushBack(o)
+		o.quarantined = &quarantined{o: o}
+		o.quarantined.place = q.objects.PushBack(o.quarantined)
 	} else {
 		q.skip(o)
-		q.objects.MoveToBack(o.quarantined)
+		q.objects.MoveToBack(o.quarantined.place)
 	}
+	o.quarantined.fence, o.quarantined.until = q.fence, until
 }
 
 // remove takes an object out of quarantine.
 func (q *quarantine) remove(o *Object) {
 	q.skip(o)
-	q.objects.Remove(o.quarantined)
+	q.objects.Remove(o.quarantined.place)
 	o.quarantined = nil
 }
 
 // skip moves the place where looking goes on behind an object.
 func (q *quarantine) skip(o *Object) {
-	if q.next == o.quarantined {
-		q.next = o.quarantined.Next()
+	if q.next == o.quarantined.place {
+		q.next = q.next.Next()
 	}
 }
 
 // front returns the object with the earliest fence, nil if there is none.
 func (q *quarantine) front() *Object {
 	if e := q.objects.Front(); e != nil {
-		return e.Value.(*Object)
+		return e.Value.(*quarantined).o
 	}
 	return nil
 }
@@ -57,7 +66,7 @@ func (q *quarantine) turn() *Object {
 		e = q.objects.Front()
 	}
 	q.next = e.Next()
-	return e.Value.(*Object)
+	return e.Value.(*quarantined).o
 }
 
 // quarantine puts an object into quarantine, or makes it stay longer.
@@ -84,7 +93,8 @@ func (s *Store) quarantineOver(o *Object) bool {
 	if !s.owner.Unread(o, false) {
 		return true
 	}
-	return !o.until.IsZero() && !time.Now().Before(o.until) && !s.owner.Unread(o, true)
+	until := o.quarantined.until
+	return !until.IsZero() && !time.Now().Before(until) && !s.owner.Unread(o, true)
 }
 
 // release ends the quarantine of an object.
@@ -152,7 +162,7 @@ func (f Fence) Passed() {
 	}
 	defer s.mu.Unlock()
 	_ = s.guard(func() error {
-		for o := s.quarantined.front(); o != nil && o.fence <= f.n; o = s.quarantined.front() {
+		for o := s.quarantined.front(); o != nil && o.quarantined.fence <= f.n; o = s.quarantined.front() {
 			s.counts.looked++
 			s.release(o)
 		}
@@ -190,12 +200,12 @@ func (s *Store) ResetReaders(readers int) error {
 	for _, r := range s.requests {
 		if r.state == requestCommitted {
 			r.become(requestEnded)
-			r.leases = nil
+			r.leases = leases{}
 		}
 	}
 	for o := range s.visible() {
 		o.leases -= o.sent
-		s.leases -= o.sent
+		s.leases -= int(o.sent)
 		o.sent = 0
 		if o.quarantined != nil {
 			s.quarantined.remove(o)

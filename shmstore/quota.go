@@ -36,8 +36,8 @@ func (s *Store) admit(size int, tenant string, as line.Turn, looks *int) error {
 			return nil
 		}
 		if t.used-t.idleBytes+need <= quota {
-			if victim, ok := s.cheapest(t.idle.items, held); ok {
-				held.add(s.evict([]uint32{victim.chunk.ID}))
+			if victim := s.cheapest(t.idle.items, held, new(spares)); victim != nil {
+				held.add(s.evict(append(s.victims[:0], victim.chunk.ID)))
 				continue
 			}
 		}
@@ -50,7 +50,7 @@ func (s *Store) admit(size int, tenant string, as line.Turn, looks *int) error {
 func (s *Store) quotaError(t *tenant, name string, need, quota int64, held idSet) error {
 	used := t.used - t.idleBytes
 	for id := range held {
-		if o := s.objects[id]; o != nil && o.class == classIdle {
+		if o := s.object(id); o != nil && o.class == classIdle {
 			used += o.extent
 		}
 	}

@@ -38,7 +38,7 @@ type Request struct {
 	deadline time.Time
 	place    int // in Store.deadlines, -1 if it has none
 	expired  bool
-	leases   map[*Object]lease
+	leases   leases
 	waiters  map[*line.Waiter]struct{} // those that wait for room for it
 	keeps    bool                      // the segment is mapped until it ends
 	sent     bool                      // it was committed

@@ -9,10 +9,10 @@ func (r *Request) Commit() error {
 	defer r.s.mu.Unlock()
 	r.become(requestCommitted)
 	r.sent = true
-	for o, l := range r.leases {
-		o.sent++
+	for l := range r.leases.all() {
+		l.o.sent++
 		if l.times != 0 {
-			r.s.owner.Sent(o, l.uses)
+			r.s.owner.Sent(l.o, l.uses)
 		}
 	}
 	return nil
@@ -57,8 +57,8 @@ func (r *Request) end(from requestState, aborted bool) {
 func (r *Request) endNow(aborted bool) {
 	committed := r.state == requestCommitted
 	r.become(requestEnded)
-	for o, l := range r.leases {
-		r.letGo(o, l, committed, aborted)
+	for l := range r.leases.all() {
+		r.letGo(*l, committed, aborted)
 	}
-	r.leases = nil
+	r.leases = leases{}
 }

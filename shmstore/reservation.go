@@ -74,7 +74,7 @@ func (r *Reservation) Commit(n int) (*Object, error) {
 func (r *Reservation) checksum() (sum uint32) {
 	if s := r.r.s; s.sidecar != nil {
 		_ = s.guard(func() error {
-			sum = sidecar.PayloadSum(r.payload, r.o.chunk.DescriptionOffset+r.o.chunk.DescriptionLength, s.opt.FullSums)
+			sum = sidecar.PayloadSum(s.sidecar.Layout(), r.payload, r.o.chunk.DescriptionOffset+r.o.chunk.DescriptionLength, s.opt.FullSums)
 			return nil
 		})
 	}

@@ -113,7 +113,8 @@ func (r *Request) Reserve(key string, n int, po PutOptions) (*Reservation, error
 		front += plainLead - shmring.HeaderSize
 	}
 	o := s.newObject()
-	o.key, o.tenant, o.cost, o.note = key, po.Tenant, costOf(po, max(back, n-front)), bytes.Clone(po.Note)
+	o.key, o.cost = key, costOf(po, max(back, n-front))
+	o.describeMore(po.Tenant, bytes.Clone(po.Note))
 	o.chunk.DescriptionOffset, o.chunk.DescriptionLength = front, o.descriptionSize()
 	gap := o.chunk.DescriptionLength
 	if s.opt.Payloads != nil {
@@ -166,14 +167,14 @@ func (r *Request) allocate(ctx context.Context, o *Object, size int) (payload []
 	if ctx == nil || !isFull(err) {
 		return payload, err
 	}
-	w := &line.Waiter{Need: s.extent(size), Tenant: o.tenant, Key: o.key}
+	w := &line.Waiter{Need: s.extent(size), Tenant: o.tenant(), Key: o.key}
 	if r.waiters == nil {
 		r.waiters = map[*line.Waiter]struct{}{}
 	}
 	r.waiters[w] = struct{}{}
 	defer delete(r.waiters, w)
 	err = s.waiters.Wait(ctx, &s.mu, w, err, line.Attempt{
-		Line:  func(err error) *line.Line { return s.lineOf(err, o.tenant) },
+		Line:  func(err error) *line.Line { return s.lineOf(err, o.tenant()) },
 		Retry: isFull,
 		Check: func() error { s.expire(time.Now()); return r.mayPut(o.key) },
 		Try: func(as line.Turn) (err error) {
@@ -191,7 +192,7 @@ func (s *Store) allocateNow(o *Object, size int, as line.Turn) (payload []byte, 
 		return nil, err
 	}
 	err = s.guard(func() (err error) {
-		o.chunk.Address, o.chunk.ID, payload, err = s.place(size, o.tenant, as)
+		o.chunk.Address, o.chunk.ID, payload, err = s.place(size, o.tenant(), as)
 		return err
 	})
 	if err != nil {
@@ -204,7 +205,7 @@ func (s *Store) allocateNow(o *Object, size int, as line.Turn) (payload []byte, 
 	}
 	o.chunk.Size = len(payload) + shmring.HeaderSize
 	s.locate(o)
-	s.objects[o.chunk.ID] = o
+	s.pool.Own(o.chunk.ID, o)
 	s.pending[o.key] = o
 	s.account(o)
 	mustHold(s.checkBytes, o)

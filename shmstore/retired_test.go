@@ -18,10 +18,10 @@ func TestRetiredObjectLeavesTheEvictionPolicyWithoutSidecar(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.Truncate(dir+"/s.ctl", 0))
 	require.True(t, s.Remove("k"))
-	require.Len(t, s.objects, 1)
-	for _, o := range s.objects {
+	require.Equal(t, 1, s.pool.Len())
+	for o := range s.all() {
 		require.Equal(t, retired, o.state)
-		require.Nil(t, o.cached)
+		require.False(t, o.cached.Live())
 	}
 	require.NoError(t, s.Abandon())
 }

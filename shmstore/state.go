@@ -51,7 +51,15 @@ func (s *Store) Stats() (Stats, error) {
 		}
 		return nil
 	})
+	s.reap()
 	return s.stats(), nil
+}
+
+// reap counts the readers that died since the last time, and clears their slots.
+func (s *Store) reap() {
+	if s.sidecar != nil {
+		_ = s.guard(func() error { s.counts.dead += s.sidecar.Reap(); return nil })
+	}
 }
 
 func (s *Store) stats() Stats {
@@ -76,10 +84,11 @@ func (s *Store) Inspect(f func(*Object, ObjectState)) (Stats, error) {
 		return Stats{}, err
 	}
 	defer s.mu.Unlock()
+	s.reap()
 	st := s.stats()
 	st.QuarantinedObjects = 0
 	for id := range s.pool.Live() {
-		if o := s.objects[id]; o.state == committed || o.state == retired {
+		if o := s.object(id); o.state == committed || o.state == retired {
 			live = append(live, o)
 		}
 	}
@@ -107,7 +116,7 @@ func (s *Store) Inspect(f func(*Object, ObjectState)) (Stats, error) {
 func (s *Store) stateOf(o *Object) ObjectState {
 	state := ObjectState{
 		Key: o.key, Address: o.chunk.Address, ID: o.chunk.ID, Bytes: int64(o.chunk.Size), Indexed: o.state == committed, Pinned: o.pinned,
-		Leases: o.leases, Quarantined: o.quarantined != nil, Tenant: o.tenant,
+		Leases: int(o.leases), Quarantined: o.quarantined != nil, Tenant: o.tenant(),
 	}
 	if state.Quarantined {
 		_ = s.guard(func() error { state.Quarantined = !s.quarantineOver(o); return nil })

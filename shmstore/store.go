@@ -18,7 +18,7 @@ import (
 // Store keeps payloads by key in a segment. There is one per segment.
 //
 // What holds between calls ([Store.CheckStructure]):
-//   - objects has an entry for every chunk of the pool and no other;
+//   - every chunk of the pool has an object as its owner;
 //   - index and pending have an entry for every committed and every reserved
 //     object, and no other; a key is in both only while an object that can't be
 //     used once more is replaced;
@@ -47,7 +47,6 @@ type Store struct {
 	markedIDs uint32 // ids up to here are marked as given out
 	readers   int
 
-	objects map[uint32]*Object
 	index   map[string]*Object
 	pending map[string]*Object
 	pinned  map[*Object]struct{}

@@ -28,11 +28,13 @@ func (s *Store) markIDs() {
 func (s *Store) publish(o *Object) {
 	if s.sidecar != nil {
 		failpoint.Hit("pool.publish")
-		o.entry = s.sidecar.Put(o.chunk, s.useWord(o))
+		word := s.useWord(o)
+		o.entry = int32(s.sidecar.Put(o.chunk, word))
+		o.word = word
 	}
 	s.pool.Publish(o.chunk.ID)
 	failpoint.Hit("pool.published")
-	o.cached = s.evictor.Add(o.key, o.cost)
+	s.evictor.Add(&o.cached, o.key, o.cost)
 }
 
 // drop frees the chunk of an object and forgets it; forget is what the eviction
@@ -41,7 +43,7 @@ func (s *Store) drop(o *Object, forget func(*evict.Entry)) {
 	// Shared memory first. The id of an object that was never published is dead.
 	if o.entry >= 0 {
 		s.pool.Kill(o.chunk.ID)
-		s.sidecar.Drop(o.entry)
+		s.sidecar.Drop(int(o.entry))
 		o.entry = -1
 	} else if s.sidecar == nil && o.state != discarded {
 		s.pool.Kill(o.chunk.ID)
@@ -50,10 +52,7 @@ func (s *Store) drop(o *Object, forget func(*evict.Entry)) {
 	// From here on nothing touches it.
 	s.pool.Release(o.chunk.ID) // first, so that who is woken finds the bytes
 	s.unaccount(o)
-	if o.cached != nil {
-		forget(o.cached)
-		o.cached = nil
-	}
+	forget(&o.cached)
 	if o.quarantined != nil {
 		s.quarantined.remove(o)
 	}
@@ -74,6 +73,8 @@ func (s *Store) discard(o *Object) {
 const (
 	useBusy    = 1 << 63
 	useRetired = 1 << 62
+	// unwritten is no use word, since a word's bits 32 to 61 are 0.
+	unwritten = 1<<64 - 1
 )
 
 func (s *Store) useWord(o *Object) uint64 {
@@ -101,9 +102,8 @@ func (s *Store) changed(o *Object) error {
 
 // update writes the use word, and writes off what nobody will read any more.
 func (s *Store) update(o *Object) {
-	if o.state == retired && o.cached != nil { // whatever becomes of the sidecar
-		s.evictor.Remove(o.cached)
-		o.cached = nil
+	if o.state == retired { // whatever becomes of the sidecar
+		s.evictor.Remove(&o.cached)
 	}
 	if o.state == retired && o.quarantined != nil && s.quarantineOver(o) {
 		s.quarantined.remove(o)
@@ -112,11 +112,9 @@ func (s *Store) update(o *Object) {
 	if o.leases == 0 && o.quarantined == nil {
 		s.owner.Idle(o)
 	}
-	if o.entry >= 0 {
-		want := s.useWord(o)
-		if u, ok := s.sidecar.Use(o.entry); !ok || u != want {
-			s.sidecar.SetUse(o.entry, want)
-		}
+	if want := s.useWord(o); o.entry >= 0 && o.word != want {
+		s.sidecar.SetUse(int(o.entry), want)
+		o.word = want
 	}
 	if o.state == retired && o.class == classIdle {
 		s.evict([]uint32{o.chunk.ID}) // unless a reader looks at it; then it goes when room is needed

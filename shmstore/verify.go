@@ -12,15 +12,15 @@ import (
 // minDescriptionOffset is the bytes of the payload that no checksum covers.
 const minDescriptionOffset = 4
 
-// Verify compares a chunk in a ring with its entry in the table, and reads its description, as
-// [Adopt] does. opaque reports that nobody counts the reads of the payload. A difference is a
-// [*shmring.CorruptError]. It is for the packages of this module.
-func Verify(ring []byte, r sidecar.Record, opaque bool) error {
-	return (&Object{chunk: r}).verify(ring, opaque)
+// Verify compares a chunk in a ring with its entry in the table of a sidecar of a layout, and
+// reads its description, as [Adopt] does. opaque reports that nobody counts the reads of the
+// payload. A difference is a [*shmring.CorruptError]. It is for the packages of this module.
+func Verify(ring []byte, layout int, r sidecar.Record, opaque bool) error {
+	return (&Object{chunk: r}).verify(ring, layout, opaque)
 }
 
 // verify compares an object with its chunk in a ring, and reads its description.
-func (o *Object) verify(ring []byte, opaque bool) error {
+func (o *Object) verify(ring []byte, layout int, opaque bool) error {
 	r := o.chunk
 	c, err := shmring.ReadChunk(ring, r.Address)
 	if err != nil {
@@ -47,7 +47,7 @@ func (o *Object) verify(ring []byte, opaque bool) error {
 	if n < 0 || n > len(c.Payload)-from {
 		return bad(shmring.HeaderSize+from, "bytes of the description", int64(n), fmt.Sprintf("at most %d", len(c.Payload)-from))
 	}
-	if sum := sidecar.PayloadSum(c.Payload, from+n, r.Full); sum != r.Sum {
+	if sum := sidecar.PayloadSum(layout, c.Payload, from+n, r.Full); sum != r.Sum {
 		return bad(shmring.HeaderSize, "checksum of the payload", int64(sum), strconv.FormatUint(uint64(r.Sum), 10))
 	}
 	if o.parseDescription(c.Payload[from:from+n]) != nil {

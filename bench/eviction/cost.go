@@ -51,7 +51,7 @@ func (f *filler) alloc(size int) error {
 	return err
 }
 
-func (f *filler) value(id uint32) (float64, bool) {
+func (f *filler) value(id uint32, _ any) (float64, bool) {
 	f.looked++
 	return f.values[id], true
 }
@@ -64,7 +64,7 @@ func (f *filler) put(size int, s *search) {
 	}
 	before := f.looked
 	at := time.Now()
-	victims, _ := f.pool.Cheapest(size, f.value)
+	victims, _ := f.pool.Cheapest(nil, size, f.value)
 	s.look = append(s.look, time.Since(at))
 	for _, id := range victims {
 		f.pool.Free(id)

@@ -7,4 +7,8 @@ type learned struct{ *evict.Policy }
 
 func newLearned() learned { return learned{evict.New()} }
 
-func (l learned) Add(it *item) *evict.Entry { return l.Policy.Add(it.key, it.cost) }
+func (l learned) Add(it *item) *evict.Entry {
+	e := new(evict.Entry)
+	l.Policy.Add(e, it.key, it.cost)
+	return e
+}

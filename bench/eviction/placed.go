@@ -127,7 +127,7 @@ func (p *poolCache) place(size int) (id uint32, ok bool) {
 		if !errors.Is(err, shmring.ErrFull) {
 			return 0, false
 		}
-		victims, ok := p.pool.Cheapest(size, p.loss)
+		victims, ok := p.pool.Cheapest(nil, size, p.loss)
 		if !ok {
 			return 0, false
 		}
@@ -142,7 +142,7 @@ func (p *poolCache) place(size int) (id uint32, ok bool) {
 	}
 }
 
-func (p *poolCache) loss(id uint32) (float64, bool) {
+func (p *poolCache) loss(id uint32, _ any) (float64, bool) {
 	r := p.byID[id]
 	if p.leased(r.it) {
 		return 0, false

@@ -64,11 +64,13 @@ func (m *memory) name(word []byte) string {
 			continue
 		}
 		slots := f.Options().Slots
-		switch at := off - 4096; {
-		case at < 0:
+		switch at := off - 8192; {
+		case off < 4096:
 			return fmt.Sprintf("sidecar+%d", off)
+		case at < 0: // eight are loaded at once, and four are stored
+			return fmt.Sprintf("marks%d", off-4096)
 		case at < 2048*slots && at%2048 < 16:
-			return fmt.Sprintf("slot%d.%s", at/2048, []string{"taken", "top", "pid", ""}[at%2048/4])
+			return fmt.Sprintf("slot%d.%s", at/2048, []string{"", "top", "pid", ""}[at%2048/4])
 		case at < 2048*slots:
 			return fmt.Sprintf("slot%d.place%d", at/2048, (at%2048-16)/4)
 		default:

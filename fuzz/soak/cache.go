@@ -148,7 +148,7 @@ func (r *cacheRequest) commit(uses int) ([]object, error) {
 				}
 			}
 			if w.Handle != nil {
-				o.Place, o.ID, o.Signature = w.Handle.Address, w.Handle.ID, w.Handle.Signature
+				o.setHandle(*w.Handle)
 				r.got = append(r.got, o)
 			}
 		}

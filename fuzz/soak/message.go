@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
@@ -51,10 +52,25 @@ type object struct {
 	Key       string `json:"key"`
 	Place     uint64 `json:"place"` // address of a chunk, offset of a payload
 	ID        uint32 `json:"id"`
-	Signature []byte `json:"signature,omitempty"`
+	Signature []byte `json:"signature,omitempty"` // none or 32 bytes
 	Nonce     uint64 `json:"nonce,omitempty"`
 	Size      int    `json:"size"` // bytes of content
 	Uses      int    `json:"uses,omitempty"`
+}
+
+func (o object) handle() serde.Address {
+	h := serde.Address{Address: o.Place, ID: o.ID}
+	if o.Signature != nil {
+		h.Signature = serde.Signature(o.Signature)
+	}
+	return h
+}
+
+func (o *object) setHandle(h serde.Address) {
+	o.Place, o.ID, o.Signature = h.Address, h.ID, nil
+	if !h.Signature.IsZero() {
+		o.Signature = h.Signature[:]
+	}
 }
 
 func (o object) String() string {

@@ -87,7 +87,8 @@ func (s objects) contents() (all []object, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("key %s is listed, but: %w", o.Key, err)
 		}
-		got := object{Key: o.Key, Place: h.Address, ID: h.ID, Signature: h.Signature}
+		got := object{Key: o.Key}
+		got.setHandle(h)
 		if err := got.readNote(note); err != nil {
 			return nil, err
 		}
@@ -128,7 +129,7 @@ func (r *objectRequest) obtain(ctx context.Context, w wish) error {
 	if err != nil {
 		return err
 	}
-	got.Place, got.ID, got.Signature = h.Address, h.ID, h.Signature
+	got.setHandle(h)
 	if w.verify {
 		v, err := r.Stored(h)
 		if err != nil {
@@ -172,7 +173,7 @@ func (r *objectRequest) commit(uses int) ([]object, error) {
 	for i := range r.got {
 		o := &r.got[i]
 		o.Uses = uses
-		if err := r.SetUses(serde.Address{Address: o.Place, ID: o.ID, Signature: o.Signature}, uses); err != nil {
+		if err := r.SetUses(o.handle(), uses); err != nil {
 			return nil, err
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/ringcache/ringcache/objstore"
-	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
@@ -123,7 +122,7 @@ func (s objectSource) get(o object, late bool) (look, error) {
 	if late {
 		r = s.observes
 	}
-	h := serde.Address{Address: o.Place, ID: o.ID, Signature: o.Signature}
+	h := o.handle()
 	if err := r.Touch(context.Background(), o.Key, h); err != nil {
 		return look{}, err
 	}

@@ -20,7 +20,7 @@ import (
 var (
 	system  = []string{"golang.org/x/sys"}
 	hashes  = append([]string{"github.com/zeebo/blake3", "github.com/klauspost/cpuid/v2"}, system...)
-	msgpack = append([]string{"github.com/vmihailenco/msgpack/v5", "github.com/vmihailenco/tagparser/v2"}, system...)
+	msgpack = append([]string{"github.com/tinylib/msgp", "github.com/philhofer/fwd"}, system...)
 	waiting = append([]string{"golang.org/x/sync"}, msgpack...)
 	sockets = append([]string{"github.com/go-zeromq/zmq4", "golang.org/x/text"}, waiting...)
 
@@ -107,7 +107,10 @@ func TestPackagesLinkOnlyTheirModules(t *testing.T) {
 // libraries that tests in every package use: what single tests need belongs in
 // a module below tools.
 func TestModuleRequiresOnlyWhatPackagesUse(t *testing.T) {
-	tests := []string{"github.com/stretchr/testify", "pgregory.net/rapid", "go.uber.org/goleak"}
+	tests := []string{
+		"github.com/stretchr/testify", "pgregory.net/rapid", "go.uber.org/goleak",
+		"github.com/vmihailenco/msgpack/v5", // of the codec, and for interop/lockstep
+	}
 	programs := []string{"github.com/alecthomas/kong"}
 	cmd := exec.Command("go", "mod", "edit", "-json")
 	cmd.Dir = filepath.Join("..", "..")

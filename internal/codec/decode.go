@@ -1,25 +1,23 @@
 package codec
 
 import (
-	"bytes"
 	"fmt"
-	"io"
+	"slices"
 	"unicode/utf8"
 
-	"github.com/vmihailenco/msgpack/v5"
-	"github.com/vmihailenco/msgpack/v5/msgpcode"
+	"github.com/tinylib/msgp/msgp"
 
 	"github.com/ringcache/ringcache/internal/msgpackguard"
 )
 
-// Decoder reads one main document by the streaming calls of the msgpack
-// decoder, which takes no byte beyond the value it is asked for, as long as its
-// reader is an io.ByteScanner. So the position is known at any time,
-// and payloads are sliced out of the document instead of being read.
+// Decoder reads one main document, which is a slice: it keeps a position in it, and
+// slices strings and payloads out of it.
 //
 // The document is checked by msgpackguard first, but may lie in memory that a
 // peer can change at any time. Hence every length is checked again where it is
 // used; memory safety does not hang on the guard.
+//
+// The zero value is ready for Begin.
 type Decoder struct {
 	// Elem is the key of the elem of an item that is being read, for errors.
 	Elem string
@@ -28,8 +26,7 @@ type Decoder struct {
 	AnyFrames bool
 
 	doc    []byte
-	r      bytes.Reader
-	mp     *msgpack.Decoder
+	pos    int      // in doc
 	frames [][]byte // nil for those that an array has taken
 	budget int      // entries that may still be allocated ahead of being read
 	cost   int      // see Charge
@@ -38,39 +35,68 @@ type Decoder struct {
 // Decode reads a document that holds one value and nothing else, all of whose
 // frames are taken.
 func Decode[T any](frames [][]byte, read func(*Decoder) (T, error)) (v T, err error) {
+	if err := guard(frames); err != nil {
+		return v, err
+	}
+	return DecodeUnguarded(frames, read)
+}
+
+func guard(frames [][]byte) error {
 	if len(frames) == 0 {
-		return v, &CorruptError{What: "frames", Offset: -1, Want: "a main document", Got: "none"}
+		return &CorruptError{What: "frames", Offset: -1, Want: "a main document", Got: "none"}
 	}
 	if err := msgpackguard.Check(frames[0], guardLimits); err != nil {
 		ge := err.(*msgpackguard.Error)
-		return v, &CorruptError{What: "main document", Offset: ge.Offset, Want: "one MessagePack value", Got: ge.Problem}
+		return &CorruptError{What: "main document", Offset: ge.Offset, Want: "one MessagePack value", Got: ge.Problem}
 	}
-	return DecodeUnguarded(frames, read)
+	return nil
 }
 
 // DecodeUnguarded is Decode behind its guard, for tests of what happens where a
 // document changes behind the guard's back.
 func DecodeUnguarded[T any](frames [][]byte, read func(*Decoder) (T, error)) (v T, err error) {
-	own := make([][]byte, len(frames))
-	for i, f := range frames {
-		if own[i] = f; f == nil {
-			own[i] = []byte{}
-		}
+	d := &Decoder{}
+	d.begin(slices.Clone(frames))
+	got, err := read(d)
+	if err == nil {
+		err = d.End()
 	}
-	d := &Decoder{doc: own[0], frames: own, budget: len(own[0])}
-	got, err := run(d, 0, read)
 	if err != nil {
 		return v, err
 	}
-	if n := d.r.Len(); n > 0 {
-		return v, d.Corrupt("main document", "its end", fmt.Sprintf("%d more bytes", n))
+	return got, nil
+}
+
+// Begin makes d read a document that holds one value and nothing else, as [Decode]
+// does, without allocating. A frame that an array takes becomes nil in frames.
+func (d *Decoder) Begin(frames [][]byte) error {
+	if err := guard(frames); err != nil {
+		return err
 	}
-	for i := 1; i < len(own); i++ {
-		if own[i] != nil && !d.AnyFrames {
-			return v, &CorruptError{What: "frames", Offset: -1, Want: "a tensor for each", Got: fmt.Sprintf("none for frame %d", i)}
+	d.begin(frames)
+	return nil
+}
+
+func (d *Decoder) begin(frames [][]byte) {
+	for i, f := range frames {
+		if f == nil {
+			frames[i] = []byte{}
 		}
 	}
-	return got, nil
+	*d = Decoder{doc: frames[0], frames: frames, budget: len(frames[0])}
+}
+
+// End reports whether the value was all of the document, and all frames were taken.
+func (d *Decoder) End() error {
+	if n := d.left(); n > 0 {
+		return d.Corrupt("main document", "its end", fmt.Sprintf("%d more bytes", n))
+	}
+	for i := 1; i < len(d.frames); i++ {
+		if d.frames[i] != nil && !d.AnyFrames {
+			return &CorruptError{What: "frames", Offset: -1, Want: "a tensor for each", Got: fmt.Sprintf("none for frame %d", i)}
+		}
+	}
+	return nil
 }
 
 // DecodePart reads the one value that begins at a position of the main document, and
@@ -84,24 +110,15 @@ func DecodePart[T any](frames [][]byte, at int, read func(*Decoder) (T, error)) 
 		ge := err.(*msgpackguard.Error)
 		return v, 0, &CorruptError{What: "main document", Offset: ge.Offset, Want: "a MessagePack value", Got: ge.Problem}
 	}
-	d := &Decoder{doc: frames[0][:end], frames: frames, budget: end - at}
-	got, err := run(d, at, read)
+	d := &Decoder{doc: frames[0][:end], pos: at, frames: frames, budget: end - at}
+	got, err := read(d)
 	if err != nil {
 		return v, 0, err
 	}
-	if n := d.r.Len(); n > 0 {
+	if n := d.left(); n > 0 {
 		return v, 0, d.Corrupt("value", "its end", fmt.Sprintf("%d more bytes", n))
 	}
 	return got, end, nil
-}
-
-func run[T any](d *Decoder, at int, read func(*Decoder) (T, error)) (T, error) {
-	d.r.Reset(d.doc)
-	d.Seek(at)
-	d.mp = msgpack.GetDecoder()
-	d.mp.Reset(&d.r)
-	defer msgpack.PutDecoder(d.mp)
-	return read(d)
 }
 
 // Splice reads a value by a function that takes frames as [DecodePart] does.
@@ -114,7 +131,15 @@ func (d *Decoder) Splice(read func(frames [][]byte, at int) (end int, err error)
 }
 
 // Pos returns the position in the document.
-func (d *Decoder) Pos() int { return len(d.doc) - d.r.Len() }
+func (d *Decoder) Pos() int { return d.pos }
+
+// left returns the number of bytes behind the position.
+func (d *Decoder) left() int { return len(d.doc) - d.pos }
+
+// rest returns the bytes behind the position, and went goes to where they begin after
+// a call of msgp.
+func (d *Decoder) rest() []byte     { return d.doc[d.pos:] }
+func (d *Decoder) went(rest []byte) { d.pos = len(d.doc) - len(rest) }
 
 // Corrupt returns a [CorruptError] at the position that was reached.
 func (d *Decoder) Corrupt(what, want, got string) error {
@@ -124,62 +149,15 @@ func (d *Decoder) Corrupt(what, want, got string) error {
 	return &CorruptError{What: what, Offset: d.Pos(), Want: want, Got: got}
 }
 
-// broken is for an error of the msgpack decoder, where the input ends too soon.
+// broken is for an error of msgp, where the input ends too soon or changed.
 func (d *Decoder) broken(what string, err error) error {
 	return d.Corrupt(what, "more bytes", err.Error())
-}
-
-// Kind is what a value is, as errors name it.
-type Kind string
-
-// The kinds of MessagePack.
-const (
-	KindNil   Kind = "nil"
-	KindBool  Kind = "a bool"
-	KindInt   Kind = "an integer"
-	KindFloat Kind = "a float"
-	KindStr   Kind = "a string"
-	KindBin   Kind = "bytes"
-	KindArray Kind = "an array"
-	KindMap   Kind = "a map"
-	KindExt   Kind = "an extension"
-	KindNone  Kind = "no value"
-)
-
-// Peek returns the kind of the next value. The msgpack decoder's own calls take
-// several kinds for one another (nil for 0, an extension in front of a map), so
-// each read looks first.
-func (d *Decoder) Peek() Kind {
-	c, err := d.mp.PeekCode()
-	switch {
-	case err != nil:
-		return KindNone
-	case msgpcode.IsFixedNum(c), c >= msgpcode.Uint8 && c <= msgpcode.Int64:
-		return KindInt
-	case msgpcode.IsString(c):
-		return KindStr
-	case msgpcode.IsFixedArray(c), c == msgpcode.Array16, c == msgpcode.Array32:
-		return KindArray
-	case msgpcode.IsFixedMap(c), c == msgpcode.Map16, c == msgpcode.Map32:
-		return KindMap
-	case c == msgpcode.Nil:
-		return KindNil
-	case c == msgpcode.True, c == msgpcode.False:
-		return KindBool
-	case c == msgpcode.Float, c == msgpcode.Double:
-		return KindFloat
-	case msgpcode.IsBin(c):
-		return KindBin
-	case msgpcode.IsExt(c):
-		return KindExt
-	}
-	return KindNone
 }
 
 // Expect refuses a next value of another kind.
 func (d *Decoder) Expect(k Kind, what string) error {
 	if got := d.Peek(); got != k {
-		return d.Corrupt(what, string(k), string(got))
+		return d.Corrupt(what, k.String(), got.String())
 	}
 	return nil
 }
@@ -189,11 +167,12 @@ func (d *Decoder) Array(what string) (int, error) {
 	if err := d.Expect(KindArray, what); err != nil {
 		return 0, err
 	}
-	n, err := d.mp.DecodeArrayLen()
+	n, rest, err := msgp.ReadArrayHeaderBytes(d.rest())
 	if err != nil {
 		return 0, d.broken(what, err)
 	}
-	return n, d.fits(what, n)
+	d.went(rest)
+	return int(n), d.fits(what, int(n))
 }
 
 // ArrayOf is Array for a fixed length.
@@ -210,16 +189,17 @@ func (d *Decoder) Map(what string) (int, error) {
 	if err := d.Expect(KindMap, what); err != nil {
 		return 0, err
 	}
-	n, err := d.mp.DecodeMapLen()
+	n, rest, err := msgp.ReadMapHeaderBytes(d.rest())
 	if err != nil {
 		return 0, d.broken(what, err)
 	}
-	return n, d.fits(what, n)
+	d.went(rest)
+	return int(n), d.fits(what, int(n))
 }
 
 func (d *Decoder) fits(what string, n int) error {
-	if n < 0 || n > d.r.Len() {
-		return d.Corrupt(what, fmt.Sprintf("at most the %d that are left", d.r.Len()), fmt.Sprintf("length %d", n))
+	if n < 0 || n > d.left() {
+		return d.Corrupt(what, fmt.Sprintf("at most the %d that are left", d.left()), fmt.Sprintf("length %d", n))
 	}
 	return nil
 }
@@ -229,11 +209,9 @@ func (d *Decoder) view(what string, n int) ([]byte, error) {
 	if err := d.fits(what, n); err != nil {
 		return nil, err
 	}
-	at := d.Pos()
-	if _, err := d.r.Seek(int64(n), io.SeekCurrent); err != nil {
-		return nil, d.broken(what, err)
-	}
-	return d.doc[at : at+n : at+n], nil
+	at := d.pos
+	d.pos += n
+	return d.doc[at:d.pos:d.pos], nil
 }
 
 // TextView returns a view of a string; it may change under the caller's hands.
@@ -241,11 +219,12 @@ func (d *Decoder) TextView(what string) ([]byte, error) {
 	if err := d.Expect(KindStr, what); err != nil {
 		return nil, err
 	}
-	n, err := d.mp.DecodeBytesLen()
+	s, rest, err := msgp.ReadStringZC(d.rest())
 	if err != nil {
 		return nil, d.broken(what, err)
 	}
-	return d.view(what, n)
+	d.went(rest)
+	return s[:len(s):len(s)], nil
 }
 
 // Text returns a string of its own.
@@ -263,17 +242,21 @@ func (d *Decoder) Text(what string) (string, error) {
 
 // Nil consumes a nil if one is next.
 func (d *Decoder) Nil() bool {
-	return d.Peek() == KindNil && d.mp.DecodeNil() == nil
+	if d.Peek() != KindNil {
+		return false
+	}
+	d.pos++
+	return true
 }
 
 // Skip passes over one value of any kind.
 func (d *Decoder) Skip(what string) error {
-	end, err := msgpackguard.Next(d.doc, d.Pos(), guardLimits)
+	end, err := msgpackguard.Next(d.doc, d.pos, guardLimits)
 	if err != nil {
 		return d.broken(what, err)
 	}
-	_, err = d.view(what, end-d.Pos())
-	return err
+	d.pos = end
+	return nil
 }
 
 // Room turns a length from the input into a capacity. All capacities together

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/vmihailenco/msgpack/v5/msgpcode"
+	"github.com/tinylib/msgp/msgp"
 )
 
 // Integer reads an integer: an int64, or a uint64 where an int64 can't hold it.
@@ -19,26 +19,29 @@ func (d *Decoder) Integer(what string) (any, error) {
 	return n, nil
 }
 
+// codeUint64 begins an integer of 64 bits without a sign.
+const codeUint64 = 0xcf
+
 // integer reads an integer. big is not 0 where an int64 can't hold it, and n is 0
 // then.
 func (d *Decoder) integer(what string) (n int64, big uint64, err error) {
 	if err := d.Expect(KindInt, what); err != nil {
 		return 0, 0, err
 	}
-	if c, _ := d.mp.PeekCode(); c == msgpcode.Uint64 {
-		u, err := d.mp.DecodeUint64()
-		if err != nil {
-			return 0, 0, d.broken(what, err)
+	var rest []byte
+	if d.doc[d.pos] == codeUint64 {
+		big, rest, err = msgp.ReadUint64Bytes(d.rest())
+		if big <= math.MaxInt64 {
+			n, big = int64(big), 0
 		}
-		if u > math.MaxInt64 {
-			return 0, u, nil
-		}
-		return int64(u), 0, nil
+	} else {
+		n, rest, err = msgp.ReadInt64Bytes(d.rest())
 	}
-	if n, err = d.mp.DecodeInt64(); err != nil {
+	if err != nil {
 		return 0, 0, d.broken(what, err)
 	}
-	return n, 0, nil
+	d.went(rest)
+	return n, big, nil
 }
 
 // Int64 reads an integer that an int64 can hold.
@@ -112,10 +115,11 @@ func (d *Decoder) Float(what string) (float64, error) {
 	if err := d.Expect(KindFloat, what); err != nil {
 		return 0, err
 	}
-	f, err := d.mp.DecodeFloat64()
+	f, rest, err := msgp.ReadFloat64Bytes(d.rest())
 	if err != nil {
 		return 0, d.broken(what, err)
 	}
+	d.went(rest)
 	return f, nil
 }
 
@@ -124,9 +128,10 @@ func (d *Decoder) Bool(what string) (bool, error) {
 	if err := d.Expect(KindBool, what); err != nil {
 		return false, err
 	}
-	b, err := d.mp.DecodeBool()
+	b, rest, err := msgp.ReadBoolBytes(d.rest())
 	if err != nil {
 		return false, d.broken(what, err)
 	}
+	d.went(rest)
 	return b, nil
 }

@@ -2,14 +2,20 @@ package codec
 
 import (
 	"fmt"
-	"io"
+
+	"github.com/tinylib/msgp/msgp"
 
 	"github.com/ringcache/ringcache/internal/msgpackguard"
 	"github.com/ringcache/ringcache/internal/shapes"
 )
 
 // Shape reads the shape of an array.
-func (d *Decoder) Shape() ([]int, error) {
+func (d *Decoder) Shape() ([]int, error) { return d.ShapeIn(makeInts) }
+
+func makeInts(n int) []int { return make([]int, n) }
+
+// ShapeIn is Shape in memory that take returns for a number of dimensions.
+func (d *Decoder) ShapeIn(take func(n int) []int) ([]int, error) {
 	n, err := d.Array("shape")
 	if err != nil {
 		return nil, err
@@ -17,7 +23,7 @@ func (d *Decoder) Shape() ([]int, error) {
 	if n > MaxDims {
 		return nil, d.Corrupt("shape", fmt.Sprintf("at most %d dimensions", MaxDims), fmt.Sprint(n))
 	}
-	shape := make([]int, n)
+	shape := take(n)
 	for i := range shape {
 		if shape[i], err = d.IntFrom("shape", 0); err != nil {
 			return nil, err
@@ -28,7 +34,12 @@ func (d *Decoder) Shape() ([]int, error) {
 
 // Tensor reads what follows the dtype of a tensor: its shape, and its bytes.
 func (d *Decoder) Tensor(itemSize int) (shape []int, data []byte, err error) {
-	if shape, err = d.Shape(); err != nil {
+	return d.TensorIn(makeInts, itemSize)
+}
+
+// TensorIn is Tensor with a shape of ShapeIn.
+func (d *Decoder) TensorIn(take func(n int) []int, itemSize int) (shape []int, data []byte, err error) {
+	if shape, err = d.ShapeIn(take); err != nil {
 		return nil, nil, err
 	}
 	want, fits := shapes.Bytes(shape, itemSize)
@@ -46,9 +57,9 @@ func (d *Decoder) Payload(what string, want int) ([]byte, error) {
 	var data []byte
 	switch k := d.Peek(); k {
 	case KindExt:
-		id, n, err := d.mp.DecodeExtHeader()
+		id, raw, err := d.extension(what)
 		if err != nil {
-			return nil, d.broken(what, err)
+			return nil, err
 		}
 		switch id {
 		case extRaw:
@@ -59,9 +70,7 @@ func (d *Decoder) Payload(what string, want int) ([]byte, error) {
 			return nil, &UnsupportedError{fmt.Sprintf("serde: %s holds data of the unknown extension %d; "+
 				"check that the peer is a known vLLM", what, id)}
 		}
-		if data, err = d.view(what, n); err != nil {
-			return nil, err
-		}
+		data = raw
 	case KindInt:
 		i, err := d.Int64(what)
 		if err != nil {
@@ -79,7 +88,7 @@ func (d *Decoder) Payload(what string, want int) ([]byte, error) {
 		return nil, &UnsupportedError{fmt.Sprintf("serde: %s was sent out of band, which only Python peers can do; "+
 			"run the engine with mm_tensor_ipc=direct_rpc", what)}
 	default:
-		return nil, d.Corrupt(what, "raw bytes or the index of a frame", string(k))
+		return nil, d.Corrupt(what, "raw bytes or the index of a frame", k.String())
 	}
 	if len(data) != want {
 		return nil, d.Corrupt(what, fmt.Sprintf("%d bytes by dtype and shape", want), fmt.Sprint(len(data)))
@@ -87,27 +96,57 @@ func (d *Decoder) Payload(what string, want int) ([]byte, error) {
 	return data, nil
 }
 
-// Bytes reads bytes of its own, or those of a raw extension.
+// extension reads an extension, whose bytes are a view.
+func (d *Decoder) extension(what string) (id int8, data []byte, err error) {
+	b := d.rest()
+	size, n := 2, 0 // of the header and of the data
+	switch c := b[0]; c {
+	case 0xc7, 0xc8, 0xc9: // a length of 8, 16 or 32 bits
+		size = 2 + 1<<(c-0xc7)
+		if len(b) < size {
+			break
+		}
+		for _, digit := range b[1 : size-1] {
+			n = n<<8 | int(digit)
+		}
+	default: // 1, 2, 4, 8 or 16 bytes
+		n = 1 << (c - 0xd4)
+	}
+	if len(b) < size {
+		return 0, nil, d.Corrupt(what, fmt.Sprintf("an extension's header of %d bytes", size), fmt.Sprint(len(b)))
+	}
+	d.pos += size
+	data, err = d.view(what, n)
+	return int8(b[size-1]), data, err
+}
+
+// Bytes reads bytes, or those of a string or a raw extension, into memory of their own.
 func (d *Decoder) Bytes(what string) ([]byte, error) {
-	var n int
+	var b []byte
 	var err error
-	if d.Peek() == KindExt {
+	switch k := d.Peek(); k {
+	case KindExt:
 		var id int8
-		if id, n, err = d.mp.DecodeExtHeader(); err == nil && id != extRaw {
+		if id, b, err = d.extension(what); err == nil && id != extRaw {
 			return nil, &UnsupportedError{fmt.Sprintf("serde: %s holds the extension %d, which is never executed; "+
 				"run the peer without VLLM_ALLOW_INSECURE_SERIALIZATION", what, id)}
 		}
-	} else {
-		n, err = d.mp.DecodeBytesLen()
+	case KindStr:
+		b, err = d.TextView(what)
+	case KindBin:
+		var rest []byte
+		if b, rest, err = msgp.ReadBytesZC(d.rest()); err != nil {
+			err = d.broken(what, err)
+		} else {
+			d.went(rest)
+		}
+	default:
+		err = d.Corrupt(what, KindBin.String(), k.String())
+	}
+	if err == nil {
+		err = d.Charge(what, len(b))
 	}
 	if err != nil {
-		return nil, d.broken(what, err)
-	}
-	b, err := d.view(what, n)
-	if err != nil {
-		return nil, err
-	}
-	if err := d.Charge(what, n); err != nil {
 		return nil, err
 	}
 	return append([]byte{}, b...), nil
@@ -223,4 +262,4 @@ func (d *Decoder) Part(what string, read func() error) (failure, err error) {
 }
 
 // Seek goes to a position that was passed before, or that [Decoder.Part] returned.
-func (d *Decoder) Seek(pos int) { _, _ = d.r.Seek(int64(pos), io.SeekStart) }
+func (d *Decoder) Seek(pos int) { d.pos = pos }

@@ -1,14 +1,15 @@
 package codec
 
 import (
-	"bytes"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math"
+	"math/bits"
 	"slices"
 	"unicode/utf8"
 
-	"github.com/vmihailenco/msgpack/v5"
+	"github.com/tinylib/msgp/msgp"
 )
 
 // Encoder appends values to one main document and one list of frames. Frames
@@ -18,32 +19,42 @@ type Encoder struct {
 	// Elem is the key of the elem of an item that is being written, for errors.
 	Elem string
 
-	buf       bytes.Buffer
-	mp        *msgpack.Encoder
+	doc       []byte
 	threshold int
 	aux       [][]byte // nil for bytes that are only laid out
 	auxLen    int
 	err       error
+	room      [2][]byte // for aux after Reset
 }
 
 // NewEncoder returns an Encoder that gives arrays of at least threshold bytes a
 // frame of their own.
 func NewEncoder(threshold int) *Encoder {
-	e := &Encoder{threshold: threshold}
-	e.mp = msgpack.NewEncoder(&e.buf)
-	return e
+	return &Encoder{threshold: threshold, doc: make([]byte, 0, firstRoom)}
+}
+
+// firstRoom is the first capacity of a document, in bytes.
+const firstRoom = 64
+
+// Reset makes e an Encoder of NewEncoder that writes into the memory of doc from its
+// beginning, as far as it suffices. The memory for the list of frames stays with e.
+func (e *Encoder) Reset(threshold int, doc []byte) {
+	clear(e.aux)
+	if e.aux == nil {
+		e.aux = e.room[:]
+	}
+	e.Elem, e.doc, e.threshold, e.aux, e.auxLen, e.err = "", doc[:0], threshold, e.aux[:0], 0, nil
 }
 
 // Append returns an Encoder that appends to a document and the frames behind it.
 func Append(frames [][]byte, threshold int) *Encoder {
 	e := &Encoder{threshold: threshold}
-	e.mp = msgpack.NewEncoder(&e.buf)
 	e.resume(frames)
 	return e
 }
 
 func (e *Encoder) resume(frames [][]byte) {
-	e.buf, e.aux, e.auxLen = *bytes.NewBuffer(frames[0]), frames[1:], 0
+	e.doc, e.aux, e.auxLen = frames[0], frames[1:], 0
 	for _, f := range e.aux {
 		e.auxLen += len(f)
 	}
@@ -80,16 +91,27 @@ func (e *Encoder) Invalid(what, format string, args ...any) {
 // Err returns the first error.
 func (e *Encoder) Err() error { return e.err }
 
-func (e *Encoder) Map(n int)       { e.Fail(e.mp.EncodeMapLen(e.length(n))) }
-func (e *Encoder) Array(n int)     { e.Fail(e.mp.EncodeArrayLen(e.length(n))) }
-func (e *Encoder) Int(n int64)     { e.Fail(e.mp.EncodeInt(n)) }
-func (e *Encoder) Uint(n uint64)   { e.Fail(e.mp.EncodeUint(n)) }
-func (e *Encoder) Float(f float64) { e.Fail(e.mp.EncodeFloat64(f)) }
-func (e *Encoder) Bool(b bool)     { e.Fail(e.mp.EncodeBool(b)) }
-func (e *Encoder) Nil()            { e.Fail(e.mp.EncodeNil()) }
+func (e *Encoder) Map(n int)       { e.doc = msgp.AppendMapHeader(e.doc, e.length(n)) }
+func (e *Encoder) Array(n int)     { e.doc = msgp.AppendArrayHeader(e.doc, e.length(n)) }
+func (e *Encoder) Uint(n uint64)   { e.doc = msgp.AppendUint64(e.doc, n) }
+func (e *Encoder) Float(f float64) { e.doc = msgp.AppendFloat64(e.doc, f) }
+func (e *Encoder) Bool(b bool)     { e.doc = msgp.AppendBool(e.doc, b) }
+func (e *Encoder) Nil()            { e.doc = msgp.AppendNil(e.doc) }
+
+// Int writes an integer as msgspec does: in the form without a sign if it has none.
+func (e *Encoder) Int(n int64) {
+	if n >= 0 {
+		e.doc = msgp.AppendUint64(e.doc, uint64(n))
+	} else {
+		e.doc = msgp.AppendInt64(e.doc, n)
+	}
+}
+
+// Literal writes what was encoded before.
+func (e *Encoder) Literal(doc string) { e.doc = append(e.doc, doc...) }
 
 // Map16 writes the header of a map in the form that has 16 bits of length.
-func (e *Encoder) Map16(n int) { e.buf.Write([]byte{0xde, byte(n >> 8), byte(n)}) }
+func (e *Encoder) Map16(n int) { e.doc = append(e.doc, 0xde, byte(n>>8), byte(n)) }
 
 // Text writes a string; MessagePack and msgspec allow only UTF-8.
 func (e *Encoder) Text(s string) {
@@ -98,13 +120,13 @@ func (e *Encoder) Text(s string) {
 		return
 	}
 	e.length(len(s))
-	e.Fail(e.mp.EncodeString(s))
+	e.doc = msgp.AppendString(e.doc, s)
 }
 
 // Bytes writes bytes, also if they are nil.
 func (e *Encoder) Bytes(b []byte) {
-	e.Fail(e.mp.EncodeBytesLen(e.length(len(b))))
-	e.buf.Write(b)
+	e.length(len(b))
+	e.doc = msgp.AppendBytes(e.doc, b)
 }
 
 // Texts writes a list of strings.
@@ -118,9 +140,11 @@ func (e *Encoder) Texts(list []string) {
 // Tokens writes a list of integers.
 func (e *Encoder) Tokens(ids []uint32) {
 	e.Array(len(ids))
+	doc := slices.Grow(e.doc, 3*len(ids)) // most take three bytes, the rest grows
 	for _, t := range ids {
-		e.Int(int64(t))
+		doc = msgp.AppendUint64(doc, uint64(t))
 	}
+	e.doc = doc
 }
 
 // TextMap writes a map in the order of its keys, or None for nil.
@@ -146,19 +170,25 @@ func WriteOptional[T any](e *Encoder, v *T, write func(T)) {
 }
 
 // length refuses what MessagePack's 32-bit lengths can't express.
-func (e *Encoder) length(n int) int {
+func (e *Encoder) length(n int) uint32 {
 	if uint64(n) > math.MaxUint32 {
 		e.Invalid("length", "%d is more than MessagePack can express", n)
 		return 0
 	}
-	return n
+	return uint32(n)
 }
 
 // Len returns the number of bytes that the main document has so far.
-func (e *Encoder) Len() int { return e.buf.Len() }
+func (e *Encoder) Len() int { return len(e.doc) }
 
 // AuxLen returns the number of bytes of the frames behind the main document.
 func (e *Encoder) AuxLen() int { return e.auxLen }
+
+// Main returns the main document as far as it is written.
+func (e *Encoder) Main() []byte { return e.doc }
+
+// Aux returns the frames behind the main document, as Frames does.
+func (e *Encoder) Aux() [][]byte { return e.aux }
 
 // Frames returns the main document and the frames behind it. A frame is nil where
 // the bytes are only laid out.
@@ -166,7 +196,7 @@ func (e *Encoder) Frames() ([][]byte, error) {
 	if e.err != nil {
 		return nil, e.err
 	}
-	return append([][]byte{e.buf.Bytes()}, e.aux...), nil
+	return append([][]byte{e.doc}, e.aux...), nil
 }
 
 // Document is Frames for messages of one frame.
@@ -177,7 +207,7 @@ func (e *Encoder) Document() ([]byte, error) {
 	if e.err != nil {
 		return nil, e.err
 	}
-	return e.buf.Bytes(), nil
+	return e.doc, nil
 }
 
 // extRaw is the extension type of raw array bytes (vllm/v1/serial_utils.py,
@@ -202,14 +232,13 @@ func (e *Encoder) Head(dtype string, shape []int) {
 // lie, for a frame counted from the end of the main document.
 func (e *Encoder) Payload(data []byte, n int, inline bool) (offset int, isInline bool) {
 	if inline || n < e.threshold && uint64(n) <= math.MaxUint32 {
-		e.Fail(e.mp.EncodeExtHeader(extRaw, e.length(n)))
-		offset = e.buf.Len()
+		e.rawHeader(e.length(n))
+		offset = len(e.doc)
 		if data == nil {
-			e.buf.Grow(n)
-			data = e.buf.AvailableBuffer()[:n]
-			clear(data)
+			e.doc = append(e.doc, make([]byte, n)...)
+		} else {
+			e.doc = append(e.doc, data...)
 		}
-		e.buf.Write(data)
 		return offset, true
 	}
 	offset = e.auxLen
@@ -221,4 +250,18 @@ func (e *Encoder) Payload(data []byte, n int, inline bool) (offset int, isInline
 	e.aux = append(e.aux, data)
 	e.Int(int64(len(e.aux)))
 	return offset, false
+}
+
+// rawHeader writes the header of an extension of n raw bytes.
+func (e *Encoder) rawHeader(n uint32) {
+	switch {
+	case n == 1, n == 2, n == 4, n == 8, n == 16:
+		e.doc = append(e.doc, 0xd4+byte(bits.TrailingZeros32(n)), extRaw)
+	case n <= math.MaxUint8:
+		e.doc = append(e.doc, 0xc7, byte(n), extRaw)
+	case n <= math.MaxUint16:
+		e.doc = append(e.doc, 0xc8, byte(n>>8), byte(n), extRaw)
+	default:
+		e.doc = append(binary.BigEndian.AppendUint32(append(e.doc, 0xc9), n), extRaw)
+	}
 }

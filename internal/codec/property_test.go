@@ -26,7 +26,7 @@ func drawValue(t *rapid.T, depth int) value {
 	case 0:
 		return value{nil, func(e *codec.Encoder) { e.Nil() }, func(d *codec.Decoder) (any, error) {
 			if !d.Nil() {
-				return nil, d.Corrupt("value", "nil", string(d.Peek()))
+				return nil, d.Corrupt("value", "nil", d.Peek().String())
 			}
 			return nil, nil
 		}}

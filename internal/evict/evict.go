@@ -13,17 +13,16 @@
 // seen that the cache missed, and a key that returns has its history back.
 //
 // Time is counted in uses. Nothing is random, so equal calls give equal values.
+//
+// The package has four parts: the entries and what happens to them (this file), the ages
+// (ages.go), what is learned (learn.go), and the evicted
+// keys (ghosts.go).
 package evict
 
 import (
-	"container/list"
 	"math"
 	"math/bits"
 )
-
-// maxGhosts bounds how many evicted keys are remembered. One takes about 150
-// bytes, the map and the list included; all of them 2.4 MiB.
-const maxGhosts = 1 << 14
 
 // None of these is delicate: halving or doubling one moves the saved cost of a
 // trace of bench/eviction by little more than one part in a hundred at most.
@@ -40,119 +39,93 @@ const (
 	refresh  = 8       // uses per class whose rates are computed again
 )
 
-type state uint8
-
-const (
-	gone state = iota
-	stored
-	ghost
-)
-
-// Entry is what a policy keeps of one stored object. It is dead once the
-// object was evicted or removed: later calls with it do nothing.
+// Entry is what a policy keeps of one stored object. It has no pointers, so it can be part of
+// the object's record. The zero value is a dead entry: so is one whose object was evicted or
+// removed. Calls with a dead entry do nothing.
 type Entry struct {
 	cost float64
+	hash uint64
+	history
+}
 
+// history is how an object was used so far.
+type history struct {
 	last    int64   // time of the last use
 	gap     float64 // mean logarithm (of base 2) of the times between uses
 	returns uint8   // saturates
 	class   uint8
-	age     uint8
-
-	state      state
-	hash       uint64
-	prev, next *Entry        // of the same age
-	order      *list.Element // among the ghosts
+	stored  bool // else it is dead, or a ghost's
 }
 
 // Policy values the objects of one cache. The caller must lock it.
 type Policy struct {
-	now int64
-
-	// byAge has the stored objects and ghosts of an age, the last used first:
-	// rings, so that one is unlinked without knowing which it is in.
-	byAge [ages]Entry
-
-	ghosts map[uint64]*Entry
-	order  list.List // ghosts by eviction, the oldest last
-
-	left [classes][ages]shares
-	rate [classes][ages]float64
+	now    int64
+	past   past
+	ghosts ghosts
+	learned
 }
-
-// shares are how many left an age by being used, and in any way.
-type shares struct{ used, all float64 }
 
 // New makes a policy of an empty cache.
 func New() *Policy {
-	p := &Policy{ghosts: map[uint64]*Entry{}}
-	for a := range p.byAge {
-		r := &p.byAge[a]
-		r.prev, r.next = r, r
-	}
-	for c := range classes {
-		p.learn(c)
-	}
+	p := &Policy{past: newPast()}
+	p.ghosts.init()
+	p.rate = unlearned()
 	return p
 }
 
-// Add records that an object was stored, and that making it costs so much, in any
-// unit. If its key was evicted lately, this is a return.
-func (p *Policy) Add(key string, cost float64) *Entry {
+// Live reports whether the object of the entry is stored.
+func (e *Entry) Live() bool { return e.stored }
+
+// Add records in e, which is dead, that an object was stored, and that making it costs so much,
+// in any unit. If its key was evicted lately, this is a return.
+func (p *Policy) Add(e *Entry, key string, cost float64) {
 	p.tick()
 	if !(cost > 0) {
 		cost = 0 // or not a number
 	}
-	e := &Entry{cost: min(cost, math.MaxFloat32), last: p.now, state: stored, hash: hash(key)}
-	if g := p.ghosts[e.hash]; g != nil {
-		// A new entry, so that the old pointer stays dead.
-		e.last, e.gap, e.returns, e.class, e.age = g.last, g.gap, g.returns, g.class, g.age
+	*e = Entry{cost: min(cost, math.MaxFloat32), hash: hash(key), history: history{last: p.now, stored: true}}
+	if g := p.ghosts.find(e.hash); g != 0 {
+		e.history = p.ghosts.all[g].history
+		e.stored = true
 		p.drop(g)
 		p.returned(e)
 	}
-	p.enter(e, 0)
-	return e
+	p.past.mark(&e.history)
 }
 
 // Hit records that the object was used. Its value may well be less after that: as
 // when objects of its kind return three times and this was the third.
 func (p *Policy) Hit(e *Entry) {
-	if e.state != stored {
+	if !e.stored {
 		return
 	}
 	p.tick()
-	e.unlink()
+	p.past.unmark(&e.history, p.now)
 	p.returned(e)
-	p.enter(e, 0)
+	p.past.mark(&e.history)
 }
 
 // Evict records that the object was evicted to make room. Its key is remembered.
 func (p *Policy) Evict(e *Entry) {
-	if e.state != stored {
+	if !e.stored {
 		return
 	}
-	if old := p.ghosts[e.hash]; old != nil {
+	e.stored = false
+	if old := p.ghosts.find(e.hash); old != 0 {
 		p.drop(old) // another key with this hash
 	}
-	if len(p.ghosts) == maxGhosts {
-		p.drop(p.order.Back().Value.(*Entry))
+	if p.ghosts.n == maxGhosts {
+		p.drop(p.ghosts.oldest())
 	}
-	// A copy, so that the caller's pointer is dead.
-	g := *e
-	e.unlink()
-	e.state = gone
-	g.state = ghost
-	g.prev.link(&g)
-	g.order = p.order.PushFront(&g)
-	p.ghosts[g.hash] = &g
+	p.ghosts.add(e.hash, e.history)
 }
 
 // Remove records that the object went for another reason than a lack of room. Its
 // key is not remembered, and teaches nothing about others.
 func (p *Policy) Remove(e *Entry) {
-	if e.state == stored {
-		e.unlink()
-		e.state = gone
+	if e.stored {
+		e.stored = false
+		p.past.unmark(&e.history, p.now)
 	}
 }
 
@@ -161,129 +134,42 @@ func (p *Policy) Remove(e *Entry) {
 // or Hit; whoever needs room gets the most for it where the loss per byte is
 // least. A value is finite and not negative, and so are sums.
 func (p *Policy) Value(e *Entry) float64 {
-	if e.state != stored {
+	if !e.stored {
 		return 0
 	}
-	return e.cost * p.rate[e.class][e.age]
+	return e.cost * p.rate[e.class][ageOf(p.now-e.last)]
+}
+
+// drop forgets a ghost.
+func (p *Policy) drop(g int32) {
+	p.past.unmark(&p.ghosts.all[g].history, p.now)
+	p.ghosts.remove(g)
 }
 
 // tick advances the time by one use, and with it the ages.
 func (p *Policy) tick() {
 	p.now++
-	for a := range ages - 1 {
-		// One object at most: no two have the same last use.
-		r := &p.byAge[a]
-		if e := r.prev; e != r && p.now-e.last >= start(a+1) {
-			p.left[e.class][a].all++
-			e.unlink()
-			p.enter(e, a+1)
-		}
-	}
+	p.past.tick(p.now, &p.learned)
 	if p.now%forget == 0 {
-		for c := range p.left {
-			for a := range p.left[c] {
-				p.left[c][a].used /= 2
-				p.left[c][a].all /= 2
-			}
-		}
+		p.forget()
 	}
 	if p.now%refresh == 0 {
-		p.learn(int(p.now / refresh % classes))
+		p.refresh(int(p.now / refresh % classes))
 	}
-}
-
-// start is the least time since the last use of an age: 0, 1, 2, 3, 4, 6, 8, 12.
-func start(age int) int64 {
-	if age < 2 {
-		return int64(age)
-	}
-	return int64(2+age%2) << (age/2 - 1)
 }
 
 // returned counts a use of what was used before and makes it part of e's
-// history. e is in no ring.
+// history. e is not marked.
 func (p *Policy) returned(e *Entry) {
-	s := &p.left[e.class][e.age]
-	s.used++
-	s.all++
-	gap := math.Log2(float64(p.now - e.last))
+	after := p.now - e.last
+	p.used(e.class, ageOf(after))
 	if e.returns < math.MaxUint8 {
 		e.returns++
 	}
-	e.gap += max(newest, 1/float64(e.returns)) * (gap - e.gap)
+	e.gap += max(newest, 1/float64(e.returns)) * (log2(after) - e.gap)
 	level := min(bits.Len8(e.returns), levels) - 1
 	e.class = uint8(1 + level*gaps + min(int(e.gap), gaps-1))
 	e.last = p.now
-}
-
-func (p *Policy) enter(e *Entry, age int) {
-	e.age = uint8(age)
-	p.byAge[age].link(e)
-}
-
-// link puts n after e.
-func (e *Entry) link(n *Entry) {
-	n.prev, n.next = e, e.next
-	e.next.prev = n
-	e.next = n
-}
-
-func (e *Entry) unlink() {
-	e.prev.next, e.next.prev = e.next, e.prev
-	e.prev, e.next = nil, nil
-}
-
-// drop forgets a ghost.
-func (p *Policy) drop(g *Entry) {
-	delete(p.ghosts, g.hash)
-	p.order.Remove(g.order)
-	g.unlink()
-	g.state = gone
-}
-
-// span is an interval of ages, for an object that has reached it: the expected
-// returns and the expected time until it returns or outlives the interval, and
-// the chance that it outlives it.
-type span struct{ returns, time, outlive float64 }
-
-func (s span) rate() float64 { return s.returns / s.time }
-
-// then is s and, for what outlives it, next.
-func (s span) then(next span) span {
-	return span{s.returns + s.outlive*next.returns, s.time + s.outlive*next.time, s.outlive * next.outlive}
-}
-
-// learn computes the rates of a class. From the oldest age down, an age is worth
-// keeping on into the next span as long as that has the better rate.
-func (p *Policy) learn(class int) {
-	var later [ages]span // the spans after this age, the nearest last
-	n := 0
-	for a := ages - 1; a >= 0; a-- {
-		width := float64(start(a+1) - start(a))
-		s := p.left[class][a]
-		q := (s.used + strength*prior(class, start(a), width)) / (s.all + strength)
-		now := span{q, width * (1 - q/2), 1 - q}
-		for n > 0 && later[n-1].rate() > now.rate() {
-			n--
-			now = now.then(later[n])
-		}
-		later[n] = now
-		n++
-		p.rate[class][a] = now.rate()
-	}
-}
-
-// prior is the share that returns while its age grows from start by width as
-// long as nothing is known: returns come as often as they did, and new objects
-// are like those that returned a quarter of a time in 256 uses.
-func prior(class int, start int64, width float64) float64 {
-	returns, time := 0.25, 256.0
-	if class > 0 {
-		level, gap := (class-1)/gaps, (class-1)%gaps
-		returns = 1.5 * float64(int(1)<<level)
-		time = returns * math.Exp2(float64(gap)+0.5)
-	}
-	return 1 - math.Exp(-width*returns/(time+float64(start)))
 }
 
 // hash is FNV-1a. Keys with equal hashes share a history, which does no harm.

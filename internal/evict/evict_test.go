@@ -20,6 +20,13 @@ type cached struct {
 	hits    int
 }
 
+// add is Policy.Add with a new entry.
+func add(p *Policy, key string, cost float64) *Entry {
+	e := new(Entry)
+	p.Add(e, key, cost)
+	return e
+}
+
 func newCached(room int) *cached {
 	return &cached{Policy: New(), room: room, entries: map[string]*Entry{}}
 }
@@ -45,7 +52,7 @@ func (c *cached) use(key string) (evicted string) {
 		c.keys[at] = c.keys[len(c.keys)-1]
 		c.keys = c.keys[:len(c.keys)-1]
 	}
-	c.entries[key] = c.Add(key, 1)
+	c.entries[key] = add(c.Policy, key, 1)
 	c.keys = append(c.keys, key)
 	return evicted
 }
@@ -62,38 +69,39 @@ func TestStartOfAges(t *testing.T) {
 
 // The age of an object follows from the time since its last use.
 func TestAges(t *testing.T) {
-	p := New()
-	e := p.Add("key", 1)
 	for n := range int64(5000) {
-		require.LessOrEqual(t, start(int(e.age)), n)
-		require.Greater(t, start(int(e.age)+1), n)
-		p.Add(fmt.Sprint(n), 1)
+		require.LessOrEqual(t, start(ageOf(n)), n)
+		require.Greater(t, start(ageOf(n)+1), n)
 	}
-	p.Hit(e)
-	require.Zero(t, e.age)
+	for a := range ages {
+		require.Equal(t, a, ageOf(start(a)))
+		require.Equal(t, a, ageOf(start(a+1)-1))
+	}
+	require.Equal(t, ages-1, ageOf(start(ages)))
+	require.Equal(t, ages-1, ageOf(1<<62))
 }
 
 func TestValuesOfOneMoment(t *testing.T) {
 	p := New()
-	dear, cheap := p.Add("dear", 100), p.Add("cheap", 1)
+	dear, cheap := add(p, "dear", 100), add(p, "cheap", 1)
 	for range 5 {
 		p.Hit(dear)
 		p.Hit(cheap)
 	}
 	require.InEpsilon(t, 100, p.Value(dear)/p.Value(cheap), 0.5, "by the cost")
 	for _, cost := range []float64{0, -1, math.NaN(), math.Inf(-1)} {
-		require.Zero(t, p.Value(p.Add("odd", cost)), cost)
+		require.Zero(t, p.Value(add(p, "odd", cost)), cost)
 	}
 	for _, cost := range []float64{math.Inf(1), math.MaxFloat64} {
-		huge := p.Value(p.Add("huge", cost))
+		huge := p.Value(add(p, "huge", cost))
 		require.Greater(t, huge, p.Value(dear))
 		require.Less(t, huge, 2*math.MaxFloat32)
 	}
-	once, often := p.Add("once", 1), p.Add("often", 1)
+	once, often := add(p, "once", 1), add(p, "often", 1)
 	p.Hit(often)
 	p.Hit(often)
 	p.Hit(once)
-	require.Greater(t, p.Value(often), p.Value(p.Add("new", 1)), "who returned will return, as long as nothing is known")
+	require.Greater(t, p.Value(often), p.Value(add(p, "new", 1)), "who returned will return, as long as nothing is known")
 }
 
 func TestHistoryComesBack(t *testing.T) {
@@ -110,14 +118,14 @@ func TestHistoryComesBack(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := New()
-			e := p.Add("key", 1)
+			e := add(p, "key", 1)
 			for range 6 {
 				p.Hit(e)
 			}
 			tt.goes(p, e)
 			require.Zero(t, p.Value(e), "dead")
-			again, fresh := p.Add("key", 1), p.Add("fresh", 1)
-			require.Empty(t, p.ghosts)
+			again, fresh := add(p, "key", 1), add(p, "fresh", 1)
+			require.Zero(t, p.ghosts.n)
 			if tt.back {
 				require.EqualValues(t, 7, again.returns)
 				require.Greater(t, p.Value(again), p.Value(fresh))
@@ -129,8 +137,8 @@ func TestHistoryComesBack(t *testing.T) {
 			p.Evict(e)
 			p.Remove(e)
 			require.Equal(t, now, p.now, "a dead entry does nothing")
-			require.EqualValues(t, stored, again.state)
-			require.Empty(t, p.ghosts)
+			require.True(t, again.Live())
+			require.Zero(t, p.ghosts.n)
 		})
 	}
 }
@@ -138,13 +146,14 @@ func TestHistoryComesBack(t *testing.T) {
 // Two keys with one hash, or one key that is stored twice.
 func TestEqualHashes(t *testing.T) {
 	p := New()
-	a, b := p.Add("key", 1), p.Add("key", 1)
+	a, b := add(p, "key", 1), add(p, "key", 1)
 	p.Evict(a)
 	p.Evict(b)
-	require.Len(t, p.ghosts, 1)
-	require.Equal(t, 1, p.order.Len())
-	p.Add("key", 1)
-	require.Empty(t, p.ghosts)
+	require.Equal(t, 1, p.ghosts.n)
+	checkGhosts(t, p)
+	add(p, "key", 1)
+	require.Zero(t, p.ghosts.n)
+	checkGhosts(t, p)
 }
 
 func TestGhostsAreBounded(t *testing.T) {
@@ -154,29 +163,52 @@ func TestGhostsAreBounded(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	p := New()
 	before := heap()
-	p.Evict(p.Add("first", 1))
+	p := New()
+	p.Evict(add(p, "first", 1))
 	for i := range 3 * maxGhosts {
-		p.Evict(p.Add(fmt.Sprint("key ", i), 1))
-		require.LessOrEqual(t, len(p.ghosts), maxGhosts)
+		p.Evict(add(p, fmt.Sprint("key ", i), 1))
+		require.LessOrEqual(t, p.ghosts.n, maxGhosts)
 	}
 	after := heap()
-	require.Len(t, p.ghosts, maxGhosts)
-	require.Equal(t, maxGhosts, p.order.Len())
-	require.Equal(t, maxGhosts, count(p), "no ring holds what was forgotten")
-	require.Zero(t, p.Add("first", 1).returns, "the oldest was forgotten")
-	require.EqualValues(t, 1, p.Add(fmt.Sprint("key ", 3*maxGhosts-1), 1).returns)
+	require.Equal(t, maxGhosts, p.ghosts.n)
+	checkGhosts(t, p)
+	require.Equal(t, maxGhosts, count(p), "what was forgotten grows no older")
+	require.Zero(t, add(p, "first", 1).returns, "the oldest was forgotten")
+	require.EqualValues(t, 1, add(p, fmt.Sprint("key ", 3*maxGhosts-1), 1).returns)
 	if after > before {
-		require.Less(t, int(after-before), 200*maxGhosts, "bytes per ghost")
+		require.Less(t, int(after-before), 100*maxGhosts, "bytes per ghost, with all that a policy has")
 	}
 	runtime.KeepAlive(p)
 }
 
-func count(p *Policy) int {
+// checkGhosts verifies that every ghost is found, and is in the order once.
+func checkGhosts(t require.TestingT, p *Policy) {
+	g := &p.ghosts
 	n := 0
-	for a := range p.byAge {
-		for e := p.byAge[a].next; e != &p.byAge[a]; e = e.next {
+	for at := g.all[0].next; at != 0; at = g.all[at].next {
+		n++
+		require.Equal(t, at, g.find(g.all[at].hash))
+		require.Equal(t, at, g.all[g.all[at].prev].next)
+		require.Equal(t, at, g.all[g.all[at].next].prev)
+	}
+	require.Equal(t, g.n, n)
+	for _, at := range g.table {
+		if at != 0 {
+			n--
+		}
+	}
+	require.Zero(t, n, "places in the table that no ghost has")
+	for at := g.free; at != 0; at = g.all[at].next {
+		n++
+	}
+	require.Equal(t, len(g.all)-1, g.n+n, "places that are neither free nor used")
+}
+
+// count returns how many objects and ghosts the past has.
+func count(p *Policy) (n int) {
+	for _, c := range p.past.classes {
+		if c != 0 {
 			n++
 		}
 	}
@@ -186,10 +218,10 @@ func count(p *Policy) int {
 // Observations count half after a while, and classes are computed anew.
 func TestForgets(t *testing.T) {
 	p := New()
-	p.left[classes-1][7] = shares{used: 8, all: 16}
+	p.left[classes-1][7], p.stale[classes-1] = shares{used: 8, all: 16}, true
 	before := p.rate[classes-1][7]
 	for range forget {
-		p.Remove(p.Add("key", 1))
+		p.Remove(add(p, "key", 1))
 	}
 	require.Equal(t, shares{used: 4, all: 8}, p.left[classes-1][7])
 	require.NotEqual(t, before, p.rate[classes-1][7])
@@ -198,10 +230,10 @@ func TestForgets(t *testing.T) {
 // The first gaps count alike, later the newest counts for a fifth.
 func TestMeanGap(t *testing.T) {
 	p := New()
-	e := p.Add("key", 1)
+	e := add(p, "key", 1)
 	hitAfter := func(uses int) {
 		for range uses - 1 {
-			p.Remove(p.Add("other", 1))
+			p.Remove(add(p, "other", 1))
 		}
 		p.Hit(e)
 	}
@@ -356,17 +388,17 @@ func TestAnyCalls(t *testing.T) {
 		r.Repeat(map[string]func(*rapid.T){
 			"add": func(r *rapid.T) {
 				key := rapid.StringMatching("[A-H]").Draw(r, "key")
-				live = append(live, p.Add(key, rapid.Float64().Draw(r, "cost")))
+				live = append(live, add(p, key, rapid.Float64().Draw(r, "cost")))
 			},
 			"add many": func(r *rapid.T) {
 				for i := range rapid.IntRange(0, 100).Draw(r, "n") {
-					p.Evict(p.Add(fmt.Sprint("many ", i), 1))
+					p.Evict(add(p, fmt.Sprint("many ", i), 1))
 				}
 			},
 			"hit": func(*rapid.T) {
 				e := live[one("entry")]
 				p.Hit(e)
-				require.Zero(r, e.age)
+				require.Equal(r, p.now, e.last)
 			},
 			"evict":  func(*rapid.T) { i := one("entry"); p.Evict(live[i]); out(i) },
 			"remove": func(*rapid.T) { i := one("entry"); p.Remove(live[i]); out(i) },
@@ -385,17 +417,13 @@ func TestAnyCalls(t *testing.T) {
 				for _, e := range dead {
 					require.Zero(r, p.Value(e))
 				}
-				require.LessOrEqual(r, len(p.ghosts), maxGhosts)
-				require.Len(r, p.ghosts, p.order.Len())
-				require.Equal(r, len(live)+len(p.ghosts), count(p))
-				for a := range p.byAge {
-					last := p.now + 1
-					for e := p.byAge[a].next; e != &p.byAge[a]; e = e.next {
-						require.Less(r, e.last, last, "in order")
-						require.LessOrEqual(r, start(a), p.now-e.last)
-						require.Greater(r, start(a+1), p.now-e.last)
-						last = e.last
-					}
+				require.LessOrEqual(r, p.ghosts.n, maxGhosts)
+				checkGhosts(r, p)
+				if p.now < maxPast {
+					require.Equal(r, len(live)+p.ghosts.n, count(p))
+				}
+				for _, e := range live {
+					require.Equal(r, e.class+1, p.past.classes[e.last&int64(len(p.past.classes)-1)])
 				}
 			},
 		})
@@ -406,16 +434,41 @@ func BenchmarkUse(b *testing.B) {
 	p := New()
 	entries := make([]*Entry, 1000)
 	for i := range entries {
-		entries[i] = p.Add(fmt.Sprint(i), 1)
+		entries[i] = add(p, fmt.Sprint(i), 1)
 	}
 	for i := 0; b.Loop(); i++ {
 		p.Hit(entries[i*i%1000])
 	}
 }
 
+func TestAUseAllocatesNothing(t *testing.T) {
+	p := New()
+	entries := make([]Entry, 3*maxGhosts)
+	keys := make([]string, len(entries))
+	for i := range entries {
+		keys[i] = fmt.Sprint(i)
+	}
+	next := 0
+	use := func() {
+		p.Add(&entries[next], keys[next], 1)
+		p.Hit(&entries[next])
+		p.Evict(&entries[next])
+		next = (next + 1) % len(entries)
+	}
+	for range entries {
+		use() // grows the tables
+	}
+	for p.now < maxPast {
+		p.Hit(&entries[0])
+		p.Add(&entries[0], keys[0], 1)
+		p.Remove(&entries[0])
+	}
+	require.Zero(t, testing.AllocsPerRun(100, use))
+}
+
 func BenchmarkValue(b *testing.B) {
 	p := New()
-	e := p.Add("key", 1)
+	e := add(p, "key", 1)
 	for b.Loop() {
 		_ = p.Value(e)
 	}

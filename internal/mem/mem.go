@@ -54,6 +54,31 @@ func Store32(b []byte, v uint32) {
 	binary.LittleEndian.PutUint32(b, v)
 }
 
+// Or32 sets bits of the little-endian word b[0:4], which must be 4-byte aligned, in one step
+// with reading the others. It panics if b is not aligned or shorter.
+func Or32(b []byte, bits uint32) {
+	if failpoint.Enabled {
+		watch(Stores, b[:4])
+	}
+	atomic.OrUint32(word32(b), bits)
+}
+
+// And32 clears the bits of the little-endian word b[0:4] that mask has not, as Or32 sets bits.
+func And32(b []byte, mask uint32) {
+	if failpoint.Enabled {
+		watch(Stores, b[:4])
+	}
+	atomic.AndUint32(word32(b), mask)
+}
+
+func word32(b []byte) *uint32 {
+	p, ok := aligned(b)
+	if !ok || !littleEndian {
+		panic("mem: word of 4 bytes is not aligned, or the system is not little-endian")
+	}
+	return p
+}
+
 // Load64 reads b[0:8] as a little-endian word, which must be 8-byte aligned. It
 // panics if it is not, or b is shorter.
 func Load64(b []byte) uint64 {

@@ -41,7 +41,7 @@ func readValue(d *codec.Decoder, what string, arrays bool, depth int) (any, erro
 	case codec.KindMap:
 		return readMap(d, what, arrays, depth)
 	default:
-		return nil, d.Corrupt(what, "a value", string(k))
+		return nil, d.Corrupt(what, "a value", k.String())
 	}
 }
 
@@ -107,7 +107,7 @@ func readMap(d *codec.Decoder, what string, arrays bool, depth int) (any, error)
 		case codec.KindStr, codec.KindInt, codec.KindFloat, codec.KindBool:
 			texts = texts && k == codec.KindStr
 		default:
-			return nil, d.Corrupt(what, "a string or a number as key", string(k))
+			return nil, d.Corrupt(what, "a string or a number as key", k.String())
 		}
 		k, err := readValue(d, what, false, depth+1)
 		if err != nil {

@@ -63,9 +63,9 @@ func (f *File) LookAtState() (next uint32, found []Finding, ok bool) {
 func (f *File) LookAtSlots() (taken int, found []Finding) {
 	for i := range f.opt.Slots {
 		b, at := f.slot(i), int64(f.slotOffset(i))
-		mark := mem.Load32(b[slotTaken:])
+		mark, markAt := f.loadMark(i)
 		if mark > 1 {
-			found = append(found, Finding{at, fmt.Sprintf("mark of reader slot %d", i), "0 or 1", fmt.Sprint(mark)})
+			found = append(found, Finding{markAt, fmt.Sprintf("mark of reader slot %d", i), "0 or 1", fmt.Sprint(mark)})
 		}
 		if mark == 0 {
 			continue // its other words mean nothing
@@ -126,7 +126,7 @@ func (f *File) Has(e Entry) bool {
 
 // EntryOffset returns where entry i begins in the file.
 func (f *File) EntryOffset(i int) int64 {
-	return offSlotTable + int64(f.opt.Slots)*slotSize + int64(i)*entrySize
+	return int64(f.slotOffset(f.opt.Slots)) + int64(i)*entrySize
 }
 
 // CheckEntry returns what is wrong with the words of an entry that is not free.

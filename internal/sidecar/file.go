@@ -31,11 +31,11 @@ type File struct {
 	state State
 	seq   uint64
 
-	free    []int         // free entries of the table, the next one last
+	free    []uint32      // free entries of the table, the next one last; has room for all of them
 	readers chan struct{} // contains a token while Lock is held by this File
 }
 
-// Layout returns the version of the layout, 1 or 2.
+// Layout returns the version of the layout, 1 to 3.
 func (f *File) Layout() int { return int(f.version) }
 
 // Options returns the options with which the sidecar was made; Readers is that of the
@@ -43,7 +43,7 @@ func (f *File) Layout() int { return int(f.version) }
 func (f *File) Options() Options { return f.opt }
 
 // Size returns the size of the file in bytes.
-func (f *File) Size() int64 { return f.opt.bytes() }
+func (f *File) Size() int64 { return f.opt.bytes(f.version) }
 
 // Path returns the path of the file.
 func (f *File) Path() string { return f.path }
@@ -63,11 +63,11 @@ func Create(dir, name string, o Options, seg *os.File) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	file, err := shmfile.CreateUnnamed(filepath.Dir(path), o.bytes())
+	file, err := shmfile.CreateUnnamed(filepath.Dir(path), o.bytes(layoutVersion))
 	if err != nil {
 		return nil, err
 	}
-	f, err := mapFile(path, file, o.bytes(), true)
+	f, err := mapFile(path, file, o.bytes(layoutVersion), true)
 	if err != nil {
 		return nil, err
 	}
@@ -88,10 +88,10 @@ func (f *File) start(o Options, dev, ino uint64) {
 	for range 2 { // so that both records are valid
 		f.SetState(State{Epoch: 1, Readers: o.Readers, PID: os.Getpid()})
 	}
-	f.free = make([]int, 0, o.Objects)
+	f.free = make([]uint32, 0, o.Objects)
 	for i := o.Objects - 1; i >= 0; i-- {
 		mem.Store64(f.entry(i), f.freeMark())
-		f.free = append(f.free, i)
+		f.free = append(f.free, uint32(i))
 	}
 }
 
@@ -109,7 +109,7 @@ func Private(o Options) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{path: "(private)", mem: make([]byte, o.bytes()), readers: make(chan struct{}, 1)}
+	f := &File{path: "(private)", mem: make([]byte, o.bytes(layoutVersion)), readers: make(chan struct{}, 1)}
 	f.start(o, 0, 0)
 	return f, nil
 }
@@ -135,7 +135,7 @@ func openFile(dir, name string, write bool) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sidecar: opening: %w", err)
 	}
-	if size < offSlotTable || size > offSlotTable+maxSlots*slotSize+maxObjects*entrySize {
+	if size < pageSize || size > (Options{Slots: maxSlots, Objects: maxObjects}).bytes(layoutVersion) {
 		return nil, errors.Join(&FormatError{Path: path, What: fmt.Sprintf("it has %d bytes", size)}, file.Close())
 	}
 	f, err := mapFile(path, file, size, write)

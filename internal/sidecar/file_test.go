@@ -165,7 +165,7 @@ func TestOptionsAreChecked(t *testing.T) {
 func TestBitFlips(t *testing.T) {
 	m := formatted(t, options())
 	newest, older := State{Epoch: 2, NextID: 70000, Readers: 3, PID: 7}, State{Epoch: 1, Readers: 3, PID: os.Getpid()}
-	for bit := range 8 * offSlotTable {
+	for bit := range 8 * pageSize {
 		at := bit / 8
 		b := append([]byte(nil), m...)
 		b[at] ^= 1 << (bit % 8)
@@ -204,22 +204,22 @@ func TestHostileHeaders(t *testing.T) {
 	}{
 		"empty":      {func(b []byte) []byte { return nil }, "it has 0 bytes"},
 		"one byte":   {func(b []byte) []byte { return b[:1] }, "it has 1 bytes"},
-		"header":     {func(b []byte) []byte { return b[:offSlotTable-1] }, "it has 4095 bytes"},
-		"truncated":  {func(b []byte) []byte { return b[:len(b)-1] }, "12607 bytes for 4 slots and 5 objects"},
-		"longer":     {func(b []byte) []byte { return append(b, 0) }, "12609 bytes for 4 slots and 5 objects"},
+		"header":     {func(b []byte) []byte { return b[:pageSize-1] }, "it has 4095 bytes"},
+		"truncated":  {func(b []byte) []byte { return b[:len(b)-1] }, "16703 bytes for 4 slots and 5 objects"},
+		"longer":     {func(b []byte) []byte { return append(b, 0) }, "16705 bytes for 4 slots and 5 objects"},
 		"zeros":      {func(b []byte) []byte { return make([]byte, len(b)) }, "it does not begin as one"},
 		"magic":      {func(b []byte) []byte { b[0]++; return b }, "it does not begin as one"},
 		"checksum":   {func(b []byte) []byte { b[offHeaderSum]++; return b }, "its header's checksum is wrong"},
 		"version":    {put32(offVersion, 0), "layout version 0"},
-		"newer":      {put32(offVersion, layoutVersion+1), "layout version 3"},
+		"newer":      {put32(offVersion, layoutVersion+1), "layout version 4"},
 		"policy":     {put32(offPolicy, 0), "Policy(0)"},
 		"policy 3":   {put32(offPolicy, 3), "Policy(3)"},
 		"slots":      {put32(offSlots, math.MaxUint32), "4294967295 reader slots, at most"},
 		"slots -1":   {put32(offSlots, 1<<31), "2147483648 reader slots, at most"},
-		"more slots": {put32(offSlots, 5), "12608 bytes for 5 slots and 5 objects"},
+		"more slots": {put32(offSlots, 5), "16704 bytes for 5 slots and 5 objects"},
 		"objects":    {put32(offObjects, math.MaxUint32), "4294967295 objects"},
-		"objects+1":  {put32(offObjects, 6), "12608 bytes for 4 slots and 6 objects"},
-		"table only": {func(b []byte) []byte { return put32(offObjects, maxObjects)(b)[:offSlotTable] }, "4096 bytes for 4 slots and 16777216 objects"},
+		"objects+1":  {put32(offObjects, 6), "16704 bytes for 4 slots and 6 objects"},
+		"table only": {func(b []byte) []byte { return put32(offObjects, maxObjects)(b)[:pageSize] }, "4096 bytes for 4 slots and 16777216 objects"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := c.change(append([]byte(nil), good...))
@@ -251,10 +251,10 @@ func put32(at int, v uint32) func(b []byte) []byte {
 func TestSparseFile(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{Policy: Pool, Objects: 1 << 20, Slots: 1}
-	b := put32(offVersion, 1)(put32(offObjects, 1<<20)(formatted(t, Options{Policy: Pool, Slots: 1})[:offSlotTable])) // where zeros are free entries
+	b := put32(offVersion, 1)(put32(offObjects, 1<<20)(formatted(t, Options{Policy: Pool, Slots: 1})[:pageSize])) // where zeros are free entries
 	path := filepath.Join(dir, "s.ctl")
 	require.NoError(t, os.WriteFile(path, b, 0o600))
-	require.NoError(t, os.Truncate(path, o.bytes()))
+	require.NoError(t, os.Truncate(path, o.bytes(1)))
 	c, err := Open(dir, "s")
 	require.NoError(t, err)
 	for range c.Records() {
@@ -262,7 +262,7 @@ func TestSparseFile(t *testing.T) {
 	}
 	require.Equal(t, 1<<20, c.Free())
 	// And if it becomes shorter under way, that is an error.
-	require.NoError(t, os.Truncate(path, offSlotTable))
+	require.NoError(t, os.Truncate(path, pageSize))
 	require.ErrorIs(t, fault.Guard(func() error {
 		for range c.Records() {
 			t.Error("there is none")

@@ -138,6 +138,12 @@ func (f *format) slot(b []byte, i int) []byte {
 	return f.part(b, "reader slots", i, f.row("Sidecar", "reader slots").size/f.slots)
 }
 
+// mark returns the mark of slot i.
+func (f *format) mark(b []byte, i int) []byte {
+	r := f.row("Sidecar", "marks of the slots")
+	return b[r.at:][:r.size][i : i+1]
+}
+
 // slotLock returns where the lock of a slot is: its first byte.
 func (f *format) slotLock(i int) int64 {
 	r := f.row("Sidecar", "reader slots")

@@ -80,7 +80,7 @@ func (f *format) make(c content, seg *syscall.Stat_t) []byte {
 	}
 
 	s := f.slot(b, 1)
-	f.put(s, "Slots", "1 if taken", 1)
+	f.mark(b, 1)[0] = 1
 	f.put(s, "Slots", "how many", uint64(len(c.held)))
 	f.put(s, "Slots", "pid", uint64(c.pid))
 	for i, id := range c.held {

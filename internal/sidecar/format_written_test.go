@@ -90,7 +90,7 @@ func (f *format) made(dir string) (err error) {
 	}
 
 	s := f.slot(b, 1)
-	diff.equal("taken", 1, f.get(s, "Slots", "1 if taken"))
+	diff.equal("mark", 1, f.mark(b, 1)[0])
 	diff.equal("places", len(want.held), f.get(s, "Slots", "how many"))
 	diff.equal("pid of a slot", want.pid, f.get(s, "Slots", "pid"))
 	for i, id := range want.held {
@@ -161,6 +161,7 @@ func (f *format) compareUnused(diff *errs, b []byte) {
 	wipe(f.state(b, 0), "State")
 	wipe(f.state(b, 1), "State")
 	for i := range f.slots {
+		clear(f.mark(b, i))
 		wipe(f.slot(b, i), "Slots")
 	}
 	for i := range sample().o.Objects {

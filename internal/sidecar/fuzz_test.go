@@ -26,7 +26,7 @@ func FuzzFile(f *testing.F) {
 	require.NoError(f, err)
 	s.Hold(3)
 	header, states := c.mem[:offHeaderSum+4], c.mem[offState:offState+2*stateSize]
-	slot, table := c.mem[offSlotTable:offSlotTable+slotHolds+8], c.mem[offSlotTable+2*slotSize:]
+	slot, table := c.slot(0)[:slotHolds+8], c.mem[c.EntryOffset(0):]
 	f.Add(header, states, slot, table, uint16(0), false)
 	f.Add(header, states, slot, table, uint16(7), false)
 	f.Add(header, states[:70], slot, table, uint16(0), true)
@@ -35,14 +35,24 @@ func FuzzFile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header, states, slot, table []byte, cut uint16, mend bool) {
 		const slots = 2
 		objects := min((len(table)+entrySize-1)/entrySize, 9)
-		b := make([]byte, offSlotTable+slots*slotSize+objects*entrySize)
-		copy(b[:offState], header)
-		copy(b[offState:offSlotTable], states)
-		copy(b[offSlotTable+slotSize:], slot)
-		copy(b[offSlotTable+slots*slotSize:], table)
+		first := make([]byte, pageSize)
+		copy(first[:offState], header)
+		copy(first[offState:], states)
+		layout := binary.LittleEndian.Uint32(first[offVersion:])
+		if mend {
+			layout = 1 + layout%layoutVersion
+		}
+		at := slotsOffset(layout)
+		b := make([]byte, at+slots*slotSize+objects*entrySize)
+		copy(b, first)
+		if layout >= 3 {
+			copy(b[offMarks+1:at], slot[:min(8, len(slot))]) // also behind the last slot
+		}
+		copy(b[at+slotSize:], slot)
+		copy(b[at+slots*slotSize:], table)
 		if mend { // a header that fits, so that what is behind it counts
 			copy(b, magic)
-			put32(offVersion, 1+binary.LittleEndian.Uint32(b[offVersion:])%layoutVersion)(b)
+			put32(offVersion, layout)(b)
 			put32(offPolicy, 1+binary.LittleEndian.Uint32(b[offPolicy:])%2)(b)
 			put32(offSlots, slots)(b)
 			put32(offObjects, uint32(objects))(b)
@@ -65,7 +75,7 @@ func FuzzFile(f *testing.F) {
 			require.LessOrEqual(t, r.Size, math.MaxUint32)
 		}
 		require.Equal(t, c.opt.Objects, valid+c.Free())
-		require.LessOrEqual(t, 8*cap(c.free), len(b))
+		require.LessOrEqual(t, 4*cap(c.free), len(b))
 		held, dead := c.Held()
 		require.Zero(t, dead)
 		require.LessOrEqual(t, len(held), c.opt.Slots*maxHolds)

@@ -10,7 +10,7 @@ import (
 
 // format writes the header of a new sidecar and clears what is in front of the slots.
 func format(m []byte, o Options, dev, ino uint64) {
-	clear(m[:offSlotTable])
+	clear(m[:slotsOffset(layoutVersion)])
 	copy(m, magic)
 	p32 := func(at int, v uint32) { binary.LittleEndian.PutUint32(m[at:], v) }
 	p64 := func(at int, v uint64) { binary.LittleEndian.PutUint64(m[at:], v) }
@@ -41,7 +41,7 @@ func (f *File) parse(m []byte, size int64, owner bool) error {
 	bad := func(offset int, format string, args ...any) error {
 		return &FormatError{Path: f.path, Offset: offset, What: fmt.Sprintf(format, args...)}
 	}
-	if len(m) < offSlotTable || string(m[:len(magic)]) != magic {
+	if len(m) < pageSize || string(m[:len(magic)]) != magic {
 		return bad(0, "it does not begin as one")
 	}
 	u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(m[at:]) }
@@ -60,7 +60,7 @@ func (f *File) parse(m []byte, size int64, owner bool) error {
 	if err := f.opt.check(); err != nil {
 		return bad(offPolicy, "its header: %v", err)
 	}
-	if f.opt.bytes() != size {
+	if f.opt.bytes(f.version) != size {
 		return bad(offSlots, "%d bytes for %d slots and %d objects", size, f.opt.Slots, f.opt.Objects)
 	}
 	if !f.readState(m) && owner {

@@ -3,13 +3,14 @@ package sidecar
 import "hash/crc32"
 
 // The layout of a sidecar, as the tables of docs/format.md describe it. Integers are
-// little-endian, offsets and sizes are in bytes. Only the writer writes outside of the
-// slots, and a reader writes only its slot.
+// little-endian, offsets and sizes are in bytes. Only the writer writes outside of the marks
+// and the slots, and a reader writes only its slot and the mark of it.
 const (
 	magic = "RINGCTL\x00" // 8 bytes
-	// layoutVersion is the layout of new sidecars. Layout 1 differs only in the table. A
-	// sidecar keeps the layout with which it was made.
-	layoutVersion = 2
+	// layoutVersion is the layout of new sidecars. A sidecar keeps the layout with which it
+	// was made. Layout 2 has no marks in front of the slots and other samples (see
+	// PayloadSum), and layout 1 another table as well (see validMark).
+	layoutVersion = 3
 
 	// The header: never changed once the sidecar has its name.
 	offVersion    = 8   // 4, layout
@@ -41,14 +42,20 @@ const (
 	statePID     = 28   // 4; 28 unused bytes follow
 	stateSum     = 60   // 4, checksum of everything before it
 
-	// The slots of readers.
-	offSlotTable = 4096                       // number of slots x slotSize
-	slotSize     = 2048                       //
-	slotTaken    = 0                          // 4, 1 if taken
-	slotTop      = 4                          // 4, number of holds that may be in use
-	slotPID      = 8                          // 4, for people; 4 unused bytes follow
-	slotHolds    = 16                         // maxHolds x 4: id of a chunk + 1, or 0 if unused
-	maxHolds     = (slotSize - slotHolds) / 4 // 508
+	pageSize = 4096 // what is in front of here is in every layout the same
+
+	// A byte for each slot, 1 if the slot is taken and 0 if not: see marks.go.
+	offMarks  = pageSize // marksSize
+	marksSize = maxSlots //
+
+	// The slots of readers, behind the marks. In layouts 1 and 2 they are behind the first
+	// page, and a slot has its mark in its own first word.
+	slotSize  = 2048                       // number of slots x slotSize
+	slotTaken = 0                          // 4, unused since layout 3
+	slotTop   = 4                          // 4, number of holds that may be in use
+	slotPID   = 8                          // 4, for people; 4 unused bytes follow
+	slotHolds = 16                         // maxHolds x 4: id of a chunk + 1, or 0 if unused
+	maxHolds  = (slotSize - slotHolds) / 4 // 508
 
 	// The table of objects is behind the last slot.
 	entrySize              = 64 // number of objects x entrySize
@@ -78,6 +85,14 @@ const (
 	maxSlots   = 1 << 12
 	maxObjects = 1 << 24
 )
+
+// slotsOffset returns where the first slot begins.
+func slotsOffset(layout uint32) int {
+	if layout < 3 {
+		return pageSize
+	}
+	return offMarks + marksSize
+}
 
 // castagnoli is the table of every checksum (CRC-32C).
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

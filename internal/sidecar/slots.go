@@ -38,7 +38,7 @@ func (f *File) TakeSlot(pid int) (*Slot, error) {
 		b := f.slot(i)
 		clear(b[slotTop:])
 		mem.Store32(b[slotPID:], uint32(pid))
-		mem.Store32(b[slotTaken:], 1)
+		f.mark(i)
 		return &Slot{f: f, index: i, b: b}, nil
 	}
 	return nil, fmt.Errorf("%w: all %d reader slots of %s are taken; make the segment with more", ErrBusy, f.opt.Slots, f.path)
@@ -49,13 +49,14 @@ func (f *File) slot(i int) []byte {
 	return f.mem[at : at+slotSize : at+slotSize]
 }
 
-func (f *File) slotOffset(i int) int { return offSlotTable + i*slotSize }
+func (f *File) slotOffset(i int) int { return slotsOffset(f.version) + i*slotSize }
 
 // lockSlot tries to lock slot i. In private memory a slot counts as locked while its mark
 // is set.
 func (f *File) lockSlot(i int) (bool, error) {
 	if f.file == nil {
-		return mem.Load32(f.slot(i)[slotTaken:]) == 0, nil
+		mark, _ := f.loadMark(i)
+		return mark == 0, nil
 	}
 	return shmfile.TryLockByte(f.file, int64(f.slotOffset(i)))
 }
@@ -95,7 +96,9 @@ func (s *Slot) Release(place int) {
 func (s *Slot) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	clear(s.b)
+	mem.Fence() // what was read comes before
+	clear(s.b[slotTop:])
+	s.f.unmark(s.index)
 	if s.f.file == nil {
 		return nil
 	}
@@ -103,33 +106,49 @@ func (s *Slot) Close() error {
 }
 
 // Held returns the ids of all chunks that living readers name in their slots. It clears the
-// slots of dead readers and returns their number. If the writer took the id out of a chunk's
-// header before the call and Held does not return the id, no reader looks at the chunk.
+// slots of readers that died with a chunk named, and returns their number. If the writer took
+// the id out of a chunk's header before the call and Held does not return the id, no reader
+// looks at the chunk.
 func (f *File) Held() (ids map[uint32]struct{}, dead int) {
 	mem.Fence()
-	for i := range f.opt.Slots {
-		b := f.slot(i)
-		if mem.Load32(b[slotTaken:]) == 0 {
-			continue
-		}
-		var held []uint32
-		for h := range min(int(mem.Load32(b[slotTop:])), maxHolds) {
-			if v := mem.Load32(b[slotHolds+4*h:]); v != 0 {
-				held = append(held, v-1)
-			}
+	for i := f.marked(0); i < f.opt.Slots; i = f.marked(i + 1) {
+		held := f.named(i)
+		if len(held) == 0 {
+			continue // dead or alive; the kernel is not asked
 		}
 		if f.reap(i) {
 			dead++
 			continue
 		}
+		if ids == nil {
+			ids = map[uint32]struct{}{}
+		}
 		for _, id := range held {
-			if ids == nil {
-				ids = map[uint32]struct{}{}
-			}
 			ids[id] = struct{}{}
 		}
 	}
 	return ids, dead
+}
+
+// named returns the ids in slot i.
+func (f *File) named(i int) (ids []uint32) {
+	b := f.slot(i)
+	for h := range min(int(mem.Load32(b[slotTop:])), maxHolds) {
+		if v := mem.Load32(b[slotHolds+4*h:]); v != 0 {
+			ids = append(ids, v-1)
+		}
+	}
+	return ids
+}
+
+// Reap clears the slots of all dead readers and returns their number.
+func (f *File) Reap() (dead int) {
+	for i := f.marked(0); i < f.opt.Slots; i = f.marked(i + 1) {
+		if f.reap(i) {
+			dead++
+		}
+	}
+	return dead
 }
 
 // reap clears slot i if its reader is dead, and reports whether it was.
@@ -141,7 +160,8 @@ func (f *File) reap(i int) bool {
 	if ok, err := shmfile.TryLockByte(f.file, at); err != nil || !ok {
 		return false
 	}
-	clear(f.slot(i))
+	clear(f.slot(i)[slotTop:])
+	f.unmark(i)
 	_ = shmfile.UnlockByte(f.file, at) // this process holds the lock, so it can't fail
 	return true
 }
@@ -175,7 +195,24 @@ func (f *File) Lock(ctx context.Context) error {
 	}
 }
 
-// Unlock releases what Lock took.
+// TryLock is Lock without waiting. It reports whether it took the lock.
+func (f *File) TryLock() (bool, error) {
+	select {
+	case f.readers <- struct{}{}:
+	default:
+		return false, nil
+	}
+	if f.file == nil {
+		return true, nil
+	}
+	ok, err := shmfile.TryLockByte(f.file, offReadersLock)
+	if !ok {
+		<-f.readers
+	}
+	return ok, err
+}
+
+// Unlock releases what Lock or TryLock took.
 func (f *File) Unlock() error {
 	defer func() { <-f.readers }()
 	if f.file == nil {

@@ -174,9 +174,29 @@ func TestReadersLock(t *testing.T) {
 // takenSlots returns how many slots are marked, by living readers or dead ones.
 func takenSlots(f *File) (n int) {
 	for i := range f.opt.Slots {
-		if binary.LittleEndian.Uint32(f.slot(i)[slotTaken:]) != 0 {
+		if mark, _ := f.loadMark(i); mark != 0 {
 			n++
 		}
 	}
 	return n
+}
+
+func TestReadersLockIsTriedWithoutWaiting(t *testing.T) {
+	_, dir := made(t)
+	private, err := Private(options())
+	require.NoError(t, err)
+	a := open(t, dir)
+	for _, pair := range [][2]*File{{a, open(t, dir)}, {a, a}, {private, private}} {
+		ok, err := pair[0].TryLock()
+		require.NoError(t, err)
+		require.True(t, ok)
+		ok, err = pair[1].TryLock()
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.NoError(t, pair[0].Unlock())
+		ok, err = pair[1].TryLock()
+		require.NoError(t, err)
+		require.True(t, ok, "a try that failed left nothing behind")
+		require.NoError(t, pair[1].Unlock())
+	}
 }

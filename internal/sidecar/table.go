@@ -44,7 +44,12 @@ func (f *File) sealUse(i int, use uint64) uint64 {
 	var b [12]byte
 	binary.LittleEndian.PutUint64(b[:], use)
 	binary.LittleEndian.PutUint32(b[8:], uint32(i))
-	return use | uint64(crc32.Checksum(b[:], castagnoli))<<32&useCheck
+	// By the table: crc32.Checksum would move b to the heap.
+	sum := ^uint32(0)
+	for _, c := range b {
+		sum = castagnoli[byte(sum)^c] ^ sum>>8
+	}
+	return use | uint64(^sum)<<32&useCheck
 }
 
 // Record describes an object of a segment in the table.
@@ -55,7 +60,8 @@ type Record struct {
 	// DescriptionOffset and DescriptionLength are the place, in the payload, of what only writers need:
 	// the key, for example.
 	DescriptionOffset, DescriptionLength int
-	// Sum is the [PayloadSum] of the payload, and Full the argument full of that call.
+	// Sum is the [PayloadSum] of the payload in the layout of the file, and Full the argument
+	// full of that call.
 	Sum  uint32
 	Full bool
 	// Damaged reports that the entry is neither valid nor free. Records sets it, and Put
@@ -63,36 +69,8 @@ type Record struct {
 	Damaged bool
 }
 
-const (
-	countSize  = 4
-	sampleStep = 64 << 10
-	sampleSize = 64
-)
-
-// PayloadSum returns the checksum (CRC-32C) of a payload without its count, the first 4
-// bytes. If full is false, the checksum covers only the first 64 KiB, or the first front
-// bytes if these are more, then 64 bytes at each later multiple of 64 KiB, and the last 64:
-// reading every byte would take longer than writing it, and memory to which nobody writes
-// does not change.
-func PayloadSum(payload []byte, front int, full bool) (sum uint32) {
-	add := func(from, to int) { sum = crc32.Update(sum, castagnoli, payload[from:to]) }
-	n := len(payload)
-	head := min(max(sampleStep, front), n)
-	if full {
-		head = n
-	}
-	add(min(countSize, n), head)
-	for at := (head + sampleStep - 1) / sampleStep * sampleStep; at < n; at += sampleStep {
-		add(at, min(at+sampleSize, n))
-	}
-	if head < n {
-		add(max(head, n-sampleSize), n)
-	}
-	return sum
-}
-
 func (f *File) entry(i int) []byte {
-	at := offSlotTable + f.opt.Slots*slotSize + i*entrySize
+	at := f.slotOffset(f.opt.Slots) + i*entrySize
 	return f.mem[at : at+entrySize : at+entrySize]
 }
 
@@ -103,7 +81,7 @@ func (f *File) Free() int { return len(f.free) }
 // be a free one. The entry becomes valid by one store. If the memory is gone, the entry stays
 // free.
 func (f *File) Put(r Record, use uint64) int {
-	i := f.free[len(f.free)-1]
+	i := int(f.free[len(f.free)-1])
 	e := f.entry(i)
 	failpoint.Hit("sidecar.put.begin")
 	binary.LittleEndian.PutUint64(e[entryAddress:], r.Address)
@@ -133,7 +111,7 @@ func (f *File) Drop(i int) {
 	failpoint.Hit("sidecar.drop.begin")
 	mem.Store64(f.entry(i)[entryMark:], f.freeMark())
 	failpoint.Hit("sidecar.drop.end")
-	f.free = append(f.free, i)
+	f.free = append(f.free, uint32(i))
 }
 
 // SetUse stores the use word of entry i, by one store. The writer is free to choose bits 0
@@ -155,13 +133,13 @@ func (f *File) Use(i int) (use uint64, ok bool) {
 // mark does not fit its checksum is Damaged. Entries that it does not yield become free.
 func (f *File) Records() iter.Seq2[int, Record] {
 	return func(yield func(int, Record) bool) {
-		var free []int
+		free := make([]uint32, 0, f.opt.Objects)
 		defer func() { f.free = free }()
 		for i := f.opt.Objects - 1; i >= 0; i-- {
 			e := f.entry(i)
 			mark := mem.Load64(e[entryMark:])
 			if f.isFree(mark) {
-				free = append(free, i)
+				free = append(free, uint32(i))
 				continue
 			}
 			r := f.record(e, mark)

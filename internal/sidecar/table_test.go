@@ -102,7 +102,7 @@ func TestTableIsChangedInOneStep(t *testing.T) {
 func TestTableBitFlips(t *testing.T) {
 	c, _ := records(t, formatted(t, options()))
 	i := c.Put(record(3), 5)
-	at := offSlotTable + c.opt.Slots*slotSize + i*entrySize
+	at := int(c.EntryOffset(i))
 	for bit := range 8 * entrySize {
 		b := append([]byte(nil), c.mem...)
 		b[at+bit/8] ^= 1 << (bit % 8)

@@ -87,7 +87,7 @@ func TestDamageIsFoundAndNamed(t *testing.T) {
 		"older state":      control(at(offStates+64+60, func(b []byte) { b[0]++ }), "checksum of state record 1"),
 		"newer state":      control(at(offStates+60, func(b []byte) { b[0]++ }), "checksum of state record 0"),
 		"sequence numbers": control(func(_ *left, b []byte) int { b[offStates] += 8; seal(b[offStates : offStates+64]); return offStates }, "sequence numbers"),
-		"mark of a slot":   control(at(offSlots, func(b []byte) { b[0] = 2 }), "mark of reader slot 0"),
+		"mark of a slot":   control(at(offMarks, func(b []byte) { b[0] = 2 }), "mark of reader slot 0"),
 		"top of a slot":    control(at(offSlots+4, func(b []byte) { b[0], b[1] = 0xff, 0xff }), "places in use of reader slot 0"),
 		"place of a slot": control(func(_ *left, b []byte) int {
 			put32(b, offSlots+4, 1)
@@ -119,7 +119,7 @@ func TestDamageIsFoundAndNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := orphan(t, "0.33.0")
 			if strings.Contains(name, "slot") || name == "place behind" {
-				l.change(".ctl", func(b []byte) { put32(b, offSlots, 1) }) // a reader that died
+				l.change(".ctl", func(b []byte) { put32(b, offMarks, 1) }) // a reader that died
 			}
 			requireClean(t, l.check(check.Options{}), 4)
 			offset := 0
@@ -176,6 +176,7 @@ func TestFlippedBits(t *testing.T) {
 	}{
 		{"header", 0, 156, true}, {"behind the header", 156, 160, false},
 		{"state records", offStates, offStates + 128, true},
+		{"marks behind the last slot", offMarks + slots, offMarks + slots + 8, false},
 		{"mark, body and use word", used, used + 48, true}, {"behind the use word", used + 48, used + 64, false},
 		{"mark of a free entry", free, free + 8, true}, {"rest of a free entry", free + 8, free + 64, false},
 	} {

@@ -27,7 +27,8 @@ const (
 
 	// Offsets of docs/format.md, Sidecar.
 	offStates = 1024
-	offSlots  = 4096
+	offMarks  = 4096
+	offSlots  = 8192
 	offTable  = offSlots + 2048*slots
 )
 

@@ -61,7 +61,7 @@ func (c *checker) checkChunk(e sidecar.Entry) (found []Finding) {
 			Want: fmt.Sprintf("before the next id, %d", next), Got: fmt.Sprint(e.ID),
 		})...)
 	}
-	if err := shmstore.Verify(ring, e.Record, c.wire == nil); err != nil {
+	if err := shmstore.Verify(ring, c.control.Layout(), e.Record, c.wire == nil); err != nil {
 		return append(found, c.wrong(fmt.Sprintf("entry %d, id %d", e.Index, e.ID), offset, err))
 	}
 	if c.wire == nil {

@@ -351,7 +351,7 @@ func (r *replayer) step(t testing.TB, op []json.RawMessage, want json.RawMessage
 	case "sig":
 		s, err := r.Signature(str(1))
 		require.NoError(t, err)
-		require.Equal(t, goldentest.Unmarshal[string](t, want), hex.EncodeToString(s), at...)
+		require.Equal(t, goldentest.Unmarshal[string](t, want), hex.EncodeToString(s[:]), at...)
 	case "touch":
 		sameResult(t, want, r.Touch(str(1)), at...)
 	case "release":

@@ -28,11 +28,11 @@ var (
 )
 
 // sign is vLLM's signature of a handle, made anew here.
-func sign(key string, address uint64, id uint32) []byte {
+func sign(key string, address uint64, id uint32) serde.Signature {
 	k := sha256.Sum256([]byte(key))
 	mac := hmac.New(sha256.New, secret())
 	mac.Write(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(k[:], address), id))
-	return mac.Sum(nil)
+	return serde.Signature(mac.Sum(nil))
 }
 
 // store is a FIFO over private memory, with readers on the same memory.

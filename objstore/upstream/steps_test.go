@@ -3,7 +3,6 @@ package upstream_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -163,9 +162,7 @@ func TestUpstreamReaderNeedsSignature(t *testing.T) {
 	s := upstreamStore(t)
 	good, err := s.Put("k", text("v"))
 	require.NoError(t, err)
-	for name, sig := range map[string][]byte{
-		"none": nil, "flipped": flip(good.Signature), "31 bytes": good.Signature[:31], "33 bytes": append(slices.Clone(good.Signature), 0), "empty": {},
-	} {
+	for name, sig := range map[string]serde.Signature{"none": {}, "flipped": flip(good.Signature)} {
 		h := good
 		h.Signature = sig
 		_, err := s.readers[0].Get("k", h)
@@ -173,15 +170,18 @@ func TestUpstreamReaderNeedsSignature(t *testing.T) {
 		require.ErrorIs(t, s.readers[0].Touch(context.Background(), "k", h), objstore.ErrBadSignature, name)
 		require.ErrorIs(t, s.TouchHandle(context.Background(), "k", h), objstore.ErrBadSignature, name)
 	}
+	for name, list := range map[string][]byte{"31 bytes": good.Signature[:31], "33 bytes": append(good.Signature[:], 0), "empty": {}} {
+		require.ErrorIs(t, s.VerifyItem("k", withSignature(good, list)), objstore.ErrBadSignature, name)
+	}
+	require.NoError(t, s.VerifyItem("k", withSignature(good, good.Signature[:])))
 	require.NoError(t, s.readers[0].Touch(context.Background(), "k", good))
 	require.NoError(t, s.TouchHandle(context.Background(), "k", good))
 	s.readAll(t, good, "k")
 }
 
-func flip(b []byte) []byte {
-	b = slices.Clone(b)
-	b[0] ^= 1
-	return b
+func flip(s serde.Signature) serde.Signature {
+	s[0] ^= 1
+	return s
 }
 
 func TestUpstreamSignatureIsBoundToKeyAndAddress(t *testing.T) {
@@ -272,7 +272,7 @@ func TestUpstreamWriterReadsWhateverIsInTheRing(t *testing.T) {
 	current, err := s.Put("k", text("new"))
 	require.NoError(t, err)
 	forged := old
-	forged.Signature = make([]byte, 32)
+	forged.Signature = serde.Signature{1}
 	for name, h := range map[string]serde.Address{"signed": old, "forged": forged, "bare": {Address: old.Address, ID: old.ID}} {
 		for range 3 {
 			v, err := s.Get(h)

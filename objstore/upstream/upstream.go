@@ -61,8 +61,8 @@ type Steps interface {
 	FreeUnused() ([]uint32, error)
 
 	// Signature returns the signature of the current object under a key without counting
-	// a use. It is nil in generations without signatures.
-	Signature(key string) ([]byte, error)
+	// a use. It is zero in generations without signatures.
+	Signature(key string) (serde.Signature, error)
 	// Get returns a view of whatever object is at a handle. As vLLM's writer, it compares
 	// the id and neither verifies the signature nor looks at the key; it counts the read
 	// if the writer has a lock (0.32.0 and 0.33.0). For handles that came from outside see

@@ -83,7 +83,12 @@ def segment(size: int, chunks: dict[int, bytes], secret: bytes = SECRET) -> byte
 
 
 POOL, FIFO = 2, 1
-SLOTS_AT, SLOT, ENTRY = 4096, 2048, 64
+MARKS_AT, SLOT, ENTRY = 4096, 2048, 64
+VERSIONS = 1, 2, 3
+
+
+def slots_at(version: int) -> int:
+    return 8192 if version >= 3 else 4096
 
 
 def crc32c(data: bytes) -> int:
@@ -96,13 +101,28 @@ def crc32c(data: bytes) -> int:
     return crc ^ 0xFFFFFFFF
 
 
+def payload_sum(payload: bytes, front: int) -> int:
+    """What the table has of a payload whose description ends at front, by samples."""
+    head = min(max(4096, front), len(payload))
+    distance = 4096
+    while 64 * distance < len(payload):
+        distance += 4096
+    covered = payload[4:head]
+    for at in range(0, len(payload), distance):
+        if at >= head:
+            covered += payload[at : at + 64]
+    if head < len(payload):
+        covered += payload[max(head, len(payload) - 64) :]
+    return crc32c(covered)
+
+
 def sidecar(
     identity: tuple[int, int],
     ring: int,
     *,
     data_offset: int = 32,
     magic: bytes = b"RINGCTL\0",
-    version: int = 2,
+    version: int = VERSIONS[-1],
     policy: int = POOL,
     slots: int = 3,
     objects: int = 5,
@@ -128,9 +148,9 @@ def sidecar(
         state = struct.pack("<QQIIB3xI", sequence, 1, 0, 1, 0, 4711).ljust(60, b"\0")
         data += state + struct.pack("<I", crc32c(state))
     if size is None:
-        size = SLOTS_AT + slots * SLOT + objects * ENTRY
+        size = slots_at(version) + slots * SLOT + objects * ENTRY
         if version > 1:
-            data = data.ljust(SLOTS_AT + slots * SLOT, b"\0")
+            data = data.ljust(slots_at(version) + slots * SLOT, b"\0")
             data += b"FREEFREE".ljust(ENTRY, b"\0") * objects
     return data[:size].ljust(size, b"\0")
 

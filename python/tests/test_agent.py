@@ -46,7 +46,7 @@ def test_layout(agent: Agent, pool: str) -> None:
     got[cost : cost + 8] = note[:8]
     assert got == chunk
     # The entry of the table.
-    entry = file.read_bytes()[4096 + slots * 2048 :][:64]
+    entry = file.read_bytes()[build.slots_at(3) + slots * 2048 :][:64]
     body = build.crc32c(entry[8:40])
     assert struct.unpack_from("<IIQIIII", entry) == (
         body,
@@ -61,7 +61,9 @@ def test_layout(agent: Agent, pool: str) -> None:
     check = build.crc32c(struct.pack("<QI", use & ~(0x3FFFFFFF << 32), 0))
     assert use >> 32 & 0x3FFFFFFF == check & 0x3FFFFFFF
     chunk_now = pathlib.Path("/dev/shm", pool).read_bytes()[32 + address :][: len(chunk)]
-    assert struct.unpack_from("<I", entry, 32)[0] == build.crc32c(chunk_now[12:])
+    assert struct.unpack_from("<I", entry, 32)[0] == build.payload_sum(
+        chunk_now[8:], cost - 8 + len(note)
+    )
 
 
 def test_evict_waits_for_the_view(agent: Agent, pool: str) -> None:
@@ -96,7 +98,10 @@ def test_slots_are_shared_with_go(agent: Agent, pool: str) -> None:
     with Reader(pool, RING) as reader:
         assert reader.protected
         data = pathlib.Path("/dev/shm", pool + ".ctl").read_bytes()
-        taken = [struct.unpack_from("<I4xI", data, 4096 + i * 2048) for i in range(3)]
+        taken = [
+            (data[build.MARKS_AT + i], *struct.unpack_from("<8xI", data, build.slots_at(3) + i * 2048))
+            for i in range(3)
+        ]
         assert taken == [(1, agent.process.pid), (1, os.getpid()), (0, 0)]
     agent("store.close", store="r")
 

@@ -64,19 +64,27 @@ def ring(id: int = ID, **kw: Any) -> bytes:
     return build.segment(RING, {AT: chunk(id, **kw)})
 
 
-@pytest.fixture(params=[1, 2])
+@pytest.fixture(params=build.VERSIONS)
 def pool(make_segment: MakeSegment, request: pytest.FixtureRequest) -> str:
-    """A segment with one object, and its sidecar of either layout with three slots."""
+    """A segment with one object, and its sidecar of every layout with three slots."""
     name = make_segment(ring())
     make_sidecar(name, RING, version=request.param)
     return name
 
 
-def slot(name: str, i: int = 0) -> tuple[int, ...]:
-    """The words of a slot, as the file has them."""
+def slots_at(name: str) -> int:
     data = pathlib.Path("/dev/shm", name + ".ctl").read_bytes()
-    at = build.SLOTS_AT + i * build.SLOT
-    return struct.unpack("<512I", data[at : at + build.SLOT])
+    return build.slots_at(*struct.unpack_from("<I", data, 8))
+
+
+def slot(name: str, i: int = 0) -> tuple[int, ...]:
+    """The mark of a slot and its words behind the first one, as the file has them."""
+    data = pathlib.Path("/dev/shm", name + ".ctl").read_bytes()
+    at = slots_at(name) + i * build.SLOT
+    first, *words = struct.unpack("<512I", data[at : at + build.SLOT])
+    if at < build.slots_at(3):
+        return (first, *words)
+    return (data[build.MARKS_AT + i], *words)
 
 
 def store_id(name: str, id: int) -> None:
@@ -106,7 +114,7 @@ def test_slot(pool: str) -> None:
     with Reader(pool, RING) as reader:
         assert reader.protected and not reader.counts
         assert slot(pool) == (1, 0, os.getpid(), 0, *[0] * 508)
-        assert [locked(pool, build.SLOTS_AT + i * build.SLOT) for i in range(3)] == [
+        assert [locked(pool, slots_at(pool) + i * build.SLOT) for i in range(3)] == [
             True,
             False,
             False,
@@ -122,7 +130,7 @@ def test_slot(pool: str) -> None:
             assert slot(pool)[:7] == (1, 2, os.getpid(), 0, ID + 1, ID + 1, 0)
             third.release()
         assert slot(pool)[4:] == (0,) * 508
-    assert not locked(pool, build.SLOTS_AT)
+    assert not locked(pool, slots_at(pool))
     assert pathlib.Path("/dev/shm", pool + ".ctl").read_bytes() == before
     with pytest.raises(ClosedError):
         reader.get(*HANDLE)
@@ -133,8 +141,11 @@ def test_nothing_but_the_slot_changes(pool: str) -> None:
     control = pathlib.Path("/dev/shm", pool + ".ctl").read_bytes()
     with Reader(pool, RING) as reader, reader.get(*HANDLE):
         now = pathlib.Path("/dev/shm", pool + ".ctl").read_bytes()
-        end = build.SLOTS_AT + build.SLOT
-        assert now[: build.SLOTS_AT] + now[end:] == control[: build.SLOTS_AT] + control[end:]
+        begin = slots_at(pool)
+        mark, end = build.MARKS_AT + 1, begin + build.SLOT
+        assert now[: mark - 1] + now[mark:begin] + now[end:] == (
+            control[: mark - 1] + control[mark:begin] + control[end:]
+        )
     assert pathlib.Path("/dev/shm", pool).read_bytes() == before
 
 
@@ -220,12 +231,12 @@ def test_slots_run_out(pool: str) -> None:
 
 def test_slot_of_a_dropped_reader(pool: str) -> None:
     reader = Reader(pool, RING)
-    assert locked(pool, build.SLOTS_AT)
+    assert locked(pool, slots_at(pool))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         del reader
         gc.collect()
-    assert not locked(pool, build.SLOTS_AT)
+    assert not locked(pool, slots_at(pool))
 
 
 def test_slot_of_a_dead_reader(pool: str) -> None:
@@ -330,10 +341,10 @@ def test_fork(pool: str) -> None:
             assert "opened before a fork" in get and "opened before a fork" in enter
             assert (check, release, close) == ("", "", "")
             assert slot(pool)[4] == ID + 1  # the parent's
-            assert locked(pool, build.SLOTS_AT)
+            assert locked(pool, slots_at(pool))
             kill()
             os.kill(grandchild, 0)  # lives
-            assert not locked(pool, build.SLOTS_AT)
+            assert not locked(pool, slots_at(pool))
         finally:
             os.kill(grandchild, signal.SIGKILL)
 
@@ -430,8 +441,8 @@ def test_read_only_mount(pool: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "magic": ({"magic": b"RINGCTL1"}, CorruptError, "begin as one"),
-    "version 0": ({"version": 0}, CorruptError, "layout version 0, this package knows 1 to 2"),
-    "version 3": ({"version": 3}, CorruptError, "layout version 3"),
+    "version 0": ({"version": 0}, CorruptError, "layout version 0, this package knows 1 to 3"),
+    "version 4": ({"version": 4}, CorruptError, "layout version 4"),
     "policy 0": ({"policy": 0}, CorruptError, "policy 0"),
     "policy 3": ({"policy": 3}, CorruptError, "policy 3"),
     "ring": ({"ring": RING + 32}, SegmentSizeError, "ring of 4128 bytes behind 32, expected 4096"),
@@ -444,8 +455,8 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         "8192 bytes for 4096",
     ),
     "objects": ({"objects": 2**24 + 1, "size": 1 << 20}, CorruptError, "16777217 objects"),
-    "fewer objects": ({"size": 4096 + 3 * 2048 + 4 * 64}, CorruptError, "bytes for 3 slots and 5"),
-    "more objects": ({"size": 4096 + 3 * 2048 + 6 * 64}, CorruptError, "bytes for 3 slots and 5"),
+    "fewer objects": ({"size": 8192 + 3 * 2048 + 4 * 64}, CorruptError, "bytes for 3 slots and 5"),
+    "more objects": ({"size": 8192 + 3 * 2048 + 6 * 64}, CorruptError, "bytes for 3 slots and 5"),
     "empty": ({"size": 0}, CorruptError, "begin as one"),
     "a header only": ({"size": 156}, CorruptError, "begin as one"),
     "short": ({"size": 4095}, CorruptError, "begin as one"),
@@ -458,7 +469,7 @@ def test_bad_sidecar(make_segment: MakeSegment, what: str) -> None:
     fields = dict(fields)
     name = make_segment(ring())
     if "slots" in fields:
-        fields.setdefault("size", 4096 + 64 * 5 + 2048 * fields["slots"])
+        fields.setdefault("size", 8192 + 64 * 5 + 2048 * fields["slots"])
     make_sidecar(name, fields.pop("ring", RING), **fields)
     gc.collect()
     files = os.listdir("/proc/self/fd")

@@ -37,7 +37,7 @@ var outputFields = map[string]fieldReader[Output]{
 			o.StopReason, err = pyvalue.Read(r.Decoder, what, false)
 			return err
 		default:
-			return r.Corrupt(what, "a token, a string or nil", string(k))
+			return r.Corrupt(what, "a token, a string or nil", k.String())
 		}
 	}},
 	"events": {read: func(r *reader, o *Output) (err error) {

@@ -28,7 +28,8 @@ const (
 	offHeaderSum = 152
 	offState     = 1024
 	stateSize    = 64
-	offSlotTable = 4096
+	offMarks     = 4096
+	offSlotTable = 8192
 
 	// sidecarSize are the bytes of one with sidecarOptions.
 	sidecarSize = offSlotTable + 4*2048 + 5*64
@@ -100,13 +101,13 @@ func TestSweepOfHostileHeaders(t *testing.T) {
 	for name, change := range map[string]func(b []byte) []byte{
 		"empty":      func(b []byte) []byte { return nil },
 		"one byte":   func(b []byte) []byte { return b[:1] },
-		"header":     func(b []byte) []byte { return b[:offSlotTable-1] },
+		"header":     func(b []byte) []byte { return b[:offMarks-1] },
 		"truncated":  func(b []byte) []byte { return b[:len(b)-1] },
 		"longer":     func(b []byte) []byte { return append(b, 0) },
 		"zeros":      func(b []byte) []byte { return make([]byte, len(b)) },
 		"magic":      func(b []byte) []byte { b[0]++; return b },
 		"version":    put32(offVersion, 0),
-		"newer":      put32(offVersion, 3),
+		"newer":      put32(offVersion, 4),
 		"policy":     put32(offPolicy, 0),
 		"policy 3":   put32(offPolicy, 3),
 		"slots":      put32(offSlots, math.MaxUint32),
@@ -114,7 +115,7 @@ func TestSweepOfHostileHeaders(t *testing.T) {
 		"more slots": put32(offSlots, 5),
 		"objects":    put32(offObjects, math.MaxUint32),
 		"objects+1":  put32(offObjects, 6),
-		"table only": func(b []byte) []byte { return put32(offObjects, 1<<24)(b)[:offSlotTable] },
+		"table only": func(b []byte) []byte { return put32(offObjects, 1<<24)(b)[:offMarks] },
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, os.WriteFile(path, change(append([]byte(nil), good...)), 0o600))

@@ -26,9 +26,10 @@ func TestSweepRemovesDamagedSidecars(t *testing.T) {
 		"empty":             {func(t *testing.T, file string) { require.NoError(t, os.Truncate(file, 0)) }, false, "it has 0 bytes"},
 		"cut short":         {func(t *testing.T, file string) { require.NoError(t, os.Truncate(file, 100)) }, true, "it has 100 bytes"},
 		"in the identity":   {func(t *testing.T, file string) { require.NoError(t, os.Truncate(file, offInode+4)) }, false, "it has 44 bytes"},
-		"table cut short":   {func(t *testing.T, file string) { require.NoError(t, os.Truncate(file, offSlotTable)) }, true, "4096 bytes for 4 slots and 5 objects"},
+		"table cut short":   {func(t *testing.T, file string) { require.NoError(t, os.Truncate(file, offMarks)) }, true, "4096 bytes for 4 slots and 5 objects"},
 		"magic":             {func(t *testing.T, file string) { flipIn(t, file, 0) }, true, "it does not begin as one"},
-		"version":           {func(t *testing.T, file string) { flipIn(t, file, offVersion) }, false, "layout version 3"},
+		"version":           {func(t *testing.T, file string) { flipBitsIn(t, file, offVersion, 4) }, false, "layout version 7, this release reads 1 to 3"},
+		"earlier version":   {func(t *testing.T, file string) { flipIn(t, file, offVersion) }, true, "its header's checksum is wrong"},
 		"number of objects": {func(t *testing.T, file string) { flipIn(t, file, offObjects) }, true, "its header's checksum is wrong"},
 		"inode":             {func(t *testing.T, file string) { flipIn(t, file, offInode) }, false, "its header's checksum is wrong"},
 		"checksum":          {func(t *testing.T, file string) { flipIn(t, file, offHeaderSum) }, true, "its header's checksum is wrong"},
@@ -44,7 +45,7 @@ func TestSweepRemovesDamagedSidecars(t *testing.T) {
 			c.damage(t, file)
 			_, err := segment.Adopt(o)
 			require.ErrorContains(t, err, c.what)
-			if name == "version" { // it is 3 then, and may be good
+			if name == "version" { // it is 7 then, and may be good
 				got, err := segment.Sweep(segment.SweepOptions{Dir: dir, Prefix: "a", AnyOwner: true, Remove: true})
 				require.NoError(t, err)
 				require.ErrorContains(t, got[0].Err, "the release that made it")
@@ -104,8 +105,13 @@ func TestSweepRemovesDamagedSidecars(t *testing.T) {
 
 func flipIn(t *testing.T, path string, at int) {
 	t.Helper()
+	flipBitsIn(t, path, at, 1)
+}
+
+func flipBitsIn(t *testing.T, path string, at int, bits byte) {
+	t.Helper()
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
-	b[at] ^= 1
+	b[at] ^= bits
 	require.NoError(t, os.WriteFile(path, b, 0o600))
 }

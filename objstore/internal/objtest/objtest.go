@@ -46,6 +46,16 @@ func (l Lock) Lock(ctx context.Context) error {
 	}
 }
 
+// TryLock reports whether it took the lock, which was free.
+func (l Lock) TryLock() (bool, error) {
+	select {
+	case l <- struct{}{}:
+		return true, nil
+	default:
+		return false, nil
+	}
+}
+
 // Unlock frees the lock.
 func (l Lock) Unlock() error {
 	<-l

@@ -39,7 +39,7 @@ from .segment import NAME_MAX, Segment, open_file, path
 SUFFIX: Final = ".ctl"
 
 _MAGIC: Final = b"RINGCTL\0"
-_VERSIONS: Final = range(1, 3)  # they differ in the table only, which is the writer's
+_VERSIONS: Final = range(1, 4)
 # magic, version, policy, ring size, bytes in front of the ring, slots, objects,
 # inode, device, uid, generation, owner, checksum of what comes before it
 _HEADER: Final = struct.Struct("<8sIIQIII4xQQI4x24s64sI")
@@ -47,14 +47,16 @@ _SUM_AT: Final = 152
 _FIFO, _POOL = 1, 2
 
 _READERS_LOCK: Final = 512  # this byte is never read or written, only locked
-_SLOTS_AT: Final = 4096
+_PAGE: Final = 4096  # of the header and the states
+_MARKS_AT: Final = _PAGE  # a byte for each slot, from version 3 on
+_SLOTS_AT: Final = {1: _PAGE, 2: _PAGE, 3: 2 * _PAGE}
 _SLOT: Final = 2048
 _ENTRY: Final = 64
 _MAX_SLOTS: Final = 1 << 12
 _MAX_OBJECTS: Final = 1 << 24
 
-# Words of a slot.
-_TAKEN, _TOP, _PID, _HOLDS = 0, 1, 2, 4
+# Words of a slot. The first one is its mark in versions 1 and 2.
+_MARK, _TOP, _PID, _HOLDS = 0, 1, 2, 4
 MAX_HOLDS: Final = _SLOT // 4 - _HOLDS
 
 #: Seconds to wait for the readers' lock. Its holder lives, else it were free.
@@ -103,7 +105,7 @@ def attach(segment: Segment) -> Sidecar | None:
         raise
     file = io.FileIO(fd, "r+")  # closes it, whatever happens
     try:
-        found = _parse(path(name), os.pread(fd, _SLOTS_AT, 0), info.st_size, segment)
+        found = _parse(path(name), os.pread(fd, _PAGE, 0), info.st_size, segment)
         if found is None:
             file.close()
             return None
@@ -113,8 +115,8 @@ def attach(segment: Segment) -> Sidecar | None:
         raise
 
 
-def _parse(file: str, head: bytes, size: int, segment: Segment) -> tuple[int, int] | None:
-    """Policy and number of slots of a sidecar, None if it is another segment's.
+def _parse(file: str, head: bytes, size: int, segment: Segment) -> tuple[int, int, int] | None:
+    """Version, policy and number of slots of a sidecar, None if it is another segment's.
 
     It believes nothing.
     """
@@ -122,7 +124,7 @@ def _parse(file: str, head: bytes, size: int, segment: Segment) -> tuple[int, in
     def bad(what: str) -> CorruptError:
         return CorruptError(f"{file} is not a usable sidecar: {what}")
 
-    if len(head) < _SLOTS_AT or not head.startswith(_MAGIC):
+    if len(head) < _PAGE or not head.startswith(_MAGIC):
         raise bad("it does not begin as one")
     _, version, policy, ring, offset, slots, objects, inode, device, _, _, _, checksum = (
         _HEADER.unpack_from(head)
@@ -136,7 +138,7 @@ def _parse(file: str, head: bytes, size: int, segment: Segment) -> tuple[int, in
         raise bad(f"policy {policy}, this package knows {_FIFO} and {_POOL}")
     if slots > _MAX_SLOTS or objects > _MAX_OBJECTS:
         raise bad(f"{slots} slots and {objects} objects, at most {_MAX_SLOTS} and {_MAX_OBJECTS}")
-    if size != _SLOTS_AT + slots * _SLOT + objects * _ENTRY:
+    if size != _SLOTS_AT[version] + slots * _SLOT + objects * _ENTRY:
         raise bad(f"{size} bytes for {slots} slots and {objects} objects")
     if (device, inode) != segment.identity:
         return None
@@ -147,7 +149,7 @@ def _parse(file: str, head: bytes, size: int, segment: Segment) -> tuple[int, in
         )
     if sys.byteorder != "little":
         raise SegmentError(f"sidecars need a little-endian system, this is {sys.byteorder}")
-    return policy, slots
+    return version, policy, slots
 
 
 def _flock(kind: int, at: int) -> bytes:
@@ -162,13 +164,16 @@ class Sidecar:
     even a forked child, where it is closed at once.
     """
 
-    def __init__(self, file_path: str, file: io.FileIO, policy: int, slots: int) -> None:
+    def __init__(
+        self, file_path: str, file: io.FileIO, version: int, policy: int, slots: int
+    ) -> None:
         self.path = file_path
         self.pool = policy == _POOL
+        self._version = version
         self._slots = slots
         self._file = file
         try:
-            self._map = mmap.mmap(file.fileno(), _SLOTS_AT + slots * _SLOT)
+            self._map = mmap.mmap(file.fileno(), _SLOTS_AT[version] + slots * _SLOT)
         except (OSError, ValueError) as e:
             raise SegmentError(f"sidecar {file_path} cannot be mapped: {e}") from e
         # An item of it is stored by one instruction of four bytes.
@@ -184,16 +189,27 @@ class Sidecar:
     def take_slot(self) -> bool:
         """Take a free slot; False if there is none. That of a dead reader is free."""
         for i in range(self._slots):
-            at = _SLOTS_AT + i * _SLOT
+            at = _SLOTS_AT[self._version] + i * _SLOT
             if not self.try_byte(at):
                 continue
             words = self._use()
             self._map[at + 4 * _TOP : at + _SLOT] = bytes(_SLOT - 4 * _TOP)
             words[at // 4 + _PID] = os.getpid()
-            words[at // 4 + _TAKEN] = 1
+            self._mark(at, 1)
             self._slot, self._barrier_lock = at, _flock(fcntl.F_RDLCK, at)
             return True
         return False
+
+    def _mark(self, at: int, value: int) -> None:
+        """Set or clear the mark of the slot that begins there: without one, the
+        writer does not look at it. It is stored before the first hold, so that the
+        barrier of each hold is behind it, and cleared after the last one. One byte,
+        by one store, since readers store those beside it at the same time.
+        """
+        if self._version < 3:
+            self._use()[at // 4 + _MARK] = value
+        else:
+            self._map[_MARKS_AT + (at - _SLOTS_AT[self._version]) // _SLOT] = value
 
     def hold(self, id: int) -> int:
         """Say that the chunk is looked at; its place in the slot.
@@ -263,7 +279,8 @@ class Sidecar:
         if self._words is None:
             return
         if self._slot is not None:
-            self._map[self._slot : self._slot + _SLOT] = bytes(_SLOT)
+            self._map[self._slot + 4 * _TOP : self._slot + _SLOT] = bytes(_SLOT - 4 * _TOP)
+            self._mark(self._slot, 0)
             self.unlock_byte(self._slot)
         self._end("is closed")
 
