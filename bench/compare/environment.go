@@ -50,6 +50,16 @@ func (e *environment) start(purpose string) (*process.Process, error) {
 	return p, about.err()
 }
 
+// giveUp forgets a process that ended by itself.
+func (e *environment) giveUp(p *process.Process) {
+	for purpose, q := range e.python {
+		if p == q {
+			delete(e.python, purpose)
+			_ = p.Close() // it has ended, with an error that was reported
+		}
+	}
+}
+
 // Close ends all processes.
 func (e *environment) Close() (err error) {
 	for _, p := range e.python {

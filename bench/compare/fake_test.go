@@ -36,7 +36,8 @@ func fatal(err error) {
 	}
 }
 
-// fakePeer answers as peer/peer.py does. Everything takes a microsecond, and the job "fail" fails.
+// fakePeer answers as peer/peer.py does. Everything takes a microsecond, the job "fail" fails, and
+// the job "end" ends the process.
 func fakePeer() error {
 	out := json.NewEncoder(os.Stdout)
 	if err := out.Encode(map[string]any{"versions": map[string]string{"vLLM": "fake"}}); err != nil {
@@ -62,8 +63,11 @@ func fakePeer() error {
 				done[r.ID] = ended
 				go func() { ended <- serve(r.More["endpoint"]) }()
 			}
-			if r.Case.Job == "fail" {
+			switch r.Case.Job {
+			case "fail":
 				a["error"] = "as asked"
+			case "end":
+				return nil
 			}
 		case "run":
 			n := 1

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -78,6 +79,10 @@ func (r *Record) measure(ctx context.Context, o options) error {
 	r.Machine = thisMachine()
 	env := newEnvironment(o)
 	var failed error
+	defer func() {
+		r.Seconds, r.Machine.LoadAfter = time.Since(r.Began).Seconds(), loadAverage()
+		maps.Copy(r.Machine.Versions, env.versions)
+	}()
 	for _, e := range experiments {
 		if len(o.Only) > 0 && !slices.Contains(o.Only, e.name) {
 			continue
@@ -99,10 +104,6 @@ func (r *Record) measure(ctx context.Context, o options) error {
 			r.leaveOut(out)
 			failed = errors.Join(failed, err)
 		}
-	}
-	r.Seconds, r.Machine.LoadAfter = time.Since(r.Began).Seconds(), loadAverage()
-	for name, version := range env.versions {
-		r.Machine.Versions[name] = version
 	}
 	return errors.Join(failed, env.Close())
 }

@@ -28,6 +28,7 @@ type store struct {
 	objstore.Store
 	policy string
 	item   *serde.Item
+	frame  []byte          // the last address item
 	made   int             // keys so far
 	named  []name          // those that are next
 	unread []serde.Address // handles whose reads settle counts

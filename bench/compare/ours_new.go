@@ -5,7 +5,7 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// newJob is a request with an image that is new: Begin, Put, EncodeAddress, Commit, Finish.
+// newJob is a request with an image that is new: Begin, Put, AppendAddress, Commit, Finish.
 type newJob struct{ store }
 
 func ourNew(policy string) func() Job {
@@ -33,7 +33,7 @@ func (j *newJob) once() error {
 	if err != nil {
 		return err
 	}
-	if err := encodeAddress(h); err != nil {
+	if err := j.encodeAddress(h); err != nil {
 		return err
 	}
 	if err := request.Commit(); err != nil {
@@ -44,8 +44,8 @@ func (j *newJob) once() error {
 	return nil
 }
 
-// encodeAddress makes the bytes that the engine gets in place of the item.
-func encodeAddress(h serde.Address) error {
-	_, err := serde.EncodeAddress(h, "image", serde.Options{})
+// encodeAddress makes the bytes that the engine gets in place of the item, in memory that is used again.
+func (s *store) encodeAddress(h serde.Address) (err error) {
+	s.frame, err = serde.AppendAddress(s.frame[:0], h, "image", serde.Options{})
 	return err
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/ringcache/ringcache/objstore"
 )
 
-// repeatJob is a request with an image that is there: Begin, Lookup, EncodeAddress, Commit, Finish.
+// repeatJob is a request with an image that is there: Begin, Lookup, AppendAddress, Commit, Finish.
 type repeatJob struct {
 	store
 	keys, ids []string
@@ -49,7 +49,7 @@ func (j *repeatJob) once() error {
 	if err != nil {
 		return err
 	}
-	if err := encodeAddress(h); err != nil {
+	if err := j.encodeAddress(h); err != nil {
 		return err
 	}
 	if err := request.Commit(); err != nil {

@@ -15,14 +15,15 @@ type workerJob struct {
 	store
 	peer   string
 	reader *objstore.Reader
+	view   objstore.View // used again
 	ready  []delivered
 	sum    byte
 }
 
 // delivered is what a worker gets.
 type delivered struct {
-	key   string
-	frame []byte
+	key    string
+	frames [][]byte
 }
 
 func ourWorker(peer string) func() Job {
@@ -73,28 +74,23 @@ func (j *workerJob) deliver(n int) error {
 		if err != nil {
 			return err
 		}
-		j.ready = append(j.ready, delivered{key, frame})
+		j.ready = append(j.ready, delivered{key, [][]byte{frame}})
 	}
 	return nil
 }
 
 func (j *workerJob) look(d delivered) error {
-	it, err := serde.DecodeItem([][]byte{d.frame}, serde.Options{})
-	if err != nil {
-		return err
-	}
-	h, ok, err := serde.ParseAddress(it, serde.Options{})
+	h, ok, err := serde.DecodeAddress(d.frames, serde.Options{})
 	if err != nil || !ok {
 		return errors.Join(err, fmt.Errorf("an address: %t", ok))
 	}
-	v, err := j.reader.Get(d.key, h)
-	if err != nil {
+	if err := j.reader.GetInto(&j.view, d.key, h); err != nil {
 		return err
 	}
-	for i := range v.Item().Elems {
-		j.sum += tensorOf(v.Item(), i).Data[0]
+	for i := range j.view.Item().Elems {
+		j.sum += tensorOf(j.view.Item(), i).Data[0]
 	}
-	return v.Release()
+	return j.view.Release()
 }
 
 func (j *workerJob) Close() error {

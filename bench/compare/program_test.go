@@ -79,3 +79,14 @@ func TestWithoutPythonItsPeersAreLeftOut(t *testing.T) {
 	require.Len(t, out, 1)
 	assert.Contains(t, out[0].Reason, "not available")
 }
+
+func TestAPeerThatEndsIsStartedAgain(t *testing.T) {
+	env := newEnvironment(tiny(t))
+	defer func() { require.NoError(t, env.Close()) }()
+	run := runner{rounds: 1, budget: time.Millisecond, most: 1}
+	_, _, err := run.measure(Case{Job: "end"}, []Job{inPython("vLLM").make(env)})
+	require.ErrorContains(t, err, "ended")
+	results, _, err := run.measure(Case{Job: "hash", Size: 10}, []Job{inPython("vLLM").make(env)})
+	require.NoError(t, err)
+	assert.Len(t, results, 1)
+}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/ringcache/ringcache/bench/internal/process"
 )
 
@@ -12,6 +14,8 @@ type remote struct {
 	id      int
 	more    map[string]any // further arguments of prepare
 }
+
+var errEnded = errors.New("the process of the peer has ended")
 
 // inPython is the job of the case's name in the process with vLLM.
 func inPython(peer string) maker { return pythonAt(peer, nil) }
@@ -49,12 +53,19 @@ func (r *remote) Close() error {
 	return err
 }
 
+// call sends a request and waits for the answer. A process that does not answer any more is given up: the jobs of
+// the next case get another one.
 func (r *remote) call(request map[string]any) (a answer, err error) {
-	request["id"] = r.id
-	if err := r.process.Send(request); err != nil {
-		return a, err
+	if r.process == nil {
+		return a, errEnded
 	}
-	if err := r.process.Receive(&a); err != nil {
+	request["id"] = r.id
+	if err = r.process.Send(request); err == nil {
+		err = r.process.Receive(&a)
+	}
+	if err != nil {
+		r.env.giveUp(r.process)
+		r.process = nil
 		return a, err
 	}
 	return a, a.err()
