@@ -20,7 +20,7 @@ type ourLink struct {
 	delivery bool // time counts from the commit on
 	socket   engine.Socket
 	worker   string
-	ended    objstore.Request // of the object that was sent last
+	request  objstore.Request // of the object that was sent last
 }
 
 // deliver is the ZeroMQ socket and our reader.
@@ -68,7 +68,7 @@ func (l *ourLink) send() (began int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	l.ended = request
+	l.request = request
 	return began, errors.Join(request.Commit(), l.socket.Send(l.worker, []byte(key), frame))
 }
 
@@ -77,10 +77,13 @@ func (l *ourLink) answer() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if m.Gone || len(m.Frames[0]) != 8 {
-		return 0, fmt.Errorf("the worker is gone: %t, or its answer has not 8 bytes (%w)", m.Gone, errors.Join(m.Err))
+	if m.Gone {
+		return 0, errors.Join(errEnded, m.Err)
 	}
-	l.ended.Finish()
+	if len(m.Frames[0]) != 8 {
+		return 0, fmt.Errorf("the worker's answer has %d bytes instead of 8", len(m.Frames[0]))
+	}
+	l.request.Finish()
 	return int64(binary.LittleEndian.Uint64(m.Frames[0])), nil
 }
 
@@ -119,7 +122,7 @@ func (j *readerJob) Prepare(c Case) error {
 	return j.prepare("reader", c)
 }
 
-// Run looks n times at new objects, each of them in turn: our reader in Python remembers nothing of them.
+// Run looks n times at a batch of new objects, in turn: our reader in Python remembers nothing of them.
 func (j *readerJob) Run(n int) ([]float64, error) {
 	var keys, frames []string
 	for range min(n, batch) {

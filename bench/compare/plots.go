@@ -62,7 +62,8 @@ func place(axis string, c Case) (name, title string, x float64) {
 // addLatencies adds the distribution of a result to the plot of its size: the quantile q is at 1 / (1 - q), so that
 // the logarithmic axis has as much room for the slowest hundredth as for the slowest half.
 func addLatencies(all map[string]chart.Chart, x Result) {
-	name := fmt.Sprintf("latency-%s-%s-%d", x.Job, x.Ring, x.Size/kib)
+	job, _, _ := place("", x.Case)
+	name := fmt.Sprintf("latency-%s-%d", job, x.Size/kib)
 	c, ok := all[name]
 	if !ok {
 		c = chart.Chart{Title: "latencies: " + x.Job + ", " + caseText(x.Case), X: "quantile", Y: "µs", LogY: true, XText: func(x float64) string {
