@@ -138,6 +138,9 @@ func (l *limit) openRing(c Case) (err error) {
 	if l.segment, err = segment.Create(segment.Options{Name: segmentName(), RingSize: c.RingBytes}); err != nil {
 		return err
 	}
+	if err := touch(l.segment); err != nil { // as a store's ring that is full
+		return err
+	}
 	l.item = qwenItem(c.Size)
 	l.mac = hmac.New(sha256.New, l.message[:32])
 	return l.encode()

@@ -88,6 +88,9 @@ func (r *Record) measure(ctx context.Context, o options) error {
 			continue
 		}
 		run := runner{rounds: o.Rounds, budget: o.Budget, most: 1 << 20}
+		if e.each { // every sample is kept
+			run.most = 250
+		}
 		if e.rounds > 0 {
 			run.rounds = min(run.rounds, e.rounds)
 		}

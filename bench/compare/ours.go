@@ -28,10 +28,11 @@ type store struct {
 	objstore.Store
 	policy string
 	item   *serde.Item
-	frame  []byte          // the last address item
-	made   int             // keys so far
-	named  []name          // those that are next
-	unread []serde.Address // handles whose reads settle counts
+	frame  []byte             // the last address item
+	made   int                // keys so far
+	named  []name             // those that are next
+	sent   []objstore.Request // of sendNew
+	unread []serde.Address    // handles whose reads settle counts
 }
 
 // names are counted, so that the segments of one process differ.

@@ -7,19 +7,25 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// putFinished puts an item for a request that ends at once.
-func putFinished(s objstore.Store, key, id string, it *serde.Item) (serde.Address, error) {
+// putSent puts an item for a request that was sent: the object stays until the request ends.
+func putSent(s objstore.Store, key, id string, it *serde.Item) (objstore.Request, serde.Address, error) {
 	request, err := s.Begin(id)
 	if err != nil {
-		return serde.Address{}, err
+		return nil, serde.Address{}, err
 	}
-	defer request.Rollback()
+	defer request.Rollback() // does nothing after Commit
 	h, err := request.Put(key, it, objstore.PutOptions{})
 	if err != nil {
-		return serde.Address{}, err
+		return nil, h, err
 	}
-	if err := request.Commit(); err != nil {
-		return serde.Address{}, err
+	return request, h, request.Commit()
+}
+
+// putFinished puts an item for a request that ends at once.
+func putFinished(s objstore.Store, key, id string, it *serde.Item) (serde.Address, error) {
+	request, h, err := putSent(s, key, id, it)
+	if err != nil {
+		return h, err
 	}
 	request.Finish()
 	return h, nil

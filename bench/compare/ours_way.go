@@ -124,18 +124,13 @@ func (j *readerJob) Prepare(c Case) error {
 
 // Run looks n times at a batch of new objects, in turn: our reader in Python remembers nothing of them.
 func (j *readerJob) Run(n int) ([]float64, error) {
+	sent, err := j.sendNew(min(n, batch))
+	if err != nil {
+		return nil, err
+	}
 	var keys, frames []string
-	for range min(n, batch) {
-		key, id := j.nextKey()
-		h, err := putFinished(j.Store, key, id, j.item)
-		if err != nil {
-			return nil, err
-		}
-		frame, err := serde.EncodeAddress(h, "image", serde.Options{})
-		if err != nil {
-			return nil, err
-		}
-		keys, frames = append(keys, key), append(frames, fmt.Sprintf("%x", frame))
+	for _, d := range sent {
+		keys, frames = append(keys, d.key), append(frames, fmt.Sprintf("%x", d.frames[0]))
 	}
 	a, err := j.call(map[string]any{"op": "run", "n": n, "keys": keys, "frames": frames})
 	return a.Samples, err

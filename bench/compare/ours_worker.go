@@ -62,21 +62,32 @@ func (j *workerJob) Run(n int) ([]float64, error) {
 }
 
 // deliver makes n new objects, and what a worker gets of them.
-func (j *workerJob) deliver(n int) error {
-	j.ready = j.ready[:0]
+func (j *workerJob) deliver(n int) (err error) {
+	j.ready, err = j.sendNew(n)
+	return err
+}
+
+// sendNew ends the requests of its last call and puts n new objects for new ones, which keep them until the next
+// call. It returns what a worker gets.
+func (s *store) sendNew(n int) (all []delivered, err error) {
+	for _, r := range s.sent {
+		r.Finish()
+	}
+	s.sent = s.sent[:0]
 	for range n {
-		key, id := j.nextKey()
-		h, err := putFinished(j.Store, key, id, j.item)
+		key, id := s.nextKey()
+		request, h, err := putSent(s.Store, key, id, s.item)
 		if err != nil {
-			return err
+			return nil, err
 		}
+		s.sent = append(s.sent, request)
 		frame, err := serde.EncodeAddress(h, "image", serde.Options{})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		j.ready = append(j.ready, delivered{key, [][]byte{frame}})
+		all = append(all, delivered{key, [][]byte{frame}})
 	}
-	return nil
+	return all, nil
 }
 
 func (j *workerJob) look(d delivered) error {
