@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
@@ -57,4 +58,11 @@ func loadAverage() string {
 	text, _ := os.ReadFile("/proc/loadavg")
 	f := strings.Fields(string(text))
 	return strings.Join(f[:min(3, len(f))], " ")
+}
+
+// busy reports whether other programs kept a processor or more busy when the run began.
+func (m Machine) busy() bool {
+	var load float64
+	_, err := fmt.Sscan(m.LoadBefore, &load)
+	return err == nil && load >= 1
 }

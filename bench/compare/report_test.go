@@ -39,6 +39,11 @@ func TestTable(t *testing.T) {
 		assert.Contains(t, text, want)
 	}
 	assert.NotContains(t, text, "## repeat", "what was not measured has no table")
+	assert.NotContains(t, text, "not a result")
+
+	r := fixed()
+	r.Machine.LoadBefore = "1.50 0.40 0.20"
+	assert.Contains(t, string(table(r)), "not a result")
 }
 
 func TestGoalsAtMost(t *testing.T) {

@@ -16,6 +16,9 @@ func table(r *Record) []byte {
 	if r.Options.Smoke {
 		fmt.Fprint(&b, "**A smoke run: few rounds and small sizes, to see that everything runs.**\n\n")
 	}
+	if m.busy() {
+		fmt.Fprint(&b, "**Other programs were running: an example of the tables, not a result.**\n\n")
+	}
 	fmt.Fprintf(&b, "%s, %d CPUs, largest cache %s, Linux %s. Load averages %s before, %s after.", m.CPU, m.CPUs, m.Cache, m.Kernel, m.LoadBefore, m.LoadAfter)
 	for _, name := range slices.Sorted(maps.Keys(m.Versions)) {
 		fmt.Fprintf(&b, " %s %s.", name, m.Versions[name])
