@@ -4,7 +4,9 @@
 # make test-arm64  a part of the core's tests as arm64 programs, under emulation (fetches qemu)
 # make test-vllm   the interop suite against the real vLLM (makes its environment, 6 GB)
 # make e2e         whole vLLM engines behind package engine (makes the same environment)
-# make bench       put, get and hit beside the real vLLM, as ratios
+# make bench       the jobs of a cache beside the real vLLM and other peers: table, plots and raw
+#                  samples in bench/results; BENCH_ARGS are bench/compare's options
+# make bench-smoke the same with few sizes and rounds, printed: the ratios within a minute
 # make bench-gpu   copies from a registered ring to a GPU, beside PyTorch's and vLLM's; GPU_ARGS
 #                  are bench/gpu's options. Status 2 where there is no GPU
 # make bench-frontend  requests/s and CPU of the Go frontend beside vLLM's own
@@ -31,11 +33,12 @@ DEMO_ARGS ?=
 SOAK_ARGS ?=
 E2E_RUN ?= .
 GPU_ARGS ?=
+BENCH_ARGS ?=
 MUTATE_ARGS ?=
 COVER_ARGS ?=
 comma := ,
 
-.PHONY: all build demo test test-go test-python test-arm64 lint test-vllm e2e bench bench-gpu bench-frontend fuzz fuzz-vllm soak stress mutate cover
+.PHONY: all build demo test test-go test-python test-arm64 lint test-vllm e2e bench bench-smoke bench-gpu bench-frontend fuzz fuzz-vllm soak stress mutate cover
 
 all: build
 
@@ -90,8 +93,16 @@ test-vllm: bin/ringcache
 e2e:
 	scripts/gotest.py --logs -tags e2e -count=1 -timeout 120m -run '$(value E2E_RUN)' ./e2e
 
-bench: bin/ringcache
-	env=$$(interop/setup.sh); cd bench; go run ./put-get-hit --python "$$env/bin/python"
+# Redis comes with the libraries that it needs, unpacked from the distribution's packages; without them it is left out.
+COMPARE = env=$$(interop/setup.sh); redis=$$(scripts/fetch-package.sh redis-server redis-tools libjemalloc2 liblzf1 libatomic1) || redis=; \
+	cd bench; go run ./compare --python "$$env/bin/python" --redis "$$redis"
+
+bench:
+	$(COMPARE) --out results $(BENCH_ARGS)
+	cd bench; go run ./eviction --tables traces --seeds 1 --requests 50000 --gib 1,2,4,8,16 --plots results > results/eviction.md
+
+bench-smoke:
+	$(COMPARE) --smoke
 
 bench-gpu:
 	cd bench; go build -o ../bin/bench-gpu ./gpu

@@ -21,6 +21,7 @@ type options struct {
 	GiB      []float64 `name:"gib" help:"Capacities in GiB." default:"1,4,16"`
 	Leases   int       `help:"Requests in flight of the replays with placement." default:"16"`
 	Tables   []string  `help:"What to print." enum:"traces,fragmentation,holes,cost" default:"traces,fragmentation,holes,cost"`
+	Plots    string    `help:"Folder for charts (SVG) of the traces' hit rates."`
 }
 
 // contender is one column of the table.
@@ -100,7 +101,7 @@ func main() {
 		k.Fatalf("there must be seeds, requests and capacities, and the largest items need half a GiB")
 	}
 	if o.prints("traces") {
-		o.traces()
+		k.FatalIfErrorf(o.traces())
 	}
 	if o.prints("fragmentation") {
 		printFragmentation()
@@ -115,7 +116,7 @@ func main() {
 
 func (o options) prints(table string) bool { return slices.Contains(o.Tables, table) }
 
-func (o options) traces() {
+func (o options) traces() error {
 	var rows []row
 	printHead()
 	for _, w := range workloads {
@@ -130,4 +131,8 @@ func (o options) traces() {
 	printSummary(rows)
 	fmt.Println()
 	printPlacements(o, rows)
+	if o.Plots == "" {
+		return nil
+	}
+	return writeCharts(o.Plots, rows)
 }

@@ -4,15 +4,17 @@ import (
 	"context"
 	"errors"
 	"slices"
+
+	"github.com/ringcache/ringcache/bench/internal/stats"
 )
 
 // copied is what one arm took in one cell.
 type copied struct {
 	point
-	Bytes     int     `json:"bytes"` // of a round
-	Submit    summary `json:"submit"`
-	Total     summary `json:"total"`
-	Bandwidth float64 `json:"gb_per_s"` // by the median round
+	Bytes     int           `json:"bytes"` // of a round
+	Submit    stats.Summary `json:"submit"`
+	Total     stats.Summary `json:"total"`
+	Bandwidth float64       `json:"gb_per_s"` // by the median round
 }
 
 // measureCopies times every arm in every cell.
@@ -82,8 +84,8 @@ func (b *bench) sweep(ctx context.Context, arms []arm) error {
 		if total[p] == nil {
 			continue
 		}
-		row := copied{point: p, Bytes: p.Size * p.Batch, Submit: summarise(submit[p]), Total: summarise(total[p])}
-		row.Bandwidth = gigabytes(row.Bytes, row.Total.Median)
+		row := copied{point: p, Bytes: p.Size * p.Batch, Submit: stats.Summarise(submit[p]), Total: stats.Summarise(total[p])}
+		row.Bandwidth = stats.Gigabytes(row.Bytes, row.Total.Median)
 		b.report.Copies = append(b.report.Copies, row)
 	}
 	return err

@@ -1,5 +1,7 @@
 package main
 
+import "github.com/ringcache/ringcache/bench/internal/stats"
+
 // Names of the arms. The peer uses the same ones.
 const (
 	goRegistered    = "ring registered, Go"
@@ -63,7 +65,7 @@ func (r *report) derive() {
 			}
 			d := derived{
 				Size: one.Size, First: c.first, Second: c.second, Goal: c.goal,
-				Times: ratio(second.Total.Median, first.Total.Median), Noise: max(first.Total.Spread, second.Total.Spread),
+				Times: stats.Ratio(second.Total.Median, first.Total.Median), Noise: max(first.Total.Spread, second.Total.Spread),
 			}
 			d.Verdict = verdict(d, r.Machine.Doubt)
 			r.Derived = append(r.Derived, d)

@@ -5,11 +5,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/bench/internal/stats"
 )
 
 // single returns a row of a single copy.
 func single(arm string, size int, ns, spread float64) copied {
-	return copied{point: point{arm, cell{Size: size, Batch: 1}}, Total: summary{Median: ns, Spread: spread}}
+	return copied{point: point{arm, cell{Size: size, Batch: 1}}, Total: stats.Summary{Median: ns, Spread: spread}}
 }
 
 func TestDerive(t *testing.T) {
@@ -17,7 +19,7 @@ func TestDerive(t *testing.T) {
 	r.Copies = []copied{
 		single(goRegistered, 64*mib, 100, 0.01), single(goUnregistered, 64*mib, 299, 0.05), single(torchPinned, 64*mib, 98, 0),
 		single(goRegistered, mib, 10, 0), single(receiver, mib, 40, 0.2),
-		{point: point{goUnregistered, cell{Size: 4 * mib, Batch: 32}}, Total: summary{Median: 1}},
+		{point: point{goUnregistered, cell{Size: 4 * mib, Batch: 32}}, Total: stats.Summary{Median: 1}},
 	}
 	r.derive()
 	assert.Equal(t, []derived{

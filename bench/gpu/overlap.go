@@ -1,15 +1,19 @@
 package main
 
-import "context"
+import (
+	"context"
+
+	"github.com/ringcache/ringcache/bench/internal/stats"
+)
 
 // overlap is copies on one stream beside multiplications on another, by PyTorch.
 type overlap struct {
-	Arm     string  `json:"arm"`
-	Size    int     `json:"size"`
-	Copies  summary `json:"copies"`  // alone
-	Compute summary `json:"compute"` // alone
-	Both    summary `json:"both"`
-	CPU     summary `json:"cpu"` // of the thread that submits both
+	Arm     string        `json:"arm"`
+	Size    int           `json:"size"`
+	Copies  stats.Summary `json:"copies"`  // alone
+	Compute stats.Summary `json:"compute"` // alone
+	Both    stats.Summary `json:"both"`
+	CPU     stats.Summary `json:"cpu"` // of the thread that submits both
 	// Ratio is the time of both by the longer of the two: 1 if they hinder each other in nothing.
 	Ratio float64 `json:"both_by_longer"`
 }
@@ -52,8 +56,8 @@ func (b *bench) measureOverlap(ctx context.Context, p *peer) error {
 			copies, compute = append(copies, t.Copies), append(compute, t.Compute)
 			both, cpu = append(both, t.Both), append(cpu, t.CPU)
 		}
-		row := overlap{Arm: at.Arm, Size: at.Size, Copies: summarise(copies), Compute: summarise(compute), Both: summarise(both), CPU: summarise(cpu)}
-		row.Ratio = ratio(row.Both.Median, max(row.Copies.Median, row.Compute.Median))
+		row := overlap{Arm: at.Arm, Size: at.Size, Copies: stats.Summarise(copies), Compute: stats.Summarise(compute), Both: stats.Summarise(both), CPU: stats.Summarise(cpu)}
+		row.Ratio = stats.Ratio(row.Both.Median, max(row.Copies.Median, row.Compute.Median))
 		b.report.Overlap = append(b.report.Overlap, row)
 	}
 	return err

@@ -10,17 +10,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ringcache/ringcache/bench/internal/stats"
 	"github.com/ringcache/ringcache/pin"
 )
 
 // pinning is the time of registering memory of one size in one state.
 type pinning struct {
-	Size       int     `json:"size"`
-	State      string  `json:"state"`
-	Call       int     `json:"bytes_per_call"`
-	Register   summary `json:"register"`
-	Unregister summary `json:"unregister"`
-	PerGiB     float64 `json:"register_s_per_gib"`
+	Size       int           `json:"size"`
+	State      string        `json:"state"`
+	Call       int           `json:"bytes_per_call"`
+	Register   stats.Summary `json:"register"`
+	Unregister stats.Summary `json:"unregister"`
+	PerGiB     float64       `json:"register_s_per_gib"`
 }
 
 // pageStates are how far the pages of a file in shared memory exist before they are registered.
@@ -64,7 +65,7 @@ func (b *bench) measurePinning(ctx context.Context) error {
 		if register[p] == nil {
 			continue
 		}
-		row := pinning{Size: p.Size, State: pageStates[p.State].name, Call: p.Call, Register: summarise(register[p]), Unregister: summarise(unregister[p])}
+		row := pinning{Size: p.Size, State: pageStates[p.State].name, Call: p.Call, Register: stats.Summarise(register[p]), Unregister: stats.Summarise(unregister[p])}
 		row.PerGiB = row.Register.Median / 1e9 * gib / float64(p.Size)
 		b.report.Pinning = append(b.report.Pinning, row)
 	}

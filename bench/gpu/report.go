@@ -66,7 +66,7 @@ func (r *report) write(folder string, plots bool) error {
 		return nil
 	}
 	for name, c := range r.charts() {
-		if err := os.WriteFile(filepath.Join(folder, name+".svg"), c.svg(), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, name+".svg"), c.SVG(), 0o644); err != nil {
 			return err
 		}
 	}

@@ -6,15 +6,16 @@ import (
 	"os"
 
 	"github.com/ringcache/ringcache/bench/internal/process"
+	"github.com/ringcache/ringcache/bench/internal/stats"
 )
 
 // together is what several processes took that registered the same file at once.
 type together struct {
-	Processes int     `json:"processes"`
-	Lock      bool    `json:"lock"` // each took the file's lock around its call
-	Size      int     `json:"size"`
-	Wait      summary `json:"wait"`     // for the lock
-	Register  summary `json:"register"` // of one process
+	Processes int           `json:"processes"`
+	Lock      bool          `json:"lock"` // each took the file's lock around its call
+	Size      int           `json:"size"`
+	Wait      stats.Summary `json:"wait"`     // for the lock
+	Register  stats.Summary `json:"register"` // of one process
 	// Codes counts the registrations by the driver's code: 0 is success, 1 is what
 	// processes cause each other.
 	Codes map[int]int `json:"codes"`
@@ -57,7 +58,7 @@ func (b *bench) measureTogether(ctx context.Context) error {
 			continue
 		}
 		b.report.Together = append(b.report.Together, together{
-			Processes: p.Processes, Lock: p.Lock, Size: size, Codes: codes[p], Wait: summarise(wait[p]), Register: summarise(register[p]),
+			Processes: p.Processes, Lock: p.Lock, Size: size, Codes: codes[p], Wait: stats.Summarise(wait[p]), Register: stats.Summarise(register[p]),
 		})
 	}
 	return err

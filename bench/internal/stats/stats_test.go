@@ -1,4 +1,4 @@
-package main
+package stats
 
 import (
 	"testing"
@@ -26,10 +26,10 @@ func TestMedian(t *testing.T) {
 		"repeated":   {[]float64{2, 2, 2, 100}, 2},
 		"even count": {upTo(100), 50.5},
 	} {
-		t.Run(name, func(t *testing.T) { assert.InDelta(t, c.want, median(c.in), 1e-12) })
+		t.Run(name, func(t *testing.T) { assert.InDelta(t, c.want, Median(c.in), 1e-12) })
 	}
 	x := []float64{3, 1, 2}
-	median(x)
+	Median(x)
 	assert.Equal(t, []float64{3, 1, 2}, x, "the samples stay in their order")
 }
 
@@ -48,7 +48,7 @@ func TestQuantile(t *testing.T) {
 		"everything":              {upTo(10), 1, 10},
 		"nothing is the smallest": {upTo(10), 0, 1},
 	} {
-		t.Run(name, func(t *testing.T) { assert.InDelta(t, c.want, quantile(c.in, c.q), 1e-12) })
+		t.Run(name, func(t *testing.T) { assert.InDelta(t, c.want, Quantile(c.in, c.q), 1e-12) })
 	}
 }
 
@@ -56,15 +56,15 @@ func TestRatio(t *testing.T) {
 	for name, c := range map[string]struct{ a, b, want float64 }{
 		"plain": {3, 2, 1.5}, "by zero": {3, 0, 0}, "zero": {0, 2, 0},
 	} {
-		t.Run(name, func(t *testing.T) { assert.InDelta(t, c.want, ratio(c.a, c.b), 1e-12) })
+		t.Run(name, func(t *testing.T) { assert.InDelta(t, c.want, Ratio(c.a, c.b), 1e-12) })
 	}
-	assert.InDelta(t, 55.0, gigabytes(55e6, 1e6), 1e-9, "55 MB in a millisecond are 55 GB/s")
+	assert.InDelta(t, 55.0, Gigabytes(55e6, 1e6), 1e-9, "55 MB in a millisecond are 55 GB/s")
 }
 
 func TestSummarise(t *testing.T) {
-	assert.Zero(t, summarise(nil))
-	assert.Zero(t, summarise([][]float64{nil, {}}))
-	s := summarise([][]float64{{10, 20, 30}, {}, {40, 20, 30}})
-	assert.Equal(t, summary{N: 6, Median: 25, P99: 40, Min: 10, Max: 40, Spread: 0.4}, s)
-	assert.Zero(t, summarise([][]float64{upTo(9)}).Spread, "one repetition has no spread")
+	assert.Zero(t, Summarise(nil))
+	assert.Zero(t, Summarise([][]float64{nil, {}}))
+	s := Summarise([][]float64{{10, 20, 30}, {}, {40, 20, 30}})
+	assert.Equal(t, Summary{N: 6, Median: 25, P99: 40, Min: 10, Max: 40, Spread: 0.4}, s)
+	assert.Zero(t, Summarise([][]float64{upTo(9)}).Spread, "one repetition has no spread")
 }

@@ -1,26 +1,45 @@
-package main
+// Package chart draws line charts as SVG.
+package chart
 
 import (
 	"encoding/xml"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 )
 
-// chart is a line chart. The x axis is logarithmic; y is linear from 0, or logarithmic.
-type chart struct {
-	title, x, y string
-	logY        bool
-	xText       func(float64) string
-	lines       []line
+// Chart is a line chart. The x axis is logarithmic; y is linear from 0, or logarithmic.
+type Chart struct {
+	Title, X, Y string
+	LogY        bool
+	XText       func(float64) string // the label of an x value
+	Lines       []Line
 }
 
-type line struct {
-	label  string
-	points []spot
+// Line is one line of a chart, through its points in their order.
+type Line struct {
+	Label  string
+	Points []Spot
 }
 
-type spot struct{ x, y float64 }
+// Spot is a point in the units of the axes.
+type Spot struct{ X, Y float64 }
+
+// Add adds a point to the line with a label. Zeros are left out: a logarithm has no place for them.
+func (c *Chart) Add(label string, x, y float64) {
+	if x <= 0 || y <= 0 {
+		return
+	}
+	for i := range c.Lines {
+		if c.Lines[i].Label == label {
+			c.Lines[i].Points = append(c.Lines[i].Points, Spot{x, y})
+			return
+		}
+	}
+	c.Lines = append(c.Lines, Line{label, []Spot{{x, y}}})
+}
 
 const (
 	chartWidth, chartHeight  = 960, 520
@@ -33,20 +52,20 @@ const (
 // colours can be told apart by people who see fewer (Okabe and Ito).
 var colours = []string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999"}
 
-// svg draws the chart.
-func (c chart) svg() []byte {
+// SVG draws the chart, which has at least one point.
+func (c Chart) SVG() []byte {
 	var s strings.Builder
 	fmt.Fprintf(&s, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n", chartWidth, chartHeight)
 	fmt.Fprintf(&s, `<rect width="%d" height="%d" fill="white"/>`+"\n", chartWidth, chartHeight)
-	text(&s, plotLeft, 24, "start", c.title)
-	text(&s, (plotLeft+plotRight)/2, chartHeight-20, "middle", c.x)
-	text(&s, plotLeft, 42, "start", c.y)
+	text(&s, plotLeft, 24, "start", c.Title)
+	text(&s, (plotLeft+plotRight)/2, chartHeight-20, "middle", c.X)
+	text(&s, plotLeft, 42, "start", c.Y)
 	fmt.Fprintf(&s, `<path d="M%d %dV%dH%d" stroke="black" fill="none"/>`+"\n", plotLeft, plotTop, plotBottom, plotRight)
 	toX, toY := c.scales()
 	free := 0.0 // where the last label leaves room
 	for _, x := range c.places() {
 		if at := toX(x); at >= free {
-			text(&s, at, plotBottom+18, "middle", c.xText(x))
+			text(&s, at, plotBottom+18, "middle", c.XText(x))
 			free = at + labelWidth
 		}
 	}
@@ -54,21 +73,21 @@ func (c chart) svg() []byte {
 		fmt.Fprintf(&s, `<path d="M%d %.1fH%d" stroke="#ddd" fill="none"/>`+"\n", plotLeft, toY(y), plotRight)
 		text(&s, plotLeft-6, toY(y)+4, "end", fmt.Sprintf("%.4g", y))
 	}
-	for i, l := range c.lines {
+	for i, l := range c.Lines {
 		colour := colours[i%len(colours)]
 		var path strings.Builder
-		for j, p := range l.points {
+		for j, p := range l.Points {
 			command := "L"
 			if j == 0 {
 				command = "M"
 			}
-			fmt.Fprintf(&path, "%s%.1f %.1f", command, toX(p.x), toY(p.y))
-			fmt.Fprintf(&s, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>`+"\n", toX(p.x), toY(p.y), colour)
+			fmt.Fprintf(&path, "%s%.1f %.1f", command, toX(p.X), toY(p.Y))
+			fmt.Fprintf(&s, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>`+"\n", toX(p.X), toY(p.Y), colour)
 		}
 		fmt.Fprintf(&s, `<path d="%s" stroke="%s" stroke-width="1.5" fill="none"/>`+"\n", path.String(), colour)
 		y := plotTop + i*legendHeight
 		fmt.Fprintf(&s, `<rect x="%d" y="%d" width="12" height="12" fill="%s"/>`+"\n", legendLeft, y, colour)
-		text(&s, legendLeft+18, float64(y+11), "start", l.label)
+		text(&s, legendLeft+18, float64(y+11), "start", l.Label)
 	}
 	s.WriteString("</svg>\n")
 	return []byte(s.String())
@@ -81,18 +100,18 @@ func text(s *strings.Builder, x, y float64, anchor, t string) {
 }
 
 // bounds returns the extremes of all points.
-func (c chart) bounds() (low, high spot) {
-	low, high = spot{math.Inf(1), math.Inf(1)}, spot{math.Inf(-1), math.Inf(-1)}
-	for _, l := range c.lines {
-		for _, p := range l.points {
-			low = spot{min(low.x, p.x), min(low.y, p.y)}
-			high = spot{max(high.x, p.x), max(high.y, p.y)}
+func (c Chart) bounds() (low, high Spot) {
+	low, high = Spot{math.Inf(1), math.Inf(1)}, Spot{math.Inf(-1), math.Inf(-1)}
+	for _, l := range c.Lines {
+		for _, p := range l.Points {
+			low = Spot{min(low.X, p.X), min(low.Y, p.Y)}
+			high = Spot{max(high.X, p.X), max(high.Y, p.Y)}
 		}
 	}
 	return low, high
 }
 
-func (c chart) scales() (toX, toY func(float64) float64) {
+func (c Chart) scales() (toX, toY func(float64) float64) {
 	low, high := c.bounds()
 	ticks := c.ticks()
 	first, last := ticks[0], ticks[len(ticks)-1]
@@ -103,10 +122,10 @@ func (c chart) scales() (toX, toY func(float64) float64) {
 		return float64(from) + (v-low)/(high-low)*float64(to-from)
 	}
 	toX = func(x float64) float64 {
-		return along(math.Log2(x), math.Log2(low.x), math.Log2(high.x), plotLeft+20, plotRight-20)
+		return along(math.Log2(x), math.Log2(low.X), math.Log2(high.X), plotLeft+20, plotRight-20)
 	}
 	toY = func(y float64) float64 {
-		if c.logY {
+		if c.LogY {
 			y, first, last := math.Log10(max(y, first)), math.Log10(first), math.Log10(last)
 			return along(y, first, last, plotBottom, plotTop)
 		}
@@ -116,34 +135,34 @@ func (c chart) scales() (toX, toY func(float64) float64) {
 }
 
 // places are the x values of all points, once each.
-func (c chart) places() []float64 {
+func (c Chart) places() []float64 {
 	seen := map[float64]bool{}
-	for _, l := range c.lines {
-		for _, p := range l.points {
-			seen[p.x] = true
+	for _, l := range c.Lines {
+		for _, p := range l.Points {
+			seen[p.X] = true
 		}
 	}
-	return sortedKeys(seen)
+	return slices.Sorted(maps.Keys(seen))
 }
 
 // ticks are round values from below the least y to above the most.
-func (c chart) ticks() (all []float64) {
+func (c Chart) ticks() (all []float64) {
 	low, high := c.bounds()
-	if c.logY {
-		for e := math.Floor(math.Log10(low.y)); ; e++ {
+	if c.LogY {
+		for e := math.Floor(math.Log10(low.Y)); ; e++ {
 			all = append(all, math.Pow(10, e))
-			if all[len(all)-1] >= high.y && len(all) > 1 {
+			if all[len(all)-1] >= high.Y && len(all) > 1 {
 				return all
 			}
 		}
 	}
-	step := math.Pow(10, math.Floor(math.Log10(high.y)))
-	if high.y/step < 4 {
+	step := math.Pow(10, math.Floor(math.Log10(high.Y)))
+	if high.Y/step < 4 {
 		step /= 4
 	}
 	for y := 0.0; ; y += step {
 		all = append(all, y)
-		if y >= high.y {
+		if y >= high.Y {
 			return all
 		}
 	}

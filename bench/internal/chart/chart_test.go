@@ -1,10 +1,13 @@
-package main
+package chart
 
 import (
+	"encoding/xml"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestSVG(t *testing.T) {
@@ -22,16 +25,16 @@ func TestSVG(t *testing.T) {
 		"zeros are left out": {true, []float64{0, 5}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			drawn := chart{title: "<a & b>", x: "x", y: "y", logY: c.logY, xText: func(x float64) string { return bytesText(int(x)) }}
+			drawn := Chart{Title: "<a & b>", X: "x", Y: "y", LogY: c.logY, XText: func(x float64) string { return fmt.Sprint(int(x)) }}
 			points := 0
 			for i, y := range c.y {
-				drawn.add("arm", float64(int(64*kib)<<i), y)
+				drawn.Add("arm", float64(int(64<<10)<<i), y)
 				if y > 0 {
 					points++
 				}
 			}
-			svg := string(drawn.svg())
-			checkXML(t, []byte(svg))
+			svg := string(drawn.SVG())
+			require.NoError(t, xml.Unmarshal([]byte(svg), new(struct{ XMLName xml.Name })))
 			assert.Equal(t, points, strings.Count(svg, "<circle"))
 			assert.NotRegexp(t, `NaN|Inf|="-|[ MHVL]-\d`, svg, "everything is inside")
 		})
