@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ringcache/ringcache/internal/fault"
 )
 
 const (
@@ -22,20 +24,33 @@ type batch struct {
 	nodes []node // of every group
 	taken atomic.Int64
 	left  sync.WaitGroup // pieces that are not hashed yet
+
+	mu      sync.Mutex
+	faulted []int // where pieces begin whose memory was not there
 }
 
-// work returns how many pieces it hashed.
+// work returns how many pieces it took. A fault would end the process, since a helper has not
+// the caller's debug.SetPanicOnFault: so the pieces that fault are noted, for the caller.
 func (b *batch) work() (pieces int) {
 	for ; ; pieces++ {
 		at := int(b.taken.Add(1)-1) * pieceLen
 		if at >= len(b.data) {
 			return pieces
 		}
-		for end := min(at+pieceLen, len(b.data)); at < end; at += groupLen {
-			i := at / groupLen
-			b.nodes[i] = b.group(b.data[at:], b.first+uint64(i))
+		if err := fault.Guard(func() error { b.piece(at); return nil }); err != nil {
+			b.mu.Lock()
+			b.faulted = append(b.faulted, at)
+			b.mu.Unlock()
 		}
 		b.left.Done()
+	}
+}
+
+// piece hashes the piece that begins at a place in the data.
+func (b *batch) piece(at int) {
+	for end := min(at+pieceLen, len(b.data)); at < end; at += groupLen {
+		i := at / groupLen
+		b.nodes[i] = b.group(b.data[at:], b.first+uint64(i))
 	}
 }
 
@@ -61,6 +76,9 @@ func (t *tree) addParallel(data []byte, c *crew) bool {
 	own := b.work()
 	worked := time.Since(began)
 	b.left.Wait()
+	for _, at := range b.faulted {
+		b.piece(at) // which faults again, here, unless the memory is back
+	}
 	// Alone it would have taken as long for every piece as for its own.
 	c.learn(time.Since(began)*time.Duration(own) < worked*time.Duration(pieces))
 	for _, n := range b.nodes {
