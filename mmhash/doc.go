@@ -34,7 +34,8 @@
 // [Hasher] serves one at a time.
 //
 // BLAKE3 of long slices is computed by the caller and, where processors are free,
-// by helpers: at most GOMAXPROCS goroutines at a time in the process, one with
-// GOMAXPROCS=1. They have ended their work on a slice when the call returns. What
-// comes from a Reader is hashed by the caller, piece by piece as it arrives.
+// by helpers, which are started only while fewer than GOMAXPROCS goroutines of the
+// process hash long slices: none with GOMAXPROCS=1. They have ended their work on a
+// slice when the call returns. What comes from a Reader is hashed by the caller,
+// piece by piece as it arrives.
 package mmhash

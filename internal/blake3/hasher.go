@@ -10,11 +10,11 @@
 //
 // # Processors
 //
-// A Write of 1 MiB and more starts helpers where long streams are hashed as trees, if processors are free: over all
-// Hashers of the process at most GOMAXPROCS goroutines hash such writes, but for callers above that number. A caller
-// doesn't wait for a helper that has not begun, and the next callers do without after helpers that didn't pay. Thus
-// writes on a busy machine, and with GOMAXPROCS=1, are hashed by their callers alone. When Write returns, no helper
-// touches its bytes.
+// A Write of 1 MiB and more starts helpers where long streams are hashed as trees, if processors are free: as many
+// as are missing to GOMAXPROCS goroutines that hash such writes, over all Hashers of the process. A caller that comes
+// later hashes beside them. A caller doesn't wait for a helper that has not begun, and the next callers do without
+// after helpers that didn't pay. Thus writes on a busy machine, and with GOMAXPROCS=1, are hashed by their callers
+// alone. When Write returns, no helper touches its bytes. A memory fault is always one of the caller's goroutine.
 package blake3
 
 import (
