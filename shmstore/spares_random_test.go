@@ -1,7 +1,6 @@
 package shmstore
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -48,7 +47,7 @@ func TestSparesUnderRandomUse(t *testing.T) {
 					}
 					before := s.spares.n + s.entries.n
 					if _, err := q.Put(fmt.Sprint(n), b, po); err != nil {
-						require.True(t, errors.Is(err, shmring.ErrFull), err)
+						require.ErrorIs(t, err, shmring.ErrFull)
 					}
 					if s.spares.n+s.entries.n < before {
 						taken++
