@@ -89,8 +89,8 @@ func (s *Store) useWord(o *Object) uint64 {
 }
 
 // changed is called when the uses, the leases or the state of an object are others
-// now. An error means that the sidecar could not be written: then nobody may get a
-// handle.
+// now. An error means that the use word is another one and could not be written to the
+// sidecar: then nobody may get a handle.
 func (s *Store) changed(o *Object) error {
 	if o.state == reserved || o.state == discarded {
 		return nil

@@ -14,9 +14,8 @@
 //
 // Time is counted in uses. Nothing is random, so equal calls give equal values.
 //
-// The package has four parts: the entries and what happens to them (this file), the ages
-// (ages.go), what is learned (learn.go), and the evicted
-// keys (ghosts.go).
+// The package has four parts: the entries and what happens to them (this file), the
+// ages (ages.go), what is learned (learn.go), and the evicted keys (ghosts.go).
 package evict
 
 import (
