@@ -89,13 +89,13 @@ const (
 // meanwhile, and a layout must never be kept with bytes that mean another one.
 func rememberable(payload []byte, o serde.Options) (*decoded, []byte) {
 	payload = payload[countSize:]
-	metadata := bytes.Clone(payload[:min(len(payload), maxMetadata)])
-	m, n, err := serde.ParseMetadata(metadata)
+	var metadata [maxMetadata]byte
+	m, n, err := serde.ParseMetadata(metadata[:copy(metadata[:], payload)])
 	if err != nil || len(m.Lens) == 0 || m.Lens[0] > maxDocument || m.NBytes > int64(len(payload)-n) {
 		return nil, nil
 	}
 	data := payload[len(payload)-int(m.NBytes):]
-	l := &decoded{metadata: metadata[:n:n], document: bytes.Clone(data[:m.Lens[0]]), dataLen: len(data)}
+	l := &decoded{metadata: bytes.Clone(metadata[:n]), document: bytes.Clone(data[:m.Lens[0]]), dataLen: len(data)}
 	frames, rest := [][]byte{l.document}, data[m.Lens[0]:]
 	for _, n := range m.Lens[1:] { // which sum up to NBytes
 		frames = append(frames, rest[:n:n])
