@@ -2,6 +2,8 @@ package objstore
 
 import (
 	"bytes"
+	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -60,4 +62,42 @@ func TestLayoutIsThatOfItsDocument(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want.Elems[0].Data, l.value.(*serde.Item).Elems[0].Data)
 	}
+}
+
+// TestMemoryDecodesAsSerde: what a reader makes of a chunk through its memory is what serde makes of it, also of damaged
+// ones, with the same errors.
+func TestMemoryDecodesAsSerde(t *testing.T) {
+	s := newStore(t, Options{RingSize: 16000, MaxObjectSize: 8000, Readers: 1})
+	c := &s.readers[0].chunks
+	rng := rand.New(rand.NewPCG(1, 2))
+	values := 0
+	for i, v := range []serde.Value{nested(), qwen(2352), image(600, 1), tensor(10, 1), tensor(0, 1), pickled([]byte("abc"))} {
+		h, err := s.Put(fmt.Sprint(i), v)
+		require.NoError(t, err)
+		good, err := c.locate(&h, false)
+		require.NoError(t, err)
+		m := new(memory)
+		for range 2000 {
+			p := bytes.Clone(good.Payload)
+			for range rng.IntN(3) {
+				p[countSize+rng.IntN(min(len(p)-countSize, 400))] = byte(rng.Uint32())
+			}
+			if rng.IntN(4) == 0 {
+				p = p[:countSize+rng.IntN(len(p)-countSize+1)]
+			}
+			want, wantData, wantErr := c.decode(&h, p)
+			l, data, err := m.decode(c, &h, p)
+			require.Equal(t, wantErr, err)
+			if err != nil {
+				continue
+			}
+			values++
+			require.Equal(t, wantData, data)
+			var got shown
+			got.grow(len(l.tensors))
+			got.fill(l, data)
+			require.Equal(t, serde.Clone(want), serde.Clone(got.value))
+		}
+	}
+	require.NotZero(t, values)
 }
