@@ -85,8 +85,9 @@
 //
 // # Cost
 //
-// A request for up to four items that are cached is one allocation, beside those of the
-// store in mode shm. Nothing is kept for another request, so that one which is used after
+// In mode shm a request for up to four items that are cached is one allocation, beside
+// those of the store: three in all for one or two items. In mode processor_only it is two.
+// Nothing is kept for another request, so that one which is used after
 // its end fails with its own error. Channels, and what watches a context, are made where a call
 // has to wait.
 //

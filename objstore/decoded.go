@@ -28,10 +28,17 @@ type span struct {
 	offset, len int
 }
 
-// newDecoded makes the layout of a value that was decoded from data. The value belongs to
-// the layout from then on.
+// newDecoded makes the layout of a value that was decoded from data, which is not
+// remembered. The value belongs to the layout from then on.
 func newDecoded(v serde.Value, data []byte) *decoded {
 	l := &decoded{dataLen: len(data)}
+	l.set(v, data)
+	return l
+}
+
+// set makes a layout that of a value. The tensors are in data or, those of the main
+// document, in the layout's own copy.
+func (l *decoded) set(v serde.Value, data []byte) {
 	switch v := v.(type) {
 	case *serde.Item:
 		l.value = v
@@ -43,13 +50,15 @@ func newDecoded(v serde.Value, data []byte) *decoded {
 		l.value = v
 		l.add(v, data)
 	}
-	return l
 }
 
 func (l *decoded) add(d any, data []byte) {
 	switch d := d.(type) {
 	case *serde.Tensor:
-		offset, inside := mem.Offset(data, mem.Addr(d.Data))
+		offset, inside := mem.Offset(l.document, mem.Addr(d.Data)) // which is the start of the data
+		if !inside {
+			offset, inside = mem.Offset(data, mem.Addr(d.Data))
+		}
 		switch {
 		case len(d.Data) == 0:
 			offset = 0
@@ -72,17 +81,40 @@ const (
 	maxKey      = 512
 )
 
-// remember keeps the bytes that the layout was decoded from, for of. A layout that
+// rememberable returns the layout of a chunk that may be remembered, with the data of the
+// chunk, and nil for any other chunk, one that can't be decoded among them: a layout that
 // takes much memory is not remembered.
-func (l *decoded) remember(payload []byte) bool {
-	m, n, err := serde.ParseMetadata(payload[countSize:])
-	if err != nil || len(m.Lens) == 0 || m.Lens[0] > maxDocument || n > maxMetadata || m.NBytes != int64(l.dataLen) {
-		return false
+//
+// What is decoded is the copy that the layout keeps. Something may write to the chunk
+// meanwhile, and a layout must never be kept with bytes that mean another one.
+func rememberable(payload []byte, o serde.Options) (*decoded, []byte) {
+	payload = payload[countSize:]
+	var metadata [maxMetadata]byte
+	m, n, err := serde.ParseMetadata(metadata[:copy(metadata[:], payload)])
+	if err != nil || len(m.Lens) == 0 || m.Lens[0] > maxDocument || m.NBytes > int64(len(payload)-n) {
+		return nil, nil
 	}
-	data := payload[len(payload)-l.dataLen:]
-	l.metadata = bytes.Clone(payload[countSize : countSize+n])
-	l.document = bytes.Clone(data[:m.Lens[0]])
-	return true
+	data := payload[len(payload)-int(m.NBytes):]
+	l := &decoded{metadata: bytes.Clone(metadata[:n]), document: bytes.Clone(data[:m.Lens[0]]), dataLen: len(data)}
+	frames, rest := [][]byte{l.document}, data[m.Lens[0]:]
+	for _, n := range m.Lens[1:] { // which sum up to NBytes
+		frames = append(frames, rest[:n:n])
+		rest = rest[n:]
+	}
+	var v serde.Value
+	switch m.Type { // see serde.Metadata
+	case "MultiModalKwargsItem":
+		v, err = serde.DecodeItem(frames, o)
+	case "Tensor":
+		v, err = serde.DecodeTensor(frames, o)
+	default:
+		return nil, nil
+	}
+	if err != nil {
+		return nil, nil
+	}
+	l.set(v, data)
+	return l, data
 }
 
 // remembered reports whether the layout can be found again.

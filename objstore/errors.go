@@ -108,7 +108,7 @@ func (e *StaleError) Unwrap() error { return ErrStale }
 // key.
 type SignatureError struct {
 	Key     string
-	Missing bool // there is none at all
+	Missing bool // there is none at all, or no id that it signs
 }
 
 func (e *SignatureError) Error() string {

@@ -56,15 +56,15 @@ func (m *memory) decode(c *chunks, h *serde.Address, payload []byte) (*decoded, 
 			return l, data, nil
 		}
 	}
+	if l, data := rememberable(payload, c.options); l != nil {
+		m.layouts[at^1].Store(m.layouts[at].Swap(l)) // of two of the same length the older one goes
+		return l, data, nil
+	}
 	v, data, err := c.decode(h, payload)
 	if err != nil {
 		return nil, nil, err
 	}
-	l := newDecoded(v, data)
-	if l.remember(payload) {
-		m.layouts[at^1].Store(m.layouts[at].Swap(l)) // of two of the same length the older one goes
-	}
-	return l, data, nil
+	return newDecoded(v, data), data, nil
 }
 
 // addSight remembers a handle that was verified for a key.

@@ -100,7 +100,7 @@ func (r *Reader) Get(key string, h serde.Address) (*View, error) {
 
 // GetInto is Get into a view that the caller has, and may use again after its Release: its
 // memory is that of the last value where it fits, so a loop with one view allocates nothing
-// for an object that the reader remembers.
+// for an object that the reader remembers, unless it has tensors in lists.
 //
 // What the last value led to, its tensors, elems and lists, belongs to the new value from
 // then on. A view that is not released yet fails with an fs.ErrInvalid, and shows what it

@@ -44,7 +44,8 @@ func verifyItem(s Store, c *chunks, key string, it *serde.Item) error {
 	h, ok, err := serde.ParseAddress(it, c.options)
 	switch {
 	case err != nil:
-		return errors.Join(&SignatureError{Key: key}, err)
+		missing := interface{ Missing() bool }(nil) // serde's error of a bad signature
+		return errors.Join(&SignatureError{Key: key, Missing: errors.As(err, &missing) && missing.Missing()}, err)
 	case ok:
 		return s.Verify(key, h)
 	}

@@ -40,7 +40,11 @@ var ErrBadSignature = errors.New("serde: bad signature of an address item")
 type signatureError string
 
 func (e signatureError) Error() string { return string(e) }
+
 func (signatureError) Unwrap() []error { return []error{ErrBadSignature, ErrCorrupt} }
+
+// Missing reports whether the signature, or the id that it signs, is not there at all.
+func (e signatureError) Missing() bool { return e == missingSignature }
 
 const (
 	missingSignature signatureError = "Missing SHM handle signature for cache key."

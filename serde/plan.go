@@ -100,6 +100,7 @@ func (p *Plan) Reset(v Value, o Options) error {
 // Clear makes p empty, so that it keeps nothing of a value. Its memory stays for the next.
 func (p *Plan) Clear() {
 	clear(p.Tensors)
+	clear(p.room[:]) // from which Tensors may have grown away
 	p.mp.Reset(0, nil)
 	p.Tensors, p.doc = p.Tensors[:0], p.doc[:0]
 	p.Metadata, p.main, p.DataLen, p.full = nil, nil, 0, false

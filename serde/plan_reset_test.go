@@ -1,6 +1,8 @@
 package serde
 
 import (
+	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -76,4 +78,29 @@ func TestPlanKeepsNothingAfterClear(t *testing.T) {
 			require.Nil(t, f)
 		}
 	}
+}
+
+// TestPlanThatGrewKeepsNothingAfterClear: neither does the memory from which it grew away.
+func TestPlanThatGrewKeepsNothingAfterClear(t *testing.T) {
+	var plan Plan
+	it := &Item{}
+	for i := range len(plan.room) + 1 {
+		it.Elems = append(it.Elems, Elem{Key: string(rune('a' + i)), Data: zeros("uint8", 300)})
+	}
+	require.NoError(t, plan.Reset(it, Options{}))
+	var collected atomic.Int64
+	for i := range it.Elems {
+		runtime.AddCleanup(&it.Elems[i].Data.(*Tensor).Data[0], func(int) { collected.Add(1) }, 0)
+	}
+	want := int64(len(it.Elems))
+	it = nil
+	plan.Clear()
+	for range 100 {
+		if runtime.GC(); collected.Load() == want {
+			break
+		}
+		runtime.Gosched()
+	}
+	require.Equal(t, want, collected.Load())
+	runtime.KeepAlive(&plan)
 }

@@ -40,6 +40,7 @@ const firstRoom = 64
 // beginning, as far as it suffices. The memory for the list of frames stays with e.
 func (e *Encoder) Reset(threshold int, doc []byte) {
 	clear(e.aux)
+	clear(e.room[:]) // from which aux may have grown away
 	if e.aux == nil {
 		e.aux = e.room[:]
 	}

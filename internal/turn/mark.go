@@ -26,7 +26,11 @@ func newMark() mark { return mark(turns.Add(1)) }
 // inside reports whether its caller was called, however deep, by the f of a mark.
 func inside(m mark) bool {
 	pcs := make([]uintptr, 512)
-	pcs = pcs[:runtime.Callers(2, pcs)]
+	n := runtime.Callers(2, pcs)
+	for ; n == len(pcs); n = runtime.Callers(2, pcs) {
+		pcs = make([]uintptr, 2*n)
+	}
+	pcs = pcs[:n]
 	var found mark
 	read := 0
 	for frames, more := runtime.CallersFrames(pcs), true; more; {

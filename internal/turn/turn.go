@@ -19,7 +19,7 @@ var ErrStopped = errors.New("the wait for the turn was stopped")
 
 // Lock gives one function at a time its turn, in the order in which they asked. The
 // zero value is a lock that nobody has. A turn that is free is taken, and ends, with one
-// atomic operation each.
+// atomic operation each; Do takes a number besides.
 type Lock struct {
 	// holder is who has the turn. If somebody is in the line, the bit crowded is set, and
 	// holder changes under mu only.

@@ -29,6 +29,19 @@ func TestTurnWithinATurnIsRefused(t *testing.T) {
 	require.NoError(t, l.Do(ctx, nil, nothing))
 }
 
+// TestTurnBelowThousandsOfCallsIsRefused: no depth of calls makes a caller wait for itself.
+func TestTurnBelowThousandsOfCallsIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // which finds out if it waits for ever
+		l := new(turn.Lock)
+		require.NoError(t, l.Do(ctx, nil, func() error {
+			for _, n := range []int{500, 512, 1000, 5000} {
+				require.ErrorIs(t, deep(n, func() error { return l.Do(ctx, nil, nothing) }), turn.ErrHeld)
+			}
+			return nil
+		}))
+	})
+}
+
 func deep(n int, f func() error) error {
 	if n == 0 {
 		return f()

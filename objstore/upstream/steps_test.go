@@ -3,6 +3,7 @@ package upstream_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -177,6 +178,37 @@ func TestUpstreamReaderNeedsSignature(t *testing.T) {
 	require.NoError(t, s.readers[0].Touch(context.Background(), "k", good))
 	require.NoError(t, s.TouchHandle(context.Background(), "k", good))
 	s.readAll(t, good, "k")
+}
+
+// TestItemWithoutSignatureHasVLLMsText: an address item that lacks what vLLM's receiver looks for is another failure
+// than one whose signature is wrong.
+func TestItemWithoutSignatureHasVLLMsText(t *testing.T) {
+	s := upstreamStore(t)
+	good, err := s.Put("k", text("v"))
+	require.NoError(t, err)
+	without := func(i int) *serde.Item {
+		it := serde.NewAddressItem(good, "image")
+		it.Elems = slices.Delete(it.Elems, i, i+1)
+		return it
+	}
+	for name, c := range map[string]struct {
+		item    *serde.Item
+		missing bool
+	}{
+		"no signature": {without(2), true},
+		"no id":        {without(1), true},
+		"short":        {withSignature(good, good.Signature[:31]), false},
+	} {
+		err := s.VerifyItem("k", c.item)
+		var bad *objstore.SignatureError
+		require.ErrorAs(t, err, &bad, name)
+		require.Equal(t, &objstore.SignatureError{Key: "k", Missing: c.missing}, bad, name)
+		want := "Invalid SHM handle signature for cache key."
+		if c.missing {
+			want = "Missing SHM handle signature for cache key."
+		}
+		require.Equal(t, want, upstream.Text(err), name)
+	}
 }
 
 func flip(s serde.Signature) serde.Signature {
