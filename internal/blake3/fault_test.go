@@ -13,7 +13,7 @@ import (
 
 // A file is cut short while its mapping is hashed. Whether a fault is a panic is a setting of the
 // caller's goroutine, which helpers don't have: one that faults must not end the process.
-func TestFaultOfHelperIsThatOfTheCaller(t *testing.T) {
+func TestTruncatedFileFaultsInItsCaller(t *testing.T) {
 	procs(t, 4)
 	path := t.TempDir() + "/file"
 	require.NoError(t, os.WriteFile(path, pattern(parallelLen), 0o600))
