@@ -6,7 +6,7 @@
 # make e2e         whole vLLM engines behind package engine (makes the same environment)
 # make bench       the jobs of a cache beside the real vLLM and other peers: table, plots and raw
 #                  samples in bench/results; BENCH_ARGS are bench/compare's options
-# make bench-smoke the same with few sizes and rounds, printed: the ratios within a minute
+# make bench-smoke the same with few sizes and rounds, printed as ratios
 # make bench-gpu   copies from a registered ring to a GPU, beside PyTorch's and vLLM's; GPU_ARGS
 #                  are bench/gpu's options. Status 2 where there is no GPU
 # make bench-frontend  requests/s and CPU of the Go frontend beside vLLM's own

@@ -27,7 +27,7 @@ type options struct {
 	Out      string        `help:"Folder for raw.json, table.md and the plots." json:"-"`
 	From     string        `help:"Measure nothing: make table and plots from this raw.json." json:"-"`
 	Only     []string      `help:"Experiments to run, all if empty: ${experiments}." enum:"${experiments}" json:"only,omitempty"`
-	Smoke    bool          `help:"Few sizes and rounds: the ratios within a minute." json:"smoke"`
+	Smoke    bool          `help:"Few sizes and rounds, printed as ratios." json:"smoke"`
 	Rounds   int           `help:"Rounds of every case." default:"20" json:"rounds"`
 	Budget   time.Duration `help:"Time of one peer in one round." default:"20ms" json:"budget_ns"`
 	ColdMiB  int           `name:"cold-mib" help:"Size of a cold ring in MiB." default:"512" json:"cold_mib"`

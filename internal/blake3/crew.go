@@ -35,7 +35,7 @@ func (c *crew) engage(n int) int {
 	}
 }
 
-// learn is told whether helpers made a write faster. Where they don't, other programs have the processors: a helper
+// learn counts whether helpers made a write faster. Where they don't, other programs have the processors: a helper
 // starts late, or stops in the middle of its piece while the caller waits, and to wake it takes 50 µs on a virtual
 // machine. So the next try comes after 1, 3, 7 and so on up to 63 writes.
 func (c *crew) learn(paid bool) {
