@@ -56,6 +56,10 @@ func (s *scan) start(b []byte) error {
 		if needDC && codes[0] == nil || needAC && codes[1] == nil {
 			return errBadScan
 		}
+		if !s.progressive {
+			codes[0].makeFast()
+			codes[1].makeFast()
+		}
 		if c.quant == nil {
 			if c.quant = s.quant[c.table]; c.quant == nil {
 				return errors.New("a quantization table is missing")
