@@ -158,19 +158,12 @@ func (p *qwenProcessor) place(dst []byte, width, y int, line []byte) {
 		out := dst[at*p.patchLen()*n:][:p.patchLen()*n]
 		in := line[channels*x*p.patch:][:channels*p.patch]
 		for c := range channels {
-			of := &p.values.of[c]
-			first := out[c*p.frames*frame+n*inside*p.patch:][:n*p.patch]
-			if n == 1 {
-				for i := range first {
-					first[i] = of[in[channels*i+c]][0]
+			frames := out[c*p.frames*frame:][:p.frames*frame]
+			p.values.write(frames[n*inside*p.patch:], in, c)
+			if inside == p.patch-1 {
+				for f := 1; f < p.frames; f++ {
+					copy(frames[f*frame:], frames[:frame])
 				}
-			} else {
-				for i := range p.patch {
-					copy(first[n*i:n*i+n], of[in[channels*i+c]][:n])
-				}
-			}
-			for f := 1; f < p.frames; f++ {
-				copy(out[(c*p.frames+f)*frame+n*inside*p.patch:], first)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package preprocess
 
 import (
 	"context"
+	"encoding/binary"
 	"image"
 	"math"
 	"sync"
@@ -94,44 +95,85 @@ func clip(v int32) byte {
 	return byte(v)
 }
 
-// row filters a line of pixels into another. The outputs start at from when
-// there is no filter.
-func (f *filter) row(dst, src []byte, from int) {
+// pair holds a pixel of two lines: in each number that of the one in the low half, and
+// that of the other in the high half. Sums of products with them are those of both,
+// as long as each is in 32 bits.
+type pair [channels]int64
+
+// halves returns the two sums that a number holds.
+func halves(sum int64) (low, high int32) {
+	return int32(sum), int32((sum + 1<<31) >> 32)
+}
+
+// both returns v in both halves.
+func both(v int32) int64 { return int64(v)<<32 + int64(v) }
+
+// rows filters two lines of pixels into two others. The outputs start at from when
+// there is no filter. spare has room for a line.
+func (f *filter) rows(dst, src [2][]byte, from int, spare []pair) {
 	if f == nil {
-		copy(dst, src[channels*from:])
+		copy(dst[0], src[0][channels*from:])
+		copy(dst[1], src[1][channels*from:])
 		return
 	}
-	half := int32(1) << f.shift >> 1
+	n := len(f.first)
+	begin, end := f.first[0], f.first[n-1]+f.count[n-1]
+	a, b := src[0][channels*begin:channels*end], src[1][channels*begin:channels*end]
+	in := spare[:end-begin]
+	for i := range in {
+		a, b := a[channels*i:][:channels], b[channels*i:][:channels]
+		in[i] = pair{int64(a[0]) | int64(b[0])<<32, int64(a[1]) | int64(b[1])<<32, int64(a[2]) | int64(b[2])<<32}
+	}
+	half := both(int32(1) << f.shift >> 1)
 	for i, first := range f.first {
-		s := src[channels*first:][:channels*f.count[i]]
-		r, g, b := half, half, half
-		for _, w := range f.weights[i*f.width:][:f.count[i]] {
-			if len(s) < channels {
-				break // never; it spares the checks of the indexes
-			}
-			r += w * int32(s[0])
-			g += w * int32(s[1])
-			b += w * int32(s[2])
-			s = s[channels:]
+		pixels := in[first-begin:][:f.count[i]]
+		weights := f.weights[i*f.width:][:len(pixels)]
+		red, green, blue := half, half, half
+		for j := range pixels {
+			w, p := int64(weights[j]), &pixels[j]
+			red += w * p[0]
+			green += w * p[1]
+			blue += w * p[2]
 		}
-		d := dst[channels*i:][:channels]
-		d[0], d[1], d[2] = clip(r>>f.shift), clip(g>>f.shift), clip(b>>f.shift)
+		d, e := dst[0][channels*i:][:channels], dst[1][channels*i:][:channels]
+		low, high := halves(red)
+		d[0], e[0] = clip(low>>f.shift), clip(high>>f.shift)
+		low, high = halves(green)
+		d[1], e[1] = clip(low>>f.shift), clip(high>>f.shift)
+		low, high = halves(blue)
+		d[2], e[2] = clip(low>>f.shift), clip(high>>f.shift)
 	}
 }
 
-// add adds a line with its weight.
-func add(sums []int32, line []byte, w int32) {
-	for i, v := range line[:len(sums)] {
-		sums[i] += w * int32(v)
-	}
-}
+// group is how many samples are summed up together. Lines that are summed up have
+// whole groups.
+const group = 8
 
-// add4 adds four lines, which takes half the time of one by one.
-func add4(sums []int32, lines [4][]byte, w [4]int32) {
-	n := len(sums)
-	a, b, c, d := lines[0][:n], lines[1][:n], lines[2][:n], lines[3][:n]
-	for i := range sums {
-		sums[i] += w[0]*int32(a[i]) + w[1]*int32(b[i]) + w[2]*int32(c[i]) + w[3]*int32(d[i])
+func groups(n int) int { return (n + group - 1) / group * group }
+
+// sum writes the sums of lines with the weights of output i.
+func (f *filter) sum(dst []byte, lines [][]byte, i int) {
+	weights := f.weights[i*f.width:][:len(lines)]
+	half := both(int32(1) << f.shift >> 1)
+	const two = 0xff<<32 | 0xff // of eight samples
+	for at := 0; at < len(dst); at += group {
+		a, b, c, d := half, half, half, half
+		for j, line := range lines {
+			v, w := binary.LittleEndian.Uint64(line[at:]), int64(weights[j])
+			a += w * int64(v&two)
+			b += w * int64(v>>8&two)
+			c += w * int64(v>>16&two)
+			d += w * int64(v>>24&two)
+		}
+		out := dst[at:][:group]
+		low, high := halves(a)
+		out[0], out[4] = clip(low>>f.shift), clip(high>>f.shift)
+		low, high = halves(b)
+		out[1], out[5] = clip(low>>f.shift), clip(high>>f.shift)
+		low, high = halves(c)
+		out[2], out[6] = clip(low>>f.shift), clip(high>>f.shift)
+		low, high = halves(d)
+		out[3], out[7] = clip(low>>f.shift), clip(high>>f.shift)
 	}
 }
 
@@ -151,8 +193,11 @@ type resizing struct {
 
 // lines holds the lines of pixels that a resizing works on.
 type lines struct {
-	in, ring, out []byte
-	sums          []int32
+	in    [2][]byte
+	pairs []pair
+	ring  []byte
+	need  [][]byte // of the ring
+	out   []byte
 }
 
 var linePool = sync.Pool{New: func() any { return new(lines) }}
@@ -170,18 +215,22 @@ func grow[T any](s []T, n int) []T {
 func (r resizing) run(ctx context.Context, src source, emit func(y int, line []byte)) error {
 	across := newFilter(r.in.X, r.out.X, r.part.Min.X, r.part.Max.X)
 	down := newFilter(r.in.Y, r.out.Y, r.part.Min.Y, r.part.Max.Y)
-	keep := 1 // lines
+	keep := 2 // lines, one more than an output needs since two are made at a time
 	if down != nil {
-		keep = down.width
+		keep = down.width + 1
 	}
 	width := channels * r.part.Dx()
+	stride := groups(width)
 	l := linePool.Get().(*lines)
 	defer linePool.Put(l)
-	l.in = grow(l.in, channels*r.in.X)
-	l.ring = grow(l.ring, width*keep)
-	l.out = grow(l.out, width)
-	l.sums = grow(l.sums, width)
-	kept := func(y int) []byte { return l.ring[y%keep*width:][:width] }
+	for i := range l.in {
+		l.in[i] = grow(l.in[i], channels*r.in.X)
+	}
+	l.pairs = grow(l.pairs, r.in.X)
+	l.ring = grow(l.ring, stride*keep)
+	l.need = grow(l.need, keep)
+	l.out = grow(l.out, stride)
+	kept := func(y int) []byte { return l.ring[y%keep*stride:][:stride] }
 
 	next, _ := down.need(0, r.part.Min.Y)
 	for y := range r.part.Dy() {
@@ -189,30 +238,19 @@ func (r resizing) run(ctx context.Context, src source, emit func(y int, line []b
 			return err
 		}
 		first, count := down.need(y, r.part.Min.Y)
-		for ; next < first+count; next++ {
-			across.row(kept(next), src.row(next, l.in), r.part.Min.X)
+		for ; next < first+count; next += 2 {
+			one, other := next, min(next+1, r.in.Y-1)
+			across.rows([2][]byte{kept(one), kept(other)}, [2][]byte{src.row(one, l.in[0]), src.row(other, l.in[1])}, r.part.Min.X, l.pairs)
 		}
 		if down == nil {
-			emit(y, kept(first))
+			emit(y, kept(first)[:width])
 			continue
 		}
-		half := int32(1) << down.shift >> 1
-		for i := range l.sums {
-			l.sums[i] = half
+		for i := range count {
+			l.need[i] = kept(first + i)
 		}
-		for j, w := 0, down.weights[y*down.width:][:count]; j < count; {
-			if j+4 > count {
-				add(l.sums, kept(first+j), w[j])
-				j++
-				continue
-			}
-			add4(l.sums, [4][]byte{kept(first + j), kept(first + j + 1), kept(first + j + 2), kept(first + j + 3)}, [4]int32(w[j:]))
-			j += 4
-		}
-		for i, v := range l.sums {
-			l.out[i] = clip(v >> down.shift)
-		}
-		emit(y, l.out)
+		down.sum(l.out, l.need[:count], y)
+		emit(y, l.out[:width])
 	}
 	return nil
 }
