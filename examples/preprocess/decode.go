@@ -14,6 +14,8 @@ type source interface {
 	// row returns line y: red, green and blue of every pixel. It may use buf,
 	// which has room for a line.
 	row(y int, buf []byte) []byte
+	// fork returns the same image for another goroutine.
+	fork() source
 }
 
 // decode decodes a file to lines of size pixels, turned as they should be.
@@ -118,6 +120,8 @@ func (p pixels) row(y int, buf []byte) []byte {
 	return buf
 }
 
+func (p pixels) fork() source { return p }
+
 // indexed is an image of which every byte stands for a colour.
 type indexed struct {
 	pix    []byte
@@ -136,6 +140,8 @@ func (p *indexed) row(y int, buf []byte) []byte {
 	}
 	return buf
 }
+
+func (p *indexed) fork() source { return p }
 
 func paletteOf(img *image.Paletted) source {
 	s := &indexed{pix: img.Pix, stride: img.Stride}
@@ -239,9 +245,16 @@ func (f flipped) row(y int, buf []byte) []byte {
 	return line
 }
 
+func (f flipped) fork() source {
+	f.source = f.source.fork()
+	return f
+}
+
 type transposed struct {
 	pix    []byte
 	stride int
 }
 
 func (t transposed) row(y int, _ []byte) []byte { return t.pix[y*t.stride:][:t.stride] }
+
+func (t transposed) fork() source { return t }

@@ -48,7 +48,7 @@ var (
 const MaxPixels = 178956970
 
 // Processor makes the items of one model. It may be used from any number of
-// goroutines, and starts none.
+// goroutines. For a large image Fill starts up to three, which end before it returns.
 type Processor interface {
 	// Layout returns what the item of an image of this size in pixels, as Inspect
 	// returns it, consists of. The error wraps ErrImage.

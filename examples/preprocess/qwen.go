@@ -140,12 +140,13 @@ func (p *qwenProcessor) Fill(ctx context.Context, file []byte, l Layout, tensor 
 		binary.LittleEndian.PutUint64(mem["image_grid_thw"][8*i:], uint64(n))
 	}
 	dst, to := mem["pixel_values"], p.resized(l.size)
-	return resizing{l.size, to, image.Rectangle{Max: to}}.run(ctx, src, func(y int, line []byte) {
+	return resizing{in: l.size, out: to, part: image.Rectangle{Max: to}, unit: p.patch}.run(ctx, src, func(y int, line []byte) {
 		p.place(dst, to.X, y, line)
 	})
 }
 
-// place writes a line of pixels into the patches that it runs through. Patches
+// place writes a line of pixels into the patches that it runs through, whose other
+// frames it makes when their last line is there. Patches
 // are ordered in blocks of merge by merge, which become one token; each holds
 // its frames, here equal ones, of each channel.
 func (p *qwenProcessor) place(dst []byte, width, y int, line []byte) {

@@ -1,11 +1,8 @@
 package preprocess
 
 import (
-	"context"
 	"encoding/binary"
-	"image"
 	"math"
-	"sync"
 )
 
 const channels = 3
@@ -183,74 +180,4 @@ func (f *filter) need(i, from int) (first, count int) {
 		return from + i, 1
 	}
 	return f.first[i], f.count[i]
-}
-
-// resizing is the part of an image that is wanted after it was resized.
-type resizing struct {
-	in, out image.Point
-	part    image.Rectangle // of out
-}
-
-// lines holds the lines of pixels that a resizing works on.
-type lines struct {
-	in    [2][]byte
-	pairs []pair
-	ring  []byte
-	need  [][]byte // of the ring
-	out   []byte
-}
-
-var linePool = sync.Pool{New: func() any { return new(lines) }}
-
-func grow[T any](s []T, n int) []T {
-	if cap(s) < n {
-		return make([]T, n)
-	}
-	return s[:n]
-}
-
-// run resizes, first across, then down, as torch does: with bytes in between.
-// It hands over the lines of the wanted part from top to bottom; a line is gone
-// with the next.
-func (r resizing) run(ctx context.Context, src source, emit func(y int, line []byte)) error {
-	across := newFilter(r.in.X, r.out.X, r.part.Min.X, r.part.Max.X)
-	down := newFilter(r.in.Y, r.out.Y, r.part.Min.Y, r.part.Max.Y)
-	keep := 2 // lines, one more than an output needs since two are made at a time
-	if down != nil {
-		keep = down.width + 1
-	}
-	width := channels * r.part.Dx()
-	stride := groups(width)
-	l := linePool.Get().(*lines)
-	defer linePool.Put(l)
-	for i := range l.in {
-		l.in[i] = grow(l.in[i], channels*r.in.X)
-	}
-	l.pairs = grow(l.pairs, r.in.X)
-	l.ring = grow(l.ring, stride*keep)
-	l.need = grow(l.need, keep)
-	l.out = grow(l.out, stride)
-	kept := func(y int) []byte { return l.ring[y%keep*stride:][:stride] }
-
-	next, _ := down.need(0, r.part.Min.Y)
-	for y := range r.part.Dy() {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		first, count := down.need(y, r.part.Min.Y)
-		for ; next < first+count; next += 2 {
-			one, other := next, min(next+1, r.in.Y-1)
-			across.rows([2][]byte{kept(one), kept(other)}, [2][]byte{src.row(one, l.in[0]), src.row(other, l.in[1])}, r.part.Min.X, l.pairs)
-		}
-		if down == nil {
-			emit(y, kept(first)[:width])
-			continue
-		}
-		for i := range count {
-			l.need[i] = kept(first + i)
-		}
-		down.sum(l.out, l.need[:count], y)
-		emit(y, l.out[:width])
-	}
-	return nil
 }
