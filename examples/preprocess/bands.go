@@ -79,13 +79,6 @@ type lines struct {
 
 var linePool = sync.Pool{New: func() any { return new(lines) }}
 
-func grow[T any](s []T, n int) []T {
-	if cap(s) < n {
-		return make([]T, n)
-	}
-	return s[:n]
-}
-
 // run makes the lines begin..end-1 of the wanted part.
 func (r band) run(ctx context.Context, src source, begin, end int) error {
 	keep := 2 // lines, one more than an output needs since two are made at a time

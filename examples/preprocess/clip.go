@@ -125,7 +125,9 @@ func (p *clipProcessor) Fill(ctx context.Context, file []byte, l Layout, tensor 
 	if err != nil {
 		return err
 	}
-	src, err := decode(ctx, file, l.size)
+	b := takeBuffers()
+	defer b.giveBack()
+	src, err := decode(ctx, file, l.size, b)
 	if err != nil {
 		return err
 	}

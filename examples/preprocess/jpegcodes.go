@@ -39,12 +39,13 @@ func (c *code) step(entry int) step {
 	return step(length | n<<5 | (zeros+1)<<9)
 }
 
-// makeFast makes the table of steps.
-func (c *code) makeFast() {
+// makeFast makes the table of steps, unless it is there, in the memory of codes with
+// the same number.
+func (c *code) makeFast(steps *[1 << fastBits]step) {
 	if c.fast != nil {
 		return
 	}
-	c.fast = new([1 << fastBits]step)
+	c.fast = steps
 	for i := range c.fast {
 		bits := uint64(i) << (64 - fastBits)
 		e := c.step(c.entry(bits))

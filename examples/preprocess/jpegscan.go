@@ -10,6 +10,7 @@ var errBadScan = errors.New("a bad scan")
 // scan reads one scan.
 type scan struct {
 	*jpegFile
+	*buffers
 	bitReader
 	comps      []*component
 	codes      [][2]*code
@@ -57,8 +58,8 @@ func (s *scan) start(b []byte) error {
 			return errBadScan
 		}
 		if !s.progressive {
-			codes[0].makeFast()
-			codes[1].makeFast()
+			codes[0].makeFast(&s.steps[0][tables>>4])
+			codes[1].makeFast(&s.steps[1][tables&15])
 		}
 		if c.quant == nil {
 			if c.quant = s.quant[c.table]; c.quant == nil {

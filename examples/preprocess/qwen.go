@@ -132,7 +132,9 @@ func (p *qwenProcessor) Fill(ctx context.Context, file []byte, l Layout, tensor 
 	if err != nil {
 		return err
 	}
-	src, err := decode(ctx, file, l.size)
+	b := takeBuffers()
+	defer b.giveBack()
+	src, err := decode(ctx, file, l.size, b)
 	if err != nil {
 		return err
 	}
