@@ -93,8 +93,10 @@ func clip(v int32) byte {
 }
 
 // pair holds a pixel of two lines: in each number that of the one in the low half, and
-// that of the other in the high half. Sums of products with them are those of both,
-// as long as each is in 32 bits.
+// that of the other in the high half. Sums of their products with weights are those of
+// both, since each is in 32 bits: the weights of an output add up to 1<<22 at most, and
+// without their signs to half as much again. It halves the multiplications, which are
+// the limit.
 type pair [channels]int64
 
 // halves returns the two sums that a number holds.

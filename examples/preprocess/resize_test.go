@@ -117,3 +117,22 @@ func TestResizeFlat(t *testing.T) {
 		}
 	})
 }
+
+// TestSumsFit holds for the sums of all lines and outputs: each is in 32 bits, as pair
+// needs it.
+func TestSumsFit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in, out := rapid.IntRange(1, 3000).Draw(t, "in"), rapid.IntRange(1, 3000).Draw(t, "out")
+		f := newFilter(in, out, 0, out)
+		if f == nil {
+			return
+		}
+		for i := range out {
+			sum := int64(1) << f.shift >> 1
+			for _, w := range f.weights[i*f.width:][:f.count[i]] {
+				sum += 255 * int64(max(w, -w))
+			}
+			require.Less(t, sum, int64(1)<<31)
+		}
+	})
+}
