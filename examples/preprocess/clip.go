@@ -125,7 +125,9 @@ func (p *clipProcessor) Fill(ctx context.Context, file []byte, l Layout, tensor 
 	if err != nil {
 		return err
 	}
-	src, err := decode(ctx, file, l.size)
+	b := takeBuffers()
+	defer b.giveBack()
+	src, err := decode(ctx, file, l.size, b)
 	if err != nil {
 		return err
 	}
@@ -146,14 +148,9 @@ func (p *clipProcessor) Fill(ctx context.Context, file []byte, l Layout, tensor 
 			copy(dst[i:i+n], p.values.of[i/(n*p.side*p.side)][0][:])
 		}
 	}
-	return resizing{l.size, to, part}.run(ctx, src, func(y int, line []byte) {
+	return resizing{in: l.size, out: to, part: part}.run(ctx, src, func(y int, line []byte) {
 		for c := range channels {
-			of := &p.values.of[c]
-			out := dst[n*((c*p.side+y+part.Min.Y-at.Y)*p.side+part.Min.X-at.X):]
-			for i := c; i < len(line); i += channels {
-				copy(out[:n], of[line[i]][:n])
-				out = out[n:]
-			}
+			p.values.write(dst[n*((c*p.side+y+part.Min.Y-at.Y)*p.side+part.Min.X-at.X):], line, c)
 		}
 	})
 }
@@ -182,11 +179,12 @@ func scratch(size, to image.Point, width int) int64 {
 		// and the turned image. A JPEG takes 12.
 		decoding = 8 + 8 + 3
 		mcu      = 32        // pixels that a JPEG is padded to
+		lines    = 40        // bytes for each pixel across: lines that are being worked on
 		fixed    = 128 << 10 // tables
 	)
 	pad := func(n int) int64 { return int64(n+mcu-1) / mcu * mcu }
 	taps := func(in, out int) int64 { return int64(4*max(in/out+1, 1) + 3) }
-	across := int64(width) * (12*taps(size.X, to.X) + channels*(taps(size.Y, to.Y)+6))
+	across := int64(width) * (12*taps(size.X, to.X) + maxBands*channels*(taps(size.Y, to.Y)+6))
 	down := int64(to.Y) * (12*taps(size.Y, to.Y) + 16)
-	return pad(size.X)*pad(size.Y)*decoding + across + down + 8*int64(size.X) + fixed
+	return pad(size.X)*pad(size.Y)*decoding + across + down + maxBands*lines*int64(size.X) + fixed
 }

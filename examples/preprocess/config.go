@@ -244,6 +244,27 @@ func (s settings) values(dtype serde.DType, raw bool) (*pixelValues, error) {
 	return v, nil
 }
 
+// write writes what becomes of channel c of a line of pixels.
+func (v *pixelValues) write(dst, line []byte, c int) {
+	of, n := &v.of[c], len(line)/channels
+	switch v.size {
+	case 1:
+		for i := range dst[:n] {
+			dst[i] = of[line[channels*i+c]][0]
+		}
+	case 2:
+		dst = dst[:2*n]
+		for ; len(line) >= channels && len(dst) >= 2; line, dst = line[channels:], dst[2:] {
+			copy(dst[:2], of[line[c]][:2])
+		}
+	case 4:
+		dst = dst[:4*n]
+		for ; len(line) >= channels && len(dst) >= 4; line, dst = line[channels:], dst[4:] {
+			copy(dst[:4], of[line[c]][:])
+		}
+	}
+}
+
 // encode returns the bytes of a number that fits.
 func encode(x float32, dtype serde.DType) (out [4]byte) {
 	bits := math.Float32bits(x)

@@ -14,10 +14,13 @@ type source interface {
 	// row returns line y: red, green and blue of every pixel. It may use buf,
 	// which has room for a line.
 	row(y int, buf []byte) []byte
+	// fork returns the same image for another goroutine.
+	fork() source
 }
 
-// decode decodes a file to lines of size pixels, turned as they should be.
-func decode(ctx context.Context, file []byte, size image.Point) (source, error) {
+// decode decodes a file to lines of size pixels, turned as they should be. They lie in
+// b, or elsewhere.
+func decode(ctx context.Context, file []byte, size image.Point, b *buffers) (source, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -30,10 +33,10 @@ func decode(ctx context.Context, file []byte, size image.Point) (source, error) 
 			ErrLayout, size.X, size.Y, f.turned().X, f.turned().Y)
 	}
 	if f.jpeg != nil {
-		if err := f.jpeg.decode(ctx, f.scan); err != nil {
+		if err := f.jpeg.decode(ctx, f.scan, b); err != nil {
 			return nil, damaged(ctx, err)
 		}
-		return orient(ctx, newPlanes(f.jpeg), f.size, f.orientation)
+		return orient(ctx, newPlanes(f.jpeg), f.size, f.orientation, b)
 	}
 	img, err := png.Decode(&reader{bytes.NewReader(file), ctx})
 	if err != nil {
@@ -46,7 +49,7 @@ func decode(ctx context.Context, file []byte, size image.Point) (source, error) 
 	if err != nil {
 		return nil, err
 	}
-	return orient(ctx, s, f.size, f.orientation)
+	return orient(ctx, s, f.size, f.orientation, b)
 }
 
 // reader fails when ctx has ended.
@@ -118,6 +121,8 @@ func (p pixels) row(y int, buf []byte) []byte {
 	return buf
 }
 
+func (p pixels) fork() source { return p }
+
 // indexed is an image of which every byte stands for a colour.
 type indexed struct {
 	pix    []byte
@@ -136,6 +141,8 @@ func (p *indexed) row(y int, buf []byte) []byte {
 	}
 	return buf
 }
+
+func (p *indexed) fork() source { return p }
 
 func paletteOf(img *image.Paletted) source {
 	s := &indexed{pix: img.Pix, stride: img.Stride}
@@ -192,14 +199,15 @@ func grayOf(ctx context.Context, img image.Image, key int) (source, error) {
 }
 
 // orient turns an image by EXIF's orientation o.
-func orient(ctx context.Context, s source, size image.Point, o int) (source, error) {
+func orient(ctx context.Context, s source, size image.Point, o int, b *buffers) (source, error) {
 	switch {
 	case o <= 1:
 		return s, nil
 	case o <= 4:
 		return flipped{s, size, o == 2 || o == 3, o == 3 || o == 4}, nil
 	}
-	t := transposed{pix: make([]byte, channels*size.X*size.Y), stride: channels * size.Y}
+	b.turned = grow(b.turned, channels*size.X*size.Y)
+	t := transposed{pix: b.turned, stride: channels * size.Y}
 	buf := make([]byte, channels*size.X)
 	for y := range size.Y {
 		if err := ctx.Err(); err != nil {
@@ -210,7 +218,7 @@ func orient(ctx context.Context, s source, size image.Point, o int) (source, err
 		}
 	}
 	// Transposed it is orientation 5; the others are that, flipped.
-	return orient(ctx, t, image.Pt(size.Y, size.X), map[int]int{5: 1, 6: 2, 7: 3, 8: 4}[o])
+	return orient(ctx, t, image.Pt(size.Y, size.X), map[int]int{5: 1, 6: 2, 7: 3, 8: 4}[o], b)
 }
 
 type flipped struct {
@@ -239,9 +247,16 @@ func (f flipped) row(y int, buf []byte) []byte {
 	return line
 }
 
+func (f flipped) fork() source {
+	f.source = f.source.fork()
+	return f
+}
+
 type transposed struct {
 	pix    []byte
 	stride int
 }
 
 func (t transposed) row(y int, _ []byte) []byte { return t.pix[y*t.stride:][:t.stride] }
+
+func (t transposed) fork() source { return t }

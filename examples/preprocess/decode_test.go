@@ -31,7 +31,7 @@ func TestLikeGo(t *testing.T) {
 		require.NoError(t, err)
 		j, scan, err := readJPEG(file.Bytes())
 		require.NoError(t, err)
-		require.NoError(t, j.decode(t.Context(), scan))
+		require.NoError(t, j.decode(t.Context(), scan, new(buffers)))
 		y := want.(*image.YCbCr)
 		for i := range w * h {
 			a, b := int(y.Y[i/w*y.YStride+i%w]), int(j.comps[0].pix[i/w*j.comps[0].stride()+i%w])

@@ -76,17 +76,35 @@ func (j *jpegFile) rgb() bool {
 	return j.comps[0].id == 'R' && j.comps[1].id == 'G' && j.comps[2].id == 'B'
 }
 
-// decode reads all scans, the first of which has this header.
-func (j *jpegFile) decode(ctx context.Context, header []byte) error {
+// room gives every component its part of b. Samples that count are written by scans
+// that are complete, and coefficients begin as 0.
+func (j *jpegFile) room(b *buffers) {
+	blocks := 0
+	for _, c := range j.comps {
+		blocks += c.across * c.down
+	}
+	b.samples = grow(b.samples, 64*blocks)
+	if j.progressive {
+		b.coefficients = grow(b.coefficients, blocks)
+		clear(b.coefficients)
+	}
+	at := 0
 	for i := range j.comps {
 		c := &j.comps[i]
-		c.pix = make([]byte, c.stride()*8*c.down)
+		n := c.across * c.down
+		c.pix = b.samples[64*at:][:64*n]
 		if j.progressive {
-			c.coefficients = make([][64]int16, c.across*c.down)
+			c.coefficients = b.coefficients[at:][:n]
 		}
+		at += n
 	}
+}
+
+// decode reads all scans, the first of which has this header.
+func (j *jpegFile) decode(ctx context.Context, header []byte, b *buffers) error {
+	j.room(b)
 	for header != nil {
-		s := &scan{jpegFile: j}
+		s := &scan{jpegFile: j, buffers: b}
 		if err := s.start(header); err != nil {
 			return err
 		}

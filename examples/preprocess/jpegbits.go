@@ -8,18 +8,20 @@ import (
 type bitReader struct {
 	rest []byte
 	bits uint64 // the next ones, from the highest on
-	n    int
-	past int // of n, those that are not in the file
+	n    int    // of bits; what is behind them is 0, or the beginning of rest
+	past int    // of n, those that are not in the file
 }
 
 // fill makes sure that there are 32 bits.
 func (r *bitReader) fill() {
-	if r.n <= 32 && len(r.rest) >= 4 {
-		v := binary.BigEndian.Uint32(r.rest)
-		if x := ^v; (x-0x01010101)&^x&0x80808080 == 0 { // none of the four is 0xff
-			r.bits |= uint64(v) << (32 - r.n)
-			r.n += 32
-			r.rest = r.rest[4:]
+	if len(r.rest) >= 8 {
+		v := binary.BigEndian.Uint64(r.rest)
+		if x := ^v; (x-0x0101010101010101)&^x&0x8080808080808080 == 0 { // none of the eight is 0xff
+			// Bits of v that are not counted yet are the same when they come again.
+			r.bits |= v >> r.n
+			whole := (63 - r.n) >> 3
+			r.n += 8 * whole
+			r.rest = r.rest[whole:]
 			return
 		}
 	}
@@ -56,24 +58,15 @@ func (r *bitReader) take(n int) int32 {
 	return v
 }
 
-// number returns a value of n bits, of which those with a leading 0 are negative.
-func (r *bitReader) number(n int) int32 {
-	v := r.take(n)
-	if n > 0 && v < 1<<(n-1) {
-		v += -1<<n + 1
-	}
-	return v
-}
+// number returns a value of n bits, see signed.
+func (r *bitReader) number(n int) int32 { return signed(r.take(n), n) }
 
 // symbol returns the next symbol; -1 if it is none.
 func (r *bitReader) symbol(c *code) int {
 	if r.n < 32 {
 		r.fill()
 	}
-	entry := int(c.short[r.bits>>(64-shortBits)])
-	if entry == 0 {
-		entry = c.long(r.bits)
-	}
+	entry := c.entry(r.bits)
 	if entry == 0 {
 		return -1
 	}

@@ -28,10 +28,15 @@ func (s *scan) block(i int, c *component, x, y int) error {
 	codes := s.codes[i]
 	if !s.progressive {
 		var b [64]int32
-		if err := s.sequential(&b, &s.last[i], codes, c.quant); err != nil {
+		flat, err := s.sequential(&b, &s.last[i], codes, c.quant)
+		if err != nil {
 			return err
 		}
-		idct(&b, c.pix[c.place(x, y):], c.stride())
+		if at := c.place(x, y); flat {
+			idctFlat(b[0], c.pix[at:], c.stride())
+		} else {
+			idct(&b, c.pix[at:], c.stride())
+		}
 		return nil
 	}
 	b := &c.coefficients[y*c.across+x]
@@ -61,49 +66,50 @@ func (s *scan) dc(last *int32, c *code) error {
 	return nil
 }
 
-func (s *scan) sequential(b *[64]int32, last *int32, codes [2]*code, quant *[64]int32) error {
-	if err := s.dc(last, codes[0]); err != nil {
-		return err
-	}
-	b[0] = int32(int16(*last)) * quant[0]
-	c := codes[1]
+// sequential reads a whole block, and reports whether it has nothing but its first
+// coefficient.
+func (s *scan) sequential(b *[64]int32, last *int32, codes [2]*code, quant *[64]int32) (flat bool, err error) {
+	flat = true
 	bits, have := s.bits, s.n // in registers: this is most of the work
-	for k := 1; k < 64; k++ {
+	c := codes[0]
+	for k := -1; k < 63; c = codes[1] {
 		if have < 32 { // enough for a symbol and a number
 			s.bits, s.n = bits, have
 			s.fill()
 			bits, have = s.bits, s.n
 		}
-		entry := int(c.short[bits>>(64-shortBits)])
-		if entry == 0 {
-			if entry = c.long(bits); entry == 0 {
-				return errBadCode
+		e := c.fast[bits>>(64-fastBits)]
+		if e == 0 {
+			if e = c.step(c.entry(bits)); e == 0 {
+				return false, errBadCode
 			}
 		}
-		bits <<= entry >> 8
-		have -= entry >> 8
-		zeros, n := entry>>4&15, entry&15
-		if n == 0 {
-			if zeros != 15 {
-				break
-			}
-			k += 15
+		bits <<= e & 31
+		have -= int(e & 31)
+		v := int32(e >> 16)
+		if n := int(e >> 5 & 15); n > 0 {
+			v = signed(int32(bits>>(64-n)), n)
+			bits <<= n
+			have -= n
+		}
+		if k < 0 {
+			*last += v
+			b[0] = int32(int16(*last)) * quant[0]
+			k = 0
 			continue
 		}
-		if k += zeros; k > 63 {
-			return errBadCode
+		if k += int(e >> 9 & 127); k > 63 {
+			if v != 0 {
+				return false, errBadCode
+			}
+			break
 		}
-		v := int32(bits >> (64 - n))
-		bits <<= n
-		have -= n
-		if v < 1<<(n-1) {
-			v += -1<<n + 1
-		}
-		at := zigzag[k] & 63
+		flat = false
+		at := zigzag[k&63] & 63
 		b[at] = v * quant[at]
 	}
 	s.bits, s.n = bits, have
-	return nil
+	return flat, nil
 }
 
 // ac reads the first bits of coefficients.

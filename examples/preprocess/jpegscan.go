@@ -10,6 +10,7 @@ var errBadScan = errors.New("a bad scan")
 // scan reads one scan.
 type scan struct {
 	*jpegFile
+	*buffers
 	bitReader
 	comps      []*component
 	codes      [][2]*code
@@ -55,6 +56,10 @@ func (s *scan) start(b []byte) error {
 		needDC, needAC := s.begin == 0 && s.high == 0, s.end > 0
 		if needDC && codes[0] == nil || needAC && codes[1] == nil {
 			return errBadScan
+		}
+		if !s.progressive {
+			codes[0].makeFast(&s.steps[0][tables>>4])
+			codes[1].makeFast(&s.steps[1][tables&15])
 		}
 		if c.quant == nil {
 			if c.quant = s.quant[c.table]; c.quant == nil {

@@ -10,6 +10,9 @@ type planes struct {
 	sums []int32
 }
 
+// fork returns the same image for another goroutine.
+func (p *planes) fork() source { return newPlanes(p.jpegFile) }
+
 func newPlanes(j *jpegFile) *planes {
 	p := &planes{jpegFile: j}
 	widest := 0
@@ -119,12 +122,13 @@ func (p *planes) row(y int, buf []byte) []byte {
 		}
 		return buf
 	}
+	second, third, dst = second[:len(first)], third[:len(first)], dst[:channels*len(first)]
 	for x, v := range first {
 		l, b, r := int32(v), second[x], third[x]
-		dst[0] = clip(l + redOf[r])
-		dst[1] = clip(l + (greenOfB[b]+greenOfR[r])>>16)
-		dst[2] = clip(l + blueOf[b])
-		dst = dst[channels:]
+		d := dst[channels*x:][:channels:channels]
+		d[0] = clip(l + redOf[r])
+		d[1] = clip(l + (greenOfB[b]+greenOfR[r])>>16)
+		d[2] = clip(l + blueOf[b])
 	}
 	return buf
 }

@@ -48,7 +48,7 @@ var (
 const MaxPixels = 178956970
 
 // Processor makes the items of one model. It may be used from any number of
-// goroutines, and starts none.
+// goroutines. For a large image Fill starts up to three, which end before it returns.
 type Processor interface {
 	// Layout returns what the item of an image of this size in pixels, as Inspect
 	// returns it, consists of. The error wraps ErrImage.
@@ -72,7 +72,9 @@ type Layout struct {
 	Grid [3]int
 	// Bytes is what the item's tensors take together.
 	Bytes int64
-	// Scratch is the most bytes that Fill allocates besides, whatever the format.
+	// Scratch is the most bytes that Fill allocates besides, whatever the format. Of
+	// those, up to 32 MiB of each goroutine stay for later Fills until the garbage
+	// collector takes them.
 	Scratch int64
 
 	size image.Point

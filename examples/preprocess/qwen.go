@@ -132,7 +132,9 @@ func (p *qwenProcessor) Fill(ctx context.Context, file []byte, l Layout, tensor 
 	if err != nil {
 		return err
 	}
-	src, err := decode(ctx, file, l.size)
+	b := takeBuffers()
+	defer b.giveBack()
+	src, err := decode(ctx, file, l.size, b)
 	if err != nil {
 		return err
 	}
@@ -140,12 +142,13 @@ func (p *qwenProcessor) Fill(ctx context.Context, file []byte, l Layout, tensor 
 		binary.LittleEndian.PutUint64(mem["image_grid_thw"][8*i:], uint64(n))
 	}
 	dst, to := mem["pixel_values"], p.resized(l.size)
-	return resizing{l.size, to, image.Rectangle{Max: to}}.run(ctx, src, func(y int, line []byte) {
+	return resizing{in: l.size, out: to, part: image.Rectangle{Max: to}, unit: p.patch}.run(ctx, src, func(y int, line []byte) {
 		p.place(dst, to.X, y, line)
 	})
 }
 
-// place writes a line of pixels into the patches that it runs through. Patches
+// place writes a line of pixels into the patches that it runs through, whose other
+// frames it makes when their last line is there. Patches
 // are ordered in blocks of merge by merge, which become one token; each holds
 // its frames, here equal ones, of each channel.
 func (p *qwenProcessor) place(dst []byte, width, y int, line []byte) {
@@ -158,19 +161,12 @@ func (p *qwenProcessor) place(dst []byte, width, y int, line []byte) {
 		out := dst[at*p.patchLen()*n:][:p.patchLen()*n]
 		in := line[channels*x*p.patch:][:channels*p.patch]
 		for c := range channels {
-			of := &p.values.of[c]
-			first := out[c*p.frames*frame+n*inside*p.patch:][:n*p.patch]
-			if n == 1 {
-				for i := range first {
-					first[i] = of[in[channels*i+c]][0]
+			frames := out[c*p.frames*frame:][:p.frames*frame]
+			p.values.write(frames[n*inside*p.patch:], in, c)
+			if inside == p.patch-1 {
+				for f := 1; f < p.frames; f++ {
+					copy(frames[f*frame:], frames[:frame])
 				}
-			} else {
-				for i := range p.patch {
-					copy(first[n*i:n*i+n], of[in[channels*i+c]][:n])
-				}
-			}
-			for f := 1; f < p.frames; f++ {
-				copy(out[(c*p.frames+f)*frame+n*inside*p.patch:], first)
 			}
 		}
 	}

@@ -50,10 +50,16 @@ type solid struct {
 }
 
 func (s solid) row(y int, _ []byte) []byte { return s.pix[channels*s.width*y:][:channels*s.width] }
+func (s solid) fork() source               { return s }
 
 func resized(t require.TestingT, src source, r resizing) []byte {
-	var out []byte
-	require.NoError(t, r.run(context.Background(), src, func(_ int, line []byte) { out = append(out, line...) }))
+	stride := channels * r.part.Dx()
+	out := make([]byte, stride*r.part.Dy())
+	require.NoError(t, r.run(context.Background(), src, func(y int, line []byte) {
+		if copy(out[y*stride:][:stride], line) != len(line) {
+			panic("a line is too long")
+		}
+	}))
 	return out
 }
 
@@ -75,7 +81,7 @@ func TestResize(t *testing.T) {
 		want, err := base64.StdEncoding.DecodeString(c[4].(string))
 		require.NoError(t, err)
 		to := image.Pt(n(2), n(3))
-		got := resized(t, solid{pix, n(0)}, resizing{image.Pt(n(0), n(1)), to, image.Rectangle{Max: to}})
+		got := resized(t, solid{pix, n(0)}, resizing{in: image.Pt(n(0), n(1)), out: to, part: image.Rectangle{Max: to}})
 		require.Equal(t, want, got, "%v", c[:4])
 	}
 }
@@ -89,12 +95,12 @@ func TestResizePart(t *testing.T) {
 		part := image.Rect(rapid.IntRange(0, out.X-1).Draw(t, "x"), rapid.IntRange(0, out.Y-1).Draw(t, "y"), out.X, out.Y)
 		part.Max.X -= rapid.IntRange(0, part.Dx()-1).Draw(t, "less w")
 		part.Max.Y -= rapid.IntRange(0, part.Dy()-1).Draw(t, "less h")
-		whole := resized(t, src, resizing{in, out, image.Rectangle{Max: out}})
+		whole := resized(t, src, resizing{in: in, out: out, part: image.Rectangle{Max: out}})
 		var want []byte
 		for y := part.Min.Y; y < part.Max.Y; y++ {
 			want = append(want, whole[3*(y*out.X+part.Min.X):][:3*part.Dx()]...)
 		}
-		require.Equal(t, want, resized(t, src, resizing{in, out, part}))
+		require.Equal(t, want, resized(t, src, resizing{in: in, out: out, part: part}))
 	})
 }
 
@@ -104,10 +110,29 @@ func TestResizeFlat(t *testing.T) {
 		side := func(name string) int { return rapid.IntRange(1, 300).Draw(t, name) }
 		in, out := image.Pt(side("w"), side("h")), image.Pt(side("to w"), side("to h"))
 		color := []byte{rapid.Byte().Draw(t, "r"), rapid.Byte().Draw(t, "g"), rapid.Byte().Draw(t, "b")}
-		got := resized(t, solid{bytes.Repeat(color, in.X*in.Y), in.X}, resizing{in, out, image.Rectangle{Max: out}})
+		got := resized(t, solid{bytes.Repeat(color, in.X*in.Y), in.X}, resizing{in: in, out: out, part: image.Rectangle{Max: out}})
 		require.Len(t, got, 3*out.X*out.Y)
 		for i, v := range got { // the weights are rounded, their sum may be off a little
 			require.InDelta(t, color[i%3], v, 1)
+		}
+	})
+}
+
+// TestSumsFit holds for the sums of all lines and outputs: each is in 32 bits, as pair
+// needs it.
+func TestSumsFit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in, out := rapid.IntRange(1, 3000).Draw(t, "in"), rapid.IntRange(1, 3000).Draw(t, "out")
+		f := newFilter(in, out, 0, out)
+		if f == nil {
+			return
+		}
+		for i := range out {
+			sum := int64(1) << f.shift >> 1
+			for _, w := range f.weights[i*f.width:][:f.count[i]] {
+				sum += 255 * int64(max(w, -w))
+			}
+			require.Less(t, sum, int64(1)<<31)
 		}
 	})
 }
