@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import struct
 import sys
 import threading
 import warnings
 from collections import deque
-from types import TracebackType
-from typing import Any, Final, Protocol, TypeVar
+from types import CodeType, TracebackType
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from . import metadata, sidecar, signature
 from ._arguments import integer, kind
+from ._layout import Layouts
 from .errors import (
     ArgumentError,
     ClosedError,
@@ -39,7 +41,8 @@ from .signature import Signature
 from .tensor import Tensor
 
 _HEADER: Final = 8  # id and size
-_COUNTER: Final = 4
+_COUNTER: Final = metadata.COUNTER
+_I32: Final = struct.Struct("<i")  # read by one load where that is the system's order
 _COUNTER_MAX: Final = (1 << 31) - 1
 _ID_MAX: Final = (1 << 31) - 1
 _DEAD: Final = -1  # in the place of the id of a chunk that handles must not match
@@ -62,18 +65,42 @@ class Lock(Protocol):
     ) -> object: ...
 
 
+#: Code, and a place in it. A text is made of it only where one is shown.
+Place: TypeAlias = tuple[CodeType, int]
+
+_pid = os.getpid()
+
+
+def _after_fork() -> None:
+    global _pid
+    _pid = os.getpid()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 class _Use:
     """What a view has to end. Its reader keeps it until then."""
 
-    __slots__ = ("address", "hold", "id", "pid", "span", "where")
+    __slots__ = ("address", "hold", "id", "pid", "place", "span")
 
-    def __init__(self, address: int, id: int, hold: int | None, where: str) -> None:
+    def __init__(self, address: int, id: int, hold: int | None, place: Place) -> None:
         self.address = address
         self.id = id
         self.span = (0, 0)  # of its chunk in the mapping
         self.hold = hold  # its place in the reader's slot
-        self.where = where  # the line that got it
-        self.pid = os.getpid()  # a forked child's copy is not a use of its own
+        self.place = place  # that got it
+        self.pid = _pid  # a forked child's copy is not a use of its own
+
+    @property
+    def where(self) -> str:
+        """The line that got it."""
+        code, at = self.place
+        line: int | None = code.co_firstlineno
+        for begin, end, of in code.co_lines():
+            if begin <= at < end:
+                line = of
+        return f"{code.co_filename}:{line}"
 
 
 class _Keeper:
@@ -93,6 +120,8 @@ class _Keeper:
 class _Bytes(np.ndarray[Any, np.dtype[np.uint8]]):
     """Bytes of an object. Every memoryview of it, and so every array over one, keeps
     this, and this keeps the keeper."""
+
+    __slots__ = ("keeper",)
 
     keeper: _Keeper
 
@@ -218,10 +247,10 @@ class View:
 _AnyView = TypeVar("_AnyView", bound=View)
 
 
-def caller() -> str:
-    """The line that called the caller of this."""
+def caller() -> Place:
+    """The place that called the caller of this."""
     frame = sys._getframe(2)
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return frame.f_code, frame.f_lasti
 
 
 def _handle(address: int, id: int) -> tuple[int, int]:
@@ -229,15 +258,6 @@ def _handle(address: int, id: int) -> tuple[int, int]:
         integer(address, "address of a handle", HandleError),
         integer(id, "id of a handle", HandleError),
     )
-
-
-def _kept(data: memoryview, keeper: _Keeper) -> memoryview:
-    """The same bytes; what views them keeps the keeper."""
-    if not data:
-        return data
-    array = np.frombuffer(data, np.uint8).view(_Bytes)
-    array.keeper = keeper
-    return array.data
 
 
 def _kind(value: Item | Tensor | bytes) -> str:
@@ -313,6 +333,9 @@ class Reader(Closing):
             self._segment.close()
             raise
         self._bytes: memoryview | None = self._segment.buffer()
+        # The same, read-only, of which every view cuts its object.
+        self._array: _Bytes | None = np.frombuffer(self._bytes.toreadonly(), np.uint8).view(_Bytes)
+        self._layouts = Layouts(self.generation.item_form, max_object_size)
         # Views that were not released, and those of them that were dropped. Both are
         # changed by single calls, so that threads need no lock.
         self._open: set[_Use] = set()
@@ -390,20 +413,21 @@ class Reader(Closing):
     def _get(
         self,
         cls: type[_AnyView],
-        where: str,
+        place: Place,
         address: int,
         id: int,
         key: str | None,
         signature: Signature | None,
     ) -> _AnyView:
-        self._recover()
+        if self._lost:
+            self._recover()
         address, id = _handle(address, id)
         self._verify(key, address, id, signature)
         self._locate(address, id)
         # Held first, then compared: see sidecar.py.
         hold = None if self._slot is None else self._slot.hold(id)
         held = hold is not None
-        keeper = _Keeper(self, _Use(address, id, hold, where))
+        keeper = _Keeper(self, _Use(address, id, hold, place))
         value = None
         try:
             start, end = keeper.use.span = self._chunk(address, id)
@@ -471,6 +495,7 @@ class Reader(Closing):
                 f"which also counts them, then close again (got at {places})"
             )
         if self._bytes is not None:
+            self._array = None
             self._bytes.release()
             self._bytes = None
         self._segment.close()
@@ -484,7 +509,7 @@ class Reader(Closing):
         so it takes none: :meth:`_recover` does the work later.
         """
         use = keeper.use
-        if use not in self._open or use.pid != os.getpid():
+        if use not in self._open or use.pid != _pid:
             return
         self._lost.append(use)
         warnings.warn(
@@ -502,7 +527,7 @@ class Reader(Closing):
                 use = self._lost.popleft()
             except IndexError:  # another thread was faster
                 return
-            if use.pid != os.getpid():
+            if use.pid != _pid:
                 continue
             try:
                 if use.hold is None:
@@ -531,8 +556,8 @@ class Reader(Closing):
         return self._bytes
 
     def _i32(self, at: int) -> int:
-        # One four-byte copy, not byte by byte: a count must not be read torn.
-        return int.from_bytes(self._view()[at : at + 4], "little", signed=True)
+        value: int = _I32.unpack_from(self._view(), at)[0]
+        return value
 
     def _verify(self, key: str | None, address: int, id: int, sig: Signature | None) -> None:
         if key is not None and not isinstance(key, str):
@@ -584,10 +609,22 @@ class Reader(Closing):
                 self._count(address, id, at, at_least=0, held=held)
 
     def _decode(self, start: int, end: int, keeper: _Keeper) -> Item | Tensor | bytes:
+        start += _COUNTER
+        bytes_ = self._view()
+        for layout in self._layouts.known.get(end - start, ()):
+            at = end - layout.nbytes
+            if (
+                bytes_[start : start + layout.metadata_length] == layout.metadata
+                and bytes_[at : at + layout.document_length] == layout.document
+            ):
+                return layout.value(self._kept(at, end, keeper))
         # Views of the mapping, read-only; nothing below sees more than this.
-        body = self._view().toreadonly()[start + _COUNTER : end]
+        body = bytes_.toreadonly()[start:end]
+        learned = self._layouts.learn(body)
+        if learned is not None:
+            return learned.value(self._kept(end - learned.nbytes, end, keeper))
         head = metadata.parse(body)
-        used = _COUNTER + head.end + head.nbytes
+        used = metadata.used(head)
         if self.max_object_size is not None and used > self.max_object_size:
             raise CorruptError(
                 f"object is {used} bytes, the writer's limit is {self.max_object_size}"
@@ -595,7 +632,7 @@ class Reader(Closing):
         at = len(body) - head.nbytes
         if head.lengths is None:
             return bytes(body[at:])
-        frames, data = [], _kept(body[at:], keeper)
+        frames, data = [], self._kept(end - head.nbytes, end, keeper)
         at = 0
         for length in head.lengths:
             frames.append(data[at : at + length])
@@ -603,6 +640,15 @@ class Reader(Closing):
         if head.kind == metadata.TENSOR:
             return decode_tensor(frames)
         return decode_item(frames, self.generation.item_form)
+
+    def _kept(self, begin: int, end: int, keeper: _Keeper) -> memoryview:
+        """Bytes of the mapping; what views them keeps the keeper."""
+        if self._array is None:
+            raise ClosedError(f"reader of {self._segment.name!r} is closed")
+        array: Any = self._array[begin:end]  # of the same class
+        array.keeper = keeper
+        data: memoryview = array.data
+        return data
 
     def _count(self, address: int, id: int, at: int, at_least: int, held: bool = False) -> None:
         """Raise the count by one if it is ``at_least``; the lock is taken."""

@@ -27,6 +27,8 @@ SIGNATURE_BYTES: Final = 32
 #: 32 bytes, as :func:`sign` returns them or as the list of integers that travels.
 Signature: TypeAlias = "bytes | bytearray | memoryview | npt.NDArray[np.uint8] | Sequence[int]"
 
+_INT: Final = frozenset((int,))
+
 # Upstream's texts.
 MISSING: Final = "Missing SHM handle signature for cache key."
 INVALID: Final = "Invalid SHM handle signature for cache key."
@@ -80,6 +82,11 @@ def verify(
 
 
 def _given(signature: Any) -> bytes:
+    if type(signature) is list and len(signature) == SIGNATURE_BYTES and _INT.issuperset(map(type, signature)):
+        try:
+            return bytes(signature)
+        except ValueError:  # larger than a byte, or negative
+            raise HandleError(INVALID) from None
     if isinstance(signature, Sequence) and not isinstance(
         signature, (str, bytes, bytearray, memoryview, range)
     ):
