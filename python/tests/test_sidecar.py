@@ -152,7 +152,7 @@ def test_nothing_but_the_slot_changes(pool: str) -> None:
 def test_held_before_the_header_is_compared(pool: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Store, barrier, load; and at the end load, barrier, store."""
     steps: list[tuple[str, int]] = []
-    call, compare = fcntl.fcntl, Reader._check_id
+    call, compare, chunk = fcntl.fcntl, Reader._check_id, Reader._chunk
 
     def spy_call(file: Any, op: int, arg: Any) -> Any:
         steps.append(("barrier", slot(pool)[4]))
@@ -163,9 +163,14 @@ def test_held_before_the_header_is_compared(pool: str, monkeypatch: pytest.Monke
         steps.append(("compare", slot(pool)[4]))
         compare(*a, **kw)
 
+    def spy_chunk(*a: Any) -> tuple[int, int]:
+        steps.append(("compare", slot(pool)[4]))
+        return chunk(*a)
+
     with Reader(pool, RING) as reader:
         monkeypatch.setattr(fcntl, "fcntl", spy_call)
         monkeypatch.setattr(Reader, "_check_id", spy_compare)
+        monkeypatch.setattr(Reader, "_chunk", spy_chunk)
         view = reader.get(*HANDLE)
         assert steps[:2] == [("barrier", ID + 1), ("compare", ID + 1)]
         assert {step for step, _ in steps[2:]} == {"compare"}

@@ -289,10 +289,12 @@ class ItemDecoder:
         if "data" not in named or "field" not in named:
             raise CorruptError(f"elem {key[:64]!r} lacks data or field")
         data = named["data"]
-        return Elem(None if data is None else self.nested(data, MAX_DEPTH), field(named["field"]))
+        if data is not None and type(data) not in _SCALARS:
+            data = self.nested(data, MAX_DEPTH)
+        return Elem(data, field(named["field"]))
 
     def nested(self, value: Any, depth: int) -> Nested:
-        if type(value) in (int, float, bool):
+        if type(value) in _SCALARS:
             return value  # type: ignore[no-any-return]
         if type(value) is not list:
             if type(value) is dict:
@@ -367,6 +369,15 @@ _FIELD_ARGS: Final = {"batched": (), "flat": ("slices", "dim"), "shared": ("batc
 
 def _named_field(value: Any) -> Field:
     """``[name, {arguments}]``"""
+    if (  # the usual one
+        type(value) is list
+        and len(value) == 2
+        and value[0] == "batched"
+        and type(args := value[1]) is dict
+        and len(args) == 1
+        and type(keep := args.get("keep_on_cpu")) is bool
+    ):
+        return _BATCHED[keep]
     pair = _list(value, "field")
     if len(pair) != 2:
         raise CorruptError(f"field has {len(pair)} parts, expected a name and its arguments")
@@ -387,8 +398,6 @@ def _field(name: str, args: dict[Any, Any]) -> Field:
     known = _FIELD_ARGS.get(name)
     if known is None:
         raise CorruptError(f"field {name[:64]!r} is not batched, flat or shared")
-    if name == "batched" and len(args) == 1 and type(keep := args.get("keep_on_cpu")) is bool:
-        return _BATCHED[keep]
     args = dict(args)
     keep = _bool(args.pop("keep_on_cpu", False), "keep_on_cpu")
     if not args.keys() <= set(known):

@@ -42,7 +42,10 @@ from .tensor import Tensor
 
 _HEADER: Final = 8  # id and size
 _COUNTER: Final = metadata.COUNTER
-_I32: Final = struct.Struct("<i")  # read by one load where that is the system's order
+# Each number is read by one load where that is the system's order, so none is read torn.
+_I32: Final = struct.Struct("<i")
+_IDENTITY: Final = struct.Struct("<ii")  # id and size
+_COUNTED: Final = struct.Struct("<i4xi")  # id and count
 _COUNTER_MAX: Final = (1 << 31) - 1
 _ID_MAX: Final = (1 << 31) - 1
 _DEAD: Final = -1  # in the place of the id of a chunk that handles must not match
@@ -194,7 +197,8 @@ class View:
         """Raise :class:`StaleError` if the object was overwritten since."""
         if self._value is None:
             raise ClosedError("view is released")
-        self._reader._check_id(self.address, self.id, held=self._hold is not None)
+        reader, address, id = self._reader, self.address, self.id
+        reader._check_id(reader._locate(address, id), address, id, self._hold is not None)
 
     def release(self) -> None:
         """End the use, and count it if the reader counts. May be called again.
@@ -335,6 +339,7 @@ class Reader(Closing):
         self._bytes: memoryview | None = self._segment.buffer()
         # The same, read-only, of which every view cuts its object.
         self._array: _Bytes | None = np.frombuffer(self._bytes.toreadonly(), np.uint8).view(_Bytes)
+        self._signer = signature.Signer(b"")
         self._layouts = Layouts(self.generation.item_form, max_object_size)
         # Views that were not released, and those of them that were dropped. Both are
         # changed by single calls, so that threads need no lock.
@@ -421,25 +426,27 @@ class Reader(Closing):
     ) -> _AnyView:
         if self._lost:
             self._recover()
-        address, id = _handle(address, id)
+        if type(address) is not int or type(id) is not int:
+            address, id = _handle(address, id)
         self._verify(key, address, id, signature)
-        self._locate(address, id)
+        at = self._locate(address, id)
         # Held first, then compared: see sidecar.py.
         hold = None if self._slot is None else self._slot.hold(id)
         held = hold is not None
         keeper = _Keeper(self, _Use(address, id, hold, place))
         value = None
         try:
-            start, end = keeper.use.span = self._chunk(address, id)
+            start, end = keeper.use.span = self._chunk(at, address, id)
             try:
                 value = self._decode(start, end, keeper)
             except CorruptError:
                 # Bytes that change under the decoder look corrupt: say what it was.
-                self._check_id(address, id, held)
+                self._check_id(at, address, id, held)
                 raise
-            self._check_id(address, id, held)
-            if held:
-                self._count_use(address, id, held)
+            self._check_id(at, address, id, held)
+            if held and self._lock is not None:
+                with self._lock:
+                    self._count(at, address, id, held=True)
         except BaseException:
             value = None  # whoever keeps the error does not keep the segment open
             self._release(hold)
@@ -463,16 +470,19 @@ class Reader(Closing):
         self._recover()
         address, id = _handle(address, id)
         self._verify(key, address, id, signature)
-        start, _ = self._chunk(address, id)
+        at = self._locate(address, id)
+        self._chunk(at, address, id)
         if self.generation.counting is CountRule.TOUCH and self._lock is not None:
             with self._lock:
-                self._count(address, id, start, at_least=self.n_readers)
+                self._count(at, address, id, at_least=self.n_readers)
 
     def reader_count(self, address: int, id: int) -> int:
         """The count of a chunk at this moment. Raises as :meth:`get`."""
         address, id = _handle(address, id)
-        start, _ = self._chunk(address, id)
-        return self._i32(start)
+        at = self._locate(address, id)
+        self._chunk(at, address, id)
+        count: int = _I32.unpack_from(self._view(), at + _HEADER)[0]
+        return count
 
     def secret(self) -> bytes:
         """A copy of the signing secret, empty where handles are not signed."""
@@ -555,58 +565,56 @@ class Reader(Closing):
             raise ClosedError(f"reader of {self._segment.name!r} is closed")
         return self._bytes
 
-    def _i32(self, at: int) -> int:
-        value: int = _I32.unpack_from(self._view(), at)[0]
-        return value
-
     def _verify(self, key: str | None, address: int, id: int, sig: Signature | None) -> None:
         if key is not None and not isinstance(key, str):
             raise HandleError(f"key of a handle must be a str, got {kind(key)}")
         if not self.generation.signed or (self._lock is None and key is None and sig is None):
             return
-        signature.verify(self.secret(), key, address, id, sig)
+        secret = self.secret()
+        if secret != self._signer.secret:
+            self._signer = signature.Signer(secret)
+        self._signer.verify(key, address, id, sig)
 
     def _locate(self, address: int, id: int) -> int:
         """Where the chunk's header is, without looking at it."""
         ring = self._segment.size
-        # Addresses are logical: they go on counting past the end of the ring.
+        at = address % ring  # addresses are logical: they go on counting past the end of the ring
         if (
             address < 0
-            or address % ring + _HEADER + _COUNTER > ring
+            or at + _HEADER + _COUNTER > ring
             or not 0 <= id <= _ID_MAX  # a dead chunk has none
         ):
             raise StaleError(address, id)
-        return self._offset + address % ring
+        return self._offset + at
 
-    def _check_id(self, address: int, id: int, held: bool = False) -> None:
+    def _check_id(self, at: int, address: int, id: int, held: bool = False) -> None:
         """Compare the id in the header; ``held`` if it was compared since the hold.
 
         A writer that needs room takes ids away, looks who holds them, and gives
         those their ids back. So no id is as good as the right one under a hold.
         """
-        found = self._i32(self._locate(address, id))
+        found = _I32.unpack_from(self._view(), at)[0]
         if found != id and not (held and found == _DEAD):
             raise StaleError(address, id)
 
-    def _chunk(self, address: int, id: int) -> tuple[int, int]:
+    def _chunk(self, at: int, address: int, id: int) -> tuple[int, int]:
         """Begin and end of the chunk behind its header, within the ring."""
-        at = self._locate(address, id)
-        self._check_id(address, id)
-        size = self._i32(at + 4)
+        found, size = _IDENTITY.unpack_from(self._view(), at)
+        if found != id:
+            raise StaleError(address, id)
         room = self._offset + self._segment.size - at
         if not _HEADER + _COUNTER <= size <= room:
-            self._check_id(address, id)
+            self._check_id(at, address, id)
             raise CorruptError(
                 f"chunk at {address} says it is {size} bytes, possible are "
                 f"{_HEADER + _COUNTER} to {room}"
             )
         return at + _HEADER, at + size
 
-    def _count_use(self, address: int, id: int, held: bool = False) -> None:
+    def _count_use(self, address: int, id: int) -> None:
         if self._lock is not None:
             with self._lock:
-                at = self._locate(address, id) + _HEADER
-                self._count(address, id, at, at_least=0, held=held)
+                self._count(self._locate(address, id), address, id)
 
     def _decode(self, start: int, end: int, keeper: _Keeper) -> Item | Tensor | bytes:
         start += _COUNTER
@@ -650,13 +658,17 @@ class Reader(Closing):
         data: memoryview = array.data
         return data
 
-    def _count(self, address: int, id: int, at: int, at_least: int, held: bool = False) -> None:
+    def _count(
+        self, at: int, address: int, id: int, *, at_least: int = 0, held: bool = False
+    ) -> None:
         """Raise the count by one if it is ``at_least``; the lock is taken."""
+        found, count = _COUNTED.unpack_from(self._view(), at)
         # Never count in a chunk that took the place of this one.
-        self._check_id(address, id, held)
-        count = self._i32(at)
+        if found != id and not (held and found == _DEAD):
+            raise StaleError(address, id)
         if count < at_least:
             return
         if count >= _COUNTER_MAX:
             raise CounterError(f"reader count of the chunk at {address} is at its limit")
+        at += _HEADER
         self._view()[at : at + 4] = (count + 1).to_bytes(4, "little", signed=True)
