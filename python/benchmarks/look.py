@@ -34,7 +34,10 @@ def serve(sources: str, pipe: Connection) -> None:
     import ringcache
 
     lock = multiprocessing.get_context("spawn").Lock()
-    clock, decode, parse = time.perf_counter_ns, ringcache.decode_item, ringcache.parse_address
+    clock = time.perf_counter_ns
+    decode = getattr(ringcache, "decode_address", None) or (
+        lambda frames: ringcache.parse_address(ringcache.decode_item(frames))  # before it
+    )
     total = 0
     while (opening := pipe.recv()) is not None:
         with ringcache.Reader(*opening, lock=lock) as reader:
@@ -43,7 +46,7 @@ def serve(sources: str, pipe: Connection) -> None:
             while (work := pipe.recv()) is not None:
                 began = clock()
                 for key, frames in work:
-                    handle = parse(decode(frames))
+                    handle = decode(frames)
                     assert handle is not None
                     with get(handle.address, handle.id, key, handle.signature) as view:
                         for elem in view.item.values():

@@ -22,7 +22,7 @@ from collections.abc import (
     ValuesView,
 )
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -180,6 +180,53 @@ def parse_address(item: Item, *, signed: bool = True) -> Handle | None:
         raise HandleError(INVALID)
     # Elements that are no numbers fail verification, as upstream.
     return Handle(address, id, signature)  # type: ignore[arg-type]
+
+
+class _Arguments(msgspec.Struct, forbid_unknown_fields=True):
+    keep_on_cpu: bool = False
+
+
+class _Number(msgspec.Struct, forbid_unknown_fields=True):
+    data: int
+    field: tuple[Literal["batched"], _Arguments]
+
+
+class _Numbers(msgspec.Struct, forbid_unknown_fields=True):
+    data: list[int]
+    field: tuple[Literal["batched"], _Arguments]
+
+
+class _Address(msgspec.Struct, forbid_unknown_fields=True):
+    """The document that the writers make of a signed handle."""
+
+    address: _Number
+    monotonic_id: _Number
+    signature: _Numbers
+
+
+_ADDRESS: Final = msgspec.msgpack.Decoder(_Address)
+_ADDRESS_MAX: Final = 1024  # bytes; it takes less than half of them
+
+
+def decode_address(
+    frames: Sequence[Frame], form: ItemForm = ItemForm.MAP, *, signed: bool = True
+) -> Handle | None:
+    """The handle in the frames of an address item, or None if they are those of another item.
+
+    It is ``parse_address(decode_item(frames, form), signed=signed)``, and raises what they
+    raise, but makes no item where the document is as writers make it.
+    """
+    if signed and form is ItemForm.MAP and type(frames) is list and len(frames) == 1:
+        try:
+            document = bytes(memoryview(frames[0]))
+            if len(document) <= _ADDRESS_MAX:
+                found = _ADDRESS.decode(document)
+                address, id = found.address.data, found.monotonic_id.data
+                if 0 <= address < 1 << 64 and 0 <= id < 1 << 32:
+                    return Handle(address, id, found.signature.data)
+        except (msgspec.MsgspecError, ValueError, TypeError, BufferError):
+            pass  # what it is, or what is wrong with it, is found below
+    return parse_address(decode_item(frames, form), signed=signed)
 
 
 def decode_item(frames: Sequence[Frame], form: ItemForm = ItemForm.MAP) -> Item:
