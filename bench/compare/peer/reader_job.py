@@ -11,7 +11,9 @@ clock = time.perf_counter_ns
 
 
 def open_reader(name, case):
-    return ringcache.Reader(name, case["ring_bytes"], n_readers=1, lock=multiprocessing.get_context("spawn").Lock())
+    reader = ringcache.Reader(name, case["ring_bytes"], n_readers=1, lock=multiprocessing.get_context("spawn").Lock())
+    reader.populate()  # as a worker does before it serves
+    return reader
 
 
 class Worker:

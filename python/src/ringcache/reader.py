@@ -488,6 +488,15 @@ class Reader(Closing):
         """A copy of the signing secret, empty where handles are not signed."""
         return bytes(self._view()[: self._offset])
 
+    def populate(self) -> None:
+        """Map all pages of the segment now, so that no first look at an object meets page
+        faults. Pages that the writer has not touched yet are made.
+
+        Raises :class:`SegmentError` where the kernel has no memory for them, and
+        :class:`ClosedError`.
+        """
+        self._segment.populate()
+
     def close(self) -> None:
         """Unmap the segment, and give the slot back. May be called again; the
         segment itself stays.

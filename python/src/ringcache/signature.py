@@ -49,10 +49,19 @@ def payload(key: str, address: int, id: int) -> bytes:
     if not isinstance(key, str):
         raise HandleError(f"key of a handle must be a str, got {kind(key)}")
     return (
-        hashlib.sha256(key.encode()).digest()
+        _sha256(key.encode())
         + integer(address, "address of a handle", HandleError).to_bytes(8, "little")
         + integer(id, "id of a handle", HandleError).to_bytes(4, "little")
     )
+
+
+_begun: Final = hashlib.sha256()  # to copy it is cheaper than to look the hash up by its name
+
+
+def _sha256(data: bytes) -> bytes:
+    hash = _begun.copy()
+    hash.update(data)
+    return hash.digest()
 
 
 class Signer:

@@ -126,7 +126,11 @@ class Tensor:
         else:
             # frombuffer and not ndarray(buffer=): only the former keeps the
             # memory exported, so that it cannot be unmapped under the array.
-            array = np.frombuffer(self.data, dtype).reshape(self.shape)
+            array = np.frombuffer(self.data, dtype)
+            if len(self.shape) != 1:
+                array = array.reshape(self.shape)
+            if self.data.readonly:
+                return array  # read-only, too
         array.flags.writeable = False
         return array
 
