@@ -41,7 +41,7 @@ class _Span:
         copy = self.copy
         # A view of its own: a program may release that of another tensor.
         view = data[self.begin : self.end] if copy is None else memoryview(copy)
-        return Tensor.unchecked(self.dtype, self.shape, view)
+        return Tensor._unchecked(self.dtype, self.shape, view)
 
 
 _Template: TypeAlias = Any  # Nested, with spans in the place of tensors
@@ -68,13 +68,13 @@ class _Decoder(ItemDecoder):
 class Layout:
     """A decoded object without the bytes of its tensors. It does not change."""
 
-    __slots__ = ("_elems", "_modality", "_single", "document", "document_length", "metadata", "metadata_length", "nbytes")
+    __slots__ = ("_elems", "_modality", "_single", "document", "metadata", "nbytes")
 
     def __init__(
         self, metadata: bytes, document: bytes, nbytes: int, value: _Template
     ) -> None:
-        self.metadata, self.metadata_length = metadata, len(metadata)
-        self.document, self.document_length = document, len(document)
+        self.metadata = metadata
+        self.document = document
         self.nbytes = nbytes  # of the data, which begin with the document
         self._single: _Span | None = None
         self._elems: list[tuple[str, Elem, _Template]] = []
@@ -96,7 +96,7 @@ class Layout:
             elif type(template) is list:
                 elem = Elem(_fill(template, data), elem.field)
             elems[key] = elem
-        return Item.of(elems, self._modality)
+        return Item._of(elems, self._modality)
 
 
 class Layouts:

@@ -93,7 +93,7 @@ class Item(Mapping[str, Elem]):
         self.modality = modality
 
     @classmethod
-    def of(cls, elems: dict[str, Elem], modality: str = "") -> Item:
+    def _of(cls, elems: dict[str, Elem], modality: str = "") -> Item:
         """The item that has a new dictionary, which is not copied."""
         item = cls.__new__(cls)
         item._elems = elems
@@ -296,7 +296,7 @@ class ItemDecoder:
                 for key, value in _map(document, "item").items()
             }
             self.finish()
-            return Item.of(elems)
+            return Item._of(elems)
         field = _positional_field if form is ItemForm.POSITIONAL else _named_field
         elems, modalities = {}, set()
         for value in _list(document, "item"):
@@ -309,7 +309,7 @@ class ItemDecoder:
         if len(modalities) > 1:
             raise CorruptError(f"item has {len(modalities)} modalities")
         self.finish()
-        return Item.of(elems, modalities.pop() if modalities else "")
+        return Item._of(elems, modalities.pop() if modalities else "")
 
     def single(self) -> Tensor:
         tensor = self.tensor(_list(self.document(), "tensor"))

@@ -579,10 +579,10 @@ class Reader(Closing):
             raise HandleError(f"key of a handle must be a str, got {kind(key)}")
         if not self.generation.signed or (self._lock is None and key is None and sig is None):
             return
-        secret = self.secret()
-        if secret != self._signer.secret:
-            self._signer = signature.Signer(secret)
-        self._signer.verify(key, address, id, sig)
+        secret, signer = self.secret(), self._signer
+        if secret != signer.secret:
+            signer = self._signer = signature.Signer(secret)
+        signer.verify(key, address, id, sig)
 
     def _locate(self, address: int, id: int) -> int:
         """Where the chunk's header is, without looking at it."""
@@ -627,16 +627,16 @@ class Reader(Closing):
 
     def _decode(self, start: int, end: int, keeper: _Keeper) -> Item | Tensor | bytes:
         start += _COUNTER
-        bytes_ = self._view()
+        memory = self._view()
         for layout in self._layouts.known.get(end - start, ()):
             at = end - layout.nbytes
             if (
-                bytes_[start : start + layout.metadata_length] == layout.metadata
-                and bytes_[at : at + layout.document_length] == layout.document
+                memory[start : start + len(layout.metadata)].tobytes() == layout.metadata
+                and memory[at : at + len(layout.document)].tobytes() == layout.document
             ):
                 return layout.value(self._kept(at, end, keeper))
         # Views of the mapping, read-only; nothing below sees more than this.
-        body = bytes_.toreadonly()[start:end]
+        body = memory.toreadonly()[start:end]
         learned = self._layouts.learn(body)
         if learned is not None:
             return learned.value(self._kept(end - learned.nbytes, end, keeper))

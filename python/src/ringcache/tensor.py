@@ -67,7 +67,7 @@ class Tensor:
     data: memoryview
 
     @classmethod
-    def unchecked(cls, dtype: str, shape: tuple[int, ...], data: memoryview) -> Tensor:
+    def _unchecked(cls, dtype: str, shape: tuple[int, ...], data: memoryview) -> Tensor:
         """A tensor of what was found right before, for as many bytes."""
         tensor = cls.__new__(cls)
         _set(tensor, "dtype", dtype)
