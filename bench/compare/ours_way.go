@@ -122,7 +122,7 @@ func (j *readerJob) Prepare(c Case) error {
 	return j.prepare("reader", c)
 }
 
-// Run looks n times at a batch of new objects, in turn: our reader in Python remembers nothing of them.
+// Run looks n times at a batch of new objects, in turn: our reader in Python remembers nothing of a handle.
 func (j *readerJob) Run(n int) ([]float64, error) {
 	sent, err := j.sendNew(min(n, batch))
 	if err != nil {

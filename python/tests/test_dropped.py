@@ -69,6 +69,17 @@ def test_dropped_views_do_not_disable_a_reader(make_segment: MakeSegment) -> Non
                 reader.get(0, 5)
 
 
+def test_line_that_got_a_view(make_segment: MakeSegment) -> None:
+    frame = sys._getframe()
+    with Reader(make_segment(ring()), SIZE) as reader:
+        view = (
+            reader.get(0, 5)  # this line
+        )
+        line = frame.f_lineno - 2
+        assert view._keeper.use.where == f"{__file__}:{line}"
+        view.release()
+
+
 def test_dropped_view_counts_its_use(make_segment: MakeSegment) -> None:
     """At the reader's next call, or its end. Else the chunk would stay for ever."""
     name = make_segment(ring())

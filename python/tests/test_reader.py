@@ -5,6 +5,7 @@ import os
 import pathlib
 import pickle
 import random
+import resource
 import struct
 import threading
 from collections.abc import Callable
@@ -300,6 +301,24 @@ def test_observing_changes_nothing(make_segment: MakeSegment) -> None:
                 pass
         assert reader.reader_count(0, 5) == 0
     assert file(name).read_bytes() == before
+
+
+@pytest.mark.parametrize("lock", [None, threading.Lock()])
+def test_populate(make_segment: MakeSegment, lock: Any) -> None:
+    """No page is mapped by a look any more."""
+    size = 1 << 24
+    name = make_segment(bytes(32 + size))
+
+    def faults() -> int:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+    with Reader(name, size, lock=lock) as reader:
+        reader.populate()
+        before = faults()
+        reader._view()[::4096].tobytes()
+        assert faults() - before < 64  # without it, at least one for each 16 pages
+    with pytest.raises(ClosedError):
+        reader.populate()
 
 
 def test_touch_rules(make_segment: MakeSegment) -> None:

@@ -12,6 +12,7 @@ import signal
 import struct
 import threading
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import build
@@ -149,29 +150,64 @@ def test_nothing_but_the_slot_changes(pool: str) -> None:
     assert pathlib.Path("/dev/shm", pool).read_bytes() == before
 
 
-def test_held_before_the_header_is_compared(pool: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Store, barrier, load; and at the end load, barrier, store."""
-    steps: list[tuple[str, int]] = []
-    call, compare = fcntl.fcntl, Reader._check_id
+class SpyLock:
+    """Notes each step with the slot's first hold as it is then."""
 
-    def spy_call(file: Any, op: int, arg: Any) -> Any:
-        steps.append(("barrier", slot(pool)[4]))
-        assert op == fcntl.F_OFD_GETLK
-        return call(file, op, arg)
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self.lock, self.note = threading.Lock(), note
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+        self.note("take")
+
+    def __exit__(self, *_: object) -> None:
+        self.note("give")
+        self.lock.release()
+
+
+def test_held_before_the_header_is_compared(pool: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Store, barrier, load; and at the end load, barrier, store. A barrier is a lock that is
+    given back and taken again."""
+    steps: list[tuple[str, int]] = []
+
+    def note(step: str) -> None:
+        steps.append((step, slot(pool)[4]))
+
+    compare, chunk = Reader._check_id, Reader._chunk
 
     def spy_compare(*a: Any, **kw: Any) -> None:
-        steps.append(("compare", slot(pool)[4]))
+        note("compare")
         compare(*a, **kw)
 
+    def spy_chunk(*a: Any) -> tuple[int, int]:
+        note("compare")
+        return chunk(*a)
+
+    held = ID + 1
     with Reader(pool, RING) as reader:
-        monkeypatch.setattr(fcntl, "fcntl", spy_call)
+        assert reader._slot
+        monkeypatch.setattr(reader._slot, "_holding", SpyLock(note))
         monkeypatch.setattr(Reader, "_check_id", spy_compare)
+        monkeypatch.setattr(Reader, "_chunk", spy_chunk)
         view = reader.get(*HANDLE)
-        assert steps[:2] == [("barrier", ID + 1), ("compare", ID + 1)]
-        assert {step for step, _ in steps[2:]} == {"compare"}
+        assert steps[:5] == [
+            ("take", 0),
+            ("give", held),
+            ("take", held),
+            ("give", held),
+            ("compare", held),
+        ]
+        assert {step for step, _ in steps[4:]} == {"compare"}
         steps.clear()
+        view.check()
         view.release()
-        assert steps == [("barrier", ID + 1)]
+        assert steps == [
+            ("compare", held),
+            ("take", held),
+            ("give", held),
+            ("take", held),
+            ("give", 0),
+        ]
         monkeypatch.undo()
     assert slot(pool)[4] == 0
 

@@ -11,7 +11,9 @@ clock = time.perf_counter_ns
 
 
 def open_reader(name, case):
-    return ringcache.Reader(name, case["ring_bytes"], n_readers=1, lock=multiprocessing.get_context("spawn").Lock())
+    reader = ringcache.Reader(name, case["ring_bytes"], n_readers=1, lock=multiprocessing.get_context("spawn").Lock())
+    reader.populate()  # as a worker does before it serves
+    return reader
 
 
 class Worker:
@@ -19,12 +21,12 @@ class Worker:
         self.reader, self.sum = open_reader(more["name"], case), 0
 
     def run(self, n, keys, frames):
-        get, decode, parse = self.reader.get, ringcache.decode_item, ringcache.parse_address
+        get, decode = self.reader.get, ringcache.decode_address
         frames = [[bytes.fromhex(f)] for f in frames]
         work = list(itertools.islice(itertools.cycle(zip(keys, frames)), n))
         began = clock()
         for key, frame in work:
-            handle = parse(decode(frame))
+            handle = decode(frame)
             with get(handle.address, handle.id, key, handle.signature) as view:
                 for elem in view.item.values():
                     self.sum += int(elem.data.numpy().flat[0])

@@ -87,12 +87,12 @@ class Ours(ZMQ):
     def __init__(self, case, shape, more):
         import reader_job
         import ringcache
-        self.decode, self.parse = ringcache.decode_item, ringcache.parse_address
+        self.decode = ringcache.decode_address
         self.reader = reader_job.open_reader(more["name"], case)
         super().__init__(more["endpoint"])
 
     def look(self, key, frames):
-        handle = self.parse(self.decode(frames))
+        handle = self.decode(frames)
         with self.reader.get(handle.address, handle.id, key, handle.signature) as view:
             view.item["pixel_values"].data.numpy().flat[0]
             return clock()

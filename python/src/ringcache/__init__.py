@@ -5,7 +5,7 @@ multimodal requests into a segment of /dev/shm and sends handles; a worker
 looks them up. :class:`Reader` is that worker's side, in place and checked::
 
     with Reader("mm0", size, generation="0.32.0", n_readers=2, lock=lock) as reader:
-        handle = parse_address(address_item)
+        handle = decode_address(frames)  # of an address item
         with reader.get(handle.address, handle.id, key, handle.signature) as view:
             pixels = view.item["pixel_values"].data.numpy()
             use(pixels)
@@ -45,6 +45,7 @@ from .items import (
     Handle,
     Item,
     Shared,
+    decode_address,
     decode_item,
     decode_tensor,
     parse_address,
@@ -88,6 +89,7 @@ __all__ = [
     "Tensor",
     "UnknownVersionError",
     "View",
+    "decode_address",
     "decode_item",
     "decode_tensor",
     "lookup",

@@ -12,6 +12,8 @@ from .errors import ArgumentError
 
 def integer(value: Any, what: str, error: type[Exception] = ArgumentError) -> int:
     """An int, or what stands for one, such as numpy's. A bool does not."""
+    if type(value) is int:
+        return value
     if not isinstance(value, (bool, np.bool_, np.ndarray)):
         try:
             return operator.index(value)

@@ -12,9 +12,17 @@ that private copy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    ItemsView,
+    Iterator,
+    KeysView,
+    Mapping,
+    Sequence,
+    ValuesView,
+)
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -84,6 +92,14 @@ class Item(Mapping[str, Elem]):
         #: Named by items of vLLM 0.15 and older only, else empty.
         self.modality = modality
 
+    @classmethod
+    def _of(cls, elems: dict[str, Elem], modality: str = "") -> Item:
+        """The item that has a new dictionary, which is not copied."""
+        item = cls.__new__(cls)
+        item._elems = elems
+        item.modality = modality
+        return item
+
     def __getitem__(self, key: str) -> Elem:
         return self._elems[key]
 
@@ -92,6 +108,19 @@ class Item(Mapping[str, Elem]):
 
     def __len__(self) -> int:
         return len(self._elems)
+
+    # What a mapping has by itself is slower.
+    def __contains__(self, key: object) -> bool:
+        return key in self._elems
+
+    def keys(self) -> KeysView[str]:
+        return self._elems.keys()
+
+    def values(self) -> ValuesView[Elem]:
+        return self._elems.values()
+
+    def items(self) -> ItemsView[str, Elem]:
+        return self._elems.items()
 
     def __repr__(self) -> str:
         return f"Item({self._elems!r})"
@@ -126,7 +155,7 @@ def parse_address(item: Item, *, signed: bool = True) -> Handle | None:
     signature when the handle is used. Raises :class:`HandleError` with
     upstream's texts, and :class:`ArgumentError` for what is no item.
     """
-    if not isinstance(item, Item) or not all(isinstance(e, Elem) for e in item.values()):
+    if not isinstance(item, Item) or not all([isinstance(e, Elem) for e in item.values()]):
         raise ArgumentError(
             "address items must be an Item of Elems, as decode_item returns it, "
             f"got {kind(item)}"
@@ -153,6 +182,53 @@ def parse_address(item: Item, *, signed: bool = True) -> Handle | None:
     return Handle(address, id, signature)  # type: ignore[arg-type]
 
 
+class _Arguments(msgspec.Struct, forbid_unknown_fields=True):
+    keep_on_cpu: bool = False
+
+
+class _Number(msgspec.Struct, forbid_unknown_fields=True):
+    data: int
+    field: tuple[Literal["batched"], _Arguments]
+
+
+class _Numbers(msgspec.Struct, forbid_unknown_fields=True):
+    data: list[int]
+    field: tuple[Literal["batched"], _Arguments]
+
+
+class _Address(msgspec.Struct, forbid_unknown_fields=True):
+    """The document that the writers make of a signed handle."""
+
+    address: _Number
+    monotonic_id: _Number
+    signature: _Numbers
+
+
+_ADDRESS: Final = msgspec.msgpack.Decoder(_Address)
+_ADDRESS_MAX: Final = 1024  # bytes; it takes less than half of them
+
+
+def decode_address(
+    frames: Sequence[Frame], form: ItemForm = ItemForm.MAP, *, signed: bool = True
+) -> Handle | None:
+    """The handle in the frames of an address item, or None if they are those of another item.
+
+    It is ``parse_address(decode_item(frames, form), signed=signed)``, and raises what they
+    raise, but makes no item where the document is as writers make it.
+    """
+    if signed and form is ItemForm.MAP and type(frames) is list and len(frames) == 1:
+        try:
+            document = bytes(memoryview(frames[0]))
+            if len(document) <= _ADDRESS_MAX:
+                found = _ADDRESS.decode(document)
+                address, id = found.address.data, found.monotonic_id.data
+                if 0 <= address < 1 << 64 and 0 <= id < 1 << 32:
+                    return Handle(address, id, found.signature.data)
+        except (msgspec.MsgspecError, ValueError, TypeError, BufferError):
+            pass  # what it is, or what is wrong with it, is found below
+    return parse_address(decode_item(frames, form), signed=signed)
+
+
 def decode_item(frames: Sequence[Frame], form: ItemForm = ItemForm.MAP) -> Item:
     """Decode the frames of a MultiModalKwargsItem.
 
@@ -160,36 +236,12 @@ def decode_item(frames: Sequence[Frame], form: ItemForm = ItemForm.MAP) -> Item:
     """
     if not isinstance(form, ItemForm):
         raise ArgumentError(f"form must be an ItemForm, got {kind(form)}")
-    decoder = _Decoder(frames)
-    document = decoder.document()
-    if form is ItemForm.MAP:
-        elems = {
-            _text(key, "item key"): decoder.elem(key, value, _named_field)
-            for key, value in _map(document, "item").items()
-        }
-        decoder.finish()
-        return Item(elems)
-    field = _positional_field if form is ItemForm.POSITIONAL else _named_field
-    elems, modalities = {}, set()
-    for value in _list(document, "item"):
-        named = _map(value, "elem")
-        key = _text(named.get("key"), "elem key")
-        if key in elems:
-            raise CorruptError(f"item has the key {key[:64]!r} twice")
-        modalities.add(_text(named.get("modality"), "elem modality"))
-        elems[key] = decoder.elem(key, named, field)
-    if len(modalities) > 1:
-        raise CorruptError(f"item has {len(modalities)} modalities")
-    decoder.finish()
-    return Item(elems, modalities.pop() if modalities else "")
+    return ItemDecoder(frames).item(form)
 
 
 def decode_tensor(frames: Sequence[Frame]) -> Tensor:
     """Decode the frames of a single tensor. Raises as :func:`decode_item`."""
-    decoder = _Decoder(frames)
-    tensor = decoder.tensor(_list(decoder.document(), "tensor"))
-    decoder.finish()
-    return tensor
+    return ItemDecoder(frames).single()
 
 
 class _Raw:
@@ -210,10 +262,14 @@ def _ext_hook(code: int, data: memoryview) -> _Raw:
     return _Raw(data)
 
 
+_SCALARS: Final = frozenset((int, float, bool))
+
 _MSGPACK: Final = msgspec.msgpack.Decoder(ext_hook=_ext_hook)
 
 
-class _Decoder:
+class ItemDecoder:
+    """Decodes the frames of one object."""
+
     def __init__(self, frames: Sequence[Frame]) -> None:
         if not isinstance(frames, Sequence) or isinstance(
             frames, (str, bytes, bytearray, memoryview)
@@ -231,6 +287,34 @@ class _Decoder:
                 f"frames must be bytes or memoryviews of contiguous bytes, got {kinds}"
             ) from e
         self.unnamed = set(range(1, len(self.frames)))
+
+    def item(self, form: ItemForm) -> Item:
+        document = self.document()
+        if form is ItemForm.MAP:
+            elems = {
+                _text(key, "item key"): self.elem(key, value, _named_field)
+                for key, value in _map(document, "item").items()
+            }
+            self.finish()
+            return Item._of(elems)
+        field = _positional_field if form is ItemForm.POSITIONAL else _named_field
+        elems, modalities = {}, set()
+        for value in _list(document, "item"):
+            named = _map(value, "elem")
+            key = _text(named.get("key"), "elem key")
+            if key in elems:
+                raise CorruptError(f"item has the key {key[:64]!r} twice")
+            modalities.add(_text(named.get("modality"), "elem modality"))
+            elems[key] = self.elem(key, named, field)
+        if len(modalities) > 1:
+            raise CorruptError(f"item has {len(modalities)} modalities")
+        self.finish()
+        return Item._of(elems, modalities.pop() if modalities else "")
+
+    def single(self) -> Tensor:
+        tensor = self.tensor(_list(self.document(), "tensor"))
+        self.finish()
+        return tensor
 
     def document(self) -> Any:
         main = self.frames[0]
@@ -252,10 +336,12 @@ class _Decoder:
         if "data" not in named or "field" not in named:
             raise CorruptError(f"elem {key[:64]!r} lacks data or field")
         data = named["data"]
-        return Elem(None if data is None else self.nested(data, MAX_DEPTH), field(named["field"]))
+        if data is not None and type(data) not in _SCALARS:
+            data = self.nested(data, MAX_DEPTH)
+        return Elem(data, field(named["field"]))
 
     def nested(self, value: Any, depth: int) -> Nested:
-        if type(value) in (int, float, bool):
+        if type(value) in _SCALARS:
             return value  # type: ignore[no-any-return]
         if type(value) is not list:
             if type(value) is dict:
@@ -268,6 +354,8 @@ class _Decoder:
             return self.tensor(value)
         if depth == 0:
             raise CorruptError(f"elem data is nested deeper than {MAX_DEPTH}")
+        if _SCALARS.issuperset(map(type, value)):  # as those of a signature
+            return value
         return [self.nested(inner, depth - 1) for inner in value]
 
     def tensor(self, triple: list[Any]) -> Tensor:
@@ -322,11 +410,21 @@ def _bool(value: Any, what: str) -> bool:
     return value
 
 
+_BATCHED: Final = (Batched(False), Batched(True))
 _FIELD_ARGS: Final = {"batched": (), "flat": ("slices", "dim"), "shared": ("batch_size",)}
 
 
 def _named_field(value: Any) -> Field:
     """``[name, {arguments}]``"""
+    if (  # the usual one
+        type(value) is list
+        and len(value) == 2
+        and value[0] == "batched"
+        and type(args := value[1]) is dict
+        and len(args) == 1
+        and type(keep := args.get("keep_on_cpu")) is bool
+    ):
+        return _BATCHED[keep]
     pair = _list(value, "field")
     if len(pair) != 2:
         raise CorruptError(f"field has {len(pair)} parts, expected a name and its arguments")

@@ -58,8 +58,19 @@ class Metadata:
     end: int
 
 
-def parse(buffer: memoryview) -> Metadata:
+#: Bytes of the reader count in front of the metadata.
+COUNTER: Final = 4
+
+
+def used(head: Metadata) -> int:
+    """The size of an object, as its writer's limit counts it."""
+    return COUNTER + head.end + head.nbytes
+
+
+def parse(buffer: memoryview, length: int | None = None) -> Metadata:
     """Read the metadata at the front of ``buffer``; what follows is ignored.
+
+    ``length`` is that of the object, of which ``buffer`` may be the first bytes only.
 
     Everything is checked against the buffer: lengths add up to ``nbytes``, and
     ``nbytes`` fits behind the metadata. A list of more lengths than the document,
@@ -68,14 +79,16 @@ def parse(buffer: memoryview) -> Metadata:
     byte is read once, so a writer that changes them meanwhile can make this
     fail or lie, but not read out of bounds.
     """
+    if length is None:
+        length = len(buffer)
     scan = _Scan(buffer)
     python = scan.start()
     name = scan.name()
     if python:
         scan.expect(_MEMOIZE)
     nbytes = scan.integer(scan.opcode())
-    if nbytes > len(buffer) - scan.pos:
-        raise CorruptError(f"metadata says {nbytes} bytes, {len(buffer) - scan.pos} are there")
+    if nbytes > length - scan.pos:
+        raise CorruptError(f"metadata says {nbytes} bytes, {length - scan.pos} are there")
     lengths = scan.lengths(python)
     scan.expect(_TUPLE3 if python else _TUPLE)
     if python:
@@ -89,8 +102,8 @@ def parse(buffer: memoryview) -> Metadata:
         raise CorruptError(f"metadata of a {name} {'lacks' if lengths is None else 'has'} lengths")
     if lengths is not None and sum(lengths) != nbytes:
         raise CorruptError(f"metadata says {nbytes} bytes in frames of {sum(lengths)}")
-    if nbytes > len(buffer) - scan.pos:
-        raise CorruptError(f"metadata says {nbytes} bytes, {len(buffer) - scan.pos} are there")
+    if nbytes > length - scan.pos:
+        raise CorruptError(f"metadata says {nbytes} bytes, {length - scan.pos} are there")
     return Metadata(name, nbytes, lengths, scan.pos)
 
 

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import struct
 import sys
 import threading
 import warnings
 from collections import deque
-from types import TracebackType
-from typing import Any, Final, Protocol, TypeVar
+from types import CodeType, TracebackType
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from . import metadata, sidecar, signature
 from ._arguments import integer, kind
+from ._layout import Layouts
 from .errors import (
     ArgumentError,
     ClosedError,
@@ -39,7 +41,11 @@ from .signature import Signature
 from .tensor import Tensor
 
 _HEADER: Final = 8  # id and size
-_COUNTER: Final = 4
+_COUNTER: Final = metadata.COUNTER
+# Each number is read by one load where that is the system's order, so none is read torn.
+_I32: Final = struct.Struct("<i")
+_IDENTITY: Final = struct.Struct("<ii")  # id and size
+_COUNTED: Final = struct.Struct("<i4xi")  # id and count
 _COUNTER_MAX: Final = (1 << 31) - 1
 _ID_MAX: Final = (1 << 31) - 1
 _DEAD: Final = -1  # in the place of the id of a chunk that handles must not match
@@ -62,18 +68,42 @@ class Lock(Protocol):
     ) -> object: ...
 
 
+#: Code, and a place in it. A text is made of it only where one is shown.
+Place: TypeAlias = tuple[CodeType, int]
+
+_pid = os.getpid()
+
+
+def _after_fork() -> None:
+    global _pid
+    _pid = os.getpid()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 class _Use:
     """What a view has to end. Its reader keeps it until then."""
 
-    __slots__ = ("address", "hold", "id", "pid", "span", "where")
+    __slots__ = ("address", "hold", "id", "pid", "place", "span")
 
-    def __init__(self, address: int, id: int, hold: int | None, where: str) -> None:
+    def __init__(self, address: int, id: int, hold: int | None, place: Place) -> None:
         self.address = address
         self.id = id
         self.span = (0, 0)  # of its chunk in the mapping
         self.hold = hold  # its place in the reader's slot
-        self.where = where  # the line that got it
-        self.pid = os.getpid()  # a forked child's copy is not a use of its own
+        self.place = place  # that got it
+        self.pid = _pid  # a forked child's copy is not a use of its own
+
+    @property
+    def where(self) -> str:
+        """The line that got it."""
+        code, at = self.place
+        line: int | None = code.co_firstlineno
+        for begin, end, of in code.co_lines():
+            if begin <= at < end:
+                line = of
+        return f"{code.co_filename}:{line}"
 
 
 class _Keeper:
@@ -93,6 +123,8 @@ class _Keeper:
 class _Bytes(np.ndarray[Any, np.dtype[np.uint8]]):
     """Bytes of an object. Every memoryview of it, and so every array over one, keeps
     this, and this keeps the keeper."""
+
+    __slots__ = ("keeper",)
 
     keeper: _Keeper
 
@@ -165,7 +197,8 @@ class View:
         """Raise :class:`StaleError` if the object was overwritten since."""
         if self._value is None:
             raise ClosedError("view is released")
-        self._reader._check_id(self.address, self.id, held=self._hold is not None)
+        reader, address, id = self._reader, self.address, self.id
+        reader._check_id(reader._locate(address, id), address, id, self._hold is not None)
 
     def release(self) -> None:
         """End the use, and count it if the reader counts. May be called again.
@@ -218,10 +251,10 @@ class View:
 _AnyView = TypeVar("_AnyView", bound=View)
 
 
-def caller() -> str:
-    """The line that called the caller of this."""
+def caller() -> Place:
+    """The place that called the caller of this."""
     frame = sys._getframe(2)
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return frame.f_code, frame.f_lasti
 
 
 def _handle(address: int, id: int) -> tuple[int, int]:
@@ -229,15 +262,6 @@ def _handle(address: int, id: int) -> tuple[int, int]:
         integer(address, "address of a handle", HandleError),
         integer(id, "id of a handle", HandleError),
     )
-
-
-def _kept(data: memoryview, keeper: _Keeper) -> memoryview:
-    """The same bytes; what views them keeps the keeper."""
-    if not data:
-        return data
-    array = np.frombuffer(data, np.uint8).view(_Bytes)
-    array.keeper = keeper
-    return array.data
 
 
 def _kind(value: Item | Tensor | bytes) -> str:
@@ -313,6 +337,10 @@ class Reader(Closing):
             self._segment.close()
             raise
         self._bytes: memoryview | None = self._segment.buffer()
+        # The same, read-only, of which every view cuts its object.
+        self._array: _Bytes | None = np.frombuffer(self._bytes.toreadonly(), np.uint8).view(_Bytes)
+        self._signer = signature.Signer(b"")
+        self._layouts = Layouts(self.generation.item_form, max_object_size)
         # Views that were not released, and those of them that were dropped. Both are
         # changed by single calls, so that threads need no lock.
         self._open: set[_Use] = set()
@@ -390,32 +418,35 @@ class Reader(Closing):
     def _get(
         self,
         cls: type[_AnyView],
-        where: str,
+        place: Place,
         address: int,
         id: int,
         key: str | None,
         signature: Signature | None,
     ) -> _AnyView:
-        self._recover()
-        address, id = _handle(address, id)
+        if self._lost:
+            self._recover()
+        if type(address) is not int or type(id) is not int:
+            address, id = _handle(address, id)
         self._verify(key, address, id, signature)
-        self._locate(address, id)
+        at = self._locate(address, id)
         # Held first, then compared: see sidecar.py.
         hold = None if self._slot is None else self._slot.hold(id)
         held = hold is not None
-        keeper = _Keeper(self, _Use(address, id, hold, where))
+        keeper = _Keeper(self, _Use(address, id, hold, place))
         value = None
         try:
-            start, end = keeper.use.span = self._chunk(address, id)
+            start, end = keeper.use.span = self._chunk(at, address, id)
             try:
                 value = self._decode(start, end, keeper)
             except CorruptError:
                 # Bytes that change under the decoder look corrupt: say what it was.
-                self._check_id(address, id, held)
+                self._check_id(at, address, id, held)
                 raise
-            self._check_id(address, id, held)
-            if held:
-                self._count_use(address, id, held)
+            self._check_id(at, address, id, held)
+            if held and self._lock is not None:
+                with self._lock:
+                    self._count(at, address, id, held=True)
         except BaseException:
             value = None  # whoever keeps the error does not keep the segment open
             self._release(hold)
@@ -439,20 +470,32 @@ class Reader(Closing):
         self._recover()
         address, id = _handle(address, id)
         self._verify(key, address, id, signature)
-        start, _ = self._chunk(address, id)
+        at = self._locate(address, id)
+        self._chunk(at, address, id)
         if self.generation.counting is CountRule.TOUCH and self._lock is not None:
             with self._lock:
-                self._count(address, id, start, at_least=self.n_readers)
+                self._count(at, address, id, at_least=self.n_readers)
 
     def reader_count(self, address: int, id: int) -> int:
         """The count of a chunk at this moment. Raises as :meth:`get`."""
         address, id = _handle(address, id)
-        start, _ = self._chunk(address, id)
-        return self._i32(start)
+        at = self._locate(address, id)
+        self._chunk(at, address, id)
+        count: int = _I32.unpack_from(self._view(), at + _HEADER)[0]
+        return count
 
     def secret(self) -> bytes:
         """A copy of the signing secret, empty where handles are not signed."""
         return bytes(self._view()[: self._offset])
+
+    def populate(self) -> None:
+        """Map all pages of the segment now, so that no first look at an object meets page
+        faults. Pages that the writer has not touched yet are made.
+
+        Raises :class:`SegmentError` where the kernel has no memory for them, and
+        :class:`ClosedError`.
+        """
+        self._segment.populate()
 
     def close(self) -> None:
         """Unmap the segment, and give the slot back. May be called again; the
@@ -471,6 +514,7 @@ class Reader(Closing):
                 f"which also counts them, then close again (got at {places})"
             )
         if self._bytes is not None:
+            self._array = None
             self._bytes.release()
             self._bytes = None
         self._segment.close()
@@ -484,7 +528,7 @@ class Reader(Closing):
         so it takes none: :meth:`_recover` does the work later.
         """
         use = keeper.use
-        if use not in self._open or use.pid != os.getpid():
+        if use not in self._open or use.pid != _pid:
             return
         self._lost.append(use)
         warnings.warn(
@@ -502,7 +546,7 @@ class Reader(Closing):
                 use = self._lost.popleft()
             except IndexError:  # another thread was faster
                 return
-            if use.pid != os.getpid():
+            if use.pid != _pid:
                 continue
             try:
                 if use.hold is None:
@@ -530,64 +574,74 @@ class Reader(Closing):
             raise ClosedError(f"reader of {self._segment.name!r} is closed")
         return self._bytes
 
-    def _i32(self, at: int) -> int:
-        # One four-byte copy, not byte by byte: a count must not be read torn.
-        return int.from_bytes(self._view()[at : at + 4], "little", signed=True)
-
     def _verify(self, key: str | None, address: int, id: int, sig: Signature | None) -> None:
         if key is not None and not isinstance(key, str):
             raise HandleError(f"key of a handle must be a str, got {kind(key)}")
         if not self.generation.signed or (self._lock is None and key is None and sig is None):
             return
-        signature.verify(self.secret(), key, address, id, sig)
+        secret, signer = self.secret(), self._signer
+        if secret != signer.secret:
+            signer = self._signer = signature.Signer(secret)
+        signer.verify(key, address, id, sig)
 
     def _locate(self, address: int, id: int) -> int:
         """Where the chunk's header is, without looking at it."""
         ring = self._segment.size
-        # Addresses are logical: they go on counting past the end of the ring.
+        at = address % ring  # addresses are logical: they go on counting past the end of the ring
         if (
             address < 0
-            or address % ring + _HEADER + _COUNTER > ring
+            or at + _HEADER + _COUNTER > ring
             or not 0 <= id <= _ID_MAX  # a dead chunk has none
         ):
             raise StaleError(address, id)
-        return self._offset + address % ring
+        return self._offset + at
 
-    def _check_id(self, address: int, id: int, held: bool = False) -> None:
+    def _check_id(self, at: int, address: int, id: int, held: bool = False) -> None:
         """Compare the id in the header; ``held`` if it was compared since the hold.
 
         A writer that needs room takes ids away, looks who holds them, and gives
         those their ids back. So no id is as good as the right one under a hold.
         """
-        found = self._i32(self._locate(address, id))
+        found = _I32.unpack_from(self._view(), at)[0]
         if found != id and not (held and found == _DEAD):
             raise StaleError(address, id)
 
-    def _chunk(self, address: int, id: int) -> tuple[int, int]:
+    def _chunk(self, at: int, address: int, id: int) -> tuple[int, int]:
         """Begin and end of the chunk behind its header, within the ring."""
-        at = self._locate(address, id)
-        self._check_id(address, id)
-        size = self._i32(at + 4)
+        found, size = _IDENTITY.unpack_from(self._view(), at)
+        if found != id:
+            raise StaleError(address, id)
         room = self._offset + self._segment.size - at
         if not _HEADER + _COUNTER <= size <= room:
-            self._check_id(address, id)
+            self._check_id(at, address, id)
             raise CorruptError(
                 f"chunk at {address} says it is {size} bytes, possible are "
                 f"{_HEADER + _COUNTER} to {room}"
             )
         return at + _HEADER, at + size
 
-    def _count_use(self, address: int, id: int, held: bool = False) -> None:
+    def _count_use(self, address: int, id: int) -> None:
         if self._lock is not None:
             with self._lock:
-                at = self._locate(address, id) + _HEADER
-                self._count(address, id, at, at_least=0, held=held)
+                self._count(self._locate(address, id), address, id)
 
     def _decode(self, start: int, end: int, keeper: _Keeper) -> Item | Tensor | bytes:
+        start += _COUNTER
+        memory = self._view()
+        for layout in self._layouts.known.get(end - start, ()):
+            at = end - layout.nbytes
+            if (
+                memory[start : start + len(layout.metadata)].tobytes() == layout.metadata
+                and memory[at : at + len(layout.document)].tobytes() == layout.document
+            ):
+                return layout.value(self._kept(at, end, keeper))
         # Views of the mapping, read-only; nothing below sees more than this.
-        body = self._view().toreadonly()[start + _COUNTER : end]
+        body = memory.toreadonly()[start:end]
+        learned = self._layouts.learn(body)
+        if learned is not None:
+            return learned.value(self._kept(end - learned.nbytes, end, keeper))
         head = metadata.parse(body)
-        used = _COUNTER + head.end + head.nbytes
+        used = metadata.used(head)
         if self.max_object_size is not None and used > self.max_object_size:
             raise CorruptError(
                 f"object is {used} bytes, the writer's limit is {self.max_object_size}"
@@ -595,7 +649,7 @@ class Reader(Closing):
         at = len(body) - head.nbytes
         if head.lengths is None:
             return bytes(body[at:])
-        frames, data = [], _kept(body[at:], keeper)
+        frames, data = [], self._kept(end - head.nbytes, end, keeper)
         at = 0
         for length in head.lengths:
             frames.append(data[at : at + length])
@@ -604,13 +658,26 @@ class Reader(Closing):
             return decode_tensor(frames)
         return decode_item(frames, self.generation.item_form)
 
-    def _count(self, address: int, id: int, at: int, at_least: int, held: bool = False) -> None:
+    def _kept(self, begin: int, end: int, keeper: _Keeper) -> memoryview:
+        """Bytes of the mapping; what views them keeps the keeper."""
+        if self._array is None:
+            raise ClosedError(f"reader of {self._segment.name!r} is closed")
+        array: Any = self._array[begin:end]  # of the same class
+        array.keeper = keeper
+        data: memoryview = array.data
+        return data
+
+    def _count(
+        self, at: int, address: int, id: int, *, at_least: int = 0, held: bool = False
+    ) -> None:
         """Raise the count by one if it is ``at_least``; the lock is taken."""
+        found, count = _COUNTED.unpack_from(self._view(), at)
         # Never count in a chunk that took the place of this one.
-        self._check_id(address, id, held)
-        count = self._i32(at)
+        if found != id and not (held and found == _DEAD):
+            raise StaleError(address, id)
         if count < at_least:
             return
         if count >= _COUNTER_MAX:
             raise CounterError(f"reader count of the chunk at {address} is at its limit")
+        at += _HEADER
         self._view()[at : at + 4] = (count + 1).to_bytes(4, "little", signed=True)

@@ -180,7 +180,6 @@ class Sidecar:
         self._words: memoryview | None = memoryview(self._map).cast("I")
         self._why = "is closed"
         self._slot: int | None = None  # where it begins
-        self._barrier_lock = b""
         self._holding = threading.Lock()
         self._top = 0
         self._free: list[int] = []  # places below top
@@ -196,7 +195,7 @@ class Sidecar:
             self._map[at + 4 * _TOP : at + _SLOT] = bytes(_SLOT - 4 * _TOP)
             words[at // 4 + _PID] = os.getpid()
             self._mark(at, 1)
-            self._slot, self._barrier_lock = at, _flock(fcntl.F_RDLCK, at)
+            self._slot = at
             return True
         return False
 
@@ -250,14 +249,15 @@ class Sidecar:
         The writer takes a chunk's id away, then looks at the holds; a reader
         stores a hold, then looks at the id. One of them sees what the other did,
         but only if no load overtakes the store before it, as every processor lets
-        it. Python has no fence. A call into the kernel that asks for a lock of a
-        file with locks has one: it gives up and takes back the interpreter's lock
-        by atomic operations, and takes the kernel's spin lock of the file in
-        between. On x86 each of these is a full barrier; on arm64 nothing moves
+        it. Python has no fence, but locks, which are given back and taken by atomic
+        operations. On x86 each of these is a full barrier; on arm64 nothing moves
         behind a release, nothing in front of an acquire, and no acquire passes an
-        earlier release. That a peer asks for its own lock changes nothing.
+        earlier release. So what comes before a lock is given back stays in front of
+        what comes behind its being taken again: the callers store a hold while they
+        have the lock, before or after this.
         """
-        fcntl.fcntl(self._file, fcntl.F_OFD_GETLK, self._barrier_lock)
+        with self._holding:
+            pass
 
     def try_byte(self, at: int) -> bool:
         """Take the lock of one byte without waiting; of one that is ours it is true."""

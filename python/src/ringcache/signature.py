@@ -27,6 +27,13 @@ SIGNATURE_BYTES: Final = 32
 #: 32 bytes, as :func:`sign` returns them or as the list of integers that travels.
 Signature: TypeAlias = "bytes | bytearray | memoryview | npt.NDArray[np.uint8] | Sequence[int]"
 
+_INT: Final = frozenset((int,))
+
+# Of RFC 2104.
+_BLOCK: Final = 64
+_INNER: Final = bytes(b ^ 0x36 for b in range(256))
+_OUTER: Final = bytes(b ^ 0x5C for b in range(256))
+
 # Upstream's texts.
 MISSING: Final = "Missing SHM handle signature for cache key."
 INVALID: Final = "Invalid SHM handle signature for cache key."
@@ -42,10 +49,53 @@ def payload(key: str, address: int, id: int) -> bytes:
     if not isinstance(key, str):
         raise HandleError(f"key of a handle must be a str, got {kind(key)}")
     return (
-        hashlib.sha256(key.encode()).digest()
+        _sha256(key.encode())
         + integer(address, "address of a handle", HandleError).to_bytes(8, "little")
         + integer(id, "id of a handle", HandleError).to_bytes(4, "little")
     )
+
+
+_begun: Final = hashlib.sha256()  # to copy it is cheaper than to look the hash up by its name
+
+
+def _sha256(data: bytes) -> bytes:
+    hash = _begun.copy()
+    hash.update(data)
+    return hash.digest()
+
+
+class Signer:
+    """HMAC-SHA256 under one secret, whose two hashes are begun once. Threads may share it."""
+
+    __slots__ = ("_inner", "_outer", "secret")
+
+    def __init__(self, secret: bytes) -> None:
+        self.secret = bytes(secret)
+        block = self.secret if len(secret) <= _BLOCK else hashlib.sha256(secret).digest()
+        block = block.ljust(_BLOCK, b"\0")
+        self._inner = hashlib.sha256(block.translate(_INNER))
+        self._outer = hashlib.sha256(block.translate(_OUTER))
+
+    def sign(self, key: str, address: int, id: int) -> bytes:
+        """As :func:`sign`."""
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(payload(key, address, id))
+        outer.update(inner.digest())
+        return outer.digest()
+
+    def verify(
+        self, key: str | None, address: int, id: int, signature: Signature | None
+    ) -> None:
+        """As :func:`verify`."""
+        if signature is None or key is None:
+            raise HandleError(MISSING)
+        given = _given(signature)
+        try:
+            want = self.sign(key, address, id)
+        except (OverflowError, UnicodeEncodeError) as e:
+            raise HandleError(INVALID) from e
+        if not hmac.compare_digest(want, given):
+            raise HandleError(INVALID)
 
 
 def sign(secret: bytes, key: str, address: int, id: int) -> bytes:
@@ -55,7 +105,7 @@ def sign(secret: bytes, key: str, address: int, id: int) -> bytes:
     """
     if not isinstance(secret, (bytes, bytearray)):
         raise ArgumentError(f"secret must be bytes, got {kind(secret)}")
-    return hmac.digest(secret, payload(key, address, id), "sha256")
+    return Signer(secret).sign(key, address, id)
 
 
 def verify(
@@ -68,18 +118,20 @@ def verify(
     strict.) Raises :class:`HandleError`, with upstream's texts where it is the
     signature that is wrong.
     """
-    if signature is None or key is None:
+    if signature is None or key is None:  # whatever the secret is
         raise HandleError(MISSING)
     given = _given(signature)
-    try:
-        want = sign(secret, key, address, id)
-    except (OverflowError, UnicodeEncodeError) as e:
-        raise HandleError(INVALID) from e
-    if not hmac.compare_digest(want, given):
-        raise HandleError(INVALID)
+    if not isinstance(secret, (bytes, bytearray)):
+        raise ArgumentError(f"secret must be bytes, got {kind(secret)}")
+    Signer(secret).verify(key, address, id, given)
 
 
 def _given(signature: Any) -> bytes:
+    if type(signature) is list and len(signature) == SIGNATURE_BYTES and _INT.issuperset(map(type, signature)):
+        try:
+            return bytes(signature)
+        except ValueError:  # larger than a byte, or negative
+            raise HandleError(INVALID) from None
     if isinstance(signature, Sequence) and not isinstance(
         signature, (str, bytes, bytearray, memoryview, range)
     ):

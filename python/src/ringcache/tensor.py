@@ -49,6 +49,8 @@ _DTYPES: Final[dict[str, np.dtype[Any]]] = {
 
 MAX_DIMS: Final = 64
 
+_set: Final = object.__setattr__
+
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
@@ -63,6 +65,15 @@ class Tensor:
     dtype: str
     shape: tuple[int, ...]
     data: memoryview
+
+    @classmethod
+    def _unchecked(cls, dtype: str, shape: tuple[int, ...], data: memoryview) -> Tensor:
+        """A tensor of what was found right before, for as many bytes."""
+        tensor = cls.__new__(cls)
+        _set(tensor, "dtype", dtype)
+        _set(tensor, "shape", shape)
+        _set(tensor, "data", data)
+        return tensor
 
     def __post_init__(self) -> None:
         if not isinstance(self.dtype, str):
@@ -115,7 +126,11 @@ class Tensor:
         else:
             # frombuffer and not ndarray(buffer=): only the former keeps the
             # memory exported, so that it cannot be unmapped under the array.
-            array = np.frombuffer(self.data, dtype).reshape(self.shape)
+            array = np.frombuffer(self.data, dtype)
+            if len(self.shape) != 1:
+                array = array.reshape(self.shape)
+            if self.data.readonly:
+                return array  # read-only, too
         array.flags.writeable = False
         return array
 
