@@ -67,8 +67,18 @@ func (s *session) readOutput() {
 // answers are the messages on the output socket.
 type answers struct {
 	*session
-	peer string // the one that sends them
-	over bool   // the session has ended
+	peer   string // the one that sends them
+	over   bool   // the session has ended
+	codec  *enginecore.Codec
+	reader *enginecore.OutputsReader // of codec
+}
+
+// read decodes a message. What is returned is valid until the next one.
+func (s *answers) read(frames [][]byte) (*enginecore.Outputs, error) {
+	if c := s.session.codec.Load(); c != s.codec {
+		s.codec, s.reader = c, c.NewOutputsReader()
+	}
+	return s.reader.Read(frames)
 }
 
 // take takes a message. It never waits for anyone: neither for a reader, nor for a
@@ -82,7 +92,7 @@ func (s *answers) take(m Message) {
 	default:
 		s.peer = m.Peer
 		s.heard.Store(time.Now().UnixNano())
-		out, err := s.codec.Load().DecodeOutputs(m.Frames)
+		out, err := s.read(m.Frames)
 		switch {
 		case errors.Is(err, enginecore.ErrEngineDead):
 			s.fail(errCoreDead)
