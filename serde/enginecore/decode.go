@@ -36,7 +36,7 @@ func (c *Codec) DecodeOutputs(frames [][]byte) (*Outputs, error) {
 // OutputsReader decodes one message after the other into the same memory. It has one
 // user at a time.
 type OutputsReader struct {
-	reader
+	reader  reader // of decoder
 	decoder codec.Decoder
 	frames  [][]byte
 	m       Outputs
@@ -66,13 +66,13 @@ func (r *OutputsReader) Read(frames [][]byte) (*Outputs, error) {
 	clear(outputs)
 	r.m = Outputs{Outputs: outputs[:0]}
 	r.frames = append(r.frames[:0], frames...)
-	if err := r.Begin(r.frames); err != nil {
+	if err := r.decoder.Begin(r.frames); err != nil {
 		return nil, err
 	}
-	if err := r.message(&r.m); err != nil {
+	if err := r.reader.message(&r.m); err != nil {
 		return nil, err
 	}
-	if err := r.End(); err != nil {
+	if err := r.decoder.End(); err != nil {
 		return nil, err
 	}
 	return &r.m, nil
