@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"os/exec"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -22,12 +23,14 @@ func BenchmarkRequest(b *testing.B) {
 		clients int
 		tokens  int
 		keys    []string
+		prompt  []uint32 // instead of the usual one
 	}{
-		{"text/clients=1/tokens=1", 1, 1, nil},
-		{"text/clients=1/tokens=32", 1, 32, nil},
-		{"text/clients=8/tokens=32", 8, 32, nil},
-		{"repeat/clients=1/tokens=1", 1, 1, []string{"a"}},
-		{"repeat/clients=8/tokens=32", 8, 32, []string{"a"}},
+		{"text/clients=1/tokens=1", 1, 1, nil, nil},
+		{"text/clients=1/tokens=32", 1, 32, nil, nil},
+		{"text/clients=8/tokens=32", 8, 32, nil, nil},
+		{"repeat/clients=1/tokens=1", 1, 1, []string{"a"}, nil},
+		{"repeat/clients=8/tokens=32", 8, 32, []string{"a"}, nil},
+		{"text/clients=1/tokens=1/prompt=2000", 1, 1, nil, slices.Repeat([]uint32{200}, 2000)},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			var dir string
@@ -42,6 +45,9 @@ func BenchmarkRequest(b *testing.B) {
 				q, err := r.tryRequest(c.tokens, c.keys...)
 				if err != nil {
 					return err
+				}
+				if c.prompt != nil {
+					q.Prompt = c.prompt
 				}
 				s, err := r.Generate(r.ctx, q)
 				if err != nil {
