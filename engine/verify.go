@@ -74,12 +74,6 @@ func (s *session) placeholders(r *Request) error {
 // stray looks for tokens that stand for items where none is. A client's text can
 // have them, and some models of older releases count them.
 func (s *session) stray(r *Request) error {
-	marks := make([]uint32, 0, 8)
-	for _, d := range s.c.o.Model.Modalities {
-		if d.Placeholder != nil {
-			marks = append(marks, *d.Placeholder)
-		}
-	}
 	from := 0
 	for i := range len(r.Placeholders) + 1 {
 		to, next := len(r.Prompt), len(r.Prompt)
@@ -87,24 +81,17 @@ func (s *session) stray(r *Request) error {
 			p := &r.Placeholders[i]
 			to, next = p.Offset, p.Offset+p.Length
 		}
-		for at, t := range r.Prompt[from:to] {
-			if slices.Contains(marks, t) {
-				return r.refuse("prompt", fmt.Errorf("token %d is %d, which stands for an item of modality %q, and none is there", from+at, t, s.modalityOf(t)))
+		for name, d := range s.c.o.Model.Modalities {
+			if d.Placeholder == nil {
+				continue
+			}
+			if at := slices.Index(r.Prompt[from:to], *d.Placeholder); at >= 0 {
+				return r.refuse("prompt", fmt.Errorf("token %d is %d, which stands for an item of modality %q, and none is there", from+at, *d.Placeholder, name))
 			}
 		}
 		from = next
 	}
 	return nil
-}
-
-// modalityOf returns a modality of whose items a token stands for one.
-func (s *session) modalityOf(token uint32) string {
-	for name, d := range s.c.o.Model.Modalities {
-		if d.Placeholder != nil && *d.Placeholder == token {
-			return name
-		}
-	}
-	return ""
 }
 
 // items checks what is about to be sent for the items, down to the bytes that
