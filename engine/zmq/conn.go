@@ -120,16 +120,19 @@ func (c *conn) recv() (frames [][]byte, err error) {
 		c.sizes.body = 0
 		frames, total = append(frames, body), total+size
 	}
-	if total <= mostRoom {
-		c.largest = max(c.largest, total)
+	c.frames = nil
+	if total <= mostRoom && len(frames) <= mostFrames {
+		c.largest, c.frames = max(c.largest, total), frames
 	}
-	c.frames = frames
 	return frames, nil
 }
 
-// mostRoom bounds what is kept for the next message: one of a few KiB, as the steps of
+// What is kept for the next message is bounded: it is one of a few KiB, as the steps of
 // an engine are.
-const mostRoom = 64 << 10
+const (
+	mostRoom   = 64 << 10
+	mostFrames = 64
+)
 
 // keep leaves the frames of the last recv to whoever has them.
 func (c *conn) keep() { c.frames, c.room = nil, nil }

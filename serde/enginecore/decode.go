@@ -49,8 +49,8 @@ func (c *Codec) NewOutputsReader() *OutputsReader {
 	return r
 }
 
-// mostKept is how many outputs an OutputsReader keeps memory for: those of a step with
-// that many requests.
+// mostKept is how many outputs, and frames, an OutputsReader keeps memory for: those of a
+// step with that many requests.
 const mostKept = 1024
 
 // Read is [Codec.DecodeOutputs]. The Outputs, and the elements of their field Outputs, are
@@ -66,6 +66,7 @@ func (r *OutputsReader) Read(frames [][]byte) (*Outputs, error) {
 	clear(outputs)
 	r.m = Outputs{Outputs: outputs[:0]}
 	r.frames = append(r.frames[:0], frames...)
+	defer r.forget()
 	if err := r.decoder.Begin(r.frames); err != nil {
 		return nil, err
 	}
@@ -76,6 +77,15 @@ func (r *OutputsReader) Read(frames [][]byte) (*Outputs, error) {
 		return nil, err
 	}
 	return &r.m, nil
+}
+
+// forget lets go of the frames.
+func (r *OutputsReader) forget() {
+	clear(r.frames)
+	if cap(r.frames) > mostKept {
+		r.frames = nil
+	}
+	r.decoder = codec.Decoder{}
 }
 
 func (r *reader) message(m *Outputs) error {
