@@ -101,7 +101,7 @@ func (st *Stream) resend(i int, keys []string) {
 	}()
 	st.s.c.count(func(n *Stats) { n.Resent++ })
 	err := st.req.Items.Missed(st.ctx, keys, func(b mmcache.Batch) error {
-		m, err := st.s.message(&st.req, b.Items)
+		m, err := st.s.message(&st.req, st.children[i].id, b.Items)
 		if err != nil {
 			return err
 		}

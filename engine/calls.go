@@ -75,7 +75,7 @@ func (s *session) call(ctx context.Context, method string, args ...any) (any, er
 		case u.Err != nil:
 			return nil, &CallError{method, "its answer can't be read: " + u.Err.Error()}
 		}
-		return owned(u.Result), nil
+		return u.Result, nil
 	case <-s.ctx.Done():
 		return nil, s.deadError()
 	case <-ctx.Done():
@@ -83,7 +83,9 @@ func (s *session) call(ctx context.Context, method string, args ...any) (any, er
 	}
 }
 
+// answer passes an answer on to whoever waits for it.
 func (s *session) answer(u *enginecore.Answer) {
+	u.Result = owned(u.Result) // the message does not last
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ch := s.calls.waiting[u.CallID]; ch != nil {

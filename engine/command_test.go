@@ -27,6 +27,7 @@ func child() int {
 	size, _ := strconv.Atoi(os.Getenv("RINGCACHE_TEST_RING"))
 	_, err := enginetest.Start(context.Background(), enginetest.Options{
 		Handshake: os.Getenv(childEnv), Segment: os.Getenv(pycompat.SegmentEnv), Dir: os.Getenv("RINGCACHE_TEST_DIR"), RingSize: size,
+		MaxNumSeqs: 16,
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -35,18 +36,24 @@ func child() int {
 	select {}
 }
 
+// standIn is the command that starts one; dir is where its segment lies.
+func standIn(a engine.Address, dir string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+a.Handshake, "RINGCACHE_TEST_DIR="+dir, "RINGCACHE_TEST_RING="+strconv.Itoa(1<<20))
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
 // TestCommand: the client starts the engine, ends it, and starts the next.
 func TestCommand(t *testing.T) {
 	exit := ""
 	var dir string
 	r := newRig(t, setup{mode: "shm", idle: true, client: func(o *engine.Options) {
 		o.Command = func(a engine.Address) *exec.Cmd {
-			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), childEnv+"="+a.Handshake, "RINGCACHE_TEST_DIR="+dir, "RINGCACHE_TEST_RING="+strconv.Itoa(1<<20))
+			cmd := standIn(a, dir)
 			if exit != "" {
 				cmd.Env = append(cmd.Env, childEnv+"="+exit)
 			}
-			cmd.Stderr = os.Stderr
 			return cmd
 		}
 	}})

@@ -90,7 +90,7 @@ func (st *Stream) commit() error {
 // sendAll sends one child after the other: each has the whole prompt. An error means
 // that none was sent, or that the engine is gone.
 func (st *Stream) sendAll(items []mmcache.Wire) error {
-	m, err := st.s.message(&st.req, items)
+	m, err := st.s.message(&st.req, st.children[0].id, items)
 	if err != nil {
 		return err
 	}

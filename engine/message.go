@@ -15,19 +15,22 @@ type message struct {
 	tokens  []int // of the items
 }
 
-// message verifies the items of a request, and encodes it.
-func (s *session) message(r *Request, items []mmcache.Wire) (*message, error) {
+// message verifies the items of a request, and encodes it under an id, which that child's message needs no copy for.
+func (s *session) message(r *Request, id string, items []mmcache.Wire) (*message, error) {
 	tokens, err := s.items(r, items)
 	if err != nil {
 		return nil, err
 	}
 	core := &enginecore.Request{
-		PromptTokenIDs: r.Prompt, Params: r.params, EOSTokenID: r.EOS, ArrivalTime: float64(time.Now().UnixMicro()) / 1e6,
+		RequestID: id, PromptTokenIDs: r.Prompt, Params: r.params, EOSTokenID: r.EOS, ArrivalTime: float64(time.Now().UnixMicro()) / 1e6,
 		Priority: r.Priority, CacheSalt: optional(r.CacheSalt), SessionID: optional(r.SessionID), TraceHeaders: r.TraceHeaders,
 		ReasoningEnded: r.ReasoningEnded, ReasoningParserKwargs: r.ReasoningParserKwargs, KVHints: r.KVHints,
 	}
-	for i, w := range items {
-		core.Features = append(core.Features, r.Placeholders[i].feature(w))
+	if len(items) > 0 {
+		core.Features = make([]enginecore.Feature, len(items))
+	}
+	for i := range items {
+		core.Features[i] = r.Placeholders[i].feature(&items[i])
 	}
 	if slices.Contains(s.gen.RequestFields, "external_req_id") {
 		core.ExternalReqID = &r.ID

@@ -48,43 +48,78 @@ func (s *session) readInput() {
 	}
 }
 
-// readOutput takes the engine's answers to where they belong. It never waits for
-// anyone: neither for a reader, nor for a producer, nor for a send.
+// readOutput takes the engine's answers to where they belong, until the session ends.
 func (s *session) readOutput() {
-	spoke := ""
-	for {
+	in := answers{session: s}
+	if r, ok := s.link.output.(Receiver); ok {
+		_ = r.Receive(in.take) // the socket is closed
+		return
+	}
+	for !in.over {
 		m, err := s.link.output.Recv(s.ctx)
 		if err != nil {
 			return
 		}
-		if m.Gone {
-			if m.Peer != spoke {
-				continue // somebody looked in
-			}
-			s.end(disconnected(m))
-			return
-		}
-		spoke = m.Peer
+		in.take(m)
+	}
+}
+
+// answers are the messages on the output socket.
+type answers struct {
+	*session
+	peer   string // the one that sends them
+	over   bool   // the session has ended
+	codec  *enginecore.Codec
+	reader *enginecore.OutputsReader // of codec
+}
+
+// read decodes a message. What is returned is valid until the next one.
+func (s *answers) read(frames [][]byte) (*enginecore.Outputs, error) {
+	if c := s.session.codec.Load(); c != s.codec {
+		s.codec, s.reader = c, c.NewOutputsReader()
+	}
+	return s.reader.Read(frames)
+}
+
+// take takes a message. It never waits for anyone: neither for a reader, nor for a
+// producer, nor for a send.
+func (s *answers) take(m Message) {
+	switch {
+	case s.over:
+	case m.Gone && m.Peer != s.peer: // somebody looked in
+	case m.Gone:
+		s.fail(disconnected(m))
+	default:
+		s.peer = m.Peer
 		s.heard.Store(time.Now().UnixNano())
-		out, err := s.codec.Load().DecodeOutputs(m.Frames)
-		if errors.Is(err, enginecore.ErrEngineDead) {
-			s.end(errCoreDead)
-			return
-		}
-		if err != nil {
+		out, err := s.read(m.Frames)
+		switch {
+		case errors.Is(err, enginecore.ErrEngineDead):
+			s.fail(errCoreDead)
+		case err != nil:
 			// Nobody can tell whose tokens are lost, so everyone's are in doubt.
-			s.end(fmt.Errorf("its answer can't be read: %w", err))
-			return
+			s.fail(fmt.Errorf("its answer can't be read: %w", err))
+		default:
+			s.pass(out)
 		}
-		for _, e := range out.Unread {
-			s.c.o.Logger.Warn("part of an answer can't be read", "error", e)
-		}
-		for i := range out.Outputs {
-			s.dispatch(&out.Outputs[i])
-		}
-		if u := out.Answer; u != nil {
-			s.answer(u)
-		}
+	}
+}
+
+func (s *answers) fail(cause error) {
+	s.over = true
+	s.end(cause)
+}
+
+// pass passes on what a message contains.
+func (s *session) pass(out *enginecore.Outputs) {
+	for _, e := range out.Unread {
+		s.c.o.Logger.Warn("part of an answer can't be read", "error", e)
+	}
+	for i := range out.Outputs {
+		s.dispatch(&out.Outputs[i])
+	}
+	if u := out.Answer; u != nil {
+		s.answer(u)
 	}
 }
 

@@ -82,10 +82,13 @@ func (p Placeholder) embeds() int {
 }
 
 // feature returns what is sent for an item.
-func (p Placeholder) feature(w mmcache.Wire) enginecore.Feature {
+func (p Placeholder) feature(w *mmcache.Wire) enginecore.Feature {
 	f := enginecore.Feature{
-		Data: w.Item(), Modality: p.modality(), Identifier: w.Key, MMHash: &w.Key,
+		Address: w.Handle, Modality: p.modality(), Identifier: w.Key, MMHash: &w.Key,
 		Offset: p.Offset, Length: p.Length,
+	}
+	if w.Handle == nil {
+		f.Data = w.Item()
 	}
 	if p.IsEmbed != nil {
 		mask := make([]byte, len(p.IsEmbed))

@@ -31,6 +31,15 @@ type Socket interface {
 	Close() error
 }
 
+// Receiver is a Socket that spares its messages the way through another goroutine.
+type Receiver interface {
+	// Receive passes each message to take, one at a time, until the socket is closed, and
+	// returns fs.ErrClosed then, when take has returned. It is called once, instead of Recv.
+	// take may be called by any goroutine. It must not wait, and must not call
+	// Close; the frames are valid until it returns.
+	Receive(take func(Message)) error
+}
+
 // Message is what a peer sent, or that it has gone.
 type Message struct {
 	// Peer is the transport's name of the connection. No other connection of the
@@ -38,7 +47,8 @@ type Message struct {
 	Peer string
 	// Identity is what the peer calls itself. Anybody can claim any.
 	Identity string
-	// Frames belong to the receiver. There is at least one, unless Gone.
+	// Frames belong to the receiver (see [Receiver] for how long). There is at least one,
+	// unless Gone.
 	Frames [][]byte
 	// Gone reports that the peer's connection has ended, behind the last message that
 	// came through it. Err is why, nil if the peer ended it.

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ringcache/ringcache/mmcache"
 )
@@ -45,26 +46,26 @@ func (s *session) placeholders(r *Request) error {
 	}
 	end := 0
 	for i, p := range r.Placeholders {
-		what := fmt.Sprintf("placeholder %d", i)
+		refuse := func(err error) error { return r.refuse(fmt.Sprintf("placeholder %d", i), err) }
 		d, ok := s.c.o.Model.Modalities[p.modality()]
 		switch {
 		case !ok:
-			return r.refuse(what, fmt.Errorf("Model.Modalities has no %q", p.modality()))
+			return refuse(fmt.Errorf("Model.Modalities has no %q", p.modality()))
 		case p.Length < 1 || p.Offset < 0 || p.Offset > len(r.Prompt) || p.Length > len(r.Prompt)-p.Offset:
-			return r.refuse(what, fmt.Errorf("its range %d+%d is not in the prompt of %d tokens", p.Offset, p.Length, len(r.Prompt)))
+			return refuse(fmt.Errorf("its range %d+%d is not in the prompt of %d tokens", p.Offset, p.Length, len(r.Prompt)))
 		case p.Offset < end:
-			return r.refuse(what, fmt.Errorf("its range %d+%d begins before %d, where the one before ends: they have to be in the prompt's order", p.Offset, p.Length, end))
+			return refuse(fmt.Errorf("its range %d+%d begins before %d, where the one before ends: they have to be in the prompt's order", p.Offset, p.Length, end))
 		case p.IsEmbed != nil && len(p.IsEmbed) != p.Length:
-			return r.refuse(what, fmt.Errorf("IsEmbed has %d entries for %d tokens", len(p.IsEmbed), p.Length))
+			return refuse(fmt.Errorf("IsEmbed has %d entries for %d tokens", len(p.IsEmbed), p.Length))
 		}
 		end = p.Offset + p.Length
 		for j, t := range r.Prompt[p.Offset:end] {
 			if d.Placeholder != nil && t != *d.Placeholder && (p.IsEmbed == nil || p.IsEmbed[j]) {
-				return r.refuse(what, fmt.Errorf("token %d of the prompt is %d, where %d stands for the item", p.Offset+j, t, *d.Placeholder))
+				return refuse(fmt.Errorf("token %d of the prompt is %d, where %d stands for the item", p.Offset+j, t, *d.Placeholder))
 			}
 		}
 		if n, limit := p.embeds(), max(d.MaxTokens, s.ready.MaxNumBatchedTokens); n > limit {
-			return r.refuse(what, fmt.Errorf("%d tokens are more than %d: they fit neither into a batch (max_num_batched_tokens) nor within Modality.MaxTokens", n, limit))
+			return refuse(fmt.Errorf("%d tokens are more than %d: they fit neither into a batch (max_num_batched_tokens) nor within Modality.MaxTokens", n, limit))
 		}
 	}
 	return s.stray(r)
@@ -73,19 +74,22 @@ func (s *session) placeholders(r *Request) error {
 // stray looks for tokens that stand for items where none is. A client's text can
 // have them, and some models of older releases count them.
 func (s *session) stray(r *Request) error {
-	next := 0
-	for i, t := range r.Prompt {
-		for next < len(r.Placeholders) && i >= r.Placeholders[next].Offset+r.Placeholders[next].Length {
-			next++
-		}
-		if next < len(r.Placeholders) && i >= r.Placeholders[next].Offset {
-			continue
+	from := 0
+	for i := range len(r.Placeholders) + 1 {
+		to, next := len(r.Prompt), len(r.Prompt)
+		if i < len(r.Placeholders) {
+			p := &r.Placeholders[i]
+			to, next = p.Offset, p.Offset+p.Length
 		}
 		for name, d := range s.c.o.Model.Modalities {
-			if d.Placeholder != nil && t == *d.Placeholder {
-				return r.refuse("prompt", fmt.Errorf("token %d is %d, which stands for an item of modality %q, and none is there", i, t, name))
+			if d.Placeholder == nil {
+				continue
+			}
+			if at := slices.Index(r.Prompt[from:to], *d.Placeholder); at >= 0 {
+				return r.refuse("prompt", fmt.Errorf("token %d is %d, which stands for an item of modality %q, and none is there", from+at, *d.Placeholder, name))
 			}
 		}
+		from = next
 	}
 	return nil
 }
@@ -97,7 +101,7 @@ func (s *session) items(r *Request, wires []mmcache.Wire) ([]int, error) {
 		return nil, r.refuse("placeholders", fmt.Errorf("there are %d for %d items", len(r.Placeholders), len(wires)))
 	}
 	tokens := make([]int, len(wires))
-	here := map[string]int{} // what the request itself brings, for those that name it again
+	here := make(map[string]int, len(wires)) // what the request itself brings, for those that name it again
 	for i, w := range wires {
 		p := r.Placeholders[i]
 		n, err := s.tokens(w, s.c.o.Model.Modalities[p.modality()], here)

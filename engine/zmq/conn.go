@@ -2,7 +2,12 @@ package zmq
 
 import (
 	"bufio"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
+	"math"
+	"math/bits"
 	"net"
 	"sync"
 	"time"
@@ -14,12 +19,18 @@ import (
 // conn is the connection of one peer.
 type conn struct {
 	net.Conn
-	wire  *zmq4.Conn
-	in    *bufio.Reader
-	sizes sizes
+
+	// Of serve.
+	in      *bufio.Reader
+	sizes   sizes
+	head    [longHeader]byte
+	frames  [][]byte // of the last recv
+	room    []byte   // for their bodies
+	largest int      // message so far, in bytes, of those up to mostRoom
 
 	sending sync.Mutex
 	out     *bufio.Writer
+	outHead [longHeader]byte
 
 	// Of the socket, and guarded by its mutex.
 	since uint64 // the socket's clock when the peer connected, or sent something last
@@ -53,8 +64,8 @@ func (w patient) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Read is what the library reads through: it never sees a frame that is too
-// large, for which it would allocate.
+// Read is what the library reads through during the greeting: it never sees a frame
+// that is too large, for which it would allocate.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.in.Read(p)
 	if err := c.sizes.pass(p[:n]); err != nil {
@@ -63,17 +74,11 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write is what the library writes through. Frames and their headers leave
-// together, see send.
-func (c *conn) Write(p []byte) (int, error) { return c.out.Write(p) }
-
-// flushing is the connection during the greeting, where every write counts.
-type flushing struct{ *conn }
-
-func (f flushing) Write(p []byte) (int, error) {
-	n, err := f.conn.Write(p)
-	if err == nil && f.conn.wire == nil {
-		err = f.out.Flush()
+// Write is what the library writes through during the greeting, where every write counts.
+func (c *conn) Write(p []byte) (int, error) {
+	n, err := c.out.Write(p)
+	if err == nil {
+		err = c.out.Flush()
 	}
 	return n, err
 }
@@ -84,37 +89,113 @@ func (c *conn) greet(kind zmq4.SocketType) (id string, err error) {
 	if err := c.SetDeadline(time.Now().Add(greetingTimeout)); err != nil {
 		return "", err
 	}
-	w, err := zmq4.Open(flushing{c}, null.Security(), kind, nil, true, nil)
+	w, err := zmq4.Open(c, null.Security(), kind, nil, true, nil)
 	if err != nil {
 		return "", err
 	}
-	c.wire = w
 	return w.Peer.Meta["Identity"], c.SetDeadline(time.Time{})
 }
 
-// recv returns the frames of the next message.
+// recv returns the frames of the next message, which are valid until the next call,
+// unless keep is called before. A message that fits into room takes no memory.
 func (c *conn) recv() (frames [][]byte, err error) {
-	defer recovered(&err)
-	m, err := c.wire.RecvMsg()
-	if err != nil {
-		return nil, err
+	if len(c.room) < c.largest {
+		c.room = make([]byte, 1<<bits.Len(uint(c.largest)))
 	}
-	return m.Frames, nil
+	frames, room, total := c.frames[:0], c.room, 0
+	for more := true; more; {
+		var size int
+		if size, more, err = c.header(len(frames) > 0); err != nil {
+			return nil, err
+		}
+		body := []byte{} // a frame is never nil
+		if size <= len(room) && size > 0 {
+			body, room = room[:size:size], room[size:]
+		} else if size > 0 {
+			body = make([]byte, size)
+		}
+		if _, err := io.ReadFull(c.in, body); err != nil {
+			return nil, torn(err)
+		}
+		c.sizes.body = 0
+		frames, total = append(frames, body), total+size
+	}
+	c.frames = nil
+	if total <= mostRoom && len(frames) <= mostFrames {
+		c.largest, c.frames = max(c.largest, total), frames
+	}
+	return frames, nil
+}
+
+// What is kept for the next message is bounded: it is one of a few KiB, as the steps of
+// an engine are.
+const (
+	mostRoom   = 64 << 10
+	mostFrames = 64
+)
+
+// keep leaves the frames of the last recv to whoever has them.
+func (c *conn) keep() { c.frames, c.room = nil, nil }
+
+// header reads the header of a frame, and reports whether another one follows. Only in
+// front of a message may the peer go.
+func (c *conn) header(within bool) (size int, more bool, err error) {
+	h := c.head[:shortHeader]
+	if _, err := io.ReadFull(c.in, h); err != nil {
+		if within {
+			err = torn(err)
+		}
+		return 0, false, err
+	}
+	if h[0]&flagLong != 0 {
+		h = c.head[:longHeader]
+		if _, err := io.ReadFull(c.in, h[shortHeader:]); err != nil {
+			return 0, false, torn(err)
+		}
+	}
+	if err := c.sizes.pass(h); err != nil {
+		return 0, false, err
+	}
+	return int(c.sizes.body), h[0]&flagMore != 0, nil
+}
+
+// torn is the error of a peer that has gone in the midst of a message.
+func torn(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 // send writes a message at one go.
-func (c *conn) send(frames [][]byte) (err error) {
-	defer recovered(&err)
+func (c *conn) send(frames [][]byte) error {
 	c.sending.Lock()
 	defer c.sending.Unlock()
-	if err := c.wire.SendMsg(zmq4.NewMsgFrom(frames...)); err != nil {
-		return err
+	for i, f := range frames {
+		h := c.outHead[:shortHeader]
+		h[0] = 0
+		if len(f) <= math.MaxUint8 {
+			h[1] = byte(len(f))
+		} else {
+			h = c.outHead[:longHeader]
+			h[0] = flagLong
+			binary.BigEndian.PutUint64(h[1:], uint64(len(f)))
+		}
+		if i < len(frames)-1 {
+			h[0] |= flagMore
+		}
+		if _, err := c.out.Write(h); err != nil {
+			return err
+		}
+		if _, err := c.out.Write(f); err != nil {
+			return err
+		}
 	}
 	return c.out.Flush()
 }
 
 // recovered makes an error of a panic of the library, which some malformed
-// greetings and frames cause.
+// greetings cause.
 func recovered(err *error) {
 	if x := recover(); x != nil {
 		*err = fmt.Errorf("zmq: malformed input: %v", x)

@@ -124,9 +124,14 @@ type socket struct {
 	most      int  // connections at once
 	strangers bool // anybody may connect
 	odd       loglimit.Limit
-	in        chan engine.Message
 	done      chan struct{} // closed by Close
 	wait      sync.WaitGroup
+
+	// A message goes to take, of Receive, unless others are queued and must be taken first.
+	in     chan engine.Message
+	taking sync.Mutex
+	take   func(engine.Message) // nil before Receive
+	queued int                  // messages on their way through in
 
 	mu     sync.Mutex
 	closed bool
@@ -143,6 +148,9 @@ func (s *socket) Endpoint() string { return s.endpoint }
 func (s *socket) Recv(ctx context.Context) (engine.Message, error) {
 	select {
 	case m := <-s.in:
+		s.taking.Lock()
+		s.queued--
+		s.taking.Unlock()
 		select {
 		case <-s.done: // and with it the peer's end, perhaps
 			return engine.Message{}, errClosed
@@ -153,6 +161,35 @@ func (s *socket) Recv(ctx context.Context) (engine.Message, error) {
 		return engine.Message{}, ctx.Err()
 	case <-s.done:
 		return engine.Message{}, errClosed
+	}
+}
+
+// Receive implements [engine.Receiver]: the goroutine that has read a message takes it, too.
+func (s *socket) Receive(take func(engine.Message)) error {
+	s.taking.Lock()
+	s.take = take
+	s.taking.Unlock()
+	for {
+		select {
+		case m := <-s.in:
+			s.taking.Lock()
+			s.hand(m)
+			s.queued--
+			s.taking.Unlock()
+		case <-s.done:
+			s.taking.Lock() // for one that is being taken
+			defer s.taking.Unlock()
+			return errClosed
+		}
+	}
+}
+
+// hand hands a message to take, unless the socket is closed. taking is held.
+func (s *socket) hand(m engine.Message) {
+	select {
+	case <-s.done:
+	default:
+		s.take(m)
 	}
 }
 
@@ -274,7 +311,7 @@ func (s *socket) serve(c *conn) {
 		s.clock++
 		c.since, c.spoke = s.clock, true
 		s.mu.Unlock()
-		if !s.deliver(engine.Message{Peer: peer, Identity: identity, Frames: frames}) {
+		if !s.deliver(c, engine.Message{Peer: peer, Identity: identity, Frames: frames}) {
 			return
 		}
 	}
@@ -284,10 +321,21 @@ func (s *socket) serve(c *conn) {
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
-	s.deliver(engine.Message{Peer: peer, Identity: identity, Gone: true, Err: err})
+	s.deliver(c, engine.Message{Peer: peer, Identity: identity, Gone: true, Err: err})
 }
 
-func (s *socket) deliver(m engine.Message) bool {
+// deliver has a message of a connection taken, or queues it. It reports whether the
+// socket is open.
+func (s *socket) deliver(c *conn, m engine.Message) bool {
+	s.taking.Lock()
+	if s.take != nil && s.queued == 0 {
+		s.hand(m)
+		s.taking.Unlock()
+		return true
+	}
+	s.queued++
+	s.taking.Unlock()
+	c.keep()
 	select {
 	case s.in <- m:
 		return true

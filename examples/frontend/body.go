@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"time"
 )
@@ -69,14 +70,7 @@ func (d *bodyDecoder) ask() (q ask, err error) {
 	err = d.members(func(name string) error {
 		switch name {
 		case "prompt_token_ids":
-			return d.list(func() error {
-				if len(q.Prompt) == maxTokens {
-					return fmt.Errorf("more than %d tokens", maxTokens)
-				}
-				n, err := element[uint32](d)
-				q.Prompt = append(q.Prompt, n)
-				return err
-			})
+			return d.Decode((*tokenIDs)(&q.Prompt))
 		case "images":
 			return d.list(func() error {
 				if len(q.Images) == maxImages {
@@ -106,6 +100,48 @@ func (d *bodyDecoder) ask() (q ask, err error) {
 		return q, errors.Join(errors.New("there is more behind the object"), err)
 	}
 	return q, nil
+}
+
+// tokenIDs are decoded at one go, since there are thousands: one at a time, encoding/json
+// takes six pieces of memory for each.
+type tokenIDs []uint32
+
+// UnmarshalJSON is called by encoding/json, with one value that is valid JSON.
+func (t *tokenIDs) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
+	if b[0] != '[' {
+		return errors.New("want a list")
+	}
+	list := make([]uint32, 0, min(bytes.Count(b, []byte(","))+1, maxTokens))
+	for b = space(b[1:]); b[0] != ']'; b = space(b) {
+		if len(list) == maxTokens {
+			return fmt.Errorf("more than %d tokens", maxTokens)
+		}
+		n, digits := uint64(0), 0
+		for ; '0' <= b[digits] && b[digits] <= '9' && n <= math.MaxUint32; digits++ {
+			n = 10*n + uint64(b[digits]-'0')
+		}
+		b = space(b[digits:])
+		if digits == 0 || n > math.MaxUint32 || b[0] != ',' && b[0] != ']' {
+			return fmt.Errorf("element %d is no token: want an integer of 0 to %d", len(list), uint32(math.MaxUint32))
+		}
+		list = append(list, uint32(n))
+		if b[0] == ',' {
+			b = b[1:]
+		}
+	}
+	*t = list
+	return nil
+}
+
+// space returns what is behind the white space of JSON.
+func space(b []byte) []byte {
+	for b[0] == ' ' || b[0] == '\n' || b[0] == '\t' || b[0] == '\r' {
+		b = b[1:]
+	}
+	return b
 }
 
 // members reads an object whose beginning was read. each reads the value of a name.

@@ -23,6 +23,8 @@ func TestJSONDoesNotGrowInMemory(t *testing.T) {
 		"params of null": `{"params":{"a":[` + strings.Repeat(`null,`, many) + `1]}}`,
 		"params deep":    `{"params":{"a":` + strings.Repeat(`[`, many) + strings.Repeat(`]`, many) + `}}`,
 		"params wide":    `{"params":{` + strings.Repeat(`"a":0,`, many) + `"b":1}}`,
+		"tokens":         `{"prompt_token_ids":[` + strings.Repeat(`1,`, many) + `1]}`,
+		"tokens of {}":   `{"prompt_token_ids":[` + strings.Repeat(`{},`, many) + `1]}`,
 		"images of ''":   `{"images":[` + strings.Repeat(`"",`, many) + `""]}`,
 		"images of null": `{"images":[` + strings.Repeat(`null,`, many) + `""]}`,
 		"images twice":   `{` + strings.Repeat(`"images":[""],`, many) + `"params":{}}`,
@@ -56,6 +58,13 @@ func TestBodyOfAnAsk(t *testing.T) {
 		"n": int64(2), "t": 0.5, "e": 1000.0, "s": "x", "l": []any{int64(1), []any{true, nil}}, "m": map[string]any{"a": map[string]any{}},
 		"big": 12345678901234567890.0,
 	}, q.Params)
+	for body, want := range map[string][]uint32{
+		"[]": {}, " [ ] ": {}, "[0]": {0}, "\t[\r\n12 ,\t0,  4294967295\n]": {12, 0, 1<<32 - 1},
+	} {
+		q, err := ask(`{"prompt_token_ids":` + body + `}`)
+		require.NoError(t, err)
+		require.Equal(t, want, q.Prompt, body)
+	}
 	q, err = ask(`{"prompt_token_ids":null,"images":null,"params":null,"eos_token_id":null}`)
 	require.NoError(t, err)
 	require.Empty(t, q)
@@ -63,6 +72,8 @@ func TestBodyOfAnAsk(t *testing.T) {
 		`{"prompt_token_ids":[` + strings.Repeat(`1,`, maxTokens) + `1]}`,
 		``, `null`, `[]`, `5`, `{`, `{"params":`, `{"params":5}`, `{"params":[]}`, `{"images":{}}`, `{"images":[5]}`, `{"images":["?"]}`, `{"images":["AA=`,
 		`{"prompt_token_ids":[-1]}`, `{"prompt_token_ids":[1.5]}`, `{"prompt_token_ids":["1"]}`, `{"prompt_token_ids":[4294967296]}`, `{"prompt_token_ids":[null]}`,
+		`{"prompt_token_ids":5}`, `{"prompt_token_ids":{}}`, `{"prompt_token_ids":[1 2]}`, `{"prompt_token_ids":[1,]}`, `{"prompt_token_ids":[01]}`, `{"prompt_token_ids":[1`,
+		`{"prompt_token_ids":[1e3]}`, `{"prompt_token_ids":[-0]}`, `{"prompt_token_ids":[[1]]}`, `{"prompt_token_ids":[99999999999999999999999]}`,
 		`{"eos_token_id":-1}`, `{"params":{"x":1e999}}`, `{"Params":{}}`, `{"params":{},"params":{}}`, `{"params":{}} {}`, `{"params":{"a":1,"a":2}}`,
 	} {
 		_, err := ask(body)

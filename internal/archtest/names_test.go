@@ -20,9 +20,11 @@ const (
 	// Plan.Reset work in memory that the caller has. Reader.GetInto is the same for views, and
 	// Semaphore.TryLock counts a read without a context. Own, Owner, Owners and Fits of
 	// shmring.Pool: a store needs no map of its chunks beside the pool's. mmcache.Wire's Item
-	// and AppendAddress make an address when it is asked for.
-	topLevelLimit    = 307
-	withMethodsLimit = 604
+	// and AppendAddress make an address when it is asked for. engine.Receiver and
+	// enginecore.OutputsReader take an engine's answers without a goroutine or memory of
+	// their own.
+	topLevelLimit    = 309
+	withMethodsLimit = 608
 )
 
 // names counts the exported names of a package.

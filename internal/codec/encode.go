@@ -74,6 +74,16 @@ func (e *Encoder) Splice(write func(frames [][]byte) ([][]byte, error)) {
 	e.resume(frames)
 }
 
+// Append writes a value by a function that appends to the main document.
+func (e *Encoder) Append(write func(doc []byte) ([]byte, error)) {
+	doc, err := write(e.doc)
+	if err != nil {
+		e.Fail(err)
+		return
+	}
+	e.doc = doc
+}
+
 // Fail records an error if it is the first.
 func (e *Encoder) Fail(err error) {
 	if e.err == nil && err != nil {

@@ -70,8 +70,9 @@ func BenchmarkDecodeOutputs(b *testing.B) {
 	}
 	frames, err := p.engine.EncodeOutputs(m)
 	require.NoError(b, err)
+	r := p.NewOutputsReader()
 	for b.Loop() {
-		_, err := p.DecodeOutputs(frames)
+		_, err := r.Read(frames)
 		require.NoError(b, err)
 	}
 }

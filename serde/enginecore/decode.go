@@ -30,23 +30,70 @@ type reader struct {
 // The error is [ErrEngineDead], or wraps [serde.ErrCorrupt]: this is no such message at
 // all.
 func (c *Codec) DecodeOutputs(frames [][]byte) (*Outputs, error) {
+	return c.NewOutputsReader().Read(frames)
+}
+
+// OutputsReader decodes one message after the other into the same memory. It has one
+// user at a time.
+type OutputsReader struct {
+	reader  reader // of decoder
+	decoder codec.Decoder
+	frames  [][]byte
+	m       Outputs
+}
+
+// NewOutputsReader returns a reader of the Codec's messages.
+func (c *Codec) NewOutputsReader() *OutputsReader {
+	r := &OutputsReader{}
+	r.reader = reader{&r.decoder, c}
+	return r
+}
+
+// mostKept is how many outputs, and frames, an OutputsReader keeps memory for: those of a
+// step with that many requests.
+const mostKept = 1024
+
+// Read is [Codec.DecodeOutputs]. The Outputs, and the elements of their field Outputs, are
+// valid until the next call; what these point to belongs to the caller.
+func (r *OutputsReader) Read(frames [][]byte) (*Outputs, error) {
 	if len(frames) == 1 && string(frames[0]) == engineDead {
 		return nil, ErrEngineDead
 	}
-	return codec.Decode(frames, c.readMessage)
+	outputs := r.m.Outputs
+	if cap(outputs) > mostKept {
+		outputs = nil
+	}
+	clear(outputs)
+	r.m = Outputs{Outputs: outputs[:0]}
+	r.frames = append(r.frames[:0], frames...)
+	defer r.forget()
+	if err := r.decoder.Begin(r.frames); err != nil {
+		return nil, err
+	}
+	if err := r.reader.message(&r.m); err != nil {
+		return nil, err
+	}
+	if err := r.decoder.End(); err != nil {
+		return nil, err
+	}
+	return &r.m, nil
 }
 
-func (c *Codec) readMessage(d *codec.Decoder) (*Outputs, error) {
-	return (&reader{d, c}).message()
+// forget lets go of the frames.
+func (r *OutputsReader) forget() {
+	clear(r.frames)
+	if cap(r.frames) > mostKept {
+		r.frames = nil
+	}
+	r.decoder = codec.Decoder{}
 }
 
-func (r *reader) message() (*Outputs, error) {
+func (r *reader) message(m *Outputs) error {
 	r.AnyFrames = true
 	n, err := r.Array("outputs message")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	m := &Outputs{}
 	for i := range n {
 		failure, err := r.Part("outputs message", func() error {
 			if i >= len(r.c.outputs) {
@@ -55,13 +102,13 @@ func (r *reader) message() (*Outputs, error) {
 			return r.c.outputs[i].read(r, m)
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if failure != nil {
 			m.Unread = append(m.Unread, failure)
 		}
 	}
-	return m, nil
+	return nil
 }
 
 // outputsFields has the fields of Outputs.
@@ -111,7 +158,9 @@ func (r *reader) outputs(m *Outputs) error {
 	if err := r.Charge("outputs", costOutput*n); err != nil {
 		return err
 	}
-	m.Outputs = make([]Output, 0, n)
+	if m.Outputs == nil || cap(m.Outputs) < n {
+		m.Outputs = make([]Output, 0, n)
+	}
 	for range n {
 		m.Outputs = append(m.Outputs, Output{})
 		last := len(m.Outputs) - 1

@@ -53,7 +53,15 @@ func (c *Codec) encodeRequest(r *Request) (*Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{codec.NewEncoder(c.threshold), c, &Message{params: p}}
+	var e struct { // at one go
+		codec.Encoder
+		w writer
+		m Message
+	}
+	e.Reset(c.threshold, make([]byte, 0, r.room()))
+	e.m.params, e.m.requestID = p, r.RequestID
+	e.w = writer{&e.Encoder, c, &e.m}
+	w := &e.w
 	w.Array(len(c.request))
 	for _, f := range c.request {
 		f.write(w, r)
@@ -61,13 +69,13 @@ func (c *Codec) encodeRequest(r *Request) (*Message, error) {
 			return nil, err
 		}
 	}
-	frames, err := w.Frames()
-	if err != nil {
-		return nil, err
-	}
-	w.m.doc, w.m.aux = frames[0], frames[1:]
+	w.m.doc, w.m.aux = w.Main(), w.Aux()
 	return w.m, nil
 }
+
+// room returns how many bytes the document of a request takes, about: a token has at
+// most 5.
+func (r *Request) room() int { return 512 + 5*len(r.PromptTokenIDs) + 512*len(r.Features) }
 
 // paramsOf returns the parameters as they are sent.
 func (c *Codec) paramsOf(r *Request) (*Params, error) {

@@ -14,7 +14,10 @@ func (c *Codec) EncodeUnchecked(r *Request) (*Message, error) { return c.encodeR
 
 // DecodeOutputsUnguarded is DecodeOutputs where the document changes behind the guard.
 func (c *Codec) DecodeOutputsUnguarded(frames [][]byte) (*Outputs, error) {
-	return codec.DecodeUnguarded(frames, c.readMessage)
+	return codec.DecodeUnguarded(frames, func(d *codec.Decoder) (*Outputs, error) {
+		m := &Outputs{}
+		return m, (&reader{d, c}).message(m)
+	})
 }
 
 // EncodeFeature encodes a feature alone, EncodeFeatures a list.

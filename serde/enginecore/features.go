@@ -9,7 +9,10 @@ import (
 // Feature is vLLM's MultiModalFeatureSpec: one multimodal input of a request
 // and its place in the prompt (vllm/multimodal/inputs.py, all releases).
 type Feature struct {
-	Data       *serde.Item // nil for None
+	Data *serde.Item // nil for None
+	// Address, if it is set in place of Data, is what [serde.NewAddressItem] makes the item
+	// of, of the feature's modality.
+	Address    *serde.Address
 	Modality   string
 	Identifier string
 	// Offset and Length are the placeholder range in tokens.
@@ -44,10 +47,18 @@ func (w *writer) feature(f *Feature) {
 	}
 	w.Map(n)
 	w.Text("data")
-	if f.Data == nil {
-		w.Nil()
-	} else {
+	switch {
+	case f.Address != nil && f.Data != nil:
+		w.Invalid("feature", "it has both Data and an Address; give one of them")
+		return
+	case f.Address != nil:
+		w.Append(func(doc []byte) ([]byte, error) {
+			return serde.AppendAddress(doc, *f.Address, f.Modality, serde.Options{Generation: w.c.gen})
+		})
+	case f.Data != nil:
 		w.item(f.Data, f.Modality)
+	default:
+		w.Nil()
 	}
 	w.Text("modality")
 	w.Text(f.Modality)

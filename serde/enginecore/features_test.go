@@ -119,12 +119,37 @@ func TestVectorFeature(t *testing.T) {
 	require.Equal(t, "85a464617461c0a86d6f64616c697479a5696d616765aa6964656e746966696572a3616263ab6d6d5f706f736974696f6e83a66f666673657402a66c656e677468cd0150a869735f656d626564c0a76d6d5f68617368a3616263", hex.EncodeToString(f[0]))
 }
 
+// TestFeatureAddress: an address is encoded as the item that it stands for is.
+func TestFeatureAddress(t *testing.T) {
+	for _, g := range pycompat.Releases() {
+		t.Run(g.Version, func(t *testing.T) {
+			p := newPair(t, g, 0)
+			a := serde.Address{Address: 1 << 40, ID: 77}
+			if g.Signed {
+				a.Signature[3] = 9
+			}
+			f := enginecore.Feature{Modality: "audio", Identifier: "x", Offset: 3, Length: 2}
+			f.Data = serde.NewAddressItem(a, f.Modality)
+			want, err := p.EncodeFeature(&f)
+			require.NoError(t, err)
+			f.Data, f.Address = nil, &a
+			got, err := p.EncodeFeature(&f)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+			a.Signature[3] ^= 9 // which leaves none, or makes one
+			_, err = p.EncodeFeature(&f)
+			invalid(t, err, "address item")
+		})
+	}
+}
+
 func TestEncodeFeatureRefuses(t *testing.T) {
 	hole := &serde.Item{Elems: []serde.Elem{{Key: "x", Data: &serde.Tensor{DType: "uint8", Shape: []int{3}}}}}
 	for text, f := range map[string]*enginecore.Feature{
 		`tensor of elem "x": it has no Data; only NewPlan takes layouts`: {Data: hole},
 		"feature: IsEmbed is a tensor of uint8, must be bool":            {IsEmbed: &serde.Tensor{DType: "uint8", Shape: []int{3}, Data: make([]byte, 3)}},
 		"feature: its range is -1+0":                                     {Offset: -1},
+		"feature: it has both Data and an Address; give one of them":     {Data: hole, Address: &serde.Address{}},
 	} {
 		_, err := newest(t).EncodeFeature(f)
 		invalid(t, err, text)

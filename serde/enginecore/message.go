@@ -11,9 +11,10 @@ import (
 
 // Message is an encoded request. It is immutable.
 type Message struct {
-	doc    []byte
-	aux    [][]byte
-	params *Params
+	doc       []byte
+	aux       [][]byte
+	params    *Params
+	requestID string
 	// The places in doc of what differs between children; empty where there is none.
 	id, header, n, seed span
 	entries             int // of the map behind header
@@ -26,15 +27,23 @@ func (s span) empty() bool { return s.from == s.to }
 // Frames returns the frames of the request as it was encoded, its type first. They
 // alias the request's tensors.
 func (m *Message) Frames() [][]byte {
-	return withType(typeAdd, append([][]byte{m.doc}, m.aux...)...)
+	return m.frames(m.doc)
+}
+
+func (m *Message) frames(doc []byte) [][]byte {
+	return append(append(make([][]byte, 0, 2+len(m.aux)), []byte{typeAdd}, doc), m.aux...)
 }
 
 // Child returns the frames of child i of the sequences that parameter n asks for,
 // each of which is a request of its own under its own id: EngineCore runs one sequence
 // for each request. Nothing is encoded again but the id, and the seed, which is i higher
 // than the request's if there are several children; n is left out
-// (vllm/v1/engine/parallel_sampling.py). The error wraps [fs.ErrInvalid].
+// (vllm/v1/engine/parallel_sampling.py). A child that does not differ from the request as it was
+// encoded has its frames. The error wraps [fs.ErrInvalid].
 func (m *Message) Child(i int, id string) ([][]byte, error) {
+	if id == m.requestID && m.n.empty() {
+		return m.Frames(), nil
+	}
 	text, err := encoded(func(e *codec.Encoder) { e.Text(id) })
 	if err != nil {
 		return nil, err
@@ -48,7 +57,7 @@ func (m *Message) Child(i int, id string) ([][]byte, error) {
 		seed, _ := encoded(func(e *codec.Encoder) { pyvalue.WriteCanonical(e, childSeed(m.params.Get("seed"), i)) })
 		edits = append(edits, edit{m.seed, seed})
 	}
-	return withType(typeAdd, append([][]byte{apply(m.doc, edits)}, m.aux...)...), nil
+	return m.frames(apply(m.doc, edits)), nil
 }
 
 func encoded(write func(*codec.Encoder)) ([]byte, error) {

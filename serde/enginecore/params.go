@@ -53,7 +53,7 @@ type Params struct {
 // The error names the parameter and wraps [fs.ErrInvalid].
 func (c *Codec) ParseSampling(params map[string]any) (*Params, error) {
 	p := &Params{gen: c.gen, values: make(map[string]any, len(params))}
-	for _, name := range slices.Sorted(maps.Keys(params)) {
+	for _, name := range sortedKeys(params) {
 		v := params[name]
 		var err error
 		switch {
@@ -85,7 +85,7 @@ func (c *Codec) ParseSampling(params map[string]any) (*Params, error) {
 // ParsePooling is ParseSampling for pooling parameters (vllm/pooling_params.py).
 func (c *Codec) ParsePooling(params map[string]any) (*Params, error) {
 	p := &Params{gen: c.gen, pooling: true, values: make(map[string]any, len(params))}
-	for _, name := range slices.Sorted(maps.Keys(params)) {
+	for _, name := range sortedKeys(params) {
 		if !slices.Contains(c.gen.Params.Pooling, name) {
 			return nil, unknownParam(name, c.gen)
 		}
@@ -228,15 +228,28 @@ func (w *writer) sampling(p *Params) {
 			w.m.seed = span{at.from + len("\xa4seed"), at.to}
 		}
 	}
-	known := w.c.gen.Params.Sampling
+	known, written := w.c.gen.Params.Sampling, 0
 	for _, name := range known {
 		if _, given := p.values[name]; given {
 			write(name)
+			written++
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.values)) {
+	if written == len(p.values) {
+		return
+	}
+	for _, name := range sortedKeys(p.values) {
 		if !slices.Contains(known, name) {
 			write(name)
 		}
 	}
+}
+
+func sortedKeys(m map[string]any) []string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
 }

@@ -220,3 +220,21 @@ func TestDecodeRequestLengths(t *testing.T) {
 		corrupt(t, err, text, "%q", doc)
 	}
 }
+
+// TestChildUnderTheSameID: the frames of a child do not depend on the id that the request
+// was encoded under.
+func TestChildUnderTheSameID(t *testing.T) {
+	p := newest(t)
+	for _, params := range []map[string]any{{}, {"seed": 5}, {"n": 1}, {"n": 3, "seed": 5}} {
+		for i := range 2 {
+			var frames [2][][]byte
+			for k, id := range []string{"child", "another"} {
+				m, err := p.EncodeRequest(&enginecore.Request{RequestID: id, PromptTokenIDs: []uint32{1, 2}, Params: p.sampling(t, params)})
+				require.NoError(t, err)
+				frames[k], err = m.Child(i, "child")
+				require.NoError(t, err)
+			}
+			require.Equal(t, frames[1], frames[0], "%v %d", params, i)
+		}
+	}
+}
