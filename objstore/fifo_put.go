@@ -44,18 +44,13 @@ func (r *fifoRequest) mayPut(key string) error {
 	return nil
 }
 
-func (r *fifoRequest) reserve(key string, v serde.Value, po PutOptions) (*Reservation, error) {
-	res := new(fifoReservation)
-	var err error
-	if res.plan, err = serde.NewPlan(v, r.f.chunks.options); err != nil {
+func (r *fifoRequest) reserve(key string, plan *serde.Plan, po PutOptions) (*Reservation, error) {
+	c, err := r.takeChunk(key, plan, po)
+	if err != nil {
 		return nil, err
 	}
-	if res.fifoChunk, err = r.takeChunk(key, res.plan, po); err != nil {
-		return nil, err
-	}
-	res.in = &res.fifoChunk
-	_, res.data = res.parts(res.plan.DataLen)
-	return &res.Reservation, nil
+	res := &fifoReservation{fifoChunk: c}
+	return res.begin(&res.fifoChunk, plan), nil
 }
 
 func (r *fifoRequest) put(key string, plan *serde.Plan, po PutOptions, n int) (serde.Address, error) {
@@ -110,6 +105,11 @@ func (r *fifoRequest) allocate(o *fifoObject, size int, wait context.Context) (p
 	if err := r.mayPut(o.key); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err == nil {
+			r.pending++
+		}
+	}()
 	if size > f.opt.MaxObjectSize {
 		return nil, &shmstore.TooLargeError{Size: size, Limit: f.opt.MaxObjectSize}
 	}
@@ -220,6 +220,7 @@ func (c *fifoChunk) giveUp() {
 
 func (c *fifoChunk) end() {
 	c.done = true
+	c.r.pending--
 	c.r.f.chunks.seg.Release()
 	c.r.f.wakeShutdown()
 }

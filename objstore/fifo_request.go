@@ -16,6 +16,7 @@ type fifoRequest struct {
 	// Guarded by the store's lock.
 	state   requestState
 	leases  fifoLeases
+	pending int                       // reservations of it
 	waiters map[*line.Waiter]struct{} // those that wait for room for it
 	keeps   bool                      // the segment is mapped until it ends
 	sent    bool                      // it was committed
@@ -39,19 +40,32 @@ func (f *FIFO) Begin(id string) (Request, error) {
 }
 
 func (f *FIFO) begin(id string) (*fifoRequest, error) {
-	if err := f.lock(); err != nil {
+	r := &fifoRequest{f: f, state: requestEnded}
+	if err := r.Begin(id); err != nil {
 		return nil, err
+	}
+	return r, nil
+}
+
+// Begin implements [Request].
+func (r *fifoRequest) Begin(id string) error {
+	f := r.f
+	if err := f.lock(); err != nil {
+		return err
 	}
 	defer f.unlock()
 	if f.state.Stopping {
-		return nil, fmt.Errorf("%w: %s is shutting down and takes nothing new", errClosed, f.Name())
+		return fmt.Errorf("%w: %s is shutting down and takes nothing new", errClosed, f.Name())
 	}
 	if _, ok := f.requests[id]; ok {
-		return nil, fmt.Errorf("%w: request %q is open already", errInvalid, id)
+		return fmt.Errorf("%w: request %q is open already", errInvalid, id)
 	}
-	r := &fifoRequest{f: f, id: id, since: time.Now()}
+	if r.state != requestEnded || r.keeps || r.pending > 0 || len(r.waiters) > 0 {
+		return fmt.Errorf("%w: request %q is in use; end it and its reservations before it begins again", errInvalid, r.id)
+	}
+	r.id, r.since, r.state, r.sent = id, time.Now(), requestOpen, false
 	f.requests[id] = r
-	return r, nil
+	return nil
 }
 
 func (r *fifoRequest) ID() string { return r.id }

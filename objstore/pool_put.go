@@ -17,18 +17,13 @@ func (r *poolRequest) Reserve(key string, v serde.Value, o PutOptions) (*Reserva
 
 func (r *poolRequest) inChunks() *chunks { return &r.p.chunks }
 
-func (r *poolRequest) reserve(key string, v serde.Value, o PutOptions) (*Reservation, error) {
-	res := new(poolReservation)
-	var err error
-	if res.plan, err = serde.NewPlan(v, r.p.chunks.options); err != nil {
+func (r *poolRequest) reserve(key string, plan *serde.Plan, o PutOptions) (*Reservation, error) {
+	c, err := r.take(key, plan, o)
+	if err != nil {
 		return nil, err
 	}
-	if res.poolChunk, err = r.take(key, res.plan, o); err != nil {
-		return nil, err
-	}
-	res.in = &res.poolChunk
-	_, res.data = res.parts(res.plan.DataLen)
-	return &res.Reservation, nil
+	res := &poolReservation{poolChunk: c}
+	return res.begin(&res.poolChunk, plan), nil
 }
 
 func (r *poolRequest) put(key string, plan *serde.Plan, o PutOptions, n int) (serde.Address, error) {

@@ -7,7 +7,7 @@ import (
 
 // poolRequest is a request of a pool: one of its store, with handles.
 type poolRequest struct {
-	*shmstore.Request
+	shmstore.Request
 	p  *Pool
 	id string
 }
@@ -22,8 +22,20 @@ func (p *Pool) Begin(id string) (Request, error) {
 }
 
 func (p *Pool) begin(id string) (*poolRequest, error) {
-	r, err := p.bytesStore.Begin(shmstore.RequestOptions{ID: id})
-	return &poolRequest{r, p, id}, err
+	r := &poolRequest{p: p}
+	if err := r.Begin(id); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Begin implements [Request].
+func (r *poolRequest) Begin(id string) error {
+	if err := r.p.BeginInto(&r.Request, shmstore.RequestOptions{ID: id}); err != nil {
+		return err
+	}
+	r.id = id
+	return nil
 }
 
 // ID implements [Request].

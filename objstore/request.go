@@ -83,6 +83,13 @@ type Request interface {
 	Abort()
 	// Ended reports whether the request has ended.
 	Ended() bool
+	// Begin begins the request again, under another id or the same, once it has ended. It is
+	// Begin of the store, without memory for one more request. Nobody else may use the
+	// request any more: who rolls it back late would end what was begun here. Begin fails
+	// with an fs.ErrInvalid, and changes nothing, if the request has not ended, if a
+	// reservation of it was neither committed nor discarded, or if [Store.ResetReaders] ended
+	// it while its owner has a value of Stored; and with the errors of Store.Begin.
+	Begin(id string) error
 }
 
 // PutOptions describe an object besides its value.

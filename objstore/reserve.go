@@ -24,9 +24,16 @@ import (
 //	decodeInto(r.Tensor("pixel_values"))
 //	h, err := r.Commit()
 type Reservation struct {
-	in   reservedChunk
-	data []byte // the data frames, the end of the chunk
-	plan *serde.Plan
+	in      reservedChunk
+	data    []byte // the data frames, the end of the chunk
+	tensors []tensorPlace
+	few     [3]tensorPlace // of which tensors is as long as they suffice
+}
+
+// tensorPlace is where a tensor is in the data, in bytes.
+type tensorPlace struct {
+	key         string // of its elem
+	offset, len int
 }
 
 // reservedChunk is a chunk that was taken in a store.
@@ -44,7 +51,8 @@ type reservedChunk interface {
 type putter interface {
 	inChunks() *chunks
 	// reserve takes the chunk for a value, if the key may be put, and writes what the value has.
-	reserve(key string, v serde.Value, o PutOptions) (*Reservation, error)
+	// It keeps nothing of the plan.
+	reserve(key string, plan *serde.Plan, o PutOptions) (*Reservation, error)
 	// put is reserve and commit, with n uses, of a plan that is complete.
 	put(key string, plan *serde.Plan, o PutOptions, n int) (serde.Address, error)
 }
@@ -61,18 +69,25 @@ func reserveNamed(r putter, key string, v serde.Value, o PutOptions) (*Reservati
 	if key == "" {
 		return nil, errNoKey()
 	}
-	return r.reserve(key, v, o)
+	return reserve(r, key, v, o)
+}
+
+// reserve reserves a value.
+func reserve(r putter, key string, v serde.Value, o PutOptions) (*Reservation, error) {
+	c := r.inChunks()
+	plan := c.takePlan()
+	defer c.returnPlan(plan)
+	if err := plan.Reset(v, c.options); err != nil {
+		return nil, err
+	}
+	return r.reserve(key, plan, o)
 }
 
 // put reserves and commits a value that is complete, with n uses.
 func put(r putter, key string, v serde.Value, o PutOptions, n int) (serde.Address, error) {
 	c := r.inChunks()
-	plan, _ := c.plans.Get().(*serde.Plan)
-	if plan == nil {
-		plan = new(serde.Plan)
-	}
-	defer c.plans.Put(plan)
-	defer plan.Clear() // which keeps no value
+	plan := c.takePlan()
+	defer c.returnPlan(plan)
 	if err := plan.Reset(v, c.options); err != nil {
 		return serde.Address{}, err
 	}
@@ -80,6 +95,19 @@ func put(r putter, key string, v serde.Value, o PutOptions, n int) (serde.Addres
 		return serde.Address{}, fmt.Errorf("%w: a tensor has no data; Reserve is for values that are filled in place", errInvalid)
 	}
 	return r.put(key, plan, o, n)
+}
+
+// takePlan returns an empty plan, which returnPlan takes back.
+func (c *chunks) takePlan() *serde.Plan {
+	if plan, _ := c.plans.Get().(*serde.Plan); plan != nil {
+		return plan
+	}
+	return new(serde.Plan)
+}
+
+func (c *chunks) returnPlan(plan *serde.Plan) {
+	plan.Clear() // which keeps no value
+	c.plans.Put(plan)
 }
 
 // errNoKey is for requests. vLLM's steps take an empty key.
@@ -106,6 +134,17 @@ func (c *chunks) fill(h serde.Address, key string, front, back []byte, plan *ser
 	return sig, err
 }
 
+// begin makes r the reservation of a chunk that was filled by a plan.
+func (r *Reservation) begin(in reservedChunk, plan *serde.Plan) *Reservation {
+	r.in, r.tensors = in, r.few[:0]
+	_, r.data = in.parts(plan.DataLen)
+	for i := range plan.Tensors {
+		p := &plan.Tensors[i]
+		r.tensors = append(r.tensors, tensorPlace{p.Key, p.Offset, p.Len})
+	}
+	return r
+}
+
 func saturate(a, b int) int {
 	if a > math.MaxInt-b {
 		return math.MaxInt
@@ -121,8 +160,8 @@ func (r *Reservation) Place() (address uint64, id uint32) { return r.in.place() 
 // little-endian, of the dtype and shape that were reserved, and must not be
 // touched after Commit or Discard.
 func (r *Reservation) Tensor(key string) []byte {
-	for _, p := range r.plan.Tensors {
-		if p.Key == key {
+	for _, p := range r.tensors {
+		if p.key == key {
 			return r.bytes(p)
 		}
 	}
@@ -132,16 +171,15 @@ func (r *Reservation) Tensor(key string) []byte {
 // Tensors returns the bytes of every tensor in the order of encoding, for
 // values with nested data.
 func (r *Reservation) Tensors() [][]byte {
-	ts := r.plan.Tensors
-	out := make([][]byte, len(ts))
-	for i, p := range ts {
+	out := make([][]byte, len(r.tensors))
+	for i, p := range r.tensors {
 		out[i] = r.bytes(p)
 	}
 	return out
 }
 
-func (r *Reservation) bytes(p serde.Placement) []byte {
-	return r.data[p.Offset : p.Offset+p.Len : p.Offset+p.Len]
+func (r *Reservation) bytes(p tensorPlace) []byte {
+	return r.data[p.offset : p.offset+p.len : p.offset+p.len]
 }
 
 // SetCost replaces PutOptions.Cost, for what is known only once the object is

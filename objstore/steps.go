@@ -94,7 +94,7 @@ func (s steps) Reserve(key string, v serde.Value, o PutOptions) (*Reservation, e
 	if err != nil {
 		return nil, err
 	}
-	res, err := r.reserve(key, v, o)
+	res, err := reserve(r, key, v, o)
 	if err != nil {
 		r.Rollback()
 		return nil, err

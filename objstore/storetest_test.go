@@ -24,6 +24,7 @@ type tested struct {
 	readers  []*Reader
 	observer *Reader // does not count
 	requests []testedRequest
+	ended    []testedRequest // of them, those that can begin again
 }
 
 func newTested(k kind, version string) storetest.New {
@@ -174,16 +175,28 @@ func (s testedPool) Fence() error {
 
 func (s testedPool) ResetReaders() error { return s.writer.ResetReaders(0) }
 
+// Begin begins a request again that has ended, if there is one.
 func (s testedPool) Begin(id string) (storetest.Request, error) {
+	if n := len(s.ended) - 1; n >= 0 {
+		r := s.ended[n]
+		err := r.r.Begin(id)
+		if err == nil {
+			s.ended = s.ended[:n]
+		}
+		return r, err
+	}
 	r, err := s.pool.Begin(id)
 	if err != nil {
 		return nil, err
 	}
-	s.requests = append(s.requests, testedRequest{r})
-	return testedRequest{r}, nil
+	s.requests = append(s.requests, testedRequest{r, s.tested})
+	return s.requests[len(s.requests)-1], nil
 }
 
-type testedRequest struct{ r Request }
+type testedRequest struct {
+	r Request
+	s *tested
+}
 
 func (r testedRequest) Put(key string, value []byte) (storetest.Handle, error) {
 	h, err := r.r.Put(key, serde.Pickle(value), PutOptions{})
@@ -205,6 +218,7 @@ func (r testedRequest) end(f func(Request)) error {
 	if f(r.r); !r.r.Ended() {
 		return errors.New("it can't end so")
 	}
+	r.s.ended = append(r.s.ended, r)
 	return nil
 }
 
@@ -234,7 +248,7 @@ func (s crashing) Crash() (dropped int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	s.writer = w
+	s.writer, s.requests, s.ended = w, nil, nil
 	return a.Dropped, s.CheckStructure()
 }
 

@@ -54,6 +54,19 @@ func TestAllocations(t *testing.T) {
 		_ = r.Commit()
 		r.Finish()
 	}), "Begin, three hits, Commit, Finish")
+	var again shmstore.Request
+	require.Zero(t, testing.AllocsPerRun(2000, func() {
+		if err := s.BeginInto(&again, shmstore.RequestOptions{ID: "r"}); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if _, err := again.Lookup(present, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = again.Commit()
+		again.Finish()
+	}), "BeginInto, three hits, Commit, Finish")
 	require.Zero(t, testing.AllocsPerRun(2000, func() {
 		if _, err := s.Stats(); err != nil {
 			t.Fatal(err)

@@ -78,6 +78,16 @@ func (a *leases) remove(l *lease) {
 	a.list = a.list[:end]
 }
 
+// clear removes all. The memory of a few leases stays for the next.
+func (a *leases) clear() {
+	if a.at != nil {
+		*a = leases{}
+		return
+	}
+	clear(a.list)
+	a.list = a.list[:0]
+}
+
 // all yields every lease. None may come or go meanwhile.
 func (a *leases) all() iter.Seq[*lease] {
 	return func(yield func(*lease) bool) {

@@ -200,7 +200,7 @@ func (s *Store) ResetReaders(readers int) error {
 	for _, r := range s.requests {
 		if r.state == requestCommitted {
 			r.become(requestEnded)
-			r.leases = leases{}
+			r.leases.clear()
 		}
 	}
 	for o := range s.visible() {

@@ -2,6 +2,7 @@ package shmstore
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/ringcache/ringcache/internal/line"
@@ -27,8 +28,10 @@ type RequestOptions struct {
 //	r.Commit()
 //	// later: r.Finish(), or r.Abort()
 //
-// Its methods may be called by any goroutine.
+// Its methods may be called by any goroutine. The zero Request belongs to no store;
+// [Store.BeginInto] begins it. A Request must not be copied.
 type Request struct {
+	_     [0]sync.Mutex // go vet reports copies
 	s     *Store
 	id    string
 	since time.Time
@@ -39,6 +42,7 @@ type Request struct {
 	place    int // in Store.deadlines, -1 if it has none
 	expired  bool
 	leases   leases
+	pending  int                       // reservations of it
 	waiters  map[*line.Waiter]struct{} // those that wait for room for it
 	keeps    bool                      // the segment is mapped until it ends
 	sent     bool                      // it was committed
@@ -54,20 +58,36 @@ const (
 
 // Begin starts a request.
 func (s *Store) Begin(o RequestOptions) (*Request, error) {
-	if err := s.lock(); err != nil {
+	r := new(Request)
+	if err := s.BeginInto(r, o); err != nil {
 		return nil, err
+	}
+	return r, nil
+}
+
+// BeginInto starts a request in memory that the caller has: r is a zero Request, or one of this store
+// that has ended and that nobody else uses any more. It allocates nothing. It fails with
+// fs.ErrInvalid, and changes nothing, if r has not ended, if a reservation of r was neither
+// committed nor discarded, or if r was ended by others while its owner has its bytes.
+func (s *Store) BeginInto(r *Request, o RequestOptions) error {
+	if err := s.lock(); err != nil {
+		return err
 	}
 	defer s.mu.Unlock()
 	if s.state.Stopping {
-		return nil, s.errStopping()
+		return s.errStopping()
 	}
 	if _, ok := s.requests[o.ID]; ok {
-		return nil, fmt.Errorf("%w: request %q is open already", errInvalid, o.ID)
+		return fmt.Errorf("%w: request %q is open already", errInvalid, o.ID)
 	}
-	r := &Request{s: s, id: o.ID, since: time.Now(), place: -1}
+	if r.s != nil && (r.s != s || r.state != requestEnded || r.keeps || r.pending > 0 || len(r.waiters) > 0) {
+		return fmt.Errorf("%w: request %q is in use; end it and its reservations before it begins again, in its own store", errInvalid, r.id)
+	}
+	r.s, r.id, r.since, r.place, r.expired, r.sent = s, o.ID, time.Now(), -1, false, false
+	r.state = requestOpen
 	s.requests[o.ID] = r
 	r.setDeadline(o.Deadline)
-	return r, nil
+	return nil
 }
 
 // Ended reports whether the request has ended.

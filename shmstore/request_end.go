@@ -60,5 +60,5 @@ func (r *Request) endNow(aborted bool) {
 	for l := range r.leases.all() {
 		r.letGo(*l, committed, aborted)
 	}
-	r.leases = leases{}
+	r.leases.clear()
 }

@@ -138,6 +138,7 @@ func (r *Reservation) discard() {
 func (r *Reservation) end() {
 	s := r.r.s
 	r.done = true
+	r.r.pending--
 	delete(s.pending, r.o.key)
 	s.seg.Release()
 	s.wakeShutdown()

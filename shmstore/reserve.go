@@ -163,6 +163,11 @@ func (r *Request) allocate(ctx context.Context, o *Object, size int) (payload []
 	if err := r.mayPut(o.key); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err == nil {
+			r.pending++
+		}
+	}()
 	payload, err = s.allocateNow(o, size, line.Passing)
 	if ctx == nil || !isFull(err) {
 		return payload, err

@@ -27,6 +27,7 @@ const (
 type store struct {
 	objstore.Store
 	policy string
+	again  objstore.Request // of begin; nil before the first
 	item   *serde.Item
 	frame  []byte             // the last address item
 	made   int                // keys so far
@@ -60,6 +61,15 @@ func (s *store) Close() error {
 		return nil
 	}
 	return s.Abandon()
+}
+
+// begin begins a request in the memory of the one before, which has ended.
+func (s *store) begin(id string) (r objstore.Request, err error) {
+	if s.again == nil {
+		s.again, err = s.Begin(id)
+		return s.again, err
+	}
+	return s.again, s.again.Begin(id)
 }
 
 // fill does put until the ring is full, so that every later put evicts.

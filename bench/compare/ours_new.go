@@ -5,7 +5,7 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// newJob is a request with an image that is new: Begin, Put, AppendAddress, Commit, Finish.
+// newJob is a request with an image that is new: Begin of a request that has ended, Put, AppendAddress, Commit, Finish.
 type newJob struct{ store }
 
 func ourNew(policy string) func() Job {
@@ -25,7 +25,7 @@ func (j *newJob) Run(n int) ([]float64, error) { return timed(n, j.once, j.settl
 
 func (j *newJob) once() error {
 	key, id := j.nextKey()
-	request, err := j.Begin(id)
+	request, err := j.begin(id)
 	if err != nil {
 		return err
 	}

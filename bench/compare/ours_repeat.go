@@ -6,7 +6,7 @@ import (
 	"github.com/ringcache/ringcache/objstore"
 )
 
-// repeatJob is a request with an image that is there: Begin, Lookup, AppendAddress, Commit, Finish.
+// repeatJob is a request with an image that is there: Begin of a request that has ended, Lookup, AppendAddress, Commit, Finish.
 type repeatJob struct {
 	store
 	keys, ids []string
@@ -41,7 +41,7 @@ func (j *repeatJob) Run(n int) ([]float64, error) { return timed(n, j.once, j.se
 func (j *repeatJob) once() error {
 	j.asked++
 	at := j.asked % len(j.keys)
-	request, err := j.Begin(j.ids[at])
+	request, err := j.begin(j.ids[at])
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func (j *reserveJob) Prepare(c Case) (err error) {
 	}
 	j.layout = qwenItem(c.Size)
 	tensorOf(j.layout, 0).Data = nil
-	if err := j.begin(); err != nil {
+	if err := j.next(); err != nil {
 		return err
 	}
 	_, err = timedEach(fills(c), j.once, j.settle)
@@ -53,10 +53,11 @@ func (j *reserveJob) settle() error {
 		return err
 	}
 	j.request.Finish()
-	return errors.Join(j.store.settle(), j.begin())
+	return errors.Join(j.store.settle(), j.next())
 }
 
-func (j *reserveJob) begin() (err error) {
+// next begins the request of the next object.
+func (j *reserveJob) next() (err error) {
 	key, id := j.nextKey()
 	j.key = key
 	j.request, err = j.Begin(id)

@@ -22,9 +22,10 @@ const (
 	// shmring.Pool: a store needs no map of its chunks beside the pool's. mmcache.Wire's Item
 	// and AppendAddress make an address when it is asked for. engine.Receiver and
 	// enginecore.OutputsReader take an engine's answers without a goroutine or memory of
-	// their own.
+	// their own. Store.BeginInto of shmstore, and Begin of objstore's Request, begin requests in
+	// the memory of ended ones.
 	topLevelLimit    = 309
-	withMethodsLimit = 608
+	withMethodsLimit = 609
 )
 
 // names counts the exported names of a package.
