@@ -2,6 +2,7 @@ package objstore
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -101,6 +102,10 @@ func BenchmarkNew(b *testing.B) {
 				b.Fatal(err)
 			}
 			h, err := r.Put(keys[i%len(keys)], it, PutOptions{})
+			if errors.Is(err, ErrKeyExists) { // kept since the keys began anew
+				r.Rollback()
+				return
+			}
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -154,6 +159,10 @@ func BenchmarkReserveCommit(b *testing.B) {
 				b.Fatal(err)
 			}
 			res, err := r.Reserve(keys[i%len(keys)], it, PutOptions{})
+			if errors.Is(err, ErrKeyExists) {
+				r.Rollback()
+				return
+			}
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -122,8 +122,8 @@ func bareMap() Job {
 		for i := range c.Live {
 			l.objects[keyOf(i)] = i
 		}
-		for i := range min(4096, c.Live) {
-			l.keys = append(l.keys, keyOf(int(uint64(i)*2654435761%uint64(c.Live))))
+		for i := range c.Live {
+			l.keys = append(l.keys, keyOf(scattered(i, c.Live)))
 		}
 		return nil
 	}, once: func(l *limit) error {

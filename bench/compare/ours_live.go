@@ -39,9 +39,8 @@ func (j *liveJob) Prepare(c Case) error {
 	if c.Live >= 1000 { // of fewer, what else is on the heap decides
 		j.heap = (heapBytes() - before) / float64(c.Live)
 	}
-	const asked = 4096
-	for i := range min(asked, c.Live) { // spread over all
-		j.keys = append(j.keys, keyOf(1+i*2654435761%c.Live))
+	for i := range c.Live {
+		j.keys = append(j.keys, keyOf(1+scattered(i, c.Live)))
 	}
 	if c.Job == "live-put" {
 		return j.fillUp()
@@ -80,6 +79,10 @@ func (j *liveJob) holdAll() error {
 		}
 	}
 }
+
+// scattered returns the i-th of n numbers in an order in which neighbours are far apart, so that the caches of the
+// processor don't help. All of them come: of a few, all would soon be in these caches.
+func scattered(i, n int) int { return i * 2654435761 % n }
 
 func (j *liveJob) Run(n int) ([]float64, error) {
 	return timed(n, func() error { return j.once(j) }, j.settle)

@@ -27,7 +27,7 @@ class Sender(store.Store):
             self.encode = None
             for _ in range(case["live"]):
                 self.count([self.put()])
-            self.keys = [store.key(1 + i * 2654435761 % case["live"]) for i in range(min(4096, case["live"]))]
+            self.keys = [store.key(1 + i * 2654435761 % case["live"]) for i in range(case["live"])]
         elif self.hit:
             self.keys = [self.put() for _ in range(case["live"])]
             self.count(self.keys)
