@@ -1,9 +1,10 @@
 """Compares the frontend in Go (examples/frontend) with vLLM's own, on the same engine: requests a second and CPU seconds.
 
-    compare.py --python ENV/bin/python --model FOLDER --model-kind llava|qwen2vl [--rounds 2] [--requests 600]
+    compare.py --python ENV/bin/python --model FOLDER --model-kind llava|qwen2vl [--rounds 5] [--requests 600]
 
 Each round serves each kind of workload with both frontends, in turns, each time with a new engine of the same settings
-in a process of its own. Figures are medians of the rounds; absolute ones mean little on a shared machine.
+in a process of its own. Figures are medians of the rounds, and of requests a second the least and the most, too; absolute ones mean little
+on a shared machine.
 """
 
 import argparse
@@ -32,7 +33,7 @@ def main():
     parser.add_argument("--python", required=True, help="interpreter with vLLM")
     parser.add_argument("--model", required=True, metavar="FOLDER")
     parser.add_argument("--model-kind", required=True, choices=["llava", "qwen2vl"])
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--requests", type=int, default=600)
     parser.add_argument("--clients", type=int, default=8)
     a = parser.parse_args()
@@ -60,7 +61,7 @@ def main():
                     figures.setdefault((kind, name), []).append(line)
 
     print("%s, vLLM %s, %d requests of %d clients, median of %d" % (a.model_kind, VERSION, a.requests, a.clients, a.rounds))
-    print("%-8s %-6s %12s %14s %16s %10s %10s" % ("", "", "requests/s", "CPU s", "CPU ms/request", "p50 ms", "p99 ms"))
+    print("%-8s %-6s %12s %15s %14s %16s %10s %10s" % ("", "", "requests/s", "least..most", "CPU s", "CPU ms/request", "p50 ms", "p99 ms"))
     for kind in ("text", "new", "repeat"):
         middle = {}
         for name in ("Go", "vLLM"):
@@ -68,9 +69,10 @@ def main():
             middle[name] = m = {k: statistics.median(f(x) for x in lines) for k, f in {
                 "rate": lambda x: x["requests_per_s"], "cpu": lambda x: x["frontend_cpu_s"],
                 "p50": lambda x: x["latency_ms"]["p50"], "p99": lambda x: x["latency_ms"]["p99"]}.items()}
-            print("%-8s %-6s %12.1f %14.2f %16.2f %10.1f %10.1f" % (
-                kind, name, m["rate"], m["cpu"], 1000 * m["cpu"] / a.requests, m["p50"], m["p99"]))
-        print("%-8s %-6s %11.2fx %13.2fx" % ("", "ratio", middle["Go"]["rate"] / middle["vLLM"]["rate"], middle["vLLM"]["cpu"] / middle["Go"]["cpu"]))
+            rates = [x["requests_per_s"] for x in lines]
+            print("%-8s %-6s %12.1f %15s %14.2f %16.2f %10.1f %10.1f" % (
+                kind, name, m["rate"], "%.1f..%.1f" % (min(rates), max(rates)), m["cpu"], 1000 * m["cpu"] / a.requests, m["p50"], m["p99"]))
+        print("%-8s %-6s %11.2fx %29.2fx" % ("", "ratio", middle["Go"]["rate"] / middle["vLLM"]["rate"], middle["vLLM"]["cpu"] / middle["Go"]["cpu"]))
 
 
 if __name__ == "__main__":
