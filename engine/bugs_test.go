@@ -98,6 +98,23 @@ func TestStrayPlaceholder(t *testing.T) {
 	q.Items.Rollback()
 }
 
+// TestFirstStrayPlaceholderIsNamed: of tokens of two modalities that both stray, the first in the
+// prompt is refused, and not that of the modality which a map gives first.
+func TestFirstStrayPlaceholderIsNamed(t *testing.T) {
+	r := newRig(t, setup{mode: "lru", client: func(o *engine.Options) {
+		audio := o.Model.Modalities["image"]
+		token := uint32(placeholder + 1)
+		audio.Placeholder = &token
+		o.Model.Modalities["audio"] = audio
+	}})
+	for range 50 {
+		q := r.request(1)
+		q.Prompt = []uint32{1, placeholder + 1, 20, placeholder}
+		_, err := r.Generate(r.ctx, q)
+		requireRefused(t, err, "prompt", `token 1 is 5, which stands for an item of modality "audio"`)
+	}
+}
+
 // TestNoMaxModelLen: before 0.20 the ready map is empty, and the options bound the
 // prompt.
 func TestNoMaxModelLen(t *testing.T) {

@@ -85,7 +85,6 @@ func (s *session) call(ctx context.Context, method string, args ...any) (any, er
 
 // answer passes an answer on to whoever waits for it.
 func (s *session) answer(u *enginecore.Answer) {
-	u.Result = owned(u.Result) // the message does not last
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ch := s.calls.waiting[u.CallID]; ch != nil {

@@ -15,7 +15,7 @@ type message struct {
 	tokens  []int // of the items
 }
 
-// message verifies the items of a request, and encodes it under an id, which that child's message needs no copy for.
+// message verifies the items of a request, and encodes it under the id of one child, whose message is then not copied.
 func (s *session) message(r *Request, id string, items []mmcache.Wire) (*message, error) {
 	tokens, err := s.items(r, items)
 	if err != nil {

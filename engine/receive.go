@@ -121,6 +121,8 @@ func (s *session) pass(out *enginecore.Outputs) {
 	if u := out.Answer; u != nil {
 		s.answer(u)
 	}
+	clear(out.Outputs) // until the next message they would keep this one, which may be large
+	out.Answer = nil
 }
 
 func (s *session) dispatch(o *enginecore.Output) {

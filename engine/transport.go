@@ -31,7 +31,7 @@ type Socket interface {
 	Close() error
 }
 
-// Receiver is a Socket that spares its messages the way through another goroutine.
+// Receiver is what a Socket may be besides: then its messages don't go through another goroutine.
 type Receiver interface {
 	// Receive passes each message to take, one at a time, until the socket is closed, and
 	// returns fs.ErrClosed then, when take has returned. It is called once, instead of Recv.

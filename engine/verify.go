@@ -81,13 +81,17 @@ func (s *session) stray(r *Request) error {
 			p := &r.Placeholders[i]
 			to, next = p.Offset, p.Offset+p.Length
 		}
+		first, modality := to, ""
 		for name, d := range s.c.o.Model.Modalities {
 			if d.Placeholder == nil {
 				continue
 			}
-			if at := slices.Index(r.Prompt[from:to], *d.Placeholder); at >= 0 {
-				return r.refuse("prompt", fmt.Errorf("token %d is %d, which stands for an item of modality %q, and none is there", from+at, *d.Placeholder, name))
+			if at := slices.Index(r.Prompt[from:first], *d.Placeholder); at >= 0 {
+				first, modality = from+at, name
 			}
+		}
+		if first < to {
+			return r.refuse("prompt", fmt.Errorf("token %d is %d, which stands for an item of modality %q, and none is there", first, r.Prompt[first], modality))
 		}
 		from = next
 	}

@@ -15,7 +15,8 @@ type Want struct {
 	Bytes int64
 	// Tenant is whose bytes it is in mode shm, see SharedOptions.Quotas.
 	Tenant string
-	// Modality goes into the address items of vLLM before 0.16.
+	// Modality goes into the address items of vLLM before 0.16. Package engine sends its
+	// placeholder's.
 	Modality string
 }
 

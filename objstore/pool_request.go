@@ -31,7 +31,7 @@ func (p *Pool) begin(id string) (*poolRequest, error) {
 
 // Begin implements [Request].
 func (r *poolRequest) Begin(id string) error {
-	if err := r.p.BeginInto(&r.Request, shmstore.RequestOptions{ID: id}); err != nil {
+	if err := r.Request.BeginIn(r.p.bytesStore, shmstore.RequestOptions{ID: id}); err != nil {
 		return err
 	}
 	r.id = id

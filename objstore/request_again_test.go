@@ -3,6 +3,8 @@ package objstore
 import (
 	"context"
 	"io/fs"
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -130,6 +132,40 @@ func TestRequestWithAStoredValueDoesNotBeginAgain(t *testing.T) {
 			require.ErrorIs(t, r.Begin("r"), fs.ErrInvalid)
 			r.Finish()
 			require.NoError(t, r.Begin("r"))
+			r.Rollback()
+		})
+	}
+}
+
+// A pool's requests are its own: one of the store under it could put bytes that are no item.
+func TestPoolBeginsOnlyItsOwnRequests(t *testing.T) {
+	pool := reflect.TypeFor[*Pool]()
+	for i := range pool.NumMethod() {
+		if m := pool.Method(i); strings.HasPrefix(m.Name, "Begin") {
+			require.Equal(t, reflect.TypeFor[func(*Pool, string) (Request, error)](), m.Type, m.Name)
+		}
+	}
+}
+
+// Ending a reservation twice does nothing, also while its request begins again.
+func TestRequestBeginsAgainBesideALateDiscard(t *testing.T) {
+	for _, k := range kinds {
+		t.Run(string(k), func(t *testing.T) {
+			s := newStoreOf(t, k, Options{RingSize: 8192, MaxObjectSize: 4096, Readers: 1})
+			r, err := s.Begin("r")
+			require.NoError(t, err)
+			res, err := r.Reserve("a", bytesItem(100), PutOptions{})
+			require.NoError(t, err)
+			_, err = res.Commit()
+			require.NoError(t, err)
+			r.Rollback()
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				res.Discard()
+			}()
+			require.NoError(t, r.Begin("r"))
+			<-done
 			r.Rollback()
 		})
 	}

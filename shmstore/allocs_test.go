@@ -56,7 +56,7 @@ func TestAllocations(t *testing.T) {
 	}), "Begin, three hits, Commit, Finish")
 	var again shmstore.Request
 	require.Zero(t, testing.AllocsPerRun(2000, func() {
-		if err := s.BeginInto(&again, shmstore.RequestOptions{ID: "r"}); err != nil {
+		if err := again.BeginIn(s, shmstore.RequestOptions{ID: "r"}); err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {
@@ -66,7 +66,7 @@ func TestAllocations(t *testing.T) {
 		}
 		_ = again.Commit()
 		again.Finish()
-	}), "BeginInto, three hits, Commit, Finish")
+	}), "BeginIn, three hits, Commit, Finish")
 	require.Zero(t, testing.AllocsPerRun(2000, func() {
 		if _, err := s.Stats(); err != nil {
 			t.Fatal(err)

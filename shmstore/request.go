@@ -28,8 +28,8 @@ type RequestOptions struct {
 //	r.Commit()
 //	// later: r.Finish(), or r.Abort()
 //
-// Its methods may be called by any goroutine. The zero Request belongs to no store;
-// [Store.BeginInto] begins it. A Request must not be copied.
+// Its methods may be called by any goroutine. The zero Request belongs to no store:
+// nothing may be called before [Request.BeginIn]. A Request must not be copied.
 type Request struct {
 	_     [0]sync.Mutex // go vet reports copies
 	s     *Store
@@ -59,17 +59,17 @@ const (
 // Begin starts a request.
 func (s *Store) Begin(o RequestOptions) (*Request, error) {
 	r := new(Request)
-	if err := s.BeginInto(r, o); err != nil {
+	if err := r.BeginIn(s, o); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
-// BeginInto starts a request in memory that the caller has: r is a zero Request, or one of this store
-// that has ended and that nobody else uses any more. It allocates nothing. It fails with
-// fs.ErrInvalid, and changes nothing, if r has not ended, if a reservation of r was neither
-// committed nor discarded, or if r was ended by others while its owner has its bytes.
-func (s *Store) BeginInto(r *Request, o RequestOptions) error {
+// BeginIn starts a request of a store in the memory of r, and allocates nothing: r is a zero Request, or one of that store
+// which has ended and which nobody else uses any more. BeginIn fails with fs.ErrInvalid, and changes nothing, if r has not
+// ended, if a reservation of r was neither committed nor discarded, or if r was ended by others while its owner
+// has its bytes; and with the errors of Begin.
+func (r *Request) BeginIn(s *Store, o RequestOptions) error {
 	if err := s.lock(); err != nil {
 		return err
 	}
@@ -80,11 +80,13 @@ func (s *Store) BeginInto(r *Request, o RequestOptions) error {
 	if _, ok := s.requests[o.ID]; ok {
 		return fmt.Errorf("%w: request %q is open already", errInvalid, o.ID)
 	}
-	if r.s != nil && (r.s != s || r.state != requestEnded || r.keeps || r.pending > 0 || len(r.waiters) > 0) {
+	switch {
+	case r.s == nil: // not written again: who ends the request twice reads it without the lock
+		r.s = s
+	case r.s != s || r.state != requestEnded || r.keeps || r.pending > 0 || len(r.waiters) > 0:
 		return fmt.Errorf("%w: request %q is in use; end it and its reservations before it begins again, in its own store", errInvalid, r.id)
 	}
-	r.s, r.id, r.since, r.place, r.expired, r.sent = s, o.ID, time.Now(), -1, false, false
-	r.state = requestOpen
+	r.id, r.since, r.place, r.state, r.expired, r.sent = o.ID, time.Now(), -1, requestOpen, false, false
 	s.requests[o.ID] = r
 	r.setDeadline(o.Deadline)
 	return nil

@@ -12,7 +12,7 @@ import (
 type liveJob struct {
 	store
 	once  func(*liveJob) error // what is timed
-	keys  []string             // some of those that are there
+	keys  []string             // those that are there, of a look-up
 	asked int
 	heap  float64
 }
@@ -39,11 +39,11 @@ func (j *liveJob) Prepare(c Case) error {
 	if c.Live >= 1000 { // of fewer, what else is on the heap decides
 		j.heap = (heapBytes() - before) / float64(c.Live)
 	}
-	for i := range c.Live {
-		j.keys = append(j.keys, keyOf(1+scattered(i, c.Live)))
-	}
 	if c.Job == "live-put" {
 		return j.fillUp()
+	}
+	for i := range c.Live {
+		j.keys = append(j.keys, keyOf(1+scattered(i, c.Live)))
 	}
 	return nil
 }

@@ -100,7 +100,7 @@ func (c *conn) greet(kind zmq4.SocketType) (id string, err error) {
 // unless keep is called before. A message that fits into room takes no memory.
 func (c *conn) recv() (frames [][]byte, err error) {
 	if len(c.room) < c.largest {
-		c.room = make([]byte, 1<<bits.Len(uint(c.largest)))
+		c.room = make([]byte, 1<<bits.Len(uint(c.largest-1)))
 	}
 	frames, room, total := c.frames[:0], c.room, 0
 	for more := true; more; {

@@ -114,7 +114,7 @@ func TestRecvAllocates(t *testing.T) {
 	}))
 }
 
-// talk is the connection of a peer that has greeted, and says that.
+// talk is the connection of a peer that has greeted, and sends text.
 func talk(t *testing.T, text string) *conn {
 	t.Helper()
 	ours, theirs := net.Pipe()

@@ -24,8 +24,8 @@ const (
 
 // sizes follows the stream and refuses a message that is larger than limit
 // before anyone makes room for it. It also refuses commands behind the first,
-// which belongs to the greeting: ZMTP 3.0 has none, and the library would answer
-// them in the midst of what is being sent.
+// which belongs to the greeting: ZMTP 3.0 has none, and a command would be taken for a
+// message.
 type sizes struct {
 	limit   int64
 	greeted int    // bytes of the greeting that passed

@@ -42,7 +42,7 @@ const (
 	// maxStrangers is that of a socket that strangers can reach.
 	maxConns     = 64
 	maxStrangers = 256
-	// backlog is how many messages wait for Recv before peers have to.
+	// backlog is how many messages wait for Recv or Receive before peers have to.
 	backlog = 256
 )
 

@@ -44,7 +44,7 @@ func (s *server) acquireBody(r *http.Request) (release func(), err error) {
 	return func() { s.bodies.Release(bodyCost * length) }, nil
 }
 
-// read decodes the body of a request, element by element.
+// read decodes the body of a request, element by element but for the tokens.
 func read(w http.ResponseWriter, r *http.Request) (ask, error) {
 	d := bodyDecoder{Decoder: json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))}
 	d.UseNumber()

@@ -22,7 +22,7 @@ const (
 	// shmring.Pool: a store needs no map of its chunks beside the pool's. mmcache.Wire's Item
 	// and AppendAddress make an address when it is asked for. engine.Receiver and
 	// enginecore.OutputsReader take an engine's answers without a goroutine or memory of
-	// their own. Store.BeginInto of shmstore, and Begin of objstore's Request, begin requests in
+	// their own. Request.BeginIn of shmstore, and Begin of objstore's Request, begin requests in
 	// the memory of ended ones.
 	topLevelLimit    = 309
 	withMethodsLimit = 609

@@ -5,7 +5,8 @@
 // A [Codec], of [New], belongs to one generation. At the start the engine sends a
 // [Handshake], gets an [Init] and sends [Ready]. Afterwards the frontend sends requests
 // ([Codec.EncodeRequest]), aborts ([EncodeAbort]) and calls of methods
-// ([Codec.EncodeCall]), and reads [Outputs] ([Codec.DecodeOutputs]). Everything that is
+// ([Codec.EncodeCall]), and reads [Outputs] ([Codec.DecodeOutputs], or
+// an [OutputsReader] for one message after the other). Everything that is
 // sent comes as the frames of one ZMQ message, its type first.
 //
 // # Parameters

@@ -10,8 +10,8 @@ import (
 // and its place in the prompt (vllm/multimodal/inputs.py, all releases).
 type Feature struct {
 	Data *serde.Item // nil for None
-	// Address, if it is set in place of Data, is what [serde.NewAddressItem] makes the item
-	// of, of the feature's modality.
+	// Address may stand in place of Data. It is encoded as the item that [serde.NewAddressItem]
+	// makes of it and of Modality.
 	Address    *serde.Address
 	Modality   string
 	Identifier string
