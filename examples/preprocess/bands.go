@@ -31,7 +31,8 @@ func (r resizing) bands() int {
 
 // run resizes, first across, then down, as torch does: with bytes in between.
 // It hands over the lines of the wanted part, from several goroutines if the image is
-// large; a line is gone when emit returns. All goroutines have ended when run returns.
+// large; a line is gone when emit returns. All goroutines have ended when run returns,
+// also by a panic, which is one of the caller's goroutine.
 func (r resizing) run(ctx context.Context, src source, emit func(y int, line []byte)) error {
 	b := band{
 		resizing: r, emit: emit,
@@ -41,24 +42,35 @@ func (r resizing) run(ctx context.Context, src source, emit func(y int, line []b
 	unit := max(r.unit, 1)
 	units := (r.part.Dy() + unit - 1) / unit
 	n := r.bands()
-	errs := make([]error, n)
+	ends := make([]func() error, n) // by the band
 	var others sync.WaitGroup
 	for i := range n {
 		begin, end := units*i/n*unit, min(units*(i+1)/n*unit, r.part.Dy())
 		if i == n-1 {
-			errs[i] = b.run(ctx, src, begin, end)
+			ends[i] = b.end(ctx, src, begin, end)
 			continue
 		}
 		fork := src.fork()
-		others.Go(func() { errs[i] = b.run(ctx, fork, begin, end) })
+		others.Go(func() { ends[i] = b.end(ctx, fork, begin, end) })
 	}
 	others.Wait()
-	for _, err := range errs {
-		if err != nil {
+	for _, end := range ends {
+		if err := end(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// end runs a band, and returns what repeats its end: an error or a panic.
+func (r band) end(ctx context.Context, src source, begin, end int) (again func() error) {
+	defer func() {
+		if x := recover(); x != nil {
+			again = func() error { panic(x) }
+		}
+	}()
+	err := r.run(ctx, src, begin, end)
+	return func() error { return err }
 }
 
 // band is what the goroutines of a resizing share.
@@ -79,6 +91,13 @@ type lines struct {
 
 var linePool = sync.Pool{New: func() any { return new(lines) }}
 
+// giveBack keeps the memory for another band, unless it is a lot.
+func (l *lines) giveBack() {
+	if 2*cap(l.in[0])+24*cap(l.pairs)+cap(l.ring)+24*cap(l.need)+cap(l.out) <= maxReused/maxBands {
+		linePool.Put(l)
+	}
+}
+
 // run makes the lines begin..end-1 of the wanted part.
 func (r band) run(ctx context.Context, src source, begin, end int) error {
 	keep := 2 // lines, one more than an output needs since two are made at a time
@@ -88,7 +107,7 @@ func (r band) run(ctx context.Context, src source, begin, end int) error {
 	width := channels * r.part.Dx()
 	stride := groups(width)
 	l := linePool.Get().(*lines)
-	defer linePool.Put(l)
+	defer l.giveBack()
 	for i := range l.in {
 		l.in[i] = grow(l.in[i], channels*r.in.X)
 	}

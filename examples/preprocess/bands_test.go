@@ -3,6 +3,7 @@ package preprocess
 import (
 	"context"
 	"crypto/sha256"
+	"image"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -64,5 +65,44 @@ func TestBandsEndWithTheirContext(t *testing.T) {
 	for _, before := range []int64{1, 10, 100, 300} { // of the lines of the bands
 		_, err := fill(looks - before)
 		require.ErrorIs(t, err, context.Canceled)
+	}
+}
+
+// panicking is an image with a line that can't be made.
+type panicking struct {
+	line int
+	made *atomic.Int64
+}
+
+func (p panicking) fork() source { return p }
+
+func (p panicking) row(y int, buf []byte) []byte {
+	if y == p.line {
+		panic("no such line")
+	}
+	p.made.Add(1)
+	return buf
+}
+
+// TestPanicInABandIsTheCallers: it can be recovered from, and nobody works on then.
+func TestPanicInABandIsTheCallers(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(maxBands))
+	r := resizing{in: image.Pt(1024, 1024), out: image.Pt(1024, 1024), part: image.Rect(0, 0, 1024, 1024)}
+	require.Equal(t, maxBands, r.bands())
+	for _, line := range []int{0, 300, 1023} {
+		p := panicking{line, new(atomic.Int64)}
+		require.PanicsWithValue(t, "no such line", func() { _ = r.run(t.Context(), p, func(int, []byte) {}) })
+		made := p.made.Load()
+		runtime.Gosched()
+		require.Equal(t, made, p.made.Load())
+	}
+}
+
+// TestMuchMemoryOfLinesIsNotKept holds for what one wide image takes.
+func TestMuchMemoryOfLinesIsNotKept(t *testing.T) {
+	l := &lines{pairs: make([]pair, maxReused/maxBands/24+1)}
+	l.giveBack()
+	for range 10 {
+		require.NotSame(t, l, linePool.Get())
 	}
 }

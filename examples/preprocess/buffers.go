@@ -10,8 +10,8 @@ type buffers struct {
 	steps        [2][4][1 << fastBits]step // of its codes
 }
 
-// maxReused is the most bytes that are kept for the next Fill: those of a photo with
-// ten million pixels.
+// maxReused is the most bytes that are kept for the next Fill, and as much again for the
+// lines of its bands: those of a photo with ten million pixels.
 const maxReused = 32 << 20
 
 var bufferPool = sync.Pool{New: func() any { return new(buffers) }}

@@ -7,6 +7,7 @@ import (
 	"image"
 	"image/color"
 	"image/jpeg"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -63,6 +64,26 @@ func withHeader(file []byte, w, h uint32) []byte {
 	binary.BigEndian.PutUint32(out[20:], h)
 	binary.BigEndian.PutUint32(out[29:], crc32.ChecksumIEEE(out[12:29]))
 	return out
+}
+
+// TestJunkInFrontOfARestartMarker: how far the decoder reads ahead decides nothing.
+func TestJunkInFrontOfARestartMarker(t *testing.T) {
+	file := readImage(t, "images/restarts.jpg")
+	size, err := Inspect(file)
+	require.NoError(t, err)
+	scan := bytes.Index(file, []byte{0xff, 0xda})
+	markers := 0
+	for i := scan; i < len(file)-1; i++ {
+		if file[i] != 0xff || file[i+1]&^7 != 0xd0 {
+			continue
+		}
+		markers++
+		for n := 1; n <= 9; n++ {
+			_, err := decode(t.Context(), slices.Insert(slices.Clone(file), i, make([]byte, n)...), size, new(buffers))
+			require.ErrorIs(t, err, ErrImage, "%d bytes in front of marker %d", n, markers)
+		}
+	}
+	require.NotZero(t, markers)
 }
 
 func TestBadImages(t *testing.T) {

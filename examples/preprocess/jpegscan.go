@@ -114,17 +114,22 @@ func (s *scan) read(ctx context.Context) error {
 	return nil
 }
 
+var errNoRestart = errors.New("a restart marker is missing")
+
 // resume begins anew behind a restart marker.
 func (s *scan) resume(mark byte) error {
 	if s.short() {
 		return errShort
+	}
+	if s.n-s.past >= 8 { // whole bytes that no block has read
+		return errNoRestart
 	}
 	b := s.bitReader.rest
 	for len(b) > 1 && b[0] == 0xff && b[1] == 0xff {
 		b = b[1:]
 	}
 	if len(b) < 2 || b[0] != 0xff || b[1] != mRST0+mark {
-		return errors.New("a restart marker is missing")
+		return errNoRestart
 	}
 	s.bitReader = bitReader{rest: b[2:]}
 	s.last, s.blocks = [3]int32{}, 0

@@ -73,7 +73,7 @@ type Layout struct {
 	// Bytes is what the item's tensors take together.
 	Bytes int64
 	// Scratch is the most bytes that Fill allocates besides, whatever the format. Of
-	// those, up to 32 MiB of each goroutine stay for later Fills until the garbage
+	// those, up to 64 MiB of each goroutine stay for later Fills until the garbage
 	// collector takes them.
 	Scratch int64
 

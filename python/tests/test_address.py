@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import tracemalloc
 from typing import Any
 
 import build
@@ -48,6 +49,22 @@ def test_good(monkeypatch: pytest.MonkeyPatch) -> None:
             handle = decode_address([frame])
         assert handle == parse_address(decode_item([frame]))
         assert isinstance(handle, Handle) and handle[:2] == (123456789, 42)
+
+
+def test_views_that_are_not_bytes_in_a_row() -> None:
+    twice = bytes(itertools.chain.from_iterable((byte, 0) for byte in GOOD))
+    assert both([memoryview(twice)[::2]])[0] is ArgumentError
+    assert both([memoryview(GOOD[::-1])[::-1]])[0] is ArgumentError
+
+
+def test_large_frame_is_not_copied() -> None:
+    large = bytearray(64 << 20)
+    tracemalloc.start()
+    try:
+        assert both([large])[0] is CorruptError
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_other_values() -> None:

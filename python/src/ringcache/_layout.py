@@ -116,7 +116,7 @@ class Layouts:
         except CorruptError:
             return None
         if layout is not None:
-            if len(self.known) >= MAX_SIZES:
+            if len(self.known) >= MAX_SIZES and len(body) not in self.known:
                 self.known.clear()
             before = self.known.get(len(body), ())
             self.known[len(body)] = (layout, *before[: PER_SIZE - 1])

@@ -218,9 +218,9 @@ def decode_address(
     """
     if signed and form is ItemForm.MAP and type(frames) is list and len(frames) == 1:
         try:
-            document = bytes(memoryview(frames[0]))
-            if len(document) <= _ADDRESS_MAX:
-                found = _ADDRESS.decode(document)
+            frame = memoryview(frames[0])
+            if frame.nbytes <= _ADDRESS_MAX and frame.c_contiguous:
+                found = _ADDRESS.decode(bytes(frame))
                 address, id = found.address.data, found.monotonic_id.data
                 if 0 <= address < 1 << 64 and 0 <= id < 1 << 32:
                     return Handle(address, id, found.signature.data)

@@ -490,7 +490,8 @@ class Reader(Closing):
 
     def populate(self) -> None:
         """Map all pages of the segment now, so that no first look at an object meets page
-        faults. Pages that the writer has not touched yet are made.
+        faults. Pages that the writer has not touched yet are made. Before Linux 5.14 it
+        does nothing.
 
         Raises :class:`SegmentError` where the kernel has no memory for them, and
         :class:`ClosedError`.
