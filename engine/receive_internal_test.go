@@ -31,8 +31,7 @@ func TestPassedMessageIsLetGo(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, out.Outputs, 1)
 	new(session).pass(out)
-	out, frames = nil, nil
-	runtime.GC()
+	runtime.GC() // frames is not used any more
 	require.Nil(t, message.Value())
 	runtime.KeepAlive(r)
 }
