@@ -180,7 +180,7 @@ func scratch(size, to image.Point, width int) int64 {
 		decoding = 8 + 8 + 3
 		mcu      = 32        // pixels that a JPEG is padded to
 		lines    = 40        // bytes for each pixel across: lines that are being worked on
-		fixed    = 128 << 10 // tables
+		fixed    = 192 << 10 // tables, and what the library for PNG takes
 	)
 	pad := func(n int) int64 { return int64(n+mcu-1) / mcu * mcu }
 	taps := func(in, out int) int64 { return int64(4*max(in/out+1, 1) + 3) }
