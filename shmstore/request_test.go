@@ -14,6 +14,39 @@ import (
 	"github.com/ringcache/ringcache/shmstore"
 )
 
+// A request begins in the memory of one that has ended, by itself or by its owner, and in no other.
+func TestRequestBeginsInMemoryOfAnEndedOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, other := private(t, shmstore.Options{Size: 16 << 10}), private(t, shmstore.Options{Size: 16 << 10})
+		var r shmstore.Request
+		minute := shmstore.RequestOptions{ID: "r", Deadline: time.Now().Add(time.Minute)}
+		require.NoError(t, r.BeginIn(s, minute))
+		put(t, &r, "a", 1000, 1)
+		require.ErrorIs(t, r.BeginIn(s, shmstore.RequestOptions{ID: "again"}), fs.ErrInvalid, "it is open")
+		time.Sleep(time.Minute)
+		require.True(t, r.Ended())
+		require.ErrorIs(t, r.BeginIn(other, minute), fs.ErrInvalid, "it is of another store")
+
+		require.NoError(t, r.BeginIn(s, shmstore.RequestOptions{ID: "again"}))
+		time.Sleep(time.Hour)
+		require.False(t, r.Ended(), "its deadline is gone")
+		o, err := r.Lookup("a", 0)
+		require.NoError(t, err)
+		_, err = r.Bytes(o.Handle())
+		require.NoError(t, err)
+		require.NoError(t, r.Commit())
+		require.NoError(t, s.ResetReaders(1))
+		require.True(t, r.Ended())
+		require.ErrorIs(t, r.BeginIn(s, shmstore.RequestOptions{ID: "third"}), fs.ErrInvalid, "its owner has bytes")
+		r.Finish()
+		require.NoError(t, r.BeginIn(s, shmstore.RequestOptions{ID: "third"}))
+		r.Rollback()
+		require.NoError(t, s.CheckStructure())
+		require.NoError(t, s.Close())
+		require.ErrorIs(t, r.BeginIn(s, shmstore.RequestOptions{ID: "late"}), fs.ErrClosed)
+	})
+}
+
 func TestRequestKeepsWhatItHas(t *testing.T) {
 	s, _ := inFolder(t, shmstore.Options{Size: 8 << 10})
 	r := begin(t, s, "r")
