@@ -32,6 +32,9 @@ var floors = [][]string{
 	{"objstore", "objstore/check"},
 	{"lrusync"},
 	{"internal/lossypair"}, // for tests of lrusync with two processes, and for fuzz/soak
+	{"tier"},
+	{"tier/memory", "tier/disk", "tier/redis", "encoder/safetensors"},
+	{"encoder"},
 	{"mmcache"},
 	{"engine"},
 	{"engine/zmq"},
@@ -43,7 +46,7 @@ var floors = [][]string{
 	{"fuzz/model"},
 	{"fuzz/generate", "fuzz/internal/harness"},
 	{"fuzz/internal/harness/harnesstest"},
-	{"fuzz/ringtest", "fuzz/storetest", "fuzz/lrutest", "fuzz/explore", "fuzz/linear", "fuzz/litmus", "fuzz/fault", "fuzz/corpus"},
+	{"fuzz/ringtest", "fuzz/storetest", "fuzz/lrutest", "fuzz/tiertest", "fuzz/explore", "fuzz/linear", "fuzz/litmus", "fuzz/fault", "fuzz/corpus"},
 	{"fuzz/system"},
 	{"fuzz/soak"},
 	{"cmd/ringcache", "examples/demo", "examples/customserver", "examples/frontend", "interop/lockstep", "e2e"},
