@@ -1,0 +1,37 @@
+// Package disk keeps the objects of package tier in a folder, one file for each.
+package disk
+
+import (
+	"io"
+
+	"github.com/ringcache/ringcache/tier"
+)
+
+// A Layout decides where the files of objects are, and what is in front of their bytes. A file
+// is a head and then the object's bytes, and nothing behind them. Its methods may be called from any goroutine, and
+// do no input or output but by the reader that they get.
+type Layout interface {
+	// Name names the layout. A root remembers it, and is refused with another one.
+	Name() string
+	// Path returns the file of a key, relative to the root, with slashes. Different keys have
+	// different files, and no file is a folder of another one. It fails with fs.ErrInvalid for a key that the layout
+	// can't name.
+	Path(k tier.Key) (string, error)
+	// AppendHead appends the head of an object to dst. sum is the CRC-32C of its bytes; the
+	// head's length does not depend on it.
+	AppendHead(dst []byte, o tier.Object, sum uint32) ([]byte, error)
+	// ParseHead reads the head of a file of size bytes at a path. It fails with
+	// tier.ErrCorrupt for a file that can't be one of the layout, as one that was cut, and with fs.ErrInvalid
+	// for a path that is none of the layout's: such files are strangers, and are left alone.
+	ParseHead(path string, file io.ReaderAt, size int64) (Head, error)
+}
+
+// A Head describes the file of an object.
+type Head struct {
+	Object tier.Object
+	Length int64 // of the head, in bytes
+	// Sum is the CRC-32C of the object's bytes if HasSum is set: files of other writers
+	// may have none.
+	Sum    uint32
+	HasSum bool
+}
