@@ -202,7 +202,7 @@ func bareFiles(parent func(*environment) string, sync bool) func() outputStore {
 }
 
 func (f *files) open(env *environment, _ int) (err error) {
-	f.folder, err = os.MkdirTemp(f.parent(env), "ringcache-compare-")
+	f.folder, err = os.MkdirTemp(f.parent(env), segmentName()+"-")
 	return err
 }
 

@@ -34,17 +34,12 @@ type cache interface {
 	policy.Cache
 	Has(it *policy.Item) bool
 	Used() int64
-	hold(held func(*policy.Item) bool)
 }
-
-type scored[E any] struct{ *policy.Scored[E] }
-
-func (s scored[E]) hold(held func(*policy.Item) bool) { s.Held = held }
 
 func tree[E any](r policy.Rule[E], capacity int64) cache {
 	s := policy.NewScored(r, capacity)
 	s.Exact = true // else a parent would have to wait for its turn, after the last child went
-	return scored[E]{s}
+	return s
 }
 
 // result is shares of a trace that were found: of its parts and of its tokens.
@@ -54,16 +49,11 @@ func (r result) add(o result, weight float64) result {
 	return result{r.parts + weight*o.parts, r.tokens + weight*o.tokens}
 }
 
-// replay looks up each prompt, and puts what was not there. What a request has stays until its end.
+// replay looks up each prompt, and puts what was not there. What was found stays meanwhile: all of it is in front of
+// what is put.
 func replay(prompts []prompt, c cache) (result, error) {
 	var found, all result
-	held := map[*policy.Item]bool{}
-	c.hold(func(it *policy.Item) bool { return held[it] })
 	for i, p := range prompts {
-		clear(held)
-		for _, it := range p {
-			held[it] = true
-		}
 		for _, it := range p {
 			one := result{1, it.Cost}
 			all = all.add(one, 1)

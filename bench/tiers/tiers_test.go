@@ -128,15 +128,15 @@ func TestRoomForAll(t *testing.T) {
 	}
 }
 
-// The learned rule finds nearly as much as LRU or more, and the oracle more than any rule. compare itself fails if one
-// exceeds the bound.
+// The learned rule finds more than LRU of documents, and nearly as much of conversations; the oracle finds more than any
+// rule. compare itself fails if one exceeds the bound.
 func TestLearnedBesideLRU(t *testing.T) {
-	const margin = 0.01
+	least := map[string]float64{"rag": 0.03, "conversations": -0.01}
 	for _, w := range workloads {
 		for _, g := range []float64{12, 40} {
 			r, err := compare(w, g, [][]prompt{w.trace(1, 3000), w.trace(2, 3000)})
 			require.NoError(t, err)
-			require.GreaterOrEqual(t, r.more, -margin, "%s, %g GiB", w.name, g)
+			require.GreaterOrEqual(t, r.more, least[w.name], "%s, %g GiB", w.name, g)
 			oracle := r.results[len(contenders)-1].tokens
 			for i, x := range r.results[:len(contenders)-1] {
 				require.Positive(t, x.tokens)
