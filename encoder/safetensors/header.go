@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/bits"
 	"slices"
 	"unicode/utf8"
@@ -61,9 +62,9 @@ func Parse(file []byte) (*Header, error) {
 	return parse(string(file[lengthSize:lengthSize+n]), int64(len(file)))
 }
 
-// ReadHeader reads the header of a file of size bytes. It refuses a header of more than most bytes before it
-// takes memory for it; 0 is the library's limit, 100 MB. The error wraps ErrFormat, or io.ErrUnexpectedEOF
-// if the file has less than size bytes, or is the one of ReadAt.
+// ReadHeader reads the header of a file of size bytes. It takes no memory for a header of more than most bytes,
+// which is an fs.ErrInvalid; 0 is the library's limit, 100 MB. Other errors wrap ErrFormat, or
+// io.ErrUnexpectedEOF if the file has less than size bytes, or are those of ReadAt.
 func ReadHeader(file io.ReaderAt, size, most int64) (*Header, error) {
 	if size < lengthSize {
 		return nil, tooSmall(size)
@@ -78,7 +79,7 @@ func ReadHeader(file io.ReaderAt, size, most int64) (*Header, error) {
 		return nil, err
 	}
 	if most > 0 && lengthSize+n > most {
-		return nil, fmt.Errorf("%w: the header has %d bytes, the most is %d here", ErrFormat, lengthSize+n, most)
+		return nil, fmt.Errorf("safetensors: the header has %d bytes, the most is %d here: %w", lengthSize+n, most, fs.ErrInvalid)
 	}
 	if have := int64(len(head)); lengthSize+n > have {
 		head = append(head, make([]byte, lengthSize+n-have)...)
