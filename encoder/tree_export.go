@@ -16,14 +16,14 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// Export copies the objects of a level into a folder, which may be one that connectors use, and returns an
+// Export copies the objects of a space of a level into a folder, which may be one that connectors use, and returns an
 // iterator over what it did: each object, with nil when it was copied, tier.ErrExists when the folder has a file of the
 // same description already, fs.ErrInvalid for an object that can't be in a tree, or what went wrong.
 // Copying goes on after an error, until ctx ends or the loop does. An error without an object is one of the folder
 // or of the list, and is the last.
 //
 // Files appear complete, by rename, after they were synced. Export asks for the whole list before the first copy.
-func (t Tree) Export(ctx context.Context, from tier.Level, folder string) iter.Seq2[tier.Object, error] {
+func (t Tree) Export(ctx context.Context, from tier.Level, space, folder string) iter.Seq2[tier.Object, error] {
 	return func(yield func(tier.Object, error) bool) {
 		root, err := openFolder(folder)
 		if err != nil {
@@ -32,12 +32,12 @@ func (t Tree) Export(ctx context.Context, from tier.Level, folder string) iter.S
 		}
 		defer root.Close()
 		var objects []tier.Object
-		for o, err := range from.List(ctx, t.Space) {
+		for o, err := range from.List(ctx, space) {
 			if err != nil {
 				yield(tier.Object{}, fmt.Errorf("encoder: export: %w", err))
 				return
 			}
-			if o.Space == t.Space { // a list for an empty space is one of all spaces
+			if o.Space == space { // a list for an empty space is one of all spaces
 				objects = append(objects, o)
 			}
 		}
