@@ -123,10 +123,10 @@ func (l *Level) Leases() []tier.LeaseState {
 	return states
 }
 
-// reserved reports whether a lease has reserved an object.
-func (l *Level) reserved(k tier.Key) bool {
+// leased reports whether a lease has an object.
+func (l *Level) leased(k tier.Key) bool {
 	for _, x := range l.leases {
-		if it := x.items[k]; it != nil && it.res != nil {
+		if x.items[k] != nil {
 			return true
 		}
 	}
