@@ -23,9 +23,10 @@ import (
 //     object, and no other; a key is in both only while an object that can't be
 //     used once more is replaced;
 //   - leases is the sum of those of the objects, and of those of the requests;
-//   - an object is idle if it is committed or retired, has no lease and is neither
-//     pinned nor in quarantine. Only idle objects are evicted, and a retired one
-//     goes as soon as it is idle;
+//   - an object is idle if it is committed or retired, has no lease, is neither
+//     pinned nor in quarantine, and has no children. Only idle objects are evicted, and a
+//     retired one goes as soon as it is idle;
+//   - families has every object that is committed or reserved and has a parent, and no ring;
 //   - quarantined has exactly the objects in quarantine, in the order of their
 //     fences;
 //   - bytes, idle and tenants are what counting all objects anew would give;
@@ -51,6 +52,8 @@ type Store struct {
 	pending map[string]*Object
 	pinned  map[*Object]struct{}
 
+	resumable map[uint32]*Object // reservations of the dead writer that nobody has resumed
+
 	requests  map[string]*Request
 	deadlines deadlines
 	leases    int // of all requests
@@ -64,6 +67,7 @@ type Store struct {
 		misused int // calls that end a request which was not committed
 		dead    int // readers whose slot was found without an owner
 		looked  int // objects looked at in search of room
+		evicted int // objects that went for it
 	}
 }
 
