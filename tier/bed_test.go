@@ -3,8 +3,8 @@ package tier_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
@@ -85,14 +85,9 @@ func keys(names ...string) []tier.Key {
 
 // content is the bytes that a name has in all tests.
 func content(name string, size int64) []byte {
-	h := fnv.New64a()
-	h.Write([]byte(name))
-	var b bytes.Buffer
-	r := rand.New(rand.NewPCG(h.Sum64(), uint64(size)))
-	for int64(b.Len()) < size {
-		b.WriteByte(byte(r.Uint32()))
-	}
-	return b.Bytes()
+	out := make([]byte, size)
+	rand.NewChaCha8(sha256.Sum256([]byte(name))).Read(out)
+	return out
 }
 
 func object(name, parent string, size int64) tier.Object {
@@ -117,7 +112,7 @@ func (b *bed) get(name string) error {
 	b.Get(b.t.Context(), g)
 	if g[0].Err == nil {
 		require.Equal(b.t, key(name), g[0].Object.Key)
-		require.Equal(b.t, content(name, g[0].Object.Size), g[0].Bytes, "the bytes of %s", name)
+		require.True(b.t, bytes.Equal(content(name, g[0].Object.Size), g[0].Bytes), "the bytes of %s", name)
 	}
 	return g[0].Err
 }
@@ -144,7 +139,7 @@ func (b *bed) errs(placed []tier.Placed, names ...string) []error {
 	out := make([]error, len(placed))
 	for i, p := range placed {
 		if out[i] = p.Err; p.Err == nil {
-			require.Equal(b.t, content(names[i], p.Object.Size), p.Bytes, "the bytes of %s", names[i])
+			require.True(b.t, bytes.Equal(content(names[i], p.Object.Size), p.Bytes), "the bytes of %s", names[i])
 		}
 	}
 	return out

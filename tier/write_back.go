@@ -42,7 +42,8 @@ func (s *Store) pick(l *lower) (batch []*debt, size int64) {
 			skipped++
 			continue
 		}
-		if len(batch) > 0 && size+d.object.Size > bytesTogether || !s.writing.hasRoom(size+d.object.Size) {
+		if len(batch) == 0 && !s.writing.hasRoom(d.object.Size) ||
+			len(batch) > 0 && size+d.object.Size > min(bytesTogether, s.writing.most-s.writing.bytes) {
 			break
 		}
 		l.fifo.Remove(e)
