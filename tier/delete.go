@@ -3,7 +3,6 @@ package tier
 import (
 	"context"
 	"errors"
-	"fmt"
 )
 
 // Delete removes objects from all levels, as [Level.Delete]. An object that is being brought or written comes back from
@@ -173,7 +172,7 @@ func (s *Store) regret(k Key, levels uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if found.Err == nil {
-		if err := s.owe(found.Object, nil, levels); err != nil {
+		if err := s.owe(found.Object, levels); err != nil {
 			s.notOwed(found.Object, levels, err)
 		}
 	}

@@ -86,11 +86,10 @@ func (s *Store) putLevel(ctx context.Context, l *lower, puts []Put) {
 	l.Level.Put(limited, puts)
 	for i := range puts {
 		puts[i].Err = s.judge(ctx, l, puts[i].Err)
-		s.wrote(l, puts[i].Object, puts[i].Err)
 	}
 }
 
-// wrote counts what a level took, or did not. What the level will be asked for again is neither.
+// wrote counts what a level took, or did not. What it will be asked to take again is neither.
 func (s *Store) wrote(l *lower, o Object, err error) {
 	k := kindWritten
 	if err != nil {

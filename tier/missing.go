@@ -41,17 +41,13 @@ func (m *missing) add(k Key, version uint32, err error) {
 	if *m.row(k) != version {
 		return
 	}
-	now := time.Now()
-	if len(m.misses) >= maxMissing {
-		m.prune(now)
-	}
 	for old := range m.misses {
 		if len(m.misses) < maxMissing {
 			break
 		}
 		delete(m.misses, old) // any
 	}
-	m.misses[k] = miss{err, now.Add(m.ttl)}
+	m.misses[k] = miss{err, time.Now().Add(m.ttl)}
 }
 
 // get returns the error of a lookup in vain, or nil if there was none lately.
@@ -66,9 +62,6 @@ func (m *missing) get(k Key) error {
 	}
 	return found.err
 }
-
-// nowhere reports whether every level was asked for the key lately, and none had it.
-func (m *missing) nowhere(k Key) bool { return isNowhere(m.get(k)) }
 
 // isNowhere reports whether an error is the answer of every level.
 func isNowhere(err error) bool {

@@ -22,7 +22,10 @@ type owedSet struct {
 // debt is an object under the lease.
 type debt struct {
 	object  Object
+	offset  uint64
 	bytes   []byte
+	summed  bool   // sum is known
+	sum     uint32 // CRC-32C of bytes when they were right
 	users   int    // calls of Put that still use the bytes
 	left    uint32 // levels, by index, that have not got it
 	writing uint32 // those of left that a worker writes to
@@ -57,9 +60,9 @@ func (s *Store) writersOf(policies ...Write) (set uint32) {
 	return set
 }
 
-// owe notes that levels are to get an object that is in memory. bytes are nil if the object has to be
-// pinned first. It returns the levels that the object is not owed to: all, or none.
-func (s *Store) owe(object Object, bytes []byte, levels uint32) error {
+// owe notes that levels are to get an object that is in memory, and holds it there until they have it. The
+// error is why it is owed to none of them.
+func (s *Store) owe(object Object, levels uint32) error {
 	if levels == 0 {
 		return nil
 	}
@@ -85,13 +88,18 @@ func (s *Store) owe(object Object, bytes []byte, levels uint32) error {
 	return nil
 }
 
-// hold notes what the lease has. The caller has pinned it.
+// hold notes what the lease has. The caller has pinned it. It may be in another place than before, if memory
+// had dropped it as damaged.
 func (s *Store) hold(p Placed) *debt {
 	d := s.owed.debts[p.Object.Key]
 	if d == nil {
-		d = &debt{object: p.Object, bytes: p.Bytes}
+		d = &debt{}
 		s.owed.debts[p.Object.Key] = d
 	}
+	if d.object.Size != p.Object.Size || d.offset != p.Offset {
+		d.summed = false
+	}
+	d.object, d.offset, d.bytes = p.Object, p.Offset, p.Bytes
 	return d
 }
 
@@ -169,7 +177,7 @@ func (s *Store) oweAgain() {
 func (s *Store) stored(object Object) {
 	s.missing.stored(object.Key)
 	levels := s.writersOf(Through, Back)
-	if err := s.owe(object, nil, levels); err != nil {
+	if err := s.owe(object, levels); err != nil {
 		s.notOwed(object, levels, err)
 	}
 }
@@ -183,7 +191,7 @@ func (s *Store) copyUp(c *carried) {
 			levels |= 1 << l.index
 		}
 	}
-	if err := s.owe(c.object, c.placed.Bytes, levels); err != nil {
+	if err := s.owe(c.object, levels); err != nil {
 		s.notOwed(c.object, levels, err)
 	}
 }

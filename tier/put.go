@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 )
@@ -13,6 +14,7 @@ import (
 type storing struct {
 	put    *Put
 	bytes  []byte // the object's, as soon as they are known
+	sum    uint32 // of bytes
 	inMem  bool
 	debt   *debt
 	fallen uint32 // levels below that are to be written to before Put returns
@@ -133,7 +135,8 @@ func (s *Store) putMemory(all []*storing) {
 		p.taken, p.fallen = true, s.writersOf(Through)
 		p.debt = s.hold(placed[i])
 		p.debt.users++
-		if back := s.writersOf(Back); s.owe(p.put.Object, p.bytes, back) != nil {
+		p.debt.summed, p.debt.sum = true, p.sum
+		if back := s.writersOf(Back); s.owe(p.put.Object, back) != nil {
 			p.fallen |= back // too much is owed: the caller writes it
 		}
 	}
@@ -143,11 +146,14 @@ func (s *Store) putMemory(all []*storing) {
 func (p *storing) fill(place []byte) error {
 	if p.put.From == nil {
 		copy(place, p.put.Bytes)
+		p.sum = crc32.Checksum(p.put.Bytes, castagnoli)
 		return nil
 	}
-	if _, err := io.ReadFull(p.put.From, place); err != nil {
+	var sum summing
+	if _, err := io.ReadFull(io.TeeReader(p.put.From, &sum), place); err != nil {
 		return short(p.put.Object, err)
 	}
+	p.sum = sum.sum
 	return p.atEnd()
 }
 
@@ -194,6 +200,18 @@ func (p *storing) read() {
 	}
 }
 
+// lower returns what a lower level gets. Bytes in memory are shared with other processes, so what they were is
+// checked.
+func (p *storing) lower() Put {
+	switch {
+	case p.put.From == nil:
+		return Put{Object: p.put.Object, Bytes: p.put.Bytes}
+	case p.inMem:
+		return Put{Object: p.put.Object, From: &summed{key: p.put.Object.Key, rest: p.bytes, want: p.sum}}
+	}
+	return Put{Object: p.put.Object, Bytes: p.bytes}
+}
+
 // putLower writes to a level while the caller waits.
 func (s *Store) putLower(ctx context.Context, l *lower, all []*storing) {
 	bit := uint32(1) << l.index
@@ -202,7 +220,7 @@ func (s *Store) putLower(ctx context.Context, l *lower, all []*storing) {
 	for _, p := range all {
 		if p.fallen&bit != 0 {
 			some = append(some, p)
-			puts = append(puts, Put{Object: p.put.Object, Bytes: p.bytes})
+			puts = append(puts, p.lower())
 		}
 	}
 	if len(some) == 0 {
@@ -223,12 +241,16 @@ func (s *Store) putLower(ctx context.Context, l *lower, all []*storing) {
 		switch err := puts[i].Err; {
 		case err == nil:
 			p.taken = true
+			s.wrote(l, p.put.Object, nil)
 		case p.inMem && (errors.Is(err, ErrUnavailable) || ctx.Err() != nil):
-			if err := s.owe(p.put.Object, p.bytes, bit); err != nil {
+			if err := s.owe(p.put.Object, bit); err != nil {
 				s.notOwed(p.put.Object, bit, err)
 			}
-		case p.err == nil || errors.Is(p.err, ErrPending) || !errors.Is(err, ErrUnavailable):
-			p.err = err
+		default:
+			s.wrote(l, p.put.Object, err)
+			if p.err == nil || errors.Is(p.err, ErrPending) || !errors.Is(err, ErrUnavailable) {
+				p.err = err
+			}
 		}
 	}
 }

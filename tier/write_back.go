@@ -3,6 +3,7 @@ package tier
 import (
 	"container/list"
 	"errors"
+	"fmt"
 )
 
 // maxSkipped is how many debts of a level are looked at that can't be written yet.
@@ -41,7 +42,8 @@ func (s *Store) pick(l *lower) (batch []*debt, size int64) {
 			skipped++
 			continue
 		}
-		if len(batch) > 0 && size+d.object.Size > bytesTogether || !s.writing.hasRoom(size+d.object.Size) {
+		if len(batch) == 0 && !s.writing.hasRoom(d.object.Size) ||
+			len(batch) > 0 && size+d.object.Size > min(bytesTogether, s.writing.most-s.writing.bytes) {
 			break
 		}
 		l.fifo.Remove(e)
@@ -86,22 +88,64 @@ func (s *Store) writeOut(l *lower, batch []*debt) []error {
 	places := make([]int, 0, len(batch))
 	there := s.recheck(l, batch)
 	for i, d := range batch {
-		if !there[d] {
-			puts = append(puts, Put{Object: d.object, Bytes: d.bytes})
-			places = append(places, i)
+		if there[d] {
+			continue
 		}
+		var p Put
+		if p, errs[i] = s.checked(d); errs[i] != nil {
+			if s.ctx.Err() == nil {
+				errs[i] = fmt.Errorf("tier: object %v can't be written, memory has lost it: %w (%s)", p.Object.Key, ErrNotFound, errs[i].Error())
+				s.refused(l, p.Object, errs[i])
+			}
+			continue
+		}
+		puts = append(puts, p)
+		places = append(places, i)
 	}
-	if len(puts) == 0 {
-		return errs
+	if len(puts) > 0 {
+		s.putLevel(s.ctx, l, puts)
 	}
-	s.putLevel(s.ctx, l, puts)
 	for i, p := range puts {
 		errs[places[i]] = p.Err
-		if p.Err != nil && !retry(p.Err) && s.ctx.Err() == nil {
-			s.options.Logger.Warn("tier: an object was not written", "level", l.name, "object", p.Object.Key.String(), "error", p.Err)
+		switch {
+		case p.Err == nil:
+			s.wrote(l, p.Object, nil)
+		case !retry(p.Err) && s.ctx.Err() == nil:
+			s.refused(l, p.Object, p.Err)
 		}
 	}
 	return errs
+}
+
+// refused notes that a level will not get an object.
+func (s *Store) refused(l *lower, o Object, err error) {
+	s.wrote(l, o, err)
+	s.options.Logger.Warn("tier: an object was not written", "level", l.name, "object", o.Key.String(), "error", err)
+}
+
+// checked returns a debt as a level gets it. Other processes can write to memory: so what the level gets has to
+// have the checksum that memory vouches for.
+func (s *Store) checked(d *debt) (Put, error) {
+	s.mu.Lock()
+	key := d.object.Key
+	placed := s.owed.lease.Pin([]Key{key})[0] // it may have been dropped, and stored again
+	if placed.Err != nil {
+		object := d.object
+		s.mu.Unlock()
+		return Put{Object: object}, placed.Err
+	}
+	s.hold(placed)
+	known, sum := d.summed, d.sum
+	s.mu.Unlock()
+	if !known {
+		var w summing
+		get := []Get{{Key: key, To: &w}}
+		if s.memory.Get(s.ctx, get); get[0].Err != nil {
+			return Put{Object: placed.Object}, get[0].Err
+		}
+		sum = w.sum
+	}
+	return Put{Object: placed.Object, From: &summed{key: key, rest: placed.Bytes, want: sum}}, nil
 }
 
 // recheck finds out which debts from before a restart the level has already.
