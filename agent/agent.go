@@ -29,6 +29,7 @@ type Agent struct {
 	stores map[string]*store
 	lrus   map[string]*lru
 	pairs  map[string]*pair
+	levels map[string]*level
 	ops    map[string]operation
 
 	dir        string // of shared memory; empty is the system's
@@ -44,7 +45,7 @@ type reply map[string]any
 // New makes an agent without objects.
 func New() *Agent {
 	a := &Agent{
-		rings: map[string]*ring{}, stores: map[string]*store{}, lrus: map[string]*lru{}, pairs: map[string]*pair{},
+		rings: map[string]*ring{}, stores: map[string]*store{}, lrus: map[string]*lru{}, pairs: map[string]*pair{}, levels: map[string]*level{},
 		ops: map[string]operation{}, maxSegment: math.MaxInt, maxData: 256 << 20,
 	}
 	maps.Copy(a.ops, a.ringOps())
@@ -54,6 +55,7 @@ func New() *Agent {
 	maps.Copy(a.ops, serdeOps())
 	maps.Copy(a.ops, requestOps())
 	maps.Copy(a.ops, hashOps())
+	maps.Copy(a.ops, a.tierOps())
 	return a
 }
 
@@ -184,10 +186,14 @@ func (a *Agent) Close() error {
 	for _, s := range a.stores {
 		errs = append(errs, s.close())
 	}
+	for _, l := range a.levels {
+		errs = append(errs, l.close())
+	}
 	clear(a.rings)
 	clear(a.stores)
 	clear(a.lrus)
 	clear(a.pairs)
+	clear(a.levels)
 	return errors.Join(errs...)
 }
 
