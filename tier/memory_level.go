@@ -37,7 +37,8 @@ type LeaseOptions struct {
 	// bytes.
 	Owner string
 	// Until is when the lease ends by itself; zero is never. Reservations do not end by
-	// time: a client may be writing.
+	// time: a client may be writing. A lease that has some loses its pins at Until, and takes no new
+	// ones; it ends with its last reservation, and Commit and Abort work until then.
 	Until time.Time
 }
 

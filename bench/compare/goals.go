@@ -20,7 +20,7 @@ var goals = []goal{
 	{"new", 4 * kib, "warm", oursPool, "vLLM", 20, false},
 	{"new", 64 * kib, "warm", oursPool, "vLLM", 14, false},
 	{"new", mib, "warm", oursPool, "vLLM", 3, false},
-	{"new", 24 * mib, "warm", "limit: copy", oursPool, 1.05, true},
+	{"new", 24 * mib, "warm", limitCopy, oursPool, 1.05, true},
 	{"repeat", 0, "warm", oursPool, "vLLM", 35, false},
 	{"worker", mib, "warm", oursFirst, "vLLM", 25, false},
 	{"worker", mib, "warm", oursSeen, "vLLM", 150, false},

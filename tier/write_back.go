@@ -1,0 +1,126 @@
+package tier
+
+import (
+	"container/list"
+	"errors"
+)
+
+// maxSkipped is how many debts of a level are looked at that can't be written yet.
+const maxSkipped = 256
+
+// chooseWrite takes debts that can be written now: of one level, in the order in which they were stored. Half of the workers
+// write at the most.
+func (s *Store) chooseWrite() func() {
+	if s.writers >= s.options.MaxCalls/2 {
+		return nil
+	}
+	for _, l := range s.lower {
+		if l.away.Load() {
+			continue
+		}
+		if batch, size := s.pick(l); len(batch) > 0 {
+			s.writers++
+			s.writing.add(size, nil, 1)
+			return func() { s.write(l, batch, size) }
+		}
+	}
+	return nil
+}
+
+// pick takes debts off a level's list. A child waits until its parent is written, or goes behind it in the same batch.
+func (s *Store) pick(l *lower) (batch []*debt, size int64) {
+	bit := uint32(1) << l.index
+	taken := map[Key]bool{}
+	skipped := 0
+	var following *list.Element
+	for e := l.fifo.Front(); e != nil && len(batch) < maxTogether && skipped < maxSkipped; e = following {
+		following = e.Next()
+		d := e.Value.(*debt)
+		parent, ok := d.object.ParentKey()
+		if p := s.owed.debts[parent]; ok && p != nil && p.left&bit != 0 && !taken[parent] || s.deleting[d.object.Key] > 0 {
+			skipped++
+			continue
+		}
+		if len(batch) > 0 && size+d.object.Size > bytesTogether || !s.writing.hasRoom(size+d.object.Size) {
+			break
+		}
+		l.fifo.Remove(e)
+		d.queued[l.index] = nil
+		d.writing |= bit
+		taken[d.object.Key] = true
+		batch = append(batch, d)
+		size += d.object.Size
+	}
+	return batch, size
+}
+
+// write writes debts to a level.
+func (s *Store) write(l *lower, batch []*debt, size int64) {
+	errs := s.writeOut(l, batch)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writers--
+	s.writing.add(size, nil, -1)
+	bit := uint32(1) << l.index
+	for i, d := range batch {
+		d.writing &^= bit
+		switch err := errs[i]; {
+		case d.left&bit == 0: // Delete took it off
+			s.letGo(d)
+		case err != nil && (retry(err) || s.stopping):
+			d.queued[l.index] = l.fifo.PushFront(d)
+			s.letGo(d)
+		default:
+			s.dropDebt(d, bit)
+		}
+	}
+}
+
+// retry reports whether a debt stays one: the level is away, and may come back.
+func retry(err error) bool { return errors.Is(err, ErrUnavailable) }
+
+// writeOut returns the errors of the debts.
+func (s *Store) writeOut(l *lower, batch []*debt) []error {
+	errs := make([]error, len(batch))
+	puts := make([]Put, 0, len(batch))
+	places := make([]int, 0, len(batch))
+	there := s.recheck(l, batch)
+	for i, d := range batch {
+		if !there[d] {
+			puts = append(puts, Put{Object: d.object, Bytes: d.bytes})
+			places = append(places, i)
+		}
+	}
+	if len(puts) == 0 {
+		return errs
+	}
+	s.putLevel(s.ctx, l, puts)
+	for i, p := range puts {
+		errs[places[i]] = p.Err
+		if p.Err != nil && !retry(p.Err) && s.ctx.Err() == nil {
+			s.options.Logger.Warn("tier: an object was not written", "level", l.name, "object", p.Object.Key.String(), "error", p.Err)
+		}
+	}
+	return errs
+}
+
+// recheck finds out which debts from before a restart the level has already.
+func (s *Store) recheck(l *lower, batch []*debt) map[*debt]bool {
+	var unsure []*debt
+	var keys []Key
+	for _, d := range batch {
+		if d.recheck {
+			unsure = append(unsure, d)
+			keys = append(keys, d.object.Key)
+		}
+	}
+	if len(unsure) == 0 {
+		return nil
+	}
+	there := map[*debt]bool{}
+	found, _ := s.statLevel(s.ctx, l, keys)
+	for i, d := range unsure {
+		there[d] = found[i].Err == nil
+	}
+	return there
+}
