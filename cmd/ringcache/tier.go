@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"slices"
@@ -14,6 +16,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/ringcache/ringcache/tier"
+	"github.com/ringcache/ringcache/tier/disk"
 )
 
 type tierCommand struct {
@@ -26,9 +29,10 @@ type tierCommand struct {
 // Help is the end of ringcache tier --help.
 func (tierCommand) Help() string {
 	return `LEVEL is where the objects are:
-  a folder      with the layout native (see docs/format.md), or ec: the tree of vLLM's ECExampleConnector
+  a folder      with the layout native (see docs/format.md), or vllm-ec: the tree of vLLM's ECExampleConnector
   shm:NAME      a segment in shared memory
-  a Redis       redis://HOST:PORT/DB, rediss:// with TLS, unix:///PATH; the layouts are objects, lmcache and resp
+  a Redis       redis://HOST:PORT/DB, rediss:// with TLS, unix:///PATH, redis+cluster://, redis+sentinel://; with ?layout=lmcache&space=SPACE that of
+                LMCache's connector, with ?layout=resp&space=SPACE that of its RESP adapter
 
 What another process serves is read beside it, and is not written to: ask that process to remove an object.
 
@@ -39,21 +43,22 @@ was found, and 80 if the command line is wrong.`
 // place is the part of the command line that all commands about tiers share.
 type place struct {
 	Level  string `arg:"" help:"A folder, shm:NAME, or the URL of a Redis."`
-	Layout string `help:"Layout of a folder: native (if empty) or ec. Of a Redis: objects (if empty), lmcache or resp."`
-	Space  string `help:"Only objects of this space. The layouts ec, lmcache and resp have one space, whose name is theirs if this is empty."`
+	Layout string `help:"Layout of a folder that ringcache has not written to yet: vllm-ec."`
+	Space  string `help:"Only objects of this space. What is in a tree of vLLM has none: the name is vllm-ec there, if this is empty."`
 	Dir    string `help:"Folder of shared memory, /dev/shm if empty."`
 }
 
-// use opens the level, calls f, and closes the level. write reports that f changes something.
-func (p place) use(write bool, f func(context.Context, tier.Level) error) (err error) {
+// use opens the level, calls f with the level and the space that is meant, and closes the level. write reports
+// that f changes something.
+func (p place) use(write bool, f func(ctx context.Context, level tier.Level, space string) error) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	level, err := p.open(ctx, write)
+	level, space, err := p.open(ctx, write)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, level.Close()) }()
-	return f(ctx, level)
+	return f(ctx, level, cmp.Or(p.Space, space))
 }
 
 // listed is an object as --json prints it.
@@ -83,14 +88,14 @@ type tierLs struct {
 
 // Run lists the objects of a level.
 func (c tierLs) Run() error {
-	return c.use(false, func(ctx context.Context, level tier.Level) error {
+	return c.use(false, func(ctx context.Context, level tier.Level, space string) error {
 		w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 		enc := json.NewEncoder(os.Stdout)
 		if !c.JSON {
 			fmt.Fprintln(w, "SPACE\tNAME\tBYTES\tCOST\tTENANT\tPARENT")
 		}
 		var n, bytes int64
-		for o, err := range level.List(ctx, c.Space) {
+		for o, err := range level.List(ctx, space) {
 			if err != nil {
 				return errors.Join(w.Flush(), err)
 			}
@@ -127,8 +132,8 @@ type tierGet struct {
 
 // Run writes one object.
 func (c tierGet) Run() error {
-	return c.use(false, func(ctx context.Context, level tier.Level) (err error) {
-		key := tier.Key{Space: c.Space, Name: c.Name}
+	return c.use(false, func(ctx context.Context, level tier.Level, space string) (err error) {
+		key := tier.Key{Space: space, Name: c.Name}
 		if err := key.Validate(); err != nil {
 			return err
 		}
@@ -157,14 +162,14 @@ type tierVerify struct {
 
 // Run reads every object.
 func (c tierVerify) Run() error {
-	return c.use(false, func(ctx context.Context, level tier.Level) error {
+	return c.use(false, func(ctx context.Context, level tier.Level, space string) error {
 		var sum struct {
 			Objects int64 `json:"objects"`
 			Bytes   int64 `json:"bytes"`
 			Damaged int64 `json:"damaged"`
 		}
 		enc := json.NewEncoder(os.Stdout)
-		err := tier.Verify(ctx, level, c.Space, func(o tier.Object, err error) error {
+		err := verify(ctx, level, space, func(o tier.Object, err error) error {
 			sum.Objects, sum.Bytes = sum.Objects+1, sum.Bytes+o.Size
 			if err == nil {
 				return nil
@@ -176,8 +181,6 @@ func (c tierVerify) Run() error {
 			_, err = fmt.Printf("%v: %v\n", o.Key, err)
 			return err
 		})
-		// What a level finds damaged already when it is opened has no object to be listed.
-		sum.Damaged = max(sum.Damaged, level.Usage().Corrupt)
 		if c.JSON {
 			err = errors.Join(err, enc.Encode(sum))
 		} else {
@@ -188,6 +191,29 @@ func (c tierVerify) Run() error {
 		}
 		return err
 	})
+}
+
+// verify reads every object. Of a folder it reads every file: one whose head is damaged is not in the list.
+func verify(ctx context.Context, level tier.Level, space string, report func(tier.Object, error) error) error {
+	folder, ok := level.(*disk.Level)
+	if !ok {
+		return tier.Verify(ctx, level, space, report)
+	}
+	for v, err := range folder.Verify(ctx) {
+		if err != nil {
+			return err
+		}
+		if errors.Is(v.Err, fs.ErrInvalid) || v.Object.Name != "" && space != "" && v.Object.Space != space {
+			continue // a stranger, or not asked for
+		}
+		if v.Object.Name == "" {
+			v.Object.Name = v.Path
+		}
+		if err := report(v.Object, v.Err); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type tierRemove struct {
@@ -202,16 +228,16 @@ func (c tierRemove) Run() error {
 	if c.All == (len(c.Names) > 0) {
 		return errors.New("give the names of the objects, or --all and --space")
 	}
-	return c.use(true, func(ctx context.Context, level tier.Level) error {
-		if c.Space == "" {
+	return c.use(true, func(ctx context.Context, level tier.Level, space string) error {
+		if space == "" {
 			return errors.New("--space is missing: an object is named by its space and its name")
 		}
 		var keys []tier.Key
 		for _, n := range c.Names {
-			keys = append(keys, tier.Key{Space: c.Space, Name: n})
+			keys = append(keys, tier.Key{Space: space, Name: n})
 		}
 		if c.All {
-			for o, err := range level.List(ctx, c.Space) {
+			for o, err := range level.List(ctx, space) {
 				if err != nil {
 					return err
 				}
