@@ -15,6 +15,8 @@ import (
 	"math"
 	"slices"
 	"sync"
+
+	"github.com/ringcache/ringcache/encoder"
 )
 
 // maxLine bounds one request, so that a stream without line ends can't take all
@@ -24,13 +26,14 @@ const maxLine = 128 << 20
 // Agent holds the objects that requests made. Its methods may be called by any
 // goroutine; requests are done one at a time.
 type Agent struct {
-	mu     sync.Mutex
-	rings  map[string]*ring
-	stores map[string]*store
-	lrus   map[string]*lru
-	pairs  map[string]*pair
-	levels map[string]*level
-	ops    map[string]operation
+	mu       sync.Mutex
+	rings    map[string]*ring
+	stores   map[string]*store
+	lrus     map[string]*lru
+	pairs    map[string]*pair
+	encoders map[string]*encoder.Manager
+	levels   map[string]*level
+	ops      map[string]operation
 
 	dir        string // of shared memory; empty is the system's
 	maxSegment int    // bytes of one ring
@@ -45,13 +48,15 @@ type reply map[string]any
 // New makes an agent without objects.
 func New() *Agent {
 	a := &Agent{
-		rings: map[string]*ring{}, stores: map[string]*store{}, lrus: map[string]*lru{}, pairs: map[string]*pair{}, levels: map[string]*level{},
+		rings: map[string]*ring{}, stores: map[string]*store{}, lrus: map[string]*lru{}, pairs: map[string]*pair{},
+		encoders: map[string]*encoder.Manager{}, levels: map[string]*level{},
 		ops: map[string]operation{}, maxSegment: math.MaxInt, maxData: 256 << 20,
 	}
 	maps.Copy(a.ops, a.ringOps())
 	maps.Copy(a.ops, a.storeOps())
 	maps.Copy(a.ops, a.lruOps())
 	maps.Copy(a.ops, a.pairOps())
+	maps.Copy(a.ops, a.encoderOps())
 	maps.Copy(a.ops, serdeOps())
 	maps.Copy(a.ops, requestOps())
 	maps.Copy(a.ops, hashOps())
@@ -186,14 +191,12 @@ func (a *Agent) Close() error {
 	for _, s := range a.stores {
 		errs = append(errs, s.close())
 	}
-	for _, l := range a.levels {
-		errs = append(errs, l.close())
-	}
+	errs = append(errs, a.closeTiers())
 	clear(a.rings)
 	clear(a.stores)
 	clear(a.lrus)
 	clear(a.pairs)
-	clear(a.levels)
+	clear(a.encoders)
 	return errors.Join(errs...)
 }
 

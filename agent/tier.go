@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"iter"
 	"time"
 
 	"github.com/ringcache/ringcache/tier"
@@ -13,11 +15,24 @@ import (
 // stop the agent.
 const tierTime = time.Minute
 
-// level is a level of package tier, with the leases that lines opened.
+// level is a level of package tier, or a store over levels, with the leases that lines opened.
 type level struct {
-	tier.Level
-	memory tier.MemoryLevel // nil if the level is none
+	levelCalls
+	level  tier.Level       // nil of a store
+	store  *tier.Store      // nil of a level
+	memory tier.MemoryLevel // nil if there is none
 	leases map[string]tier.Lease
+	lower  []string // of a store: the names of its levels
+	users  int      // stores over it
+}
+
+// levelCalls are what levels and stores have in common.
+type levelCalls interface {
+	Get(ctx context.Context, gets []tier.Get)
+	Put(ctx context.Context, puts []tier.Put)
+	Delete(ctx context.Context, keys []tier.Key) []error
+	List(ctx context.Context, space string) iter.Seq2[tier.Object, error]
+	Close() error
 }
 
 // close gives the leases up, which would survive the agent otherwise, and closes the level.
@@ -26,6 +41,30 @@ func (l *level) close() error {
 		lease.Release()
 	}
 	return l.Close()
+}
+
+// stat describes objects. Of a store it also reports which levels have them.
+func (l *level) stat(ctx context.Context, keys []tier.Key) []reply {
+	var out []reply
+	if l.store == nil {
+		for _, f := range l.level.Stat(ctx, keys) {
+			out = append(out, describeObject(f.Object, f.Err))
+		}
+		return out
+	}
+	for _, f := range l.store.Stat(ctx, keys) {
+		r := describeObject(f.Object, f.Err)
+		r["levels"] = append([]string{}, f.Levels...)
+		out = append(out, r)
+	}
+	return out
+}
+
+func (l *level) lease(ctx context.Context, o tier.LeaseOptions) (tier.Lease, error) {
+	if l.store != nil {
+		return l.store.Lease(ctx, o)
+	}
+	return l.memory.Lease(ctx, o)
 }
 
 // The JSON forms of keys and objects, in both directions.
@@ -64,6 +103,7 @@ func (a *Agent) tierOps() map[string]operation {
 		"tier.list":    a.onTier(tierList),
 		"tier.usage":   a.onTier(tierUsage),
 		"tier.close":   a.tierClose,
+		"tier.drain":   a.onTier(tierDrain),
 		"tier.lease":   a.onMemory(tierLease),
 		"tier.leases":  a.onMemory(tierLeases),
 		"tier.pin":     a.onLease(tierPin),
@@ -205,11 +245,7 @@ func tierStat(ctx context.Context, p *params, l *level) (reply, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	out := []reply{}
-	for _, f := range l.Stat(ctx, keys) {
-		out = append(out, describeObject(f.Object, f.Err))
-	}
-	return reply{"objects": out}, nil
+	return reply{"objects": l.stat(ctx, keys)}, nil
 }
 
 func tierDelete(ctx context.Context, p *params, l *level) (reply, error) {
@@ -236,7 +272,10 @@ func tierList(ctx context.Context, p *params, l *level) (reply, error) {
 }
 
 func tierUsage(_ context.Context, _ *params, l *level) (reply, error) {
-	u := l.Usage()
+	if l.level == nil {
+		return nil, unsupportedf("a store has no usage of its own; its levels have")
+	}
+	u := l.level.Usage()
 	out := reply{"objects": u.Objects, "bytes": u.Bytes, "capacity": u.Capacity, "held": u.Held, "evicted": u.Evicted, "corrupt": u.Corrupt}
 	if u.Tenants != nil {
 		out["tenants"] = u.Tenants
@@ -246,9 +285,41 @@ func tierUsage(_ context.Context, _ *params, l *level) (reply, error) {
 
 func (a *Agent) tierClose(p *params) (reply, error) {
 	return a.onTier(func(_ context.Context, p *params, l *level) (reply, error) {
-		delete(a.levels, p.str("tier"))
+		if l.users > 0 {
+			return nil, invalidf("a store uses the tier: close that first")
+		}
+		a.dropTier(p.str("tier"), l)
 		return nil, l.close()
 	})(p)
+}
+
+func (a *Agent) dropTier(name string, l *level) {
+	delete(a.levels, name)
+	for _, lower := range l.lower {
+		a.levels[lower].users--
+	}
+}
+
+// closeTiers closes stores, and then the levels below them.
+func (a *Agent) closeTiers() error {
+	var errs []error
+	for _, stores := range []bool{true, false} {
+		for _, l := range a.levels {
+			if stores == (l.store != nil) {
+				errs = append(errs, l.close())
+			}
+		}
+	}
+	clear(a.levels)
+	return errors.Join(errs...)
+}
+
+func tierDrain(ctx context.Context, _ *params, l *level) (reply, error) {
+	if l.store == nil {
+		return nil, unsupportedf("only a store owes something to lower levels")
+	}
+	_, err := l.store.Drain(ctx)
+	return nil, err
 }
 
 func tierLease(ctx context.Context, p *params, l *level) (reply, error) {
@@ -259,7 +330,7 @@ func tierLease(ctx context.Context, p *params, l *level) (reply, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
-	lease, err := l.memory.Lease(ctx, o)
+	lease, err := l.lease(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -284,7 +355,11 @@ func describeLease(s tier.LeaseState) reply {
 
 func tierLeases(_ context.Context, _ *params, l *level) (reply, error) {
 	out := []reply{}
-	for _, s := range l.memory.Leases() {
+	list := l.memory.Leases
+	if l.store != nil {
+		list = l.store.Leases // without the store's own
+	}
+	for _, s := range list() {
 		out = append(out, describeLease(s))
 	}
 	s := l.memory.Segment()

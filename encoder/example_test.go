@@ -28,8 +28,8 @@ func ExampleTree() {
 		panic(err)
 	}
 
-	tree := encoder.Tree{Space: key.Space, Plain: true}
-	for object, err := range tree.Export(ctx, level, folder) {
+	tree := encoder.Tree{Plain: true}
+	for object, err := range tree.Export(ctx, level, key.Space, folder) {
 		fmt.Printf("%s: %s, error %v\n", object.Name, object.Note, err)
 	}
 	info, err := os.Stat(filepath.Join(folder, "9f86d081884c7d65", "encoder_cache.safetensors"))

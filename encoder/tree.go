@@ -1,4 +1,3 @@
-// Package encoder keeps outputs of encoders.
 package encoder
 
 import (
@@ -26,9 +25,9 @@ import (
 // are refused as an fs.ErrInvalid. So are objects that are no tensor of a dtype of safetensors.
 //
 // Connectors create files with mode 0600 and rename them into their place.
+//
+// Files do not contain the space of their keys: a root has one, [disk.Options].Space.
 type Tree struct {
-	// Space is the space of all keys: files do not contain it. [disk.Options].Space must be the same.
-	Space string
 	// Plain leaves the metadata away: files are byte for byte those of connectors, and
 	// Parent, Tenant, Cost and the checksum are lost. It can change from one start to the next.
 	Plain bool
@@ -52,9 +51,6 @@ func (t Tree) Name() string { return "vllm-ec" }
 func (t Tree) Path(k tier.Key) (string, error) {
 	if err := k.Validate(); err != nil {
 		return "", err
-	}
-	if k.Space != t.Space {
-		return "", fmt.Errorf("encoder: this tree is of the space %q, and not for %v: %w", t.Space, k, fs.ErrInvalid)
 	}
 	switch {
 	case k.Name == "." || k.Name == ".." || k.Name == reservedFolder:
@@ -98,7 +94,7 @@ func (t Tree) AppendHead(dst []byte, o tier.Object, sum uint32) ([]byte, error) 
 // other tensors than theirs, or with a dtype that torch lacks, is a stranger, too. A damaged checksum or description of a Tree's own file is.
 func (t Tree) ParseHead(path string, file io.ReaderAt, size int64) (disk.Head, error) {
 	name, rest, _ := strings.Cut(path, "/")
-	o := tier.Object{Key: tier.Key{Space: t.Space, Name: name}}
+	o := tier.Object{Key: tier.Key{Name: name}}
 	if _, err := t.Path(o.Key); err != nil || rest != treeFile {
 		return disk.Head{}, fmt.Errorf("encoder: %q is no path of the tree: %w", path, fs.ErrInvalid)
 	}

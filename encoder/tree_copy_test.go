@@ -49,7 +49,7 @@ func object(name string, data []byte) tier.Object {
 func TestImport(t *testing.T) {
 	ctx, folder, l := context.Background(), t.TempDir(), newMapLevel()
 	big := bytes.Repeat([]byte("0123456789"), 20_000)
-	plain := encoder.Tree{Space: "gemma", Plain: true}
+	plain := encoder.Tree{Plain: true}
 	const file = "/encoder_cache.safetensors"
 	write(t, folder, "ours"+file, treeFile(t, tree, object("ours", big), big))
 	write(t, folder, "stock"+file, treeFile(t, plain, object("stock", big), big))
@@ -79,7 +79,7 @@ func TestImport(t *testing.T) {
 		return nil
 	}
 
-	got := outcome(t, tree.Import(ctx, folder, l))
+	got := outcome(t, tree.Import(ctx, folder, "gemma", l))
 	for name, want := range map[string]error{
 		"ours": nil, "stock": nil, "nothing": nil, "there": tier.ErrExists, "empty": tier.ErrCorrupt, "torn": tier.ErrCorrupt, "flipped": tier.ErrCorrupt,
 		"other": fs.ErrInvalid, "refused": tier.ErrFull, "folder": fs.ErrInvalid, "pipe": fs.ErrInvalid,
@@ -98,12 +98,12 @@ func TestImport(t *testing.T) {
 
 	// Again: what was copied is there.
 	for _, name := range []string{"ours", "stock", "nothing", "there"} {
-		require.ErrorIs(t, outcome(t, tree.Import(ctx, folder, l))[name], tier.ErrExists, name)
+		require.ErrorIs(t, outcome(t, tree.Import(ctx, folder, "gemma", l))[name], tier.ErrExists, name)
 	}
 }
 
 func TestImportOfNoFolder(t *testing.T) {
-	got := outcome(t, tree.Import(context.Background(), filepath.Join(t.TempDir(), "absent"), newMapLevel()))
+	got := outcome(t, tree.Import(context.Background(), filepath.Join(t.TempDir(), "absent"), "gemma", newMapLevel()))
 	require.Len(t, got, 1)
 	require.ErrorIs(t, got[""], fs.ErrNotExist)
 }
@@ -113,7 +113,7 @@ func TestImportOfLinks(t *testing.T) {
 	folder, outside, l := t.TempDir(), t.TempDir(), newMapLevel()
 	write(t, outside, "x/encoder_cache.safetensors", treeFile(t, tree, object("x", nil), nil))
 	require.NoError(t, os.Symlink(filepath.Join(outside, "x"), filepath.Join(folder, "x")))
-	require.Error(t, outcome(t, tree.Import(context.Background(), folder, l))["x"])
+	require.Error(t, outcome(t, tree.Import(context.Background(), folder, "gemma", l))["x"])
 	require.Empty(t, l.objects)
 }
 
@@ -128,7 +128,7 @@ func TestImportEndsWithContextAndLoop(t *testing.T) {
 	defer cancel()
 	n := 0
 	var last error
-	for _, err := range tree.Import(ctx, folder, l) {
+	for _, err := range tree.Import(ctx, folder, "gemma", l) {
 		if n++; n == 300 {
 			cancel()
 		}
@@ -137,17 +137,17 @@ func TestImportEndsWithContextAndLoop(t *testing.T) {
 	require.ErrorIs(t, last, context.Canceled)
 	require.Equal(t, 301, n)
 	require.Len(t, l.objects, 300)
-	for range tree.Import(context.Background(), folder, l) {
+	for range tree.Import(context.Background(), folder, "gemma", l) {
 		if n++; n == 900 {
 			break
 		}
 	}
-	require.Len(t, outcome(t, tree.Import(context.Background(), folder, l)), 600)
+	require.Len(t, outcome(t, tree.Import(context.Background(), folder, "gemma", l)), 600)
 	require.Len(t, l.objects, 600)
 }
 
 func TestExport(t *testing.T) {
-	for _, layout := range []encoder.Tree{{Space: "gemma"}, {Space: "gemma", Plain: true}} {
+	for _, layout := range []encoder.Tree{{}, {Plain: true}} {
 		ctx, folder, l := context.Background(), filepath.Join(t.TempDir(), "new"), newMapLevel()
 		big := bytes.Repeat([]byte("0123456789"), 20_000)
 		broken := errors.New("broken")
@@ -159,7 +159,7 @@ func TestExport(t *testing.T) {
 			l.Put(ctx, put)
 			require.NoError(t, put[0].Err)
 		}
-		stock := treeFile(t, encoder.Tree{Space: "gemma", Plain: true}, object("there", big), big)
+		stock := treeFile(t, encoder.Tree{Plain: true}, object("there", big), big)
 		write(t, folder, "there/encoder_cache.safetensors", stock)
 		write(t, folder, "other there/encoder_cache.safetensors", treeFile(t, tree, object("other there", nil), nil))
 		write(t, folder, "torn there/encoder_cache.safetensors", stock[:5000])
@@ -170,7 +170,7 @@ func TestExport(t *testing.T) {
 			}
 			return nil
 		}
-		got := outcome(t, layout.Export(ctx, l, folder))
+		got := outcome(t, layout.Export(ctx, l, "gemma", folder))
 		for name, want := range map[string]error{
 			"a": nil, "empty": nil, "other there": nil, "torn there": nil, "there": tier.ErrExists, "fails": broken, "a/b": fs.ErrInvalid, "no note": fs.ErrInvalid,
 		} {
@@ -194,7 +194,7 @@ func TestExport(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, stock, file)
 		require.Empty(t, temporaries(t, folder))
-		require.ErrorIs(t, outcome(t, layout.Export(ctx, l, folder))["a"], tier.ErrExists)
+		require.ErrorIs(t, outcome(t, layout.Export(ctx, l, "gemma", folder))["a"], tier.ErrExists)
 	}
 }
 
@@ -216,7 +216,7 @@ func TestExportOfALevelThatLies(t *testing.T) {
 	for name, size := range map[string]int{"short": 2, "long": 4} {
 		l.objects[key(name)], l.data[key(name)] = object(name, make([]byte, 3)), make([]byte, size)
 	}
-	got := outcome(t, tree.Export(context.Background(), l, folder))
+	got := outcome(t, tree.Export(context.Background(), l, "gemma", folder))
 	require.Error(t, got["short"])
 	require.Error(t, got["long"])
 	require.Empty(t, temporaries(t, folder))
@@ -232,7 +232,7 @@ func TestExportEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var done []error
-	for _, err := range tree.Export(ctx, l, t.TempDir()) {
+	for _, err := range tree.Export(ctx, l, "gemma", t.TempDir()) {
 		cancel()
 		done = append(done, err)
 	}
@@ -243,26 +243,30 @@ func TestExportEnds(t *testing.T) {
 	broken := errors.New("broken")
 	l.listErr = broken
 	folder := t.TempDir()
-	require.ErrorIs(t, outcome(t, tree.Export(context.Background(), l, folder))[""], broken)
+	require.ErrorIs(t, outcome(t, tree.Export(context.Background(), l, "gemma", folder))[""], broken)
 	entries, err := os.ReadDir(folder)
 	require.NoError(t, err)
 	require.Empty(t, entries)
 	notAFolder := filepath.Join(folder, "file")
 	require.NoError(t, os.WriteFile(notAFolder, nil, 0o600))
-	require.Error(t, outcome(t, tree.Export(context.Background(), l, notAFolder))[""])
+	require.Error(t, outcome(t, tree.Export(context.Background(), l, "gemma", notAFolder))[""])
 }
 
 // TestThereAndBack moves tensors through a tree, with and without metadata.
 func TestThereAndBack(t *testing.T) {
-	for _, layout := range []encoder.Tree{{Space: "gemma"}, {Space: "gemma", Plain: true}, {}} {
+	for _, layout := range []encoder.Tree{{}, {Plain: true}} {
 		ctx, a, b, folder := context.Background(), newMapLevel(), newMapLevel(), t.TempDir()
-		k := tier.Key{Space: layout.Space, Name: "x"}
+		k := key("x")
 		tensor := &serde.Tensor{DType: "float4_e2m1fn_x2", Shape: []int{2, 3}, Data: []byte("sixsix")}
 		require.NoError(t, encoder.Save(ctx, a, tier.Object{Key: k}, tensor))
-		require.Equal(t, map[string]error{"x": nil}, outcome(t, layout.Export(ctx, a, folder)))
-		require.Equal(t, map[string]error{"x": nil}, outcome(t, layout.Import(ctx, folder, b)))
-		got, err := encoder.Load(ctx, b, k)
-		require.NoError(t, err)
-		require.Equal(t, tensor, got)
+		require.Equal(t, map[string]error{"x": nil}, outcome(t, layout.Export(ctx, a, "gemma", folder)))
+		for _, space := range []string{"gemma", "other", ""} { // files have none
+			require.Equal(t, map[string]error{"x": nil}, outcome(t, layout.Import(ctx, folder, space, b)))
+			got, err := encoder.Load(ctx, b, tier.Key{Space: space, Name: "x"})
+			require.NoError(t, err)
+			require.Equal(t, tensor, got)
+		}
+		require.Len(t, b.objects, 3)
+		require.Equal(t, map[string]error{"x": nil}, outcome(t, layout.Export(ctx, b, "", t.TempDir())), "those of the empty space, and not of all")
 	}
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// Export copies the objects of a level into a folder, which may be one that connectors use, and returns an
+// Export copies the objects of a space of a level into a folder, which may be one that connectors use, and returns an
 // iterator over what it did: each object, with nil when it was copied, tier.ErrExists when the folder has a file of the
 // same description already, fs.ErrInvalid for an object that can't be in a tree, or what went wrong.
 // Copying goes on after an error, until ctx ends or the loop does. An error without an object is one of the folder
 // or of the list, and is the last.
 //
 // Files appear complete, by rename, after they were synced. Export asks for the whole list before the first copy.
-func (t Tree) Export(ctx context.Context, from tier.Level, folder string) iter.Seq2[tier.Object, error] {
+func (t Tree) Export(ctx context.Context, from tier.Level, space, folder string) iter.Seq2[tier.Object, error] {
 	return func(yield func(tier.Object, error) bool) {
 		root, err := openFolder(folder)
 		if err != nil {
@@ -32,12 +32,12 @@ func (t Tree) Export(ctx context.Context, from tier.Level, folder string) iter.S
 		}
 		defer root.Close()
 		var objects []tier.Object
-		for o, err := range from.List(ctx, t.Space) {
+		for o, err := range from.List(ctx, space) {
 			if err != nil {
 				yield(tier.Object{}, fmt.Errorf("encoder: export: %w", err))
 				return
 			}
-			if o.Space == t.Space { // a list for an empty space is one of all spaces
+			if o.Space == space { // a list for an empty space is one of all spaces
 				objects = append(objects, o)
 			}
 		}
@@ -109,7 +109,7 @@ func (t Tree) fill(ctx context.Context, f *os.File, head []byte, from tier.Level
 		return err
 	}
 	sum := crc32.New(castagnoli)
-	w := &counted{to: f, sum: sum}
+	w := &countingWriter{to: f, sum: sum}
 	get := []tier.Get{{Key: o.Key, To: w}}
 	from.Get(ctx, get)
 	if err := get[0].Err; err != nil {
@@ -128,13 +128,13 @@ func (t Tree) fill(ctx context.Context, f *os.File, head []byte, from tier.Level
 	return f.Sync()
 }
 
-type counted struct {
+type countingWriter struct {
 	to  io.Writer
 	sum hash.Hash32
 	n   int64
 }
 
-func (w *counted) Write(p []byte) (int, error) {
+func (w *countingWriter) Write(p []byte) (int, error) {
 	n, err := w.to.Write(p)
 	_, _ = w.sum.Write(p[:n])
 	w.n += int64(n)

@@ -18,14 +18,14 @@ import (
 // importBatch is how many keys are looked up at a time.
 const importBatch = 256
 
-// Import copies the files of a tree into a level, and returns an iterator over what it did: each
+// Import copies the files of a tree into a space of a level, and returns an iterator over what it did: each
 // object, with nil when it was copied, tier.ErrExists when the level had it already (so a
 // second Import goes on where the first one ended), tier.ErrCorrupt for a file that is torn, fs.ErrInvalid for one
 // that is none of a tree, or the level's error. Copying goes on after an error, until ctx ends or the
 // loop does. An error without an object is one of the folder, and is the last.
 //
 // The folder may be in use by connectors. Other files and folders in it are passed over.
-func (t Tree) Import(ctx context.Context, folder string, to tier.Level) iter.Seq2[tier.Object, error] {
+func (t Tree) Import(ctx context.Context, folder, space string, to tier.Level) iter.Seq2[tier.Object, error] {
 	return func(yield func(tier.Object, error) bool) {
 		root, err := os.OpenRoot(folder)
 		if err != nil {
@@ -48,22 +48,27 @@ func (t Tree) Import(ctx context.Context, folder string, to tier.Level) iter.Seq
 				yield(tier.Object{}, fmt.Errorf("encoder: import: %w", err))
 				return
 			}
-			if !t.importEntries(ctx, root, entries, to, yield) {
+			if !t.importKeys(ctx, root, keysOf(entries, space), to, yield) {
 				return
 			}
 		}
 	}
 }
 
-// importEntries copies what is in some folders, and reports whether to go on.
-func (t Tree) importEntries(ctx context.Context, root *os.Root, entries []fs.DirEntry, to tier.Level, yield func(tier.Object, error) bool) bool {
+// keysOf returns the keys whose folders may be among the entries.
+func keysOf(entries []fs.DirEntry, space string) []tier.Key {
 	keys := make([]tier.Key, 0, len(entries))
 	for _, e := range entries {
-		k := tier.Key{Space: t.Space, Name: e.Name()}
-		if _, err := t.Path(k); err == nil {
+		k := tier.Key{Space: space, Name: e.Name()}
+		if _, err := (Tree{}).Path(k); err == nil {
 			keys = append(keys, k)
 		}
 	}
+	return keys
+}
+
+// importKeys copies the files of keys, and reports whether to go on.
+func (t Tree) importKeys(ctx context.Context, root *os.Root, keys []tier.Key, to tier.Level, yield func(tier.Object, error) bool) bool {
 	for i, found := range to.Stat(ctx, keys) {
 		if err := ctx.Err(); err != nil {
 			yield(tier.Object{Key: keys[i]}, err)
@@ -108,6 +113,7 @@ func (t Tree) importFile(ctx context.Context, root *os.Root, k tier.Key, to tier
 	if err != nil {
 		return o, err
 	}
+	head.Object.Space = k.Space
 	put := []tier.Put{{Object: head.Object, From: newVerifier(f, head)}}
 	to.Put(ctx, put)
 	return head.Object, put[0].Err

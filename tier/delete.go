@@ -3,7 +3,6 @@ package tier
 import (
 	"context"
 	"errors"
-	"fmt"
 )
 
 // Delete removes objects from all levels, as [Level.Delete]. An object that is being brought or written comes back from

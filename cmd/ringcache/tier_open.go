@@ -26,7 +26,7 @@ func (p place) open(ctx context.Context, write bool) (level tier.Level, space st
 			return nil, "", errors.New("--layout is for folders")
 		}
 		if write {
-			level, err = memory.Open(memory.Options{Name: name, Dir: p.Dir, AdoptOnly: true})
+			level, err = memory.Open(memory.Options{Name: name, Dir: p.Dir})
 		} else {
 			level, err = memory.Look(name, p.Dir)
 		}
@@ -68,7 +68,7 @@ func (p place) openFolder(ctx context.Context, write bool) (level tier.Level, sp
 	case disk.Native{}.Name():
 	case encoder.Tree{}.Name():
 		o.Space = cmp.Or(o.Space, p.Space, layout)
-		o.Layout, o.Shared = encoder.Tree{Space: o.Space}, true
+		o.Layout, o.Shared = encoder.Tree{}, true
 	default:
 		return nil, "", fmt.Errorf("%s has the layout %q, which this release of ringcache does not have", p.Level, layout)
 	}

@@ -48,7 +48,6 @@ func (r *root) get(ctx context.Context, g *tier.Get) error {
 	if e == nil {
 		e = r.adopt(path, f, tick)
 	}
-	g.Object = f.head.Object
 	b, err := r.read(ctx, path, f, g)
 	switch {
 	case errors.Is(err, tier.ErrCorrupt):
@@ -58,7 +57,7 @@ func (r *root) get(ctx context.Context, g *tier.Get) error {
 	case err != nil:
 		return err
 	}
-	g.Bytes = b
+	g.Object, g.Bytes = f.head.Object, b
 	r.used(e)
 	return nil
 }

@@ -145,6 +145,9 @@ func (l *Level) eachKey(ctx context.Context, keys []tier.Key, f func(*root, tier
 
 // Get implements [tier.Level].
 func (l *Level) Get(ctx context.Context, gets []tier.Get) {
+	for i := range gets { // there may be an old answer
+		gets[i].Object, gets[i].Bytes = tier.Object{}, nil
+	}
 	r, err := l.enter()
 	if err != nil {
 		for i := range gets {

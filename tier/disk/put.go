@@ -14,8 +14,9 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// putCall is one call of Put. Objects get their room in the order of the batch; they are written side
-// by side, and each has its name after its parent.
+// putCall is one call of Put. Objects get their room in the order of the batch; bytes are written side
+// by side, and each object has its name after its parent. A stream is read when everything in front of it is stored: several
+// streams may be parts of one.
 type putCall struct {
 	r       *root
 	ctx     context.Context
@@ -38,7 +39,10 @@ func (r *root) put(ctx context.Context, puts []tier.Put) {
 			p.Err = r.explainFor("storing", p.Object.Key, p.Err)
 			continue
 		}
-		if err := c.start(p, entries[i], i == len(puts)-1); err != nil {
+		if p.From != nil {
+			c.wg.Wait()
+		}
+		if err := c.start(p, entries[i], p.From != nil || i == len(puts)-1); err != nil {
 			p.Err = r.explainFor("storing", p.Object.Key, err)
 		}
 	}
@@ -131,8 +135,8 @@ func (r *root) findAncestors(ctx context.Context, paths []string) {
 	}
 }
 
-// start takes room for an object, and has it written: by this goroutine if it is the last one.
-func (c *putCall) start(p *tier.Put, e *entry, last bool) error {
+// start takes room for an object, and has it written, by this goroutine if now is set.
+func (c *putCall) start(p *tier.Put, e *entry, now bool) error {
 	if there, err := c.begin(e); there || err != nil {
 		return err
 	}
@@ -164,7 +168,7 @@ func (c *putCall) start(p *tier.Put, e *entry, last bool) error {
 		})
 		return err
 	}
-	if last {
+	if now {
 		return write()
 	}
 	c.wg.Go(func() { p.Err = c.r.explainFor("storing", p.Object.Key, write()) })
