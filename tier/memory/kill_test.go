@@ -192,8 +192,9 @@ func (c *killChild) step() {
 			}
 		}
 		for _, name := range s.Names { // as a client does, by the offset
-			h := x.(*lease).items[key(name)].o.Handle()
-			copy(c.l.seg.Bytes()[h.Offset:], content(name, killSize(name)))
+			size := killSize(name)
+			at := offset(x.(*lease).items[key(name)].o.Handle(), int64(size))
+			copy(c.l.seg.Bytes()[at:], content(name, size))
 		}
 		if n < 63 {
 			do("commit", func() { errs(x.Commit(keys(s.Names...))) })
@@ -304,7 +305,7 @@ func (m *killModel) compare(t *testing.T, l *Level) {
 		pins, reserved := map[string]uint64{}, map[string]uint64{}
 		for k, it := range x.items {
 			require.False(t, it.lost)
-			at := it.o.Handle().Offset
+			at := offset(it.o.Handle(), it.object.Size)
 			if it.res != nil {
 				reserved[k.Name] = at
 			} else {

@@ -252,14 +252,17 @@ func (x *lease) remove(it *item) {
 // placed returns where an item is.
 func (x *lease) placed(it *item) (tier.Placed, error) {
 	h := it.o.Handle()
-	p := tier.Placed{Object: it.object, Offset: h.Offset}
+	p := tier.Placed{Object: it.object, Offset: offset(h, it.object.Size)}
 	if it.res != nil {
-		p.Bytes = it.res.Bytes()
+		p.Bytes = tail(it.res.Bytes(), it.object.Size)
 		return p, nil
 	}
-	var err error
-	p.Bytes, err = x.req.Bytes(h)
-	return p, answer(it.object.Key, err)
+	b, err := x.req.Bytes(h)
+	if err != nil {
+		return tier.Placed{}, answer(it.object.Key, err)
+	}
+	p.Bytes = tail(b, it.object.Size)
+	return p, nil
 }
 
 // Unpin implements tier.Lease.
