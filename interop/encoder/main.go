@@ -202,14 +202,13 @@ func copied(seq func(func(tier.Object, error) bool)) (out reply) {
 
 // text names the errors that tests ask for.
 func text(err error) string {
-	for name, sentinel := range map[string]error{"exists": tier.ErrExists, "corrupt": tier.ErrCorrupt} {
-		if errors.Is(err, sentinel) {
-			return name
-		}
-	}
 	switch {
 	case err == nil:
 		return ""
+	case errors.Is(err, tier.ErrExists):
+		return "exists"
+	case errors.Is(err, tier.ErrCorrupt):
+		return "corrupt"
 	case errors.Is(err, tier.ErrNotFound):
 		return "not found"
 	case errors.Is(err, fs.ErrInvalid):
