@@ -36,11 +36,14 @@ func (s *Store) restorePool(placed []shmring.Chunk, state *sidecar.State) (kept 
 	for _, c := range placed {
 		ids[c.ID] = true
 	}
+	least := minDescriptionOffset
+	if s.opt.Payloads == nil {
+		least = plainLead - shmring.HeaderSize
+	}
 	for _, r := range s.opt.Reserved {
-		least := plainLead - shmring.HeaderSize
-		if r.Size < shmring.HeaderSize+least || r.Size > shmring.MaxChunk || r.Address > uint64(s.opt.Size) || ids[r.ID] ||
-			r.DescriptionOffset < least || r.DescriptionOffset > r.Size-shmring.HeaderSize ||
-			r.DescriptionLength != r.Size-shmring.HeaderSize-r.DescriptionOffset {
+		payload := r.Size - shmring.HeaderSize
+		if payload < least || r.Size > shmring.MaxChunk || r.Address > uint64(s.opt.Size) || ids[r.ID] || r.DescriptionOffset < least ||
+			r.DescriptionOffset > payload || r.DescriptionLength < descriptionFixed || r.DescriptionLength > payload-r.DescriptionOffset {
 			continue // or its id is that of an object: it was committed
 		}
 		c := shmring.Chunk{Address: r.Address, ID: r.ID, Size: r.Size}

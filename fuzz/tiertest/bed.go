@@ -3,6 +3,7 @@ package tiertest
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -61,18 +62,23 @@ func child(name, parent string, size int64) tier.Object {
 	return o
 }
 
-// content returns the bytes of an object, which differ between keys and between sizes.
+// content returns the bytes of an object, which differ between keys, between sizes, and between places: a block of
+// random bytes again and again, with a count in it. It is made by copying, since tests make much of it.
 func content(k tier.Key, size int64) []byte {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, k.Space+"\x00"+k.Name)
 	r := rand.New(rand.NewPCG(h.Sum64(), uint64(size)))
 	out := make([]byte, size)
-	for i := range out {
-		if i%64 == 0 || i > len(out)-8 || i < 8 {
-			out[i] = byte(r.Uint32())
-		} else {
-			out[i] = out[i-1]*31 + byte(i)
-		}
+	const block, every = 251, 500
+	for i := range min(block, len(out)) {
+		out[i] = byte(r.Uint32())
+	}
+	for n := block; n < len(out); n *= 2 {
+		copy(out[n:], out[:n])
+	}
+	seed := r.Uint64()
+	for i := every; i+8 <= len(out); i += every {
+		binary.LittleEndian.PutUint64(out[i:], seed+uint64(i)*0x9e3779b97f4a7c15)
 	}
 	return out
 }

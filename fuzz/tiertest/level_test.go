@@ -1,7 +1,9 @@
 package tiertest_test
 
 import (
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ringcache/ringcache/fuzz/tiertest"
 	"github.com/ringcache/ringcache/tier"
@@ -28,3 +30,20 @@ func mapOptions(overhead int64) tiertest.Options {
 
 func TestMap(t *testing.T)             { tiertest.Level(t, mapOptions(0)) }
 func TestMapWithOverhead(t *testing.T) { tiertest.Level(t, mapOptions(500)) }
+func TestMapsLeases(t *testing.T)      { tiertest.Memory(t, mapOptions(0)) }
+
+// clock is one that tests put forward.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
+
+func TestMapsLeasesWithAClock(t *testing.T) {
+	var c clock
+	o := mapOptions(500)
+	o.Advance = c.advance
+	o.Open = func(_ testing.TB, capacity int64) tier.Level {
+		return tiertest.NewMap(tiertest.MapOptions{Capacity: capacity, Overhead: 500, Now: c.now})
+	}
+	tiertest.Memory(t, o)
+}

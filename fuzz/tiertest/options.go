@@ -35,12 +35,13 @@ type Options struct {
 	Capacity int64
 	// Unlimited levels have no capacity of their own, as a server that evicts by itself.
 	Unlimited bool
-	// Histories is the number of random histories of several goroutines, 10 if 0.
+	// Histories is the number of random histories of several goroutines, 6 if 0.
 	Histories int
 	// Without names tests that are left out: see the names of the sub-tests. Each is a promise of
 	// package tier that the level does not keep.
 	Without []string
 
+	advanced time.Duration // by Advance
 	patience time.Duration // the longest wait for what has to happen, 2 minutes if 0
 }
 
@@ -98,7 +99,7 @@ func (o *Options) setDefaults() {
 		o.Capacity = 1 << 20
 	}
 	if o.Histories == 0 {
-		o.Histories = 10
+		o.Histories = 6
 	}
 	if o.patience == 0 {
 		o.patience = 2 * time.Minute

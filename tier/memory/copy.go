@@ -80,6 +80,7 @@ func (l *Level) get(ctx context.Context, g *tier.Get) error {
 	if err != nil {
 		return answer(g.Key, err)
 	}
+	from = tail(from, o.Size)
 	g.Object = o
 	switch {
 	case g.To != nil:
@@ -185,9 +186,9 @@ func (l *Level) put(ctx context.Context, p *tier.Put) error {
 	defer res.Discard()
 	err = l.guard(o.Key, func() error {
 		if p.From != nil {
-			return fill(ctx, res.Bytes(), p)
+			return fill(ctx, tail(res.Bytes(), o.Size), p)
 		}
-		return copyAll(ctx, res.Bytes(), p.Bytes)
+		return copyAll(ctx, tail(res.Bytes(), o.Size), p.Bytes)
 	})
 	if err != nil {
 		return err
@@ -208,8 +209,13 @@ func (l *Level) reserve(r *shmstore.Request, o *tier.Object) (*shmstore.Reservat
 		}
 		return nil, &objectError{key: o.Key, kind: tier.ErrFull, cause: errCautious}
 	}
-	note := appendNote(make([]byte, 0, 12+len(o.Parent)+len(o.Tenant)+len(o.Note)), o)
-	res, err := r.Reserve(keyText(o.Key), int(o.Size), shmstore.PutOptions{Tenant: o.Tenant, Cost: o.Cost, Note: note})
+	res, err := r.Reserve(keyText(o.Key), lead+int(o.Size), putOptions(o))
+	if err == nil {
+		if err = l.guard(o.Key, func() error { clear(res.Bytes()[:lead]); return nil }); err != nil {
+			res.Discard()
+			return nil, err
+		}
+	}
 	return res, answer(o.Key, err)
 }
 

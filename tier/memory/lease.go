@@ -123,10 +123,10 @@ func (l *Level) Leases() []tier.LeaseState {
 	return states
 }
 
-// reserved reports whether a lease has reserved an object.
-func (l *Level) reserved(k tier.Key) bool {
+// leased reports whether a lease has an object.
+func (l *Level) leased(k tier.Key) bool {
 	for _, x := range l.leases {
-		if it := x.items[k]; it != nil && it.res != nil {
+		if x.items[k] != nil {
 			return true
 		}
 	}
@@ -252,14 +252,17 @@ func (x *lease) remove(it *item) {
 // placed returns where an item is.
 func (x *lease) placed(it *item) (tier.Placed, error) {
 	h := it.o.Handle()
-	p := tier.Placed{Object: it.object, Offset: h.Offset}
+	p := tier.Placed{Object: it.object, Offset: offset(h, it.object.Size)}
 	if it.res != nil {
-		p.Bytes = it.res.Bytes()
+		p.Bytes = tail(it.res.Bytes(), it.object.Size)
 		return p, nil
 	}
-	var err error
-	p.Bytes, err = x.req.Bytes(h)
-	return p, answer(it.object.Key, err)
+	b, err := x.req.Bytes(h)
+	if err != nil {
+		return tier.Placed{}, answer(it.object.Key, err)
+	}
+	p.Bytes = tail(b, it.object.Size)
+	return p, nil
 }
 
 // Unpin implements tier.Lease.

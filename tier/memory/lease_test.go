@@ -245,13 +245,13 @@ func TestLeasesSurvive(t *testing.T) {
 	require.NotEqual(t, segment.Generation, next.Segment().Generation)
 }
 
-// A client wrote behind its reservation, where the description is.
+// A client wrote in front of its reservation, where the description is.
 func TestReservationOfALostDescription(t *testing.T) {
 	l := open(t, options(t))
 	x := leaseOf(t, l, tier.LeaseOptions{ID: "x"})
 	placed := x.Reserve([]tier.Object{object("a", "", 1000)})
 	requirePlaced(t, placed)
-	l.seg.Bytes()[placed[0].Offset+1010] ^= 1
+	l.seg.Bytes()[placed[0].Offset-50] ^= 1
 	l = reopen(t, l)
 	x = leaseOf(t, l, tier.LeaseOptions{ID: "x"})
 	require.ErrorIs(t, x.Commit(keys("a"))[0], tier.ErrNotFound)

@@ -172,16 +172,21 @@ func (l *Level) Delete(ctx context.Context, keys []tier.Key) []error {
 }
 
 func (l *Level) delete(k tier.Key) error {
-	err := answer(k, l.store.Delete(keyText(k)))
-	if errors.Is(err, tier.ErrPending) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.reserved(k) {
-			return &objectError{key: k, kind: tier.ErrInUse}
-		}
-		return &objectError{key: k, kind: tier.ErrNotFound} // a Put is writing it
+	text := keyText(k)
+	err := answer(k, l.store.Delete(text))
+	pending := errors.Is(err, tier.ErrPending)
+	if !pending && !errors.Is(err, tier.ErrInUse) {
+		return err
 	}
-	return err
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.leased(k) || l.cautious() && !pending:
+		return &objectError{key: k, kind: tier.ErrInUse}
+	case pending, !l.store.Remove(text): // a Put is writing it, or it has gone meanwhile
+		return &objectError{key: k, kind: tier.ErrNotFound}
+	}
+	return nil // a Get is reading it, and it goes then
 }
 
 // List implements tier.Level. It lists what is there when the loop begins.

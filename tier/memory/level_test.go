@@ -314,3 +314,23 @@ func TestMemoryThatIsGone(t *testing.T) {
 	_, err = Open(l.o)
 	require.Error(t, err)
 }
+
+// A Get is no lease: what it reads can be deleted, and put again, and it reads what it found.
+func TestDeleteOfWhatIsBeingRead(t *testing.T) {
+	l := open(t, options(t))
+	require.NoError(t, put(l, object("a", "", 1000)))
+	var got bytes.Buffer
+	gets := []tier.Get{{Key: key("a"), Into: func(o tier.Object) ([]byte, error) {
+		requireNone(t, l.Delete(context.Background(), keys("a")))
+		require.ErrorIs(t, l.Delete(context.Background(), keys("a"))[0], tier.ErrNotFound)
+		require.NoError(t, put(l, object("a", "", 2000)))
+		for i := range 70 {
+			require.NoError(t, put(l, object("x"+string(rune('A'+i)), "", 2000)))
+		}
+		return make([]byte, o.Size), nil
+	}}, {Key: key("none"), To: &got}}
+	l.Get(context.Background(), gets)
+	require.NoError(t, gets[0].Err)
+	require.Equal(t, content("a", 1000), gets[0].Bytes)
+	require.Zero(t, l.Usage().Held)
+}

@@ -52,18 +52,23 @@ func parseKey(s string) (k tier.Key, ok bool) {
 	return k, ok && k.Validate() == nil
 }
 
-const noteVersion = 1
+const (
+	noteVersion = 1
+	noteParent  = 17 // where the length of the parent's name is
+)
 
 // appendNote appends the note of an object:
 //
 //	bytes  field
 //	1      version
+//	8      size
 //	8      cost, nanoseconds
 //	2 + n  name of the parent
 //	1 + n  tenant
 //	n      note of the owner
 func appendNote(b []byte, o *tier.Object) []byte {
 	b = append(b, noteVersion)
+	b = binary.LittleEndian.AppendUint64(b, uint64(o.Size))
 	b = binary.LittleEndian.AppendUint64(b, uint64(o.Cost))
 	b = append(binary.LittleEndian.AppendUint16(b, uint16(len(o.Parent))), o.Parent...)
 	b = append(append(b, byte(len(o.Tenant))), o.Tenant...)
@@ -72,12 +77,13 @@ func appendNote(b []byte, o *tier.Object) []byte {
 
 // parseNote fills in what appendNote wrote. It believes nothing.
 func parseNote(b []byte, o *tier.Object) bool {
-	if len(b) < 9+2 || b[0] != noteVersion {
+	if len(b) < noteParent+2 || b[0] != noteVersion {
 		return false
 	}
-	o.Cost = time.Duration(binary.LittleEndian.Uint64(b[1:]))
-	n := int(binary.LittleEndian.Uint16(b[9:]))
-	if b = b[11:]; len(b) < n+1 {
+	o.Size = int64(binary.LittleEndian.Uint64(b[1:]))
+	o.Cost = time.Duration(binary.LittleEndian.Uint64(b[9:]))
+	n := int(binary.LittleEndian.Uint16(b[noteParent:]))
+	if b = b[noteParent+2:]; len(b) < n+1 {
 		return false
 	}
 	o.Parent, b = string(b[:n]), b[n:]
@@ -94,18 +100,19 @@ func parseNote(b []byte, o *tier.Object) bool {
 
 // parentKey returns the text of the parent's key, see shmstore.Options.Parent.
 func parentKey(key string, note []byte) string {
-	if len(note) < 11 || note[0] != noteVersion {
+	const begin = noteParent + 2
+	if len(note) < begin || note[0] != noteVersion {
 		return ""
 	}
-	n := int(binary.LittleEndian.Uint16(note[9:]))
-	if n == 0 || len(note) < 11+n {
+	n := int(binary.LittleEndian.Uint16(note[noteParent:]))
+	if n == 0 || len(note) < begin+n {
 		return ""
 	}
 	k, ok := parseKey(key)
 	if !ok {
 		return ""
 	}
-	return text(k.Space, string(note[11:11+n]))
+	return text(k.Space, string(note[begin:begin+n]))
 }
 
 // describe returns what the level was told of an object. ok is false for one that no level put.
@@ -113,6 +120,5 @@ func describe(o *shmstore.Object) (t tier.Object, ok bool) {
 	if t.Key, ok = parseKey(o.Key()); !ok {
 		return t, false
 	}
-	t.Size = int64(o.Handle().Length)
-	return t, parseNote(o.Note(), &t) && t.Validate() == nil
+	return t, parseNote(o.Note(), &t) && t.Validate() == nil && uint64(t.Size) <= o.Handle().Length
 }

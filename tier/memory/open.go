@@ -244,7 +244,7 @@ func (x *lease) resume(place int, f leasetable.Item) error {
 	if err == nil {
 		if it.object, ok = describe(it.o); !ok {
 			h := it.o.Handle()
-			it.object = tier.Object{Key: tier.Key{Name: fmt.Sprintf("(lost %d)", h.ID)}, Size: int64(h.Length)}
+			it.object = tier.Object{Key: tier.Key{Name: fmt.Sprintf("(lost %d)", h.ID)}, Size: int64(h.Length) - lead}
 			it.lost = true
 		}
 		ok = x.items[it.object.Key] == nil

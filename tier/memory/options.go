@@ -81,6 +81,7 @@ func (o Options) store() shmstore.Options {
 	return shmstore.Options{
 		Name: o.Name, Dir: o.Dir, Size: int(o.Size), DataOffset: frontSize, MaxObjects: o.maxObjects(), Format: format, Owner: o.Owner,
 		Quotas: o.Quotas, Quota: o.Quota, Parent: parentKey, QuarantineTTL: -1,
+		Payloads: func(*shmstore.Store) shmstore.PayloadOwner { return uncounted{} },
 	}
 }
 

@@ -55,4 +55,30 @@ var levelChecks = []check{
 	{name: "histories", slow: true, run: histories},
 }
 
-var memoryChecks = []check{}
+// memoryChecks are the sub-tests of [Memory].
+var memoryChecks = []check{
+	{name: "segment", run: segment},
+	{name: "lease options", run: leaseOptions},
+	{name: "same lease", run: sameLease},
+	{name: "pins", run: pins},
+	{name: "two owners", run: twoOwners},
+	{name: "reservations", run: reservations},
+	{name: "reserve refused", run: reserveRefused},
+	{name: "aborted", run: aborted},
+	{name: "released", run: released},
+	{name: "closed leases", run: closedLeases},
+	{name: "until passes", run: untilPasses},
+	{name: "SetUntil", run: setUntil},
+	{name: "reservations outlive the time", run: reservationsOutlive},
+	{name: "commit order", run: commitOrder},
+	{name: "in place", needs: anAt, run: inPlace},
+	{name: "pinned stays", needs: aCapacity, run: pinnedStays},
+	{name: "Pin is a use", needs: aCapacity, run: pinIsUse},
+	{name: "full of pins", needs: aCapacity, run: fullOfPins},
+	{name: "full of reservations", needs: aCapacity, run: fullOfReservations},
+	{name: "pinned children", needs: aCapacity, run: pinnedChildren},
+	{name: "full of ancestors", needs: aCapacity, run: fullOfAncestors},
+	{name: "reopened leases", needs: aKill | aCapacity, run: reopenedLeases},
+	{name: "lease history", slow: true, run: leaseHistory},
+	{name: "lease histories", slow: true, run: leaseHistories},
+}
