@@ -1,6 +1,10 @@
 package main
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/ringcache/ringcache/tier/disk"
+)
 
 // experiment is a job with its cases and peers.
 type experiment struct {
@@ -127,12 +131,14 @@ func outputPeers(save bool) []maker {
 		connector("vLLM, files", "files", onDisk),
 		connector("vLLM, files in tmpfs", "files", inMemory),
 		connector("vLLM, CPU connector", "region", nil),
+		outputsOf(oursMemory, ourMemory),
+		outputsOf(oursDisk, ourDisk(onDisk, disk.Options{Sync: disk.SyncNever})),
 		outputsOf(limitCopy, bareOutputs),
 		outputsOf("limit: file", bareFiles(onDisk, false)),
 		outputsOf("limit: file in tmpfs", bareFiles(inMemory, false)),
 	}
 	if save {
-		all = append(all, outputsOf("limit: file, fsync", bareFiles(onDisk, true)))
+		all = append(all, outputsOf(oursSynced, ourDisk(onDisk, disk.Options{Sync: disk.SyncFile})), outputsOf("limit: file, fsync", bareFiles(onDisk, true)))
 	}
 	return all
 }

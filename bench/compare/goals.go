@@ -32,6 +32,12 @@ var goals = []goal{
 	{"hash", 3 * mib, "", "mmhash", "vLLM", 1.8, false},
 	{"prefault", 0, "", "ringcache", "a goroutine that writes to every page", 1.8, false},
 	{"prefault", 0, "", "ringcache", "one thread that populates", 1.4, false},
+	{"encoder-save", 0, "", oursMemory, "vLLM, files", 3, false},
+	{"encoder-save", 0, "", oursMemory, "vLLM, CPU connector", 1, false},
+	{"encoder-save", 0, "", oursDisk, "vLLM, files", 1, false},
+	{"encoder-load", 0, "", limitCopy, oursMemory, 1.2, true},
+	{"encoder-load", 0, "", oursMemory, "vLLM, files", 1, false},
+	{"encoder-load", 0, "", oursMemory, "vLLM, CPU connector", 1, false},
 	{"delivery", 0, "warm", oursPython, "vLLM", 2, false},
 }
 
