@@ -11,6 +11,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -297,6 +298,27 @@ func failOn(from, to error) func(b *broken) {
 			return err
 		}
 	})
+}
+
+// reusesRoom clears the bytes of an object when it has gone, also under a reader.
+func reusesRoom(b *broken) {
+	var mu sync.Mutex
+	had := map[*entry]bool{}
+	b.put = func(ctx context.Context, puts []tier.Put) {
+		b.Map.Put(ctx, puts)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		mu.Lock()
+		defer mu.Unlock()
+		for x := range had {
+			if b.objects[x.Key] != x {
+				clear(x.bytes)
+			}
+		}
+		for _, x := range b.objects {
+			had[x] = true
+		}
+	}
 }
 
 var levelDefects = []defect{
@@ -1111,6 +1133,22 @@ var levelDefects = []defect{
 		}
 	}},
 
+	{"one reader at a time", "read together", func(b *broken) {
+		var readers atomic.Int32
+		b.get = func(ctx context.Context, gets []tier.Get) {
+			defer readers.Add(-1)
+			alone := readers.Add(1) == 1
+			time.Sleep(100 * time.Microsecond)
+			b.Map.Get(ctx, gets)
+			for i := range gets {
+				if !alone {
+					gets[i].Bytes, gets[i].Err = nil, tier.ErrUnavailable
+				}
+			}
+		}
+	}},
+	{"room is used again while it is read", "deleted while read", reusesRoom},
+	{"what is read goes for room", "evicted while read", reusesRoom},
 	{"closing twice fails", "closed", func(b *broken) {
 		var closed atomic.Bool
 		b.close = func() error {
