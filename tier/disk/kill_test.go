@@ -26,7 +26,7 @@ import (
 )
 
 var (
-	killCount = flag.Int("kills", 60, "TestKills kills at least so many processes")
+	killCount = flag.Int("kills", 44, "TestKills kills at least so many processes")
 	killSeed  = flag.Uint64("kills.seed", 0, "seed of TestKills; 0 makes one up")
 )
 
@@ -277,7 +277,7 @@ func TestKills(t *testing.T) {
 			places = append(places, p.Name)
 		}
 	}
-	const ops = 120
+	const ops = 80
 	roots := []*killed{{t: t, dir: t.TempDir()}, {t: t, dir: t.TempDir(), capacity: 2 << 20}}
 	// A child that is not killed comes to every place, if a dead one has left something.
 	hits := map[string]int{}
