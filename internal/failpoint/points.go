@@ -56,6 +56,19 @@ var Points = []Point{
 	{"reader.held", "the slot names the chunk; nothing of it is read"},
 	{"reader.got", "the object is decoded; the read is not counted"},
 
+	// A root of tier/disk. Its kill test is in tier/disk.
+	{"disk.lock.created", "the lock file has its name; it is not locked, and may be empty"},
+	{"disk.lock.taken", "the root is locked and knows its layout; temporary files of the dead are there"},
+	{"disk.swept", "a temporary file of the dead is gone, others may be there"},
+	{"disk.temp.created", "a temporary file is there, and empty"},
+	{"disk.temp.block", "a block of an object is in the temporary file, which has no head"},
+	{"disk.temp.written", "the temporary file is complete"},
+	{"disk.renamed", "the file has its place; nobody was told"},
+	{"disk.evict", "an object has to go; its file is there"},
+	{"disk.removed", "the file of an object that had to go is gone; the index has it"},
+	{"disk.deleted", "the file of an object that was deleted is gone; nobody was told"},
+	{"disk.aside", "a damaged file is in the folder of such files, which may have too many"},
+
 	// A memory level and its leases.
 	{"tier.memory.created", "a segment is made; it has no table of leases"},
 	{"tier.memory.adopted", "the store is adopted; no lease has anything"},
