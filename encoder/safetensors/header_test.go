@@ -54,6 +54,10 @@ func TestWhatTheLibraryTakes(t *testing.T) {
 		"two tensors of one name":               {`{"a":` + four + `,"a":` + four + `}`, 4, true},
 		"the first of two does not fit":         {`{"a":{"dtype":"U8","shape":[5],"data_offsets":[0,4]},"a":` + four + `}`, 4, true},
 		"the first of two is no tensor":         {`{"a":5,"a":` + four + `}`, 4, false},
+		"the first of two has no dtype":         {`{"a":{"shape":[4],"data_offsets":[0,4]},"a":` + four + `}`, 4, false},
+		"one offset of nothing":                 {`{"a":{"dtype":"U8","shape":[0],"data_offsets":[0]}}`, 0, false},
+		"a dimension beyond an int":             {`{"a":{"dtype":"U8","shape":[0,9223372036854775808],"data_offsets":[0,0]}}`, 0, false}, // the only one that the library takes
+		"the last control character":            {"{\"a\x1f\":" + four + `}`, 4, false},
 		"two equal fields":                      {`{"a":{"dtype":"U8","dtype":"U8","shape":[4],"data_offsets":[0,4]}}`, 4, false},
 		"other fields":                          {`{"a":{"x":[1,{"y":null},-0,true,false,"\u00e9"],"x":1.5e-3,"dtype":"U8","shape":[4],"data_offsets":[0,4]}}`, 4, true},
 		"a number that is too large":            {`{"a":{"x":1e400,"dtype":"U8","shape":[4],"data_offsets":[0,4]}}`, 4, false},
@@ -278,6 +282,22 @@ func TestAppendHeaderRefuses(t *testing.T) {
 			require.Equal(t, "prefix", string(b))
 		})
 	}
+}
+
+// TestOrderOfTensors is that of the library: types with large elements first.
+func TestOrderOfTensors(t *testing.T) {
+	want := strings.Fields("U64 I64 F64 C64 F32 U32 I32 BF16 F16 U16 I16 F8_E5M2FNUZ F8_E4M3FNUZ F8_E8M0 F8_E4M3 F8_E5M2 I8 U8 F6_E3M2 F6_E2M3 F4 BOOL")
+	var tensors []Tensor
+	for d := range dtypes {
+		tensors = append(tensors, Tensor{Name: string(d), DType: d, Shape: []int{4}})
+	}
+	_, err := AppendHeader(nil, nil, tensors)
+	require.NoError(t, err)
+	var got []string
+	for _, x := range tensors {
+		got = append(got, x.Name)
+	}
+	require.Equal(t, want, got)
 }
 
 func TestBits(t *testing.T) {
