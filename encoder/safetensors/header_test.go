@@ -99,6 +99,11 @@ func TestWhatTheLibraryTakes(t *testing.T) {
 		"half a surrogate pair":                 {`{"\ud800":` + four + `}`, 4, false},
 		"the other half":                        {`{"\udc00":` + four + `}`, 4, false},
 		"a surrogate pair":                      {`{"\ud83d\ude00":` + four + `}`, 4, true},
+		"a half and a letter":                   {`{"\ud83d\u0041":` + four + `}`, 4, false},
+		"an array of nothing is too short":      {`{"a":["U8",[0]]}`, 0, false},
+		"a comma too many in what is skipped":   {`{"a":{"x":[1,],"dtype":"U8","shape":[4],"data_offsets":[0,4]}}`, 4, false},
+		"a comma too many in a tensor":          {`{"a":["U8",[4],[0,4],]}`, 4, false},
+		"a comma too many in metadata":          {`{"__metadata__":{"a":"b",},"a":` + four + `}`, 4, false},
 		"two first halves":                      {`{"\ud83d\ud83d\ude00":` + four + `}`, 4, false},
 		"a half and another escape":             {`{"\ud83d\n":` + four + `}`, 4, false},
 		"an unknown escape":                     {`{"\x41":` + four + `}`, 4, false},
@@ -281,6 +286,25 @@ func TestAppendHeaderRefuses(t *testing.T) {
 			require.ErrorIs(t, err, fs.ErrInvalid)
 			require.Equal(t, "prefix", string(b))
 		})
+	}
+}
+
+// TestErrorsAreShort: a hostile file does not fill a log.
+func TestErrorsAreShort(t *testing.T) {
+	long := strings.Repeat("x", 1e6)
+	ones := strings.Repeat("1,", 1e5) + "1"
+	for _, text := range []string{
+		`{"` + long + `":["U8",[1],[1,2]]}`, `{"` + long + `":["U8",[3],[0,2]]}`, `{"` + long + `":["U8",[3],[0,3]]}`, `{"a":["` + long + `",[1],[1,2]]}`,
+		`{"a":["U8",[` + ones + `],[0,2]]}`, `{"a":["U8",[-1` + strings.Repeat("1", 1e6) + `],[0,2]]}`,
+	} {
+		_, err := Parse(file(text, 2))
+		require.ErrorIs(t, err, ErrFormat)
+		require.Less(t, len(err.Error()), 400)
+	}
+	for _, x := range []Tensor{{Name: long, DType: "X"}, {Name: long + "\xff", DType: "U8"}, {Name: "a", DType: DType(long)}, {Name: "a", DType: "U8", Shape: slices.Repeat([]int{1 << 40}, 1e6)}} {
+		_, err := AppendHeader(nil, nil, []Tensor{x})
+		require.ErrorIs(t, err, fs.ErrInvalid)
+		require.Less(t, len(err.Error()), 400)
 	}
 }
 
