@@ -27,6 +27,8 @@ type model struct {
 	// taken is the room that items took, less what they gave back. Where counts drift, these differ.
 	taken int
 	last  bool // evict what was released last, as no rule of vLLM does
+
+	evictions int
 }
 
 // change is that an input came to a request, or went.
@@ -122,6 +124,7 @@ func (m *model) canAllocate(r Request, i, budget, scheduled int) bool {
 		m.stored = slices.DeleteFunc(m.stored, func(o *stored) bool { return o == s })
 		m.taken -= s.counts
 		m.freed = append(m.freed, s.Identifier)
+		m.evictions++
 	}
 	return true
 }
@@ -266,12 +269,11 @@ func TestManagerIsTheModel(t *testing.T) {
 			case 12:
 				want := mod.reported()
 				require.Equal(t, want, append([]string{}, m.TakeFreed()...))
-				evicted += len(want)
 				mod.freed = nil
 			case 13:
 				if rapid.IntRange(0, 9).Draw(t, "reset") == 0 {
 					m.Reset()
-					*mod = model{g: g, capacity: capacity, own: map[string][]change{}, last: mod.last}
+					*mod = model{g: g, capacity: capacity, own: map[string][]change{}, last: mod.last, evictions: mod.evictions}
 				}
 			}
 			compareBooks(t, mod, m)
@@ -284,9 +286,10 @@ func TestManagerIsTheModel(t *testing.T) {
 				require.Equal(t, s.Embeds, n)
 			}
 		}
+		evicted += mod.evictions
 	})
 	require.Greater(t, calls, 1000)
-	require.Positive(t, evicted)
+	require.Greater(t, evicted, 100)
 	t.Logf("%d calls, %d evicted", calls, evicted)
 }
 
