@@ -74,7 +74,7 @@ func (m *memoryOutputs) Close() error {
 	return errors.Join(m.level.CheckStructure(), m.level.Remove())
 }
 
-// diskOutputs is a level over a folder.
+// diskOutputs is a level over a folder. It has room for everything, as vLLM's connector that deletes nothing.
 type diskOutputs struct {
 	parent func(*environment) string
 	o      disk.Options
@@ -86,11 +86,10 @@ func ourDisk(parent func(*environment) string, o disk.Options) func() outputStor
 	return func() outputStore { return &diskOutputs{parent: parent, o: o} }
 }
 
-func (d *diskOutputs) open(env *environment, size int) (err error) {
+func (d *diskOutputs) open(env *environment, _ int) (err error) {
 	if d.folder, err = os.MkdirTemp(d.parent(env), segmentName()+"-"); err != nil {
 		return err
 	}
-	d.o.Capacity = int64(outputsKept * (size + slack))
 	d.level, err = disk.Open(d.folder, d.o)
 	return err
 }
@@ -103,7 +102,9 @@ func (d *diskOutputs) save(key string, output []byte) error {
 
 func (d *diskOutputs) load(key string, into []byte) error { return getOutput(d.level, key, into) }
 
-func (*diskOutputs) remove(string) error { return nil }
+func (d *diskOutputs) remove(key string) error {
+	return d.level.Delete(context.Background(), []tier.Key{{Space: outputSpace, Name: key}})[0]
+}
 
 func (d *diskOutputs) Close() (err error) {
 	if d.level != nil {
