@@ -32,6 +32,7 @@ type Agent struct {
 	lrus     map[string]*lru
 	pairs    map[string]*pair
 	encoders map[string]*encoder.Manager
+	levels   map[string]*level
 	ops      map[string]operation
 
 	dir        string // of shared memory; empty is the system's
@@ -48,8 +49,8 @@ type reply map[string]any
 func New() *Agent {
 	a := &Agent{
 		rings: map[string]*ring{}, stores: map[string]*store{}, lrus: map[string]*lru{}, pairs: map[string]*pair{},
-		encoders: map[string]*encoder.Manager{},
-		ops:      map[string]operation{}, maxSegment: math.MaxInt, maxData: 256 << 20,
+		encoders: map[string]*encoder.Manager{}, levels: map[string]*level{},
+		ops: map[string]operation{}, maxSegment: math.MaxInt, maxData: 256 << 20,
 	}
 	maps.Copy(a.ops, a.ringOps())
 	maps.Copy(a.ops, a.storeOps())
@@ -59,6 +60,7 @@ func New() *Agent {
 	maps.Copy(a.ops, serdeOps())
 	maps.Copy(a.ops, requestOps())
 	maps.Copy(a.ops, hashOps())
+	maps.Copy(a.ops, a.tierOps())
 	return a
 }
 
@@ -189,6 +191,7 @@ func (a *Agent) Close() error {
 	for _, s := range a.stores {
 		errs = append(errs, s.close())
 	}
+	errs = append(errs, a.closeTiers())
 	clear(a.rings)
 	clear(a.stores)
 	clear(a.lrus)

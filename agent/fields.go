@@ -97,6 +97,24 @@ var opFields = map[string]string{
 	"outputs.encode": "outputs generation treat_as threshold",
 	"outputs.decode": "frames generation treat_as",
 
+	"tier.open":    "tier kind name size root layout space capacity url memory lower",
+	"tier.put":     "tier object hex xof",
+	"tier.get":     "tier key",
+	"tier.stat":    "tier keys",
+	"tier.delete":  "tier keys",
+	"tier.list":    "tier space",
+	"tier.usage":   "tier",
+	"tier.close":   "tier",
+	"tier.drain":   "tier",
+	"tier.lease":   "tier lease owner seconds",
+	"tier.leases":  "tier",
+	"tier.pin":     "tier lease keys",
+	"tier.unpin":   "tier lease keys",
+	"tier.reserve": "tier lease objects xof",
+	"tier.commit":  "tier lease keys",
+	"tier.abort":   "tier lease keys",
+	"tier.release": "tier lease",
+
 	"hash": "kwargs algorithm generation treat_as",
 }
 

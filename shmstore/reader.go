@@ -13,7 +13,8 @@ import (
 	"github.com/ringcache/ringcache/shmring/segment"
 )
 
-// ReaderOptions say what store a [Reader] expects: they must be the writer's.
+// ReaderOptions say what store a [Reader] expects: they must be the writer's. If Size is 0, both
+// numbers are those of the sidecar.
 type ReaderOptions struct {
 	Size, DataOffset int
 	// Dir is the directory of shared memory, /dev/shm if empty.
@@ -38,6 +39,16 @@ type Reader struct {
 // segment.Attach; [segment.ErrForeign] if there is no sidecar, and [shmring.ErrCorrupt] if it is
 // damaged; and [segment.ErrBusy] if all slots are taken.
 func Open(name string, o ReaderOptions) (*Reader, error) {
+	if o.Size == 0 {
+		c, err := sidecar.OpenToLook(o.Dir, name)
+		if err != nil {
+			return nil, err
+		}
+		o.Size, o.DataOffset = c.Options().RingSize, c.Options().DataOffset
+		if err := c.Close(); err != nil {
+			return nil, err
+		}
+	}
 	seg, err := segment.Attach(segment.Options{Name: name, RingSize: o.Size, DataOffset: o.DataOffset, Dir: o.Dir, ReadOnly: true})
 	if err != nil {
 		return nil, err

@@ -109,14 +109,17 @@ func (s *Store) lock() error {
 
 func (s *Store) closedError() error { return fmt.Errorf("%w: %s", errClosed, s.seg.Name()) }
 
+// locate finds the payload in the chunk of an object of this store.
+func (s *Store) locate(o *Object) { o.locate(s.opt.DataOffset, s.opt.Payloads == nil) }
+
 // locate finds the payload in the chunk of an object. The payload that an owner lays out is the
 // whole chunk behind the header.
-func (s *Store) locate(o *Object) {
+func (o *Object) locate(dataOffset int, plain bool) {
 	lead := shmring.HeaderSize
 	o.length = o.chunk.Size - shmring.HeaderSize
-	if s.opt.Payloads == nil {
+	if plain {
 		lead = plainLead
 		o.length = o.chunk.DescriptionOffset - (plainLead - shmring.HeaderSize)
 	}
-	o.offset = uint64(s.opt.DataOffset) + o.chunk.Address + uint64(lead)
+	o.offset = uint64(dataOffset) + o.chunk.Address + uint64(lead)
 }

@@ -19,15 +19,31 @@ import (
 // bed is a store over a memory level and two lower ones, which fail as a test wants.
 type bed struct {
 	*tier.Store
-	t            *testing.T
+	t            tester
 	memory       *tiertest.Map
 	maps         [2]*tiertest.Map
 	disk, remote *tiertest.Fault
 	options      tier.Options
 }
 
+// tester is a test, or one of rapid's.
+type tester interface {
+	require.TestingT
+	Helper()
+	Context() context.Context
+	Fatal(args ...any)
+	Cleanup(f func())
+}
+
 // newBed opens a store. change may change the options; memory is the capacity of the memory level.
 func newBed(t *testing.T, memory int64, change func(*tier.Options)) *bed {
+	t.Helper()
+	b := openBed(t, memory, change)
+	t.Cleanup(b.end)
+	return b
+}
+
+func openBed(t tester, memory int64, change func(*tier.Options)) *bed {
 	t.Helper()
 	b := &bed{t: t, memory: tiertest.NewMap(tiertest.MapOptions{Name: "memory", Capacity: memory})}
 	for i, name := range []string{"disk", "remote"} {
@@ -42,7 +58,6 @@ func newBed(t *testing.T, memory int64, change func(*tier.Options)) *bed {
 		change(&b.options)
 	}
 	b.open()
-	t.Cleanup(b.end)
 	return b
 }
 
@@ -55,7 +70,9 @@ func (b *bed) open() {
 
 // end closes the store and checks that it holds nothing but what is owed.
 func (b *bed) end() {
+	assert.Empty(b.t, tier.Check(b.Store))
 	assert.NoError(b.t, b.Close())
+	assert.Empty(b.t, tier.Check(b.Store), "after Close")
 	owed := b.State().Owed
 	assert.Zero(b.t, b.State().Pending, "flights")
 	assert.Zero(b.t, b.State().InFlight, "bytes in flight")

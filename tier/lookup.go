@@ -14,7 +14,7 @@ func (s *Store) lookup(j *job) {
 	if j.prefix {
 		found = s.cutAtFirstMiss(live, found, misses)
 	}
-	jobs := s.plan(j.ctx, found, j.priority)
+	jobs := s.plan(j.ctx, found)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -25,7 +25,9 @@ func (s *Store) lookup(j *job) {
 		s.end(f, err)
 	}
 	for _, next := range jobs {
-		next.priority = max(next.priority, j.priority) // somebody may have asked meanwhile
+		for row := next; row != nil; row = row.next {
+			row.priority = j.priority // somebody may have raised it meanwhile
+		}
 		s.push(next)
 	}
 }

@@ -65,7 +65,7 @@ func (m *missing) get(k Key) error {
 
 // isNowhere reports whether an error is the answer of every level.
 func isNowhere(err error) bool {
-	return errors.Is(err, ErrNotFound) && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrCorrupt)
+	return errors.Is(err, ErrNotFound) && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrCorrupt) && !errors.Is(err, errOrphan)
 }
 
 // stored forgets keys that were stored.

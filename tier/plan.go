@@ -13,7 +13,7 @@ const (
 
 // plan makes the jobs that move flights. A child is moved only if its parent is in memory, or in front of it in the
 // same row of jobs; one whose parent is on the way in another job waits for that one.
-func (s *Store) plan(ctx context.Context, found map[*flight]bool, priority int) []*job {
+func (s *Store) plan(ctx context.Context, found map[*flight]bool) []*job {
 	trees := s.trees(ctx, found)
 	var jobs []*job
 	var small *job
@@ -35,7 +35,7 @@ func (s *Store) plan(ctx context.Context, found map[*flight]bool, priority int) 
 	}
 	for _, first := range jobs {
 		for j := first; j != nil; j = j.next {
-			j.run, j.priority = s.transfer, priority
+			j.run = s.transfer
 		}
 	}
 	return jobs
@@ -175,6 +175,9 @@ func (s *Store) await(f, parent *flight) {
 	parent.waits++
 }
 
+// errOrphan is the cause of a child that is not brought. A level has it all the same.
+var errOrphan = fmt.Errorf("its parent is not there, without which it is worthless: %w", ErrNotFound)
+
 func orphan(f *flight) error {
-	return fmt.Errorf("tier: object %v: its parent %q is not there, without which it is worthless: %w", f.key, f.object.Parent, ErrNotFound)
+	return fmt.Errorf("tier: object %v: parent %q: %w", f.key, f.object.Parent, errOrphan)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 )
 
 // carried is a flight during its transfer.
@@ -129,8 +128,8 @@ func (s *Store) crash(ctx context.Context, c *carried) {
 		err = nowhere(c.key)
 	case ctx.Err() != nil || errors.Is(err, context.Canceled):
 		err = errUnwanted
-	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrCorrupt), errors.Is(err, fs.ErrClosed), errors.Is(err, context.DeadlineExceeded):
-		err = fmt.Errorf("tier: object %v could not be brought: %w: %w", c.key, ErrNotFound, err)
+	case !errors.Is(err, ErrFull) && !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrNotFound):
+		err = lost(nowhere(c.key), err)
 	}
 	l := s.lower[c.level]
 	s.counters.add(1+l.index, kindNotPromoted, err, 1, c.object.Size)

@@ -110,15 +110,26 @@ func putAgain(b *bed) {
 	other := object("a", 1000)
 	other.Note = []byte("second")
 	longer := object("a", 5000)
-	puts := []tier.Put{
-		putOf(o),
-		{Object: other, Bytes: make([]byte, 1000)},
-		{Object: longer, Bytes: make([]byte, 5000)},
-		{Object: o, From: bytes.NewReader(content(o.Key, o.Size))},
+	again := func() []tier.Put {
+		return []tier.Put{
+			putOf(o),
+			{Object: other, Bytes: make([]byte, 1000)},
+			{Object: longer, Bytes: make([]byte, 5000)},
+			{Object: o, From: bytes.NewReader(content(o.Key, o.Size))},
+			{Object: other, From: bytes.NewReader(make([]byte, 1000))},
+		}
 	}
-	b.l.Put(background, puts)
-	for i, p := range puts {
-		b.is(fmt.Sprintf("element %d of Put, of what is there", i), p.Err, nil)
+	for i := range again() {
+		puts := again()[i : i+1]
+		b.l.Put(background, puts)
+		b.is(fmt.Sprintf("Put %d of what is there", i), puts[0].Err, nil)
+		b.get(o)
+		b.has(o)
+	}
+	for i, p := range again() {
+		puts := []tier.Put{p, putOf(o)}
+		b.l.Put(background, puts)
+		b.is(fmt.Sprintf("Put %d of what is there", i), errors.Join(puts[0].Err, puts[1].Err), nil)
 		b.get(o)
 	}
 	if after := b.usage(o); after.Bytes != before.Bytes || after.Evicted != before.Evicted {

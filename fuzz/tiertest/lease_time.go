@@ -7,19 +7,13 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// now is the time of the clock that ends leases.
-func (b *bed) now() time.Time { return time.Now().Add(b.o.advanced) }
-
 // soon returns a time for leases to end, and what waits until it has passed.
 func (b *bed) soon() (until time.Time, pass func()) {
 	if b.o.Advance == nil {
-		until = b.now().Add(20 * time.Millisecond)
-		return until, func() { time.Sleep(time.Until(until)) }
+		until = b.o.Now().Add(20 * time.Millisecond)
+		return until, func() { time.Sleep(until.Sub(b.o.Now())) }
 	}
-	return b.now().Add(time.Hour), func() {
-		b.o.advanced += 2 * time.Hour
-		b.o.Advance(2 * time.Hour)
-	}
+	return b.o.Now().Add(time.Hour), func() { b.o.Advance(2 * time.Hour) }
 }
 
 // untilPasses: a lease ends by itself when its time has passed, and others do not.
@@ -28,7 +22,7 @@ func untilPasses(b *bed) {
 	o, other, r := object("a", 100), object("b", 100), object("r", 10)
 	b.put(o, other)
 	until, pass := b.soon()
-	never, later := b.lease("never"), b.leaseUntil("later", b.now().Add(1000*time.Hour))
+	never, later := b.lease("never"), b.leaseUntil("later", b.o.Now().Add(1000*time.Hour))
 	b.pin(never, other)
 	l := b.leaseUntil("l", until)
 	_ = l.Pin(keysOf([]tier.Object{o, other})) // it may be over already
@@ -56,15 +50,15 @@ func setUntil(b *bed) {
 	b.put(o)
 	l := b.lease("l")
 	b.pin(l, o)
-	b.is("SetUntil of the past", l.SetUntil(b.now().Add(-time.Second)), nil)
+	b.is("SetUntil of the past", l.SetUntil(b.o.Now().Add(-time.Second)), nil)
 	b.ended(l, o, object("r", 1))
 	b.inUse(false, o)
 	b.free()
 
 	until, pass := b.soon()
-	l = b.leaseUntil("l", b.now().Add(time.Hour))
+	l = b.leaseUntil("l", b.o.Now().Add(time.Hour))
 	b.is("SetUntil", l.SetUntil(until.Add(2000*time.Hour)), nil)
-	k := b.leaseUntil("k", b.now().Add(time.Hour))
+	k := b.leaseUntil("k", b.o.Now().Add(time.Hour))
 	b.is("SetUntil of never", k.SetUntil(time.Time{}), nil)
 	one, two := object("one", 10), object("two", 10)
 	b.put(one, two)
@@ -98,7 +92,7 @@ func reservationsOutlive(b *bed) {
 			pass()
 			b.eventually("the end of a pin whose time has passed", func() bool { return len(l.State().Pinned) == 0 })
 		} else {
-			b.is("SetUntil of the past", l.SetUntil(b.now().Add(-time.Second)), nil)
+			b.is("SetUntil of the past", l.SetUntil(b.o.Now().Add(-time.Second)), nil)
 		}
 		b.inUse(false, o)
 		b.state(l, nil, []tier.Object{r, s})
@@ -149,7 +143,7 @@ func reopenedLeases(b *bed) {
 		unit := b.openLimited()
 		o, p, r, s, freed := object("pinned", unit), object("committed", unit), object("reserved", unit), child("child", "reserved", 100), object("freed", 100)
 		b.put(o, freed)
-		l, short, gone := b.leaseUntil("l", b.now().Add(9000*time.Hour).Truncate(time.Second)), b.lease("short"), b.lease("gone")
+		l, short, gone := b.leaseUntil("l", b.o.Now().Add(9000*time.Hour).Truncate(time.Second)), b.lease("short"), b.lease("gone")
 		before := b.pin(l, o)
 		b.pin(gone, freed)
 		gone.Release()

@@ -274,7 +274,9 @@ func sameLease(b *bed) {
 	b.each("Pin of a lease that was released under the same ID", first.Pin(keysOf([]tier.Object{o})), tier.ErrEnded)
 	b.free()
 
-	at := func(hours int) time.Time { return b.now().Add(time.Duration(hours) * time.Hour).Truncate(time.Second) }
+	at := func(hours int) time.Time {
+		return b.o.Now().Add(time.Duration(hours) * time.Hour).Truncate(time.Second)
+	}
 	five, three, seven := at(5), at(3), at(7)
 	for _, c := range []struct{ ask, want time.Time }{{five, five}, {three, five}, {seven, seven}, {five, seven}, {time.Time{}, time.Time{}}, {seven, time.Time{}}} {
 		l := b.leaseUntil("t", c.ask)
@@ -516,7 +518,7 @@ func closedLeases(b *bed) {
 	b.each("Reserve after Close", l.Reserve([]tier.Object{object("n", 1)}), fs.ErrClosed)
 	b.all("Commit after Close", l.Commit([]tier.Key{r.Key}), 1, fs.ErrClosed)
 	b.all("Abort after Close", l.Abort([]tier.Key{r.Key}), 1, fs.ErrClosed)
-	b.is("SetUntil after Close", l.SetUntil(b.now()), fs.ErrClosed)
+	b.is("SetUntil after Close", l.SetUntil(b.o.Now()), fs.ErrClosed)
 	l.Unpin([]tier.Key{o.Key})
 	l.Release()
 	_ = l.State()

@@ -41,7 +41,7 @@ func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 func TestMapsLeasesWithAClock(t *testing.T) {
 	var c clock
 	o := mapOptions(500)
-	o.Advance = c.advance
+	o.Now, o.Advance = c.now, c.advance
 	o.Open = func(_ testing.TB, capacity int64) tier.Level {
 		return tiertest.NewMap(tiertest.MapOptions{Capacity: capacity, Overhead: 500, Now: c.now})
 	}

@@ -26,8 +26,9 @@ type Options struct {
 	// At returns n bytes at an offset of the segment of a tier.MemoryLevel, by a mapping of its own. It is for
 	// [Memory].
 	At func(t testing.TB, l tier.Level, offset uint64, n int64) []byte
-	// Advance puts the clock forward that ends leases: that of all levels. It is for [Memory], which waits for the
-	// real clock without it.
+	// Now is the clock that ends leases, time.Now if nil, and Advance puts it forward. They are for [Memory], which
+	// waits for the clock if Advance is nil.
+	Now     func() time.Time
 	Advance func(d time.Duration)
 
 	// Capacity is that of the levels whose objects are evicted, 1 MiB if 0. Objects have up to
@@ -41,7 +42,6 @@ type Options struct {
 	// package tier that the level does not keep.
 	Without []string
 
-	advanced time.Duration // by Advance
 	patience time.Duration // the longest wait for what has to happen, 2 minutes if 0
 }
 
@@ -101,6 +101,9 @@ func (o *Options) setDefaults() {
 	if o.Histories == 0 {
 		o.Histories = 6
 	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	if o.patience == 0 {
 		o.patience = 2 * time.Minute
 	}
@@ -114,6 +117,9 @@ func (o *Options) validate(t testing.TB) {
 	}
 	if o.Capacity < 0 || o.Histories < 0 || o.Capacity > 0 && o.Capacity < 1<<10 {
 		t.Fatalf("tiertest: the options have a Capacity of %d, which is below 1024, or %d Histories", o.Capacity, o.Histories)
+	}
+	if o.Advance != nil && o.Now == nil {
+		t.Fatalf("tiertest: the option Advance is set, and Now is not")
 	}
 	for _, name := range o.Without {
 		known := slices.ContainsFunc(slices.Concat(levelChecks, memoryChecks), func(c check) bool { return c.name == name })

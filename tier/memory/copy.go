@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/ringcache/ringcache/internal/fault"
+	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmstore"
 	"github.com/ringcache/ringcache/tier"
 )
@@ -82,20 +83,25 @@ func (l *Level) get(ctx context.Context, g *tier.Get) error {
 	}
 	from = tail(from, o.Size)
 	g.Object = o
+	return deliver(ctx, l.seg, g, from)
+}
+
+// deliver copies the bytes of g.Object to where the caller wants them.
+func deliver(ctx context.Context, seg *segment.Segment, g *tier.Get, from []byte) (err error) {
 	switch {
 	case g.To != nil:
-		return l.write(ctx, g, from)
+		return write(ctx, seg, g, from)
 	case g.Into != nil:
-		if g.Bytes, err = g.Into(o); err != nil {
+		if g.Bytes, err = g.Into(g.Object); err != nil {
 			return err
 		}
-		if int64(len(g.Bytes)) != o.Size {
-			return fmt.Errorf("memory: object %v has %d bytes, and Into returned %d: %w", g.Key, o.Size, len(g.Bytes), fs.ErrInvalid)
+		if int64(len(g.Bytes)) != g.Object.Size {
+			return fmt.Errorf("memory: object %v has %d bytes, and Into returned %d: %w", g.Key, g.Object.Size, len(g.Bytes), fs.ErrInvalid)
 		}
 	default:
-		g.Bytes = make([]byte, o.Size)
+		g.Bytes = make([]byte, g.Object.Size)
 	}
-	return l.guard(g.Key, func() error { return copyAll(ctx, g.Bytes, from) })
+	return guard(seg, g.Key, func() error { return copyAll(ctx, g.Bytes, from) })
 }
 
 // piece bounds what is copied between two looks at a context.
@@ -114,10 +120,10 @@ func copyAll(ctx context.Context, to, from []byte) error {
 }
 
 // write writes the bytes of an object to Get.To.
-func (l *Level) write(ctx context.Context, g *tier.Get, from []byte) error {
+func write(ctx context.Context, seg *segment.Segment, g *tier.Get, from []byte) error {
 	for {
 		part := from[:min(len(from), piece)]
-		err := l.guard(g.Key, func() error {
+		err := guard(seg, g.Key, func() error {
 			n, err := g.To.Write(part)
 			if err == nil && n != len(part) {
 				err = io.ErrShortWrite
@@ -137,10 +143,10 @@ func (l *Level) write(ctx context.Context, g *tier.Get, from []byte) error {
 }
 
 // guard makes a fault of the segment, which something cut short, an error.
-func (l *Level) guard(k tier.Key, f func() error) error {
+func guard(seg *segment.Segment, k tier.Key, f func() error) error {
 	err := fault.Guard(f)
 	if errors.Is(err, fault.ErrFault) {
-		return &objectError{key: k, kind: tier.ErrUnavailable, cause: l.seg.Explain(err)}
+		return &objectError{key: k, kind: tier.ErrUnavailable, cause: seg.Explain(err)}
 	}
 	return err
 }
@@ -184,7 +190,7 @@ func (l *Level) put(ctx context.Context, p *tier.Put) error {
 		return err
 	}
 	defer res.Discard()
-	err = l.guard(o.Key, func() error {
+	err = guard(l.seg, o.Key, func() error {
 		if p.From != nil {
 			return fill(ctx, tail(res.Bytes(), o.Size), p)
 		}

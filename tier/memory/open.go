@@ -13,6 +13,7 @@ import (
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/leasetable"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmstore"
 	"github.com/ringcache/ringcache/tier"
@@ -26,10 +27,16 @@ func Open(o Options) (*Level, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	makes := o.Size != 0
+	if !makes {
+		if err := o.findSize(); err != nil {
+			return nil, fmt.Errorf("memory: opening segment %s: %w", o.Name, err)
+		}
+	}
 	var l *Level
 	var err error
 	for range 3 { // another process may create or remove it meanwhile
-		if l, err = adopt(o); !errors.Is(err, fs.ErrNotExist) {
+		if l, err = adopt(o); !makes || !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
 		if l, err = create(o); !errors.Is(err, fs.ErrExist) {
@@ -40,6 +47,19 @@ func Open(o Options) (*Level, error) {
 		return nil, fmt.Errorf("memory: opening segment %s: %w", o.Name, err)
 	}
 	return l, nil
+}
+
+// findSize sets Size to that of the segment, by its sidecar.
+func (o *Options) findSize() error {
+	c, err := sidecar.OpenToLook(o.Dir, o.Name)
+	if errors.Is(err, sidecar.ErrForeign) {
+		return errors.Join(err, fs.ErrNotExist)
+	}
+	if err != nil {
+		return err
+	}
+	o.Size = int64(c.Options().RingSize)
+	return c.Close()
 }
 
 func newLevel(o Options, store *shmstore.Store) *Level {

@@ -16,7 +16,7 @@ type Options struct {
 	// Name of the segment in the directory of shared memory. It must not be empty.
 	Name string
 	// Size is the bytes for objects, with what the level adds to each. A segment that is taken over must have
-	// the same.
+	// the same. 0 takes over a segment of any size, and makes none: fs.ErrNotExist if there is none.
 	Size int64
 	// MaxObjects is the most objects at a time; 0 is one for every 8 KiB of Size, within 1024 and 2^20.
 	MaxObjects int
@@ -45,7 +45,7 @@ func (o Options) Validate() error {
 	switch {
 	case o.Name == "":
 		return bad("Name is empty")
-	case o.Size < minSize || o.Size > math.MaxInt-frontSize:
+	case o.Size != 0 && o.Size < minSize || o.Size > math.MaxInt-frontSize:
 		return bad("Size %d, want at least %d", o.Size, minSize)
 	case o.MaxObjects < 0 || o.MaxObjects > 1<<24:
 		return bad("MaxObjects %d, want at most %d", o.MaxObjects, 1<<24)

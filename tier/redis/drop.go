@@ -11,16 +11,13 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// drop removes a damaged object, unless somebody has replaced it meanwhile, and returns the error for the caller. Only the key
-// of its head goes: in a layout with two keys nobody looks at the other one without it, and it may be another writer's,
-// who is about to write the head.
+// drop removes a damaged object, and returns the error for the caller. What was evicted or replaced meanwhile was not damaged, only
+// read in two moments. Only the key of the head goes: in a layout with two keys nobody looks at the other one without it,
+// and it may be another writer's, who is about to write the head.
 func (l *Level) drop(ctx context.Context, k tier.Key, at keys, reason string) error {
-	l.corrupt.Add(1)
-	answer := fmt.Errorf("tier/redis: object %v: %s: %w: %w", k, reason, tier.ErrNotFound, tier.ErrCorrupt)
-	// What can't be removed now is found again.
-	_ = l.client.Watch(mark(ctx, noRetryMark{}), func(tx *goredis.Tx) error {
-		bad, err := l.isDamaged(ctx, tx, k, at)
-		if !bad {
+	bad := false
+	err := l.client.Watch(mark(ctx, noRetryMark{}), func(tx *goredis.Tx) (err error) {
+		if bad, err = l.isDamaged(ctx, tx, k, at); !bad {
 			return err
 		}
 		limited, cancel := l.limited(mark(ctx, noRetryMark{}), 0)
@@ -31,7 +28,12 @@ func (l *Level) drop(ctx context.Context, k tier.Key, at keys, reason string) er
 		})
 		return err
 	}, at.head)
-	return answer
+	if errors.Is(err, goredis.TxFailedErr) || err == nil && !bad {
+		return missing(k)
+	}
+	// What can't be removed now is found again.
+	l.corrupt.Add(1)
+	return fmt.Errorf("tier/redis: object %v: %s: %w: %w", k, reason, tier.ErrNotFound, tier.ErrCorrupt)
 }
 
 // isDamaged looks at an object again, all of its bytes if they have a checksum. The head's key is watched by tx.

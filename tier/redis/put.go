@@ -36,7 +36,7 @@ func (l *Level) putPiece(ctx context.Context, puts []tier.Put) {
 		}
 	}
 	// An object that the server has got meanwhile, and that is gone or damaged at the next look, is put again.
-	for round := range 3 {
+	for round := range 2 { // the second one writes over what is in its way
 		if left = l.absent(ctx, left); len(left) == 0 {
 			return
 		}
