@@ -217,7 +217,7 @@ func (l *Level) reserve(r *shmstore.Request, o *tier.Object) (*shmstore.Reservat
 	}
 	res, err := r.Reserve(keyText(o.Key), lead+int(o.Size), putOptions(o))
 	if err == nil {
-		if err = l.guard(o.Key, func() error { clear(res.Bytes()[:lead]); return nil }); err != nil {
+		if err = guard(l.seg, o.Key, func() error { clear(res.Bytes()[:lead]); return nil }); err != nil {
 			res.Discard()
 			return nil, err
 		}

@@ -24,5 +24,6 @@
 //
 // # Concurrency
 //
-// Bytes are copied outside of all locks. One process at a time has a segment's level; any number may map the segment.
+// Bytes are copied outside of all locks. One process at a time has a segment's level; any number may map the segment. [Look]
+// reads the objects of a segment beside that process, for tools.
 package memory
