@@ -42,7 +42,7 @@ func (r *Reader) look(i int) (*Object, error) {
 			return nil
 		}
 		o.chunk = e.Record
-		o.locate(len(r.seg.Secret()), true)
+		o.locate(len(r.seg.Secret()), r.lead == plainLead)
 		v := &View{r: r, h: o.Handle(), place: -1}
 		err := v.open() // so that nothing overwrites the description while it is read
 		if err == nil {

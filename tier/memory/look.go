@@ -19,7 +19,7 @@ import (
 // search through the whole table of the segment, and so is each Stat and Get. dir is the directory of
 // shared memory, /dev/shm if empty. The errors are those of shmstore.Open, and fs.ErrInvalid for a segment of something else.
 func Look(name, dir string) (tier.Level, error) {
-	r, err := shmstore.Open(name, shmstore.ReaderOptions{Dir: dir})
+	r, err := shmstore.Open(name, shmstore.ReaderOptions{Dir: dir, Owned: true})
 	if err != nil {
 		return nil, fmt.Errorf("memory: looking at segment %s: %w", name, err)
 	}
@@ -159,7 +159,7 @@ func (l *reader) read(ctx context.Context, o *shmstore.Object, g *tier.Get) erro
 		return answer(g.Key, err) // a stale one went meanwhile
 	}
 	defer v.Release()
-	return deliver(ctx, l.r.Segment(), g, v.Bytes())
+	return deliver(ctx, l.r.Segment(), g, tail(v.Bytes(), g.Object.Size))
 }
 
 // Put implements tier.Level.
