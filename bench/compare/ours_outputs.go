@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 
+	"github.com/ringcache/ringcache/encoder"
 	"github.com/ringcache/ringcache/tier"
 	"github.com/ringcache/ringcache/tier/disk"
 	"github.com/ringcache/ringcache/tier/memory"
@@ -15,12 +16,14 @@ const (
 	oursMemory = "ringcache memory"
 	oursDisk   = "ringcache disk"
 	oursSynced = "ringcache disk, fsync"
+	oursTree   = "ringcache disk, tree of vLLM"
 )
 
 const outputSpace = "compare"
 
 func outputObject(key string, size int) tier.Object {
-	return tier.Object{Key: tier.Key{Space: outputSpace, Name: key}, Size: int64(size)}
+	note := encoder.Note{DType: "bfloat16", Shape: []int{size / (2 * outputColumns), outputColumns}}
+	return tier.Object{Key: tier.Key{Space: outputSpace, Name: key}, Size: int64(size), Note: []byte(note.String())}
 }
 
 // getOutput gets an output from a level into memory of the caller.
@@ -81,6 +84,9 @@ type diskOutputs struct {
 	folder string
 	level  *disk.Level
 }
+
+// tree is the layout of the connector that writes files.
+var tree = disk.Options{Layout: encoder.Tree{}, Space: outputSpace, Shared: true, Sync: disk.SyncNever}
 
 func ourDisk(parent func(*environment) string, o disk.Options) func() outputStore {
 	return func() outputStore { return &diskOutputs{parent: parent, o: o} }
