@@ -127,8 +127,7 @@ func (s *Store) refused(l *lower, o Object, err error) {
 // have the checksum that memory vouches for.
 func (s *Store) checked(d *debt) (Put, error) {
 	s.mu.Lock()
-	key := d.object.Key
-	placed := s.owed.lease.Pin([]Key{key})[0] // it may have been dropped, and stored again
+	placed := s.owed.lease.Pin([]Key{d.key})[0] // it may have been dropped, and stored again
 	if placed.Err != nil {
 		object := d.object
 		s.mu.Unlock()
@@ -139,13 +138,13 @@ func (s *Store) checked(d *debt) (Put, error) {
 	s.mu.Unlock()
 	if !known {
 		var w summing
-		get := []Get{{Key: key, To: &w}}
+		get := []Get{{Key: d.key, To: &w}}
 		if s.memory.Get(s.ctx, get); get[0].Err != nil {
 			return Put{Object: placed.Object}, get[0].Err
 		}
 		sum = w.sum
 	}
-	return Put{Object: placed.Object, From: &summed{key: key, rest: placed.Bytes, want: sum}}, nil
+	return Put{Object: placed.Object, From: &summed{key: d.key, rest: placed.Bytes, want: sum}}, nil
 }
 
 // recheck finds out which debts from before a restart the level has already.
@@ -155,7 +154,7 @@ func (s *Store) recheck(l *lower, batch []*debt) map[*debt]bool {
 	for _, d := range batch {
 		if d.recheck {
 			unsure = append(unsure, d)
-			keys = append(keys, d.object.Key)
+			keys = append(keys, d.key)
 		}
 	}
 	if len(unsure) == 0 {
