@@ -16,7 +16,7 @@ func (s *Store) chooseWrite() func() {
 		return nil
 	}
 	for _, l := range s.lower {
-		if l.away.Load() {
+		if l.away.Load() || l.resting {
 			continue
 		}
 		if batch, size := s.pick(l); len(batch) > 0 {
@@ -72,7 +72,9 @@ func (s *Store) write(l *lower, batch []*debt, size int64) {
 		case err != nil && (retry(err) || s.stopping):
 			d.queued[l.index] = l.fifo.PushFront(d)
 			s.letGo(d)
+			s.pauseWrites(l)
 		default:
+			l.pause = 0
 			s.dropDebt(d, bit)
 		}
 	}
