@@ -35,7 +35,7 @@ func TestInvariantsFind(t *testing.T) {
 		"more sent":         {func(_ *Store, o *Object) { o.sent = 2 }, (*Store).checkHeld, "1 leases, 2 of them sent"},
 		"a lost lease":      {func(s *Store, _ *Object) { s.leases-- }, (*Store).checkHeld, "the store has 0"},
 		"filed":             {func(*Store, *Object) {}, (*Store).checkFiled, ""},
-		"negative bytes":    {func(s *Store, _ *Object) { s.bytes[classIdle] = -1 }, (*Store).checkFiled, "-1 bytes in class 4"},
+		"negative bytes":    {func(s *Store, _ *Object) { s.bytes[classIdle] = -1 }, (*Store).checkFiled, "-1 bytes in class 6"},
 		"more idle bytes":   {func(s *Store, _ *Object) { s.tenants["t"].idleBytes = 1 << 20 }, (*Store).checkFiled, `tenant "t" has`},
 		"bytes":             {func(*Store, *Object) {}, (*Store).checkBytes, ""},
 		"lost bytes":        {func(s *Store, _ *Object) { s.bytes[classLeased]-- }, (*Store).checkBytes, "objects take 191 bytes and chunks 192"},

@@ -55,4 +55,36 @@ var Points = []Point{
 	// A reader gets an object.
 	{"reader.held", "the slot names the chunk; nothing of it is read"},
 	{"reader.got", "the object is decoded; the read is not counted"},
+
+	// A root of tier/disk. Its kill test is in tier/disk.
+	{"disk.lock.created", "the lock file has its name; it is not locked, and may be empty"},
+	{"disk.lock.taken", "the root is locked and knows its layout; temporary files of the dead are there"},
+	{"disk.swept", "a temporary file of the dead is gone, others may be there"},
+	{"disk.temp.created", "a temporary file is there, and empty"},
+	{"disk.temp.block", "a block of an object is in the temporary file, which has no head"},
+	{"disk.temp.written", "the temporary file is complete"},
+	{"disk.renamed", "the file has its place; nobody was told"},
+	{"disk.evict", "an object has to go; its file is there"},
+	{"disk.removed", "the file of an object that had to go is gone; the index has it"},
+	{"disk.deleted", "the file of an object that was deleted is gone; nobody was told"},
+	{"disk.aside", "a damaged file is in the folder of such files, which may have too many"},
+
+	// A memory level and its leases.
+	{"tier.memory.created", "a segment is made; it has no table of leases"},
+	{"tier.memory.adopted", "the store is adopted; no lease has anything"},
+	{"tier.memory.table", "the level has its table of leases; no lease has anything"},
+	{"tier.memory.restored", "leases have what they had; nobody was told"},
+	{"tier.memory.pin", "the lease has the object; the table does not"},
+	{"tier.memory.unpin", "the table does not have the object; the lease does"},
+	{"tier.memory.reserve", "the room is taken; the table does not have it"},
+	{"tier.memory.commit", "the object is published; the table has a reservation"},
+	{"tier.memory.abort", "the table does not have the reservation; its room is taken"},
+	{"tier.memory.release", "the record of the lease is free; those of its objects are not"},
+	{"tier.lease.written", "the record of a lease is complete; its mark is that of a free one"},
+	{"tier.lease.valid", "the record of a lease is valid"},
+	{"tier.lease.free", "the record of a lease is free"},
+	{"tier.item.written", "the record of an object is complete; its mark is that of a free one"},
+	{"tier.item.valid", "the record of an object is valid"},
+	{"tier.item.pinned", "the record of a reservation is that of a pin"},
+	{"tier.item.free", "the record of an object is free"},
 }

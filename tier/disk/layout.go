@@ -1,4 +1,3 @@
-// Package disk keeps the objects of package tier in a folder, one file for each.
 package disk
 
 import (

@@ -1,0 +1,296 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/ringcache/ringcache/tier"
+)
+
+func TestMain(m *testing.M) {
+	if s := os.Getenv(killVariable); s != "" {
+		killChild(s)
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func keyOf(name string) tier.Key { return tier.Key{Space: "space", Name: name} }
+
+func objectOf(name string, size int) tier.Object { return tier.Object{Key: keyOf(name), Size: int64(size)} }
+
+// content is what the object of a name has.
+func content(name string, size int) []byte {
+	seed := uint64(size)
+	for _, c := range []byte(name) {
+		seed = seed*31 + uint64(c)
+	}
+	b := make([]byte, size)
+	rng := rand.NewPCG(seed, 1)
+	for i := 0; i < len(b); i += 8 {
+		v := rng.Uint64()
+		for j := i; j < min(i+8, len(b)); j++ {
+			b[j] = byte(v)
+			v >>= 8
+		}
+	}
+	return b
+}
+
+// open opens a root, and verifies its index at the end of the test.
+func open(t testing.TB, dir string, o Options) *Level {
+	t.Helper()
+	l, err := Open(dir, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { closeLevel(t, l) })
+	return l
+}
+
+func closeLevel(t testing.TB, l *Level) {
+	t.Helper()
+	check(t, l)
+	require.NoError(t, l.Close())
+}
+
+// ready opens a root and waits for its index.
+func ready(t testing.TB, dir string, o Options) *Level {
+	t.Helper()
+	l := open(t, dir, o)
+	require.NoError(t, l.WaitIndex(t.Context()))
+	return l
+}
+
+func put(l *Level, o tier.Object, b []byte) error {
+	puts := []tier.Put{{Object: o, Bytes: b}}
+	l.Put(context.Background(), puts)
+	return puts[0].Err
+}
+
+func mustPut(t testing.TB, l *Level, name string, size int) tier.Object {
+	t.Helper()
+	o := objectOf(name, size)
+	require.NoError(t, put(l, o, content(name, size)))
+	return o
+}
+
+func get(l *Level, name string) ([]byte, error) {
+	gets := []tier.Get{{Key: keyOf(name)}}
+	l.Get(context.Background(), gets)
+	return gets[0].Bytes, gets[0].Err
+}
+
+func mustGet(t testing.TB, l *Level, name string, size int) {
+	t.Helper()
+	b, err := get(l, name)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(content(name, size), b), "the bytes of %s", name)
+}
+
+func stat(l *Level, name string) error {
+	return l.Stat(context.Background(), []tier.Key{keyOf(name)})[0].Err
+}
+
+// requireMiss expects a miss without damage.
+func requireMiss(t testing.TB, err error) {
+	t.Helper()
+	require.ErrorIs(t, err, tier.ErrNotFound)
+	require.NotErrorIs(t, err, tier.ErrCorrupt)
+}
+
+func fileOf(t testing.TB, dir, name string) string {
+	t.Helper()
+	p, err := Native{}.Path(keyOf(name))
+	require.NoError(t, err)
+	return filepath.Join(dir, p)
+}
+
+// files are the regular files of a root that are not the lock.
+func files(t testing.TB, dir string) (objects, temporary, aside []string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(dir, p)
+		switch parent := filepath.Dir(rel); {
+		case rel == lockPath:
+		case parent == tempDir:
+			temporary = append(temporary, rel)
+		case parent == damagedDir:
+			aside = append(aside, rel)
+		default:
+			objects = append(objects, rel)
+		}
+		return err
+	}))
+	return objects, temporary, aside
+}
+
+// check verifies the invariants of the index, and when nothing is going on and the index is complete, that it is
+// the folder.
+func check(t testing.TB, l *Level) {
+	t.Helper()
+	r := l.currentRoot()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	x := r.x
+	var used, reserved, going, objects int64
+	children := map[string]int{}
+	tenants := map[string]int64{}
+	quiet := true
+	for p, e := range x.entries {
+		require.Equal(t, p, e.path)
+		switch e.state {
+		case present:
+			objects++
+			used += e.bytes
+			if e.parent != "" {
+				children[e.parent]++
+			}
+		case writing:
+			quiet = false
+			reserved += e.bytes
+		case leaving:
+			quiet = false
+			used += e.bytes
+			going += e.bytes
+		}
+		if e.state != writing && e.object.Tenant != "" {
+			tenants[e.object.Tenant] += e.bytes
+		}
+		require.Equal(t, e.state != writing && !e.hidden(), e.value.Live(), "%s: the policy has what is there", p)
+	}
+	require.Equal(t, used, x.used)
+	require.GreaterOrEqual(t, reserved, x.reserved, "some may be waiting for their room")
+	require.Equal(t, going, x.going)
+	require.Equal(t, objects, x.objects)
+	require.Equal(t, children, x.children)
+	require.Equal(t, tenants, x.tenants)
+	leaves := 0
+	for p, e := range x.entries {
+		if e.state == present && children[p] == 0 {
+			leaves++
+			require.Same(t, e, x.leaves[e.leaf], p)
+		} else {
+			require.Equal(t, -1, e.leaf, p)
+		}
+	}
+	require.Len(t, x.leaves, leaves)
+	if !quiet {
+		return
+	}
+	require.Empty(t, x.holds, "parents of nothing that is being stored")
+	require.Zero(t, x.reserved)
+	require.Empty(t, r.slots, "open files")
+}
+
+func TestPutAndGet(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir, Options{})
+	require.Equal(t, "disk", l.Name())
+	for _, size := range []int{0, 1, 4096, smallBytes, smallBytes + 1, blockBytes - 128, blockBytes, blockBytes + 1, 3<<20 + 7} {
+		name := fmt.Sprint("object ", size)
+		o := objectOf(name, size)
+		o.Parent, o.Tenant, o.Cost, o.Note = "the parent", "a tenant", 5*time.Millisecond, []byte("a note")
+		require.NoError(t, put(l, o, content(name, size)))
+		gets := []tier.Get{{Key: o.Key}}
+		l.Get(t.Context(), gets)
+		require.NoError(t, gets[0].Err)
+		require.Equal(t, o, gets[0].Object)
+		require.True(t, bytes.Equal(content(name, size), gets[0].Bytes))
+		var to bytes.Buffer
+		gets = []tier.Get{{Key: o.Key, To: &to}}
+		l.Get(t.Context(), gets)
+		require.NoError(t, gets[0].Err)
+		require.Nil(t, gets[0].Bytes)
+		require.True(t, bytes.Equal(content(name, size), to.Bytes()))
+
+		info, err := os.Stat(fileOf(t, dir, name))
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode())
+		require.Equal(t, o.Tenant, l.Stat(t.Context(), []tier.Key{o.Key})[0].Object.Tenant)
+	}
+	require.NoError(t, filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() && p != dir {
+			info, err := d.Info()
+			require.NoError(t, err)
+			require.Equal(t, os.FileMode(0o700), info.Mode().Perm(), p)
+		}
+		return err
+	}))
+	_, temporary, _ := files(t, dir)
+	require.Empty(t, temporary)
+	u := l.Usage()
+	require.EqualValues(t, 9, u.Objects)
+	require.Equal(t, map[string]int64{"a tenant": u.Bytes}, u.Tenants)
+}
+
+// A stream is the same object as its bytes are, and what is too long or too short leaves nothing.
+func TestStreams(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir, Options{})
+	for _, size := range []int{0, 1, blockBytes, 1<<20 + 3} {
+		name := fmt.Sprint("stream ", size)
+		puts := []tier.Put{{Object: objectOf(name, size), From: bytes.NewReader(content(name, size))}}
+		l.Put(t.Context(), puts)
+		require.NoError(t, puts[0].Err)
+		mustGet(t, l, name, size)
+
+		b := mustPut(t, l, "bytes", size)
+		stream, err := os.ReadFile(fileOf(t, dir, name))
+		require.NoError(t, err)
+		_ = b
+		o, err := Native{}.ParseHead("s-space/"+filepath.Base(filepath.Dir(fileOf(t, dir, name)))+"/"+filepath.Base(fileOf(t, dir, name)), bytes.NewReader(stream), int64(len(stream)))
+		require.NoError(t, err)
+		require.EqualValues(t, size, o.Object.Size)
+		require.NoError(t, l.Delete(t.Context(), []tier.Key{keyOf("bytes")})[0])
+	}
+	objects, _, _ := files(t, dir)
+	for _, have := range []int{0, 99, 101, blockBytes} {
+		puts := []tier.Put{{Object: objectOf("wrong", 100), From: bytes.NewReader(make([]byte, have))}}
+		l.Put(t.Context(), puts)
+		require.Error(t, puts[0].Err, have)
+		requireMiss(t, stat(l, "wrong"))
+		after, temporary, _ := files(t, dir)
+		require.Equal(t, objects, after)
+		require.Empty(t, temporary)
+	}
+}
+
+// What was put is there after the process, and before the index is.
+func TestReopen(t *testing.T) {
+	dir := t.TempDir()
+	l, err := Open(dir, Options{})
+	require.NoError(t, err)
+	for i := range 50 {
+		mustPut(t, l, fmt.Sprint(i), 100*i)
+	}
+	before := l.Usage()
+	closeLevel(t, l)
+	l = open(t, dir, Options{})
+	for i := range 50 {
+		mustGet(t, l, fmt.Sprint(i), 100*i)
+	}
+	require.NoError(t, l.WaitIndex(t.Context()))
+	require.Equal(t, before, l.Usage())
+	require.Equal(t, Search{Files: 50, Complete: true}, l.Indexed())
+	n := 0
+	for o, err := range l.List(t.Context(), "space") {
+		require.NoError(t, err)
+		require.NotEmpty(t, o.Name)
+		n++
+	}
+	require.Equal(t, 50, n)
+	for range l.List(t.Context(), "another space") {
+		t.Fatal("an object of another space")
+	}
+}

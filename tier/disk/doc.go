@@ -1,0 +1,17 @@
+// Package disk keeps the objects of package tier in a folder, one file for each.
+//
+// The folder is a root. [Open] locks it for one process, by the folder .ringcache inside, which
+// also has the temporary files and those that were found damaged. A root has one [Layout]: [Native],
+// with the key and a checksum in each file, or a tree that other programs read and write as well
+// ([Options].Shared).
+//
+// A file appears under its name complete, by rename, and is verified by every [Level.Get]: a torn,
+// cut or flipped file is a miss, is taken away and counted. So nothing has to be synced for the bytes to
+// be right: a power failure costs objects, the end of a process none.
+//
+// Open returns at once. The index is built in the background ([Level.Indexed], [Level.WaitIndex]); what it
+// has not reached yet is looked for in its place, so every object is there from the beginning.
+//
+// Files are read into the caller's memory and never mapped: a file that is cut while it is read is an error
+// of the read, and no SIGBUS.
+package disk

@@ -1,0 +1,14 @@
+//go:build !linux
+
+package disk
+
+import (
+	"io/fs"
+	"os"
+)
+
+func (f *folder) openNoLinks(p string) (*os.File, error) { return f.openByRoot(p) }
+
+func ownedByOther(fs.FileInfo) bool { return false }
+
+func blockSize(*os.File) int64 { return 4096 }

@@ -1,0 +1,5 @@
+package disk
+
+const killVariable = "RINGCACHE_DISK_KILL_CHILD"
+
+func killChild(string) {}

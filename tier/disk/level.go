@@ -1,0 +1,339 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/ringcache/ringcache/tier"
+)
+
+var errInvalidFile = fmt.Errorf("%w: %w", errStranger, fs.ErrInvalid)
+
+// Level is a root that is open. It implements [tier.Level].
+//
+// When the folder vanishes, or its lock file does, every answer is ErrUnavailable, until the folder
+// is there again: then the level locks and indexes it as Open does.
+type Level struct {
+	path    string
+	o       Options
+	counted counters
+
+	mu      sync.Mutex
+	root    *root
+	closed  bool
+	tried   time.Time      // when a vanished folder was last looked for
+	opening bool           // somebody looks for it
+	calls   sync.WaitGroup // that are not over
+}
+
+var _ tier.Level = (*Level)(nil)
+
+// Open opens a folder, which it makes if it is not there, and locks it for this process. It returns
+// before the index is complete, see [Level.WaitIndex].
+//
+// It refuses, as an ErrUnavailable, a folder that another process has open; as an fs.ErrInvalid,
+// one of another layout or space; as an fs.ErrExist, one with files that is no root, unless it is
+// shared; and as an errors.ErrUnsupported, systems other than Linux.
+func Open(folder string, o Options) (*Level, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	l := &Level{path: folder, o: o.withDefaults()}
+	r, err := openRoot(folder, l.o, true, &l.counted)
+	if err != nil {
+		if errors.Is(err, fs.ErrExist) || errors.Is(err, errors.ErrUnsupported) {
+			return nil, err
+		}
+		return nil, explain(folder, "opening the root", err)
+	}
+	l.root = r
+	return l, nil
+}
+
+// enter begins a call. The root it returns has its folder.
+func (l *Level) enter() (*root, error) {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil, fmt.Errorf("disk: %s: the level is closed: %w", l.path, fs.ErrClosed)
+	}
+	l.calls.Add(1)
+	r := l.root
+	l.mu.Unlock()
+	err := r.folder.alive()
+	if err == nil {
+		return r, nil
+	}
+	if errors.Is(err, errVanished) {
+		if again := l.reopen(r); again != nil {
+			return again, nil
+		}
+	}
+	l.calls.Done()
+	return nil, r.explain("looking for the folder", err)
+}
+
+// reopen opens the folder of a root that vanished, if it is there again.
+func (l *Level) reopen(old *root) *root {
+	l.mu.Lock()
+	switch {
+	case l.root != old:
+		defer l.mu.Unlock()
+		return l.root // somebody else did
+	case l.opening || l.o.now().Sub(l.tried) < l.o.retry:
+		l.mu.Unlock()
+		return nil
+	}
+	l.opening, l.tried = true, l.o.now()
+	l.mu.Unlock()
+
+	r, err := openRoot(l.path, l.o, false, &l.counted)
+
+	l.mu.Lock()
+	l.opening = false
+	if err == nil {
+		l.root = r
+	}
+	l.mu.Unlock()
+	if err != nil {
+		return nil
+	}
+	_ = old.close() // its folder is gone
+	return r
+}
+
+// Name is "disk".
+func (l *Level) Name() string { return "disk" }
+
+// Stat implements [tier.Level]. Asking keeps an object for Options.MinAge.
+func (l *Level) Stat(ctx context.Context, keys []tier.Key) []tier.Found {
+	return l.eachKey(ctx, keys, func(r *root, k tier.Key) (tier.Object, error) { return r.stat(ctx, k) })
+}
+
+// Promise is Stat, and keeps the objects that are there until a time: they don't go for room, and Delete answers ErrInUse.
+// Of two promises for an object the later counts. Damage ends a promise, and so does the end of the
+// process.
+func (l *Level) Promise(ctx context.Context, keys []tier.Key, until time.Time) []tier.Found {
+	return l.eachKey(ctx, keys, func(r *root, k tier.Key) (tier.Object, error) { return r.promise(ctx, k, until) })
+}
+
+func (l *Level) eachKey(ctx context.Context, keys []tier.Key, f func(*root, tier.Key) (tier.Object, error)) []tier.Found {
+	found := make([]tier.Found, len(keys))
+	r, err := l.enter()
+	if err == nil {
+		defer l.calls.Done()
+	}
+	for i, k := range keys {
+		e := err
+		if e == nil {
+			e = ctx.Err()
+		}
+		if e == nil {
+			found[i].Object, e = f(r, k)
+			e = r.explainFor("looking for", k, e)
+		}
+		found[i].Err = e
+	}
+	return found
+}
+
+// Get implements [tier.Level].
+func (l *Level) Get(ctx context.Context, gets []tier.Get) {
+	for i := range gets { // there may be an old answer
+		gets[i].Object, gets[i].Bytes = tier.Object{}, nil
+	}
+	r, err := l.enter()
+	if err != nil {
+		for i := range gets {
+			gets[i].Err = err
+		}
+		return
+	}
+	defer l.calls.Done()
+	r.each(len(gets), func(i int) {
+		g := &gets[i]
+		err := ctx.Err()
+		if err == nil {
+			err = r.explainFor("reading", g.Key, r.get(ctx, g))
+		}
+		g.Err = err
+	})
+}
+
+// Put implements [tier.Level]. What room is needed for makes the objects go whose loss costs least per
+// byte, leaves first; ErrFull if that is not enough. A full file system is treated alike.
+func (l *Level) Put(ctx context.Context, puts []tier.Put) {
+	r, err := l.enter()
+	if err == nil {
+		defer l.calls.Done()
+		err = r.writable()
+	}
+	if err != nil {
+		for i := range puts {
+			puts[i].Err = err
+		}
+		return
+	}
+	r.put(ctx, puts)
+}
+
+// Delete implements [tier.Level].
+func (l *Level) Delete(ctx context.Context, keys []tier.Key) []error {
+	errs := make([]error, len(keys))
+	r, err := l.enter()
+	if err == nil {
+		defer l.calls.Done()
+		err = r.writable()
+	}
+	for i, k := range keys {
+		errs[i] = err
+		if err == nil {
+			errs[i] = r.explainFor("deleting", k, r.delete(ctx, k))
+		}
+	}
+	return errs
+}
+
+func (r *root) writable() error {
+	if r.o.ReadOnly {
+		return fmt.Errorf("disk: %s was opened with Options.ReadOnly: %w", r.folder.path, tier.ErrUnavailable)
+	}
+	return nil
+}
+
+// List implements [tier.Level]. It waits for the index; of a tree that others write as well, it lists what
+// the last search found.
+func (l *Level) List(ctx context.Context, space string) iter.Seq2[tier.Object, error] {
+	return func(yield func(tier.Object, error) bool) {
+		objects, err := l.list(ctx, space)
+		for _, o := range objects {
+			if err := ctx.Err(); err != nil {
+				yield(tier.Object{}, err)
+				return
+			}
+			if !yield(o, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(tier.Object{}, err)
+		}
+	}
+}
+
+func (l *Level) list(ctx context.Context, space string) ([]tier.Object, error) {
+	r, err := l.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer l.calls.Done()
+	err = r.wait(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var objects []tier.Object
+	for _, e := range r.x.entries {
+		if e.state == present && (space == "" || e.object.Space == space) {
+			objects = append(objects, e.object)
+		}
+	}
+	return objects, err
+}
+
+// wait waits for the first search, and returns what kept it from seeing everything.
+func (r *root) wait(ctx context.Context) error {
+	select {
+	case <-r.indexed:
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.explain("searching the folder", r.search.Err)
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-r.ctx.Done():
+		return fmt.Errorf("disk: %s: the level was closed meanwhile: %w", r.folder.path, fs.ErrClosed)
+	}
+}
+
+// WaitIndex waits until the index has every object of the folder. Nothing else has to wait for that.
+func (l *Level) WaitIndex(ctx context.Context) error {
+	r, err := l.enter()
+	if err != nil {
+		return err
+	}
+	defer l.calls.Done()
+	return r.wait(ctx)
+}
+
+// Indexed returns how far the index is.
+func (l *Level) Indexed() Search {
+	l.mu.Lock()
+	r := l.root
+	l.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.search
+}
+
+// Verify reads every file of the folder and compares it with its checksum, as far as it has one.
+// Damaged files are taken away, as by Get, unless the level is only read. The number of files is
+// that of Indexed, and the bytes those of Usage. An error of the second kind ends the iteration: the folder
+// could not be read to its end.
+func (l *Level) Verify(ctx context.Context) iter.Seq2[Verified, error] {
+	return func(yield func(Verified, error) bool) {
+		r, err := l.enter()
+		if err == nil {
+			err = r.verify(ctx, l.calls.Done, func(v Verified) bool { return yield(v, nil) })
+			err = r.explain("reading every file", err)
+		}
+		if err != nil {
+			yield(Verified{}, err)
+		}
+	}
+}
+
+// Usage implements [tier.Level]. Held are the bytes that are being written or were promised; Options.MinAge
+// is not counted. Until the index is complete, what it has not reached is missing.
+func (l *Level) Usage() tier.Usage {
+	l.mu.Lock()
+	r := l.root
+	l.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	u := tier.Usage{
+		Objects: r.x.objects, Bytes: r.x.used + r.x.reserved, Capacity: r.o.Capacity, Held: r.x.reserved,
+		Evicted: l.counted.evicted.Load(), Corrupt: l.counted.corrupt.Load(), Tenants: maps.Clone(r.x.tenants),
+	}
+	now := r.o.now()
+	for p := range r.x.promises {
+		if e := r.x.entries[p]; e != nil && r.x.promised(p, now) {
+			u.Held += e.bytes
+		}
+	}
+	return u
+}
+
+// Close gives the folder up, after the calls that are not over. The files stay.
+func (l *Level) Close() error {
+	l.mu.Lock()
+	again := l.closed
+	l.closed = true
+	l.mu.Unlock()
+	if again {
+		l.calls.Wait()
+		return nil
+	}
+	l.currentRoot().cancel() // searches end, and those who wait for them
+	l.calls.Wait()
+	return l.currentRoot().close()
+}
+
+func (l *Level) currentRoot() *root {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.root
+}

@@ -1,0 +1,208 @@
+package disk
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/tier"
+)
+
+// rootFormat is the version of the folder .ringcache and of everything that the layouts of this
+// library write.
+const rootFormat = 1
+
+// identity is what the lock file says about a root.
+type identity struct {
+	Format int    `json:"format"`
+	Layout string `json:"layout"`
+	// Space is the only space of the root; null is any.
+	Space *string `json:"space"`
+}
+
+// mostIdentity is the longest lock file that is read, in bytes.
+const mostIdentity = 4096
+
+// Identify returns the layout and the space of a root, as they are in its lock file; the space is
+// empty if the root is not of one alone. It takes no lock. A folder that is no root is fs.ErrNotExist.
+func Identify(folder string) (layout, space string, err error) {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return "", "", err
+	}
+	defer root.Close()
+	f, err := root.Open(lockPath)
+	if err != nil {
+		return "", "", err
+	}
+	defer f.Close()
+	id, err := readIdentity(f)
+	switch {
+	case err != nil:
+		return "", "", err
+	case id == nil:
+		return "", "", fmt.Errorf("disk: %s: the lock file is empty: nobody has finished to make this root: %w", folder, fs.ErrNotExist)
+	case id.Space != nil:
+		space = *id.Space
+	}
+	return id.Layout, space, nil
+}
+
+// readIdentity returns nil for the file of a root whose maker was killed.
+func readIdentity(f io.ReaderAt) (*identity, error) {
+	b, err := io.ReadAll(io.NewSectionReader(f, 0, mostIdentity+1))
+	if err != nil {
+		return nil, err
+	}
+	if strings.Trim(string(b), "\x00") == "" {
+		return nil, nil // also after a power failure
+	}
+	var id identity
+	if err := json.Unmarshal(b, &id); err != nil || len(b) > mostIdentity {
+		return nil, fmt.Errorf("disk: the file %s is damaged: if the folder is a root, remove this file and open the root again: %w", lockPath, tier.ErrCorrupt)
+	}
+	if id.Format != rootFormat {
+		return nil, fmt.Errorf("disk: the root has the format %d, and this library reads the format %d: use another folder: %w", id.Format, rootFormat, errors.ErrUnsupported)
+	}
+	return &id, nil
+}
+
+// takeLock locks a root for this process, and compares what it is with what the options want.
+func takeLock(root *os.Root, folder string, o Options) (*os.File, error) {
+	if err := mayBecomeRoot(root, folder, o); err != nil {
+		return nil, err
+	}
+	for _, d := range []string{ownDir, tempDir, damagedDir} {
+		if err := root.Mkdir(d, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+	}
+	for range 100 {
+		f, err := root.OpenFile(lockPath, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		failpoint.Hit("disk.lock.created")
+		again, err := lockIt(root, f, folder, o)
+		if err == nil && !again {
+			return f, nil
+		}
+		if err = errors.Join(err, f.Close()); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("disk: %s: the lock file is being replaced all the time: %w", folder, tier.ErrUnavailable)
+}
+
+// lockIt reports whether the file has lost its name before it was locked.
+func lockIt(root *os.Root, f *os.File, folder string, o Options) (again bool, err error) {
+	info, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	if !info.Mode().IsRegular() {
+		return false, fmt.Errorf("disk: %s/%s is no regular file: %w", folder, lockPath, fs.ErrInvalid)
+	}
+	switch ok, err := shmfile.TryLock(f); {
+	case err != nil:
+		return false, err
+	case !ok:
+		return false, fmt.Errorf("disk: %s: another process has this root: end it, use another folder, or open the root with Options.ReadOnly: %w", folder, tier.ErrUnavailable)
+	}
+	if now, err := root.Lstat(lockPath); err != nil || !os.SameFile(now, info) {
+		return true, unlockOnly(f)
+	}
+	id, err := readIdentity(f)
+	if err != nil {
+		return false, errors.Join(err, unlockOnly(f))
+	}
+	if id == nil {
+		err = writeIdentity(f, o)
+	} else {
+		err = id.refuse(folder, o)
+	}
+	if err != nil {
+		return false, errors.Join(err, unlockOnly(f))
+	}
+	failpoint.Hit("disk.lock.taken")
+	return false, nil
+}
+
+func writeIdentity(f *os.File, o Options) error {
+	id := identity{Format: rootFormat, Layout: o.Layout.Name()}
+	if o.Space != "" {
+		id.Space = &o.Space
+	}
+	b, err := json.Marshal(id)
+	if err != nil {
+		return err
+	}
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	if _, err := f.WriteAt(append(b, '\n'), 0); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// refuse reports that a root is not what the options want.
+func (id *identity) refuse(folder string, o Options) error {
+	if id.Layout != o.Layout.Name() {
+		return fmt.Errorf("disk: %s is a root of the layout %q, not of %q: use another folder, or name its layout: %w", folder, id.Layout, o.Layout.Name(), fs.ErrInvalid)
+	}
+	has := "every space"
+	if id.Space != nil {
+		has = fmt.Sprintf("the space %q", *id.Space)
+	}
+	switch {
+	case o.ReadOnly && o.Space == "":
+		return nil
+	case o.Space == "" && id.Space != nil, o.Space != "" && id.Space == nil, id.Space != nil && *id.Space != o.Space:
+		return fmt.Errorf("disk: %s is a root for %s, and Options.Space is %q: use another folder: %w", folder, has, o.Space, fs.ErrInvalid)
+	}
+	return nil
+}
+
+// mayBecomeRoot refuses a folder with files of which nobody knows whose they are.
+func mayBecomeRoot(root *os.Root, folder string, o Options) error {
+	if _, err := root.Lstat(lockPath); err == nil || o.Shared {
+		return nil
+	}
+	d, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	for {
+		names, err := d.Readdirnames(64)
+		for _, n := range names {
+			if n != ownDir && n != "lost+found" {
+				return fmt.Errorf("disk: %s is no root, and not empty (it has %q): name an empty folder, or a new one; Options.Shared is for a tree of other programs: %w", folder, n, fs.ErrExist)
+			}
+		}
+		switch {
+		case err == io.EOF: //nolint:errorlint // a folder returns it as it is
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+func unlockOnly(f *os.File) error {
+	if err := shmfile.Unlock(f); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	return nil
+}
+
+// unlock gives the lock up at once: a child process that is being made may have the
+// descriptor for a moment longer.
+func unlock(f *os.File) error { return errors.Join(unlockOnly(f), f.Close()) }

@@ -1,0 +1,200 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/ringcache/ringcache/tier"
+)
+
+// mostObject is the largest object, in bytes: what a file declares must not overflow sums.
+const mostObject = 1 << 44
+
+// opened is the file of an object whose head is right.
+type opened struct {
+	file *os.File
+	info fs.FileInfo
+	head Head
+}
+
+// openObject opens a file and reads its head. Its errors are ErrNotFound, also for a stranger's
+// file; ErrCorrupt, with the information about the file; and those of the system.
+func (r *root) openObject(path string) (opened, error) {
+	file, info, err := r.folder.open(path)
+	switch {
+	case errors.Is(err, errStranger):
+		return opened{}, fmt.Errorf("%w: %w", tier.ErrNotFound, err)
+	case err != nil && isAbsent(err):
+		return opened{}, tier.ErrNotFound
+	case err != nil:
+		return opened{}, err
+	}
+	head, err := r.o.Layout.ParseHead(path, reader{r.folder, file, path}, info.Size())
+	if err == nil {
+		err = r.accept(&head, path, info.Size())
+	}
+	switch {
+	case err == nil:
+		return opened{file, info, head}, nil
+	case errors.Is(err, tier.ErrCorrupt):
+	case errors.Is(err, fs.ErrInvalid), errors.Is(err, errStranger):
+		err = fmt.Errorf("%w: %w", tier.ErrNotFound, errStranger)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		err = fmt.Errorf("%w: the file ends early", tier.ErrCorrupt)
+	}
+	return opened{info: info}, errors.Join(err, file.Close())
+}
+
+// accept verifies what a layout found in a file.
+func (r *root) accept(h *Head, path string, size int64) error {
+	if h.Object.Space == "" {
+		h.Object.Space = r.o.Space
+	}
+	o := &h.Object
+	if o.Size > mostObject || h.Length < 0 || o.Size < 0 || h.Length+o.Size != size {
+		return fmt.Errorf("%w: a head of %d bytes and %d bytes make no file of %d", tier.ErrCorrupt, h.Length, o.Size, size)
+	}
+	if o.Validate() != nil {
+		return fmt.Errorf("%w: %w", tier.ErrCorrupt, o.Validate())
+	}
+	if r.o.Space != "" && o.Space != r.o.Space {
+		return fmt.Errorf("%w: it is of the space %q", errStranger, o.Space)
+	}
+	if own, err := r.o.Layout.Path(o.Key); err != nil || own != path {
+		return fmt.Errorf("%w: the object is %v", errStranger, o.Key)
+	}
+	return nil
+}
+
+// find returns the entry of a path that is present. If both results are nil, the file may be
+// there without being in the index; tick is for adopt.
+func (r *root) find(path string) (e *entry, tick uint64, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e = r.x.entries[path]
+	switch {
+	case e == nil && r.authoritative():
+		return nil, 0, tier.ErrNotFound
+	case e == nil:
+		return nil, r.x.tick, nil
+	case e.state == writing:
+		return nil, 0, tier.ErrPending
+	case e.state == leaving:
+		return nil, 0, tier.ErrNotFound
+	}
+	e.looked = r.o.now().UnixNano()
+	return e, 0, nil
+}
+
+// adopt enters a file that was found into the index. It returns nil if the file is not there
+// any more.
+func (r *root) adopt(path string, f opened, tick uint64) *entry {
+	e := r.newEntry(path, f.head.Object)
+	e.size, e.bytes, e.modified = f.info.Size(), r.rounded(f.info.Size()), f.info.ModTime().UnixNano()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if old := r.x.entries[path]; old != nil {
+		if old.state != present {
+			return nil
+		}
+		old.pass = r.pass
+		return old
+	}
+	if r.x.removedSince(path, tick) {
+		return nil
+	}
+	e.pass = r.pass
+	r.x.add(e)
+	return e
+}
+
+func (r *root) newEntry(path string, o tier.Object) *entry {
+	e := &entry{object: o, path: path, leaf: -1}
+	if k, ok := o.ParentKey(); ok {
+		if p, err := r.o.Layout.Path(k); err == nil {
+			e.parent = p
+		}
+	}
+	return e
+}
+
+// look returns the entry of a key that is present, and searches its file if need be.
+func (r *root) look(ctx context.Context, path string) (*entry, error) {
+	e, tick, err := r.find(path)
+	if err != nil || e != nil && !r.o.Shared && !r.o.ReadOnly {
+		return e, err
+	}
+	if err := r.slot(ctx); err != nil {
+		return nil, err
+	}
+	defer r.free()
+	if e != nil { // others may have changed or removed it
+		info, err := r.folder.lstat(path)
+		switch {
+		case err == nil && info.Mode().IsRegular() && info.Size() == e.size:
+			return e, nil
+		case err == nil || isAbsent(err):
+			if err := r.lost(e); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, err
+		}
+	}
+	f, err := r.openObject(path)
+	switch {
+	case errors.Is(err, tier.ErrCorrupt):
+		return nil, r.damage(path, f.info, err)
+	case err != nil:
+		return nil, err
+	}
+	e = r.adopt(path, f, tick)
+	if err := f.file.Close(); err != nil {
+		return nil, err
+	}
+	if e == nil {
+		return nil, tier.ErrNotFound
+	}
+	r.mu.Lock()
+	e.looked = r.o.now().UnixNano()
+	r.mu.Unlock()
+	return e, nil
+}
+
+// lost forgets an object whose file is not there, or another one, unless all are gone with the folder.
+func (r *root) lost(e *entry) error {
+	if err := r.folder.alive(); err != nil {
+		return err
+	}
+	if e == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.x.entries[e.path] == e && e.state == present {
+		r.x.forget(e)
+	}
+	return nil
+}
+
+// objectOf describes the object of an entry. Its key is the caller's, so that the answer
+// keeps no text of the index alive, and the reverse.
+func (r *root) stat(ctx context.Context, k tier.Key) (tier.Object, error) {
+	path, err := r.pathOf(k)
+	if err != nil {
+		return tier.Object{}, err
+	}
+	e, err := r.look(ctx, path)
+	if err != nil {
+		return tier.Object{}, err
+	}
+	return e.object, nil // nobody changes it
+}
+
+// nameOf is a path as a name of one file.
+func nameOf(path string) string { return strings.ReplaceAll(path, "/", "+") }

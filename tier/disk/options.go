@@ -1,0 +1,131 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/ringcache/ringcache/tier"
+)
+
+// Sync is when files are written to the medium.
+type Sync int
+
+const (
+	// SyncDefault is SyncFile if the root is shared, since stock readers verify no checksum, else
+	// SyncNever.
+	SyncDefault Sync = iota
+	// SyncNever leaves it to the kernel. After a power failure the newest objects may be gone; the
+	// checksum finds those that are torn.
+	SyncNever
+	// SyncFile syncs each file before it gets its name: what has a name is complete, after a power
+	// failure, too.
+	SyncFile
+	// SyncFolder also syncs the folder, so an object that was put is there after a power failure.
+	SyncFolder
+)
+
+// Options describe a root. The zero value of every field works.
+type Options struct {
+	// Layout decides where files are, and their form; nil is Native.
+	Layout Layout
+	// Space, if not empty, is the only space of the root: objects of others are not found, and not
+	// stored. A layout whose paths do not contain the space needs it.
+	Space string
+	// Capacity is the most bytes that files take, each rounded up to blocks of the file system. 0 is
+	// no limit; then only a full file system makes objects go.
+	Capacity int64
+	// Shared is for a tree that other programs write, read and clean up as well. The folder is
+	// searched again and again for their files, a lookup trusts the file and not the index, and an incomplete file younger than
+	// MinAge is taken for one that somebody is writing.
+	Shared bool
+	// MinAge is how long a file stays after it was written or last asked for, by Stat, Get or Promise,
+	// whatever room is needed. 0 is none, or 10 minutes if the root is shared: a stock reader looks at a
+	// file some time before it reads it, and nobody sees it look.
+	MinAge time.Duration
+	// Sync is when files are written to the medium.
+	Sync Sync
+	// Workers is how many files are open at a time, at most; 0 is 4 per processor, and at least 8. An object that is
+	// streamed, by From or To, occupies one until the stream ends.
+	Workers int
+	// KeepDamaged is how many bytes of damaged files stay in .ringcache/damaged for people to look at, beside Capacity; 0 removes
+	// them at once.
+	KeepDamaged int64
+	// ReadOnly opens a root without lock and without writing anything, beside the process that has it,
+	// or on a medium that can't be written. Put and Delete answer ErrUnavailable.
+	ReadOnly bool
+
+	now    func() time.Time                   // for tests
+	fail   func(op operation, p string) error // for tests: an error instead of an operation
+	rescan time.Duration                      // between two searches of a shared tree; for tests
+	retry  time.Duration                      // between two tries to open a vanished root; for tests
+}
+
+// Validate reports what is wrong with the options, as an fs.ErrInvalid.
+func (o Options) Validate() error {
+	refuse := func(format string, args ...any) error {
+		return fmt.Errorf("disk: "+format+": %w", append(args, fs.ErrInvalid)...)
+	}
+	switch {
+	case o.Capacity < 0:
+		return refuse("Capacity is %d", o.Capacity)
+	case o.MinAge < 0:
+		return refuse("MinAge is %v", o.MinAge)
+	case o.Workers < 0:
+		return refuse("Workers is %d", o.Workers)
+	case o.KeepDamaged < 0:
+		return refuse("KeepDamaged is %d", o.KeepDamaged)
+	case o.Sync < SyncDefault || o.Sync > SyncFolder:
+		return refuse("Sync is %d", o.Sync)
+	case len(o.Space) > tier.MaxSpace || strings.IndexByte(o.Space, 0) >= 0:
+		return refuse("Space has more than %d bytes, or a zero byte: %q", tier.MaxSpace, o.Space)
+	case o.Space == "" && !o.ReadOnly && !separatesSpaces(o.layout()):
+		return refuse("files of the layout %s do not contain their space: name it in Options.Space", o.layout().Name())
+	}
+	return nil
+}
+
+// separatesSpaces reports whether equal names of two spaces have different files.
+func separatesSpaces(l Layout) bool {
+	name := strings.Repeat("0123456789abcdef", 4)
+	a, errA := l.Path(tier.Key{Space: "a", Name: name})
+	b, errB := l.Path(tier.Key{Space: "b", Name: name})
+	return errors.Join(errA, errB) == nil && a != b
+}
+
+func (o Options) layout() Layout {
+	if o.Layout == nil {
+		return Native{}
+	}
+	return o.Layout
+}
+
+// withDefaults replaces zeros by what they stand for.
+func (o Options) withDefaults() Options {
+	o.Layout = o.layout()
+	if o.MinAge == 0 && o.Shared {
+		o.MinAge = 10 * time.Minute
+	}
+	if o.Sync == SyncDefault {
+		o.Sync = SyncNever
+		if o.Shared {
+			o.Sync = SyncFile
+		}
+	}
+	if o.Workers == 0 {
+		o.Workers = max(8, 4*runtime.GOMAXPROCS(0))
+	}
+	if o.now == nil {
+		o.now = time.Now
+	}
+	if o.rescan == 0 {
+		o.rescan = time.Minute
+	}
+	if o.retry == 0 {
+		o.retry = time.Second
+	}
+	return o
+}

@@ -1,0 +1,470 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+
+	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/tier"
+)
+
+// putCall is one call of Put. Objects get their room in the order of the batch; bytes are written side
+// by side, and each object has its name after its parent. A stream is read when everything in front of it is stored: several
+// streams may be parts of one.
+type putCall struct {
+	r       *root
+	ctx     context.Context
+	mine    map[string]*entry // by path: what this call writes or has written
+	writing int               // guarded by the lock of the root
+	wg      sync.WaitGroup
+}
+
+func (r *root) put(ctx context.Context, puts []tier.Put) {
+	c := &putCall{r: r, ctx: ctx, mine: map[string]*entry{}}
+	entries := make([]*entry, len(puts))
+	for i := range puts {
+		entries[i], puts[i].Err = r.planned(&puts[i])
+	}
+	release := c.holdParents(entries)
+	defer release()
+	for i := range puts {
+		p := &puts[i]
+		if p.Err != nil {
+			p.Err = r.explainFor("storing", p.Object.Key, p.Err)
+			continue
+		}
+		if p.From != nil {
+			c.wg.Wait()
+		}
+		if err := c.start(p, entries[i], p.From != nil || i == len(puts)-1); err != nil {
+			p.Err = r.explainFor("storing", p.Object.Key, err)
+		}
+	}
+	c.wg.Wait()
+}
+
+// planned makes the entry of what is to be put.
+func (r *root) planned(p *tier.Put) (*entry, error) {
+	o := p.Object
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if p.From == nil && int64(len(p.Bytes)) != o.Size {
+		return nil, fmt.Errorf("object %v has the size %d, and Put.Bytes are %d: %w", o.Key, o.Size, len(p.Bytes), fs.ErrInvalid)
+	}
+	path, err := r.pathOf(o.Key)
+	if errors.Is(err, tier.ErrNotFound) {
+		err = fmt.Errorf("%w: this root is for the space %q", fs.ErrInvalid, r.o.Space)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if o.Size > mostObject {
+		return nil, fmt.Errorf("%w: the most is %d bytes", tier.ErrTooLarge, int64(mostObject))
+	}
+	head, err := r.o.Layout.AppendHead(nil, o, 0)
+	if err != nil {
+		return nil, err
+	}
+	e := r.newEntry(path, o)
+	e.size = int64(len(head)) + o.Size
+	e.bytes = r.rounded(e.size)
+	if r.o.Capacity > 0 && e.bytes > r.o.Capacity {
+		return nil, fmt.Errorf("%w: its file takes %d bytes, and Options.Capacity is %d", tier.ErrTooLarge, e.bytes, r.o.Capacity)
+	}
+	return e, nil
+}
+
+// holdParents keeps the parents of a batch from going until the batch is stored, and with them their
+// own ancestors, which are no leaves.
+func (c *putCall) holdParents(entries []*entry) (release func()) {
+	r := c.r
+	var parents []string
+	for _, e := range entries {
+		if e != nil && e.parent != "" {
+			parents = append(parents, e.parent)
+		}
+	}
+	r.mu.Lock()
+	for _, p := range parents {
+		r.x.holds[p]++
+	}
+	known := r.authoritative()
+	r.mu.Unlock()
+	if !known {
+		r.findAncestors(c.ctx, parents)
+	}
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, p := range parents {
+			if r.x.holds[p]--; r.x.holds[p] == 0 {
+				delete(r.x.holds, p)
+			}
+		}
+		if len(parents) > 0 {
+			r.x.wake()
+		}
+	}
+}
+
+// findAncestors brings ancestors into the index that the search has not reached: else one could go
+// because its child is not known yet.
+func (r *root) findAncestors(ctx context.Context, paths []string) {
+	seen := map[string]bool{}
+	for _, p := range paths {
+		for p != "" && !seen[p] {
+			seen[p] = true
+			r.mu.Lock()
+			e := r.x.entries[p]
+			r.mu.Unlock()
+			if e == nil {
+				e, _ = r.look(ctx, p)
+			}
+			if e == nil {
+				break
+			}
+			p = e.parent
+		}
+	}
+}
+
+// start takes room for an object, and has it written, by this goroutine if now is set.
+func (c *putCall) start(p *tier.Put, e *entry, now bool) error {
+	if there, err := c.begin(e); there || err != nil {
+		return err
+	}
+	parent := c.mine[e.parent]
+	c.mine[e.path] = e
+	err := c.room(e)
+	if err == nil {
+		if err = c.r.slot(c.ctx); err != nil {
+			c.r.locked(func(x *index) { x.unreserve(e) })
+		}
+	}
+	if err != nil {
+		c.r.locked(func(x *index) { x.cancel(e) })
+		return err
+	}
+	c.r.locked(func(*index) { c.writing++ })
+	write := func() error {
+		defer c.r.free()
+		err := c.r.write(c.ctx, e, p, parent)
+		c.r.locked(func(x *index) {
+			c.writing-- // with the change that room waits for
+			if err == nil {
+				e.pass = c.r.pass
+				x.publish(e)
+				return
+			}
+			x.unreserve(e)
+			x.cancel(e)
+		})
+		return err
+	}
+	if now {
+		return write()
+	}
+	c.wg.Go(func() { p.Err = c.r.explainFor("storing", p.Object.Key, write()) })
+	return nil
+}
+
+func (r *root) locked(f func(x *index)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f(r.x)
+}
+
+// begin enters e as being written, or reports that the object is there.
+func (c *putCall) begin(e *entry) (there bool, err error) {
+	r := c.r
+	for searched := false; ; {
+		if err := c.ctx.Err(); err != nil {
+			return false, err
+		}
+		r.mu.Lock()
+		old := r.x.entries[e.path]
+		unknown := old == nil && !r.authoritative() || old != nil && old.state == present && r.o.Shared
+		if old == nil && (!unknown || searched) {
+			r.x.begin(e)
+			r.mu.Unlock()
+			return false, nil
+		}
+		if old != nil && old.state == present && (!unknown || searched) {
+			old.looked = r.o.now().UnixNano()
+			r.mu.Unlock()
+			return true, nil
+		}
+		var wait chan struct{}
+		if old != nil && old.state != present {
+			wait = old.done
+			if old.state == writing && c.mine[e.path] != old {
+				r.mu.Unlock()
+				return false, tier.ErrPending
+			}
+		}
+		r.mu.Unlock()
+		if wait != nil {
+			select {
+			case <-wait:
+			case <-c.ctx.Done():
+			}
+			continue
+		}
+		if _, err := r.look(c.ctx, e.path); err != nil && !errors.Is(err, tier.ErrNotFound) && !errors.Is(err, tier.ErrPending) {
+			return false, err
+		}
+		searched = true
+	}
+}
+
+// room reserves the room of e, and lets others go for it.
+func (c *putCall) room(e *entry) error {
+	r := c.r
+	for {
+		if err := c.ctx.Err(); err != nil {
+			return err
+		}
+		r.mu.Lock()
+		x, capacity := r.x, r.o.Capacity
+		if capacity == 0 || x.used+x.reserved+e.bytes <= capacity {
+			x.reserve(e)
+			r.mu.Unlock()
+			return nil
+		}
+		need := x.used - x.going + x.reserved + e.bytes - capacity
+		victims := x.choose(need, r.o.now(), r.o.MinAge)
+		// What is going frees room soon, and what this call still writes may go when it is complete.
+		wait := need <= 0 || x.going > 0 || c.writing > 0
+		changed := x.changed
+		r.mu.Unlock()
+		switch {
+		case len(victims) > 0:
+			if err := r.evict(victims); err != nil {
+				return err
+			}
+		case wait:
+			select {
+			case <-changed:
+			case <-c.ctx.Done():
+			}
+		default:
+			return fmt.Errorf("%w for %d bytes: Options.Capacity is %d, and nothing else may go now", tier.ErrFull, e.bytes, capacity)
+		}
+	}
+}
+
+// evict takes the files of claimed objects away.
+func (r *root) evict(victims []*entry) error {
+	var failed error
+	for _, e := range victims {
+		failpoint.Hit("disk.evict")
+		err := failed // after an error the others stay
+		if err == nil {
+			err = r.takeAway(e)
+		}
+		r.mu.Lock()
+		if err == nil {
+			r.x.remember(e.path)
+			r.x.drop(e, forRoom)
+			r.counted.evicted.Add(1)
+		} else {
+			r.x.unclaim(e)
+			if !errors.Is(err, errRewritten) {
+				failed = err
+			}
+		}
+		r.mu.Unlock()
+	}
+	return failed
+}
+
+// errRewritten is a file of a shared tree that somebody has written again.
+var errRewritten = errors.New("the file was written again")
+
+// takeAway removes the file of e, which is claimed.
+func (r *root) takeAway(e *entry) error {
+	if r.o.Shared {
+		info, err := r.folder.lstat(e.path)
+		if err == nil && info.ModTime().UnixNano() != e.modified {
+			r.locked(func(*index) { e.modified = info.ModTime().UnixNano() })
+			return errRewritten
+		}
+	}
+	err := r.folder.remove(e.path)
+	if err == nil || isAbsent(err) {
+		failpoint.Hit("disk.removed")
+		return r.removeFolder(e.path)
+	}
+	return err
+}
+
+// write stores e under a temporary name, and then under its own. A full file system makes room as a full level
+// does, once.
+func (r *root) write(ctx context.Context, e *entry, p *tier.Put, parent *entry) error {
+	err := r.writeOnce(ctx, e, p, parent)
+	if p.From != nil || !errors.Is(r.explain("", err), tier.ErrFull) {
+		return err
+	}
+	r.mu.Lock()
+	victims := r.x.choose(e.bytes, r.o.now(), r.o.MinAge)
+	r.mu.Unlock()
+	if len(victims) == 0 {
+		return err
+	}
+	if err := r.evict(victims); err != nil {
+		return err
+	}
+	return r.writeOnce(ctx, e, p, parent)
+}
+
+func (r *root) writeOnce(ctx context.Context, e *entry, p *tier.Put, parent *entry) (err error) {
+	file, temp, err := r.folder.create()
+	if err != nil {
+		return err
+	}
+	failpoint.Hit("disk.temp.created")
+	closed := false
+	defer func() {
+		if !closed {
+			err = errors.Join(err, file.Close())
+		}
+		if err != nil {
+			_ = r.folder.root.Remove(temp) // else the next open does
+		}
+	}()
+	if err := r.fill(ctx, file, temp, p); err != nil {
+		return err
+	}
+	failpoint.Hit("disk.temp.written")
+	if r.o.Sync >= SyncFile {
+		if err := r.folder.sync(file, temp); err != nil {
+			return err
+		}
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() != e.size {
+		return fmt.Errorf("the layout %s has made a head of another length: %w", r.o.Layout.Name(), fs.ErrInvalid)
+	}
+	closed = true
+	if err := file.Close(); err != nil { // some file systems report a lack of room here
+		return err
+	}
+	if parent != nil {
+		select {
+		case <-parent.done:
+		case <-ctx.Done():
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	e.modified = info.ModTime().UnixNano()
+	if err := r.folder.alive(); err != nil {
+		return err
+	}
+	if err := r.folder.rename(temp, e.path); err != nil {
+		return err
+	}
+	failpoint.Hit("disk.renamed")
+	if r.o.Sync >= SyncFolder {
+		if err := r.folder.syncFolder(e.path); err != nil {
+			return errors.Join(err, r.folder.remove(e.path))
+		}
+	}
+	return nil
+}
+
+// smallBytes is the most of an object that is copied behind its head, to be written in one call.
+const smallBytes = 128 << 10
+
+// fill writes head and bytes of an object.
+func (r *root) fill(ctx context.Context, file *os.File, temp string, p *tier.Put) error {
+	var room [1024]byte
+	head, err := r.o.Layout.AppendHead(room[:0], p.Object, 0)
+	if err != nil {
+		return err
+	}
+	b := blocks.Get().(*[blockBytes]byte)
+	defer blocks.Put(b)
+	if p.From == nil && p.Object.Size <= smallBytes && len(head)+smallBytes <= blockBytes {
+		head, err := r.o.Layout.AppendHead(b[:0], p.Object, crc32.Checksum(p.Bytes, castagnoli))
+		if err != nil {
+			return err
+		}
+		return r.folder.write(file, temp, append(head, p.Bytes...), 0)
+	}
+	length := len(head)
+	var sum uint32
+	// Blocks end at multiples of their size in the file, so that no page is written twice but the first.
+	for at := int64(0); at < p.Object.Size; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		offset := int64(length) + at
+		n := min(p.Object.Size-at, blockBytes-offset%blockBytes)
+		block := b[:n]
+		if p.From == nil {
+			block = p.Bytes[at : at+n]
+		} else if _, err := io.ReadFull(p.From, block); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return asIs{err}
+		}
+		sum = crc32.Update(sum, castagnoli, block)
+		if err := r.folder.write(file, temp, block, offset); err != nil {
+			return err
+		}
+		at += n
+		failpoint.Hit("disk.temp.block")
+	}
+	if p.From != nil {
+		if err := atEnd(p.From, p.Object.Size); err != nil {
+			return err
+		}
+	}
+	head, err = r.o.Layout.AppendHead(room[:0], p.Object, sum)
+	if err != nil {
+		return err
+	}
+	return r.folder.write(file, temp, head, 0)
+}
+
+// atEnd reports, as an fs.ErrInvalid, that a stream goes on.
+func atEnd(from io.Reader, size int64) error {
+	var one [1]byte
+	for range 100 {
+		n, err := from.Read(one[:])
+		switch {
+		case n > 0:
+			return fmt.Errorf("Put.From has more than the %d bytes of the object: %w", size, fs.ErrInvalid)
+		case err == io.EOF: //nolint:errorlint // a Reader returns it as it is
+			return nil
+		case err != nil:
+			return asIs{err}
+		}
+	}
+	return asIs{io.ErrNoProgress}
+}
+
+// explainFor is explain for an object; errors of the caller's own readers and writers stay as they are.
+func (r *root) explainFor(doing string, k tier.Key, err error) error {
+	var own asIs
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &own):
+		return own.error
+	}
+	return r.explain(fmt.Sprintf("%s %v", doing, k), err)
+}

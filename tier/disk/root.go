@@ -1,0 +1,209 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/tier"
+)
+
+// root is an open folder with its index. A level has one, and another one after the folder vanished
+// and came back.
+type root struct {
+	o       Options
+	folder  *folder
+	block   int64
+	slots   chan struct{} // a token for each file that may be open
+	counted *counters
+
+	mu sync.Mutex // guards what follows; nothing waits or does input or output under it
+	x  *index
+	// complete is whether a file that is not in the index is not there, as far as this process knows.
+	complete bool
+	search   Search
+	pass     uint64        // number of the search
+	indexed  chan struct{} // closed after the first search
+
+	ctx    context.Context // ends with the root
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+}
+
+// counters are those of a level, whatever its roots.
+type counters struct{ evicted, corrupt atomic.Int64 }
+
+// openRoot opens a folder. create makes it if it is not there.
+func openRoot(path string, o Options, create bool, c *counters) (_ *root, err error) {
+	if create && !o.ReadOnly {
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	dir, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	f := &folder{path: path, root: dir, fail: o.fail}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.root.Close())
+		}
+	}()
+	if f.dir, err = dir.Open("."); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.dir.Close())
+		}
+	}()
+	info, err := f.dir.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if o.ReadOnly {
+		f.self = info
+		if err := o.readIdentity(dir, path); err != nil {
+			return nil, err
+		}
+	} else {
+		if ownedByOther(info) {
+			return nil, fmt.Errorf("disk: %s belongs to another user: use a folder of your own, or Options.ReadOnly: %w", path, os.ErrPermission)
+		}
+		if f.lock, err = takeLock(dir, path, o); err != nil {
+			return nil, err
+		}
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, unlock(f.lock))
+			}
+		}()
+		if f.self, err = f.lock.Stat(); err != nil {
+			return nil, err
+		}
+		if err = f.sweep(); err != nil {
+			return nil, err
+		}
+	}
+	r := &root{
+		o: o, folder: f, block: blockSize(f.dir), slots: make(chan struct{}, o.Workers), counted: c,
+		x: newIndex(), indexed: make(chan struct{}),
+	}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.tasks.Go(r.searchAll)
+	return r, nil
+}
+
+// readIdentity compares the options with what a root says about itself, if it does, and takes its space from there.
+func (o *Options) readIdentity(dir *os.Root, path string) error {
+	f, err := dir.Open(lockPath)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // a tree of other programs
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	id, err := readIdentity(f)
+	if err != nil || id == nil {
+		return err
+	}
+	if err := id.refuse(path, *o); err != nil {
+		return err
+	}
+	if o.Space == "" && id.Space != nil {
+		o.Space = *id.Space
+	}
+	return nil
+}
+
+// sweep removes temporary files: they belong to the dead, since this process has the lock.
+func (f *folder) sweep() error {
+	d, err := f.root.Open(tempDir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if err := f.root.RemoveAll(tempDir + "/" + n); err != nil {
+			return err
+		}
+		failpoint.Hit("disk.swept")
+	}
+	return nil
+}
+
+// close ends the root. Nobody calls it any more.
+func (r *root) close() error {
+	r.cancel()
+	r.tasks.Wait()
+	return r.folder.close()
+}
+
+// pathOf returns the path of a key: ErrNotFound for one that can't be here.
+func (r *root) pathOf(k tier.Key) (string, error) {
+	if err := k.Validate(); err != nil {
+		return "", err
+	}
+	if r.o.Space != "" && k.Space != r.o.Space {
+		return "", fmt.Errorf("%w: this root is for the space %q", tier.ErrNotFound, r.o.Space)
+	}
+	return r.o.Layout.Path(k)
+}
+
+// rounded is what a file of so many bytes takes.
+func (r *root) rounded(size int64) int64 { return (size + r.block - 1) / r.block * r.block }
+
+// slot waits for a place among the open files. free gives it back.
+func (r *root) slot(ctx context.Context) error {
+	select {
+	case r.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case r.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (r *root) free() { <-r.slots }
+
+// authoritative reports whether the index alone answers what is not there.
+func (r *root) authoritative() bool { return r.complete && !r.o.Shared && !r.o.ReadOnly }
+
+// each calls f for 0 to n-1, in this order, from several goroutines, and waits.
+func (r *root) each(n int, f func(i int)) {
+	workers := min(n, r.o.Workers)
+	if workers <= 1 {
+		for i := range n {
+			f(i)
+		}
+		return
+	}
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				f(i)
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,286 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/ringcache/ringcache/tier"
+)
+
+// Search is how far the index of a root is.
+type Search struct {
+	Files     int64 // seen by this search so far
+	Strangers int64 // of them, files that are none of the layout's; they are left alone
+	// Complete is set when a search has seen the whole folder: the index has every object. A tree
+	// that others write as well is searched again later.
+	Complete bool
+	Err      error // why the last search did not see everything; another one follows
+}
+
+// mostDepth bounds the folders in folders that a search enters.
+const mostDepth = 16
+
+// searchAll searches the folder until that was done without an error, or again and again if others
+// write to it.
+func (r *root) searchAll() {
+	for first := true; ; first = false {
+		err := r.searchOnce()
+		if r.ctx.Err() != nil {
+			return
+		}
+		r.mu.Lock()
+		r.search.Err = err
+		if err == nil {
+			r.complete, r.search.Complete = true, true
+		}
+		r.mu.Unlock()
+		if first {
+			close(r.indexed)
+		}
+		if !r.o.ReadOnly {
+			r.trim()
+		}
+		if err == nil && !r.o.Shared {
+			return
+		}
+		select {
+		case <-time.After(r.o.rescan):
+		case <-r.ctx.Done():
+			return
+		}
+	}
+}
+
+// searchOnce brings every file of the folder into the index, and forgets what is not there any more.
+func (r *root) searchOnce() error {
+	r.mu.Lock()
+	r.pass++
+	pass := r.pass
+	r.search.Files, r.search.Strangers = 0, 0
+	// Whoever opened a file two searches ago is done with it.
+	r.x.removedBefore, r.x.removed = r.x.removed, map[string]uint64{}
+	var old []*entry
+	if r.o.Shared {
+		for _, e := range r.x.entries {
+			if e.state == present {
+				old = append(old, e)
+			}
+		}
+	}
+	r.mu.Unlock()
+	if err := r.folder.alive(); err != nil {
+		return err
+	}
+	if err := r.walk(r.ctx, r.searchFile); err != nil {
+		return err
+	}
+	for _, e := range old {
+		r.mu.Lock()
+		unseen := e.pass != pass
+		r.mu.Unlock()
+		if !unseen {
+			continue
+		}
+		if _, err := r.folder.lstat(e.path); err != nil && isAbsent(err) {
+			if err := r.lost(e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// searchFile brings one file into the index.
+func (r *root) searchFile(ctx context.Context, p string, regular bool) error {
+	r.mu.Lock()
+	r.search.Files++
+	e, tick := r.x.entries[p], r.x.tick
+	if e != nil {
+		e.pass = r.pass
+	}
+	if !regular {
+		r.search.Strangers++
+	}
+	r.mu.Unlock()
+	if !regular || e != nil && (!r.o.Shared || e.state != present) {
+		return nil
+	}
+	if err := r.slot(ctx); err != nil {
+		return err
+	}
+	defer r.free()
+	if e != nil {
+		info, err := r.folder.lstat(p)
+		switch {
+		case err != nil && isAbsent(err):
+			return nil
+		case err != nil:
+			return err
+		case info.Size() == e.size:
+			return nil
+		}
+		if err := r.lost(e); err != nil { // others have written another file
+			return err
+		}
+	}
+	f, err := r.openObject(p)
+	switch {
+	case err == nil:
+		r.adopt(p, f, tick)
+		return f.file.Close()
+	case errors.Is(err, errStranger), errors.Is(err, fs.ErrPermission):
+		r.locked(func(*index) { r.search.Strangers++ })
+		return nil
+	case errors.Is(err, tier.ErrNotFound):
+		return nil
+	case errors.Is(err, tier.ErrCorrupt):
+		if err := r.damage(p, f.info, err); !errors.Is(err, tier.ErrNotFound) {
+			return err
+		}
+		return nil
+	}
+	return err
+}
+
+// trim makes a root that has more than its capacity smaller, as far as objects may go.
+func (r *root) trim() {
+	for r.o.Capacity > 0 && r.ctx.Err() == nil {
+		r.mu.Lock()
+		need := r.x.used - r.x.going + r.x.reserved - r.o.Capacity
+		var victims []*entry
+		for ; need > 0 && len(victims) < sample; need -= victims[len(victims)-1].bytes {
+			e := r.x.victim(r.o.now(), r.o.MinAge)
+			if e == nil {
+				break
+			}
+			r.x.claim(e)
+			victims = append(victims, e)
+		}
+		r.mu.Unlock()
+		if len(victims) == 0 || r.evict(victims) != nil {
+			return
+		}
+	}
+}
+
+// walker goes through the folders of a root, several at a time.
+type walker struct {
+	r    *root
+	file func(ctx context.Context, p string, regular bool) error
+
+	mu   sync.Mutex
+	more *sync.Cond
+	dirs []walked // that nobody has read
+	busy int
+	err  error // the first; the walk goes on
+}
+
+type walked struct {
+	path  string
+	depth int
+}
+
+// walk calls file for everything in the root that is no folder, side by side, but what is in .ringcache. It goes on after an error
+// of one file, and returns the first.
+func (r *root) walk(ctx context.Context, file func(ctx context.Context, p string, regular bool) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w := &walker{r: r, file: file, dirs: []walked{{".", 0}}}
+	w.more = sync.NewCond(&w.mu)
+	var wg sync.WaitGroup
+	// Half of the open files are left to those who ask.
+	for range max(1, min(2*runtime.GOMAXPROCS(0), r.o.Workers/2)) {
+		wg.Go(func() { w.work(ctx) })
+	}
+	wg.Wait()
+	return errors.Join(ctx.Err(), w.err)
+}
+
+func (w *walker) work(ctx context.Context) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for {
+		for len(w.dirs) == 0 && w.busy > 0 {
+			w.more.Wait()
+		}
+		if len(w.dirs) == 0 {
+			return
+		}
+		d := w.dirs[len(w.dirs)-1]
+		w.dirs = w.dirs[:len(w.dirs)-1]
+		w.busy++
+		w.mu.Unlock()
+		err := w.readDir(ctx, d)
+		w.mu.Lock()
+		w.busy--
+		w.fail(err)
+		w.more.Broadcast()
+	}
+}
+
+func (w *walker) fail(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+func (w *walker) readDir(ctx context.Context, d walked) error {
+	if err := w.r.folder.failing(opList, d.path); err != nil {
+		return err
+	}
+	dir, err := w.r.folder.root.Open(d.path)
+	switch {
+	case err != nil && isAbsent(err) && d.path != ".", errors.Is(err, fs.ErrPermission):
+		return nil // gone, or a stranger's
+	case err != nil:
+		return err
+	}
+	defer dir.Close()
+	for ctx.Err() == nil {
+		names, err := dir.ReadDir(512)
+		for _, n := range names {
+			w.entry(ctx, d, n)
+		}
+		switch {
+		case err == io.EOF: //nolint:errorlint // a folder returns it as it is
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func (w *walker) entry(ctx context.Context, d walked, n os.DirEntry) {
+	if ctx.Err() != nil {
+		return
+	}
+	p := n.Name()
+	if d.path != "." {
+		p = d.path + "/" + p
+	}
+	if p == ownDir {
+		return
+	}
+	if !n.IsDir() {
+		if err := w.file(ctx, p, n.Type().IsRegular()); err != nil {
+			w.mu.Lock()
+			w.fail(fmt.Errorf("%s: %w", p, err))
+			w.mu.Unlock()
+		}
+		return
+	}
+	if d.depth < mostDepth {
+		w.mu.Lock()
+		w.dirs = append(w.dirs, walked{p, d.depth + 1})
+		w.mu.Unlock()
+		w.more.Signal()
+	}
+}
