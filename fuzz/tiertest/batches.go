@@ -14,8 +14,9 @@ import (
 // empty: a level begins without objects, and answers for what it does not have.
 func empty(b *bed) {
 	b.open(0)
-	if b.l.Name() == "" || b.l.Name() != b.l.Name() {
-		b.Fatalf("the name is %q", b.l.Name())
+	name := b.l.Name()
+	if again := b.l.Name(); name == "" || again != name {
+		b.Fatalf("the name is %q, and %q when asked again", name, again)
 	}
 	b.has()
 	b.gone(object("a", 0))

@@ -21,7 +21,7 @@ func ExampleFault() {
 	l.Put(context.Background(), puts)
 
 	l.Do(func(c tiertest.Call) tiertest.Answer {
-		if c.Method == "Get" && c.Key.Name == "b" {
+		if c.Key.Name == "b" {
 			return tiertest.Answer{Err: tier.ErrUnavailable}
 		}
 		return tiertest.Answer{}
