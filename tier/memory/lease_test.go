@@ -266,6 +266,24 @@ func TestReservationOfALostDescription(t *testing.T) {
 	require.Zero(t, l.Usage().Held)
 }
 
+// The last process was killed before it had a table of leases, and the one before while it removed its segment.
+func TestTableOfAnEarlierSegment(t *testing.T) {
+	o := options(t)
+	l := open(t, o)
+	require.NoError(t, put(l, object("a", "", 1000)))
+	leases, err := os.ReadFile(o.Dir + "/level.leases")
+	require.NoError(t, err)
+	require.NoError(t, l.Remove())
+	require.NoError(t, open(t, o).Close())
+	require.NoError(t, os.WriteFile(o.Dir+"/level.leases", leases, 0o600))
+	l = open(t, o)
+	require.NoError(t, put(l, object("a", "", 1000)), "there is nothing to be careful with")
+	require.NoError(t, l.Close())
+	require.NoError(t, os.WriteFile(o.Dir+"/level.leases", leases, 0o600))
+	l = open(t, o)
+	require.ErrorIs(t, put(l, object("b", "", 1000)), tier.ErrFull, "somebody may have had a lease")
+}
+
 // Nobody can tell what was promised: everything stays for ten minutes, and nothing is stored.
 func TestDamagedTable(t *testing.T) {
 	for name, damage := range map[string]func(t *testing.T, file string){
