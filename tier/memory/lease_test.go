@@ -117,9 +117,8 @@ func TestLeasesAreByID(t *testing.T) {
 	leaseOf(t, l, tier.LeaseOptions{ID: "x", Owner: "me", Until: c.at.Add(time.Hour)})
 	require.True(t, x.State().Until.IsZero())
 	long := leaseOf(t, l, tier.LeaseOptions{ID: strings.Repeat("x", 255), Owner: strings.Repeat("y", 255)})
-	var all []tier.Lease
 	for i := range 14 {
-		all = append(all, leaseOf(t, l, tier.LeaseOptions{ID: string(rune('a' + i))}))
+		leaseOf(t, l, tier.LeaseOptions{ID: string(rune('a' + i))})
 	}
 	_, err = l.Lease(context.Background(), tier.LeaseOptions{ID: "one too many"})
 	require.ErrorIs(t, err, tier.ErrFull)
