@@ -404,8 +404,9 @@ func TestKills(t *testing.T) {
 			dir, m = t.TempDir(), &killModel{leases: map[string]*killLease{}}
 		}
 		place := places[(tries+tries/len(places))%len(places)]
-		if tries%perChain == 0 && rng.IntN(2) == 0 {
-			place = "tier.memory.created"
+		if tries%perChain == 0 && rng.IntN(2) == 0 { // only now
+			making := []string{"sidecar.link", "segment.link", "segment.linked", "tier.memory.created"}
+			place = making[tries/perChain%len(making)]
 		}
 		order := killOrder{Dir: dir, Seed: rng.Uint64(), Ops: 400}
 		kill := ""
