@@ -190,6 +190,29 @@ func TestLeasesEndByTime(t *testing.T) {
 }
 
 // What a lease has stays where it is when the process ends, and belongs to the lease of the next one.
+// A level that was closed or removed stayed mapped, with two descriptors, until the end of the process if a lease had
+// pinned something before and was not released: every tier.Store has such leases.
+func TestEmptyLeasesKeepNoMapping(t *testing.T) {
+	for name, end := range map[string]func(*Level) error{"closed": (*Level).Close, "removed": (*Level).Remove} {
+		t.Run(name, func(t *testing.T) {
+			l := open(t, options(t))
+			put := []tier.Put{{Object: object("a", "", 10), Bytes: make([]byte, 10)}}
+			l.Put(t.Context(), put)
+			require.NoError(t, put[0].Err)
+			x, err := l.Lease(t.Context(), tier.LeaseOptions{ID: "x"})
+			require.NoError(t, err)
+			require.NoError(t, x.Pin([]tier.Key{key("a")})[0].Err)
+			x.Unpin([]tier.Key{key("a")})
+			require.NoError(t, end(l))
+			require.Zero(t, l.seg.Holds())
+			if name == "closed" {
+				next := open(t, l.o)
+				require.Len(t, next.Leases(), 1, "the lease is still there for the next process")
+			}
+		})
+	}
+}
+
 func TestLeasesSurvive(t *testing.T) {
 	o := options(t)
 	l := open(t, o)

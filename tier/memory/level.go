@@ -109,6 +109,11 @@ func (l *Level) end(how func() error) error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.ended = true
+		for _, x := range l.leases {
+			if len(x.items) == 0 { // it stays for the next process, and keeps no memory of this one
+				x.letGo()
+			}
+		}
 		err := l.table.Close()
 		l.endErr = errors.Join(err, how())
 	})
