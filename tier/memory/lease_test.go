@@ -12,6 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/leasetable"
+	"github.com/ringcache/ringcache/internal/sidecar"
+	"github.com/ringcache/ringcache/shmring/memory"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -370,4 +373,34 @@ func flip(t *testing.T, file string, at int64) {
 	b[0] ^= 4
 	_, err = f.WriteAt(b[:], at)
 	require.NoError(t, err)
+}
+
+// A table with two records of one object is not one that a level wrote. Nothing is lost by it.
+func TestTwoRecordsOfOnePin(t *testing.T) {
+	o := options(t)
+	l := open(t, o)
+	require.NoError(t, put(l, object("a", "", 1000)))
+	x := leaseOf(t, l, tier.LeaseOptions{ID: "x"})
+	requirePlaced(t, x.Pin(keys("a")))
+	it := x.(*lease).items[key("a")]
+	_, err := l.table.PutItem(leasetable.Item{Serial: x.(*lease).record.Serial, Record: sidecar.Record{ID: it.o.Handle().ID}})
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	l = open(t, o)
+	require.NoError(t, l.CheckStructure())
+	require.ErrorIs(t, l.Delete(context.Background(), keys("a"))[0], tier.ErrInUse)
+	leaseOf(t, l, tier.LeaseOptions{ID: "x"}).Release()
+	require.NoError(t, l.Delete(context.Background(), keys("a"))[0])
+}
+
+func TestPrepare(t *testing.T) {
+	l := open(t, options(t))
+	r, err := l.Prepare(context.Background(), memory.Options{Prefault: true})
+	require.NoError(t, err)
+	require.NotNil(t, r)
+	require.NoError(t, l.Remove())
+	_, err = l.Prepare(context.Background(), memory.Options{})
+	require.ErrorIs(t, err, fs.ErrClosed)
+	require.NoError(t, l.Close())
+	require.NoError(t, l.Remove(), "twice")
 }
