@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -122,6 +123,52 @@ func TestDeletedWhileItIsFound(t *testing.T) {
 	require.NoError(t, l.WaitIndex(t.Context()))
 	requireMiss(t, stat(l, "a"))
 	require.Zero(t, l.Usage().Objects)
+}
+
+// A root that vanishes while it is searched has no complete index when it is there again.
+func TestVanishedWhileItIsSearched(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "root")
+	l := ready(t, dir, Options{})
+	mustPut(t, l, "a", 100)
+	require.NoError(t, l.Close())
+	block := make(chan struct{})
+	var once sync.Once
+	l = open(t, dir, Options{rescan: time.Millisecond, fail: func(op operation, p string) error {
+		if op == opList && p == "." {
+			once.Do(func() { <-block })
+		}
+		return nil
+	}})
+	r := l.currentRoot()
+	require.NoError(t, os.Rename(filepath.Join(dir, "s-space"), dir+".objects"))
+	require.NoError(t, os.Rename(filepath.Join(dir, ownDir), dir+".own"))
+	close(block)
+	<-r.indexed
+	require.False(t, l.Indexed().Complete)
+	require.Error(t, l.Indexed().Err)
+	require.NoError(t, os.Rename(dir+".objects", filepath.Join(dir, "s-space")))
+	require.NoError(t, os.Rename(dir+".own", filepath.Join(dir, ownDir)))
+	mustGet(t, l, "a", 100)
+	for !l.Indexed().Complete {
+		require.NoError(t, t.Context().Err())
+	}
+	require.EqualValues(t, 1, l.Usage().Objects)
+}
+
+// A file that was opened before the index was complete, and deleted after, does not come back.
+func TestLateLookupDoesNotBringBack(t *testing.T) {
+	dir := t.TempDir()
+	l := ready(t, dir, Options{})
+	mustPut(t, l, "a", 100)
+	r := l.currentRoot()
+	p, err := Native{}.Path(keyOf("a"))
+	require.NoError(t, err)
+	f, err := r.openObject(p)
+	require.NoError(t, err)
+	defer f.file.Close()
+	require.NoError(t, l.Delete(t.Context(), []tier.Key{keyOf("a")})[0])
+	require.Nil(t, r.adopt(p, f, 0))
+	requireMiss(t, stat(l, "a"))
 }
 
 // Close does not wait for a search of many files.
