@@ -3,9 +3,12 @@ package disk
 import (
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,6 +50,44 @@ func TestIndexOfManyFiles(t *testing.T) {
 	require.Equal(t, before, l.Usage())
 	require.EqualValues(t, n, l.Indexed().Files)
 	t.Logf("%d files: the first hit after %v (%d files in the index), the full index after %v", n, hit, known.Files, full)
+}
+
+// flat is a layout with all files in the root.
+type flat struct{ plain }
+
+func (flat) Path(k tier.Key) (string, error) { return k.Name + ".file", nil }
+
+func (flat) ParseHead(path string, _ io.ReaderAt, size int64) (Head, error) {
+	name, ok := strings.CutSuffix(path, ".file")
+	if !ok {
+		return Head{}, os.ErrInvalid
+	}
+	return Head{Object: tier.Object{Key: tier.Key{Name: name}, Size: size}}, nil
+}
+
+// A folder with many files is searched by several goroutines, and each file once.
+func TestOneFolderWithManyFiles(t *testing.T) {
+	dir := t.TempDir()
+	const n = 1000
+	for i := range n {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i, ".file")), []byte("x"), 0o600))
+	}
+	var at, most atomic.Int64
+	together := make(chan struct{})
+	l := ready(t, dir, Options{Layout: flat{}, Space: "space", Shared: true, fail: func(op operation, p string) error {
+		if op == opOpen {
+			if now := at.Add(1); now == 2 {
+				close(together)
+			} else if now == 1 {
+				<-together // somebody else searches, too
+			}
+			most.Add(1)
+		}
+		return nil
+	}})
+	require.EqualValues(t, n, l.Usage().Objects)
+	require.EqualValues(t, n, l.Indexed().Files)
+	require.EqualValues(t, n, most.Load())
 }
 
 // While the search stands still, everything works: what is there is found, what is put is not put again, and
