@@ -214,6 +214,36 @@ func TestMinAge(t *testing.T) {
 	requireMiss(t, stat(l, "3"))
 }
 
+// A file from the future is not young for ever.
+func TestFileFromTheFuture(t *testing.T) {
+	dir := t.TempDir()
+	l := ready(t, dir, Options{})
+	mustPut(t, l, "a", 1)
+	require.NoError(t, l.Close())
+	future := time.Now().AddDate(10, 0, 0)
+	require.NoError(t, os.Chtimes(fileOf(t, dir, "a"), future, future))
+	l = ready(t, dir, Options{Capacity: 4096, MinAge: time.Hour})
+	mustPut(t, l, "b", 1)
+	require.ErrorIs(t, put(l, objectOf("c", 1), []byte{1}), tier.ErrFull)
+}
+
+// What a complete index forgets it forgets: the list of removed files does not grow for ever.
+func TestRemovedFilesAreForgotten(t *testing.T) {
+	l := ready(t, t.TempDir(), Options{Capacity: 2 * 4096})
+	for i := range 20 {
+		mustPut(t, l, fmt.Sprint(i), 1)
+		if i%3 == 0 {
+			require.NoError(t, l.Delete(t.Context(), []tier.Key{keyOf(fmt.Sprint(i))})[0])
+		}
+	}
+	x := l.currentRoot().x
+	require.Empty(t, x.removed)
+	require.Empty(t, x.holds)
+	require.Empty(t, x.promises)
+	require.Empty(t, x.children)
+	require.Len(t, x.entries, int(l.Usage().Objects))
+}
+
 // Of many objects, nearly the cheapest go: a sample is enough.
 func TestSampleIsGood(t *testing.T) {
 	x := newIndex()

@@ -100,6 +100,19 @@ func TestValidate(t *testing.T) {
 	require.Zero(t, Options{}.withDefaults().MinAge)
 }
 
+// escaping is a layout whose paths are wrong.
+type escaping struct{ Native }
+
+func (escaping) Path(k tier.Key) (string, error) { return k.Name, nil }
+
+func TestPathsOfALayoutStayInTheRoot(t *testing.T) {
+	l := open(t, t.TempDir(), Options{Layout: escaping{}, Space: "space"})
+	for _, name := range []string{"../a", "/a", "a/../../b", ".", ".ringcache/lock", ".ringcache", "a//b"} {
+		require.ErrorIs(t, put(l, objectOf(name, 1), []byte{1}), fs.ErrInvalid, name)
+		require.ErrorIs(t, stat(l, name), fs.ErrInvalid, name)
+	}
+}
+
 // Objects of other spaces are not in a root for one space.
 func TestOneSpace(t *testing.T) {
 	dir := t.TempDir()
