@@ -97,7 +97,7 @@ func TestCluster(t *testing.T) {
 			wanted[i].Key = o.Key
 		}
 		h.Get(t.Context(), wanted)
-		servers[2].Signal(syscall.SIGSTOP)
+		servers[2].Stop()
 		h.Get(t.Context(), wanted) // finds out
 		keys := make([]tier.Key, len(objects))
 		for i, o := range objects {
@@ -124,7 +124,7 @@ func TestCluster(t *testing.T) {
 		}
 		t.Logf("%d batches in %v, %d of %d objects", calls, *stopped, found, len(objects))
 		require.Greater(t, calls, 10)
-		servers[2].Signal(syscall.SIGCONT)
+		servers[2].Continue()
 		require.Eventually(t, func() bool {
 			h.Get(t.Context(), wanted)
 			for _, g := range wanted {
@@ -155,7 +155,7 @@ func TestSentinel(t *testing.T) {
 	require.Equal(t, "1", f.Master.Do("dbsize"))
 	f.Replica.Wait("1", "dbsize")
 	f.Sentinels[0].Kill() // the first that is asked
-	f.Master.Signal(syscall.SIGSTOP)
+	f.Master.Stop()
 	require.ErrorIs(t, get(t, l, "a").Err, tier.ErrUnavailable)
 	require.Eventually(t, func() bool { return get(t, l, "a").Err == nil }, 2*time.Minute, 10*time.Millisecond)
 	require.Eventually(t, func() bool { return tryPut(t.Context(), l, object("b", 1000))[0] == nil }, 2*time.Minute, 10*time.Millisecond)
