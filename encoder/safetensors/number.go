@@ -31,7 +31,7 @@ func (r *reader) number(integer *uint64) error {
 	}
 	whole := r.i
 	if r.take('.') {
-		f.fraction, f.full = true, false // the library tries once more here
+		f.fraction = true
 		if r.digits(f.digit) == 0 {
 			return r.fail("a point without digits behind it")
 		}
