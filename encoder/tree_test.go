@@ -285,6 +285,19 @@ func TestDamagedFiles(t *testing.T) {
 	}
 }
 
+// TestFolderOfAnotherName: a description that was right for one key can be wrong for another.
+func TestFolderOfAnotherName(t *testing.T) {
+	o := example
+	o.Parent = "parent"
+	file := treeFile(t, tree, o, []byte("twelve bytes"))
+	got, err := parseHead("renamed", file)
+	require.NoError(t, err, "objects do not contain their names")
+	require.Equal(t, "renamed", got.Object.Name)
+	_, err = parseHead("parent", file)
+	require.ErrorIs(t, err, tier.ErrCorrupt, "its own parent")
+	require.NotErrorIs(t, err, fs.ErrInvalid)
+}
+
 // TestMetadataOfOthers are no checksum.
 func TestMetadataOfOthers(t *testing.T) {
 	for _, c := range []struct {
