@@ -193,11 +193,13 @@ func TestTreeFile(t *testing.T) {
 	o := example
 	o.Parent = "abb"
 	file := treeFile(t, tree, o, []byte("twelve bytes"))
-	require.Equal(t, `{"__metadata__":{"ringcache.cost_ns":"1500000000","ringcache.crc32c":"f22af478","ringcache.head_crc32c":"d3245e8c","ringcache.parent":"abb","ringcache.tenant":"t"},`+
-		`"ec_cache":{"dtype":"BF16","shape":[2,3],"data_offsets":[0,12]}}`, strings.TrimRight(string(file[8:len(file)-12]), " "))
+	want := `{"__metadata__":{"ringcache.cost_ns":"1500000000","ringcache.crc32c":"f22af478","ringcache.head_crc32c":"d3245e8c","ringcache.parent":"abb","ringcache.tenant":"t"},`+
+		`"ec_cache":{"dtype":"BF16","shape":[2,3],"data_offsets":[0,12]}}`
+	require.Equal(t, want, strings.TrimRight(string(file[8:len(file)-12]), " "))
 	o = tier.Object{Key: o.Key, Note: []byte("float32 0 4")}
 	file = treeFile(t, tree, o, nil)
-	require.Equal(t, `{"__metadata__":{"ringcache.crc32c":"00000000","ringcache.head_crc32c":"8d70c500"},"ec_cache":{"dtype":"F32","shape":[0,4],"data_offsets":[0,0]}}`, strings.TrimRight(string(file[8:]), " "))
+	want = `{"__metadata__":{"ringcache.crc32c":"00000000","ringcache.head_crc32c":"8d70c500"},"ec_cache":{"dtype":"F32","shape":[0,4],"data_offsets":[0,0]}}`
+	require.Equal(t, want, strings.TrimRight(string(file[8:]), " "))
 }
 
 func TestTreeRoundTrip(t *testing.T) {
@@ -262,7 +264,7 @@ func TestDamagedFiles(t *testing.T) {
 	file := treeFile(t, tree, example, []byte("twelve bytes"))
 	head, err := parseHead("abc", file)
 	require.NoError(t, err)
-	for n := range len(file) {
+	for n := range file {
 		_, err := parseHead("abc", file[:n])
 		require.ErrorIs(t, err, tier.ErrCorrupt, "cut to %d", n)
 		_, err = tree.ParseHead("abc/encoder_cache.safetensors", bytes.NewReader(file[:n]), int64(len(file)))

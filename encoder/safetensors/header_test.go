@@ -197,7 +197,7 @@ func TestParseOfDetails(t *testing.T) {
 
 func TestLengthOfHeader(t *testing.T) {
 	whole := file(`{"a":`+four+`}`, 4)
-	for n := range len(whole) {
+	for n := range whole {
 		_, err := Parse(whole[:n])
 		require.ErrorIs(t, err, ErrFormat, "cut to %d", n)
 		_, err = ReadHeader(strings.NewReader(string(whole[:n])), int64(n), 0)
@@ -246,10 +246,11 @@ func TestAppendHeader(t *testing.T) {
 	require.Equal(t, "prefix", string(b[:6]))
 	b = b[6:]
 	require.Zero(t, len(b)%8)
-	require.Equal(t, `{"__metadata__":{"a":"","k":"\u0000\u001f`+"\x7f"+`\"\\/\b\f\n\r\t é`+"\u2028"+`"},`+
+	want := `{"__metadata__":{"a":"","k":"\u0000\u001f`+"\x7f"+`\"\\/\b\f\n\r\t é`+"\u2028"+`"},`+
 		`"i":{"dtype":"I64","shape":[0,7],"data_offsets":[0,0]},"a":{"dtype":"BF16","shape":[],"data_offsets":[0,2]},`+
 		`"b":{"dtype":"BF16","shape":[2,2],"data_offsets":[2,10]},"u":{"dtype":"U8","shape":[3],"data_offsets":[10,13]},`+
-		`"f":{"dtype":"F4","shape":[2],"data_offsets":[13,14]}}`, strings.TrimRight(string(b[8:]), " "))
+		`"f":{"dtype":"F4","shape":[2],"data_offsets":[13,14]}}`
+	require.Equal(t, want, strings.TrimRight(string(b[8:]), " "))
 	whole := append(b, make([]byte, 14)...)
 	h, err := Parse(whole)
 	require.NoError(t, err)
@@ -262,7 +263,8 @@ func TestAppendHeader(t *testing.T) {
 	require.Equal(t, "\x08\x00\x00\x00\x00\x00\x00\x00{}      ", string(b))
 	b, err = AppendHeader(nil, map[string]string{}, nil)
 	require.NoError(t, err)
-	require.Equal(t, `{"__metadata__":{}}`, strings.TrimRight(string(b[8:]), " "))
+	want = `{"__metadata__":{}}`
+	require.Equal(t, want, strings.TrimRight(string(b[8:]), " "))
 }
 
 func TestAppendHeaderRefuses(t *testing.T) {
