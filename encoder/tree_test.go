@@ -193,7 +193,7 @@ func TestTreeFile(t *testing.T) {
 	o := example
 	o.Parent = "abb"
 	file := treeFile(t, tree, o, []byte("twelve bytes"))
-	want := `{"__metadata__":{"ringcache.cost_ns":"1500000000","ringcache.crc32c":"f22af478","ringcache.head_crc32c":"d3245e8c","ringcache.parent":"abb","ringcache.tenant":"t"},`+
+	want := `{"__metadata__":{"ringcache.cost_ns":"1500000000","ringcache.crc32c":"f22af478","ringcache.head_crc32c":"d3245e8c","ringcache.parent":"abb","ringcache.tenant":"t"},` +
 		`"ec_cache":{"dtype":"BF16","shape":[2,3],"data_offsets":[0,12]}}`
 	require.Equal(t, want, strings.TrimRight(string(file[8:len(file)-12]), " "))
 	o = tier.Object{Key: o.Key, Note: []byte("float32 0 4")}

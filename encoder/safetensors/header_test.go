@@ -246,9 +246,9 @@ func TestAppendHeader(t *testing.T) {
 	require.Equal(t, "prefix", string(b[:6]))
 	b = b[6:]
 	require.Zero(t, len(b)%8)
-	want := `{"__metadata__":{"a":"","k":"\u0000\u001f`+"\x7f"+`\"\\/\b\f\n\r\t é`+"\u2028"+`"},`+
-		`"i":{"dtype":"I64","shape":[0,7],"data_offsets":[0,0]},"a":{"dtype":"BF16","shape":[],"data_offsets":[0,2]},`+
-		`"b":{"dtype":"BF16","shape":[2,2],"data_offsets":[2,10]},"u":{"dtype":"U8","shape":[3],"data_offsets":[10,13]},`+
+	want := `{"__metadata__":{"a":"","k":"\u0000\u001f` + "\x7f" + `\"\\/\b\f\n\r\t é` + "\u2028" + `"},` +
+		`"i":{"dtype":"I64","shape":[0,7],"data_offsets":[0,0]},"a":{"dtype":"BF16","shape":[],"data_offsets":[0,2]},` +
+		`"b":{"dtype":"BF16","shape":[2,2],"data_offsets":[2,10]},"u":{"dtype":"U8","shape":[3],"data_offsets":[10,13]},` +
 		`"f":{"dtype":"F4","shape":[2],"data_offsets":[13,14]}}`
 	require.Equal(t, want, strings.TrimRight(string(b[8:]), " "))
 	whole := append(b, make([]byte, 14)...)
