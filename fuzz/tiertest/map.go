@@ -22,9 +22,9 @@ type Map struct {
 	mu      sync.Mutex
 	closed  bool
 	calls   sync.WaitGroup
-	objects map[tier.Key]*object
+	objects map[tier.Key]*entry
 	// dropped objects are in no answer any more, but a lease has their bytes.
-	dropped          map[*object]bool
+	dropped          map[*entry]bool
 	leases           map[string]*mapLease
 	bytes            int64
 	clock            int64 // of uses
@@ -55,7 +55,7 @@ const (
 	there
 )
 
-type object struct {
+type entry struct {
 	tier.Object
 	bytes  []byte
 	sum    uint32 // of bytes, once they are there
@@ -66,7 +66,7 @@ type object struct {
 	used   int64     // when, by the clock of uses
 }
 
-func (x *object) held() bool { return x.state != there || x.pins > 0 }
+func (x *entry) held() bool { return x.state != there || x.pins > 0 }
 
 // NewMap returns an empty level. It panics if a number of the options is negative.
 func NewMap(o MapOptions) *Map {
@@ -79,7 +79,7 @@ func NewMap(o MapOptions) *Map {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Map{o: o, objects: map[tier.Key]*object{}, dropped: map[*object]bool{}, leases: map[string]*mapLease{}, next: 64}
+	return &Map{o: o, objects: map[tier.Key]*entry{}, dropped: map[*entry]bool{}, leases: map[string]*mapLease{}, next: 64}
 }
 
 // Name implements tier.Level.
@@ -113,7 +113,7 @@ func (m *Map) Reopen() *Map {
 	m.closed = true
 	n := NewMap(m.o)
 	n.next, n.clock = m.next, m.clock
-	moved := map[*object]*object{}
+	moved := map[*entry]*entry{}
 	for key, x := range m.objects {
 		if x.state == writing {
 			continue
@@ -147,7 +147,7 @@ func (m *Map) Usage() tier.Usage {
 	defer m.mu.Unlock()
 	m.expire()
 	u := tier.Usage{Bytes: m.bytes, Capacity: m.o.Capacity, Evicted: m.evicted, Corrupt: m.corrupt, Tenants: map[string]int64{}}
-	count := func(x *object) {
+	count := func(x *entry) {
 		if x.held() {
 			u.Held += m.size(x.Object)
 		}
@@ -200,7 +200,7 @@ func (m *Map) Segment() tier.Segment { return tier.Segment{Size: math.MaxInt64, 
 func (m *Map) size(o tier.Object) int64 { return o.Size + m.o.Overhead }
 
 // find returns an object whose bytes are complete. The errors are those of Stat.
-func (m *Map) find(k tier.Key) (*object, error) {
+func (m *Map) find(k tier.Key) (*entry, error) {
 	if err := k.Validate(); err != nil {
 		return nil, err
 	}
@@ -214,18 +214,18 @@ func (m *Map) find(k tier.Key) (*object, error) {
 	return x, nil
 }
 
-func (m *Map) use(x *object) {
+func (m *Map) use(x *entry) {
 	m.clock++
 	x.used = m.clock
 }
 
 // add makes room for an object and takes it. Its bytes are not there yet.
-func (m *Map) add(o tier.Object, s state) (*object, error) {
+func (m *Map) add(o tier.Object, s state) (*entry, error) {
 	if o.Size > math.MaxInt64-m.o.Overhead || o.Size > math.MaxInt32 || m.o.Capacity > 0 && m.size(o) > m.o.Capacity {
 		return nil, fmt.Errorf("tiertest: level %s: object %v has %d bytes: %w", m.o.Name, o.Key, o.Size, tier.ErrTooLarge)
 	}
 	// In the index from here on: so its parent has a child, and stays.
-	x := &object{Object: o, state: s, offset: m.next}
+	x := &entry{Object: o, state: s, offset: m.next}
 	m.objects[o.Key] = x
 	for m.o.Capacity > 0 && m.bytes+m.size(o) > m.o.Capacity {
 		victim := m.victim()
@@ -245,14 +245,14 @@ func (m *Map) add(o tier.Object, s state) (*object, error) {
 
 // victim returns the object that was not used for the longest time, of those that nobody holds
 // and that are no parent of another one.
-func (m *Map) victim() *object {
+func (m *Map) victim() *entry {
 	parents := map[tier.Key]bool{}
 	for _, x := range m.objects {
 		if k, ok := x.ParentKey(); ok {
 			parents[k] = true
 		}
 	}
-	var oldest *object
+	var oldest *entry
 	for k, x := range m.objects {
 		if !x.held() && !parents[k] && (oldest == nil || x.used < oldest.used) {
 			oldest = x
@@ -262,18 +262,18 @@ func (m *Map) victim() *object {
 }
 
 // remove takes an object out of the index, and gives its room up.
-func (m *Map) remove(x *object) {
+func (m *Map) remove(x *entry) {
 	delete(m.objects, x.Key)
 	m.bytes -= m.size(x.Object)
 }
 
 // publish ends the writing of an object.
-func (m *Map) publish(x *object) {
+func (m *Map) publish(x *entry) {
 	x.state, x.owner, x.sum = there, nil, crc32.ChecksumIEEE(x.bytes)
 }
 
 // drop takes a damaged object out of the index. Its room goes with its last pin.
-func (m *Map) drop(x *object) {
+func (m *Map) drop(x *entry) {
 	m.corrupt++
 	m.remove(x)
 	if x.pins > 0 {

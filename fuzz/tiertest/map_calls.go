@@ -123,7 +123,7 @@ func (m *Map) put(ctx context.Context, p *tier.Put) error {
 		}
 		from = bytes.NewReader(p.Bytes)
 	}
-	var x *object // nil if it is there already
+	var x *entry // nil if it is there already
 	err := m.call(ctx, func() error {
 		switch y := m.objects[o.Key]; {
 		case y == nil:

@@ -15,9 +15,9 @@ type mapLease struct {
 	m           *Map
 	id, owner   string
 	until       time.Time
-	pinned      []*object
-	reserved    []*object // in the order of Reserve
-	lapsed      bool      // until has passed, and reservations are left
+	pinned      []*entry
+	reserved    []*entry // in the order of Reserve
+	lapsed      bool     // until has passed, and reservations are left
 	ended       bool
 	fromRestart bool
 }
@@ -112,7 +112,7 @@ func (l *mapLease) lapsedError() error {
 // ID implements tier.Lease.
 func (l *mapLease) ID() string { return l.id }
 
-func place(x *object) tier.Placed {
+func place(x *entry) tier.Placed {
 	return tier.Placed{Object: x.Object, Offset: x.offset, Bytes: slices.Clip(x.bytes)}
 }
 
@@ -142,7 +142,7 @@ func (l *mapLease) Pin(keys []tier.Key) []tier.Placed {
 	return placed
 }
 
-func (l *mapLease) pin(x *object) {
+func (l *mapLease) pin(x *entry) {
 	if slices.Contains(l.pinned, x) {
 		return
 	}
@@ -202,7 +202,7 @@ func (l *mapLease) Reserve(objects []tier.Object) []tier.Placed {
 	return placed
 }
 
-func (l *mapLease) reserve(o tier.Object) (*object, error) {
+func (l *mapLease) reserve(o tier.Object) (*entry, error) {
 	if l.lapsed {
 		return nil, l.lapsedError()
 	}
@@ -225,7 +225,7 @@ func (l *mapLease) reserve(o tier.Object) (*object, error) {
 }
 
 // take takes a reservation out of the lease.
-func (l *mapLease) take(k tier.Key) (*object, error) {
+func (l *mapLease) take(k tier.Key) (*entry, error) {
 	for i, x := range l.reserved {
 		if x.Key == k {
 			l.reserved = slices.Delete(l.reserved, i, i+1)
@@ -237,7 +237,7 @@ func (l *mapLease) take(k tier.Key) (*object, error) {
 
 // Commit implements tier.Lease.
 func (l *mapLease) Commit(keys []tier.Key) []error {
-	return l.each(keys, func(x *object) {
+	return l.each(keys, func(x *entry) {
 		l.m.publish(x)
 		l.pin(x)
 	})
@@ -247,7 +247,7 @@ func (l *mapLease) Commit(keys []tier.Key) []error {
 func (l *mapLease) Abort(keys []tier.Key) []error { return l.each(keys, l.m.remove) }
 
 // each does something with reservations, which the lease no longer has.
-func (l *mapLease) each(keys []tier.Key, do func(*object)) []error {
+func (l *mapLease) each(keys []tier.Key, do func(*entry)) []error {
 	errs := make([]error, len(keys))
 	err := l.call(func() {
 		for i, k := range keys {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/shmfile"
@@ -84,7 +85,8 @@ func takeLock(root *os.Root, folder string, o Options) (*os.File, error) {
 		}
 	}
 	for range 100 {
-		f, err := root.OpenFile(lockPath, os.O_RDWR|os.O_CREATE, 0o600)
+		// Not for writing: a file system with such a file can't be mounted read-only.
+		f, err := root.OpenFile(lockPath, os.O_RDONLY|os.O_CREATE|syscall.O_NONBLOCK, 0o600)
 		if err != nil {
 			return nil, err
 		}
@@ -110,6 +112,8 @@ func lockIt(root *os.Root, f *os.File, folder string, o Options) (again bool, er
 		return false, fmt.Errorf("disk: %s/%s is no regular file: %w", folder, lockPath, fs.ErrInvalid)
 	}
 	switch ok, err := shmfile.TryLock(f); {
+	case errors.Is(err, errors.ErrUnsupported):
+		return false, fmt.Errorf("disk: roots can be locked on Linux only; Options.ReadOnly opens them elsewhere: %w", errors.ErrUnsupported)
 	case err != nil:
 		return false, err
 	case !ok:
@@ -123,7 +127,7 @@ func lockIt(root *os.Root, f *os.File, folder string, o Options) (again bool, er
 		return false, errors.Join(err, unlockOnly(f))
 	}
 	if id == nil {
-		err = writeIdentity(f, o)
+		err = writeIdentity(root, o)
 	} else {
 		err = id.refuse(folder, o)
 	}
@@ -134,7 +138,7 @@ func lockIt(root *os.Root, f *os.File, folder string, o Options) (again bool, er
 	return false, nil
 }
 
-func writeIdentity(f *os.File, o Options) error {
+func writeIdentity(root *os.Root, o Options) (err error) {
 	id := identity{Format: rootFormat, Layout: o.Layout.Name()}
 	if o.Space != "" {
 		id.Space = &o.Space
@@ -143,9 +147,11 @@ func writeIdentity(f *os.File, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := f.Truncate(0); err != nil {
+	f, err := root.OpenFile(lockPath, os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, f.Close()) }()
 	if _, err := f.WriteAt(append(b, '\n'), 0); err != nil {
 		return err
 	}

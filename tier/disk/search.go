@@ -81,6 +81,9 @@ func (r *root) searchOnce() error {
 	if err := r.walk(r.ctx, r.searchFile); err != nil {
 		return err
 	}
+	if err := r.folder.alive(); err != nil { // else folders that were not there are no error
+		return err
+	}
 	for _, e := range old {
 		r.mu.Lock()
 		unseen := e.pass != pass
