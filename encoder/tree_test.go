@@ -176,6 +176,25 @@ func TestFailingDiskIsNoDamage(t *testing.T) {
 	require.ErrorIs(t, err, tier.ErrCorrupt, "somebody has cut the file")
 }
 
+// TestFilesWithoutATensorOfTorch: safetensors has more types and shapes than torch.
+func TestFilesWithoutATensorOfTorch(t *testing.T) {
+	for _, c := range []struct {
+		tensor string
+		bytes  int
+	}{
+		{`"dtype":"F6_E2M3","shape":[4],"data_offsets":[0,3]`, 3},
+		{`"dtype":"F4","shape":[2,1],"data_offsets":[0,1]`, 1},
+		{`"dtype":"U8","shape":[0,4294967296,4294967296],"data_offsets":[0,0]`, 0},
+		{`"dtype":"U8","shape":[` + strings.Repeat("1,", 64) + `1],"data_offsets":[0,1]`, 1},
+	} {
+		head := `{"ec_cache":{` + c.tensor + `}}`
+		file := append([]byte{byte(len(head)), byte(len(head) >> 8), 0, 0, 0, 0, 0, 0}, head...)
+		_, err := parseHead("a", append(file, make([]byte, c.bytes)...))
+		require.ErrorIs(t, err, fs.ErrInvalid, c.tensor)
+		require.NotErrorIs(t, err, tier.ErrCorrupt, c.tensor)
+	}
+}
+
 func TestLongHeadersAreStrangers(t *testing.T) {
 	head := `{"ec_cache":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}` + strings.Repeat(" ", 1<<20)
 	file := append([]byte{byte(len(head)), byte(len(head) >> 8), byte(len(head) >> 16), 0, 0, 0, 0, 0}, head...)
