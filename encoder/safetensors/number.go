@@ -22,16 +22,13 @@ func (r *reader) number(integer *uint64) error {
 	negative := r.take('-')
 	var f float
 	switch {
-	case r.take('0'):
+	case r.take('0'): // what follows a zero must not be a digit, and nothing that takes a value takes one
 	case r.digits(f.digit) == 0:
 		return r.fail("expected a value")
 	}
-	if r.i < len(r.text) && r.text[r.i] >= '0' && r.text[r.i] <= '9' {
-		return r.fail("a number with a zero in front")
-	}
 	whole := r.i
 	if r.take('.') {
-		f.fraction, f.full = true, false // the library tries once more here
+		f.fraction = true
 		if r.digits(f.digit) == 0 {
 			return r.fail("a point without digits behind it")
 		}
