@@ -65,8 +65,10 @@ func openDisk(p *params) (*level, error) {
 	case disk.Native{}.Name():
 	case encoder.Tree{}.Name():
 		o.Layout, o.Shared = encoder.Tree{}, true
+	case disk.LMCache{}.Name():
+		o.Layout, o.Shared = disk.LMCache{}, true
 	default:
-		p.fail("unknown layout %q, want %s or %s", layout, disk.Native{}.Name(), encoder.Tree{}.Name())
+		p.fail("unknown layout %q, want %s, %s or %s", layout, disk.Native{}.Name(), encoder.Tree{}.Name(), disk.LMCache{}.Name())
 	}
 	if p.err != nil {
 		return nil, p.err

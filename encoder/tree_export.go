@@ -54,7 +54,7 @@ func (t Tree) Export(ctx context.Context, from tier.Level, space, folder string)
 }
 
 func openFolder(folder string) (*os.Root, error) {
-	if err := os.MkdirAll(folder, 0o777); err != nil { //nolint:gosec // as connectors do; the umask is the user's
+	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return nil, err
 	}
 	return os.OpenRoot(folder)

@@ -93,7 +93,7 @@ func (t Tree) importKeys(ctx context.Context, root *os.Root, keys []tier.Key, to
 // errAbsent is that of a folder without a file: lookups of vLLM up to 0.32 make such folders.
 var errAbsent = errors.New("no file")
 
-func isAbsent(err error) bool { return err == errAbsent } //nolint:errorlint // never wrapped
+func isAbsent(err error) bool { return err == errAbsent }
 
 func (t Tree) importFile(ctx context.Context, root *os.Root, k tier.Key, to tier.Level) (tier.Object, error) {
 	o := tier.Object{Key: k}

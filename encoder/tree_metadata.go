@@ -71,7 +71,9 @@ func readMetadata(h *disk.Head, metadata map[string]string, tensors []safetensor
 			return fmt.Errorf("the cost is %.20q", text)
 		}
 	}
-	h.Object.Parent, h.Object.Tenant, h.Object.Cost = own[treeParent], own[treeTenant], time.Duration(cost)
+	// Clones, since the texts are parts of the whole header, which would stay as long as the object.
+	h.Object.Parent, h.Object.Tenant = strings.Clone(own[treeParent]), strings.Clone(own[treeTenant])
+	h.Object.Cost = time.Duration(cost)
 	if err := h.Object.Validate(); err != nil {
 		return fmt.Errorf("%v", err) // not an fs.ErrInvalid: the file is damaged
 	}

@@ -169,6 +169,20 @@ def split(text):
     return out + [word] if word else out
 
 
+def random_number(r):
+    return "%d%s%d%s" % (r.randint(-3, 10 ** r.randint(0, 320)), r.choice(["", "."]), r.randint(0, 10 ** 20), r.choice(["", "e%d" % r.randint(-400, 400)]))
+
+
+def largest_number(r):
+    """A number near the largest that a float has, which the library does not round correctly."""
+    digits = "%d" % (179769313486231580793728971 + r.randint(-10 ** r.randint(1, 13), 10 ** r.randint(1, 13)))
+    digits = digits[:r.randint(15, len(digits))]
+    point = r.randint(1, len(digits) - 1)
+    if r.random() < 0.5:
+        return "%s.%se%d" % (digits[:point], digits[point:], 309 - point)
+    return "%se%d" % (digits, 309 - len(digits))
+
+
 def damaged(r):
     """A file whose header is damaged in a few places. Bytes behind it are as many as before, or nearly."""
     tensors = [random_tensor(r, r.choice(["a", "b", "ec_cache", "__metadata_", "\u00e9"]) + str(i)) for i in range(r.randint(0, 3))]
@@ -200,7 +214,7 @@ def damaged(r):
     elif kind < 0.9:  # another field, which anything may be in, often at the right place
         at = head.find(b"{\"dtype\"")
         if at >= 0:
-            value = r.choice(PIECES + ["%d%s%d%s" % (r.randint(-3, 10 ** r.randint(0, 320)), r.choice(["", "."]), r.randint(0, 10 ** 20), r.choice(["", "e%d" % r.randint(-400, 400)]))])
+            value = r.choice([r.choice(PIECES), random_number(r), largest_number(r)])
             head = head[:at + 1] + ("\"z\":%s," % value).encode() + head[at + 1:]
     else:
         data = data[:-1] if r.random() < 0.5 else data + b"\0"

@@ -72,7 +72,7 @@ func TestStateChangesAreChecked(t *testing.T) {
 		"a lease ends": {func(s *Store, _ *Object) { s.leases = 0 }, func(_ *Store, r *Request) { r.Rollback() },
 			`broken invariant: shmstore: key "k" has 0 leases, 0 of them sent; the store has -1`},
 		"an object moves to another class": {func(s *Store, _ *Object) { s.bytes[classLeased] = 0 }, func(_ *Store, r *Request) { r.Rollback() },
-			`broken invariant: shmstore: -192 bytes in class 2 after key "k" moved to 4`},
+			`broken invariant: shmstore: -192 bytes in class 2 after key "k" moved to 6`},
 		"a chunk comes": {func(s *Store, _ *Object) { s.bytes[classLeased]++ }, func(_ *Store, r *Request) { _, _ = r.Reserve("l", 1, PutOptions{}) },
 			`broken invariant: shmstore: objects take 321 bytes and chunks 320, after a change of key "l"`},
 		"a chunk goes": {func(s *Store, _ *Object) { s.bytes[classLeased]++ }, func(s *Store, r *Request) { r.Rollback(); _, _ = s.Evict("k") },

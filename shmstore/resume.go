@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"slices"
 
+	"github.com/ringcache/ringcache/internal/mem"
 	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
 )
@@ -83,6 +84,9 @@ func (s *Store) restoreReserved(records []sidecar.Record) {
 	for _, r := range records {
 		o := s.newObject()
 		o.state, o.chunk = reserved, r
+		// The header, which somebody may have written over: nobody finds the chunk by it.
+		mem.Store32(s.seg.Ring()[r.Address:], shmring.GoneID)
+		mem.Store32(s.seg.Ring()[r.Address+4:], uint32(r.Size))
 		at := r.Address + shmring.HeaderSize + uint64(r.DescriptionOffset)
 		b := s.seg.Ring()[at : at+uint64(r.DescriptionLength)]
 		if crc32.Checksum(b, castagnoli) != r.Sum || o.parseDescription(b) != nil || s.index[o.key] != nil || s.pending[o.key] != nil {

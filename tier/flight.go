@@ -54,6 +54,9 @@ func (s *Store) launch(flights []*flight, priority int, prefix bool) {
 
 // want notes that a lease asked for a flight.
 func (s *Store) want(f *flight, lease string, now time.Time) {
+	if s.asked[lease][f.key] != f {
+		s.forget(lease, f.key) // an earlier flight, whose failure is news no more
+	}
 	f.asked[lease] = now.Add(s.options.PromotedFor)
 	if s.asked[lease] == nil {
 		s.asked[lease] = map[Key]*flight{}

@@ -45,16 +45,10 @@ func (s *Store) Get(ctx context.Context, gets []Get) {
 		g := &gets[i]
 		g.Object, g.Bytes, g.Err = Object{}, nil, g.Key.Validate()
 		if g.Err == nil {
-			all[i].get = g
+			all[i].get, all[i].version = g, s.missing.version(g.Key)
 			readings = append(readings, &all[i])
 		}
 	}
-	s.mu.Lock()
-	for _, r := range readings {
-		r.version = s.missing.version(r.get.Key)
-	}
-	s.mu.Unlock()
-
 	rest := s.readMemory(ctx, readings)
 	flights, direct := s.board(rest)
 	s.readLower(ctx, direct)
@@ -174,7 +168,7 @@ func (s *Store) disembark(ctx context.Context, flights map[*reading]*flight) (di
 	if len(brought) > 0 {
 		s.mu.Lock()
 		for _, r := range brought {
-			s.promoted.take([]Key{r.get.Key})
+			s.promoted.read(r.get.Key)
 		}
 		s.mu.Unlock()
 	}
@@ -195,12 +189,12 @@ func (s *Store) readLower(ctx context.Context, rest []*reading) {
 			}
 		}
 		select {
-		case s.slots <- struct{}{}:
+		case l.slots <- struct{}{}:
 		case <-ctx.Done():
 			return
 		}
 		s.getLevel(ctx, l, gets)
-		<-s.slots
+		<-l.slots
 		next := rest[:0:0]
 		for i, r := range rest {
 			r.take(gets[i])
@@ -272,11 +266,13 @@ func (r *reading) finish(ctx context.Context) {
 
 // noteMisses remembers what no level has.
 func (s *Store) noteMisses(readings []*reading) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, r := range readings {
-		if err := r.get.Err; err != nil && isNowhere(err) && !errors.Is(err, ErrPending) && s.missing.get(r.get.Key) == nil {
-			s.missing.add(r.get.Key, r.version, err)
+		if err := r.get.Err; err != nil && isNowhere(err) {
+			s.mu.Lock()
+			if s.missing.get(r.get.Key) == nil {
+				s.missing.add(r.get.Key, r.version, err)
+			}
+			s.mu.Unlock()
 		}
 	}
 }

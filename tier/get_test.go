@@ -144,6 +144,7 @@ func TestALevelThatIsAwayFailsNothing(t *testing.T) {
 		err := b.get("nowhere")
 		require.ErrorIs(t, err, tier.ErrNotFound)
 		require.ErrorIs(t, err, tier.ErrUnavailable, "it may be on the level that is away")
+		synctest.Wait()
 		require.True(t, b.State().Levels[1].Away)
 		asked := b.disk.Elements("Get")
 		require.NoError(t, b.get("x"))
@@ -197,7 +198,54 @@ func TestShortDeadlinesFindAStoppedLevel(t *testing.T) {
 			cancel()
 		}
 		require.LessOrEqual(t, failed, 25)
+		time.Sleep(3 * time.Second) // for the probe
 		require.True(t, b.State().Levels[1].Away)
+	})
+}
+
+// TestALevelThatCantWriteIsRead: as a disk that became read-only, or a server without memory.
+func TestALevelThatCantWriteIsRead(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.PromoteAfter = -1 })
+		require.NoError(t, put(b.maps[0], "x", "", 1000))
+		b.disk.Do(func(c tiertest.Call) tiertest.Answer {
+			if c.Method == "Put" {
+				return tiertest.Answer{Err: tier.ErrUnavailable}
+			}
+			return tiertest.Answer{}
+		})
+		require.NoError(t, put(b.Store, "y", "", 1000))
+		for range 600 {
+			require.NoError(t, b.get("x"))
+			time.Sleep(100 * time.Millisecond)
+		}
+		require.Zero(t, b.counter("disk away: unavailable"))
+		require.Equal(t, 1, b.State().Owed)
+		require.Less(t, b.disk.Calls("Put"), 30, "with pauses")
+		b.disk.Do(nil)
+		_, err := b.Drain(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "memory disk remote", b.has("y"))
+	})
+}
+
+// TestAHangingLevelLeavesWorkersToOthers: what the disk has is brought while everything that the remote level is asked
+// for hangs.
+func TestAHangingLevelLeavesWorkersToOthers(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, nil)
+		b.remote.Do(func(tiertest.Call) tiertest.Answer { return tiertest.Answer{Hang: true} })
+		l := b.lease("l")
+		for i := range 50 {
+			l.Pin(keys(string(rune('A' + i))))
+		}
+		for _, name := range []string{"x", "y", "z"} {
+			require.NoError(t, put(b.maps[0], name, "", 1000))
+			begin := time.Now()
+			require.NoError(t, b.pin(l, name)[0])
+			require.NoError(t, b.get(name))
+			require.Zero(t, time.Since(begin))
+		}
 	})
 }
 

@@ -6,23 +6,68 @@ import (
 	"fmt"
 )
 
-// lookup finds out where the objects of a job are, and queues the jobs that move them.
+// search is what the lookups of a job have found so far. One worker at a time has it.
+type search struct {
+	found  map[*flight]bool // level and object are set
+	misses map[*flight]error
+}
+
+// lookup asks one level for the objects of a job that the faster ones did not have. After the last level
+// it queues the jobs that move what was found.
 func (s *Store) lookup(j *job) {
 	live := s.live(j)
-	live = s.dropPresent(j.ctx, live)
-	found, misses := s.locate(j.ctx, live)
-	if j.prefix {
-		found = s.cutAtFirstMiss(live, found, misses)
+	if j.search == nil {
+		live = s.dropPresent(j.ctx, live)
+		j.search = &search{map[*flight]bool{}, map[*flight]error{}}
+		for _, f := range live {
+			j.search.misses[f] = nowhere(f.key)
+		}
 	}
-	jobs := s.plan(j.ctx, found)
+	if rest := j.search.rest(live); len(rest) > 0 && j.level < len(s.lower) {
+		s.ask(j, rest)
+	}
+	if len(j.search.rest(live)) > 0 && j.level+1 < len(s.lower) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.push(&job{flights: live, run: s.lookup, level: j.level + 1, search: j.search, priority: j.priority, prefix: j.prefix, index: -1})
+		return
+	}
+	s.depart(j, live)
+}
+
+// rest returns the flights that were not found yet.
+func (s *search) rest(flights []*flight) []*flight {
+	rest := flights[:0:0]
+	for _, f := range flights {
+		if !s.found[f] {
+			rest = append(rest, f)
+		}
+	}
+	return rest
+}
+
+// depart ends the flights of what is nowhere, and queues those of the rest.
+func (s *Store) depart(j *job, live []*flight) {
+	if j.prefix {
+		j.search.cutAtFirstMiss(live)
+	}
+	alive := map[*flight]bool{}
+	for _, f := range live {
+		if j.search.found[f] {
+			alive[f] = true
+		}
+	}
+	jobs := s.plan(j.ctx, alive)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for f, err := range misses {
-		if isOutcome(err) {
-			s.missing.add(f.key, f.version, err)
+	for _, f := range live {
+		if err := j.search.misses[f]; err != nil {
+			if isOutcome(err) {
+				s.missing.add(f.key, f.version, err)
+			}
+			s.end(f, err)
 		}
-		s.end(f, err)
 	}
 	for _, next := range jobs {
 		for row := next; row != nil; row = row.next {
@@ -68,43 +113,29 @@ func (s *Store) dropPresent(ctx context.Context, flights []*flight) []*flight {
 	return rest
 }
 
-// locate asks the lower levels, the fastest first, and sets level and object of what is there. Of the others it
-// returns the errors.
-func (s *Store) locate(ctx context.Context, flights []*flight) (found map[*flight]bool, misses map[*flight]error) {
-	found, misses = map[*flight]bool{}, map[*flight]error{}
-	for _, f := range flights {
-		misses[f] = nowhere(f.key)
-	}
-	rest := flights
-	for _, l := range s.lower {
-		if len(rest) == 0 {
-			break
+// ask asks the level of a job, and notes what it has, and why others may be there all the same.
+func (s *Store) ask(j *job, flights []*flight) {
+	l := s.lower[j.level]
+	answers, ctxErr := s.statLevel(j.ctx, l, keysOf(flights))
+	for i, f := range flights {
+		err := answers[i].Err
+		if err == nil && answers[i].Object.Key != f.key {
+			err = fmt.Errorf("tier: level %s answered for object %v with %v: %w", l.name, f.key, answers[i].Object.Key, ErrCorrupt)
 		}
-		answers, ctxErr := s.statLevel(ctx, l, keysOf(rest))
-		next := rest[:0:0]
-		for i, f := range rest {
-			err := answers[i].Err
-			if err == nil && answers[i].Object.Key != f.key {
-				err = fmt.Errorf("tier: level %s answered for object %v with %v: %w", l.name, f.key, answers[i].Object.Key, ErrCorrupt)
-			}
-			switch {
-			case err == nil:
-				f.object, f.level = answers[i].Object, l.index
-				found[f] = true
-				delete(misses, f)
-				continue
-			case ctxErr != nil:
-				misses[f] = errUnwanted
-			case errors.Is(err, ErrPending):
-				misses[f] = errElsewhere
-			case !errors.Is(err, ErrNotFound) || errors.Is(err, ErrCorrupt):
-				misses[f] = lost(misses[f], err)
-			}
-			next = append(next, f)
+		miss := j.search.misses
+		switch {
+		case err == nil:
+			f.object, f.level = answers[i].Object, l.index
+			j.search.found[f] = true
+			delete(miss, f)
+		case ctxErr != nil:
+			miss[f] = errUnwanted
+		case errors.Is(err, ErrPending):
+			miss[f] = errElsewhere
+		case !errors.Is(err, ErrNotFound) || errors.Is(err, ErrCorrupt):
+			miss[f] = lost(miss[f], err)
 		}
-		rest = next
 	}
-	return found, misses
 }
 
 // nowhere is the answer if no level has an object.
@@ -121,17 +152,16 @@ func lost(miss, err error) error {
 	return fmt.Errorf("%w, and a level could not be asked: %w", miss, errors.Join(ErrUnavailable, err))
 }
 
-// cutAtFirstMiss ends the flights behind the first one that is nowhere.
-func (s *Store) cutAtFirstMiss(order []*flight, found map[*flight]bool, misses map[*flight]error) map[*flight]bool {
+// cutAtFirstMiss gives up what was found behind the first flight that is nowhere.
+func (s *search) cutAtFirstMiss(order []*flight) {
 	cut := false
 	for _, f := range order {
-		cut = cut || !found[f]
-		if cut && found[f] {
-			delete(found, f)
-			misses[f] = errElsewhere
+		cut = cut || !s.found[f]
+		if cut && s.found[f] {
+			delete(s.found, f)
+			s.misses[f] = errElsewhere
 		}
 	}
-	return found
 }
 
 func keysOf(flights []*flight) []Key {

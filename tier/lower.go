@@ -16,10 +16,14 @@ type lower struct {
 	index int
 	name  string
 	away  atomic.Bool
+	slots chan struct{} // one for each call of Get and Put
 
 	// Under the lock of the store.
 	probing bool
-	fifo    list.List // *debt: what is to be written to the level
+	resting bool          // it is not written to in the background
+	pause   time.Duration // the last such pause, 0 after a success
+	running int           // jobs that use the level
+	fifo    list.List     // *debt: what is to be written to the level
 }
 
 // statLevel asks a level about keys. ctxErr is the error of the caller's context, if that ended.
@@ -120,90 +124,23 @@ func errAway(l *lower) error {
 	return fmt.Errorf("tier: level %s is away: %w", l.name, ErrUnavailable)
 }
 
-// judge notes what an answer means for the level: ErrUnavailable, and a call that took longer than it may, take
-// it out of use. A caller that had no more time makes the level suspect: it is asked in the background.
+// judge notes what an answer means for the level. A call that took longer than it may takes the level out of use
+// at once. ErrUnavailable, and a caller that had no more time, make it suspect: if it does not answer a
+// probe either, it is away. So a level that can't write, or has lost a part of its servers, can still be read.
 func (s *Store) judge(ctx context.Context, l *lower, err error) error {
 	switch {
 	case err == nil:
-	case errors.Is(err, ErrUnavailable), errors.Is(err, fs.ErrClosed):
-		s.loseLevel(l, err)
-		if !errors.Is(err, ErrUnavailable) {
-			err = fmt.Errorf("tier: level %s: %w: %w", l.name, ErrUnavailable, err)
-		}
+	case errors.Is(err, ErrUnavailable):
+		s.suspect(l)
+	case errors.Is(err, fs.ErrClosed):
+		s.suspect(l)
+		err = fmt.Errorf("tier: level %s: %w: %w", l.name, ErrUnavailable, err)
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 		err = fmt.Errorf("tier: level %s needed more than %v: %w: %w", l.name, l.Timeout, ErrUnavailable, err)
 		s.loseLevel(l, err)
+		s.suspect(l)
 	case errors.Is(err, context.DeadlineExceeded):
 		s.suspect(l)
 	}
 	return err
-}
-
-// loseLevel takes a level out of use until a probe is answered.
-func (s *Store) loseLevel(l *lower, cause error) {
-	if l.away.Swap(true) {
-		return
-	}
-	s.options.Logger.Warn("tier: a level is away", "level", l.name, "error", cause)
-	s.counters.add(1+l.index, kindAway, cause, 1, 0)
-	s.events.send(Event{Level: l.name, Kind: kindAway.String(), Cause: causeOf(cause).String()})
-	s.suspect(l)
-}
-
-// suspect begins to probe a level, unless somebody does already.
-func (s *Store) suspect(l *lower) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l.probing || s.stopping {
-		return
-	}
-	l.probing = true
-	s.work.Go(func() { s.probe(l) })
-}
-
-const (
-	firstProbe = 50 * time.Millisecond // after a level was lost
-	lastProbe  = 5 * time.Second       // between two probes, at the most
-)
-
-// probeKey is of an object that nobody has.
-var probeKey = Key{Space: "ringcache", Name: "probe"}
-
-// probe asks a level until it answers. There is one caller at a time, so that a level that is away keeps nobody
-// else waiting.
-func (s *Store) probe(l *lower) {
-	pause := firstProbe
-	for {
-		if l.away.Load() {
-			select {
-			case <-s.ctx.Done():
-				return
-			case <-time.After(pause):
-			}
-			pause = min(2*pause, lastProbe)
-		}
-		limited, cancel := context.WithTimeout(s.ctx, l.Timeout)
-		err := l.Level.Stat(limited, []Key{probeKey})[0].Err
-		cancel()
-		if s.ctx.Err() != nil {
-			return
-		}
-		if err == nil || errors.Is(err, ErrNotFound) && !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrPending) {
-			break
-		}
-		if !l.away.Swap(true) {
-			s.options.Logger.Warn("tier: a level is away", "level", l.name, "error", err)
-			s.counters.add(1+l.index, kindAway, err, 1, 0)
-			s.events.send(Event{Level: l.name, Kind: kindAway.String(), Cause: causeOf(err).String()})
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l.probing = false
-	if l.away.Swap(false) {
-		s.options.Logger.Info("tier: a level is back", "level", l.name)
-		s.counters.add(1+l.index, kindBack, nil, 1, 0)
-		s.events.send(Event{Level: l.name, Kind: kindBack.String()})
-		s.wake.Broadcast()
-	}
 }

@@ -3,6 +3,7 @@ package tier
 import (
 	"errors"
 	"hash/maphash"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,10 +15,12 @@ const (
 // missing remembers for a short time which keys were looked up in vain. A key that is stored is forgotten, and
 // a lookup that began before that leaves no trace. The lock of the store guards it.
 type missing struct {
-	ttl      time.Duration
-	seed     maphash.Seed
-	misses   map[Key]miss
-	versions []uint32 // by a hash of the key: how often such keys were stored
+	ttl    time.Duration
+	seed   maphash.Seed
+	misses map[Key]miss
+	// versions count, by a hash of the key, how often such keys were stored. They are read without
+	// the lock.
+	versions []atomic.Uint32
 }
 
 type miss struct {
@@ -26,19 +29,19 @@ type miss struct {
 }
 
 func newMissing(ttl time.Duration) missing {
-	return missing{ttl: ttl, seed: maphash.MakeSeed(), misses: map[Key]miss{}, versions: make([]uint32, versionRows)}
+	return missing{ttl: ttl, seed: maphash.MakeSeed(), misses: map[Key]miss{}, versions: make([]atomic.Uint32, versionRows)}
 }
 
-func (m *missing) row(k Key) *uint32 {
+func (m *missing) row(k Key) *atomic.Uint32 {
 	return &m.versions[maphash.Comparable(m.seed, k)%versionRows]
 }
 
 // version returns what add has to be given after a lookup that begins now.
-func (m *missing) version(k Key) uint32 { return *m.row(k) }
+func (m *missing) version(k Key) uint32 { return m.row(k).Load() }
 
 // add remembers the error of a lookup.
 func (m *missing) add(k Key, version uint32, err error) {
-	if *m.row(k) != version {
+	if m.row(k).Load() != version {
 		return
 	}
 	for old := range m.misses {
@@ -70,7 +73,7 @@ func isNowhere(err error) bool {
 
 // stored forgets keys that were stored.
 func (m *missing) stored(k Key) {
-	*m.row(k)++
+	m.row(k).Add(1)
 	delete(m.misses, k)
 }
 

@@ -30,8 +30,9 @@ type Lower struct {
 	// level gets a copy. 0 is 2, so that what is read once is not copied up; a negative
 	// number is never.
 	PromoteAfter int
-	// Timeout is the most time of one call. A level that needs longer is away: it is
-	// asked again in the background only, until it answers. 0 is 5 seconds.
+	// Timeout is the most time of one call, with the bytes that it moves: 1 MiB or a single object.
+	// A level that needs longer is away: it is asked again in the background only, until it
+	// answers. 0 is 10 seconds.
 	Timeout time.Duration
 }
 
@@ -45,8 +46,9 @@ type Options struct {
 	// brought into memory. 0 is 2, and a negative number is never. What Pin and Prefetch ask
 	// for is always brought.
 	PromoteAfter int
-	// MaxCalls is the most calls to lower levels at a time, in the background, and again as many of
-	// Get and Put, whose callers wait. 0 is 8; the least is 2.
+	// MaxCalls is the most calls to lower levels at a time, in the background: of each level at most its
+	// share, so that one that hangs leaves workers to the others. Get and Put, whose callers wait, may
+	// have again as many calls to each level. 0 is 8; the least is 2.
 	MaxCalls int
 	// MaxBytesInFlight is the most bytes that are moved in the background at a time. A
 	// larger object is moved alone. 0 is 256 MiB.
@@ -81,7 +83,7 @@ type Options struct {
 const (
 	maxLower          = 16
 	defaultPromote    = 2
-	defaultTimeout    = 5 * time.Second
+	defaultTimeout    = 10 * time.Second
 	defaultCalls      = 8
 	defaultInFlight   = 256 << 20
 	defaultPending    = 1 << 16

@@ -21,6 +21,7 @@ type owedSet struct {
 
 // debt is an object under the lease.
 type debt struct {
+	key     Key // does not change, so workers need no lock for it
 	object  Object
 	offset  uint64
 	bytes   []byte
@@ -93,7 +94,7 @@ func (s *Store) owe(object Object, levels uint32) error {
 func (s *Store) hold(p Placed) *debt {
 	d := s.owed.debts[p.Object.Key]
 	if d == nil {
-		d = &debt{}
+		d = &debt{key: p.Object.Key}
 		s.owed.debts[p.Object.Key] = d
 	}
 	if d.object.Size != p.Object.Size || d.offset != p.Offset {

@@ -14,7 +14,7 @@ func (s *Store) answer(lease string, keys []Key, placed []Placed, prefix bool) i
 		hits = hits && placed[i].Err == nil
 	}
 	if hits && !prefix {
-		s.taken(keys, placed)
+		s.taken(lease, keys, placed)
 		return len(placed)
 	}
 	s.mu.Lock()
@@ -27,7 +27,7 @@ func (s *Store) answer(lease string, keys []Key, placed []Placed, prefix bool) i
 		switch err := placed[i].Err; {
 		case err == nil:
 			if !prefix {
-				s.promoted.take(keys[i : i+1])
+				s.promoted.take(lease, k)
 			}
 			continue
 		case errors.Is(err, ErrPending):
@@ -37,7 +37,7 @@ func (s *Store) answer(lease string, keys []Key, placed []Placed, prefix bool) i
 			continue
 		case errors.Is(err, ErrNotFound):
 			var f *flight
-			if f, placed[i].Err = s.ask(lease, k, now); f != nil {
+			if f, placed[i].Err = s.answerOne(lease, k, now); f != nil {
 				f.place = i
 				fresh = append(fresh, f)
 			}
@@ -52,7 +52,7 @@ func (s *Store) answer(lease string, keys []Key, placed []Placed, prefix bool) i
 }
 
 // taken notes that objects that were brought have reached who wanted them.
-func (s *Store) taken(keys []Key, placed []Placed) {
+func (s *Store) taken(lease string, keys []Key, placed []Placed) {
 	if s.promoted.size.Load() == 0 {
 		return
 	}
@@ -60,13 +60,13 @@ func (s *Store) taken(keys []Key, placed []Placed) {
 	defer s.mu.Unlock()
 	for i := range placed {
 		if placed[i].Err == nil {
-			s.promoted.take(keys[i : i+1])
+			s.promoted.take(lease, keys[i])
 		}
 	}
 }
 
-// ask answers for one key that is not in memory. It returns a flight if a new one is to be launched.
-func (s *Store) ask(lease string, k Key, now time.Time) (*flight, error) {
+// answerOne answers for one key that is not in memory. It returns a flight if a new one is to be launched.
+func (s *Store) answerOne(lease string, k Key, now time.Time) (*flight, error) {
 	if f := s.asked[lease][k]; f != nil && f.ended {
 		s.forget(lease, k) // the lease hears of it now
 		return nil, f.err

@@ -1,6 +1,7 @@
 package tier_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -51,6 +52,34 @@ func TestPinHearsOfAFailureOnce(t *testing.T) {
 		time.Sleep(3 * time.Second) // longer than NegativeTTL
 		require.ErrorIs(t, l.Pin(keys("nowhere"))[0].Err, tier.ErrNotFound)
 		require.ErrorIs(t, l.Pin(keys("nowhere"))[0].Err, tier.ErrPending, "a new question")
+	})
+}
+
+// TestAFailureIsOvertaken: before a lease hears that an object is nowhere, another flight has begun to bring it.
+func TestAFailureIsOvertaken(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, nil)
+		l := b.lease("l")
+		l.Pin(keys("x"))
+		time.Sleep(3 * time.Second)
+		_, _, untold := tier.Queued(b.Store)
+		require.Equal(t, 1, untold)
+		require.NoError(t, put(b.maps[0], "x", "", 100))
+		wait := make(chan struct{})
+		b.disk.Do(func(c tiertest.Call) tiertest.Answer {
+			if c.Method == "Get" {
+				return tiertest.Answer{Wait: wait}
+			}
+			return tiertest.Answer{}
+		})
+		b.Prefetch(context.Background(), keys("x"), 0)
+		synctest.Wait()
+		require.ErrorIs(t, l.Pin(keys("x"))[0].Err, tier.ErrPending, "memory has a reservation")
+		_, _, untold = tier.Queued(b.Store)
+		require.Zero(t, untold)
+		require.Empty(t, tier.Check(b.Store))
+		close(wait)
+		require.NoError(t, b.pin(l, "x")[0])
 	})
 }
 

@@ -24,6 +24,7 @@ func (s *Store) plan(ctx context.Context, found map[*flight]bool) []*job {
 			if small != nil && small.size+row.size <= bytesTogether && len(small.flights)+len(row.flights) <= maxTogether {
 				small.flights = append(small.flights, row.flights...)
 				small.size += row.size
+				small.level = max(small.level, row.level)
 				for tenant, size := range row.tenants {
 					small.tenants[tenant] += size
 				}
@@ -56,6 +57,7 @@ func (s *Store) cut(tree []*flight) []*job {
 		row := rows[last]
 		row.flights = append(row.flights, f)
 		row.size += f.object.Size
+		row.level = max(row.level, f.level)
 		row.tenants[f.object.Tenant] += f.object.Size
 	}
 	return rows

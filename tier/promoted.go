@@ -17,40 +17,64 @@ type promoted struct {
 	size  *atomic.Int64 // of kept, to be read without the lock
 }
 
+// kept is for whom an object is held.
 type kept struct {
-	users int // leases and calls that have not come for it yet
-	since time.Time
+	leases map[string]bool
+	reads  int // calls of Get
+	since  time.Time
 }
 
 func newPromoted(lease Lease) promoted { return promoted{lease, map[Key]*kept{}, new(atomic.Int64)} }
 
-// keep holds an object for a number of users. With 0 it is let go of, unless others are waited for.
-func (p *promoted) keep(k Key, users int) {
-	if users > 0 && p.kept[k] == nil && p.lease.Pin([]Key{k})[0].Err == nil {
-		p.kept[k] = &kept{since: time.Now()}
+// keep holds the object of a flight, which is in memory, for those who wanted it. For nobody it is let go
+// of, unless others are waited for.
+func (p *promoted) keep(f *flight) {
+	k := f.key
+	if len(f.asked)+f.reads > 0 && p.kept[k] == nil && p.lease.Pin([]Key{k})[0].Err == nil {
+		p.kept[k] = &kept{leases: map[string]bool{}}
 	}
-	switch have := p.kept[k]; {
-	case have != nil:
-		have.users += users
-		have.since = time.Now()
-	default:
-		p.lease.Unpin([]Key{k})
+	have := p.kept[k]
+	if have == nil {
+		p.letGo([]Key{k})
+		return
+	}
+	have.since = time.Now()
+	have.reads += f.reads
+	for lease := range f.asked {
+		have.leases[lease] = true
 	}
 	p.size.Store(int64(len(p.kept)))
 }
 
-// take notes that a user has come for objects.
-func (p *promoted) take(keys []Key) {
-	var gone []Key
+// take notes that a lease has objects, or that it wants them no more.
+func (p *promoted) take(lease string, keys ...Key) {
 	for _, k := range keys {
 		if have := p.kept[k]; have != nil {
-			if have.users--; have.users <= 0 {
-				delete(p.kept, k)
-				gone = append(gone, k)
-			}
+			delete(have.leases, lease)
+			p.check(k, have)
 		}
 	}
-	p.letGo(gone)
+}
+
+// takeAll notes that a lease wants nothing any more.
+func (p *promoted) takeAll(lease string) {
+	for k := range p.kept {
+		p.take(lease, k)
+	}
+}
+
+// read notes that a call of Get has an object.
+func (p *promoted) read(k Key) {
+	if have := p.kept[k]; have != nil {
+		have.reads = max(have.reads-1, 0)
+		p.check(k, have)
+	}
+}
+
+func (p *promoted) check(k Key, have *kept) {
+	if have.reads == 0 && len(have.leases) == 0 {
+		p.remove(k)
+	}
 }
 
 // remove lets an object go, whoever wants it.

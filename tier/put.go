@@ -50,6 +50,7 @@ func (s *Store) Put(ctx context.Context, puts []Put) {
 
 func (s *Store) putSome(ctx context.Context, puts []Put) {
 	all := make([]*storing, 0, len(puts))
+	first, twice := map[Key]*Put{}, []*Put(nil)
 	for i := range puts {
 		p := &puts[i]
 		p.Err = p.Object.Validate()
@@ -59,10 +60,20 @@ func (s *Store) putSome(ctx context.Context, puts []Put) {
 		if p.Err == nil {
 			p.Err = ctx.Err()
 		}
-		if p.Err == nil {
+		switch {
+		case p.Err != nil:
+		case first[p.Object.Key] != nil:
+			twice = append(twice, p)
+		default:
+			first[p.Object.Key] = p
 			all = append(all, &storing{put: p})
 		}
 	}
+	defer func() {
+		for _, p := range twice {
+			p.Err = first[p.Object.Key].Err
+		}
+	}()
 	s.putMemory(all)
 	for _, l := range s.lower {
 		s.putLower(ctx, l, all)
@@ -227,9 +238,9 @@ func (s *Store) putLower(ctx context.Context, l *lower, all []*storing) {
 		return
 	}
 	select {
-	case s.slots <- struct{}{}:
+	case l.slots <- struct{}{}:
 		s.putLevel(ctx, l, puts)
-		<-s.slots
+		<-l.slots
 	case <-ctx.Done():
 		for i := range puts {
 			puts[i].Err = ctx.Err()

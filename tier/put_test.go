@@ -106,6 +106,19 @@ type failingReader struct{ err error }
 
 func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
 
+func TestPutTwiceInABatch(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower = nil })
+		p := tier.Put{Object: object("x", "", 10), Bytes: content("x", 10)}
+		puts := []tier.Put{p, p, {Object: p.Object, From: bytes.NewReader(p.Bytes)}}
+		b.Put(t.Context(), puts)
+		for _, p := range puts {
+			require.NoError(t, p.Err)
+		}
+		require.NoError(t, b.get("x"))
+	})
+}
+
 func TestPutWithoutRoom(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 1000, nil)

@@ -17,7 +17,9 @@ type job struct {
 	flights  []*flight
 	run      func(*job)
 	priority int
-	prefix   bool // flights behind the first miss are not wanted
+	prefix   bool    // flights behind the first miss are not wanted
+	level    int     // that the job asks or reads
+	search   *search // of a lookup: what faster levels had
 	size     int64
 	tenants  map[string]int64 // of size
 	next     *job             // is queued after this one
@@ -148,8 +150,8 @@ func (s *Store) choose(worker int) func() {
 	return s.chooseWrite()
 }
 
-// chooseJob takes the first job that may run. Those of a tenant that has its share let others pass. One that has no
-// room yet lets nobody pass, or large objects would never have their turn.
+// chooseJob takes the first job that may run. Those of a level or a tenant that has its share let others pass. One that
+// has no room yet lets nobody pass, or large objects would never have their turn.
 func (s *Store) chooseJob() *job {
 	var passed []*job
 	defer func() {
@@ -166,7 +168,7 @@ func (s *Store) chooseJob() *job {
 			s.push(j.next)
 			continue
 		}
-		if !s.moving.inQuota(j.tenants) {
+		if s.busy(j.level) || !s.moving.inQuota(j.tenants) {
 			passed = append(passed, j)
 			continue
 		}
@@ -175,6 +177,7 @@ func (s *Store) chooseJob() *job {
 			return nil
 		}
 		s.moving.add(j.size, j.tenants, 1)
+		s.count(j.level, 1)
 		j.running = true
 		j.ctx, j.cancel = context.WithCancel(s.ctx)
 		return j
@@ -189,5 +192,18 @@ func (s *Store) runJob(j *job) {
 	defer s.mu.Unlock()
 	j.running = false
 	s.moving.add(j.size, j.tenants, -1)
+	s.count(j.level, -1)
 	s.push(j.next)
+}
+
+// busy reports whether a level has its share of the workers.
+func (s *Store) busy(level int) bool {
+	return level < len(s.lower) && s.lower[level].running >= max(1, s.options.MaxCalls/len(s.lower))
+}
+
+// count counts the jobs that use a level.
+func (s *Store) count(level, n int) {
+	if level < len(s.lower) { // without levels there are lookups all the same, of memory
+		s.lower[level].running += n
+	}
 }

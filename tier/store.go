@@ -22,7 +22,6 @@ type Store struct {
 	lower    []*lower
 	counters *counters
 	events   *events
-	slots    chan struct{} // one for each call of Get and Put to a lower level
 
 	ctx    context.Context // of what is done in the background; ends with Close
 	cancel context.CancelFunc
@@ -60,7 +59,6 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		options:  o,
 		memory:   o.Memory,
-		slots:    make(chan struct{}, o.MaxCalls),
 		flights:  map[Key]*flight{},
 		asked:    map[string]map[Key]*flight{},
 		deleting: map[Key]int{},
@@ -72,7 +70,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.wake = sync.NewCond(&s.mu)
 	names := []string{s.memory.Name()}
 	for i, l := range o.Lower {
-		s.lower = append(s.lower, &lower{Lower: l, index: i, name: l.Level.Name()})
+		s.lower = append(s.lower, &lower{Lower: l, index: i, name: l.Level.Name(), slots: make(chan struct{}, o.MaxCalls)})
 		names = append(names, l.Level.Name())
 	}
 	s.counters = newCounters(names)

@@ -89,7 +89,7 @@ func (l *StoreLease) PinPrefix(keys []Key) []Placed {
 	}
 	placed := l.lease.Pin(keys[:n])
 	s.countPins(placed)
-	s.taken(keys[:n], placed)
+	s.taken(l.id, keys[:n], placed)
 	for i, p := range placed {
 		switch {
 		case p.Err == nil:
@@ -124,6 +124,7 @@ func (l *StoreLease) Unpin(keys []Key) {
 	defer s.mu.Unlock()
 	for _, k := range keys {
 		s.forget(l.id, k)
+		s.promoted.take(l.id, k)
 	}
 }
 
@@ -168,6 +169,7 @@ func (l *StoreLease) Release() {
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
 	l.store.forgetLease(l.id)
+	l.store.promoted.takeAll(l.id)
 }
 
 // State implements Lease.

@@ -142,6 +142,6 @@ func (s *Store) crash(ctx context.Context, c *carried) {
 
 // arrive ends a flight whose object is in memory, and keeps it there for who wanted it.
 func (s *Store) arrive(f *flight) {
-	s.promoted.keep(f.key, len(f.asked)+f.reads)
+	s.promoted.keep(f)
 	s.end(f, nil)
 }

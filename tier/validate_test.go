@@ -101,8 +101,19 @@ func checkDebts(s *Store, note func(string, ...any)) {
 			}
 		}
 	}
-	if bytes != s.owed.bytes || len(of) != len(s.owed.of) {
-		note("%d bytes are owed by %d tenants, counted %d of %d", bytes, len(of), s.owed.bytes, len(s.owed.of))
+	for tenant, n := range s.owed.of {
+		if of[tenant] != n {
+			note("%d bytes are owed for tenant %q, counted %d", of[tenant], tenant, n)
+		}
+		delete(of, tenant)
+	}
+	for tenant, n := range of {
+		if n != 0 {
+			note("%d bytes are owed for tenant %q, counted none", n, tenant)
+		}
+	}
+	if bytes != s.owed.bytes {
+		note("%d bytes are owed, counted %d", bytes, s.owed.bytes)
 	}
 	for _, l := range s.lower {
 		lists -= l.fifo.Len()

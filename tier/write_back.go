@@ -16,7 +16,7 @@ func (s *Store) chooseWrite() func() {
 		return nil
 	}
 	for _, l := range s.lower {
-		if l.away.Load() {
+		if l.away.Load() || l.resting {
 			continue
 		}
 		if batch, size := s.pick(l); len(batch) > 0 {
@@ -72,7 +72,9 @@ func (s *Store) write(l *lower, batch []*debt, size int64) {
 		case err != nil && (retry(err) || s.stopping):
 			d.queued[l.index] = l.fifo.PushFront(d)
 			s.letGo(d)
+			s.pauseWrites(l)
 		default:
+			l.pause = 0
 			s.dropDebt(d, bit)
 		}
 	}
@@ -127,8 +129,7 @@ func (s *Store) refused(l *lower, o Object, err error) {
 // have the checksum that memory vouches for.
 func (s *Store) checked(d *debt) (Put, error) {
 	s.mu.Lock()
-	key := d.object.Key
-	placed := s.owed.lease.Pin([]Key{key})[0] // it may have been dropped, and stored again
+	placed := s.owed.lease.Pin([]Key{d.key})[0] // it may have been dropped, and stored again
 	if placed.Err != nil {
 		object := d.object
 		s.mu.Unlock()
@@ -139,13 +140,13 @@ func (s *Store) checked(d *debt) (Put, error) {
 	s.mu.Unlock()
 	if !known {
 		var w summing
-		get := []Get{{Key: key, To: &w}}
+		get := []Get{{Key: d.key, To: &w}}
 		if s.memory.Get(s.ctx, get); get[0].Err != nil {
 			return Put{Object: placed.Object}, get[0].Err
 		}
 		sum = w.sum
 	}
-	return Put{Object: placed.Object, From: &summed{key: key, rest: placed.Bytes, want: sum}}, nil
+	return Put{Object: placed.Object, From: &summed{key: d.key, rest: placed.Bytes, want: sum}}, nil
 }
 
 // recheck finds out which debts from before a restart the level has already.
@@ -155,7 +156,7 @@ func (s *Store) recheck(l *lower, batch []*debt) map[*debt]bool {
 	for _, d := range batch {
 		if d.recheck {
 			unsure = append(unsure, d)
-			keys = append(keys, d.object.Key)
+			keys = append(keys, d.key)
 		}
 	}
 	if len(unsure) == 0 {

@@ -29,7 +29,7 @@ type tierCommand struct {
 // Help is the end of ringcache tier --help.
 func (tierCommand) Help() string {
 	return `LEVEL is where the objects are:
-  a folder      with the layout native (see docs/format.md), or vllm-ec: the tree of vLLM's ECExampleConnector
+  a folder      with the layout native (see docs/format.md), vllm-ec: the tree of vLLM's ECExampleConnector, or lmcache: that of LMCache's FS connector
   shm:NAME      a segment in shared memory
   a Redis       redis://HOST:PORT/DB, rediss:// with TLS, unix:///PATH, redis+cluster://, redis+sentinel://; with ?layout=lmcache&space=SPACE that of
                 LMCache's connector, with ?layout=resp&space=SPACE that of its RESP adapter
@@ -43,8 +43,8 @@ was found, and 80 if the command line is wrong.`
 // place is the part of the command line that all commands about tiers share.
 type place struct {
 	Level  string `arg:"" help:"A folder, shm:NAME, or the URL of a Redis."`
-	Layout string `help:"Layout of a folder that ringcache has not written to yet: vllm-ec."`
-	Space  string `help:"Only objects of this space. What is in a tree of vLLM has none: the name is vllm-ec there, if this is empty."`
+	Layout string `help:"Layout of a folder that ringcache has not written to yet: vllm-ec or lmcache."`
+	Space  string `help:"Only objects of this space. What others wrote has none: it is the name of the layout there, if this is empty."`
 	Dir    string `help:"Folder of shared memory, /dev/shm if empty."`
 }
 

@@ -57,7 +57,8 @@ func (p place) openFolder(ctx context.Context, write bool) (level tier.Level, sp
 	case err == nil && p.Layout != "" && p.Layout != layout:
 		return nil, "", fmt.Errorf("%s has the layout %s, not %s", p.Level, layout, p.Layout)
 	case errors.Is(err, fs.ErrNotExist) && p.Layout == "":
-		return nil, "", fmt.Errorf("%s is not a folder of objects; if it is a tree of vLLM's ECExampleConnector, give --layout %s", p.Level, encoder.Tree{}.Name())
+		return nil, "", fmt.Errorf("%s is not a folder of objects; if it is a tree of vLLM's ECExampleConnector, give --layout %s; of LMCache's FS connector, --layout %s",
+			p.Level, encoder.Tree{}.Name(), disk.LMCache{}.Name())
 	case errors.Is(err, fs.ErrNotExist):
 		layout = p.Layout
 	case err != nil:
@@ -69,6 +70,9 @@ func (p place) openFolder(ctx context.Context, write bool) (level tier.Level, sp
 	case encoder.Tree{}.Name():
 		o.Space = cmp.Or(o.Space, p.Space, layout)
 		o.Layout, o.Shared = encoder.Tree{}, true
+	case disk.LMCache{}.Name():
+		o.Space = cmp.Or(o.Space, p.Space, layout)
+		o.Layout, o.Shared = disk.LMCache{}, true
 	default:
 		return nil, "", fmt.Errorf("%s has the layout %q, which this release of ringcache does not have", p.Level, layout)
 	}

@@ -51,13 +51,13 @@ func place(tensors []Tensor) error {
 	for i := range tensors {
 		t := &tensors[i]
 		if names[t.Name] || t.Name == metadataName {
-			return fmt.Errorf("safetensors: a tensor can't have the name %q here: %w", t.Name, fs.ErrInvalid)
+			return fmt.Errorf("safetensors: a tensor can't have the name %.80q here: %w", t.Name, fs.ErrInvalid)
 		}
 		names[t.Name] = true
 		size, ok := byteSize(t.DType, t.Shape)
 		// 2^62 leaves room for the header.
 		if !ok || size > 1<<62-end {
-			return fmt.Errorf("safetensors: tensor %q can't be %q %v: %w", t.Name, t.DType, t.Shape, fs.ErrInvalid)
+			return fmt.Errorf("safetensors: tensor %.80q can't be %.80q %s: %w", t.Name, t.DType, shapeText(t.Shape), fs.ErrInvalid)
 		}
 		t.Offset, t.Size = end, size
 		end += size
@@ -112,7 +112,7 @@ func appendJSON(dst []byte, metadata map[string]string, tensors []Tensor) (_ []b
 // nothing else.
 func appendString(dst []byte, s string) ([]byte, error) {
 	if !utf8.ValidString(s) {
-		return nil, fmt.Errorf("safetensors: %q is not UTF-8: %w", s, fs.ErrInvalid)
+		return nil, fmt.Errorf("safetensors: %.80q is not UTF-8: %w", s, fs.ErrInvalid)
 	}
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')

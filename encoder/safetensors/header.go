@@ -131,14 +131,14 @@ func parse(text string, size int64) (*Header, error) {
 	for i := range h.Tensors {
 		t := &h.Tensors[i]
 		if t.Offset != end {
-			return nil, fmt.Errorf("%w: tensor %q begins at %d, the one in front of it ends at %d", ErrFormat, t.Name, t.Offset, end)
+			return nil, fmt.Errorf("%w: tensor %.80q begins at %d, the one in front of it ends at %d", ErrFormat, t.Name, t.Offset, end)
 		}
 		want, ok := byteSize(t.DType, t.Shape)
 		if !ok || want != t.Size {
-			return nil, fmt.Errorf("%w: tensor %q is %s %v and has %d bytes", ErrFormat, t.Name, t.DType, t.Shape, t.Size)
+			return nil, fmt.Errorf("%w: tensor %.80q is %s %s and has %d bytes", ErrFormat, t.Name, t.DType, shapeText(t.Shape), t.Size)
 		}
 		if end += t.Size; end > size {
-			return nil, fmt.Errorf("%w: tensor %q ends behind the file", ErrFormat, t.Name)
+			return nil, fmt.Errorf("%w: tensor %.80q ends behind the file", ErrFormat, t.Name)
 		}
 		t.Offset += h.Length
 	}
@@ -146,6 +146,14 @@ func parse(text string, size int64) (*Header, error) {
 		return nil, fmt.Errorf("%w: header and tensors have %d bytes, the file has %d", ErrFormat, h.Length+end, size)
 	}
 	return h, nil
+}
+
+// shapeText keeps texts of errors short.
+func shapeText(shape []int) string {
+	if len(shape) > 8 {
+		return fmt.Sprintf("%v and %d more", shape[:8], len(shape)-8)
+	}
+	return fmt.Sprint(shape)
 }
 
 // byteSize multiplies a shape out. As in the library, a dimension of zero excuses only

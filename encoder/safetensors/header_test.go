@@ -54,6 +54,10 @@ func TestWhatTheLibraryTakes(t *testing.T) {
 		"two tensors of one name":               {`{"a":` + four + `,"a":` + four + `}`, 4, true},
 		"the first of two does not fit":         {`{"a":{"dtype":"U8","shape":[5],"data_offsets":[0,4]},"a":` + four + `}`, 4, true},
 		"the first of two is no tensor":         {`{"a":5,"a":` + four + `}`, 4, false},
+		"the first of two has no dtype":         {`{"a":{"shape":[4],"data_offsets":[0,4]},"a":` + four + `}`, 4, false},
+		"one offset of nothing":                 {`{"a":{"dtype":"U8","shape":[0],"data_offsets":[0]}}`, 0, false},
+		"a dimension beyond an int":             {`{"a":{"dtype":"U8","shape":[0,9223372036854775808],"data_offsets":[0,0]}}`, 0, false}, // the only one that the library takes
+		"the last control character":            {"{\"a\x1f\":" + four + `}`, 4, false},
 		"two equal fields":                      {`{"a":{"dtype":"U8","dtype":"U8","shape":[4],"data_offsets":[0,4]}}`, 4, false},
 		"other fields":                          {`{"a":{"x":[1,{"y":null},-0,true,false,"\u00e9"],"x":1.5e-3,"dtype":"U8","shape":[4],"data_offsets":[0,4]}}`, 4, true},
 		"a number that is too large":            {`{"a":{"x":1e400,"dtype":"U8","shape":[4],"data_offsets":[0,4]}}`, 4, false},
@@ -95,6 +99,11 @@ func TestWhatTheLibraryTakes(t *testing.T) {
 		"half a surrogate pair":                 {`{"\ud800":` + four + `}`, 4, false},
 		"the other half":                        {`{"\udc00":` + four + `}`, 4, false},
 		"a surrogate pair":                      {`{"\ud83d\ude00":` + four + `}`, 4, true},
+		"a half and a letter":                   {`{"\ud83d\u0041":` + four + `}`, 4, false},
+		"an array of nothing is too short":      {`{"a":["U8",[0]]}`, 0, false},
+		"a comma too many in what is skipped":   {`{"a":{"x":[1,],"dtype":"U8","shape":[4],"data_offsets":[0,4]}}`, 4, false},
+		"a comma too many in a tensor":          {`{"a":["U8",[4],[0,4],]}`, 4, false},
+		"a comma too many in metadata":          {`{"__metadata__":{"a":"b",},"a":` + four + `}`, 4, false},
 		"two first halves":                      {`{"\ud83d\ud83d\ude00":` + four + `}`, 4, false},
 		"a half and another escape":             {`{"\ud83d\n":` + four + `}`, 4, false},
 		"an unknown escape":                     {`{"\x41":` + four + `}`, 4, false},
@@ -278,6 +287,41 @@ func TestAppendHeaderRefuses(t *testing.T) {
 			require.Equal(t, "prefix", string(b))
 		})
 	}
+}
+
+// TestErrorsAreShort: a hostile file does not fill a log.
+func TestErrorsAreShort(t *testing.T) {
+	long := strings.Repeat("x", 1e6)
+	ones := strings.Repeat("1,", 1e5) + "1"
+	for _, text := range []string{
+		`{"` + long + `":["U8",[1],[1,2]]}`, `{"` + long + `":["U8",[3],[0,2]]}`, `{"` + long + `":["U8",[3],[0,3]]}`, `{"a":["` + long + `",[1],[1,2]]}`,
+		`{"a":["U8",[` + ones + `],[0,2]]}`, `{"a":["U8",[-1` + strings.Repeat("1", 1e6) + `],[0,2]]}`,
+	} {
+		_, err := Parse(file(text, 2))
+		require.ErrorIs(t, err, ErrFormat)
+		require.Less(t, len(err.Error()), 400)
+	}
+	for _, x := range []Tensor{{Name: long, DType: "X"}, {Name: long + "\xff", DType: "U8"}, {Name: "a", DType: DType(long)}, {Name: "a", DType: "U8", Shape: slices.Repeat([]int{1 << 40}, 1e6)}} {
+		_, err := AppendHeader(nil, nil, []Tensor{x})
+		require.ErrorIs(t, err, fs.ErrInvalid)
+		require.Less(t, len(err.Error()), 400)
+	}
+}
+
+// TestOrderOfTensors is that of the library: types with large elements first.
+func TestOrderOfTensors(t *testing.T) {
+	want := strings.Fields("U64 I64 F64 C64 F32 U32 I32 BF16 F16 U16 I16 F8_E5M2FNUZ F8_E4M3FNUZ F8_E8M0 F8_E4M3 F8_E5M2 I8 U8 F6_E3M2 F6_E2M3 F4 BOOL")
+	var tensors []Tensor
+	for d := range dtypes {
+		tensors = append(tensors, Tensor{Name: string(d), DType: d, Shape: []int{4}})
+	}
+	_, err := AppendHeader(nil, nil, tensors)
+	require.NoError(t, err)
+	var got []string
+	for _, x := range tensors {
+		got = append(got, x.Name)
+	}
+	require.Equal(t, want, got)
 }
 
 func TestBits(t *testing.T) {

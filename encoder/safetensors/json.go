@@ -230,10 +230,7 @@ func (r *reader) nested(open, end byte, each func() error) error {
 			if r.peek() != ',' {
 				return r.fail("expected a comma or %q", end)
 			}
-			r.i++
-			if r.peek() == end {
-				return r.fail("a comma in front of %q", end)
-			}
+			r.i++ // a value must follow, which each insists on
 		}
 		if err := each(); err != nil {
 			return err

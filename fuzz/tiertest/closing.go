@@ -141,17 +141,30 @@ func closeUnderLoad(b *bed) {
 	for range 3 {
 		b.open(0)
 		var closing, closed atomic.Bool
+		load := make(chan struct{}, 100)
 		b.together(5, func(i int) error {
 			if i == 0 {
-				for b.l.Usage().Objects == 0 && !closed.Load() {
-					time.Sleep(time.Microsecond) // until there is load
+				for range 5 {
+					<-load
 				}
 				closing.Store(true)
 				err := b.l.Close()
 				closed.Store(true)
 				return err
 			}
+			step := func() {
+				select {
+				case load <- struct{}{}:
+				default:
+				}
+			}
+			defer func() { // an error ends the wait, too
+				for range 5 {
+					step()
+				}
+			}()
 			for n := 0; ; n++ {
+				step()
 				before, after := closing.Load(), closed.Load()
 				o := object(fmt.Sprintf("%d", n%20), 500)
 				puts := []tier.Put{putOf(o)}

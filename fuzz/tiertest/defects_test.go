@@ -1,6 +1,7 @@
 package tiertest
 
 import (
+	"flag"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ type defect struct {
 // TestPlantedDefects: each defect is noticed by the test that is there for it, and each test is
 // there for a defect.
 func TestPlantedDefects(t *testing.T) {
+	quietRapid(t)
 	checks := slices.Concat(levelChecks, memoryChecks)
 	noticed := map[string]bool{}
 	for _, d := range slices.Concat(levelDefects, leaseDefects) {
@@ -35,6 +37,17 @@ func TestPlantedDefects(t *testing.T) {
 		require.True(t, c.slow || noticed["check "+c.name], "no defect is planted for %q", c.name)
 	}
 	t.Logf("%d defects, %d tests", len(levelDefects)+len(leaseDefects), len(checks))
+}
+
+// quietRapid keeps rapid from writing files for what has to fail, and from minimizing it for long.
+func quietRapid(t *testing.T) {
+	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.shrinktime": "100ms"} {
+		f := flag.Lookup(name)
+		require.NotNil(t, f, name)
+		old := f.Value.String()
+		require.NoError(t, flag.Set(name, value))
+		t.Cleanup(func() { require.NoError(t, flag.Set(name, old)) })
+	}
 }
 
 // TestNoFalseAlarm: a level without a defect passes in the same surroundings.

@@ -70,7 +70,9 @@ func fullOfPins(b *bed) {
 			break
 		}
 		b.pin(l, o)
-		there = append(there, o)
+		if there = append(there, o); i > 100 {
+			b.Fatalf("%d objects of %d bytes are pinned, and the capacity is %d", len(there), unit, b.o.Capacity)
+		}
 	}
 	evicted := b.l.Usage().Evicted
 	for i := range 3 {
@@ -239,9 +241,15 @@ func inPlace(b *bed) {
 		if int64(len(bytes)) != objects[i].Size {
 			b.Fatalf("the option At returned %d bytes, asked for %d", len(bytes), objects[i].Size)
 		}
-		if i >= 15 {
+		if i >= 15 && i%2 == 1 {
+			write(p)
+		} else if i >= 15 {
 			copy(bytes, content(objects[i].Key, objects[i].Size)) // as another process would
-		} else if err := whole(p.Object, bytes, objects[i]); err != nil {
+		}
+		if err := whole(p.Object, p.Bytes, objects[i]); err != nil {
+			b.Fatalf("what was written at the offset in the segment is not in Bytes: %v", err)
+		}
+		if err := whole(p.Object, bytes, objects[i]); err != nil {
 			b.Fatalf("at the offset in the segment: %v", err)
 		}
 	}

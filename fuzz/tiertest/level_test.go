@@ -28,9 +28,8 @@ func mapOptions(overhead int64) tiertest.Options {
 	}
 }
 
-func TestMap(t *testing.T)             { tiertest.Level(t, mapOptions(0)) }
-func TestMapWithOverhead(t *testing.T) { tiertest.Level(t, mapOptions(500)) }
-func TestMapsLeases(t *testing.T)      { tiertest.Memory(t, mapOptions(0)) }
+func TestMap(t *testing.T)        { tiertest.Level(t, mapOptions(500)) }
+func TestMapsLeases(t *testing.T) { tiertest.Memory(t, mapOptions(0)) }
 
 // clock is one that tests put forward.
 type clock struct{ ahead atomic.Int64 }

@@ -26,7 +26,9 @@ func TestMain(m *testing.M) {
 
 func keyOf(name string) tier.Key { return tier.Key{Space: "space", Name: name} }
 
-func objectOf(name string, size int) tier.Object { return tier.Object{Key: keyOf(name), Size: int64(size)} }
+func objectOf(name string, size int) tier.Object {
+	return tier.Object{Key: keyOf(name), Size: int64(size)}
+}
 
 // content is what the object of a name has.
 func content(name string, size int) []byte {

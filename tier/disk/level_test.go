@@ -51,7 +51,5 @@ func TestLevel(t *testing.T) {
 			b[len(b)-1] ^= 1
 			require.NoError(t, os.WriteFile(name, b, 0o600))
 		},
-		// Files take whole blocks.
-		Capacity: 16 << 20,
 	})
 }

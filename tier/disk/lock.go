@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/shmfile"
@@ -84,7 +85,8 @@ func takeLock(root *os.Root, folder string, o Options) (*os.File, error) {
 		}
 	}
 	for range 100 {
-		f, err := root.OpenFile(lockPath, os.O_RDWR|os.O_CREATE, 0o600)
+		// Not for writing: a file system with such a file can't be mounted read-only.
+		f, err := root.OpenFile(lockPath, os.O_RDONLY|os.O_CREATE|syscall.O_NONBLOCK, 0o600)
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +125,7 @@ func lockIt(root *os.Root, f *os.File, folder string, o Options) (again bool, er
 		return false, errors.Join(err, unlockOnly(f))
 	}
 	if id == nil {
-		err = writeIdentity(f, o)
+		err = writeIdentity(root, o)
 	} else {
 		err = id.refuse(folder, o)
 	}
@@ -134,7 +136,7 @@ func lockIt(root *os.Root, f *os.File, folder string, o Options) (again bool, er
 	return false, nil
 }
 
-func writeIdentity(f *os.File, o Options) error {
+func writeIdentity(root *os.Root, o Options) (err error) {
 	id := identity{Format: rootFormat, Layout: o.Layout.Name()}
 	if o.Space != "" {
 		id.Space = &o.Space
@@ -143,9 +145,11 @@ func writeIdentity(f *os.File, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := f.Truncate(0); err != nil {
+	f, err := root.OpenFile(lockPath, os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, f.Close()) }()
 	if _, err := f.WriteAt(append(b, '\n'), 0); err != nil {
 		return err
 	}

@@ -89,6 +89,9 @@ func openRoot(path string, o Options, create bool, c *counters) (_ *root, err er
 		if err = f.sweep(); err != nil {
 			return nil, err
 		}
+		if err = f.trimDamaged(o.KeepDamaged); err != nil {
+			return nil, err
+		}
 	}
 	r := &root{
 		o: o, folder: f, block: blockSize(f.dir), slots: make(chan struct{}, o.Workers), counted: c,

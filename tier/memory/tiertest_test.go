@@ -21,6 +21,7 @@ import (
 // tested are the options by which package tiertest reaches a level.
 func tested() tiertest.Options {
 	var ahead atomic.Int64
+	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	return tiertest.Options{
 		Open: func(t testing.TB, capacity int64) tier.Level {
 			if capacity == 0 {
@@ -28,7 +29,7 @@ func tested() tiertest.Options {
 			}
 			l, err := Open(Options{
 				Name: "level", Dir: t.TempDir(), Size: capacity, MaxObjects: 4096, MaxLeases: 100, MaxPins: 10_000,
-				Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+				Now: now,
 			})
 			require.NoError(t, err)
 			return l
@@ -40,6 +41,7 @@ func tested() tiertest.Options {
 		},
 		Kill:    killed,
 		At:      at,
+		Now:     now,
 		Advance: func(d time.Duration) { ahead.Add(int64(d)) },
 	}
 }

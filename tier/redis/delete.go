@@ -26,6 +26,9 @@ func (l *Level) deletePiece(ctx context.Context, wanted []tier.Key, answers []er
 		at, err := l.settings.Layout.keys(k)
 		if err != nil {
 			answers[i] = err
+			if k.Validate() == nil { // the layout has no such objects
+				answers[i] = missing(k)
+			}
 			continue
 		}
 		heads[i] = pipe.Unlink(ctx, l.settings.Prefix+at.head)

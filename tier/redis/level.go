@@ -22,6 +22,7 @@ type Level struct {
 	turns    chan struct{}       // of calls
 	flight   *semaphore.Weighted // bytes of objects
 
+	pending pending
 	corrupt atomic.Int64
 
 	background context.Context // of goroutines; ends with the level

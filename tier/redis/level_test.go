@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"math/rand/v2"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,14 +39,22 @@ func start(t testing.TB, args ...string) (*redistest.Server, *Level) {
 	return s, open(t, Options{URL: "redis://" + s.Addr()})
 }
 
-// content is the bytes of an object, different for each name.
+// content is the bytes of an object, different for each name at almost every place.
 func content(name string, size int) []byte {
-	seed := [32]byte{}
-	copy(seed[:], name)
-	b := make([]byte, size)
-	rand.NewChaCha8(seed).Read(b)
+	b := make([]byte, 0, size)
+	for at := crc32.ChecksumIEEE([]byte(name)) % noiseSize; len(b) < size; at = 0 {
+		b = append(b, noise()[at:min(noiseSize, int(at)+size-len(b))]...)
+	}
 	return b
 }
+
+const noiseSize = 1<<20 - 3
+
+var noise = sync.OnceValue(func() []byte {
+	b := make([]byte, noiseSize)
+	rand.NewChaCha8([32]byte{}).Read(b)
+	return b
+})
 
 func object(name string, size int) tier.Object {
 	return tier.Object{Key: tier.Key{Space: "space", Name: name}, Size: int64(size)}
@@ -200,7 +210,9 @@ func TestManyLargeObjects(t *testing.T) {
 func TestPutFromReader(t *testing.T) {
 	_, l := start(t)
 	broken := errors.New("broken")
-	from := func(name string, size int, r io.Reader) tier.Put { return tier.Put{Object: object(name, size), From: r} }
+	from := func(name string, size int, r io.Reader) tier.Put {
+		return tier.Put{Object: object(name, size), From: r}
+	}
 	puts := []tier.Put{
 		from("right", 10, bytes.NewReader(content("right", 10))),
 		from("short", 10, bytes.NewReader(content("short", 9))),

@@ -55,6 +55,9 @@ func (l *Level) look(ctx context.Context, wanted []tier.Key, get bool) (found []
 	for i, k := range wanted {
 		found[i].keys, found[i].err = l.settings.Layout.keys(k)
 		if found[i].err != nil {
+			if k.Validate() == nil { // the layout has no such objects
+				found[i].err = errMissing
+			}
 			continue
 		}
 		found[i].keys.head = l.settings.Prefix + found[i].keys.head

@@ -19,6 +19,8 @@ const putBytes = 32 << 20
 // Put stores objects. What the server has already is not sent. An object of Bytes is copied once, behind its head, and one
 // of From is read into memory first.
 //
+// What another call of this level is storing is tier.ErrPending; of what another process is storing the first is kept.
+//
 // When a time limit or a connection ends a Put, the server may still store the object, whole.
 func (l *Level) Put(ctx context.Context, puts []tier.Put) {
 	done, err := l.pieces(ctx, len(puts), func(from, to int) { l.putPiece(ctx, puts[from:to]) })
@@ -28,6 +30,8 @@ func (l *Level) Put(ctx context.Context, puts []tier.Put) {
 }
 
 func (l *Level) putPiece(ctx context.Context, puts []tier.Put) {
+	claims := claims{of: &l.pending}
+	defer claims.release()
 	var left []*writing
 	for i := range puts {
 		p := &puts[i]
@@ -40,21 +44,32 @@ func (l *Level) putPiece(ctx context.Context, puts []tier.Put) {
 		if left = l.absent(ctx, left); len(left) == 0 {
 			return
 		}
+		mine := left[:0]
 		for _, w := range left {
 			w.over = round > 0
-		}
-		var again []*writing
-		for len(left) > 0 {
-			n, bytes := 0, int64(0)
-			for n < len(left) && (n == 0 || bytes+left[n].put.Object.Size <= putBytes) {
-				bytes += left[n].put.Object.Size
-				n++
+			if claims.take(w.put.Object.Key) {
+				mine = append(mine, w)
+			} else {
+				w.put.Err = isPending(w.put.Object.Key)
 			}
-			again = append(again, l.write(ctx, left[:n], bytes)...)
-			left = left[n:]
 		}
-		left = again
+		left = l.writeAll(ctx, mine)
 	}
+}
+
+// writeAll sends objects, in several pipelines. A reader, which may take its time, has one of its own, and what is in front of
+// it has been sent. It returns what write returns.
+func (l *Level) writeAll(ctx context.Context, writes []*writing) (again []*writing) {
+	for len(writes) > 0 {
+		n, bytes := 0, int64(0)
+		for n < len(writes) && (n == 0 || bytes+writes[n].put.Object.Size <= putBytes && writes[0].put.From == nil && writes[n].put.From == nil) {
+			bytes += writes[n].put.Object.Size
+			n++
+		}
+		again = append(again, l.write(ctx, writes[:n], bytes)...)
+		writes = writes[n:]
+	}
+	return again
 }
 
 func (l *Level) acceptable(p *tier.Put) error {

@@ -32,6 +32,8 @@ func (l *Level) Stat(ctx context.Context, wanted []tier.Key) []tier.Found {
 func (l *Level) miss(ctx context.Context, k tier.Key, f *looked) error {
 	var d errDamaged
 	switch {
+	case errors.Is(f.err, errMissing) && l.pending.has(k):
+		return isPending(k)
 	case errors.Is(f.err, errMissing):
 		return missing(k)
 	case errors.As(f.err, &d):

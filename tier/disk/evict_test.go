@@ -1,0 +1,233 @@
+package disk
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/tier"
+)
+
+// onDisk is what the object files of a root take, in blocks of 4096.
+func onDisk(t testing.TB, dir string) (sum int64) {
+	t.Helper()
+	objects, _, _ := files(t, dir)
+	for _, p := range objects {
+		info, err := os.Stat(filepath.Join(dir, p))
+		require.NoError(t, err)
+		sum += (info.Size() + 4095) / 4096 * 4096
+	}
+	return sum
+}
+
+// Bytes are counted in blocks, and the capacity holds on the medium.
+func TestCapacityInBlocks(t *testing.T) {
+	dir := t.TempDir()
+	l := ready(t, dir, Options{Capacity: 10 * 4096})
+	require.EqualValues(t, 4096, l.currentRoot().block, "the test has to know what files take")
+	for i := range 25 {
+		mustPut(t, l, fmt.Sprint(i), 1)
+		require.LessOrEqual(t, onDisk(t, dir), int64(10*4096))
+	}
+	require.Equal(t, tier.Usage{Objects: 10, Bytes: 10 * 4096, Capacity: 10 * 4096, Evicted: 15, Tenants: map[string]int64{}}, l.Usage())
+	require.ErrorIs(t, put(l, objectOf("large", 10*4096-63), make([]byte, 10*4096-63)), tier.ErrTooLarge)
+	mustPut(t, l, "all", 10*4096-64)
+	require.EqualValues(t, 1, l.Usage().Objects)
+	require.Equal(t, int64(10*4096), onDisk(t, dir))
+}
+
+// What costs much stays, per byte, if nothing else differs.
+func TestCheapObjectsGo(t *testing.T) {
+	l := ready(t, t.TempDir(), Options{Capacity: 20 * 4096})
+	for i := range 20 {
+		o := objectOf(fmt.Sprint(i), 100)
+		o.Cost = time.Duration(1+i%2*1000) * time.Millisecond
+		require.NoError(t, put(l, o, content(o.Name, 100)))
+	}
+	for i := range 10 {
+		o := objectOf(fmt.Sprint("new ", i), 100)
+		o.Cost = time.Hour
+		require.NoError(t, put(l, o, content(o.Name, 100)))
+	}
+	for i := range 20 {
+		if i%2 == 1 {
+			require.NoError(t, stat(l, fmt.Sprint(i)))
+		} else {
+			requireMiss(t, stat(l, fmt.Sprint(i)))
+		}
+	}
+}
+
+// A root that is larger than its capacity when it is opened shrinks, leaves first.
+func TestSmallerCapacity(t *testing.T) {
+	dir := t.TempDir()
+	l := ready(t, dir, Options{})
+	for i := range 40 {
+		o := objectOf(fmt.Sprint(i), 100)
+		if i%4 > 0 {
+			o.Parent = fmt.Sprint(i - 1)
+		}
+		require.NoError(t, put(l, o, content(o.Name, 100)))
+	}
+	require.NoError(t, l.Close())
+	l = ready(t, dir, Options{Capacity: 21 * 4096})
+	for l.Usage().Bytes > 21*4096 { // the search is over, what is too much goes
+		require.NoError(t, t.Context().Err())
+	}
+	require.EqualValues(t, 19, l.Usage().Evicted)
+	for i := range 40 {
+		if i%4 > 0 && stat(l, fmt.Sprint(i)) == nil {
+			require.NoError(t, stat(l, fmt.Sprint(i-1)), "the parent of %d", i)
+		}
+	}
+}
+
+// An ancestor that the search has not reached yet stays as well, as does what it stands on.
+func TestAncestorsBeforeTheIndex(t *testing.T) {
+	dir := t.TempDir()
+	l := ready(t, dir, Options{})
+	for i := range 8 {
+		o := objectOf(fmt.Sprint(i), 100)
+		if i > 0 {
+			o.Parent = fmt.Sprint(i - 1)
+		}
+		require.NoError(t, put(l, o, content(o.Name, 100)))
+	}
+	require.NoError(t, l.Close())
+	block := make(chan struct{})
+	f := func(op operation, p string) error {
+		if op == opList {
+			<-block // the search stands still
+		}
+		return nil
+	}
+	l = open(t, dir, Options{Capacity: 9 * 4096, fail: f})
+	for i := range 8 {
+		require.NoError(t, stat(l, fmt.Sprint(7-i))) // known to the index, children first
+	}
+	child := objectOf("child", 100)
+	child.Parent = "7"
+	require.NoError(t, put(l, child, content("child", 100)))
+	child.Name, child.Parent = "grandchild", "child"
+	require.ErrorIs(t, put(l, child, content("grandchild", 100)), tier.ErrFull)
+	close(block)
+	require.NoError(t, l.WaitIndex(t.Context()))
+	for i := range 8 {
+		mustGet(t, l, fmt.Sprint(i), 100)
+	}
+}
+
+// What was promised stays until then: it does not go for room, nor by Delete.
+func TestPromise(t *testing.T) {
+	now := time.Now()
+	dir := t.TempDir()
+	l := ready(t, dir, Options{Capacity: 4 * 4096, now: func() time.Time { return now }})
+	ctx := t.Context()
+	for i := range 4 {
+		mustPut(t, l, fmt.Sprint(i), 100)
+	}
+	keys := []tier.Key{keyOf("0"), keyOf("absent"), keyOf("1")}
+	found := l.Promise(ctx, keys, now.Add(time.Hour))
+	require.NoError(t, found[0].Err)
+	require.Equal(t, "0", found[0].Object.Name)
+	requireMiss(t, found[1].Err)
+	require.NoError(t, found[2].Err)
+	l.Promise(ctx, keys[:1], now.Add(time.Minute)) // the later counts
+	l.Promise(ctx, keys[2:], now.Add(2*time.Hour))
+	require.EqualValues(t, 2*4096, l.Usage().Held)
+	for i := range 20 {
+		mustPut(t, l, fmt.Sprint("new ", i), 100)
+	}
+	mustGet(t, l, "0", 100)
+	mustGet(t, l, "1", 100)
+	require.ErrorIs(t, l.Delete(ctx, keys[:1])[0], tier.ErrInUse)
+	require.ErrorIs(t, put(l, objectOf("large", 3*4000), make([]byte, 3*4000)), tier.ErrFull)
+	require.EqualValues(t, 4, l.Usage().Objects, "what is refused evicts nothing")
+
+	now = now.Add(time.Hour)
+	require.EqualValues(t, 4096, l.Usage().Held)
+	require.NoError(t, l.Delete(ctx, keys[:1])[0])
+	require.ErrorIs(t, l.Delete(ctx, keys[2:])[0], tier.ErrInUse)
+
+	flip(t, fileOf(t, dir, "1"), 100)
+	_, err := get(l, "1")
+	require.ErrorIs(t, err, tier.ErrCorrupt, "damage ends a promise")
+	require.Zero(t, l.Usage().Held)
+	mustPut(t, l, "1", 100)
+	require.NoError(t, l.Delete(ctx, keys[2:])[0])
+}
+
+// Nobody is promised what goes at the same time.
+func TestPromisesRaceWithEviction(t *testing.T) {
+	l := ready(t, t.TempDir(), Options{Capacity: 8 * 4096})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 400 {
+			_ = put(l, objectOf(fmt.Sprint(i), 10), content(fmt.Sprint(i), 10))
+		}
+	}()
+	promises := 0
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+		name := fmt.Sprint(rand.IntN(400))
+		if f := l.Promise(context.Background(), []tier.Key{keyOf(name)}, time.Now().Add(time.Hour)); f[0].Err == nil {
+			mustGet(t, l, name, 10)
+			promises++
+			mustGet(t, l, name, 10)
+		}
+		if promises == 5 {
+			break
+		}
+	}
+	<-done
+}
+
+// Young files stay, whatever needs their room; a look makes a file young again.
+func TestMinAge(t *testing.T) {
+	now := time.Now()
+	l := ready(t, t.TempDir(), Options{Capacity: 4 * 4096, MinAge: time.Hour, now: func() time.Time { return now }})
+	for i := range 4 {
+		mustPut(t, l, fmt.Sprint(i), 100)
+	}
+	require.ErrorIs(t, put(l, objectOf("new", 1), []byte{1}), tier.ErrFull)
+	now = now.Add(61 * time.Minute)
+	require.NoError(t, stat(l, "0"))
+	mustGet(t, l, "1", 100)
+	for _, name := range []string{"new 0", "new 1"} {
+		mustPut(t, l, name, 100)
+		now = now.Add(time.Second)
+	}
+	mustGet(t, l, "0", 100)
+	mustGet(t, l, "1", 100)
+	requireMiss(t, stat(l, "2"))
+	requireMiss(t, stat(l, "3"))
+}
+
+// Of many objects, nearly the cheapest go: a sample is enough.
+func TestSampleIsGood(t *testing.T) {
+	x := newIndex()
+	const n = 5000
+	for i := range n {
+		x.add(&entry{object: tier.Object{Key: keyOf(fmt.Sprint(i)), Cost: time.Duration(1 + i)}, path: fmt.Sprint(i), bytes: 4096})
+	}
+	sum := 0
+	for range 200 {
+		e := x.victim(time.Now(), 0)
+		sum += int(e.object.Cost)
+		x.claim(e)
+		e.state = present
+		x.drop(e, forRoom)
+	}
+	require.Less(t, sum/200, n/10, "the mean rank of those that go, of %d", n)
+}

@@ -1,0 +1,278 @@
+package disk
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/tier"
+)
+
+// noSpaces is a layout whose files do not contain their space.
+type noSpaces struct{ Native }
+
+func (noSpaces) Name() string { return "no spaces" }
+
+func (noSpaces) Path(k tier.Key) (string, error) {
+	return Native{}.Path(tier.Key{Name: k.Name})
+}
+
+func TestOpenRefuses(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir, Options{})
+	_, err := Open(dir, Options{})
+	require.ErrorIs(t, err, tier.ErrUnavailable)
+	require.ErrorContains(t, err, "another process has this root")
+	require.NoError(t, l.Close())
+
+	_, err = Open(dir, Options{Layout: noSpaces{}, Space: "a"})
+	require.ErrorIs(t, err, fs.ErrInvalid)
+	require.ErrorContains(t, err, `a root of the layout "native", not of "no spaces"`)
+	_, err = Open(dir, Options{Space: "a"})
+	require.ErrorIs(t, err, fs.ErrInvalid)
+	require.ErrorContains(t, err, "a root for every space")
+
+	one := filepath.Join(t.TempDir(), "is", "made")
+	require.NoError(t, open(t, one, Options{Space: "a"}).Close())
+	for _, space := range []string{"", "b"} {
+		_, err = Open(one, Options{Space: space})
+		require.ErrorIs(t, err, fs.ErrInvalid)
+		require.ErrorContains(t, err, `a root for the space "a"`)
+	}
+	layout, space, err := Identify(one)
+	require.NoError(t, err)
+	require.Equal(t, []string{"native", "a"}, []string{layout, space})
+	layout, space, err = Identify(dir)
+	require.NoError(t, err)
+	require.Equal(t, []string{"native", ""}, []string{layout, space})
+	_, _, err = Identify(t.TempDir())
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.NoError(t, open(t, one, Options{Space: "a"}).Close(), "nothing was refused for good")
+
+	foreign := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(foreign, "thesis.tex"), nil, 0o600))
+	_, err = Open(foreign, Options{})
+	require.ErrorIs(t, err, fs.ErrExist)
+	require.ErrorContains(t, err, "thesis.tex")
+	entries, err := os.ReadDir(foreign)
+	require.NoError(t, err)
+	require.Len(t, entries, 1, "nothing was made there")
+
+	for lock, want := range map[string]error{
+		`{"format":2,"layout":"native"}`: errors.ErrUnsupported, `{"format":1,`: tier.ErrCorrupt, "\x01": tier.ErrCorrupt,
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, lockPath), []byte(lock), 0o600))
+		_, err = Open(dir, Options{})
+		require.ErrorIs(t, err, want, lock)
+	}
+	for _, lock := range []string{"", "\x00\x00\x00"} { // whoever made it was killed, or lost power
+		require.NoError(t, os.WriteFile(filepath.Join(dir, lockPath), []byte(lock), 0o600))
+		require.NoError(t, open(t, dir, Options{}).Close())
+		layout, _, err := Identify(dir)
+		require.NoError(t, err)
+		require.Equal(t, "native", layout)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, err = Open(file, Options{})
+	require.ErrorIs(t, err, tier.ErrUnavailable)
+}
+
+func TestValidate(t *testing.T) {
+	require.NoError(t, Options{}.Validate())
+	for _, o := range []Options{
+		{Capacity: -1}, {MinAge: -1}, {Workers: -1}, {KeepDamaged: -1}, {Sync: -1}, {Sync: SyncFolder + 1}, {Space: "a\x00"},
+		{Layout: noSpaces{}},
+	} {
+		require.ErrorIs(t, o.Validate(), fs.ErrInvalid)
+		_, err := Open(t.TempDir(), o)
+		require.ErrorIs(t, err, fs.ErrInvalid)
+	}
+	require.NoError(t, Options{Layout: noSpaces{}, Space: "a"}.Validate())
+	require.Equal(t, SyncNever, Options{}.withDefaults().Sync)
+	require.Equal(t, SyncFile, Options{Shared: true}.withDefaults().Sync)
+	require.Equal(t, 10*time.Minute, Options{Shared: true}.withDefaults().MinAge)
+	require.Zero(t, Options{}.withDefaults().MinAge)
+}
+
+// Objects of other spaces are not in a root for one space.
+func TestOneSpace(t *testing.T) {
+	dir := t.TempDir()
+	all := open(t, dir, Options{})
+	for _, space := range []string{"space", "other"} {
+		require.NoError(t, put(all, tier.Object{Key: tier.Key{Space: space, Name: "a"}, Size: 1}, []byte{1}))
+	}
+	require.NoError(t, all.Close())
+	require.NoError(t, os.Remove(filepath.Join(dir, lockPath)))
+	l, err := Open(dir, Options{Space: "space"})
+	require.ErrorIs(t, err, fs.ErrExist)
+	require.Nil(t, l)
+	l = ready(t, dir, Options{Space: "space", Shared: true})
+	require.EqualValues(t, 1, l.Usage().Objects)
+	require.EqualValues(t, 1, l.Indexed().Strangers)
+	other := tier.Key{Space: "other", Name: "a"}
+	requireMiss(t, l.Stat(t.Context(), []tier.Key{other})[0].Err)
+	requireMiss(t, l.Delete(t.Context(), []tier.Key{other})[0])
+	gets := []tier.Get{{Key: other}}
+	l.Get(t.Context(), gets)
+	requireMiss(t, gets[0].Err)
+	require.ErrorIs(t, put(l, tier.Object{Key: other}, nil), fs.ErrInvalid)
+}
+
+// A root that is only read needs no lock, and leaves everything as it is.
+func TestReadOnly(t *testing.T) {
+	dir := t.TempDir()
+	l := ready(t, dir, Options{})
+	mustPut(t, l, "a", 1000)
+	mustPut(t, l, "damaged", 1000)
+	flip(t, fileOf(t, dir, "damaged"), 500)
+	temp := filepath.Join(dir, tempDir, "somebody writes")
+	require.NoError(t, os.WriteFile(temp, nil, 0o600))
+
+	r := ready(t, dir, Options{ReadOnly: true, Capacity: 1})
+	mustGet(t, r, "a", 1000)
+	_, err := get(r, "damaged")
+	require.ErrorIs(t, err, tier.ErrCorrupt)
+	require.ErrorIs(t, put(r, objectOf("b", 0), nil), tier.ErrUnavailable)
+	require.ErrorIs(t, r.Delete(t.Context(), []tier.Key{keyOf("a")})[0], tier.ErrUnavailable)
+	bad := 0
+	for v, err := range r.Verify(t.Context()) {
+		require.NoError(t, err)
+		if v.Err != nil {
+			require.ErrorIs(t, v.Err, tier.ErrCorrupt)
+			bad++
+		}
+	}
+	require.Equal(t, 1, bad)
+	objects, temporary, _ := files(t, dir)
+	require.Len(t, objects, 2)
+	require.Len(t, temporary, 1)
+
+	// It sees what the other one does.
+	mustPut(t, l, "later", 10)
+	mustGet(t, r, "later", 10)
+	require.NoError(t, stat(r, "later"))
+	require.NoError(t, l.Delete(t.Context(), []tier.Key{keyOf("later")})[0])
+	requireMiss(t, stat(r, "later"))
+	_, err = get(r, "later")
+	requireMiss(t, err)
+	require.NoError(t, l.Close())
+
+	require.NoError(t, open(t, dir, Options{}).Close())
+	_, temporary, _ = files(t, dir)
+	require.Empty(t, temporary, "whoever has the lock sweeps")
+
+	empty := t.TempDir()
+	require.NoError(t, ready(t, empty, Options{ReadOnly: true}).Close())
+	entries, err := os.ReadDir(empty)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+	_, err = Open(filepath.Join(empty, "absent"), Options{ReadOnly: true})
+	require.Error(t, err)
+}
+
+// A root whose folder or lock file is gone is away, and comes back.
+func TestVanished(t *testing.T) {
+	for name, tt := range map[string]struct {
+		vanish, back func(t *testing.T, dir string)
+		kept         bool
+	}{
+		"removed and made again": {
+			func(t *testing.T, dir string) { require.NoError(t, os.RemoveAll(dir)) },
+			func(t *testing.T, dir string) { require.NoError(t, os.Mkdir(dir, 0o700)) }, false,
+		},
+		"lock file removed": {
+			func(t *testing.T, dir string) {
+				require.NoError(t, os.Rename(filepath.Join(dir, ownDir), dir+".away"))
+				require.NoError(t, os.Rename(dir, dir+".objects"))
+			},
+			func(t *testing.T, dir string) {
+				require.NoError(t, os.Rename(dir+".objects", dir))
+				require.NoError(t, os.Rename(dir+".away", filepath.Join(dir, ownDir)))
+			}, true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "root")
+			now := time.Now()
+			l := ready(t, dir, Options{now: func() time.Time { return now }})
+			mustPut(t, l, "a", 100)
+			tt.vanish(t, dir)
+			away := func() {
+				t.Helper()
+				now = now.Add(time.Minute)
+				for range 2 {
+					_, err := get(l, "a")
+					require.ErrorIs(t, err, tier.ErrUnavailable)
+					require.NotErrorIs(t, err, tier.ErrNotFound)
+					require.ErrorIs(t, stat(l, "a"), tier.ErrUnavailable)
+					require.ErrorIs(t, put(l, objectOf("b", 1), []byte{1}), tier.ErrUnavailable)
+					require.ErrorIs(t, l.Delete(t.Context(), []tier.Key{keyOf("a")})[0], tier.ErrUnavailable)
+					require.ErrorIs(t, l.WaitIndex(t.Context()), tier.ErrUnavailable)
+					for _, err := range l.List(t.Context(), "") {
+						require.ErrorIs(t, err, tier.ErrUnavailable)
+					}
+					for _, err := range l.Verify(t.Context()) {
+						require.ErrorIs(t, err, tier.ErrUnavailable)
+					}
+				}
+			}
+			away()
+			_, err := os.Lstat(dir)
+			require.ErrorIs(t, err, fs.ErrNotExist, "nobody makes it but its owner")
+			tt.back(t, dir)
+			now = now.Add(time.Minute)
+			_, err = get(l, "a")
+			if tt.kept {
+				require.NoError(t, err)
+			} else {
+				requireMiss(t, err)
+			}
+			mustPut(t, l, "b", 100)
+			mustGet(t, l, "b", 100)
+		})
+	}
+}
+
+// Whoever removes the lock file of an open root loses nothing to two writers: the first one stops.
+func TestLockTakenByAnother(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Now()
+	l := ready(t, dir, Options{now: func() time.Time { return now }})
+	mustPut(t, l, "a", 100)
+	require.NoError(t, os.Remove(filepath.Join(dir, lockPath)))
+	other := open(t, dir, Options{Shared: true}) // without its lock file the folder looks like somebody's
+	now = now.Add(time.Hour)
+	_, err := get(l, "a")
+	require.ErrorIs(t, err, tier.ErrUnavailable)
+	require.ErrorIs(t, put(l, objectOf("b", 1), []byte{1}), tier.ErrUnavailable)
+	mustGet(t, other, "a", 100)
+	require.NoError(t, other.Close())
+	now = now.Add(time.Hour)
+	mustGet(t, l, "a", 100)
+}
+
+func TestClosed(t *testing.T) {
+	l := open(t, t.TempDir(), Options{})
+	mustPut(t, l, "a", 1)
+	var errs []error
+	for v, err := range l.Verify(t.Context()) { // Close in the middle of an iteration
+		require.NoError(t, v.Err)
+		require.NoError(t, l.Close())
+		errs = append(errs, err)
+	}
+	require.Len(t, errs, 2)
+	require.NoError(t, errs[0])
+	require.ErrorIs(t, errs[1], fs.ErrClosed)
+	require.NoError(t, l.Close())
+	_, err := get(l, "a")
+	require.ErrorIs(t, err, fs.ErrClosed)
+	require.ErrorIs(t, l.WaitIndex(t.Context()), fs.ErrClosed)
+	require.ErrorIs(t, l.Promise(t.Context(), []tier.Key{keyOf("a")}, time.Now())[0].Err, fs.ErrClosed)
+	require.EqualValues(t, 1, l.Usage().Objects)
+}

@@ -1,0 +1,209 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"io"
+	"io/fs"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/tier"
+)
+
+// plain is a layout without heads: a file is the bytes, as other programs would write them.
+type plain struct{}
+
+func (plain) Name() string { return "plain" }
+
+func (plain) Path(k tier.Key) (string, error) {
+	if strings.ContainsAny(k.Name, "/.") {
+		return "", fs.ErrInvalid
+	}
+	return k.Name + "/file", nil
+}
+
+func (plain) AppendHead(dst []byte, _ tier.Object, _ uint32) ([]byte, error) { return dst, nil }
+
+func (plain) ParseHead(path string, file io.ReaderAt, size int64) (Head, error) {
+	name, rest, _ := strings.Cut(path, "/")
+	if rest != "file" {
+		return Head{}, fs.ErrInvalid
+	}
+	var b [1]byte
+	if n, err := file.ReadAt(b[:], 0); n == 1 && b[0] == '!' || size == 0 {
+		return Head{}, errors.Join(tier.ErrCorrupt, err)
+	}
+	return Head{Object: tier.Object{Key: tier.Key{Name: name}, Size: size}}, nil
+}
+
+func sharedOptions(now *time.Time) Options {
+	return Options{Layout: plain{}, Space: "space", Shared: true, MinAge: time.Hour, now: func() time.Time { return *now }}
+}
+
+func write(t testing.TB, dir, name, text string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, name), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, name, "file"), []byte(text), 0o600))
+}
+
+// Files of others are found, at any time, and what they change or remove is seen.
+func TestSharedTree(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "before", "old")
+	now := time.Now()
+	l := ready(t, dir, sharedOptions(&now))
+	is := func(name, want string) {
+		t.Helper()
+		b, err := get(l, name)
+		require.NoError(t, err)
+		require.Equal(t, want, string(b))
+		f := l.Stat(t.Context(), []tier.Key{keyOf(name)})[0]
+		require.NoError(t, f.Err)
+		require.EqualValues(t, len(want), f.Object.Size)
+	}
+	is("before", "old")
+	write(t, dir, "after", "new")
+	is("after", "new")
+	write(t, dir, "after", "changed")
+	is("after", "changed")
+	write(t, dir, "stat first", "x")
+	require.NoError(t, stat(l, "stat first"))
+	write(t, dir, "stat first", "another size")
+	require.EqualValues(t, 12, l.Stat(t.Context(), []tier.Key{keyOf("stat first")})[0].Object.Size)
+	require.EqualValues(t, 3, l.Usage().Objects)
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "before")))
+	requireMiss(t, stat(l, "before"))
+	_, err := get(l, "before")
+	requireMiss(t, err)
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "after")))
+	requireMiss(t, l.Delete(t.Context(), []tier.Key{keyOf("after")})[0])
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "stat first")))
+	puts := []tier.Put{{Object: objectOf("stat first", 2), Bytes: []byte("my")}}
+	l.Put(t.Context(), puts)
+	require.NoError(t, puts[0].Err)
+	is("stat first", "my")
+	write(t, dir, "theirs", "theirs")
+	require.NoError(t, put(l, objectOf("theirs", 6), []byte("theirs")))
+	is("theirs", "theirs")
+	require.NoError(t, l.Delete(t.Context(), []tier.Key{keyOf("theirs")})[0])
+	_, err = os.Stat(filepath.Join(dir, "theirs", "file"))
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	_, err = os.Stat(filepath.Join(dir, "theirs"))
+	require.NoError(t, err, "a stock writer may be about to write there")
+}
+
+// A file that somebody is writing is a miss, and stays; when it is old it is damage.
+func TestSharedIncompleteFiles(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Now()
+	write(t, dir, "half", "!")
+	l := ready(t, dir, sharedOptions(&now))
+	write(t, dir, "later", "!")
+	for _, name := range []string{"half", "later"} {
+		_, err := get(l, name)
+		requireMiss(t, err)
+		requireMiss(t, stat(l, name))
+		_, err = os.Stat(filepath.Join(dir, name, "file"))
+		require.NoError(t, err)
+	}
+	require.Zero(t, l.Usage().Corrupt)
+	write(t, dir, "half", "whole")
+	b, err := get(l, "half")
+	require.NoError(t, err)
+	require.Equal(t, "whole", string(b))
+	now = now.Add(61 * time.Minute)
+	_, err = get(l, "later")
+	require.ErrorIs(t, err, tier.ErrCorrupt)
+	_, err = os.Stat(filepath.Join(dir, "later", "file"))
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.EqualValues(t, 1, l.Usage().Corrupt)
+}
+
+// A file without a checksum that changes while it is read is a miss.
+func TestSharedFileChangesWhileItIsRead(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Now()
+	l := ready(t, dir, sharedOptions(&now))
+	write(t, dir, "a", strings.Repeat("a", 2*blockBytes))
+	old := now.Add(-time.Minute)
+	require.NoError(t, os.Chtimes(filepath.Join(dir, "a", "file"), old, old))
+	gets := []tier.Get{{Key: keyOf("a"), To: writerFunc(func(p []byte) (int, error) {
+		f, err := os.OpenFile(filepath.Join(dir, "a", "file"), os.O_WRONLY, 0)
+		require.NoError(t, err)
+		defer f.Close()
+		_, err = f.WriteAt([]byte("b"), 2*blockBytes-1)
+		return len(p), err
+	})}}
+	l.Get(context.Background(), gets)
+	requireMiss(t, gets[0].Err)
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// Files that others wrote count, and go for room when they are old, unless somebody writes or looks at them.
+func TestSharedCapacity(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Now()
+	o := sharedOptions(&now)
+	o.Capacity = 4 * 4096
+	o.rescan = time.Millisecond
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		write(t, dir, name, name)
+	}
+	l := ready(t, dir, o)
+	require.EqualValues(t, 6*4096, l.Usage().Bytes, "all are young")
+	require.ErrorIs(t, put(l, objectOf("mine", 1), []byte("m")), tier.ErrFull)
+	require.NoError(t, os.Remove(filepath.Join(dir, "a", "file")))
+	for l.Usage().Objects > 5 { // a search notices
+		require.NoError(t, t.Context().Err())
+	}
+	write(t, dir, "g", "g")
+	for l.Usage().Objects < 6 {
+		require.NoError(t, t.Context().Err())
+	}
+	require.Zero(t, l.Usage().Evicted)
+}
+
+// A file that was written again since the index saw it is not taken away for room.
+func TestSharedFileWrittenAgain(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Now()
+	o := sharedOptions(&now)
+	o.Capacity = 2 * 4096
+	write(t, dir, "a", "a")
+	write(t, dir, "b", "b")
+	l := ready(t, dir, o)
+	now = now.Add(2 * time.Hour)
+	for _, name := range []string{"a", "b"} {
+		require.NoError(t, os.Chtimes(filepath.Join(dir, name, "file"), now, now))
+	}
+	require.ErrorIs(t, put(l, objectOf("c", 1), []byte("c")), tier.ErrFull)
+	for _, name := range []string{"a", "b"} {
+		_, err := os.Stat(filepath.Join(dir, name, "file"))
+		require.NoError(t, err)
+	}
+	now = now.Add(2 * time.Hour)
+	require.NoError(t, put(l, objectOf("c", 1), []byte("c")))
+}
+
+// A folder of one file goes with it, if nobody else writes to the tree.
+func TestEmptyFoldersGo(t *testing.T) {
+	dir := t.TempDir()
+	l := ready(t, dir, Options{Layout: plain{}, Space: "space", Capacity: 3 * 4096})
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		require.NoError(t, put(l, objectOf(name, 1), []byte("x")))
+	}
+	require.NoError(t, l.Delete(t.Context(), []tier.Key{keyOf("e")})[0])
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 3, "two objects and .ringcache")
+}
