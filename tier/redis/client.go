@@ -30,6 +30,8 @@ func (l *Level) newClient() goredis.UniversalClient {
 			ReadTimeout:            -1,
 			WriteTimeout:           -1,
 			DisableRoutingPolicies: true, // it would ask for COMMAND
+			// What has moved shows when it is asked for, and who is away has a breaker that looks for the next one.
+			ClusterStateReloadInterval: 10 * time.Minute,
 		})
 		return cluster
 	}

@@ -146,6 +146,37 @@ func TestCluster(t *testing.T) {
 	})
 }
 
+// When a master of a cluster is killed its replica takes its place, and the level finds it, though nobody else tells it.
+func TestClusterFailover(t *testing.T) {
+	t.Parallel()
+	servers := redistest.Cluster(t, 3)
+	replica := redistest.Replicate(t, servers[1])
+	l := open(t, Options{URL: "redis+cluster://" + redistest.Addrs(servers), Timeout: 500 * time.Millisecond, Retry: 20 * time.Millisecond})
+	var objects []tier.Object
+	var keys []tier.Key
+	for i := range 30 {
+		objects = append(objects, object(fmt.Sprint("n", i), 1000))
+		keys = append(keys, objects[i].Key)
+	}
+	put(t, l, objects...)
+	replica.Wait(servers[1].Do("dbsize"), "dbsize")
+	servers[1].Kill()
+	away := 0
+	require.Eventually(t, func() bool {
+		away = 0
+		for i, f := range l.Stat(t.Context(), keys) {
+			if f.Err != nil {
+				require.ErrorIs(t, f.Err, tier.ErrUnavailable)
+				away++
+				continue
+			}
+			require.Equal(t, objects[i].Key, f.Object.Key)
+		}
+		return away == 0
+	}, 2*time.Minute, 20*time.Millisecond, "the client would look by itself after ten minutes")
+	put(t, l, object("another", 1), object("and another", 1), object("one more", 1))
+}
+
 // Sentinels find the master, and the next one when it is killed.
 func TestSentinel(t *testing.T) {
 	t.Parallel()
