@@ -316,6 +316,34 @@ func TestLargeBatchAndTwice(t *testing.T) {
 	require.EqualValues(t, 3, l.Usage().Objects)
 }
 
+// An object has its name after its parent, though it is written faster.
+func TestParentsHaveTheirNamesFirst(t *testing.T) {
+	var mu sync.Mutex
+	var order []string
+	dir := t.TempDir()
+	l := ready(t, dir, Options{fail: func(op operation, p string) error {
+		if op == opRename {
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, filepath.Join(dir, p))
+		}
+		return nil
+	}})
+	var want []string
+	var puts []tier.Put
+	for i := range 6 {
+		name, size := fmt.Sprint(i), 4*blockBytes>>(3*i)
+		o := objectOf(name, size)
+		if i > 0 {
+			o.Parent = fmt.Sprint(i - 1)
+		}
+		puts = append(puts, tier.Put{Object: o, Bytes: content(name, size)})
+		want = append(want, fileOf(t, dir, name))
+	}
+	l.Put(t.Context(), puts)
+	require.Equal(t, want, order)
+}
+
 // What was put is there after the process, and before the index is.
 func TestReopen(t *testing.T) {
 	dir := t.TempDir()
