@@ -107,7 +107,8 @@ func TestServedWithoutIndex(t *testing.T) {
 		infos[fmt.Sprint(i)] = info
 	}
 
-	block := make(chan struct{})
+	block, unblock := gate()
+	defer unblock()
 	o := Options{fail: func(op operation, p string) error {
 		if op == opList && p != "." && filepath.Dir(p) == "." {
 			<-block
@@ -127,7 +128,7 @@ func TestServedWithoutIndex(t *testing.T) {
 	_, err := get(l, "5")
 	require.ErrorIs(t, err, tier.ErrCorrupt)
 	require.NoError(t, l.Promise(t.Context(), []tier.Key{keyOf("4")}, time.Now().Add(time.Hour))[0].Err)
-	close(block)
+	unblock()
 	require.NoError(t, l.WaitIndex(t.Context()))
 	require.EqualValues(t, 6-2+1, l.Usage().Objects)
 	require.EqualValues(t, 1, l.Usage().Corrupt)
@@ -143,7 +144,9 @@ func TestDeletedWhileItIsFound(t *testing.T) {
 	l := ready(t, dir, Options{})
 	mustPut(t, l, "a", 100)
 	require.NoError(t, l.Close())
-	opened, proceed := make(chan struct{}), make(chan struct{})
+	opened := make(chan struct{})
+	held, proceed := gate()
+	defer proceed()
 	first := make(chan struct{}, 1)
 	first <- struct{}{}
 	o := Options{fail: func(op operation, p string) error {
@@ -151,7 +154,7 @@ func TestDeletedWhileItIsFound(t *testing.T) {
 			select {
 			case <-first:
 				close(opened)
-				<-proceed
+				<-held
 			default:
 			}
 		}
@@ -160,7 +163,7 @@ func TestDeletedWhileItIsFound(t *testing.T) {
 	l = open(t, dir, o)
 	<-opened
 	require.NoError(t, l.Delete(t.Context(), []tier.Key{keyOf("a")})[0])
-	close(proceed)
+	proceed()
 	require.NoError(t, l.WaitIndex(t.Context()))
 	requireMiss(t, stat(l, "a"))
 	require.Zero(t, l.Usage().Objects)
@@ -172,7 +175,8 @@ func TestVanishedWhileItIsSearched(t *testing.T) {
 	l := ready(t, dir, Options{})
 	mustPut(t, l, "a", 100)
 	require.NoError(t, l.Close())
-	block := make(chan struct{})
+	block, unblock := gate()
+	defer unblock()
 	var once sync.Once
 	l = open(t, dir, Options{rescan: time.Millisecond, fail: func(op operation, p string) error {
 		if op == opList && p == "." {
@@ -183,7 +187,7 @@ func TestVanishedWhileItIsSearched(t *testing.T) {
 	r := l.currentRoot()
 	require.NoError(t, os.Rename(filepath.Join(dir, "s-space"), dir+".objects"))
 	require.NoError(t, os.Rename(filepath.Join(dir, ownDir), dir+".own"))
-	close(block)
+	unblock()
 	<-r.indexed
 	require.False(t, l.Indexed().Complete)
 	require.Error(t, l.Indexed().Err)
