@@ -1,7 +1,6 @@
 package encoder
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
@@ -112,7 +111,7 @@ func TestAllocateOfWhatIsCached(t *testing.T) {
 	require.ErrorContains(t, err, "refuse the request")
 	err = m.Allocate(one("s", "a", 4), 0)
 	require.ErrorIs(t, err, fs.ErrInvalid)
-	require.False(t, errors.As(err, &count))
+	require.NotErrorAs(t, err, &count)
 	require.Equal(t, before, m.State())
 	n, ok := m.Embeds("a")
 	require.True(t, ok)
@@ -337,6 +336,16 @@ func TestByCostLearnsFromWhatWentTooSoon(t *testing.T) {
 		return 0
 	}
 	require.Greater(t, value(true), 2*value(false))
+}
+
+func TestByCostCountsHits(t *testing.T) {
+	r := ByCost(nil).(*byCost)
+	in := Input{"a", 1}
+	r.Used(in)
+	before := *r.entries["a"]
+	r.Used(in)
+	require.NotEqual(t, before, *r.entries["a"], "a return is in its history")
+	require.True(t, r.entries["a"].Live())
 }
 
 // wrongRule chooses what must not go.
