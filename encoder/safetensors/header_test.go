@@ -282,6 +282,7 @@ func TestAppendHeaderRefuses(t *testing.T) {
 		"none of negative":          {nil, []Tensor{{Name: "a", DType: "U8", Shape: []int{0, -1}}}},
 		"two negative dimensions":   {nil, []Tensor{{Name: "a", DType: "U8", Shape: []int{-1, -1}}}},
 		"overflow":                  {nil, []Tensor{{Name: "a", DType: "U8", Shape: []int{1 << 40, 1 << 40}}}},
+		"overflow of bits":          {nil, []Tensor{{Name: "a", DType: "U8", Shape: []int{1 << 61}}}},
 		"overflow of the sum":       {nil, []Tensor{{Name: "a", DType: "U8", Shape: []int{1<<61 - 1}}, {Name: "b", DType: "U8", Shape: []int{1<<61 - 1}}, {Name: "c", DType: "U8", Shape: []int{3}}}},
 		"half a byte":               {nil, []Tensor{{Name: "a", DType: "F4", Shape: []int{3}}}},
 		"one name twice":            {nil, []Tensor{{Name: "a", DType: "U8"}, {Name: "a", DType: "F32"}}},
