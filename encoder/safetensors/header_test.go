@@ -87,6 +87,7 @@ func TestWhatTheLibraryTakes(t *testing.T) {
 		"scalar":                                {`{"a":{"dtype":"U8","shape":[],"data_offsets":[0,1]}}`, 1, true},
 		"a product that overflows":              {`{"a":{"dtype":"U8","shape":[9223372036854775807,5,0],"data_offsets":[0,0]}}`, 0, false},
 		"a product that zero keeps small":       {`{"a":{"dtype":"U8","shape":[0,9223372036854775807,5],"data_offsets":[0,0]}}`, 0, true},
+		"bits that overflow to none":            {`{"a":{"dtype":"U8","shape":[2305843009213693952],"data_offsets":[0,0]}}`, 0, false},
 		"bits that overflow":                    {`{"a":{"dtype":"U8","shape":[2305843009213693952],"data_offsets":[0,2305843009213693952]}}`, 0, false},
 		"half a byte":                           {`{"a":{"dtype":"F4","shape":[1],"data_offsets":[0,1]}}`, 1, false},
 		"two halves":                            {`{"a":{"dtype":"F4","shape":[2],"data_offsets":[0,1]}}`, 1, true},

@@ -22,7 +22,7 @@ func (r *reader) number(integer *uint64) error {
 	r.take('-')
 	var f float
 	switch {
-	case r.take('0'): // what follows a zero must not be a digit, and nothing that takes a value takes one
+	case r.take('0'): // a digit behind it is refused, as everything is that is no comma and no end
 	case r.digits(f.digit) == 0:
 		return r.fail("expected a value")
 	}
