@@ -22,6 +22,9 @@
 //   - Processes of your own that share tensors, with or without vLLM: package
 //     objstore. docs/without-vllm.md describes what to decide.
 //   - Processes of your own that share bytes: package shmstore.
+//   - Outputs of encoders, chunks or anything else that should outlive the engine that
+//     computed it, in memory, on disk and in Redis: package tier. The books of an
+//     engine's encoder cache, keys and files of outputs: package encoder.
 //   - A proxy or router that mirrors an engine's cache: package lrusync.
 //   - Keys for media that equal vLLM's: package mmhash.
 //   - Reading or writing vLLM's tensors: package serde; its messages: package
@@ -32,7 +35,8 @@
 //   - Any other language: the command ringcache agent, driven by JSON lines
 //     (docs/agent.md), and the Python package in python.
 //   - Operating segments, checking their bytes, sweeping up after a kill: the commands
-//     ringcache check and ringcache sweep, and docs/operations.md.
+//     ringcache check and ringcache sweep, and docs/operations.md; objects in tiers:
+//     ringcache tier.
 //
 // # Floors
 //
@@ -49,10 +53,15 @@
 //	objstore         vLLM's objects on it: handles, signatures, counts, requests
 //	objstore/check   the bytes of a segment, while it is in use
 //	lrusync          vLLM's mirrored LRU caches, in lockstep
+//	tier             objects by key in levels; the store over them
+//	tier/memory      a level in shared memory: leases, survival of a kill
+//	tier/disk        a level in a folder
+//	tier/redis       a level in a Redis or Valkey server
+//	encoder          the encoder cache: manager, keys, the tree of vLLM's connector
 //	mmcache          the embeddable cache
 //	engine           the frontend of a whole engine
-//	agent            stores, rings, mirrored caches, hashes and messages by JSON lines
-//	fuzz             tests for rings, stores and caches of any make
+//	agent            stores, rings, caches, tiers, hashes and messages by JSON lines
+//	fuzz             tests for rings, stores, caches and levels of any make
 //
 // Everything up to engine builds without cgo for linux/amd64 and linux/arm64 and
 // compiles on other systems, where making or attaching a segment returns an error.

@@ -15,6 +15,8 @@ import (
 	"math"
 	"slices"
 	"sync"
+
+	"github.com/ringcache/ringcache/encoder"
 )
 
 // maxLine bounds one request, so that a stream without line ends can't take all
@@ -24,12 +26,14 @@ const maxLine = 128 << 20
 // Agent holds the objects that requests made. Its methods may be called by any
 // goroutine; requests are done one at a time.
 type Agent struct {
-	mu     sync.Mutex
-	rings  map[string]*ring
-	stores map[string]*store
-	lrus   map[string]*lru
-	pairs  map[string]*pair
-	ops    map[string]operation
+	mu       sync.Mutex
+	rings    map[string]*ring
+	stores   map[string]*store
+	lrus     map[string]*lru
+	pairs    map[string]*pair
+	encoders map[string]*encoder.Manager
+	levels   map[string]*level
+	ops      map[string]operation
 
 	dir        string // of shared memory; empty is the system's
 	maxSegment int    // bytes of one ring
@@ -45,15 +49,18 @@ type reply map[string]any
 func New() *Agent {
 	a := &Agent{
 		rings: map[string]*ring{}, stores: map[string]*store{}, lrus: map[string]*lru{}, pairs: map[string]*pair{},
+		encoders: map[string]*encoder.Manager{}, levels: map[string]*level{},
 		ops: map[string]operation{}, maxSegment: math.MaxInt, maxData: 256 << 20,
 	}
 	maps.Copy(a.ops, a.ringOps())
 	maps.Copy(a.ops, a.storeOps())
 	maps.Copy(a.ops, a.lruOps())
 	maps.Copy(a.ops, a.pairOps())
+	maps.Copy(a.ops, a.encoderOps())
 	maps.Copy(a.ops, serdeOps())
 	maps.Copy(a.ops, requestOps())
 	maps.Copy(a.ops, hashOps())
+	maps.Copy(a.ops, a.tierOps())
 	return a
 }
 
@@ -184,10 +191,12 @@ func (a *Agent) Close() error {
 	for _, s := range a.stores {
 		errs = append(errs, s.close())
 	}
+	errs = append(errs, a.closeTiers())
 	clear(a.rings)
 	clear(a.stores)
 	clear(a.lrus)
 	clear(a.pairs)
+	clear(a.encoders)
 	return errors.Join(errs...)
 }
 

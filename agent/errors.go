@@ -17,6 +17,7 @@ import (
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmstore"
+	"github.com/ringcache/ringcache/tier"
 )
 
 // errInvalid is the kind "invalid" for errors that arise here.
@@ -35,6 +36,15 @@ var kinds = []struct {
 	err  error
 	kind string
 }{
+	{tier.ErrCorrupt, "corrupt"}, // also a miss
+	{tier.ErrNotFound, "not_found"},
+	{tier.ErrPending, "pending"},
+	{tier.ErrExists, "exists"},
+	{tier.ErrFull, "full"},
+	{tier.ErrTooLarge, "too_large"},
+	{tier.ErrInUse, "in_use"},
+	{tier.ErrUnavailable, "unavailable"},
+	{tier.ErrEnded, "ended"},
 	{objstore.ErrKeyExists, "exists"},
 	{fs.ErrExist, "exists_segment"},
 	{segment.ErrOwned, "exists_segment"},

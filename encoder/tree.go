@@ -1,4 +1,3 @@
-// Package encoder keeps outputs of encoders.
 package encoder
 
 import (

@@ -109,7 +109,7 @@ func (t Tree) fill(ctx context.Context, f *os.File, head []byte, from tier.Level
 		return err
 	}
 	sum := crc32.New(castagnoli)
-	w := &counted{to: f, sum: sum}
+	w := &countingWriter{to: f, sum: sum}
 	get := []tier.Get{{Key: o.Key, To: w}}
 	from.Get(ctx, get)
 	if err := get[0].Err; err != nil {
@@ -128,13 +128,13 @@ func (t Tree) fill(ctx context.Context, f *os.File, head []byte, from tier.Level
 	return f.Sync()
 }
 
-type counted struct {
+type countingWriter struct {
 	to  io.Writer
 	sum hash.Hash32
 	n   int64
 }
 
-func (w *counted) Write(p []byte) (int, error) {
+func (w *countingWriter) Write(p []byte) (int, error) {
 	n, err := w.to.Write(p)
 	_, _ = w.sum.Write(p[:n])
 	w.n += int64(n)

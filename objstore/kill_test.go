@@ -136,12 +136,12 @@ func failpoints(places []string) []string {
 	return slices.Sorted(slices.Values(slices.DeleteFunc(slices.Clone(places), func(p string) bool { return p[0] == '(' })))
 }
 
-// listedFailpoints are those of the list, which internal/failpoint compares with the source, but for
-// those of packages with a kill test of their own.
+// listedFailpoints are those of the list, which internal/failpoint compares with the source, without those of
+// packages above.
 func listedFailpoints() []string {
 	var names []string
 	for _, p := range failpoint.Points {
-		if !strings.HasPrefix(p.Name, "disk.") {
+		if !strings.HasPrefix(p.Name, "tier.") && !strings.HasPrefix(p.Name, "disk.") {
 			names = append(names, p.Name)
 		}
 	}

@@ -7,8 +7,8 @@ package pycompat
 // Sources in vLLM: vllm/distributed/device_communicators/shm_object_storage.py
 // (offset, signature, counting, clear), vllm/v1/serial_utils.py and
 // vllm/multimodal/inputs.py (item, feature), vllm/envs.py (name). The comments of
-// Generation and of the rules name the other files. For fields and parameters the
-// sources of every release were read.
+// Generation and of the rules name the other files. For fields, parameters and the
+// encoder cache the sources of every release were read.
 var changes = []struct {
 	since string
 	apply func(*Generation)
@@ -16,6 +16,7 @@ var changes = []struct {
 	{"0.11.0", func(g *Generation) {
 		g.Counting, g.ItemForm, g.IDsRestart, g.FixedName = CountPerUse, ItemPositional, true, true
 		g.Hash.TokenizerKwargs, g.Cache.ExternalLBAlone = true, true
+		g.Encoder.Tokens, g.Encoder.CopiedInputs = true, true
 		g.RequestFields, g.OutputFields, g.OutputsFields = names(firstRequest), names(firstOutput), names(firstOutputs)
 		g.Params.Sampling, g.Params.Pooling, g.Params.LoRA = names(firstSampling), names(firstPooling), names(firstLoRA)
 		g.Params.PoolingTasks = names("encode embed classify score")
@@ -40,6 +41,7 @@ var changes = []struct {
 	{"0.13.0", func(g *Generation) {
 		g.ItemForm = ItemKeyed
 		g.Hash.OriginalBytes = true
+		g.Encoder.Tokens = false
 	}},
 	{"0.14.0", func(g *Generation) {
 		g.FeatureHash, g.Hash.BareNone = true, true
@@ -52,6 +54,7 @@ var changes = []struct {
 		g.FixedName = false
 		g.Hash.Algorithms = true
 		g.Cache.ExternalLBAlone = false
+		g.Encoder.CopiedInputs = false
 		insert(&g.RequestFields, "external_req_id", "resumable")
 		add(&g.Params.LoRA, "load_inplace")
 	}},
@@ -96,6 +99,7 @@ var changes = []struct {
 		add(&g.Params.LoRA, "is_3d_lora_weight")
 	}},
 	{"0.23.0", func(g *Generation) {
+		g.Encoder.OwnInputs = true
 		insert(&g.ReadyFields, "dp_stats_address", "block_size")
 		add(&g.ReadyFields, "vllm_version")
 	}},
@@ -114,12 +118,14 @@ var changes = []struct {
 	}},
 	{"0.28.0", func(g *Generation) {
 		g.Cache.MissError = true
+		g.Encoder.SparesAllocated = true
 		add(&g.RequestFields, "session_id")
 		add(&g.OutputFields, "mm_cache_miss_hashes new_sampling_mask")
 		add(&g.ReadyFields, "weight_transfer_backend enable_sleep_mode supports_draft_weight_updates")
 	}},
 	{"0.29.0", func(g *Generation) {
 		g.Cache.PutIfFits = true
+		g.Encoder.HoldsToLast = true
 		add(&g.OutputFields, "spec_decode_metrics")
 		insert(&g.ReadyFields, "kv_cache_size_tokens", "supports_lora max_loras mamba_block_size")
 		drop(&g.Params.Sampling, "routed_experts_prompt_start")
@@ -132,6 +138,7 @@ var changes = []struct {
 	{"0.31.0", func(g *Generation) {
 		g.Hash.Framed = true
 		g.Cache.FreshWins = true
+		g.Encoder.KeepsCount = true
 		add(&g.RequestFields, "kv_hints")
 		add(&g.OutputFields, "prompt_token_id_logprobs")
 		add(&g.ReadyFields, "effective_attention_block_size")

@@ -66,6 +66,29 @@ type Generation struct {
 		// single API server too (vllm/multimodal/registry.py).
 		ExternalLBAlone bool
 	}
+	// Encoder is how the scheduler keeps account of the encoder's outputs on the device
+	// (vllm/v1/core/encoder_cache_manager.py).
+	Encoder struct {
+		// Tokens is true where room is counted in tokens of placeholders. Elsewhere in
+		// embeddings, of which a placeholder can have fewer.
+		Tokens bool
+		// CopiedInputs is true where a request that ends frees its inputs in the order of a
+		// copied set. The copy of a set can have another order than the set.
+		CopiedInputs bool
+		// OwnInputs is true where a request's inputs are those that it allocated or hit.
+		// Elsewhere all whose item is cached, whoever needs it.
+		OwnInputs bool
+		// SparesAllocated is true where an item that was evicted, and then allocated
+		// again before workers were told, is not reported to them. Elsewhere they lose it.
+		SparesAllocated bool
+		// HoldsToLast is true where a request that has an item more than once needs it
+		// until its last input with it is freed. Elsewhere until the first one is.
+		HoldsToLast bool
+		// KeepsCount is true where an item counts as much as it did when it was allocated,
+		// until it goes. Elsewhere it counts, once it is free, as much as for the
+		// request that freed it last, which can differ if identifiers are chosen by users.
+		KeepsCount bool
+	}
 	// RequestFields, OutputFields and OutputsFields are the fields of
 	// EngineCoreRequest, EngineCoreOutput and EngineCoreOutputs in wire order; the
 	// three are arrays on the wire (vllm/v1/engine/__init__.py).

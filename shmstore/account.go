@@ -14,6 +14,8 @@ const (
 	classReserved                 // is being written
 	classLeased                   // by open requests, or pinned
 	classQuarantined              // aborted, and maybe still to be read
+	classKept                     // a descendant is in one of the classes above
+	classParent                   // only its children, of which none is
 	classIdle                     // nothing; but a reader of this library may look at it
 	classes
 )
@@ -28,6 +30,10 @@ func classOf(o *Object) class {
 		return classLeased
 	case o.quarantined != nil:
 		return classQuarantined
+	case o.hasChildren() && o.rel.of.busy > 0:
+		return classKept
+	case o.hasChildren():
+		return classParent
 	}
 	return classIdle
 }
@@ -44,12 +50,13 @@ type ledger struct {
 	entries    spares   // of searches for an entry of the sidecar
 	tenants    map[string]*tenant
 	search     search
+	families   families
 }
 
 // tenant is what one tenant has in a store.
 type tenant struct {
 	used      int64 // bytes
-	idleBytes int64 // of them, of idle objects
+	idleBytes int64 // of them, that can be evicted: of idle objects and their ancestors
 	idle      idleSet
 	line      line.Line // those that wait for its quota
 }
@@ -122,8 +129,14 @@ func (s *Store) forgetTenant(name string) {
 	}
 }
 
-// file counts an object as of another class.
+// file counts an object as of another class, and its ancestors as of those that follow.
 func (s *Store) file(o *Object, c class) {
+	s.fileOne(o, c)
+	s.tell(o)
+}
+
+// fileOne is file without the ancestors.
+func (s *Store) fileOne(o *Object, c class) {
 	was := o.class
 	if c == was {
 		return
@@ -134,22 +147,29 @@ func (s *Store) file(o *Object, c class) {
 	s.bytes[classNone] = 0
 	t := s.tenants[o.tenant()]
 	if was == classIdle {
-		o.search = s.search.n
 		s.idle.remove(o)
 		if t != nil {
 			t.idle.remove(o)
-			t.idleBytes -= o.extent
 		}
 	}
 	if c == classIdle {
 		s.idle.add(o)
 		if t != nil {
 			t.idle.add(o)
+		}
+	}
+	if was.reachable() {
+		o.search = s.search.n
+	}
+	if t != nil && was.reachable() != c.reachable() {
+		if c.reachable() {
 			t.idleBytes += o.extent
+		} else {
+			t.idleBytes -= o.extent
 		}
 	}
 	mustHold(s.checkFiled, o)
-	if was != classIdle && (c == classIdle || c == classNone) {
+	if !was.reachable() && (c.reachable() || c == classNone) {
 		s.available(o, t)
 	}
 }
@@ -188,7 +208,10 @@ func (s *Store) failed(need int64, held idSet) {
 }
 
 // reachable returns the bytes that are free or can be evicted.
-func (s *Store) reachable() int64 { return s.room - int64(s.pool.Used()) + s.bytes[classIdle] }
+func (s *Store) reachable() int64 { return s.room - int64(s.pool.Used()) + s.evictable() }
+
+// evictable returns the bytes that can be evicted.
+func (s *Store) evictable() int64 { return s.bytes[classIdle] + s.bytes[classParent] }
 
 // hopeless reports that there is no room for an extent, without looking for it.
 func (s *Store) hopeless(need int64) bool {

@@ -126,7 +126,7 @@ func (s *Store) restore() (a Adoption) {
 		}
 		placed = append(placed, shmring.Chunk{Address: r.Address, ID: r.ID, Size: r.Size})
 	}
-	kept := s.pool.Restore(placed, state.NextID)
+	kept, reserved := s.restorePool(placed, &state)
 
 	// With all cores: it takes reading what the checksums cover.
 	verified := make([]bool, len(kept))
@@ -214,6 +214,8 @@ func (s *Store) restore() (a Adoption) {
 		s.evictor.Add(&o.cached, key, o.cost)
 		s.watch(o, true)
 	}
+	s.restoreReserved(reserved)
+	s.reunite()
 	for _, f := range byID {
 		bad = append(bad, int(f.o.entry))
 	}

@@ -26,6 +26,7 @@ func (s *Store) CheckStructure() error {
 	s.checkLeases(bad)
 	s.checkSums(bad)
 	s.checkQuarantine(bad)
+	s.checkFamilies(bad)
 	s.checkSidecar(bad)
 	s.checkSearch(bad)
 	lines := []*line.Line{&s.waiters.Main}
@@ -137,8 +138,10 @@ func (s *Store) checkSums(bad report) {
 		bytes[o.class] += o.extent
 		n := tenants[o.tenant()]
 		n.used += o.extent
-		if o.class == classIdle {
+		if o.class.reachable() {
 			n.idleBytes += o.extent
+		}
+		if o.class == classIdle {
 			n.idle++
 			if !s.idle.has(o) {
 				bad("key %q is idle, and not in its place among the others", o.key)
@@ -173,6 +176,59 @@ func (s *Store) checkSums(bad report) {
 	}
 	if bytes != s.bytes || idle != int64(len(s.idle.items)) {
 		bad("bytes by class are %v and %d objects idle, counted were %v and %d", bytes, idle, s.bytes, len(s.idle.items))
+	}
+}
+
+// checkFamilies finds the children of each object anew.
+func (s *Store) checkFamilies(bad report) {
+	children := map[*kin]int32{}
+	for o := range s.all() {
+		if o.rel != nil && o.rel.under == nil && o.rel.of == nil {
+			bad("key %q has no relatives, and room for them", o.key)
+		}
+		if (o.state == committed || o.state == reserved) && s.opt.Parent != nil {
+			parent := s.opt.Parent(o.key, o.Note())
+			under := o.rel != nil && o.rel.under != nil
+			switch {
+			case under && (o.rel.under.key != parent || s.families.kin[parent] != o.rel.under):
+				bad("key %q is a child of %q, not of %q", o.key, o.rel.under.key, parent)
+			case under == o.loner && parent != "" && parent != o.key:
+				bad("key %q is no child of %q", o.key, parent)
+			}
+		} else if o.rel != nil {
+			bad("key %q in state %d has relatives", o.key, o.state)
+		}
+		steps := 0
+		for p := o; p != nil; p = p.parent() {
+			if steps++; steps > s.pool.Len() {
+				bad("key %q descends from itself", o.key)
+				break
+			}
+		}
+	}
+	for key, k := range s.families.kin {
+		n, busy := int32(0), int32(0)
+		var last *Object
+		for o := k.first; o != nil && n <= k.n; o = o.rel.next {
+			if o.rel == nil || o.rel.under != k || o.rel.prev != last || s.object(o.chunk.ID) != o || o.rel.busy != o.class.busy() {
+				bad("key %q is not in its place among the children of %q", o.key, key)
+				break
+			}
+			n++
+			if o.rel.busy {
+				busy++
+			}
+			last = o
+		}
+		children[k] = n
+		if n == 0 || n != k.n || busy != k.busy || k.key != key || k.head != s.index[key] || k.head != nil && k.head.rel.of != k {
+			bad("key %q has %d children, %d of them busy; counted were %d and %d, of %q", key, n, busy, k.n, k.busy, k.key)
+		}
+	}
+	for o := range s.all() {
+		if o.hasChildren() && children[o.rel.of] == 0 {
+			bad("key %q has children that are gone", o.key)
+		}
 	}
 }
 
@@ -234,7 +290,7 @@ func (s *Store) checkSearch(bad report) {
 		return
 	}
 	ids, ok := s.pool.Cheapest(nil, int(n)-shmring.HeaderSize, func(id uint32, o any) (float64, bool) {
-		return 0, o.(*Object).class == classIdle && !s.search.held.has(id)
+		return 0, o.(*Object).class.reachable() && !s.search.held.has(id)
 	})
 	if ok {
 		bad("a search found no run of %d bytes, but %d objects make one", n, len(ids))

@@ -61,7 +61,9 @@ func newStore(seg *segment.Segment, o Options) *Store {
 		index: map[string]*Object{}, pending: map[string]*Object{},
 		pinned: map[*Object]struct{}{}, requests: map[string]*Request{},
 		evictor: evict.New(), markedIDs: o.FirstID,
-		ledger: ledger{idle: idleSet{kind: idleOfStore}, tenants: map[string]*tenant{}},
+		ledger: ledger{
+			idle: idleSet{kind: idleOfStore}, tenants: map[string]*tenant{}, families: families{kin: map[string]*kin{}},
+		},
 	}
 	s.room = int64(s.pool.Largest()) // nothing is in it yet
 	if s.sidecar != nil {

@@ -30,7 +30,7 @@ var (
 type KeyError struct {
 	Key      string
 	Err      error // ErrKeyExists or ErrNotFound
-	Reserved bool  // the key exists in a reservation that is still open
+	Reserved bool  // the key exists in a reservation that is still open, whatever Err is
 }
 
 func (e *KeyError) Error() string {

@@ -43,7 +43,7 @@ func (s *Store) place(size int, tenant string, as line.Turn) (address uint64, id
 			return address, id, payload, err
 		}
 		if !s.hopeless(need) {
-			if s.chooseVictims(size, held) {
+			if s.chooseVictims(size, held) || s.chooseFamilies(size, held) {
 				held.add(s.evict(s.victims))
 				continue
 			}
@@ -151,8 +151,8 @@ func (s *Store) loss(o *Object) (float64, bool) {
 	return s.evictor.Value(&o.cached), true // nothing, if it is retired
 }
 
-// evict makes idle objects go, but for those that a reader looks at in place,
-// which it returns. If the memory is gone, those that are not dropped yet stay.
+// evict makes idle objects go, children in front of their parents, but for those that a reader looks at
+// in place and their ancestors, which it returns. If the memory is gone, those that are not dropped yet stay.
 func (s *Store) evict(ids []uint32) (held idSet) {
 	done := 0
 	defer func() {
@@ -173,11 +173,15 @@ func (s *Store) evict(ids []uint32) (held idSet) {
 		s.counts.dead += dead
 	}
 	for _, id := range ids {
-		if _, ok := holds[id]; ok {
+		o := s.object(id)
+		if _, ok := holds[id]; ok || o.hasChildren() {
 			s.pool.Publish(id) // whoever saw it dead was late anyway
 			held.add(idSet{id: {}})
 		} else {
-			s.drop(s.object(id), s.evictor.Evict)
+			if o.state == committed {
+				s.counts.evicted++
+			}
+			s.drop(o, s.evictor.Evict)
 		}
 		done++
 	}
@@ -185,7 +189,7 @@ func (s *Store) evict(ids []uint32) (held idSet) {
 }
 
 // Evict makes the objects under the given keys go at once, or all objects if no key is given, but
-// for those that somebody may need. It returns the ids of those that went.
+// for those that somebody may need, and parents of objects that stay. It returns the ids of those that went.
 func (s *Store) Evict(keys ...string) ([]uint32, error) {
 	if err := s.lock(); err != nil {
 		return nil, err
@@ -217,11 +221,11 @@ func (s *Store) evictAll() ([]uint32, error) {
 	}
 	var ids []uint32
 	for id := range s.pool.Live() {
-		if s.object(id).class == classIdle {
+		if s.object(id).class.reachable() {
 			ids = append(ids, id)
 		}
 	}
-	return s.evictIdle(ids)
+	return s.evictIdle(s.withDescendants(ids))
 }
 
 // evictIdle evicts idle objects, and returns the ids of those that went: not those that a reader
@@ -236,10 +240,10 @@ func (s *Store) fullError(size int, held idSet) error {
 	e := &FullError{
 		Need: size + shmring.HeaderSize, Used: s.pool.Used(), Size: s.opt.Size, Waiting: s.waiters.Main.Wanted(),
 		Free: s.room - int64(s.pool.Used()), LargestHole: int64(s.pool.Largest()),
-		Reserved: s.bytes[classReserved], Leased: s.bytes[classLeased], Quarantined: s.bytes[classQuarantined], Evictable: s.bytes[classIdle],
+		Reserved: s.bytes[classReserved], Leased: s.bytes[classLeased] + s.bytes[classKept], Quarantined: s.bytes[classQuarantined], Evictable: s.evictable(),
 	}
 	for id := range held {
-		if o := s.object(id); o != nil && o.class == classIdle {
+		if o := s.object(id); o != nil && o.class.reachable() {
 			e.Viewed += o.extent
 			e.Evictable -= o.extent
 		}

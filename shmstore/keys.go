@@ -21,7 +21,7 @@ func (s *Store) find(key string) (*Object, error) {
 		ok = false
 	}
 	if !ok {
-		return nil, &KeyError{Key: key, Err: ErrNotFound}
+		return nil, s.notFound(key)
 	}
 	s.evictor.Hit(&o.cached)
 	s.releaseIfOver(o)
@@ -38,9 +38,15 @@ func (s *Store) Find(key string) (*Object, error) {
 	defer s.mu.Unlock()
 	o, ok := s.index[key]
 	if !ok || !s.usable(o) {
-		return nil, &KeyError{Key: key, Err: ErrNotFound}
+		return nil, s.notFound(key)
 	}
 	return o, nil
+}
+
+// notFound is the error for a key that is not there, or not yet.
+func (s *Store) notFound(key string) error {
+	_, pending := s.pending[key]
+	return &KeyError{Key: key, Err: ErrNotFound, Reserved: pending}
 }
 
 // Remove makes a key absent, so that it can be put anew, and reports whether it was
@@ -58,10 +64,32 @@ func (s *Store) Remove(key string) bool {
 	return ok
 }
 
+// Delete is Remove for an object that nobody needs, which goes at once, or when the last [Reader] is done with it. It
+// fails with [ErrNotFound]; and with [segment.ErrBusy], and does nothing, if the object is leased, pinned or in
+// quarantine.
+func (s *Store) Delete(key string) error {
+	if err := s.lock(); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	o, ok := s.index[key]
+	if !ok {
+		return s.notFound(key)
+	}
+	s.releaseIfOver(o)
+	if o.leases > 0 || o.pinned || o.quarantined != nil {
+		return fmt.Errorf("%w: key %q is needed by %d requests (pinned: %v, in quarantine: %v)", segment.ErrBusy, key, o.leases, o.pinned, o.quarantined != nil)
+	}
+	s.retire(o)
+	return nil
+}
+
 // retire frees the key of an object, which itself stays until nobody can need it.
 func (s *Store) retire(o *Object) {
 	o.state = retired
 	delete(s.index, o.key)
+	s.abdicate(o)
+	s.leave(o)
 	s.unpin(o)
 	s.watch(o, false)
 	_ = s.changed(o) // if the sidecar is gone, it goes when room is needed
@@ -75,6 +103,8 @@ func (s *Store) forget(o *Object) {
 		delete(s.index, o.key)
 		s.watch(o, false)
 	}
+	s.abdicate(o)
+	s.leave(o)
 }
 
 func (s *Store) watch(o *Object, present bool) {

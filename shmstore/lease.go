@@ -88,6 +88,20 @@ func (r *Request) Drop(key string) {
 	r.s.wakeShutdown()
 }
 
+// DropID gives up the object of an id that the request has, as Drop does for a key.
+func (r *Request) DropID(id uint32) {
+	if r.enter() != nil {
+		return
+	}
+	defer r.s.mu.Unlock()
+	if l := r.leases.of(r.s.object(id)); l != nil {
+		gone := *l
+		r.leases.remove(l)
+		r.letGo(gone, false, false)
+	}
+	r.s.wakeShutdown()
+}
+
 // Object returns the object of a handle that the request has. It fails with fs.ErrInvalid
 // for another handle, and with [ErrEnded].
 func (r *Request) Object(h Handle) (*Object, error) {

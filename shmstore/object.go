@@ -28,12 +28,14 @@ type Object struct {
 	word        uint64          // the use word in the sidecar, unwritten if it is not known
 	places      [idleSets]int32 // in the sets of idle objects
 	quarantined *quarantined    // nil if it is not in quarantine
+	rel         *relatives      // nil if it has none
 	leases      int32           // of requests that have not ended
 	sent        int32           // of them, of requests that were committed
 	entry       int32           // in the sidecar's table, -1 if none
 	state       objectState
 	class       class
 	pinned      bool
+	loner       bool // it has no parent, since it would descend from itself
 }
 
 // more is what most objects don't have.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
@@ -48,6 +49,11 @@ type Options struct {
 	// FirstID is the id of the first object. Create in a Segment that was in use wants one
 	// that no handle still has.
 	FirstID uint32
+	// Parent, if not nil, returns the key of an object's parent, "" if it has none, from what was put:
+	// always the same. A parent is not evicted while a child of it is there, or is being stored; a
+	// child may come without its parent. It is called under the store's lock: it must be quick and must not call the
+	// Store, and Adopt calls it with notes that passed a checksum.
+	Parent func(key string, note []byte) string
 	// FullSums makes the sidecar's checksums cover every byte of a payload, so that
 	// Adopt finds any change that something else made to it. Without, they cover
 	// payloads up to 4 KiB, and samples of larger ones: a full sum takes longer than
@@ -60,6 +66,10 @@ type Options struct {
 	// Without a PayloadOwner nobody counts reads, and the time alone ends it for readers
 	// without a slot. Whoever has such readers sets it below 0, and passes fences.
 	QuarantineTTL time.Duration
+	// Reserved are reservations of the dead writer, as Reservation.Record returned them, that Adopt takes over:
+	// nobody gets their place. Each must be resumed (Request.Resume) in the next moment. It is for the packages of
+	// this module.
+	Reserved []sidecar.Record
 	// Quotas bound the bytes of each tenant (PutOptions.Tenant); Quota those of a
 	// tenant that is not in it. 0 is no bound.
 	Quotas map[string]int64

@@ -50,7 +50,7 @@ func (s *Store) admit(size int, tenant string, as line.Turn, looks *int) error {
 func (s *Store) quotaError(t *tenant, name string, need, quota int64, held idSet) error {
 	used := t.used - t.idleBytes
 	for id := range held {
-		if o := s.object(id); o != nil && o.class == classIdle {
+		if o := s.object(id); o != nil && o.class.reachable() {
 			used += o.extent
 		}
 	}

@@ -13,15 +13,18 @@ import (
 	"github.com/ringcache/ringcache/shmring/segment"
 )
 
-// ReaderOptions say what store a [Reader] expects: they must be the writer's.
+// ReaderOptions say what store a [Reader] expects: they must be the writer's. If Size is 0, both
+// numbers are those of the sidecar.
 type ReaderOptions struct {
 	Size, DataOffset int
+	// Owned reports that the store has a [PayloadOwner], so that a payload is the whole chunk
+	// behind its header. Views count no read.
+	Owned bool
 	// Dir is the directory of shared memory, /dev/shm if empty.
 	Dir string
 }
 
-// Reader looks at the payloads of a store without a [PayloadOwner] that another process
-// writes. It has a slot in the sidecar: what it looks at stays where it is, whatever
+// Reader looks at the payloads of a store that another process writes. It has a slot in the sidecar: what it looks at stays where it is, whatever
 // else ends. The slot is free when the process dies.
 //
 // Its methods may be called by any goroutine.
@@ -29,6 +32,7 @@ type Reader struct {
 	seg     *segment.Segment
 	sidecar *sidecar.File
 	slot    *sidecar.Slot
+	lead    int // bytes from the begin of a chunk to its payload
 
 	closing sync.Once
 	err     error // of the end of sidecar
@@ -38,11 +42,24 @@ type Reader struct {
 // segment.Attach; [segment.ErrForeign] if there is no sidecar, and [shmring.ErrCorrupt] if it is
 // damaged; and [segment.ErrBusy] if all slots are taken.
 func Open(name string, o ReaderOptions) (*Reader, error) {
+	if o.Size == 0 {
+		c, err := sidecar.OpenToLook(o.Dir, name)
+		if err != nil {
+			return nil, err
+		}
+		o.Size, o.DataOffset = c.Options().RingSize, c.Options().DataOffset
+		if err := c.Close(); err != nil {
+			return nil, err
+		}
+	}
 	seg, err := segment.Attach(segment.Options{Name: name, RingSize: o.Size, DataOffset: o.DataOffset, Dir: o.Dir, ReadOnly: true})
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{seg: seg}
+	r := &Reader{seg: seg, lead: plainLead}
+	if o.Owned {
+		r.lead = shmring.HeaderSize
+	}
 	if err := r.takeSlot(name, o.Dir); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
@@ -98,7 +115,7 @@ func (r *Reader) Get(h Handle) (*View, error) {
 // open names the payload in the slot, and compares the id after that.
 func (v *View) open() error {
 	m := v.r.seg.Bytes()
-	if v.h.Offset < plainLead || v.h.Offset > uint64(len(m)) || v.h.Length > uint64(len(m))-v.h.Offset || v.h.ID >= shmring.IDLimit {
+	if v.h.Offset < uint64(v.r.lead) || v.h.Offset > uint64(len(m)) || v.h.Length > uint64(len(m))-v.h.Offset || v.h.ID >= shmring.IDLimit {
 		return &CorruptError{Segment: v.r.seg.Name(), Address: v.h.Offset, ID: v.h.ID, Err: fmt.Errorf("%d bytes are not in a segment of %d", v.h.Length, len(m))}
 	}
 	place, ok := v.r.slot.Hold(v.h.ID)
@@ -114,7 +131,7 @@ func (v *View) open() error {
 }
 
 // id is the one in front of the payload now.
-func (v *View) id() uint32 { return mem.Load32(v.r.seg.Bytes()[v.h.Offset-plainLead:]) }
+func (v *View) id() uint32 { return mem.Load32(v.r.seg.Bytes()[v.h.Offset-uint64(v.r.lead):]) }
 
 // Bytes returns the payload. It must not be written to, and not be used after Release.
 func (v *View) Bytes() []byte { return v.payload }

@@ -109,6 +109,7 @@ func (r *Reservation) commit(sum uint32) error {
 		s.retire(old) // it can't be used once more, see mayPut
 	}
 	s.index[o.key] = o
+	s.lead(o)
 	s.watch(o, true)
 	r.end()
 	s.waiters.WakeKey(o.key)

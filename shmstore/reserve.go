@@ -196,11 +196,13 @@ func (s *Store) allocateNow(o *Object, size int, as line.Turn) (payload []byte, 
 	if err := s.seg.Hold(); err != nil {
 		return nil, err
 	}
+	s.join(o) // first, so that its ancestors stay
 	err = s.guard(func() (err error) {
 		o.chunk.Address, o.chunk.ID, payload, err = s.place(size, o.tenant(), as)
 		return err
 	})
 	if err != nil {
+		s.leave(o)
 		s.seg.Release()
 		if never := (*shmring.TooLargeError)(nil); errors.As(err, &never) {
 			limit := never.Limit - shmring.HeaderSize

@@ -31,13 +31,29 @@ type Stats struct {
 
 	// The bytes in use by what keeps them, and the number of objects in quarantine.
 	// Those whose counts became complete are found after a while, see [Store.Inspect]
-	// for the truth.
+	// for the truth. Ancestors of what is leased, reserved or in quarantine count as leased.
 	Reserved, Leased, Quarantined, Evictable int64
 	QuarantinedObjects                       int
 
 	// Looked, Woken and Polls count what the store did to make room: objects that were
 	// looked at, callers that were woken, and tries of callers that came by a timer.
 	Looked, Woken, Polls int
+
+	// Evicted is the number of objects that went to make room, or by [Store.Evict].
+	Evicted int
+}
+
+// Tenants returns the bytes in use of each tenant.
+func (s *Store) Tenants() map[string]int64 {
+	if s.lock() != nil {
+		return nil
+	}
+	defer s.mu.Unlock()
+	used := make(map[string]int64, len(s.tenants))
+	for name, t := range s.tenants {
+		used[name] = t.used
+	}
+	return used
 }
 
 // Stats returns sums, without looking at every object as [Store.Inspect] does.
@@ -66,9 +82,9 @@ func (s *Store) stats() Stats {
 	return Stats{
 		Objects: len(s.index), Chunks: s.pool.Len(), Used: int64(s.pool.Used()), Leases: s.leases, Requests: len(s.requests),
 		Waiting: s.waiters.Len(), Misused: s.counts.misused, Readers: s.readers, DeadReaders: s.counts.dead,
-		Reserved: s.bytes[classReserved], Leased: s.bytes[classLeased], Quarantined: s.bytes[classQuarantined], Evictable: s.bytes[classIdle],
+		Reserved: s.bytes[classReserved], Leased: s.bytes[classLeased] + s.bytes[classKept], Quarantined: s.bytes[classQuarantined], Evictable: s.evictable(),
 		QuarantinedObjects: s.quarantined.objects.Len(),
-		Looked:             s.counts.looked, Woken: s.waiters.Woken, Polls: s.waiters.Polls,
+		Looked:             s.counts.looked, Woken: s.waiters.Woken, Polls: s.waiters.Polls, Evicted: s.counts.evicted,
 	}
 }
 

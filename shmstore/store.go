@@ -23,9 +23,10 @@ import (
 //     object, and no other; a key is in both only while an object that can't be
 //     used once more is replaced;
 //   - leases is the sum of those of the objects, and of those of the requests;
-//   - an object is idle if it is committed or retired, has no lease and is neither
-//     pinned nor in quarantine. Only idle objects are evicted, and a retired one
-//     goes as soon as it is idle;
+//   - an object is idle if it is committed or retired, has no lease, is neither
+//     pinned nor in quarantine, and has no children. Only idle objects are evicted, and a
+//     retired one goes as soon as it is idle;
+//   - families has every object that is committed or reserved and has a parent, and no ring;
 //   - quarantined has exactly the objects in quarantine, in the order of their
 //     fences;
 //   - bytes, idle and tenants are what counting all objects anew would give;
@@ -51,6 +52,8 @@ type Store struct {
 	pending map[string]*Object
 	pinned  map[*Object]struct{}
 
+	resumable map[uint32]*Object // reservations of the dead writer that nobody has resumed
+
 	requests  map[string]*Request
 	deadlines deadlines
 	leases    int // of all requests
@@ -64,6 +67,7 @@ type Store struct {
 		misused int // calls that end a request which was not committed
 		dead    int // readers whose slot was found without an owner
 		looked  int // objects looked at in search of room
+		evicted int // objects that went for it
 	}
 }
 
@@ -105,14 +109,17 @@ func (s *Store) lock() error {
 
 func (s *Store) closedError() error { return fmt.Errorf("%w: %s", errClosed, s.seg.Name()) }
 
+// locate finds the payload in the chunk of an object of this store.
+func (s *Store) locate(o *Object) { o.locate(s.opt.DataOffset, s.opt.Payloads == nil) }
+
 // locate finds the payload in the chunk of an object. The payload that an owner lays out is the
 // whole chunk behind the header.
-func (s *Store) locate(o *Object) {
+func (o *Object) locate(dataOffset int, plain bool) {
 	lead := shmring.HeaderSize
 	o.length = o.chunk.Size - shmring.HeaderSize
-	if s.opt.Payloads == nil {
+	if plain {
 		lead = plainLead
 		o.length = o.chunk.DescriptionOffset - (plainLead - shmring.HeaderSize)
 	}
-	o.offset = uint64(s.opt.DataOffset) + o.chunk.Address + uint64(lead)
+	o.offset = uint64(dataOffset) + o.chunk.Address + uint64(lead)
 }

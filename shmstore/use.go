@@ -64,6 +64,7 @@ func (s *Store) drop(o *Object, forget func(*evict.Entry)) {
 // stays idle, so that it goes when room is needed.
 func (s *Store) discard(o *Object) {
 	if err := s.guard(func() error { s.drop(o, s.evictor.Remove); return nil }); err != nil {
+		s.leave(o)
 		s.file(o, classOf(o))
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,6 +33,9 @@ func (e *environment) start(purpose string) (*process.Process, error) {
 	}
 	cmd := exec.Command(e.options.Python, filepath.Join(e.options.Scripts, "peer.py"), purpose)
 	cmd.Env = append(os.Environ(), "VLLM_LOGGING_LEVEL=ERROR")
+	if purpose == "encoder" { // memory that was freed is used again, with its pages, as torch does on a device
+		cmd.Env = append(cmd.Env, "MALLOC_MMAP_MAX_=0", fmt.Sprintf("MALLOC_TRIM_THRESHOLD_=%d", math.MaxInt64))
+	}
 	p, err := process.Start(cmd)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,10 @@
 package main
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/ringcache/ringcache/tier/disk"
+)
 
 // experiment is a job with its cases and peers.
 type experiment struct {
@@ -8,6 +12,7 @@ type experiment struct {
 	about string // a sentence above its table
 	axis  string // what its plots go over: "size", "live" or "goroutines"
 	each  bool   // times are of single operations, so that there are distributions of them
+	rate  bool   // bytes per second are of interest
 	// rounds bounds the rounds, slow multiplies the time of a round: for what takes long by itself.
 	rounds, slow int
 	cases        func(o options) []Case
@@ -108,6 +113,35 @@ var experiments = []experiment{
 			deliver(), overSocket(), overRedis(), ours(overShmipc),
 		},
 	},
+	{
+		name: "encoder-save", axis: "size", each: true, rate: true, slow: 6,
+		about: "An output of an encoder, from memory of the caller to where others find it by its key.",
+		cases: outputs("encoder-save"), peers: outputPeers(true),
+	},
+	{
+		name: "encoder-load", axis: "size", each: true, rate: true, slow: 6,
+		about: "An output of an encoder, by its key, into memory of the caller. Files are in the page cache.",
+		cases: outputs("encoder-load"), peers: outputPeers(false),
+	},
+}
+
+// outputPeers are vLLM's connectors, ours, and the limits. Only a save can be synced.
+func outputPeers(save bool) []maker {
+	all := []maker{
+		connector("vLLM, files", "files", onDisk),
+		connector("vLLM, files in tmpfs", "files", inMemory),
+		connector("vLLM, CPU connector", "region", nil),
+		outputsOf(oursMemory, ourMemory),
+		outputsOf(oursDisk, ourDisk(onDisk, disk.Options{Sync: disk.SyncNever})),
+		outputsOf(oursTree, ourDisk(onDisk, tree)),
+		outputsOf(limitCopy, bareOutputs),
+		outputsOf("limit: file", bareFiles(onDisk, false)),
+		outputsOf("limit: file in tmpfs", bareFiles(inMemory, false)),
+	}
+	if save {
+		all = append(all, outputsOf(oursSynced, ourDisk(onDisk, disk.Options{Sync: disk.SyncFile})), outputsOf("limit: file, fsync", bareFiles(onDisk, true)))
+	}
+	return all
 }
 
 func experimentNames() string {

@@ -20,7 +20,7 @@ var goals = []goal{
 	{"new", 4 * kib, "warm", oursPool, "vLLM", 20, false},
 	{"new", 64 * kib, "warm", oursPool, "vLLM", 14, false},
 	{"new", mib, "warm", oursPool, "vLLM", 3, false},
-	{"new", 24 * mib, "warm", "limit: copy", oursPool, 1.05, true},
+	{"new", 24 * mib, "warm", limitCopy, oursPool, 1.05, true},
 	{"repeat", 0, "warm", oursPool, "vLLM", 35, false},
 	{"worker", mib, "warm", oursFirst, "vLLM", 25, false},
 	{"worker", mib, "warm", oursSeen, "vLLM", 150, false},
@@ -32,6 +32,12 @@ var goals = []goal{
 	{"hash", 3 * mib, "", "mmhash", "vLLM", 1.8, false},
 	{"prefault", 0, "", "ringcache", "a goroutine that writes to every page", 1.8, false},
 	{"prefault", 0, "", "ringcache", "one thread that populates", 1.4, false},
+	{"encoder-save", 0, "", oursMemory, "vLLM, files", 3, false},
+	{"encoder-save", 0, "", oursMemory, "vLLM, CPU connector", 1, false},
+	{"encoder-save", 0, "", oursDisk, "vLLM, files", 1, false},
+	{"encoder-load", 0, "", limitCopy, oursMemory, 1.2, true},
+	{"encoder-load", 0, "", oursMemory, "vLLM, files", 1, false},
+	{"encoder-load", 0, "", oursMemory, "vLLM, CPU connector", 1, false},
 	{"delivery", 0, "warm", oursPython, "vLLM", 2, false},
 }
 

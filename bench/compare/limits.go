@@ -62,9 +62,12 @@ func (l *limit) Close() (err error) {
 	return err
 }
 
+// limitCopy is the column of one copy.
+const limitCopy = "limit: copy"
+
 // bareCopy copies the tensors of the item into the next place of a mapped ring.
 func bareCopy() Job {
-	return &limit{peer: "limit: copy", prepare: (*limit).openRing, once: func(l *limit) error {
+	return &limit{peer: limitCopy, prepare: (*limit).openRing, once: func(l *limit) error {
 		place := l.place()
 		copy(place[copy(place, tensorOf(l.item, 0).Data):], tensorOf(l.item, 1).Data)
 		return nil

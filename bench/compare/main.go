@@ -23,6 +23,7 @@ import (
 type options struct {
 	Python   string        `help:"Interpreter of the interop environment. Without it the peers in Python are left out." json:"-"`
 	Redis    string        `help:"Folder with the files of the package redis-server, or none." json:"-"`
+	Disk     string        `help:"Folder for the files of the encoder's outputs, on the disk that is measured. Empty is that of temporary files." json:"-"`
 	Scripts  string        `help:"Folder of the peers in Python." default:"compare/peer" type:"existingdir" json:"-"`
 	Out      string        `help:"Folder for raw.json, table.md and the plots." json:"-"`
 	From     string        `help:"Measure nothing: make table and plots from this raw.json." json:"-"`

@@ -106,7 +106,7 @@ type copyJob struct {
 	parts [][]byte
 }
 
-func parallelCopy() Job { return &copyJob{limit: limit{peer: "limit: copy"}} }
+func parallelCopy() Job { return &copyJob{limit: limit{peer: limitCopy}} }
 
 func (j *copyJob) Prepare(c Case) error {
 	if err := j.openRing(c); err != nil {

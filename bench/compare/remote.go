@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/ringcache/ringcache/bench/internal/process"
@@ -10,6 +11,7 @@ import (
 type remote struct {
 	peer    string
 	env     *environment
+	purpose string // of the process; empty is "vllm"
 	process *process.Process
 	id      int
 	more    map[string]any // further arguments of prepare
@@ -26,7 +28,7 @@ func pythonAt(peer string, at func(Case) bool) maker {
 
 func (r *remote) Peer() string { return r.peer }
 
-func (r *remote) Prepare(c Case) (err error) { return r.prepare("vllm", c) }
+func (r *remote) Prepare(c Case) (err error) { return r.prepare(cmp.Or(r.purpose, "vllm"), c) }
 
 func (r *remote) prepare(purpose string, c Case) (err error) {
 	if r.process, err = r.env.start(purpose); err != nil {

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/ringcache/ringcache/bench/internal/stats"
 )
 
 // table returns the report in Markdown.
@@ -60,6 +62,9 @@ func writeExperiment(b *bytes.Buffer, r *Record, e experiment) {
 	if e.each {
 		figures = "p50 / p99"
 	}
+	if e.rate {
+		figures += ", and GB/s at the first"
+	}
 	fmt.Fprintf(b, "\n## %s\n\n%s %s.\n\n| case |", e.name, e.about, strings.ToUpper(figures[:1])+figures[1:])
 	var rivals []string // ours that are compared with vLLM
 	for _, p := range peers {
@@ -75,7 +80,7 @@ func writeExperiment(b *bytes.Buffer, r *Record, e experiment) {
 	for _, c := range cases {
 		fmt.Fprintf(b, "| %s |", caseText(c))
 		for _, p := range peers {
-			fmt.Fprintf(b, " %s |", timesText(r, c, p, e.each))
+			fmt.Fprintf(b, " %s |", timesText(r, c, p, e))
 		}
 		for _, p := range rivals {
 			fmt.Fprintf(b, " %s |", factorsText(r, c, "vLLM", p, e.each))
@@ -111,13 +116,17 @@ func figures(x *Result, each bool) (first, second float64) {
 	return s.Min, s.Median
 }
 
-func timesText(r *Record, c Case, peer string, each bool) string {
+func timesText(r *Record, c Case, peer string, e experiment) string {
 	x, ok := r.find(c, peer)
 	if !ok {
 		return "-"
 	}
-	first, second := figures(x, each)
-	return fmt.Sprintf("%.3g / %.3g", first/1e3, second/1e3)
+	first, second := figures(x, e.each)
+	text := fmt.Sprintf("%.3g / %.3g", first/1e3, second/1e3)
+	if e.rate {
+		text += fmt.Sprintf(" (%.3g GB/s)", stats.Gigabytes(c.Size, first))
+	}
+	return text
 }
 
 func factorsText(r *Record, c Case, theirs, ours string, each bool) string {

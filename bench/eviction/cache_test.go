@@ -1,9 +1,10 @@
 package main
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/ringcache/ringcache/bench/internal/policy"
 )
 
 // TestContendersAreCaches: none keeps more bytes than fit, and none gives away
@@ -16,10 +17,10 @@ func TestContendersAreCaches(t *testing.T) {
 			got := c.make(tr, capacity)
 			replay(tr.uses, got)
 			var bytes int64
-			seen := map[*item]bool{}
+			seen := map[*policy.Item]bool{}
 			for _, it := range tr.uses {
 				if !seen[it] && holds(got, it) {
-					bytes += it.size
+					bytes += it.Size
 				}
 				seen[it] = true
 			}
@@ -36,62 +37,28 @@ func TestContendersAreCaches(t *testing.T) {
 }
 
 // holds asks without a use where a use needs the trace.
-func holds(c cache, it *item) bool {
-	if s, ok := c.(*scored[*foreseen]); ok {
-		_, ok = s.index[it]
-		return ok
+func holds(c policy.Cache, it *policy.Item) bool {
+	if s, ok := c.(*policy.Scored[*policy.Foreseen]); ok {
+		return s.Has(it)
 	}
-	return c.get(it)
+	return c.Get(it)
 }
 
 func TestLRUAndFIFO(t *testing.T) {
-	a, b, c := &item{size: 1}, &item{size: 1}, &item{size: 2}
+	a, b, c := &policy.Item{Size: 1}, &policy.Item{Size: 1}, &policy.Item{Size: 2}
 	for _, tt := range []struct {
 		fifo bool
-		left []*item
-	}{{false, []*item{a, c}}, {true, []*item{b, c}}} {
+		left []*policy.Item
+	}{{false, []*policy.Item{a, c}}, {true, []*policy.Item{b, c}}} {
 		l := newLRU(3, tt.fifo)
-		l.put(a)
-		l.put(b)
-		l.get(a)
-		l.put(c)
-		for _, it := range []*item{a, b, c} {
-			if l.get(it) != slices.Contains(tt.left, it) {
+		l.Put(a)
+		l.Put(b)
+		l.Get(a)
+		l.Put(c)
+		for _, it := range []*policy.Item{a, b, c} {
+			if l.Get(it) != slices.Contains(tt.left, it) {
 				t.Errorf("fifo %v: kept the wrong ones", tt.fifo)
 			}
-		}
-	}
-}
-
-// fixed values an object by its cost.
-type fixed struct{}
-
-func (fixed) Add(it *item) float64    { return it.cost }
-func (fixed) Hit(float64)             {}
-func (fixed) Evict(float64)           {}
-func (fixed) Value(v float64) float64 { return v }
-
-// TestVictimsAreOfLeastDensity with few objects, of which the choice is exact.
-func TestVictimsAreOfLeastDensity(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	s := newScored(fixed{}, 100)
-	for i := range int32(2000) {
-		before := slices.Clone(s.objects)
-		s.put(&item{id: i, size: 1 + rng.Int64N(10), cost: rng.Float64()})
-		var gone, kept float64 = 0, 1e9
-		for _, o := range before {
-			d := o.it.cost / float64(o.it.size)
-			if _, ok := s.index[o.it]; ok {
-				kept = min(kept, d)
-			} else {
-				gone = max(gone, d)
-			}
-		}
-		if gone > kept {
-			t.Fatalf("evicted %v, kept %v", gone, kept)
-		}
-		if s.used > 100 || len(s.index) != len(s.objects) {
-			t.Fatal("the books are wrong")
 		}
 	}
 }
@@ -99,7 +66,7 @@ func TestVictimsAreOfLeastDensity(t *testing.T) {
 func TestTracesAreReproducible(t *testing.T) {
 	for _, w := range workloads {
 		a, b, c := w.trace(1, 3000, gib), w.trace(1, 3000, gib), w.trace(2, 3000, gib)
-		same := func(x, y *item) bool { return *x == *y }
+		same := func(x, y *policy.Item) bool { return *x == *y }
 		if len(a.uses) != 3000 || a.deployment != b.deployment || !slices.EqualFunc(a.uses, b.uses, same) {
 			t.Errorf("%s: another trace for the same seed", w.name)
 		}

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/ringcache/ringcache/bench/internal/policy"
 )
 
 // site is a deployment with one dtype, and its trace of popular items.
 type site struct {
 	name string
-	uses []*item
+	uses []*policy.Item
 }
 
 const (
@@ -24,16 +26,16 @@ func sites() (all []site) {
 	type load struct {
 		name     string
 		families []family
-		draw     func(*deployment) []*item
+		draw     func(*deployment) []*policy.Item
 	}
-	popular := func(d *deployment) []*item { return zipfian(d, siteUses, 1.0) }
+	popular := func(d *deployment) []*policy.Item { return zipfian(d, siteUses, 1.0) }
 	var loads []load
 	for i, f := range families[:len(families)-1] { // audio alone has one small size
 		loads = append(loads, load{f.name, families[i : i+1], popular})
 	}
 	loads = append(loads,
 		load{"all families", families, popular},
-		load{"video + images", families, func(d *deployment) []*item { return mixed(d, siteUses, 0) }})
+		load{"video + images", families, func(d *deployment) []*policy.Item { return mixed(d, siteUses, 0) }})
 	for _, l := range loads {
 		for _, dtype := range []int{1, 2, 4} {
 			d := &deployment{families: l.families, dtype: dtype, rng: rand.New(rand.NewPCG(uint64(dtype), uint64(len(all))))}
@@ -60,7 +62,7 @@ func wasteOf(b *books) waste {
 // been full for a while.
 func (s site) measure(inFlight int) (ring, pool waste) {
 	const warm = siteCapacity * 3 / 2
-	largest := slices.MaxFunc(s.uses, func(a, b *item) int { return cmp.Compare(a.size, b.size) }).size
+	largest := slices.MaxFunc(s.uses, func(a, b *policy.Item) int { return cmp.Compare(a.Size, b.Size) }).Size
 	for _, c := range []placed{
 		newRingCache(siteCapacity, warm, largest, newLeases(inFlight, 0)),
 		newPoolCache(siteCapacity, warm, newLeases(inFlight, 0)),

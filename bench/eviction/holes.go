@@ -136,12 +136,12 @@ func churn(s space, d *deployment, capacity int64) (full, fits float64) {
 	for round := range rounds {
 		for {
 			it := d.item(nil)
-			key, ok := s.alloc(it.size)
+			key, ok := s.alloc(it.Size)
 			if !ok {
 				break
 			}
-			live = append(live, chunk{key, it.size})
-			used += it.size
+			live = append(live, chunk{key, it.Size})
+			used += it.Size
 		}
 		before := used
 		d.rng.Shuffle(len(live), func(i, j int) { live[i], live[j] = live[j], live[i] })

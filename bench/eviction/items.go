@@ -3,18 +3,13 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
+
+	"github.com/ringcache/ringcache/bench/internal/policy"
 )
 
 const mib = 1 << 20
 
-// item is an image or video as the processor leaves it.
-type item struct {
-	id   int32 // breaks ties
-	key  string
-	size int64
-	cost float64 // milliseconds to make it
-}
-
+// An item is an image or video as the processor leaves it, with the milliseconds to make it.
 // Making an item is decoding and preprocessing, which is by the pixel, and a
 // fixed part. These are assumptions, about one core's work.
 const (
@@ -81,7 +76,7 @@ func (d *deployment) String() string {
 }
 
 // item draws one; only restricts it to kinds that pass, if any does.
-func (d *deployment) item(only func(kind) bool) *item {
+func (d *deployment) item(only func(kind) bool) *policy.Item {
 	kinds := d.families[d.rng.IntN(len(d.families))].kinds
 	var pass []kind
 	sum := 0
@@ -99,11 +94,11 @@ func (d *deployment) item(only func(kind) bool) *item {
 	for ; n >= pass[i].weight; i++ {
 		n -= pass[i].weight
 	}
-	it := &item{
-		id:   d.made,
-		key:  fmt.Sprintf("item-%08d", d.made),
-		size: int64(pass[i].mib * mib * float64(d.dtype)),
-		cost: fixedCost + costPerMiB*pass[i].mib,
+	it := &policy.Item{
+		ID:   d.made,
+		Key:  fmt.Sprintf("item-%08d", d.made),
+		Size: int64(pass[i].mib * mib * float64(d.dtype)),
+		Cost: fixedCost + costPerMiB*pass[i].mib,
 	}
 	d.made++
 	return it
@@ -118,7 +113,7 @@ func (d *deployment) meanSize(only func(kind) bool) float64 {
 	probe := &deployment{families: d.families, dtype: d.dtype, rng: rand.New(rand.NewPCG(1, 1))}
 	var sum float64
 	for range draws {
-		sum += float64(probe.item(only).size)
+		sum += float64(probe.item(only).Size)
 	}
 	return sum / draws
 }

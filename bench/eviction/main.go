@@ -12,6 +12,8 @@ import (
 	"slices"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/ringcache/ringcache/bench/internal/policy"
 )
 
 type options struct {
@@ -27,22 +29,22 @@ type options struct {
 // contender is one column of the table.
 type contender struct {
 	name string
-	make func(t trace, capacity int64) cache
+	make func(t trace, capacity int64) policy.Cache
 }
 
 // The first is what all are compared with, the last is not a policy.
 var contenders = []contender{
-	{"LRU", func(_ trace, c int64) cache { return newLRU(c, false) }},
-	{"FIFO", func(_ trace, c int64) cache { return newLRU(c, true) }},
-	{"S3-FIFO", func(_ trace, c int64) cache { return newS3FIFO(c) }},
-	{"W-TinyLFU", func(_ trace, c int64) cache { return newTinyLFU(c, 0.1) }},
-	{"GDSF", func(_ trace, c int64) cache { return newScored(&gdsf{}, c) }},
-	{"LFU-DA", func(_ trace, c int64) cache { return newScored(&gdsf{lfuda: true}, c) }},
-	{"LRFU 1k", func(_ trace, c int64) cache { return newScored(newLRFU(1000), c) }},
-	{"LRFU 10k", func(_ trace, c int64) cache { return newScored(newLRFU(10000), c) }},
-	{"hyperbolic", func(_ trace, c int64) cache { return newScored(newHyperbolic(), c) }},
-	{"learned", func(_ trace, c int64) cache { return newScored(newLearned(), c) }},
-	{"oracle", func(t trace, c int64) cache { return newScored(newOracle(t.uses), c) }},
+	{"LRU", func(_ trace, c int64) policy.Cache { return newLRU(c, false) }},
+	{"FIFO", func(_ trace, c int64) policy.Cache { return newLRU(c, true) }},
+	{"S3-FIFO", func(_ trace, c int64) policy.Cache { return newS3FIFO(c) }},
+	{"W-TinyLFU", func(_ trace, c int64) policy.Cache { return newTinyLFU(c, 0.1) }},
+	{"GDSF", func(_ trace, c int64) policy.Cache { return policy.NewScored(policy.NewGDSF(), c) }},
+	{"LFU-DA", func(_ trace, c int64) policy.Cache { return policy.NewScored(policy.NewLFUDA(), c) }},
+	{"LRFU 1k", func(_ trace, c int64) policy.Cache { return policy.NewScored(policy.NewLRFU(1000), c) }},
+	{"LRFU 10k", func(_ trace, c int64) policy.Cache { return policy.NewScored(policy.NewLRFU(10000), c) }},
+	{"hyperbolic", func(_ trace, c int64) policy.Cache { return policy.NewScored(policy.NewHyperbolic(), c) }},
+	{"learned", func(_ trace, c int64) policy.Cache { return policy.NewScored(policy.NewLearned(), c) }},
+	{"oracle", func(t trace, c int64) policy.Cache { return policy.NewScored(policy.NewOracle(t.uses), c) }},
 }
 
 // result is shares of a trace that were found: of its uses, bytes and cost.
@@ -52,15 +54,15 @@ func (r result) add(o result, weight float64) result {
 	return result{r.hits + weight*o.hits, r.bytes + weight*o.bytes, r.cost + weight*o.cost}
 }
 
-func replay(uses []*item, c cache) result {
+func replay(uses []*policy.Item, c policy.Cache) result {
 	var found, all result
 	for _, it := range uses {
-		one := result{1, float64(it.size), it.cost}
+		one := result{1, float64(it.Size), it.Cost}
 		all = all.add(one, 1)
-		if c.get(it) {
+		if c.Get(it) {
 			found = found.add(one, 1)
 		} else {
-			c.put(it)
+			c.Put(it)
 		}
 	}
 	return result{found.hits / all.hits, found.bytes / all.bytes, found.cost / all.cost}

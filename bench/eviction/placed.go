@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 
+	"github.com/ringcache/ringcache/bench/internal/policy"
 	"github.com/ringcache/ringcache/internal/evict"
 	"github.com/ringcache/ringcache/shmring"
 )
@@ -10,7 +11,7 @@ import (
 // placed is a cache whose items lie in memory, or that at least refuses them
 // when leases are in the way.
 type placed interface {
-	cache
+	policy.Cache
 	account() *books
 	close()
 }
@@ -38,15 +39,15 @@ func (b *books) account() *books { return b }
 type room struct{ leased, largest, padding int64 }
 
 // count is called after a put of an item, when live is right.
-func (b *books) count(it *item, stored bool, r room) {
+func (b *books) count(it *policy.Item, stored bool, r room) {
 	if b.warm > 0 {
-		b.warm -= it.size
+		b.warm -= it.Size
 		return
 	}
 	b.puts++
 	if !stored {
 		b.refused++
-		if b.capacity-r.leased >= it.size {
+		if b.capacity-r.leased >= it.Size {
 			b.blocked++
 		}
 	}
@@ -67,13 +68,13 @@ type poolCache struct {
 	leases
 	mem    *memory
 	pool   *shmring.Pool
-	policy learned
-	at     map[*item]*resident
+	policy policy.Learned
+	at     map[*policy.Item]*resident
 	byID   []*resident
 }
 
 type resident struct {
-	it    *item
+	it    *policy.Item
 	id    uint32
 	entry *evict.Entry
 }
@@ -82,13 +83,13 @@ func newPoolCache(capacity, warm int64, l leases) *poolCache {
 	m := newMemory(capacity)
 	return &poolCache{
 		books: newBooks(capacity, warm), leases: l, mem: m, pool: shmring.NewPool(m.buf, shmring.PoolOptions{}),
-		policy: newLearned(), at: map[*item]*resident{},
+		policy: policy.NewLearned(), at: map[*policy.Item]*resident{},
 	}
 }
 
 func (p *poolCache) close() { p.mem.close() }
 
-func (p *poolCache) get(it *item) bool {
+func (p *poolCache) Get(it *policy.Item) bool {
 	r := p.at[it]
 	if r == nil {
 		return false
@@ -98,10 +99,10 @@ func (p *poolCache) get(it *item) bool {
 	return true
 }
 
-func (p *poolCache) put(it *item) {
-	id, ok := p.place(int(it.size))
+func (p *poolCache) Put(it *policy.Item) {
+	id, ok := p.place(int(it.Size))
 	if ok {
-		p.live += it.size
+		p.live += it.Size
 	}
 	p.count(it, ok, room{p.leases.bytes(), int64(p.pool.Largest()), 0})
 	if !ok {
@@ -137,7 +138,7 @@ func (p *poolCache) place(size int) (id uint32, ok bool) {
 			p.pool.Free(id)
 			p.byID[id] = nil
 			delete(p.at, r.it)
-			p.live -= r.it.size
+			p.live -= r.it.Size
 		}
 	}
 }
@@ -158,8 +159,8 @@ type ringCache struct {
 	mem   *memory
 	ring  *shmring.Ring
 	limit int
-	at    map[*item]struct{}
-	byID  []*item
+	at    map[*policy.Item]struct{}
+	byID  []*policy.Item
 }
 
 // maxObject is upstream's default; what serves larger items has to raise it.
@@ -169,13 +170,13 @@ func newRingCache(capacity, warm int64, largest int64, l leases) *ringCache {
 	m := newMemory(capacity)
 	return &ringCache{
 		books: newBooks(capacity, warm), leases: l, mem: m, ring: shmring.NewRing(m.buf, shmring.RingOptions{}),
-		limit: int(2 * min(max(maxObject, largest+shmring.HeaderSize), capacity)), at: map[*item]struct{}{},
+		limit: int(2 * min(max(maxObject, largest+shmring.HeaderSize), capacity)), at: map[*policy.Item]struct{}{},
 	}
 }
 
 func (r *ringCache) close() { r.mem.close() }
 
-func (r *ringCache) get(it *item) bool {
+func (r *ringCache) Get(it *policy.Item) bool {
 	_, ok := r.at[it]
 	if ok {
 		r.begin(it)
@@ -183,10 +184,10 @@ func (r *ringCache) get(it *item) bool {
 	return ok
 }
 
-func (r *ringCache) put(it *item) {
-	id, ok := r.place(int(it.size))
+func (r *ringCache) Put(it *policy.Item) {
+	id, ok := r.place(int(it.Size))
 	if ok {
-		r.live += it.size
+		r.live += it.Size
 	}
 	largest, padding := r.room()
 	r.count(it, ok, room{r.leases.bytes(), largest, padding})
@@ -209,7 +210,7 @@ func (r *ringCache) place(size int) (id uint32, ok bool) {
 			it := r.byID[id]
 			r.byID[id] = nil
 			delete(r.at, it)
-			r.live -= it.size
+			r.live -= it.Size
 		}
 		_, id, _, err = r.ring.Alloc(size)
 	}
@@ -235,31 +236,31 @@ func (r *ringCache) room() (largest, padding int64) {
 type leasedCache struct {
 	books
 	leases
-	*scored[*evict.Entry]
+	*policy.Scored[*evict.Entry]
 }
 
 func newLeasedCache(capacity int64, l leases) *leasedCache {
-	c := &leasedCache{books: newBooks(capacity, 0), leases: l, scored: newScored(newLearned(), capacity)}
-	c.scored.leased = c.leases.leased
+	c := &leasedCache{books: newBooks(capacity, 0), leases: l, Scored: policy.NewScored(policy.NewLearned(), capacity)}
+	c.Held = c.leases.leased
 	return c
 }
 
 func (c *leasedCache) close() {}
 
-func (c *leasedCache) get(it *item) bool {
-	ok := c.scored.get(it)
+func (c *leasedCache) Get(it *policy.Item) bool {
+	ok := c.Scored.Get(it)
 	if ok {
 		c.begin(it)
 	}
 	return ok
 }
 
-func (c *leasedCache) put(it *item) {
-	ok := c.leases.bytes()+it.size <= c.books.capacity
+func (c *leasedCache) Put(it *policy.Item) {
+	ok := c.leases.bytes()+it.Size <= c.books.capacity
 	if ok {
-		c.scored.put(it)
+		c.Scored.Put(it)
 	}
-	c.live = c.scored.used
+	c.live = c.Used()
 	c.count(it, ok, room{leased: c.leases.bytes()})
 	if !ok {
 		it = nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ringcache/ringcache/bench/internal/policy"
 	"github.com/ringcache/ringcache/shmring"
 )
 
@@ -22,11 +23,11 @@ var smalls = []small{
 	{"leased", func(c int64, l leases) placed { return newLeasedCache(c, l) }, true},
 }
 
-func randomItems(n int, largest int64) []*item {
+func randomItems(n int, largest int64) []*policy.Item {
 	rng := rand.New(rand.NewPCG(3, 4))
-	items := make([]*item, n)
+	items := make([]*policy.Item, n)
 	for i := range items {
-		items[i] = &item{id: int32(i), key: string(rune(i)), size: 1 + rng.Int64N(largest), cost: rng.Float64()}
+		items[i] = &policy.Item{ID: int32(i), Key: string(rune(i)), Size: 1 + rng.Int64N(largest), Cost: rng.Float64()}
 	}
 	return items
 }
@@ -39,20 +40,20 @@ func TestLeasedItemsStay(t *testing.T) {
 		items := randomItems(300, capacity/16)
 		c := s.make(capacity, newLeases(inFlight, 0))
 		rng := rand.New(rand.NewPCG(5, 6))
-		var last []*item // of the requests in flight, those that are stored
+		var last []*policy.Item // of the requests in flight, those that are stored
 		left, refused := 0, 0
-		before := map[*item]bool{}
+		before := map[*policy.Item]bool{}
 		for range 20000 {
 			it := items[int(float64(len(items))*rng.Float64()*rng.Float64())]
-			if !c.get(it) {
-				c.put(it)
+			if !c.Get(it) {
+				c.Put(it)
 			}
-			now := map[*item]bool{}
+			now := map[*policy.Item]bool{}
 			var bytes int64
 			for _, it := range items {
 				if stored(c, it) {
 					now[it] = true
-					bytes += it.size
+					bytes += it.Size
 				}
 			}
 			for gone := range before {
@@ -83,14 +84,14 @@ func TestLeasedItemsStay(t *testing.T) {
 	}
 }
 
-func stored(c placed, it *item) (ok bool) {
+func stored(c placed, it *policy.Item) (ok bool) {
 	switch c := c.(type) {
 	case *ringCache:
 		_, ok = c.at[it]
 	case *poolCache:
 		_, ok = c.at[it]
 	case *leasedCache:
-		_, ok = c.index[it]
+		ok = c.Has(it)
 	}
 	return ok
 }
@@ -107,7 +108,7 @@ func TestAbortBlocksTheRing(t *testing.T) {
 		var late int
 		for i, it := range items {
 			before := c.refused
-			c.put(it)
+			c.Put(it)
 			if i >= len(items)/2 {
 				late += c.refused - before
 			}
@@ -126,7 +127,7 @@ func TestRingRoom(t *testing.T) {
 			const capacity = 1 << 18
 			c := newRingCache(capacity, 0, 0, newLeases(3, 0))
 			for _, it := range randomItems(steps, 1<<16) {
-				c.put(it)
+				c.Put(it)
 			}
 			largest, padding := c.room()
 			if padding < 0 || c.live+padding+largest > capacity {
@@ -152,7 +153,7 @@ func TestRingPads(t *testing.T) {
 	}{{1024 - shmring.HeaderSize, false}, {1000, true}} {
 		c := newRingCache(1<<20, 1<<20, 0, newLeases(4, 0))
 		for i := range int32(10000) {
-			c.put(&item{id: i, size: tt.size})
+			c.Put(&policy.Item{ID: i, Size: tt.size})
 		}
 		if c.puts < 8000 || c.refused > 0 || (c.padding > 0) != tt.pads {
 			t.Errorf("items of %d bytes: %d puts, %d refused, padding %v", tt.size, c.puts, c.refused, c.padding)
@@ -165,11 +166,11 @@ func TestRingPads(t *testing.T) {
 func TestBooksCountWhenWarm(t *testing.T) {
 	b := newBooks(100, 30)
 	b.live = 30
-	b.count(&item{size: 30}, true, room{0, 70, 0})
+	b.count(&policy.Item{Size: 30}, true, room{0, 70, 0})
 	b.live = 50
-	b.count(&item{size: 20}, true, room{0, 25, 10})
-	b.count(&item{size: 60}, false, room{40, 25, 10})
-	b.count(&item{size: 61}, false, room{40, 25, 10})
+	b.count(&policy.Item{Size: 20}, true, room{0, 25, 10})
+	b.count(&policy.Item{Size: 60}, false, room{40, 25, 10})
+	b.count(&policy.Item{Size: 61}, false, room{40, 25, 10})
 	if b.puts != 3 || b.refused != 2 || b.blocked != 1 || b.live != 50 {
 		t.Errorf("%+v", b)
 	}

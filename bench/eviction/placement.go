@@ -28,7 +28,7 @@ var placements = []placement{
 
 func (t trace) largest() (n int64) {
 	for _, it := range t.uses {
-		n = max(n, it.size)
+		n = max(n, it.Size)
 	}
 	return n
 }

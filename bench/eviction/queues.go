@@ -1,21 +1,25 @@
 package main
 
-import "container/list"
+import (
+	"container/list"
+
+	"github.com/ringcache/ringcache/bench/internal/policy"
+)
 
 // lru evicts what was not used for longest, or with fifo what was put first.
 type lru struct {
 	capacity int64
 	used     int64
 	fifo     bool
-	at       map[*item]*list.Element
+	at       map[*policy.Item]*list.Element
 	order    list.List
 }
 
 func newLRU(capacity int64, fifo bool) *lru {
-	return &lru{capacity: capacity, fifo: fifo, at: map[*item]*list.Element{}}
+	return &lru{capacity: capacity, fifo: fifo, at: map[*policy.Item]*list.Element{}}
 }
 
-func (l *lru) get(it *item) bool {
+func (l *lru) Get(it *policy.Item) bool {
 	e, ok := l.at[it]
 	if ok && !l.fifo {
 		l.order.MoveToFront(e)
@@ -23,17 +27,17 @@ func (l *lru) get(it *item) bool {
 	return ok
 }
 
-func (l *lru) put(it *item) {
-	if it.size > l.capacity {
+func (l *lru) Put(it *policy.Item) {
+	if it.Size > l.capacity {
 		return
 	}
-	for l.used+it.size > l.capacity {
-		old := l.order.Remove(l.order.Back()).(*item)
+	for l.used+it.Size > l.capacity {
+		old := l.order.Remove(l.order.Back()).(*policy.Item)
 		delete(l.at, old)
-		l.used -= old.size
+		l.used -= old.Size
 	}
 	l.at[it] = l.order.PushFront(it)
-	l.used += it.size
+	l.used += it.Size
 }
 
 // queue is a list that counts the bytes in it.
@@ -44,12 +48,12 @@ type queue struct {
 
 func (q *queue) push(o *queued) {
 	o.in, o.e = q, q.PushFront(o)
-	q.bytes += o.it.size
+	q.bytes += o.it.Size
 }
 
 func (q *queue) remove(o *queued) {
 	q.Remove(o.e)
-	q.bytes -= o.it.size
+	q.bytes -= o.it.Size
 	o.in, o.e = nil, nil
 }
 
@@ -61,7 +65,7 @@ func (q *queue) oldest() *queued {
 }
 
 type queued struct {
-	it   *item
+	it   *policy.Item
 	freq int
 	in   *queue
 	e    *list.Element
@@ -72,15 +76,15 @@ type queued struct {
 type s3fifo struct {
 	capacity           int64
 	small, main, ghost queue
-	at                 map[*item]*queued
-	ghosts             map[*item]*queued
+	at                 map[*policy.Item]*queued
+	ghosts             map[*policy.Item]*queued
 }
 
 func newS3FIFO(capacity int64) *s3fifo {
-	return &s3fifo{capacity: capacity, at: map[*item]*queued{}, ghosts: map[*item]*queued{}}
+	return &s3fifo{capacity: capacity, at: map[*policy.Item]*queued{}, ghosts: map[*policy.Item]*queued{}}
 }
 
-func (s *s3fifo) get(it *item) bool {
+func (s *s3fifo) Get(it *policy.Item) bool {
 	o, ok := s.at[it]
 	if ok {
 		o.freq = min(o.freq+1, 3)
@@ -88,11 +92,11 @@ func (s *s3fifo) get(it *item) bool {
 	return ok
 }
 
-func (s *s3fifo) put(it *item) {
-	if it.size > s.capacity {
+func (s *s3fifo) Put(it *policy.Item) {
+	if it.Size > s.capacity {
 		return
 	}
-	for s.small.bytes+s.main.bytes+it.size > s.capacity {
+	for s.small.bytes+s.main.bytes+it.Size > s.capacity {
 		if s.small.bytes >= s.capacity/10 || s.main.Len() == 0 {
 			s.evictSmall()
 		} else {
@@ -150,16 +154,16 @@ type tinyLFU struct {
 	capacity                 int64
 	window                   float64
 	recent, trial, protected queue
-	at                       map[*item]*queued
-	freq                     map[*item]int
+	at                       map[*policy.Item]*queued
+	freq                     map[*policy.Item]int
 	uses                     int
 }
 
 func newTinyLFU(capacity int64, window float64) *tinyLFU {
-	return &tinyLFU{capacity: capacity, window: window, at: map[*item]*queued{}, freq: map[*item]int{}}
+	return &tinyLFU{capacity: capacity, window: window, at: map[*policy.Item]*queued{}, freq: map[*policy.Item]int{}}
 }
 
-func (t *tinyLFU) count(it *item) {
+func (t *tinyLFU) count(it *policy.Item) {
 	t.freq[it] = min(t.freq[it]+1, 15)
 	if t.uses++; t.uses < 10*max(len(t.at), 16) {
 		return
@@ -174,7 +178,7 @@ func (t *tinyLFU) count(it *item) {
 	}
 }
 
-func (t *tinyLFU) get(it *item) bool {
+func (t *tinyLFU) Get(it *policy.Item) bool {
 	t.count(it)
 	o, ok := t.at[it]
 	if !ok {
@@ -196,19 +200,19 @@ func (t *tinyLFU) get(it *item) bool {
 
 func (t *tinyLFU) mainSize() int64 { return int64(float64(t.capacity) * (1 - t.window)) }
 
-func (t *tinyLFU) put(it *item) {
-	if it.size > t.capacity {
+func (t *tinyLFU) Put(it *policy.Item) {
+	if it.Size > t.capacity {
 		return
 	}
-	for t.recent.bytes+t.trial.bytes+t.protected.bytes+it.size > t.capacity {
-		t.evict(it.size)
+	for t.recent.bytes+t.trial.bytes+t.protected.bytes+it.Size > t.capacity {
+		t.evict(it.Size)
 	}
 	o := &queued{it: it}
 	t.at[it] = o
 	t.recent.push(o)
 	// While there is room, the window's overflow moves on without a contest.
 	for t.recent.bytes > t.capacity-t.mainSize() && t.recent.Len() > 1 &&
-		t.trial.bytes+t.protected.bytes+t.recent.oldest().it.size <= t.mainSize() {
+		t.trial.bytes+t.protected.bytes+t.recent.oldest().it.Size <= t.mainSize() {
 		old := t.recent.oldest()
 		t.recent.remove(old)
 		t.trial.push(old)

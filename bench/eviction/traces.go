@@ -5,29 +5,30 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"sort"
+
+	"github.com/ringcache/ringcache/bench/internal/policy"
 )
 
 // trace is a synthetic sequence of uses of items.
 type trace struct {
 	name       string
 	deployment string
-	uses       []*item
+	uses       []*policy.Item
 }
 
 // workload draws a trace of n uses for a cache of so many bytes.
 type workload struct {
 	name string
 	many bool // all families behind one cache
-	draw func(d *deployment, n int, capacity int64) []*item
+	draw func(d *deployment, n int, capacity int64) []*policy.Item
 }
 
 const gib = 1 << 30
 
 var workloads = []workload{
-	{"zipf 0.8", false, func(d *deployment, n int, _ int64) []*item { return zipfian(d, n, 0.8) }},
-	{"zipf 1.0", false, func(d *deployment, n int, _ int64) []*item { return zipfian(d, n, 1.0) }},
-	{"zipf 1.0, all", true, func(d *deployment, n int, _ int64) []*item { return zipfian(d, n, 1.0) }},
+	{"zipf 0.8", false, func(d *deployment, n int, _ int64) []*policy.Item { return zipfian(d, n, 0.8) }},
+	{"zipf 1.0", false, func(d *deployment, n int, _ int64) []*policy.Item { return zipfian(d, n, 1.0) }},
+	{"zipf 1.0, all", true, func(d *deployment, n int, _ int64) []*policy.Item { return zipfian(d, n, 1.0) }},
 	{"zipf + scans", false, scans},
 	{"agents", false, agents},
 	{"hot set + unique", false, hotSet},
@@ -48,59 +49,39 @@ func (w workload) trace(seed uint64, n int, capacity int64) trace {
 }
 
 // catalogue has items of so many GiB in all, within reason.
-func catalogue(d *deployment, gibs float64, only func(kind) bool) []*item {
+func catalogue(d *deployment, gibs float64, only func(kind) bool) []*policy.Item {
 	n := min(max(int(gibs*gib/d.meanSize(only)), 500), 40000)
-	items := make([]*item, n)
+	items := make([]*policy.Item, n)
 	for i := range items {
 		items[i] = d.item(only)
 	}
 	return items
 }
 
-// zipf draws ranks with weight 1/(rank+1)^s, also for s <= 1.
-type zipf struct {
-	rng *rand.Rand
-	sum []float64
-}
-
-func newZipf(rng *rand.Rand, n int, s float64) *zipf {
-	z := &zipf{rng: rng, sum: make([]float64, n)}
-	total := 0.0
-	for i := range z.sum {
-		total += math.Pow(float64(i+1), -s)
-		z.sum[i] = total
-	}
-	return z
-}
-
-func (z *zipf) rank() int {
-	return min(sort.SearchFloat64s(z.sum, z.rng.Float64()*z.sum[len(z.sum)-1]), len(z.sum)-1)
-}
-
-func zipfian(d *deployment, n int, s float64) []*item {
+func zipfian(d *deployment, n int, s float64) []*policy.Item {
 	items := catalogue(d, 96, nil)
-	z := newZipf(d.rng, len(items), s)
-	uses := make([]*item, n)
+	z := policy.NewZipf(d.rng, len(items), s)
+	uses := make([]*policy.Item, n)
 	for i := range uses {
-		uses[i] = items[z.rank()]
+		uses[i] = items[z.Rank()]
 	}
 	return uses
 }
 
 // scans interrupts popular items by bursts of items that never return: a batch
 // evaluation, pages of documents. Half of the uses are of bursts.
-func scans(d *deployment, n int, _ int64) []*item {
+func scans(d *deployment, n int, _ int64) []*policy.Item {
 	items := catalogue(d, 64, nil)
-	z := newZipf(d.rng, len(items), 0.9)
-	uses := make([]*item, 0, n)
+	z := policy.NewZipf(d.rng, len(items), 0.9)
+	uses := make([]*policy.Item, 0, n)
 	for len(uses) < n {
 		calm := 500 + d.rng.IntN(3000)
 		for range calm {
-			uses = append(uses, items[z.rank()])
+			uses = append(uses, items[z.Rank()])
 		}
 		for left := calm; left > 0; left-- { // others go on meanwhile, at a quarter
 			if d.rng.IntN(4) == 0 {
-				uses = append(uses, items[z.rank()])
+				uses = append(uses, items[z.Rank()])
 			}
 			uses = append(uses, d.item(nil))
 		}
@@ -110,9 +91,9 @@ func scans(d *deployment, n int, _ int64) []*item {
 
 // agents are many conversations at once; each request shows the last images of
 // its conversation and a new one.
-func agents(d *deployment, n int, _ int64) []*item {
+func agents(d *deployment, n int, _ int64) []*policy.Item {
 	type conversation struct {
-		window []*item
+		window []*policy.Item
 		keep   int
 		left   int
 	}
@@ -124,7 +105,7 @@ func agents(d *deployment, n int, _ int64) []*item {
 	for i := range alive {
 		alive[i] = begin()
 	}
-	uses := make([]*item, 0, n)
+	uses := make([]*policy.Item, 0, n)
 	for len(uses) < n {
 		// The more active ones have lower indices.
 		i := int(float64(len(alive)) * math.Pow(d.rng.Float64(), 1.5))
@@ -143,19 +124,19 @@ func agents(d *deployment, n int, _ int64) []*item {
 
 // hotSet has few-shot examples of some prompts in almost every request, and
 // images of users that come once or are asked about again at once.
-func hotSet(d *deployment, n int, _ int64) []*item {
-	prompts := make([][]*item, 12)
+func hotSet(d *deployment, n int, _ int64) []*policy.Item {
+	prompts := make([][]*policy.Item, 12)
 	for i := range prompts {
 		for range 2 + d.rng.IntN(6) {
 			prompts[i] = append(prompts[i], d.item(image))
 		}
 	}
-	z := newZipf(d.rng, len(prompts), 0.7)
-	var recent []*item
-	uses := make([]*item, 0, n)
+	z := policy.NewZipf(d.rng, len(prompts), 0.7)
+	var recent []*policy.Item
+	uses := make([]*policy.Item, 0, n)
 	for len(uses) < n {
 		if d.rng.IntN(10) > 0 {
-			uses = append(uses, prompts[z.rank()]...)
+			uses = append(uses, prompts[z.Rank()]...)
 		}
 		for range 1 + d.rng.IntN(8) {
 			if len(recent) > 0 && d.rng.IntN(5) == 0 {
@@ -173,13 +154,13 @@ func hotSet(d *deployment, n int, _ int64) []*item {
 
 // drift is zipfian with ranks that change: all the time a few items trade
 // places, and now and then a part of the popular ones is replaced.
-func drift(d *deployment, n int, _ int64) []*item {
+func drift(d *deployment, n int, _ int64) []*policy.Item {
 	items := catalogue(d, 96, nil)
-	z := newZipf(d.rng, len(items), 1.0)
-	uses := make([]*item, n)
+	z := policy.NewZipf(d.rng, len(items), 1.0)
+	uses := make([]*policy.Item, n)
 	for i := range uses {
 		if i%20 == 0 {
-			a, b := z.rank(), d.rng.IntN(len(items))
+			a, b := z.Rank(), d.rng.IntN(len(items))
 			items[a], items[b] = items[b], items[a]
 		}
 		if i%20000 == 19999 {
@@ -188,37 +169,37 @@ func drift(d *deployment, n int, _ int64) []*item {
 				items[r], items[b] = items[b], items[r]
 			}
 		}
-		uses[i] = items[z.rank()]
+		uses[i] = items[z.Rank()]
 	}
 	return uses
 }
 
 // mixed has large videos with popularity of their own beside small images.
-func mixed(d *deployment, n int, _ int64) []*item {
+func mixed(d *deployment, n int, _ int64) []*policy.Item {
 	small := catalogue(d, 32, image)
 	large := catalogue(d, 64, func(k kind) bool { return video(k) && k.mib > 10 })
-	zs, zl := newZipf(d.rng, len(small), 0.9), newZipf(d.rng, len(large), 0.9)
-	uses := make([]*item, n)
+	zs, zl := policy.NewZipf(d.rng, len(small), 0.9), policy.NewZipf(d.rng, len(large), 0.9)
+	uses := make([]*policy.Item, n)
 	for i := range uses {
 		if d.rng.IntN(6) == 0 {
-			uses[i] = large[zl.rank()]
+			uses[i] = large[zl.Rank()]
 		} else {
-			uses[i] = small[zs.rank()]
+			uses[i] = small[zs.Rank()]
 		}
 	}
 	return uses
 }
 
 // loop uses items of 1.2 times the cache's bytes in turn, with a few strays.
-func loop(d *deployment, n int, capacity int64) []*item {
-	var items []*item
+func loop(d *deployment, n int, capacity int64) []*policy.Item {
+	var items []*policy.Item
 	var bytes int64
 	for bytes < capacity*12/10 {
 		it := d.item(nil)
 		items = append(items, it)
-		bytes += it.size
+		bytes += it.Size
 	}
-	uses := make([]*item, n)
+	uses := make([]*policy.Item, n)
 	at := 0
 	for i := range uses {
 		if d.rng.IntN(50) == 0 {
@@ -233,7 +214,7 @@ func loop(d *deployment, n int, capacity int64) []*item {
 
 // phases are agents, then a loop, then popular items: what was learned of one
 // is wrong for the next.
-func phases(d *deployment, n int, capacity int64) []*item {
+func phases(d *deployment, n int, capacity int64) []*policy.Item {
 	uses := agents(d, n/3, capacity)
 	uses = append(uses, loop(d, n/3, capacity)...)
 	return append(uses, zipfian(d, n-len(uses), 1.0)...)

@@ -11,6 +11,7 @@ type commands struct {
 	Agent agentCommand `cmd:"" help:"Drive a store by JSON lines on stdin and stdout, from any language."`
 	Check checkCommand `cmd:"" help:"Check the bytes of a living segment, or of one that a writer left."`
 	Sweep sweepCommand `cmd:"" help:"List segments whose writer was killed, and remove them if told to."`
+	Tier  tierCommand  `cmd:"" help:"List, read, verify and remove the objects of a folder, a segment or a Redis."`
 	Fuzz  fuzzCommand  `cmd:"" help:"Compare rings, stores and caches with reference models, with a real vLLM, or with your own."`
 
 	Version kong.VersionFlag `help:"Print the version, and the releases of vLLM that it works with."`

@@ -49,7 +49,7 @@ var floors = [][]string{
 	{"fuzz/ringtest", "fuzz/storetest", "fuzz/lrutest", "fuzz/tiertest", "fuzz/explore", "fuzz/linear", "fuzz/litmus", "fuzz/fault", "fuzz/corpus"},
 	{"fuzz/system"},
 	{"fuzz/soak"},
-	{"cmd/ringcache", "examples/demo", "examples/customserver", "examples/frontend", "interop/lockstep", "e2e"},
+	{"cmd/ringcache", "examples/demo", "examples/customserver", "examples/frontend", "interop/lockstep", "interop/encoder", "e2e"},
 }
 
 // source is one Go file with what it imports.
@@ -171,7 +171,8 @@ func TestCoreIsWithoutCgo(t *testing.T) {
 func TestNoTestHelperInProducts(t *testing.T) {
 	helpers := []string{
 		"internal/alloctest", "internal/goldentest", "internal/pintest", "pin/cuda/internal/fakedriver", "objstore/internal/objtest",
-		"fuzz/internal/harness", "fuzz/internal/harness/harnesstest", "fuzz/ringtest", "fuzz/storetest", "fuzz/lrutest", "fuzz/fault",
+		"fuzz/internal/harness", "fuzz/internal/harness/harnesstest", "fuzz/ringtest", "fuzz/storetest", "fuzz/lrutest", "fuzz/tiertest", "fuzz/fault",
+		"internal/redistest",
 	}
 	for _, s := range sources(t) {
 		if s.test || slices.Contains(helpers, s.dir) {

@@ -100,6 +100,11 @@ func TestPackagePagesNameWhatThePackageIsUsedBy(t *testing.T) {
 		"pin":              {"Registrar", "Registration", "Nop"},
 		"internal/sidecar": {"File", "Slot", "Record", "State"},
 		"shmring/memory":   {"Options", "Prepare", "Report"},
+		"tier":             {"Store", "MemoryLevel", "Lower", "Lease", "Store.Get", "Store.Prefetch", "Store.Drain", "Store.Close"},
+		"tier/memory":      {"Open", "Look"},
+		"tier/disk":        {"Open", "Layout", "Native", "Level.Get"},
+		"tier/redis":       {"Open", "Layout", "Objects", "LMCache", "RESP"},
+		"encoder":          {"Manager", "Tree", "CheckIdentifier", "Fingerprint", "Identifier"},
 		"mmcache":          {"Open", "OpenShared", "OpenMirrored", "Cache", "Config.Options", "Shared.Fence", "Request.Missed", "Cache.Shutdown", "Cache.Abandon"},
 	} {
 		for _, n := range names {

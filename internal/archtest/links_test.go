@@ -22,6 +22,7 @@ var (
 	hashes  = append([]string{"github.com/zeebo/blake3", "lukechampine.com/blake3", "github.com/klauspost/cpuid/v2"}, system...)
 	msgpack = append([]string{"github.com/tinylib/msgp", "github.com/philhofer/fwd"}, system...)
 	waiting = append([]string{"golang.org/x/sync"}, msgpack...)
+	redis   = append([]string{"github.com/redis/go-redis/v9", "github.com/cespare/xxhash/v2", "go.uber.org/atomic", "golang.org/x/sync"}, system...)
 	sockets = append([]string{"github.com/go-zeromq/zmq4", "golang.org/x/text"}, waiting...)
 
 	links = map[string][]string{
@@ -46,7 +47,13 @@ var (
 		"engine/zmq":             sockets,
 		"engine/enginetest":      sockets,
 		"engine/enginetest/wire": msgpack,
-		"agent":                  append(slices.Clone(hashes), msgpack...),
+		"tier":                   nil,
+		"tier/memory":            system,
+		"tier/disk":              system,
+		"tier/redis":             redis,
+		"encoder":                msgpack,
+		"encoder/safetensors":    nil,
+		"agent":                  slices.Concat(hashes, msgpack, redis),
 		"fuzz/linear":            {"github.com/anishathalye/porcupine"}, // for tests of others: no product imports it
 	}
 )

@@ -23,9 +23,11 @@ const (
 	// and AppendAddress make an address when it is asked for. engine.Receiver and
 	// enginecore.OutputsReader take an engine's answers without a goroutine or memory of
 	// their own. Request.BeginIn of shmstore, and Begin of objstore's Request, begin requests in
-	// the memory of ended ones.
-	topLevelLimit    = 309
-	withMethodsLimit = 609
+	// the memory of ended ones. tier, its three levels and encoder are a capability of their own: objects in
+	// levels, and the encoder cache on them; shmstore's Reader.List and Format look at a segment beside its process, and
+	// Parent, Yield, Resume and others keep what a level in memory promises.
+	topLevelLimit    = 401
+	withMethodsLimit = 806
 )
 
 // names counts the exported names of a package.

@@ -144,6 +144,17 @@ func (c *State) Wake(s Store) {
 	}
 }
 
+// Yield closes the store by force, by a function that leaves the segment to the next writer.
+func (c *State) Yield(s Store, end func() error) error {
+	s.Lock.Lock()
+	defer s.Lock.Unlock()
+	if c.Closed {
+		return nil
+	}
+	c.markClosed(s)
+	return end()
+}
+
 // Abandon closes the store by force.
 func (c *State) Abandon(s Store) error {
 	s.Lock.Lock()

@@ -68,4 +68,23 @@ var Points = []Point{
 	{"disk.removed", "the file of an object that had to go is gone; the index has it"},
 	{"disk.deleted", "the file of an object that was deleted is gone; nobody was told"},
 	{"disk.aside", "a damaged file is in the folder of such files, which may have too many"},
+
+	// A memory level and its leases.
+	{"tier.memory.created", "a segment is made; it has no table of leases"},
+	{"tier.memory.adopted", "the store is adopted; no lease has anything"},
+	{"tier.memory.table", "the level has its table of leases; no lease has anything"},
+	{"tier.memory.restored", "leases have what they had; nobody was told"},
+	{"tier.memory.pin", "the lease has the object; the table does not"},
+	{"tier.memory.unpin", "the table does not have the object; the lease does"},
+	{"tier.memory.reserve", "the room is taken; the table does not have it"},
+	{"tier.memory.commit", "the object is published; the table has a reservation"},
+	{"tier.memory.abort", "the table does not have the reservation; its room is taken"},
+	{"tier.memory.release", "the record of the lease is free; those of its objects are not"},
+	{"tier.lease.written", "the record of a lease is complete; its mark is that of a free one"},
+	{"tier.lease.valid", "the record of a lease is valid"},
+	{"tier.lease.free", "the record of a lease is free"},
+	{"tier.item.written", "the record of an object is complete; its mark is that of a free one"},
+	{"tier.item.valid", "the record of an object is valid"},
+	{"tier.item.pinned", "the record of a reservation is that of a pin"},
+	{"tier.item.free", "the record of an object is free"},
 }

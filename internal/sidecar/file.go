@@ -164,6 +164,14 @@ func (f *File) Own() error {
 	return fault.Guard(func() error { return f.parse(f.mem, int64(len(f.mem)), true) })
 }
 
+// Disown releases the writer's lock. The writer must not write to the file any more.
+func (f *File) Disown() error {
+	if f.file == nil {
+		return nil
+	}
+	return shmfile.Unlock(f.file)
+}
+
 // Describes reports whether the sidecar is that of the segment whose open file is seg.
 func (f *File) Describes(seg *os.File) bool {
 	if f.file == nil {
@@ -205,9 +213,12 @@ func (f *File) Close() error {
 	return errors.Join(shmfile.Unmap(m), shmfile.Unlock(file), file.Close())
 }
 
+// Named reports whether the name of the sidecar still names this file.
+func (f *File) Named() bool { return f.file != nil && shmfile.Same(f.file, f.path) }
+
 // Remove removes the name of the sidecar if that still names this file.
 func (f *File) Remove() error {
-	if f.file == nil || !shmfile.Same(f.file, f.path) {
+	if !f.Named() {
 		return nil
 	}
 	if err := os.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -8,7 +8,9 @@ import (
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/fault"
+	"github.com/ringcache/ringcache/internal/leasetable"
 	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/internal/sidecar"
 )
 
 // Hold keeps the mapping from being unmapped until Release. It fails with fs.ErrClosed. Neither
@@ -98,12 +100,7 @@ func (s *Segment) Detach() error {
 	}
 	var err error
 	if s.sidecar != nil {
-		err = fault.Guard(func() error {
-			state := s.sidecar.State()
-			state.Clean = true
-			s.sidecar.SetState(state)
-			return nil
-		})
+		err = s.markClean()
 	}
 	return errors.Join(err, s.unmap())
 }
@@ -144,7 +141,7 @@ func (s *Segment) unmap() error {
 	return err
 }
 
-// Unlink removes the names of the segment and its sidecar, so that nobody can attach any
+// Unlink removes the names of the segment, its sidecar and its leases, so that nobody can attach any
 // more; mappings stay. A name that is gone already, or that another object has by now, is no
 // error and is left alone. Unlink must be called before the mapping ends.
 func (s *Segment) Unlink() error {
@@ -167,9 +164,50 @@ func (s *Segment) unlink() error {
 	}
 	failpoint.Hit("segment.unlinked")
 	if s.sidecar != nil {
-		return s.sidecar.Remove()
+		return errors.Join(removeLeases(s.path, s.sidecar), s.sidecar.Remove())
 	}
 	return nil
+}
+
+// removeLeases removes the table of leases beside a segment, if there is one: before the sidecar, whose lock the
+// caller has, so that it is not left alone.
+func removeLeases(path string, f *sidecar.File) error {
+	if !f.Named() {
+		return nil
+	}
+	return leasetable.Remove(path)
+}
+
+// Yield is Detach that does not wait: another writer may adopt the segment at once, and the mapping stays until the
+// last Release, as after Leave. What holds it must no longer write anything but payloads that the next writer knows of.
+func (s *Segment) Yield() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.holders.closed() {
+		return nil
+	}
+	held := s.holders.close() > 0
+	var err error
+	if s.sidecar != nil {
+		err = s.markClean()
+	}
+	if !held {
+		return errors.Join(err, s.unmap())
+	}
+	if s.sidecar != nil {
+		err = errors.Join(err, s.sidecar.Disown())
+	}
+	return err
+}
+
+// markClean reports in the sidecar that the writer ended by plan.
+func (s *Segment) markClean() error {
+	return fault.Guard(func() error {
+		state := s.sidecar.State()
+		state.Clean = true
+		s.sidecar.SetState(state)
+		return nil
+	})
 }
 
 // Leave ends the use of the segment, even while it is held. From then on Hold fails. The

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/ringcache/ringcache/internal/leasetable"
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/internal/sidecar"
 )
@@ -34,7 +35,7 @@ type Swept struct {
 	Name    string
 	Owner   string
 	PID     int   // of the last writer
-	Bytes   int64 // of the segment and its sidecar
+	Bytes   int64 // of the segment, its sidecar and its leases
 	Alive   bool  // the writer is alive
 	Removed bool
 	// Damage is not nil if the sidecar is empty, cut short or damaged. Then Owner and PID
@@ -119,6 +120,7 @@ func sweep(o SweepOptions, dir, name string) (s Swept, ok bool) {
 		s.Err = err
 		return s, true
 	}
+	s.Bytes += leasesSize(path)
 	if s.Alive || !o.Remove {
 		return s, true
 	}
@@ -128,9 +130,18 @@ func sweep(o SweepOptions, dir, name string) (s Swept, ok bool) {
 			return s, true
 		}
 	}
-	s.Err = f.Remove()
+	s.Err = errors.Join(removeLeases(path, f), f.Remove())
 	s.Removed = s.Err == nil
 	return s, true
+}
+
+// leasesSize returns the bytes of the table of leases beside a segment, 0 if there is none.
+func leasesSize(path string) int64 {
+	st, err := os.Lstat(path + leasetable.Suffix)
+	if err != nil {
+		return 0
+	}
+	return st.Size()
 }
 
 // sweepDamaged looks at a segment whose sidecar is damaged.
@@ -169,6 +180,7 @@ func sweepDamaged(o SweepOptions, dir, name string, damage error) (s Swept, ok b
 		defer seg.Close()
 		s.Bytes += segSize
 	}
+	s.Bytes += leasesSize(path)
 	if !o.Remove {
 		return s, true
 	}
@@ -182,6 +194,7 @@ func sweepDamaged(o SweepOptions, dir, name string, damage error) (s Swept, ok b
 			return s, true
 		}
 	}
+	kept = errors.Join(kept, leasetable.Remove(path))
 	err = os.Remove(path + sidecar.Suffix)
 	s.Removed, s.Err = err == nil, errors.Join(kept, err)
 	return s, true

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -268,6 +269,25 @@ func TestLockTakenByAnother(t *testing.T) {
 	require.NoError(t, other.Close())
 	now = now.Add(time.Hour)
 	mustGet(t, l, "a", 100)
+}
+
+// A lock file that somebody removes before it is locked is made again.
+func TestLockFileGoesBeforeItIsLocked(t *testing.T) {
+	failpoint.Need(t)
+	dir := t.TempDir()
+	removed := 0
+	failpoint.Set(func(name string) {
+		if name == "disk.lock.created" && removed < 3 {
+			removed++
+			require.NoError(t, os.Remove(filepath.Join(dir, lockPath)))
+		}
+	})
+	defer failpoint.Set(nil)
+	l := open(t, dir, Options{})
+	require.Equal(t, 3, removed)
+	mustPut(t, l, "a", 1)
+	_, err := Open(dir, Options{})
+	require.ErrorIs(t, err, tier.ErrUnavailable)
 }
 
 func TestClosed(t *testing.T) {

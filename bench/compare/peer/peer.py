@@ -2,6 +2,7 @@
 """The peers in Python: lines of JSON in, lines of JSON out.
 
     peer.py vllm            jobs of the real vLLM, and its ways of sending
+    peer.py encoder         vLLM's connectors of its encoder cache
     peer.py reader          a worker with our reader
     peer.py receive         receivers of what is sent
     peer.py receive-vllm    receivers with vLLM
@@ -26,6 +27,9 @@ def makers(purpose):
     if purpose == "vllm":
         import vllm_jobs
         return vllm_jobs.make, vllm_jobs.versions()
+    if purpose == "encoder":
+        import encoder_jobs
+        return encoder_jobs.make, encoder_jobs.versions()
     if purpose == "reader":
         import reader_job
         return reader_job.Worker, {}

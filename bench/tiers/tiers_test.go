@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bytes"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/bench/internal/policy"
+)
+
+const gib = 1 << 30
+
+func TestTracesAreReproducible(t *testing.T) {
+	same := func(a, b prompt) bool {
+		return slices.EqualFunc(a, b, func(x, y *policy.Item) bool { return x.Key == y.Key && x.Size == y.Size && x.Cost == y.Cost })
+	}
+	for _, w := range workloads {
+		a, b, c := w.trace(1, 500), w.trace(1, 500), w.trace(2, 500)
+		require.Len(t, a, 500)
+		require.True(t, slices.EqualFunc(a, b, same), "%s: another trace for the same seed", w.name)
+		require.False(t, slices.EqualFunc(a, c, same), "%s: the same trace for another seed", w.name)
+	}
+}
+
+// Each part is the child of the one in front of it, prompts share prefixes, and some parts never return.
+func TestPromptsAreChains(t *testing.T) {
+	for _, w := range workloads {
+		uses := map[*policy.Item]int{}
+		ids := map[int32]*policy.Item{}
+		for _, p := range w.trace(3, 2000) {
+			var parent *policy.Item
+			for _, it := range p {
+				require.Same(t, parent, it.Parent, w.name)
+				parent = it
+				uses[it]++
+				require.Equal(t, it.Size, int64(it.Cost)*bytesPerToken)
+				if ids[it.ID] == nil {
+					ids[it.ID] = it
+				}
+				require.Same(t, ids[it.ID], it)
+			}
+		}
+		counts := slices.Collect(maps.Values(uses))
+		require.Equal(t, 1, slices.Min(counts), w.name)
+		require.Greater(t, slices.Max(counts), 100, w.name)
+	}
+}
+
+// What is found of a prompt is a prefix of it, no child is there without its parent, what a prompt put is
+// there at its end, and there are never more bytes than fit.
+func TestContendersKeepPrefixes(t *testing.T) {
+	const capacity = 10 * gib
+	for _, w := range workloads {
+		prompts := w.trace(4, 1200)
+		all := distinct(prompts)
+		for _, c := range contenders {
+			got := &watched{cache: c.make(flat(prompts), capacity)}
+			for i, p := range prompts {
+				found := len(got.found)
+				_, err := replay([]prompt{p}, got)
+				require.NoError(t, err)
+				hits := got.found[found:]
+				require.True(t, slices.Equal(p[:len(hits)], hits), "%s, %s: prompt %d", w.name, c.name, i)
+				require.LessOrEqual(t, got.Used(), int64(capacity))
+				for _, it := range p {
+					require.True(t, got.Has(it))
+				}
+				if i%100 > 0 {
+					continue
+				}
+				var bytes int64
+				for _, it := range all {
+					if got.Has(it) {
+						bytes += it.Size
+						require.True(t, it.Parent == nil || got.Has(it.Parent), "%s, %s: a child without its parent", w.name, c.name)
+					}
+				}
+				require.Equal(t, bytes, got.Used())
+			}
+			require.Greater(t, got.Used(), int64(capacity*8/10), "%s, %s: a full cache", w.name, c.name)
+		}
+	}
+}
+
+// watched writes down what was found.
+type watched struct {
+	cache
+	found []*policy.Item
+}
+
+func (w *watched) Get(it *policy.Item) bool {
+	ok := w.cache.Get(it)
+	if ok {
+		w.found = append(w.found, it)
+	}
+	return ok
+}
+
+func distinct(prompts []prompt) []*policy.Item {
+	seen := map[*policy.Item]bool{}
+	var all []*policy.Item
+	for _, it := range flat(prompts) {
+		if !seen[it] {
+			seen[it] = true
+			all = append(all, it)
+		}
+	}
+	return all
+}
+
+// With room for everything only the first use of a part is a miss, and the bound is reached.
+func TestRoomForAll(t *testing.T) {
+	for _, w := range workloads {
+		prompts := w.trace(5, 300)
+		uses := flat(prompts)
+		want := 1 - float64(len(distinct(prompts)))/float64(len(uses))
+		for _, c := range contenders {
+			got, err := replay(prompts, c.make(uses, 1<<50))
+			require.NoError(t, err)
+			require.InDelta(t, want, got.parts, 1e-9, "%s, %s", w.name, c.name)
+		}
+		require.InDelta(t, want, bound(uses, 1<<50).parts, 1e-9, w.name)
+	}
+}
+
+// The learned rule finds more than LRU of documents, and nearly as much of conversations; the oracle finds more than any
+// rule. compare itself fails if one exceeds the bound.
+func TestLearnedBesideLRU(t *testing.T) {
+	least := map[string]float64{"rag": 0.03, "conversations": -0.01}
+	for _, w := range workloads {
+		for _, g := range []float64{12, 40} {
+			r, err := compare(w, g, [][]prompt{w.trace(1, 3000), w.trace(2, 3000)})
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, r.more, least[w.name], "%s, %g GiB", w.name, g)
+			oracle := r.results[len(contenders)-1].tokens
+			for i, x := range r.results[:len(contenders)-1] {
+				require.Positive(t, x.tokens)
+				require.Less(t, x.tokens, oracle, "%s, %g GiB: %s", w.name, g, contenders[i].name)
+			}
+		}
+	}
+}
+
+func TestLearnedIsTheProducts(t *testing.T) {
+	require.Equal(t, "LRU", contenders[lru].name)
+	require.Equal(t, "learned", contenders[learned].name)
+	require.Equal(t, "oracle", contenders[len(contenders)-1].name)
+}
+
+// liar finds everything.
+type liar struct{ cache }
+
+func (liar) Get(*policy.Item) bool { return true }
+
+func TestBoundIsChecked(t *testing.T) {
+	prompts := workloads[0].trace(6, 300)
+	uses := flat(prompts)
+	const capacity = 12 * gib
+	got, err := replay(prompts, liar{contenders[0].make(uses, capacity)})
+	require.NoError(t, err)
+	require.ErrorContains(t, checkBound([]result{got, bound(uses, capacity)}), "LRU finds")
+}
+
+func TestPromptsThatDoNotFit(t *testing.T) {
+	_, err := compare(workloads[0], 0.05, [][]prompt{workloads[0].trace(1, 50)})
+	require.ErrorContains(t, err, "needs more than the cache has")
+}
+
+func TestReport(t *testing.T) {
+	o := options{Seed: 1, Seeds: 2, Prompts: 300, GiB: []float64{12, 24}, Out: filepath.Join(t.TempDir(), "results")}
+	require.NoError(t, o.Validate())
+	require.NoError(t, run(o))
+	text, err := os.ReadFile(filepath.Join(o.Out, "tiers.md"))
+	require.NoError(t, err)
+	for _, want := range []string{"| rag | 12 |", "| rag | 24 |", "| conversations | 24 |", "| bound |", "| learned |"} {
+		require.Contains(t, string(text), want)
+	}
+	for _, w := range workloads {
+		svg, err := os.ReadFile(filepath.Join(o.Out, "tiers-hit-rate-"+w.name+".svg"))
+		require.NoError(t, err)
+		require.Equal(t, 1, bytes.Count(svg, []byte(">"+boundName+"<")))
+		require.Equal(t, 2*(len(contenders)+1), bytes.Count(svg, []byte("<circle")), "points")
+	}
+	again := o
+	again.Out = filepath.Join(t.TempDir(), "results")
+	require.NoError(t, run(again))
+	other, err := os.ReadFile(filepath.Join(again.Out, "tiers.md"))
+	require.NoError(t, err)
+	require.Equal(t, string(text), string(other), "the same seeds, the same table")
+	o.Seeds = 0
+	require.Error(t, o.Validate())
+}

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+
+	"github.com/ringcache/ringcache/tier"
+	"github.com/ringcache/ringcache/tier/disk"
+)
+
+type tierCommand struct {
+	Ls     tierLs     `cmd:"" help:"List objects."`
+	Get    tierGet    `cmd:"" help:"Write the bytes of an object to a file, or to stdout."`
+	Verify tierVerify `cmd:"" help:"Read every object, and report what is damaged."`
+	Rm     tierRemove `cmd:"" help:"Remove objects."`
+}
+
+// Help is the end of ringcache tier --help.
+func (tierCommand) Help() string {
+	return `LEVEL is where the objects are:
+  a folder      with the layout native (see docs/format.md), vllm-ec: the tree of vLLM's ECExampleConnector, or lmcache: that of LMCache's FS connector
+  shm:NAME      a segment in shared memory
+  a Redis       redis://HOST:PORT/DB, rediss:// with TLS, unix:///PATH, redis+cluster://, redis+sentinel://; with ?layout=lmcache&space=SPACE that of
+                LMCache's connector, with ?layout=resp&space=SPACE that of its RESP adapter
+
+What another process serves is read beside it, and is not written to: ask that process to remove an object.
+
+An object is named by its space and its name, as ls prints them. The exit status is 0 if everything that was asked for was done, 1 if not or if damage
+was found, and 80 if the command line is wrong.`
+}
+
+// place is the part of the command line that all commands about tiers share.
+type place struct {
+	Level  string `arg:"" help:"A folder, shm:NAME, or the URL of a Redis."`
+	Layout string `help:"Layout of a folder that ringcache has not written to yet: vllm-ec or lmcache."`
+	Space  string `help:"Only objects of this space. What others wrote has none: it is the name of the layout there, if this is empty."`
+	Dir    string `help:"Folder of shared memory, /dev/shm if empty."`
+}
+
+// use opens the level, calls f with the level and the space that is meant, and closes the level. write reports
+// that f changes something.
+func (p place) use(write bool, f func(ctx context.Context, level tier.Level, space string) error) (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	level, space, err := p.open(ctx, write)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, level.Close()) }()
+	return f(ctx, level, cmp.Or(p.Space, space))
+}
+
+// listed is an object as --json prints it.
+type listed struct {
+	Space  string  `json:"space"`
+	Name   string  `json:"name"`
+	Size   int64   `json:"size"`              // bytes
+	Parent string  `json:"parent,omitempty"`  // name
+	Tenant string  `json:"tenant,omitempty"`  //
+	Cost   float64 `json:"seconds,omitempty"` // to make it anew
+	Note   string  `json:"note,omitempty"`    // the owner's; bytes that are no UTF-8 are replaced
+	Error  string  `json:"error,omitempty"`
+}
+
+func describe(o tier.Object, err error) listed {
+	l := listed{o.Space, o.Name, o.Size, o.Parent, o.Tenant, o.Cost.Seconds(), string(o.Note), ""}
+	if err != nil {
+		l.Error = err.Error()
+	}
+	return l
+}
+
+type tierLs struct {
+	place
+	JSON bool `name:"json" help:"Print one JSON object for each object, and one line each."`
+}
+
+// Run lists the objects of a level.
+func (c tierLs) Run() error {
+	return c.use(false, func(ctx context.Context, level tier.Level, space string) error {
+		w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+		enc := json.NewEncoder(os.Stdout)
+		if !c.JSON {
+			fmt.Fprintln(w, "SPACE\tNAME\tBYTES\tCOST\tTENANT\tPARENT")
+		}
+		var n, bytes int64
+		for o, err := range level.List(ctx, space) {
+			if err != nil {
+				return errors.Join(w.Flush(), err)
+			}
+			n, bytes = n+1, bytes+o.Size
+			if c.JSON {
+				if err := enc.Encode(describe(o, nil)); err != nil {
+					return err
+				}
+				continue
+			}
+			fmt.Fprintf(w, "%s\t%s\t%d\t%v\t%s\t%s\n", printable(o.Space), printable(o.Name), o.Size, o.Cost, printable(o.Tenant), printable(o.Parent))
+		}
+		if c.JSON {
+			return nil
+		}
+		fmt.Fprintf(w, "%d objects, %d bytes\n", n, bytes)
+		return w.Flush()
+	})
+}
+
+// printable returns a text as it is, or quoted if a terminal would not show it so.
+func printable(s string) string {
+	if q := fmt.Sprintf("%q", s); q != `"`+s+`"` || strings.ContainsRune(s, ' ') {
+		return q
+	}
+	return s
+}
+
+type tierGet struct {
+	place
+	Name   string `arg:"" help:"Name of the object."`
+	Output string `short:"o" type:"path" help:"File for the bytes, which must not exist. Without it they go to stdout."`
+}
+
+// Run writes one object.
+func (c tierGet) Run() error {
+	return c.use(false, func(ctx context.Context, level tier.Level, space string) (err error) {
+		key := tier.Key{Space: space, Name: c.Name}
+		if err := key.Validate(); err != nil {
+			return err
+		}
+		// Memory, and not the writer: nothing is written of an object that is damaged.
+		gets := []tier.Get{{Key: key}}
+		level.Get(ctx, gets)
+		if err := gets[0].Err; err != nil {
+			return err
+		}
+		out := io.WriteCloser(os.Stdout)
+		if c.Output != "" {
+			if out, err = os.OpenFile(c.Output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, out.Close()) }()
+		}
+		_, err = out.Write(gets[0].Bytes)
+		return err
+	})
+}
+
+type tierVerify struct {
+	place
+	JSON bool `name:"json" help:"Print one JSON object for each object that is damaged, and one for the sum."`
+}
+
+// Run reads every object.
+func (c tierVerify) Run() error {
+	return c.use(false, func(ctx context.Context, level tier.Level, space string) error {
+		var sum struct {
+			Objects int64 `json:"objects"`
+			Bytes   int64 `json:"bytes"`
+			Damaged int64 `json:"damaged"`
+		}
+		enc := json.NewEncoder(os.Stdout)
+		err := verify(ctx, level, space, func(o tier.Object, err error) error {
+			sum.Objects, sum.Bytes = sum.Objects+1, sum.Bytes+o.Size
+			if err == nil {
+				return nil
+			}
+			sum.Damaged++
+			if c.JSON {
+				return enc.Encode(describe(o, err))
+			}
+			_, err = fmt.Printf("%v: %v\n", o.Key, err)
+			return err
+		})
+		if c.JSON {
+			err = errors.Join(err, enc.Encode(sum))
+		} else {
+			fmt.Printf("%d objects with %d bytes read, %d damaged\n", sum.Objects, sum.Bytes, sum.Damaged)
+		}
+		if err == nil && sum.Damaged > 0 {
+			err = fmt.Errorf("%s: %d objects are damaged", c.Level, sum.Damaged)
+		}
+		return err
+	})
+}
+
+// verify reads every object. Of a folder it reads every file: one whose head is damaged is not in the list.
+func verify(ctx context.Context, level tier.Level, space string, report func(tier.Object, error) error) error {
+	folder, ok := level.(*disk.Level)
+	if !ok {
+		return tier.Verify(ctx, level, space, report)
+	}
+	for v, err := range folder.Verify(ctx) {
+		if err != nil {
+			return err
+		}
+		if errors.Is(v.Err, fs.ErrInvalid) || v.Object.Name != "" && space != "" && v.Object.Space != space {
+			continue // a stranger, or not asked for
+		}
+		if v.Object.Name == "" {
+			v.Object.Name = v.Path
+		}
+		if err := report(v.Object, v.Err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type tierRemove struct {
+	place
+	Names []string `arg:"" optional:"" help:"Names of objects of the space."`
+	All   bool     `help:"All objects of the space."`
+	JSON  bool     `name:"json" help:"Print one JSON object for each object."`
+}
+
+// Run removes objects.
+func (c tierRemove) Run() error {
+	if c.All == (len(c.Names) > 0) {
+		return errors.New("give the names of the objects, or --all and --space")
+	}
+	return c.use(true, func(ctx context.Context, level tier.Level, space string) error {
+		if space == "" {
+			return errors.New("--space is missing: an object is named by its space and its name")
+		}
+		var keys []tier.Key
+		for _, n := range c.Names {
+			keys = append(keys, tier.Key{Space: space, Name: n})
+		}
+		if c.All {
+			for o, err := range level.List(ctx, space) {
+				if err != nil {
+					return err
+				}
+				keys = append(keys, o.Key)
+			}
+		}
+		enc := json.NewEncoder(os.Stdout)
+		failed := 0
+		for batch := range slices.Chunk(keys, 64) {
+			for i, err := range level.Delete(ctx, batch) {
+				if err != nil {
+					failed++
+				}
+				switch {
+				case c.JSON:
+					if err := enc.Encode(describe(tier.Object{Key: batch[i]}, err)); err != nil {
+						return err
+					}
+				case err != nil:
+					fmt.Printf("%v: %v\n", batch[i], err)
+				}
+			}
+		}
+		if !c.JSON {
+			fmt.Printf("%d objects removed\n", len(keys)-failed)
+		}
+		if failed > 0 {
+			return fmt.Errorf("%s: %d objects were not removed", c.Level, failed)
+		}
+		return nil
+	})
+}

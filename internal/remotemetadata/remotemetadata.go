@@ -1,0 +1,63 @@
+// Package remotemetadata reads LMCache's RemoteMetadata (lmcache/v1/protocol.py of 0.5.6), which its connectors keep
+// with the bytes of a chunk: four-byte integers in the byte order of the machine, which is little-endian on every one that
+// LMCache runs on. They are the length of the bytes, the format, and for each group of tensors the dtype and four
+// dimensions.
+package remotemetadata
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// Bytes of a RemoteMetadata: Fixed, and PerGroup for each of 1 to MaxGroups groups.
+const (
+	Fixed     = 8
+	PerGroup  = 20
+	MaxGroups = 64
+	Min       = Fixed + PerGroup
+	Max       = Fixed + PerGroup*MaxGroups
+)
+
+// Numbers of LMCache's tables of formats and dtypes.
+const (
+	maxFormat = 8
+	maxDType  = 8
+)
+
+// Check reports what keeps b from being a RemoteMetadata.
+func Check(b []byte) error {
+	if len(b) < Min || len(b) > Max || (len(b)-Fixed)%PerGroup != 0 {
+		return fmt.Errorf("%d bytes are not %d and %d for each of 1 to %d groups", len(b), Fixed, PerGroup, MaxGroups)
+	}
+	if n := Length(b); n < 0 {
+		return fmt.Errorf("the length is %d", n)
+	}
+	return nil
+}
+
+// CheckStrictly is Check, and refuses formats, dtypes and dimensions that LMCache does not have.
+func CheckStrictly(b []byte) error {
+	if err := Check(b); err != nil {
+		return err
+	}
+	if f := word(b, 4); f < 0 || f > maxFormat {
+		return fmt.Errorf("the format is %d", f)
+	}
+	for at := Fixed; at < len(b); at += PerGroup {
+		if d := word(b, at); d < 0 || d > maxDType {
+			return fmt.Errorf("a dtype is %d", d)
+		}
+		for i := 1; i <= 4; i++ {
+			if word(b, at+4*i) < 0 {
+				return errors.New("a dimension is negative")
+			}
+		}
+	}
+	return nil
+}
+
+// Length returns the length of the bytes that a RemoteMetadata of at least four bytes describes.
+func Length(b []byte) int64 { return word(b, 0) }
+
+func word(b []byte, at int) int64 { return int64(int32(binary.LittleEndian.Uint32(b[at:]))) }

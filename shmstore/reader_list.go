@@ -1,0 +1,81 @@
+package shmstore
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/ringcache/ringcache/shmring"
+)
+
+// Format returns the format of the store, see [Options.Format], with its alignment if that is not 64.
+func (r *Reader) Format() string { return r.sidecar.Options().Generation }
+
+// List lists the payloads that are there, in no order, with keys and notes, while the writer goes on.
+// Payloads that come or go meanwhile may be in the list. A payload stays only while a view
+// of its handle is open. A payload that is damaged is a [CorruptError], and the list goes on.
+func (r *Reader) List() iter.Seq2[*Object, error] {
+	return func(yield func(*Object, error) bool) {
+		for i := range r.sidecar.Options().Objects {
+			o, err := r.look(i)
+			if errors.Is(err, ErrStale) || o == nil && err == nil {
+				continue
+			}
+			if !yield(o, err) {
+				return
+			}
+		}
+	}
+}
+
+// look describes the payload of an entry of the sidecar's table, nil if there is none.
+func (r *Reader) look(i int) (*Object, error) {
+	if err := r.seg.Hold(); err != nil {
+		return nil, err
+	}
+	defer r.seg.Release()
+	o := &Object{}
+	err := r.guard(func() error {
+		e := r.sidecar.LookAtEntry(i)
+		if e.Free {
+			o = nil
+			return nil
+		}
+		o.chunk = e.Record
+		o.locate(len(r.seg.Secret()), r.lead == plainLead)
+		v := &View{r: r, h: o.Handle(), place: -1}
+		err := v.open() // so that nothing overwrites the description while it is read
+		if err == nil {
+			err = r.describe(o)
+		}
+		v.end.Do(func() { // as Release, within this hold
+			if v.place >= 0 {
+				r.slot.Release(v.place)
+			}
+		})
+		if err != nil && !r.sidecar.Has(e) {
+			return fmt.Errorf("%w: it went while it was looked at", ErrStale)
+		}
+		return err
+	})
+	return o, err
+}
+
+// describe reads the description of an object whose chunk stays.
+func (r *Reader) describe(o *Object) error {
+	bad := func(err error) error {
+		return &CorruptError{Segment: r.seg.Name(), Address: o.chunk.Address, ID: o.chunk.ID, Err: err}
+	}
+	c, err := shmring.ReadChunk(r.seg.Ring(), o.chunk.Address)
+	if err != nil {
+		return bad(err)
+	}
+	from, n := o.chunk.DescriptionOffset, o.chunk.DescriptionLength
+	if c.Size != o.chunk.Size || from < plainLead-shmring.HeaderSize || from > len(c.Payload) || n < 0 || n > len(c.Payload)-from {
+		return bad(errDescription)
+	}
+	if err := o.parseDescription(c.Payload[from : from+n]); err != nil {
+		return bad(err)
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package tier_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/fuzz/tiertest"
+	"github.com/ringcache/ringcache/tier"
+)
+
+// chain puts a chain into a level, and returns its names.
+func chain(t *testing.T, l putter, prefix string, n int, size int64) []string {
+	t.Helper()
+	names := make([]string, n)
+	parent := ""
+	for i := range names {
+		names[i] = fmt.Sprintf("%s%d", prefix, i)
+		require.NoError(t, put(l, names[i], parent, size))
+		parent = names[i]
+	}
+	return names
+}
+
+func TestAChainIsBroughtInOrder(t *testing.T) {
+	for _, backwards := range []bool{false, true} {
+		in(t, func(t *testing.T) {
+			b := newBed(t, 1<<30, func(o *tier.Options) { o.MaxBytesInFlight = 20000 })
+			names := chain(t, b.maps[1], "c", 100, 1000)
+			if backwards {
+				slices.Reverse(names)
+			}
+			for _, err := range b.pin(b.lease("l"), names...) {
+				require.NoError(t, err)
+			}
+			up, _ := tier.PeakInFlight(b.Store)
+			require.LessOrEqual(t, up, int64(15000))
+			require.Less(t, b.remote.Calls("Get"), 50, "in batches")
+			require.Equal(t, 1, b.remote.Calls("Stat"))
+		})
+	}
+}
+
+// TestAChildNeverComesWithoutItsParent: whatever is missing, damaged or has no room.
+func TestAChildNeverComesWithoutItsParent(t *testing.T) {
+	for name, hurt := range map[string]func(b *bed, k tier.Key){
+		"gone":    func(b *bed, k tier.Key) { b.maps[1].Delete(b.t.Context(), []tier.Key{k}) },
+		"damaged": func(b *bed, k tier.Key) { b.maps[1].Damage(k) },
+		"lost": func(b *bed, k tier.Key) {
+			b.remote.Do(func(c tiertest.Call) tiertest.Answer { return tiertest.Answer{Lose: c.Method == "Get" && c.Key == k} })
+		},
+		"reserved elsewhere": func(b *bed, k tier.Key) {
+			l, _ := b.memory.Lease(b.t.Context(), tier.LeaseOptions{ID: "other"})
+			l.Reserve([]tier.Object{{Key: k, Size: 10}})
+			b.t.Cleanup(l.Release)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, at := range []int{0, 3, 70} {
+				in(t, func(t *testing.T) {
+					b := newBed(t, 1<<30, func(o *tier.Options) { o.MaxBytesInFlight = 40000 })
+					names := chain(t, b.maps[1], "c", 100, 1000)
+					hurt(b, key(names[at]))
+					l := b.lease("l")
+					l.Pin(keys(names...))
+					synctest.Wait()
+					for i, f := range b.memory.Stat(t.Context(), keys(names...)) {
+						if i < at {
+							require.NoError(t, f.Err, "%d of the chain", i)
+						} else {
+							require.Error(t, f.Err, "%d of the chain, whose %d. part was hurt", i, at)
+						}
+					}
+					l.Release()
+				})
+			}
+		})
+	}
+}
+
+// TestAChainLargerThanMemory: its head stays, in place of being evicted for its tail.
+func TestAChainLargerThanMemory(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 20000, nil)
+		names := chain(t, b.maps[0], "c", 23, 1000)
+		l := b.lease("l")
+		errs := b.pin(l, names...)
+		for i, err := range errs {
+			if i < 20 {
+				require.NoError(t, err, "%d", i)
+			} else {
+				require.Error(t, err, "%d", i)
+			}
+		}
+		require.ErrorIs(t, errs[20], tier.ErrFull)
+		l.Release()
+		require.Len(t, b.lease("m").PinPrefix(keys(names...)), 21)
+	})
+}
+
+// TestTwoHalvesOfAChain: the second one is asked for while the first one is on its way.
+func TestTwoHalvesOfAChain(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, nil)
+		names := chain(t, b.maps[1], "c", 8, 1000)
+		wait := make(chan struct{})
+		b.remote.Do(func(c tiertest.Call) tiertest.Answer {
+			if c.Method == "Get" {
+				return tiertest.Answer{Wait: wait}
+			}
+			return tiertest.Answer{}
+		})
+		l, other := b.lease("l"), b.lease("other")
+		l.Pin(keys(names[:4]...))
+		synctest.Wait()
+		other.Pin(keys(names[4:]...))
+		synctest.Wait()
+		require.Equal(t, 8, b.State().Pending)
+		l.Release()
+		synctest.Wait()
+		require.Equal(t, 8, b.State().Pending-0, "the second half wants the end of the first one, and so what is in front of that")
+		close(wait)
+		for _, err := range b.pin(other, names[4:]...) {
+			require.NoError(t, err)
+		}
+	})
+}
+
+// TestParentsInACircle: somebody wrote nonsense into a shared level.
+func TestParentsInACircle(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, nil)
+		require.NoError(t, put(b.maps[1], "a", "b", 10))
+		require.NoError(t, put(b.maps[1], "b", "a", 10))
+		l, other := b.lease("l"), b.lease("other")
+		for _, err := range b.pin(l, "a", "b") {
+			require.ErrorIs(t, err, tier.ErrNotFound)
+		}
+		time.Sleep(2 * time.Second)
+		wait := make(chan struct{})
+		b.remote.Do(func(tiertest.Call) tiertest.Answer { return tiertest.Answer{Wait: wait} })
+		l.Pin(keys("a"))
+		other.Pin(keys("b"))
+		close(wait)
+		require.ErrorIs(t, b.pin(l, "a")[0], tier.ErrNotFound)
+		require.ErrorIs(t, b.pin(other, "b")[0], tier.ErrNotFound)
+		require.NoError(t, b.get("a"), "Get is asked for one object")
+	})
+}
+
+func TestAChildAlone(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, nil)
+		chain(t, b.maps[1], "c", 2, 1000)
+		require.ErrorIs(t, b.pin(b.lease("l"), "c1")[0], tier.ErrNotFound)
+		time.Sleep(2 * time.Second)
+		require.NoError(t, b.pin(b.lease("l"), "c0")[0])
+		require.NoError(t, b.pin(b.lease("l"), "c1")[0], "its parent is in memory now")
+	})
+}

@@ -1,0 +1,135 @@
+//go:build linux
+
+package disk_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/tier"
+	"github.com/ringcache/ringcache/tier/disk"
+)
+
+// lmcacheGolden are files that the real FS connector wrote.
+type lmcacheGolden struct {
+	Files []struct {
+		Path, Key, Metadata, SHA256 string
+		First, Size                 int
+	}
+	Torn []struct {
+		Bytes, Of int
+		Read      bool
+	}
+}
+
+func readLMCacheGolden(t *testing.T) (g lmcacheGolden) {
+	b, err := os.ReadFile(filepath.Join("testdata", "lmcache_fs.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(b, &g))
+	require.Len(t, g.Files, 4)
+	return g
+}
+
+func TestGoldenLMCacheFiles(t *testing.T) {
+	g := readLMCacheGolden(t)
+	ctx, root := t.Context(), t.TempDir()
+	o := disk.Options{Layout: disk.LMCache{}, Space: "model", Shared: true}
+	l, err := disk.Open(root, o)
+	require.NoError(t, err)
+	for _, f := range g.Files {
+		note, err := hex.DecodeString(f.Metadata)
+		require.NoError(t, err)
+		data := make([]byte, f.Size-len(note))
+		for i := range data {
+			data[i] = byte(f.First + i)
+		}
+		object := tier.Object{Key: tier.Key{Space: "model", Name: f.Key}, Size: int64(len(data)), Note: note}
+		puts := []tier.Put{{Object: object, Bytes: data}}
+		l.Put(ctx, puts)
+		require.NoError(t, puts[0].Err)
+		b, err := os.ReadFile(filepath.Join(root, f.Path))
+		require.NoError(t, err)
+		require.Equal(t, f.SHA256, fmt.Sprintf("%x", sha256.Sum256(b)), "the bytes that LMCache wrote")
+	}
+	require.NoError(t, l.Close())
+
+	// A file of theirs in a folder that we have not seen is found by its key, with its metadata.
+	other := t.TempDir()
+	require.NoError(t, os.CopyFS(other, os.DirFS(root)))
+	require.NoError(t, os.RemoveAll(filepath.Join(other, ".ringcache")))
+	l, err = disk.Open(other, o)
+	require.NoError(t, err)
+	require.NoError(t, l.WaitIndex(ctx))
+	listed := 0
+	for x, err := range l.List(ctx, "") {
+		require.NoError(t, err)
+		get := []tier.Get{{Key: x.Key}}
+		l.Get(ctx, get)
+		require.NoError(t, get[0].Err)
+		listed++
+	}
+	require.Equal(t, len(g.Files), listed)
+	require.NoError(t, l.Close())
+	t.Logf("%d files of LMCache, byte for byte", listed)
+}
+
+// What LMCache reads of a torn file is a miss, and so it is here; a file with bytes behind the object's is a stranger.
+func TestTornLMCacheFiles(t *testing.T) {
+	g := readLMCacheGolden(t)
+	f := g.Files[1]
+	note, err := hex.DecodeString(f.Metadata)
+	require.NoError(t, err)
+	whole := append(bytes.Clone(note), make([]byte, f.Size-len(note)+10)...)
+	for n := range whole {
+		h, err := disk.LMCache{}.ParseHead(f.Path, bytes.NewReader(whole[:n]), int64(n))
+		switch {
+		case n < f.Size:
+			require.ErrorIs(t, err, tier.ErrCorrupt, n)
+		case n == f.Size:
+			require.NoError(t, err)
+			require.Equal(t, f.Key, h.Object.Name)
+			require.EqualValues(t, len(note), h.Length)
+		default:
+			require.ErrorIs(t, err, fs.ErrInvalid, n)
+		}
+	}
+	for _, torn := range g.Torn {
+		_, err := disk.LMCache{}.ParseHead(f.Path, bytes.NewReader(whole[:torn.Bytes]), int64(torn.Bytes))
+		require.Equal(t, torn.Read && torn.Bytes == torn.Of, err == nil, torn.Bytes)
+	}
+}
+
+func TestLMCacheNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"org/model@1@0@ff@half": "org-SEP-model@1@0@ff@half.data",
+		"a-SEP-b":               "", "": "", ".hidden": "", "../x": "", string(make([]byte, 251)): "",
+	} {
+		got, err := disk.LMCache{}.Path(tier.Key{Space: "s", Name: name})
+		require.Equal(t, want, got)
+		require.Equal(t, want == "", err != nil)
+		if want != "" {
+			h, err := disk.LMCache{}.ParseHead(got, bytes.NewReader(make([]byte, 28)), 28)
+			require.NoError(t, err)
+			require.Equal(t, name, h.Object.Name)
+		} else {
+			require.ErrorIs(t, err, fs.ErrInvalid)
+		}
+	}
+	for _, note := range [][]byte{nil, make([]byte, 27), append([]byte{1}, make([]byte, 27)...), {0, 0, 0, 0, 9, 27: 0}} {
+		_, err := disk.LMCache{}.AppendHead(nil, tier.Object{Note: note}, 0)
+		require.ErrorIs(t, err, fs.ErrInvalid)
+	}
+	for _, path := range []string{"a/b.data", "a.tmp", ".x.data", "x"} {
+		_, err := disk.LMCache{}.ParseHead(path, bytes.NewReader(make([]byte, 28)), 28)
+		require.ErrorIs(t, err, fs.ErrInvalid, path)
+	}
+}

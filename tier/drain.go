@@ -1,0 +1,44 @@
+package tier
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+)
+
+// Drain waits until everything that is owed to lower levels is written. If ctx ends before that, because a level is
+// slow or away, it returns the keys of what is left, and the error of ctx: what is left stays in the memory level,
+// and the next store over it writes it. What a level refuses, as a full one, is given up meanwhile, and counted.
+//
+// What is stored while Drain waits is waited for, too: stop that first.
+func (s *Store) Drain(ctx context.Context) ([]Key, error) {
+	if !s.enter() {
+		return nil, fmt.Errorf("tier: the store: %w", fs.ErrClosed)
+	}
+	defer s.leave()
+	for {
+		s.mu.Lock()
+		if len(s.owed.debts) == 0 {
+			s.mu.Unlock()
+			return nil, nil
+		}
+		left := make([]Key, 0, len(s.owed.debts))
+		for k := range s.owed.debts {
+			left = append(left, k)
+		}
+		bytes, stopping := s.owed.bytes, s.stopping
+		if s.settled == nil {
+			s.settled = make(chan struct{})
+		}
+		settled := s.settled
+		s.mu.Unlock()
+		if stopping {
+			return left, fmt.Errorf("tier: %d objects are not written, the store: %w", len(left), fs.ErrClosed)
+		}
+		select {
+		case <-settled:
+		case <-ctx.Done():
+			return left, fmt.Errorf("tier: %d objects of %d bytes are not written: %w", len(left), bytes, ctx.Err())
+		}
+	}
+}

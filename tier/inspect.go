@@ -1,0 +1,158 @@
+package tier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+)
+
+// Located is an object, and where it is.
+type Located struct {
+	Found
+	// Levels are the names of the levels that have the object, fastest first.
+	Levels []string
+}
+
+// Stat describes objects, in the order of the keys, and reports which levels have them. It asks every level, and so
+// does input and output; what leases have is in [Store.Leases], and levels as a whole in [Store.State].
+// The error is nil if a level has the object, otherwise as that of Get.
+func (s *Store) Stat(ctx context.Context, keys []Key) []Located {
+	out := make([]Located, len(keys))
+	if !s.enter() {
+		for i := range out {
+			out[i].Err = errClosedStore()
+		}
+		return out
+	}
+	defer s.leave()
+	for i, k := range keys {
+		out[i].Err = nowhere(k)
+	}
+	note := func(name string, found []Found) {
+		for i, f := range found {
+			at := &out[i]
+			switch {
+			case f.Err == nil:
+				if len(at.Levels) == 0 {
+					at.Found = f
+				}
+				at.Levels = append(at.Levels, name)
+			case len(at.Levels) > 0 || isNowhere(f.Err):
+			case errors.Is(f.Err, ErrPending):
+				at.Err = f.Err
+			case !errors.Is(at.Err, ErrPending):
+				at.Err = lost(at.Err, f.Err)
+			}
+		}
+	}
+	note(s.memory.Name(), s.memory.Stat(ctx, keys))
+	for _, l := range s.lower {
+		found, _ := s.statLevel(ctx, l, keys)
+		note(l.name, found)
+	}
+	if err := ctx.Err(); err != nil {
+		for i := range out {
+			if out[i].Err != nil {
+				out[i].Err = err
+			}
+		}
+	}
+	return out
+}
+
+// List lists the objects of a space, or of all spaces if space is empty, in no order, and each once, whatever the number of levels
+// that have it: the keys of the faster levels are in memory meanwhile. What a level answers in place of its
+// objects comes last: the others are listed all the same.
+func (s *Store) List(ctx context.Context, space string) iter.Seq2[Object, error] {
+	return func(yield func(Object, error) bool) {
+		if !s.enter() {
+			yield(Object{}, errClosedStore())
+			return
+		}
+		defer s.leave()
+		seen := map[Key]bool{}
+		var failed error
+		list := func(objects iter.Seq2[Object, error], name string, last bool) bool {
+			for o, err := range objects {
+				if err != nil {
+					failed = errors.Join(failed, fmt.Errorf("tier: listing level %s: %w", name, err))
+					break
+				}
+				if seen[o.Key] {
+					continue
+				}
+				if !last {
+					seen[o.Key] = true
+				}
+				if !yield(o, nil) {
+					return false
+				}
+			}
+			return true
+		}
+		if !list(s.memory.List(ctx, space), s.memory.Name(), len(s.lower) == 0) {
+			return
+		}
+		for _, l := range s.lower {
+			if l.away.Load() {
+				failed = errors.Join(failed, errAway(l))
+				continue
+			}
+			if !list(l.Level.List(ctx, space), l.name, l.index == len(s.lower)-1) {
+				return
+			}
+		}
+		if failed != nil {
+			yield(Object{}, failed)
+		}
+	}
+}
+
+// State is what a store has and does now.
+type State struct {
+	Levels []LevelState // fastest first
+	// Pending objects are on the way into memory, or wanted there.
+	Pending int
+	// Queued is the number of jobs that wait for a worker, and InFlight the bytes that
+	// workers move up or down.
+	Queued   int
+	InFlight int64
+	// Owed objects, of OwedBytes, wait to be written to lower levels.
+	Owed      int
+	OwedBytes int64
+}
+
+// LevelState is what a level has now.
+type LevelState struct {
+	Name  string
+	Usage Usage
+	// Away levels are asked in the background only, until they answer.
+	Away bool
+	// Owed is the number of objects that wait to be written to the level.
+	Owed int
+}
+
+// State reports what the store has and does now. It does no input or output.
+func (s *Store) State() State {
+	out := State{Levels: []LevelState{{Name: s.memory.Name(), Usage: s.memory.Usage()}}}
+	for _, l := range s.lower {
+		out.Levels = append(out.Levels, LevelState{Name: l.name, Usage: l.Level.Usage(), Away: l.away.Load()})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out.Pending, out.Queued = len(s.flights), s.queue.Len()
+	out.InFlight = s.moving.bytes + s.writing.bytes
+	out.OwedBytes = s.owed.bytes
+	for _, d := range s.owed.debts {
+		if d.left != 0 {
+			out.Owed++
+		}
+		for _, l := range s.lower {
+			if d.left&(1<<l.index) != 0 {
+				out.Levels[1+l.index].Owed++
+			}
+		}
+	}
+	return out
+}

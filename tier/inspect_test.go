@@ -1,0 +1,159 @@
+package tier_test
+
+import (
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/tier"
+)
+
+func TestStatAndList(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, nil)
+		require.NoError(t, put(b.Store, "x", "", 10))
+		require.NoError(t, put(b.maps[1], "y", "x", 20))
+		require.NoError(t, put(b.memory, "z", "", 30))
+		synctest.Wait()
+		found := b.Stat(t.Context(), keys("x", "y", "z", "nowhere"))
+		require.Equal(t, []string{"memory", "disk", "remote"}, found[0].Levels)
+		require.Equal(t, []string{"remote"}, found[1].Levels)
+		require.Equal(t, object("y", "x", 20), found[1].Object)
+		require.Equal(t, []string{"memory"}, found[2].Levels)
+		require.ErrorIs(t, found[3].Err, tier.ErrNotFound)
+		require.NotErrorIs(t, found[3].Err, tier.ErrUnavailable)
+
+		var names []string
+		for o, err := range b.List(t.Context(), "s") {
+			require.NoError(t, err)
+			names = append(names, o.Name)
+		}
+		require.ElementsMatch(t, []string{"x", "y", "z"}, names)
+		for range b.List(t.Context(), "") {
+			break
+		}
+		for range b.List(t.Context(), "another") {
+			t.Fatal("another space is empty")
+		}
+
+		b.disk.Fail(tier.ErrUnavailable)
+		found = b.Stat(t.Context(), keys("x", "nowhere"))
+		require.Equal(t, []string{"memory", "remote"}, found[0].Levels)
+		require.NoError(t, found[0].Err)
+		require.ErrorIs(t, found[1].Err, tier.ErrUnavailable)
+		names = nil
+		var last error
+		for o, err := range b.List(t.Context(), "s") {
+			if last = err; err == nil {
+				names = append(names, o.Name)
+			}
+		}
+		require.ElementsMatch(t, []string{"x", "y", "z"}, names)
+		require.ErrorIs(t, last, tier.ErrUnavailable)
+	})
+}
+
+func TestEvents(t *testing.T) {
+	in(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var lines []string
+		var log strings.Builder
+		b := newBed(t, 1<<20, func(o *tier.Options) {
+			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			o.Events = func(e tier.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				lines = append(lines, strings.TrimRight(strings.Join([]string{e.Level, e.Kind, e.Key.Name, e.Cause}, " "), " "))
+			}
+		})
+		require.NoError(t, put(b.Store, "x", "", 10))
+		synctest.Wait()
+		require.NoError(t, b.Delete(t.Context(), keys("x"))[0])
+		require.NoError(t, put(b.maps[1], "y", "", 10))
+		require.NoError(t, b.pin(b.lease("l"), "y")[0])
+		b.disk.Fail(tier.ErrUnavailable)
+		require.NoError(t, put(b.Store, "z", "", 10))
+		synctest.Wait()
+		b.disk.Do(nil)
+		time.Sleep(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		require.ElementsMatch(t, []string{
+			"disk written x", "remote written x", "memory deleted x", "remote promoted y", "disk away  unavailable",
+			"remote written z", "disk back", "disk written z",
+		}, lines)
+		require.Contains(t, log.String(), "a level is away")
+		require.Contains(t, log.String(), "a level is back")
+		for _, name := range []string{"disk written", "remote promoted", "memory deleted", "disk away: unavailable", "disk back"} {
+			require.NotZero(t, b.counter(name), name)
+		}
+	})
+}
+
+// TestSlowEventsKeepNobodyWaiting: they are dropped, and counted.
+func TestSlowEventsKeepNobodyWaiting(t *testing.T) {
+	in(t, func(t *testing.T) {
+		wait := make(chan struct{})
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.Events = func(tier.Event) { <-wait } })
+		for i := range 2000 {
+			require.NoError(t, put(b.Store, string(rune('a'+i)), "", 1))
+		}
+		_, err := b.Drain(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, int64(4000-1024-1), b.counter(" dropped event"))
+		close(wait)
+	})
+}
+
+func TestValidate(t *testing.T) {
+	good := newBed(t, 0, nil).options
+	for name, c := range map[string]struct {
+		change func(*tier.Options)
+		want   string
+	}{
+		"no memory":       {func(o *tier.Options) { o.Memory = nil }, "needs a memory level"},
+		"no level":        {func(o *tier.Options) { o.Lower[1].Level = nil }, "is nil"},
+		"twice":           {func(o *tier.Options) { o.Lower[1].Level = o.Lower[0].Level }, `"disk"`},
+		"memory twice":    {func(o *tier.Options) { o.Lower[1].Level = o.Memory }, `"memory"`},
+		"policy":          {func(o *tier.Options) { o.Lower[0].Write = 3 }, "policy 3"},
+		"negative policy": {func(o *tier.Options) { o.Lower[0].Write = -1 }, "policy -1"},
+		"timeout":         {func(o *tier.Options) { o.Lower[0].Timeout = -1 }, "time limit"},
+		"many":            {func(o *tier.Options) { o.Lower = make([]tier.Lower, 17) }, "most is 16"},
+		"one call":        {func(o *tier.Options) { o.MaxCalls = 1 }, "least is 2"},
+		"calls":           {func(o *tier.Options) { o.MaxCalls = -1 }, "least is 2"},
+		"in flight":       {func(o *tier.Options) { o.MaxBytesInFlight = -1 }, "MaxBytesInFlight"},
+		"pending":         {func(o *tier.Options) { o.MaxPending = -1 }, "MaxPending"},
+		"owed":            {func(o *tier.Options) { o.MaxOwed = -1 }, "MaxOwed"},
+		"negative":        {func(o *tier.Options) { o.NegativeTTL = -1 }, "NegativeTTL"},
+		"promoted":        {func(o *tier.Options) { o.PromotedFor = -1 }, "PromotedFor"},
+		"quota":           {func(o *tier.Options) { o.Quotas = map[string]int64{"a": -1} }, `tenant "a"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := good
+			o.Lower = append([]tier.Lower(nil), good.Lower...)
+			c.change(&o)
+			require.ErrorContains(t, o.Validate(), c.want)
+			_, err := tier.Open(t.Context(), o)
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+	require.NoError(t, good.Validate())
+}
+
+func TestLeasesOfTheStore(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 0, nil)
+		b.lease("mine")
+		require.Len(t, b.Leases(), 1)
+		require.Equal(t, "mine", b.Leases()[0].ID)
+		for _, o := range []tier.LeaseOptions{{ID: "ringcache store: promoted"}, {ID: "ringcache store: to be written"}, {ID: "a", Owner: "ringcache store"}} {
+			_, err := b.Lease(t.Context(), o)
+			require.ErrorContains(t, err, "the store's own")
+		}
+	})
+}

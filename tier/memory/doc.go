@@ -1,0 +1,29 @@
+// Package memory keeps the objects of package tier in a shared segment, where other processes read and write them in
+// place: it is the tier.MemoryLevel of package tier, over package shmstore.
+//
+// # What survives
+//
+// A segment outlives the process. [Open] takes it over from one that was killed, or closed it, with all objects, all
+// leases, their pins and their reservations: objects keep their offsets and bytes, and clients that have the segment mapped
+// notice nothing. A reservation is committed by the new process, as if nothing had been.
+//
+// Leases stand in a file <name>.leases beside the segment; docs/format.md describes it. If something damages it, nobody
+// can tell what clients of the dead process still need. Then everything that may be in use stays for ten minutes, and
+// nothing is stored meanwhile.
+//
+// # Room
+//
+// An object takes its size, 64 bytes, its texts and a rounding to 64. When there is no room the level evicts what
+// costs least to lose, by the time that it takes to make it again and by how objects came back so far; children
+// go before their parents.
+//
+// # Integrity
+//
+// Objects are read in place while a lease keeps them, so nothing is overwritten under a reader. Reads verify no
+// checksum: memory keeps what was written. A new process compares every object with a checksum of samples.
+//
+// # Concurrency
+//
+// Bytes are copied outside of all locks. One process at a time has a segment's level; any number may map the segment. [Look]
+// reads the objects of a segment beside that process, for tools.
+package memory

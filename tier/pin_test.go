@@ -1,0 +1,257 @@
+package tier_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/fuzz/tiertest"
+	"github.com/ringcache/ringcache/tier"
+)
+
+func isPending(err error) bool { return errors.Is(err, tier.ErrPending) }
+
+func TestPinBringsWhatIsBelow(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, nil)
+		require.NoError(t, put(b.maps[0], "on disk", "", 1000))
+		require.NoError(t, put(b.maps[1], "remote", "", 2000))
+		require.NoError(t, put(b.memory, "here", "", 10))
+		l := b.lease("l")
+		names := []string{"here", "on disk", "nowhere", "remote"}
+		errs := b.errs(l.Pin(keys(names...)), names...)
+		require.NoError(t, errs[0])
+		for _, err := range errs[1:] {
+			require.ErrorIs(t, err, tier.ErrPending)
+		}
+		require.Equal(t, 0, b.disk.Calls("Stat"), "Pin itself asks no lower level")
+		synctest.Wait()
+		errs = b.errs(l.Pin(keys(names...)), names...)
+		require.NoError(t, errs[1])
+		require.ErrorIs(t, errs[2], tier.ErrNotFound)
+		require.NoError(t, errs[3])
+		require.ElementsMatch(t, keys("here", "on disk", "remote"), l.State().Pinned)
+		require.Equal(t, 1, b.disk.Calls("Stat"), "one lookup for the batch")
+		require.Equal(t, 1, b.disk.Elements("Get"))
+		l.Release()
+		require.Zero(t, b.memory.Usage().Held, "nothing of the store holds what was taken")
+	})
+}
+
+// TestPinHearsOfAFailureOnce: also an asker who comes back after the miss is forgotten gets an answer, in place of
+// being pending again and again.
+func TestPinHearsOfAFailureOnce(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, nil)
+		l := b.lease("l")
+		require.ErrorIs(t, l.Pin(keys("nowhere"))[0].Err, tier.ErrPending)
+		time.Sleep(3 * time.Second) // longer than NegativeTTL
+		require.ErrorIs(t, l.Pin(keys("nowhere"))[0].Err, tier.ErrNotFound)
+		require.ErrorIs(t, l.Pin(keys("nowhere"))[0].Err, tier.ErrPending, "a new question")
+	})
+}
+
+// TestAFailureIsOvertaken: before a lease hears that an object is nowhere, another flight has begun to bring it.
+func TestAFailureIsOvertaken(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, nil)
+		l := b.lease("l")
+		l.Pin(keys("x"))
+		time.Sleep(3 * time.Second)
+		_, _, untold := tier.Queued(b.Store)
+		require.Equal(t, 1, untold)
+		require.NoError(t, put(b.maps[0], "x", "", 100))
+		wait := make(chan struct{})
+		b.disk.Do(func(c tiertest.Call) tiertest.Answer {
+			if c.Method == "Get" {
+				return tiertest.Answer{Wait: wait}
+			}
+			return tiertest.Answer{}
+		})
+		b.Prefetch(context.Background(), keys("x"), 0)
+		synctest.Wait()
+		require.ErrorIs(t, l.Pin(keys("x"))[0].Err, tier.ErrPending, "memory has a reservation")
+		_, _, untold = tier.Queued(b.Store)
+		require.Zero(t, untold)
+		require.Empty(t, tier.Check(b.Store))
+		close(wait)
+		require.NoError(t, b.pin(l, "x")[0])
+	})
+}
+
+func TestPinWithoutLowerLevelsIsAMissAtOnce(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower = nil })
+		require.ErrorIs(t, b.lease("l").Pin(keys("nowhere"))[0].Err, tier.ErrNotFound)
+	})
+}
+
+func TestManyAskersOneRead(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, nil)
+		require.NoError(t, put(b.maps[1], "x", "", 1000))
+		wait := make(chan struct{})
+		b.remote.Do(func(tiertest.Call) tiertest.Answer { return tiertest.Answer{Wait: wait} })
+		for i := range 50 {
+			l := b.lease(string(rune('a' + i)))
+			defer l.Release()
+			require.ErrorIs(t, l.Pin(keys("x"))[0].Err, tier.ErrPending)
+		}
+		close(wait)
+		synctest.Wait()
+		for i := range 50 {
+			l := b.lease(string(rune('a' + i)))
+			require.NoError(t, b.errs(l.Pin(keys("x")), "x")[0])
+		}
+		require.Equal(t, 1, b.remote.Elements("Get"))
+		require.Equal(t, 1, b.remote.Elements("Stat"))
+	})
+}
+
+// TestWhatIsBroughtStaysForWhoAsked: memory is small, and others fill it meanwhile.
+func TestWhatIsBroughtStaysForWhoAsked(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 3000, func(o *tier.Options) { o.Lower = o.Lower[1:] })
+		require.NoError(t, put(b.maps[1], "x", "", 1000))
+		l, other := b.lease("l"), b.lease("other")
+		defer other.Release()
+		require.ErrorIs(t, l.Pin(keys("x"))[0].Err, tier.ErrPending)
+		require.ErrorIs(t, other.Pin(keys("x"))[0].Err, tier.ErrPending)
+		synctest.Wait()
+		for _, name := range []string{"1", "2", "3", "4"} {
+			require.NoError(t, put(b.memory, name, "", 1000))
+		}
+		require.NoError(t, b.errs(l.Pin(keys("x")), "x")[0])
+		l.Release()
+		for _, name := range []string{"5", "6", "7", "8"} {
+			require.NoError(t, put(b.memory, name, "", 1000))
+		}
+		require.Contains(t, b.has("x"), "memory", "the other asker has not come yet")
+		time.Sleep(20 * time.Second)
+		require.Zero(t, b.memory.Usage().Held, "it had its time")
+	})
+}
+
+func TestPinOfAFullMemory(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 3000, nil)
+		require.NoError(t, put(b.maps[1], "x", "", 2000))
+		require.NoError(t, put(b.maps[1], "huge", "", 5000))
+		l := b.lease("l")
+		b.store(l, "a", "", 2000) // pinned by the commit
+		require.ErrorIs(t, b.pin(l, "x")[0], tier.ErrFull)
+		require.ErrorIs(t, b.pin(l, "huge")[0], tier.ErrTooLarge)
+		require.NoError(t, b.get("x"), "Get reads it for its caller")
+		require.NoError(t, b.get("huge"))
+		l.Release()
+		time.Sleep(2 * time.Second)
+		require.NoError(t, b.pin(b.lease("m"), "x")[0])
+	})
+}
+
+func TestUnwantedIsCancelled(t *testing.T) {
+	for name, lose := range map[string]func(*bed, *tier.StoreLease){
+		"unpinned": func(_ *bed, l *tier.StoreLease) { l.Unpin(keys("x")) },
+		"released": func(_ *bed, l *tier.StoreLease) { l.Release() },
+		"silent":   func(*bed, *tier.StoreLease) { time.Sleep(20 * time.Second) },
+		"deleted":  func(b *bed, _ *tier.StoreLease) { b.Delete(b.t.Context(), keys("x")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T) {
+				b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower[1].Timeout = time.Hour })
+				require.NoError(t, put(b.maps[1], "x", "", 1000))
+				b.remote.Do(func(c tiertest.Call) tiertest.Answer { return tiertest.Answer{Hang: c.Method == "Get"} })
+				l := b.lease("l")
+				require.ErrorIs(t, l.Pin(keys("x"))[0].Err, tier.ErrPending)
+				synctest.Wait()
+				require.Equal(t, int64(1000), b.State().InFlight)
+				lose(b, l)
+				synctest.Wait()
+				require.Zero(t, b.State().Pending)
+				require.Zero(t, b.State().InFlight)
+				require.Zero(t, b.memory.Usage().Held)
+				require.NotContains(t, b.has("x"), "memory")
+			})
+		})
+	}
+}
+
+func TestWantedByAnotherIsNotCancelled(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, nil)
+		require.NoError(t, put(b.maps[1], "x", "", 1000))
+		wait := make(chan struct{})
+		b.remote.Do(func(c tiertest.Call) tiertest.Answer { return tiertest.Answer{Wait: wait} })
+		l, other := b.lease("l"), b.lease("other")
+		l.Pin(keys("x"))
+		other.Pin(keys("x"))
+		synctest.Wait()
+		l.Release()
+		close(wait)
+		require.NoError(t, b.pin(other, "x")[0])
+	})
+}
+
+func TestMaxPending(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.MaxPending = 2 })
+		b.disk.Do(func(tiertest.Call) tiertest.Answer { return tiertest.Answer{Hang: true} })
+		l := b.lease("l")
+		errs := b.errs(l.Pin(keys("a", "b", "c")))
+		require.ErrorIs(t, errs[1], tier.ErrPending)
+		require.ErrorIs(t, errs[2], tier.ErrFull)
+	})
+}
+
+func TestPinPrefix(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, nil)
+		require.NoError(t, put(b.maps[0], "a", "", 100))
+		require.NoError(t, put(b.maps[0], "b", "a", 100))
+		require.NoError(t, put(b.maps[0], "d", "c", 100))
+		require.NoError(t, put(b.memory, "e", "", 100))
+		l := b.lease("l")
+		placed := l.PinPrefix(keys("a", "b", "c", "d", "e"))
+		require.Len(t, placed, 5)
+		require.NoError(t, placed[4].Err, "nobody has found a miss yet")
+		synctest.Wait()
+		l.Unpin(keys("e"))
+		placed = l.PinPrefix(keys("a", "b", "c", "d", "e"))
+		require.Len(t, placed, 3)
+		require.NoError(t, placed[0].Err)
+		require.NoError(t, placed[1].Err)
+		require.ErrorIs(t, placed[2].Err, tier.ErrNotFound)
+		require.ElementsMatch(t, keys("a", "b"), l.State().Pinned, "what is behind the miss is not pinned")
+		require.Equal(t, 2, b.disk.Elements("Get"), "nor brought")
+	})
+}
+
+func TestClosedStore(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, nil)
+		l := b.lease("l")
+		require.NoError(t, b.Close())
+		require.NoError(t, b.Close())
+		require.ErrorContains(t, l.Pin(keys("a"))[0].Err, "closed")
+		require.ErrorContains(t, l.PinPrefix(keys("a"))[0].Err, "closed")
+		require.ErrorContains(t, l.Reserve([]tier.Object{object("a", "", 1)})[0].Err, "closed")
+		require.ErrorContains(t, l.Commit(keys("a"))[0], "closed")
+		require.ErrorContains(t, b.get("a"), "closed")
+		require.ErrorContains(t, put(b.Store, "a", "", 1), "closed")
+		require.ErrorContains(t, b.Delete(t.Context(), keys("a"))[0], "closed")
+		require.ErrorContains(t, b.Stat(t.Context(), keys("a"))[0].Err, "closed")
+		require.ErrorContains(t, b.Prefetch(t.Context(), keys("a"), 0)[0], "closed")
+		_, err := b.Drain(t.Context())
+		require.ErrorContains(t, err, "closed")
+		for _, err := range b.List(t.Context(), "") {
+			require.ErrorContains(t, err, "closed")
+		}
+		_, err = b.Lease(t.Context(), tier.LeaseOptions{ID: "m"})
+		require.ErrorContains(t, err, "closed")
+		l.Release()
+	})
+}

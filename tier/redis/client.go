@@ -1,0 +1,121 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// newClient makes the client of the level. It dials nothing yet.
+func (l *Level) newClient() goredis.UniversalClient {
+	s := &l.settings
+	if s.cluster {
+		return goredis.NewClusterClient(&goredis.ClusterOptions{
+			Addrs:     s.addrs,
+			NewClient: func(o *goredis.Options) *goredis.Client { return l.newNode(o.Addr, nil) },
+			// A slot that moves while it is asked for takes two; none of them waits.
+			MaxRedirects:           4,
+			MinRetryBackoff:        time.Millisecond,
+			MaxRetryBackoff:        8 * time.Millisecond,
+			ContextTimeoutEnabled:  true,
+			ReadTimeout:            -1,
+			WriteTimeout:           -1,
+			DisableRoutingPolicies: true, // it would ask for COMMAND
+		})
+	}
+	if s.master != "" {
+		return l.newNode("master "+s.master, func(ctx context.Context) (string, error) { return askSentinels(ctx, s) })
+	}
+	return l.newNode(s.addrs[0], nil)
+}
+
+// newNode makes the client of one server, with its breaker. A server that has to be found has another text in the
+// place of its address.
+func (l *Level) newNode(addr string, resolve func(context.Context) (string, error)) *goredis.Client {
+	s := &l.settings
+	conns := &connections{settings: s, resolve: resolve}
+	c := goredis.NewClient(&goredis.Options{
+		Network:  s.network,
+		Addr:     addr,
+		Dialer:   conns.dial,
+		Protocol: 2, // nothing needs more, and more is not everywhere
+		Username: s.User,
+		Password: s.Password,
+		DB:       s.database,
+
+		// Every call has a context with a deadline, and the breaker repeats what may be repeated.
+		ContextTimeoutEnabled: true,
+		ReadTimeout:           -1,
+		WriteTimeout:          -1,
+		DialTimeout:           s.Timeout,
+		DialerRetries:         1,
+		MaxRetries:            -1,
+
+		// Calls wait at the level for their turn, not in the pool. Some connections are for the breaker
+		// and for the client's own questions about a cluster.
+		PoolSize:         s.Connections + 4,
+		PoolTimeout:      time.Hour,
+		PipelinePoolSize: -1,
+		ReadBufferSize:   connBuffer,
+		WriteBufferSize:  connBuffer,
+
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	c.AddHook(&breaker{settings: s, conns: conns, client: c, start: l.start})
+	return c
+}
+
+// connBuffer is what a connection has to read and to write ahead. Longer values are read straight into their place.
+const connBuffer = 64 << 10
+
+// askSentinels returns the address of the master. The Sentinels are asked one after the other, each for its share of the
+// time. It is asked anew for each connection, since connections end when the master changes.
+func askSentinels(ctx context.Context, s *settings) (string, error) {
+	failures := make([]error, 0, len(s.addrs))
+	for _, addr := range s.addrs {
+		master, err := askSentinel(ctx, s, addr)
+		if err == nil {
+			return master, nil
+		}
+		failures = append(failures, fmt.Errorf("Sentinel %s: %w", addr, err))
+	}
+	return "", errors.Join(failures...)
+}
+
+func askSentinel(ctx context.Context, s *settings, addr string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout/time.Duration(len(s.addrs)))
+	defer cancel()
+	conns := &connections{settings: s}
+	c := goredis.NewSentinelClient(&goredis.Options{
+		Addr:                     addr,
+		Dialer:                   conns.dial,
+		Protocol:                 2,
+		Username:                 s.SentinelUser,
+		Password:                 s.SentinelPassword,
+		ContextTimeoutEnabled:    true,
+		DialerRetries:            1,
+		MaxRetries:               -1,
+		PoolSize:                 1,
+		PipelinePoolSize:         -1,
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	defer c.Close()
+	parts, err := c.GetMasterAddrByName(ctx, s.master).Result()
+	switch {
+	case errors.Is(err, goredis.Nil):
+		return "", fmt.Errorf("no master of the name %q", s.master)
+	case err != nil:
+		return "", err
+	case len(parts) != 2:
+		return "", fmt.Errorf("an answer of %d parts: %s", len(parts), strings.Join(parts, " "))
+	}
+	return net.JoinHostPort(parts[0], parts[1]), nil
+}

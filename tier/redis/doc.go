@@ -1,0 +1,29 @@
+// Package redis keeps objects in a Redis or Valkey server: a single one, one behind Sentinels, or a
+// cluster.
+//
+// [Open] makes a [Level], which is a [tier.Level]. What is where is decided by a [Layout]: [Objects] is this
+// library's own, with a checksum over every byte; [LMCache] and [RESP] are those of LMCache's two connectors, for
+// servers that are shared with it.
+//
+// # The server
+//
+// The server decides what goes: give it maxmemory, and maxmemory-policy allkeys-lru or allkeys-lfu. With noeviction, which is
+// the default, a full server answers tier.ErrFull. Objects have no order among the server's keys, so a parent may go before
+// its children. Redis counts a look at an object's description as a use, so Stat does, too.
+//
+// The level needs GET, GETRANGE, STRLEN, TYPE, SET, UNLINK, EXISTS, SCAN, WATCH, UNWATCH, MULTI, EXEC and PING, in a cluster CLUSTER SLOTS and
+// ASKING, and of a Sentinel SENTINEL GET-MASTER-ADDR-BY-NAME. As an ACL: on >PASSWORD ~ringcache:* +@read +@write +@transaction
+// +@connection +cluster|slots.
+//
+// # Failures
+//
+// Every round trip has a time limit. A server that misses it, or whose connection breaks twice, is left alone: all calls
+// answer tier.ErrUnavailable at once, while one goroutine asks it now and then. In a cluster that holds for each
+// server by itself. A call may end after its context by no more than the time limit.
+//
+// A value that isn't what was put is a miss and tier.ErrCorrupt, and is removed, unless somebody
+// has replaced it meanwhile.
+//
+// The client is github.com/redis/go-redis/v9. This package gives it connections that report their own failures, so that it
+// has nothing to log; its process-wide logger stays as it is.
+package redis

@@ -1,0 +1,98 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/ringcache/ringcache/tier"
+)
+
+// drop removes a damaged object, and returns the error for the caller. What was evicted or replaced meanwhile was not damaged, only
+// read in two moments. Only the key of the head goes: in a layout with two keys nobody looks at the other one without it,
+// and it may be another writer's, who is about to write the head.
+func (l *Level) drop(ctx context.Context, k tier.Key, at keys, reason string) error {
+	bad := false
+	err := l.client.Watch(mark(ctx, noRetryMark{}), func(tx *goredis.Tx) (err error) {
+		if bad, err = l.isDamaged(ctx, tx, k, at); !bad {
+			return err
+		}
+		limited, cancel := l.limited(mark(ctx, noRetryMark{}), 0)
+		defer cancel()
+		_, err = tx.TxPipelined(limited, func(pipe goredis.Pipeliner) error {
+			pipe.Unlink(limited, at.head)
+			return nil
+		})
+		return err
+	}, at.head)
+	if errors.Is(err, goredis.TxFailedErr) || err == nil && !bad {
+		return missing(k)
+	}
+	// What can't be removed now is found again.
+	l.corrupt.Add(1)
+	return fmt.Errorf("tier/redis: object %v: %s: %w: %w", k, reason, tier.ErrNotFound, tier.ErrCorrupt)
+}
+
+// isDamaged looks at an object again, all of its bytes if they have a checksum. The head's key is watched by tx.
+func (l *Level) isDamaged(ctx context.Context, tx *goredis.Tx, k tier.Key, at keys) (bool, error) {
+	ctx = mark(ctx, noRetryMark{})
+	layout := l.settings.Layout
+	read := func(offset int64, into []byte) (int, error) {
+		limited, cancel := l.limited(ctx, int64(len(into)))
+		defer cancel()
+		cmd := getRange(limited, at.head, into, offset)
+		err := tx.Process(limited, cmd)
+		return cmd.Val(), err
+	}
+	head := make([]byte, layout.probe(false))
+	n, err := read(0, head)
+	if isWrongType(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	limited, cancel := l.limited(ctx, 0)
+	defer cancel()
+	var body *goredis.IntCmd
+	if at.body == at.head {
+		body = tx.StrLen(limited, at.body)
+	} else {
+		body = l.client.StrLen(limited, at.body) // perhaps of another server
+	}
+	if err := body.Err(); err != nil {
+		return isWrongType(err), err
+	}
+	e, err := layout.parse(k, head[:n], body.Val())
+	var longer errLonger
+	if errors.As(err, &longer) {
+		head = make([]byte, longer)
+		if n, err = read(0, head); err != nil {
+			return false, err
+		}
+		e, err = layout.parse(k, head[:n], body.Val())
+	}
+	if err != nil {
+		return !errors.Is(err, errMissing), nil
+	}
+	if !e.hasSum {
+		return false, nil
+	}
+	sum, part := uint32(0), make([]byte, min(e.object.Size, streamPart))
+	for done := int64(0); done < e.object.Size; {
+		part = part[:min(int64(len(part)), e.object.Size-done)]
+		n, err := read(e.offset+done, part)
+		if err != nil {
+			return false, err
+		}
+		if n == 0 {
+			return true, nil // cut meanwhile
+		}
+		sum = crc32.Update(sum, castagnoli, part[:n])
+		done += int64(n)
+	}
+	return sum != e.sum, nil
+}

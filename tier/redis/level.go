@@ -1,0 +1,203 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	goredis "github.com/redis/go-redis/v9"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/ringcache/ringcache/tier"
+)
+
+// A Level is a [tier.Level] of a Redis or Valkey server. Its methods may be called from any goroutine.
+type Level struct {
+	settings settings
+	client   goredis.UniversalClient
+	turns    chan struct{}       // of calls
+	flight   *semaphore.Weighted // bytes of objects
+
+	pending pending
+	corrupt atomic.Int64
+
+	background context.Context // of goroutines; ends with the level
+	cancel     context.CancelFunc
+
+	mu     sync.Mutex
+	closed bool
+	calls  sync.WaitGroup // of calls and goroutines; Add is guarded by mu
+}
+
+var _ tier.Level = (*Level)(nil)
+
+// Open makes a level. It fails with fs.ErrInvalid if the options are wrong or don't fit the server, and with fs.ErrPermission if the
+// server refuses user or password. A server that is away is no error: the level answers
+// tier.ErrUnavailable until it is there. [Level.Ping] asks for it.
+func Open(ctx context.Context, o Options) (*Level, error) {
+	s, err := o.resolve()
+	if err != nil {
+		return nil, err
+	}
+	l := &Level{settings: s, turns: make(chan struct{}, s.Connections), flight: semaphore.NewWeighted(s.MaxBytesInFlight)}
+	l.background, l.cancel = context.WithCancel(context.Background())
+	l.client = l.newClient()
+	err = l.Ping(ctx)
+	if ended := endOf(ctx); ended != nil || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrInvalid) {
+		l.Close()
+		if ended != nil {
+			err = ended
+		}
+		return nil, err
+	}
+	return l, nil
+}
+
+// Ping asks the server, or all masters of the cluster, for an answer, and reports why there is none, as a
+// tier.ErrUnavailable.
+func (l *Level) Ping(ctx context.Context) error {
+	if !l.begin() {
+		return errClosed
+	}
+	defer l.calls.Done()
+	return l.eachServer(ctx, func(ctx context.Context, c goredis.Cmdable) error {
+		ctx, cancel := l.limited(ctx, 0)
+		defer cancel()
+		err := c.Ping(ctx).Err()
+		if err == nil && !l.settings.cluster {
+			err = l.checkAlone(ctx, c)
+		}
+		return err
+	})
+}
+
+// checkAlone returns the answer of a server that is one of a cluster, and has not all keys.
+func (l *Level) checkAlone(ctx context.Context, c goredis.Cmdable) error {
+	pipe := c.Pipeline()
+	for i := range 32 {
+		pipe.Exists(ctx, l.settings.Prefix+strconv.Itoa(i))
+	}
+	cmds, _ := pipe.Exec(ctx)
+	for _, cmd := range cmds {
+		if goredis.HasErrorPrefix(cmd.Err(), "MOVED") { // other errors are about these keys
+			return cmd.Err()
+		}
+	}
+	return nil
+}
+
+// eachServer calls fn with every server that has keys, and explains its error. It stops at the first one.
+func (l *Level) eachServer(ctx context.Context, fn func(ctx context.Context, c goredis.Cmdable) error) error {
+	cluster, ok := l.client.(*goredis.ClusterClient)
+	if !ok {
+		return explain(ctx, fn(ctx, l.client))
+	}
+	masters, err := l.masters(ctx, cluster)
+	for _, c := range masters {
+		if err == nil {
+			err = fn(ctx, c)
+		}
+	}
+	return explain(ctx, err)
+}
+
+// masters returns the clients of the masters of a cluster.
+func (l *Level) masters(ctx context.Context, cluster *goredis.ClusterClient) ([]*goredis.Client, error) {
+	ctx, cancel := l.limited(ctx, 0)
+	defer cancel()
+	var mu sync.Mutex
+	var masters []*goredis.Client
+	err := cluster.ForEachMaster(ctx, func(_ context.Context, c *goredis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		masters = append(masters, c)
+		return nil
+	})
+	return masters, err
+}
+
+// Name returns "redis".
+func (l *Level) Name() string { return "redis" }
+
+// Usage reports what is known without asking the server: the damage that was found. The number of objects, their bytes and what
+// was evicted are -1.
+func (l *Level) Usage() tier.Usage {
+	return tier.Usage{Objects: -1, Bytes: -1, Evicted: -1, Corrupt: l.corrupt.Load()}
+}
+
+// Close ends the level and waits for its calls. The objects stay.
+func (l *Level) Close() error {
+	l.mu.Lock()
+	first := !l.closed
+	l.closed = true
+	l.mu.Unlock()
+	l.cancel()
+	l.calls.Wait()
+	if !first {
+		return nil
+	}
+	if err := l.client.Close(); err != nil {
+		return fmt.Errorf("tier/redis: %w", err)
+	}
+	return nil
+}
+
+var errClosed = fmt.Errorf("tier/redis: the level is closed: %w", fs.ErrClosed)
+
+// begin counts a call that Close waits for, unless the level is closed.
+func (l *Level) begin() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false
+	}
+	l.calls.Add(1)
+	return true
+}
+
+// start runs a goroutine that Close waits for.
+func (l *Level) start(fn func(ctx context.Context)) bool {
+	if !l.begin() {
+		return false
+	}
+	go func() {
+		defer l.calls.Done()
+		fn(l.background)
+	}()
+	return true
+}
+
+// enter begins a call: it counts it, and waits for its turn. leave ends it.
+func (l *Level) enter(ctx context.Context) (leave func(), err error) {
+	if err := endOf(ctx); err != nil {
+		return nil, err
+	}
+	if !l.begin() {
+		return nil, errClosed
+	}
+	select {
+	case l.turns <- struct{}{}:
+		return func() { <-l.turns; l.calls.Done() }, nil
+	case <-ctx.Done():
+		l.calls.Done()
+		return nil, ctx.Err()
+	}
+}
+
+// limited gives one round trip its time.
+func (l *Level) limited(ctx context.Context, bytes int64) (context.Context, context.CancelFunc) {
+	return l.settings.limited(ctx, bytes)
+}
+
+// reserve takes room for bytes on their way. An object that is larger than all of it takes all.
+func (l *Level) reserve(ctx context.Context, bytes int64) (release func(), err error) {
+	n := min(bytes, l.settings.MaxBytesInFlight)
+	if err := l.flight.Acquire(ctx, n); err != nil {
+		return nil, err
+	}
+	return func() { l.flight.Release(n) }, nil
+}

@@ -1,0 +1,107 @@
+package redis
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/ringcache/ringcache/tier"
+)
+
+// LMCache is the layout of LMCache's Redis connector (lmcache 0.5.6): the bytes of an object under its name and
+// kv_bytes, and its RemoteMetadata under its name and metadata. The name is LMCache's key text. The note of an object is its
+// RemoteMetadata, 28 bytes for one group of tensors and 20 more for each further one, whose first number is the size.
+//
+// Parent, tenant and cost of an object are not kept, and its bytes have no checksum: what the server returns is right if its length
+// is. Bytes are written before metadata. Metadata whose bytes are gone are a miss, and are removed. Bytes without
+// metadata are not looked at: somebody may be about to write the metadata.
+type LMCache struct {
+	// Space is the space of all objects of the level. Put refuses objects of others, and no others are found.
+	Space string
+}
+
+const (
+	suffixBytes    = "kv_bytes"
+	suffixMetadata = "metadata"
+	mostGroups     = 64 // of tensors
+)
+
+func (l LMCache) check() error { return checkSpace(l.Space) }
+
+// checkSpace checks the space of a layout whose keys don't contain it.
+func checkSpace(space string) error {
+	return tier.Key{Space: space, Name: "any"}.Validate()
+}
+
+func (l LMCache) keys(k tier.Key) (keys, error) {
+	if err := oneSpace(k, l.Space); err != nil {
+		return keys{}, err
+	}
+	return keys{head: k.Name + suffixMetadata, body: k.Name + suffixBytes}, nil
+}
+
+func oneSpace(k tier.Key, space string) error {
+	if err := k.Validate(); err != nil {
+		return err
+	}
+	if k.Space != space {
+		return fmt.Errorf("tier/redis: object %v: this level has only the space %q, its layout keeps none: %w", k, space, fs.ErrInvalid)
+	}
+	return nil
+}
+
+func (l LMCache) name(head string) (tier.Key, bool) {
+	text, ok := strings.CutSuffix(head, suffixMetadata)
+	k := tier.Key{Space: l.Space, Name: text}
+	return k, ok && k.Validate() == nil
+}
+
+func (l LMCache) match(space string) (begin, end string, ok bool) {
+	return "", suffixMetadata, space == "" || space == l.Space
+}
+
+// probe has one byte more than metadata can have, which shows that they are too long.
+func (LMCache) probe(bool) int { return 8 + 20*mostGroups + 1 }
+
+func (l LMCache) accept(o tier.Object) error {
+	if err := checkMetadata(o.Note); err != nil {
+		return fmt.Errorf("tier/redis: the note of object %v is not LMCache's RemoteMetadata: %w: %w", o.Key, err, fs.ErrInvalid)
+	}
+	if n := metadataLength(o.Note); n != o.Size || n == 0 {
+		return fmt.Errorf("tier/redis: object %v has %d bytes, its RemoteMetadata %d, and the layout keeps no empty objects: %w", o.Key, o.Size, n, fs.ErrInvalid)
+	}
+	return fits(o, 0)
+}
+
+// checkMetadata checks the form of a RemoteMetadata: i32 length, i32 format, and for each group i32 dtype, 4 i32 shape.
+func checkMetadata(b []byte) error {
+	switch {
+	case len(b) < 28 || (len(b)-8)%20 != 0 || len(b) > 8+20*mostGroups:
+		return damaged("%d bytes of metadata are not 8 and 20 for each of 1 to %d groups", len(b), mostGroups)
+	case metadataLength(b) < 0:
+		return damaged("metadata with the length %d", metadataLength(b))
+	}
+	return nil
+}
+
+func metadataLength(b []byte) int64 { return int64(int32(binary.LittleEndian.Uint32(b))) }
+
+func (LMCache) room(tier.Object) int { return 0 }
+
+func (LMCache) front(o tier.Object, _ uint32) (front, head []byte) { return nil, o.Note }
+
+func (LMCache) parse(k tier.Key, head []byte, body int64) (entry, error) {
+	if len(head) == 0 {
+		return entry{}, errMissing
+	}
+	if err := checkMetadata(head); err != nil {
+		return entry{}, err
+	}
+	size := metadataLength(head)
+	if body == 0 || size != body {
+		return entry{}, damaged("the metadata are of %d bytes, and %d are there", size, body)
+	}
+	return entry{object: tier.Object{Key: k, Size: size, Note: bytes.Clone(head)}}, nil
+}

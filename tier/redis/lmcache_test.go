@@ -1,0 +1,248 @@
+package redis
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/internal/redistest"
+	"github.com/ringcache/ringcache/tier"
+)
+
+// metadataOf is LMCache's RemoteMetadata of bytes in one dimension.
+func metadataOf(size int) []byte {
+	b := make([]byte, 0, 28)
+	for _, n := range []int{size, 1, 6, size, 1, 1, 1} {
+		b = binary.LittleEndian.AppendUint32(b, uint32(n))
+	}
+	return b
+}
+
+// row is a key that lmcache wrote.
+type row struct {
+	Key    string
+	Bytes  int
+	SHA256 string
+	First  int    // the bytes count upwards from it
+	Hex    string // or are these
+}
+
+func (r row) value(t *testing.T) string {
+	b, err := hex.DecodeString(r.Hex)
+	require.NoError(t, err)
+	if r.Hex == "" {
+		for i := range r.Bytes {
+			b = append(b, byte(r.First+i))
+		}
+	}
+	sum := sha256.Sum256(b)
+	require.Equal(t, r.SHA256, hex.EncodeToString(sum[:]))
+	return string(b)
+}
+
+// What lmcache's own connectors wrote is read as objects, and the same objects, put by the level, are the same keys and
+// values.
+func TestGoldenLMCache(t *testing.T) {
+	raws, err := os.ReadFile("testdata/lmcache.json")
+	require.NoError(t, err)
+	var golden map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal(raws, &golden))
+	checked := 0
+	for section, layout := range map[string]Layout{"redis": LMCache{Space: "s"}, "resp": RESP{Space: "s", Size: 512}, "resp_l2_adapter": RESP{Space: "s"}} {
+		var rows []row
+		require.NoError(t, json.Unmarshal(golden[section], &rows))
+		require.NotEmpty(t, rows)
+		s := redistest.Start(t)
+		c := raw(t, s)
+		l := open(t, Options{URL: "redis://" + s.Addr(), Layout: layout})
+		want := map[string]string{}
+		for _, r := range rows {
+			want[r.Key] = r.value(t)
+			require.NoError(t, c.Set(t.Context(), r.Key, want[r.Key], 0).Err())
+		}
+		var puts []tier.Put
+		for o, err := range l.List(t.Context(), "s") {
+			require.NoError(t, err)
+			g := []tier.Get{{Key: o.Key}}
+			l.Get(t.Context(), g)
+			require.NoError(t, g[0].Err)
+			require.Equal(t, o, g[0].Object)
+			body := o.Name
+			if section == "redis" {
+				body += "kv_bytes"
+				require.Equal(t, want[o.Name+"metadata"], string(o.Note))
+			}
+			require.Equal(t, want[body], string(g[0].Bytes))
+			puts = append(puts, tier.Put{Object: o, Bytes: g[0].Bytes})
+		}
+		if section == "redis" {
+			require.Len(t, puts, len(rows)/2)
+		} else {
+			require.Len(t, puts, len(rows))
+		}
+		require.NoError(t, c.FlushAll(t.Context()).Err())
+		l.Put(t.Context(), puts)
+		for _, p := range puts {
+			require.NoError(t, p.Err)
+		}
+		keys := c.Keys(t.Context(), "*").Val()
+		require.Len(t, keys, len(want))
+		for _, k := range keys {
+			require.Equal(t, want[k], c.Get(t.Context(), k).Val(), k)
+			require.EqualValues(t, -1, c.TTL(t.Context(), k).Val(), "lmcache sets no time to live")
+			checked++
+		}
+	}
+	t.Logf("lmcache 0.5.6: %d keys, 0 differences", checked)
+}
+
+func TestLMCache(t *testing.T) {
+	s := redistest.Start(t)
+	l := open(t, Options{URL: "redis://" + s.Addr() + "?layout=lmcache"})
+	testLMCache(t, l)
+}
+
+// testLMCache tests pairs of keys, also halves of them.
+func testLMCache(t *testing.T, l *Level) {
+	ctx := t.Context()
+	o := tier.Object{Key: tier.Key{Name: "model@1@0@abc@half"}, Size: 5000, Note: metadataOf(5000)}
+	const metadata, kv = "model@1@0@abc@halfmetadata", "model@1@0@abc@halfkv_bytes"
+	bytes5000 := content("x", 5000)
+	store := func() {
+		t.Helper()
+		p := []tier.Put{{Object: o, Bytes: bytes5000}}
+		l.Put(ctx, p)
+		require.NoError(t, p[0].Err)
+	}
+	exists := func(key string) bool { return l.client.Exists(ctx, key).Val() == 1 }
+	answer := func() error {
+		g := []tier.Get{{Key: o.Key}}
+		l.Get(ctx, g)
+		if g[0].Err == nil {
+			require.True(t, bytes.Equal(bytes5000, g[0].Bytes))
+			require.Equal(t, o, g[0].Object)
+		}
+		return g[0].Err
+	}
+	store()
+	store()
+	require.NoError(t, answer())
+
+	// Metadata without bytes: a miss, and the metadata go.
+	l.client.Del(ctx, kv)
+	err := answer()
+	require.ErrorIs(t, err, tier.ErrNotFound)
+	require.ErrorIs(t, err, tier.ErrCorrupt)
+	require.False(t, exists(metadata))
+	store()
+	l.client.Del(ctx, kv)
+	store() // repairs it as well
+	require.NoError(t, answer())
+
+	// Bytes without metadata: a miss, and the bytes stay, since somebody may be writing.
+	l.client.Del(ctx, metadata)
+	err = answer()
+	require.ErrorIs(t, err, tier.ErrNotFound)
+	require.NotErrorIs(t, err, tier.ErrCorrupt)
+	require.True(t, exists(kv))
+	l.client.Set(ctx, kv, "of an older object", 0)
+	store()
+	require.NoError(t, answer())
+
+	// Another length than that of the metadata; metadata of a wrong form.
+	for _, bad := range []string{"short", strings.Repeat("x", 5001), ""} {
+		l.client.Set(ctx, kv, bad, 0)
+		require.ErrorIs(t, l.Stat(ctx, []tier.Key{o.Key})[0].Err, tier.ErrCorrupt)
+		require.False(t, exists(metadata))
+		store()
+		require.NoError(t, answer())
+	}
+	for n := range 50 {
+		if n == 28 || n == 48 {
+			continue
+		}
+		l.client.Set(ctx, metadata, string(append(metadataOf(5000), make([]byte, 40)...)[:n]), 0)
+		require.ErrorIs(t, answer(), tier.ErrNotFound, n)
+		require.Equal(t, n == 0, exists(metadata), n) // an empty one is as none
+		store()
+		require.NoError(t, answer())
+	}
+	l.client.Set(ctx, metadata, strings.Repeat("\xff", 28), 0)
+	require.ErrorIs(t, answer(), tier.ErrCorrupt)
+	store()
+
+	// Two groups of tensors.
+	two := o
+	two.Name, two.Note = "two", append(metadataOf(5000), make([]byte, 20)...)
+	p := []tier.Put{{Object: two, Bytes: bytes5000}}
+	l.Put(ctx, p)
+	require.NoError(t, p[0].Err)
+	require.Equal(t, two, l.Stat(ctx, []tier.Key{two.Key})[0].Object)
+
+	// What the layout can't keep.
+	for _, bad := range []tier.Object{
+		{Key: tier.Key{Name: "n"}, Size: 5000},
+		{Key: tier.Key{Name: "n"}, Size: 5000, Note: metadataOf(4999)},
+		{Key: tier.Key{Name: "n"}, Size: 0, Note: metadataOf(0)},
+		{Key: tier.Key{Name: "n"}, Size: 5000, Note: metadataOf(5000)[:27]},
+		{Key: tier.Key{Space: "other", Name: "n"}, Size: 5000, Note: metadataOf(5000)},
+	} {
+		p := []tier.Put{{Object: bad, Bytes: make([]byte, bad.Size)}}
+		l.Put(ctx, p)
+		require.ErrorIs(t, p[0].Err, fs.ErrInvalid)
+		require.False(t, exists("nmetadata"))
+		require.False(t, exists("nkv_bytes"))
+	}
+	other := tier.Key{Space: "other", Name: o.Name}
+	require.ErrorIs(t, l.Stat(ctx, []tier.Key{other})[0].Err, tier.ErrNotFound)
+	require.ErrorIs(t, l.Delete(ctx, []tier.Key{other})[0], tier.ErrNotFound)
+	require.NoError(t, answer())
+
+	listed := 0
+	for got, err := range l.List(ctx, "") {
+		require.NoError(t, err)
+		require.Contains(t, []string{o.Name, "two"}, got.Name)
+		listed++
+	}
+	require.Equal(t, 2, listed)
+	for range l.List(ctx, "other") {
+		t.Fatal("there is nothing of other spaces")
+	}
+	for _, err := range l.Delete(ctx, []tier.Key{o.Key, two.Key}) {
+		require.NoError(t, err)
+	}
+	require.False(t, exists(metadata) || exists(kv) || exists("twometadata") || exists("twokv_bytes"))
+}
+
+func TestRESP(t *testing.T) {
+	s := redistest.Start(t)
+	c := raw(t, s)
+	l := open(t, Options{URL: "redis://" + s.Addr() + "?layout=resp&size=512"})
+	k := tier.Key{Name: "model@01000100@0@aa"}
+	p := []tier.Put{
+		{Object: tier.Object{Key: k, Size: 512}, Bytes: content("x", 512)},
+		{Object: tier.Object{Key: tier.Key{Name: "n"}, Size: 511}, Bytes: content("x", 511)},
+		{Object: tier.Object{Key: tier.Key{Name: "n"}}, Bytes: nil},
+	}
+	l.Put(t.Context(), p)
+	require.NoError(t, p[0].Err)
+	require.ErrorIs(t, p[1].Err, fs.ErrInvalid)
+	require.ErrorIs(t, p[2].Err, fs.ErrInvalid)
+	require.Equal(t, string(content("x", 512)), c.Get(t.Context(), k.Name).Val())
+	// A value of another size makes LMCache's client hang: it goes.
+	for _, size := range []int{1, 511, 513, 100_000} {
+		c.Set(t.Context(), k.Name, content("x", size), 0)
+		g := []tier.Get{{Key: k}}
+		l.Get(t.Context(), g)
+		require.ErrorIs(t, g[0].Err, tier.ErrCorrupt)
+		require.Zero(t, c.Exists(t.Context(), k.Name).Val())
+	}
+}

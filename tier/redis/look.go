@@ -1,0 +1,157 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/ringcache/ringcache/tier"
+)
+
+const (
+	// probeGet is what is read of a value at first when its bytes are wanted: small objects need one round trip.
+	probeGet = 16 << 10
+	// batch is the most keys of a pipeline.
+	batch = 256
+)
+
+// looked is what there is under one key.
+type looked struct {
+	keys  keys
+	entry entry
+	// head is the beginning of the head's value, in memory of the lookup.
+	head []byte
+	// err is nil, errMissing, an errDamaged, or an error for the caller.
+	err error
+}
+
+// inline returns the bytes of the object that were read with its head.
+func (k *looked) inline() []byte {
+	if k.keys.head != k.keys.body || int64(len(k.head)) <= k.entry.offset {
+		return nil
+	}
+	return k.head[k.entry.offset:]
+}
+
+// probes lends memory for the beginnings of values.
+var probes = sync.Pool{New: func() any { b := make([]byte, 0, probeGet); return &b }}
+
+// look describes objects, in the order of the keys. The heads are valid until release.
+func (l *Level) look(ctx context.Context, wanted []tier.Key, get bool) (found []looked, release func()) {
+	found = make([]looked, len(wanted))
+	probe := l.settings.Layout.probe(get)
+	memory := make([]*[]byte, 0, len(wanted))
+	release = func() {
+		for _, b := range memory {
+			probes.Put(b)
+		}
+	}
+	heads := make([]*goredis.ZeroCopyStringCmd, len(wanted))
+	lengths := make([]*goredis.IntCmd, len(wanted))
+	pipe := l.client.Pipeline()
+	for i, k := range wanted {
+		found[i].keys, found[i].err = l.settings.Layout.keys(k)
+		if found[i].err != nil {
+			if k.Validate() == nil { // the layout has no such objects
+				found[i].err = errMissing
+			}
+			continue
+		}
+		found[i].keys.head = l.settings.Prefix + found[i].keys.head
+		found[i].keys.body = l.settings.Prefix + found[i].keys.body
+		b := probes.Get().(*[]byte)
+		memory = append(memory, b)
+		heads[i] = getRange(ctx, found[i].keys.head, (*b)[:probe], 0)
+		_ = pipe.Process(ctx, heads[i])
+		lengths[i] = pipe.StrLen(ctx, found[i].keys.body)
+	}
+	l.exec(ctx, pipe, int64(len(wanted)*probe))
+	for i, k := range wanted {
+		if found[i].err == nil {
+			found[i].read(ctx, l.settings.Layout, k, heads[i], lengths[i])
+		}
+	}
+	l.lookLonger(ctx, wanted, found)
+	return found, release
+}
+
+// read takes the answers of the server about one key.
+func (k *looked) read(ctx context.Context, layout Layout, key tier.Key, head *goredis.ZeroCopyStringCmd, length *goredis.IntCmd) {
+	err := errors.Join(head.Err(), length.Err())
+	switch {
+	case isWrongType(head.Err()) || isWrongType(length.Err()):
+		k.err = damaged("the key has a value of another type")
+	case err != nil:
+		k.err = explain(ctx, err)
+	default:
+		k.head = head.Bytes()
+		k.entry, k.err = layout.parse(key, k.head, length.Val())
+	}
+}
+
+// lookLonger reads the heads that are longer than the probe.
+func (l *Level) lookLonger(ctx context.Context, wanted []tier.Key, found []looked) {
+	heads := make(map[int]*goredis.ZeroCopyStringCmd)
+	lengths := make(map[int]*goredis.IntCmd)
+	pipe := l.client.Pipeline()
+	var bytes int64
+	for i := range found {
+		var longer errLonger
+		if errors.As(found[i].err, &longer) {
+			heads[i] = getRange(ctx, found[i].keys.head, make([]byte, longer), 0)
+			_ = pipe.Process(ctx, heads[i])
+			lengths[i] = pipe.StrLen(ctx, found[i].keys.body)
+			bytes += int64(longer)
+		}
+	}
+	if len(heads) == 0 {
+		return
+	}
+	l.exec(ctx, pipe, bytes)
+	for i := range heads {
+		found[i].read(ctx, l.settings.Layout, wanted[i], heads[i], lengths[i])
+		var longer errLonger
+		if errors.As(found[i].err, &longer) {
+			found[i].err = damaged("the head changed while it was read")
+		}
+	}
+}
+
+// getRange reads a value from an offset on, straight into memory: as much as there is room for.
+func getRange(ctx context.Context, key string, into []byte, offset int64) *goredis.ZeroCopyStringCmd {
+	return goredis.NewZeroCopyStringCmd(ctx, into, "getrange", key, offset, offset+int64(len(into))-1)
+}
+
+// exec runs a pipeline that moves so many bytes. Each command has its own error.
+func (l *Level) exec(ctx context.Context, pipe goredis.Pipeliner, bytes int64) {
+	if pipe.Len() == 0 {
+		return
+	}
+	ctx, cancel := l.limited(ctx, bytes)
+	defer cancel()
+	cmds, err := pipe.Exec(ctx)
+	if err == nil || slices.ContainsFunc(cmds, func(c goredis.Cmder) bool { return c.Err() != nil }) {
+		return
+	}
+	for _, c := range cmds { // the client gave up before it sent anything
+		c.SetErr(err)
+	}
+}
+
+// pieces calls fn with ranges of a batch until the context ends. It returns the first index that was not done, and why.
+func (l *Level) pieces(ctx context.Context, n int, fn func(from, to int)) (int, error) {
+	for from := 0; from < n; from += batch {
+		leave, err := l.enter(ctx)
+		if err != nil {
+			return from, err
+		}
+		func() {
+			defer leave()
+			fn(from, min(from+batch, n))
+		}()
+	}
+	return n, nil
+}

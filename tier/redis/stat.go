@@ -1,0 +1,47 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ringcache/ringcache/tier"
+)
+
+// Stat describes objects. The server counts that as a use.
+func (l *Level) Stat(ctx context.Context, wanted []tier.Key) []tier.Found {
+	answers := make([]tier.Found, len(wanted))
+	done, err := l.pieces(ctx, len(wanted), func(from, to int) {
+		found, release := l.look(ctx, wanted[from:to], false)
+		defer release()
+		for i := range found {
+			if found[i].err != nil {
+				answers[from+i].Err = l.miss(ctx, wanted[from+i], &found[i])
+			} else {
+				answers[from+i].Object = found[i].entry.object
+			}
+		}
+	})
+	for i := done; i < len(wanted); i++ {
+		answers[i].Err = err
+	}
+	return answers
+}
+
+// miss returns the error for the caller about what was not found, and removes it if it is damaged.
+func (l *Level) miss(ctx context.Context, k tier.Key, f *looked) error {
+	var d errDamaged
+	switch {
+	case errors.Is(f.err, errMissing) && l.pending.has(k):
+		return isPending(k)
+	case errors.Is(f.err, errMissing):
+		return missing(k)
+	case errors.As(f.err, &d):
+		return l.drop(ctx, k, f.keys, d.reason)
+	}
+	return f.err
+}
+
+func missing(k tier.Key) error { return fmt.Errorf("tier/redis: object %v: %w", k, tier.ErrNotFound) }
+
+func isMiss(err error) bool { return errors.Is(err, tier.ErrNotFound) }

@@ -1,0 +1,164 @@
+package tier
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"sync"
+	"time"
+)
+
+// Store is an ordered set of levels: one of memory, and lower ones. Its methods may be called from any
+// goroutine.
+//
+// An object is looked for in the fastest level first. A level that is away is skipped, and asked
+// again in the background until it answers: it costs what only it has, and nothing else. What is
+// wanted in memory is brought there by a bounded number of workers, once for all who want it.
+//
+// The store leaves its levels open when it is closed: whoever opened them closes them, after the store.
+type Store struct {
+	options  Options
+	memory   MemoryLevel
+	lower    []*lower
+	counters *counters
+	events   *events
+
+	ctx    context.Context // of what is done in the background; ends with Close
+	cancel context.CancelFunc
+	work   sync.WaitGroup // goroutines of the store
+	gate   sync.RWMutex   // calls hold it for reading, Close for writing
+	shut   bool           // under gate
+
+	// mu guards everything below, and orders what the store does with its own leases. Nothing
+	// waits under it, and no level but memory is called.
+	mu       sync.Mutex
+	wake     *sync.Cond // for workers: something could be done now
+	stopping bool
+	flights  map[Key]*flight
+	asked    map[string]map[Key]*flight // by lease; also ended ones whose failure the lease has not heard of
+	untold   int                        // those
+	queue    queue
+	moving   moving // what is on the way up
+	writing  moving // what is on the way down
+	writers  int    // workers that write
+	owed     owedSet
+	promoted promoted
+	missing  missing
+	ghosts   ghosts
+	deleting map[Key]int   // deletions that run; the key comes back by no other way than Put
+	settled  chan struct{} // closed when the owed set gets smaller; nil if nobody waits
+}
+
+// Open opens a store over levels that are open. It takes over what an earlier store over the same memory
+// still had to write.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	s := &Store{
+		options:  o,
+		memory:   o.Memory,
+		flights:  map[Key]*flight{},
+		asked:    map[string]map[Key]*flight{},
+		deleting: map[Key]int{},
+		moving:   newMoving(o.MaxBytesInFlight*3/4, o.Quotas),
+		writing:  newMoving(o.MaxBytesInFlight-o.MaxBytesInFlight*3/4, nil),
+		missing:  newMissing(o.NegativeTTL),
+		ghosts:   newGhosts(),
+	}
+	s.wake = sync.NewCond(&s.mu)
+	names := []string{s.memory.Name()}
+	for i, l := range o.Lower {
+		s.lower = append(s.lower, &lower{Lower: l, index: i, name: l.Level.Name(), slots: make(chan struct{}, o.MaxCalls)})
+		names = append(names, l.Level.Name())
+	}
+	s.counters = newCounters(names)
+	if err := s.takeOver(ctx); err != nil {
+		return nil, err
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.events = newEvents(o.Events)
+	for i := range o.MaxCalls {
+		s.work.Go(func() { s.serve(i) })
+	}
+	s.work.Go(s.tend)
+	return s, nil
+}
+
+// takeOver opens the store's own leases, and gives up what the store before had reserved in them.
+func (s *Store) takeOver(ctx context.Context) error {
+	var leases [2]Lease
+	for i, id := range []string{owedID, promotedID} {
+		lease, err := s.memory.Lease(ctx, LeaseOptions{ID: id, Owner: ownerOfStore})
+		if err != nil {
+			return fmt.Errorf("tier: opening the lease %q: %w", id, err)
+		}
+		state := lease.State()
+		lease.Abort(state.Reserved)
+		if id == promotedID {
+			lease.Unpin(state.Pinned)
+		}
+		leases[i] = lease
+	}
+	s.owed = newOwedSet(leases[0], s.options)
+	s.promoted = newPromoted(leases[1])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.oweAgain()
+	return nil
+}
+
+// ownerOfStore is the owner of the leases that a store has for itself.
+const ownerOfStore = "ringcache store"
+
+// enter reports whether the store is open, and keeps it open until leave.
+func (s *Store) enter() bool {
+	s.gate.RLock()
+	if s.shut {
+		s.gate.RUnlock()
+		return false
+	}
+	return true
+}
+
+func (s *Store) leave() { s.gate.RUnlock() }
+
+// tend gives up what nobody has asked for lately.
+func (s *Store) tend() {
+	t := time.NewTicker(s.options.PromotedFor / 2)
+	defer t.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case now := <-t.C:
+			s.mu.Lock()
+			s.forgetAskers(now)
+			s.promoted.turn(now, s.options.PromotedFor)
+			s.missing.prune(now)
+			s.mu.Unlock()
+		}
+	}
+}
+
+// Close ends the store and waits for its calls and workers. What is still to be written stays in
+// the memory level, and the next store over it writes it: see [Store.Drain]. Closing twice is fine.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	s.stopping = true
+	s.endAll(fs.ErrClosed)
+	s.wake.Broadcast()
+	s.settle()
+	s.mu.Unlock()
+	s.cancel()
+	s.gate.Lock() // after the calls, whose contexts may have to end first
+	s.shut = true
+	s.gate.Unlock()
+	s.work.Wait()
+	s.events.close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.promoted.drop()
+	return nil
+}

@@ -1,0 +1,194 @@
+package tier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+)
+
+// StoreLease is a lease in the memory level of a store. It is a [Lease] whose Pin brings what only lower levels
+// have, and whose Commit writes to them. Neither waits for them: no method does input or output.
+type StoreLease struct {
+	store *Store
+	lease Lease
+	id    string
+}
+
+var _ Lease = (*StoreLease)(nil)
+
+// Lease opens a lease, or returns the open one of the same ID. The store keeps the IDs that begin
+// with "ringcache store" for itself.
+func (s *Store) Lease(ctx context.Context, o LeaseOptions) (*StoreLease, error) {
+	if !s.enter() {
+		return nil, fmt.Errorf("tier: the store: %w", fs.ErrClosed)
+	}
+	defer s.leave()
+	if o.ID == owedID || o.ID == promotedID || o.Owner == ownerOfStore {
+		return nil, fmt.Errorf("tier: the lease %q of %q is the store's own: %w", o.ID, o.Owner, fs.ErrPermission)
+	}
+	lease, err := s.memory.Lease(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return &StoreLease{s, lease, o.ID}, nil
+}
+
+// Leases lists the open leases, without the store's own.
+func (s *Store) Leases() []LeaseState {
+	var out []LeaseState
+	for _, l := range s.memory.Leases() {
+		if l.Owner != ownerOfStore {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// ID implements Lease.
+func (l *StoreLease) ID() string { return l.id }
+
+// Pin keeps objects in place, as [Lease.Pin]. The error of what is not in memory is ErrPending if lower levels
+// are being asked for it: call Pin again, with the same lease, until the answer is another one. It is brought as long as
+// somebody wants it: a lease does for Options.PromotedFor after it asked last, until it calls Unpin or ends. The other
+// errors are ErrNotFound, with ErrUnavailable if a level could not be asked, and ErrFull and ErrTooLarge
+// of what is there, but has no room in memory.
+func (l *StoreLease) Pin(keys []Key) []Placed {
+	s := l.store
+	if !s.enter() {
+		return refusePlaced(len(keys), errClosedStore())
+	}
+	defer s.leave()
+	placed := l.lease.Pin(keys)
+	s.countPins(placed)
+	s.answer(l.id, keys, placed, false)
+	return placed
+}
+
+// PinPrefix is Pin for chains, whose keys are in order, parents first: what is behind the first miss is of no
+// use, and is neither pinned nor brought. The answer ends with that miss. It may contain pending objects in front of
+// others that are there already.
+func (l *StoreLease) PinPrefix(keys []Key) []Placed {
+	s := l.store
+	if !s.enter() {
+		return refusePlaced(len(keys), errClosedStore())
+	}
+	defer s.leave()
+	// First without pinning: what is pinned behind a miss could not be told from what the lease
+	// had before.
+	found := s.memory.Stat(context.Background(), keys)
+	expected := make([]Placed, len(keys))
+	for i, f := range found {
+		expected[i] = Placed{Object: f.Object, Err: f.Err}
+	}
+	expected = expected[:s.answer(l.id, keys, expected, true)]
+	n := len(expected)
+	if n > 0 && expected[n-1].Err != nil && !errors.Is(expected[n-1].Err, ErrPending) {
+		n--
+	}
+	placed := l.lease.Pin(keys[:n])
+	s.countPins(placed)
+	s.taken(l.id, keys[:n], placed)
+	for i, p := range placed {
+		switch {
+		case p.Err == nil:
+		case errors.Is(expected[i].Err, ErrPending) && errors.Is(p.Err, ErrNotFound):
+			placed[i].Err = expected[i].Err
+		case errors.Is(p.Err, ErrNotFound): // it went between the two calls
+			placed[i].Err = fmt.Errorf("tier: object %v: %w", keys[i], ErrPending)
+		}
+	}
+	return append(placed, expected[n:]...)
+}
+
+// countPins counts hits and misses of memory.
+func (s *Store) countPins(placed []Placed) {
+	var hits, bytes int64
+	for i := range placed {
+		if err := placed[i].Err; err != nil {
+			s.counters.add(0, kindMiss, err, 1, 0)
+			continue
+		}
+		hits++
+		bytes += placed[i].Object.Size
+	}
+	s.counters.add(0, kindHit, nil, hits, bytes)
+}
+
+// Unpin gives pins up, and the interest in what is pending.
+func (l *StoreLease) Unpin(keys []Key) {
+	l.lease.Unpin(keys)
+	s := l.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range keys {
+		s.forget(l.id, k)
+		s.promoted.take(l.id, k)
+	}
+}
+
+// Reserve implements Lease.
+func (l *StoreLease) Reserve(objects []Object) []Placed {
+	if !l.store.enter() {
+		return refusePlaced(len(objects), errClosedStore())
+	}
+	defer l.store.leave()
+	return l.lease.Reserve(objects)
+}
+
+// Commit publishes reservations, as [Lease.Commit], and has them written to the lower levels, in the background. Beyond
+// Options.MaxOwed, or the tenant's quota, an object stays in memory alone.
+func (l *StoreLease) Commit(keys []Key) []error {
+	s := l.store
+	if !s.enter() {
+		return refuse(len(keys), errClosedStore())
+	}
+	defer s.leave()
+	errs := l.lease.Commit(keys)
+	found := s.memory.Stat(context.Background(), keys)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, err := range errs {
+		if err == nil && found[i].Err == nil {
+			s.stored(found[i].Object)
+		}
+	}
+	return errs
+}
+
+// Abort implements Lease.
+func (l *StoreLease) Abort(keys []Key) []error { return l.lease.Abort(keys) }
+
+// SetUntil implements Lease.
+func (l *StoreLease) SetUntil(until time.Time) error { return l.lease.SetUntil(until) }
+
+// Release ends the lease, and the interest in what is pending.
+func (l *StoreLease) Release() {
+	l.lease.Release()
+	l.store.mu.Lock()
+	defer l.store.mu.Unlock()
+	l.store.forgetLease(l.id)
+	l.store.promoted.takeAll(l.id)
+}
+
+// State implements Lease.
+func (l *StoreLease) State() LeaseState { return l.lease.State() }
+
+func errClosedStore() error { return fmt.Errorf("tier: the store: %w", fs.ErrClosed) }
+
+func refuse(n int, err error) []error {
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+func refusePlaced(n int, err error) []Placed {
+	placed := make([]Placed, n)
+	for i := range placed {
+		placed[i].Err = err
+	}
+	return placed
+}

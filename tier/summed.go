@@ -1,0 +1,39 @@
+package tier
+
+import (
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// summed reads bytes that others can write to, and fails in place of the last of them if they have not the
+// checksum that they had when they were right. So a level never gets damage with a
+// checksum of its own.
+type summed struct {
+	key  Key
+	rest []byte
+	want uint32
+	sum  uint32
+}
+
+func (r *summed) Read(p []byte) (int, error) {
+	if len(r.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, r.rest)
+	r.sum = crc32.Update(r.sum, castagnoli, p[:n]) // of the copy, which nobody else writes to
+	if r.rest = r.rest[n:]; len(r.rest) == 0 && r.sum != r.want {
+		return 0, fmt.Errorf("tier: object %v was changed in memory before it was written: %w", r.key, ErrCorrupt)
+	}
+	return n, nil
+}
+
+// summing computes the checksum of what is written to it.
+type summing struct{ sum uint32 }
+
+func (w *summing) Write(p []byte) (int, error) {
+	w.sum = crc32.Update(w.sum, castagnoli, p)
+	return len(p), nil
+}

@@ -1,0 +1,171 @@
+package tier
+
+import (
+	"container/list"
+	"errors"
+	"fmt"
+)
+
+// maxSkipped is how many debts of a level are looked at that can't be written yet.
+const maxSkipped = 256
+
+// chooseWrite takes debts that can be written now: of one level, in the order in which they were stored. Half of the workers
+// write at the most.
+func (s *Store) chooseWrite() func() {
+	if s.writers >= s.options.MaxCalls/2 {
+		return nil
+	}
+	for _, l := range s.lower {
+		if l.away.Load() || l.resting {
+			continue
+		}
+		if batch, size := s.pick(l); len(batch) > 0 {
+			s.writers++
+			s.writing.add(size, nil, 1)
+			return func() { s.write(l, batch, size) }
+		}
+	}
+	return nil
+}
+
+// pick takes debts off a level's list. A child waits until its parent is written, or goes behind it in the same batch.
+func (s *Store) pick(l *lower) (batch []*debt, size int64) {
+	bit := uint32(1) << l.index
+	taken := map[Key]bool{}
+	skipped := 0
+	var following *list.Element
+	for e := l.fifo.Front(); e != nil && len(batch) < maxTogether && skipped < maxSkipped; e = following {
+		following = e.Next()
+		d := e.Value.(*debt)
+		parent, ok := d.object.ParentKey()
+		if p := s.owed.debts[parent]; ok && p != nil && p.left&bit != 0 && !taken[parent] || s.deleting[d.object.Key] > 0 {
+			skipped++
+			continue
+		}
+		if len(batch) == 0 && !s.writing.hasRoom(d.object.Size) ||
+			len(batch) > 0 && size+d.object.Size > min(bytesTogether, s.writing.most-s.writing.bytes) {
+			break
+		}
+		l.fifo.Remove(e)
+		d.queued[l.index] = nil
+		d.writing |= bit
+		taken[d.object.Key] = true
+		batch = append(batch, d)
+		size += d.object.Size
+	}
+	return batch, size
+}
+
+// write writes debts to a level.
+func (s *Store) write(l *lower, batch []*debt, size int64) {
+	errs := s.writeOut(l, batch)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writers--
+	s.writing.add(size, nil, -1)
+	bit := uint32(1) << l.index
+	for i, d := range batch {
+		d.writing &^= bit
+		switch err := errs[i]; {
+		case d.left&bit == 0: // Delete took it off
+			s.letGo(d)
+		case err != nil && (retry(err) || s.stopping):
+			d.queued[l.index] = l.fifo.PushFront(d)
+			s.letGo(d)
+			s.pauseWrites(l)
+		default:
+			l.pause = 0
+			s.dropDebt(d, bit)
+		}
+	}
+}
+
+// retry reports whether a debt stays one: the level is away, and may come back.
+func retry(err error) bool { return errors.Is(err, ErrUnavailable) }
+
+// writeOut returns the errors of the debts.
+func (s *Store) writeOut(l *lower, batch []*debt) []error {
+	errs := make([]error, len(batch))
+	puts := make([]Put, 0, len(batch))
+	places := make([]int, 0, len(batch))
+	there := s.recheck(l, batch)
+	for i, d := range batch {
+		if there[d] {
+			continue
+		}
+		var p Put
+		if p, errs[i] = s.checked(d); errs[i] != nil {
+			if s.ctx.Err() == nil {
+				errs[i] = fmt.Errorf("tier: object %v can't be written, memory has lost it: %w (%s)", p.Object.Key, ErrNotFound, errs[i].Error())
+				s.refused(l, p.Object, errs[i])
+			}
+			continue
+		}
+		puts = append(puts, p)
+		places = append(places, i)
+	}
+	if len(puts) > 0 {
+		s.putLevel(s.ctx, l, puts)
+	}
+	for i, p := range puts {
+		errs[places[i]] = p.Err
+		switch {
+		case p.Err == nil:
+			s.wrote(l, p.Object, nil)
+		case !retry(p.Err) && s.ctx.Err() == nil:
+			s.refused(l, p.Object, p.Err)
+		}
+	}
+	return errs
+}
+
+// refused notes that a level will not get an object.
+func (s *Store) refused(l *lower, o Object, err error) {
+	s.wrote(l, o, err)
+	s.options.Logger.Warn("tier: an object was not written", "level", l.name, "object", o.Key.String(), "error", err)
+}
+
+// checked returns a debt as a level gets it. Other processes can write to memory: so what the level gets has to
+// have the checksum that memory vouches for.
+func (s *Store) checked(d *debt) (Put, error) {
+	s.mu.Lock()
+	placed := s.owed.lease.Pin([]Key{d.key})[0] // it may have been dropped, and stored again
+	if placed.Err != nil {
+		object := d.object
+		s.mu.Unlock()
+		return Put{Object: object}, placed.Err
+	}
+	s.hold(placed)
+	known, sum := d.summed, d.sum
+	s.mu.Unlock()
+	if !known {
+		var w summing
+		get := []Get{{Key: d.key, To: &w}}
+		if s.memory.Get(s.ctx, get); get[0].Err != nil {
+			return Put{Object: placed.Object}, get[0].Err
+		}
+		sum = w.sum
+	}
+	return Put{Object: placed.Object, From: &summed{key: d.key, rest: placed.Bytes, want: sum}}, nil
+}
+
+// recheck finds out which debts from before a restart the level has already.
+func (s *Store) recheck(l *lower, batch []*debt) map[*debt]bool {
+	var unsure []*debt
+	var keys []Key
+	for _, d := range batch {
+		if d.recheck {
+			unsure = append(unsure, d)
+			keys = append(keys, d.key)
+		}
+	}
+	if len(unsure) == 0 {
+		return nil
+	}
+	there := map[*debt]bool{}
+	found, _ := s.statLevel(s.ctx, l, keys)
+	for i, d := range unsure {
+		there[d] = found[i].Err == nil
+	}
+	return there
+}
