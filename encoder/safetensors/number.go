@@ -19,14 +19,13 @@ func (r *reader) unsigned() (uint64, error) {
 func (r *reader) number(integer *uint64) error {
 	r.peek()
 	start := r.i
-	negative := r.take('-')
+	r.take('-')
 	var f float
 	switch {
-	case r.take('0'): // what follows a zero must not be a digit, and nothing that takes a value takes one
+	case r.take('0'): // a digit behind it is refused, as everything is that is no comma and no end
 	case r.digits(f.digit) == 0:
 		return r.fail("expected a value")
 	}
-	whole := r.i
 	if r.take('.') {
 		f.fraction = true
 		if r.digits(f.digit) == 0 {
@@ -45,7 +44,7 @@ func (r *reader) number(integer *uint64) error {
 	}
 	if integer != nil {
 		n, err := strconv.ParseUint(r.text[start:r.i], 10, 64)
-		if negative || whole != r.i || err != nil {
+		if err != nil {
 			return r.fail("%.40s is no integer from 0 to 2^64-1", r.text[start:r.i])
 		}
 		*integer = n
