@@ -182,7 +182,7 @@ func TestDamagedFilesAreBounded(t *testing.T) {
 	_, _, aside = files(t, dir)
 	require.Len(t, aside, 4, "what is larger than the bound is not kept")
 	require.NoError(t, l.Close())
-	l = ready(t, dir, Options{})
+	ready(t, dir, Options{})
 	_, _, aside = files(t, dir)
 	require.Empty(t, aside, "without KeepDamaged nothing stays")
 }
