@@ -29,7 +29,7 @@ class Worker:
     """The commands. Each public method is one."""
 
     def __init__(self, vllm, lock):
-        self._vllm, self._lock, self._held = vllm, lock, {}
+        self._vllm, self._lock, self._held, self._encoder = vllm, lock, {}, None
 
     def about(self):
         v = self._vllm
@@ -165,6 +165,16 @@ class Worker:
             if text := self._vllm.differs(objects.value(seed, number, **options), feature.data):
                 out.append("%s: %s" % (key, text))
         return out
+
+    # The scheduler's encoder cache manager.
+    def encoder_open(self, capacity):
+        import encoder_manager_peer
+        self._encoder = encoder_manager_peer.Books(capacity)
+        return self._encoder.about
+
+    def encoder_run(self, requests, steps):
+        """Takes the steps one by one: [result, state after it] of each."""
+        return self._encoder.run(requests, steps)
 
 
 def main(pipe, lock, path):

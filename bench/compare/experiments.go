@@ -133,6 +133,7 @@ func outputPeers(save bool) []maker {
 		connector("vLLM, CPU connector", "region", nil),
 		outputsOf(oursMemory, ourMemory),
 		outputsOf(oursDisk, ourDisk(onDisk, disk.Options{Sync: disk.SyncNever})),
+		outputsOf(oursTree, ourDisk(onDisk, tree)),
 		outputsOf(limitCopy, bareOutputs),
 		outputsOf("limit: file", bareFiles(onDisk, false)),
 		outputsOf("limit: file in tmpfs", bareFiles(inMemory, false)),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 
+	"github.com/ringcache/ringcache/encoder"
 	"github.com/ringcache/ringcache/tier"
 	"github.com/ringcache/ringcache/tier/disk"
 	"github.com/ringcache/ringcache/tier/memory"
@@ -15,12 +16,14 @@ const (
 	oursMemory = "ringcache memory"
 	oursDisk   = "ringcache disk"
 	oursSynced = "ringcache disk, fsync"
+	oursTree   = "ringcache disk, tree of vLLM"
 )
 
 const outputSpace = "compare"
 
 func outputObject(key string, size int) tier.Object {
-	return tier.Object{Key: tier.Key{Space: outputSpace, Name: key}, Size: int64(size)}
+	note := encoder.Note{DType: "bfloat16", Shape: []int{size / (2 * outputColumns), outputColumns}}
+	return tier.Object{Key: tier.Key{Space: outputSpace, Name: key}, Size: int64(size), Note: []byte(note.String())}
 }
 
 // getOutput gets an output from a level into memory of the caller.
@@ -74,7 +77,7 @@ func (m *memoryOutputs) Close() error {
 	return errors.Join(m.level.CheckStructure(), m.level.Remove())
 }
 
-// diskOutputs is a level over a folder.
+// diskOutputs is a level over a folder. It has room for everything, as vLLM's connector that deletes nothing.
 type diskOutputs struct {
 	parent func(*environment) string
 	o      disk.Options
@@ -82,15 +85,17 @@ type diskOutputs struct {
 	level  *disk.Level
 }
 
+// tree is the layout of the connector that writes files.
+var tree = disk.Options{Layout: encoder.Tree{}, Space: outputSpace, Shared: true, Sync: disk.SyncNever}
+
 func ourDisk(parent func(*environment) string, o disk.Options) func() outputStore {
 	return func() outputStore { return &diskOutputs{parent: parent, o: o} }
 }
 
-func (d *diskOutputs) open(env *environment, size int) (err error) {
+func (d *diskOutputs) open(env *environment, _ int) (err error) {
 	if d.folder, err = os.MkdirTemp(d.parent(env), segmentName()+"-"); err != nil {
 		return err
 	}
-	d.o.Capacity = int64(outputsKept * (size + slack))
 	d.level, err = disk.Open(d.folder, d.o)
 	return err
 }
@@ -103,7 +108,9 @@ func (d *diskOutputs) save(key string, output []byte) error {
 
 func (d *diskOutputs) load(key string, into []byte) error { return getOutput(d.level, key, into) }
 
-func (*diskOutputs) remove(string) error { return nil }
+func (d *diskOutputs) remove(key string) error {
+	return d.level.Delete(context.Background(), []tier.Key{{Space: outputSpace, Name: key}})[0]
+}
 
 func (d *diskOutputs) Close() (err error) {
 	if d.level != nil {

@@ -17,7 +17,7 @@ func tiny(t *testing.T) options {
 	program, err := os.Executable()
 	require.NoError(t, err)
 	t.Setenv(fakeEnv, "1")
-	return options{Python: program, Scripts: "peer", Smoke: true, Rounds: 2, Budget: time.Millisecond, ColdMiB: 1, LiveMax: 100, Prefault: 1}
+	return options{Python: program, Scripts: "peer", Disk: t.TempDir(), Smoke: true, Rounds: 2, Budget: time.Millisecond, ColdMiB: 1, LiveMax: 100, Prefault: 1}
 }
 
 // TestEveryJob runs everything that is ours, with small sizes, beside peers in this program.
@@ -44,9 +44,11 @@ func TestEveryJob(t *testing.T) {
 	}
 	assert.Equal(t, []LeftOut{{"way: Redis", "the package redis-server is not available"}}, r.LeftOut)
 	assert.Equal(t, "fake", r.Machine.Versions["vLLM"])
-	left, err := filepath.Glob(fmt.Sprintf("/dev/shm/ringcache-compare-%d-*", os.Getpid()))
-	require.NoError(t, err)
-	assert.Empty(t, left, "segments that were left behind")
+	for _, folder := range []string{"/dev/shm", o.Disk} {
+		left, err := filepath.Glob(fmt.Sprintf("%s/ringcache-compare-%d-*", folder, os.Getpid()))
+		require.NoError(t, err)
+		assert.Empty(t, left, "segments and files that were left behind")
+	}
 
 	// What is written reads the same, and draws the same.
 	folder := t.TempDir()

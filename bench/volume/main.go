@@ -24,14 +24,17 @@ const (
 type options struct {
 	GiB       float64 `name:"gib" help:"Bytes to write, in GiB." default:"10"`
 	MemoryGiB float64 `name:"memory-gib" help:"Size of the level in memory, in GiB." default:"1"`
+	DiskGiB   float64 `name:"disk-gib" help:"Capacity of a level on disk below that, in GiB, which a store writes back to. 0 is none." default:"0"`
+	Disk      string  `help:"Folder on that disk. Empty is that of temporary files."`
 	Writers   int     `help:"Goroutines that write and read." default:"4"`
 	Seed      uint64  `help:"Seed of sizes, keys and reads." default:"1"`
 }
 
 // Validate is called by kong.
 func (o *options) Validate() error {
-	if o.Writers < 1 || o.GiB <= 0 || o.MemoryGiB*gib < 4*float64(o.Writers)*float64(largest) {
-		return errors.New("there must be writers and bytes, and room for four objects of 34 MiB by each writer")
+	room := 4 * float64(o.Writers) * largest / gib
+	if o.Writers < 1 || o.GiB <= 0 || o.MemoryGiB < room || o.DiskGiB != 0 && o.DiskGiB < room {
+		return errors.New("there must be writers and bytes, and in each level room for four objects of 34 MiB by each writer")
 	}
 	return nil
 }
@@ -46,25 +49,29 @@ func main() {
 	k.FatalIfErrorf(err)
 }
 
-// report is what a run did and took. Peaks are over the samples.
+// report is what a run did and took, in bytes and numbers. What levels and process take is the most of all samples.
 type report struct {
 	took                    time.Duration
-	written, found, missed  int64
-	bytes                   int64 // written
+	bytes, written          int64
 	full                    int64 // puts that had no room at the time
-	memory, capacity        int64 // peak of the level's bytes
-	files                   int64 // peak of what the segment's files take
-	private, shared         int64 // peaks of the process's own memory, and of mapped shared memory
-	evicted                 int64
-	descriptors, before, at int // peak, at the begin, at the end
+	found, missed           int64 // of what was read back
+	memory, segment         int64 // of the objects in memory, and of the files of the segment
+	disk, files             int64 // of the objects on disk, and of the files there
+	private, shared         int64 // of the process: its own memory, and mapped shared memory
+	evicted                 int64 // from memory
+	before, descriptors, at int   // at the begin, the most, at the end
 	samples                 int
 }
 
 func (r report) String() string {
-	return fmt.Sprintf("%s written in %.1f s (%.2f GB/s) as %d objects, %d refused; read back: %d right, %d gone; memory level: most %s of %s, "+
-		"its files %s, %d evicted; process: most %s of its own, %s shared, descriptors %d at first, %d at most, %d at the end; %d samples",
-		size(r.bytes), r.took.Seconds(), float64(r.bytes)/float64(max(r.took, 1)), r.written, r.full, r.found, r.missed, size(r.memory), size(r.capacity),
-		size(r.files), r.evicted, size(r.private), size(r.shared), r.before, r.descriptors, r.at, r.samples)
+	below := ""
+	if r.files > 0 {
+		below = fmt.Sprintf("disk level: at most %s, its files %s; ", size(r.disk), size(r.files))
+	}
+	return fmt.Sprintf("%s written in %.1f s as %d objects, %d refused; read back: %d right, %d gone; memory level: at most %s, its files %s, "+
+		"%d evicted; %sprocess: at most %s of its own, %s shared, descriptors %d at first, %d at most, %d at the end; %d samples",
+		size(r.bytes), r.took.Seconds(), r.written, r.full, r.found, r.missed, size(r.memory), size(r.segment),
+		r.evicted, below, size(r.private), size(r.shared), r.before, r.descriptors, r.at, r.samples)
 }
 
 func size(n int64) string {

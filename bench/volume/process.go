@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,8 +45,31 @@ func taken(pattern string) (sum int64, err error) {
 	paths, err := filepath.Glob(pattern)
 	for _, p := range paths {
 		if info, err := os.Stat(p); err == nil {
-			sum += info.Sys().(*syscall.Stat_t).Blocks * 512
+			sum += blocks(info)
 		}
 	}
 	return sum, err
 }
+
+// takenBelow returns the bytes that the files below a folder take. Files may come and go meanwhile.
+func takenBelow(folder string) (sum int64, err error) {
+	err = filepath.WalkDir(folder, func(_ string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil {
+			sum += blocks(info)
+		}
+		return err
+	})
+	return sum, err
+}
+
+func blocks(info fs.FileInfo) int64 { return info.Sys().(*syscall.Stat_t).Blocks * 512 }

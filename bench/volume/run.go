@@ -8,13 +8,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/ringcache/ringcache/tier"
-	"github.com/ringcache/ringcache/tier/memory"
 )
 
 // sizes are those of chunks and of outputs of encoders, with how often each comes.
@@ -33,6 +31,8 @@ const (
 	chain = 8
 	// privateBudget is what the process may have for itself, besides the buffers of its writers: the levels' books, and Go's.
 	privateBudget = 256 * mib
+	// inFlight is the most bytes that a store moves at a time.
+	inFlight = 128 * mib
 	// descriptorBudget is what levels may have open.
 	descriptorBudget = 64
 )
@@ -40,41 +40,42 @@ const (
 // run writes, reads and watches.
 func run(ctx context.Context, o options) (r report, err error) {
 	name := fmt.Sprintf("ringcache-volume-%d", os.Getpid())
-	r.capacity = int64(o.MemoryGiB * gib)
-	if err := rehearse(name); err != nil {
+	if err := rehearse(o, name); err != nil {
 		return r, err
 	}
 	if r.before, err = descriptors(); err != nil {
 		return r, err
 	}
-	level, err := memory.Open(memory.Options{Name: name, Size: r.capacity})
+	l, err := open(o, name)
 	if err != nil {
 		return r, err
 	}
-	w := &work{o: o, level: level, random: newRandom(o.Seed)}
-	watched := &watcher{level: level, pattern: filepath.Join("/dev/shm", name+"*"), report: &r}
+	w := &work{o: o, keeper: l.keeper(), random: newRandom(o.Seed)}
 	began := time.Now()
-	err = watched.during(func() error { return w.all(ctx) })
+	err = (&watcher{l, &r}).during(func() error {
+		err := w.all(ctx)
+		if l.store != nil {
+			_, e := l.store.Drain(ctx)
+			err = errors.Join(err, e)
+		}
+		return err
+	})
 	r.took = time.Since(began)
 	r.written, r.found, r.missed, r.full, r.bytes = w.written.Load(), w.found.Load(), w.missed.Load(), w.full.Load(), w.bytes.Load()
-	r.evicted = level.Usage().Evicted
-	err = errors.Join(err, level.CheckStructure(), level.Remove())
-	left, _ := filepath.Glob(watched.pattern)
-	if len(left) > 0 {
-		err = errors.Join(err, fmt.Errorf("left behind: %q", left))
-	}
+	r.evicted = l.memory.Usage().Evicted
+	err = errors.Join(err, l.remove())
 	at, e := descriptors()
 	r.at = at
 	return r, errors.Join(err, e, r.check(o))
 }
 
-// rehearse opens and removes a level, so that what Go opens once for all counts as there before.
-func rehearse(name string) error {
-	level, err := memory.Open(memory.Options{Name: name, Size: mib})
+// rehearse opens and removes levels, so that what Go opens once for all counts as there before.
+func rehearse(o options, name string) error {
+	l, err := open(o, name)
 	if err != nil {
 		return err
 	}
-	return level.Remove()
+	return l.remove()
 }
 
 // check reports what was above its budget.
@@ -85,11 +86,18 @@ func (r *report) check(o options) error {
 			errs = append(errs, fmt.Errorf("%s: %d, the most is %d", what, got, most))
 		}
 	}
-	buffers := int64(o.Writers+1)*largest + shift
-	above("bytes of the memory level", r.memory, r.capacity)
-	above("files of its segment", r.files, r.capacity+r.capacity/16+16*mib) // the books beside the objects
-	above("memory of the process's own", r.private, buffers+privateBudget)
-	above("shared memory", r.shared, r.capacity+r.capacity/16+16*mib)
+	room := int64(o.MemoryGiB * gib)
+	segment := room + room/16 + 16*mib // with the books beside the objects
+	private := int64(o.Writers+1)*largest + shift + privateBudget
+	if o.DiskGiB > 0 {
+		private += 2 * inFlight // what is read from below is on the heap meanwhile, and for as long again until Go collects it
+	}
+	above("bytes of the memory level", r.memory, room)
+	above("files of its segment", r.segment, segment)
+	above("shared memory of the process", r.shared, segment)
+	above("memory of its own", r.private, private)
+	above("bytes of the disk level", r.disk, int64(o.DiskGiB*gib))
+	above("files of the disk level", r.files, int64(o.DiskGiB*gib)+inFlight) // temporary ones are beside its capacity
 	above("descriptors", int64(r.descriptors), int64(r.before+descriptorBudget))
 	above("descriptors at the end", int64(r.at), int64(r.before))
 	if want := int64(o.GiB * gib); r.bytes < want {
@@ -104,7 +112,7 @@ func (r *report) check(o options) error {
 // work is what the writers do.
 type work struct {
 	o      options
-	level  tier.Level
+	keeper keeper
 	random []byte
 
 	bytes, written, found, missed, full atomic.Int64
@@ -133,7 +141,7 @@ func (w *work) write(ctx context.Context, writer int) error {
 		}
 		lengths = append(lengths, int(o.Size))
 		put := []tier.Put{{Object: o, Bytes: w.content(writer, n, int(o.Size))}}
-		w.level.Put(ctx, put)
+		w.keeper.Put(ctx, put)
 		switch err := put[0].Err; {
 		case errors.Is(err, tier.ErrFull):
 			w.full.Add(1)
@@ -157,7 +165,7 @@ func (w *work) write(ctx context.Context, writer int) error {
 // read gets an object, which is gone or what was put.
 func (w *work) read(ctx context.Context, writer, n, length int, into []byte) error {
 	get := []tier.Get{{Key: key(writer, n), Into: func(o tier.Object) ([]byte, error) { return into[:o.Size], nil }}}
-	w.level.Get(ctx, get)
+	w.keeper.Get(ctx, get)
 	switch err := get[0].Err; {
 	case errors.Is(err, tier.ErrCorrupt):
 		return err
@@ -206,47 +214,4 @@ func draw(rng *rand.Rand) int {
 		}
 	}
 	panic("weights")
-}
-
-// watcher samples what everything takes.
-type watcher struct {
-	level   tier.Level
-	pattern string
-	report  *report
-}
-
-// during samples ten times a second while work runs, and once after it.
-func (w *watcher) during(work func() error) error {
-	done, stopped := make(chan struct{}), make(chan error, 1)
-	go func() {
-		tick := time.NewTicker(100 * time.Millisecond)
-		defer tick.Stop()
-		var err error
-		for {
-			err = errors.Join(err, w.sample())
-			select {
-			case <-done:
-				stopped <- errors.Join(err, w.sample())
-				return
-			case <-tick.C:
-			}
-		}
-	}()
-	err := work()
-	close(done)
-	return errors.Join(err, <-stopped)
-}
-
-func (w *watcher) sample() error {
-	r := w.report
-	r.samples++
-	u := w.level.Usage()
-	r.memory = max(r.memory, u.Bytes)
-	p, err := thisProcess()
-	r.private, r.shared = max(r.private, p.private), max(r.shared, p.shared)
-	n, e := descriptors()
-	r.descriptors = max(r.descriptors, n)
-	files, e2 := taken(w.pattern)
-	r.files = max(r.files, files)
-	return errors.Join(err, e, e2)
 }

@@ -91,6 +91,27 @@ func checkTree[E any](t *testing.T, s *Scored[E]) {
 	}
 }
 
+// An exact cache of many objects gives a parent up right after its last child, if that is the least by then; one that is not
+// has chosen other victims before.
+func TestExactVictims(t *testing.T) {
+	for _, exact := range []bool{true, false} {
+		s := NewScored(fixed{}, 1000)
+		s.Exact = exact
+		parent := &Item{ID: 1000, Size: 1, Cost: 0.1}
+		child := &Item{ID: 1001, Size: 1, Cost: 0.2, Parent: parent}
+		s.Put(parent)
+		s.Put(child)
+		for i := range int32(998) {
+			s.Put(&Item{ID: i, Size: 1, Cost: 1})
+		}
+		for i := range int32(2) {
+			s.Put(&Item{ID: 2000 + i, Size: 1, Cost: 9})
+		}
+		require.False(t, s.Has(child))
+		require.Equal(t, exact, !s.Has(parent))
+	}
+}
+
 // What is held stays, and what then finds no room is not stored, and changes nothing.
 func TestHeldObjectsStay(t *testing.T) {
 	a := &Item{ID: 1, Size: 40}
