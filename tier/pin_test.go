@@ -71,7 +71,7 @@ func TestAFailureIsOvertaken(t *testing.T) {
 		require.NoError(t, put(b.maps[0], "x", "", 100))
 		wait := make(chan struct{})
 		b.disk.Do(func(c tiertest.Call) tiertest.Answer {
-			if c.Method == "Get" {
+			if is(c, "Get") {
 				return tiertest.Answer{Wait: wait}
 			}
 			return tiertest.Answer{}
@@ -168,7 +168,7 @@ func TestUnwantedIsCancelled(t *testing.T) {
 			in(t, func(t *testing.T) {
 				b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower[1].Timeout = time.Hour })
 				require.NoError(t, put(b.maps[1], "x", "", 1000))
-				b.remote.Do(func(c tiertest.Call) tiertest.Answer { return tiertest.Answer{Hang: c.Method == "Get"} })
+				b.remote.Do(func(c tiertest.Call) tiertest.Answer { return tiertest.Answer{Hang: is(c, "Get")} })
 				l := b.lease("l")
 				require.ErrorIs(t, l.Pin(keys("x"))[0].Err, tier.ErrPending)
 				synctest.Wait()
