@@ -24,9 +24,9 @@ var ErrCounter = errors.New("encoder: the identifier is a counter, and not conte
 // modalities are all that vLLM knows (vllm/multimodal/parse.py).
 var modalities = []string{"image", "video", "audio", "vision_chunk"}
 
-// counted returns what an identifier is if nobody hashed the item (_process_mm_uuids in vllm/renderers/base.py
+// counterForm returns what an identifier is if nobody hashed the item (_process_mm_uuids in vllm/renderers/base.py
 // from 0.17.0 on, _maybe_build_mm_uuids in vllm/v1/engine/*processor.py before), else "".
-func counted(identifier string) string {
+func counterForm(identifier string) string {
 	item, number, ok := cutNumber(identifier)
 	if !ok {
 		return ""
@@ -90,7 +90,7 @@ func CheckIdentifier(identifier string) error {
 	if identifier == "" {
 		return fmt.Errorf("%w: the identifier is empty", errInvalid)
 	}
-	if what := counted(identifier); what != "" {
+	if what := counterForm(identifier); what != "" {
 		return fmt.Errorf("%w: %s is %s, and in another engine it is another item: turn the engine's processor cache (mm_processor_cache_gb) "+
 			"or its prefix caching on, or give items UUIDs that don't end so", ErrCounter, quote(identifier), what)
 	}

@@ -48,7 +48,7 @@ func (r *root) delete(ctx context.Context, k tier.Key) error {
 		absent := err != nil
 		_ = r.removeFolder(p)
 		r.locked(func(x *index) {
-			x.remember(p)
+			r.remember(e)
 			x.drop(e, deleted)
 		})
 		if absent {

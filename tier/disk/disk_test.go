@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,6 +63,12 @@ func closeLevel(t testing.TB, l *Level) {
 	t.Helper()
 	check(t, l)
 	require.NoError(t, l.Close())
+}
+
+// gate is where a hook waits until the test opens it. The test defers open, so that a failure does not hang.
+func gate() (wait <-chan struct{}, open func()) {
+	c := make(chan struct{})
+	return c, sync.OnceFunc(func() { close(c) })
 }
 
 // ready opens a root and waits for its index.
@@ -266,6 +274,74 @@ func TestStreams(t *testing.T) {
 		require.Equal(t, objects, after)
 		require.Empty(t, temporary)
 	}
+}
+
+// Files and folders are synced as the options want.
+func TestSync(t *testing.T) {
+	for _, tt := range []struct {
+		o             Options
+		file, folders int
+	}{
+		{Options{}, 0, 0}, {Options{Sync: SyncNever, Shared: true}, 0, 0}, {Options{Shared: true}, 1, 0}, {Options{Sync: SyncFile}, 1, 0},
+		{Options{Sync: SyncFolder}, 1, 3},
+	} {
+		var file, folders atomic.Int64
+		tt.o.fail = func(op operation, p string) error {
+			if op == opSync && filepath.Dir(p) == tempDir {
+				file.Add(1)
+			} else if op == opSync {
+				folders.Add(1)
+			}
+			return nil
+		}
+		l := open(t, t.TempDir(), tt.o)
+		mustPut(t, l, "a", 100)
+		require.EqualValues(t, tt.file, file.Load(), "%+v", tt.o.Sync)
+		require.EqualValues(t, tt.folders, folders.Load(), "%+v", tt.o.Sync)
+	}
+}
+
+// A batch may be larger than the level, and name an object twice.
+func TestLargeBatchAndTwice(t *testing.T) {
+	l := ready(t, t.TempDir(), Options{Capacity: 3 * (4096 + 2*blockBytes)})
+	var puts []tier.Put
+	for i := range 30 {
+		name := fmt.Sprint(i / 2)
+		puts = append(puts, tier.Put{Object: objectOf(name, 2*blockBytes), Bytes: content(name, 2*blockBytes)})
+	}
+	l.Put(t.Context(), puts)
+	for i, p := range puts {
+		require.NoError(t, p.Err, i)
+	}
+	require.EqualValues(t, 3, l.Usage().Objects)
+}
+
+// An object has its name after its parent, though it is written faster.
+func TestParentsHaveTheirNamesFirst(t *testing.T) {
+	var mu sync.Mutex
+	var order []string
+	dir := t.TempDir()
+	l := ready(t, dir, Options{fail: func(op operation, p string) error {
+		if op == opRename {
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, filepath.Join(dir, p))
+		}
+		return nil
+	}})
+	var want []string
+	var puts []tier.Put
+	for i := range 6 {
+		name, size := fmt.Sprint(i), 4*blockBytes>>(3*i)
+		o := objectOf(name, size)
+		if i > 0 {
+			o.Parent = fmt.Sprint(i - 1)
+		}
+		puts = append(puts, tier.Put{Object: o, Bytes: content(name, size)})
+		want = append(want, fileOf(t, dir, name))
+	}
+	l.Put(t.Context(), puts)
+	require.Equal(t, want, order)
 }
 
 // What was put is there after the process, and before the index is.

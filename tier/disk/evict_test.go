@@ -100,7 +100,8 @@ func TestAncestorsBeforeTheIndex(t *testing.T) {
 		require.NoError(t, put(l, o, content(o.Name, 100)))
 	}
 	require.NoError(t, l.Close())
-	block := make(chan struct{})
+	block, unblock := gate()
+	defer unblock()
 	f := func(op operation, p string) error {
 		if op == opList {
 			<-block // the search stands still
@@ -116,11 +117,49 @@ func TestAncestorsBeforeTheIndex(t *testing.T) {
 	require.NoError(t, put(l, child, content("child", 100)))
 	child.Name, child.Parent = "grandchild", "child"
 	require.ErrorIs(t, put(l, child, content("grandchild", 100)), tier.ErrFull)
-	close(block)
+	unblock()
 	require.NoError(t, l.WaitIndex(t.Context()))
 	for i := range 8 {
 		mustGet(t, l, fmt.Sprint(i), 100)
 	}
+}
+
+// An object of which the index does not know yet that it has children is no leaf for what stands on it.
+func TestUnknownChildrenBeforeTheIndex(t *testing.T) {
+	dir := t.TempDir()
+	l := ready(t, dir, Options{})
+	for i := range 4 {
+		o := objectOf(fmt.Sprint(i), 100)
+		o.Cost = 1
+		if i > 0 {
+			o.Parent = fmt.Sprint(i - 1)
+		}
+		require.NoError(t, put(l, o, content(o.Name, 100)))
+	}
+	require.NoError(t, l.Close())
+	block, unblock := gate()
+	defer unblock()
+	l = open(t, dir, Options{Capacity: 9 * 4096, fail: func(op operation, _ string) error {
+		if op == opList {
+			<-block
+		}
+		return nil
+	}})
+	require.NoError(t, stat(l, "0"))
+	for i := range 8 {
+		o := objectOf(fmt.Sprint("dear ", i), 100)
+		o.Cost = time.Hour
+		require.NoError(t, put(l, o, content(o.Name, 100)))
+	}
+	require.Zero(t, l.Usage().Evicted)
+	child := objectOf("child", 100)
+	child.Parent = "3"
+	require.NoError(t, put(l, child, content("child", 100)))
+	require.EqualValues(t, 4, l.Usage().Evicted)
+	for i := range 4 {
+		mustGet(t, l, fmt.Sprint(i), 100)
+	}
+	unblock()
 }
 
 // What was promised stays until then: it does not go for room, nor by Delete.
@@ -212,6 +251,36 @@ func TestMinAge(t *testing.T) {
 	mustGet(t, l, "1", 100)
 	requireMiss(t, stat(l, "2"))
 	requireMiss(t, stat(l, "3"))
+}
+
+// A file from the future is not young for ever.
+func TestFileFromTheFuture(t *testing.T) {
+	dir := t.TempDir()
+	l := ready(t, dir, Options{})
+	mustPut(t, l, "a", 1)
+	require.NoError(t, l.Close())
+	future := time.Now().AddDate(10, 0, 0)
+	require.NoError(t, os.Chtimes(fileOf(t, dir, "a"), future, future))
+	l = ready(t, dir, Options{Capacity: 4096, MinAge: time.Hour})
+	mustPut(t, l, "b", 1)
+	require.ErrorIs(t, put(l, objectOf("c", 1), []byte{1}), tier.ErrFull)
+}
+
+// What a complete index forgets it forgets: the list of removed files does not grow for ever.
+func TestRemovedFilesAreForgotten(t *testing.T) {
+	l := ready(t, t.TempDir(), Options{Capacity: 2 * 4096})
+	for i := range 20 {
+		mustPut(t, l, fmt.Sprint(i), 1)
+		if i%3 == 0 {
+			require.NoError(t, l.Delete(t.Context(), []tier.Key{keyOf(fmt.Sprint(i))})[0])
+		}
+	}
+	x := l.currentRoot().x
+	require.Empty(t, x.removed)
+	require.Empty(t, x.holds)
+	require.Empty(t, x.promises)
+	require.Empty(t, x.children)
+	require.Len(t, x.entries, int(l.Usage().Objects))
 }
 
 // Of many objects, nearly the cheapest go: a sample is enough.

@@ -152,16 +152,17 @@ func (f *folder) rename(from, to string) error {
 	if err := f.failing(opRename, to); err != nil {
 		return err
 	}
-	err := f.root.Rename(from, to)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if parent := path.Dir(to); parent != "." {
-		if err := f.root.MkdirAll(parent, 0o700); err != nil {
+	for try := 1; ; try++ {
+		err := f.root.Rename(from, to)
+		if !errors.Is(err, fs.ErrNotExist) || try == 10 {
 			return err
 		}
+		if parent := path.Dir(to); parent != "." { // others may remove it again, when it is empty
+			if err := f.root.MkdirAll(parent, 0o700); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
 	}
-	return f.root.Rename(from, to)
 }
 
 // syncFolder writes the names of a folder, and those of the folders around it, to the medium.

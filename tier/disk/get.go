@@ -40,7 +40,10 @@ func (r *root) get(ctx context.Context, g *tier.Get) error {
 	case errors.Is(err, tier.ErrCorrupt):
 		return r.damage(path, f.info, err)
 	case errors.Is(err, tier.ErrNotFound):
-		return errors.Join(err, r.lost(e))
+		if away := r.lost(e); away != nil {
+			return away
+		}
+		return err
 	case err != nil:
 		return err
 	}
@@ -163,7 +166,7 @@ func (r *root) damage(path string, info fs.FileInfo, cause error) error {
 		r.x.unclaim(e)
 		return answer
 	}
-	r.x.remember(path)
+	r.remember(e)
 	r.x.drop(e, damaged)
 	return answer
 }
@@ -173,7 +176,10 @@ func (r *root) takeDamaged(path string, info fs.FileInfo, cause error) (answer e
 	now, err := r.folder.lstat(path)
 	switch {
 	case err != nil && isAbsent(err):
-		return errors.Join(tier.ErrNotFound, r.folder.alive()), true
+		if away := r.folder.alive(); away != nil {
+			return away, true
+		}
+		return tier.ErrNotFound, true
 	case err != nil:
 		return err, false
 	case !os.SameFile(now, info):

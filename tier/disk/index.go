@@ -253,8 +253,17 @@ func (x *index) promised(path string, now time.Time) bool {
 
 // evictable reports whether e may go for room.
 func (x *index) evictable(e *entry, now time.Time, minAge time.Duration) bool {
-	return e.state == present && x.holds[e.path] == 0 && !x.promised(e.path, now) &&
-		(minAge == 0 || now.UnixNano()-max(e.modified, e.looked) >= int64(minAge))
+	return e.state == present && x.holds[e.path] == 0 && !x.promised(e.path, now) && (minAge == 0 || !e.young(now, minAge))
+}
+
+// young reports whether e was written or looked at a short time ago. A time in the future, as of a file that was
+// copied from somewhere, does not count: such a file would stay for ever.
+func (e *entry) young(now time.Time, minAge time.Duration) bool {
+	newest := e.looked
+	if e.modified < now.Add(time.Minute).UnixNano() {
+		newest = max(newest, e.modified)
+	}
+	return now.UnixNano()-newest < int64(minAge)
 }
 
 // sample is how many leaves are compared to choose one that goes. The values of all objects change

@@ -112,6 +112,8 @@ func lockIt(root *os.Root, f *os.File, folder string, o Options) (again bool, er
 		return false, fmt.Errorf("disk: %s/%s is no regular file: %w", folder, lockPath, fs.ErrInvalid)
 	}
 	switch ok, err := shmfile.TryLock(f); {
+	case errors.Is(err, errors.ErrUnsupported):
+		return false, fmt.Errorf("disk: roots can be locked on Linux only; Options.ReadOnly opens them elsewhere: %w", errors.ErrUnsupported)
 	case err != nil:
 		return false, err
 	case !ok:

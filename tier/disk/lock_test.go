@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -98,6 +99,19 @@ func TestValidate(t *testing.T) {
 	require.Equal(t, SyncFile, Options{Shared: true}.withDefaults().Sync)
 	require.Equal(t, 10*time.Minute, Options{Shared: true}.withDefaults().MinAge)
 	require.Zero(t, Options{}.withDefaults().MinAge)
+}
+
+// escaping is a layout whose paths are wrong.
+type escaping struct{ Native }
+
+func (escaping) Path(k tier.Key) (string, error) { return k.Name, nil }
+
+func TestPathsOfALayoutStayInTheRoot(t *testing.T) {
+	l := open(t, t.TempDir(), Options{Layout: escaping{}, Space: "space"})
+	for _, name := range []string{"../a", "/a", "a/../../b", ".", ".ringcache/lock", ".ringcache", "a//b"} {
+		require.ErrorIs(t, put(l, objectOf(name, 1), []byte{1}), fs.ErrInvalid, name)
+		require.ErrorIs(t, stat(l, name), fs.ErrInvalid, name)
+	}
 }
 
 // Objects of other spaces are not in a root for one space.
@@ -255,6 +269,25 @@ func TestLockTakenByAnother(t *testing.T) {
 	require.NoError(t, other.Close())
 	now = now.Add(time.Hour)
 	mustGet(t, l, "a", 100)
+}
+
+// A lock file that somebody removes before it is locked is made again.
+func TestLockFileGoesBeforeItIsLocked(t *testing.T) {
+	failpoint.Need(t)
+	dir := t.TempDir()
+	removed := 0
+	failpoint.Set(func(name string) {
+		if name == "disk.lock.created" && removed < 3 {
+			removed++
+			require.NoError(t, os.Remove(filepath.Join(dir, lockPath)))
+		}
+	})
+	defer failpoint.Set(nil)
+	l := open(t, dir, Options{})
+	require.Equal(t, 3, removed)
+	mustPut(t, l, "a", 1)
+	_, err := Open(dir, Options{})
+	require.ErrorIs(t, err, tier.ErrUnavailable)
 }
 
 func TestClosed(t *testing.T) {

@@ -105,7 +105,8 @@ func (r *root) adopt(path string, f opened, tick uint64) *entry {
 		old.pass = r.pass
 		return old
 	}
-	if r.x.removedSince(path, tick) {
+	// What a complete index does not have was taken away since the file was opened.
+	if r.authoritative() || r.x.removedSince(path, tick) {
 		return nil
 	}
 	e.pass = r.pass

@@ -154,18 +154,21 @@ func (c *putCall) start(p *tier.Put, e *entry, now bool) error {
 	}
 	c.r.locked(func(*index) { c.writing++ })
 	write := func() error {
-		defer c.r.free()
-		err := c.r.write(c.ctx, e, p, parent)
-		c.r.locked(func(x *index) {
-			c.writing-- // with the change that room waits for
-			if err == nil {
-				e.pass = c.r.pass
-				x.publish(e)
-				return
-			}
-			x.unreserve(e)
-			x.cancel(e)
-		})
+		err := errPanicked
+		defer func() {
+			c.r.free()
+			c.r.locked(func(x *index) {
+				c.writing-- // with the change that room waits for
+				if err == nil {
+					e.pass = c.r.pass
+					x.publish(e)
+					return
+				}
+				x.unreserve(e)
+				x.cancel(e)
+			})
+		}()
+		err = c.r.write(c.ctx, e, p, parent)
 		return err
 	}
 	if now {
@@ -174,6 +177,9 @@ func (c *putCall) start(p *tier.Put, e *entry, now bool) error {
 	c.wg.Go(func() { p.Err = c.r.explainFor("storing", p.Object.Key, write()) })
 	return nil
 }
+
+// errPanicked is what an object has whose reader panics; nobody sees it.
+var errPanicked = errors.New("the reader of the object has panicked")
 
 func (r *root) locked(f func(x *index)) {
 	r.mu.Lock()
@@ -271,7 +277,7 @@ func (r *root) evict(victims []*entry) error {
 		}
 		r.mu.Lock()
 		if err == nil {
-			r.x.remember(e.path)
+			r.remember(e)
 			r.x.drop(e, forRoom)
 			r.counted.evicted.Add(1)
 		} else {
@@ -330,12 +336,12 @@ func (r *root) writeOnce(ctx context.Context, e *entry, p *tier.Put, parent *ent
 		return err
 	}
 	failpoint.Hit("disk.temp.created")
-	closed := false
+	closed, renamed := false, false
 	defer func() {
 		if !closed {
 			err = errors.Join(err, file.Close())
 		}
-		if err != nil {
+		if !renamed {
 			_ = r.folder.root.Remove(temp) // else the next open does
 		}
 	}()
@@ -375,6 +381,7 @@ func (r *root) writeOnce(ctx context.Context, e *entry, p *tier.Put, parent *ent
 	if err := r.folder.rename(temp, e.path); err != nil {
 		return err
 	}
+	renamed = true
 	failpoint.Hit("disk.renamed")
 	if r.o.Sync >= SyncFolder {
 		if err := r.folder.syncFolder(e.path); err != nil {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -160,7 +162,11 @@ func (r *root) pathOf(k tier.Key) (string, error) {
 	if r.o.Space != "" && k.Space != r.o.Space {
 		return "", fmt.Errorf("%w: this root is for the space %q", tier.ErrNotFound, r.o.Space)
 	}
-	return r.o.Layout.Path(k)
+	p, err := r.o.Layout.Path(k)
+	if err == nil && (!fs.ValidPath(p) || p == "." || p == ownDir || strings.HasPrefix(p, ownDir+"/")) {
+		err = fmt.Errorf("disk: the layout %s has for %v the path %q, which leads out of the root or to its own files: %w", r.o.Layout.Name(), k, p, fs.ErrInvalid)
+	}
+	return p, err
 }
 
 // rounded is what a file of so many bytes takes.
@@ -186,7 +192,16 @@ func (r *root) free() { <-r.slots }
 // authoritative reports whether the index alone answers what is not there.
 func (r *root) authoritative() bool { return r.complete && !r.o.Shared && !r.o.ReadOnly }
 
-// each calls f for 0 to n-1, in this order, from several goroutines, and waits.
+// remember notes that the file of e was taken away, for those who have it open and would enter it into the
+// index. A complete index takes nothing more in. The caller has the lock.
+func (r *root) remember(e *entry) {
+	if !r.authoritative() {
+		r.x.remember(e.path)
+	}
+}
+
+// each calls f for 0 to n-1, in this order, from several goroutines, and waits. A panic of f is the
+// caller's.
 func (r *root) each(n int, f func(i int)) {
 	workers := min(n, r.o.Workers)
 	if workers <= 1 {
@@ -197,8 +212,14 @@ func (r *root) each(n int, f func(i int)) {
 	}
 	var next atomic.Int64
 	var wg sync.WaitGroup
+	var panicked atomic.Pointer[any]
 	for range workers {
 		wg.Go(func() {
+			defer func() {
+				if v := recover(); v != nil {
+					panicked.Store(&v)
+				}
+			}()
 			for {
 				i := int(next.Add(1)) - 1
 				if i >= n {
@@ -209,4 +230,7 @@ func (r *root) each(n int, f func(i int)) {
 		})
 	}
 	wg.Wait()
+	if v := panicked.Load(); v != nil {
+		panic(*v)
+	}
 }

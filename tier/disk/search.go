@@ -81,6 +81,9 @@ func (r *root) searchOnce() error {
 	if err := r.walk(r.ctx, r.searchFile); err != nil {
 		return err
 	}
+	if err := r.folder.alive(); err != nil { // else folders that were not there are no error
+		return err
+	}
 	for _, e := range old {
 		r.mu.Lock()
 		unseen := e.pass != pass
@@ -170,29 +173,34 @@ func (r *root) trim() {
 	}
 }
 
-// walker goes through the folders of a root, several at a time.
+// walker goes through a root, with several goroutines: a folder, or a part of a large one, is a task.
 type walker struct {
 	r    *root
 	file func(ctx context.Context, p string, regular bool) error
 
 	mu   sync.Mutex
 	more *sync.Cond
-	dirs []walked // that nobody has read
+	todo []task
 	busy int
 	err  error // the first; the walk goes on
 }
 
-type walked struct {
+// task is a folder that is to be read, or files that were found in one.
+type task struct {
 	path  string
 	depth int
+	files []os.DirEntry
 }
+
+// mostTasks bounds the tasks with files, and so the memory for a large folder.
+const mostTasks = 64
 
 // walk calls file for everything in the root that is no folder, side by side, but what is in .ringcache. It goes on after an error
 // of one file, and returns the first.
 func (r *root) walk(ctx context.Context, file func(ctx context.Context, p string, regular bool) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w := &walker{r: r, file: file, dirs: []walked{{".", 0}}}
+	w := &walker{r: r, file: file, todo: []task{{path: "."}}}
 	w.more = sync.NewCond(&w.mu)
 	var wg sync.WaitGroup
 	// Half of the open files are left to those who ask.
@@ -207,17 +215,22 @@ func (w *walker) work(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for {
-		for len(w.dirs) == 0 && w.busy > 0 {
+		for len(w.todo) == 0 && w.busy > 0 {
 			w.more.Wait()
 		}
-		if len(w.dirs) == 0 {
+		if len(w.todo) == 0 {
 			return
 		}
-		d := w.dirs[len(w.dirs)-1]
-		w.dirs = w.dirs[:len(w.dirs)-1]
+		d := w.todo[len(w.todo)-1]
+		w.todo = w.todo[:len(w.todo)-1]
 		w.busy++
 		w.mu.Unlock()
-		err := w.readDir(ctx, d)
+		var err error
+		if d.files != nil {
+			w.entries(ctx, d, d.files)
+		} else {
+			err = w.readDir(ctx, d)
+		}
 		w.mu.Lock()
 		w.busy--
 		w.fail(err)
@@ -231,7 +244,19 @@ func (w *walker) fail(err error) {
 	}
 }
 
-func (w *walker) readDir(ctx context.Context, d walked) error {
+// add adds a task for somebody else, unless there are enough.
+func (w *walker) add(t task) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t.files != nil && len(w.todo) >= mostTasks {
+		return false
+	}
+	w.todo = append(w.todo, t)
+	w.more.Signal()
+	return true
+}
+
+func (w *walker) readDir(ctx context.Context, d task) error {
 	if err := w.r.folder.failing(opList, d.path); err != nil {
 		return err
 	}
@@ -244,9 +269,9 @@ func (w *walker) readDir(ctx context.Context, d walked) error {
 	}
 	defer dir.Close()
 	for ctx.Err() == nil {
-		names, err := dir.ReadDir(512)
-		for _, n := range names {
-			w.entry(ctx, d, n)
+		found, err := dir.ReadDir(256)
+		if len(found) < 256 || !w.add(task{d.path, d.depth, found}) {
+			w.entries(ctx, d, found)
 		}
 		switch {
 		case err == io.EOF: //nolint:errorlint // a folder returns it as it is
@@ -258,10 +283,16 @@ func (w *walker) readDir(ctx context.Context, d walked) error {
 	return ctx.Err()
 }
 
-func (w *walker) entry(ctx context.Context, d walked, n os.DirEntry) {
-	if ctx.Err() != nil {
-		return
+func (w *walker) entries(ctx context.Context, d task, found []os.DirEntry) {
+	for _, n := range found {
+		if ctx.Err() != nil {
+			return
+		}
+		w.entry(ctx, d, n)
 	}
+}
+
+func (w *walker) entry(ctx context.Context, d task, n os.DirEntry) {
 	p := n.Name()
 	if d.path != "." {
 		p = d.path + "/" + p
@@ -278,9 +309,6 @@ func (w *walker) entry(ctx context.Context, d walked, n os.DirEntry) {
 		return
 	}
 	if d.depth < mostDepth {
-		w.mu.Lock()
-		w.dirs = append(w.dirs, walked{p, d.depth + 1})
-		w.mu.Unlock()
-		w.more.Signal()
+		w.add(task{path: p, depth: d.depth + 1})
 	}
 }

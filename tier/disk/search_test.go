@@ -3,8 +3,12 @@ package disk
 import (
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,6 +52,44 @@ func TestIndexOfManyFiles(t *testing.T) {
 	t.Logf("%d files: the first hit after %v (%d files in the index), the full index after %v", n, hit, known.Files, full)
 }
 
+// flat is a layout with all files in the root.
+type flat struct{ plain }
+
+func (flat) Path(k tier.Key) (string, error) { return k.Name + ".file", nil }
+
+func (flat) ParseHead(path string, _ io.ReaderAt, size int64) (Head, error) {
+	name, ok := strings.CutSuffix(path, ".file")
+	if !ok {
+		return Head{}, os.ErrInvalid
+	}
+	return Head{Object: tier.Object{Key: tier.Key{Name: name}, Size: size}}, nil
+}
+
+// A folder with many files is searched by several goroutines, and each file once.
+func TestOneFolderWithManyFiles(t *testing.T) {
+	dir := t.TempDir()
+	const n = 1000
+	for i := range n {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i, ".file")), []byte("x"), 0o600))
+	}
+	var at, most atomic.Int64
+	together := make(chan struct{})
+	l := ready(t, dir, Options{Layout: flat{}, Space: "space", Shared: true, fail: func(op operation, p string) error {
+		if op == opOpen {
+			if now := at.Add(1); now == 2 {
+				close(together)
+			} else if now == 1 {
+				<-together // somebody else searches, too
+			}
+			most.Add(1)
+		}
+		return nil
+	}})
+	require.EqualValues(t, n, l.Usage().Objects)
+	require.EqualValues(t, n, l.Indexed().Files)
+	require.EqualValues(t, n, most.Load())
+}
+
 // While the search stands still, everything works: what is there is found, what is put is not put again, and
 // what is deleted does not come back.
 func TestServedWithoutIndex(t *testing.T) {
@@ -65,7 +107,8 @@ func TestServedWithoutIndex(t *testing.T) {
 		infos[fmt.Sprint(i)] = info
 	}
 
-	block := make(chan struct{})
+	block, unblock := gate()
+	defer unblock()
 	o := Options{fail: func(op operation, p string) error {
 		if op == opList && p != "." && filepath.Dir(p) == "." {
 			<-block
@@ -85,7 +128,7 @@ func TestServedWithoutIndex(t *testing.T) {
 	_, err := get(l, "5")
 	require.ErrorIs(t, err, tier.ErrCorrupt)
 	require.NoError(t, l.Promise(t.Context(), []tier.Key{keyOf("4")}, time.Now().Add(time.Hour))[0].Err)
-	close(block)
+	unblock()
 	require.NoError(t, l.WaitIndex(t.Context()))
 	require.EqualValues(t, 6-2+1, l.Usage().Objects)
 	require.EqualValues(t, 1, l.Usage().Corrupt)
@@ -101,7 +144,9 @@ func TestDeletedWhileItIsFound(t *testing.T) {
 	l := ready(t, dir, Options{})
 	mustPut(t, l, "a", 100)
 	require.NoError(t, l.Close())
-	opened, proceed := make(chan struct{}), make(chan struct{})
+	opened := make(chan struct{})
+	held, proceed := gate()
+	defer proceed()
 	first := make(chan struct{}, 1)
 	first <- struct{}{}
 	o := Options{fail: func(op operation, p string) error {
@@ -109,7 +154,7 @@ func TestDeletedWhileItIsFound(t *testing.T) {
 			select {
 			case <-first:
 				close(opened)
-				<-proceed
+				<-held
 			default:
 			}
 		}
@@ -118,10 +163,57 @@ func TestDeletedWhileItIsFound(t *testing.T) {
 	l = open(t, dir, o)
 	<-opened
 	require.NoError(t, l.Delete(t.Context(), []tier.Key{keyOf("a")})[0])
-	close(proceed)
+	proceed()
 	require.NoError(t, l.WaitIndex(t.Context()))
 	requireMiss(t, stat(l, "a"))
 	require.Zero(t, l.Usage().Objects)
+}
+
+// A root that vanishes while it is searched has no complete index when it is there again.
+func TestVanishedWhileItIsSearched(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "root")
+	l := ready(t, dir, Options{})
+	mustPut(t, l, "a", 100)
+	require.NoError(t, l.Close())
+	block, unblock := gate()
+	defer unblock()
+	var once sync.Once
+	l = open(t, dir, Options{rescan: time.Millisecond, fail: func(op operation, p string) error {
+		if op == opList && p == "." {
+			once.Do(func() { <-block })
+		}
+		return nil
+	}})
+	r := l.currentRoot()
+	require.NoError(t, os.Rename(filepath.Join(dir, "s-space"), dir+".objects"))
+	require.NoError(t, os.Rename(filepath.Join(dir, ownDir), dir+".own"))
+	unblock()
+	<-r.indexed
+	require.False(t, l.Indexed().Complete)
+	require.Error(t, l.Indexed().Err)
+	require.NoError(t, os.Rename(dir+".objects", filepath.Join(dir, "s-space")))
+	require.NoError(t, os.Rename(dir+".own", filepath.Join(dir, ownDir)))
+	mustGet(t, l, "a", 100)
+	for !l.Indexed().Complete {
+		require.NoError(t, t.Context().Err())
+	}
+	require.EqualValues(t, 1, l.Usage().Objects)
+}
+
+// A file that was opened before the index was complete, and deleted after, does not come back.
+func TestLateLookupDoesNotBringBack(t *testing.T) {
+	dir := t.TempDir()
+	l := ready(t, dir, Options{})
+	mustPut(t, l, "a", 100)
+	r := l.currentRoot()
+	p, err := Native{}.Path(keyOf("a"))
+	require.NoError(t, err)
+	f, err := r.openObject(p)
+	require.NoError(t, err)
+	defer f.file.Close()
+	require.NoError(t, l.Delete(t.Context(), []tier.Key{keyOf("a")})[0])
+	require.Nil(t, r.adopt(p, f, 0))
+	requireMiss(t, stat(l, "a"))
 }
 
 // Close does not wait for a search of many files.

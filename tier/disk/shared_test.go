@@ -145,6 +145,25 @@ func TestSharedFileChangesWhileItIsRead(t *testing.T) {
 	requireMiss(t, gets[0].Err)
 }
 
+// A damaged file that somebody replaces while it is read: the new one stays.
+func TestSharedFileIsReplacedWhileItIsRead(t *testing.T) {
+	dir := t.TempDir()
+	l := ready(t, dir, Options{Shared: true, MinAge: 1})
+	mustPut(t, l, "a", 2*blockBytes)
+	path := fileOf(t, dir, "a")
+	good, err := os.ReadFile(path)
+	require.NoError(t, err)
+	flip(t, path, 2*blockBytes)
+	gets := []tier.Get{{Key: keyOf("a"), To: writerFunc(func(p []byte) (int, error) {
+		require.NoError(t, os.WriteFile(path+".new", good, 0o600))
+		return len(p), os.Rename(path+".new", path)
+	})}}
+	l.Get(context.Background(), gets)
+	requireMiss(t, gets[0].Err)
+	mustGet(t, l, "a", 2*blockBytes)
+	require.Zero(t, l.Usage().Corrupt)
+}
+
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

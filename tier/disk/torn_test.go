@@ -287,6 +287,35 @@ func TestWriterThatFails(t *testing.T) {
 	mustGet(t, l, "a", 2*blockBytes)
 }
 
+// A panic of a caller's reader or memory is the caller's, and leaves nothing.
+func TestPanicsAreTheCallers(t *testing.T) {
+	dir := t.TempDir()
+	l := ready(t, dir, Options{})
+	for _, n := range []int{1, 5} {
+		var puts []tier.Put
+		var gets []tier.Get
+		for i := range n {
+			o := objectOf(string(rune('a'+i)), 10)
+			puts = append(puts, tier.Put{Object: o, Bytes: content(o.Name, 10)})
+			gets = append(gets, tier.Get{Key: o.Key, Into: func(tier.Object) ([]byte, error) { panic("into") }})
+		}
+		puts[n-1] = tier.Put{Object: objectOf("stream", 10), From: panicking{}}
+		require.PanicsWithValue(t, "from", func() { l.Put(context.Background(), puts) })
+		_, temporary, _ := files(t, dir)
+		require.Empty(t, temporary)
+		requireMiss(t, stat(l, "stream"))
+		mustPut(t, l, "stream", 10)
+		mustPut(t, l, "a", 10)
+		require.PanicsWithValue(t, "into", func() { l.Get(context.Background(), gets) })
+		require.NoError(t, l.Delete(t.Context(), []tier.Key{keyOf("stream")})[0])
+	}
+	check(t, l)
+}
+
+type panicking struct{}
+
+func (panicking) Read([]byte) (int, error) { panic("from") }
+
 type failingWriter struct{}
 
 func (failingWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -233,7 +232,7 @@ func TestStoppedServer(t *testing.T) {
 	put(t, l, object("kept", 1000))
 	d := startLoad(t, l, 100, 20_000)
 	moreThanNow(t, &d.hits, 1000)
-	s.Signal(syscall.SIGSTOP)
+	s.Stop()
 	moreThanNow(t, &d.away, 1)
 	began, calls := time.Now(), 0
 	for time.Since(began) < *stopped {
@@ -243,7 +242,7 @@ func TestStoppedServer(t *testing.T) {
 	// While it is left alone nobody waits.
 	require.Greater(t, calls, 10*int(*stopped/limit))
 	moreThanNow(t, &d.away, 100)
-	s.Signal(syscall.SIGCONT)
+	s.Continue()
 	moreThanNow(t, &d.hits, 1000)
 	d.end(t)
 	require.NoError(t, get(t, l, "kept").Err)
@@ -273,7 +272,7 @@ func TestHurriedCaller(t *testing.T) {
 	// All callers are in a hurry, and the server is stopped: the question of the level finds out.
 	h := open(t, Options{URL: "redis://" + s.Addr(), Retry: 10 * time.Millisecond, Timeout: 100 * time.Millisecond})
 	require.NoError(t, get(t, h, "a").Err)
-	s.Signal(syscall.SIGSTOP)
+	s.Stop()
 	require.Eventually(t, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
@@ -281,7 +280,7 @@ func TestHurriedCaller(t *testing.T) {
 		h.Get(ctx, g)
 		return errors.Is(g[0].Err, tier.ErrUnavailable)
 	}, 2*time.Minute, time.Millisecond)
-	s.Signal(syscall.SIGCONT)
+	s.Continue()
 }
 
 // Close does not wait for a stopped server longer than its calls do, and leaves nothing behind.
@@ -289,7 +288,7 @@ func TestCloseBesideAStoppedServer(t *testing.T) {
 	s := redistest.Start(t)
 	l, err := Open(t.Context(), Options{URL: "redis://" + s.Addr(), Timeout: 100 * time.Millisecond, Retry: time.Hour})
 	require.NoError(t, err)
-	s.Signal(syscall.SIGSTOP)
+	s.Stop()
 	require.ErrorIs(t, get(t, l, "a").Err, tier.ErrUnavailable)
 	require.NoError(t, l.Close())
 }
