@@ -159,3 +159,24 @@ func TestOrders(t *testing.T) {
 		}
 	}
 }
+
+// The oracle keeps what is used next, by the uses that are still to come.
+func TestOracleLooksAhead(t *testing.T) {
+	a, b, c := &Item{ID: 0, Size: 1, Cost: 1}, &Item{ID: 1, Size: 1, Cost: 1}, &Item{ID: 2, Size: 1, Cost: 1}
+	// When c comes, a has been used just before and comes last; b comes next.
+	uses := []*Item{a, b, a, c, b, b, a}
+	s := NewScored(NewOracle(uses), 2)
+	hits := 0
+	for i, it := range uses {
+		if s.Get(it) {
+			hits++
+		} else {
+			s.Put(it)
+		}
+		if i == 3 {
+			require.True(t, s.Has(b))
+			require.False(t, s.Has(a))
+		}
+	}
+	require.Equal(t, 3, hits)
+}
