@@ -26,8 +26,8 @@ const (
 	// the memory of ended ones. tier, its three levels and encoder are a capability of their own: objects in
 	// levels, and the encoder cache on them; shmstore's Reader.List and Format look at a segment beside its process, and
 	// Parent, Yield, Resume and others keep what a level in memory promises.
-	topLevelLimit    = 401
-	withMethodsLimit = 806
+	topLevelLimit    = 403
+	withMethodsLimit = 813
 )
 
 // names counts the exported names of a package.

@@ -2,11 +2,11 @@ package redis
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"io/fs"
 	"strings"
 
+	"github.com/ringcache/ringcache/internal/remotemetadata"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -25,7 +25,6 @@ type LMCache struct {
 const (
 	suffixBytes    = "kv_bytes"
 	suffixMetadata = "metadata"
-	mostGroups     = 64 // of tensors
 )
 
 func (l LMCache) check() error { return checkSpace(l.Space) }
@@ -63,30 +62,17 @@ func (l LMCache) match(space string) (begin, end string, ok bool) {
 }
 
 // probe has one byte more than metadata can have, which shows that they are too long.
-func (LMCache) probe(bool) int { return 8 + 20*mostGroups + 1 }
+func (LMCache) probe(bool) int { return remotemetadata.Max + 1 }
 
 func (l LMCache) accept(o tier.Object) error {
-	if err := checkMetadata(o.Note); err != nil {
+	if err := remotemetadata.Check(o.Note); err != nil {
 		return fmt.Errorf("tier/redis: the note of object %v is not LMCache's RemoteMetadata: %w: %w", o.Key, err, fs.ErrInvalid)
 	}
-	if n := metadataLength(o.Note); n != o.Size || n == 0 {
+	if n := remotemetadata.Length(o.Note); n != o.Size || n == 0 {
 		return fmt.Errorf("tier/redis: object %v has %d bytes, its RemoteMetadata %d, and the layout keeps no empty objects: %w", o.Key, o.Size, n, fs.ErrInvalid)
 	}
 	return fits(o, 0)
 }
-
-// checkMetadata checks the form of a RemoteMetadata: i32 length, i32 format, and for each group i32 dtype, 4 i32 shape.
-func checkMetadata(b []byte) error {
-	switch {
-	case len(b) < 28 || (len(b)-8)%20 != 0 || len(b) > 8+20*mostGroups:
-		return damaged("%d bytes of metadata are not 8 and 20 for each of 1 to %d groups", len(b), mostGroups)
-	case metadataLength(b) < 0:
-		return damaged("metadata with the length %d", metadataLength(b))
-	}
-	return nil
-}
-
-func metadataLength(b []byte) int64 { return int64(int32(binary.LittleEndian.Uint32(b))) }
 
 func (LMCache) room(tier.Object) int { return 0 }
 
@@ -96,10 +82,10 @@ func (LMCache) parse(k tier.Key, head []byte, body int64) (entry, error) {
 	if len(head) == 0 {
 		return entry{}, errMissing
 	}
-	if err := checkMetadata(head); err != nil {
-		return entry{}, err
+	if err := remotemetadata.Check(head); err != nil {
+		return entry{}, damaged("metadata: %v", err)
 	}
-	size := metadataLength(head)
+	size := remotemetadata.Length(head)
 	if body == 0 || size != body {
 		return entry{}, damaged("the metadata are of %d bytes, and %d are there", size, body)
 	}
