@@ -319,3 +319,30 @@ func (panicking) Read([]byte) (int, error) { panic("from") }
 type failingWriter struct{}
 
 func (failingWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+// A folder that is a link is not followed, not even inside the root: by the kernel's call for it, nor where there is none.
+func TestLinkedFolder(t *testing.T) {
+	dir := t.TempDir()
+	l := ready(t, dir, Options{})
+	mustPut(t, l, "a", 100)
+	mustPut(t, l, "b", 100)
+	parent := filepath.Dir(fileOf(t, dir, "a"))
+	require.NoError(t, os.Rename(parent, parent+".moved"))
+	require.NoError(t, os.Symlink(filepath.Base(parent)+".moved", parent))
+	f := l.currentRoot().folder
+	for name, open := range map[string]func(string) (*os.File, error){"openat2": f.openNoLinks, "os.Root": f.openByRoot} {
+		path, err := Native{}.Path(keyOf("a"))
+		require.NoError(t, err)
+		_, err = open(path)
+		require.ErrorIs(t, err, errStranger, name)
+		path, err = Native{}.Path(keyOf("b"))
+		require.NoError(t, err)
+		file, err := open(path)
+		require.NoError(t, err, name)
+		require.NoError(t, file.Close())
+		_, err = open(path + "x")
+		require.ErrorIs(t, err, os.ErrNotExist, name)
+	}
+	_, err := get(l, "a")
+	requireMiss(t, err)
+}
