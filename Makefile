@@ -101,6 +101,7 @@ COMPARE = env=$$(interop/setup.sh); redis=$$(scripts/fetch-package.sh redis-serv
 bench:
 	$(COMPARE) --out results $(BENCH_ARGS)
 	cd bench; go run ./eviction --tables traces --seeds 1 --requests 50000 --gib 1,2,4,8,16 --plots results > results/eviction.md
+	cd bench; go run ./tiers --out results
 
 bench-smoke:
 	$(COMPARE) --smoke

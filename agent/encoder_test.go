@@ -47,7 +47,16 @@ func TestEncoderFamily(t *testing.T) {
 	k.refuses("invalid", `{"op":"encoder.state","encoder":"e"}`, `no encoder "e"`)
 
 	k.ok(`{"op":"encoder.new","encoder":"c","capacity":8,"rule":"cost","costs":{"a":9,"b":0.5}}`)
-	k.ok(`{"op":"encoder.new","encoder":"d","capacity":8,"rule":"cost"}`)
+	k.ok(`{"op":"encoder.new","encoder":"d","capacity":4,"rule":"cost"}`)
+	k.ok(`{"op":"encoder.new","encoder":"o","capacity":4}`)
+	for e, freed := range map[string]string{"d": `["a"]`, "o": `["none","a"]`} { // by cost, what makes no room stays
+		none := `"request":"n","inputs":[{"identifier":"none","embeds":0},{"identifier":"a","embeds":4},{"identifier":"b","embeds":4}]`
+		k.ok(`{"op":"encoder.allocate","encoder":"` + e + `",` + none + `,"input":0}`)
+		k.ok(`{"op":"encoder.allocate","encoder":"` + e + `",` + none + `,"input":1}`)
+		k.ok(`{"op":"encoder.free","encoder":"` + e + `",` + none + `}`)
+		k.ok(`{"op":"encoder.can_allocate","encoder":"`+e+`",`+none+`,"input":2,"budget":9}`, "fits", `true`)
+		k.ok(`{"op":"encoder.freed","encoder":"`+e+`"}`, "freed", freed)
+	}
 	k.ok(`{"op":"encoder.allocate","encoder":"c",` + two + `,"input":0}`)
 	k.ok(`{"op":"encoder.allocate","encoder":"c",` + two + `,"input":1}`)
 	k.ok(`{"op":"encoder.free","encoder":"c",` + two + `}`)

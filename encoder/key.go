@@ -24,9 +24,9 @@ var ErrCounter = errors.New("encoder: the identifier is a counter, and not conte
 // modalities are all that vLLM knows (vllm/multimodal/parse.py).
 var modalities = []string{"image", "video", "audio", "vision_chunk"}
 
-// counted returns what an identifier is if nobody hashed the item (_process_mm_uuids in vllm/renderers/base.py
+// counterForm returns what an identifier is if nobody hashed the item (_process_mm_uuids in vllm/renderers/base.py
 // from 0.17.0 on, _maybe_build_mm_uuids in vllm/v1/engine/*processor.py before), else "".
-func counted(identifier string) string {
+func counterForm(identifier string) string {
 	item, number, ok := cutNumber(identifier)
 	if !ok {
 		return ""
@@ -82,7 +82,7 @@ func rendererItem(text string) bool {
 // a restart, and in any other engine, the same identifier is another item's, and its embeddings would be used
 // without an error.
 //
-// The forms are `renderer0-mm-1-image-0` and, before vLLM 0.17.0, `<id of the request>-image-0`. Hashes of
+// The forms are `renderer0-mm-1-image-0`, in 0.17 without the first number, and, before vLLM 0.17.0, `<id of the request>-image-0`. Hashes of
 // content are fine, and so are identifiers that users choose (multi_modal_uuids), unless they end in
 // "-", a modality, "-", and a number: these can't be told from the older form. An empty identifier fails with
 // fs.ErrInvalid.
@@ -90,7 +90,7 @@ func CheckIdentifier(identifier string) error {
 	if identifier == "" {
 		return fmt.Errorf("%w: the identifier is empty", errInvalid)
 	}
-	if what := counted(identifier); what != "" {
+	if what := counterForm(identifier); what != "" {
 		return fmt.Errorf("%w: %s is %s, and in another engine it is another item: turn the engine's processor cache (mm_processor_cache_gb) "+
 			"or its prefix caching on, or give items UUIDs that don't end so", ErrCounter, quote(identifier), what)
 	}

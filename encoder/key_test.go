@@ -152,6 +152,13 @@ func TestFingerprint(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, len(space), 255)
 
+	for model, front := range map[string]string{"/models/.hidden/": "hidden.", "--": "x.", "/": "x.", "été": "t_.", "a/b c": "b_c."} {
+		space, err := Fingerprint{Model: model, DType: "bool"}.Space()
+		require.NoError(t, err)
+		require.True(t, strings.HasPrefix(space, front+"bool."), space)
+		require.Len(t, space, len(front)+len("bool.")+32)
+	}
+
 	for text, wrong := range map[string]Fingerprint{
 		"needs a model": {DType: "bool"},
 		"needs a dtype": {Model: "m"},

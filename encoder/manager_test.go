@@ -1,7 +1,6 @@
 package encoder
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
@@ -112,7 +111,7 @@ func TestAllocateOfWhatIsCached(t *testing.T) {
 	require.ErrorContains(t, err, "refuse the request")
 	err = m.Allocate(one("s", "a", 4), 0)
 	require.ErrorIs(t, err, fs.ErrInvalid)
-	require.False(t, errors.As(err, &count))
+	require.NotErrorAs(t, err, &count)
 	require.Equal(t, before, m.State())
 	n, ok := m.Embeds("a")
 	require.True(t, ok)
@@ -294,6 +293,16 @@ func TestByCost(t *testing.T) {
 	m.Reset()
 	require.Equal(t, "alloc", use("dear", 5))
 
+	// Of two that are missed alike, the larger goes, though the smaller was released first.
+	sizes := newManager(t, ManagerOptions{Capacity: 10, Rule: ByCost(func(Input) time.Duration { return time.Second })})
+	for _, r := range []Request{one("r", "small", 2), one("s", "large", 8)} {
+		require.Equal(t, "alloc", schedule(t, sizes, r, 0))
+	}
+	require.NoError(t, sizes.Free(one("r", "small", 2)))
+	require.NoError(t, sizes.Free(one("s", "large", 8)))
+	require.Equal(t, "alloc", schedule(t, sizes, one("t", "new", 2), 0))
+	require.Equal(t, []string{"large"}, sizes.TakeFreed())
+
 	loop := func(rule Rule) (hits int) {
 		m := newManager(t, ManagerOptions{Capacity: 100, Rule: rule})
 		for i := range 20_000 {
@@ -308,6 +317,35 @@ func TestByCost(t *testing.T) {
 	}
 	require.Zero(t, loop(nil), "of a loop over 30 items, with room for 20, the order of release hits none")
 	require.Greater(t, loop(ByCost(nil)), 5_000)
+}
+
+// What was evicted and came back counts as a return. What was cleared teaches nothing. Neither is kept.
+func TestByCostLearnsFromWhatWentTooSoon(t *testing.T) {
+	value := func(evicted bool) float64 {
+		r := ByCost(nil).(*byCost)
+		for i := range 5000 {
+			in := Input{strconv.Itoa(i % 5), 1}
+			r.Used(in)
+			if i == 4999 {
+				require.Len(t, r.entries, 1)
+				return r.values.Value(r.entries[in.Identifier])
+			}
+			r.Dropped(in, evicted)
+			r.Dropped(in, evicted)
+		}
+		return 0
+	}
+	require.Greater(t, value(true), 2*value(false))
+}
+
+func TestByCostCountsHits(t *testing.T) {
+	r := ByCost(nil).(*byCost)
+	in := Input{"a", 1}
+	r.Used(in)
+	before := *r.entries["a"]
+	r.Used(in)
+	require.NotEqual(t, before, *r.entries["a"], "a return is in its history")
+	require.True(t, r.entries["a"].Live())
 }
 
 // wrongRule chooses what must not go.

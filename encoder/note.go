@@ -7,10 +7,9 @@ import (
 	"strings"
 
 	"github.com/ringcache/ringcache/serde"
-	"github.com/ringcache/ringcache/tier"
 )
 
-// A Note describes the bytes of an encoder's output. Its text is the Note of a [tier.Object]:
+// A Note describes the bytes of an encoder's output. Its text is the Note of a [github.com/ringcache/ringcache/tier.Object]:
 // the dtype as torch prints it and the dimensions, "bfloat16 256 5376".
 type Note struct {
 	DType serde.DType
@@ -20,9 +19,6 @@ type Note struct {
 // ParseNote is the reverse of String. The error wraps fs.ErrInvalid: a Note has one text, so
 // other spellings are refused.
 func ParseNote(text []byte) (Note, error) {
-	if len(text) > tier.MaxNote {
-		return Note{}, fmt.Errorf("encoder: a note has %d bytes, the most is %d: %w", len(text), tier.MaxNote, fs.ErrInvalid)
-	}
 	words := strings.Split(string(text), " ")
 	n := Note{DType: serde.DType(words[0]), Shape: make([]int, 0, len(words)-1)}
 	for _, w := range words[1:] {

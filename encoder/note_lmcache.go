@@ -21,6 +21,7 @@ const (
 )
 
 // lmcacheTypes are LMCache's numbers of dtypes. It reads 1 as well, and writes 2.
+// The first is none: no tensor has it.
 var lmcacheTypes = [...]serde.DType{"", "float16", "float16", "bfloat16", "float32", "float64", "uint8", "float8_e4m3fn", "float8_e5m2"}
 
 // LMCache returns the note of the same tensor in the layout of LMCache's Redis connector, which keeps outputs of encoders with
@@ -56,7 +57,7 @@ func ParseLMCacheNote(b []byte) (Note, error) {
 	switch {
 	case number(lmcacheFormat) != lmcacheEncoder:
 		return Note{}, fmt.Errorf("encoder: LMCache's note is of the format %d, not of an output of an encoder: %w", number(lmcacheFormat), fs.ErrInvalid)
-	case dtype == 0 || dtype >= uint32(len(lmcacheTypes)) || max(tokens, width) > math.MaxInt32 || number(lmcacheShape+8) != 0 || number(lmcacheShape+12) != 0:
+	case dtype >= uint32(len(lmcacheTypes)) || max(tokens, width) > math.MaxInt32 || number(lmcacheShape+8) != 0 || number(lmcacheShape+12) != 0:
 		return Note{}, fmt.Errorf("encoder: LMCache's note % x is of no output of an encoder: %w", b, fs.ErrInvalid)
 	}
 	n := Note{DType: lmcacheTypes[dtype], Shape: []int{int(tokens), int(width)}}

@@ -7,9 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sort"
 	"strings"
 	"syscall"
@@ -106,6 +108,67 @@ func TestImportOfNoFolder(t *testing.T) {
 	got := outcome(t, tree.Import(context.Background(), filepath.Join(t.TempDir(), "absent"), "gemma", newMapLevel()))
 	require.Len(t, got, 1)
 	require.ErrorIs(t, got[""], fs.ErrNotExist)
+}
+
+// TestImportIntoALevelThatTrusts: damage is found before the last byte was read.
+func TestImportIntoALevelThatTrusts(t *testing.T) {
+	folder, l := t.TempDir(), newMapLevel()
+	l.trusts = true
+	file := treeFile(t, tree, object("a", []byte("twelve bytes")), []byte("twelve bytes"))
+	file[len(file)-5] ^= 1
+	write(t, folder, "a/encoder_cache.safetensors", file)
+	require.ErrorIs(t, outcome(t, tree.Import(context.Background(), folder, "gemma", l))["a"], tier.ErrCorrupt)
+	require.Empty(t, l.objects)
+}
+
+// TestImportOfAFileThatIsCut while it is read.
+func TestImportOfAFileThatIsCut(t *testing.T) {
+	folder, l := t.TempDir(), newMapLevel()
+	for _, layout := range []encoder.Tree{{}, {Plain: true}} {
+		file := treeFile(t, layout, object("a", make([]byte, 5000)), make([]byte, 5000))
+		for _, left := range []int{0, len(file) - 5000, len(file) - 4999, len(file) - 1} {
+			write(t, folder, "a/encoder_cache.safetensors", file)
+			l.onPut = func(tier.Object) error {
+				return os.Truncate(filepath.Join(folder, "a/encoder_cache.safetensors"), int64(left))
+			}
+			require.ErrorIs(t, outcome(t, tree.Import(context.Background(), folder, "gemma", l))["a"], io.ErrUnexpectedEOF, "%d", left)
+			require.Empty(t, l.objects)
+		}
+	}
+}
+
+// TestDescriptors: none stays open.
+func TestDescriptors(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it would close some
+	ctx, folder, l := context.Background(), t.TempDir(), newMapLevel()
+	for _, name := range []string{"a", "b", "c", "torn", "pipe"} {
+		write(t, folder, name+"/encoder_cache.safetensors", treeFile(t, tree, object(name, nil), nil))
+	}
+	write(t, folder, "torn/encoder_cache.safetensors", nil)
+	require.NoError(t, os.Remove(filepath.Join(folder, "pipe/encoder_cache.safetensors")))
+	require.NoError(t, syscall.Mkfifo(filepath.Join(folder, "pipe/encoder_cache.safetensors"), 0o600))
+	open := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		require.NoError(t, err)
+		return len(entries)
+	}
+	before := open()
+	require.Len(t, outcome(t, tree.Import(ctx, folder, "gemma", l)), 5)
+	require.Equal(t, before, open())
+	for range tree.Import(ctx, folder, "other", l) {
+		break
+	}
+	require.Equal(t, before, open())
+	l.onGet = func(o tier.Object) error {
+		if o.Name == "b" {
+			return tier.ErrUnavailable
+		}
+		return nil
+	}
+	out := t.TempDir()
+	require.Len(t, outcome(t, tree.Export(ctx, l, "gemma", out)), 3)
+	require.Len(t, outcome(t, tree.Export(ctx, l, "gemma", out)), 3)
+	require.Equal(t, before, open())
 }
 
 // TestImportOfLinks: a link does not lead out of the folder.

@@ -74,7 +74,8 @@ func (t Tree) importKeys(ctx context.Context, root *os.Root, keys []tier.Key, to
 			yield(tier.Object{Key: keys[i]}, err)
 			return false
 		}
-		o, err := tier.Object{Key: keys[i]}, error(nil)
+		var o tier.Object
+		var err error
 		if found.Err == nil {
 			o, err = found.Object, fmt.Errorf("encoder: import of %v: %w", keys[i], tier.ErrExists)
 		} else {

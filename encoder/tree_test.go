@@ -176,6 +176,25 @@ func TestFailingDiskIsNoDamage(t *testing.T) {
 	require.ErrorIs(t, err, tier.ErrCorrupt, "somebody has cut the file")
 }
 
+// TestFilesWithoutATensorOfTorch: safetensors has more types and shapes than torch.
+func TestFilesWithoutATensorOfTorch(t *testing.T) {
+	for _, c := range []struct {
+		tensor string
+		bytes  int
+	}{
+		{`"dtype":"F6_E2M3","shape":[4],"data_offsets":[0,3]`, 3},
+		{`"dtype":"F4","shape":[2,1],"data_offsets":[0,1]`, 1},
+		{`"dtype":"U8","shape":[0,4294967296,4294967296],"data_offsets":[0,0]`, 0},
+		{`"dtype":"U8","shape":[` + strings.Repeat("1,", 64) + `1],"data_offsets":[0,1]`, 1},
+	} {
+		head := `{"ec_cache":{` + c.tensor + `}}`
+		file := append([]byte{byte(len(head)), byte(len(head) >> 8), 0, 0, 0, 0, 0, 0}, head...)
+		_, err := parseHead("a", append(file, make([]byte, c.bytes)...))
+		require.ErrorIs(t, err, fs.ErrInvalid, c.tensor)
+		require.NotErrorIs(t, err, tier.ErrCorrupt, c.tensor)
+	}
+}
+
 func TestLongHeadersAreStrangers(t *testing.T) {
 	head := `{"ec_cache":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}` + strings.Repeat(" ", 1<<20)
 	file := append([]byte{byte(len(head)), byte(len(head) >> 8), byte(len(head) >> 16), 0, 0, 0, 0, 0}, head...)
@@ -193,11 +212,13 @@ func TestTreeFile(t *testing.T) {
 	o := example
 	o.Parent = "abb"
 	file := treeFile(t, tree, o, []byte("twelve bytes"))
-	require.Equal(t, `{"__metadata__":{"ringcache.cost_ns":"1500000000","ringcache.crc32c":"f22af478","ringcache.head_crc32c":"d3245e8c","ringcache.parent":"abb","ringcache.tenant":"t"},`+
-		`"ec_cache":{"dtype":"BF16","shape":[2,3],"data_offsets":[0,12]}}`, strings.TrimRight(string(file[8:len(file)-12]), " "))
+	want := `{"__metadata__":{"ringcache.cost_ns":"1500000000","ringcache.crc32c":"f22af478","ringcache.head_crc32c":"d3245e8c","ringcache.parent":"abb","ringcache.tenant":"t"},` +
+		`"ec_cache":{"dtype":"BF16","shape":[2,3],"data_offsets":[0,12]}}`
+	require.Equal(t, want, strings.TrimRight(string(file[8:len(file)-12]), " "))
 	o = tier.Object{Key: o.Key, Note: []byte("float32 0 4")}
 	file = treeFile(t, tree, o, nil)
-	require.Equal(t, `{"__metadata__":{"ringcache.crc32c":"00000000","ringcache.head_crc32c":"8d70c500"},"ec_cache":{"dtype":"F32","shape":[0,4],"data_offsets":[0,0]}}`, strings.TrimRight(string(file[8:]), " "))
+	want = `{"__metadata__":{"ringcache.crc32c":"00000000","ringcache.head_crc32c":"8d70c500"},"ec_cache":{"dtype":"F32","shape":[0,4],"data_offsets":[0,0]}}`
+	require.Equal(t, want, strings.TrimRight(string(file[8:]), " "))
 }
 
 func TestTreeRoundTrip(t *testing.T) {
@@ -262,7 +283,7 @@ func TestDamagedFiles(t *testing.T) {
 	file := treeFile(t, tree, example, []byte("twelve bytes"))
 	head, err := parseHead("abc", file)
 	require.NoError(t, err)
-	for n := range len(file) {
+	for n := range file {
 		_, err := parseHead("abc", file[:n])
 		require.ErrorIs(t, err, tier.ErrCorrupt, "cut to %d", n)
 		_, err = tree.ParseHead("abc/encoder_cache.safetensors", bytes.NewReader(file[:n]), int64(len(file)))
@@ -283,6 +304,19 @@ func TestDamagedFiles(t *testing.T) {
 		require.Error(t, err, "bit %d of byte %d %q: %+v", i%8, i/8, file[i/8], got)
 		require.True(t, errors.Is(err, tier.ErrCorrupt) != errors.Is(err, fs.ErrInvalid), "%v", err)
 	}
+}
+
+// TestFolderOfAnotherName: a description that was right for one key can be wrong for another.
+func TestFolderOfAnotherName(t *testing.T) {
+	o := example
+	o.Parent = "parent"
+	file := treeFile(t, tree, o, []byte("twelve bytes"))
+	got, err := parseHead("renamed", file)
+	require.NoError(t, err, "objects do not contain their names")
+	require.Equal(t, "renamed", got.Object.Name)
+	_, err = parseHead("parent", file)
+	require.ErrorIs(t, err, tier.ErrCorrupt, "its own parent")
+	require.NotErrorIs(t, err, fs.ErrInvalid)
 }
 
 // TestMetadataOfOthers are no checksum.

@@ -1,4 +1,4 @@
-// Package fuzz tests rings, stores and mirrored caches of any make: those of this module, your
+// Package fuzz tests rings, stores, mirrored caches and levels of any make: those of this module, your
 // own, and vLLM's. docs/test-your-own-ring.md is the way in.
 //
 // Most users import one of
@@ -6,6 +6,7 @@
 //   - fuzz/ringtest, for an allocator of chunks over a []byte;
 //   - fuzz/storetest, for a store of objects by key;
 //   - fuzz/lrutest, for an LRU cache, and for a mirrored pair of them;
+//   - fuzz/tiertest, for a level of package tier;
 //   - fuzz/explore and fuzz/linear, for protocols between goroutines or processes.
 //
 // This package contains what these share. A test is a sequence of operations, and an operation

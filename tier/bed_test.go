@@ -207,3 +207,6 @@ func (b *bed) counter(what string) int64 {
 	}
 	return 0
 }
+
+// is reports whether a call of a faulty level is one of a method.
+func is(c tiertest.Call, method string) bool { return c.Method == method }

@@ -51,7 +51,7 @@ func TestAChildNeverComesWithoutItsParent(t *testing.T) {
 		"gone":    func(b *bed, k tier.Key) { b.maps[1].Delete(b.t.Context(), []tier.Key{k}) },
 		"damaged": func(b *bed, k tier.Key) { b.maps[1].Damage(k) },
 		"lost": func(b *bed, k tier.Key) {
-			b.remote.Do(func(c tiertest.Call) tiertest.Answer { return tiertest.Answer{Lose: c.Method == "Get" && c.Key == k} })
+			b.remote.Do(func(c tiertest.Call) tiertest.Answer { return tiertest.Answer{Lose: is(c, "Get") && c.Key == k} })
 		},
 		"reserved elsewhere": func(b *bed, k tier.Key) {
 			l, _ := b.memory.Lease(b.t.Context(), tier.LeaseOptions{ID: "other"})
@@ -109,7 +109,7 @@ func TestTwoHalvesOfAChain(t *testing.T) {
 		names := chain(t, b.maps[1], "c", 8, 1000)
 		wait := make(chan struct{})
 		b.remote.Do(func(c tiertest.Call) tiertest.Answer {
-			if c.Method == "Get" {
+			if is(c, "Get") {
 				return tiertest.Answer{Wait: wait}
 			}
 			return tiertest.Answer{}

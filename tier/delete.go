@@ -10,10 +10,10 @@ import (
 // has, of which nothing is deleted, and ErrUnavailable if a level could not be asked: the object may
 // come back with it.
 func (s *Store) Delete(ctx context.Context, keys []Key) []error {
-	if !s.enter() {
+	if !s.gate.enter() {
 		return refuse(len(keys), errClosedStore())
 	}
-	defer s.leave()
+	defer s.gate.leave()
 	errs := make([]error, len(keys))
 	var live []int // places of keys that are to be deleted
 	seen := map[Key]bool{}

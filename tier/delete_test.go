@@ -94,7 +94,7 @@ func TestNothingIsBroughtWhileItIsDeleted(t *testing.T) {
 		require.NoError(t, put(b.maps[1], "x", "", 100))
 		wait := make(chan struct{})
 		b.disk.Do(func(c tiertest.Call) tiertest.Answer {
-			if c.Method == "Delete" {
+			if is(c, "Delete") {
 				return tiertest.Answer{Wait: wait}
 			}
 			return tiertest.Answer{}
@@ -134,7 +134,7 @@ func TestDeleteIsCancelled(t *testing.T) {
 		b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower[0].Timeout = time.Hour })
 		wait := make(chan struct{})
 		b.disk.Do(func(c tiertest.Call) tiertest.Answer {
-			if c.Method == "Put" {
+			if is(c, "Put") {
 				return tiertest.Answer{Wait: wait}
 			}
 			return tiertest.Answer{}

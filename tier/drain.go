@@ -12,10 +12,10 @@ import (
 //
 // What is stored while Drain waits is waited for, too: stop that first.
 func (s *Store) Drain(ctx context.Context) ([]Key, error) {
-	if !s.enter() {
+	if !s.gate.enter() {
 		return nil, fmt.Errorf("tier: the store: %w", fs.ErrClosed)
 	}
-	defer s.leave()
+	defer s.gate.leave()
 	for {
 		s.mu.Lock()
 		if len(s.owed.debts) == 0 {

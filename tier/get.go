@@ -32,13 +32,13 @@ type reading struct {
 // Err is ErrNotFound if no level has the object, with ErrUnavailable in its chain if one of them could not be
 // asked.
 func (s *Store) Get(ctx context.Context, gets []Get) {
-	if !s.enter() {
+	if !s.gate.enter() {
 		for i := range gets {
 			gets[i].Object, gets[i].Bytes, gets[i].Err = Object{}, nil, errClosedStore()
 		}
 		return
 	}
-	defer s.leave()
+	defer s.gate.leave()
 	readings := make([]*reading, 0, len(gets))
 	all := make([]reading, len(gets))
 	for i := range gets {

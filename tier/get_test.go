@@ -70,7 +70,7 @@ func TestGetOfManyReadsOnce(t *testing.T) {
 		b.remote.Do(func(tiertest.Call) tiertest.Answer { return tiertest.Answer{Wait: wait} })
 		var work sync.WaitGroup
 		for range 50 {
-			work.Go(func() { require.NoError(t, b.get("x")) }) //nolint:testifylint // the test hangs on nothing
+			work.Go(func() { require.NoError(t, b.get("x")) })
 		}
 		synctest.Wait()
 		close(wait)
@@ -209,7 +209,7 @@ func TestALevelThatCantWriteIsRead(t *testing.T) {
 		b := newBed(t, 1<<20, func(o *tier.Options) { o.PromoteAfter = -1 })
 		require.NoError(t, put(b.maps[0], "x", "", 1000))
 		b.disk.Do(func(c tiertest.Call) tiertest.Answer {
-			if c.Method == "Put" {
+			if is(c, "Put") {
 				return tiertest.Answer{Err: tier.ErrUnavailable}
 			}
 			return tiertest.Answer{}

@@ -19,13 +19,13 @@ type Located struct {
 // The error is nil if a level has the object, otherwise as that of Get.
 func (s *Store) Stat(ctx context.Context, keys []Key) []Located {
 	out := make([]Located, len(keys))
-	if !s.enter() {
+	if !s.gate.enter() {
 		for i := range out {
 			out[i].Err = errClosedStore()
 		}
 		return out
 	}
-	defer s.leave()
+	defer s.gate.leave()
 	for i, k := range keys {
 		out[i].Err = nowhere(k)
 	}
@@ -66,11 +66,11 @@ func (s *Store) Stat(ctx context.Context, keys []Key) []Located {
 // objects comes last: the others are listed all the same.
 func (s *Store) List(ctx context.Context, space string) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
-		if !s.enter() {
+		if !s.gate.enter() {
 			yield(Object{}, errClosedStore())
 			return
 		}
-		defer s.leave()
+		defer s.gate.leave()
 		seen := map[Key]bool{}
 		var failed error
 		list := func(objects iter.Seq2[Object, error], name string, last bool) bool {

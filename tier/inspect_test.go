@@ -58,6 +58,34 @@ func TestStatAndList(t *testing.T) {
 	})
 }
 
+// TestCloseWhileAListIsRead: a loop over List that calls the store must not keep Close waiting for ever.
+func TestCloseWhileAListIsRead(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, nil)
+		for _, name := range []string{"x", "y", "z"} {
+			require.NoError(t, put(b.memory, name, "", 10))
+		}
+		closed := make(chan struct{})
+		n := 0
+		for o, err := range b.List(t.Context(), "") {
+			require.NoError(t, err)
+			if n++; n == 1 {
+				require.NoError(t, b.get(o.Name))
+				go func() {
+					b.Close()
+					close(closed)
+				}()
+				synctest.Wait()
+			}
+			if n > 1 {
+				require.ErrorContains(t, b.get(o.Name), "closed")
+			}
+		}
+		<-closed
+		require.Equal(t, 3, n)
+	})
+}
+
 func TestEvents(t *testing.T) {
 	in(t, func(t *testing.T) {
 		var mu sync.Mutex

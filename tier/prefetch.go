@@ -13,10 +13,10 @@ import (
 //
 // An object that was brought is held for nobody: it may go again for room.
 func (s *Store) Prefetch(ctx context.Context, keys []Key, priority int) []error {
-	if !s.enter() {
+	if !s.gate.enter() {
 		return refuse(len(keys), errClosedStore())
 	}
-	defer s.leave()
+	defer s.gate.leave()
 	errs := make([]error, len(keys))
 	found := s.memory.Stat(ctx, keys)
 	priority = min(priority, math.MaxInt-1)

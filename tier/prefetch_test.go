@@ -162,7 +162,7 @@ func TestATenantDoesNotKeepOthersWaiting(t *testing.T) {
 		b := newBed(t, 1<<30, func(o *tier.Options) { o.Quotas = map[string]int64{"greedy": 3000} })
 		wait := make(chan struct{})
 		b.disk.Do(func(c tiertest.Call) tiertest.Answer {
-			if c.Method == "Get" && c.Key.Name != "other" {
+			if is(c, "Get") && c.Key.Name != "other" {
 				return tiertest.Answer{Wait: wait}
 			}
 			return tiertest.Answer{}

@@ -30,13 +30,13 @@ type storing struct {
 // object when it is back, and one that refuses it is counted. Otherwise Err is what memory, or the last level,
 // answered.
 func (s *Store) Put(ctx context.Context, puts []Put) {
-	if !s.enter() {
+	if !s.gate.enter() {
 		for i := range puts {
 			puts[i].Err = errClosedStore()
 		}
 		return
 	}
-	defer s.leave()
+	defer s.gate.leave()
 	for len(puts) > 0 {
 		n, size := 0, int64(0)
 		for n < len(puts) && n < maxTogether && (n == 0 || size+puts[n].Object.Size <= bytesTogether) {

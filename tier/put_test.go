@@ -356,7 +356,7 @@ func TestChildrenAreWrittenAfterTheirParents(t *testing.T) {
 		b := newBed(t, 1<<30, func(o *tier.Options) { o.Lower = o.Lower[1:] })
 		var order []string
 		b.remote.Do(func(c tiertest.Call) tiertest.Answer {
-			if c.Method == "Put" {
+			if is(c, "Put") {
 				order = append(order, c.Key.Name)
 			}
 			return tiertest.Answer{}

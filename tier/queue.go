@@ -178,11 +178,15 @@ func (s *Store) chooseJob() *job {
 		}
 		s.moving.add(j.size, j.tenants, 1)
 		s.count(j.level, 1)
-		j.running = true
-		j.ctx, j.cancel = context.WithCancel(s.ctx)
+		s.start(j)
 		return j
 	}
 	return nil
+}
+
+func (s *Store) start(j *job) {
+	j.running = true
+	j.ctx, j.cancel = context.WithCancel(s.ctx)
 }
 
 func (s *Store) runJob(j *job) {

@@ -309,11 +309,11 @@ func (w *world) setFault(r *rapid.T) {
 			return tiertest.Answer{Err: fmt.Errorf("test: %w", tier.ErrUnavailable)}
 		case kind == "hang", kind == "some hang" && some:
 			return tiertest.Answer{Hang: true}
-		case kind == "full" && c.Method == "Put":
+		case kind == "full" && is(c, "Put"):
 			return tiertest.Answer{Err: tier.ErrFull}
-		case kind == "pending" && some && c.Method != "Delete":
+		case kind == "pending" && some && !is(c, "Delete"):
 			return tiertest.Answer{Err: tier.ErrPending}
-		case kind == "canceled" && some && c.Method != "Delete":
+		case kind == "canceled" && some && !is(c, "Delete"):
 			return tiertest.Answer{Err: errors.New("test: something else")}
 		case kind == "lose" && some:
 			return tiertest.Answer{Lose: true}

@@ -26,8 +26,8 @@ type Store struct {
 	ctx    context.Context // of what is done in the background; ends with Close
 	cancel context.CancelFunc
 	work   sync.WaitGroup // goroutines of the store
-	gate   sync.RWMutex   // calls hold it for reading, Close for writing
-	shut   bool           // under gate
+	gate   gate           // calls of the store
+	closed sync.Once
 
 	// mu guards everything below, and orders what the store does with its own leases. Nothing
 	// waits under it, and no level but memory is called.
@@ -58,6 +58,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	o = o.withDefaults()
 	s := &Store{
 		options:  o,
+		gate:     newGate(),
 		memory:   o.Memory,
 		flights:  map[Key]*flight{},
 		asked:    map[string]map[Key]*flight{},
@@ -112,18 +113,6 @@ func (s *Store) takeOver(ctx context.Context) error {
 // ownerOfStore is the owner of the leases that a store has for itself.
 const ownerOfStore = "ringcache store"
 
-// enter reports whether the store is open, and keeps it open until leave.
-func (s *Store) enter() bool {
-	s.gate.RLock()
-	if s.shut {
-		s.gate.RUnlock()
-		return false
-	}
-	return true
-}
-
-func (s *Store) leave() { s.gate.RUnlock() }
-
 // tend gives up what nobody has asked for lately.
 func (s *Store) tend() {
 	t := time.NewTicker(s.options.PromotedFor / 2)
@@ -145,6 +134,12 @@ func (s *Store) tend() {
 // Close ends the store and waits for its calls and workers. What is still to be written stays in
 // the memory level, and the next store over it writes it: see [Store.Drain]. Closing twice is fine.
 func (s *Store) Close() error {
+	s.closed.Do(s.close)
+	return nil
+}
+
+func (s *Store) close() {
+	s.gate.shut.Store(true) // what a call waits for ends below
 	s.mu.Lock()
 	s.stopping = true
 	s.endAll(fs.ErrClosed)
@@ -152,13 +147,10 @@ func (s *Store) Close() error {
 	s.settle()
 	s.mu.Unlock()
 	s.cancel()
-	s.gate.Lock() // after the calls, whose contexts may have to end first
-	s.shut = true
-	s.gate.Unlock()
+	s.gate.wait()
 	s.work.Wait()
 	s.events.close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.promoted.drop()
-	return nil
 }

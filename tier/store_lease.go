@@ -21,10 +21,10 @@ var _ Lease = (*StoreLease)(nil)
 // Lease opens a lease, or returns the open one of the same ID. The store keeps the IDs that begin
 // with "ringcache store" for itself.
 func (s *Store) Lease(ctx context.Context, o LeaseOptions) (*StoreLease, error) {
-	if !s.enter() {
+	if !s.gate.enter() {
 		return nil, fmt.Errorf("tier: the store: %w", fs.ErrClosed)
 	}
-	defer s.leave()
+	defer s.gate.leave()
 	if o.ID == owedID || o.ID == promotedID || o.Owner == ownerOfStore {
 		return nil, fmt.Errorf("tier: the lease %q of %q is the store's own: %w", o.ID, o.Owner, fs.ErrPermission)
 	}
@@ -56,10 +56,10 @@ func (l *StoreLease) ID() string { return l.id }
 // of what is there, but has no room in memory.
 func (l *StoreLease) Pin(keys []Key) []Placed {
 	s := l.store
-	if !s.enter() {
+	if !s.gate.enter() {
 		return refusePlaced(len(keys), errClosedStore())
 	}
-	defer s.leave()
+	defer s.gate.leave()
 	placed := l.lease.Pin(keys)
 	s.countPins(placed)
 	s.answer(l.id, keys, placed, false)
@@ -71,10 +71,10 @@ func (l *StoreLease) Pin(keys []Key) []Placed {
 // others that are there already.
 func (l *StoreLease) PinPrefix(keys []Key) []Placed {
 	s := l.store
-	if !s.enter() {
+	if !s.gate.enter() {
 		return refusePlaced(len(keys), errClosedStore())
 	}
-	defer s.leave()
+	defer s.gate.leave()
 	// First without pinning: what is pinned behind a miss could not be told from what the lease
 	// had before.
 	found := s.memory.Stat(context.Background(), keys)
@@ -130,10 +130,10 @@ func (l *StoreLease) Unpin(keys []Key) {
 
 // Reserve implements Lease.
 func (l *StoreLease) Reserve(objects []Object) []Placed {
-	if !l.store.enter() {
+	if !l.store.gate.enter() {
 		return refusePlaced(len(objects), errClosedStore())
 	}
-	defer l.store.leave()
+	defer l.store.gate.leave()
 	return l.lease.Reserve(objects)
 }
 
@@ -141,10 +141,10 @@ func (l *StoreLease) Reserve(objects []Object) []Placed {
 // Options.MaxOwed, or the tenant's quota, an object stays in memory alone.
 func (l *StoreLease) Commit(keys []Key) []error {
 	s := l.store
-	if !s.enter() {
+	if !s.gate.enter() {
 		return refuse(len(keys), errClosedStore())
 	}
-	defer s.leave()
+	defer s.gate.leave()
 	errs := l.lease.Commit(keys)
 	found := s.memory.Stat(context.Background(), keys)
 	s.mu.Lock()

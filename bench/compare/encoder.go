@@ -62,10 +62,17 @@ func fileSystem(folder string) string {
 	if err := unix.Statfs(folder, &s); err != nil {
 		return err.Error()
 	}
-	names := map[int64]string{unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "xfs", unix.BTRFS_SUPER_MAGIC: "btrfs",
-		unix.TMPFS_MAGIC: "tmpfs", unix.OVERLAYFS_SUPER_MAGIC: "overlayfs"}
-	if name := names[int64(s.Type)]; name != "" {
-		return name
+	switch s.Type {
+	case unix.EXT4_SUPER_MAGIC:
+		return "ext4"
+	case unix.XFS_SUPER_MAGIC:
+		return "xfs"
+	case unix.BTRFS_SUPER_MAGIC:
+		return "btrfs"
+	case unix.OVERLAYFS_SUPER_MAGIC:
+		return "overlayfs"
+	case unix.TMPFS_MAGIC:
+		return "tmpfs"
 	}
 	return fmt.Sprintf("%#x", s.Type)
 }

@@ -166,6 +166,33 @@ func TestBoundIsChecked(t *testing.T) {
 	require.ErrorContains(t, checkBound([]result{got, bound(uses, capacity)}), "LRU finds")
 }
 
+func TestBoundIsCheckedByBothMeasures(t *testing.T) {
+	require.NoError(t, checkBound([]result{{0.4, 0.2}, {0.4, 0.2}}))
+	require.Error(t, checkBound([]result{{0.5, 0.2}, {0.4, 0.2}}))
+	require.Error(t, checkBound([]result{{0.4, 0.3}, {0.4, 0.2}}))
+
+	honest := contenders[0]
+	defer func() { contenders[0] = honest }()
+	contenders[0].make = func(u []*policy.Item, c int64) cache { return liar{honest.make(u, c)} }
+	_, err := compare(workloads[0], 12, [][]prompt{workloads[0].trace(1, 300)})
+	require.ErrorContains(t, err, "the bound is")
+}
+
+// What a row has beside LRU is the least over the seeds.
+func TestLeastBesideLRU(t *testing.T) {
+	w := workloads[0]
+	traces := [][]prompt{w.trace(1, 1000), w.trace(2, 1000), w.trace(3, 1000)}
+	all, err := compare(w, 12, traces)
+	require.NoError(t, err)
+	least := 1.0
+	for _, one := range traces {
+		r, err := compare(w, 12, [][]prompt{one})
+		require.NoError(t, err)
+		least = min(least, r.more)
+	}
+	require.InDelta(t, least, all.more, 1e-12)
+}
+
 func TestPromptsThatDoNotFit(t *testing.T) {
 	_, err := compare(workloads[0], 0.05, [][]prompt{workloads[0].trace(1, 50)})
 	require.ErrorContains(t, err, "needs more than the cache has")

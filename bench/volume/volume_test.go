@@ -26,6 +26,8 @@ func TestNothingIsAboveItsBudget(t *testing.T) {
 			r, err := run(t.Context(), o)
 			require.NoError(t, err)
 			require.Positive(t, r.evicted, "more is written than there is room for")
+			require.Positive(t, r.written)
+			require.GreaterOrEqual(t, r.written, r.found+r.missed, "each object is read at most once after it")
 			require.Positive(t, r.memory)
 			require.Positive(t, r.shared)
 			require.Equal(t, disk > 0, r.disk > 0)

@@ -87,6 +87,7 @@ func TestWhatTheLibraryTakes(t *testing.T) {
 		"scalar":                                {`{"a":{"dtype":"U8","shape":[],"data_offsets":[0,1]}}`, 1, true},
 		"a product that overflows":              {`{"a":{"dtype":"U8","shape":[9223372036854775807,5,0],"data_offsets":[0,0]}}`, 0, false},
 		"a product that zero keeps small":       {`{"a":{"dtype":"U8","shape":[0,9223372036854775807,5],"data_offsets":[0,0]}}`, 0, true},
+		"bits that overflow to none":            {`{"a":{"dtype":"U8","shape":[2305843009213693952],"data_offsets":[0,0]}}`, 0, false},
 		"bits that overflow":                    {`{"a":{"dtype":"U8","shape":[2305843009213693952],"data_offsets":[0,2305843009213693952]}}`, 0, false},
 		"half a byte":                           {`{"a":{"dtype":"F4","shape":[1],"data_offsets":[0,1]}}`, 1, false},
 		"two halves":                            {`{"a":{"dtype":"F4","shape":[2],"data_offsets":[0,1]}}`, 1, true},
@@ -104,6 +105,13 @@ func TestWhatTheLibraryTakes(t *testing.T) {
 		"a comma too many in what is skipped":   {`{"a":{"x":[1,],"dtype":"U8","shape":[4],"data_offsets":[0,4]}}`, 4, false},
 		"a comma too many in a tensor":          {`{"a":["U8",[4],[0,4],]}`, 4, false},
 		"a comma too many in metadata":          {`{"__metadata__":{"a":"b",},"a":` + four + `}`, 4, false},
+		"signs of exponents":                    {`{"a":{"x":[1e+5,1E-5,1.5e+05],"dtype":"U8","shape":[4],"data_offsets":[0,4]}}`, 4, true},
+		"two signs of an exponent":              {`{"a":{"x":1e+-5,"dtype":"U8","shape":[4],"data_offsets":[0,4]}}`, 4, false},
+		"a gap that the end makes up for":       {`{"a":` + four + `,"b":{"dtype":"U8","shape":[4],"data_offsets":[5,9]}}`, 8, false},
+		"many digits, small by the exponent":    {`{"a":{"x":` + strings.Repeat("9", 310) + `e-99999999999,"dtype":"U8","shape":[4],"data_offsets":[0,4]}}`, 4, true},
+		"a zero in front of what is skipped":    {`{"a":{"x":[01],"dtype":"U8","shape":[4],"data_offsets":[0,4]}}`, 4, false},
+		"zeros in front of what is skipped":     {`{"a":{"x":[00],"dtype":"U8","shape":[4],"data_offsets":[0,4]}}`, 4, false},
+		"an empty tensor behind its neighbour":  {`{"a":` + four + `,"c":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}`, 4, true},
 		"two first halves":                      {`{"\ud83d\ud83d\ude00":` + four + `}`, 4, false},
 		"a half and another escape":             {`{"\ud83d\n":` + four + `}`, 4, false},
 		"an unknown escape":                     {`{"\x41":` + four + `}`, 4, false},
@@ -194,7 +202,7 @@ func TestParseOfDetails(t *testing.T) {
 
 func TestLengthOfHeader(t *testing.T) {
 	whole := file(`{"a":`+four+`}`, 4)
-	for n := range len(whole) {
+	for n := range whole {
 		_, err := Parse(whole[:n])
 		require.ErrorIs(t, err, ErrFormat, "cut to %d", n)
 		_, err = ReadHeader(strings.NewReader(string(whole[:n])), int64(n), 0)
@@ -243,10 +251,11 @@ func TestAppendHeader(t *testing.T) {
 	require.Equal(t, "prefix", string(b[:6]))
 	b = b[6:]
 	require.Zero(t, len(b)%8)
-	require.Equal(t, `{"__metadata__":{"a":"","k":"\u0000\u001f`+"\x7f"+`\"\\/\b\f\n\r\t é`+"\u2028"+`"},`+
-		`"i":{"dtype":"I64","shape":[0,7],"data_offsets":[0,0]},"a":{"dtype":"BF16","shape":[],"data_offsets":[0,2]},`+
-		`"b":{"dtype":"BF16","shape":[2,2],"data_offsets":[2,10]},"u":{"dtype":"U8","shape":[3],"data_offsets":[10,13]},`+
-		`"f":{"dtype":"F4","shape":[2],"data_offsets":[13,14]}}`, strings.TrimRight(string(b[8:]), " "))
+	want := `{"__metadata__":{"a":"","k":"\u0000\u001f` + "\x7f" + `\"\\/\b\f\n\r\t é` + "\u2028" + `"},` +
+		`"i":{"dtype":"I64","shape":[0,7],"data_offsets":[0,0]},"a":{"dtype":"BF16","shape":[],"data_offsets":[0,2]},` +
+		`"b":{"dtype":"BF16","shape":[2,2],"data_offsets":[2,10]},"u":{"dtype":"U8","shape":[3],"data_offsets":[10,13]},` +
+		`"f":{"dtype":"F4","shape":[2],"data_offsets":[13,14]}}`
+	require.Equal(t, want, strings.TrimRight(string(b[8:]), " "))
 	whole := append(b, make([]byte, 14)...)
 	h, err := Parse(whole)
 	require.NoError(t, err)
@@ -259,7 +268,8 @@ func TestAppendHeader(t *testing.T) {
 	require.Equal(t, "\x08\x00\x00\x00\x00\x00\x00\x00{}      ", string(b))
 	b, err = AppendHeader(nil, map[string]string{}, nil)
 	require.NoError(t, err)
-	require.Equal(t, `{"__metadata__":{}}`, strings.TrimRight(string(b[8:]), " "))
+	want = `{"__metadata__":{}}`
+	require.Equal(t, want, strings.TrimRight(string(b[8:]), " "))
 }
 
 func TestAppendHeaderRefuses(t *testing.T) {
@@ -270,8 +280,10 @@ func TestAppendHeaderRefuses(t *testing.T) {
 		"unknown dtype":             {nil, []Tensor{{Name: "a", DType: "X"}}},
 		"no dtype":                  {nil, []Tensor{{Name: "a"}}},
 		"negative dimension":        {nil, []Tensor{{Name: "a", DType: "U8", Shape: []int{-1}}}},
+		"none of negative":          {nil, []Tensor{{Name: "a", DType: "U8", Shape: []int{0, -1}}}},
 		"two negative dimensions":   {nil, []Tensor{{Name: "a", DType: "U8", Shape: []int{-1, -1}}}},
 		"overflow":                  {nil, []Tensor{{Name: "a", DType: "U8", Shape: []int{1 << 40, 1 << 40}}}},
+		"overflow of bits":          {nil, []Tensor{{Name: "a", DType: "U8", Shape: []int{1 << 61}}}},
 		"overflow of the sum":       {nil, []Tensor{{Name: "a", DType: "U8", Shape: []int{1<<61 - 1}}, {Name: "b", DType: "U8", Shape: []int{1<<61 - 1}}, {Name: "c", DType: "U8", Shape: []int{3}}}},
 		"half a byte":               {nil, []Tensor{{Name: "a", DType: "F4", Shape: []int{3}}}},
 		"one name twice":            {nil, []Tensor{{Name: "a", DType: "U8"}, {Name: "a", DType: "F32"}}},

@@ -19,19 +19,15 @@ func (r *reader) unsigned() (uint64, error) {
 func (r *reader) number(integer *uint64) error {
 	r.peek()
 	start := r.i
-	negative := r.take('-')
+	r.take('-')
 	var f float
 	switch {
-	case r.take('0'):
+	case r.take('0'): // a digit behind it is refused, as everything is that is no comma and no end
 	case r.digits(f.digit) == 0:
 		return r.fail("expected a value")
 	}
-	if r.i < len(r.text) && r.text[r.i] >= '0' && r.text[r.i] <= '9' {
-		return r.fail("a number with a zero in front")
-	}
-	whole := r.i
 	if r.take('.') {
-		f.fraction, f.full = true, false // the library tries once more here
+		f.fraction = true
 		if r.digits(f.digit) == 0 {
 			return r.fail("a point without digits behind it")
 		}
@@ -48,7 +44,7 @@ func (r *reader) number(integer *uint64) error {
 	}
 	if integer != nil {
 		n, err := strconv.ParseUint(r.text[start:r.i], 10, 64)
-		if negative || whole != r.i || err != nil {
+		if err != nil {
 			return r.fail("%.40s is no integer from 0 to 2^64-1", r.text[start:r.i])
 		}
 		*integer = n

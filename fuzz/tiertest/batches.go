@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/ringcache/ringcache/tier"
@@ -13,8 +14,9 @@ import (
 // empty: a level begins without objects, and answers for what it does not have.
 func empty(b *bed) {
 	b.open(0)
-	if b.l.Name() == "" || b.l.Name() != b.l.Name() {
-		b.Fatalf("the name is %q", b.l.Name())
+	name := b.l.Name()
+	if again := b.l.Name(); name == "" || again != name {
+		b.Fatalf("the name is %q, and %q when asked again", name, again)
 	}
 	b.has()
 	b.gone(object("a", 0))
@@ -35,10 +37,16 @@ func batches(b *bed) {
 	b.put(objects[1])
 	gets := []tier.Get{{Key: key("x")}, {Key: key("b")}, {Key: key("")}, {Key: key("a")}, {Key: key("y")}, {Key: key("b")}, {Key: key("c")}}
 	want := []int{-1, 1, -2, 0, -1, 1, 2}
-	b.l.Get(background, gets)
 	keys := make([]tier.Key, len(gets))
 	for i, g := range gets {
 		keys[i] = g.Key
+	}
+	asked := slices.Clone(keys)
+	b.l.Get(background, gets)
+	for i, g := range gets {
+		if g.Key != asked[i] {
+			b.Fatalf("Get changed the key of element %d from %v to %v", i, asked[i], g.Key)
+		}
 		switch want[i] {
 		case -1:
 			b.miss(fmt.Sprintf("element %d of Get", i), g.Err)
@@ -68,9 +76,17 @@ func batches(b *bed) {
 			}
 		}
 	}
-	errs := b.l.Delete(background, []tier.Key{key("x"), key("b"), key(""), key("b"), key("a")})
+	if !slices.Equal(keys, asked) {
+		b.Fatalf("Stat changed the keys %v to %v", asked, keys)
+	}
+	keys = []tier.Key{key("x"), key("b"), key(""), key("b"), key("a")}
+	asked = slices.Clone(keys)
+	errs := b.l.Delete(background, keys)
 	if len(errs) != 5 {
 		b.Fatalf("Delete of 5 keys has %d answers", len(errs))
+	}
+	if !slices.Equal(keys, asked) {
+		b.Fatalf("Delete changed the keys %v to %v", asked, keys)
 	}
 	b.miss("element 0 of Delete", errs[0])
 	b.is("element 1 of Delete", errs[1], nil)
@@ -135,8 +151,11 @@ func putAgain(b *bed) {
 	if after := b.usage(o); after.Bytes != before.Bytes || after.Evicted != before.Evicted {
 		b.Fatalf("Put of what is there changed Usage from %+v to %+v", before, after)
 	}
-	twice := object("b", 30)
-	b.put(twice, twice)
+	twice, second := object("b", 30), object("b", 40)
+	second.Note = []byte("second")
+	puts := []tier.Put{putOf(twice), putOf(second)} // in the order of the batch
+	b.l.Put(background, puts)
+	b.is("Put of a key twice in a batch", errors.Join(puts[0].Err, puts[1].Err), nil)
 	b.get(o, twice)
 	b.has(o, twice)
 	b.delete(o)

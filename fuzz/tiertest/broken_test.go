@@ -178,7 +178,7 @@ func brokenOptions(defect func(b *broken)) Options {
 		defer mu.Unlock()
 		return time.Now().Add(ahead)
 	}
-	make := func(m *Map) *broken {
+	planted := func(m *Map) *broken {
 		b := &broken{Map: m}
 		defect(b)
 		return b
@@ -186,13 +186,13 @@ func brokenOptions(defect func(b *broken)) Options {
 	reopen := func(_ testing.TB, l tier.Level) tier.Level {
 		b := l.(*broken)
 		if b.reopen != nil {
-			return make(b.reopen(b.Map))
+			return planted(b.reopen(b.Map))
 		}
-		return make(b.Map.Reopen())
+		return planted(b.Map.Reopen())
 	}
 	return Options{
 		Open: func(_ testing.TB, capacity int64) tier.Level {
-			return make(NewMap(MapOptions{Capacity: capacity, Overhead: 100, Now: now}))
+			return planted(NewMap(MapOptions{Capacity: capacity, Overhead: 100, Now: now}))
 		},
 		Reopen: reopen,
 		Kill:   reopen,

@@ -38,6 +38,13 @@ func roundTrip(b *bed) {
 			b.usage(all...)
 		}
 	}
+	neither, both := object("neither", 0), object("both", 100)
+	puts := []tier.Put{{Object: neither}, {Object: both, Bytes: make([]byte, 7), From: bytes.NewReader(content(both.Key, 100))}}
+	b.l.Put(background, puts)
+	b.is("Put of an empty object with neither bytes nor stream", puts[0].Err, nil)
+	b.is("Put with a stream and other bytes", puts[1].Err, nil)
+	all = append(all, neither, both)
+	b.get(neither, both)
 	for _, o := range all {
 		var to bytes.Buffer
 		into := make([]byte, o.Size)
@@ -60,6 +67,9 @@ func ownMemory(b *bed) {
 	puts := []tier.Put{putOf(o)}
 	b.l.Put(background, puts)
 	b.is("Put", puts[0].Err, nil)
+	if err := whole(puts[0].Object, puts[0].Bytes, o); err != nil {
+		b.Fatalf("Put changed what it was given: %v", err)
+	}
 	clear(puts[0].Bytes)
 	b.get(o)
 	gets := []tier.Get{{Key: o.Key}, {Key: o.Key}}
@@ -236,6 +246,9 @@ func into(b *bed) {
 			b.Fatalf("Get with Into writes outside of the memory of Into")
 		}
 	}
+	none := []tier.Get{{Key: objects[0].Key, Into: func(tier.Object) ([]byte, error) { return nil, nil }}}
+	b.l.Get(background, none)
+	b.is("Get of an empty object with Into that returns nil", none[0].Err, nil)
 	var calls atomic.Int32
 	gets := []tier.Get{{Key: key("absent"), Into: func(tier.Object) ([]byte, error) {
 		calls.Add(1)

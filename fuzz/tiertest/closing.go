@@ -215,7 +215,8 @@ func leavesNothing(b *bed) {
 	l.Put(background, puts)
 	gets := []tier.Get{{Key: o.Key}, {Key: key("absent")}, {Key: o.Key, To: &badWriter{3, errStream}}}
 	l.Get(background, gets)
-	for range l.List(background, "") {
+	for _, err := range l.List(background, "") {
+		b.is("List", err, nil)
 		break
 	}
 	b.is("Close", l.Close(), nil)

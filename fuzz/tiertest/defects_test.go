@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/tier"
 )
 
 // A defect is one that a level could have, and the test that has to notice it.
@@ -59,4 +61,56 @@ func TestNoFalseAlarm(t *testing.T) {
 			require.Empty(t, failureOf(t, c, o), c.name)
 		}
 	}
+}
+
+// TestUnknownCounts: a level that does not count passes.
+func TestUnknownCounts(t *testing.T) {
+	o := brokenOptions(counted(func(u *tier.Usage) {
+		*u = tier.Usage{Objects: -1, Bytes: -1, Held: -1, Evicted: -1, Corrupt: -1}
+	}))
+	o.patience, o.Unlimited = 0, true
+	for _, c := range levelChecks {
+		if !c.slow && o.lacks(c.needs) == "" {
+			require.Empty(t, failureOf(t, c, o), c.name)
+		}
+	}
+}
+
+// TestOptions: what can't be meant is refused, and what a level lacks is left out.
+func TestOptions(t *testing.T) {
+	good := brokenOptions(func(*broken) {})
+	for want, change := range map[string]func(o *Options){
+		"Open is not set":                   func(o *Options) { o.Open = nil },
+		"a Capacity of -1":                  func(o *Options) { o.Capacity = -1 },
+		"a Capacity of 100, which is below": func(o *Options) { o.Capacity = 100 },
+		"-3 Histories":                      func(o *Options) { o.Histories = -3 },
+		"Now is not":                        func(o *Options) { o.Now = nil },
+		`there is no test "eviction"`:       func(o *Options) { o.Without = []string{"capacity", "eviction"} },
+	} {
+		o := good
+		change(&o)
+		r := &recorder{TB: t}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			o.validate(r)
+		}()
+		<-done
+		require.Contains(t, r.report, want)
+	}
+	o := good
+	o.Without = []string{"Get is a use", "Get_is_a_use", "pins"}
+	o.validate(t)
+
+	o = Options{Unlimited: true}
+	for _, n := range []need{aCapacity, aReopen, aKill, aDamage, anAt, aKill | aCapacity} {
+		require.NotEmpty(t, o.lacks(n))
+		require.Empty(t, good.lacks(n))
+	}
+	require.Empty(t, o.lacks(0))
+	o = good
+	o.Open = func(testing.TB, int64) tier.Level { return NewFault(NewMap(MapOptions{})) }
+	require.Contains(t, failureOf(t, memoryChecks[0], o), "is no tier.MemoryLevel")
+	o.Open = func(testing.TB, int64) tier.Level { return nil }
+	require.Contains(t, failureOf(t, levelChecks[0], o), "the level is nil")
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 
 	"github.com/ringcache/ringcache/tier"
@@ -78,7 +79,13 @@ func capacity(b *bed) {
 	var all []tier.Object
 	for i := range 60 {
 		o := object(fmt.Sprintf("%d", i), unit-unit*int64(i%3)/5)
-		b.put(o)
+		p := putOf(o)
+		if i%2 == 1 {
+			p.From, p.Bytes = bytes.NewReader(p.Bytes), nil
+		}
+		puts := []tier.Put{p}
+		b.l.Put(background, puts)
+		b.is("Put of "+show(o.Key), puts[0].Err, nil)
 		all = append(all, o)
 		b.get(o)
 		u := b.l.Usage()
@@ -147,16 +154,26 @@ func refusedEvictsNothing(b *bed) {
 
 // uses: a Get is a use, and a Stat is none. What is used again and again stays, what nobody uses goes.
 func uses(b *bed) {
-	unit := b.openLimited()
-	there := b.fill("a", unit)
-	used := there[0]
-	for i := range 3 * len(there) {
-		for range 5 {
-			b.get(used)
-		}
-		b.put(object(fmt.Sprintf("b %d", i), unit))
-		if !b.isThere(used) {
-			b.Fatalf("an object that was read 5 times for each new object has gone, after %d new ones", i+1)
+	for _, way := range []string{"own memory", "Into", "To"} {
+		unit := b.openLimited()
+		there := b.fill("a", unit)
+		used := there[0]
+		for i := range 3 * len(there) {
+			for range 5 {
+				gets := []tier.Get{{Key: used.Key}}
+				switch way {
+				case "Into":
+					gets[0].Into = func(x tier.Object) ([]byte, error) { return make([]byte, x.Size), nil }
+				case "To":
+					gets[0].To = io.Discard
+				}
+				b.l.Get(background, gets)
+				b.is("Get", gets[0].Err, nil)
+			}
+			b.put(object(fmt.Sprintf("b %d", i), unit))
+			if !b.isThere(used) {
+				b.Fatalf("an object that was read 5 times for each new object, with %s, has gone, after %d new ones", way, i+1)
+			}
 		}
 	}
 }

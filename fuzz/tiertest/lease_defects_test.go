@@ -703,6 +703,7 @@ var leaseDefects = []defect{
 			b.bytes -= p.Object.Size
 		}
 	})},
+	{"what goes for reservations is not counted", "full of reservations", counted(func(u *tier.Usage) { u.Evicted = 0 })},
 	{"the end of a lease keeps the room of reservations", "full of reservations", leasing(func(b *broken, l *mapLease, k *brokenLease) {
 		k.release = func() {
 			b.mu.Lock()
@@ -773,6 +774,20 @@ var leaseDefects = []defect{
 			l.reserved = nil
 		}
 	})},
+	{"a kill forgets the notes of reservations", "reopened leases", reopens(func(m *Map) {
+		for _, l := range m.leases {
+			for _, x := range l.reserved {
+				x.Note = nil
+			}
+		}
+	})},
+	{"a kill forgets the parents of what is pinned", "reopened leases", func(b *broken) {
+		old := map[tier.Key]bool{}
+		for k := range b.objects {
+			old[k] = true
+		}
+		evicts(func(m *Map, x *entry, _ tier.Object) bool { return !x.held() && (old[x.Key] || !m.hasChild(x)) })(b)
+	}},
 	{"a kill forgets owners", "reopened leases", reopens(func(m *Map) {
 		for _, l := range m.leases {
 			l.owner = ""

@@ -106,7 +106,7 @@ func fullOfReservations(b *bed) {
 	unit := b.openLimited()
 	there := b.fill("a", unit)
 	l := b.lease("l")
-	for range 3 {
+	for round := range 3 {
 		var reserved []tier.Object
 		for i := 0; ; i++ {
 			o := object(stringOf("r", i), unit)
@@ -126,6 +126,9 @@ func fullOfReservations(b *bed) {
 			b.Fatalf("%d objects had room, and %d are reserved", len(there), len(reserved))
 		}
 		b.state(l, nil, reserved)
+		if u := b.l.Usage(); round == 0 && u.Evicted < int64(len(there)) {
+			b.Fatalf("Usage has %d evicted objects, and reservations took the room of %d", u.Evicted, len(there))
+		}
 		b.is("Put beside reservations of everything", b.try(object("no room", unit)), tier.ErrFull)
 		b.all("Abort", l.Abort([]tier.Key{reserved[0].Key}), 1, nil)
 		b.put(object("room", unit))

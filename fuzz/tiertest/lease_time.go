@@ -142,7 +142,10 @@ func reopenedLeases(b *bed) {
 		}
 		unit := b.openLimited()
 		o, p, r, s, freed := object("pinned", unit), object("committed", unit), object("reserved", unit), child("child", "reserved", 100), object("freed", 100)
-		b.put(o, freed)
+		root := object("root", unit)
+		o.Parent = root.Name // which is kept by what is pinned
+		r.Note, r.Tenant, r.Cost = []byte("note"), "t", 7
+		b.put(root, o, freed)
 		l, short, gone := b.leaseUntil("l", b.o.Now().Add(9000*time.Hour).Truncate(time.Second)), b.lease("short"), b.lease("gone")
 		before := b.pin(l, o)
 		b.pin(gone, freed)
@@ -174,6 +177,9 @@ func reopenedLeases(b *bed) {
 		b.is("Stat of what was reserved before", b.l.Stat(background, []tier.Key{r.Key})[0].Err, tier.ErrPending)
 		for i := range 40 {
 			b.put(object(stringOf("press", i), unit))
+			if !b.isThere(root) {
+				b.Fatalf("the parent of what is pinned has gone, after opening again")
+			}
 		}
 		_, err := b.memory().Lease(background, tier.LeaseOptions{ID: "l", Owner: "another"})
 		b.is("Lease of another owner, of one that was taken over", err, fs.ErrPermission)

@@ -11,6 +11,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -299,6 +300,27 @@ func failOn(from, to error) func(b *broken) {
 	})
 }
 
+// reusesRoom clears the bytes of an object when it has gone, also under a reader.
+func reusesRoom(b *broken) {
+	var mu sync.Mutex
+	had := map[*entry]bool{}
+	b.put = func(ctx context.Context, puts []tier.Put) {
+		b.Map.Put(ctx, puts)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		mu.Lock()
+		defer mu.Unlock()
+		for x := range had {
+			if b.objects[x.Key] != x {
+				clear(x.bytes)
+			}
+		}
+		for _, x := range b.objects {
+			had[x] = true
+		}
+	}
+}
+
 var levelDefects = []defect{
 	{"a new level has an object", "empty", func(b *broken) {
 		b.Map.Put(background, []tier.Put{putOf(object("left", 1))})
@@ -365,6 +387,18 @@ var levelDefects = []defect{
 		return nil
 	})},
 
+	{"an empty object needs bytes", "round trip", onPut(func(_ *broken, p *tier.Put) func(error) error {
+		if p.Bytes == nil && p.From == nil {
+			p.Object.Name = ""
+		}
+		return nil
+	})},
+	{"bytes come before the stream", "round trip", onPut(func(_ *broken, p *tier.Put) func(error) error {
+		if p.Bytes != nil {
+			p.From = nil
+		}
+		return nil
+	})},
 	{"Put keeps the caller's memory", "own memory", onPut(func(b *broken, p *tier.Put) func(error) error {
 		return func(err error) error {
 			b.mu.Lock()
@@ -388,6 +422,20 @@ var levelDefects = []defect{
 		}
 	}},
 
+	{"Put changes the caller's bytes", "own memory", onPut(func(_ *broken, p *tier.Put) func(error) error {
+		own := p.Bytes
+		p.Bytes = bytes.Clone(own)
+		clear(own)
+		return nil
+	})},
+	{"Put forgets the caller's object", "own memory", func(b *broken) {
+		b.put = func(ctx context.Context, puts []tier.Put) {
+			b.Map.Put(ctx, puts)
+			for i := range puts {
+				puts[i].Object = tier.Object{}
+			}
+		}
+	}},
 	{"Get leaves an old error", "stale answers", func(b *broken) {
 		b.get = func(ctx context.Context, gets []tier.Get) {
 			for i := range gets {
@@ -482,6 +530,25 @@ var levelDefects = []defect{
 			return errs
 		}
 	}},
+	{"Delete sorts the caller's keys", "batches", func(b *broken) {
+		b.delete = func(ctx context.Context, keys []tier.Key) []error {
+			errs := b.Map.Delete(ctx, keys)
+			slices.SortFunc(keys, func(x, y tier.Key) int { return strings.Compare(x.Name, y.Name) })
+			return errs
+		}
+	}},
+	{"Stat sorts the caller's keys", "batches", func(b *broken) {
+		b.stat = func(ctx context.Context, keys []tier.Key) []tier.Found {
+			found := b.Map.Stat(ctx, keys)
+			slices.SortFunc(keys, func(x, y tier.Key) int { return strings.Compare(x.Name, y.Name) })
+			return found
+		}
+	}},
+	{"Get changes the caller's keys", "batches", afterGet(func(g *tier.Get) {
+		if g.Err != nil {
+			g.Key = tier.Key{}
+		}
+	})},
 	{"Delete of a batch deletes the first", "batches", func(b *broken) {
 		b.delete = func(ctx context.Context, keys []tier.Key) []error {
 			errs := b.Map.Delete(ctx, keys[:min(len(keys), 1)])
@@ -537,6 +604,13 @@ var levelDefects = []defect{
 		}
 	})},
 
+	{"a batch is put from its end", "put again", func(b *broken) {
+		b.put = func(ctx context.Context, puts []tier.Put) {
+			for i := len(puts) - 1; i >= 0; i-- {
+				b.Map.Put(ctx, puts[i:i+1])
+			}
+		}
+	}},
 	{"an invalid object is stored", "invalid", onPut(func(b *broken, p *tier.Put) func(error) error {
 		p.Object.Cost = max(p.Object.Cost, 0)
 		return nil
@@ -781,6 +855,17 @@ var levelDefects = []defect{
 		}
 	})},
 
+	{"Into may not return nil", "into", onGet(func(g *tier.Get) {
+		if into := g.Into; into != nil {
+			g.Into = func(o tier.Object) ([]byte, error) {
+				p, err := into(o)
+				if p == nil && err == nil {
+					err = fs.ErrInvalid
+				}
+				return p, err
+			}
+		}
+	})},
 	{"Into's error is a miss", "into refused", afterGet(func(g *tier.Get) {
 		if g.Into != nil && g.Err != nil {
 			g.Err = tier.ErrNotFound
@@ -1111,6 +1196,22 @@ var levelDefects = []defect{
 		}
 	}},
 
+	{"one reader at a time", "read together", func(b *broken) {
+		var readers atomic.Int32
+		b.get = func(ctx context.Context, gets []tier.Get) {
+			defer readers.Add(-1)
+			alone := readers.Add(1) == 1
+			time.Sleep(100 * time.Microsecond)
+			b.Map.Get(ctx, gets)
+			for i := range gets {
+				if !alone {
+					gets[i].Bytes, gets[i].Err = nil, tier.ErrUnavailable
+				}
+			}
+		}
+	}},
+	{"room is used again while it is read", "deleted while read", reusesRoom},
+	{"what is read goes for room", "evicted while read", reusesRoom},
 	{"closing twice fails", "closed", func(b *broken) {
 		var closed atomic.Bool
 		b.close = func() error {
@@ -1231,6 +1332,23 @@ var levelDefects = []defect{
 			}
 		})(b)
 	}},
+	{"a stream makes no room", "capacity", func(b *broken) {
+		capacity := b.o.Capacity
+		onPut(func(b *broken, p *tier.Put) func(error) error {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if p.From == nil || capacity == 0 {
+				return nil
+			}
+			b.o.Capacity = 2 * capacity
+			return func(err error) error {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				b.o.Capacity = capacity
+				return err
+			}
+		})(b)
+	}},
 	{"a full level is full", "capacity", onPut(func(b *broken, p *tier.Put) func(error) error {
 		u := b.Map.Usage()
 		if u.Capacity > 0 && u.Bytes+p.Object.Size+100 > u.Capacity && p.Object.Size < u.Capacity {
@@ -1269,6 +1387,24 @@ var levelDefects = []defect{
 			uses := b.uses()
 			b.Map.Get(ctx, gets)
 			b.setUses(uses)
+		}
+	}},
+	{"Get with To is no use", "Get is a use", func(b *broken) {
+		b.get = func(ctx context.Context, gets []tier.Get) {
+			uses := b.uses()
+			b.Map.Get(ctx, gets)
+			if gets[0].To != nil {
+				b.setUses(uses)
+			}
+		}
+	}},
+	{"Get with Into is no use", "Get is a use", func(b *broken) {
+		b.get = func(ctx context.Context, gets []tier.Get) {
+			uses := b.uses()
+			b.Map.Get(ctx, gets)
+			if gets[0].Into != nil {
+				b.setUses(uses)
+			}
 		}
 	}},
 	{"Stat is a use", "Stat is no use", func(b *broken) {

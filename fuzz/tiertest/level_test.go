@@ -46,3 +46,13 @@ func TestMapsLeasesWithAClock(t *testing.T) {
 	}
 	tiertest.Memory(t, o)
 }
+
+// A Fault that was told nothing is the level that it stands in front of.
+func TestFaultPassesEverythingOn(t *testing.T) {
+	o := mapOptions(0)
+	tiertest.Level(t, tiertest.Options{
+		Open:      func(t testing.TB, capacity int64) tier.Level { return tiertest.NewFault(o.Open(t, capacity)) },
+		Damage:    func(t testing.TB, l tier.Level, k tier.Key) { o.Damage(t, l.(*tiertest.Fault).Level, k) },
+		Histories: 1,
+	})
+}

@@ -2,6 +2,7 @@ package tiertest
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,8 +39,8 @@ type Options struct {
 	Unlimited bool
 	// Histories is the number of random histories of several goroutines, 6 if 0.
 	Histories int
-	// Without names tests that are left out: see the names of the sub-tests. Each is a promise of
-	// package tier that the level does not keep.
+	// Without names tests that are left out, such as "Get is a use" or, as the go command prints it,
+	// "Get_is_a_use". Each is a promise of package tier that the level does not keep.
 	Without []string
 
 	patience time.Duration // the longest wait for what has to happen, 2 minutes if 0
@@ -66,6 +67,8 @@ type check struct {
 	slow  bool // random, and without use for planted defects of one call
 	run   func(b *bed)
 }
+
+func (c *check) isNamed(name string) bool { return c.name == strings.ReplaceAll(name, "_", " ") }
 
 // need is what a check can't do without.
 type need int
@@ -122,7 +125,7 @@ func (o *Options) validate(t testing.TB) {
 		t.Fatalf("tiertest: the option Advance is set, and Now is not")
 	}
 	for _, name := range o.Without {
-		known := slices.ContainsFunc(slices.Concat(levelChecks, memoryChecks), func(c check) bool { return c.name == name })
+		known := slices.ContainsFunc(slices.Concat(levelChecks, memoryChecks), func(c check) bool { return c.isNamed(name) })
 		if !known {
 			t.Fatalf("tiertest: the option Without: there is no test %q", name)
 		}
@@ -134,7 +137,7 @@ func runAll(t *testing.T, o Options, checks []check) {
 	o.validate(t)
 	o.setDefaults()
 	for _, c := range checks {
-		if slices.Contains(o.Without, c.name) {
+		if slices.ContainsFunc(o.Without, c.isNamed) {
 			t.Logf("left out: %s", c.name)
 			continue
 		}

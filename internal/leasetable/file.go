@@ -148,7 +148,7 @@ func Time(n int64) time.Time {
 }
 
 // Open opens the table of a segment of a generation. The caller has the writer's lock of the segment. Open fails
-// with fs.ErrNotExist, [ErrDamaged], or an error of the system; a table of which only records are damaged is
+// with fs.ErrNotExist, [ErrDamaged], both for the table of another generation, or an error of the system; a table of which only records are damaged is
 // opened. The next call must be Load.
 func Open(dir, name string, generation uint64) (*Table, error) {
 	path, err := Path(dir, name)
@@ -194,7 +194,7 @@ func (t *Table) parse(size int64, generation uint64) error {
 	case t.opt.Leases < 2 || t.opt.Leases > maxLeases || t.opt.Items < 1 || t.opt.Items > maxItems || t.opt.bytes() != size:
 		return bad("%d bytes for %d leases and %d objects", size, t.opt.Leases, t.opt.Items)
 	case t.opt.Generation != generation:
-		return bad("it belongs to generation %#x, the segment is %#x", t.opt.Generation, generation)
+		return fmt.Errorf("%w: %w", fs.ErrNotExist, bad("it belongs to generation %#x, the segment is %#x", t.opt.Generation, generation))
 	}
 	return nil
 }

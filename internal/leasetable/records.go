@@ -144,13 +144,13 @@ func (t *Table) Save(all []*Loaded) error {
 // Free returns the numbers of free records.
 func (t *Table) Free() (leases, items int) { return len(t.leases), len(t.items) }
 
-// LeaseAt returns the lease of a record, and ItemAt the object of one; ok is false if the record is not valid.
+// LeaseAt returns the lease of a record; ok is false if the record is not valid.
 func (t *Table) LeaseAt(i int) (l Lease, ok bool) {
 	l, _, state := t.readLease(i)
 	return l, state == recordValid
 }
 
-// ItemAt: see LeaseAt.
+// ItemAt is LeaseAt for objects.
 func (t *Table) ItemAt(i int) (x Item, ok bool) {
 	x, state := t.readItem(i)
 	return x, state == recordValid

@@ -248,3 +248,25 @@ func putMark(b []byte, end int) {
 		b[i] = byte(mark >> (8 * i))
 	}
 }
+
+// A process was killed while it changed a lease: the record that it wrote last counts, wherever it is.
+func TestTwoRecordsOfALease(t *testing.T) {
+	for _, swapped := range []bool{false, true} {
+		dir := t.TempDir()
+		x := create(t, dir, small())
+		if swapped {
+			x.leases[2], x.leases[3] = x.leases[3], x.leases[2]
+		}
+		_, err := x.PutLease(Lease{Serial: 1, ID: "x", Until: 5})
+		require.NoError(t, err)
+		at, err := x.PutLease(Lease{Serial: 1, ID: "x", Until: 6})
+		require.NoError(t, err)
+		for range 2 {
+			y, all := reopen(t, dir)
+			require.Equal(t, []*Loaded{{Lease: Lease{Serial: 1, ID: "x", Until: 6}, Record: at, Items: map[int]Item{}}}, all)
+			leases, _ := y.Free()
+			require.Equal(t, 3, leases)
+			at = y.ReplaceLease(at, all[0].Lease)
+		}
+	}
+}

@@ -17,10 +17,7 @@ func Cluster(t testing.TB, n int, args ...string) []*Server {
 	t.Helper()
 	servers := make([]*Server, n)
 	for i := range servers {
-		s := New(t, args...)
-		s.args = append([]string{"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(s.bus), "--cluster-node-timeout", "2000",
-			"--cluster-require-full-coverage", "no", "--cluster-config-file", "nodes.conf"}, args...)
-		s.Start()
+		s := member(t, args)
 		s.Do("cluster", "addslotsrange", strconv.Itoa(slots*i/n), strconv.Itoa(slots*(i+1)/n-1))
 		s.Do("cluster", "set-config-epoch", strconv.Itoa(i+1))
 		servers[i] = s
@@ -34,6 +31,28 @@ func Cluster(t testing.TB, n int, args ...string) []*Server {
 		s.Wait("cluster_state:ok", "cluster", "info")
 	}
 	return servers
+}
+
+// Replicate runs a replica of a cluster's master, which takes its place when it is away for some seconds.
+func Replicate(t testing.TB, master *Server, args ...string) *Server {
+	t.Helper()
+	s := member(t, args)
+	s.Do("cluster", "meet", "127.0.0.1", strconv.Itoa(master.port), strconv.Itoa(master.bus))
+	s.Wait(master.ID(), "cluster", "nodes")
+	s.Wait("OK", "cluster", "replicate", master.ID())
+	s.Wait("master_link_status:up", "info", "replication")
+	s.Wait("cluster_slots_ok:"+strconv.Itoa(slots), "cluster", "info")
+	return s
+}
+
+// member runs a server that belongs to no cluster yet.
+func member(t testing.TB, args []string) *Server {
+	t.Helper()
+	s := New(t)
+	s.args = append([]string{"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(s.bus), "--cluster-node-timeout", "2000",
+		"--cluster-require-full-coverage", "no", "--cluster-config-file", "nodes.conf"}, args...)
+	s.Start()
+	return s
 }
 
 // ID is the name of a cluster's member.

@@ -205,15 +205,19 @@ func (l *Level) put(ctx context.Context, p *tier.Put) error {
 
 // reserve takes room for an object.
 func (l *Level) reserve(r *shmstore.Request, o *tier.Object) (*shmstore.Reservation, error) {
-	if o.Size > int64(l.o.Size) {
+	if o.Size > l.o.Size {
 		return nil, &objectError{key: o.Key, kind: tier.ErrTooLarge, cause: fmt.Errorf("it has %d bytes, and the level %d", o.Size, l.o.Size)}
 	}
 	if l.cautious() {
-		// What is there already is an answer all the same.
-		if _, err := l.store.Find(keyText(o.Key)); err == nil {
-			return nil, &objectError{key: o.Key, kind: tier.ErrExists}
+		// What is there already, or reserved, is an answer all the same.
+		_, err := l.stat(o.Key)
+		switch {
+		case err == nil:
+			err = &objectError{key: o.Key, kind: tier.ErrExists}
+		case errors.Is(err, tier.ErrNotFound):
+			err = &objectError{key: o.Key, kind: tier.ErrFull, cause: errCautious}
 		}
-		return nil, &objectError{key: o.Key, kind: tier.ErrFull, cause: errCautious}
+		return nil, err
 	}
 	res, err := r.Reserve(keyText(o.Key), lead+int(o.Size), putOptions(o))
 	if err == nil {

@@ -23,6 +23,8 @@ type objectError struct {
 
 func (e *objectError) Error() string {
 	switch {
+	case e.kind != nil && errors.Is(e.cause, e.kind):
+		return fmt.Sprintf("memory: object %v: %v", e.key, e.cause)
 	case e.cause == nil:
 		return fmt.Sprintf("memory: object %v: %v", e.key, e.kind)
 	case e.kind == nil:

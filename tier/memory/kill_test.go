@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ import (
 )
 
 var (
-	killCount = flag.Int("kills", 60, "TestKills kills so many processes")
+	killCount = flag.Int("kills", 40, "TestKills kills so many processes")
 	killSeed  = flag.Uint64("kills.seed", 0, "seed of TestKills; 0 makes one up")
 )
 
@@ -89,9 +90,14 @@ func say(s killStep) {
 }
 
 func (c *killChild) run() {
+	var mu sync.Mutex
 	hits := map[string]int{}
 	if c.order.Count {
-		failpoint.Set(func(name string) { hits[name]++ })
+		failpoint.Set(func(name string) {
+			mu.Lock()
+			defer mu.Unlock()
+			hits[name]++
+		})
 	}
 	var err error
 	if c.l, err = Open(killOptions(c.order.Dir)); err != nil {
@@ -99,9 +105,25 @@ func (c *killChild) run() {
 		return
 	}
 	say(killStep{Op: "open", Done: true})
+	// Others use the level meanwhile, without leases.
+	stop := make(chan struct{})
+	var others sync.WaitGroup
+	others.Go(func() {
+		other := &killChild{order: c.order, rng: rand.New(rand.NewPCG(c.order.Seed, 2)), l: c.l}
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				other.use()
+			}
+		}
+	})
 	for range c.order.Ops {
 		c.step()
 	}
+	close(stop)
+	others.Wait()
 	if c.rng.IntN(2) == 0 {
 		if err := c.l.Close(); err != nil {
 			say(killStep{Op: "close", Err: err.Error()})
@@ -140,6 +162,25 @@ func (c *killChild) names() []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// use does something without a lease.
+func (c *killChild) use() {
+	names := c.names()
+	switch c.rng.IntN(4) {
+	case 0, 1:
+		for _, name := range names {
+			_ = put(c.l, killObject(name))
+		}
+	case 2:
+		c.l.Delete(context.Background(), keys(names...))
+	default:
+		for _, name := range names {
+			if b, err := get(c.l, name); err == nil && string(b) != string(content(name, killSize(name))) {
+				panic("wrong bytes of " + name)
+			}
+		}
+	}
 }
 
 func (c *killChild) step() {
@@ -206,22 +247,8 @@ func (c *killChild) step() {
 	case n < 77:
 		s.Until = time.Now().Add(2 * time.Hour).UnixNano()
 		do("until", func() { errs([]error{x.SetUntil(time.Unix(0, s.Until))}) })
-	case n < 92:
-		do("put", func() {
-			for _, name := range s.Names {
-				_ = put(c.l, killObject(name))
-			}
-		})
-	case n < 96:
-		do("delete", func() { c.l.Delete(ctx, keys(s.Names...)) })
 	default:
-		do("get", func() {
-			for _, name := range s.Names {
-				if b, err := get(c.l, name); err == nil && string(b) != string(content(name, killSize(name))) {
-					panic("wrong bytes of " + name)
-				}
-			}
-		})
+		do("use", c.use)
 	}
 }
 
@@ -377,8 +404,9 @@ func TestKills(t *testing.T) {
 			dir, m = t.TempDir(), &killModel{leases: map[string]*killLease{}}
 		}
 		place := places[(tries+tries/len(places))%len(places)]
-		if tries%perChain == 0 && rng.IntN(2) == 0 {
-			place = "tier.memory.created"
+		if tries%perChain == 0 && rng.IntN(2) == 0 { // only now
+			making := []string{"sidecar.link", "segment.link", "segment.linked", "tier.memory.created"}
+			place = making[tries/perChain%len(making)]
 		}
 		order := killOrder{Dir: dir, Seed: rng.Uint64(), Ops: 400}
 		kill := ""

@@ -12,6 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/leasetable"
+	"github.com/ringcache/ringcache/internal/sidecar"
+	"github.com/ringcache/ringcache/shmring/memory"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -117,9 +120,8 @@ func TestLeasesAreByID(t *testing.T) {
 	leaseOf(t, l, tier.LeaseOptions{ID: "x", Owner: "me", Until: c.at.Add(time.Hour)})
 	require.True(t, x.State().Until.IsZero())
 	long := leaseOf(t, l, tier.LeaseOptions{ID: strings.Repeat("x", 255), Owner: strings.Repeat("y", 255)})
-	var all []tier.Lease
 	for i := range 14 {
-		all = append(all, leaseOf(t, l, tier.LeaseOptions{ID: string(rune('a' + i))}))
+		leaseOf(t, l, tier.LeaseOptions{ID: string(rune('a' + i))})
 	}
 	_, err = l.Lease(context.Background(), tier.LeaseOptions{ID: "one too many"})
 	require.ErrorIs(t, err, tier.ErrFull)
@@ -289,6 +291,24 @@ func TestReservationOfALostDescription(t *testing.T) {
 	require.Zero(t, l.Usage().Held)
 }
 
+// The last process was killed before it had a table of leases, and the one before while it removed its segment.
+func TestTableOfAnEarlierSegment(t *testing.T) {
+	o := options(t)
+	l := open(t, o)
+	require.NoError(t, put(l, object("a", "", 1000)))
+	leases, err := os.ReadFile(o.Dir + "/level.leases")
+	require.NoError(t, err)
+	require.NoError(t, l.Remove())
+	require.NoError(t, open(t, o).Close())
+	require.NoError(t, os.WriteFile(o.Dir+"/level.leases", leases, 0o600))
+	l = open(t, o)
+	require.NoError(t, put(l, object("a", "", 1000)), "there is nothing to be careful with")
+	require.NoError(t, l.Close())
+	require.NoError(t, os.WriteFile(o.Dir+"/level.leases", leases, 0o600))
+	l = open(t, o)
+	require.ErrorIs(t, put(l, object("b", "", 1000)), tier.ErrFull, "somebody may have had a lease")
+}
+
 // Nobody can tell what was promised: everything stays for ten minutes, and nothing is stored.
 func TestDamagedTable(t *testing.T) {
 	for name, damage := range map[string]func(t *testing.T, file string){
@@ -353,4 +373,34 @@ func flip(t *testing.T, file string, at int64) {
 	b[0] ^= 4
 	_, err = f.WriteAt(b[:], at)
 	require.NoError(t, err)
+}
+
+// A table with two records of one object is not one that a level wrote. Nothing is lost by it.
+func TestTwoRecordsOfOnePin(t *testing.T) {
+	o := options(t)
+	l := open(t, o)
+	require.NoError(t, put(l, object("a", "", 1000)))
+	x := leaseOf(t, l, tier.LeaseOptions{ID: "x"})
+	requirePlaced(t, x.Pin(keys("a")))
+	it := x.(*lease).items[key("a")]
+	_, err := l.table.PutItem(leasetable.Item{Serial: x.(*lease).record.Serial, Record: sidecar.Record{ID: it.o.Handle().ID}})
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	l = open(t, o)
+	require.NoError(t, l.CheckStructure())
+	require.ErrorIs(t, l.Delete(context.Background(), keys("a"))[0], tier.ErrInUse)
+	leaseOf(t, l, tier.LeaseOptions{ID: "x"}).Release()
+	require.NoError(t, l.Delete(context.Background(), keys("a"))[0])
+}
+
+func TestPrepare(t *testing.T) {
+	l := open(t, options(t))
+	r, err := l.Prepare(context.Background(), memory.Options{Prefault: true})
+	require.NoError(t, err)
+	require.NotNil(t, r)
+	require.NoError(t, l.Remove())
+	_, err = l.Prepare(context.Background(), memory.Options{})
+	require.ErrorIs(t, err, fs.ErrClosed)
+	require.NoError(t, l.Close())
+	require.NoError(t, l.Remove(), "twice")
 }

@@ -95,7 +95,7 @@ func (l *Level) enter() error {
 func (l *Level) Close() error { return l.end(func() error { return l.store.Yield() }) }
 
 // Remove closes the level, and removes the segment with everything in it, whoever has leases. Clients that have it mapped
-// keep their mappings.
+// keep their mappings. After Close it does nothing: the segment may be another level's.
 func (l *Level) Remove() error {
 	return l.end(func() error { return errors.Join(l.seg.Unlink(), l.store.Abandon()) })
 }

@@ -268,6 +268,9 @@ func (x *lease) resume(place int, f leasetable.Item) error {
 			it.lost = true
 		}
 		ok = x.items[it.object.Key] == nil
+		if twin := x.items[it.object.Key]; twin != nil && twin.o == it.o {
+			it.o = nil // two records of one object: the other one keeps it
+		}
 	}
 	if !ok {
 		l.log.Warn("an object of a lease is gone", "segment", l.o.Name, "lease", x.id, "id", f.Record.ID, "error", err)

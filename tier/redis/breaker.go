@@ -21,6 +21,8 @@ type breaker struct {
 	// start runs a goroutine that the level waits for, with a context that ends when the level is
 	// closed. It returns false then.
 	start func(func(ctx context.Context)) bool
+	// reload, if not nil, looks for who has the server's keys now.
+	reload func(ctx context.Context)
 
 	mu       sync.Mutex
 	failures int   // one after the other
@@ -187,6 +189,9 @@ func (b *breaker) ask(ctx context.Context) {
 		b.away = &awayError{b.client.Options().Addr, err}
 		b.mu.Unlock()
 		b.conns.close(time.Now())
+		if b.reload != nil {
+			b.reload(ctx)
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(b.settings.Retry):

@@ -16,9 +16,12 @@ import (
 func (l *Level) newClient() goredis.UniversalClient {
 	s := &l.settings
 	if s.cluster {
-		return goredis.NewClusterClient(&goredis.ClusterOptions{
+		var cluster *goredis.ClusterClient
+		// While a server is away the cluster may give its slots to a replica, of which only the others know.
+		reload := func(ctx context.Context) { _, _ = l.masters(ctx, cluster) }
+		cluster = goredis.NewClusterClient(&goredis.ClusterOptions{
 			Addrs:     s.addrs,
-			NewClient: func(o *goredis.Options) *goredis.Client { return l.newNode(o.Addr, nil) },
+			NewClient: func(o *goredis.Options) *goredis.Client { return l.newNode(o.Addr, nil, reload) },
 			// A slot that moves while it is asked for takes two; none of them waits.
 			MaxRedirects:           4,
 			MinRetryBackoff:        time.Millisecond,
@@ -27,17 +30,20 @@ func (l *Level) newClient() goredis.UniversalClient {
 			ReadTimeout:            -1,
 			WriteTimeout:           -1,
 			DisableRoutingPolicies: true, // it would ask for COMMAND
+			// What has moved shows when it is asked for, and who is away has a breaker that looks for the next one.
+			ClusterStateReloadInterval: 10 * time.Minute,
 		})
+		return cluster
 	}
 	if s.master != "" {
-		return l.newNode("master "+s.master, func(ctx context.Context) (string, error) { return askSentinels(ctx, s) })
+		return l.newNode("master "+s.master, func(ctx context.Context) (string, error) { return askSentinels(ctx, s) }, nil)
 	}
-	return l.newNode(s.addrs[0], nil)
+	return l.newNode(s.addrs[0], nil, nil)
 }
 
 // newNode makes the client of one server, with its breaker. A server that has to be found has another text in the
-// place of its address.
-func (l *Level) newNode(addr string, resolve func(context.Context) (string, error)) *goredis.Client {
+// place of its address. reload, if not nil, is called while the server is away.
+func (l *Level) newNode(addr string, resolve func(context.Context) (string, error), reload func(context.Context)) *goredis.Client {
 	s := &l.settings
 	conns := &connections{settings: s, resolve: resolve}
 	c := goredis.NewClient(&goredis.Options{
@@ -57,9 +63,9 @@ func (l *Level) newNode(addr string, resolve func(context.Context) (string, erro
 		DialerRetries:         1,
 		MaxRetries:            -1,
 
-		// Calls wait at the level for their turn, not in the pool. Some connections are for the breaker
-		// and for the client's own questions about a cluster.
-		PoolSize:         s.Connections + 4,
+		// Calls wait at the level for their turn, not in the pool. A call that removes damage needs two connections; some are
+		// for the breaker and for the client's own questions about a cluster.
+		PoolSize:         2*s.Connections + 4,
 		PoolTimeout:      time.Hour,
 		PipelinePoolSize: -1,
 		ReadBufferSize:   connBuffer,
@@ -68,7 +74,7 @@ func (l *Level) newNode(addr string, resolve func(context.Context) (string, erro
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
-	c.AddHook(&breaker{settings: s, conns: conns, client: c, start: l.start})
+	c.AddHook(&breaker{settings: s, conns: conns, client: c, start: l.start, reload: reload})
 	return c
 }
 

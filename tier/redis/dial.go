@@ -143,6 +143,10 @@ func (c *noConn) SetDeadline(time.Time) error      { return nil }
 func (c *noConn) SetReadDeadline(time.Time) error  { return nil }
 func (c *noConn) SetWriteDeadline(time.Time) error { return nil }
 
+// SyscallConn makes the client throw the connection away if it comes out of the pool: the caller for whom it was dialed did
+// not wait, and the server may be there by now.
+func (c *noConn) SyscallConn() (syscall.RawConn, error) { return nil, c.err }
+
 type noAddr struct{}
 
 func (noAddr) Network() string { return "none" }

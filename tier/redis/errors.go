@@ -34,7 +34,7 @@ var answers = []struct {
 	{"CLUSTERDOWN", nil, "a part of the cluster has no server: see CLUSTER INFO"},
 	{"MISCONF", nil, "the server can't write its data to disk, and refuses changes: see its log"},
 	{"NOREPLICAS", nil, "the server wants more replicas: see min-replicas-to-write"},
-	{"MOVED", fs.ErrInvalid, "this is a cluster: write redis+cluster:// in the URL"},
+	{"MOVED", nil, "the cluster is moving its slots, or the URL is not redis+cluster://"},
 	{"ERR This instance has cluster support disabled", fs.ErrInvalid, "this is no cluster: write redis:// in the URL"},
 	{"ERR max number of clients", nil, "the server has too many connections: raise maxclients, or lower Options.Connections"},
 	{"ERR Protocol error: invalid bulk length", tier.ErrTooLarge, "the server's proto-max-bulk-len is less"},

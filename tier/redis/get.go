@@ -16,8 +16,9 @@ import (
 const (
 	// streamPart is what a Get with To reads at a time, and what it keeps in memory.
 	streamPart = 4 << 20
-	// pipelineBytes is about the most that the answers to one pipeline contain.
-	pipelineBytes = 64 << 20
+	// pipelineBytes is about the most that one pipeline moves. Many small objects share a round trip; large ones are faster
+	// alone, since what the server keeps ready beyond its caches is read from memory again.
+	pipelineBytes = 4 << 20
 )
 
 // Get reads objects. The bytes go from the connection straight into their place, but for those of small objects.

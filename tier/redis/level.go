@@ -60,10 +60,11 @@ func Open(ctx context.Context, o Options) (*Level, error) {
 // Ping asks the server, or all masters of the cluster, for an answer, and reports why there is none, as a
 // tier.ErrUnavailable.
 func (l *Level) Ping(ctx context.Context) error {
-	if !l.begin() {
-		return errClosed
+	leave, err := l.enter(ctx)
+	if err != nil {
+		return err
 	}
-	defer l.calls.Done()
+	defer leave()
 	return l.eachServer(ctx, func(ctx context.Context, c goredis.Cmdable) error {
 		ctx, cancel := l.limited(ctx, 0)
 		defer cancel()
@@ -84,7 +85,7 @@ func (l *Level) checkAlone(ctx context.Context, c goredis.Cmdable) error {
 	cmds, _ := pipe.Exec(ctx)
 	for _, cmd := range cmds {
 		if goredis.HasErrorPrefix(cmd.Err(), "MOVED") { // other errors are about these keys
-			return cmd.Err()
+			return invalid("this is a server of a cluster: write redis+cluster:// in the URL: %v", cmd.Err())
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"hash/maphash"
 	"io"
 	"io/fs"
 	"math/rand/v2"
@@ -314,6 +315,18 @@ func TestList(t *testing.T) {
 	for range l.List(t.Context(), "") {
 		require.NoError(t, l.Close(), "nothing is held while the caller has the turn")
 		break
+	}
+}
+
+// The server may return a key twice when it enlarges its table meanwhile.
+func TestKeyListedTwice(t *testing.T) {
+	_, l := start(t)
+	put(t, l, object("a", 1), object("b", 1))
+	seen, seed := map[uint64]struct{}{}, maphash.MakeSeed()
+	for _, want := range []int{2, 0} {
+		keys, _, err := l.scan(t.Context(), l.client, 0, "ringcache:*", seen, seed)
+		require.NoError(t, err)
+		require.Len(t, keys, want)
 	}
 }
 

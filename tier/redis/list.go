@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
 	"iter"
 	"strings"
@@ -37,7 +38,7 @@ func (l *Level) List(ctx context.Context, space string) iter.Seq2[tier.Object, e
 				last = cursor == 0
 				for i, f := range l.Stat(ctx, keys) {
 					switch {
-					case isMiss(f.Err):
+					case errors.Is(f.Err, tier.ErrNotFound), errors.Is(f.Err, tier.ErrPending): // it has gone
 					case f.Err != nil:
 						yield(tier.Object{}, f.Err)
 						return

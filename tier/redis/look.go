@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// probeGet is what is read of a value at first when its bytes are wanted: small objects need one round trip.
-	probeGet = 16 << 10
+	// probeGet is what is read of a value at first when its bytes are wanted: objects of 16 KiB, with a head of most
+	// sizes, need one round trip.
+	probeGet = 20 << 10
 	// batch is the most keys of a pipeline.
 	batch = 256
 )

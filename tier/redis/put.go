@@ -13,9 +13,6 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// putBytes is about the most that one pipeline of a Put contains.
-const putBytes = 32 << 20
-
 // Put stores objects. What the server has already is not sent. An object of Bytes is copied once, behind its head, and one
 // of From is read into memory first.
 //
@@ -62,7 +59,7 @@ func (l *Level) putPiece(ctx context.Context, puts []tier.Put) {
 func (l *Level) writeAll(ctx context.Context, writes []*writing) (again []*writing) {
 	for len(writes) > 0 {
 		n, bytes := 0, int64(0)
-		for n < len(writes) && (n == 0 || bytes+writes[n].put.Object.Size <= putBytes && writes[0].put.From == nil && writes[n].put.From == nil) {
+		for n < len(writes) && (n == 0 || bytes+writes[n].put.Object.Size <= pipelineBytes && writes[0].put.From == nil && writes[n].put.From == nil) {
 			bytes += writes[n].put.Object.Size
 			n++
 		}

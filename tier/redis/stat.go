@@ -43,5 +43,3 @@ func (l *Level) miss(ctx context.Context, k tier.Key, f *looked) error {
 }
 
 func missing(k tier.Key) error { return fmt.Errorf("tier/redis: object %v: %w", k, tier.ErrNotFound) }
-
-func isMiss(err error) bool { return errors.Is(err, tier.ErrNotFound) }

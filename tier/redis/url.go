@@ -71,6 +71,9 @@ func (s *settings) parse(text string) (url.Values, error) {
 	s.network = "tcp"
 	hosts, path, _ := strings.Cut(rest, "/")
 	path = strings.TrimSuffix(path, "/")
+	if strings.Contains(path, "@") {
+		return nil, invalid("the path of the URL contains @: a password writes / as %%2F, ? as %%3F and @ as %%40")
+	}
 	port := "6379"
 	switch kind {
 	case "":

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -117,7 +118,7 @@ func (s *Scored[E]) evict() bool {
 		v := s.next[0]
 		s.next = s.next[1:]
 		i, ok := s.index[v.it]
-		if !ok || s.density(s.objects[i]) > v.density*1.0001 || !s.mayGo(s.objects[i]) {
+		if !ok || s.density(s.objects[i]) > v.density+1e-4*math.Abs(v.density) || !s.mayGo(s.objects[i]) {
 			continue // it was used in the meantime
 		}
 		s.rule.Evict(s.objects[i].entry)

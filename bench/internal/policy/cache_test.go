@@ -91,6 +91,27 @@ func checkTree[E any](t *testing.T, s *Scored[E]) {
 	}
 }
 
+// An exact cache of many objects gives a parent up right after its last child, if that is the least by then; one that is not
+// has chosen other victims before.
+func TestExactVictims(t *testing.T) {
+	for _, exact := range []bool{true, false} {
+		s := NewScored(fixed{}, 1000)
+		s.Exact = exact
+		parent := &Item{ID: 1000, Size: 1, Cost: 0.1}
+		child := &Item{ID: 1001, Size: 1, Cost: 0.2, Parent: parent}
+		s.Put(parent)
+		s.Put(child)
+		for i := range int32(998) {
+			s.Put(&Item{ID: i, Size: 1, Cost: 1})
+		}
+		for i := range int32(2) {
+			s.Put(&Item{ID: 2000 + i, Size: 1, Cost: 9})
+		}
+		require.False(t, s.Has(child))
+		require.Equal(t, exact, !s.Has(parent))
+	}
+}
+
 // What is held stays, and what then finds no room is not stored, and changes nothing.
 func TestHeldObjectsStay(t *testing.T) {
 	a := &Item{ID: 1, Size: 40}
@@ -137,4 +158,25 @@ func TestOrders(t *testing.T) {
 			require.Equal(t, i != tt.gone, s.Has(it), "item %d, whatever its size", i)
 		}
 	}
+}
+
+// The oracle keeps what is used next, by the uses that are still to come.
+func TestOracleLooksAhead(t *testing.T) {
+	a, b, c := &Item{ID: 0, Size: 1, Cost: 1}, &Item{ID: 1, Size: 1, Cost: 1}, &Item{ID: 2, Size: 1, Cost: 1}
+	// When c comes, a has been used just before and comes last; b comes next.
+	uses := []*Item{a, b, a, c, b, b, a}
+	s := NewScored(NewOracle(uses), 2)
+	hits := 0
+	for i, it := range uses {
+		if s.Get(it) {
+			hits++
+		} else {
+			s.Put(it)
+		}
+		if i == 3 {
+			require.True(t, s.Has(b))
+			require.False(t, s.Has(a))
+		}
+	}
+	require.Equal(t, 3, hits)
 }

@@ -1,0 +1,260 @@
+package tier_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/fuzz/tiertest"
+	"github.com/ringcache/ringcache/internal/redistest"
+	"github.com/ringcache/ringcache/tier"
+	"github.com/ringcache/ringcache/tier/disk"
+	"github.com/ringcache/ringcache/tier/memory"
+	"github.com/ringcache/ringcache/tier/redis"
+)
+
+// Tests of a store over the levels of the subpackages.
+
+func openMemory(t testing.TB, dir string, size int64) *memory.Level {
+	t.Helper()
+	m, err := memory.Open(memory.Options{Name: "level", Dir: dir, Size: size})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, m.Close()) })
+	return m
+}
+
+func openDisk(t testing.TB, dir string) *disk.Level {
+	t.Helper()
+	d, err := disk.Open(filepath.Join(dir, "disk"), disk.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, d.Close()) })
+	return d
+}
+
+func openStore(t testing.TB, o tier.Options) *tier.Store {
+	t.Helper()
+	s, err := tier.Open(t.Context(), o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, s.Close())
+		assert.Empty(t, tier.Check(s))
+	})
+	return s
+}
+
+// pinAll asks until nothing is pending, and checks the bytes of what it got.
+func pinAll(t testing.TB, l *tier.StoreLease, names []string) []error {
+	t.Helper()
+	errs := make([]error, len(names))
+	for ask := true; ask; time.Sleep(100 * time.Microsecond) { // an engine's turn
+		ask = false
+		for i, p := range l.Pin(keys(names...)) {
+			if errs[i] = p.Err; p.Err == nil {
+				require.Equal(t, content(names[i], p.Object.Size), p.Bytes)
+			}
+			ask = ask || isPending(p.Err)
+		}
+	}
+	return errs
+}
+
+func TestMemoryAndDisk(t *testing.T) {
+	dir := t.TempDir()
+	m, d := openMemory(t, dir, 1<<20), openDisk(t, dir)
+	s := openStore(t, tier.Options{Memory: m, Lower: []tier.Lower{{Level: d}}})
+	names := make([]string, 60)
+	for i := range names {
+		names[i] = fmt.Sprint("object ", i)
+		require.NoError(t, put(s, names[i], "", 50_000), "three times what memory has room for")
+	}
+	_, err := s.Drain(t.Context())
+	require.NoError(t, err)
+	for _, name := range names {
+		g := []tier.Get{{Key: key(name)}}
+		s.Get(t.Context(), g)
+		require.NoError(t, g[0].Err)
+		require.Equal(t, content(name, 50_000), g[0].Bytes)
+	}
+	l, err := s.Lease(t.Context(), tier.LeaseOptions{ID: "engine", Owner: "test"})
+	require.NoError(t, err)
+	for _, err := range pinAll(t, l, names[:15]) {
+		require.NoError(t, err)
+	}
+	require.ErrorIs(t, pinAll(t, l, names[15:30])[14], tier.ErrFull, "all memory is pinned")
+	l.Release()
+	require.NoError(t, s.Delete(t.Context(), keys(names[3]))[0])
+	require.ErrorIs(t, s.Stat(t.Context(), keys(names[3]))[0].Err, tier.ErrNotFound)
+	require.Eventually(t, func() bool { return m.Usage().Held == 0 }, time.Minute, time.Millisecond)
+	require.NoError(t, m.CheckStructure())
+}
+
+const killedVariable = "RINGCACHE_TEST_TIER_STORE"
+
+// TestKilledProcessOwes: what a process that was killed had stored is written by the next one.
+func TestKilledProcessOwes(t *testing.T) {
+	if dir := os.Getenv(killedVariable); dir != "" {
+		storeUntilKilled(t, dir)
+	}
+	dir := t.TempDir()
+	child := exec.Command(os.Args[0], "-test.run=^TestKilledProcessOwes$")
+	child.Env = append(os.Environ(), killedVariable+"="+dir)
+	out, err := child.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, child.Start())
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && lines.Text() != "stored" {
+	}
+	require.NoError(t, child.Process.Kill())
+	_, _ = io.Copy(io.Discard, out)
+	require.Error(t, child.Wait())
+
+	m, d := openMemory(t, dir, 1<<20), openDisk(t, dir)
+	require.NotZero(t, m.Usage().Held)
+	s := openStore(t, tier.Options{Memory: m, Lower: []tier.Lower{{Level: d}}})
+	_, err = s.Drain(t.Context())
+	require.NoError(t, err)
+	for i := range 10 {
+		name := fmt.Sprint("object ", i)
+		g := []tier.Get{{Key: key(name)}}
+		d.Get(t.Context(), g)
+		require.NoError(t, g[0].Err)
+		require.Equal(t, content(name, 10_000), g[0].Bytes)
+	}
+	l, err := s.Lease(t.Context(), tier.LeaseOptions{ID: "engine", Owner: "test"})
+	require.NoError(t, err)
+	require.Len(t, l.State().Pinned, 5, "what was promised is kept")
+	require.Len(t, l.State().Reserved, 1)
+	l.Release()
+	require.Zero(t, m.Usage().Held)
+}
+
+func storeUntilKilled(t *testing.T, dir string) {
+	m := openMemory(t, dir, 1<<20)
+	away := tiertest.NewFault(openDisk(t, dir))
+	away.Fail(tier.ErrUnavailable)
+	s := openStore(t, tier.Options{Memory: m, Lower: []tier.Lower{{Level: away}}})
+	l, err := s.Lease(t.Context(), tier.LeaseOptions{ID: "engine", Owner: "test"})
+	require.NoError(t, err)
+	for i := range 10 {
+		name := fmt.Sprint("object ", i)
+		if i%2 == 0 {
+			require.NoError(t, put(s, name, "", 10_000))
+			continue
+		}
+		placed := l.Reserve([]tier.Object{object(name, "", 10_000)})
+		require.NoError(t, placed[0].Err)
+		copy(placed[0].Bytes, content(name, 10_000))
+		require.NoError(t, l.Commit(keys(name))[0])
+	}
+	require.NoError(t, l.Reserve([]tier.Object{object("half", "", 10)})[0].Err)
+	fmt.Println("stored")
+	select {} // until it is killed
+}
+
+var (
+	stopped = flag.Duration("stopped", 300*time.Millisecond, "how long TestStoppedRedis stops the server")
+	readers = flag.Int("readers", 4, "readers in TestStoppedRedis")
+)
+
+// TestStoppedRedis: the server is stopped under load. No read fails that memory or disk can serve, none returns other bytes,
+// and afterwards the server gets what it was owed. go test -run TestStoppedRedis -stopped 10s
+func TestStoppedRedis(t *testing.T) {
+	server := redistest.Start(t)
+	dir := t.TempDir()
+	m, d := openMemory(t, dir, 1<<20), openDisk(t, dir)
+	r, err := redis.Open(t.Context(), redis.Options{URL: "redis://" + server.Addr()})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, r.Close()) })
+	s := openStore(t, tier.Options{Memory: m, Lower: []tier.Lower{
+		{Level: d, PromoteAfter: -1}, {Level: r, Timeout: time.Second},
+	}})
+	const size = 20_000
+	var onDisk, onRedis []string
+	for i := range 50 {
+		onDisk = append(onDisk, fmt.Sprint("disk ", i))
+		require.NoError(t, put(s, onDisk[i], "", size))
+		onRedis = append(onRedis, fmt.Sprint("redis ", i))
+		require.NoError(t, put(r, onRedis[i], "", size))
+	}
+	_, err = s.Drain(t.Context())
+	require.NoError(t, err)
+
+	var reads, misses, stores, longest atomic.Int64
+	stop := make(chan struct{})
+	var work sync.WaitGroup
+	for c := range *readers {
+		work.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(c), 7))
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				names, mayMiss := onDisk, false
+				if random.IntN(4) == 0 {
+					names, mayMiss = onRedis, true
+				}
+				name := names[random.IntN(50)]
+				g := []tier.Get{{Key: key(name)}}
+				begin := time.Now()
+				s.Get(context.Background(), g)
+				switch {
+				case g[0].Err == nil:
+					if !assert.Equal(t, content(name, size), g[0].Bytes) {
+						return
+					}
+				case mayMiss && errors.Is(g[0].Err, tier.ErrNotFound):
+					misses.Add(1)
+				default:
+					assert.NoError(t, g[0].Err, name)
+					return
+				}
+				reads.Add(1)
+				longest.Store(max(longest.Load(), int64(time.Since(begin))))
+				if i%10 == 0 {
+					assert.NoError(t, put(s, fmt.Sprint("new ", c, " ", i%500), "", 2000))
+					stores.Add(1)
+				}
+			}
+		})
+	}
+	time.Sleep(*stopped) // load beside a server that works, as long as beside one that does not
+	server.Signal(syscall.SIGSTOP)
+	time.Sleep(*stopped)
+	server.Signal(syscall.SIGCONT)
+	time.Sleep(*stopped)
+	close(stop)
+	work.Wait()
+	t.Logf("stopped for %v: %d reads, %d misses of what only Redis has, %d stores, longest read %v", *stopped, reads.Load(),
+		misses.Load(), stores.Load(), time.Duration(longest.Load()))
+	_, err = s.Drain(t.Context())
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		g := []tier.Get{{Key: key(onRedis[0])}}
+		s.Get(t.Context(), g)
+		return g[0].Err == nil && !s.State().Levels[2].Away
+	}, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return m.Usage().Held == 0 && s.State().Pending == 0 }, time.Minute, time.Millisecond)
+	for i, f := range r.Stat(t.Context(), keys("new 0 0", "new 1 10")) {
+		if *readers > i {
+			require.NoError(t, f.Err)
+		}
+	}
+	require.NoError(t, m.CheckStructure())
+}
