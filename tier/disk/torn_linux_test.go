@@ -147,18 +147,6 @@ func TestTornFilesAreFoundBySearch(t *testing.T) {
 	require.Len(t, aside, 3)
 }
 
-func flip(t testing.TB, path string, at int64) {
-	t.Helper()
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	require.NoError(t, err)
-	defer f.Close()
-	var b [1]byte
-	_, err = f.ReadAt(b[:], at)
-	require.NoError(t, err)
-	_, err = f.WriteAt([]byte{b[0] ^ 1}, at)
-	require.NoError(t, err)
-}
-
 // Damaged files that are kept have a bound, and the newest stay.
 func TestDamagedFilesAreBounded(t *testing.T) {
 	dir := t.TempDir()
