@@ -123,6 +123,19 @@ func fileOf(t testing.TB, dir, name string) string {
 	return filepath.Join(dir, p)
 }
 
+// flip changes a bit of a file.
+func flip(t testing.TB, path string, at int64) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	var b [1]byte
+	_, err = f.ReadAt(b[:], at)
+	require.NoError(t, err)
+	_, err = f.WriteAt([]byte{b[0] ^ 1}, at)
+	require.NoError(t, err)
+}
+
 // files are the regular files of a root that are not the lock.
 func files(t testing.TB, dir string) (objects, temporary, aside []string) {
 	t.Helper()

@@ -147,18 +147,6 @@ func TestTornFilesAreFoundBySearch(t *testing.T) {
 	require.Len(t, aside, 3)
 }
 
-func flip(t testing.TB, path string, at int64) {
-	t.Helper()
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	require.NoError(t, err)
-	defer f.Close()
-	var b [1]byte
-	_, err = f.ReadAt(b[:], at)
-	require.NoError(t, err)
-	_, err = f.WriteAt([]byte{b[0] ^ 1}, at)
-	require.NoError(t, err)
-}
-
 // Damaged files that are kept have a bound, and the newest stay.
 func TestDamagedFilesAreBounded(t *testing.T) {
 	dir := t.TempDir()
@@ -319,3 +307,30 @@ func (panicking) Read([]byte) (int, error) { panic("from") }
 type failingWriter struct{}
 
 func (failingWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+// A folder that is a link is not followed, not even inside the root: by the kernel's call for it, nor where there is none.
+func TestLinkedFolder(t *testing.T) {
+	dir := t.TempDir()
+	l := ready(t, dir, Options{})
+	mustPut(t, l, "a", 100)
+	mustPut(t, l, "b", 100)
+	parent := filepath.Dir(fileOf(t, dir, "a"))
+	require.NoError(t, os.Rename(parent, parent+".moved"))
+	require.NoError(t, os.Symlink(filepath.Base(parent)+".moved", parent))
+	f := l.currentRoot().folder
+	for name, open := range map[string]func(string) (*os.File, error){"openat2": f.openNoLinks, "os.Root": f.openByRoot} {
+		path, err := Native{}.Path(keyOf("a"))
+		require.NoError(t, err)
+		_, err = open(path)
+		require.ErrorIs(t, err, errStranger, name)
+		path, err = Native{}.Path(keyOf("b"))
+		require.NoError(t, err)
+		file, err := open(path)
+		require.NoError(t, err, name)
+		require.NoError(t, file.Close())
+		_, err = open(path + "x")
+		require.ErrorIs(t, err, os.ErrNotExist, name)
+	}
+	_, err := get(l, "a")
+	requireMiss(t, err)
+}

@@ -101,8 +101,9 @@ func TestErrorsOfTheSystem(t *testing.T) {
 					if puts[0].Err == nil {
 						require.NoError(t, l.Delete(t.Context(), []tier.Key{keyOf("large")})[0])
 					}
-					_, temporary, _ := files(t, dir)
+					objects, temporary, _ := files(t, dir)
 					require.Empty(t, temporary, "%s %d", op, nth)
+					require.Len(t, objects, 1, "%s %d", op, nth)
 					require.Equal(t, before, l.Usage(), "%s %d", op, nth)
 					requireMiss(t, stat(l, "small"))
 					requireMiss(t, stat(l, "large"))
