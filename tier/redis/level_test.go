@@ -189,7 +189,7 @@ func TestManyLargeObjects(t *testing.T) {
 	s := redistest.Start(t)
 	l := open(t, Options{URL: "unix://" + s.Socket(), MaxBytesInFlight: 20 << 20, Timeout: time.Minute})
 	var objects []tier.Object
-	for i := range 12 {
+	for i := range 6 {
 		objects = append(objects, object(fmt.Sprint("large ", i), 11<<20+i))
 	}
 	put(t, l, objects...)
@@ -237,6 +237,34 @@ func TestPutFromReader(t *testing.T) {
 	require.NoError(t, get(t, l, "right").Err)
 	require.NoError(t, get(t, l, "empty").Err)
 }
+
+// What is in front of a reader in a batch has been sent when the reader is read, which may take long.
+func TestReaderHasAPipelineOfItsOwn(t *testing.T) {
+	_, l := start(t)
+	read := false
+	puts := []tier.Put{
+		{Object: object("a", 1), Bytes: content("a", 1)},
+		{Object: object("b", 1), From: readerFunc(func(p []byte) (int, error) {
+			if read {
+				return 0, io.EOF
+			}
+			read = true
+			if _, err := l.client.Get(t.Context(), "ringcache:space:a").Result(); err != nil {
+				return 0, err
+			}
+			return copy(p, content("b", 1)), nil
+		})},
+	}
+	l.Put(t.Context(), puts)
+	require.NoError(t, puts[0].Err)
+	require.NoError(t, puts[1].Err)
+	require.True(t, read)
+	require.NoError(t, get(t, l, "b").Err)
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 type errorReader struct{ err error }
 
