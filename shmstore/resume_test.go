@@ -91,14 +91,14 @@ func TestBadRecordsOfReservations(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	number := func(near int) int {
 		switch rng.IntN(8) {
-		default:
-			return near
 		case 1:
 			return near + rng.IntN(300) - 150
 		case 2:
 			return rng.IntN(20 << 10)
+		case 3:
+			return int(rng.Uint32())
 		}
-		return int(rng.Uint32())
+		return near
 	}
 	resumed := 0
 	for range 600 {

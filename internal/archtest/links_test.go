@@ -66,8 +66,8 @@ type listed struct {
 }
 
 // TestPackagesLinkOnlyTheirModules asks the go command what is linked with every
-// package, through any number of imports: no gRPC, Prometheus or, but for tier/redis, Redis or
-// command-line library, and exactly what the table has.
+// package, through any number of imports: no gRPC, Prometheus or command-line
+// library, Redis for tier/redis alone, and exactly what the table has.
 func TestPackagesLinkOnlyTheirModules(t *testing.T) {
 	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Deps,Module", "./...")
 	cmd.Dir = filepath.Join("..", "..")

@@ -55,7 +55,7 @@ func New(t testing.TB, args ...string) *Server {
 			log, _ := os.ReadFile(filepath.Join(dir, "log"))
 			t.Logf("log of the server at port %d:\n%s", s.port, log[max(0, len(log)-4000):])
 		}
-		os.RemoveAll(dir)
+		_ = os.RemoveAll(dir)
 	})
 	return s
 }

@@ -90,7 +90,7 @@ func askSentinels(ctx context.Context, s *settings) (string, error) {
 		if err == nil {
 			return master, nil
 		}
-		failures = append(failures, fmt.Errorf("Sentinel %s: %w", addr, err))
+		failures = append(failures, fmt.Errorf("asking Sentinel %s: %w", addr, err))
 	}
 	return "", errors.Join(failures...)
 }
