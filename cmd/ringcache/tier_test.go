@@ -13,9 +13,11 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/redistest"
 	"github.com/ringcache/ringcache/tier"
 	"github.com/ringcache/ringcache/tier/disk"
 	"github.com/ringcache/ringcache/tier/memory"
+	"github.com/ringcache/ringcache/tier/redis"
 )
 
 // run runs a command line and returns what it wrote, and its error.
@@ -161,4 +163,34 @@ func checkLevel(t *testing.T, level, dir string, end func() error) {
 	require.NoError(t, err)
 	require.Equal(t, 1, bytes.Count([]byte(out), []byte("\n")))
 	require.Contains(t, out, "parent")
+}
+
+func TestTierCommandOfARedis(t *testing.T) {
+	server := redistest.Start(t)
+	url := "redis://" + server.Addr()
+	l, err := redis.Open(t.Context(), redis.Options{URL: url})
+	require.NoError(t, err)
+	store(t, l)
+	require.NoError(t, l.Close())
+	out, err := run(t, "tier", "ls", url)
+	require.NoError(t, err)
+	require.Regexp(t, `model +"a child" +3 +1s +me +parent`, out)
+	out, err = run(t, "tier", "get", url, "parent", "--space", "model")
+	require.NoError(t, err)
+	require.Equal(t, "bytes", out)
+	out, err = run(t, "tier", "verify", url)
+	require.NoError(t, err)
+	require.Equal(t, "3 objects with 8 bytes read, 0 damaged\n", out)
+	out, err = run(t, "tier", "rm", url, "--space", "model", "--all")
+	require.NoError(t, err)
+	require.Equal(t, "2 objects removed\n", out)
+	out, err = run(t, "tier", "ls", url, "--json")
+	require.NoError(t, err)
+	require.JSONEq(t, `{"space":"other","name":"x","size":0}`, out)
+
+	_, err = run(t, "tier", "ls", url, "--layout", "lmcache")
+	require.ErrorContains(t, err, "?layout=lmcache")
+	server.Kill()
+	_, err = run(t, "tier", "ls", url)
+	require.ErrorIs(t, err, tier.ErrUnavailable)
 }
