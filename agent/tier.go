@@ -111,7 +111,7 @@ func (a *Agent) tierOps() map[string]operation {
 		"tier.reserve": a.onLease(tierReserve),
 		"tier.commit":  a.onLease(tierSettle(tier.Lease.Commit)),
 		"tier.abort":   a.onLease(tierSettle(tier.Lease.Abort)),
-		"tier.release": a.tierRelease,
+		"tier.release": a.onMemory(tierRelease),
 	}
 }
 
@@ -142,16 +142,22 @@ func (a *Agent) onMemory(f func(context.Context, *params, *level) (reply, error)
 
 func (a *Agent) onLease(f func(*params, tier.Lease) (reply, error)) operation {
 	return a.onMemory(func(_ context.Context, p *params, l *level) (reply, error) {
-		id := p.str("lease")
-		lease, ok := l.leases[id]
-		if p.err == nil && !ok {
-			p.fail("lease %q was not opened, or was released", id)
-		}
-		if p.err != nil {
-			return nil, p.err
+		lease, err := l.leaseOf(p)
+		if err != nil {
+			return nil, err
 		}
 		return f(p, lease)
 	})
+}
+
+// leaseOf returns the lease that a line names.
+func (l *level) leaseOf(p *params) (tier.Lease, error) {
+	id := p.str("lease")
+	lease, ok := l.leases[id]
+	if p.err == nil && !ok {
+		p.fail("lease %q was not opened, or was released", id)
+	}
+	return lease, p.err
 }
 
 func (p *params) tierKeys() []tier.Key {
@@ -430,18 +436,12 @@ func tierSettle(settle func(tier.Lease, []tier.Key) []error) func(*params, tier.
 	}
 }
 
-func (a *Agent) tierRelease(p *params) (reply, error) {
-	return a.onMemory(func(_ context.Context, p *params, l *level) (reply, error) {
-		id := p.str("lease")
-		lease, ok := l.leases[id]
-		if p.err == nil && !ok {
-			p.fail("lease %q was not opened, or was released", id)
-		}
-		if p.err != nil {
-			return nil, p.err
-		}
-		lease.Release()
-		delete(l.leases, id)
-		return nil, nil
-	})(p)
+func tierRelease(_ context.Context, p *params, l *level) (reply, error) {
+	lease, err := l.leaseOf(p)
+	if err != nil {
+		return nil, err
+	}
+	lease.Release()
+	delete(l.leases, lease.ID())
+	return nil, nil
 }
