@@ -79,3 +79,17 @@ func (r *Reader) describe(o *Object) error {
 	}
 	return nil
 }
+
+// Verify compares the payload of the view with the checksum in the sidecar, which [Adopt] compares, too: of large
+// payloads that is one of samples, unless the store has FullSums. o is the object from [Reader.List] whose
+// handle the view was made of. A difference is a [CorruptError].
+func (v *View) Verify(o *Object) error {
+	r := v.r
+	return r.guard(func() error {
+		err := (&Object{chunk: o.chunk}).verify(r.seg.Ring(), r.sidecar.Layout(), r.lead == plainLead)
+		if err != nil {
+			return &CorruptError{Segment: r.seg.Name(), Address: o.chunk.Address, ID: o.chunk.ID, Err: err}
+		}
+		return nil
+	})
+}

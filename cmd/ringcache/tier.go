@@ -36,6 +36,8 @@ func (tierCommand) Help() string {
 
 What another process serves is read beside it, and is not written to: ask that process to remove an object.
 
+A folder and a Redis keep a checksum of every byte (what vLLM or LMCache wrote has none). A segment keeps one of samples for objects of more than 4 KiB.
+
 An object is named by its space and its name, as ls prints them. The exit status is 0 if everything that was asked for was done, 1 if not or if damage
 was found, and 80 if the command line is wrong.`
 }

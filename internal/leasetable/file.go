@@ -34,6 +34,8 @@ type Options struct {
 	Generation    uint64 // of the segment
 	// Caution, if not zero, is until when nothing may be believed to be free: an earlier table was damaged.
 	Caution time.Time
+	// Replace makes Create replace a file that is no table: the segment had one, and it was damaged.
+	Replace bool
 }
 
 // Table is an open table.
@@ -62,8 +64,8 @@ func Path(dir, name string) (string, error) {
 	return path, nil
 }
 
-// Create makes the table of the segment name in dir, in place of what had its name. The caller has the writer's lock
-// of the segment. The file is complete when it gets its name.
+// Create makes the table of the segment name in dir, in place of an earlier one. The caller has the writer's lock
+// of the segment. The file is complete when it gets its name. Create fails with fs.ErrExist if something else has the name.
 func Create(dir, name string, o Options) (*Table, error) {
 	path, err := Path(dir, name)
 	if err != nil {
@@ -82,9 +84,10 @@ func Create(dir, name string, o Options) (*Table, error) {
 	}
 	t.opt = o
 	t.format()
-	// A damaged table does not show what it was, so everything goes but a segment with a sidecar.
-	if _, err := os.Lstat(path + sidecar.Suffix); err == nil {
-		return nil, errors.Join(fmt.Errorf("leasetable: %s is a segment; choose another name: %w", path, fs.ErrExist), t.Close())
+	// A damaged table does not show what it was.
+	_, err = os.Lstat(path + sidecar.Suffix)
+	if foreign := err == nil || !o.Replace && isForeign(path); foreign {
+		return nil, errors.Join(fmt.Errorf("leasetable: %s is something else; remove it, or choose another name for the segment: %w", path, fs.ErrExist), t.Close())
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(fmt.Errorf("leasetable: %w", err), t.Close())
@@ -202,22 +205,25 @@ func (t *Table) parse(size int64, generation uint64) error {
 // Remove removes the table beside the segment at path, if there is one. A file of that name that is something else,
 // such as a segment of its own, is left alone.
 func Remove(path string) error {
-	f, size, err := shmfile.Open(path+Suffix, false)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, shmfile.ErrUnsafe) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("leasetable: unlinking: %w", err)
-	}
-	defer f.Close()
-	var b [len(magic)]byte
-	if _, err := f.ReadAt(b[:], 0); size > 0 && (err != nil || string(b[:]) != magic) {
+	if isForeign(path + Suffix) {
 		return nil
 	}
 	if err := os.Remove(path + Suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("leasetable: unlinking: %w", err)
 	}
 	return nil
+}
+
+// isForeign reports whether there is a file that is not a table, nor empty.
+func isForeign(path string) bool {
+	f, size, err := shmfile.Open(path, false)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	defer f.Close()
+	var b [len(magic)]byte
+	_, err = f.ReadAt(b[:], 0)
+	return size > 0 && (err != nil || string(b[:]) != magic)
 }
 
 // Close unmaps the table, and leaves the file. Closing twice is fine.

@@ -193,6 +193,19 @@ func (t *Table) Load() []*Loaded {
 			bySerial[l.Serial] = found{&Loaded{Lease: l, Record: i, Items: map[int]Item{}}, seq}
 		}
 	}
+	byID := map[string]found{}
+	for _, l := range bySerial {
+		was, twice := byID[l.ID]
+		if twice { // which no order of changes leaves
+			t.Damaged = true
+			if was.seq > l.seq {
+				was, l = l, was
+			}
+			old = append(old, was.Record)
+			delete(bySerial, was.Serial)
+		}
+		byID[l.ID] = l
+	}
 	var orphans []int
 	for i := t.opt.Items - 1; i >= 0; i-- {
 		x, state := t.readItem(i)

@@ -33,9 +33,11 @@ func Look(name, dir string) (tier.Level, error) {
 type reader struct {
 	r *shmstore.Reader
 
-	mu     sync.Mutex
-	usage  tier.Usage
-	closed bool
+	mu      sync.Mutex
+	usage   tier.Usage
+	known   map[tier.Key]*shmstore.Object // of the last whole listing
+	corrupt int64                         // found by Get
+	closed  bool
 }
 
 // Name implements tier.Level.
@@ -54,6 +56,7 @@ func (l *reader) begin() error {
 func (l *reader) all(ctx context.Context) iter.Seq2[tier.Object, *shmstore.Object] {
 	return func(yield func(tier.Object, *shmstore.Object) bool) {
 		u := tier.Usage{Held: -1, Evicted: -1, Capacity: int64(len(l.r.Segment().Ring()))}
+		known := map[tier.Key]*shmstore.Object{}
 		for o, err := range l.r.List() {
 			if ctx.Err() != nil {
 				return
@@ -68,13 +71,14 @@ func (l *reader) all(ctx context.Context) iter.Seq2[tier.Object, *shmstore.Objec
 				continue
 			}
 			u.Objects, u.Bytes = u.Objects+1, u.Bytes+t.Size
+			known[t.Key] = o
 			if !yield(t, o) {
 				return
 			}
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.usage = u
+		l.usage, l.known = u, known
 	}
 }
 
@@ -96,33 +100,44 @@ func (l *reader) List(ctx context.Context, space string) iter.Seq2[tier.Object, 
 	}
 }
 
-// find returns the objects of keys.
-func (l *reader) find(ctx context.Context, keys []tier.Key) (map[tier.Key]*shmstore.Object, map[tier.Key]tier.Object, error) {
-	objects, described := map[tier.Key]*shmstore.Object{}, map[tier.Key]tier.Object{}
+// find returns the objects of keys, those of the last listing if it has them all.
+func (l *reader) find(ctx context.Context, keys []tier.Key) (map[tier.Key]*shmstore.Object, error) {
 	if err := l.begin(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	wanted := map[tier.Key]bool{}
+	l.mu.Lock()
+	known := l.known
+	l.mu.Unlock()
 	for _, k := range keys {
-		wanted[k] = true
-	}
-	for t, o := range l.all(ctx) {
-		if wanted[t.Key] {
-			objects[t.Key], described[t.Key] = o, t
+		if known[k] == nil {
+			return l.list(ctx)
 		}
 	}
-	return objects, described, ctx.Err()
+	return known, ctx.Err()
 }
 
-// Stat implements tier.Level.
+// list returns all objects.
+func (l *reader) list(ctx context.Context) (map[tier.Key]*shmstore.Object, error) {
+	for range l.all(ctx) {
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.known, ctx.Err()
+}
+
+// Stat implements tier.Level. What went since the last listing may be described, too.
 func (l *reader) Stat(ctx context.Context, keys []tier.Key) []tier.Found {
 	out := make([]tier.Found, len(keys))
-	_, described, err := l.find(ctx, keys)
+	known, err := l.find(ctx, keys)
 	for i, k := range keys {
-		t, ok := described[k]
-		out[i].Object = t
-		if out[i].Err = err; err == nil && !ok {
+		out[i].Err = err
+		if err != nil {
+			continue
+		}
+		if o := known[k]; o == nil {
 			out[i].Err = missing(k)
+		} else {
+			out[i].Object, _ = describe(o)
 		}
 	}
 	return out
@@ -136,29 +151,41 @@ func (l *reader) Get(ctx context.Context, gets []tier.Get) {
 	for _, g := range gets {
 		keys = append(keys, g.Key)
 	}
-	objects, described, err := l.find(ctx, keys)
+	known, err := l.find(ctx, keys)
 	for i := range gets {
 		g := &gets[i]
-		o := objects[g.Key]
-		switch {
-		case err != nil:
-			g.Err = err
-		case o == nil:
-			g.Err = missing(g.Key)
-		default:
-			g.Object = described[g.Key]
-			g.Err = l.read(ctx, o, g)
+		g.Object, g.Bytes = tier.Object{}, nil
+		if g.Err = err; err == nil {
+			g.Err = l.read(ctx, known[g.Key], g)
+		}
+		if errors.Is(g.Err, shmstore.ErrStale) { // it may be in another place by now
+			if now, err := l.list(ctx); err == nil {
+				g.Err = l.read(ctx, now[g.Key], g)
+			}
+		}
+		if g.Err != nil {
+			g.Bytes = nil
 		}
 	}
 }
 
-// read copies an object out under a view, which keeps it in place.
+// read verifies an object and copies it out under a view, which keeps it in place.
 func (l *reader) read(ctx context.Context, o *shmstore.Object, g *tier.Get) error {
+	if o == nil {
+		return missing(g.Key)
+	}
 	v, err := l.r.Get(o.Handle())
 	if err != nil {
 		return answer(g.Key, err) // a stale one went meanwhile
 	}
 	defer v.Release()
+	if err := v.Verify(o); err != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.corrupt++
+		return &objectError{key: g.Key, kind: tier.ErrNotFound, cause: errors.Join(tier.ErrCorrupt, err)}
+	}
+	g.Object, _ = describe(o)
 	return deliver(ctx, l.r.Segment(), g, tail(v.Bytes(), g.Object.Size))
 }
 
@@ -184,7 +211,9 @@ var errOnlyRead = fmt.Errorf("memory: the segment is only read here: %w", errors
 func (l *reader) Usage() tier.Usage {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.usage
+	u := l.usage
+	u.Corrupt += l.corrupt
+	return u
 }
 
 // Close implements tier.Level.

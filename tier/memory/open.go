@@ -211,6 +211,7 @@ func (l *Level) takeTable(table *leasetable.Table, found []*leasetable.Loaded, d
 	}
 	t.Leases, t.Items = max(t.Leases, len(found)+2), max(t.Items, items)
 	var err error
+	t.Replace = true
 	if l.table, err = leasetable.Create(l.o.Dir, l.o.Name, t); err != nil {
 		return errors.Join(err, l.store.Yield())
 	}
