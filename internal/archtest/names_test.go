@@ -27,7 +27,7 @@ const (
 	// levels, and the encoder cache on them; shmstore's Reader.List and Format look at a segment beside its process, and
 	// Parent, Yield, Resume and others keep what a level in memory promises.
 	topLevelLimit    = 403
-	withMethodsLimit = 813
+	withMethodsLimit = 814
 )
 
 // names counts the exported names of a package.
