@@ -263,12 +263,13 @@ func begun(ctx context.Context) context.Context {
 // afterClose gives a method that goes on after Close.
 func afterClose(set func(b *broken, live func() *Map)) func(b *broken) {
 	return func(b *broken) {
-		kept := b.Map
+		var kept atomic.Pointer[Map] // Close may be called twice at a time
+		kept.Store(b.Map)
 		b.close = func() error {
-			kept = b.Map.Reopen()
+			kept.Store(b.Map.Reopen())
 			return b.Map.Close()
 		}
-		set(b, func() *Map { return kept })
+		set(b, kept.Load)
 	}
 }
 
