@@ -23,6 +23,7 @@ type lower struct {
 	resting bool          // it is not written to in the background
 	pause   time.Duration // the last such pause, 0 after a success
 	running int           // jobs that use the level
+	writers int           // workers that write to the level
 	fifo    list.List     // *debt: what is to be written to the level
 }
 

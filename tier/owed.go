@@ -3,6 +3,7 @@ package tier
 import (
 	"container/list"
 	"errors"
+	"slices"
 )
 
 // owedID is the lease that holds what is still to be written. It is the same after a restart, so that
@@ -156,11 +157,15 @@ func (s *Store) settle() {
 func (s *Store) oweAgain() {
 	levels := s.writersOf(Through, Back)
 	keys := s.owed.lease.State().Pinned
+	var there []Placed
 	for i, p := range s.owed.lease.Pin(keys) {
 		if p.Err != nil {
 			s.options.Logger.Warn("tier: what was to be written is gone", "object", keys[i].String(), "error", p.Err)
 			continue
 		}
+		there = append(there, p)
+	}
+	for _, p := range parentsFirst(there) {
 		d := s.hold(p)
 		d.recheck = true
 		s.charge(d) // also beyond the limit: it was promised
@@ -172,6 +177,35 @@ func (s *Store) oweAgain() {
 		}
 		s.letGo(d) // if no level is written to any more
 	}
+}
+
+// hasten puts a debt in front of the others of levels.
+func (s *Store) hasten(d *debt, levels uint32) {
+	for _, l := range s.lower {
+		if e := d.queued[l.index]; e != nil && levels&(1<<l.index) != 0 {
+			l.fifo.MoveToFront(e)
+		}
+	}
+}
+
+// parentsFirst sorts what a lease has, in any order, as it was stored: a parent precedes its children.
+func parentsFirst(placed []Placed) []Placed {
+	rest := make(map[Key]Placed, len(placed))
+	for _, p := range placed {
+		rest[p.Object.Key] = p
+	}
+	sorted := make([]Placed, 0, len(placed))
+	for _, p := range placed {
+		from := len(sorted)
+		for p, ok := rest[p.Object.Key]; ok; {
+			delete(rest, p.Object.Key)
+			sorted = append(sorted, p)
+			parent, _ := p.Object.ParentKey()
+			p, ok = rest[parent]
+		}
+		slices.Reverse(sorted[from:])
+	}
+	return sorted
 }
 
 // stored notes that an object is in memory under a lease of its owner, and owes it to lower levels.
