@@ -109,7 +109,7 @@ func (s *Store) putMemory(all []*storing) {
 		p.err = placed[i].Err
 		switch {
 		case p.err == nil:
-			if p.err = p.fill(placed[i].Bytes); p.err != nil {
+			if p.err = guard(objects[i].Key, func() error { return p.fill(placed[i].Bytes) }); p.err != nil {
 				abort = append(abort, objects[i].Key)
 				continue
 			}

@@ -63,7 +63,8 @@ func (s *Store) carry(ctx context.Context, l *lower, cargo []*carried) {
 }
 
 // into gives a level the place of the object. The level's description must be the one that the place was
-// reserved for.
+// reserved for. The level reads in its own goroutines, where no guard helps: if something cuts the segment
+// short meanwhile, the process ends. Without that, every object would be copied once more.
 func (c *carried) into(o Object) ([]byte, error) {
 	if o.Key != c.object.Key || o.Size != c.object.Size {
 		return nil, fmt.Errorf("tier: object %v of %d bytes was looked up, and %v of %d bytes found: %w", c.object.Key, c.object.Size, o.Key, o.Size, ErrCorrupt)
