@@ -11,6 +11,9 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// errChanged is the cause of what others have written to, or cut off, since it was stored.
+var errChanged = fmt.Errorf("its bytes in memory were changed: %w", ErrCorrupt)
+
 // summed reads bytes that others can write to, and fails in place of the last of them if they have not the
 // checksum that they had when they were right. So a level never gets damage with a
 // checksum of its own.
@@ -27,11 +30,11 @@ func (r *summed) Read(p []byte) (int, error) {
 	}
 	n := 0
 	if err := fault.Guard(func() error { n = copy(p, r.rest); return nil }); err != nil {
-		return 0, fmt.Errorf("tier: object %v: %w: %w", r.key, ErrCorrupt, err) // not ErrUnavailable: the level that reads is well
+		return 0, fmt.Errorf("tier: object %v: %w: %w", r.key, errChanged, err) // not ErrUnavailable: the level that reads is well
 	}
 	r.sum = crc32.Update(r.sum, castagnoli, p[:n]) // of the copy, which nobody else writes to
 	if r.rest = r.rest[n:]; len(r.rest) == 0 && r.sum != r.want {
-		return 0, fmt.Errorf("tier: object %v was changed in memory before it was written: %w", r.key, ErrCorrupt)
+		return 0, fmt.Errorf("tier: object %v: %w", r.key, errChanged)
 	}
 	return n, nil
 }

@@ -2,6 +2,7 @@ package tier
 
 import (
 	"container/list"
+	"context"
 	"errors"
 	"fmt"
 )
@@ -95,9 +96,16 @@ func (s *Store) write(l *lower, batch []*debt, size int64) {
 		default:
 			l.pause = 0
 			s.dropDebt(d, bit)
+			if errors.Is(err, errChanged) {
+				s.discard(d.key)
+			}
 		}
 	}
 }
+
+// discard deletes from memory what is known to be wrong. What another level is still owed comes here again with the
+// write to that one. What a lease has pinned stays.
+func (s *Store) discard(k Key) { s.memory.Delete(context.Background(), []Key{k}) }
 
 // retry reports whether a debt stays one: the level is away, and may come back.
 func retry(err error) bool { return errors.Is(err, ErrUnavailable) }
