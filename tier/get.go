@@ -193,7 +193,7 @@ func (s *Store) readLower(ctx context.Context, rest []*reading) {
 		case <-ctx.Done():
 			return
 		}
-		s.getLevel(ctx, l, gets)
+		s.getLevel(ctx, l, gets, func(i int) bool { return rest[i].caller != nil })
 		<-l.slots
 		next := rest[:0:0]
 		for i, r := range rest {

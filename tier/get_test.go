@@ -203,6 +203,22 @@ func TestShortDeadlinesFindAStoppedLevel(t *testing.T) {
 	})
 }
 
+// TestAnErrorOfIntoIsNotTheLevels: the level answered at once.
+func TestAnErrorOfIntoIsNotTheLevels(t *testing.T) {
+	for _, mine := range []error{context.DeadlineExceeded, tier.ErrUnavailable} {
+		in(t, func(t *testing.T) {
+			b := newBed(t, 1<<20, nil)
+			require.NoError(t, put(b.maps[0], "x", "", 16))
+			g := []tier.Get{{Key: key("x"), Into: func(tier.Object) ([]byte, error) { return nil, mine }}}
+			b.Get(t.Context(), g)
+			require.ErrorIs(t, g[0].Err, mine)
+			require.False(t, b.State().Levels[1].Away)
+			synctest.Wait()
+			require.Zero(t, b.disk.Calls("Stat"), "no reason to probe it")
+		})
+	}
+}
+
 // TestALevelThatCantWriteIsRead: as a disk that became read-only, or a server without memory.
 func TestALevelThatCantWriteIsRead(t *testing.T) {
 	in(t, func(t *testing.T) {

@@ -49,7 +49,7 @@ func (s *Store) carry(ctx context.Context, l *lower, cargo []*carried) {
 	if len(some) == 0 {
 		return
 	}
-	s.getLevel(ctx, l, gets)
+	s.getLevel(ctx, l, gets, func(int) bool { return false })
 	for i, c := range some {
 		switch err := gets[i].Err; {
 		case err == nil && len(gets[i].Bytes) == len(c.placed.Bytes):
