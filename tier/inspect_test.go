@@ -173,6 +173,15 @@ func TestValidate(t *testing.T) {
 	require.NoError(t, good.Validate())
 }
 
+// TestTinyPromotedFor: half of it is no time at all.
+func TestTinyPromotedFor(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.PromotedFor = 1 })
+		time.Sleep(time.Second)
+		require.NoError(t, put(b, "x", "", 16))
+	})
+}
+
 func TestLeasesOfTheStore(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 0, nil)

@@ -115,7 +115,7 @@ const ownerOfStore = "ringcache store"
 
 // tend gives up what nobody has asked for lately.
 func (s *Store) tend() {
-	t := time.NewTicker(s.options.PromotedFor / 2)
+	t := time.NewTicker(max(s.options.PromotedFor/2, time.Millisecond))
 	defer t.Stop()
 	for {
 		select {
