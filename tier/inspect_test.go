@@ -188,7 +188,7 @@ func TestLeasesOfTheStore(t *testing.T) {
 		b.lease("mine")
 		require.Len(t, b.Leases(), 1)
 		require.Equal(t, "mine", b.Leases()[0].ID)
-		for _, o := range []tier.LeaseOptions{{ID: "ringcache store: promoted"}, {ID: "ringcache store: to be written"}, {ID: "a", Owner: "ringcache store"}} {
+		for _, o := range []tier.LeaseOptions{{ID: "ringcache store: promoted"}, {ID: "ringcache store: to be written"}, {ID: "ringcache store: of a later version"}, {ID: "a", Owner: "ringcache store"}} {
 			_, err := b.Lease(t.Context(), o)
 			require.ErrorContains(t, err, "the store's own")
 		}

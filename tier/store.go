@@ -113,7 +113,7 @@ func (s *Store) takeOver(ctx context.Context) error {
 	return nil
 }
 
-// ownerOfStore is the owner of the leases that a store has for itself.
+// ownerOfStore is the owner of the leases that a store has for itself, and begins their IDs.
 const ownerOfStore = "ringcache store"
 
 // tend gives up what nobody has asked for lately.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"time"
 )
 
@@ -25,7 +26,7 @@ func (s *Store) Lease(ctx context.Context, o LeaseOptions) (*StoreLease, error) 
 		return nil, fmt.Errorf("tier: the store: %w", fs.ErrClosed)
 	}
 	defer s.gate.leave()
-	if o.ID == owedID || o.ID == promotedID || o.Owner == ownerOfStore {
+	if strings.HasPrefix(o.ID, ownerOfStore) || o.Owner == ownerOfStore {
 		return nil, fmt.Errorf("tier: the lease %q of %q is the store's own: %w", o.ID, o.Owner, fs.ErrPermission)
 	}
 	lease, err := s.memory.Lease(ctx, o)
