@@ -129,6 +129,7 @@ func (s *Store) board(readings []*reading) (flights map[*reading]*flight, direct
 		}
 		f.waits++
 		f.reads++
+		f.counted = s.options.PromoteAfter > 0
 		if flights == nil {
 			flights = map[*reading]*flight{}
 		}

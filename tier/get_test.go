@@ -50,6 +50,22 @@ func TestGetBringsWhatIsReadAgain(t *testing.T) {
 	})
 }
 
+// TestAGetThatBringsCountsOnce: the disk wants what is wanted three times.
+func TestAGetThatBringsCountsOnce(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower[0].PromoteAfter = 3 })
+		require.NoError(t, put(b.maps[1], "x", "", 16))
+		require.NoError(t, b.get("x"))
+		require.NoError(t, b.get("x"))
+		b.drain()
+		require.Equal(t, "memory remote", b.has("x"))
+		require.NoError(t, b.memory.Delete(t.Context(), keys("x"))[0], "evicted")
+		require.NoError(t, b.get("x"))
+		b.drain()
+		require.Equal(t, "memory disk remote", b.has("x"))
+	})
+}
+
 func TestNoPromotion(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 1<<20, func(o *tier.Options) { o.PromoteAfter, o.Lower[0].PromoteAfter = -1, -1 })

@@ -219,7 +219,10 @@ func (s *Store) stored(object Object) {
 
 // copyUp owes an object that came from a level to the faster ones that want it by now.
 func (s *Store) copyUp(c *carried) {
-	n := s.ghosts.count(c.key)
+	n := s.ghosts.counted(c.key)
+	if !c.counted { // by a Get
+		n = s.ghosts.count(c.key)
+	}
 	var levels uint32
 	for _, l := range s.lower[:c.from.index] {
 		if l.PromoteAfter > 0 && n >= l.PromoteAfter && !l.away.Load() {
