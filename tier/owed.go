@@ -101,7 +101,12 @@ func (s *Store) hold(p Placed) *debt {
 	if d.object.Size != p.Object.Size || d.offset != p.Offset {
 		d.summed = false
 	}
+	charged := d.charged
+	s.uncharge(d) // as the object that it was: this one may have another size, or tenant
 	d.object, d.offset, d.bytes = p.Object, p.Offset, p.Bytes
+	if charged {
+		s.charge(d)
+	}
 	return d
 }
 
@@ -113,7 +118,18 @@ func (s *Store) charge(d *debt) {
 	}
 }
 
-// drop takes levels off a debt: because they have the object, or will not get it.
+func (s *Store) uncharge(d *debt) {
+	if !d.charged {
+		return
+	}
+	d.charged = false
+	s.owed.bytes -= d.object.Size
+	if s.owed.of[d.object.Tenant] -= d.object.Size; s.owed.of[d.object.Tenant] == 0 {
+		delete(s.owed.of, d.object.Tenant)
+	}
+}
+
+// dropDebt takes levels off a debt: because they have the object, or will not get it.
 func (s *Store) dropDebt(d *debt, levels uint32) {
 	d.left &^= levels
 	for _, l := range s.lower {
@@ -131,12 +147,8 @@ func (s *Store) letGo(d *debt) {
 		close(d.quiet)
 		d.quiet = nil
 	}
-	if d.left == 0 && d.charged {
-		d.charged = false
-		s.owed.bytes -= d.object.Size
-		if s.owed.of[d.object.Tenant] -= d.object.Size; s.owed.of[d.object.Tenant] == 0 {
-			delete(s.owed.of, d.object.Tenant)
-		}
+	if d.left == 0 {
+		s.uncharge(d)
 	}
 	if d.left == 0 && d.writing == 0 && d.users == 0 && s.owed.debts[d.object.Key] == d {
 		delete(s.owed.debts, d.object.Key)

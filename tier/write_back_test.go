@@ -137,3 +137,26 @@ func TestASmallChildDoesNotPassItsParentForRoom(t *testing.T) {
 		require.Equal(t, []string{"parent", "child"}, order)
 	})
 }
+
+// TestWhatIsOwedIsStoredAgain: memory drops it as damaged, and its next owner is another tenant.
+func TestWhatIsOwedIsStoredAgain(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower = o.Lower[:1] })
+		b.disk.Fail(tier.ErrUnavailable)
+		for i, tenant := range []string{"one", "two"} {
+			o := tier.Object{Key: key("x"), Size: int64(1000 - 300*i), Tenant: tenant}
+			p := []tier.Put{{Object: o, Bytes: content("x", o.Size)}}
+			b.Put(t.Context(), p)
+			require.NoError(t, p[0].Err)
+			require.Equal(t, o.Size, b.State().OwedBytes)
+			require.Empty(t, tier.Check(b.Store))
+			if i == 0 {
+				require.True(t, b.memory.Damage(key("x")))
+				require.Error(t, b.get("x"))
+			}
+		}
+		b.disk.Do(nil)
+		b.drain()
+		require.Zero(t, b.State().OwedBytes)
+	})
+}
