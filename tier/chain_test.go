@@ -1,6 +1,7 @@
 package tier_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -160,5 +161,48 @@ func TestAChildAlone(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		require.NoError(t, b.pin(b.lease("l"), "c0")[0])
 		require.NoError(t, b.pin(b.lease("l"), "c1")[0], "its parent is in memory now")
+	})
+}
+
+// gated is a level that has its answer about "c" ready, and gives it later.
+type gated struct {
+	tier.Level
+	in, out chan struct{}
+}
+
+func (g gated) Stat(ctx context.Context, keys []tier.Key) []tier.Found {
+	found := g.Level.Stat(ctx, keys)
+	if keys[0].Name == "c" {
+		select {
+		case g.in <- struct{}{}:
+			<-g.out
+		default:
+		}
+	}
+	return found
+}
+
+// TestAChildThatIsWantedAgainIsNoMiss: a lease gives a pending child up, and wants it again before the worker that was
+// told so has noticed. Its parent is in memory.
+func TestAChildThatIsWantedAgainIsNoMiss(t *testing.T) {
+	in(t, func(t *testing.T) {
+		g := gated{in: make(chan struct{}), out: make(chan struct{})}
+		b := newBed(t, 1<<20, func(o *tier.Options) {
+			g.Level = o.Lower[0].Level
+			o.Lower = []tier.Lower{{Level: g}}
+		})
+		require.NoError(t, put(b, "p", "", 16))
+		_, err := b.Drain(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, put(b.maps[0], "c", "p", 16))
+		l := b.lease("client")
+		go func() {
+			<-g.in
+			l.Unpin(keys("c"))
+			l.Pin(keys("c"))
+			close(g.out)
+		}()
+		synctest.Wait()
+		require.NoError(t, b.pin(l, "p", "c")[1])
 	})
 }

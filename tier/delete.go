@@ -166,7 +166,7 @@ func (s *Store) release(keys []Key, live []int) map[int]uint32 {
 	return owed
 }
 
-// regret owes an object again that could not be deleted.
+// regret owes an object again that could not be deleted, as the first one: its children may be in the lists.
 func (s *Store) regret(k Key, levels uint32) {
 	found := s.memory.Stat(context.Background(), []Key{k})[0]
 	s.mu.Lock()
@@ -174,6 +174,10 @@ func (s *Store) regret(k Key, levels uint32) {
 	if found.Err == nil {
 		if err := s.owe(found.Object, levels); err != nil {
 			s.notOwed(found.Object, levels, err)
+			return
+		}
+		if d := s.owed.debts[k]; d != nil {
+			s.hasten(d, levels)
 		}
 	}
 }

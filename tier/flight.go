@@ -15,6 +15,7 @@ type flight struct {
 	asked   map[string]time.Time // leases that were answered with ErrPending, and when their interest ends
 	waits   int                  // calls and prefetches that wait for done
 	reads   int                  // those of waits that read the object when it is there
+	counted bool                 // a Get that waits or waited has counted the key
 	deleted bool                 // Delete waits for the end
 	place   int                  // among the keys that were asked for together
 	job     *job                 // has the flight; nil while it waits for its parent

@@ -129,6 +129,7 @@ func (s *Store) board(readings []*reading) (flights map[*reading]*flight, direct
 		}
 		f.waits++
 		f.reads++
+		f.counted = s.options.PromoteAfter > 0
 		if flights == nil {
 			flights = map[*reading]*flight{}
 		}
@@ -193,7 +194,7 @@ func (s *Store) readLower(ctx context.Context, rest []*reading) {
 		case <-ctx.Done():
 			return
 		}
-		s.getLevel(ctx, l, gets)
+		s.getLevel(ctx, l, gets, func(i int) bool { return rest[i].caller != nil })
 		<-l.slots
 		next := rest[:0:0]
 		for i, r := range rest {

@@ -50,6 +50,22 @@ func TestGetBringsWhatIsReadAgain(t *testing.T) {
 	})
 }
 
+// TestAGetThatBringsCountsOnce: the disk wants what is wanted three times.
+func TestAGetThatBringsCountsOnce(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower[0].PromoteAfter = 3 })
+		require.NoError(t, put(b.maps[1], "x", "", 16))
+		require.NoError(t, b.get("x"))
+		require.NoError(t, b.get("x"))
+		b.drain()
+		require.Equal(t, "memory remote", b.has("x"))
+		require.NoError(t, b.memory.Delete(t.Context(), keys("x"))[0], "evicted")
+		require.NoError(t, b.get("x"))
+		b.drain()
+		require.Equal(t, "memory disk remote", b.has("x"))
+	})
+}
+
 func TestNoPromotion(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 1<<20, func(o *tier.Options) { o.PromoteAfter, o.Lower[0].PromoteAfter = -1, -1 })
@@ -201,6 +217,22 @@ func TestShortDeadlinesFindAStoppedLevel(t *testing.T) {
 		time.Sleep(3 * time.Second) // for the probe
 		require.True(t, b.State().Levels[1].Away)
 	})
+}
+
+// TestAnErrorOfIntoIsNotTheLevels: the level answered at once.
+func TestAnErrorOfIntoIsNotTheLevels(t *testing.T) {
+	for _, mine := range []error{context.DeadlineExceeded, tier.ErrUnavailable} {
+		in(t, func(t *testing.T) {
+			b := newBed(t, 1<<20, nil)
+			require.NoError(t, put(b.maps[0], "x", "", 16))
+			g := []tier.Get{{Key: key("x"), Into: func(tier.Object) ([]byte, error) { return nil, mine }}}
+			b.Get(t.Context(), g)
+			require.ErrorIs(t, g[0].Err, mine)
+			require.False(t, b.State().Levels[1].Away)
+			synctest.Wait()
+			require.Zero(t, b.disk.Calls("Stat"), "no reason to probe it")
+		})
+	}
 }
 
 // TestALevelThatCantWriteIsRead: as a disk that became read-only, or a server without memory.

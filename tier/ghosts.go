@@ -45,6 +45,17 @@ func (g *ghosts) count(k Key) int {
 	return int(n)
 }
 
+// counted returns how often a key was counted.
+func (g *ghosts) counted(k Key) int {
+	row, tag := g.find(k)
+	for _, have := range row {
+		if have.tag == tag {
+			return int(have.count)
+		}
+	}
+	return 0
+}
+
 func (g *ghosts) find(k Key) (row *[ghostWays]ghost, tag uint32) {
 	hash := maphash.Comparable(g.seed, k)
 	return &g.rows[hash%ghostRows], uint32(hash >> 32)

@@ -173,13 +173,22 @@ func TestValidate(t *testing.T) {
 	require.NoError(t, good.Validate())
 }
 
+// TestTinyPromotedFor: half of it is no time at all.
+func TestTinyPromotedFor(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.PromotedFor = 1 })
+		time.Sleep(time.Second)
+		require.NoError(t, put(b, "x", "", 16))
+	})
+}
+
 func TestLeasesOfTheStore(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 0, nil)
 		b.lease("mine")
 		require.Len(t, b.Leases(), 1)
 		require.Equal(t, "mine", b.Leases()[0].ID)
-		for _, o := range []tier.LeaseOptions{{ID: "ringcache store: promoted"}, {ID: "ringcache store: to be written"}, {ID: "a", Owner: "ringcache store"}} {
+		for _, o := range []tier.LeaseOptions{{ID: "ringcache store: promoted"}, {ID: "ringcache store: to be written"}, {ID: "ringcache store: of a later version"}, {ID: "a", Owner: "ringcache store"}} {
 			_, err := b.Lease(t.Context(), o)
 			require.ErrorContains(t, err, "the store's own")
 		}

@@ -23,6 +23,7 @@ type lower struct {
 	resting bool          // it is not written to in the background
 	pause   time.Duration // the last such pause, 0 after a success
 	running int           // jobs that use the level
+	writers int           // workers that write to the level
 	fifo    list.List     // *debt: what is to be written to the level
 }
 
@@ -48,8 +49,9 @@ func (s *Store) statLevel(ctx context.Context, l *lower, keys []Key) (found []Fo
 	return found, ctx.Err()
 }
 
-// getLevel reads from a level.
-func (s *Store) getLevel(ctx context.Context, l *lower, gets []Get) {
+// getLevel reads from a level. callers reports whether the error of an element is that of its caller's Into, which says nothing
+// about the level.
+func (s *Store) getLevel(ctx context.Context, l *lower, gets []Get, callers func(i int) bool) {
 	if l.away.Load() {
 		for i := range gets {
 			gets[i].Err = errAway(l)
@@ -62,7 +64,9 @@ func (s *Store) getLevel(ctx context.Context, l *lower, gets []Get) {
 	l.Level.Get(limited, gets)
 	for i := range gets {
 		g := &gets[i]
-		g.Err = s.judge(ctx, l, g.Err)
+		if !callers(i) {
+			g.Err = s.judge(ctx, l, g.Err)
+		}
 		if g.Err == nil && g.Object.Key != g.Key {
 			g.Err = fmt.Errorf("tier: level %s answered for object %v with %v: %w", l.name, g.Key, g.Object.Key, ErrCorrupt)
 		}

@@ -73,7 +73,8 @@ type Placed struct {
 	Object Object
 	Offset uint64 // of the first byte in the segment
 	// Bytes are the object's in this process, valid until the lease gives the object up. They must only
-	// be written to between Reserve and Commit.
+	// be written to between Reserve and Commit. If something cuts the segment short, an access to what is
+	// gone ends the process, as one of a [Level] that reads into them does.
 	Bytes []byte
 	Err   error
 }

@@ -3,6 +3,7 @@ package tier
 import (
 	"container/list"
 	"errors"
+	"slices"
 )
 
 // owedID is the lease that holds what is still to be written. It is the same after a restart, so that
@@ -100,7 +101,12 @@ func (s *Store) hold(p Placed) *debt {
 	if d.object.Size != p.Object.Size || d.offset != p.Offset {
 		d.summed = false
 	}
+	charged := d.charged
+	s.uncharge(d) // as the object that it was: this one may have another size, or tenant
 	d.object, d.offset, d.bytes = p.Object, p.Offset, p.Bytes
+	if charged {
+		s.charge(d)
+	}
 	return d
 }
 
@@ -112,7 +118,18 @@ func (s *Store) charge(d *debt) {
 	}
 }
 
-// drop takes levels off a debt: because they have the object, or will not get it.
+func (s *Store) uncharge(d *debt) {
+	if !d.charged {
+		return
+	}
+	d.charged = false
+	s.owed.bytes -= d.object.Size
+	if s.owed.of[d.object.Tenant] -= d.object.Size; s.owed.of[d.object.Tenant] == 0 {
+		delete(s.owed.of, d.object.Tenant)
+	}
+}
+
+// dropDebt takes levels off a debt: because they have the object, or will not get it.
 func (s *Store) dropDebt(d *debt, levels uint32) {
 	d.left &^= levels
 	for _, l := range s.lower {
@@ -130,12 +147,8 @@ func (s *Store) letGo(d *debt) {
 		close(d.quiet)
 		d.quiet = nil
 	}
-	if d.left == 0 && d.charged {
-		d.charged = false
-		s.owed.bytes -= d.object.Size
-		if s.owed.of[d.object.Tenant] -= d.object.Size; s.owed.of[d.object.Tenant] == 0 {
-			delete(s.owed.of, d.object.Tenant)
-		}
+	if d.left == 0 {
+		s.uncharge(d)
 	}
 	if d.left == 0 && d.writing == 0 && d.users == 0 && s.owed.debts[d.object.Key] == d {
 		delete(s.owed.debts, d.object.Key)
@@ -156,11 +169,15 @@ func (s *Store) settle() {
 func (s *Store) oweAgain() {
 	levels := s.writersOf(Through, Back)
 	keys := s.owed.lease.State().Pinned
+	var there []Placed
 	for i, p := range s.owed.lease.Pin(keys) {
 		if p.Err != nil {
 			s.options.Logger.Warn("tier: what was to be written is gone", "object", keys[i].String(), "error", p.Err)
 			continue
 		}
+		there = append(there, p)
+	}
+	for _, p := range parentsFirst(there) {
 		d := s.hold(p)
 		d.recheck = true
 		s.charge(d) // also beyond the limit: it was promised
@@ -174,6 +191,35 @@ func (s *Store) oweAgain() {
 	}
 }
 
+// hasten puts a debt in front of the others of levels.
+func (s *Store) hasten(d *debt, levels uint32) {
+	for _, l := range s.lower {
+		if e := d.queued[l.index]; e != nil && levels&(1<<l.index) != 0 {
+			l.fifo.MoveToFront(e)
+		}
+	}
+}
+
+// parentsFirst sorts what a lease has, in any order, as it was stored: a parent precedes its children.
+func parentsFirst(placed []Placed) []Placed {
+	rest := make(map[Key]Placed, len(placed))
+	for _, p := range placed {
+		rest[p.Object.Key] = p
+	}
+	sorted := make([]Placed, 0, len(placed))
+	for _, p := range placed {
+		from := len(sorted)
+		for p, ok := rest[p.Object.Key]; ok; {
+			delete(rest, p.Object.Key)
+			sorted = append(sorted, p)
+			parent, _ := p.Object.ParentKey()
+			p, ok = rest[parent]
+		}
+		slices.Reverse(sorted[from:])
+	}
+	return sorted
+}
+
 // stored notes that an object is in memory under a lease of its owner, and owes it to lower levels.
 func (s *Store) stored(object Object) {
 	s.missing.stored(object.Key)
@@ -185,7 +231,10 @@ func (s *Store) stored(object Object) {
 
 // copyUp owes an object that came from a level to the faster ones that want it by now.
 func (s *Store) copyUp(c *carried) {
-	n := s.ghosts.count(c.key)
+	n := s.ghosts.counted(c.key)
+	if !c.counted { // by a Get
+		n = s.ghosts.count(c.key)
+	}
 	var levels uint32
 	for _, l := range s.lower[:c.from.index] {
 		if l.PromoteAfter > 0 && n >= l.PromoteAfter && !l.away.Load() {

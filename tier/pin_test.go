@@ -221,9 +221,9 @@ func TestPinPrefix(t *testing.T) {
 		l := b.lease("l")
 		placed := l.PinPrefix(keys("a", "b", "c", "d", "e"))
 		require.Len(t, placed, 5)
-		require.NoError(t, placed[4].Err, "nobody has found a miss yet")
+		require.ErrorIs(t, placed[4].Err, tier.ErrPending, "a miss may be found in front of it")
+		require.Empty(t, l.State().Pinned)
 		synctest.Wait()
-		l.Unpin(keys("e"))
 		placed = l.PinPrefix(keys("a", "b", "c", "d", "e"))
 		require.Len(t, placed, 3)
 		require.NoError(t, placed[0].Err)
@@ -231,6 +231,47 @@ func TestPinPrefix(t *testing.T) {
 		require.ErrorIs(t, placed[2].Err, tier.ErrNotFound)
 		require.ElementsMatch(t, keys("a", "b"), l.State().Pinned, "what is behind the miss is not pinned")
 		require.Equal(t, 2, b.disk.Elements("Get"), "nor brought")
+	})
+}
+
+func TestPinPrefixPinsWhatIsInFrontOfAPendingObject(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, nil)
+		for _, name := range []string{"a", "b", "d"} {
+			require.NoError(t, put(b.memory, name, "", 10))
+		}
+		require.NoError(t, put(b.maps[0], "c", "", 10))
+		l := b.lease("l")
+		names := []string{"a", "b", "c", "d"}
+		errs := b.errs(l.PinPrefix(keys(names...)), names...)
+		require.NoError(t, errs[1])
+		require.ErrorIs(t, errs[2], tier.ErrPending)
+		require.ErrorIs(t, errs[3], tier.ErrPending)
+		require.ElementsMatch(t, keys("a", "b"), l.State().Pinned)
+		synctest.Wait()
+		for _, err := range b.errs(l.PinPrefix(keys(names...)), names...) {
+			require.NoError(t, err)
+		}
+		require.ElementsMatch(t, keys(names...), l.State().Pinned)
+		l.Release()
+		for _, p := range l.PinPrefix(keys("x", "a")) {
+			require.ErrorIs(t, p.Err, tier.ErrEnded)
+		}
+	})
+}
+
+// TestPinPrefixPinsNothingBehindAMiss that is found after the first call.
+func TestPinPrefixPinsNothingBehindAMiss(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, nil)
+		require.NoError(t, put(b.memory, "c", "", 16))
+		l := b.lease("client")
+		require.Len(t, l.PinPrefix(keys("nowhere", "c")), 2)
+		synctest.Wait()
+		placed := l.PinPrefix(keys("nowhere", "c"))
+		require.Len(t, placed, 1)
+		require.ErrorIs(t, placed[0].Err, tier.ErrNotFound)
+		require.Empty(t, l.State().Pinned)
 	})
 }
 

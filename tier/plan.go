@@ -114,7 +114,7 @@ func (s *Store) settleParents(ctx context.Context, flights []*flight) []*flight 
 	for i, f := range flights {
 		parents[i], _ = f.object.ParentKey()
 	}
-	answers := s.memory.Stat(ctx, parents)
+	answers := s.memory.Stat(context.WithoutCancel(ctx), parents) // a flight that was given up may be wanted again by now
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var roots []*flight

@@ -87,6 +87,27 @@ func TestPrefetchIsCancelled(t *testing.T) {
 	})
 }
 
+// TestALargeLimitOfBytesInFlight, which means none.
+func TestALargeLimitOfBytesInFlight(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 8<<20, func(o *tier.Options) { o.MaxBytesInFlight, o.Lower = math.MaxInt64, o.Lower[:1] })
+		wait := make(chan struct{})
+		b.disk.Do(func(c tiertest.Call) tiertest.Answer {
+			if is(c, "Get") {
+				return tiertest.Answer{Wait: wait}
+			}
+			return tiertest.Answer{}
+		})
+		require.NoError(t, put(b.maps[0], "x", "", 2<<20))
+		require.NoError(t, put(b.maps[0], "y", "", 2<<20))
+		b.lease("client").Pin(keys("x", "y"))
+		synctest.Wait()
+		require.Equal(t, 2, b.disk.Calls("Get"), "at a time")
+		close(wait)
+		synctest.Wait()
+	})
+}
+
 // TestBytesInFlightAreBounded, and what is larger than the bound comes all the same, alone.
 func TestBytesInFlightAreBounded(t *testing.T) {
 	in(t, func(t *testing.T) {

@@ -18,7 +18,8 @@ type storing struct {
 	inMem  bool
 	debt   *debt
 	fallen uint32 // levels below that are to be written to before Put returns
-	taken  bool   // some level has the object
+	taken  int    // levels that have the object
+	wrong  bool   // a level found that its bytes in memory were changed
 	err    error
 }
 
@@ -85,8 +86,11 @@ func (s *Store) putSome(ctx context.Context, puts []Put) {
 			p.debt.users--
 			s.letGo(p.debt)
 		}
+		if p.wrong {
+			s.discard(p.put.Object.Key)
+		}
 		s.missing.stored(p.put.Object.Key)
-		if !p.taken {
+		if p.taken == 0 {
 			p.put.Err = p.err
 		}
 	}
@@ -109,14 +113,14 @@ func (s *Store) putMemory(all []*storing) {
 		p.err = placed[i].Err
 		switch {
 		case p.err == nil:
-			if p.err = p.fill(placed[i].Bytes); p.err != nil {
+			if p.err = guard(objects[i].Key, func() error { return p.fill(placed[i].Bytes) }); p.err != nil {
 				abort = append(abort, objects[i].Key)
 				continue
 			}
 			p.bytes, p.inMem = placed[i].Bytes, true
 			commit = append(commit, objects[i].Key)
 		case errors.Is(p.err, ErrExists):
-			p.taken, p.fallen = true, s.writersOf(Through)
+			p.taken, p.fallen = 1, s.writersOf(Through)
 			if p.fallen != 0 {
 				p.read()
 			}
@@ -143,7 +147,7 @@ func (s *Store) putMemory(all []*storing) {
 			p.inMem = false
 			continue
 		}
-		p.taken, p.fallen = true, s.writersOf(Through)
+		p.taken, p.fallen = 1, s.writersOf(Through)
 		p.debt = s.hold(placed[i])
 		p.debt.users++
 		p.debt.summed, p.debt.sum = true, p.sum
@@ -202,7 +206,7 @@ func (p *storing) read() {
 		err = p.atEnd()
 	}
 	if err != nil {
-		p.err, p.fallen, p.taken = err, 0, false
+		p.err, p.fallen, p.taken = err, 0, 0
 		return
 	}
 	p.bytes = b.Bytes()
@@ -251,13 +255,17 @@ func (s *Store) putLower(ctx context.Context, l *lower, all []*storing) {
 	for i, p := range some {
 		switch err := puts[i].Err; {
 		case err == nil:
-			p.taken = true
+			p.taken++
 			s.wrote(l, p.put.Object, nil)
 		case p.inMem && (errors.Is(err, ErrUnavailable) || ctx.Err() != nil):
 			if err := s.owe(p.put.Object, bit); err != nil {
 				s.notOwed(p.put.Object, bit, err)
 			}
 		default:
+			if errors.Is(err, errChanged) && !p.wrong {
+				p.wrong = true
+				p.taken--
+			}
 			s.wrote(l, p.put.Object, err)
 			if p.err == nil || errors.Is(p.err, ErrPending) || !errors.Is(err, ErrUnavailable) {
 				p.err = err

@@ -185,6 +185,46 @@ func TestDamageIsNotWritten(t *testing.T) {
 	}
 }
 
+// TestWhatIsKnownToBeWrongIsNotServed: a client writes to the segment where it must not, and lets go.
+func TestWhatIsKnownToBeWrongIsNotServed(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, nil)
+		b.disk.Fail(tier.ErrUnavailable)
+		b.remote.Fail(tier.ErrUnavailable)
+		require.NoError(t, put(b, "x", "", 1000))
+		l := b.lease("client")
+		p := l.Pin(keys("x"))[0]
+		require.NoError(t, p.Err)
+		p.Bytes[123]++
+		l.Release()
+		b.disk.Do(nil)
+		b.remote.Do(nil)
+		b.drain()
+		require.Equal(t, int64(1), b.counter("disk not written: corrupt"))
+		require.Equal(t, int64(1), b.counter("remote not written: corrupt"))
+		require.Empty(t, b.has("x"))
+	})
+}
+
+// TestPutOfWhatIsChangedMeanwhile: the level below is written to from memory, before Put returns.
+func TestPutOfWhatIsChangedMeanwhile(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower[0].Write, o.Lower[1].Write = tier.Through, tier.Around })
+		l := b.lease("client")
+		b.disk.Do(func(c tiertest.Call) tiertest.Answer {
+			if is(c, "Put") {
+				l.Pin(keys("x"))[0].Bytes[999]++
+				l.Unpin(keys("x"))
+			}
+			return tiertest.Answer{}
+		})
+		p := []tier.Put{{Object: object("x", "", 1000), From: bytes.NewReader(content("x", 1000))}}
+		b.Put(t.Context(), p)
+		require.ErrorIs(t, p[0].Err, tier.ErrCorrupt, "no level has it")
+		require.Empty(t, b.has("x"))
+	})
+}
+
 func TestDrain(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 1<<20, nil)

@@ -63,8 +63,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		flights:  map[Key]*flight{},
 		asked:    map[string]map[Key]*flight{},
 		deleting: map[Key]int{},
-		moving:   newMoving(o.MaxBytesInFlight*3/4, o.Quotas),
-		writing:  newMoving(o.MaxBytesInFlight-o.MaxBytesInFlight*3/4, nil),
+		moving:   newMoving(threeQuarters(o.MaxBytesInFlight), o.Quotas),
+		writing:  newMoving(o.MaxBytesInFlight-threeQuarters(o.MaxBytesInFlight), nil),
 		missing:  newMissing(o.NegativeTTL),
 		ghosts:   newGhosts(),
 	}
@@ -86,6 +86,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.work.Go(s.tend)
 	return s, nil
 }
+
+// threeQuarters of n, of any n.
+func threeQuarters(n int64) int64 { return n/4*3 + n%4*3/4 }
 
 // takeOver opens the store's own leases, and gives up what the store before had reserved in them.
 func (s *Store) takeOver(ctx context.Context) error {
@@ -110,12 +113,12 @@ func (s *Store) takeOver(ctx context.Context) error {
 	return nil
 }
 
-// ownerOfStore is the owner of the leases that a store has for itself.
+// ownerOfStore is the owner of the leases that a store has for itself, and begins their IDs.
 const ownerOfStore = "ringcache store"
 
 // tend gives up what nobody has asked for lately.
 func (s *Store) tend() {
-	t := time.NewTicker(s.options.PromotedFor / 2)
+	t := time.NewTicker(max(s.options.PromotedFor/2, time.Millisecond))
 	defer t.Stop()
 	for {
 		select {

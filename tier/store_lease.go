@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"time"
 )
 
@@ -25,7 +26,7 @@ func (s *Store) Lease(ctx context.Context, o LeaseOptions) (*StoreLease, error) 
 		return nil, fmt.Errorf("tier: the store: %w", fs.ErrClosed)
 	}
 	defer s.gate.leave()
-	if o.ID == owedID || o.ID == promotedID || o.Owner == ownerOfStore {
+	if strings.HasPrefix(o.ID, ownerOfStore) || o.Owner == ownerOfStore {
 		return nil, fmt.Errorf("tier: the lease %q of %q is the store's own: %w", o.ID, o.Owner, fs.ErrPermission)
 	}
 	lease, err := s.memory.Lease(ctx, o)
@@ -67,8 +68,8 @@ func (l *StoreLease) Pin(keys []Key) []Placed {
 }
 
 // PinPrefix is Pin for chains, whose keys are in order, parents first: what is behind the first miss is of no
-// use, and is neither pinned nor brought. The answer ends with that miss. It may contain pending objects in front of
-// others that are there already.
+// use, and is neither pinned nor brought. The answer ends with that miss. What is there behind a pending object is
+// pending, too, and is not pinned: a miss may be found in front of it.
 func (l *StoreLease) PinPrefix(keys []Key) []Placed {
 	s := l.store
 	if !s.gate.enter() {
@@ -83,23 +84,39 @@ func (l *StoreLease) PinPrefix(keys []Key) []Placed {
 		expected[i] = Placed{Object: f.Object, Err: f.Err}
 	}
 	expected = expected[:s.answer(l.id, keys, expected, true)]
-	n := len(expected)
-	if n > 0 && expected[n-1].Err != nil && !errors.Is(expected[n-1].Err, ErrPending) {
-		n--
-	}
+	n := pinnable(expected)
 	placed := l.lease.Pin(keys[:n])
-	s.countPins(placed)
 	s.taken(l.id, keys[:n], placed)
 	for i, p := range placed {
-		switch {
-		case p.Err == nil:
-		case errors.Is(expected[i].Err, ErrPending) && errors.Is(p.Err, ErrNotFound):
-			placed[i].Err = expected[i].Err
-		case errors.Is(p.Err, ErrNotFound): // it went between the two calls
-			placed[i].Err = fmt.Errorf("tier: object %v: %w", keys[i], ErrPending)
+		if errors.Is(p.Err, ErrNotFound) { // it is on the way, or went between the two calls
+			placed[i].Err = pending(keys[i])
 		}
 	}
-	return append(placed, expected[n:]...)
+	for i := n; i < len(expected); i++ {
+		p := expected[i]
+		switch {
+		case n > 0 && errors.Is(placed[n-1].Err, ErrEnded):
+			p = Placed{Err: placed[n-1].Err}
+		case p.Err == nil:
+			p.Err = fmt.Errorf("tier: object %v is there, and others in front of it are not: %w", keys[i], ErrPending)
+		}
+		placed = append(placed, p)
+	}
+	s.countPins(placed)
+	return placed
+}
+
+// pinnable returns how many objects of a prefix may be pinned: up to the first one that is pending, which may be there by now.
+func pinnable(prefix []Placed) int {
+	for i, p := range prefix {
+		switch {
+		case errors.Is(p.Err, ErrPending):
+			return i + 1
+		case p.Err != nil:
+			return i
+		}
+	}
+	return len(prefix)
 }
 
 // countPins counts hits and misses of memory.
@@ -138,14 +155,15 @@ func (l *StoreLease) Reserve(objects []Object) []Placed {
 }
 
 // Commit publishes reservations, as [Lease.Commit], and has them written to the lower levels, in the background. Beyond
-// Options.MaxOwed, or the tenant's quota, an object stays in memory alone.
+// Options.MaxOwed, or the tenant's quota, an object stays in memory alone. So does one that is committed in the moment in which
+// the process is killed.
 func (l *StoreLease) Commit(keys []Key) []error {
 	s := l.store
 	if !s.gate.enter() {
 		return refuse(len(keys), errClosedStore())
 	}
 	defer s.gate.leave()
-	errs := l.lease.Commit(keys)
+	errs := l.lease.Commit(keys) // first: the store can owe only what is there. A kill here leaves objects that nobody owes
 	found := s.memory.Stat(context.Background(), keys)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -49,7 +49,7 @@ func (s *Store) carry(ctx context.Context, l *lower, cargo []*carried) {
 	if len(some) == 0 {
 		return
 	}
-	s.getLevel(ctx, l, gets)
+	s.getLevel(ctx, l, gets, func(int) bool { return false })
 	for i, c := range some {
 		switch err := gets[i].Err; {
 		case err == nil && len(gets[i].Bytes) == len(c.placed.Bytes):
@@ -63,7 +63,8 @@ func (s *Store) carry(ctx context.Context, l *lower, cargo []*carried) {
 }
 
 // into gives a level the place of the object. The level's description must be the one that the place was
-// reserved for.
+// reserved for. The level reads in its own goroutines, where no guard helps: if something cuts the segment
+// short meanwhile, the process ends. Without that, every object would be copied once more.
 func (c *carried) into(o Object) ([]byte, error) {
 	if o.Key != c.object.Key || o.Size != c.object.Size {
 		return nil, fmt.Errorf("tier: object %v of %d bytes was looked up, and %v of %d bytes found: %w", c.object.Key, c.object.Size, o.Key, o.Size, ErrCorrupt)

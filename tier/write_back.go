@@ -2,6 +2,7 @@ package tier
 
 import (
 	"container/list"
+	"context"
 	"errors"
 	"fmt"
 )
@@ -21,6 +22,7 @@ func (s *Store) chooseWrite() func() {
 		}
 		if batch, size := s.pick(l); len(batch) > 0 {
 			s.writers++
+			l.writers++
 			s.writing.add(size, nil, 1)
 			return func() { s.write(l, batch, size) }
 		}
@@ -28,8 +30,19 @@ func (s *Store) chooseWrite() func() {
 	return nil
 }
 
-// pick takes debts off a level's list. A child waits until its parent is written, or goes behind it in the same batch.
+// pick takes debts off a level's list. A child waits until its parent is written, or goes behind it in the same batch. If
+// all that is looked at waits, and nobody writes what it waits for, the order gives way: the parents may be far behind
+// in the list, or name each other.
 func (s *Store) pick(l *lower) (batch []*debt, size int64) {
+	batch, size, waiting := s.pickFrom(l, true)
+	if len(batch) == 0 && waiting && l.writers == 0 {
+		batch, size, _ = s.pickFrom(l, false)
+	}
+	return batch, size
+}
+
+// pickFrom is pick with or without the order of parents. waiting is false if there was something to write, but no room for it.
+func (s *Store) pickFrom(l *lower, inOrder bool) (batch []*debt, size int64, waiting bool) {
 	bit := uint32(1) << l.index
 	taken := map[Key]bool{}
 	skipped := 0
@@ -37,14 +50,13 @@ func (s *Store) pick(l *lower) (batch []*debt, size int64) {
 	for e := l.fifo.Front(); e != nil && len(batch) < maxTogether && skipped < maxSkipped; e = following {
 		following = e.Next()
 		d := e.Value.(*debt)
-		parent, ok := d.object.ParentKey()
-		if p := s.owed.debts[parent]; ok && p != nil && p.left&bit != 0 && !taken[parent] || s.deleting[d.object.Key] > 0 {
+		if inOrder && s.waitsForParent(d, bit, taken) || s.deleting[d.object.Key] > 0 {
 			skipped++
 			continue
 		}
 		if len(batch) == 0 && !s.writing.hasRoom(d.object.Size) ||
 			len(batch) > 0 && size+d.object.Size > min(bytesTogether, s.writing.most-s.writing.bytes) {
-			break
+			return batch, size, false
 		}
 		l.fifo.Remove(e)
 		d.queued[l.index] = nil
@@ -53,7 +65,14 @@ func (s *Store) pick(l *lower) (batch []*debt, size int64) {
 		batch = append(batch, d)
 		size += d.object.Size
 	}
-	return batch, size
+	return batch, size, true
+}
+
+// waitsForParent reports whether the parent of a debt has to be written before it, and is not in the batch yet.
+func (s *Store) waitsForParent(d *debt, bit uint32, taken map[Key]bool) bool {
+	parent, ok := d.object.ParentKey()
+	p := s.owed.debts[parent]
+	return ok && p != nil && p.left&bit != 0 && !taken[parent]
 }
 
 // write writes debts to a level.
@@ -62,6 +81,7 @@ func (s *Store) write(l *lower, batch []*debt, size int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.writers--
+	l.writers--
 	s.writing.add(size, nil, -1)
 	bit := uint32(1) << l.index
 	for i, d := range batch {
@@ -76,9 +96,16 @@ func (s *Store) write(l *lower, batch []*debt, size int64) {
 		default:
 			l.pause = 0
 			s.dropDebt(d, bit)
+			if errors.Is(err, errChanged) {
+				s.discard(d.key)
+			}
 		}
 	}
 }
+
+// discard deletes from memory what is known to be wrong. What another level is still owed comes here again with the
+// write to that one. What a lease has pinned stays.
+func (s *Store) discard(k Key) { s.memory.Delete(context.Background(), []Key{k}) }
 
 // retry reports whether a debt stays one: the level is away, and may come back.
 func retry(err error) bool { return errors.Is(err, ErrUnavailable) }

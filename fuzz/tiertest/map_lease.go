@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -289,6 +290,7 @@ func (l *mapLease) state() tier.LeaseState {
 		s.Pinned = append(s.Pinned, x.Key)
 		s.Bytes += l.m.size(x.Object)
 	}
+	rand.Shuffle(len(s.Pinned), func(i, j int) { s.Pinned[i], s.Pinned[j] = s.Pinned[j], s.Pinned[i] }) // they have no order
 	for _, x := range l.reserved {
 		s.Reserved = append(s.Reserved, x.Key)
 		s.Bytes += l.m.size(x.Object)

@@ -1,0 +1,162 @@
+package tier_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/fuzz/tiertest"
+	"github.com/ringcache/ringcache/tier"
+)
+
+// drain waits an hour at the most, by the clock of a bubble, until all levels have what they are owed.
+func (b *bed) drain() {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), time.Hour)
+	defer cancel()
+	left, err := b.Drain(ctx)
+	require.NoError(b.t, err, "%d objects are left", len(left))
+}
+
+// TestAChainThatIsOwedIsWrittenInOrderAfterARestart: it is longer than what a worker looks at, and leases list
+// their pins in any order.
+func TestAChainThatIsOwedIsWrittenInOrderAfterARestart(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower = o.Lower[:1] })
+		b.disk.Fail(tier.ErrUnavailable)
+		names := make([]string, 400)
+		parent := ""
+		for i, n := range rand.Perm(len(names)) {
+			names[i] = fmt.Sprint("c", n)
+			require.NoError(t, put(b, names[i], parent, 16))
+			parent = names[i]
+		}
+		require.NoError(t, b.Close())
+		var order []string
+		b.disk.Do(func(c tiertest.Call) tiertest.Answer {
+			if is(c, "Put") {
+				order = append(order, c.Key.Name)
+			}
+			return tiertest.Answer{}
+		})
+		b.open()
+		b.drain()
+		require.Equal(t, names, order)
+	})
+}
+
+// TestARefusedDeleteLeavesTheParentInFront: what a worker looks at are the children.
+func TestARefusedDeleteLeavesTheParentInFront(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower = o.Lower[:1] })
+		b.disk.Fail(tier.ErrUnavailable)
+		require.NoError(t, put(b, "root", "", 16))
+		for i := range 300 {
+			require.NoError(t, put(b, fmt.Sprint("child", i), "root", 16))
+		}
+		l := b.lease("client")
+		require.NoError(t, l.Pin(keys("root"))[0].Err)
+		require.ErrorIs(t, b.Delete(t.Context(), keys("root"))[0], tier.ErrInUse)
+		l.Release()
+		var first string
+		b.disk.Do(func(c tiertest.Call) tiertest.Answer {
+			if is(c, "Put") && first == "" {
+				first = c.Key.Name
+			}
+			return tiertest.Answer{}
+		})
+		b.drain()
+		require.Equal(t, "root", first)
+	})
+}
+
+// TestAParentFarBehindItsChildrenIsWritten: somebody stores it last.
+func TestAParentFarBehindItsChildrenIsWritten(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, nil)
+		b.disk.Fail(tier.ErrUnavailable)
+		b.remote.Fail(tier.ErrUnavailable)
+		for i := range 300 {
+			require.NoError(t, put(b, fmt.Sprint("child", i), "root", 16))
+		}
+		require.NoError(t, put(b, "root", "", 16))
+		require.NoError(t, put(b, "other", "", 16))
+		b.disk.Do(nil)
+		b.remote.Do(nil)
+		b.drain()
+		require.Equal(t, "memory disk remote", b.has("other"))
+	})
+}
+
+// TestARingOfParentsIsWritten: two objects name each other as parent.
+func TestARingOfParentsIsWritten(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, nil)
+		puts := []tier.Put{
+			{Object: object("a", "b", 16), Bytes: content("a", 16)},
+			{Object: object("b", "a", 16), Bytes: content("b", 16)},
+		}
+		b.Put(t.Context(), puts)
+		require.NoError(t, puts[0].Err)
+		require.NoError(t, puts[1].Err)
+		b.drain()
+		require.Equal(t, "memory disk remote", b.has("a"))
+	})
+}
+
+// TestASmallChildDoesNotPassItsParentForRoom: the order gives way to nothing but a list in which all wait for others.
+func TestASmallChildDoesNotPassItsParentForRoom(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.MaxBytesInFlight, o.Lower[0].Timeout = 4000, time.Hour }) // 1000 on the way down
+		b.remote.Fail(tier.ErrUnavailable)
+		b.disk.Fail(tier.ErrUnavailable)
+		require.NoError(t, put(b, "child", "parent", 10))
+		require.NoError(t, put(b, "parent", "", 600))
+		wait := make(chan struct{})
+		b.disk.Do(func(c tiertest.Call) tiertest.Answer {
+			if is(c, "Put") {
+				return tiertest.Answer{Wait: wait}
+			}
+			return tiertest.Answer{}
+		})
+		time.Sleep(time.Minute) // the disk is back, and has the parent on its way
+		var order []string
+		b.remote.Do(func(c tiertest.Call) tiertest.Answer {
+			if is(c, "Put") {
+				order = append(order, c.Key.Name)
+			}
+			return tiertest.Answer{}
+		})
+		time.Sleep(time.Minute)
+		close(wait)
+		b.drain()
+		require.Equal(t, []string{"parent", "child"}, order)
+	})
+}
+
+// TestWhatIsOwedIsStoredAgain: memory drops it as damaged, and its next owner is another tenant.
+func TestWhatIsOwedIsStoredAgain(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower = o.Lower[:1] })
+		b.disk.Fail(tier.ErrUnavailable)
+		for i, tenant := range []string{"one", "two"} {
+			o := tier.Object{Key: key("x"), Size: int64(1000 - 300*i), Tenant: tenant}
+			p := []tier.Put{{Object: o, Bytes: content("x", o.Size)}}
+			b.Put(t.Context(), p)
+			require.NoError(t, p[0].Err)
+			require.Equal(t, o.Size, b.State().OwedBytes)
+			require.Empty(t, tier.Check(b.Store))
+			if i == 0 {
+				require.True(t, b.memory.Damage(key("x")))
+				require.Error(t, b.get("x"))
+			}
+		}
+		b.disk.Do(nil)
+		b.drain()
+		require.Zero(t, b.State().OwedBytes)
+	})
+}
