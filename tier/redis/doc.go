@@ -11,7 +11,7 @@
 // the default, a full server answers tier.ErrFull. Objects have no order among the server's keys, so a parent may go before
 // its children. Redis counts a look at an object's description as a use, so Stat does, too.
 //
-// The level needs GET, GETRANGE, STRLEN, TYPE, SET, UNLINK, EXISTS, SCAN, WATCH, UNWATCH, MULTI, EXEC and PING, in a cluster CLUSTER SLOTS and
+// The level needs GET, GETRANGE, STRLEN, SET, UNLINK, EXISTS, SCAN, WATCH, UNWATCH, MULTI, EXEC and PING, in a cluster CLUSTER SLOTS and
 // ASKING, and of a Sentinel SENTINEL GET-MASTER-ADDR-BY-NAME. As an ACL: on >PASSWORD ~ringcache:* +@read +@write +@transaction
 // +@connection +cluster|slots.
 //
