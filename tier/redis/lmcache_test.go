@@ -2,15 +2,18 @@ package redis
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
 	"testing"
 
+	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/internal/redistest"
@@ -245,4 +248,66 @@ func TestRESP(t *testing.T) {
 		require.ErrorIs(t, g[0].Err, tier.ErrCorrupt)
 		require.Zero(t, c.Exists(t.Context(), k.Name).Val())
 	}
+}
+
+// cutOff lets the first SET of a key with a suffix reach the server, calls then, and loses the answer.
+type cutOff struct {
+	suffix string
+	then   func()
+}
+
+func (c *cutOff) DialHook(next goredis.DialHook) goredis.DialHook          { return next }
+func (c *cutOff) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook { return next }
+func (c *cutOff) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []goredis.Cmder) error {
+		err := next(ctx, cmds)
+		if key, ok := cmds[0].Args()[1].(string); ok && c.then != nil && cmds[0].Name() == "set" && strings.HasSuffix(key, c.suffix) {
+			c.then()
+			c.then = nil
+			cmds[0].SetErr(context.DeadlineExceeded)
+			return context.DeadlineExceeded
+		}
+		return err
+	}
+}
+
+// The server has the metadata, and its answer is lost: the pair is whole, another writer was told so, and Put leaves it.
+func TestLostAnswerToMetadata(t *testing.T) {
+	s := redistest.Start(t)
+	o := Options{URL: "redis://" + s.Addr() + "?layout=lmcache", Failures: 3}
+	l, other := open(t, o), open(t, o)
+	pair := tier.Object{Key: tier.Key{Name: "x"}, Size: 10, Note: metadataOf(10)}
+	theirs := []tier.Put{{Object: pair, Bytes: content("x", 10)}}
+	l.client.AddHook(&cutOff{suffixMetadata, func() { other.Put(t.Context(), theirs) }})
+	p := []tier.Put{{Object: pair, Bytes: content("x", 10)}}
+	l.Put(t.Context(), p)
+	require.ErrorIs(t, p[0].Err, tier.ErrUnavailable)
+	require.NoError(t, theirs[0].Err)
+	g := []tier.Get{{Key: pair.Key}}
+	other.Get(t.Context(), g)
+	require.NoError(t, g[0].Err)
+	require.Equal(t, content("x", 10), g[0].Bytes)
+}
+
+// The server refuses the metadata, and has those of another writer by then: the bytes are a part of that writer's pair.
+func TestRefusedMetadataOfAWholePair(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("acl", "setuser", "half", "on", ">pw", "+@all", "%RW~*kv_bytes", "%R~*metadata")
+	l, other := open(t, Options{URL: "redis://half:pw@" + s.Addr() + "?layout=lmcache"}), open(t, Options{URL: "redis://" + s.Addr() + "?layout=lmcache"})
+	pair := tier.Object{Key: tier.Key{Name: "x"}, Size: 10, Note: metadataOf(10)}
+	theirs := []tier.Put{{Object: pair, Bytes: content("x", 10)}}
+	p := []tier.Put{{Object: pair, From: readerFunc(func(b []byte) (int, error) { // behind the look
+		if theirs[0].Object.Size == 0 {
+			return 0, io.EOF
+		}
+		other.Put(t.Context(), theirs)
+		require.NoError(t, theirs[0].Err)
+		theirs[0].Object.Size = 0
+		return copy(b, content("x", 10)), nil
+	})}}
+	l.Put(t.Context(), p)
+	require.ErrorIs(t, p[0].Err, fs.ErrPermission)
+	g := []tier.Get{{Key: pair.Key}}
+	other.Get(t.Context(), g)
+	require.NoError(t, g[0].Err)
 }

@@ -153,10 +153,22 @@ func (l *Level) write(ctx context.Context, writes []*writing, bytes int64) (agai
 			again = append(again, w)
 		case err != nil:
 			w.put.Err = explain(ctx, err)
-			l.client.Unlink(ctx, w.keys.body)
+			l.withdraw(ctx, w, err)
 		}
 	}
 	return again
+}
+
+// withdraw removes the bytes of an object whose head the server refused, as with OOM, so that they don't take room. After any other
+// error, such as a time limit, the server may have the head, and another writer or a reader the whole object. A head that is there
+// is another writer's.
+func (l *Level) withdraw(ctx context.Context, w *writing, err error) {
+	if !errors.As(err, new(goredis.Error)) {
+		return
+	}
+	if n, err := l.client.Exists(ctx, w.keys.head).Result(); err == nil && n == 0 {
+		l.client.Unlink(ctx, w.keys.body)
+	}
 }
 
 // encode makes the values of an object.
