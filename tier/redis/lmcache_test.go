@@ -160,7 +160,7 @@ func testLMCache(t *testing.T, l *Level) {
 	store()
 	require.NoError(t, answer())
 
-	// Another length than that of the metadata; metadata of a wrong form.
+	// Another length than that of the metadata.
 	for _, bad := range []string{"short", strings.Repeat("x", 5001), ""} {
 		l.client.Set(ctx, kv, bad, 0)
 		require.ErrorIs(t, l.Stat(ctx, []tier.Key{o.Key})[0].Err, tier.ErrCorrupt)
@@ -168,19 +168,28 @@ func testLMCache(t *testing.T, l *Level) {
 		store()
 		require.NoError(t, answer())
 	}
+	// Metadata of a wrong form are another program's: a miss, and they stay. Put writes over them.
 	for n := range 50 {
 		if n == 28 || n == 48 {
 			continue
 		}
 		l.client.Set(ctx, metadata, string(append(metadataOf(5000), make([]byte, 40)...)[:n]), 0)
-		require.ErrorIs(t, answer(), tier.ErrNotFound, n)
-		require.Equal(t, n == 0, exists(metadata), n) // an empty one is as none
+		err := answer()
+		require.ErrorIs(t, err, tier.ErrNotFound, n)
+		require.NotErrorIs(t, err, tier.ErrCorrupt, n)
+		require.True(t, exists(metadata), n)
 		store()
 		require.NoError(t, answer())
 	}
-	l.client.Set(ctx, metadata, strings.Repeat("\xff", 28), 0)
-	require.ErrorIs(t, answer(), tier.ErrCorrupt)
-	store()
+	for _, bad := range []string{strings.Repeat("\xff", 28), strings.Repeat("\x00", 28), strings.Repeat("{\"a\":1}", 4)[:28]} {
+		l.client.Set(ctx, metadata, bad, 0)
+		err := answer()
+		require.ErrorIs(t, err, tier.ErrNotFound)
+		require.NotErrorIs(t, err, tier.ErrCorrupt)
+		require.True(t, exists(metadata))
+		store()
+		require.NoError(t, answer())
+	}
 
 	// Two groups of tensors.
 	two := o
@@ -196,6 +205,7 @@ func testLMCache(t *testing.T, l *Level) {
 		{Key: tier.Key{Name: "n"}, Size: 5000, Note: metadataOf(4999)},
 		{Key: tier.Key{Name: "n"}, Size: 0, Note: metadataOf(0)},
 		{Key: tier.Key{Name: "n"}, Size: 5000, Note: metadataOf(5000)[:27]},
+		{Key: tier.Key{Name: "n"}, Size: 5000, Note: append(metadataOf(5000)[:24], 0xff, 0xff, 0xff, 0xff)},
 		{Key: tier.Key{Space: "other", Name: "n"}, Size: 5000, Note: metadataOf(5000)},
 	} {
 		p := []tier.Put{{Object: bad, Bytes: make([]byte, bad.Size)}}
@@ -240,14 +250,86 @@ func TestRESP(t *testing.T) {
 	require.ErrorIs(t, p[1].Err, fs.ErrInvalid)
 	require.ErrorIs(t, p[2].Err, fs.ErrInvalid)
 	require.Equal(t, string(content("x", 512)), c.Get(t.Context(), k.Name).Val())
-	// A value of another size makes LMCache's client hang: it goes.
+	// A value of another size is another program's: a miss, and it stays. Put writes over it.
 	for _, size := range []int{1, 511, 513, 100_000} {
-		c.Set(t.Context(), k.Name, content("x", size), 0)
+		c.Set(t.Context(), k.Name, content("y", size), 0)
 		g := []tier.Get{{Key: k}}
 		l.Get(t.Context(), g)
-		require.ErrorIs(t, g[0].Err, tier.ErrCorrupt)
-		require.Zero(t, c.Exists(t.Context(), k.Name).Val())
+		require.ErrorIs(t, g[0].Err, tier.ErrNotFound)
+		require.NotErrorIs(t, g[0].Err, tier.ErrCorrupt)
+		require.Equal(t, string(content("y", size)), c.Get(t.Context(), k.Name).Val())
+		again := p[:1]
+		l.Put(t.Context(), again)
+		require.NoError(t, again[0].Err)
+		require.Equal(t, string(content("x", 512)), c.Get(t.Context(), k.Name).Val())
 	}
+	require.Zero(t, l.Usage().Corrupt)
+}
+
+// Keys of other programs, on a server that both use, stay what they are, by List, Stat and Get.
+func TestKeysOfOtherPrograms(t *testing.T) {
+	for name, layout := range map[string]Layout{"lmcache": LMCache{}, "resp": RESP{}, "resp with a size": RESP{Size: 512}} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			l := open(t, Options{URL: "redis://" + s.Addr(), Layout: layout})
+			for _, set := range [][]string{
+				{"hset", "session:7", "user", "anna"}, {"hset", "video:7:metadata", "title", "x"}, {"set", "video:8:metadata", "{}"}, {"rpush", "queue", "x"},
+				{"set", "text", "y"}, {"set", "video:9:metadata", strings.Repeat("x", 28)}, {"set", "video:9:kv_bytes", "x"}, {"sadd", "video:10:kv_bytes", "x"},
+			} {
+				s.Do(set...)
+			}
+			c := raw(t, s)
+			require.NoError(t, c.Set(t.Context(), "video:10:metadata", metadataOf(1), 0).Err())
+			dump := func() map[string]string {
+				values := map[string]string{}
+				for _, k := range c.Keys(t.Context(), "*").Val() {
+					values[k] = c.Dump(t.Context(), k).Val()
+				}
+				return values
+			}
+			before := dump()
+			require.Len(t, before, 9)
+			for o, err := range l.List(t.Context(), "") {
+				require.NoError(t, err)
+				require.Equal(t, RESP{}, layout, o.Name)
+				require.Equal(t, "text", o.Name)
+			}
+			require.Equal(t, before, dump(), "after List")
+			for k := range before {
+				for _, name := range []string{k, strings.TrimSuffix(strings.TrimSuffix(k, suffixMetadata), suffixBytes)} {
+					key := tier.Key{Name: name}
+					var to bytes.Buffer
+					g := []tier.Get{{Key: key}, {Key: key, To: &to}}
+					l.Get(t.Context(), g)
+					for _, err := range []error{l.Stat(t.Context(), []tier.Key{key})[0].Err, g[0].Err, g[1].Err} {
+						if _, all := layout.(RESP); err != nil || !all {
+							require.ErrorIs(t, err, tier.ErrNotFound, name)
+							require.NotErrorIs(t, err, tier.ErrCorrupt, name)
+						}
+					}
+				}
+			}
+			require.Equal(t, before, dump(), "after Stat and Get")
+			require.Zero(t, l.Usage().Corrupt)
+		})
+	}
+}
+
+// Half an object of LMCache's layout is not in a list, and is still there afterwards: only who asks for it has it removed.
+func TestListRemovesNothing(t *testing.T) {
+	s := redistest.Start(t)
+	l := open(t, Options{URL: "redis://" + s.Addr() + "?layout=lmcache"})
+	c := raw(t, s)
+	require.NoError(t, c.MSet(t.Context(), "xmetadata", metadataOf(10), "ymetadata", metadataOf(10), "ykv_bytes", "short").Err())
+	for o, err := range l.List(t.Context(), "") {
+		t.Fatal(o, err)
+	}
+	require.EqualValues(t, 3, c.DBSize(t.Context()).Val())
+	require.Zero(t, l.Usage().Corrupt)
+	for _, f := range l.Stat(t.Context(), []tier.Key{{Name: "x"}, {Name: "y"}}) {
+		require.ErrorIs(t, f.Err, tier.ErrCorrupt)
+	}
+	require.Equal(t, []string{"ykv_bytes"}, c.Keys(t.Context(), "*").Val())
 }
 
 // cutOff lets the first SET of a key with a suffix reach the server, calls then, and loses the answer.

@@ -25,7 +25,7 @@ type looked struct {
 	entry entry
 	// head is the beginning of the head's value, in memory of the lookup.
 	head []byte
-	// err is nil, errMissing, an errDamaged, or an error for the caller.
+	// err is nil, errMissing, an errDamaged, an errStranger, or an error for the caller.
 	err error
 }
 
@@ -84,7 +84,7 @@ func (k *looked) read(ctx context.Context, layout Layout, key tier.Key, head *go
 	err := errors.Join(head.Err(), length.Err())
 	switch {
 	case isWrongType(head.Err()) || isWrongType(length.Err()):
-		k.err = damaged("the key has a value of another type")
+		k.err = wrongType(layout)
 	case err != nil:
 		k.err = explain(ctx, err)
 	default:

@@ -32,8 +32,10 @@ type Options struct {
 
 	// Layout is what is where. Default Objects.
 	Layout Layout
-	// Prefix is in front of every key. Nothing else may use keys that begin with it. Default "ringcache:", and none in
-	// the layouts of LMCache, where it would hide the keys from LMCache.
+	// Prefix is in front of every key. Default "ringcache:", and none in the layouts of LMCache, where it would hide the keys
+	// from LMCache. In Objects nothing else may use keys that begin with it and go on as an object's do: what is no object there is
+	// damaged, and is removed when it is looked at by its name. Without a prefix the level looks at the whole
+	// server, which others may use, too: the layouts of LMCache leave alone what LMCache would not have written, see there.
 	Prefix string
 	// TTL, if not 0, is how long an object stays after it was put. At least a millisecond.
 	TTL time.Duration
