@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -393,3 +394,67 @@ func TestRefusedMetadataOfAWholePair(t *testing.T) {
 	other.Get(t.Context(), g)
 	require.NoError(t, g[0].Err)
 }
+
+// Another value takes the place of the one that is being read: the bytes are of one of them, by every way of reading, at sizes at which
+// the way changes.
+func TestReplacedValueIsNotMixed(t *testing.T) {
+	for _, layout := range []Layout{RESP{}, LMCache{}} {
+		s := redistest.Start(t)
+		l := open(t, Options{URL: "redis://" + s.Addr(), Layout: layout})
+		c := raw(t, s)
+		key := "x"
+		if _, pair := layout.(LMCache); pair {
+			key += suffixBytes
+		}
+		for _, size := range []int{100, probeGet - 1, probeGet, probeGet + 1, 64 << 10, 100 << 10, 2*streamPart + 5} {
+			a, b := bytes.Repeat([]byte("a"), size), bytes.Repeat([]byte("b"), size)
+			set := func(value []byte) {
+				require.NoError(t, c.Set(t.Context(), "xmetadata", metadataOf(size), 0).Err())
+				require.NoError(t, c.Set(t.Context(), key, value, 0).Err())
+			}
+			set(a)
+			into := []tier.Get{{Key: tier.Key{Name: "x"}, Into: func(o tier.Object) ([]byte, error) {
+				set(b)
+				return make([]byte, o.Size), nil
+			}}}
+			l.Get(t.Context(), into)
+			require.NoError(t, into[0].Err)
+			require.True(t, bytes.Equal(into[0].Bytes, a) || bytes.Equal(into[0].Bytes, b), "%d: %d of a", size, bytes.Count(into[0].Bytes, []byte("a")))
+			set(a)
+			var got []byte
+			to := []tier.Get{{Key: tier.Key{Name: "x"}, To: writerFunc(func(p []byte) (int, error) {
+				set(b)
+				got = append(got, p...)
+				return len(p), nil
+			})}}
+			l.Get(t.Context(), to)
+			require.NoError(t, to[0].Err)
+			require.Nil(t, to[0].Bytes)
+			require.True(t, bytes.Equal(got, a) || bytes.Equal(got, b), "%d: %d of a", size, bytes.Count(got, []byte("a")))
+		}
+		require.True(t, l.flight.TryAcquire(l.settings.MaxBytesInFlight), "everything was given back")
+		l.flight.Release(l.settings.MaxBytesInFlight)
+	}
+}
+
+// An object that is larger than the bytes in flight is written to a stream all the same, and a stream that fails has its error.
+func TestWholeObjectToAStream(t *testing.T) {
+	s := redistest.Start(t)
+	l := open(t, Options{URL: "redis://" + s.Addr(), Layout: RESP{}, MaxBytesInFlight: 1000})
+	p := []tier.Put{{Object: tier.Object{Key: tier.Key{Name: "x"}, Size: 100_000}, Bytes: content("x", 100_000)}}
+	l.Put(t.Context(), p)
+	require.NoError(t, p[0].Err)
+	var to bytes.Buffer
+	no := errors.New("no")
+	g := []tier.Get{{Key: tier.Key{Name: "x"}, To: &to}, {Key: tier.Key{Name: "x"}, To: errorWriter{no}}}
+	l.Get(t.Context(), g)
+	require.NoError(t, g[0].Err)
+	require.Equal(t, p[0].Object, g[0].Object)
+	require.True(t, bytes.Equal(content("x", 100_000), to.Bytes()))
+	require.ErrorIs(t, g[1].Err, no)
+	require.Zero(t, g[1].Object)
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

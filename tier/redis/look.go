@@ -29,9 +29,14 @@ type looked struct {
 	err error
 }
 
-// inline returns the bytes of the object that were read with its head.
+// inline returns the bytes of the object that were read with its head. Without a checksum they are all or none, since nothing shows
+// that what was read in two steps is of one value.
 func (k *looked) inline() []byte {
 	if k.keys.head != k.keys.body || int64(len(k.head)) <= k.entry.offset {
+		return nil
+	}
+	// A head that fills the probe may be the beginning of a longer value, of which the length was asked a moment later.
+	if whole := int64(len(k.head)) == k.entry.offset+k.entry.object.Size && len(k.head) < probeGet; !k.entry.hasSum && !whole {
 		return nil
 	}
 	return k.head[k.entry.offset:]

@@ -46,7 +46,8 @@ type Options struct {
 	// Connections is the most calls at a time, each with one connection to a server. Others wait. Default 16.
 	Connections int
 	// MaxBytesInFlight is the most bytes of objects that are on their way at a time, and of memory for them. An
-	// object that is larger goes alone. Default 256 MiB.
+	// object that is larger goes alone. A Get with To keeps 4 MiB of an object in memory, and all of it in the layouts of
+	// LMCache. Default 256 MiB.
 	MaxBytesInFlight int64
 	// Failures is the number of round trips that fail one after the other before a server is left
 	// alone. Default 1.
