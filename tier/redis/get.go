@@ -22,7 +22,8 @@ const (
 )
 
 // Get reads objects. The bytes go from the connection straight into their place, but for those of small objects. Objects of layouts
-// without a checksum are read at once, also for To: in parts they could be of two values.
+// without a checksum are read at once, also for To: in parts they could be of two values. They are copied into the memory of Into, for
+// which the level has as many bytes of its own.
 func (l *Level) Get(ctx context.Context, gets []tier.Get) {
 	done, err := l.pieces(ctx, len(gets), func(from, to int) { l.getPiece(ctx, gets[from:to]) })
 	for i := done; i < len(gets); i++ {
@@ -74,7 +75,8 @@ type reading struct {
 	get    *tier.Get
 	found  *looked
 	memory []byte
-	have   int64 // bytes that came with the head
+	buffer []byte // of an object without a checksum: overhang longer than the object
+	have   int64  // bytes that came with the head
 	// reserved means that the bytes in flight are counted by the caller.
 	reserved bool
 	cmd      *goredis.ZeroCopyStringCmd
@@ -85,8 +87,13 @@ func (r *reading) rest() int64 { return r.found.entry.object.Size - r.have }
 // place asks for the memory, and puts there what came with the head.
 func (r *reading) place() error {
 	o := r.found.entry.object
-	if r.get.Into == nil || r.get.To != nil {
-		r.memory = make([]byte, o.Size) // no more than the server has under the key
+	if r.get.Into == nil || r.get.To != nil { // no more than the server has under the key
+		if r.found.entry.hasSum {
+			r.memory = make([]byte, o.Size)
+		} else {
+			r.buffer = make([]byte, o.Size+overhang)
+			r.memory = r.buffer[:o.Size:o.Size]
+		}
 	} else {
 		var err error
 		if r.memory, err = r.get.Into(o); err != nil {
@@ -133,10 +140,18 @@ func (l *Level) fetch(ctx context.Context, reads []*reading, bytes int64) error 
 	}
 	pipe := l.client.Pipeline()
 	for _, r := range reads {
-		if r.rest() > 0 {
+		switch {
+		case r.rest() == 0:
+			continue
+		case r.found.entry.hasSum:
 			r.cmd = getRange(ctx, r.found.keys.body, r.memory[r.have:], r.found.entry.offset+r.have)
-			_ = pipe.Process(ctx, r.cmd)
+		default:
+			if r.buffer == nil {
+				r.buffer = make([]byte, len(r.memory)+overhang)
+			}
+			r.cmd = getWhole(ctx, r.found.keys.body, r.buffer, int64(len(r.memory)))
 		}
+		_ = pipe.Process(ctx, r.cmd)
 	}
 	l.exec(ctx, pipe, bytes)
 	return nil
@@ -151,7 +166,10 @@ func (r *reading) check() error {
 		case err != nil:
 			return err
 		case int64(r.cmd.Val()) != r.rest():
-			return damaged("the server has %d bytes less than the object", r.rest()-int64(r.cmd.Val()))
+			return damaged("the value has another length than the object")
+		case !r.found.entry.hasSum && &r.memory[0] != &r.buffer[0]:
+			copy(r.memory, r.buffer)
+			r.buffer = nil
 		}
 	}
 	if r.found.entry.hasSum && crc32.Checksum(r.memory, castagnoli) != r.found.entry.sum {

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -458,3 +459,81 @@ func TestWholeObjectToAStream(t *testing.T) {
 type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// A value that has grown since its head was read is not the beginning of itself: it is read again, as what it is now, or is a miss.
+func TestGrownValueIsNotCut(t *testing.T) {
+	for _, layout := range []Layout{RESP{}, LMCache{}} {
+		s := redistest.Start(t)
+		l := open(t, Options{URL: "redis://" + s.Addr(), Layout: layout})
+		c := raw(t, s)
+		key := "x"
+		if _, pair := layout.(LMCache); pair {
+			key += suffixBytes
+		}
+		for _, size := range []int{1000, 64 << 10, 5 << 20} {
+			for _, grown := range []int{size + 1, size + 2, 2 * size} {
+				set := func(letter string, size int) {
+					require.NoError(t, c.Set(t.Context(), "xmetadata", metadataOf(size), 0).Err())
+					require.NoError(t, c.Set(t.Context(), key, strings.Repeat(letter, size), 0).Err())
+				}
+				set("a", size)
+				k := tier.Key{Name: "x"}
+				g := []tier.Get{{Key: k, Into: func(o tier.Object) ([]byte, error) {
+					set("b", grown)
+					return make([]byte, o.Size), nil
+				}}}
+				l.Get(t.Context(), g)
+				if g[0].Err == nil { // a small value came whole with its length
+					require.True(t, bytes.Equal(bytes.Repeat([]byte("a"), size), g[0].Bytes), "%d, then %d", size, grown)
+				} else {
+					require.ErrorIs(t, g[0].Err, tier.ErrNotFound)
+					require.NotErrorIs(t, g[0].Err, tier.ErrCorrupt)
+				}
+				for _, to := range []*bytes.Buffer{nil, {}} { // and nothing was removed
+					g = []tier.Get{{Key: k}}
+					if to != nil {
+						g[0].To = to
+					}
+					l.Get(t.Context(), g)
+					require.NoError(t, g[0].Err)
+					got := g[0].Bytes
+					if to != nil {
+						got = to.Bytes()
+					}
+					require.True(t, bytes.Equal(bytes.Repeat([]byte("b"), grown), got), "%d, then %d", size, grown)
+					require.EqualValues(t, grown, g[0].Object.Size)
+				}
+			}
+		}
+		// Bytes that grew under metadata that did not are damage.
+		if key != "x" {
+			require.NoError(t, c.MSet(t.Context(), "xmetadata", metadataOf(1000), key, content("x", 1000)).Err())
+			g := []tier.Get{{Key: tier.Key{Name: "x"}, Into: func(o tier.Object) ([]byte, error) {
+				return make([]byte, o.Size), c.Append(t.Context(), key, "y").Err()
+			}}}
+			l.Get(t.Context(), g)
+			require.ErrorIs(t, g[0].Err, tier.ErrCorrupt)
+			require.Zero(t, c.Exists(t.Context(), "xmetadata").Val())
+		}
+	}
+}
+
+// Objects without a checksum that are read into their callers' memory, many at a time.
+func TestManyIntoOfLMCache(t *testing.T) {
+	s := redistest.Start(t)
+	l := open(t, Options{URL: "redis://" + s.Addr(), Layout: LMCache{}})
+	var puts []tier.Put
+	var gets []tier.Get
+	for i := range 300 {
+		name, size := fmt.Sprint("n", i), 1+i*i
+		puts = append(puts, tier.Put{Object: tier.Object{Key: tier.Key{Name: name}, Size: int64(size), Note: metadataOf(size)}, Bytes: content(name, size)})
+		gets = append(gets, tier.Get{Key: tier.Key{Name: name}, Into: func(o tier.Object) ([]byte, error) { return make([]byte, o.Size), nil }})
+	}
+	l.Put(t.Context(), puts)
+	l.Get(t.Context(), gets)
+	for i, g := range gets {
+		require.NoError(t, puts[i].Err)
+		require.NoError(t, g.Err)
+		require.True(t, bytes.Equal(puts[i].Bytes, g.Bytes), g.Key.Name)
+	}
+}

@@ -126,6 +126,17 @@ func (l *Level) lookLonger(ctx context.Context, wanted []tier.Key, found []looke
 	}
 }
 
+// getWhole reads a value of so many bytes into memory that has room for overhang bytes more, which a longer value reaches: the length and
+// the bytes are of one value, and no other command is needed to learn that. Only layouts without a checksum need it, in which the bytes begin
+// at 0.
+func getWhole(ctx context.Context, key string, into []byte, size int64) *goredis.ZeroCopyStringCmd {
+	return goredis.NewZeroCopyStringCmd(ctx, into, "getrange", key, 0, size)
+}
+
+// overhang is one byte of a longer value and one that makes room for the end of the server's answer, which the client then reads
+// together with the bytes.
+const overhang = 2
+
 // getRange reads a value from an offset on, straight into memory: as much as there is room for.
 func getRange(ctx context.Context, key string, into []byte, offset int64) *goredis.ZeroCopyStringCmd {
 	return goredis.NewZeroCopyStringCmd(ctx, into, "getrange", key, offset, offset+int64(len(into))-1)
