@@ -8,7 +8,7 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// Delete removes objects. If a connection breaks meanwhile, what has just been removed may be reported as tier.ErrNotFound.
+// Delete removes objects, and whatever else is under their keys. If a connection breaks meanwhile, what has just been removed may be reported as tier.ErrNotFound.
 func (l *Level) Delete(ctx context.Context, wanted []tier.Key) []error {
 	answers := make([]error, len(wanted))
 	done, err := l.pieces(ctx, len(wanted), func(from, to int) { l.deletePiece(ctx, wanted[from:to], answers[from:to]) })

@@ -11,7 +11,7 @@
 // the default, a full server answers tier.ErrFull. Objects have no order among the server's keys, so a parent may go before
 // its children. Redis counts a look at an object's description as a use, so Stat does, too.
 //
-// The level needs GET, GETRANGE, STRLEN, TYPE, SET, UNLINK, EXISTS, SCAN, WATCH, UNWATCH, MULTI, EXEC and PING, in a cluster CLUSTER SLOTS and
+// The level needs GET, GETRANGE, STRLEN, SET, UNLINK, EXISTS, SCAN, WATCH, UNWATCH, MULTI, EXEC and PING, in a cluster CLUSTER SLOTS and
 // ASKING, and of a Sentinel SENTINEL GET-MASTER-ADDR-BY-NAME. As an ACL: on >PASSWORD ~ringcache:* +@read +@write +@transaction
 // +@connection +cluster|slots.
 //
@@ -21,8 +21,9 @@
 // answer tier.ErrUnavailable at once, while one goroutine asks it now and then. In a cluster that holds for each
 // server by itself. A call may end after its context by no more than the time limit.
 //
-// A value that isn't what was put is a miss and tier.ErrCorrupt, and is removed, unless somebody
-// has replaced it meanwhile.
+// A value that isn't what was put is a miss and tier.ErrCorrupt, and Stat, Get and Put remove it, unless somebody
+// has replaced it meanwhile. LMCache's layouts have no prefix and no mark, so that they look at the keys of everybody who uses
+// the server: there a value that may be another program's is a miss, and stays. List removes nothing.
 //
 // The client is github.com/redis/go-redis/v9. This package gives it connections that report their own failures, so that it
 // has nothing to log; its process-wide logger stays as it is.

@@ -50,7 +50,7 @@ func (l *Level) isDamaged(ctx context.Context, tx *goredis.Tx, k tier.Key, at ke
 	head := make([]byte, layout.probe(false))
 	n, err := read(0, head)
 	if isWrongType(err) {
-		return true, nil
+		return !layout.shared(), nil
 	}
 	if err != nil {
 		return false, err
@@ -63,8 +63,10 @@ func (l *Level) isDamaged(ctx context.Context, tx *goredis.Tx, k tier.Key, at ke
 	} else {
 		body = l.client.StrLen(limited, at.body) // perhaps of another server
 	}
-	if err := body.Err(); err != nil {
-		return isWrongType(err), err
+	if err := body.Err(); isWrongType(err) {
+		return !layout.shared(), nil
+	} else if err != nil {
+		return false, err
 	}
 	e, err := layout.parse(k, head[:n], body.Val())
 	var longer errLonger
@@ -76,7 +78,7 @@ func (l *Level) isDamaged(ctx context.Context, tx *goredis.Tx, k tier.Key, at ke
 		e, err = layout.parse(k, head[:n], body.Val())
 	}
 	if err != nil {
-		return !errors.Is(err, errMissing), nil
+		return errors.As(err, new(errDamaged)), nil
 	}
 	if !e.hasSum {
 		return false, nil

@@ -14,14 +14,16 @@ import (
 )
 
 const (
-	// streamPart is what a Get with To reads at a time, and what it keeps in memory.
+	// streamPart is what a Get with To reads at a time, and what it keeps in memory, if the bytes have a checksum.
 	streamPart = 4 << 20
 	// pipelineBytes is about the most that one pipeline moves. Many small objects share a round trip; large ones are faster
 	// alone, since what the server keeps ready beyond its caches is read from memory again.
 	pipelineBytes = 4 << 20
 )
 
-// Get reads objects. The bytes go from the connection straight into their place, but for those of small objects.
+// Get reads objects. The bytes go from the connection straight into their place, but for those of small objects. Objects of layouts
+// without a checksum are read at once, also for To: in parts they could be of two values. They are copied into the memory of Into, for
+// which the level has as many bytes of its own.
 func (l *Level) Get(ctx context.Context, gets []tier.Get) {
 	done, err := l.pieces(ctx, len(gets), func(from, to int) { l.getPiece(ctx, gets[from:to]) })
 	for i := done; i < len(gets); i++ {
@@ -44,8 +46,12 @@ func (l *Level) getPiece(ctx context.Context, gets []tier.Get) {
 			g.Err = l.miss(ctx, g.Key, &found[i])
 			continue
 		}
-		if g.To != nil {
+		switch {
+		case g.To != nil && found[i].entry.hasSum:
 			l.stream(ctx, g, &found[i])
+			continue
+		case g.To != nil:
+			l.writeWhole(ctx, g, &found[i])
 			continue
 		}
 		r := &reading{get: g, found: &found[i]}
@@ -69,8 +75,11 @@ type reading struct {
 	get    *tier.Get
 	found  *looked
 	memory []byte
-	have   int64 // bytes that came with the head
-	cmd    *goredis.ZeroCopyStringCmd
+	buffer []byte // of an object without a checksum: overhang longer than the object
+	have   int64  // bytes that came with the head
+	// reserved means that the bytes in flight are counted by the caller.
+	reserved bool
+	cmd      *goredis.ZeroCopyStringCmd
 }
 
 func (r *reading) rest() int64 { return r.found.entry.object.Size - r.have }
@@ -78,8 +87,13 @@ func (r *reading) rest() int64 { return r.found.entry.object.Size - r.have }
 // place asks for the memory, and puts there what came with the head.
 func (r *reading) place() error {
 	o := r.found.entry.object
-	if r.get.Into == nil {
-		r.memory = make([]byte, o.Size) // no more than the server has under the key
+	if r.get.Into == nil || r.get.To != nil { // no more than the server has under the key
+		if r.found.entry.hasSum {
+			r.memory = make([]byte, o.Size)
+		} else {
+			r.buffer = make([]byte, o.Size+overhang)
+			r.memory = r.buffer[:o.Size:o.Size]
+		}
 	} else {
 		var err error
 		if r.memory, err = r.get.Into(o); err != nil {
@@ -117,17 +131,27 @@ func (l *Level) fetch(ctx context.Context, reads []*reading, bytes int64) error 
 	if bytes == 0 {
 		return nil
 	}
-	release, err := l.reserve(ctx, bytes)
-	if err != nil {
-		return err
+	if !reads[0].reserved { // such a one is alone
+		release, err := l.reserve(ctx, bytes)
+		if err != nil {
+			return err
+		}
+		defer release()
 	}
-	defer release()
 	pipe := l.client.Pipeline()
 	for _, r := range reads {
-		if r.rest() > 0 {
+		switch {
+		case r.rest() == 0:
+			continue
+		case r.found.entry.hasSum:
 			r.cmd = getRange(ctx, r.found.keys.body, r.memory[r.have:], r.found.entry.offset+r.have)
-			_ = pipe.Process(ctx, r.cmd)
+		default:
+			if r.buffer == nil {
+				r.buffer = make([]byte, len(r.memory)+overhang)
+			}
+			r.cmd = getWhole(ctx, r.found.keys.body, r.buffer, int64(len(r.memory)))
 		}
+		_ = pipe.Process(ctx, r.cmd)
 	}
 	l.exec(ctx, pipe, bytes)
 	return nil
@@ -142,7 +166,10 @@ func (r *reading) check() error {
 		case err != nil:
 			return err
 		case int64(r.cmd.Val()) != r.rest():
-			return damaged("the server has %d bytes less than the object", r.rest()-int64(r.cmd.Val()))
+			return damaged("the value has another length than the object")
+		case !r.found.entry.hasSum && &r.memory[0] != &r.buffer[0]:
+			copy(r.memory, r.buffer)
+			r.buffer = nil
 		}
 	}
 	if r.found.entry.hasSum && crc32.Checksum(r.memory, castagnoli) != r.found.entry.sum {
@@ -180,7 +207,30 @@ func (l *Level) readAgain(ctx context.Context, r *reading, why error) {
 	}
 }
 
-// stream writes an object to To, part by part.
+// writeWhole writes an object without a checksum to To when all of it has been read.
+func (l *Level) writeWhole(ctx context.Context, g *tier.Get, found *looked) {
+	size := found.entry.object.Size
+	release, err := l.reserve(ctx, size)
+	if err != nil {
+		g.Err = err
+		return
+	}
+	defer release()
+	r := &reading{get: g, found: found, reserved: true}
+	if g.Err = r.place(); g.Err != nil {
+		return
+	}
+	l.readAll(ctx, []*reading{r}, r.rest())
+	g.Bytes = nil
+	if g.Err != nil {
+		return
+	}
+	if g.Err = write(g.To, r.memory); g.Err != nil {
+		g.Object = tier.Object{}
+	}
+}
+
+// stream writes an object with a checksum to To, part by part.
 func (l *Level) stream(ctx context.Context, g *tier.Get, found *looked) {
 	o := found.entry.object
 	err := l.streamParts(ctx, g.To, found)

@@ -21,8 +21,11 @@ type Layout interface {
 	match(space string) (begin, end string, ok bool)
 	// probe is how many bytes of a head are read at first, to describe an object or to get it.
 	probe(get bool) int
+	// shared reports whether values of others can't be told from objects by a mark of their own, so that a value of
+	// another type is a stranger and no damage.
+	shared() bool
 	// parse describes an object by the beginning of its head, and by the length of its body. It returns
-	// errMissing, errDamaged, or an errLonger.
+	// errMissing, errDamaged, errStranger, or an errLonger.
 	parse(k tier.Key, head []byte, body int64) (entry, error)
 	// accept refuses objects that the layout can't keep, with fs.ErrInvalid or tier.ErrTooLarge.
 	accept(o tier.Object) error
@@ -53,6 +56,22 @@ type errDamaged struct{ reason string }
 func (e errDamaged) Error() string { return e.reason }
 
 func damaged(format string, args ...any) error { return errDamaged{fmt.Sprintf(format, args...)} }
+
+// errStranger is a value that the layout does not write: perhaps that of another program. It is a miss, and stays.
+type errStranger struct{ reason string }
+
+func (e errStranger) Error() string { return e.reason }
+
+func stranger(format string, args ...any) error { return errStranger{fmt.Sprintf(format, args...)} }
+
+// wrongType returns what a value is that isn't bytes.
+func wrongType(l Layout) error {
+	const reason = "the key has a value of another type"
+	if l.shared() {
+		return stranger(reason)
+	}
+	return damaged(reason)
+}
 
 // errLonger asks for so many bytes of the head.
 type errLonger int

@@ -323,7 +323,7 @@ func TestList(t *testing.T) {
 		got[o.Key] = o
 	}
 	require.Equal(t, want, got)
-	require.Equal(t, "none", s.Do("type", "ringcache:a:list"), "nobody else uses keys of the prefix")
+	require.Equal(t, "list", s.Do("type", "ringcache:a:list"), "List removes nothing")
 	require.Equal(t, "value", s.Do("get", "ringcache:no-colon"), "but what isn't an object's key stays")
 	for _, space := range []string{"a", "a:b", "a%3Ab", "a*", "[a]", `a\`, "a-^?", "none", "space"} {
 		n := 0
@@ -340,6 +340,8 @@ func TestList(t *testing.T) {
 		}
 		require.Equal(t, expected, n, space)
 	}
+	require.ErrorIs(t, l.Stat(t.Context(), []tier.Key{{Space: "a", Name: "list"}})[0].Err, tier.ErrCorrupt)
+	require.Equal(t, "none", s.Do("type", "ringcache:a:list"), "nobody else uses keys of the prefix")
 	for range l.List(t.Context(), "") {
 		require.NoError(t, l.Close(), "nothing is held while the caller has the turn")
 		break

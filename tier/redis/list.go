@@ -13,7 +13,7 @@ import (
 )
 
 // List lists objects by SCAN, of every master of a cluster, and describes each. The server goes through all of its keys for that, a
-// thousand at a time, so that others get their turn. Damaged objects are not in the list, and go.
+// thousand at a time, so that others get their turn. Damaged objects are not in the list. List removes nothing.
 func (l *Level) List(ctx context.Context, space string) iter.Seq2[tier.Object, error] {
 	return func(yield func(tier.Object, error) bool) {
 		begin, end, ok := l.settings.Layout.match(space)
@@ -36,7 +36,7 @@ func (l *Level) List(ctx context.Context, space string) iter.Seq2[tier.Object, e
 					return
 				}
 				last = cursor == 0
-				for i, f := range l.Stat(ctx, keys) {
+				for i, f := range l.describe(ctx, keys, l.leave) {
 					switch {
 					case errors.Is(f.Err, tier.ErrNotFound), errors.Is(f.Err, tier.ErrPending): // it has gone
 					case f.Err != nil:

@@ -15,8 +15,11 @@ import (
 // RemoteMetadata, 28 bytes for one group of tensors and 20 more for each further one, whose first number is the size.
 //
 // Parent, tenant and cost of an object are not kept, and its bytes have no checksum: what the server returns is right if its length
-// is. Bytes are written before metadata. Metadata whose bytes are gone are a miss, and are removed. Bytes without
-// metadata are not looked at: somebody may be about to write the metadata.
+// is. Bytes are written before metadata. Metadata whose bytes are gone, or have another length, are a miss, and are removed by Stat, Get
+// and Put. Bytes without metadata are not looked at: somebody may be about to write the metadata.
+//
+// Keys of other programs may end as LMCache's do. What is no RemoteMetadata in all of its numbers, or is no bytes, is a miss and stays,
+// unless an object of that name is put, as LMCache itself would write over it, or deleted.
 type LMCache struct {
 	// Space is the space of all objects of the level. Put refuses objects of others, and no others are found.
 	Space string
@@ -61,11 +64,13 @@ func (l LMCache) match(space string) (begin, end string, ok bool) {
 	return "", suffixMetadata, space == "" || space == l.Space
 }
 
+func (LMCache) shared() bool { return true }
+
 // probe has one byte more than metadata can have, which shows that they are too long.
 func (LMCache) probe(bool) int { return remotemetadata.Max + 1 }
 
 func (l LMCache) accept(o tier.Object) error {
-	if err := remotemetadata.Check(o.Note); err != nil {
+	if err := remotemetadata.CheckStrictly(o.Note); err != nil {
 		return fmt.Errorf("tier/redis: the note of object %v is not LMCache's RemoteMetadata: %w: %w", o.Key, err, fs.ErrInvalid)
 	}
 	if n := remotemetadata.Length(o.Note); n != o.Size || n == 0 {
@@ -82,10 +87,13 @@ func (LMCache) parse(k tier.Key, head []byte, body int64) (entry, error) {
 	if len(head) == 0 {
 		return entry{}, errMissing
 	}
-	if err := remotemetadata.Check(head); err != nil {
-		return entry{}, damaged("metadata: %v", err)
+	if err := remotemetadata.CheckStrictly(head); err != nil {
+		return entry{}, stranger("metadata: %v", err)
 	}
 	size := remotemetadata.Length(head)
+	if size == 0 {
+		return entry{}, stranger("the metadata are of 0 bytes, which LMCache does not keep")
+	}
 	if body == 0 || size != body {
 		return entry{}, damaged("the metadata are of %d bytes, and %d are there", size, body)
 	}

@@ -70,6 +70,8 @@ func (Objects) match(space string) (begin, end string, ok bool) {
 	return escapeSpace.Replace(space) + ":", "", true
 }
 
+func (Objects) shared() bool { return false }
+
 // probe reads small objects in the same round trip as their heads.
 func (Objects) probe(get bool) int {
 	if get {

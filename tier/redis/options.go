@@ -32,8 +32,10 @@ type Options struct {
 
 	// Layout is what is where. Default Objects.
 	Layout Layout
-	// Prefix is in front of every key. Nothing else may use keys that begin with it. Default "ringcache:", and none in
-	// the layouts of LMCache, where it would hide the keys from LMCache.
+	// Prefix is in front of every key. Default "ringcache:", and none in the layouts of LMCache, where it would hide the keys
+	// from LMCache. In Objects nothing else may use keys that begin with it and go on as an object's do: what is no object there is
+	// damaged, and is removed when it is looked at by its name. Without a prefix the level looks at the whole
+	// server, which others may use, too: the layouts of LMCache leave alone what LMCache would not have written, see there.
 	Prefix string
 	// TTL, if not 0, is how long an object stays after it was put. At least a millisecond.
 	TTL time.Duration
@@ -44,7 +46,8 @@ type Options struct {
 	// Connections is the most calls at a time, each with one connection to a server. Others wait. Default 16.
 	Connections int
 	// MaxBytesInFlight is the most bytes of objects that are on their way at a time, and of memory for them. An
-	// object that is larger goes alone. Default 256 MiB.
+	// object that is larger goes alone. A Get with To keeps 4 MiB of an object in memory, and all of it in the layouts of
+	// LMCache. Default 256 MiB.
 	MaxBytesInFlight int64
 	// Failures is the number of round trips that fail one after the other before a server is left
 	// alone. Default 1.

@@ -43,7 +43,7 @@ func (l *Level) putPiece(ctx context.Context, puts []tier.Put) {
 		}
 		mine := left[:0]
 		for _, w := range left {
-			w.over = round > 0
+			w.over = w.over || round > 0
 			if claims.take(w.put.Object.Key) {
 				mine = append(mine, w)
 			} else {
@@ -85,7 +85,7 @@ func (l *Level) acceptable(p *tier.Put) error {
 	return nil
 }
 
-// absent returns the writes of what the server does not have. What is damaged goes.
+// absent returns the writes of what the server does not have. What is damaged goes, and what is another program's is written over.
 func (l *Level) absent(ctx context.Context, writes []*writing) (absent []*writing) {
 	wanted := make([]tier.Key, len(writes))
 	for i, w := range writes {
@@ -101,6 +101,9 @@ func (l *Level) absent(ctx context.Context, writes []*writing) (absent []*writin
 		case errors.As(err, new(errDamaged)):
 			_ = l.miss(ctx, w.put.Object.Key, &found[i])
 			absent = append(absent, w)
+		case errors.As(err, new(errStranger)):
+			w.over = true
+			absent = append(absent, w)
 		default:
 			w.put.Err = err
 		}
@@ -114,7 +117,7 @@ type writing struct {
 	keys       keys
 	body, head []byte // values; body is nil until there is room for it
 	cmd        *goredis.StatusCmd
-	// over means that the key had a value when there was none to be seen: an empty one. It is written over.
+	// over means that the key had a value that is no object: an empty one, or another program's. It is written over.
 	over bool
 }
 
@@ -153,10 +156,22 @@ func (l *Level) write(ctx context.Context, writes []*writing, bytes int64) (agai
 			again = append(again, w)
 		case err != nil:
 			w.put.Err = explain(ctx, err)
-			l.client.Unlink(ctx, w.keys.body)
+			l.withdraw(ctx, w, err)
 		}
 	}
 	return again
+}
+
+// withdraw removes the bytes of an object whose head the server refused, as with OOM, so that they don't take room. After any other
+// error, such as a time limit, the server may have the head, and another writer or a reader the whole object. A head that is there
+// is another writer's.
+func (l *Level) withdraw(ctx context.Context, w *writing, err error) {
+	if !errors.As(err, new(goredis.Error)) {
+		return
+	}
+	if n, err := l.client.Exists(ctx, w.keys.head).Result(); err == nil && n == 0 {
+		l.client.Unlink(ctx, w.keys.body)
+	}
 }
 
 // encode makes the values of an object.

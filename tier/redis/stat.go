@@ -8,15 +8,20 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// Stat describes objects. The server counts that as a use.
+// Stat describes objects. The server counts that as a use. What is damaged goes.
 func (l *Level) Stat(ctx context.Context, wanted []tier.Key) []tier.Found {
+	return l.describe(ctx, wanted, l.miss)
+}
+
+// describe looks at objects, and has a function return the error about each that was not found.
+func (l *Level) describe(ctx context.Context, wanted []tier.Key, miss func(context.Context, tier.Key, *looked) error) []tier.Found {
 	answers := make([]tier.Found, len(wanted))
 	done, err := l.pieces(ctx, len(wanted), func(from, to int) {
 		found, release := l.look(ctx, wanted[from:to], false)
 		defer release()
 		for i := range found {
 			if found[i].err != nil {
-				answers[from+i].Err = l.miss(ctx, wanted[from+i], &found[i])
+				answers[from+i].Err = miss(ctx, wanted[from+i], &found[i])
 			} else {
 				answers[from+i].Object = found[i].entry.object
 			}
@@ -31,13 +36,21 @@ func (l *Level) Stat(ctx context.Context, wanted []tier.Key) []tier.Found {
 // miss returns the error for the caller about what was not found, and removes it if it is damaged.
 func (l *Level) miss(ctx context.Context, k tier.Key, f *looked) error {
 	var d errDamaged
+	if errors.As(f.err, &d) {
+		return l.drop(ctx, k, f.keys, d.reason)
+	}
+	return l.leave(ctx, k, f)
+}
+
+// leave is miss, and removes nothing.
+func (l *Level) leave(_ context.Context, k tier.Key, f *looked) error {
 	switch {
 	case errors.Is(f.err, errMissing) && l.pending.has(k):
 		return isPending(k)
-	case errors.Is(f.err, errMissing):
+	case errors.Is(f.err, errMissing), errors.As(f.err, new(errDamaged)):
 		return missing(k)
-	case errors.As(f.err, &d):
-		return l.drop(ctx, k, f.keys, d.reason)
+	case errors.As(f.err, new(errStranger)):
+		return fmt.Errorf("tier/redis: object %v: another program's value: %w: %w", k, f.err, tier.ErrNotFound)
 	}
 	return f.err
 }

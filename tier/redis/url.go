@@ -23,10 +23,13 @@ type target struct {
 	secure   bool
 }
 
+var errScheme = invalid("the URL has an unknown scheme; there are redis, rediss, unix, redis+cluster, rediss+cluster, redis+sentinel, rediss+sentinel")
+
 // parameters that a URL may have.
 var parameters = []string{"layout", "space", "size", "prefix", "ttl", "timeout", "db", "ca", "cert", "key"}
 
-// parse takes a URL apart. Its errors do not repeat the URL, which may contain a password.
+// parse takes a URL apart. Its errors repeat nothing of the URL but the values of known parameters: where a character is
+// missing or too many, a password stands where a scheme, an address, a path or a parameter is looked for.
 func (s *settings) parse(text string) (url.Values, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
@@ -42,7 +45,7 @@ func (s *settings) parse(text string) (url.Values, error) {
 	}
 	for name, v := range values {
 		if !slices.Contains(parameters, name) {
-			return nil, invalid("the URL has the parameter %q; there are %s", name, strings.Join(parameters, ", "))
+			return nil, invalid("the URL has an unknown parameter; there are %s", strings.Join(parameters, ", "))
 		}
 		if len(v) != 1 {
 			return nil, invalid("the URL has the parameter %q more than once", name)
@@ -50,6 +53,9 @@ func (s *settings) parse(text string) (url.Values, error) {
 	}
 	slash := strings.IndexByte(rest+"/", '/')
 	if at := strings.LastIndexByte(rest[:slash], '@'); at >= 0 {
+		if strings.Contains(rest[:at], "@") {
+			return nil, invalid("the URL contains @ more than once: user and password stand once, in front of all addresses, and write @ as %%40")
+		}
 		if err := s.parseUser(rest[:at]); err != nil {
 			return nil, err
 		}
@@ -62,11 +68,11 @@ func (s *settings) parse(text string) (url.Values, error) {
 		s.secure = true
 	case "unix":
 		if kind != "" {
-			return nil, invalid("unknown scheme %q", scheme)
+			return nil, invalid("a socket is unix://, it is no cluster and no Sentinel")
 		}
 		return values, s.parseSocket(rest)
 	default:
-		return nil, invalid("unknown scheme %q; there are redis, rediss, unix, redis+cluster, rediss+cluster, redis+sentinel, rediss+sentinel", scheme)
+		return nil, errScheme
 	}
 	s.network = "tcp"
 	hosts, path, _ := strings.Cut(rest, "/")
@@ -86,15 +92,15 @@ func (s *settings) parse(text string) (url.Values, error) {
 			return nil, invalid("the URL has no name of a master: redis+sentinel://HOST:26379/MASTER")
 		}
 	default:
-		return nil, invalid("unknown scheme %q", scheme)
+		return nil, errScheme
 	}
 	if err := s.parseDatabase(path); err != nil {
 		return nil, err
 	}
 	for host := range strings.SplitSeq(hosts, ",") {
-		addr, err := address(host, port)
-		if err != nil {
-			return nil, err
+		addr, ok := address(host, port)
+		if !ok {
+			return nil, invalid("the address %d of the URL is not HOST or HOST:PORT, with a port from 1 to 65535; a user and a password need an @ behind them", len(s.addrs)+1)
 		}
 		s.addrs = append(s.addrs, addr)
 	}
@@ -135,7 +141,7 @@ func (s *settings) parseDatabase(text string) error {
 	}
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
-		return invalid("the database %q is not a number", text)
+		return invalid("the database in the URL is not a number from 0 to 65535")
 	}
 	if s.cluster && n != 0 {
 		return invalid("a cluster has only the database 0")
@@ -144,23 +150,23 @@ func (s *settings) parseDatabase(text string) error {
 	return nil
 }
 
-// address completes HOST[:PORT].
-func address(text, port string) (string, error) {
+// address completes HOST[:PORT]. It returns false for other texts.
+func address(text, port string) (string, bool) {
 	host := text
 	if h, p, err := net.SplitHostPort(text); err == nil {
 		host, port = h, p
 	} else if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
 		host = text[1 : len(text)-1]
 	} else if strings.Contains(text, ":") {
-		return "", invalid("the address %q: %v", text, err)
+		return "", false
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return "", invalid("the address %q has no port from 1 to 65535", text)
+		return "", false
 	}
 	if host == "" {
 		host = "127.0.0.1"
 	}
-	return net.JoinHostPort(host, port), nil
+	return net.JoinHostPort(host, port), true
 }
 
 // apply sets what only the parameters have.
