@@ -39,6 +39,8 @@ func (r *root) get(ctx context.Context, g *tier.Get) error {
 	switch {
 	case errors.Is(err, tier.ErrCorrupt):
 		return r.damage(path, f.info, err)
+	case err == nil && f.head.Object.Key != g.Key:
+		return errors.Join(anothers(f.head.Object.Key), f.file.Close())
 	case errors.Is(err, tier.ErrNotFound):
 		if away := r.lost(e); away != nil {
 			return away

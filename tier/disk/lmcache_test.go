@@ -142,10 +142,32 @@ func TestFilesOfLMCacheWithoutMetadataStay(t *testing.T) {
 	require.Len(t, left, 4)
 }
 
+// A key whose file is that of another one does not get that one's bytes.
+func TestLMCacheKeysDoNotShareFiles(t *testing.T) {
+	l, err := disk.Open(t.TempDir(), disk.Options{Layout: disk.LMCache{}, Space: "s", Shared: true})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	has, other := tier.Key{Space: "s", Name: "x/SEP-y"}, tier.Key{Space: "s", Name: "x-SEP/y"}
+	note := make([]byte, 28)
+	note[0] = 16
+	data := []byte("bytes of x/SEP-y")
+	puts := []tier.Put{{Object: tier.Object{Key: has, Size: 16, Note: note}, Bytes: data}, {Object: tier.Object{Key: other, Size: 16, Note: note}, Bytes: data}}
+	l.Put(t.Context(), puts)
+	require.NoError(t, puts[0].Err)
+	require.ErrorIs(t, puts[1].Err, fs.ErrInvalid)
+	gets := []tier.Get{{Key: has}, {Key: other}}
+	l.Get(t.Context(), gets)
+	require.NoError(t, gets[0].Err)
+	require.Equal(t, data, gets[0].Bytes)
+	require.ErrorIs(t, gets[1].Err, fs.ErrInvalid)
+	require.Nil(t, gets[1].Bytes)
+}
+
 func TestLMCacheNames(t *testing.T) {
 	for name, want := range map[string]string{
 		"org/model@1@0@ff@half": "org-SEP-model@1@0@ff@half.data",
-		"a-SEP-b":               "", "": "", ".hidden": "", "../x": "", string(make([]byte, 251)): "",
+		"x/SEP-y":               "x-SEP-SEP-y.data",
+		"a-SEP-b":               "", "x-SEP/y": "", "-SEP/SEP-": "", "": "", ".hidden": "", "../x": "", string(make([]byte, 251)): "",
 	} {
 		got, err := disk.LMCache{}.Path(tier.Key{Space: "s", Name: name})
 		require.Equal(t, want, got)

@@ -124,7 +124,21 @@ func (r *root) newEntry(path string, o tier.Object) *entry {
 	return e
 }
 
-// look returns the entry of a key that is present, and searches its file if need be.
+// anothers is a miss: the layout has one file for two keys, and the other one's object is there.
+func anothers(k tier.Key) error {
+	return fmt.Errorf("%w: %w: the object is %v", tier.ErrNotFound, errStranger, k)
+}
+
+// lookFor is look for a key.
+func (r *root) lookFor(ctx context.Context, path string, k tier.Key) (*entry, error) {
+	e, err := r.look(ctx, path)
+	if err == nil && e.object.Key != k {
+		return nil, anothers(e.object.Key)
+	}
+	return e, err
+}
+
+// look returns the entry of a path that is present, and searches its file if need be.
 func (r *root) look(ctx context.Context, path string) (*entry, error) {
 	e, tick, err := r.find(path)
 	if err != nil || e != nil && !r.o.Shared && !r.o.ReadOnly {
@@ -190,7 +204,7 @@ func (r *root) stat(ctx context.Context, k tier.Key) (tier.Object, error) {
 	if err != nil {
 		return tier.Object{}, err
 	}
-	e, err := r.look(ctx, path)
+	e, err := r.lookFor(ctx, path, k)
 	if err != nil {
 		return tier.Object{}, err
 	}

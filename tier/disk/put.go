@@ -203,6 +203,10 @@ func (c *putCall) begin(e *entry) (there bool, err error) {
 			return false, nil
 		}
 		if old != nil && old.state == present && (!unknown || searched) {
+			if old.object.Key != e.object.Key {
+				r.mu.Unlock()
+				return false, fmt.Errorf("the layout %s has one file for %v and for %v, which is there: %w", r.o.Layout.Name(), e.object.Key, old.object.Key, fs.ErrInvalid)
+			}
 			old.looked = r.o.now().UnixNano()
 			r.mu.Unlock()
 			return true, nil

@@ -226,3 +226,31 @@ func TestEmptyFoldersGo(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 3, "two objects and .ringcache")
 }
+
+// folded is a layout that breaks its promise: two keys have one file.
+type folded struct{ Native }
+
+func (folded) Path(k tier.Key) (string, error) {
+	k.Name = strings.ToLower(k.Name)
+	return Native{}.Path(k)
+}
+
+// Of two keys with one file, the one whose object is not there is a miss, and is not stored.
+func TestFileOfAnotherKeyIsAStranger(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		l := ready(t, t.TempDir(), Options{Layout: folded{}, Shared: shared})
+		mustPut(t, l, "a", 100)
+		_, err := get(l, "A")
+		requireMiss(t, err)
+		requireMiss(t, stat(l, "A"))
+		requireMiss(t, l.Promise(t.Context(), []tier.Key{keyOf("A")}, time.Now().Add(time.Hour))[0].Err)
+		requireMiss(t, l.Delete(t.Context(), []tier.Key{keyOf("A")})[0])
+		require.ErrorIs(t, put(l, objectOf("A", 1), []byte("A")), fs.ErrInvalid)
+		mustGet(t, l, "a", 100)
+		require.NoError(t, l.Delete(t.Context(), []tier.Key{keyOf("a")})[0])
+		require.NoError(t, put(l, objectOf("A", 1), []byte("A")))
+		b, err := get(l, "A")
+		require.NoError(t, err)
+		require.Equal(t, "A", string(b))
+	}
+}
