@@ -184,7 +184,8 @@ func (r *root) takeDamaged(path string, info fs.FileInfo, cause error) (answer e
 		return tier.ErrNotFound, true
 	case err != nil:
 		return err, false
-	case !os.SameFile(now, info):
+	// The number of a file that is gone may be that of a newer, right one.
+	case !os.SameFile(now, info) || now.Size() != info.Size() || !now.ModTime().Equal(info.ModTime()):
 		return tier.ErrNotFound, false
 	}
 	if r.o.Shared && r.o.now().Sub(now.ModTime()) < r.o.MinAge {
