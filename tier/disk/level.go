@@ -38,7 +38,7 @@ var _ tier.Level = (*Level)(nil)
 // before the index is complete, see [Level.WaitIndex].
 //
 // It refuses, as an ErrUnavailable, a folder that another process has open; as an fs.ErrInvalid,
-// one of another layout or space; as an fs.ErrExist, one with files that is no root, unless it is
+// one of another layout or space, or with a link where one of its own folders has to be; as an fs.ErrExist, one with files that is no root, unless it is
 // shared; and as an errors.ErrUnsupported, systems other than Linux.
 func Open(folder string, o Options) (*Level, error) {
 	if err := o.Validate(); err != nil {

@@ -309,3 +309,63 @@ func TestClosed(t *testing.T) {
 	require.ErrorIs(t, l.Promise(t.Context(), []tier.Key{keyOf("a")}, time.Now())[0].Err, fs.ErrClosed)
 	require.EqualValues(t, 1, l.Usage().Objects)
 }
+
+// A root whose own folders are links is refused: what they lead to is not swept.
+func TestLinkInsteadOfOwnFolderIsRefused(t *testing.T) {
+	for _, own := range []string{ownDir, tempDir, damagedDir} {
+		dir := t.TempDir()
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, "theirs", "tmp"), 0o700))
+		precious := []string{filepath.Join(dir, "theirs", "precious"), filepath.Join(dir, "theirs", "tmp", "precious")}
+		for _, p := range precious {
+			require.NoError(t, os.WriteFile(p, []byte("p"), 0o600))
+		}
+		link := filepath.Join(dir, filepath.FromSlash(own))
+		require.NoError(t, os.MkdirAll(filepath.Dir(link), 0o700))
+		to, err := filepath.Rel(filepath.Dir(link), filepath.Join(dir, "theirs"))
+		require.NoError(t, err)
+		require.NoError(t, os.Symlink(to, link))
+		_, err = Open(dir, Options{Layout: plain{}, Space: "space", Shared: true})
+		require.ErrorIs(t, err, fs.ErrInvalid, own)
+		require.ErrorContains(t, err, own)
+		for _, p := range precious {
+			require.FileExists(t, p)
+		}
+		entries, err := os.ReadDir(filepath.Join(dir, "theirs"))
+		require.NoError(t, err)
+		require.Len(t, entries, 2, "nothing was made there")
+		require.NoError(t, os.Remove(link))
+		require.NoError(t, open(t, dir, Options{Layout: plain{}, Space: "space", Shared: true}).Close())
+	}
+}
+
+// Nor is anything moved or removed through a link that takes the place of the folder of damaged files later.
+func TestLinkInsteadOfDamagedFolder(t *testing.T) {
+	dir := t.TempDir()
+	l := ready(t, dir, Options{KeepDamaged: 1 << 20})
+	mustPut(t, l, "x", 100)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "theirs"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "theirs", "precious"), make([]byte, 2<<20), 0o600))
+	require.NoError(t, os.Remove(filepath.Join(dir, damagedDir)))
+	require.NoError(t, os.Symlink("../theirs", filepath.Join(dir, damagedDir)))
+	flip(t, fileOf(t, dir, "x"), 100)
+	_, err := get(l, "x")
+	require.ErrorIs(t, err, tier.ErrCorrupt)
+	require.ErrorContains(t, err, "taking the file away failed")
+	entries, err := os.ReadDir(filepath.Join(dir, "theirs"))
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+}
+
+// The folder of damaged files may be removed: it is made again.
+func TestDamagedFolderIsMadeAgain(t *testing.T) {
+	dir := t.TempDir()
+	l := ready(t, dir, Options{KeepDamaged: 1 << 20})
+	mustPut(t, l, "x", 100)
+	require.NoError(t, os.Remove(filepath.Join(dir, damagedDir)))
+	flip(t, fileOf(t, dir, "x"), 100)
+	_, err := get(l, "x")
+	require.ErrorIs(t, err, tier.ErrCorrupt)
+	entries, err := os.ReadDir(filepath.Join(dir, damagedDir))
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+}
