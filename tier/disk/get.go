@@ -50,7 +50,7 @@ func (r *root) get(ctx context.Context, g *tier.Get) error {
 		return err
 	}
 	defer f.file.Close()
-	if e == nil {
+	if e == nil || (r.o.Shared || r.o.ReadOnly) && !e.is(f.info) {
 		e = r.adopt(path, f, tick)
 	}
 	b, err := r.read(ctx, path, f, g)
