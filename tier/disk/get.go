@@ -191,13 +191,25 @@ func (r *root) takeDamaged(path string, info fs.FileInfo, cause error) (answer e
 	if r.o.Shared && r.o.now().Sub(now.ModTime()) < r.o.MinAge {
 		return fmt.Errorf("%w: %s is damaged, or somebody is writing it: %s", tier.ErrNotFound, path, cause), true
 	}
-	r.counted.corrupt.Add(1)
+	r.countDamaged(path, now.ModTime().UnixNano())
 	answer = fmt.Errorf("%w: %w", tier.ErrNotFound, cause)
 	if r.o.ReadOnly {
 		return answer, true
 	}
 	if err := r.folder.putAside(path, now.Size(), r.o); err != nil && !isAbsent(err) {
-		answer = fmt.Errorf("%w (taking the file away failed: %w)", answer, err)
+		return fmt.Errorf("%w (taking the file away failed: %w)", answer, err), true
 	}
+	r.locked(func(*index) { delete(r.damaged, path) })
 	return answer, true
+}
+
+// countDamaged counts a damaged file once, however often it is found: it may have to stay where it is.
+func (r *root) countDamaged(path string, modified int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at, ok := r.damaged[path]; ok && at == modified {
+		return
+	}
+	r.damaged[path] = modified
+	r.counted.corrupt.Add(1)
 }

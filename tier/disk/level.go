@@ -70,7 +70,7 @@ func (l *Level) enter() (*root, error) {
 	if err == nil {
 		return r, nil
 	}
-	if errors.Is(err, errVanished) {
+	if errors.Is(err, errVanished) || r.replaced.Load() {
 		if again := l.reopen(r); again != nil {
 			return again, nil
 		}
@@ -104,6 +104,7 @@ func (l *Level) reopen(old *root) *root {
 	if err != nil {
 		return nil
 	}
+	old.replaced.Store(true)
 	_ = old.close() // its folder is gone
 	return r
 }
@@ -255,7 +256,7 @@ func (r *root) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-r.ctx.Done():
-		return fmt.Errorf("disk: %s: the level was closed meanwhile: %w", r.folder.path, fs.ErrClosed)
+		return r.explain("searching the folder", fmt.Errorf("the level was closed meanwhile: %w", fs.ErrClosed))
 	}
 }
 

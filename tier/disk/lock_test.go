@@ -369,3 +369,65 @@ func TestDamagedFolderIsMadeAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
 }
+
+// A call that is under way while the folder is opened anew does not answer that the level is closed.
+func TestCallsWhileTheFolderIsOpenedAnew(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "root")
+	block, unblock := gate()
+	defer unblock()
+	l := open(t, dir, Options{retry: time.Millisecond, fail: func(op operation, p string) error {
+		if op == opList {
+			<-block // the index waits
+		}
+		return nil
+	}})
+	mustPut(t, l, "x", 100)
+	r, err := l.enter() // calls that are past it
+	require.NoError(t, err)
+	waiting, verifying := make(chan error, 1), make(chan error, 1)
+	go func() { waiting <- r.wait(t.Context()) }()
+	entered := make(chan struct{})
+	go func() {
+		verifying <- r.explain("", r.verify(t.Context(), func() { close(entered) }, func(Verified) bool { return true }))
+	}()
+	<-entered
+	require.NoError(t, os.RemoveAll(dir))
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	go func() { time.Sleep(10 * time.Millisecond); unblock() }()
+	require.Eventually(t, func() bool { return errors.Is(stat(l, "x"), tier.ErrNotFound) && l.currentRoot() != r }, 10*time.Second, time.Millisecond)
+
+	puts := []tier.Put{{Object: objectOf("y", 1), Bytes: []byte("a")}}
+	r.put(t.Context(), puts)
+	errs := []error{puts[0].Err, <-waiting, <-verifying}
+	_, err = r.stat(t.Context(), keyOf("y"))
+	errs = append(errs, r.explain("", err), r.explain("", r.get(t.Context(), &tier.Get{Key: keyOf("x")})), r.explain("", r.delete(t.Context(), keyOf("x"))))
+	for i, err := range errs {
+		if i == 1 && err == nil { // the search was over before
+			continue
+		}
+		require.ErrorIs(t, err, tier.ErrUnavailable, i)
+		require.ErrorContains(t, err, "has opened it anew", i)
+		require.NotErrorIs(t, err, fs.ErrClosed, i)
+	}
+	l.calls.Done()
+	require.NoError(t, put(l, objectOf("y", 1), []byte("a")))
+}
+
+// A damaged file that can't be taken away counts once, unless it is another one.
+func TestDamagedFileThatStaysCountsOnce(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir, Options{})
+	mustPut(t, l, "x", 100)
+	require.NoError(t, l.Close())
+	require.NoError(t, os.Truncate(fileOf(t, dir, "x"), 70))
+	l = ready(t, dir, Options{ReadOnly: true})
+	for range 5 {
+		require.ErrorIs(t, stat(l, "x"), tier.ErrCorrupt)
+		_, err := get(l, "x")
+		require.ErrorIs(t, err, tier.ErrCorrupt)
+	}
+	require.EqualValues(t, 1, l.Usage().Corrupt)
+	require.NoError(t, os.Chtimes(fileOf(t, dir, "x"), time.Unix(1, 0), time.Unix(1, 0)))
+	require.ErrorIs(t, stat(l, "x"), tier.ErrCorrupt)
+	require.EqualValues(t, 2, l.Usage().Corrupt)
+}
