@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -13,6 +14,9 @@ import (
 func (f *folder) putAside(path string, size int64, o Options) error {
 	if size > o.KeepDamaged || size == 0 {
 		return f.remove(path)
+	}
+	if err := realFolder(f.root, f.path, damagedDir); err != nil && !errors.Is(err, fs.ErrNotExist) { // rename makes it again
+		return err
 	}
 	// By time, so that the names are in order.
 	to := fmt.Sprintf("%s/%020d+%s", damagedDir, o.now().UnixNano(), tail(nameOf(path), 200))

@@ -20,7 +20,7 @@ func (r *root) delete(ctx context.Context, k tier.Key) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		e, err := r.look(ctx, p)
+		e, err := r.lookFor(ctx, p, k)
 		switch {
 		case err == nil:
 		case errors.Is(err, tier.ErrPending): // nobody can see it yet
@@ -76,7 +76,7 @@ func (r *root) promise(ctx context.Context, k tier.Key, until time.Time) (tier.O
 		return tier.Object{}, err
 	}
 	for {
-		e, err := r.look(ctx, p)
+		e, err := r.lookFor(ctx, p, k)
 		if err != nil {
 			return tier.Object{}, err
 		}

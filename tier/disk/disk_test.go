@@ -385,3 +385,28 @@ func TestReopen(t *testing.T) {
 		t.Fatal("an object of another space")
 	}
 }
+
+// A reader that found damage some time ago does not take away the right file that was stored since, with the number of the old one.
+func TestNewerFileWithNumberOfDamagedStays(t *testing.T) {
+	dir := t.TempDir()
+	l := ready(t, dir, Options{})
+	path, err := Native{}.Path(keyOf("x"))
+	require.NoError(t, err)
+	reused := 0
+	for range 50 {
+		mustPut(t, l, "x", 100)
+		require.NoError(t, os.Truncate(filepath.Join(dir, path), 70))
+		f, corrupt := l.root.openObject(path)
+		require.ErrorIs(t, corrupt, tier.ErrCorrupt)
+		_, err := get(l, "x") // another reader takes it away
+		require.ErrorIs(t, err, tier.ErrCorrupt)
+		mustPut(t, l, "x", 100)
+		if now, err := os.Stat(filepath.Join(dir, path)); err == nil && os.SameFile(now, f.info) {
+			reused++
+		}
+		requireMiss(t, l.root.damage(path, f.info, corrupt))
+		mustGet(t, l, "x", 100)
+		require.NoError(t, l.Delete(t.Context(), []tier.Key{keyOf("x")})[0])
+	}
+	t.Logf("%d of 50 files had the number of the damaged one", reused)
+}

@@ -35,6 +35,9 @@ var explained = []struct {
 // explain names the folder and what was done, and makes an error of the system one of package tier: what is not known otherwise
 // is ErrUnavailable.
 func (r *root) explain(doing string, err error) error {
+	if r.replaced.Load() && errors.Is(err, fs.ErrClosed) {
+		err = fmt.Errorf("%w, and the level has opened it anew: ask again", errVanished)
+	}
 	return explain(r.folder.path, doing, err)
 }
 

@@ -32,8 +32,8 @@ func (f *folder) openNoLinks(p string) (*os.File, error) {
 		}
 	})
 	switch {
-	case err != nil:
-		return nil, err
+	case err != nil: // the folder is closed
+		return nil, fmt.Errorf("%w: %w", fs.ErrClosed, err)
 	case errors.Is(failed, unix.ENOSYS), errors.Is(failed, unix.EPERM):
 		return f.openByRoot(p) // an old kernel, or a filter of a container
 	case errors.Is(failed, unix.ELOOP), errors.Is(failed, unix.ENXIO):

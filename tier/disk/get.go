@@ -39,6 +39,8 @@ func (r *root) get(ctx context.Context, g *tier.Get) error {
 	switch {
 	case errors.Is(err, tier.ErrCorrupt):
 		return r.damage(path, f.info, err)
+	case err == nil && f.head.Object.Key != g.Key:
+		return errors.Join(anothers(f.head.Object.Key), f.file.Close())
 	case errors.Is(err, tier.ErrNotFound):
 		if away := r.lost(e); away != nil {
 			return away
@@ -48,7 +50,7 @@ func (r *root) get(ctx context.Context, g *tier.Get) error {
 		return err
 	}
 	defer f.file.Close()
-	if e == nil {
+	if e == nil || (r.o.Shared || r.o.ReadOnly) && !e.is(f.info) {
 		e = r.adopt(path, f, tick)
 	}
 	b, err := r.read(ctx, path, f, g)
@@ -182,19 +184,32 @@ func (r *root) takeDamaged(path string, info fs.FileInfo, cause error) (answer e
 		return tier.ErrNotFound, true
 	case err != nil:
 		return err, false
-	case !os.SameFile(now, info):
+	// The number of a file that is gone may be that of a newer, right one.
+	case !os.SameFile(now, info) || now.Size() != info.Size() || !now.ModTime().Equal(info.ModTime()):
 		return tier.ErrNotFound, false
 	}
 	if r.o.Shared && r.o.now().Sub(now.ModTime()) < r.o.MinAge {
 		return fmt.Errorf("%w: %s is damaged, or somebody is writing it: %s", tier.ErrNotFound, path, cause), true
 	}
-	r.counted.corrupt.Add(1)
+	r.countDamaged(path, now.ModTime().UnixNano())
 	answer = fmt.Errorf("%w: %w", tier.ErrNotFound, cause)
 	if r.o.ReadOnly {
 		return answer, true
 	}
 	if err := r.folder.putAside(path, now.Size(), r.o); err != nil && !isAbsent(err) {
-		answer = fmt.Errorf("%w (taking the file away failed: %w)", answer, err)
+		return fmt.Errorf("%w (taking the file away failed: %w)", answer, err), true
 	}
+	r.locked(func(*index) { delete(r.damaged, path) })
 	return answer, true
+}
+
+// countDamaged counts a damaged file once, however often it is found: it may have to stay where it is.
+func (r *root) countDamaged(path string, modified int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at, ok := r.damaged[path]; ok && at == modified {
+		return
+	}
+	r.damaged[path] = modified
+	r.counted.corrupt.Add(1)
 }

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"io/fs"
 	"math/rand/v2"
 	"time"
 
@@ -23,7 +24,8 @@ type entry struct {
 	parent   string // path of the parent; empty if there is none
 	bytes    int64  // on the medium, rounded up to blocks
 	size     int64  // of the file
-	modified int64  // its time, in nanoseconds since 1970
+	modified int64  // its time, in nanoseconds since 1970, when object was read from it or written to it
+	seen     int64  // its newest time that anybody saw: if that is not modified, object may describe another file
 	looked   int64  // when somebody asked for it last
 	pass     uint64 // the search that saw it last
 	value    evict.Entry
@@ -170,6 +172,17 @@ func (x *index) hide(path string) *entry {
 	return e
 }
 
+// is reports whether a file is the one that e describes, as far as size and time tell.
+func (e *entry) is(info fs.FileInfo) bool {
+	return info.Mode().IsRegular() && info.Size() == e.size && info.ModTime().UnixNano() == e.modified
+}
+
+// wrote notes the file that e describes.
+func (e *entry) wrote(info fs.FileInfo) {
+	e.size, e.modified = info.Size(), info.ModTime().UnixNano()
+	e.seen = e.modified
+}
+
 // hidden reports whether e comes from hide: an object has a name.
 func (e *entry) hidden() bool { return e.object.Name == "" }
 
@@ -211,6 +224,18 @@ func (x *index) drop(e *entry, w why) {
 	delete(x.entries, e.path)
 	delete(x.promises, e.path)
 	x.end(e)
+}
+
+// replace puts e in the place of old, which is present: its file was replaced by somebody else. What was promised of the one counts
+// for the other.
+func (x *index) replace(old, e *entry) {
+	until, promised := x.promises[old.path]
+	e.looked = old.looked
+	x.forget(old)
+	x.add(e)
+	if promised {
+		x.promises[e.path] = until
+	}
 }
 
 // forget drops e, which is present, when its file was found to be gone.
@@ -260,8 +285,8 @@ func (x *index) evictable(e *entry, now time.Time, minAge time.Duration) bool {
 // copied from somewhere, does not count: such a file would stay for ever.
 func (e *entry) young(now time.Time, minAge time.Duration) bool {
 	newest := e.looked
-	if e.modified < now.Add(time.Minute).UnixNano() {
-		newest = max(newest, e.modified)
+	if e.seen < now.Add(time.Minute).UnixNano() {
+		newest = max(newest, e.seen)
 	}
 	return now.UnixNano()-newest < int64(minAge)
 }

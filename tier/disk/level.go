@@ -38,7 +38,7 @@ var _ tier.Level = (*Level)(nil)
 // before the index is complete, see [Level.WaitIndex].
 //
 // It refuses, as an ErrUnavailable, a folder that another process has open; as an fs.ErrInvalid,
-// one of another layout or space; as an fs.ErrExist, one with files that is no root, unless it is
+// one of another layout or space, or with a link where one of its own folders has to be; as an fs.ErrExist, one with files that is no root, unless it is
 // shared; and as an errors.ErrUnsupported, systems other than Linux.
 func Open(folder string, o Options) (*Level, error) {
 	if err := o.Validate(); err != nil {
@@ -70,7 +70,7 @@ func (l *Level) enter() (*root, error) {
 	if err == nil {
 		return r, nil
 	}
-	if errors.Is(err, errVanished) {
+	if errors.Is(err, errVanished) || r.replaced.Load() {
 		if again := l.reopen(r); again != nil {
 			return again, nil
 		}
@@ -104,6 +104,7 @@ func (l *Level) reopen(old *root) *root {
 	if err != nil {
 		return nil
 	}
+	old.replaced.Store(true)
 	_ = old.close() // its folder is gone
 	return r
 }
@@ -255,7 +256,7 @@ func (r *root) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-r.ctx.Done():
-		return fmt.Errorf("disk: %s: the level was closed meanwhile: %w", r.folder.path, fs.ErrClosed)
+		return r.explain("searching the folder", fmt.Errorf("the level was closed meanwhile: %w", fs.ErrClosed))
 	}
 }
 

@@ -31,14 +31,20 @@ const (
 // Name implements Layout.
 func (LMCache) Name() string { return "lmcache" }
 
-// Path implements Layout. A name with "-SEP-" is refused, since it would be that of another key.
+// Path implements Layout. A name that the file's does not give back is refused, since it would be that of another key: one
+// with "-SEP-", or as "x-SEP/y", whose file is that of "x/SEP-y".
 func (LMCache) Path(k tier.Key) (string, error) {
 	name := strings.ReplaceAll(k.Name, "/", lmcacheSlash) + lmcacheSuffix
-	if strings.Contains(k.Name, lmcacheSlash) || k.Name == "" || len(name) > maxFileName || name[0] == '.' {
-		return "", fmt.Errorf("disk: %v can't be a file of LMCache: it begins with a dot, contains %q, or needs more than %d bytes: %w",
+	if lmcacheName(name) != k.Name || k.Name == "" || len(name) > maxFileName || name[0] == '.' {
+		return "", fmt.Errorf("disk: %v can't be a file of LMCache: it begins with a dot, has the file of another key for %q, or needs more than %d bytes: %w",
 			k, lmcacheSlash, maxFileName, fs.ErrInvalid)
 	}
 	return name, nil
+}
+
+// lmcacheName returns the key text of a file.
+func lmcacheName(file string) string {
+	return strings.ReplaceAll(strings.TrimSuffix(file, lmcacheSuffix), lmcacheSlash, "/")
 }
 
 // AppendHead implements Layout.
@@ -52,19 +58,22 @@ func (LMCache) AppendHead(dst []byte, o tier.Object, _ uint32) ([]byte, error) {
 	return append(dst, o.Note...), nil
 }
 
-// ParseHead implements Layout. The number of groups follows from the size of the file, so a file with bytes behind the
-// object's, which LMCache reads, is a stranger.
+// ParseHead implements Layout. A file that does not begin with a RemoteMetadata is a stranger, since a connector without
+// save_chunk_meta writes the bytes alone under the same name. The number of groups follows from the size of the file, so a file with
+// bytes behind the object's, which LMCache reads, is a stranger, too. What is damaged is only too short.
 func (LMCache) ParseHead(name string, file io.ReaderAt, size int64) (Head, error) {
-	text, ok := strings.CutSuffix(name, lmcacheSuffix)
-	if !ok || path.Base(name) != name || name[0] == '.' {
+	if !strings.HasSuffix(name, lmcacheSuffix) || path.Base(name) != name || name[0] == '.' {
 		return Head{}, fmt.Errorf("disk: %s is no file of LMCache: %w", name, fs.ErrInvalid)
 	}
-	o := tier.Object{Key: tier.Key{Name: strings.ReplaceAll(text, lmcacheSlash, "/")}}
+	o := tier.Object{Key: tier.Key{Name: lmcacheName(name)}}
 	torn := func(what string) (Head, error) {
 		return Head{}, fmt.Errorf("disk: %s: %s: %w", name, what, tier.ErrCorrupt)
 	}
+	stranger := func(what string) (Head, error) {
+		return Head{}, fmt.Errorf("disk: %s %s: %w", name, what, fs.ErrInvalid)
+	}
 	if size < remotemetadata.Min {
-		return torn("it is shorter than its metadata")
+		return stranger("is shorter than metadata")
 	}
 	front := make([]byte, min(size, remotemetadata.Max))
 	if n, err := file.ReadAt(front, 0); n < len(front) {
@@ -73,13 +82,16 @@ func (LMCache) ParseHead(name string, file io.ReaderAt, size int64) (Head, error
 		}
 		return Head{}, err
 	}
+	if err := remotemetadata.CheckStrictly(front[:remotemetadata.Min]); err != nil {
+		return stranger(fmt.Sprintf("does not begin with metadata: %v", err))
+	}
 	o.Size = remotemetadata.Length(front)
 	head := size - o.Size
-	if o.Size < 0 || head < remotemetadata.Min {
+	if head < remotemetadata.Min {
 		return torn(fmt.Sprintf("%d bytes are too few for metadata and %d bytes", size, o.Size))
 	}
 	if head > int64(len(front)) || remotemetadata.CheckStrictly(front[:head]) != nil {
-		return Head{}, fmt.Errorf("disk: %s has something else in front of, or behind, %d bytes: %w", name, o.Size, fs.ErrInvalid)
+		return stranger(fmt.Sprintf("has something else in front of, or behind, %d bytes", o.Size))
 	}
 	o.Note = bytes.Clone(front[:head])
 	return Head{Object: o, Length: head}, nil

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -82,7 +83,8 @@ func TestGoldenLMCacheFiles(t *testing.T) {
 	t.Logf("%d files of LMCache, byte for byte", listed)
 }
 
-// What LMCache reads of a torn file is a miss, and so it is here; a file with bytes behind the object's is a stranger.
+// What LMCache reads of a torn file is a miss, and so it is here; a file with bytes behind the object's is a stranger, and so is one
+// that is too short to tell whose it is.
 func TestTornLMCacheFiles(t *testing.T) {
 	g := readLMCacheGolden(t)
 	f := g.Files[1]
@@ -92,6 +94,9 @@ func TestTornLMCacheFiles(t *testing.T) {
 	for n := range whole {
 		h, err := disk.LMCache{}.ParseHead(f.Path, bytes.NewReader(whole[:n]), int64(n))
 		switch {
+		case n < 28:
+			require.ErrorIs(t, err, fs.ErrInvalid, n)
+			require.NotErrorIs(t, err, tier.ErrCorrupt, n)
 		case n < f.Size:
 			require.ErrorIs(t, err, tier.ErrCorrupt, n)
 		case n == f.Size:
@@ -108,10 +113,61 @@ func TestTornLMCacheFiles(t *testing.T) {
 	}
 }
 
+// A connector without save_chunk_meta writes the bytes alone, to files of the same names: they are left alone.
+func TestFilesOfLMCacheWithoutMetadataStay(t *testing.T) {
+	dir := t.TempDir()
+	old := time.Now().Add(-time.Hour)
+	for i, b := range [][]byte{
+		bytes.Repeat([]byte{0x10, 0xbf, 0x01, 0x3f}, 1024), // the length would be more than the file
+		bytes.Repeat([]byte{0x10, 0xbf, 0x01, 0xff}, 1024), // and here negative
+		bytes.Repeat([]byte{0x10, 0, 0, 0x3f}, 5),
+		{},
+	} {
+		f := filepath.Join(dir, fmt.Sprintf("model@1@0@%d@bfloat16.data", i))
+		require.NoError(t, os.WriteFile(f, b, 0o600))
+		require.NoError(t, os.Chtimes(f, old, old))
+	}
+	l, err := disk.Open(dir, disk.Options{Layout: disk.LMCache{}, Space: "s", Shared: true})
+	require.NoError(t, err)
+	require.NoError(t, l.WaitIndex(t.Context()))
+	require.EqualValues(t, 4, l.Indexed().Strangers)
+	require.Zero(t, l.Usage().Corrupt)
+	for i := range 4 {
+		k := tier.Key{Space: "s", Name: fmt.Sprintf("model@1@0@%d@bfloat16", i)}
+		require.ErrorIs(t, l.Stat(t.Context(), []tier.Key{k})[0].Err, tier.ErrNotFound)
+	}
+	require.NoError(t, l.Close())
+	left, err := filepath.Glob(filepath.Join(dir, "*.data"))
+	require.NoError(t, err)
+	require.Len(t, left, 4)
+}
+
+// A key whose file is that of another one does not get that one's bytes.
+func TestLMCacheKeysDoNotShareFiles(t *testing.T) {
+	l, err := disk.Open(t.TempDir(), disk.Options{Layout: disk.LMCache{}, Space: "s", Shared: true})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	has, other := tier.Key{Space: "s", Name: "x/SEP-y"}, tier.Key{Space: "s", Name: "x-SEP/y"}
+	note := make([]byte, 28)
+	note[0] = 16
+	data := []byte("bytes of x/SEP-y")
+	puts := []tier.Put{{Object: tier.Object{Key: has, Size: 16, Note: note}, Bytes: data}, {Object: tier.Object{Key: other, Size: 16, Note: note}, Bytes: data}}
+	l.Put(t.Context(), puts)
+	require.NoError(t, puts[0].Err)
+	require.ErrorIs(t, puts[1].Err, fs.ErrInvalid)
+	gets := []tier.Get{{Key: has}, {Key: other}}
+	l.Get(t.Context(), gets)
+	require.NoError(t, gets[0].Err)
+	require.Equal(t, data, gets[0].Bytes)
+	require.ErrorIs(t, gets[1].Err, fs.ErrInvalid)
+	require.Nil(t, gets[1].Bytes)
+}
+
 func TestLMCacheNames(t *testing.T) {
 	for name, want := range map[string]string{
 		"org/model@1@0@ff@half": "org-SEP-model@1@0@ff@half.data",
-		"a-SEP-b":               "", "": "", ".hidden": "", "../x": "", string(make([]byte, 251)): "",
+		"x/SEP-y":               "x-SEP-SEP-y.data",
+		"a-SEP-b":               "", "x-SEP/y": "", "-SEP/SEP-": "", "": "", ".hidden": "", "../x": "", string(make([]byte, 251)): "",
 	} {
 		got, err := disk.LMCache{}.Path(tier.Key{Space: "s", Name: name})
 		require.Equal(t, want, got)

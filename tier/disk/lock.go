@@ -83,6 +83,9 @@ func takeLock(root *os.Root, folder string, o Options) (*os.File, error) {
 		if err := root.Mkdir(d, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
+		if err := realFolder(root, folder, d); err != nil {
+			return nil, err
+		}
 	}
 	for range 100 {
 		// Not for writing: a file system with such a file can't be mounted read-only.
@@ -100,6 +103,15 @@ func takeLock(root *os.Root, folder string, o Options) (*os.File, error) {
 		}
 	}
 	return nil, fmt.Errorf("disk: %s: the lock file is being replaced all the time: %w", folder, tier.ErrUnavailable)
+}
+
+// realFolder refuses a folder of a root that is a link: what is removed in it would be somebody else's.
+func realFolder(root *os.Root, folder, p string) error {
+	info, err := root.Lstat(p)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("disk: %s/%s is no folder, but %v: remove it: %w", folder, p, info.Mode().Type(), fs.ErrInvalid)
+	}
+	return err
 }
 
 // lockIt reports whether the file has lost its name before it was locked.

@@ -309,3 +309,125 @@ func TestClosed(t *testing.T) {
 	require.ErrorIs(t, l.Promise(t.Context(), []tier.Key{keyOf("a")}, time.Now())[0].Err, fs.ErrClosed)
 	require.EqualValues(t, 1, l.Usage().Objects)
 }
+
+// A root whose own folders are links is refused: what they lead to is not swept.
+func TestLinkInsteadOfOwnFolderIsRefused(t *testing.T) {
+	for _, own := range []string{ownDir, tempDir, damagedDir} {
+		dir := t.TempDir()
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, "theirs", "tmp"), 0o700))
+		precious := []string{filepath.Join(dir, "theirs", "precious"), filepath.Join(dir, "theirs", "tmp", "precious")}
+		for _, p := range precious {
+			require.NoError(t, os.WriteFile(p, []byte("p"), 0o600))
+		}
+		link := filepath.Join(dir, filepath.FromSlash(own))
+		require.NoError(t, os.MkdirAll(filepath.Dir(link), 0o700))
+		to, err := filepath.Rel(filepath.Dir(link), filepath.Join(dir, "theirs"))
+		require.NoError(t, err)
+		require.NoError(t, os.Symlink(to, link))
+		_, err = Open(dir, Options{Layout: plain{}, Space: "space", Shared: true})
+		require.ErrorIs(t, err, fs.ErrInvalid, own)
+		require.ErrorContains(t, err, own)
+		for _, p := range precious {
+			require.FileExists(t, p)
+		}
+		entries, err := os.ReadDir(filepath.Join(dir, "theirs"))
+		require.NoError(t, err)
+		require.Len(t, entries, 2, "nothing was made there")
+		require.NoError(t, os.Remove(link))
+		require.NoError(t, open(t, dir, Options{Layout: plain{}, Space: "space", Shared: true}).Close())
+	}
+}
+
+// Nor is anything moved or removed through a link that takes the place of the folder of damaged files later.
+func TestLinkInsteadOfDamagedFolder(t *testing.T) {
+	dir := t.TempDir()
+	l := ready(t, dir, Options{KeepDamaged: 1 << 20})
+	mustPut(t, l, "x", 100)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "theirs"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "theirs", "precious"), make([]byte, 2<<20), 0o600))
+	require.NoError(t, os.Remove(filepath.Join(dir, damagedDir)))
+	require.NoError(t, os.Symlink("../theirs", filepath.Join(dir, damagedDir)))
+	flip(t, fileOf(t, dir, "x"), 100)
+	_, err := get(l, "x")
+	require.ErrorIs(t, err, tier.ErrCorrupt)
+	require.ErrorContains(t, err, "taking the file away failed")
+	entries, err := os.ReadDir(filepath.Join(dir, "theirs"))
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+}
+
+// The folder of damaged files may be removed: it is made again.
+func TestDamagedFolderIsMadeAgain(t *testing.T) {
+	dir := t.TempDir()
+	l := ready(t, dir, Options{KeepDamaged: 1 << 20})
+	mustPut(t, l, "x", 100)
+	require.NoError(t, os.Remove(filepath.Join(dir, damagedDir)))
+	flip(t, fileOf(t, dir, "x"), 100)
+	_, err := get(l, "x")
+	require.ErrorIs(t, err, tier.ErrCorrupt)
+	entries, err := os.ReadDir(filepath.Join(dir, damagedDir))
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+}
+
+// A call that is under way while the folder is opened anew does not answer that the level is closed.
+func TestCallsWhileTheFolderIsOpenedAnew(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "root")
+	block, unblock := gate()
+	defer unblock()
+	l := open(t, dir, Options{retry: time.Millisecond, fail: func(op operation, p string) error {
+		if op == opList {
+			<-block // the index waits
+		}
+		return nil
+	}})
+	mustPut(t, l, "x", 100)
+	r, err := l.enter() // calls that are past it
+	require.NoError(t, err)
+	waiting, verifying := make(chan error, 1), make(chan error, 1)
+	go func() { waiting <- r.wait(t.Context()) }()
+	entered := make(chan struct{})
+	go func() {
+		verifying <- r.explain("", r.verify(t.Context(), func() { close(entered) }, func(Verified) bool { return true }))
+	}()
+	<-entered
+	require.NoError(t, os.RemoveAll(dir))
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	go func() { time.Sleep(10 * time.Millisecond); unblock() }()
+	require.Eventually(t, func() bool { return errors.Is(stat(l, "x"), tier.ErrNotFound) && l.currentRoot() != r }, 10*time.Second, time.Millisecond)
+
+	puts := []tier.Put{{Object: objectOf("y", 1), Bytes: []byte("a")}}
+	r.put(t.Context(), puts)
+	errs := []error{puts[0].Err, <-waiting, <-verifying}
+	_, err = r.stat(t.Context(), keyOf("y"))
+	errs = append(errs, r.explain("", err), r.explain("", r.get(t.Context(), &tier.Get{Key: keyOf("x")})), r.explain("", r.delete(t.Context(), keyOf("x"))))
+	for i, err := range errs {
+		if i == 1 && err == nil { // the search was over before
+			continue
+		}
+		require.ErrorIs(t, err, tier.ErrUnavailable, i)
+		require.ErrorContains(t, err, "has opened it anew", i)
+		require.NotErrorIs(t, err, fs.ErrClosed, i)
+	}
+	l.calls.Done()
+	require.NoError(t, put(l, objectOf("y", 1), []byte("a")))
+}
+
+// A damaged file that can't be taken away counts once, unless it is another one.
+func TestDamagedFileThatStaysCountsOnce(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir, Options{})
+	mustPut(t, l, "x", 100)
+	require.NoError(t, l.Close())
+	require.NoError(t, os.Truncate(fileOf(t, dir, "x"), 70))
+	l = ready(t, dir, Options{ReadOnly: true})
+	for range 5 {
+		require.ErrorIs(t, stat(l, "x"), tier.ErrCorrupt)
+		_, err := get(l, "x")
+		require.ErrorIs(t, err, tier.ErrCorrupt)
+	}
+	require.EqualValues(t, 1, l.Usage().Corrupt)
+	require.NoError(t, os.Chtimes(fileOf(t, dir, "x"), time.Unix(1, 0), time.Unix(1, 0)))
+	require.ErrorIs(t, stat(l, "x"), tier.ErrCorrupt)
+	require.EqualValues(t, 2, l.Usage().Corrupt)
+}

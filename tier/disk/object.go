@@ -71,8 +71,8 @@ func (r *root) accept(h *Head, path string, size int64) error {
 	return nil
 }
 
-// find returns the entry of a path that is present. If both results are nil, the file may be
-// there without being in the index; tick is for adopt.
+// find returns the entry of a path that is present, and the tick for adopt. If entry and error are nil, the file may be there
+// without being in the index.
 func (r *root) find(path string) (e *entry, tick uint64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,19 +88,27 @@ func (r *root) find(path string) (e *entry, tick uint64, err error) {
 		return nil, 0, tier.ErrNotFound
 	}
 	e.looked = r.o.now().UnixNano()
-	return e, 0, nil
+	return e, r.x.tick, nil
 }
 
-// adopt enters a file that was found into the index. It returns nil if the file is not there
-// any more.
+// adopt enters a file that was found into the index, also instead of one that others have replaced by it. It returns nil if
+// the file is not there any more.
 func (r *root) adopt(path string, f opened, tick uint64) *entry {
 	e := r.newEntry(path, f.head.Object)
-	e.size, e.bytes, e.modified = f.info.Size(), r.rounded(f.info.Size()), f.info.ModTime().UnixNano()
+	e.wrote(f.info)
+	e.bytes = r.rounded(e.size)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if old := r.x.entries[path]; old != nil {
 		if old.state != present {
 			return nil
+		}
+		if r.o.Shared || r.o.ReadOnly {
+			if !old.is(f.info) { // others have replaced it
+				e.pass = r.pass
+				r.x.replace(old, e)
+				return e
+			}
 		}
 		old.pass = r.pass
 		return old
@@ -124,7 +132,21 @@ func (r *root) newEntry(path string, o tier.Object) *entry {
 	return e
 }
 
-// look returns the entry of a key that is present, and searches its file if need be.
+// anothers is a miss: the layout has one file for two keys, and the other one's object is there.
+func anothers(k tier.Key) error {
+	return fmt.Errorf("%w: %w: the object is %v", tier.ErrNotFound, errStranger, k)
+}
+
+// lookFor is look for a key.
+func (r *root) lookFor(ctx context.Context, path string, k tier.Key) (*entry, error) {
+	e, err := r.look(ctx, path)
+	if err == nil && e.object.Key != k {
+		return nil, anothers(e.object.Key)
+	}
+	return e, err
+}
+
+// look returns the entry of a path that is present, and searches its file if need be.
 func (r *root) look(ctx context.Context, path string) (*entry, error) {
 	e, tick, err := r.find(path)
 	if err != nil || e != nil && !r.o.Shared && !r.o.ReadOnly {
@@ -137,13 +159,9 @@ func (r *root) look(ctx context.Context, path string) (*entry, error) {
 	if e != nil { // others may have changed or removed it
 		info, err := r.folder.lstat(path)
 		switch {
-		case err == nil && info.Mode().IsRegular() && info.Size() == e.size:
+		case err == nil && e.is(info):
 			return e, nil
-		case err == nil || isAbsent(err):
-			if err := r.lost(e); err != nil {
-				return nil, err
-			}
-		default:
+		case err != nil && !isAbsent(err):
 			return nil, err
 		}
 	}
@@ -151,6 +169,11 @@ func (r *root) look(ctx context.Context, path string) (*entry, error) {
 	switch {
 	case errors.Is(err, tier.ErrCorrupt):
 		return nil, r.damage(path, f.info, err)
+	case e != nil && errors.Is(err, tier.ErrNotFound):
+		if away := r.lost(e); away != nil {
+			return nil, away
+		}
+		return nil, err
 	case err != nil:
 		return nil, err
 	}
@@ -190,7 +213,7 @@ func (r *root) stat(ctx context.Context, k tier.Key) (tier.Object, error) {
 	if err != nil {
 		return tier.Object{}, err
 	}
-	e, err := r.look(ctx, path)
+	e, err := r.lookFor(ctx, path, k)
 	if err != nil {
 		return tier.Object{}, err
 	}

@@ -203,6 +203,10 @@ func (c *putCall) begin(e *entry) (there bool, err error) {
 			return false, nil
 		}
 		if old != nil && old.state == present && (!unknown || searched) {
+			if old.object.Key != e.object.Key {
+				r.mu.Unlock()
+				return false, fmt.Errorf("the layout %s has one file for %v and for %v, which is there: %w", r.o.Layout.Name(), e.object.Key, old.object.Key, fs.ErrInvalid)
+			}
 			old.looked = r.o.now().UnixNano()
 			r.mu.Unlock()
 			return true, nil
@@ -298,8 +302,8 @@ var errRewritten = errors.New("the file was written again")
 func (r *root) takeAway(e *entry) error {
 	if r.o.Shared {
 		info, err := r.folder.lstat(e.path)
-		if err == nil && info.ModTime().UnixNano() != e.modified {
-			r.locked(func(*index) { e.modified = info.ModTime().UnixNano() })
+		if err == nil && info.ModTime().UnixNano() != e.seen {
+			r.locked(func(*index) { e.seen = info.ModTime().UnixNano() }) // and modified stays: the next look reads the file
 			return errRewritten
 		}
 	}
@@ -374,7 +378,7 @@ func (r *root) writeOnce(ctx context.Context, e *entry, p *tier.Put, parent *ent
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	e.modified = info.ModTime().UnixNano()
+	e.wrote(info)
 	if err := r.folder.alive(); err != nil {
 		return err
 	}

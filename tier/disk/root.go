@@ -28,12 +28,17 @@ type root struct {
 	// complete is whether a file that is not in the index is not there, as far as this process knows.
 	complete bool
 	search   Search
-	pass     uint64        // number of the search
-	indexed  chan struct{} // closed after the first search
+	// damaged are files that stay in their place, by path, with the time that was counted.
+	damaged map[string]int64
+	pass    uint64        // number of the search
+	indexed chan struct{} // closed after the first search
 
 	ctx    context.Context // ends with the root
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
+	// replaced is set before the root is closed because the level has another one: calls that are still in it fail with
+	// errors of files that are closed.
+	replaced atomic.Bool
 }
 
 // counters are those of a level, whatever its roots.
@@ -97,7 +102,7 @@ func openRoot(path string, o Options, create bool, c *counters) (_ *root, err er
 	}
 	r := &root{
 		o: o, folder: f, block: blockSize(f.dir), slots: make(chan struct{}, o.Workers), counted: c,
-		x: newIndex(), indexed: make(chan struct{}),
+		x: newIndex(), indexed: make(chan struct{}), damaged: map[string]int64{},
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.tasks.Go(r.searchAll)

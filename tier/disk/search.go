@@ -126,14 +126,16 @@ func (r *root) searchFile(ctx context.Context, p string, regular bool) error {
 			return nil
 		case err != nil:
 			return err
-		case info.Size() == e.size:
+		case e.is(info):
 			return nil
-		}
-		if err := r.lost(e); err != nil { // others have written another file
-			return err
 		}
 	}
 	f, err := r.openObject(p)
+	if e != nil && (errors.Is(err, tier.ErrNotFound) || errors.Is(err, fs.ErrPermission)) { // others have put something else there
+		if away := r.lost(e); away != nil {
+			return away
+		}
+	}
 	switch {
 	case err == nil:
 		r.adopt(p, f, tick)

@@ -226,3 +226,95 @@ func TestEmptyFoldersGo(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 3, "two objects and .ringcache")
 }
+
+// folded is a layout that breaks its promise: two keys have one file.
+type folded struct{ Native }
+
+func (folded) Path(k tier.Key) (string, error) {
+	k.Name = strings.ToLower(k.Name)
+	return Native{}.Path(k)
+}
+
+// Of two keys with one file, the one whose object is not there is a miss, and is not stored.
+func TestFileOfAnotherKeyIsAStranger(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		l := ready(t, t.TempDir(), Options{Layout: folded{}, Shared: shared})
+		mustPut(t, l, "a", 100)
+		_, err := get(l, "A")
+		requireMiss(t, err)
+		requireMiss(t, stat(l, "A"))
+		requireMiss(t, l.Promise(t.Context(), []tier.Key{keyOf("A")}, time.Now().Add(time.Hour))[0].Err)
+		requireMiss(t, l.Delete(t.Context(), []tier.Key{keyOf("A")})[0])
+		require.ErrorIs(t, put(l, objectOf("A", 1), []byte("A")), fs.ErrInvalid)
+		mustGet(t, l, "a", 100)
+		require.NoError(t, l.Delete(t.Context(), []tier.Key{keyOf("a")})[0])
+		require.NoError(t, put(l, objectOf("A", 1), []byte("A")))
+		b, err := get(l, "A")
+		require.NoError(t, err)
+		require.Equal(t, "A", string(b))
+	}
+}
+
+// A file that is replaced by one of the same size is described as the new one, by every call that can know.
+func TestFileReplacedByOneOfTheSameSize(t *testing.T) {
+	first, second := make([]byte, 28), make([]byte, 28)
+	first[0], first[8], second[0], second[8] = 16, 2, 16, 3
+	k := tier.Key{Space: "space", Name: "x"}
+	for name, see := range map[string]func(l *Level){
+		"look":   func(l *Level) { require.NoError(t, stat(l, "x")) },
+		"get":    func(l *Level) { _, err := get(l, "x"); require.NoError(t, err) },
+		"search": func(l *Level) { require.NoError(t, l.root.searchOnce()) },
+	} {
+		dir := t.TempDir()
+		l := ready(t, dir, Options{Layout: LMCache{}, Space: "space", Shared: true})
+		require.NoError(t, put(l, tier.Object{Key: k, Size: 16, Note: first}, make([]byte, 16)))
+		until := time.Now().Add(time.Hour)
+		require.NoError(t, l.Promise(t.Context(), []tier.Key{k}, until)[0].Err)
+		path := filepath.Join(dir, "x.data")
+		require.NoError(t, os.WriteFile(path+".tmp", append(second, make([]byte, 16)...), 0o600))
+		require.NoError(t, os.Chtimes(path+".tmp", until, until)) // any other time
+		require.NoError(t, os.Rename(path+".tmp", path))
+		see(l)
+		for o, err := range l.List(t.Context(), "") {
+			require.NoError(t, err)
+			require.Equal(t, second, o.Note[:28], name)
+		}
+		require.Equal(t, second, l.Stat(t.Context(), []tier.Key{k})[0].Object.Note[:28], name)
+		require.ErrorIs(t, l.Delete(t.Context(), []tier.Key{k})[0], tier.ErrInUse, "the promise of %s", name)
+		require.EqualValues(t, 1, l.Usage().Objects)
+	}
+}
+
+// What room was needed for, and was found to be written again, is described as it is, too.
+func TestFileReplacedWhenItWasToGo(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Now()
+	first, second := make([]byte, 28), make([]byte, 28)
+	first[0], first[8], second[0], second[8] = 16, 2, 16, 3
+	x, y := tier.Key{Space: "space", Name: "x"}, tier.Key{Space: "space", Name: "y"}
+	l := ready(t, dir, Options{
+		Layout: LMCache{}, Space: "space", Shared: true, Capacity: 4096, MinAge: time.Hour, rescan: time.Hour, now: func() time.Time { return now },
+	})
+	require.NoError(t, put(l, tier.Object{Key: x, Size: 16, Note: first}, make([]byte, 16)))
+	now = now.Add(2 * time.Hour)
+	path := filepath.Join(dir, "x.data")
+	require.NoError(t, os.WriteFile(path, append(second, make([]byte, 16)...), 0o600))
+	require.NoError(t, os.Chtimes(path, now, now))
+	require.ErrorIs(t, put(l, tier.Object{Key: y, Size: 16, Note: first}, make([]byte, 16)), tier.ErrFull)
+	require.Equal(t, second, l.Stat(t.Context(), []tier.Key{x})[0].Object.Note[:28])
+	now = now.Add(2 * time.Hour)
+	require.NoError(t, put(l, tier.Object{Key: y, Size: 16, Note: first}, make([]byte, 16)))
+}
+
+// A file that is replaced by another program's is found at once, also where one of ours was deleted before.
+func TestFileReplacedAfterADelete(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Now()
+	l := ready(t, dir, sharedOptions(&now))
+	require.NoError(t, put(l, objectOf("x", 1), []byte("1")))
+	require.NoError(t, l.Delete(t.Context(), []tier.Key{keyOf("x")})[0])
+	write(t, dir, "x", "22")
+	require.NoError(t, stat(l, "x"))
+	write(t, dir, "x", "333")
+	require.NoError(t, stat(l, "x"))
+}
