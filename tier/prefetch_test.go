@@ -90,7 +90,7 @@ func TestPrefetchIsCancelled(t *testing.T) {
 // TestALargeLimitOfBytesInFlight, which means none.
 func TestALargeLimitOfBytesInFlight(t *testing.T) {
 	in(t, func(t *testing.T) {
-		b := newBed(t, 8<<20, func(o *tier.Options) { o.MaxBytesInFlight, o.Lower = math.MaxInt64, o.Lower[:1] })
+		b := newBed(t, 8<<20, func(o *tier.Options) { o.MaxBytesInFlight, o.Lower = 1<<62, o.Lower[:1] })
 		wait := make(chan struct{})
 		b.disk.Do(func(c tiertest.Call) tiertest.Answer {
 			if is(c, "Get") {
