@@ -15,6 +15,12 @@ import (
 // mostObject is the largest object, in bytes: what a file declares must not overflow sums.
 const mostObject = 1 << 44
 
+// A file of at least leastHollow bytes is hollow if the medium has fewer than 1/hollowShare of them. Anybody can make one of any size at no cost.
+const (
+	leastHollow = 1 << 30
+	hollowShare = 1024
+)
+
 // opened is the file of an object whose head is right.
 type opened struct {
 	file *os.File
@@ -37,6 +43,9 @@ func (r *root) openObject(path string) (opened, error) {
 	head, err := r.o.Layout.ParseHead(path, reader{r.folder, file, path}, info.Size())
 	if err == nil {
 		err = r.accept(&head, path, info.Size())
+	}
+	if err == nil && r.o.Shared && hollow(info) { // else a Get would take memory for all of it
+		err = fmt.Errorf("%w: it has %d bytes, and next to nothing is in them", errStranger, info.Size())
 	}
 	switch {
 	case err == nil:
