@@ -56,7 +56,16 @@ func (r *root) openObject(path string) (opened, error) {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		err = fmt.Errorf("%w: the file ends early", tier.ErrCorrupt)
 	}
-	return opened{info: info}, errors.Join(err, file.Close())
+	f := opened{file, info, head}
+	f.lookAgain()
+	return opened{info: f.info}, errors.Join(err, file.Close())
+}
+
+// lookAgain brings info up to date: what was found damaged may have been cut, or written, since it was opened.
+func (f *opened) lookAgain() {
+	if now, err := f.file.Stat(); err == nil {
+		f.info = now
+	}
 }
 
 // accept verifies what a layout found in a file.
