@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -132,6 +133,44 @@ func TestImportOfAFileThatIsCut(t *testing.T) {
 				return os.Truncate(filepath.Join(folder, "a/encoder_cache.safetensors"), int64(left))
 			}
 			require.ErrorIs(t, outcome(t, tree.Import(context.Background(), folder, "gemma", l))["a"], io.ErrUnexpectedEOF, "%d", left)
+			require.Empty(t, l.objects)
+		}
+	}
+}
+
+// TestImportOfAFileThatIsWritten in place while it is read: what has a checksum is damaged, and what has none is not known to be of one file.
+func TestImportOfAFileThatIsWritten(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "a/encoder_cache.safetensors")
+	a, b := bytes.Repeat([]byte("a"), 5000), bytes.Repeat([]byte("b"), 5000)
+	for _, size := range []int{0, 5000} {
+		for layout, want := range map[encoder.Tree]error{{}: tier.ErrCorrupt, {Plain: true}: tier.ErrPending} {
+			l := newMapLevel()
+			write(t, folder, "a/encoder_cache.safetensors", treeFile(t, layout, object("a", a[:size]), a[:size]))
+			old := time.Now().Add(-time.Minute)
+			require.NoError(t, os.Chtimes(path, old, old))
+			l.onPut = func(o tier.Object) error { // the head was read, and the bytes were not
+				f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+				require.NoError(t, err)
+				defer f.Close()
+				if size == 0 {
+					_, err = f.WriteString("more")
+					return err
+				}
+				in, err := os.OpenFile(path, os.O_WRONLY, 0)
+				require.NoError(t, err)
+				defer in.Close()
+				info, err := in.Stat()
+				require.NoError(t, err)
+				_, err = in.WriteAt(b[:2000], info.Size()-2000)
+				return err
+			}
+			err := outcome(t, tree.Import(context.Background(), folder, "gemma", l))["a"]
+			if size == 0 && !layout.Plain {
+				require.NoError(t, err, "the checksum is right")
+				continue
+			}
+			require.ErrorIs(t, err, want)
 			require.Empty(t, l.objects)
 		}
 	}

@@ -94,12 +94,12 @@ func (t Tree) exportObject(ctx context.Context, from tier.Level, root *os.Root, 
 
 // hasFile reports whether the file of an object is there, whoever wrote it.
 func (t Tree) hasFile(root *os.Root, name string, o tier.Object) bool {
-	f, size, err := openRegular(root, name)
+	f, info, err := openRegular(root, name)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
-	head, err := t.ParseHead(name, f, size)
+	head, err := t.ParseHead(name, f, info.Size())
 	return err == nil && bytes.Equal(head.Object.Note, o.Note)
 }
 

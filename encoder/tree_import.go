@@ -20,8 +20,8 @@ const importBatch = 256
 
 // Import copies the files of a tree into a space of a level, and returns an iterator over what it did: each
 // object, with nil when it was copied, tier.ErrExists when the level had it already (so a
-// second Import goes on where the first one ended), tier.ErrCorrupt for a file that is torn, fs.ErrInvalid for one
-// that is none of a tree, or the level's error. Copying goes on after an error, until ctx ends or the
+// second Import goes on where the first one ended), tier.ErrCorrupt for a file that is torn, tier.ErrPending for one without a
+// checksum that was written while it was read, fs.ErrInvalid for one that is none of a tree, or the level's error. Copying goes on after an error, until ctx ends or the
 // loop does. An error without an object is one of the folder, and is the last.
 //
 // The folder may be in use by connectors. Other files and folders in it are passed over.
@@ -102,7 +102,7 @@ func (t Tree) importFile(ctx context.Context, root *os.Root, k tier.Key, to tier
 	if err != nil {
 		return o, err
 	}
-	f, size, err := openRegular(root, path)
+	f, info, err := openRegular(root, path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return o, errAbsent
 	}
@@ -110,43 +110,45 @@ func (t Tree) importFile(ctx context.Context, root *os.Root, k tier.Key, to tier
 		return o, fmt.Errorf("encoder: import: %w", err)
 	}
 	defer f.Close()
-	head, err := t.ParseHead(path, f, size)
+	head, err := t.ParseHead(path, f, info.Size())
 	if err != nil {
 		return o, err
 	}
 	head.Object.Space = k.Space
-	put := []tier.Put{{Object: head.Object, From: newVerifier(f, head)}}
+	put := []tier.Put{{Object: head.Object, From: newVerifier(f, info, head)}}
 	to.Put(ctx, put)
 	return head.Object, put[0].Err
 }
 
 // openRegular opens a file, without waiting for the other end of a pipe.
-func openRegular(root *os.Root, path string) (*os.File, int64, error) {
+func openRegular(root *os.Root, path string) (*os.File, fs.FileInfo, error) {
 	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = fmt.Errorf("%s is no regular file: %w", path, fs.ErrInvalid)
 	}
 	if err != nil {
-		return nil, 0, errors.Join(err, f.Close())
+		return nil, nil, errors.Join(err, f.Close())
 	}
-	return f, info.Size(), nil
+	return f, info, nil
 }
 
-// A verifier reads the bytes behind a head. It returns the last of them only if all have the head's checksum,
-// so that no reader comes to an end of damaged bytes.
+// A verifier reads the bytes behind a head. It returns the last of them only if all have the head's checksum, or if
+// it has none, if the file is still as it was when it was opened: so no reader comes to an end of damaged bytes, or of those of two files.
 type verifier struct {
-	file io.Reader
-	left int64
-	sum  uint32
-	head disk.Head
+	bytes io.Reader
+	file  *os.File
+	info  fs.FileInfo
+	left  int64
+	sum   uint32
+	head  disk.Head
 }
 
-func newVerifier(file io.ReaderAt, h disk.Head) io.Reader {
-	return &verifier{file: io.NewSectionReader(file, h.Length, h.Object.Size), left: h.Object.Size, head: h}
+func newVerifier(f *os.File, info fs.FileInfo, h disk.Head) io.Reader {
+	return &verifier{bytes: io.NewSectionReader(f, h.Length, h.Object.Size), file: f, info: info, left: h.Object.Size, head: h}
 }
 
 func (v *verifier) Read(p []byte) (int, error) {
@@ -156,7 +158,7 @@ func (v *verifier) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	n, err := v.file.Read(p[:min(int64(len(p)), v.left)])
+	n, err := v.bytes.Read(p[:min(int64(len(p)), v.left)])
 	v.sum = crc32.Update(v.sum, castagnoli, p[:n])
 	v.left -= int64(n)
 	switch {
@@ -171,10 +173,21 @@ func (v *verifier) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// verdict returns err, or ErrCorrupt if what was read is not what the head is of.
+// verdict returns err, or ErrCorrupt or ErrPending if what was read is not what the head is of.
 func (v *verifier) verdict(err error) error {
-	if v.head.HasSum && v.sum != v.head.Sum {
+	switch {
+	case v.head.HasSum && v.sum != v.head.Sum:
 		return fmt.Errorf("encoder: the bytes of %v do not have their checksum: %w", v.head.Object.Key, tier.ErrCorrupt)
+	case v.head.HasSum:
+		return err
+	}
+	// A writer may write in place.
+	now, failed := v.file.Stat()
+	switch {
+	case failed != nil:
+		return fmt.Errorf("encoder: import of %v: %w", v.head.Object.Key, failed)
+	case now.Size() != v.info.Size() || !now.ModTime().Equal(v.info.ModTime()):
+		return fmt.Errorf("encoder: the file of %v was written while it was read; import it again: %w", v.head.Object.Key, tier.ErrPending)
 	}
 	return err
 }

@@ -362,3 +362,22 @@ func TestFoldersThatGo(t *testing.T) {
 	})
 	require.Len(t, names, left)
 }
+
+// A file of others that is next to nothing but holes is a stranger: nobody takes memory for it. A small one is read.
+func TestFileOfHolesIsAStranger(t *testing.T) {
+	dir := t.TempDir()
+	for name, size := range map[string]int64{"huge": 1 << 40, "small": 1 << 20} {
+		path := filepath.Join(dir, name+".file")
+		require.NoError(t, os.WriteFile(path, make([]byte, 4096), 0o600))
+		require.NoError(t, os.Truncate(path, size))
+	}
+	l := ready(t, dir, Options{Layout: flat{}, Space: "space", Shared: true})
+	require.EqualValues(t, 1, l.Indexed().Strangers)
+	_, err := get(l, "huge")
+	requireMiss(t, err)
+	requireMiss(t, stat(l, "huge"))
+	require.FileExists(t, filepath.Join(dir, "huge.file"))
+	b, err := get(l, "small")
+	require.NoError(t, err)
+	require.Len(t, b, 1<<20)
+}

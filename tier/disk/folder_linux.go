@@ -50,6 +50,12 @@ func ownedByOther(info fs.FileInfo) bool {
 	return ok && os.Geteuid() != 0 && int(s.Uid) != os.Geteuid()
 }
 
+// hollow reports a large file that has hardly any blocks. None at all means that the file system does not tell.
+func hollow(info fs.FileInfo) bool {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	return ok && info.Size() >= leastHollow && s.Blocks > 0 && s.Blocks*512 < info.Size()/hollowShare
+}
+
 // blockSize is what the file system rounds files up to.
 func blockSize(dir *os.File) int64 {
 	var s unix.Statfs_t

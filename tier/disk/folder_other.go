@@ -11,4 +11,6 @@ func (f *folder) openNoLinks(p string) (*os.File, error) { return f.openByRoot(p
 
 func ownedByOther(fs.FileInfo) bool { return false }
 
+func hollow(fs.FileInfo) bool { return false }
+
 func blockSize(*os.File) int64 { return 4096 }

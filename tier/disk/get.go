@@ -56,6 +56,7 @@ func (r *root) get(ctx context.Context, g *tier.Get) error {
 	b, err := r.read(ctx, path, f, g)
 	switch {
 	case errors.Is(err, tier.ErrCorrupt):
+		f.lookAgain()
 		return r.damage(path, f.info, err)
 	case errors.Is(err, errChanged):
 		return errors.Join(tier.ErrNotFound, err)

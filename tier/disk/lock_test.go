@@ -384,6 +384,7 @@ func TestCallsWhileTheFolderIsOpenedAnew(t *testing.T) {
 	mustPut(t, l, "x", 100)
 	r, err := l.enter() // calls that are past it
 	require.NoError(t, err)
+	defer l.calls.Done()
 	waiting, verifying := make(chan error, 1), make(chan error, 1)
 	go func() { waiting <- r.wait(t.Context()) }()
 	entered := make(chan struct{})
@@ -402,14 +403,9 @@ func TestCallsWhileTheFolderIsOpenedAnew(t *testing.T) {
 	_, err = r.stat(t.Context(), keyOf("y"))
 	errs = append(errs, r.explain("", err), r.explain("", r.get(t.Context(), &tier.Get{Key: keyOf("x")})), r.explain("", r.delete(t.Context(), keyOf("x"))))
 	for i, err := range errs {
-		if i == 1 && err == nil { // the search was over before
-			continue
-		}
 		require.ErrorIs(t, err, tier.ErrUnavailable, i)
-		require.ErrorContains(t, err, "has opened it anew", i)
 		require.NotErrorIs(t, err, fs.ErrClosed, i)
 	}
-	l.calls.Done()
 	require.NoError(t, put(l, objectOf("y", 1), []byte("a")))
 }
 

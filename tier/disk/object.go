@@ -15,6 +15,12 @@ import (
 // mostObject is the largest object, in bytes: what a file declares must not overflow sums.
 const mostObject = 1 << 44
 
+// A file of at least leastHollow bytes is hollow if the medium has fewer than 1/hollowShare of them. Anybody can make one of any size at no cost.
+const (
+	leastHollow = 1 << 30
+	hollowShare = 1024
+)
+
 // opened is the file of an object whose head is right.
 type opened struct {
 	file *os.File
@@ -38,6 +44,9 @@ func (r *root) openObject(path string) (opened, error) {
 	if err == nil {
 		err = r.accept(&head, path, info.Size())
 	}
+	if err == nil && r.o.Shared && hollow(info) { // else a Get would take memory for all of it
+		err = fmt.Errorf("%w: it has %d bytes, and next to nothing is in them", errStranger, info.Size())
+	}
 	switch {
 	case err == nil:
 		return opened{file, info, head}, nil
@@ -47,7 +56,16 @@ func (r *root) openObject(path string) (opened, error) {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		err = fmt.Errorf("%w: the file ends early", tier.ErrCorrupt)
 	}
-	return opened{info: info}, errors.Join(err, file.Close())
+	f := opened{file, info, head}
+	f.lookAgain()
+	return opened{info: f.info}, errors.Join(err, file.Close())
+}
+
+// lookAgain brings info up to date: what was found damaged may have been cut, or written, since it was opened.
+func (f *opened) lookAgain() {
+	if now, err := f.file.Stat(); err == nil {
+		f.info = now
+	}
 }
 
 // accept verifies what a layout found in a file.

@@ -73,7 +73,9 @@ func (r *root) verifyFile(ctx context.Context, p string, regular bool) (v Verifi
 	if err == nil {
 		defer f.file.Close()
 		v.Object = f.head.Object
-		_, err = r.read(ctx, p, f, &tier.Get{To: io.Discard})
+		if _, err = r.read(ctx, p, f, &tier.Get{To: io.Discard}); err != nil {
+			f.lookAgain()
+		}
 	}
 	switch {
 	case err == nil:
