@@ -167,7 +167,7 @@ func checkLevel(t *testing.T, level, dir string, end func() error) {
 
 func TestTierCommandOfARedis(t *testing.T) {
 	server := redistest.Start(t)
-	url := "redis://" + server.Addr()
+	url := "redis://" + server.Addr() + "?timeout=1m" // a busy machine may need that
 	l, err := redis.Open(t.Context(), redis.Options{URL: url})
 	require.NoError(t, err)
 	store(t, l)

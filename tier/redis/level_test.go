@@ -37,7 +37,7 @@ func open(t testing.TB, o Options) *Level {
 func start(t testing.TB, args ...string) (*redistest.Server, *Level) {
 	t.Helper()
 	s := redistest.Start(t, args...)
-	return s, open(t, Options{URL: "redis://" + s.Addr()})
+	return s, open(t, Options{URL: "redis://" + s.Addr(), Timeout: time.Minute}) // a busy machine may need that
 }
 
 // content is the bytes of an object, different for each name at almost every place.
