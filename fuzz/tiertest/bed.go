@@ -364,3 +364,16 @@ func (b *bed) together(n int, do func(i int) error) {
 		}
 	}
 }
+
+// deleteAll reads and deletes what is there.
+func (b *bed) deleteAll() {
+	b.Helper()
+	var all []tier.Object
+	for _, o := range b.list("") {
+		all = append(all, o)
+	}
+	b.has(all...)
+	b.get(all...)
+	b.delete(all...)
+	b.has()
+}

@@ -275,14 +275,7 @@ func leaseHistories(b *bed) {
 			return nil
 		})
 		b.free()
-		var all []tier.Object
-		for _, o := range b.list("") {
-			all = append(all, o)
-		}
-		b.has(all...)
-		b.get(all...)
-		b.delete(all...)
-		b.has()
+		b.deleteAll()
 	}
 }
 

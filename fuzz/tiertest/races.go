@@ -167,14 +167,7 @@ func fullTogether(b *bed) {
 		}
 		return nil
 	})
-	var all []tier.Object
-	for _, o := range b.list("") {
-		all = append(all, o)
-	}
-	b.has(all...)
-	b.get(all...)
-	b.delete(all...)
-	b.has()
+	b.deleteAll()
 	most := object("most", b.o.Capacity/16*13)
 	b.put(most)
 	b.get(most)
@@ -391,14 +384,7 @@ func histories(b *bed) {
 			}
 			return nil
 		})
-		var all []tier.Object
-		for _, o := range b.list("") {
-			all = append(all, o)
-		}
-		b.has(all...)
-		b.get(all...)
-		b.delete(all...)
-		b.has()
+		b.deleteAll()
 	}
 }
 
