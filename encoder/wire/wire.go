@@ -1,0 +1,200 @@
+package wire
+
+import (
+	"time"
+
+	"github.com/ringcache/ringcache/encoder"
+)
+
+// Version is the version of the protocol. Both sides say theirs in Hello; the daemon refuses another one by
+// [KindVersion].
+const Version = 1
+
+// Limits of a message. A request or reply beyond them is refused, and the connection closed.
+const (
+	MaxRequest = 1 << 20 // bytes of a request's body
+	MaxReply   = 8 << 20 // bytes of a reply's body
+	MaxNames   = 1024    // names, objects or leases in one request
+	MaxSession = 64      // bytes of a session, ASCII letters, digits, "-" and "_"; the least is 8
+	MaxLease   = 128     // bytes of the name of a lease
+	MaxClient  = 100     // bytes of the name of a client
+)
+
+// Op is what a request asks for.
+type Op string
+
+const (
+	// Hello opens a session, or takes one up again. Version, Session and Client are needed; Fingerprint is
+	// for clients that want to be told the space of their keys. The reply has Version, Server, Segment, Space and Limits.
+	Hello Op = "hello"
+	// Pin looks names up, and keeps those that are there in place, for Lease, for at least Seconds. With Prefix, names are a
+	// chain, parents first, and the answer ends with the first miss. Each item is hit, miss, pending (ask
+	// again, with the same lease), full, too large or unavailable.
+	Pin Op = "pin"
+	// Get returns where the objects are that Lease has: those of Names, or all. Each item is hit, reserved,
+	// or ended if the lease does not have it. It changes nothing: it is for a client that comes back.
+	Get Op = "get"
+	// Reserve takes room for Objects, in order, so that a parent precedes its children. Nobody sees them until Commit.
+	// Each item is reserved (write to its bytes), exists, pending (somebody else has reserved it), full or too large.
+	Reserve Op = "reserve"
+	// Commit publishes Names that Lease has reserved and that are written completely, in order. With Keep they stay
+	// pinned for the lease. Each item is ok, or ended if the lease has not reserved it.
+	Commit Op = "commit"
+	// Abort gives up Names that Lease has reserved; nobody writes to their bytes any more. Items as those of Commit.
+	Abort Op = "abort"
+	// Release ends Leases; or, if Names are given, what Lease pins of them, and the wish for those that are pending.
+	// What is not there is skipped, so that releasing twice is fine.
+	Release Op = "release"
+	// Stat describes the daemon (State), the objects of Names, if any, and, with List, all leases. It pins nothing. Each item
+	// is hit, with the levels that have it, miss, or pending: ask again.
+	Stat Op = "stat"
+	// Clear deletes the objects of Space, or of all spaces if it is empty, from all levels, in the background; State.Clearing
+	// reports how it goes on. What leases have stays.
+	Clear Op = "clear"
+)
+
+// Request is a request of any kind. Fields that an Op does not name must be zero.
+type Request struct {
+	ID uint64 `msg:"id"` // returned in the reply
+	Op Op     `msg:"op"`
+
+	Version     int                  `msg:"version"`
+	Session     string               `msg:"session"`
+	Client      string               `msg:"client"`      // for people: "vllm 0.32.0 worker 0"
+	Fingerprint *encoder.Fingerprint `msg:"fingerprint"` // a map: model, revision, dtype, layout, engine, ranks, rank
+
+	Lease   string   `msg:"lease"`
+	Space   string   `msg:"space"`
+	Names   []string `msg:"names"`
+	Seconds uint32   `msg:"seconds"` // 0 is the daemon's default
+	Prefix  bool     `msg:"prefix"`
+	Keep    bool     `msg:"keep"`
+	Objects []Object `msg:"objects"`
+	Leases  []string `msg:"leases"`
+	List    bool     `msg:"list"`
+}
+
+// Object describes an object that is to be stored, as tier.Object.
+type Object struct {
+	Name   string        `msg:"name"`
+	Size   int64         `msg:"size"` // bytes
+	Note   []byte        `msg:"note"` // of an encoder's output: the text of encoder.Note, "bfloat16 256 5376"
+	Parent string        `msg:"parent"`
+	Tenant string        `msg:"tenant"`
+	Cost   time.Duration `msg:"cost"` // nanoseconds that it takes to make the object anew; 0 is unknown
+}
+
+// Status is what became of one item of a request.
+type Status string
+
+const (
+	StatusHit         Status = "hit"
+	StatusMiss        Status = "miss"
+	StatusPending     Status = "pending"
+	StatusReserved    Status = "reserved"
+	StatusExists      Status = "exists"
+	StatusFull        Status = "full"
+	StatusTooLarge    Status = "too large"
+	StatusOK          Status = "ok"
+	StatusEnded       Status = "ended"
+	StatusUnavailable Status = "unavailable" // a miss, since a level that may have it is away
+	StatusInvalid     Status = "invalid"     // no name or object that can be stored
+)
+
+// Reply answers a request.
+type Reply struct {
+	ID    uint64 `msg:"id"`
+	Error *Error `msg:"error"` // then nothing else is set
+
+	Version int      `msg:"version"`
+	Server  string   `msg:"server"` // for people: "ringcache 1.2.3"
+	Segment *Segment `msg:"segment"`
+	Space   string   `msg:"space"`
+	Limits  *Limits  `msg:"limits"`
+
+	Items  []Item  `msg:"items"` // in the order of the request's names or objects
+	State  *State  `msg:"state"`
+	Leases []Lease `msg:"leases"`
+}
+
+// Segment is where objects are. If Generation or Inode differs from an earlier answer, it is another segment:
+// all offsets and leases of before are void. A mapping of the old one stays readable.
+type Segment struct {
+	Name       string `msg:"name"` // in the directory of shared memory
+	Size       int64  `msg:"size"` // bytes to map
+	Generation uint64 `msg:"generation"`
+	Inode      uint64 `msg:"inode"` // of the file, so that a client knows that it has opened this one
+}
+
+// Limits are the daemon's, within those of the protocol.
+type Limits struct {
+	Names   int    `msg:"names"`   // in one request
+	Seconds uint32 `msg:"seconds"` // the longest time of a lease; longer is cut
+	Held    int64  `msg:"held"`    // bytes that a session may have pinned and reserved; beyond is full
+	Leases  int    `msg:"leases"`  // of a session
+}
+
+// Item is the answer about one name or object. Offset, Size and Note are of hits and reservations.
+type Item struct {
+	Status Status   `msg:"status"`
+	Name   string   `msg:"name"` // of Get without names only
+	Offset uint64   `msg:"offset"`
+	Size   int64    `msg:"size"`
+	Note   []byte   `msg:"note"`
+	Levels []string `msg:"levels"` // of Stat only, fastest first
+}
+
+// Error refuses a request as a whole. It is an error in Go, too.
+type Error struct {
+	Kind Kind   `msg:"kind"`
+	Text string `msg:"text"` // what is wrong, and what to do
+}
+
+func (e *Error) Error() string { return "daemon: " + e.Text }
+
+// Kind is the kind of an Error.
+type Kind string
+
+const (
+	KindVersion    Kind = "version"    // the text names which side to upgrade; the connection is closed
+	KindPermission Kind = "permission" // another user, or another process's session; the connection is closed
+	KindInvalid    Kind = "invalid"    // no such op, name or value; what can't be read as a request closes the connection
+	KindHello      Kind = "hello"      // a request before Hello
+	KindBusy       Kind = "busy"       // too many sessions, connections or leases
+	KindClosing    Kind = "closing"    // the daemon ends; connect again in a while
+	KindInternal   Kind = "internal"
+)
+
+// State is what the daemon has and does now.
+type State struct {
+	Levels   []Level `msg:"levels"` // fastest first
+	Sessions int     `msg:"sessions"`
+	Leases   int     `msg:"leases"`
+	Pending  int     `msg:"pending"`  // objects on their way into memory
+	Owed     int     `msg:"owed"`     // objects that wait to be written to lower levels
+	Clearing bool    `msg:"clearing"` // Clear goes on
+	Seconds  int64   `msg:"seconds"`  // since the daemon's start
+}
+
+// Level is what a level has, as tier.LevelState; -1 is unknown.
+type Level struct {
+	Name     string `msg:"name"`
+	Away     bool   `msg:"away"`
+	Objects  int64  `msg:"objects"`
+	Bytes    int64  `msg:"bytes"`
+	Capacity int64  `msg:"capacity"`
+	Held     int64  `msg:"held"`
+	Owed     int    `msg:"owed"`
+}
+
+// Lease describes an open lease, of any session.
+type Lease struct {
+	Name     string `msg:"name"`
+	Client   string `msg:"client"`
+	PID      int    `msg:"pid"`     // of the client's process; 0 is unknown
+	Seconds  int64  `msg:"seconds"` // until its end; -1 is never, 0 that only reservations are left
+	Pinned   int    `msg:"pinned"`
+	Reserved int    `msg:"reserved"`
+	Bytes    int64  `msg:"bytes"`
+	Waiting  bool   `msg:"waiting"` // from before a restart: the client has not come back yet
+}
