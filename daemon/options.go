@@ -1,0 +1,65 @@
+package daemon
+
+import (
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	"github.com/ringcache/ringcache/tier"
+)
+
+// ServerOptions describe a Server. Store and Memory are needed; zero values of the rest work.
+type ServerOptions struct {
+	// Store has the objects. Memory is its memory level. Both stay open when the server ends: close the
+	// store after it, and then the levels.
+	Store  *tier.Store
+	Memory tier.MemoryLevel
+	// ShmDir is the directory of Memory's segment, /dev/shm if empty.
+	ShmDir string
+	// Grace is how long promises of the daemon before are kept for a client that has not come back. 0 is 30 seconds.
+	Grace  time.Duration
+	Limits Limits
+	// Version is the program's, for people: it is what clients are answered to Hello.
+	Version string
+	// Logger gets what operators should see; nil is silence.
+	Logger *slog.Logger
+}
+
+// Limits are what a Server grants. They can be changed while it serves. A zero value is the default.
+type Limits struct {
+	// MaxConnections and MaxSessions are the most at a time, 1024 each. A process may have a quarter of them.
+	MaxConnections, MaxSessions int
+	// MaxLeases is the most open leases of a session, 1024.
+	MaxLeases int
+	// MaxHeld is the most bytes that the sessions of a process have pinned and reserved, half of the memory level. What two leases
+	// have counts twice.
+	MaxHeld int64
+	// MaxLease is the longest time of a lease, an hour; DefaultLease that of a request without one, 5 minutes. Both are
+	// rounded up to seconds.
+	MaxLease, DefaultLease time.Duration
+}
+
+// Validate reports what is wrong with options, as an fs.ErrInvalid.
+func (o ServerOptions) Validate() error {
+	switch {
+	case o.Store == nil || o.Memory == nil:
+		return fmt.Errorf("daemon: a server needs a store and its memory level: %w", fs.ErrInvalid)
+	case o.Grace < 0:
+		return fmt.Errorf("daemon: the grace time is %v, want at least 0: %w", o.Grace, fs.ErrInvalid)
+	}
+	return o.Limits.Validate()
+}
+
+// Validate reports what is wrong with limits, as an fs.ErrInvalid.
+func (l Limits) Validate() error {
+	for name, n := range map[string]int64{
+		"connections": int64(l.MaxConnections), "sessions": int64(l.MaxSessions), "leases of a session": int64(l.MaxLeases),
+		"bytes that a process holds": l.MaxHeld, "nanoseconds of a lease": int64(l.MaxLease), "nanoseconds of a lease by default": int64(l.DefaultLease),
+	} {
+		if n < 0 {
+			return fmt.Errorf("daemon: the most %s are %d, want at least 0, which is the default: %w", name, n, fs.ErrInvalid)
+		}
+	}
+	return nil
+}
