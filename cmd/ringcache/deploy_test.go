@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -74,7 +73,8 @@ type container struct {
 		Name      string
 		MountPath string `yaml:"mountPath"`
 	} `yaml:"volumeMounts"`
-	StartupProbe, LivenessProbe, ReadinessProbe *probe
+	StartupProbe  probe `yaml:"startupProbe"`
+	LivenessProbe probe `yaml:"livenessProbe"`
 }
 
 type probe struct {
@@ -174,28 +174,4 @@ func TestDeploymentUnits(t *testing.T) {
 		out, _ := verify(strings.Replace(string(service), good, bad, 1), strings.Replace(string(socket), good, bad, 1))
 		require.NotEmpty(t, out, "%s passes", bad)
 	}
-}
-
-// mounted reports the volume that a container has at a path.
-func (c container) mounted(path string) string {
-	for _, m := range c.VolumeMounts {
-		if m.MountPath == path {
-			return m.Name
-		}
-	}
-	return ""
-}
-
-// connector returns the engine's setting of its connector.
-func connector(t *testing.T, args []string) map[string]string {
-	t.Helper()
-	for i, a := range args {
-		if a == "--ec-transfer-config" {
-			config := map[string]string{}
-			require.NoError(t, json.Unmarshal([]byte(args[i+1]), &config))
-			return config
-		}
-	}
-	t.Fatalf("%q has no --ec-transfer-config", args)
-	return nil
 }
