@@ -1,0 +1,7 @@
+//go:build linux
+
+package daemontest
+
+type liarRole struct{}
+
+func (r *liarRole) run() {}
