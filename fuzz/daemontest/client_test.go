@@ -25,7 +25,7 @@ import (
 )
 
 // clientRole is a process of sessions. It reads names of spaces, and prints "." for each step, "p SPACE NUMBERS" for
-// what is committed, "! TEXT" for what must not be, and its counts at the end of its input.
+// what is committed, "! TEXT" for what must not be, and "= COUNTS" now and then. It ends at the end of its input.
 type clientRole struct {
 	Socket, Dir string
 	Space       string
@@ -41,7 +41,15 @@ func (r *clientRole) run() {
 	space.Store(&r.Space)
 	ctx, stop := context.WithCancel(context.Background())
 	var mu sync.Mutex
-	counts := map[string]int{}
+	counts, steps := map[string]int{}, 0
+	tell := func() {
+		b, err := json.Marshal(counts)
+		if err != nil {
+			panic(err)
+		}
+		say("= %s", b)
+		clear(counts)
+	}
 	rng := rand.New(rand.NewPCG(r.Seed, 1<<32))
 	o := LoadOptions{
 		Socket: r.Socket, Dir: r.Dir, Objects: r.Objects, Sessions: r.Sessions, Seed: r.Seed, MayFull: r.MayFull,
@@ -55,6 +63,11 @@ func (r *clientRole) run() {
 				line += fmt.Sprint(" ", n)
 			}
 			say("%s", line)
+			mu.Lock()
+			defer mu.Unlock()
+			if steps++; steps%100 == 0 {
+				tell()
+			}
 		},
 		Count: func(what string, n int) {
 			mu.Lock()
@@ -87,11 +100,7 @@ func (r *clientRole) run() {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	b, err := json.Marshal(counts)
-	if err != nil {
-		panic(err)
-	}
-	say("= %s", b)
+	tell()
 }
 
 // crowd is the client processes of a test.

@@ -159,7 +159,11 @@ func (k *killing) turn() {
 	if k.rng.IntN(2) == 0 {
 		k.check(p)
 	}
-	k.work(p, k.rng.IntN(400))
+	steps := k.rng.IntN(400)
+	if k.rng.IntN(10) == 0 {
+		steps *= 10
+	}
+	k.work(p, steps)
 	if d, private, shared := takes(p.cmd.Process.Pid); d > 0 {
 		k.descriptors, k.private, k.shared = max(k.descriptors, d), max(k.private, private), max(k.shared, shared)
 	}

@@ -81,12 +81,12 @@ func (s *session) step() (space string, committed []int, err error) {
 		name   string
 		do     func() error
 	}{
-		{8, "pin", func() error { return s.pin(l, space) }},
-		{8, "reserve", func() error { return s.reserve(l, space) }},
-		{8, "write", func() error { s.write(l); return nil }},
-		{8, "commit", func() error { space, committed, err = s.commit(l); return err }},
+		{10, "pin", func() error { return s.pin(l, space) }},
+		{7, "reserve", func() error { return s.reserve(l, space) }},
+		{14, "write", func() error { s.write(l); return nil }},
+		{14, "commit", func() error { space, committed, err = s.commit(l); return err }},
 		{2, "abort", func() error { return s.abort(l) }},
-		{4, "release", func() error { return s.release(l) }},
+		{5, "release", func() error { return s.release(l) }},
 		{3, "unpin", func() error { return s.unpin(l) }},
 		{4, "verify", func() error { return s.verify(l) }},
 		{4, "get", func() error { return s.get(l) }},
