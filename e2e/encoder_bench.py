@@ -38,7 +38,7 @@ def measure(a, programs, python, kind, server, redis):
     inputs, folder = programs.folder / (kind + ".json"), programs.folder / ("disk-" + kind)
     names = ["image%d" % i for i in range(a.images)]
     inputs.write_text(json.dumps([{"name": name, "prompt_token_ids": [1, *IMAGE[kind], 30 + i], "params": {"max_tokens": 1},
-                                   "images": [{"pattern": i, "size": [224, 224]}]} for i, name in enumerate(names)]))
+                                   "images": [{"pattern": i, "size": [224, 224]}]} for i, name in enumerate([*names, "probe"])]))
     model, tokens, times = programs.folder / "models" / kind, {}, {}
 
     def ask(engine, what, encoded):
@@ -63,6 +63,7 @@ def measure(a, programs, python, kind, server, redis):
     server.start("--size", "64MiB", *below["disk"], *below["redis"])
     engine = Engine(programs, python, model, inputs, server, wait=20)
     engine.ready()
+    engine.ask("probe")
     ask(engine, "saved", True)
     for _ in range(a.rounds):
         ask(engine, "memory", False)
@@ -70,7 +71,7 @@ def measure(a, programs, python, kind, server, redis):
         server.stop()  # in order, so that all is in the lower levels
         server.lose_memory()
         server.start("--size", "64MiB", *options)
-        engine.settle()
+        engine.settle("probe")
         ask(engine, where, False)
     engine.end()
     server.stop()

@@ -58,14 +58,14 @@ def main():
         at = time.monotonic()
         server.start(*settings)
         say("the server runs again, after %.2f s" % (time.monotonic() - at))
-        time.sleep(3)  # the connectors' next attempt
+        engines["two"].settle(photos[0].stem)
         engines["two"].forget()
         due &= ask("engine two again, its own cache emptied", "two") == 0
         server.stop()
         server.lose_memory()
         server.start(*settings)
         say("the server was ended and its shared memory deleted, as by a restart of the machine; the disk is still there")
-        time.sleep(3)
+        engines["one"].settle(photos[0].stem)
         engines["one"].forget()
         due &= ask("engine one again, its own cache emptied", "one") == 0
         for engine in engines.values():

@@ -150,6 +150,13 @@ class Engine:
         """Empties the engine's own encoder cache."""
         self.do(reset="encoder")
 
+    def settle(self, name):
+        """Asks until the connector has found the server again, and loads."""
+        def loads():
+            self.forget()
+            return self.ask(name)["workers"][0]["loads"] > 0
+        until("the connector", loads)
+
     def end(self):
         self._process.stdin.close()
         self._process.wait(PATIENCE)

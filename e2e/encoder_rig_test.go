@@ -289,7 +289,8 @@ func (e *encoderEngine) config(server *cacheServer) map[string]any {
 			"ec_connector_extra_config": map[string]any{"shared_storage_path": e.s.tree},
 		}
 	}
-	extra := map[string]any{"socket": server.socket}
+	// A busy machine may take its time; what is here is no proof of how long.
+	extra := map[string]any{"socket": server.socket, "timeout": 30, "wait": 60}
 	for k, v := range e.s.extra {
 		extra[k] = v
 	}
@@ -328,12 +329,17 @@ func (e *encoderEngine) next() (s said) {
 	return s
 }
 
-func (e *encoderEngine) do(command map[string]any) said {
+func (e *encoderEngine) send(command map[string]any) {
 	e.t.Helper()
 	b, err := json.Marshal(command)
 	require.NoError(e.t, err)
 	_, err = e.stdin.Write(append(b, '\n'))
 	require.NoError(e.t, err)
+}
+
+func (e *encoderEngine) do(command map[string]any) said {
+	e.t.Helper()
+	e.send(command)
 	said := e.next()
 	require.Empty(e.t, said.Error, e.words())
 	return said
@@ -342,7 +348,15 @@ func (e *encoderEngine) do(command map[string]any) said {
 // ask has the engine answer inputs, all at once.
 func (e *encoderEngine) ask(names ...string) said {
 	e.t.Helper()
-	a := e.do(map[string]any{"ask": names})
+	e.send(map[string]any{"ask": names})
+	return e.answered(names...)
+}
+
+// answered waits for the answer to ask.
+func (e *encoderEngine) answered(names ...string) said {
+	e.t.Helper()
+	a := e.next()
+	require.Empty(e.t, a.Error, e.words())
 	require.Len(e.t, a.Answers, len(names))
 	require.Len(e.t, a.Workers, e.s.tp)
 	return a
@@ -351,7 +365,11 @@ func (e *encoderEngine) ask(names ...string) said {
 // right asks, and compares the tokens with those of an engine that has no connector.
 func (e *encoderEngine) right(names ...string) said {
 	e.t.Helper()
-	a := e.ask(names...)
+	return e.check(e.ask(names...), names...)
+}
+
+func (e *encoderEngine) check(a said, names ...string) said {
+	e.t.Helper()
 	for i, name := range names {
 		want := e.ref.named(e.t, name)
 		require.Equal(e.t, want.Tokens, a.Answers[i].Tokens, name)
@@ -393,6 +411,14 @@ func (e *encoderEngine) recovers(names ...string) {
 		}
 		require.True(e.t, time.Now().Before(end), "images are still encoded: %+v\n%s", a.Workers, e.words())
 	}
+}
+
+// numbered is "image3", "image4" and so on.
+func numbered(from, n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprint("image", from+i))
+	}
+	return names
 }
 
 // forget empties the engine's own encoder cache, so that the connector is asked again.

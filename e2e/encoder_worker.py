@@ -3,6 +3,7 @@
 vLLM calls these methods by name, in the worker's process, whatever executor runs it.
 """
 
+import contextlib
 import os
 import signal
 import time
@@ -62,7 +63,8 @@ class Observed:
         if self._armed is None or self._armed[0] != at:
             return
         pid, self._armed = self._armed[1], None
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # another worker was first
+            os.kill(pid, signal.SIGKILL)
         while running(pid):
             time.sleep(0.001)
 
@@ -76,5 +78,5 @@ def running(pid):
     try:
         with open("/proc/%d/stat" % pid) as f:
             return f.read().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
