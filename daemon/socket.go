@@ -194,7 +194,8 @@ func (s *socket) check() error {
 	if s.path == "" {
 		return nil
 	}
-	if info, err := os.Lstat(s.path); err != nil || !os.SameFile(info, s.file) {
+	// A new file may have the inode of one that was removed.
+	if info, err := os.Lstat(s.path); err != nil || !os.SameFile(info, s.file) || !info.ModTime().Equal(s.file.ModTime()) {
 		return fmt.Errorf("the socket %s was removed or replaced: restart the daemon", s.path)
 	}
 	return nil
