@@ -13,6 +13,7 @@ type commands struct {
 	Check checkCommand `cmd:"" help:"Check the bytes of a living segment, or of one that a writer left."`
 	Sweep sweepCommand `cmd:"" help:"List segments whose writer was killed, and remove them if told to."`
 	Tier  tierCommand  `cmd:"" help:"List, read, verify and remove the objects of a folder, a segment or a Redis."`
+	Warm  warmCommand  `cmd:"" help:"Fill the encoder cache of a running engine with images from folders and lists."`
 	Fuzz  fuzzCommand  `cmd:"" help:"Compare rings, stores and caches with reference models, with a real vLLM, or with your own."`
 
 	Version kong.VersionFlag `help:"Print the version, and the releases of vLLM that it works with."`

@@ -39,7 +39,7 @@ func DecodeRequest(body []byte, q *Request) error {
 	id, version, hello := salvage(body)
 	*q = Request{ID: id}
 	if hello && version != Version {
-		return versionError(version)
+		return versionError(version) // rather than an error about what is new in that version
 	}
 	return err
 }
@@ -139,7 +139,7 @@ func (d *decoder) object() (o Object) {
 }
 
 // salvage reads what every version of the protocol has in a request, whatever else is in it: a map with an ID and an op, and in
-// a Hello the version. What is not there, or there twice, is 0.
+// a Hello the version. What is not there is 0, and all is if one of them is there twice.
 func salvage(body []byte) (id uint64, version int, hello bool) {
 	n, rest, err := msgp.ReadMapHeaderBytes(body)
 	if err != nil {
@@ -147,6 +147,7 @@ func salvage(body []byte) (id uint64, version int, hello bool) {
 	}
 	at := len(body) - len(rest)
 	var seen set
+	var given bool
 	for range n {
 		key, _, err := msgp.ReadStringZC(body[at:])
 		if at, _ = next(body, at); err != nil {
@@ -170,11 +171,11 @@ func salvage(body []byte) (id uint64, version int, hello bool) {
 			op, _, _ := msgp.ReadStringZC(value)
 			hello = string(op) == string(Hello)
 		case qVersion:
-			v, _, _ := msgp.ReadUint64Bytes(value)
-			version = int(min(v, math.MaxInt32))
+			v, _, err := msgp.ReadUint64Bytes(value)
+			version, given = int(min(v, math.MaxInt32)), err == nil
 		}
 	}
-	return id, version, hello && seen.has(qVersion)
+	return id, version, hello && given
 }
 
 // next returns where the value behind the one at a position begins, in a body that the guard has checked.

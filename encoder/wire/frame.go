@@ -65,7 +65,7 @@ func (r *Reader) fill(need int) error {
 		r.buf, r.off, r.end = nil, 0, 0
 	case have == 0:
 		r.off, r.end = 0, 0
-	case r.off+need > len(r.buf):
+	case r.off > 0 && r.off+need > len(r.buf):
 		copy(r.buf, r.buf[r.off:r.end])
 		r.off, r.end = 0, have
 	}
