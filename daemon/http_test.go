@@ -235,7 +235,7 @@ func TestHTTPListens(t *testing.T) {
 	for _, d := range []time.Duration{w.server.ReadTimeout, w.server.ReadHeaderTimeout, w.server.WriteTimeout, w.server.IdleTimeout} {
 		require.Positive(t, d)
 	}
-	other := *r
+	other := newRunner(r.o)
 	other.config.HTTP = w.addr
 	_, err = other.openHTTP(context.Background())
 	require.ErrorContains(t, err, "give another address by http, or off")
