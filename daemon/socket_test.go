@@ -51,7 +51,9 @@ func TestSocketAndItsFolder(t *testing.T) {
 	require.NoError(t, conn.Close())
 	require.NoError(t, s.check())
 	require.NoError(t, s.close())
-	require.NoFileExists(t, path)
+	left, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	require.Empty(t, left)
 }
 
 // TestSocketOfALivingDaemonStays: neither that of a daemon, which has the lock, nor that of another program.
@@ -167,4 +169,52 @@ func TestWrittenPID(t *testing.T) {
 	for _, s := range []string{"", "x", "-1", "0", "17\x1b[2J"} {
 		require.Empty(t, writtenPID([]byte(s)))
 	}
+}
+
+// TestLockWithoutNameLocksNothing: a daemon that ends removes the lock which another one has just opened.
+func TestLockWithoutNameLocksNothing(t *testing.T) {
+	path := socketPath(t)
+	first, err := tryLockSocket(path, os.O_CREATE)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(path+lockSuffix))
+	second, err := lockSocket(path)
+	require.NoError(t, err, "it is another file")
+	require.NoError(t, unlockSocket(first))
+	require.FileExists(t, path+lockSuffix, "it is the second one's")
+	_, err = lockSocket(path)
+	require.ErrorIs(t, err, errLocked)
+	require.NoError(t, unlockSocket(second))
+	require.NoFileExists(t, path+lockSuffix)
+}
+
+func TestSweepSocket(t *testing.T) {
+	path := socketPath(t)
+	want := func(remove bool, state string) {
+		t.Helper()
+		got, err := SweepSocket(path, remove)
+		require.NoError(t, err)
+		require.Equal(t, state, got)
+	}
+	want(true, "none")
+	s := listen(t, path)
+	want(true, "alive")
+	require.NoError(t, s.check())
+	require.NoError(t, s.listeners[0].Close())
+	want(true, "alive") // it has the lock
+	require.FileExists(t, path)
+	require.NoError(t, s.lock.Close())
+	want(false, "stale")
+	require.FileExists(t, path)
+	want(true, "removed")
+	want(true, "none")
+	require.NoFileExists(t, path+lockSuffix)
+
+	l, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	want(true, "alive") // another program's
+	require.NoError(t, l.Close())
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	_, err = SweepSocket(path, true)
+	require.ErrorContains(t, err, "is no socket, but a file")
+	require.FileExists(t, path)
 }
