@@ -15,7 +15,7 @@ type Config struct {
 	Name       string   `name:"name" default:"ringcache" placeholder:"NAME" help:"Segment of shared memory for objects."`
 	Size       int64    `name:"size" is:"bytes" default:"1GiB" placeholder:"SIZE" help:"Bytes of the segment for objects, such as 4GiB."`
 	ShmDir     string   `name:"shm-dir" placeholder:"FOLDER" help:"Folder of shared memory, /dev/shm if empty. Clients must have the same."`
-	Prefault   bool     `name:"prefault" help:"Map all pages of the segment at the start."`
+	Prefault   bool     `name:"prefault" default:"false" help:"Map all pages of the segment at the start."`
 	MaxObjects int      `name:"max-objects" default:"0" placeholder:"N" help:"Most objects in the segment; 0 is one for every 8 KiB. A segment that is there keeps its own."`
 	MaxLeases  int      `name:"max-leases" default:"0" placeholder:"N" help:"Most open leases; 0 is 4096. A segment that is there keeps its own."`
 	Quota      int64    `name:"quota" is:"bytes" default:"0" placeholder:"SIZE" help:"Most bytes in memory of each tenant; 0 is no bound."`
@@ -25,7 +25,7 @@ type Config struct {
 	DiskSize   int64  `name:"disk-size" is:"bytes" default:"0" placeholder:"SIZE" help:"Most bytes that files take; 0 is no limit but the disk's."`
 	DiskLayout string `name:"disk-layout" default:"native" placeholder:"LAYOUT" help:"native, or vllm-ec: the tree of vLLM's ECExampleConnector."`
 	DiskSpace  string `name:"disk-space" placeholder:"SPACE" help:"The space of all objects of a tree in the layout vllm-ec, whose files do not contain it."`
-	DiskShared bool   `name:"disk-shared" help:"Other programs write to the folder, too."`
+	DiskShared bool   `name:"disk-shared" default:"false" help:"Other programs write to the folder, too."`
 	DiskWrite  string `name:"disk-write" default:"back" placeholder:"WHEN" help:"back: what is stored is written to the disk in the background. around: the disk is only read."`
 
 	Redis                     string `name:"redis" placeholder:"URL" help:"Redis or Valkey: redis://HOST:PORT/DB, rediss:// with TLS, unix:///PATH, redis+cluster://, redis+sentinel://, or HOST:PORT, several of which are a cluster. No password."`
@@ -36,7 +36,7 @@ type Config struct {
 	RedisWrite                string `name:"redis-write" default:"back" placeholder:"WHEN" help:"back or around, as disk-write."`
 
 	HTTP    string `name:"http" default:"127.0.0.1:9401" placeholder:"HOST:PORT" help:"Address for /healthz, /readyz and /metrics, or off."`
-	HTTPAny bool   `name:"http-any" help:"Allow an address for HTTP that other machines reach. There is no password."`
+	HTTPAny bool   `name:"http-any" default:"false" help:"Allow an address for HTTP that other machines reach. There is no password."`
 
 	Grace time.Duration `name:"grace" default:"30s" placeholder:"TIME" reload:"yes" help:"How long clients have after a restart to come back before what they pinned may go. A reload is for the next start."`
 	Drain time.Duration `name:"drain" default:"30s" placeholder:"TIME" reload:"yes" help:"How long the end waits for what is still to be written to lower levels."`

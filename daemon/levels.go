@@ -31,12 +31,15 @@ type levels struct {
 	store  *tier.Store
 	memory *memory.Level
 	lower  []tier.Level
+	// fresh reports that the segment was made by this process, and that nobody has used it: close removes it.
+	fresh bool
 }
 
 // open opens the levels and the store, the memory first: its lock is what makes this daemon the only one. After an error
 // nothing is open.
 func (c Config) open(ctx context.Context, log *slog.Logger) (_ *levels, err error) {
-	l := &levels{}
+	size, _ := c.found()
+	l := &levels{fresh: size == 0}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.close())
@@ -75,7 +78,7 @@ func (c Config) open(ctx context.Context, log *slog.Logger) (_ *levels, err erro
 	return l, nil
 }
 
-// close closes what is open: the store before its levels, the lower levels before memory.
+// close closes what is open: the store before its levels, the lower levels before memory. It may be called once.
 func (l *levels) close() error {
 	var errs []error
 	if l.store != nil {
@@ -84,7 +87,11 @@ func (l *levels) close() error {
 	for _, x := range slices.Backward(l.lower) {
 		errs = append(errs, x.Close())
 	}
-	if l.memory != nil {
+	switch {
+	case l.memory == nil:
+	case l.fresh:
+		errs = append(errs, l.memory.Remove())
+	default:
 		errs = append(errs, l.memory.Close())
 	}
 	return errors.Join(errs...)

@@ -161,6 +161,7 @@ func (r *runner) serve(ctx context.Context) error {
 	if r.config.Prefault {
 		tasks.Go(func() { r.prefault(prefault) })
 	}
+	r.levels.fresh = false
 	r.phase.set(phaseServing)
 	r.notify.ready("serving")
 	r.log.Info("serving", "version", r.o.Version, "socket", r.socket.listeners[0].Addr().String(), "segment", r.config.Name, "size", formatBytes(r.config.Size),

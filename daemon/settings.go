@@ -34,6 +34,14 @@ func variable(key string) string {
 	return "RINGCACHE_" + strings.ToUpper(strings.ReplaceAll(key, "-", "_"))
 }
 
+// split returns the elements of a list, which have commas between them; of any other setting its one text.
+func (s setting) split(text string) []string {
+	if _, isList := s.value(Config{}).([]string); isList {
+		return strings.Split(text, ",")
+	}
+	return []string{text}
+}
+
 // set makes a text, or several of a list, the value of a setting.
 func (s setting) set(c *Config, texts []string) error {
 	field := reflect.ValueOf(c).Elem().Field(s.index)
@@ -81,6 +89,7 @@ func (s setting) set(c *Config, texts []string) error {
 	return nil
 }
 
+// value returns the value as the field has it.
 func (s setting) value(c Config) any { return reflect.ValueOf(c).Field(s.index).Interface() }
 
 // texts returns the value of a setting as set takes it.

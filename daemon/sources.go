@@ -48,14 +48,13 @@ type problem struct {
 func (s Sources) Load() (Config, error) {
 	layers := map[string]given{}
 	for _, x := range settings {
-		layers[x.key] = given{strings.Split(x.preset, ","), "default"}
+		layers[x.key] = given{x.split(x.preset), "default"}
 	}
 	environ, problems := fromEnviron(s.Environ)
 	file := s.File
 	if file == "" {
-		file = environ[configKey].text()
+		file = fileOf(s.Environ)
 	}
-	delete(environ, configKey)
 	if file != "" {
 		values, wrong := fromFile(file)
 		problems = append(problems, wrong...)
@@ -67,11 +66,11 @@ func (s Sources) Load() (Config, error) {
 		layers[key] = v
 	}
 	for key, text := range s.Flags {
-		if find(key) == nil {
+		if x := find(key); x != nil {
+			layers[key] = given{x.split(text), "flag --" + key}
+		} else {
 			problems = append(problems, unknown("flag --"+key, key, "--%s"))
-			continue
 		}
-		layers[key] = given{strings.Split(text, ","), "flag --" + key}
 	}
 	var c Config
 	spoiled := map[string]bool{}
@@ -93,10 +92,18 @@ func (s Sources) Load() (Config, error) {
 	return c, nil
 }
 
-func (g given) text() string { return strings.Join(g.texts, ",") }
+// fileVariable names the file. It is no setting.
+const fileVariable = "RINGCACHE_CONFIG"
 
-// configKey is the key of the file's path, which is no setting.
-const configKey = "config"
+func fileOf(environ []string) string {
+	path := ""
+	for _, e := range environ {
+		if text, ok := strings.CutPrefix(e, fileVariable+"="); ok {
+			path = text
+		}
+	}
+	return path
+}
 
 func find(key string) *setting {
 	i := slices.IndexFunc(settings, func(s setting) bool { return s.key == key })
@@ -116,15 +123,15 @@ func fromEnviron(environ []string) (values map[string]given, problems []string) 
 	for _, e := range environ {
 		name, text, _ := strings.Cut(e, "=")
 		rest, ours := strings.CutPrefix(name, "RINGCACHE_")
-		if !ours || text == "" || othersVariables.MatchString(name) {
+		if !ours || text == "" || name == fileVariable || othersVariables.MatchString(name) {
 			continue
 		}
 		key := strings.ToLower(strings.ReplaceAll(rest, "_", "-"))
-		if variable(key) != name || key != configKey && find(key) == nil {
+		if x := find(key); x != nil && variable(key) == name {
+			values[key] = given{x.split(text), "variable " + name}
+		} else {
 			problems = append(problems, unknown("variable "+name, key, "RINGCACHE_%s"))
-			continue
 		}
-		values[key] = given{strings.Split(text, ","), "variable " + name}
 	}
 	slices.Sort(problems)
 	return values, problems

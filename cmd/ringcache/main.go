@@ -8,6 +8,7 @@ import (
 )
 
 type commands struct {
+	Serve serveCommand `cmd:"" help:"Run the daemon: engines share one cache that outlives them."`
 	Agent agentCommand `cmd:"" help:"Drive a store by JSON lines on stdin and stdout, from any language."`
 	Check checkCommand `cmd:"" help:"Check the bytes of a living segment, or of one that a writer left."`
 	Sweep sweepCommand `cmd:"" help:"List segments whose writer was killed, and remove them if told to."`
@@ -28,7 +29,13 @@ func options() []kong.Option {
 	}
 }
 
+func newCommands() *commands {
+	c := &commands{}
+	c.Serve.Settings = settings()
+	return c
+}
+
 func main() {
-	ctx := kong.Parse(&commands{}, options()...)
+	ctx := kong.Parse(newCommands(), options()...)
 	ctx.FatalIfErrorf(ctx.Run())
 }
