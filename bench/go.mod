@@ -27,7 +27,7 @@ require (
 	github.com/zeebo/blake3 v0.2.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sync v0.24.0 // indirect
-	golang.org/x/text v0.15.0 // indirect
+	golang.org/x/text v0.42.0 // indirect
 	lukechampine.com/blake3 v1.4.1 // indirect
 )
 

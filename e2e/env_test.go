@@ -164,6 +164,8 @@ func inputs(model string) (out []question) {
 	for i := range 12 {
 		out = append(out, question{Name: fmt.Sprint("two", i), Prompt: prompt(i, 2), Images: []any{pattern(i), pattern((i * 5) % 16)}})
 	}
+	// The text of one and the image of another: what image0 would be answered if image1's data stood in its place.
+	out = append(out, question{Name: "swapped", Prompt: prompt(0, 1), Images: []any{pattern(1)}})
 	for _, p := range photos() {
 		out = append(out, question{Name: filepath.Base(p), Prompt: prompt(len(p), 1), Images: []any{p}})
 	}

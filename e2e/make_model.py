@@ -1,6 +1,7 @@
 """Writes tiny multimodal models with random weights, enough for a real vLLM engine on a CPU.
 
     make_model.py FOLDER [llava] [qwen2vl]      # FOLDER/llava, FOLDER/qwen2vl
+    make_model.py FOLDER llava_large            # with a vision tower of 17 million weights, to measure what it costs
 
 Runs in the environment of setup.sh and downloads nothing. The weights are seeded and have a wide spread, so that
 greedy tokens depend on the image; vLLM's own dummy weights give the same tokens for every input.
@@ -43,17 +44,19 @@ def tokenizer():
                               "vision_end_token": "<ve>"})
 
 
-def llava():
+def llava(hidden=64, layers=2, size=56):
     """Images of 56x56, 16 image tokens, one float32 tensor [3, 56, 56]."""
+    tokens = (size // 14) ** 2
     # vLLM's attention kernel for CPUs wants heads of 32.
     model = LlavaForConditionalGeneration(LlavaConfig(
         text_config=LlamaConfig(**TEXT, head_dim=32),
-        vision_config=CLIPVisionConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=2,
-                                       num_attention_heads=2, image_size=56, patch_size=14, projection_dim=64),
-        image_token_index=4, image_seq_length=16, vision_feature_layer=-1,
+        vision_config=CLIPVisionConfig(hidden_size=hidden, intermediate_size=2 * hidden, num_hidden_layers=layers,
+                                       num_attention_heads=hidden // 32, image_size=size, patch_size=14,
+                                       projection_dim=64),
+        image_token_index=4, image_seq_length=tokens, vision_feature_layer=-1,
         vision_feature_select_strategy="default", tie_word_embeddings=False))
     image = dict(PIXELS, image_processor_type="CLIPImageProcessor", processor_class="LlavaProcessor", resample=3,
-                 size={"shortest_edge": 56}, do_center_crop=True, crop_size={"height": 56, "width": 56})
+                 size={"shortest_edge": size}, do_center_crop=True, crop_size={"height": size, "width": size})
     processor = {"processor_class": "LlavaProcessor", "image_token": "<image>", "patch_size": 14,
                  "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
     return model, {"preprocessor_config.json": image, "processor_config.json": processor}
@@ -76,7 +79,13 @@ def qwen2vl():
                    "processor_config.json": {"processor_class": "Qwen2VLProcessor"}}
 
 
-KINDS = {"llava": llava, "qwen2vl": qwen2vl}
+def llava_large():
+    """Images of 224x224, 256 image tokens."""
+    return llava(hidden=512, layers=8, size=224)
+
+
+KINDS = {"llava": llava, "qwen2vl": qwen2vl, "llava_large": llava_large}
+DEFAULT = "llava", "qwen2vl"
 
 
 def spread(model):
@@ -99,7 +108,7 @@ def write(kind, folder):
     tokenizer().save_pretrained(folder)
     for name, content in configs.items():
         (folder / name).write_text(json.dumps(content, indent=1))
-    if kind == "llava":
+    if kind.startswith("llava"):
         # transformers 5 leaves "vision_model." out of CLIP's names, and vLLM's loader wants it.
         prefix, file = "vision_tower.", folder / "model.safetensors"
         weights = {name if name.startswith(prefix + "vision_model.") else name.replace(prefix, prefix + "vision_model."):
@@ -111,7 +120,7 @@ def write(kind, folder):
 def main():
     if len(sys.argv) < 2 or not set(sys.argv[2:]) <= set(KINDS):
         sys.exit(__doc__)
-    for kind in sys.argv[2:] or KINDS:
+    for kind in sys.argv[2:] or DEFAULT:
         write(kind, pathlib.Path(sys.argv[1]) / kind)
 
 

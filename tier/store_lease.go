@@ -175,6 +175,9 @@ func (l *StoreLease) Commit(keys []Key) []error {
 	return errs
 }
 
+// Held implements Lease.
+func (l *StoreLease) Held(keys []Key) []Placed { return l.lease.Held(keys) }
+
 // Abort implements Lease.
 func (l *StoreLease) Abort(keys []Key) []error { return l.lease.Abort(keys) }
 

@@ -18,34 +18,37 @@ const (
 	MaxSession = 64      // bytes of a session, ASCII letters, digits, "-" and "_"; the least is 8
 	MaxLease   = 128     // bytes of the name of a lease
 	MaxClient  = 100     // bytes of the name of a client
+
+	minSession = 8
 )
 
 // Op is what a request asks for.
 type Op string
 
 const (
-	// Hello opens a session, or takes one up again. Version, Session and Client are needed; Fingerprint is
-	// for clients that want to be told the space of their keys. The reply has Version, Server, Segment, Space and Limits.
+	// Hello opens a session, or takes one up again. It has Version, Session and Client, and Fingerprint for
+	// clients that want to be told the space of their keys. The reply has Version, Server, Segment, Space and Limits.
 	Hello Op = "hello"
-	// Pin looks names up, and keeps those that are there in place, for Lease, for at least Seconds. With Prefix, names are a
+	// Pin looks Names of Space up, and keeps those that are there in place, for Lease, for at least Seconds. With Prefix, names are a
 	// chain, parents first, and the answer ends with the first miss. Each item is hit, miss, pending (ask
 	// again, with the same lease), full, too large or unavailable.
 	Pin Op = "pin"
-	// Get returns where the objects are that Lease has: those of Names, or all. Each item is hit, reserved,
+	// Get returns where the objects are that Lease has in Space: those of Names, or all. Each item is hit, reserved,
 	// or ended if the lease does not have it. It changes nothing: it is for a client that comes back.
 	Get Op = "get"
-	// Reserve takes room for Objects, in order, so that a parent precedes its children. Nobody sees them until Commit.
+	// Reserve takes room for Objects of Space, for Lease, in order, so that a parent precedes its children. Nobody sees them until
+	// Commit. Seconds are the least time of the lease, for what it pins; no time ends a reservation.
 	// Each item is reserved (write to its bytes), exists, pending (somebody else has reserved it), full or too large.
 	Reserve Op = "reserve"
-	// Commit publishes Names that Lease has reserved and that are written completely, in order. With Keep they stay
-	// pinned for the lease. Each item is ok, or ended if the lease has not reserved it.
+	// Commit publishes Names of Space that Lease has reserved and that are written completely, in order. With Keep they stay
+	// pinned for the lease, for at least Seconds. Each item is ok, or ended if the lease has not reserved it.
 	Commit Op = "commit"
-	// Abort gives up Names that Lease has reserved; nobody writes to their bytes any more. Items as those of Commit.
+	// Abort gives up Names of Space that Lease has reserved; nobody writes to their bytes any more. Items as those of Commit.
 	Abort Op = "abort"
-	// Release ends Leases; or, if Names are given, what Lease pins of them, and the wish for those that are pending.
+	// Release ends Leases; or else what Lease pins of Names of Space, and the wish for those that are pending.
 	// What is not there is skipped, so that releasing twice is fine.
 	Release Op = "release"
-	// Stat describes the daemon (State), the objects of Names, if any, and, with List, all leases. It pins nothing. Each item
+	// Stat describes the daemon (State), the objects of Names of Space, if any, and, with List, all leases. It pins nothing. Each item
 	// is hit, with the levels that have it, miss, or pending: ask again.
 	Stat Op = "stat"
 	// Clear deletes the objects of Space, or of all spaces if it is empty, from all levels, in the background; State.Clearing
@@ -53,9 +56,10 @@ const (
 	Clear Op = "clear"
 )
 
-// Request is a request of any kind. Fields that an Op does not name must be zero.
+// Request is a request of any kind. Fields that an Op does not name must be zero, and those that it names must not, apart
+// from Seconds, Prefix, Keep, List and what is said to be optional.
 type Request struct {
-	ID uint64 `msg:"id"` // returned in the reply
+	ID uint64 `msg:"id"` // returned in the reply, and not 0: clients count from 1
 	Op Op     `msg:"op"`
 
 	Version     int                  `msg:"version"`
@@ -103,7 +107,7 @@ const (
 
 // Reply answers a request.
 type Reply struct {
-	ID    uint64 `msg:"id"`
+	ID    uint64 `msg:"id"`    // 0 in an error about what could not be read as a request; the connection is closed then
 	Error *Error `msg:"error"` // then nothing else is set
 
 	Version int      `msg:"version"`
@@ -130,7 +134,7 @@ type Segment struct {
 type Limits struct {
 	Names   int    `msg:"names"`   // in one request
 	Seconds uint32 `msg:"seconds"` // the longest time of a lease; longer is cut
-	Held    int64  `msg:"held"`    // bytes that a session may have pinned and reserved; beyond is full
+	Held    int64  `msg:"held"`    // bytes that the sessions of a process may have pinned and reserved; beyond is full
 	Leases  int    `msg:"leases"`  // of a session
 }
 
@@ -158,11 +162,11 @@ type Kind string
 const (
 	KindVersion    Kind = "version"    // the text names which side to upgrade; the connection is closed
 	KindPermission Kind = "permission" // another user, or another process's session; the connection is closed
-	KindInvalid    Kind = "invalid"    // no such op, name or value; what can't be read as a request closes the connection
-	KindHello      Kind = "hello"      // a request before Hello
+	KindInvalid    Kind = "invalid"    // no such op, field or value; what has no id closes the connection
+	KindHello      Kind = "hello"      // a request before Hello, or after another connection has taken the session up
 	KindBusy       Kind = "busy"       // too many sessions, connections or leases
-	KindClosing    Kind = "closing"    // the daemon ends; connect again in a while
-	KindInternal   Kind = "internal"
+	KindClosing    Kind = "closing"    // the daemon ends, and closes the connection; connect again in a while
+	KindInternal   Kind = "internal"   // the daemon failed, and closes the connection
 )
 
 // State is what the daemon has and does now.

@@ -215,6 +215,7 @@ type brokenLease struct {
 	pin      func(keys []tier.Key) []tier.Placed
 	unpin    func(keys []tier.Key)
 	reserve  func(objects []tier.Object) []tier.Placed
+	held     func(keys []tier.Key) []tier.Placed
 	commit   func(keys []tier.Key) []error
 	abort    func(keys []tier.Key) []error
 	setUntil func(until time.Time) error
@@ -242,6 +243,13 @@ func (l *brokenLease) Reserve(objects []tier.Object) []tier.Placed {
 		return l.reserve(objects)
 	}
 	return l.Lease.Reserve(objects)
+}
+
+func (l *brokenLease) Held(keys []tier.Key) []tier.Placed {
+	if l.held != nil {
+		return l.held(keys)
+	}
+	return l.Lease.Held(keys)
 }
 
 func (l *brokenLease) Commit(keys []tier.Key) []error {

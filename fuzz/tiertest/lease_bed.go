@@ -153,9 +153,32 @@ func (b *bed) state(l tier.Lease, pinned, reserved []tier.Object) {
 			b.Fatalf("%s: lease %q has %d bytes, and its objects have %d", what, s.ID, s.Bytes, sum)
 		}
 	}
+	b.held(l, pinned, reserved)
 	if u := b.l.Usage(); u.Held != -1 && u.Held < sum {
 		b.Fatalf("Usage has %d bytes that can't be evicted, and a lease has %d", u.Held, sum)
 	}
+}
+
+// held expects where the objects of a lease are, and returns that: first of those that are pinned.
+func (b *bed) held(l tier.Lease, pinned, reserved []tier.Object) []tier.Placed {
+	b.Helper()
+	all := slices.Concat(pinned, reserved)
+	placed := l.Held(append(keysOf(all), key("not of the lease")))
+	if len(placed) != len(all)+1 {
+		b.Fatalf("Held of %d keys has %d answers", len(all)+1, len(placed))
+	}
+	for i, o := range all {
+		var want error
+		if i >= len(pinned) {
+			want = tier.ErrPending
+		}
+		b.is("Held of "+show(o.Key), placed[i].Err, want)
+		if err := described(placed[i].Object, o); err != nil {
+			b.Fatalf("Held: %v", err)
+		}
+	}
+	b.is("Held of what the lease does not have", placed[len(all)].Err, tier.ErrNotFound)
+	return placed[:len(all)]
 }
 
 func sameKeys(keys []tier.Key, objects []tier.Object) bool {

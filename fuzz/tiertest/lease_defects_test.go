@@ -36,6 +36,19 @@ func afterPin(change func(p *tier.Placed)) func(b *broken) {
 	})
 }
 
+// afterHeld changes each answer of Held.
+func afterHeld(change func(p *tier.Placed)) func(b *broken) {
+	return leasing(func(_ *broken, l *mapLease, k *brokenLease) {
+		k.held = func(keys []tier.Key) []tier.Placed {
+			placed := l.Held(keys)
+			for i := range placed {
+				change(&placed[i])
+			}
+			return placed
+		}
+	})
+}
+
 // afterReserve changes each answer of Reserve.
 func afterReserve(change func(b *broken, l *mapLease, p *tier.Placed)) func(b *broken) {
 	return leasing(func(b *broken, l *mapLease, k *brokenLease) {
@@ -505,6 +518,34 @@ var leaseDefects = []defect{
 			return s
 		}
 	})},
+
+	{"Held reports reservations as pins", "reservations", afterHeld(func(p *tier.Placed) { p.Err = replaced(p.Err, tier.ErrPending, nil) })},
+	{"Held has no offset of reservations", "reservations", afterHeld(func(p *tier.Placed) {
+		if errors.Is(p.Err, tier.ErrPending) {
+			p.Offset = 0
+		}
+	})},
+	{"Held does not describe reservations", "reservations", afterHeld(func(p *tier.Placed) {
+		if errors.Is(p.Err, tier.ErrPending) {
+			p.Object = tier.Object{}
+		}
+	})},
+	{"Held of what another lease has", "reservations", leasing(func(_ *broken, l *mapLease, k *brokenLease) {
+		k.held = func(keys []tier.Key) []tier.Placed {
+			placed := l.Held(keys)
+			for i := range placed {
+				if x := l.m.objects[keys[i]]; errors.Is(placed[i].Err, tier.ErrNotFound) {
+					placed[i] = tier.Placed{}
+					if x != nil {
+						placed[i] = place(x)
+					}
+				}
+			}
+			return placed
+		}
+	})},
+	{"Held after the end", "released", afterHeld(func(p *tier.Placed) { p.Err = replaced(p.Err, tier.ErrEnded, tier.ErrNotFound) })},
+	{"Held after Close", "closed leases", afterHeld(func(p *tier.Placed) { p.Err = replaced(p.Err, fs.ErrClosed, tier.ErrEnded) })},
 
 	{"Pin after Close", "closed leases", func(b *broken) {
 		var kept *Map

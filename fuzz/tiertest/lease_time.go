@@ -2,6 +2,7 @@ package tiertest
 
 import (
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/ringcache/ringcache/tier"
@@ -184,13 +185,10 @@ func reopenedLeases(b *bed) {
 		_, err := b.memory().Lease(background, tier.LeaseOptions{ID: "l", Owner: "another"})
 		b.is("Lease of another owner, of one that was taken over", err, fs.ErrPermission)
 		l = b.lease("l")
-		for i, now := range b.pin(l, o, p) {
-			want := before[0].Offset
-			if i == 1 {
-				want = placed[0].Offset
-			}
-			if now.Offset != want {
-				b.Fatalf("%s was at offset %d, and is at %d after opening again", show(now.Object.Key), want, now.Offset)
+		found := slices.Concat(b.held(l, []tier.Object{o, p}, []tier.Object{r, s}), b.pin(l, o, p))
+		for i, want := range []tier.Placed{before[0], placed[0], placed[1], placed[2], before[0], placed[0]} {
+			if now := found[i]; now.Offset != want.Offset {
+				b.Fatalf("%s was at offset %d, and is at %d after opening again", show(now.Object.Key), want.Offset, now.Offset)
 			}
 		}
 		if b.o.At != nil {

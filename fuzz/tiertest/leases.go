@@ -189,6 +189,12 @@ func reservations(b *bed) {
 	l, other := b.lease("l"), b.lease("other")
 	placed := b.reserve(l, o, next)
 	b.state(l, nil, []tier.Object{o, next})
+	for i, p := range b.held(l, nil, []tier.Object{o, next}) {
+		if p.Offset != placed[i].Offset {
+			b.Fatalf("%s was reserved at offset %d, and Held returns %d", show(p.Object.Key), placed[i].Offset, p.Offset)
+		}
+	}
+	b.held(other, nil, nil)
 	for range 2 {
 		for i, f := range b.l.Stat(background, keysOf([]tier.Object{o, next})) {
 			b.is(fmt.Sprintf("element %d of Stat, which is reserved", i), f.Err, tier.ErrPending)
@@ -326,6 +332,7 @@ func (b *bed) ended(l tier.Lease, o, r tier.Object) {
 	b.each("Reserve after the end", l.Reserve([]tier.Object{r, o}), tier.ErrEnded, tier.ErrEnded)
 	b.all("Commit after the end", l.Commit([]tier.Key{r.Key, o.Key}), 2, tier.ErrEnded)
 	b.all("Abort after the end", l.Abort([]tier.Key{r.Key, o.Key}), 2, tier.ErrEnded)
+	b.each("Held after the end", l.Held([]tier.Key{r.Key, o.Key}), tier.ErrEnded, tier.ErrEnded)
 	b.is("SetUntil after the end", l.SetUntil(time.Time{}), tier.ErrEnded)
 	l.Unpin([]tier.Key{o.Key})
 	if s := l.State(); len(s.Pinned)+len(s.Reserved) != 0 || s.Bytes != 0 {
@@ -347,6 +354,7 @@ func closedLeases(b *bed) {
 	b.each("Reserve after Close", l.Reserve([]tier.Object{object("n", 1)}), fs.ErrClosed)
 	b.all("Commit after Close", l.Commit([]tier.Key{r.Key}), 1, fs.ErrClosed)
 	b.all("Abort after Close", l.Abort([]tier.Key{r.Key}), 1, fs.ErrClosed)
+	b.each("Held after Close", l.Held([]tier.Key{r.Key, o.Key}), fs.ErrClosed, fs.ErrClosed)
 	b.is("SetUntil after Close", l.SetUntil(b.o.Now()), fs.ErrClosed)
 	l.Unpin([]tier.Key{o.Key})
 	l.Release()

@@ -143,6 +143,34 @@ func (l *mapLease) Pin(keys []tier.Key) []tier.Placed {
 	return placed
 }
 
+// Held implements tier.Lease.
+func (l *mapLease) Held(keys []tier.Key) []tier.Placed {
+	placed := make([]tier.Placed, len(keys))
+	err := l.call(func() {
+		of := func(in []*entry, k tier.Key) *entry {
+			if i := slices.IndexFunc(in, func(x *entry) bool { return x.Key == k }); i >= 0 {
+				return in[i]
+			}
+			return nil
+		}
+		for i, k := range keys {
+			if x := of(l.pinned, k); x != nil {
+				placed[i] = place(x)
+			} else if x := of(l.reserved, k); x != nil {
+				placed[i] = tier.Placed{Object: x.Object, Offset: x.offset, Err: fmt.Errorf("tiertest: object %v: %w", k, tier.ErrPending)}
+			} else {
+				placed[i].Err = fmt.Errorf("tiertest: lease %q does not have object %v: %w", l.id, k, tier.ErrNotFound)
+			}
+		}
+	})
+	for i := range placed {
+		if err != nil {
+			placed[i].Err = err
+		}
+	}
+	return placed
+}
+
 func (l *mapLease) pin(x *entry) {
 	if slices.Contains(l.pinned, x) {
 		return

@@ -265,6 +265,26 @@ func (x *lease) placed(it *item) (tier.Placed, error) {
 	return p, nil
 }
 
+// Held implements tier.Lease.
+func (x *lease) Held(keys []tier.Key) []tier.Placed {
+	if err := x.enter(); err != nil {
+		return failAll(len(keys), err)
+	}
+	defer x.leave()
+	placed := make([]tier.Placed, len(keys))
+	for i, k := range keys {
+		switch it := x.items[k]; {
+		case it == nil:
+			placed[i].Err = &objectError{key: k, kind: tier.ErrNotFound, cause: fmt.Errorf("lease %q does not have it", x.id)}
+		case it.res != nil:
+			placed[i] = tier.Placed{Object: it.object, Offset: offset(it.o.Handle(), it.object.Size), Err: &objectError{key: k, kind: tier.ErrPending}}
+		default:
+			placed[i], placed[i].Err = x.placed(it)
+		}
+	}
+	return placed
+}
+
 // Unpin implements tier.Lease.
 func (x *lease) Unpin(keys []tier.Key) {
 	if x.enter() != nil {

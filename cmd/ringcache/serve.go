@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"runtime/debug"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/ringcache/ringcache/daemon"
+)
+
+type serveCommand struct {
+	serveFlags
+	PrintConfig bool `help:"Print the configuration as a file for --config, and end."`
+
+	Run    serveRun    `cmd:"" default:"1" hidden:"" help:"Run the daemon."`
+	Status serveStatus `cmd:"" help:"Show what a running daemon has: levels, leases and who holds them."`
+	Check  serveCheck  `cmd:"" help:"Check the configuration, and whether this machine or container suits it."`
+}
+
+// Help is the end of ringcache serve --help.
+func (serveCommand) Help() string {
+	return `Every setting is a flag, a key in the YAML file of --config, and a variable: --disk-size is disk-size: 100GiB in the file, and RINGCACHE_DISK_SIZE. A flag
+wins over a variable, a variable over the file, and the file over the default. Names that are no settings are refused. RINGCACHE_CONFIG
+names the file, too.
+
+SIGTERM and SIGINT end the daemon: it takes no more requests, writes what is owed to lower levels, for as long as --drain allows, and closes everything. A second
+signal ends it at once. SIGHUP makes it read its configuration again. Whatever ends it, even SIGKILL, the next daemon goes on with
+all objects and promises.
+
+The exit status is 0 after SIGTERM or SIGINT, 78 if the configuration is wrong, 80 if the command line is, and 1 after any other error.`
+}
+
+// serveFlags are the sources of a configuration on a command line. Settings stand for all fields of daemon.Config.
+type serveFlags struct {
+	Config   string       `type:"path" placeholder:"FILE" help:"YAML file with settings."`
+	Settings kong.Plugins `embed:""`
+}
+
+// settings is a flag for each field of daemon.Config, nil unless given: values, defaults and precedence are the matter of
+// package daemon.
+func settings() kong.Plugins {
+	var flags []reflect.StructField
+	for f := range reflect.TypeFor[daemon.Config]().Fields() {
+		kind, help := reflect.TypeFor[*string](), f.Tag.Get("help")
+		switch f.Type.Kind() {
+		case reflect.Bool:
+			kind = reflect.TypeFor[*bool]()
+		case reflect.Slice:
+			kind = f.Type
+		}
+		if preset := f.Tag.Get("default"); preset != "" && preset != "0" && preset != "false" {
+			help += " Default " + preset + "."
+		}
+		tag := fmt.Sprintf("name:%q help:%q", f.Tag.Get("name"), help)
+		if p := f.Tag.Get("placeholder"); p != "" {
+			tag += fmt.Sprintf(" placeholder:%q", p)
+		} else {
+			tag += ` negatable:""`
+		}
+		flags = append(flags, reflect.StructField{Name: f.Name, Type: kind, Tag: reflect.StructTag(tag)})
+	}
+	return kong.Plugins{reflect.New(reflect.StructOf(flags)).Interface()}
+}
+
+// sources returns what the command line and the environment have.
+func (c serveFlags) sources() daemon.Sources {
+	s := daemon.Sources{Flags: map[string]string{}, Environ: os.Environ(), File: c.Config}
+	values := reflect.ValueOf(c.Settings[0]).Elem()
+	for f, v := range values.Fields() {
+		switch list, isList := v.Interface().([]string); {
+		case v.IsNil():
+		case isList:
+			s.Flags[f.Tag.Get("name")] = strings.Join(list, ",")
+		default:
+			s.Flags[f.Tag.Get("name")] = fmt.Sprint(v.Elem())
+		}
+	}
+	return s
+}
+
+// statusError is an error with the exit status of the process.
+type statusError struct {
+	error
+	status int
+}
+
+func (e statusError) ExitCode() int { return e.status }
+func (e statusError) Unwrap() error { return e.error }
+
+// badConfig is the exit status of a wrong configuration, EX_CONFIG of sysexits: a service manager need not try again.
+const badConfig = 78
+
+func (c serveFlags) load() (daemon.Config, error) {
+	config, err := c.sources().Load()
+	if wrong := (*daemon.ConfigError)(nil); errors.As(err, &wrong) {
+		err = statusError{err, badConfig}
+	}
+	return config, err
+}
+
+type serveRun struct{}
+
+// Run runs the daemon.
+func (serveRun) Run(c *serveCommand) error {
+	config, err := c.load()
+	if err != nil {
+		return err
+	}
+	if c.PrintConfig {
+		text, err := config.YAML()
+		if err != nil {
+			return err
+		}
+		_, err = os.Stdout.Write(text)
+		return err
+	}
+	info, _ := debug.ReadBuildInfo()
+	version, _, _ := strings.Cut(versionText(info), ",")
+	return daemon.Run(context.Background(), daemon.RunOptions{
+		Config: config, Reload: c.sources().Load, Version: version, Log: os.Stderr,
+	})
+}
+
+type serveCheck struct{}
+
+// Help is the end of ringcache serve check --help.
+func (serveCheck) Help() string {
+	return `It changes nothing, and a daemon may run meanwhile. The exit status is 0 if the daemon would start, 78 if the configuration is wrong, and 1 if
+something else is in its way.`
+}
+
+// Run prints what is in the way of a daemon.
+func (serveCheck) Run(c *serveCommand) error {
+	config, err := c.load()
+	if err != nil {
+		return err
+	}
+	var fatal bool
+	for _, h := range config.Hints() {
+		word := "warning"
+		if h.Fatal {
+			word = "error"
+			fatal = true
+		}
+		if h.Key != "" {
+			word += ": " + h.Key
+		}
+		fmt.Printf("%s: %s\n", word, h.Text)
+	}
+	if fatal {
+		return errors.New("the daemon can't start")
+	}
+	_, err = fmt.Println("the configuration is right, and the daemon can start")
+	return err
+}

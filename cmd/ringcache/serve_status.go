@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/ringcache/ringcache/encoder/wire"
+)
+
+type serveStatus struct {
+	JSON    bool          `name:"json" help:"Print one JSON object."`
+	Timeout time.Duration `default:"10s" help:"Longest wait for the daemon."`
+}
+
+// Help is the end of ringcache serve status --help.
+func (serveStatus) Help() string {
+	return `Of all settings only --socket matters. HELD are bytes that can't be evicted now, OWED objects that wait to be written to a level. A lease has the pid and
+the name of its client, and LEFT until its end: never, or reserved if only what was reserved is left, which ends with its process. A lease that waits is from
+before a restart of the daemon, and its client has not come back yet.
+
+The exit status is 0 if a daemon answered, and 1 otherwise.`
+}
+
+// status is what --json prints.
+type status struct {
+	Server  string        `json:"server"`
+	Socket  string        `json:"socket"`
+	Segment statusSegment `json:"segment"`
+	Seconds int64         `json:"seconds"` // since its start
+	Levels  []statusLevel `json:"levels"`  // fastest first
+
+	Sessions int           `json:"sessions"`
+	Pending  int           `json:"pending"` // objects on their way into memory
+	Owed     int           `json:"owed"`
+	Clearing bool          `json:"clearing"`
+	Leases   []statusLease `json:"leases"`
+}
+
+type statusSegment struct {
+	Name       string `json:"name"`
+	Size       int64  `json:"size"`
+	Generation uint64 `json:"generation"`
+}
+
+// statusLevel has -1 for what is unknown.
+type statusLevel struct {
+	Name     string `json:"name"`
+	Away     bool   `json:"away"`
+	Objects  int64  `json:"objects"`
+	Bytes    int64  `json:"bytes"`
+	Capacity int64  `json:"capacity"` // 0 is no limit of its own
+	Held     int64  `json:"held"`
+	Owed     int    `json:"owed"`
+}
+
+type statusLease struct {
+	Name     string `json:"name"`
+	Client   string `json:"client"`
+	PID      int    `json:"pid"`     // 0 is unknown
+	Seconds  int64  `json:"seconds"` // until its end; -1 is never, 0 that only reservations are left
+	Pinned   int    `json:"pinned"`
+	Reserved int    `json:"reserved"`
+	Bytes    int64  `json:"bytes"`
+	Waiting  bool   `json:"waiting"`
+}
+
+// Run asks the daemon.
+func (c serveStatus) Run(parent *serveCommand) error {
+	config, err := parent.load()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
+	defer cancel()
+	s, err := askStatus(ctx, config.Socket)
+	if err != nil {
+		return explainStatus(config.Socket, err)
+	}
+	if c.JSON {
+		return json.NewEncoder(os.Stdout).Encode(s)
+	}
+	return s.print(os.Stdout)
+}
+
+// askStatus asks as a session of its own, which has no leases.
+func askStatus(ctx context.Context, socket string) (_ *status, err error) {
+	client, err := wire.Dial(ctx, wire.ClientOptions{Socket: socket, Name: "ringcache serve status"})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	p, err := client.Stat(ctx, wire.Request{List: true})
+	if err != nil {
+		return nil, err
+	}
+	if p.State == nil {
+		return nil, errors.New("the daemon's answer has no state")
+	}
+	h := client.Hello()
+	s := &status{
+		Server: h.Server, Socket: socket, Segment: statusSegment{h.Segment.Name, h.Segment.Size, h.Segment.Generation}, Seconds: p.State.Seconds,
+		Sessions: max(0, p.State.Sessions-1), // without this one
+		Pending:  p.State.Pending, Owed: p.State.Owed, Clearing: p.State.Clearing,
+		Levels: []statusLevel{}, Leases: []statusLease{},
+	}
+	for _, l := range p.State.Levels {
+		s.Levels = append(s.Levels, statusLevel(l))
+	}
+	for _, l := range p.Leases {
+		s.Leases = append(s.Leases, statusLease(l))
+	}
+	return s, nil
+}
+
+// explainStatus adds what to do to the error of a daemon that does not answer.
+func explainStatus(socket string, err error) error {
+	what := "the daemon at " + socket + " does not answer"
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		what = "no daemon listens at " + socket + ", and there is no such socket: start `ringcache serve`, or name its socket by --socket"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		what = "no daemon listens at " + socket + ", whose daemon is dead: start `ringcache serve` again, and it goes on with everything that is in shared memory"
+	case errors.Is(err, fs.ErrPermission):
+		what = "the socket " + socket + " is another user's: be the user that runs the daemon"
+	case errors.Is(err, syscall.ENOTSOCK), errors.Is(err, syscall.EPROTOTYPE):
+		what = socket + " is no socket of a daemon"
+	}
+	return fmt.Errorf("%s (%w)", what, err)
+}
+
+// print writes tables for people.
+func (s *status) print(to io.Writer) error {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "%s at %s, up %v, segment %s of %s\n", printable(s.Server), s.Socket, time.Duration(s.Seconds)*time.Second, s.Segment.Name, size(s.Segment.Size))
+	fmt.Fprintf(w, "%d sessions, %d leases, %d objects on the way into memory, %d owed to lower levels\n", s.Sessions, len(s.Leases), s.Pending, s.Owed)
+	if s.Clearing {
+		fmt.Fprintln(w, "a space is being cleared")
+	}
+	fmt.Fprintln(w, "\nLEVEL\tSTATE\tOBJECTS\tBYTES\tCAPACITY\tHELD\tOWED")
+	for _, l := range s.Levels {
+		state, capacity := "up", size(l.Capacity)
+		if l.Away {
+			state = "away"
+		}
+		if l.Capacity == 0 {
+			capacity = "-"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", printable(l.Name), state, count(l.Objects), size(l.Bytes), capacity, size(l.Held), l.Owed)
+	}
+	if len(s.Leases) > 0 {
+		fmt.Fprintln(w, "\nLEASE\tCLIENT\tPID\tLEFT\tPINNED\tRESERVED\tBYTES\tSTATE")
+	}
+	for _, l := range s.Leases {
+		left, state := (time.Duration(l.Seconds) * time.Second).String(), "open"
+		switch l.Seconds {
+		case -1:
+			left = "never"
+		case 0:
+			left = "reserved"
+		}
+		if l.Waiting {
+			state = "waiting"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%d\t%s\t%s\n", printable(l.Name), printable(l.Client), l.PID, left, l.Pinned, l.Reserved, size(l.Bytes), state)
+	}
+	return w.Flush()
+}
+
+func count(n int64) string {
+	if n < 0 {
+		return "?"
+	}
+	return fmt.Sprint(n)
+}
+
+// size is a number of bytes for people, of three digits or so.
+func size(n int64) string {
+	switch {
+	case n < 0:
+		return "?"
+	case n >= 1<<30:
+		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d B", n)
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/ringcache/ringcache/encoder/warm"
+)
+
+// warmKey is the variable with the key of the endpoint: the one that vllm serve reads, too.
+const warmKey = "VLLM_API_KEY"
+
+type warmCommand struct {
+	Paths       []string      `arg:"" optional:"" help:"Images, and folders with images at any depth."`
+	List        []string      `sep:"none" help:"File with a path on each line, - for stdin. Can be given several times."`
+	URL         string        `name:"url" default:"http://127.0.0.1:8000" help:"The engine's OpenAI endpoint."`
+	Model       string        `help:"Name of the model as the engine serves it. The first of its list if empty."`
+	Prompt      string        `default:"." help:"Text beside each image."`
+	Concurrency int           `default:"4" help:"Requests at a time."`
+	State       string        `type:"path" help:"File that notes which images are done, so that the next run goes on there."`
+	MaxSize     int64         `default:"67108864" help:"Most bytes of an image."`
+	Timeout     time.Duration `default:"10m" help:"Most time for a request."`
+	Patience    time.Duration `default:"5m" help:"How long to wait for an engine that is away or too busy."`
+	Socket      string        `type:"path" help:"Socket of the daemon: show what its tiers have at the end."`
+}
+
+// Help is the end of ringcache warm --help.
+func (warmCommand) Help() string {
+	return `Each image goes to the engine as a chat request for one token. The engine computes the output of its encoder, and its connector stores that in the
+daemon, where all engines with the same model find it. Images are PNG, JPEG, WebP, GIF, BMP and TIFF, known by their first bytes; other files
+in folders are skipped. An image that is there twice is sent once.
+
+If the engine needs a key, put the key into the environment variable ` + warmKey + `.
+
+With --state, a run that was interrupted goes on where it was. The file is for one content of the cache: remove it to send everything again, after the
+daemon has been cleared, or with other options for the images in the engine. An engine that still has an image in its own caches does not store it
+anew, so start the engine anew, too.
+
+The exit status is 0 if the engine has answered all images, 1 if not, and 80 if the command line is wrong.`
+}
+
+// Run sends the images.
+func (c warmCommand) Run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return c.run(ctx, os.Stdin, os.Stdout, os.Stderr)
+}
+
+func (c warmCommand) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
+	if len(c.Paths)+len(c.List) == 0 {
+		return errors.New("nothing to send: name images or folders, or give a list by --list")
+	}
+	o := warm.Options{
+		URL: c.URL, Model: c.Model, Key: os.Getenv(warmKey), Prompt: c.Prompt, Concurrency: c.Concurrency,
+		State: c.State, MaxSize: c.MaxSize, Timeout: c.Timeout, Patience: c.Patience,
+	}
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	found, err := c.find(ctx, stdin)
+	if err != nil {
+		return err
+	}
+	before, err := c.tiers(ctx) // before anything is sent: a wrong socket is noticed now
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "%d images found, %d other files skipped\n", len(found.Images), found.Skipped)
+
+	view := newWarmView(stderr, len(found.Images))
+	o.Report = view.report
+	result, err := warm.Run(ctx, found.Images, o)
+	view.end()
+	if result.Model != "" {
+		fmt.Fprintf(stdout, "%d images sent to %s, %d known before, %d failed\n",
+			result.Sent, printable(result.Model), result.Known, len(found.Failures)+len(result.Failures))
+	}
+	failures := append(found.Failures, result.Failures...)
+	for _, f := range failures {
+		fmt.Fprintf(stderr, "failed: %s: %v\n", printable(f.Path), f.Err)
+	}
+	switch left := len(found.Images) - result.Sent - result.Known - len(result.Failures); {
+	case ctx.Err() != nil:
+		err = fmt.Errorf("interrupted, %d images are left%s", left, c.resume())
+	case err != nil:
+		err = fmt.Errorf("%d images are left%s: %w", left, c.resume(), err)
+	case len(failures) > 0:
+		err = fmt.Errorf("%d images failed", len(failures))
+	}
+	return errors.Join(err, c.show(context.WithoutCancel(ctx), stdout, before, result.Sent))
+}
+
+func (c warmCommand) resume() string {
+	if c.State == "" {
+		return " (with --state the next run would go on there)"
+	}
+	return " (the same command goes on there)"
+}
+
+func (c warmCommand) find(ctx context.Context, stdin io.Reader) (warm.Found, error) {
+	var lists []io.Reader
+	for _, name := range c.List {
+		if name == "-" {
+			lists = append(lists, stdin)
+			continue
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			return warm.Found{}, err
+		}
+		defer f.Close()
+		lists = append(lists, f)
+	}
+	return warm.Find(ctx, c.Paths, lists...)
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"github.com/ringcache/ringcache/encoder/warm"
+)
+
+// warmView shows how far a run is: by a bar on a terminal, by lines elsewhere.
+type warmView struct {
+	w       io.Writer
+	total   int
+	ended   int
+	failed  int
+	shown   int // twentieths
+	waiting string
+	bar     *progressbar.ProgressBar // nil without a terminal
+}
+
+func newWarmView(w io.Writer, total int) *warmView {
+	v := &warmView{w: w, total: total}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) && total > 0 {
+		v.bar = progressbar.NewOptions(total,
+			progressbar.OptionSetWriter(w), progressbar.OptionSetDescription("images"), progressbar.OptionShowCount(), progressbar.OptionShowIts(),
+			progressbar.OptionSetItsString("images"), progressbar.OptionSetPredictTime(true), progressbar.OptionSetWidth(30),
+			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionOnCompletion(func() { fmt.Fprintln(w) }))
+	}
+	return v
+}
+
+// report shows an event. A view has no lock: events come one at a time.
+func (v *warmView) report(e warm.Event) {
+	if e.Wait > 0 {
+		v.wait(e)
+		return
+	}
+	v.ended++
+	v.waiting = ""
+	if e.Err != nil {
+		v.failed++
+	}
+	if v.bar != nil {
+		v.bar.Describe(v.text())
+		_ = v.bar.Set(v.ended) // a terminal that has gone does not end the run
+		return
+	}
+	if twentieth := v.ended * 20 / v.total; twentieth > v.shown {
+		v.shown = twentieth
+		fmt.Fprintf(v.w, "%s: %d of %d\n", v.text(), v.ended, v.total)
+	}
+}
+
+// wait shows that the engine is away or failed, once for each reason until it works again.
+func (v *warmView) wait(e warm.Event) {
+	text := e.Err.Error()
+	if text == v.waiting {
+		return
+	}
+	v.waiting = text
+	if v.bar != nil {
+		v.bar.Describe("waiting")
+		_ = v.bar.Clear()
+	}
+	fmt.Fprintf(v.w, "waiting for the engine: %s\n", text)
+}
+
+func (v *warmView) text() string {
+	if v.failed > 0 {
+		return fmt.Sprintf("images (%d failed)", v.failed)
+	}
+	return "images"
+}
+
+// end leaves the bar as it is, and the cursor below it.
+func (v *warmView) end() {
+	if v.bar != nil && !v.bar.IsFinished() {
+		_ = v.bar.Exit()
+		fmt.Fprintln(v.w)
+	}
+}

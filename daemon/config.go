@@ -1,0 +1,61 @@
+package daemon
+
+import "time"
+
+// Config is what a daemon runs with. Each field is a setting: the tag name is its key in a file, the flag --NAME, and the
+// variable RINGCACHE_NAME in capitals with "_" for "-". [Sources.Load] makes a Config; the zero value is not valid, and
+// [Sources] without anything gives the defaults.
+//
+// The other tags are for programs with flags and for documentation: help, default and placeholder as texts, is for the
+// kind of the text where the type of the field leaves it open, and reload where a daemon that runs takes the setting
+// over.
+type Config struct {
+	Socket string `name:"socket" default:"/run/ringcache/ringcache.sock" placeholder:"PATH" help:"Unix socket for engines. A folder that is missing is made, for this user alone."`
+
+	Name       string   `name:"name" default:"ringcache" placeholder:"NAME" help:"Segment of shared memory for objects."`
+	Size       int64    `name:"size" is:"bytes" default:"1GiB" placeholder:"SIZE" help:"Bytes of the segment for objects, such as 4GiB."`
+	ShmDir     string   `name:"shm-dir" placeholder:"FOLDER" help:"Folder of shared memory, /dev/shm if empty. Clients must have the same."`
+	Prefault   bool     `name:"prefault" default:"false" help:"Map all pages of the segment at the start."`
+	MaxObjects int      `name:"max-objects" default:"0" placeholder:"N" help:"Most objects in the segment; 0 is one for every 8 KiB. A segment that is there keeps its own."`
+	MaxLeases  int      `name:"max-leases" default:"0" placeholder:"N" help:"Most open leases; 0 is 4096. A segment that is there keeps its own."`
+	Quota      int64    `name:"quota" is:"bytes" default:"0" placeholder:"SIZE" help:"Most bytes in memory of each tenant; 0 is no bound."`
+	Quotas     []string `name:"quotas" placeholder:"TENANT=SIZE" help:"Most bytes in memory of single tenants."`
+
+	Disk       string `name:"disk" placeholder:"FOLDER" help:"Folder for objects on a disk. Without it there is no such level."`
+	DiskSize   int64  `name:"disk-size" is:"bytes" default:"0" placeholder:"SIZE" help:"Most bytes that files take; 0 is no limit but the disk's."`
+	DiskLayout string `name:"disk-layout" default:"native" placeholder:"LAYOUT" help:"native, or vllm-ec: the tree of vLLM's ECExampleConnector."`
+	DiskSpace  string `name:"disk-space" placeholder:"SPACE" help:"The space of all objects of a tree in the layout vllm-ec, whose files do not contain it."`
+	DiskShared bool   `name:"disk-shared" default:"false" help:"Other programs write to the folder, too."`
+	DiskWrite  string `name:"disk-write" default:"back" placeholder:"WHEN" help:"back: what is stored is written to the disk in the background. around: the disk is only read."`
+
+	Redis                     string `name:"redis" placeholder:"URL" help:"Redis or Valkey: redis://HOST:PORT/DB, rediss:// with TLS, unix:///PATH, redis+cluster://, redis+sentinel://, or HOST:PORT, several of which are a cluster. No password."`
+	RedisUser                 string `name:"redis-user" placeholder:"USER" help:"User at the Redis."`
+	RedisPasswordFile         string `name:"redis-password-file" placeholder:"FILE" help:"File with the password of the Redis."`
+	RedisSentinelUser         string `name:"redis-sentinel-user" placeholder:"USER" help:"User at the Sentinels."`
+	RedisSentinelPasswordFile string `name:"redis-sentinel-password-file" placeholder:"FILE" help:"File with the password of the Sentinels."`
+	RedisWrite                string `name:"redis-write" default:"back" placeholder:"WHEN" help:"back or around, as disk-write."`
+
+	HTTP    string `name:"http" default:"127.0.0.1:9401" placeholder:"HOST:PORT" help:"Address for /healthz, /readyz and /metrics, or off."`
+	HTTPAny bool   `name:"http-any" default:"false" help:"Allow an address for HTTP that other machines reach. There is no password."`
+
+	Grace time.Duration `name:"grace" default:"30s" placeholder:"TIME" reload:"yes" help:"How long clients have after a restart to come back before what they pinned may go. A reload is for the next start."`
+	Drain time.Duration `name:"drain" default:"30s" placeholder:"TIME" reload:"yes" help:"How long the end waits for what is still to be written to lower levels."`
+
+	MaxConnections   int           `name:"max-connections" default:"1024" placeholder:"N" reload:"yes" help:"Most connections of clients. A process may have a quarter of them."`
+	MaxSessions      int           `name:"max-sessions" default:"1024" placeholder:"N" reload:"yes" help:"Most sessions. A process may have a quarter of them."`
+	MaxSessionLeases int           `name:"max-session-leases" default:"1024" placeholder:"N" reload:"yes" help:"Most leases of a session."`
+	MaxHeld          int64         `name:"max-held" is:"bytes" default:"0" placeholder:"SIZE" reload:"yes" help:"Most bytes that the sessions of a process may pin and reserve; 0 is half of the segment."`
+	MaxLease         time.Duration `name:"max-lease" default:"1h" placeholder:"TIME" reload:"yes" help:"Longest time of a lease."`
+	DefaultLease     time.Duration `name:"default-lease" default:"5m" placeholder:"TIME" reload:"yes" help:"Time of a lease whose client names none."`
+
+	LogLevel  string `name:"log-level" default:"info" placeholder:"LEVEL" reload:"yes" help:"debug, info, warn or error."`
+	LogFormat string `name:"log-format" default:"text" placeholder:"FORMAT" help:"text or json, on stderr."`
+}
+
+// limits are what the server grants.
+func (c Config) limits() Limits {
+	return Limits{
+		MaxConnections: c.MaxConnections, MaxSessions: c.MaxSessions, MaxLeases: c.MaxSessionLeases, MaxHeld: c.MaxHeld,
+		MaxLease: c.MaxLease, DefaultLease: c.DefaultLease,
+	}
+}

@@ -1,0 +1,224 @@
+package promise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/tier"
+)
+
+const (
+	// slack is how much longer than asked for a lease lasts, so that asking again soon changes nothing in the table.
+	slack = time.Second
+	// wished is how long a lease that has nothing stays because of what was pending: the store believes it that long.
+	wished = 10 * time.Second
+)
+
+// lease is a lease of a session, as the book has it. Its fields are guarded by the lock of the session.
+type lease struct {
+	s        *session
+	name     string
+	t        *tier.StoreLease
+	until    time.Time // what it pins ends then
+	lapsed   bool      // until has passed, and reservations are left
+	items    map[tier.Key]item
+	reserved int   // of items
+	bytes    int64 // of items
+	wish     time.Time
+
+	at int // place in Book.due, -1 if it is not there; guarded by the lock of the book
+}
+
+// item is what a lease has of an object.
+type item struct {
+	size     int64
+	reserved bool
+}
+
+// find returns a lease, nil if there is none now.
+func (s *session) find(name string) *lease {
+	l := s.leases[name]
+	if l != nil && !l.lapsed && !s.book.now().Before(l.until) {
+		l.lapse()
+		l = s.leases[name]
+	}
+	return l
+}
+
+// open returns a lease that lasts for at least d, within the limits; 0 is the ordinary time.
+func (s *session) open(name string, d time.Duration) (*lease, error) {
+	limits := s.book.Limits()
+	until := s.book.now().Add(limits.time(d))
+	if l := s.find(name); l != nil {
+		err := l.extend(until)
+		if err == nil || !errors.Is(err, tier.ErrEnded) {
+			return l, err
+		}
+		l.release() // the store's clock was ahead
+	}
+	if err := s.mayOpen(limits); err != nil {
+		return nil, err
+	}
+	until = until.Add(slack)
+	t, err := s.book.store.Lease(context.Background(), tier.LeaseOptions{ID: leaseID(s.id, name), Owner: s.owner, Until: until})
+	if err != nil {
+		if errors.Is(err, fs.ErrPermission) {
+			return nil, fmt.Errorf("%w: %w", ErrOwner, err)
+		}
+		if errors.Is(err, tier.ErrFull) {
+			return nil, fmt.Errorf("%w: %w", ErrLimit, err)
+		}
+		return nil, err
+	}
+	failpoint.Hit("daemon.lease")
+	return s.add(name, t, until), nil
+}
+
+func (s *session) mayOpen(limits Limits) error {
+	b := s.book
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case len(s.leases) >= limits.Leases:
+		return fmt.Errorf("%w: session %s has %d leases; release some, or raise max-leases", ErrLimit, s.id, len(s.leases))
+	case s.client.leases >= limits.leasesOfProcess():
+		return fmt.Errorf("%w: process %d has %d leases, twice max-leases, which is the most; release some", ErrLimit, s.client.PID(), s.client.leases)
+	}
+	return nil
+}
+
+// add adds a lease of the store that has nothing yet.
+func (s *session) add(name string, t *tier.StoreLease, until time.Time) *lease {
+	l := &lease{s: s, name: name, t: t, until: until, items: map[tier.Key]item{}, at: -1}
+	s.leases[name] = l
+	b := s.book
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.client.leases++
+	b.counts.Leases++
+	if s.waiting {
+		b.counts.Waiting++
+	}
+	b.setDue(l, until)
+	return l
+}
+
+// extend makes a lease last until a time, at least.
+func (l *lease) extend(until time.Time) error {
+	if !l.until.Before(until) && !l.lapsed {
+		return nil
+	}
+	until = until.Add(slack)
+	if err := l.t.SetUntil(until); err != nil {
+		return err
+	}
+	l.until, l.lapsed = until, false
+	b := l.s.book
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.setDue(l, until)
+	return nil
+}
+
+// lapse takes its pins from a lease whose time has passed, and ends it if it has no reservations. It returns how many leases have
+// ended: one, or none.
+func (l *lease) lapse() int {
+	if l.reserved == 0 {
+		l.release()
+		return 1
+	}
+	var pinned []tier.Key
+	for k, it := range l.items {
+		if !it.reserved {
+			pinned = append(pinned, k)
+		}
+	}
+	l.t.Unpin(pinned)
+	l.drop(pinned...)
+	l.lapsed = true
+	b := l.s.book
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.setDue(l, time.Time{})
+	return 0
+}
+
+// release ends a lease with all it has.
+func (l *lease) release() {
+	l.t.Release()
+	failpoint.Hit("daemon.released")
+	s := l.s
+	delete(s.leases, l.name)
+	s.client.give(int64(len(l.items)), l.bytes)
+	b := s.book
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.client.leases--
+	b.counts.Leases--
+	if s.waiting {
+		b.counts.Waiting--
+	}
+	b.setDue(l, time.Time{})
+}
+
+// settle ends a lease that has nothing, and waits for nothing.
+func (l *lease) settle() {
+	if len(l.items) == 0 && !l.s.book.now().Before(l.wish) {
+		l.release()
+	}
+}
+
+// put notes that a lease has an object, which its client was charged for.
+func (l *lease) put(k tier.Key, it item) {
+	l.items[k] = it
+	l.bytes += it.size
+	if it.reserved {
+		l.reserved++
+	}
+}
+
+// drop notes that a lease does not have objects any more.
+func (l *lease) drop(keys ...tier.Key) {
+	var items, bytes int64
+	for _, k := range keys {
+		it, ok := l.items[k]
+		if !ok {
+			continue
+		}
+		delete(l.items, k)
+		items++
+		bytes += it.size
+		if it.reserved {
+			l.reserved--
+		}
+	}
+	l.bytes -= bytes
+	l.s.client.give(items, bytes)
+}
+
+// load makes the book agree with the store about a lease: of an earlier process, or after an answer that should not be. What it has
+// is charged, whatever the limits.
+func (l *lease) load() error {
+	st := l.t.State()
+	keys := slices.Concat(st.Pinned, st.Reserved)
+	placed := l.t.Held(keys)
+	for _, p := range placed {
+		if errors.Is(p.Err, fs.ErrClosed) {
+			return p.Err
+		}
+	}
+	l.drop(slices.Collect(maps.Keys(l.items))...)
+	for i, p := range placed {
+		if p.Err == nil || errors.Is(p.Err, tier.ErrPending) {
+			l.s.client.give(-1, -p.Object.Size)
+			l.put(keys[i], item{size: p.Object.Size, reserved: p.Err != nil})
+		}
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package promise
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/tier"
+)
+
+// Pin keeps objects in place for a lease, for at least d, as tier.StoreLease does; with prefix, as its PinPrefix. 0 is the
+// ordinary time. ErrFull is also the answer about what would be beyond the limits of the process.
+func (u *Session) Pin(name string, keys []tier.Key, d time.Duration, prefix bool) ([]tier.Placed, error) {
+	if err := u.enter(); err != nil {
+		return nil, err
+	}
+	s := u.s
+	defer s.mu.Unlock()
+	l, err := s.open(name, d)
+	if err != nil {
+		return nil, err
+	}
+	placed := l.pin(keys, prefix)
+	if len(keys) > 0 && ended(placed) { // the store's clock is ahead
+		l.release()
+		if l, err = s.open(name, d); err != nil {
+			return nil, err
+		}
+		placed = l.pin(keys, prefix)
+	}
+	l.settle()
+	return placed, closedAmong(placed)
+}
+
+// ended reports whether a lease has ended unexpectedly.
+func ended(placed []tier.Placed) bool {
+	return slices.ContainsFunc(placed, func(p tier.Placed) bool { return errors.Is(p.Err, tier.ErrEnded) })
+}
+
+func (l *lease) pin(keys []tier.Key, prefix bool) []tier.Placed {
+	var placed []tier.Placed
+	if prefix {
+		placed = l.t.PinPrefix(keys)
+	} else {
+		placed = l.t.Pin(keys)
+	}
+	failpoint.Hit("daemon.pinned")
+	var refused []tier.Key
+	for i := range placed {
+		p, k := &placed[i], keys[i]
+		if errors.Is(p.Err, tier.ErrPending) {
+			l.wish = l.s.book.now().Add(wished)
+		}
+		if p.Err != nil {
+			continue
+		}
+		if _, has := l.items[k]; has {
+			continue
+		}
+		if prefix && len(refused) > 0 {
+			refused = append(refused, k)
+			continue
+		}
+		if !l.s.client.take(p.Object.Size) {
+			*p = tier.Placed{Err: fmt.Errorf("object %v is beyond what a process may have; release some: %w", k, tier.ErrFull)}
+			refused = append(refused, k)
+			continue
+		}
+		l.put(k, item{size: p.Object.Size})
+	}
+	if prefix && len(refused) > 0 { // what is behind it is of no use
+		placed = placed[:slices.Index(keys, refused[0])+1]
+	}
+	l.t.Unpin(slices.DeleteFunc(refused, func(k tier.Key) bool { _, has := l.items[k]; return has }))
+	return placed
+}
+
+// Get returns where objects are that a lease has, or all its objects of a space if there are no keys. The errors are tier.ErrPending, beside
+// the place, of what it has reserved, and tier.ErrEnded of what it does not have.
+func (u *Session) Get(name, space string, keys []tier.Key) ([]tier.Key, []tier.Placed, error) {
+	if err := u.enter(); err != nil {
+		return nil, nil, err
+	}
+	defer u.s.mu.Unlock()
+	l := u.s.find(name)
+	if l == nil {
+		placed := make([]tier.Placed, len(keys))
+		for i := range placed {
+			placed[i].Err = noLease(name)
+		}
+		return keys, placed, nil
+	}
+	if len(keys) == 0 {
+		keys = make([]tier.Key, 0, len(l.items))
+		for k := range l.items {
+			if k.Space == space {
+				keys = append(keys, k)
+			}
+		}
+		slices.SortFunc(keys, func(a, b tier.Key) int { return strings.Compare(a.Name, b.Name) })
+	}
+	placed := l.t.Held(keys)
+	for i, p := range placed {
+		if errors.Is(p.Err, tier.ErrNotFound) {
+			placed[i].Err = fmt.Errorf("%w: %w", tier.ErrEnded, p.Err)
+		}
+	}
+	return keys, placed, closedAmong(placed)
+}
+
+func noLease(name string) error {
+	return fmt.Errorf("there is no lease %q: it was released, its time has passed, or it had nothing: %w", name, tier.ErrEnded)
+}
+
+// Unpin gives up what a lease pins, and its interest in what is pending. What is not there is skipped.
+func (u *Session) Unpin(name string, keys []tier.Key) error {
+	if err := u.enter(); err != nil {
+		return err
+	}
+	defer u.s.mu.Unlock()
+	l := u.s.find(name)
+	if l == nil {
+		return nil
+	}
+	l.t.Unpin(keys)
+	failpoint.Hit("daemon.unpinned")
+	l.drop(slices.DeleteFunc(slices.Clone(keys), func(k tier.Key) bool { return l.items[k].reserved })...)
+	l.settle()
+	return nil
+}
+
+// Release ends leases. What is not there is skipped.
+func (u *Session) Release(names []string) error {
+	if err := u.enter(); err != nil {
+		return err
+	}
+	defer u.s.mu.Unlock()
+	for _, name := range names {
+		if l := u.s.leases[name]; l != nil {
+			l.release()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package promise
+
+import (
+	"container/heap"
+	"time"
+)
+
+// lookAgain is the longest time between two looks at the clock, which somebody may set.
+const lookAgain = 5 * time.Second
+
+// due are the leases that end by time, the first one in front. Guarded by the lock of the book, with the times in it.
+type due []dueLease
+
+type dueLease struct {
+	l  *lease
+	at time.Time
+}
+
+func (d due) Len() int           { return len(d) }
+func (d due) Less(i, j int) bool { return d[i].at.Before(d[j].at) }
+func (d due) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].l.at, d[j].l.at = i, j
+}
+func (d *due) Push(x any) {
+	x.(dueLease).l.at = len(*d)
+	*d = append(*d, x.(dueLease))
+}
+func (d *due) Pop() any {
+	n := len(*d) - 1
+	x := (*d)[n]
+	x.l.at = -1
+	(*d)[n] = dueLease{}
+	*d = (*d)[:n]
+	return x
+}
+
+// setDue files a lease by its time; zero takes it out. The caller has the lock of the book.
+func (b *Book) setDue(l *lease, at time.Time) {
+	if l.at >= 0 {
+		heap.Remove(&b.due, l.at)
+	}
+	if !at.IsZero() {
+		heap.Push(&b.due, dueLease{l, at})
+		if l.at == 0 {
+			b.look()
+		}
+	}
+}
+
+// look wakes the keeper of times.
+func (b *Book) look() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// keepTime ends what ends by time, until Close.
+func (b *Book) keepTime() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-b.stop:
+			return
+		case <-b.wake:
+		case <-timer.C:
+		}
+		timer.Reset(b.pass())
+	}
+}
+
+// pass ends what ends by now, and returns how long nothing will.
+func (b *Book) pass() time.Duration {
+	now := b.now()
+	var lapsing []*lease
+	var alone []*session
+	b.mu.Lock()
+	for len(b.due) > 0 && !now.Before(b.due[0].at) {
+		lapsing = append(lapsing, heap.Pop(&b.due).(dueLease).l)
+	}
+	for s, at := range b.deserted {
+		if !now.Before(at) {
+			alone = append(alone, s)
+			delete(b.deserted, s)
+		}
+	}
+	b.mu.Unlock()
+	ended := 0
+	for _, l := range lapsing {
+		ended += l.s.lapse(l, now)
+	}
+	for _, s := range alone {
+		ended += s.abandon()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.counts.EndedByTime += uint64(ended)
+	wait := lookAgain
+	if len(b.due) > 0 {
+		wait = min(wait, b.due[0].at.Sub(now))
+	}
+	for _, at := range b.deserted {
+		wait = min(wait, at.Sub(now))
+	}
+	return max(wait, time.Millisecond)
+}
+
+// lapse ends a lease of which the time has passed, if it still has. It returns how many ended.
+func (s *session) lapse(l *lease, now time.Time) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.leases[l.name] != l || l.lapsed {
+		return 0
+	}
+	if now.Before(l.until) { // it was extended meanwhile
+		s.book.mu.Lock()
+		defer s.book.mu.Unlock()
+		s.book.setDue(l, l.until)
+		return 0
+	}
+	n := l.lapse()
+	s.settle()
+	return n
+}

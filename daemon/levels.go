@@ -1,0 +1,258 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/ringcache/ringcache/encoder"
+	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/internal/sidecar"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/tier"
+	"github.com/ringcache/ringcache/tier/disk"
+	"github.com/ringcache/ringcache/tier/memory"
+	"github.com/ringcache/ringcache/tier/redis"
+)
+
+// ownerLabel is in the sidecars of segments that daemons make, so that a sweep of others does not remove what the next
+// daemon takes over.
+const ownerLabel = "ringcache serve"
+
+// levels are a store and what is below it.
+type levels struct {
+	store  *tier.Store
+	memory *memory.Level
+	lower  []tier.Level
+	// fresh reports that the segment was made by this process, and that nobody has used it: close removes it.
+	fresh bool
+}
+
+// open opens the levels and the store, the memory first: its lock is what makes this daemon the only one. After an error
+// nothing is open.
+func (c Config) open(ctx context.Context, log *slog.Logger) (_ *levels, err error) {
+	size, _ := c.found()
+	l := &levels{fresh: size == 0}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.close())
+		}
+	}()
+	if l.memory, err = memory.Open(c.memoryOptions(log)); err != nil {
+		return nil, c.explainMemory(err)
+	}
+	o := tier.Options{Memory: l.memory, Logger: log}
+	if c.Disk != "" {
+		d, err := disk.Open(c.Disk, c.diskOptions())
+		if err != nil {
+			return nil, fmt.Errorf("disk %s: %w", c.Disk, explainDisk(err))
+		}
+		l.lower = append(l.lower, d)
+		o.Lower = append(o.Lower, tier.Lower{Level: d, Write: writes[c.DiskWrite]})
+	}
+	if c.Redis != "" {
+		ro, err := c.redisOptions()
+		if err != nil {
+			return nil, fmt.Errorf("redis: %w", err)
+		}
+		r, err := redis.Open(ctx, ro)
+		if err != nil {
+			return nil, fmt.Errorf("redis %s: %w", c.Redis, err)
+		}
+		l.lower = append(l.lower, r)
+		o.Lower = append(o.Lower, tier.Lower{Level: r, Write: writes[c.RedisWrite]})
+		if err := r.Ping(ctx); err != nil {
+			log.Warn("the Redis does not answer; it is asked again in the background, and what only it has is a miss until then", "error", err)
+		}
+	}
+	if l.store, err = tier.Open(ctx, o); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// close closes what is open: the store before its levels, the lower levels before memory. It may be called once.
+func (l *levels) close() error {
+	var errs []error
+	if l.store != nil {
+		errs = append(errs, l.store.Close())
+	}
+	for _, x := range slices.Backward(l.lower) {
+		errs = append(errs, x.Close())
+	}
+	switch {
+	case l.memory == nil:
+	case l.fresh:
+		errs = append(errs, l.memory.Remove())
+	default:
+		errs = append(errs, l.memory.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// writes are the texts of policies.
+var writes = map[string]tier.Write{"back": tier.Back, "around": tier.Around}
+
+func (c Config) memoryOptions(log *slog.Logger) memory.Options {
+	quotas, _ := c.quotas()
+	return memory.Options{
+		Name: c.Name, Size: c.Size, Dir: c.ShmDir, MaxObjects: c.MaxObjects, MaxLeases: c.MaxLeases,
+		Quota: c.Quota, Quotas: quotas, Owner: ownerLabel, Logger: log,
+	}
+}
+
+// quotas reads TENANT=SIZE. The second result is what is wrong.
+func (c Config) quotas() (map[string]int64, []string) {
+	all := map[string]int64{}
+	var wrong []string
+	for _, q := range c.Quotas {
+		i := strings.LastIndexByte(q, '=') // a tenant may contain it
+		if i <= 0 {
+			wrong = append(wrong, fmt.Sprintf("%q is not TENANT=SIZE, such as team-a=512MiB", q))
+			continue
+		}
+		n, err := parseBytes(q[i+1:])
+		_, twice := all[q[:i]]
+		switch {
+		case err != nil:
+			wrong = append(wrong, err.Error())
+		case len(q[:i]) > tier.MaxTenant:
+			wrong = append(wrong, fmt.Sprintf("a tenant's name has %d bytes, the most is %d", i, tier.MaxTenant))
+		case twice:
+			wrong = append(wrong, fmt.Sprintf("the tenant %q has more than one quota", q[:i]))
+		default:
+			all[q[:i]] = n
+		}
+	}
+	return all, wrong
+}
+
+func (c Config) diskOptions() disk.Options {
+	o := disk.Options{Space: c.DiskSpace, Capacity: c.DiskSize, Shared: c.DiskShared}
+	if c.DiskLayout == (encoder.Tree{}).Name() {
+		o.Layout = encoder.Tree{}
+	}
+	return o
+}
+
+// redisOptions reads the files of passwords, too.
+func (c Config) redisOptions() (redis.Options, error) {
+	o := redis.Options{User: c.RedisUser, SentinelUser: c.RedisSentinelUser}
+	u, err := redisURL(c.Redis)
+	if err != nil {
+		return o, err
+	}
+	o.URL = u
+	for file, to := range map[string]*string{c.RedisPasswordFile: &o.Password, c.RedisSentinelPasswordFile: &o.SentinelPassword} {
+		if file == "" {
+			continue
+		}
+		if *to, err = readPassword(file); err != nil {
+			return o, err
+		}
+	}
+	return o, o.Validate()
+}
+
+// redisURL makes a URL of HOST:PORT, or of several, which are a cluster. It refuses passwords: command lines, environments
+// and printed configurations are seen by others.
+func redisURL(text string) (string, error) {
+	if !strings.Contains(text, "://") {
+		scheme := "redis://"
+		if strings.Contains(text, ",") {
+			scheme = "redis+cluster://"
+		}
+		text = scheme + text
+	}
+	rest := text[strings.Index(text, "://")+3:]
+	if strings.Contains(rest, "@") {
+		return "", fmt.Errorf("the URL has a user or a password: give them by redis-user and redis-password-file: %w", fs.ErrInvalid)
+	}
+	if u, err := url.Parse(text); err == nil && u.User != nil {
+		return "", fmt.Errorf("the URL has a user: give it by redis-user: %w", fs.ErrInvalid)
+	}
+	return text, nil
+}
+
+// maxPassword is the most bytes of a file with a password.
+const maxPassword = 4096
+
+// readPassword returns a password without the end of its line.
+func readPassword(file string) (string, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxPassword {
+		return "", fmt.Errorf("%s is no file of at most %d bytes: %w", file, maxPassword, fs.ErrInvalid)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	password := strings.TrimRight(string(b), "\r\n")
+	if password == "" || strings.ContainsAny(password, "\r\n") {
+		return "", fmt.Errorf("%s must contain one line, the password: %w", file, fs.ErrInvalid)
+	}
+	return password, nil
+}
+
+// explainMemory adds what to do to an error of memory.Open.
+func (c Config) explainMemory(err error) error {
+	size, pid := c.found()
+	newer := (*sidecar.FormatError)(nil)
+	switch {
+	case errors.Is(err, segment.ErrOwned):
+		who := "another process"
+		if pid != 0 {
+			who = fmt.Sprintf("another process, %d by its own account,", pid)
+		}
+		return fmt.Errorf("%s serves the segment %s: end it, or give this daemon another name, socket and http: %w", who, c.Name, err)
+	case errors.As(err, &newer) && newer.Newer:
+		return fmt.Errorf("the segment %s is of a later release: start that release, or give another name; `%s` removes the segment with all objects: %w",
+			c.Name, shmfile.SweepCommand(c.Name), err)
+	case errors.Is(err, segment.ErrSize) && size != 0:
+		return fmt.Errorf("the segment %s has another size, %s: keep it by size: %s, or give another name, or remove the segment with all objects by `%s`: %w",
+			c.Name, formatBytes(size), formatBytes(size), shmfile.SweepCommand(c.Name), err)
+	case errors.Is(err, segment.ErrForeign), errors.Is(err, segment.ErrUnsafe):
+		return fmt.Errorf("%s in the folder of shared memory is no segment that a daemon of this user made: give another name: %w", c.Name, err)
+	}
+	return err
+}
+
+// found returns what the sidecar of the segment has, or zeros.
+func (c Config) found() (size int64, pid int) {
+	f, err := sidecar.OpenToLook(c.ShmDir, c.Name)
+	if err != nil {
+		return 0, 0
+	}
+	size, pid = int64(f.Options().RingSize), f.State().PID
+	if f.Close() != nil {
+		return 0, 0
+	}
+	return size, pid
+}
+
+func explainDisk(err error) error {
+	if errors.Is(err, errors.ErrUnsupported) {
+		return fmt.Errorf("the folder is of another release, or this system can't lock it: %w", err)
+	}
+	return err
+}
+
+// loopback reports whether an address is of this machine alone.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package daemon
+
+import "time"
+
+func monotonic() time.Duration { return 0 }

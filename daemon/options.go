@@ -1,0 +1,102 @@
+package daemon
+
+import (
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	"github.com/ringcache/ringcache/daemon/internal/promise"
+	"github.com/ringcache/ringcache/tier"
+)
+
+// ServerOptions describe a Server. Store and Memory are needed; zero values of the rest work.
+type ServerOptions struct {
+	// Store has the objects. Memory is its memory level. Both stay open when the server ends: close the
+	// store after it, and then the levels.
+	Store  *tier.Store
+	Memory tier.MemoryLevel
+	// ShmDir is the directory of Memory's segment, /dev/shm if empty.
+	ShmDir string
+	// Grace is how long promises of the daemon before are kept for a client that has not come back. 0 is 30 seconds.
+	Grace  time.Duration
+	Limits Limits
+	// Version is the program's, for people: it is what clients are answered to Hello.
+	Version string
+	// Logger gets what operators should see; nil is silence.
+	Logger *slog.Logger
+
+	now func() time.Time // the clock of Memory, for tests; nil is time.Now
+}
+
+// Limits are what a Server grants. They can be changed while it serves. A zero value is the default.
+type Limits struct {
+	// MaxConnections and MaxSessions are the most at a time, 1024 each. A process may have a quarter of them.
+	MaxConnections, MaxSessions int
+	// MaxLeases is the most open leases of a session, 1024.
+	MaxLeases int
+	// MaxHeld is the most bytes that the sessions of a process have pinned and reserved, half of the memory level. What two leases
+	// have counts twice.
+	MaxHeld int64
+	// MaxLease is the longest time of a lease, an hour; DefaultLease that of a request without one, 5 minutes. Both are
+	// rounded up to seconds.
+	MaxLease, DefaultLease time.Duration
+}
+
+// Validate reports what is wrong with options, as an fs.ErrInvalid.
+func (o ServerOptions) Validate() error {
+	switch {
+	case o.Store == nil || o.Memory == nil:
+		return fmt.Errorf("daemon: a server needs a store and its memory level: %w", fs.ErrInvalid)
+	case o.Grace < 0:
+		return fmt.Errorf("daemon: the grace time is %v, want at least 0: %w", o.Grace, fs.ErrInvalid)
+	}
+	return o.Limits.Validate()
+}
+
+// Validate reports what is wrong with limits, as an fs.ErrInvalid.
+func (l Limits) Validate() error {
+	for name, n := range map[string]int64{
+		"connections": int64(l.MaxConnections), "sessions": int64(l.MaxSessions), "leases of a session": int64(l.MaxLeases),
+		"bytes that a process holds": l.MaxHeld, "nanoseconds of a lease": int64(l.MaxLease), "nanoseconds of a lease by default": int64(l.DefaultLease),
+	} {
+		if n < 0 {
+			return fmt.Errorf("daemon: the most %s are %d, want at least 0, which is the default: %w", name, n, fs.ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// filled returns limits without zero values.
+func (l Limits) filled(m tier.MemoryLevel) Limits {
+	def := func(n *int, value int) {
+		if *n == 0 {
+			*n = value
+		}
+	}
+	def(&l.MaxConnections, 1024)
+	def(&l.MaxSessions, 1024)
+	def(&l.MaxLeases, 1024)
+	if l.MaxHeld == 0 {
+		if l.MaxHeld = m.Usage().Capacity / 2; l.MaxHeld <= 0 { // it has no limit
+			l.MaxHeld = m.Segment().Size / 2
+		}
+	}
+	second := func(d *time.Duration, value time.Duration) {
+		if *d == 0 {
+			*d = value
+		}
+		*d = min((*d+time.Second-1)/time.Second*time.Second, maxLease)
+	}
+	second(&l.MaxLease, time.Hour)
+	second(&l.DefaultLease, 5*time.Minute)
+	return l
+}
+
+// maxLease is a time that fits the wire, and no clock overflows by it.
+const maxLease = 365 * 24 * time.Hour
+
+// promises returns the limits as the book of promises has them.
+func (l Limits) promises() promise.Limits {
+	return promise.Limits{Sessions: l.MaxSessions, Leases: l.MaxLeases, Held: l.MaxHeld, Longest: l.MaxLease, Ordinary: l.DefaultLease}
+}

@@ -1,0 +1,224 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	shmmemory "github.com/ringcache/ringcache/shmring/memory"
+)
+
+// RunOptions are what Run needs. Config is.
+type RunOptions struct {
+	Config Config
+	// Reload, if not nil, makes the configuration again when the process gets SIGHUP.
+	Reload func() (Config, error)
+	// Version is the program's, for people.
+	Version string
+	// Log gets the log; nil is stderr.
+	Log io.Writer
+}
+
+// Run is the whole daemon: it opens the levels and the socket, serves until ctx ends or the process gets SIGTERM or SIGINT,
+// and closes everything: no new requests, what is owed to lower levels is written as far as Config.Drain allows, and the rest
+// stays in the segment for the next daemon, with all promises. A second signal makes Run return at once, with an error and
+// nothing closed, as if the process had been killed; the process should end then. SIGHUP makes it read its configuration
+// again.
+//
+// A process runs one at a time, since signals, and sockets and messages of a service manager, are the process's.
+func Run(ctx context.Context, o RunOptions) error {
+	if err := o.Config.Validate(); err != nil {
+		return err
+	}
+	r := newRunner(o)
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGTERM, os.Interrupt, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- r.run(ctx) }()
+	for stopping := false; ; {
+		select {
+		case err := <-done:
+			return err
+		case s := <-signals:
+			switch {
+			case s == syscall.SIGHUP:
+				select {
+				case r.reloads <- struct{}{}:
+				default: // one is asked for already
+				}
+			case stopping:
+				return fmt.Errorf("ended at once by a second signal, %v: what was still to be written, and all promises, are in the segment for the next daemon", s)
+			default:
+				stopping = true
+				r.log.Info("ending", "signal", s.String())
+				stop()
+			}
+		}
+	}
+}
+
+// runner is one run of a daemon. Fields are set by the goroutine of run, before phase is that in which others read
+// them.
+type runner struct {
+	o       RunOptions
+	config  Config
+	level   *slog.LevelVar
+	log     *slog.Logger
+	notify  notifier
+	reloads chan struct{}
+
+	levels *levels
+	server *Server
+	socket *socket
+	phase  phases
+	probe  probe
+}
+
+func newRunner(o RunOptions) *runner {
+	r := &runner{o: o, config: o.Config, level: &slog.LevelVar{}, reloads: make(chan struct{}, 1)}
+	r.level.Set(logLevel(o.Config.LogLevel))
+	if o.Log == nil {
+		o.Log = os.Stderr
+	}
+	ho := &slog.HandlerOptions{Level: r.level}
+	if o.Config.LogFormat == "json" {
+		r.log = slog.New(slog.NewJSONHandler(o.Log, ho))
+	} else {
+		r.log = slog.New(slog.NewTextHandler(o.Log, ho))
+	}
+	r.notify = notifier{r.log}
+	return r
+}
+
+// logLevel returns the level of a text that was validated.
+func logLevel(text string) slog.Level {
+	var l slog.Level
+	if l.UnmarshalText([]byte(text)) != nil {
+		return slog.LevelInfo
+	}
+	return l
+}
+
+// run starts, serves and ends.
+func (r *runner) run(ctx context.Context) (err error) {
+	for _, h := range r.config.Hints() {
+		if !h.Fatal { // else what is opened below reports it, if it is so
+			r.log.Warn(h.Text, "setting", h.Key)
+		}
+	}
+	web, webErr := r.openHTTP(ctx) // first, so that it answers while the levels are opened
+	defer func() { err = errors.Join(err, web.close()) }()
+	r.notify.status("opening the levels")
+	r.levels, err = r.config.open(ctx, r.log)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		r.phase.set(phaseClosed)
+		err = errors.Join(err, web.close(), r.levels.close())
+	}()
+	if webErr != nil { // that another daemon has the segment would have been the better reason
+		return webErr
+	}
+	if r.socket, err = openSocket(ctx, r.config.Socket, r.log); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.socket.close()) }()
+	r.server, err = NewServer(ServerOptions{
+		Store: r.levels.store, Memory: r.levels.memory, ShmDir: r.config.ShmDir, Grace: r.config.Grace, Limits: r.config.limits(),
+		Version: r.o.Version, Logger: r.log,
+	})
+	if err != nil {
+		return err
+	}
+	return r.serve(ctx)
+}
+
+// serve serves until ctx ends, or a listener fails.
+func (r *runner) serve(ctx context.Context) error {
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	prefault, stop := context.WithCancel(context.Background())
+	defer stop()
+	failed := make(chan error, len(r.socket.listeners))
+	for _, l := range r.socket.listeners {
+		tasks.Go(func() {
+			if err := r.server.Serve(l); err != nil {
+				failed <- fmt.Errorf("the listener at %s: %w", l.Addr(), err)
+			}
+		})
+	}
+	if r.config.Prefault {
+		tasks.Go(func() { r.prefault(prefault) })
+	}
+	r.levels.fresh = false
+	r.phase.set(phaseServing)
+	r.notify.ready("serving")
+	r.log.Info("serving", "version", r.o.Version, "socket", r.socket.listeners[0].Addr().String(), "segment", r.config.Name, "size", formatBytes(r.config.Size),
+		"disk", r.config.Disk, "redis", r.config.Redis, "http", r.config.HTTP, "pid", os.Getpid())
+	watchdog, stopWatchdog := r.notify.watchdog()
+	defer stopWatchdog()
+	var err error
+	for ctx.Err() == nil && err == nil {
+		select {
+		case <-ctx.Done():
+		case err = <-failed:
+		case <-r.reloads:
+			r.reload()
+		case <-watchdog:
+			if r.healthy() == nil {
+				r.notify.alive()
+			}
+		}
+	}
+	stop()
+	return errors.Join(err, r.drain())
+}
+
+// drain ends the server, and waits for what is to be written.
+func (r *runner) drain() error {
+	r.phase.set(phaseDraining)
+	r.notify.stopping(r.config.Drain)
+	ctx, cancel := context.WithTimeout(context.Background(), r.config.Drain)
+	defer cancel()
+	start := time.Now()
+	err := r.server.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		r.log.Warn("connections were closed before their requests had ended")
+		err = nil
+	}
+	left, drainErr := r.levels.store.Drain(ctx)
+	switch {
+	case drainErr == nil:
+		r.log.Info("drained", "took", time.Since(start).Round(time.Millisecond).String())
+	case errors.Is(drainErr, context.DeadlineExceeded):
+		r.log.Warn("objects were not written to all lower levels in time: they stay in the segment, and the next daemon writes them", "objects", len(left))
+	default:
+		err = errors.Join(err, drainErr)
+	}
+	return err
+}
+
+// prefault maps the pages of the segment, beside the service.
+func (r *runner) prefault(ctx context.Context) {
+	report, err := r.levels.memory.Prepare(ctx, shmmemory.Options{Prefault: true})
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		r.log.Warn("the pages of the segment could not be mapped ahead", "error", err)
+	case !report.Prefault.Obtained:
+		r.log.Warn("the pages of the segment could not be mapped ahead", "reason", report.Prefault.Reason)
+	default:
+		r.log.Info("the pages of the segment are mapped", "bytes", report.Mapped)
+	}
+}

@@ -1,0 +1,182 @@
+package daemon
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ringcache/ringcache/encoder"
+	"github.com/ringcache/ringcache/tier/disk"
+)
+
+// Validate reports everything that is wrong, as a [*ConfigError]. It opens nothing but the files of passwords.
+func (c Config) Validate() error {
+	var texts []string
+	for _, p := range c.problems() {
+		texts = append(texts, p.key+": "+p.text)
+	}
+	if len(texts) > 0 {
+		return &ConfigError{texts}
+	}
+	return nil
+}
+
+// maxSocket is the longest path of a unix socket on Linux.
+const maxSocket = 107
+
+// longestTime is the most of every time.
+const longestTime = 720 * time.Hour
+
+// problems are what is wrong, by setting. Each text contains what to do.
+func (c Config) problems() []problem {
+	var all []problem
+	wrong := func(key, format string, args ...any) {
+		all = append(all, problem{key, fmt.Sprintf(format, args...)})
+	}
+	oneOf := func(key, value string, values ...string) {
+		if !slices.Contains(values, value) {
+			wrong(key, "%q is not one of %s", value, strings.Join(values, ", "))
+		}
+	}
+	if !filepath.IsAbs(c.Socket) || len(c.Socket) > maxSocket {
+		wrong("socket", "%q must be an absolute path of at most %d bytes", c.Socket, maxSocket)
+	}
+	all = append(all, c.memoryProblems()...)
+	all = append(all, c.diskProblems()...)
+	all = append(all, c.redisProblems()...)
+	oneOf("disk-write", c.DiskWrite, "back", "around")
+	oneOf("redis-write", c.RedisWrite, "back", "around")
+	if c.HTTP != httpOff {
+		host, port, err := net.SplitHostPort(c.HTTP)
+		n, portErr := strconv.ParseUint(port, 10, 16)
+		switch {
+		case err != nil || portErr != nil:
+			wrong("http", "%q is not HOST:PORT, such as 127.0.0.1:9401, and not off", c.HTTP)
+		case !loopback(c.HTTP) && !c.HTTPAny:
+			wrong("http", "%q is reached from other machines, without a password: use 127.0.0.1:%d, or set http-any if that is meant", c.HTTP, n)
+		case host != "" && host != "localhost" && net.ParseIP(host) == nil:
+			wrong("http", "the host %q is no IP address: write the address", host)
+		}
+	}
+	for key, d := range map[string]time.Duration{"grace": c.Grace, "drain": c.Drain, "max-lease": c.MaxLease, "default-lease": c.DefaultLease} {
+		if d < 0 || d == 0 && key != "drain" || d > longestTime {
+			wrong(key, "%s is not a time up to %s, such as 30s", formatTime(d), formatTime(longestTime))
+		}
+	}
+	for key, n := range map[string]int{"max-connections": c.MaxConnections, "max-sessions": c.MaxSessions, "max-session-leases": c.MaxSessionLeases} {
+		if n <= 0 || n > 1<<20 {
+			wrong(key, "%d is not between 1 and %d", n, 1<<20)
+		}
+	}
+	if c.MaxHeld < 0 {
+		wrong("max-held", "is negative: 0 is half of the segment")
+	}
+	if c.DefaultLease > c.MaxLease {
+		wrong("default-lease", "%s is longer than max-lease, %s", formatTime(c.DefaultLease), formatTime(c.MaxLease))
+	}
+	oneOf("log-level", c.LogLevel, "debug", "info", "warn", "error")
+	oneOf("log-format", c.LogFormat, "text", "json")
+	slices.SortStableFunc(all, func(a, b problem) int { return order(a.key) - order(b.key) })
+	return all
+}
+
+// order is the place of a key among the settings.
+func order(key string) int {
+	return slices.IndexFunc(settings, func(s setting) bool { return s.key == key })
+}
+
+func (c Config) memoryProblems() []problem {
+	var all []problem
+	if c.Size == 0 {
+		all = append(all, problem{"size", "0 holds nothing: write the bytes for objects, such as 4GiB"})
+	}
+	if c.ShmDir != "" && !filepath.IsAbs(c.ShmDir) {
+		all = append(all, problem{"shm-dir", fmt.Sprintf("%q must be an absolute path", c.ShmDir)})
+	}
+	if c.Quota < 0 {
+		all = append(all, problem{"quota", "is negative"})
+	}
+	_, wrong := c.quotas()
+	for _, w := range wrong {
+		all = append(all, problem{"quotas", w})
+	}
+	if c.MaxObjects < 0 || c.MaxObjects > 1<<24 {
+		all = append(all, problem{"max-objects", fmt.Sprintf("%d is not between 0 and %d", c.MaxObjects, 1<<24)})
+	}
+	if c.MaxLeases < 0 || c.MaxLeases > 1<<20-1 {
+		all = append(all, problem{"max-leases", fmt.Sprintf("%d is not between 0 and %d", c.MaxLeases, 1<<20-1)})
+	}
+	if o := c.memoryOptions(nil); len(all) == 0 {
+		key := "name"
+		if c.Name != "" && c.Size < 4096 {
+			key = "size"
+		}
+		if err := o.Validate(); err != nil {
+			all = append(all, problem{key, err.Error()})
+		}
+	}
+	return all
+}
+
+func (c Config) diskProblems() []problem {
+	var all []problem
+	wrong := func(key, format string, args ...any) { all = append(all, problem{key, fmt.Sprintf(format, args...)}) }
+	tree := encoder.Tree{}.Name()
+	if c.DiskLayout != (disk.Native{}).Name() && c.DiskLayout != tree {
+		wrong("disk-layout", "%q is not one of %s, %s", c.DiskLayout, disk.Native{}.Name(), tree)
+		return all
+	}
+	if c.Disk == "" {
+		for key, set := range map[string]bool{"disk-size": c.DiskSize != 0, "disk-layout": c.DiskLayout == tree, "disk-space": c.DiskSpace != "", "disk-shared": c.DiskShared} {
+			if set {
+				wrong(key, "is set, and disk is not: name the folder by disk")
+			}
+		}
+		return all
+	}
+	if !filepath.IsAbs(c.Disk) {
+		wrong("disk", "%q must be an absolute path", c.Disk)
+	}
+	if c.DiskLayout == tree && c.DiskSpace == "" {
+		wrong("disk-space", "is empty: files of the layout %s do not contain the space of their objects, which clients get as the space of their session", tree)
+		return all
+	}
+	if err := c.diskOptions().Validate(); err != nil {
+		wrong("disk", "%v", err)
+	}
+	return all
+}
+
+func (c Config) redisProblems() []problem {
+	var all []problem
+	wrong := func(key, format string, args ...any) { all = append(all, problem{key, fmt.Sprintf(format, args...)}) }
+	if c.Redis == "" {
+		for key, set := range map[string]bool{
+			"redis-user": c.RedisUser != "", "redis-password-file": c.RedisPasswordFile != "",
+			"redis-sentinel-user": c.RedisSentinelUser != "", "redis-sentinel-password-file": c.RedisSentinelPasswordFile != "",
+		} {
+			if set {
+				wrong(key, "is set, and redis is not: name the server by redis")
+			}
+		}
+		return all
+	}
+	for key, file := range map[string]string{"redis-password-file": c.RedisPasswordFile, "redis-sentinel-password-file": c.RedisSentinelPasswordFile} {
+		if file == "" {
+			continue
+		}
+		if _, err := readPassword(file); err != nil {
+			wrong(key, "%v", err)
+		}
+	}
+	if len(all) == 0 {
+		if _, err := c.redisOptions(); err != nil {
+			wrong("redis", "%v", err)
+		}
+	}
+	return all
+}

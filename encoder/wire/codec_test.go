@@ -1,0 +1,216 @@
+package wire
+
+import (
+	"bytes"
+	"io"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/ringcache/ringcache/encoder"
+)
+
+// text draws any UTF-8 text, often short, and sometimes with a length that needs another header.
+func text(most int) *rapid.Generator[string] {
+	return rapid.Custom(func(t *rapid.T) string {
+		if rapid.IntRange(0, 20).Draw(t, "long") == 0 {
+			return strings.Repeat("x", rapid.IntRange(0, most).Draw(t, "length"))
+		}
+		return rapid.StringN(0, min(8, most), most).Draw(t, "text")
+	})
+}
+
+// printed draws texts that people can read in a line.
+func printed(most int) *rapid.Generator[string] {
+	return text(most).Filter(func(s string) bool { return s != "" && printable(s) })
+}
+
+func bytesOrNil(t *rapid.T) []byte {
+	b := rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "bytes")
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+var (
+	counts = rapid.OneOf(rapid.Just(0), rapid.IntRange(0, 200), rapid.IntRange(0, math.MaxInt32))
+	sizes  = rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, 200), rapid.Int64Range(0, math.MaxInt64))
+	wide   = rapid.OneOf(rapid.Just(uint64(0)), rapid.Uint64Range(0, 300), rapid.Uint64())
+	either = rapid.Bool()
+)
+
+// drawRequest draws a request that is valid.
+func drawRequest(t *rapid.T) *Request {
+	q := &Request{ID: rapid.Uint64Min(1).Draw(t, "id"), Op: rapid.SampledFrom(ops).Draw(t, "op")}
+	names := func(least int) []string { return rapid.SliceOfN(text(300), least, 5).Draw(t, "names") }
+	where := func() {
+		q.Lease = printed(MaxLease).Draw(t, "lease")
+		q.Space = text(255).Filter(func(s string) bool { return s != "" }).Draw(t, "space")
+	}
+	seconds := func() { q.Seconds = rapid.Uint32().Draw(t, "seconds") }
+	switch q.Op {
+	case Hello:
+		q.Version = Version
+		q.Session = rapid.StringMatching(`[A-Za-z0-9_-]{8,64}`).Draw(t, "session")
+		q.Client = printed(MaxClient).Draw(t, "client")
+		if either.Draw(t, "print") {
+			q.Fingerprint = &encoder.Fingerprint{Model: "m", Revision: text(10).Draw(t, "revision"), DType: "bfloat16", Ranks: 4, Rank: 3}
+		}
+	case Pin:
+		where()
+		seconds()
+		q.Names = names(1)
+		q.Prefix = either.Draw(t, "prefix")
+	case Get:
+		where()
+		q.Names = names(0)
+	case Reserve:
+		where()
+		seconds()
+		for range rapid.IntRange(1, 5).Draw(t, "objects") {
+			q.Objects = append(q.Objects, Object{
+				Name: text(300).Draw(t, "name"), Size: sizes.Draw(t, "size"), Note: bytesOrNil(t), Parent: text(20).Draw(t, "parent"),
+				Tenant: text(20).Draw(t, "tenant"), Cost: time.Duration(sizes.Draw(t, "cost")),
+			})
+		}
+	case Commit:
+		where()
+		q.Names = names(1)
+		if q.Keep = either.Draw(t, "keep"); q.Keep {
+			seconds()
+		}
+	case Abort:
+		where()
+		q.Names = names(1)
+	case Release:
+		if either.Draw(t, "leases") {
+			q.Leases = rapid.SliceOfN(printed(MaxLease), 1, 5).Draw(t, "leases")
+		} else {
+			where()
+			q.Names = names(1)
+		}
+	case Stat:
+		q.List = either.Draw(t, "list")
+		if q.Names = names(0); len(q.Names) > 0 {
+			q.Space = "space"
+		}
+	case Clear:
+		q.Space = text(255).Draw(t, "space")
+	}
+	if len(q.Names) == 0 {
+		q.Names = nil
+	}
+	return q
+}
+
+func unknown(t *rapid.T) int64 {
+	if rapid.IntRange(0, 3).Draw(t, "unknown") == 0 {
+		return -1
+	}
+	return sizes.Draw(t, "known")
+}
+
+func drawReply(t *rapid.T) *Reply {
+	p := &Reply{ID: rapid.Uint64Min(1).Draw(t, "id")}
+	if rapid.IntRange(0, 5).Draw(t, "error") == 0 {
+		p.Error = &Error{Kind: rapid.SampledFrom(kinds).Draw(t, "kind"), Text: text(300).Draw(t, "text")}
+		return p
+	}
+	if either.Draw(t, "hello") {
+		p.Version = counts.Draw(t, "version")
+		p.Server = text(20).Draw(t, "server")
+		p.Space = text(20).Draw(t, "space")
+		p.Segment = &Segment{Name: text(20).Draw(t, "name"), Size: sizes.Draw(t, "size"), Generation: wide.Draw(t, "generation"), Inode: wide.Draw(t, "inode")}
+		p.Limits = &Limits{Names: counts.Draw(t, "names"), Seconds: rapid.Uint32().Draw(t, "seconds"), Held: sizes.Draw(t, "held"), Leases: counts.Draw(t, "leases")}
+	}
+	for range rapid.IntRange(0, 5).Draw(t, "items") {
+		v := Item{Status: rapid.SampledFrom(statuses).Draw(t, "status"), Name: text(20).Draw(t, "name"), Offset: wide.Draw(t, "offset"), Size: sizes.Draw(t, "size"), Note: bytesOrNil(t)}
+		for range rapid.IntRange(0, 2).Draw(t, "levels") {
+			v.Levels = append(v.Levels, text(10).Draw(t, "level"))
+		}
+		p.Items = append(p.Items, v)
+	}
+	if either.Draw(t, "state") {
+		p.State = &State{
+			Sessions: counts.Draw(t, "sessions"), Leases: counts.Draw(t, "leases"), Pending: counts.Draw(t, "pending"), Owed: counts.Draw(t, "owed"),
+			Clearing: either.Draw(t, "clearing"), Seconds: sizes.Draw(t, "seconds"),
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "levels") {
+			p.State.Levels = append(p.State.Levels, Level{
+				Name: text(20).Draw(t, "name"), Away: either.Draw(t, "away"), Objects: unknown(t), Bytes: unknown(t), Capacity: unknown(t),
+				Held: unknown(t), Owed: counts.Draw(t, "owed"),
+			})
+		}
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "leases") {
+		p.Leases = append(p.Leases, Lease{
+			Name: text(20).Draw(t, "name"), Client: text(20).Draw(t, "client"), PID: counts.Draw(t, "pid"), Seconds: unknown(t),
+			Pinned: counts.Draw(t, "pinned"), Reserved: counts.Draw(t, "reserved"), Bytes: sizes.Draw(t, "bytes"), Waiting: either.Draw(t, "waiting"),
+		})
+	}
+	return p
+}
+
+// body returns the body of the one frame that b is.
+func body(t require.TestingT, b []byte) []byte {
+	r := NewReader(bytes.NewReader(b), MaxReply)
+	got, err := r.Next()
+	require.NoError(t, err)
+	got = bytes.Clone(got)
+	_, err = r.Next()
+	require.ErrorIs(t, err, io.EOF)
+	return got
+}
+
+// TestRequestsRoundTrip uses one Request for everything, as a server does: nothing of one may be left in the next.
+func TestRequestsRoundTrip(t *testing.T) {
+	var used Request
+	rapid.Check(t, func(t *rapid.T) {
+		want := drawRequest(t)
+		frame, err := AppendRequest([]byte("before"), want)
+		require.NoError(t, err)
+		require.Equal(t, "before", string(frame[:6]))
+		for _, got := range []*Request{{}, &used} {
+			require.NoError(t, DecodeRequest(body(t, frame[6:]), got))
+			again, err := AppendRequest([]byte("before"), got)
+			require.NoError(t, err)
+			require.Equal(t, frame, again)
+			same := *got
+			if len(same.Names) == 0 {
+				same.Names = nil
+			}
+			if len(same.Objects) == 0 {
+				same.Objects = nil
+			}
+			if len(same.Leases) == 0 {
+				same.Leases = nil
+			}
+			require.Equal(t, want, &same)
+		}
+	})
+}
+
+func TestRepliesRoundTrip(t *testing.T) {
+	var used Reply
+	rapid.Check(t, func(t *rapid.T) {
+		want := drawReply(t)
+		frame, err := AppendReply(nil, want)
+		require.NoError(t, err)
+		for _, got := range []*Reply{{}, &used} {
+			require.NoError(t, DecodeReply(body(t, frame), got))
+			again, err := AppendReply(nil, got)
+			require.NoError(t, err)
+			require.Equal(t, frame, again)
+			same := *got
+			if len(same.Items) == 0 {
+				same.Items = nil
+			}
+			require.Equal(t, want, &same)
+		}
+	})
+}

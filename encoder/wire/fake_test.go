@@ -1,0 +1,150 @@
+package wire
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// fake is a daemon that a test answers for. answer returns nil to hang up.
+type fake struct {
+	socket string
+	answer func(q *Request) *Reply
+
+	mu       sync.Mutex
+	listener net.Listener
+	conns    []net.Conn
+	hellos   []Request
+	segment  Segment
+	work     sync.WaitGroup
+}
+
+func newFake(t *testing.T, answer func(q *Request) *Reply) *fake {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "wire") // t.TempDir can be too long for a socket
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	f := &fake{socket: filepath.Join(dir, "s"), answer: answer, segment: Segment{Name: "ringcache", Size: 1 << 16, Generation: 1, Inode: 2}}
+	f.start(t)
+	t.Cleanup(f.stop)
+	return f
+}
+
+func (f *fake) start(t *testing.T) {
+	t.Helper()
+	l, err := net.Listen("unix", f.socket)
+	require.NoError(t, err)
+	f.mu.Lock()
+	f.listener = l
+	f.mu.Unlock()
+	f.work.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			f.mu.Lock()
+			f.conns = append(f.conns, conn)
+			f.mu.Unlock()
+			f.work.Go(func() { f.serve(conn) })
+		}
+	})
+}
+
+// stop ends the listener and all connections, as a daemon that is killed.
+func (f *fake) stop() {
+	f.mu.Lock()
+	_ = f.listener.Close()
+	for _, c := range f.conns {
+		_ = c.Close()
+	}
+	f.conns = nil
+	f.mu.Unlock()
+	f.work.Wait()
+}
+
+func (f *fake) serve(conn net.Conn) {
+	defer conn.Close()
+	r := NewReader(conn, MaxRequest)
+	var q Request
+	for {
+		body, err := r.Next()
+		if err != nil {
+			return
+		}
+		p := &Reply{}
+		if err := DecodeRequest(body, &q); err != nil {
+			if !errors.As(err, &p.Error) {
+				panic(err)
+			}
+		} else if q.Op == Hello {
+			f.mu.Lock()
+			f.hellos = append(f.hellos, q)
+			s := f.segment
+			f.mu.Unlock()
+			p = f.answer(&q)
+			if p != nil && p.Error == nil {
+				p.Version, p.Segment, p.Limits = Version, &s, &Limits{Names: MaxNames}
+			}
+		} else {
+			p = f.answer(&q)
+		}
+		if p == nil {
+			return
+		}
+		if p.ID == 0 {
+			p.ID = q.ID
+		}
+		out, err := AppendReply(nil, p)
+		if err != nil {
+			panic(err)
+		}
+		if _, err := conn.Write(out); err != nil {
+			return
+		}
+	}
+}
+
+// change makes the next Hello tell of another segment.
+func (f *fake) change(s Segment) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.segment = s
+}
+
+func (f *fake) said() []Request {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.hellos
+}
+
+// same answers each name with one item.
+func same(s Status) func(q *Request) *Reply {
+	return func(q *Request) *Reply {
+		p := &Reply{}
+		for range len(q.Names) + len(q.Objects) {
+			p.Items = append(p.Items, Item{Status: s})
+		}
+		if q.Op == Release {
+			p.Items = nil
+		}
+		return p
+	}
+}
+
+func dial(t *testing.T, f *fake, o ClientOptions) *Client {
+	t.Helper()
+	o.Socket = f.socket
+	if o.Name == "" {
+		o.Name = "test"
+	}
+	c, err := Dial(t.Context(), o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}

@@ -1,0 +1,199 @@
+package wire
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/vmihailenco/msgpack/v5"
+	"pgregory.net/rapid"
+
+	"github.com/ringcache/ringcache/encoder"
+)
+
+// tree returns what a message is in MessagePack, from the tags of its fields alone: maps, lists, texts, bytes, bools, and all
+// integers as int64 or, where they need it, uint64.
+func tree(v reflect.Value) any {
+	switch v.Kind() {
+	case reflect.Pointer:
+		return tree(v.Elem())
+	case reflect.String:
+		return v.String()
+	case reflect.Bool:
+		return v.Bool()
+	case reflect.Int, reflect.Int64:
+		return v.Int()
+	case reflect.Uint32, reflect.Uint64:
+		return number(v.Uint())
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return v.Bytes()
+		}
+		out := list{}
+		for i := range v.Len() {
+			out = append(out, tree(v.Index(i)))
+		}
+		return out
+	}
+	out := map[string]any{}
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		key := f.Tag.Get("msg")
+		if v.Type() == reflect.TypeFor[encoder.Fingerprint]() {
+			key = strings.ToLower(f.Name)
+		}
+		if !v.Field(i).IsZero() && (f.Type.Kind() != reflect.Slice || v.Field(i).Len() > 0) || alwaysThere(v, key) {
+			out[key] = tree(v.Field(i))
+		}
+	}
+	return out
+}
+
+// alwaysThere reports whether a key is there even if its value is zero: a list of many empty maps would be worth too much memory.
+func alwaysThere(v reflect.Value, key string) bool {
+	switch v.Interface().(type) {
+	case Object, Level, Lease:
+		return key == "name"
+	case Item:
+		return key == "status"
+	case Error:
+		return key == "kind"
+	}
+	return false
+}
+
+func number(n uint64) any {
+	if int64(n) >= 0 {
+		return int64(n)
+	}
+	return n
+}
+
+// plain makes what the general decoder returns comparable with a tree.
+func plain(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			v[k] = plain(e)
+		}
+		return v
+	case []any:
+		for i, e := range v {
+			v[i] = plain(e)
+		}
+		return v
+	}
+	switch r := reflect.ValueOf(v); {
+	case r.CanInt():
+		return r.Int()
+	case r.CanUint():
+		return number(r.Uint())
+	}
+	return v
+}
+
+func general(t require.TestingT, body []byte) any {
+	d := msgpack.NewDecoder(bytes.NewReader(body))
+	v, err := d.DecodeInterface()
+	require.NoError(t, err)
+	return plain(v)
+}
+
+// scattered writes a tree by the general encoder, with keys in any order, and lengths and integers in longer forms than needed.
+func scattered(t require.TestingT, b *bytes.Buffer, v any, r *rand.Rand) {
+	e := msgpack.NewEncoder(b)
+	var err error
+	switch v := v.(type) {
+	case map[string]any:
+		if err = e.EncodeMapLen(len(v)); r.IntN(2) == 0 {
+			b.Truncate(b.Len() - 1) // fewer than 16 keys are one byte
+			b.Write([]byte{0xde, 0, byte(len(v))})
+		}
+		var all []string
+		for k := range v {
+			all = append(all, k)
+		}
+		r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		for _, k := range all {
+			scattered(t, b, k, r)
+			scattered(t, b, v[k], r)
+		}
+	case []any:
+		err = e.EncodeArrayLen(len(v))
+		for _, x := range v {
+			scattered(t, b, x, r)
+		}
+	case string:
+		if len(v) < 1<<16 && r.IntN(2) == 0 {
+			b.Write([]byte{0xda, byte(len(v) >> 8), byte(len(v))})
+			b.WriteString(v)
+		} else {
+			err = e.EncodeString(v)
+		}
+	case int64:
+		e.UseCompactInts(r.IntN(2) == 0)
+		if v >= 0 && r.IntN(2) == 0 {
+			err = e.EncodeUint(uint64(v))
+		} else {
+			err = e.EncodeInt(v)
+		}
+	default:
+		err = e.Encode(v)
+	}
+	require.NoError(t, err)
+}
+
+// TestAgreesWithAGeneralCodec: what we write is what another library reads, and the reverse, in whatever order and form.
+func TestAgreesWithAGeneralCodec(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		q := drawRequest(t)
+		frame, err := AppendRequest(nil, q)
+		require.NoError(t, err)
+		want := tree(reflect.ValueOf(*q))
+		require.Equal(t, want, general(t, body(t, frame)))
+		var b bytes.Buffer
+		scattered(t, &b, want, r)
+		var got Request
+		require.NoError(t, DecodeRequest(b.Bytes(), &got), "%x", b.Bytes())
+		require.Equal(t, want, tree(reflect.ValueOf(got)))
+
+		p := drawReply(t)
+		frame, err = AppendReply(nil, p)
+		require.NoError(t, err)
+		want = tree(reflect.ValueOf(*p))
+		require.Equal(t, want, general(t, body(t, frame)))
+		b.Reset()
+		scattered(t, &b, want, r)
+		var reply Reply
+		require.NoError(t, DecodeReply(b.Bytes(), &reply), "%x", b.Bytes())
+		require.Equal(t, want, tree(reflect.ValueOf(reply)))
+	})
+}
+
+// TestKeysAreTheTags: the lists of keys are the tags of the fields, in their order.
+func TestKeysAreTheTags(t *testing.T) {
+	for _, c := range []struct {
+		v    any
+		want keys
+	}{
+		{Request{}, requestKeys}, {Object{}, objectKeys}, {Reply{}, replyKeys}, {Error{}, errorKeys}, {Segment{}, segmentKeys}, {Limits{}, limitsKeys},
+		{Item{}, itemKeys}, {State{}, stateKeys}, {Level{}, levelKeys}, {Lease{}, leaseKeys},
+	} {
+		var got keys
+		for i := range reflect.TypeOf(c.v).NumField() {
+			got = append(got, reflect.TypeOf(c.v).Field(i).Tag.Get("msg"))
+		}
+		require.Equal(t, c.want, got, "%T", c.v)
+	}
+	var got keys
+	for i := range reflect.TypeFor[encoder.Fingerprint]().NumField() {
+		got = append(got, strings.ToLower(reflect.TypeFor[encoder.Fingerprint]().Field(i).Name))
+	}
+	require.Equal(t, printKeys, got)
+	require.Equal(t, reflect.TypeFor[time.Duration](), reflect.TypeFor[Object]().Field(5).Type, "nanoseconds")
+}

@@ -1,0 +1,155 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+
+	"github.com/ringcache/ringcache/internal/fault"
+	"github.com/ringcache/ringcache/internal/shmfile"
+)
+
+// Mapping is the daemon's segment in this process. Its methods may be called from any goroutine.
+type Mapping struct {
+	segment Segment
+	path    string
+
+	mu  sync.RWMutex // held for writing by Close
+	mem []byte       // nil once closed
+}
+
+// Map maps the daemon's segment, after checking that the file is the one that the daemon means, is this user's, and is as
+// long as it says. Calls that failed with [ErrSegment] work again afterwards. An older Mapping stays as it is.
+func (c *Client) Map(ctx context.Context) (*Mapping, error) {
+	if err := c.take(ctx); err != nil {
+		return nil, err
+	}
+	defer c.pass()
+	for try := 0; ; try++ {
+		if err := c.ready(ctx); err != nil {
+			return nil, err
+		}
+		s := *c.Hello().Segment
+		m, err := mapSegment(c.o.Dir, s)
+		if err == nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.mapped = &s
+			return m, nil
+		}
+		// A daemon that was started anew since Hello is asked again.
+		if try > 0 || !errors.Is(err, ErrSegment) && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		if err := c.hangUp(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func mapSegment(dir string, s Segment) (_ *Mapping, err error) {
+	path, err := shmfile.Path(dir, s.Name)
+	if err != nil {
+		return nil, fmt.Errorf("daemon: the name of its segment: %w", err)
+	}
+	f, size, err := shmfile.Open(path, true)
+	if err != nil {
+		return nil, fmt.Errorf("daemon: its segment: %w; does this process see the daemon's %s (containers must share it)?", err, path)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := isSegment(f, size, s); err != nil {
+		return nil, err
+	}
+	mem, err := shmfile.Map(f, s.Size, true)
+	if err != nil {
+		return nil, err
+	}
+	return &Mapping{segment: s, path: path, mem: mem}, nil
+}
+
+func isSegment(f *os.File, size int64, s Segment) error {
+	_, inode, err := shmfile.Identity(f)
+	switch {
+	case err != nil:
+		return err
+	case inode != s.Inode:
+		return fmt.Errorf("%w: %s has inode %d, and the daemon's has %d; does this process see another directory than the daemon?", ErrSegment, f.Name(), inode, s.Inode)
+	case size < s.Size:
+		return fmt.Errorf("daemon: %s has %d bytes, and the daemon's segment %d: it was cut short; restart the daemon", f.Name(), size, s.Size)
+	}
+	return nil
+}
+
+// Segment returns what is mapped.
+func (m *Mapping) Segment() Segment { return m.segment }
+
+// Bytes returns the bytes of a hit, or of a reservation to write to, without copying. They are valid until the lease has ended or Close, and
+// touching them when the file was cut short behind the daemon's back is a fault of the process, unlike in
+// Read and Write. The error is an fs.ErrInvalid if the item is no hit and no reservation, or outside of the mapping, and
+// an fs.ErrClosed after Close.
+func (m *Mapping) Bytes(v Item) ([]byte, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.bytes(v)
+}
+
+func (m *Mapping) bytes(v Item) ([]byte, error) {
+	n := uint64(len(m.mem))
+	switch {
+	case m.mem == nil:
+		return nil, fmt.Errorf("daemon: the mapping: %w", fs.ErrClosed)
+	case v.Status != StatusHit && v.Status != StatusReserved:
+		return nil, fmt.Errorf("daemon: an item that is %s has no bytes: %w", v.Status, fs.ErrInvalid)
+	case v.Size < 0 || v.Offset > n || uint64(v.Size) > n-v.Offset:
+		return nil, fmt.Errorf("daemon: %d bytes at %d are outside of the segment, which has %d: %w", v.Size, v.Offset, n, fs.ErrInvalid)
+	}
+	end := v.Offset + uint64(v.Size)
+	return m.mem[v.Offset:end:end], nil
+}
+
+// Read appends the bytes of an item to b. The errors are those of Bytes, and a fault.
+func (m *Mapping) Read(b []byte, v Item) ([]byte, error) {
+	err := m.guarded(v, func(bytes []byte) error {
+		b = append(b, bytes...)
+		return nil
+	})
+	return b, err
+}
+
+// Write copies data into a reservation, which must have as many bytes. The errors are those of Bytes, and a fault.
+func (m *Mapping) Write(v Item, data []byte) error {
+	if v.Status != StatusReserved || v.Size != int64(len(data)) {
+		return fmt.Errorf("daemon: %d bytes for an item that is %s and has %d: %w", len(data), v.Status, v.Size, fs.ErrInvalid)
+	}
+	return m.guarded(v, func(bytes []byte) error {
+		copy(bytes, data)
+		return nil
+	})
+}
+
+func (m *Mapping) guarded(v Item, f func(bytes []byte) error) error {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	bytes, err := m.bytes(v)
+	if err != nil {
+		return err
+	}
+	if err := fault.Guard(func() error { return f(bytes) }); err != nil {
+		return fmt.Errorf("daemon: %s: %w", m.path, err)
+	}
+	return nil
+}
+
+// Close ends the mapping. Closing twice is fine.
+func (m *Mapping) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	mem := m.mem
+	if m.mem = nil; mem == nil {
+		return nil
+	}
+	return shmfile.Unmap(mem)
+}
