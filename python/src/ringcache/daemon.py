@@ -230,12 +230,10 @@ class Client:
         for at in range(0, len(names), self._most()):
             self._call("release", lease=lease, names=names[at : at + self._most()])
 
-    def hello(self) -> bool:
-        """Whether the daemon is there, connecting if need be. Free of calls if it was lately away."""
-        with self._lock, contextlib.suppress(DaemonError):
+    def hello(self) -> None:
+        """Connect, if there is no connection, so that :attr:`segment` is known."""
+        with self._lock:
             self._connected(time.monotonic() + self.timeout)
-            return True
-        return False
 
     def alive(self) -> bool:
         """Whether the connection of the latest Hello is up, as far as is known without a call."""

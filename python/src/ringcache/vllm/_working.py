@@ -68,13 +68,12 @@ class Worker:
 
     def start(self) -> None:
         """Map the segment, and register it with the driver, before there are requests."""
-        if not self._client.hello() or (segment := self._client.segment) is None:
-            _logger.warning(
-                "The daemon at %s is away: items are encoded until it is back", self._client.socket
-            )
-            return
         try:
-            self._mapping(segment)
+            self._client.hello()
+            assert self._client.segment is not None
+            self._mapping(self._client.segment)
+        except DaemonError as e:
+            _logger.warning("Encoder outputs are not shared for now: %s", e)
         except RingcacheError as e:
             _logger.error("The daemon's segment can't be mapped by this worker: %s", e)
 
