@@ -310,6 +310,18 @@ def test_request_that_is_too_large(standin: Standin) -> None:
         assert c.pin("l", ["a"]) == [Item("miss")]
 
 
+def test_name_that_is_no_text_costs_no_pause(standin: Standin) -> None:
+    """A user's identifier may have anything, and must not keep others from the daemon."""
+    with client(standin) as c:
+        c.hello()
+        for name in ("\ud800", "a\udfffb"):
+            with pytest.raises(DaemonError, match="can't be sent") as caught:
+                c.pin("l", [name])
+            assert caught.value.kind == "invalid"
+        assert c.pin("l", ["a"]) == [Item("miss")]
+        assert c.epoch == 1
+
+
 def test_threads_share_a_client(standin: Standin) -> None:
     standin.put("a", b"abc", "uint8 1 3")
     failed = []

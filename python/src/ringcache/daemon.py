@@ -369,7 +369,10 @@ class Client:
     ) -> _Reply:
         self._id += 1
         request.id = self._id
-        body = _encode(request)
+        try:
+            body = _encode(request)
+        except (UnicodeEncodeError, OverflowError, msgspec.MsgspecError) as e:
+            raise DaemonError("invalid", f"a {request.op} that can't be sent: {e}") from None
         if len(body) > _MAX_REQUEST:
             raise DaemonError("invalid", f"a request of {len(body)} bytes, the most is {_MAX_REQUEST}")
         connection.settimeout(_left(deadline))
