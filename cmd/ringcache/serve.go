@@ -141,20 +141,20 @@ func (serveCheck) Run(c *serveCommand) error {
 	if err != nil {
 		return err
 	}
-	fatal := 0
+	var fatal bool
 	for _, h := range config.Hints() {
 		word := "warning"
 		if h.Fatal {
 			word = "error"
-			fatal++
+			fatal = true
 		}
 		if h.Key != "" {
 			word += ": " + h.Key
 		}
 		fmt.Printf("%s: %s\n", word, h.Text)
 	}
-	if fatal > 0 {
-		return fmt.Errorf("%d things are in the way of the daemon", fatal)
+	if fatal {
+		return errors.New("the daemon can't start")
 	}
 	_, err = fmt.Println("the configuration is right, and the daemon can start")
 	return err

@@ -214,7 +214,7 @@ func passes(err error) bool {
 	if errors.As(err, &refused) {
 		return refused.Kind == wire.KindClosing
 	}
-	if errors.Is(err, wire.ErrSegment) || errors.Is(err, wire.ErrLost) {
+	if errors.Is(err, wire.ErrSegment) {
 		return false
 	}
 	for _, lie := range []string{"what is no reply", " items for ", "and the last one was", "an answer to hello"} {
@@ -227,5 +227,5 @@ func passes(err error) bool {
 
 // lost reports whether it is unknown if the daemon did what it was asked for.
 func lost(err error) bool {
-	return errors.Is(err, wire.ErrLost) || errors.Is(err, context.DeadlineExceeded)
+	return errors.Is(err, context.DeadlineExceeded)
 }
