@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -26,6 +27,8 @@ import (
 	"github.com/ringcache/ringcache/tier"
 	"github.com/ringcache/ringcache/tier/memory"
 )
+
+var killsEach = flag.Int("kills.each", 2, "TestKillsAtFailpoints kills so many servers at each place")
 
 const orderVariable = "RINGCACHE_TEST_ORDER"
 
@@ -227,7 +230,8 @@ func TestKillsAtFailpoints(t *testing.T) {
 	}
 	var group sync.WaitGroup
 	for _, place := range places {
-		for n := 1; n <= 2; n++ {
+		for i := range *killsEach {
+			n := 1 + i%2
 			group.Add(1)
 			t.Run(fmt.Sprintf("%s:%d", place, n), func(t *testing.T) {
 				defer group.Done()
