@@ -4,11 +4,13 @@ package daemon
 
 import (
 	"bufio"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,16 +32,29 @@ type puppet struct {
 // newPuppet starts a puppet. It is killed when the test ends.
 func newPuppet(t testing.TB) *puppet {
 	t.Helper()
+	return newPuppetAs(t, nil)
+}
+
+func newPuppetAs(t testing.TB, as *syscall.SysProcAttr) *puppet {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "rc")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	path := filepath.Join(dir, "c")
 	l, err := net.Listen("unix", path)
 	require.NoError(t, err)
+	require.NoError(t, errors.Join(os.Chmod(dir, 0o755), os.Chmod(path, 0o777)))
 	defer l.Close()
-	p := &puppet{TB: t, cmd: exec.Command(os.Args[0])}
+	program := os.Args[0]
+	if as != nil { // who may not see the folder of the test's program
+		program = filepath.Join(dir, "puppet")
+		b, err := os.ReadFile(os.Args[0])
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(program, b, 0o755))
+	}
+	p := &puppet{TB: t, cmd: exec.Command(program)}
 	p.cmd.Env = append(os.Environ(), childVariable+"=puppet", controlVariable+"="+path, "GORACE=atexit_sleep_ms=0")
-	p.cmd.Stderr = os.Stderr
+	p.cmd.Stderr, p.cmd.SysProcAttr = os.Stderr, as
 	require.NoError(t, p.cmd.Start())
 	t.Cleanup(p.kill)
 	conn, err := l.Accept()
