@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/encoder/wire"
 )
 
 // warmEngine answers chat requests by answer, which returns whether it has.
@@ -148,4 +151,90 @@ func TestWarmWaits(t *testing.T) {
 	_, _, err = warmed(t.Context(), t, "", "--url", "http://127.0.0.1:1", "--patience", time.Microsecond.String(), "--model", "m", dir)
 	require.ErrorContains(t, err, "1 images are left (with --state the next run would go on there)")
 	require.ErrorContains(t, err, "connection refused")
+}
+
+// warmDaemon is a daemon with these levels, which are asked for each time.
+func warmDaemon(t *testing.T, levels func() []wire.Level) (socket string) {
+	dir, err := os.MkdirTemp("", "warm") // t.TempDir can be too long for a socket
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	socket = filepath.Join(dir, "s")
+	l, err := net.Listen("unix", socket)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go answerStat(conn, levels)
+		}
+	}()
+	return socket
+}
+
+func answerStat(conn net.Conn, levels func() []wire.Level) {
+	defer conn.Close()
+	for r := wire.NewReader(conn, wire.MaxRequest); ; {
+		body, err := r.Next()
+		if err != nil {
+			return
+		}
+		var q wire.Request
+		if wire.DecodeRequest(body, &q) != nil {
+			return
+		}
+		p := wire.Reply{ID: q.ID}
+		if q.Op == wire.Hello {
+			p.Version, p.Server = wire.Version, "test"
+			p.Segment, p.Limits = &wire.Segment{Name: "s", Size: 1 << 20, Generation: 1, Inode: 1}, &wire.Limits{Names: 1, Seconds: 1, Held: 1, Leases: 1}
+		} else {
+			p.State = &wire.State{Levels: levels(), Owed: 3}
+		}
+		b, err := wire.AppendReply(nil, &p)
+		if err != nil {
+			return
+		}
+		if _, err := conn.Write(b); err != nil {
+			return
+		}
+	}
+}
+
+func TestWarmShowsTiers(t *testing.T) {
+	dir := warmFolder(t, 2)
+	url := warmEngine(t, nil)
+	calls := 0
+	socket := warmDaemon(t, func() []wire.Level {
+		calls++
+		objects := int64(5)
+		if calls == 2 {
+			objects = 7
+		}
+		return []wire.Level{{Name: "memory", Objects: objects, Bytes: objects << 20, Capacity: 64 << 20}, {Name: "redis", Away: true, Objects: -1, Bytes: -1, Capacity: -1}}
+	})
+	out, _, err := warmed(t.Context(), t, "", "--url", url, "--socket", socket, dir)
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^memory +up +7 +\+2 +7\.0 MiB +64\.0 MiB +0$`, out)
+	require.Regexp(t, `(?m)^redis +away +\? +\? +\? +- +0$`, out)
+	require.Contains(t, out, "3 objects are still on their way")
+
+	// Images were sent and nothing is new.
+	socket = warmDaemon(t, func() []wire.Level { return []wire.Level{{Name: "memory", Objects: 5, Capacity: 64 << 20}} })
+	out, _, err = warmed(t.Context(), t, "", "--url", url, "--socket", socket, dir)
+	require.ErrorContains(t, err, "does the engine run with the connector and this socket?")
+	require.Contains(t, out, "+0")
+
+	// A full level evicts what it takes: nothing is wrong.
+	socket = warmDaemon(t, func() []wire.Level {
+		return []wire.Level{{Name: "memory", Objects: 5, Bytes: 63 << 20, Capacity: 64 << 20}}
+	})
+	_, _, err = warmed(t.Context(), t, "", "--url", url, "--socket", socket, dir)
+	require.NoError(t, err)
+
+	// A socket without a daemon is noticed before anything is sent.
+	url = warmEngine(t, func(http.ResponseWriter, *http.Request, string) bool { t.Error("an image was sent"); return false })
+	_, _, err = warmed(t.Context(), t, "", "--url", url, "--socket", filepath.Join(dir, "none"), dir)
+	require.ErrorContains(t, err, "no daemon listens at")
 }
