@@ -11,12 +11,16 @@ import (
 	"github.com/ringcache/ringcache/encoder/wire"
 )
 
-const (
-	helloTime = 30 * time.Second // from the connection to Hello
-	frameTime = 10 * time.Second // from the first byte of a request to the last
-	writeTime = 10 * time.Second // to take a reply
-	keptRoom  = 128 << 10        // bytes for replies that a connection keeps
-)
+const keptRoom = 128 << 10 // bytes for replies that a connection keeps
+
+// patience is how long a client may take.
+type patience struct {
+	hello time.Duration // from the connection to Hello
+	frame time.Duration // from the first byte of a request to the last
+	reply time.Duration // to take a reply
+}
+
+var ordinaryPatience = patience{hello: 30 * time.Second, frame: 10 * time.Second, reply: 10 * time.Second}
 
 // connection is a client's connection. One goroutine serves it.
 type connection struct {
@@ -67,9 +71,9 @@ func (c *connection) Read(b []byte) (int, error) {
 	limit := time.Duration(0)
 	switch {
 	case c.reader.Partial():
-		limit = frameTime
+		limit = c.server.patience.frame
 	case c.session == nil:
-		limit = helloTime
+		limit = c.server.patience.hello
 	}
 	switch {
 	case limit == 0 && !c.begun.IsZero():
@@ -179,7 +183,7 @@ func (c *connection) reply(p *wire.Reply) bool {
 	if c.out = out; cap(out) > keptRoom {
 		c.out = nil
 	}
-	if err := c.conn.SetWriteDeadline(time.Now().Add(writeTime)); err != nil {
+	if err := c.conn.SetWriteDeadline(time.Now().Add(c.server.patience.reply)); err != nil {
 		return false
 	}
 	_, err = c.conn.Write(out)

@@ -29,6 +29,8 @@ type Server struct {
 	stats   looker
 	clears  clearer
 
+	patience patience
+
 	odd   loglimit.Limit // what clients did that they should not do
 	panic loglimit.Limit
 	busy  loglimit.Limit
@@ -54,8 +56,11 @@ func NewServer(o ServerOptions) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		o: o, log: o.Logger, started: time.Now(), limits: o.Limits.filled(o.Memory), closed: make(chan struct{}),
+		o: o, log: o.Logger, started: time.Now(), limits: o.Limits.filled(o.Memory), patience: o.patience, closed: make(chan struct{}),
 		listeners: map[net.Listener]struct{}{}, conns: map[*connection]struct{}{},
+	}
+	if s.patience == (patience{}) {
+		s.patience = ordinaryPatience
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
