@@ -33,6 +33,7 @@ type clientRole struct {
 	Sessions    int
 	Seed        uint64
 	MayFull     bool
+	MayLapse    bool
 	DieIn       int // dies by itself at one of so many stages; 0 is never
 }
 
@@ -52,7 +53,7 @@ func (r *clientRole) run() {
 	}
 	rng := rand.New(rand.NewPCG(r.Seed, 1<<32))
 	o := LoadOptions{
-		Socket: r.Socket, Dir: r.Dir, Objects: r.Objects, Sessions: r.Sessions, Seed: r.Seed, MayFull: r.MayFull,
+		Socket: r.Socket, Dir: r.Dir, Objects: r.Objects, Sessions: r.Sessions, Seed: r.Seed, MayFull: r.MayFull, MayLapse: r.MayLapse,
 		Space: func() string { return *space.Load() },
 		Done: func(space string, committed []int) {
 			line := "."

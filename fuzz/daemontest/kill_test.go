@@ -34,12 +34,13 @@ func TestKills(t *testing.T) {
 	}
 	t.Logf("-kills.seed %d", seed)
 	for i, k := range []*killing{
-		{name: "memory", daemon: daemonRole{Size: 64 << 20}},
-		{name: "disk below a small memory", daemon: daemonRole{Size: 6 << 20, Disk: true}, mayFull: true},
+		{name: "memory", daemon: daemonRole{Size: 64 << 20, Grace: patience}, share: 2},
+		{name: "disk below a small memory", daemon: daemonRole{Size: 6 << 20, Grace: patience, Disk: true}, share: 2, mayFull: true},
+		{name: "hardly any grace", daemon: daemonRole{Size: 64 << 20, Grace: 10 * time.Millisecond}, share: 1, mayLapse: true},
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			k.rng = rand.New(rand.NewPCG(seed, uint64(i)))
-			k.run(t, (*killCount+i)/2)
+			k.run(t, (*killCount*k.share+4)/5)
 		})
 	}
 }
@@ -53,9 +54,10 @@ const (
 
 // killing is the daemons over one segment, one after the other.
 type killing struct {
-	name    string
-	daemon  daemonRole
-	mayFull bool
+	name              string
+	daemon            daemonRole
+	share             int // of five
+	mayFull, mayLapse bool
 
 	t      *testing.T
 	rng    *rand.Rand
@@ -76,7 +78,8 @@ type killing struct {
 func (k *killing) run(t *testing.T, kills int) {
 	k.t, k.daemon.Dir, k.crowd, k.hits = t, folder(t), newCrowd(t), map[string]int{}
 	for _, p := range failpoint.Points {
-		if failpoint.Enabled && (strings.HasPrefix(p.Name, "daemon.") || strings.HasPrefix(p.Name, "tier.")) && p.Name != "tier.memory.created" {
+		if failpoint.Enabled && (strings.HasPrefix(p.Name, "daemon.") || strings.HasPrefix(p.Name, "tier.")) &&
+			p.Name != "tier.memory.created" && (k.mayLapse || p.Name != "daemon.abandoned") {
 			k.places = append(k.places, p.Name)
 		}
 	}
@@ -128,7 +131,7 @@ func (k *killing) nextSpace() {
 func (k *killing) people() {
 	for len(k.crowd.clients()) < killProcesses {
 		k.crowd.add(clientRole{
-			Socket: k.daemon.socket(), Dir: k.daemon.Dir, Space: k.space, Objects: killObjects, Sessions: killSessions, Seed: k.rng.Uint64(), MayFull: k.mayFull, DieIn: 3000,
+			Socket: k.daemon.socket(), Dir: k.daemon.Dir, Space: k.space, Objects: killObjects, Sessions: killSessions, Seed: k.rng.Uint64(), MayFull: k.mayFull, MayLapse: k.mayLapse, DieIn: 3000,
 		})
 	}
 }
