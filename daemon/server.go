@@ -56,8 +56,11 @@ func NewServer(o ServerOptions) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		o: o, log: o.Logger, started: time.Now(), limits: o.Limits.filled(o.Memory), patience: ordinaryPatience, closed: make(chan struct{}),
+		o: o, log: o.Logger, started: time.Now(), limits: o.Limits.filled(o.Memory), patience: o.patience, closed: make(chan struct{}),
 		listeners: map[net.Listener]struct{}{}, conns: map[*connection]struct{}{},
+	}
+	if s.patience == (patience{}) {
+		s.patience = ordinaryPatience
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

@@ -306,17 +306,25 @@ func TestWhatIsNoRequest(t *testing.T) {
 	b.free()
 }
 
-// TestStalledClients: who stops in the middle of a request, says nothing at all, or takes no answer, loses the connection.
+// TestSilentClient: who never says hello loses the connection.
+func TestSilentClient(t *testing.T) {
+	b := newBed(t, func(b *bed) {
+		b.so.patience = patience{hello: 10 * time.Millisecond, frame: time.Hour, reply: time.Hour}
+	})
+	b.dial().ends()
+	b.free()
+}
+
+// TestStalledClients: who stops in the middle of a request, or takes no answer, loses the connection.
 // Who is idle does not.
 func TestStalledClients(t *testing.T) {
-	b := newBed(t, nil)
-	b.server.patience = patience{hello: 50 * time.Millisecond, frame: 50 * time.Millisecond, reply: 50 * time.Millisecond}
+	const moment = 200 * time.Millisecond
+	b := newBed(t, func(b *bed) { b.so.patience = patience{hello: time.Hour, frame: moment, reply: moment} })
 	idle := b.hello(session1)
 	idle.store(b, "a")
-	silent, half, deaf := b.dial(), b.hello("session-2"), b.hello("session-3")
+	half, deaf := b.hello("session-2"), b.hello("session-3")
 	_, err := half.conn.Write([]byte{50, 0, 0, 0, 0x81})
 	require.NoError(t, err)
-	silent.ends()
 	half.ends()
 
 	q := wire.Request{Op: wire.Get, Lease: "l", Space: space, ID: 1}
