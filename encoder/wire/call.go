@@ -11,7 +11,7 @@ import (
 
 // Do sends a request and reads the reply into p, as DecodeReply. It sets the request's ID, and its Space if that is empty, needed, and known
 // from Hello. The methods named like an Op are easier. The error is an *[Error] if the request is wrong, or refused
-// by the daemon; [ErrLost], [ErrSegment], [ErrClosed]; that of the context, or of the socket.
+// by the daemon; [ErrSegment], [ErrClosed]; that of the context, or of the socket.
 func (c *Client) Do(ctx context.Context, q *Request, p *Reply) error {
 	if err := c.take(ctx); err != nil {
 		return err
@@ -29,10 +29,7 @@ func (c *Client) Do(ctx context.Context, q *Request, p *Reply) error {
 		if err := c.hangUp(); err != nil {
 			return err
 		}
-		switch {
-		case broken.sent && !q.Op.again():
-			return fmt.Errorf("%w (%w)", ErrLost, broken.err)
-		case try > 0:
+		if try > 0 {
 			return broken.err
 		}
 	}
@@ -66,11 +63,8 @@ func (c *Client) ready(ctx context.Context) error {
 	return c.connect(ctx)
 }
 
-// lost is an error of the connection. sent reports that all of the request was written before, so that the daemon may have served it.
-type lost struct {
-	err  error
-	sent bool
-}
+// lost is an error of the connection.
+type lost struct{ err error }
 
 func (l *lost) Error() string { return l.err.Error() }
 func (l *lost) Unwrap() error { return l.err }
@@ -95,11 +89,11 @@ func (c *Client) exchange(ctx context.Context, q *Request, p *Reply) error {
 	}
 	restore, err := c.watch(ctx)
 	if err != nil {
-		return &lost{err, false}
+		return &lost{err}
 	}
 	defer restore()
 	if n, err := c.conn.Write(out); err != nil {
-		err = c.failed(ctx, q, err, false)
+		err = c.failed(ctx, q, err)
 		if n > 0 {
 			err = errors.Join(err, c.hangUp()) // the next request would be the rest of this one
 		}
@@ -108,7 +102,7 @@ func (c *Client) exchange(ctx context.Context, q *Request, p *Reply) error {
 	for {
 		body, err := c.reader.Next()
 		if err != nil {
-			return c.failed(ctx, q, err, true)
+			return c.failed(ctx, q, err)
 		}
 		if err := DecodeReply(body, p); err != nil {
 			return errors.Join(fmt.Errorf("daemon: %s: it sent what is no reply: %w", q.Op, err), c.hangUp())
@@ -120,8 +114,8 @@ func (c *Client) exchange(ctx context.Context, q *Request, p *Reply) error {
 			continue // of a call that has ended
 		case p.ID > q.ID:
 			return errors.Join(fmt.Errorf("daemon: a reply to request %d, and the last one was %d", p.ID, q.ID), c.hangUp())
-		case p.Error != nil && (p.Error.Kind == KindVersion || p.Error.Kind == KindPermission):
-			return errors.Join(p.Error, c.hangUp())
+		case p.Error != nil && p.Error.Kind != KindInvalid && p.Error.Kind != KindBusy:
+			return errors.Join(p.Error, c.hangUp()) // the daemon does so, too
 		case p.Error != nil:
 			return p.Error
 		}
@@ -142,7 +136,7 @@ func checkItems(q *Request, p *Reply) error {
 }
 
 // failed explains an error of the connection: the end of the context, or its loss.
-func (c *Client) failed(ctx context.Context, q *Request, err error, sent bool) error {
+func (c *Client) failed(ctx context.Context, q *Request, err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		if ended := ctx.Err(); ended != nil {
 			return fmt.Errorf("daemon: %s: no answer: %w", q.Op, context.Cause(ctx))
@@ -162,7 +156,7 @@ func (c *Client) failed(ctx context.Context, q *Request, err error, sent bool) e
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errors.New("the daemon has closed the connection")
 	}
-	return &lost{fmt.Errorf("daemon: %s: %w", q.Op, err), sent}
+	return &lost{fmt.Errorf("daemon: %s: %w", q.Op, err)}
 }
 
 // watch makes the connection's calls end with the context; restore must be called afterwards.

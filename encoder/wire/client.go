@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"sync"
 
 	"github.com/ringcache/ringcache/encoder"
@@ -17,9 +16,6 @@ import (
 const DefaultSocket = "/run/ringcache/ringcache.sock"
 
 var (
-	// ErrLost reports that the connection was lost while the answer to Reserve, Commit or Abort was awaited: the daemon may have
-	// done it or not. Get tells, by the next connection. Other calls are made again by themselves.
-	ErrLost = errors.New("daemon: the connection was lost, and whether the request was served is unknown; ask by Get")
 	// ErrSegment reports that the daemon has another segment than the one that the client has mapped. All offsets and leases of before
 	// are void. Each call fails with it until Map has mapped the new one.
 	ErrSegment = errors.New("daemon: it has another segment now, and what leases had is gone; map it anew")
@@ -40,8 +36,9 @@ type ClientOptions struct {
 	Dir         string // of shared memory, for Map; /dev/shm if empty
 }
 
-// Client is a session with the daemon. When its connection is lost, the next call connects again, and takes the session up.
-// A daemon that is not there is an error of the call; nothing is tried in the background.
+// Client is a session with the daemon. When its connection is lost, the next call connects again, and takes the session up. A call that
+// loses it is made once more: the protocol answers a request that was served before as then, but for an Abort, whose items
+// are ended. A daemon that is not there is an error of the call; nothing is tried in the background.
 //
 // Any goroutine may call; calls follow one another. A context that ends while an answer is awaited ends the call, not what
 // the daemon does for it: a lease then has what it would have had.
@@ -183,6 +180,3 @@ func (c *Client) stale() bool {
 	defer c.mu.Unlock()
 	return c.mapped != nil && *c.mapped != *c.hello.Segment
 }
-
-// again reports whether a request does no harm when it is served twice, and is answered the same.
-func (o Op) again() bool { return !slices.Contains([]Op{Reserve, Commit, Abort}, o) }

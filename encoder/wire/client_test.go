@@ -128,7 +128,7 @@ func TestItemsAreCounted(t *testing.T) {
 	require.Error(t, c.Clear(t.Context(), ""))
 }
 
-// TestClientConnectsAgain: what the daemon has not read, or may serve twice, is sent again.
+// TestClientConnectsAgain: after a restart of the daemon the session goes on.
 func TestClientConnectsAgain(t *testing.T) {
 	f := newFake(t, same(StatusOK))
 	c := dial(t, f, ClientOptions{})
@@ -138,7 +138,6 @@ func TestClientConnectsAgain(t *testing.T) {
 	f.stop()
 	_, err = c.Commit(t.Context(), commit)
 	require.ErrorContains(t, err, "does it run")
-	require.NotErrorIs(t, err, ErrLost, "nothing was sent")
 	f.start(t)
 	_, err = c.Commit(t.Context(), commit)
 	require.NoError(t, err)
@@ -147,7 +146,8 @@ func TestClientConnectsAgain(t *testing.T) {
 	f.stop()
 	f.start(t)
 	_, err = c.Commit(t.Context(), commit)
-	require.NoError(t, err, "the connection was lost before, so the request can't have been served")
+	require.NoError(t, err)
+	require.Len(t, f.said(), 3)
 }
 
 func TestLostAnswers(t *testing.T) {
@@ -160,12 +160,9 @@ func TestLostAnswers(t *testing.T) {
 	})
 	c := dial(t, f, ClientOptions{})
 	_, err := c.Commit(t.Context(), Request{Lease: "l", Space: "s", Names: []string{"a"}})
-	require.ErrorIs(t, err, ErrLost)
-	require.Equal(t, int32(1), served.Load(), "it is not sent again")
-	served.Store(0)
-	_, err = c.Pin(t.Context(), Request{Lease: "l", Space: "s", Names: []string{"a"}})
 	require.NoError(t, err)
-	require.Equal(t, int32(2), served.Load())
+	require.Equal(t, int32(2), served.Load(), "it is sent again")
+	require.Len(t, f.said(), 2)
 	f.answer = func(q *Request) *Reply {
 		if q.Op == Hello {
 			return &Reply{}
@@ -174,7 +171,7 @@ func TestLostAnswers(t *testing.T) {
 	}
 	_, err = c.Pin(t.Context(), Request{Lease: "l", Space: "s", Names: []string{"a"}})
 	require.ErrorContains(t, err, "closed the connection")
-	require.NotErrorIs(t, err, ErrLost)
+	require.Len(t, f.said(), 3, "and not for ever")
 }
 
 // TestLateAnswers: a call that ends with its context leaves an answer on its way, which the next one passes over.
@@ -236,19 +233,18 @@ func TestErrorsOfTheDaemon(t *testing.T) {
 		return p
 	})
 	c := dial(t, f, ClientOptions{})
-	hellos := 1
 	for _, kind = range kinds {
-		_, err := c.Stat(t.Context(), Request{})
-		var refused *Error
-		require.ErrorAs(t, err, &refused)
-		require.Equal(t, kind, refused.Kind)
-		_, err = c.Stat(t.Context(), Request{})
-		require.Error(t, err)
-		if kind == KindVersion || kind == KindPermission {
-			hellos += 2
+		before := len(f.said())
+		for range 3 {
+			_, err := c.Stat(t.Context(), Request{})
+			var refused *Error
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, kind, refused.Kind)
 		}
-		if kind == KindPermission {
-			require.Len(t, f.said(), hellos-1, "the connection is given up")
+		if kind == KindInvalid || kind == KindBusy {
+			require.LessOrEqual(t, len(f.said()), before+1, "the connection goes on")
+		} else {
+			require.GreaterOrEqual(t, len(f.said()), before+2, "the connection is given up")
 		}
 	}
 }

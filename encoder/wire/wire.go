@@ -134,7 +134,7 @@ type Segment struct {
 type Limits struct {
 	Names   int    `msg:"names"`   // in one request
 	Seconds uint32 `msg:"seconds"` // the longest time of a lease; longer is cut
-	Held    int64  `msg:"held"`    // bytes that a session may have pinned and reserved; beyond is full
+	Held    int64  `msg:"held"`    // bytes that the sessions of a process may have pinned and reserved; beyond is full
 	Leases  int    `msg:"leases"`  // of a session
 }
 
@@ -163,10 +163,10 @@ const (
 	KindVersion    Kind = "version"    // the text names which side to upgrade; the connection is closed
 	KindPermission Kind = "permission" // another user, or another process's session; the connection is closed
 	KindInvalid    Kind = "invalid"    // no such op, field or value; what has no id closes the connection
-	KindHello      Kind = "hello"      // a request before Hello
+	KindHello      Kind = "hello"      // a request before Hello, or after another connection has taken the session up
 	KindBusy       Kind = "busy"       // too many sessions, connections or leases
-	KindClosing    Kind = "closing"    // the daemon ends; connect again in a while
-	KindInternal   Kind = "internal"
+	KindClosing    Kind = "closing"    // the daemon ends, and closes the connection; connect again in a while
+	KindInternal   Kind = "internal"   // the daemon failed, and closes the connection
 )
 
 // State is what the daemon has and does now.
