@@ -57,8 +57,11 @@ func (s *session) open(name string, d time.Duration) (*lease, error) {
 	until := s.book.now().Add(limits.time(d))
 	if l := s.find(name); l != nil {
 		err := l.extend(until)
-		if err == nil || !errors.Is(err, tier.ErrEnded) {
-			return l, err
+		switch {
+		case err == nil:
+			return l, nil
+		case !errors.Is(err, tier.ErrEnded):
+			return nil, explain(err)
 		}
 		l.release() // the store's clock was ahead
 	}
@@ -68,16 +71,20 @@ func (s *session) open(name string, d time.Duration) (*lease, error) {
 	until = until.Add(slack)
 	t, err := s.book.store.Lease(context.Background(), tier.LeaseOptions{ID: leaseID(s.id, name), Owner: s.owner, Until: until})
 	if err != nil {
-		if errors.Is(err, fs.ErrPermission) {
-			return nil, fmt.Errorf("%w: %w", ErrOwner, err)
-		}
-		if errors.Is(err, tier.ErrFull) {
-			return nil, fmt.Errorf("%w: %w", ErrLimit, err)
-		}
-		return nil, err
+		return nil, explain(err)
 	}
 	failpoint.Hit("daemon.lease")
 	return s.add(name, t, until), nil
+}
+
+// explain returns an error of the store about a lease as one of the book.
+func explain(err error) error {
+	for theirs, ours := range map[error]error{fs.ErrPermission: ErrOwner, tier.ErrFull: ErrLimit, fs.ErrClosed: ErrClosed} {
+		if errors.Is(err, theirs) {
+			return fmt.Errorf("%w: %w", ours, err)
+		}
+	}
+	return err
 }
 
 func (s *session) mayOpen(limits Limits) error {

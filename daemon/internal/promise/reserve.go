@@ -93,7 +93,7 @@ func (u *Session) Commit(name string, keys []tier.Key, keep bool, d time.Duratio
 			l.release()
 			l = nil
 		} else if err != nil {
-			return nil, err
+			return nil, explain(err)
 		}
 	}
 	if l == nil {
@@ -129,7 +129,7 @@ func (u *Session) Commit(name string, keys []tier.Key, keep bool, d time.Duratio
 	}
 	if odd {
 		if err := l.load(); err != nil {
-			return nil, err
+			return nil, explain(err)
 		}
 	}
 	l.settle()
