@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -114,10 +115,13 @@ func (c Config) YAML() ([]byte, error) {
 	return b, nil
 }
 
-// scalar is a text, in quotes only where YAML needs them.
+// plain are texts that mean the same without quotes.
+var plain = regexp.MustCompile(`^[A-Za-z0-9/][A-Za-z0-9/._+=,-]*(:[A-Za-z0-9/._+=,-]+)*$`)
+
+// scalar is a text, in quotes where YAML might take it for something else.
 func scalar(text string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Value: text}
-	if text == "" || text == "~" || strings.EqualFold(text, "null") {
+	if !plain.MatchString(text) || strings.EqualFold(text, "null") {
 		n.Style = yaml.DoubleQuotedStyle
 	}
 	return n

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/ringcache/ringcache/encoder/wire"
@@ -51,4 +53,89 @@ type ItemCounter struct {
 type RefusedCounter struct {
 	Kind  wire.Kind
 	Count uint64
+}
+
+// Counters reports what the server has now, and what it has done since its start.
+func (s *Server) Counters() Counters {
+	n := s.book.Counts()
+	c := Counters{
+		Sessions: n.Sessions, Processes: n.Processes, Leases: n.Leases, Waiting: n.Waiting, Held: n.Held,
+		Recovered: n.Recovered, EndedByTime: n.EndedByTime, EndedByExit: n.EndedByExit, Accepted: s.meter.accepted.Load(),
+	}
+	s.mu.Lock()
+	c.Connections = len(s.conns)
+	s.mu.Unlock()
+	s.meter.fill(&c)
+	return c
+}
+
+var (
+	meterOps      = [...]wire.Op{wire.Hello, wire.Pin, wire.Get, wire.Reserve, wire.Commit, wire.Abort, wire.Release, wire.Stat, wire.Clear}
+	meterStatuses = [...]wire.Status{
+		wire.StatusHit, wire.StatusMiss, wire.StatusPending, wire.StatusReserved, wire.StatusExists, wire.StatusFull, wire.StatusTooLarge,
+		wire.StatusOK, wire.StatusEnded, wire.StatusUnavailable, wire.StatusInvalid,
+	}
+	meterKinds = [...]wire.Kind{
+		wire.KindVersion, wire.KindPermission, wire.KindInvalid, wire.KindHello, wire.KindBusy, wire.KindClosing, wire.KindInternal,
+	}
+)
+
+// meter counts what a server does.
+type meter struct {
+	accepted atomic.Uint64
+	requests [len(meterOps)]struct {
+		nanoseconds atomic.Int64
+		within      [len(LatencyBounds) + 1]atomic.Uint64
+	}
+	answers [len(meterOps)][len(meterStatuses)]atomic.Uint64
+	refused [len(meterKinds)]atomic.Uint64
+}
+
+// took counts a request that was answered. One that could not be read has no op.
+func (m *meter) took(op wire.Op, d time.Duration) {
+	i := slices.Index(meterOps[:], op)
+	if i < 0 {
+		return
+	}
+	at, _ := slices.BinarySearch(LatencyBounds[:], d)
+	m.requests[i].nanoseconds.Add(int64(d))
+	m.requests[i].within[at].Add(1)
+}
+
+func (m *meter) items(op wire.Op, items []wire.Item) {
+	i := slices.Index(meterOps[:], op)
+	if i < 0 {
+		return
+	}
+	for _, it := range items {
+		if j := slices.Index(meterStatuses[:], it.Status); j >= 0 {
+			m.answers[i][j].Add(1)
+		}
+	}
+}
+
+func (m *meter) refuse(kind wire.Kind) {
+	if i := slices.Index(meterKinds[:], kind); i >= 0 {
+		m.refused[i].Add(1)
+	}
+}
+
+// fill reports all ops and kinds, and the statuses that there were.
+func (m *meter) fill(c *Counters) {
+	for i, op := range meterOps {
+		r := RequestCounter{Op: op, Total: time.Duration(m.requests[i].nanoseconds.Load())}
+		for j := range r.Within {
+			r.Within[j] = m.requests[i].within[j].Load()
+			r.Count += r.Within[j]
+		}
+		c.Requests = append(c.Requests, r)
+		for j, status := range meterStatuses {
+			if n := m.answers[i][j].Load(); n > 0 {
+				c.Items = append(c.Items, ItemCounter{op, status, n})
+			}
+		}
+	}
+	for i, kind := range meterKinds {
+		c.Refused = append(c.Refused, RefusedCounter{kind, m.refused[i].Load()})
+	}
 }

@@ -19,6 +19,7 @@ const httpOff = "off"
 
 // web serves HTTP. The zero value serves nothing.
 type web struct {
+	addr   string // host and port
 	server *http.Server
 	served chan error
 	once   sync.Once
@@ -36,6 +37,7 @@ func (r *runner) openHTTP(ctx context.Context) (*web, error) {
 	if err != nil {
 		return w, fmt.Errorf("http %s: %w; give another address by http, or off", r.config.HTTP, err)
 	}
+	w.addr = l.Addr().String()
 	w.server = &http.Server{
 		Handler:           r.handler(),
 		ReadHeaderTimeout: 5 * time.Second,
@@ -47,7 +49,7 @@ func (r *runner) openHTTP(ctx context.Context) (*web, error) {
 	}
 	w.served = make(chan error, 1)
 	go func() { w.served <- w.server.Serve(&limited{Listener: l, free: make(chan struct{}, maxHTTP)}) }()
-	r.log.Info("HTTP", "address", l.Addr().String())
+	r.log.Info("HTTP", "address", w.addr)
 	return w, nil
 }
 

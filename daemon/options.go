@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/ringcache/ringcache/daemon/internal/promise"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -24,6 +25,10 @@ type ServerOptions struct {
 	Version string
 	// Logger gets what operators should see; nil is silence.
 	Logger *slog.Logger
+
+	// For tests.
+	now      func() time.Time // the clock of Memory; nil is time.Now
+	patience patience         // zero is ordinaryPatience
 }
 
 // Limits are what a Server grants. They can be changed while it serves. A zero value is the default.
@@ -62,4 +67,38 @@ func (l Limits) Validate() error {
 		}
 	}
 	return nil
+}
+
+// filled returns limits without zero values.
+func (l Limits) filled(m tier.MemoryLevel) Limits {
+	def := func(n *int, value int) {
+		if *n == 0 {
+			*n = value
+		}
+	}
+	def(&l.MaxConnections, 1024)
+	def(&l.MaxSessions, 1024)
+	def(&l.MaxLeases, 1024)
+	if l.MaxHeld == 0 {
+		if l.MaxHeld = m.Usage().Capacity / 2; l.MaxHeld <= 0 { // it has no limit
+			l.MaxHeld = m.Segment().Size / 2
+		}
+	}
+	second := func(d *time.Duration, value time.Duration) {
+		if *d == 0 {
+			*d = value
+		}
+		*d = min((*d+time.Second-1)/time.Second*time.Second, maxLease)
+	}
+	second(&l.MaxLease, time.Hour)
+	second(&l.DefaultLease, 5*time.Minute)
+	return l
+}
+
+// maxLease is a time that fits the wire, and no clock overflows by it.
+const maxLease = 365 * 24 * time.Hour
+
+// promises returns the limits as the book of promises has them.
+func (l Limits) promises() promise.Limits {
+	return promise.Limits{Sessions: l.MaxSessions, Leases: l.MaxLeases, Held: l.MaxHeld, Longest: l.MaxLease, Ordinary: l.DefaultLease}
 }

@@ -3,40 +3,240 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
 	"net"
+	"sync"
+	"time"
 
+	"github.com/ringcache/ringcache/daemon/internal/promise"
 	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/internal/loglimit"
+	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/tier"
 )
 
 // Server serves the protocol of package encoder/wire on any number of listeners. Its methods may be called from any
 // goroutine.
-type Server struct{ o ServerOptions }
+type Server struct {
+	o       ServerOptions
+	log     *slog.Logger
+	book    *promise.Book
+	segment wire.Segment
+	started time.Time
+	meter   meter
+	stats   looker
+	clears  clearer
 
-// NewServer takes over what the daemon before had promised, and returns a server. Leases of processes that are dead end at once; the
-// others wait for their clients.
+	patience patience
+
+	odd   loglimit.Limit // what clients did that they should not do
+	panic loglimit.Limit
+	busy  loglimit.Limit
+	away  loglimit.Limit // errors of listeners
+
+	ending context.Context // ends what is done in the background
+	end    context.CancelFunc
+	work   sync.WaitGroup // connections, and what is done in the background
+	closed chan struct{}
+
+	mu        sync.Mutex // guards what follows
+	limits    Limits
+	listeners map[net.Listener]struct{}
+	conns     map[*connection]struct{}
+	refusing  int // connections that are being refused
+	closing   bool
+}
+
+// NewServer takes over what the daemon before had promised, and returns a server, which has to be ended by Shutdown. Leases of processes
+// that are dead end at once; the others wait for their clients.
 func NewServer(o ServerOptions) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	return &Server{o: o}, nil
+	s := &Server{
+		o: o, log: o.Logger, started: time.Now(), limits: o.Limits.filled(o.Memory), patience: o.patience, closed: make(chan struct{}),
+		listeners: map[net.Listener]struct{}{}, conns: map[*connection]struct{}{},
+	}
+	if s.patience == (patience{}) {
+		s.patience = ordinaryPatience
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	var err error
+	if s.segment, err = segmentOf(o); err != nil {
+		return nil, err
+	}
+	grace := o.Grace
+	if grace == 0 {
+		grace = 30 * time.Second
+	}
+	if s.book, err = promise.Open(promise.Options{Store: o.Store, Memory: o.Memory, Grace: grace, Limits: s.limits.promises(), Now: o.now, Logger: s.log}); err != nil {
+		return nil, err
+	}
+	s.ending, s.end = context.WithCancel(context.Background())
+	s.stats.begin(s)
+	return s, nil
+}
+
+// segmentOf describes the segment of the memory level.
+func segmentOf(o ServerOptions) (wire.Segment, error) {
+	seg := o.Memory.Segment()
+	path, err := shmfile.Path(o.ShmDir, seg.Name)
+	if err != nil {
+		return wire.Segment{}, fmt.Errorf("daemon: the segment of the memory level: %w", err)
+	}
+	f, _, err := shmfile.Open(path, false)
+	if err != nil {
+		return wire.Segment{}, fmt.Errorf("daemon: the segment of the memory level is not where it should be: %w", err)
+	}
+	_, inode, err := shmfile.Identity(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return wire.Segment{}, err
+	}
+	return wire.Segment{Name: seg.Name, Size: seg.Size, Generation: seg.Generation, Inode: inode}, nil
 }
 
 // Serve answers the clients of a listener, of a unix socket, until Shutdown, which closes it; then it returns nil. Clients of another
 // user are refused.
-func (s *Server) Serve(l net.Listener) error { return errors.ErrUnsupported }
+func (s *Server) Serve(l net.Listener) error {
+	if _, unix := l.Addr().(*net.UnixAddr); !unix {
+		return fmt.Errorf("daemon: the listener %v is not one of a unix socket, and there is no other way to know who is connected: %w", l.Addr(), fs.ErrInvalid)
+	}
+	if !s.listen(l) {
+		return l.Close()
+	}
+	defer s.forget(l)
+	for wait := time.Duration(0); ; {
+		conn, err := l.Accept()
+		switch {
+		case err == nil:
+			wait = 0
+			s.accept(conn)
+			continue
+		case s.isClosing():
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return fmt.Errorf("daemon: the listener %v was closed: %w", l.Addr(), err)
+		}
+		// Such as too many open files: that passes.
+		s.away.Warn(s.log, "a connection could not be accepted", "socket", l.Addr(), "error", err)
+		wait = min(max(2*wait, 5*time.Millisecond), time.Second)
+		select {
+		case <-time.After(wait):
+		case <-s.ending.Done():
+		}
+	}
+}
+
+func (s *Server) listen(l net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return false
+	}
+	s.listeners[l] = struct{}{}
+	return true
+}
+
+func (s *Server) forget(l net.Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.listeners, l)
+}
+
+func (s *Server) isClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
+}
 
 // Shutdown ends the server: it closes the listeners, lets requests that are under way finish, and closes the connections. If ctx ends
 // first, connections are closed at once, and the error is that of ctx. All leases stay as they are, for the next server.
-func (s *Server) Shutdown(ctx context.Context) error { return nil }
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	first := !s.closing
+	s.closing = true
+	var err error
+	for l := range s.listeners {
+		err = errors.Join(err, l.Close())
+	}
+	clear(s.listeners)
+	for c := range s.conns {
+		c.finish()
+	}
+	s.mu.Unlock()
+	s.end()
+	if first {
+		go func() {
+			s.work.Wait()
+			s.book.Close()
+			close(s.closed)
+		}()
+	}
+	select {
+	case <-s.closed:
+		return err
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	for c := range s.conns {
+		c.close()
+	}
+	s.mu.Unlock()
+	<-s.closed
+	return errors.Join(err, fmt.Errorf("daemon: shutting down: %w", context.Cause(ctx)))
+}
 
 // SetLimits changes the limits. What is beyond new ones already stays.
-func (s *Server) SetLimits(l Limits) error { return l.Validate() }
+func (s *Server) SetLimits(l Limits) error {
+	if err := l.Validate(); err != nil {
+		return err
+	}
+	l = l.filled(s.o.Memory)
+	s.mu.Lock()
+	s.limits = l
+	s.mu.Unlock()
+	s.book.SetLimits(l.promises())
+	return nil
+}
+
+// Leases lists the open leases, in the order of their names, but at most 16384.
+func (s *Server) Leases() []wire.Lease {
+	now := time.Now()
+	if s.o.now != nil {
+		now = s.o.now()
+	}
+	found := s.book.Leases(maxListed)
+	out := make([]wire.Lease, len(found))
+	for i, l := range found {
+		out[i] = wire.Lease{Name: l.ID, Client: l.Label, PID: l.PID, Pinned: l.Pinned, Reserved: l.Reserved, Bytes: l.Bytes, Waiting: l.Waiting}
+		if !l.Lapsed {
+			out[i].Seconds = max(0, int64(l.Until.Sub(now)/time.Second))
+		}
+	}
+	return out
+}
+
+// maxListed bounds a reply: a lease takes at most 450 bytes of it.
+const maxListed = 16 << 10
 
 // State reports what the daemon has and does now. It does no input or output.
-func (s *Server) State() wire.State { return wire.State{} }
+func (s *Server) State() wire.State {
+	st, n := s.o.Store.State(), s.book.Counts()
+	out := wire.State{
+		Sessions: n.Sessions, Leases: n.Leases, Pending: st.Pending, Owed: st.Owed, Clearing: s.clears.isBusy(),
+		Seconds: int64(time.Since(s.started) / time.Second),
+	}
+	for _, l := range st.Levels {
+		out.Levels = append(out.Levels, levelOf(l))
+	}
+	return out
+}
 
-// Leases lists the open leases, by name.
-func (s *Server) Leases() []wire.Lease { return nil }
-
-// Counters reports what the server has done since its start, and has now.
-func (s *Server) Counters() Counters { return Counters{} }
+func levelOf(l tier.LevelState) wire.Level {
+	u := l.Usage
+	return wire.Level{Name: l.Name, Away: l.Away, Objects: u.Objects, Bytes: u.Bytes, Capacity: u.Capacity, Held: u.Held, Owed: l.Owed}
+}

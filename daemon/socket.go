@@ -64,7 +64,7 @@ func openSocket(ctx context.Context, path string, log *slog.Logger) (*socket, er
 func makeSocket(ctx context.Context, path string, log *slog.Logger) (_ *socket, err error) {
 	folder := filepath.Dir(path)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return nil, fmt.Errorf("the folder of the socket: %w", err)
+		return nil, fmt.Errorf("the folder of the socket: %w; make it for this user, or give another path by socket", err)
 	}
 	if info, err := os.Stat(folder); err == nil && info.Mode()&0o022 != 0 && info.Mode()&os.ModeSticky == 0 {
 		log.Warn("other users can replace the socket, since they may write to its folder: take that right away", "folder", folder, "mode", info.Mode().String())
@@ -75,7 +75,7 @@ func makeSocket(ctx context.Context, path string, log *slog.Logger) (_ *socket, 
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, lock.Close())
+			err = errors.Join(err, unlockSocket(lock))
 		}
 	}()
 	if err := removeStale(path); err != nil {
@@ -102,9 +102,34 @@ func makeSocket(ctx context.Context, path string, log *slog.Logger) (_ *socket, 
 // lockSuffix is what the lock of a socket has behind its path.
 const lockSuffix = ".lock"
 
-// lockSocket takes the lock beside a socket. The file stays, since a lock on a file without a name would lock nothing.
+// lockSocket takes the lock beside a socket, and writes the process into it, for people.
 func lockSocket(path string) (*os.File, error) {
-	f, err := os.OpenFile(path+lockSuffix, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
+	for range 100 {
+		f, err := tryLockSocket(path, os.O_CREATE)
+		if err != nil {
+			return nil, err
+		}
+		if shmfile.Same(f, path+lockSuffix) {
+			err := f.Truncate(0)
+			if err == nil {
+				_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+			}
+			if err != nil {
+				return nil, errors.Join(fmt.Errorf("the lock of the socket: %w", err), f.Close())
+			}
+			return f, nil
+		}
+		// Somebody removed it before it was locked here: a lock on a file without a name locks nothing.
+		if err := f.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("the lock of the socket, %s, is being replaced all the time", path+lockSuffix)
+}
+
+// tryLockSocket opens and locks the file of the lock, which may have lost its name by then.
+func tryLockSocket(path string, create int) (*os.File, error) {
+	f, err := os.OpenFile(path+lockSuffix, os.O_RDWR|create|noFollow, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("the lock of the socket: %w", err)
 	}
@@ -119,17 +144,61 @@ func lockSocket(path string) (*os.File, error) {
 	if err == nil && !free {
 		b := make([]byte, 20)
 		n, _ := f.ReadAt(b, 0) // nothing depends on it
-		err = fmt.Errorf("another daemon%s has the socket %s: end it, or give this one another socket: %w", writtenPID(b[:n]), path, fs.ErrExist)
-	}
-	if err == nil {
-		if err = f.Truncate(0); err == nil {
-			_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
-		}
+		err = fmt.Errorf("another daemon%s has the socket %s: end it, or give this one another socket: %w", writtenPID(b[:n]), path, errLocked)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// errLocked is an fs.ErrExist: a living daemon has the lock of a socket.
+var errLocked = fmt.Errorf("its lock is held: %w", fs.ErrExist)
+
+// unlockSocket removes the file of a lock that this process has, and gives the lock up.
+func unlockSocket(f *os.File) error {
+	var err error
+	if shmfile.Same(f, f.Name()) {
+		err = os.Remove(f.Name())
+	}
+	return errors.Join(err, shmfile.Unlock(f), f.Close())
+}
+
+// SweepSocket looks at a socket, and with remove removes one that a dead daemon left, with its lock. The state is "none",
+// "alive", "stale" or "removed". What is no socket is an error, and stays.
+func SweepSocket(path string, remove bool) (state string, err error) {
+	_, lockErr := os.Lstat(path + lockSuffix)
+	take := func(path string) (*os.File, error) { return tryLockSocket(path, 0) }
+	if remove {
+		take = lockSocket // nobody else may make the socket meanwhile
+	}
+	lock, err := take(path)
+	switch {
+	case errors.Is(err, errLocked):
+		return "alive", nil
+	case errors.Is(err, fs.ErrNotExist): // of the lock, or of its folder
+	case err != nil:
+		return "", err
+	case remove:
+		defer func() { err = errors.Join(err, unlockSocket(lock)) }()
+	default:
+		defer func() { err = errors.Join(err, shmfile.Unlock(lock), lock.Close()) }()
+	}
+	stale, err := isStale(path)
+	switch {
+	case errors.Is(err, errListens):
+		return "alive", nil
+	case err != nil:
+		return "", err
+	case !stale && lockErr != nil:
+		return "none", nil
+	case !remove:
+		return "stale", nil
+	}
+	if stale {
+		err = os.Remove(path)
+	}
+	return "removed", err
 }
 
 func writtenPID(b []byte) string {
@@ -167,7 +236,7 @@ func isStale(path string) (bool, error) {
 	conn, err := net.DialTimeout("unix", path, 10*time.Second)
 	switch {
 	case err == nil:
-		return false, errors.Join(fmt.Errorf("another process listens at %s: end it, or give another path: %w", path, fs.ErrExist), conn.Close())
+		return false, errors.Join(fmt.Errorf("%w at %s: end it, or give another path: %w", errListens, path, fs.ErrExist), conn.Close())
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return true, nil
 	case errors.Is(err, fs.ErrNotExist):
@@ -176,6 +245,8 @@ func isStale(path string) (bool, error) {
 	// Such as a queue that is full: somebody lives.
 	return false, fmt.Errorf("whether a process listens at %s can't be told: end it, or give another path: %w", path, err)
 }
+
+var errListens = errors.New("another process listens")
 
 func kindOf(info os.FileInfo) string {
 	switch {
@@ -194,7 +265,8 @@ func (s *socket) check() error {
 	if s.path == "" {
 		return nil
 	}
-	if info, err := os.Lstat(s.path); err != nil || !os.SameFile(info, s.file) {
+	// A new file may have the inode of one that was removed.
+	if info, err := os.Lstat(s.path); err != nil || !os.SameFile(info, s.file) || !info.ModTime().Equal(s.file.ModTime()) {
 		return fmt.Errorf("the socket %s was removed or replaced: restart the daemon", s.path)
 	}
 	return nil
@@ -212,7 +284,7 @@ func (s *socket) close() error {
 		if s.check() == nil {
 			errs = append(errs, os.Remove(s.path))
 		}
-		errs = append(errs, shmfile.Unlock(s.lock), s.lock.Close())
+		errs = append(errs, unlockSocket(s.lock))
 	}
 	return errors.Join(errs...)
 }

@@ -22,6 +22,10 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if os.Getenv("RINGCACHE_TEST_COMMAND") != "" {
+		main()
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }
 

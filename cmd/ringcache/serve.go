@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"reflect"
 	"runtime/debug"
 	"strings"
+	"syscall"
 
 	"github.com/alecthomas/kong"
 
@@ -120,6 +122,8 @@ func (serveRun) Run(c *serveCommand) error {
 		_, err = os.Stdout.Write(text)
 		return err
 	}
+	// Whoever reads the log may go away.
+	signal.Ignore(syscall.SIGPIPE)
 	info, _ := debug.ReadBuildInfo()
 	version, _, _ := strings.Cut(versionText(info), ",")
 	return daemon.Run(context.Background(), daemon.RunOptions{
@@ -141,20 +145,20 @@ func (serveCheck) Run(c *serveCommand) error {
 	if err != nil {
 		return err
 	}
-	fatal := 0
+	var fatal bool
 	for _, h := range config.Hints() {
 		word := "warning"
 		if h.Fatal {
 			word = "error"
-			fatal++
+			fatal = true
 		}
 		if h.Key != "" {
 			word += ": " + h.Key
 		}
 		fmt.Printf("%s: %s\n", word, h.Text)
 	}
-	if fatal > 0 {
-		return fmt.Errorf("%d things are in the way of the daemon", fatal)
+	if fatal {
+		return errors.New("the daemon can't start")
 	}
 	_, err = fmt.Println("the configuration is right, and the daemon can start")
 	return err

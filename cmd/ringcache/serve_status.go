@@ -97,8 +97,8 @@ func askStatus(ctx context.Context, socket string) (_ *status, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
-	var p wire.Reply
-	if err := client.Do(ctx, &wire.Request{Op: wire.Stat, List: true}, &p); err != nil {
+	p, err := client.Stat(ctx, wire.Request{List: true})
+	if err != nil {
 		return nil, err
 	}
 	if p.State == nil {

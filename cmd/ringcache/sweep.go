@@ -6,6 +6,7 @@ import (
 	"os"
 	"text/tabwriter"
 
+	"github.com/ringcache/ringcache/daemon"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
 
@@ -14,6 +15,7 @@ type sweepCommand struct {
 	Owner    string `help:"Only segments with this owner label. Without --owner and --any-owner: only those without a label."`
 	AnyOwner bool   `help:"Segments with any label or none, and those whose sidecar is damaged."`
 	Dir      string `help:"Folder of shared memory, /dev/shm if empty."`
+	Socket   string `type:"path" placeholder:"PATH" help:"The socket of a daemon, too: one that a killed daemon left."`
 	Remove   bool   `help:"Remove segments whose writer is gone. Without it they are listed."`
 }
 
@@ -21,6 +23,9 @@ type sweepCommand struct {
 func (sweepCommand) Help() string {
 	return `Segments that another user made, and those without a sidecar, are never shown. Those with another owner label are not shown either; their number
 is, and with neither --owner nor --any-owner it is an error if they are all that there is.
+
+The segment of ringcache serve has the owner label "ringcache serve", with objects that the next daemon takes over: they are lost if it is removed. Its table of
+leases goes with it. Its socket is looked at if --socket names it.
 
 States: alive (a process holds its lock), orphan, damaged (an orphan whose sidecar can't be read), removed, error.
 
@@ -35,13 +40,21 @@ func (c sweepCommand) Run() error {
 		return err
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "SEGMENT\tOWNER\tPID\tBYTES\tSTATE")
 	var errs []error
+	fmt.Fprintln(w, "SEGMENT\tOWNER\tPID\tBYTES\tSTATE")
 	for _, s := range found {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\n", s.Name, s.Owner, s.PID, s.Bytes, state(s))
 		if s.Err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", s.Name, s.Err))
 		}
+	}
+	if c.Socket != "" {
+		state, err := daemon.SweepSocket(c.Socket, c.Remove)
+		if err != nil {
+			errs = append(errs, err)
+			state = "error"
+		}
+		fmt.Fprintf(w, "%s\t\t\t\t%s\n", c.Socket, state)
 	}
 	errs = append(errs, w.Flush())
 	if !c.AnyOwner {

@@ -77,8 +77,10 @@ func (c warmCommand) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	o.Report = view.report
 	result, err := warm.Run(ctx, found.Images, o)
 	view.end()
-	fmt.Fprintf(stdout, "%d images sent to %s, %d known before, %d failed\n",
-		result.Sent, printable(result.Model), result.Known, len(found.Failures)+len(result.Failures))
+	if result.Model != "" {
+		fmt.Fprintf(stdout, "%d images sent to %s, %d known before, %d failed\n",
+			result.Sent, printable(result.Model), result.Known, len(found.Failures)+len(result.Failures))
+	}
 	failures := append(found.Failures, result.Failures...)
 	for _, f := range failures {
 		fmt.Fprintf(stderr, "failed: %s: %v\n", printable(f.Path), f.Err)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/encoder/wire"
 )
 
 // warmEngine answers chat requests by answer, which returns whether it has.
@@ -148,4 +151,94 @@ func TestWarmWaits(t *testing.T) {
 	_, _, err = warmed(t.Context(), t, "", "--url", "http://127.0.0.1:1", "--patience", time.Microsecond.String(), "--model", "m", dir)
 	require.ErrorContains(t, err, "1 images are left (with --state the next run would go on there)")
 	require.ErrorContains(t, err, "connection refused")
+}
+
+// warmDaemon is a daemon with these states, which are asked for each time.
+func warmDaemon(t *testing.T, states func() wire.State) (socket string) {
+	dir, err := os.MkdirTemp("", "warm") // t.TempDir can be too long for a socket
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	socket = filepath.Join(dir, "s")
+	l, err := net.Listen("unix", socket)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go answerStat(conn, states)
+		}
+	}()
+	return socket
+}
+
+func answerStat(conn net.Conn, states func() wire.State) {
+	defer conn.Close()
+	for r := wire.NewReader(conn, wire.MaxRequest); ; {
+		body, err := r.Next()
+		if err != nil {
+			return
+		}
+		var q wire.Request
+		if wire.DecodeRequest(body, &q) != nil {
+			return
+		}
+		p := wire.Reply{ID: q.ID}
+		if q.Op == wire.Hello {
+			p.Version, p.Server = wire.Version, "test"
+			p.Segment, p.Limits = &wire.Segment{Name: "s", Size: 1 << 20, Generation: 1, Inode: 1}, &wire.Limits{Names: 1, Seconds: 1, Held: 1, Leases: 1}
+		} else {
+			s := states()
+			p.State = &s
+		}
+		b, err := wire.AppendReply(nil, &p)
+		if err != nil {
+			return
+		}
+		if _, err := conn.Write(b); err != nil {
+			return
+		}
+	}
+}
+
+func TestWarmShowsTiers(t *testing.T) {
+	dir := warmFolder(t, 2)
+	url := warmEngine(t, nil)
+	calls := 0
+	socket := warmDaemon(t, func() wire.State {
+		calls++
+		objects := int64(5)
+		if calls == 2 {
+			objects = 7
+		}
+		return wire.State{Owed: 3, Levels: []wire.Level{{Name: "memory", Objects: objects, Bytes: objects << 20, Capacity: 64 << 20}, {Name: "redis", Away: true, Objects: -1, Bytes: -1, Capacity: -1}}}
+	})
+	out, _, err := warmed(t.Context(), t, "", "--url", url, "--socket", socket, dir)
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^memory +up +7 +\+2 +7\.0 MiB +64\.0 MiB +0$`, out)
+	require.Regexp(t, `(?m)^redis +away +\? +\? +\? +- +0$`, out)
+	require.Contains(t, out, "3 objects are still on their way")
+
+	// Nothing is new: perhaps it was there.
+	state := wire.State{Levels: []wire.Level{{Name: "memory", Objects: 5, Capacity: 64 << 20}, {Name: "redis", Objects: -1, Bytes: -1, Capacity: -1}}}
+	socket = warmDaemon(t, func() wire.State { return state })
+	out, _, err = warmed(t.Context(), t, "", "--url", url, "--socket", socket, dir)
+	require.NoError(t, err)
+	require.Contains(t, out, "+0")
+	require.Contains(t, out, "nothing is new: ")
+
+	// Nothing is there: the engine has no connector.
+	state.Levels[0].Objects = 0
+	_, _, err = warmed(t.Context(), t, "", "--url", url, "--socket", socket, dir)
+	require.ErrorContains(t, err, "does the engine run with the connector, and with this socket?")
+	out, _, err = warmed(t.Context(), t, "", "--url", url, "--socket", socket, t.TempDir())
+	require.NoError(t, err, "nothing was sent")
+	require.NotContains(t, out, "nothing is new")
+
+	// A socket without a daemon is noticed before anything is sent.
+	url = warmEngine(t, func(http.ResponseWriter, *http.Request, string) bool { t.Error("an image was sent"); return false })
+	_, _, err = warmed(t.Context(), t, "", "--url", url, "--socket", filepath.Join(dir, "none"), dir)
+	require.ErrorContains(t, err, "no daemon listens at")
 }

@@ -2,12 +2,67 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
-
-	"github.com/ringcache/ringcache/encoder/wire"
+	"text/tabwriter"
+	"time"
 )
 
-// tiers returns what the daemon has, or nil if no socket is given.
-func (c warmCommand) tiers(context.Context) (*wire.State, error) { return nil, nil }
+// warmStatTime is the longest wait for the daemon, which answers without input and output.
+const warmStatTime = 10 * time.Second
 
-func (c warmCommand) show(context.Context, io.Writer, *wire.State, int) error { return nil }
+// tiers asks the daemon what it has. It returns nil if no socket is given.
+func (c warmCommand) tiers(ctx context.Context) (*status, error) {
+	if c.Socket == "" {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, warmStatTime)
+	defer cancel()
+	s, err := askStatus(ctx, c.Socket)
+	if err != nil {
+		return nil, explainStatus(c.Socket, err)
+	}
+	return s, nil
+}
+
+// show prints what the tiers have, and how much of it is new. That they have nothing although images were sent is an error.
+func (c warmCommand) show(ctx context.Context, to io.Writer, before *status, sent int) error {
+	after, err := c.tiers(ctx)
+	if err != nil || after == nil {
+		return err
+	}
+	objects := map[string]int64{}
+	for _, l := range before.Levels {
+		objects[l.Name] = l.Objects
+	}
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\nTIER\tSTATE\tOBJECTS\tNEW\tBYTES\tCAPACITY\tOWED")
+	empty, old := true, true
+	for _, l := range after.Levels {
+		state, added, capacity := "up", "?", "-"
+		if l.Away {
+			state = "away"
+		}
+		if n, known := objects[l.Name]; known && n >= 0 && l.Objects >= 0 {
+			added = fmt.Sprintf("%+d", l.Objects-n)
+			old = old && l.Objects == n
+		}
+		if l.Capacity > 0 {
+			capacity = size(l.Capacity)
+		}
+		empty = empty && l.Objects <= 0
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", printable(l.Name), state, count(l.Objects), added, size(l.Bytes), capacity, l.Owed)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	switch {
+	case after.Owed > 0:
+		_, err = fmt.Fprintf(to, "%d objects are still on their way to lower tiers\n", after.Owed)
+	case sent > 0 && empty:
+		err = fmt.Errorf("images were sent, and nothing is at %s: does the engine run with the connector, and with this socket?", c.Socket)
+	case sent > 0 && old:
+		_, err = fmt.Fprintln(to, "nothing is new: the outputs were there, or the engine has another socket, or it had the images in its own caches and did not store them again")
+	}
+	return err
+}

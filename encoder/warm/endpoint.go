@@ -147,7 +147,10 @@ func (e *endpoint) reason(body []byte) string {
 	text := string(body)
 	if json.Unmarshal(body, &answer) == nil {
 		var inner struct{ Message string }
+		var word string
 		switch {
+		case json.Unmarshal(answer.Error, &word) == nil && word != "":
+			text = word
 		case json.Unmarshal(answer.Error, &inner) == nil && inner.Message != "":
 			text = inner.Message
 		case answer.Message != "":

@@ -29,6 +29,9 @@ func (r *run) again(ctx context.Context, path string, send func() error) error {
 			r.heard()
 			return err
 		case hopeless:
+			if a, ok := errors.AsType[*answerError](err); ok && (a.status == http.StatusUnauthorized || a.status == http.StatusForbidden) {
+				err = fmt.Errorf("%w (is the key of the endpoint right?)", err)
+			}
 			return stopError{err}
 		case broken:
 			if tries++; tries == maxTries {

@@ -479,7 +479,9 @@ func TestWhatIsTheSameForAllImagesEndsTheRun(t *testing.T) {
 		want   string
 		sent   int // at most
 	}{
-		"key":   {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, "401 Unauthorized", 1},
+		"key": {func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, `{"error":"Unauthorized"}`, http.StatusUnauthorized)
+		}, "401 Unauthorized: Unauthorized (is the key of the endpoint right?)", 1},
 		"model": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }, "404 Not Found", 1},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusTemporaryRedirect)

@@ -87,4 +87,16 @@ var Points = []Point{
 	{"tier.item.valid", "the record of an object is valid"},
 	{"tier.item.pinned", "the record of a reservation is that of a pin"},
 	{"tier.item.free", "the record of an object is free"},
+
+	{"daemon.lease", "a client's lease is open; it has nothing"},
+	{"daemon.pinned", "a client's lease has what it asked for; nobody was told"},
+	{"daemon.unpinned", "a client's lease has given pins up; nobody was told"},
+	{"daemon.reserve", "one object is reserved for a client; others of the request are not"},
+	{"daemon.reserved", "all objects of a request are reserved; nobody was told"},
+	{"daemon.committed", "what a client committed is published, and pinned; nobody was told"},
+	{"daemon.aborted", "reservations of a client are given up; nobody was told"},
+	{"daemon.released", "a client's lease has ended; nobody was told"},
+	{"daemon.died", "one session of a dead process has ended; others have not"},
+	{"daemon.recover", "one lease of the daemon before was taken over, or released; others were not"},
+	{"daemon.abandoned", "one lease that nobody came back for has ended; others have not"},
 }

@@ -44,7 +44,16 @@ type Limits struct {
 
 func (l Limits) sessionsOfProcess() int { return max(1, l.Sessions/4) }
 func (l Limits) leasesOfProcess() int   { return 2 * l.Leases }
-func (l Limits) items() int64           { return max(1024, l.Held/4096) }
+
+// time returns how long a lease lasts that is asked for d; 0 is the ordinary time.
+func (l Limits) time(d time.Duration) time.Duration {
+	if d == 0 {
+		d = l.Ordinary
+	}
+	return min(d, l.Longest)
+}
+
+func (l Limits) items() int64 { return max(1024, l.Held/4096) }
 
 // Book has the promises of a daemon. Its methods may be called from any goroutine.
 type Book struct {
@@ -140,10 +149,21 @@ func (b *Book) Close() {
 	b.background.Wait()
 }
 
-// closedError is an error of the store that has been closed, or nil.
-func closedError(err error) error {
-	if errors.Is(err, fs.ErrClosed) {
-		return fmt.Errorf("%w: %w", ErrClosed, err)
+// closedIn returns ErrClosed if the store was closed under a call.
+func closedIn(errs []error) error {
+	for _, err := range errs {
+		if errors.Is(err, fs.ErrClosed) {
+			return fmt.Errorf("%w: %w", ErrClosed, err)
+		}
+	}
+	return nil
+}
+
+func closedAmong(placed []tier.Placed) error {
+	for _, p := range placed {
+		if err := closedIn([]error{p.Err}); p.Err != nil && err != nil {
+			return err
+		}
 	}
 	return nil
 }

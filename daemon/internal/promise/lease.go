@@ -54,10 +54,7 @@ func (s *session) find(name string) *lease {
 // open returns a lease that lasts for at least d, within the limits; 0 is the ordinary time.
 func (s *session) open(name string, d time.Duration) (*lease, error) {
 	limits := s.book.Limits()
-	if d == 0 {
-		d = limits.Ordinary
-	}
-	until := s.book.now().Add(min(d, limits.Longest))
+	until := s.book.now().Add(limits.time(d))
 	if l := s.find(name); l != nil {
 		err := l.extend(until)
 		if err == nil || !errors.Is(err, tier.ErrEnded) {

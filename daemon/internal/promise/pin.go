@@ -32,7 +32,7 @@ func (u *Session) Pin(name string, keys []tier.Key, d time.Duration, prefix bool
 		placed = l.pin(keys, prefix)
 	}
 	l.settle()
-	return placed, nil
+	return placed, closedAmong(placed)
 }
 
 // ended reports whether a lease has ended unexpectedly.
@@ -78,9 +78,9 @@ func (l *lease) pin(keys []tier.Key, prefix bool) []tier.Placed {
 	return placed
 }
 
-// Get returns where objects are that a lease has, or all its objects if there are no keys. The errors are tier.ErrPending, beside
+// Get returns where objects are that a lease has, or all its objects of a space if there are no keys. The errors are tier.ErrPending, beside
 // the place, of what it has reserved, and tier.ErrEnded of what it does not have.
-func (u *Session) Get(name string, keys []tier.Key) ([]tier.Key, []tier.Placed, error) {
+func (u *Session) Get(name, space string, keys []tier.Key) ([]tier.Key, []tier.Placed, error) {
 	if err := u.enter(); err != nil {
 		return nil, nil, err
 	}
@@ -96,7 +96,9 @@ func (u *Session) Get(name string, keys []tier.Key) ([]tier.Key, []tier.Placed, 
 	if len(keys) == 0 {
 		keys = make([]tier.Key, 0, len(l.items))
 		for k := range l.items {
-			keys = append(keys, k)
+			if k.Space == space {
+				keys = append(keys, k)
+			}
 		}
 		slices.SortFunc(keys, func(a, b tier.Key) int { return strings.Compare(a.Name, b.Name) })
 	}
@@ -106,7 +108,7 @@ func (u *Session) Get(name string, keys []tier.Key) ([]tier.Key, []tier.Placed, 
 			placed[i].Err = fmt.Errorf("%w: %w", tier.ErrEnded, p.Err)
 		}
 	}
-	return keys, placed, nil
+	return keys, placed, closedAmong(placed)
 }
 
 func noLease(name string) error {

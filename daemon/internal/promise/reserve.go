@@ -38,7 +38,7 @@ func (u *Session) Reserve(name string, objects []tier.Object, d time.Duration) (
 	}
 	failpoint.Hit("daemon.reserved")
 	l.settle()
-	return placed, nil
+	return placed, closedAmong(placed)
 }
 
 func (l *lease) reserve(o *tier.Object, most int64) tier.Placed {
@@ -77,16 +77,25 @@ func (l *lease) again(o *tier.Object) tier.Placed {
 	return p
 }
 
-// Commit publishes what a lease has reserved, in order. With keep, objects stay pinned. The error is tier.ErrEnded of what the lease
+// Commit publishes what a lease has reserved, in order. With keep, objects stay pinned, for at least d; 0 is the ordinary time. The error is tier.ErrEnded of what the lease
 // has not reserved and is not there; if it is there, it was committed, by an earlier call whose answer
 // was lost, or by somebody else.
-func (u *Session) Commit(name string, keys []tier.Key, keep bool) ([]error, error) {
+func (u *Session) Commit(name string, keys []tier.Key, keep bool, d time.Duration) ([]error, error) {
 	if err := u.enter(); err != nil {
 		return nil, err
 	}
 	s := u.s
 	defer s.mu.Unlock()
 	l := s.find(name)
+	if l != nil && keep {
+		err := l.extend(s.book.now().Add(s.book.Limits().time(d)))
+		if errors.Is(err, tier.ErrEnded) { // the store's clock is ahead
+			l.release()
+			l = nil
+		} else if err != nil {
+			return nil, err
+		}
+	}
 	if l == nil {
 		errs := make([]error, len(keys))
 		for i, k := range keys {
@@ -95,11 +104,6 @@ func (u *Session) Commit(name string, keys []tier.Key, keep bool) ([]error, erro
 			}
 		}
 		return errs, nil
-	}
-	if keep && l.lapsed { // what it pins from now on has to have a time
-		if err := l.extend(s.book.now().Add(s.book.Limits().Ordinary)); err != nil {
-			return nil, err
-		}
 	}
 	errs := l.t.Commit(keys)
 	failpoint.Hit("daemon.committed")
@@ -129,7 +133,7 @@ func (u *Session) Commit(name string, keys []tier.Key, keep bool) ([]error, erro
 		}
 	}
 	l.settle()
-	return errs, nil
+	return errs, closedIn(errs)
 }
 
 // committed answers for what is to be committed and not reserved.
@@ -174,5 +178,5 @@ func (u *Session) Abort(name string, keys []tier.Key) ([]error, error) {
 		}
 	}
 	l.settle()
-	return errs, nil
+	return errs, closedIn(errs)
 }

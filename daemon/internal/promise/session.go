@@ -187,7 +187,7 @@ func (s *session) desert() {
 	b.mu.Lock()
 	b.deserted[s] = b.now().Add(b.grace)
 	b.mu.Unlock()
-	b.look()
+	b.Look()
 }
 
 // settle forgets a session that has no user and no lease.

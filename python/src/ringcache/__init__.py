@@ -14,7 +14,8 @@ looks them up. :class:`Reader` is that worker's side, in place and checked::
 Everything in a segment is taken as hostile: it is bounds-checked, never
 unpickled, and fails with a :class:`RingcacheError`.
 
-:mod:`ringcache.pin` copies objects from the segment straight to a CUDA device.
+:mod:`ringcache.pin` copies objects from the segment straight to a CUDA device. :mod:`ringcache.daemon`
+is a client of ``ringcache serve``.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from .errors import (
     ClosedError,
     CorruptError,
     CounterError,
+    DaemonError,
     DriverError,
     HandleError,
     LockTimeoutError,
@@ -64,6 +66,7 @@ __all__ = [
     "CorruptError",
     "CountRule",
     "CounterError",
+    "DaemonError",
     "DriverError",
     "Elem",
     "Flat",

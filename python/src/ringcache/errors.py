@@ -96,3 +96,15 @@ class DriverError(RingcacheError, RuntimeError):
 
     def __reduce__(self) -> tuple[type[DriverError], tuple[str, int, str, str]]:
         return type(self), (self.op, self.code, self.name, self.cause)
+
+
+class DaemonError(RingcacheError, RuntimeError):
+    """The daemon refused a request, or is away."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        #: ``away`` if it can't be reached or does not answer, else what docs/daemon.md lists.
+        self.kind = kind
+
+    def __reduce__(self) -> tuple[type[DaemonError], tuple[str, str]]:
+        return type(self), (self.kind, str(self))

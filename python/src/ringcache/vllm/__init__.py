@@ -1,4 +1,5 @@
 """A general plugin for vLLM: its workers read multimodal inputs in place, from pinned pages.
+And :class:`EncoderCacheConnector`, by which engines share encoder outputs, in ``ringcache.vllm.encoder``.
 
 A stock worker copies every tensor out of the shared-memory ring, then into pinned
 memory, then to the device. With the plugin the tensors of an item view the ring, whose
@@ -17,10 +18,13 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UnknownVersionError
 from ..generation import lookup
+
+if TYPE_CHECKING:
+    from .encoder import EncoderCacheConnector as EncoderCacheConnector
 
 #: Releases of vLLM whose receiver and whose fields were compared, class by class. Engines of
 #: all but the newest, which has no wheel for CPUs, run in the tests.
@@ -51,6 +55,15 @@ _statistics: Final = Statistics()
 def statistics() -> Statistics:
     """The counts of this process, which go on changing."""
     return _statistics
+
+
+def __getattr__(name: str) -> Any:
+    # It needs vLLM and torch, which whoever asks for it has.
+    if name == "EncoderCacheConnector":
+        from .encoder import EncoderCacheConnector
+
+        return EncoderCacheConnector
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def register() -> None:

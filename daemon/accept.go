@@ -1,0 +1,114 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/ringcache/ringcache/daemon/internal/process"
+	"github.com/ringcache/ringcache/daemon/internal/promise"
+	"github.com/ringcache/ringcache/encoder/wire"
+)
+
+const (
+	// refuseAtOnce connections are told why they are refused at a time; others beyond are just closed.
+	refuseAtOnce = 64
+	refuseTime   = time.Second // for one of them
+)
+
+// accept serves a connection, or refuses it.
+func (s *Server) accept(conn net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.meter.accepted.Add(1)
+	switch {
+	case s.closing:
+		_ = conn.Close() // nothing was promised
+	case len(s.conns) >= s.limits.MaxConnections:
+		s.busy.Warn(s.log, "a connection was refused: there are too many", "max-connections", s.limits.MaxConnections)
+		s.refuse(conn, &wire.Error{Kind: wire.KindBusy, Text: fmt.Sprintf("there are %d connections, which is the most; raise max-connections, or close some", len(s.conns))})
+	default:
+		c := &connection{server: s, conn: conn}
+		s.conns[c] = struct{}{}
+		s.work.Go(c.serve)
+	}
+}
+
+// refuse answers the first request of a connection with an error, in the background. The caller has the lock.
+func (s *Server) refuse(conn net.Conn, why *wire.Error) {
+	if s.refusing >= refuseAtOnce || s.closing {
+		_ = conn.Close() // there is nobody to tell
+		return
+	}
+	s.refusing++
+	s.work.Go(func() {
+		defer func() {
+			_ = conn.Close() // it was refused anyhow
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.refusing--
+		}()
+		s.explain(conn, why)
+	})
+}
+
+// explain waits a moment for a request, and answers it with an error.
+func (s *Server) explain(conn net.Conn, why *wire.Error) {
+	s.meter.refuse(why.Kind)
+	if conn.SetDeadline(time.Now().Add(refuseTime)) != nil {
+		return
+	}
+	var q wire.Request
+	if body, err := wire.NewReader(conn, wire.MaxRequest).Next(); err == nil {
+		if wire.DecodeRequest(body, &q) != nil && q.ID == 0 {
+			q.ID = 0 // as of one that can't be read
+		}
+	}
+	if out, err := wire.AppendReply(nil, &wire.Reply{ID: q.ID, Error: why}); err == nil {
+		_, _ = conn.Write(out) // it was refused anyhow
+	}
+}
+
+// identify returns the client of a connection, or why it is refused.
+func (s *Server) identify(conn net.Conn) (*promise.Client, *wire.Error) {
+	raw, ok := conn.(syscall.Conn)
+	if !ok {
+		return nil, &wire.Error{Kind: wire.KindPermission, Text: "nobody knows who is connected: this is no socket"}
+	}
+	p, user, err := process.Peer(raw)
+	if err != nil {
+		return nil, &wire.Error{Kind: wire.KindPermission, Text: fmt.Sprintf("nobody knows who is connected: %v", err)}
+	}
+	if own := os.Geteuid(); int(user) != own {
+		p.Close()
+		s.odd.Warn(s.log, "a client of another user was refused", "user", user, "pid", p.ID().PID)
+		return nil, &wire.Error{Kind: wire.KindPermission, Text: fmt.Sprintf("you are user %d, and the daemon serves user %d only; run both as one user", user, own)}
+	}
+	s.mu.Lock()
+	most := max(1, s.limits.MaxConnections/4)
+	s.mu.Unlock()
+	c, err := s.book.Enter(p, most)
+	if err != nil {
+		return nil, refusal(err)
+	}
+	return c, nil
+}
+
+// refusal returns an error of promises as one of the protocol.
+func refusal(err error) *wire.Error {
+	kind := wire.KindInternal
+	switch {
+	case errors.Is(err, promise.ErrOwner), errors.Is(err, process.ErrDead):
+		kind = wire.KindPermission
+	case errors.Is(err, promise.ErrLimit):
+		kind = wire.KindBusy
+	case errors.Is(err, promise.ErrClosed), errors.Is(err, os.ErrClosed):
+		kind = wire.KindClosing
+	case errors.Is(err, promise.ErrTaken):
+		kind = wire.KindHello
+	}
+	return &wire.Error{Kind: kind, Text: err.Error()}
+}

@@ -1,0 +1,254 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/ringcache/ringcache/daemon/internal/promise"
+	"github.com/ringcache/ringcache/encoder"
+	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/tier"
+)
+
+// session is what a connection uses after Hello.
+type session struct {
+	id   string
+	user *promise.Session
+	// identifiers is set for clients that store encoders' outputs: their names have to be of content.
+	identifiers bool
+	looks       looks
+}
+
+// handle answers a request that is valid as such.
+func (c *connection) handle(q *wire.Request) *wire.Reply {
+	if q.Op == wire.Hello {
+		return c.hello(q)
+	}
+	if c.session == nil {
+		return failed(wire.KindHello, "say hello first")
+	}
+	var p *wire.Reply
+	var err error
+	switch q.Op {
+	case wire.Pin:
+		p, err = c.session.pin(q)
+	case wire.Get:
+		p, err = c.session.get(q)
+	case wire.Reserve:
+		p, err = c.session.reserve(q)
+	case wire.Commit:
+		p, err = c.session.settle(q, func(keys []tier.Key) ([]error, error) {
+			return c.session.user.Commit(q.Lease, keys, q.Keep, seconds(q))
+		})
+	case wire.Abort:
+		p, err = c.session.settle(q, func(keys []tier.Key) ([]error, error) { return c.session.user.Abort(q.Lease, keys) })
+	case wire.Release:
+		p, err = c.session.release(q)
+	case wire.Stat:
+		p = c.stat(q)
+	case wire.Clear:
+		p = c.clear(q)
+	default:
+		return failed(wire.KindInvalid, fmt.Sprintf("op %.64q is unknown", q.Op))
+	}
+	if err != nil {
+		return &wire.Reply{Error: refusal(err)}
+	}
+	return p
+}
+
+func failed(kind wire.Kind, text string) *wire.Reply {
+	return &wire.Reply{Error: &wire.Error{Kind: kind, Text: text}}
+}
+
+func seconds(q *wire.Request) time.Duration { return time.Duration(q.Seconds) * time.Second }
+
+// hello opens a session, or takes one up.
+func (c *connection) hello(q *wire.Request) *wire.Reply {
+	s := c.server
+	if c.session != nil && c.session.id != q.Session {
+		return failed(wire.KindInvalid, "this connection has another session already; make a connection for each")
+	}
+	space := ""
+	if q.Fingerprint != nil {
+		var err error
+		if space, err = q.Fingerprint.Space(); err != nil {
+			return failed(wire.KindInvalid, err.Error())
+		}
+	}
+	if c.session != nil { // it would be taken over from this connection
+		c.session.user.Leave()
+		c.session = nil
+	}
+	user, err := s.book.Join(c.client, q.Session, q.Client, c.close)
+	if err != nil {
+		return &wire.Reply{Error: refusal(err)}
+	}
+	c.session = &session{id: q.Session, user: user, identifiers: q.Fingerprint != nil}
+	s.mu.Lock()
+	l := s.limits
+	s.mu.Unlock()
+	seg := s.segment
+	return &wire.Reply{
+		Version: wire.Version, Server: "ringcache " + s.o.Version, Segment: &seg, Space: space,
+		Limits: &wire.Limits{Names: wire.MaxNames, Seconds: uint32(l.MaxLease / time.Second), Held: l.MaxHeld, Leases: l.MaxLeases},
+	}
+}
+
+// keysOf returns the keys of names, and what is wrong with those that may not be stored. places are the places
+// of the keys among the names.
+func (s *session) keysOf(space string, names []string, items []wire.Item) (keys []tier.Key, places []int) {
+	keys, places = make([]tier.Key, 0, len(names)), make([]int, 0, len(names))
+	for i, name := range names {
+		if s.refuses(name) {
+			items[i].Status = wire.StatusInvalid
+			continue
+		}
+		keys = append(keys, tier.Key{Space: space, Name: name})
+		places = append(places, i)
+	}
+	return keys, places
+}
+
+// refuses reports whether a name is one that an engine made by counting: it would be another image's in another
+// engine.
+func (s *session) refuses(name string) bool {
+	return s.identifiers && errors.Is(encoder.CheckIdentifier(name), encoder.ErrCounter)
+}
+
+func (s *session) pin(q *wire.Request) (*wire.Reply, error) {
+	items := make([]wire.Item, len(q.Names))
+	keys, places := s.keysOf(q.Space, q.Names, items)
+	end := len(items)
+	if q.Prefix { // what is behind a name that can't be there is of no use
+		for i := range items {
+			if items[i].Status != "" {
+				keys, end = keys[:i], i+1
+				break
+			}
+		}
+	}
+	placed, err := s.user.Pin(q.Lease, keys, seconds(q), q.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range placed {
+		items[places[i]] = itemOf(p, wire.StatusHit)
+	}
+	if q.Prefix && len(placed) < len(keys) || len(placed) > 0 && q.Prefix && !reaches(placed[len(placed)-1].Err) {
+		end = len(placed)
+	}
+	return &wire.Reply{Items: items[:end]}, nil
+}
+
+// reaches reports whether a prefix goes on behind an object.
+func reaches(err error) bool { return err == nil || errors.Is(err, tier.ErrPending) }
+
+func (s *session) get(q *wire.Request) (*wire.Reply, error) {
+	keys := make([]tier.Key, len(q.Names))
+	for i, name := range q.Names {
+		keys[i] = tier.Key{Space: q.Space, Name: name}
+	}
+	found, placed, err := s.user.Get(q.Lease, q.Space, keys)
+	if err != nil {
+		return nil, err
+	}
+	items := make([]wire.Item, len(placed))
+	for i, p := range placed {
+		reserved := errors.Is(p.Err, tier.ErrPending)
+		if reserved {
+			p.Err = nil
+		}
+		items[i] = itemOf(p, wire.StatusHit)
+		if reserved {
+			items[i].Status = wire.StatusReserved
+		}
+		if len(q.Names) == 0 {
+			items[i].Name = found[i].Name
+		}
+	}
+	return &wire.Reply{Items: items}, nil
+}
+
+func (s *session) reserve(q *wire.Request) (*wire.Reply, error) {
+	items := make([]wire.Item, len(q.Objects))
+	objects, places := make([]tier.Object, 0, len(q.Objects)), make([]int, 0, len(q.Objects))
+	for i, o := range q.Objects {
+		if s.refuses(o.Name) {
+			items[i].Status = wire.StatusInvalid
+			continue
+		}
+		objects = append(objects, tier.Object{
+			Key: tier.Key{Space: q.Space, Name: o.Name}, Size: o.Size, Note: o.Note, Parent: o.Parent, Tenant: o.Tenant, Cost: o.Cost,
+		})
+		places = append(places, i)
+	}
+	placed, err := s.user.Reserve(q.Lease, objects, seconds(q))
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range placed {
+		items[places[i]] = itemOf(p, wire.StatusReserved)
+	}
+	return &wire.Reply{Items: items}, nil
+}
+
+// settle commits or aborts.
+func (s *session) settle(q *wire.Request, do func([]tier.Key) ([]error, error)) (*wire.Reply, error) {
+	items := make([]wire.Item, len(q.Names))
+	keys, places := s.keysOf(q.Space, q.Names, items)
+	errs, err := do(keys)
+	if err != nil {
+		return nil, err
+	}
+	for i, err := range errs {
+		items[places[i]] = wire.Item{Status: statusOf(err, wire.StatusOK)}
+	}
+	return &wire.Reply{Items: items}, nil
+}
+
+func (s *session) release(q *wire.Request) (*wire.Reply, error) {
+	if len(q.Leases) > 0 {
+		return &wire.Reply{}, s.user.Release(q.Leases)
+	}
+	keys := make([]tier.Key, len(q.Names))
+	for i, name := range q.Names {
+		keys[i] = tier.Key{Space: q.Space, Name: name}
+	}
+	return &wire.Reply{}, s.user.Unpin(q.Lease, keys)
+}
+
+// itemOf answers for an object that is there with a status, and for another one by its error.
+func itemOf(p tier.Placed, ok wire.Status) wire.Item {
+	if p.Err != nil {
+		return wire.Item{Status: statusOf(p.Err, ok)}
+	}
+	return wire.Item{Status: ok, Offset: p.Offset, Size: p.Object.Size, Note: p.Object.Note}
+}
+
+// statusOf returns what an error means for a client.
+func statusOf(err error, ok wire.Status) wire.Status {
+	switch {
+	case err == nil:
+		return ok
+	case errors.Is(err, tier.ErrPending):
+		return wire.StatusPending
+	case errors.Is(err, tier.ErrExists):
+		return wire.StatusExists
+	case errors.Is(err, tier.ErrEnded):
+		return wire.StatusEnded
+	case errors.Is(err, tier.ErrUnavailable): // also a miss, since a level could not be asked
+		return wire.StatusUnavailable
+	case errors.Is(err, tier.ErrNotFound):
+		return wire.StatusMiss
+	case errors.Is(err, tier.ErrTooLarge):
+		return wire.StatusTooLarge
+	case errors.Is(err, tier.ErrFull):
+		return wire.StatusFull
+	case errors.Is(err, fs.ErrInvalid):
+		return wire.StatusInvalid
+	}
+	return wire.StatusUnavailable
+}

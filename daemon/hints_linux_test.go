@@ -1,0 +1,122 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// hintsOf returns the hints about a setting.
+func hintsOf(all []Hint, key string) []Hint {
+	var some []Hint
+	for _, h := range all {
+		if h.Key == key {
+			some = append(some, h)
+		}
+	}
+	return some
+}
+
+func TestHints(t *testing.T) {
+	c := testConfig(t)
+	for _, h := range c.Hints() {
+		require.False(t, h.Fatal, "%v", h)
+		require.NotEmpty(t, h.Text)
+	}
+
+	large := c
+	large.Size = 1 << 60
+	got := hintsOf(large.Hints(), "size")
+	require.Len(t, got, 1)
+	require.True(t, got[0].Fatal)
+	require.Contains(t, got[0].Text, "to make it fit: ")
+
+	none := c
+	none.ShmDir = filepath.Join(c.ShmDir, "none")
+	got = hintsOf(none.Hints(), "shm-dir")
+	require.Len(t, got, 1)
+	require.True(t, got[0].Fatal)
+
+	many := c
+	many.MaxConnections = 1 << 30
+	got = hintsOf(many.Hints(), "max-connections")
+	require.Len(t, got, 1)
+	require.False(t, got[0].Fatal)
+	require.Contains(t, got[0].Text, "ulimits: {nofile: ")
+	require.Contains(t, got[0].Text, "LimitNOFILE=")
+
+	require.NoError(t, os.WriteFile(c.Socket, nil, 0o600))
+	got = hintsOf(c.Hints(), "socket")
+	require.Len(t, got, 1)
+	require.True(t, got[0].Fatal)
+	require.Contains(t, got[0].Text, "is no socket, but a file")
+	require.NoError(t, os.Remove(c.Socket))
+
+	wide := c
+	wide.DiskSize = 1 << 60
+	got = hintsOf(wide.Hints(), "disk-size")
+	require.Len(t, got, 1)
+	require.False(t, got[0].Fatal)
+}
+
+// TestHintsOfASegmentThatIsThere: its room is its own already, and another size is refused before the start.
+func TestHintsOfASegmentThatIsThere(t *testing.T) {
+	r := testRunner(t)
+	require.Empty(t, hintsOf(r.config.Hints(), "size"))
+	other := r.config
+	other.Size *= 2
+	got := hintsOf(other.Hints(), "size")
+	require.Len(t, got, 1)
+	require.True(t, got[0].Fatal)
+	require.Contains(t, got[0].Text, "is there with 1MiB")
+	require.Contains(t, got[0].Text, "ringcache sweep")
+}
+
+// TestSegmentBytesAreEnough: what is foretold is at least what the files take.
+func TestSegmentBytesAreEnough(t *testing.T) {
+	for _, size := range []int64{1 << 20, 64 << 20} {
+		c := testConfig(t)
+		c.Disk, c.Size = "", size
+		r := newRunner(RunOptions{Config: c})
+		l, err := c.open(t.Context(), r.log)
+		require.NoError(t, err)
+		var sum int64
+		files, err := os.ReadDir(c.ShmDir)
+		require.NoError(t, err)
+		require.Len(t, files, 3)
+		for _, f := range files {
+			info, err := f.Info()
+			require.NoError(t, err)
+			sum += info.Size()
+		}
+		require.LessOrEqual(t, sum, c.segmentBytes())
+		require.Less(t, c.segmentBytes(), sum+1<<20)
+		require.NoError(t, l.close())
+	}
+}
+
+func TestSwapHint(t *testing.T) {
+	const heading = "Filename Type Size Used Priority\n"
+	file := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
+	for name, c := range map[string]struct {
+		root fstest.MapFS
+		want int
+	}{
+		"nothing known": {fstest.MapFS{}, 0},
+		"none":          {fstest.MapFS{"proc/swaps": file(heading)}, 0},
+		"some":          {fstest.MapFS{"proc/swaps": file(heading + "/swap file 1 0 -2\n")}, 1},
+		"not wanted":    {fstest.MapFS{"proc/swaps": file(heading + "/swap file 1 0 -2\n"), "proc/sys/vm/swappiness": file("0\n")}, 0},
+		"wanted":        {fstest.MapFS{"proc/swaps": file(heading + "/swap file 1 0 -2\n"), "proc/sys/vm/swappiness": file("60\n")}, 1},
+		"group without": {fstest.MapFS{"proc/swaps": file(heading + "/swap file 1 0 -2\n"), "proc/self/cgroup": file("0::/a/b\n"), "sys/fs/cgroup/a/memory.swap.max": file("0\n")}, 0},
+		"group with":    {fstest.MapFS{"proc/swaps": file(heading + "/swap file 1 0 -2\n"), "proc/self/cgroup": file("0::/a/b\n"), "sys/fs/cgroup/a/memory.swap.max": file("max\n")}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var h hints
+			hintSwap(&h, c.root)
+			require.Len(t, h, c.want)
+		})
+	}
+}

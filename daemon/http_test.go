@@ -1,0 +1,317 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/tier"
+)
+
+// testConfig is a configuration of a small daemon in folders of the test.
+func testConfig(t testing.TB) Config {
+	t.Helper()
+	c, err := Sources{Flags: map[string]string{
+		"name": "ringcache-test", "size": "1MiB", "shm-dir": t.TempDir(), "socket": socketPath(t), "http": "127.0.0.1:0", "disk": t.TempDir(), "drain": "1m",
+	}}.Load()
+	require.NoError(t, err)
+	return c
+}
+
+// testRunner is a runner that serves, without a listener.
+func testRunner(t testing.TB) *runner {
+	t.Helper()
+	r := newRunner(RunOptions{Config: testConfig(t), Version: "ringcache test", Log: io.Discard})
+	var err error
+	r.levels, err = r.config.open(context.Background(), r.log)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.levels.close()) })
+	r.server, err = NewServer(ServerOptions{Store: r.levels.store, Memory: r.levels.memory, ShmDir: r.config.ShmDir})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.server.Shutdown(context.Background())) })
+	r.socket, err = openSocket(context.Background(), r.config.Socket, r.log)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.socket.close()) })
+	r.phase.set(phaseServing)
+	return r
+}
+
+// get asks the handler of a runner.
+func get(r *runner, method, path string) (int, string) {
+	w := httptest.NewRecorder()
+	r.handler().ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	return w.Code, w.Body.String()
+}
+
+func TestHealthAndReadiness(t *testing.T) {
+	r := testRunner(t)
+	want := func(code int, path, text string) {
+		t.Helper()
+		got, body := get(r, "GET", path)
+		require.Equal(t, code, got, body)
+		require.Contains(t, body, text)
+	}
+	want(200, "/healthz", "alive")
+	want(200, "/readyz", "ready")
+	for p, text := range map[phase]string{phaseOpening: "opening the levels", phaseDraining: "draining", phaseClosed: "closed"} {
+		r.phase.set(p)
+		want(200, "/healthz", "alive")
+		want(503, "/readyz", text)
+	}
+	r.phase.set(phaseServing)
+	require.NoError(t, os.Remove(r.config.Socket))
+	want(503, "/readyz", "the socket "+r.config.Socket+" was removed")
+	want(200, "/healthz", "alive")
+}
+
+// TestNothingElseIsServed: no profiles, no other methods, no paths that look alike.
+func TestNothingElseIsServed(t *testing.T) {
+	r := testRunner(t)
+	for _, path := range []string{"/", "/debug/pprof/", "/debug/vars", "/healthz/", "/metrics/x", "/config"} {
+		code, _ := get(r, "GET", path)
+		require.Equal(t, http.StatusNotFound, code, path)
+	}
+	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		for _, method := range []string{"POST", "PUT", "DELETE"} {
+			code, _ := get(r, method, path)
+			require.Equal(t, http.StatusMethodNotAllowed, code, "%s %s", method, path)
+		}
+		code, _ := get(r, "HEAD", path)
+		require.Equal(t, 200, code, path)
+	}
+}
+
+// TestMetrics: names by convention, all of those that the table has, and values that follow what happens.
+func TestMetrics(t *testing.T) {
+	r := testRunner(t)
+	key := tier.Key{Space: "s", Name: "n"}
+	puts := []tier.Put{{Object: tier.Object{Key: key, Size: 100}, Bytes: make([]byte, 100)}}
+	r.levels.store.Put(context.Background(), puts)
+	require.NoError(t, puts[0].Err)
+	gets := []tier.Get{{Key: key}, {Key: tier.Key{Space: "s", Name: "none"}}}
+	r.levels.store.Get(context.Background(), gets)
+	_, err := r.levels.store.Drain(context.Background())
+	require.NoError(t, err)
+
+	found, err := testutil.GatherAndLint(r.metrics())
+	require.NoError(t, err)
+	require.Empty(t, found)
+	code, body := get(r, "GET", "/metrics")
+	require.Equal(t, 200, code, body)
+	for _, line := range []string{
+		`ringcache_ready 1`, `ringcache_level_up{level="memory"} 1`, `ringcache_level_up{level="disk"} 1`, `ringcache_level_objects{level="memory"} 1`,
+		`ringcache_level_objects{level="disk"} 1`, `ringcache_level_capacity_bytes{level="memory"} `, `ringcache_tier_objects_total{cause="",kind="hit",level="memory"} 1`,
+		`ringcache_tier_bytes_total{cause="",kind="hit",level="memory"} 100`, `ringcache_tier_objects_total{cause="",kind="written",level="disk"} 1`,
+		`ringcache_owed_objects 0`, `ringcache_build_info{go="go1.`, `ringcache_sessions 0`, `process_open_fds `, `go_goroutines `,
+	} {
+		require.Contains(t, body, "\n"+line)
+	}
+	require.NotContains(t, body, `ringcache_level_capacity_bytes{level="disk"}`, "it has no limit of its own")
+
+	// A metric that is not there before something happens has a description all the same.
+	all := make(chan string, 100)
+	for _, m := range allMetrics {
+		all <- m.desc.String()
+	}
+	close(all)
+	seen := map[string]bool{}
+	for d := range all {
+		require.False(t, seen[d], d)
+		seen[d] = true
+		require.Regexp(t, `fqName: "ringcache_[a-z_]+", help: "[A-Z].*\."`, d)
+	}
+
+	for _, p := range []phase{phaseOpening, phaseClosed} {
+		r.phase.set(p)
+		code, body = get(r, "GET", "/metrics")
+		require.Equal(t, 200, code)
+		require.Contains(t, body, "\nringcache_ready 0")
+		require.NotContains(t, body, "ringcache_level_up")
+	}
+}
+
+// TestMetricsOfTheServer: each counter has its place, and texts of labels can't break the page.
+func TestMetricsOfTheServer(t *testing.T) {
+	s := Counters{
+		Connections: 1, Sessions: 2, Processes: 3, Leases: 4, Waiting: 5, Held: 6, Accepted: 7, Recovered: 8, EndedByTime: 9, EndedByExit: 10,
+		Items:    []ItemCounter{{"pin", "too large", 11}},
+		Refused:  []RefusedCounter{{"hello", 12}},
+		Requests: []RequestCounter{{Op: "pin", Count: 6, Total: 3 * time.Second}},
+	}
+	s.Requests[0].Within[0], s.Requests[0].Within[1], s.Requests[0].Within[len(LatencyBounds)] = 1, 2, 3
+	g := collectorOf(s)
+	require.NoError(t, testutil.CollectAndCompare(g, strings.NewReader(`
+# HELP ringcache_connections Connections of clients.
+# TYPE ringcache_connections gauge
+ringcache_connections 1
+# HELP ringcache_sessions Sessions of clients.
+# TYPE ringcache_sessions gauge
+ringcache_sessions 2
+# HELP ringcache_client_processes Processes of clients.
+# TYPE ringcache_client_processes gauge
+ringcache_client_processes 3
+# HELP ringcache_leases Open leases.
+# TYPE ringcache_leases gauge
+ringcache_leases 4
+# HELP ringcache_leases_waiting Leases from before the start whose client has not come back.
+# TYPE ringcache_leases_waiting gauge
+ringcache_leases_waiting 5
+# HELP ringcache_leased_bytes Bytes that leases have pinned or reserved, each lease for itself.
+# TYPE ringcache_leased_bytes gauge
+ringcache_leased_bytes 6
+# HELP ringcache_connections_accepted_total Connections that were accepted.
+# TYPE ringcache_connections_accepted_total counter
+ringcache_connections_accepted_total 7
+# HELP ringcache_leases_recovered_total Leases that were taken over at the start.
+# TYPE ringcache_leases_recovered_total counter
+ringcache_leases_recovered_total 8
+# HELP ringcache_leases_expired_total Leases that ended without their client's word: by time, or with its process.
+# TYPE ringcache_leases_expired_total counter
+ringcache_leases_expired_total{cause="exit"} 10
+ringcache_leases_expired_total{cause="time"} 9
+# HELP ringcache_items_total Answers about single objects.
+# TYPE ringcache_items_total counter
+ringcache_items_total{op="pin",status="too_large"} 11
+# HELP ringcache_requests_refused_total Requests that were refused as a whole.
+# TYPE ringcache_requests_refused_total counter
+ringcache_requests_refused_total{kind="hello"} 12
+# HELP ringcache_request_duration_seconds Time from the arrival of a request to its answer.
+# TYPE ringcache_request_duration_seconds histogram
+ringcache_request_duration_seconds_bucket{op="pin",le="1e-05"} 1
+ringcache_request_duration_seconds_bucket{op="pin",le="2.5e-05"} 3
+ringcache_request_duration_seconds_bucket{op="pin",le="5e-05"} 3
+ringcache_request_duration_seconds_bucket{op="pin",le="0.0001"} 3
+ringcache_request_duration_seconds_bucket{op="pin",le="0.00025"} 3
+ringcache_request_duration_seconds_bucket{op="pin",le="0.0005"} 3
+ringcache_request_duration_seconds_bucket{op="pin",le="0.001"} 3
+ringcache_request_duration_seconds_bucket{op="pin",le="0.0025"} 3
+ringcache_request_duration_seconds_bucket{op="pin",le="0.005"} 3
+ringcache_request_duration_seconds_bucket{op="pin",le="0.01"} 3
+ringcache_request_duration_seconds_bucket{op="pin",le="0.025"} 3
+ringcache_request_duration_seconds_bucket{op="pin",le="0.05"} 3
+ringcache_request_duration_seconds_bucket{op="pin",le="0.1"} 3
+ringcache_request_duration_seconds_bucket{op="pin",le="1"} 3
+ringcache_request_duration_seconds_bucket{op="pin",le="+Inf"} 6
+ringcache_request_duration_seconds_sum{op="pin"} 3
+ringcache_request_duration_seconds_count{op="pin"} 6
+`)))
+	problems, err := testutil.CollectAndLint(g)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+	require.Equal(t, "a?_b", label("a\xff b"))
+}
+
+// TestProbeOfAStoreThatHangs: the answer comes in time, and there is one goroutine at most.
+func TestProbeOfAStoreThatHangs(t *testing.T) {
+	var p probe
+	require.True(t, p.ask(func() {}, time.Minute))
+	hang, calls := make(chan struct{}), 0
+	for range 3 {
+		require.False(t, p.ask(func() { calls++; <-hang }, time.Millisecond))
+	}
+	close(hang)
+	for !p.ask(func() {}, time.Minute) {
+	}
+	require.Equal(t, 1, calls)
+}
+
+func TestHTTPListens(t *testing.T) {
+	r := testRunner(t)
+	w, err := r.openHTTP(context.Background())
+	require.NoError(t, err)
+	for _, d := range []time.Duration{w.server.ReadTimeout, w.server.ReadHeaderTimeout, w.server.WriteTimeout, w.server.IdleTimeout} {
+		require.Positive(t, d)
+	}
+	other := newRunner(r.o)
+	other.config.HTTP = w.addr
+	_, err = other.openHTTP(context.Background())
+	require.ErrorContains(t, err, "give another address by http, or off")
+	resp, err := http.Get("http://" + w.addr + "/readyz")
+	require.NoError(t, err)
+	require.Equal(t, 200, resp.StatusCode)
+	require.NoError(t, resp.Body.Close())
+	require.NoError(t, w.close())
+	require.NoError(t, w.close())
+	_, err = net.Dial("tcp", w.addr)
+	require.Error(t, err)
+
+	other.config.HTTP = httpOff
+	w, err = other.openHTTP(context.Background())
+	require.NoError(t, err)
+	require.NoError(t, w.close())
+}
+
+// TestConnectionsOfHTTPAreBounded: what is beyond waits, and a closed connection makes room.
+func TestConnectionsOfHTTPAreBounded(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	l := &limited{Listener: inner, free: make(chan struct{}, 1)}
+	for range 3 {
+		_, err := net.Dial("tcp", inner.Addr().String())
+		require.NoError(t, err)
+	}
+	first, err := l.Accept()
+	require.NoError(t, err)
+	var second net.Conn
+	var wait sync.WaitGroup
+	wait.Go(func() { second, err = l.Accept() })
+	require.Len(t, l.free, 1)
+	require.NoError(t, first.Close())
+	require.ErrorIs(t, first.Close(), net.ErrClosed)
+	wait.Wait()
+	require.NoError(t, err)
+	require.NoError(t, second.Close())
+	require.Empty(t, l.free)
+	require.NoError(t, l.Close())
+	_, err = l.Accept()
+	require.True(t, errors.Is(err, net.ErrClosed))
+	require.Empty(t, l.free)
+}
+
+// TestFailedStartLeavesNothing: a segment that this start has made is removed again; one that was there stays.
+func TestFailedStartLeavesNothing(t *testing.T) {
+	c := testConfig(t)
+	c.Disk = filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(c.Disk, nil, 0o600))
+	r := newRunner(RunOptions{Config: c, Log: io.Discard})
+	require.ErrorContains(t, r.run(context.Background()), "disk "+c.Disk)
+	left, err := os.ReadDir(c.ShmDir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+	require.NoFileExists(t, c.Socket)
+
+	good := c
+	good.Disk = ""
+	l, err := good.open(context.Background(), r.log)
+	require.NoError(t, err)
+	l.fresh = false
+	require.NoError(t, l.close())
+	require.Error(t, newRunner(RunOptions{Config: c, Log: io.Discard}).run(context.Background()))
+	left, err = os.ReadDir(c.ShmDir)
+	require.NoError(t, err)
+	require.Len(t, left, 3, "the segment of an earlier daemon is not ours to remove")
+}
+
+// collectorOf collects given counters.
+type collectorOf Counters
+
+func (c collectorOf) Describe(to chan<- *prometheus.Desc) { (&collector{}).Describe(to) }
+
+func (c collectorOf) Collect(to chan<- prometheus.Metric) {
+	collectServer(Counters(c), func(m metric, v float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(m.desc, m.kind, v, labels...)
+	}, to)
+}

@@ -1,0 +1,239 @@
+//go:build linux
+
+package daemontest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/daemon"
+	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/tier"
+	"github.com/ringcache/ringcache/tier/disk"
+	"github.com/ringcache/ringcache/tier/memory"
+)
+
+// daemonRole is a process with a server over a segment and, if wanted, a folder. It prints a line for each thing that it has done, and
+// answers each line that it reads; at the end of its input it ends in peace.
+type daemonRole struct {
+	Dir    string // of the segment, the socket and the folder
+	Size   int64
+	Disk   bool
+	Limits daemon.Limits
+}
+
+func (r *daemonRole) socket() string { return filepath.Join(r.Dir, "socket") }
+
+// facts are what a daemon says of itself.
+type facts struct {
+	Goroutines, Descriptors int
+	Heap                    uint64
+	Counters                daemon.Counters
+}
+
+func say(format string, args ...any) {
+	_, _ = os.Stdout.WriteString(fmt.Sprintf(format, args...) + "\n")
+}
+
+func (r *daemonRole) run() {
+	if err := r.serve(); err != nil {
+		say("! %v", err)
+		os.Exit(1)
+	}
+	say("ended")
+}
+
+func (r *daemonRole) serve() (err error) {
+	level, err := memory.Open(memory.Options{Name: "load", Dir: r.Dir, Size: r.Size, MaxObjects: 4096})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, level.CheckStructure(), level.Close()) }()
+	say("memory")
+	if err := level.CheckStructure(); err != nil {
+		return err
+	}
+	o := tier.Options{Memory: level}
+	if r.Disk {
+		lower, err := disk.Open(filepath.Join(r.Dir, "disk"), disk.Options{})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, lower.Close()) }()
+		o.Lower = []tier.Lower{{Level: lower}}
+	}
+	say("levels")
+	store, err := tier.Open(context.Background(), o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	say("store")
+	server, err := daemon.NewServer(daemon.ServerOptions{Store: store, Memory: level, ShmDir: r.Dir, Grace: patience, Limits: r.Limits})
+	if err != nil {
+		return err
+	}
+	say("server")
+	if err := os.Remove(r.socket()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	l, err := net.Listen("unix", r.socket())
+	if err != nil {
+		return err
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	say("ready")
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		f := facts{Goroutines: runtime.NumGoroutine(), Counters: server.Counters()}
+		f.Descriptors, _, _ = takes(os.Getpid())
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		f.Heap = m.HeapAlloc
+		b, err := json.Marshal(f)
+		if err != nil {
+			return err
+		}
+		say("%s", b)
+	}
+	ctx, stop := context.WithTimeout(context.Background(), patience)
+	defer stop()
+	if err := server.Shutdown(ctx); err != nil {
+		return err
+	}
+	return <-served
+}
+
+// process is a daemon that runs.
+type process struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	lines chan string
+	ended chan struct{} // closed when it has ended, and lines is complete
+	bad   string        // what it has complained about, after ended
+}
+
+func (r daemonRole) start(t *testing.T, killAt string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: child(t, role{Daemon: &r}, failpoint.KillVariable+"="+killAt), lines: make(chan string, 100), ended: make(chan struct{})}
+	var err error
+	p.in, err = p.cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := p.cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, start(p.cmd))
+	go func() {
+		for s := bufio.NewScanner(out); s.Scan(); {
+			if line, bad := strings.CutPrefix(s.Text(), "! "); bad {
+				p.bad = line
+				continue
+			}
+			p.lines <- s.Text()
+		}
+		if err := p.cmd.Wait(); err != nil && p.cmd.ProcessState.ExitCode() >= 0 {
+			p.bad = fmt.Sprintf("%v: %s", err, p.bad)
+		}
+		close(p.lines)
+		close(p.ended)
+	}()
+	t.Cleanup(func() { p.kill() })
+	return p
+}
+
+// wait waits until the daemon has printed a line. It reports false if it has ended.
+func (p *process) wait(line string) bool {
+	for {
+		select {
+		case got, ok := <-p.lines:
+			if !ok || got == line {
+				return ok
+			}
+		case <-time.After(patience):
+			p.t.Fatalf("the daemon does not come to %q", line)
+		}
+	}
+}
+
+// facts asks the daemon.
+func (p *process) facts() (f facts) {
+	p.t.Helper()
+	_, err := io.WriteString(p.in, "\n")
+	require.NoError(p.t, err)
+	select {
+	case line := <-p.lines:
+		require.NoError(p.t, json.Unmarshal([]byte(line), &f), line)
+	case <-time.After(patience):
+		p.t.Fatal("the daemon says nothing")
+	}
+	return f
+}
+
+// kill ends the daemon at once.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	p.drain()
+}
+
+// end ends it in peace.
+func (p *process) end() {
+	p.t.Helper()
+	require.NoError(p.t, p.in.Close())
+	p.drain()
+	require.Zero(p.t, p.cmd.ProcessState.ExitCode(), p.bad)
+}
+
+func (p *process) drain() {
+	for {
+		select {
+		case _, ok := <-p.lines:
+			if !ok {
+				<-p.ended
+				return
+			}
+		case <-time.After(patience):
+			_ = p.cmd.Process.Signal(os.Interrupt)
+			p.t.Fatal("the daemon does not end")
+		}
+	}
+}
+
+// takes returns the descriptors of a process, and its own memory and the shared memory that it has touched, in bytes.
+func takes(pid int) (descriptors int, private, shared int64) {
+	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return 0, 0, 0
+	}
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(b)) {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		n, _ := strconv.ParseInt(f[1], 10, 64)
+		switch f[0] {
+		case "RssAnon:":
+			private = n << 10
+		case "RssFile:", "RssShmem:":
+			shared += n << 10
+		}
+	}
+	return len(list), private, shared
+}

@@ -1,0 +1,86 @@
+//go:build linux
+
+package daemontest
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const roleVariable = "RINGCACHE_DAEMONTEST"
+
+// role is what a child process is.
+type role struct {
+	Daemon *daemonRole
+	Client *clientRole
+	Liar   *liarRole
+}
+
+func TestMain(m *testing.M) {
+	s := os.Getenv(roleVariable)
+	if s == "" {
+		os.Exit(m.Run())
+	}
+	var r role
+	if err := json.Unmarshal([]byte(s), &r); err != nil {
+		panic(err)
+	}
+	switch {
+	case r.Daemon != nil:
+		r.Daemon.run()
+	case r.Client != nil:
+		r.Client.run()
+	case r.Liar != nil:
+		r.Liar.run()
+	}
+}
+
+// child makes a command of this program in a role, which dies with this process.
+func child(t *testing.T, r role, env ...string) *exec.Cmd {
+	t.Helper()
+	b, err := json.Marshal(r)
+	require.NoError(t, err)
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(exe)
+	cmd.Env = append(append(os.Environ(), roleVariable+"="+string(b), "GORACE=atexit_sleep_ms=0"), env...)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// start starts a command. The kernel ends a child with the thread that started it, so one thread starts all and never ends.
+func start(cmd *exec.Cmd) error {
+	startThread()
+	result := make(chan error)
+	starts <- func() { result <- cmd.Start() }
+	return <-result
+}
+
+var (
+	starts      = make(chan func())
+	startThread = sync.OnceFunc(func() {
+		go func() {
+			runtime.LockOSThread()
+			for f := range starts {
+				f()
+			}
+		}()
+	})
+)
+
+// folder makes a folder whose name is short enough for sockets, and removes it at the end.
+func folder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "dt")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	return dir
+}

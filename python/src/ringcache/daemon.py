@@ -1,0 +1,495 @@
+"""A client of ``ringcache serve``, the daemon that keeps encoder outputs for engines.
+
+It speaks the protocol of docs/daemon.md over a unix socket; the bytes of objects are in a segment
+of shared memory, which :class:`Mapping` maps::
+
+    with Client("/run/ringcache/ringcache.sock", client="example", fingerprint=Fingerprint(...)) as client:
+        (found,) = client.pin("lease", ["name"], seconds=60)
+        if found.status == "hit":
+            with Mapping(client.segment) as mapping:
+                use(mapping.view(found.offset, found.size))
+        client.release("lease")
+
+No call takes longer than the client's time-out. Whatever goes wrong is a :class:`DaemonError`:
+one of kind ``"away"`` if the daemon can't be reached or does not answer. The next call connects
+again, with the same session, so that what its leases have is still there; but calls fail at once,
+without a try, for a while after a failure, and longer each time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import secrets
+import socket as sockets
+import threading
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final, TypeVar
+
+import msgspec
+
+from .errors import ClosedError, DaemonError, RingcacheError, SegmentError, SegmentSizeError
+from .segment import open_file
+
+__all__ = ["Client", "Fingerprint", "Item", "Mapping", "Object", "Segment", "default_socket"]
+
+#: Of the protocol.
+VERSION: Final = 1
+
+_MAX_REQUEST: Final = 1 << 20
+_MAX_REPLY: Final = 8 << 20
+_MAX_NAMES: Final = 1024
+
+#: The environment variable that names the daemon's socket.
+SOCKET_VARIABLE: Final = "RINGCACHE_SOCKET"
+_SOCKET: Final = "/run/ringcache/ringcache.sock"
+
+# Seconds without a try after a failure, the least and the most; after a time-out they are so many
+# times longer than it, so that a daemon that hangs takes at most a small part of the time.
+_LEAST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 2.0
+_PAUSE_OF_TIMEOUT: Final = 10
+
+
+def default_socket() -> str:
+    """Where the daemon listens if nothing else is said."""
+    return os.environ.get(SOCKET_VARIABLE) or _SOCKET
+
+
+# Fields are in the order in which docs/daemon.md has them; what is zero is left out.
+class Fingerprint(msgspec.Struct, omit_defaults=True, frozen=True):
+    """What two engines must share for the one to use the other's outputs: ``encoder.Fingerprint`` of
+    the Go library. The daemon makes a space of it."""
+
+    model: str = ""
+    revision: str = ""
+    dtype: str = ""
+    layout: str = ""
+    engine: str = ""
+    ranks: int = 0
+    rank: int = 0
+
+
+class Object(msgspec.Struct, omit_defaults=True, frozen=True):
+    """An object that is to be stored."""
+
+    name: str = ""
+    size: int = 0  # bytes
+    note: bytes = b""  # of an encoder's output: dtype and shape, b"bfloat16 256 5376"
+    parent: str = ""
+    tenant: str = ""
+    cost: int = 0  # nanoseconds that it takes to make it anew; 0 is unknown
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """Where objects are. Another generation or inode is another segment: all offsets and leases of
+    before are void, and a mapping of the old one stays readable."""
+
+    name: str = ""
+    size: int = 0  # bytes to map
+    generation: int = 0
+    inode: int = 0
+
+
+class Item(msgspec.Struct, frozen=True):
+    """The answer about one name: ``hit``, ``miss``, ``pending``, ``reserved``, ``exists``, ``full``,
+    ``too large``, ``ok``, ``ended``, ``unavailable`` or ``invalid``."""
+
+    status: str = ""
+    name: str = ""
+    offset: int = 0
+    size: int = 0
+    note: bytes = b""
+    levels: tuple[str, ...] = ()
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """The daemon's limits."""
+
+    names: int = 0
+    seconds: int = 0
+    held: int = 0
+    leases: int = 0
+
+
+class _Request(msgspec.Struct, omit_defaults=True):
+    id: int = 0
+    op: str = ""
+    version: int = 0
+    session: str = ""
+    client: str = ""
+    fingerprint: Fingerprint | None = None
+    lease: str = ""
+    space: str = ""
+    names: Sequence[str] = ()
+    seconds: int = 0
+    prefix: bool = False
+    keep: bool = False
+    objects: Sequence[Object] = ()
+    leases: Sequence[str] = ()
+    list: bool = False
+
+
+class _Error(msgspec.Struct):
+    kind: str = ""
+    text: str = ""
+
+
+class _Reply(msgspec.Struct):
+    id: int = 0
+    error: _Error | None = None
+    version: int = 0
+    server: str = ""
+    segment: Segment | None = None
+    space: str = ""
+    limits: Limits | None = None
+    items: tuple[Item, ...] = ()
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(_Reply).decode
+
+_Self = TypeVar("_Self", bound="Client")
+
+
+class Client:
+    """A session with the daemon, and its connection. Threads may share it.
+
+    Nothing is connected before the first call. ``timeout`` is the longest that a call takes, in
+    seconds. ``space`` is that of the names; without it the daemon makes one of ``fingerprint``.
+
+    The session ends with the process; :meth:`close` closes the connection only, so release what
+    is not needed before.
+    """
+
+    def __init__(
+        self,
+        socket: str | None = None,
+        *,
+        client: str,
+        fingerprint: Fingerprint | None = None,
+        space: str = "",
+        timeout: float = 0.2,
+    ) -> None:
+        self.socket = socket or default_socket()
+        self.timeout = timeout
+        self._client = client
+        self._fingerprint = fingerprint
+        self._own_space = space
+        self._session = secrets.token_hex(16)
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._connection: sockets.socket | None = None
+        self._id = 0
+        self._closed = False
+        self._retry_at = 0.0  # of time.monotonic
+        self._pause = _LEAST_PAUSE
+        #: The space of names; empty before the first Hello, if the daemon makes it.
+        self.space = space
+        #: Where objects are, by the latest Hello.
+        self.segment: Segment | None = None
+        self.limits = Limits(_MAX_NAMES, 0, 0, 0)
+        self.server = ""
+        #: Counts Hellos: what an earlier one has is to be asked for again.
+        self.epoch = 0
+
+    def pin(self, lease: str, names: Sequence[str], *, seconds: int = 0) -> list[Item]:
+        """Look names up and keep those that are hits in place, for the lease. What is pending is
+        on its way: ask again, with the same lease, within 10 seconds."""
+        return self._batches("pin", names, lease=lease, seconds=seconds)
+
+    def get(self, lease: str, names: Sequence[str] = ()) -> list[Item]:
+        """Where the objects are that the lease has: those of names, or all of them."""
+        if not names:
+            return list(self._call("get", lease=lease).items)
+        return self._batches("get", names, lease=lease)
+
+    def reserve(self, lease: str, objects: Sequence[Object]) -> list[Item]:
+        """Take room. It does not end by time, but by commit, abort, release or the process's end."""
+        items: list[Item] = []
+        for at in range(0, len(objects), self._most()):
+            part = objects[at : at + self._most()]
+            items += self._counted(self._call("reserve", lease=lease, objects=part), len(part))
+        return items
+
+    def commit(self, lease: str, names: Sequence[str]) -> list[Item]:
+        """Publish what the lease has reserved and whose bytes are written."""
+        return self._batches("commit", names, lease=lease)
+
+    def abort(self, lease: str, names: Sequence[str]) -> list[Item]:
+        """Give up what the lease has reserved. Nobody may write to it any more."""
+        return self._batches("abort", names, lease=lease)
+
+    def release(self, lease: str, names: Sequence[str] = ()) -> None:
+        """End a lease, or give up what it pins of names."""
+        if not names:
+            self._call("release", leases=[lease])
+        for at in range(0, len(names), self._most()):
+            self._call("release", lease=lease, names=names[at : at + self._most()])
+
+    def hello(self) -> bool:
+        """Whether the daemon is there, connecting if need be. Free of calls if it was lately away."""
+        with self._lock, contextlib.suppress(DaemonError):
+            self._connected(time.monotonic() + self.timeout)
+            return True
+        return False
+
+    def alive(self) -> bool:
+        """Whether the connection of the latest Hello is up, as far as is known without a call."""
+        with self._lock:
+            return self._connection is not None and not _ended(self._connection)
+
+    def close(self) -> None:
+        """Close the connection. May be called again."""
+        with self._lock:
+            self._closed = True
+            self._disconnect()
+
+    def __enter__(self: _Self) -> _Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _most(self) -> int:
+        return max(1, min(self.limits.names or _MAX_NAMES, _MAX_NAMES))
+
+    def _batches(self, op: str, names: Sequence[str], *, lease: str, seconds: int = 0) -> list[Item]:
+        items: list[Item] = []
+        for at in range(0, len(names), self._most()):
+            part = names[at : at + self._most()]
+            reply = self._call(op, lease=lease, names=part, seconds=seconds)
+            items += self._counted(reply, len(part))
+        return items
+
+    def _counted(self, reply: _Reply, count: int) -> tuple[Item, ...]:
+        if len(reply.items) != count:
+            with self._lock:
+                self._failed(timed_out=False)
+            raise DaemonError("away", f"the daemon answered {len(reply.items)} items of {count}")
+        return reply.items
+
+    def _call(
+        self,
+        op: str,
+        *,
+        lease: str = "",
+        names: Sequence[str] = (),
+        seconds: int = 0,
+        objects: Sequence[Object] = (),
+        leases: Sequence[str] = (),
+    ) -> _Reply:
+        request = _Request(
+            op=op, lease=lease, names=names, seconds=seconds, objects=objects, leases=leases
+        )
+        with self._lock:
+            deadline = time.monotonic() + self.timeout
+            for again in (True, False):
+                connection, old = self._connected(deadline)
+                request.space = "" if leases else self.space
+                try:
+                    return self._exchange(connection, request, deadline)
+                except TimeoutError:
+                    self._failed(timed_out=True)
+                    raise self._away(f"no answer within {self.timeout} s") from None
+                except (OSError, EOFError, msgspec.MsgspecError, ValueError) as e:
+                    # A connection of before may be one to a daemon that was restarted. What is
+                    # asked once more is nothing that a second time changes, but reserve, whose
+                    # first answer says that it is reserved already.
+                    self._disconnect()
+                    if old and again:
+                        continue
+                    self._failed(timed_out=False)
+                    raise self._away(str(e) or type(e).__name__) from None
+                except DaemonError:
+                    raise
+                except BaseException:  # its answer would be taken for that of the next request
+                    self._disconnect()
+                    raise
+        raise AssertionError
+
+    def _connected(self, deadline: float) -> tuple[sockets.socket, bool]:
+        """The connection, and whether it was there already."""
+        if self._closed:
+            raise ClosedError("the client is closed")
+        if self._pid != os.getpid():
+            # The parent goes on using the connection: a session belongs to a process.
+            raise ClosedError("the client was made before a fork: make one in the process that uses it")
+        if self._connection is not None:
+            return self._connection, True
+        left = self._retry_at - time.monotonic()
+        if left > 0:
+            raise self._away(f"it failed lately, the next try is in {left:.2f} s")
+        connection = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
+        try:
+            connection.settimeout(_left(deadline))
+            connection.connect(self.socket)
+            reply = self._exchange(
+                connection,
+                _Request(
+                    op="hello",
+                    version=VERSION,
+                    session=self._session,
+                    client=self._client,
+                    fingerprint=self._fingerprint,
+                ),
+                deadline,
+            )
+            segment = reply.segment
+            if segment is None or not segment.name or segment.size <= 0:
+                raise ValueError("the answer to hello has no segment")
+            space = self._own_space or reply.space
+            if not space:
+                raise ValueError("the answer to hello has no space")
+        except DaemonError:
+            connection.close()
+            self._failed(timed_out=False)
+            raise
+        except (OSError, EOFError, msgspec.MsgspecError, ValueError) as e:
+            connection.close()
+            # A socket that nobody accepts from answers EAGAIN when its queue is full.
+            slow = isinstance(e, (TimeoutError, BlockingIOError))
+            self._failed(timed_out=slow)
+            raise self._away(f"no answer within {self.timeout} s" if slow else str(e)) from None
+        self.segment, self.space, self.server = segment, space, reply.server
+        self.limits = reply.limits or Limits(_MAX_NAMES, 0, 0, 0)
+        self.epoch += 1
+        self._connection = connection
+        self._pause = _LEAST_PAUSE
+        return connection, False
+
+    def _exchange(
+        self, connection: sockets.socket, request: _Request, deadline: float
+    ) -> _Reply:
+        self._id += 1
+        request.id = self._id
+        body = _encode(request)
+        if len(body) > _MAX_REQUEST:
+            raise DaemonError("invalid", f"a request of {len(body)} bytes, the most is {_MAX_REQUEST}")
+        connection.settimeout(_left(deadline))
+        connection.sendall(len(body).to_bytes(4, "little") + body)
+        length = int.from_bytes(_receive(connection, 4, deadline), "little")
+        if length > _MAX_REPLY:
+            raise ValueError(f"the daemon's answer has {length} bytes, the most is {_MAX_REPLY}")
+        reply = _decode(_receive(connection, length, deadline))
+        if reply.error is not None:
+            if reply.error.kind in ("version", "permission", "closing") or reply.id != request.id:
+                self._disconnect()
+            raise DaemonError(reply.error.kind, reply.error.text)
+        if reply.id != request.id:
+            raise ValueError(f"the daemon answered request {reply.id}, not {request.id}")
+        return reply
+
+    def _away(self, text: str) -> DaemonError:
+        return DaemonError("away", f"the daemon at {self.socket} is away: {text}")
+
+    def _failed(self, timed_out: bool) -> None:
+        self._disconnect()
+        most = _LONGEST_PAUSE
+        if timed_out:
+            most = max(most, self.timeout * _PAUSE_OF_TIMEOUT * 2)
+            self._pause = max(self._pause, self.timeout * _PAUSE_OF_TIMEOUT)
+        self._retry_at = time.monotonic() + self._pause
+        self._pause = min(self._pause * 2, most)
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            if self._pid == os.getpid():
+                self._connection.close()
+            self._connection = None
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+def _receive(connection: sockets.socket, size: int, deadline: float) -> bytearray:
+    data = bytearray(size)
+    view, at = memoryview(data), 0
+    while at < size:
+        connection.settimeout(_left(deadline))
+        count = connection.recv_into(view[at:])
+        if count == 0:
+            raise EOFError("the daemon closed the connection")
+        at += count
+    return data
+
+
+def _ended(connection: sockets.socket) -> bool:
+    """Whether the other side closed the connection. Between calls it sends nothing."""
+    try:
+        # Not MSG_DONTWAIT, after which Python waits for as long as the socket's time-out.
+        connection.setblocking(False)
+        return connection.recv(1, sockets.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+class Mapping:
+    """A mapping of the daemon's segment, for reading, or with ``writable`` for writing too.
+
+    The file must be the one that the daemon named, by its inode, a regular file of this user.
+    Raises :class:`~ringcache.SegmentError` otherwise. The mapping stays readable when the daemon
+    is gone, or has another segment.
+    """
+
+    def __init__(self, segment: Segment, *, writable: bool = False) -> None:
+        self.segment = segment
+        self.writable = writable
+        fd, info = open_file(segment.name, writable)
+        try:
+            if segment.inode and info.st_ino != segment.inode:
+                raise SegmentError(
+                    f"segment {segment.name!r} is another file than the daemon's (inode {info.st_ino}, "
+                    f"not {segment.inode}); this process and the daemon must share one /dev/shm"
+                )
+            if info.st_size < segment.size:
+                raise SegmentSizeError(
+                    f"segment {segment.name!r} is {info.st_size} bytes, the daemon said {segment.size}"
+                )
+            prot = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+            self._map = mmap.mmap(fd, segment.size, mmap.MAP_SHARED, prot)
+        except (OSError, ValueError, OverflowError) as e:
+            if isinstance(e, RingcacheError):
+                raise
+            raise SegmentError(f"segment {segment.name!r} cannot be mapped: {e}") from e
+        finally:
+            os.close(fd)
+
+    def view(self, offset: int, size: int) -> memoryview:
+        """The bytes of an object. Nobody may look at them any more than the lease lasts."""
+        if offset < 0 or size < 0 or offset + size > self.segment.size:
+            raise SegmentSizeError(
+                f"{size} bytes at {offset} are not in segment {self.segment.name!r}, "
+                f"which has {self.segment.size}"
+            )
+        return memoryview(self._map)[offset : offset + size]
+
+    def close(self) -> None:
+        """Unmap. While something views it, the mapping stays until that is gone."""
+        with contextlib.suppress(BufferError):
+            self._map.close()
+
+    def __enter__(self) -> Mapping:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,52 @@
+"""What an encoder connector did, for vLLM's log and its metrics."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Final
+
+#: What is counted, and what it means.
+NAMES: Final = {
+    "hits": "encoder outputs that were loaded instead of computed",
+    "misses": "encoder outputs that had to be computed",
+    "late": "encoder outputs that were on their way from a lower level, and not waited for any longer",
+    "loaded_bytes": "bytes of encoder outputs that workers loaded",
+    "saves": "encoder outputs that were stored",
+    "saved_bytes": "bytes of encoder outputs that were stored",
+    "skipped": "encoder outputs that were not stored, since they were there or had no room",
+    "failures": "calls of the daemon that failed",
+}
+
+
+class Stats:
+    """Counts since they were taken last. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[str, int] = {}
+
+    def add(self, **counts: int) -> None:
+        with self._lock:
+            for name, count in counts.items():
+                self._counts[name] = self._counts.get(name, 0) + count
+
+    def take(self) -> dict[str, int]:
+        with self._lock:
+            counts, self._counts = self._counts, {}
+        return counts
+
+
+def vllm_stats(data: dict[str, Any]) -> Any:
+    """The counts as vLLM's; nothing in a release that has no such."""
+    try:
+        from . import _metrics
+    except ImportError:
+        return None
+    return _metrics.CacheStats(data)
+
+
+def vllm_prometheus(*arguments: Any) -> Any:
+    """The counts as vLLM's metrics of Prometheus."""
+    from . import _metrics
+
+    return _metrics.CacheMetrics(*arguments)

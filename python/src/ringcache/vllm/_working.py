@@ -1,0 +1,319 @@
+"""A worker's half of the encoder connector: it copies outputs out of its own mapping of the
+daemon's segment, and into it."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Iterable, MutableMapping
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from ..cuda import Driver
+from ..daemon import Client, Item, Mapping, Object, Segment
+from ..errors import DaemonError, RingcacheError
+from ..pin import TorchBytes
+from ._scheduling import Load, parse_note
+from ._stats import Stats
+
+_logger: Final = logging.getLogger("vllm.ringcache")
+
+_SAVING: Final = "save"  # the lease of what is being saved
+_AGAIN: Final = "again"  # that of what was promised, is gone, and is asked for by name
+
+_MAPPINGS: Final = 3  # that are kept: the daemon's, and those of before
+
+# Of a device's outputs that wait to be saved; beyond, one is not saved. They hold the device's memory.
+_QUEUE: Final = 64
+
+_ASK_AGAIN: Final = 0.005  # seconds
+_CLOSING: Final = 5.0  # seconds that the end of a worker waits for what is being saved
+
+
+class Worker:
+    """See the module. ``saves`` is whether this worker is the one that saves. ``device`` is where
+    outputs are to be."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        saves: bool,
+        writable: bool,
+        wait: float,
+        tenant: str,
+        pin: bool,
+        device: torch.device,
+    ) -> None:
+        self._client = client
+        self._saves = saves
+        self._writable = writable
+        self._wait = wait
+        self._tenant = tenant
+        self._pin = pin
+        self._device = device
+        self._lock = threading.Lock()  # of the mappings
+        self._mappings: dict[Segment, Mapping] = {}
+        self._pinned: dict[Segment, tuple[Driver, int]] = {}
+        self._to_abort: dict[str, None] = {}
+        self._away = False
+        self._queue: queue.Queue[tuple[str, torch.Tensor, Any] | None] = queue.Queue(_QUEUE)
+        self._thread: threading.Thread | None = None
+        self._stream: Any = None
+        self.stats = Stats()
+
+    def start(self) -> None:
+        """Map the segment, and register it with the driver, before there are requests."""
+        if not self._client.hello() or (segment := self._client.segment) is None:
+            _logger.warning(
+                "The daemon at %s is away: items are encoded until it is back", self._client.socket
+            )
+            return
+        try:
+            self._mapping(segment)
+        except RingcacheError as e:
+            _logger.error("The daemon's segment can't be mapped by this worker: %s", e)
+
+    def load(self, loads: Iterable[Load], cache: MutableMapping[str, torch.Tensor]) -> None:
+        """Put outputs into the engine's cache. They have been promised, and the engine ends
+        with the :class:`RuntimeError` if one can't be had any more."""
+        for load in loads:
+            if load.identifier in cache:
+                continue
+            try:
+                cache[load.identifier] = self._copy_out(load)
+            except (RingcacheError, ValueError, TypeError) as e:
+                _logger.error("The promised output of %s is gone: %s", load.identifier, e)
+                cache[load.identifier] = self._again(load, e)
+            self.stats.add(loaded_bytes=load.size)
+
+    def save(self, identifier: str, tensor: torch.Tensor) -> None:
+        """Store an output. It never raises because of the daemon."""
+        if not self._saves:
+            return
+        tensor = tensor.detach()
+        if tensor.device.type != "cuda":
+            self._store(identifier, tensor)
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._run, name="ringcache-save", args=(tensor.device,), daemon=True
+            )
+            self._thread.start()
+        ready = torch.cuda.Event()
+        ready.record(torch.cuda.current_stream(tensor.device))
+        try:
+            self._queue.put_nowait((identifier, tensor, ready))
+        except queue.Full:
+            self.stats.add(skipped=1)
+
+    def close(self) -> None:
+        """End saving, and unmap."""
+        if self._thread is not None:
+            try:
+                self._queue.put(None, timeout=_CLOSING)
+                self._thread.join(_CLOSING)
+            except queue.Full:
+                pass
+            if self._thread.is_alive():
+                return  # it uses the mapping; the process is about to end
+        try:
+            if self._to_abort and self._client.alive():
+                self._abort()
+        except DaemonError:
+            pass
+        self._client.close()
+        with self._lock:
+            for segment in list(self._mappings):
+                self._unmap(segment)
+
+    def _copy_out(self, load: Load) -> torch.Tensor:
+        dtype = getattr(torch, load.dtype)
+        with self._lock:
+            mapping = self._mapped(load.segment)
+        view = mapping.view(load.offset, load.size)
+        source = torch.from_numpy(np.asarray(TorchBytes(view))).view(dtype).view(load.shape)
+        if self._device.type == "cpu":
+            return source.clone()
+        target = torch.empty(load.shape, dtype=dtype, device=self._device)
+        # Out of pages that are registered the device copies by itself. The pin is kept until
+        # the step's output is there, which is after the copy, by the order of the stream.
+        target.copy_(source, non_blocking=load.segment in self._pinned)
+        return target
+
+    def _again(self, load: Load, cause: Exception) -> torch.Tensor:
+        """Ask for a promised output that is gone. A lower level may have it."""
+        deadline = time.monotonic() + self._wait
+        item = Item("unavailable")
+        while True:
+            try:
+                (item,) = self._client.pin(_AGAIN, [load.identifier], seconds=60)
+                if item.status != "pending":
+                    break
+            except DaemonError as e:
+                cause = e
+            if time.monotonic() >= deadline:
+                break
+            time.sleep(_ASK_AGAIN)
+        try:
+            if item.status == "hit" and (segment := self._client.segment) is not None:
+                dtype, shape = parse_note(item.note, item.size)
+                found = Load(load.identifier, segment, item.offset, item.size, dtype, shape)
+                tensor = self._copy_out(found)
+                if tensor.is_cuda:
+                    torch.cuda.current_stream(tensor.device).synchronize()
+                return tensor
+        except (RingcacheError, ValueError) as e:
+            cause = e
+        finally:
+            try:
+                self._client.release(_AGAIN)
+            except DaemonError:
+                pass  # it has a minute
+        raise RuntimeError(
+            f"the encoder output {load.identifier} was promised and is gone, and so is every copy of it "
+            f"({item.status}: {cause}). vLLM can't encode it in this step any more. Keep the daemon's "
+            "shared memory while engines run, and give the daemon a disk or a Redis"
+        ) from cause
+
+    def _store(self, identifier: str, tensor: torch.Tensor) -> None:
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        note = " ".join([dtype, *(str(n) for n in tensor.shape)])
+        size = tensor.nbytes
+        try:
+            parse_note(note.encode(), size)
+        except ValueError as e:
+            _logger.warning("The output of %s is not stored: %s", identifier, e)
+            self.stats.add(skipped=1)
+            return
+        try:
+            self._abort()
+            thing = Object(name=identifier, size=size, note=note.encode(), tenant=self._tenant)
+            self._to_abort[identifier] = None
+            (item,) = self._client.reserve(_SAVING, [thing])
+            if item.status != "reserved":
+                del self._to_abort[identifier]
+                self.stats.add(skipped=1)
+                self._worked()
+                return
+            segment = self._client.segment
+            assert segment is not None
+            if item.size != size:
+                raise ValueError(f"{item.size} bytes are reserved for it, not {size}")
+            self._copy_in(segment, item.offset, tensor)
+            if self._client.segment != segment:
+                return
+            (done,) = self._client.commit(_SAVING, [identifier])
+            del self._to_abort[identifier]
+            self._worked()
+        except (RingcacheError, ValueError) as e:
+            self.stats.add(failures=1)
+            level = logging.DEBUG if self._away else logging.WARNING
+            _logger.log(level, "Encoder outputs are not stored: %s", e)
+            self._away = True
+            return
+        if done.status == "ok":
+            self.stats.add(saves=1, saved_bytes=size)
+        else:
+            self.stats.add(skipped=1)
+
+    def _worked(self) -> None:
+        if self._away:
+            _logger.info("Encoder outputs are stored again")
+        self._away = False
+
+    def _abort(self) -> None:
+        """Give up reservations whose answer did not come, or that were not written."""
+        if self._to_abort:
+            names = list(self._to_abort)
+            self._client.abort(_SAVING, names)
+            for name in names:
+                self._to_abort.pop(name, None)
+
+    def _copy_in(self, segment: Segment, offset: int, tensor: torch.Tensor) -> None:
+        with self._lock:
+            mapping = self._mapped(segment)
+        view = mapping.view(offset, tensor.nbytes)
+        target = torch.from_numpy(np.frombuffer(view, np.uint8)).view(tensor.dtype).view(tensor.shape)
+        target.copy_(tensor)
+
+    def _run(self, device: torch.device) -> None:
+        """Saves outputs of a device, one after the other, beside the engine's work."""
+        torch.cuda.set_device(device)
+        stream = torch.cuda.Stream(device)
+        while (job := self._queue.get()) is not None:
+            identifier, tensor, ready = job
+            try:
+                with torch.cuda.stream(stream):
+                    stream.wait_event(ready)
+                    ready.synchronize()
+                    self._store(identifier, tensor)
+                    stream.synchronize()
+            except Exception as e:
+                self.stats.add(failures=1)
+                _logger.error("The output of %s is not stored: %s: %s", identifier, type(e).__name__, e)
+            del job, tensor, ready
+
+    def _mapping(self, segment: Segment) -> Mapping:
+        with self._lock:
+            return self._mapped(segment)
+
+    def _mapped(self, segment: Segment) -> Mapping:
+        mapping = self._mappings.get(segment)
+        if mapping is None:
+            mapping = Mapping(segment, writable=self._writable)
+            self._mappings[segment] = mapping
+            self._register(segment, mapping)
+            while len(self._mappings) > _MAPPINGS:
+                self._unmap(next(iter(self._mappings)))
+        return mapping
+
+    def _unmap(self, segment: Segment) -> None:
+        mapping = self._mappings.pop(segment)
+        if segment in self._pinned:
+            driver, address = self._pinned.pop(segment)
+            try:
+                torch.cuda.synchronize(self._device)
+                driver.unregister(address)
+                driver.close()
+            except Exception as e:
+                _logger.warning("The segment %r stays pinned: %s", segment.name, e)
+                self._pinned[segment] = driver, address  # which keeps nothing mapped by itself
+                _kept.append(mapping)
+                return
+        mapping.close()
+
+    def _register(self, segment: Segment, mapping: Mapping) -> None:
+        """Pin the mapping, best effort."""
+        if not self._pin or self._device.type != "cuda":
+            return
+        began = time.monotonic()
+        address = TorchBytes(mapping.view(0, segment.size)).address
+        index = self._device.index
+        if index is None:
+            index = torch.cuda.current_device()
+        driver = None
+        try:
+            driver = Driver(index)
+            driver.register(address, segment.size, read_only=not self._writable)
+        except RingcacheError as e:
+            if driver is not None:
+                driver.close()
+            _logger.warning("The segment %r is not pinned, so loads block: %s", segment.name, e)
+            return
+        self._pinned[segment] = driver, address
+        _logger.info(
+            "Pinned %d bytes of segment %r for %s in %.2f s",
+            segment.size,
+            segment.name,
+            driver.name,
+            time.monotonic() - began,
+        )
+
+
+# Mappings that the driver goes on using.
+_kept: Final[list[Mapping]] = []
