@@ -109,6 +109,7 @@ type crowd struct {
 	t      *testing.T
 	ledger *Ledger
 	steps  chan struct{} // a value for each step; full is fine
+	ends   chan struct{} // a value when a process has ended; full is fine
 
 	mu     sync.Mutex
 	bad    []string
@@ -124,7 +125,7 @@ type client struct {
 }
 
 func newCrowd(t *testing.T) *crowd {
-	c := &crowd{t: t, ledger: &Ledger{}, steps: make(chan struct{}, 1<<20), counts: map[string]int{}, list: map[*client]bool{}}
+	c := &crowd{t: t, ledger: &Ledger{}, steps: make(chan struct{}, 1<<20), ends: make(chan struct{}, 1), counts: map[string]int{}, list: map[*client]bool{}}
 	t.Cleanup(c.killAll)
 	return c
 }
@@ -156,6 +157,10 @@ func (c *crowd) add(r clientRole) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.list, x)
+		select {
+		case c.ends <- struct{}{}:
+		default:
+		}
 		if code := x.cmd.ProcessState.ExitCode(); code < 0 {
 			c.died++
 		} else if err != nil {

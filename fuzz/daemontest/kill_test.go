@@ -212,9 +212,15 @@ func (k *killing) work(p *process, steps int) {
 		<-k.crowd.steps
 	}
 	late := time.After(patience)
-	for range steps {
+	for done := 0; done < steps; {
 		select {
 		case <-k.crowd.steps:
+			done++
+		case <-k.crowd.ends:
+			if len(k.crowd.wrong()) > 0 {
+				return
+			}
+			k.people()
 		case <-p.ended:
 			return
 		case <-late:
