@@ -133,6 +133,24 @@ func (l *lease) extend(until time.Time) error {
 	return nil
 }
 
+// revive returns a lease to go on with, for at least d, after the store said that the time of l had passed: its clock is ahead. Pins
+// are gone. Reservations are not: the client may be writing.
+func (s *session) revive(l *lease, d time.Duration) (*lease, error) {
+	l.lapsed = true
+	err := l.extend(s.book.now().Add(s.book.Limits().time(d)))
+	if errors.Is(err, tier.ErrEnded) { // it had none
+		l.release()
+		return s.open(l.name, d)
+	}
+	if err == nil {
+		err = l.load()
+	}
+	if err != nil {
+		return nil, explain(err)
+	}
+	return l, nil
+}
+
 // lapse takes its pins from a lease whose time has passed, and ends it if it has no reservations. It returns how many leases have
 // ended: one, or none.
 func (l *lease) lapse() int {

@@ -28,9 +28,8 @@ func (u *Session) Reserve(name string, objects []tier.Object, d time.Duration) (
 	placed := make([]tier.Placed, len(objects))
 	for i := range objects {
 		placed[i] = l.reserve(&objects[i], most)
-		if errors.Is(placed[i].Err, tier.ErrEnded) { // the store's clock is ahead
-			l.release()
-			if l, err = s.open(name, d); err != nil {
+		if errors.Is(placed[i].Err, tier.ErrEnded) {
+			if l, err = s.revive(l, d); err != nil {
 				return nil, err
 			}
 			placed[i] = l.reserve(&objects[i], most)
