@@ -171,8 +171,9 @@ def test_pause_after_a_failure_grows_and_ends(tmp_path: pathlib.Path) -> None:
 
 
 def test_daemon_that_hangs_costs_one_timeout(standin: Standin) -> None:
-    with client(standin, timeout=0.1) as c:
+    with client(standin) as c:
         c.hello()
+        c.timeout = 0.1
         standin.hung.set()
         began = time.monotonic()
         with pytest.raises(DaemonError, match="no answer within"):
@@ -239,14 +240,15 @@ def answer(**fields: Any) -> Callable[[dict[str, Any]], bytes]:
     ids=range(14),
 )
 def test_answers_that_are_none(standin: Standin, lie: Callable[[dict[str, Any]], bytes]) -> None:
-    with client(standin, timeout=0.3) as c:
+    with client(standin) as c:
         c.hello()
+        c.timeout = 0.3
         standin.answer = lambda request: lie(request) if request["op"] != "hello" else None
         with pytest.raises(DaemonError) as caught:
             c.pin("l", ["a"])
         assert caught.value.kind == "away"
         standin.answer = None
-        c._retry_at = 0
+        c.timeout, c._retry_at = 30, 0
         assert c.pin("l", ["a"]) == [Item("miss")]
 
 
