@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -84,11 +85,18 @@ func (s *cacheServer) pinned() (n int) {
 func (s *cacheServer) has(names ...string) (has []bool) {
 	s.t.Helper()
 	ctx, c := s.client()
-	p, err := c.Stat(ctx, wire.Request{Space: space, Names: names})
-	require.NoError(s.t, err)
-	require.Len(s.t, p.Items, len(names))
-	for _, item := range p.Items {
-		has = append(has, item.Status == wire.StatusHit)
+	var items []wire.Item
+	require.Eventually(s.t, func() bool {
+		p, err := c.Stat(ctx, wire.Request{Space: space, Names: names})
+		if err != nil {
+			return false
+		}
+		items = p.Items
+		return !slices.ContainsFunc(items, func(v wire.Item) bool { return v.Status == wire.StatusPending })
+	}, patience, time.Millisecond, "objects are not looked up")
+	require.Len(s.t, items, len(names))
+	for _, v := range items {
+		has = append(has, v.Status == wire.StatusHit)
 	}
 	require.NoError(s.t, c.Close())
 	return has
