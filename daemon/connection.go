@@ -11,12 +11,16 @@ import (
 	"github.com/ringcache/ringcache/encoder/wire"
 )
 
-const (
-	helloTime = 30 * time.Second // from the connection to Hello
-	frameTime = 10 * time.Second // from the first byte of a request to the last
-	writeTime = 10 * time.Second // to take a reply
-	keptRoom  = 128 << 10        // bytes for replies that a connection keeps
-)
+const keptRoom = 128 << 10 // bytes for replies that a connection keeps
+
+// patience is how long a client may take.
+type patience struct {
+	hello time.Duration // from the connection to Hello
+	frame time.Duration // from the first byte of a request to the last
+	reply time.Duration // to take a reply
+}
+
+var ordinaryPatience = patience{hello: 30 * time.Second, frame: 10 * time.Second, reply: 10 * time.Second}
 
 // connection is a client's connection. One goroutine serves it.
 type connection struct {
@@ -27,7 +31,8 @@ type connection struct {
 	client  *promise.Client
 	session *session // nil before Hello
 	reader  *wire.Reader
-	begun   time.Time // when the server began to wait for the rest of what it is reading; zero if it is waiting for nothing
+	begun   time.Time // when the server began to wait for what the client has to send; zero if it need not send anything
+	limited bool      // the connection has a deadline for reads
 	out     []byte
 
 	mu        sync.Mutex // guards what follows, and deadlines of the connection
@@ -67,18 +72,18 @@ func (c *connection) Read(b []byte) (int, error) {
 	limit := time.Duration(0)
 	switch {
 	case c.reader.Partial():
-		limit = frameTime
+		limit = c.server.patience.frame
 	case c.session == nil:
-		limit = helloTime
+		limit = c.server.patience.hello
 	}
 	switch {
-	case limit == 0 && !c.begun.IsZero():
-		c.begun = time.Time{}
+	case limit == 0 && c.limited:
+		c.limited = false
 		if err := c.waitUntil(time.Time{}); err != nil {
 			return 0, err
 		}
 	case limit > 0 && c.begun.IsZero():
-		c.begun = time.Now()
+		c.begun, c.limited = time.Now(), true
 		if err := c.waitUntil(c.begun.Add(limit)); err != nil {
 			return 0, err
 		}
@@ -119,6 +124,7 @@ func (c *connection) serve() {
 			return
 		}
 		begin := time.Now()
+		c.begun = time.Time{}
 		goesOn := c.answer(body, &q)
 		s.meter.took(q.Op, time.Since(begin))
 		if !goesOn {
@@ -179,7 +185,7 @@ func (c *connection) reply(p *wire.Reply) bool {
 	if c.out = out; cap(out) > keptRoom {
 		c.out = nil
 	}
-	if err := c.conn.SetWriteDeadline(time.Now().Add(writeTime)); err != nil {
+	if err := c.conn.SetWriteDeadline(time.Now().Add(c.server.patience.reply)); err != nil {
 		return false
 	}
 	_, err = c.conn.Write(out)

@@ -89,7 +89,7 @@ func (l *levels) close() error {
 	}
 	switch {
 	case l.memory == nil:
-	case l.fresh:
+	case l.fresh && l.memory.Usage().Objects == 0:
 		errs = append(errs, l.memory.Remove())
 	default:
 		errs = append(errs, l.memory.Close())

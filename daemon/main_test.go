@@ -3,9 +3,22 @@
 package daemon
 
 import (
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// childVariable makes the test's program another one: a puppet, or a server.
+const childVariable = "RINGCACHE_TEST_DAEMON"
+
+func TestMain(m *testing.M) {
+	switch what := os.Getenv(childVariable); what {
+	case "":
+		goleak.VerifyTestMain(m)
+	case "puppet":
+		runPuppet()
+	case "server":
+		runServer()
+	}
+}

@@ -64,7 +64,7 @@ func openSocket(ctx context.Context, path string, log *slog.Logger) (*socket, er
 func makeSocket(ctx context.Context, path string, log *slog.Logger) (_ *socket, err error) {
 	folder := filepath.Dir(path)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return nil, fmt.Errorf("the folder of the socket: %w", err)
+		return nil, fmt.Errorf("the folder of the socket: %w; make it for this user, or give another path by socket", err)
 	}
 	if info, err := os.Stat(folder); err == nil && info.Mode()&0o022 != 0 && info.Mode()&os.ModeSticky == 0 {
 		log.Warn("other users can replace the socket, since they may write to its folder: take that right away", "folder", folder, "mode", info.Mode().String())

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -65,7 +66,8 @@ func (s Sources) Load() (Config, error) {
 	for key, v := range environ {
 		layers[key] = v
 	}
-	for key, text := range s.Flags {
+	for _, key := range slices.Sorted(maps.Keys(s.Flags)) {
+		text := s.Flags[key]
 		if x := find(key); x != nil {
 			layers[key] = given{x.split(text), "flag --" + key}
 		} else {

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"reflect"
 	"runtime/debug"
 	"strings"
+	"syscall"
 
 	"github.com/alecthomas/kong"
 
@@ -120,6 +122,8 @@ func (serveRun) Run(c *serveCommand) error {
 		_, err = os.Stdout.Write(text)
 		return err
 	}
+	// Whoever reads the log may go away.
+	signal.Ignore(syscall.SIGPIPE)
 	info, _ := debug.ReadBuildInfo()
 	version, _, _ := strings.Cut(versionText(info), ",")
 	return daemon.Run(context.Background(), daemon.RunOptions{

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -37,6 +38,7 @@ type serving struct {
 	flags  []string
 	lines  chan string // of its log
 	done   chan struct{}
+	out    io.Closer // its log
 
 	mu  sync.Mutex
 	log []string
@@ -74,6 +76,7 @@ func (s *serving) launch(cmd *exec.Cmd) {
 	require.NoError(s.t, err)
 	require.NoError(s.t, cmd.Start())
 	s.t.Cleanup(func() { _ = cmd.Process.Kill(); <-s.done })
+	s.out = out
 	go func(lines chan string, done chan struct{}) {
 		defer close(done)
 		for scan := bufio.NewScanner(out); scan.Scan(); {
@@ -333,6 +336,93 @@ func TestServeReload(t *testing.T) {
 	require.Equal(t, 3, s.dial().Hello().Limits.Leases)
 	s.signal(syscall.SIGTERM)
 	require.Zero(t, s.end(), s.text())
+}
+
+// TestServeWithoutAReaderOfItsLog: a log that nobody takes ends nothing.
+func TestServeWithoutAReaderOfItsLog(t *testing.T) {
+	s := newServing(t, "--log-level", "debug")
+	s.start()
+	c := s.dial()
+	put(t, c, "lease", "name", []byte("data"))
+	require.NoError(t, s.out.Close())
+	address := s.http()
+	for range 3 {
+		s.signal(syscall.SIGHUP)
+		require.Len(t, askOf(t, s).Leases, 1)
+	}
+	require.Equal(t, wire.StatusHit, pin(t, c, "lease", "name").Status)
+	resp, err := http.Get("http://" + address + "/readyz")
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, 200, resp.StatusCode)
+	s.signal(syscall.SIGTERM)
+	require.Zero(t, s.end())
+}
+
+// TestServeOnWhatIsThere: what is of another size, of a later release or of somebody else is refused, and stays.
+func TestServeOnWhatIsThere(t *testing.T) {
+	s := newServing(t)
+	s.start()
+	put(t, s.dial(), "lease", "name", []byte("data"))
+	s.signal(syscall.SIGTERM)
+	require.Zero(t, s.end(), s.text())
+	refused := func(want string, flags ...string) {
+		t.Helper()
+		_, errOut, code := ringcache(t, append(append([]string{"serve"}, s.flags...), flags...)...)
+		require.Equal(t, 1, code)
+		require.Contains(t, errOut, want)
+	}
+	before := contents(t, s.shm)
+	refused("has another size, 1MiB: keep it by size: 1MiB, or give another name, or remove the segment with all objects by `ringcache sweep", "--size", "2MiB")
+
+	sidecar := filepath.Join(s.shm, "ringcache.ctl")
+	b, err := os.ReadFile(sidecar)
+	require.NoError(t, err)
+	newer := bytes.Clone(b)
+	newer[8] = 99 // the layout version
+	require.NoError(t, os.WriteFile(sidecar, newer, 0o600))
+	refused("is of a later release: start that release, or give another name")
+	require.NoError(t, os.WriteFile(sidecar, b[:100], 0o600))
+	refused("is not a usable sidecar")
+	require.NoError(t, os.Remove(sidecar))
+	refused("is no segment that a daemon of this user made: give another name")
+	require.NoError(t, os.WriteFile(sidecar, b, 0o600))
+	require.True(t, maps.Equal(before, contents(t, s.shm)), "what is refused stays as it is")
+
+	disk := filepath.Join(t.TempDir(), "disk")
+	s.start("--disk", disk)
+	s.signal(syscall.SIGTERM)
+	require.Zero(t, s.end(), s.text())
+	require.NoError(t, os.WriteFile(filepath.Join(disk, ".ringcache", "lock"), []byte(`{"format":2,"layout":"native","space":null}`), 0o600))
+	refused("the root has the format 2, and this library reads the format 1", "--disk", disk)
+	refused("is a root of the layout", "--disk", treeRoot(t))
+	s.start()
+	require.Equal(t, int64(1), askOf(t, s).Levels[0].Objects, "it was there all the time")
+}
+
+// treeRoot is a folder that was opened in another layout.
+func treeRoot(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	s := newServing(t, "--disk", folder, "--disk-layout", "vllm-ec", "--disk-space", "space")
+	s.start()
+	s.signal(syscall.SIGTERM)
+	require.Zero(t, s.end(), s.text())
+	return folder
+}
+
+// contents are the files of a folder.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, f := range files {
+		b, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		require.NoError(t, err)
+		all[f.Name()] = string(b)
+	}
+	return all
 }
 
 // TestServeTwice: the second daemon says what is in its way, and the first one goes on.

@@ -292,7 +292,9 @@ func TestParse(t *testing.T) {
 }
 
 func TestCompare(t *testing.T) {
-	known := func(pid int, start uint64, inode uint64) *Process { return &Process{id: ID{pid, start, 1}, inode: inode} }
+	known := func(pid int, start uint64, inode uint64) *Process {
+		return &Process{id: ID{pid, start, 1}, inode: inode}
+	}
 	unknown := Unknown()
 	for _, c := range []struct {
 		p, q *Process

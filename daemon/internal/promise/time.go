@@ -43,13 +43,13 @@ func (b *Book) setDue(l *lease, at time.Time) {
 	if !at.IsZero() {
 		heap.Push(&b.due, dueLease{l, at})
 		if l.at == 0 {
-			b.look()
+			b.Look()
 		}
 	}
 }
 
-// look wakes the keeper of times.
-func (b *Book) look() {
+// Look ends what ends by now, soon: something sets the clock, or what comes next has changed.
+func (b *Book) Look() {
 	select {
 	case b.wake <- struct{}{}:
 	default:
