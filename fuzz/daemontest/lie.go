@@ -58,6 +58,7 @@ type liar struct {
 	o       LieOptions
 	rng     *rand.Rand
 	stalled []net.Conn // connections on which nothing happens any more
+	silent  []net.Conn // connections on which nothing has happened
 	number  int        // of this goroutine
 	session int
 }
@@ -65,6 +66,7 @@ type liar struct {
 const (
 	batch       = 40 // requests on one connection
 	mostStalled = 2
+	crowded     = 100 // connections of one goroutine
 )
 
 func (l *liar) lie() (string, int, error) {
@@ -174,7 +176,7 @@ func (l *liar) stall(c net.Conn) {
 }
 
 func (l *liar) hangUp() {
-	for _, c := range l.stalled {
+	for _, c := range append(l.stalled, l.silent...) {
 		_ = c.Close()
 	}
 }

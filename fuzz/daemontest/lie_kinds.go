@@ -129,17 +129,21 @@ func (l *liar) deaf() (int, error) {
 	return batch, nil
 }
 
-// crowdIn makes connections that say nothing, until one more has been answered.
+// crowdIn makes connections that say nothing, until one more has been answered. They stay until the next time.
 func (l *liar) crowdIn() (int, error) {
-	for i := range batch {
+	for _, c := range l.silent {
+		_ = c.Close()
+	}
+	l.silent = nil
+	for range crowded {
 		c, err := l.dial()
 		if err != nil {
-			return i, err
+			return 1, err
 		}
-		defer func() { _ = c.Close() }()
+		l.silent = append(l.silent, c)
 	}
 	n, err := l.talk([][]byte{frame(l.hello())})
-	return batch + n, err
+	return crowded + n, err
 }
 
 // sessions opens ever more sessions, with a lease in each.
