@@ -58,7 +58,6 @@ type liar struct {
 	o       LieOptions
 	rng     *rand.Rand
 	stalled []net.Conn // connections on which nothing happens any more
-	silent  []net.Conn // connections on which nothing has happened
 	number  int        // of this goroutine
 	session int
 }
@@ -80,7 +79,7 @@ func (l *liar) lie() (string, int, error) {
 		{4, "halves of requests", l.half},
 		{4, "false lengths", l.lengths},
 		{2, "requests whose answers nobody reads", l.deaf},
-		{2, "connections without hello", l.crowdIn},
+		{1, "connections without hello", l.crowdIn},
 		{2, "sessions", l.sessions},
 		{2, "leases", l.leases},
 		{2, "reservations", l.hoard},
@@ -176,7 +175,7 @@ func (l *liar) stall(c net.Conn) {
 }
 
 func (l *liar) hangUp() {
-	for _, c := range append(l.stalled, l.silent...) {
+	for _, c := range l.stalled {
 		_ = c.Close()
 	}
 }

@@ -129,18 +129,14 @@ func (l *liar) deaf() (int, error) {
 	return batch, nil
 }
 
-// crowdIn makes connections that say nothing, until one more has been answered. They stay until the next time.
+// crowdIn makes connections that say nothing, until one more has been answered.
 func (l *liar) crowdIn() (int, error) {
-	for _, c := range l.silent {
-		_ = c.Close()
-	}
-	l.silent = nil
 	for range crowded {
 		c, err := l.dial()
 		if err != nil {
 			return 1, err
 		}
-		l.silent = append(l.silent, c)
+		defer func() { _ = c.Close() }()
 	}
 	n, err := l.talk([][]byte{frame(l.hello())})
 	return crowded + n, err
