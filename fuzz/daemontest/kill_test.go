@@ -293,7 +293,7 @@ func (k *killing) end() {
 	}
 	k.wait(ctx, "no lease, reservation or session of a client that is gone", nothing)
 	k.people()
-	k.work(p, 500)
+	k.work(p, 200)
 	k.crowd.killAll()
 	k.wait(ctx, "no lease, reservation or session of a client that was killed", nothing)
 	k.check(p)
