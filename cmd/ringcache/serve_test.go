@@ -318,16 +318,17 @@ func TestServeAfterKill(t *testing.T) {
 func TestServeReload(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ringcache.yaml")
 	set := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
-	set("log-level: info\n")
+	set("log-level: info\nmax-session-leases: 5\n")
 	s := newServing(t, "--config", file)
 	s.start()
+	require.Equal(t, 5, s.dial().Hello().Limits.Leases)
 	set("log-level: debug\nmax-session-leases: 3\n")
 	s.signal(syscall.SIGHUP)
 	s.wait("in force", "max-session-leases", "log-level")
 	set("log-level: debug\nmax-session-leases: 3\nname: other\n")
 	s.signal(syscall.SIGHUP)
 	s.wait("refused", "name is", "needs a restart")
-	set("log-levle: info\n")
+	set("log-lvel: info\n")
 	s.signal(syscall.SIGHUP)
 	s.wait("refused", "did you mean log-level?")
 	require.NoError(t, os.Remove(file))
@@ -336,6 +337,7 @@ func TestServeReload(t *testing.T) {
 	require.Equal(t, 3, s.dial().Hello().Limits.Leases)
 	s.signal(syscall.SIGTERM)
 	require.Zero(t, s.end(), s.text())
+	require.FileExists(t, filepath.Join(s.shm, "ringcache"), "clients have it mapped, although nothing is in it")
 }
 
 // TestServeWithoutAReaderOfItsLog: a log that nobody takes ends nothing.
@@ -423,6 +425,19 @@ func contents(t *testing.T, dir string) map[string]string {
 		all[f.Name()] = string(b)
 	}
 	return all
+}
+
+// TestServeLogsJSON, and maps the pages of its segment if it is told to.
+func TestServeLogsJSON(t *testing.T) {
+	s := newServing(t, "--log-format", "json", "--prefault")
+	s.launch(command(append([]string{"serve"}, s.flags...)...))
+	s.wait(`"msg":"serving"`)
+	s.wait(`"msg":"the pages of the segment are mapped"`)
+	s.signal(syscall.SIGTERM)
+	require.Zero(t, s.end(), s.text())
+	for _, line := range strings.Split(s.text(), "\n") {
+		require.True(t, json.Valid([]byte(line)), line)
+	}
 }
 
 // TestServeTwice: the second daemon says what is in its way, and the first one goes on.
