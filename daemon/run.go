@@ -48,7 +48,7 @@ func Run(ctx context.Context, o RunOptions) error {
 	for stopping := false; ; {
 		select {
 		case err := <-done:
-			if errors.Is(err, context.Canceled) { // while it started: everything is closed
+			if ctx.Err() != nil && errors.Is(err, context.Canceled) { // while it started: everything is closed
 				err = nil
 			}
 			return err

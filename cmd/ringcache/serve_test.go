@@ -617,7 +617,7 @@ func TestServeCheck(t *testing.T) {
 	check := append([]string{"serve", "check"}, s.flags...)
 	out, _, code := ringcache(t, check...)
 	require.Zero(t, code, out)
-	require.Contains(t, out, "the daemon can start")
+	require.Contains(t, out, "the configuration is right")
 	left, err := os.ReadDir(s.shm)
 	require.NoError(t, err)
 	require.Empty(t, left)
@@ -628,6 +628,11 @@ func TestServeCheck(t *testing.T) {
 	require.Contains(t, errOut, "the daemon can't start")
 	_, _, code = ringcache(t, append(check, "--size=x")...)
 	require.Equal(t, 78, code)
+	s.start()
+	out, _, code = ringcache(t, check...)
+	require.Zero(t, code, out)
+	require.Contains(t, out, "warning: socket: a process listens at "+s.socket+" already")
+	require.Empty(t, askOf(t, s).Leases, "the daemon noticed nothing")
 }
 
 // TestSweepOfADaemon: what a killed daemon left is shown and removed, and what a living one has stays.
