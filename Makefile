@@ -1,5 +1,6 @@
 # make demo        photos through shared memory to Python workers; PEER=vllm: to vLLM's
-#                  own reader, PEER=engine: through an HTTP server to a whole vLLM engine
+#                  own reader, PEER=engine: through an HTTP server to a whole vLLM engine;
+#                  PEER=encoder: two vLLM engines that share encoder outputs through the daemon
 # make test        everything but the real vLLM
 # make test-arm64  a part of the core's tests as arm64 programs, under emulation (fetches qemu)
 # make test-vllm   the interop suite against the real vLLM (makes its environment, 6 GB)
@@ -51,6 +52,7 @@ bin/ringcache:
 # The interpreter has what the workers import; with PEER=vllm that is the real vLLM.
 demo:
 	@if [ "$(PEER)" = engine ]; then exec e2e/demo.sh $(DEMO_ARGS); fi; \
+	if [ "$(PEER)" = encoder ]; then exec e2e/encoder_demo.sh $(DEMO_ARGS); fi; \
 	if [ "$(PEER)" = vllm ]; then python=$$(interop/setup.sh)/bin/python; else python=$$(scripts/python-env.sh); fi; \
 	PYTHONPATH=python/src go run ./examples/demo --python "$$python" --peer "$(PEER)" $(DEMO_ARGS)
 
@@ -88,7 +90,7 @@ test-arm64:
 
 test-vllm: bin/ringcache
 	env=$$(interop/setup.sh); RINGCACHE_AGENT=$(CURDIR)/bin/ringcache "$$env/bin/python" -m pytest interop -q -rs; \
-	cd python; PYTHONPATH=src "$$env/bin/python" -m pytest -q tests/test_vllm.py tests/test_pin_torch.py tests/test_plugin.py
+	cd python; PYTHONPATH=src "$$env/bin/python" -m pytest -q tests/test_vllm.py tests/test_pin_torch.py tests/test_plugin.py tests/test_encoder.py
 
 # Engines one after the other: about 25 minutes for all of it.
 e2e:

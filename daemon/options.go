@@ -26,7 +26,9 @@ type ServerOptions struct {
 	// Logger gets what operators should see; nil is silence.
 	Logger *slog.Logger
 
-	now func() time.Time // the clock of Memory, for tests; nil is time.Now
+	// For tests.
+	now      func() time.Time // the clock of Memory; nil is time.Now
+	patience patience         // zero is ordinaryPatience
 }
 
 // Limits are what a Server grants. They can be changed while it serves. A zero value is the default.

@@ -306,17 +306,25 @@ func TestWhatIsNoRequest(t *testing.T) {
 	b.free()
 }
 
-// TestStalledClients: who stops in the middle of a request, says nothing at all, or takes no answer, loses the connection.
+// TestSilentClient: who never says hello loses the connection.
+func TestSilentClient(t *testing.T) {
+	b := newBed(t, func(b *bed) {
+		b.so.patience = patience{hello: 10 * time.Millisecond, frame: time.Hour, reply: time.Hour}
+	})
+	b.dial().ends()
+	b.free()
+}
+
+// TestStalledClients: who stops in the middle of a request, or takes no answer, loses the connection.
 // Who is idle does not.
 func TestStalledClients(t *testing.T) {
-	b := newBed(t, nil)
-	b.server.patience = patience{hello: 50 * time.Millisecond, frame: 50 * time.Millisecond, reply: 50 * time.Millisecond}
+	const moment = 200 * time.Millisecond
+	b := newBed(t, func(b *bed) { b.so.patience = patience{hello: time.Hour, frame: moment, reply: moment} })
 	idle := b.hello(session1)
 	idle.store(b, "a")
-	silent, half, deaf := b.dial(), b.hello("session-2"), b.hello("session-3")
+	half, deaf := b.hello("session-2"), b.hello("session-3")
 	_, err := half.conn.Write([]byte{50, 0, 0, 0, 0x81})
 	require.NoError(t, err)
-	silent.ends()
 	half.ends()
 
 	q := wire.Request{Op: wire.Get, Lease: "l", Space: space, ID: 1}
@@ -334,6 +342,27 @@ func TestStalledClients(t *testing.T) {
 	idle.release("l")
 	b.eventually("only who was idle is left", func() bool { return b.server.Counters().Connections == 1 })
 	b.free()
+}
+
+// TestEachFrameHasItsTime: a client whose reads always end in the middle of a request, since it sends the next one before, is not one
+// that stalls.
+func TestEachFrameHasItsTime(t *testing.T) {
+	const moment = 300 * time.Millisecond
+	b := newBed(t, func(b *bed) { b.so.patience = patience{hello: time.Hour, frame: moment, reply: time.Hour} })
+	p := b.hello(session1)
+	q := wire.Request{Op: wire.Stat, ID: 1}
+	one, err := wire.AppendRequest(nil, &q)
+	require.NoError(t, err)
+	_, err = p.conn.Write(one[:5])
+	require.NoError(t, err)
+	for begin := time.Now(); time.Since(begin) < 4*moment; time.Sleep(moment / 20) {
+		_, err = p.conn.Write(append(append([]byte{}, one[5:]...), one[:5]...))
+		require.NoError(t, err)
+		r, err := p.receive()
+		require.NoError(t, err)
+		require.Nil(t, r.Error)
+	}
+	p.ends() // now it stalls
 }
 
 // TestSlowRequest: a request may come in pieces.
@@ -432,6 +461,10 @@ func TestListenersThatAreNoUnixSockets(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	require.ErrorIs(t, b.server.Serve(l), os.ErrInvalid)
+	packets, err := net.Listen("unixpacket", b.socket+"p")
+	require.NoError(t, err)
+	defer packets.Close()
+	require.ErrorIs(t, b.server.Serve(packets), os.ErrInvalid, "it has no stream of bytes")
 }
 
 // TestSeveralListeners: all of them reach the same sessions.

@@ -153,8 +153,8 @@ func TestWarmWaits(t *testing.T) {
 	require.ErrorContains(t, err, "connection refused")
 }
 
-// warmDaemon is a daemon with these levels, which are asked for each time.
-func warmDaemon(t *testing.T, levels func() []wire.Level) (socket string) {
+// warmDaemon is a daemon with these states, which are asked for each time.
+func warmDaemon(t *testing.T, states func() wire.State) (socket string) {
 	dir, err := os.MkdirTemp("", "warm") // t.TempDir can be too long for a socket
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
@@ -168,13 +168,13 @@ func warmDaemon(t *testing.T, levels func() []wire.Level) (socket string) {
 			if err != nil {
 				return
 			}
-			go answerStat(conn, levels)
+			go answerStat(conn, states)
 		}
 	}()
 	return socket
 }
 
-func answerStat(conn net.Conn, levels func() []wire.Level) {
+func answerStat(conn net.Conn, states func() wire.State) {
 	defer conn.Close()
 	for r := wire.NewReader(conn, wire.MaxRequest); ; {
 		body, err := r.Next()
@@ -190,7 +190,8 @@ func answerStat(conn net.Conn, levels func() []wire.Level) {
 			p.Version, p.Server = wire.Version, "test"
 			p.Segment, p.Limits = &wire.Segment{Name: "s", Size: 1 << 20, Generation: 1, Inode: 1}, &wire.Limits{Names: 1, Seconds: 1, Held: 1, Leases: 1}
 		} else {
-			p.State = &wire.State{Levels: levels(), Owed: 3}
+			s := states()
+			p.State = &s
 		}
 		b, err := wire.AppendReply(nil, &p)
 		if err != nil {
@@ -206,13 +207,13 @@ func TestWarmShowsTiers(t *testing.T) {
 	dir := warmFolder(t, 2)
 	url := warmEngine(t, nil)
 	calls := 0
-	socket := warmDaemon(t, func() []wire.Level {
+	socket := warmDaemon(t, func() wire.State {
 		calls++
 		objects := int64(5)
 		if calls == 2 {
 			objects = 7
 		}
-		return []wire.Level{{Name: "memory", Objects: objects, Bytes: objects << 20, Capacity: 64 << 20}, {Name: "redis", Away: true, Objects: -1, Bytes: -1, Capacity: -1}}
+		return wire.State{Owed: 3, Levels: []wire.Level{{Name: "memory", Objects: objects, Bytes: objects << 20, Capacity: 64 << 20}, {Name: "redis", Away: true, Objects: -1, Bytes: -1, Capacity: -1}}}
 	})
 	out, _, err := warmed(t.Context(), t, "", "--url", url, "--socket", socket, dir)
 	require.NoError(t, err)
@@ -220,21 +221,39 @@ func TestWarmShowsTiers(t *testing.T) {
 	require.Regexp(t, `(?m)^redis +away +\? +\? +\? +- +0$`, out)
 	require.Contains(t, out, "3 objects are still on their way")
 
-	// Images were sent and nothing is new.
-	socket = warmDaemon(t, func() []wire.Level { return []wire.Level{{Name: "memory", Objects: 5, Capacity: 64 << 20}} })
+	// Nothing is new: perhaps it was there.
+	state := wire.State{Levels: []wire.Level{{Name: "memory", Objects: 5, Capacity: 64 << 20}, {Name: "redis", Objects: -1, Bytes: -1, Capacity: -1}}}
+	socket = warmDaemon(t, func() wire.State { return state })
 	out, _, err = warmed(t.Context(), t, "", "--url", url, "--socket", socket, dir)
-	require.ErrorContains(t, err, "does the engine run with the connector and this socket?")
-	require.Contains(t, out, "+0")
-
-	// A full level evicts what it takes: nothing is wrong.
-	socket = warmDaemon(t, func() []wire.Level {
-		return []wire.Level{{Name: "memory", Objects: 5, Bytes: 63 << 20, Capacity: 64 << 20}}
-	})
-	_, _, err = warmed(t.Context(), t, "", "--url", url, "--socket", socket, dir)
 	require.NoError(t, err)
+	require.Contains(t, out, "+0")
+	require.Contains(t, out, "nothing is new: ")
+
+	// Nothing is there: the engine has no connector.
+	state.Levels[0].Objects = 0
+	_, _, err = warmed(t.Context(), t, "", "--url", url, "--socket", socket, dir)
+	require.ErrorContains(t, err, "does the engine run with the connector, and with this socket?")
+	out, _, err = warmed(t.Context(), t, "", "--url", url, "--socket", socket, t.TempDir())
+	require.NoError(t, err, "nothing was sent")
+	require.NotContains(t, out, "nothing is new")
 
 	// A socket without a daemon is noticed before anything is sent.
 	url = warmEngine(t, func(http.ResponseWriter, *http.Request, string) bool { t.Error("an image was sent"); return false })
-	_, _, err = warmed(t.Context(), t, "", "--url", url, "--socket", filepath.Join(dir, "none"), dir)
+	_, _, err = warmed(t.Context(), t, "", "--url", url, "--socket", filepath.Join(dir, "none"), "--patience", "1ms", dir)
 	require.ErrorContains(t, err, "no daemon listens at")
+}
+
+// TestWarmWaitsForTheDaemon: whoever starts both in one line does not have to sleep in between.
+func TestWarmWaitsForTheDaemon(t *testing.T) {
+	dir := warmFolder(t, 1)
+	url := warmEngine(t, nil)
+	states := func() wire.State { return wire.State{Levels: []wire.Level{{Name: "memory", Objects: 1}}} }
+	later := warmDaemon(t, states)
+	socket := later + "2"
+	renamed := make(chan error, 1)
+	go func() { renamed <- os.Rename(later, socket) }()
+	out, _, err := warmed(t.Context(), t, "", "--url", url, "--socket", socket, dir)
+	require.NoError(t, <-renamed)
+	require.NoError(t, err)
+	require.Contains(t, out, "memory")
 }

@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"syscall"
 	"text/tabwriter"
 	"time"
 )
@@ -25,8 +28,25 @@ func (c warmCommand) tiers(ctx context.Context) (*status, error) {
 	return s, nil
 }
 
-// show prints what the tiers have, and how much of it is new. That nothing is new although images were sent is most likely an engine
-// without a connector, and an error.
+// first asks the daemon before anything is sent, so that a wrong socket is noticed then. A daemon that is just being started is waited
+// for.
+func (c warmCommand) first(ctx context.Context) (*status, error) {
+	end := time.Now().Add(min(c.Patience, warmStatTime))
+	for {
+		s, err := c.tiers(ctx)
+		starting := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
+		if !starting || time.Now().After(end) {
+			return s, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(warmStatTime / 100):
+		}
+	}
+}
+
+// show prints what the tiers have, and how much of it is new. That they have nothing although images were sent is an error.
 func (c warmCommand) show(ctx context.Context, to io.Writer, before *status, sent int) error {
 	after, err := c.tiers(ctx)
 	if err != nil || after == nil {
@@ -38,31 +58,32 @@ func (c warmCommand) show(ctx context.Context, to io.Writer, before *status, sen
 	}
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\nTIER\tSTATE\tOBJECTS\tNEW\tBYTES\tCAPACITY\tOWED")
-	stored := false
+	empty, old := true, true
 	for _, l := range after.Levels {
 		state, added, capacity := "up", "?", "-"
 		if l.Away {
 			state = "away"
 		}
-		old, known := objects[l.Name]
-		if known && old >= 0 && l.Objects >= 0 {
-			added = fmt.Sprintf("%+d", l.Objects-old)
+		if n, known := objects[l.Name]; known && n >= 0 && l.Objects >= 0 {
+			added = fmt.Sprintf("%+d", l.Objects-n)
+			old = old && l.Objects == n
 		}
 		if l.Capacity > 0 {
 			capacity = size(l.Capacity)
 		}
-		// A full tier evicts as much as it takes.
-		stored = stored || added != "+0" && known || l.Owed > 0 || l.Capacity > 0 && l.Bytes > l.Capacity/2
+		empty = empty && l.Objects <= 0
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", printable(l.Name), state, count(l.Objects), added, size(l.Bytes), capacity, l.Owed)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if after.Owed > 0 {
-		fmt.Fprintf(to, "%d objects are still on their way to lower tiers\n", after.Owed)
+	switch {
+	case after.Owed > 0:
+		_, err = fmt.Fprintf(to, "%d objects are still on their way to lower tiers\n", after.Owed)
+	case sent > 0 && empty:
+		err = fmt.Errorf("images were sent, and nothing is at %s: does the engine run with the connector, and with this socket?", c.Socket)
+	case sent > 0 && old:
+		_, err = fmt.Fprintln(to, "nothing is new: the outputs were there, or the engine has another socket, or it had the images in its own caches and did not store them again")
 	}
-	if sent > 0 && !stored {
-		return fmt.Errorf("nothing is new at %s: does the engine run with the connector and this socket? What it has in its own caches, it does not store again; start it anew then", c.Socket)
-	}
-	return nil
+	return err
 }

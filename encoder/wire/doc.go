@@ -13,4 +13,6 @@
 // What has been reserved does not end by time, since the client may be writing to it.
 //
 // No request waits for a disk or a network. What that would take is answered by [StatusPending]: ask again.
+//
+// [Client] is a client in Go: it connects again, repeats what was not answered, and maps the segment.
 package wire

@@ -23,6 +23,12 @@ var (
 	msgpack = append([]string{"github.com/tinylib/msgp", "github.com/philhofer/fwd"}, system...)
 	waiting = append([]string{"golang.org/x/sync"}, msgpack...)
 	redis   = append([]string{"github.com/redis/go-redis/v9", "github.com/cespare/xxhash/v2", "go.uber.org/atomic", "golang.org/x/sync"}, system...)
+	// What only an operator's daemon links: metrics, the file of its configuration, and systemd's notifications.
+	serving = slices.Concat(redis, msgpack, []string{
+		"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/prometheus/common", "github.com/prometheus/procfs",
+		"github.com/beorn7/perks", "github.com/munnerz/goautoneg", "google.golang.org/protobuf",
+		"github.com/coreos/go-systemd/v22", "go.yaml.in/yaml/v3",
+	})
 	sockets = append([]string{"github.com/go-zeromq/zmq4", "golang.org/x/text"}, waiting...)
 
 	links = map[string][]string{
@@ -53,6 +59,9 @@ var (
 		"tier/redis":             redis,
 		"encoder":                msgpack,
 		"encoder/safetensors":    nil,
+		"encoder/wire":           msgpack,
+		"encoder/warm":           {"golang.org/x/sync"},
+		"daemon":                 serving,
 		"agent":                  slices.Concat(hashes, msgpack, redis),
 		"fuzz/linear":            {"github.com/anishathalye/porcupine"}, // for tests of others: no product imports it
 	}
@@ -66,8 +75,8 @@ type listed struct {
 }
 
 // TestPackagesLinkOnlyTheirModules asks the go command what is linked with every
-// package, through any number of imports: no gRPC, Prometheus or command-line
-// library, Redis for tier/redis alone, and exactly what the table has.
+// package, through any number of imports: no gRPC or command-line
+// library, Prometheus for daemon alone, Redis for tier/redis and what stands on it, and exactly what the table has.
 func TestPackagesLinkOnlyTheirModules(t *testing.T) {
 	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Deps,Module", "./...")
 	cmd.Dir = filepath.Join("..", "..")
@@ -118,7 +127,7 @@ func TestModuleRequiresOnlyWhatPackagesUse(t *testing.T) {
 		"github.com/stretchr/testify", "pgregory.net/rapid", "go.uber.org/goleak",
 		"github.com/vmihailenco/msgpack/v5", // of the codec, and for interop/lockstep
 	}
-	programs := []string{"github.com/alecthomas/kong"}
+	programs := []string{"github.com/alecthomas/kong", "github.com/schollz/progressbar/v3", "golang.org/x/term"}
 	cmd := exec.Command("go", "mod", "edit", "-json")
 	cmd.Dir = filepath.Join("..", "..")
 	out, err := cmd.Output()

@@ -25,9 +25,10 @@ const (
 	// their own. Request.BeginIn of shmstore, and Begin of objstore's Request, begin requests in
 	// the memory of ended ones. tier, its three levels and encoder are a capability of their own: objects in
 	// levels, and the encoder cache on them; shmstore's Reader.List and Format look at a segment beside its process, and
-	// Parent, Yield, Resume and others keep what a level in memory promises.
-	topLevelLimit    = 403
-	withMethodsLimit = 814
+	// Parent, Yield, Resume and others keep what a level in memory promises. daemon, encoder/wire and
+	// encoder/warm are a capability, too: a protocol has a name for each of its messages, answers and errors.
+	topLevelLimit    = 486
+	withMethodsLimit = 934
 )
 
 // names counts the exported names of a package.

@@ -1,0 +1,733 @@
+"""Cases of the encoder connector on the real base class of a release of vLLM, in a process of
+their own: ``encoderproc.py FOLDER VERSION``, with the folder of the package ``vllm``.
+
+Only the package's files about connectors are loaded; what else they import is made up here, so that
+a release needs nothing installed but torch. Prints a JSON object: how each case ended, by name.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import os
+import pathlib
+import pickle
+import shutil
+import sys
+import tempfile
+import traceback
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+FOLDER, VERSION = pathlib.Path(sys.argv[1]), sys.argv[2]
+RANKS = {"tensor": 0, "first": True}
+
+
+class _Anything(types.ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or self.__path__:  # a real folder has real modules
+            raise AttributeError(name)
+        return type(name, (), {})
+
+
+def made_up(name: str, path: pathlib.Path | None = None, **attributes: Any) -> None:
+    module = _Anything(name)
+    module.__path__ = [str(path)] if path else []
+    for key, value in attributes.items():
+        setattr(module, key, value)
+    sys.modules[name] = module
+    parent, _, child = name.rpartition(".")
+    if parent:
+        setattr(sys.modules[parent], child, module)
+
+
+made_up("vllm", __version__=VERSION)
+made_up("vllm.logger", init_logger=logging.getLogger)
+made_up("vllm.config")
+made_up("vllm.v1")
+made_up("vllm.v1.outputs")
+made_up("vllm.v1.core")
+made_up("vllm.v1.core.sched")
+made_up("vllm.v1.core.sched.output")
+made_up("vllm.platforms", current_platform=types.SimpleNamespace(device_type="cpu"))
+made_up("vllm.distributed")
+made_up(
+    "vllm.distributed.parallel_state",
+    get_tensor_model_parallel_rank=lambda: RANKS["tensor"],
+    get_pp_group=lambda: types.SimpleNamespace(is_first_rank=RANKS["first"]),
+)
+made_up("vllm.distributed.ec_transfer")
+made_up(
+    "vllm.distributed.ec_transfer.ec_connector",
+    FOLDER / "distributed" / "ec_transfer" / "ec_connector",
+)
+
+import torch  # noqa: E402
+from standin import Standin  # noqa: E402
+from vllm.distributed.ec_transfer.ec_connector import base  # noqa: E402
+
+import ringcache.vllm  # noqa: E402
+from ringcache.vllm import _options, encoder  # noqa: E402
+
+# What releases have beside each other; a hook that is new is to be looked at.
+HOOKS = """
+bind_connector_metadata build_connector_meta build_connector_worker_meta build_ec_connector_stats
+build_prom_metrics clear_connector_metadata ensure_cache_available get_ec_connector_stats get_finished
+has_cache_item has_caches has_pending_push_work is_consumer is_producer register_caches request_finished role
+save_caches shutdown start_load_caches start_save_caches start_worker_services take_unavailable_requests
+update_connector_output update_state_after_alloc update_state_after_free
+""".split()
+
+IS_NEW = hasattr(base.ECConnectorBase, "is_consumer")
+
+
+def config(daemon: Standin | None = None, role: str = "ec_both", **changes: Any) -> Any:
+    extra = {"socket": daemon.path if daemon else "/nonexistent", "timeout": 20.0}
+    extra.update(changes.pop("extra", {}))
+    model = types.SimpleNamespace(
+        model=changes.pop("model", "some/model"),
+        dtype=torch.float32,
+        revision=None,
+        seed=0,
+        hf_config=types.SimpleNamespace(_commit_hash="c0ffee"),
+        quantization=None,
+        hf_overrides={},
+        is_encoder_decoder=False,
+        multimodal_config=types.SimpleNamespace(mm_processor_cache_gb=4, video_pruning_rate=None),
+        get_hidden_size=lambda: 8,
+    )
+    made = types.SimpleNamespace(
+        model_config=model,
+        cache_config=types.SimpleNamespace(enable_prefix_caching=True),
+        load_config=types.SimpleNamespace(load_format="auto"),
+        parallel_config=types.SimpleNamespace(pipeline_parallel_size=1),
+        lora_config=None,
+        ec_transfer_config=types.SimpleNamespace(
+            ec_connector_extra_config=extra,
+            is_ec_producer=role != "ec_consumer",
+            is_ec_consumer=role != "ec_producer",
+        ),
+    )
+    for key, value in changes.items():
+        target = made
+        *path, last = key.split("__")
+        for part in path:
+            target = getattr(target, part)
+        setattr(target, last, value)
+    return made
+
+
+def scheduler(made: Any) -> Any:
+    return ringcache.vllm.EncoderCacheConnector(made, base.ECConnectorRole.SCHEDULER)
+
+
+def worker(made: Any) -> Any:
+    return ringcache.vllm.EncoderCacheConnector(made, base.ECConnectorRole.WORKER)
+
+
+class Request:
+    def __init__(self, request_id: str, *items: str, rows: int = 4) -> None:
+        self.request_id = request_id
+        self.num_computed_tokens = 0
+        self.rows = rows
+        self.mm_features = [
+            types.SimpleNamespace(
+                identifier=item, mm_position=types.SimpleNamespace(offset=2 + 10 * n, length=rows)
+            )
+            for n, item in enumerate(items)
+        ]
+
+    def get_num_encoder_embeds(self, index: int) -> int:
+        return self.rows
+
+
+def schedule(s: Any, request: Request, finished: tuple[str, ...] = ()) -> Any:
+    """As a scheduler of the release does; the metadata is pickled on its way to the workers."""
+    if hasattr(base.ECConnectorBase, "ensure_cache_available"):
+        while not s.ensure_cache_available(request, 0):
+            pass
+    if hasattr(base.ECConnectorBase, "has_caches"):
+        has = s.has_caches(request)
+    else:
+        has = [s.has_cache_item(feature.identifier) for feature in request.mm_features]
+    for index, there in enumerate(has):
+        if there or IS_NEW:  # older releases say it of loads only
+            s.update_state_after_alloc(request, index)
+    metadata = s.build_connector_meta(types.SimpleNamespace(finished_req_ids=set(finished)))
+    assert isinstance(metadata, base.ECConnectorMetadata)
+    return pickle.loads(pickle.dumps(metadata))
+
+
+def run(w: Any, metadata: Any, outputs: dict[str, Any], consumes: bool = True) -> Any:
+    """A step of a runner: the cache, and the worker's report."""
+    cache: dict[str, torch.Tensor] = {}
+    w.bind_connector_metadata(metadata)
+    if IS_NEW and w.is_producer:
+        w.start_save_caches(encoder_cache=cache)
+    if consumes:
+        w.start_load_caches(cache)
+    for name, tensor in outputs.items():
+        if name not in cache:
+            cache[name] = tensor
+            w.save_caches(encoder_cache=cache, mm_hash=name)
+    assert w.get_finished(set()) == (None, None)
+    report = w.build_connector_worker_meta()
+    w.clear_connector_metadata()
+    return cache, pickle.loads(pickle.dumps(report))
+
+
+def outputs(*names: str, dtype: torch.dtype = torch.float32, rows: int = 4) -> dict[str, torch.Tensor]:
+    return {
+        name: (torch.arange(rows * 8).reshape(rows, 8) + 100 * n).to(dtype)
+        for n, name in enumerate(names, 1)
+    }
+
+
+@contextmanager
+def a_daemon(**options: Any) -> Iterator[Standin]:
+    folder = tempfile.mkdtemp(prefix="rc")
+    daemon = Standin(os.path.join(folder, "s"), **options)
+    try:
+        yield daemon
+    finally:
+        daemon.close()
+        shutil.rmtree(folder)
+
+
+def every_hook_of_the_base_class_is_known_and_fits() -> None:
+    ours, theirs = encoder.EncoderCacheConnector, base.ECConnectorBase
+    assert not ours.__abstractmethods__, ours.__abstractmethods__
+    public = [name for name in dir(theirs) if not name.startswith("_")]
+    assert set(public) <= set(HOOKS), set(public) - set(HOOKS)
+    assert {n for n in vars(ours) if not n.startswith("_")} <= set(HOOKS)
+    for name in public:
+        if callable(getattr(theirs, name)):
+            want = list(inspect.signature(getattr(theirs, name)).parameters.values())
+            have = list(inspect.signature(getattr(ours, name)).parameters.values())
+            assert [(p.name, p.kind) for p in have] == [(p.name, p.kind) for p in want], name
+            for one, other in zip(have, want):
+                assert (one.default is one.empty) == (other.default is other.empty), name
+
+
+def loaded_by_the_factory() -> None:
+    from vllm.distributed.ec_transfer.ec_connector.factory import ECConnectorFactory
+
+    made = config()
+    made.ec_transfer_config.ec_connector = "EncoderCacheConnector"
+    made.ec_transfer_config.ec_connector_module_path = "ringcache.vllm"
+    made.ec_transfer_config.engine_id = "1"
+    connector = ECConnectorFactory.create_connector(made, base.ECConnectorRole.WORKER)
+    assert type(connector) is encoder.EncoderCacheConnector
+    connector.shutdown()
+
+
+def one_engine_stores_and_another_loads() -> None:
+    with a_daemon() as daemon:
+        first = config(daemon, "ec_both" if IS_NEW else "ec_producer")
+        second = config(daemon, "ec_consumer")
+        s, w = scheduler(first), worker(first)
+        if IS_NEW:
+            w.start_worker_services()
+        made = outputs("a", "b")
+        metadata = schedule(s, Request("1", "a", "b"))
+        assert metadata.loads == []
+        _, report = run(w, metadata, made, consumes=IS_NEW)
+        assert report is None
+        assert set(daemon.objects) == {"a", "b"}
+        assert daemon.objects["a"][2] == b"float32 4 8"
+        s.shutdown()
+        w.shutdown()
+        s, w = scheduler(second), worker(second)
+        request = Request("1", "b", "c", "a")
+        metadata = schedule(s, request)
+        assert [load.identifier for load in metadata.loads] == ["b", "a"]
+        cache, report = run(w, metadata, outputs("c"))
+        assert torch.equal(cache["a"], made["a"])
+        assert torch.equal(cache["b"], made["b"])
+        assert cache["a"].is_contiguous()
+        assert "c" not in daemon.objects, "a consumer stores nothing"
+        # The engine's tensors are its own.
+        daemon.memory[:] = bytes(len(daemon.memory))
+        assert torch.equal(cache["a"], made["a"])
+        assert daemon.held() == {"a", "b"}
+        if IS_NEW:
+            s.request_finished(request)
+            s.update_connector_output(types.SimpleNamespace(ec_connector_worker_meta=report))
+        else:
+            for _ in range(3):
+                s.build_connector_meta(types.SimpleNamespace(finished_req_ids={"1"}))
+        assert daemon.held() == set()
+        s.shutdown()
+        w.shutdown()
+
+
+def all_ranks_load_and_the_first_saves() -> None:
+    with a_daemon() as daemon:
+        made = config(daemon)
+        s = scheduler(made)
+        workers = []
+        for ranks in ((0, True), (1, True), (0, False)):
+            RANKS["tensor"], RANKS["first"] = ranks
+            w = worker(made)
+            workers.append(w)
+            run(w, encoder.StepMetadata(0), outputs(f"of {ranks}"), consumes=False)
+        RANKS["tensor"], RANKS["first"] = 0, True
+        assert set(daemon.objects) == {"of (0, True)"}
+        if not IS_NEW:
+            s = scheduler(config(daemon, "ec_consumer"))
+        metadata = schedule(s, Request("1", "of (0, True)"))
+        reports = []
+        for w in workers:
+            cache, report = run(w, metadata, {})
+            assert set(cache) == {"of (0, True)"}
+            reports.append(report)
+        merged = reports[0].aggregate(reports[1]).aggregate(reports[2])
+        assert merged.step == metadata.step
+        if IS_NEW:
+            assert isinstance(merged, base.ECConnectorWorkerMetadata)
+
+
+def dtypes_and_odd_tensors_are_kept() -> None:
+    with a_daemon() as daemon:
+        w = worker(config(daemon))
+        r = worker(config(daemon, "ec_consumer"))
+        wide = torch.randn(4, 16)
+        made = {
+            "bfloat16": torch.randn(5, 7).to(torch.bfloat16),
+            "float16": torch.randn(1, 3).to(torch.float16),
+            "float8": torch.randn(3, 5).to(torch.float8_e4m3fn),
+            "columns": wide[:, 2:9],
+            "turned": torch.randn(4, 8).t(),
+            "rows": wide[1:3],
+            "grad": torch.randn(2, 2, requires_grad=True),
+        }
+        run(w, encoder.StepMetadata(0), made, consumes=False)
+        assert set(daemon.objects) == set(made)
+        s = scheduler(config(daemon, "ec_consumer"))
+        cache, _ = run(r, schedule(s, Request("1", *made, rows=1)), {})
+        for name, tensor in made.items():
+            assert cache[name].dtype == tensor.dtype, name
+            assert not cache[name].requires_grad
+            same = cache[name].view(torch.uint8), tensor.detach().contiguous().view(torch.uint8)
+            assert torch.equal(*same), name
+        for odd in (torch.zeros(0, 4), torch.zeros(3), torch.zeros(1, 2, 3)):
+            run(w, encoder.StepMetadata(0), {"odd": odd}, consumes=False)
+        assert "odd" not in daemon.objects
+
+
+def what_cannot_be_stored_is_skipped() -> None:
+    with a_daemon() as daemon:
+        w = worker(config(daemon))
+        run(w, encoder.StepMetadata(0), outputs("a"), consumes=False)
+        run(w, encoder.StepMetadata(0), outputs("a"), consumes=False)
+        run(w, encoder.StepMetadata(0), {"big": torch.zeros(1024, 1024)}, consumes=False)
+        daemon.reserved["other", "x"] = {"b": (0, 0, b"")}
+        run(w, encoder.StepMetadata(0), outputs("b"), consumes=False)
+        assert set(daemon.objects) == {"a"}
+        assert w._worker.stats.take() == {"saves": 1, "saved_bytes": 128, "skipped": 3}
+        del daemon.reserved["other", "x"]
+        assert daemon.held() == set()
+
+
+def a_lost_answer_leaves_no_reservation() -> None:
+    with a_daemon() as daemon:
+        w = worker(config(daemon))
+        w._working().start()
+        for op in ("reserve", "commit"):
+            daemon.answer = lambda request, op=op: (
+                (daemon.reply(next(iter(daemon._connections)), request), b"")[1]
+                if request["op"] == op
+                else None
+            )
+            run(w, encoder.StepMetadata(0), outputs(op), consumes=False)
+            daemon.answer = None
+            w._client._retry_at = 0
+            run(w, encoder.StepMetadata(0), outputs("next " + op), consumes=False)
+            assert "next " + op in daemon.objects
+            assert daemon.held() == set(), op
+        assert "reserve" not in daemon.objects
+        assert "commit" in daemon.objects, "its answer was lost, not the commit"
+
+
+def a_lost_answer_and_a_second_try_leave_no_reservation() -> None:
+    with a_daemon() as daemon:
+        w = worker(config(daemon))
+        w._working().start()
+        lost: list[Any] = []
+
+        def lose(request: dict[str, Any]) -> bytes | None:
+            if request["op"] == "reserve" and not lost:
+                lost.append(daemon.reply(next(iter(daemon._connections)), request))
+                return b""
+            return None
+
+        daemon.answer = lose
+        run(w, encoder.StepMetadata(0), outputs("a"), consumes=False)
+        assert lost
+        assert daemon.held() == {"a"}, "the second try is told that it is pending"
+        run(w, encoder.StepMetadata(0), outputs("b"), consumes=False)
+        assert daemon.held() == set()
+        run(w, encoder.StepMetadata(0), outputs("a"), consumes=False)
+        assert set(daemon.objects) == {"a", "b"}
+
+
+def saving_never_raises_and_nothing_grows() -> None:
+    made = outputs("a")["a"]
+    w = worker(config(None))
+    for n in range(100):
+        run(w, encoder.StepMetadata(0), {f"{n}": made}, consumes=False)
+    assert not w._worker._to_abort
+    run(w, encoder.StepMetadata(0), {"odd": [made]}, consumes=False)
+    with a_daemon() as daemon:
+        w = worker(config(daemon))
+        w._working()._copy_in = lambda *_: 1 / 0
+        run(w, encoder.StepMetadata(0), {"a": made}, consumes=False)
+        del w._working()._copy_in
+        run(w, encoder.StepMetadata(0), {"\ud800": made, "b": made}, consumes=False)
+        assert set(daemon.objects) == {"b"}
+        assert daemon.held() == set()
+
+
+def nobody_sees_bytes_before_they_are_written() -> None:
+    with a_daemon() as daemon:
+        w = worker(config(daemon))
+        seen = []
+
+        def look(request: dict[str, Any]) -> None:
+            if request["op"] == "commit":
+                for places in daemon.reserved.values():
+                    for at, size, _ in places.values():
+                        seen.append(bytes(daemon.memory[at : at + size]))
+
+        daemon.answer = look
+        made = outputs("a")
+        run(w, encoder.StepMetadata(0), made, consumes=False)
+        assert seen == [made["a"].numpy().tobytes()]
+
+
+def _promised(daemon: Standin, made: dict[str, torch.Tensor]) -> tuple[Any, Any]:
+    """What was stored, promised to an engine whose worker has not started."""
+    w = worker(config(daemon))
+    run(w, encoder.StepMetadata(0), made, consumes=False)
+    w.shutdown()
+    s = scheduler(config(daemon, "ec_consumer"))
+    metadata = schedule(s, Request("1", *made))
+    assert [load.identifier for load in metadata.loads] == list(made)
+    return s, metadata
+
+
+def a_worker_loads_without_the_daemon() -> None:
+    with a_daemon() as daemon:
+        made = outputs("a", "b")
+        _, metadata = _promised(daemon, made)
+        daemon.stop()
+        cache, _ = run(worker(config(daemon, "ec_consumer")), metadata, {})
+        assert torch.equal(cache["a"], made["a"])
+        assert torch.equal(cache["b"], made["b"])
+
+
+def a_worker_loads_from_a_segment_that_was_replaced() -> None:
+    with a_daemon() as daemon:
+        made = outputs("a")
+        s, metadata = _promised(daemon, made)
+        w = worker(config(daemon, "ec_consumer"))
+        w._working().start()
+        pathlib.Path("/dev/shm", daemon.segment).unlink()
+        daemon.stop()
+        cache, _ = run(w, metadata, {})
+        assert torch.equal(cache["a"], made["a"])
+        w.shutdown()
+        s.shutdown()
+
+
+def what_is_gone_is_asked_for_by_name() -> None:
+    with a_daemon() as daemon:
+        made = outputs("a")
+        _, metadata = _promised(daemon, made)
+        daemon.stop()
+        pathlib.Path("/dev/shm", daemon.segment).unlink()
+        other = Standin(daemon.path, generation=2)
+        try:
+            other.put("x", b"x", "")
+            other.put("a", made["a"].numpy().tobytes(), "float32 4 8")
+            other.pending["a"] = 2
+            cache, _ = run(worker(config(daemon, "ec_consumer")), metadata, {})
+            assert torch.equal(cache["a"], made["a"])
+            assert other.held() == set()
+        finally:
+            other.close()
+
+
+def what_is_gone_everywhere_ends_the_step_with_a_reason() -> None:
+    with a_daemon() as daemon:
+        _, metadata = _promised(daemon, outputs("a"))
+        daemon.stop()
+        pathlib.Path("/dev/shm", daemon.segment).unlink()
+        w = worker(config(daemon, "ec_consumer", extra={"wait": 0.1}))
+        try:
+            run(w, metadata, {})
+        except RuntimeError as e:
+            assert "a was promised and is gone" in str(e), e
+        else:
+            raise AssertionError("no error")
+
+
+def a_daemon_that_is_away_stops_nothing() -> None:
+    made = config(None)
+    s, w = scheduler(made), worker(made)
+    if IS_NEW:
+        w.start_worker_services()
+    cache, _ = run(w, schedule(s, Request("1", "a")), outputs("a"), consumes=IS_NEW)
+    assert set(cache) == {"a"}
+    s.shutdown()
+    w.shutdown()
+
+
+def a_daemon_that_comes_later_is_used() -> None:
+    with a_daemon() as daemon:
+        made = config(daemon, "ec_both" if IS_NEW else "ec_producer")
+        daemon.stop()
+        s, w = scheduler(made), worker(made)
+        run(w, schedule(s, Request("1", "a")), outputs("a"), consumes=IS_NEW)
+        daemon.start()
+        for part in (s._scheduling._client, w._client):
+            part._retry_at = 0
+        run(w, schedule(s, Request("2", "b")), outputs("b"), consumes=IS_NEW)
+        assert set(daemon.objects) == {"b"}
+
+
+def an_encode_only_engine_does_not_encode_what_is_there() -> None:
+    with a_daemon() as daemon:
+        made = config(daemon, "ec_producer")
+        s, w = scheduler(made), worker(made)
+        run(w, schedule(s, Request("1", "a")), outputs("a"), consumes=False)
+        s.request_finished(Request("1", "a"))
+        request = Request("2", "a")
+        assert s.ensure_cache_available(request, 0)
+        assert s.has_cache_item("a")
+        assert schedule(s, request).loads == []
+        s.build_connector_meta(types.SimpleNamespace(finished_req_ids={"2"}))
+        assert daemon.held() == set()
+
+
+def old_releases_take_both_for_producer() -> None:
+    if IS_NEW:
+        return
+    with a_daemon() as daemon:
+        daemon.put("a", bytes(128), "float32 4 8")
+        s = scheduler(config(daemon, "ec_both"))
+        assert schedule(s, Request("1", "a")).loads == [], "the runner would not load it"
+
+
+def a_release_without_waiting_takes_what_is_in_memory() -> None:
+    with a_daemon() as daemon:
+        daemon.put("a", bytes(128), "float32 4 8")
+        daemon.pending["a"] = 1
+        s = scheduler(config(daemon, "ec_consumer"))
+        assert not s.has_cache_item("a")
+        s.build_connector_meta(types.SimpleNamespace(finished_req_ids=set()))
+        assert "release" not in daemon.ops(), "it goes on its way"
+        assert s.has_cache_item("a")
+
+
+def configurations_that_cannot_work_are_refused() -> None:
+    cases: list[tuple[str, dict[str, Any]]] = [
+        ("no option 'sockt'; there are socket, ", {"extra": {"sockt": "/x"}}),
+        ("timeout must be a number, got '1'", {"extra": {"timeout": "1"}}),
+        ("timeout must be 0.001 to 60 seconds, got 0", {"extra": {"timeout": 0}}),
+        ("lease must be 10 to 86400 seconds, got 1", {"extra": {"lease": 1}}),
+        ("wait must be a number, got True", {"extra": {"wait": True}}),
+        ("wait must be 0 to 600 seconds, got nan", {"extra": {"wait": float("nan")}}),
+        ("socket must be a text, got 1", {"extra": {"socket": 1}}),
+        ("pin must be true or false, got 1", {"extra": {"pin": 1}}),
+        (
+            "vLLM counts items instead of hashing them",
+            {"model_config__multimodal_config__mm_processor_cache_gb": 0, "cache_config__enable_prefix_caching": False},
+        ),
+        ("the model takes text alone", {"model_config__multimodal_config": None}),
+        ("encoder-decoder", {"model_config__is_encoder_decoder": True}),
+        ("LoRA", {"lora_config": types.SimpleNamespace(enable_tower_connector_lora=True)}),
+    ]
+    for text, changes in cases:
+        for make in (scheduler, worker):
+            try:
+                make(config(**changes))
+            except ValueError as e:
+                assert text in str(e), (text, str(e))
+            else:
+                raise AssertionError(text)
+    for changes in (
+        {"model_config__multimodal_config__mm_processor_cache_gb": 0},
+        {"cache_config__enable_prefix_caching": False},
+        {"extra": {"wait": 0, "lease": 10, "pin": "off", "tenant": "t", "space": "s", "revision": "r"}},
+    ):
+        scheduler(config(**changes)).shutdown()
+
+
+def options_go_where_they_belong() -> None:
+    with a_daemon() as daemon:
+        extra = {"space": "mine", "tenant": "me", "lease": 33}
+        made = config(daemon, "ec_both" if IS_NEW else "ec_producer", extra=extra)
+        run(worker(made), schedule(scheduler(made), Request("1", "a")), outputs("a"), consumes=False)
+        by_op = {call["op"]: call for call in daemon.calls}
+        assert "fingerprint" not in by_op["hello"]
+        assert by_op["pin"]["space"] == "mine"
+        assert by_op["pin"]["seconds"] == 33
+        assert by_op["reserve"]["space"] == "mine"
+        assert by_op["reserve"]["objects"][0]["tenant"] == "me"
+
+
+def fingerprints_tell_models_apart() -> None:
+    def of(made: Any, **options: Any) -> Any:
+        return _options.fingerprint(made, _options.Options(**options), VERSION)
+
+    one = of(config())
+    assert one == of(config())
+    assert (one.model, one.revision, one.dtype, one.layout) == ("some/model", "c0ffee", "float32", "tokens 8")
+    assert one.engine == VERSION
+    others = [
+        of(config(model="other/model")),
+        of(config(model_config__dtype=torch.bfloat16)),
+        of(config(model_config__hf_config=types.SimpleNamespace(_commit_hash="bad"))),
+        of(config(model_config__quantization="fp8")),
+        of(config(model_config__multimodal_config__video_pruning_rate=0.5)),
+        of(config(model_config__hf_overrides={"a": 1})),
+        of(config(load_config__load_format="dummy")),
+        of(config(), revision="r"),
+    ]
+    assert len({*others, one}) == len(others) + 1
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as copy:
+        _fingerprints_of_folders(pathlib.Path(folder), pathlib.Path(copy))
+
+
+def _fingerprints_of_folders(folder: pathlib.Path, copy: pathlib.Path) -> None:
+    def write(values: bytes, **changes: bytes) -> str:
+        header = json.dumps(
+            {
+                "__metadata__": {"format": "pt"},
+                "w": {"dtype": "U8", "shape": [5000], "data_offsets": [0, 5000]},
+                "v": {"dtype": "U8", "shape": [8], "data_offsets": [5000, 5008]},
+                "empty": {"dtype": "U8", "shape": [0], "data_offsets": [5008, 5008]},
+            }
+        ).encode()
+        for name, data in {
+            "config.json": b"{}",
+            "preprocessor_config.json": b"{}",
+            "tokenizer.json": b"{}",
+            "model.safetensors": len(header).to_bytes(8, "little") + header + values,
+            **{key.replace("_DOT_", "."): data for key, data in changes.items()},
+        }.items():
+            (folder / name).write_bytes(data)
+        return _options.weights_digest(folder)
+
+    zeros = bytes(5008)
+    one = write(zeros)
+    assert write(zeros) == one
+    shutil.copytree(folder, copy, dirs_exist_ok=True)
+    assert _options.weights_digest(copy) == one, "copies are the same"
+    changed = bytearray(zeros)
+    changed[2500] = 1
+    assert write(bytes(changed)) != one, "a tensor that was trained on"
+    changed = bytearray(zeros)
+    changed[5004] = 1
+    assert write(bytes(changed)) != one
+    assert write(zeros, config_DOT_json=b"[]") != one
+    assert write(zeros, preprocessor_config_DOT_json=b"[]") != one
+    assert write(zeros, tokenizer_DOT_json=b"[]") == one
+    assert write(zeros, other_DOT_safetensors=b"") != one
+    (folder / "other.safetensors").unlink()
+    for torn in (b"", b"\xff" * 8, b"\xff" * 7 + b"\0", (4).to_bytes(8, "little") + b"{}{}", (2).to_bytes(8, "little") + b"[]"):
+        (folder / "model.safetensors").write_bytes(torn)
+        assert len(_options.weights_digest(folder)) == 32
+    (folder / "model.safetensors").unlink()
+    (folder / "model.bin").write_bytes(bytes(200_000))
+    binary = _options.weights_digest(folder)
+    (folder / "model.bin").write_bytes(bytes(199_999) + b"\1")
+    assert _options.weights_digest(folder) != binary
+
+
+def counts_reach_the_log_and_prometheus() -> None:
+    if not (FOLDER / "distributed/ec_transfer/ec_connector/metrics.py").exists():
+        assert worker(config()).get_ec_connector_stats() is None
+        return
+    from prometheus_client import (  # type: ignore[import-not-found, unused-ignore]
+        CollectorRegistry,
+        Counter,
+        Gauge,
+        Histogram,
+        generate_latest,
+    )
+
+    with a_daemon() as daemon:
+        made = config(daemon)
+        s, w = scheduler(made), worker(made)
+        assert s.get_ec_connector_stats() is None
+        run(w, schedule(s, Request("1", "a")), outputs("a"))
+        run(w, schedule(s, Request("2", "a")), {})
+        of_worker, of_scheduler = w.get_ec_connector_stats(), s.get_ec_connector_stats()
+        assert s.get_ec_connector_stats() is None
+        pickle.loads(pickle.dumps(of_worker))
+        merged = of_worker.aggregate(of_scheduler)
+        assert merged.data == {
+            "misses": 1, "hits": 1, "saves": 1, "saved_bytes": 128, "loaded_bytes": 128
+        }
+        connector = encoder.EncoderCacheConnector
+        assert connector.build_ec_connector_stats(merged.data).reduce() == merged.data
+        assert connector.build_ec_connector_stats().is_empty()
+        registry = CollectorRegistry()
+
+        def counter(**options: Any) -> Any:
+            return Counter(registry=registry, **options)
+
+        metrics = connector.build_prom_metrics(
+            made, {Counter: counter, Gauge: Gauge, Histogram: Histogram}, ["engine"], {0: ["0"]}
+        )
+        metrics.observe(merged.data, 0)
+        metrics.observe({"hits": 2, "of a later release": 1}, 0)
+        text = generate_latest(registry).decode()
+        assert 'vllm:ringcache_encoder_hits_total{engine="0"} 3.0' in text, text
+
+
+CASES: list[Callable[[], None]] = [
+    every_hook_of_the_base_class_is_known_and_fits,
+    loaded_by_the_factory,
+    one_engine_stores_and_another_loads,
+    all_ranks_load_and_the_first_saves,
+    dtypes_and_odd_tensors_are_kept,
+    what_cannot_be_stored_is_skipped,
+    a_lost_answer_leaves_no_reservation,
+    a_lost_answer_and_a_second_try_leave_no_reservation,
+    saving_never_raises_and_nothing_grows,
+    nobody_sees_bytes_before_they_are_written,
+    a_worker_loads_without_the_daemon,
+    a_worker_loads_from_a_segment_that_was_replaced,
+    what_is_gone_is_asked_for_by_name,
+    what_is_gone_everywhere_ends_the_step_with_a_reason,
+    a_daemon_that_is_away_stops_nothing,
+    a_daemon_that_comes_later_is_used,
+    an_encode_only_engine_does_not_encode_what_is_there,
+    old_releases_take_both_for_producer,
+    a_release_without_waiting_takes_what_is_in_memory,
+    configurations_that_cannot_work_are_refused,
+    options_go_where_they_belong,
+    fingerprints_tell_models_apart,
+    counts_reach_the_log_and_prometheus,
+]
+
+
+def main() -> None:
+    ended = {}
+    for case in CASES:
+        try:
+            case()
+            ended[case.__name__] = ""
+        except Exception:
+            ended[case.__name__] = traceback.format_exc()
+    print(json.dumps({"base": inspect.getfile(base), "cases": ended}))
+
+
+if __name__ == "__main__":
+    main()
