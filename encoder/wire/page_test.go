@@ -247,3 +247,38 @@ func TestPageHasEveryWord(t *testing.T) {
 	}
 	require.Equal(t, []int{8, 64, 128, 100, 1 << 20, 8 << 20, 1024, 16}, []int{minSession, MaxSession, MaxLease, MaxClient, MaxRequest, MaxReply, MaxNames, maxDepth})
 }
+
+// TestPageHasEveryForm: the table of operations says which fields each of them needs and may have.
+func TestPageHasEveryForm(t *testing.T) {
+	text, _ := page(t)
+	fields := func(cell string) (s set) {
+		for i, word := range strings.Split(cell, "`") {
+			if i%2 != 0 {
+				n := requestKeys.find([]byte(word))
+				require.GreaterOrEqual(t, n, 0, word)
+				s.when(n, true)
+			}
+		}
+		return s
+	}
+	_, table, found := strings.Cut(text, "| op | needed | optional |")
+	require.True(t, found)
+	rows := 0
+	for _, line := range strings.Split(table, "\n")[2:] {
+		cells := strings.Split(line, "|")
+		if len(cells) < 4 {
+			break
+		}
+		cells = cells[1:]
+		op := Op(strings.Trim(cells[0], "` "))
+		f, ok := forms[op]
+		require.True(t, ok, line)
+		needed, optional := fields(cells[1]), fields(strings.ReplaceAll(cells[2], "`keep`, and with it", "`keep`"))
+		if op == Release { // one or the other
+			needed, optional = 0, needed
+		}
+		require.Equal(t, f, form{needed, optional}, line)
+		rows++
+	}
+	require.Equal(t, len(ops), rows)
+}

@@ -52,7 +52,7 @@ const (
 	// is hit, with the levels that have it, miss, or pending: ask again.
 	Stat Op = "stat"
 	// Clear deletes the objects of Space, or of all spaces if it is empty, from all levels, in the background; State.Clearing
-	// reports how it goes on. What leases have stays.
+	// reports, in the reply first, that it goes on. What leases have stays.
 	Clear Op = "clear"
 )
 
