@@ -20,9 +20,9 @@ func TestClientSaysHello(t *testing.T) {
 		}
 		return same(StatusHit)(q)
 	})
-	print := &encoder.Fingerprint{Model: "m", DType: "bfloat16"}
-	c := dial(t, f, ClientOptions{Name: "load", Fingerprint: print})
-	print.Model = "other"
+	fingerprint := &encoder.Fingerprint{Model: "m", DType: "bfloat16"}
+	c := dial(t, f, ClientOptions{Name: "load", Fingerprint: fingerprint})
+	fingerprint.Model = "other"
 	require.Equal(t, "ringcache 1", c.Hello().Server)
 	require.Equal(t, uint64(1), c.Hello().Segment.Generation)
 	require.GreaterOrEqual(t, len(c.Session()), 20)

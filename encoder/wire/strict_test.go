@@ -73,7 +73,7 @@ func (v m) without(key string) m {
 	return out
 }
 
-func objects(o ...any) m { return reserve.with(pair{"objects", list(o)}) }
+func objects(o ...any) m { return reserve.with(pair{"objects", o}) }
 
 func many(n int) list {
 	out := make(list, n)
