@@ -26,7 +26,7 @@ type Config struct {
 	DiskLayout string `name:"disk-layout" default:"native" placeholder:"LAYOUT" help:"native, or vllm-ec: the tree of vLLM's ECExampleConnector."`
 	DiskSpace  string `name:"disk-space" placeholder:"SPACE" help:"The space of all objects of a tree in the layout vllm-ec, whose files do not contain it."`
 	DiskShared bool   `name:"disk-shared" default:"false" help:"Other programs write to the folder, too."`
-	DiskWrite  string `name:"disk-write" default:"back" placeholder:"WHEN" help:"back: what is stored is written to the disk in the background. around: the disk is only read."`
+	DiskWrite  string `name:"disk-write" default:"back" placeholder:"WHEN" help:"back: what is stored is written to the disk in the background. around: it is not, and the disk gets only what is read from a slower level."`
 
 	Redis                     string `name:"redis" placeholder:"URL" help:"Redis or Valkey: redis://HOST:PORT/DB, rediss:// with TLS, unix:///PATH, redis+cluster://, redis+sentinel://, or HOST:PORT, several of which are a cluster. No password."`
 	RedisUser                 string `name:"redis-user" placeholder:"USER" help:"User at the Redis."`

@@ -31,7 +31,8 @@ type connection struct {
 	client  *promise.Client
 	session *session // nil before Hello
 	reader  *wire.Reader
-	begun   time.Time // when the server began to wait for the rest of what it is reading; zero if it is waiting for nothing
+	begun   time.Time // when the server began to wait for what the client has to send; zero if it need not send anything
+	limited bool      // the connection has a deadline for reads
 	out     []byte
 
 	mu        sync.Mutex // guards what follows, and deadlines of the connection
@@ -76,13 +77,13 @@ func (c *connection) Read(b []byte) (int, error) {
 		limit = c.server.patience.hello
 	}
 	switch {
-	case limit == 0 && !c.begun.IsZero():
-		c.begun = time.Time{}
+	case limit == 0 && c.limited:
+		c.limited = false
 		if err := c.waitUntil(time.Time{}); err != nil {
 			return 0, err
 		}
 	case limit > 0 && c.begun.IsZero():
-		c.begun = time.Now()
+		c.begun, c.limited = time.Now(), true
 		if err := c.waitUntil(c.begun.Add(limit)); err != nil {
 			return 0, err
 		}
@@ -123,6 +124,7 @@ func (c *connection) serve() {
 			return
 		}
 		begin := time.Now()
+		c.begun = time.Time{}
 		goesOn := c.answer(body, &q)
 		s.meter.took(q.Op, time.Since(begin))
 		if !goesOn {

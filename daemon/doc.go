@@ -1,11 +1,23 @@
-// Package daemon is what `ringcache serve` runs: a [Server] lets engines in other processes share the objects of a
-// tier.Store over the protocol of package encoder/wire.
+// Package daemon is what `ringcache serve` runs. [Run] does all of it, as a [Config] says: it opens the levels, serves, and
+// ends in good order. [Sources] is where a Config comes from.
 //
-// A client is a session, and a session belongs to a process. What a session was promised, its leases with what
-// they pin and reserve, stands in the shared segment and survives the daemon: it ends by the client's word, with its time, or with the
-// client's process, and neither with a connection nor with the daemon. The next daemon over the same segment
-// takes all of it over.
+// A [Server] is the part that serves: it lets engines in other processes share the objects of a
+// tier.Store over the protocol of package encoder/wire, which docs/daemon.md describes.
 //
-// No request waits for a disk, a network or another client. A client that stalls, lies or dies costs itself its connection,
-// and others nothing.
+// # Promises
+//
+// A client is a session, and a session belongs to the process that connected. What a session was promised, its leases with what
+// they pin and reserve, stands in the shared segment and survives the daemon. It ends by the client's word, with its time, or with the
+// client's process; not with a connection, and not with the daemon. Reservations do not end by time, since the client may be
+// writing. The next daemon over the same segment takes all of it over, and keeps it for a grace time until the client comes back.
+//
+// # Who harms whom
+//
+// No request waits for a disk, a network or another client: what takes longer goes on in the background, and the client asks again. A client
+// that stalls, lies or dies costs itself its connection, and others nothing: what a process may have is limited
+// by [Limits]. Processes of another user are refused. Who is let in can map the segment, and so can damage it.
+//
+// # Concurrency
+//
+// The methods of a Server may be called from any goroutine. Each connection has a goroutine, and its requests are answered in order.
 package daemon

@@ -108,6 +108,7 @@ func TestStrangeLeases(t *testing.T) {
 		"session-13/l/m":                id + " session-13 " + strings.Repeat("x", 200),
 		strings.Repeat("s", 200) + "/l": "-1 5 " + strings.Repeat("s", 100) + " test",
 		"other face":                    "kv",
+		"bytes \xff":                    "\xfe \xff",
 		"session-14/l":                  "0 0 session-14 ",
 		"session-15/l":                  "1 1@1 session-15 test",
 	}
@@ -117,7 +118,7 @@ func TestStrangeLeases(t *testing.T) {
 	b.restart()
 	require.Equal(t, len(strangers), b.waiting())
 	require.Equal(t, len(strangers), b.server.Counters().Recovered)
-	for _, l := range b.server.Leases() {
+	for _, l := range b.hello("session-99").ok(wire.Request{Op: wire.Stat, List: true}).Leases {
 		require.True(t, l.Waiting)
 		require.Positive(t, l.Seconds)
 		require.Equal(t, 1, l.Reserved)

@@ -96,6 +96,34 @@ func TestTheStoresTimeComesFirst(t *testing.T) {
 	b.free()
 }
 
+// TestReservationsOutliveAClockAhead: if the memory level believes that the time of a lease has passed, and the server does not, the pins are
+// gone, and reservations are not.
+func TestReservationsOutliveAClockAhead(t *testing.T) {
+	ahead := &clock{at: time.Unix(1_800_000_000, 0)}
+	b := newBed(t, func(b *bed) { b.mo.Now = ahead.now })
+	p := b.hello(session1)
+	p.store(b, "a", "b")
+	p.ok(wire.Request{Op: wire.Pin, Lease: "l", Space: space, Names: []string{"a"}, Seconds: 1000})
+	reserved := p.reserve("l", "x")
+	jump := func() {
+		ahead.pass(time.Hour)
+		b.level.Usage()
+		ahead.pass(-time.Hour)
+	}
+	jump()
+	require.Equal(t, all(wire.StatusHit, 1), statuses(p.pin("l", "b")))
+	require.Equal(t, []wire.Status{wire.StatusEnded, wire.StatusHit}, statuses(p.get("l", "a", "b")))
+	require.Equal(t, reserved, p.get("l", "x"))
+	require.NoError(t, b.server.book.Check())
+	jump()
+	require.Equal(t, all(wire.StatusReserved, 1), statuses(p.reserve("l", "y")))
+	require.NoError(t, b.server.book.Check())
+	require.Equal(t, reserved, p.get("l", "x"))
+	require.Equal(t, all(wire.StatusOK, 2), statuses(p.commit("l", true, "x", "y")))
+	p.release("l")
+	b.free()
+}
+
 // TestHeld: a process holds so much in all its sessions, counted for each lease, and the rest is full.
 func TestHeld(t *testing.T) {
 	b := newBed(t, func(b *bed) { b.so.Limits.MaxHeld = 3500 })

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -102,7 +103,7 @@ func segmentOf(o ServerOptions) (wire.Segment, error) {
 // Serve answers the clients of a listener, of a unix socket, until Shutdown, which closes it; then it returns nil. Clients of another
 // user are refused.
 func (s *Server) Serve(l net.Listener) error {
-	if _, unix := l.Addr().(*net.UnixAddr); !unix {
+	if l.Addr().Network() != "unix" {
 		return fmt.Errorf("daemon: the listener %v is not one of a unix socket, and there is no other way to know who is connected: %w", l.Addr(), fs.ErrInvalid)
 	}
 	if !s.listen(l) {
@@ -212,13 +213,16 @@ func (s *Server) Leases() []wire.Lease {
 	found := s.book.Leases(maxListed)
 	out := make([]wire.Lease, len(found))
 	for i, l := range found {
-		out[i] = wire.Lease{Name: l.ID, Client: l.Label, PID: l.PID, Pinned: l.Pinned, Reserved: l.Reserved, Bytes: l.Bytes, Waiting: l.Waiting}
+		out[i] = wire.Lease{Name: text(l.ID), Client: text(l.Label), PID: l.PID, Pinned: l.Pinned, Reserved: l.Reserved, Bytes: l.Bytes, Waiting: l.Waiting}
 		if !l.Lapsed {
 			out[i].Seconds = max(0, int64(l.Until.Sub(now)/time.Second))
 		}
 	}
 	return out
 }
+
+// text returns what can be sent: strangers' leases may have any bytes.
+func text(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 
 // maxListed bounds a reply: a lease takes at most 450 bytes of it.
 const maxListed = 16 << 10

@@ -344,6 +344,27 @@ func TestStalledClients(t *testing.T) {
 	b.free()
 }
 
+// TestEachFrameHasItsTime: a client whose reads always end in the middle of a request, since it sends the next one before, is not one
+// that stalls.
+func TestEachFrameHasItsTime(t *testing.T) {
+	const moment = 300 * time.Millisecond
+	b := newBed(t, func(b *bed) { b.so.patience = patience{hello: time.Hour, frame: moment, reply: time.Hour} })
+	p := b.hello(session1)
+	q := wire.Request{Op: wire.Stat, ID: 1}
+	one, err := wire.AppendRequest(nil, &q)
+	require.NoError(t, err)
+	_, err = p.conn.Write(one[:5])
+	require.NoError(t, err)
+	for begin := time.Now(); time.Since(begin) < 4*moment; time.Sleep(moment / 20) {
+		_, err = p.conn.Write(append(append([]byte{}, one[5:]...), one[:5]...))
+		require.NoError(t, err)
+		r, err := p.receive()
+		require.NoError(t, err)
+		require.Nil(t, r.Error)
+	}
+	p.ends() // now it stalls
+}
+
 // TestSlowRequest: a request may come in pieces.
 func TestSlowRequest(t *testing.T) {
 	b := newBed(t, nil)
@@ -440,6 +461,10 @@ func TestListenersThatAreNoUnixSockets(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	require.ErrorIs(t, b.server.Serve(l), os.ErrInvalid)
+	packets, err := net.Listen("unixpacket", b.socket+"p")
+	require.NoError(t, err)
+	defer packets.Close()
+	require.ErrorIs(t, b.server.Serve(packets), os.ErrInvalid, "it has no stream of bytes")
 }
 
 // TestSeveralListeners: all of them reach the same sessions.

@@ -3,7 +3,9 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -66,4 +68,59 @@ func (s *cacheServer) idle() {
 		}
 		require.True(s.t, time.Now().Before(end), "engines have ended, and left %+v", leases)
 	}
+}
+
+// pinned is what engines keep in place.
+func (s *cacheServer) pinned() (n int) {
+	s.t.Helper()
+	_, leases := s.state()
+	for _, l := range leases {
+		n += l.Pinned + l.Reserved
+	}
+	return n
+}
+
+// has tells which objects of the tests' space are in some level.
+func (s *cacheServer) has(names ...string) (has []bool) {
+	s.t.Helper()
+	ctx, c := s.client()
+	p, err := c.Stat(ctx, wire.Request{Space: space, Names: names})
+	require.NoError(s.t, err)
+	require.Len(s.t, p.Items, len(names))
+	for _, item := range p.Items {
+		has = append(has, item.Status == wire.StatusHit)
+	}
+	require.NoError(s.t, c.Close())
+	return has
+}
+
+// press stores other objects until nothing is left in memory that may go.
+func (s *cacheServer) press() {
+	s.t.Helper()
+	ctx, c := s.client()
+	m, err := c.Map(ctx)
+	require.NoError(s.t, err)
+	for i := range 2 * int(c.Hello().Segment.Size>>13) {
+		name := fmt.Sprint("other", time.Now().UnixNano(), i)
+		items, err := c.Reserve(ctx, wire.Request{Lease: "press", Space: "press", Objects: []wire.Object{{Name: name, Size: 8 << 10, Note: []byte("uint8 8192")}}})
+		require.NoError(s.t, err)
+		require.Equal(s.t, wire.StatusReserved, items[0].Status)
+		require.NoError(s.t, m.Write(items[0], bytes.Repeat([]byte{0xEE}, 8<<10)))
+		_, err = c.Commit(ctx, wire.Request{Lease: "press", Space: "press", Names: []string{name}})
+		require.NoError(s.t, err)
+	}
+	require.NoError(s.t, m.Close())
+	require.NoError(s.t, c.Close())
+}
+
+// clear deletes all objects of the tests' space.
+func (s *cacheServer) clear() {
+	s.t.Helper()
+	ctx, c := s.client()
+	require.NoError(s.t, c.Clear(ctx, space))
+	require.Eventually(s.t, func() bool {
+		p, err := c.Stat(ctx, wire.Request{})
+		return err == nil && !p.State.Clearing
+	}, patience, time.Millisecond)
+	require.NoError(s.t, c.Close())
 }

@@ -4,9 +4,11 @@
 
 --ec is vLLM's ec_transfer_config. Each line is a JSON object with one of these keys, and is answered by a line on stdout:
 
-    {"ask": ["image0", "two3"]}        inputs of the file by their names, all at once
+    {"ask": ["image0", "two3"]}        inputs of the file by their names, all at once; with "params": over their own
+    {"abort": ["image0"], "steps": 2}  the same, and abort all of them after so many steps of the engine
     {"reset": "encoder"}               one of vLLM's own caches: encoder, mm (processed images) or prefix
-    {"arm": "load", "pid": 123}        kill that process when a worker's connector is next called to load; also "save"
+    {"arm": "load", "pid": 123}        kill that process when a worker's connector is next called to load, or to "save"; with
+                                       "until": tell by FILE.reached, and go on when FILE is there; pid may be missing then
 
 The answer to ask has `answers`, in the same order (tokens, finish, identifiers of the images), `seconds`, `workers` (for each: calls of
 the vision tower, items that it encoded, loads and saves by the connector, since the last answer, and armed: a kill is still due) and
@@ -81,20 +83,36 @@ class Engine:
 
     def do(self, command):
         if "ask" in command:
-            return self._ask(command["ask"])
+            return self._ask(command["ask"], command.get("params", {}))
+        if "abort" in command:
+            return self._abort(command["abort"], command["steps"])
         if "reset" in command:
             {"encoder": self._llm.llm_engine.reset_encoder_cache, "mm": self._llm.reset_mm_cache,
              "prefix": self._llm.reset_prefix_cache}[command["reset"]]()
             return {}
         if "arm" in command:
-            self._llm.collective_rpc("arm_encoder", args=(command["arm"], command["pid"]))
+            self._llm.collective_rpc("arm_encoder", args=(command["arm"], command.get("pid"), command.get("until")))
             return {}
         raise ValueError("no such command: %r" % command)
 
-    def _ask(self, names):
+    def _inputs(self, names, params):
         entries = [self._entries[name] for name in names]
-        prompts = [reference.prompt(entry, self._folder) for entry in entries]
-        params = [self._vllm.SamplingParams(**{**common.PARAMS, **entry.get("params", {})}) for entry in entries]
+        return ([reference.prompt(entry, self._folder) for entry in entries],
+                [self._vllm.SamplingParams(**{**common.PARAMS, **entry.get("params", {}), **params}) for entry in entries])
+
+    def _abort(self, names, steps):
+        engine = self._llm.llm_engine
+        added = [engine.add_request("abort%d" % i, prompt, params)
+                 for i, (prompt, params) in enumerate(zip(*self._inputs(names, {"max_tokens": 64})))]
+        for _ in range(steps):
+            engine.step()
+        engine.abort_request(added)
+        while engine.has_unfinished_requests():
+            engine.step()
+        return {}
+
+    def _ask(self, names, params):
+        prompts, params = self._inputs(names, params)
         self._requests.clear()
         if self._pending:
             self._pending[0] = 0

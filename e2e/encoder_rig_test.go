@@ -430,6 +430,33 @@ func (e *encoderEngine) arm(at string, s *cacheServer) {
 	e.do(map[string]any{"arm": at, "pid": s.pid})
 }
 
+// hold has the engine wait when a worker's connector is next called to load, and the server killed before if it is given.
+func (e *encoderEngine) hold(s *cacheServer) *held {
+	e.t.Helper()
+	h := &held{t: e.t, file: filepath.Join(e.t.TempDir(), "go-on")}
+	command := map[string]any{"arm": "load", "until": h.file}
+	if s != nil {
+		command["pid"] = s.pid
+	}
+	e.do(command)
+	return h
+}
+
+type held struct {
+	t    testing.TB
+	file string
+}
+
+func (h *held) reached() {
+	h.t.Helper()
+	require.Eventually(h.t, func() bool {
+		_, err := os.Stat(h.file + ".reached")
+		return err == nil
+	}, patience, time.Millisecond, "the engine loads nothing")
+}
+
+func (h *held) goOn() { h.t.Helper(); require.NoError(h.t, os.WriteFile(h.file, nil, 0o600)) }
+
 // end ends the engine in order.
 func (e *encoderEngine) end() {
 	e.t.Helper()

@@ -124,7 +124,7 @@ func TestEncoderCounters(t *testing.T) {
 	s.start()
 	e := startEncoder(t, encoderSetup{role: "ec_both", flags: []string{"--cache-gb", "0"}}, s)
 	require.Error(t, e.wait())
-	for _, word := range []string{"mm_processor_cache_gb", "prefix caching"} {
+	for _, word := range []string{"--mm-processor-cache-gb", "--enable-prefix-caching"} {
 		require.Contains(t, e.words(), word)
 	}
 }

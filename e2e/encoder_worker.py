@@ -55,18 +55,24 @@ class Observed:
 
         connector.start_load_caches, connector.save_caches = loaded, saved
 
-    def arm_encoder(self, at, pid):
-        """Kills process pid when the connector is next called to load, or to save."""
-        self._armed = at, pid
+    def arm_encoder(self, at, pid, until):
+        """Kills process pid, if any, when the connector is next called to load, or to save. With until, makes the file UNTIL.reached
+        then, and goes on when the file until is there."""
+        self._armed = at, pid, until
 
     def _strike(self, at):
         if self._armed is None or self._armed[0] != at:
             return
-        pid, self._armed = self._armed[1], None
-        with contextlib.suppress(ProcessLookupError):  # another worker was first
-            os.kill(pid, signal.SIGKILL)
-        while running(pid):
-            time.sleep(0.001)
+        (_, pid, until), self._armed = self._armed, None
+        if pid:
+            with contextlib.suppress(ProcessLookupError):  # another worker was first
+                os.kill(pid, signal.SIGKILL)
+            while running(pid):
+                time.sleep(0.001)
+        if until:
+            open(until + ".reached", "w").close()
+            while not os.path.exists(until):
+                time.sleep(0.001)
 
     def encoder_counts(self):
         """What was counted, and whether an armed kill still waits for its moment."""

@@ -8,6 +8,8 @@ import (
 	"github.com/ringcache/ringcache/encoder/wire"
 )
 
+const leases = 4 // of a session whose memory is measured
+
 // costs fills the segment, and measures what objects, sessions and leases add to the daemon's own memory.
 func costs(ctx context.Context, b *bed, r *results) error {
 	before, err := b.daemon.taken()
@@ -21,7 +23,7 @@ func costs(ctx context.Context, b *bed, r *results) error {
 	if err != nil {
 		return err
 	}
-	const sessions, leases = 1000, 4
+	sessions := min(1000, b.o.Objects/10)
 	var clients []*wire.Client
 	defer func() {
 		for _, c := range clients {
@@ -62,8 +64,8 @@ func costs(ctx context.Context, b *bed, r *results) error {
 	}
 	r.empty = before.Private
 	r.perObject = float64(full.Heap-before.Heap) / float64(b.o.Objects)
-	r.perSession = (float64(connected.Heap) - float64(full.Heap)) / sessions
-	r.perLease = (float64(leased.Heap) - float64(connected.Heap)) / (sessions * leases)
+	r.perSession = (float64(connected.Heap) - float64(full.Heap)) / float64(sessions)
+	r.perLease = (float64(leased.Heap) - float64(connected.Heap)) / float64(sessions*leases)
 	r.full = full.Private
 	return nil
 }

@@ -48,16 +48,7 @@ const minimum = 512
 func (o *options) size() int { return int(o.GiB*gib*9/10)/max(o.Objects, 1) - 256 }
 
 func main() {
-	if len(os.Args) == 2 {
-		role, ok := map[string]func() error{serveRole: serve, echoRole: echo}[os.Args[1]]
-		if ok {
-			if err := role(); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				os.Exit(1)
-			}
-			return
-		}
-	}
+	asChild()
 	var o options
 	k := kong.Parse(&o, kong.Description("Times calls to a daemon, beside an echo of the same frames."))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -72,6 +63,22 @@ func main() {
 		k.FatalIfErrorf(os.WriteFile(filepath.Join(o.Out, "daemon.md"), table.Bytes(), 0o644))
 	}
 	k.FatalIfErrorf(r.check(o))
+}
+
+// asChild is what this program does as a child of itself. It returns if it is none.
+func asChild() {
+	if len(os.Args) != 2 {
+		return
+	}
+	role, ok := map[string]func() error{serveRole: serve, echoRole: echo}[os.Args[1]]
+	if !ok {
+		return
+	}
+	if err := role(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
 }
 
 // run measures everything.

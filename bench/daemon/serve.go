@@ -40,24 +40,25 @@ type taken struct {
 	Private int64  // bytes of the process's own memory, after a collection
 }
 
-func listen() (o order, l net.Listener, in *bufio.Reader, err error) {
+// begin reads the order, and makes room for the socket.
+func begin() (o order, in *bufio.Reader, err error) {
 	in = bufio.NewReader(os.Stdin)
 	line, err := in.ReadBytes('\n')
 	if err == nil {
 		err = json.Unmarshal(line, &o)
 	}
 	if err != nil {
-		return o, nil, in, err
+		return o, in, err
 	}
 	if err := os.Remove(o.Socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return o, nil, in, err
+		return o, in, err
 	}
-	return o, nil, in, nil
+	return o, in, nil
 }
 
 // serve is a daemon over a segment, until the end of its input.
 func serve() error {
-	o, _, in, err := listen()
+	o, in, err := begin()
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func serve() error {
 
 // echo answers frames with frames whose length is the first word of the body.
 func echo() error {
-	o, _, in, err := listen()
+	o, in, err := begin()
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ type warmCommand struct {
 	State       string        `type:"path" help:"File that notes which images are done, so that the next run goes on there."`
 	MaxSize     int64         `default:"67108864" help:"Most bytes of an image."`
 	Timeout     time.Duration `default:"10m" help:"Most time for a request."`
-	Patience    time.Duration `default:"5m" help:"How long to wait for an engine that is away or too busy."`
+	Patience    time.Duration `default:"5m" help:"How long to wait for an engine that is away or too busy; for a daemon at most 10 seconds."`
 	Socket      string        `type:"path" help:"Socket of the daemon: show what its tiers have at the end."`
 }
 
@@ -67,7 +67,7 @@ func (c warmCommand) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	if err != nil {
 		return err
 	}
-	before, err := c.tiers(ctx) // before anything is sent: a wrong socket is noticed now
+	before, err := c.first(ctx)
 	if err != nil {
 		return err
 	}

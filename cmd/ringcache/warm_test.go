@@ -239,6 +239,21 @@ func TestWarmShowsTiers(t *testing.T) {
 
 	// A socket without a daemon is noticed before anything is sent.
 	url = warmEngine(t, func(http.ResponseWriter, *http.Request, string) bool { t.Error("an image was sent"); return false })
-	_, _, err = warmed(t.Context(), t, "", "--url", url, "--socket", filepath.Join(dir, "none"), dir)
+	_, _, err = warmed(t.Context(), t, "", "--url", url, "--socket", filepath.Join(dir, "none"), "--patience", "1ms", dir)
 	require.ErrorContains(t, err, "no daemon listens at")
+}
+
+// TestWarmWaitsForTheDaemon: whoever starts both in one line does not have to sleep in between.
+func TestWarmWaitsForTheDaemon(t *testing.T) {
+	dir := warmFolder(t, 1)
+	url := warmEngine(t, nil)
+	states := func() wire.State { return wire.State{Levels: []wire.Level{{Name: "memory", Objects: 1}}} }
+	later := warmDaemon(t, states)
+	socket := later + "2"
+	renamed := make(chan error, 1)
+	go func() { renamed <- os.Rename(later, socket) }()
+	out, _, err := warmed(t.Context(), t, "", "--url", url, "--socket", socket, dir)
+	require.NoError(t, <-renamed)
+	require.NoError(t, err)
+	require.Contains(t, out, "memory")
 }

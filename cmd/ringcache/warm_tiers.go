@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"syscall"
 	"text/tabwriter"
 	"time"
 )
@@ -23,6 +26,24 @@ func (c warmCommand) tiers(ctx context.Context) (*status, error) {
 		return nil, explainStatus(c.Socket, err)
 	}
 	return s, nil
+}
+
+// first asks the daemon before anything is sent, so that a wrong socket is noticed then. A daemon that is just being started is waited
+// for.
+func (c warmCommand) first(ctx context.Context) (*status, error) {
+	end := time.Now().Add(min(c.Patience, warmStatTime))
+	for {
+		s, err := c.tiers(ctx)
+		starting := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
+		if !starting || time.Now().After(end) {
+			return s, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(warmStatTime / 100):
+		}
+	}
 }
 
 // show prints what the tiers have, and how much of it is new. That they have nothing although images were sent is an error.

@@ -33,6 +33,7 @@ type clientRole struct {
 	Sessions    int
 	Seed        uint64
 	MayFull     bool
+	MayLapse    bool
 	DieIn       int // dies by itself at one of so many stages; 0 is never
 }
 
@@ -52,7 +53,7 @@ func (r *clientRole) run() {
 	}
 	rng := rand.New(rand.NewPCG(r.Seed, 1<<32))
 	o := LoadOptions{
-		Socket: r.Socket, Dir: r.Dir, Objects: r.Objects, Sessions: r.Sessions, Seed: r.Seed, MayFull: r.MayFull,
+		Socket: r.Socket, Dir: r.Dir, Objects: r.Objects, Sessions: r.Sessions, Seed: r.Seed, MayFull: r.MayFull, MayLapse: r.MayLapse,
 		Space: func() string { return *space.Load() },
 		Done: func(space string, committed []int) {
 			line := "."
@@ -108,6 +109,7 @@ type crowd struct {
 	t      *testing.T
 	ledger *Ledger
 	steps  chan struct{} // a value for each step; full is fine
+	ends   chan struct{} // a value when a process has ended; full is fine
 
 	mu     sync.Mutex
 	bad    []string
@@ -123,7 +125,7 @@ type client struct {
 }
 
 func newCrowd(t *testing.T) *crowd {
-	c := &crowd{t: t, ledger: &Ledger{}, steps: make(chan struct{}, 1<<20), counts: map[string]int{}, list: map[*client]bool{}}
+	c := &crowd{t: t, ledger: &Ledger{}, steps: make(chan struct{}, 1<<20), ends: make(chan struct{}, 1), counts: map[string]int{}, list: map[*client]bool{}}
 	t.Cleanup(c.killAll)
 	return c
 }
@@ -155,6 +157,10 @@ func (c *crowd) add(r clientRole) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.list, x)
+		select {
+		case c.ends <- struct{}{}:
+		default:
+		}
 		if code := x.cmd.ProcessState.ExitCode(); code < 0 {
 			c.died++
 		} else if err != nil {

@@ -35,6 +35,7 @@ type daemonRole struct {
 	Dir    string // of the segment, the socket and the folder
 	Size   int64
 	Disk   bool
+	Grace  time.Duration
 	Limits daemon.Limits
 }
 
@@ -85,7 +86,7 @@ func (r *daemonRole) serve() (err error) {
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	say("store")
-	server, err := daemon.NewServer(daemon.ServerOptions{Store: store, Memory: level, ShmDir: r.Dir, Grace: patience, Limits: r.Limits})
+	server, err := daemon.NewServer(daemon.ServerOptions{Store: store, Memory: level, ShmDir: r.Dir, Grace: r.Grace, Limits: r.Limits})
 	if err != nil {
 		return err
 	}

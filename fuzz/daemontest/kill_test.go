@@ -33,14 +33,27 @@ func TestKills(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	t.Logf("-kills.seed %d", seed)
+	hits := map[string]int{} // of failpoints
 	for i, k := range []*killing{
-		{name: "memory", daemon: daemonRole{Size: 64 << 20}},
-		{name: "disk below a small memory", daemon: daemonRole{Size: 6 << 20, Disk: true}, mayFull: true},
+		{name: "memory", daemon: daemonRole{Size: 64 << 20, Grace: patience}, share: 2},
+		{name: "disk below a small memory", daemon: daemonRole{Size: 6 << 20, Grace: patience, Disk: true}, share: 2, mayFull: true},
+		{name: "hardly any grace", daemon: daemonRole{Size: 64 << 20, Grace: 10 * time.Millisecond}, share: 1, mayLapse: true},
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			k.rng = rand.New(rand.NewPCG(seed, uint64(i)))
-			k.run(t, (*killCount+i)/2)
+			k.run(t, (*killCount*k.share+4)/5)
 		})
+		for _, p := range k.places {
+			hits[p] += k.hits[p]
+		}
+	}
+	if *killCount < 50*len(hits) || t.Failed() {
+		return
+	}
+	for p, n := range hits {
+		if n == 0 {
+			t.Errorf("no daemon was killed at %s", p)
+		}
 	}
 }
 
@@ -53,9 +66,10 @@ const (
 
 // killing is the daemons over one segment, one after the other.
 type killing struct {
-	name    string
-	daemon  daemonRole
-	mayFull bool
+	name              string
+	daemon            daemonRole
+	share             int // of five
+	mayFull, mayLapse bool
 
 	t      *testing.T
 	rng    *rand.Rand
@@ -76,7 +90,8 @@ type killing struct {
 func (k *killing) run(t *testing.T, kills int) {
 	k.t, k.daemon.Dir, k.crowd, k.hits = t, folder(t), newCrowd(t), map[string]int{}
 	for _, p := range failpoint.Points {
-		if failpoint.Enabled && (strings.HasPrefix(p.Name, "daemon.") || strings.HasPrefix(p.Name, "tier.")) && p.Name != "tier.memory.created" {
+		if failpoint.Enabled && (strings.HasPrefix(p.Name, "daemon.") || strings.HasPrefix(p.Name, "tier.")) &&
+			(k.mayLapse || p.Name != "daemon.abandoned") {
 			k.places = append(k.places, p.Name)
 		}
 	}
@@ -97,13 +112,6 @@ func (k *killing) run(t *testing.T, kills int) {
 		k.kills, total(k.hits), len(k.hits), len(k.places), k.atStart, k.ends, k.killed, k.crowd.died-k.killed, k.checks, k.found, k.gone, k.descriptors, float64(k.private)/(1<<20))
 	for _, what := range slices.Sorted(maps.Keys(k.crowd.counts)) {
 		t.Logf("%12d %s", k.crowd.counts[what], what)
-	}
-	if kills >= 50*len(k.places) {
-		for _, p := range k.places {
-			if k.hits[p] == 0 {
-				t.Errorf("no daemon was killed at %s", p)
-			}
-		}
 	}
 }
 
@@ -128,7 +136,7 @@ func (k *killing) nextSpace() {
 func (k *killing) people() {
 	for len(k.crowd.clients()) < killProcesses {
 		k.crowd.add(clientRole{
-			Socket: k.daemon.socket(), Dir: k.daemon.Dir, Space: k.space, Objects: killObjects, Sessions: killSessions, Seed: k.rng.Uint64(), MayFull: k.mayFull, DieIn: 3000,
+			Socket: k.daemon.socket(), Dir: k.daemon.Dir, Space: k.space, Objects: killObjects, Sessions: killSessions, Seed: k.rng.Uint64(), MayFull: k.mayFull, MayLapse: k.mayLapse, DieIn: 3000,
 		})
 	}
 }
@@ -142,6 +150,9 @@ func (k *killing) turn() {
 			nth += k.rng.IntN(40)
 		}
 		place = fmt.Sprint(k.places[k.rng.IntN(len(k.places))], ":", nth)
+	}
+	if k.kills == 0 && failpoint.Enabled {
+		place = "tier.memory.created:1" // there is no other time
 	}
 	p := k.daemon.start(k.t, place)
 	if place == "" && k.rng.IntN(6) == 0 {
@@ -201,9 +212,15 @@ func (k *killing) work(p *process, steps int) {
 		<-k.crowd.steps
 	}
 	late := time.After(patience)
-	for range steps {
+	for done := 0; done < steps; {
 		select {
 		case <-k.crowd.steps:
+			done++
+		case <-k.crowd.ends:
+			if len(k.crowd.wrong()) > 0 {
+				return
+			}
+			k.people()
 		case <-p.ended:
 			return
 		case <-late:

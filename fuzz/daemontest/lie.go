@@ -35,7 +35,7 @@ func Lie(ctx context.Context, o LieOptions) (map[string]int, error) {
 	var wg sync.WaitGroup
 	for i := range o.Liars {
 		wg.Go(func() {
-			l := &liar{o: o, rng: rand.New(rand.NewPCG(o.Seed, uint64(i)))}
+			l := &liar{o: o, number: i, rng: rand.New(rand.NewPCG(o.Seed, uint64(i)))}
 			defer l.hangUp()
 			for left.Load() > 0 && ctx.Err() == nil {
 				name, n, err := l.lie()
@@ -58,12 +58,13 @@ type liar struct {
 	o       LieOptions
 	rng     *rand.Rand
 	stalled []net.Conn // connections on which nothing happens any more
+	number  int        // of this goroutine
 	session int
 }
 
 const (
 	batch       = 40 // requests on one connection
-	mostStalled = 4
+	mostStalled = 2
 )
 
 func (l *liar) lie() (string, int, error) {

@@ -17,10 +17,10 @@ func frame(q *wire.Request) []byte {
 	return b
 }
 
-func (l *liar) frames(make func() []byte) [][]byte {
+func (l *liar) frames(next func() []byte) [][]byte {
 	frames := [][]byte{frame(l.hello())}
 	for range batch {
-		frames = append(frames, make())
+		frames = append(frames, next())
 	}
 	return frames
 }

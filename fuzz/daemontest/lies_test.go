@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	lieCount = flag.Int("lies", 20_000, "TestLies sends so many lying requests")
+	lieCount = flag.Int("lies", 8000, "TestLies sends so many lying requests")
 	lieSeed  = flag.Uint64("lies.seed", 0, "seed of TestLies; 0 makes one up")
 )
 
@@ -39,7 +39,7 @@ func TestLies(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	t.Logf("-lies.seed %d", seed)
-	d := daemonRole{Dir: folder(t), Size: 64 << 20, Limits: daemon.Limits{MaxConnections: 128, MaxSessions: 128, MaxLeases: 512, MaxHeld: 16 << 20}}
+	d := daemonRole{Dir: folder(t), Size: 64 << 20, Grace: patience, Limits: daemon.Limits{MaxConnections: 128, MaxSessions: 128, MaxLeases: 512, MaxHeld: 16 << 20}}
 	p := d.start(t, "")
 	require.True(t, p.wait("ready"))
 	ctx, stop := context.WithCancel(t.Context())

@@ -25,6 +25,8 @@ type LoadOptions struct {
 	Seed     uint64
 	// MayFull says that the daemon has little room: full is an answer, and objects may be gone.
 	MayFull bool
+	// MayLapse says that a daemon that was started again does not wait for clients: pins may be gone then, and reservations may not.
+	MayLapse bool
 	// Done is called after each step, by the session's goroutine, with the numbers of the objects of a space that the daemon has said
 	// are committed.
 	Done func(space string, committed []int)

@@ -120,7 +120,7 @@ func (s *session) impatient(space string) error {
 	ctx, stop := context.WithTimeout(s.ctx, time.Duration(s.rng.IntN(300))*time.Microsecond)
 	defer stop()
 	_, err := s.c.Stat(ctx, wire.Request{Space: space, Names: namesOf(s.numbers(8)), List: true})
-	if err != nil && !lost(err) && !passes(err) {
+	if err != nil && !passes(err) {
 		return err
 	}
 	return nil

@@ -23,6 +23,26 @@ type session struct {
 	steps  int
 	doing  string
 	left   int // sessions that were left with open leases
+	past   []string
+}
+
+// note remembers what happened, for the report of what must not have.
+func (s *session) note(format string, args ...any) {
+	if len(s.past) == 100 {
+		s.past = s.past[1:]
+	}
+	s.past = append(s.past, fmt.Sprintf(format, args...))
+}
+
+// about returns what happened to a lease.
+func (s *session) about(l *lease) string {
+	var lines []string
+	for _, line := range s.past {
+		if strings.HasPrefix(line, l.name+" ") || !strings.HasPrefix(line, "lease") {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "; ")
 }
 
 // object is an object of a space.
@@ -103,7 +123,10 @@ func (s *session) step() (space string, committed []int, err error) {
 	for _, x := range steps {
 		if at -= x.weight; at < 0 {
 			s.doing = x.name
-			return space, committed, x.do()
+			if err := x.do(); err != nil {
+				return space, committed, fmt.Errorf("%w; before that: %s", err, s.about(l))
+			}
+			return space, committed, nil
 		}
 	}
 	panic("weights")
@@ -196,6 +219,9 @@ func (s *session) until(call func(ctx context.Context) error) error {
 		ctx, stop := context.WithDeadline(s.ctx, end)
 		err := call(ctx)
 		stop()
+		if err != nil && !strings.Contains(err.Error(), "no such file") && !strings.Contains(err.Error(), "refused;") {
+			s.note("%v", err)
+		}
 		switch {
 		case err == nil || s.ctx.Err() != nil:
 			return err
@@ -223,9 +249,4 @@ func passes(err error) bool {
 		}
 	}
 	return true
-}
-
-// lost reports whether it is unknown if the daemon did what it was asked for.
-func lost(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded)
 }

@@ -22,6 +22,7 @@ func (s *session) pin(l *lease, space string) error {
 	if err != nil {
 		return err
 	}
+	s.note("%s pin %v for %d s: %v", l.name, list, seconds, statuses(items))
 	for i, v := range items {
 		o := object{space, list[i]}
 		s.count("pin "+string(v.Status), 1)
@@ -58,6 +59,9 @@ func (s *session) hit(l *lease, o object, v wire.Item, until time.Time) error {
 	if err := wrong(s.m, v, o.space, o.n); err != nil && time.Now().Before(until) {
 		return fmt.Errorf("lease %q: %w", l.name, err)
 	}
+	if s.o.MayLapse {
+		until = time.Now()
+	}
 	if until.After(l.until) {
 		l.until = until
 	}
@@ -65,7 +69,7 @@ func (s *session) hit(l *lease, o object, v wire.Item, until time.Time) error {
 	return nil
 }
 
-// reserve takes room for objects. If the connection is lost meanwhile, the next daemon is asked what the lease has.
+// reserve takes room for objects.
 func (s *session) reserve(l *lease, space string) error {
 	list := s.numbers(5)
 	q := wire.Request{Lease: l.name, Space: space}
@@ -78,19 +82,16 @@ func (s *session) reserve(l *lease, space string) error {
 		items, err = s.c.Reserve(ctx, q)
 		return err
 	})
-	resolved := lost(err)
-	if resolved {
-		items, err = s.ask(l, space, list)
-	}
 	if err != nil {
 		return err
 	}
+	s.note("%s reserve %v: %v", l.name, list, statuses(items))
 	for i, v := range items {
 		o := object{space, list[i]}
 		s.count("reserve "+string(v.Status), 1)
 		old, had := l.reserved[o]
-		switch v.Status {
-		case wire.StatusReserved:
+		switch {
+		case v.Status == wire.StatusReserved:
 			if want := Object(o.n).Size; v.Size != want {
 				return fmt.Errorf("%v was reserved with %d bytes, want %d", o, v.Size, want)
 			}
@@ -100,35 +101,32 @@ func (s *session) reserve(l *lease, space string) error {
 			if !had {
 				l.reserved[o] = v
 			}
-			continue
-		case wire.StatusExists, wire.StatusPending:
-			if had && v.Status == wire.StatusExists {
-				return fmt.Errorf("%v exists, and lease %q has it reserved", o, l.name)
-			}
-			continue
-		case wire.StatusFull:
-			if s.o.MayFull {
-				continue
-			}
-		case wire.StatusHit, wire.StatusEnded:
-			if resolved && !had {
-				continue
-			}
+		case v.Status == wire.StatusExists && !had, v.Status == wire.StatusPending && !had, v.Status == wire.StatusFull && s.o.MayFull && !had:
+		default:
+			return fmt.Errorf("reserve of %v, which the lease had reserved already (%v): %q", o, had, v.Status)
 		}
-		return fmt.Errorf("reserve of %v: %q", o, v.Status)
 	}
 	s.at("reserved")
 	return nil
 }
 
-// ask returns what a lease has of objects, after an answer was lost.
-func (s *session) ask(l *lease, space string, list []int) (items []wire.Item, err error) {
-	s.count("answers lost", 1)
-	err = s.until(func(ctx context.Context) (err error) {
+// stands reports whether the daemon has all reservations where they were: those of a client that lives stay.
+func (s *session) stands(l *lease, space string, list []int) error {
+	var items []wire.Item
+	err := s.until(func(ctx context.Context) (err error) {
 		items, err = s.c.Get(ctx, wire.Request{Lease: l.name, Space: space, Names: namesOf(list)})
 		return err
 	})
-	return items, err
+	if err != nil {
+		return err
+	}
+	for i, v := range items {
+		o := object{space, list[i]}
+		if old := l.reserved[o]; v.Status != wire.StatusReserved || v.Offset != old.Offset || v.Size != old.Size {
+			return fmt.Errorf("%v, which lease %q had reserved at %d, is %q at %d", o, l.name, old.Offset, v.Status, v.Offset)
+		}
+	}
+	return nil
 }
 
 // write writes a part, or the rest, of what is reserved. The daemon need not be there.
@@ -168,67 +166,66 @@ func (s *session) commit(l *lease) (space string, committed []int, err error) {
 	if q.Keep {
 		q.Seconds, until = s.seconds()
 	}
+	if err := s.stands(l, space, list); err != nil {
+		return space, nil, err
+	}
 	s.at("committing")
 	var items []wire.Item
 	err = s.until(func(ctx context.Context) (err error) {
 		items, err = s.c.Commit(ctx, q)
 		return err
 	})
-	resolved := lost(err)
-	if resolved {
-		items, err = s.ask(l, space, list)
-	}
 	if err != nil {
 		return space, nil, err
 	}
+	s.note("%s commit %v keep %v: %v", l.name, list, q.Keep, statuses(items))
 	for i, v := range items {
 		o := object{space, list[i]}
-		if resolved && v.Status == wire.StatusReserved {
-			continue // it was not served: commit it another time
-		}
 		s.count("commit "+string(v.Status), 1)
 		place := l.reserved[o]
-		place.Status, place.Note = wire.StatusHit, Object(o.n).Note
-		switch {
-		case v.Status == wire.StatusOK && !resolved, v.Status == wire.StatusHit && resolved:
-			if v.Status == wire.StatusHit && v.Offset != place.Offset {
-				return space, nil, fmt.Errorf("%v was reserved at %d, and is at %d", o, place.Offset, v.Offset)
+		delete(l.reserved, o)
+		delete(l.written, o)
+		switch v.Status {
+		case wire.StatusOK:
+		case wire.StatusEnded: // it was served, the answer was lost, and the object has gone before the second one
+			if !s.o.MayFull && !q.Keep && space == s.o.Space() {
+				return space, nil, fmt.Errorf("commit of %v, which lease %q had reserved: %q", o, l.name, v.Status)
 			}
-			if q.Keep {
-				if err := s.hit(l, o, place, until); err != nil {
-					return space, nil, err
-				}
-			}
-		case v.Status == wire.StatusEnded && resolved: // committed, and not kept, or no longer
+			continue
 		default:
 			return space, nil, fmt.Errorf("commit of %v, which lease %q had reserved: %q", o, l.name, v.Status)
 		}
-		delete(l.reserved, o)
-		delete(l.written, o)
 		committed = append(committed, o.n)
+		if q.Keep {
+			place.Status, place.Note = wire.StatusHit, Object(o.n).Note
+			if err := s.hit(l, o, place, until); err != nil {
+				return space, nil, err
+			}
+		}
 	}
 	s.at("committed")
 	return space, committed, nil
 }
 
-// abort gives some reservations up.
+// abort gives a reservation up.
 func (s *session) abort(l *lease) error {
 	for o := range l.reserved {
+		if err := s.stands(l, o.space, []int{o.n}); err != nil {
+			return err
+		}
 		q := wire.Request{Lease: l.name, Space: o.space, Names: namesOf([]int{o.n})}
 		var items []wire.Item
 		err := s.until(func(ctx context.Context) (err error) {
 			items, err = s.c.Abort(ctx, q)
 			return err
 		})
-		if lost(err) {
-			if items, err = s.ask(l, o.space, []int{o.n}); err == nil && items[0].Status == wire.StatusReserved {
-				return nil // it was not served
-			}
-		} else if err == nil && items[0].Status != wire.StatusOK {
-			return fmt.Errorf("abort of %v, which lease %q had reserved: %q", o, l.name, items[0].Status)
-		}
 		if err != nil {
 			return err
+		}
+		s.note("%s abort %v: %v", l.name, o, statuses(items))
+		s.count("abort "+string(items[0].Status), 1)
+		if v := items[0].Status; v != wire.StatusOK && v != wire.StatusEnded { // the first answer was lost
+			return fmt.Errorf("abort of %v, which lease %q had reserved: %q", o, l.name, v)
 		}
 		delete(l.reserved, o)
 		delete(l.written, o)
@@ -249,6 +246,7 @@ func (s *session) release(l *lease) error {
 			return err
 		}
 		q.Leases = append(q.Leases, l.name)
+		s.note("%s release", l.name)
 	}
 	for _, l := range ended {
 		delete(s.leases, l.name)
@@ -276,4 +274,12 @@ func (s *session) verify(l *lease) error {
 		s.count("verified", 1)
 	}
 	return nil
+}
+
+func statuses(items []wire.Item) []wire.Status {
+	list := make([]wire.Status, len(items))
+	for i, v := range items {
+		list[i] = v.Status
+	}
+	return list
 }

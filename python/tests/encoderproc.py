@@ -161,7 +161,7 @@ def schedule(s: Any, request: Request, finished: tuple[str, ...] = ()) -> Any:
     return pickle.loads(pickle.dumps(metadata))
 
 
-def run(w: Any, metadata: Any, outputs: dict[str, torch.Tensor], consumes: bool = True) -> Any:
+def run(w: Any, metadata: Any, outputs: dict[str, Any], consumes: bool = True) -> Any:
     """A step of a runner: the cache, and the worker's report."""
     cache: dict[str, torch.Tensor] = {}
     w.bind_connector_metadata(metadata)
@@ -350,6 +350,45 @@ def a_lost_answer_leaves_no_reservation() -> None:
             assert daemon.held() == set(), op
         assert "reserve" not in daemon.objects
         assert "commit" in daemon.objects, "its answer was lost, not the commit"
+
+
+def a_lost_answer_and_a_second_try_leave_no_reservation() -> None:
+    with a_daemon() as daemon:
+        w = worker(config(daemon))
+        w._working().start()
+        lost: list[Any] = []
+
+        def lose(request: dict[str, Any]) -> bytes | None:
+            if request["op"] == "reserve" and not lost:
+                lost.append(daemon.reply(next(iter(daemon._connections)), request))
+                return b""
+            return None
+
+        daemon.answer = lose
+        run(w, encoder.StepMetadata(0), outputs("a"), consumes=False)
+        assert lost
+        assert daemon.held() == {"a"}, "the second try is told that it is pending"
+        run(w, encoder.StepMetadata(0), outputs("b"), consumes=False)
+        assert daemon.held() == set()
+        run(w, encoder.StepMetadata(0), outputs("a"), consumes=False)
+        assert set(daemon.objects) == {"a", "b"}
+
+
+def saving_never_raises_and_nothing_grows() -> None:
+    made = outputs("a")["a"]
+    w = worker(config(None))
+    for n in range(100):
+        run(w, encoder.StepMetadata(0), {f"{n}": made}, consumes=False)
+    assert not w._worker._to_abort
+    run(w, encoder.StepMetadata(0), {"odd": [made]}, consumes=False)
+    with a_daemon() as daemon:
+        w = worker(config(daemon))
+        w._working()._copy_in = lambda *_: 1 / 0
+        run(w, encoder.StepMetadata(0), {"a": made}, consumes=False)
+        del w._working()._copy_in
+        run(w, encoder.StepMetadata(0), {"\ud800": made, "b": made}, consumes=False)
+        assert set(daemon.objects) == {"b"}
+        assert daemon.held() == set()
 
 
 def nobody_sees_bytes_before_they_are_written() -> None:
@@ -660,6 +699,8 @@ CASES: list[Callable[[], None]] = [
     dtypes_and_odd_tensors_are_kept,
     what_cannot_be_stored_is_skipped,
     a_lost_answer_leaves_no_reservation,
+    a_lost_answer_and_a_second_try_leave_no_reservation,
+    saving_never_raises_and_nothing_grows,
     nobody_sees_bytes_before_they_are_written,
     a_worker_loads_without_the_daemon,
     a_worker_loads_from_a_segment_that_was_replaced,

@@ -35,8 +35,11 @@ class Standin:
     """A daemon. ``objects`` maps names to (offset, size, note); ``pins`` and ``reserved`` map a
     lease of a session to names. ``calls`` has each request."""
 
-    def __init__(self, path: str, *, segment: str | None = None, generation: int = 1) -> None:
+    def __init__(
+        self, path: str, *, segment: str | None = None, generation: int = 1, size: int = SIZE
+    ) -> None:
         self.path = path
+        self.size = size
         self.segment = segment or f"ringcache-test-{uuid.uuid4()}"
         self.generation = generation
         self.objects: dict[str, tuple[int, int, bytes]] = {}
@@ -48,9 +51,9 @@ class Standin:
         self.seconds = 3600
         self._file = pathlib.Path("/dev/shm", self.segment)
         fd = os.open(self._file, os.O_CREAT | os.O_RDWR, 0o600)
-        os.truncate(fd, SIZE)
+        os.truncate(fd, size)
         self.inode = os.fstat(fd).st_ino
-        self.memory = mmap.mmap(fd, SIZE)
+        self.memory = mmap.mmap(fd, size)
         os.close(fd)
         self._next = 0
         self._listener: socket.socket | None = None
@@ -168,12 +171,12 @@ class Standin:
                 "server": "stand-in",
                 "segment": {
                     "name": self.segment,
-                    "size": SIZE,
+                    "size": self.size,
                     "generation": self.generation,
                     "inode": self.inode,
                 },
                 "space": "-".join(map(str, fingerprint.values())) if fingerprint else "",
-                "limits": {"names": 1024, "seconds": self.seconds, "held": SIZE, "leases": 10},
+                "limits": {"names": 1024, "seconds": self.seconds, "held": self.size, "leases": 10},
             }
         session = self._sessions.get(connection)
         if session is None:
@@ -215,7 +218,7 @@ class Standin:
                 items.append(self._item("exists"))
             elif any(name in names for names in self.reserved.values()):
                 items.append(self._item("pending"))
-            elif self._next + thing["size"] > SIZE:
+            elif self._next + thing["size"] > self.size:
                 items.append(self._item("full"))
             else:
                 place = (self._room(thing["size"]), thing["size"], thing.get("note", b""))

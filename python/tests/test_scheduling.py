@@ -404,7 +404,7 @@ def test_what_a_lost_answer_pinned_is_released(daemon: Standin, clock: Clock) ->
     client = Client(daemon.path, client="test", space="space", timeout=0.2)
     s = Scheduling(client, wait=2, seconds=300, depth=3, loads=True, clock=clock)
     daemon.put("a", DATA, NOTE)
-    assert client.hello()
+    client.hello()
     daemon.answer = lambda request: b"" if request["op"] == "pin" else None
     daemon.pins[client._session, LEASE] = {"a"}
     request = Request("r", "a")
@@ -415,6 +415,29 @@ def test_what_a_lost_answer_pinned_is_released(daemon: Standin, clock: Clock) ->
     end(s, request)
     assert held(daemon) == set()
     s.close()
+
+
+def test_identifier_that_is_no_text(daemon: Standin, scheduling: Scheduling) -> None:
+    daemon.put("a", DATA, NOTE)
+    one, odd = Request("1", "a"), Request("2", "\ud800")
+    assert scheduling.available(one, 0)
+    assert scheduling.available(odd, 0)
+    assert scheduling.has("a")
+    assert not scheduling.has("\ud800")
+    end(scheduling, one, odd)
+    assert held(daemon) == set()
+
+
+def test_refused_release_is_asked_for_again(daemon: Standin, scheduling: Scheduling) -> None:
+    daemon.put("a", DATA, NOTE)
+    scheduling.available(Request("r", "a"), 0)
+    daemon.answer = lambda request: {"error": {"kind": "busy", "text": "later"}}
+    scheduling.finished("r")
+    scheduling.step()
+    assert held(daemon) == {"a"}
+    daemon.answer = None
+    scheduling.step()
+    assert held(daemon) == set()
 
 
 def test_release_waits_for_a_daemon_that_is_away(daemon: Standin, scheduling: Scheduling) -> None:

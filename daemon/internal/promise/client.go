@@ -25,14 +25,12 @@ type Client struct {
 func (b *Book) Enter(p *process.Process, allowed int) (*Client, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := b.clientOf(p)
-	switch {
-	case b.closed:
-		b.dismiss(c)
+	if b.closed {
+		p.Close()
 		return nil, ErrClosed
-	case c.dead:
-		return nil, process.ErrDead
-	case c.entered >= allowed:
+	}
+	c := b.clientOf(p)
+	if c.entered >= allowed {
 		b.dismiss(c)
 		return nil, fmt.Errorf("%w: process %d has %d connections, which is the most; close some", ErrLimit, p.ID().PID, c.entered)
 	}

@@ -57,8 +57,11 @@ func (s *session) open(name string, d time.Duration) (*lease, error) {
 	until := s.book.now().Add(limits.time(d))
 	if l := s.find(name); l != nil {
 		err := l.extend(until)
-		if err == nil || !errors.Is(err, tier.ErrEnded) {
-			return l, err
+		switch {
+		case err == nil:
+			return l, nil
+		case !errors.Is(err, tier.ErrEnded):
+			return nil, explain(err)
 		}
 		l.release() // the store's clock was ahead
 	}
@@ -68,16 +71,20 @@ func (s *session) open(name string, d time.Duration) (*lease, error) {
 	until = until.Add(slack)
 	t, err := s.book.store.Lease(context.Background(), tier.LeaseOptions{ID: leaseID(s.id, name), Owner: s.owner, Until: until})
 	if err != nil {
-		if errors.Is(err, fs.ErrPermission) {
-			return nil, fmt.Errorf("%w: %w", ErrOwner, err)
-		}
-		if errors.Is(err, tier.ErrFull) {
-			return nil, fmt.Errorf("%w: %w", ErrLimit, err)
-		}
-		return nil, err
+		return nil, explain(err)
 	}
 	failpoint.Hit("daemon.lease")
 	return s.add(name, t, until), nil
+}
+
+// explain returns an error of the store about a lease as one of the book.
+func explain(err error) error {
+	for theirs, ours := range map[error]error{fs.ErrPermission: ErrOwner, tier.ErrFull: ErrLimit, fs.ErrClosed: ErrClosed} {
+		if errors.Is(err, theirs) {
+			return fmt.Errorf("%w: %w", ours, err)
+		}
+	}
+	return err
 }
 
 func (s *session) mayOpen(limits Limits) error {
@@ -124,6 +131,24 @@ func (l *lease) extend(until time.Time) error {
 	defer b.mu.Unlock()
 	b.setDue(l, until)
 	return nil
+}
+
+// revive returns a lease to go on with, for at least d, after the store said that the time of l had passed: its clock is ahead. Pins
+// are gone. Reservations are not: the client may be writing.
+func (s *session) revive(l *lease, d time.Duration) (*lease, error) {
+	l.lapsed = true
+	err := l.extend(s.book.now().Add(s.book.Limits().time(d)))
+	if errors.Is(err, tier.ErrEnded) { // it had none
+		l.release()
+		return s.open(l.name, d)
+	}
+	if err == nil {
+		err = l.load()
+	}
+	if err != nil {
+		return nil, explain(err)
+	}
+	return l, nil
 }
 
 // lapse takes its pins from a lease whose time has passed, and ends it if it has no reservations. It returns how many leases have

@@ -24,9 +24,8 @@ func (u *Session) Pin(name string, keys []tier.Key, d time.Duration, prefix bool
 		return nil, err
 	}
 	placed := l.pin(keys, prefix)
-	if len(keys) > 0 && ended(placed) { // the store's clock is ahead
-		l.release()
-		if l, err = s.open(name, d); err != nil {
+	if ended(placed) {
+		if l, err = s.revive(l, d); err != nil {
 			return nil, err
 		}
 		placed = l.pin(keys, prefix)

@@ -28,9 +28,8 @@ func (u *Session) Reserve(name string, objects []tier.Object, d time.Duration) (
 	placed := make([]tier.Placed, len(objects))
 	for i := range objects {
 		placed[i] = l.reserve(&objects[i], most)
-		if errors.Is(placed[i].Err, tier.ErrEnded) { // the store's clock is ahead
-			l.release()
-			if l, err = s.open(name, d); err != nil {
+		if errors.Is(placed[i].Err, tier.ErrEnded) {
+			if l, err = s.revive(l, d); err != nil {
 				return nil, err
 			}
 			placed[i] = l.reserve(&objects[i], most)
@@ -93,7 +92,7 @@ func (u *Session) Commit(name string, keys []tier.Key, keep bool, d time.Duratio
 			l.release()
 			l = nil
 		} else if err != nil {
-			return nil, err
+			return nil, explain(err)
 		}
 	}
 	if l == nil {
@@ -129,7 +128,7 @@ func (u *Session) Commit(name string, keys []tier.Key, keep bool, d time.Duratio
 	}
 	if odd {
 		if err := l.load(); err != nil {
-			return nil, err
+			return nil, explain(err)
 		}
 	}
 	l.settle()

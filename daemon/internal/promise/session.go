@@ -2,6 +2,8 @@ package promise
 
 import (
 	"fmt"
+	"io/fs"
+	"strings"
 	"sync"
 
 	"github.com/ringcache/ringcache/daemon/internal/process"
@@ -33,8 +35,12 @@ type Session struct {
 
 // Join makes the caller the user of a session, which is made if it is not there. Its user before, if any, is kicked by the
 // function that it gave, after its request under way has ended; and from then on is answered ErrTaken. kick must not wait, nor call the
-// book. The errors are ErrOwner, ErrLimit, ErrClosed, and process.ErrDead.
+// book. The errors are ErrOwner, ErrLimit, ErrClosed, process.ErrDead, and fs.ErrInvalid of
+// a session that is empty or has "/" or a blank in it.
 func (b *Book) Join(c *Client, id, label string, kick func()) (*Session, error) {
+	if id == "" || strings.ContainsAny(id, "/ ") || len(label) > MaxLabel {
+		return nil, fmt.Errorf("daemon: %q can't be a session, or its label has more than %d bytes: %w", id, MaxLabel, fs.ErrInvalid)
+	}
 	for {
 		s, err := b.session(c, id)
 		if err != nil {

@@ -230,12 +230,10 @@ class Client:
         for at in range(0, len(names), self._most()):
             self._call("release", lease=lease, names=names[at : at + self._most()])
 
-    def hello(self) -> bool:
-        """Whether the daemon is there, connecting if need be. Free of calls if it was lately away."""
-        with self._lock, contextlib.suppress(DaemonError):
+    def hello(self) -> None:
+        """Connect, if there is no connection, so that :attr:`segment` is known."""
+        with self._lock:
             self._connected(time.monotonic() + self.timeout)
-            return True
-        return False
 
     def alive(self) -> bool:
         """Whether the connection of the latest Hello is up, as far as is known without a call."""
@@ -371,7 +369,10 @@ class Client:
     ) -> _Reply:
         self._id += 1
         request.id = self._id
-        body = _encode(request)
+        try:
+            body = _encode(request)
+        except (UnicodeEncodeError, OverflowError, msgspec.MsgspecError) as e:
+            raise DaemonError("invalid", f"a {request.op} that can't be sent: {e}") from None
         if len(body) > _MAX_REQUEST:
             raise DaemonError("invalid", f"a request of {len(body)} bytes, the most is {_MAX_REQUEST}")
         connection.settimeout(_left(deadline))

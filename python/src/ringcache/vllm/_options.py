@@ -144,7 +144,13 @@ def _revision(config: Any) -> str:
         return f"dummy {getattr(model, 'seed', 0)}"
     folder = pathlib.Path(str(model.model))
     if folder.exists():
-        return "weights " + weights_digest(folder)
+        try:
+            return "weights " + weights_digest(folder)
+        except OSError as e:
+            raise ValueError(
+                f"EncoderCacheConnector: the weights of {folder} can't be read to tell checkpoints apart "
+                f"({e}); give ec_connector_extra_config a revision"
+            ) from e
     commit = getattr(getattr(model, "hf_config", None), "_commit_hash", None)
     return str(commit or getattr(model, "revision", None) or "")
 

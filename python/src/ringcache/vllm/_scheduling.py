@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..daemon import Client, Item, Mapping, Segment
-from ..errors import DaemonError, RingcacheError
+from ..errors import RingcacheError
 from ..tensor import _DTYPES
 from ._stats import Stats
 
@@ -306,12 +306,13 @@ class Scheduling:
         items: Sequence[Item]
         try:
             items = self._client.pin(LEASE, names, seconds=int(self._seconds))
-        except DaemonError as e:
+        except RingcacheError as e:
             self._failed(e)
             items = [Item("unavailable")] * len(names)
-            # The daemon may have pinned them all the same.
-            self._ends = self._clock() + self._seconds
-            self._to_release.update(dict.fromkeys(names))
+            if getattr(e, "kind", "") == "away":
+                # The daemon may have pinned them all the same, or have them pinned of before.
+                self._ends = self._clock() + self._seconds
+                self._to_release.update(dict.fromkeys(names))
         else:
             self._worked()
             self._term = min(self._seconds, self._client.limits.seconds or self._seconds)
@@ -415,15 +416,15 @@ class Scheduling:
         names = list(self._to_release)
         try:
             self._client.release(LEASE, names)
-        except DaemonError as e:
-            if e.kind != "away":
+        except RingcacheError as e:
+            if getattr(e, "kind", "") == "invalid":  # then it is again, the next time
                 _logger.warning("The daemon refused a release: %s", e)
                 self._to_release.clear()
-            return  # it is asked again at the next step
+            return
         for name in names:
             self._to_release.pop(name, None)
 
-    def _failed(self, error: DaemonError) -> None:
+    def _failed(self, error: RingcacheError) -> None:
         self.stats.add(failures=1)
         level = logging.DEBUG if self._away else logging.WARNING
         _logger.log(level, "Stored encoder outputs can't be asked for, so items are encoded: %s", error)

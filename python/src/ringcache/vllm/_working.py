@@ -30,6 +30,8 @@ _MAPPINGS: Final = 3  # that are kept: the daemon's, and those of before
 # Of a device's outputs that wait to be saved; beyond, one is not saved. They hold the device's memory.
 _QUEUE: Final = 64
 
+_REASONS: Final = 100  # that are logged once
+
 _ASK_AGAIN: Final = 0.005  # seconds
 _CLOSING: Final = 5.0  # seconds that the end of a worker waits for what is being saved
 
@@ -61,20 +63,19 @@ class Worker:
         self._pinned: dict[Segment, tuple[Driver, int]] = {}
         self._to_abort: dict[str, None] = {}
         self._away = False
+        self._refused: set[str] = set()  # reasons that were logged
         self._queue: queue.Queue[tuple[str, torch.Tensor, Any] | None] = queue.Queue(_QUEUE)
         self._thread: threading.Thread | None = None
-        self._stream: Any = None
         self.stats = Stats()
 
     def start(self) -> None:
         """Map the segment, and register it with the driver, before there are requests."""
-        if not self._client.hello() or (segment := self._client.segment) is None:
-            _logger.warning(
-                "The daemon at %s is away: items are encoded until it is back", self._client.socket
-            )
-            return
         try:
-            self._mapping(segment)
+            self._client.hello()
+            assert self._client.segment is not None
+            self._mapping(self._client.segment)
+        except DaemonError as e:
+            _logger.warning("Encoder outputs are not shared for now: %s", e)
         except RingcacheError as e:
             _logger.error("The daemon's segment can't be mapped by this worker: %s", e)
 
@@ -95,9 +96,12 @@ class Worker:
         """Store an output. It never raises because of the daemon."""
         if not self._saves:
             return
+        if not isinstance(tensor, torch.Tensor):
+            self._refuse(identifier, f"it is a {type(tensor).__name__}")
+            return
         tensor = tensor.detach()
         if tensor.device.type != "cuda":
-            self._store(identifier, tensor)
+            self._store_safely(identifier, tensor)
             return
         if self._thread is None:
             self._thread = threading.Thread(
@@ -187,18 +191,28 @@ class Worker:
         try:
             parse_note(note.encode(), size)
         except ValueError as e:
-            _logger.warning("The output of %s is not stored: %s", identifier, e)
-            self.stats.add(skipped=1)
+            self._refuse(identifier, str(e))
             return
         try:
+            self._client.hello()  # if that fails, nothing was asked for
             self._abort()
             thing = Object(name=identifier, size=size, note=note.encode(), tenant=self._tenant)
             self._to_abort[identifier] = None
-            (item,) = self._client.reserve(_SAVING, [thing])
+            try:
+                (item,) = self._client.reserve(_SAVING, [thing])
+            except DaemonError as e:
+                if e.kind != "away":  # it was refused, so nothing is reserved
+                    del self._to_abort[identifier]
+                raise
+            self._worked()
             if item.status != "reserved":
-                del self._to_abort[identifier]
-                self.stats.add(skipped=1)
-                self._worked()
+                # Pending may mean that this session reserved it, and the answer was lost.
+                if item.status != "pending":
+                    del self._to_abort[identifier]
+                if item.status in ("exists", "pending", "full"):
+                    self.stats.add(skipped=1)
+                else:
+                    self._refuse(identifier, f"the daemon answers {item.status}")
                 return
             segment = self._client.segment
             assert segment is not None
@@ -209,7 +223,6 @@ class Worker:
                 return
             (done,) = self._client.commit(_SAVING, [identifier])
             del self._to_abort[identifier]
-            self._worked()
         except (RingcacheError, ValueError) as e:
             self.stats.add(failures=1)
             level = logging.DEBUG if self._away else logging.WARNING
@@ -220,6 +233,19 @@ class Worker:
             self.stats.add(saves=1, saved_bytes=size)
         else:
             self.stats.add(skipped=1)
+
+    def _store_safely(self, identifier: str, tensor: torch.Tensor) -> None:
+        try:
+            self._store(identifier, tensor)
+        except Exception as e:  # of torch, such as one about memory
+            self._refuse(identifier, f"{type(e).__name__}: {e}")
+
+    def _refuse(self, identifier: str, reason: str) -> None:
+        self.stats.add(skipped=1)
+        level = logging.DEBUG if reason in self._refused else logging.WARNING
+        if len(self._refused) < _REASONS:
+            self._refused.add(reason)
+        _logger.log(level, "The output of %s is not stored: %s", identifier, reason)
 
     def _worked(self) -> None:
         if self._away:
@@ -251,11 +277,9 @@ class Worker:
                 with torch.cuda.stream(stream):
                     stream.wait_event(ready)
                     ready.synchronize()
-                    self._store(identifier, tensor)
-                    stream.synchronize()
-            except Exception as e:
-                self.stats.add(failures=1)
-                _logger.error("The output of %s is not stored: %s: %s", identifier, type(e).__name__, e)
+                    self._store_safely(identifier, tensor)
+            except Exception as e:  # the device is lost, which the engine says, too
+                self._refuse(identifier, f"{type(e).__name__}: {e}")
             del job, tensor, ready
 
     def _mapping(self, segment: Segment) -> Mapping:

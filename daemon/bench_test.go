@@ -1,0 +1,34 @@
+//go:build linux
+
+package daemon
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+)
+
+// BenchmarkPinRelease is what a lookup and its end cost a client: two requests over the socket.
+func BenchmarkPinRelease(b *testing.B) {
+	for _, clients := range []int{1, 64} {
+		b.Run(fmt.Sprint("clients=", clients), func(t *testing.B) {
+			b := newBed(t, func(b *bed) { b.mo.MaxLeases = 256 })
+			b.hello(session1).store(b, "a")
+			peers := make(chan *peer, 2*clients)
+			for i := range 2 * clients { // as many goroutines, if there are two processors
+				peers <- b.hello(fmt.Sprint("session-of-bench-", i))
+			}
+			t.SetParallelism(max(1, 2*clients/runtime.GOMAXPROCS(0)))
+			t.ReportAllocs()
+			t.ResetTimer()
+			t.RunParallel(func(pb *testing.PB) {
+				p := <-peers
+				defer func() { peers <- p }()
+				for pb.Next() {
+					p.pin("l", "a")
+					p.release("l")
+				}
+			})
+		})
+	}
+}

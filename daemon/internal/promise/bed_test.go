@@ -1,0 +1,219 @@
+package promise
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/ringcache/ringcache/daemon/internal/process"
+	"github.com/ringcache/ringcache/fuzz/tiertest"
+	"github.com/ringcache/ringcache/tier"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// tester is a test, or one of rapid's.
+type tester interface {
+	require.TestingT
+	Helper()
+	Cleanup(f func())
+	Fatalf(format string, args ...any)
+}
+
+// bed is a book over a memory level without a segment.
+type bed struct {
+	tester
+	memory *tiertest.Map
+	store  *tier.Store
+	book   *Book
+	limits Limits
+
+	mu  sync.Mutex
+	now time.Time
+}
+
+var ordinary = Limits{Sessions: 40, Leases: 8, Held: 10_000, Longest: time.Hour, Ordinary: time.Minute}
+
+func newBed(t tester, l Limits) *bed {
+	t.Helper()
+	b := &bed{tester: t, limits: l, now: time.Unix(1_800_000_000, 0)}
+	b.memory = tiertest.NewMap(tiertest.MapOptions{Name: "memory", Now: b.clock})
+	var err error
+	b.store, err = tier.Open(context.Background(), tier.Options{Memory: b.memory})
+	require.NoError(t, err)
+	b.open()
+	t.Cleanup(func() {
+		require.NoError(t, b.book.Check())
+		b.book.Close()
+		b.book.Close()
+		require.NoError(t, b.store.Close())
+		require.NoError(t, b.memory.Close())
+	})
+	return b
+}
+
+func (b *bed) clock() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.now
+}
+
+// pass lets time pass, and ends what ends by it.
+func (b *bed) pass(d time.Duration) {
+	b.mu.Lock()
+	b.now = b.now.Add(d)
+	b.mu.Unlock()
+	b.book.pass()
+}
+
+func (b *bed) open() {
+	b.Helper()
+	var err error
+	b.book, err = Open(Options{Store: b.store, Memory: b.memory, Grace: 30 * time.Second, Limits: b.limits, Now: b.clock})
+	require.NoError(b, err)
+}
+
+// reopen ends the book, and opens the next one over what it left.
+func (b *bed) reopen() {
+	b.Helper()
+	require.NoError(b, b.book.Check())
+	b.book.Close()
+	b.open()
+	require.NoError(b, b.book.Check())
+}
+
+// user joins a session with a process.
+func (b *bed) user(p *process.Process, session string) *Session {
+	b.Helper()
+	c, err := b.book.Enter(p, 100)
+	require.NoError(b, err)
+	u, err := b.book.Join(c, session, "test", func() {})
+	require.NoError(b, err)
+	c.Leave()
+	return u
+}
+
+func key(name string) tier.Key { return tier.Key{Space: "space", Name: name} }
+
+func keys(names ...string) []tier.Key {
+	out := make([]tier.Key, len(names))
+	for i, name := range names {
+		out[i] = key(name)
+	}
+	return out
+}
+
+// store stores objects of a thousand bytes.
+func (b *bed) put(names ...string) {
+	b.Helper()
+	for _, name := range names {
+		p := []tier.Put{{Object: tier.Object{Key: key(name), Size: 1000}, Bytes: make([]byte, 1000)}}
+		b.store.Put(context.Background(), p)
+		require.NoError(b, p[0].Err)
+	}
+}
+
+func errsOf(placed []tier.Placed) []error {
+	out := make([]error, len(placed))
+	for i, p := range placed {
+		out[i] = p.Err
+	}
+	return out
+}
+
+// TestUnwatchableProcess: whose death can't be noticed has the grace time to come back after each connection.
+func TestUnwatchableProcess(t *testing.T) {
+	b := newBed(t, ordinary)
+	b.put("a")
+	u := b.user(process.Unknown(), "session-1")
+	reserve := func() {
+		p, err := u.Reserve("l", []tier.Object{{Key: key("r"), Size: 10}}, 0)
+		require.NoError(t, err)
+		require.NoError(t, p[0].Err)
+	}
+	reserve()
+	b.pass(time.Hour)
+	require.Len(t, b.book.Leases(10), 1, "as long as it is connected")
+	u.Leave()
+	b.pass(29 * time.Second)
+	require.Len(t, b.book.Leases(10), 1)
+	u = b.user(process.Unknown(), "session-1") // nothing tells the two apart
+	b.pass(time.Hour)
+	require.Len(t, b.book.Leases(10), 1)
+	u.Leave()
+	u.Leave()
+	b.pass(31 * time.Second)
+	require.Empty(t, b.book.Leases(10))
+	require.Empty(t, b.store.Leases())
+	require.Zero(t, b.book.Counts().Processes)
+	_, err := u.Pin("l", keys("a"), 0, false)
+	require.ErrorIs(t, err, ErrTaken)
+}
+
+// TestTakenSession: who has lost a session can do nothing with it.
+func TestTakenSession(t *testing.T) {
+	b := newBed(t, ordinary)
+	b.put("a")
+	first := b.user(process.Unknown(), "session-1")
+	kicked := false
+	first.kick = func() { kicked = true }
+	second := b.user(process.Unknown(), "session-1")
+	require.True(t, kicked)
+	for name, call := range map[string]func() error{
+		"Pin":     func() error { _, err := first.Pin("l", keys("a"), 0, false); return err },
+		"Get":     func() error { _, _, err := first.Get("l", "space", nil); return err },
+		"Reserve": func() error { _, err := first.Reserve("l", nil, 0); return err },
+		"Commit":  func() error { _, err := first.Commit("l", keys("a"), false, 0); return err },
+		"Abort":   func() error { _, err := first.Abort("l", keys("a")); return err },
+		"Unpin":   func() error { return first.Unpin("l", keys("a")) },
+		"Release": func() error { return first.Release([]string{"l"}) },
+	} {
+		require.ErrorIs(t, call(), ErrTaken, name)
+	}
+	first.Leave() // of no effect
+	_, err := second.Pin("l", keys("a"), 0, false)
+	require.NoError(t, err)
+	require.Len(t, b.book.Leases(10), 1)
+	require.NoError(t, b.book.Check())
+	b.book.Close()
+	_, err = second.Pin("l", keys("a"), 0, false)
+	require.ErrorIs(t, err, ErrClosed)
+	second.Leave()
+	b.reopen()
+	b.pass(time.Minute)
+}
+
+// TestClosedStore: a store that is closed under the book makes it answer ErrClosed.
+func TestClosedStore(t *testing.T) {
+	b := newBed(t, ordinary)
+	b.put("a")
+	u := b.user(process.Unknown(), "session-1")
+	_, err := u.Pin("l", keys("a"), 0, false)
+	require.NoError(t, err)
+	require.NoError(t, b.store.Close())
+	require.NoError(t, b.memory.Close())
+	_, err = u.Pin("l", keys("a"), 0, false)
+	require.ErrorIs(t, err, ErrClosed)
+	_, _, err = u.Get("l", "space", keys("a"))
+	require.ErrorIs(t, err, ErrClosed)
+	_, err = u.Reserve("l", []tier.Object{{Key: key("x")}}, 0)
+	require.ErrorIs(t, err, ErrClosed)
+	_, err = u.Commit("l", keys("a"), false, 0)
+	require.ErrorIs(t, err, ErrClosed)
+	_, err = u.Abort("l", keys("a"))
+	require.ErrorIs(t, err, ErrClosed)
+	b.book.Close()
+	b.memory = b.memory.Reopen()
+	b.store, err = tier.Open(context.Background(), tier.Options{Memory: b.memory})
+	require.NoError(t, err)
+	b.open()
+	require.Equal(t, 1, b.book.Counts().Waiting)
+	b.pass(time.Minute)
+	require.Empty(t, b.book.Leases(10))
+}
+
+var _ tester = (*testing.T)(nil)
