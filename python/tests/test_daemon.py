@@ -252,6 +252,14 @@ def test_answers_that_are_none(standin: Standin, lie: Callable[[dict[str, Any]],
         assert c.pin("l", ["a"]) == [Item("miss")]
 
 
+def test_length_that_is_too_large_is_not_waited_for(standin: Standin) -> None:
+    with client(standin) as c:
+        c.hello()
+        standin.answer = lambda request: (daemon._MAX_REPLY + 1).to_bytes(4, "little")
+        with pytest.raises(DaemonError, match="has 8388609 bytes, the most is 8388608"):
+            c.pin("l", ["a"])
+
+
 @pytest.mark.parametrize(
     "hello",
     [
