@@ -355,6 +355,17 @@ func TestFileThatGrowsStaysBounded(t *testing.T) {
 	require.ErrorContains(t, err, "1099511627776 bytes", "it is not read")
 }
 
+// TestFileLongerThanItSeems: a file of /proc has the size 0, and so may one that grows meanwhile.
+func TestFileLongerThanItSeems(t *testing.T) {
+	if _, err := os.Stat("/proc/version"); err != nil {
+		t.Skip("no /proc here")
+	}
+	_, _, err := read("/proc/version", 5)
+	require.ErrorContains(t, err, "has 6 bytes, more than the limit of 5", "no more than that is read")
+	_, _, err = read("/proc/version", 1<<20)
+	require.ErrorIs(t, err, errNoImage)
+}
+
 func TestSlowEngine(t *testing.T) {
 	_, images := folder(t, 2)
 	stop := make(chan struct{})
