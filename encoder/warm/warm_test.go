@@ -136,6 +136,8 @@ func TestRunSendsEachImageOnce(t *testing.T) {
 	require.Equal(t, 1, e.last.MaxTokens)
 	require.False(t, e.last.Stream)
 	require.Equal(t, "user", e.last.Messages[0].Role)
+	require.Equal(t, "image_url", e.last.Messages[0].Content[0].Type)
+	require.Equal(t, "text", e.last.Messages[0].Content[1].Type)
 	require.Equal(t, `what "is" it?`, e.last.Messages[0].Content[1].Text)
 	require.True(t, strings.HasPrefix(e.last.Messages[0].Content[0].Image.URL, "data:image/png;base64,"))
 }
