@@ -90,7 +90,7 @@ test-arm64:
 
 test-vllm: bin/ringcache
 	env=$$(interop/setup.sh); RINGCACHE_AGENT=$(CURDIR)/bin/ringcache "$$env/bin/python" -m pytest interop -q -rs; \
-	cd python; PYTHONPATH=src "$$env/bin/python" -m pytest -q tests/test_vllm.py tests/test_pin_torch.py tests/test_plugin.py
+	cd python; PYTHONPATH=src "$$env/bin/python" -m pytest -q tests/test_vllm.py tests/test_pin_torch.py tests/test_plugin.py tests/test_encoder.py
 
 # Engines one after the other: about 25 minutes for all of it.
 e2e:

@@ -25,6 +25,9 @@
 //   - Outputs of encoders, chunks or anything else that should outlive the engine that
 //     computed it, in memory, on disk and in Redis: package tier. The books of an
 //     engine's encoder cache, keys and files of outputs: package encoder.
+//   - One encoder cache for several unmodified vLLM engines: the command ringcache serve and
+//     docs/encoder.md. Inside a program of your own: package daemon; a client in Go:
+//     package encoder/wire.
 //   - A proxy or router that mirrors an engine's cache: package lrusync.
 //   - Keys for media that equal vLLM's: package mmhash.
 //   - Reading or writing vLLM's tensors: package serde; its messages: package
@@ -58,8 +61,11 @@
 //	tier/disk        a level in a folder
 //	tier/redis       a level in a Redis or Valkey server
 //	encoder          the encoder cache: manager, keys, the tree of vLLM's connector
+//	encoder/wire     the daemon's protocol, and a client
+//	encoder/warm     filling a cache of outputs through a running engine
 //	mmcache          the embeddable cache
 //	engine           the frontend of a whole engine
+//	daemon           what ringcache serve runs
 //	agent            stores, rings, caches, tiers, hashes and messages by JSON lines
 //	fuzz             tests for rings, stores, caches and levels of any make
 //
