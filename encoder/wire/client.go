@@ -50,7 +50,7 @@ type Client struct {
 	reader *Reader
 	out    []byte
 	id     uint64
-	reply  Reply // of Hello, and of calls that want no items
+	reply  Reply // of Hello
 
 	mu     sync.Mutex // of what follows; never held during input and output
 	closed bool

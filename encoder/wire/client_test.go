@@ -20,9 +20,9 @@ func TestClientSaysHello(t *testing.T) {
 		}
 		return same(StatusHit)(q)
 	})
-	print := &encoder.Fingerprint{Model: "m", DType: "bfloat16"}
-	c := dial(t, f, ClientOptions{Name: "load", Fingerprint: print})
-	print.Model = "other"
+	fingerprint := &encoder.Fingerprint{Model: "m", DType: "bfloat16"}
+	c := dial(t, f, ClientOptions{Name: "load", Fingerprint: fingerprint})
+	fingerprint.Model = "other"
 	require.Equal(t, "ringcache 1", c.Hello().Server)
 	require.Equal(t, uint64(1), c.Hello().Segment.Generation)
 	require.GreaterOrEqual(t, len(c.Session()), 20)
@@ -177,6 +177,8 @@ func TestLostAnswers(t *testing.T) {
 // TestLateAnswers: a call that ends with its context leaves an answer on its way, which the next one passes over.
 func TestLateAnswers(t *testing.T) {
 	hold := make(chan struct{})
+	release := sync.OnceFunc(func() { close(hold) })
+	defer release()
 	f := newFake(t, func(q *Request) *Reply {
 		if q.Lease == "slow" {
 			<-hold
@@ -196,7 +198,7 @@ func TestLateAnswers(t *testing.T) {
 		_, err = c.Pin(ctx, q)
 		require.ErrorIs(t, err, context.Canceled)
 	}
-	close(hold)
+	release()
 	q.Lease = "fast"
 	items, err := c.Pin(t.Context(), q)
 	require.NoError(t, err)

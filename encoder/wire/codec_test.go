@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"math"
 	"strings"
@@ -213,4 +214,44 @@ func TestRepliesRoundTrip(t *testing.T) {
 			require.Equal(t, want, &same)
 		}
 	})
+}
+
+// TestWhatIsReadIsOwn: the buffer of a frame is used for the next one, and what was read must not change with it.
+func TestWhatIsReadIsOwn(t *testing.T) {
+	for _, q := range requestExamples() {
+		frame, err := AppendRequest(nil, q)
+		require.NoError(t, err)
+		var got Request
+		require.NoError(t, DecodeRequest(frame[header:], &got))
+		before := fmt.Sprintf("%+v %+v", got, got.Fingerprint)
+		for i := range frame {
+			frame[i] = 'x'
+		}
+		require.Equal(t, before, fmt.Sprintf("%+v %+v", got, got.Fingerprint))
+	}
+	for _, p := range replyExamples() {
+		frame, err := AppendReply(nil, p)
+		require.NoError(t, err)
+		var got, again Reply
+		require.NoError(t, DecodeReply(frame[header:], &got))
+		require.NoError(t, DecodeReply(bytes.Clone(frame[header:]), &again))
+		for i := range frame {
+			frame[i] = 'x'
+		}
+		require.Equal(t, again, got)
+	}
+}
+
+// TestNotesStay: a note belongs to an object that somebody keeps, while the request is read anew.
+func TestNotesStay(t *testing.T) {
+	reserve := func(note string) []byte {
+		frame, err := AppendRequest(nil, &Request{ID: 1, Op: Reserve, Lease: "l", Space: "s", Objects: []Object{{Name: "a", Note: []byte(note)}}})
+		require.NoError(t, err)
+		return frame[header:]
+	}
+	var q Request
+	require.NoError(t, DecodeRequest(reserve("first"), &q))
+	kept := q.Objects[0].Note
+	require.NoError(t, DecodeRequest(reserve("other"), &q))
+	require.Equal(t, "first", string(kept))
 }

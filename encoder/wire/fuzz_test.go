@@ -2,7 +2,6 @@ package wire
 
 import (
 	"bytes"
-	"errors"
 	"reflect"
 	"testing"
 
@@ -85,7 +84,7 @@ func checkReply(t require.TestingT, body []byte) (accepted bool) {
 
 func checkError(t require.TestingT, err error) {
 	var bad *Error
-	require.True(t, errors.As(err, &bad), "%T", err)
+	require.ErrorAs(t, err, &bad)
 	require.Contains(t, []Kind{KindInvalid, KindVersion}, bad.Kind)
 	require.NotEmpty(t, bad.Text)
 	require.Less(t, len(bad.Text), 1000, "an error does not cite much")

@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	lies     = flag.Int("lies", 20000, "byte streams that TestLies feeds to the readers of requests and replies")
+	lies     = flag.Int("lies", 5000, "byte streams that TestLies feeds to the readers of requests and replies")
 	liesSeed = flag.Uint64("lies-seed", 1, "seed of TestLies")
 )
 

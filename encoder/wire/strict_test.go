@@ -73,7 +73,7 @@ func (v m) without(key string) m {
 	return out
 }
 
-func objects(o ...any) m { return reserve.with(pair{"objects", list(o)}) }
+func objects(o ...any) m { return reserve.with(pair{"objects", o}) }
 
 func many(n int) list {
 	out := make(list, n)
@@ -265,7 +265,7 @@ func TestBadReplies(t *testing.T) {
 		"size -1":             {item(pair{"status", "hit"}, pair{"size", -1}), "reply: items[1].size: -1, want 0 or more"},
 		"levels":              {item(pair{"status", "hit"}, pair{"levels", list{"a", 1}}), "reply: items[1].levels[1]: want a text, got an integer"},
 		"segment's inode":     {m{{"id", 7}, {"segment", m{{"inode", "1"}}}}, "reply: segment.inode: want an integer"},
-		"limits":              {m{{"id", 7}, {"limits", m{{"names", 1 << 31}}}}, "reply: limits.names: 2147483648, the most is 2147483647"},
+		"limits":              {m{{"id", 7}, {"limits", m{{"names", int64(1) << 31}}}}, "reply: limits.names: 2147483648, the most is 2147483647"},
 		"level's name":        {m{{"id", 7}, {"state", m{{"levels", list{m{}}}}}}, `reply: state.levels[0]: the key "name" is missing`},
 		"level below -1":      {m{{"id", 7}, {"state", m{{"levels", list{m{{"name", "a"}, {"bytes", -2}}}}}}}, "reply: state.levels[0].bytes: -2, want -1 or more"},
 		"level's large":       {m{{"id", 7}, {"state", m{{"levels", list{m{{"name", "a"}, {"held", uint64(1) << 63}}}}}}}, "reply: state.levels[0].held: 9223372036854775808, the most"},
@@ -295,16 +295,15 @@ func TestBadReplies(t *testing.T) {
 // TestAppendRefuses: what the other side would refuse to read is not sent, and the buffer stays as it was.
 func TestAppendRefuses(t *testing.T) {
 	for name, q := range map[string]*Request{
-		"request: names: 1025":       {ID: 1, Op: Pin, Names: make([]string, MaxNames+1)},
-		"request: objects: 1025":     {ID: 1, Op: Pin, Objects: make([]Object, MaxNames+1)},
-		"request: leases: 1025":      {ID: 1, Op: Pin, Leases: make([]string, MaxNames+1)},
-		"request: lease: ":           {ID: 1, Op: Pin, Lease: notUTF8},
-		"request: names: ":           {ID: 1, Op: Pin, Names: []string{"a", notUTF8}},
-		"request: version: -1":       {ID: 1, Op: Hello, Version: -1},
-		"request: version: 21474836": {ID: 1, Op: Hello, Version: math.MaxInt32 + 1},
-		"request: size: -1":          {ID: 1, Op: Reserve, Objects: []Object{{Name: "a", Size: -1}}},
-		"request: cost: -1":          {ID: 1, Op: Reserve, Objects: []Object{{Name: "a", Cost: -1}}},
-		"a message has 10485":        {ID: 1, Op: Pin, Space: strings.Repeat("x", MaxRequest)},
+		"request: names: 1025":   {ID: 1, Op: Pin, Names: make([]string, MaxNames+1)},
+		"request: objects: 1025": {ID: 1, Op: Pin, Objects: make([]Object, MaxNames+1)},
+		"request: leases: 1025":  {ID: 1, Op: Pin, Leases: make([]string, MaxNames+1)},
+		"request: lease: ":       {ID: 1, Op: Pin, Lease: notUTF8},
+		"request: names: ":       {ID: 1, Op: Pin, Names: []string{"a", notUTF8}},
+		"request: version: -1":   {ID: 1, Op: Hello, Version: -1},
+		"request: size: -1":      {ID: 1, Op: Reserve, Objects: []Object{{Name: "a", Size: -1}}},
+		"request: cost: -1":      {ID: 1, Op: Reserve, Objects: []Object{{Name: "a", Cost: -1}}},
+		"a message has 10485":    {ID: 1, Op: Pin, Space: strings.Repeat("x", MaxRequest)},
 	} {
 		b, err := AppendRequest([]byte("before"), q)
 		require.ErrorContains(t, err, name)
