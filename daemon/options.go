@@ -88,7 +88,10 @@ func (l Limits) filled(m tier.MemoryLevel) Limits {
 		if *d == 0 {
 			*d = value
 		}
-		*d = min((*d+time.Second-1)/time.Second*time.Second, maxLease)
+		*d = min(*d, maxLease)
+		if rest := *d % time.Second; rest > 0 {
+			*d += time.Second - rest
+		}
 	}
 	second(&l.MaxLease, time.Hour)
 	second(&l.DefaultLease, 5*time.Minute)

@@ -5,11 +5,11 @@ package daemon
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -187,6 +187,11 @@ func TestOtherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be another user")
 	}
+	for dir := os.TempDir(); dir != "/"; dir = filepath.Dir(dir) {
+		if info, err := os.Stat(dir); err != nil || info.Mode()&1 == 0 {
+			t.Skipf("%s is not for other users", dir)
+		}
+	}
 	b := newBed(t, nil)
 	require.NoError(t, os.Chmod(b.socket, 0o777))
 	require.NoError(t, os.Chmod(strings.TrimSuffix(b.socket, "/s"), 0o755))
@@ -337,7 +342,7 @@ func TestStalledClients(t *testing.T) {
 	for err == nil { // until the server has had enough
 		_, err = deaf.conn.Write(out)
 	}
-	require.False(t, errors.Is(err, os.ErrDeadlineExceeded))
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 	require.Equal(t, all(wire.StatusHit, 1), statuses(idle.pin("l", "a")))
 	idle.release("l")
 	b.eventually("only who was idle is left", func() bool { return b.server.Counters().Connections == 1 })
