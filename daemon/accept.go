@@ -19,22 +19,37 @@ const (
 	refuseTime   = time.Second // for one of them
 )
 
-// accept serves a connection, or refuses it.
+// accept serves a connection, or refuses it. Who is refused does not count as a connection: one process that makes ever more takes
+// nobody's place.
 func (s *Server) accept(conn net.Conn) {
+	s.meter.accepted.Add(1)
+	client, why := s.identify(conn)
+	if why == nil && s.admit(conn, client) {
+		return
+	}
+	if client != nil {
+		client.Leave()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.meter.accepted.Add(1)
-	switch {
-	case s.closing:
-		_ = conn.Close() // nothing was promised
-	case len(s.conns) >= s.limits.MaxConnections:
+	if why == nil {
 		s.busy.Warn(s.log, "a connection was refused: there are too many", "max-connections", s.limits.MaxConnections)
-		s.refuse(conn, &wire.Error{Kind: wire.KindBusy, Text: fmt.Sprintf("there are %d connections, which is the most; raise max-connections, or close some", len(s.conns))})
-	default:
-		c := &connection{server: s, conn: conn}
-		s.conns[c] = struct{}{}
-		s.work.Go(c.serve)
+		why = &wire.Error{Kind: wire.KindBusy, Text: fmt.Sprintf("there are %d connections, which is the most; raise max-connections, or close some", len(s.conns))}
 	}
+	s.refuse(conn, why)
+}
+
+// admit serves a connection of a client, unless there are too many, or the server ends.
+func (s *Server) admit(conn net.Conn, client *promise.Client) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing || len(s.conns) >= s.limits.MaxConnections {
+		return false
+	}
+	c := &connection{server: s, conn: conn, client: client}
+	s.conns[c] = struct{}{}
+	s.work.Go(c.serve)
+	return true
 }
 
 // refuse answers the first request of a connection with an error, in the background. The caller has the lock.

@@ -27,8 +27,9 @@ type connection struct {
 	server *Server
 	conn   net.Conn
 
+	client *promise.Client
+
 	// Of the goroutine.
-	client  *promise.Client
 	session *session // nil before Hello
 	reader  *wire.Reader
 	begun   time.Time // when the server began to wait for what the client has to send; zero if it need not send anything
@@ -100,13 +101,7 @@ func (c *connection) serve() {
 		defer s.mu.Unlock()
 		delete(s.conns, c)
 	}()
-	client, why := s.identify(c.conn)
-	if why != nil {
-		s.explain(c.conn, why)
-		return
-	}
-	c.client = client
-	defer client.Leave()
+	defer c.client.Leave()
 	defer func() {
 		if c.session != nil {
 			c.session.user.Leave()

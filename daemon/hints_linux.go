@@ -51,16 +51,30 @@ func (c Config) hintShm(h *hints) {
 		if size != c.Size {
 			h.add(true, "size", "the segment %s is there with %s: keep it by that size, or give another name, or remove it with all objects by `%s`", c.Name, formatBytes(size), shmfile.SweepCommand(c.Name))
 		}
-	} else if err := shmfile.CheckRoom(filepath.Join(dir, c.Name), c.segmentBytes()); err != nil {
-		space := (*shmfile.SpaceError)(nil)
-		if errors.As(err, &space) && !space.Cgroup && space.Size == 64<<20 {
-			err = fmt.Errorf("%w (64 MiB is the default of containers; size: %s with leases and tables takes %s)", err, formatBytes(c.Size), formatBytes(c.segmentBytes()))
-		}
+	} else if err := c.checkRoom(); err != nil {
 		h.add(true, "size", "%v", err)
 	}
 	if m, ok := shmfile.MountOfDir(dir); ok && m.Type != "tmpfs" && m.Type != "ramfs" && m.Type != "hugetlbfs" {
 		h.add(false, "shm-dir", "%s is on a file system of the type %s: objects would be written to its disk, and GPUs can't use them in place; mount a tmpfs, such as an emptyDir with medium: Memory", dir, m.Type)
 	}
+}
+
+// checkRoom reports that a new segment would not fit, with everything beside it: what is made first would not notice what the rest needs.
+// What is there already has its room.
+func (c Config) checkRoom() error {
+	path := filepath.Join(cmp.Or(c.ShmDir, shmfile.DefaultDir), c.Name)
+	if _, err := os.Lstat(path); err == nil {
+		return nil
+	}
+	err := shmfile.CheckRoom(path, c.segmentBytes())
+	space := (*shmfile.SpaceError)(nil)
+	if errors.As(err, &space) && !space.Cgroup && space.Size == 64<<20 {
+		err = fmt.Errorf("%w (64 MiB is the default of containers)", err)
+	}
+	if err != nil {
+		err = fmt.Errorf("size: %s takes %s with leases and tables: %w", formatBytes(c.Size), formatBytes(c.segmentBytes()), err)
+	}
+	return err
 }
 
 // hintFiles reports a low limit of open files: each connection is one, and each process of clients.
@@ -125,6 +139,9 @@ func cgroupForbidsSwap(root fs.FS) bool {
 func (c Config) hintFolders(h *hints) {
 	if info, err := os.Lstat(c.Socket); err == nil && info.Mode().Type() != os.ModeSocket {
 		h.add(true, "socket", "%s is no socket, but %s: remove it, or give another path", c.Socket, kindOf(info))
+	}
+	if _, err := isStale(c.Socket); errors.Is(err, errListens) {
+		h.add(false, "socket", "a process listens at %s already: a second daemon needs another socket, name and http", c.Socket)
 	}
 	for key, dir := range map[string]string{"socket": filepath.Dir(c.Socket), "disk": c.Disk} {
 		if dir == "" {

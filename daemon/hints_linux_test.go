@@ -3,6 +3,7 @@ package daemon
 import (
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"testing/fstest"
 
@@ -33,6 +34,13 @@ func TestHints(t *testing.T) {
 	require.Len(t, got, 1)
 	require.True(t, got[0].Fatal)
 	require.Contains(t, got[0].Text, "to make it fit: ")
+
+	_, err := large.open(t.Context(), quiet())
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	require.ErrorContains(t, err, "size: 1048576TiB takes ")
+	left, err := os.ReadDir(c.ShmDir)
+	require.NoError(t, err)
+	require.Empty(t, left)
 
 	none := c
 	none.ShmDir = filepath.Join(c.ShmDir, "none")

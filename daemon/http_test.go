@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -277,7 +276,7 @@ func TestConnectionsOfHTTPAreBounded(t *testing.T) {
 	require.Empty(t, l.free)
 	require.NoError(t, l.Close())
 	_, err = l.Accept()
-	require.True(t, errors.Is(err, net.ErrClosed))
+	require.ErrorIs(t, err, net.ErrClosed)
 	require.Empty(t, l.free)
 }
 

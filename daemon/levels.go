@@ -45,6 +45,9 @@ func (c Config) open(ctx context.Context, log *slog.Logger) (_ *levels, err erro
 			err = errors.Join(err, l.close())
 		}
 	}()
+	if err := c.checkRoom(); err != nil {
+		return nil, err
+	}
 	if l.memory, err = memory.Open(c.memoryOptions(log)); err != nil {
 		return nil, c.explainMemory(err)
 	}

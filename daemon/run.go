@@ -48,7 +48,7 @@ func Run(ctx context.Context, o RunOptions) error {
 	for stopping := false; ; {
 		select {
 		case err := <-done:
-			if errors.Is(err, context.Canceled) { // while it started: everything is closed
+			if ctx.Err() != nil && errors.Is(err, context.Canceled) { // while it started: everything is closed
 				err = nil
 			}
 			return err
@@ -137,14 +137,17 @@ func (r *runner) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.socket.close()) }()
-	r.server, err = NewServer(ServerOptions{
-		Store: r.levels.store, Memory: r.levels.memory, ShmDir: r.config.ShmDir, Grace: r.config.Grace, Limits: r.config.limits(),
-		Version: r.o.Version, Logger: r.log,
-	})
-	if err != nil {
+	if r.server, err = NewServer(r.serverOptions()); err != nil {
 		return err
 	}
 	return r.serve(ctx)
+}
+
+func (r *runner) serverOptions() ServerOptions {
+	return ServerOptions{
+		Store: r.levels.store, Memory: r.levels.memory, ShmDir: r.config.ShmDir, Grace: r.config.Grace, Limits: r.config.limits(),
+		Version: r.o.Version, Logger: r.log,
+	}
 }
 
 // serve serves until ctx ends, or a listener fails.

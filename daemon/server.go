@@ -215,7 +215,7 @@ func (s *Server) Leases() []wire.Lease {
 	for i, l := range found {
 		out[i] = wire.Lease{Name: text(l.ID), Client: text(l.Label), PID: l.PID, Pinned: l.Pinned, Reserved: l.Reserved, Bytes: l.Bytes, Waiting: l.Waiting}
 		if !l.Lapsed {
-			out[i].Seconds = max(0, int64(l.Until.Sub(now)/time.Second))
+			out[i].Seconds = max(1, int64((l.Until.Sub(now)+time.Second-1)/time.Second)) // 0 has another meaning
 		}
 	}
 	return out

@@ -255,6 +255,23 @@ func TestConnectionsAreBounded(t *testing.T) {
 	b.free()
 }
 
+// TestRefusedConnectionsTakeNobodysPlace: connections that are one too many for their process waited a second for
+// a request to answer, and were counted meanwhile, so that a process that made ever more kept all others out.
+func TestRefusedConnectionsTakeNobodysPlace(t *testing.T) {
+	b := newBed(t, func(b *bed) { b.so.Limits = Limits{MaxConnections: 8} })
+	greedy := newPuppet(t)
+	for i := range 2 {
+		greedy.hello(b.socket, fmt.Sprint("session-", i))
+	}
+	for range 30 {
+		greedy.dial(b.socket)
+	}
+	for i := range 2 { // a connection is accepted after those before it
+		b.hello(fmt.Sprint("session-own-", i))
+	}
+	require.Equal(t, 4, b.server.Counters().Connections)
+}
+
 // TestSessionsOfAProcess: a process has a quarter of the sessions.
 func TestSessionsOfAProcess(t *testing.T) {
 	b := newBed(t, func(b *bed) { b.so.Limits.MaxSessions = 8 })

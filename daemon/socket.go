@@ -102,10 +102,18 @@ func makeSocket(ctx context.Context, path string, log *slog.Logger) (_ *socket, 
 // lockSuffix is what the lock of a socket has behind its path.
 const lockSuffix = ".lock"
 
+// lookTime is longer than SweepSocket has a lock that it only looks at.
+const lookTime = 200 * time.Millisecond
+
 // lockSocket takes the lock beside a socket, and writes the process into it, for people.
 func lockSocket(path string) (*os.File, error) {
+	start := time.Now()
 	for range 100 {
 		f, err := tryLockSocket(path, os.O_CREATE)
+		if errors.Is(err, errLocked) && time.Since(start) < lookTime {
+			time.Sleep(lookTime / 50)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -2,14 +2,19 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/internal/shmfile"
@@ -185,6 +190,33 @@ func TestLockWithoutNameLocksNothing(t *testing.T) {
 	require.ErrorIs(t, err, errLocked)
 	require.NoError(t, unlockSocket(second))
 	require.NoFileExists(t, path+lockSuffix)
+}
+
+// TestOneHasTheLock, although each one that ends removes the file which others have open.
+func TestOneHasTheLock(t *testing.T) {
+	path := socketPath(t)
+	var have, had atomic.Int32
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 300 {
+				f, err := lockSocket(path)
+				if errors.Is(err, errLocked) {
+					continue
+				}
+				if !assert.NoError(t, err) {
+					return
+				}
+				assert.Equal(t, int32(1), have.Add(1))
+				had.Add(1)
+				runtime.Gosched()
+				have.Add(-1)
+				assert.NoError(t, unlockSocket(f))
+			}
+		})
+	}
+	all.Wait()
+	require.Greater(t, had.Load(), int32(100))
 }
 
 func TestSweepSocket(t *testing.T) {

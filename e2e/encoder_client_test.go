@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -84,31 +85,43 @@ func (s *cacheServer) pinned() (n int) {
 func (s *cacheServer) has(names ...string) (has []bool) {
 	s.t.Helper()
 	ctx, c := s.client()
-	p, err := c.Stat(ctx, wire.Request{Space: space, Names: names})
-	require.NoError(s.t, err)
-	require.Len(s.t, p.Items, len(names))
-	for _, item := range p.Items {
-		has = append(has, item.Status == wire.StatusHit)
+	var items []wire.Item
+	require.Eventually(s.t, func() bool {
+		p, err := c.Stat(ctx, wire.Request{Space: space, Names: names})
+		if err != nil {
+			return false
+		}
+		items = p.Items
+		return !slices.ContainsFunc(items, func(v wire.Item) bool { return v.Status == wire.StatusPending })
+	}, patience, time.Millisecond, "objects are not looked up")
+	require.Len(s.t, items, len(names))
+	for _, v := range items {
+		has = append(has, v.Status == wire.StatusHit)
 	}
 	require.NoError(s.t, c.Close())
 	return has
 }
 
-// press stores other objects until nothing is left in memory that may go.
+// press stores other objects, and keeps them, until memory is full: whatever may go has gone. Then they may go.
 func (s *cacheServer) press() {
 	s.t.Helper()
 	ctx, c := s.client()
 	m, err := c.Map(ctx)
 	require.NoError(s.t, err)
-	for i := range 2 * int(c.Hello().Segment.Size>>13) {
+	full := false
+	for i := 0; !full; i++ {
 		name := fmt.Sprint("other", time.Now().UnixNano(), i)
 		items, err := c.Reserve(ctx, wire.Request{Lease: "press", Space: "press", Objects: []wire.Object{{Name: name, Size: 8 << 10, Note: []byte("uint8 8192")}}})
 		require.NoError(s.t, err)
-		require.Equal(s.t, wire.StatusReserved, items[0].Status)
+		if full = items[0].Status == wire.StatusFull; full {
+			require.Greater(s.t, i, 16)
+			break
+		}
 		require.NoError(s.t, m.Write(items[0], bytes.Repeat([]byte{0xEE}, 8<<10)))
-		_, err = c.Commit(ctx, wire.Request{Lease: "press", Space: "press", Names: []string{name}})
+		_, err = c.Commit(ctx, wire.Request{Lease: "press", Space: "press", Names: []string{name}, Keep: true})
 		require.NoError(s.t, err)
 	}
+	require.NoError(s.t, c.Release(ctx, wire.Request{Leases: []string{"press"}}))
 	require.NoError(s.t, m.Close())
 	require.NoError(s.t, c.Close())
 }

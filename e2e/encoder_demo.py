@@ -22,7 +22,7 @@ def main():
     with Programs() as programs:
         photos = sorted(p for p in MEDIA.iterdir() if p.suffix in (".png", ".jpg"))
         inputs = programs.folder / "inputs.json"
-        inputs.write_text(json.dumps([{"name": p.stem, "prompt_token_ids": [1, 20, *IMAGE[a.model], 30, 31], "images": [str(p)]} for p in photos]))
+        inputs.write_text(json.dumps([{"name": p.stem, "prompt_token_ids": [1, 20 + i, *IMAGE[a.model], 40 + 7 * i, 31], "images": [str(p)]} for i, p in enumerate(photos)]))
         server = Server(programs, "ringcache-demo")
         settings = "--size", "16MiB", "--disk", programs.folder / "disk"
         server.start(*settings)

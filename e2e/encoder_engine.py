@@ -11,7 +11,7 @@
                                        "until": tell by FILE.reached, and go on when FILE is there; pid may be missing then
 
 The answer to ask has `answers`, in the same order (tokens, finish, identifiers of the images), `seconds`, `workers` (for each: calls of
-the vision tower, items that it encoded, loads and saves by the connector, since the last answer, and armed: a kill is still due) and
+the vision tower, items that it encoded, loads and saves by the connector, for this answer, and armed: a kill is still due) and
 `pending`: how often the connector has put a request off, null where the scheduler lives in another process. What fails is
 answered by `error`. The first line comes when the engine is ready: {"ready": {"pids": [...], "seconds": S}}. The end of stdin ends it.
 """
@@ -50,7 +50,6 @@ class Engine:
             options["ec_transfer_config"] = ECTransferConfig(**a.ec)
         self._llm = vllm.LLM(disable_log_stats=True, **{**common.engine_arguments(a), **options})
         self.pids = self._llm.collective_rpc("observe_encoder")
-        self._before = self._counts()
         self._pending = self._count_pending()
         self._requests = []
         processor = self._llm.llm_engine.input_processor
@@ -116,18 +115,17 @@ class Engine:
         self._requests.clear()
         if self._pending:
             self._pending[0] = 0
+        before = self._counts()
         began = time.monotonic()
         outputs = self._llm.generate(prompts, params, use_tqdm=False)
         seconds = time.monotonic() - began
-        counts, before = self._counts(), self._before
-        self._before = counts
         return {
             "answers": [{"tokens": list(output.outputs[0].token_ids), "finish": output.outputs[0].finish_reason,
                          "identifiers": [f.identifier for f in request.mm_features or []]}
                         for output, request in zip(outputs, self._requests)],
             "seconds": round(seconds, 6), "pending": self._pending and self._pending[0],
             "workers": [{**now, **{field: now[field] - then[field] for field in encoder_worker.FIELDS}}
-                        for now, then in zip(counts, before)]}
+                        for now, then in zip(self._counts(), before)]}
 
 
 def read(stdin, lines):

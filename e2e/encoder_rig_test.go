@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -50,6 +51,9 @@ func (p *process) words() string {
 	return p.log.String()
 }
 
+// noise is what each image makes a worker say that lives in the process of vLLM's frontend.
+var noise = regexp.MustCompile(`.*use .torch.set_num_threads. after the thread binding.*\n`)
+
 // runs starts a command, whose words on stderr are kept.
 func runs(t testing.TB, name string, cmd *exec.Cmd) *process {
 	t.Helper()
@@ -71,7 +75,7 @@ func runs(t testing.TB, name string, cmd *exec.Cmd) *process {
 	t.Cleanup(func() {
 		p.kill()
 		if t.Failed() {
-			words := p.words()
+			words := noise.ReplaceAllString(p.words(), "")
 			t.Logf("%s said:\n%s", name, words[max(0, len(words)-8000):])
 		}
 	})
@@ -273,6 +277,9 @@ func startEncoder(t testing.TB, s encoderSetup, server *cacheServer) *encoderEng
 	}()
 	t.Cleanup(func() { // before that of the process, which kills it
 		_ = e.stdin.Close()
+		if t.Failed() {
+			e.kill()
+		}
 		for range e.lines { // until it has ended
 		}
 	})

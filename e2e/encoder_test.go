@@ -154,7 +154,8 @@ func TestEncoderParallel(t *testing.T) {
 	s.idle()
 }
 
-// TestEncoderTwoEngines: two engines at once, in a memory that is smaller than what they use.
+// TestEncoderTwoEngines: two engines at once, in a memory that is smaller than what they use, and a server that is killed now
+// and then.
 func TestEncoderTwoEngines(t *testing.T) {
 	s := newCacheServer(t, "--size", "256KiB") // an image takes 8 KiB
 	s.start()
@@ -171,6 +172,9 @@ func TestEncoderTwoEngines(t *testing.T) {
 				e.forget()
 			}
 			e.send(map[string]any{"ask": names})
+		}
+		if round%10 == 5 {
+			s.restart()
 		}
 		for _, e := range engines {
 			w := e.check(e.answered(names...), names...).Workers[0]

@@ -145,8 +145,9 @@ func (serveCheck) Run(c *serveCommand) error {
 	if err != nil {
 		return err
 	}
-	var fatal bool
+	fatal, warnings := false, 0
 	for _, h := range config.Hints() {
+		warnings++
 		word := "warning"
 		if h.Fatal {
 			word = "error"
@@ -160,6 +161,10 @@ func (serveCheck) Run(c *serveCommand) error {
 	if fatal {
 		return errors.New("the daemon can't start")
 	}
-	_, err = fmt.Println("the configuration is right, and the daemon can start")
+	if warnings > 0 {
+		_, err = fmt.Println("the configuration is right")
+		return err
+	}
+	_, err = fmt.Println("the configuration is right, and nothing is in the way of a daemon")
 	return err
 }

@@ -318,16 +318,17 @@ func TestServeAfterKill(t *testing.T) {
 func TestServeReload(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ringcache.yaml")
 	set := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
-	set("log-level: info\n")
+	set("log-level: info\nmax-session-leases: 5\n")
 	s := newServing(t, "--config", file)
 	s.start()
+	require.Equal(t, 5, s.dial().Hello().Limits.Leases)
 	set("log-level: debug\nmax-session-leases: 3\n")
 	s.signal(syscall.SIGHUP)
 	s.wait("in force", "max-session-leases", "log-level")
 	set("log-level: debug\nmax-session-leases: 3\nname: other\n")
 	s.signal(syscall.SIGHUP)
 	s.wait("refused", "name is", "needs a restart")
-	set("log-levle: info\n")
+	set("log-lvel: info\n")
 	s.signal(syscall.SIGHUP)
 	s.wait("refused", "did you mean log-level?")
 	require.NoError(t, os.Remove(file))
@@ -336,6 +337,7 @@ func TestServeReload(t *testing.T) {
 	require.Equal(t, 3, s.dial().Hello().Limits.Leases)
 	s.signal(syscall.SIGTERM)
 	require.Zero(t, s.end(), s.text())
+	require.FileExists(t, filepath.Join(s.shm, "ringcache"), "clients have it mapped, although nothing is in it")
 }
 
 // TestServeWithoutAReaderOfItsLog: a log that nobody takes ends nothing.
@@ -423,6 +425,19 @@ func contents(t *testing.T, dir string) map[string]string {
 		all[f.Name()] = string(b)
 	}
 	return all
+}
+
+// TestServeLogsJSON, and maps the pages of its segment if it is told to.
+func TestServeLogsJSON(t *testing.T) {
+	s := newServing(t, "--log-format", "json", "--prefault")
+	s.launch(command(append([]string{"serve"}, s.flags...)...))
+	s.wait(`"msg":"serving"`)
+	s.wait(`"msg":"the pages of the segment are mapped"`)
+	s.signal(syscall.SIGTERM)
+	require.Zero(t, s.end(), s.text())
+	for _, line := range strings.Split(s.text(), "\n") {
+		require.True(t, json.Valid([]byte(line)), line)
+	}
 }
 
 // TestServeTwice: the second daemon says what is in its way, and the first one goes on.
@@ -602,7 +617,7 @@ func TestServeCheck(t *testing.T) {
 	check := append([]string{"serve", "check"}, s.flags...)
 	out, _, code := ringcache(t, check...)
 	require.Zero(t, code, out)
-	require.Contains(t, out, "the daemon can start")
+	require.Contains(t, out, "the configuration is right")
 	left, err := os.ReadDir(s.shm)
 	require.NoError(t, err)
 	require.Empty(t, left)
@@ -613,6 +628,11 @@ func TestServeCheck(t *testing.T) {
 	require.Contains(t, errOut, "the daemon can't start")
 	_, _, code = ringcache(t, append(check, "--size=x")...)
 	require.Equal(t, 78, code)
+	s.start()
+	out, _, code = ringcache(t, check...)
+	require.Zero(t, code, out)
+	require.Contains(t, out, "warning: socket: a process listens at "+s.socket+" already")
+	require.Empty(t, askOf(t, s).Leases, "the daemon noticed nothing")
 }
 
 // TestSweepOfADaemon: what a killed daemon left is shown and removed, and what a living one has stays.

@@ -34,7 +34,8 @@ type warmCommand struct {
 func (warmCommand) Help() string {
 	return `Each image goes to the engine as a chat request for one token. The engine computes the output of its encoder, and its connector stores that in the
 daemon, where all engines with the same model find it. Images are PNG, JPEG, WebP, GIF, BMP and TIFF, known by their first bytes; other files
-in folders are skipped. An image that is there twice is sent once.
+in folders are skipped. An image that is there twice is sent once. The engine knows an image by the bytes of its file: send the very files that clients
+send.
 
 If the engine needs a key, put the key into the environment variable ` + warmKey + `.
 

@@ -2,6 +2,7 @@ package warm
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -75,7 +76,7 @@ func classify(err error) (k kind, after time.Duration) {
 	if _, ok := errors.AsType[unreachableError](err); ok {
 		return away, 0
 	}
-	if errors.Is(err, errNotOpenAI) {
+	if errors.Is(err, errNotOpenAI) || ofTLS(err) {
 		return hopeless, 0
 	}
 	answer, ok := errors.AsType[*answerError](err)
@@ -97,6 +98,13 @@ func classify(err error) (k kind, after time.Duration) {
 		return bad, 0
 	}
 	return hopeless, 0 // it leads elsewhere, or is no answer at all
+}
+
+// ofTLS reports an error of the encryption, which is the same each time.
+func ofTLS(err error) bool {
+	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
+	_, record := errors.AsType[tls.RecordHeaderError](err)
+	return certificate || record || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // heard notes that the engine works.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -29,7 +28,7 @@ const (
 	defaultPatience = 5 * time.Minute
 	maxKey          = 8 << 10 // bytes
 	maxTries        = 4       // of an image with which the engine fails
-	maxRefused      = 16      // images at the beginning: if all are refused, so would be the others
+	maxFailed       = 16      // images at the beginning: if the engine takes none of them, it takes none at all
 )
 
 // Options are what Run needs. The zero value is an engine on this machine that serves one model.
@@ -137,7 +136,7 @@ type run struct {
 
 	mu       sync.Mutex
 	away     time.Time       // since when the engine has not been there, or has been too busy; zero while it works
-	refused  int             // images
+	refused  int             // images that the engine did not take
 	failures map[int]Failure // by the number of the image
 	result   Result          // without failures
 }
@@ -161,6 +160,11 @@ type stopError struct{ error }
 
 func (e stopError) Unwrap() error { return e.error }
 
+// unreadError is about a file, which the engine has not seen.
+type unreadError struct{ error }
+
+func (e unreadError) Unwrap() error { return e.error }
+
 // all sends the images.
 func (r *run) all(ctx context.Context, images []string) error {
 	group, sending := errgroup.WithContext(ctx)
@@ -183,19 +187,19 @@ func (r *run) all(ctx context.Context, images []string) error {
 // end counts an image. The error ends the run.
 func (r *run) end(ctx context.Context, i int, path string, known bool, err error) error {
 	stop, all := errors.AsType[stopError](err)
+	_, unread := errors.AsType[unreadError](err)
 	switch {
 	case all:
-		return fmt.Errorf("%s: %w", path, stop.error)
+		return stop.error
 	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	refusal, byEngine := errors.AsType[*answerError](err)
 	switch {
 	case err != nil:
 		r.failures[i] = Failure{path, err}
-		if byEngine && refusal.status < http.StatusInternalServerError {
+		if !unread {
 			r.refused++
 		}
 	case known:
@@ -204,8 +208,8 @@ func (r *run) end(ctx context.Context, i int, path string, known bool, err error
 		r.result.Sent++
 	}
 	r.Report(Event{Path: path, Known: known, Err: err})
-	if err != nil && r.refused == maxRefused && r.result.Sent+r.result.Known == 0 {
-		return fmt.Errorf("the engine has refused the first %d images, so the rest are not sent. The last refusal: %w", maxRefused, err)
+	if err != nil && !unread && r.refused == maxFailed && r.result.Sent+r.result.Known == 0 {
+		return fmt.Errorf("the engine has taken none of the first %d images, so the rest are not sent. The last one: %w", maxFailed, err)
 	}
 	return nil
 }
@@ -220,7 +224,7 @@ func (r *run) one(ctx context.Context, path string) (known bool, err error) {
 		if e, ok := errors.AsType[*fs.PathError](err); ok {
 			err = e.Err
 		}
-		return false, err
+		return false, unreadError{err}
 	}
 	c := content{sha256.Sum256(data), int64(len(data))}
 	known = true

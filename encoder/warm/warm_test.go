@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -491,7 +492,8 @@ func TestWhatIsTheSameForAllImagesEndsTheRun(t *testing.T) {
 		"endless":    {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(bytes.Repeat([]byte(" "), maxAnswer+2)) }, "not that of an OpenAI endpoint", 1},
 		"text model": {func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, `{"message":"tiny is not a multimodal model"}`, http.StatusBadRequest)
-		}, "refused the first 16 images, so the rest are not sent. The last refusal: the engine answered 400 Bad Request: tiny is not a multimodal model", maxRefused},
+		}, "taken none of the first 16 images, so the rest are not sent. The last one: the engine answered 400 Bad Request: tiny is not a multimodal model", maxFailed},
+		"broken": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }, "taken none of the first 16 images, so the rest are not sent. The last one: given up after 4 tries", maxFailed * maxTries},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEngine(t, func(w http.ResponseWriter, r *http.Request, _ []byte) bool { c.answer(w, r); return true })
@@ -515,6 +517,23 @@ func TestWhatIsTheSameForAllImagesEndsTheRun(t *testing.T) {
 	result, err := Run(t.Context(), images, o)
 	require.NoError(t, err)
 	require.Len(t, result.Failures, 59)
+}
+
+// TestWrongEncryptionEndsTheRun: it would be the same for each image, and for each try.
+func TestWrongEncryptionEndsTheRun(t *testing.T) {
+	_, images := folder(t, 3)
+	var asked atomic.Int32
+	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	defer s.Close()
+	for _, o := range []Options{{URL: s.URL}, {URL: s.URL, Model: "tiny"}, {URL: strings.Replace(newEngine(t, nil).URL, "http:", "https:", 1), Model: "tiny"}} {
+		o.first = time.Hour // a second try would not end
+		result, err := Run(t.Context(), images, o)
+		require.Error(t, err)
+		require.Empty(t, result.Failures)
+		t.Log(err)
+	}
+	require.Zero(t, asked.Load())
 }
 
 // TestErrorsAreSilentAboutSecrets: servers repeat what they were sent in their errors, the header and the image.

@@ -79,12 +79,12 @@ type killing struct {
 	client *wire.Client // of this process
 	m      *wire.Mapping
 
-	places                                    []string
-	hits                                      map[string]int // kills at a failpoint
-	kills, atStart, ends, checks, found, gone int
-	killed                                    int // clients
-	descriptors                               int // the most
-	private, shared                           int64
+	places                                          []string
+	hits                                            map[string]int // kills at a failpoint
+	kills, atStart, ends, checks, found, full, gone int
+	killed                                          int // clients
+	descriptors                                     int // the most
+	private, shared                                 int64
 }
 
 func (k *killing) run(t *testing.T, kills int) {
@@ -108,8 +108,8 @@ func (k *killing) run(t *testing.T, kills int) {
 	}
 	k.end()
 	t.Logf("%d kills, %d of them at %d of %d failpoints and %d before the daemon served, %d ends in peace; clients: %d killed, %d ended themselves; "+
-		"%d times all that was promised was looked for, %d objects found, %d gone; the most of a daemon: %d descriptors, %.1f MiB of its own",
-		k.kills, total(k.hits), len(k.hits), len(k.places), k.atStart, k.ends, k.killed, k.crowd.died-k.killed, k.checks, k.found, k.gone, k.descriptors, float64(k.private)/(1<<20))
+		"%d times all that was promised was looked for, %d objects found, %d without room, %d gone; the most of a daemon: %d descriptors, %.1f MiB of its own",
+		k.kills, total(k.hits), len(k.hits), len(k.places), k.atStart, k.ends, k.killed, k.crowd.died-k.killed, k.checks, k.found, k.full, k.gone, k.descriptors, float64(k.private)/(1<<20))
 	for _, what := range slices.Sorted(maps.Keys(k.crowd.counts)) {
 		t.Logf("%12d %s", k.crowd.counts[what], what)
 	}
@@ -254,10 +254,9 @@ func (k *killing) check(p *process) {
 	for old := max(1, k.spaces-2); old < k.spaces && err == nil; old++ {
 		err = k.client.Clear(ctx, fmt.Sprint("space-", old))
 	}
-	var found int
-	var gone []int
+	var r Checked
 	if err == nil {
-		if found, gone, err = k.crowd.ledger.Check(ctx, k.client, k.m, k.space); err == nil {
+		if r, err = k.crowd.ledger.Check(ctx, k.client, k.m, k.space); err == nil {
 			k.checks++
 		}
 	}
@@ -270,26 +269,35 @@ func (k *killing) check(p *process) {
 		}
 	}
 	require.NoError(k.t, err, "after %d kills", k.kills)
-	k.found += found
-	k.gone += len(gone)
+	k.found += r.Found
+	k.full += r.Full
+	k.gone += len(r.Gone)
 	if !k.mayFull {
-		require.Empty(k.t, gone, "promised objects of %s, after %d kills", k.space, k.kills)
+		require.Empty(k.t, r.Gone, "promised objects of %s, after %d kills", k.space, k.kills)
+		require.Zero(k.t, r.Full, "there is plenty of room")
 	}
 }
 
-// end kills all clients while no daemon is there: the next one ends what they had.
+// end kills all clients while no daemon is there: the next one ends what they had. Then others come, and are killed while it is
+// there.
 func (k *killing) end() {
 	t := k.t
 	k.crowd.killAll()
 	p := k.daemon.start(t, "")
-	require.True(t, p.wait("ready"), p.bad)
+	require.True(t, p.wait("ready"))
 	k.check(p)
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
-	k.wait(ctx, "no lease, reservation or session of a client that is gone", func(p *wire.Reply) bool {
+	nothing := func(p *wire.Reply) bool {
 		return len(p.Leases) == 0 && p.State.Leases == 0 && p.State.Sessions == 1 && p.State.Owed == 0 && p.State.Pending == 0 && p.State.Levels[0].Held == 0
-	})
+	}
+	k.wait(ctx, "no lease, reservation or session of a client that is gone", nothing)
+	k.people()
+	k.work(p, 200)
+	k.crowd.killAll()
+	k.wait(ctx, "no lease, reservation or session of a client that was killed", nothing)
 	k.check(p)
+	require.Empty(t, k.crowd.wrong())
 	require.NoError(t, k.client.Clear(ctx, ""))
 	k.wait(ctx, "nothing is left", func(p *wire.Reply) bool {
 		for _, l := range p.State.Levels {

@@ -49,16 +49,22 @@ func (l *Ledger) Promised(space string) []int {
 	return list
 }
 
-// Check pins all that was promised of a space, verifies every byte, and returns the number of objects that are there, and those that are
-// not. The error is that of the connection, or about what must not be.
-func (l *Ledger) Check(ctx context.Context, c *wire.Client, m *wire.Mapping, space string) (found int, gone []int, err error) {
-	const lease = "check of the ledger"
-	list := l.Promised(space)
-	for batch := range slices.Chunk(list, wire.MaxNames) {
+// Checked is what Check found.
+type Checked struct {
+	Found int
+	Full  int   // objects that had no room in memory now
+	Gone  []int // objects that are not there
+}
+
+// Check pins all that was promised of a space, and verifies every byte. The error is that of the connection, or a *WrongError
+// about what must not be.
+func (l *Ledger) Check(ctx context.Context, c *wire.Client, m *wire.Mapping, space string) (r Checked, err error) {
+	const lease, some = "check of the ledger", 50
+	for batch := range slices.Chunk(l.Promised(space), some) {
 		for len(batch) > 0 {
 			items, err := c.Pin(ctx, wire.Request{Lease: lease, Space: space, Names: namesOf(batch)})
 			if err != nil {
-				return found, gone, err
+				return r, err
 			}
 			var again []int
 			for i, v := range items {
@@ -66,19 +72,25 @@ func (l *Ledger) Check(ctx context.Context, c *wire.Client, m *wire.Mapping, spa
 				case wire.StatusPending:
 					again = append(again, batch[i])
 					continue
-				case wire.StatusMiss, wire.StatusFull:
-					gone = append(gone, batch[i])
+				case wire.StatusMiss:
+					r.Gone = append(r.Gone, batch[i])
+					continue
+				case wire.StatusFull:
+					r.Full++
 					continue
 				}
 				if err := wrong(m, v, space, batch[i]); err != nil {
-					return found, gone, &WrongError{fmt.Errorf("what was promised: %w", err)}
+					return r, &WrongError{fmt.Errorf("what was promised: %w", err)}
 				}
-				found++
+				r.Found++
 			}
 			batch = again
 		}
+		if err := c.Release(ctx, wire.Request{Leases: []string{lease}}); err != nil {
+			return r, err
+		}
 	}
-	return found, gone, c.Release(ctx, wire.Request{Leases: []string{lease}})
+	return r, nil
 }
 
 // WrongError is about an answer of a daemon that is wrong.

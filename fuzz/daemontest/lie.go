@@ -65,6 +65,7 @@ type liar struct {
 const (
 	batch       = 40 // requests on one connection
 	mostStalled = 2
+	crowded     = 100 // connections of one goroutine
 )
 
 func (l *liar) lie() (string, int, error) {
@@ -78,7 +79,7 @@ func (l *liar) lie() (string, int, error) {
 		{4, "halves of requests", l.half},
 		{4, "false lengths", l.lengths},
 		{2, "requests whose answers nobody reads", l.deaf},
-		{2, "connections without hello", l.crowdIn},
+		{1, "connections without hello", l.crowdIn},
 		{2, "sessions", l.sessions},
 		{2, "leases", l.leases},
 		{2, "reservations", l.hoard},

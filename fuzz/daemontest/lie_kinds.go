@@ -131,15 +131,15 @@ func (l *liar) deaf() (int, error) {
 
 // crowdIn makes connections that say nothing, until one more has been answered.
 func (l *liar) crowdIn() (int, error) {
-	for i := range batch {
+	for range crowded {
 		c, err := l.dial()
 		if err != nil {
-			return i, err
+			return 1, err
 		}
 		defer func() { _ = c.Close() }()
 	}
 	n, err := l.talk([][]byte{frame(l.hello())})
-	return batch + n, err
+	return crowded + n, err
 }
 
 // sessions opens ever more sessions, with a lease in each.

@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	lieCount = flag.Int("lies", 8000, "TestLies sends so many lying requests")
+	lieCount = flag.Int("lies", 5000, "TestLies sends so many lying requests")
 	lieSeed  = flag.Uint64("lies.seed", 0, "seed of TestLies; 0 makes one up")
 )
 

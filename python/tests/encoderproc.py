@@ -549,6 +549,14 @@ def configurations_that_cannot_work_are_refused() -> None:
         ),
         ("the model takes text alone", {"model_config__multimodal_config": None}),
         ("encoder-decoder", {"model_config__is_encoder_decoder": True}),
+        (
+            "16 tensor-parallel workers on 2 hosts",
+            {
+                "parallel_config__nnodes_within_dp": 2,
+                "parallel_config__tensor_parallel_size": 16,
+                "parallel_config__local_world_size": 8,
+            },
+        ),
         ("LoRA", {"lora_config": types.SimpleNamespace(enable_tower_connector_lora=True)}),
     ]
     for text, changes in cases:
@@ -562,6 +570,11 @@ def configurations_that_cannot_work_are_refused() -> None:
     for changes in (
         {"model_config__multimodal_config__mm_processor_cache_gb": 0},
         {"cache_config__enable_prefix_caching": False},
+        {
+            "parallel_config__nnodes_within_dp": 2,
+            "parallel_config__tensor_parallel_size": 8,
+            "parallel_config__local_world_size": 8,
+        },
         {"extra": {"wait": 0, "lease": 10, "pin": "off", "tenant": "t", "space": "s", "revision": "r"}},
     ):
         scheduler(config(**changes)).shutdown()
@@ -670,6 +683,10 @@ def counts_reach_the_log_and_prometheus() -> None:
         of_worker, of_scheduler = w.get_ec_connector_stats(), s.get_ec_connector_stats()
         assert s.get_ec_connector_stats() is None
         pickle.loads(pickle.dumps(of_worker))
+        payload = dict(of_worker.data)
+        accumulated = encoder.EncoderCacheConnector.build_ec_connector_stats(payload)
+        accumulated.aggregate(of_scheduler)
+        assert payload == of_worker.data, "another logger of vLLM has the same payload"
         merged = of_worker.aggregate(of_scheduler)
         assert merged.data == {
             "misses": 1, "hits": 1, "saves": 1, "saved_bytes": 128, "loaded_bytes": 128

@@ -440,6 +440,15 @@ def eventually(call: Callable[[], Any], seconds: float = 300) -> Any:
             time.sleep(0.01)
 
 
+def eventually_stopped(pid: int) -> None:
+    """Wait until all threads are stopped: the signal reaches them one after the other."""
+    end = time.monotonic() + 300
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        while (task / "stat").read_text().rsplit(")", 1)[1].split()[0] != "T":
+            assert time.monotonic() < end
+            time.sleep(0.001)
+
+
 def test_real_daemon(real: Daemon) -> None:
     with Client(real.socket, client="test", fingerprint=PRINT, timeout=30) as c:
         assert eventually(lambda: c.pin("l", ["a"]))[0].status == "miss"
@@ -475,6 +484,7 @@ def test_real_daemon_that_is_stopped(real: Daemon) -> None:
         assert real.process is not None
         os.kill(real.process.pid, signal.SIGSTOP)
         try:
+            eventually_stopped(real.process.pid)
             c.timeout = 0.1
             for text in ("no answer within", "failed lately"):
                 with pytest.raises(DaemonError, match=text):

@@ -454,6 +454,25 @@ def test_release_waits_for_a_daemon_that_is_away(daemon: Standin, scheduling: Sc
     assert held(daemon) == set()
 
 
+def test_release_that_is_owed_spares_what_is_pinned_again(
+    daemon: Standin, scheduling: Scheduling
+) -> None:
+    daemon.put("a", DATA, NOTE)
+    scheduling.available(Request("1", "a"), 0)
+    daemon.stop()
+    scheduling.finished("1")
+    scheduling.step()
+    daemon.start()
+    scheduling._client._retry_at = 0
+    two = Request("2", "a")
+    scheduling.available(two, 0)
+    scheduling.step()
+    assert held(daemon) == {"a"}
+    assert scheduling.has("a")
+    end(scheduling, two)
+    assert held(daemon) == set()
+
+
 def test_all_items_of_a_request_of_old_releases(daemon: Standin, scheduling: Scheduling) -> None:
     daemon.put("a", DATA, NOTE)
     daemon.put("c", DATA, NOTE)

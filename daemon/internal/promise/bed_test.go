@@ -154,6 +154,27 @@ func TestUnwatchableProcess(t *testing.T) {
 	require.ErrorIs(t, err, ErrTaken)
 }
 
+// TestWishesKeepLeases: a lease that has nothing stays a while for what is pending: the store brings it as long as somebody wants it.
+func TestWishesKeepLeases(t *testing.T) {
+	b := newBed(t, ordinary)
+	b.put("a")
+	u, other := b.user(process.Unknown(), "session-1"), b.user(process.Unknown(), "session-2")
+	_, err := other.Reserve("w", []tier.Object{{Key: key("r"), Size: 10}}, 0)
+	require.NoError(t, err)
+	pin := func(name string) error {
+		placed, err := u.Pin("l", keys(name), 0, false)
+		require.NoError(t, err)
+		return placed[0].Err
+	}
+	require.ErrorIs(t, pin("r"), tier.ErrPending)
+	require.Len(t, b.book.Leases(10), 2)
+	require.ErrorIs(t, pin("x"), tier.ErrNotFound)
+	require.Len(t, b.book.Leases(10), 2, "a miss beside it ends nothing")
+	b.pass(11 * time.Second)
+	require.ErrorIs(t, pin("x"), tier.ErrNotFound)
+	require.Len(t, b.book.Leases(10), 1)
+}
+
 // TestTakenSession: who has lost a session can do nothing with it.
 func TestTakenSession(t *testing.T) {
 	b := newBed(t, ordinary)

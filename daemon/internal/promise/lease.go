@@ -93,9 +93,9 @@ func (s *session) mayOpen(limits Limits) error {
 	defer b.mu.Unlock()
 	switch {
 	case len(s.leases) >= limits.Leases:
-		return fmt.Errorf("%w: session %s has %d leases; release some, or raise max-leases", ErrLimit, s.id, len(s.leases))
+		return fmt.Errorf("%w: session %s has %d leases; release some, or raise max-session-leases", ErrLimit, s.id, len(s.leases))
 	case s.client.leases >= limits.leasesOfProcess():
-		return fmt.Errorf("%w: process %d has %d leases, twice max-leases, which is the most; release some", ErrLimit, s.client.PID(), s.client.leases)
+		return fmt.Errorf("%w: process %d has %d leases, twice max-session-leases, which is the most; release some", ErrLimit, s.client.PID(), s.client.leases)
 	}
 	return nil
 }

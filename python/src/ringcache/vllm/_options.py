@@ -93,6 +93,14 @@ def check(config: Any) -> None:
             "vLLM counts items instead of hashing them, and another engine's item of the same number is another "
             "image; set --mm-processor-cache-gb above 0 or --enable-prefix-caching"
         )
+    parallel = config.parallel_config
+    hosts = getattr(parallel, "nnodes_within_dp", 1)
+    tensor = getattr(parallel, "tensor_parallel_size", 1)
+    if hosts > 1 and tensor > getattr(parallel, "local_world_size", tensor):
+        raise ValueError(
+            f"EncoderCacheConnector: {tensor} tensor-parallel workers on {hosts} hosts can't map one daemon's "
+            "memory; keep a tensor-parallel group on one host or start vLLM without --ec-transfer-config"
+        )
     lora = getattr(config, "lora_config", None)
     if getattr(lora, "enable_tower_connector_lora", False):
         raise ValueError(

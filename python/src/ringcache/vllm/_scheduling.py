@@ -356,11 +356,8 @@ class Scheduling:
         if segment == self._segment or segment is None:
             return
         if self._segment is not None:
+            # They are of an earlier epoch of the client, so each is asked for anew.
             _logger.warning("The daemon has a new segment: its promises of before are void")
-            self._to_release.clear()
-            for entry in self._entries.values():
-                if entry.status != "pending":
-                    entry.status, entry.load, entry.asked = "miss", None, 0.0
         self._segment = segment
         # Workers map what this process can map, or promises would be the end of the engine.
         try:

@@ -42,7 +42,7 @@ def vllm_stats(data: dict[str, Any]) -> Any:
         from . import _metrics
     except ImportError:
         return None
-    return _metrics.CacheStats(data)
+    return _metrics.CacheStats(dict(data))  # aggregating changes it
 
 
 def vllm_prometheus(*arguments: Any) -> Any:
