@@ -486,6 +486,9 @@ def test_real_daemon(real: Daemon) -> None:
         assert c.segment == before
         c.release("l", ["a"])
         assert c.get("l", ["a"])[0].status == "ended"
+        c.pin("l", ["a"])
+        c.release("l")
+        assert c.get("l", ["a"])[0].status == "ended"
 
 
 def test_real_daemon_that_is_stopped(real: Daemon) -> None:
