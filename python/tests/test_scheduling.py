@@ -529,6 +529,23 @@ def test_nothing_grows(daemon: Standin, scheduling: Scheduling) -> None:
     assert held(daemon) == set()
 
 
+def test_nothing_grows_while_the_daemon_is_away(daemon: Standin, scheduling: Scheduling) -> None:
+    daemon.put("a", DATA, NOTE)
+    first = Request("first", "a")
+    scheduling.available(first, 0)
+    daemon.stop()
+    for n in range(300):
+        request = Request(f"r{n}", f"i{n}", "a")
+        scheduling.available(request, 0)
+        scheduling.finished(request.request_id)
+        scheduling.step()
+    assert set(scheduling._to_release) <= {"a"}, "nothing else was asked for"
+    daemon.start()
+    scheduling._client._retry_at = 0
+    end(scheduling, first)
+    assert held(daemon) == set()
+
+
 def test_close_releases(daemon: Standin, scheduling: Scheduling) -> None:
     daemon.put("a", DATA, NOTE)
     scheduling.available(Request("r", "a"), 0)

@@ -304,15 +304,21 @@ class Scheduling:
         now = self._clock()
         names = [identifier for identifier, _ in wanted]
         items: Sequence[Item]
+        alive, epoch = self._client.alive(), self._client.epoch
         try:
             items = self._client.pin(LEASE, names, seconds=int(self._seconds))
         except RingcacheError as e:
             self._failed(e)
             items = [Item("unavailable")] * len(names)
             if getattr(e, "kind", "") == "away":
-                # The daemon may have pinned them all the same, or have them pinned of before.
-                self._ends = self._clock() + self._seconds
-                self._to_release.update(dict.fromkeys(names))
+                # The daemon may have pinned them all the same, if it was asked, or have them
+                # pinned of before.
+                asked = alive or epoch != self._client.epoch
+                if asked:
+                    self._ends = self._clock() + self._seconds
+                for name in names:
+                    if asked or ((known := self._entries.get(name)) and known.status != "miss"):
+                        self._to_release[name] = None
         else:
             self._worked()
             self._term = min(self._seconds, self._client.limits.seconds or self._seconds)
