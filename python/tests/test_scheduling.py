@@ -546,6 +546,27 @@ def test_nothing_grows_while_the_daemon_is_away(daemon: Standin, scheduling: Sch
     assert held(daemon) == set()
 
 
+def test_release_that_is_owed_waits_for_a_load_under_way(
+    daemon: Standin, scheduling: Scheduling
+) -> None:
+    daemon.put("a", DATA, NOTE)
+    one = Request("1", "a")
+    scheduling.available(one, 0)
+    assert scheduling.has("a")
+    scheduling.allocated(one, 0)
+    step, loads = scheduling.step()
+    assert loads
+    daemon.stop()
+    scheduling.available(Request("2", "a"), 0)  # asks anew, in vain
+    daemon.start()
+    scheduling._client._retry_at = 0
+    scheduling.step()
+    assert held(daemon) == {"a"}, "a worker may be copying it"
+    scheduling.returned(step)
+    end(scheduling, one, Request("2", "a"))
+    assert held(daemon) == set()
+
+
 def test_close_releases(daemon: Standin, scheduling: Scheduling) -> None:
     daemon.put("a", DATA, NOTE)
     scheduling.available(Request("r", "a"), 0)

@@ -416,7 +416,10 @@ class Scheduling:
         if self._clock() >= self._ends:
             self._to_release.clear()  # the lease has ended
             return
-        names = list(self._to_release)
+        # What workers may be copying stays pinned, also if it was asked for anew in vain.
+        names = [name for name in self._to_release if not self._loading(name)]
+        if not names:
+            return
         try:
             self._client.release(LEASE, names)
         except RingcacheError as e:
@@ -426,6 +429,10 @@ class Scheduling:
             return
         for name in names:
             self._to_release.pop(name, None)
+
+    def _loading(self, identifier: str) -> bool:
+        entry = self._entries.get(identifier)
+        return identifier in self._confirmed or (entry is not None and entry.loading > 0)
 
     def _failed(self, error: RingcacheError) -> None:
         self.stats.add(failures=1)
