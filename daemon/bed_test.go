@@ -235,7 +235,7 @@ func (p *peer) ends() {
 	p.Helper()
 	_, err := p.receive()
 	require.Error(p, err)
-	require.False(p, errors.Is(err, os.ErrDeadlineExceeded), err)
+	require.NotErrorIs(p, err, os.ErrDeadlineExceeded)
 }
 
 const space = "space"

@@ -92,6 +92,13 @@ func (c *connection) Read(b []byte) (int, error) {
 	return c.conn.Read(b)
 }
 
+// next returns the next frame. Each has a time of its own, also where a read ended in the middle of it.
+func (c *connection) next() ([]byte, error) {
+	body, err := c.reader.Next()
+	c.begun = time.Time{}
+	return body, err
+}
+
 // serve answers requests until the end of the connection.
 func (c *connection) serve() {
 	s := c.server
@@ -110,7 +117,7 @@ func (c *connection) serve() {
 	c.reader = wire.NewReader(c, wire.MaxRequest)
 	var q wire.Request
 	for {
-		body, err := c.reader.Next()
+		body, err := c.next()
 		if err != nil {
 			var bad *wire.Error
 			if errors.As(err, &bad) {
@@ -119,7 +126,6 @@ func (c *connection) serve() {
 			return
 		}
 		begin := time.Now()
-		c.begun = time.Time{}
 		goesOn := c.answer(body, &q)
 		s.meter.took(q.Op, time.Since(begin))
 		if !goesOn {

@@ -35,10 +35,10 @@ type ServerOptions struct {
 type Limits struct {
 	// MaxConnections and MaxSessions are the most at a time, 1024 each. A process may have a quarter of them.
 	MaxConnections, MaxSessions int
-	// MaxLeases is the most open leases of a session, 1024.
+	// MaxLeases is the most open leases of a session, 1024. All sessions of a process may have twice as many.
 	MaxLeases int
-	// MaxHeld is the most bytes that the sessions of a process have pinned and reserved, half of the memory level. What two leases
-	// have counts twice.
+	// MaxHeld is the most bytes that all sessions of a process have pinned and reserved, half of the memory level; and of each 4 KiB of
+	// it they may have one object, but at least 1024. What two leases have counts twice.
 	MaxHeld int64
 	// MaxLease is the longest time of a lease, an hour; DefaultLease that of a request without one, 5 minutes. Both are
 	// rounded up to seconds.
@@ -88,7 +88,10 @@ func (l Limits) filled(m tier.MemoryLevel) Limits {
 		if *d == 0 {
 			*d = value
 		}
-		*d = min((*d+time.Second-1)/time.Second*time.Second, maxLease)
+		*d = min(*d, maxLease)
+		if rest := *d % time.Second; rest > 0 {
+			*d += time.Second - rest
+		}
 	}
 	second(&l.MaxLease, time.Hour)
 	second(&l.DefaultLease, 5*time.Minute)

@@ -26,7 +26,7 @@ import (
 )
 
 // patience is what anything may take on a busy machine: the start of an engine, an answer.
-const patience = 5 * time.Minute
+const patience = 10 * time.Minute
 
 // process is a program that ends with the test, and with this process, however that ends.
 type process struct {

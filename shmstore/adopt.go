@@ -219,7 +219,7 @@ func (s *Store) restore() (a Adoption) {
 	for _, f := range byID {
 		bad = append(bad, int(f.o.entry))
 	}
-	if len(bad) > 0 || !a.Clean || s.sidecar.Layout() == 1 {
+	if len(bad) > 0 || !a.Clean && !s.opt.NoHandles || s.sidecar.Layout() == 1 {
 		// Headers may stand there of which nothing is known any more.
 		s.pool.Scrub()
 	}

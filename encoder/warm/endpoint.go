@@ -108,7 +108,7 @@ func (e *endpoint) call(ctx context.Context, method, path string, body []byte, a
 		return e.failed(ctx, err)
 	case res.StatusCode != http.StatusOK:
 		return &answerError{res.StatusCode, e.reason(text), retryAfter(res.Header.Get("Retry-After"))}
-	case len(text) > maxAnswer || json.Unmarshal(text, answer) != nil:
+	case json.Unmarshal(text, answer) != nil: // also if it was cut
 		return errNotOpenAI
 	}
 	return nil

@@ -46,7 +46,7 @@ func Find(ctx context.Context, paths []string, lists ...io.Reader) (Found, error
 		lines := bufio.NewScanner(list)
 		lines.Buffer(nil, maxLine)
 		for n := 1; lines.Scan(); n++ {
-			line := strings.TrimSuffix(lines.Text(), "\r")
+			line := lines.Text() // without a carriage return at its end
 			if strings.ContainsRune(line, 0) {
 				return Found{}, fmt.Errorf("line %d of the list has a zero byte: a list is a text with a path on each line", n)
 			}

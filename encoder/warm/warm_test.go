@@ -136,6 +136,8 @@ func TestRunSendsEachImageOnce(t *testing.T) {
 	require.Equal(t, 1, e.last.MaxTokens)
 	require.False(t, e.last.Stream)
 	require.Equal(t, "user", e.last.Messages[0].Role)
+	require.Equal(t, "image_url", e.last.Messages[0].Content[0].Type)
+	require.Equal(t, "text", e.last.Messages[0].Content[1].Type)
 	require.Equal(t, `what "is" it?`, e.last.Messages[0].Content[1].Text)
 	require.True(t, strings.HasPrefix(e.last.Messages[0].Content[0].Image.URL, "data:image/png;base64,"))
 }
@@ -353,6 +355,17 @@ func TestFileThatGrowsStaysBounded(t *testing.T) {
 	require.NoError(t, f.Close())
 	_, _, err = read(images[0], maxMaxSize)
 	require.ErrorContains(t, err, "1099511627776 bytes", "it is not read")
+}
+
+// TestFileLongerThanItSeems: a file of /proc has the size 0, and so may one that grows meanwhile.
+func TestFileLongerThanItSeems(t *testing.T) {
+	if _, err := os.Stat("/proc/version"); err != nil {
+		t.Skip("no /proc here")
+	}
+	_, _, err := read("/proc/version", 5)
+	require.ErrorContains(t, err, "has 6 bytes, more than the limit of 5", "no more than that is read")
+	_, _, err = read("/proc/version", 1<<20)
+	require.ErrorIs(t, err, errNoImage)
 }
 
 func TestSlowEngine(t *testing.T) {

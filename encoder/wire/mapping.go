@@ -103,6 +103,8 @@ func (m *Mapping) bytes(v Item) ([]byte, error) {
 		return nil, fmt.Errorf("daemon: the mapping: %w", fs.ErrClosed)
 	case v.Status != StatusHit && v.Status != StatusReserved:
 		return nil, fmt.Errorf("daemon: an item that is %s has no bytes: %w", v.Status, fs.ErrInvalid)
+	case len(v.Levels) > 0:
+		return nil, fmt.Errorf("daemon: an item of stat has no place; pin the object: %w", fs.ErrInvalid)
 	case v.Size < 0 || v.Offset > n || uint64(v.Size) > n-v.Offset:
 		return nil, fmt.Errorf("daemon: %d bytes at %d are outside of the segment, which has %d: %w", v.Size, v.Offset, n, fs.ErrInvalid)
 	}

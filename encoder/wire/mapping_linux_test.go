@@ -52,7 +52,7 @@ func TestMapping(t *testing.T) {
 	require.ErrorIs(t, m.Write(v, []byte("hello")), fs.ErrInvalid, "a hit is not written to")
 	require.ErrorIs(t, m.Write(Item{Status: StatusReserved, Size: 5}, []byte("hell")), fs.ErrInvalid)
 	for _, bad := range []Item{
-		{Status: StatusMiss}, {Status: StatusHit, Size: -1}, {Status: StatusHit, Offset: 1<<16 + 1}, {Status: StatusHit, Offset: 1, Size: 1 << 16},
+		{Status: StatusMiss}, {Status: StatusHit, Size: 1, Levels: []string{"memory"}}, {Status: StatusHit, Size: -1}, {Status: StatusHit, Offset: 1<<16 + 1}, {Status: StatusHit, Offset: 1, Size: 1 << 16},
 		{Status: StatusHit, Offset: 1<<64 - 1, Size: 2}, {Status: StatusHit, Offset: 1, Size: 1<<63 - 1},
 	} {
 		_, err := m.Bytes(bad)

@@ -138,7 +138,8 @@ type Limits struct {
 	Leases  int    `msg:"leases"`  // of a session
 }
 
-// Item is the answer about one name or object. Offset, Size and Note are of hits and reservations.
+// Item is the answer about one name or object. Offset, Size and Note are of hits and reservations; those of Stat have no Offset, since
+// they may be in any level.
 type Item struct {
 	Status Status   `msg:"status"`
 	Name   string   `msg:"name"` // of Get without names only
@@ -164,7 +165,7 @@ const (
 	KindPermission Kind = "permission" // another user, or another process's session; the connection is closed
 	KindInvalid    Kind = "invalid"    // no such op, field or value; what has no id closes the connection
 	KindHello      Kind = "hello"      // a request before Hello, or after another connection has taken the session up
-	KindBusy       Kind = "busy"       // too many sessions, connections or leases
+	KindBusy       Kind = "busy"       // too many sessions, connections, leases or spaces to clear
 	KindClosing    Kind = "closing"    // the daemon ends, and closes the connection; connect again in a while
 	KindInternal   Kind = "internal"   // the daemon failed, and closes the connection
 )

@@ -122,6 +122,11 @@ func (l *liar) hello() *wire.Request {
 // talk sends frames on a connection of its own, and reads what comes until the daemon closes it. It returns how many answers that are,
 // but for the one to hello, and at least 1.
 func (l *liar) talk(frames [][]byte) (answered int, err error) {
+	return l.talkTo(frames, func(*wire.Reply) error { return nil })
+}
+
+// talkTo is talk, and judges each answer.
+func (l *liar) talkTo(frames [][]byte, judge func(*wire.Reply) error) (answered int, err error) {
 	c, err := l.dial()
 	if err != nil {
 		return 1, err
@@ -156,6 +161,9 @@ func (l *liar) talk(frames [][]byte) (answered int, err error) {
 		var p wire.Reply
 		if err := wire.DecodeReply(body, &p); err != nil {
 			return 1, fmt.Errorf("an answer is none: %w", err)
+		}
+		if err := judge(&p); err != nil {
+			return 1, err
 		}
 	}
 }

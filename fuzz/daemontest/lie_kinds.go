@@ -176,20 +176,22 @@ func (l *liar) hoard() (int, error) {
 	}))
 }
 
-// steal wants another process's session, speaks other versions, and speaks before it has said hello.
+// steal wants another process's session, which must be refused; speaks other versions; and speaks before it has said hello.
 func (l *liar) steal() (int, error) {
-	var frames [][]byte
-	for range 3 {
-		q := l.hello()
-		switch l.rng.IntN(4) {
-		case 0:
-			q.Session = l.o.Victim
-		case 1:
-			q.Version = int(l.rng.Int32())
-		case 2:
-			q = l.request()
-		}
-		frames = append(frames, frame(q))
+	q := l.hello()
+	switch l.rng.IntN(4) {
+	case 0, 1:
+		q.Session = l.o.Victim
+		return l.talkTo([][]byte{frame(q), frame(l.request())}, func(p *wire.Reply) error {
+			if p.Error == nil {
+				return fmt.Errorf("it was given: %+v", p)
+			}
+			return nil
+		})
+	case 2:
+		q.Version = int(l.rng.Int32())
+	case 3:
+		q = l.request()
 	}
-	return l.talk(frames)
+	return l.talk([][]byte{frame(q), frame(l.request())})
 }

@@ -332,6 +332,40 @@ def what_cannot_be_stored_is_skipped() -> None:
         assert daemon.held() == set()
 
 
+def room_of_another_size_is_not_written() -> None:
+    with a_daemon() as daemon:
+        w = worker(config(daemon))
+
+        def lie(request: dict[str, Any]) -> dict[str, Any] | None:
+            if request["op"] != "reserve":
+                return None
+            reply = daemon.reply(next(iter(daemon._connections)), request)
+            reply["items"][0]["size"] -= 1
+            return reply
+
+        daemon.answer = lie
+        run(w, encoder.StepMetadata(0), outputs("a"), consumes=False)
+        assert daemon.memory[:256] == bytes(256)
+        assert not daemon.objects
+        daemon.answer = None
+        run(w, encoder.StepMetadata(0), outputs("b"), consumes=False)
+        assert daemon.held() == set()
+
+
+def what_the_engine_has_is_not_loaded() -> None:
+    with a_daemon() as daemon:
+        made = outputs("a")
+        s, metadata = _promised(daemon, made)
+        w = worker(config(daemon, "ec_consumer"))
+        cache = dict(made)
+        w.bind_connector_metadata(metadata)
+        w.start_load_caches(cache)
+        assert cache["a"] is made["a"]
+        report = w.build_connector_worker_meta()
+        assert report.step == metadata.step, "it is reported all the same"
+        assert w.build_connector_worker_meta() is None
+
+
 def a_lost_answer_leaves_no_reservation() -> None:
     with a_daemon() as daemon:
         w = worker(config(daemon))
@@ -715,6 +749,8 @@ CASES: list[Callable[[], None]] = [
     all_ranks_load_and_the_first_saves,
     dtypes_and_odd_tensors_are_kept,
     what_cannot_be_stored_is_skipped,
+    room_of_another_size_is_not_written,
+    what_the_engine_has_is_not_loaded,
     a_lost_answer_leaves_no_reservation,
     a_lost_answer_and_a_second_try_leave_no_reservation,
     saving_never_raises_and_nothing_grows,

@@ -162,6 +162,8 @@ class Standin:
         keys = request.keys() - {"id", "op"}
         if request.get("id", 0) < 1 or not needed <= keys <= needed | allowed:
             return {"error": {"kind": "invalid", "text": f"{op} with {sorted(keys)}"}}
+        if op == "release" and ("leases" in keys) == bool(keys & {"lease", "space", "names"}):
+            return {"error": {"kind": "invalid", "text": f"release with {sorted(keys)}"}}
         if any(value in (0, "", [], False, None) for value in request.values()):
             return {"error": {"kind": "invalid", "text": f"a zero in {request}"}}
         if op == "hello":

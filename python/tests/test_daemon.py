@@ -171,8 +171,9 @@ def test_pause_after_a_failure_grows_and_ends(tmp_path: pathlib.Path) -> None:
 
 
 def test_daemon_that_hangs_costs_one_timeout(standin: Standin) -> None:
-    with client(standin, timeout=0.1) as c:
+    with client(standin) as c:
         c.hello()
+        c.timeout = 0.1
         standin.hung.set()
         began = time.monotonic()
         with pytest.raises(DaemonError, match="no answer within"):
@@ -239,15 +240,24 @@ def answer(**fields: Any) -> Callable[[dict[str, Any]], bytes]:
     ids=range(14),
 )
 def test_answers_that_are_none(standin: Standin, lie: Callable[[dict[str, Any]], bytes]) -> None:
-    with client(standin, timeout=0.3) as c:
+    with client(standin) as c:
         c.hello()
+        c.timeout = 0.3
         standin.answer = lambda request: lie(request) if request["op"] != "hello" else None
         with pytest.raises(DaemonError) as caught:
             c.pin("l", ["a"])
         assert caught.value.kind == "away"
         standin.answer = None
-        c._retry_at = 0
+        c.timeout, c._retry_at = 30, 0
         assert c.pin("l", ["a"]) == [Item("miss")]
+
+
+def test_length_that_is_too_large_is_not_waited_for(standin: Standin) -> None:
+    with client(standin) as c:
+        c.hello()
+        standin.answer = lambda request: (daemon._MAX_REPLY + 1).to_bytes(4, "little")
+        with pytest.raises(DaemonError, match="has 8388609 bytes, the most is 8388608"):
+            c.pin("l", ["a"])
 
 
 @pytest.mark.parametrize(
@@ -483,6 +493,9 @@ def test_real_daemon(real: Daemon) -> None:
         assert eventually(lambda: c.get("l", ["a"])) == [found]
         assert c.segment == before
         c.release("l", ["a"])
+        assert c.get("l", ["a"])[0].status == "ended"
+        c.pin("l", ["a"])
+        c.release("l")
         assert c.get("l", ["a"])[0].status == "ended"
 
 

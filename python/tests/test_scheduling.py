@@ -229,6 +229,19 @@ def test_item_of_two_requests(daemon: Standin, scheduling: Scheduling) -> None:
     assert held(daemon) == set()
 
 
+def test_item_that_a_request_has_twice(daemon: Standin, scheduling: Scheduling) -> None:
+    daemon.put("a", DATA, NOTE)
+    request = Request("r", "a", "a")
+    assert scheduling.available(request, 0)
+    assert scheduling.available(request, 10), "the first is passed"
+    scheduling.step()
+    assert held(daemon) == {"a"}
+    assert scheduling.available(request, 30)
+    scheduling.step()
+    assert held(daemon) == set()
+    end(scheduling, request)
+
+
 def test_preempted_request_begins_anew(daemon: Standin, scheduling: Scheduling) -> None:
     daemon.put("a", DATA, NOTE)
     request = Request("r", "a")
@@ -401,7 +414,7 @@ def test_lease_that_the_daemon_cuts(daemon: Standin, clock: Clock, scheduling: S
 
 
 def test_what_a_lost_answer_pinned_is_released(daemon: Standin, clock: Clock) -> None:
-    client = Client(daemon.path, client="test", space="space", timeout=0.2)
+    client = Client(daemon.path, client="test", space="space", timeout=30)
     s = Scheduling(client, wait=2, seconds=300, depth=3, loads=True, clock=clock)
     daemon.put("a", DATA, NOTE)
     client.hello()

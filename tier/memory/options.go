@@ -80,7 +80,7 @@ const (
 func (o Options) store() shmstore.Options {
 	return shmstore.Options{
 		Name: o.Name, Dir: o.Dir, Size: int(o.Size), DataOffset: frontSize, MaxObjects: o.maxObjects(), Format: format, Owner: o.Owner,
-		Quotas: o.Quotas, Quota: o.Quota, Parent: parentKey, QuarantineTTL: -1,
+		Quotas: o.Quotas, Quota: o.Quota, Parent: parentKey, QuarantineTTL: -1, NoHandles: true,
 		Payloads: func(*shmstore.Store) shmstore.PayloadOwner { return uncounted{} },
 	}
 }

@@ -117,14 +117,6 @@ func (b *bed) put(names ...string) {
 	}
 }
 
-func errsOf(placed []tier.Placed) []error {
-	out := make([]error, len(placed))
-	for i, p := range placed {
-		out[i] = p.Err
-	}
-	return out
-}
-
 // TestUnwatchableProcess: whose death can't be noticed has the grace time to come back after each connection.
 func TestUnwatchableProcess(t *testing.T) {
 	b := newBed(t, ordinary)

@@ -219,8 +219,6 @@ class Worker:
             if item.size != size:
                 raise ValueError(f"{item.size} bytes are reserved for it, not {size}")
             self._copy_in(segment, item.offset, tensor)
-            if self._client.segment != segment:
-                return
             (done,) = self._client.commit(_SAVING, [identifier])
             del self._to_abort[identifier]
         except (RingcacheError, ValueError) as e:
