@@ -55,7 +55,8 @@ class Standin:
         self.inode = os.fstat(fd).st_ino
         self.memory = mmap.mmap(fd, size)
         os.close(fd)
-        self._next = 0
+        self.memory[:8] = generation.to_bytes(8, "little")
+        self._next = ALIGNED
         self._listener: socket.socket | None = None
         self._connections: dict[socket.socket, bytearray] = {}
         self._sessions: dict[socket.socket, str] = {}
