@@ -145,6 +145,35 @@ func TestKilledProcessOwes(t *testing.T) {
 	require.Zero(t, m.Usage().Held)
 }
 
+// TestKilledBetweenCommitAndDebtOwes: a process that is killed when memory has committed an object, and the store has not noted
+// the debt, has left it pinned. The next store writes it to the lower levels.
+func TestKilledBetweenCommitAndDebtOwes(t *testing.T) {
+	dir := t.TempDir()
+	before := openMemory(t, dir, 1<<20)
+	l, err := before.Lease(t.Context(), tier.LeaseOptions{ID: "engine", Owner: "test"})
+	require.NoError(t, err)
+	placed := l.Reserve([]tier.Object{object("committed", "", 10_000)})
+	require.NoError(t, placed[0].Err)
+	copy(placed[0].Bytes, content("committed", 10_000))
+	require.NoError(t, l.Commit(keys("committed"))[0])
+	require.NoError(t, before.Close())
+
+	m, d := openMemory(t, dir, 1<<20), openDisk(t, dir)
+	s := openStore(t, tier.Options{Memory: m, Lower: []tier.Lower{{Level: d}}})
+	_, err = s.Drain(t.Context())
+	require.NoError(t, err)
+	g := []tier.Get{{Key: key("committed")}}
+	d.Get(t.Context(), g)
+	require.NoError(t, g[0].Err)
+	require.Equal(t, content("committed", 10_000), g[0].Bytes)
+	again, err := s.Lease(t.Context(), tier.LeaseOptions{ID: "engine", Owner: "test"})
+	require.NoError(t, err)
+	require.Len(t, again.State().Pinned, 1)
+	again.Release()
+	require.Zero(t, m.Usage().Held)
+	require.NoError(t, m.CheckStructure())
+}
+
 func storeUntilKilled(t *testing.T, dir string) {
 	m := openMemory(t, dir, 1<<20)
 	away := tiertest.NewFault(openDisk(t, dir))

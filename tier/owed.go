@@ -177,6 +177,9 @@ func (s *Store) oweAgain() {
 		}
 		there = append(there, p)
 	}
+	if levels != 0 {
+		there = append(there, s.oweCommitted(keys)...)
+	}
 	for _, p := range parentsFirst(there) {
 		d := s.hold(p)
 		d.recheck = true
@@ -189,6 +192,36 @@ func (s *Store) oweAgain() {
 		}
 		s.letGo(d) // if no level is written to any more
 	}
+}
+
+// oweCommitted takes what other leases than the store's pin into the store's, as far as there is room for debts, but for what
+// it has. A process that was killed in a Commit, in front of the debt, has left the object pinned, and there is
+// no telling it from what a client reads.
+func (s *Store) oweCommitted(has []Key) []Placed {
+	known := make(map[Key]bool, len(has))
+	for _, k := range has {
+		known[k] = true
+	}
+	var there []Placed
+	room := s.owed.most
+	for _, l := range s.Leases() {
+		for _, k := range l.Pinned {
+			if known[k] {
+				continue
+			}
+			known[k] = true
+			p := s.owed.lease.Pin([]Key{k})[0]
+			switch {
+			case p.Err != nil:
+			case p.Object.Size > room:
+				s.owed.lease.Unpin([]Key{k})
+			default:
+				room -= p.Object.Size
+				there = append(there, p)
+			}
+		}
+	}
+	return there
 }
 
 // hasten puts a debt in front of the others of levels.

@@ -155,15 +155,15 @@ func (l *StoreLease) Reserve(objects []Object) []Placed {
 }
 
 // Commit publishes reservations, as [Lease.Commit], and has them written to the lower levels, in the background. Beyond
-// Options.MaxOwed, or the tenant's quota, an object stays in memory alone. So does one that is committed in the moment in which
-// the process is killed.
+// Options.MaxOwed, or the tenant's quota, an object stays in memory alone. What is committed in the moment in which
+// the process is killed is written by the next store, as long as a lease pins it then.
 func (l *StoreLease) Commit(keys []Key) []error {
 	s := l.store
 	if !s.gate.enter() {
 		return refuse(len(keys), errClosedStore())
 	}
 	defer s.gate.leave()
-	errs := l.lease.Commit(keys) // first: the store can owe only what is there. A kill here leaves objects that nobody owes
+	errs := l.lease.Commit(keys) // first: the store can owe only what is there. After a kill here, the next store finds them pinned
 	found := s.memory.Stat(context.Background(), keys)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -51,9 +51,10 @@ func (l *Ledger) Promised(space string) []int {
 
 // Checked is what Check found.
 type Checked struct {
-	Found int
-	Full  int   // objects that had no room in memory now
-	Gone  []int // objects that are not there
+	Found   int
+	Full    int   // objects that had no room in memory now
+	Orphans int   // objects that a lower level has, and that are not brought since their parent is not in memory
+	Gone    []int // objects that are not there
 }
 
 // Check pins all that was promised of a space, and verifies every byte. The error is that of the connection, or a *WrongError
@@ -61,6 +62,7 @@ type Checked struct {
 func (l *Ledger) Check(ctx context.Context, c *wire.Client, m *wire.Mapping, space string) (r Checked, err error) {
 	const lease, some = "check of the ledger", 50
 	for batch := range slices.Chunk(l.Promised(space), some) {
+		var misses []int
 		for len(batch) > 0 {
 			items, err := c.Pin(ctx, wire.Request{Lease: lease, Space: space, Names: namesOf(batch)})
 			if err != nil {
@@ -73,7 +75,7 @@ func (l *Ledger) Check(ctx context.Context, c *wire.Client, m *wire.Mapping, spa
 					again = append(again, batch[i])
 					continue
 				case wire.StatusMiss:
-					r.Gone = append(r.Gone, batch[i])
+					misses = append(misses, batch[i])
 					continue
 				case wire.StatusFull:
 					r.Full++
@@ -89,8 +91,41 @@ func (l *Ledger) Check(ctx context.Context, c *wire.Client, m *wire.Mapping, spa
 		if err := c.Release(ctx, wire.Request{Leases: []string{lease}}); err != nil {
 			return r, err
 		}
+		there, err := stat(ctx, c, space, misses)
+		if err != nil {
+			return r, err
+		}
+		for _, n := range misses {
+			if there[n] {
+				r.Orphans++
+			} else {
+				r.Gone = append(r.Gone, n)
+			}
+		}
 	}
 	return r, nil
+}
+
+// stat returns which objects a level has, whatever their parents.
+func stat(ctx context.Context, c *wire.Client, space string, numbers []int) (there map[int]bool, err error) {
+	there = map[int]bool{}
+	for len(numbers) > 0 {
+		p, err := c.Stat(ctx, wire.Request{Space: space, Names: namesOf(numbers)})
+		if err != nil {
+			return nil, err
+		}
+		var again []int
+		for i, v := range p.Items {
+			switch v.Status {
+			case wire.StatusPending:
+				again = append(again, numbers[i])
+			case wire.StatusHit:
+				there[numbers[i]] = true
+			}
+		}
+		numbers = again
+	}
+	return there, nil
 }
 
 // WrongError is about an answer of a daemon that is wrong.
