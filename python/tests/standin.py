@@ -55,7 +55,8 @@ class Standin:
         self.inode = os.fstat(fd).st_ino
         self.memory = mmap.mmap(fd, size)
         os.close(fd)
-        self._next = 0
+        self.memory[:8] = generation.to_bytes(8, "little")
+        self._next = ALIGNED
         self._listener: socket.socket | None = None
         self._connections: dict[socket.socket, bytearray] = {}
         self._sessions: dict[socket.socket, str] = {}
@@ -161,6 +162,8 @@ class Standin:
         keys = request.keys() - {"id", "op"}
         if request.get("id", 0) < 1 or not needed <= keys <= needed | allowed:
             return {"error": {"kind": "invalid", "text": f"{op} with {sorted(keys)}"}}
+        if op == "release" and ("leases" in keys) == bool(keys & {"lease", "space", "names"}):
+            return {"error": {"kind": "invalid", "text": f"release with {sorted(keys)}"}}
         if any(value in (0, "", [], False, None) for value in request.values()):
             return {"error": {"kind": "invalid", "text": f"a zero in {request}"}}
         if op == "hello":

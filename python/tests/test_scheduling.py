@@ -542,6 +542,44 @@ def test_nothing_grows(daemon: Standin, scheduling: Scheduling) -> None:
     assert held(daemon) == set()
 
 
+def test_nothing_grows_while_the_daemon_is_away(daemon: Standin, scheduling: Scheduling) -> None:
+    daemon.put("a", DATA, NOTE)
+    first = Request("first", "a")
+    scheduling.available(first, 0)
+    daemon.stop()
+    for n in range(300):
+        request = Request(f"r{n}", f"i{n}", "a")
+        scheduling.available(request, 0)
+        scheduling.finished(request.request_id)
+        scheduling.step()
+    assert set(scheduling._to_release) <= {"a"}, "nothing else was asked for"
+    daemon.start()
+    scheduling._client._retry_at = 0
+    end(scheduling, first)
+    assert held(daemon) == set()
+
+
+def test_release_that_is_owed_waits_for_a_load_under_way(
+    daemon: Standin, scheduling: Scheduling
+) -> None:
+    daemon.put("a", DATA, NOTE)
+    one = Request("1", "a")
+    scheduling.available(one, 0)
+    assert scheduling.has("a")
+    scheduling.allocated(one, 0)
+    step, loads = scheduling.step()
+    assert loads
+    daemon.stop()
+    scheduling.available(Request("2", "a"), 0)  # asks anew, in vain
+    daemon.start()
+    scheduling._client._retry_at = 0
+    scheduling.step()
+    assert held(daemon) == {"a"}, "a worker may be copying it"
+    scheduling.returned(step)
+    end(scheduling, one, Request("2", "a"))
+    assert held(daemon) == set()
+
+
 def test_close_releases(daemon: Standin, scheduling: Scheduling) -> None:
     daemon.put("a", DATA, NOTE)
     scheduling.available(Request("r", "a"), 0)

@@ -442,7 +442,7 @@ def _ended(connection: sockets.socket) -> bool:
 class Mapping:
     """A mapping of the daemon's segment, for reading, or with ``writable`` for writing too.
 
-    The file must be the one that the daemon named, by its inode, a regular file of this user.
+    The file must be the one that the daemon named, by its inode and generation, a regular file of this user.
     Raises :class:`~ringcache.SegmentError` otherwise. The mapping stays readable when the daemon
     is gone, or has another segment.
     """
@@ -462,6 +462,13 @@ class Mapping:
                     f"segment {segment.name!r} is {info.st_size} bytes, the daemon said {segment.size}"
                 )
             prot = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+            # On two hosts, files of one name may have one inode, too. Nobody writes to the beginning.
+            first = int.from_bytes(os.pread(fd, 8, 0), "little")
+            if segment.generation and segment.generation != (first or 1):
+                raise SegmentError(
+                    f"segment {segment.name!r} is of another daemon than the one that named it; this process "
+                    "and the daemon must be on one host and share one /dev/shm"
+                )
             self._map = mmap.mmap(fd, segment.size, mmap.MAP_SHARED, prot)
         except (OSError, ValueError, OverflowError) as e:
             if isinstance(e, RingcacheError):

@@ -304,15 +304,21 @@ class Scheduling:
         now = self._clock()
         names = [identifier for identifier, _ in wanted]
         items: Sequence[Item]
+        alive, epoch = self._client.alive(), self._client.epoch
         try:
             items = self._client.pin(LEASE, names, seconds=int(self._seconds))
         except RingcacheError as e:
             self._failed(e)
             items = [Item("unavailable")] * len(names)
             if getattr(e, "kind", "") == "away":
-                # The daemon may have pinned them all the same, or have them pinned of before.
-                self._ends = self._clock() + self._seconds
-                self._to_release.update(dict.fromkeys(names))
+                # The daemon may have pinned them all the same, if it was asked, or have them
+                # pinned of before.
+                asked = alive or epoch != self._client.epoch
+                if asked:
+                    self._ends = self._clock() + self._seconds
+                for name in names:
+                    if asked or ((known := self._entries.get(name)) and known.status != "miss"):
+                        self._to_release[name] = None
         else:
             self._worked()
             self._term = min(self._seconds, self._client.limits.seconds or self._seconds)
@@ -410,7 +416,10 @@ class Scheduling:
         if self._clock() >= self._ends:
             self._to_release.clear()  # the lease has ended
             return
-        names = list(self._to_release)
+        # What workers may be copying stays pinned, also if it was asked for anew in vain.
+        names = [name for name in self._to_release if not self._loading(name)]
+        if not names:
+            return
         try:
             self._client.release(LEASE, names)
         except RingcacheError as e:
@@ -420,6 +429,10 @@ class Scheduling:
             return
         for name in names:
             self._to_release.pop(name, None)
+
+    def _loading(self, identifier: str) -> bool:
+        entry = self._entries.get(identifier)
+        return identifier in self._confirmed or (entry is not None and entry.loading > 0)
 
     def _failed(self, error: RingcacheError) -> None:
         self.stats.add(failures=1)
