@@ -198,9 +198,9 @@ func (l *lease) release() {
 	b.setDue(l, time.Time{})
 }
 
-// settle ends a lease that has nothing, and waits for nothing.
+// settle ends a lease that has nothing, and waits for nothing, or for longer than its time.
 func (l *lease) settle() {
-	if len(l.items) == 0 && !l.s.book.now().Before(l.wish) {
+	if len(l.items) == 0 && (l.lapsed || !l.s.book.now().Before(l.wish)) {
 		l.release()
 	}
 }
