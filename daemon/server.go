@@ -100,6 +100,18 @@ func segmentOf(o ServerOptions) (wire.Segment, error) {
 	return wire.Segment{Name: seg.Name, Size: seg.Size, Generation: seg.Generation, Inode: inode}, nil
 }
 
+// checkSegment reports that clients can't find the segment any more.
+func (s *Server) checkSegment() error {
+	now, err := segmentOf(s.o)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the segment %s was removed or replaced: restart the daemon (%w)", s.segment.Name, err)
+	case now != s.segment:
+		return fmt.Errorf("the segment %s was removed or replaced: restart the daemon", s.segment.Name)
+	}
+	return nil
+}
+
 // Serve answers the clients of a listener, of a unix socket, until Shutdown, which closes it; then it returns nil. Clients of another
 // user are refused.
 func (s *Server) Serve(l net.Listener) error {

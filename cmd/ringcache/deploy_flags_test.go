@@ -210,7 +210,7 @@ func TestDeploymentOfSystemd(t *testing.T) {
 	require.Equal(t, "serve run", name)
 	require.Equal(t, "/run/"+service["RuntimeDirectory"], filepath.Dir(c.Socket))
 	require.Equal(t, "/var/cache/"+service["CacheDirectory"], c.Disk)
-	require.Equal(t, strconv.Itoa(badConfig), service["RestartPreventExitStatus"])
+	require.Equal(t, strconv.Itoa(badConfig)+" 80", service["RestartPreventExitStatus"], "neither a wrong configuration nor a wrong command line mends itself")
 	end, err := time.ParseDuration(service["TimeoutStopSec"])
 	require.NoError(t, err)
 	require.Greater(t, end, c.Drain)

@@ -26,7 +26,7 @@ func (serveStatus) Help() string {
 the name of its client, and LEFT until its end: never, or reserved if only what was reserved is left, which ends with its process. A lease that waits is from
 before a restart of the daemon, and its client has not come back yet.
 
-The exit status is 0 if a daemon answered, and 1 otherwise.`
+The exit status is 0 if a daemon answered, and 1 otherwise. A daemon that has too many clients to show more than that has answered, but for --json.`
 }
 
 // status is what --json prints.
@@ -81,6 +81,10 @@ func (c serveStatus) Run(parent *serveCommand) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
 	defer cancel()
 	s, err := askStatus(ctx, config.Socket)
+	if refused := (*wire.Error)(nil); !c.JSON && errors.As(err, &refused) && refused.Kind == wire.KindBusy {
+		_, err = fmt.Printf("the daemon at %s lives, and has no room for another client: %s\n", config.Socket, printable(refused.Text))
+		return err
+	}
 	if err != nil {
 		return explainStatus(config.Socket, err)
 	}
@@ -123,7 +127,10 @@ func askStatus(ctx context.Context, socket string) (_ *status, err error) {
 // explainStatus adds what to do to the error of a daemon that does not answer.
 func explainStatus(socket string, err error) error {
 	what := "the daemon at " + socket + " does not answer"
+	refused := (*wire.Error)(nil)
 	switch {
+	case errors.As(err, &refused):
+		what = "the daemon at " + socket + " refuses to answer"
 	case errors.Is(err, fs.ErrNotExist):
 		what = "no daemon listens at " + socket + ", and there is no such socket: start `ringcache serve`, or name its socket by --socket"
 	case errors.Is(err, syscall.ECONNREFUSED):

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,7 +22,7 @@ type Mapping struct {
 	mem []byte       // nil once closed
 }
 
-// Map maps the daemon's segment, after checking that the file is the one that the daemon means, is this user's, and is as
+// Map maps the daemon's segment, after checking that the file is the one that the daemon means, by its inode and generation, is this user's, and is as
 // long as it says. Calls that failed with [ErrSegment] work again afterwards. An older Mapping stays as it is.
 func (c *Client) Map(ctx context.Context) (*Mapping, error) {
 	if err := c.take(ctx); err != nil {
@@ -79,6 +80,14 @@ func isSegment(f *os.File, size int64, s Segment) error {
 		return fmt.Errorf("%w: %s has inode %d, and the daemon's has %d; does this process see another directory than the daemon?", ErrSegment, f.Name(), inode, s.Inode)
 	case size < s.Size:
 		return fmt.Errorf("daemon: %s has %d bytes, and the daemon's segment %d: it was cut short; restart the daemon", f.Name(), size, s.Size)
+	}
+	// Each mount counts its inodes by itself: another one may have a segment with this name and inode, too.
+	var first [8]byte
+	if _, err := f.ReadAt(first[:], 0); err != nil {
+		return fmt.Errorf("daemon: reading the generation of %s: %w", f.Name(), err)
+	}
+	if g := max(1, binary.LittleEndian.Uint64(first[:])); g != s.Generation {
+		return fmt.Errorf("%w: %s is of generation %d, and the daemon's of %d; does this process see another directory than the daemon?", ErrSegment, f.Name(), g, s.Generation)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/binary"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,6 +22,8 @@ func segment(t *testing.T, dir string, generation uint64) Segment {
 	require.NoError(t, err)
 	defer f.Close()
 	require.NoError(t, f.Truncate(1<<16))
+	_, err = f.WriteAt(binary.LittleEndian.AppendUint64(nil, generation), 0)
+	require.NoError(t, err)
 	_, inode, err := shmfile.Identity(f)
 	require.NoError(t, err)
 	return Segment{Name: "ringcache", Size: 1 << 16, Generation: generation, Inode: inode}
@@ -81,8 +84,11 @@ func TestMapRefuses(t *testing.T) {
 		text  string
 	}{
 		"another file": {func(_ *testing.T, s *Segment) { s.Inode++ }, ErrSegment, "another directory"},
-		"cut short":    {func(t *testing.T, _ *Segment) { require.NoError(t, os.Truncate(path, 100)) }, nil, "cut short"},
-		"everybody's":  {func(t *testing.T, _ *Segment) { require.NoError(t, os.Chmod(path, 0o666)) }, shmfile.ErrUnsafe, ""},
+		// Each mount counts inodes for itself, and so names the first segments of two hosts alike.
+		"another host's file of the same inode": {func(_ *testing.T, s *Segment) { s.Generation++ }, ErrSegment, "another directory"},
+
+		"cut short":   {func(t *testing.T, _ *Segment) { require.NoError(t, os.Truncate(path, 100)) }, nil, "cut short"},
+		"everybody's": {func(t *testing.T, _ *Segment) { require.NoError(t, os.Chmod(path, 0o666)) }, shmfile.ErrUnsafe, ""},
 		"a symbolic link": {func(t *testing.T, _ *Segment) {
 			require.NoError(t, os.Rename(path, path+"2"))
 			require.NoError(t, os.Symlink(path+"2", path))

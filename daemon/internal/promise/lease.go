@@ -82,7 +82,10 @@ func (s *session) open(name string, d time.Duration) (*lease, error) {
 
 // explain returns an error of the store about a lease as one of the book.
 func explain(err error) error {
-	for theirs, ours := range map[error]error{fs.ErrPermission: ErrOwner, tier.ErrFull: ErrLimit, fs.ErrClosed: ErrClosed} {
+	if errors.Is(err, tier.ErrFull) {
+		return fmt.Errorf("%w: the segment's table of leases is full; release some, or raise max-leases, for a new segment", ErrLimit)
+	}
+	for theirs, ours := range map[error]error{fs.ErrPermission: ErrOwner, fs.ErrClosed: ErrClosed} {
 		if errors.Is(err, theirs) {
 			return fmt.Errorf("%w: %w", ours, err)
 		}
@@ -195,9 +198,9 @@ func (l *lease) release() {
 	b.setDue(l, time.Time{})
 }
 
-// settle ends a lease that has nothing, and waits for nothing.
+// settle ends a lease that has nothing, and waits for nothing, or for longer than its time.
 func (l *lease) settle() {
-	if len(l.items) == 0 && !l.s.book.now().Before(l.wish) {
+	if len(l.items) == 0 && (l.lapsed || !l.s.book.now().Before(l.wish)) {
 		l.release()
 	}
 }
