@@ -650,6 +650,34 @@ def fingerprints_tell_models_apart() -> None:
         _fingerprints_of_folders(pathlib.Path(folder), pathlib.Path(copy))
 
 
+def fingerprints_tell_revisions_of_mistrals_form_apart() -> None:
+    import huggingface_hub.constants as hub  # type: ignore[import-not-found, unused-ignore]
+
+    def revision(**changes: Any) -> str:
+        made = config(model_config__hf_config=types.SimpleNamespace(_commit_hash=None), **changes)
+        return _options.fingerprint(made, _options.Options(), VERSION).revision
+
+    cache = hub.HF_HUB_CACHE
+    with tempfile.TemporaryDirectory() as folder:
+        model = pathlib.Path(folder, "models--some--model")
+        (model / "refs").mkdir(parents=True)
+        hub.HF_HUB_CACHE = folder
+        try:
+            assert revision() == ""
+            for commit in ("c0ffee", "decade"):
+                (model / "refs" / "main").write_text(commit)
+                (model / "snapshots" / commit).mkdir(parents=True)
+                (model / "snapshots" / commit / "params.json").touch()
+                assert revision() == commit
+            assert revision(model_config__revision="c0ffee") == "c0ffee"
+            assert revision(model="no repository / at all") == ""
+        finally:
+            hub.HF_HUB_CACHE = cache
+        one = _options.weights_digest(model / "snapshots" / "decade")
+        (model / "snapshots" / "decade" / "params.json").write_bytes(b"{}")
+        assert _options.weights_digest(model / "snapshots" / "decade") != one
+
+
 def _fingerprints_of_folders(folder: pathlib.Path, copy: pathlib.Path) -> None:
     def write(values: bytes, **changes: bytes) -> str:
         header = json.dumps(
@@ -767,6 +795,7 @@ CASES: list[Callable[[], None]] = [
     configurations_that_cannot_work_are_refused,
     options_go_where_they_belong,
     fingerprints_tell_models_apart,
+    fingerprints_tell_revisions_of_mistrals_form_apart,
     counts_reach_the_log_and_prometheus,
 ]
 
