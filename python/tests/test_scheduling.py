@@ -505,6 +505,30 @@ def test_all_items_of_a_request_of_old_releases(daemon: Standin, scheduling: Sch
     assert not scheduling._entries
 
 
+def test_old_releases_get_one_answer_for_an_item_that_is_there_twice(
+    daemon: Standin, scheduling: Scheduling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They schedule the first, and take the second for the same."""
+    daemon.put("a", DATA, NOTE)
+    request = Request("r", "a", "a")
+    has = scheduling.has
+
+    def once(identifier: str) -> bool:
+        found = has(identifier)
+        daemon.stop()
+        return found
+
+    monkeypatch.setattr(scheduling, "has", once)
+    first, second = scheduling.has_all(request)
+    assert first == second
+    scheduling.allocated(request, 0)
+    assert bool(scheduling.step()[1]) == first, "what was promised is loaded"
+    daemon.start()
+    scheduling._client._retry_at = 0
+    monkeypatch.undo()
+    end(scheduling, request)
+
+
 def test_encode_only_engine_skips_what_is_stored(daemon: Standin, clock: Clock) -> None:
     client = Client(daemon.path, client="test", space="space", timeout=30)
     s = Scheduling(client, wait=2, seconds=300, depth=3, loads=False, clock=clock)

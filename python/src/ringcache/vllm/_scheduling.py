@@ -141,7 +141,9 @@ class Scheduling:
         state = self._requests[request.request_id]
         needed = {want.identifier for want in state.wants[state.passed :]}
         identifiers = [feature.identifier for feature in request.mm_features or ()]
-        return [identifier in needed and self.has(identifier) for identifier in identifiers]
+        # One answer for an item that is there twice: they load the first for both.
+        promised = {identifier: identifier in needed and self.has(identifier) for identifier in dict.fromkeys(identifiers)}
+        return [promised[identifier] for identifier in identifiers]
 
     def allocated(self, request: Any, index: int) -> None:
         """An item of a request was scheduled: to be loaded if it is promised, else to be encoded."""
