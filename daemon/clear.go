@@ -64,6 +64,9 @@ func (l *clearer) next() (string, bool) {
 // clear answers Clear.
 func (c *connection) clear(q *wire.Request) *wire.Reply {
 	s := c.server
+	if err := (tier.Key{Space: q.Space, Name: "any"}).Validate(); err != nil {
+		return failed(wire.KindInvalid, "request: space: "+err.Error())
+	}
 	ok, start := s.clears.add(q.Space)
 	if !ok {
 		return failed(wire.KindBusy, "many spaces are being cleared already; ask again when they are")

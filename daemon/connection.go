@@ -11,7 +11,7 @@ import (
 	"github.com/ringcache/ringcache/encoder/wire"
 )
 
-const keptRoom = 128 << 10 // bytes for replies that a connection keeps
+const keptRoom = 128 << 10 // bytes of requests, and of replies, that a connection keeps memory for
 
 // patience is how long a client may take.
 type patience struct {
@@ -130,6 +130,9 @@ func (c *connection) serve() {
 		s.meter.took(q.Op, time.Since(begin))
 		if !goesOn {
 			return
+		}
+		if len(body) > keptRoom {
+			q = wire.Request{}
 		}
 	}
 }

@@ -140,7 +140,9 @@ func (c Config) hintFolders(h *hints) {
 	if info, err := os.Lstat(c.Socket); err == nil && info.Mode().Type() != os.ModeSocket {
 		h.add(true, "socket", "%s is no socket, but %s: remove it, or give another path", c.Socket, kindOf(info))
 	}
-	if _, err := isStale(c.Socket); errors.Is(err, errListens) {
+	if os.Getenv("LISTEN_PID") == strconv.Itoa(os.Getpid()) {
+		// The socket is this process's: a service manager has opened it.
+	} else if _, err := isStale(c.Socket); errors.Is(err, errListens) {
 		h.add(false, "socket", "a process listens at %s already: a second daemon needs another socket, name and http", c.Socket)
 	}
 	for key, dir := range map[string]string{"socket": filepath.Dir(c.Socket), "disk": c.Disk} {

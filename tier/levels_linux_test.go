@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -95,7 +96,8 @@ func TestMemoryAndDisk(t *testing.T) {
 	for _, err := range pinAll(t, l, names[:15]) {
 		require.NoError(t, err)
 	}
-	require.ErrorIs(t, pinAll(t, l, names[15:30])[14], tier.ErrFull, "all memory is pinned")
+	full := func(err error) bool { return errors.Is(err, tier.ErrFull) }
+	require.True(t, slices.ContainsFunc(pinAll(t, l, names[15:30]), full), "all memory is pinned; which object has no room is by chance")
 	l.Release()
 	require.NoError(t, s.Delete(t.Context(), keys(names[3]))[0])
 	require.ErrorIs(t, s.Stat(t.Context(), keys(names[3]))[0].Err, tier.ErrNotFound)

@@ -127,7 +127,7 @@ func (serveRun) Run(c *serveCommand) error {
 	info, _ := debug.ReadBuildInfo()
 	version, _, _ := strings.Cut(versionText(info), ",")
 	return daemon.Run(context.Background(), daemon.RunOptions{
-		Config: config, Reload: c.sources().Load, Version: version, Log: os.Stderr,
+		Config: config, Reload: c.sources().Load, Version: strings.TrimPrefix(version, "ringcache "), Log: os.Stderr,
 	})
 }
 

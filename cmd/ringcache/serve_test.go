@@ -576,7 +576,8 @@ func TestServeByAServiceManager(t *testing.T) {
 		}
 	}
 	// The variables name the process, which is the shell's after exec.
-	cmd := exec.Command("/bin/sh", append([]string{"-c", `LISTEN_PID=$$ WATCHDOG_PID=$$ exec "$@"`, "sh", os.Args[0], "serve"}, s.flags...)...)
+	args := append([]string{"-c", `LISTEN_PID=$$ WATCHDOG_PID=$$ exec "$@"`, "sh", os.Args[0], "serve"}, s.flags...)
+	cmd := exec.Command("/bin/sh", append(args, "--socket="+s.socket)...)
 	cmd.Env = append(os.Environ(), "RINGCACHE_TEST_COMMAND=1", "NOTIFY_SOCKET="+messages.LocalAddr().String(), "LISTEN_FDS=1", "WATCHDOG_USEC=300000")
 	cmd.ExtraFiles = []*os.File{passed}
 	s.launch(cmd)
@@ -590,6 +591,7 @@ func TestServeByAServiceManager(t *testing.T) {
 	next("STOPPING=1")
 	require.Zero(t, s.end(), s.text())
 	require.FileExists(t, s.socket, "it is the manager's")
+	require.NotContains(t, s.text(), "second daemon", "who listens is the daemon itself, by the manager's socket")
 }
 
 func TestServeStatusWithoutADaemon(t *testing.T) {

@@ -45,7 +45,10 @@ type item struct {
 func (s *session) find(name string) *lease {
 	l := s.leases[name]
 	if l != nil && !l.lapsed && !s.book.now().Before(l.until) {
-		l.lapse()
+		ended := l.lapse()
+		s.book.mu.Lock()
+		s.book.counts.EndedByTime += uint64(ended)
+		s.book.mu.Unlock()
 		l = s.leases[name]
 	}
 	return l

@@ -171,7 +171,7 @@ func (s *session) disown() error {
 func (s *session) abandon() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended || s.closed || s.user != nil {
+	if s.ended || s.closed || !s.isDeserted() {
 		return 0
 	}
 	n := 0
@@ -187,4 +187,18 @@ func (s *session) abandon() int {
 	}
 	s.settle()
 	return n
+}
+
+// isDeserted reports whether nobody has come back in time, and so ends the wait. Whoever came just now, and has left again, has another
+// grace time.
+func (s *session) isDeserted() bool {
+	b := s.book
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at, waits := b.deserted[s]
+	if !waits || b.now().Before(at) {
+		return false
+	}
+	delete(b.deserted, s)
+	return true
 }

@@ -75,23 +75,16 @@ func (b *Book) keepTime() {
 func (b *Book) pass() time.Duration {
 	now := b.now()
 	var lapsing []*lease
-	var alone []*session
 	b.mu.Lock()
 	for len(b.due) > 0 && !now.Before(b.due[0].at) {
 		lapsing = append(lapsing, heap.Pop(&b.due).(dueLease).l)
-	}
-	for s, at := range b.deserted {
-		if !now.Before(at) {
-			alone = append(alone, s)
-			delete(b.deserted, s)
-		}
 	}
 	b.mu.Unlock()
 	ended := 0
 	for _, l := range lapsing {
 		ended += l.s.lapse(l, now)
 	}
-	for _, s := range alone {
+	for _, s := range b.lonely() {
 		ended += s.abandon()
 	}
 	b.mu.Lock()
@@ -105,6 +98,19 @@ func (b *Book) pass() time.Duration {
 		wait = min(wait, at.Sub(now))
 	}
 	return max(wait, time.Millisecond)
+}
+
+// lonely returns the sessions for which nobody has come in time. Somebody may come before they are abandoned.
+func (b *Book) lonely() (alone []*session) {
+	now := b.now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for s, at := range b.deserted {
+		if !now.Before(at) {
+			alone = append(alone, s)
+		}
+	}
+	return alone
 }
 
 // lapse ends a lease of which the time has passed, if it still has. It returns how many ended.

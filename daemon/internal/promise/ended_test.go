@@ -1,0 +1,35 @@
+package promise
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/daemon/internal/process"
+)
+
+// TestEndsThatARequestNoticesCount: a lease whose end a request notices before the keeper of times does has ended by time, too.
+func TestEndsThatARequestNoticesCount(t *testing.T) {
+	b := newBed(t, ordinary)
+	b.put("a")
+	u := b.user(process.Unknown(), "session-1")
+	ends := map[string]func(){
+		"get":    func() { _, _, err := u.Get("l", "space", keys("a")); require.NoError(t, err) },
+		"pin":    func() { _, err := u.Pin("l", keys("a"), 0, false); require.NoError(t, err) },
+		"commit": func() { _, err := u.Commit("l", keys("a"), false, 0); require.NoError(t, err) },
+	}
+	for name, end := range ends {
+		before := b.book.Counts().EndedByTime
+		_, err := u.Pin("l", keys("a"), time.Second, false)
+		require.NoError(t, err)
+		b.mu.Lock()
+		b.now = b.now.Add(time.Hour)
+		b.mu.Unlock()
+		end()
+		require.Equal(t, before+1, b.book.Counts().EndedByTime, name)
+		require.NoError(t, u.Release([]string{"l"}))
+		b.pass(0)
+		require.Equal(t, before+1, b.book.Counts().EndedByTime, name)
+	}
+}
