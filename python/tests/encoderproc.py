@@ -641,6 +641,7 @@ def fingerprints_tell_models_apart() -> None:
         of(config(model_config__hf_config=types.SimpleNamespace(_commit_hash="bad"))),
         of(config(model_config__quantization="fp8")),
         of(config(model_config__multimodal_config__video_pruning_rate=0.5)),
+        of(config(model_config__multimodal_config__mm_encoder_attn_dtype="fp8")),
         of(config(model_config__hf_overrides={"a": 1})),
         of(config(load_config__load_format="dummy")),
         of(config(), revision="r"),

@@ -135,6 +135,7 @@ def _layout(model: Any) -> str:
     for name, value in (
         ("quantization", getattr(model, "quantization", None)),
         ("pruning", getattr(multimodal, "video_pruning_rate", None)),
+        ("attention", getattr(multimodal, "mm_encoder_attn_dtype", None)),
         ("overrides", getattr(model, "hf_overrides", None)),
     ):
         if value:

@@ -142,7 +142,7 @@ class Scheduling:
         needed = {want.identifier for want in state.wants[state.passed :]}
         identifiers = [feature.identifier for feature in request.mm_features or ()]
         # One answer for an item that is there twice: they load the first for both.
-        promised = {identifier: identifier in needed and self.has(identifier) for identifier in dict.fromkeys(identifiers)}
+        promised = {name: name in needed and self.has(name) for name in dict.fromkeys(identifiers)}
         return [promised[identifier] for identifier in identifiers]
 
     def allocated(self, request: Any, index: int) -> None:
