@@ -146,6 +146,27 @@ def test_pending_is_not_waited_for_forever(
     end(scheduling, request)
 
 
+def test_many_requests_that_wait_are_one_call_a_step(
+    daemon: Standin, clock: Clock, scheduling: Scheduling
+) -> None:
+    """Each call may take its time-out, and the engine's steps wait for all of them."""
+    requests = [Request(f"r{n}", f"i{n}") for n in range(30)]
+    for n, request in enumerate(requests):
+        daemon.put(f"i{n}", DATA, NOTE)
+        daemon.pending[f"i{n}"] = 3
+        assert not scheduling.available(request, 0)
+    for waits in (True, True, False):
+        before = len(daemon.calls)
+        clock.now += 0.01
+        for request in requests:
+            assert scheduling.available(request, 0) != waits
+        scheduling.step()
+        assert len(daemon.calls) == before + 1
+    assert all(scheduling.has(f"i{n}") for n in range(30))
+    end(scheduling, *requests)
+    assert held(daemon) == set()
+
+
 def test_what_was_promised_and_not_scheduled_is_released(
     daemon: Standin, scheduling: Scheduling
 ) -> None:
