@@ -16,6 +16,7 @@ import pickle
 import shutil
 import sys
 import tempfile
+import threading
 import traceback
 import types
 from collections.abc import Callable, Iterator
@@ -70,7 +71,7 @@ from standin import Standin  # noqa: E402
 from vllm.distributed.ec_transfer.ec_connector import base  # noqa: E402
 
 import ringcache.vllm  # noqa: E402
-from ringcache.vllm import _options, encoder  # noqa: E402
+from ringcache.vllm import _options, _working, encoder  # noqa: E402
 
 # What releases have beside each other; a hook that is new is to be looked at.
 HOOKS = """
@@ -350,6 +351,30 @@ def room_of_another_size_is_not_written() -> None:
         daemon.answer = None
         run(w, encoder.StepMetadata(0), outputs("b"), consumes=False)
         assert daemon.held() == set()
+
+
+def what_waits_to_be_saved_holds_little_of_the_device() -> None:
+    class OfDevice(torch.Tensor):  # type: ignore[misc, unused-ignore]
+        device = property(lambda self: torch.device("cuda", 0))  # type: ignore[assignment, unused-ignore]
+
+    event, stream = torch.cuda.Event, torch.cuda.current_stream
+    torch.cuda.Event = lambda: types.SimpleNamespace(record=lambda of: None)  # type: ignore[assignment, misc, unused-ignore]
+    torch.cuda.current_stream = lambda device: None  # type: ignore[assignment, unused-ignore]
+    most, _working._QUEUE_BYTES = _working._QUEUE_BYTES, 1000  # type: ignore[misc]
+    try:
+        w = worker(config())._working()
+        w._thread = threading.current_thread()  # which takes nothing out of the queue
+        for size, waiting in ((5000, 1), (100, 1), (5000, 1)):
+            w.save("a", torch.zeros(size, dtype=torch.uint8).as_subclass(OfDevice))
+            assert w._queue.qsize() == waiting
+        w._unqueued(5000)
+        for size, waiting in ((600, 2), (400, 3), (1, 3)):
+            w.save("a", torch.zeros(size, dtype=torch.uint8).as_subclass(OfDevice))
+            assert w._queue.qsize() == waiting
+        assert w.stats.take() == {"skipped": 3}
+    finally:
+        torch.cuda.Event, torch.cuda.current_stream = event, stream  # type: ignore[misc, unused-ignore]
+        _working._QUEUE_BYTES = most  # type: ignore[misc]
 
 
 def what_the_engine_has_is_not_loaded() -> None:
@@ -779,6 +804,7 @@ CASES: list[Callable[[], None]] = [
     dtypes_and_odd_tensors_are_kept,
     what_cannot_be_stored_is_skipped,
     room_of_another_size_is_not_written,
+    what_waits_to_be_saved_holds_little_of_the_device,
     what_the_engine_has_is_not_loaded,
     a_lost_answer_leaves_no_reservation,
     a_lost_answer_and_a_second_try_leave_no_reservation,
