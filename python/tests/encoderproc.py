@@ -16,6 +16,7 @@ import pickle
 import shutil
 import sys
 import tempfile
+import threading
 import traceback
 import types
 from collections.abc import Callable, Iterator
@@ -70,7 +71,7 @@ from standin import Standin  # noqa: E402
 from vllm.distributed.ec_transfer.ec_connector import base  # noqa: E402
 
 import ringcache.vllm  # noqa: E402
-from ringcache.vllm import _options, encoder  # noqa: E402
+from ringcache.vllm import _options, _working, encoder  # noqa: E402
 
 # What releases have beside each other; a hook that is new is to be looked at.
 HOOKS = """
@@ -345,11 +346,35 @@ def room_of_another_size_is_not_written() -> None:
 
         daemon.answer = lie
         run(w, encoder.StepMetadata(0), outputs("a"), consumes=False)
-        assert daemon.memory[:256] == bytes(256)
+        assert daemon.memory[64:256] == bytes(192)
         assert not daemon.objects
         daemon.answer = None
         run(w, encoder.StepMetadata(0), outputs("b"), consumes=False)
         assert daemon.held() == set()
+
+
+def what_waits_to_be_saved_holds_little_of_the_device() -> None:
+    class OfDevice(torch.Tensor):  # type: ignore[misc, unused-ignore]
+        device = property(lambda self: torch.device("cuda", 0))  # type: ignore[assignment, unused-ignore]
+
+    event, stream = torch.cuda.Event, torch.cuda.current_stream
+    torch.cuda.Event = lambda: types.SimpleNamespace(record=lambda of: None)  # type: ignore[assignment, misc, unused-ignore]
+    torch.cuda.current_stream = lambda device: None  # type: ignore[assignment, unused-ignore]
+    most, _working._QUEUE_BYTES = _working._QUEUE_BYTES, 1000  # type: ignore[misc]
+    try:
+        w = worker(config())._working()
+        w._thread = threading.current_thread()  # which takes nothing out of the queue
+        for size, waiting in ((5000, 1), (100, 1), (5000, 1)):
+            w.save("a", torch.zeros(size, dtype=torch.uint8).as_subclass(OfDevice))
+            assert w._queue.qsize() == waiting
+        w._unqueued(5000)
+        for size, waiting in ((600, 2), (400, 3), (1, 3)):
+            w.save("a", torch.zeros(size, dtype=torch.uint8).as_subclass(OfDevice))
+            assert w._queue.qsize() == waiting
+        assert w.stats.take() == {"skipped": 3}
+    finally:
+        torch.cuda.Event, torch.cuda.current_stream = event, stream  # type: ignore[misc, unused-ignore]
+        _working._QUEUE_BYTES = most  # type: ignore[misc]
 
 
 def what_the_engine_has_is_not_loaded() -> None:
@@ -641,6 +666,7 @@ def fingerprints_tell_models_apart() -> None:
         of(config(model_config__hf_config=types.SimpleNamespace(_commit_hash="bad"))),
         of(config(model_config__quantization="fp8")),
         of(config(model_config__multimodal_config__video_pruning_rate=0.5)),
+        of(config(model_config__multimodal_config__mm_encoder_attn_dtype="fp8")),
         of(config(model_config__hf_overrides={"a": 1})),
         of(config(load_config__load_format="dummy")),
         of(config(), revision="r"),
@@ -648,6 +674,34 @@ def fingerprints_tell_models_apart() -> None:
     assert len({*others, one}) == len(others) + 1
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as copy:
         _fingerprints_of_folders(pathlib.Path(folder), pathlib.Path(copy))
+
+
+def fingerprints_tell_revisions_of_mistrals_form_apart() -> None:
+    import huggingface_hub.constants as hub  # type: ignore[import-not-found, unused-ignore]
+
+    def revision(**changes: Any) -> str:
+        made = config(model_config__hf_config=types.SimpleNamespace(_commit_hash=None), **changes)
+        return _options.fingerprint(made, _options.Options(), VERSION).revision
+
+    cache = hub.HF_HUB_CACHE
+    with tempfile.TemporaryDirectory() as folder:
+        model = pathlib.Path(folder, "models--some--model")
+        (model / "refs").mkdir(parents=True)
+        hub.HF_HUB_CACHE = folder
+        try:
+            assert revision() == ""
+            for commit in ("c0ffee", "decade"):
+                (model / "refs" / "main").write_text(commit)
+                (model / "snapshots" / commit).mkdir(parents=True)
+                (model / "snapshots" / commit / "params.json").touch()
+                assert revision() == commit
+            assert revision(model_config__revision="c0ffee") == "c0ffee"
+            assert revision(model="no repository / at all") == ""
+        finally:
+            hub.HF_HUB_CACHE = cache
+        one = _options.weights_digest(model / "snapshots" / "decade")
+        (model / "snapshots" / "decade" / "params.json").write_bytes(b"{}")
+        assert _options.weights_digest(model / "snapshots" / "decade") != one
 
 
 def _fingerprints_of_folders(folder: pathlib.Path, copy: pathlib.Path) -> None:
@@ -750,6 +804,7 @@ CASES: list[Callable[[], None]] = [
     dtypes_and_odd_tensors_are_kept,
     what_cannot_be_stored_is_skipped,
     room_of_another_size_is_not_written,
+    what_waits_to_be_saved_holds_little_of_the_device,
     what_the_engine_has_is_not_loaded,
     a_lost_answer_leaves_no_reservation,
     a_lost_answer_and_a_second_try_leave_no_reservation,
@@ -767,6 +822,7 @@ CASES: list[Callable[[], None]] = [
     configurations_that_cannot_work_are_refused,
     options_go_where_they_belong,
     fingerprints_tell_models_apart,
+    fingerprints_tell_revisions_of_mistrals_form_apart,
     counts_reach_the_log_and_prometheus,
 ]
 

@@ -9,6 +9,7 @@ import pathlib
 import re
 import signal
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -310,7 +311,7 @@ def test_interrupted_call_leaves_no_answer_behind(
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(daemon, "_receive", interrupt)
+            patch.setattr(daemon, "receive", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 c.pin("l", ["a"])
         assert c.pin("l", ["a", "b"]) == [Item("miss"), Item("miss")]
@@ -398,6 +399,23 @@ def test_mapping_takes_only_the_file_of_the_daemon(standin: Standin) -> None:
 def test_mapping_is_not_another_hosts_segment_of_the_same_inode(standin: Standin) -> None:
     with pytest.raises(SegmentError, match="on one host"):
         Mapping(Segment(standin.segment, 1 << 20, 2, standin.inode))
+
+
+def test_socket_of_another_user_is_refused(
+    standin: Standin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for user, refused in ((os.geteuid() + 1, True), (0, False), (os.geteuid(), False)):
+        peer = struct.pack("3i", 1, user, user)
+        monkeypatch.setattr(socket.socket, "getsockopt", lambda *_, peer=peer: peer)
+        standin.calls.clear()
+        with client(standin) as c:
+            if not refused:
+                c.hello()
+                continue
+            with pytest.raises(DaemonError, match=f"of user {user}") as caught:
+                c.hello()
+            assert caught.value.kind == "permission"
+            assert standin.calls == [], "nothing was said"
 
 
 def test_default_socket(monkeypatch: pytest.MonkeyPatch) -> None:

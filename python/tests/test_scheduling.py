@@ -146,6 +146,27 @@ def test_pending_is_not_waited_for_forever(
     end(scheduling, request)
 
 
+def test_many_requests_that_wait_are_one_call_a_step(
+    daemon: Standin, clock: Clock, scheduling: Scheduling
+) -> None:
+    """Each call may take its time-out, and the engine's steps wait for all of them."""
+    requests = [Request(f"r{n}", f"i{n}") for n in range(30)]
+    for n, request in enumerate(requests):
+        daemon.put(f"i{n}", DATA, NOTE)
+        daemon.pending[f"i{n}"] = 3
+        assert not scheduling.available(request, 0)
+    for waits in (True, True, False):
+        before = len(daemon.calls)
+        clock.now += 0.01
+        for request in requests:
+            assert scheduling.available(request, 0) != waits
+        scheduling.step()
+        assert len(daemon.calls) == before + 1
+    assert all(scheduling.has(f"i{n}") for n in range(30))
+    end(scheduling, *requests)
+    assert held(daemon) == set()
+
+
 def test_what_was_promised_and_not_scheduled_is_released(
     daemon: Standin, scheduling: Scheduling
 ) -> None:
@@ -503,6 +524,30 @@ def test_all_items_of_a_request_of_old_releases(daemon: Standin, scheduling: Sch
         scheduling.step(["r"])
     assert held(daemon) == set()
     assert not scheduling._entries
+
+
+def test_old_releases_get_one_answer_for_an_item_that_is_there_twice(
+    daemon: Standin, scheduling: Scheduling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They schedule the first, and take the second for the same."""
+    daemon.put("a", DATA, NOTE)
+    request = Request("r", "a", "a")
+    has = scheduling.has
+
+    def once(identifier: str) -> bool:
+        found = has(identifier)
+        daemon.stop()
+        return found
+
+    monkeypatch.setattr(scheduling, "has", once)
+    first, second = scheduling.has_all(request)
+    assert first == second
+    scheduling.allocated(request, 0)
+    assert bool(scheduling.step()[1]) == first, "what was promised is loaded"
+    daemon.start()
+    scheduling._client._retry_at = 0
+    monkeypatch.undo()
+    end(scheduling, request)
 
 
 def test_encode_only_engine_skips_what_is_stored(daemon: Standin, clock: Clock) -> None:

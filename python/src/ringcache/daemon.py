@@ -31,6 +31,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from ._connection import check_owner, ended, left, receive
 from .errors import ClosedError, DaemonError, RingcacheError, SegmentError, SegmentSizeError
 from .segment import open_file
 
@@ -238,7 +239,7 @@ class Client:
     def alive(self) -> bool:
         """Whether the connection of the latest Hello is up, as far as is known without a call."""
         with self._lock:
-            return self._connection is not None and not _ended(self._connection)
+            return self._connection is not None and not ended(self._connection)
 
     def close(self) -> None:
         """Close the connection. May be called again."""
@@ -323,13 +324,14 @@ class Client:
             raise ClosedError("the client was made before a fork: make one in the process that uses it")
         if self._connection is not None:
             return self._connection, True
-        left = self._retry_at - time.monotonic()
-        if left > 0:
-            raise self._away(f"it failed lately, the next try is in {left:.2f} s")
+        rest = self._retry_at - time.monotonic()
+        if rest > 0:
+            raise self._away(f"it failed lately, the next try is in {rest:.2f} s")
         connection = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
         try:
-            connection.settimeout(_left(deadline))
+            connection.settimeout(left(deadline))
             connection.connect(self.socket)
+            check_owner(connection, self.socket)
             reply = self._exchange(
                 connection,
                 _Request(
@@ -375,12 +377,12 @@ class Client:
             raise DaemonError("invalid", f"a {request.op} that can't be sent: {e}") from None
         if len(body) > _MAX_REQUEST:
             raise DaemonError("invalid", f"a request of {len(body)} bytes, the most is {_MAX_REQUEST}")
-        connection.settimeout(_left(deadline))
+        connection.settimeout(left(deadline))
         connection.sendall(len(body).to_bytes(4, "little") + body)
-        length = int.from_bytes(_receive(connection, 4, deadline), "little")
+        length = int.from_bytes(receive(connection, 4, deadline), "little")
         if length > _MAX_REPLY:
             raise ValueError(f"the daemon's answer has {length} bytes, the most is {_MAX_REPLY}")
-        reply = _decode(_receive(connection, length, deadline))
+        reply = _decode(receive(connection, length, deadline))
         if reply.error is not None:
             if reply.error.kind in ("version", "permission", "closing") or reply.id != request.id:
                 self._disconnect()
@@ -406,37 +408,6 @@ class Client:
             if self._pid == os.getpid():
                 self._connection.close()
             self._connection = None
-
-
-def _left(deadline: float) -> float:
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError
-    return left
-
-
-def _receive(connection: sockets.socket, size: int, deadline: float) -> bytearray:
-    data = bytearray(size)
-    view, at = memoryview(data), 0
-    while at < size:
-        connection.settimeout(_left(deadline))
-        count = connection.recv_into(view[at:])
-        if count == 0:
-            raise EOFError("the daemon closed the connection")
-        at += count
-    return data
-
-
-def _ended(connection: sockets.socket) -> bool:
-    """Whether the other side closed the connection. Between calls it sends nothing."""
-    try:
-        # Not MSG_DONTWAIT, after which Python waits for as long as the socket's time-out.
-        connection.setblocking(False)
-        return connection.recv(1, sockets.MSG_PEEK) == b""
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
 
 
 class Mapping:

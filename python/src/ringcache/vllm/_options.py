@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import pathlib
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from ..daemon import Fingerprint, default_socket
+
+_logger: Final = logging.getLogger("vllm.ringcache")
 
 #: Files of weights that are sampled. The first kind that a folder has is the one that engines load.
 _WEIGHTS: Final = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
@@ -132,6 +135,7 @@ def _layout(model: Any) -> str:
     for name, value in (
         ("quantization", getattr(model, "quantization", None)),
         ("pruning", getattr(multimodal, "video_pruning_rate", None)),
+        ("attention", getattr(multimodal, "mm_encoder_attn_dtype", None)),
         ("overrides", getattr(model, "hf_overrides", None)),
     ):
         if value:
@@ -159,8 +163,30 @@ def _revision(config: Any) -> str:
                 f"EncoderCacheConnector: the weights of {folder} can't be read to tell checkpoints apart "
                 f"({e}); give ec_connector_extra_config a revision"
             ) from e
+    revision = getattr(model, "revision", None)
     commit = getattr(getattr(model, "hf_config", None), "_commit_hash", None)
-    return str(commit or getattr(model, "revision", None) or "")
+    if found := commit or _commit(str(model.model), revision) or revision:
+        return str(found)
+    _logger.warning(
+        "The revision of %s is not known, so encoder outputs of another one with this name would be taken for its "
+        "own; give ec_connector_extra_config a revision when it changes",
+        model.model,
+    )
+    return ""
+
+
+def _commit(name: str, revision: str | None) -> str | None:
+    """The commit of a model whose configuration does not say it, since it is in Mistral's form."""
+    try:
+        from huggingface_hub import try_to_load_from_cache  # type: ignore[import-not-found, unused-ignore]
+
+        for file in ("params.json", "config.json"):
+            found = try_to_load_from_cache(name, file, revision=revision)
+            if isinstance(found, str) and (folder := pathlib.Path(found).parent).parent.name == "snapshots":
+                return folder.name
+    except (ImportError, ValueError):  # of a name that is no repository's
+        pass
+    return None
 
 
 def weights_digest(path: pathlib.Path) -> str:
@@ -195,7 +221,8 @@ def _files(path: pathlib.Path) -> list[pathlib.Path]:
         return [path]
     found = sorted(p for p in path.iterdir() if p.is_file())
     # What the processor is told is part of an output, and not of an identifier.
-    files = [p for p in found if p.name == "config.json" or p.name.endswith("processor_config.json")]
+    names = ("config.json", "params.json")  # the latter is Mistral's
+    files = [p for p in found if p.name in names or p.name.endswith("processor_config.json")]
     for suffix in _WEIGHTS:
         if some := [p for p in found if p.suffix == suffix]:
             return files + some

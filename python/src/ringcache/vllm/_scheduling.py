@@ -50,6 +50,7 @@ class _Entry:
     status: str  # hit, pending or miss
     asked: float  # when it was asked for last
     load: Load | None = None  # of a hit
+    rows: int = 0  # of the output, the least; 0 is unknown
     epoch: int = 0  # of the client, when the daemon said hit
     requests: set[str] = field(default_factory=set)
     loading: int = 0  # steps that load it and have not come back
@@ -141,7 +142,9 @@ class Scheduling:
         state = self._requests[request.request_id]
         needed = {want.identifier for want in state.wants[state.passed :]}
         identifiers = [feature.identifier for feature in request.mm_features or ()]
-        return [identifier in needed and self.has(identifier) for identifier in identifiers]
+        # One answer for an item that is there twice: they load the first for both.
+        promised = {name: name in needed and self.has(name) for name in dict.fromkeys(identifiers)}
+        return [promised[identifier] for identifier in identifiers]
 
     def allocated(self, request: Any, index: int) -> None:
         """An item of a request was scheduled: to be loaded if it is promised, else to be encoded."""
@@ -264,14 +267,11 @@ class Scheduling:
     def _poll(self, state: _Request) -> bool:
         """Whether nothing of a request is pending any more, or it has waited long enough."""
         now = self._clock()
-        rows = {want.identifier: want.rows for want in state.wants}
-        asked = []
-        for identifier in state.pending:
-            entry = self._entries.get(identifier)
-            if entry is None or (entry.status == "pending" and now - entry.asked >= _ASK_AGAIN):
-                asked.append((identifier, rows.get(identifier, 0)))
-        if asked:
-            self._pin(asked)
+        if any(self._asks_again(identifier, now) for identifier in state.pending):
+            # One call for all that wait: each may take its time, for which the engine waits.
+            waiting = dict.fromkeys(i for other in self._requests.values() for i in other.pending)
+            again = [identifier for identifier in waiting if self._asks_again(identifier, now)]
+            self._pin([(identifier, 0) for identifier in again])  # their entries know the rows
         state.pending = [
             identifier for identifier in state.pending if self._entries[identifier].status == "pending"
         ]
@@ -282,6 +282,10 @@ class Scheduling:
             self.stats.add(late=len(state.pending))
             state.pending = []
         return not state.pending
+
+    def _asks_again(self, identifier: str, now: float) -> bool:
+        entry = self._entries.get(identifier)
+        return entry is None or (entry.status == "pending" and now - entry.asked >= _ASK_AGAIN)
 
     def _fresh(self, entry: _Entry | None) -> bool:
         """Whether what is known of an item still holds."""
@@ -325,11 +329,13 @@ class Scheduling:
             self._until = now + self._term
             self._ends = self._clock() + self._seconds
             self._seen_segment()
+        answered = self._clock()
         for (identifier, rows), item in zip(wanted, items):
             entry = self._entries.get(identifier)
             if entry is None:
                 entry = self._entries[identifier] = _Entry("miss", now)
-            entry.asked = now
+            rows = entry.rows = max(rows, entry.rows)
+            entry.asked = answered
             entry.epoch = self._client.epoch
             entry.load = None
             entry.status = item.status if item.status == "pending" else "miss"

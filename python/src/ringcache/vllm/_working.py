@@ -30,6 +30,8 @@ _MAPPINGS: Final = 3  # that are kept: the daemon's, and those of before
 # Of a device's outputs that wait to be saved; beyond, one is not saved. They hold the device's memory.
 _QUEUE: Final = 64
 
+_QUEUE_BYTES: Final = 512 << 20  # of them, but for a single one
+
 _REASONS: Final = 100  # that are logged once
 
 _ASK_AGAIN: Final = 0.005  # seconds
@@ -65,6 +67,8 @@ class Worker:
         self._away = False
         self._refused: set[str] = set()  # reasons that were logged
         self._queue: queue.Queue[tuple[str, torch.Tensor, Any] | None] = queue.Queue(_QUEUE)
+        self._queued = 0  # bytes
+        self._queued_lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self.stats = Stats()
 
@@ -108,12 +112,25 @@ class Worker:
                 target=self._run, name="ringcache-save", args=(tensor.device,), daemon=True
             )
             self._thread.start()
+        size = tensor.nbytes
+        with self._queued_lock:
+            full = bool(self._queued) and self._queued + size > _QUEUE_BYTES
+            if not full:
+                self._queued += size
+        if full:
+            self.stats.add(skipped=1)
+            return
         ready = torch.cuda.Event()
         ready.record(torch.cuda.current_stream(tensor.device))
         try:
             self._queue.put_nowait((identifier, tensor, ready))
         except queue.Full:
+            self._unqueued(size)
             self.stats.add(skipped=1)
+
+    def _unqueued(self, size: int) -> None:
+        with self._queued_lock:
+            self._queued -= size
 
     def close(self) -> None:
         """End saving, and unmap."""
@@ -278,7 +295,9 @@ class Worker:
                     self._store_safely(identifier, tensor)
             except Exception as e:  # the device is lost, which the engine says, too
                 self._refuse(identifier, f"{type(e).__name__}: {e}")
+            size = tensor.nbytes
             del job, tensor, ready
+            self._unqueued(size)
 
     def _mapping(self, segment: Segment) -> Mapping:
         with self._lock:
