@@ -63,6 +63,8 @@ type Book struct {
 	log    *slog.Logger
 	clock  func() time.Time
 
+	mostWishes int // of a process
+
 	wake       chan struct{} // the keeper of times has something new to wait for
 	stop       chan struct{}
 	background sync.WaitGroup
@@ -91,7 +93,7 @@ type Counts struct {
 // Open opens the book of a store, with what an earlier book had.
 func Open(o Options) (*Book, error) {
 	b := &Book{
-		store: o.Store, memory: o.Memory, grace: o.Grace, limits: o.Limits, log: o.Logger, clock: o.Now,
+		store: o.Store, memory: o.Memory, mostWishes: mostWishes, grace: o.Grace, limits: o.Limits, log: o.Logger, clock: o.Now,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}),
 		clients: map[*Client]struct{}{}, sessions: map[string]*session{}, deserted: map[*session]time.Time{},
 	}

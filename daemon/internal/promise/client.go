@@ -18,6 +18,7 @@ type Client struct {
 	leases   int
 	items    int64
 	held     int64 // bytes
+	wishes   wishes
 }
 
 // Enter returns the client of a process, which the book takes over: it closes p. Each Enter needs a Leave. A client is one

@@ -13,12 +13,8 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-const (
-	// slack is how much longer than asked for a lease lasts, so that asking again soon changes nothing in the table.
-	slack = time.Second
-	// wished is how long a lease that has nothing stays because of what was pending: the store believes it that long.
-	wished = 10 * time.Second
-)
+// slack is how much longer than asked for a lease lasts, so that asking again soon changes nothing in the table.
+const slack = time.Second
 
 // lease is a lease of a session, as the book has it. Its fields are guarded by the lock of the session.
 type lease struct {

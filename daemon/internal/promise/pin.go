@@ -47,12 +47,10 @@ func (l *lease) pin(keys []tier.Key, prefix bool) []tier.Placed {
 		placed = l.t.Pin(keys)
 	}
 	failpoint.Hit("daemon.pinned")
+	placed = l.countWishes(keys, placed, prefix)
 	var refused []tier.Key
 	for i := range placed {
 		p, k := &placed[i], keys[i]
-		if errors.Is(p.Err, tier.ErrPending) {
-			l.wish = l.s.book.now().Add(wished)
-		}
 		if p.Err != nil {
 			continue
 		}
@@ -126,6 +124,7 @@ func (u *Session) Unpin(name string, keys []tier.Key) error {
 	}
 	l.t.Unpin(keys)
 	failpoint.Hit("daemon.unpinned")
+	u.s.client.forget(keys)
 	l.drop(slices.DeleteFunc(slices.Clone(keys), func(k tier.Key) bool { return l.items[k].reserved })...)
 	l.settle()
 	return nil
