@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/ringcache/ringcache/encoder"
+	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/tier"
 	"github.com/ringcache/ringcache/tier/disk"
 	"github.com/ringcache/ringcache/tier/memory"
@@ -29,6 +31,9 @@ func (p place) open(ctx context.Context, write bool) (level tier.Level, space st
 			level, err = memory.Open(memory.Options{Name: name, Dir: p.Dir})
 		} else {
 			level, err = memory.Look(name, p.Dir)
+		}
+		if _, gone := os.Stat(filepath.Join(cmp.Or(p.Dir, shmfile.DefaultDir), name)); err != nil && errors.Is(gone, fs.ErrNotExist) {
+			err = fmt.Errorf("there is no segment %q in %s; ringcache serve status names that of a daemon: %w", name, cmp.Or(p.Dir, shmfile.DefaultDir), fs.ErrNotExist)
 		}
 		return level, "", err
 	case strings.Contains(p.Level, "://"):

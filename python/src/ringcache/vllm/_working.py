@@ -78,6 +78,7 @@ class Worker:
             self._client.hello()
             assert self._client.segment is not None
             self._mapping(self._client.segment)
+            _logger.info("Encoder outputs are shared through %s", self._client.socket)
         except DaemonError as e:
             _logger.warning("Encoder outputs are not shared for now: %s", e)
         except RingcacheError as e:
