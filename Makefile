@@ -4,7 +4,7 @@
 # make test        everything but the real vLLM
 # make test-arm64  a part of the core's tests as arm64 programs, under emulation (fetches qemu)
 # make test-vllm   the interop suite against the real vLLM (makes its environment, 6 GB)
-# make e2e         whole vLLM engines behind package engine (makes the same environment)
+# make e2e         whole vLLM engines behind package engine and beside the daemon (makes the same environment)
 # make bench       the jobs of a cache beside the real vLLM and other peers: table, plots and raw
 #                  samples in bench/results; BENCH_ARGS are bench/compare's options
 # make bench-smoke the same with few sizes and rounds, printed as ratios
@@ -92,7 +92,7 @@ test-vllm: bin/ringcache
 	env=$$(interop/setup.sh); RINGCACHE_AGENT=$(CURDIR)/bin/ringcache "$$env/bin/python" -m pytest interop -q -rs; \
 	cd python; PYTHONPATH=src "$$env/bin/python" -m pytest -q tests/test_vllm.py tests/test_pin_torch.py tests/test_plugin.py tests/test_encoder.py
 
-# Engines one after the other: about 25 minutes for all of it.
+# Engines one after the other: about 40 minutes for all of it.
 e2e:
 	scripts/gotest.py --logs -tags e2e -count=1 -timeout 120m -run '$(value E2E_RUN)' ./e2e
 
