@@ -82,8 +82,9 @@ func (e *fakeEngine) chat(w http.ResponseWriter, r *http.Request) {
 	e.mu.Lock()
 	e.seen[string(image)]++
 	e.last = q
+	answer := e.answer
 	e.mu.Unlock()
-	if e.answer == nil || !e.answer(w, r, image) {
+	if answer == nil || !answer(w, r, image) {
 		_, _ = io.WriteString(w, chatAnswer)
 	}
 }
@@ -430,7 +431,9 @@ func TestEngineThatDies(t *testing.T) {
 		<-back
 		l, err := net.Listen("tcp", address)
 		if err == nil {
+			e.mu.Lock() // a request to the first one may still be under way
 			e.answer = nil
+			e.mu.Unlock()
 			second = &http.Server{Handler: e.Config.Handler}
 			go func() { _ = second.Serve(l) }()
 		}
