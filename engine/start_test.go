@@ -113,6 +113,7 @@ func TestStart(t *testing.T) {
 		d := dealer(t, r, r.Address().Handshake, "who?")
 		require.NoError(t, d.Send([]byte("x")))
 		say(t, d, "HELLO")
+		require.Eventually(t, func() bool { return engine.Greeted(r.Client) }, testTimeout, testTick) // or the engine may be faster
 		ended := make(chan error)
 		go func() { ended <- r.start() }()
 		_, err := d.Recv() // it was taken for the engine
