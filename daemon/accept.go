@@ -78,9 +78,7 @@ func (s *Server) explain(conn net.Conn, why *wire.Error) {
 	}
 	var q wire.Request
 	if body, err := wire.NewReader(conn, wire.MaxRequest).Next(); err == nil {
-		if wire.DecodeRequest(body, &q) != nil && q.ID == 0 {
-			q.ID = 0 // as of one that can't be read
-		}
+		_ = wire.DecodeRequest(body, &q) // what can't be read has the ID 0
 	}
 	if out, err := wire.AppendReply(nil, &wire.Reply{ID: q.ID, Error: why}); err == nil {
 		_, _ = conn.Write(out) // it was refused anyhow

@@ -60,6 +60,7 @@ func main() {
 	if o.Out == "" {
 		fmt.Print(table.String())
 	} else {
+		k.FatalIfErrorf(os.MkdirAll(o.Out, 0o755))
 		k.FatalIfErrorf(os.WriteFile(filepath.Join(o.Out, "daemon.md"), table.Bytes(), 0o644))
 	}
 	k.FatalIfErrorf(r.check(o))

@@ -29,7 +29,7 @@ type ClientOptions struct {
 	// Session is what the daemon knows the client by, see [Request]; a random one if empty. Whoever has it may, from the same
 	// process, take up leases where another Client has left them.
 	Session string
-	Name    string // of the client, for people: "ringcache warm"
+	Name    string // of the client, for people: "ringcache warm". It must not be empty
 	// Fingerprint, if not nil, makes the daemon tell the space of the client's keys; requests without a Space have
 	// this one then.
 	Fingerprint *encoder.Fingerprint

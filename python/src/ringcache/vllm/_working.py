@@ -225,7 +225,7 @@ class Worker:
                 raise
             self._worked()
             if item.status != "reserved":
-                # Pending may mean that this session reserved it, and the answer was lost.
+                # Pending may mean that this worker reserved it before, and the answer was lost.
                 if item.status != "pending":
                     del self._to_abort[identifier]
                 if item.status in ("exists", "pending", "full"):
