@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ringcache/ringcache/internal/sentinel"
+	"github.com/ringcache/ringcache/internal/sizes"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmstore"
@@ -67,10 +68,10 @@ type HeadError struct {
 func (e *HeadError) Error() string {
 	waiting := ""
 	if e.Waiting > 0 {
-		waiting = fmt.Sprintf(", and a caller waits for %d", e.Waiting)
+		waiting = fmt.Sprintf(", and a caller waits for %s", sizes.Text(e.Waiting))
 	}
-	return fmt.Sprintf("objstore: no room for %d bytes, %d of %d are in use%s: the oldest chunk, id %d of key %q, %s; send the object inline or try again later",
-		e.Need, e.Used, e.Size, waiting, e.ID, e.Key, e.reason())
+	return fmt.Sprintf("objstore: no room for %s, %s of %s are in use%s: the oldest chunk, id %d of key %q, %s; send the object inline or try again later",
+		sizes.Text(e.Need), sizes.Text(e.Used), sizes.Text(e.Size), waiting, e.ID, e.Key, e.reason())
 }
 
 // reason is why the oldest chunk can't be freed.

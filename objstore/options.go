@@ -149,7 +149,7 @@ func (o Options) resolvePool() (Options, error) {
 // checkShape checks what a writer and its readers must agree on.
 func checkShape(ringSize, readers int) error {
 	if ringSize <= shmring.HeaderSize {
-		return fmt.Errorf("%w: RingSize %d has no room for an object", errInvalid, ringSize)
+		return fmt.Errorf("%w: RingSize is %d, want the bytes of the ring: at least %d, and more than the largest object takes", errInvalid, ringSize, shmring.HeaderSize+1)
 	}
 	return checkReaders(readers)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ringcache/ringcache/internal/sentinel"
+	"github.com/ringcache/ringcache/internal/sizes"
 )
 
 var (
@@ -26,7 +27,7 @@ type FullError struct {
 }
 
 func (e *FullError) Error() string {
-	return fmt.Sprintf("shmring: no room for a chunk of %d bytes: %d of %d bytes are in use; free chunks first", e.Need, e.Used, e.Size)
+	return fmt.Sprintf("shmring: no room for a chunk of %s: %s of %s are in use; free chunks first", sizes.Text(e.Need), sizes.Text(e.Used), sizes.Text(e.Size))
 }
 
 // Unwrap makes errors.Is(err, ErrFull) true.
@@ -40,7 +41,7 @@ type TooLargeError struct {
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("shmring: a chunk of %d bytes can never fit (at most %d); make the ring larger or the object smaller", e.Need, e.Limit)
+	return fmt.Sprintf("shmring: a chunk of %s can never fit (at most %s); make the ring larger or the object smaller", sizes.Text(e.Need), sizes.Text(e.Limit))
 }
 
 // Unwrap makes errors.Is(err, ErrTooLarge) true.

@@ -24,7 +24,7 @@ func ExampleRing() {
 	// 0 0 20
 	// 28 1 20
 	// 56 2 20
-	// shmring: no room for a chunk of 28 bytes: 84 of 100 bytes are in use; free chunks first
+	// shmring: no room for a chunk of 28 bytes: 84 bytes of 100 bytes are in use; free chunks first
 	// [0 1]
 	// 100 3 <nil>
 }

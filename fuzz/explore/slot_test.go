@@ -80,8 +80,8 @@ func comingReader(dir string, second, unmarked bool) func(r *explore.Run) {
 			}
 			side := s.Segment().Sidecar()
 			side.Reap()
-			if taken, bad := side.LookAtSlots(); taken != 0 || len(bad) > 0 {
-				p.Failf("nobody is there any more, but %d slots are taken: %v", taken, bad)
+			if taken, dead, bad := side.LookAtSlots(); taken+dead != 0 || len(bad) > 0 {
+				p.Failf("nobody is there any more, but %d slots are taken: %v", taken+dead, bad)
 			}
 		})
 		r.AtEnd("structure", "the store is damaged", s.CheckStructure)

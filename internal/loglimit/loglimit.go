@@ -3,37 +3,52 @@
 package loglimit
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
 )
 
-// Interval is the least time between two messages of a Limit.
+// Interval is the least time between two messages of a Limit, or the time for Burst messages.
 const Interval = time.Minute
 
-// Limit lets one message pass in each Interval, and counts the others. The zero value
-// is ready to use.
+// Limit lets one message pass in each Interval, or Burst messages, and counts the others.
+// The zero value is ready to use.
 type Limit struct {
+	Burst int // 0 is 1
+
 	mu      sync.Mutex
 	next    time.Time
+	passed  int // since the Interval before next began
 	skipped int
 }
 
-// Warn logs a warning, or counts it. The next warning that is logged has the count
+// Warn logs a warning, or counts it. The next message that is logged has the count
 // as its attribute "skipped".
 func (l *Limit) Warn(log *slog.Logger, msg string, args ...any) {
+	l.log(log, slog.LevelWarn, msg, args)
+}
+
+// Info is Warn for what is no warning.
+func (l *Limit) Info(log *slog.Logger, msg string, args ...any) {
+	l.log(log, slog.LevelInfo, msg, args)
+}
+
+func (l *Limit) log(log *slog.Logger, level slog.Level, msg string, args []any) {
 	l.mu.Lock()
-	now := time.Now()
-	if now.Before(l.next) {
+	if now := time.Now(); !now.Before(l.next) {
+		l.next, l.passed = now.Add(Interval), 0
+	}
+	if l.passed >= max(1, l.Burst) {
 		l.skipped++
 		l.mu.Unlock()
 		return
 	}
 	skipped := l.skipped
-	l.next, l.skipped = now.Add(Interval), 0
+	l.passed, l.skipped = l.passed+1, 0
 	l.mu.Unlock()
 	if skipped > 0 {
 		args = append(args[:len(args):len(args)], "skipped", skipped)
 	}
-	log.Warn(msg, args...)
+	log.Log(context.Background(), level, msg, args...)
 }

@@ -27,5 +27,25 @@ func TestLimit(t *testing.T) {
 		l.Warn(log, "odd", "peer", 8)
 		require.Equal(t, 2, strings.Count(out.String(), "\n"))
 		require.Contains(t, out.String(), "peer=8 skipped=1000")
+		l.Info(log, "fine")
+		time.Sleep(Interval)
+		l.Info(log, "fine")
+		require.Contains(t, out.String(), "level=INFO msg=fine skipped=1")
+	})
+}
+
+func TestBurst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log := slog.New(slog.NewTextHandler(&out, nil))
+		l := Limit{Burst: 3}
+		for i := range 4 {
+			for range 100 {
+				l.Info(log, "event")
+			}
+			require.Equal(t, 3*(i+1), strings.Count(out.String(), "\n"))
+			require.Equal(t, i, strings.Count(out.String(), "skipped=97"))
+			time.Sleep(Interval)
+		}
 	})
 }

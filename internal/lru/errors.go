@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ringcache/ringcache/internal/sentinel"
+	"github.com/ringcache/ringcache/internal/sizes"
 )
 
 var (
@@ -28,7 +29,7 @@ type TooLargeError struct {
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("lrusync: %q has %d bytes, the cache %.0f: make the cache larger", e.Key, e.Size, e.Capacity)
+	return fmt.Sprintf("lrusync: %q has %s, the cache %s: make the cache larger", e.Key, sizes.Text(e.Size), sizes.Text(int64(e.Capacity)))
 }
 
 // Unwrap makes errors.Is(err, ErrTooLarge) true.

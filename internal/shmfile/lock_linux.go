@@ -84,6 +84,20 @@ func TryLockByte(f *os.File, offset int64) (bool, error) {
 	return setByte(f, offset, unix.F_WRLCK)
 }
 
+// ByteLocked reports whether another opening of the file has the lock on one byte. f may be open for reading only.
+func ByteLocked(f *os.File, offset int64) (bool, error) {
+	for {
+		l := unix.Flock_t{Type: unix.F_WRLCK, Start: offset, Len: 1}
+		switch err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &l); err {
+		case nil:
+			return l.Type != unix.F_UNLCK, nil
+		case unix.EINTR:
+		default:
+			return false, fmt.Errorf("asking for the lock of byte %d of %s: %w", offset, f.Name(), err)
+		}
+	}
+}
+
 // UnlockByte releases the lock on one byte.
 func UnlockByte(f *os.File, offset int64) error {
 	_, err := setByte(f, offset, unix.F_UNLCK)

@@ -22,6 +22,9 @@ func Unlock(*os.File) error { return ErrUnsupported }
 // TryLockByte is not supported here.
 func TryLockByte(*os.File, int64) (bool, error) { return false, ErrUnsupported }
 
+// ByteLocked is not supported here.
+func ByteLocked(*os.File, int64) (bool, error) { return false, ErrUnsupported }
+
 // UnlockByte is not supported here.
 func UnlockByte(*os.File, int64) error { return ErrUnsupported }
 

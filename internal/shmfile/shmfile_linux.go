@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ringcache/ringcache/internal/sizes"
 )
 
 // Open opens an existing file, to read or also to write, after checking that it
@@ -62,7 +64,7 @@ func Map(f *os.File, size int64, write bool) ([]byte, error) {
 	}
 	b, err := unix.Mmap(int(f.Fd()), 0, int(size), prot, unix.MAP_SHARED)
 	if err != nil {
-		return nil, fmt.Errorf("mapping %d bytes of %s: %w", size, f.Name(), err)
+		return nil, fmt.Errorf("mapping %s of %s: %w", sizes.Text(size), f.Name(), err)
 	}
 	// The content is large, and other people's images do not belong in a core dump.
 	_ = unix.Madvise(b, unix.MADV_DONTDUMP)

@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"path/filepath"
 	"syscall"
+
+	"github.com/ringcache/ringcache/internal/sizes"
 )
 
 // SpaceError reports that there is not enough memory for a file.
@@ -22,11 +24,11 @@ type SpaceError struct {
 }
 
 func (e *SpaceError) Error() string {
-	limit := fmt.Sprintf("on the mount %s of %d bytes", e.Where, e.Size)
+	limit := fmt.Sprintf("on the mount %s of %s", e.Where, sizes.Text(e.Size))
 	if e.Cgroup {
-		limit = fmt.Sprintf("below the memory limit of %d bytes in %s, of which shared memory is a part", e.Size, e.Where)
+		limit = fmt.Sprintf("below the memory limit of %s in %s, of which shared memory is a part", sizes.Text(e.Size), e.Where)
 	}
-	return fmt.Sprintf("%s needs %d bytes, and %d are left %s; to make it fit: %s", e.Path, e.Need, e.Have, limit, e.Setting)
+	return fmt.Sprintf("%s needs %s, and %s are left %s; to make it fit: %s", e.Path, sizes.Text(e.Need), sizes.Text(e.Have), limit, e.Setting)
 }
 
 // Unwrap makes errors.Is(err, syscall.ENOSPC) true, whichever limit it is.
@@ -85,9 +87,9 @@ func cgroupSpace(h host, path string, need int64, r Room) *SpaceError {
 	case docker:
 		e.Setting = fmt.Sprintf("start the container with docker run --memory=%dm, or with mem_limit: %dm in the compose file", want, want)
 	default:
-		e.Setting = fmt.Sprintf("write at least %d to it, or set MemoryMax=%dM of the systemd unit", want<<20, want)
+		e.Setting = fmt.Sprintf("write at least %dM to it, or set MemoryMax=%dM of the systemd unit", want, want)
 	}
-	e.Setting = fmt.Sprintf("%s (%d bytes are in use), or make the cache smaller", e.Setting, r.Used)
+	e.Setting = fmt.Sprintf("%s (%s are in use), or make the cache smaller", e.Setting, sizes.Text(r.Used))
 	return e
 }
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ringcache/ringcache/internal/sizes"
 )
 
 // CheckSpace reports whether a new file of size bytes at path would fit, and creates nothing.
@@ -104,7 +106,7 @@ func fill(f *os.File, size int64) error {
 		}
 		if err != nil {
 			err = noSpace(f, size, off, err)
-			return errors.Join(fmt.Errorf("allocating %d bytes for %s: %w", size, f.Name(), err), f.Truncate(0))
+			return errors.Join(fmt.Errorf("allocating %s for %s: %w", sizes.Text(size), f.Name(), err), f.Truncate(0))
 		}
 		off += n
 	}

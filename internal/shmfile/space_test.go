@@ -49,7 +49,7 @@ func TestSpaceErrorNamesTheSetting(t *testing.T) {
 		"disk":        {mount(bare, Mount{Point: "/", Type: "ext4"}), false, []string{"on the mount /", "this ext4 file system", "/dev/shm"}},
 		"unknown":     {mount(bare, Mount{}), false, []string{"on the mount /dev/shm", "make room"}},
 		"cgroup": {cgroup(bare, "/sys/fs/cgroup/a/memory.max"), true,
-			[]string{"/sys/fs/cgroup/a/memory.max", "MemoryMax=159M", "166723584", "31457285 bytes are in use", "shared memory is a part"}},
+			[]string{"/sys/fs/cgroup/a/memory.max", "MemoryMax=159M", "159M to it", "30.0 MiB are in use", "shared memory is a part"}},
 		"cgroup in docker": {cgroup(docker, "/sys/fs/cgroup/memory/memory.limit_in_bytes"), true,
 			[]string{"memory.limit_in_bytes", "docker run --memory=159m", "mem_limit: 159m"}},
 		"cgroup in kubernetes": {cgroup(kubernetes, "/sys/fs/cgroup/memory.max"), true,
@@ -59,19 +59,19 @@ func TestSpaceErrorNamesTheSetting(t *testing.T) {
 			require.ErrorIs(t, c.err, syscall.ENOSPC)
 			require.Equal(t, c.cgroup, c.err.Cgroup)
 			text := c.err.Error()
-			for _, part := range append(c.text, "/dev/shm/x needs 134217728 bytes") {
+			for _, part := range append(c.text, "/dev/shm/x needs 128.0 MiB") {
 				require.Contains(t, text, part)
 			}
 			t.Log(text)
 			require.Equal(t, int64(128*mib), c.err.Need)
 			if !c.cgroup {
-				require.Contains(t, text, "62914561 are left")
-				require.Contains(t, text, "of 67108864 bytes")
+				require.Contains(t, text, "60.0 MiB are left")
+				require.Contains(t, text, "of 64.0 MiB")
 				require.Equal(t, int64(60*mib+1), c.err.Have)
 				require.Equal(t, int64(64*mib), c.err.Size)
 			} else {
-				require.Contains(t, text, "73400315 are left")
-				require.Contains(t, text, "of 104857600 bytes")
+				require.Contains(t, text, "70.0 MiB are left")
+				require.Contains(t, text, "of 100.0 MiB")
 			}
 		})
 	}

@@ -59,8 +59,8 @@ func (f *File) LookAtState() (next uint32, found []Finding, ok bool) {
 	return next, found, ok
 }
 
-// LookAtSlots returns how many readers have a slot, and what is wrong with the slots.
-func (f *File) LookAtSlots() (taken int, found []Finding) {
+// LookAtSlots returns how many readers have a slot, how many have died with one, and what is wrong with the slots.
+func (f *File) LookAtSlots() (taken, dead int, found []Finding) {
 	for i := range f.opt.Slots {
 		b, at := f.slot(i), int64(f.slotOffset(i))
 		mark, markAt := f.loadMark(i)
@@ -70,7 +70,11 @@ func (f *File) LookAtSlots() (taken int, found []Finding) {
 		if mark == 0 {
 			continue // its other words mean nothing
 		}
-		taken++
+		if f.slotLocked(i) {
+			taken++
+		} else {
+			dead++
+		}
 		top := mem.Load32(b[slotTop:])
 		if top > maxHolds {
 			found = append(found, Finding{at + slotTop, fmt.Sprintf("places in use of reader slot %d", i), fmt.Sprintf("at most %d", maxHolds), fmt.Sprint(top)})
@@ -85,7 +89,7 @@ func (f *File) LookAtSlots() (taken int, found []Finding) {
 			}
 		}
 	}
-	return taken, found
+	return taken, dead, found
 }
 
 // Entry is what one look at the table has found.

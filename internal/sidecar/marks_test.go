@@ -66,7 +66,7 @@ func TestHostileMarks(t *testing.T) {
 		require.LessOrEqual(t, len(held), 1, "all places name the same id")
 		require.Zero(t, dead)
 		require.Zero(t, f.Reap(), "private memory has no locks")
-		taken, found := f.LookAtSlots()
+		taken, _, found := f.LookAtSlots()
 		require.Equal(t, slots, taken)
 		require.GreaterOrEqual(t, len(found), slots)
 	}

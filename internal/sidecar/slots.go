@@ -64,6 +64,15 @@ func (f *File) lockSlot(i int) (bool, error) {
 	return shmfile.TryLockByte(f.file, int64(f.slotOffset(i)))
 }
 
+// slotLocked reports whether a process has the lock of slot i, which is marked. If nobody can say, one has it.
+func (f *File) slotLocked(i int) bool {
+	if f.file == nil {
+		return true
+	}
+	locked, err := shmfile.ByteLocked(f.file, int64(f.slotOffset(i)))
+	return locked || err != nil
+}
+
 // Hold names the chunk id in the slot. The caller compares the id in the chunk's header
 // afterwards: if it is still there, the writer does not free the chunk before Release. ok is
 // false if the slot has no place left.

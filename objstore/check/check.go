@@ -58,7 +58,9 @@ type Report struct {
 	Layout  int    `json:"layout"`  // of the sidecar; 0 without one
 	Alive   bool   `json:"alive"`   // a writer has the lock
 	PID     int    `json:"pid"`     // of the last writer, by its own account
-	Readers int    `json:"readers"` // slots that are taken, also by readers that died
+	Readers int    `json:"readers"` // that have a slot
+	// DeadReaders have died with a slot. The next reader, or the writer, takes it.
+	DeadReaders int `json:"dead_readers"`
 	// Chunks and Bytes are what was compared; checksums may cover samples of large chunks.
 	Chunks int   `json:"chunks"`
 	Bytes  int64 `json:"bytes"`
@@ -287,8 +289,8 @@ func (c *checker) checkState() (err error) {
 	})
 	c.persists(func() (found []Finding, err error) {
 		err = fault.Guard(func() error {
-			taken, bad := c.control.LookAtSlots()
-			c.report.Readers = taken
+			taken, dead, bad := c.control.LookAtSlots()
+			c.report.Readers, c.report.DeadReaders = taken, dead
 			found = c.inSidecar(bad...)
 			return nil
 		})

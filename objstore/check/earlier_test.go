@@ -23,7 +23,7 @@ func TestEarlierReleases(t *testing.T) {
 			r, err := check.Segment("s", check.Options{Dir: dir})
 			require.NoError(t, err)
 			require.Empty(t, r.Findings)
-			require.Equal(t, []int{layout, 4, 1}, []int{r.Layout, r.Chunks, r.Readers})
+			require.Equal(t, []int{layout, 4, 0, 1}, []int{r.Layout, r.Chunks, r.Readers, r.DeadReaders})
 
 			// Behind the first 4 KiB of a page, where layout 3 has no sample.
 			file := filepath.Join(dir, "s")

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/ringcache/ringcache/internal/mem"
+	"github.com/ringcache/ringcache/internal/sizes"
 	"golang.org/x/sys/unix"
 )
 
@@ -96,10 +97,10 @@ func lock(b []byte) error {
 	case unix.ENOMEM, unix.EPERM, unix.EAGAIN:
 		var r unix.Rlimit
 		if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &r) == nil && r.Cur < uint64(len(b)) {
-			return fmt.Errorf("mlock: %w; RLIMIT_MEMLOCK is %d bytes: raise it (ulimit -l, docker run --ulimit memlock=-1) or give CAP_IPC_LOCK", err, r.Cur)
+			return fmt.Errorf("mlock: %w; RLIMIT_MEMLOCK is %s: raise it (ulimit -l, docker run --ulimit memlock=-1) or give CAP_IPC_LOCK", err, sizes.Text(r.Cur))
 		}
 	}
-	return fmt.Errorf("mlock of %d bytes: %w", len(b), err)
+	return fmt.Errorf("mlock of %s: %w", sizes.Text(len(b)), err)
 }
 
 // inspect returns what /proc/self/smaps reports of the mapping.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/mem"
+	"github.com/ringcache/ringcache/internal/sizes"
 	"golang.org/x/sys/unix"
 )
 
@@ -52,7 +53,7 @@ func prefaultBy(ctx context.Context, b []byte, workers int, progress func(done, 
 					return
 				}
 				if err := populate(p); err != nil {
-					cancel(fmt.Errorf("prefaulting %d bytes: %w", len(b), explain(err)))
+					cancel(fmt.Errorf("prefaulting %s: %w", sizes.Text(len(b)), explain(err)))
 					return
 				}
 				mu.Lock()

@@ -14,6 +14,7 @@ import (
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/internal/sidecar"
+	"github.com/ringcache/ringcache/internal/sizes"
 )
 
 // Create makes a new segment: mode 0600, exactly DataOffset + RingSize bytes, all of them
@@ -120,7 +121,7 @@ func createError(o Options, err error) error {
 	case errors.As(err, new(*shmfile.SpaceError)):
 		return fmt.Errorf("%w: %w", ErrNoSpace, err)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EFBIG), errors.Is(err, syscall.ENOMEM):
-		return fmt.Errorf("%w: %d bytes for %s: make the cache smaller or the mount larger (docker --shm-size): %w", ErrNoSpace, o.bytes(), o.Name, err)
+		return fmt.Errorf("%w: %s for %s: make the cache smaller or the mount larger (docker --shm-size): %w", ErrNoSpace, sizes.Text(o.bytes()), o.Name, err)
 	}
 	return fmt.Errorf("segment: creating %s: %w", o.Name, err)
 }

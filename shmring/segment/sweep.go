@@ -37,6 +37,7 @@ type Swept struct {
 	PID     int   // of the last writer
 	Bytes   int64 // of the segment, its sidecar and its leases
 	Alive   bool  // the writer is alive
+	Closed  bool  // the last writer was closed, not killed, and left the segment for the next one
 	Removed bool
 	// Damage is not nil if the sidecar is empty, cut short or damaged. Then Owner and PID
 	// may be unknown.
@@ -111,6 +112,7 @@ func sweep(o SweepOptions, dir, name string) (s Swept, ok bool) {
 		s.Err = err
 		return s, true
 	}
+	s.Closed = !s.Alive && s.Damage == nil && f.State().Clean
 	// Only now: while another process had the lock, the segment could still appear.
 	seg, size, err := shmfile.Open(path, false)
 	if err == nil {
