@@ -212,7 +212,7 @@ func TestBeginSaysWhatItWaitedFor(t *testing.T) {
 		require.Equal(t, &mmcache.WaitError{
 			For: "memory", Request: "r7", Need: 200, InUse: 900, Limit: 1000, Holders: 2, Err: context.DeadlineExceeded,
 		}, err)
-		require.EqualError(t, err, `mmcache: request "r7" waited for 200 bytes of memory: 2 requests hold 900 of 1000 bytes (Options.InFlight), `+
+		require.EqualError(t, err, `mmcache: request "r7" waited for 200 bytes of memory: 2 requests hold 900 bytes of 1000 bytes (Options.InFlight), `+
 			"and 0 more wait in front; announce less in Want.Bytes, end requests that are done, or raise InFlight: context deadline exceeded")
 
 		// Another request makes the item.

@@ -23,7 +23,7 @@ func Ready(it *serde.Item, updates []byte) Producer {
 // but tensors may be filled from any goroutine until the producer returns.
 type Builder struct {
 	// Cost is how long it takes to make the item, by which mode shm chooses what to
-	// evict. If the producer leaves it 0, it is the time that the producer took.
+	// evict: a hint, see shmstore.PutOptions. If the producer leaves it 0, it is the time that the producer took.
 	Cost time.Duration
 
 	tx     *transaction

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ringcache/ringcache/internal/sentinel"
+	"github.com/ringcache/ringcache/internal/sizes"
 	"github.com/ringcache/ringcache/objstore"
 )
 
@@ -59,8 +60,8 @@ type TooLargeError struct {
 
 func (e *TooLargeError) Error() string {
 	if e.Key == "" {
-		return fmt.Sprintf("mmcache: the request's items may take %d bytes, Options.InFlight is %d: "+
-			"announce less in Want.Bytes or raise it", e.Bytes, e.Limit)
+		return fmt.Sprintf("mmcache: the request's items may take %s, Options.InFlight is %s: "+
+			"announce less in Want.Bytes or raise it", sizes.Text(e.Bytes), sizes.Text(e.Limit))
 	}
 	return fmt.Sprintf("mmcache: item %q takes %d bytes, but Want.Bytes announced %d", e.Key, e.Bytes, e.Limit)
 }
@@ -95,8 +96,8 @@ func (e *WaitError) Error() string {
 	var what string
 	switch e.For {
 	case forMemory:
-		what = fmt.Sprintf("for %d bytes of memory: %d requests hold %d of %d bytes (Options.InFlight), and %d more wait in front; "+
-			"announce less in Want.Bytes, end requests that are done, or raise InFlight", e.Need, e.Holders, e.InUse, e.Limit, e.Ahead)
+		what = fmt.Sprintf("for %s of memory: %d requests hold %s of %s (Options.InFlight), and %d more wait in front; "+
+			"announce less in Want.Bytes, end requests that are done, or raise InFlight", sizes.Text(e.Need), e.Holders, sizes.Text(e.InUse), sizes.Text(e.Limit), e.Ahead)
 	case forClear:
 		what = "for a Clear, which waits for all requests and holds from before it to end"
 	case forItem:

@@ -9,6 +9,7 @@ import (
 	"github.com/ringcache/ringcache/lrusync"
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/pycompat"
+	"github.com/ringcache/ringcache/shmring"
 )
 
 // The values of Options.Mode, as vLLM calls them.
@@ -147,6 +148,9 @@ func (s *SharedOptions) withDefaults(capacity float64) error {
 	}
 	if s.Adopt && (s.Name == "" || s.FIFO) {
 		return fmt.Errorf("%w: Adopt needs a Name, and a Pool", errInvalid)
+	}
+	if capacity <= shmring.HeaderSize {
+		return fmt.Errorf("%w: Capacity is %v, and mode shm needs the bytes of the ring: the engine's mm_processor_cache_gb (pycompat.RingSize)", errInvalid, capacity)
 	}
 	if float64(s.MaxObject) > capacity {
 		s.MaxObject = int(capacity)

@@ -46,3 +46,10 @@ func TestModeIsOneOfFour(t *testing.T) {
 	requireInvalid(t, mmcache.Options{Mode: "LRU"}.Validate(), `mode "LRU"`)
 	require.Equal(t, "none", openCache(t, mmcache.Options{}).Mode())
 }
+
+// TestCapacityIsNamedAsTheOption, and not as that of the store below.
+func TestCapacityIsNamedAsTheOption(t *testing.T) {
+	_, err := mmcache.Open(mmcache.Options{Mode: "shm", Shared: mmcache.SharedOptions{Readers: 1}})
+	require.ErrorContains(t, err, "Capacity is 0, and mode shm needs the bytes of the ring")
+	require.NotContains(t, err.Error(), "RingSize 0")
+}

@@ -3,6 +3,7 @@ package mmcache_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -233,4 +234,39 @@ func TestTenantsHaveQuotas(t *testing.T) {
 	b, err := r.Item(ctx, "b", produceItem("b", 8000))
 	require.NoError(t, err)
 	require.ErrorIs(t, b.Refused, objstore.ErrFull, "it goes inline")
+}
+
+// Builders that claim absurd costs keep nobody else from half of the memory.
+func TestCostPoison(t *testing.T) {
+	for _, cost := range []time.Duration{time.Millisecond, time.Hour, math.MaxInt64} {
+		t.Run(cost.String(), func(t *testing.T) {
+			c := openShared(t, mmcache.Options{Capacity: 64 << 10, Shared: mmcache.SharedOptions{MaxObject: 8 << 10}})
+			const size, room = 1800, 32
+			missed := 0
+			use := func(key string, cost time.Duration) {
+				r, err := c.Begin(ctx, key, want(size, key)...)
+				require.NoError(t, err)
+				defer r.Rollback()
+				_, err = r.Item(ctx, key, func(ctx context.Context, b *mmcache.Builder) error {
+					missed++
+					b.Cost = cost
+					return produceItem(key, size)(ctx, b)
+				})
+				require.NoError(t, err)
+			}
+			for i := range 2 * room {
+				use(fmt.Sprint("poison ", i), cost)
+			}
+			for before, rounds := missed, 0; ; before, rounds = missed, rounds+1 {
+				require.Less(t, rounds, 20)
+				for i := range room / 2 {
+					use(fmt.Sprint("honest ", i), 50*time.Millisecond)
+				}
+				if missed == before {
+					break
+				}
+			}
+			require.LessOrEqual(t, missed, 4*room)
+		})
+	}
 }

@@ -211,7 +211,7 @@ func (s *Store) restore() (a Adoption) {
 	}
 	for key, o := range byKey {
 		s.index[key] = o
-		s.evictor.Add(&o.cached, key, o.cost)
+		s.value(o)
 		s.watch(o, true)
 	}
 	s.restoreReserved(reserved)

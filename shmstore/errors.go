@@ -6,6 +6,7 @@ import (
 
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/sentinel"
+	"github.com/ringcache/ringcache/internal/sizes"
 	"github.com/ringcache/ringcache/shmring"
 )
 
@@ -61,13 +62,13 @@ type TooLargeError struct {
 func (e *TooLargeError) Error() string {
 	switch {
 	case e.Tenant != "":
-		return fmt.Sprintf("shmstore: object of %d bytes is above the quota of %d of tenant %q; send it inline or raise Options.Quotas", e.Size, e.Limit, e.Tenant)
+		return fmt.Sprintf("shmstore: object of %s is above the quota of %s of tenant %q; send it inline or raise Options.Quotas", sizes.Text(e.Size), sizes.Text(e.Limit), e.Tenant)
 	case e.Format:
-		return fmt.Sprintf("shmstore: object of %d bytes can't be described by a chunk header, at most %d can; send it inline or split it", e.Size, e.Limit)
+		return fmt.Sprintf("shmstore: object of %s can't be described by a chunk header, at most %s can; send it inline or split it", sizes.Text(e.Size), sizes.Text(e.Limit))
 	case e.Ring:
-		return fmt.Sprintf("shmstore: object of %d bytes can never fit, an empty store has room for %d; send it inline or make the store larger", e.Size, e.Limit)
+		return fmt.Sprintf("shmstore: object of %s can never fit, an empty store has room for %s; send it inline or make the store larger", sizes.Text(e.Size), sizes.Text(e.Limit))
 	}
-	return fmt.Sprintf("shmstore: object of %d bytes is above the limit of %d; send it inline or raise MaxObjectSize", e.Size, e.Limit)
+	return fmt.Sprintf("shmstore: object of %s is above the limit of %s; send it inline or raise MaxObjectSize", sizes.Text(e.Size), sizes.Text(e.Limit))
 }
 
 // Unwrap makes errors.Is(err, shmring.ErrTooLarge) true.
@@ -102,20 +103,20 @@ type FullError struct {
 
 func (e *FullError) Error() string {
 	if e.Tenant != "" {
-		return fmt.Sprintf("shmstore: tenant %q has %d bytes in use and wants %d more, its quota is %d; send the object inline, end requests that are done, or raise Options.Quotas",
-			e.Tenant, e.Used, e.Need, e.Size)
+		return fmt.Sprintf("shmstore: tenant %q has %s in use and wants %s more, its quota is %s; send the object inline, end requests that are done, or raise Options.Quotas",
+			e.Tenant, sizes.Text(e.Used), sizes.Text(e.Need), sizes.Text(e.Size))
 	}
 	waiting := ""
 	if e.Waiting > 0 {
-		waiting = fmt.Sprintf(", and a caller waits for %d", e.Waiting)
+		waiting = fmt.Sprintf(", and a caller waits for %s", sizes.Text(e.Waiting))
 	}
-	taken := fmt.Sprintf("%d leased, %d in quarantine, %d being written, %d viewed by readers, %d evictable between them, %d free with the largest hole of %d",
-		e.Leased, e.Quarantined, e.Reserved, e.Viewed, e.Evictable, e.Free, e.LargestHole)
+	taken := fmt.Sprintf("%s leased, %s in quarantine, %s being written, %s viewed by readers, %s evictable between them, %s free with the largest hole of %s",
+		sizes.Text(e.Leased), sizes.Text(e.Quarantined), sizes.Text(e.Reserved), sizes.Text(e.Viewed), sizes.Text(e.Evictable), sizes.Text(e.Free), sizes.Text(e.LargestHole))
 	if e.MaxObjects > 0 {
 		taken = fmt.Sprintf("%d objects are the most that the sidecar has room for, and all are in use; raise MaxObjects", e.MaxObjects)
 	}
-	return fmt.Sprintf("shmstore: no room for %d bytes, %d of %d are in use%s: %s; send the object inline, wait (PutOptions.Wait), or end requests that are done",
-		e.Need, e.Used, e.Size, waiting, taken)
+	return fmt.Sprintf("shmstore: no room for %s, %s of %s are in use%s: %s; send the object inline, wait (PutOptions.Wait), or end requests that are done",
+		sizes.Text(e.Need), sizes.Text(e.Used), sizes.Text(e.Size), waiting, taken)
 }
 
 // Unwrap makes errors.Is(err, shmring.ErrFull) true.

@@ -378,3 +378,58 @@ func TestDelete(t *testing.T) {
 	require.Equal(t, map[string]int64{"t": 128}, s.Tenants())
 	require.NoError(t, s.Abandon())
 }
+
+// Objects that are each other's parents go as others do: whichever comes last, after one was put again, and in the next process.
+func TestParentCycle(t *testing.T) {
+	for _, n := range []int{2, 3, 7} {
+		for name, again := range map[string]bool{"put": false, "put again": true} {
+			t.Run(fmt.Sprint(n, " ", name), func(t *testing.T) {
+				s, o := inFolder(t, shmstore.Options{Size: 16 << 10, QuarantineTTL: -1, Parent: parentInNote})
+				rng := rand.New(rand.NewPCG(uint64(n), 1))
+				key := func(ring, i int) string { return fmt.Sprint("ring ", ring, " ", i%n) }
+				rings := func(from, to int) (keys []string) {
+					for ring := from; ring < to; ring++ {
+						order := rng.Perm(n)
+						for _, i := range order {
+							require.NoError(t, grow(t, s, key(ring, i), key(ring, i+1), 100))
+							keys = append(keys, key(ring, i))
+						}
+						for _, i := range order[:n/2] {
+							if again && s.Remove(key(ring, i)) {
+								require.NoError(t, grow(t, s, key(ring, i), key(ring, i+1), 100))
+							}
+						}
+					}
+					return keys
+				}
+				gone := func(what string, keys []string) {
+					t.Helper()
+					for i := range 400 {
+						require.NoError(t, grow(t, s, fmt.Sprint(what, i), "", 100))
+					}
+					require.Empty(t, which(s, keys...))
+				}
+				// Two that are reserved together, and committed one after the other.
+				r := begin(t, s, "both")
+				a, err := r.Reserve("a", 100, shmstore.PutOptions{Note: []byte("b")})
+				require.NoError(t, err)
+				b, err := r.Reserve("b", 100, shmstore.PutOptions{Note: []byte("a")})
+				require.NoError(t, err)
+				for _, res := range []*shmstore.Reservation{a, b} {
+					_, err = res.Commit(0)
+					require.NoError(t, err)
+				}
+				r.Rollback()
+				gone("x", append(rings(0, 100/n), "a", "b"))
+
+				keys := rings(200, 200+60/n)
+				require.NoError(t, s.Yield())
+				s, _, err = shmstore.Adopt(o)
+				require.NoError(t, err)
+				ends(t, s)
+				require.NotEmpty(t, which(s, keys...))
+				gone("y", keys)
+			})
+		}
+	}
+}

@@ -17,7 +17,7 @@ type Object struct {
 	// A store may have a million of them, so no byte is here twice or for nothing.
 	key    string
 	more   *more          // nil if there is neither a tenant nor a note
-	cost   float64        // of making it again, in nanoseconds
+	cost   float64        // of making it again, in nanoseconds, as it was claimed; 0 is unknown
 	chunk  sidecar.Record // with what the store writes beside the payload, its description
 	offset uint64         // of the payload, in the segment
 	length int            // of the payload

@@ -107,7 +107,7 @@ func (o Options) validate() error {
 	case a < minAlign || a > maxAlign || a&(a-1) != 0:
 		return fmt.Errorf("%w: Align %d, want a power of two from %d to %d", errInvalid, o.Align, minAlign, maxAlign)
 	case o.Size <= shmring.HeaderSize || o.Size > math.MaxInt-maxAlign-max(o.DataOffset, 0):
-		return fmt.Errorf("%w: Size %d", errInvalid, o.Size)
+		return fmt.Errorf("%w: Size is %d, want the bytes of the store: at least %d, and more than the largest payload takes", errInvalid, o.Size, shmring.HeaderSize+1)
 	case o.DataOffset < 0:
 		return fmt.Errorf("%w: DataOffset %d is negative", errInvalid, o.DataOffset)
 	case o.MaxObjectSize < 0 || o.MaxObjectSize > o.Size:

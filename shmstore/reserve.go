@@ -19,7 +19,11 @@ type PutOptions struct {
 	// Tenant is whose bytes they are, see Options.Quotas.
 	Tenant string
 	// Cost is the time that making the object again would take, by which the store
-	// chooses what to evict. 0 estimates it from the size.
+	// chooses what to evict. 0 estimates it from the size: 3 ms, and 8 ms for each MiB.
+	//
+	// It is a hint, since nobody can check it. It is compared with what the same tenant usually says of objects of this
+	// size, and makes the object worth up to four times as much as without a cost, never less. It counts no more when the
+	// memory was filled anew eight times without a use of the object.
 	Cost time.Duration
 	// Note is kept with the object in the segment, see Object.Note.
 	Note []byte
@@ -37,15 +41,6 @@ type PutOptions struct {
 	// Reservation.Bytes ends. Between them the store keeps the description, and so many
 	// bytes of 0 that byte AlignAt of the back is at a multiple of 64 in the segment.
 	Front, AlignAt int
-}
-
-// costOf is the cost of an object for which the caller gave none: 3 ms, and 8 ms
-// for each MiB.
-func costOf(o PutOptions, bytes int) float64 {
-	if o.Cost > 0 {
-		return float64(o.Cost)
-	}
-	return 3e6 + 8e6*float64(bytes)/(1<<20)
 }
 
 // mayPut returns what is in the way of an object under a key, besides room.
@@ -113,7 +108,7 @@ func (r *Request) Reserve(key string, n int, po PutOptions) (*Reservation, error
 		front += plainLead - shmring.HeaderSize
 	}
 	o := s.newObject()
-	o.key, o.cost = key, costOf(po, max(back, n-front))
+	o.key, o.cost = key, float64(max(po.Cost, 0))
 	o.describeMore(po.Tenant, bytes.Clone(po.Note))
 	o.chunk.DescriptionOffset, o.chunk.DescriptionLength = front, o.descriptionSize()
 	gap := o.chunk.DescriptionLength

@@ -34,7 +34,12 @@ func (s *Store) publish(o *Object) {
 	}
 	s.pool.Publish(o.chunk.ID)
 	failpoint.Hit("pool.published")
-	s.evictor.Add(&o.cached, o.key, o.cost)
+	s.value(o)
+}
+
+// value makes an object one of those that the eviction policy compares.
+func (s *Store) value(o *Object) {
+	s.evictor.AddClaimed(&o.cached, o.key, evict.Claim{Tenant: o.tenant(), Cost: o.cost, Bytes: o.extent, Room: s.room})
 }
 
 // drop frees the chunk of an object and forgets it; forget is what the eviction

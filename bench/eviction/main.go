@@ -43,7 +43,7 @@ var contenders = []contender{
 	{"LRFU 1k", func(_ trace, c int64) policy.Cache { return policy.NewScored(policy.NewLRFU(1000), c) }},
 	{"LRFU 10k", func(_ trace, c int64) policy.Cache { return policy.NewScored(policy.NewLRFU(10000), c) }},
 	{"hyperbolic", func(_ trace, c int64) policy.Cache { return policy.NewScored(policy.NewHyperbolic(), c) }},
-	{"learned", func(_ trace, c int64) policy.Cache { return policy.NewScored(policy.NewLearned(), c) }},
+	{"learned", func(_ trace, c int64) policy.Cache { return policy.NewScored(policy.NewLearned(c), c) }},
 	{"oracle", func(t trace, c int64) policy.Cache { return policy.NewScored(policy.NewOracle(t.uses), c) }},
 }
 

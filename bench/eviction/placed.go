@@ -83,7 +83,7 @@ func newPoolCache(capacity, warm int64, l leases) *poolCache {
 	m := newMemory(capacity)
 	return &poolCache{
 		books: newBooks(capacity, warm), leases: l, mem: m, pool: shmring.NewPool(m.buf, shmring.PoolOptions{}),
-		policy: policy.NewLearned(), at: map[*policy.Item]*resident{},
+		policy: policy.NewLearned(capacity), at: map[*policy.Item]*resident{},
 	}
 }
 
@@ -240,7 +240,7 @@ type leasedCache struct {
 }
 
 func newLeasedCache(capacity int64, l leases) *leasedCache {
-	c := &leasedCache{books: newBooks(capacity, 0), leases: l, Scored: policy.NewScored(policy.NewLearned(), capacity)}
+	c := &leasedCache{books: newBooks(capacity, 0), leases: l, Scored: policy.NewScored(policy.NewLearned(capacity), capacity)}
 	c.Held = c.leases.leased
 	return c
 }

@@ -14,8 +14,8 @@
 //
 // Time is counted in uses. Nothing is random, so equal calls give equal values.
 //
-// The package has four parts: the entries and what happens to them (this file), the
-// ages (ages.go), what is learned (learn.go), and the evicted keys (ghosts.go).
+// The package has five parts: the entries and what happens to them (this file), what a cost that somebody claims
+// counts (claims.go), the ages (ages.go), what is learned (learn.go), and the evicted keys (ghosts.go).
 package evict
 
 import (
@@ -42,8 +42,9 @@ const (
 // the object's record. The zero value is a dead entry: so is one whose object was evicted or
 // removed. Calls with a dead entry do nothing.
 type Entry struct {
-	cost float64
-	hash uint64
+	plain   float32 // cost, if nothing was claimed
+	claimed float32 // cost, while the claim counts
+	hash    uint64
 	history
 }
 
@@ -51,6 +52,7 @@ type Entry struct {
 type history struct {
 	last    int64   // time of the last use
 	gap     float64 // mean logarithm (of base 2) of the times between uses
+	turn    uint32  // of the last use
 	returns uint8   // saturates
 	class   uint8
 	stored  bool // else it is dead, or a ghost's
@@ -62,6 +64,10 @@ type Policy struct {
 	past   past
 	ghosts ghosts
 	learned
+
+	norms  [norms]norm
+	turn   uint32
+	stored int64 // bytes in this turn
 }
 
 // New makes a policy of an empty cache.
@@ -82,7 +88,8 @@ func (p *Policy) Add(e *Entry, key string, cost float64) {
 	if !(cost > 0) {
 		cost = 0 // or not a number
 	}
-	*e = Entry{cost: min(cost, math.MaxFloat32), hash: hash(key), history: history{last: p.now, stored: true}}
+	cost32 := float32(min(cost, math.MaxFloat32))
+	*e = Entry{plain: cost32, claimed: cost32, hash: hash(key), history: history{last: p.now, turn: p.turn, stored: true}}
 	if g := p.ghosts.find(e.hash); g != 0 {
 		e.history = p.ghosts.all[g].history
 		e.stored = true
@@ -136,7 +143,11 @@ func (p *Policy) Value(e *Entry) float64 {
 	if !e.stored {
 		return 0
 	}
-	return e.cost * p.rate[e.class][ageOf(p.now-e.last)]
+	cost := e.claimed
+	if p.turn-e.turn >= claimTurns {
+		cost = e.plain
+	}
+	return float64(cost) * p.rate[e.class][ageOf(p.now-e.last)]
 }
 
 // drop forgets a ghost.
@@ -168,7 +179,7 @@ func (p *Policy) returned(e *Entry) {
 	e.gap += max(newest, 1/float64(e.returns)) * (log2(after) - e.gap)
 	level := min(bits.Len8(e.returns), levels) - 1
 	e.class = uint8(1 + level*gaps + min(int(e.gap), gaps-1))
-	e.last = p.now
+	e.last, e.turn = p.now, p.turn
 }
 
 // hash is FNV-1a. Keys with equal hashes share a history, which does no harm.

@@ -70,7 +70,7 @@ func (p *listed) Add(key string, cost float64) *listedEntry {
 	if !(cost > 0) {
 		cost = 0 // or not a number
 	}
-	e := &listedEntry{cost: min(cost, math.MaxFloat32), last: p.now, state: stored, hash: hash(key)}
+	e := &listedEntry{cost: float64(float32(min(cost, math.MaxFloat32))), last: p.now, state: stored, hash: hash(key)}
 	if g := p.ghosts[e.hash]; g != nil {
 		// A new entry, so that the old pointer stays dead.
 		e.last, e.gap, e.returns, e.class, e.age = g.last, g.gap, g.returns, g.class, g.age

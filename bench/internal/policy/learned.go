@@ -3,14 +3,17 @@ package policy
 import "github.com/ringcache/ringcache/internal/evict"
 
 // Learned is the product's rule.
-type Learned struct{ *evict.Policy }
+type Learned struct {
+	*evict.Policy
+	room int64
+}
 
-// NewLearned makes one of an empty cache.
-func NewLearned() Learned { return Learned{evict.New()} }
+// NewLearned makes one of an empty cache of so many bytes.
+func NewLearned(room int64) Learned { return Learned{evict.New(), room} }
 
-// Add is evict.Policy's, with the item's key and cost.
+// Add is evict.Policy.AddClaimed, with the item's key and cost, which is in milliseconds or so.
 func (l Learned) Add(it *Item) *evict.Entry {
 	e := new(evict.Entry)
-	l.Policy.Add(e, it.Key, it.Cost)
+	l.AddClaimed(e, it.Key, evict.Claim{Cost: 1e6 * it.Cost, Bytes: it.Size, Room: l.room})
 	return e
 }
