@@ -4,13 +4,16 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+
+	"github.com/ringcache/ringcache/internal/sizes"
 )
 
 // Drain waits until everything that is owed to lower levels is written. If ctx ends before that, because a level is
 // slow or away, it returns the keys of what is left, and the error of ctx: what is left stays in the memory level,
 // and the next store over it writes it. What a level refuses, as a full one, is given up meanwhile, and counted.
 //
-// What is stored while Drain waits is waited for, too: stop that first.
+// What is stored while Drain waits is waited for, too: stop that first. A level that is new gets what is stored from then on,
+// also what other levels have already. For the rest there is `ringcache tier copy`.
 func (s *Store) Drain(ctx context.Context) ([]Key, error) {
 	if !s.gate.enter() {
 		return nil, fmt.Errorf("tier: the store: %w", fs.ErrClosed)
@@ -38,7 +41,7 @@ func (s *Store) Drain(ctx context.Context) ([]Key, error) {
 		select {
 		case <-settled:
 		case <-ctx.Done():
-			return left, fmt.Errorf("tier: %d objects of %d bytes are not written: %w", len(left), bytes, ctx.Err())
+			return left, fmt.Errorf("tier: %d objects of %s are not written: %w", len(left), sizes.Text(bytes), ctx.Err())
 		}
 	}
 }

@@ -76,7 +76,8 @@ type Put struct {
 	From io.Reader
 
 	// Err is nil, ErrFull, ErrTooLarge, ErrPending if somebody else is writing the
-	// object, ErrUnavailable, fs.ErrInvalid, or the error of From or the context.
+	// object, ErrUnavailable, fs.ErrInvalid, fs.ErrExist if something that is not the level's lies
+	// in the object's place, or the error of From or the context.
 	Err error
 }
 

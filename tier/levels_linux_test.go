@@ -290,3 +290,38 @@ func TestStoppedRedis(t *testing.T) {
 	}
 	require.NoError(t, m.CheckStructure())
 }
+
+// TestDrainReachesARedisThatIsNew: objects are in memory and on the disk. They are put again after a Redis was added. What memory had
+// then must be in the Redis, too.
+func TestDrainReachesARedisThatIsNew(t *testing.T) {
+	server := redistest.Start(t)
+	dir := t.TempDir()
+	m, d := openMemory(t, dir, 1<<20), openDisk(t, dir)
+	const count, size = 200, 20_000 // memory has room for a quarter
+	names := make([]string, count)
+	putAll := func(s *tier.Store) {
+		for i := range names {
+			names[i] = fmt.Sprint("object ", i)
+			require.NoError(t, put(s, names[i], "", size))
+		}
+		_, err := s.Drain(t.Context())
+		require.NoError(t, err)
+	}
+	before := openStore(t, tier.Options{Memory: m, Lower: []tier.Lower{{Level: d}}})
+	putAll(before)
+	require.NoError(t, before.Close())
+
+	r, err := redis.Open(t.Context(), redis.Options{URL: "redis://" + server.Addr() + "?timeout=1m"})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, r.Close()) })
+	s := openStore(t, tier.Options{Memory: m, Lower: []tier.Lower{{Level: d}, {Level: r, Timeout: time.Minute}}})
+	putAll(s)
+	there := 0
+	for _, f := range r.Stat(t.Context(), keys(names...)) {
+		if f.Err == nil {
+			there++
+		}
+	}
+	require.Equal(t, count, there)
+	require.NoError(t, m.CheckStructure())
+}

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"sync/atomic"
 	"time"
+
+	"github.com/ringcache/ringcache/internal/loglimit"
 )
 
 // lower is a level below memory, and what the store notes about it.
@@ -16,7 +18,12 @@ type lower struct {
 	index int
 	name  string
 	away  atomic.Bool
-	slots chan struct{} // one for each call of Get and Put
+	lost  atomic.Int64 // when it went away, in nanoseconds of Unix
+	// A level may fail on and off for hours.
+	wentLog, backLog loglimit.Limit
+	slots            chan struct{} // one for each call of Get and Put
+	// refusals bound what is logged of objects that the level did not take.
+	refusals [causes]loglimit.Limit
 
 	// Under the lock of the store.
 	probing bool

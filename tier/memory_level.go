@@ -27,6 +27,8 @@ type Segment struct {
 	Name       string // in the directory of shared memory
 	Size       int64  // bytes to map
 	Generation uint64 // not 0
+	// The most objects and open leases, and the most objects that leases have, each counted for each lease. 0 is no limit.
+	Objects, Leases, Pins int
 }
 
 // LeaseOptions say whose a lease is.
@@ -37,8 +39,9 @@ type LeaseOptions struct {
 	// bytes.
 	Owner string
 	// Until is when the lease ends by itself; zero is never. Reservations do not end by
-	// time: a client may be writing. A lease that has some loses its pins at Until, and takes no new
-	// ones; it ends with its last reservation, and Commit and Abort work until then.
+	// time: a client may be writing, and whoever serves it knows when it is not. A lease that
+	// has some loses its pins at Until, and takes no new ones; it ends with its last
+	// reservation, and Commit and Abort work until then.
 	Until time.Time
 }
 

@@ -44,11 +44,14 @@ type Object struct {
 	// Size is the number of bytes. 0 is allowed.
 	Size int64
 	// Parent, if not empty, is the Name, in the same space, of the object without which this
-	// one is worthless: the chunk in front of it. A level evicts children before their parent.
+	// one is worthless: the chunk in front of it. A level evicts children before their parent. Of objects that are each
+	// other's parents, a level takes the one that comes last for one without a parent.
 	Parent string
 	// Tenant is who is charged for the bytes, in quotas; empty is nobody.
 	Tenant string
-	// Cost is the time that it takes to make the object anew. 0 is unknown.
+	// Cost is the time that it takes to make the object anew. 0 is unknown. It is a hint, since nobody can check it: beside what the
+	// same tenant usually says, it makes the object worth up to four times as much as without one, never less, and it counts
+	// no more after the level was filled anew eight times without a use of the object.
 	Cost time.Duration
 	// Note is the owner's description of the bytes, such as dtype and shape. Levels do not
 	// look into it. It must not be changed after it was handed over.

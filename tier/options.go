@@ -56,7 +56,8 @@ type Options struct {
 	// MaxPending is the most objects that are on the way into memory or wanted there; beyond,
 	// Pin answers ErrFull. 0 is 65536.
 	MaxPending int
-	// MaxOwed is the most bytes that wait to be written back. They are held in memory. What is
+	// MaxOwed is the most bytes that wait to be written back, of at most half as many
+	// objects as the memory level can have. They are held in memory. What is
 	// stored beyond is written by Put itself; what is committed beyond stays in
 	// memory alone. 0 is half of the capacity of the memory level.
 	MaxOwed int64

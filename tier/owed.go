@@ -2,6 +2,7 @@ package tier
 
 import (
 	"container/list"
+	"context"
 	"errors"
 	"slices"
 )
@@ -14,6 +15,7 @@ const owedID = "ringcache store: to be written"
 type owedSet struct {
 	lease  Lease
 	most   int64
+	slots  int // the most debts; 0 is no limit
 	quotas map[string]int64
 	debts  map[Key]*debt
 	bytes  int64 // of debts that levels have not got
@@ -31,19 +33,19 @@ type debt struct {
 	users   int    // calls of Put that still use the bytes
 	left    uint32 // levels, by index, that have not got it
 	writing uint32 // those of left that a worker writes to
-	recheck bool   // it is from the time before a restart: some levels may have it
+	recheck bool   // some levels may have it: it is from the time before a restart, or was stored again
 	charged bool   // the bytes count
 	queued  [maxLower]*list.Element
 	quiet   chan struct{} // closed when no worker writes it; nil if nobody waits
 }
 
 func newOwedSet(lease Lease, o Options) owedSet {
-	return owedSet{lease: lease, most: o.MaxOwed, quotas: o.Quotas, debts: map[Key]*debt{}, of: map[string]int64{}}
+	return owedSet{lease: lease, most: o.MaxOwed, slots: o.Memory.Segment().Objects / 2, quotas: o.Quotas, debts: map[Key]*debt{}, of: map[string]int64{}}
 }
 
 // hasRoom reports whether an object may be owed, too.
 func (o *owedSet) hasRoom(object Object) bool {
-	if object.Size > o.most-o.bytes {
+	if object.Size > o.most-o.bytes || o.slots > 0 && len(o.debts) >= o.slots {
 		return false
 	}
 	quota, ok := o.quotas[object.Tenant]
@@ -87,6 +89,27 @@ func (s *Store) owe(object Object, levels uint32) error {
 		}
 	}
 	s.wake.Broadcast()
+	return nil
+}
+
+// oweKnown owes an object that memory had when somebody stored it again: levels that were added, or lost it, may lack it. The
+// error is why it is owed to none of them.
+func (s *Store) oweKnown(k Key, levels uint32) error {
+	if levels == 0 {
+		return nil
+	}
+	found := s.memory.Stat(context.Background(), []Key{k})[0]
+	if found.Err != nil {
+		return found.Err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.owe(found.Object, levels); err != nil {
+		return err
+	}
+	if d := s.owed.debts[k]; d != nil {
+		d.recheck = true
+	}
 	return nil
 }
 
@@ -213,7 +236,7 @@ func (s *Store) oweCommitted(has []Key) []Placed {
 			p := s.owed.lease.Pin([]Key{k})[0]
 			switch {
 			case p.Err != nil:
-			case p.Object.Size > room:
+			case p.Object.Size > room || s.owed.slots > 0 && len(has)+len(there) >= s.owed.slots:
 				s.owed.lease.Unpin([]Key{k})
 			default:
 				room -= p.Object.Size
@@ -258,6 +281,16 @@ func (s *Store) stored(object Object) {
 	s.missing.stored(object.Key)
 	levels := s.writersOf(Through, Back)
 	if err := s.owe(object, levels); err != nil {
+		s.notOwed(object, levels, err)
+	}
+}
+
+// storedAgain owes an object that is in memory to the lower levels that lack it.
+func (s *Store) storedAgain(object Object) {
+	levels := s.writersOf(Through, Back)
+	if err := s.oweKnown(object.Key, levels); err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.notOwed(object, levels, err)
 	}
 }

@@ -65,7 +65,8 @@ func (s *Store) loseLevel(l *lower, cause error) {
 	if l.away.Swap(true) {
 		return
 	}
-	s.options.Logger.Warn("tier: a level is away", "level", l.name, "error", cause)
+	l.lost.Store(time.Now().UnixNano())
+	l.wentLog.Warn(s.options.Logger, "tier: a level is away", "level", l.name, "error", cause)
 	s.counters.add(1+l.index, kindAway, cause, 1, 0)
 	s.events.send(Event{Level: l.name, Kind: kindAway.String(), Cause: causeOf(cause).String()})
 }
@@ -75,7 +76,8 @@ func (s *Store) findLevel(l *lower) {
 	if !l.away.Swap(false) {
 		return
 	}
-	s.options.Logger.Info("tier: a level is back", "level", l.name)
+	away := time.Since(time.Unix(0, l.lost.Load())).Round(time.Millisecond)
+	l.backLog.Info(s.options.Logger, "tier: a level is back", "level", l.name, "after", away.String())
 	s.counters.add(1+l.index, kindBack, nil, 1, 0)
 	s.events.send(Event{Level: l.name, Kind: kindBack.String()})
 	s.mu.Lock()

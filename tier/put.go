@@ -25,7 +25,7 @@ type storing struct {
 
 // Put stores objects, in the order of the batch, so that a parent precedes its children: in memory, and in the
 // lower levels as their policies want. What has no room in memory is written to the levels of Back, too, before Put
-// returns.
+// returns. What memory has already is written to the levels that lack it.
 //
 // Err is nil if a level has the object: memory, or a lower one. A level of Through that is away gets the
 // object when it is back, and one that refuses it is counted. Otherwise Err is what memory, or the last level,
@@ -121,6 +121,10 @@ func (s *Store) putMemory(all []*storing) {
 			commit = append(commit, objects[i].Key)
 		case errors.Is(p.err, ErrExists):
 			p.taken, p.fallen = 1, s.writersOf(Through)
+			back := s.writersOf(Back)
+			if s.oweKnown(objects[i].Key, back) != nil {
+				p.fallen |= back // it went, or too much is owed: the caller writes it
+			}
 			if p.fallen != 0 {
 				p.read()
 			}

@@ -397,5 +397,23 @@ func (w *world) finish() {
 		}
 	}
 	time.Sleep(time.Minute)
+	w.putAgain()
 	w.end()
+}
+
+// putAgain puts everything once more: then every level has it that is written to.
+func (w *world) putAgain() {
+	for _, name := range worldNames {
+		require.NoError(w.r, put(w, name, worldObject(name).Parent, worldObject(name).Size))
+	}
+	_, err := w.Drain(w.r.Context())
+	require.NoError(w.r, err)
+	for i, l := range w.options.Lower {
+		for _, name := range worldNames {
+			if l.Write != tier.Around {
+				require.NoError(w.r, w.maps[i].Stat(context.Background(), keys(name))[0].Err, "%s in %s", name, w.maps[i].Name())
+			}
+		}
+	}
+	require.Empty(w.r, tier.Check(w.Store))
 }

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"sync"
 	"time"
+
+	"github.com/ringcache/ringcache/internal/loglimit"
 )
 
 // Store is an ordered set of levels: one of memory, and lower ones. Its methods may be called from any
@@ -14,6 +16,9 @@ import (
 // An object is looked for in the fastest level first. A level that is away is skipped, and asked
 // again in the background until it answers: it costs what only it has, and nothing else. What is
 // wanted in memory is brought there by a bounded number of workers, once for all who want it.
+//
+// A panic in a call of a level is an ErrUnavailable of that call, and is logged with its stack, once a minute at the most: no level ends
+// the process. A panic in a goroutine of a level's own does.
 //
 // The store leaves its levels open when it is closed: whoever opened them closes them, after the store.
 type Store struct {
@@ -59,7 +64,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		options:  o,
 		gate:     newGate(),
-		memory:   o.Memory,
+		memory:   containMemory(o.Memory, o.Logger),
 		flights:  map[Key]*flight{},
 		asked:    map[string]map[Key]*flight{},
 		deleting: map[Key]int{},
@@ -71,7 +76,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.wake = sync.NewCond(&s.mu)
 	names := []string{s.memory.Name()}
 	for i, l := range o.Lower {
-		s.lower = append(s.lower, &lower{Lower: l, index: i, name: l.Level.Name(), slots: make(chan struct{}, o.MaxCalls)})
+		l.Level = contain(l.Level, o.Logger)
+		s.lower = append(s.lower, &lower{Lower: l, index: i, name: l.Level.Name(), slots: make(chan struct{}, o.MaxCalls), wentLog: loglimit.Limit{Burst: 5}, backLog: loglimit.Limit{Burst: 5}})
 		names = append(names, l.Level.Name())
 	}
 	s.counters = newCounters(names)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 )
@@ -136,6 +137,12 @@ func (s *Store) countPins(placed []Placed) {
 // Unpin gives pins up, and the interest in what is pending.
 func (l *StoreLease) Unpin(keys []Key) {
 	l.lease.Unpin(keys)
+	for some := range slices.Chunk(keys, maxTogether) { // a lease may have very many
+		l.forget(some)
+	}
+}
+
+func (l *StoreLease) forget(keys []Key) {
 	s := l.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,13 +152,20 @@ func (l *StoreLease) Unpin(keys []Key) {
 	}
 }
 
-// Reserve implements Lease.
+// Reserve implements Lease. What is there already is written to the lower levels that lack it, in the background.
 func (l *StoreLease) Reserve(objects []Object) []Placed {
-	if !l.store.gate.enter() {
+	s := l.store
+	if !s.gate.enter() {
 		return refusePlaced(len(objects), errClosedStore())
 	}
-	defer l.store.gate.leave()
-	return l.lease.Reserve(objects)
+	defer s.gate.leave()
+	placed := l.lease.Reserve(objects)
+	for i := range placed {
+		if errors.Is(placed[i].Err, ErrExists) {
+			s.storedAgain(objects[i])
+		}
+	}
+	return placed
 }
 
 // Commit publishes reservations, as [Lease.Commit], and has them written to the lower levels, in the background. Beyond

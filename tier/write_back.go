@@ -146,10 +146,10 @@ func (s *Store) writeOut(l *lower, batch []*debt) []error {
 	return errs
 }
 
-// refused notes that a level will not get an object.
+// refused notes that a level will not get an object. A level that is full refuses every one: so there is a line a minute for each cause.
 func (s *Store) refused(l *lower, o Object, err error) {
 	s.wrote(l, o, err)
-	s.options.Logger.Warn("tier: an object was not written", "level", l.name, "object", o.Key.String(), "error", err)
+	l.refusals[causeOf(err)].Warn(s.options.Logger, "tier: an object was not written", "level", l.name, "object", o.Key.String(), "error", err)
 }
 
 // checked returns a debt as a level gets it. Other processes can write to memory: so what the level gets has to
@@ -176,16 +176,18 @@ func (s *Store) checked(d *debt) (Put, error) {
 	return Put{Object: placed.Object, From: &summed{key: d.key, rest: placed.Bytes, want: sum}}, nil
 }
 
-// recheck finds out which debts from before a restart the level has already.
+// recheck finds out which debts of objects that were stored before the level has already.
 func (s *Store) recheck(l *lower, batch []*debt) map[*debt]bool {
 	var unsure []*debt
 	var keys []Key
+	s.mu.Lock()
 	for _, d := range batch {
 		if d.recheck {
 			unsure = append(unsure, d)
 			keys = append(keys, d.key)
 		}
 	}
+	s.mu.Unlock()
 	if len(unsure) == 0 {
 		return nil
 	}

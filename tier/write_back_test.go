@@ -1,10 +1,14 @@
 package tier_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -158,5 +162,39 @@ func TestWhatIsOwedIsStoredAgain(t *testing.T) {
 		b.disk.Do(nil)
 		b.drain()
 		require.Zero(t, b.State().OwedBytes)
+	})
+}
+
+// TestDiskFullLog: a level that takes nothing is a line of the log for each cause and minute, with a count, and not one for each object.
+func TestDiskFullLog(t *testing.T) {
+	in(t, func(t *testing.T) {
+		var log bytes.Buffer
+		b := newBed(t, 1<<20, func(o *tier.Options) {
+			o.Lower = o.Lower[:1]
+			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		})
+		refuse := func(cause error, from, to int) {
+			b.disk.Fail(cause)
+			for i := from; i < to; i++ {
+				require.NoError(t, put(b, fmt.Sprint(i), "", 16))
+			}
+			synctest.Wait()
+			b.drain()
+		}
+		refuse(tier.ErrFull, 0, 500)
+		require.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
+		refuse(tier.ErrTooLarge, 500, 600)
+		require.Equal(t, 2, strings.Count(log.String(), "\n"), "another cause is another line")
+		time.Sleep(time.Minute)
+		refuse(tier.ErrFull, 600, 700)
+		require.Equal(t, 3, strings.Count(log.String(), "\n"), log.String())
+		require.Contains(t, log.String(), "skipped=499")
+		counted := int64(0)
+		for _, c := range b.Counters() {
+			if c.Kind == "not written" {
+				counted += c.Count
+			}
+		}
+		require.EqualValues(t, 700, counted)
 	})
 }

@@ -19,7 +19,7 @@ var contenders = []contender{
 	{"LFU-DA", func(_ []*policy.Item, c int64) cache { return tree(policy.NewLFUDA(), c) }},
 	{"LRFU 1k", func(_ []*policy.Item, c int64) cache { return tree(policy.NewLRFU(1000), c) }},
 	{"hyperbolic", func(_ []*policy.Item, c int64) cache { return tree(policy.NewHyperbolic(), c) }},
-	{"learned", func(_ []*policy.Item, c int64) cache { return tree(policy.NewLearned(), c) }},
+	{"learned", func(_ []*policy.Item, c int64) cache { return tree(policy.NewLearned(c), c) }},
 	{"oracle", func(u []*policy.Item, c int64) cache { return tree(policy.NewOracle(u), c) }},
 }
 

@@ -3,6 +3,7 @@ package disk
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"path"
 	"time"
 
@@ -29,11 +30,11 @@ func (r *root) delete(ctx context.Context, k tier.Key) error {
 			return err
 		}
 		r.mu.Lock()
-		if r.x.entries[p] != e || e.state != present {
+		if r.x.entries[e.id] != e || e.state != present {
 			r.mu.Unlock()
 			continue
 		}
-		if r.x.promised(p, r.o.now()) {
+		if r.x.promised(e.id, r.o.now()) {
 			r.mu.Unlock()
 			return tier.ErrInUse
 		}
@@ -46,7 +47,7 @@ func (r *root) delete(ctx context.Context, k tier.Key) error {
 		}
 		failpoint.Hit("disk.deleted")
 		absent := err != nil
-		_ = r.removeFolder(p)
+		r.removeFolders(e)
 		r.locked(func(x *index) {
 			r.remember(e)
 			x.drop(e, deleted)
@@ -58,15 +59,37 @@ func (r *root) delete(ctx context.Context, k tier.Key) error {
 	}
 }
 
-// removeFolder removes the folder of a file that is gone, if nothing else is in it. A stock writer of a shared tree may be
-// about to write to that folder; and the native layout has 256 of them.
-func (r *root) removeFolder(p string) error {
-	parent := path.Dir(p)
-	if _, native := r.o.Layout.(Native); native || r.o.Shared || parent == "." {
-		return nil
+// removeFolders removes the folders of e, whose file is gone, as far as nothing else is in them. Nobody is in their way: a Put whose folder goes
+// makes it again. In a shared tree a stock writer may be about to write there, and would fail: there the next searches
+// remove what is empty for long.
+func (r *root) removeFolders(e *entry) {
+	if r.o.Shared {
+		return
 	}
-	_ = r.folder.root.Remove(parent) // it fails if something is in it, as it has to
-	return nil
+	r.mu.Lock()
+	var empty []string
+	for p := e.folder; p != nil && p.stays == 0; p = p.in {
+		empty = append(empty, p.path)
+	}
+	r.mu.Unlock()
+	for _, p := range empty {
+		if r.folder.root.Remove(p) != nil { // something else is in it, such as a file that goes at the same time
+			return
+		}
+	}
+}
+
+// removeEmpty removes a folder that a search found empty, and those around it that are then. One at the place of an object is a stranger's, until something
+// is stored there. In a shared tree nobody has written to it for as long as a file is young.
+func (r *root) removeEmpty(p string, info fs.FileInfo) {
+	if r.o.ReadOnly || p == "lost+found" || r.layoutHas(p) || r.o.Shared && r.o.now().Sub(info.ModTime()) < max(r.o.MinAge, 1) {
+		return
+	}
+	for ; p != "." && r.folder.root.Remove(p) == nil; p = path.Dir(p) {
+		if r.o.Shared { // that around it was changed right now
+			return
+		}
+	}
 }
 
 // promise keeps an object until a time.
@@ -76,22 +99,22 @@ func (r *root) promise(ctx context.Context, k tier.Key, until time.Time) (tier.O
 		return tier.Object{}, err
 	}
 	for {
-		e, err := r.lookFor(ctx, p, k)
+		o, e, err := r.describe(ctx, p, k)
 		if err != nil {
 			return tier.Object{}, err
 		}
 		r.mu.Lock()
-		if r.x.entries[p] != e || e.state != present {
+		if r.x.entries[e.id] != e || e.state != present {
 			r.mu.Unlock()
 			if err := ctx.Err(); err != nil {
 				return tier.Object{}, err
 			}
 			continue // it goes, or is gone
 		}
-		if at := until.UnixNano(); until.After(r.o.now()) && at > r.x.promises[p] {
-			r.x.promises[p] = at
+		if at := until.UnixNano(); until.After(r.o.now()) && at > r.x.promises[e.id] {
+			r.x.promises[e.id] = at
 		}
 		r.mu.Unlock()
-		return e.object, nil
+		return o, nil
 	}
 }

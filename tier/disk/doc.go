@@ -12,6 +12,8 @@
 // Open returns at once. The index is built in the background ([Level.Indexed], [Level.WaitIndex]); what it
 // has not reached yet is looked for in its place, so every object is there from the beginning.
 //
+// When there is no room the level evicts what costs least to lose, as package memory does.
+//
 // Files are read into the caller's memory and never mapped: a file that is cut while it is read is an error
 // of the read, and no SIGBUS.
 package disk

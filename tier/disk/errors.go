@@ -13,6 +13,8 @@ import (
 var (
 	// errStranger is a file that is none of ours, at a place where one could be.
 	errStranger = errors.New("the file is none of this layout")
+	// errTaken is an object that can't be stored at its place, whatever the level does.
+	errTaken    = fmt.Errorf("something that is none of this level's lies where the object's file has to be; remove it: %w", fs.ErrExist)
 	errVanished = fmt.Errorf("the folder of the root, or its lock file, is gone or was replaced: %w", tier.ErrUnavailable)
 )
 
@@ -54,7 +56,7 @@ func explain(where, doing string, err error) error {
 	}
 	for _, known := range []error{
 		tier.ErrFull, tier.ErrTooLarge, tier.ErrUnavailable, tier.ErrNotFound, tier.ErrPending, tier.ErrCorrupt,
-		context.Canceled, context.DeadlineExceeded, fs.ErrInvalid, fs.ErrClosed, tier.ErrInUse,
+		context.Canceled, context.DeadlineExceeded, fs.ErrInvalid, fs.ErrClosed, tier.ErrInUse, errTaken,
 	} {
 		if errors.Is(err, known) {
 			return fmt.Errorf("disk: %s: %s: %w", where, doing, err)

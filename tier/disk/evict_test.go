@@ -29,7 +29,7 @@ func onDisk(t testing.TB, dir string) (sum int64) {
 // Bytes are counted in blocks, and the capacity holds on the medium.
 func TestCapacityInBlocks(t *testing.T) {
 	dir := t.TempDir()
-	l := ready(t, dir, Options{Capacity: 10 * 4096})
+	l := ready(t, dir, Options{Layout: noFolders{}, Capacity: 10 * 4096})
 	require.EqualValues(t, 4096, l.currentRoot().block, "the test has to know what files take")
 	for i := range 25 {
 		mustPut(t, l, fmt.Sprint(i), 1)
@@ -44,7 +44,7 @@ func TestCapacityInBlocks(t *testing.T) {
 
 // What costs much stays, per byte, if nothing else differs.
 func TestCheapObjectsGo(t *testing.T) {
-	l := ready(t, t.TempDir(), Options{Capacity: 20 * 4096})
+	l := ready(t, t.TempDir(), Options{Layout: noFolders{}, Capacity: 20 * 4096})
 	for i := range 20 {
 		o := objectOf(fmt.Sprint(i), 100)
 		o.Cost = time.Duration(1+i%2*1000) * time.Millisecond
@@ -67,7 +67,7 @@ func TestCheapObjectsGo(t *testing.T) {
 // A root that is larger than its capacity when it is opened shrinks, leaves first.
 func TestSmallerCapacity(t *testing.T) {
 	dir := t.TempDir()
-	l := ready(t, dir, Options{})
+	l := ready(t, dir, Options{Layout: noFolders{}})
 	for i := range 40 {
 		o := objectOf(fmt.Sprint(i), 100)
 		if i%4 > 0 {
@@ -76,7 +76,7 @@ func TestSmallerCapacity(t *testing.T) {
 		require.NoError(t, put(l, o, content(o.Name, 100)))
 	}
 	require.NoError(t, l.Close())
-	l = ready(t, dir, Options{Capacity: 21 * 4096})
+	l = ready(t, dir, Options{Layout: noFolders{}, Capacity: 21 * 4096})
 	for l.Usage().Bytes > 21*4096 { // the search is over, what is too much goes
 		require.NoError(t, t.Context().Err())
 	}
@@ -91,7 +91,7 @@ func TestSmallerCapacity(t *testing.T) {
 // An ancestor that the search has not reached yet stays as well, as does what it stands on.
 func TestAncestorsBeforeTheIndex(t *testing.T) {
 	dir := t.TempDir()
-	l := ready(t, dir, Options{})
+	l := ready(t, dir, Options{Layout: noFolders{}})
 	for i := range 8 {
 		o := objectOf(fmt.Sprint(i), 100)
 		if i > 0 {
@@ -108,7 +108,7 @@ func TestAncestorsBeforeTheIndex(t *testing.T) {
 		}
 		return nil
 	}
-	l = open(t, dir, Options{Capacity: 9 * 4096, fail: f})
+	l = open(t, dir, Options{Layout: noFolders{}, Capacity: 9 * 4096, fail: f})
 	for i := range 8 {
 		require.NoError(t, stat(l, fmt.Sprint(7-i))) // known to the index, children first
 	}
@@ -127,7 +127,7 @@ func TestAncestorsBeforeTheIndex(t *testing.T) {
 // An object of which the index does not know yet that it has children is no leaf for what stands on it.
 func TestUnknownChildrenBeforeTheIndex(t *testing.T) {
 	dir := t.TempDir()
-	l := ready(t, dir, Options{})
+	l := ready(t, dir, Options{Layout: noFolders{}})
 	for i := range 4 {
 		o := objectOf(fmt.Sprint(i), 100)
 		o.Cost = 1
@@ -139,7 +139,7 @@ func TestUnknownChildrenBeforeTheIndex(t *testing.T) {
 	require.NoError(t, l.Close())
 	block, unblock := gate()
 	defer unblock()
-	l = open(t, dir, Options{Capacity: 9 * 4096, fail: func(op operation, _ string) error {
+	l = open(t, dir, Options{Layout: noFolders{}, Capacity: 9 * 4096, fail: func(op operation, _ string) error {
 		if op == opList {
 			<-block
 		}
@@ -166,7 +166,7 @@ func TestUnknownChildrenBeforeTheIndex(t *testing.T) {
 func TestPromise(t *testing.T) {
 	now := time.Now()
 	dir := t.TempDir()
-	l := ready(t, dir, Options{Capacity: 4 * 4096, now: func() time.Time { return now }})
+	l := ready(t, dir, Options{Layout: noFolders{}, Capacity: 4 * 4096, now: func() time.Time { return now }})
 	ctx := t.Context()
 	for i := range 4 {
 		mustPut(t, l, fmt.Sprint(i), 100)
@@ -194,7 +194,7 @@ func TestPromise(t *testing.T) {
 	require.NoError(t, l.Delete(ctx, keys[:1])[0])
 	require.ErrorIs(t, l.Delete(ctx, keys[2:])[0], tier.ErrInUse)
 
-	flip(t, fileOf(t, dir, "1"), 100)
+	flip(t, flatFileOf(t, dir, "1"), 100)
 	_, err := get(l, "1")
 	require.ErrorIs(t, err, tier.ErrCorrupt, "damage ends a promise")
 	require.Zero(t, l.Usage().Held)
@@ -204,7 +204,7 @@ func TestPromise(t *testing.T) {
 
 // Nobody is promised what goes at the same time.
 func TestPromisesRaceWithEviction(t *testing.T) {
-	l := ready(t, t.TempDir(), Options{Capacity: 8 * 4096})
+	l := ready(t, t.TempDir(), Options{Layout: noFolders{}, Capacity: 8 * 4096})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -235,7 +235,7 @@ func TestPromisesRaceWithEviction(t *testing.T) {
 // Young files stay, whatever needs their room; a look makes a file young again.
 func TestMinAge(t *testing.T) {
 	now := time.Now()
-	l := ready(t, t.TempDir(), Options{Capacity: 4 * 4096, MinAge: time.Hour, now: func() time.Time { return now }})
+	l := ready(t, t.TempDir(), Options{Layout: noFolders{}, Capacity: 4 * 4096, MinAge: time.Hour, now: func() time.Time { return now }})
 	for i := range 4 {
 		mustPut(t, l, fmt.Sprint(i), 100)
 	}
@@ -256,19 +256,19 @@ func TestMinAge(t *testing.T) {
 // A file from the future is not young for ever.
 func TestFileFromTheFuture(t *testing.T) {
 	dir := t.TempDir()
-	l := ready(t, dir, Options{})
+	l := ready(t, dir, Options{Layout: noFolders{}})
 	mustPut(t, l, "a", 1)
 	require.NoError(t, l.Close())
 	future := time.Now().AddDate(10, 0, 0)
-	require.NoError(t, os.Chtimes(fileOf(t, dir, "a"), future, future))
-	l = ready(t, dir, Options{Capacity: 4096, MinAge: time.Hour})
+	require.NoError(t, os.Chtimes(flatFileOf(t, dir, "a"), future, future))
+	l = ready(t, dir, Options{Layout: noFolders{}, Capacity: 4096, MinAge: time.Hour})
 	mustPut(t, l, "b", 1)
 	require.ErrorIs(t, put(l, objectOf("c", 1), []byte{1}), tier.ErrFull)
 }
 
 // What a complete index forgets it forgets: the list of removed files does not grow for ever.
 func TestRemovedFilesAreForgotten(t *testing.T) {
-	l := ready(t, t.TempDir(), Options{Capacity: 2 * 4096})
+	l := ready(t, t.TempDir(), Options{Layout: noFolders{}, Capacity: 2 * 4096})
 	for i := range 20 {
 		mustPut(t, l, fmt.Sprint(i), 1)
 		if i%3 == 0 {
@@ -285,17 +285,21 @@ func TestRemovedFilesAreForgotten(t *testing.T) {
 
 // Of many objects, nearly the cheapest go: a sample is enough.
 func TestSampleIsGood(t *testing.T) {
-	x := newIndex()
+	x := newIndex(4096)
 	const n = 5000
-	for i := range n {
-		x.add(&entry{object: tier.Object{Key: keyOf(fmt.Sprint(i)), Cost: time.Duration(1 + i)}, path: fmt.Sprint(i), bytes: 4096})
+	ranks := map[id]int{}
+	for i, rank := range rand.Perm(n) {
+		e := entryOf(fmt.Sprint(i))
+		e.bytes = int64(n - rank) // what is large costs little per byte
+		ranks[e.id] = rank
+		x.enter(e)
+		x.add(e)
 	}
 	sum := 0
 	for range 200 {
 		e := x.victim(time.Now(), 0)
-		sum += int(e.object.Cost)
+		sum += ranks[e.id]
 		x.claim(e)
-		e.state = present
 		x.drop(e, forRoom)
 	}
 	require.Less(t, sum/200, n/10, "the mean rank of those that go, of %d", n)

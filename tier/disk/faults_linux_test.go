@@ -178,7 +178,7 @@ func TestDamageOnReadOnlyMedium(t *testing.T) {
 // A victim whose file can't be removed stays, and what needed its room is refused.
 func TestEvictionFails(t *testing.T) {
 	f := &failer{}
-	l := ready(t, t.TempDir(), Options{fail: f.fail, Capacity: 4 * 4096})
+	l := ready(t, t.TempDir(), Options{Layout: noFolders{}, fail: f.fail, Capacity: 4 * 4096})
 	for i := range 4 {
 		mustPut(t, l, fmt.Sprint(i), 1000)
 	}

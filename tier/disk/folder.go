@@ -147,22 +147,49 @@ func (f *folder) sync(file *os.File, p string) error {
 	return file.Sync()
 }
 
-// rename gives a file its place, and makes the folders on the way there.
+// rename gives a file its place, and makes the folders on the way there. An empty folder in its place goes. It is errTaken if something else lies there, or
+// in the way: what is stored through a link is not found again.
 func (f *folder) rename(from, to string) error {
 	if err := f.failing(opRename, to); err != nil {
 		return err
 	}
+	parent := path.Dir(to)
 	for try := 1; ; try++ {
-		err := f.root.Rename(from, to)
-		if !errors.Is(err, fs.ErrNotExist) || try == 10 {
-			return err
+		err := f.isFolder(parent)
+		if err == nil {
+			err = f.root.Rename(from, to)
 		}
-		if parent := path.Dir(to); parent != "." { // others may remove it again, when it is empty
-			if err := f.root.MkdirAll(parent, 0o700); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, errStranger), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ELOOP):
+			return fmt.Errorf("%w: on the way to %s is something that is no folder", errTaken, to)
+		case errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.EEXIST), errors.Is(err, syscall.ENOTEMPTY):
+			if f.root.Remove(to) != nil || try == 10 { // only an empty one goes
+				return fmt.Errorf("%w: %s is a folder with something in it", errTaken, to)
+			}
+		case !errors.Is(err, fs.ErrNotExist) || try == 10:
+			return err
+		case parent != ".": // others may remove it again, when it is empty
+			if err := f.root.MkdirAll(parent, 0o700); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 				return err
 			}
 		}
 	}
+}
+
+// lstatFolder is isFolder for systems without a call for it.
+func (f *folder) lstatFolder(p string) error {
+	for at := p; at != "."; at = path.Dir(at) {
+		info, err := f.root.Lstat(at)
+		if err != nil {
+			return err
+		}
+		if !info.IsDir() {
+			return fmt.Errorf("%w: %s is no folder", errStranger, at)
+		}
+	}
+	return nil
 }
 
 // syncFolder writes the names of a folder, and those of the folders around it, to the medium.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"syscall"
 
@@ -13,15 +14,38 @@ import (
 // openNoLinks opens a file for reading by one call, in which the kernel refuses links anywhere in the path, and
 // does not wait for a pipe.
 func (f *folder) openNoLinks(p string) (*os.File, error) {
-	conn, err := f.dir.SyscallConn()
-	if err != nil {
+	fd, err := f.openat2(p, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
+	switch {
+	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):
+		return f.openByRoot(p) // an old kernel, or a filter of a container
+	case err != nil:
 		return nil, err
 	}
+	return os.NewFile(uintptr(fd), p), nil
+}
+
+// isFolder reports what is wrong with a folder: errStranger for a link, or below one.
+func (f *folder) isFolder(p string) error {
+	fd, err := f.openat2(p, unix.O_PATH|unix.O_DIRECTORY)
+	switch {
+	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):
+		return f.lstatFolder(p)
+	case err != nil:
+		return err
+	}
+	return unix.Close(fd)
+}
+
+func (f *folder) openat2(p string, flags uint64) (fd int, err error) {
+	conn, err := f.dir.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
 	how := unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY,
+		Flags:   flags | unix.O_CLOEXEC | unix.O_NOFOLLOW,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	}
-	fd := -1
+	fd = -1
 	var failed error
 	err = conn.Control(func(dir uintptr) {
 		for range 100 { // EAGAIN: a rename in the path at the same time
@@ -33,15 +57,13 @@ func (f *folder) openNoLinks(p string) (*os.File, error) {
 	})
 	switch {
 	case err != nil: // the folder is closed
-		return nil, fmt.Errorf("%w: %w", fs.ErrClosed, err)
-	case errors.Is(failed, unix.ENOSYS), errors.Is(failed, unix.EPERM):
-		return f.openByRoot(p) // an old kernel, or a filter of a container
+		return -1, fmt.Errorf("%w: %w", fs.ErrClosed, err)
 	case errors.Is(failed, unix.ELOOP), errors.Is(failed, unix.ENXIO):
-		return nil, fmt.Errorf("%w: %s is a link, below one, or no regular file", errStranger, p)
+		return -1, fmt.Errorf("%w: %s is a link, below one, or no regular file", errStranger, p)
 	case failed != nil:
-		return nil, &fs.PathError{Op: "openat2", Path: p, Err: failed}
+		return -1, &fs.PathError{Op: "openat2", Path: p, Err: failed}
 	}
-	return os.NewFile(uintptr(fd), p), nil
+	return fd, nil
 }
 
 // ownedByOther reports whether a folder belongs to another user, for whom this process can't speak.
@@ -63,4 +85,13 @@ func blockSize(dir *os.File) int64 {
 		return 4096
 	}
 	return int64(s.Bsize)
+}
+
+// fileSystemSize is that of the file system of a folder, in bytes; 0 is unknown.
+func fileSystemSize(dir *os.File) int64 {
+	var s unix.Statfs_t
+	if err := unix.Fstatfs(int(dir.Fd()), &s); err != nil || s.Bsize <= 0 || s.Blocks > math.MaxInt64/uint64(s.Bsize) {
+		return 0
+	}
+	return int64(s.Blocks) * int64(s.Bsize)
 }

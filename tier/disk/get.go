@@ -35,23 +35,13 @@ func (r *root) get(ctx context.Context, g *tier.Get) error {
 		return err
 	}
 	defer r.free()
-	f, err := r.openObject(path)
-	switch {
-	case errors.Is(err, tier.ErrCorrupt):
-		return r.damage(path, f.info, err)
-	case err == nil && f.head.Object.Key != g.Key:
-		return errors.Join(anothers(f.head.Object.Key), f.file.Close())
-	case errors.Is(err, tier.ErrNotFound):
-		if away := r.lost(e); away != nil {
-			return away
-		}
-		return err
-	case err != nil:
+	f, e, err := r.openFound(path, e, tick)
+	if err != nil {
 		return err
 	}
 	defer f.file.Close()
-	if e == nil || (r.o.Shared || r.o.ReadOnly) && !e.is(f.info) {
-		e = r.adopt(path, f, tick)
+	if f.head.Object.Key != g.Key {
+		return r.anothers(path)
 	}
 	b, err := r.read(ctx, path, f, g)
 	switch {
@@ -72,7 +62,7 @@ func (r *root) get(ctx context.Context, g *tier.Get) error {
 func (r *root) used(e *entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e != nil && r.x.entries[e.path] == e && e.state == present {
+	if e != nil && r.x.entries[e.id] == e && e.state == present {
 		r.x.policy.Hit(&e.value)
 		e.looked = r.o.now().UnixNano()
 	}
@@ -151,7 +141,7 @@ type asIs struct{ error }
 // damage takes a damaged file away, if it is still in its place, and returns a miss.
 func (r *root) damage(path string, info fs.FileInfo, cause error) error {
 	r.mu.Lock()
-	e := r.x.entries[path]
+	e := r.x.entries[idOf(path)]
 	switch {
 	case e == nil:
 		e = r.x.hide(path)
@@ -163,6 +153,9 @@ func (r *root) damage(path string, info fs.FileInfo, cause error) error {
 	}
 	r.mu.Unlock()
 	answer, gone := r.takeDamaged(path, info, cause)
+	if gone && !r.o.ReadOnly {
+		r.removeFolders(e)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !gone {
@@ -173,6 +166,9 @@ func (r *root) damage(path string, info fs.FileInfo, cause error) error {
 	r.x.drop(e, damaged)
 	return answer
 }
+
+// errYoung is a file of a shared tree that is not complete, and was written a short time ago.
+var errYoung = errors.New("the file is damaged, or somebody is writing it")
 
 // takeDamaged returns the answer, and whether the index must forget the file.
 func (r *root) takeDamaged(path string, info fs.FileInfo, cause error) (answer error, gone bool) {
@@ -190,7 +186,7 @@ func (r *root) takeDamaged(path string, info fs.FileInfo, cause error) (answer e
 		return tier.ErrNotFound, false
 	}
 	if r.o.Shared && r.o.now().Sub(now.ModTime()) < r.o.MinAge {
-		return fmt.Errorf("%w: %s is damaged, or somebody is writing it: %s", tier.ErrNotFound, path, cause), true
+		return fmt.Errorf("%w: %w: %v", tier.ErrNotFound, errYoung, cause), true
 	}
 	r.countDamaged(path, now.ModTime().UnixNano())
 	answer = fmt.Errorf("%w: %w", tier.ErrNotFound, cause)
@@ -200,7 +196,7 @@ func (r *root) takeDamaged(path string, info fs.FileInfo, cause error) (answer e
 	if err := r.folder.putAside(path, now.Size(), r.o); err != nil && !isAbsent(err) {
 		return fmt.Errorf("%w (taking the file away failed: %w)", answer, err), true
 	}
-	r.locked(func(*index) { delete(r.damaged, path) })
+	r.locked(func(*index) { delete(r.damaged, idOf(path)) })
 	return answer, true
 }
 
@@ -208,9 +204,10 @@ func (r *root) takeDamaged(path string, info fs.FileInfo, cause error) (answer e
 func (r *root) countDamaged(path string, modified int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if at, ok := r.damaged[path]; ok && at == modified {
+	at := idOf(path)
+	if counted, ok := r.damaged[at]; ok && counted == modified {
 		return
 	}
-	r.damaged[path] = modified
+	r.damaged[at] = modified
 	r.counted.corrupt.Add(1)
 }

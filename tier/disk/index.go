@@ -1,8 +1,12 @@
 package disk
 
 import (
+	"crypto/sha256"
+	"hash/maphash"
 	"io/fs"
 	"math/rand/v2"
+	"path"
+	"strings"
 	"time"
 
 	"github.com/ringcache/ringcache/internal/evict"
@@ -17,98 +21,274 @@ const (
 	leaving                  // somebody is about to take the file away
 )
 
-// entry is what the index has of one file.
-type entry struct {
-	object   tier.Object
-	path     string
-	parent   string // path of the parent; empty if there is none
-	bytes    int64  // on the medium, rounded up to blocks
-	size     int64  // of the file
-	modified int64  // its time, in nanoseconds since 1970, when object was read from it or written to it
-	seen     int64  // its newest time that anybody saw: if that is not modified, object may describe another file
-	looked   int64  // when somebody asked for it last
-	pass     uint64 // the search that saw it last
-	value    evict.Entry
-	leaf     int // place in index.leaves, or -1
-	state    state
-	done     chan struct{} // closed when it is not writing or leaving any more
+// id stands for a path in the index: paths can be long. Whoever reads a file compares its key, so two paths of one id, which nobody
+// has seen, would be a miss.
+type id [16]byte
+
+func idOf(path string) id {
+	sum := sha256.Sum256([]byte(path))
+	return id(sum[:16])
 }
+
+// entry is what the index has of one file. It has no text that a client chooses but the file's own name, if that is one; the others are
+// in the file.
+type entry struct {
+	id       id
+	parent   id     // of the path of the parent; zero if there is none
+	folder   *place // nil is the root
+	base     string // its name in the folder
+	tenant   *tenant
+	key      keyHash
+	cost     time.Duration // as the object has it
+	bytes    int64         // on the medium, rounded up to blocks
+	size     int64         // of the file
+	modified int64         // its time, in nanoseconds since 1970, when the object was read from it or written to it
+	seen     int64         // its newest time that anybody saw: if that is not modified, the entry may describe another file
+	looked   int64         // when somebody asked for it last
+	value    evict.Entry
+	done     chan struct{} // closed when it is not writing or leaving any more
+	pass     uint32        // the search that saw it last
+	leaf     int32         // place in index.leaves, or -1
+	state    state
+	hidden   bool // it comes from hide
+}
+
+// path is that of the file, relative to the root.
+func (e *entry) path() string {
+	if e.folder == nil {
+		return e.base
+	}
+	return e.folder.path + "/" + e.base
+}
+
+// keyHash tells keys apart that have one file, and spaces, without their texts.
+type keyHash struct{ space, name uint32 }
+
+var keySeed = maphash.MakeSeed()
+
+func hashOf(k tier.Key) keyHash {
+	return keyHash{hashOfSpace(k.Space), uint32(maphash.String(keySeed, k.Name))}
+}
+
+func hashOfSpace(space string) uint32 { return uint32(maphash.String(keySeed, space)) }
+
+// place is a folder below the root with files of entries. It takes a block, as a file does.
+type place struct {
+	path  string
+	in    *place // nil is the root
+	uses  int32  // entries and places in it
+	stays int32  // of them, those that are not leaving
+}
+
+// tenant is one that has objects here.
+type tenant struct {
+	name    string
+	objects int
+	bytes   int64
+}
+
+// mostTenants bounds the tenants whose bytes are counted: their names are in memory.
+const mostTenants = 4096
 
 // index is what a root has. Its methods are called under the lock of the root.
 //
 // Invariants, which check verifies: used is the sum of bytes of what is present or leaving,
-// reserved of what is being written, gone of what is leaving; children counts for each path what is
-// present and has it as its parent; leaves are those that are present and have no children.
+// reserved of what is being written, going of what is leaving; children counts for each path what is
+// present and has it as its parent; leaves are those that are present and have no children; places are the
+// folders of entries, with the folders around them, and emptying counts those of which nothing stays. Nothing that is
+// present descends from itself, so there is a leaf as long as there is anything.
 type index struct {
-	entries  map[string]*entry
+	block    int64
+	entries  map[id]*entry
+	places   map[string]*place
 	leaves   []*entry
-	children map[string]int
-	tenants  map[string]int64
+	children map[id]int32
+	tenants  map[string]*tenant
 	policy   *evict.Policy
 	objects  int64 // present
 	used     int64
 	reserved int64
 	going    int64
+	leaving  int // entries
+	emptying int // places
 	// holds counts the objects being stored whose parent has a path.
-	holds map[string]int
+	holds map[id]int
 	// promises are when those of a path end, in nanoseconds since 1970.
-	promises map[string]int64
+	promises map[id]int64
 	// removed has the tick at which a file was taken away, so that nobody who opened it before
 	// puts it back into the index. It is needed while files are found by searching.
-	removed, removedBefore map[string]uint64
+	removed, removedBefore map[id]uint64
 	tick                   uint64
 	// changed is closed, and replaced, when room may have become free.
 	changed chan struct{}
 }
 
-func newIndex() *index {
+func newIndex(block int64) *index {
 	return &index{
-		entries: map[string]*entry{}, children: map[string]int{}, tenants: map[string]int64{}, policy: evict.New(),
-		holds: map[string]int{}, promises: map[string]int64{}, removed: map[string]uint64{}, changed: make(chan struct{}),
+		block: block, entries: map[id]*entry{}, places: map[string]*place{}, children: map[id]int32{}, tenants: map[string]*tenant{}, policy: evict.New(),
+		holds: map[id]int{}, promises: map[id]int64{}, removed: map[id]uint64{}, changed: make(chan struct{}),
 	}
 }
 
-// costOf is the cost of an object, or an estimate: 3 ms, and 8 ms for each MiB, as in shmstore.
-func costOf(o tier.Object) float64 {
-	if o.Cost > 0 {
-		return float64(o.Cost)
+// taken is what files and folders take, and what is being written will.
+func (x *index) taken() int64 { return x.used + x.reserved + int64(len(x.places))*x.block }
+
+// freeing is what of it is about to go.
+func (x *index) freeing() int64 { return x.going + int64(x.emptying)*x.block }
+
+// items are the files and folders that the index has, without those that are about to go.
+func (x *index) items() int { return len(x.entries) + len(x.places) - x.leaving - x.emptying }
+
+// enter makes room for e among the files and folders of the index.
+func (x *index) enter(e *entry) {
+	x.entries[e.id] = e
+	x.settle(e)
+}
+
+// settle gives e its place among the folders, and unsettle takes it away.
+func (x *index) settle(e *entry) {
+	e.folder = x.use(e.folder)
+	x.stay(e.folder)
+}
+
+func (x *index) unsettle(e *entry) {
+	x.leave(e.folder)
+	x.unuse(e.folder)
+	if e.folder != nil {
+		e.folder = &place{path: e.folder.path}
 	}
-	return 3e6 + 8e6*float64(o.Size)/(1<<20)
+}
+
+// missing is how many folders a file needs that the index does not have.
+func (x *index) missing(e *entry) (n int) {
+	if e.folder != nil {
+		for p := e.folder.path; p != "." && x.places[p] == nil; p = path.Dir(p) {
+			n++
+		}
+	}
+	return n
+}
+
+// use counts a use of a folder, of which p has the path, and returns the one that the index has.
+func (x *index) use(p *place) *place {
+	if p == nil {
+		return nil
+	}
+	known := x.places[p.path]
+	if known == nil {
+		known = &place{path: strings.Clone(p.path)}
+		known.in = x.use(placeOf(known.path))
+		x.places[known.path] = known
+		x.emptying++
+	}
+	known.uses++
+	return known
+}
+
+func (x *index) unuse(p *place) {
+	for ; p != nil; p = p.in {
+		if p.uses--; p.uses > 0 {
+			return
+		}
+		delete(x.places, p.path)
+		x.emptying--
+	}
+}
+
+// stay counts that something in a folder stays, and leave the reverse.
+func (x *index) stay(p *place) {
+	for ; p != nil; p = p.in {
+		if p.stays++; p.stays > 1 {
+			return
+		}
+		x.emptying--
+	}
+}
+
+func (x *index) leave(p *place) {
+	for ; p != nil; p = p.in {
+		if p.stays--; p.stays > 0 {
+			return
+		}
+		x.emptying++
+	}
+}
+
+// placeOf returns the folder of a path, which no index has yet.
+func placeOf(p string) *place {
+	if parent := path.Dir(p); parent != "." {
+		return &place{path: parent}
+	}
+	return nil
+}
+
+// charge and discharge count the bytes of e for its tenant.
+func (x *index) charge(e *entry) {
+	if t := e.tenant; t != nil {
+		if known := x.tenants[t.name]; known != nil {
+			e.tenant = known
+		} else if len(x.tenants) < mostTenants {
+			x.tenants[t.name] = t
+		} else {
+			e.tenant = nil
+			return
+		}
+		e.tenant.objects++
+		e.tenant.bytes += e.bytes
+	}
+}
+
+func (x *index) discharge(e *entry) {
+	if t := e.tenant; t != nil {
+		t.bytes -= e.bytes
+		if t.objects--; t.objects == 0 {
+			delete(x.tenants, t.name)
+		}
+	}
 }
 
 // begin notes that an object is being written. Its room is not reserved.
 func (x *index) begin(e *entry) {
 	e.state, e.leaf, e.done = writing, -1, make(chan struct{})
-	x.entries[e.path] = e
+	x.entries[e.id] = e
 }
 
-// reserve and unreserve take room for what is being written.
-func (x *index) reserve(e *entry)   { x.reserved += e.bytes }
-func (x *index) unreserve(e *entry) { x.reserved -= e.bytes; x.wake() }
+// reserve and unreserve take room for what is being written, and its folders.
+func (x *index) reserve(e *entry) {
+	x.reserved += e.bytes
+	x.settle(e)
+}
 
-// cancel forgets what was being written.
+func (x *index) unreserve(e *entry) {
+	x.reserved -= e.bytes
+	x.unsettle(e)
+	x.wake()
+}
+
+// cancel forgets what was being written, and has no room any more.
 func (x *index) cancel(e *entry) {
-	delete(x.entries, e.path)
+	delete(x.entries, e.id)
 	x.end(e)
 }
 
 // publish makes what was being written present.
 func (x *index) publish(e *entry) {
 	x.reserved -= e.bytes
-	delete(x.removed, e.path)
+	delete(x.removed, e.id)
 	x.end(e)
 	x.add(e)
 }
 
-// add makes e present.
+// add makes e present, which was entered.
 func (x *index) add(e *entry) {
 	e.state = present
-	x.entries[e.path] = e
 	x.used += e.bytes
-	if e.object.Tenant != "" {
-		x.tenants[e.object.Tenant] += e.bytes
+	x.charge(e)
+	claim := evict.Claim{Cost: float64(e.cost), Bytes: e.bytes, Room: x.used}
+	if e.tenant != nil {
+		claim.Tenant = e.tenant.name
 	}
-	x.policy.Add(&e.value, e.path, costOf(e.object))
+	x.policy.AddClaimed(&e.value, string(e.id[:]), claim)
 	x.link(e)
 	x.wake()
 }
@@ -117,10 +297,13 @@ func (x *index) add(e *entry) {
 func (x *index) link(e *entry) {
 	x.objects++
 	e.leaf = -1
-	if x.children[e.path] == 0 {
+	if x.children[e.id] == 0 {
 		x.addLeaf(e)
 	}
-	if e.parent != "" {
+	if x.closesRing(e) {
+		e.parent = id{}
+	}
+	if e.parent != (id{}) {
 		x.children[e.parent]++
 		if p := x.entries[e.parent]; p != nil && p.leaf >= 0 {
 			x.removeLeaf(p)
@@ -128,12 +311,30 @@ func (x *index) link(e *entry) {
 	}
 }
 
+// closesRing reports whether e, which is about to be linked, is an ancestor of its parent. Only what has children can be.
+func (x *index) closesRing(e *entry) bool {
+	if x.children[e.id] == 0 {
+		return false
+	}
+	for p := e.parent; p != (id{}); {
+		if p == e.id {
+			return true
+		}
+		up := x.entries[p]
+		if up == nil || up.state != present {
+			return false // if it comes, it is looked at then
+		}
+		p = up.parent
+	}
+	return false
+}
+
 func (x *index) unlink(e *entry) {
 	x.objects--
 	if e.leaf >= 0 {
 		x.removeLeaf(e)
 	}
-	if e.parent == "" {
+	if e.parent == (id{}) {
 		return
 	}
 	if x.children[e.parent]--; x.children[e.parent] > 0 {
@@ -146,7 +347,7 @@ func (x *index) unlink(e *entry) {
 }
 
 func (x *index) addLeaf(e *entry) {
-	e.leaf = len(x.leaves)
+	e.leaf = int32(len(x.leaves))
 	x.leaves = append(x.leaves, e)
 }
 
@@ -163,12 +364,17 @@ func (x *index) claim(e *entry) {
 	x.unlink(e)
 	e.state, e.done = leaving, make(chan struct{})
 	x.going += e.bytes
+	x.leaving++
+	x.leave(e.folder)
 }
 
 // hide keeps others from a path that is not in the index, while its file is about to go.
 func (x *index) hide(path string) *entry {
-	e := &entry{path: path, leaf: -1, state: leaving, done: make(chan struct{})}
-	x.entries[path] = e
+	e := entryOf(path)
+	e.state, e.done, e.hidden = leaving, make(chan struct{}), true
+	x.enter(e)
+	x.leaving++
+	x.leave(e.folder)
 	return e
 }
 
@@ -183,15 +389,15 @@ func (e *entry) wrote(info fs.FileInfo) {
 	e.seen = e.modified
 }
 
-// hidden reports whether e comes from hide: an object has a name.
-func (e *entry) hidden() bool { return e.object.Name == "" }
-
 // unclaim is for a file that could not be taken away.
 func (x *index) unclaim(e *entry) {
-	if e.hidden() {
+	x.leaving--
+	if e.hidden {
+		x.unuse(e.folder)
 		x.cancel(e)
 		return
 	}
+	x.stay(e.folder)
 	x.going -= e.bytes
 	e.state = present
 	x.link(e)
@@ -211,30 +417,31 @@ const (
 func (x *index) drop(e *entry, w why) {
 	x.going -= e.bytes
 	x.used -= e.bytes
-	if t := e.object.Tenant; t != "" {
-		if x.tenants[t] -= e.bytes; x.tenants[t] == 0 {
-			delete(x.tenants, t)
-		}
+	x.leaving--
+	if !e.hidden {
+		x.discharge(e)
 	}
 	if w == forRoom {
 		x.policy.Evict(&e.value)
 	} else {
 		x.policy.Remove(&e.value)
 	}
-	delete(x.entries, e.path)
-	delete(x.promises, e.path)
+	delete(x.entries, e.id)
+	delete(x.promises, e.id)
+	x.unuse(e.folder)
 	x.end(e)
 }
 
 // replace puts e in the place of old, which is present: its file was replaced by somebody else. What was promised of the one counts
 // for the other.
 func (x *index) replace(old, e *entry) {
-	until, promised := x.promises[old.path]
+	until, promised := x.promises[old.id]
 	e.looked = old.looked
 	x.forget(old)
+	x.enter(e)
 	x.add(e)
 	if promised {
-		x.promises[e.path] = until
+		x.promises[e.id] = until
 	}
 }
 
@@ -256,21 +463,21 @@ func (x *index) wake() {
 }
 
 // remember notes that the file of a path was taken away.
-func (x *index) remember(path string) {
+func (x *index) remember(at id) {
 	x.tick++
-	x.removed[path] = x.tick
+	x.removed[at] = x.tick
 }
 
 // removedSince reports whether a file was taken away after a tick.
-func (x *index) removedSince(path string, tick uint64) bool {
-	return x.removed[path] > tick || x.removedBefore[path] > tick
+func (x *index) removedSince(at id, tick uint64) bool {
+	return x.removed[at] > tick || x.removedBefore[at] > tick
 }
 
 // promised returns whether somebody was promised the object.
-func (x *index) promised(path string, now time.Time) bool {
-	until, ok := x.promises[path]
+func (x *index) promised(at id, now time.Time) bool {
+	until, ok := x.promises[at]
 	if ok && until <= now.UnixNano() {
-		delete(x.promises, path)
+		delete(x.promises, at)
 		return false
 	}
 	return ok
@@ -278,7 +485,7 @@ func (x *index) promised(path string, now time.Time) bool {
 
 // evictable reports whether e may go for room.
 func (x *index) evictable(e *entry, now time.Time, minAge time.Duration) bool {
-	return e.state == present && x.holds[e.path] == 0 && !x.promised(e.path, now) && (minAge == 0 || !e.young(now, minAge))
+	return e.state == present && x.holds[e.id] == 0 && !x.promised(e.id, now) && (minAge == 0 || !e.young(now, minAge))
 }
 
 // young reports whether e was written or looked at a short time ago. A time in the future, as of a file that was
@@ -318,18 +525,13 @@ func (x *index) victim(now time.Time, minAge time.Duration) *entry {
 	for _, e := range x.leaves {
 		try(e)
 	}
-	if len(x.leaves) == 0 {
-		for _, e := range x.entries { // objects that are each other's parents
-			try(e)
-		}
-	}
 	return best
 }
 
-// choose claims objects of at least so many bytes, or none.
-func (x *index) choose(need int64, now time.Time, minAge time.Duration) []*entry {
+// choose claims so many objects that at least so many bytes, and files and folders, go; or none.
+func (x *index) choose(need int64, items int, now time.Time, minAge time.Duration) []*entry {
 	var chosen []*entry
-	for need > 0 {
+	for need > 0 || items > 0 {
 		e := x.victim(now, minAge)
 		if e == nil {
 			for _, e := range chosen {
@@ -337,9 +539,11 @@ func (x *index) choose(need int64, now time.Time, minAge time.Duration) []*entry
 			}
 			return nil
 		}
+		freeing, n := x.freeing(), x.items()
 		x.claim(e)
 		chosen = append(chosen, e)
-		need -= e.bytes
+		need -= x.freeing() - freeing
+		items -= n - x.items()
 	}
 	return chosen
 }

@@ -1,10 +1,17 @@
 package disk
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/ringcache/ringcache/tier"
 )
+
+// ErrPath reports a path at which a layout has no objects. It is an fs.ErrInvalid.
+var ErrPath = fmt.Errorf("disk: the layout has no objects at this path: %w", fs.ErrInvalid)
 
 // A Layout decides where the files of objects are, and what is in front of their bytes. A file
 // is a head and then the object's bytes, and nothing behind them. Its methods may be called from any goroutine, and
@@ -19,9 +26,9 @@ type Layout interface {
 	// AppendHead appends the head of an object to dst. sum is the CRC-32C of its bytes; the
 	// head's length does not depend on it.
 	AppendHead(dst []byte, o tier.Object, sum uint32) ([]byte, error)
-	// ParseHead reads the head of a file of size bytes at a path. It fails with
-	// tier.ErrCorrupt for a file that can't be one of the layout, as one that was cut, and with fs.ErrInvalid
-	// for a path that is none of the layout's: such files are strangers, and are left alone.
+	// ParseHead reads the head of a file of size bytes at a path. It fails with ErrPath for a path that is none of the layout's,
+	// whatever the file is; with tier.ErrCorrupt for a file that can't be one of the layout, as one that was cut; and with fs.ErrInvalid for
+	// what others may have meant to write there: such files are strangers, and are left alone, as those of other paths are.
 	ParseHead(path string, file io.ReaderAt, size int64) (Head, error)
 }
 
@@ -33,4 +40,10 @@ type Head struct {
 	// may have none.
 	Sum    uint32
 	HasSum bool
+}
+
+// layoutHas reports whether an object's file could have a path.
+func (r *root) layoutHas(path string) bool {
+	_, err := r.o.Layout.ParseHead(path, bytes.NewReader(nil), 0)
+	return !errors.Is(err, ErrPath)
 }

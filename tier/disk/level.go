@@ -6,14 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
-	"maps"
 	"sync"
 	"time"
 
 	"github.com/ringcache/ringcache/tier"
 )
-
-var errInvalidFile = fmt.Errorf("%w: %w", errStranger, fs.ErrInvalid)
 
 // Level is a root that is open. It implements [tier.Level].
 //
@@ -208,13 +205,17 @@ func (r *root) writable() error {
 	return nil
 }
 
-// List implements [tier.Level]. It waits for the index; of a tree that others write as well, it lists what
+// List implements [tier.Level]. It waits for the index, and reads the head of each file; of a tree that others write as well, it lists what
 // the last search found.
 func (l *Level) List(ctx context.Context, space string) iter.Seq2[tier.Object, error] {
 	return func(yield func(tier.Object, error) bool) {
-		objects, err := l.list(ctx, space)
-		for _, o := range objects {
-			if err := ctx.Err(); err != nil {
+		entries, failed := l.list(ctx, space)
+		for _, e := range entries {
+			o, err := l.listed(ctx, e)
+			switch {
+			case errors.Is(err, tier.ErrNotFound), err == nil && space != "" && o.Space != space:
+				continue // it went meanwhile
+			case err != nil:
 				yield(tier.Object{}, err)
 				return
 			}
@@ -222,13 +223,38 @@ func (l *Level) List(ctx context.Context, space string) iter.Seq2[tier.Object, e
 				return
 			}
 		}
-		if err != nil {
-			yield(tier.Object{}, err)
+		if failed != nil {
+			yield(tier.Object{}, failed)
 		}
 	}
 }
 
-func (l *Level) list(ctx context.Context, space string) ([]tier.Object, error) {
+// listed describes the object of an entry. The level may be closed between two of them, so each is a call of its own.
+func (l *Level) listed(ctx context.Context, e *entry) (tier.Object, error) {
+	if err := ctx.Err(); err != nil {
+		return tier.Object{}, err
+	}
+	r, err := l.enter()
+	if err != nil {
+		return tier.Object{}, err
+	}
+	defer l.calls.Done()
+	if err := r.slot(ctx); err != nil {
+		return tier.Object{}, err
+	}
+	defer r.free()
+	p := e.path()
+	f, err := r.openObject(p)
+	switch {
+	case errors.Is(err, tier.ErrCorrupt):
+		return tier.Object{}, r.damage(p, f.info, err)
+	case err != nil:
+		return tier.Object{}, r.explain("reading "+p, err)
+	}
+	return f.head.Object, f.file.Close()
+}
+
+func (l *Level) list(ctx context.Context, space string) ([]*entry, error) {
 	r, err := l.enter()
 	if err != nil {
 		return nil, err
@@ -237,13 +263,13 @@ func (l *Level) list(ctx context.Context, space string) ([]tier.Object, error) {
 	err = r.wait(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var objects []tier.Object
+	var entries []*entry
 	for _, e := range r.x.entries {
-		if e.state == present && (space == "" || e.object.Space == space) {
-			objects = append(objects, e.object)
+		if e.state == present && (space == "" || e.key.space == hashOfSpace(space)) {
+			entries = append(entries, e)
 		}
 	}
-	return objects, err
+	return entries, err
 }
 
 // wait waits for the first search, and returns what kept it from seeing everything.
@@ -306,8 +332,11 @@ func (l *Level) Usage() tier.Usage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	u := tier.Usage{
-		Objects: r.x.objects, Bytes: r.x.used + r.x.reserved, Capacity: r.o.Capacity, Held: r.x.reserved,
-		Evicted: l.counted.evicted.Load(), Corrupt: l.counted.corrupt.Load(), Tenants: maps.Clone(r.x.tenants),
+		Objects: r.x.objects, Bytes: r.x.taken(), Capacity: r.o.Capacity, Held: r.x.reserved,
+		Evicted: l.counted.evicted.Load(), Corrupt: l.counted.corrupt.Load(), Tenants: map[string]int64{},
+	}
+	for name, t := range r.x.tenants {
+		u.Tenants[name] = t.bytes
 	}
 	now := r.o.now()
 	for p := range r.x.promises {

@@ -63,7 +63,7 @@ func (LMCache) AppendHead(dst []byte, o tier.Object, _ uint32) ([]byte, error) {
 // bytes behind the object's, which LMCache reads, is a stranger, too. What is damaged is only too short.
 func (LMCache) ParseHead(name string, file io.ReaderAt, size int64) (Head, error) {
 	if !strings.HasSuffix(name, lmcacheSuffix) || path.Base(name) != name || name[0] == '.' {
-		return Head{}, fmt.Errorf("disk: %s is no file of LMCache: %w", name, fs.ErrInvalid)
+		return Head{}, fmt.Errorf("disk: %s is no file of LMCache: %w", name, ErrPath)
 	}
 	o := tier.Object{Key: tier.Key{Name: lmcacheName(name)}}
 	torn := func(what string) (Head, error) {

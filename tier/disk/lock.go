@@ -114,22 +114,31 @@ func realFolder(root *os.Root, folder, p string) error {
 	return err
 }
 
-// lockIt reports whether the file has lost its name before it was locked.
-func lockIt(root *os.Root, f *os.File, folder string, o Options) (again bool, err error) {
+// lockFile locks the file of a lock.
+func lockFile(f *os.File, folder string) (fs.FileInfo, error) {
 	info, err := f.Stat()
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return false, fmt.Errorf("disk: %s/%s is no regular file: %w", folder, lockPath, fs.ErrInvalid)
+		return nil, fmt.Errorf("disk: %s/%s is no regular file: %w", folder, lockPath, fs.ErrInvalid)
 	}
 	switch ok, err := shmfile.TryLock(f); {
 	case errors.Is(err, errors.ErrUnsupported):
-		return false, fmt.Errorf("disk: roots can be locked on Linux only; Options.ReadOnly opens them elsewhere: %w", errors.ErrUnsupported)
+		return nil, fmt.Errorf("disk: roots can be locked on Linux only; Options.ReadOnly opens them elsewhere: %w", errors.ErrUnsupported)
 	case err != nil:
-		return false, err
+		return nil, err
 	case !ok:
-		return false, fmt.Errorf("disk: %s: another process has this root: end it, use another folder, or open the root with Options.ReadOnly: %w", folder, tier.ErrUnavailable)
+		return nil, fmt.Errorf("disk: %s: another process has this root: end it, use another folder, or open the root with Options.ReadOnly: %w", folder, tier.ErrUnavailable)
+	}
+	return info, nil
+}
+
+// lockIt reports whether the file has lost its name before it was locked.
+func lockIt(root *os.Root, f *os.File, folder string, o Options) (again bool, err error) {
+	info, err := lockFile(f, folder)
+	if err != nil {
+		return false, err
 	}
 	if now, err := root.Lstat(lockPath); err != nil || !os.SameFile(now, info) {
 		return true, unlockOnly(f)

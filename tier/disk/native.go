@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"io/fs"
 	"math"
 	"strings"
 	"time"
@@ -105,7 +104,7 @@ func (Native) AppendHead(dst []byte, o tier.Object, sum uint32) ([]byte, error) 
 // ParseHead implements [Layout].
 func (Native) ParseHead(path string, file io.ReaderAt, size int64) (Head, error) {
 	if !nativePath(path) {
-		return Head{}, fmt.Errorf("disk: %q is no path of an object: %w", path, fs.ErrInvalid)
+		return Head{}, fmt.Errorf("disk: %q is no path of an object: %w", path, ErrPath)
 	}
 	torn := func(format string, args ...any) (Head, error) {
 		return Head{}, fmt.Errorf("disk: file %s "+format+": %w", append(append([]any{path}, args...), tier.ErrCorrupt)...)

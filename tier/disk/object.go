@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"strings"
 
 	"github.com/ringcache/ringcache/tier"
@@ -52,7 +53,7 @@ func (r *root) openObject(path string) (opened, error) {
 		return opened{file, info, head}, nil
 	case errors.Is(err, tier.ErrCorrupt):
 	case errors.Is(err, fs.ErrInvalid), errors.Is(err, errStranger):
-		err = fmt.Errorf("%w: %w", tier.ErrNotFound, errStranger)
+		err = fmt.Errorf("%w: %w: %v", tier.ErrNotFound, errStranger, err) // no fs.ErrInvalid: the key is not wrong
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		err = fmt.Errorf("%w: the file ends early", tier.ErrCorrupt)
 	}
@@ -94,7 +95,7 @@ func (r *root) accept(h *Head, path string, size int64) error {
 func (r *root) find(path string) (e *entry, tick uint64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e = r.x.entries[path]
+	e = r.x.entries[idOf(path)]
 	switch {
 	case e == nil && r.authoritative():
 		return nil, 0, tier.ErrNotFound
@@ -117,7 +118,7 @@ func (r *root) adopt(path string, f opened, tick uint64) *entry {
 	e.bytes = r.rounded(e.size)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if old := r.x.entries[path]; old != nil {
+	if old := r.x.entries[e.id]; old != nil {
 		if old.state != present {
 			return nil
 		}
@@ -132,36 +133,104 @@ func (r *root) adopt(path string, f opened, tick uint64) *entry {
 		return old
 	}
 	// What a complete index does not have was taken away since the file was opened.
-	if r.authoritative() || r.x.removedSince(path, tick) {
+	if r.authoritative() || r.x.removedSince(e.id, tick) {
 		return nil
 	}
 	e.pass = r.pass
+	r.x.enter(e)
 	r.x.add(e)
 	return e
 }
 
+// entryOf makes the entry of a file, which is not entered.
+func entryOf(p string) *entry {
+	return &entry{id: idOf(p), folder: placeOf(p), base: strings.Clone(path.Base(p)), leaf: -1}
+}
+
 func (r *root) newEntry(path string, o tier.Object) *entry {
-	e := &entry{object: o, path: path, leaf: -1}
-	if k, ok := o.ParentKey(); ok {
-		if p, err := r.o.Layout.Path(k); err == nil {
-			e.parent = p
-		}
+	e := entryOf(path)
+	e.key, e.cost = hashOf(o.Key), o.Cost
+	if o.Tenant != "" {
+		e.tenant = &tenant{name: strings.Clone(o.Tenant)}
+	}
+	if p := r.parentOf(o); p != "" {
+		e.parent = idOf(p)
 	}
 	return e
 }
 
+// parentOf returns the path of an object's parent; empty if there is none, or none can be here.
+func (r *root) parentOf(o tier.Object) string {
+	if k, ok := o.ParentKey(); ok {
+		if p, err := r.o.Layout.Path(k); err == nil {
+			return p
+		}
+	}
+	return ""
+}
+
 // anothers is a miss: the layout has one file for two keys, and the other one's object is there.
-func anothers(k tier.Key) error {
-	return fmt.Errorf("%w: %w: the object is %v", tier.ErrNotFound, errStranger, k)
+func (r *root) anothers(path string) error {
+	return fmt.Errorf("%w: %w: the object in the file %s is another one's", tier.ErrNotFound, errStranger, path)
 }
 
 // lookFor is look for a key.
 func (r *root) lookFor(ctx context.Context, path string, k tier.Key) (*entry, error) {
 	e, err := r.look(ctx, path)
-	if err == nil && e.object.Key != k {
-		return nil, anothers(e.object.Key)
+	if err == nil && e.key != hashOf(k) {
+		return nil, r.anothers(path)
 	}
 	return e, err
+}
+
+// describe reads what the file of a key says about its object. The entry is nil if the file was taken away meanwhile.
+func (r *root) describe(ctx context.Context, path string, k tier.Key) (tier.Object, *entry, error) {
+	e, tick, err := r.find(path)
+	if err != nil {
+		return tier.Object{}, nil, err
+	}
+	if err := r.slot(ctx); err != nil {
+		return tier.Object{}, nil, err
+	}
+	defer r.free()
+	f, e, err := r.openFound(path, e, tick)
+	if err != nil {
+		return tier.Object{}, nil, err
+	}
+	if err := f.file.Close(); err != nil {
+		return tier.Object{}, nil, err
+	}
+	if f.head.Object.Key != k {
+		return tier.Object{}, nil, r.anothers(path)
+	}
+	if e == nil {
+		return tier.Object{}, nil, tier.ErrNotFound
+	}
+	r.mu.Lock()
+	e.looked = r.o.now().UnixNano()
+	r.mu.Unlock()
+	return f.head.Object, e, nil
+}
+
+// openFound opens the file that find has found, or not, and brings the index up to date with what it is. The entry that it
+// returns is nil if the file was taken away meanwhile.
+func (r *root) openFound(path string, e *entry, tick uint64) (opened, *entry, error) {
+	f, err := r.openObject(path)
+	switch {
+	case errors.Is(err, tier.ErrCorrupt):
+		return opened{}, nil, r.damage(path, f.info, err)
+	case errors.Is(err, tier.ErrNotFound):
+		if away := r.lost(e); away != nil {
+			return opened{}, nil, away
+		}
+		return opened{}, nil, err
+	case err != nil:
+		return opened{}, nil, err
+	}
+	if e == nil || (r.o.Shared || r.o.ReadOnly) && !e.is(f.info) {
+		e = r.adopt(path, f, tick)
+	}
+	return f, e, nil
 }
 
 // look returns the entry of a path that is present, and searches its file if need be.
@@ -183,19 +252,10 @@ func (r *root) look(ctx context.Context, path string) (*entry, error) {
 			return nil, err
 		}
 	}
-	f, err := r.openObject(path)
-	switch {
-	case errors.Is(err, tier.ErrCorrupt):
-		return nil, r.damage(path, f.info, err)
-	case e != nil && errors.Is(err, tier.ErrNotFound):
-		if away := r.lost(e); away != nil {
-			return nil, away
-		}
-		return nil, err
-	case err != nil:
+	f, e, err := r.openFound(path, e, tick)
+	if err != nil {
 		return nil, err
 	}
-	e = r.adopt(path, f, tick)
 	if err := f.file.Close(); err != nil {
 		return nil, err
 	}
@@ -218,24 +278,20 @@ func (r *root) lost(e *entry) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.x.entries[e.path] == e && e.state == present {
+	if r.x.entries[e.id] == e && e.state == present {
 		r.x.forget(e)
 	}
 	return nil
 }
 
-// objectOf describes the object of an entry. Its key is the caller's, so that the answer
-// keeps no text of the index alive, and the reverse.
+// stat describes the object of a key.
 func (r *root) stat(ctx context.Context, k tier.Key) (tier.Object, error) {
 	path, err := r.pathOf(k)
 	if err != nil {
 		return tier.Object{}, err
 	}
-	e, err := r.lookFor(ctx, path, k)
-	if err != nil {
-		return tier.Object{}, err
-	}
-	return e.object, nil // nobody changes it
+	o, _, err := r.describe(ctx, path, k)
+	return o, err
 }
 
 // nameOf is a path as a name of one file.

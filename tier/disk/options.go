@@ -35,8 +35,12 @@ type Options struct {
 	// Space, if not empty, is the only space of the root: objects of others are not found, and not
 	// stored. A layout whose paths do not contain the space needs it.
 	Space string
-	// Capacity is the most bytes that files take, each rounded up to blocks of the file system. 0 is
+	// Capacity is the most bytes that files and their folders take, each file rounded up to blocks of the file system, each folder one block. 0 is
 	// no limit; then only a full file system makes objects go.
+	//
+	// A root has at most one file or folder for each 64 KiB of its capacity, of its file system without one, and 65,536 in any case; what is beyond makes
+	// objects go as a lack of room does. For each the index has up to 400 bytes of memory, 600 where the names of objects are those of files (LMCache), whatever
+	// texts the object has: less than 1 % of the capacity, or 40 MB. The garbage collector may take as much again. Files of others in a shared tree are not bounded, nor is a root that is only read.
 	Capacity int64
 	// Shared is for a tree that other programs write, read and clean up as well. The folder is
 	// searched again and again for their files, a lookup trusts the file and not the index, and an incomplete file younger than
@@ -62,6 +66,7 @@ type Options struct {
 	fail   func(op operation, p string) error // for tests: an error instead of an operation
 	rescan time.Duration                      // between two searches of a shared tree; for tests
 	retry  time.Duration                      // between two tries to open a vanished root; for tests
+	items  int                                // instead of mostItems; for tests
 }
 
 // Validate reports what is wrong with the options, as an fs.ErrInvalid.

@@ -8,9 +8,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"sync"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/internal/sizes"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -20,18 +22,18 @@ import (
 type putCall struct {
 	r       *root
 	ctx     context.Context
-	mine    map[string]*entry // by path: what this call writes or has written
-	writing int               // guarded by the lock of the root
+	mine    map[id]*entry // what this call writes or has written
+	writing int           // guarded by the lock of the root
 	wg      sync.WaitGroup
 }
 
 func (r *root) put(ctx context.Context, puts []tier.Put) {
-	c := &putCall{r: r, ctx: ctx, mine: map[string]*entry{}}
+	c := &putCall{r: r, ctx: ctx, mine: map[id]*entry{}}
 	entries := make([]*entry, len(puts))
 	for i := range puts {
 		entries[i], puts[i].Err = r.planned(&puts[i])
 	}
-	release := c.holdParents(entries)
+	release := c.holdParents(puts, entries)
 	defer release()
 	for i := range puts {
 		p := &puts[i]
@@ -75,20 +77,22 @@ func (r *root) planned(p *tier.Put) (*entry, error) {
 	e := r.newEntry(path, o)
 	e.size = int64(len(head)) + o.Size
 	e.bytes = r.rounded(e.size)
-	if r.o.Capacity > 0 && e.bytes > r.o.Capacity {
-		return nil, fmt.Errorf("%w: its file takes %d bytes, and Options.Capacity is %d", tier.ErrTooLarge, e.bytes, r.o.Capacity)
+	if takes := e.bytes + int64(strings.Count(path, "/"))*r.block; r.o.Capacity > 0 && takes > r.o.Capacity {
+		return nil, fmt.Errorf("%w: its file and folders take %s, and Options.Capacity is %s", tier.ErrTooLarge, sizes.Text(takes), sizes.Text(r.o.Capacity))
 	}
 	return e, nil
 }
 
 // holdParents keeps the parents of a batch from going until the batch is stored, and with them their
 // own ancestors, which are no leaves.
-func (c *putCall) holdParents(entries []*entry) (release func()) {
+func (c *putCall) holdParents(puts []tier.Put, entries []*entry) (release func()) {
 	r := c.r
-	var parents []string
-	for _, e := range entries {
-		if e != nil && e.parent != "" {
+	var parents []id
+	var paths []string
+	for i, e := range entries {
+		if e != nil && e.parent != (id{}) {
 			parents = append(parents, e.parent)
+			paths = append(paths, r.parentOf(puts[i].Object))
 		}
 	}
 	r.mu.Lock()
@@ -98,7 +102,7 @@ func (c *putCall) holdParents(entries []*entry) (release func()) {
 	known := r.authoritative()
 	r.mu.Unlock()
 	if !known {
-		r.findAncestors(c.ctx, parents)
+		r.findAncestors(c.ctx, paths)
 	}
 	return func() {
 		r.mu.Lock()
@@ -117,22 +121,41 @@ func (c *putCall) holdParents(entries []*entry) (release func()) {
 // findAncestors brings ancestors into the index that the search has not reached: else one could go
 // because its child is not known yet.
 func (r *root) findAncestors(ctx context.Context, paths []string) {
-	seen := map[string]bool{}
+	seen := map[id]bool{}
 	for _, p := range paths {
-		for p != "" && !seen[p] {
-			seen[p] = true
+		for at := idOf(p); at != (id{}) && !seen[at]; {
+			seen[at] = true
 			r.mu.Lock()
-			e := r.x.entries[p]
+			e := r.x.entries[at]
 			r.mu.Unlock()
 			if e == nil {
-				e, _ = r.look(ctx, p)
+				if e, _ = r.look(ctx, p); e == nil {
+					break
+				}
 			}
-			if e == nil {
-				break
+			at = e.parent
+			r.mu.Lock()
+			known := r.x.entries[at] != nil
+			r.mu.Unlock()
+			if at != (id{}) && !known {
+				p = r.parentOnDisk(ctx, e.path())
 			}
-			p = e.parent
 		}
 	}
+}
+
+// parentOnDisk returns the path of the parent that a file names; empty if it has none.
+func (r *root) parentOnDisk(ctx context.Context, path string) string {
+	if r.slot(ctx) != nil {
+		return ""
+	}
+	defer r.free()
+	f, err := r.openObject(path)
+	if err != nil {
+		return ""
+	}
+	defer f.file.Close()
+	return r.parentOf(f.head.Object)
 }
 
 // start takes room for an object, and has it written, by this goroutine if now is set.
@@ -141,7 +164,7 @@ func (c *putCall) start(p *tier.Put, e *entry, now bool) error {
 		return err
 	}
 	parent := c.mine[e.parent]
-	c.mine[e.path] = e
+	c.mine[e.id] = e
 	err := c.room(e)
 	if err == nil {
 		if err = c.r.slot(c.ctx); err != nil {
@@ -195,7 +218,7 @@ func (c *putCall) begin(e *entry) (there bool, err error) {
 			return false, err
 		}
 		r.mu.Lock()
-		old := r.x.entries[e.path]
+		old := r.x.entries[e.id]
 		unknown := old == nil && !r.authoritative() || old != nil && old.state == present && r.o.Shared
 		if old == nil && (!unknown || searched) {
 			r.x.begin(e)
@@ -203,9 +226,9 @@ func (c *putCall) begin(e *entry) (there bool, err error) {
 			return false, nil
 		}
 		if old != nil && old.state == present && (!unknown || searched) {
-			if old.object.Key != e.object.Key {
+			if old.key != e.key {
 				r.mu.Unlock()
-				return false, fmt.Errorf("the layout %s has one file for %v and for %v, which is there: %w", r.o.Layout.Name(), e.object.Key, old.object.Key, fs.ErrInvalid)
+				return false, fmt.Errorf("the layout %s has the file %s for another key as well, and its object is there: %w", r.o.Layout.Name(), e.path(), fs.ErrInvalid)
 			}
 			old.looked = r.o.now().UnixNano()
 			r.mu.Unlock()
@@ -214,7 +237,7 @@ func (c *putCall) begin(e *entry) (there bool, err error) {
 		var wait chan struct{}
 		if old != nil && old.state != present {
 			wait = old.done
-			if old.state == writing && c.mine[e.path] != old {
+			if old.state == writing && c.mine[e.id] != old {
 				r.mu.Unlock()
 				return false, tier.ErrPending
 			}
@@ -227,8 +250,8 @@ func (c *putCall) begin(e *entry) (there bool, err error) {
 			}
 			continue
 		}
-		if _, err := r.look(c.ctx, e.path); err != nil && !errors.Is(err, tier.ErrNotFound) && !errors.Is(err, tier.ErrPending) {
-			return false, err
+		if _, err := r.look(c.ctx, e.path()); err != nil && !errors.Is(err, tier.ErrNotFound) && !errors.Is(err, tier.ErrPending) && !errors.Is(err, fs.ErrPermission) {
+			return false, err // a file that can't be read is replaced
 		}
 		searched = true
 	}
@@ -243,15 +266,15 @@ func (c *putCall) room(e *entry) error {
 		}
 		r.mu.Lock()
 		x, capacity := r.x, r.o.Capacity
-		if capacity == 0 || x.used+x.reserved+e.bytes <= capacity {
+		if (capacity == 0 || x.taken()+e.bytes+int64(x.missing(e))*x.block <= capacity) && (r.most == 0 || len(x.entries)+len(x.places)+x.missing(e) <= r.most) {
 			x.reserve(e)
 			r.mu.Unlock()
 			return nil
 		}
-		need := x.used - x.going + x.reserved + e.bytes - capacity
-		victims := x.choose(need, r.o.now(), r.o.MinAge)
+		need, items := r.excess(e.bytes, x.missing(e))
+		victims := x.choose(need, items, r.o.now(), r.o.MinAge)
 		// What is going frees room soon, and what this call still writes may go when it is complete.
-		wait := need <= 0 || x.going > 0 || c.writing > 0
+		wait := need <= 0 && items <= 0 || x.leaving > 0 || c.writing > 0
 		changed := x.changed
 		r.mu.Unlock()
 		switch {
@@ -265,9 +288,21 @@ func (c *putCall) room(e *entry) error {
 			case <-c.ctx.Done():
 			}
 		default:
-			return fmt.Errorf("%w for %d bytes: Options.Capacity is %d, and nothing else may go now", tier.ErrFull, e.bytes, capacity)
+			return fmt.Errorf("%w for %s: Options.Capacity is %s, the most files and folders are %d, and nothing else may go now", tier.ErrFull, sizes.Text(e.bytes), sizes.Text(capacity), r.most)
 		}
 	}
+}
+
+// excess is how many bytes, and how many files and folders, have to go for so many more bytes and folders, beside what goes already. The
+// caller has the lock.
+func (r *root) excess(more int64, folders int) (need int64, items int) {
+	if r.o.Capacity > 0 {
+		need = r.x.taken() - r.x.freeing() + more + int64(folders)*r.block - r.o.Capacity
+	}
+	if r.most > 0 {
+		items = r.x.items() + folders - r.most
+	}
+	return need, items
 }
 
 // evict takes the files of claimed objects away.
@@ -301,16 +336,17 @@ var errRewritten = errors.New("the file was written again")
 // takeAway removes the file of e, which is claimed.
 func (r *root) takeAway(e *entry) error {
 	if r.o.Shared {
-		info, err := r.folder.lstat(e.path)
+		info, err := r.folder.lstat(e.path())
 		if err == nil && info.ModTime().UnixNano() != e.seen {
 			r.locked(func(*index) { e.seen = info.ModTime().UnixNano() }) // and modified stays: the next look reads the file
 			return errRewritten
 		}
 	}
-	err := r.folder.remove(e.path)
+	err := r.folder.remove(e.path())
 	if err == nil || isAbsent(err) {
 		failpoint.Hit("disk.removed")
-		return r.removeFolder(e.path)
+		r.removeFolders(e)
+		return nil
 	}
 	return err
 }
@@ -323,7 +359,7 @@ func (r *root) write(ctx context.Context, e *entry, p *tier.Put, parent *entry) 
 		return err
 	}
 	r.mu.Lock()
-	victims := r.x.choose(e.bytes, r.o.now(), r.o.MinAge)
+	victims := r.x.choose(e.bytes, 0, r.o.now(), r.o.MinAge)
 	r.mu.Unlock()
 	if len(victims) == 0 {
 		return err
@@ -382,14 +418,14 @@ func (r *root) writeOnce(ctx context.Context, e *entry, p *tier.Put, parent *ent
 	if err := r.folder.alive(); err != nil {
 		return err
 	}
-	if err := r.folder.rename(temp, e.path); err != nil {
+	if err := r.folder.rename(temp, e.path()); err != nil {
 		return err
 	}
 	renamed = true
 	failpoint.Hit("disk.renamed")
 	if r.o.Sync >= SyncFolder {
-		if err := r.folder.syncFolder(e.path); err != nil {
-			return errors.Join(err, r.folder.remove(e.path))
+		if err := r.folder.syncFolder(e.path()); err != nil {
+			return errors.Join(err, r.folder.remove(e.path()))
 		}
 	}
 	return nil

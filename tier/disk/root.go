@@ -20,6 +20,7 @@ type root struct {
 	o       Options
 	folder  *folder
 	block   int64
+	most    int           // files and folders in the index; 0 is no bound
 	slots   chan struct{} // a token for each file that may be open
 	counted *counters
 
@@ -29,8 +30,8 @@ type root struct {
 	complete bool
 	search   Search
 	// damaged are files that stay in their place, by path, with the time that was counted.
-	damaged map[string]int64
-	pass    uint64        // number of the search
+	damaged map[id]int64
+	pass    uint32        // number of the search
 	indexed chan struct{} // closed after the first search
 
 	ctx    context.Context // ends with the root
@@ -100,13 +101,34 @@ func openRoot(path string, o Options, create bool, c *counters) (_ *root, err er
 			return nil, err
 		}
 	}
+	block := blockSize(f.dir)
 	r := &root{
-		o: o, folder: f, block: blockSize(f.dir), slots: make(chan struct{}, o.Workers), counted: c,
-		x: newIndex(), indexed: make(chan struct{}), damaged: map[string]int64{},
+		o: o, folder: f, block: block, most: mostItems(f.dir, o), slots: make(chan struct{}, o.Workers), counted: c,
+		x: newIndex(block), indexed: make(chan struct{}), damaged: map[id]int64{},
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.tasks.Go(r.searchAll)
 	return r, nil
+}
+
+// The index has at most one file or folder for each shareOfItem bytes of the capacity, so that its memory is a small part of that. A root
+// of any size has leastItems.
+const (
+	shareOfItem = 64 << 10
+	leastItems  = 64 << 10
+)
+
+// mostItems bounds the index of a root. One that is only read has what is there.
+func mostItems(dir *os.File, o Options) int {
+	switch {
+	case o.ReadOnly:
+		return 0
+	case o.items > 0:
+		return o.items
+	case o.Capacity > 0:
+		return int(max(o.Capacity/shareOfItem, leastItems))
+	}
+	return int(max(fileSystemSize(dir)/shareOfItem, leastItems))
 }
 
 // readIdentity compares the options with what a root says about itself, if it does, and takes its space from there.
@@ -201,7 +223,7 @@ func (r *root) authoritative() bool { return r.complete && !r.o.Shared && !r.o.R
 // index. A complete index takes nothing more in. The caller has the lock.
 func (r *root) remember(e *entry) {
 	if !r.authoritative() {
-		r.x.remember(e.path)
+		r.x.remember(e.id)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 type Search struct {
 	Files     int64 // seen by this search so far
 	Strangers int64 // of them, files that are none of the layout's; they are left alone
+	Damaged   int64 // of them, files whose head was damaged, or is not complete yet
 	// Complete is set when a search has seen the whole folder: the index has every object. A tree
 	// that others write as well is searched again later.
 	Complete bool
@@ -63,9 +64,9 @@ func (r *root) searchOnce() error {
 	r.mu.Lock()
 	r.pass++
 	pass := r.pass
-	r.search.Files, r.search.Strangers = 0, 0
+	r.search.Files, r.search.Strangers, r.search.Damaged = 0, 0, 0
 	// Whoever opened a file two searches ago is done with it.
-	r.x.removedBefore, r.x.removed = r.x.removed, map[string]uint64{}
+	r.x.removedBefore, r.x.removed = r.x.removed, map[id]uint64{}
 	var old []*entry
 	if r.o.Shared {
 		for _, e := range r.x.entries {
@@ -78,7 +79,7 @@ func (r *root) searchOnce() error {
 	if err := r.folder.alive(); err != nil {
 		return err
 	}
-	if err := r.walk(r.ctx, r.searchFile); err != nil {
+	if err := r.walk(r.ctx, r.searchFile, r.removeEmpty); err != nil {
 		return err
 	}
 	if err := r.folder.alive(); err != nil { // else folders that were not there are no error
@@ -91,7 +92,7 @@ func (r *root) searchOnce() error {
 		if !unseen {
 			continue
 		}
-		if _, err := r.folder.lstat(e.path); err != nil && isAbsent(err) {
+		if _, err := r.folder.lstat(e.path()); err != nil && isAbsent(err) {
 			if err := r.lost(e); err != nil {
 				return err
 			}
@@ -101,10 +102,11 @@ func (r *root) searchOnce() error {
 }
 
 // searchFile brings one file into the index.
-func (r *root) searchFile(ctx context.Context, p string, regular bool) error {
+func (r *root) searchFile(ctx context.Context, p string, mode fs.FileMode) error {
+	regular := mode.IsRegular()
 	r.mu.Lock()
 	r.search.Files++
-	e, tick := r.x.entries[p], r.x.tick
+	e, tick := r.x.entries[idOf(p)], r.x.tick
 	if e != nil {
 		e.pass = r.pass
 	}
@@ -139,13 +141,23 @@ func (r *root) searchFile(ctx context.Context, p string, regular bool) error {
 	switch {
 	case err == nil:
 		r.adopt(p, f, tick)
-		return f.file.Close()
+		if err := f.file.Close(); err != nil {
+			return err
+		}
+		r.mu.Lock()
+		_, items := r.excess(0, 0)
+		r.mu.Unlock()
+		if items > 0 && !r.o.Shared { // the memory for the index has a bound while it grows, too
+			r.trim()
+		}
+		return nil
 	case errors.Is(err, errStranger), errors.Is(err, fs.ErrPermission):
 		r.locked(func(*index) { r.search.Strangers++ })
 		return nil
 	case errors.Is(err, tier.ErrNotFound):
 		return nil
 	case errors.Is(err, tier.ErrCorrupt):
+		r.locked(func(*index) { r.search.Damaged++ })
 		if err := r.damage(p, f.info, err); !errors.Is(err, tier.ErrNotFound) {
 			return err
 		}
@@ -156,11 +168,10 @@ func (r *root) searchFile(ctx context.Context, p string, regular bool) error {
 
 // trim makes a root that has more than its capacity smaller, as far as objects may go.
 func (r *root) trim() {
-	for r.o.Capacity > 0 && r.ctx.Err() == nil {
+	for r.ctx.Err() == nil {
 		r.mu.Lock()
-		need := r.x.used - r.x.going + r.x.reserved - r.o.Capacity
 		var victims []*entry
-		for ; need > 0 && len(victims) < sample; need -= victims[len(victims)-1].bytes {
+		for need, items := r.excess(0, 0); (need > 0 || items > 0) && len(victims) < sample; need, items = r.excess(0, 0) {
 			e := r.x.victim(r.o.now(), r.o.MinAge)
 			if e == nil {
 				break
@@ -178,7 +189,9 @@ func (r *root) trim() {
 // walker goes through a root, with several goroutines: a folder, or a part of a large one, is a task.
 type walker struct {
 	r    *root
-	file func(ctx context.Context, p string, regular bool) error
+	file func(ctx context.Context, p string, mode fs.FileMode) error
+	// empty, if not nil, is told of folders in which nothing is.
+	empty func(p string, info fs.FileInfo)
 
 	mu   sync.Mutex
 	more *sync.Cond
@@ -197,12 +210,12 @@ type task struct {
 // mostTasks bounds the tasks with files, and so the memory for a large folder.
 const mostTasks = 64
 
-// walk calls file for everything in the root that is no folder, side by side, but what is in .ringcache. It goes on after an error
-// of one file, and returns the first.
-func (r *root) walk(ctx context.Context, file func(ctx context.Context, p string, regular bool) error) error {
+// walk calls file for everything in the root that is no folder, side by side, but what is in .ringcache; and for folders that can't be read, or lie
+// where the layout has files. It goes on after an error of one file, and returns the first.
+func (r *root) walk(ctx context.Context, file func(ctx context.Context, p string, mode fs.FileMode) error, empty func(p string, info fs.FileInfo)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w := &walker{r: r, file: file, todo: []task{{path: "."}}}
+	w := &walker{r: r, file: file, empty: empty, todo: []task{{path: "."}}}
 	w.more = sync.NewCond(&w.mu)
 	var wg sync.WaitGroup
 	// Half of the open files are left to those who ask.
@@ -264,19 +277,32 @@ func (w *walker) readDir(ctx context.Context, d task) error {
 	}
 	dir, err := w.r.folder.root.Open(d.path)
 	switch {
-	case err != nil && isAbsent(err) && d.path != ".", errors.Is(err, fs.ErrPermission):
-		return nil // gone, or a stranger's
+	case err != nil && isAbsent(err) && d.path != ".":
+		return nil
+	case errors.Is(err, fs.ErrPermission):
+		return w.file(ctx, d.path, fs.ModeDir)
 	case err != nil:
 		return err
 	}
 	defer dir.Close()
+	info, err := dir.Stat()
+	if err != nil {
+		return err
+	}
+	none := true
 	for ctx.Err() == nil {
 		found, err := dir.ReadDir(256)
+		none = none && len(found) == 0
 		if len(found) < 256 || !w.add(task{d.path, d.depth, found}) {
 			w.entries(ctx, d, found)
 		}
 		switch {
 		case err == io.EOF: //nolint:errorlint // a folder returns it as it is
+			if none && w.empty != nil {
+				w.empty(d.path, info)
+			}
+			return nil
+		case err != nil && isAbsent(err) && d.path != ".": // it went meanwhile
 			return nil
 		case err != nil:
 			return err
@@ -302,15 +328,14 @@ func (w *walker) entry(ctx context.Context, d task, n os.DirEntry) {
 	if p == ownDir {
 		return
 	}
-	if !n.IsDir() {
-		if err := w.file(ctx, p, n.Type().IsRegular()); err != nil {
+	if !n.IsDir() || w.r.layoutHas(p) {
+		if err := w.file(ctx, p, n.Type()); err != nil {
 			w.mu.Lock()
 			w.fail(fmt.Errorf("%s: %w", p, err))
 			w.mu.Unlock()
 		}
-		return
 	}
-	if d.depth < mostDepth {
+	if n.IsDir() && d.depth < mostDepth {
 		w.add(task{path: p, depth: d.depth + 1})
 	}
 }

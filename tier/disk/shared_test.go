@@ -34,7 +34,7 @@ func (plain) AppendHead(dst []byte, _ tier.Object, _ uint32) ([]byte, error) { r
 func (plain) ParseHead(path string, file io.ReaderAt, size int64) (Head, error) {
 	name, rest, _ := strings.Cut(path, "/")
 	if rest != "file" {
-		return Head{}, fs.ErrInvalid
+		return Head{}, ErrPath
 	}
 	var b [1]byte
 	if n, err := file.ReadAt(b[:], 0); n == 1 && b[0] == '!' || size == 0 {
@@ -173,13 +173,13 @@ func TestSharedCapacity(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Now()
 	o := sharedOptions(&now)
-	o.Capacity = 4 * 4096
+	o.Capacity = 8 * 4096
 	o.rescan = time.Millisecond
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
 		write(t, dir, name, name)
 	}
 	l := ready(t, dir, o)
-	require.EqualValues(t, 6*4096, l.Usage().Bytes, "all are young")
+	require.EqualValues(t, 12*4096, l.Usage().Bytes, "all are young")
 	require.ErrorIs(t, put(l, objectOf("mine", 1), []byte("m")), tier.ErrFull)
 	require.NoError(t, os.Remove(filepath.Join(dir, "a", "file")))
 	for l.Usage().Objects > 5 { // a search notices
@@ -197,7 +197,7 @@ func TestSharedFileWrittenAgain(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Now()
 	o := sharedOptions(&now)
-	o.Capacity = 2 * 4096
+	o.Capacity = 4 * 4096
 	write(t, dir, "a", "a")
 	write(t, dir, "b", "b")
 	l := ready(t, dir, o)
@@ -217,7 +217,7 @@ func TestSharedFileWrittenAgain(t *testing.T) {
 // A folder of one file goes with it, if nobody else writes to the tree.
 func TestEmptyFoldersGo(t *testing.T) {
 	dir := t.TempDir()
-	l := ready(t, dir, Options{Layout: plain{}, Space: "space", Capacity: 3 * 4096})
+	l := ready(t, dir, Options{Layout: plain{}, Space: "space", Capacity: 6 * 4096})
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		require.NoError(t, put(l, objectOf(name, 1), []byte("x")))
 	}

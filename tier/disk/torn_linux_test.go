@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -130,7 +131,7 @@ func TestTornFilesAreFoundBySearch(t *testing.T) {
 	l = ready(t, dir, Options{KeepDamaged: 1 << 20})
 	require.EqualValues(t, 2, l.Usage().Corrupt)
 	require.EqualValues(t, 2, l.Usage().Objects)
-	require.Equal(t, Search{Files: 5, Strangers: 1, Complete: true}, l.Indexed())
+	require.Equal(t, Search{Files: 5, Strangers: 1, Damaged: 2, Complete: true}, l.Indexed())
 	mustGet(t, l, "good", 1000)
 	verified := map[string]error{}
 	for v, err := range l.Verify(t.Context()) {
@@ -237,11 +238,12 @@ func TestOddFiles(t *testing.T) {
 		require.NoError(t, os.Symlink("../target", fileOf(t, dir, "inside")))
 		require.NoError(t, makePipe(fileOf(t, dir, "pipe")))
 		require.NoError(t, os.Mkdir(fileOf(t, dir, "folder"), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(fileOf(t, dir, "folder"), "file"), nil, 0o600))
 		if search {
 			require.NoError(t, l.Close())
 			l = ready(t, dir, Options{})
 			require.EqualValues(t, 1, l.Usage().Objects)
-			require.EqualValues(t, 4, l.Indexed().Strangers, "two links, a pipe and the target")
+			require.EqualValues(t, 6, l.Indexed().Strangers, "two links, a pipe, the target, the folder and its file")
 		}
 		for _, name := range []string{"link", "inside", "pipe", "folder"} {
 			_, err := get(l, name)
@@ -258,7 +260,10 @@ func TestOddFiles(t *testing.T) {
 		b, err := os.ReadFile(outside)
 		require.NoError(t, err)
 		require.Equal(t, 100+nativeAlign, len(b), "it was not written through the link")
-		require.ErrorIs(t, put(l, objectOf("folder", 100), content("folder", 100)), tier.ErrUnavailable)
+		require.ErrorIs(t, put(l, objectOf("folder", 100), content("folder", 100)), fs.ErrExist)
+		require.NoError(t, os.Remove(filepath.Join(fileOf(t, dir, "folder"), "file")))
+		mustPut(t, l, "folder", 100)
+		mustGet(t, l, "folder", 100)
 		_, temporary, _ := files(t, dir)
 		require.Empty(t, temporary)
 		closeLevel(t, l)

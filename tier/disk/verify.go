@@ -3,6 +3,7 @@ package disk
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 
@@ -13,8 +14,9 @@ import (
 type Verified struct {
 	Path   string      // relative to the root
 	Object tier.Object // if its head can be read
-	// Err is nil if every byte is right, ErrCorrupt if not, fs.ErrInvalid for a file that is none of the
-	// layout's, or ErrUnavailable if it could not be read.
+	// Err is nil if every byte is right, and ErrCorrupt if not, or if somebody is still writing the file. It is ErrPath for a file at a path where the
+	// layout has none, fs.ErrInvalid for what is no object but lies where one could be, such as a link, and
+	// ErrUnavailable if the file could not be read.
 	Err error
 }
 
@@ -27,8 +29,8 @@ func (r *root) verify(ctx context.Context, started func(), yield func(Verified) 
 	found := make(chan Verified)
 	done := make(chan error, 1)
 	r.tasks.Go(func() {
-		done <- r.walk(ctx, func(ctx context.Context, p string, regular bool) error {
-			v, ok := r.verifyFile(ctx, p, regular)
+		done <- r.walk(ctx, func(ctx context.Context, p string, mode fs.FileMode) error {
+			v, ok := r.verifyFile(ctx, p, mode)
 			if !ok {
 				return ctx.Err()
 			}
@@ -37,7 +39,7 @@ func (r *root) verify(ctx context.Context, started func(), yield func(Verified) 
 			case <-ctx.Done():
 			}
 			return ctx.Err()
-		})
+		}, nil)
 		close(found)
 	})
 	started()
@@ -59,10 +61,10 @@ func (r *root) verify(ctx context.Context, started func(), yield func(Verified) 
 }
 
 // verifyFile reports whether there is anything to say about a file: it may be gone.
-func (r *root) verifyFile(ctx context.Context, p string, regular bool) (v Verified, ok bool) {
+func (r *root) verifyFile(ctx context.Context, p string, mode fs.FileMode) (v Verified, ok bool) {
 	v.Path = p
-	if !regular {
-		v.Err = errInvalidFile
+	if !mode.IsRegular() {
+		v.Err = fmt.Errorf("disk: %s is no object, but a %s: %w", p, r.kindOf(p, mode), fs.ErrInvalid)
 		return v, true
 	}
 	if r.slot(ctx) != nil {
@@ -82,13 +84,38 @@ func (r *root) verifyFile(ctx context.Context, p string, regular bool) (v Verifi
 		return v, true
 	case errors.Is(err, tier.ErrCorrupt):
 		v.Err = r.damage(p, f.info, err)
+		if errors.Is(v.Err, errYoung) {
+			v.Err = fmt.Errorf("%w: %w", tier.ErrCorrupt, v.Err)
+		}
 		return v, errors.Is(v.Err, tier.ErrCorrupt) || !errors.Is(v.Err, tier.ErrNotFound)
+	case errors.Is(err, errStranger) && !r.layoutHas(p):
+		v.Err = ErrPath
+		return v, true
 	case errors.Is(err, errStranger):
-		v.Err = errInvalidFile
+		v.Err = fmt.Errorf("%w: %v", fs.ErrInvalid, err)
 		return v, true
 	case errors.Is(err, tier.ErrNotFound), errors.Is(err, errChanged), ctx.Err() != nil:
 		return v, false
 	}
 	v.Err = r.explain("reading "+p, err)
 	return v, true
+}
+
+// kindOf says what is at a path in place of a regular file.
+func (r *root) kindOf(p string, mode fs.FileMode) string {
+	switch t := mode.Type(); {
+	case t&fs.ModeSymlink != 0:
+		return "symbolic link"
+	case t&fs.ModeNamedPipe != 0:
+		return "named pipe"
+	case t&fs.ModeSocket != 0:
+		return "socket"
+	case t&fs.ModeDevice != 0:
+		return "device"
+	case t.IsDir() && r.layoutHas(p):
+		return "folder"
+	case t.IsDir():
+		return "folder that can't be read"
+	}
+	return "file of an unknown kind"
 }

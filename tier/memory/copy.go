@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/ringcache/ringcache/internal/fault"
+	"github.com/ringcache/ringcache/internal/sizes"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmstore"
 	"github.com/ringcache/ringcache/tier"
@@ -206,7 +207,7 @@ func (l *Level) put(ctx context.Context, p *tier.Put) error {
 // reserve takes room for an object.
 func (l *Level) reserve(r *shmstore.Request, o *tier.Object) (*shmstore.Reservation, error) {
 	if o.Size > l.o.Size {
-		return nil, &objectError{key: o.Key, kind: tier.ErrTooLarge, cause: fmt.Errorf("it has %d bytes, and the level %d", o.Size, l.o.Size)}
+		return nil, &objectError{key: o.Key, kind: tier.ErrTooLarge, cause: fmt.Errorf("it has %s, and the level %s", sizes.Text(o.Size), sizes.Text(l.o.Size))}
 	}
 	if l.cautious() {
 		// What is there already, or reserved, is an answer all the same.

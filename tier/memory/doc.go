@@ -15,7 +15,8 @@
 //
 // An object takes its size, 64 bytes, its texts and a rounding to 64. When there is no room the level evicts what
 // costs least to lose, by the time that it takes to make it again and by how objects came back so far; children
-// go before their parents.
+// go before their parents. That time is a hint, see tier.Object.Cost. Of objects that are each other's parents, the one
+// that comes last has none.
 //
 // # Integrity
 //

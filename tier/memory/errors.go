@@ -23,6 +23,8 @@ type objectError struct {
 
 func (e *objectError) Error() string {
 	switch {
+	case e.kind != nil && errors.As(e.cause, new(*shmstore.KeyError)):
+		return fmt.Sprintf("memory: object %v: %v", e.key, e.kind) // the cause has the same key, as the store knows it
 	case e.kind != nil && errors.Is(e.cause, e.kind):
 		return fmt.Sprintf("memory: object %v: %v", e.key, e.cause)
 	case e.cause == nil:

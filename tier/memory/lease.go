@@ -166,18 +166,30 @@ func failAll(n int, err error) []tier.Placed {
 	return placed
 }
 
+// atOnce is how many objects are pinned or let go at most while others wait for the lock of the level: some 0.1 ms.
+const atOnce = 64
+
 // Pin implements tier.Lease.
 func (x *lease) Pin(keys []tier.Key) []tier.Placed {
+	placed := make([]tier.Placed, 0, len(keys))
+	for some := range slices.Chunk(keys, atOnce) {
+		placed = x.pinSome(placed, some)
+	}
+	return placed
+}
+
+func (x *lease) pinSome(placed []tier.Placed, keys []tier.Key) []tier.Placed {
 	if err := x.enter(); err != nil {
-		return failAll(len(keys), err)
+		return append(placed, failAll(len(keys), err)...)
 	}
 	defer x.leave()
 	if x.lapsed {
-		return failAll(len(keys), x.endedError("its time has passed"))
+		return append(placed, failAll(len(keys), x.endedError("its time has passed"))...)
 	}
-	placed := make([]tier.Placed, len(keys))
-	for i, k := range keys {
-		placed[i], placed[i].Err = x.pin(k)
+	for _, k := range keys {
+		p, err := x.pin(k)
+		p.Err = err
+		placed = append(placed, p)
 	}
 	return placed
 }
@@ -287,6 +299,12 @@ func (x *lease) Held(keys []tier.Key) []tier.Placed {
 
 // Unpin implements tier.Lease.
 func (x *lease) Unpin(keys []tier.Key) {
+	for some := range slices.Chunk(keys, atOnce) {
+		x.unpinSome(some)
+	}
+}
+
+func (x *lease) unpinSome(keys []tier.Key) {
 	if x.enter() != nil {
 		return
 	}
@@ -426,8 +444,10 @@ func (x *lease) setUntil(until time.Time) error {
 }
 
 // Release implements tier.Lease. After the end of the level it only gives back the memory that Placed.Bytes
-// gave access to.
+// gave access to. The pins of a large lease go one after the other, the last ones with the lease itself: a process that takes over in between finds the rest.
 func (x *lease) Release() {
+	for x.shrink() {
+	}
 	entered := x.l.enter() == nil
 	if entered {
 		defer x.l.calls.Done()
@@ -442,6 +462,30 @@ func (x *lease) Release() {
 	} else if entered {
 		_ = x.end() // if the table is away, it stays
 	}
+}
+
+// shrink lets some pins of a large lease go. It reports whether it did.
+func (x *lease) shrink() bool {
+	if x.enter() != nil {
+		return false
+	}
+	defer x.leave()
+	if len(x.items)-x.reserved <= atOnce {
+		return false
+	}
+	n := 0
+	for _, it := range x.items {
+		if it.res != nil {
+			continue
+		}
+		if x.unpin(it) != nil {
+			return false
+		}
+		if n++; n == atOnce {
+			break
+		}
+	}
+	return true
 }
 
 // end ends a lease: in one step for the next process.

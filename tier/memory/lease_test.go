@@ -4,6 +4,8 @@ package memory
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"strings"
@@ -403,4 +405,35 @@ func TestPrepare(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrClosed)
 	require.NoError(t, l.Close())
 	require.NoError(t, l.Remove(), "twice")
+}
+
+// TestLargeLeaseInPieces: more objects than are pinned or let go at once, with reservations among them.
+func TestLargeLeaseInPieces(t *testing.T) {
+	o := options(t)
+	o.Size, o.MaxObjects, o.MaxPins = 1<<20, 1024, 2048
+	l := open(t, o)
+	var all []tier.Object
+	var names []string
+	for i := range 5*atOnce + 7 {
+		names = append(names, fmt.Sprint("object ", i))
+		all = append(all, object(names[i], "", 10))
+	}
+	writer := leaseOf(t, l, tier.LeaseOptions{ID: "writer"})
+	requirePlaced(t, writer.Reserve(all))
+	requireNone(t, writer.Commit(keys(names[:4*atOnce]...)))
+	reader := leaseOf(t, l, tier.LeaseOptions{ID: "reader"})
+	placed := reader.Pin(keys(names...))
+	requirePlaced(t, placed[:4*atOnce])
+	for i, p := range placed {
+		require.Equal(t, i >= 4*atOnce, errors.Is(p.Err, tier.ErrPending), i)
+	}
+	reader.Unpin(keys(names[:2*atOnce+1]...))
+	require.Len(t, reader.State().Pinned, 2*atOnce-1)
+	writer.Release()
+	require.NoError(t, l.CheckStructure())
+	require.Equal(t, []string{"reader"}, []string{l.Leases()[0].ID})
+	reader.Release()
+	require.Empty(t, l.Leases())
+	require.Zero(t, l.Usage().Held)
+	require.ErrorIs(t, reader.Pin(keys(names...))[4*atOnce].Err, tier.ErrEnded)
 }

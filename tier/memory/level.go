@@ -59,7 +59,11 @@ func (l *Level) Name() string { return "memory" }
 
 // Segment implements tier.MemoryLevel.
 func (l *Level) Segment() tier.Segment {
-	return tier.Segment{Name: l.o.Name, Size: l.o.Size + frontSize, Generation: l.gen}
+	t := l.table.Options()
+	return tier.Segment{
+		Name: l.o.Name, Size: l.o.Size + frontSize, Generation: l.gen,
+		Objects: l.seg.Sidecar().Options().Objects, Leases: t.Leases - 1, Pins: t.Items, // one record of a lease is spare
+	}
 }
 
 // Prepare maps the pages of the segment, or places them, see package shmring/memory. It may take seconds, and the level can

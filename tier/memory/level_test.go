@@ -334,3 +334,18 @@ func TestDeleteOfWhatIsBeingRead(t *testing.T) {
 	require.Equal(t, content("a", 1000), gets[0].Bytes)
 	require.Zero(t, l.Usage().Held)
 }
+
+// TestAMissNamesTheObject, and not the key under which the segment has it.
+func TestAMissNamesTheObject(t *testing.T) {
+	l := open(t, Options{Name: "miss", Dir: t.TempDir(), Size: 1 << 20})
+	k := tier.Key{Space: "model", Name: "x"}
+	err := l.Stat(t.Context(), []tier.Key{k})[0].Err
+	require.ErrorIs(t, err, tier.ErrNotFound)
+	require.EqualError(t, err, `memory: object "x" of space "model": tier: no such object`)
+}
+
+// TestASizeThatIsTooSmallNamesTheLeast.
+func TestASizeThatIsTooSmallNamesTheLeast(t *testing.T) {
+	err := Options{Name: "x", Size: 1024}.Validate()
+	require.ErrorContains(t, err, "Size is 1024, and the least is 4096; 0 takes over a segment that is there")
+}

@@ -46,7 +46,7 @@ func (o Options) Validate() error {
 	case o.Name == "":
 		return bad("Name is empty")
 	case o.Size != 0 && o.Size < minSize || o.Size > math.MaxInt-frontSize:
-		return bad("Size %d, want at least %d", o.Size, minSize)
+		return bad("Size is %d, and the least is %d; 0 takes over a segment that is there", o.Size, minSize)
 	case o.MaxObjects < 0 || o.MaxObjects > 1<<24:
 		return bad("MaxObjects %d, want at most %d", o.MaxObjects, 1<<24)
 	case o.MaxLeases < 0 || o.MaxLeases > 1<<20-1 || o.MaxPins < 0 || o.MaxPins > 1<<24:

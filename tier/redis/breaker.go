@@ -3,8 +3,10 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -178,7 +180,7 @@ func (b *breaker) suspect() {
 // ask asks the server until it answers.
 func (b *breaker) ask(ctx context.Context) {
 	for {
-		err := b.ping(ctx)
+		err := contained(func() error { return b.ping(ctx) })
 		b.mu.Lock()
 		closed := errors.Is(err, goredis.ErrClosed) || ctx.Err() != nil
 		if err == nil || closed {
@@ -190,13 +192,23 @@ func (b *breaker) ask(ctx context.Context) {
 		b.mu.Unlock()
 		b.conns.close(time.Now())
 		if b.reload != nil {
-			b.reload(ctx)
+			_ = contained(func() error { b.reload(ctx); return nil }) // the next question of the cluster tells
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(b.settings.Retry):
 		}
 	}
+}
+
+// contained turns a panic in the client into an error. Calls of the level leave panics to its caller; the goroutine that asks has none.
+func contained(fn func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("the client panicked: %v: please report it: %s", v, debug.Stack())
+		}
+	}()
+	return fn()
 }
 
 // ping returns nil if the server answers anything but that it does not know us.

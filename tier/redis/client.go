@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -18,7 +19,14 @@ func (l *Level) newClient() goredis.UniversalClient {
 	if s.cluster {
 		var cluster *goredis.ClusterClient
 		// While a server is away the cluster may give its slots to a replica, of which only the others know.
-		reload := func(ctx context.Context) { _, _ = l.masters(ctx, cluster) }
+		// One of all breakers is enough for that, now and then: the client keeps each state of the cluster for a minute.
+		var reloaded atomic.Int64
+		reload := func(ctx context.Context) {
+			now, last := time.Now().UnixNano(), reloaded.Load()
+			if now-last >= int64(reloadPause) && reloaded.CompareAndSwap(last, now) {
+				_, _ = l.masters(ctx, cluster)
+			}
+		}
 		cluster = goredis.NewClusterClient(&goredis.ClusterOptions{
 			Addrs:     s.addrs,
 			NewClient: func(o *goredis.Options) *goredis.Client { return l.newNode(o.Addr, nil, reload) },
@@ -77,6 +85,9 @@ func (l *Level) newNode(addr string, resolve func(context.Context) (string, erro
 	c.AddHook(&breaker{settings: s, conns: conns, client: c, start: l.start, reload: reload})
 	return c
 }
+
+// reloadPause is the least time between two looks for who has the slots of a cluster. The client takes that long, too.
+const reloadPause = 200 * time.Millisecond
 
 // connBuffer is what a connection has to read and to write ahead. Longer values are read straight into their place.
 const connBuffer = 64 << 10

@@ -78,14 +78,14 @@ func (s *connections) connect(ctx context.Context, network, addr string) (net.Co
 	}
 	c := s.add(raw)
 	if s.settings.TLS == nil {
-		return c, nil
+		return &plainGuard{guard{Conn: c}, c}, nil
 	}
 	t, err := handshake(ctx, c, s.settings.TLS, addr)
 	if err != nil {
 		c.Close()
 		return nil, err
 	}
-	return t, nil
+	return &guard{Conn: t}, nil
 }
 
 func dialPlain(ctx context.Context, s *settings, network, addr string) (net.Conn, error) {

@@ -68,6 +68,9 @@ func (l *Level) isDamaged(ctx context.Context, tx *goredis.Tx, k tier.Key, at ke
 	} else if err != nil {
 		return false, err
 	}
+	if body.Val() < 0 || body.Val() > largest {
+		return !layout.shared(), nil
+	}
 	e, err := layout.parse(k, head[:n], body.Val())
 	var longer errLonger
 	if errors.As(err, &longer) {
@@ -90,8 +93,8 @@ func (l *Level) isDamaged(ctx context.Context, tx *goredis.Tx, k tier.Key, at ke
 		if err != nil {
 			return false, err
 		}
-		if n == 0 {
-			return true, nil // cut meanwhile
+		if n != len(part) {
+			return true, nil // shorter than its head says
 		}
 		sum = crc32.Update(sum, castagnoli, part[:n])
 		done += int64(n)

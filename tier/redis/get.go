@@ -66,6 +66,7 @@ func (l *Level) getPiece(ctx context.Context, gets []tier.Get) {
 			n++
 		}
 		l.readAll(ctx, reads[:n], bytes)
+		clear(reads[:n]) // with the memory of what failed
 		reads = reads[n:]
 	}
 }
@@ -87,24 +88,35 @@ func (r *reading) rest() int64 { return r.found.entry.object.Size - r.have }
 // place asks for the memory, and puts there what came with the head.
 func (r *reading) place() error {
 	o := r.found.entry.object
-	if r.get.Into == nil || r.get.To != nil { // no more than the server has under the key
-		if r.found.entry.hasSum {
-			r.memory = make([]byte, o.Size)
-		} else {
-			r.buffer = make([]byte, o.Size+overhang)
-			r.memory = r.buffer[:o.Size:o.Size]
-		}
-	} else {
-		var err error
-		if r.memory, err = r.get.Into(o); err != nil {
-			return err
-		}
-		if int64(len(r.memory)) != o.Size {
-			return fmt.Errorf("tier/redis: Into returned %d bytes for object %v of %d: %w", len(r.memory), o.Key, o.Size, fs.ErrInvalid)
-		}
+	if r.get.Into == nil || r.get.To != nil {
+		r.have = int64(len(r.found.inline())) // the memory is made when its bytes are about to come
+		return nil
+	}
+	var err error
+	if r.memory, err = r.get.Into(o); err != nil {
+		return err
+	}
+	if int64(len(r.memory)) != o.Size {
+		return fmt.Errorf("tier/redis: Into returned %d bytes for object %v of %d: %w", len(r.memory), o.Key, o.Size, fs.ErrInvalid)
 	}
 	r.have = int64(copy(r.memory, r.found.inline()))
 	return nil
+}
+
+// ownMemory makes memory for an object whose caller gave none. The bytes in flight are reserved: of many objects that the server describes
+// each has its memory only when it is read.
+func (r *reading) ownMemory() {
+	if r.memory != nil {
+		return
+	}
+	size := r.found.entry.object.Size
+	if r.found.entry.hasSum {
+		r.memory = make([]byte, size)
+	} else {
+		r.buffer = make([]byte, size+overhang)
+		r.memory = r.buffer[:size:size]
+	}
+	copy(r.memory, r.found.inline())
 }
 
 // readAll reads what is not there yet, in one pipeline, and checks everything.
@@ -128,10 +140,7 @@ func (l *Level) readAll(ctx context.Context, reads []*reading, bytes int64) {
 }
 
 func (l *Level) fetch(ctx context.Context, reads []*reading, bytes int64) error {
-	if bytes == 0 {
-		return nil
-	}
-	if !reads[0].reserved { // such a one is alone
+	if bytes > 0 && !reads[0].reserved { // such a one is alone
 		release, err := l.reserve(ctx, bytes)
 		if err != nil {
 			return err
@@ -140,6 +149,7 @@ func (l *Level) fetch(ctx context.Context, reads []*reading, bytes int64) error 
 	}
 	pipe := l.client.Pipeline()
 	for _, r := range reads {
+		r.ownMemory()
 		switch {
 		case r.rest() == 0:
 			continue

@@ -64,13 +64,13 @@ func (e errStranger) Error() string { return e.reason }
 
 func stranger(format string, args ...any) error { return errStranger{fmt.Sprintf(format, args...)} }
 
-// wrongType returns what a value is that isn't bytes.
-func wrongType(l Layout) error {
-	const reason = "the key has a value of another type"
+// notOurs returns what a value is that can't be an object: another program's where values of others can't be told from objects,
+// and damage where they can.
+func notOurs(l Layout, reason string) error {
 	if l.shared() {
-		return stranger(reason)
+		return errStranger{reason}
 	}
-	return damaged(reason)
+	return errDamaged{reason}
 }
 
 // errLonger asks for so many bytes of the head.

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -39,7 +40,8 @@ func (k *looked) inline() []byte {
 	if whole := int64(len(k.head)) == k.entry.offset+k.entry.object.Size && len(k.head) < probeGet; !k.entry.hasSum && !whole {
 		return nil
 	}
-	return k.head[k.entry.offset:]
+	// A server may say that the value is shorter than what it sent.
+	return k.head[k.entry.offset:min(int64(len(k.head)), k.entry.offset+k.entry.object.Size)]
 }
 
 // probes lends memory for the beginnings of values.
@@ -89,9 +91,11 @@ func (k *looked) read(ctx context.Context, layout Layout, key tier.Key, head *go
 	err := errors.Join(head.Err(), length.Err())
 	switch {
 	case isWrongType(head.Err()) || isWrongType(length.Err()):
-		k.err = wrongType(layout)
+		k.err = notOurs(layout, "the key has a value of another type")
 	case err != nil:
 		k.err = explain(ctx, err)
+	case length.Val() < 0 || length.Val() > largest:
+		k.err = notOurs(layout, fmt.Sprintf("the value has %d bytes, the most is %d", length.Val(), largest))
 	default:
 		k.head = head.Bytes()
 		k.entry, k.err = layout.parse(key, k.head, length.Val())
