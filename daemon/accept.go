@@ -47,6 +47,7 @@ func (s *Server) admit(conn net.Conn, client *promise.Client) bool {
 		return false
 	}
 	c := &connection{server: s, conn: conn, client: client}
+	c.work = work{rooms: &s.rooms, part: s.partOf(client), stop: s.ending.Done(), wake: make(chan struct{}, 1)}
 	s.conns[c] = struct{}{}
 	s.work.Go(c.serve)
 	return true
@@ -54,7 +55,7 @@ func (s *Server) admit(conn net.Conn, client *promise.Client) bool {
 
 // refuse answers the first request of a connection with an error, in the background. The caller has the lock.
 func (s *Server) refuse(conn net.Conn, why *wire.Error) {
-	if s.refusing >= refuseAtOnce || s.closing {
+	if s.refusing >= s.limits.refuseAtOnce() || s.closing {
 		_ = conn.Close() // there is nobody to tell
 		return
 	}
@@ -77,7 +78,7 @@ func (s *Server) explain(conn net.Conn, why *wire.Error) {
 		return
 	}
 	var q wire.Request
-	if body, err := wire.NewReader(conn, wire.MaxRequest).Next(); err == nil {
+	if body, err := wire.NewReader(conn, smallRequest).Next(); err == nil {
 		_ = wire.DecodeRequest(body, &q) // what can't be read has the ID 0
 	}
 	if out, err := wire.AppendReply(nil, &wire.Reply{ID: q.ID, Error: why}); err == nil {
@@ -93,7 +94,7 @@ func (s *Server) identify(conn net.Conn) (*promise.Client, *wire.Error) {
 	}
 	p, user, err := process.Peer(raw)
 	if err != nil {
-		return nil, &wire.Error{Kind: wire.KindPermission, Text: fmt.Sprintf("nobody knows who is connected: %v", err)}
+		return nil, &wire.Error{Kind: unknownPeer(err), Text: fmt.Sprintf("nobody knows who is connected: %v", err)}
 	}
 	if own := os.Geteuid(); int(user) != own {
 		p.Close()

@@ -71,7 +71,7 @@ func (c *connection) clear(q *wire.Request) *wire.Reply {
 	if !ok {
 		return failed(wire.KindBusy, "many spaces are being cleared already; ask again when they are")
 	}
-	s.log.Info("objects are being deleted, as a client wants", "space", q.Space, "session", c.session.id, "pid", c.client.PID())
+	s.clearing.Info(s.log, "objects are being deleted, as a client wants", "space", q.Space, "session", c.session.id, "pid", c.client.PID())
 	if start {
 		s.work.Go(func() {
 			for space, more := s.clears.next(); more; space, more = s.clears.next() {
@@ -120,5 +120,9 @@ func (s *Server) clearSpace(space string) {
 	if errors.Is(last, context.Canceled) {
 		return // the daemon ends
 	}
-	s.log.Info("objects were deleted", "space", space, "deleted", deleted, "in use", kept, "not deleted", failed, "error", last)
+	if last != nil {
+		s.uncleared.Warn(s.log, "objects could not be deleted", "space", space, "deleted", deleted, "in use", kept, "not deleted", failed, "error", last)
+		return
+	}
+	s.cleared.Info(s.log, "objects were deleted", "space", space, "deleted", deleted, "in use", kept)
 }

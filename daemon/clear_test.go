@@ -3,7 +3,11 @@
 package daemon
 
 import (
+	"bytes"
+	"fmt"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,4 +25,39 @@ func TestClearOfWhatIsNoSpace(t *testing.T) {
 	}
 	p.ok(wire.Request{Op: wire.Clear, Space: strings.Repeat("s", tier.MaxSpace)})
 	p.ok(wire.Request{Op: wire.Clear})
+}
+
+// TestClearLogFlood: a client that clears in a loop fills no log: a line for each state and minute.
+func TestClearLogFlood(t *testing.T) {
+	var log syncBuffer
+	b := newBed(t, func(b *bed) { b.so.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	p := b.hello(session1)
+	p.store(b, "a")
+	for i := range 2000 {
+		p.do(wire.Request{Op: wire.Clear, Space: fmt.Sprintf("space%d", i%50)}) // which may be busy
+	}
+	b.eventually("all is cleared", func() bool { return !b.server.clears.isBusy() })
+	require.NoError(t, b.server.Shutdown(t.Context()))
+	lines := strings.Count(log.String(), "\n")
+	require.LessOrEqual(t, lines, 10, log.String())
+	require.Equal(t, 1, strings.Count(log.String(), `msg="objects are being deleted, as a client wants"`))
+	require.Equal(t, 1, strings.Count(log.String(), `msg="objects were deleted"`))
+}
+
+// syncBuffer is a buffer for a log of many goroutines.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(b)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
 }

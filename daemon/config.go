@@ -41,10 +41,10 @@ type Config struct {
 	Grace time.Duration `name:"grace" default:"30s" placeholder:"TIME" reload:"yes" help:"How long clients have after a restart to come back before what they pinned may go. A reload is for the next start."`
 	Drain time.Duration `name:"drain" default:"30s" placeholder:"TIME" reload:"yes" help:"How long the end waits for what is still to be written to lower levels."`
 
-	MaxConnections   int           `name:"max-connections" default:"1024" placeholder:"N" reload:"yes" help:"Most connections of clients. A process may have a quarter of them."`
-	MaxSessions      int           `name:"max-sessions" default:"1024" placeholder:"N" reload:"yes" help:"Most sessions. A process may have a quarter of them."`
-	MaxSessionLeases int           `name:"max-session-leases" default:"1024" placeholder:"N" reload:"yes" help:"Most leases of a session."`
-	MaxHeld          int64         `name:"max-held" is:"bytes" default:"0" placeholder:"SIZE" reload:"yes" help:"Most bytes that the sessions of a process may pin and reserve; 0 is half of the segment."`
+	MaxConnections   int           `name:"max-connections" default:"1024" placeholder:"N" reload:"yes" help:"Most connections of clients. A process may have a quarter of what others leave."`
+	MaxSessions      int           `name:"max-sessions" default:"1024" placeholder:"N" reload:"yes" help:"Most sessions. A process may have a quarter of what others leave."`
+	MaxSessionLeases int           `name:"max-session-leases" default:"1024" placeholder:"N" reload:"yes" help:"Most leases of a session, at most a quarter of max-leases."`
+	MaxHeld          int64         `name:"max-held" is:"bytes" default:"0" placeholder:"SIZE" reload:"yes" help:"Most bytes that the sessions of a process may pin and reserve if others have none, else the same part of what they leave; 0 is half of the segment."`
 	MaxLease         time.Duration `name:"max-lease" default:"1h" placeholder:"TIME" reload:"yes" help:"Longest time of a lease."`
 	DefaultLease     time.Duration `name:"default-lease" default:"5m" placeholder:"TIME" reload:"yes" help:"Time of a lease whose client names none."`
 
@@ -52,8 +52,8 @@ type Config struct {
 	LogFormat string `name:"log-format" default:"text" placeholder:"FORMAT" help:"text or json, on stderr."`
 }
 
-// limits are what the server grants.
-func (c Config) limits() Limits {
+// configured are the limits without a look at this process.
+func (c Config) configured() Limits {
 	return Limits{
 		MaxConnections: c.MaxConnections, MaxSessions: c.MaxSessions, MaxLeases: c.MaxSessionLeases, MaxHeld: c.MaxHeld,
 		MaxLease: c.MaxLease, DefaultLease: c.DefaultLease,

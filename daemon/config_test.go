@@ -93,13 +93,13 @@ func TestEverythingWrongIsReported(t *testing.T) {
 	got := loadProblems(t, Sources{
 		File:    file,
 		Environ: []string{"RINGCACHE_DISC=/x", "RINGCACHE_MAX_SESSIONS=many", "RINGCACHE_HTTP=0.0.0.0:9401"},
-		Flags:   map[string]string{"size": "4G", "log-level": "loud", "socket": "relative.sock", "sockets": "x"},
+		Flags:   map[string]string{"size": "4X", "log-level": "loud", "socket": "relative.sock", "sockets": "x"},
 	})
 	want := []string{
 		`variable RINGCACHE_DISC: no setting has this name; did you mean RINGCACHE_DISK?`,
 		`line 1 of ` + file + `: key "sise": no setting has this name; did you mean size?`,
 		`flag --sockets: no setting has this name; did you mean --socket?`,
-		`size (flag --size): "4G" is no size: write it as 512MiB or 4GiB, or as a whole number of bytes`,
+		`size (flag --size): "4X" is no size: write it as 512MiB or 4GiB (512M and 4G are the same), or as a whole number of bytes`,
 		`grace (line 2 of ` + file + `): "soon" is no time: write it as 30s, 5m or 1h30m`,
 		`max-sessions (variable RINGCACHE_MAX_SESSIONS): "many" is no whole number`,
 		`socket (flag --socket): "relative.sock" must be an absolute path of at most 107 bytes`,
@@ -178,14 +178,14 @@ func TestVariablesOfOthersAreFine(t *testing.T) {
 
 func TestSizes(t *testing.T) {
 	for text, want := range map[string]int64{
-		"0": 0, "1": 1, "4096": 4096, "1KiB": 1024, "4GiB": 4 << 30, "4Gi": 4 << 30, "1.5GiB": 3 << 29, "0.5KiB": 512, "2TiB": 2 << 40, "1kB": 1000, "3GB": 3e9, "512 MiB": 512 << 20,
+		"0": 0, "1": 1, "4096": 4096, "1KiB": 1024, "4GiB": 4 << 30, "4Gi": 4 << 30, "4G": 4 << 30, "4g": 4 << 30, "4gib": 4 << 30, "1.5T": 3 << 39, "512M": 512 << 20, "8k": 8192, "9KB": 9000, "3gb": 3e9, "7 b": 7, "1.5GiB": 3 << 29, "0.5KiB": 512, "2TiB": 2 << 40, "1kB": 1000, "3GB": 3e9, "512 MiB": 512 << 20,
 		"7B": 7, "9223372036854775807": 1<<63 - 1,
 	} {
 		n, err := parseBytes(text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, n, text)
 	}
-	for _, text := range []string{"", "GiB", "4G", "4g", "4gib", "-1", "+1", "1e3", "0x10", "1/2", "1.2.3", "0.3KiB", "9223372036854775808", "9000000TiB", "1_000", "Infinity", strings.Repeat("9", 1000) + "GiB", "4GiBGiB", "٤GiB"} {
+	for _, text := range []string{"", "GiB", "G", "4P", "4GG", "4ib", "-1", "+1", "1e3", "0x10", "1/2", "1.2.3", "0.3KiB", "9223372036854775808", "9000000TiB", "1_000", "Infinity", strings.Repeat("9", 1000) + "GiB", "4GiBGiB", "٤GiB"} {
 		_, err := parseBytes(text)
 		require.Error(t, err, text)
 	}
@@ -275,7 +275,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 		want  string
 	}{
 		{map[string]string{"size": "0"}, `size (flag --size): 0 holds nothing`},
-		{map[string]string{"size": "100"}, `size (flag --size): memory: Size 100`},
+		{map[string]string{"size": "100"}, `size (flag --size): memory: Size is 100, and the least is`},
 		{map[string]string{"name": ""}, `name (flag --name): memory: Name is empty`},
 		{map[string]string{"name": "a/b"}, `name (flag --name): `},
 		{map[string]string{"shm-dir": "x"}, `shm-dir (flag --shm-dir): "x" must be an absolute path`},

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"runtime/debug"
 	"sync"
@@ -11,8 +12,6 @@ import (
 	"github.com/ringcache/ringcache/encoder/wire"
 )
 
-const keptRoom = 128 << 10 // bytes of requests, and of replies, that a connection keeps memory for
-
 // patience is how long a client may take.
 type patience struct {
 	hello time.Duration // from the connection to Hello
@@ -21,6 +20,8 @@ type patience struct {
 }
 
 var ordinaryPatience = patience{hello: 30 * time.Second, frame: 10 * time.Second, reply: 10 * time.Second}
+
+var errEnding = errors.New("the daemon ends")
 
 // connection is a client's connection. One goroutine serves it.
 type connection struct {
@@ -34,7 +35,9 @@ type connection struct {
 	reader  *wire.Reader
 	begun   time.Time // when the server began to wait for what the client has to send; zero if it need not send anything
 	limited bool      // the connection has a deadline for reads
+	request wire.Request
 	out     []byte
+	work    work
 
 	mu        sync.Mutex // guards what follows, and deadlines of the connection
 	finishing bool
@@ -107,50 +110,96 @@ func (c *connection) serve() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.conns, c)
+		s.leavePart(c.client)
 	}()
 	defer c.client.Leave()
 	defer func() {
 		if c.session != nil {
 			c.session.user.Leave()
+			s.leave(c.session.visit)
+			c.session.looks.end()
 		}
 	}()
+	defer func() {
+		c.work.handled()
+		c.work.sent()
+	}()
 	c.reader = wire.NewReader(c, wire.MaxRequest)
-	var q wire.Request
+	c.reader.Admit(smallRequest, func(n int) error {
+		c.begun = time.Time{} // the time that this waits is not the client's
+		if !c.work.admit(n) {
+			return errEnding
+		}
+		return nil
+	})
 	for {
 		body, err := c.next()
 		if err != nil {
 			var bad *wire.Error
 			if errors.As(err, &bad) {
-				c.reply(&wire.Reply{Error: bad})
+				out, _ := c.encode(&wire.Reply{Error: bad})
+				c.send(out)
 			}
 			return
 		}
 		begin := time.Now()
-		goesOn := c.answer(body, &q)
-		s.meter.took(q.Op, time.Since(begin))
+		out, goesOn := c.answer(body)
+		op := c.request.Op
+		c.forget(len(body)) // before the client takes the reply: only that is left
+		if !c.send(out) {
+			goesOn = false
+		}
+		c.work.sent()
+		s.meter.took(op, time.Since(begin))
 		if !goesOn {
 			return
-		}
-		if len(body) > keptRoom {
-			q = wire.Request{}
 		}
 	}
 }
 
-// answer answers a frame, and reports whether the connection goes on.
-func (c *connection) answer(body []byte, q *wire.Request) bool {
+// forget gives up what a large request took, so that an idle connection keeps little memory.
+func (c *connection) forget(body int) {
+	c.reader.Forget()
+	if q := &c.request; body > keptRequest || cap(q.Names)+cap(q.Leases) > keptNames || cap(q.Objects) > 0 {
+		*q = wire.Request{}
+	}
+	c.work.handled()
+}
+
+// answer answers a frame in its turn. It returns the reply, nil if there is none, and reports whether the connection goes on.
+func (c *connection) answer(body []byte) (out []byte, goesOn bool) {
+	c.work.begin(len(body))
+	defer func() { c.work.end(len(out) / bytesOfTurn) }()
+	q := &c.request
 	if err := wire.DecodeRequest(body, q); err != nil {
 		var bad *wire.Error
 		if !errors.As(err, &bad) {
 			bad = &wire.Error{Kind: wire.KindInvalid, Text: err.Error()}
 		}
-		return c.reply(&wire.Reply{ID: q.ID, Error: bad}) && q.ID != 0
+		out, goesOn = c.encode(&wire.Reply{ID: q.ID, Error: bad})
+		return out, goesOn && q.ID != 0
 	}
-	p := c.handleGuarded(q)
-	if p.Error == nil {
-		c.server.meter.items(q.Op, p.Items)
+	var p *wire.Reply
+	if c.work.widen(c.needs(q, len(body))) {
+		p = c.handleGuarded(q)
+	} else {
+		p = failed(wire.KindBusy, "there is no room for so much now; ask again, for less at a time")
+		p.ID = q.ID
 	}
-	return c.reply(p)
+	c.count(q, p)
+	return c.encode(p)
+}
+
+// needs returns how many bytes handling a request takes.
+func (c *connection) needs(q *wire.Request, body int) int64 {
+	n := body + bytesOfName*(len(q.Names)+len(q.Objects)+len(q.Leases))
+	switch {
+	case q.List:
+		n += bytesOfLease*min(c.server.book.Counts().Leases, maxListed) + bytesOfName*min(c.server.visitors.len(), maxClients)
+	case q.Op == wire.Get && len(q.Names) == 0 && c.session != nil:
+		n += bytesOfName * min(c.session.user.Objects(q.Lease), maxListed)
+	}
+	return int64(n)
 }
 
 // handleGuarded handles a request. A panic costs the client its connection, and nobody else anything.
@@ -169,9 +218,9 @@ func (c *connection) handleGuarded(q *wire.Request) (p *wire.Reply) {
 	return p
 }
 
-// reply writes a reply, and reports whether the connection goes on.
-func (c *connection) reply(p *wire.Reply) bool {
-	goesOn := true
+// encode returns the frame of a reply, nil if there is no room for it since the server ends. It reports whether the connection goes on.
+func (c *connection) encode(p *wire.Reply) (out []byte, goesOn bool) {
+	goesOn = true
 	if p.Error != nil {
 		c.server.meter.refuse(p.Error.Kind)
 		switch p.Error.Kind {
@@ -179,19 +228,38 @@ func (c *connection) reply(p *wire.Reply) bool {
 			goesOn = false
 		}
 	}
+	size := wire.ReplySize(p)
+	if size > mostReply {
+		p = tooLarge(p.ID, fmt.Sprintf("the most is %d bytes: ask for less at a time", wire.MaxReply))
+		size = wire.ReplySize(p)
+	}
+	if !c.work.widenReply(int64(size)) {
+		return nil, false
+	}
+	if size > cap(c.out) {
+		c.out = make([]byte, 0, size)
+	}
 	out, err := wire.AppendReply(c.out[:0], p)
-	if err != nil { // it is too large, say
-		p = &wire.Reply{ID: p.ID, Error: &wire.Error{Kind: wire.KindInvalid, Text: "the answer can't be sent: " + err.Error()}}
-		if out, err = wire.AppendReply(c.out[:0], p); err != nil {
-			return false
+	if err != nil { // it has a text that can't be sent, say
+		if out, err = wire.AppendReply(c.out[:0], tooLarge(p.ID, err.Error())); err != nil {
+			return nil, false
 		}
 	}
-	if c.out = out; cap(out) > keptRoom {
+	if c.out = out; cap(out) > keptReply {
 		c.out = nil
 	}
-	if err := c.conn.SetWriteDeadline(time.Now().Add(c.server.patience.reply)); err != nil {
+	return out, goesOn
+}
+
+func tooLarge(id uint64, why string) *wire.Reply {
+	return &wire.Reply{ID: id, Error: &wire.Error{Kind: wire.KindInvalid, Text: "the answer can't be sent: " + why}}
+}
+
+// send writes a reply, and reports whether the connection goes on.
+func (c *connection) send(out []byte) bool {
+	if out == nil || c.conn.SetWriteDeadline(time.Now().Add(c.server.patience.reply)) != nil {
 		return false
 	}
-	_, err = c.conn.Write(out)
-	return err == nil && goesOn
+	_, err := c.conn.Write(out)
+	return err == nil
 }

@@ -14,6 +14,7 @@ type Counters struct {
 	Connections, Sessions, Processes, Leases int
 	Waiting                                  int   // of Leases: from before the start, and the client has not come back
 	Held                                     int64 // bytes that leases have pinned or reserved, each lease for itself
+	Messages                                 int64 // bytes that large requests, large replies and lookups of stat take
 
 	// Since the start.
 	Accepted    uint64 // connections
@@ -65,6 +66,7 @@ func (s *Server) Counters() Counters {
 	s.mu.Lock()
 	c.Connections = len(s.conns)
 	s.mu.Unlock()
+	c.Messages = s.rooms.used()
 	s.meter.fill(&c)
 	return c
 }
@@ -112,6 +114,17 @@ func (m *meter) items(op wire.Op, items []wire.Item) {
 			m.answers[i][j].Add(1)
 		}
 	}
+}
+
+// use returns the hits, misses and stored objects since the start.
+func (m *meter) use() (hits, misses, stored int64) {
+	count := func(op wire.Op, status wire.Status) int64 {
+		return int64(m.answers[slices.Index(meterOps[:], op)][slices.Index(meterStatuses[:], status)].Load())
+	}
+	for _, status := range missStatuses {
+		misses += count(wire.Pin, status)
+	}
+	return count(wire.Pin, wire.StatusHit), misses, count(wire.Commit, wire.StatusOK)
 }
 
 func (m *meter) refuse(kind wire.Kind) {

@@ -18,7 +18,9 @@ type session struct {
 	user *promise.Session
 	// identifiers is set for clients that store encoders' outputs: their names have to be of content.
 	identifiers bool
-	looks       looks
+	looks       *looks
+	work        *work
+	visit       *visit
 }
 
 // handle answers a request that is valid as such.
@@ -80,13 +82,15 @@ func (c *connection) hello(q *wire.Request) *wire.Reply {
 	}
 	if c.session != nil { // it would be taken over from this connection
 		c.session.user.Leave()
+		s.leave(c.session.visit)
+		c.session.looks.end()
 		c.session = nil
 	}
 	user, err := s.book.Join(c.client, q.Session, q.Client, c.close)
 	if err != nil {
 		return &wire.Reply{Error: refusal(err)}
 	}
-	c.session = &session{id: q.Session, user: user, identifiers: q.Fingerprint != nil}
+	c.session = &session{id: q.Session, user: user, identifiers: q.Fingerprint != nil, visit: s.enter(c.client, q.Session, q.Client, space), work: &c.work, looks: &looks{rooms: c.work.rooms, part: c.work.part}}
 	s.mu.Lock()
 	l := s.limits
 	s.mu.Unlock()
@@ -130,14 +134,24 @@ func (s *session) pin(q *wire.Request) (*wire.Reply, error) {
 			}
 		}
 	}
-	placed, err := s.user.Pin(q.Lease, keys, seconds(q), q.Prefix)
+	if !q.Prefix {
+		return &wire.Reply{Items: items}, s.work.pieces(len(keys), func(from, to int) error {
+			placed, err := s.user.Pin(q.Lease, keys[from:to], seconds(q), false)
+			for i, p := range placed {
+				items[places[from+i]] = itemOf(p, wire.StatusHit)
+			}
+			return err
+		})
+	}
+	placed, err := s.user.Pin(q.Lease, keys, seconds(q), true) // a chain is one piece, since it ends with the first miss
 	if err != nil {
 		return nil, err
 	}
+	s.work.cost += len(placed) / namesOfTurn
 	for i, p := range placed {
 		items[places[i]] = itemOf(p, wire.StatusHit)
 	}
-	if q.Prefix && len(placed) < len(keys) || len(placed) > 0 && q.Prefix && !reaches(placed[len(placed)-1].Err) {
+	if len(placed) < len(keys) || len(placed) > 0 && !reaches(placed[len(placed)-1].Err) {
 		end = len(placed)
 	}
 	return &wire.Reply{Items: items[:end]}, nil
@@ -151,25 +165,34 @@ func (s *session) get(q *wire.Request) (*wire.Reply, error) {
 	for i, name := range q.Names {
 		keys[i] = tier.Key{Space: q.Space, Name: name}
 	}
-	found, placed, err := s.user.Get(q.Lease, q.Space, keys)
-	if err != nil {
-		return nil, err
-	}
-	items := make([]wire.Item, len(placed))
-	for i, p := range placed {
-		reserved := errors.Is(p.Err, tier.ErrPending)
-		if reserved {
-			p.Err = nil
+	var err error
+	if len(keys) == 0 {
+		if n := s.user.Objects(q.Lease); n > maxListed {
+			return failed(wire.KindInvalid, fmt.Sprintf("the lease has %d objects, and %d are the most to list: name those that you want", n, maxListed)), nil
 		}
-		items[i] = itemOf(p, wire.StatusHit)
-		if reserved {
-			items[i].Status = wire.StatusReserved
-		}
-		if len(q.Names) == 0 {
-			items[i].Name = found[i].Name
+		if keys, err = s.user.Keys(q.Lease, q.Space); err != nil || len(keys) == 0 {
+			return &wire.Reply{}, err
 		}
 	}
-	return &wire.Reply{Items: items}, nil
+	items := make([]wire.Item, len(keys))
+	return &wire.Reply{Items: items}, s.work.pieces(len(keys), func(from, to int) error {
+		placed, err := s.user.Get(q.Lease, keys[from:to])
+		for i, p := range placed {
+			reserved := errors.Is(p.Err, tier.ErrPending)
+			if reserved {
+				p.Err = nil
+			}
+			it := itemOf(p, wire.StatusHit)
+			if reserved {
+				it.Status = wire.StatusReserved
+			}
+			if len(q.Names) == 0 {
+				it.Name = keys[from+i].Name
+			}
+			items[from+i] = it
+		}
+		return err
+	})
 }
 
 func (s *session) reserve(q *wire.Request) (*wire.Reply, error) {
@@ -185,39 +208,37 @@ func (s *session) reserve(q *wire.Request) (*wire.Reply, error) {
 		})
 		places = append(places, i)
 	}
-	placed, err := s.user.Reserve(q.Lease, objects, seconds(q))
-	if err != nil {
-		return nil, err
-	}
-	for i, p := range placed {
-		items[places[i]] = itemOf(p, wire.StatusReserved)
-	}
-	return &wire.Reply{Items: items}, nil
+	return &wire.Reply{Items: items}, s.work.pieces(len(objects), func(from, to int) error {
+		placed, err := s.user.Reserve(q.Lease, objects[from:to], seconds(q))
+		for i, p := range placed {
+			items[places[from+i]] = itemOf(p, wire.StatusReserved)
+		}
+		return err
+	})
 }
 
 // settle commits or aborts.
 func (s *session) settle(q *wire.Request, do func([]tier.Key) ([]error, error)) (*wire.Reply, error) {
 	items := make([]wire.Item, len(q.Names))
 	keys, places := s.keysOf(q.Space, q.Names, items)
-	errs, err := do(keys)
-	if err != nil {
-		return nil, err
-	}
-	for i, err := range errs {
-		items[places[i]] = wire.Item{Status: statusOf(err, wire.StatusOK)}
-	}
-	return &wire.Reply{Items: items}, nil
+	return &wire.Reply{Items: items}, s.work.pieces(len(keys), func(from, to int) error {
+		errs, err := do(keys[from:to])
+		for i, err := range errs {
+			items[places[from+i]] = wire.Item{Status: statusOf(err, wire.StatusOK)}
+		}
+		return err
+	})
 }
 
 func (s *session) release(q *wire.Request) (*wire.Reply, error) {
 	if len(q.Leases) > 0 {
-		return &wire.Reply{}, s.user.Release(q.Leases)
+		return &wire.Reply{}, s.work.pieces(len(q.Leases), func(from, to int) error { return s.user.Release(q.Leases[from:to]) })
 	}
 	keys := make([]tier.Key, len(q.Names))
 	for i, name := range q.Names {
 		keys[i] = tier.Key{Space: q.Space, Name: name}
 	}
-	return &wire.Reply{}, s.user.Unpin(q.Lease, keys)
+	return &wire.Reply{}, s.work.pieces(len(keys), func(from, to int) error { return s.user.Unpin(q.Lease, keys[from:to]) })
 }
 
 // itemOf answers for an object that is there with a status, and for another one by its error.

@@ -20,7 +20,7 @@ func TestRoundTrip(t *testing.T) {
 	require.Equal(t, b.level.Segment().Size, r.Segment.Size)
 	require.Equal(t, b.level.Segment().Generation, r.Segment.Generation)
 	require.NotZero(t, r.Segment.Inode)
-	require.Equal(t, &wire.Limits{Names: wire.MaxNames, Seconds: 3600, Held: b.level.Usage().Capacity / 2, Leases: 1024}, r.Limits)
+	require.Equal(t, &wire.Limits{Names: wire.MaxNames, Seconds: 3600, Held: b.level.Usage().Capacity / 2, Leases: 16}, r.Limits)
 
 	require.Equal(t, all(wire.StatusMiss, 2), statuses(q.pin("l", "a", "b")))
 	items := p.reserve("w", "a", "b")

@@ -1,20 +1,23 @@
 package daemon
 
-import "fmt"
+import (
+	"fmt"
+	"log/slog"
+)
 
-// Hint is something about this machine or container that a daemon of a Config would suffer from.
-type Hint struct {
-	// Fatal reports that the daemon would not start.
-	Fatal bool
+// Finding is something that was looked at for a daemon of a Config.
+type Finding struct {
+	// Level is Info if all is right, Warn if the daemon starts and would suffer, Error if it would not start.
+	Level slog.Level
 	// Key is the setting that it is about; it may be empty.
 	Key string
-	// Text is what is wrong, and what to set.
+	// Text is what was found, and if that is not right, what to set.
 	Text string
 }
 
-// hints collects Hints.
-type hints []Hint
+// findings collects Findings.
+type findings []Finding
 
-func (h *hints) add(fatal bool, key, format string, args ...any) {
-	*h = append(*h, Hint{fatal, key, fmt.Sprintf(format, args...)})
+func (f *findings) add(level slog.Level, key, format string, args ...any) {
+	*f = append(*f, Finding{level, key, fmt.Sprintf(format, args...)})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path"
 	"path/filepath"
@@ -17,17 +18,16 @@ import (
 	"github.com/ringcache/ringcache/internal/shmfile"
 )
 
-// Hints looks at what a daemon of this configuration finds: room in shared memory and below the memory limit, files that may
-// be open, swap, folders. It changes nothing.
-func (c Config) Hints() []Hint {
-	var h hints
-	root := os.DirFS("/")
-	c.hintShm(&h)
-	c.hintFiles(&h)
-	hintSwap(&h, root)
-	c.hintFolders(&h)
-	c.hintNames(&h)
-	return h
+// Hints looks at what would let a daemon of this configuration start, and suffer: files that may be open, swap, file systems. All are
+// warnings. It changes nothing.
+func (c Config) Hints() []Finding {
+	var f findings
+	c.hintShm(&f)
+	c.hintFiles(&f)
+	hintSwap(&f, os.DirFS("/"))
+	c.hintFolders(&f)
+	c.hintNames(&f)
+	return f
 }
 
 // segmentBytes is what the segment, its sidecar and its table of leases take, rounded up generously.
@@ -40,22 +40,11 @@ func (c Config) segmentBytes() int64 {
 	return c.Size + 64*objects + 64*2*objects + 576*leases + 256<<10
 }
 
-// hintShm reports that the segment has no room. One that is there has it already.
-func (c Config) hintShm(h *hints) {
+// hintShm reports a folder that is not in memory.
+func (c Config) hintShm(f *findings) {
 	dir := cmp.Or(c.ShmDir, shmfile.DefaultDir)
-	if _, err := os.Stat(dir); err != nil {
-		h.add(true, "shm-dir", "there is no folder for shared memory: %v", err)
-		return
-	}
-	if size, _ := c.found(); size != 0 {
-		if size != c.Size {
-			h.add(true, "size", "the segment %s is there with %s: keep it by that size, or give another name, or remove it with all objects by `%s`", c.Name, formatBytes(size), shmfile.SweepCommand(c.Name))
-		}
-	} else if err := c.checkRoom(); err != nil {
-		h.add(true, "size", "%v", err)
-	}
 	if m, ok := shmfile.MountOfDir(dir); ok && m.Type != "tmpfs" && m.Type != "ramfs" && m.Type != "hugetlbfs" {
-		h.add(false, "shm-dir", "%s is on a file system of the type %s: objects would be written to its disk, and GPUs can't use them in place; mount a tmpfs, such as an emptyDir with medium: Memory", dir, m.Type)
+		f.add(slog.LevelWarn, "shm-dir", "%s is on a file system of the type %s: objects would be written to its disk, and GPUs can't use them in place; mount a tmpfs, such as an emptyDir with medium: Memory", dir, m.Type)
 	}
 }
 
@@ -77,28 +66,24 @@ func (c Config) checkRoom() error {
 	return err
 }
 
-// hintFiles reports a low limit of open files: each connection is one, and each process of clients.
-func (c Config) hintFiles(h *hints) {
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
-		return
-	}
-	// Go raises the soft limit to the hard one at the start.
-	if need := uint64(c.MaxConnections) + uint64(c.MaxSessions) + 256; limit.Max < need {
-		h.add(false, "max-connections", "this process may open %d files, and %d connections and sessions may need %d: set --ulimit nofile=%d in docker run, ulimits: {nofile: %d} in a compose file, LimitNOFILE=%d in a systemd unit, or fewer connections",
-			limit.Max, c.MaxConnections, need, need, need, need)
+// hintFiles reports a low limit of open files.
+func (c Config) hintFiles(f *findings) {
+	x, want := c.files(), c.configured()
+	if got, cut := x.fit(want); cut && x.enough() { // else it is an error
+		f.add(slog.LevelWarn, "max-connections", "this process may open %d files: connections are cut from %d to %d, and sessions from %d to %d, so that levels and probes have theirs: %s, or fewer of both",
+			x.all, want.MaxConnections, got.MaxConnections, want.MaxSessions, got.MaxSessions, c.howToOpen())
 	}
 }
 
 // hintSwap reports that shared memory may be swapped out, which makes a hit slower than what it saves.
-func hintSwap(h *hints, root fs.FS) {
-	f, err := root.Open("proc/swaps")
+func hintSwap(f *findings, root fs.FS) {
+	swaps, err := root.Open("proc/swaps")
 	if err != nil {
 		return
 	}
-	defer f.Close()
+	defer swaps.Close()
 	lines := 0
-	for s := bufio.NewScanner(f); s.Scan(); {
+	for s := bufio.NewScanner(swaps); s.Scan(); {
 		lines++
 	}
 	if lines < 2 || cgroupForbidsSwap(root) { // the first line is a heading
@@ -108,7 +93,7 @@ func hintSwap(h *hints, root fs.FS) {
 	if n, atoiErr := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && atoiErr == nil && n == 0 {
 		return
 	}
-	h.add(false, "", "this machine swaps, and shared memory that is not used for a while may be swapped out: set MemorySwapMax=0 in a systemd unit, --memory-swap equal to --memory in docker run, or switch swap off")
+	f.add(slog.LevelWarn, "", "this machine swaps, and shared memory that is not used for a while may be swapped out: set MemorySwapMax=0 in a systemd unit, --memory-swap equal to --memory in docker run, or switch swap off")
 }
 
 // cgroupForbidsSwap reports whether a control group of this process has no swap, as far as this process sees it.
@@ -135,39 +120,23 @@ func cgroupForbidsSwap(root fs.FS) bool {
 	return false
 }
 
-// hintFolders reports folders that can't be used. The daemon would report them one after the other.
-func (c Config) hintFolders(h *hints) {
-	if info, err := os.Lstat(c.Socket); err == nil && info.Mode().Type() != os.ModeSocket {
-		h.add(true, "socket", "%s is no socket, but %s: remove it, or give another path", c.Socket, kindOf(info))
-	}
-	if os.Getenv("LISTEN_PID") == strconv.Itoa(os.Getpid()) {
-		// The socket is this process's: a service manager has opened it.
-	} else if _, err := isStale(c.Socket); errors.Is(err, errListens) {
-		h.add(false, "socket", "a process listens at %s already: a second daemon needs another socket, name and http", c.Socket)
-	}
-	for key, dir := range map[string]string{"socket": filepath.Dir(c.Socket), "disk": c.Disk} {
-		if dir == "" {
-			continue
-		}
-		// What is missing is made in the nearest folder that is there.
-		for _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) && dir != "/"; _, err = os.Stat(dir) {
-			dir = filepath.Dir(dir)
-		}
-		if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
-			h.add(true, key, "the folder %s can't be written to by the user %d: %v; use a volume of this user (in Kubernetes fsGroup, or an init container that changes the owner), or another folder", dir, os.Geteuid(), err)
-		}
+// hintFolders reports a disk that is smaller than it should be, and a socket that others can replace.
+func (c Config) hintFolders(f *findings) {
+	folder := filepath.Dir(c.Socket)
+	if mode, can := replaceable(folder); can {
+		f.add(slog.LevelWarn, "socket", "other users can replace the socket, since they may write to its folder, %s (%v): take that right away", folder, mode)
 	}
 	var st unix.Statfs_t
 	if c.Disk != "" && c.DiskSize > 0 && unix.Statfs(c.Disk, &st) == nil {
 		if all := int64(st.Blocks) * int64(st.Bsize); all < c.DiskSize {
-			h.add(false, "disk-size", "the file system of %s has %s, less than disk-size: a full disk evicts objects, too, but other programs may need the room", c.Disk, formatBytes(all))
+			f.add(slog.LevelWarn, "disk-size", "the file system of %s has %s, less than disk-size: a full disk evicts objects, too, but other programs may need the room", c.Disk, formatBytes(all))
 		}
 	}
 }
 
 // hintNames reports a process of the container whose names others don't see.
-func (c Config) hintNames(h *hints) {
+func (c Config) hintNames(f *findings) {
 	if os.Getpid() == 1 && os.Getenv("KUBERNETES_SERVICE_HOST") != "" {
-		h.add(false, "", "this is the first process of its container: engines in other containers of the pod are known by their process only with shareProcessNamespace: true; without it, what they were promised ends with the grace time after a restart of the daemon")
+		f.add(slog.LevelWarn, "", "this is the first process of its container: engines in other containers of the pod are known by their process only with shareProcessNamespace: true; without it, what they were promised ends with the grace time after a restart of the daemon")
 	}
 }

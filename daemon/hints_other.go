@@ -2,11 +2,17 @@
 
 package daemon
 
-// Hints looks at what a daemon of this configuration finds.
-func (c Config) Hints() []Hint {
-	var h hints
-	h.add(true, "", "daemons run on Linux only")
-	return h
+import (
+	"context"
+	"log/slog"
+)
+
+// Hints returns nothing.
+func (c Config) Hints() []Finding { return nil }
+
+// Check reports that there is no daemon here.
+func (c Config) Check(context.Context) []Finding {
+	return []Finding{{Level: slog.LevelError, Text: "daemons run on Linux only"}}
 }
 
 func (c Config) checkRoom() error { return nil }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -32,10 +33,9 @@ func (r *runner) openHTTP(ctx context.Context) (*web, error) {
 	if r.config.HTTP == httpOff {
 		return w, nil
 	}
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", r.config.HTTP)
+	l, err := r.config.listenHTTP(ctx)
 	if err != nil {
-		return w, fmt.Errorf("http %s: %w; give another address by http, or off", r.config.HTTP, err)
+		return w, err
 	}
 	w.addr = l.Addr().String()
 	w.server = &http.Server{
@@ -46,11 +46,23 @@ func (r *runner) openHTTP(ctx context.Context) (*web, error) {
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, c)
+		},
 	}
 	w.served = make(chan error, 1)
-	go func() { w.served <- w.server.Serve(&limited{Listener: l, free: make(chan struct{}, maxHTTP)}) }()
+	go func() { w.served <- w.server.Serve(newBounded(l, r.config.files().http)) }()
 	r.log.Info("HTTP", "address", w.addr)
 	return w, nil
+}
+
+func (c Config) listenHTTP(ctx context.Context) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", c.HTTP)
+	if err != nil {
+		return nil, fmt.Errorf("http %s: %w; give another address by http, or off", c.HTTP, err)
+	}
+	return l, nil
 }
 
 // close ends the service of HTTP, and waits for answers that are under way, for a moment. Closing twice is fine.
@@ -71,7 +83,8 @@ func (w *web) close() error {
 	return w.err
 }
 
-// handler answers three paths.
+// handler answers three paths. An answer is whole before its first byte is sent, so that a client that takes it slowly has nothing but its
+// connection, and one that goes away is no error in the log.
 func (r *runner) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -85,13 +98,41 @@ func (r *runner) handler() http.Handler {
 		}
 		reply(w, text, err)
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(r.metrics(), promhttp.HandlerOpts{
-		MaxRequestsInFlight: 4,
-		Timeout:             20 * time.Second,
-		ErrorLog:            slog.NewLogLogger(r.log.Handler(), slog.LevelWarn),
-	}))
-	return mux
+	metrics := promhttp.HandlerFor(r.metrics(), promhttp.HandlerOpts{
+		Timeout:  20 * time.Second,
+		ErrorLog: slog.NewLogLogger(r.log.Handler(), slog.LevelWarn),
+	})
+	turns := make(chan struct{}, 2) // others wait: there are at most as many as connections
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, q *http.Request) {
+		select {
+		case turns <- struct{}{}:
+			defer func() { <-turns }()
+			metrics.ServeHTTP(w, q)
+		case <-q.Context().Done():
+		}
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if c, ok := q.Context().Value(connKey{}).(*boundedConn); ok {
+			c.begin()
+			defer c.end()
+		}
+		whole := answer{header: w.Header(), status: http.StatusOK}
+		mux.ServeHTTP(&whole, q)
+		w.WriteHeader(whole.status)
+		_, _ = w.Write(whole.body.Bytes()) // a client that went away
+	})
 }
+
+// answer is an answer that is not sent yet.
+type answer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (a *answer) Header() http.Header         { return a.header }
+func (a *answer) WriteHeader(status int)      { a.status = status }
+func (a *answer) Write(b []byte) (int, error) { return a.body.Write(b) }
 
 func reply(w http.ResponseWriter, text string, err error) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -100,36 +141,5 @@ func reply(w http.ResponseWriter, text string, err error) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		text = err.Error()
 	}
-	_, _ = io.WriteString(w, text+"\n") // a client that went away
-}
-
-// maxHTTP is the most connections of HTTP at a time; others wait.
-const maxHTTP = 64
-
-// limited is a listener with a most of connections.
-type limited struct {
-	net.Listener
-	free chan struct{} // a token for each connection
-}
-
-func (l *limited) Accept() (net.Conn, error) {
-	l.free <- struct{}{}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.free
-		return nil, err
-	}
-	return &limitedConn{Conn: c, l: l}, nil
-}
-
-type limitedConn struct {
-	net.Conn
-	l    *limited
-	once sync.Once
-}
-
-func (c *limitedConn) Close() error {
-	err := c.Conn.Close()
-	c.once.Do(func() { <-c.l.free })
-	return err
+	_, _ = io.WriteString(w, text+"\n") // to memory
 }

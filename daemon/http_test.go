@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -9,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -145,7 +146,7 @@ func TestMetrics(t *testing.T) {
 // TestMetricsOfTheServer: each counter has its place, and texts of labels can't break the page.
 func TestMetricsOfTheServer(t *testing.T) {
 	s := Counters{
-		Connections: 1, Sessions: 2, Processes: 3, Leases: 4, Waiting: 5, Held: 6, Accepted: 7, Recovered: 8, EndedByTime: 9, EndedByExit: 10,
+		Connections: 1, Sessions: 2, Processes: 3, Leases: 4, Waiting: 5, Held: 6, Messages: 13, Accepted: 7, Recovered: 8, EndedByTime: 9, EndedByExit: 10,
 		Items:    []ItemCounter{{"pin", "too large", 11}},
 		Refused:  []RefusedCounter{{"hello", 12}},
 		Requests: []RequestCounter{{Op: "pin", Count: 6, Total: 3 * time.Second}},
@@ -171,6 +172,9 @@ ringcache_leases_waiting 5
 # HELP ringcache_leased_bytes Bytes that leases have pinned or reserved, each lease for itself.
 # TYPE ringcache_leased_bytes gauge
 ringcache_leased_bytes 6
+# HELP ringcache_message_bytes Bytes that large requests, large replies and lookups of stat take: at most 48 MiB.
+# TYPE ringcache_message_bytes gauge
+ringcache_message_bytes 13
 # HELP ringcache_connections_accepted_total Connections that were accepted.
 # TYPE ringcache_connections_accepted_total counter
 ringcache_connections_accepted_total 7
@@ -253,31 +257,99 @@ func TestHTTPListens(t *testing.T) {
 	require.NoError(t, w.close())
 }
 
-// TestConnectionsOfHTTPAreBounded: what is beyond waits, and a closed connection makes room.
+// TestConnectionsOfHTTPAreBounded: for one too many another one is closed: that which waits for longest, of the peer with the most.
 func TestConnectionsOfHTTPAreBounded(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	l := &limited{Listener: inner, free: make(chan struct{}, 1)}
-	for range 3 {
-		_, err := net.Dial("tcp", inner.Addr().String())
+	l := newBounded(inner, 3)
+	var clients []net.Conn
+	accept := func() *boundedConn {
+		t.Helper()
+		client, err := net.Dial("tcp", inner.Addr().String())
 		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, client.Close()) })
+		clients = append(clients, client)
+		c, err := l.Accept()
+		require.NoError(t, err)
+		return c.(*boundedConn)
 	}
-	first, err := l.Accept()
-	require.NoError(t, err)
-	var second net.Conn
-	var wait sync.WaitGroup
-	wait.Go(func() { second, err = l.Accept() })
-	require.Len(t, l.free, 1)
-	require.NoError(t, first.Close())
-	require.ErrorIs(t, first.Close(), net.ErrClosed)
-	wait.Wait()
-	require.NoError(t, err)
-	require.NoError(t, second.Close())
-	require.Empty(t, l.free)
+	closed := func(i int) {
+		t.Helper()
+		_, err := clients[i].Read(make([]byte, 1))
+		require.Error(t, err, "the server has closed it")
+	}
+	first, second, third := accept(), accept(), accept()
+	first.begin()
+	fourth := accept()
+	closed(1)
+	require.NoError(t, closeAgain(second), "its server closes it, too")
+	first.end() // it has had its request just now
+	fifth := accept()
+	closed(2)
+	require.Len(t, l.conns, 3)
+	for _, c := range []*boundedConn{first, fourth, fifth} {
+		require.Contains(t, l.conns, c)
+		c.begin()
+	}
+	sixth := accept()
+	closed(0)
+	fourth.peer, fifth.peer, sixth.peer = "a", "b", "b"
+	fourth.end()
+	fifth.end()
+	sixth.begin()
+	accept()
+	closed(4) // of the peer with two, that without a request
+	require.Contains(t, l.conns, fourth)
+	for c := range l.conns {
+		require.NoError(t, c.Close())
+	}
+	require.NoError(t, closeAgain(third))
+	require.Empty(t, l.conns)
 	require.NoError(t, l.Close())
 	_, err = l.Accept()
 	require.ErrorIs(t, err, net.ErrClosed)
-	require.Empty(t, l.free)
+}
+
+// closeAgain closes what is closed already.
+func closeAgain(c net.Conn) error {
+	if err := c.Close(); !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("closing it again: %w", err)
+	}
+	return nil
+}
+
+// TestHTTPSlots: many connections that send a header slowly, or nothing, or take no answer, keep nobody else from an answer.
+func TestHTTPSlots(t *testing.T) {
+	r := testRunner(t)
+	w, err := r.openHTTP(context.Background())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, w.close()) }()
+	var attackers []net.Conn
+	defer func() {
+		for _, c := range attackers {
+			_ = c.Close() // the server may have
+		}
+	}()
+	attack := func() {
+		for i := range 4 * maxHTTP {
+			c, err := net.Dial("tcp", w.addr)
+			require.NoError(t, err)
+			attackers = append(attackers, c)
+			_, _ = io.WriteString(c, []string{"", "GET /metrics HTTP/1.1\r\nHost: x\r\nX: ", strings.Repeat("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", 100)}[i%3]) // which it may have closed
+		}
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
+	for range 3 {
+		attack()
+		for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+			resp, err := client.Get("http://" + w.addr + path)
+			require.NoError(t, err, path)
+			body, err := io.ReadAll(resp.Body)
+			require.NoError(t, err, path)
+			require.NoError(t, resp.Body.Close())
+			require.Equal(t, 200, resp.StatusCode, "%s: %s", path, body)
+		}
+	}
 }
 
 // TestFailedStartLeavesNothing: a segment that this start has made is removed again; one that was there stays.

@@ -45,7 +45,7 @@ func (c Config) open(ctx context.Context, log *slog.Logger) (_ *levels, err erro
 			err = errors.Join(err, l.close())
 		}
 	}()
-	if err := c.checkRoom(); err != nil {
+	if err := errors.Join(c.checkFiles(), c.checkRoom()); err != nil {
 		return nil, err
 	}
 	if l.memory, err = memory.Open(c.memoryOptions(log)); err != nil {
@@ -61,13 +61,9 @@ func (c Config) open(ctx context.Context, log *slog.Logger) (_ *levels, err erro
 		o.Lower = append(o.Lower, tier.Lower{Level: d, Write: writes[c.DiskWrite]})
 	}
 	if c.Redis != "" {
-		ro, err := c.redisOptions()
+		r, err := c.openRedis(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("redis: %w", err)
-		}
-		r, err := redis.Open(ctx, ro)
-		if err != nil {
-			return nil, fmt.Errorf("redis %s: %w", c.Redis, err)
+			return nil, err
 		}
 		l.lower = append(l.lower, r)
 		o.Lower = append(o.Lower, tier.Lower{Level: r, Write: writes[c.RedisWrite]})
@@ -79,6 +75,18 @@ func (c Config) open(ctx context.Context, log *slog.Logger) (_ *levels, err erro
 		return nil, err
 	}
 	return l, nil
+}
+
+func (c Config) openRedis(ctx context.Context) (*redis.Level, error) {
+	o, err := c.redisOptions()
+	if err != nil {
+		return nil, fmt.Errorf("redis: %w", err)
+	}
+	r, err := redis.Open(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("redis %s: %w", c.Redis, err)
+	}
+	return r, nil
 }
 
 // close closes what is open: the store before its levels, the lower levels before memory. It may be called once.
@@ -138,7 +146,7 @@ func (c Config) quotas() (map[string]int64, []string) {
 }
 
 func (c Config) diskOptions() disk.Options {
-	o := disk.Options{Space: c.DiskSpace, Capacity: c.DiskSize, Shared: c.DiskShared}
+	o := disk.Options{Space: c.DiskSpace, Capacity: c.DiskSize, Shared: c.DiskShared, Workers: c.files().disk}
 	if c.DiskLayout == (encoder.Tree{}).Name() {
 		o.Layout = encoder.Tree{}
 	}
@@ -147,7 +155,7 @@ func (c Config) diskOptions() disk.Options {
 
 // redisOptions reads the files of passwords, too.
 func (c Config) redisOptions() (redis.Options, error) {
-	o := redis.Options{User: c.RedisUser, SentinelUser: c.RedisSentinelUser}
+	o := redis.Options{User: c.RedisUser, SentinelUser: c.RedisSentinelUser, Connections: c.files().redis}
 	u, err := redisURL(c.Redis)
 	if err != nil {
 		return o, err

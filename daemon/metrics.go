@@ -63,6 +63,7 @@ var (
 	mLeases      = gauge("leases", "Open leases.")
 	mWaiting     = gauge("leases_waiting", "Leases from before the start whose client has not come back.")
 	mHeld        = gauge("leased_bytes", "Bytes that leases have pinned or reserved, each lease for itself.")
+	mMessages    = gauge("message_bytes", "Bytes that large requests, large replies and lookups of stat take: at most 48 MiB.")
 	mAccepted    = counter("connections_accepted_total", "Connections that were accepted.")
 	mRecovered   = counter("leases_recovered_total", "Leases that were taken over at the start.")
 	mEnded       = counter("leases_expired_total", "Leases that ended without their client's word: by time, or with its process.", "cause")
@@ -72,7 +73,7 @@ var (
 
 	allMetrics = []metric{
 		mBuild, mReady, mLevelUp, mLevelObjects, mLevelBytes, mLevelCapacity, mLevelHeld, mLevelOwed, mLevelEvicted, mLevelCorrupt, mTierObjects, mTierBytes,
-		mPending, mQueued, mInFlight, mOwed, mOwedBytes, mConnections, mSessions, mProcesses, mLeases, mWaiting, mHeld, mAccepted, mRecovered, mEnded,
+		mPending, mQueued, mInFlight, mOwed, mOwedBytes, mConnections, mSessions, mProcesses, mLeases, mWaiting, mHeld, mMessages, mAccepted, mRecovered, mEnded,
 		mItems, mRefused, mRequests,
 	}
 )
@@ -149,6 +150,7 @@ func collectServer(s Counters, send func(m metric, v float64, labels ...string),
 	send(mLeases, float64(s.Leases))
 	send(mWaiting, float64(s.Waiting))
 	send(mHeld, float64(s.Held))
+	send(mMessages, float64(s.Messages))
 	send(mAccepted, float64(s.Accepted))
 	send(mRecovered, float64(s.Recovered))
 	send(mEnded, float64(s.EndedByTime), "time")

@@ -33,12 +33,13 @@ type ServerOptions struct {
 
 // Limits are what a Server grants. They can be changed while it serves. A zero value is the default.
 type Limits struct {
-	// MaxConnections and MaxSessions are the most at a time, 1024 each. A process may have a quarter of them.
+	// MaxConnections and MaxSessions are the most at a time, 1024 each. A process may have a quarter of them if others have none, and the
+	// same part of what others leave. So it is with the memory level's records of leases and objects.
 	MaxConnections, MaxSessions int
-	// MaxLeases is the most open leases of a session, 1024. All sessions of a process may have twice as many.
+	// MaxLeases is the most open leases of a session, 1024, and at most a quarter of those of the memory level.
 	MaxLeases int
-	// MaxHeld is the most bytes that all sessions of a process have pinned and reserved, half of the memory level; and of each 4 KiB of
-	// it they may have one object, but at least 1024. What two leases have counts twice.
+	// MaxHeld is the most bytes that all sessions of a process have pinned and reserved if others have none, half of the memory level;
+	// beside others it is the same part of what they leave. What two leases of a process have counts twice.
 	MaxHeld int64
 	// MaxLease is the longest time of a lease, an hour; DefaultLease that of a request without one, 5 minutes. Both are
 	// rounded up to seconds.
@@ -79,10 +80,11 @@ func (l Limits) filled(m tier.MemoryLevel) Limits {
 	def(&l.MaxConnections, 1024)
 	def(&l.MaxSessions, 1024)
 	def(&l.MaxLeases, 1024)
+	if all := m.Segment().Leases; all > 0 {
+		l.MaxLeases = min(l.MaxLeases, max(1, all/4))
+	}
 	if l.MaxHeld == 0 {
-		if l.MaxHeld = m.Usage().Capacity / 2; l.MaxHeld <= 0 { // it has no limit
-			l.MaxHeld = m.Segment().Size / 2
-		}
+		l.MaxHeld = capacity(m) / 2
 	}
 	second := func(d *time.Duration, value time.Duration) {
 		if *d == 0 {
@@ -101,7 +103,20 @@ func (l Limits) filled(m tier.MemoryLevel) Limits {
 // maxLease is a time that fits the wire, and no clock overflows by it.
 const maxLease = 365 * 24 * time.Hour
 
+// capacity returns the bytes that a memory level can have.
+func capacity(m tier.MemoryLevel) int64 {
+	if n := m.Usage().Capacity; n > 0 {
+		return n
+	}
+	return m.Segment().Size
+}
+
 // promises returns the limits as the book of promises has them.
-func (l Limits) promises() promise.Limits {
-	return promise.Limits{Sessions: l.MaxSessions, Leases: l.MaxLeases, Held: l.MaxHeld, Longest: l.MaxLease, Ordinary: l.DefaultLease}
+func (l Limits) promises(m tier.MemoryLevel) promise.Limits {
+	seg := m.Segment()
+	return promise.Limits{
+		Connections: l.MaxConnections, Sessions: l.MaxSessions, Leases: l.MaxLeases, Held: l.MaxHeld, Longest: l.MaxLease, Ordinary: l.DefaultLease,
+		// Half of the pins are for what the store has of its own, such as what is still to be written to lower levels.
+		Memory: capacity(m), Objects: int64(seg.Objects), Table: int64(seg.Leases), Pins: int64(seg.Pins) / 2,
+	}
 }

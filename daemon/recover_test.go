@@ -309,7 +309,7 @@ func checkAbandoned(t *testing.T, o serverOrder, p, gone *puppet, kept wire.Item
 	h := newHost(t, o, "")
 	c := p.hello(o.Socket, session1)
 	c.release("before 0", "before 1")
-	require.Equal(t, []wire.Item{kept}, c.get("old", "kept"), "reservations stay as long as the process lives")
+	require.Equal(t, []wire.Item{kept}, c.get("old", "kept"), "reservations stay for a while")
 	c.release("old")
 	gone.kill()
 	noLeases(t, c)

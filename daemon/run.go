@@ -8,10 +8,12 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/ringcache/ringcache/internal/terminal"
 	shmmemory "github.com/ringcache/ringcache/shmring/memory"
 )
 
@@ -95,7 +97,7 @@ func newRunner(o RunOptions) *runner {
 	}
 	ho := &slog.HandlerOptions{Level: r.level}
 	if o.Config.LogFormat == "json" {
-		r.log = slog.New(slog.NewJSONHandler(o.Log, ho))
+		r.log = slog.New(slog.NewJSONHandler(terminal.Writer(o.Log), ho))
 	} else {
 		r.log = slog.New(slog.NewTextHandler(o.Log, ho))
 	}
@@ -115,9 +117,7 @@ func logLevel(text string) slog.Level {
 // run starts, serves and ends.
 func (r *runner) run(ctx context.Context) (err error) {
 	for _, h := range r.config.Hints() {
-		if !h.Fatal { // else what is opened below reports it, if it is so
-			r.log.Warn(h.Text, "setting", h.Key)
-		}
+		r.log.Warn(h.Text, "setting", h.Key)
 	}
 	web, webErr := r.openHTTP(ctx) // first, so that it answers while the levels are opened
 	defer func() { err = errors.Join(err, web.close()) }()
@@ -154,7 +154,7 @@ func (r *runner) serverOptions() ServerOptions {
 func (r *runner) serve(ctx context.Context) error {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
-	prefault, stop := context.WithCancel(context.Background())
+	background, stop := context.WithCancel(context.Background())
 	defer stop()
 	failed := make(chan error, len(r.socket.listeners))
 	for _, l := range r.socket.listeners {
@@ -164,14 +164,15 @@ func (r *runner) serve(ctx context.Context) error {
 			}
 		})
 	}
-	if r.config.Prefault {
-		tasks.Go(func() { r.prefault(prefault) })
-	}
+	tasks.Go(func() { r.giveBack(background) })
 	r.levels.fresh = false
 	r.phase.set(phaseServing)
 	r.notify.ready("serving")
 	r.log.Info("serving", "version", r.o.Version, "socket", r.socket.listeners[0].Addr().String(), "segment", r.config.Name, "size", formatBytes(r.config.Size),
 		"disk", r.config.Disk, "redis", r.config.Redis, "http", r.config.HTTP, "pid", os.Getpid())
+	if r.config.Prefault {
+		tasks.Go(func() { r.prefault(background) })
+	}
 	watchdog, stopWatchdog := r.notify.watchdog()
 	defer stopWatchdog()
 	var err error
@@ -189,6 +190,23 @@ func (r *runner) serve(ctx context.Context) error {
 	}
 	stop()
 	return errors.Join(err, r.drain())
+}
+
+// giveBack returns memory to the system after requests that took much, of which the runtime would keep a part for minutes. It is the whole
+// process's, which is why no Server does it.
+func (r *runner) giveBack(ctx context.Context) {
+	ticks := time.NewTicker(5 * time.Second)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+			if r.server.rooms.calm() {
+				debug.FreeOSMemory()
+			}
+		}
+	}
 }
 
 // drain ends the server, and waits for what is to be written.

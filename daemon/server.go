@@ -21,14 +21,16 @@ import (
 // Server serves the protocol of package encoder/wire on any number of listeners. Its methods may be called from any
 // goroutine.
 type Server struct {
-	o       ServerOptions
-	log     *slog.Logger
-	book    *promise.Book
-	segment wire.Segment
-	started time.Time
-	meter   meter
-	stats   looker
-	clears  clearer
+	o        ServerOptions
+	log      *slog.Logger
+	book     *promise.Book
+	segment  wire.Segment
+	started  time.Time
+	meter    meter
+	stats    looker
+	clears   clearer
+	visitors visitors
+	rooms    rooms
 
 	patience patience
 
@@ -36,6 +38,8 @@ type Server struct {
 	panic loglimit.Limit
 	busy  loglimit.Limit
 	away  loglimit.Limit // errors of listeners
+
+	clearing, cleared, uncleared loglimit.Limit // clients clear as often as they like
 
 	ending context.Context // ends what is done in the background
 	end    context.CancelFunc
@@ -46,6 +50,7 @@ type Server struct {
 	limits    Limits
 	listeners map[net.Listener]struct{}
 	conns     map[*connection]struct{}
+	parts     map[*promise.Client]*part
 	refusing  int // connections that are being refused
 	closing   bool
 }
@@ -58,7 +63,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 	}
 	s := &Server{
 		o: o, log: o.Logger, started: time.Now(), limits: o.Limits.filled(o.Memory), patience: o.patience, closed: make(chan struct{}),
-		listeners: map[net.Listener]struct{}{}, conns: map[*connection]struct{}{},
+		listeners: map[net.Listener]struct{}{}, conns: map[*connection]struct{}{}, parts: map[*promise.Client]*part{}, rooms: newRooms(),
 	}
 	if s.patience == (patience{}) {
 		s.patience = ordinaryPatience
@@ -74,11 +79,12 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if grace == 0 {
 		grace = 30 * time.Second
 	}
-	if s.book, err = promise.Open(promise.Options{Store: o.Store, Memory: o.Memory, Grace: grace, Limits: s.limits.promises(), Now: o.now, Logger: s.log}); err != nil {
+	if s.book, err = promise.Open(promise.Options{Store: o.Store, Memory: o.Memory, Grace: grace, Limits: s.limits.promises(o.Memory), Now: o.now, Logger: s.log}); err != nil {
 		return nil, err
 	}
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.stats.begin(s)
+	s.visitors.begin(s.started)
 	return s, nil
 }
 
@@ -212,7 +218,7 @@ func (s *Server) SetLimits(l Limits) error {
 	s.mu.Lock()
 	s.limits = l
 	s.mu.Unlock()
-	s.book.SetLimits(l.promises())
+	s.book.SetLimits(l.promises(s.o.Memory))
 	return nil
 }
 
@@ -244,8 +250,9 @@ func (s *Server) State() wire.State {
 	st, n := s.o.Store.State(), s.book.Counts()
 	out := wire.State{
 		Sessions: n.Sessions, Leases: n.Leases, Pending: st.Pending, Owed: st.Owed, Clearing: s.clears.isBusy(),
-		Seconds: int64(time.Since(s.started) / time.Second),
+		Seconds: int64(time.Since(s.started) / time.Second), Recent: s.visitors.use(),
 	}
+	out.Hits, out.Misses, out.Stored = s.meter.use()
 	for _, l := range st.Levels {
 		out.Levels = append(out.Levels, levelOf(l))
 	}

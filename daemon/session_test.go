@@ -168,11 +168,11 @@ func TestOtherProcess(t *testing.T) {
 	require.Equal(t, all(wire.StatusReserved, 1), statuses(p.get("w", "x")))
 	require.Equal(t, 2, b.server.Counters().Processes)
 	b.clock.pass(time.Hour)
-	require.Equal(t, all(wire.StatusPending, 1), statuses(q.reserve("w", "x")), "no time ends a reservation")
+	require.Equal(t, all(wire.StatusPending, 1), statuses(q.reserve("w", "x")), "its time has passed, and it may be writing yet")
 	one.kill()
 	b.eventually("what the dead process had ends", func() bool { return q.reserve("w", "x")[0].Status == wire.StatusReserved })
 	p.ends()
-	require.Equal(t, 1, b.server.Counters().Processes)
+	b.eventually("the connection is gone", func() bool { return b.server.Counters().Processes == 1 })
 	require.NotZero(t, b.server.Counters().EndedByExit)
 	q = two.hello(b.socket, session1) // the name is free
 	require.NoError(t, b.server.book.Check())
@@ -205,7 +205,9 @@ func TestOtherUser(t *testing.T) {
 
 // TestConnectionsAreBounded: in all, and of one process.
 func TestConnectionsAreBounded(t *testing.T) {
-	b := newBed(t, func(b *bed) { b.so.Limits = Limits{MaxConnections: 8, MaxSessions: 12, MaxLeases: 2} })
+	b := newBed(t, func(b *bed) {
+		b.so.Limits, b.mo.MaxLeases = Limits{MaxConnections: 8, MaxSessions: 40, MaxLeases: 2}, 16
+	})
 	one := newPuppet(t)
 	var open []*peer
 	for i := range 2 {
@@ -214,11 +216,12 @@ func TestConnectionsAreBounded(t *testing.T) {
 	third := one.dial(b.socket)
 	third.refused(wire.KindBusy, helloOf("session-3"))
 	third.ends()
-	for range 3 {
+	second := newPuppet(t)
+	open = append(open, second.hello(b.socket, fmt.Sprint("session-", second.pid())))
+	second.dial(b.socket).refused(wire.KindBusy, helloOf("session-4")) // the more others have, the less
+	for range 5 {
 		other := newPuppet(t)
-		for i := range 2 {
-			open = append(open, other.hello(b.socket, fmt.Sprintf("session-%d-%d", other.pid(), i)))
-		}
+		open = append(open, other.hello(b.socket, fmt.Sprint("session-", other.pid())))
 	}
 	late := b.dial()
 	late.refused(wire.KindBusy, helloOf(session1))
@@ -227,7 +230,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	b.eventually("a place is free", func() bool { return b.server.Counters().Connections == 7 })
 	open[7] = b.hello("session-own")
 
-	// Leases of a session, and sessions of a process.
+	// Leases of a session, and of a process.
+	require.NoError(t, b.server.SetLimits(Limits{MaxConnections: 64, MaxSessions: 40, MaxLeases: 2}))
 	p := open[0]
 	p.store(b, "a")
 	p.pin("1", "a")
@@ -254,7 +258,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 			busy = r.Count
 		}
 	}
-	require.Equal(t, uint64(4), busy)
+	require.Equal(t, uint64(5), busy)
 	one.kill()
 	b.eventually("everything ends", func() bool { return b.server.Counters().Leases == 0 })
 	b.free()
@@ -263,9 +267,9 @@ func TestConnectionsAreBounded(t *testing.T) {
 // TestRefusedConnectionsTakeNobodysPlace: connections that are one too many for their process waited a second for
 // a request to answer, and were counted meanwhile, so that a process that made ever more kept all others out.
 func TestRefusedConnectionsTakeNobodysPlace(t *testing.T) {
-	b := newBed(t, func(b *bed) { b.so.Limits = Limits{MaxConnections: 8} })
+	b := newBed(t, func(b *bed) { b.so.Limits = Limits{MaxConnections: 16} })
 	greedy := newPuppet(t)
-	for i := range 2 {
+	for i := range 4 {
 		greedy.hello(b.socket, fmt.Sprint("session-", i))
 	}
 	for range 30 {
@@ -274,7 +278,7 @@ func TestRefusedConnectionsTakeNobodysPlace(t *testing.T) {
 	for i := range 2 { // a connection is accepted after those before it
 		b.hello(fmt.Sprint("session-own-", i))
 	}
-	require.Equal(t, 4, b.server.Counters().Connections)
+	require.Equal(t, 6, b.server.Counters().Connections)
 }
 
 // TestSessionsOfAProcess: a process has a quarter of the sessions.
@@ -531,7 +535,10 @@ func TestSeveralListeners(t *testing.T) {
 
 // TestClientsTogether: many clients at once, that come and go.
 func TestClientsTogether(t *testing.T) {
-	b := newBed(t, withDisk)
+	b := newBed(t, func(b *bed) {
+		withDisk(b)
+		b.mo.MaxLeases = 4 * 16 * 3
+	})
 	var clients sync.WaitGroup
 	for i := range 16 {
 		clients.Go(func() {

@@ -112,24 +112,22 @@ var units = []struct {
 	size int64
 }{
 	{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
-	{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"B", 1}, // only read
+	{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"B", 1}, // only read, as the next ones
+	{"Ti", 1 << 40}, {"Gi", 1 << 30}, {"Mi", 1 << 20}, {"Ki", 1 << 10}, // Kubernetes
+	{"T", 1 << 40}, {"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10}, // docker --shm-size, mount -o size, truncate
 }
 
-// parseBytes reads a size: a whole number of bytes, or any number with a unit.
+// parseBytes reads a size: a whole number of bytes, or any number with a unit, in capitals or not.
 func parseBytes(text string) (int64, error) {
 	number, unit := text, int64(1)
 	for _, u := range units {
-		short := strings.TrimSuffix(u.name, "B") // as Kubernetes writes it: Gi
-		if rest, ok := strings.CutSuffix(text, u.name); ok {
-			number, unit = rest, u.size
-			break
-		} else if rest, ok := strings.CutSuffix(text, short); ok && strings.HasSuffix(short, "i") {
-			number, unit = rest, u.size
+		if at := len(text) - len(u.name); at >= 0 && strings.EqualFold(text[at:], u.name) {
+			number, unit = text[:at], u.size
 			break
 		}
 	}
 	number = strings.TrimSpace(number)
-	wrong := fmt.Errorf("%q is no size: write it as 512MiB or 4GiB, or as a whole number of bytes", text)
+	wrong := fmt.Errorf("%q is no size: write it as 512MiB or 4GiB (512M and 4G are the same), or as a whole number of bytes", text)
 	if number == "" || strings.Trim(number, "0123456789.") != "" || len(number) > 30 {
 		return 0, wrong
 	}

@@ -34,7 +34,7 @@ func openSocket(ctx context.Context, path string, log *slog.Logger) (*socket, er
 		return nil, fmt.Errorf("the sockets of the service manager: %w", err)
 	}
 	if len(passed) == 0 {
-		return makeSocket(ctx, path, log)
+		return makeSocket(ctx, path)
 	}
 	s := &socket{}
 	for _, l := range passed {
@@ -61,13 +61,10 @@ func openSocket(ctx context.Context, path string, log *slog.Logger) (*socket, er
 
 // makeSocket makes a socket of mode 0600, in place of one that a dead process left. A lock on a file beside the socket is what
 // daemons agree by; programs of others are asked whether they listen.
-func makeSocket(ctx context.Context, path string, log *slog.Logger) (_ *socket, err error) {
+func makeSocket(ctx context.Context, path string) (_ *socket, err error) {
 	folder := filepath.Dir(path)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("the folder of the socket: %w; make it for this user, or give another path by socket", err)
-	}
-	if info, err := os.Stat(folder); err == nil && info.Mode()&0o022 != 0 && info.Mode()&os.ModeSticky == 0 {
-		log.Warn("other users can replace the socket, since they may write to its folder: take that right away", "folder", folder, "mode", info.Mode().String())
 	}
 	lock, err := lockSocket(path)
 	if err != nil {
@@ -97,6 +94,15 @@ func makeSocket(ctx context.Context, path string, log *slog.Logger) (_ *socket, 
 		return nil, errors.Join(fmt.Errorf("the socket: %w", err), l.Close())
 	}
 	return &socket{listeners: []net.Listener{l}, path: path, file: file, lock: lock}, nil
+}
+
+// replaceable reports whether other users can replace what is in a folder, and its mode.
+func replaceable(folder string) (fs.FileMode, bool) {
+	info, err := os.Stat(folder)
+	if err != nil {
+		return 0, false
+	}
+	return info.Mode(), info.Mode()&0o022 != 0 && info.Mode()&os.ModeSticky == 0
 }
 
 // lockSuffix is what the lock of a socket has behind its path.

@@ -35,7 +35,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func listen(t *testing.T, path string) *socket {
 	t.Helper()
-	s, err := makeSocket(context.Background(), path, quiet())
+	s, err := makeSocket(context.Background(), path)
 	require.NoError(t, err)
 	return s
 }
@@ -67,7 +67,7 @@ func TestSocketOfALivingDaemonStays(t *testing.T) {
 	s := listen(t, path)
 	before, err := os.Lstat(path)
 	require.NoError(t, err)
-	_, err = makeSocket(context.Background(), path, quiet())
+	_, err = makeSocket(context.Background(), path)
 	require.ErrorIs(t, err, fs.ErrExist)
 	require.ErrorContains(t, err, "another daemon, process ")
 	require.ErrorContains(t, err, "end it, or give this one another socket")
@@ -78,7 +78,7 @@ func TestSocketOfALivingDaemonStays(t *testing.T) {
 
 	l, err := net.Listen("unix", path)
 	require.NoError(t, err)
-	_, err = makeSocket(context.Background(), path, quiet())
+	_, err = makeSocket(context.Background(), path)
 	require.ErrorContains(t, err, "another process listens at "+path)
 	conn, err := net.Dial("unix", path)
 	require.NoError(t, err, "it still listens")
@@ -119,7 +119,7 @@ func TestWhatIsNoSocketStays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, put())
-			_, err := makeSocket(context.Background(), path, quiet())
+			_, err := makeSocket(context.Background(), path)
 			require.ErrorContains(t, err, "is no socket, but "+name)
 			_, err = os.Lstat(path)
 			require.NoError(t, err)
@@ -129,7 +129,7 @@ func TestWhatIsNoSocketStays(t *testing.T) {
 	t.Run("datagrams", func(t *testing.T) {
 		l, err := net.ListenPacket("unixgram", path)
 		require.NoError(t, err)
-		_, err = makeSocket(context.Background(), path, quiet())
+		_, err = makeSocket(context.Background(), path)
 		require.ErrorContains(t, err, "can't be told")
 		_, err = os.Lstat(path)
 		require.NoError(t, err)
@@ -139,7 +139,7 @@ func TestWhatIsNoSocketStays(t *testing.T) {
 	t.Run("a link as the lock", func(t *testing.T) {
 		require.NoError(t, os.RemoveAll(path+lockSuffix))
 		require.NoError(t, os.Symlink(target, path+lockSuffix))
-		_, err := makeSocket(context.Background(), path, quiet())
+		_, err := makeSocket(context.Background(), path)
 		require.Error(t, err)
 		b, err := os.ReadFile(target)
 		require.NoError(t, err)
@@ -162,10 +162,10 @@ func TestSocketThatWasReplacedIsNotRemoved(t *testing.T) {
 
 func TestSocketThatCantBe(t *testing.T) {
 	path := socketPath(t)
-	_, err := makeSocket(context.Background(), path+strings.Repeat("x", 120), quiet())
+	_, err := makeSocket(context.Background(), path+strings.Repeat("x", 120))
 	require.Error(t, err)
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
-	_, err = makeSocket(context.Background(), filepath.Join(path, "s"), quiet())
+	_, err = makeSocket(context.Background(), filepath.Join(path, "s"))
 	require.ErrorContains(t, err, "the folder of the socket")
 }
 

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/ringcache/ringcache/encoder/wire"
@@ -30,27 +31,32 @@ func (l *looker) begin(s *Server) {
 				case <-s.ending.Done():
 					return
 				case job := <-l.jobs:
-					job.found = s.o.Store.Stat(job.ctx, job.keys)
-					close(job.done)
+					job.asker.settle(job, s.o.Store.Stat(s.ending, job.keys))
 				}
 			}
 		})
 	}
 }
 
-// look is a lookup. found is there when done is closed.
+// look is a lookup.
 type look struct {
-	ctx   context.Context
+	asker *looks
 	keys  []tier.Key
-	found []tier.Located
-	done  chan struct{}
+	room  int64 // bytes taken for it, and for what it finds
 }
 
-// looks are what a session has asked for: one lookup at a time, and what the last one found.
+// looks are what a session has asked for: one lookup at a time, and what the last ones found, until that is too old.
 type looks struct {
-	running *look
+	rooms *rooms
+	part  *part
+
+	mu      sync.Mutex // guards what follows
+	running bool
+	ended   bool // nobody asks any more
 	found   map[tier.Key]tier.Located
-	until   time.Time // found is too old then
+	room    int64       // bytes taken for found
+	old     *time.Timer // ends found; nil if there is none
+	times   int         // that found was begun
 }
 
 // stat answers Stat. A name that was not asked for a moment ago is pending.
@@ -59,60 +65,120 @@ func (c *connection) stat(q *wire.Request) *wire.Reply {
 	state := s.State()
 	p := &wire.Reply{State: &state}
 	if q.List {
-		p.Leases = s.Leases()
+		p.Leases, p.Clients = s.Leases(), s.clientList()
 	}
 	if len(q.Names) == 0 {
 		return p
 	}
-	l := &c.session.looks
-	l.take(time.Now())
-	p.Items = make([]wire.Item, len(q.Names))
+	c.work.cost += len(q.Names) / namesOfTurn
 	var missing []tier.Key
+	if p.Items, missing = c.session.looks.answer(q); len(missing) > 0 {
+		c.session.looks.ask(&s.stats, missing)
+	}
+	return p
+}
+
+// answer answers for names, and returns those that are to be looked up.
+func (l *looks) answer(q *wire.Request) (items []wire.Item, missing []tier.Key) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	items = make([]wire.Item, len(q.Names))
 	for i, name := range q.Names {
 		k := tier.Key{Space: q.Space, Name: name}
 		found, ok := l.found[k]
 		switch {
 		case k.Validate() != nil:
-			p.Items[i].Status = wire.StatusInvalid
+			items[i].Status = wire.StatusInvalid
 		case ok:
-			p.Items[i] = locatedItem(found)
+			items[i] = locatedItem(found)
 		default:
-			p.Items[i].Status = wire.StatusPending
+			items[i].Status = wire.StatusPending
 			missing = append(missing, k)
 		}
 	}
-	if len(missing) > 0 && l.running == nil {
-		job := &look{ctx: s.ending, keys: missing, done: make(chan struct{})}
-		select {
-		case s.stats.jobs <- job:
-			l.running = job
-		default: // the client asks again
-		}
-	}
-	return p
+	return items, missing
 }
 
-// take takes over what a lookup has found.
-func (l *looks) take(now time.Time) {
-	if now.After(l.until) {
-		l.found = nil
+// ask has names looked up, unless a lookup is on its way, or there is no room now: the client asks again.
+func (l *looks) ask(to *looker, keys []tier.Key) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.running {
+		return
 	}
-	if l.running == nil {
+	n := int64(len(keys)) * (tier.MaxNote + tier.MaxName + tier.MaxTenant) // the most that may be found
+	for _, k := range keys {
+		n += roomOfLook(k, tier.Object{})
+	}
+	if !l.rooms.looks.Try(&l.part.looks, n) {
 		return
 	}
 	select {
-	case <-l.running.done:
+	case to.jobs <- &look{asker: l, keys: keys, room: n}:
+		l.running = true
 	default:
+		l.rooms.looks.Give(&l.part.looks, n)
+	}
+}
+
+// settle takes over what a lookup has found, for some seconds.
+func (l *looks) settle(job *look, found []tier.Located) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running = false
+	if l.ended {
+		l.rooms.looks.Give(&l.part.looks, job.room)
 		return
 	}
-	if len(l.found) == 0 || len(l.found)+len(l.running.keys) > wire.MaxNames {
-		l.found = make(map[tier.Key]tier.Located, len(l.running.keys))
-		l.until = now.Add(lookedFor)
+	if len(l.found)+len(job.keys) > wire.MaxNames {
+		l.forget()
 	}
-	for i, k := range l.running.keys {
-		l.found[k] = l.running.found[i]
+	if l.found == nil {
+		l.found = make(map[tier.Key]tier.Located, len(job.keys))
+		l.times++
+		n := l.times
+		l.old = time.AfterFunc(lookedFor, func() { l.expire(n) })
 	}
-	l.running = nil
+	var used int64
+	for i, k := range job.keys {
+		if before, ok := l.found[k]; ok {
+			used -= roomOfLook(k, before.Object)
+		}
+		l.found[k] = found[i]
+		used += roomOfLook(k, found[i].Object)
+	}
+	l.room += used
+	l.rooms.looks.Give(&l.part.looks, job.room-used)
+}
+
+// roomOfLook returns how many bytes an object takes that was found, or nothing.
+func roomOfLook(k tier.Key, o tier.Object) int64 {
+	return int64(bytesOfLook + len(k.Space) + len(k.Name) + len(o.Note) + len(o.Parent) + len(o.Tenant))
+}
+
+// expire drops what is too old, unless something else has been found since.
+func (l *looks) expire(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.times == n {
+		l.forget()
+	}
+}
+
+// end drops everything, for good.
+func (l *looks) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	l.forget()
+}
+
+func (l *looks) forget() {
+	if l.old != nil {
+		l.old.Stop()
+	}
+	l.rooms.looks.Give(&l.part.looks, l.room)
+	l.found, l.old, l.room = nil, nil, 0
 }
 
 func locatedItem(found tier.Located) wire.Item {

@@ -62,7 +62,8 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	level, err := memory.Open(memory.Options{Name: segment, Dir: o.Dir, Size: o.Size, MaxObjects: o.Objects * 5 / 4, MaxLeases: 16 << 10, MaxPins: 128 << 10})
+	records := max(o.Objects*5/4, 8<<10) // one process pins a part of them
+	level, err := memory.Open(memory.Options{Name: segment, Dir: o.Dir, Size: o.Size, MaxObjects: records, MaxLeases: 16 << 10, MaxPins: 128 << 10})
 	if err != nil {
 		return err
 	}

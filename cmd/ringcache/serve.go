@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"reflect"
@@ -14,6 +15,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/ringcache/ringcache/daemon"
+	"github.com/ringcache/ringcache/internal/terminal"
 )
 
 type serveCommand struct {
@@ -135,36 +137,35 @@ type serveCheck struct{}
 
 // Help is the end of ringcache serve check --help.
 func (serveCheck) Help() string {
-	return `It changes nothing, and a daemon may run meanwhile. The exit status is 0 if the daemon would start, 78 if the configuration is wrong, and 1 if
-something else is in its way.`
+	return `It looks at everything that the daemon opens: descriptors, the segment, the disk, the Redis, the socket and the address of HTTP, each with a line that begins with ok,
+warning or error. What the daemon only warns about, such as a Redis that does not answer, is a warning. It leaves nothing behind, and makes no segment and no socket. A
+daemon may run meanwhile: then what that has is an error, since a second one could not start.
+
+The exit status is 0 if the daemon would start, 78 if the configuration is wrong, and 1 if something else is in its way.`
 }
 
-// Run prints what is in the way of a daemon.
+// Run prints what a daemon would find.
 func (serveCheck) Run(c *serveCommand) error {
 	config, err := c.load()
 	if err != nil {
 		return err
 	}
-	fatal, warnings := false, 0
-	for _, h := range config.Hints() {
-		warnings++
-		word := "warning"
-		if h.Fatal {
-			word = "error"
-			fatal = true
+	count := map[slog.Level]int{}
+	for _, f := range config.Check(context.Background()) {
+		count[f.Level]++
+		word := map[slog.Level]string{slog.LevelInfo: "ok", slog.LevelWarn: "warning", slog.LevelError: "error"}[f.Level]
+		if f.Key != "" {
+			word += ": " + f.Key
 		}
-		if h.Key != "" {
-			word += ": " + h.Key
-		}
-		fmt.Printf("%s: %s\n", word, h.Text)
+		fmt.Printf("%s: %s\n", word, terminal.Lines(f.Text))
 	}
-	if fatal {
-		return errors.New("the daemon can't start")
+	switch {
+	case count[slog.LevelError] > 0:
+		return fmt.Errorf("the daemon can't start: %d errors", count[slog.LevelError])
+	case count[slog.LevelWarn] > 0:
+		_, err = fmt.Printf("the configuration is right, and nothing is in the way of a daemon; %d warnings\n", count[slog.LevelWarn])
+	default:
+		_, err = fmt.Println("the configuration is right, and nothing is in the way of a daemon")
 	}
-	if warnings > 0 {
-		_, err = fmt.Println("the configuration is right")
-		return err
-	}
-	_, err = fmt.Println("the configuration is right, and nothing is in the way of a daemon")
 	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/internal/terminal"
 )
 
 type serveStatus struct {
@@ -22,7 +24,9 @@ type serveStatus struct {
 
 // Help is the end of ringcache serve status --help.
 func (serveStatus) Help() string {
-	return `Of all settings only --socket matters. HELD are bytes that can't be evicted now, OWED objects that wait to be written to a level. A lease has the pid and
+	return `Of all settings only --socket matters. HELD are bytes that can't be evicted now, OWED objects that wait to be written to a level. HITS and MISSES are
+objects that clients asked for, STORED those that they stored: within the last five minutes, and since the start. A client is a session that has a connection. CLIENT is what
+it calls itself, such as the engine and its role, and its counts are since it came; at most 1024 are shown. A lease has the pid and
 the name of its client, and LEFT until its end: never, or reserved if only what was reserved is left, which ends with its process. A lease that waits is from
 before a restart of the daemon, and its client has not come back yet.
 
@@ -42,6 +46,47 @@ type status struct {
 	Owed     int           `json:"owed"`
 	Clearing bool          `json:"clearing"`
 	Leases   []statusLease `json:"leases"`
+
+	Total   statusUse      `json:"total"`   // since the daemon's start
+	Recent  statusUse      `json:"recent"`  // within the last minutes
+	Clients []statusClient `json:"clients"` // that have a connection, without this one
+}
+
+// statusUse is what clients asked for within a time.
+type statusUse struct {
+	Seconds int64   `json:"seconds"`
+	Hits    int64   `json:"hits"`
+	Misses  int64   `json:"misses"`
+	Stored  int64   `json:"stored"`
+	Rate    float64 `json:"rate"` // of hits, 0 to 1; 0 if nobody asked
+}
+
+func useOf(u wire.Use) statusUse {
+	s := statusUse{u.Seconds, u.Hits, u.Misses, u.Stored, 0}
+	if asked := u.Hits + u.Misses; asked > 0 {
+		s.Rate = float64(u.Hits) / float64(asked)
+	}
+	return s
+}
+
+func (u statusUse) String() string {
+	rate := "-"
+	if u.Hits+u.Misses > 0 {
+		rate = fmt.Sprintf("%.1f %%", 100*u.Rate)
+	}
+	return fmt.Sprintf("%v\t%d\t%d\t%s\t%d", time.Duration(u.Seconds)*time.Second, u.Hits, u.Misses, rate, u.Stored)
+}
+
+type statusClient struct {
+	Session string `json:"session"`
+	Client  string `json:"client"`
+	PID     int    `json:"pid"` // 0 is unknown
+	Space   string `json:"space"`
+	Seconds int64  `json:"seconds"` // since it came
+	Idle    int64  `json:"idle"`    // seconds since its last request
+	Hits    int64  `json:"hits"`
+	Misses  int64  `json:"misses"`
+	Stored  int64  `json:"stored"`
 }
 
 type statusSegment struct {
@@ -65,7 +110,7 @@ type statusLease struct {
 	Name     string `json:"name"`
 	Client   string `json:"client"`
 	PID      int    `json:"pid"`     // 0 is unknown
-	Seconds  int64  `json:"seconds"` // until its end; -1 is never, 0 that only reservations are left
+	Seconds  int64  `json:"seconds"` // until its end; -1 is never, 0 that it has passed, and reservations are left
 	Pinned   int    `json:"pinned"`
 	Reserved int    `json:"reserved"`
 	Bytes    int64  `json:"bytes"`
@@ -89,7 +134,7 @@ func (c serveStatus) Run(parent *serveCommand) error {
 		return explainStatus(config.Socket, err)
 	}
 	if c.JSON {
-		return json.NewEncoder(os.Stdout).Encode(s)
+		return json.NewEncoder(terminal.Writer(os.Stdout)).Encode(s)
 	}
 	return s.print(os.Stdout)
 }
@@ -113,7 +158,16 @@ func askStatus(ctx context.Context, socket string) (_ *status, err error) {
 		Server: h.Server, Socket: socket, Segment: statusSegment{h.Segment.Name, h.Segment.Size, h.Segment.Generation}, Seconds: p.State.Seconds,
 		Sessions: max(0, p.State.Sessions-1), // without this one
 		Pending:  p.State.Pending, Owed: p.State.Owed, Clearing: p.State.Clearing,
-		Levels: []statusLevel{}, Leases: []statusLease{},
+		Levels: []statusLevel{}, Leases: []statusLease{}, Clients: []statusClient{},
+		Total: useOf(wire.Use{Seconds: p.State.Seconds, Hits: p.State.Hits, Misses: p.State.Misses, Stored: p.State.Stored}),
+	}
+	if p.State.Recent != nil {
+		s.Recent = useOf(*p.State.Recent)
+	}
+	for _, x := range p.Clients {
+		if x.Session != client.Session() {
+			s.Clients = append(s.Clients, statusClient(x))
+		}
 	}
 	for _, l := range p.State.Levels {
 		s.Levels = append(s.Levels, statusLevel(l))
@@ -146,7 +200,7 @@ func explainStatus(socket string, err error) error {
 // print writes tables for people.
 func (s *status) print(to io.Writer) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "%s at %s, up %v, segment %s of %s\n", printable(s.Server), s.Socket, time.Duration(s.Seconds)*time.Second, s.Segment.Name, size(s.Segment.Size))
+	fmt.Fprintf(w, "%s at %s, up %v, segment %s of %s\n", printable(s.Server), s.Socket, time.Duration(s.Seconds)*time.Second, printable(s.Segment.Name), size(s.Segment.Size))
 	fmt.Fprintf(w, "%d sessions, %d leases, %d objects on the way into memory, %d owed to lower levels\n", s.Sessions, len(s.Leases), s.Pending, s.Owed)
 	if s.Clearing {
 		fmt.Fprintln(w, "a space is being cleared")
@@ -161,6 +215,14 @@ func (s *status) print(to io.Writer) error {
 			capacity = "-"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", printable(l.Name), state, count(l.Objects), size(l.Bytes), capacity, size(l.Held), l.Owed)
+	}
+	fmt.Fprintf(w, "\nWITHIN\tHITS\tMISSES\tRATE\tSTORED\n%v\n%v\n", s.Recent, s.Total)
+	if len(s.Clients) > 0 {
+		fmt.Fprintln(w, "\nCLIENT\tPID\tSPACE\tHITS\tMISSES\tSTORED\tHERE FOR\tLAST CALL")
+	}
+	for _, x := range s.Clients {
+		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%d\t%d\t%v\t%v ago\n", printable(x.Client), x.PID, cmp.Or(printable(x.Space), "-"), x.Hits, x.Misses, x.Stored,
+			time.Duration(x.Seconds)*time.Second, time.Duration(x.Idle)*time.Second)
 	}
 	if len(s.Leases) > 0 {
 		fmt.Fprintln(w, "\nLEASE\tCLIENT\tPID\tLEFT\tPINNED\tRESERVED\tBYTES\tSTATE")

@@ -476,9 +476,9 @@ func TestServeTwice(t *testing.T) {
 // TestServeRefusesWrongConfigurations before it opens anything.
 func TestServeRefusesWrongConfigurations(t *testing.T) {
 	s := newServing(t)
-	_, errOut, code := ringcache(t, append(append([]string{"serve"}, s.flags...), "--size=4G", "--log-level=loud", "--disk-size=1GiB")...)
+	_, errOut, code := ringcache(t, append(append([]string{"serve"}, s.flags...), "--size=4X", "--log-level=loud", "--disk-size=1GiB")...)
 	require.Equal(t, 78, code)
-	for _, want := range []string{"wrong in 3 places", `size (flag --size): "4G"`, `"loud"`, "disk-size (flag --disk-size): is set, and disk is not"} {
+	for _, want := range []string{"wrong in 3 places", `size (flag --size): "4X"`, `"loud"`, "disk-size (flag --disk-size): is set, and disk is not"} {
 		require.Contains(t, errOut, want)
 	}
 	_, errOut, code = ringcache(t, "serve", "--sise=1GiB")
@@ -614,26 +614,35 @@ func TestServeStatusWithoutADaemon(t *testing.T) {
 	require.Contains(t, errOut, "does not answer")
 }
 
+// TestServeCheck: a line for everything that a daemon opens; the exit status is that of the daemon. What fails, and why, is the matter of package daemon's tests.
 func TestServeCheck(t *testing.T) {
-	s := newServing(t)
+	s := newServing(t, "--disk", filepath.Join(t.TempDir(), "disk"))
 	check := append([]string{"serve", "check"}, s.flags...)
 	out, _, code := ringcache(t, check...)
 	require.Zero(t, code, out)
-	require.Contains(t, out, "the configuration is right")
+	for _, line := range []string{"ok: max-connections: ", "ok: name: the segment ringcache of 1MiB is made", "ok: disk: ", "ok: socket: ", "ok: http: 127.0.0.1:0 is free", "the configuration is right"} {
+		require.Contains(t, "\n"+out, "\n"+line)
+	}
 	left, err := os.ReadDir(s.shm)
 	require.NoError(t, err)
 	require.Empty(t, left)
 	require.NoDirExists(t, filepath.Dir(s.socket))
+	require.NoDirExists(t, s.flags[len(s.flags)-1])
 	out, errOut, code := ringcache(t, append(check, "--size=1000TiB")...)
 	require.Equal(t, 1, code)
-	require.Contains(t, out, "error: size: ")
-	require.Contains(t, errOut, "the daemon can't start")
+	require.Contains(t, out, "error: name: size: ")
+	require.Contains(t, errOut, "the daemon can't start: 1 errors")
 	_, _, code = ringcache(t, append(check, "--size=x")...)
 	require.Equal(t, 78, code)
-	s.start()
-	out, _, code = ringcache(t, check...)
+	out, _, code = ringcache(t, append(check, "--redis=unix://"+s.socket+"none")...)
 	require.Zero(t, code, out)
-	require.Contains(t, out, "warning: socket: a process listens at "+s.socket+" already")
+	require.Contains(t, out, "\nwarning: redis: the Redis does not answer")
+	s.start()
+	out, _, code = ringcache(t, append(check, "--http", s.http())...)
+	require.Equal(t, 1, code, out)
+	for _, line := range []string{"error: name: another process", "error: disk: ", "error: socket: another daemon", "error: http: "} {
+		require.Contains(t, "\n"+out, "\n"+line)
+	}
 	require.Empty(t, askOf(t, s).Leases, "the daemon noticed nothing")
 }
 

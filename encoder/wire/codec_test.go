@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -140,6 +141,10 @@ func drawReply(t *rapid.T) *Reply {
 		p.State = &State{
 			Sessions: counts.Draw(t, "sessions"), Leases: counts.Draw(t, "leases"), Pending: counts.Draw(t, "pending"), Owed: counts.Draw(t, "owed"),
 			Clearing: either.Draw(t, "clearing"), Seconds: sizes.Draw(t, "seconds"),
+			Hits: sizes.Draw(t, "hits"), Misses: sizes.Draw(t, "misses"), Stored: sizes.Draw(t, "stored"),
+		}
+		if either.Draw(t, "recent") {
+			p.State.Recent = &Use{Seconds: sizes.Draw(t, "seconds"), Hits: sizes.Draw(t, "hits"), Misses: sizes.Draw(t, "misses"), Stored: sizes.Draw(t, "stored")}
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "levels") {
 			p.State.Levels = append(p.State.Levels, Level{
@@ -152,6 +157,12 @@ func drawReply(t *rapid.T) *Reply {
 		p.Leases = append(p.Leases, Lease{
 			Name: text(20).Draw(t, "name"), Client: text(20).Draw(t, "client"), PID: counts.Draw(t, "pid"), Seconds: unknown(t),
 			Pinned: counts.Draw(t, "pinned"), Reserved: counts.Draw(t, "reserved"), Bytes: sizes.Draw(t, "bytes"), Waiting: either.Draw(t, "waiting"),
+		})
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "clients") {
+		p.Clients = append(p.Clients, ClientState{
+			Session: text(20).Draw(t, "session"), Client: text(20).Draw(t, "client"), PID: counts.Draw(t, "pid"), Space: text(20).Draw(t, "space"), Seconds: sizes.Draw(t, "seconds"),
+			Idle: sizes.Draw(t, "idle"), Hits: sizes.Draw(t, "hits"), Misses: sizes.Draw(t, "misses"), Stored: sizes.Draw(t, "stored"),
 		})
 	}
 	return p
@@ -202,6 +213,7 @@ func TestRepliesRoundTrip(t *testing.T) {
 		want := drawReply(t)
 		frame, err := AppendReply(nil, want)
 		require.NoError(t, err)
+		require.LessOrEqual(t, len(frame), ReplySize(want))
 		for _, got := range []*Reply{{}, &used} {
 			require.NoError(t, DecodeReply(body(t, frame), got))
 			again, err := AppendReply(nil, got)
@@ -214,6 +226,37 @@ func TestRepliesRoundTrip(t *testing.T) {
 			require.Equal(t, want, &same)
 		}
 	})
+}
+
+// TestReplySizeIsEnough: for the largest values of all fields, of which none has room to spare for another, and not much too large.
+func TestReplySizeIsEnough(t *testing.T) {
+	const most = 1<<63 - 1
+	long := strings.Repeat("x", 1<<16)
+	item := Item{Status: StatusUnavailable, Name: long, Offset: 1<<64 - 1, Size: most, Note: []byte(long), Levels: []string{long, long}}
+	level := Level{Name: long, Away: true, Objects: most, Bytes: most, Capacity: most, Held: most, Owed: 1<<31 - 1}
+	lease := Lease{Name: long, Client: long, PID: 1<<31 - 1, Seconds: most, Pinned: 1<<31 - 1, Reserved: 1<<31 - 1, Bytes: most, Waiting: true}
+	for name, p := range map[string]*Reply{
+		"hello": {
+			ID: 1<<64 - 1, Version: 1<<31 - 1, Server: long, Space: long, Segment: &Segment{long, most, 1<<64 - 1, 1<<64 - 1},
+			Limits: &Limits{1<<31 - 1, 1<<32 - 1, most, 1<<31 - 1},
+		},
+		"stat": {
+			ID: 1<<64 - 1, Items: slices.Repeat([]Item{item}, 20), Leases: slices.Repeat([]Lease{lease}, 10),
+			State: &State{
+				Levels: slices.Repeat([]Level{level}, 5), Sessions: 1<<31 - 1, Leases: 1<<31 - 1, Pending: 1<<31 - 1, Owed: 1<<31 - 1, Clearing: true, Seconds: most,
+				Hits: most, Misses: most, Stored: most, Recent: &Use{most, most, most, most},
+			},
+			Clients: slices.Repeat([]ClientState{{Session: long, Client: long, PID: 1<<31 - 1, Space: long, Seconds: most, Idle: most, Hits: most, Misses: most, Stored: most}}, 2),
+		},
+		"error": {ID: 1<<64 - 1, Error: &Error{KindPermission, strings.Repeat("\xff ", 1000)}},
+	} {
+		frame, err := AppendReply(nil, p)
+		require.NoError(t, err, name)
+		require.LessOrEqual(t, len(frame), ReplySize(p), name)
+		require.Less(t, ReplySize(p), 2*len(frame)+512, name)
+	}
+	short := &Reply{ID: 1, Items: slices.Repeat([]Item{{Status: StatusHit, Offset: 1 << 30, Size: 1 << 20, Note: []byte("bfloat16 256 5376")}}, 160)}
+	require.Less(t, ReplySize(short), 16<<10)
 }
 
 // TestWhatIsReadIsOwn: the buffer of a frame is used for the next one, and what was read must not change with it.

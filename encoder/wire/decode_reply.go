@@ -49,6 +49,8 @@ func (d *decoder) reply(p *Reply) {
 			p.State = d.state()
 		case pLeases:
 			d.list(math.MaxInt32, func(int) { p.Leases = append(p.Leases, d.lease()) })
+		case pClients:
+			d.list(math.MaxInt32, func(int) { p.Clients = append(p.Clients, d.visitor()) })
 		}
 	})
 	switch {
@@ -144,9 +146,43 @@ func (d *decoder) state() *State {
 			s.Clearing = d.bool()
 		case 6:
 			s.Seconds = d.int64(0)
+		case 7:
+			s.Hits = d.int64(0)
+		case 8:
+			s.Misses = d.int64(0)
+		case 9:
+			s.Stored = d.int64(0)
+		case 10:
+			s.Recent = d.use()
 		}
 	})
 	return s
+}
+
+func (d *decoder) use() *Use {
+	u := &Use{}
+	d.fields(useKeys, 0, func(n int) {
+		*[...]*int64{&u.Seconds, &u.Hits, &u.Misses, &u.Stored}[n] = d.int64(0)
+	})
+	return u
+}
+
+func (d *decoder) visitor() (v ClientState) {
+	d.fields(clientStateKeys, setOf(0), func(n int) {
+		switch n {
+		case 0:
+			v.Session = d.text("")
+		case 1:
+			v.Client = d.text("")
+		case 2:
+			v.PID = d.int()
+		case 3:
+			v.Space = d.text("")
+		default:
+			*[...]*int64{&v.Seconds, &v.Idle, &v.Hits, &v.Misses, &v.Stored}[n-4] = d.int64(0)
+		}
+	})
+	return v
 }
 
 func (d *decoder) level() (l Level) {

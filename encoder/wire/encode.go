@@ -28,6 +28,48 @@ func AppendReply(b []byte, p *Reply) ([]byte, error) {
 	return e.end(b, MaxReply)
 }
 
+// ReplySize returns how many bytes AppendReply appends for p at most.
+func ReplySize(p *Reply) int {
+	// Room for all keys and values of fixed size of each map, and 5 bytes for the length of each text or list.
+	const fields, item, level, lease, visitor = 640, 50, 100, 120, 150
+	n := fields + len(p.Server) + len(p.Space)
+	if p.Error != nil {
+		n += len(p.Error.Kind) + 3*len(p.Error.Text) // what is no UTF-8 becomes three bytes
+	}
+	if p.Segment != nil {
+		n += len(p.Segment.Name)
+	}
+	for i := range p.Items {
+		it := &p.Items[i]
+		n += item
+		if it.Name != "" {
+			n += 10 + len(it.Name)
+		}
+		if len(it.Note) > 0 {
+			n += 10 + len(it.Note)
+		}
+		if len(it.Levels) > 0 {
+			n += 12
+		}
+		for _, l := range it.Levels {
+			n += 5 + len(l)
+		}
+	}
+	if p.State != nil {
+		for i := range p.State.Levels {
+			n += level + len(p.State.Levels[i].Name)
+		}
+	}
+	for i := range p.Clients {
+		v := &p.Clients[i]
+		n += visitor + len(v.Session) + len(v.Client) + len(v.Space)
+	}
+	for i := range p.Leases {
+		n += lease + len(p.Leases[i].Name) + len(p.Leases[i].Client)
+	}
+	return n
+}
+
 type encoding struct {
 	b    []byte
 	what string

@@ -12,6 +12,7 @@ func (e *encoding) reply(p *Reply) {
 	s.when(pItems, len(p.Items) > 0)
 	s.when(pState, p.State != nil)
 	s.when(pLeases, len(p.Leases) > 0)
+	s.when(pClients, len(p.Clients) > 0)
 	switch {
 	case p.Error != nil && s&^setOf(pID, pError) != 0:
 		e.fail("error", "there is something else in the reply")
@@ -45,6 +46,11 @@ func (e *encoding) reply(p *Reply) {
 			e.list(len(p.Leases))
 			for i := range p.Leases {
 				e.lease(&p.Leases[i])
+			}
+		case pClients:
+			e.list(len(p.Clients))
+			for i := range p.Clients {
+				e.visitor(&p.Clients[i])
 			}
 		}
 	})
@@ -149,6 +155,10 @@ func (e *encoding) state(v *State) {
 	s.when(4, v.Owed != 0)
 	s.when(5, v.Clearing)
 	s.when(6, v.Seconds != 0)
+	s.when(7, v.Hits != 0)
+	s.when(8, v.Misses != 0)
+	s.when(9, v.Stored != 0)
+	s.when(10, v.Recent != nil)
 	e.fields(stateKeys, s, func(n int, k string) {
 		switch n {
 		case 0:
@@ -168,6 +178,51 @@ func (e *encoding) state(v *State) {
 			e.bool(true)
 		case 6:
 			e.size(k, v.Seconds)
+		case 7:
+			e.size(k, v.Hits)
+		case 8:
+			e.size(k, v.Misses)
+		case 9:
+			e.size(k, v.Stored)
+		case 10:
+			e.use(v.Recent)
+		}
+	})
+}
+
+func (e *encoding) use(v *Use) {
+	var s set
+	s.when(0, v.Seconds != 0)
+	s.when(1, v.Hits != 0)
+	s.when(2, v.Misses != 0)
+	s.when(3, v.Stored != 0)
+	e.fields(useKeys, s, func(n int, k string) {
+		e.size(k, [...]int64{v.Seconds, v.Hits, v.Misses, v.Stored}[n])
+	})
+}
+
+func (e *encoding) visitor(v *ClientState) {
+	s := setOf(0)
+	s.when(1, v.Client != "")
+	s.when(2, v.PID != 0)
+	s.when(3, v.Space != "")
+	s.when(4, v.Seconds != 0)
+	s.when(5, v.Idle != 0)
+	s.when(6, v.Hits != 0)
+	s.when(7, v.Misses != 0)
+	s.when(8, v.Stored != 0)
+	e.fields(clientStateKeys, s, func(n int, k string) {
+		switch n {
+		case 0:
+			e.text(k, v.Session)
+		case 1:
+			e.text(k, v.Client)
+		case 2:
+			e.small(k, v.PID)
+		case 3:
+			e.text(k, v.Space)
+		default:
+			e.size(k, [...]int64{v.Seconds, v.Idle, v.Hits, v.Misses, v.Stored}[n-4])
 		}
 	})
 }

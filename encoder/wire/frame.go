@@ -19,6 +19,9 @@ const (
 type Reader struct {
 	from     io.Reader
 	most     int
+	small    int // bytes of a body that admit is not asked about
+	admit    func(n int) error
+	admitted bool // the frame that is being read
 	buf      []byte
 	off, end int // what is read already and not yet returned is buf[off:end]
 }
@@ -27,6 +30,10 @@ type Reader struct {
 func NewReader(r io.Reader, most int) *Reader {
 	return &Reader{from: r, most: most}
 }
+
+// Admit makes the Reader ask before it takes memory for a body of more than so many bytes, by its length, once. An error of admit is one of
+// Next, which asks again when it is called again.
+func (r *Reader) Admit(small int, admit func(n int) error) { r.small, r.admit = small, admit }
 
 // Next returns the body of the next frame, which is valid until the next call. The error is io.EOF where the stream ends
 // between two frames, io.ErrUnexpectedEOF inside of one, an *[Error] of [KindInvalid] for a length that no message has, or the
@@ -40,16 +47,30 @@ func (r *Reader) Next() ([]byte, error) {
 			if n == 0 || uint64(n) > uint64(r.most) {
 				return nil, invalid("a frame has %d bytes, want 1 to %d: this is not the protocol of ringcache, or the message is too large", n, r.most)
 			}
+			if r.admit != nil && int(n) > r.small && !r.admitted {
+				if err := r.admit(int(n)); err != nil {
+					return nil, err
+				}
+				r.admitted = true
+			}
 			need += int(n)
 			if have >= need {
 				body := r.buf[r.off+header : r.off+need : r.off+need]
 				r.off += need
+				r.admitted = false
 				return body, nil
 			}
 		}
 		if err := r.fill(need); err != nil {
 			return nil, err
 		}
+	}
+}
+
+// Forget gives up the body that Next returned last, and the memory of a large one.
+func (r *Reader) Forget() {
+	if r.off == r.end && len(r.buf) > firstRoom {
+		r.buf, r.off, r.end = nil, 0, 0
 	}
 }
 

@@ -129,6 +129,40 @@ func TestLargeFramesAreForgotten(t *testing.T) {
 	require.LessOrEqual(t, len(r.buf), keptRoom)
 }
 
+// TestLargeFramesAreAdmitted: a reader asks before it takes memory for a large frame, once, and again after a refusal; and forgets what
+// was large.
+func TestLargeFramesAreAdmitted(t *testing.T) {
+	var stream []byte
+	sizes := []int{100, 101, 50, 200 << 10, 1}
+	for _, n := range sizes {
+		stream = append(stream, frameOf(make([]byte, n))...)
+	}
+	refusal := errors.New("not now")
+	var asked []int
+	refused := false
+	r := NewReader(iotest.HalfReader(bytes.NewReader(stream)), MaxRequest)
+	r.Admit(100, func(n int) error {
+		asked = append(asked, n)
+		if refused = !refused; refused {
+			return refusal
+		}
+		require.LessOrEqual(t, len(r.buf), firstRoom)
+		return nil
+	})
+	for _, n := range sizes {
+		body, err := r.Next()
+		if n > 100 {
+			require.ErrorIs(t, err, refusal)
+			body, err = r.Next()
+		}
+		require.NoError(t, err)
+		require.Len(t, body, n)
+		r.Forget()
+		require.LessOrEqual(t, len(r.buf), firstRoom)
+	}
+	require.Equal(t, []int{101, 101, 200 << 10, 200 << 10}, asked)
+}
+
 type badStream int
 
 func (n badStream) Read([]byte) (int, error) { return int(n), nil }

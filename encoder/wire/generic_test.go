@@ -58,6 +58,8 @@ func alwaysThere(v reflect.Value, key string) bool {
 	switch v.Interface().(type) {
 	case Object, Level, Lease:
 		return key == "name"
+	case ClientState:
+		return key == "session"
 	case Item:
 		return key == "status"
 	case Error:
@@ -182,7 +184,7 @@ func TestKeysAreTheTags(t *testing.T) {
 		want keys
 	}{
 		{Request{}, requestKeys}, {Object{}, objectKeys}, {Reply{}, replyKeys}, {Error{}, errorKeys}, {Segment{}, segmentKeys}, {Limits{}, limitsKeys},
-		{Item{}, itemKeys}, {State{}, stateKeys}, {Level{}, levelKeys}, {Lease{}, leaseKeys},
+		{Item{}, itemKeys}, {State{}, stateKeys}, {Level{}, levelKeys}, {Lease{}, leaseKeys}, {Use{}, useKeys}, {ClientState{}, clientStateKeys},
 	} {
 		var got keys
 		for i := range reflect.TypeOf(c.v).NumField() {

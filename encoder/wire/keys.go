@@ -4,17 +4,19 @@ import "slices"
 
 // The keys of each map, in the order in which they are written. The number of a key in its list is its bit in a set.
 var (
-	requestKeys = keys{"id", "op", "version", "session", "client", "fingerprint", "lease", "space", "names", "seconds", "prefix", "keep", "objects", "leases", "list"}
-	printKeys   = keys{"model", "revision", "dtype", "layout", "engine", "ranks", "rank"}
-	objectKeys  = keys{"name", "size", "note", "parent", "tenant", "cost"}
-	replyKeys   = keys{"id", "error", "version", "server", "segment", "space", "limits", "items", "state", "leases"}
-	errorKeys   = keys{"kind", "text"}
-	segmentKeys = keys{"name", "size", "generation", "inode"}
-	limitsKeys  = keys{"names", "seconds", "held", "leases"}
-	itemKeys    = keys{"status", "name", "offset", "size", "note", "levels"}
-	stateKeys   = keys{"levels", "sessions", "leases", "pending", "owed", "clearing", "seconds"}
-	levelKeys   = keys{"name", "away", "objects", "bytes", "capacity", "held", "owed"}
-	leaseKeys   = keys{"name", "client", "pid", "seconds", "pinned", "reserved", "bytes", "waiting"}
+	requestKeys     = keys{"id", "op", "version", "session", "client", "fingerprint", "lease", "space", "names", "seconds", "prefix", "keep", "objects", "leases", "list"}
+	printKeys       = keys{"model", "revision", "dtype", "layout", "engine", "ranks", "rank"}
+	objectKeys      = keys{"name", "size", "note", "parent", "tenant", "cost"}
+	replyKeys       = keys{"id", "error", "version", "server", "segment", "space", "limits", "items", "state", "leases", "clients"}
+	errorKeys       = keys{"kind", "text"}
+	segmentKeys     = keys{"name", "size", "generation", "inode"}
+	limitsKeys      = keys{"names", "seconds", "held", "leases"}
+	itemKeys        = keys{"status", "name", "offset", "size", "note", "levels"}
+	stateKeys       = keys{"levels", "sessions", "leases", "pending", "owed", "clearing", "seconds", "hits", "misses", "stored", "recent"}
+	levelKeys       = keys{"name", "away", "objects", "bytes", "capacity", "held", "owed"}
+	useKeys         = keys{"seconds", "hits", "misses", "stored"}
+	clientStateKeys = keys{"session", "client", "pid", "space", "seconds", "idle", "hits", "misses", "stored"}
+	leaseKeys       = keys{"name", "client", "pid", "seconds", "pinned", "reserved", "bytes", "waiting"}
 )
 
 // Numbers in requestKeys.
@@ -48,6 +50,7 @@ const (
 	pItems
 	pState
 	pLeases
+	pClients
 )
 
 var (

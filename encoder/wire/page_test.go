@@ -235,7 +235,7 @@ func TestPageHasEveryWord(t *testing.T) {
 	for _, k := range kinds {
 		look(string(k))
 	}
-	for _, k := range []keys{requestKeys, printKeys, objectKeys, replyKeys, errorKeys, segmentKeys, limitsKeys, itemKeys, stateKeys, levelKeys, leaseKeys} {
+	for _, k := range []keys{requestKeys, printKeys, objectKeys, replyKeys, errorKeys, segmentKeys, limitsKeys, itemKeys, stateKeys, levelKeys, leaseKeys, useKeys, clientStateKeys} {
 		for _, w := range k {
 			look(w)
 		}

@@ -329,3 +329,17 @@ func TestAppendRefuses(t *testing.T) {
 	require.NoError(t, DecodeReply(b[header:], &p))
 	require.Equal(t, "no a\uFFFDb", p.Error.Text)
 }
+
+// TestControlCharacters: labels and leases are shown in lists and logs, so they have nothing that a terminal obeys or nobody sees.
+func TestControlCharacters(t *testing.T) {
+	for _, c := range []string{"\x00", "\a", "\x1b", "\x7f", "\u0085", "\u009b", "\u00ad", "\u200b", "\u200e", "\u2028", "\u202e", "\u2066", "\ufeff", "\U000e0001"} {
+		hello := Request{ID: 1, Op: Hello, Version: Version, Session: "session-1", Client: "a" + c + "b"}
+		require.ErrorContains(t, hello.Validate(), "client: ", "%q", c)
+		pin := Request{ID: 1, Op: Pin, Space: "s", Names: []string{"n"}, Lease: "a" + c + "b"}
+		require.ErrorContains(t, pin.Validate(), "lease: ", "%q", c)
+		release := Request{ID: 1, Op: Release, Leases: []string{"a" + c + "b"}}
+		require.ErrorContains(t, release.Validate(), "leases: ", "%q", c)
+	}
+	hello := Request{ID: 1, Op: Hello, Version: Version, Session: "session-1", Client: "worker 0, größer 日本 😀"}
+	require.NoError(t, hello.Validate())
+}

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"strings"
+	"unicode"
 )
 
 // form is what the requests of one op have.
@@ -52,7 +53,7 @@ func (q *Request) validate(used set) error {
 	case len(q.Client) > MaxClient:
 		return invalid("request: client: %d bytes, the most is %d", len(q.Client), MaxClient)
 	case !printable(q.Client):
-		return invalid("request: client: %q has control characters", q.Client)
+		return invalid("request: client: %+q has control characters, or such as nobody sees; leave them out", q.Client)
 	case used.has(qLease) && !validLease(q.Lease):
 		return leaseError("lease", q.Lease)
 	case q.Op == Commit && used.has(qSeconds) && !q.Keep:
@@ -89,7 +90,7 @@ func (q *Request) validateRelease(used set) error {
 }
 
 func leaseError(key, lease string) *Error {
-	return invalid("request: %s: %.200q, want 1 to %d bytes without control characters", key, lease, MaxLease)
+	return invalid("request: %s: %.200q, want 1 to %d bytes without control characters, and without such as nobody sees", key, lease, MaxLease)
 }
 
 func validLease(s string) bool { return s != "" && len(s) <= MaxLease && printable(s) }
@@ -100,9 +101,10 @@ func validSession(s string) bool {
 	}) < 0
 }
 
-// printable reports whether a text can be shown in a line of a log or a terminal.
+// printable reports whether a text has neither control characters, nor those of format, which nobody sees: what a line of a log or a
+// terminal shows is the text then.
 func printable(s string) bool {
-	return strings.IndexFunc(s, func(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029' }) < 0
+	return strings.IndexFunc(s, func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }) < 0
 }
 
 // first returns the lowest number in a set.

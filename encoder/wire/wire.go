@@ -37,7 +37,7 @@ const (
 	// or ended if the lease does not have it. It changes nothing: it is for a client that comes back.
 	Get Op = "get"
 	// Reserve takes room for Objects of Space, for Lease, in order, so that a parent precedes its children. Nobody sees them until
-	// Commit. Seconds are the least time of the lease, for what it pins; no time ends a reservation.
+	// Commit. Seconds are the least time of the lease: no write may begin after it, unless the same is reserved again.
 	// Each item is reserved (write to its bytes), exists, pending (somebody else has reserved it), full or too large.
 	Reserve Op = "reserve"
 	// Commit publishes Names of Space that Lease has reserved and that are written completely, in order. With Keep they stay
@@ -48,7 +48,7 @@ const (
 	// Release ends Leases; or else what Lease pins of Names of Space, and the wish for those that are pending.
 	// What is not there is skipped, so that releasing twice is fine.
 	Release Op = "release"
-	// Stat describes the daemon (State), the objects of Names of Space, if any, and, with List, all leases. It pins nothing. Each item
+	// Stat describes the daemon (State), the objects of Names of Space, if any, and, with List, all leases and clients. It pins nothing. Each item
 	// is hit, with the levels that have it, miss, or pending: ask again.
 	Stat Op = "stat"
 	// Clear deletes the objects of Space, or of all spaces if it is empty, from all levels, in the background; State.Clearing
@@ -119,6 +119,8 @@ type Reply struct {
 	Items  []Item  `msg:"items"` // in the order of the request's names or objects
 	State  *State  `msg:"state"`
 	Leases []Lease `msg:"leases"`
+
+	Clients []ClientState `msg:"clients"`
 }
 
 // Segment is where objects are. If Generation or Inode differs from an earlier answer, it is another segment:
@@ -179,6 +181,19 @@ type State struct {
 	Owed     int     `msg:"owed"`     // objects that wait to be written to lower levels
 	Clearing bool    `msg:"clearing"` // Clear goes on
 	Seconds  int64   `msg:"seconds"`  // since the daemon's start
+
+	Hits   int64 `msg:"hits"`   // answers to Pin since the daemon's start: objects that were there
+	Misses int64 `msg:"misses"` // and that were not, or could not be brought: StatusMiss, Unavailable, Full, TooLarge
+	Stored int64 `msg:"stored"` // objects that were committed
+	Recent *Use  `msg:"recent"` // of the last minutes
+}
+
+// Use is what was asked for within a time.
+type Use struct {
+	Seconds int64 `msg:"seconds"`
+	Hits    int64 `msg:"hits"`
+	Misses  int64 `msg:"misses"`
+	Stored  int64 `msg:"stored"`
 }
 
 // Level is what a level has, as tier.LevelState; -1 is unknown.
@@ -192,12 +207,25 @@ type Level struct {
 	Owed     int    `msg:"owed"`
 }
 
+// ClientState describes a session that has a connection now. Counts are since its Hello.
+type ClientState struct {
+	Session string `msg:"session"`
+	Client  string `msg:"client"`
+	PID     int    `msg:"pid"`     // of the process; 0 is unknown
+	Space   string `msg:"space"`   // by its fingerprint, or of its last request
+	Seconds int64  `msg:"seconds"` // since its Hello
+	Idle    int64  `msg:"idle"`    // seconds since its last request
+	Hits    int64  `msg:"hits"`
+	Misses  int64  `msg:"misses"`
+	Stored  int64  `msg:"stored"`
+}
+
 // Lease describes an open lease, of any session.
 type Lease struct {
 	Name     string `msg:"name"`
 	Client   string `msg:"client"`
 	PID      int    `msg:"pid"`     // of the client's process; 0 is unknown
-	Seconds  int64  `msg:"seconds"` // until its end; -1 is never, 0 that only reservations are left
+	Seconds  int64  `msg:"seconds"` // until its end; -1 is never, 0 that it has passed, and reservations are left
 	Pinned   int    `msg:"pinned"`
 	Reserved int    `msg:"reserved"`
 	Bytes    int64  `msg:"bytes"`

@@ -21,6 +21,10 @@ type role struct {
 	Daemon *daemonRole
 	Client *clientRole
 	Liar   *liarRole
+
+	Served   *servedRole
+	Honest   *honestRole
+	Attacker *attackerRole
 }
 
 func TestMain(m *testing.M) {
@@ -39,6 +43,12 @@ func TestMain(m *testing.M) {
 		r.Client.run()
 	case r.Liar != nil:
 		r.Liar.run()
+	case r.Served != nil:
+		r.Served.run()
+	case r.Honest != nil:
+		r.Honest.run()
+	case r.Attacker != nil:
+		r.Attacker.run()
 	}
 }
 

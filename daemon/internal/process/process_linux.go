@@ -95,8 +95,12 @@ func fromFD(fd, pid int) (*Process, error) {
 	}
 	p := &Process{inode: inodeOf(fd), fd: os.NewFile(uintptr(fd), "pidfd")}
 	if pid > 0 {
-		if start, err := startOf(pid); err == nil {
+		switch start, err := startOf(pid); {
+		case err == nil:
 			p.id = ID{PID: pid, Start: start, Namespace: namespace()}
+		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE): // it is known, and can't be read now
+			p.Close()
+			return nil, fmt.Errorf("daemon: identifying process %d: %w", pid, err)
 		}
 	}
 	if exited(fd) { // otherwise what was read above is about this process

@@ -123,18 +123,18 @@ func TestUnwatchableProcess(t *testing.T) {
 	b.put("a")
 	u := b.user(process.Unknown(), "session-1")
 	reserve := func() {
-		p, err := u.Reserve("l", []tier.Object{{Key: key("r"), Size: 10}}, 0)
+		p, err := u.Reserve("l", []tier.Object{{Key: key("r"), Size: 10}}, time.Hour)
 		require.NoError(t, err)
 		require.NoError(t, p[0].Err)
 	}
 	reserve()
-	b.pass(time.Hour)
+	b.pass(10 * time.Minute)
 	require.Len(t, b.book.Leases(10), 1, "as long as it is connected")
 	u.Leave()
 	b.pass(29 * time.Second)
 	require.Len(t, b.book.Leases(10), 1)
 	u = b.user(process.Unknown(), "session-1") // nothing tells the two apart
-	b.pass(time.Hour)
+	b.pass(10 * time.Minute)
 	require.Len(t, b.book.Leases(10), 1)
 	u.Leave()
 	u.Leave()
@@ -178,7 +178,7 @@ func TestTakenSession(t *testing.T) {
 	require.True(t, kicked)
 	for name, call := range map[string]func() error{
 		"Pin":     func() error { _, err := first.Pin("l", keys("a"), 0, false); return err },
-		"Get":     func() error { _, _, err := first.Get("l", "space", nil); return err },
+		"Get":     func() error { _, err := first.Keys("l", "space"); return err },
 		"Reserve": func() error { _, err := first.Reserve("l", nil, 0); return err },
 		"Commit":  func() error { _, err := first.Commit("l", keys("a"), false, 0); return err },
 		"Abort":   func() error { _, err := first.Abort("l", keys("a")); return err },
@@ -211,7 +211,7 @@ func TestClosedStore(t *testing.T) {
 	require.NoError(t, b.memory.Close())
 	_, err = u.Pin("l", keys("a"), 0, false)
 	require.ErrorIs(t, err, ErrClosed)
-	_, _, err = u.Get("l", "space", keys("a"))
+	_, err = u.Get("l", keys("a"))
 	require.ErrorIs(t, err, ErrClosed)
 	_, err = u.Reserve("l", []tier.Object{{Key: key("x")}}, 0)
 	require.ErrorIs(t, err, ErrClosed)

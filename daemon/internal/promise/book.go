@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringcache/ringcache/internal/loglimit"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -33,17 +34,19 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Limits are what a Book grants. All are needed.
+// Limits are what a Book grants. A process may have a quarter of what there is in all, and the less, the more others have: see share.
 type Limits struct {
-	Sessions int // at a time; a process may have a quarter
-	Leases   int // of a session; those of a process are at most twice as many
-	// Held are the bytes that the sessions of a process have. Of each 4 KiB it may have one object, and at least 1024.
+	Connections, Sessions int // of all processes; 0 is no limit
+	Leases                int // of a session
+	// Held are the bytes that the sessions of a process may have if others have nothing.
 	Held              int64
 	Longest, Ordinary time.Duration // of leases
+
+	// What all processes may have: bytes, records of objects and of leases, and records of what leases have. 0 is no limit.
+	Memory, Objects, Table, Pins int64
 }
 
-func (l Limits) sessionsOfProcess() int { return max(1, l.Sessions/4) }
-func (l Limits) leasesOfProcess() int   { return 2 * l.Leases }
+func (l Limits) bytes() share { return share{l.Held, l.Memory} }
 
 // time returns how long a lease lasts that is asked for d; 0 is the ordinary time.
 func (l Limits) time(d time.Duration) time.Duration {
@@ -53,8 +56,6 @@ func (l Limits) time(d time.Duration) time.Duration {
 	return min(d, l.Longest)
 }
 
-func (l Limits) items() int64 { return max(1024, l.Held/4096) }
-
 // Book has the promises of a daemon. Its methods may be called from any goroutine.
 type Book struct {
 	store  *tier.Store
@@ -62,6 +63,7 @@ type Book struct {
 	grace  time.Duration
 	log    *slog.Logger
 	clock  func() time.Time
+	ended  loglimit.Limit // processes come and go as often as somebody likes
 
 	mostWishes int // of a process
 
@@ -74,8 +76,13 @@ type Book struct {
 	limits   Limits
 	clients  map[*Client]struct{}
 	sessions map[string]*session
-	deserted map[*session]time.Time // nobody is there to say what becomes of them, until then
-	due      due
+	deserted map[*session]time.Time  // nobody is there to say what becomes of them, until then
+	due      due                     // leases by the end of their time, on the wall
+	writing  due                     // leases whose time has passed, by the end of their reservations
+	entered  int                     // connections of all clients
+	items    int64                   // of all clients
+	objects  map[tier.Key]heldObject // of all clients
+	bytes    int64                   // of objects
 	counts   Counts
 }
 
@@ -94,8 +101,11 @@ type Counts struct {
 func Open(o Options) (*Book, error) {
 	b := &Book{
 		store: o.Store, memory: o.Memory, mostWishes: mostWishes, grace: o.Grace, limits: o.Limits, log: o.Logger, clock: o.Now,
-		wake: make(chan struct{}, 1), stop: make(chan struct{}),
-		clients: map[*Client]struct{}{}, sessions: map[string]*session{}, deserted: map[*session]time.Time{},
+		ended: loglimit.Limit{Burst: 30}, wake: make(chan struct{}, 1), stop: make(chan struct{}),
+		clients: map[*Client]struct{}{}, sessions: map[string]*session{}, deserted: map[*session]time.Time{}, objects: map[tier.Key]heldObject{},
+	}
+	if most := quarter(o.Limits.Objects).limit; most > 0 {
+		b.mostWishes = int(min(int64(b.mostWishes), most))
 	}
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)

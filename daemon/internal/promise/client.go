@@ -5,6 +5,7 @@ import (
 
 	"github.com/ringcache/ringcache/daemon/internal/process"
 	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/tier"
 )
 
 // Client is a process, with all its sessions. Its fields are guarded by the lock of the book.
@@ -16,13 +17,13 @@ type Client struct {
 	gone     bool // it is not in the book any more
 	sessions map[*session]struct{}
 	leases   int
-	items    int64
-	held     int64 // bytes
+	items    int64 // objects, each counted for each lease
+	held     int64 // bytes of items
 	wishes   wishes
 }
 
 // Enter returns the client of a process, which the book takes over: it closes p. Each Enter needs a Leave. A client is one
-// process, so that what it may have does not grow with its connections. allowed is the most connections of one process.
+// process, so that what it may have does not grow with its connections. allowed is the most connections of one process, if others have none.
 func (b *Book) Enter(p *process.Process, allowed int) (*Client, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -31,12 +32,20 @@ func (b *Book) Enter(p *process.Process, allowed int) (*Client, error) {
 		return nil, ErrClosed
 	}
 	c := b.clientOf(p)
-	if c.entered >= allowed {
+	total := int64(b.limits.Connections)
+	if !(share{int64(allowed), total}).allows(int64(c.entered), 1, total-int64(b.entered)-1) {
+		others := b.entered - c.entered
 		b.dismiss(c)
-		return nil, fmt.Errorf("%w: process %d has %d connections, which is the most; close some", ErrLimit, p.ID().PID, c.entered)
+		return nil, fmt.Errorf("%w: process %d has %d connections and others have %d, which leaves it no more; close some, or raise max-connections", ErrLimit, c.PID(), c.entered, others)
 	}
-	c.entered++
+	c.enter(1)
 	return c, nil
+}
+
+// enter counts connections. The caller has the lock of the book.
+func (c *Client) enter(n int) {
+	c.entered += n
+	c.book.entered += n
 }
 
 // clientOf returns the client of a process, or a new one.
@@ -61,7 +70,7 @@ func (b *Book) clientOf(p *process.Process) *Client {
 func (c *Client) Leave() {
 	c.book.mu.Lock()
 	defer c.book.mu.Unlock()
-	c.entered--
+	c.enter(-1)
 	c.book.dismiss(c)
 }
 
@@ -101,31 +110,62 @@ func (b *Book) died(c *Client) {
 	b.dismiss(c)
 	b.mu.Unlock()
 	if ended > 0 {
-		b.log.Info("a process has ended, and so have its leases", "pid", c.PID(), "sessions", len(sessions), "leases", ended)
+		b.ended.Info(b.log, "a process has ended, and so have its leases", "pid", c.PID(), "sessions", len(sessions), "leases", ended)
 	}
 }
 
-// take charges a client with an object, unless it would have too much.
-func (c *Client) take(size int64) bool {
+// heldObject is an object that leases have.
+type heldObject struct {
+	leases int
+	size   int64
+}
+
+// take charges a client with an object that a lease of it gets, unless it would have too much.
+func (c *Client) take(k tier.Key, size int64) bool {
 	b := c.book
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if size > b.limits.Held-c.held || c.items >= b.limits.items() {
+	l := b.limits
+	objects, bytes := int64(len(b.objects)), b.bytes
+	if _, held := b.objects[k]; !held {
+		objects, bytes = objects+1, bytes+size
+	}
+	if !l.bytes().allows(c.held, size, l.Memory-bytes) || !quarter(l.Objects).allows(c.items, 1, l.Objects-objects) ||
+		!quarter(l.Pins).allows(c.items, 1, l.Pins-b.items-1) {
 		return false
 	}
-	c.charge(1, size)
+	c.charge(k, size)
 	return true
 }
 
-// give takes a charge back.
-func (c *Client) give(items, size int64) {
-	c.book.mu.Lock()
-	defer c.book.mu.Unlock()
-	c.charge(-items, -size)
+// charge is take of what a lease has already. The caller has the lock of the book.
+func (c *Client) charge(k tier.Key, size int64) {
+	b := c.book
+	c.items++
+	c.held += size
+	b.items++
+	b.counts.Held += size
+	h := b.objects[k]
+	if h.leases == 0 {
+		h.size = size
+		b.bytes += size
+	}
+	h.leases++
+	b.objects[k] = h
 }
 
-func (c *Client) charge(items, size int64) {
-	c.items += items
-	c.held += size
-	c.book.counts.Held += size
+// give takes a charge back. The caller has the lock of the book.
+func (c *Client) give(k tier.Key, size int64) {
+	b := c.book
+	c.items--
+	c.held -= size
+	b.items--
+	b.counts.Held -= size
+	h := b.objects[k]
+	if h.leases--; h.leases > 0 {
+		b.objects[k] = h
+		return
+	}
+	b.bytes -= h.size
+	delete(b.objects, k)
 }

@@ -8,7 +8,7 @@
 // The truth is in the table of leases beside the segment. The lease of the name "b" of session "a" stands there as "a/b", with
 // the owner "PID START SESSION LABEL", so that the next daemon's book finds it. It releases what belongs to dead processes at
 // once, and keeps the rest for a grace time, until the session is joined again. After that the pins are gone; reservations
-// stay as long as the process lives, since it may be writing. Of a process that can't be identified nothing
+// stay for a while, since the process may be writing. Of a process that can't be identified nothing
 // stays.
 //
 // Everything is done to the store first, and then to the book: a kill between the two leaves no promise without a record.

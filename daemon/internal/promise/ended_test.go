@@ -15,7 +15,7 @@ func TestEndsThatARequestNoticesCount(t *testing.T) {
 	b.put("a")
 	u := b.user(process.Unknown(), "session-1")
 	ends := map[string]func(){
-		"get":    func() { _, _, err := u.Get("l", "space", keys("a")); require.NoError(t, err) },
+		"get":    func() { _, err := u.Get("l", keys("a")); require.NoError(t, err) },
 		"pin":    func() { _, err := u.Pin("l", keys("a"), 0, false); require.NoError(t, err) },
 		"commit": func() { _, err := u.Commit("l", keys("a"), false, 0); require.NoError(t, err) },
 	}

@@ -85,8 +85,9 @@ func (b *Book) Check() error {
 	for c := range b.clients {
 		perClient[c] = &sums{}
 	}
-	var held int64
-	leases, waiting, filed := 0, 0, 0
+	var items, held, bytes int64
+	objects := map[tier.Key]int{}
+	leases, waiting, filed, lapsed := 0, 0, 0, 0
 	for _, s := range sessions {
 		c := perClient[s.client]
 		if c == nil || b.sessions[s.id] != s || s.ended {
@@ -113,10 +114,16 @@ func (b *Book) Check() error {
 			c.items += int64(len(l.items))
 			c.held += l.bytes
 			held += l.bytes
+			items += int64(len(l.items))
+			for k := range l.items {
+				objects[k]++
+			}
 			if s.waiting {
 				waiting++
 			}
-			if l.at >= 0 {
+			if l.lapsed {
+				lapsed++
+			} else {
 				filed++
 			}
 		}
@@ -124,7 +131,18 @@ func (b *Book) Check() error {
 	for id := range states {
 		return fmt.Errorf("lease %s is in the store, and not in the book", id)
 	}
+	for k, h := range b.objects {
+		if objects[k] != h.leases {
+			return fmt.Errorf("%d leases have object %v, counted are %d", objects[k], k, h.leases)
+		}
+		bytes += h.size
+	}
+	if len(objects) != len(b.objects) || items != b.items || bytes != b.bytes {
+		return fmt.Errorf("leases have %d objects, %d times, with %d bytes, counted are %d, %d, %d", len(objects), items, bytes, len(b.objects), b.items, b.bytes)
+	}
+	entered := 0
 	for c, n := range perClient {
+		entered += c.entered
 		if n.sessions != len(c.sessions) || n.leases != c.leases || n.items != c.items || n.held != c.held {
 			return fmt.Errorf("a client has %d sessions, %d leases, %d objects, %d bytes, and should have %+v", len(c.sessions), c.leases, c.items, c.held, *n)
 		}
@@ -132,9 +150,9 @@ func (b *Book) Check() error {
 			return fmt.Errorf("a client has neither connections nor sessions")
 		}
 	}
-	if n := b.counts; n.Leases != leases || n.Waiting != waiting || n.Held != held || len(b.due) != filed {
-		return fmt.Errorf("the counts are %+v, with %d leases that end by time; there are %d leases, %d waiting, %d bytes, %d of them ending by time",
-			n, len(b.due), leases, waiting, held, filed)
+	if n := b.counts; n.Leases != leases || n.Waiting != waiting || n.Held != held || len(b.due) != filed || len(b.writing) != lapsed || b.entered != entered {
+		return fmt.Errorf("the counts are %+v, with %d leases that end by time, %d whose time has passed and %d connections; there are %d leases, %d waiting, %d bytes, %d and %d of them ending, %d connections",
+			n, len(b.due), len(b.writing), b.entered, leases, waiting, held, filed, lapsed, entered)
 	}
 	return nil
 }
@@ -165,8 +183,8 @@ func (l *lease) check(st tier.LeaseState, there bool) error {
 		return fmt.Errorf("it counts %d bytes and %d reservations, and has %d and %d", l.bytes, l.reserved, bytes, reserved)
 	case l.lapsed && (reserved == 0 || reserved != len(l.items)):
 		return fmt.Errorf("its time has passed, and it has %d objects, of which %d are reserved", len(l.items), reserved)
-	case l.lapsed != (l.at < 0):
-		return fmt.Errorf("it ends by time, or has lapsed, and not one of both")
+	case l.in == nil || l.lapsed != (l.in == &l.s.book.writing):
+		return fmt.Errorf("it is not filed where it ends by time, lapsed %v", l.lapsed)
 	}
 	return nil
 }

@@ -13,6 +13,11 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
+// writing is how long the reservations of a lease stay after its time, so that nobody gets the room while the client may still be
+// writing to it: a client begins no write after that time, and none takes as long. It is counted by a clock that nobody sets, and
+// that stands still while the machine sleeps.
+const writing = 10 * time.Minute
+
 // slack is how much longer than asked for a lease lasts, so that asking again soon changes nothing in the table.
 const slack = time.Second
 
@@ -22,13 +27,15 @@ type lease struct {
 	name     string
 	t        *tier.StoreLease
 	until    time.Time // what it pins ends then
-	lapsed   bool      // until has passed, and reservations are left
+	lapsed   bool      // until has passed, and reservations are left, for a while
 	items    map[tier.Key]item
 	reserved int   // of items
 	bytes    int64 // of items
 	wish     time.Time
 
-	at int // place in Book.due, -1 if it is not there; guarded by the lock of the book
+	// Guarded by the lock of the book.
+	in *due // where it is filed, nil if it is not
+	at int  // its place there
 }
 
 // item is what a lease has of an object.
@@ -53,7 +60,7 @@ func (s *session) find(name string) *lease {
 // open returns a lease that lasts for at least d, within the limits; 0 is the ordinary time.
 func (s *session) open(name string, d time.Duration) (*lease, error) {
 	limits := s.book.Limits()
-	until := s.book.now().Add(limits.time(d))
+	until := s.book.clock().Add(limits.time(d))
 	if l := s.find(name); l != nil {
 		err := l.extend(until)
 		switch {
@@ -93,18 +100,19 @@ func (s *session) mayOpen(limits Limits) error {
 	b := s.book
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch {
+	switch all, mine := int64(b.counts.Leases), int64(s.client.leases); {
+	case !quarter(limits.Table).allows(mine, 1, limits.Table-all-1):
+		return fmt.Errorf("%w: process %d has %d leases and others have %d, which leaves it no more; release some, or raise max-leases, for a new segment",
+			ErrLimit, s.client.PID(), mine, all-mine)
 	case len(s.leases) >= limits.Leases:
 		return fmt.Errorf("%w: session %s has %d leases; release some, or raise max-session-leases", ErrLimit, s.id, len(s.leases))
-	case s.client.leases >= limits.leasesOfProcess():
-		return fmt.Errorf("%w: process %d has %d leases, twice max-session-leases, which is the most; release some", ErrLimit, s.client.PID(), s.client.leases)
 	}
 	return nil
 }
 
 // add adds a lease of the store that has nothing yet.
 func (s *session) add(name string, t *tier.StoreLease, until time.Time) *lease {
-	l := &lease{s: s, name: name, t: t, until: until, items: map[tier.Key]item{}, at: -1}
+	l := &lease{s: s, name: name, t: t, until: until, items: map[tier.Key]item{}}
 	s.leases[name] = l
 	b := s.book
 	b.mu.Lock()
@@ -114,7 +122,7 @@ func (s *session) add(name string, t *tier.StoreLease, until time.Time) *lease {
 	if s.waiting {
 		b.counts.Waiting++
 	}
-	b.setDue(l, until)
+	b.file(l, &b.due, until.Round(0))
 	return l
 }
 
@@ -131,7 +139,7 @@ func (l *lease) extend(until time.Time) error {
 	b := l.s.book
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.setDue(l, until)
+	b.file(l, &b.due, until.Round(0))
 	return nil
 }
 
@@ -139,7 +147,7 @@ func (l *lease) extend(until time.Time) error {
 // are gone. Reservations are not: the client may be writing.
 func (s *session) revive(l *lease, d time.Duration) (*lease, error) {
 	l.lapsed = true
-	err := l.extend(s.book.now().Add(s.book.Limits().time(d)))
+	err := l.extend(s.book.clock().Add(s.book.Limits().time(d)))
 	if errors.Is(err, tier.ErrEnded) { // it had none
 		l.release()
 		return s.open(l.name, d)
@@ -153,8 +161,8 @@ func (s *session) revive(l *lease, d time.Duration) (*lease, error) {
 	return l, nil
 }
 
-// lapse takes its pins from a lease whose time has passed, and ends it if it has no reservations. It returns how many leases have
-// ended: one, or none.
+// lapse takes its pins from a lease whose time has passed, or whose client does not come back, and ends it if it has no reservations. These
+// end later. It returns how many leases have ended: one, or none.
 func (l *lease) lapse() int {
 	if l.reserved == 0 {
 		l.release()
@@ -170,9 +178,13 @@ func (l *lease) lapse() int {
 	l.drop(pinned...)
 	l.lapsed = true
 	b := l.s.book
+	now := b.clock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.setDue(l, time.Time{})
+	if l.until.After(now) { // nobody came back, or the clock was set: the client believes in the time that it was given
+		now = l.until
+	}
+	b.file(l, &b.writing, now.Add(writing))
 	return 0
 }
 
@@ -182,16 +194,18 @@ func (l *lease) release() {
 	failpoint.Hit("daemon.released")
 	s := l.s
 	delete(s.leases, l.name)
-	s.client.give(int64(len(l.items)), l.bytes)
 	b := s.book
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	for k, it := range l.items {
+		s.client.give(k, it.size)
+	}
 	s.client.leases--
 	b.counts.Leases--
 	if s.waiting {
 		b.counts.Waiting--
 	}
-	b.setDue(l, time.Time{})
+	b.file(l, nil, time.Time{})
 }
 
 // settle ends a lease that has nothing, and waits for nothing, or for longer than its time.
@@ -212,21 +226,21 @@ func (l *lease) put(k tier.Key, it item) {
 
 // drop notes that a lease does not have objects any more.
 func (l *lease) drop(keys ...tier.Key) {
-	var items, bytes int64
+	b := l.s.book
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for _, k := range keys {
 		it, ok := l.items[k]
 		if !ok {
 			continue
 		}
 		delete(l.items, k)
-		items++
-		bytes += it.size
+		l.bytes -= it.size
 		if it.reserved {
 			l.reserved--
 		}
+		l.s.client.give(k, it.size)
 	}
-	l.bytes -= bytes
-	l.s.client.give(items, bytes)
 }
 
 // load makes the book agree with the store about a lease: of an earlier process, or after an answer that should not be. What it has
@@ -243,7 +257,9 @@ func (l *lease) load() error {
 	l.drop(slices.Collect(maps.Keys(l.items))...)
 	for i, p := range placed {
 		if p.Err == nil || errors.Is(p.Err, tier.ErrPending) {
-			l.s.client.give(-1, -p.Object.Size)
+			l.s.book.mu.Lock()
+			l.s.client.charge(keys[i], p.Object.Size)
+			l.s.book.mu.Unlock()
 			l.put(keys[i], item{size: p.Object.Size, reserved: p.Err != nil})
 		}
 	}

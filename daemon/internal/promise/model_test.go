@@ -20,15 +20,22 @@ type model struct {
 	there    map[string]bool
 	reserved map[string]string // name of an object: session/lease
 	pins     map[string]map[string]bool
-	until    map[string]time.Time // by session/lease, of those that have pins
+	until    map[string]time.Time // by session/lease
+	ends     map[string]time.Time // of reservations, of those whose time has passed
 }
 
-// passed takes the pins of leases whose time has passed.
+// passed takes the pins of leases whose time has passed, and later their reservations.
 func (m *model) passed(now time.Time) {
+	for id, at := range m.ends {
+		if !now.Before(at) {
+			m.drop(id)
+		}
+	}
 	for id, at := range m.until {
 		if !now.Before(at) {
 			delete(m.until, id)
 			delete(m.pins, id)
+			m.ends[id] = now.Add(writing)
 		}
 	}
 }
@@ -48,6 +55,7 @@ func (m *model) held(size map[string]int64) (n int64) {
 func (m *model) drop(id string) {
 	delete(m.pins, id)
 	delete(m.until, id)
+	delete(m.ends, id)
 	for name, by := range m.reserved {
 		if by == id {
 			delete(m.reserved, name)
@@ -61,7 +69,7 @@ func TestRandomRequests(t *testing.T) {
 		limits := ordinary
 		limits.Held = 3000
 		b := newBed(t, limits)
-		m := &model{map[string]bool{}, map[string]string{}, map[string]map[string]bool{}, map[string]time.Time{}}
+		m := &model{map[string]bool{}, map[string]string{}, map[string]map[string]bool{}, map[string]time.Time{}, map[string]time.Time{}}
 		sizes := map[string]int64{"a": 0, "b": 700, "c": 1000, "d": 1000, "e": 2900, "f": 3001}
 		names := slices.Sorted(maps.Keys(sizes))
 		users := map[string]*Session{}
@@ -103,11 +111,22 @@ func TestRandomRequests(t *testing.T) {
 			if at := b.clock().Add(min(d, limits.Longest)); m.until[id].Before(at) {
 				m.until[id] = at.Add(slack)
 			}
+			delete(m.ends, id)
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(t *rapid.T) {
 				require.NoError(t, b.book.Check())
 				require.Equal(t, m.held(sizes), b.book.Counts().Held)
+				for id := range m.until {
+					if b.book.find(id) == nil { // it had nothing
+						delete(m.until, id)
+					}
+				}
+				for id := range m.ends {
+					if b.book.find(id) == nil {
+						delete(m.ends, id)
+					}
+				}
 			},
 			"pin": func(t *rapid.T) {
 				u, l, id := at(t)
@@ -134,9 +153,7 @@ func TestRandomRequests(t *testing.T) {
 						m.pins[id][name] = true
 					}
 				}
-				if extend(id, d); b.book.find(id) == nil {
-					delete(m.until, id)
-				}
+				extend(id, d)
 			},
 			"reserve": func(t *rapid.T) {
 				u, l, id := at(t)
@@ -166,9 +183,7 @@ func TestRandomRequests(t *testing.T) {
 						m.reserved[name] = id
 					}
 				}
-				if extend(id, d); b.book.find(id) == nil {
-					delete(m.until, id)
-				}
+				extend(id, d)
 			},
 			"commit": func(t *rapid.T) {
 				u, l, id := at(t)
@@ -203,9 +218,6 @@ func TestRandomRequests(t *testing.T) {
 						m.pins[id][name] = true
 					}
 				}
-				if b.book.find(id) == nil {
-					delete(m.until, id)
-				}
 			},
 			"abort": func(t *rapid.T) {
 				u, l, id := at(t)
@@ -236,7 +248,9 @@ func TestRandomRequests(t *testing.T) {
 			},
 			"get": func(t *rapid.T) {
 				u, l, id := at(t)
-				found, placed, err := u.Get(l, "space", nil)
+				found, err := u.Keys(l, "space")
+				require.NoError(t, err)
+				placed, err := u.Get(l, found)
 				require.NoError(t, err)
 				got := map[string]bool{}
 				for i, k := range found {
@@ -256,7 +270,7 @@ func TestRandomRequests(t *testing.T) {
 				require.Equal(t, want, got)
 			},
 			"time": func(t *rapid.T) {
-				b.pass(time.Duration(rapid.SampledFrom([]int{1, 15, 60, 4000}).Draw(t, "passes")) * time.Second)
+				b.pass(time.Duration(rapid.SampledFrom([]int{1, 15, 60, 300, 4000}).Draw(t, "passes")) * time.Second)
 				m.passed(b.clock())
 			},
 			"reconnect": func(t *rapid.T) {
@@ -269,6 +283,10 @@ func TestRandomRequests(t *testing.T) {
 			"restart": func(t *rapid.T) {
 				b.reopen()
 				grace := b.clock().Add(30 * time.Second)
+				for id := range m.ends { // they have the grace time, too
+					m.until[id] = grace
+				}
+				clear(m.ends)
 				for id, at := range m.until {
 					if at.Before(grace) {
 						m.until[id] = grace

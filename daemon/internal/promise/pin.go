@@ -61,8 +61,8 @@ func (l *lease) pin(keys []tier.Key, prefix bool) []tier.Placed {
 			refused = append(refused, k)
 			continue
 		}
-		if !l.s.client.take(p.Object.Size) {
-			*p = tier.Placed{Err: fmt.Errorf("object %v is beyond what a process may have; release some: %w", k, tier.ErrFull)}
+		if !l.s.client.take(k, p.Object.Size) {
+			*p = tier.Placed{Err: fmt.Errorf("object %v is beyond what the process may have beside others; release some: %w", k, tier.ErrFull)}
 			refused = append(refused, k)
 			continue
 		}
@@ -75,11 +75,43 @@ func (l *lease) pin(keys []tier.Key, prefix bool) []tier.Placed {
 	return placed
 }
 
-// Get returns where objects are that a lease has, or all its objects of a space if there are no keys. The errors are tier.ErrPending, beside
-// the place, of what it has reserved, and tier.ErrEnded of what it does not have.
-func (u *Session) Get(name, space string, keys []tier.Key) ([]tier.Key, []tier.Placed, error) {
+// Objects returns how many objects a lease has.
+func (u *Session) Objects(name string) int {
+	if u.enter() != nil {
+		return 0
+	}
+	defer u.s.mu.Unlock()
+	if l := u.s.leases[name]; l != nil {
+		return len(l.items)
+	}
+	return 0
+}
+
+// Keys returns the objects that a lease has of a space, in the order of their names.
+func (u *Session) Keys(name, space string) ([]tier.Key, error) {
 	if err := u.enter(); err != nil {
-		return nil, nil, err
+		return nil, err
+	}
+	defer u.s.mu.Unlock()
+	l := u.s.find(name)
+	if l == nil {
+		return nil, nil
+	}
+	keys := make([]tier.Key, 0, len(l.items))
+	for k := range l.items {
+		if k.Space == space {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, func(a, b tier.Key) int { return strings.Compare(a.Name, b.Name) })
+	return keys, nil
+}
+
+// Get returns where objects are that a lease has. The errors are tier.ErrPending, beside the place, of what it has reserved, and tier.ErrEnded of what it
+// does not have.
+func (u *Session) Get(name string, keys []tier.Key) ([]tier.Placed, error) {
+	if err := u.enter(); err != nil {
+		return nil, err
 	}
 	defer u.s.mu.Unlock()
 	l := u.s.find(name)
@@ -88,16 +120,7 @@ func (u *Session) Get(name, space string, keys []tier.Key) ([]tier.Key, []tier.P
 		for i := range placed {
 			placed[i].Err = noLease(name)
 		}
-		return keys, placed, nil
-	}
-	if len(keys) == 0 {
-		keys = make([]tier.Key, 0, len(l.items))
-		for k := range l.items {
-			if k.Space == space {
-				keys = append(keys, k)
-			}
-		}
-		slices.SortFunc(keys, func(a, b tier.Key) int { return strings.Compare(a.Name, b.Name) })
+		return placed, nil
 	}
 	placed := l.t.Held(keys)
 	for i, p := range placed {
@@ -105,7 +128,7 @@ func (u *Session) Get(name, space string, keys []tier.Key) ([]tier.Key, []tier.P
 			placed[i].Err = fmt.Errorf("%w: %w", tier.ErrEnded, p.Err)
 		}
 	}
-	return keys, placed, closedAmong(placed)
+	return placed, closedAmong(placed)
 }
 
 func noLease(name string) error {

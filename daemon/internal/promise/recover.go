@@ -56,7 +56,7 @@ func (b *Book) recoverLease(st tier.LeaseState, known map[process.ID]*Client) (d
 		if id.Known() {
 			if known[id] = c; c != nil {
 				b.mu.Lock()
-				c.entered++ // until all leases are taken over
+				c.enter(1) // until all leases are taken over
 				b.mu.Unlock()
 			}
 		}
@@ -103,13 +103,12 @@ func (b *Book) recoverSession(c *Client, id, owner, label string) *session {
 // recoverLease adds a lease of an earlier process.
 func (s *session) recoverLease(name string, t *tier.StoreLease, st tier.LeaseState) error {
 	b := s.book
-	until := st.Until
-	if until.IsZero() { // nobody's: ours end
-		until = b.now().Add(b.limits.Longest)
+	now := b.clock()
+	rest := st.Until.Sub(now.Round(0))
+	if st.Until.IsZero() { // nobody's: ours end
+		rest = b.limits.Longest
 	}
-	if least := b.now().Add(b.grace); until.Before(least) {
-		until = least
-	}
+	until := now.Add(max(rest, b.grace))
 	if !until.Equal(st.Until) {
 		if err := t.SetUntil(until); err != nil && !errors.Is(err, tier.ErrEnded) {
 			return err
@@ -167,7 +166,7 @@ func (s *session) disown() error {
 }
 
 // abandon ends what is left of a session that nobody has come back for: all pins; and reservations, unless the death of
-// the process will be noticed: until then it may be writing. It returns how many leases ended.
+// the process will be noticed: it may be writing, so they end later. It returns how many leases ended.
 func (s *session) abandon() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,8 @@ import (
 )
 
 // Reserve takes room for objects, in order, as tier.Lease. What the lease has reserved already is answered as then: whoever had no
-// answer asks again. ErrFull and ErrTooLarge are also the answers about what would be beyond the limits of the process.
+// answer asks again, and whoever needs more time. ErrFull and ErrTooLarge are also the answers about what would be beyond the limits of
+// the process.
 func (u *Session) Reserve(name string, objects []tier.Object, d time.Duration) ([]tier.Placed, error) {
 	if err := u.enter(); err != nil {
 		return nil, err
@@ -50,12 +51,15 @@ func (l *lease) reserve(o *tier.Object, most int64) tier.Placed {
 	if o.Size > most {
 		return tier.Placed{Err: fmt.Errorf("object %v has %d bytes, and a process may have %d: %w", o.Key, o.Size, most, tier.ErrTooLarge)}
 	}
-	if !l.s.client.take(o.Size) {
-		return tier.Placed{Err: fmt.Errorf("object %v is beyond what a process may have; release some: %w", o.Key, tier.ErrFull)}
+	if !l.s.client.take(o.Key, o.Size) {
+		return tier.Placed{Err: fmt.Errorf("object %v is beyond what the process may have beside others; release some: %w", o.Key, tier.ErrFull)}
 	}
 	p := l.t.Reserve([]tier.Object{*o})[0]
 	if p.Err != nil {
-		l.s.client.give(1, o.Size)
+		b := l.s.book
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		l.s.client.give(o.Key, o.Size)
 		return p
 	}
 	failpoint.Hit("daemon.reserve")

@@ -67,13 +67,13 @@ func (b *Book) session(c *Client, id string) (*session, error) {
 	if s := b.sessions[id]; s != nil {
 		return s, nil
 	}
-	switch l := b.limits; {
+	total, has := int64(b.limits.Sessions), int64(len(b.sessions))
+	switch {
 	case c.dead:
 		return nil, process.ErrDead
-	case len(b.sessions) >= l.Sessions:
-		return nil, fmt.Errorf("%w: the daemon has %d sessions; raise max-sessions, or end some", ErrLimit, len(b.sessions))
-	case len(c.sessions) >= l.sessionsOfProcess():
-		return nil, fmt.Errorf("%w: process %d has %d sessions, a quarter of max-sessions, which is the most", ErrLimit, c.PID(), len(c.sessions))
+	case !quarter(total).allows(int64(len(c.sessions)), 1, total-has-1):
+		return nil, fmt.Errorf("%w: process %d has %d sessions and others have %d, which leaves it no more; end some, or raise max-sessions",
+			ErrLimit, c.PID(), len(c.sessions), int(has)-len(c.sessions))
 	}
 	return b.newSession(c, id), nil
 }
@@ -137,11 +137,13 @@ func (s *session) give(c *Client) {
 	items, bytes := s.has()
 	delete(before.sessions, s)
 	before.leases -= len(s.leases)
-	before.charge(-items, -bytes)
+	before.items -= items
+	before.held -= bytes
 	s.client = c
 	c.sessions[s] = struct{}{}
 	c.leases += len(s.leases)
-	c.charge(items, bytes)
+	c.items += items
+	c.held += bytes
 	s.book.dismiss(before)
 }
 

@@ -8,7 +8,7 @@ import (
 // lookAgain is the longest time between two looks at the clock, which somebody may set.
 const lookAgain = 5 * time.Second
 
-// due are the leases that end by time, the first one in front. Guarded by the lock of the book, with the times in it.
+// due are leases that end by time, or something of them, the first one in front. Guarded by the lock of the book, with the times in it.
 type due []dueLease
 
 type dueLease struct {
@@ -23,29 +23,38 @@ func (d due) Swap(i, j int) {
 	d[i].l.at, d[j].l.at = i, j
 }
 func (d *due) Push(x any) {
-	x.(dueLease).l.at = len(*d)
+	l := x.(dueLease).l
+	l.in, l.at = d, len(*d)
 	*d = append(*d, x.(dueLease))
 }
 func (d *due) Pop() any {
 	n := len(*d) - 1
 	x := (*d)[n]
-	x.l.at = -1
+	x.l.in = nil
 	(*d)[n] = dueLease{}
 	*d = (*d)[:n]
 	return x
 }
 
-// setDue files a lease by its time; zero takes it out. The caller has the lock of the book.
-func (b *Book) setDue(l *lease, at time.Time) {
-	if l.at >= 0 {
-		heap.Remove(&b.due, l.at)
+// file files a lease by a time; in is nil for one that does not end by time. The caller has the lock of the book.
+func (b *Book) file(l *lease, in *due, at time.Time) {
+	if l.in != nil {
+		heap.Remove(l.in, l.at)
 	}
-	if !at.IsZero() {
-		heap.Push(&b.due, dueLease{l, at})
+	if in != nil {
+		heap.Push(in, dueLease{l, at})
 		if l.at == 0 {
 			b.Look()
 		}
 	}
+}
+
+// upTo takes the leases out whose time is not after now.
+func (d *due) upTo(now time.Time) (all []*lease) {
+	for len(*d) > 0 && !now.Before((*d)[0].at) {
+		all = append(all, heap.Pop(d).(dueLease).l)
+	}
+	return all
 }
 
 // Look ends what ends by now, soon: something sets the clock, or what comes next has changed.
@@ -73,16 +82,17 @@ func (b *Book) keepTime() {
 
 // pass ends what ends by now, and returns how long nothing will.
 func (b *Book) pass() time.Duration {
-	now := b.now()
-	var lapsing []*lease
+	clock := b.clock()
+	now := clock.Round(0)
 	b.mu.Lock()
-	for len(b.due) > 0 && !now.Before(b.due[0].at) {
-		lapsing = append(lapsing, heap.Pop(&b.due).(dueLease).l)
-	}
+	lapsing, ending := b.due.upTo(now), b.writing.upTo(clock)
 	b.mu.Unlock()
 	ended := 0
 	for _, l := range lapsing {
 		ended += l.s.lapse(l, now)
+	}
+	for _, l := range ending {
+		ended += l.s.expire(l)
 	}
 	for _, s := range b.lonely() {
 		ended += s.abandon()
@@ -93,6 +103,9 @@ func (b *Book) pass() time.Duration {
 	wait := lookAgain
 	if len(b.due) > 0 {
 		wait = min(wait, b.due[0].at.Sub(now))
+	}
+	if len(b.writing) > 0 {
+		wait = min(wait, b.writing[0].at.Sub(clock))
 	}
 	for _, at := range b.deserted {
 		wait = min(wait, at.Sub(now))
@@ -123,10 +136,28 @@ func (s *session) lapse(l *lease, now time.Time) int {
 	if now.Before(l.until) { // it was extended meanwhile
 		s.book.mu.Lock()
 		defer s.book.mu.Unlock()
-		s.book.setDue(l, l.until)
+		s.book.file(l, &s.book.due, l.until.Round(0))
 		return 0
 	}
 	n := l.lapse()
 	s.settle()
 	return n
+}
+
+// expire ends a lease whose reservations have stayed for long enough after its time, if nobody has extended it meanwhile. It returns how many ended.
+func (s *session) expire(l *lease) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.leases[l.name] != l || !l.lapsed || l.isFiled() {
+		return 0
+	}
+	l.release()
+	s.settle()
+	return 1
+}
+
+func (l *lease) isFiled() bool {
+	l.s.book.mu.Lock()
+	defer l.s.book.mu.Unlock()
+	return l.in != nil
 }

@@ -13,7 +13,7 @@ const (
 	// wished is how long a lease that has nothing stays because of what was pending: the store believes it that long.
 	wished = 10 * time.Second
 	// mostWishes are the objects that a process may have pending at a time: a quarter of those that a store brings by
-	// default, so that one process leaves room to others.
+	// default, so that one process leaves room to others. In a small memory they are a quarter of its objects.
 	mostWishes = 1 << 14
 )
 

@@ -1,0 +1,204 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/internal/sidecar"
+	"github.com/ringcache/ringcache/shmring/segment"
+	"github.com/ringcache/ringcache/tier/disk"
+)
+
+// checkTime is the longest wait for a Redis that is checked.
+const checkTime = 10 * time.Second
+
+// Check looks at everything that a daemon of this configuration opens, by the same functions as far as they change nothing, and returns a
+// Finding for each, and the Hints. It leaves nothing behind; folders and files that it makes are gone when it returns. Beside a daemon that runs it finds
+// that the daemon has what it needs.
+func (c Config) Check(ctx context.Context) []Finding {
+	var f findings
+	look := func(key string, check func() (string, error)) {
+		text, err := check()
+		if err != nil {
+			f.add(slog.LevelError, key, "%v", err)
+		} else if text != "" {
+			f.add(slog.LevelInfo, key, "%s", text)
+		}
+	}
+	look("max-connections", func() (string, error) {
+		x := c.files()
+		l, _ := x.fit(c.configured())
+		return fmt.Sprintf("this process may open %d files, enough for %d connections", x.all, l.MaxConnections), c.checkFiles()
+	})
+	look("name", c.checkSegment)
+	look("disk", c.checkDisk)
+	if c.Redis != "" {
+		switch err := c.checkRedis(ctx); {
+		case errors.Is(err, errNoAnswer):
+			f.add(slog.LevelWarn, "redis", "%v", err)
+		case err != nil:
+			f.add(slog.LevelError, "redis", "%v", err)
+		default:
+			f.add(slog.LevelInfo, "redis", "%s answers", c.Redis)
+		}
+	}
+	look("socket", c.checkSocket)
+	look("http", func() (string, error) {
+		if c.HTTP == httpOff {
+			return "off", nil
+		}
+		l, err := c.listenHTTP(ctx)
+		if err != nil {
+			return "", err
+		}
+		return c.HTTP + " is free", l.Close()
+	})
+	return append(f, c.Hints()...)
+}
+
+// checkSegment looks at the segment that is there, or at the room for a new one.
+func (c Config) checkSegment() (string, error) {
+	dir := cmp.Or(c.ShmDir, shmfile.DefaultDir)
+	if err := tryFolder(dir, false); err != nil {
+		return "", fmt.Errorf("shm-dir: %w", err)
+	}
+	f, err := sidecar.OpenToLook(c.ShmDir, c.Name)
+	_, segmentErr := os.Lstat(filepath.Join(dir, c.Name))
+	switch {
+	case errors.Is(err, segment.ErrForeign) && segmentErr != nil:
+		return fmt.Sprintf("the segment %s of %s is made in %s", c.Name, formatBytes(c.Size), dir), c.checkRoom()
+	case err != nil:
+		return "", c.explainMemory(err)
+	}
+	alive, err := f.Alive()
+	size := int64(f.Options().RingSize)
+	switch {
+	case err != nil:
+	case alive:
+		err = c.explainMemory(segment.ErrOwned)
+	case segmentErr != nil: // a leftover without its segment, of another layout of memory
+		err = nil
+	case size != c.Size:
+		err = c.explainMemory(segment.ErrSize)
+	}
+	return fmt.Sprintf("the segment %s of %s is in %s, and is taken over", c.Name, formatBytes(c.Size), dir), errors.Join(err, f.Close())
+}
+
+// checkDisk looks at the folder of the disk.
+func (c Config) checkDisk() (string, error) {
+	if c.Disk == "" {
+		return "", nil
+	}
+	err := disk.Check(c.Disk, c.diskOptions())
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err == nil || missing {
+		err = tryFolder(c.Disk, true)
+	}
+	if err != nil {
+		return "", fmt.Errorf("disk %s: %w", c.Disk, explainDisk(err))
+	}
+	if missing {
+		return c.Disk + " is made", nil
+	}
+	return c.Disk + " can be used", nil
+}
+
+var errNoAnswer = errors.New("the Redis does not answer; the daemon starts without it, and asks it again in the background")
+
+// checkRedis asks the Redis.
+func (c Config) checkRedis(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	r, err := c.openRedis(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.Ping(ctx); err != nil {
+		return errors.Join(fmt.Errorf("%w: %w", errNoAnswer, err), r.Close())
+	}
+	return r.Close()
+}
+
+// checkSocket looks at the socket's folder, at its lock, and for somebody who listens. It makes no socket: clients might connect.
+func (c Config) checkSocket() (string, error) {
+	if os.Getenv("LISTEN_PID") == strconv.Itoa(os.Getpid()) {
+		return "the service manager has opened it", nil
+	}
+	if err := tryFolder(filepath.Dir(c.Socket), true); err != nil {
+		return "", fmt.Errorf("the folder of the socket: %w; make it for this user, or give another path by socket", err)
+	}
+	lock, err := tryLockSocket(c.Socket, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return "", err
+	default:
+		if err := errors.Join(shmfile.Unlock(lock), lock.Close()); err != nil {
+			return "", err
+		}
+	}
+	stale, err := isStale(c.Socket)
+	if stale {
+		return c.Socket + " was left by a daemon that is dead, and is replaced", err
+	}
+	return c.Socket + " is free", err
+}
+
+// tryFolder makes and locks a file in a folder, and removes it again. create makes the folder first, as far as it is missing, and removes
+// what it has made.
+func tryFolder(folder string, create bool) (err error) {
+	if _, statErr := os.Stat(folder); create && errors.Is(statErr, fs.ErrNotExist) && filepath.Dir(folder) != folder {
+		return makeFolder(folder, func() error { return tryFolder(folder, false) })
+	}
+	// Without a name, so that nothing can be left.
+	fd, err := unix.Open(folder, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	var f *os.File
+	if err == nil {
+		f = os.NewFile(uintptr(fd), folder)
+	} else if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) { // the file system can't
+		if f, err = os.CreateTemp(folder, ".ringcache-check-*"); err == nil {
+			defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
+		}
+	}
+	if err != nil {
+		if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) {
+			return fmt.Errorf("the folder %s can't be written to by the user %d: %w; use a volume of this user (in Kubernetes fsGroup, or an init container that changes the owner), or another folder", folder, os.Geteuid(), err)
+		}
+		return fmt.Errorf("the folder %s can't be used: %w", folder, err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if _, err := shmfile.TryLock(f); err != nil {
+		return fmt.Errorf("files in %s can't be locked: %w", folder, err)
+	}
+	return nil
+}
+
+// makeFolder makes a folder that is missing, with those above it, for a moment.
+func makeFolder(folder string, use func() error) (err error) {
+	above := filepath.Dir(folder)
+	if _, statErr := os.Stat(above); errors.Is(statErr, fs.ErrNotExist) && above != folder {
+		return makeFolder(above, func() error { return makeFolder(folder, use) })
+	}
+	switch err := os.Mkdir(folder, 0o700); {
+	case errors.Is(err, fs.ErrExist): // somebody else was faster
+		return use()
+	case err != nil:
+		return fmt.Errorf("the folder %s can't be made by the user %d: %w", folder, os.Geteuid(), err)
+	}
+	err = use()
+	if rmErr := os.Remove(folder); !errors.Is(rmErr, unix.ENOTEMPTY) { // somebody uses it by now
+		err = errors.Join(err, rmErr)
+	}
+	return err
+}

@@ -1,0 +1,117 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"github.com/ringcache/ringcache/encoder/wire"
+)
+
+// files is how many descriptors the parts of a daemon may have.
+type files struct {
+	all   int // the limit of the process; 0 is unknown, and then nothing is bounded by it
+	base  int // segment, sockets, locks, log, what is read of /proc
+	http  int // connections
+	disk  int // files that are open at a time; the level has as many again for folders
+	redis int // calls at a time; the level has twice as many connections, and 4, to each server
+	// clients is what is left for connections, each of which has one descriptor, and processes, each of which has one, too.
+	clients int
+}
+
+const (
+	baseFiles = 40
+	leastHTTP = 8
+
+	mostRedis    = 16 // as package redis has it
+	redisServers = 3  // of a cluster or behind Sentinels, that are asked at a time
+)
+
+// mostDisk is what package disk opens at a time if nothing is said.
+func mostDisk() int { return max(8, 4*runtime.GOMAXPROCS(0)) }
+
+// files divides the descriptors of this process.
+func (c Config) files() files { return c.divide(openFiles()) }
+
+// divide divides so many descriptors.
+func (c Config) divide(all int) files {
+	f := files{all: all, base: baseFiles, http: maxHTTP, disk: mostDisk(), redis: mostRedis}
+	if all > 0 {
+		f.http = min(f.http, max(leastHTTP, all/16))
+		f.disk = min(f.disk, max(4, all/16))
+		f.redis = min(f.redis, max(2, all/64))
+	}
+	f.clients = all - f.base
+	if c.HTTP != httpOff {
+		f.clients -= f.http
+	}
+	if c.Disk != "" {
+		f.clients -= 2 * f.disk
+	}
+	switch {
+	case strings.HasPrefix(c.Redis, "redis+") || strings.Contains(c.Redis, ","):
+		f.clients -= redisServers * (2*f.redis + 4)
+	case c.Redis != "":
+		f.clients -= 2*f.redis + 4
+	}
+	return f
+}
+
+// need is the most descriptors that clients take within limits: for connections and their processes, for processes whose sessions have no
+// connection, and for connections that are being refused.
+func (l Limits) need() int { return 2*l.MaxConnections + l.MaxSessions + l.refuseAtOnce() }
+
+// refuseAtOnce is how many connections are told why they are refused at a time.
+func (l Limits) refuseAtOnce() int { return min(refuseAtOnce, l.MaxConnections/4+1) }
+
+// fit returns limits with so many connections and sessions that there are descriptors for all of them. cut reports that there were not.
+func (f files) fit(l Limits) (_ Limits, cut bool) {
+	if f.all == 0 || l.need() <= f.clients {
+		return l, false
+	}
+	sessions := l.MaxSessions
+	l.MaxSessions = min(sessions, max(1, (f.clients-1)*4/13)) // as many as connections
+	l.MaxConnections = min(l.MaxConnections, max(1, (f.clients-l.MaxSessions-1)*4/9))
+	l.MaxSessions = max(1, min(sessions, f.clients-l.need()+l.MaxSessions))
+	return l, true
+}
+
+// enough reports whether one client can be served at all.
+func (f files) enough() bool {
+	return f.all == 0 || f.clients >= Limits{MaxConnections: 1, MaxSessions: 1}.need()
+}
+
+// limits are what the server grants, with the descriptors that there are.
+func (c Config) limits() Limits {
+	l, _ := c.files().fit(c.configured())
+	return l
+}
+
+// checkFiles reports that there are not enough descriptors for any client.
+func (c Config) checkFiles() error {
+	if f := c.files(); !f.enough() {
+		return fmt.Errorf("this process may open %d files, which is not enough for its levels and one client: %s", f.all, c.howToOpen())
+	}
+	return nil
+}
+
+// howToOpen says what to set for as many files as the configuration needs.
+func (c Config) howToOpen() string {
+	f := c.divide(1 << 20) // so many that nothing is cut
+	return fmt.Sprintf("set --ulimit nofile=%[1]d in docker run, ulimits: {nofile: %[1]d} in a compose file, or LimitNOFILE=%[1]d in a systemd unit", f.all-f.clients+c.configured().need())
+}
+
+// noDescriptors reports an error that passes when somebody closes something.
+func noDescriptors(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
+}
+
+// unknownPeer is the kind of error for a client of which nobody knows who it is.
+func unknownPeer(err error) wire.Kind {
+	if noDescriptors(err) {
+		return wire.KindBusy
+	}
+	return wire.KindPermission
+}

@@ -1,0 +1,154 @@
+package fair
+
+import (
+	"slices"
+	"sync"
+)
+
+// Budget is a number of bytes that processes take from and give back. A process that has none may take what is free. One that has some gets
+// more only if as much as it has then stays free for others: alone it may have half, beside another one a third, and so on. Those that have to wait
+// are served by process, in turns, and a request that is too large for what is free keeps smaller ones behind it waiting, so that each has its time.
+// The methods may be called from any goroutine.
+type Budget struct {
+	size int64
+
+	mu    sync.Mutex // guards what follows, and shares
+	used  int64
+	peak  int64    // of used
+	late  int64    // the same since Lately
+	queue []*Share // that wait, the next one in front
+}
+
+// NewBudget returns a budget of so many bytes, which are all free.
+func NewBudget(size int64) *Budget { return &Budget{size: size} }
+
+// Share is what a process has of a budget. The zero value is nothing. It belongs to one Budget.
+type Share struct {
+	held int64
+	line []*wish
+}
+
+// wish is bytes that somebody waits for.
+type wish struct {
+	n       int64
+	granted chan struct{}
+}
+
+// Size returns the bytes of the budget.
+func (b *Budget) Size() int64 { return b.size }
+
+// Used returns the bytes that are taken, and the most that ever were.
+func (b *Budget) Used() (now, peak int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used, b.peak
+}
+
+// Lately returns the most bytes that were taken since the last call.
+func (b *Budget) Lately() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	most := b.late
+	b.late = b.used
+	return most
+}
+
+// Try takes bytes for a process, if it may have them now.
+func (b *Budget) Try(s *Share, n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.try(s, n)
+}
+
+func (b *Budget) try(s *Share, n int64) bool {
+	if len(s.line) > 0 || !b.allows(s, n) || slices.ContainsFunc(b.queue, b.starves) {
+		return false
+	}
+	b.grant(s, n)
+	return true
+}
+
+// Take takes bytes for a process, and waits until it may have them. It reports false if it does not have them: done was closed before, or there are never
+// as many.
+func (b *Budget) Take(done <-chan struct{}, s *Share, n int64) bool {
+	b.mu.Lock()
+	if n > b.size {
+		b.mu.Unlock()
+		return false
+	}
+	if b.try(s, n) {
+		b.mu.Unlock()
+		return true
+	}
+	w := &wish{n, make(chan struct{})}
+	if s.line = append(s.line, w); len(s.line) == 1 {
+		b.queue = append(b.queue, s)
+	}
+	b.mu.Unlock()
+	select {
+	case <-w.granted:
+		return true
+	case <-done:
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := slices.Index(s.line, w)
+	if i < 0 { // it was granted in the same moment
+		return true
+	}
+	s.line = slices.Delete(s.line, i, i+1)
+	if len(s.line) == 0 {
+		b.queue = slices.DeleteFunc(b.queue, func(x *Share) bool { return x == s })
+	}
+	b.serve()
+	return false
+}
+
+// Give gives bytes back.
+func (b *Budget) Give(s *Share, n int64) {
+	if n == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.held -= n
+	b.used -= n
+	b.serve()
+}
+
+// allows reports whether a process may have so many bytes more.
+func (b *Budget) allows(s *Share, n int64) bool {
+	free := b.size - b.used - n // afterwards
+	return free >= 0 && (s.held == 0 || s.held+n <= free)
+}
+
+// starves reports whether somebody waits only because what is free is too little, so that nobody may overtake.
+func (b *Budget) starves(s *Share) bool { return s.held == 0 && !b.allows(s, s.line[0].n) }
+
+func (b *Budget) grant(s *Share, n int64) {
+	s.held += n
+	b.used += n
+	b.peak, b.late = max(b.peak, b.used), max(b.late, b.used)
+}
+
+// serve gives those that wait what they may have.
+func (b *Budget) serve() {
+	for i := 0; i < len(b.queue); {
+		s := b.queue[i]
+		w := s.line[0]
+		switch {
+		case b.allows(s, w.n):
+			b.grant(s, w.n)
+			s.line = slices.Delete(s.line, 0, 1)
+			close(w.granted)
+			b.queue = slices.Delete(b.queue, i, i+1)
+			if len(s.line) > 0 {
+				b.queue = append(b.queue, s)
+			}
+		case s.held == 0:
+			return
+		default:
+			i++
+		}
+	}
+}

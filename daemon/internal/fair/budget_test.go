@@ -1,0 +1,132 @@
+package fair
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// check verifies what must hold between calls.
+func (b *Budget) check(t *testing.T, shares ...*Share) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var held int64
+	waiting := 0
+	for _, s := range shares {
+		require.GreaterOrEqual(t, s.held, int64(0))
+		held += s.held
+		if len(s.line) > 0 {
+			waiting++
+		}
+	}
+	require.Equal(t, held, b.used)
+	require.LessOrEqual(t, b.peak, b.size)
+	require.Len(t, b.queue, waiting)
+	for _, s := range b.queue {
+		require.False(t, b.allows(s, s.line[0].n) && b.queue[0] == s, "the first one waits for nothing")
+	}
+}
+
+// TestSharesLeaveRoom: alone a process has half, and each next one half of what is left, so that there is always some.
+func TestSharesLeaveRoom(t *testing.T) {
+	b := NewBudget(1000)
+	shares := make([]*Share, 8)
+	for i, want := range []int64{500, 250, 125, 62, 31, 16, 8, 4} {
+		shares[i] = &Share{}
+		for b.Try(shares[i], 1) {
+		}
+		require.Equal(t, want, shares[i].held, i)
+	}
+	b.check(t, shares...)
+	require.True(t, b.Try(&Share{}, 4), "who has nothing may have all that is free")
+	require.False(t, b.Try(&Share{}, 1))
+}
+
+// begin lets a goroutine wait for bytes, and returns when it does.
+func (b *Budget) begin(s *Share, n int64) chan bool {
+	b.mu.Lock()
+	before := len(s.line)
+	b.mu.Unlock()
+	got := make(chan bool, 1)
+	go func() { got <- b.Take(nil, s, n) }()
+	for {
+		b.mu.Lock()
+		now := len(s.line)
+		b.mu.Unlock()
+		if now > before {
+			return got
+		}
+		runtime.Gosched()
+	}
+}
+
+// TestWaitsGoByProcess: those who wait have their turn by process, a large request is not overtaken for ever, and a process that has its
+// share holds nobody up.
+func TestWaitsGoByProcess(t *testing.T) {
+	b := NewBudget(100)
+	var greedy, large, small Share
+	require.True(t, b.Take(nil, &greedy, 50))
+	var more []chan bool
+	for range 3 {
+		more = append(more, b.begin(&greedy, 20))
+	}
+	require.True(t, b.Take(nil, &small, 10), "others have room")
+	first := b.begin(&large, 60)
+	require.False(t, b.Try(&Share{}, 1), "it would overtake the large one")
+	b.Give(&greedy, 50)
+	require.True(t, <-first, "it has its time, though others began to wait before")
+	b.check(t, &greedy, &large, &small)
+	b.Give(&large, 60)
+	b.Give(&small, 10)
+	for _, c := range more {
+		require.True(t, <-c)
+		b.Give(&greedy, 20)
+	}
+	b.check(t, &greedy, &large, &small)
+	now, _ := b.Used()
+	require.Zero(t, now)
+}
+
+// TestWaitEnds: by the server's end, or at once for what will never fit.
+func TestWaitEnds(t *testing.T) {
+	b := NewBudget(100)
+	var one, two Share
+	require.False(t, b.Take(nil, &one, 101))
+	require.True(t, b.Take(nil, &one, 100))
+	stop := make(chan struct{})
+	close(stop)
+	require.False(t, b.Take(stop, &two, 1))
+	b.check(t, &one, &two)
+	b.Give(&one, 100)
+	b.check(t, &one, &two)
+}
+
+// TestBudgetTogether: never more than there is, and everybody gets what he waits for.
+func TestBudgetTogether(t *testing.T) {
+	b := NewBudget(1000)
+	shares := make([]*Share, 6)
+	for i := range shares {
+		shares[i] = &Share{}
+	}
+	var all sync.WaitGroup
+	for i := range 24 {
+		all.Go(func() {
+			s := shares[i%len(shares)]
+			for range 300 {
+				n := rand.Int64N(1000) + 1
+				if !b.Take(nil, s, n) {
+					t.Error("it was not granted")
+				}
+				b.Give(s, n)
+			}
+		})
+	}
+	all.Wait()
+	b.check(t, shares...)
+	now, _ := b.Used()
+	require.Zero(t, now)
+}
