@@ -11,9 +11,9 @@ import json
 import statistics
 import subprocess
 
-from encoder_programs import HERE, IMAGE, Engine, Programs, Redis, Server, environment
+from encoder_programs import HERE, IMAGE, TOWERS, Engine, Programs, Redis, Server, environment
 
-TOWERS = {"llava": "2 layers x 64, 16 tokens", "llava_large": "8 layers x 512, 256 tokens"}
+KINDS = "llava", "llava_large"
 
 
 def main():
@@ -23,11 +23,12 @@ def main():
     a = parser.parse_args()
     env = environment()
     with Programs() as programs:
-        subprocess.run([env["python"], HERE / "make_model.py", programs.folder / "models", *TOWERS], check=True, stdout=subprocess.DEVNULL,
+        subprocess.run([env["python"], HERE / "make_model.py", programs.folder / "models", *KINDS], check=True, stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL)
         server, redis = Server(programs, "ringcache-bench"), Redis(programs)
         print("%-28s %10s %18s %18s %18s" % ("vision tower", "encoded", "from memory", "from disk", "from Redis"), flush=True)
-        for kind, described in TOWERS.items():
+        for kind in KINDS:
+            described = TOWERS[kind].partition(":")[0]
             line = measure(a, programs, env["python"], kind, server, redis)
             encoded = line["encoded"]
             print("%-28s %7.1f ms" % (described, encoded) + "".join(

@@ -9,6 +9,7 @@
     {"reset": "encoder"}               one of vLLM's own caches: encoder, mm (processed images) or prefix
     {"arm": "load", "pid": 123}        kill that process when a worker's connector is next called to load, or to "save"; with
                                        "until": tell by FILE.reached, and go on when FILE is there; pid may be missing then
+    {"count": true}                    what the engine's metrics say of the connector, answered by `counts`
 
 The answer to ask has `answers`, in the same order (tokens, finish, identifiers of the images), `seconds`, `workers` (for each: calls of
 the vision tower, items that it encoded, loads and saves by the connector, for this answer, and armed: a kill is still due) and
@@ -48,7 +49,7 @@ class Engine:
         if a.ec:
             from vllm.config import ECTransferConfig
             options["ec_transfer_config"] = ECTransferConfig(**a.ec)
-        self._llm = vllm.LLM(disable_log_stats=True, **{**common.engine_arguments(a), **options})
+        self._llm = vllm.LLM(disable_log_stats=False, **{**common.engine_arguments(a), **options})
         self.pids = self._llm.collective_rpc("observe_encoder")
         self._pending = self._count_pending()
         self._requests = []
@@ -92,6 +93,9 @@ class Engine:
         if "arm" in command:
             self._llm.collective_rpc("arm_encoder", args=(command["arm"], command.get("pid"), command.get("until")))
             return {}
+        if "count" in command:
+            prefix = "vllm:ringcache_encoder_"
+            return {"counts": {m.name.removeprefix(prefix): int(m.value) for m in self._llm.get_metrics() if m.name.startswith(prefix)}}
         raise ValueError("no such command: %r" % command)
 
     def _inputs(self, names, params):

@@ -8,12 +8,17 @@ import pathlib
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 PATIENCE = 300  # seconds that anything may take on a busy machine
 IMAGE = {"llava": [4], "llava_large": [4], "qwen2vl": [5, 4, 6]}  # placeholder of an image
+TOWERS = {"llava": "2 layers x 64, 16 tokens: a toy, whose output is made in less time than it is fetched",
+          "qwen2vl": "2 layers x 64, 4 to 16 tokens: a toy, whose output is made in less time than it is fetched",
+          "llava_large": "8 layers x 512, 256 tokens"}
 MEDIA = HERE.parent / "examples" / "media"
 
 
@@ -21,6 +26,33 @@ def environment():
     """What setup.sh prints, by name."""
     out = subprocess.run([HERE / "setup.sh"], check=True, stdout=subprocess.PIPE, text=True).stdout
     return dict(line.split("=", 1) for line in out.splitlines())
+
+
+@contextlib.contextmanager
+def progress(what):
+    """Tells what takes longer than a second, and for how long: by a line that changes on a terminal, by lines elsewhere."""
+    terminal, done, began = sys.stderr.isatty(), threading.Event(), time.monotonic()
+
+    def tell():
+        pause, shown = 1, False
+        while not done.wait(pause):
+            text = "         %s: %.0f s" % (what, time.monotonic() - began)
+            if terminal:
+                print("\r" + text, end="", file=sys.stderr, flush=True)
+            else:
+                print(text, file=sys.stderr, flush=True)
+                pause = 10
+            shown = True
+        if shown and terminal:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def die_with_parent():

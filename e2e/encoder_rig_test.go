@@ -232,6 +232,7 @@ type said struct {
 	Seconds float64
 	Pending *int
 	Workers []observed
+	Counts  map[string]int // of the engine's metrics
 	Error   string
 }
 

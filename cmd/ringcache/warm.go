@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ringcache/ringcache/encoder/warm"
+	"github.com/ringcache/ringcache/internal/terminal"
 )
 
 // warmKey is the variable with the key of the endpoint: the one that vllm serve reads, too.
@@ -43,7 +44,9 @@ With --state, a run that was interrupted goes on where it was. The file is for o
 daemon has been cleared, or with other options for the images in the engine. An engine that still has an image in its own caches does not store it
 anew, so start the engine anew, too.
 
-The exit status is 0 if the engine has answered all images, 1 if not, and 80 if the command line is wrong.`
+At the end it says how many outputs the engine has loaded from the daemon, and how many it had to encode, by the engine's own metrics.
+
+The exit status is 0 if the engine has answered all images, 1 if not or if there are none, and 80 if the command line is wrong.`
 }
 
 // Run sends the images.
@@ -68,11 +71,15 @@ func (c warmCommand) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	if err != nil {
 		return err
 	}
+	fmt.Fprintf(stdout, "%d images found, %d other files skipped\n", len(found.Images), found.Skipped)
+	if len(found.Images) == 0 {
+		showFailures(stderr, found.Failures)
+		return errors.New("no images, so nothing is sent: images are PNG, JPEG, WebP, GIF, BMP and TIFF, known by their first bytes")
+	}
 	before, err := c.first(ctx)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "%d images found, %d other files skipped\n", len(found.Images), found.Skipped)
 
 	view := newWarmView(stderr, len(found.Images))
 	o.Report = view.report
@@ -83,9 +90,7 @@ func (c warmCommand) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 			result.Sent, printable(result.Model), result.Known, len(found.Failures)+len(result.Failures))
 	}
 	failures := append(found.Failures, result.Failures...)
-	for _, f := range failures {
-		fmt.Fprintf(stderr, "failed: %s: %v\n", printable(f.Path), f.Err)
-	}
+	showFailures(stderr, failures)
 	switch left := len(found.Images) - result.Sent - result.Known - len(result.Failures); {
 	case ctx.Err() != nil:
 		err = fmt.Errorf("interrupted, %d images are left%s", left, c.resume())
@@ -94,7 +99,31 @@ func (c warmCommand) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	case len(failures) > 0:
 		err = fmt.Errorf("%d images failed", len(failures))
 	}
-	return errors.Join(err, c.show(context.WithoutCancel(ctx), stdout, before, result.Sent))
+	err = errors.Join(err, c.show(context.WithoutCancel(ctx), stdout, before, result))
+	if result.Sent > 0 && ctx.Err() == nil {
+		fmt.Fprintln(stdout, did(result))
+	}
+	return err
+}
+
+// did tells what the engine did with the images that were sent.
+func did(r warm.Result) string {
+	switch own := r.Sent - r.Loaded - r.Encoded; {
+	case !r.Counted:
+		return "loaded or encoded is unknown: the engine's metrics have no counts of the connector"
+	case own > 0:
+		return fmt.Sprintf("%d loaded, %d encoded, %d in the engine's own caches", r.Loaded, r.Encoded, own)
+	case own < 0:
+		return fmt.Sprintf("%d loaded, %d encoded, also for others who asked the engine meanwhile", r.Loaded, r.Encoded)
+	default:
+		return fmt.Sprintf("%d loaded, %d encoded", r.Loaded, r.Encoded)
+	}
+}
+
+func showFailures(to io.Writer, failures []warm.Failure) {
+	for _, f := range failures {
+		fmt.Fprintf(to, "failed: %s: %v\n", printable(f.Path), terminal.Error(f.Err))
+	}
 }
 
 func (c warmCommand) resume() string {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,9 +22,14 @@ import (
 	"github.com/ringcache/ringcache/encoder/wire"
 )
 
-// warmEngine answers chat requests by answer, which returns whether it has.
+// warmEngine answers chat requests by answer, which returns whether it has. It has no connector.
 func warmEngine(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, url string) bool) string {
+	return warmEngineWith(t, func() string { return "" }, answer)
+}
+
+func warmEngineWith(t *testing.T, metrics func() string, answer func(w http.ResponseWriter, r *http.Request, url string) bool) string {
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, metrics()) })
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"data":[{"id":"tiny"}]}`)
 	})
@@ -79,7 +85,8 @@ func TestWarmCommand(t *testing.T) {
 	})
 	out, log, err := warmed(t.Context(), t, "", "--url", url, "--state", state, dir)
 	require.NoError(t, err)
-	require.Equal(t, "40 images found, 1 other files skipped\n40 images sent to tiny, 0 known before, 0 failed\n", out)
+	require.Equal(t, "40 images found, 1 other files skipped\n40 images sent to tiny, 0 known before, 0 failed\n"+
+		"loaded or encoded is unknown: the engine's metrics have no counts of the connector\n", out)
 	require.Equal(t, 20, strings.Count(log, "\n"), "lines, since there is no terminal")
 	require.Contains(t, log, "images: 20 of 40\n")
 	require.Contains(t, log, "images: 40 of 40\n")
@@ -115,9 +122,47 @@ func TestWarmFailures(t *testing.T) {
 	require.ErrorContains(t, err, "http://127.0.0.1:8000")
 	_, _, err = warmed(t.Context(), t, "", "--list", filepath.Join(dir, "gone"))
 	require.ErrorIs(t, err, os.ErrNotExist)
-	out, _, err = warmed(t.Context(), t, "", "--url", url, t.TempDir())
-	require.NoError(t, err)
-	require.Contains(t, out, "0 images found")
+}
+
+// TestWarmNoImages: that there are none is said at once, not when an engine and a daemon have been waited for.
+func TestWarmNoImages(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("x"), 0o600))
+	nobody := []string{"--url", "http://127.0.0.1:1", "--patience", "24h", "--socket", filepath.Join(dir, "none")}
+	out, _, err := warmed(t.Context(), t, "", append(nobody, dir)...)
+	require.ErrorContains(t, err, "no images, so nothing is sent")
+	require.Equal(t, "0 images found, 1 other files skipped\n", out)
+	_, log, err := warmed(t.Context(), t, "", append(nobody, filepath.Join(dir, "gone"))...)
+	require.ErrorContains(t, err, "no images, so nothing is sent")
+	require.Contains(t, log, "failed: "+filepath.Join(dir, "gone")+": no such file or directory\n")
+}
+
+// TestWarmTellsLoadedFromEncoded: by what the engine's metrics count.
+func TestWarmTellsLoadedFromEncoded(t *testing.T) {
+	dir := warmFolder(t, 6)
+	var hits, misses atomic.Int64
+	hits.Store(10)
+	misses.Store(20)
+	for _, c := range []struct {
+		hits, misses int64 // for each image
+		want         string
+	}{
+		{1, 0, "6 loaded, 0 encoded"},
+		{0, 1, "0 loaded, 6 encoded"},
+		{0, 0, "0 loaded, 0 encoded, 6 in the engine's own caches"},
+		{1, 2, "6 loaded, 12 encoded, also for others who asked the engine meanwhile"},
+	} {
+		url := warmEngineWith(t, func() string {
+			return fmt.Sprintf("vllm:ringcache_encoder_hits_total{engine=\"0\",model_name=\"tiny\"} %d.0\nvllm:ringcache_encoder_misses_total{engine=\"0\"} %d.0\n", hits.Load(), misses.Load())
+		}, func(http.ResponseWriter, *http.Request, string) bool {
+			hits.Add(c.hits)
+			misses.Add(c.misses)
+			return false
+		})
+		out, _, err := warmed(t.Context(), t, "", "--url", url, dir)
+		require.NoError(t, err)
+		require.Equal(t, "6 images found, 0 other files skipped\n6 images sent to tiny, 0 known before, 0 failed\n"+c.want+"\n", out)
+	}
 }
 
 func TestWarmIsInterrupted(t *testing.T) {
@@ -233,9 +278,6 @@ func TestWarmShowsTiers(t *testing.T) {
 	state.Levels[0].Objects = 0
 	_, _, err = warmed(t.Context(), t, "", "--url", url, "--socket", socket, dir)
 	require.ErrorContains(t, err, "does the engine run with the connector, and with this socket?")
-	out, _, err = warmed(t.Context(), t, "", "--url", url, "--socket", socket, t.TempDir())
-	require.NoError(t, err, "nothing was sent")
-	require.NotContains(t, out, "nothing is new")
 
 	// A socket without a daemon is noticed before anything is sent.
 	url = warmEngine(t, func(http.ResponseWriter, *http.Request, string) bool { t.Error("an image was sent"); return false })

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"text/tabwriter"
 	"time"
+
+	"github.com/ringcache/ringcache/encoder/warm"
 )
 
 // warmStatTime is the longest wait for the daemon, which answers without input and output.
@@ -47,7 +49,7 @@ func (c warmCommand) first(ctx context.Context) (*status, error) {
 }
 
 // show prints what the tiers have, and how much of it is new. That they have nothing although images were sent is an error.
-func (c warmCommand) show(ctx context.Context, to io.Writer, before *status, sent int) error {
+func (c warmCommand) show(ctx context.Context, to io.Writer, before *status, result warm.Result) error {
 	after, err := c.tiers(ctx)
 	if err != nil || after == nil {
 		return err
@@ -80,9 +82,9 @@ func (c warmCommand) show(ctx context.Context, to io.Writer, before *status, sen
 	switch {
 	case after.Owed > 0:
 		_, err = fmt.Fprintf(to, "%d objects are still on their way to lower tiers\n", after.Owed)
-	case sent > 0 && empty:
+	case result.Sent > 0 && empty:
 		err = fmt.Errorf("images were sent, and nothing is at %s: does the engine run with the connector, and with this socket?", c.Socket)
-	case sent > 0 && old:
+	case result.Sent > 0 && old && !result.Counted:
 		_, err = fmt.Fprintln(to, "nothing is new: the outputs were there, or the engine has another socket, or it had the images in its own caches and did not store them again")
 	}
 	return err

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/ringcache/ringcache/encoder/warm"
+	"github.com/ringcache/ringcache/internal/terminal"
 )
 
 // warmView shows how far a run is: by a bar on a terminal, by lines elsewhere.
@@ -67,7 +68,7 @@ func (v *warmView) wait(e warm.Event) {
 		v.bar.Describe("waiting")
 		_ = v.bar.Clear()
 	}
-	fmt.Fprintf(v.w, "waiting for the engine: %s\n", text)
+	fmt.Fprintf(v.w, "waiting for the engine: %s\n", terminal.Lines(text))
 }
 
 func (v *warmView) text() string {

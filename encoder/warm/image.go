@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"slices"
+
+	"github.com/ringcache/ringcache/internal/sizes"
 )
 
 // sniffed is how many bytes at the beginning of a file show its type.
@@ -84,5 +86,5 @@ func read(path string, limit int64) (data []byte, media string, err error) {
 type sizeError struct{ size, limit int64 }
 
 func (e *sizeError) Error() string {
-	return fmt.Sprintf("the image has %d bytes, more than the limit of %d: make it smaller, or raise the limit", e.size, e.limit)
+	return fmt.Sprintf("the image has %s, more than the limit of %s: make it smaller, or raise the limit", sizes.Text(e.size), sizes.Text(e.limit))
 }

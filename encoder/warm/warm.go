@@ -63,6 +63,11 @@ type Result struct {
 	Sent     int
 	Known    int
 	Failures []Failure // in the order of the images
+
+	// Counted is whether the engine's metrics say what it did meanwhile, for this run and for everyone else who asked it: outputs that it
+	// loaded from the daemon, and outputs that it encoded. What it had in its own caches is neither.
+	Counted         bool
+	Loaded, Encoded int
 }
 
 // Validate returns an error that names what is wrong.
@@ -123,7 +128,11 @@ func Run(ctx context.Context, images []string, o Options) (result Result, err er
 		return Result{}, err
 	}
 	defer func() { err = errors.Join(err, r.state.close()) }()
+	before, known := e.counts(ctx)
 	err = r.all(ctx, images)
+	if r.result.Sent > 0 && known {
+		r.counted(ctx, before)
+	}
 	return r.sum(), err
 }
 

@@ -7,6 +7,7 @@ a release needs nothing installed but torch. Prints a JSON object: how each case
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import logging
@@ -17,6 +18,7 @@ import shutil
 import sys
 import tempfile
 import threading
+import time
 import traceback
 import types
 from collections.abc import Callable, Iterator
@@ -236,7 +238,7 @@ def one_engine_stores_and_another_loads() -> None:
         metadata = schedule(s, Request("1", "a", "b"))
         assert metadata.loads == []
         _, report = run(w, metadata, made, consumes=IS_NEW)
-        assert report is None
+        assert (report.step, report.counts) == (0, {"saves": 2, "saved_bytes": 256})
         assert set(daemon.objects) == {"a", "b"}
         assert daemon.objects["a"][2] == b"float32 4 8"
         s.shutdown()
@@ -322,13 +324,16 @@ def dtypes_and_odd_tensors_are_kept() -> None:
 def what_cannot_be_stored_is_skipped() -> None:
     with a_daemon() as daemon:
         w = worker(config(daemon))
-        run(w, encoder.StepMetadata(0), outputs("a"), consumes=False)
-        run(w, encoder.StepMetadata(0), outputs("a"), consumes=False)
-        run(w, encoder.StepMetadata(0), {"big": torch.zeros(1024, 1024)}, consumes=False)
+        reports = [
+            run(w, encoder.StepMetadata(0), made, consumes=False)[1]
+            for made in (outputs("a"), outputs("a"), {"big": torch.zeros(1024, 1024)})
+        ]
         daemon.reserved["other", "x"] = {"b": (0, 0, b"")}
-        run(w, encoder.StepMetadata(0), outputs("b"), consumes=False)
+        reports.append(run(w, encoder.StepMetadata(0), outputs("b"), consumes=False)[1])
         assert set(daemon.objects) == {"a"}
-        assert w._worker.stats.take() == {"saves": 1, "saved_bytes": 128, "skipped": 3}
+        assert functools.reduce(lambda a, b: a.aggregate(b), reports).counts == {
+            "saves": 1, "saved_bytes": 128, "skipped": 3
+        }
         del daemon.reserved["other", "x"]
         assert daemon.held() == set()
 
@@ -465,6 +470,46 @@ def nobody_sees_bytes_before_they_are_written() -> None:
         made = outputs("a")
         run(w, encoder.StepMetadata(0), made, consumes=False)
         assert seen == [made["a"].numpy().tobytes()]
+
+
+def nothing_is_written_after_the_time_of_its_room() -> None:
+    """A worker that was stopped for so long leaves alone what is another object's by then."""
+    import ringcache.vllm._working
+
+    working: Any = ringcache.vllm._working
+
+    made = outputs("a", "b")
+    with a_daemon() as daemon:
+        w = worker(config(daemon))
+        w._working().start()
+        pieces: list[None] = []
+
+        class Stopped:
+            """A clock on which an hour passes behind the second look, of which copies take."""
+
+            sleep = staticmethod(working.time.sleep)
+
+            def monotonic(self) -> float:
+                pieces.append(None)
+                return time.monotonic() + (3600 if len(pieces) > 2 else 0)
+
+        real, working.time, size = working.time, Stopped(), working._PIECE
+        working._PIECE = made["a"][:1].nbytes  # a row
+        try:
+            run(w, encoder.StepMetadata(0), {"a": made["a"]}, consumes=False)
+            ((at, length, _),) = daemon.reserved[next(iter(daemon.reserved))].values()
+            written = bytes(daemon.memory[at : at + length])
+            row = made["a"][:1].nbytes
+            assert written[:row] == made["a"][:1].numpy().tobytes()
+            assert written[row:] == bytes(length - row), "the rest came too late"
+            assert "a" not in daemon.objects
+        finally:
+            working.time, working._PIECE = real, size
+        run(w, encoder.StepMetadata(0), {"b": made["b"]}, consumes=False)
+        assert set(daemon.objects) == {"b"}
+        assert daemon.held() == set(), "what was not written is given up"
+        asked = [call["seconds"] for call in daemon.calls if call["op"] == "reserve"]
+        assert asked == [working._SAVE_SECONDS] * 2
 
 
 def _promised(daemon: Standin, made: dict[str, torch.Tensor]) -> tuple[Any, Any]:
@@ -768,8 +813,12 @@ def counts_reach_the_log_and_prometheus() -> None:
         assert s.get_ec_connector_stats() is None
         run(w, schedule(s, Request("1", "a")), outputs("a"))
         run(w, schedule(s, Request("2", "a")), {})
-        of_worker, of_scheduler = w.get_ec_connector_stats(), s.get_ec_connector_stats()
+        of_scheduler = s.get_ec_connector_stats()
         assert s.get_ec_connector_stats() is None
+        assert w.get_ec_connector_stats() is None
+        of_worker = encoder.EncoderCacheConnector.build_ec_connector_stats(
+            {"saves": 1, "saved_bytes": 128, "loaded_bytes": 128}
+        )
         pickle.loads(pickle.dumps(of_worker))
         payload = dict(of_worker.data)
         accumulated = encoder.EncoderCacheConnector.build_ec_connector_stats(payload)
@@ -796,6 +845,79 @@ def counts_reach_the_log_and_prometheus() -> None:
         assert 'vllm:ringcache_encoder_hits_total{engine="0"} 3.0' in text, text
 
 
+def counts_of_workers_reach_the_scheduler() -> None:
+    """Runners of vLLM's first kind never ask a worker for its counts."""
+    if not (FOLDER / "distributed/ec_transfer/ec_connector/metrics.py").exists():
+        return
+    with a_daemon() as daemon:
+        made = config(daemon)
+        s, workers = scheduler(made), []
+        for ranks in ((0, True), (1, True)):
+            RANKS["tensor"], RANKS["first"] = ranks
+            workers.append(worker(made))
+            workers[-1]._working()
+        RANKS["tensor"], RANKS["first"] = 0, True
+
+        def step(request: Request, made: dict[str, Any]) -> dict[str, int]:
+            """Of an engine with two workers; what it counts."""
+            metadata = schedule(s, request)
+            reports = [run(w, metadata, made)[1] for w in workers]
+            merged = None
+            for report in filter(None, reversed(reports)):
+                merged = report if merged is None else merged.aggregate(report)
+            if merged is not None:
+                s.update_connector_output(types.SimpleNamespace(ec_connector_worker_meta=merged))
+            counts = s.get_ec_connector_stats()
+            return dict(counts.data) if counts else {}
+
+        saved = step(Request("1", "a", "b"), outputs("a", "b"))
+        assert saved == {"misses": 2, "saves": 2, "saved_bytes": 256}, saved
+        loaded = step(Request("2", "a", "b"), {})
+        assert loaded == {"hits": 2, "loaded_bytes": 256}, loaded
+        assert step(Request("3"), {}) == {}
+        assert step(Request("4"), outputs("a")) == {"skipped": 1}
+        # A runner of the second kind asks each worker, before it asks for the report.
+        metadata = schedule(s, Request("5", "c"))
+        workers[0].bind_connector_metadata(metadata)
+        workers[0].save_caches(encoder_cache=outputs("c"), mm_hash="c")
+        asked = workers[0].get_ec_connector_stats()
+        report = workers[0].build_connector_worker_meta()
+        s.update_connector_output(types.SimpleNamespace(ec_connector_worker_meta=report))
+        total = s.get_ec_connector_stats()
+        if asked is not None:
+            total = asked.aggregate(total)
+        assert total.data == {"misses": 1, "saves": 1, "saved_bytes": 128}, total.data
+
+
+def a_daemon_that_goes_and_comes_is_a_line_each() -> None:
+    """Of a worker, whose every save says the same."""
+    said: list[str] = []
+    handler = logging.Handler(logging.INFO)
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    log = logging.getLogger("vllm.ringcache")
+    log.addHandler(handler)
+    try:
+        with a_daemon() as daemon:
+            w = worker(config(daemon, "ec_producer"))
+            for name in ("a", "b"):
+                run(w, encoder.StepMetadata(0), outputs(name), consumes=False)
+            daemon.stop()
+            for name in ("c", "d"):
+                w._client._retry_at = 0
+                run(w, encoder.StepMetadata(0), outputs(name), consumes=False)
+            daemon.start()
+            for name in ("e", "f"):
+                w._client._retry_at = 0
+                run(w, encoder.StepMetadata(0), outputs(name), consumes=False)
+            assert set(daemon.objects) == {"a", "b", "e", "f"}
+            w.shutdown()
+    finally:
+        log.removeHandler(handler)
+    away, again = said
+    assert away.startswith("Encoder outputs are not shared for now, outputs are not stored: the daemon at"), said
+    assert again.startswith("Encoder outputs are shared again, after "), said
+
+
 CASES: list[Callable[[], None]] = [
     every_hook_of_the_base_class_is_known_and_fits,
     loaded_by_the_factory,
@@ -810,6 +932,7 @@ CASES: list[Callable[[], None]] = [
     a_lost_answer_and_a_second_try_leave_no_reservation,
     saving_never_raises_and_nothing_grows,
     nobody_sees_bytes_before_they_are_written,
+    nothing_is_written_after_the_time_of_its_room,
     a_worker_loads_without_the_daemon,
     a_worker_loads_from_a_segment_that_was_replaced,
     what_is_gone_is_asked_for_by_name,
@@ -824,6 +947,8 @@ CASES: list[Callable[[], None]] = [
     fingerprints_tell_models_apart,
     fingerprints_tell_revisions_of_mistrals_form_apart,
     counts_reach_the_log_and_prometheus,
+    counts_of_workers_reach_the_scheduler,
+    a_daemon_that_goes_and_comes_is_a_line_each,
 ]
 
 

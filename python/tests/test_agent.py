@@ -16,7 +16,7 @@ import sidecarproc
 from conftest import OBJECT as SIZE
 from conftest import RING, Agent
 
-from ringcache import Reader, StaleError
+from ringcache import ArgumentError, CorruptError, Reader, SegmentNotFoundError, StaleError
 
 
 def test_layout(agent: Agent, pool: str) -> None:
@@ -182,3 +182,45 @@ def test_writer_killed(agent: Agent, program: str) -> None:
         other.process.wait(300)
         for file in (name, name + ".ctl"):
             pathlib.Path("/dev/shm", file).unlink(missing_ok=True)
+
+
+def test_the_sidecar_knows_the_size(agent: Agent, pool: str) -> None:
+    handle = agent.put("k", 7)
+    with Reader(pool) as reader:
+        assert reader.size == RING
+        with reader.get(*handle) as view:
+            assert bytes(view.tensor.numpy()) == bytes([7]) * SIZE
+
+
+def test_help_says_what_the_reader_takes() -> None:
+    text = Reader.__init__.__doc__ or ""
+    for name in ("name", "size", "generation", "max_object_size", "n_readers", "lock", "sidecar_lock"):
+        assert f":param {name}:" in text
+
+
+def test_no_sidecar_no_size(make_segment: Any) -> None:
+    name = make_segment(bytes(4096))
+    with pytest.raises(ArgumentError, match="no sidecar .* give size"):
+        Reader(name)
+    with pytest.raises(SegmentNotFoundError):
+        Reader("ringcache-test-none")
+
+
+def test_the_sidecar_of_another_segment(agent: Agent, pool: str, make_segment: Any) -> None:
+    """One that is left over, or damaged, is not believed."""
+    data = pathlib.Path("/dev/shm", pool + ".ctl").read_bytes()
+    name = make_segment(bytes(4096))
+    control = pathlib.Path("/dev/shm", name + ".ctl")
+    try:
+        control.write_bytes(data)
+        control.chmod(0o600)
+        with pytest.raises(ArgumentError, match="give size"):
+            Reader(name)
+        control.write_bytes(data[:16] + b"\xff" + data[17:])
+        with pytest.raises(CorruptError, match="checksum"):
+            Reader(name)
+        control.write_bytes(b"")
+        with pytest.raises(CorruptError, match="does not begin as one"):
+            Reader(name)
+    finally:
+        control.unlink()

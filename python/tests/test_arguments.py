@@ -143,7 +143,7 @@ def odd_but(*kinds: type) -> list[Any]:
 CALLS: dict[str, tuple[Callable[..., Any], list[Any], type[RingcacheError]]] = {
     "Reader name": (lambda x: Reader(x, 256), odd_but(str), SegmentError),
     "Reader name text": (lambda x: Reader(x, 256), ["", "/", "a/b", "a\0b", "\ud800", "x" * 300], SegmentError),
-    "Reader size": (lambda x: Reader("none", x), odd_but(int), SegmentSizeError),
+    "Reader size": (lambda x: Reader("none", x), odd_but(int, type(None)), SegmentSizeError),
     "Reader size range": (lambda x: Reader("none", x), [0, -1], SegmentSizeError),
     "Reader generation": (lambda x: Reader("none", 256, generation=x), ODD, UnknownVersionError),
     "Reader n_readers": (lambda x: Reader("none", 256, n_readers=x), odd_but(int), ArgumentError),

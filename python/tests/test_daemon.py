@@ -118,7 +118,8 @@ def test_exchange(standin: Standin) -> None:
         c.pin("l", ["a"])
         c.release("l")
         assert standin.held() == set()
-        c.reserve("s", [Object("z", 3)])
+        c.reserve("s", [Object("z", 3)], seconds=60)
+        assert standin.calls[-1]["seconds"] == 60
         assert c.abort("s", ["z"])[0].status == "ok"
     with pytest.raises(ClosedError):
         c.pin("l", ["a"])

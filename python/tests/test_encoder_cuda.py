@@ -37,7 +37,7 @@ def daemon(tmp_path: pathlib.Path) -> Iterator[Standin]:
 def worker(daemon: Standin, *, saves: bool = True, pin: bool = False) -> _working.Worker:
     client = Client(daemon.path, client="test", space="space", timeout=30)
     return _working.Worker(
-        client, saves=saves, writable=saves, wait=1, tenant="", pin=pin, device=CUDA
+        client, first=True, saves=saves, wait=1, tenant="", pin=pin, device=CUDA
     )
 
 

@@ -208,12 +208,20 @@ class Client:
             return list(self._call("get", lease=lease).items)
         return self._batches("get", names, lease=lease)
 
-    def reserve(self, lease: str, objects: Sequence[Object]) -> list[Item]:
-        """Take room. It does not end by time, but by commit, abort, release or the process's end."""
+    def reserve(self, lease: str, objects: Sequence[Object], *, seconds: int = 0) -> list[Item]:
+        """Take room, until commit, abort or release, the process's end, or so long after the
+        time of the lease that nobody writes any more.
+
+        So write only while that time lasts by ``time.monotonic()``, counted from before this
+        call, in pieces with a look at the clock before each: what comes minutes later would go into
+        another object. Reserving the same again gives the same room for longer. ``seconds`` is cut
+        to :attr:`limits`.
+        """
         items: list[Item] = []
         for at in range(0, len(objects), self._most()):
             part = objects[at : at + self._most()]
-            items += self._counted(self._call("reserve", lease=lease, objects=part), len(part))
+            reply = self._call("reserve", lease=lease, objects=part, seconds=seconds)
+            items += self._counted(reply, len(part))
         return items
 
     def commit(self, lease: str, names: Sequence[str]) -> list[Item]:
@@ -232,8 +240,10 @@ class Client:
             self._call("release", lease=lease, names=names[at : at + self._most()])
 
     def hello(self) -> None:
-        """Connect, if there is no connection, so that :attr:`segment` is known."""
+        """Connect, if there is no connection or it has ended, so that :attr:`segment` is known."""
         with self._lock:
+            if self._connection is not None and ended(self._connection):
+                self._disconnect()
             self._connected(time.monotonic() + self.timeout)
 
     def alive(self) -> bool:

@@ -273,8 +273,9 @@ def _kind(value: Item | Tensor | bytes) -> str:
 class Reader(Closing):
     """Reads objects of a segment by handle.
 
-    ``size`` is the writer's ring size N in bytes and ``generation`` its vLLM
-    version (the newest known one if empty). ``n_readers`` is the number of
+    ``size`` is the writer's ring size N in bytes; it may be left out where the
+    segment has a sidecar, as every one has that the Go library made, since that
+    names it. ``generation`` is the writer's vLLM version (the newest known one if empty). ``n_readers`` is the number of
     readers that the writer waits for. ``max_object_size`` is the writer's; a
     larger object is refused as corrupt.
 
@@ -301,7 +302,7 @@ class Reader(Closing):
     def __init__(
         self,
         name: str,
-        size: int,
+        size: int | None = None,
         *,
         generation: str | Generation = "",
         max_object_size: int | None = None,
@@ -309,6 +310,20 @@ class Reader(Closing):
         lock: Lock | None = None,
         sidecar_lock: bool = False,
     ) -> None:
+        """Open the segment ``name``, whose writer must be running or have left it.
+
+        :param name: of the segment in /dev/shm.
+        :param size: the writer's ring size in bytes; without it, that of the sidecar.
+        :param generation: the writer's vLLM version, the newest known one if empty.
+        :param max_object_size: the writer's, in bytes; larger objects are refused.
+        :param n_readers: the readers that the writer waits for, the engine's world size.
+        :param lock: shared by all readers that count; without it this one only observes.
+        :param sidecar_lock: count under the sidecar's lock instead of ``lock``.
+
+        Raises :class:`ArgumentError`, also for a missing ``size`` where there is no sidecar,
+        :class:`UnknownVersionError`, and :class:`SegmentError` or one of its kinds:
+        :class:`SegmentNotFoundError`, :class:`SegmentSizeError`, :class:`SegmentAccessError`.
+        """
         n_readers = integer(n_readers, "n_readers")
         if n_readers < 1:
             raise ArgumentError(f"n_readers must be at least 1, got {n_readers}")
@@ -328,6 +343,13 @@ class Reader(Closing):
         self._lock = lock
         self._offset = self.generation.data_offset
         writable = lock is not None or sidecar_lock
+        if size is None:
+            size = sidecar.ring_size(name)
+            if size is None:
+                raise ArgumentError(
+                    f"segment {name!r} has no sidecar {name + sidecar.SUFFIX!r} that names its ring size: "
+                    "give size, the writer's ring size in bytes (ringcache.generation.ring_size, or see the writer)"
+                )
         self._segment = Segment(name, size, data_offset=self._offset, writable=writable)
         self._slot: sidecar.Sidecar | None = None
         self._sidecar: sidecar.Sidecar | None = None

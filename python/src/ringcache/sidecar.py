@@ -115,6 +115,36 @@ def attach(segment: Segment) -> Sidecar | None:
         raise
 
 
+def ring_size(name: str) -> int | None:
+    """The ring size that the sidecar of the segment ``name`` has, None if it has no sidecar.
+
+    Raises :class:`CorruptError` for a file that is no sidecar, :class:`SegmentNotFoundError`
+    if there is no such segment, and what opening one raises.
+    """
+    fd, segment = open_file(name, writable=False)
+    os.close(fd)
+    control = name + SUFFIX
+    if len(os.fsencode(control)) > NAME_MAX:
+        return None
+    try:
+        fd, _ = open_file(control, writable=False)
+    except SegmentNotFoundError:
+        return None
+    try:
+        head = os.pread(fd, _PAGE, 0)
+    finally:
+        os.close(fd)
+    if len(head) < _PAGE or not head.startswith(_MAGIC):
+        raise CorruptError(f"{path(control)} is not a usable sidecar: it does not begin as one")
+    fields = _HEADER.unpack_from(head)
+    if fields[-1] != crc32c(head[:_SUM_AT]):
+        raise CorruptError(f"{path(control)} is not a usable sidecar: its header's checksum is wrong")
+    if (fields[8], fields[7]) != (segment.st_dev, segment.st_ino):
+        return None  # another segment of this name left it
+    ring: int = fields[3]
+    return ring
+
+
 def _parse(file: str, head: bytes, size: int, segment: Segment) -> tuple[int, int, int] | None:
     """Version, policy and number of slots of a sidecar, None if it is another segment's.
 

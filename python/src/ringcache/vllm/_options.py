@@ -14,6 +14,12 @@ from typing import Any, Final
 
 from ..daemon import Fingerprint, default_socket
 
+#: The connector's name in ``--ec-transfer-config``.
+CONNECTOR: Final = "EncoderCacheConnector"
+
+#: The roles that it may have there.
+ROLES: Final = ("ec_both", "ec_consumer", "ec_producer")
+
 _logger: Final = logging.getLogger("vllm.ringcache")
 
 #: Files of weights that are sampled. The first kind that a folder has is the one that engines load.
@@ -60,6 +66,25 @@ class Options:
     @property
     def address(self) -> str:
         return self.socket or default_socket()
+
+
+def of_transfer(transfer: Any) -> Options:
+    """The options of ``--ec-transfer-config``, as JSON has it. Raises :class:`ValueError` also for what vLLM would find
+    itself, or would not: another connector's configuration."""
+    if not isinstance(transfer, dict):
+        raise ValueError("--ec-transfer-config must be an object, in braces")
+    for name, value in (("ec_connector", CONNECTOR), ("ec_connector_module_path", "ringcache.vllm")):
+        if transfer.get(name) != value:
+            raise ValueError(f"{name} must be {value!r}, got {transfer.get(name)!r}")
+    if transfer.get("ec_role") not in ROLES:
+        raise ValueError(f"ec_role must be {', '.join(ROLES[:-1])} or {ROLES[-1]}, got {transfer.get('ec_role')!r}")
+    extra = transfer.get("ec_connector_extra_config") or {}
+    if not isinstance(extra, dict):
+        raise ValueError(f"ec_connector_extra_config must be an object, in braces, got {extra!r}")
+    for option in fields(Options):
+        if option.name in transfer:
+            raise ValueError(f"{option.name} belongs into ec_connector_extra_config: {{...}}")
+    return Options.of(extra)
 
 
 def _value(name: str, value: Any, default: Any) -> Any:

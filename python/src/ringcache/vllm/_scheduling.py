@@ -19,12 +19,15 @@ from typing import Any, Final
 from ..daemon import Client, Item, Mapping, Segment
 from ..errors import RingcacheError
 from ..tensor import _DTYPES
+from ._link import Link
 from ._stats import Stats
 
 _logger: Final = logging.getLogger("vllm.ringcache")
 
 #: The lease of what is promised. It is one for all, whose time every pin extends.
 LEASE: Final = "load"
+
+_WITHOUT: Final = "items are encoded"  # is done while the daemon is away
 
 _ASK_AGAIN: Final = 0.002  # seconds between questions about what is pending
 _MISS: Final = 1.0  # seconds that a miss is believed
@@ -99,7 +102,7 @@ class Scheduling:
         self._until = 0.0  # of the lease, the least
         self._ends = 0.0  # the most: the daemon may have done what it did not answer
         self._term = seconds  # as the daemon grants it
-        self._away = False
+        self._link = Link(client, "scheduler", clock)
         self._segment: Segment | None = None
         self._mappable = False
         self._promised: set[str] = set()
@@ -108,6 +111,10 @@ class Scheduling:
         self._under_way: deque[tuple[int, list[str]]] = deque()
         self._to_release: dict[str, None] = {}
         self.stats = Stats()
+
+    def watch(self) -> None:
+        """Tell the log when the daemon goes and comes, also without requests."""
+        self._link.watch(_WITHOUT)
 
     def available(self, request: Any, computed: int) -> bool:
         """Whether the request can be scheduled: nothing of it is on its way. Called at every step."""
@@ -197,6 +204,7 @@ class Scheduling:
 
     def close(self) -> None:
         """Give up all pins."""
+        self._link.close()
         self._requests.clear()
         self._entries.clear()
         self._loose.clear()
@@ -312,7 +320,8 @@ class Scheduling:
         try:
             items = self._client.pin(LEASE, names, seconds=int(self._seconds))
         except RingcacheError as e:
-            self._failed(e)
+            self.stats.add(failures=1)
+            self._link.failed(e, _WITHOUT)
             items = [Item("unavailable")] * len(names)
             if getattr(e, "kind", "") == "away":
                 # The daemon may have pinned them all the same, if it was asked, or have them
@@ -324,7 +333,7 @@ class Scheduling:
                     if asked or ((known := self._entries.get(name)) and known.status != "miss"):
                         self._to_release[name] = None
         else:
-            self._worked()
+            self._link.worked()
             self._term = min(self._seconds, self._client.limits.seconds or self._seconds)
             self._until = now + self._term
             self._ends = self._clock() + self._seconds
@@ -439,17 +448,6 @@ class Scheduling:
     def _loading(self, identifier: str) -> bool:
         entry = self._entries.get(identifier)
         return identifier in self._confirmed or (entry is not None and entry.loading > 0)
-
-    def _failed(self, error: RingcacheError) -> None:
-        self.stats.add(failures=1)
-        level = logging.DEBUG if self._away else logging.WARNING
-        _logger.log(level, "Stored encoder outputs can't be asked for, so items are encoded: %s", error)
-        self._away = True
-
-    def _worked(self) -> None:
-        if self._away:
-            _logger.info("The daemon at %s is back", self._client.socket)
-        self._away = False
 
 
 def parse_note(note: bytes, size: int) -> tuple[str, tuple[int, ...]]:

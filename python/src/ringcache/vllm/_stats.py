@@ -10,7 +10,7 @@ NAMES: Final = {
     "hits": "encoder outputs that were loaded instead of computed",
     "misses": "encoder outputs that had to be computed",
     "late": "encoder outputs that were on their way from a lower level, and not waited for any longer",
-    "loaded_bytes": "bytes of encoder outputs that workers loaded",
+    "loaded_bytes": "bytes of encoder outputs that were loaded, each once however many workers copy it",
     "saves": "encoder outputs that were stored",
     "saved_bytes": "bytes of encoder outputs that were stored",
     "skipped": "encoder outputs that were not stored, since they were there or had no room",

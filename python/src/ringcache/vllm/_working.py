@@ -17,12 +17,16 @@ from ..cuda import Driver
 from ..daemon import Client, Item, Mapping, Object, Segment
 from ..errors import DaemonError, RingcacheError
 from ..pin import TorchBytes
+from ._link import Link
 from ._scheduling import Load, parse_note
 from ._stats import Stats
 
 _logger: Final = logging.getLogger("vllm.ringcache")
 
 _SAVING: Final = "save"  # the lease of what is being saved
+_SAVE_SECONDS: Final = 300  # that an output may take to be written, from the question for room on
+_PIECE: Final = 16 << 20  # bytes that are written between two looks at the clock
+_WITHOUT: Final = "outputs are not stored"  # is done while the daemon is away
 _AGAIN: Final = "again"  # that of what was promised, is gone, and is asked for by name
 
 _MAPPINGS: Final = 3  # that are kept: the daemon's, and those of before
@@ -32,30 +36,29 @@ _QUEUE: Final = 64
 
 _QUEUE_BYTES: Final = 512 << 20  # of them, but for a single one
 
-_REASONS: Final = 100  # that are logged once
-
 _ASK_AGAIN: Final = 0.005  # seconds
 _CLOSING: Final = 5.0  # seconds that the end of a worker waits for what is being saved
 
 
 class Worker:
-    """See the module. ``saves`` is whether this worker is the one that saves. ``device`` is where
-    outputs are to be."""
+    """See the module. ``first`` is whether this worker is the one that saves and counts for all that have the same
+    outputs, ``saves`` whether anything is saved. ``device`` is where outputs are to be."""
 
     def __init__(
         self,
         client: Client,
         *,
+        first: bool,
         saves: bool,
-        writable: bool,
         wait: float,
         tenant: str,
         pin: bool,
         device: torch.device,
     ) -> None:
         self._client = client
-        self._saves = saves
-        self._writable = writable
+        self._first = first
+        self._saves = saves and first
+        self._writable = saves
         self._wait = wait
         self._tenant = tenant
         self._pin = pin
@@ -64,8 +67,7 @@ class Worker:
         self._mappings: dict[Segment, Mapping] = {}
         self._pinned: dict[Segment, tuple[Driver, int]] = {}
         self._to_abort: dict[str, None] = {}
-        self._away = False
-        self._refused: set[str] = set()  # reasons that were logged
+        self._link = Link(client, "worker")
         self._queue: queue.Queue[tuple[str, torch.Tensor, Any] | None] = queue.Queue(_QUEUE)
         self._queued = 0  # bytes
         self._queued_lock = threading.Lock()
@@ -78,11 +80,13 @@ class Worker:
             self._client.hello()
             assert self._client.segment is not None
             self._mapping(self._client.segment)
-            _logger.info("Encoder outputs are shared through %s", self._client.socket)
+            self._link.worked()
         except DaemonError as e:
-            _logger.warning("Encoder outputs are not shared for now: %s", e)
+            self._link.failed(e, _WITHOUT)
         except RingcacheError as e:
             _logger.error("The daemon's segment can't be mapped by this worker: %s", e)
+        if self._saves:
+            self._link.watch(_WITHOUT)
 
     def load(self, loads: Iterable[Load], cache: MutableMapping[str, torch.Tensor]) -> None:
         """Put outputs into the engine's cache. They have been promised, and the engine ends
@@ -95,7 +99,8 @@ class Worker:
             except (RingcacheError, ValueError, TypeError) as e:
                 _logger.error("The promised output of %s is gone: %s", load.identifier, e)
                 cache[load.identifier] = self._again(load, e)
-            self.stats.add(loaded_bytes=load.size)
+            if self._first:
+                self.stats.add(loaded_bytes=load.size)
 
     def save(self, identifier: str, tensor: torch.Tensor) -> None:
         """Store an output. It never raises because of the daemon."""
@@ -135,6 +140,7 @@ class Worker:
 
     def close(self) -> None:
         """End saving, and unmap."""
+        self._link.close()
         if self._thread is not None:
             try:
                 self._queue.put(None, timeout=_CLOSING)
@@ -217,13 +223,14 @@ class Worker:
             before = self._client.segment
             thing = Object(name=identifier, size=size, note=note.encode(), tenant=self._tenant)
             self._to_abort[identifier] = None
+            began = time.monotonic()
             try:
-                (item,) = self._client.reserve(_SAVING, [thing])
+                (item,) = self._client.reserve(_SAVING, [thing], seconds=_SAVE_SECONDS)
             except DaemonError as e:
                 if e.kind != "away":  # it was refused, so nothing is reserved
                     del self._to_abort[identifier]
                 raise
-            self._worked()
+            self._link.worked()
             if item.status != "reserved":
                 # Pending may mean that this worker reserved it before, and the answer was lost.
                 if item.status != "pending":
@@ -240,14 +247,17 @@ class Worker:
                 return
             if item.size != size:
                 raise ValueError(f"{item.size} bytes are reserved for it, not {size}")
-            self._copy_in(segment, item.offset, tensor)
+            seconds = min(_SAVE_SECONDS, self._client.limits.seconds or _SAVE_SECONDS)
+            self._copy_in(segment, item.offset, tensor, began + seconds)
             (done,) = self._client.commit(_SAVING, [identifier])
             del self._to_abort[identifier]
-        except (RingcacheError, ValueError) as e:
+        except RingcacheError as e:
             self.stats.add(failures=1)
-            level = logging.DEBUG if self._away else logging.WARNING
-            _logger.log(level, "Encoder outputs are not stored: %s", e)
-            self._away = True
+            self._link.failed(e, _WITHOUT)
+            return
+        except ValueError as e:
+            self.stats.add(failures=1)
+            self._link.refused(f"An encoder output is not stored: {e}")
             return
         if done.status == "ok":
             self.stats.add(saves=1, saved_bytes=size)
@@ -262,15 +272,8 @@ class Worker:
 
     def _refuse(self, identifier: str, reason: str) -> None:
         self.stats.add(skipped=1)
-        level = logging.DEBUG if reason in self._refused else logging.WARNING
-        if len(self._refused) < _REASONS:
-            self._refused.add(reason)
-        _logger.log(level, "The output of %s is not stored: %s", identifier, reason)
-
-    def _worked(self) -> None:
-        if self._away:
-            _logger.info("Encoder outputs are stored again")
-        self._away = False
+        self._link.refused(f"An encoder output is not stored: {reason}")
+        _logger.debug("It is that of %s", identifier)
 
     def _abort(self) -> None:
         """Give up reservations whose answer did not come, or that were not written."""
@@ -280,12 +283,18 @@ class Worker:
             for name in names:
                 self._to_abort.pop(name, None)
 
-    def _copy_in(self, segment: Segment, offset: int, tensor: torch.Tensor) -> None:
+    def _copy_in(self, segment: Segment, offset: int, tensor: torch.Tensor, deadline: float) -> None:
+        """Write an output. Nothing is written that begins after the deadline, of time.monotonic: the
+        room may be another object's some minutes later, when this process was stopped meanwhile."""
         with self._lock:
             mapping = self._mapped(segment)
         view = mapping.view(offset, tensor.nbytes)
         target = torch.from_numpy(np.frombuffer(view, np.uint8)).view(tensor.dtype).view(tensor.shape)
-        target.copy_(tensor)
+        rows = max(1, _PIECE // max(1, tensor[:1].nbytes))
+        for at in range(0, len(tensor), rows):
+            if time.monotonic() >= deadline:
+                raise ValueError("writing an output took longer than its room is kept")
+            target[at : at + rows].copy_(tensor[at : at + rows])
 
     def _run(self, device: torch.device) -> None:
         """Saves outputs of a device, one after the other, beside the engine's work."""

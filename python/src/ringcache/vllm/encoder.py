@@ -52,13 +52,18 @@ _Report: Any = getattr(base, "ECConnectorWorkerMetadata", object)  # older relea
 
 
 class StepReport(_Report):  # type: ignore[misc]
-    """A worker's report that it has loaded what a step loads."""
+    """A worker's report that it has loaded what a step loads (0: nothing), and what it has counted since the last
+    report. Only some of vLLM's model runners ask a worker for counts; all pass reports on."""
 
-    def __init__(self, step: int) -> None:
+    def __init__(self, step: int, counts: dict[str, int]) -> None:
         self.step = step
+        self.counts = counts
 
     def aggregate(self, other: Any) -> StepReport:
-        return StepReport(max(self.step, other.step))
+        counts = dict(self.counts)
+        for name, count in other.counts.items():
+            counts[name] = counts.get(name, 0) + count
+        return StepReport(max(self.step, other.step), counts)
 
 
 class EncoderCacheConnector(base.ECConnectorBase):  # type: ignore[misc]
@@ -68,7 +73,12 @@ class EncoderCacheConnector(base.ECConnectorBase):  # type: ignore[misc]
     def __init__(self, vllm_config: Any, role: Any) -> None:
         super().__init__(vllm_config, role)
         transfer = vllm_config.ec_transfer_config
-        options = Options.of(transfer.ec_connector_extra_config or {})
+        try:
+            options = Options.of(transfer.ec_connector_extra_config or {})
+        except ValueError as e:
+            raise ValueError(
+                f"EncoderCacheConnector: {e}. `python -m ringcache.vllm check` tells that in a second"
+            ) from None
         check(vllm_config)
         self._options = options
         self._produces = bool(transfer.is_ec_producer)
@@ -81,7 +91,7 @@ class EncoderCacheConnector(base.ECConnectorBase):  # type: ignore[misc]
             self._consumes = False
         self._scheduling: Scheduling | None = None
         self._worker: Worker | None = None
-        self._report: StepReport | None = None
+        self._loaded = 0  # the step whose loads are done and not reported
         client = Client(
             options.address,
             client=f"vllm {vllm.__version__} {role.name.lower()} {os.getpid()}",
@@ -97,6 +107,7 @@ class EncoderCacheConnector(base.ECConnectorBase):  # type: ignore[misc]
                 depth=_depth(vllm_config),
                 loads=self._consumes,
             )
+            self._scheduling.watch()
         else:
             self._client = client
 
@@ -110,7 +121,7 @@ class EncoderCacheConnector(base.ECConnectorBase):  # type: ignore[misc]
         metadata = self._get_connector_metadata()
         if metadata.loads:
             self._working().load(metadata.loads, encoder_cache)
-            self._report = StepReport(metadata.step)
+            self._loaded = metadata.step
 
     def save_caches(
         self, encoder_cache: dict[str, torch.Tensor], mm_hash: str, **kwargs: Any
@@ -119,8 +130,9 @@ class EncoderCacheConnector(base.ECConnectorBase):  # type: ignore[misc]
             self._working().save(mm_hash, encoder_cache[mm_hash])
 
     def build_connector_worker_meta(self) -> StepReport | None:
-        report, self._report = self._report, None
-        return report
+        step, self._loaded = self._loaded, 0
+        counts = self._worker.stats.take() if self._worker is not None else {}
+        return StepReport(step, counts) if step or counts else None
 
     # Of the scheduler.
 
@@ -144,6 +156,7 @@ class EncoderCacheConnector(base.ECConnectorBase):  # type: ignore[misc]
     def update_connector_output(self, connector_output: Any) -> None:
         report = getattr(connector_output, "ec_connector_worker_meta", None)
         if report is not None:
+            self._scheduler().stats.add(**report.counts)
             self._scheduler().returned(report.step)
 
     def request_finished(self, request: Any) -> tuple[bool, dict[str, Any] | None]:
@@ -153,8 +166,8 @@ class EncoderCacheConnector(base.ECConnectorBase):  # type: ignore[misc]
     # Of both.
 
     def get_ec_connector_stats(self) -> Any:
-        part = self._scheduling or self._worker
-        counts = part.stats.take() if part is not None else {}
+        """The scheduler's counts, and those that workers reported to it; a worker has none of its own."""
+        counts = self._scheduling.stats.take() if self._scheduling is not None else {}
         return vllm_stats(counts) if counts else None
 
     @classmethod
@@ -189,8 +202,8 @@ class EncoderCacheConnector(base.ECConnectorBase):  # type: ignore[misc]
             assert self._scheduling is None, "a hook of workers was called in the scheduler"
             self._worker = Worker(
                 self._client,
-                saves=self._produces and _first_rank(),
-                writable=self._produces,
+                first=_first_rank(),
+                saves=self._produces,
                 wait=self._options.wait,
                 tenant=self._options.tenant,
                 pin=self._options.pin,

@@ -1,0 +1,155 @@
+"""``python -m ringcache.vllm check``."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from standin import Standin
+from test_daemon import Daemon, eventually, real  # noqa: F401
+
+from ringcache.daemon import Client
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+# Neither vLLM nor torch is needed, and neither is loaded where it is there.
+PROGRAM = """
+import runpy, sys
+sys.modules["vllm"] = sys.modules["torch"] = None
+sys.argv[0] = "ringcache.vllm"
+runpy.run_module("ringcache.vllm", run_name="__main__", alter_sys=False)
+"""
+
+
+@pytest.fixture
+def standin(tmp_path: pathlib.Path) -> Iterator[Standin]:
+    made = Standin(str(tmp_path / "s"))
+    yield made
+    made.close()
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(HERE.parent / "src"), "RINGCACHE_SOCKET": "/nonexistent/s"},
+        timeout=600,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, done.stdout + done.stderr
+
+
+def transfer(role: str = "ec_both", **extra: Any) -> str:
+    made: dict[str, Any] = {
+        "ec_connector": "EncoderCacheConnector",
+        "ec_connector_module_path": "ringcache.vllm",
+        "ec_role": role,
+    }
+    if extra:
+        made["ec_connector_extra_config"] = extra
+    return json.dumps(made)
+
+
+def test_all_is_well(real: Daemon) -> None:  # noqa: F811
+    with Client(real.socket, client="test", space="s", timeout=30) as c:
+        eventually(c.hello)
+        server = c.server
+    for role, way in (
+        ("ec_both", "reading and writing"),
+        ("ec_producer", "reading and writing"),
+        ("ec_consumer", "reading"),
+    ):
+        assert run("check", transfer(role, socket=real.socket, wait=1)) == (
+            0,
+            f"ok      options  EncoderCacheConnector, {role}, socket={real.socket!r}, wait=1\n"
+            f"ok      daemon   {server} at {real.socket}, protocol 1\n"
+            f"ok      segment  {real.name}, 8 MiB, can be mapped for {way}\n",
+        )
+
+
+def test_nobody_is_there(tmp_path: pathlib.Path) -> None:
+    status, text = run("check", transfer())
+    assert status == 1
+    first, second = text.splitlines()
+    assert first == "ok      options  EncoderCacheConnector, ec_both"
+    assert second.startswith("failed  daemon   the daemon at /nonexistent/s is away: ")
+    assert second.endswith(
+        "No daemon listens there: start `ringcache serve --socket /nonexistent/s`, or put the socket of the one "
+        "that runs into RINGCACHE_SOCKET or into the option socket"
+    )
+    other = tmp_path / "file"
+    other.touch()
+    status, text = run("check", transfer(socket=str(other)))
+    assert status == 1
+    assert text.endswith("That is no socket\n")
+
+
+def test_a_daemon_that_died(real: Daemon) -> None:  # noqa: F811
+    with Client(real.socket, client="test", space="s", timeout=30) as c:
+        eventually(c.hello)
+    real.kill()
+    status, text = run("check", transfer(socket=real.socket))
+    assert status == 1
+    assert f"Is `ringcache serve` running? It listens at {real.socket}, or did\n" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        (transfer(sockt="/x"), "ec_connector_extra_config has no option 'sockt'; there are socket, space, "),
+        (transfer(wait="2"), "ec_connector_extra_config: wait must be a number, got '2'"),
+        (transfer(lease=1), "ec_connector_extra_config: lease must be 10 to 86400 seconds, got 1"),
+        (transfer("both"), "ec_role must be ec_both, ec_consumer or ec_producer, got 'both'"),
+        ("{ec_role: 1}", "no JSON: "),
+        ("[]", "--ec-transfer-config must be an object, in braces"),
+        ("{}", "ec_connector must be 'EncoderCacheConnector', got None"),
+        (
+            transfer().replace('"ringcache.vllm"', '"ringcache"'),
+            "ec_connector_module_path must be 'ringcache.vllm', got 'ringcache'",
+        ),
+        (
+            transfer().replace("{", '{"socket": "/x", ', 1),
+            "socket belongs into ec_connector_extra_config: {...}",
+        ),
+        (
+            transfer().replace("{", '{"ec_connector_extra_config": 3, ', 1),
+            "ec_connector_extra_config must be an object, in braces, got 3",
+        ),
+    ],
+)
+def test_wrong_option(text: str, result: str) -> None:
+    status, said = run("check", text)
+    assert status == 1
+    assert said.startswith("failed  options  " + result)
+    assert said.count("\n") == 1
+
+
+def test_segment_that_is_not_here(standin: Standin) -> None:
+    pathlib.Path("/dev/shm", standin.segment).unlink()
+    status, text = run("check", transfer(socket=standin.path))
+    assert status == 1
+    last = text.splitlines()[-1]
+    assert last.startswith("failed  segment  ")
+    assert "--ipc=host" in last
+
+
+def test_another_version(standin: Standin) -> None:
+    standin.answer = lambda _: {"error": {"kind": "version", "text": "version 1 is not spoken"}}
+    status, text = run("check", transfer(socket=standin.path))
+    assert status == 1
+    assert "failed  daemon   version 1 is not spoken" in text
+
+
+def test_command_line() -> None:
+    for arguments in ((), ("check",), ("chek", "{}"), ("check", "{}", "{}")):
+        status, text = run(*arguments)
+        assert status == 2
+        assert text.startswith("usage: python -m ringcache.vllm check JSON")
+    assert run("--help")[0] == 0
