@@ -11,6 +11,8 @@ var opFields = map[string]string{
 	"ring.header": "ring address",
 	"ring.clear":  "ring",
 	"ring.state":  "ring",
+	"ring.fill":   "ring offset hex",
+	"ring.peek":   "ring offset length",
 	"ring.close":  "ring",
 
 	"store.create": "store size max_object readers generation treat_as name policy secret lock align threshold " +

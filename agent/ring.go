@@ -1,9 +1,12 @@
 package agent
 
 import (
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"strconv"
 
+	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
@@ -27,6 +30,8 @@ func (a *Agent) ringOps() map[string]operation {
 		"ring.header": a.onRing(ringHeader),
 		"ring.clear":  a.onRing(func(_ *params, r *ring) (reply, error) { r.Clear(); return nil, nil }),
 		"ring.state":  a.onRing(func(_ *params, r *ring) (reply, error) { return ringReply(r), nil }),
+		"ring.fill":   a.onRing(ringFill),
+		"ring.peek":   a.onRing(ringPeek),
 		"ring.close":  a.ringClose,
 	}
 }
@@ -126,6 +131,37 @@ func ringHeader(p *params, r *ring) (reply, error) {
 		return nil, err
 	}
 	return reply{"id": c.ID, "size": c.Size}, nil
+}
+
+func ringFill(p *params, r *ring) (reply, error) {
+	offset, b := p.int("offset"), p.hex("hex")
+	if p.err != nil {
+		return nil, p.err
+	}
+	memory := r.seg.Ring()
+	if offset < 0 || offset > len(memory) || len(b) > len(memory)-offset {
+		return nil, invalidf("%d bytes from %d on: the ring has %d", len(b), offset, len(memory))
+	}
+	if err := fault.Guard(func() error { copy(memory[offset:], b); return nil }); err != nil {
+		return nil, fmt.Errorf("%w: %w", shmring.ErrCorrupt, err)
+	}
+	return nil, nil
+}
+
+func ringPeek(p *params, r *ring) (reply, error) {
+	offset, length := p.int("offset"), p.int("length")
+	if p.err != nil {
+		return nil, p.err
+	}
+	memory := r.seg.Ring()
+	if offset < 0 || length < 0 || length > maxPeek || offset > len(memory) || length > len(memory)-offset {
+		return nil, invalidf("%d bytes from %d on: the ring has %d, and one look shows at most %d", length, offset, len(memory), maxPeek)
+	}
+	var raw string
+	if err := fault.Guard(func() error { raw = hex.EncodeToString(memory[offset : offset+length]); return nil }); err != nil {
+		return nil, fmt.Errorf("%w: %w", shmring.ErrCorrupt, err)
+	}
+	return reply{"hex": raw}, nil
 }
 
 func ringReply(r *ring) reply {

@@ -3,7 +3,8 @@
 //
 // Most users import one of
 //
-//   - fuzz/ringtest, for an allocator of chunks over a []byte;
+//   - fuzz/ringtest, for an allocator of chunks over a []byte; fuzz/ringrules has its invariants for
+//     programs, which ringcache fuzz --placement own applies to rings in any language;
 //   - fuzz/storetest, for a store of objects by key;
 //   - fuzz/lrutest, for an LRU cache, and for a mirrored pair of them;
 //   - fuzz/tiertest, for a level of package tier;

@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 		main()
 		os.Exit(0)
 	}
+	if socket := os.Getenv("RINGCACHE_TEST_CROWD"); socket != "" {
+		crowd(socket)
+	}
 	os.Exit(m.Run())
 }
 

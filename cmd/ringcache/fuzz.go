@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,24 +17,28 @@ import (
 
 	"github.com/ringcache/ringcache/fuzz"
 	"github.com/ringcache/ringcache/fuzz/model"
+	"github.com/ringcache/ringcache/fuzz/ringrules"
 	"github.com/ringcache/ringcache/fuzz/system"
 	"github.com/ringcache/ringcache/pycompat"
 )
 
 type fuzzCommand struct {
-	Families []string      `arg:"" optional:"" name:"family" help:"What to compare: ring, store, lru, pair, or all, which is the default."`
-	Against  string        `default:"model" help:"What to compare with: vllm, model (the reference models), or a command that speaks the agent's protocol."`
-	System   string        `placeholder:"COMMAND" help:"The system under test, a command that speaks the agent's protocol. Without it: this program's own packages."`
-	Lead     string        `enum:"auto,ours,model" default:"auto" help:"Whose replies are the right ones: those of the system under test, or of the model in its place. auto is the model for the rings and stores of vLLM 0.11.0 and its LRU caches up to 0.23, and else the system under test."`
-	Ops      int           `help:"Perform at least so many operations of each family. Without it: 100000, or as many as --minutes allows."`
-	Minutes  float64       `help:"Begin no sequence of a family later than so many minutes after its first."`
-	Seed     uint64        `default:"1" help:"Seed of the first sequence. Each further sequence has the next number."`
-	Length   int           `default:"200" help:"Generate so many operations for each sequence. Those that look at the state are added."`
-	Release  string        `help:"Release of vLLM whose rules count. Without it: the release of --against vllm, or else the newest known one."`
-	Python   string        `default:"python3" help:"Interpreter that can import vLLM."`
-	VllmPath string        `placeholder:"DIR" help:"Folder with the files of another release of vLLM than the interpreter's own."`
-	Replay   string        `placeholder:"FILE" help:"Generate nothing: perform the agent lines of a file, and print what both systems reply."`
-	Limit    time.Duration `default:"2m" help:"Report a process that gives no reply for so long as one that hangs."`
+	Families  []string      `arg:"" optional:"" name:"family" help:"What to compare: ring, store, lru, pair, or all, which is the default."`
+	Against   string        `default:"model" help:"What to compare with: vllm, model (the reference models), or a command that speaks the agent's protocol."`
+	System    string        `placeholder:"COMMAND" help:"The system under test, a command that speaks the agent's protocol. Without it: this program's own packages."`
+	Placement string        `enum:"vllm,own" default:"vllm" help:"Where chunks of a ring may lie: where vLLM has them, or wherever the system under test has its own. With own there is nothing to compare with: the family ring is tested by what holds for any correct ring."`
+	Fifo      bool          `help:"With --placement own: the ring frees the oldest chunk first, and none before one that has to stay."`
+	Without   []string      `placeholder:"NAME" help:"With --placement own: invariants that the ring is not meant to fulfil, such as stale-handle."`
+	Lead      string        `enum:"auto,ours,model" default:"auto" help:"Whose replies are the right ones: those of the system under test, or of the model in its place. auto is the model for the rings and stores of vLLM 0.11.0 and its LRU caches up to 0.23, and else the system under test."`
+	Ops       int           `help:"Perform at least so many operations of each family. Without it: 100000, or as many as --minutes allows."`
+	Minutes   float64       `help:"Begin no sequence of a family later than so many minutes after its first."`
+	Seed      uint64        `default:"1" help:"Seed of the first sequence. Each further sequence has the next number."`
+	Length    int           `default:"200" help:"Generate so many operations for each sequence. Those that look at the state are added."`
+	Release   string        `help:"Release of vLLM whose rules count. Without it: the release of --against vllm, or else the newest known one."`
+	Python    string        `default:"python3" help:"Interpreter that can import vLLM."`
+	VllmPath  string        `placeholder:"DIR" help:"Folder with the files of another release of vLLM than the interpreter's own."`
+	Replay    string        `placeholder:"FILE" help:"Generate nothing: perform the agent lines of a file, and print what both systems reply."`
+	Limit     time.Duration `default:"2m" help:"Report a process that gives no reply for so long as one that hangs."`
 }
 
 // Help is the end of ringcache fuzz --help.
@@ -44,6 +49,9 @@ shortest sequence of agent lines that shows it, with both replies and the comman
 The families are ring (the ring alone), store (stores of the policy fifo with their readers), lru, and pair (the mirrored caches).
 
 A command is run by the shell. It reads one JSON object per line from stdin and writes one per line to stdout, as ringcache agent does (docs/agent.md).
+
+With --placement own a system needs the operations ring.fill and ring.peek, too; docs/test-your-own-ring.md lists the invariants, and examples/ringtest/agent.py is a
+system in Python to copy.
 
 Progress goes to stderr, and one line for each family to stdout.
 
@@ -59,6 +67,12 @@ func (c fuzzCommand) Validate() error {
 		return errors.New("--minutes must not be below 0")
 	case c.Limit <= 0:
 		return errors.New("--limit must be above 0")
+	case c.Placement != "own" && (c.Fifo || len(c.Without) > 0):
+		return errors.New("--fifo and --without need --placement own")
+	case c.Placement == "own" && (c.Against != "model" || c.Lead != "auto" || c.Release != ""):
+		return errors.New("--placement own compares with nothing: leave out --against, --lead and --release")
+	case c.Placement == "own" && (len(c.Families) > 1 || len(c.Families) == 1 && c.Families[0] != "ring"):
+		return errors.New("--placement own is for the family ring")
 	}
 	return nil
 }
@@ -67,6 +81,9 @@ func (c fuzzCommand) Validate() error {
 func (c fuzzCommand) Run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if c.Placement == "own" {
+		return c.ownPlacement(ctx)
+	}
 	families, err := c.families()
 	if err != nil {
 		return err
@@ -103,12 +120,7 @@ func (c fuzzCommand) families() ([]system.Family, error) {
 
 // compare runs one family until there is a difference.
 func (c fuzzCommand) compare(ctx context.Context, s *fuzzSystems, family system.Family) error {
-	if c.Ops == 0 {
-		c.Ops = 100000
-		if c.Minutes > 0 {
-			c.Ops = math.MaxInt
-		}
-	}
+	c.Ops = c.atLeast()
 	began, shown := time.Now(), time.Now()
 	d := system.Differential{
 		Family: family, Case: s.caseOf(family), Lead: s.lead(family), Follower: s.follower(family),
@@ -148,6 +160,101 @@ func (c fuzzCommand) compare(ctx context.Context, s *fuzzSystems, family system.
 	return fmt.Errorf("%s: the systems differ", family.Name)
 }
 
+// atLeast is how many operations of a family are performed.
+func (c fuzzCommand) atLeast() int {
+	switch {
+	case c.Ops > 0:
+		return c.Ops
+	case c.Minutes > 0:
+		return math.MaxInt
+	}
+	return 100000
+}
+
+// ownPlacement tests a ring by what holds for any correct one.
+func (c fuzzCommand) ownPlacement(ctx context.Context) error {
+	began, shown := time.Now(), time.Now()
+	name := cmp.Or(c.System, "ours")
+	r := system.Rings{
+		Start:   c.underTest,
+		Options: ringrules.Options{FIFO: c.Fifo, Without: c.Without, Seed: c.Seed, Ops: c.atLeast(), Length: c.Length},
+		Repeat: func(seed uint64) string {
+			return commandLine(append(append([]string{"ringcache", "fuzz", "ring"}, c.ownFlags()...), c.from(seed)...))
+		},
+		Progress: func(r system.Result) {
+			if time.Since(shown) > 10*time.Second {
+				shown = time.Now()
+				fmt.Fprintf(os.Stderr, "ring, own placement: %d operations, %.0f a second\n", r.Ops, perSecond(r.Ops, began))
+			}
+		},
+	}
+	if c.Minutes > 0 {
+		r.Until = began.Add(time.Duration(c.Minutes * float64(time.Minute)))
+	}
+	if c.Replay != "" {
+		ops, err := readLines(c.Replay)
+		if err != nil {
+			return err
+		}
+		failure, err := r.Replay(ctx, ops)
+		if err != nil || failure == nil {
+			if err == nil {
+				fmt.Printf("%d operations, nothing found\n", len(ops))
+			}
+			return err
+		}
+		fmt.Println(failure)
+		return fmt.Errorf("ring: %s", failure.Invariant)
+	}
+	result, err := r.Run(ctx)
+	if err != nil {
+		return err
+	}
+	found := "nothing found"
+	if result.Failure != nil {
+		fmt.Println(result.Failure)
+		found = "found " + result.Failure.Invariant
+	}
+	fmt.Printf("ring, own placement, %s: %d operations in %d sequences, seeds %d to %d, %.1f seconds, %.0f a second, %s\n",
+		name, result.Ops, result.Sequences, result.First, result.Last, time.Since(began).Seconds(), perSecond(result.Ops, began), found)
+	if result.Failure != nil {
+		return fmt.Errorf("ring: %s", result.Failure.Invariant)
+	}
+	return nil
+}
+
+func (c fuzzCommand) ownFlags() []string {
+	words := []string{"--placement", "own"}
+	if c.Fifo {
+		words = append(words, "--fifo")
+	}
+	for _, name := range c.Without {
+		words = append(words, "--without", name)
+	}
+	if c.System != "" {
+		words = append(words, "--system", c.System)
+	}
+	return words
+}
+
+// from are the flags that begin with the sequence of a seed.
+func (c fuzzCommand) from(seed uint64) []string {
+	return []string{"--length", fmt.Sprint(c.Length), "--seed", fmt.Sprint(seed), "--ops", "1"}
+}
+
+// readLines reads the file of --replay.
+func readLines(file string) ([]fuzz.Op, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	ops, err := fuzz.Parse(string(text))
+	if err == nil && len(ops) == 0 {
+		err = fmt.Errorf("%s contains no operation", file)
+	}
+	return ops, err
+}
+
 // parted lists why sequences were not compared to their end.
 func parted(reasons map[string]int) string {
 	var words []string
@@ -174,7 +281,11 @@ func (c fuzzCommand) repeat(family system.Family, release string, seed uint64) s
 			words = append(words, "--vllm-path", c.VllmPath)
 		}
 	}
-	words = append(words, "--length", fmt.Sprint(c.Length), "--seed", fmt.Sprint(seed), "--ops", "1")
+	return commandLine(append(words, c.from(seed)...))
+}
+
+// commandLine quotes words for a shell.
+func commandLine(words []string) string {
 	for i, w := range words {
 		if strings.ContainsAny(w, " \t'\"$&|;<>*?()\\") {
 			words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
@@ -185,16 +296,9 @@ func (c fuzzCommand) repeat(family system.Family, release string, seed uint64) s
 
 // replay performs the lines of a file, and prints what both systems reply.
 func (c fuzzCommand) replay(ctx context.Context, s *fuzzSystems) error {
-	text, err := os.ReadFile(c.Replay)
+	ops, err := readLines(c.Replay)
 	if err != nil {
 		return err
-	}
-	ops, err := fuzz.Parse(string(text))
-	if err != nil {
-		return err
-	}
-	if len(ops) == 0 {
-		return fmt.Errorf("%s contains no operation", c.Replay)
 	}
 	family, err := system.FamilyOf(ops[0])
 	if err != nil {
@@ -320,13 +424,10 @@ func (s *fuzzSystems) caseOf(f system.Family) system.Case {
 
 func (s *fuzzSystems) lead(f system.Family) func(context.Context) (fuzz.System, error) {
 	return func(ctx context.Context) (fuzz.System, error) {
-		switch {
-		case s.modelLeads(f):
+		if s.modelLeads(f) {
 			return f.Model(s.caseOf(f)), nil
-		case s.command.System != "":
-			return s.start(ctx, s.command.System)
 		}
-		return system.Agent(), nil
+		return s.command.underTest(ctx)
 	}
 }
 
@@ -338,15 +439,23 @@ func (s *fuzzSystems) follower(f system.Family) func(context.Context) (fuzz.Syst
 		case "vllm":
 			return s.livingVLLM(ctx)
 		}
-		return s.start(ctx, s.command.Against)
+		return s.command.start(ctx, s.command.Against)
 	}
 }
 
+// underTest starts the system under test.
+func (c fuzzCommand) underTest(ctx context.Context) (fuzz.System, error) {
+	if c.System == "" {
+		return system.Agent(), nil
+	}
+	return c.start(ctx, c.System)
+}
+
 // start starts a command by the shell, which the command replaces.
-func (s *fuzzSystems) start(ctx context.Context, command string) (fuzz.System, error) {
+func (c fuzzCommand) start(ctx context.Context, command string) (fuzz.System, error) {
 	shell := []string{"sh", "-c", "exec " + command}
 	if runtime.GOOS == "windows" {
 		shell = strings.Fields(command)
 	}
-	return system.Start(ctx, system.ProcessOptions{Limit: s.command.Limit}, shell...)
+	return system.Start(ctx, system.ProcessOptions{Limit: c.Limit}, shell...)
 }

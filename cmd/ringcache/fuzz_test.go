@@ -81,6 +81,12 @@ func TestFuzzValidates(t *testing.T) {
 		_, err = p.Parse([]string{"fuzz", flag})
 		require.ErrorContains(t, err, flag[:strings.Index(flag, "=")])
 	}
+	for _, args := range []string{"--fifo", "--without headers", "store --placement own", "all --placement own", "--placement own --against vllm", "--placement own --release 0.33.0"} {
+		p, err := kong.New(&commands{}, options()...)
+		require.NoError(t, err)
+		_, err = p.Parse(append([]string{"fuzz"}, strings.Fields(args)...))
+		require.ErrorContains(t, err, "--placement own", args)
+	}
 }
 
 func TestFuzzRefuses(t *testing.T) {

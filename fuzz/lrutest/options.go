@@ -5,6 +5,7 @@ import (
 
 	"github.com/ringcache/ringcache/fuzz"
 	"github.com/ringcache/ringcache/fuzz/internal/harness"
+	"github.com/ringcache/ringcache/fuzz/internal/harness/rules"
 	"github.com/ringcache/ringcache/fuzz/model"
 )
 
@@ -58,7 +59,7 @@ func (o Options) release() (model.Release, error) {
 
 // active are the invariants that the options leave.
 func active[S any](o Options, all []fuzz.Invariant[S]) (out []fuzz.Invariant[S], err error) {
-	if all, err = harness.Active(all, o.Without); err != nil {
+	if all, err = rules.Active(all, o.Without); err != nil {
 		return nil, err
 	}
 	for _, i := range all {

@@ -3,6 +3,7 @@ package lrutest
 import (
 	"github.com/ringcache/ringcache/fuzz"
 	"github.com/ringcache/ringcache/fuzz/internal/harness"
+	"github.com/ringcache/ringcache/fuzz/internal/harness/rules"
 	"github.com/ringcache/ringcache/fuzz/model"
 )
 
@@ -89,9 +90,9 @@ func request(c *fuzz.Choices, calm bool) map[string]any {
 func (p *pairPlan) test(ops []fuzz.Op) (f *fuzz.Failure) {
 	done := 0
 	performed := func() []fuzz.Op { return ops[:min(done+1, len(ops))] }
-	defer harness.Recover(&f, performed)
+	defer rules.Recover(&f, performed)
 	l := &link{new: p.new, release: p.release}
-	l.check = func(step PairStep) *fuzz.Failure { return harness.Broken(p.invariants, step, performed) }
+	l.check = func(step PairStep) *fuzz.Failure { return rules.Broken(p.invariants, step, performed) }
 	for i, op := range ops {
 		done = i
 		if f := l.perform(op); f != nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/ringcache/ringcache/fuzz"
 	"github.com/ringcache/ringcache/fuzz/generate"
 	"github.com/ringcache/ringcache/fuzz/internal/harness"
+	"github.com/ringcache/ringcache/fuzz/internal/harness/rules"
 	"github.com/ringcache/ringcache/fuzz/model"
 )
 
@@ -56,7 +57,7 @@ func (p *plan) test(ops []fuzz.Op) *fuzz.Failure { return p.testFrom(0, ops) }
 func (p *plan) testFrom(first int, ops []fuzz.Op) (f *fuzz.Failure) {
 	done := 0
 	performed := func() []fuzz.Op { return ops[:min(done+1, len(ops))] }
-	defer harness.Recover(&f, performed)
+	defer rules.Recover(&f, performed)
 	m := &machine{new: p.new}
 	var vllm *model.LRU
 	for i, op := range ops {
@@ -83,7 +84,7 @@ func (p *plan) testFrom(first int, ops []fuzz.Op) (f *fuzz.Failure) {
 		if i < first {
 			continue
 		}
-		if f := harness.Broken(p.invariants, step, performed); f != nil {
+		if f := rules.Broken(p.invariants, step, performed); f != nil {
 			return f
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ringcache/ringcache/fuzz"
-	"github.com/ringcache/ringcache/fuzz/generate"
 	"github.com/ringcache/ringcache/fuzz/internal/harness"
+	"github.com/ringcache/ringcache/fuzz/ringrules"
 )
 
 // Check performs random sequences and fails the test for the first that breaks an invariant. It
@@ -24,12 +24,12 @@ func Check(t testing.TB, n New, o Options) {
 // defects: it returns the failure, or nil, and the number of operations that it performed until then,
 // without those of minimizing. The error is that of the options, or of a New that made no ring.
 func Find(n New, o Options) (failure *fuzz.Failure, done int, err error) {
-	p, err := newPlan(n, o)
+	p, err := ringrules.NewPlan(n, o)
 	if err != nil {
 		return nil, 0, err
 	}
-	failure, done, err = p.subject(50_000).Find()
-	if p.rings == 0 && failure == nil && err == nil {
+	failure, done, err = subject(p, 50_000).Find()
+	if p.Rings() == 0 && failure == nil && err == nil {
 		err = errNoRing
 	}
 	return failure, done, err
@@ -70,25 +70,32 @@ func Bytes(n New, o Options, seed uint64, length int) ([]byte, error) {
 }
 
 func newSubject(n New, o Options) harness.Subject {
-	p, err := newPlan(n, o)
+	p, err := ringrules.NewPlan(n, o)
 	if err != nil {
 		return harness.Subject{Package: "ringtest", Err: err}
 	}
-	return p.subject(0)
+	return subject(p, 0)
 }
 
 // subject is the plan with at least so many operations unless the options have another number.
-func (p *plan) subject(ops int) harness.Subject {
+func subject(p *ringrules.Plan, ops int) harness.Subject {
 	s := harness.Subject{
-		Package: "ringtest", Test: p.run,
+		Package: "ringtest", Test: p.Run,
 		Search:     fuzz.Search{Seed: p.Seed, Ops: p.Ops, Length: p.Length},
 		Operations: []string{"ring.new", "ring.alloc", "ring.free", "ring.clear", "ring.header", "ring.state", "ring.close"},
-		Generate: generate.Ring(generate.RingOptions{
-			Size: p.Size, Generation: p.Release, AnyOrder: !p.FIFO, NoLimits: true, NoHeaders: true,
-		}),
+		Generate:   p.Generate(),
 	}
 	if s.Search.Ops == 0 {
 		s.Search.Ops = ops
 	}
 	return s
+}
+
+func mustPlan(t testing.TB, n New, o Options) *ringrules.Plan {
+	t.Helper()
+	p, err := ringrules.NewPlan(n, o)
+	if err != nil {
+		t.Fatalf("ringtest: %v", err)
+	}
+	return p
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/ringcache/ringcache/fuzz"
 	"github.com/ringcache/ringcache/fuzz/generate"
 	"github.com/ringcache/ringcache/fuzz/internal/harness"
+	"github.com/ringcache/ringcache/fuzz/internal/harness/rules"
 	"github.com/ringcache/ringcache/fuzz/model"
 )
 
@@ -57,7 +58,7 @@ func newPlan(n New, o Options) (*plan, error) {
 			return nil, fmt.Errorf("the option Release: %w", err)
 		}
 	}
-	p.invariants, err = harness.Active(Invariants(), o.Without)
+	p.invariants, err = rules.Active(Invariants(), o.Without)
 	return p, err
 }
 
@@ -109,7 +110,7 @@ func (p *plan) test(ops []fuzz.Op) (failure *fuzz.Failure) {
 			failure = &fuzz.Failure{Invariant: "broken", Err: err, Ops: done}
 		}
 	}()
-	defer harness.Recover(&failure, performed)
+	defer rules.Recover(&failure, performed)
 	if p.Release != "" {
 		failure = p.testRelease(s, ops, &done)
 	} else {

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/ringcache/ringcache/fuzz"
-	"github.com/ringcache/ringcache/fuzz/internal/harness"
+	"github.com/ringcache/ringcache/fuzz/internal/harness/rules"
 )
 
 const structureWhy = "The store's own check of its structure fails."
@@ -72,7 +72,7 @@ func (t *trial) step(op fuzz.Op) (fuzz.Reply, *fuzz.Failure) {
 	if t.world == nil {
 		return reply, nil
 	}
-	if f := harness.Broken(t.invariants, step, unknown); f != nil {
+	if f := rules.Broken(t.invariants, step, unknown); f != nil {
 		return reply, f
 	}
 	if reply.Kind == "" {
@@ -112,7 +112,7 @@ func (t *trial) end() *fuzz.Failure {
 			return nil // somebody may still come
 		}
 	}
-	return harness.Broken(t.invariants, Step{w: t.world, end: t.empty}, unknown)
+	return rules.Broken(t.invariants, Step{w: t.world, end: t.empty}, unknown)
 }
 
 // unknown are the operations of a failure before test fills them in.

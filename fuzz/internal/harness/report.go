@@ -3,7 +3,6 @@ package harness
 import (
 	"fmt"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -35,30 +34,4 @@ func repeat(t testing.TB, f *fuzz.Failure) string {
 		command = fmt.Sprintf("%s=%d %s", seedVariable, f.Seed, command)
 	}
 	return command
-}
-
-// Recover turns a panic of what is tested into a failure. It has to be deferred itself.
-func Recover(failure **fuzz.Failure, ops func() []fuzz.Op) {
-	x := recover()
-	if x == nil {
-		return
-	}
-	*failure = &fuzz.Failure{
-		Invariant: "panic", Ops: ops(), Err: fmt.Errorf("%v, at %s", x, panicked()),
-		Why: "arguments may be anything: an error is the answer to what can't be done",
-	}
-}
-
-// panicked returns where the panic that is being recovered from began.
-func panicked() string {
-	frames := make([]uintptr, 64)
-	trace := runtime.CallersFrames(frames[:runtime.Callers(2, frames)])
-	for inPanic := false; ; {
-		frame, more := trace.Next()
-		ours := !strings.HasPrefix(frame.Function, "runtime.")
-		if inPanic && ours || !more {
-			return fmt.Sprintf("%s:%d", frame.File, frame.Line)
-		}
-		inPanic = inPanic || frame.Function == "runtime.gopanic"
-	}
 }

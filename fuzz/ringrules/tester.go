@@ -1,16 +1,16 @@
-package ringtest
+package ringrules
 
 import (
 	"slices"
 
 	"github.com/ringcache/ringcache/fuzz"
-	"github.com/ringcache/ringcache/fuzz/internal/harness"
+	"github.com/ringcache/ringcache/fuzz/internal/harness/rules"
 	"github.com/ringcache/ringcache/fuzz/model"
 )
 
 // tester performs operations with one ring after the other and checks the invariants.
 type tester struct {
-	*plan
+	*Plan
 	ring  Ring // nil: there is none, and operations are left out
 	size  int
 	first uint32
@@ -26,10 +26,11 @@ type tester struct {
 	broken *fuzz.Failure               // found by watch
 }
 
-// run performs a sequence, frees everything at its end, and returns what failed.
-func (p *plan) run(ops []fuzz.Op) (failure *fuzz.Failure) {
-	t := &tester{plan: p}
-	defer harness.Recover(&failure, t.lines)
+// Run performs a sequence on a ring of its own, frees everything at its end, and returns what failed,
+// nil if nothing did.
+func (p *Plan) Run(ops []fuzz.Op) (failure *fuzz.Failure) {
+	t := &tester{Plan: p}
+	defer rules.Recover(&failure, t.lines)
 	for _, op := range ops {
 		if f := t.do(op); f != nil {
 			return f
@@ -97,7 +98,7 @@ func (t *tester) liveIDs() []uint32 {
 
 func (t *tester) create(size int, first uint32) *fuzz.Failure {
 	t.ring = nil
-	if size <= headerSize || first >= idLimit { // only the minimizer comes here
+	if size <= HeaderSize || first >= idLimit { // only the minimizer comes here
 		return nil
 	}
 	t.performed = append(t.performed[:0], performed{name: "ring.new", size: size, first: first})
@@ -169,7 +170,7 @@ func (t *tester) outside(s *Step) *fuzz.Failure {
 // fill writes a payload in which every byte is above 127, so that no four of them are an id, and in
 // which none equals the byte of a stale id at its place: an id that is covered in part is gone, too.
 func fill(memory []byte, c Chunk, stale []Chunk) {
-	begin := c.Offset(len(memory)) + headerSize
+	begin := c.Offset(len(memory)) + HeaderSize
 	for i := range c.Payload {
 		c.Payload[i] = byte(c.ID)*31 + byte(i)*7 | 0x80
 	}
@@ -241,11 +242,11 @@ func (t *tester) drain() *fuzz.Failure {
 }
 
 // largestOf returns the largest payload that a new ring of size bytes takes.
-func (p *plan) largestOf(size int) int {
+func (p *Plan) largestOf(size int) int {
 	if n, ok := p.largest[size]; ok {
 		return n
 	}
-	n := size - headerSize
+	n := size - HeaderSize
 	for ; n > 0; n-- {
 		if _, _, err := p.new(size, 0).Alloc(n); err == nil {
 			break
@@ -291,7 +292,7 @@ func (t *tester) check(s *Step) *fuzz.Failure {
 	}
 	t.at = t.ring.State()
 	s.State, s.Listed, s.Live, s.Stale = t.at, t.ring.Live(), t.live, t.stale
-	if f := harness.Broken(t.invariants, s, t.lines); f != nil {
+	if f := rules.Broken(t.invariants, s, t.lines); f != nil {
 		return f
 	}
 	t.stale = slices.DeleteFunc(slices.Clone(t.stale), func(c Chunk) bool { return !c.matches(s.Memory) || c.byChance(s) })

@@ -1,12 +1,12 @@
-package ringtest
+package ringrules
 
 import (
 	"fmt"
 	"slices"
-	"testing"
 
 	"github.com/ringcache/ringcache/fuzz"
-	"github.com/ringcache/ringcache/fuzz/internal/harness"
+	"github.com/ringcache/ringcache/fuzz/generate"
+	"github.com/ringcache/ringcache/fuzz/internal/harness/rules"
 	"github.com/ringcache/ringcache/fuzz/model"
 )
 
@@ -24,11 +24,11 @@ type Options struct {
 	// Also are invariants of your own, checked after all others.
 	Also []fuzz.Invariant[*Step]
 
-	// Size is that of all rings in bytes. If it is 0, [Check], [Fuzz] and [Machine] draw one, most
-	// below 200; [Exhaust] and [Crash] take 40 and 120.
+	// Size is that of all rings in bytes. If it is 0, a random sequence draws one, most below 200;
+	// Exhaust and Crash of ringtest take 40 and 120.
 	Size int
-	// Seed is that of the first sequence. Check and Crash perform at least Ops operations, 50000 and
-	// 5000 if 0. FUZZ_SEED and FUZZ_OPS of the environment come first.
+	// Seed is that of the first sequence. Check and Crash of ringtest perform at least Ops
+	// operations, 50000 and 5000 if 0. FUZZ_SEED and FUZZ_OPS of the environment come first.
 	Seed uint64
 	Ops  int
 	// Length is that of a sequence, 200 if 0.
@@ -39,8 +39,9 @@ type Options struct {
 	Payloads []int
 }
 
-// plan is what a test does: Options with everything filled in.
-type plan struct {
+// Plan is what a test does: [Options] that were checked, and the rings that they are for. One goroutine
+// uses it.
+type Plan struct {
 	Options
 	new        New
 	invariants []fuzz.Invariant[*Step]
@@ -49,8 +50,9 @@ type plan struct {
 	rings      int         // that New made
 }
 
-func newPlan(n New, o Options) (*plan, error) {
-	p := &plan{Options: o, new: n, largest: map[int]int{}}
+// NewPlan checks options. The error says which one is wrong.
+func NewPlan(n New, o Options) (*Plan, error) {
+	p := &Plan{Options: o, new: n, largest: map[int]int{}}
 	if o.Release != "" {
 		p.FIFO = true
 		var err error
@@ -58,7 +60,7 @@ func newPlan(n New, o Options) (*plan, error) {
 			return nil, fmt.Errorf("the option Release: %w", err)
 		}
 	}
-	invariants, err := harness.Active(Invariants(), o.Without)
+	invariants, err := rules.Active(Invariants(), o.Without)
 	if err != nil {
 		return nil, err
 	}
@@ -71,11 +73,12 @@ func newPlan(n New, o Options) (*plan, error) {
 	return p, nil
 }
 
-func mustPlan(t testing.TB, n New, o Options) *plan {
-	t.Helper()
-	p, err := newPlan(n, o)
-	if err != nil {
-		t.Fatalf("ringtest: %v", err)
-	}
-	return p
+// Rings returns how many rings were made, without those that only show how much a new one takes.
+func (p *Plan) Rings() int { return p.rings }
+
+// Generate returns the generator of sequences for these options.
+func (p *Plan) Generate() fuzz.Generator {
+	return generate.Ring(generate.RingOptions{
+		Size: p.Size, Generation: p.Release, AnyOrder: !p.FIFO, NoLimits: true, NoHeaders: true,
+	})
 }

@@ -1,4 +1,4 @@
-package ringtest
+package ringrules
 
 import (
 	"encoding/binary"
@@ -6,10 +6,10 @@ import (
 	"github.com/ringcache/ringcache/fuzz/model"
 )
 
-const (
-	headerSize = 8
-	idLimit    = 1 << 31 // ids are below it
-)
+// HeaderSize is that of a chunk's header in bytes: the id, and the size of the whole chunk.
+const HeaderSize = 8
+
+const idLimit = 1 << 31 // ids are below it
 
 // Step is an operation that a ring performed, and how the ring is after it, as an [fuzz.Invariant]
 // gets it. It is valid during the call.
@@ -58,7 +58,7 @@ type Chunk struct {
 func (c Chunk) Offset(n int) int { return int(c.Address % uint64(n)) }
 
 // End returns where the chunk ends in a memory of n bytes.
-func (c Chunk) End(n int) int { return c.Offset(n) + headerSize + c.Size }
+func (c Chunk) End(n int) int { return c.Offset(n) + HeaderSize + c.Size }
 
 // inside reports whether the chunk lies in a memory of n bytes.
 func (c Chunk) inside(n int) bool {
@@ -72,7 +72,7 @@ func (c Chunk) header(memory []byte) (id, size uint32) {
 }
 
 func (c Chunk) payload(memory []byte) []byte {
-	return memory[c.Offset(len(memory))+headerSize : c.End(len(memory))]
+	return memory[c.Offset(len(memory))+HeaderSize : c.End(len(memory))]
 }
 
 // matches reports whether a reader that has the chunk's handle accepts it.
@@ -87,7 +87,7 @@ func (c Chunk) byChance(s *Step) bool {
 	n := len(s.Memory)
 	begin := c.Offset(n)
 	for _, x := range s.Live {
-		if at := x.Offset(n); at != begin && at < begin+4 && begin < at+headerSize {
+		if at := x.Offset(n); at != begin && at < begin+4 && begin < at+HeaderSize {
 			return true
 		}
 	}

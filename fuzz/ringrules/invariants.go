@@ -1,4 +1,4 @@
-package ringtest
+package ringrules
 
 import (
 	"bytes"
@@ -51,8 +51,8 @@ var headers = invariant{
 	Why:  "a reader has the address and the id only: the header must confirm the id and have the size",
 	Holds: func(s *Step) error {
 		for _, c := range s.Live {
-			if id, size := c.header(s.Memory); id != c.ID || int64(size) != int64(c.Size)+headerSize {
-				return fmt.Errorf("chunk %d of %d bytes at offset %d: its header has id %d and %d bytes", c.ID, c.Size+headerSize, c.Offset(len(s.Memory)), id, size)
+			if id, size := c.header(s.Memory); id != c.ID || int64(size) != int64(c.Size)+HeaderSize {
+				return fmt.Errorf("chunk %d of %d bytes at offset %d: its header has id %d and %d bytes", c.ID, c.Size+HeaderSize, c.Offset(len(s.Memory)), id, size)
 			}
 		}
 		return nil

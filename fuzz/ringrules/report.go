@@ -1,4 +1,4 @@
-package ringtest
+package ringrules
 
 import "github.com/ringcache/ringcache/fuzz"
 
