@@ -16,6 +16,8 @@
 #                  operations with the newest, 500,000 with each older one
 # make soak        the whole core under load and random kills for MINUTES, with Go and Python
 #                  readers; SOAK_ARGS are fuzz/soak's options
+# make attack      64 honest sessions of the daemon beside each greedy client in turn, for ATTACK: hit
+#                  rate, time of a hit, the daemon's memory; status 1 beyond the bounds that docs/testing.md names
 # make stress      the tests of PKG, COUNT times, to find those that fail now and then
 # make mutate      deliberate bugs, one at a time, and the test that notices each; MUTATE_ARGS
 #                  are scripts/mutate.py's options
@@ -30,6 +32,7 @@ FUZZTIME ?= 60s
 MINUTES ?= 10
 PKG ?= ./...
 COUNT ?= 30
+ATTACK ?= 10s
 DEMO_ARGS ?=
 SOAK_ARGS ?=
 E2E_RUN ?= .
@@ -39,7 +42,7 @@ MUTATE_ARGS ?=
 COVER_ARGS ?=
 comma := ,
 
-.PHONY: all build demo test test-go test-python test-arm64 lint test-vllm e2e bench bench-smoke bench-gpu bench-frontend fuzz fuzz-vllm soak stress mutate cover
+.PHONY: all build demo test test-go test-python test-arm64 lint test-vllm e2e bench bench-smoke bench-gpu bench-frontend fuzz fuzz-vllm soak attack stress mutate cover
 
 all: build
 
@@ -53,8 +56,10 @@ bin/ringcache:
 demo:
 	@if [ "$(PEER)" = engine ]; then exec e2e/demo.sh $(DEMO_ARGS); fi; \
 	if [ "$(PEER)" = encoder ]; then exec e2e/encoder_demo.sh $(DEMO_ARGS); fi; \
-	if [ "$(PEER)" = vllm ]; then python=$$(interop/setup.sh)/bin/python; else python=$$(scripts/python-env.sh); fi; \
-	PYTHONPATH=python/src go run ./examples/demo --python "$$python" --peer "$(PEER)" $(DEMO_ARGS)
+	if [ "$(PEER)" = vllm ]; then python=$$(scripts/progress.sh "the environment of vLLM" interop/setup.sh)/bin/python; \
+	else python=$$(scripts/progress.sh "the Python environment" scripts/python-env.sh); fi; \
+	scripts/progress.sh "building the demo" go build -o bin/demo ./examples/demo; \
+	PYTHONPATH=python/src bin/demo --python "$$python" --peer "$(PEER)" $(DEMO_ARGS)
 
 test: lint test-go test-python
 
@@ -75,9 +80,10 @@ test-go:
 	python3 scripts/test_gotest.py
 	python3 scripts/test_mutate.py
 	scripts/mutate.py --check
-	scripts/gotest.py $(CHECKS) -timeout 30m ./...
+	TEST_PYTHON=$$(scripts/python-env.sh) scripts/gotest.py $(CHECKS) -timeout 30m ./...
 	test -z "$(RACE)" || scripts/gotest.py -timeout 30m -run 'TestTruncated|TestDamageOfEveryKind' ./objstore # what it can't do under the race detector
 	scripts/gotest.py -timeout 30m -run 'Alloc|TestHitOf' ./serde ./shmstore ./objstore ./mmcache ./mmhash ./internal/blake3 # which the checks above would change
+	test -z "$(RACE)" || scripts/gotest.py -timeout 30m -run '^TestAttacks$$' ./fuzz/daemontest # whose bounds of memory the race detector lifts
 	cd bench; ../scripts/gotest.py -timeout 30m ./...
 	cd tools/oracle; ../../scripts/gotest.py -timeout 30m ./...
 	cd examples/ringtest; ../../scripts/gotest.py -timeout 30m ./...
@@ -127,6 +133,9 @@ fuzz-vllm:
 soak:
 	@go build -o bin/soak ./fuzz/soak
 	@python=$$(scripts/python-env.sh); PYTHONPATH=python/src exec bin/soak --minutes $(MINUTES) --python "$$python" $(SOAK_ARGS)
+
+attack:
+	scripts/gotest.py --logs -count=1 -timeout 30m -run '^TestAttacks$$' ./fuzz/daemontest -attack $(ATTACK) -attack.sessions 64 -attack.rate 0.9 -attack.latency 200ms -attack.return 30s
 
 stress:
 	COUNT=$(COUNT) scripts/stress.sh $(PKG)

@@ -96,7 +96,7 @@ func (t Tree) ParseHead(path string, file io.ReaderAt, size int64) (disk.Head, e
 	name, rest, _ := strings.Cut(path, "/")
 	o := tier.Object{Key: tier.Key{Name: name}}
 	if _, err := t.Path(o.Key); err != nil || rest != treeFile {
-		return disk.Head{}, fmt.Errorf("encoder: %q is no path of the tree: %w", path, fs.ErrInvalid)
+		return disk.Head{}, fmt.Errorf("encoder: %q is no path of the tree: %w", path, disk.ErrPath)
 	}
 	header, err := safetensors.ReadHeader(file, size, treeMost)
 	switch {

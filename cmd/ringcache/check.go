@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/ringcache/ringcache/internal/terminal"
 	"github.com/ringcache/ringcache/objstore/check"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
@@ -68,7 +69,7 @@ func (c checkCommand) Run() error {
 		return err
 	}
 	if c.JSON {
-		err = json.NewEncoder(os.Stdout).Encode(r)
+		err = json.NewEncoder(terminal.Writer(os.Stdout)).Encode(r)
 	} else {
 		err = printReport(os.Stdout, r)
 	}
@@ -80,7 +81,7 @@ func (c checkCommand) Run() error {
 
 func printReport(w io.Writer, r *check.Report) error {
 	for _, f := range r.Findings {
-		if _, err := fmt.Fprintln(w, f); err != nil {
+		if _, err := fmt.Fprintln(w, terminal.Lines(f.String())); err != nil {
 			return err
 		}
 	}
@@ -96,7 +97,11 @@ func printReport(w io.Writer, r *check.Report) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(w, "%s: %s of %s, %s: %d chunks with %d bytes checked, %d too busy to check, %d reader slots taken, %d findings\n",
-		r.Segment, r.Policy, r.Format, state, r.Chunks, r.Bytes, r.Busy, r.Readers, len(r.Findings))
+	readers := fmt.Sprintf("%d reader slots taken", r.Readers)
+	if r.DeadReaders > 0 {
+		readers += fmt.Sprintf(" (and %d by readers that died)", r.DeadReaders)
+	}
+	_, err := fmt.Fprintf(w, "%s: %s of %s, %s: %d chunks with %d bytes checked, %d too busy to check, %s, %d findings\n",
+		r.Segment, r.Policy, printable(r.Format), state, r.Chunks, r.Bytes, r.Busy, readers, len(r.Findings))
 	return err
 }

@@ -2,9 +2,12 @@
 package main
 
 import (
+	"os"
 	"runtime/debug"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/ringcache/ringcache/internal/terminal"
 )
 
 type commands struct {
@@ -12,7 +15,7 @@ type commands struct {
 	Agent agentCommand `cmd:"" help:"Drive a store by JSON lines on stdin and stdout, from any language."`
 	Check checkCommand `cmd:"" help:"Check the bytes of a living segment, or of one that a writer left."`
 	Sweep sweepCommand `cmd:"" help:"List segments whose writer was killed, and remove them if told to."`
-	Tier  tierCommand  `cmd:"" help:"List, read, verify and remove the objects of a folder, a segment or a Redis."`
+	Tier  tierCommand  `cmd:"" help:"List, read, verify, copy and remove the objects of a folder, a segment or a Redis."`
 	Warm  warmCommand  `cmd:"" help:"Fill the encoder cache of a running engine with images from folders and lists."`
 	Fuzz  fuzzCommand  `cmd:"" help:"Compare rings, stores and caches with reference models, with a real vLLM, or with your own."`
 
@@ -36,6 +39,10 @@ func newCommands() *commands {
 }
 
 func main() {
-	ctx := kong.Parse(newCommands(), options()...)
-	ctx.FatalIfErrorf(ctx.Run())
+	parser := kong.Must(newCommands(), options()...)
+	ctx, err := parser.Parse(os.Args[1:])
+	if err == nil {
+		err = ctx.Run()
+	}
+	parser.FatalIfErrorf(terminal.Error(err)) // a text of others may be in it
 }

@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/ringcache/ringcache/daemon"
+	"github.com/ringcache/ringcache/internal/terminal"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
 
@@ -27,7 +28,8 @@ is, and with neither --owner nor --any-owner it is an error if they are all that
 The segment of ringcache serve has the owner label "ringcache serve", with objects that the next daemon takes over: they are lost if it is removed. Its table of
 leases goes with it. Its socket is looked at if --socket names it.
 
-States: alive (a process holds its lock), orphan, damaged (an orphan whose sidecar can't be read), removed, error.
+States: alive (a process holds its lock), closed (its writer has ended in order, and left its objects for the next one), orphan (its writer was killed),
+damaged (an orphan whose sidecar can't be read), removed, error. --remove removes all but those that are alive.
 
 The exit status is 0 if everything that was asked for was done, and 1 otherwise.`
 }
@@ -43,7 +45,7 @@ func (c sweepCommand) Run() error {
 	var errs []error
 	fmt.Fprintln(w, "SEGMENT\tOWNER\tPID\tBYTES\tSTATE")
 	for _, s := range found {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\n", s.Name, s.Owner, s.PID, s.Bytes, state(s))
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\n", terminal.Text(s.Name), terminal.Text(s.Owner), s.PID, s.Bytes, state(s))
 		if s.Err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", s.Name, s.Err))
 		}
@@ -75,6 +77,8 @@ func state(s segment.Swept) string {
 		return "error"
 	case s.Damage != nil:
 		return "damaged"
+	case s.Closed:
+		return "closed"
 	}
 	return "orphan"
 }

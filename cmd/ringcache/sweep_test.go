@@ -42,23 +42,23 @@ func TestSweepCommand(t *testing.T) {
 		return w
 	}
 	alive := create("ring-alive", "me")
-	require.NoError(t, create("ring-orphan", "me").Detach())
+	require.NoError(t, create("ring-closed", "me").Detach())
 	require.NoError(t, create("ring-other", "other").Detach())
 	require.NoError(t, create("elsewhere", "me").Detach())
 
 	out := output(t, sweepCommand{Prefix: "ring-", Owner: "me", Dir: dir}.Run)
 	require.Regexp(t, `ring-alive +me +\d+ +\d+ +alive`, out)
-	require.Regexp(t, `ring-orphan +me +\d+ +\d+ +orphan`, out)
+	require.Regexp(t, `ring-closed +me +\d+ +\d+ +closed`, out)
 	require.NotContains(t, out, "ring-other")
-	require.FileExists(t, filepath.Join(dir, "ring-orphan"), "it only looked")
+	require.FileExists(t, filepath.Join(dir, "ring-closed"), "it only looked")
 
 	out = output(t, sweepCommand{Prefix: "ring-", Owner: "me", Dir: dir, Remove: true}.Run)
 	require.Contains(t, out, "removed")
-	require.NoFileExists(t, filepath.Join(dir, "ring-orphan"))
-	require.NoFileExists(t, filepath.Join(dir, "ring-orphan.ctl"))
+	require.NoFileExists(t, filepath.Join(dir, "ring-closed"))
+	require.NoFileExists(t, filepath.Join(dir, "ring-closed.ctl"))
 	out = output(t, sweepCommand{Prefix: "ring-", AnyOwner: true, Dir: dir}.Run)
 	require.Contains(t, out, "ring-other")
-	require.NotContains(t, out, "ring-orphan")
+	require.NotContains(t, out, "ring-closed")
 	require.FileExists(t, filepath.Join(dir, "elsewhere"))
 	require.NoError(t, alive.Close())
 

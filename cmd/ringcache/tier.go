@@ -7,14 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
 	"text/tabwriter"
 
+	"github.com/ringcache/ringcache/internal/terminal"
 	"github.com/ringcache/ringcache/tier"
 	"github.com/ringcache/ringcache/tier/disk"
 )
@@ -23,6 +22,7 @@ type tierCommand struct {
 	Ls     tierLs     `cmd:"" help:"List objects."`
 	Get    tierGet    `cmd:"" help:"Write the bytes of an object to a file, or to stdout."`
 	Verify tierVerify `cmd:"" help:"Read every object, and report what is damaged."`
+	Copy   tierCopy   `cmd:"" help:"Copy the objects of a level to another one."`
 	Rm     tierRemove `cmd:"" help:"Remove objects."`
 }
 
@@ -92,10 +92,11 @@ type tierLs struct {
 func (c tierLs) Run() error {
 	return c.use(false, func(ctx context.Context, level tier.Level, space string) error {
 		w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-		enc := json.NewEncoder(os.Stdout)
+		enc := json.NewEncoder(terminal.Writer(os.Stdout))
 		if !c.JSON {
 			fmt.Fprintln(w, "SPACE\tNAME\tBYTES\tCOST\tTENANT\tPARENT")
 		}
+		defer tellSkipped(level)
 		var n, bytes int64
 		for o, err := range level.List(ctx, space) {
 			if err != nil {
@@ -108,7 +109,11 @@ func (c tierLs) Run() error {
 				}
 				continue
 			}
-			fmt.Fprintf(w, "%s\t%s\t%d\t%v\t%s\t%s\n", printable(o.Space), printable(o.Name), o.Size, o.Cost, printable(o.Tenant), printable(o.Parent))
+			cost := "-" // unknown
+			if o.Cost > 0 {
+				cost = o.Cost.String()
+			}
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", printable(o.Space), printable(o.Name), o.Size, cost, printable(o.Tenant), printable(o.Parent))
 		}
 		if c.JSON {
 			return nil
@@ -118,13 +123,19 @@ func (c tierLs) Run() error {
 	})
 }
 
-// printable returns a text as it is, or quoted if a terminal would not show it so.
-func printable(s string) string {
-	if q := fmt.Sprintf("%q", s); q != `"`+s+`"` || strings.ContainsRune(s, ' ') {
-		return q
+// tellSkipped says how many files of a folder are not in its list.
+func tellSkipped(level tier.Level) {
+	folder, ok := level.(*disk.Level)
+	if !ok {
+		return
 	}
-	return s
+	if s := folder.Indexed(); s.Strangers+s.Damaged > 0 {
+		fmt.Fprintf(os.Stderr, "%d files are not listed: %d are damaged, %d are no objects; ringcache tier verify names them\n", s.Strangers+s.Damaged, s.Damaged, s.Strangers)
+	}
 }
+
+// printable returns a text as it is, or quoted if a terminal would not show it so.
+func printable(s string) string { return terminal.Quote(s) }
 
 type tierGet struct {
 	place
@@ -169,9 +180,14 @@ func (c tierVerify) Run() error {
 			Objects int64 `json:"objects"`
 			Bytes   int64 `json:"bytes"`
 			Damaged int64 `json:"damaged"`
+			Skipped int64 `json:"skipped"` // files at paths where the layout has no objects
 		}
-		enc := json.NewEncoder(os.Stdout)
+		enc := json.NewEncoder(terminal.Writer(os.Stdout))
 		err := verify(ctx, level, space, func(o tier.Object, err error) error {
+			if errors.Is(err, disk.ErrPath) {
+				sum.Skipped++
+				return nil
+			}
 			sum.Objects, sum.Bytes = sum.Objects+1, sum.Bytes+o.Size
 			if err == nil {
 				return nil
@@ -180,13 +196,20 @@ func (c tierVerify) Run() error {
 			if c.JSON {
 				return enc.Encode(describe(o, err))
 			}
-			_, err = fmt.Printf("%v: %v\n", o.Key, err)
+			what := terminal.Lines(o.Key.String())
+			if o.Space == "" { // a file without a head has only its path
+				what = terminal.Quote(o.Name)
+			}
+			_, err = fmt.Printf("%s: %s\n", what, terminal.Lines(err.Error()))
 			return err
 		})
 		if c.JSON {
 			err = errors.Join(err, enc.Encode(sum))
 		} else {
 			fmt.Printf("%d objects with %d bytes read, %d damaged\n", sum.Objects, sum.Bytes, sum.Damaged)
+			if sum.Skipped > 0 {
+				fmt.Printf("%d other files lie where the layout has no objects\n", sum.Skipped)
+			}
 		}
 		if err == nil && sum.Damaged > 0 {
 			err = fmt.Errorf("%s: %d objects are damaged", c.Level, sum.Damaged)
@@ -205,8 +228,8 @@ func verify(ctx context.Context, level tier.Level, space string, report func(tie
 		if err != nil {
 			return err
 		}
-		if errors.Is(v.Err, fs.ErrInvalid) || v.Object.Name != "" && space != "" && v.Object.Space != space {
-			continue // a stranger, or not asked for
+		if v.Object.Name != "" && space != "" && v.Object.Space != space {
+			continue // not asked for
 		}
 		if v.Object.Name == "" {
 			v.Object.Name = v.Path
@@ -246,7 +269,7 @@ func (c tierRemove) Run() error {
 				keys = append(keys, o.Key)
 			}
 		}
-		enc := json.NewEncoder(os.Stdout)
+		enc := json.NewEncoder(terminal.Writer(os.Stdout))
 		failed := 0
 		for batch := range slices.Chunk(keys, 64) {
 			for i, err := range level.Delete(ctx, batch) {
@@ -259,7 +282,7 @@ func (c tierRemove) Run() error {
 						return err
 					}
 				case err != nil:
-					fmt.Printf("%v: %v\n", batch[i], err)
+					fmt.Printf("%s: %s\n", terminal.Lines(batch[i].String()), terminal.Lines(err.Error()))
 				}
 			}
 		}

@@ -111,6 +111,7 @@ func checkLevel(t *testing.T, level, dir string, end func() error) {
 		require.NoError(t, err)
 		require.Regexp(t, `model +"a child" +3 +1s +me +parent`, out)
 		require.Contains(t, out, "3 objects, 8 bytes")
+		require.Regexp(t, `other +x +0 +- +\n`, out, "no cost is known")
 		out, err = tierOf("ls", "--space", "other", "--json")
 		require.NoError(t, err)
 		require.JSONEq(t, `{"space":"other","name":"x","size":0}`, out)

@@ -74,10 +74,12 @@ func run(ctx context.Context, o options) (err error) {
 		err = errors.Join(err, d.store.Close()) // also removes the segment
 	}()
 
+	started := waiting("the workers start")
 	w, err := startWorkers(ctx, o.Python, workerConfig{
 		Segment: d.store.Name(), Size: o.RingMB << 20, MaxObject: min(16, o.RingMB) << 20,
 		Readers: o.Workers, Generation: g.Version, Peer: o.Peer,
 	})
+	started()
 	if err != nil {
 		return err
 	}

@@ -5,21 +5,34 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
+	"time"
 )
 
-// progress is a bar on a terminal, and nothing elsewhere.
+// pause is the time without a word, where there is no terminal; the first is shorter.
+const pause = 10 * time.Second
+
+// progress is a bar on a terminal, and a line now and then elsewhere.
 type progress struct {
 	total    int
 	terminal bool
+	next     time.Time // of a line
 }
 
-func newProgress(total int) progress {
+func newProgress(total int) *progress {
+	return &progress{total, terminal(), time.Now().Add(time.Second)}
+}
+
+func terminal() bool {
 	st, err := os.Stderr.Stat()
-	return progress{total, err == nil && st.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"}
+	return err == nil && st.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
 }
 
-func (p progress) set(n int) {
+func (p *progress) set(n int) {
 	if !p.terminal {
+		if now := time.Now(); now.After(p.next) {
+			p.next = now.Add(pause)
+			fmt.Fprintf(os.Stderr, "  %d/%d requests\n", n, p.total)
+		}
 		return
 	}
 	const width = 40
@@ -27,10 +40,29 @@ func (p progress) set(n int) {
 	fmt.Fprintf(os.Stderr, "\r  [%s%s] %d/%d requests", strings.Repeat("#", full), strings.Repeat(".", width-full), n, p.total)
 }
 
-func (p progress) done() {
+func (p *progress) done() {
 	if p.terminal {
 		fmt.Fprint(os.Stderr, "\r\033[K")
 	}
+}
+
+// waiting tells what takes longer than a second, until the function that it returns is called.
+func waiting(what string) (done func()) {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		began, next := time.Now(), time.Second
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(next):
+			}
+			next = pause
+			fmt.Fprintf(os.Stderr, "  %s: %.0f s\n", what, time.Since(began).Seconds())
+		}
+	}()
+	return func() { close(stop); <-stopped }
 }
 
 func (s stats) print(o options, images int) {

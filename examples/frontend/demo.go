@@ -112,7 +112,12 @@ func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // ready waits for the engine.
 func (d *demonstration) ready(ctx context.Context) error {
+	began, told := time.Now(), time.Now()
 	for {
+		if time.Since(told) >= 10*time.Second {
+			told = time.Now()
+			fmt.Fprintf(d.out, "  %.0f s\n", time.Since(began).Seconds())
+		}
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url+"/health", nil)
 		if err != nil {
 			return err

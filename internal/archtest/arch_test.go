@@ -46,12 +46,13 @@ var floors = [][]string{
 	{"agent"},
 	{"fuzz"}, // what is below tests any ring and store; fuzz/system tests ours, too
 	{"fuzz/model"},
-	{"fuzz/generate", "fuzz/internal/harness"},
+	{"fuzz/generate", "fuzz/internal/harness/rules"},
+	{"fuzz/internal/harness", "fuzz/ringrules"},
 	{"fuzz/internal/harness/harnesstest"},
 	{"fuzz/ringtest", "fuzz/storetest", "fuzz/lrutest", "fuzz/tiertest", "fuzz/daemontest", "fuzz/explore", "fuzz/linear", "fuzz/litmus", "fuzz/fault", "fuzz/corpus"},
 	{"fuzz/system"},
 	{"fuzz/soak"},
-	{"cmd/ringcache", "examples/demo", "examples/customserver", "examples/frontend", "interop/lockstep", "interop/encoder", "e2e"},
+	{"cmd/ringcache", "examples", "examples/demo", "examples/customserver", "examples/embedding", "examples/frontend", "examples/tiers", "interop/lockstep", "interop/encoder", "e2e"},
 }
 
 // source is one Go file with what it imports.

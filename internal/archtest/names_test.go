@@ -27,8 +27,10 @@ const (
 	// levels, and the encoder cache on them; shmstore's Reader.List and Format look at a segment beside its process, and
 	// Parent, Yield, Resume and others keep what a level in memory promises. daemon, encoder/wire and
 	// encoder/warm are a capability, too: a protocol has a name for each of its messages, answers and errors.
-	topLevelLimit    = 486
-	withMethodsLimit = 934
+	// ClientState and Use of encoder/wire are what an operator is shown of clients; Check of disk and of daemon's Config say what would keep a daemon from its start.
+	// tier.Copy, with Copied, fills a level that is new; ErrPath and Indexed of disk tell objects from what else lies there.
+	topLevelLimit    = 493
+	withMethodsLimit = 944
 )
 
 // names counts the exported names of a package.

@@ -23,5 +23,5 @@ func ExampleLRUCache() {
 	// evicted b second
 	// a first 4
 	// c third 5
-	// lrusync: "d" has 11 bytes, the cache 10: make the cache larger
+	// lrusync: "d" has 11 bytes, the cache 10 bytes: make the cache larger
 }

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"github.com/ringcache/ringcache/internal/sizes"
+	"github.com/ringcache/ringcache/tier"
+	"github.com/ringcache/ringcache/tier/disk"
+)
+
+type tierCopy struct {
+	From   string `arg:"" help:"Where the objects are: a folder, shm:NAME, or the URL of a Redis."`
+	To     string `arg:"" help:"Where they are copied to. A folder that is not there is made."`
+	Layout string `help:"Layout of FROM, if it is a folder that ringcache has not written to yet: vllm-ec or lmcache."`
+	Space  string `help:"Only objects of this space."`
+	Dir    string `help:"Folder of shared memory, /dev/shm if empty."`
+	JSON   bool   `name:"json" help:"Print one JSON object for each object that was not copied, and one for the sum."`
+}
+
+// Help is the end of ringcache tier copy --help.
+func (tierCopy) Help() string {
+	return `What TO has already, with the same size, is left as it is. What is copied is read back at the end. A run that was stopped is gone on with by the same command.
+
+FROM may be served by another process meanwhile, TO must not be, unless it is a Redis: end the daemon, or let it fetch the objects from there.
+
+The exit status is 0 if TO has all objects, and 1 if not.`
+}
+
+// Run copies.
+func (c tierCopy) Run() (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	from, space, err := place{Level: c.From, Layout: c.Layout, Space: c.Space, Dir: c.Dir}.open(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	to, err := c.target(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	if c.Space != "" {
+		space = c.Space
+	}
+	return c.copy(ctx, to, from, space)
+}
+
+// target opens TO. A folder that is not there, or empty, becomes one of the layout native.
+func (c tierCopy) target(ctx context.Context) (tier.Level, error) {
+	if !strings.HasPrefix(c.To, "shm:") && !strings.Contains(c.To, "://") {
+		entries, err := os.ReadDir(c.To)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+			return disk.Open(c.To, disk.Options{})
+		}
+	}
+	level, _, err := place{Level: c.To, Dir: c.Dir}.open(ctx, true)
+	return level, err
+}
+
+func (c tierCopy) copy(ctx context.Context, to, from tier.Level, space string) error {
+	var sum struct {
+		Copied int64 `json:"copied"`
+		Bytes  int64 `json:"bytes"` // of those
+		There  int64 `json:"there"` // already
+		Failed int64 `json:"failed"`
+	}
+	enc := json.NewEncoder(os.Stdout)
+	view := &copyView{w: os.Stderr, begin: time.Now()}
+	err := tier.Copy(ctx, to, from, space, view.show, func(o tier.Copied) error {
+		switch {
+		case o.Err == nil && o.There:
+			sum.There++
+		case o.Err == nil:
+			sum.Copied, sum.Bytes = sum.Copied+1, sum.Bytes+o.Object.Size
+		case c.JSON:
+			sum.Failed++
+			return enc.Encode(describe(o.Object, o.Err))
+		default:
+			sum.Failed++
+			view.clear()
+			_, err := fmt.Printf("%v: %v\n", o.Object.Key, o.Err)
+			return err
+		}
+		return nil
+	})
+	view.end()
+	if c.JSON {
+		err = errors.Join(err, enc.Encode(sum))
+	} else {
+		fmt.Printf("%d objects copied (%s), %d there already, %d failed\n", sum.Copied, sizes.Text(sum.Bytes), sum.There, sum.Failed)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("the copy ended early, run it again to go on: %w", err)
+	case sum.Failed > 0:
+		return fmt.Errorf("%s lacks %d objects of %s", c.To, sum.Failed, c.From)
+	}
+	return nil
+}
+
+// copyView shows on a terminal how far a copy is that takes longer than a second.
+type copyView struct {
+	w     io.Writer
+	begin time.Time
+	bar   *progressbar.ProgressBar // nil until then
+}
+
+func (v *copyView) show(done, all int) {
+	if v.bar == nil {
+		f, ok := v.w.(*os.File)
+		if !ok || !term.IsTerminal(int(f.Fd())) || time.Since(v.begin) < time.Second {
+			return
+		}
+		v.bar = progressbar.NewOptions(all,
+			progressbar.OptionSetWriter(v.w), progressbar.OptionSetDescription("copying"), progressbar.OptionSetPredictTime(true),
+			progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond))
+	}
+	_ = v.bar.Set(done) // a terminal that has gone does not end the run
+}
+
+func (v *copyView) clear() {
+	if v.bar != nil {
+		_ = v.bar.Clear()
+	}
+}
+
+func (v *copyView) end() {
+	if v.bar != nil {
+		_ = v.bar.Exit()
+		fmt.Fprintln(v.w)
+	}
+}
