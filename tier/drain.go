@@ -13,7 +13,9 @@ import (
 // and the next store over it writes it. What a level refuses, as a full one, is given up meanwhile, and counted.
 //
 // What is stored while Drain waits is waited for, too: stop that first. A level that is new gets what is stored from then on,
-// also what other levels have already. For the rest there is `ringcache tier copy`.
+// also what other levels have already. What is stored again while a level is away is not kept in memory for that level: what went before the level
+// was asked for it, or was too much to note, is an error at the end, since the level may lack it. For that, and for what nobody stores again, there
+// is `ringcache tier copy`.
 func (s *Store) Drain(ctx context.Context) ([]Key, error) {
 	if !s.gate.enter() {
 		return nil, fmt.Errorf("tier: the store: %w", fs.ErrClosed)
@@ -22,7 +24,13 @@ func (s *Store) Drain(ctx context.Context) ([]Key, error) {
 	for {
 		s.mu.Lock()
 		if len(s.owed.debts) == 0 {
+			missed := s.owed.missed
+			s.owed.missed = 0
 			s.mu.Unlock()
+			if missed > 0 {
+				return nil, fmt.Errorf("tier: %d objects that were stored again may be missing in lower levels: they had to wait, and memory did not keep them; "+
+					"store them once more, or use `ringcache tier copy`", missed)
+			}
 			return nil, nil
 		}
 		left := make([]Key, 0, len(s.owed.debts))

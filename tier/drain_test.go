@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -105,5 +107,103 @@ func TestStoredAgainWhileItIsWritten(t *testing.T) {
 		require.Equal(t, 1, written)
 		require.Equal(t, "memory disk remote", b.has("x"))
 		require.Zero(t, b.State().OwedBytes)
+	})
+}
+
+// TestStoredAgainWhileALevelIsAway: objects that all levels have take nothing of what may be owed, so new ones reach the level that is there,
+// and the other one when it is back.
+func TestStoredAgainWhileALevelIsAway(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 200_000, func(o *tier.Options) { o.MaxOwed = 100_000 })
+		names := func(what string, n int) (all []string) {
+			for i := range n {
+				all = append(all, fmt.Sprint(what, i))
+			}
+			return all
+		}
+		for _, name := range names("o", 100) {
+			require.NoError(t, put(b, name, "", 1000))
+		}
+		b.drain()
+		b.remote.Fail(tier.ErrUnavailable)
+		l := b.lease("client")
+		for range 2 { // before and after the store notices that it is away
+			for _, name := range names("o", 100) {
+				require.ErrorIs(t, l.Reserve([]tier.Object{object(name, "", 1000)})[0].Err, tier.ErrExists)
+				require.NoError(t, put(b, name, "", 1000))
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			require.Zero(t, b.State().OwedBytes)
+			require.Zero(t, b.memory.Usage().Held, "nothing is pinned for it")
+		}
+		require.Empty(t, tier.Check(b.Store))
+		for _, name := range names("new", 20) {
+			b.store(l, name, "", 1000)
+		}
+		l.Unpin(keys(names("new", 20)...))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for _, name := range names("new", 20) {
+			require.Equal(t, "memory disk", b.has(name))
+		}
+		b.remote.Do(nil)
+		b.drain()
+		for _, name := range slices.Concat(names("o", 100), names("new", 20)) {
+			require.Equal(t, "memory disk remote", b.has(name))
+		}
+	})
+}
+
+// TestDrainOfMoreThanMayBeOwed: what is stored again in one go is in the new level after Drain, however much it is.
+func TestDrainOfMoreThanMayBeOwed(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 200_000, func(o *tier.Options) { o.Lower, o.MaxOwed = o.Lower[:1], 100_000 })
+		var all []tier.Object
+		for i := range 150 {
+			all = append(all, object(fmt.Sprint("o", i), "", 1000))
+			require.NoError(t, put(b, all[i].Key.Name, "", 1000))
+		}
+		b.drain()
+		require.NoError(t, b.Close())
+		b.options.Lower = []tier.Lower{{Level: b.disk}, {Level: b.remote}}
+		b.open()
+		for _, p := range b.lease("client").Reserve(all) {
+			require.ErrorIs(t, p.Err, tier.ErrExists)
+		}
+		b.drain()
+		for _, o := range all {
+			require.Equal(t, "memory disk remote", b.has(o.Key.Name))
+		}
+	})
+}
+
+// TestDrainSaysWhatWasMissed: what was stored again, and went from memory before a level could be asked for it, may be missing there.
+func TestDrainSaysWhatWasMissed(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 10_000, func(o *tier.Options) { o.Lower = o.Lower[:1] })
+		require.NoError(t, put(b, "x", "", 1000))
+		b.drain()
+		require.NoError(t, b.Close())
+		b.options.Lower = []tier.Lower{{Level: b.disk}, {Level: b.remote}}
+		b.remote.Fail(tier.ErrUnavailable)
+		b.open()
+		require.NoError(t, put(b, "x", "", 1000), "again")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Empty(t, tier.Check(b.Store))
+		l := b.lease("client")
+		for i := range 10 {
+			b.store(l, fmt.Sprint("o", i), "", 1000)
+			l.Unpin(keys(fmt.Sprint("o", i)))
+		}
+		require.Equal(t, "disk", b.has("x"), "memory has evicted it")
+		b.remote.Do(nil)
+		left, err := b.Drain(t.Context())
+		require.ErrorContains(t, err, "1 objects that were stored again may be missing in lower levels")
+		require.Empty(t, left)
+		left, err = b.Drain(t.Context())
+		require.NoError(t, err, "it is said once")
+		require.Empty(t, left)
 	})
 }

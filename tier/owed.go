@@ -11,18 +11,26 @@ import (
 // the next store finds it.
 const owedID = "ringcache store: to be written"
 
+// maxUnheld bounds the debts that are not held: each takes less than a kilobyte.
+const maxUnheld = 1 << 16
+
 // owedSet is what the store holds in memory until lower levels have it. The lock of the store guards it.
 type owedSet struct {
 	lease  Lease
 	most   int64
-	slots  int // the most debts; 0 is no limit
+	slots  int // the most debts that are held; 0 is no limit
 	quotas map[string]int64
 	debts  map[Key]*debt
-	bytes  int64 // of debts that levels have not got
+	unheld int   // debts that are not held
+	bytes  int64 // of debts that are held, and that levels have not got
 	of     map[string]int64
+	// missed counts what was stored again since the last Drain, and went from memory, or was too much to note, before a level was
+	// asked whether it has it.
+	missed int
 }
 
-// debt is an object under the lease.
+// debt is an object that levels are to get. It is held, which is to say pinned by the lease of the set, unless it was stored again, so that as a rule
+// they have it, while a level was away or too much was owed: then it takes nothing of what may be owed until a level turns out to lack it.
 type debt struct {
 	key     Key // does not change, so workers need no lock for it
 	object  Object
@@ -30,11 +38,13 @@ type debt struct {
 	bytes   []byte
 	summed  bool   // sum is known
 	sum     uint32 // CRC-32C of bytes when they were right
+	held    bool
 	users   int    // calls of Put that still use the bytes
 	left    uint32 // levels, by index, that have not got it
 	writing uint32 // those of left that a worker writes to
 	recheck bool   // some levels may have it: it is from the time before a restart, or was stored again
-	charged bool   // the bytes count
+	known   bool   // it is there since it was stored again, and no level was found to lack it: it is not held for a level that is away
+	charged bool   // the bytes count: it is held, and left is not 0
 	queued  [maxLower]*list.Element
 	quiet   chan struct{} // closed when no worker writes it; nil if nobody waits
 }
@@ -45,7 +55,7 @@ func newOwedSet(lease Lease, o Options) owedSet {
 
 // hasRoom reports whether an object may be owed, too.
 func (o *owedSet) hasRoom(object Object) bool {
-	if object.Size > o.most-o.bytes || o.slots > 0 && len(o.debts) >= o.slots {
+	if object.Size > o.most-o.bytes || o.slots > 0 && len(o.debts)-o.unheld >= o.slots {
 		return false
 	}
 	quota, ok := o.quotas[object.Tenant]
@@ -74,67 +84,102 @@ func (s *Store) owe(object Object, levels uint32) error {
 	if (d == nil || !d.charged) && !s.owed.hasRoom(object) {
 		return errQuota
 	}
-	if d == nil {
+	if d == nil || !d.held {
 		placed := s.owed.lease.Pin([]Key{object.Key})[0]
 		if placed.Err != nil {
 			return placed.Err
 		}
 		d = s.hold(placed)
 	}
-	s.charge(d)
+	d.known = false
+	s.enqueue(d, levels)
+	return nil
+}
+
+// enqueue has levels written to.
+func (s *Store) enqueue(d *debt, levels uint32) {
 	d.left |= levels
+	s.charge(d)
 	for _, l := range s.lower {
 		if levels&(1<<l.index) != 0 && d.queued[l.index] == nil && d.writing&(1<<l.index) == 0 {
 			d.queued[l.index] = l.fifo.PushBack(d)
 		}
 	}
 	s.wake.Broadcast()
-	return nil
 }
 
-// oweKnown owes an object that memory had when somebody stored it again: levels that were added, or lost it, may lack it. The
-// error is why it is owed to none of them.
-func (s *Store) oweKnown(k Key, levels uint32) error {
+// oweKnown owes an object that memory had when somebody stored it again, since levels that were added, or lost it, may lack it. For levels that are
+// away it is only noted: as a rule they have it, and nobody knows when they can be asked. It returns the levels for which it could not be held.
+func (s *Store) oweKnown(k Key, levels uint32) (rest uint32) {
 	if levels == 0 {
-		return nil
+		return 0
 	}
 	found := s.memory.Stat(context.Background(), []Key{k})[0]
 	if found.Err != nil {
-		return found.Err
+		return levels
+	}
+	var away uint32
+	for _, l := range s.lower {
+		if l.away.Load() {
+			away |= levels & (1 << l.index)
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.owe(found.Object, levels); err != nil {
-		return err
+	before := s.owed.debts[k]
+	known := before == nil || before.known
+	if s.owe(found.Object, levels&^away) != nil {
+		rest = levels &^ away
+	} else if d := s.owed.debts[k]; d != nil {
+		d.recheck, d.known = true, known
 	}
-	if d := s.owed.debts[k]; d != nil {
-		d.recheck = true
+	s.noteKnown(found.Object, away)
+	return rest
+}
+
+// noteKnown owes an object that was stored again without holding it.
+func (s *Store) noteKnown(object Object, levels uint32) {
+	if levels == 0 {
+		return
 	}
-	return nil
+	d := s.owed.debts[object.Key]
+	if d == nil {
+		if s.owed.unheld == maxUnheld {
+			s.owed.missed++
+			return
+		}
+		d = &debt{key: object.Key, object: object, known: true}
+		s.owed.debts[object.Key] = d
+		s.owed.unheld++
+	}
+	d.recheck = true
+	s.enqueue(d, levels)
 }
 
 // hold notes what the lease has. The caller has pinned it. It may be in another place than before, if memory
 // had dropped it as damaged.
 func (s *Store) hold(p Placed) *debt {
 	d := s.owed.debts[p.Object.Key]
-	if d == nil {
+	switch {
+	case d == nil:
 		d = &debt{key: p.Object.Key}
 		s.owed.debts[p.Object.Key] = d
+	case !d.held:
+		s.owed.unheld--
 	}
+	d.held = true
 	if d.object.Size != p.Object.Size || d.offset != p.Offset {
 		d.summed = false
 	}
-	charged := d.charged
 	s.uncharge(d) // as the object that it was: this one may have another size, or tenant
 	d.object, d.offset, d.bytes = p.Object, p.Offset, p.Bytes
-	if charged {
-		s.charge(d)
-	}
+	s.charge(d)
 	return d
 }
 
+// charge counts the bytes of what is held until levels have got it.
 func (s *Store) charge(d *debt) {
-	if !d.charged {
+	if !d.charged && d.held && d.left != 0 {
 		d.charged = true
 		s.owed.bytes += d.object.Size
 		s.owed.of[d.object.Tenant] += d.object.Size
@@ -173,11 +218,39 @@ func (s *Store) letGo(d *debt) {
 	if d.left == 0 {
 		s.uncharge(d)
 	}
+	if d.known && d.held && d.left != 0 && d.left&^s.unreachable() == 0 && d.writing == 0 && d.users == 0 {
+		s.unhold(d)
+	}
 	if d.left == 0 && d.writing == 0 && d.users == 0 && s.owed.debts[d.object.Key] == d {
 		delete(s.owed.debts, d.object.Key)
-		s.owed.lease.Unpin([]Key{d.object.Key})
+		if d.held {
+			s.owed.lease.Unpin([]Key{d.object.Key})
+		} else {
+			s.owed.unheld--
+		}
 		s.settle()
 	}
+}
+
+// unreachable returns the levels that nothing can be written to now.
+func (s *Store) unreachable() (set uint32) {
+	for _, l := range s.lower {
+		if l.away.Load() || l.resting {
+			set |= 1 << l.index
+		}
+	}
+	return set
+}
+
+// unhold keeps a debt as one that is not held.
+func (s *Store) unhold(d *debt) {
+	if s.owed.unheld == maxUnheld {
+		return
+	}
+	s.uncharge(d)
+	s.owed.lease.Unpin([]Key{d.key})
+	d.held, d.bytes = false, nil
+	s.owed.unheld++
 }
 
 // settle wakes those who wait for the set to get smaller.
@@ -206,14 +279,8 @@ func (s *Store) oweAgain() {
 	for _, p := range parentsFirst(there) {
 		d := s.hold(p)
 		d.recheck = true
-		s.charge(d) // also beyond the limit: it was promised
-		d.left = levels
-		for _, l := range s.lower {
-			if levels&(1<<l.index) != 0 {
-				d.queued[l.index] = l.fifo.PushBack(d)
-			}
-		}
-		s.letGo(d) // if no level is written to any more
+		s.enqueue(d, levels) // also beyond the limit: it was promised
+		s.letGo(d)           // if no level is written to any more
 	}
 }
 
@@ -285,13 +352,12 @@ func (s *Store) stored(object Object) {
 	}
 }
 
-// storedAgain owes an object that is in memory to the lower levels that lack it.
+// storedAgain has an object that is in memory written to the lower levels that lack it.
 func (s *Store) storedAgain(object Object) {
-	levels := s.writersOf(Through, Back)
-	if err := s.oweKnown(object.Key, levels); err != nil {
+	if rest := s.oweKnown(object.Key, s.writersOf(Through, Back)); rest != 0 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.notOwed(object, levels, err)
+		s.noteKnown(object, rest)
 	}
 }
 

@@ -121,10 +121,7 @@ func (s *Store) putMemory(all []*storing) {
 			commit = append(commit, objects[i].Key)
 		case errors.Is(p.err, ErrExists):
 			p.taken, p.fallen = 1, s.writersOf(Through)
-			back := s.writersOf(Back)
-			if s.oweKnown(objects[i].Key, back) != nil {
-				p.fallen |= back // it went, or too much is owed: the caller writes it
-			}
+			p.fallen |= s.oweKnown(objects[i].Key, s.writersOf(Back)) // it went, or too much is owed: the caller writes it
 			if p.fallen != 0 {
 				p.read()
 			}

@@ -84,7 +84,7 @@ func checkDebts(s *Store, note func(string, ...any)) {
 		if d.object.Key != k || d.left == 0 && d.users == 0 && d.writing == 0 {
 			note("debt %v: of %v, owed to %b", k, d.object.Key, d.left)
 		}
-		if d.charged != (d.left != 0) {
+		if d.charged != (d.left != 0 && d.held) {
 			note("debt %v: counted %v, owed to %b", k, d.charged, d.left)
 		}
 		if d.charged {
@@ -125,8 +125,17 @@ func checkDebts(s *Store, note func(string, ...any)) {
 	for range s.owed.lease.State().Pinned {
 		held++
 	}
-	if held != len(s.owed.debts) && !s.stopping {
-		note("%d debts, the lease has %d", len(s.owed.debts), held)
+	unheld := 0
+	for _, d := range s.owed.debts {
+		if !d.held {
+			unheld++
+		}
+	}
+	if unheld != s.owed.unheld {
+		note("%d debts are not held, counted %d", unheld, s.owed.unheld)
+	}
+	if held != len(s.owed.debts)-unheld && !s.stopping {
+		note("%d debts, %d of them not held, the lease has %d", len(s.owed.debts), unheld, held)
 	}
 }
 

@@ -91,8 +91,8 @@ func (s *Store) write(l *lower, batch []*debt, size int64) {
 			s.letGo(d)
 		case err != nil && (retry(err) || s.stopping):
 			d.queued[l.index] = l.fifo.PushFront(d)
-			s.letGo(d)
 			s.pauseWrites(l)
+			s.letGo(d)
 		default:
 			l.pause = 0
 			s.dropDebt(d, bit)
@@ -115,14 +115,14 @@ func (s *Store) writeOut(l *lower, batch []*debt) []error {
 	errs := make([]error, len(batch))
 	puts := make([]Put, 0, len(batch))
 	places := make([]int, 0, len(batch))
-	there := s.recheck(l, batch)
+	there := s.recheck(l, batch, errs)
 	for i, d := range batch {
-		if there[d] {
+		if there[d] || errs[i] != nil {
 			continue
 		}
 		var p Put
 		if p, errs[i] = s.checked(d); errs[i] != nil {
-			if s.ctx.Err() == nil {
+			if s.ctx.Err() == nil && !errors.Is(errs[i], errUnwanted) {
 				errs[i] = fmt.Errorf("tier: object %v can't be written, memory has lost it: %w (%s)", p.Object.Key, ErrNotFound, errs[i].Error())
 				s.refused(l, p.Object, errs[i])
 			}
@@ -159,6 +159,10 @@ func (s *Store) checked(d *debt) (Put, error) {
 	placed := s.owed.lease.Pin([]Key{d.key})[0] // it may have been dropped, and stored again
 	if placed.Err != nil {
 		object := d.object
+		if !d.held {
+			s.owed.missed++
+			placed.Err = errUnwanted
+		}
 		s.mu.Unlock()
 		return Put{Object: object}, placed.Err
 	}
@@ -176,25 +180,35 @@ func (s *Store) checked(d *debt) (Put, error) {
 	return Put{Object: placed.Object, From: &summed{key: d.key, rest: placed.Bytes, want: sum}}, nil
 }
 
-// recheck finds out which debts of objects that were stored before the level has already.
-func (s *Store) recheck(l *lower, batch []*debt) map[*debt]bool {
-	var unsure []*debt
+// recheck finds out which debts of objects that were stored before the level has already. errs gets the errors of those that it can't be asked for.
+func (s *Store) recheck(l *lower, batch []*debt, errs []error) map[*debt]bool {
+	var places []int
 	var keys []Key
 	s.mu.Lock()
-	for _, d := range batch {
+	for i, d := range batch {
 		if d.recheck {
-			unsure = append(unsure, d)
+			places = append(places, i)
 			keys = append(keys, d.key)
 		}
 	}
 	s.mu.Unlock()
-	if len(unsure) == 0 {
+	if len(keys) == 0 {
 		return nil
 	}
 	there := map[*debt]bool{}
 	found, _ := s.statLevel(s.ctx, l, keys)
-	for i, d := range unsure {
-		there[d] = found[i].Err == nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, f := range found {
+		d := batch[places[i]]
+		switch {
+		case f.Err == nil:
+			there[d] = true
+		case retry(f.Err):
+			errs[places[i]] = f.Err
+		default:
+			d.known = false
+		}
 	}
 	return there
 }
