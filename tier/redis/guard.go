@@ -67,11 +67,14 @@ const (
 
 	shortValues, shortString, shortBytes = 1 << 10, 4 << 10, 64 << 10
 	longValues, longString, longBytes    = 16 << 10, 64 << 10, 4 << 20
+
+	// A cluster has 16384 slots. Where each is a range of its own, after many of them were moved, there are up to 32 values for each: its ends,
+	// and address, port, identifier and host name of a master and two replicas.
+	slotValues, slotBytes = 16384 * 32, 16 << 20
 )
 
 // limits are those of the commands that the level and its client send, as the client writes them. A page of SCAN has a few more
-// keys than the thousand that were asked for, and a key of ours has at most 3 KiB; a cluster has at most 16384 slots. The answers of
-// other commands are short.
+// keys than the thousand that were asked for, and a key of ours has at most 3 KiB. The answers of other commands are short.
 var limits = map[string]limit{
 	"hello":  {"HELLO", shortValues, shortString, shortBytes},
 	"ping":   {"PING", shortValues, shortString, shortBytes},
@@ -84,7 +87,7 @@ var limits = map[string]limit{
 	"getrange": {"GETRANGE", 0, 0, 0}, // the bytes are in the command
 
 	"scan":    {"SCAN", longValues, longString, longBytes},
-	"cluster": {"CLUSTER SLOTS", longValues, longString, longBytes},
+	"cluster": {"CLUSTER SLOTS", slotValues, shortString, slotBytes},
 }
 
 // commands reads what the client writes, and knows what may be answered.

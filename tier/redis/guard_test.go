@@ -371,3 +371,21 @@ func plain(t *testing.T, text string, depth int) (rest string, values int) {
 	}
 	return rest, values
 }
+
+// TestFragmentedCluster: a cluster of which every slot is a range of its own, with two replicas and host names, is no liar.
+func TestFragmentedCluster(t *testing.T) {
+	var b bytes.Buffer
+	fmt.Fprint(&b, "*16384\r\n")
+	for i := range 16384 {
+		fmt.Fprintf(&b, "*5\r\n:%d\r\n:%d\r\n", i, i)
+		for n := range 3 {
+			host := fmt.Sprintf("redis-%d.example-namespace.svc.cluster.local", n)
+			fmt.Fprintf(&b, "*4\r\n$15\r\n100.100.100.%03d\r\n:6379\r\n$40\r\n%040d\r\n*2\r\n$8\r\nhostname\r\n$%d\r\n%s\r\n", 100+n, n, len(host), host)
+		}
+	}
+	var c commands
+	require.NoError(t, c.scan([]byte("*2\r\n$7\r\ncluster\r\n$5\r\nslots\r\n")))
+	var r replies
+	require.NoError(t, r.scan(b.Bytes(), &c))
+	require.False(t, r.begun, "it is complete")
+}
