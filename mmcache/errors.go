@@ -60,8 +60,8 @@ type TooLargeError struct {
 
 func (e *TooLargeError) Error() string {
 	if e.Key == "" {
-		return fmt.Sprintf("mmcache: the request's items may take %s, Options.InFlight is %s: "+
-			"announce less in Want.Bytes or raise it", sizes.Text(e.Bytes), sizes.Text(e.Limit))
+		size, limit := sizes.Above(e.Bytes, e.Limit)
+		return fmt.Sprintf("mmcache: the request's items may take %s, Options.InFlight is %s: announce less in Want.Bytes or raise it", size, limit)
 	}
 	return fmt.Sprintf("mmcache: item %q takes %d bytes, but Want.Bytes announced %d", e.Key, e.Bytes, e.Limit)
 }

@@ -41,7 +41,8 @@ type TooLargeError struct {
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("shmring: a chunk of %s can never fit (at most %s); make the ring larger or the object smaller", sizes.Text(e.Need), sizes.Text(e.Limit))
+	need, limit := sizes.Above(e.Need, e.Limit)
+	return fmt.Sprintf("shmring: a chunk of %s can never fit (at most %s); make the ring larger or the object smaller", need, limit)
 }
 
 // Unwrap makes errors.Is(err, ErrTooLarge) true.

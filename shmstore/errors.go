@@ -60,15 +60,16 @@ type TooLargeError struct {
 }
 
 func (e *TooLargeError) Error() string {
+	size, limit := sizes.Above(e.Size, e.Limit)
 	switch {
 	case e.Tenant != "":
-		return fmt.Sprintf("shmstore: object of %s is above the quota of %s of tenant %q; send it inline or raise Options.Quotas", sizes.Text(e.Size), sizes.Text(e.Limit), e.Tenant)
+		return fmt.Sprintf("shmstore: object of %s is above the quota of %s of tenant %q; send it inline or raise Options.Quotas", size, limit, e.Tenant)
 	case e.Format:
-		return fmt.Sprintf("shmstore: object of %s can't be described by a chunk header, at most %s can; send it inline or split it", sizes.Text(e.Size), sizes.Text(e.Limit))
+		return fmt.Sprintf("shmstore: object of %s can't be described by a chunk header, at most %s can; send it inline or split it", size, limit)
 	case e.Ring:
-		return fmt.Sprintf("shmstore: object of %s can never fit, an empty store has room for %s; send it inline or make the store larger", sizes.Text(e.Size), sizes.Text(e.Limit))
+		return fmt.Sprintf("shmstore: object of %s can never fit, an empty store has room for %s; send it inline or make the store larger", size, limit)
 	}
-	return fmt.Sprintf("shmstore: object of %s is above the limit of %s; send it inline or raise MaxObjectSize", sizes.Text(e.Size), sizes.Text(e.Limit))
+	return fmt.Sprintf("shmstore: object of %s is above the limit of %s; send it inline or raise MaxObjectSize", size, limit)
 }
 
 // Unwrap makes errors.Is(err, shmring.ErrTooLarge) true.

@@ -86,5 +86,6 @@ func read(path string, limit int64) (data []byte, media string, err error) {
 type sizeError struct{ size, limit int64 }
 
 func (e *sizeError) Error() string {
-	return fmt.Sprintf("the image has %s, more than the limit of %s: make it smaller, or raise the limit", sizes.Text(e.size), sizes.Text(e.limit))
+	size, limit := sizes.Above(e.size, e.limit)
+	return fmt.Sprintf("the image has %s, more than the limit of %s: make it smaller, or raise the limit", size, limit)
 }

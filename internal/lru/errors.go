@@ -29,7 +29,8 @@ type TooLargeError struct {
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("lrusync: %q has %s, the cache %s: make the cache larger", e.Key, sizes.Text(e.Size), sizes.Text(int64(e.Capacity)))
+	size, capacity := sizes.Above(e.Size, int64(e.Capacity))
+	return fmt.Sprintf("lrusync: %q has %s, the cache %s: make the cache larger", e.Key, size, capacity)
 }
 
 // Unwrap makes errors.Is(err, ErrTooLarge) true.

@@ -28,7 +28,8 @@ func (e *SpaceError) Error() string {
 	if e.Cgroup {
 		limit = fmt.Sprintf("below the memory limit of %s in %s, of which shared memory is a part", sizes.Text(e.Size), e.Where)
 	}
-	return fmt.Sprintf("%s needs %s, and %s are left %s; to make it fit: %s", e.Path, sizes.Text(e.Need), sizes.Text(e.Have), limit, e.Setting)
+	need, have := sizes.Above(e.Need, e.Have)
+	return fmt.Sprintf("%s needs %s, and %s are left %s; to make it fit: %s", e.Path, need, have, limit, e.Setting)
 }
 
 // Unwrap makes errors.Is(err, syscall.ENOSPC) true, whichever limit it is.

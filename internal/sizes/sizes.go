@@ -4,6 +4,7 @@ package sizes
 import "fmt"
 
 // Text is a number of bytes in a text for people: 1.50 GiB. It is rounded, so where two numbers must be equal, print the numbers.
+// Where one is above the other, use Above.
 func Text[N int | int64 | uint64](n N) string {
 	f := float64(n)
 	switch {
@@ -19,4 +20,12 @@ func Text[N int | int64 | uint64](n N) string {
 		return "1 byte"
 	}
 	return fmt.Sprintf("%d bytes", n)
+}
+
+// Above returns the texts of a number and a limit below it. They are exact where rounding would hide the difference.
+func Above[N, M int | int64 | uint64](n N, limit M) (above, below string) {
+	if difference := float64(n) - float64(limit); difference < float64(limit)/20 {
+		return fmt.Sprintf("%d bytes", n), fmt.Sprintf("%d bytes", limit)
+	}
+	return Text(n), Text(limit)
 }

@@ -207,7 +207,8 @@ func (l *Level) put(ctx context.Context, p *tier.Put) error {
 // reserve takes room for an object.
 func (l *Level) reserve(r *shmstore.Request, o *tier.Object) (*shmstore.Reservation, error) {
 	if o.Size > l.o.Size {
-		return nil, &objectError{key: o.Key, kind: tier.ErrTooLarge, cause: fmt.Errorf("it has %s, and the level %s", sizes.Text(o.Size), sizes.Text(l.o.Size))}
+		size, all := sizes.Above(o.Size, l.o.Size)
+		return nil, &objectError{key: o.Key, kind: tier.ErrTooLarge, cause: fmt.Errorf("it has %s, and the level %s", size, all)}
 	}
 	if l.cautious() {
 		// What is there already, or reserved, is an answer all the same.
