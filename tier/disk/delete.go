@@ -3,8 +3,9 @@ package disk
 import (
 	"context"
 	"errors"
-	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
@@ -47,7 +48,7 @@ func (r *root) delete(ctx context.Context, k tier.Key) error {
 		}
 		failpoint.Hit("disk.deleted")
 		absent := err != nil
-		r.removeFolders(e)
+		r.removeFolders(p)
 		r.locked(func(x *index) {
 			r.remember(e)
 			x.drop(e, deleted)
@@ -59,36 +60,49 @@ func (r *root) delete(ctx context.Context, k tier.Key) error {
 	}
 }
 
-// removeFolders removes the folders of e, whose file is gone, as far as nothing else is in them. Nobody is in their way: a Put whose folder goes
-// makes it again. In a shared tree a stock writer may be about to write there, and would fail: there the next searches
-// remove what is empty for long.
-func (r *root) removeFolders(e *entry) {
-	if r.o.Shared {
-		return
-	}
-	r.mu.Lock()
-	var empty []string
-	for p := e.folder; p != nil && p.stays == 0; p = p.in {
-		empty = append(empty, p.path)
-	}
-	r.mu.Unlock()
-	for _, p := range empty {
-		if r.folder.root.Remove(p) != nil { // something else is in it, such as a file that goes at the same time
+// removeFolders removes the folders around a file that is gone, as far as nothing else is in them. Nobody is in their way: a Put whose folder goes
+// makes it again. In a shared tree a stock writer may be about to write there, and would fail: there the next searches remove what is empty for long.
+func (r *root) removeFolders(file string) {
+	for p := path.Dir(file); p != "."; p = path.Dir(p) {
+		r.mu.Lock()
+		used := r.x.places[p] != nil && r.x.places[p].stays > 0
+		if !used && r.o.Shared {
+			r.emptied[p] = struct{}{}
+		}
+		r.mu.Unlock()
+		if used || !r.o.Shared && r.folder.root.Remove(p) != nil { // something else is in it, such as a file that goes at the same time
 			return
 		}
 	}
 }
 
 // removeEmpty removes a folder that a search found empty, and those around it that are then. One at the place of an object is a stranger's, until something
-// is stored there. In a shared tree nobody has written to it for as long as a file is young.
-func (r *root) removeEmpty(p string, info fs.FileInfo) {
-	if r.o.ReadOnly || p == "lost+found" || r.layoutHas(p) || r.o.Shared && r.o.now().Sub(info.ModTime()) < max(r.o.MinAge, 1) {
+// is stored there.
+func (r *root) removeEmpty(p string) {
+	if r.o.ReadOnly || p == "lost+found" || r.layoutHas(p) {
 		return
 	}
 	for ; p != "." && r.folder.root.Remove(p) == nil; p = path.Dir(p) {
-		if r.o.Shared { // that around it was changed right now
-			return
+	}
+}
+
+// removeEmptied removes folders of a shared tree that this level has emptied, when nobody has written to them for as long as a file is young. Others'
+// empty folders stay. In a folder that was just emptied of another one, something was changed: it goes with a later search.
+func (r *root) removeEmptied() {
+	r.mu.Lock()
+	emptied := slices.SortedFunc(maps.Keys(r.emptied), func(a, b string) int { return len(b) - len(a) })
+	r.mu.Unlock()
+	for _, p := range emptied {
+		info, err := r.folder.lstat(p)
+		if err == nil && r.o.now().Sub(info.ModTime()) < max(r.o.MinAge, 1) {
+			continue
 		}
+		if err == nil && info.IsDir() {
+			_ = r.folder.root.Remove(p) // unless something is in it
+		}
+		r.mu.Lock()
+		delete(r.emptied, p)
+		r.mu.Unlock()
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -263,6 +264,7 @@ func check(t testing.TB, l *Level) {
 	require.Empty(t, x.holds, "parents of nothing that is being stored")
 	require.Zero(t, x.reserved)
 	require.Empty(t, r.slots, "open files")
+	require.Empty(t, r.heads, "open files of which the head is read")
 }
 
 // checkPlaces verifies the folders of an index. uses and stays are those of its entries.
@@ -485,4 +487,82 @@ func TestNewerFileWithNumberOfDamagedStays(t *testing.T) {
 		require.NoError(t, l.Delete(t.Context(), []tier.Key{keyOf("x")})[0])
 	}
 	t.Logf("%d of 50 files had the number of the damaged one", reused)
+}
+
+// TestListPassesAnUnreadableFile: the others are listed, and then there is an error.
+func TestListPassesAnUnreadableFile(t *testing.T) {
+	bad := ""
+	l := ready(t, t.TempDir(), Options{fail: func(op operation, p string) error {
+		if op == opOpen && p == bad {
+			return syscall.EIO
+		}
+		return nil
+	}})
+	for i := range 100 {
+		mustPut(t, l, fmt.Sprint("o", i), 100)
+	}
+	var err error
+	bad, err = Native{}.Path(keyOf("o50"))
+	require.NoError(t, err)
+	var listed []string
+	var last error
+	for o, err := range l.List(t.Context(), "") {
+		if err == nil {
+			require.NoError(t, last, "the error is the last")
+			listed = append(listed, o.Name)
+		}
+		last = err
+	}
+	require.Len(t, listed, 99)
+	require.ErrorIs(t, last, tier.ErrUnavailable)
+}
+
+// TestStatDoesNotWaitForWrites: every file that may be open is being written.
+func TestStatDoesNotWaitForWrites(t *testing.T) {
+	writing, goOn := make(chan struct{}, 64), make(chan struct{})
+	slow := false
+	l := ready(t, t.TempDir(), Options{Workers: 2, fail: func(op operation, _ string) error {
+		if slow && op == opWrite {
+			writing <- struct{}{}
+			<-goOn
+		}
+		return nil
+	}})
+	mustPut(t, l, "there", 100)
+	slow = true
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var puts []tier.Put
+		for i := range 8 {
+			name := fmt.Sprint("o", i)
+			puts = append(puts, tier.Put{Object: objectOf(name, 100), Bytes: content(name, 100)})
+		}
+		l.Put(context.Background(), puts)
+	}()
+	for range 2 {
+		<-writing
+	}
+	require.NoError(t, stat(l, "there"))
+	require.NoError(t, l.Promise(t.Context(), []tier.Key{keyOf("there")}, time.Now().Add(time.Hour))[0].Err)
+	close(goOn)
+	<-done
+}
+
+// TestUnreadableFilesAreCounted: they are no strangers, so whoever copies the folder does not have all.
+func TestUnreadableFilesAreCounted(t *testing.T) {
+	dir := t.TempDir()
+	l := ready(t, dir, Options{})
+	mustPut(t, l, "a", 100)
+	mustPut(t, l, "b", 100)
+	require.NoError(t, l.Close())
+	bad, err := Native{}.Path(keyOf("a"))
+	require.NoError(t, err)
+	l = ready(t, dir, Options{fail: func(op operation, p string) error {
+		if op == opOpen && p == bad {
+			return fs.ErrPermission
+		}
+		return nil
+	}})
+	require.Equal(t, Search{Files: 2, Unreadable: 1, Complete: true}, l.Indexed())
 }

@@ -154,7 +154,7 @@ func (r *root) damage(path string, info fs.FileInfo, cause error) error {
 	r.mu.Unlock()
 	answer, gone := r.takeDamaged(path, info, cause)
 	if gone && !r.o.ReadOnly {
-		r.removeFolders(e)
+		r.removeFolders(path)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -206,7 +206,7 @@ func (r *root) writable() error {
 }
 
 // List implements [tier.Level]. It waits for the index, and reads the head of each file; of a tree that others write as well, it lists what
-// the last search found.
+// the last search found. A file that can't be read is an error at the end, after all others.
 func (l *Level) List(ctx context.Context, space string) iter.Seq2[tier.Object, error] {
 	return func(yield func(tier.Object, error) bool) {
 		entries, failed := l.list(ctx, space)
@@ -215,9 +215,12 @@ func (l *Level) List(ctx context.Context, space string) iter.Seq2[tier.Object, e
 			switch {
 			case errors.Is(err, tier.ErrNotFound), err == nil && space != "" && o.Space != space:
 				continue // it went meanwhile
-			case err != nil:
+			case ctx.Err() != nil, errors.Is(err, fs.ErrClosed):
 				yield(tier.Object{}, err)
 				return
+			case err != nil: // others can be read
+				failed = err
+				continue
 			}
 			if !yield(o, nil) {
 				return

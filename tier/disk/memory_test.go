@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -236,4 +237,77 @@ func TestEmptyFoldersOfASharedTree(t *testing.T) {
 	}
 	require.DirExists(t, filepath.Join(dir, "young"))
 	require.NoError(t, put(l, objectOf("a", 1), []byte("a")))
+}
+
+// TestOthersEmptyFoldersStay: of a shared tree this level removes only folders that it has emptied.
+func TestOthersEmptyFoldersStay(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Now()
+	for _, p := range []string{"mount-point", "someone/elses/empty"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, p), 0o700))
+	}
+	now = now.Add(2 * time.Hour) // they are old
+	o := sharedOptions(&now)
+	o.rescan = time.Millisecond
+	l := ready(t, dir, o)
+	require.NoError(t, put(l, objectOf("a", 1), []byte("a")))
+	require.NoError(t, l.Delete(t.Context(), []tier.Key{keyOf("a")})[0])
+	long := now.Add(-2 * time.Hour)
+	require.NoError(t, os.Chtimes(filepath.Join(dir, "a"), long, long))
+	for _, err := os.Stat(filepath.Join(dir, "a")); err == nil; _, err = os.Stat(filepath.Join(dir, "a")) {
+		require.NoError(t, t.Context().Err())
+	}
+	for _, p := range []string{"mount-point", "someone/elses/empty"} {
+		require.DirExists(t, filepath.Join(dir, p))
+	}
+}
+
+// TestASharedTreeWithoutCapacityIsNotBounded: nobody has asked that others' files go.
+func TestASharedTreeWithoutCapacityIsNotBounded(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Now()
+	o := sharedOptions(&now)
+	l := ready(t, dir, o)
+	require.Zero(t, l.root.most)
+	require.NoError(t, l.Close())
+	o.Capacity = 1 << 20
+	l = ready(t, dir, o)
+	require.NotZero(t, l.root.most)
+}
+
+// TestFoldersOfFailedPuts: a Put that fails behind making its folder leaves none.
+func TestFoldersOfFailedPuts(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		dir := t.TempDir()
+		failing := false
+		l := ready(t, dir, Options{Shared: shared, Sync: SyncFolder, MinAge: 1, rescan: time.Hour, fail: func(op operation, p string) error {
+			if failing && op == opSync && !strings.HasPrefix(p, ownDir) {
+				return syscall.EIO
+			}
+			return nil
+		}})
+		folders := func() (all []string) {
+			require.NoError(t, filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
+				if d.IsDir() && !strings.Contains(p, ownDir) && p != dir {
+					all = append(all, p)
+				}
+				return err
+			}))
+			return all
+		}
+		failing = true
+		for i := range 20 {
+			require.Error(t, put(l, objectOf(fmt.Sprint("o", i), 10), content(fmt.Sprint("o", i), 10)))
+		}
+		if shared {
+			require.NotEmpty(t, folders())
+			for range 8 { // a folder around one that goes is young again
+				require.NoError(t, l.root.searchOnce())
+			}
+		}
+		require.Empty(t, folders())
+		failing = false
+		mustPut(t, l, "o1", 10)
+		checkFolders(t, l)
+	}
 }

@@ -189,10 +189,10 @@ func (r *root) describe(ctx context.Context, path string, k tier.Key) (tier.Obje
 	if err != nil {
 		return tier.Object{}, nil, err
 	}
-	if err := r.slot(ctx); err != nil {
+	if err := take(ctx, r.heads); err != nil {
 		return tier.Object{}, nil, err
 	}
-	defer r.free()
+	defer func() { <-r.heads }()
 	f, e, err := r.openFound(path, e, tick)
 	if err != nil {
 		return tier.Object{}, nil, err

@@ -109,3 +109,36 @@ func TestParentCycle(t *testing.T) {
 		})
 	}
 }
+
+// TestLongChainIsNotWalked: whoever stores what closes a very long chain costs others no more than a bounded look under the lock.
+func TestLongChainIsNotWalked(t *testing.T) {
+	l := ready(t, t.TempDir(), Options{})
+	r := l.root
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := func(i int) string { return fmt.Sprint("chain", i) }
+	enter := func(i int) *entry {
+		e := entryOf(at(i))
+		e.parent, e.bytes = idOf(at(i-1)), 4096
+		r.x.enter(e)
+		r.x.add(e)
+		return e
+	}
+	const n = mostAncestors + 2
+	for i := range n {
+		enter(i)
+	}
+	child := entryOf("child")
+	child.parent, child.bytes = idOf(at(n)), 4096
+	r.x.enter(child)
+	r.x.add(child)
+	require.Equal(t, id{}, enter(n).parent, "it has a child, and too many ancestors to look at")
+	require.Len(t, r.x.leaves, 2, "the chain's end, and the child")
+	for range n + 2 {
+		victim := r.x.victim(time.Now(), 0)
+		require.NotNil(t, victim)
+		r.x.claim(victim)
+		r.x.drop(victim, forRoom)
+	}
+	require.Zero(t, r.x.objects)
+}

@@ -78,7 +78,8 @@ func (r *root) planned(p *tier.Put) (*entry, error) {
 	e.size = int64(len(head)) + o.Size
 	e.bytes = r.rounded(e.size)
 	if takes := e.bytes + int64(strings.Count(path, "/"))*r.block; r.o.Capacity > 0 && takes > r.o.Capacity {
-		return nil, fmt.Errorf("%w: its file and folders take %s, and Options.Capacity is %s", tier.ErrTooLarge, sizes.Text(takes), sizes.Text(r.o.Capacity))
+		takes, capacity := sizes.Above(takes, r.o.Capacity)
+		return nil, fmt.Errorf("%w: its file and folders take %s, and Options.Capacity is %s", tier.ErrTooLarge, takes, capacity)
 	}
 	return e, nil
 }
@@ -133,12 +134,12 @@ func (r *root) findAncestors(ctx context.Context, paths []string) {
 					break
 				}
 			}
+			r.mu.Lock() // e may be one that is being written
 			at = e.parent
-			r.mu.Lock()
-			known := r.x.entries[at] != nil
+			path, known := e.path(), r.x.entries[at] != nil
 			r.mu.Unlock()
 			if at != (id{}) && !known {
-				p = r.parentOnDisk(ctx, e.path())
+				p = r.parentOnDisk(ctx, path)
 			}
 		}
 	}
@@ -178,8 +179,14 @@ func (c *putCall) start(p *tier.Put, e *entry, now bool) error {
 	c.r.locked(func(*index) { c.writing++ })
 	write := func() error {
 		err := errPanicked
+		path := e.path()
 		defer func() {
 			c.r.free()
+			defer func() {
+				if err != nil { // it may have made folders
+					c.r.removeFolders(path)
+				}
+			}()
 			c.r.locked(func(x *index) {
 				c.writing-- // with the change that room waits for
 				if err == nil {
@@ -345,7 +352,7 @@ func (r *root) takeAway(e *entry) error {
 	err := r.folder.remove(e.path())
 	if err == nil || isAbsent(err) {
 		failpoint.Hit("disk.removed")
-		r.removeFolders(e)
+		r.removeFolders(e.path())
 		return nil
 	}
 	return err

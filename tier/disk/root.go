@@ -22,6 +22,7 @@ type root struct {
 	block   int64
 	most    int           // files and folders in the index; 0 is no bound
 	slots   chan struct{} // a token for each file that may be open
+	heads   chan struct{} // the same for files of which only the head is read, which waits for no writing and no stream
 	counted *counters
 
 	mu sync.Mutex // guards what follows; nothing waits or does input or output under it
@@ -31,8 +32,9 @@ type root struct {
 	search   Search
 	// damaged are files that stay in their place, by path, with the time that was counted.
 	damaged map[id]int64
-	pass    uint32        // number of the search
-	indexed chan struct{} // closed after the first search
+	emptied map[string]struct{} // folders of a shared tree that may be empty since something was taken away
+	pass    uint32              // number of the search
+	indexed chan struct{}       // closed after the first search
 
 	ctx    context.Context // ends with the root
 	cancel context.CancelFunc
@@ -103,8 +105,8 @@ func openRoot(path string, o Options, create bool, c *counters) (_ *root, err er
 	}
 	block := blockSize(f.dir)
 	r := &root{
-		o: o, folder: f, block: block, most: mostItems(f.dir, o), slots: make(chan struct{}, o.Workers), counted: c,
-		x: newIndex(block), indexed: make(chan struct{}), damaged: map[id]int64{},
+		o: o, folder: f, block: block, most: mostItems(f.dir, o), slots: make(chan struct{}, o.Workers), heads: make(chan struct{}, max(1, o.Workers/2)), counted: c,
+		x: newIndex(block), indexed: make(chan struct{}), damaged: map[id]int64{}, emptied: map[string]struct{}{},
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.tasks.Go(r.searchAll)
@@ -118,10 +120,11 @@ const (
 	leastItems  = 64 << 10
 )
 
-// mostItems bounds the index of a root. One that is only read has what is there.
+// mostItems bounds the index of a root. One that is only read has what is there, and so has a shared tree that nobody has told
+// this level to keep small: others' files would go for the bound.
 func mostItems(dir *os.File, o Options) int {
 	switch {
-	case o.ReadOnly:
+	case o.ReadOnly || o.Shared && o.Capacity == 0:
 		return 0
 	case o.items > 0:
 		return o.items
@@ -200,14 +203,16 @@ func (r *root) pathOf(k tier.Key) (string, error) {
 func (r *root) rounded(size int64) int64 { return (size + r.block - 1) / r.block * r.block }
 
 // slot waits for a place among the open files. free gives it back.
-func (r *root) slot(ctx context.Context) error {
+func (r *root) slot(ctx context.Context) error { return take(ctx, r.slots) }
+
+func take(ctx context.Context, slots chan struct{}) error {
 	select {
-	case r.slots <- struct{}{}:
+	case slots <- struct{}{}:
 		return nil
 	default:
 	}
 	select {
-	case r.slots <- struct{}{}:
+	case slots <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

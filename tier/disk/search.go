@@ -19,6 +19,8 @@ type Search struct {
 	Files     int64 // seen by this search so far
 	Strangers int64 // of them, files that are none of the layout's; they are left alone
 	Damaged   int64 // of them, files whose head was damaged, or is not complete yet
+	// Unreadable are, of them, files and folders that this user may not read.
+	Unreadable int64
 	// Complete is set when a search has seen the whole folder: the index has every object. A tree
 	// that others write as well is searched again later.
 	Complete bool
@@ -64,7 +66,7 @@ func (r *root) searchOnce() error {
 	r.mu.Lock()
 	r.pass++
 	pass := r.pass
-	r.search.Files, r.search.Strangers, r.search.Damaged = 0, 0, 0
+	r.search.Files, r.search.Strangers, r.search.Damaged, r.search.Unreadable = 0, 0, 0, 0
 	// Whoever opened a file two searches ago is done with it.
 	r.x.removedBefore, r.x.removed = r.x.removed, map[id]uint64{}
 	var old []*entry
@@ -79,7 +81,12 @@ func (r *root) searchOnce() error {
 	if err := r.folder.alive(); err != nil {
 		return err
 	}
-	if err := r.walk(r.ctx, r.searchFile, r.removeEmpty); err != nil {
+	empty := r.removeEmpty
+	if r.o.Shared {
+		empty = nil
+		defer r.removeEmptied()
+	}
+	if err := r.walk(r.ctx, r.searchFile, empty); err != nil {
 		return err
 	}
 	if err := r.folder.alive(); err != nil { // else folders that were not there are no error
@@ -110,7 +117,10 @@ func (r *root) searchFile(ctx context.Context, p string, mode fs.FileMode) error
 	if e != nil {
 		e.pass = r.pass
 	}
-	if !regular {
+	switch {
+	case mode.IsDir() && !r.layoutHas(p):
+		r.search.Unreadable++
+	case !regular:
 		r.search.Strangers++
 	}
 	r.mu.Unlock()
@@ -151,7 +161,10 @@ func (r *root) searchFile(ctx context.Context, p string, mode fs.FileMode) error
 			r.trim()
 		}
 		return nil
-	case errors.Is(err, errStranger), errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission):
+		r.locked(func(*index) { r.search.Unreadable++ })
+		return nil
+	case errors.Is(err, errStranger):
 		r.locked(func(*index) { r.search.Strangers++ })
 		return nil
 	case errors.Is(err, tier.ErrNotFound):
@@ -191,7 +204,7 @@ type walker struct {
 	r    *root
 	file func(ctx context.Context, p string, mode fs.FileMode) error
 	// empty, if not nil, is told of folders in which nothing is.
-	empty func(p string, info fs.FileInfo)
+	empty func(p string)
 
 	mu   sync.Mutex
 	more *sync.Cond
@@ -212,7 +225,7 @@ const mostTasks = 64
 
 // walk calls file for everything in the root that is no folder, side by side, but what is in .ringcache; and for folders that can't be read, or lie
 // where the layout has files. It goes on after an error of one file, and returns the first.
-func (r *root) walk(ctx context.Context, file func(ctx context.Context, p string, mode fs.FileMode) error, empty func(p string, info fs.FileInfo)) error {
+func (r *root) walk(ctx context.Context, file func(ctx context.Context, p string, mode fs.FileMode) error, empty func(p string)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w := &walker{r: r, file: file, empty: empty, todo: []task{{path: "."}}}
@@ -285,10 +298,6 @@ func (w *walker) readDir(ctx context.Context, d task) error {
 		return err
 	}
 	defer dir.Close()
-	info, err := dir.Stat()
-	if err != nil {
-		return err
-	}
 	none := true
 	for ctx.Err() == nil {
 		found, err := dir.ReadDir(256)
@@ -299,7 +308,7 @@ func (w *walker) readDir(ctx context.Context, d task) error {
 		switch {
 		case err == io.EOF: //nolint:errorlint // a folder returns it as it is
 			if none && w.empty != nil {
-				w.empty(d.path, info)
+				w.empty(d.path)
 			}
 			return nil
 		case err != nil && isAbsent(err) && d.path != ".": // it went meanwhile

@@ -3,15 +3,17 @@ package disk
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	"io"
-	"io/fs"
-
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/tier"
@@ -317,4 +319,18 @@ func TestFileReplacedAfterADelete(t *testing.T) {
 	require.NoError(t, stat(l, "x"))
 	write(t, dir, "x", "333")
 	require.NoError(t, stat(l, "x"))
+}
+
+// TestAncestorsAreFoundBesidePuts: an ancestor that is looked at is being written at the same time.
+func TestAncestorsAreFoundBesidePuts(t *testing.T) {
+	l := ready(t, t.TempDir(), Options{Shared: true, MinAge: time.Nanosecond})
+	for n := range 2000 {
+		middle, child := objectOf(fmt.Sprint("middle", n), 100), objectOf(fmt.Sprint("child", n), 100)
+		middle.Parent, child.Parent = fmt.Sprint("nowhere", n), middle.Name
+		var both sync.WaitGroup
+		for _, o := range []tier.Object{middle, child} {
+			both.Go(func() { assert.NoError(t, put(l, o, content(o.Name, 100))) })
+		}
+		both.Wait()
+	}
 }
