@@ -26,13 +26,16 @@ type Copied struct {
 // or went for the room of what came after it.
 //
 // progress, if not nil, is called with the steps that are done, of all: two for each object. report is called once for each object that was
-// listed. An object that went between listing and reading is reported as ErrNotFound. Copy ends with the first error of the listing, of report, or of ctx, and with
-// ErrUnavailable if a level is away: what was copied until then stays, and another Copy goes on with the rest.
+// listed. An object that went between listing and reading is reported as ErrNotFound. If the listing has an error, such as of a file that can't be read,
+// what it has is copied, and the error comes at the end. Copy ends early with the first error of report, or of ctx, and with ErrUnavailable when a level
+// did not answer for 64 objects in a row: what was copied until then stays, and another Copy goes on with the rest.
 func Copy(ctx context.Context, to, from Level, space string, progress func(done, all int), report func(Copied) error) error {
 	var listed []Placed
+	var unlisted error
 	for o, err := range from.List(ctx, space) {
 		if err != nil {
-			return err
+			unlisted = fmt.Errorf("tier: not all objects of level %s could be listed: %w", from.Name(), err)
+			break
 		}
 		listed = append(listed, Placed{Object: o})
 	}
@@ -46,7 +49,10 @@ func Copy(ctx context.Context, to, from Level, space string, progress func(done,
 	if err := c.inBatches(ctx, c.copy); err != nil {
 		return err
 	}
-	return c.inBatches(ctx, c.verify)
+	if err := c.inBatches(ctx, c.verify); err != nil {
+		return err
+	}
+	return unlisted
 }
 
 // copying is a run of Copy.
@@ -54,6 +60,7 @@ type copying struct {
 	to, from Level
 	objects  []copied
 	steps    int // done
+	away     int // objects in a row for which a level was away
 	progress func(done, all int)
 	report   func(Copied) error
 }
@@ -100,9 +107,11 @@ func (c *copying) step(n int) {
 	c.progress(c.steps, 2*len(c.objects))
 }
 
-// end reports an object. The error ends the run.
+// end reports an object. The error ends the run. One object that a level can't read or write now is that object's failure; many are the level's.
 func (c *copying) end(o *copied, err error) error {
-	if errors.Is(err, ErrUnavailable) {
+	if !errors.Is(err, ErrUnavailable) {
+		c.away = 0
+	} else if c.away++; c.away == copyBatch {
 		return err
 	}
 	o.ended = true
@@ -132,13 +141,18 @@ func (c *copying) copy(ctx context.Context, batch []*copied) error {
 				return err
 			}
 		case errors.Is(f.Err, ErrUnavailable):
-			return f.Err
+			if err := c.end(o, f.Err); err != nil {
+				return err
+			}
 		default:
 			wanted = append(wanted, o)
 			gets = append(gets, Get{Key: o.object.Key})
 		}
 	}
 	c.from.Get(ctx, gets)
+	if err := ctx.Err(); err != nil { // else all would be said to have failed
+		return err
+	}
 	var puts []Put
 	var putting []*copied
 	for i, g := range gets {
@@ -153,14 +167,17 @@ func (c *copying) copy(ctx context.Context, batch []*copied) error {
 		putting = append(putting, wanted[i])
 	}
 	c.to.Put(ctx, puts)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	for i, p := range puts {
-		if p.Err != nil {
-			if err := c.end(putting[i], p.Err); err != nil {
-				return err
-			}
+		if p.Err == nil {
+			c.away = 0
+		} else if err := c.end(putting[i], p.Err); err != nil {
+			return err
 		}
 	}
-	return ctx.Err()
+	return nil
 }
 
 // verify reads what was copied, and looks whether the rest is still there.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -156,7 +157,10 @@ func TestCopyGoesOn(t *testing.T) {
 	})
 	reports, err := copyAll(t, away, from)
 	require.ErrorIs(t, err, tier.ErrUnavailable)
-	require.Empty(t, reports, "nothing is said of what was not verified")
+	require.Len(t, reports, 63, "nothing is said of what was not verified")
+	for _, c := range reports {
+		require.ErrorIs(t, c.Err, tier.ErrUnavailable)
+	}
 	reports, err = copyAll(t, to, from)
 	require.NoError(t, err)
 	there := 0
@@ -173,4 +177,81 @@ func TestCopyGoesOn(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, tier.Copy(ctx, to, from, "", nil, func(tier.Copied) error { return nil }), context.Canceled)
+}
+
+// TestCopyOfAListWithAnError: the level lists what it can read, and then the error. What it has listed is copied.
+func TestCopyOfAListWithAnError(t *testing.T) {
+	from, to := tiertest.NewMap(tiertest.MapOptions{Name: "from"}), tiertest.NewMap(tiertest.MapOptions{Name: "to"})
+	for i := range 10 {
+		require.NoError(t, put(from, fmt.Sprint("o", i), "", 100))
+	}
+	reports, err := copyAll(t, to, &halfListed{from})
+	require.ErrorIs(t, err, tier.ErrUnavailable)
+	require.ErrorContains(t, err, "not all objects of level from could be listed")
+	require.Len(t, reports, 10)
+	for _, c := range reports {
+		require.NoError(t, c.Err)
+	}
+}
+
+type halfListed struct{ *tiertest.Map }
+
+func (l *halfListed) List(ctx context.Context, space string) iter.Seq2[tier.Object, error] {
+	return func(yield func(tier.Object, error) bool) {
+		for o, err := range l.Map.List(ctx, space) {
+			if !yield(o, err) {
+				return
+			}
+		}
+		yield(tier.Object{}, tier.ErrUnavailable)
+	}
+}
+
+// TestCopyPassesOneUnreadableObject: it has failed, and the others are copied.
+func TestCopyPassesOneUnreadableObject(t *testing.T) {
+	from, to := tiertest.NewFault(tiertest.NewMap(tiertest.MapOptions{Name: "from"})), tiertest.NewMap(tiertest.MapOptions{Name: "to"})
+	for i := range 200 {
+		require.NoError(t, put(from, fmt.Sprint("o", i), "", 100))
+	}
+	from.Do(func(c tiertest.Call) tiertest.Answer {
+		if c.Key.Name == "o50" {
+			return tiertest.Answer{Err: fmt.Errorf("test: %w", tier.ErrUnavailable)}
+		}
+		return tiertest.Answer{}
+	})
+	reports, err := copyAll(t, to, from)
+	require.NoError(t, err)
+	require.Len(t, reports, 200)
+	for name, c := range reports {
+		if name == "o50" {
+			require.ErrorIs(t, c.Err, tier.ErrUnavailable)
+		} else {
+			require.NoError(t, c.Err)
+		}
+	}
+}
+
+// TestCopyThatIsCancelled says nothing of objects that nobody has tried.
+func TestCopyThatIsCancelled(t *testing.T) {
+	for _, call := range []string{"Get", "Put"} {
+		from, to := tiertest.NewFault(tiertest.NewMap(tiertest.MapOptions{Name: "from"})), tiertest.NewFault(tiertest.NewMap(tiertest.MapOptions{Name: "to"}))
+		for i := range 30 {
+			require.NoError(t, put(from, fmt.Sprint("o", i), "", 100))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for _, l := range []*tiertest.Fault{from, to} {
+			l.Do(func(c tiertest.Call) tiertest.Answer {
+				if is(c, call) {
+					cancel()
+				}
+				return tiertest.Answer{}
+			})
+		}
+		err := tier.Copy(ctx, to, from, "", nil, func(c tier.Copied) error {
+			require.NoError(t, c.Err)
+			return nil
+		})
+		require.ErrorIs(t, err, context.Canceled, call)
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/ringcache/ringcache/internal/sizes"
+	"github.com/ringcache/ringcache/internal/terminal"
 	"github.com/ringcache/ringcache/tier"
 	"github.com/ringcache/ringcache/tier/disk"
 )
@@ -36,7 +37,7 @@ func (tierCopy) Help() string {
 
 FROM may be served by another process meanwhile, TO must not be, unless it is a Redis: end the daemon, or let it fetch the objects from there.
 
-The exit status is 0 if TO has all objects, and 1 if not.`
+The exit status is 0 if TO has all objects, and 1 if not, also if FROM has files that are damaged or can't be read.`
 }
 
 // Run copies.
@@ -78,7 +79,7 @@ func (c tierCopy) copy(ctx context.Context, to, from tier.Level, space string) e
 		There  int64 `json:"there"` // already
 		Failed int64 `json:"failed"`
 	}
-	enc := json.NewEncoder(os.Stdout)
+	enc := json.NewEncoder(terminal.Writer(os.Stdout))
 	view := &copyView{w: os.Stderr, begin: time.Now()}
 	err := tier.Copy(ctx, to, from, space, view.show, func(o tier.Copied) error {
 		switch {
@@ -92,7 +93,7 @@ func (c tierCopy) copy(ctx context.Context, to, from tier.Level, space string) e
 		default:
 			sum.Failed++
 			view.clear()
-			_, err := fmt.Printf("%v: %v\n", o.Object.Key, o.Err)
+			_, err := fmt.Printf("%s: %s\n", terminal.Lines(o.Object.Key.String()), terminal.Lines(o.Err.Error()))
 			return err
 		}
 		return nil
@@ -108,6 +109,12 @@ func (c tierCopy) copy(ctx context.Context, to, from tier.Level, space string) e
 		return fmt.Errorf("the copy ended early, run it again to go on: %w", err)
 	case sum.Failed > 0:
 		return fmt.Errorf("%s lacks %d objects of %s", c.To, sum.Failed, c.From)
+	}
+	if folder, ok := from.(*disk.Level); ok {
+		if s := folder.Indexed(); s.Damaged+s.Unreadable > 0 {
+			return fmt.Errorf("%d files of %s were not copied: %d are damaged, %d can't be read by this user; `ringcache tier verify %[2]s` names them",
+				s.Damaged+s.Unreadable, c.From, s.Damaged, s.Unreadable)
+		}
 	}
 	return nil
 }

@@ -95,3 +95,39 @@ func TestTierCopyFails(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, copied, strings.Count(out, "\n"), "what is counted is there")
 }
+
+// TestTierCopyOfATornFolder: a file that is torn is in no list, and TO lacks its object.
+func TestTierCopyOfATornFolder(t *testing.T) {
+	dir := t.TempDir()
+	folder := filepath.Join(dir, "folder")
+	d, err := disk.Open(folder, disk.Options{})
+	require.NoError(t, err)
+	const name = "bidi\u202eevil\u009b31m"
+	for _, n := range []string{"whole", "torn", name} {
+		p := []tier.Put{{Object: tier.Object{Key: tier.Key{Space: "s", Name: n}, Size: 1000}, Bytes: make([]byte, 1000)}}
+		d.Put(t.Context(), p)
+		require.NoError(t, p[0].Err)
+	}
+	require.NoError(t, d.Close())
+	at := func(n string) string {
+		p, err := disk.Native{}.Path(tier.Key{Space: "s", Name: n})
+		require.NoError(t, err)
+		return filepath.Join(folder, p)
+	}
+	require.NoError(t, os.Truncate(at("torn"), 40))
+	b, err := os.ReadFile(at(name))
+	require.NoError(t, err)
+	b[len(b)-1] ^= 1
+	require.NoError(t, os.WriteFile(at(name), b, 0o600))
+	for _, args := range [][]string{nil, {"--json"}} {
+		out, err := run(t, append([]string{"tier", "copy", folder, filepath.Join(dir, "second")}, args...)...)
+		require.ErrorContains(t, err, "lacks 1 objects")
+		require.Contains(t, out, "evil", "what is damaged is named")
+		require.NotContains(t, out, "\u202e")
+		require.NotContains(t, out, "\u009b")
+	}
+	require.NoError(t, os.Remove(at(name)))
+	out, err := run(t, "tier", "copy", folder, filepath.Join(dir, "second"))
+	require.ErrorContains(t, err, "1 files of "+folder+" were not copied: 1 are damaged")
+	require.Equal(t, "0 objects copied (0 bytes), 1 there already, 0 failed\n", out)
+}
