@@ -28,6 +28,7 @@ _KEYS = {
     "commit": ({"lease", "space", "names"}, {"keep", "seconds"}),
     "abort": ({"lease", "space", "names"}, set()),
     "release": (set(), {"leases", "lease", "space", "names"}),
+    "stat": (set(), set()),
 }
 
 
@@ -243,6 +244,9 @@ class Standin:
             self._item("ok" if self.reserved.get(key, {}).pop(name, None) else "ended")
             for name in request["names"]
         ]
+
+    def _stat(self, key: tuple[str, str], request: dict[str, Any]) -> None:
+        """Its state is not looked at."""
 
     def _release(self, key: tuple[str, str], request: dict[str, Any]) -> None:
         for lease in request.get("leases", ()):

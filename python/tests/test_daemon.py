@@ -150,6 +150,106 @@ def test_comes_back_with_its_session(standin: Standin) -> None:
         assert re.fullmatch("[0-9a-f]{32}", hellos[0])
 
 
+def test_answer_has_the_segment_that_it_is_about(standin: Standin) -> None:
+    """Whatever the client is connected to by the time that the answer is looked at."""
+    at = standin.put("a", b"abc", "uint8 1 3")
+    with client(standin) as c:
+        items = c.pin("l", ["a"])
+        standin.stop()
+        other = Standin(standin.path, generation=2)
+        try:
+            second = c.hello()
+            assert items.hello is not None
+            assert (items[0].offset, items.hello.segment.inode) == (at, standin.inode)
+            assert (items.hello.epoch, second.epoch) == (1, 2)
+            assert second.segment == c.segment
+            assert second.segment.inode == other.inode
+            assert c.reserve("s", [Object("b", 3)]).hello == second
+            assert c.get("l").hello == second
+        finally:
+            other.close()
+
+
+def test_answers_about_two_segments_are_none(
+    standin: Standin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was pinned of the first names is void, and its offsets are of no use."""
+    names = [f"n{i}" for i in range(1500)]
+    with client(standin) as c:
+        call = c._call
+        others: list[Standin] = []
+
+        def replaced(*args: Any, **kw: Any) -> Any:
+            answer = call(*args, **kw)
+            if not others:
+                standin.stop()
+                others.append(Standin(standin.path, generation=2))
+            return answer
+
+        monkeypatch.setattr(c, "_call", replaced)
+        try:
+            with pytest.raises(DaemonError, match="the daemon has a new segment") as caught:
+                c.pin("l", names)
+            assert caught.value.kind == "away"
+            assert len(c.pin("l", names)) == 1500
+        finally:
+            others[0].close()
+
+
+def test_who_watches_keeps_no_call_from_trying(tmp_path: pathlib.Path) -> None:
+    """The daemon is back, and the next call finds out, however often somebody has looked in vain."""
+    path = str(tmp_path / "s")
+    with Client(path, client="test", fingerprint=PRINT, timeout=30) as c:
+        for _ in range(50):
+            with pytest.raises(DaemonError) as caught:
+                c.check()
+            assert caught.value.away
+            assert "failed lately" not in str(caught.value)
+        with pytest.raises(DaemonError):
+            c.pin("l", ["a"])
+        assert c._pause <= 0.1, "it is the first failure"
+        c._retry_at = 0
+        with pytest.raises(DaemonError):
+            c.check()
+        made = Standin(path)
+        try:
+            assert c.pin("l", ["a"]) == [Item("miss")]
+            made.hung.set()
+            c.timeout = 0.05
+            for _ in range(3):
+                with pytest.raises(DaemonError, match="no answer within"):
+                    c.check()
+            made.hung.clear()
+            c.timeout = 30
+            assert c.pin("l", ["a"]) == [Item("miss")]
+            assert c.check() == c.hello()
+        finally:
+            made.close()
+
+
+def test_away_ends_with_an_answer(standin: Standin) -> None:
+    """Not with a connection: a daemon may greet, and answer nothing."""
+    with client(standin) as c:
+        assert not c.away
+        c.hello()
+        standin.answer = answer(error={"kind": "busy", "text": "too many leases"})
+        with pytest.raises(DaemonError) as caught:
+            c.pin("l", ["a"])
+        assert not caught.value.away
+        assert not c.away, "it is about this call"
+        standin.answer = lambda request: b"" if request["op"] != "hello" else None
+        with pytest.raises(DaemonError) as caught:
+            c.pin("l", ["a"])
+        assert caught.value.away
+        assert c.away
+        c._retry_at = 0
+        c.hello()
+        assert c.away
+        standin.answer = None
+        c.check()
+        assert not c.away
+
+
 def test_pause_after_a_failure_grows_and_ends(tmp_path: pathlib.Path) -> None:
     c = Client(str(tmp_path / "none"), client="test", fingerprint=PRINT, timeout=30)
     pauses = []

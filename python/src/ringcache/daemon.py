@@ -10,6 +10,9 @@ of shared memory, which :class:`Mapping` maps::
                 use(mapping.view(found.offset, found.size))
         client.release("lease")
 
+Threads that share a client take the segment from the answer instead (:attr:`Items.hello`): by the
+time that they look at the client, another thread may have connected it to a daemon with another one.
+
 No call takes longer than the client's time-out. Whatever goes wrong is a :class:`DaemonError`:
 one of kind ``"away"`` if the daemon can't be reached or does not answer. The next call connects
 again, with the same session, so that what its leases have is still there; but calls fail at once,
@@ -25,7 +28,7 @@ import secrets
 import socket as sockets
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Final, TypeVar
 
@@ -35,7 +38,17 @@ from ._connection import check_owner, ended, left, receive
 from .errors import ClosedError, DaemonError, RingcacheError, SegmentError, SegmentSizeError
 from .segment import open_file
 
-__all__ = ["Client", "Fingerprint", "Item", "Mapping", "Object", "Segment", "default_socket"]
+__all__ = [
+    "Client",
+    "Fingerprint",
+    "Hello",
+    "Item",
+    "Items",
+    "Mapping",
+    "Object",
+    "Segment",
+    "default_socket",
+]
 
 #: Of the protocol.
 VERSION: Final = 1
@@ -116,6 +129,28 @@ class Limits(msgspec.Struct, frozen=True):
     leases: int = 0
 
 
+_NO_LIMITS: Final = Limits(_MAX_NAMES, 0, 0, 0)  # before the daemon has told its own
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """What the daemon said at the beginning of a connection."""
+
+    segment: Segment
+    space: str
+    limits: Limits
+    server: str
+    epoch: int  # counts the Hellos of a client: what an earlier one has is to be asked for again
+
+
+class Items(list[Item]):
+    """Answers, in the order of what was asked for. ``hello`` is that of the connection on which they
+    came: their offsets are of its segment. It is None if nothing was asked for."""
+
+    def __init__(self, items: Iterable[Item] = (), hello: Hello | None = None) -> None:
+        super().__init__(items)
+        self.hello = hello
+
+
 class _Request(msgspec.Struct, omit_defaults=True):
     id: int = 0
     op: str = ""
@@ -188,27 +223,46 @@ class Client:
         self._closed = False
         self._retry_at = 0.0  # of time.monotonic
         self._pause = _LEAST_PAUSE
-        #: The space of names; empty before the first Hello, if the daemon makes it.
-        self.space = space
-        #: Where objects are, by the latest Hello.
-        self.segment: Segment | None = None
-        self.limits = Limits(_MAX_NAMES, 0, 0, 0)
-        self.server = ""
-        #: Counts Hellos: what an earlier one has is to be asked for again.
-        self.epoch = 0
+        self._hello: Hello | None = None  # the latest
+        #: Whether a call has failed and left no connection, and none was answered since.
+        self.away = False
 
-    def pin(self, lease: str, names: Sequence[str], *, seconds: int = 0) -> list[Item]:
+    @property
+    def space(self) -> str:
+        """The space of names; empty before the first Hello, if the daemon makes it."""
+        return self._own_space or (self._hello.space if self._hello else "")
+
+    @property
+    def segment(self) -> Segment | None:
+        """Where objects are, by the latest Hello."""
+        return self._hello.segment if self._hello else None
+
+    @property
+    def limits(self) -> Limits:
+        return self._hello.limits if self._hello else _NO_LIMITS
+
+    @property
+    def server(self) -> str:
+        return self._hello.server if self._hello else ""
+
+    @property
+    def epoch(self) -> int:
+        """How many Hellos there were."""
+        return self._hello.epoch if self._hello else 0
+
+    def pin(self, lease: str, names: Sequence[str], *, seconds: int = 0) -> Items:
         """Look names up and keep those that are hits in place, for the lease. What is pending is
         on its way: ask again, with the same lease, within 10 seconds."""
         return self._batches("pin", names, lease=lease, seconds=seconds)
 
-    def get(self, lease: str, names: Sequence[str] = ()) -> list[Item]:
+    def get(self, lease: str, names: Sequence[str] = ()) -> Items:
         """Where the objects are that the lease has: those of names, or all of them."""
         if not names:
-            return list(self._call("get", lease=lease).items)
+            reply, hello = self._call("get", lease=lease)
+            return Items(reply.items, hello)
         return self._batches("get", names, lease=lease)
 
-    def reserve(self, lease: str, objects: Sequence[Object], *, seconds: int = 0) -> list[Item]:
+    def reserve(self, lease: str, objects: Sequence[Object], *, seconds: int = 0) -> Items:
         """Take room, until commit, abort or release, the process's end, or so long after the
         time of the lease that nobody writes any more.
 
@@ -217,18 +271,18 @@ class Client:
         another object. Reserving the same again gives the same room for longer. ``seconds`` is cut
         to :attr:`limits`.
         """
-        items: list[Item] = []
-        for at in range(0, len(objects), self._most()):
-            part = objects[at : at + self._most()]
-            reply = self._call("reserve", lease=lease, objects=part, seconds=seconds)
-            items += self._counted(reply, len(part))
+        items, most = Items(), self._most()
+        for at in range(0, len(objects), most):
+            part = objects[at : at + most]
+            answer = self._call("reserve", lease=lease, objects=part, seconds=seconds)
+            self._add(items, *answer, len(part))
         return items
 
-    def commit(self, lease: str, names: Sequence[str]) -> list[Item]:
+    def commit(self, lease: str, names: Sequence[str]) -> Items:
         """Publish what the lease has reserved and whose bytes are written."""
         return self._batches("commit", names, lease=lease)
 
-    def abort(self, lease: str, names: Sequence[str]) -> list[Item]:
+    def abort(self, lease: str, names: Sequence[str]) -> Items:
         """Give up what the lease has reserved. Nobody may write to it any more."""
         return self._batches("abort", names, lease=lease)
 
@@ -236,20 +290,40 @@ class Client:
         """End a lease, or give up what it pins of names."""
         if not names:
             self._call("release", leases=[lease])
-        for at in range(0, len(names), self._most()):
-            self._call("release", lease=lease, names=names[at : at + self._most()])
+        most = self._most()
+        for at in range(0, len(names), most):
+            self._call("release", lease=lease, names=names[at : at + most])
 
-    def hello(self) -> None:
-        """Connect, if there is no connection or it has ended, so that :attr:`segment` is known."""
-        with self._lock:
+    def hello(self) -> Hello:
+        """Connect, if there is no connection or it has ended, so that the segment is known."""
+        with self._locked():
             if self._connection is not None and ended(self._connection):
                 self._disconnect()
             self._connected(time.monotonic() + self.timeout)
+            assert self._hello is not None
+            return self._hello
+
+    def check(self) -> Hello:
+        """Make a small call, for who wants to know whether the daemon answers, and nothing else. So
+        if it fails, calls that are for something are not kept from trying."""
+        with self._locked():
+            before = self._retry_at, self._pause
+            try:
+                return self._ask(_Request(op="stat"))[1]
+            except DaemonError:
+                self._retry_at, self._pause = before
+                raise
+
+    def current(self) -> int:
+        """The :attr:`epoch` of the connection that is up, as far as is known without a call; 0 if
+        there is none."""
+        with self._lock:
+            up = self._connection is not None and not ended(self._connection)
+            return self.epoch if up else 0
 
     def alive(self) -> bool:
         """Whether the connection of the latest Hello is up, as far as is known without a call."""
-        with self._lock:
-            return self._connection is not None and not ended(self._connection)
+        return self.current() != 0
 
     def close(self) -> None:
         """Close the connection. May be called again."""
@@ -271,20 +345,25 @@ class Client:
     def _most(self) -> int:
         return max(1, min(self.limits.names or _MAX_NAMES, _MAX_NAMES))
 
-    def _batches(self, op: str, names: Sequence[str], *, lease: str, seconds: int = 0) -> list[Item]:
-        items: list[Item] = []
-        for at in range(0, len(names), self._most()):
-            part = names[at : at + self._most()]
-            reply = self._call(op, lease=lease, names=part, seconds=seconds)
-            items += self._counted(reply, len(part))
+    def _batches(self, op: str, names: Sequence[str], *, lease: str, seconds: int = 0) -> Items:
+        items, most = Items(), self._most()
+        for at in range(0, len(names), most):
+            part = names[at : at + most]
+            answer = self._call(op, lease=lease, names=part, seconds=seconds)
+            self._add(items, *answer, len(part))
         return items
 
-    def _counted(self, reply: _Reply, count: int) -> tuple[Item, ...]:
+    def _add(self, items: Items, reply: _Reply, hello: Hello, count: int) -> None:
+        """Add the answer about the next names. All are of one segment."""
         if len(reply.items) != count:
-            with self._lock:
+            with self._locked():
                 self._failed(timed_out=False)
-            raise DaemonError("away", f"the daemon answered {len(reply.items)} items of {count}")
-        return reply.items
+                raise DaemonError("away", f"the daemon answered {len(reply.items)} items of {count}")
+        if items.hello is None:
+            items.hello = hello
+        elif items.hello.segment != hello.segment:
+            raise DaemonError("away", "the daemon has a new segment, so its first answers are void")
+        items += reply.items
 
     def _call(
         self,
@@ -295,34 +374,52 @@ class Client:
         seconds: int = 0,
         objects: Sequence[Object] = (),
         leases: Sequence[str] = (),
-    ) -> _Reply:
+    ) -> tuple[_Reply, Hello]:
         request = _Request(
             op=op, lease=lease, names=names, seconds=seconds, objects=objects, leases=leases
         )
+        with self._locked():
+            return self._ask(request)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Guards a call, and notes whether it leaves the client without the daemon."""
         with self._lock:
-            deadline = time.monotonic() + self.timeout
-            for again in (True, False):
-                connection, old = self._connected(deadline)
-                request.space = "" if leases else self.space
-                try:
-                    return self._exchange(connection, request, deadline)
-                except TimeoutError:
-                    self._failed(timed_out=True)
-                    raise self._away(f"no answer within {self.timeout} s") from None
-                except (OSError, EOFError, msgspec.MsgspecError, ValueError) as e:
-                    # A connection of before may be one to a daemon that was restarted. What is
-                    # asked once more is nothing that a second time changes, but reserve, whose
-                    # first answer says that it is reserved already.
-                    self._disconnect()
-                    if old and again:
-                        continue
-                    self._failed(timed_out=False)
-                    raise self._away(str(e) or type(e).__name__) from None
-                except DaemonError:
-                    raise
-                except BaseException:  # its answer would be taken for that of the next request
-                    self._disconnect()
-                    raise
+            try:
+                yield
+            except DaemonError as e:
+                if self._connection is None:
+                    e.away = self.away = True
+                raise
+
+    def _ask(self, request: _Request) -> tuple[_Reply, Hello]:
+        """The answer, and the Hello of the connection on which it came."""
+        deadline = time.monotonic() + self.timeout
+        for again in (True, False):
+            connection, old = self._connected(deadline)
+            assert self._hello is not None
+            request.space = self.space if request.lease else ""
+            try:
+                reply = self._exchange(connection, request, deadline)
+                self.away = False
+                return reply, self._hello
+            except TimeoutError:
+                self._failed(timed_out=True)
+                raise self._away(f"no answer within {self.timeout} s") from None
+            except (OSError, EOFError, msgspec.MsgspecError, ValueError) as e:
+                # A connection of before may be one to a daemon that was restarted. What is
+                # asked once more is nothing that a second time changes, but reserve, whose
+                # first answer says that it is reserved already.
+                self._disconnect()
+                if old and again:
+                    continue
+                self._failed(timed_out=False)
+                raise self._away(str(e) or type(e).__name__) from None
+            except DaemonError:
+                raise
+            except BaseException:  # its answer would be taken for that of the next request
+                self._disconnect()
+                raise
         raise AssertionError
 
     def _connected(self, deadline: float) -> tuple[sockets.socket, bool]:
@@ -369,9 +466,8 @@ class Client:
             slow = isinstance(e, (TimeoutError, BlockingIOError))
             self._failed(timed_out=slow)
             raise self._away(f"no answer within {self.timeout} s" if slow else str(e)) from None
-        self.segment, self.space, self.server = segment, space, reply.server
-        self.limits = reply.limits or Limits(_MAX_NAMES, 0, 0, 0)
-        self.epoch += 1
+        limits = reply.limits or _NO_LIMITS
+        self._hello = Hello(segment, space, limits, reply.server, self.epoch + 1)
         self._connection = connection
         self._pause = _LEAST_PAUSE
         return connection, False
