@@ -73,7 +73,8 @@ from standin import Standin  # noqa: E402
 from vllm.distributed.ec_transfer.ec_connector import base  # noqa: E402
 
 import ringcache.vllm  # noqa: E402
-from ringcache.vllm import _options, _working, encoder  # noqa: E402
+from ringcache.daemon import Segment  # noqa: E402
+from ringcache.vllm import _options, _scheduling, _working, encoder  # noqa: E402
 
 # What releases have beside each other; a hook that is new is to be looked at.
 HOOKS = """
@@ -565,6 +566,60 @@ def what_is_gone_is_asked_for_by_name() -> None:
             other.close()
 
 
+@contextmanager
+def replaced_behind(daemon: Standin, client: Any, call: str, other: list[Standin]) -> Iterator[None]:
+    """As soon as a call is answered, another thread connects the client to a new segment."""
+    asked = getattr(client, call)
+
+    def replace(*args: Any, **kw: Any) -> Any:
+        items = asked(*args, **kw)
+        if not other:
+            daemon.stop()
+            other.append(Standin(daemon.path, generation=2))
+            client.hello()
+        return items
+
+    setattr(client, call, replace)
+    try:
+        yield
+    finally:
+        delattr(client, call)
+        for one in other:
+            one.close()
+
+
+def an_answer_is_of_its_own_segment_whatever_another_thread_meets() -> None:
+    made = outputs("a", "b")
+    with a_daemon() as daemon:
+        at = daemon.put("a", made["a"].numpy().tobytes(), "float32 4 8")
+        w = worker(config(daemon, "ec_consumer"))
+        other: list[Standin] = []
+        with replaced_behind(daemon, w._client, "pin", other):
+            gone = Segment("gone", 1 << 20, 1, 1)
+            lost = _scheduling.Load("a", gone, at, 128, "float32", (4, 8))
+            w._working()._mapped = _gone_but(w._working()._mapped)
+            cache, _ = run(w, encoder.StepMetadata(1, [lost]), {})
+            assert torch.equal(cache["a"], made["a"]), "not what is there in the new segment"
+    with a_daemon() as daemon:
+        w = worker(config(daemon))
+        w._working().start()
+        other = []
+        with replaced_behind(daemon, w._client, "reserve", other):
+            run(w, encoder.StepMetadata(0), {"b": made["b"]}, consumes=False)
+            assert other[0].memory[64:] == bytes(other[0].size - 64), "nothing is reserved there"
+            assert not other[0].objects
+            w.shutdown()
+
+
+def _gone_but(mapped: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def of(segment: Any) -> Any:
+        if segment.name == "gone":
+            raise ringcache.SegmentError("it is gone")
+        return mapped(segment)
+
+    return of
+
+
 def what_is_gone_everywhere_ends_the_step_with_a_reason() -> None:
     with a_daemon() as daemon:
         _, metadata = _promised(daemon, outputs("a"))
@@ -889,14 +944,74 @@ def counts_of_workers_reach_the_scheduler() -> None:
         assert total.data == {"misses": 1, "saves": 1, "saved_bytes": 128}, total.data
 
 
-def a_daemon_that_goes_and_comes_is_a_line_each() -> None:
-    """Of a worker, whose every save says the same."""
+@contextmanager
+def the_log(level: int = logging.WARNING) -> Iterator[list[str]]:
+    """What an operator sees."""
     said: list[str] = []
-    handler = logging.Handler(logging.INFO)
+    handler = logging.Handler(level)
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
     log = logging.getLogger("vllm.ringcache")
+    before = log.level
     log.addHandler(handler)
+    log.setLevel(level)
     try:
+        yield said
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)
+
+
+def _shares(said: list[str]) -> bool:
+    return any("shares encoder outputs" in line or "are shared again" in line for line in said)
+
+
+def a_worker_that_stores_nothing_says_nothing_of_the_daemon() -> None:
+    """It never says more of it: the scheduler does."""
+    with the_log(logging.INFO) as said:
+        for ranks, role in (
+            ((0, True), "ec_consumer"), ((1, True), "ec_producer"), ((0, False), "ec_producer")
+        ):
+            RANKS["tensor"], RANKS["first"] = ranks
+            w = worker(config(None, role))
+            w._working().start()
+            assert w._worker._link._thread is None
+            w.shutdown()
+        RANKS["tensor"], RANKS["first"] = 0, True
+    assert said == [], said
+
+
+def a_worker_that_cannot_map_the_segment_shares_nothing() -> None:
+    from ringcache.vllm import _link
+
+    every, _link._EVERY = _link._EVERY, 0.001  # type: ignore[misc]
+    try:
+        with the_log(logging.INFO) as said, a_daemon() as daemon:
+            inode, daemon.inode = daemon.inode, daemon.inode + 1
+            w = worker(config(daemon, "ec_producer"))
+            w._working().start()
+            run(w, encoder.StepMetadata(0), outputs("a", "b"), consumes=False)
+            assert not daemon.objects
+            assert "can't be mapped by this worker" in said[0], said
+            assert not _shares(said), said
+            daemon.stop()
+            daemon.inode = inode
+            daemon.start()
+            end = time.monotonic() + 300
+            while not _shares(said):
+                assert time.monotonic() < end
+                time.sleep(0.005)
+            w._client._retry_at = 0
+            run(w, encoder.StepMetadata(0), outputs("c"), consumes=False)
+            assert set(daemon.objects) == {"c"}
+            w.shutdown()
+            assert daemon.held() == set()
+    finally:
+        _link._EVERY = every  # type: ignore[misc]
+
+
+def a_daemon_that_goes_and_comes_is_a_line_each() -> None:
+    """Of a worker, whose every save says the same."""
+    with the_log() as said:
         with a_daemon() as daemon:
             w = worker(config(daemon, "ec_producer"))
             for name in ("a", "b"):
@@ -911,8 +1026,6 @@ def a_daemon_that_goes_and_comes_is_a_line_each() -> None:
                 run(w, encoder.StepMetadata(0), outputs(name), consumes=False)
             assert set(daemon.objects) == {"a", "b", "e", "f"}
             w.shutdown()
-    finally:
-        log.removeHandler(handler)
     away, again = said
     assert away.startswith("Encoder outputs are not shared for now, outputs are not stored: the daemon at"), said
     assert again.startswith("Encoder outputs are shared again, after "), said
@@ -936,6 +1049,7 @@ CASES: list[Callable[[], None]] = [
     a_worker_loads_without_the_daemon,
     a_worker_loads_from_a_segment_that_was_replaced,
     what_is_gone_is_asked_for_by_name,
+    an_answer_is_of_its_own_segment_whatever_another_thread_meets,
     what_is_gone_everywhere_ends_the_step_with_a_reason,
     a_daemon_that_is_away_stops_nothing,
     a_daemon_that_comes_later_is_used,
@@ -948,6 +1062,8 @@ CASES: list[Callable[[], None]] = [
     fingerprints_tell_revisions_of_mistrals_form_apart,
     counts_reach_the_log_and_prometheus,
     counts_of_workers_reach_the_scheduler,
+    a_worker_that_stores_nothing_says_nothing_of_the_daemon,
+    a_worker_that_cannot_map_the_segment_shares_nothing,
     a_daemon_that_goes_and_comes_is_a_line_each,
 ]
 

@@ -359,6 +359,45 @@ def test_new_segment_voids_what_was_pinned(
         other.close()
 
 
+def test_answer_is_of_its_own_segment_whatever_another_thread_meets(
+    daemon: Standin, scheduling: Scheduling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watch connects the client to a daemon with a new segment, before an answer is looked at."""
+    daemon.put("first", DATA, NOTE)
+    old = daemon.put("a", DATA, NOTE)
+    client = scheduling._client
+    pin, others = client.pin, []
+
+    def replaced(*args: Any, **kw: Any) -> Any:
+        items = pin(*args, **kw)
+        daemon.stop()
+        others.append(Standin(daemon.path, generation=2))
+        others[0].put("a", DATA[::-1], NOTE)
+        client.hello()
+        return items
+
+    try:
+        request = Request("r", "a")
+        with monkeypatch.context() as patch:
+            patch.setattr(client, "pin", replaced)
+            assert scheduling.available(request, 0)
+        (other,) = others
+        entry = scheduling._entries["a"]
+        assert entry.load is not None
+        assert (entry.load.offset, entry.load.segment.inode) == (old, daemon.inode)
+        assert not scheduling._fresh(entry)
+        assert scheduling.has("a")
+        scheduling.allocated(request, 0)
+        (load,) = scheduling.step()[1]
+        assert (load.offset, load.segment.inode) == (other.objects["a"][0], other.inode)
+        assert load.offset != old
+        end(scheduling, request)
+        assert held(other) == set()
+    finally:
+        for other in others:
+            other.close()
+
+
 def test_segment_that_cannot_be_mapped_gives_no_promise(
     daemon: Standin, scheduling: Scheduling
 ) -> None:

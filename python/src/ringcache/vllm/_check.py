@@ -38,13 +38,12 @@ def check(text: str, say: Callable[[str], Any] = print) -> int:
         options.address, client=f"check {os.getpid()}", space="check", timeout=_PATIENCE
     ) as client:
         try:
-            client.hello()
+            hello = client.hello()
         except RingcacheError as e:
             line("failed", "daemon", f"{e}{_advice(options.address)}")
             return 1
-        line("ok", "daemon", f"{client.server} at {client.socket}, protocol {VERSION}")
-        segment = client.segment
-        assert segment is not None  # after hello
+        line("ok", "daemon", f"{hello.server} at {client.socket}, protocol {VERSION}")
+        segment = hello.segment
         try:
             Mapping(segment, writable=writable).close()
         except RingcacheError as e:

@@ -6,22 +6,25 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
-from ..daemon import Client
-from ..errors import DaemonError, RingcacheError
+from ..daemon import Client, Hello
+from ..errors import ClosedError, DaemonError, RingcacheError
 
 _logger: Final = logging.getLogger("vllm.ringcache")
 
-# Of a DaemonError: no call works. Others are about one call.
-_AWAY: Final = ("away", "closing", "permission", "version")
-
 _EVERY: Final = 1.0  # seconds between two looks at the connection
+_OF_TIME: Final = 10  # or so many times what a look took, in which other calls wait for it
 _REASONS: Final = 100  # that are logged once
 
 
 class Link:
-    """Whether the daemon answers this process, the ``part`` of an engine. Threads may share it."""
+    """Whether the daemon answers this process, the ``part`` of an engine. Threads may share it.
+
+    The daemon is away from a call that failed and left no connection, to a call that was answered.
+    Calls are in the order in which the client made them, whichever thread tells of its own first:
+    so the state is the client's, and told here is only that it may have changed.
+    """
 
     def __init__(
         self, client: Client, part: str, clock: Callable[[], float] = time.monotonic
@@ -29,7 +32,7 @@ class Link:
         self._client = client
         self._part = part
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # held while a line is logged, so that lines are in order
         self._epoch = 0  # of the client, when the daemon answered last
         self._away_since: float | None = None
         self._refused: set[str] = set()  # what was logged
@@ -37,32 +40,37 @@ class Link:
         self._thread: threading.Thread | None = None
 
     def worked(self) -> None:
-        """A call was answered."""
+        """A call was answered, and this process can map the segment."""
         with self._lock:
+            if self._client.away:  # another thread's call has failed since
+                return
             since, self._away_since = self._away_since, None
-            epoch, self._epoch = self._epoch, self._client.epoch
-        if since is not None:
-            # A log that shows the one change shows the other.
-            _logger.warning(
-                "Encoder outputs are shared again, after %.1f s: the daemon at %s answers the %s",
-                self._clock() - since,
-                self._client.socket,
-                self._part,
-            )
-        elif epoch != self._client.epoch:
-            _logger.info("The %s shares encoder outputs through %s", self._part, self._client.socket)
+            before, self._epoch = self._epoch, self._client.epoch
+            if since is not None:
+                # A log that shows the one change shows the other.
+                _logger.warning(
+                    "Encoder outputs are shared again, after %.1f s: "
+                    "the daemon at %s answers the %s",
+                    self._clock() - since,
+                    self._client.socket,
+                    self._part,
+                )
+            elif before != self._epoch:
+                _logger.info(
+                    "The %s shares encoder outputs through %s", self._part, self._client.socket
+                )
 
     def failed(self, error: RingcacheError, without: str) -> None:
         """A call failed; ``without`` says what is done instead."""
-        if not isinstance(error, DaemonError) or error.kind not in _AWAY:
+        if not isinstance(error, DaemonError) or not error.away:
             self.refused(f"{without}: {error}")
             return
         with self._lock:
-            known = self._away_since is not None
-            if not known:
+            new = self._away_since is None and self._client.away
+            if new:
                 self._away_since = self._clock()
-        level = logging.DEBUG if known else logging.WARNING
-        _logger.log(level, "Encoder outputs are not shared for now, %s: %s", without, error)
+            level = logging.WARNING if new else logging.DEBUG
+            _logger.log(level, "Encoder outputs are not shared for now, %s: %s", without, error)
 
     def refused(self, text: str) -> None:
         """Something about one output, which is logged once; beyond so many texts nothing is."""
@@ -72,23 +80,28 @@ class Link:
                 self._refused.add(text)
         _logger.log(logging.DEBUG if known else logging.WARNING, "%s", text)
 
-    def watch(self, without: str) -> None:
-        """Notice from now on, also without calls, that the daemon goes and comes."""
+    def watch(self, without: str, use: Callable[[Hello], Any]) -> None:
+        """Notice from now on, also without calls, that the connection ends, and that the daemon
+        answers again. ``use`` raises if this process can't map the segment."""
         self._thread = threading.Thread(
-            target=self._watch, name="ringcache-link", args=(without,), daemon=True
+            target=self._watch, name="ringcache-link", args=(without, use), daemon=True
         )
         self._thread.start()
 
-    def _watch(self, without: str) -> None:
-        while not self._closed.is_set():
+    def _watch(self, without: str, use: Callable[[Hello], Any]) -> None:
+        pause = 0.0
+        while not self._closed.wait(pause):
+            began = time.monotonic()
             try:
-                self._client.hello()
-                self.worked()
-            except DaemonError as e:
-                self.failed(e, without)
-            except RingcacheError:  # the client is closed
+                # While all is well, nothing is asked, so that the daemon can tell who idles.
+                if self._away_since is not None or not self._client.alive():
+                    use(self._client.check())
+                    self.worked()
+            except ClosedError:
                 return
-            self._closed.wait(_EVERY)
+            except RingcacheError as e:
+                self.failed(e, without)
+            pause = max(_EVERY, _OF_TIME * (time.monotonic() - began))
 
     def close(self) -> None:
         """End watching; before the client is closed."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ..daemon import Client, Item, Mapping, Segment
+from ..daemon import Client, Item, Items, Mapping, Segment
 from ..errors import RingcacheError
 from ..tensor import _DTYPES
 from ._link import Link
@@ -114,7 +114,7 @@ class Scheduling:
 
     def watch(self) -> None:
         """Tell the log when the daemon goes and comes, also without requests."""
-        self._link.watch(_WITHOUT)
+        self._link.watch(_WITHOUT, lambda hello: Mapping(hello.segment).close())
 
     def available(self, request: Any, computed: int) -> bool:
         """Whether the request can be scheduled: nothing of it is on its way. Called at every step."""
@@ -303,11 +303,7 @@ class Scheduling:
         if entry.status == "miss":
             return now - entry.asked < _MISS
         # The daemon keeps promises for a while after a restart; whoever comes back asks anew.
-        return (
-            entry.epoch == self._client.epoch
-            and now < self._until - self._term / 2
-            and self._client.alive()
-        )
+        return now < self._until - self._term / 2 and entry.epoch == self._client.current()
 
     def _pin(self, wanted: Sequence[tuple[str, int]]) -> None:
         """Ask the daemon for items, each with the least number of rows that it must have."""
@@ -315,14 +311,13 @@ class Scheduling:
             return
         now = self._clock()
         names = [identifier for identifier, _ in wanted]
-        items: Sequence[Item]
         alive, epoch = self._client.alive(), self._client.epoch
         try:
             items = self._client.pin(LEASE, names, seconds=int(self._seconds))
         except RingcacheError as e:
             self.stats.add(failures=1)
             self._link.failed(e, _WITHOUT)
-            items = [Item("unavailable")] * len(names)
+            items = Items([Item("unavailable")] * len(names))
             if getattr(e, "kind", "") == "away":
                 # The daemon may have pinned them all the same, if it was asked, or have them
                 # pinned of before.
@@ -332,12 +327,16 @@ class Scheduling:
                 for name in names:
                     if asked or ((known := self._entries.get(name)) and known.status != "miss"):
                         self._to_release[name] = None
-        else:
-            self._link.worked()
-            self._term = min(self._seconds, self._client.limits.seconds or self._seconds)
+        # Another thread may have connected the client anew by now, to another segment: what an
+        # answer is about is in the answer.
+        hello = items.hello
+        if hello is not None:
+            self._term = min(self._seconds, hello.limits.seconds or self._seconds)
             self._until = now + self._term
             self._ends = self._clock() + self._seconds
-            self._seen_segment()
+            self._seen_segment(hello.segment)
+            if self._mappable:
+                self._link.worked()
         answered = self._clock()
         for (identifier, rows), item in zip(wanted, items):
             entry = self._entries.get(identifier)
@@ -345,21 +344,20 @@ class Scheduling:
                 entry = self._entries[identifier] = _Entry("miss", now)
             rows = entry.rows = max(rows, entry.rows)
             entry.asked = answered
-            entry.epoch = self._client.epoch
+            entry.epoch = hello.epoch if hello else 0
             entry.load = None
             entry.status = item.status if item.status == "pending" else "miss"
-            if item.status == "hit":
-                entry.load = self._load(identifier, item, rows)
+            if item.status == "hit" and hello is not None:
+                entry.load = self._load(identifier, item, rows, hello.segment)
                 entry.status = "hit" if entry.load else "miss"
                 if entry.load:
                     self._to_release.pop(identifier, None)
                 else:
                     self._to_release[identifier] = None
 
-    def _load(self, identifier: str, item: Item, rows: int) -> Load | None:
+    def _load(self, identifier: str, item: Item, rows: int, segment: Segment) -> Load | None:
         """What a hit is, or nothing if it can't be the output of this item."""
-        segment = self._client.segment
-        if segment is None or not self._mappable:
+        if not self._mappable:
             return None
         try:
             dtype, shape = parse_note(item.note, item.size)
@@ -372,9 +370,8 @@ class Scheduling:
             return None
         return Load(identifier, segment, item.offset, item.size, dtype, shape)
 
-    def _seen_segment(self) -> None:
-        segment = self._client.segment
-        if segment == self._segment or segment is None:
+    def _seen_segment(self, segment: Segment) -> None:
+        if segment == self._segment:
             return
         if self._segment is not None:
             # They are of an earlier epoch of the client, so each is asked for anew.

@@ -77,16 +77,17 @@ class Worker:
     def start(self) -> None:
         """Map the segment, and register it with the driver, before there are requests."""
         try:
-            self._client.hello()
-            assert self._client.segment is not None
-            self._mapping(self._client.segment)
+            self._mapping(self._client.hello().segment)
             self._link.worked()
         except DaemonError as e:
-            self._link.failed(e, _WITHOUT)
+            if self._saves:  # of what is loaded the scheduler speaks
+                self._link.failed(e, _WITHOUT)
         except RingcacheError as e:
             _logger.error("The daemon's segment can't be mapped by this worker: %s", e)
         if self._saves:
-            self._link.watch(_WITHOUT)
+            # The worker's own mapping is made by who uses it, since it may be pinned for a device.
+            writable = self._writable
+            self._link.watch(_WITHOUT, lambda hello: Mapping(hello.segment, writable=writable).close())
 
     def load(self, loads: Iterable[Load], cache: MutableMapping[str, torch.Tensor]) -> None:
         """Put outputs into the engine's cache. They have been promised, and the engine ends
@@ -176,10 +177,11 @@ class Worker:
     def _again(self, load: Load, cause: Exception) -> torch.Tensor:
         """Ask for a promised output that is gone. A lower level may have it."""
         deadline = time.monotonic() + self._wait
-        item = Item("unavailable")
+        item, hello = Item("unavailable"), None
         while True:
             try:
-                (item,) = self._client.pin(_AGAIN, [load.identifier], seconds=60)
+                items = self._client.pin(_AGAIN, [load.identifier], seconds=60)
+                (item,), hello = items, items.hello
                 if item.status != "pending":
                     break
             except DaemonError as e:
@@ -188,9 +190,9 @@ class Worker:
                 break
             time.sleep(_ASK_AGAIN)
         try:
-            if item.status == "hit" and (segment := self._client.segment) is not None:
+            if item.status == "hit" and hello is not None:
                 dtype, shape = parse_note(item.note, item.size)
-                found = Load(load.identifier, segment, item.offset, item.size, dtype, shape)
+                found = Load(load.identifier, hello.segment, item.offset, item.size, dtype, shape)
                 tensor = self._copy_out(found)
                 if tensor.is_cuda:
                     torch.cuda.current_stream(tensor.device).synchronize()
@@ -220,16 +222,18 @@ class Worker:
         try:
             self._client.hello()  # if that fails, nothing was asked for
             self._abort()
-            before = self._client.segment
             thing = Object(name=identifier, size=size, note=note.encode(), tenant=self._tenant)
             self._to_abort[identifier] = None
             began = time.monotonic()
             try:
-                (item,) = self._client.reserve(_SAVING, [thing], seconds=_SAVE_SECONDS)
+                items = self._client.reserve(_SAVING, [thing], seconds=_SAVE_SECONDS)
             except DaemonError as e:
                 if e.kind != "away":  # it was refused, so nothing is reserved
                     del self._to_abort[identifier]
                 raise
+            (item,), hello = items, items.hello
+            assert hello is not None
+            self._mapping(hello.segment)
             self._link.worked()
             if item.status != "reserved":
                 # Pending may mean that this worker reserved it before, and the answer was lost.
@@ -240,15 +244,10 @@ class Worker:
                 else:
                     self._refuse(identifier, f"the daemon answers {item.status}")
                 return
-            segment = self._client.segment
-            assert segment is not None
-            if segment != before:  # a load beside this save met another segment: which one the place is in is unknown
-                self.stats.add(skipped=1)
-                return
             if item.size != size:
                 raise ValueError(f"{item.size} bytes are reserved for it, not {size}")
-            seconds = min(_SAVE_SECONDS, self._client.limits.seconds or _SAVE_SECONDS)
-            self._copy_in(segment, item.offset, tensor, began + seconds)
+            seconds = min(_SAVE_SECONDS, hello.limits.seconds or _SAVE_SECONDS)
+            self._copy_in(hello.segment, item.offset, tensor, began + seconds)
             (done,) = self._client.commit(_SAVING, [identifier])
             del self._to_abort[identifier]
         except RingcacheError as e:
