@@ -7,6 +7,7 @@ a release needs nothing installed but torch. Prints a JSON object: how each case
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 import json
@@ -214,6 +215,26 @@ def every_hook_of_the_base_class_is_known_and_fits() -> None:
             assert [(p.name, p.kind) for p in have] == [(p.name, p.kind) for p in want], name
             for one, other in zip(have, want):
                 assert (one.default is one.empty) == (other.default is other.empty), name
+
+
+def every_field_of_the_configuration_is_known() -> None:
+    """What the release takes, `python -m ringcache.vllm check` does not refuse."""
+    tree = ast.parse((FOLDER / "config" / "ec_transfer.py").read_text())
+    (made,) = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and node.name == "ECTransferConfig"
+    ]
+    fields = {
+        node.target.id
+        for node in made.body
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and "init=False" not in ast.unparse(node)
+    }
+    assert "ec_connector_extra_config" in fields
+    assert fields <= set(_options.FIELDS), fields
+    assert set(_options.FIELDS) - fields <= {"ec_rank", "ec_parallel_size"}, fields
 
 
 def loaded_by_the_factory() -> None:
@@ -702,6 +723,9 @@ def configurations_that_cannot_work_are_refused() -> None:
         ("wait must be 0 to 600 seconds, got nan", {"extra": {"wait": float("nan")}}),
         ("socket must be a text, got 1", {"extra": {"socket": 1}}),
         ("pin must be true or false, got 1", {"extra": {"pin": 1}}),
+        ("tenant has 256 bytes, the most is 255", {"extra": {"tenant": "t" * 256}}),
+        ("space has 256 bytes, the most is 255", {"extra": {"space": "s" * 256}}),
+        ("revision has 4097 bytes, the most is 4096", {"extra": {"revision": "r" * 4097}}),
         (
             "vLLM counts items instead of hashing them",
             {"model_config__multimodal_config__mm_processor_cache_gb": 0, "cache_config__enable_prefix_caching": False},
@@ -1033,6 +1057,7 @@ def a_daemon_that_goes_and_comes_is_a_line_each() -> None:
 
 CASES: list[Callable[[], None]] = [
     every_hook_of_the_base_class_is_known_and_fits,
+    every_field_of_the_configuration_is_known,
     loaded_by_the_factory,
     one_engine_stores_and_another_loads,
     all_ranks_load_and_the_first_saves,

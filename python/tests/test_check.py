@@ -122,6 +122,32 @@ def test_a_daemon_that_died(real: Daemon) -> None:  # noqa: F811
             transfer().replace("{", '{"ec_connector_extra_config": 3, ', 1),
             "ec_connector_extra_config must be an object, in braces, got 3",
         ),
+        (
+            transfer().replace("{", '{"ec_connector_extra_config": [], ', 1),
+            "ec_connector_extra_config must be an object, in braces, got []",
+        ),
+        (
+            transfer().replace("{", '{"ec_connector_extra_config": null, ', 1),
+            "ec_connector_extra_config must be an object, in braces, got None",
+        ),
+        (
+            transfer().replace("{", '{"ec_conector_extra_config": {"wait": 1}, ', 1),
+            "vLLM has no 'ec_conector_extra_config' there; it has ec_connector, ",
+        ),
+        (
+            transfer(tenant="ä" * 128),
+            "ec_connector_extra_config: tenant has 256 bytes, the most is 255\n",
+        ),
+        (transfer(space="s" * 256), "ec_connector_extra_config: space has 256 bytes, the most is 255\n"),
+        (
+            transfer(revision="r" * 4097),
+            "ec_connector_extra_config: revision has 4097 bytes, the most is 4096\n",
+        ),
+        (transfer(tenant="a\0b"), "ec_connector_extra_config: tenant has a zero byte, got 'a\\x00b'\n"),
+        (transfer(socket="/x\0"), "ec_connector_extra_config: socket has a zero byte, got '/x\\x00'\n"),
+        (transfer(socket="/\ud800"), "ec_connector_extra_config: socket is no text: '/\\ud800'\n"),
+        (transfer(space="\udc80"), "ec_connector_extra_config: space is no text: '\\udc80'\n"),
+        (transfer(wait=10**400), "ec_connector_extra_config: wait must be 0 to 600 seconds, got inf\n"),
     ],
 )
 def test_wrong_option(text: str, result: str) -> None:
@@ -129,6 +155,38 @@ def test_wrong_option(text: str, result: str) -> None:
     assert status == 1
     assert said.startswith("failed  options  " + result)
     assert said.count("\n") == 1
+
+
+def test_what_vllm_and_the_daemon_take_is_right(standin: Standin) -> None:
+    given = json.loads(transfer(tenant="t" * 255, space="ä" * 127, revision="r" * 4096))
+    for key, value in {"engine_id": "x", "ec_rank": 0, "ec_port": 1, "ec_buffer_size": 1e9}.items():
+        given[key] = value
+    given["ec_connector_extra_config"]["socket"] = standin.path
+    status, text = run("check", json.dumps(given))
+    assert (status, text.count("ok ")) == (0, 3), text
+
+
+def test_long_path_of_a_socket(tmp_path: pathlib.Path) -> None:
+    path = str(tmp_path / "s").ljust(120, "s")
+    status, text = run("check", transfer(socket=path))
+    assert status == 1
+    assert text.endswith("The path has 120 bytes, and that of a socket has at most 107: choose a shorter one\n")
+
+
+def test_path_that_is_no_utf8() -> None:
+    """It is a path all the same, as a shell has it."""
+    status, text = run("check", transfer(socket="/nonexistent/\udc80"))
+    assert status == 1
+    assert "the daemon at /nonexistent/\\udc80 is away: " in text
+    assert "No daemon listens there" in text
+
+
+def test_daemon_that_refuses(standin: Standin) -> None:
+    """It runs, and listens there."""
+    standin.answer = lambda _: {"error": {"kind": "busy", "text": "8 connections are too many"}}
+    status, text = run("check", transfer(socket=standin.path))
+    assert status == 1
+    assert text.endswith("failed  daemon   8 connections are too many\n")
 
 
 def test_segment_that_is_not_here(standin: Standin) -> None:

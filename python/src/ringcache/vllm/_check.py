@@ -10,18 +10,22 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ..daemon import SOCKET_VARIABLE, VERSION, Client, Mapping
-from ..errors import RingcacheError
+from ..errors import DaemonError, RingcacheError
 from ._options import CONNECTOR, Options, of_transfer
 
 # Seconds that the daemon may take here. An engine does not wait so long, but now nobody waits for an answer.
 _PATIENCE: Final = 5.0
+
+_LONGEST_PATH: Final = 107  # bytes, of a unix socket on Linux
 
 
 def check(text: str, say: Callable[[str], Any] = print) -> int:
     """Print a line for each thing that is looked at. The result is 0 if all is well, else 1."""
 
     def line(word: str, what: str, result: str) -> None:
-        say(f"{word:<7} {what:<8} {result}")
+        # A path may have bytes that are no text.
+        text = f"{word:<7} {what:<8} {result}"
+        say(text.encode(errors="backslashreplace").decode())
 
     try:
         transfer = json.loads(text)
@@ -40,7 +44,8 @@ def check(text: str, say: Callable[[str], Any] = print) -> int:
         try:
             hello = client.hello()
         except RingcacheError as e:
-            line("failed", "daemon", f"{e}{_advice(options.address)}")
+            away = isinstance(e, DaemonError) and e.kind == "away"
+            line("failed", "daemon", f"{e}{_advice(options.address) if away else ''}")
             return 1
         line("ok", "daemon", f"{hello.server} at {client.socket}, protocol {VERSION}")
         segment = hello.segment
@@ -61,6 +66,11 @@ def _given(transfer: dict[str, Any]) -> str:
 
 def _advice(path: str) -> str:
     """What is at the place of the socket, where the daemon can't be reached."""
+    if (length := len(os.fsencode(path))) > _LONGEST_PATH:
+        return (
+            f". The path has {length} bytes, and that of a socket has at most {_LONGEST_PATH}: "
+            "choose a shorter one"
+        )
     try:
         info = os.stat(path)
     except OSError as e:

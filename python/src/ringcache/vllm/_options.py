@@ -20,6 +20,25 @@ CONNECTOR: Final = "EncoderCacheConnector"
 #: The roles that it may have there.
 ROLES: Final = ("ec_both", "ec_consumer", "ec_producer")
 
+#: What ``--ec-transfer-config`` may have: the fields of ECTransferConfig of vLLM 0.11.2 to 0.32.0
+#: (vllm/config/ec_transfer.py), of which 0.32.0 has no ec_rank and no ec_parallel_size any more.
+FIELDS: Final = (
+    "ec_connector",
+    "ec_connector_module_path",
+    "ec_role",
+    "ec_connector_extra_config",
+    "engine_id",
+    "ec_buffer_device",
+    "ec_buffer_size",
+    "ec_rank",
+    "ec_parallel_size",
+    "ec_ip",
+    "ec_port",
+)
+
+# The most bytes that the daemon takes, docs/daemon.md; of more it would refuse every call.
+_LONGEST: Final = {"space": 255, "tenant": 255, "revision": 4096}
+
 _logger: Final = logging.getLogger("vllm.ringcache")
 
 #: Files of weights that are sampled. The first kind that a folder has is the one that engines load.
@@ -78,25 +97,44 @@ def of_transfer(transfer: Any) -> Options:
             raise ValueError(f"{name} must be {value!r}, got {transfer.get(name)!r}")
     if transfer.get("ec_role") not in ROLES:
         raise ValueError(f"ec_role must be {', '.join(ROLES[:-1])} or {ROLES[-1]}, got {transfer.get('ec_role')!r}")
-    extra = transfer.get("ec_connector_extra_config") or {}
+    extra = transfer.get("ec_connector_extra_config", {})
     if not isinstance(extra, dict):
         raise ValueError(f"ec_connector_extra_config must be an object, in braces, got {extra!r}")
     for option in fields(Options):
         if option.name in transfer:
             raise ValueError(f"{option.name} belongs into ec_connector_extra_config: {{...}}")
+    if unknown := sorted(name for name in transfer if name not in FIELDS):
+        raise ValueError(f"vLLM has no {unknown[0]!r} there; it has {', '.join(FIELDS)}")
     return Options.of(extra)
 
 
 def _value(name: str, value: Any, default: Any) -> Any:
     wanted = type(default)
     if wanted is float and type(value) is int:
-        value = float(value)
+        try:
+            value = float(value)
+        except OverflowError:
+            value = float("inf")
     if name == "pin" and value in ("auto", "off", "on"):
         value = value != "off"
     if type(value) is not wanted:
         article = {"str": "a text", "float": "a number", "bool": "true or false"}[wanted.__name__]
         raise ValueError(f"ec_connector_extra_config: {name} must be {article}, got {value!r}")
+    if type(value) is str:
+        _check_text(name, value)
     return value
+
+
+def _check_text(name: str, text: str) -> None:
+    try:
+        # A path may have any bytes, which Python has as surrogates; what is sent is UTF-8.
+        length = len(os.fsencode(text) if name == "socket" else text.encode())
+    except UnicodeEncodeError:
+        raise ValueError(f"ec_connector_extra_config: {name} is no text: {text!r}") from None
+    if "\0" in text:
+        raise ValueError(f"ec_connector_extra_config: {name} has a zero byte, got {text!r}")
+    if length > (most := _LONGEST.get(name, length)):
+        raise ValueError(f"ec_connector_extra_config: {name} has {length} bytes, the most is {most}")
 
 
 def check(config: Any) -> None:
