@@ -114,7 +114,7 @@ func did(r warm.Result) string {
 	case own > 0:
 		return fmt.Sprintf("%d loaded, %d encoded, %d in the engine's own caches", r.Loaded, r.Encoded, own)
 	case own < 0:
-		return fmt.Sprintf("%d loaded, %d encoded, also for others who asked the engine meanwhile", r.Loaded, r.Encoded)
+		return fmt.Sprintf("%d loaded, %d encoded, more than were sent: others asked the engine, too, or a request was sent twice", r.Loaded, r.Encoded)
 	default:
 		return fmt.Sprintf("%d loaded, %d encoded", r.Loaded, r.Encoded)
 	}

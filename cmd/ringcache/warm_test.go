@@ -150,7 +150,7 @@ func TestWarmTellsLoadedFromEncoded(t *testing.T) {
 		{1, 0, "6 loaded, 0 encoded"},
 		{0, 1, "0 loaded, 6 encoded"},
 		{0, 0, "0 loaded, 0 encoded, 6 in the engine's own caches"},
-		{1, 2, "6 loaded, 12 encoded, also for others who asked the engine meanwhile"},
+		{1, 2, "6 loaded, 12 encoded, more than were sent: others asked the engine, too, or a request was sent twice"},
 	} {
 		url := warmEngineWith(t, func() string {
 			return fmt.Sprintf("vllm:ringcache_encoder_hits_total{engine=\"0\",model_name=\"tiny\"} %d.0\nvllm:ringcache_encoder_misses_total{engine=\"0\"} %d.0\n", hits.Load(), misses.Load())
@@ -162,6 +162,37 @@ func TestWarmTellsLoadedFromEncoded(t *testing.T) {
 		out, _, err := warmed(t.Context(), t, "", "--url", url, dir)
 		require.NoError(t, err)
 		require.Equal(t, "6 images found, 0 other files skipped\n6 images sent to tiny, 0 known before, 0 failed\n"+c.want+"\n", out)
+	}
+}
+
+// TestWarmHintsAtAnotherSocket: an engine that encodes, and a daemon that gets nothing of it, do not belong together. Nothing is
+// odd about outputs that were loaded, or that the engine had in its own caches.
+func TestWarmHintsAtAnotherSocket(t *testing.T) {
+	dir := warmFolder(t, 6)
+	for _, c := range []struct {
+		hits, misses int64 // for each image
+		want         string
+	}{
+		{0, 1, "nothing is new, although the engine has encoded 6 outputs: does it have this socket, and is it no ec_consumer?"},
+		{1, 0, ""},
+		{0, 0, ""},
+	} {
+		var hits, misses atomic.Int64
+		url := warmEngineWith(t, func() string {
+			return fmt.Sprintf("vllm:ringcache_encoder_hits_total %d\nvllm:ringcache_encoder_misses_total %d\n", hits.Load(), misses.Load())
+		}, func(http.ResponseWriter, *http.Request, string) bool {
+			hits.Add(c.hits)
+			misses.Add(c.misses)
+			return false
+		})
+		socket := warmDaemon(t, func() wire.State { return wire.State{Levels: []wire.Level{{Name: "memory", Objects: 5, Capacity: 64 << 20}}} })
+		out, _, err := warmed(t.Context(), t, "", "--url", url, "--socket", socket, dir)
+		require.NoError(t, err)
+		if c.want == "" {
+			require.NotContains(t, out, "nothing is new")
+		} else {
+			require.Contains(t, out, c.want)
+		}
 	}
 }
 

@@ -84,6 +84,9 @@ func (c warmCommand) show(ctx context.Context, to io.Writer, before *status, res
 		_, err = fmt.Fprintf(to, "%d objects are still on their way to lower tiers\n", after.Owed)
 	case result.Sent > 0 && empty:
 		err = fmt.Errorf("images were sent, and nothing is at %s: does the engine run with the connector, and with this socket?", c.Socket)
+	case result.Sent > 0 && old && result.Counted && result.Encoded > 0:
+		_, err = fmt.Fprintf(to, "nothing is new, although the engine has encoded %d outputs: does it have this socket, and is it no ec_consumer? "+
+			"Or the tiers are full, and as many objects had to go\n", result.Encoded)
 	case result.Sent > 0 && old && !result.Counted:
 		_, err = fmt.Fprintln(to, "nothing is new: the outputs were there, or the engine has another socket, or it had the images in its own caches and did not store them again")
 	}

@@ -27,7 +27,8 @@ const (
 // counts are what an engine has loaded and encoded since its start.
 type counts struct{ loaded, encoded int }
 
-// counts asks for the engine's metrics. They are unknown if it has none, or none of a connector.
+// counts asks for the engine's metrics. They are unknown if it has none, or none of a connector. An engine that can't be
+// reached has counted nothing: it is yet to start, and begins with zeros.
 func (e *endpoint) counts(ctx context.Context) (c counts, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, min(e.timeout, metricsTime))
 	defer cancel()
@@ -41,7 +42,7 @@ func (e *endpoint) counts(ctx context.Context) (c counts, known bool) {
 	res, err := e.client.Do(req)
 	if err != nil {
 		_, absent := errors.AsType[unreachableError](e.failed(ctx, err))
-		return c, absent // what starts later begins with zeros
+		return c, absent
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
