@@ -15,8 +15,17 @@ import pytest
 import sidecarproc
 from conftest import OBJECT as SIZE
 from conftest import RING, Agent
+from test_daemon import Daemon, eventually, real  # noqa: F401
 
-from ringcache import ArgumentError, CorruptError, Reader, SegmentNotFoundError, StaleError
+from ringcache import (
+    ArgumentError,
+    CorruptError,
+    Reader,
+    SegmentError,
+    SegmentNotFoundError,
+    StaleError,
+)
+from ringcache.daemon import Client
 
 
 def test_layout(agent: Agent, pool: str) -> None:
@@ -200,10 +209,31 @@ def test_help_says_what_the_reader_takes() -> None:
 
 def test_no_sidecar_no_size(make_segment: Any) -> None:
     name = make_segment(bytes(4096))
-    with pytest.raises(ArgumentError, match="no sidecar .* give size"):
+    with pytest.raises(ArgumentError, match="no sidecar .* give size") as caught:
         Reader(name)
+    # Names that there are.
+    assert "`Options.RingSize` in Go" in str(caught.value)
+    assert "`ring_buffer.data_buffer_size` in vLLM" in str(caught.value)
     with pytest.raises(SegmentNotFoundError):
         Reader("ringcache-test-none")
+
+
+def test_the_ring_of_another_format(agent: Agent, pool: str, real: Daemon) -> None:  # noqa: F811
+    """No size was given, so none is wrong."""
+    with Client(real.socket, client="test", space="s", timeout=30) as c:
+        eventually(c.hello)
+    with pytest.raises(SegmentError) as caught:
+        Reader(real.name)
+    assert str(caught.value) == (
+        f"segment {real.name!r} has no ring of vLLM 0.33.0: its sidecar says that it is of 'tier/1', with 64 bytes "
+        "in front of the ring, not 32. It is a store with levels, such as that of `ringcache serve`"
+    )
+    with pytest.raises(SegmentError) as caught:
+        Reader(pool, generation="0.31.0")
+    assert str(caught.value) == (
+        f"segment {pool!r} has no ring of vLLM 0.31.0: its sidecar says that it is of '0.33.0', with 32 bytes "
+        "in front of the ring, not 0. Give the writer's generation"
+    )
 
 
 def test_the_sidecar_of_another_segment(agent: Agent, pool: str, make_segment: Any) -> None:

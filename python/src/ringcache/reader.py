@@ -31,6 +31,7 @@ from .errors import (
     LockTimeoutError,
     RingcacheError,
     SegmentBusyError,
+    SegmentError,
     SegmentNotFoundError,
     StaleError,
 )
@@ -344,12 +345,7 @@ class Reader(Closing):
         self._offset = self.generation.data_offset
         writable = lock is not None or sidecar_lock
         if size is None:
-            size = sidecar.ring_size(name)
-            if size is None:
-                raise ArgumentError(
-                    f"segment {name!r} has no sidecar {name + sidecar.SUFFIX!r} that names its ring size: "
-                    "give size, the writer's ring size in bytes (ringcache.generation.ring_size, or see the writer)"
-                )
+            size = self._ring_size(name)
         self._segment = Segment(name, size, data_offset=self._offset, writable=writable)
         self._slot: sidecar.Sidecar | None = None
         self._sidecar: sidecar.Sidecar | None = None
@@ -367,6 +363,25 @@ class Reader(Closing):
         # changed by single calls, so that threads need no lock.
         self._open: set[_Use] = set()
         self._lost: deque[_Use] = deque()
+
+    def _ring_size(self, name: str) -> int:
+        """The size by the sidecar, if the ring is of this reader's format."""
+        ring = sidecar.ring(name)
+        if ring is None:
+            raise ArgumentError(
+                f"segment {name!r} has no sidecar {name + sidecar.SUFFIX!r} that names its ring size: "
+                "give size, the writer's ring size in bytes (it is `Options.RingSize` in Go, or "
+                "`ring_buffer.data_buffer_size` in vLLM)"
+            )
+        if ring.data_offset != self._offset:
+            advice = "Give the writer's generation"
+            if ring.generation.startswith("tier/"):
+                advice = "It is a store with levels, such as that of `ringcache serve`"
+            raise SegmentError(
+                f"segment {name!r} has no ring of vLLM {self.generation.version}: its sidecar says that it is of "
+                f"{ring.generation!r}, with {ring.data_offset} bytes in front of the ring, not {self._offset}. {advice}"
+            )
+        return ring.size
 
     def _open_sidecar(self, lock: bool) -> None:
         """Take of the sidecar what there is to take; without that it is not kept."""

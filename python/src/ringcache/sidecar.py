@@ -23,7 +23,7 @@ import threading
 import time
 import weakref
 from types import TracebackType
-from typing import Final
+from typing import Final, NamedTuple
 
 from .errors import (
     ClosedError,
@@ -115,8 +115,16 @@ def attach(segment: Segment) -> Sidecar | None:
         raise
 
 
-def ring_size(name: str) -> int | None:
-    """The ring size that the sidecar of the segment ``name`` has, None if it has no sidecar.
+class Ring(NamedTuple):
+    """What a sidecar says of its segment."""
+
+    size: int
+    data_offset: int  # bytes in front of the ring
+    generation: str  # the release of vLLM, or another format such as "tier/1"
+
+
+def ring(name: str) -> Ring | None:
+    """What the sidecar of the segment ``name`` says of its ring, None if it has no sidecar.
 
     Raises :class:`CorruptError` for a file that is no sidecar, :class:`SegmentNotFoundError`
     if there is no such segment, and what opening one raises.
@@ -141,8 +149,7 @@ def ring_size(name: str) -> int | None:
         raise CorruptError(f"{path(control)} is not a usable sidecar: its header's checksum is wrong")
     if (fields[8], fields[7]) != (segment.st_dev, segment.st_ino):
         return None  # another segment of this name left it
-    ring: int = fields[3]
-    return ring
+    return Ring(fields[3], fields[4], fields[10].rstrip(b"\0").decode(errors="replace"))
 
 
 def _parse(file: str, head: bytes, size: int, segment: Segment) -> tuple[int, int, int] | None:
