@@ -3,6 +3,7 @@ package examples
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -127,6 +128,18 @@ func TestEmbeddingPage(t *testing.T) {
 		return strings.Replace(s, "./examples/embedding", "./examples/embedding --python "+python, 1)
 	}
 	execute(t, blocks, []string{"PYTHONPATH=" + source}, change, same)
+}
+
+// TestEmbeddingWithoutPhotos: a command line without photos is wrong, which is said before there is a reader.
+func TestEmbeddingWithoutPhotos(t *testing.T) {
+	program := build(t, t.TempDir(), "./embedding")
+	for _, arguments := range [][]string{nil, {"--python", "none"}} {
+		out, err := exec.CommandContext(t.Context(), program, arguments...).CombinedOutput()
+		failed, ok := errors.AsType[*exec.ExitError](err)
+		require.True(t, ok, "%v", err)
+		require.Equal(t, 2, failed.ExitCode())
+		require.Equal(t, "usage: embedding [--python PYTHON] PHOTO...\n", string(out))
+	}
 }
 
 // TestEmbeddingWhenOneSideDies: what docs/embedding.md says of the ends of both programs. A shell, which has got its

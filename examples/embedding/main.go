@@ -55,6 +55,10 @@ type answer struct {
 func main() {
 	python := flag.String("python", "python3", "interpreter that has the package ringcache")
 	flag.Parse()
+	if flag.NArg() == 0 {
+		fmt.Fprintln(os.Stderr, "usage: embedding [--python PYTHON] PHOTO...")
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, *python, flag.Args()); err != nil {
