@@ -74,7 +74,30 @@ func (c fuzzCommand) Validate() error {
 	case c.Placement == "own" && (len(c.Families) > 1 || len(c.Families) == 1 && c.Families[0] != "ring"):
 		return errors.New("--placement own is for the family ring")
 	}
+	names := c.invariants()
+	for _, name := range c.Without {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("--without: there is no invariant %q; there are %s", name, strings.Join(names, ", "))
+		}
+	}
 	return nil
+}
+
+// invariants returns the names of those that --placement own checks.
+func (c fuzzCommand) invariants() []string {
+	var names []string
+	for _, i := range ringrules.Invariants() {
+		switch i.Name {
+		case "placement", "stale-at-once": // off, and no flag switches them on
+		case "fifo":
+			if c.Fifo {
+				names = append(names, i.Name)
+			}
+		default:
+			names = append(names, i.Name)
+		}
+	}
+	return names
 }
 
 // Run compares, or replays.

@@ -89,6 +89,54 @@ func TestFuzzValidates(t *testing.T) {
 	}
 }
 
+// TestFuzzNamesInvariants: a wrong name is a wrong command line, and those that are off are none.
+func TestFuzzNamesInvariants(t *testing.T) {
+	const others = "bounds, no-overlap, headers, payload, live, id-window, ids-unique, refusal, stale-handle, drain"
+	for args, want := range map[string]string{
+		"--without nonsense":                        `--without: there is no invariant "nonsense"; there are ` + others,
+		"--without fifo":                            `--without: there is no invariant "fifo"; there are ` + others,
+		"--without headers --without stale-at-once": `--without: there is no invariant "stale-at-once"; there are ` + others,
+		"--fifo --without nonsense":                 `--without: there is no invariant "nonsense"; there are ` + strings.Replace(others, "live, ", "live, fifo, ", 1),
+		"--fifo --without fifo":                     "",
+		"--without stale-handle":                    "",
+	} {
+		p, err := kong.New(&commands{}, options()...)
+		require.NoError(t, err)
+		_, err = p.Parse(append([]string{"fuzz", "--placement", "own"}, strings.Fields(args)...))
+		if want == "" {
+			require.NoError(t, err, args)
+			continue
+		}
+		require.ErrorContains(t, err, want, args)
+		require.True(t, strings.HasSuffix(err.Error(), want), err.Error())
+	}
+}
+
+// TestFuzzShowsTheAnswerThatIsNone: which field of which reply is wrong, what to answer, and the operations up to that reply.
+func TestFuzzShowsTheAnswerThatIsNone(t *testing.T) {
+	for change, want := range map[string]string{
+		`s/"address":[0-9]*/"address":0.0/`:      `ring.alloc: the field "address" is 0.0: answer a whole number from 0 to 9223372036854775807, without a point`,
+		`s/"address":[0-9]*,//`:                  `ring.alloc: the field "address" is missing: answer a whole number from 0 to 9223372036854775807, without a point`,
+		`s/"address":\([0-9]*\)/"address":"\1"/`: `: answer a whole number from 0 to 9223372036854775807, without a point`,
+	} {
+		out, err := runFuzz(t, "ring", "--placement", "own", "--system", agentProcess(t)+" | sed -u '"+change+"'")
+		require.Error(t, err)
+		require.Contains(t, out, want)
+		require.Regexp(t, `\{"op":"ring.new","ring":"r","size":\d+\}\n +\{"op":"ring.alloc","ring":"r","size":\d+\}\n +again: `, out)
+		var lines []string
+		for line := range strings.Lines(out) {
+			if line = strings.TrimSpace(line); strings.HasPrefix(line, "{") {
+				lines = append(lines, line)
+			}
+		}
+		file := filepath.Join(t.TempDir(), "lines")
+		require.NoError(t, os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600))
+		again, err := runFuzz(t, "ring", "--placement", "own", "--replay", file, "--system", agentProcess(t)+" | sed -u '"+change+"'")
+		require.Error(t, err)
+		require.Contains(t, again, want)
+	}
+}
+
 func TestFuzzRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
 		"no family":             {"rings"},

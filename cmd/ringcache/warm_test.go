@@ -185,7 +185,9 @@ func TestWarmHintsAtAnotherSocket(t *testing.T) {
 			misses.Add(c.misses)
 			return false
 		})
-		socket := warmDaemon(t, func() wire.State { return wire.State{Levels: []wire.Level{{Name: "memory", Objects: 5, Capacity: 64 << 20}}} })
+		socket := warmDaemon(t, func() wire.State {
+			return wire.State{Levels: []wire.Level{{Name: "memory", Objects: 5, Capacity: 64 << 20}}}
+		})
 		out, _, err := warmed(t.Context(), t, "", "--url", url, "--socket", socket, dir)
 		require.NoError(t, err)
 		if c.want == "" {

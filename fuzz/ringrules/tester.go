@@ -242,17 +242,21 @@ func (t *tester) drain() *fuzz.Failure {
 }
 
 // largestOf returns the largest payload that a new ring of size bytes takes.
-func (p *Plan) largestOf(size int) int {
-	if n, ok := p.largest[size]; ok {
+func (t *tester) largestOf(size int) int {
+	if n, ok := t.largest[size]; ok {
 		return n
 	}
+	sequence := t.performed
 	n := size - HeaderSize
 	for ; n > 0; n-- {
-		if _, _, err := p.new(size, 0).Alloc(n); err == nil {
+		// If the ring breaks now, these are what shows it.
+		t.performed = []performed{{name: "ring.new", size: size}, {name: "ring.alloc", size: n}}
+		if _, _, err := t.new(size, 0).Alloc(n); err == nil {
 			break
 		}
 	}
-	p.largest[size] = n
+	t.performed = sequence
+	t.largest[size] = n
 	return n
 }
 

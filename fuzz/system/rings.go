@@ -3,10 +3,12 @@ package system
 import (
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ringcache/ringcache/fuzz"
@@ -210,7 +212,7 @@ func (r *remoteRing) do(verb string, args map[string]any) fuzz.Reply {
 func (r *remoteRing) look() {
 	replies := r.send(r.op("state", nil), r.op("peek", map[string]any{"offset": 0, "length": len(r.memory)}))
 	state, peek := r.performed("ring.state", replies[0]), r.performed("ring.peek", replies[1])
-	r.state = ringrules.State{IDStart: id("ring.state", state["id_start"]), IDEnd: id("ring.state", state["id_end"])}
+	r.state = ringrules.State{IDStart: id("ring.state", "id_start", state["id_start"]), IDEnd: id("ring.state", "id_end", state["id_end"])}
 	start, _ := state["start"].(int64) // where a ring has none, it stays 0
 	end, _ := state["end"].(int64)
 	r.state.Start, r.state.End = uint64(start), uint64(end)
@@ -224,7 +226,7 @@ func (r *remoteRing) look() {
 		if err != nil {
 			panic(broken("ring.state", fmt.Errorf("metadata: %w", err)))
 		}
-		r.live[uint32(n)] = uint64(number("ring.state", address, math.MaxInt64))
+		r.live[uint32(n)] = uint64(number("ring.state", "metadata."+name, address, math.MaxInt64))
 	}
 	text, _ := peek["hex"].(string)
 	b, err := hex.DecodeString(text)
@@ -242,15 +244,31 @@ func (r *remoteRing) performed(op string, reply fuzz.Reply) map[string]any {
 	return reply.Fields
 }
 
-func number(op string, v any, most int64) int64 {
+// number returns a field's value.
+func number(op, field string, v any, most int64) int64 {
 	n, ok := v.(int64)
 	if !ok || n < 0 || n > most {
-		panic(broken(op, fmt.Errorf("%v is no whole number from 0 to %d", v, most)))
+		panic(broken(op, fmt.Errorf("the field %q is %s: answer a whole number from 0 to %d, without a point", field, asWritten(v), most)))
 	}
 	return n
 }
 
-func id(op string, v any) uint32 { return uint32(number(op, v, math.MaxUint32)) }
+func id(op, field string, v any) uint32 { return uint32(number(op, field, v, math.MaxUint32)) }
+
+// asWritten returns a value of a reply as JSON has it.
+func asWritten(v any) string {
+	if v == nil {
+		return "missing"
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	if _, ok := v.(float64); ok && !strings.ContainsAny(string(b), ".e") {
+		return string(b) + ".0" // that it has a point is what is wrong with it
+	}
+	return string(b)
+}
 
 func (r *remoteRing) Alloc(size int) (address uint64, chunk uint32, err error) {
 	reply := r.do("alloc", map[string]any{"size": size})
@@ -261,7 +279,7 @@ func (r *remoteRing) Alloc(size int) (address uint64, chunk uint32, err error) {
 		r.look()
 		return 0, 0, errors.New(reply.String())
 	}
-	address, chunk = uint64(number("ring.alloc", reply.Fields["address"], math.MaxInt64)), id("ring.alloc", reply.Fields["id"])
+	address, chunk = uint64(number("ring.alloc", "address", reply.Fields["address"], math.MaxInt64)), id("ring.alloc", "id", reply.Fields["id"])
 	r.m.allocated++
 	r.sizes[chunk] = size
 	r.look()
@@ -279,7 +297,7 @@ func (r *remoteRing) Free(ids []uint32) (freed []uint32) {
 		panic(broken("ring.free", errors.New(`the field "freed" is no list`)))
 	}
 	for _, v := range names {
-		freed = append(freed, id("ring.free", v))
+		freed = append(freed, id("ring.free", "freed", v))
 	}
 	r.look()
 	return freed
