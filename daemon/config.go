@@ -44,7 +44,7 @@ type Config struct {
 	MaxConnections   int           `name:"max-connections" default:"1024" placeholder:"N" reload:"yes" help:"Most connections of clients. A process may have a quarter of what others leave."`
 	MaxSessions      int           `name:"max-sessions" default:"1024" placeholder:"N" reload:"yes" help:"Most sessions. A process may have a quarter of what others leave."`
 	MaxSessionLeases int           `name:"max-session-leases" default:"1024" placeholder:"N" reload:"yes" help:"Most leases of a session, at most a quarter of max-leases."`
-	MaxHeld          int64         `name:"max-held" is:"bytes" default:"0" placeholder:"SIZE" reload:"yes" help:"Most bytes that the sessions of a process may pin and reserve if others have none, else the same part of what they leave; 0 is half of the segment."`
+	MaxHeld          int64         `name:"max-held" is:"bytes" default:"0" placeholder:"SIZE" reload:"yes" help:"Most bytes that the sessions of a process may pin and reserve while others have none. Beside others it is the same share of what those leave. 0 is half of the segment."`
 	MaxLease         time.Duration `name:"max-lease" default:"1h" placeholder:"TIME" reload:"yes" help:"Longest time of a lease."`
 	DefaultLease     time.Duration `name:"default-lease" default:"5m" placeholder:"TIME" reload:"yes" help:"Time of a lease whose client names none."`
 

@@ -93,7 +93,7 @@ def main():
             sum(calls.values()), len(photos) * len(calls), len(photos) * len(calls), "equal" if not wrong else "DIFFER in %d" % wrong))
         # Of photos that the engine has processed before, so that this is not in the way.
         of = {title: statistics.median(times[title]) for title in (alone, memory, disk)}
-        say("a request whose photo was loaded took, of the time of one whose photo was encoded, %.2f from memory and %.2f from disk" % (
+        say("a request took %.2f of the time of encoding when its photo was loaded from memory, and %.2f from disk" % (
             of[memory] / of[alone], of[disk] / of[alone]))
         say("(medians of %d; the vision tower is %s)" % (len(photos), TOWERS[a.model]))
         if wrong or not due:

@@ -53,7 +53,9 @@ _Report: Any = getattr(base, "ECConnectorWorkerMetadata", object)  # older relea
 
 class StepReport(_Report):  # type: ignore[misc]
     """A worker's report that it has loaded what a step loads (0: nothing), and what it has counted since the last
-    report. Only some of vLLM's model runners ask a worker for counts; all pass reports on."""
+    report. Only the newer of vLLM's model runners asks a worker for counts. The older one passes reports on, but not
+    those of an engine that only encodes, and with pipeline parallelism none but the last rank's, which has no
+    encoder (v1/worker/gpu_model_runner.py of 0.32.0)."""
 
     def __init__(self, step: int, counts: dict[str, int]) -> None:
         self.step = step
