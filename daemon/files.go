@@ -15,7 +15,7 @@ type files struct {
 	all   int // the limit of the process; 0 is unknown, and then nothing is bounded by it
 	base  int // segment, sockets, locks, log, what is read of /proc
 	http  int // connections
-	disk  int // files that are open at a time; the level has as many again for folders
+	disk  int // files that are open at a time; the level has as many again for folders, and for the heads of files and their folders
 	redis int // calls at a time; the level has twice as many connections, and 4, to each server
 	// clients is what is left for connections, each of which has one descriptor, and processes, each of which has one, too.
 	clients int
@@ -48,7 +48,7 @@ func (c Config) divide(all int) files {
 		f.clients -= f.http
 	}
 	if c.Disk != "" {
-		f.clients -= 2 * f.disk
+		f.clients -= 3 * f.disk
 	}
 	switch {
 	case strings.HasPrefix(c.Redis, "redis+") || strings.Contains(c.Redis, ","):

@@ -34,7 +34,7 @@ func TestFilesAreDivided(t *testing.T) {
 	c.Redis = ""
 	f := c.divide(128)
 	require.True(t, f.enough())
-	require.Less(t, f.clients+f.base+f.http+2*f.disk, 129)
+	require.Less(t, f.clients+f.base+f.http+3*f.disk, 129)
 	got, cut := c.divide(0).fit(Limits{MaxConnections: 1 << 30, MaxSessions: 1 << 30})
 	require.False(t, cut, "an unknown limit bounds nothing")
 	require.Equal(t, 1<<30, got.MaxConnections)
