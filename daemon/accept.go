@@ -30,12 +30,14 @@ func (s *Server) accept(conn net.Conn) {
 	if client != nil {
 		client.Leave()
 	}
+	if why == nil {
+		why = &wire.Error{Kind: wire.KindBusy, Text: "there are as many connections as there may be; raise max-connections, or close some"}
+	}
+	if why.Kind == wire.KindBusy {
+		s.busy.Warn(s.log, "a connection was refused", "reason", why.Text)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if why == nil {
-		s.busy.Warn(s.log, "a connection was refused: there are too many", "max-connections", s.limits.MaxConnections)
-		why = &wire.Error{Kind: wire.KindBusy, Text: fmt.Sprintf("there are %d connections, which is the most; raise max-connections, or close some", len(s.conns))}
-	}
 	s.refuse(conn, why)
 }
 
