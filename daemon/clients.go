@@ -136,7 +136,10 @@ func (c *connection) count(q *wire.Request, p *wire.Reply) {
 	if c.session == nil {
 		return
 	}
-	label, space, came := s.visitors.count(c.session.visit, q, p)
+	use := useOf(q.Op, p)
+	use.Stored, c.session.stored = int64(c.session.stored), 0
+	s.meter.stored.Add(use.Stored)
+	label, space, came := s.visitors.count(c.session.visit, q, use)
 	if came {
 		s.logCame(c.client, label, space)
 	}
@@ -147,11 +150,7 @@ func (c *connection) count(q *wire.Request, p *wire.Reply) {
 }
 
 // count returns the session's label and space for the log, and reports whether its process came with this request.
-func (v *visitors) count(x *visit, q *wire.Request, p *wire.Reply) (label, space string, came bool) {
-	var use wire.Use
-	if p.Error == nil {
-		use = useOf(q.Op, p.Items)
-	}
+func (v *visitors) count(x *visit, q *wire.Request, use wire.Use) (label, space string, came bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	x.last = time.Now()
@@ -169,16 +168,17 @@ func (v *visitors) count(x *visit, q *wire.Request, p *wire.Reply) (label, space
 	return x.label, x.space, came
 }
 
-// useOf counts the items of an answer.
-func useOf(op wire.Op, items []wire.Item) (use wire.Use) {
-	for _, it := range items {
+// useOf counts the hits and misses of an answer. What was stored can't be seen in it: `ok` is also the answer about what was there.
+func useOf(op wire.Op, p *wire.Reply) (use wire.Use) {
+	if op != wire.Pin || p.Error != nil {
+		return use
+	}
+	for _, it := range p.Items {
 		switch {
-		case op == wire.Pin && it.Status == wire.StatusHit:
+		case it.Status == wire.StatusHit:
 			use.Hits++
-		case op == wire.Pin && slices.Contains(missStatuses, it.Status):
+		case slices.Contains(missStatuses, it.Status):
 			use.Misses++
-		case op == wire.Commit && it.Status == wire.StatusOK:
-			use.Stored++
 		}
 	}
 	return use

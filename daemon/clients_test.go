@@ -75,6 +75,25 @@ func TestStatusClients(t *testing.T) {
 	require.Equal(t, []uint64{5, 1, 3}, []uint64{items["pin hit"], items["pin miss"], items["commit ok"]}, "the metrics agree")
 }
 
+// TestStoredCountsWhatWasPublished: a commit of what is there already is answered ok, and stores nothing; one that is cut off has stored what it published.
+func TestStoredCountsWhatWasPublished(t *testing.T) {
+	b := newBed(t, nil)
+	b.hello(session1).store(b, "a")
+	other := newPuppet(t).hello(b.socket, "session-other")
+	for range 10 {
+		require.Equal(t, all(wire.StatusOK, 1), statuses(other.commit("l", false, "a")))
+	}
+	r := other.ok(wire.Request{Op: wire.Stat, List: true})
+	require.Equal(t, []int64{1, 1}, []int64{r.State.Stored, r.State.Recent.Stored})
+	for _, c := range r.Clients {
+		require.Equal(t, map[string]int64{session1: 1, "session-other": 0}[c.Session], c.Stored, c.Session)
+	}
+	other.reserve("w", "b")
+	require.Equal(t, []wire.Status{wire.StatusOK, wire.StatusOK}, statuses(other.commit("w", true, "a", "b")))
+	require.Equal(t, int64(2), b.server.State().Stored)
+	other.release("w")
+}
+
 // TestManyClientsAreListed: a reply stays within its limit.
 func TestManyClientsAreListed(t *testing.T) {
 	b := newBed(t, nil)

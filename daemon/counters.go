@@ -85,6 +85,7 @@ var (
 // meter counts what a server does.
 type meter struct {
 	accepted atomic.Uint64
+	stored   atomic.Int64 // objects that were published
 	requests [len(meterOps)]struct {
 		nanoseconds atomic.Int64
 		within      [len(LatencyBounds) + 1]atomic.Uint64
@@ -124,7 +125,7 @@ func (m *meter) use() (hits, misses, stored int64) {
 	for _, status := range missStatuses {
 		misses += count(wire.Pin, status)
 	}
-	return count(wire.Pin, wire.StatusHit), misses, count(wire.Commit, wire.StatusOK)
+	return count(wire.Pin, wire.StatusHit), misses, m.stored.Load()
 }
 
 func (m *meter) refuse(kind wire.Kind) {

@@ -21,6 +21,7 @@ type session struct {
 	looks       *looks
 	work        *work
 	visit       *visit
+	stored      int // objects that the request published, until they are counted
 }
 
 // handle answers a request that is valid as such.
@@ -42,7 +43,9 @@ func (c *connection) handle(q *wire.Request) *wire.Reply {
 		p, err = c.session.reserve(q)
 	case wire.Commit:
 		p, err = c.session.settle(q, func(keys []tier.Key) ([]error, error) {
-			return c.session.user.Commit(q.Lease, keys, q.Keep, seconds(q))
+			errs, published, err := c.session.user.Commit(q.Lease, keys, q.Keep, seconds(q))
+			c.session.stored += published
+			return errs, err
 		})
 	case wire.Abort:
 		p, err = c.session.settle(q, func(keys []tier.Key) ([]error, error) { return c.session.user.Abort(q.Lease, keys) })

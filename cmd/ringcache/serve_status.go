@@ -25,7 +25,7 @@ type serveStatus struct {
 // Help is the end of ringcache serve status --help.
 func (serveStatus) Help() string {
 	return `Of all settings only --socket matters. HELD are bytes that can't be evicted now, OWED objects that wait to be written to a level. HITS and MISSES are
-objects that clients asked for, STORED those that they stored: within the last five minutes, and since the start. A client is a session that has a connection. CLIENT is what
+objects that clients asked for, STORED those that they published, which were not there before: within the last five minutes, and since the start. A client is a session that has a connection. CLIENT is what
 it calls itself, such as the engine and its role, and its counts are since it came; at most 1024 are shown. A lease has the pid and
 the name of its client, and LEFT until its end: never, or reserved if only what was reserved is left, which ends with its process. A lease that waits is from
 before a restart of the daemon, and its client has not come back yet.

@@ -184,7 +184,7 @@ type State struct {
 
 	Hits   int64 `msg:"hits"`   // answers to Pin since the daemon's start: objects that were there
 	Misses int64 `msg:"misses"` // and that were not, or could not be brought: StatusMiss, Unavailable, Full, TooLarge
-	Stored int64 `msg:"stored"` // objects that were committed
+	Stored int64 `msg:"stored"` // objects that Commit published
 	Recent *Use  `msg:"recent"` // of the last minutes
 }
 

@@ -180,7 +180,7 @@ func TestTakenSession(t *testing.T) {
 		"Pin":     func() error { _, err := first.Pin("l", keys("a"), 0, false); return err },
 		"Get":     func() error { _, err := first.Keys("l", "space"); return err },
 		"Reserve": func() error { _, err := first.Reserve("l", nil, 0); return err },
-		"Commit":  func() error { _, err := first.Commit("l", keys("a"), false, 0); return err },
+		"Commit":  func() error { _, _, err := first.Commit("l", keys("a"), false, 0); return err },
 		"Abort":   func() error { _, err := first.Abort("l", keys("a")); return err },
 		"Unpin":   func() error { return first.Unpin("l", keys("a")) },
 		"Release": func() error { return first.Release([]string{"l"}) },
@@ -215,7 +215,7 @@ func TestClosedStore(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 	_, err = u.Reserve("l", []tier.Object{{Key: key("x")}}, 0)
 	require.ErrorIs(t, err, ErrClosed)
-	_, err = u.Commit("l", keys("a"), false, 0)
+	_, _, err = u.Commit("l", keys("a"), false, 0)
 	require.ErrorIs(t, err, ErrClosed)
 	_, err = u.Abort("l", keys("a"))
 	require.ErrorIs(t, err, ErrClosed)

@@ -17,7 +17,7 @@ func TestEndsThatARequestNoticesCount(t *testing.T) {
 	ends := map[string]func(){
 		"get":    func() { _, err := u.Get("l", keys("a")); require.NoError(t, err) },
 		"pin":    func() { _, err := u.Pin("l", keys("a"), 0, false); require.NoError(t, err) },
-		"commit": func() { _, err := u.Commit("l", keys("a"), false, 0); require.NoError(t, err) },
+		"commit": func() { _, _, err := u.Commit("l", keys("a"), false, 0); require.NoError(t, err) },
 	}
 	for name, end := range ends {
 		before := b.book.Counts().EndedByTime

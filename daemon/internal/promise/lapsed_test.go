@@ -18,7 +18,7 @@ func TestLapsedLeaseWithAWishEndsWithItsReservations(t *testing.T) {
 	_, err := other.Reserve("w", object("r"), time.Hour)
 	require.NoError(t, err)
 	for name, end := range map[string]func() ([]error, error){
-		"commit": func() ([]error, error) { return u.Commit("l", keys("x"), false, 0) },
+		"commit": func() ([]error, error) { errs, _, err := u.Commit("l", keys("x"), false, 0); return errs, err },
 		"abort":  func() ([]error, error) { return u.Abort("l", keys("y")) },
 	} {
 		reserved := map[string]string{"commit": "x", "abort": "y"}[name]

@@ -190,7 +190,7 @@ func TestRandomRequests(t *testing.T) {
 				wanted := pick(t)
 				keep := rapid.Bool().Draw(t, "keep")
 				was := b.book.find(id) != nil
-				errs, err := u.Commit(l, keys(wanted...), keep, 0)
+				errs, _, err := u.Commit(l, keys(wanted...), keep, 0)
 				require.NoError(t, err)
 				if keep && was {
 					extend(id, 0)

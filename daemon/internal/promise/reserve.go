@@ -80,23 +80,23 @@ func (l *lease) again(o *tier.Object) tier.Placed {
 	return p
 }
 
-// Commit publishes what a lease has reserved, in order. With keep, objects stay pinned, for at least d; 0 is the ordinary time. The error is tier.ErrEnded of what the lease
-// has not reserved and is not there; if it is there, it was committed, by an earlier call whose answer
+// Commit publishes what a lease has reserved, in order, and returns how many it published. With keep, objects stay pinned, for at least d; 0 is the ordinary time. The error
+// is tier.ErrEnded of what the lease has not reserved and is not there; if it is there, it was committed, by an earlier call whose answer
 // was lost, or by somebody else.
-func (u *Session) Commit(name string, keys []tier.Key, keep bool, d time.Duration) ([]error, error) {
+func (u *Session) Commit(name string, keys []tier.Key, keep bool, d time.Duration) (errs []error, published int, err error) {
 	if err := u.enter(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	s := u.s
 	defer s.mu.Unlock()
 	l := s.find(name)
 	if l != nil && keep {
-		err := l.extend(s.book.now().Add(s.book.Limits().time(d)))
+		err := l.extend(s.book.clock().Add(s.book.Limits().time(d)))
 		if errors.Is(err, tier.ErrEnded) { // the store's clock is ahead
 			l.release()
 			l = nil
 		} else if err != nil {
-			return nil, explain(err)
+			return nil, 0, explain(err)
 		}
 	}
 	if l == nil {
@@ -106,11 +106,11 @@ func (u *Session) Commit(name string, keys []tier.Key, keep bool, d time.Duratio
 				errs[i] = nil
 			}
 		}
-		return errs, nil
+		return errs, 0, nil
 	}
-	errs := l.t.Commit(keys)
+	errs = l.t.Commit(keys)
 	failpoint.Hit("daemon.committed")
-	var published []tier.Key
+	var done []tier.Key
 	odd := false
 	for i, k := range keys {
 		it := l.items[k]
@@ -119,7 +119,7 @@ func (u *Session) Commit(name string, keys []tier.Key, keep bool, d time.Duratio
 			it.reserved = false
 			l.items[k] = it
 			l.reserved--
-			published = append(published, k)
+			done = append(done, k)
 		case errors.Is(errs[i], tier.ErrNotFound) && !it.reserved:
 			errs[i] = l.committed(k, keep)
 		default:
@@ -127,16 +127,16 @@ func (u *Session) Commit(name string, keys []tier.Key, keep bool, d time.Duratio
 		}
 	}
 	if !keep {
-		l.t.Unpin(published)
-		l.drop(published...)
+		l.t.Unpin(done)
+		l.drop(done...)
 	}
 	if odd {
 		if err := l.load(); err != nil {
-			return nil, explain(err)
+			return nil, len(done), explain(err)
 		}
 	}
 	l.settle()
-	return errs, closedIn(errs)
+	return errs, len(done), closedIn(errs)
 }
 
 // committed answers for what is to be committed and not reserved.

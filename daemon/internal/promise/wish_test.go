@@ -46,7 +46,7 @@ func TestOneProcessWantsEverything(t *testing.T) {
 	require.Equal(t, []error{pending, full}, pin(greedy, false, "d", "a"), "what is not wanted any more makes room")
 	b.pass(wished + time.Second)
 	require.Equal(t, []error{pending, pending}, pin(greedy, false, "a", "c"), "so does what nobody has asked for again")
-	errs, err := writer.Commit("w", keys("a"), false, 0)
+	errs, _, err := writer.Commit("w", keys("a"), false, 0)
 	require.NoError(t, err)
 	require.NoError(t, errs[0])
 	require.Equal(t, []error{nil, pending}, pin(greedy, false, "a", "b"), "and what is there")
