@@ -114,10 +114,10 @@ func (b *Book) died(c *Client) {
 	}
 }
 
-// heldObject is an object that leases have.
+// heldObject is an object that leases have, or want to reserve.
 type heldObject struct {
 	leases int
-	size   int64
+	size   int64 // see correct
 }
 
 // take charges a client with an object that a lease of it gets, unless it would have too much.
@@ -126,9 +126,10 @@ func (c *Client) take(k tier.Key, size int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.limits
-	objects, bytes := int64(len(b.objects)), b.bytes
-	if _, held := b.objects[k]; !held {
-		objects, bytes = objects+1, bytes+size
+	h, held := b.objects[k]
+	objects, bytes := int64(len(b.objects)), b.bytes+size-h.size
+	if !held {
+		objects++
 	}
 	if !l.bytes().allows(c.held, size, l.Memory-bytes) || !quarter(l.Objects).allows(c.items, 1, l.Objects-objects) ||
 		!quarter(l.Pins).allows(c.items, 1, l.Pins-b.items-1) {
@@ -152,6 +153,18 @@ func (c *Client) charge(k tier.Key, size int64) {
 	}
 	h.leases++
 	b.objects[k] = h
+}
+
+// correct notes the size of an object, as the store has it. Until then it is what somebody claimed who wanted to reserve the object, which may be
+// there already, in another size: nobody else pays for the lie.
+func (b *Book) correct(k tier.Key, size int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if h := b.objects[k]; h.leases > 0 && h.size != size {
+		b.bytes += size - h.size
+		h.size = size
+		b.objects[k] = h
+	}
 }
 
 // give takes a charge back. The caller has the lock of the book.

@@ -260,6 +260,7 @@ func (l *lease) load() error {
 			l.s.book.mu.Lock()
 			l.s.client.charge(keys[i], p.Object.Size)
 			l.s.book.mu.Unlock()
+			l.s.book.correct(keys[i], p.Object.Size)
 			l.put(keys[i], item{size: p.Object.Size, reserved: p.Err != nil})
 		}
 	}

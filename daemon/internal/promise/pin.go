@@ -66,6 +66,7 @@ func (l *lease) pin(keys []tier.Key, prefix bool) []tier.Placed {
 			refused = append(refused, k)
 			continue
 		}
+		l.s.book.correct(k, p.Object.Size)
 		l.put(k, item{size: p.Object.Size})
 	}
 	if prefix && len(refused) > 0 { // what is behind it is of no use

@@ -63,6 +63,7 @@ func (l *lease) reserve(o *tier.Object, most int64) tier.Placed {
 		return p
 	}
 	failpoint.Hit("daemon.reserve")
+	l.s.book.correct(o.Key, o.Size)
 	l.put(o.Key, item{size: o.Size, reserved: true})
 	return p
 }
