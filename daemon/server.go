@@ -27,7 +27,6 @@ type Server struct {
 	segment  wire.Segment
 	started  time.Time
 	meter    meter
-	stats    looker
 	clears   clearer
 	visitors visitors
 	rooms    rooms
@@ -83,7 +82,6 @@ func NewServer(o ServerOptions) (*Server, error) {
 		return nil, err
 	}
 	s.ending, s.end = context.WithCancel(context.Background())
-	s.stats.begin(s)
 	s.visitors.begin(s.started)
 	return s, nil
 }

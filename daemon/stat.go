@@ -12,37 +12,13 @@ import (
 
 const (
 	lookers   = 4               // lookups of clients at a time
-	lookQueue = 256             // lookups that wait for their turn
 	lookedFor = 5 * time.Second // how long what was found is answered
 )
 
-// looker looks objects up in all levels, which does input and output, in the background.
-type looker struct {
-	jobs chan *look
-}
-
-// begin starts the workers, which end with the server.
-func (l *looker) begin(s *Server) {
-	l.jobs = make(chan *look, lookQueue)
-	for range lookers {
-		s.work.Go(func() {
-			for {
-				select {
-				case <-s.ending.Done():
-					return
-				case job := <-l.jobs:
-					job.asker.settle(job, s.o.Store.Stat(s.ending, job.keys))
-				}
-			}
-		})
-	}
-}
-
 // look is a lookup.
 type look struct {
-	asker *looks
-	keys  []tier.Key
-	room  int64 // bytes taken for it, and for what it finds
+	keys []tier.Key
+	room int64 // bytes taken for it, and for what it finds
 }
 
 // looks are what a session has asked for: one lookup at a time, and what the last ones found, until that is too old.
@@ -73,7 +49,7 @@ func (c *connection) stat(q *wire.Request) *wire.Reply {
 	c.work.cost += len(q.Names) / namesOfTurn
 	var missing []tier.Key
 	if p.Items, missing = c.session.looks.answer(q); len(missing) > 0 {
-		c.session.looks.ask(&s.stats, missing)
+		s.look(c.session.looks, missing)
 	}
 	return p
 }
@@ -99,26 +75,39 @@ func (l *looks) answer(q *wire.Request) (items []wire.Item, missing []tier.Key) 
 	return items, missing
 }
 
-// ask has names looked up, unless a lookup is on its way, or there is no room now: the client asks again.
-func (l *looks) ask(to *looker, keys []tier.Key) {
+// look has names looked up in all levels, which does input and output, in the background, and by process in turns. Each session has one lookup at a
+// time, so there are no more than sessions.
+func (s *Server) look(l *looks, keys []tier.Key) {
+	job := l.ask(keys)
+	if job == nil {
+		return
+	}
+	s.work.Go(func() {
+		s.rooms.lookers.Take(&l.part.lookers, make(chan struct{}, 1))
+		found := s.o.Store.Stat(s.ending, job.keys)
+		s.rooms.lookers.Give(&l.part.lookers, len(job.keys)/namesOfTurn)
+		l.settle(job, found)
+	})
+}
+
+// ask returns a lookup of names, of as many as there is room for: the client asks again. It returns nil if there is no room, or while a lookup is on its way.
+func (l *looks) ask(keys []tier.Key) *look {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.running {
-		return
+		return nil
 	}
-	n := int64(len(keys)) * (tier.MaxNote + tier.MaxName + tier.MaxTenant) // the most that may be found
-	for _, k := range keys {
-		n += roomOfLook(k, tier.Object{})
+	for ; len(keys) > 0; keys = keys[:len(keys)/2] {
+		n := int64(len(keys)) * (tier.MaxNote + tier.MaxName + tier.MaxTenant) // the most that may be found
+		for _, k := range keys {
+			n += roomOfLook(k, tier.Object{})
+		}
+		if l.rooms.looks.Try(&l.part.looks, n) {
+			l.running = true
+			return &look{keys: keys, room: n}
+		}
 	}
-	if !l.rooms.looks.Try(&l.part.looks, n) {
-		return
-	}
-	select {
-	case to.jobs <- &look{asker: l, keys: keys, room: n}:
-		l.running = true
-	default:
-		l.rooms.looks.Give(&l.part.looks, n)
-	}
+	return nil
 }
 
 // settle takes over what a lookup has found, for some seconds.

@@ -41,7 +41,8 @@ const (
 
 // rooms are the budgets of a server, and its turns.
 type rooms struct {
-	turns                    *fair.Turns
+	turns                    *fair.Turns // of requests
+	lookers                  *fair.Turns // of lookups of stat, which wait for disks and servers
 	requests, replies, looks *fair.Budget
 
 	burst bool // see calm
@@ -49,7 +50,7 @@ type rooms struct {
 
 func newRooms() rooms {
 	return rooms{
-		turns:    fair.NewTurns(turnsAtOnce()),
+		turns: fair.NewTurns(turnsAtOnce()), lookers: fair.NewTurns(lookers),
 		requests: fair.NewBudget(roomOfRequests), replies: fair.NewBudget(roomOfReplies), looks: fair.NewBudget(roomOfLooks),
 	}
 }
@@ -84,7 +85,7 @@ func (r *rooms) calm() bool {
 // part is what a process has of the rooms.
 type part struct {
 	connections              int // guarded by the lock of the server
-	turns                    fair.Queue
+	turns, lookers           fair.Queue
 	requests, replies, looks fair.Share
 }
 
