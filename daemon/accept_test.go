@@ -5,37 +5,19 @@ package daemon
 import (
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/encoder/wire"
 )
 
-// written is a log that tests read while it is written.
-type written struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (w *written) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.text.Write(b)
-}
-
-func (w *written) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.text.String()
-}
-
 // TestRefusedConnectionsAreLogged: that there are too many connections, of all or of one process, is in the log, once in a while.
 func TestRefusedConnectionsAreLogged(t *testing.T) {
 	for name, most := range map[string]int{"of all": 4, "of a process": 12} {
 		t.Run(name, func(t *testing.T) {
-			log := &written{}
+			log := &syncBuffer{}
 			b := newBed(t, func(b *bed) {
 				b.so.Logger = slog.New(slog.NewTextHandler(log, nil))
 				b.so.Limits = Limits{MaxConnections: most}
@@ -51,7 +33,7 @@ func TestRefusedConnectionsAreLogged(t *testing.T) {
 			for range 3 {
 				one.dial(b.socket).refused(wire.KindBusy, helloOf("session-late"))
 			}
-			b.eventually("the log has it", func() bool { return strings.Contains(log.String(), "a connection was refused") })
+			b.server.late.flush(2 * time.Minute)
 			require.Equal(t, 1, strings.Count(log.String(), "a connection was refused"))
 			require.Contains(t, log.String(), "max-connections")
 		})

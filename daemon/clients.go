@@ -96,7 +96,7 @@ func (x *visit) announce() bool {
 	return true
 }
 
-// logCame logs without the lock of visitors, as everything here does: a log that nobody reads holds up its own client alone.
+// logCame logs without the lock of visitors, as everything here does.
 func (s *Server) logCame(client *promise.Client, label, space string) {
 	s.visitors.came.Info(s.log, "a client came", "pid", client.PID(), "client", label, "space", space)
 }

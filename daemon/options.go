@@ -23,7 +23,8 @@ type ServerOptions struct {
 	Limits Limits
 	// Version is the program's, for people: it is what clients are answered to Hello.
 	Version string
-	// Logger gets what operators should see; nil is silence.
+	// Logger gets what operators should see; nil is silence. The server never waits for it: a goroutine hands the records over, those that are too many at a
+	// time are dropped and counted, and Shutdown waits for the last ones, for two seconds at most.
 	Logger *slog.Logger
 
 	// For tests.

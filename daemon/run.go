@@ -40,6 +40,7 @@ func Run(ctx context.Context, o RunOptions) error {
 		return err
 	}
 	r := newRunner(o)
+	defer func() { r.late.flush(flushTime) }()
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, os.Interrupt, syscall.SIGHUP)
 	defer signal.Stop(signals)
@@ -79,6 +80,7 @@ type runner struct {
 	config  Config
 	level   *slog.LevelVar
 	log     *slog.Logger
+	late    *lateLog // of log
 	notify  notifier
 	reloads chan struct{}
 
@@ -96,11 +98,12 @@ func newRunner(o RunOptions) *runner {
 		o.Log = os.Stderr
 	}
 	ho := &slog.HandlerOptions{Level: r.level}
+	var h slog.Handler = slog.NewTextHandler(o.Log, ho)
 	if o.Config.LogFormat == "json" {
-		r.log = slog.New(slog.NewJSONHandler(terminal.Writer(o.Log), ho))
-	} else {
-		r.log = slog.New(slog.NewTextHandler(o.Log, ho))
+		h = slog.NewJSONHandler(terminal.Writer(o.Log), ho)
 	}
+	h, r.late = late(h) // of the levels, too
+	r.log = slog.New(h)
 	r.notify = notifier{r.log}
 	return r
 }

@@ -29,7 +29,7 @@ type Queue struct {
 }
 
 // Take waits for a turn. wake is a channel with room for one value, of the caller alone, which is empty before and after. Who has a turn
-// must not wait for another request, nor for a client.
+// must not wait for another request, nor for a client, nor for who reads the log.
 func (t *Turns) Take(q *Queue, wake chan struct{}) { t.take(q, wake, false) }
 
 // Pause gives the turn of a request back, which has cost so much until now, and waits for the next one. The request comes before others of
