@@ -444,7 +444,7 @@ func (x *lease) setUntil(until time.Time) error {
 }
 
 // Release implements tier.Lease. After the end of the level it only gives back the memory that Placed.Bytes
-// gave access to. The pins of a large lease go one after the other, the last ones with the lease itself: a process that takes over in between finds the rest.
+// gave access to. What a large lease has goes one after the other, the last ones with the lease itself: a process that takes over in between finds the rest.
 func (x *lease) Release() {
 	for x.shrink() {
 	}
@@ -464,21 +464,22 @@ func (x *lease) Release() {
 	}
 }
 
-// shrink lets some pins of a large lease go. It reports whether it did.
+// shrink lets some of what a large lease has go. It reports whether it did.
 func (x *lease) shrink() bool {
 	if x.enter() != nil {
 		return false
 	}
 	defer x.leave()
-	if len(x.items)-x.reserved <= atOnce {
+	if len(x.items) <= atOnce {
 		return false
 	}
 	n := 0
 	for _, it := range x.items {
+		letGo := x.unpin
 		if it.res != nil {
-			continue
+			letGo = x.abort
 		}
-		if x.unpin(it) != nil {
+		if letGo(it) != nil {
 			return false
 		}
 		if n++; n == atOnce {

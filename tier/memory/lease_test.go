@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/leasetable"
 	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring/memory"
@@ -405,6 +406,41 @@ func TestPrepare(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrClosed)
 	require.NoError(t, l.Close())
 	require.NoError(t, l.Remove(), "twice")
+}
+
+// TestLargeReleaseOfReservations: they go in pieces, as pins do, and others have the level in between.
+func TestLargeReleaseOfReservations(t *testing.T) {
+	failpoint.Need(t)
+	o := options(t)
+	o.Size, o.MaxObjects, o.MaxPins = 1<<20, 1024, 2048
+	l := open(t, o)
+	var all []tier.Object
+	for i := range 5*atOnce + 7 {
+		all = append(all, object(fmt.Sprint("object ", i), "", 10))
+	}
+	for _, lapsed := range []bool{false, true} {
+		now := time.Unix(1_800_000_000, 0)
+		l.now = func() time.Time { return now }
+		x := leaseOf(t, l, tier.LeaseOptions{ID: "writer", Until: now.Add(time.Minute)})
+		requirePlaced(t, x.Reserve(all))
+		if lapsed {
+			now = now.Add(time.Hour)
+			l.Usage()
+			require.True(t, x.(*lease).lapsed)
+		}
+		alone := 0 // that went before the lease did
+		failpoint.Set(func(name string) {
+			if name == "tier.memory.abort" {
+				alone++
+			}
+		})
+		x.Release()
+		failpoint.Set(nil)
+		require.Equal(t, len(all)-7, alone)
+		require.Empty(t, l.Leases())
+		require.Zero(t, l.Usage().Held)
+		require.NoError(t, l.CheckStructure())
+	}
 }
 
 // TestLargeLeaseInPieces: more objects than are pinned or let go at once, with reservations among them.
