@@ -234,6 +234,18 @@ func (s *session) settle(q *wire.Request, do func([]tier.Key) ([]error, error)) 
 }
 
 func (s *session) release(q *wire.Request) (*wire.Reply, error) {
+	for _, name := range q.Leases {
+		for {
+			more, err := s.user.Shrink(name)
+			if err != nil {
+				return nil, err
+			}
+			if !more {
+				break
+			}
+			s.work.pause(piece)
+		}
+	}
 	if len(q.Leases) > 0 {
 		return &wire.Reply{}, s.work.pieces(len(q.Leases), func(from, to int) error { return s.user.Release(q.Leases[from:to]) })
 	}

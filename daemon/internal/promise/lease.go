@@ -193,13 +193,11 @@ func (l *lease) release() {
 	l.t.Release()
 	failpoint.Hit("daemon.released")
 	s := l.s
+	l.drop(slices.Collect(maps.Keys(l.items))...)
 	delete(s.leases, l.name)
 	b := s.book
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for k, it := range l.items {
-		s.client.give(k, it.size)
-	}
 	s.client.leases--
 	b.counts.Leases--
 	if s.waiting {
@@ -224,8 +222,17 @@ func (l *lease) put(k tier.Key, it item) {
 	}
 }
 
+// atOnce is how many objects of a lease the lock of the book, or a turn, is held for at most.
+const atOnce = 64
+
 // drop notes that a lease does not have objects any more.
 func (l *lease) drop(keys ...tier.Key) {
+	for some := range slices.Chunk(keys, atOnce) {
+		l.dropSome(some)
+	}
+}
+
+func (l *lease) dropSome(keys []tier.Key) {
 	b := l.s.book
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -154,6 +154,37 @@ func (u *Session) Unpin(name string, keys []tier.Key) error {
 	return nil
 }
 
+// Shrink lets some of what a large lease has go, and reports whether it did: whoever releases it so, first, does not keep others waiting for it all.
+func (u *Session) Shrink(name string) (bool, error) {
+	if err := u.enter(); err != nil {
+		return false, err
+	}
+	defer u.s.mu.Unlock()
+	l := u.s.leases[name]
+	if l == nil || len(l.items) <= atOnce {
+		return false, nil
+	}
+	var gone, reserved []tier.Key
+	for k, it := range l.items {
+		if it.reserved {
+			reserved = append(reserved, k)
+		} else {
+			gone = append(gone, k)
+		}
+		if len(gone)+len(reserved) == atOnce {
+			break
+		}
+	}
+	l.t.Unpin(gone)
+	for i, err := range l.t.Abort(reserved) {
+		if err == nil {
+			gone = append(gone, reserved[i])
+		}
+	}
+	l.drop(gone...)
+	return len(gone) > 0, nil
+}
+
 // Release ends leases. What is not there is skipped.
 func (u *Session) Release(names []string) error {
 	if err := u.enter(); err != nil {

@@ -1,0 +1,91 @@
+package promise
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/daemon/internal/process"
+	"github.com/ringcache/ringcache/tier"
+)
+
+// TestLargeReleaseKeepsNobodyWaiting: what a large lease had is given back in pieces: others have the book in between. So it is when its time has passed,
+// and when its session ends.
+func TestLargeReleaseKeepsNobodyWaiting(t *testing.T) {
+	const n = 5000
+	b := newBed(t, Limits{Sessions: 40, Leases: 8, Held: 1 << 40, Longest: time.Hour, Ordinary: time.Minute})
+	u := b.user(process.Unknown(), "session-1")
+	objects := make([]tier.Object, n)
+	for i := range objects {
+		objects[i] = tier.Object{Key: key(fmt.Sprint(i)), Size: 1}
+	}
+	between := func(end func()) bool { // whether somebody saw the release half done
+		_, err := u.Reserve("l", objects, time.Second)
+		require.NoError(t, err)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			end()
+		}()
+		seen := false
+		for {
+			if held := b.book.Counts().Held; held > 0 && held < n {
+				seen = true
+			}
+			select {
+			case <-done:
+				require.Zero(t, b.book.Counts().Held)
+				require.NoError(t, b.book.Check())
+				return seen
+			default:
+			}
+		}
+	}
+	for name, end := range map[string]func(){
+		"release": func() { _ = u.Release([]string{"l"}) },
+		"shrink": func() {
+			for more := true; more; more, _ = u.Shrink("l") {
+			}
+			_ = u.Release([]string{"l"})
+		},
+		"time": func() { b.pass(2 * time.Second); b.pass(2 * writing) },
+	} {
+		begin := time.Now()
+		for !between(end) {
+			require.Less(t, time.Since(begin), 2*time.Minute, name)
+		}
+	}
+}
+
+// TestShrink: only of a large lease, at most 64 objects, pinned or reserved ones, until it is not large any more.
+func TestShrink(t *testing.T) {
+	b := newBed(t, Limits{Sessions: 40, Leases: 8, Held: 1 << 40, Longest: time.Hour, Ordinary: time.Minute})
+	u := b.user(process.Unknown(), "session-1")
+	var names []string
+	var objects []tier.Object
+	for i := range 100 {
+		names = append(names, fmt.Sprint("pinned ", i))
+		objects = append(objects, tier.Object{Key: key(fmt.Sprint("reserved ", i)), Size: 1})
+	}
+	b.put(names...)
+	_, err := u.Pin("l", keys(names...), 0, false)
+	require.NoError(t, err)
+	_, err = u.Reserve("l", objects, 0)
+	require.NoError(t, err)
+	for _, left := range []int{136, 72, 8} {
+		more, err := u.Shrink("l")
+		require.NoError(t, err)
+		require.True(t, more)
+		require.Equal(t, left, u.Objects("l"))
+		require.NoError(t, b.book.Check())
+	}
+	for _, name := range []string{"l", "none"} {
+		more, err := u.Shrink(name)
+		require.NoError(t, err)
+		require.False(t, more)
+	}
+	require.Equal(t, 8, u.Objects("l"))
+	require.NoError(t, u.Release([]string{"l"}))
+}
