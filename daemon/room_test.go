@@ -90,6 +90,36 @@ func TestMemorySlowReaders(t *testing.T) {
 	b.free()
 }
 
+// TestSlowReadersLeaveRoomForLittle: as many processes as it takes to have all room for large replies do not read theirs, and others wait with more; a
+// reply that is not small, to one that has nothing, comes all the same.
+func TestSlowReadersLeaveRoomForLittle(t *testing.T) {
+	b, names := largeBed(t, 100)
+	q := wire.Request{Op: wire.Pin, Lease: "l", Space: space, Names: times(names, 1000)} // the reply has 4 MiB
+	honest := b.hello(session1)
+	hits := uint64(0)
+	for i := range 7 {
+		p := newPuppet(t)
+		for j := range 4 {
+			p.hello(b.socket, fmt.Sprintf("session-greedy-%d-%d", i, j)).send(q)
+			hits += 1000
+		}
+	}
+	b.eventually("all wait for their replies, or to be read", func() bool {
+		var n uint64
+		for _, x := range b.server.Counters().Items {
+			if x.Op == wire.Pin && x.Status == wire.StatusHit {
+				n += x.Count
+			}
+		}
+		return n == hits
+	})
+	for range 20 {
+		inTime(t, "a reply of 200 KiB waits for those of 4 MiB", func() {
+			require.Equal(t, all(wire.StatusHit, 50), statuses(honest.pin("l", names[:50]...)))
+		})
+	}
+}
+
 // TestMemorySlowWriters: the same for requests that do not come to an end.
 func TestMemorySlowWriters(t *testing.T) {
 	b, names := largeBed(t, 1)

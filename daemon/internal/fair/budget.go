@@ -7,7 +7,10 @@ import (
 
 // Budget is a number of bytes that processes take from and give back. A process that has none may take what is free. One that has some gets
 // more only if as much as it has then stays free for others: alone it may have half, beside another one a third, and so on. Those that have to wait
-// are served by process, in turns, and a request that is too large for what is free keeps smaller ones behind it waiting, so that each has its time.
+// are served by process, in turns, and a request that is too large for what is free keeps others behind it waiting, so that each has its time.
+//
+// A quarter is set apart: large requests, of more than a sixteenth of the budget, leave it free, unless nobody has anything; and while somebody waits for much, who has nothing
+// and wants little takes from it. So slow processes with large requests keep nobody waiting who wants little, and who wants little keeps nobody waiting for ever.
 // The methods may be called from any goroutine.
 type Budget struct {
 	size int64
@@ -16,6 +19,7 @@ type Budget struct {
 	used  int64
 	peak  int64    // of used
 	late  int64    // the same since Lately
+	apart int64    // of used: what overtook somebody who waits for much
 	queue []*Share // that wait, the next one in front
 }
 
@@ -24,8 +28,9 @@ func NewBudget(size int64) *Budget { return &Budget{size: size} }
 
 // Share is what a process has of a budget. The zero value is nothing. It belongs to one Budget.
 type Share struct {
-	held int64
-	line []*wish
+	held  int64
+	apart int64 // of held, at most
+	line  []*wish
 }
 
 // wish is bytes that somebody waits for.
@@ -61,11 +66,16 @@ func (b *Budget) Try(s *Share, n int64) bool {
 }
 
 func (b *Budget) try(s *Share, n int64) bool {
-	if len(s.line) > 0 || !b.allows(s, n) || slices.ContainsFunc(b.queue, b.starves) {
+	if len(s.line) > 0 || !b.allows(s, n) {
 		return false
 	}
-	b.grant(s, n)
-	return true
+	most := int64(0) // that somebody waits for
+	for _, x := range b.queue {
+		if b.starves(x) {
+			most = max(most, x.line[0].n)
+		}
+	}
+	return b.grant(s, n, most)
 }
 
 // Take takes bytes for a process, and waits until it may have them. It reports false if it does not have them: done was closed before, or there are never
@@ -113,42 +123,61 @@ func (b *Budget) Give(s *Share, n int64) {
 	defer b.mu.Unlock()
 	s.held -= n
 	b.used -= n
+	if over := s.apart - s.held; over > 0 {
+		s.apart -= over
+		b.apart -= over
+	}
 	b.serve()
 }
 
-// allows reports whether a process may have so many bytes more.
+// quarter is what is set apart.
+func (b *Budget) quarter() int64 { return b.size / 4 }
+
+// allows reports whether a process may have so many bytes more, if nobody waits.
 func (b *Budget) allows(s *Share, n int64) bool {
 	free := b.size - b.used - n // afterwards
-	return free >= 0 && (s.held == 0 || s.held+n <= free)
+	if free < 0 || s.held > 0 && s.held+n > free {
+		return false
+	}
+	return n <= b.size/16 || free >= b.quarter()-b.apart || b.used == b.apart && n > b.size-b.quarter()
 }
 
-// starves reports whether somebody waits only because what is free is too little, so that nobody may overtake.
+// starves reports whether somebody waits only because what is free is too little, so that few may overtake.
 func (b *Budget) starves(s *Share) bool { return s.held == 0 && !b.allows(s, s.line[0].n) }
 
-func (b *Budget) grant(s *Share, n int64) {
+// grant takes bytes that are allowed, unless somebody waits for most bytes, more than are free, and these would overtake: who has nothing may, with little.
+func (b *Budget) grant(s *Share, n, most int64) bool {
+	if most > 0 {
+		if s.held > 0 || n > (b.quarter()-b.apart)/4 || most > b.size-b.quarter() {
+			return false
+		}
+		s.apart += n
+		b.apart += n
+	}
 	s.held += n
 	b.used += n
 	b.peak, b.late = max(b.peak, b.used), max(b.late, b.used)
+	return true
 }
 
 // serve gives those that wait what they may have.
 func (b *Budget) serve() {
+	most := int64(0) // that somebody in front waits for
 	for i := 0; i < len(b.queue); {
 		s := b.queue[i]
 		w := s.line[0]
 		switch {
-		case b.allows(s, w.n):
-			b.grant(s, w.n)
+		case b.allows(s, w.n) && b.grant(s, w.n, most):
 			s.line = slices.Delete(s.line, 0, 1)
 			close(w.granted)
 			b.queue = slices.Delete(b.queue, i, i+1)
 			if len(s.line) > 0 {
 				b.queue = append(b.queue, s)
 			}
-		case s.held == 0:
-			return
-		default:
-			i++
+			continue
+		case b.starves(s):
+			most = max(most, w.n)
 		}
+		i++
 	}
 }

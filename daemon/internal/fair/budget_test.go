@@ -14,16 +14,20 @@ func (b *Budget) check(t *testing.T, shares ...*Share) {
 	t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var held int64
+	var held, apart int64
 	waiting := 0
 	for _, s := range shares {
 		require.GreaterOrEqual(t, s.held, int64(0))
+		require.LessOrEqual(t, s.apart, s.held)
 		held += s.held
+		apart += s.apart
 		if len(s.line) > 0 {
 			waiting++
 		}
 	}
 	require.Equal(t, held, b.used)
+	require.Equal(t, apart, b.apart)
+	require.LessOrEqual(t, apart, b.size/4)
 	require.LessOrEqual(t, b.peak, b.size)
 	require.Len(t, b.queue, waiting)
 	for _, s := range b.queue {
@@ -75,12 +79,13 @@ func TestWaitsGoByProcess(t *testing.T) {
 		more = append(more, b.begin(&greedy, 20))
 	}
 	require.True(t, b.Take(nil, &small, 10), "others have room")
-	first := b.begin(&large, 60)
-	require.False(t, b.Try(&Share{}, 1), "it would overtake the large one")
+	first := b.begin(&large, 45)
+	require.False(t, b.Try(&Share{}, 7), "it would overtake the large one")
+	require.False(t, b.Try(&small, 1), "it has something")
 	b.Give(&greedy, 50)
 	require.True(t, <-first, "it has its time, though others began to wait before")
 	b.check(t, &greedy, &large, &small)
-	b.Give(&large, 60)
+	b.Give(&large, 45)
 	b.Give(&small, 10)
 	for _, c := range more {
 		require.True(t, <-c)
@@ -89,6 +94,63 @@ func TestWaitsGoByProcess(t *testing.T) {
 	b.check(t, &greedy, &large, &small)
 	now, _ := b.Used()
 	require.Zero(t, now)
+}
+
+// TestLittleOvertakesMuch: processes with much, and one that waits for much, keep nobody waiting who has nothing and wants little; and however many want
+// little all the time, whoever waits for much has his time.
+func TestLittleOvertakesMuch(t *testing.T) {
+	b := NewBudget(2400)
+	large := make([]*Share, 5)
+	for i := range large {
+		large[i] = &Share{}
+		if i < 4 {
+			require.True(t, b.Try(large[i], 400))
+		}
+	}
+	got := b.begin(large[4], 1500)
+	many := make([]*Share, 100)
+	for i := range many {
+		many[i] = &Share{}
+	}
+	fill := func() (n int) {
+		for _, s := range many {
+			if b.Try(s, 25) {
+				n++
+			}
+		}
+		return n
+	}
+	require.Equal(t, 21, fill())
+	require.False(t, b.Try(many[0], 1), "it has something")
+	require.False(t, b.Try(&Share{}, 151))
+	require.True(t, b.Try(&Share{}, 18), "there is always some")
+	for i := range 4 { // as many as may, and again as soon as they have given something back
+		select {
+		case <-got:
+			t.Fatal("it has more than there is")
+		default:
+		}
+		for _, s := range many {
+			b.Give(s, s.held)
+		}
+		require.NotZero(t, fill(), i)
+		b.Give(large[i], 400)
+	}
+	require.True(t, <-got)
+	b.check(t, append(append(many, large...), &Share{held: 18, apart: 18})...)
+}
+
+// TestAllOfABudgetIsOvertakenByNobody: who wants more than three quarters would wait for those who want little.
+func TestAllOfABudgetIsOvertakenByNobody(t *testing.T) {
+	b := NewBudget(1000)
+	var one, all Share
+	require.True(t, b.Try(&one, 500))
+	got := b.begin(&all, 1000)
+	require.False(t, b.Try(&Share{}, 1))
+	b.check(t, &one, &all)
+	b.Give(&one, 500)
+	require.True(t, <-got)
+	b.check(t, &one, &all)
 }
 
 // TestWaitEnds: by the server's end, or at once for what will never fit.
