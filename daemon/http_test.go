@@ -10,8 +10,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -262,6 +265,7 @@ func TestConnectionsOfHTTPAreBounded(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	l := newBounded(inner, 3)
+	l.young = 0
 	var clients []net.Conn
 	accept := func() *boundedConn {
 		t.Helper()
@@ -308,6 +312,75 @@ func TestConnectionsOfHTTPAreBounded(t *testing.T) {
 	require.NoError(t, l.Close())
 	_, err = l.Accept()
 	require.ErrorIs(t, err, net.ErrClosed)
+}
+
+// arrivals is a listener whose connections a test makes.
+type arrivals struct {
+	net.Listener
+	queue chan net.Conn
+}
+
+func (a arrivals) Accept() (net.Conn, error) { return <-a.queue, nil }
+func (a arrivals) Close() error              { return nil }
+
+// TestYoungConnectionsAreNotClosed: whoever connects all the time does not close what has just come, and may be about to ask. The next one waits until one
+// is not young any more, or ends, or the listener does.
+func TestYoungConnectionsAreNotClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := arrivals{queue: make(chan net.Conn, 10)}
+		l := newBounded(a, 2)
+		for range 10 {
+			conn, other := net.Pipe()
+			defer other.Close()
+			a.queue <- conn
+		}
+		var mu sync.Mutex
+		var got []*boundedConn
+		accept := func() { // in the background
+			go func() {
+				c, _ := l.Accept()
+				mu.Lock()
+				defer mu.Unlock()
+				got = append(got, c.(*boundedConn))
+			}()
+		}
+		came := func() []*boundedConn {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(got)
+		}
+		has := func(c *boundedConn) bool {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			_, is := l.conns[c]
+			return is
+		}
+		accept()
+		accept()
+		first := came()[0]
+		accept()
+		require.Len(t, came(), 2, "both are young")
+		time.Sleep(youngHTTP - 1)
+		require.Len(t, came(), 2)
+		require.True(t, has(first))
+		time.Sleep(1)
+		require.Len(t, came(), 3)
+		require.False(t, has(first))
+		accept()
+		require.Len(t, came(), 4, "the second one is as old")
+		accept()
+		require.Len(t, came(), 4)
+		require.NoError(t, came()[3].Close())
+		require.Len(t, came(), 5, "one has ended")
+		accept()
+		require.Len(t, came(), 5)
+		require.NoError(t, l.Close())
+		require.Len(t, came(), 6, "the listener has ended: it is asked, and would say so")
+		for _, c := range came() {
+			_ = c.Close() // some are closed
+		}
+	})
 }
 
 // closeAgain closes what is closed already.
