@@ -14,17 +14,19 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ringcache/ringcache/internal/leasetable"
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/tier/disk"
+	"github.com/ringcache/ringcache/tier/memory"
 )
 
 // checkTime is the longest wait for a Redis that is checked.
 const checkTime = 10 * time.Second
 
 // Check looks at everything that a daemon of this configuration opens, by the same functions as far as they change nothing, and returns a
-// Finding for each, and the Hints. It leaves nothing behind; folders and files that it makes are gone when it returns. Beside a daemon that runs it finds
+// Finding for each, and the Hints. What is damaged within a segment or a disk, and costs objects only, is found when they are opened. It leaves nothing behind; folders and files that it makes are gone when it returns. Beside a daemon that runs it finds
 // that the daemon has what it needs.
 func (c Config) Check(ctx context.Context) []Finding {
 	var f findings
@@ -73,26 +75,51 @@ func (c Config) checkSegment() (string, error) {
 	if err := tryFolder(dir, false); err != nil {
 		return "", fmt.Errorf("shm-dir: %w", err)
 	}
-	f, err := sidecar.OpenToLook(c.ShmDir, c.Name)
 	_, segmentErr := os.Lstat(filepath.Join(dir, c.Name))
+	there := segmentErr == nil
+	f, err := sidecar.OpenToLook(c.ShmDir, c.Name)
 	switch {
-	case errors.Is(err, segment.ErrForeign) && segmentErr != nil:
-		return fmt.Sprintf("the segment %s of %s is made in %s", c.Name, formatBytes(c.Size), dir), c.checkRoom()
+	case err == nil:
+		err = errors.Join(c.checkSidecar(f, there), f.Close())
+	case errors.Is(err, segment.ErrForeign) && !there:
+		err = nil
+	}
+	if err == nil && there {
+		err = c.checkContent()
+	}
+	if err == nil {
+		err = leasetable.Check(c.ShmDir, c.Name, there)
+	}
+	switch {
 	case err != nil:
 		return "", c.explainMemory(err)
+	case there:
+		return fmt.Sprintf("the segment %s of %s is in %s, and is taken over", c.Name, formatBytes(c.Size), dir), nil
 	}
+	return fmt.Sprintf("the segment %s of %s is made in %s", c.Name, formatBytes(c.Size), dir), c.checkRoom()
+}
+
+// checkSidecar looks at the sidecar of a segment, which may be what was left of one that is gone.
+func (c Config) checkSidecar(f *sidecar.File, there bool) error {
 	alive, err := f.Alive()
-	size := int64(f.Options().RingSize)
 	switch {
 	case err != nil:
+		return err
 	case alive:
-		err = c.explainMemory(segment.ErrOwned)
-	case segmentErr != nil: // a leftover without its segment, of another layout of memory
-		err = nil
-	case size != c.Size:
-		err = c.explainMemory(segment.ErrSize)
+		return segment.ErrOwned
+	case there && int64(f.Options().RingSize) != c.Size:
+		return segment.ErrSize
 	}
-	return fmt.Sprintf("the segment %s of %s is in %s, and is taken over", c.Name, formatBytes(c.Size), dir), errors.Join(err, f.Close())
+	return nil
+}
+
+// checkContent looks at a segment that nobody serves: whether it is as long as its sidecar says, and a memory level.
+func (c Config) checkContent() error {
+	l, err := memory.Look(c.Name, c.ShmDir)
+	if err != nil {
+		return err
+	}
+	return l.Close()
 }
 
 // checkDisk looks at the folder of the disk.

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/shmstore"
 )
 
 // everything lists what is below folders.
@@ -41,6 +43,18 @@ func TestServeCheckFindsWhatFails(t *testing.T) {
 	l.fresh = false
 	require.NoError(t, l.close())
 	root := os.Geteuid() == 0
+	// adopted gives a configuration a segment of its own that a daemon left.
+	adopted := func(c *Config) {
+		l, err := c.open(t.Context(), quiet())
+		require.NoError(t, err)
+		l.fresh = false
+		require.NoError(t, l.close())
+	}
+	copyLeft := func(c *Config, suffix string) {
+		b, err := os.ReadFile(filepath.Join(left.ShmDir, left.Name+suffix))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(c.ShmDir, c.Name+suffix), b, 0o600))
+	}
 
 	for name, v := range map[string]struct {
 		change  func(*Config)
@@ -59,11 +73,31 @@ func TestServeCheckFindsWhatFails(t *testing.T) {
 		"damaged sidecar": {change: func(c *Config) {
 			require.NoError(t, os.WriteFile(filepath.Join(c.ShmDir, c.Name+".ctl"), []byte("x"), 0o600))
 		}, key: "name", text: "not a usable sidecar"},
-		"sidecar without a segment": {change: func(c *Config) {
-			b, err := os.ReadFile(filepath.Join(left.ShmDir, left.Name+".ctl"))
+		"sidecar without a segment": {change: func(c *Config) { copyLeft(c, ".ctl") }},
+		"sidecar without a segment, and no memory": {change: func(c *Config) {
+			copyLeft(c, ".ctl")
+			c.Size = 1 << 60
+		}, key: "name", text: "to make it fit"},
+		"leases that are a folder": {change: func(c *Config) {
+			require.NoError(t, os.Mkdir(filepath.Join(c.ShmDir, c.Name+".leases"), 0o700))
+		}, key: "name", text: ".leases is something else; remove it"},
+		"leases of a segment that are a folder": {change: func(c *Config) {
+			adopted(c)
+			require.NoError(t, os.Remove(filepath.Join(c.ShmDir, c.Name+".leases")))
+			require.NoError(t, os.Mkdir(filepath.Join(c.ShmDir, c.Name+".leases"), 0o700))
+		}, key: "name", text: "leasetable: opening: "},
+		"leases that are a file of something else": {change: func(c *Config) {
+			require.NoError(t, os.WriteFile(filepath.Join(c.ShmDir, c.Name+".leases"), []byte("something else"), 0o600))
+		}, key: "name", text: ".leases is something else; remove it"},
+		"segment that was cut": {change: func(c *Config) {
+			adopted(c)
+			require.NoError(t, os.Truncate(filepath.Join(c.ShmDir, c.Name), 100))
+		}, key: "name", text: "it was cut short, or something else made it"},
+		"segment of another format": {change: func(c *Config) {
+			s, err := shmstore.Create(shmstore.Options{Name: c.Name, Dir: c.ShmDir, Size: int(c.Size), Format: "other"})
 			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(filepath.Join(c.ShmDir, c.Name+".ctl"), b, 0o600))
-		}},
+			require.NoError(t, s.Yield())
+		}, key: "name", text: "something else made it"},
 		"segment of another daemon":   {change: func(c *Config) { c.ShmDir = served.config.ShmDir }, key: "name", text: "serves the segment ringcache-test: end it, or"},
 		"disk of another daemon":      {change: func(c *Config) { c.Disk = served.config.Disk }, key: "disk", text: "another process has this root"},
 		"disk that is a file":         {change: func(c *Config) { c.Disk = file }, key: "disk", text: "disk " + file},

@@ -229,6 +229,9 @@ func (c Config) explainMemory(err error) error {
 	case errors.As(err, &newer) && newer.Newer:
 		return fmt.Errorf("the segment %s is of a later release: start that release, or give another name; `%s` removes the segment with all objects: %w",
 			c.Name, shmfile.SweepCommand(c.Name), err)
+	case errors.Is(err, segment.ErrSize) && size == c.Size:
+		return fmt.Errorf("the segment %s is not as long as a daemon makes one of %s: it was cut short, or something else made it; give another name, or remove the segment with all objects by `%s`: %w",
+			c.Name, formatBytes(size), shmfile.SweepCommand(c.Name), err)
 	case errors.Is(err, segment.ErrSize) && size != 0:
 		return fmt.Errorf("the segment %s has another size, %s: keep it by size: %s, or give another name, or remove the segment with all objects by `%s`: %w",
 			c.Name, formatBytes(size), formatBytes(size), shmfile.SweepCommand(c.Name), err)

@@ -22,6 +22,11 @@ func (r *runner) reload() {
 		r.log.Info("the configuration was read again, and nothing has changed")
 	default:
 		r.log.Info("the new configuration is in force", "changed", changed)
+		for _, h := range r.config.Hints() {
+			if h.Key == "max-connections" { // there are not as many descriptors
+				r.log.Warn(h.Text, "setting", h.Key)
+			}
+		}
 	}
 }
 

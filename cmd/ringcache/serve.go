@@ -141,7 +141,9 @@ func (serveCheck) Help() string {
 warning or error. What the daemon only warns about, such as a Redis that does not answer, is a warning. It leaves nothing behind, and makes no segment and no socket. A
 daemon may run meanwhile: then what that has is an error, since a second one could not start.
 
-The exit status is 0 if the daemon would start, 78 if the configuration is wrong, and 1 if something else is in its way.`
+What is damaged within a segment or a disk it does not find: that costs the daemon objects, not its start. What another program takes meanwhile is not found, either.
+
+The exit status is 0 if nothing was found that would keep the daemon from starting, 78 if the configuration is wrong, and 1 if something else is in its way.`
 }
 
 // Run prints what a daemon would find.

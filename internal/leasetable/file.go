@@ -84,10 +84,8 @@ func Create(dir, name string, o Options) (*Table, error) {
 	}
 	t.opt = o
 	t.format()
-	// A damaged table does not show what it was.
-	_, err = os.Lstat(path + sidecar.Suffix)
-	if foreign := err == nil || !o.Replace && isForeign(path); foreign {
-		return nil, errors.Join(fmt.Errorf("leasetable: %s is something else; remove it, or choose another name for the segment: %w", path, fs.ErrExist), t.Close())
+	if err := mayReplace(path, o.Replace); err != nil {
+		return nil, errors.Join(err, t.Close())
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(fmt.Errorf("leasetable: %w", err), t.Close())
@@ -96,6 +94,36 @@ func Create(dir, name string, o Options) (*Table, error) {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
+}
+
+// mayReplace reports that what has the name of a table is something else. A damaged table does not show what it was: damaged is that the segment had
+// one.
+func mayReplace(path string, damaged bool) error {
+	_, err := os.Lstat(path + sidecar.Suffix)
+	if err == nil || !damaged && isForeign(path) {
+		return fmt.Errorf("leasetable: %s is something else; remove it, or choose another name for the segment: %w", path, fs.ErrExist)
+	}
+	return nil
+}
+
+// Check reports, without changing anything, that the segment name in dir can't have a table: by Open if the segment is there, and else by
+// Create.
+func Check(dir, name string, there bool) error {
+	path, err := Path(dir, name)
+	if err != nil {
+		return err
+	}
+	if !there {
+		return mayReplace(path, false)
+	}
+	f, _, err := shmfile.Open(path, true)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("leasetable: opening: %w", err)
+	}
+	return f.Close()
 }
 
 func mapTable(path string, file *os.File, size int64) (*Table, error) {
