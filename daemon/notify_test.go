@@ -97,6 +97,24 @@ func TestSilenceWithoutAManager(t *testing.T) {
 	require.Contains(t, log.String(), "does not take messages")
 }
 
+// TestReloadLogsThatConnectionsAreCut: as the start does, where there are not enough descriptors.
+func TestReloadLogsThatConnectionsAreCut(t *testing.T) {
+	r := testRunner(t)
+	var log bytes.Buffer
+	r.log = slog.New(slog.NewTextHandler(&log, nil))
+	next := r.config
+	r.o.Reload = func() (Config, error) { return next, nil }
+	next.MaxSessions = 7
+	r.reload()
+	require.NotContains(t, log.String(), "connections are cut")
+	next.MaxConnections = 1 << 20
+	if _, cut := next.files().fit(next.configured()); !cut {
+		t.Skip("this process may open millions of files")
+	}
+	r.reload()
+	require.Contains(t, log.String(), "connections are cut from 1048576 to ")
+}
+
 // TestReload takes over everything or nothing.
 func TestReload(t *testing.T) {
 	r := testRunner(t)
