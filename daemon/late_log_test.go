@@ -80,7 +80,7 @@ func TestStuckLogHoldsNobodyUp(t *testing.T) {
 		}
 		b.server.Counters()
 	})
-	if os.Geteuid() == 0 {
+	if canBeAnother() {
 		require.NoError(t, os.Chmod(b.socket, 0o777))
 		require.NoError(t, os.Chmod(filepath.Dir(b.socket), 0o777))
 		stranger := newPuppetAs(t, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}})

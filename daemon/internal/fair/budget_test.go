@@ -107,6 +107,7 @@ func TestLittleOvertakesMuch(t *testing.T) {
 			require.True(t, b.Try(large[i], 400))
 		}
 	}
+	require.False(t, b.Try(large[4], 400), "it would take what is set apart")
 	got := b.begin(large[4], 1500)
 	many := make([]*Share, 100)
 	for i := range many {
