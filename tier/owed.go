@@ -118,14 +118,9 @@ func (s *Store) oweKnown(k Key, levels uint32) (rest uint32) {
 	if found.Err != nil {
 		return levels
 	}
-	var away uint32
-	for _, l := range s.lower {
-		if l.away.Load() {
-			away |= levels & (1 << l.index)
-		}
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	away := levels & s.unreachable()
 	before := s.owed.debts[k]
 	known := before == nil || before.known
 	if s.owe(found.Object, levels&^away) != nil {
@@ -240,6 +235,15 @@ func (s *Store) unreachable() (set uint32) {
 		}
 	}
 	return set
+}
+
+// unholdKnown lets go of what is held for a level that nothing can be written to now, as far as it may have it.
+func (s *Store) unholdKnown(l *lower) {
+	var next *list.Element
+	for e := l.fifo.Front(); e != nil; e = next {
+		next = e.Next()
+		s.letGo(e.Value.(*debt))
+	}
 }
 
 // unhold keeps a debt as one that is not held.

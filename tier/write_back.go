@@ -84,6 +84,7 @@ func (s *Store) write(l *lower, batch []*debt, size int64) {
 	l.writers--
 	s.writing.add(size, nil, -1)
 	bit := uint32(1) << l.index
+	var again []*debt
 	for i, d := range batch {
 		d.writing &^= bit
 		switch err := errs[i]; {
@@ -91,8 +92,7 @@ func (s *Store) write(l *lower, batch []*debt, size int64) {
 			s.letGo(d)
 		case err != nil && (retry(err) || s.stopping):
 			d.queued[l.index] = l.fifo.PushFront(d)
-			s.pauseWrites(l)
-			s.letGo(d)
+			again = append(again, d)
 		default:
 			l.pause = 0
 			s.dropDebt(d, bit)
@@ -100,6 +100,17 @@ func (s *Store) write(l *lower, batch []*debt, size int64) {
 				s.discard(d.key)
 			}
 		}
+	}
+	if len(again) == 0 {
+		return
+	}
+	first := l.pause == 0 // after a success
+	s.pauseWrites(l)
+	for _, d := range again {
+		s.letGo(d)
+	}
+	if first {
+		s.unholdKnown(l)
 	}
 }
 
