@@ -39,6 +39,9 @@ func Run(ctx context.Context, o RunOptions) error {
 	if err := o.Config.Validate(); err != nil {
 		return err
 	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50) // indexes are large, and requests leave little garbage: so that takes half of what they do, not as much
+	}
 	r := newRunner(o)
 	defer func() { r.late.flush(flushTime) }()
 	signals := make(chan os.Signal, 8)

@@ -42,6 +42,7 @@ func classOf(o *Object) class {
 type ledger struct {
 	room       int64 // bytes that chunks can take
 	maxObjects int   // that the sidecar, if any, has room for
+	texts      int   // for how many objects more the texts of objects count
 	bytes      [classes]int64
 	idle       idleSet
 	sample     int      // where cheapest goes on
@@ -99,11 +100,19 @@ func (s *Store) account(o *Object) {
 	if o.tenant() != "" {
 		s.tenantOf(o.tenant()).used += o.extent
 	}
+	s.texts += o.texts()
 	s.file(o, classOf(o))
 }
 
+// textOfObject is how many bytes of texts an object has for itself. They are on the heap, where an object takes about half as much beside them.
+const textOfObject = 1 << 10
+
+// texts returns for how many objects more an object counts, so that the memory for all of them has a bound: it would be as large as the segment.
+func (o *Object) texts() int { return (len(o.key) + len(o.tenant()) + len(o.Note())) / textOfObject }
+
 // unaccount undoes account for a chunk that was freed.
 func (s *Store) unaccount(o *Object) {
+	s.texts -= o.texts()
 	if o.tenant() != "" {
 		s.tenantOf(o.tenant()).used -= o.extent
 	}
@@ -248,5 +257,5 @@ func (s *Store) mayFit(w *line.Waiter) bool {
 
 // noEntry reports whether the sidecar has room for no more object.
 func (s *Store) noEntry() bool {
-	return s.sidecar != nil && s.pool.Len() >= s.maxObjects
+	return s.sidecar != nil && s.pool.Len()+s.texts >= s.maxObjects
 }

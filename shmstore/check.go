@@ -131,7 +131,9 @@ func (s *Store) checkSums(bad report) {
 	type sums struct{ used, idleBytes, idle int64 }
 	tenants := map[string]sums{}
 	var bytes [classes]int64
+	texts := 0
 	for o := range s.all() {
+		texts += o.texts()
 		if c := classOf(o); c != o.class {
 			bad("key %q is filed as of class %d, want %d", o.key, o.class, c)
 		}
@@ -151,6 +153,9 @@ func (s *Store) checkSums(bad report) {
 			}
 		}
 		tenants[o.tenant()] = n
+	}
+	if texts != s.texts {
+		bad("texts of objects count for %d objects, counted were %d", texts, s.texts)
 	}
 	sum := int64(0)
 	for _, n := range bytes {

@@ -87,8 +87,7 @@ type FullError struct {
 	// 0 if nobody waits. Whoever does not wait must not pass it for ever, see
 	// PutOptions.Wait.
 	Waiting int64
-	// MaxObjects, if not 0, is the most objects that the sidecar has room for, and as many
-	// are in use.
+	// MaxObjects, if not 0, is Options.MaxObjects of the segment, and as many are in use, as that counts.
 	MaxObjects int
 
 	// What the bytes of the store are taken by:
@@ -114,7 +113,7 @@ func (e *FullError) Error() string {
 	taken := fmt.Sprintf("%s leased, %s in quarantine, %s being written, %s viewed by readers, %s evictable between them, %s free with the largest hole of %s",
 		sizes.Text(e.Leased), sizes.Text(e.Quarantined), sizes.Text(e.Reserved), sizes.Text(e.Viewed), sizes.Text(e.Evictable), sizes.Text(e.Free), sizes.Text(e.LargestHole))
 	if e.MaxObjects > 0 {
-		taken = fmt.Sprintf("%d objects are the most that the sidecar has room for, and all are in use; raise MaxObjects", e.MaxObjects)
+		taken = fmt.Sprintf("%d objects are the most that the sidecar has room for, where one counts once more for each KiB of its key and note, and all are in use; raise MaxObjects", e.MaxObjects)
 	}
 	return fmt.Sprintf("shmstore: no room for %s, %s of %s are in use%s: %s; send the object inline, wait (PutOptions.Wait), or end requests that are done",
 		sizes.Text(e.Need), sizes.Text(e.Used), sizes.Text(e.Size), waiting, taken)

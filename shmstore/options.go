@@ -28,7 +28,8 @@ type Options struct {
 	// MaxObjectSize is the most bytes of one payload; 0 is Size.
 	MaxObjectSize int
 	// MaxObjects is the most objects at a time: the sidecar has 64 bytes for each. 0
-	// is one for every 8 KiB of Size, within 1024 and 2^20.
+	// is one for every 8 KiB of Size, within 1024 and 2^20. An object counts once more for each KiB of its key,
+	// tenant and note, which are on the heap.
 	MaxObjects int
 	// ReaderSlots is the most readers of this library that look at payloads in place,
 	// 2 KiB each in the sidecar. 0 is 64.
