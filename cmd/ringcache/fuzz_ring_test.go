@@ -101,7 +101,6 @@ func TestOwnPlacementRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
 		"ended without a reply": {"--system", "false"},
 		"no ring was made":      {"--system", `sh -c 'while read -r x; do echo "{\"ok\":false,\"error\":{\"kind\":\"unsupported\"}}"; done'`},
-		"no invariant":          {"--without", "overlap"},
 		"no chunk was":          {"--system", pythonRing(t, "fifo", "full")},
 		"contains no operation": {"--replay", os.DevNull},
 	} {
