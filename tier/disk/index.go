@@ -4,9 +4,6 @@ import (
 	"crypto/sha256"
 	"hash/maphash"
 	"io/fs"
-	"math/rand/v2"
-	"path"
-	"strings"
 	"time"
 
 	"github.com/ringcache/ringcache/internal/evict"
@@ -72,14 +69,6 @@ func hashOf(k tier.Key) keyHash {
 
 func hashOfSpace(space string) uint32 { return uint32(maphash.String(keySeed, space)) }
 
-// place is a folder below the root with files of entries. It takes a block, as a file does.
-type place struct {
-	path  string
-	in    *place // nil is the root
-	uses  int32  // entries and places in it
-	stays int32  // of them, those that are not leaving
-}
-
 // tenant is one that has objects here.
 type tenant struct {
 	name    string
@@ -143,83 +132,6 @@ func (x *index) items() int { return len(x.entries) + len(x.places) - x.leaving 
 func (x *index) enter(e *entry) {
 	x.entries[e.id] = e
 	x.settle(e)
-}
-
-// settle gives e its place among the folders, and unsettle takes it away.
-func (x *index) settle(e *entry) {
-	e.folder = x.use(e.folder)
-	x.stay(e.folder)
-}
-
-func (x *index) unsettle(e *entry) {
-	x.leave(e.folder)
-	x.unuse(e.folder)
-	if e.folder != nil {
-		e.folder = &place{path: e.folder.path}
-	}
-}
-
-// missing is how many folders a file needs that the index does not have.
-func (x *index) missing(e *entry) (n int) {
-	if e.folder != nil {
-		for p := e.folder.path; p != "." && x.places[p] == nil; p = path.Dir(p) {
-			n++
-		}
-	}
-	return n
-}
-
-// use counts a use of a folder, of which p has the path, and returns the one that the index has.
-func (x *index) use(p *place) *place {
-	if p == nil {
-		return nil
-	}
-	known := x.places[p.path]
-	if known == nil {
-		known = &place{path: strings.Clone(p.path)}
-		known.in = x.use(placeOf(known.path))
-		x.places[known.path] = known
-		x.emptying++
-	}
-	known.uses++
-	return known
-}
-
-func (x *index) unuse(p *place) {
-	for ; p != nil; p = p.in {
-		if p.uses--; p.uses > 0 {
-			return
-		}
-		delete(x.places, p.path)
-		x.emptying--
-	}
-}
-
-// stay counts that something in a folder stays, and leave the reverse.
-func (x *index) stay(p *place) {
-	for ; p != nil; p = p.in {
-		if p.stays++; p.stays > 1 {
-			return
-		}
-		x.emptying--
-	}
-}
-
-func (x *index) leave(p *place) {
-	for ; p != nil; p = p.in {
-		if p.stays--; p.stays > 0 {
-			return
-		}
-		x.emptying++
-	}
-}
-
-// placeOf returns the folder of a path, which no index has yet.
-func placeOf(p string) *place {
-	if parent := path.Dir(p); parent != "." {
-		return &place{path: parent}
-	}
-	return nil
 }
 
 // charge and discharge count the bytes of e for its tenant.
@@ -291,77 +203,6 @@ func (x *index) add(e *entry) {
 	x.policy.AddClaimed(&e.value, string(e.id[:]), claim)
 	x.link(e)
 	x.wake()
-}
-
-// link enters e, which is present, into its family.
-func (x *index) link(e *entry) {
-	x.objects++
-	e.leaf = -1
-	if x.children[e.id] == 0 {
-		x.addLeaf(e)
-	}
-	if x.closesRing(e) {
-		e.parent = id{}
-	}
-	if e.parent != (id{}) {
-		x.children[e.parent]++
-		if p := x.entries[e.parent]; p != nil && p.leaf >= 0 {
-			x.removeLeaf(p)
-		}
-	}
-}
-
-// mostAncestors bounds what is looked at under the lock. Nobody has chains of so many.
-const mostAncestors = 1 << 13
-
-// closesRing reports whether e, which is about to be linked, is an ancestor of its parent. Only what has children can be. One whose parent has more
-// ancestors than anybody looks at counts as one that is: it goes without a parent.
-func (x *index) closesRing(e *entry) bool {
-	if x.children[e.id] == 0 {
-		return false
-	}
-	steps := 0
-	for p := e.parent; p != (id{}); {
-		if steps++; p == e.id || steps > mostAncestors {
-			return true
-		}
-		up := x.entries[p]
-		if up == nil || up.state != present {
-			return false // if it comes, it is looked at then
-		}
-		p = up.parent
-	}
-	return false
-}
-
-func (x *index) unlink(e *entry) {
-	x.objects--
-	if e.leaf >= 0 {
-		x.removeLeaf(e)
-	}
-	if e.parent == (id{}) {
-		return
-	}
-	if x.children[e.parent]--; x.children[e.parent] > 0 {
-		return
-	}
-	delete(x.children, e.parent)
-	if p := x.entries[e.parent]; p != nil && p.state == present {
-		x.addLeaf(p)
-	}
-}
-
-func (x *index) addLeaf(e *entry) {
-	e.leaf = int32(len(x.leaves))
-	x.leaves = append(x.leaves, e)
-}
-
-func (x *index) removeLeaf(e *entry) {
-	last := x.leaves[len(x.leaves)-1]
-	x.leaves[e.leaf], last.leaf = last, e.leaf
-	x.leaves[len(x.leaves)-1] = nil
-	x.leaves = x.leaves[:len(x.leaves)-1]
-	e.leaf = -1
 }
 
 // claim takes e, which is present, out of everybody's sight: its file is about to go.
@@ -486,69 +327,4 @@ func (x *index) promised(at id, now time.Time) bool {
 		return false
 	}
 	return ok
-}
-
-// evictable reports whether e may go for room.
-func (x *index) evictable(e *entry, now time.Time, minAge time.Duration) bool {
-	return e.state == present && x.holds[e.id] == 0 && !x.promised(e.id, now) && (minAge == 0 || !e.young(now, minAge))
-}
-
-// young reports whether e was written or looked at a short time ago. A time in the future, as of a file that was
-// copied from somewhere, does not count: such a file would stay for ever.
-func (e *entry) young(now time.Time, minAge time.Duration) bool {
-	newest := e.looked
-	if e.seen < now.Add(time.Minute).UnixNano() {
-		newest = max(newest, e.seen)
-	}
-	return now.UnixNano()-newest < int64(minAge)
-}
-
-// sample is how many leaves are compared to choose one that goes. The values of all objects change
-// with every use, so an order of them would have to be made again each time.
-const sample = 64
-
-// victim returns the leaf that loses the least per byte, of a sample; nil if nothing may go.
-func (x *index) victim(now time.Time, minAge time.Duration) *entry {
-	var best *entry
-	var least float64
-	try := func(e *entry) {
-		if !x.evictable(e, now, minAge) {
-			return
-		}
-		if v := x.policy.Value(&e.value) / float64(max(e.bytes, 1)); best == nil || v < least {
-			best, least = e, v
-		}
-	}
-	if len(x.leaves) > 2*sample {
-		for range sample {
-			try(x.leaves[rand.IntN(len(x.leaves))])
-		}
-		if best != nil {
-			return best
-		}
-	}
-	for _, e := range x.leaves {
-		try(e)
-	}
-	return best
-}
-
-// choose claims so many objects that at least so many bytes, and files and folders, go; or none.
-func (x *index) choose(need int64, items int, now time.Time, minAge time.Duration) []*entry {
-	var chosen []*entry
-	for need > 0 || items > 0 {
-		e := x.victim(now, minAge)
-		if e == nil {
-			for _, e := range chosen {
-				x.unclaim(e)
-			}
-			return nil
-		}
-		freeing, n := x.freeing(), x.items()
-		x.claim(e)
-		chosen = append(chosen, e)
-		need -= x.freeing() - freeing
-		items -= n - x.items()
-	}
-	return chosen
 }
