@@ -33,7 +33,7 @@ func TestRefusedConnectionsAreLogged(t *testing.T) {
 			for range 3 {
 				one.dial(b.socket).refused(wire.KindBusy, helloOf("session-late"))
 			}
-			b.server.late.flush(2 * time.Minute)
+			b.server.records.flush(2 * time.Minute)
 			require.Equal(t, 1, strings.Count(log.String(), "a connection was refused"))
 			require.Contains(t, log.String(), "max-connections")
 		})

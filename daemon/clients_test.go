@@ -162,7 +162,7 @@ func TestLogsOfClients(t *testing.T) {
 	var log syncBuffer
 	b := newBed(t, func(b *bed) { b.so.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	lines := func(text string) (found []string) {
-		b.server.late.flush(time.Minute)
+		b.server.records.flush(time.Minute)
 		for line := range strings.Lines(log.String()) {
 			if strings.Contains(line, text) {
 				found = append(found, line)

@@ -26,7 +26,7 @@ func TestLargeLookupsTakeTheRoomThatThereIs(t *testing.T) {
 	looks := b.server.rooms.looks
 	var others fair.Share
 	most := looks.Size() - 1<<20
-	require.True(t, looks.Try(&others, most))
+	require.True(t, looks.TryAcquire(&others, most))
 	p := b.hello(session1)
 	b.eventually("all is looked up", func() bool {
 		for _, it := range p.ok(statOf(wire.MaxNames)).Items {
@@ -38,7 +38,7 @@ func TestLargeLookupsTakeTheRoomThatThereIs(t *testing.T) {
 	})
 	_, peak := looks.Used()
 	require.LessOrEqual(t, peak, looks.Size())
-	looks.Give(&others, most)
+	looks.Release(&others, most)
 }
 
 // TestLookupsGoByProcess: a process with many sessions that look something up does not keep the one of another waiting.
@@ -48,8 +48,8 @@ func TestLookupsGoByProcess(t *testing.T) {
 	var mine fair.Queue // so that the test sees each turn
 	wake := make(chan struct{}, 1)
 	for range lookers {
-		turns.Take(&mine, wake)
-		defer turns.Give(&mine, 1)
+		turns.Acquire(&mine, wake)
+		defer turns.Release(&mine, 1)
 	}
 	greedy := newPuppet(t)
 	for i := range 60 {
@@ -61,7 +61,7 @@ func TestLookupsGoByProcess(t *testing.T) {
 	b.eventually("so does the honest one", func() bool { return turns.Waiting() == 61 })
 	answered := func() bool { return honest.ok(statOf(1)).Items[0].Status == wire.StatusMiss }
 	for range 3 {
-		turns.Pause(&mine, wake, 1)
+		turns.Yield(&mine, wake, 1)
 	}
 	require.GreaterOrEqual(t, turns.Waiting(), 55, "few of the others have had their turn")
 	b.eventually("the honest one is answered", answered)

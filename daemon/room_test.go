@@ -203,7 +203,7 @@ func TestRequestFlood(t *testing.T) {
 	wake := make(chan struct{}, 1)
 	n := turnsAtOnce()
 	for range n { // with one turn for all, the order is the same each time
-		turns.Take(&mine, wake)
+		turns.Acquire(&mine, wake)
 	}
 	missing := make([]string, wire.MaxNames)
 	for i := range missing {
@@ -230,7 +230,7 @@ func TestRequestFlood(t *testing.T) {
 		b.eventually("the honest one waits", func() bool { return turns.Waiting() > waiting })
 		for pieces := 0; hits() == before; pieces++ {
 			require.Less(t, pieces, 10, "pieces of a flood of 300 requests with 16 pieces each")
-			turns.Pause(&mine, wake, 1)
+			turns.Yield(&mine, wake, 1)
 		}
 		r, err := honest.receive()
 		require.NoError(t, err)
@@ -238,6 +238,6 @@ func TestRequestFlood(t *testing.T) {
 	}
 	b.eventually("the flood is still there", func() bool { return turns.Waiting() == len(flood) })
 	for range n {
-		turns.Give(&mine, 1)
+		turns.Release(&mine, 1)
 	}
 }

@@ -43,7 +43,7 @@ func Run(ctx context.Context, o RunOptions) error {
 		debug.SetGCPercent(50) // indexes are large, and requests leave little garbage: so that takes half of what they do, not as much
 	}
 	r := newRunner(o)
-	defer func() { r.late.flush(flushTime) }()
+	defer func() { r.records.flush(flushTime) }()
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, os.Interrupt, syscall.SIGHUP)
 	defer signal.Stop(signals)
@@ -83,7 +83,7 @@ type runner struct {
 	config  Config
 	level   *slog.LevelVar
 	log     *slog.Logger
-	late    *lateLog // of log
+	records *asyncLog // of log
 	notify  notifier
 	reloads chan struct{}
 
@@ -105,7 +105,7 @@ func newRunner(o RunOptions) *runner {
 	if o.Config.LogFormat == "json" {
 		h = slog.NewJSONHandler(terminal.Writer(o.Log), ho)
 	}
-	h, r.late = late(h) // of the levels, too
+	h, r.records = newAsyncHandler(h) // of the levels, too
 	r.log = slog.New(h)
 	r.notify = notifier{r.log}
 	return r

@@ -23,7 +23,7 @@ import (
 type Server struct {
 	o        ServerOptions
 	log      *slog.Logger
-	late     *lateLog // nil if whoever made the log flushes it
+	records  *asyncLog // nil if whoever made the log flushes it
 	book     *promise.Book
 	segment  wire.Segment
 	started  time.Time
@@ -72,7 +72,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	var h slog.Handler
-	h, s.late = late(s.log.Handler())
+	h, s.records = newAsyncHandler(s.log.Handler())
 	s.log = slog.New(h)
 	var err error
 	if s.segment, err = segmentOf(o); err != nil {
@@ -83,7 +83,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 		grace = 30 * time.Second
 	}
 	if s.book, err = promise.Open(promise.Options{Store: o.Store, Memory: o.Memory, Grace: grace, Limits: s.limits.promises(o.Memory), Now: o.now, Logger: s.log}); err != nil {
-		s.late.flush(flushTime)
+		s.records.flush(flushTime)
 		return nil, err
 	}
 	s.ending, s.end = context.WithCancel(context.Background())
@@ -195,7 +195,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		go func() {
 			s.work.Wait()
 			s.book.Close()
-			s.late.flush(flushTime)
+			s.records.flush(flushTime)
 			close(s.closed)
 		}()
 	}

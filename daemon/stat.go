@@ -83,9 +83,9 @@ func (s *Server) look(l *looks, keys []tier.Key) {
 		return
 	}
 	s.work.Go(func() {
-		s.rooms.lookers.Take(&l.part.lookers, make(chan struct{}, 1))
+		s.rooms.lookers.Acquire(&l.part.lookers, make(chan struct{}, 1))
 		found := s.o.Store.Stat(s.ending, job.keys)
-		s.rooms.lookers.Give(&l.part.lookers, len(job.keys)/namesOfTurn)
+		s.rooms.lookers.Release(&l.part.lookers, len(job.keys)/namesOfTurn)
 		l.settle(job, found)
 	})
 }
@@ -102,7 +102,7 @@ func (l *looks) ask(keys []tier.Key) *look {
 		for _, k := range keys {
 			n += roomOfLook(k, tier.Object{})
 		}
-		if l.rooms.looks.Try(&l.part.looks, n) {
+		if l.rooms.looks.TryAcquire(&l.part.looks, n) {
 			l.running = true
 			return &look{keys: keys, room: n}
 		}
@@ -116,7 +116,7 @@ func (l *looks) settle(job *look, found []tier.Located) {
 	defer l.mu.Unlock()
 	l.running = false
 	if l.ended {
-		l.rooms.looks.Give(&l.part.looks, job.room)
+		l.rooms.looks.Release(&l.part.looks, job.room)
 		return
 	}
 	if len(l.found)+len(job.keys) > wire.MaxNames {
@@ -137,7 +137,7 @@ func (l *looks) settle(job *look, found []tier.Located) {
 		used += roomOfLook(k, found[i].Object)
 	}
 	l.room += used
-	l.rooms.looks.Give(&l.part.looks, job.room-used)
+	l.rooms.looks.Release(&l.part.looks, job.room-used)
 }
 
 // roomOfLook returns how many bytes an object takes that was found, or nothing.
@@ -166,7 +166,7 @@ func (l *looks) forget() {
 	if l.old != nil {
 		l.old.Stop()
 	}
-	l.rooms.looks.Give(&l.part.looks, l.room)
+	l.rooms.looks.Release(&l.part.looks, l.room)
 	l.found, l.old, l.room = nil, nil, 0
 }
 

@@ -122,7 +122,7 @@ type work struct {
 // admit takes room for reading a large body and handling it. It reports false when the server ends.
 func (w *work) admit(body int) bool {
 	n := int64(body + wire.MaxNames*bytesOfName)
-	if !w.rooms.requests.Take(w.stop, &w.part.requests, n) {
+	if !w.rooms.requests.Acquire(w.stop, &w.part.requests, n) {
 		return false
 	}
 	w.request = n
@@ -131,27 +131,27 @@ func (w *work) admit(body int) bool {
 
 // begin takes a turn.
 func (w *work) begin(body int) {
-	w.rooms.turns.Take(&w.part.turns, w.wake)
+	w.rooms.turns.Acquire(&w.part.turns, w.wake)
 	w.cost = 1 + body/bytesOfTurn
 }
 
 // pause lets others have a turn, after so many names.
 func (w *work) pause(names int) {
-	w.rooms.turns.Pause(&w.part.turns, w.wake, w.cost+names/namesOfTurn)
+	w.rooms.turns.Yield(&w.part.turns, w.wake, w.cost+names/namesOfTurn)
 	w.cost = 0
 }
 
 // end gives the turn back. cost is that of what was done since the last pause.
-func (w *work) end(cost int) { w.rooms.turns.Give(&w.part.turns, w.cost+cost) }
+func (w *work) end(cost int) { w.rooms.turns.Release(&w.part.turns, w.cost+cost) }
 
 // take takes room, and gives the turn back while it waits for that. It reports false when the server ends.
 func (w *work) take(b *fair.Budget, s *fair.Share, n int64) bool {
-	if b.Try(s, n) {
+	if b.TryAcquire(s, n) {
 		return true
 	}
 	w.end(0)
-	ok := b.Take(w.stop, s, n)
-	w.rooms.turns.Take(&w.part.turns, w.wake)
+	ok := b.Acquire(w.stop, s, n)
+	w.rooms.turns.Acquire(&w.part.turns, w.wake)
 	w.cost = 0
 	return ok
 }
@@ -162,7 +162,7 @@ func (w *work) widen(n int64) (ok bool) {
 	case n <= max(smallWork, w.request):
 		return true
 	case w.request > 0:
-		ok = w.rooms.requests.Try(&w.part.requests, n-w.request)
+		ok = w.rooms.requests.TryAcquire(&w.part.requests, n-w.request)
 	default:
 		ok = w.take(w.rooms.requests, &w.part.requests, n)
 	}
@@ -186,13 +186,13 @@ func (w *work) widenReply(n int64) bool {
 
 // handled gives back what reading and handling took.
 func (w *work) handled() {
-	w.rooms.requests.Give(&w.part.requests, w.request)
+	w.rooms.requests.Release(&w.part.requests, w.request)
 	w.request = 0
 }
 
 // sent gives back what the reply took.
 func (w *work) sent() {
-	w.rooms.replies.Give(&w.part.replies, w.reply)
+	w.rooms.replies.Release(&w.part.replies, w.reply)
 	w.reply = 0
 }
 

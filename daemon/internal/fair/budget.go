@@ -15,12 +15,12 @@ import (
 type Budget struct {
 	size int64
 
-	mu    sync.Mutex // guards what follows, and shares
-	used  int64
-	peak  int64    // of used
-	late  int64    // the same since Lately
-	apart int64    // of used: what overtook somebody who waits for much
-	queue []*Share // that wait, the next one in front
+	mu     sync.Mutex // guards what follows, and shares
+	used   int64
+	peak   int64    // of used
+	recent int64    // the same since Lately
+	apart  int64    // of used: what overtook somebody who waits for much
+	queue  []*Share // that wait, the next one in front
 }
 
 // NewBudget returns a budget of so many bytes, which are all free.
@@ -30,11 +30,11 @@ func NewBudget(size int64) *Budget { return &Budget{size: size} }
 type Share struct {
 	held  int64
 	apart int64 // of held, at most
-	line  []*wish
+	line  []*waiter
 }
 
-// wish is bytes that somebody waits for.
-type wish struct {
+// waiter is a call of Acquire that waits for bytes.
+type waiter struct {
 	n       int64
 	granted chan struct{}
 }
@@ -53,19 +53,19 @@ func (b *Budget) Used() (now, peak int64) {
 func (b *Budget) Lately() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	most := b.late
-	b.late = b.used
+	most := b.recent
+	b.recent = b.used
 	return most
 }
 
-// Try takes bytes for a process, if it may have them now.
-func (b *Budget) Try(s *Share, n int64) bool {
+// TryAcquire takes bytes for a process, if it may have them now.
+func (b *Budget) TryAcquire(s *Share, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.try(s, n)
+	return b.tryAcquire(s, n)
 }
 
-func (b *Budget) try(s *Share, n int64) bool {
+func (b *Budget) tryAcquire(s *Share, n int64) bool {
 	if len(s.line) > 0 || !b.allows(s, n) {
 		return false
 	}
@@ -78,19 +78,19 @@ func (b *Budget) try(s *Share, n int64) bool {
 	return b.grant(s, n, most)
 }
 
-// Take takes bytes for a process, and waits until it may have them. It reports false if it does not have them: done was closed before, or there are never
+// Acquire takes bytes for a process, and waits until it may have them. It reports false if it does not have them: done was closed before, or there are never
 // as many.
-func (b *Budget) Take(done <-chan struct{}, s *Share, n int64) bool {
+func (b *Budget) Acquire(done <-chan struct{}, s *Share, n int64) bool {
 	b.mu.Lock()
 	if n > b.size {
 		b.mu.Unlock()
 		return false
 	}
-	if b.try(s, n) {
+	if b.tryAcquire(s, n) {
 		b.mu.Unlock()
 		return true
 	}
-	w := &wish{n, make(chan struct{})}
+	w := &waiter{n, make(chan struct{})}
 	if s.line = append(s.line, w); len(s.line) == 1 {
 		b.queue = append(b.queue, s)
 	}
@@ -114,8 +114,8 @@ func (b *Budget) Take(done <-chan struct{}, s *Share, n int64) bool {
 	return false
 }
 
-// Give gives bytes back.
-func (b *Budget) Give(s *Share, n int64) {
+// Release gives bytes back.
+func (b *Budget) Release(s *Share, n int64) {
 	if n == 0 {
 		return
 	}
@@ -156,7 +156,7 @@ func (b *Budget) grant(s *Share, n, most int64) bool {
 	}
 	s.held += n
 	b.used += n
-	b.peak, b.late = max(b.peak, b.used), max(b.late, b.used)
+	b.peak, b.recent = max(b.peak, b.used), max(b.recent, b.used)
 	return true
 }
 

@@ -41,13 +41,13 @@ func TestSharesLeaveRoom(t *testing.T) {
 	shares := make([]*Share, 8)
 	for i, want := range []int64{500, 250, 125, 62, 31, 16, 8, 4} {
 		shares[i] = &Share{}
-		for b.Try(shares[i], 1) {
+		for b.TryAcquire(shares[i], 1) {
 		}
 		require.Equal(t, want, shares[i].held, i)
 	}
 	b.check(t, shares...)
-	require.True(t, b.Try(&Share{}, 4), "who has nothing may have all that is free")
-	require.False(t, b.Try(&Share{}, 1))
+	require.True(t, b.TryAcquire(&Share{}, 4), "who has nothing may have all that is free")
+	require.False(t, b.TryAcquire(&Share{}, 1))
 }
 
 // begin lets a goroutine wait for bytes, and returns when it does.
@@ -56,7 +56,7 @@ func (b *Budget) begin(s *Share, n int64) chan bool {
 	before := len(s.line)
 	b.mu.Unlock()
 	got := make(chan bool, 1)
-	go func() { got <- b.Take(nil, s, n) }()
+	go func() { got <- b.Acquire(nil, s, n) }()
 	for {
 		b.mu.Lock()
 		now := len(s.line)
@@ -73,23 +73,23 @@ func (b *Budget) begin(s *Share, n int64) chan bool {
 func TestWaitsGoByProcess(t *testing.T) {
 	b := NewBudget(100)
 	var greedy, large, small Share
-	require.True(t, b.Take(nil, &greedy, 50))
+	require.True(t, b.Acquire(nil, &greedy, 50))
 	var more []chan bool
 	for range 3 {
 		more = append(more, b.begin(&greedy, 20))
 	}
-	require.True(t, b.Take(nil, &small, 10), "others have room")
+	require.True(t, b.Acquire(nil, &small, 10), "others have room")
 	first := b.begin(&large, 45)
-	require.False(t, b.Try(&Share{}, 7), "it would overtake the large one")
-	require.False(t, b.Try(&small, 1), "it has something")
-	b.Give(&greedy, 50)
+	require.False(t, b.TryAcquire(&Share{}, 7), "it would overtake the large one")
+	require.False(t, b.TryAcquire(&small, 1), "it has something")
+	b.Release(&greedy, 50)
 	require.True(t, <-first, "it has its time, though others began to wait before")
 	b.check(t, &greedy, &large, &small)
-	b.Give(&large, 45)
-	b.Give(&small, 10)
+	b.Release(&large, 45)
+	b.Release(&small, 10)
 	for _, c := range more {
 		require.True(t, <-c)
-		b.Give(&greedy, 20)
+		b.Release(&greedy, 20)
 	}
 	b.check(t, &greedy, &large, &small)
 	now, _ := b.Used()
@@ -104,10 +104,10 @@ func TestLittleOvertakesMuch(t *testing.T) {
 	for i := range large {
 		large[i] = &Share{}
 		if i < 4 {
-			require.True(t, b.Try(large[i], 400))
+			require.True(t, b.TryAcquire(large[i], 400))
 		}
 	}
-	require.False(t, b.Try(large[4], 400), "it would take what is set apart")
+	require.False(t, b.TryAcquire(large[4], 400), "it would take what is set apart")
 	got := b.begin(large[4], 1500)
 	many := make([]*Share, 100)
 	for i := range many {
@@ -115,16 +115,16 @@ func TestLittleOvertakesMuch(t *testing.T) {
 	}
 	fill := func() (n int) {
 		for _, s := range many {
-			if b.Try(s, 25) {
+			if b.TryAcquire(s, 25) {
 				n++
 			}
 		}
 		return n
 	}
 	require.Equal(t, 21, fill())
-	require.False(t, b.Try(many[0], 1), "it has something")
-	require.False(t, b.Try(&Share{}, 151))
-	require.True(t, b.Try(&Share{}, 18), "there is always some")
+	require.False(t, b.TryAcquire(many[0], 1), "it has something")
+	require.False(t, b.TryAcquire(&Share{}, 151))
+	require.True(t, b.TryAcquire(&Share{}, 18), "there is always some")
 	for i := range 4 { // as many as may, and again as soon as they have given something back
 		select {
 		case <-got:
@@ -132,10 +132,10 @@ func TestLittleOvertakesMuch(t *testing.T) {
 		default:
 		}
 		for _, s := range many {
-			b.Give(s, s.held)
+			b.Release(s, s.held)
 		}
 		require.NotZero(t, fill(), i)
-		b.Give(large[i], 400)
+		b.Release(large[i], 400)
 	}
 	require.True(t, <-got)
 	b.check(t, append(append(many, large...), &Share{held: 18, apart: 18})...)
@@ -145,11 +145,11 @@ func TestLittleOvertakesMuch(t *testing.T) {
 func TestAllOfABudgetIsOvertakenByNobody(t *testing.T) {
 	b := NewBudget(1000)
 	var one, all Share
-	require.True(t, b.Try(&one, 500))
+	require.True(t, b.TryAcquire(&one, 500))
 	got := b.begin(&all, 1000)
-	require.False(t, b.Try(&Share{}, 1))
+	require.False(t, b.TryAcquire(&Share{}, 1))
 	b.check(t, &one, &all)
-	b.Give(&one, 500)
+	b.Release(&one, 500)
 	require.True(t, <-got)
 	b.check(t, &one, &all)
 }
@@ -158,13 +158,13 @@ func TestAllOfABudgetIsOvertakenByNobody(t *testing.T) {
 func TestWaitEnds(t *testing.T) {
 	b := NewBudget(100)
 	var one, two Share
-	require.False(t, b.Take(nil, &one, 101))
-	require.True(t, b.Take(nil, &one, 100))
+	require.False(t, b.Acquire(nil, &one, 101))
+	require.True(t, b.Acquire(nil, &one, 100))
 	stop := make(chan struct{})
 	close(stop)
-	require.False(t, b.Take(stop, &two, 1))
+	require.False(t, b.Acquire(stop, &two, 1))
 	b.check(t, &one, &two)
-	b.Give(&one, 100)
+	b.Release(&one, 100)
 	b.check(t, &one, &two)
 }
 
@@ -181,10 +181,10 @@ func TestBudgetTogether(t *testing.T) {
 			s := shares[i%len(shares)]
 			for range 300 {
 				n := rand.Int64N(1000) + 1
-				if !b.Take(nil, s, n) {
+				if !b.Acquire(nil, s, n) {
 					t.Error("it was not granted")
 				}
-				b.Give(s, n)
+				b.Release(s, n)
 			}
 		})
 	}

@@ -28,19 +28,19 @@ type Queue struct {
 	place   int    // in Turns.waiting, if there is a line
 }
 
-// Take waits for a turn. wake is a channel with room for one value, of the caller alone, which is empty before and after. Who has a turn
+// Acquire waits for a turn. wake is a channel with room for one value, of the caller alone, which is empty before and after. Who has a turn
 // must not wait for another request, nor for a client, nor for who reads the log.
-func (t *Turns) Take(q *Queue, wake chan struct{}) { t.take(q, wake, false) }
+func (t *Turns) Acquire(q *Queue, wake chan struct{}) { t.acquire(q, wake, false) }
 
-// Pause gives the turn of a request back, which has cost so much until now, and waits for the next one. The request comes before others of
+// Yield gives the turn of a request back, which has cost so much until now, and waits for the next one. The request comes before others of
 // its process, so that not many are half done.
-func (t *Turns) Pause(q *Queue, wake chan struct{}, cost int) {
-	t.Give(q, cost)
-	t.take(q, wake, true)
+func (t *Turns) Yield(q *Queue, wake chan struct{}, cost int) {
+	t.Release(q, cost)
+	t.acquire(q, wake, true)
 }
 
-// Give gives a turn back. cost is what was done in it, in any unit; the least is 1.
-func (t *Turns) Give(q *Queue, cost int) {
+// Release gives a turn back. cost is what was done in it, in any unit; the least is 1.
+func (t *Turns) Release(q *Queue, cost int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	q.running--
@@ -62,7 +62,7 @@ func (t *Turns) Waiting() (n int) {
 	return n
 }
 
-func (t *Turns) take(q *Queue, wake chan struct{}, first bool) {
+func (t *Turns) acquire(q *Queue, wake chan struct{}, first bool) {
 	t.mu.Lock()
 	if q.running == 0 && len(q.line) == 0 {
 		q.spent = max(q.spent, t.clock)

@@ -22,7 +22,7 @@ func (r *rig) wait(q *Queue, name string) {
 	r.Helper()
 	n := r.turns.Waiting()
 	go func() {
-		r.turns.Take(q, make(chan struct{}, 1))
+		r.turns.Acquire(q, make(chan struct{}, 1))
 		r.got <- name
 	}()
 	for r.turns.Waiting() == n {
@@ -34,25 +34,25 @@ func (r *rig) wait(q *Queue, name string) {
 func TestTurnsGoByProcess(t *testing.T) {
 	r := newRig(t)
 	var greedy, modest, other Queue
-	r.turns.Take(&greedy, make(chan struct{}, 1))
+	r.turns.Acquire(&greedy, make(chan struct{}, 1))
 	for range 5 {
 		r.wait(&greedy, "greedy")
 	}
 	r.wait(&modest, "modest")
-	r.turns.Give(&greedy, 100)
+	r.turns.Release(&greedy, 100)
 	require.Equal(t, "modest", <-r.got)
 	r.wait(&modest, "modest")
-	r.turns.Give(&modest, 50)
+	r.turns.Release(&modest, 50)
 	require.Equal(t, "modest", <-r.got, "it has cost half as much")
 	r.wait(&modest, "modest")
-	r.turns.Give(&modest, 60)
+	r.turns.Release(&modest, 60)
 	require.Equal(t, "greedy", <-r.got)
 	r.wait(&other, "other")
-	r.turns.Give(&greedy, 1)
+	r.turns.Release(&greedy, 1)
 	require.Equal(t, "other", <-r.got, "who comes now has no debt")
 	for range 200 { // nor does it have 200 turns saved up, or paid for the time alone
 		r.wait(&other, "other")
-		r.turns.Give(&other, 1)
+		r.turns.Release(&other, 1)
 		if <-r.got == "greedy" {
 			return
 		}
@@ -65,39 +65,39 @@ func TestIdleTimeIsNeitherSavedNorPaid(t *testing.T) {
 	r := newRig(t)
 	var busy, idle Queue
 	for range 1000 {
-		r.turns.Take(&busy, make(chan struct{}, 1))
-		r.turns.Give(&busy, 10)
+		r.turns.Acquire(&busy, make(chan struct{}, 1))
+		r.turns.Release(&busy, 10)
 	}
-	r.turns.Take(&idle, make(chan struct{}, 1))
+	r.turns.Acquire(&idle, make(chan struct{}, 1))
 	r.wait(&idle, "idle")
 	r.wait(&busy, "busy")
-	r.turns.Give(&idle, 12)
+	r.turns.Release(&idle, 12)
 	require.Equal(t, "busy", <-r.got)
-	r.turns.Give(&busy, 1)
+	r.turns.Release(&busy, 1)
 	require.Equal(t, "idle", <-r.got)
-	r.turns.Give(&idle, 1)
+	r.turns.Release(&idle, 1)
 }
 
 // TestPausesGoOnFirst: of the requests of a process, one that has begun comes before others.
 func TestPausesGoOnFirst(t *testing.T) {
 	r := newRig(t)
 	var q, other Queue
-	r.turns.Take(&q, make(chan struct{}, 1))
+	r.turns.Acquire(&q, make(chan struct{}, 1))
 	r.wait(&q, "second")
 	r.wait(&q, "third")
 	r.wait(&other, "other")
 	go func() {
-		r.turns.Pause(&q, make(chan struct{}, 1), 1)
+		r.turns.Yield(&q, make(chan struct{}, 1), 1)
 		r.got <- "first"
 	}()
 	require.Equal(t, "other", <-r.got)
 	for r.turns.Waiting() < 3 {
 		runtime.Gosched()
 	}
-	r.turns.Give(&other, 10)
+	r.turns.Release(&other, 10)
 	for _, name := range []string{"first", "second", "third"} {
 		require.Equal(t, name, <-r.got)
-		r.turns.Give(&q, 1)
+		r.turns.Release(&q, 1)
 	}
 }
 
@@ -120,13 +120,13 @@ func TestTurnsTogether(t *testing.T) {
 		all.Go(func() {
 			q, wake := &queues[i%len(queues)], make(chan struct{}, 1)
 			for n := range 200 {
-				turns.Take(q, wake)
+				turns.Acquire(q, wake)
 				step(1)
 				step(-1)
-				turns.Pause(q, wake, n%7)
+				turns.Yield(q, wake, n%7)
 				step(1)
 				step(-1)
-				turns.Give(q, n%5)
+				turns.Release(q, n%5)
 			}
 		})
 	}

@@ -92,7 +92,7 @@ func TestStuckLogHoldsNobodyUp(t *testing.T) {
 		})
 	}
 	open()
-	b.server.late.flush(2 * time.Minute)
+	b.server.records.flush(2 * time.Minute)
 	require.Equal(t, n, strings.Count(log.String(), "a client came"))
 	require.Contains(t, log.String(), "a connection was refused")
 }
@@ -100,8 +100,8 @@ func TestStuckLogHoldsNobodyUp(t *testing.T) {
 // TestLateLogDropsWhatIsTooMuch, and says how much, in its place; what is written has its order and its attributes.
 func TestLateLogDropsWhatIsTooMuch(t *testing.T) {
 	out := &stuck{open: make(chan struct{})}
-	h, l := late(slog.NewTextHandler(out, nil))
-	again, none := late(h)
+	h, l := newAsyncHandler(slog.NewTextHandler(out, nil))
+	again, none := newAsyncHandler(h)
 	require.Equal(t, h, again)
 	require.Nil(t, none)
 	none.flush(time.Hour)
@@ -113,7 +113,7 @@ func TestLateLogDropsWhatIsTooMuch(t *testing.T) {
 		taken = len(l.waiting) == 0
 		l.mu.Unlock()
 	}
-	for i := range mostLate + 10 {
+	for i := range mostWaiting + 10 {
 		log.Info("line", "n", i)
 	}
 	l.flush(time.Nanosecond) // nobody reads
@@ -121,13 +121,13 @@ func TestLateLogDropsWhatIsTooMuch(t *testing.T) {
 	close(out.open)
 	l.flush(time.Hour)
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	require.Len(t, lines, mostLate+2)
+	require.Len(t, lines, mostWaiting+2)
 	require.Contains(t, lines[0], "msg=first pid=7")
-	for i := range mostLate {
+	for i := range mostWaiting {
 		require.True(t, strings.HasSuffix(lines[i+1], fmt.Sprintf("msg=line pid=7 g.n=%d", i)), lines[i+1])
 	}
-	require.Contains(t, lines[mostLate+1], "dropped")
-	require.Contains(t, lines[mostLate+1], "lines=10")
+	require.Contains(t, lines[mostWaiting+1], "dropped")
+	require.Contains(t, lines[mostWaiting+1], "lines=10")
 }
 
 // slowLog takes its time for each line.

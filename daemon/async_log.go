@@ -8,62 +8,62 @@ import (
 )
 
 const (
-	mostLate  = 1024            // records of the log that wait to be written; those beyond are dropped
-	flushTime = 2 * time.Second // how long the end waits for who reads the log
+	mostWaiting = 1024            // records of the log that wait to be written; those beyond are dropped
+	flushTime   = 2 * time.Second // how long the end waits for who reads the log
 )
 
-// lateHandler hands records to the handler behind it from a goroutine of its own: what writes to a log that nobody reads would wait, and
+// asyncHandler hands records to the handler behind it from a goroutine of its own: what writes to a log that nobody reads would wait, and
 // clients cause lines, with turns and locks in hand.
-type lateHandler struct {
+type asyncHandler struct {
 	slog.Handler // behind it; it decides what is enabled
-	log          *lateLog
+	log          *asyncLog
 }
 
-// late returns a handler that never waits, and its log, which has to be flushed at the end. If h is such a handler already, it is returned, and the log is nil:
+// newAsyncHandler returns a handler that never waits, and its log, which has to be flushed at the end. If h is such a handler already, it is returned, and the log is nil:
 // it is somebody else's.
-func late(h slog.Handler) (slog.Handler, *lateLog) {
-	if _, is := h.(lateHandler); is {
+func newAsyncHandler(h slog.Handler) (slog.Handler, *asyncLog) {
+	if _, is := h.(asyncHandler); is {
 		return h, nil
 	}
-	l := &lateLog{base: h}
-	return lateHandler{h, l}, l
+	l := &asyncLog{base: h}
+	return asyncHandler{h, l}, l
 }
 
 // Handle implements slog.Handler.
-func (h lateHandler) Handle(_ context.Context, r slog.Record) error {
-	h.log.add(lateRecord{h.Handler, r.Clone()})
+func (h asyncHandler) Handle(_ context.Context, r slog.Record) error {
+	h.log.add(asyncRecord{h.Handler, r.Clone()})
 	return nil
 }
 
 // WithAttrs implements slog.Handler.
-func (h lateHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return lateHandler{h.Handler.WithAttrs(attrs), h.log}
+func (h asyncHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return asyncHandler{h.Handler.WithAttrs(attrs), h.log}
 }
 
 // WithGroup implements slog.Handler.
-func (h lateHandler) WithGroup(name string) slog.Handler {
-	return lateHandler{h.Handler.WithGroup(name), h.log}
+func (h asyncHandler) WithGroup(name string) slog.Handler {
+	return asyncHandler{h.Handler.WithGroup(name), h.log}
 }
 
-// lateLog has the records that wait.
-type lateLog struct {
+// asyncLog has the records that wait.
+type asyncLog struct {
 	base slog.Handler // gets what is said about the log itself
 
 	mu      sync.Mutex // guards what follows
-	waiting []lateRecord
+	waiting []asyncRecord
 	dropped int
 	written chan struct{} // closed when nothing waits any more; nil if nothing does. A goroutine writes meanwhile
 }
 
-type lateRecord struct {
+type asyncRecord struct {
 	to     slog.Handler
 	record slog.Record
 }
 
-func (l *lateLog) add(r lateRecord) {
+func (l *asyncLog) add(r asyncRecord) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.waiting) >= mostLate {
+	if len(l.waiting) >= mostWaiting {
 		l.dropped++
 		return
 	}
@@ -75,7 +75,7 @@ func (l *lateLog) add(r lateRecord) {
 }
 
 // write writes until nothing waits.
-func (l *lateLog) write() {
+func (l *asyncLog) write() {
 	for {
 		l.mu.Lock()
 		records, dropped := l.waiting, l.dropped
@@ -97,7 +97,7 @@ func (l *lateLog) write() {
 }
 
 // flush waits until everything is written, but not for ever.
-func (l *lateLog) flush(limit time.Duration) {
+func (l *asyncLog) flush(limit time.Duration) {
 	if l == nil {
 		return
 	}
