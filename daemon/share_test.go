@@ -4,6 +4,7 @@ package daemon
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,7 +39,15 @@ func (b *bed) servesOthers(greedy []*puppet) {
 	for _, p := range greedy {
 		p.kill()
 	}
-	b.eventually("what the greedy ones had is free", func() bool { return len(b.server.Leases()) == 2 })
+	gone := map[int]bool{}
+	for _, p := range greedy {
+		gone[p.pid()] = true
+	}
+	b.eventually("the greedy ones are gone with all they had", func() bool {
+		clients := b.server.clientList()
+		isGone := func(c wire.ClientState) bool { return gone[c.PID] }
+		return !slices.ContainsFunc(clients, isGone) && b.server.State().Sessions == len(clients) && len(b.server.Leases()) == 2
+	})
 	honest.release("l", "another")
 	b.free()
 }
