@@ -5,12 +5,18 @@ import (
 	"sync"
 )
 
-// Budget is a number of bytes that processes take from and give back. A process that has none may take what is free. One that has some gets
-// more only if as much as it has then stays free for others: alone it may have half, beside another one a third, and so on. Those that have to wait
-// are served by process, in turns, and a request that is too large for what is free keeps others behind it waiting, so that each has its time.
+// Budget is a number of bytes that processes acquire and release.
 //
-// A quarter is set apart: large requests, of more than a sixteenth of the budget, leave it free, unless nobody has anything; and while somebody waits for much, who has nothing
-// and wants little takes from it. So slow processes with large requests keep nobody waiting who wants little, and who wants little keeps nobody waiting for ever.
+// A process that holds nothing may acquire whatever is free. A process that holds something
+// may acquire more only if at least as much as it then holds stays free for others: alone it
+// may hold half, beside one other process a third, and so on.
+//
+// Callers that wait are served by process, in turns. A large request that waits keeps others
+// from overtaking it, so it is not starved. To keep small requests from waiting behind large
+// ones, a quarter of the budget is set apart: large requests, of more than a sixteenth of the
+// budget, leave it free unless nobody holds anything, and while a large request waits, a
+// process that holds nothing may acquire a little from that quarter.
+//
 // The methods may be called from any goroutine.
 type Budget struct {
 	size int64

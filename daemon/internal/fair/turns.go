@@ -5,9 +5,10 @@ import (
 	"sync"
 )
 
-// Turns let a few goroutines work at a time. Who waits is let in by process: the one whose requests have cost least comes next. A
-// process that was idle begins level with the others: it neither saves turns up nor pays for the time in which nobody else wanted
-// any. The methods may be called from any goroutine.
+// Turns limits how many goroutines work at a time. Goroutines that wait are admitted by
+// process: the process whose requests have cost least comes next (start-time fair queueing).
+// A process that was idle starts level with the others, so it neither saves up turns nor pays
+// for the time in which nobody else wanted any. The methods may be called from any goroutine.
 type Turns struct {
 	mu      sync.Mutex // guards what follows, and queues
 	free    int
