@@ -13,7 +13,8 @@ import (
 	"github.com/ringcache/ringcache/encoder/wire"
 )
 
-// TestRefusedConnectionsAreLogged: that there are too many connections, of all or of one process, is in the log, once in a while.
+// TestRefusedConnectionsAreLogged: that there are too many connections, of all or of one process, is in the
+// log, once in a while.
 func TestRefusedConnectionsAreLogged(t *testing.T) {
 	for name, most := range map[string]int{"of all": 4, "of a process": 12} {
 		t.Run(name, func(t *testing.T) {

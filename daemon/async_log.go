@@ -12,15 +12,15 @@ const (
 	flushTime   = 2 * time.Second // how long the end waits for who reads the log
 )
 
-// asyncHandler hands records to the handler behind it from a goroutine of its own: what writes to a log that nobody reads would wait, and
-// clients cause lines, with turns and locks in hand.
+// asyncHandler hands records to the handler behind it from a goroutine of its own: what writes to a log that
+// nobody reads would wait, and clients cause lines, with turns and locks in hand.
 type asyncHandler struct {
 	slog.Handler // behind it; it decides what is enabled
 	log          *asyncLog
 }
 
-// newAsyncHandler returns a handler that never waits, and its log, which has to be flushed at the end. If h is such a handler already, it is returned, and the log is nil:
-// it is somebody else's.
+// newAsyncHandler returns a handler that never waits, and its log, which has to be flushed at the end. If h
+// is such a handler already, it is returned, and the log is nil: it is somebody else's.
 func newAsyncHandler(h slog.Handler) (slog.Handler, *asyncLog) {
 	if _, is := h.(asyncHandler); is {
 		return h, nil

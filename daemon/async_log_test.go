@@ -44,7 +44,8 @@ func inTime(t *testing.T, what string, f func()) {
 	}
 }
 
-// TestStuckLogHoldsNobodyUp: nothing that clients cause waits for who reads the log, and what was to be written comes when somebody reads.
+// TestStuckLogHoldsNobodyUp: nothing that clients cause waits for who reads the log, and what was to be
+// written comes when somebody reads.
 func TestStuckLogHoldsNobodyUp(t *testing.T) {
 	log := &stuck{open: make(chan struct{})}
 	b := newBed(t, func(b *bed) {

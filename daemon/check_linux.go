@@ -25,9 +25,10 @@ import (
 // checkTime is the longest wait for a Redis that is checked.
 const checkTime = 10 * time.Second
 
-// Check looks at everything that a daemon of this configuration opens, by the same functions as far as they change nothing, and returns a
-// Finding for each, and the Hints. What is damaged within a segment or a disk, and costs objects only, is found when they are opened. It leaves nothing behind; folders and files that it makes are gone when it returns. Beside a daemon that runs it finds
-// that the daemon has what it needs.
+// Check looks at everything that a daemon of this configuration opens, by the same functions as far as they
+// change nothing, and returns a Finding for each, and the Hints. What is damaged within a segment or a disk,
+// and costs objects only, is found when they are opened. It leaves nothing behind; folders and files that it
+// makes are gone when it returns. Beside a daemon that runs it finds that the daemon has what it needs.
 func (c Config) Check(ctx context.Context) []Finding {
 	var f findings
 	look := func(key string, check func() (string, error)) {
@@ -157,7 +158,8 @@ func (c Config) checkRedis(ctx context.Context) error {
 	return r.Close()
 }
 
-// checkSocket looks at the socket's folder, at its lock, and for somebody who listens. It makes no socket: clients might connect.
+// checkSocket looks at the socket's folder, at its lock, and for somebody who listens. It makes no socket:
+// clients might connect.
 func (c Config) checkSocket() (string, error) {
 	if os.Getenv("LISTEN_PID") == strconv.Itoa(os.Getpid()) {
 		return "the service manager has opened it", nil
@@ -182,8 +184,8 @@ func (c Config) checkSocket() (string, error) {
 	return c.Socket + " is free", err
 }
 
-// tryFolder makes and locks a file in a folder, and removes it again. create makes the folder first, as far as it is missing, and removes
-// what it has made.
+// tryFolder makes and locks a file in a folder, and removes it again. create makes the folder first, as far
+// as it is missing, and removes what it has made.
 func tryFolder(folder string, create bool) (err error) {
 	if _, statErr := os.Stat(folder); create && errors.Is(statErr, fs.ErrNotExist) && filepath.Dir(folder) != folder {
 		return makeFolder(folder, func() error { return tryFolder(folder, false) })

@@ -26,8 +26,8 @@ func everything(t *testing.T, folders ...string) (all []string) {
 	return all
 }
 
-// TestServeCheckFindsWhatFails: each thing that keeps a daemon from its start is found before, with what the daemon would say, and nothing is
-// left or changed.
+// TestServeCheckFindsWhatFails: each thing that keeps a daemon from its start is found before, with what the
+// daemon would say, and nothing is left or changed.
 func TestServeCheckFindsWhatFails(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

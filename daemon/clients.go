@@ -86,8 +86,8 @@ func (v *visitors) enter(client *promise.Client, session, label, space string) (
 	return x, came
 }
 
-// announce reports whether the log has yet to say that the process came, which it says once. Who only asks for statistics, such as a probe,
-// is not announced. The caller has the lock.
+// announce reports whether the log has yet to say that the process came, which it says once. Who only asks
+// for statistics, such as a probe, is not announced. The caller has the lock.
 func (x *visit) announce() bool {
 	if x.process.announced != "" {
 		return false
@@ -168,7 +168,8 @@ func (v *visitors) count(x *visit, q *wire.Request, use wire.Use) (label, space 
 	return x.label, x.space, came
 }
 
-// useOf counts the hits and misses of an answer. What was stored can't be seen in it: `ok` is also the answer about what was there.
+// useOf counts the hits and misses of an answer. What was stored can't be seen in it: `ok` is also the answer
+// about what was there.
 func useOf(op wire.Op, p *wire.Reply) (use wire.Use) {
 	if op != wire.Pin || p.Error != nil {
 		return use

@@ -19,7 +19,8 @@ import (
 	"github.com/ringcache/ringcache/encoder/wire"
 )
 
-// TestStatusClients: what each session and all of them asked for, also of sessions that are idle; the metrics have the same sums.
+// TestStatusClients: what each session and all of them asked for, also of sessions that are idle; the metrics
+// have the same sums.
 func TestStatusClients(t *testing.T) {
 	b := newBed(t, nil)
 	stat := func(p *peer) wire.Reply { return p.ok(wire.Request{Op: wire.Stat, List: true}) }
@@ -75,7 +76,8 @@ func TestStatusClients(t *testing.T) {
 	require.Equal(t, []uint64{5, 1, 3}, []uint64{items["pin hit"], items["pin miss"], items["commit ok"]}, "the metrics agree")
 }
 
-// TestStoredCountsWhatWasPublished: a commit of what is there already is answered ok, and stores nothing; one that is cut off has stored what it published.
+// TestStoredCountsWhatWasPublished: a commit of what is there already is answered ok, and stores nothing; one
+// that is cut off has stored what it published.
 func TestStoredCountsWhatWasPublished(t *testing.T) {
 	b := newBed(t, nil)
 	b.hello(session1).store(b, "a")
@@ -114,7 +116,8 @@ func TestManyClientsAreListed(t *testing.T) {
 	}
 }
 
-// TestTakeoverWhileFull: a connection that has no room for its objects, while another one takes its session over under another label.
+// TestTakeoverWhileFull: a connection that has no room for its objects, while another one takes its session
+// over under another label.
 func TestTakeoverWhileFull(t *testing.T) {
 	b := newBed(t, nil)
 	b.hello(session1)
@@ -156,8 +159,8 @@ func TestRecentUse(t *testing.T) {
 	require.Equal(t, wire.Use{Seconds: 295}, r.sum(2005*time.Second))
 }
 
-// TestLogsOfClients: a line when a process comes, and one when it goes, however many connections it has; none for a probe; and no more than
-// some in a minute.
+// TestLogsOfClients: a line when a process comes, and one when it goes, however many connections it has; none
+// for a probe; and no more than some in a minute.
 func TestLogsOfClients(t *testing.T) {
 	var log syncBuffer
 	b := newBed(t, func(b *bed) { b.so.Logger = slog.New(slog.NewTextHandler(&log, nil)) })

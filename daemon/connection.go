@@ -166,7 +166,8 @@ func (c *connection) forget(body int) {
 	c.work.handled()
 }
 
-// answer answers a frame in its turn. It returns the reply, nil if there is none, and reports whether the connection goes on.
+// answer answers a frame in its turn. It returns the reply, nil if there is none, and reports whether the
+// connection goes on.
 func (c *connection) answer(body []byte) (out []byte, goesOn bool) {
 	c.work.begin(len(body))
 	defer func() { c.work.end(len(out) / bytesOfTurn) }()
@@ -218,7 +219,8 @@ func (c *connection) handleGuarded(q *wire.Request) (p *wire.Reply) {
 	return p
 }
 
-// encode returns the frame of a reply, nil if there is no room for it since the server ends. It reports whether the connection goes on.
+// encode returns the frame of a reply, nil if there is no room for it since the server ends. It reports
+// whether the connection goes on.
 func (c *connection) encode(p *wire.Reply) (out []byte, goesOn bool) {
 	goesOn = true
 	if p.Error != nil {

@@ -6,17 +6,21 @@
 //
 // # Promises
 //
-// A client is a session, and a session belongs to the process that connected. What a session was promised, its leases with what
-// they pin and reserve, stands in the shared segment and survives the daemon. It ends by the client's word, with its time, or with the
-// client's process; not with a connection, and not with the daemon. Reservations end a while after it, since the client may be
-// writing. The next daemon over the same segment takes all of it over, and keeps it for a grace time until the client comes back.
+// A client is a session, and a session belongs to the process that connected. What a session was promised,
+// its leases with what they pin and reserve, stands in the shared segment and survives the daemon. It ends by
+// the client's word, with its time, or with the client's process; not with a connection, and not with the
+// daemon. Reservations end a while after it, since the client may be writing. The next daemon over the same
+// segment takes all of it over, and keeps it for a grace time until the client comes back.
 //
 // # Who harms whom
 //
-// No request waits for a disk, a network or another client: what takes longer goes on in the background, and the client asks again. A client
-// that stalls, lies or dies costs itself its connection, and others nothing: what a process may have is limited
-// by [Limits], and is the less, the more others have. Requests are handled in turns by process, large ones in pieces, so that who asks for much waits for himself. The memory
-// of large requests and replies comes from budgets, of which a process has no more than it leaves to others; small ones always have room. Processes of another user are refused. Who is let in can map the segment, and so can damage it.
+// No request waits for a disk, a network or another client: what takes longer goes on in the background, and
+// the client asks again. A client that stalls, lies or dies costs itself its connection, and others nothing:
+// what a process may have is limited by [Limits], and is the less, the more others have. Requests are handled
+// in turns by process, large ones in pieces, so that who asks for much waits for himself. The memory of large
+// requests and replies comes from budgets, of which a process has no more than it leaves to others; small
+// ones always have room. Processes of another user are refused. Who is let in can map the segment, and so can
+// damage it.
 //
 // # Concurrency
 //

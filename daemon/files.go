@@ -17,7 +17,8 @@ type files struct {
 	http  int // connections
 	disk  int // files that are open at a time; the level has as many again for folders, and for the heads of files and their folders
 	redis int // calls at a time; the level has twice as many connections, and 4, to each server
-	// clients is what is left for connections, each of which has one descriptor, and processes, each of which has one, too.
+	// clients is what is left for connections, each of which has one descriptor, and processes, each of which
+	// has one, too.
 	clients int
 }
 
@@ -59,14 +60,15 @@ func (c Config) divide(all int) files {
 	return f
 }
 
-// need is the most descriptors that clients take within limits: for connections and their processes, for processes whose sessions have no
-// connection, and for connections that are being refused.
+// need is the most descriptors that clients take within limits: for connections and their processes, for
+// processes whose sessions have no connection, and for connections that are being refused.
 func (l Limits) need() int { return 2*l.MaxConnections + l.MaxSessions + l.refuseAtOnce() }
 
 // refuseAtOnce is how many connections are told why they are refused at a time.
 func (l Limits) refuseAtOnce() int { return min(refuseAtOnce, l.MaxConnections/4+1) }
 
-// fit returns limits with so many connections and sessions that there are descriptors for all of them. cut reports that there were not.
+// fit returns limits with so many connections and sessions that there are descriptors for all of them. cut
+// reports that there were not.
 func (f files) fit(l Limits) (_ Limits, cut bool) {
 	if f.all == 0 || l.need() <= f.clients {
 		return l, false

@@ -18,8 +18,8 @@ import (
 	"github.com/ringcache/ringcache/internal/shmfile"
 )
 
-// Hints looks at what would let a daemon of this configuration start, and suffer: files that may be open, swap, file systems. All are
-// warnings. It changes nothing.
+// Hints looks at what would let a daemon of this configuration start, and suffer: files that may be open,
+// swap, file systems. All are warnings. It changes nothing.
 func (c Config) Hints() []Finding {
 	var f findings
 	c.hintShm(&f)

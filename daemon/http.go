@@ -83,8 +83,8 @@ func (w *web) close() error {
 	return w.err
 }
 
-// handler answers three paths. An answer is whole before its first byte is sent, so that a client that takes it slowly has nothing but its
-// connection, and one that goes away is no error in the log.
+// handler answers three paths. An answer is whole before its first byte is sent, so that a client that takes
+// it slowly has nothing but its connection, and one that goes away is no error in the log.
 func (r *runner) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

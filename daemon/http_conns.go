@@ -9,17 +9,20 @@ import (
 const (
 	// maxHTTP is the most connections of HTTP at a time, where there are descriptors for them.
 	maxHTTP = 64
-	// youngHTTP is how long a connection has for its request before it may be closed for another one. What waited to be accepted has sent it by then. The longer
-	// this is, the longer a probe waits behind those that connected before.
+	// youngHTTP is how long a connection has for its request before it may be closed for another one. What
+	// waited to be accepted has sent it by then. The longer this is, the longer a probe waits behind those
+	// that connected before.
 	youngHTTP = 50 * time.Millisecond
 )
 
 // connKey is the key of a *boundedConn in the context of its requests.
 type connKey struct{}
 
-// bounded is a listener with a most of connections. If there are too many, the next one is accepted when another one was closed for it: of those that are not
-// young, and of the address that has the most, the one that has kept the daemon waiting for a request for longest. So whoever sends a request as soon as it is
-// connected is answered, but behind those that connected before: a client that connects all the time makes others wait for their turn.
+// bounded is a listener with a most of connections. If there are too many, the next one is accepted when
+// another one was closed for it: of those that are not young, and of the address that has the most, the one
+// that has kept the daemon waiting for a request for longest. So whoever sends a request as soon as it is
+// connected is answered, but behind those that connected before: a client that connects all the time makes
+// others wait for their turn.
 type bounded struct {
 	net.Listener
 	most  int
@@ -95,7 +98,8 @@ func (l *bounded) isClosed() bool {
 	}
 }
 
-// untilRoom returns how long there is no room, if no connection ends: there are as many as there may be, and all are young.
+// untilRoom returns how long there is no room, if no connection ends: there are as many as there may be, and
+// all are young.
 func (l *bounded) untilRoom(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

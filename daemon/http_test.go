@@ -260,7 +260,8 @@ func TestHTTPListens(t *testing.T) {
 	require.NoError(t, w.close())
 }
 
-// TestConnectionsOfHTTPAreBounded: for one too many another one is closed: that which waits for longest, of the peer with the most.
+// TestConnectionsOfHTTPAreBounded: for one too many another one is closed: that which waits for longest, of
+// the peer with the most.
 func TestConnectionsOfHTTPAreBounded(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -323,8 +324,8 @@ type arrivals struct {
 func (a arrivals) Accept() (net.Conn, error) { return <-a.queue, nil }
 func (a arrivals) Close() error              { return nil }
 
-// TestYoungConnectionsAreNotClosed: whoever connects all the time does not close what has just come, and may be about to ask. The next one waits until one
-// is not young any more, or ends, or the listener does.
+// TestYoungConnectionsAreNotClosed: whoever connects all the time does not close what has just come, and may
+// be about to ask. The next one waits until one is not young any more, or ends, or the listener does.
 func TestYoungConnectionsAreNotClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := arrivals{queue: make(chan net.Conn, 10)}
@@ -391,7 +392,8 @@ func closeAgain(c net.Conn) error {
 	return nil
 }
 
-// TestHTTPSlots: many connections that send a header slowly, or nothing, or take no answer, keep nobody else from an answer.
+// TestHTTPSlots: many connections that send a header slowly, or nothing, or take no answer, keep nobody else
+// from an answer.
 func TestHTTPSlots(t *testing.T) {
 	r := testRunner(t)
 	w, err := r.openHTTP(context.Background())

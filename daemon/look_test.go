@@ -20,7 +20,8 @@ func statOf(n int) wire.Request {
 	return wire.Request{Op: wire.Stat, Space: space, Names: names}
 }
 
-// TestLargeLookupsTakeTheRoomThatThereIs: others have most of the room for lookups, and keep it. A large one is made in parts.
+// TestLargeLookupsTakeTheRoomThatThereIs: others have most of the room for lookups, and keep it. A large one
+// is made in parts.
 func TestLargeLookupsTakeTheRoomThatThereIs(t *testing.T) {
 	b := newBed(t, nil)
 	looks := b.server.rooms.looks

@@ -23,8 +23,9 @@ type ServerOptions struct {
 	Limits Limits
 	// Version is the program's, for people: it is what clients are answered to Hello.
 	Version string
-	// Logger gets what operators should see; nil is silence. The server never waits for it: a goroutine hands the records over, those that are too many at a
-	// time are dropped and counted, and Shutdown waits for the last ones, for two seconds at most.
+	// Logger gets what operators should see; nil is silence. The server never waits for it: a goroutine hands
+	// the records over, those that are too many at a time are dropped and counted, and Shutdown waits for the
+	// last ones, for two seconds at most.
 	Logger *slog.Logger
 
 	// For tests.
@@ -34,13 +35,15 @@ type ServerOptions struct {
 
 // Limits are what a Server grants. They can be changed while it serves. A zero value is the default.
 type Limits struct {
-	// MaxConnections and MaxSessions are the most at a time, 1024 each. A process may have a quarter of them if others have none, and the
-	// same part of what others leave. So it is with the memory level's records of leases and objects.
+	// MaxConnections and MaxSessions are the most at a time, 1024 each. A process may have a quarter of them
+	// if others have none, and the same part of what others leave. So it is with the memory level's records
+	// of leases and objects.
 	MaxConnections, MaxSessions int
 	// MaxLeases is the most open leases of a session, 1024, and at most a quarter of those of the memory level.
 	MaxLeases int
-	// MaxHeld is the most bytes that all sessions of a process have pinned and reserved if others have none, half of the memory level;
-	// beside others it is the same part of what they leave. What two leases of a process have counts twice.
+	// MaxHeld is the most bytes that all sessions of a process have pinned and reserved if others have none,
+	// half of the memory level; beside others it is the same part of what they leave. What two leases of a
+	// process have counts twice.
 	MaxHeld int64
 	// MaxLease is the longest time of a lease, an hour; DefaultLease that of a request without one, 5 minutes. Both are
 	// rounded up to seconds.

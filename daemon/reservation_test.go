@@ -17,8 +17,8 @@ func (p *peer) reserveFor(seconds uint32, lease string, names ...string) []wire.
 	return p.ok(wire.Request{Op: wire.Reserve, Lease: lease, Space: space, Objects: objects(names...), Seconds: seconds}).Items
 }
 
-// TestReservationsEnd: ten minutes after the time of their lease, unless their holder extends it. Until then nobody gets the room, and a late commit
-// publishes what was written to it.
+// TestReservationsEnd: ten minutes after the time of their lease, unless their holder extends it. Until then
+// nobody gets the room, and a late commit publishes what was written to it.
 func TestReservationsEnd(t *testing.T) {
 	b := newBed(t, nil)
 	hung, other := newPuppet(t).hello(b.socket, session1), b.hello("session-2")
@@ -49,7 +49,8 @@ func TestReservationsEnd(t *testing.T) {
 	b.free()
 }
 
-// TestReservationsAreExtended: whoever asks again keeps the same room, for as long as it likes, also from one whose time has passed.
+// TestReservationsAreExtended: whoever asks again keeps the same room, for as long as it likes, also from one
+// whose time has passed.
 func TestReservationsAreExtended(t *testing.T) {
 	b := newBed(t, nil)
 	p := b.hello(session1)
@@ -72,7 +73,8 @@ func TestReservationsAreExtended(t *testing.T) {
 	b.free()
 }
 
-// TestReservationsEndAfterARestart: a client that does not come back, and lives, keeps them for the grace time and ten minutes.
+// TestReservationsEndAfterARestart: a client that does not come back, and lives, keeps them for the grace
+// time and ten minutes.
 func TestReservationsEndAfterARestart(t *testing.T) {
 	b := newBed(t, nil)
 	hung := newPuppet(t)

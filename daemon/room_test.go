@@ -17,7 +17,8 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// largeBed has objects n0, n1, ... whose notes are as large as they may be, and clients that the server waits for as long as it takes.
+// largeBed has objects n0, n1, ... whose notes are as large as they may be, and clients that the server waits
+// for as long as it takes.
 func largeBed(t *testing.T, n int) (*bed, []string) {
 	b := newBed(t, func(b *bed) {
 		b.mo.Size, b.mo.MaxObjects, b.mo.MaxPins = 4<<20, 2048, 1<<16
@@ -51,8 +52,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestMemorySlowReaders: clients that ask for much and do not read it hold their share of the memory for replies, and not more; others are
-// answered.
+// TestMemorySlowReaders: clients that ask for much and do not read it hold their share of the memory for
+// replies, and not more; others are answered.
 func TestMemorySlowReaders(t *testing.T) {
 	b, names := largeBed(t, 100)
 	before := heap()
@@ -90,8 +91,9 @@ func TestMemorySlowReaders(t *testing.T) {
 	b.free()
 }
 
-// TestSlowReadersLeaveRoomForLittle: as many processes as it takes to have all room for large replies do not read theirs, and others wait with more; a
-// reply that is not small, to one that has nothing, comes all the same.
+// TestSlowReadersLeaveRoomForLittle: as many processes as it takes to have all room for large replies do not
+// read theirs, and others wait with more; a reply that is not small, to one that has nothing, comes all the
+// same.
 func TestSlowReadersLeaveRoomForLittle(t *testing.T) {
 	b, names := largeBed(t, 100)
 	q := wire.Request{Op: wire.Pin, Lease: "l", Space: space, Names: times(names, 1000)} // the reply has 4 MiB
@@ -153,7 +155,8 @@ func TestMemorySlowWriters(t *testing.T) {
 	b.free()
 }
 
-// TestMemoryIdleStat: what stat has found is bounded, goes after some seconds though nobody asks again, and at once with the connection.
+// TestMemoryIdleStat: what stat has found is bounded, goes after some seconds though nobody asks again, and
+// at once with the connection.
 func TestMemoryIdleStat(t *testing.T) {
 	b, _ := largeBed(t, 1)
 	long := make([]string, 500)
@@ -186,7 +189,8 @@ func TestMemoryIdleStat(t *testing.T) {
 	require.Zero(t, now)
 }
 
-// TestRequestFlood: one process has many large requests under way; the small one of another is handled after a few pieces of them.
+// TestRequestFlood: one process has many large requests under way; the small one of another is handled after
+// a few pieces of them.
 func TestRequestFlood(t *testing.T) {
 	b, names := largeBed(t, 1)
 	honest := b.hello(session1)

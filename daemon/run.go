@@ -198,8 +198,8 @@ func (r *runner) serve(ctx context.Context) error {
 	return errors.Join(err, r.drain())
 }
 
-// giveBack returns memory to the system after requests that took much, of which the runtime would keep a part for minutes. It is the whole
-// process's, which is why no Server does it.
+// giveBack returns memory to the system after requests that took much, of which the runtime would keep a part
+// for minutes. It is the whole process's, which is why no Server does it.
 func (r *runner) giveBack(ctx context.Context) {
 	ticks := time.NewTicker(5 * time.Second)
 	defer ticks.Stop()

@@ -23,8 +23,8 @@ func (b *bed) greedy(n int, take func(i int, p *peer)) (all []*puppet) {
 	return all
 }
 
-// servesOthers expects that a process that comes last can store, pin and open leases; and that everything is free when the greedy ones
-// are gone.
+// servesOthers expects that a process that comes last can store, pin and open leases; and that everything is
+// free when the greedy ones are gone.
 func (b *bed) servesOthers(greedy []*puppet) {
 	b.Helper()
 	honest := newPuppet(b).hello(b.socket, "session-of-honest")

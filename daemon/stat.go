@@ -75,8 +75,8 @@ func (l *looks) answer(q *wire.Request) (items []wire.Item, missing []tier.Key) 
 	return items, missing
 }
 
-// look has names looked up in all levels, which does input and output, in the background, and by process in turns. Each session has one lookup at a
-// time, so there are no more than sessions.
+// look has names looked up in all levels, which does input and output, in the background, and by process in
+// turns. Each session has one lookup at a time, so there are no more than sessions.
 func (s *Server) look(l *looks, keys []tier.Key) {
 	job := l.ask(keys)
 	if job == nil {
@@ -90,7 +90,8 @@ func (s *Server) look(l *looks, keys []tier.Key) {
 	})
 }
 
-// ask returns a lookup of names, of as many as there is room for: the client asks again. It returns nil if there is no room, or while a lookup is on its way.
+// ask returns a lookup of names, of as many as there is room for: the client asks again. It returns nil if
+// there is no room, or while a lookup is on its way.
 func (l *looks) ask(keys []tier.Key) *look {
 	l.mu.Lock()
 	defer l.mu.Unlock()

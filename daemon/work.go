@@ -8,8 +8,9 @@ import (
 	"github.com/ringcache/ringcache/encoder/wire"
 )
 
-// What requests take, whatever the number of connections. What is small always has room: 1024 connections with a small request and a small reply each have
-// 32 MiB. What is larger comes from a budget, which processes share, and waits until there is room.
+// What requests take, whatever the number of connections. What is small always has room: 1024 connections
+// with a small request and a small reply each have 32 MiB. What is larger comes from a budget, which
+// processes share, and waits until there is room.
 const (
 	roomOfRequests = 12 << 20 // bytes of requests that are being read or handled
 	roomOfReplies  = 24 << 20 // bytes of replies until the client has taken them
@@ -32,7 +33,8 @@ const (
 	keptReply   = 4 << 10 // bytes
 )
 
-// Requests are handled in turns, by process. A large one is handled in pieces, with a turn for each, so that others come between.
+// Requests are handled in turns, by process. A large one is handled in pieces, with a turn for each, so that
+// others come between.
 const (
 	piece       = 64      // names that are handled at once
 	namesOfTurn = 8       // names that cost as much as an empty request
@@ -55,7 +57,8 @@ func newRooms() rooms {
 	}
 }
 
-// turnsAtOnce is how many requests are handled at a time: more than there are processors, since a request may wait for a lock.
+// turnsAtOnce is how many requests are handled at a time: more than there are processors, since a request may
+// wait for a lock.
 func turnsAtOnce() int { return 2 * runtime.GOMAXPROCS(0) }
 
 // used returns the bytes that are taken.

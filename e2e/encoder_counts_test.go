@@ -17,8 +17,9 @@ import (
 	"github.com/ringcache/ringcache/encoder/wire"
 )
 
-// TestEncoderCacheCounts: what an engine's metrics say of loads and saves is what the test has seen, and what the daemon has counted: with the
-// worker in the engine's process, in one of its own, and with two workers, which load the same.
+// TestEncoderCacheCounts: what an engine's metrics say of loads and saves is what the test has seen, and what
+// the daemon has counted: with the worker in the engine's process, in one of its own, and with two workers,
+// which load the same.
 func TestEncoderCacheCounts(t *testing.T) {
 	for name, setup := range map[string]encoderSetup{
 		"one process":       {},

@@ -84,7 +84,8 @@ func build(t *testing.T, folder, pkg string) string {
 	return program
 }
 
-// TestTiersPage: what the program and the commands of docs/tiers.md print is what the page says, from the kill to the last file.
+// TestTiersPage: what the program and the commands of docs/tiers.md print is what the page says, from the
+// kill to the last file.
 func TestTiersPage(t *testing.T) {
 	onlyLinux(t)
 	blocks := page(t, "tiers.md", map[string]string{"go": "tiers/main.go"})

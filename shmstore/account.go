@@ -104,10 +104,12 @@ func (s *Store) account(o *Object) {
 	s.file(o, classOf(o))
 }
 
-// textOfObject is how many bytes of texts an object has for itself. They are on the heap, where an object takes about half as much beside them.
+// textOfObject is how many bytes of texts an object has for itself. They are on the heap, where an object
+// takes about half as much beside them.
 const textOfObject = 1 << 10
 
-// texts returns for how many objects more an object counts, so that the memory for all of them has a bound: it would be as large as the segment.
+// texts returns for how many objects more an object counts, so that the memory for all of them has a bound:
+// it would be as large as the segment.
 func (o *Object) texts() int { return (len(o.key) + len(o.tenant()) + len(o.Note())) / textOfObject }
 
 // unaccount undoes account for a chunk that was freed.

@@ -379,7 +379,8 @@ func TestDelete(t *testing.T) {
 	require.NoError(t, s.Abandon())
 }
 
-// Objects that are each other's parents go as others do: whichever comes last, after one was put again, and in the next process.
+// Objects that are each other's parents go as others do: whichever comes last, after one was put again, and
+// in the next process.
 func TestParentCycle(t *testing.T) {
 	for _, n := range []int{2, 3, 7} {
 		for name, again := range map[string]bool{"put": false, "put again": true} {

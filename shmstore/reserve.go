@@ -21,9 +21,9 @@ type PutOptions struct {
 	// Cost is the time that making the object again would take, by which the store
 	// chooses what to evict. 0 estimates it from the size: 3 ms, and 8 ms for each MiB.
 	//
-	// It is a hint, since nobody can check it. It is compared with what the same tenant usually says of objects of this
-	// size, and makes the object worth up to four times as much as without a cost, never less. It counts no more when the
-	// memory was filled anew eight times without a use of the object.
+	// It is a hint, since nobody can check it. It is compared with what the same tenant usually says of
+	// objects of this size, and makes the object worth up to four times as much as without a cost, never
+	// less. It counts no more when the memory was filled anew eight times without a use of the object.
 	Cost time.Duration
 	// Note is kept with the object in the segment, see Object.Note.
 	Note []byte

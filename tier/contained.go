@@ -11,9 +11,9 @@ import (
 	"github.com/ringcache/ringcache/internal/loglimit"
 )
 
-// contained is a level whose panics are failures of the level: the call answers ErrUnavailable for all of its elements, and whoever
-// shares the process goes on. The store calls its levels through it. A panic of a goroutine that a level
-// starts is the level's own matter.
+// contained is a level whose panics are failures of the level: the call answers ErrUnavailable for all of its
+// elements, and whoever shares the process goes on. The store calls its levels through it. A panic of a
+// goroutine that a level starts is the level's own matter.
 type contained struct {
 	Level
 	*panics

@@ -96,8 +96,8 @@ func log() (*slog.Logger, *bytes.Buffer) {
 	return slog.New(slog.NewTextHandler(&out, nil)), &out
 }
 
-// TestPanicOfALowerLevel: a level that panics in a method fails that call and is away when it fails a probe, too; the others answer,
-// the panic is logged once with its stack, and the level comes back.
+// TestPanicOfALowerLevel: a level that panics in a method fails that call and is away when it fails a probe,
+// too; the others answer, the panic is logged once with its stack, and the level comes back.
 func TestPanicOfALowerLevel(t *testing.T) {
 	for _, method := range []string{"Stat", "Get", "Put", "Delete", "List"} {
 		t.Run(method, func(t *testing.T) {
@@ -157,7 +157,8 @@ func TestPanicOfALowerLevel(t *testing.T) {
 	}
 }
 
-// TestPanicOfTheMemoryLevel: a memory level, or a lease in it, that panics fails that call. The store goes on afterwards.
+// TestPanicOfTheMemoryLevel: a memory level, or a lease in it, that panics fails that call. The store goes on
+// afterwards.
 func TestPanicOfTheMemoryLevel(t *testing.T) {
 	for _, method := range []string{
 		"Stat", "Get", "Put", "Delete", "List", "Usage", "Segment", "Leases", "Lease",

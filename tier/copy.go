@@ -21,14 +21,16 @@ type Copied struct {
 	Err error
 }
 
-// Copy copies the objects of a space, of all spaces if space is empty, from a level to another one, parents first. What the other
-// level has already, with the same size, is left as it is. What was copied is read back at the end: it is not copied if it is damaged,
-// or went for the room of what came after it.
+// Copy copies the objects of a space, of all spaces if space is empty, from a level to another one, parents
+// first. What the other level has already, with the same size, is left as it is. What was copied is read back
+// at the end: it is not copied if it is damaged, or went for the room of what came after it.
 //
-// progress, if not nil, is called with the steps that are done, of all: two for each object. report is called once for each object that was
-// listed. An object that went between listing and reading is reported as ErrNotFound. If the listing has an error, such as of a file that can't be read,
-// what it has is copied, and the error comes at the end. Copy ends early with the first error of report, or of ctx, and with ErrUnavailable when a level
-// did not answer for 64 objects in a row: what was copied until then stays, and another Copy goes on with the rest.
+// progress, if not nil, is called with the steps that are done, of all: two for each object. report is called
+// once for each object that was listed. An object that went between listing and reading is reported as
+// ErrNotFound. If the listing has an error, such as of a file that can't be read, what it has is copied, and
+// the error comes at the end. Copy ends early with the first error of report, or of ctx, and with
+// ErrUnavailable when a level did not answer for 64 objects in a row: what was copied until then stays, and
+// another Copy goes on with the rest.
 func Copy(ctx context.Context, to, from Level, space string, progress func(done, all int), report func(Copied) error) error {
 	var listed []Placed
 	var unlisted error
@@ -107,7 +109,8 @@ func (c *copying) step(n int) {
 	c.progress(c.steps, 2*len(c.objects))
 }
 
-// end reports an object. The error ends the run. One object that a level can't read or write now is that object's failure; many are the level's.
+// end reports an object. The error ends the run. One object that a level can't read or write now is that
+// object's failure; many are the level's.
 func (c *copying) end(o *copied, err error) error {
 	if !errors.Is(err, ErrUnavailable) {
 		c.away = 0

@@ -12,10 +12,11 @@ import (
 // slow or away, it returns the keys of what is left, and the error of ctx: what is left stays in the memory level,
 // and the next store over it writes it. What a level refuses, as a full one, is given up meanwhile, and counted.
 //
-// What is stored while Drain waits is waited for, too: stop that first. A level that is new gets what is stored from then on,
-// also what other levels have already. What is stored again while a level is away is not kept in memory for that level: what went before the level
-// was asked for it, or was too much to note, is an error at the end, since the level may lack it. For that, and for what nobody stores again, there
-// is `ringcache tier copy`.
+// What is stored while Drain waits is waited for, too: stop that first. A level that is new gets what is
+// stored from then on, also what other levels have already. What is stored again while a level is away is not
+// kept in memory for that level: what went before the level was asked for it, or was too much to note, is an
+// error at the end, since the level may lack it. For that, and for what nobody stores again, there is
+// `ringcache tier copy`.
 func (s *Store) Drain(ctx context.Context) ([]Key, error) {
 	if !s.gate.enter() {
 		return nil, fmt.Errorf("tier: the store: %w", fs.ErrClosed)

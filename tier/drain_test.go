@@ -15,8 +15,8 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// TestDrainReachesEveryLevelOfAStoreWithANewOne: objects are in memory and on the disk when a store is opened that has one more level.
-// Whoever stores them again, by Put or under a lease, has them in that level, too.
+// TestDrainReachesEveryLevelOfAStoreWithANewOne: objects are in memory and on the disk when a store is opened
+// that has one more level. Whoever stores them again, by Put or under a lease, has them in that level, too.
 func TestDrainReachesEveryLevelOfAStoreWithANewOne(t *testing.T) {
 	for _, how := range []string{"bytes", "reader", "reader without room for debts", "lease"} {
 		t.Run(how, func(t *testing.T) {
@@ -82,7 +82,8 @@ func TestDrainReachesEveryLevelOfAStoreWithANewOne(t *testing.T) {
 	}
 }
 
-// TestStoredAgainWhileItIsWritten: the level that has it in hand gets it once, and a level that is away when it comes back.
+// TestStoredAgainWhileItIsWritten: the level that has it in hand gets it once, and a level that is away when
+// it comes back.
 func TestStoredAgainWhileItIsWritten(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 1<<20, nil)
@@ -110,8 +111,8 @@ func TestStoredAgainWhileItIsWritten(t *testing.T) {
 	})
 }
 
-// TestStoredAgainWhileALevelIsAway: objects that all levels have take nothing of what may be owed, so new ones reach the level that is there,
-// and the other one when it is back.
+// TestStoredAgainWhileALevelIsAway: objects that all levels have take nothing of what may be owed, so new
+// ones reach the level that is there, and the other one when it is back.
 func TestStoredAgainWhileALevelIsAway(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 200_000, func(o *tier.Options) { o.MaxOwed = 100_000 })
@@ -178,7 +179,8 @@ func TestDrainOfMoreThanMayBeOwed(t *testing.T) {
 	})
 }
 
-// TestDrainSaysWhatWasMissed: what was stored again, and went from memory before a level could be asked for it, may be missing there.
+// TestDrainSaysWhatWasMissed: what was stored again, and went from memory before a level could be asked for
+// it, may be missing there.
 func TestDrainSaysWhatWasMissed(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 10_000, func(o *tier.Options) { o.Lower = o.Lower[:1] })

@@ -291,8 +291,8 @@ func TestStoppedRedis(t *testing.T) {
 	require.NoError(t, m.CheckStructure())
 }
 
-// TestDrainReachesARedisThatIsNew: objects are in memory and on the disk. They are put again after a Redis was added. What memory had
-// then must be in the Redis, too.
+// TestDrainReachesARedisThatIsNew: objects are in memory and on the disk. They are put again after a Redis
+// was added. What memory had then must be in the Redis, too.
 func TestDrainReachesARedisThatIsNew(t *testing.T) {
 	server := redistest.Start(t)
 	dir := t.TempDir()

@@ -27,7 +27,8 @@ type Segment struct {
 	Name       string // in the directory of shared memory
 	Size       int64  // bytes to map
 	Generation uint64 // not 0
-	// The most objects and open leases, and the most objects that leases have, each counted for each lease. 0 is no limit.
+	// The most objects and open leases, and the most objects that leases have, each counted for each lease. 0
+	// is no limit.
 	Objects, Leases, Pins int
 }
 

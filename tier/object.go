@@ -49,9 +49,10 @@ type Object struct {
 	Parent string
 	// Tenant is who is charged for the bytes, in quotas; empty is nobody.
 	Tenant string
-	// Cost is the time that it takes to make the object anew. 0 is unknown. It is a hint, since nobody can check it: beside what the
-	// same tenant usually says, it makes the object worth up to four times as much as without one, never less, and it counts
-	// no more after the level was filled anew eight times without a use of the object.
+	// Cost is the time that it takes to make the object anew. 0 is unknown. It is a hint, since nobody can
+	// check it: beside what the same tenant usually says, it makes the object worth up to four times as much
+	// as without one, never less, and it counts no more after the level was filled anew eight times without a
+	// use of the object.
 	Cost time.Duration
 	// Note is the owner's description of the bytes, such as dtype and shape. Levels do not
 	// look into it. It must not be changed after it was handed over.

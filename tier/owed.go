@@ -24,13 +24,14 @@ type owedSet struct {
 	unheld int   // debts that are not held
 	bytes  int64 // of debts that are held, and that levels have not got
 	of     map[string]int64
-	// missed counts what was stored again since the last Drain, and went from memory, or was too much to note, before a level was
-	// asked whether it has it.
+	// missed counts what was stored again since the last Drain, and went from memory, or was too much to
+	// note, before a level was asked whether it has it.
 	missed int
 }
 
-// debt is an object that levels are to get. It is held, which is to say pinned by the lease of the set, unless it was stored again, so that as a rule
-// they have it, while a level was away or too much was owed: then it takes nothing of what may be owed until a level turns out to lack it.
+// debt is an object that levels are to get. It is held, which is to say pinned by the lease of the set,
+// unless it was stored again, so that as a rule they have it, while a level was away or too much was owed:
+// then it takes nothing of what may be owed until a level turns out to lack it.
 type debt struct {
 	key     Key // does not change, so workers need no lock for it
 	object  Object
@@ -108,8 +109,9 @@ func (s *Store) enqueue(d *debt, levels uint32) {
 	s.wake.Broadcast()
 }
 
-// oweKnown owes an object that memory had when somebody stored it again, since levels that were added, or lost it, may lack it. For levels that are
-// away it is only noted: as a rule they have it, and nobody knows when they can be asked. It returns the levels for which it could not be held.
+// oweKnown owes an object that memory had when somebody stored it again, since levels that were added, or
+// lost it, may lack it. For levels that are away it is only noted: as a rule they have it, and nobody knows
+// when they can be asked. It returns the levels for which it could not be held.
 func (s *Store) oweKnown(k Key, levels uint32) (rest uint32) {
 	if levels == 0 {
 		return 0

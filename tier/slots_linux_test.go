@@ -12,7 +12,8 @@ import (
 	"github.com/ringcache/ringcache/tier/memory"
 )
 
-// TestObjectSlots: tiny objects that wait to be written to a level that is slow, or away, took all records of the memory level.
+// TestObjectSlots: tiny objects that wait to be written to a level that is slow, or away, took all records of
+// the memory level.
 func TestObjectSlots(t *testing.T) {
 	m, err := memory.Open(memory.Options{Name: "level", Dir: t.TempDir(), Size: 1 << 20, MaxObjects: 64})
 	require.NoError(t, err)

@@ -17,8 +17,8 @@ import (
 // again in the background until it answers: it costs what only it has, and nothing else. What is
 // wanted in memory is brought there by a bounded number of workers, once for all who want it.
 //
-// A panic in a call of a level is an ErrUnavailable of that call, and is logged with its stack, once a minute at the most: no level ends
-// the process. A panic in a goroutine of a level's own does.
+// A panic in a call of a level is an ErrUnavailable of that call, and is logged with its stack, once a minute
+// at the most: no level ends the process. A panic in a goroutine of a level's own does.
 //
 // The store leaves its levels open when it is closed: whoever opened them closes them, after the store.
 type Store struct {

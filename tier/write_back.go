@@ -157,7 +157,8 @@ func (s *Store) writeOut(l *lower, batch []*debt) []error {
 	return errs
 }
 
-// refused notes that a level will not get an object. A level that is full refuses every one: so there is a line a minute for each cause.
+// refused notes that a level will not get an object. A level that is full refuses every one: so there is a
+// line a minute for each cause.
 func (s *Store) refused(l *lower, o Object, err error) {
 	s.wrote(l, o, err)
 	l.refusals[causeOf(err)].Warn(s.options.Logger, "tier: an object was not written", "level", l.name, "object", o.Key.String(), "error", err)
@@ -191,7 +192,8 @@ func (s *Store) checked(d *debt) (Put, error) {
 	return Put{Object: placed.Object, From: &summed{key: d.key, rest: placed.Bytes, want: sum}}, nil
 }
 
-// recheck finds out which debts of objects that were stored before the level has already. errs gets the errors of those that it can't be asked for.
+// recheck finds out which debts of objects that were stored before the level has already. errs gets the
+// errors of those that it can't be asked for.
 func (s *Store) recheck(l *lower, batch []*debt, errs []error) map[*debt]bool {
 	var places []int
 	var keys []Key

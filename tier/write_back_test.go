@@ -165,7 +165,8 @@ func TestWhatIsOwedIsStoredAgain(t *testing.T) {
 	})
 }
 
-// TestDiskFullLog: a level that takes nothing is a line of the log for each cause and minute, with a count, and not one for each object.
+// TestDiskFullLog: a level that takes nothing is a line of the log for each cause and minute, with a count,
+// and not one for each object.
 func TestDiskFullLog(t *testing.T) {
 	in(t, func(t *testing.T) {
 		var log bytes.Buffer

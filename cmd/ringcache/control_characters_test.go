@@ -12,7 +12,8 @@ import (
 	"github.com/ringcache/ringcache/encoder/wire"
 )
 
-// TestControlCharacters: no command shows what a client chose as a terminal would obey it, and JSON has the same value all the same.
+// TestControlCharacters: no command shows what a client chose as a terminal would obey it, and JSON has the
+// same value all the same.
 func TestControlCharacters(t *testing.T) {
 	const evil = "\x1b]0;pwned\a\x1b[2J\x1b[31mEVIL\r\n\u009b31m\u202e\u2066x\u0085\u200b\ufeff\x7f"
 	folder := t.TempDir()

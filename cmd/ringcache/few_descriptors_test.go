@@ -49,8 +49,9 @@ func crowd(socket string) {
 	os.Exit(0)
 }
 
-// TestFewDescriptors: with few descriptors, and as many connections of several processes as there can be, what is stored is written to the
-// disk, HTTP answers, clients go on, and those who are refused are told that the daemon is busy.
+// TestFewDescriptors: with few descriptors, and as many connections of several processes as there can be,
+// what is stored is written to the disk, HTTP answers, clients go on, and those who are refused are told that
+// the daemon is busy.
 func TestFewDescriptors(t *testing.T) {
 	const limit = 128
 	if err := exec.Command("/bin/sh", "-c", fmt.Sprintf("ulimit -n %d", limit)).Run(); err != nil {

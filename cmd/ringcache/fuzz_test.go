@@ -112,7 +112,8 @@ func TestFuzzNamesInvariants(t *testing.T) {
 	}
 }
 
-// TestFuzzShowsTheAnswerThatIsNone: which field of which reply is wrong, what to answer, and the operations up to that reply.
+// TestFuzzShowsTheAnswerThatIsNone: which field of which reply is wrong, what to answer, and the operations
+// up to that reply.
 func TestFuzzShowsTheAnswerThatIsNone(t *testing.T) {
 	for change, want := range map[string]string{
 		`s/"address":[0-9]*/"address":0.0/`:      `ring.alloc: the field "address" is 0.0: answer a whole number from 0 to 9223372036854775807, without a point`,

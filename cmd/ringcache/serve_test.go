@@ -614,7 +614,8 @@ func TestServeStatusWithoutADaemon(t *testing.T) {
 	require.Contains(t, errOut, "does not answer")
 }
 
-// TestServeCheck: a line for everything that a daemon opens; the exit status is that of the daemon. What fails, and why, is the matter of package daemon's tests.
+// TestServeCheck: a line for everything that a daemon opens; the exit status is that of the daemon. What
+// fails, and why, is the matter of package daemon's tests.
 func TestServeCheck(t *testing.T) {
 	s := newServing(t, "--disk", filepath.Join(t.TempDir(), "disk"))
 	check := append([]string{"serve", "check"}, s.flags...)

@@ -18,7 +18,8 @@ import (
 	"github.com/ringcache/ringcache/tier/disk"
 )
 
-// TestVerifySilent: tier verify names every file that is no whole object where one could be, with what it is, and fails.
+// TestVerifySilent: tier verify names every file that is no whole object where one could be, with what it is,
+// and fails.
 func TestVerifySilent(t *testing.T) {
 	header := func(length int, json string) func(t *testing.T, file string) {
 		return func(t *testing.T, file string) {

@@ -165,8 +165,8 @@ func TestWarmTellsLoadedFromEncoded(t *testing.T) {
 	}
 }
 
-// TestWarmHintsAtAnotherSocket: an engine that encodes, and a daemon that gets nothing of it, do not belong together. Nothing is
-// odd about outputs that were loaded, or that the engine had in its own caches.
+// TestWarmHintsAtAnotherSocket: an engine that encodes, and a daemon that gets nothing of it, do not belong
+// together. Nothing is odd about outputs that were loaded, or that the engine had in its own caches.
 func TestWarmHintsAtAnotherSocket(t *testing.T) {
 	dir := warmFolder(t, 6)
 	for _, c := range []struct {

@@ -27,8 +27,8 @@ const (
 // counts are what an engine has loaded and encoded since its start.
 type counts struct{ loaded, encoded int }
 
-// counts asks for the engine's metrics. They are unknown if it has none, or none of a connector. An engine that can't be
-// reached has counted nothing: it is yet to start, and begins with zeros.
+// counts asks for the engine's metrics. They are unknown if it has none, or none of a connector. An engine
+// that can't be reached has counted nothing: it is yet to start, and begins with zeros.
 func (e *endpoint) counts(ctx context.Context) (c counts, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, min(e.timeout, metricsTime))
 	defer cancel()
@@ -51,7 +51,8 @@ func (e *endpoint) counts(ctx context.Context) (c counts, known bool) {
 	return parseCounts(io.LimitReader(res.Body, maxMetrics))
 }
 
-// parseCounts reads metrics in Prometheus' text form, and sums over the engines of a server. They are known if hits and misses are there.
+// parseCounts reads metrics in Prometheus' text form, and sums over the engines of a server. They are known
+// if hits and misses are there.
 func parseCounts(from io.Reader) (c counts, known bool) {
 	hits, misses := false, false
 	lines := bufio.NewScanner(from)

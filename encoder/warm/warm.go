@@ -64,8 +64,9 @@ type Result struct {
 	Known    int
 	Failures []Failure // in the order of the images
 
-	// Counted is whether the engine's metrics say what it did meanwhile, for this run and for everyone else who asked it: outputs that it
-	// loaded from the daemon, and outputs that it encoded. What it had in its own caches is neither.
+	// Counted is whether the engine's metrics say what it did meanwhile, for this run and for everyone else
+	// who asked it: outputs that it loaded from the daemon, and outputs that it encoded. What it had in its
+	// own caches is neither.
 	Counted         bool
 	Loaded, Encoded int
 }

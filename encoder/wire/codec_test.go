@@ -228,7 +228,8 @@ func TestRepliesRoundTrip(t *testing.T) {
 	})
 }
 
-// TestReplySizeIsEnough: for the largest values of all fields, of which none has room to spare for another, and not much too large.
+// TestReplySizeIsEnough: for the largest values of all fields, of which none has room to spare for another,
+// and not much too large.
 func TestReplySizeIsEnough(t *testing.T) {
 	const most = 1<<63 - 1
 	long := strings.Repeat("x", 1<<16)

@@ -9,10 +9,11 @@
 // again, with the same session, when the connection was lost or the daemon has been restarted: its leases, with
 // what they pin and reserve, are still there. A session ends with its process.
 //
-// A lease is a name inside a session. [Pin] and [Reserve] make one. It ends by [Release], with its time, or with the session.
-// What has been reserved ends ten minutes after that time, since the client may be writing to it. Until then a Reserve of the same, for the
-// same lease, keeps it for longer. A client begins no write to it after the time that it asked for, by a clock that nobody sets, such as that of [time.Now]: the room is
-// somebody else's later, and the daemon can't stop it.
+// A lease is a name inside a session. [Pin] and [Reserve] make one. It ends by [Release], with its time, or
+// with the session. What has been reserved ends ten minutes after that time, since the client may be writing
+// to it. Until then a Reserve of the same, for the same lease, keeps it for longer. A client begins no write
+// to it after the time that it asked for, by a clock that nobody sets, such as that of [time.Now]: the room
+// is somebody else's later, and the daemon can't stop it.
 //
 // No request waits for a disk or a network. What that would take is answered by [StatusPending]: ask again.
 //

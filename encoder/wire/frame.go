@@ -31,8 +31,8 @@ func NewReader(r io.Reader, most int) *Reader {
 	return &Reader{from: r, most: most}
 }
 
-// Admit makes the Reader ask before it takes memory for a body of more than so many bytes, by its length, once. An error of admit is one of
-// Next, which asks again when it is called again.
+// Admit makes the Reader ask before it takes memory for a body of more than so many bytes, by its length,
+// once. An error of admit is one of Next, which asks again when it is called again.
 func (r *Reader) Admit(small int, admit func(n int) error) { r.small, r.admit = small, admit }
 
 // Next returns the body of the next frame, which is valid until the next call. The error is io.EOF where the stream ends

@@ -129,8 +129,8 @@ func TestLargeFramesAreForgotten(t *testing.T) {
 	require.LessOrEqual(t, len(r.buf), keptRoom)
 }
 
-// TestLargeFramesAreAdmitted: a reader asks before it takes memory for a large frame, once, and again after a refusal; and forgets what
-// was large.
+// TestLargeFramesAreAdmitted: a reader asks before it takes memory for a large frame, once, and again after a
+// refusal; and forgets what was large.
 func TestLargeFramesAreAdmitted(t *testing.T) {
 	var stream []byte
 	sizes := []int{100, 101, 50, 200 << 10, 1}

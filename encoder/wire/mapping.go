@@ -130,8 +130,8 @@ func (m *Mapping) Read(b []byte, v Item) ([]byte, error) {
 	return b, err
 }
 
-// Write copies data into a reservation, which must have as many bytes. The lease must last: the room is another object's some minutes later. The
-// errors are those of Bytes, and a fault.
+// Write copies data into a reservation, which must have as many bytes. The lease must last: the room is
+// another object's some minutes later. The errors are those of Bytes, and a fault.
 func (m *Mapping) Write(v Item, data []byte) error {
 	if v.Status != StatusReserved || v.Size != int64(len(data)) {
 		return fmt.Errorf("daemon: %d bytes for an item that is %s and has %d: %w", len(data), v.Status, v.Size, fs.ErrInvalid)

@@ -330,7 +330,8 @@ func TestAppendRefuses(t *testing.T) {
 	require.Equal(t, "no a\uFFFDb", p.Error.Text)
 }
 
-// TestControlCharacters: labels and leases are shown in lists and logs, so they have nothing that a terminal obeys or nobody sees.
+// TestControlCharacters: labels and leases are shown in lists and logs, so they have nothing that a terminal
+// obeys or nobody sees.
 func TestControlCharacters(t *testing.T) {
 	for _, c := range []string{"\x00", "\a", "\x1b", "\x7f", "\u0085", "\u009b", "\u00ad", "\u200b", "\u200e", "\u2028", "\u202e", "\u2066", "\ufeff", "\U000e0001"} {
 		hello := Request{ID: 1, Op: Hello, Version: Version, Session: "session-1", Client: "a" + c + "b"}

@@ -101,8 +101,8 @@ func validSession(s string) bool {
 	}) < 0
 }
 
-// printable reports whether a text has neither control characters, nor those of format, which nobody sees: what a line of a log or a
-// terminal shows is the text then.
+// printable reports whether a text has neither control characters, nor those of format, which nobody sees:
+// what a line of a log or a terminal shows is the text then.
 func printable(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }) < 0
 }

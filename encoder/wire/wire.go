@@ -48,8 +48,9 @@ const (
 	// Release ends Leases; or else what Lease pins of Names of Space, and the wish for those that are pending.
 	// What is not there is skipped, so that releasing twice is fine.
 	Release Op = "release"
-	// Stat describes the daemon (State), the objects of Names of Space, if any, and, with List, all leases and clients. It pins nothing. Each item
-	// is hit, with the levels that have it, miss, or pending: ask again.
+	// Stat describes the daemon (State), the objects of Names of Space, if any, and, with List, all leases
+	// and clients. It pins nothing. Each item is hit, with the levels that have it, miss, or pending: ask
+	// again.
 	Stat Op = "stat"
 	// Clear deletes the objects of Space, or of all spaces if it is empty, from all levels, in the background; State.Clearing
 	// reports, in the reply first, that it goes on. What leases have stays.

@@ -47,8 +47,8 @@ const (
 	leftOver = 32 << 20
 )
 
-// TestAttacks runs honest sessions beside each attacker in turn: their hit rate stays, nothing that they see is wrong, and the memory
-// of the daemon is bounded, and given back when the attacker has gone.
+// TestAttacks runs honest sessions beside each attacker in turn: their hit rate stays, nothing that they see
+// is wrong, and the memory of the daemon is bounded, and given back when the attacker has gone.
 func TestAttacks(t *testing.T) {
 	alone := attack(t, "", 0)
 	t.Log(alone)

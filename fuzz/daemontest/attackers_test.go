@@ -45,7 +45,8 @@ var attackers = []struct {
 	{"slow probes", 1, (*attacker).slowProbes},
 }
 
-// attackerRole is a process of an attacker. It prints "begun" when it is at it, and at the line "stop" how many attacks that were.
+// attackerRole is a process of an attacker. It prints "begun" when it is at it, and at the line "stop" how
+// many attacks that were.
 type attackerRole struct {
 	Name         string
 	Number       int // of the processes of this attacker
@@ -326,8 +327,8 @@ func (a *attacker) records() { a.hold(1000, 1, 64) }
 func (a *attacker) leases()  { a.hold(1, 1, 1100) }
 func (a *attacker) bytes()   { a.hold(4, 1<<20, 64) }
 
-// turnovers of the memory are what an attacker that stores is held to in a second. One that writes nothing could make eighty, and no policy
-// keeps what is asked for twice a second then.
+// turnovers of the memory are what an attacker that stores is held to in a second. One that writes nothing
+// could make eighty, and no policy keeps what is asked for twice a second then.
 const turnovers = 4
 
 // store stores objects without end. The attack has begun when there were twice as many as the memory holds.

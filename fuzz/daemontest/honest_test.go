@@ -24,8 +24,9 @@ const (
 	honestThinks  = 20 * time.Millisecond // between two requests of a session, on average
 )
 
-// honestRole is a process of sessions that ask for two objects of a working set again and again, and store what is missing. It
-// prints "warm" when all of its share of the set is there, measures from the line "measure" to the line "stop", and prints a report.
+// honestRole is a process of sessions that ask for two objects of a working set again and again, and store
+// what is missing. It prints "warm" when all of its share of the set is there, measures from the line
+// "measure" to the line "stop", and prints a report.
 type honestRole struct {
 	Socket, Dir string
 	Sessions    int

@@ -14,21 +14,21 @@ import (
 // limits only go down, but for a feature that needs names, with its
 // reason here: a change that removes names lowers them to what TestExportedNames prints.
 const (
-	// 281 and 545, and pin, pin/cuda and Segment.Pin: registering memory with a device; and
-	// objstore/check, with shmstore.Verify and Room, which apply the rules of adoption.
-	// serde: Signature makes an Address comparable; AppendAddress, DecodeAddress, Decoder and
-	// Plan.Reset work in memory that the caller has. Reader.GetInto is the same for views, and
-	// Semaphore.TryLock counts a read without a context. Own, Owner, Owners and Fits of
-	// shmring.Pool: a store needs no map of its chunks beside the pool's. mmcache.Wire's Item
-	// and AppendAddress make an address when it is asked for. engine.Receiver and
-	// enginecore.OutputsReader take an engine's answers without a goroutine or memory of
-	// their own. Request.BeginIn of shmstore, and Begin of objstore's Request, begin requests in
-	// the memory of ended ones. tier, its three levels and encoder are a capability of their own: objects in
-	// levels, and the encoder cache on them; shmstore's Reader.List and Format look at a segment beside its process, and
+	// 281 and 545, and pin, pin/cuda and Segment.Pin: registering memory with a device; and objstore/check,
+	// with shmstore.Verify and Room, which apply the rules of adoption. serde: Signature makes an Address
+	// comparable; AppendAddress, DecodeAddress, Decoder and Plan.Reset work in memory that the caller has.
+	// Reader.GetInto is the same for views, and Semaphore.TryLock counts a read without a context. Own,
+	// Owner, Owners and Fits of shmring.Pool: a store needs no map of its chunks beside the pool's.
+	// mmcache.Wire's Item and AppendAddress make an address when it is asked for. engine.Receiver and
+	// enginecore.OutputsReader take an engine's answers without a goroutine or memory of their own.
+	// Request.BeginIn of shmstore, and Begin of objstore's Request, begin requests in the memory of ended
+	// ones. tier, its three levels and encoder are a capability of their own: objects in levels, and the
+	// encoder cache on them; shmstore's Reader.List and Format look at a segment beside its process, and
 	// Parent, Yield, Resume and others keep what a level in memory promises. daemon, encoder/wire and
 	// encoder/warm are a capability, too: a protocol has a name for each of its messages, answers and errors.
-	// ClientState and Use of encoder/wire are what an operator is shown of clients; Check of disk and of daemon's Config say what would keep a daemon from its start.
-	// tier.Copy, with Copied, fills a level that is new; ErrPath and Indexed of disk tell objects from what else lies there.
+	// ClientState and Use of encoder/wire are what an operator is shown of clients; Check of disk and of
+	// daemon's Config say what would keep a daemon from its start. tier.Copy, with Copied, fills a level that
+	// is new; ErrPath and Indexed of disk tell objects from what else lies there.
 	topLevelLimit    = 493
 	withMethodsLimit = 944
 )

@@ -15,9 +15,10 @@ type Claim struct {
 	Room   int64   // bytes of the cache
 }
 
-// In the traces of bench/eviction, claims that are cut to this save as much as claims that count in full. Where costs lie around the
-// usual one by one and a half octaves (the standard deviation), they save 50.7 % of the cost, and in full 52.2 %. To let claims lower a value
-// too saves 51.2 % there, and lets a hostile one that shares the tenant keep others away for eight times as long.
+// In the traces of bench/eviction, claims that are cut to this save as much as claims that count in full.
+// Where costs lie around the usual one by one and a half octaves (the standard deviation), they save 50.7 %
+// of the cost, and in full 52.2 %. To let claims lower a value too saves 51.2 % there, and lets a hostile one
+// that shares the tenant keep others away for eight times as long.
 const (
 	maxClaim   = 4
 	claimTurns = 8
@@ -33,7 +34,8 @@ type norm struct {
 	n    int
 }
 
-// Estimate is the cost in nanoseconds of an object of which nothing but the bytes is known: 3 ms, and 8 ms for each MiB.
+// Estimate is the cost in nanoseconds of an object of which nothing but the bytes is known: 3 ms, and 8 ms
+// for each MiB.
 func Estimate(bytes int64) float64 { return 3e6 + 8e6*float64(max(bytes, 0))/(1<<20) }
 
 // AddClaimed is Add of an object whose cost somebody claims.

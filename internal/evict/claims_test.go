@@ -99,8 +99,8 @@ func (c *poisoned) use(key string) (hit bool) {
 	return false
 }
 
-// An honest working set of half of the cache is there again after claimTurns turns at the latest, whatever is in the cache, and while the
-// attack goes on it hits about as often as if the attacker claimed nothing.
+// An honest working set of half of the cache is there again after claimTurns turns at the latest, whatever is
+// in the cache, and while the attack goes on it hits about as often as if the attacker claimed nothing.
 func TestHonestUsersHitWhateverOthersClaim(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		costs := rapid.SliceOfN(rapid.SampledFrom(oddCosts), 1, 6).Draw(r, "costs")

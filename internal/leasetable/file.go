@@ -96,8 +96,8 @@ func Create(dir, name string, o Options) (*Table, error) {
 	return t, nil
 }
 
-// mayReplace reports that what has the name of a table is something else. A damaged table does not show what it was: damaged is that the segment had
-// one.
+// mayReplace reports that what has the name of a table is something else. A damaged table does not show what
+// it was: damaged is that the segment had one.
 func mayReplace(path string, damaged bool) error {
 	_, err := os.Lstat(path + sidecar.Suffix)
 	if err == nil || !damaged && isForeign(path) {
@@ -106,8 +106,8 @@ func mayReplace(path string, damaged bool) error {
 	return nil
 }
 
-// Check reports, without changing anything, that the segment name in dir can't have a table: by Open if the segment is there, and else by
-// Create.
+// Check reports, without changing anything, that the segment name in dir can't have a table: by Open if the
+// segment is there, and else by Create.
 func Check(dir, name string, there bool) error {
 	path, err := Path(dir, name)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// Fake is a server in the test's own process that knows the commands of a level, and answers as a test wants. It listens on
-// loopback and on a socket. Databases, times to live and patterns are ignored.
+// Fake is a server in the test's own process that knows the commands of a level, and answers as a test wants.
+// It listens on loopback and on a socket. Databases, times to live and patterns are ignored.
 type Fake struct {
 	folder string
 	tcp    net.Listener
@@ -28,8 +28,8 @@ type Fake struct {
 	work   sync.WaitGroup
 }
 
-// Answer sends the answer to a command: whatever it likes in place of the truth. After an error the connection is closed. It is
-// called by several goroutines.
+// Answer sends the answer to a command: whatever it likes in place of the truth. After an error the
+// connection is closed. It is called by several goroutines.
 type Answer func(conn io.Writer, command []string, truth []byte) error
 
 // NewFake runs a server until the end of the test.

@@ -3,8 +3,8 @@ package sizes
 
 import "fmt"
 
-// Text is a number of bytes in a text for people: 1.50 GiB. It is rounded, so where two numbers must be equal, print the numbers.
-// Where one is above the other, use Above.
+// Text is a number of bytes in a text for people: 1.50 GiB. It is rounded, so where two numbers must be
+// equal, print the numbers. Where one is above the other, use Above.
 func Text[N int | int64 | uint64](n N) string {
 	f := float64(n)
 	switch {

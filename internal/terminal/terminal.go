@@ -11,8 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// Printable reports whether a text can be shown as it is: it is UTF-8, and has no characters but those that are seen, and blanks. Control
-// characters (C0, C1) and characters of format (of direction, without a width, U+FEFF) are not seen, nor are the ends of lines.
+// Printable reports whether a text can be shown as it is: it is UTF-8, and has no characters but those that
+// are seen, and blanks. Control characters (C0, C1) and characters of format (of direction, without a width,
+// U+FEFF) are not seen, nor are the ends of lines.
 func Printable(s string) bool {
 	return utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
@@ -68,8 +69,8 @@ type shown struct{ error }
 func (e shown) Error() string { return Lines(e.error.Error()) }
 func (e shown) Unwrap() error { return e.error }
 
-// JSON returns a JSON text of the same value, with escapes (\u0085) for all characters beyond ASCII that can't be shown, and for
-// DEL. Those can only be in its strings. It returns b itself if there are none.
+// JSON returns a JSON text of the same value, with escapes (\u0085) for all characters beyond ASCII that
+// can't be shown, and for DEL. Those can only be in its strings. It returns b itself if there are none.
 func JSON(b []byte) []byte {
 	at := next(b)
 	if at == len(b) {

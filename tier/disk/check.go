@@ -8,8 +8,9 @@ import (
 	"syscall"
 )
 
-// Check reports why Open would refuse a folder, by the same errors, and changes nothing: it has the root's lock for a moment. A folder that is
-// not there is fs.ErrNotExist, though Open would make it. Whether the folder can be written to is not looked at.
+// Check reports why Open would refuse a folder, by the same errors, and changes nothing: it has the root's
+// lock for a moment. A folder that is not there is fs.ErrNotExist, though Open would make it. Whether the
+// folder can be written to is not looked at.
 func Check(folder string, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err

@@ -60,8 +60,9 @@ func (r *root) delete(ctx context.Context, k tier.Key) error {
 	}
 }
 
-// removeFolders removes the folders around a file that is gone, as far as nothing else is in them. Nobody is in their way: a Put whose folder goes
-// makes it again. In a shared tree a stock writer may be about to write there, and would fail: there the next searches remove what is empty for long.
+// removeFolders removes the folders around a file that is gone, as far as nothing else is in them. Nobody is
+// in their way: a Put whose folder goes makes it again. In a shared tree a stock writer may be about to write
+// there, and would fail: there the next searches remove what is empty for long.
 func (r *root) removeFolders(file string) {
 	for p := path.Dir(file); p != "."; p = path.Dir(p) {
 		r.mu.Lock()
@@ -76,8 +77,8 @@ func (r *root) removeFolders(file string) {
 	}
 }
 
-// removeEmpty removes a folder that a search found empty, and those around it that are then. One at the place of an object is a stranger's, until something
-// is stored there.
+// removeEmpty removes a folder that a search found empty, and those around it that are then. One at the place
+// of an object is a stranger's, until something is stored there.
 func (r *root) removeEmpty(p string) {
 	if r.o.ReadOnly || p == "lost+found" || r.layoutHas(p) {
 		return
@@ -86,8 +87,9 @@ func (r *root) removeEmpty(p string) {
 	}
 }
 
-// removeEmptied removes folders of a shared tree that this level has emptied, when nobody has written to them for as long as a file is young. Others'
-// empty folders stay. In a folder that was just emptied of another one, something was changed: it goes with a later search.
+// removeEmptied removes folders of a shared tree that this level has emptied, when nobody has written to them
+// for as long as a file is young. Others' empty folders stay. In a folder that was just emptied of another
+// one, something was changed: it goes with a later search.
 func (r *root) removeEmptied() {
 	r.mu.Lock()
 	emptied := slices.SortedFunc(maps.Keys(r.emptied), func(a, b string) int { return len(b) - len(a) })

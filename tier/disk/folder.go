@@ -147,8 +147,9 @@ func (f *folder) sync(file *os.File, p string) error {
 	return file.Sync()
 }
 
-// rename gives a file its place, and makes the folders on the way there. An empty folder in its place goes. It is errTaken if something else lies there, or
-// in the way: what is stored through a link is not found again.
+// rename gives a file its place, and makes the folders on the way there. An empty folder in its place goes.
+// It is errTaken if something else lies there, or in the way: what is stored through a link is not found
+// again.
 func (f *folder) rename(from, to string) error {
 	if err := f.failing(opRename, to); err != nil {
 		return err

@@ -18,8 +18,8 @@ const (
 	leaving                  // somebody is about to take the file away
 )
 
-// id stands for a path in the index: paths can be long. Whoever reads a file compares its key, so two paths of one id, which nobody
-// has seen, would be a miss.
+// id stands for a path in the index: paths can be long. Whoever reads a file compares its key, so two paths
+// of one id, which nobody has seen, would be a miss.
 type id [16]byte
 
 func idOf(path string) id {
@@ -27,8 +27,8 @@ func idOf(path string) id {
 	return id(sum[:16])
 }
 
-// entry is what the index has of one file. It has no text that a client chooses but the file's own name, if that is one; the others are
-// in the file.
+// entry is what the index has of one file. It has no text that a client chooses but the file's own name, if
+// that is one; the others are in the file.
 type entry struct {
 	id       id
 	parent   id     // of the path of the parent; zero if there is none

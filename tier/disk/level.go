@@ -205,8 +205,9 @@ func (r *root) writable() error {
 	return nil
 }
 
-// List implements [tier.Level]. It waits for the index, and reads the head of each file; of a tree that others write as well, it lists what
-// the last search found. A file that can't be read is an error at the end, after all others.
+// List implements [tier.Level]. It waits for the index, and reads the head of each file; of a tree that
+// others write as well, it lists what the last search found. A file that can't be read is an error at the
+// end, after all others.
 func (l *Level) List(ctx context.Context, space string) iter.Seq2[tier.Object, error] {
 	return func(yield func(tier.Object, error) bool) {
 		entries, failed := l.list(ctx, space)

@@ -42,7 +42,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestDiskIndexMemory: what the index has for an object has a bound, whatever the texts of the object, and so has the number of objects.
+// TestDiskIndexMemory: what the index has for an object has a bound, whatever the texts of the object, and so
+// has the number of objects.
 func TestDiskIndexMemory(t *testing.T) {
 	for name, tt := range map[string]struct {
 		layout Layout
@@ -178,7 +179,8 @@ func TestDiskFolders(t *testing.T) {
 	checkFolders(t, l)
 	require.Zero(t, l.Usage().Bytes)
 
-	// What a killed process left empty goes when the root is opened; a folder of somebody else's with something in it stays.
+	// What a killed process left empty goes when the root is opened; a folder of somebody else's with
+	// something in it stays.
 	require.NoError(t, l.Close())
 	for _, p := range []string{"s-a/00", "s-b/11", "s-c", "theirs/a"} {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, p), 0o700))

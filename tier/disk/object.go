@@ -212,8 +212,8 @@ func (r *root) describe(ctx context.Context, path string, k tier.Key) (tier.Obje
 	return f.head.Object, e, nil
 }
 
-// openFound opens the file that find has found, or not, and brings the index up to date with what it is. The entry that it
-// returns is nil if the file was taken away meanwhile.
+// openFound opens the file that find has found, or not, and brings the index up to date with what it is. The
+// entry that it returns is nil if the file was taken away meanwhile.
 func (r *root) openFound(path string, e *entry, tick uint64) (opened, *entry, error) {
 	f, err := r.openObject(path)
 	switch {

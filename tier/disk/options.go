@@ -35,13 +35,15 @@ type Options struct {
 	// Space, if not empty, is the only space of the root: objects of others are not found, and not
 	// stored. A layout whose paths do not contain the space needs it.
 	Space string
-	// Capacity is the most bytes that files and their folders take, each file rounded up to blocks of the file system, each folder one block. 0 is
-	// no limit; then a full file system makes objects go.
+	// Capacity is the most bytes that files and their folders take, each file rounded up to blocks of the
+	// file system, each folder one block. 0 is no limit; then a full file system makes objects go.
 	//
-	// A root has at most one file or folder for each 64 KiB of its capacity, of its file system without one, and 65,536 in any case; what is beyond makes
-	// objects go as a lack of room does. For each the index has up to 400 bytes of memory, 600 where the names of objects are those of files (LMCache), whatever
-	// texts the object has: less than 1 % of the capacity, or 40 MB. The garbage collector may take as much again. A shared tree has the bound only if it has a
-	// Capacity, which counts the files of others, too; a root that is only read has none.
+	// A root has at most one file or folder for each 64 KiB of its capacity, of its file system without one,
+	// and 65,536 in any case; what is beyond makes objects go as a lack of room does. For each the index has
+	// up to 400 bytes of memory, 600 where the names of objects are those of files (LMCache), whatever texts
+	// the object has: less than 1 % of the capacity, or 40 MB. The garbage collector may take as much again.
+	// A shared tree has the bound only if it has a Capacity, which counts the files of others, too; a root
+	// that is only read has none.
 	Capacity int64
 	// Shared is for a tree that other programs write, read and clean up as well. The folder is
 	// searched again and again for their files, a lookup trusts the file and not the index, and an incomplete file younger than
@@ -53,8 +55,9 @@ type Options struct {
 	MinAge time.Duration
 	// Sync is when files are written to the medium.
 	Sync Sync
-	// Workers is how many files are open at a time, at most; 0 is 4 per processor, and at least 8. An object that is
-	// streamed, by From or To, occupies one until the stream ends. Half as many again are open for Stat and Promise, which read the head of a file.
+	// Workers is how many files are open at a time, at most; 0 is 4 per processor, and at least 8. An object
+	// that is streamed, by From or To, occupies one until the stream ends. Half as many again are open for
+	// Stat and Promise, which read the head of a file.
 	Workers int
 	// KeepDamaged is how many bytes of damaged files stay in .ringcache/damaged for people to look at, beside Capacity; 0 removes
 	// them at once.

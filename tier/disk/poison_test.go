@@ -59,7 +59,8 @@ func TestCostPoison(t *testing.T) {
 	}
 }
 
-// Objects that are each other's parents go as others do: whichever comes last, after one was put again, and after a restart.
+// Objects that are each other's parents go as others do: whichever comes last, after one was put again, and
+// after a restart.
 func TestParentCycle(t *testing.T) {
 	for _, n := range []int{2, 3, 7} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -110,7 +111,8 @@ func TestParentCycle(t *testing.T) {
 	}
 }
 
-// TestLongChainIsNotWalked: whoever stores what closes a very long chain costs others no more than a bounded look under the lock.
+// TestLongChainIsNotWalked: whoever stores what closes a very long chain costs others no more than a bounded
+// look under the lock.
 func TestLongChainIsNotWalked(t *testing.T) {
 	l := ready(t, t.TempDir(), Options{})
 	r := l.root

@@ -297,8 +297,8 @@ func (c *putCall) room(e *entry) error {
 	}
 }
 
-// excess is how many bytes, and how many files and folders, have to go for so many more bytes and folders, beside what goes already. The
-// caller has the lock.
+// excess is how many bytes, and how many files and folders, have to go for so many more bytes and folders,
+// beside what goes already. The caller has the lock.
 func (r *root) excess(more int64, folders int) (need int64, items int) {
 	if r.o.Capacity > 0 {
 		need = r.x.taken() - r.x.freeing() + more + int64(folders)*r.block - r.o.Capacity

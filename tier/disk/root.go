@@ -113,15 +113,15 @@ func openRoot(path string, o Options, create bool, c *counters) (_ *root, err er
 	return r, nil
 }
 
-// The index has at most one file or folder for each shareOfItem bytes of the capacity, so that its memory is a small part of that. A root
-// of any size has leastItems.
+// The index has at most one file or folder for each shareOfItem bytes of the capacity, so that its memory is
+// a small part of that. A root of any size has leastItems.
 const (
 	shareOfItem = 64 << 10
 	leastItems  = 64 << 10
 )
 
-// mostItems bounds the index of a root. One that is only read has what is there, and so has a shared tree that nobody has told
-// this level to keep small: others' files would go for the bound.
+// mostItems bounds the index of a root. One that is only read has what is there, and so has a shared tree
+// that nobody has told this level to keep small: others' files would go for the bound.
 func mostItems(dir *os.File, o Options) int {
 	switch {
 	case o.ReadOnly || o.Shared && o.Capacity == 0:

@@ -223,8 +223,9 @@ type task struct {
 // mostTasks bounds the tasks with files, and so the memory for a large folder.
 const mostTasks = 64
 
-// walk calls file for everything in the root that is no folder, side by side, but what is in .ringcache; and for folders that can't be read, or lie
-// where the layout has files. It goes on after an error of one file, and returns the first.
+// walk calls file for everything in the root that is no folder, side by side, but what is in .ringcache; and
+// for folders that can't be read, or lie where the layout has files. It goes on after an error of one file,
+// and returns the first.
 func (r *root) walk(ctx context.Context, file func(ctx context.Context, p string, mode fs.FileMode) error, empty func(p string)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -12,8 +12,8 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// TestUnstoredAfterDamage: whatever lies at the place of an object, or on the way there, what Put has stored is there after a restart, and what it can't
-// store is an error that says so.
+// TestUnstoredAfterDamage: whatever lies at the place of an object, or on the way there, what Put has stored
+// is there after a restart, and what it can't store is an error that says so.
 func TestUnstoredAfterDamage(t *testing.T) {
 	damages := []struct {
 		name   string

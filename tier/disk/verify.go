@@ -14,9 +14,9 @@ import (
 type Verified struct {
 	Path   string      // relative to the root
 	Object tier.Object // if its head can be read
-	// Err is nil if every byte is right, and ErrCorrupt if not, or if somebody is still writing the file. It is ErrPath for a file at a path where the
-	// layout has none, fs.ErrInvalid for what is no object but lies where one could be, such as a link, and
-	// ErrUnavailable if the file could not be read.
+	// Err is nil if every byte is right, and ErrCorrupt if not, or if somebody is still writing the file. It
+	// is ErrPath for a file at a path where the layout has none, fs.ErrInvalid for what is no object but lies
+	// where one could be, such as a link, and ErrUnavailable if the file could not be read.
 	Err error
 }
 

@@ -13,7 +13,8 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// TestHeapOfLongTexts: the longest texts of objects do not take as much memory on the heap as the objects take in the segment.
+// TestHeapOfLongTexts: the longest texts of objects do not take as much memory on the heap as the objects
+// take in the segment.
 func TestHeapOfLongTexts(t *testing.T) {
 	const size = 32 << 20
 	l := open(t, Options{Name: "level", Dir: t.TempDir(), Size: size})

@@ -359,7 +359,8 @@ func (x *lease) setUntil(until time.Time) error {
 }
 
 // Release implements tier.Lease. After the end of the level it only gives back the memory that Placed.Bytes
-// gave access to. What a large lease has goes one after the other, the last ones with the lease itself: a process that takes over in between finds the rest.
+// gave access to. What a large lease has goes one after the other, the last ones with the lease itself: a
+// process that takes over in between finds the rest.
 func (x *lease) Release() {
 	for x.shrink() {
 	}

@@ -201,7 +201,8 @@ func (b *breaker) ask(ctx context.Context) {
 	}
 }
 
-// contained turns a panic in the client into an error. Calls of the level leave panics to its caller; the goroutine that asks has none.
+// contained turns a panic in the client into an error. Calls of the level leave panics to its caller; the
+// goroutine that asks has none.
 func contained(fn func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

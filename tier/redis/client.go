@@ -19,7 +19,8 @@ func (l *Level) newClient() goredis.UniversalClient {
 	if s.cluster {
 		var cluster *goredis.ClusterClient
 		// While a server is away the cluster may give its slots to a replica, of which only the others know.
-		// One of all breakers is enough for that, now and then: the client keeps each state of the cluster for a minute.
+		// One of all breakers is enough for that, now and then: the client keeps each state of the cluster
+		// for a minute.
 		var reloaded atomic.Int64
 		reload := func(ctx context.Context) {
 			now, last := time.Now().UnixNano(), reloaded.Load()

@@ -25,11 +25,13 @@
 // has replaced it meanwhile. LMCache's layouts have no prefix and no mark, so that they look at the keys of everybody who uses
 // the server: there a value that may be another program's is a miss, and stays. List removes nothing.
 //
-// A server is not trusted with the memory or the life of the process. What it announces is checked against what it was asked for before
-// anything is allocated: the length of a string, the elements and the nesting of arrays, the length of a line. An answer that can't be one
-// breaks the connection, and the server is left alone like one that does not answer. RESP2 is spoken, so values of RESP3 are such
-// answers, too. A page of SCAN has at most 16384 elements, a key in it 64 KiB, and all of it 4 MiB; CLUSTER SLOTS 16 MiB. Memory for an object that the server
-// describes, of at most 512 MiB, is made when the object is read: by Into, which can refuse it, or within Options.MaxBytesInFlight.
+// A server is not trusted with the memory or the life of the process. What it announces is checked against
+// what it was asked for before anything is allocated: the length of a string, the elements and the nesting of
+// arrays, the length of a line. An answer that can't be one breaks the connection, and the server is left
+// alone like one that does not answer. RESP2 is spoken, so values of RESP3 are such answers, too. A page of
+// SCAN has at most 16384 elements, a key in it 64 KiB, and all of it 4 MiB; CLUSTER SLOTS 16 MiB. Memory for
+// an object that the server describes, of at most 512 MiB, is made when the object is read: by Into, which
+// can refuse it, or within Options.MaxBytesInFlight.
 //
 // The client is github.com/redis/go-redis/v9. This package gives it connections that report their own failures, so that it
 // has nothing to log, and that check what comes; its process-wide logger stays as it is.

@@ -103,8 +103,8 @@ func (r *reading) place() error {
 	return nil
 }
 
-// ownMemory makes memory for an object whose caller gave none. The bytes in flight are reserved: of many objects that the server describes
-// each has its memory only when it is read.
+// ownMemory makes memory for an object whose caller gave none. The bytes in flight are reserved: of many
+// objects that the server describes each has its memory only when it is read.
 func (r *reading) ownMemory() {
 	if r.memory != nil {
 		return

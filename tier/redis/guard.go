@@ -9,9 +9,10 @@ import (
 	"syscall"
 )
 
-// guard is a connection that checks what the server sends before the client reads it. The client allocates what an answer
-// announces: "$9223372036854775807" would end the process, and so would arrays that are nested a million times. The guard knows what
-// was asked for, since the commands pass it, and breaks the connection when an answer can't be one to it.
+// guard is a connection that checks what the server sends before the client reads it. The client allocates
+// what an answer announces: "$9223372036854775807" would end the process, and so would arrays that are nested
+// a million times. The guard knows what was asked for, since the commands pass it, and breaks the connection
+// when an answer can't be one to it.
 //
 // One goroutine at a time uses a connection: the client lends it to one call.
 type guard struct {
@@ -68,13 +69,15 @@ const (
 	shortValues, shortString, shortBytes = 1 << 10, 4 << 10, 64 << 10
 	longValues, longString, longBytes    = 16 << 10, 64 << 10, 4 << 20
 
-	// A cluster has 16384 slots. Where each is a range of its own, after many of them were moved, there are up to 32 values for each: its ends,
-	// and address, port, identifier and host name of a master and two replicas.
+	// A cluster has 16384 slots. Where each is a range of its own, after many of them were moved, there are
+	// up to 32 values for each: its ends, and address, port, identifier and host name of a master and two
+	// replicas.
 	slotValues, slotBytes = 16384 * 32, 16 << 20
 )
 
-// limits are those of the commands that the level and its client send, as the client writes them. A page of SCAN has a few more
-// keys than the thousand that were asked for, and a key of ours has at most 3 KiB. The answers of other commands are short.
+// limits are those of the commands that the level and its client send, as the client writes them. A page of
+// SCAN has a few more keys than the thousand that were asked for, and a key of ours has at most 3 KiB. The
+// answers of other commands are short.
 var limits = map[string]limit{
 	"hello":  {"HELLO", shortValues, shortString, shortBytes},
 	"ping":   {"PING", shortValues, shortString, shortBytes},
@@ -272,8 +275,8 @@ func (*replies) wrong(format string, args ...any) error {
 	return errors.New(fmt.Sprintf(format, args...) + ": check that the address is that of a Redis or Valkey server, and what is in front of it")
 }
 
-// nextLine returns the line at the beginning of p without its end, and what follows, or no line if it is not complete: its
-// beginning is in part then.
+// nextLine returns the line at the beginning of p without its end, and what follows, or no line if it is not
+// complete: its beginning is in part then.
 func nextLine(part *[]byte, p []byte) (line, rest []byte, err error) {
 	n := bytes.IndexByte(p, '\n') + 1
 	whole := n > 0

@@ -36,7 +36,8 @@ func lieTo(hello bool, lie func(io.Writer) error) redistest.Answer {
 	}
 }
 
-// checkLies: a server that works answers strangely. The level is away, says what to do, takes little memory, and comes back.
+// checkLies: a server that works answers strangely. The level is away, says what to do, takes little memory,
+// and comes back.
 func checkLies(t *testing.T, url string, f *redistest.Fake, lie redistest.Answer) {
 	l := open(t, Options{URL: url, Retry: time.Millisecond, Timeout: 20 * time.Second})
 	put(t, l, object("kept", 1000))
@@ -149,8 +150,8 @@ func TestRedisPanicOfACluster(t *testing.T) {
 	}
 }
 
-// TestImpossibleLengths: a server says that a value has a length that no object has. It is a miss, in every layout and by every way of
-// reading, and nothing is allocated.
+// TestImpossibleLengths: a server says that a value has a length that no object has. It is a miss, in every
+// layout and by every way of reading, and nothing is allocated.
 func TestImpossibleLengths(t *testing.T) {
 	for _, layout := range []string{"objects", "lmcache", "resp"} {
 		for _, length := range []string{"-1", "-5", "-9223372036854775808", "536870913", "9223372036854775807"} {
@@ -186,7 +187,8 @@ func TestImpossibleLengths(t *testing.T) {
 	}
 }
 
-// TestManyDescribedObjects: the memory of a batch whose caller gives none is made one object after the other, when the bytes come.
+// TestManyDescribedObjects: the memory of a batch whose caller gives none is made one object after the other,
+// when the bytes come.
 func TestManyDescribedObjects(t *testing.T) {
 	f := redistest.NewFake(t)
 	l := open(t, Options{URL: f.URL() + "?layout=resp", Timeout: time.Minute})
@@ -217,7 +219,8 @@ func TestManyDescribedObjects(t *testing.T) {
 	require.Less(t, most.Load(), uint64(128<<20))
 }
 
-// TestMoreBytesThanTheLength: a server whose STRLEN is less than what GETRANGE returns. What is read is the object, by every way.
+// TestMoreBytesThanTheLength: a server whose STRLEN is less than what GETRANGE returns. What is read is the
+// object, by every way.
 func TestMoreBytesThanTheLength(t *testing.T) {
 	f := redistest.NewFake(t)
 	l := open(t, Options{URL: f.URL()})
@@ -253,7 +256,8 @@ func (s streams) Read(p []byte) (int, error)  { return s.in.Read(p) }
 func (s streams) Write(p []byte) (int, error) { return len(p), nil }
 func (s streams) Close() error                { return nil }
 
-// TestGuardReadsInPieces: whatever the pieces in which commands and answers come, the guard passes every byte of right answers.
+// TestGuardReadsInPieces: whatever the pieces in which commands and answers come, the guard passes every byte
+// of right answers.
 func TestGuardReadsInPieces(t *testing.T) {
 	value := strings.Repeat("\r\n$5\r\n", 200)
 	commands := "*3\r\n$3\r\nset\r\n$1\r\na\r\n$" + fmt.Sprint(len(value)) + "\r\n" + value + "\r\n" +
@@ -297,8 +301,8 @@ func TestGuardKnowsTheRange(t *testing.T) {
 	}
 }
 
-// FuzzGuard: the pieces in which answers come decide nothing, what passes can be read by a client of the plainest kind, and has no more
-// than it may.
+// FuzzGuard: the pieces in which answers come decide nothing, what passes can be read by a client of the
+// plainest kind, and has no more than it may.
 func FuzzGuard(f *testing.F) {
 	for _, answers := range []string{"+OK\r\n$3\r\nabc\r\n", "-ERR\r\n*2\r\n$1\r\na\r\n:1\r\n", "*1\r\n*1\r\n*0\r\n$-1\r\n", "$5\r\nab", "%1\r\n", "*99999\r\n"} {
 		f.Add([]byte(answers))
@@ -341,7 +345,8 @@ func FuzzGuard(f *testing.F) {
 	})
 }
 
-// plain reads one value of RESP2, and returns what follows, and the number of values, of the beginning if it is cut off.
+// plain reads one value of RESP2, and returns what follows, and the number of values, of the beginning if it
+// is cut off.
 func plain(t *testing.T, text string, depth int) (rest string, values int) {
 	require.LessOrEqual(t, depth, maxNested)
 	line, rest, ok := strings.Cut(text, "\r\n")
@@ -372,7 +377,8 @@ func plain(t *testing.T, text string, depth int) (rest string, values int) {
 	return rest, values
 }
 
-// TestFragmentedCluster: a cluster of which every slot is a range of its own, with two replicas and host names, is no liar.
+// TestFragmentedCluster: a cluster of which every slot is a range of its own, with two replicas and host
+// names, is no liar.
 func TestFragmentedCluster(t *testing.T) {
 	var b bytes.Buffer
 	fmt.Fprint(&b, "*16384\r\n")

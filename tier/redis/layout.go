@@ -64,8 +64,8 @@ func (e errStranger) Error() string { return e.reason }
 
 func stranger(format string, args ...any) error { return errStranger{fmt.Sprintf(format, args...)} }
 
-// notOurs returns what a value is that can't be an object: another program's where values of others can't be told from objects,
-// and damage where they can.
+// notOurs returns what a value is that can't be an object: another program's where values of others can't be
+// told from objects, and damage where they can.
 func notOurs(l Layout, reason string) error {
 	if l.shared() {
 		return errStranger{reason}

@@ -38,9 +38,10 @@ type found struct {
 	Peak                                 int64 // bytes of memory, with those of the program, at the most
 }
 
-// TestLies: a server answers strangely at random, to a process with a level of each layout, or of a cluster. The process lives, takes
-// little memory, returns no wrong byte, and uses the server again when that is sane. It is a process of its own since the client has
-// goroutines in which nobody can recover. go test ./tier/redis -run TestLies -v -lies 1000000 -parallel 4 -timeout 5h
+// TestLies: a server answers strangely at random, to a process with a level of each layout, or of a cluster.
+// The process lives, takes little memory, returns no wrong byte, and uses the server again when that is sane.
+// It is a process of its own since the client has goroutines in which nobody can recover. go test
+// ./tier/redis -run TestLies -v -lies 1000000 -parallel 4 -timeout 5h
 func TestLies(t *testing.T) {
 	if url := os.Getenv(liesVariable); url != "" {
 		liedTo(t, url)
@@ -328,8 +329,8 @@ type lied struct {
 	away   bool
 }
 
-// object has a size that follows from its name. Layouts without a checksum return what the server says, so that only lengths are
-// compared there.
+// object has a size that follows from its name. Layouts without a checksum return what the server says, so
+// that only lengths are compared there.
 func (u *lied) object(name string) tier.Object {
 	size := 1 + len(name)*7919%40_000
 	if strings.HasSuffix(name, "7") {

@@ -84,8 +84,8 @@ func (b *Budget) tryAcquire(s *Share, n int64) bool {
 	return b.grant(s, n, most)
 }
 
-// Acquire takes bytes for a process, and waits until it may have them. It reports false if it does not have them: done was closed before, or there are never
-// as many.
+// Acquire takes bytes for a process, and waits until it may have them. It reports false if it does not have
+// them: done was closed before, or there are never as many.
 func (b *Budget) Acquire(done <-chan struct{}, s *Share, n int64) bool {
 	b.mu.Lock()
 	if n > b.size {
@@ -151,7 +151,8 @@ func (b *Budget) allows(s *Share, n int64) bool {
 // starves reports whether somebody waits only because what is free is too little, so that few may overtake.
 func (b *Budget) starves(s *Share) bool { return s.held == 0 && !b.allows(s, s.line[0].n) }
 
-// grant takes bytes that are allowed, unless somebody waits for most bytes, more than are free, and these would overtake: who has nothing may, with little.
+// grant takes bytes that are allowed, unless somebody waits for most bytes, more than are free, and these
+// would overtake: who has nothing may, with little.
 func (b *Budget) grant(s *Share, n, most int64) bool {
 	if most > 0 {
 		if s.held > 0 || n > (b.quarter()-b.apart)/4 || most > b.size-b.quarter() {

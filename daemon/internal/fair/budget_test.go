@@ -68,8 +68,8 @@ func (b *Budget) begin(s *Share, n int64) chan bool {
 	}
 }
 
-// TestWaitsGoByProcess: those who wait have their turn by process, a large request is not overtaken for ever, and a process that has its
-// share holds nobody up.
+// TestWaitsGoByProcess: those who wait have their turn by process, a large request is not overtaken for ever,
+// and a process that has its share holds nobody up.
 func TestWaitsGoByProcess(t *testing.T) {
 	b := NewBudget(100)
 	var greedy, large, small Share
@@ -96,8 +96,8 @@ func TestWaitsGoByProcess(t *testing.T) {
 	require.Zero(t, now)
 }
 
-// TestLittleOvertakesMuch: processes with much, and one that waits for much, keep nobody waiting who has nothing and wants little; and however many want
-// little all the time, whoever waits for much has his time.
+// TestLittleOvertakesMuch: processes with much, and one that waits for much, keep nobody waiting who has
+// nothing and wants little; and however many want little all the time, whoever waits for much has his time.
 func TestLittleOvertakesMuch(t *testing.T) {
 	b := NewBudget(2400)
 	large := make([]*Share, 5)

@@ -29,12 +29,13 @@ type Queue struct {
 	place   int    // in Turns.waiting, if there is a line
 }
 
-// Acquire waits for a turn. wake is a channel with room for one value, of the caller alone, which is empty before and after. Who has a turn
-// must not wait for another request, nor for a client, nor for who reads the log.
+// Acquire waits for a turn. wake is a channel with room for one value, of the caller alone, which is empty
+// before and after. Who has a turn must not wait for another request, nor for a client, nor for who reads the
+// log.
 func (t *Turns) Acquire(q *Queue, wake chan struct{}) { t.acquire(q, wake, false) }
 
-// Yield gives the turn of a request back, which has cost so much until now, and waits for the next one. The request comes before others of
-// its process, so that not many are half done.
+// Yield gives the turn of a request back, which has cost so much until now, and waits for the next one. The
+// request comes before others of its process, so that not many are half done.
 func (t *Turns) Yield(q *Queue, wake chan struct{}, cost int) {
 	t.Release(q, cost)
 	t.acquire(q, wake, true)

@@ -34,7 +34,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Limits are what a Book grants. A process may have a quarter of what there is in all, and the less, the more others have: see share.
+// Limits are what a Book grants. A process may have a quarter of what there is in all, and the less, the more
+// others have: see share.
 type Limits struct {
 	Connections, Sessions int // of all processes; 0 is no limit
 	Leases                int // of a session
@@ -42,7 +43,8 @@ type Limits struct {
 	Held              int64
 	Longest, Ordinary time.Duration // of leases
 
-	// What all processes may have: bytes, records of objects and of leases, and records of what leases have. 0 is no limit.
+	// What all processes may have: bytes, records of objects and of leases, and records of what leases have.
+	// 0 is no limit.
 	Memory, Objects, Table, Pins int64
 }
 

@@ -34,8 +34,8 @@ func (l slowLease) Reserve(o []tier.Object) []tier.Placed {
 	return l.Lease.Reserve(o)
 }
 
-// TestClaimedSizeIsNobodysSize: what somebody says who wants to reserve an object counts no longer than the store takes to answer, and not for
-// others who have the object, whoever of them comes first.
+// TestClaimedSizeIsNobodysSize: what somebody says who wants to reserve an object counts no longer than the
+// store takes to answer, and not for others who have the object, whoever of them comes first.
 func TestClaimedSizeIsNobodysSize(t *testing.T) {
 	b := newBed(t, Limits{Sessions: 40, Leases: 8, Held: 1 << 20, Longest: ordinary.Longest, Ordinary: ordinary.Ordinary, Memory: 2 << 20, Objects: 100})
 	require.NoError(t, b.store.Close())

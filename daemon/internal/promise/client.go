@@ -22,8 +22,9 @@ type Client struct {
 	wishes   wishes
 }
 
-// Enter returns the client of a process, which the book takes over: it closes p. Each Enter needs a Leave. A client is one
-// process, so that what it may have does not grow with its connections. allowed is the most connections of one process, if others have none.
+// Enter returns the client of a process, which the book takes over: it closes p. Each Enter needs a Leave. A
+// client is one process, so that what it may have does not grow with its connections. allowed is the most
+// connections of one process, if others have none.
 func (b *Book) Enter(p *process.Process, allowed int) (*Client, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -155,8 +156,8 @@ func (c *Client) charge(k tier.Key, size int64) {
 	b.objects[k] = h
 }
 
-// correct notes the size of an object, as the store has it. Until then it is what somebody claimed who wanted to reserve the object, which may be
-// there already, in another size: nobody else pays for the lie.
+// correct notes the size of an object, as the store has it. Until then it is what somebody claimed who wanted
+// to reserve the object, which may be there already, in another size: nobody else pays for the lie.
 func (b *Book) correct(k tier.Key, size int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

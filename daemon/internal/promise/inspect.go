@@ -63,9 +63,10 @@ func (b *Book) Counts() Counts {
 	return n
 }
 
-// Check verifies everything that must hold while no call is under way, for tests: the book and the store agree about
-// every lease, the counts of things and bytes are what they count, and an object is counted with the size that leases have of it, but for leases
-// whose time has passed, whose objects the store may have replaced.
+// Check verifies everything that must hold while no call is under way, for tests: the book and the store
+// agree about every lease, the counts of things and bytes are what they count, and an object is counted with
+// the size that leases have of it, but for leases whose time has passed, whose objects the store may have
+// replaced.
 func (b *Book) Check() error {
 	sessions := b.all()
 	for _, s := range sessions {

@@ -13,9 +13,9 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// writing is how long the reservations of a lease stay after its time, so that nobody gets the room while the client may still be
-// writing to it: a client begins no write after that time, and none takes as long. It is counted by a clock that nobody sets, and
-// that stands still while the machine sleeps.
+// writing is how long the reservations of a lease stay after its time, so that nobody gets the room while the
+// client may still be writing to it: a client begins no write after that time, and none takes as long. It is
+// counted by a clock that nobody sets, and that stands still while the machine sleeps.
 const writing = 10 * time.Minute
 
 // slack is how much longer than asked for a lease lasts, so that asking again soon changes nothing in the table.
@@ -161,8 +161,8 @@ func (s *session) revive(l *lease, d time.Duration) (*lease, error) {
 	return l, nil
 }
 
-// lapse takes its pins from a lease whose time has passed, or whose client does not come back, and ends it if it has no reservations. These
-// end later. It returns how many leases have ended: one, or none.
+// lapse takes its pins from a lease whose time has passed, or whose client does not come back, and ends it if
+// it has no reservations. These end later. It returns how many leases have ended: one, or none.
 func (l *lease) lapse() int {
 	if l.reserved == 0 {
 		l.release()

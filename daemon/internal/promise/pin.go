@@ -108,8 +108,8 @@ func (u *Session) Keys(name, space string) ([]tier.Key, error) {
 	return keys, nil
 }
 
-// Get returns where objects are that a lease has. The errors are tier.ErrPending, beside the place, of what it has reserved, and tier.ErrEnded of what it
-// does not have.
+// Get returns where objects are that a lease has. The errors are tier.ErrPending, beside the place, of what
+// it has reserved, and tier.ErrEnded of what it does not have.
 func (u *Session) Get(name string, keys []tier.Key) ([]tier.Placed, error) {
 	if err := u.enter(); err != nil {
 		return nil, err
@@ -154,7 +154,8 @@ func (u *Session) Unpin(name string, keys []tier.Key) error {
 	return nil
 }
 
-// Shrink lets some of what a large lease has go, and reports whether it did: whoever releases it so, first, does not keep others waiting for it all.
+// Shrink lets some of what a large lease has go, and reports whether it did: whoever releases it so, first,
+// does not keep others waiting for it all.
 func (u *Session) Shrink(name string) (bool, error) {
 	if err := u.enter(); err != nil {
 		return false, err

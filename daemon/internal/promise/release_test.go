@@ -11,8 +11,8 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// TestLargeReleaseKeepsNobodyWaiting: what a large lease had is given back in pieces: others have the book in between. So it is when its time has passed,
-// and when its session ends.
+// TestLargeReleaseKeepsNobodyWaiting: what a large lease had is given back in pieces: others have the book in
+// between. So it is when its time has passed, and when its session ends.
 func TestLargeReleaseKeepsNobodyWaiting(t *testing.T) {
 	const n = 5000
 	b := newBed(t, Limits{Sessions: 40, Leases: 8, Held: 1 << 40, Longest: time.Hour, Ordinary: time.Minute})

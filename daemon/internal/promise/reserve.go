@@ -12,9 +12,9 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// Reserve takes room for objects, in order, as tier.Lease. What the lease has reserved already is answered as then: whoever had no
-// answer asks again, and whoever needs more time. ErrFull and ErrTooLarge are also the answers about what would be beyond the limits of
-// the process.
+// Reserve takes room for objects, in order, as tier.Lease. What the lease has reserved already is answered as
+// then: whoever had no answer asks again, and whoever needs more time. ErrFull and ErrTooLarge are also the
+// answers about what would be beyond the limits of the process.
 func (u *Session) Reserve(name string, objects []tier.Object, d time.Duration) ([]tier.Placed, error) {
 	if err := u.enter(); err != nil {
 		return nil, err
@@ -81,9 +81,10 @@ func (l *lease) again(o *tier.Object) tier.Placed {
 	return p
 }
 
-// Commit publishes what a lease has reserved, in order, and returns how many it published. With keep, objects stay pinned, for at least d; 0 is the ordinary time. The error
-// is tier.ErrEnded of what the lease has not reserved and is not there; if it is there, it was committed, by an earlier call whose answer
-// was lost, or by somebody else.
+// Commit publishes what a lease has reserved, in order, and returns how many it published. With keep, objects
+// stay pinned, for at least d; 0 is the ordinary time. The error is tier.ErrEnded of what the lease has not
+// reserved and is not there; if it is there, it was committed, by an earlier call whose answer was lost, or
+// by somebody else.
 func (u *Session) Commit(name string, keys []tier.Key, keep bool, d time.Duration) (errs []error, published int, err error) {
 	if err := u.enter(); err != nil {
 		return nil, 0, err

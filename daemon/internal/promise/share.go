@@ -1,9 +1,11 @@
 package promise
 
-// share is what one process may have of something that there is a total of: connections, sessions, leases, records, bytes.
+// share is what one process may have of something that there is a total of: connections, sessions, leases,
+// records, bytes.
 //
-// Alone it may have limit. The more others have, the less: always the same part of what they leave. So whoever comes finds some,
-// however much those before have taken; and what was granted is never taken back for it.
+// Alone it may have limit. The more others have, the less: always the same part of what they leave. So
+// whoever comes finds some, however much those before have taken; and what was granted is never taken back
+// for it.
 type share struct {
 	limit int64 // 0 is no limit
 	total int64 // 0 is as much as anybody wants
@@ -17,8 +19,8 @@ func quarter(total int64) share {
 	return share{limit: max(1, total/4), total: total}
 }
 
-// allows reports whether a process that has mine may have n more, after which free would be left for all. The first one of anything is allowed as
-// long as there is any.
+// allows reports whether a process that has mine may have n more, after which free would be left for all. The
+// first one of anything is allowed as long as there is any.
 func (s share) allows(mine, n, free int64) bool {
 	mine += n
 	switch {

@@ -8,7 +8,8 @@ import (
 // lookAgain is the longest time between two looks at the clock, which somebody may set.
 const lookAgain = 5 * time.Second
 
-// due are leases that end by time, or something of them, the first one in front. Guarded by the lock of the book, with the times in it.
+// due are leases that end by time, or something of them, the first one in front. Guarded by the lock of the
+// book, with the times in it.
 type due []dueLease
 
 type dueLease struct {
@@ -144,7 +145,8 @@ func (s *session) lapse(l *lease, now time.Time) int {
 	return n
 }
 
-// expire ends a lease whose reservations have stayed for long enough after its time, if nobody has extended it meanwhile. It returns how many ended.
+// expire ends a lease whose reservations have stayed for long enough after its time, if nobody has extended
+// it meanwhile. It returns how many ended.
 func (s *session) expire(l *lease) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
