@@ -15,7 +15,7 @@ from workerproc import WorkerProcess, line_object, wait_gone, wait_gone_file
 
 from ringcache import Reader
 from ringcache._resolve import Config
-from ringcache.worker import _Pool, _Worker
+from ringcache.worker import _Pool, _Signal, _Signals, _Worker
 
 SIZE, MAX, K = 8192, 4096, 3
 PIXELS = bytes(range(256)) * 4
@@ -330,6 +330,28 @@ def test_signals(name: str, number: signal.Signals, group: bool) -> None:
         wait_gone(children)
         wait_gone_file(semaphore(ready))
     assert worker.stderr == b""
+
+
+def test_signal_just_before_a_wait() -> None:
+    """It interrupts no system call, so the wait itself has to see it."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
+    idle, other = os.pipe()
+    try:
+        signals = _Signals()
+        for number in numbers:
+            with pytest.raises(_Signal):
+                os.kill(os.getpid(), number)
+                time.sleep(60)  # until Python calls the handler
+            with pytest.raises(_Signal) as e:
+                signals.wait([idle])  # that exception is over; nothing else ends this wait
+            assert e.value.number == number
+    finally:
+        for number, handler in zip(numbers, before):
+            signal.signal(number, handler)
+        os.close(signal.set_wakeup_fd(-1))
+        for fd in (idle, other):
+            os.close(fd)
 
 
 def test_signal_while_starting(name: str) -> None:

@@ -39,7 +39,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext, SpawnProcess
@@ -72,6 +72,38 @@ class _Signal(BaseException):
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.number = number
+
+
+class _Signals:
+    """SIGINT and SIGTERM raise _Signal, and each wait of the supervisor ends for them.
+
+    The exception alone is not enough: a signal that comes just before a system
+    call does not interrupt it, and what a finalizer raises is lost. So the
+    signals are in a pipe as well, and every wait watches the pipe.
+    """
+
+    def __init__(self) -> None:
+        self._pipe, write = os.pipe()
+        os.set_blocking(write, False)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._raise)
+
+    @staticmethod
+    def _raise(number: int, frame: FrameType | None) -> None:
+        raise _Signal(number)
+
+    def wait(self, objects: Sequence[Connection | int]) -> list[Any]:
+        """Wait until a connection or file descriptor is ready; those that are."""
+        ready = wait([*objects, self._pipe])
+        if self._pipe in ready:
+            raise _Signal(os.read(self._pipe, 1)[0])
+        return ready
+
+    def ignore(self) -> None:
+        """From now on: what ends the program may not be cut short."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
 
 
 class _LineObject(msgspec.Struct):
@@ -148,9 +180,10 @@ class _Output:
 class _Pool:
     """The worker processes. Every wait of the supervisor is in here."""
 
-    def __init__(self, config: _resolve.Config, output: _Output) -> None:
+    def __init__(self, config: _resolve.Config, output: _Output, signals: _Signals) -> None:
         self._config = config
         self._output = output
+        self._signals = signals
         self._workers: list[_Worker] = []
         context = SpawnContext()
         # Spawned processes inherit the lock; no other way shares it.
@@ -211,7 +244,7 @@ class _Pool:
 
     def idle(self, fd: int) -> None:
         """Wait until ``fd`` can be read; a process that ends meanwhile is an error."""
-        ready = wait([fd, *(w.process.sentinel for w in self._workers)])
+        ready = self._signals.wait([fd, *(w.process.sentinel for w in self._workers)])
         for worker in self._workers:
             if worker.process.sentinel in ready:
                 self._dead(worker, {"seq": None})
@@ -240,7 +273,7 @@ class _Pool:
         """One answer of every process, as they come."""
         pending = {w.conn: w for w in self._workers}
         while pending:
-            for ready in wait([*pending]):
+            for ready in self._signals.wait([*pending]):
                 assert isinstance(ready, Connection)
                 worker = pending.pop(ready)
                 try:
@@ -308,21 +341,23 @@ def _parse_batch(line: bytes) -> _resolve.Batch:
     return _resolve.Batch(parsed.seq, objects)
 
 
-def _first_line(lines: _Lines) -> bytes | None:
+def _first_line(lines: _Lines, signals: _Signals) -> bytes | None:
     while True:
         line = lines.pop()
         if line is not None and line.strip():
             return line
-        if line is None and not lines.fill():
-            return lines.pop()
+        if line is None:
+            signals.wait([lines.fd])
+            if not lines.fill():
+                return lines.pop()
 
 
-def _serve(lines: _Lines, output: _Output) -> int:
-    first = _first_line(lines)
+def _serve(lines: _Lines, output: _Output, signals: _Signals) -> int:
+    first = _first_line(lines, signals)
     if first is None:
         raise _End(BAD_INPUT, {"error": "config: no line"})
     config = _parse_config(first)
-    pool = _Pool(config, output)
+    pool = _Pool(config, output, signals)
     try:
         pool.start()
         output.write({"ready": True, "workers": config.readers, "lock": pool.lock_name})
@@ -337,13 +372,8 @@ def _serve(lines: _Lines, output: _Output) -> int:
             elif line.strip():
                 output.write(pool.run(_parse_batch(line)))
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)  # nothing may cut this short
+        signals.ignore()
         pool.kill()
-
-
-def _raise_signal(number: int, frame: FrameType | None) -> None:
-    raise _Signal(number)
 
 
 def main() -> int:
@@ -355,10 +385,9 @@ def main() -> int:
     os.dup2(null, 0)
     os.close(null)
     os.dup2(2, 1)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _raise_signal)
+    signals = _Signals()
     try:
-        return _serve(lines, output)
+        return _serve(lines, output, signals)
     except _End as e:
         if e.reply is not None:
             with suppress(OSError):
