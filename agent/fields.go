@@ -99,7 +99,7 @@ var opFields = map[string]string{
 	"outputs.encode": "outputs generation treat_as threshold",
 	"outputs.decode": "frames generation treat_as",
 
-	"tier.open":    "tier kind name size root layout space capacity url memory lower",
+	"tier.open":    "tier level size capacity memory lower",
 	"tier.put":     "tier object hex xof",
 	"tier.get":     "tier key",
 	"tier.stat":    "tier keys",

@@ -5,11 +5,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/ringcache/ringcache/encoder"
+	"github.com/ringcache/ringcache/internal/location"
 	"github.com/ringcache/ringcache/tier"
-	"github.com/ringcache/ringcache/tier/disk"
-	"github.com/ringcache/ringcache/tier/memory"
-	"github.com/ringcache/ringcache/tier/redis"
 )
 
 // lowerJSON is a level below memory, of a store.
@@ -21,18 +18,16 @@ type lowerJSON struct {
 var writePolicies = map[string]tier.Write{"": tier.Through, "through": tier.Through, "back": tier.Back, "around": tier.Around}
 
 func (a *Agent) tierOpen(p *params) (reply, error) {
-	name, kind := p.str("tier"), p.str("kind")
+	name := p.str("tier")
 	if p.err != nil {
 		return nil, p.err
 	}
 	if _, ok := a.levels[name]; ok {
 		return nil, invalidf("tier %q exists", name)
 	}
-	open, ok := map[string]func(*params) (*level, error){
-		"memory": a.openMemory, "disk": openDisk, "redis": openRedis, "store": a.openStore,
-	}[kind]
-	if !ok {
-		return nil, invalidf("unknown kind %q, want memory, disk, redis or store", kind)
+	open := a.openStore
+	if p.has("level") {
+		open = a.openLevel
 	}
 	l, err := open(p)
 	if err != nil {
@@ -43,55 +38,32 @@ func (a *Agent) tierOpen(p *params) (reply, error) {
 	return nil, nil
 }
 
-func (a *Agent) openMemory(p *params) (*level, error) {
-	o := memory.Options{Name: p.str("name"), Size: int64(p.int("size")), Dir: a.dir}
+// openLevel opens what one text names: see package location.
+func (a *Agent) openLevel(p *params) (*level, error) {
+	text := p.str("level")
+	o := location.Options{ShmDir: a.dir, Size: int64(optional(p, "size", 0)), Capacity: optional(p, "capacity", int64(0))}
 	if p.err != nil {
 		return nil, p.err
 	}
 	if err := a.sizeAllowed(int(o.Size)); err != nil {
 		return nil, err
 	}
-	l, err := memory.Open(o)
+	at, err := location.Parse(text)
 	if err != nil {
 		return nil, err
 	}
-	return &level{levelCalls: l, level: l, memory: l}, nil
-}
-
-func openDisk(p *params) (*level, error) {
-	root, layout := p.str("root"), optional(p, "layout", "native")
-	o := disk.Options{Space: optional(p, "space", ""), Capacity: optional(p, "capacity", int64(0))}
-	switch layout {
-	case disk.Native{}.Name():
-	case encoder.Tree{}.Name():
-		o.Layout, o.Shared = encoder.Tree{}, true
-	case disk.LMCache{}.Name():
-		o.Layout, o.Shared = disk.LMCache{}, true
-	default:
-		p.fail("unknown layout %q, want %s, %s or %s", layout, disk.Native{}.Name(), encoder.Tree{}.Name(), disk.LMCache{}.Name())
-	}
-	if p.err != nil {
-		return nil, p.err
-	}
-	l, err := disk.Open(root, o)
-	if err != nil {
+	if at, err = at.Identify(true); err != nil {
 		return nil, err
-	}
-	return &level{levelCalls: l, level: l}, nil
-}
-
-func openRedis(p *params) (*level, error) {
-	url := p.str("url")
-	if p.err != nil {
-		return nil, p.err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), tierTime)
 	defer cancel()
-	l, err := redis.Open(ctx, redis.Options{URL: url})
+	opened, err := at.Open(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	return &level{levelCalls: l, level: l}, nil
+	l := &level{levelCalls: opened, level: opened}
+	l.memory, _ = opened.(tier.MemoryLevel)
+	return l, nil
 }
 
 func (a *Agent) openStore(p *params) (*level, error) {

@@ -15,9 +15,9 @@ import (
 func (k *talker) tiers(t *testing.T) (name, root string) {
 	name, root = fmt.Sprintf("ringcache-test-tier-%d", os.Getpid()), t.TempDir()
 	k.a.dir = t.TempDir()
-	k.ok(`{"op":"tier.open","tier":"m","kind":"memory","name":"` + name + `","size":65536}`)
-	k.ok(`{"op":"tier.open","tier":"d","kind":"disk","root":"` + root + `"}`)
-	k.ok(`{"op":"tier.open","tier":"s","kind":"store","memory":"m","lower":[{"tier":"d"}]}`)
+	k.ok(`{"op":"tier.open","tier":"m","level":"shm:` + name + `","size":65536}`)
+	k.ok(`{"op":"tier.open","tier":"d","level":"` + root + `"}`)
+	k.ok(`{"op":"tier.open","tier":"s","memory":"m","lower":[{"tier":"d"}]}`)
 	return name, root
 }
 
@@ -63,19 +63,19 @@ func TestTierFamily(t *testing.T) {
 
 	// The store is above its levels.
 	k.refuses("invalid", `{"op":"tier.close","tier":"m"}`, "store")
-	k.refuses("invalid", `{"op":"tier.open","tier":"s2","kind":"store","memory":"m"}`, "another store")
+	k.refuses("invalid", `{"op":"tier.open","tier":"s2","memory":"m"}`, "another store")
 	k.ok(`{"op":"tier.close","tier":"s"}`)
 	k.ok(`{"op":"tier.close","tier":"m"}`)
 	k.ok(`{"op":"tier.close","tier":"d"}`)
 	require.FileExists(t, filepath.Join(k.a.dir, name), "a level outlives who serves it")
 
 	// What is there again: the folder, the segment, and a tree of vLLM's.
-	k.ok(`{"op":"tier.open","tier":"m","kind":"memory","name":"` + name + `","size":65536}`)
+	k.ok(`{"op":"tier.open","tier":"m","level":"shm:` + name + `","size":65536}`)
 	k.ok(`{"op":"tier.get","tier":"m","key":`+a+`}`, "hex", `"010203"`)
-	k.ok(`{"op":"tier.open","tier":"d","kind":"disk","root":"` + root + `"}`)
+	k.ok(`{"op":"tier.open","tier":"d","level":"` + root + `"}`)
 	k.ok(`{"op":"tier.get","tier":"d","key":`+a+`}`, "hex", `"010203"`)
 	tree := t.TempDir()
-	k.ok(`{"op":"tier.open","tier":"v","kind":"disk","root":"` + tree + `","layout":"vllm-ec","space":"x"}`)
+	k.ok(`{"op":"tier.open","tier":"v","level":"` + tree + `?layout=vllm-ec&space=x"}`)
 	k.ok(`{"op":"tier.put","tier":"v","object":{"space":"x","name":"h","note":"666c6f617433322031"},"hex":"00000000"}`) // float32 1
 	require.FileExists(t, filepath.Join(tree, "h", "encoder_cache.safetensors"))
 }
@@ -83,14 +83,15 @@ func TestTierFamily(t *testing.T) {
 func TestTierRefusals(t *testing.T) {
 	k := newTalker(t)
 	k.a.dir = t.TempDir()
-	k.refuses("invalid", `{"op":"tier.open","tier":"x","kind":"tape"}`, `"tape"`)
-	k.refuses("invalid", `{"op":"tier.open","tier":"x","kind":"store","memory":"none"}`, `"none"`)
-	k.refuses("invalid", `{"op":"tier.open","tier":"x","kind":"disk","root":"`+t.TempDir()+`","layout":"flat"}`, "vllm-ec")
-	k.refuses("invalid", `{"op":"tier.open","tier":"x","kind":"redis","url":"http://a"}`, "rediss")
-	k.refuses("invalid", `{"op":"tier.open","tier":"x","kind":"memory","name":"a/b","size":65536}`, "a/b")
+	k.refuses("invalid", `{"op":"tier.open","tier":"x","level":"shm:"}`, "no name")
+	k.refuses("invalid", `{"op":"tier.open","tier":"x"}`, "memory")
+	k.refuses("invalid", `{"op":"tier.open","tier":"x","memory":"none"}`, `"none"`)
+	k.refuses("invalid", `{"op":"tier.open","tier":"x","level":"`+t.TempDir()+`?layout=flat"}`, "vllm-ec")
+	k.refuses("invalid", `{"op":"tier.open","tier":"x","level":"http://a"}`, "rediss")
+	k.refuses("invalid", `{"op":"tier.open","tier":"x","level":"shm:a/b","size":65536}`, "a/b")
 	k.refuses("invalid", `{"op":"tier.get","tier":"x","key":{"space":"s","name":"a"}}`, `no tier "x"`)
-	k.ok(`{"op":"tier.open","tier":"d","kind":"disk","root":"` + t.TempDir() + `"}`)
-	k.refuses("invalid", `{"op":"tier.open","tier":"d","kind":"disk","root":"x"}`, "exists")
+	k.ok(`{"op":"tier.open","tier":"d","level":"` + t.TempDir() + `"}`)
+	k.refuses("invalid", `{"op":"tier.open","tier":"d","level":"x"}`, "exists")
 	k.refuses("unsupported", `{"op":"tier.lease","tier":"d","lease":"l"}`, "memory")
 	k.refuses("unsupported", `{"op":"tier.drain","tier":"d"}`, "store")
 	k.refuses("invalid", `{"op":"tier.put","tier":"d","object":{"space":"s","name":"a","size":-1},"xof":"x"}`, "-1")

@@ -128,18 +128,21 @@ func (c Config) checkDisk() (string, error) {
 	if c.Disk == "" {
 		return "", nil
 	}
-	err := disk.Check(c.Disk, c.diskOptions())
+	folder, o, err := c.disk()
+	if err == nil {
+		err = disk.Check(folder, o)
+	}
 	missing := errors.Is(err, fs.ErrNotExist)
 	if err == nil || missing {
-		err = tryFolder(c.Disk, true)
+		err = tryFolder(folder, true)
 	}
 	if err != nil {
 		return "", fmt.Errorf("disk %s: %w", c.Disk, explainDisk(err))
 	}
 	if missing {
-		return c.Disk + " is made", nil
+		return folder + " is made", nil
 	}
-	return c.Disk + " can be used", nil
+	return folder + " can be used", nil
 }
 
 var errNoAnswer = errors.New("the Redis does not answer; the daemon starts without it, and asks it again in the background")

@@ -103,7 +103,7 @@ func TestServeCheckFindsWhatFails(t *testing.T) {
 		"disk that is a file":         {change: func(c *Config) { c.Disk = file }, key: "disk", text: "disk " + file},
 		"disk below a file":           {change: func(c *Config) { c.Disk = file + "/folder" }, key: "disk", text: "disk " + file},
 		"disk with strangers":         {change: func(c *Config) { c.Disk = filepath.Dir(file) }, key: "disk", text: "is no root, and not empty"},
-		"disk of another space":       {change: func(c *Config) { *c = left; c.DiskSpace = "other" }, key: "disk", text: "is a root for every space"},
+		"disk of another space":       {change: func(c *Config) { *c = left; c.Disk += "?space=other" }, key: "disk", text: "is a root for every space"},
 		"disk that can't be made":     {change: func(c *Config) { c.Disk = closed + "/folder" }, key: "disk", text: "can't be made by the user", skipped: root},
 		"disk that can't be written":  {change: func(c *Config) { c.Disk = closed }, key: "disk", text: "can't be written to by the user", skipped: root},
 		"disk on no real disk":        {change: func(c *Config) { c.Disk = "/proc/ringcache" }, key: "disk", text: "disk /proc/ringcache: "},

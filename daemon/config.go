@@ -21,12 +21,9 @@ type Config struct {
 	Quota      int64    `name:"quota" is:"bytes" default:"0" placeholder:"SIZE" help:"Most bytes in memory of each tenant; 0 is no bound."`
 	Quotas     []string `name:"quotas" placeholder:"TENANT=SIZE" help:"Most bytes in memory of single tenants."`
 
-	Disk       string `name:"disk" placeholder:"FOLDER" help:"Folder for objects on a disk. Without it there is no such level."`
-	DiskSize   int64  `name:"disk-size" is:"bytes" default:"0" placeholder:"SIZE" help:"Most bytes that files take; 0 is no limit but the disk's."`
-	DiskLayout string `name:"disk-layout" default:"native" placeholder:"LAYOUT" help:"native, or vllm-ec: the tree of vLLM's ECExampleConnector."`
-	DiskSpace  string `name:"disk-space" placeholder:"SPACE" help:"The space of all objects of a tree in the layout vllm-ec, whose files do not contain it."`
-	DiskShared bool   `name:"disk-shared" default:"false" help:"Other programs write to the folder, too."`
-	DiskWrite  string `name:"disk-write" default:"back" placeholder:"WHEN" help:"back: what is stored is written to the disk in the background. around: it is not, and the disk gets only what is read from a slower level."`
+	Disk      string `name:"disk" placeholder:"FOLDER" help:"Folder for objects on a disk. Without it there is no such level. FOLDER?layout=vllm-ec&space=SPACE is a tree of vLLM's ECExampleConnector, whose objects are all of one space; &shared=false: no other program writes to it."`
+	DiskSize  int64  `name:"disk-size" is:"bytes" default:"0" placeholder:"SIZE" help:"Most bytes that files take; 0 is no limit but the disk's."`
+	DiskWrite string `name:"disk-write" default:"back" placeholder:"WHEN" help:"back: what is stored is written to the disk in the background. around: it is not, and the disk gets only what is read from a slower level."`
 
 	Redis                     string `name:"redis" placeholder:"URL" help:"Redis or Valkey: redis://HOST:PORT/DB, rediss:// with TLS, unix:///PATH, redis+cluster://, redis+sentinel://, or HOST:PORT, several of which are a cluster. No password."`
 	RedisUser                 string `name:"redis-user" placeholder:"USER" help:"User at the Redis."`

@@ -89,7 +89,7 @@ func TestPrecedence(t *testing.T) {
 
 // TestEverythingWrongIsReported at once, with where it is from.
 func TestEverythingWrongIsReported(t *testing.T) {
-	file := write(t, "sise: 4GiB\ngrace: soon\ndisk-layout: squashed\n")
+	file := write(t, "sise: 4GiB\ngrace: soon\ndisk: /x?layout=squashed\n")
 	got := loadProblems(t, Sources{
 		File:    file,
 		Environ: []string{"RINGCACHE_DISC=/x", "RINGCACHE_MAX_SESSIONS=many", "RINGCACHE_HTTP=0.0.0.0:9401"},
@@ -103,7 +103,7 @@ func TestEverythingWrongIsReported(t *testing.T) {
 		`grace (line 2 of ` + file + `): "soon" is no time: write it as 30s, 5m or 1h30m`,
 		`max-sessions (variable RINGCACHE_MAX_SESSIONS): "many" is no whole number`,
 		`socket (flag --socket): "relative.sock" must be an absolute path of at most 107 bytes`,
-		`disk-layout (line 3 of ` + file + `): "squashed" is not one of native, vllm-ec`,
+		`disk (line 3 of ` + file + `): /x?layout=squashed: the layout "squashed" is not one of native, vllm-ec, lmcache: invalid argument`,
 		`http (variable RINGCACHE_HTTP): "0.0.0.0:9401" is reached from other machines, without a password: use 127.0.0.1:9401, or set http-any if that is meant`,
 		`log-level (flag --log-level): "loud" is not one of debug, info, warn, error`,
 	}
@@ -252,7 +252,7 @@ func TestPrintedConfigurationIsAFile(t *testing.T) {
 func TestPrintedConfigurationLoads(t *testing.T) {
 	password := write(t, "secret\n")
 	s := Sources{Flags: map[string]string{
-		"size": "123456789", "quotas": "a=1MiB,b=c=2", "disk": "/var/x", "disk-size": "10GiB", "disk-layout": "vllm-ec", "disk-space": "Qwen2-VL", "disk-shared": "true", "disk-write": "around",
+		"size": "123456789", "quotas": "a=1MiB,b=c=2", "disk": "/var/x?layout=vllm-ec&space=Qwen2-VL", "disk-size": "10GiB", "disk-write": "around",
 		"redis": "redis+sentinel://a:1,b:2/main/3?prefix=x%3A&ttl=1h", "redis-user": "u", "redis-password-file": password, "redis-sentinel-password-file": password,
 		"http": "[::1]:0", "grace": "90s", "drain": "0s", "max-held": "3GiB", "max-lease": "1h30m", "log-format": "json", "prefault": "true", "shm-dir": "/mnt/shm", "max-leases": "17",
 	}}
@@ -287,9 +287,11 @@ func TestValuesThatAreRefused(t *testing.T) {
 		{map[string]string{"max-objects": "-1"}, "is not between 0 and 16777216"},
 		{map[string]string{"max-leases": "2000000"}, "is not between 0 and 1048575"},
 		{map[string]string{"disk-size": "1GiB"}, "disk-size (flag --disk-size): is set, and disk is not"},
-		{map[string]string{"disk": "x"}, `disk (flag --disk): "x" must be an absolute path`},
-		{map[string]string{"disk": "/x", "disk-layout": "vllm-ec"}, "disk-space (default): is empty"},
-		{map[string]string{"disk": "/x", "disk-space": strings.Repeat("s", 256)}, "disk (flag --disk): disk: Space has more than 255 bytes"},
+		{map[string]string{"disk": "x"}, `disk (flag --disk): "x" must be the absolute path of a folder`},
+		{map[string]string{"disk": "/x?layout=vllm-ec"}, "disk (flag --disk): /x?layout=vllm-ec names no space"},
+		{map[string]string{"disk": "/x?layot=vllm-ec"}, `and not "layot"`},
+		{map[string]string{"disk": "shm:x"}, `disk (flag --disk): "shm:x" must be the absolute path of a folder`},
+		{map[string]string{"disk": "/x?space=" + strings.Repeat("s", 256)}, "disk (flag --disk): disk: Space has more than 255 bytes"},
 		{map[string]string{"disk": "/x", "disk-write": "through"}, `disk-write (flag --disk-write): "through" is not one of back, around`},
 		{map[string]string{"redis": "redis://:secret@h"}, "redis-password-file"},
 		{map[string]string{"redis": "secret@h:1"}, "redis-password-file"},
@@ -324,7 +326,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 	}
 	for _, flags := range []map[string]string{
 		{"http": "0.0.0.0:9401", "http-any": "true"}, {"http": ":9401", "http-any": "true"}, {"http": "localhost:1"}, {"http": "[::1]:1"}, {"http": "off", "http-any": "true"},
-		{"redis": "h:1,h:2"}, {"redis": "unix:///run/redis.sock"}, {"disk": "/x", "disk-layout": "vllm-ec", "disk-space": "s"}, {"drain": "0s"},
+		{"redis": "h:1,h:2"}, {"redis": "unix:///run/redis.sock"}, {"disk": "/x?layout=vllm-ec&space=s"}, {"drain": "0s"},
 	} {
 		_, err := Sources{Flags: flags}.Load()
 		require.NoError(t, err, "%v", flags)
@@ -333,7 +335,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 
 // TestProblemsHaveSettings: an error about no setting would lose its origin.
 func TestProblemsHaveSettings(t *testing.T) {
-	c := Config{Disk: "x", DiskLayout: "native", Redis: "x://", Quotas: []string{"x"}, Quota: -1, MaxHeld: -1, ShmDir: "x", MaxObjects: -1, MaxLeases: -1}
+	c := Config{Disk: "x", Redis: "x://", Quotas: []string{"x"}, Quota: -1, MaxHeld: -1, ShmDir: "x", MaxObjects: -1, MaxLeases: -1}
 	var keys []string
 	for _, p := range c.problems() {
 		require.NotNil(t, find(p.key), p.key)

@@ -127,9 +127,9 @@ func (c Config) hintFolders(f *findings) {
 		f.add(slog.LevelWarn, "socket", "other users can replace the socket, since they may write to its folder, %s (%v): take that right away", folder, mode)
 	}
 	var st unix.Statfs_t
-	if c.Disk != "" && c.DiskSize > 0 && unix.Statfs(c.Disk, &st) == nil {
+	if c.Disk != "" && c.DiskSize > 0 && unix.Statfs(c.diskFolder(), &st) == nil {
 		if all := int64(st.Blocks) * int64(st.Bsize); all < c.DiskSize {
-			f.add(slog.LevelWarn, "disk-size", "the file system of %s has %s, less than disk-size: a full disk evicts objects, too, but other programs may need the room", c.Disk, formatBytes(all))
+			f.add(slog.LevelWarn, "disk-size", "the file system of %s has %s, less than disk-size: a full disk evicts objects, too, but other programs may need the room", c.diskFolder(), formatBytes(all))
 		}
 	}
 }

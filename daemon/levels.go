@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ringcache/ringcache/encoder"
+	"github.com/ringcache/ringcache/internal/location"
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring/segment"
@@ -53,7 +53,7 @@ func (c Config) open(ctx context.Context, log *slog.Logger) (_ *levels, err erro
 	}
 	o := tier.Options{Memory: l.memory, Logger: log}
 	if c.Disk != "" {
-		d, err := disk.Open(c.Disk, c.diskOptions())
+		d, err := c.openDisk()
 		if err != nil {
 			return nil, fmt.Errorf("disk %s: %w", c.Disk, explainDisk(err))
 		}
@@ -145,12 +145,34 @@ func (c Config) quotas() (map[string]int64, []string) {
 	return all, wrong
 }
 
-func (c Config) diskOptions() disk.Options {
-	o := disk.Options{Space: c.DiskSpace, Capacity: c.DiskSize, Shared: c.DiskShared, Workers: c.files().disk}
-	if c.DiskLayout == (encoder.Tree{}).Name() {
-		o.Layout = encoder.Tree{}
-	}
+// diskFolder is the folder of a valid configuration's disk, "" without one.
+func (c Config) diskFolder() string {
+	at, _ := location.Parse(c.Disk)
+	return at.Folder
+}
+
+// diskOptions are those of a location.
+func (c Config) diskOptions(at location.Location) disk.Options {
+	o := at.DiskOptions()
+	o.Capacity, o.Workers = c.DiskSize, c.files().disk
 	return o
+}
+
+// disk returns the folder of the disk and its options, which the folder completes if it was opened before.
+func (c Config) disk() (folder string, o disk.Options, err error) {
+	at, err := location.Parse(c.Disk)
+	if err == nil {
+		at, err = at.Identify(true)
+	}
+	return at.Folder, c.diskOptions(at), err
+}
+
+func (c Config) openDisk() (*disk.Level, error) {
+	folder, o, err := c.disk()
+	if err != nil {
+		return nil, err
+	}
+	return disk.Open(folder, o)
 }
 
 // redisOptions reads the files of passwords, too.

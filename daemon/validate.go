@@ -9,8 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ringcache/ringcache/encoder"
-	"github.com/ringcache/ringcache/tier/disk"
+	"github.com/ringcache/ringcache/internal/location"
 )
 
 // Validate reports everything that is wrong, as a [*ConfigError]. It opens nothing but the files of passwords.
@@ -125,28 +124,24 @@ func (c Config) memoryProblems() []problem {
 func (c Config) diskProblems() []problem {
 	var all []problem
 	wrong := func(key, format string, args ...any) { all = append(all, problem{key, fmt.Sprintf(format, args...)}) }
-	tree := encoder.Tree{}.Name()
-	if c.DiskLayout != (disk.Native{}).Name() && c.DiskLayout != tree {
-		wrong("disk-layout", "%q is not one of %s, %s", c.DiskLayout, disk.Native{}.Name(), tree)
-		return all
-	}
 	if c.Disk == "" {
-		for key, set := range map[string]bool{"disk-size": c.DiskSize != 0, "disk-layout": c.DiskLayout == tree, "disk-space": c.DiskSpace != "", "disk-shared": c.DiskShared} {
-			if set {
-				wrong(key, "is set, and disk is not: name the folder by disk")
-			}
+		if c.DiskSize != 0 {
+			wrong("disk-size", "is set, and disk is not: name the folder by disk")
 		}
 		return all
 	}
-	if !filepath.IsAbs(c.Disk) {
-		wrong("disk", "%q must be an absolute path", c.Disk)
-	}
-	if c.DiskLayout == tree && c.DiskSpace == "" {
-		wrong("disk-space", "is empty: files of the layout %s do not contain the space of their objects, which clients get as the space of their session", tree)
-		return all
-	}
-	if err := c.diskOptions().Validate(); err != nil {
+	at, err := location.Parse(c.Disk)
+	switch {
+	case err != nil:
 		wrong("disk", "%v", err)
+	case !filepath.IsAbs(at.Folder):
+		wrong("disk", "%q must be the absolute path of a folder", c.Disk)
+	case at.Foreign() && at.Space == "":
+		wrong("disk", "%s names no space, and files of this layout do not contain the space of their objects, which clients get as the space of their session: add &space=SPACE", c.Disk)
+	default:
+		if err := c.diskOptions(at).Validate(); err != nil {
+			wrong("disk", "%v", err)
+		}
 	}
 	return all
 }

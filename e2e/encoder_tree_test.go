@@ -16,7 +16,7 @@ import (
 func TestEncoderTree(t *testing.T) {
 	tree := filepath.Join(t.TempDir(), "tree")
 	require.NoError(t, os.Mkdir(tree, 0o700))
-	s := newCacheServer(t, "--disk", tree, "--disk-layout", "vllm-ec", "--disk-space", space, "--disk-shared")
+	s := newCacheServer(t, "--disk", tree+"?layout=vllm-ec&space="+space)
 	s.start()
 	theirs := startEncoder(t, encoderSetup{role: "ec_both", tree: tree}, nil)
 	ours := startEncoder(t, encoderSetup{role: "ec_both", extra: map[string]any{"space": space}}, s)

@@ -397,7 +397,7 @@ func TestServeOnWhatIsThere(t *testing.T) {
 	require.Zero(t, s.end(), s.text())
 	require.NoError(t, os.WriteFile(filepath.Join(disk, ".ringcache", "lock"), []byte(`{"format":2,"layout":"native","space":null}`), 0o600))
 	refused("the root has the format 2, and this library reads the format 1", "--disk", disk)
-	refused("is a root of the layout", "--disk", treeRoot(t))
+	refused("is a root of the layout", "--disk", treeRoot(t)+"?layout=native")
 	s.start()
 	require.Equal(t, int64(1), askOf(t, s).Levels[0].Objects, "it was there all the time")
 }
@@ -406,7 +406,7 @@ func TestServeOnWhatIsThere(t *testing.T) {
 func treeRoot(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
-	s := newServing(t, "--disk", folder, "--disk-layout", "vllm-ec", "--disk-space", "space")
+	s := newServing(t, "--disk", folder+"?layout=vllm-ec&space=space")
 	s.start()
 	s.signal(syscall.SIGTERM)
 	require.Zero(t, s.end(), s.text())
@@ -497,7 +497,7 @@ func TestServeRefusesWrongConfigurations(t *testing.T) {
 
 // TestServePrintsItsConfiguration, which is a file that gives the same one.
 func TestServePrintsItsConfiguration(t *testing.T) {
-	flags := []string{"serve", "--print-config", "--size=3GiB", "--quotas=a=1MiB,b=2MiB", "--quotas=c=1", "--disk=/d", "--disk-shared", "--redis=h:1,h:2", "--no-prefault", "--http=off"}
+	flags := []string{"serve", "--print-config", "--size=3GiB", "--quotas=a=1MiB,b=2MiB", "--quotas=c=1", "--disk=/d?shared=true", "--redis=h:1,h:2", "--no-prefault", "--http=off"}
 	out, _, code := ringcache(t, flags...)
 	require.Zero(t, code)
 	require.Contains(t, out, "size: 3GiB\n")

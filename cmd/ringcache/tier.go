@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,7 +28,9 @@ type tierCommand struct {
 // Help is the end of ringcache tier --help.
 func (tierCommand) Help() string {
 	return `LEVEL is where the objects are:
-  a folder      with the layout native (see docs/format.md), vllm-ec: the tree of vLLM's ECExampleConnector, or lmcache: that of LMCache's FS connector
+  a folder      of the layout native (see docs/format.md); with ?layout=vllm-ec the tree of vLLM's ECExampleConnector, with ?layout=lmcache that of
+                LMCache's FS connector, and with &space=SPACE the space of its objects, which is the name of the layout otherwise. A folder
+                that ringcache has opened before needs neither
   shm:NAME      a segment in shared memory
   a Redis       redis://HOST:PORT/DB, rediss:// with TLS, unix:///PATH, redis+cluster://, redis+sentinel://; with ?layout=lmcache&space=SPACE that of
                 LMCache's connector, with ?layout=resp&space=SPACE that of its RESP adapter
@@ -44,10 +45,9 @@ was found, and 80 if the command line is wrong.`
 
 // place is the part of the command line that all commands about tiers share.
 type place struct {
-	Level  string `arg:"" help:"A folder, shm:NAME, or the URL of a Redis."`
-	Layout string `help:"Layout of a folder that ringcache has not written to yet: vllm-ec or lmcache."`
-	Space  string `help:"Only objects of this space. What others wrote has none: it is the name of the layout there, if this is empty."`
-	Dir    string `help:"Folder of shared memory, /dev/shm if empty."`
+	Level string `arg:"" help:"A folder, shm:NAME, or the URL of a Redis."`
+	Space string `help:"Only objects of this space."`
+	Dir   string `help:"Folder of shared memory, /dev/shm if empty."`
 }
 
 // use opens the level, calls f with the level and the space that is meant, and closes the level. write reports
@@ -55,12 +55,12 @@ type place struct {
 func (p place) use(write bool, f func(ctx context.Context, level tier.Level, space string) error) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	level, space, err := p.open(ctx, write)
+	level, space, err := p.open(ctx, write, false)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, level.Close()) }()
-	return f(ctx, level, cmp.Or(p.Space, space))
+	return f(ctx, level, space)
 }
 
 // listed is an object as --json prints it.

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -23,12 +21,11 @@ import (
 )
 
 type tierCopy struct {
-	From   string `arg:"" help:"Where the objects are: a folder, shm:NAME, or the URL of a Redis."`
-	To     string `arg:"" help:"Where they are copied to. A folder that is not there is made."`
-	Layout string `help:"Layout of FROM, if it is a folder that ringcache has not written to yet: vllm-ec or lmcache."`
-	Space  string `help:"Only objects of this space."`
-	Dir    string `help:"Folder of shared memory, /dev/shm if empty."`
-	JSON   bool   `name:"json" help:"Print one JSON object for each object that was not copied, and one for the sum."`
+	From  string `arg:"" help:"Where the objects are: a folder, shm:NAME, or the URL of a Redis."`
+	To    string `arg:"" help:"Where they are copied to. A folder that is not there is made."`
+	Space string `help:"Only objects of this space."`
+	Dir   string `help:"Folder of shared memory, /dev/shm if empty."`
+	JSON  bool   `name:"json" help:"Print one JSON object for each object that was not copied, and one for the sum."`
 }
 
 // Help is the end of ringcache tier copy --help.
@@ -44,32 +41,17 @@ The exit status is 0 if TO has all objects, and 1 if not, also if FROM has files
 func (c tierCopy) Run() (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	from, space, err := place{Level: c.From, Layout: c.Layout, Space: c.Space, Dir: c.Dir}.open(ctx, false)
+	from, space, err := place{Level: c.From, Space: c.Space, Dir: c.Dir}.open(ctx, false, false)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	to, err := c.target(ctx)
+	to, _, err := place{Level: c.To, Dir: c.Dir}.open(ctx, true, true)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	if c.Space != "" {
-		space = c.Space
-	}
 	return c.copy(ctx, to, from, space)
-}
-
-// target opens TO. A folder that is not there, or empty, becomes one of the layout native.
-func (c tierCopy) target(ctx context.Context) (tier.Level, error) {
-	if !strings.HasPrefix(c.To, "shm:") && !strings.Contains(c.To, "://") {
-		entries, err := os.ReadDir(c.To)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
-			return disk.Open(c.To, disk.Options{})
-		}
-	}
-	level, _, err := place{Level: c.To, Dir: c.Dir}.open(ctx, true)
-	return level, err
 }
 
 func (c tierCopy) copy(ctx context.Context, to, from tier.Level, space string) error {

@@ -58,7 +58,7 @@ func TestTierCopy(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o600))
 	_, err = run(t, "tier", "copy", folder, dir)
-	require.ErrorContains(t, err, "is not a folder of objects")
+	require.ErrorContains(t, err, "is no root, and not empty")
 	server.Kill()
 	_, err = run(t, "tier", "copy", folder, url)
 	require.ErrorIs(t, err, tier.ErrUnavailable)

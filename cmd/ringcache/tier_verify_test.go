@@ -61,12 +61,12 @@ func TestVerifySilent(t *testing.T) {
 	for _, layout := range []struct {
 		disk.Layout
 		note []byte
-		args []string
+		said string // behind the folder
 	}{
 		{Layout: disk.Native{}},
-		{Layout: encoder.Tree{}, note: []byte("bfloat16 2 2"), args: []string{"--layout", "vllm-ec"}},
-		{Layout: encoder.Tree{Plain: true}, note: []byte("bfloat16 2 2"), args: []string{"--layout", "vllm-ec"}},
-		{Layout: disk.LMCache{}, note: lmcache, args: []string{"--layout", "lmcache"}},
+		{Layout: encoder.Tree{}, note: []byte("bfloat16 2 2"), said: "?layout=vllm-ec"},
+		{Layout: encoder.Tree{Plain: true}, note: []byte("bfloat16 2 2"), said: "?layout=vllm-ec"},
+		{Layout: disk.LMCache{}, note: lmcache, said: "?layout=lmcache"},
 	} {
 		for name, d := range damages {
 			t.Run(fmt.Sprintf("%s %v %s", layout.Name(), layout.Layout, name), func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestVerifySilent(t *testing.T) {
 				require.NoError(t, puts[0].Err)
 				require.NoError(t, puts[1].Err)
 				require.NoError(t, l.Close())
-				verify := append([]string{"tier", "verify", dir}, layout.args...)
+				verify := []string{"tier", "verify", dir + layout.said}
 				out, err := run(t, verify...)
 				require.NoError(t, err)
 				require.Equal(t, "2 objects with 16 bytes read, 0 damaged\n", out)
@@ -109,7 +109,7 @@ func TestVerifySilent(t *testing.T) {
 				require.Contains(t, out, path)
 				require.Equal(t, 2, strings.Count(out, "\n"))
 
-				out, said := runBoth(t, append([]string{"tier", "ls", dir}, layout.args...)...)
+				out, said := runBoth(t, "tier", "ls", dir+layout.said)
 				require.Contains(t, out, "1 objects, 8 bytes")
 				require.Contains(t, said, "files are not listed")
 			})

@@ -35,7 +35,7 @@ var floors = [][]string{
 	{"tier"},
 	{"tier/memory", "tier/disk", "tier/redis", "encoder/safetensors"},
 	{"encoder"},
-	{"encoder/wire", "encoder/warm"},
+	{"encoder/wire", "encoder/warm", "internal/location"},
 	{"mmcache"},
 	{"engine"},
 	{"engine/zmq"},

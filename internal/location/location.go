@@ -1,0 +1,205 @@
+// Package location reads where a level of objects is, in one spelling for all that open levels: the daemon, the
+// command and the agent.
+//
+//	shm:NAME                                  a segment in shared memory
+//	FOLDER[?layout=L][&space=S][&shared=B]    a folder
+//	redis://..., rediss://..., unix://...     a Redis, as package tier/redis has it
+//
+// The options of a folder are escaped as in URLs. layout is native, vllm-ec (the tree of vLLM's ECExampleConnector) or lmcache
+// (that of LMCache's FS connector); a folder that was opened before has its layout and its space by itself.
+// shared says whether other programs write to the folder, too; it is true unless the layout is native.
+package location
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/ringcache/ringcache/encoder"
+	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/tier"
+	"github.com/ringcache/ringcache/tier/disk"
+	"github.com/ringcache/ringcache/tier/memory"
+	"github.com/ringcache/ringcache/tier/redis"
+)
+
+// Location is where a level is. One of Segment, URL and Folder is set.
+type Location struct {
+	Segment string // in the directory of shared memory
+	URL     string // of a Redis
+	Folder  string
+
+	// Of a folder. Layout is nil, and Space empty, if the text does not say them.
+	Layout disk.Layout
+	Space  string
+	Shared bool
+}
+
+// layouts are those of folders.
+var layouts = []disk.Layout{disk.Native{}, encoder.Tree{}, disk.LMCache{}}
+
+func layoutNames() string {
+	var names []string
+	for _, l := range layouts {
+		names = append(names, l.Name())
+	}
+	return strings.Join(names, ", ")
+}
+
+func layoutNamed(name string) (disk.Layout, error) {
+	for _, l := range layouts {
+		if l.Name() == name {
+			return l, nil
+		}
+	}
+	return nil, fmt.Errorf("the layout %q is not one of %s: %w", name, layoutNames(), fs.ErrInvalid)
+}
+
+// Parse reads a text. It opens nothing. What is wrong is an fs.ErrInvalid.
+func Parse(text string) (Location, error) {
+	if name, ok := strings.CutPrefix(text, "shm:"); ok {
+		if name == "" {
+			return Location{}, fmt.Errorf("shm: is followed by no name of a segment: %w", fs.ErrInvalid)
+		}
+		return Location{Segment: name}, nil
+	}
+	if strings.Contains(text, "://") {
+		return Location{URL: text}, redis.Options{URL: text}.Validate()
+	}
+	l := Location{Folder: text}
+	if i := strings.LastIndexByte(text, '?'); i >= 0 && strings.Contains(text[i:], "=") {
+		l.Folder = text[:i]
+		if err := l.set(text[i+1:]); err != nil {
+			return Location{}, fmt.Errorf("%s: %w", text, err)
+		}
+	}
+	if l.Folder == "" {
+		return Location{}, fmt.Errorf("the folder has no name: %w", fs.ErrInvalid)
+	}
+	return l, nil
+}
+
+// set reads the options of a folder.
+func (l *Location) set(query string) error {
+	options, err := url.ParseQuery(query)
+	if err != nil {
+		return fmt.Errorf("%w: %w", fs.ErrInvalid, err)
+	}
+	shared := ""
+	for key, values := range options {
+		to, ok := map[string]*string{"space": &l.Space, "shared": &shared, "layout": new(string)}[key]
+		if !ok || len(values) > 1 {
+			return fmt.Errorf("a folder takes the options layout, space and shared, each once, and not %q: %w", key, fs.ErrInvalid)
+		}
+		*to = values[0]
+	}
+	if options.Has("layout") {
+		if l.Layout, err = layoutNamed(options.Get("layout")); err != nil {
+			return err
+		}
+	}
+	switch shared {
+	case "":
+		l.Shared = l.Foreign()
+	case "true", "false":
+		l.Shared = shared == "true"
+	default:
+		return fmt.Errorf("shared is %q, want true or false: %w", shared, fs.ErrInvalid)
+	}
+	return nil
+}
+
+// Foreign reports whether the layout is another program's, whose files do not contain the space of their objects.
+func (l Location) Foreign() bool { return l.Layout != nil && l.Layout.Name() != disk.Native{}.Name() }
+
+// Identify returns a folder's location with its layout, space and Shared: what the text does not say, the folder does, if it was
+// opened before. Another folder, also one that is not there, is of the layout native if create is set, and an fs.ErrNotExist
+// otherwise. A location that is no folder is returned as it is.
+func (l Location) Identify(create bool) (Location, error) {
+	if l.Folder == "" {
+		return l, nil
+	}
+	name, space, err := disk.Identify(l.Folder)
+	switch {
+	case err == nil && l.Layout == nil:
+		if l.Layout, err = layoutNamed(name); err != nil {
+			return l, fmt.Errorf("%s is of another release: %w", l.Folder, err)
+		}
+		l.Shared = l.Shared || l.Foreign()
+	case err == nil && l.Layout.Name() != name:
+		return l, fmt.Errorf("%s is a root of the layout %s, not %s: %w", l.Folder, name, l.Layout.Name(), fs.ErrInvalid)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return l, err
+	case err != nil && l.Layout == nil:
+		if !create {
+			if _, err := os.Stat(l.Folder); err != nil {
+				return l, err
+			}
+			return l, fmt.Errorf("%[1]s is not a folder of objects; if it is a tree of vLLM's ECExampleConnector, write %[1]s?layout=%[2]s; of LMCache's FS connector, %[1]s?layout=%[3]s: %[4]w",
+				l.Folder, encoder.Tree{}.Name(), disk.LMCache{}.Name(), fs.ErrNotExist)
+		}
+		l.Layout = disk.Native{}
+	}
+	l.Space = cmp.Or(l.Space, space)
+	if l.Space == "" && l.Foreign() {
+		l.Space = l.Layout.Name()
+	}
+	return l, nil
+}
+
+// DiskOptions are those that the location of a folder says.
+func (l Location) DiskOptions() disk.Options {
+	return disk.Options{Layout: l.Layout, Space: l.Space, Shared: l.Shared}
+}
+
+// Options are for Open.
+type Options struct {
+	ShmDir   string // directory of shared memory, /dev/shm if empty
+	Size     int64  // bytes of a segment that is made; 0 opens one that is there
+	Capacity int64  // of a folder, as in disk.Options
+	// ReadOnly opens the level beside the process that serves it.
+	ReadOnly bool
+}
+
+// Open opens the level of an identified location.
+func (l Location) Open(ctx context.Context, o Options) (tier.Level, error) {
+	switch {
+	case l.Segment != "":
+		return l.openSegment(o)
+	case l.URL != "":
+		r, err := redis.Open(ctx, redis.Options{URL: l.URL})
+		if err != nil {
+			return nil, err
+		}
+		return r, nil
+	}
+	options := l.DiskOptions()
+	options.Capacity, options.ReadOnly = o.Capacity, o.ReadOnly
+	d, err := disk.Open(l.Folder, options)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func (l Location) openSegment(o Options) (level tier.Level, err error) {
+	if o.ReadOnly {
+		level, err = memory.Look(l.Segment, o.ShmDir)
+	} else {
+		level, err = memory.Open(memory.Options{Name: l.Segment, Size: o.Size, Dir: o.ShmDir})
+	}
+	if err == nil {
+		return level, nil
+	}
+	dir := cmp.Or(o.ShmDir, shmfile.DefaultDir)
+	if _, gone := os.Stat(filepath.Join(dir, l.Segment)); o.Size == 0 && errors.Is(gone, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no segment %q in %s; ringcache serve status names that of a daemon: %w", l.Segment, dir, fs.ErrNotExist)
+	}
+	return nil, err
+}
