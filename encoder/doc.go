@@ -6,7 +6,7 @@
 // hit, until it frees them; an item that no request needs waits, in order of its last release, and goes when
 // somebody needs the room. Workers are told what went by [Manager.TakeFreed]. With the same calls it
 // evicts what vLLM's class of the same release would, step by step. A [Rule] decides otherwise about what
-// goes first, and [Manager.Pin] keeps an item for good. A Manager has no memory of its own but its books: the
+// goes first, and [Manager.Pin] keeps an item for good. A Manager only counts: the
 // embeddings are the caller's.
 //
 // Keys. The identity of an item has three forms. The identifier of its feature is what engines, connectors and

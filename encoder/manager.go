@@ -68,7 +68,7 @@ func (o ManagerOptions) Validate() error {
 // A scheduler asks for each input of a request: Check; if that is no hit, CanAllocate; and where that allows it,
 // Allocate. After each step it hands TakeFreed to the workers, which drop what is in it.
 //
-// Where vLLM has an assertion, there is an error here, and nothing has changed. Its books differ from
+// Where vLLM has an assertion, there is an error here, and nothing has changed. Its state differs from
 // vLLM's in one case, which its scheduler avoids: what is cached can't be allocated again.
 type Manager struct {
 	mu       sync.Mutex
@@ -328,7 +328,7 @@ func (m *Manager) inputs(r Request) *pyset.Set {
 	return &s
 }
 
-// ManagerState is everything that a manager has in its books.
+// ManagerState is everything that a manager counts.
 type ManagerState struct {
 	// Capacity, Free and Freeable are embeddings: Free what nothing takes, and Freeable that plus what
 	// would be evicted if need be.
@@ -344,7 +344,7 @@ type ManagerState struct {
 	Freed []string
 }
 
-// State returns the books.
+// State returns what the manager counts.
 func (m *Manager) State() ManagerState {
 	m.mu.Lock()
 	defer m.mu.Unlock()

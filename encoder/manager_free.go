@@ -143,7 +143,7 @@ func (m *Manager) Reset() {
 	m.clear()
 }
 
-// CheckStructure reports what is wrong with the books, for tests.
+// CheckStructure reports what is wrong with the state, for tests.
 func (m *Manager) CheckStructure() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

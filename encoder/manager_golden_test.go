@@ -34,7 +34,7 @@ func (p *pairs) UnmarshalJSON(raw []byte) error {
 }
 
 // TestGoldenEncoderCache: every step of vLLM's manager, in every release that made a file, has the same
-// result here, and leaves the same books.
+// result here, and leaves the same state.
 func TestGoldenEncoderCache(t *testing.T) {
 	releases, steps := map[string]bool{}, 0
 	for _, f := range goldentest.Files(t, "encoder_cache") {

@@ -201,9 +201,9 @@ func (l *lines) Handle(context.Context, slog.Record) error {
 
 func (l *lines) Enabled(context.Context, slog.Level) bool { return true }
 
-// TestStrangersFillNoLog: peers that make no sense, of which there may be any number, cost a
+// TestUntrustedPeersFillNoLog: peers that make no sense, of which there may be any number, cost a
 // line a minute for the client and one for the socket.
-func TestStrangersFillNoLog(t *testing.T) {
+func TestUntrustedPeersFillNoLog(t *testing.T) {
 	var client, socket lines
 	r := newRig(t, setup{idle: true, client: func(o *engine.Options) {
 		o.Logger, o.Transport = slog.New(&client), zmq.Transport{Logger: slog.New(&socket)}

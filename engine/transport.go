@@ -8,7 +8,7 @@ import "context"
 type Transport interface {
 	// Router binds a socket that receives from and sends to any number of peers. A
 	// peer that announces a message of more than limit bytes is disconnected; 0
-	// is the transport's own limit. A limit is for a socket that strangers can reach:
+	// is the transport's own limit. A limit is for a socket that anybody can reach:
 	// when there are too many peers the one that sent nothing for longest makes room for
 	// the next. Without a limit a peer that has sent something stays.
 	Router(endpoint string, limit int64) (Socket, error)

@@ -131,10 +131,10 @@ type cache struct {
 	neverHits   bool
 
 	lifetime
-	budget  *budget
-	events  events
-	flights flights
-	made    *contents // nil but for Options.VerifyHits
+	budget *budget
+	events events
+	builds builds
+	made   *contents // nil but for Options.VerifyHits
 
 	committed atomic.Int64 // requests, for stats: Commit does not take mu
 
@@ -166,7 +166,7 @@ func (c *cache) Invalidate(key string) bool {
 	if !c.backend.invalidate(key) {
 		return false
 	}
-	c.flights.leave(key)
+	c.builds.detach(key)
 	c.count(func(st *Stats) { st.Invalidated++ })
 	return true
 }

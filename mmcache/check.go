@@ -100,13 +100,13 @@ func (r *Request) checkCharge(w *wanted) {
 	}
 }
 
-// checkLanding checks a flight that is about to land. f.mu is held.
-func (f *flights) checkLanding(key string, fl *flight, e entry, err error) {
+// checkEnd checks a build that is about to end. f.mu is held.
+func (f *builds) checkEnd(key string, b *build, e entry, err error) {
 	switch {
 	case !invariants.Enabled:
-	case !fl.left && f.byKey[key] != fl:
-		invariants.Must(fmt.Errorf("mmcache: the flight of %q was not known", key))
+	case !b.detached && f.byKey[key] != b:
+		invariants.Must(fmt.Errorf("mmcache: the build of %q was not known", key))
 	case e.exists() == (err != nil):
-		invariants.Must(fmt.Errorf("mmcache: the flight of %q lands with an item: %t, and with the error: %v", key, e.exists(), err))
+		invariants.Must(fmt.Errorf("mmcache: the build of %q ends with an item: %t, and with the error: %v", key, e.exists(), err))
 	}
 }

@@ -120,15 +120,15 @@ func TestChangesAreChecked(t *testing.T) {
 			r.claim = nil
 			r.release(r.find("b"), 41)
 		}, `broken invariant: mmcache: item "b" of request "r" is charged -1 bytes`},
-		"a flight that nobody can join": {func(p *processorOnly, _ *Request) {
-			f, _ := p.flights.join("c", "")
-			delete(p.flights.byKey, "c")
-			p.flights.land("c", f, entry{}, errors.New("not made"))
-		}, `broken invariant: mmcache: the flight of "c" was not known`},
-		"a flight without an item": {func(p *processorOnly, _ *Request) {
-			f, _ := p.flights.join("c", "")
-			p.flights.land("c", f, entry{}, nil)
-		}, `broken invariant: mmcache: the flight of "c" lands with an item: false, and with the error: <nil>`},
+		"a build that nobody can join": {func(p *processorOnly, _ *Request) {
+			f, _ := p.builds.join("c", "")
+			delete(p.builds.byKey, "c")
+			p.builds.end("c", f, entry{}, errors.New("not made"))
+		}, `broken invariant: mmcache: the build of "c" was not known`},
+		"a build without an item": {func(p *processorOnly, _ *Request) {
+			f, _ := p.builds.join("c", "")
+			p.builds.end("c", f, entry{}, nil)
+		}, `broken invariant: mmcache: the build of "c" ends with an item: false, and with the error: <nil>`},
 		"the users of an item": {func(p *processorOnly, r *Request) {
 			p.entryOf("a").users++
 			r.Rollback()

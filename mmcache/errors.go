@@ -21,7 +21,7 @@ var (
 	// down.
 	errClosed = sentinel.New(sentinel.Closed, "mmcache: closed")
 	errBusy   = sentinel.New(sentinel.Busy, "mmcache: in use")
-	// errPanicked ends the flights of a producer that panicked.
+	// errPanicked ends the builds of a producer that panicked.
 	errPanicked = errors.New("mmcache: the producer panicked")
 )
 

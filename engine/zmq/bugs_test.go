@@ -39,7 +39,7 @@ func TestClaimedIdentity(t *testing.T) {
 // TestIdlePeersFillTheTable: when there is no room the peer that said nothing goes, the
 // oldest first; who has spoken goes only where anybody can connect.
 func TestIdlePeersFillTheTable(t *testing.T) {
-	for limit, most := range map[int64]int{0: maxConns, 1 << 10: maxStrangers} {
+	for limit, most := range map[int64]int{0: maxConns, 1 << 10: maxUntrusted} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			s, err := Transport{}.Router("tcp://127.0.0.1:0", limit)
 			require.NoError(t, err)

@@ -38,10 +38,10 @@ const (
 	defaultSendTimeout = 30 * time.Second
 	// greetingTimeout is how long a peer may take to greet.
 	greetingTimeout = 10 * time.Second
-	// maxConns is how many connections a socket has at once: an engine has one.
-	// maxStrangers is that of a socket that strangers can reach.
+	// maxConns is how many connections a socket has at once: an engine has one. Of a socket that anybody
+	// can reach it is maxUntrusted.
 	maxConns     = 64
-	maxStrangers = 256
+	maxUntrusted = 256
 	// backlog is how many messages wait for Recv or Receive before peers have to.
 	backlog = 256
 )
@@ -82,12 +82,12 @@ func (t Transport) bind(kind zmq4.SocketType, endpoint string, limit int64) (eng
 		return nil, err
 	}
 	s := &socket{
-		o: t, kind: kind, endpoint: endpoint, listener: l, most: maxConns, strangers: limit > 0,
+		o: t, kind: kind, endpoint: endpoint, listener: l, most: maxConns, untrusted: limit > 0,
 		in: make(chan engine.Message, backlog), done: make(chan struct{}),
 		conns: map[*conn]struct{}{}, peers: map[string]*conn{},
 	}
-	if s.strangers {
-		s.most = maxStrangers
+	if s.untrusted {
+		s.most = maxUntrusted
 	}
 	s.wait.Go(s.accept)
 	return s, nil
@@ -122,7 +122,7 @@ type socket struct {
 	endpoint  string
 	listener  net.Listener
 	most      int  // connections at once
-	strangers bool // anybody may connect
+	untrusted bool // anybody may connect
 	odd       loglimit.Limit
 	done      chan struct{} // closed by Close
 	wait      sync.WaitGroup
@@ -268,13 +268,13 @@ func (s *socket) accept() {
 }
 
 // idle returns the connection that is to make room for another: the oldest of those
-// that have sent nothing; where strangers can connect, else the one that sent nothing
+// that have sent nothing; where anybody can connect, else the one that sent nothing
 // for longest. It is called with mu held.
 func (s *socket) idle() *conn {
 	var found *conn
 	for c := range s.conns {
 		switch {
-		case c.spoke && !s.strangers:
+		case c.spoke && !s.untrusted:
 		case found == nil, found.spoke && !c.spoke, found.spoke == c.spoke && c.since < found.since:
 			found = c
 		}

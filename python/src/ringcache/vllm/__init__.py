@@ -71,11 +71,11 @@ def register() -> None:
 
     It never raises, since vLLM would end, and may be called again.
     """
-    wish = os.environ.get(VARIABLE, "")
-    if wish in ("", "0"):
+    value = os.environ.get(VARIABLE, "")
+    if value in ("", "0"):
         return
-    if wish != "1":
-        _logger.error("%s must be 0 or 1, got %r; the plugin of ringcache is off", VARIABLE, wish)
+    if value != "1":
+        _logger.error("%s must be 0 or 1, got %r; the plugin of ringcache is off", VARIABLE, value)
         return
     version = "unknown"
     try:

@@ -7,60 +7,60 @@ import (
 	"sync"
 )
 
-// flights are the items that are being made (single flight): one request makes an
+// builds are the items that are being made (single flight): one request makes an
 // item, others that want it wait for that.
-type flights struct {
+type builds struct {
 	mu    sync.Mutex
-	byKey map[string]*flight
+	byKey map[string]*build
 }
 
-type flight struct {
-	tenant string // of the leader, the request that makes the item
-	left   bool   // nobody joins any more; guarded by the lock of flights
-	done   chan struct{}
+type build struct {
+	tenant   string // of the leader, the request that makes the item
+	detached bool   // nobody joins any more; guarded by the lock of builds
+	done     chan struct{}
 
 	// The leader's, set when done is closed.
 	entry entry
 	err   error
 }
 
-// join returns the flight of a key. If leads is true the caller has to make the item,
-// and to call land.
-func (f *flights) join(key, tenant string) (fl *flight, leads bool) {
+// join returns the build of a key. If leads is true the caller has to make the item,
+// and to call end.
+func (f *builds) join(key, tenant string) (b *build, leads bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if fl, ok := f.byKey[key]; ok {
-		return fl, false
+	if b, ok := f.byKey[key]; ok {
+		return b, false
 	}
 	if f.byKey == nil {
-		f.byKey = map[string]*flight{}
+		f.byKey = map[string]*build{}
 	}
-	fl = &flight{tenant: tenant, done: make(chan struct{})}
-	f.byKey[key] = fl
-	return fl, true
+	b = &build{tenant: tenant, done: make(chan struct{})}
+	f.byKey[key] = b
+	return b, true
 }
 
-// leave makes the flight of a key go on without anyone new: its item was invalidated after it was
-// cached, and before the flight landed.
-func (f *flights) leave(key string) {
+// detach makes the build of a key go on without anyone new: its item was invalidated after it was
+// cached, and before the build ended.
+func (f *builds) detach(key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if fl, ok := f.byKey[key]; ok {
-		fl.left = true
+	if b, ok := f.byKey[key]; ok {
+		b.detached = true
 		delete(f.byKey, key)
 	}
 }
 
-// land ends a flight.
-func (f *flights) land(key string, fl *flight, e entry, err error) {
+// end ends a build.
+func (f *builds) end(key string, b *build, e entry, err error) {
 	f.mu.Lock()
-	f.checkLanding(key, fl, e, err)
-	if !fl.left {
+	f.checkEnd(key, b, e, err)
+	if !b.detached {
 		delete(f.byKey, key)
 	}
 	f.mu.Unlock()
-	fl.entry, fl.err = e, err
-	close(fl.done)
+	b.entry, b.err = e, err
+	close(b.done)
 }
 
 // obtain makes an item, or takes it from another request that makes it.
@@ -69,7 +69,7 @@ func (r *Request) obtain(ctx context.Context, w *wanted) (entry, error) {
 		return entry{}, fmt.Errorf("%w: there is no producer for %q", errInvalid, w.key)
 	}
 	for {
-		f, leads := r.c.flights.join(w.key, w.tenant)
+		f, leads := r.c.builds.join(w.key, w.tenant)
 		if leads {
 			return r.lead(ctx, w, f)
 		}
@@ -99,11 +99,11 @@ func (r *Request) obtain(ctx context.Context, w *wanted) (entry, error) {
 	}
 }
 
-// lead makes an item for everyone who joined the flight.
-func (r *Request) lead(ctx context.Context, w *wanted, f *flight) (e entry, err error) {
+// lead makes an item for everyone who joined the build.
+func (r *Request) lead(ctx context.Context, w *wanted, f *build) (e entry, err error) {
 	err = errPanicked
-	defer func() { r.c.flights.land(w.key, f, e, err) }()
-	if e, ok := r.tx.find(&r.tx, w.key); ok && e.lasts() { // made between the look and the flight
+	defer func() { r.c.builds.end(w.key, f, e, err) }()
+	if e, ok := r.tx.find(&r.tx, w.key); ok && e.lasts() { // made between the look and the build
 		return e, nil
 	}
 	e, err = r.produce(ctx, w)

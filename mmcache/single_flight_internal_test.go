@@ -7,28 +7,28 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestInvalidatedItemIsNotTakenFromItsFlight: an item is cached a moment before its flight lands. A
-// request that began after Invalidate, within that moment, got the invalidated item from the flight.
+// TestInvalidatedItemIsNotTakenFromItsBuild: an item is cached a moment before its build ends. A
+// request that began after Invalidate, within that moment, got the invalidated item from the build.
 // TestCachesAreLinearizable in fuzz/linear found it.
-func TestInvalidatedItemIsNotTakenFromItsFlight(t *testing.T) {
-	var f flights
+func TestInvalidatedItemIsNotTakenFromItsBuild(t *testing.T) {
+	var f builds
 	first, leads := f.join("a", "")
 	require.True(t, leads)
 	again, leads := f.join("a", "")
 	require.False(t, leads)
 	require.Same(t, first, again)
 
-	f.leave("a")
-	f.leave("another")
+	f.detach("a")
+	f.detach("another")
 	second, leads := f.join("a", "")
 	require.True(t, leads, "whoever comes after Invalidate makes the item")
 	failed := errors.New("failed")
-	f.land("a", first, entry{}, failed)
+	f.end("a", first, entry{}, failed)
 	<-again.done
 	require.ErrorIs(t, again.err, failed, "whoever was there before waits for it as ever")
 	joined, leads := f.join("a", "")
-	require.False(t, leads, "the second flight is still there")
+	require.False(t, leads, "the second build is still there")
 	require.Same(t, second, joined)
-	f.land("a", second, entry{}, failed)
+	f.end("a", second, entry{}, failed)
 	require.Empty(t, f.byKey)
 }
