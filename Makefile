@@ -15,7 +15,7 @@
 # make fuzz-vllm   rings, stores and caches beside the real vLLM, every release: 2,000,000
 #                  operations with the newest, 500,000 with each older one
 # make soak        the whole core under load and random kills for MINUTES, with Go and Python
-#                  readers; SOAK_ARGS are fuzz/soak's options
+#                  readers; SOAK_ARGS are internal/soak's options
 # make attack      64 honest sessions of the daemon beside each greedy client in turn, for ATTACK: hit
 #                  rate, time of a hit, the daemon's memory; status 1 beyond the bounds that docs/testing.md names
 # make stress      the tests of PKG, COUNT times, to find those that fail now and then
@@ -83,7 +83,8 @@ test-go:
 	TEST_PYTHON=$$(scripts/python-env.sh) scripts/gotest.py $(CHECKS) -timeout 30m ./...
 	test -z "$(RACE)" || scripts/gotest.py -timeout 30m -run 'TestTruncated|TestDamageOfEveryKind' ./objstore # what it can't do under the race detector
 	scripts/gotest.py -timeout 30m -run 'Alloc|TestHitOf' ./serde ./shmstore ./objstore ./mmcache ./mmhash ./internal/blake3 # which the checks above would change
-	test -z "$(RACE)" || scripts/gotest.py -timeout 30m -run '^TestAttacks$$' ./fuzz/daemontest # whose bounds of memory the race detector lifts
+	test -z "$(RACE)" || scripts/gotest.py -timeout 30m -run '^TestAttacks$$' ./daemon/internal/daemontest # whose bounds of memory the race detector lifts
+	test -z "$(RACE)" || scripts/gotest.py -timeout 30m ./tier/internal/volume # whose budgets of memory the race detector exceeds
 	cd bench; ../scripts/gotest.py -timeout 30m ./...
 	cd tools/oracle; ../../scripts/gotest.py -timeout 30m ./...
 	cd examples/ringtest; ../../scripts/gotest.py -timeout 30m ./...
@@ -131,11 +132,11 @@ fuzz-vllm:
 
 # One summary line on stdout; status 1 if anything was lost, wrong, left behind, or grew.
 soak:
-	@go build -o bin/soak ./fuzz/soak
+	@go build -o bin/soak ./internal/soak
 	@python=$$(scripts/python-env.sh); PYTHONPATH=python/src exec bin/soak --minutes $(MINUTES) --python "$$python" $(SOAK_ARGS)
 
 attack:
-	scripts/gotest.py --logs -count=1 -timeout 30m -run '^TestAttacks$$' ./fuzz/daemontest -attack $(ATTACK) -attack.sessions 64 -attack.rate 0.9 -attack.latency 200ms -attack.return 30s
+	scripts/gotest.py --logs -count=1 -timeout 30m -run '^TestAttacks$$' ./daemon/internal/daemontest -attack $(ATTACK) -attack.sessions 64 -attack.rate 0.9 -attack.latency 200ms -attack.return 30s
 
 stress:
 	COUNT=$(COUNT) scripts/stress.sh $(PKG)

@@ -8,7 +8,6 @@
 //   - fuzz/storetest, for a store of objects by key;
 //   - fuzz/lrutest, for an LRU cache, and for a mirrored pair of them;
 //   - fuzz/tiertest, for a level of package tier;
-//   - fuzz/daemontest, for a daemon that speaks the protocol of package encoder/wire;
 //   - fuzz/explore and fuzz/linear, for protocols between goroutines or processes.
 //
 // This package contains what these share. A test is a sequence of operations, and an operation

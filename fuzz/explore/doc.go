@@ -42,5 +42,5 @@
 // # What is not explored
 //
 // Memory is sequentially consistent here: a step is seen by all processes at once. What a weakly ordered
-// processor does in addition is for litmus programs, see fuzz/litmus.
+// processor does in addition is for litmus programs, see internal/mem/litmus.
 package explore

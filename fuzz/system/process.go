@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/ringcache/ringcache/fuzz"
-	"github.com/ringcache/ringcache/fuzz/internal/tail"
+	"github.com/ringcache/ringcache/internal/tail"
 )
 
 // ProcessOptions configure [Start].

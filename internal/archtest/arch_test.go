@@ -19,7 +19,7 @@ const module = "github.com/ringcache/ringcache"
 
 // floors are the packages from the bottom up: a package imports only packages
 // of floors below its own. internal/... is below all of them, unless it is listed,
-// and x/internal/... is right below x. What stands above engine is for the agent and for tests:
+// and x/internal/... is right below x, unless it is listed. What stands above engine is for the agent and for tests:
 // no part of the library depends on upstream's step-by-step calls.
 var floors = [][]string{
 	{"."}, // documentation, and nothing else
@@ -31,9 +31,10 @@ var floors = [][]string{
 	{"serde/enginecore"},
 	{"objstore", "objstore/check"},
 	{"lrusync"},
-	{"internal/lossypair"}, // for tests of lrusync with two processes, and for fuzz/soak
+	{"internal/lossypair"}, // for tests of lrusync with two processes, and for internal/soak
 	{"tier"},
 	{"tier/memory", "tier/disk", "tier/redis", "encoder/safetensors"},
+	{"tier/internal/volume"}, // a program
 	{"encoder"},
 	{"encoder/wire", "encoder/warm", "internal/location"},
 	{"mmcache"},
@@ -49,9 +50,9 @@ var floors = [][]string{
 	{"fuzz/generate", "fuzz/internal/harness/rules"},
 	{"fuzz/internal/harness", "fuzz/ringrules"},
 	{"fuzz/internal/harness/harnesstest"},
-	{"fuzz/ringtest", "fuzz/storetest", "fuzz/lrutest", "fuzz/tiertest", "fuzz/daemontest", "fuzz/explore", "fuzz/linear", "fuzz/litmus", "fuzz/fault", "fuzz/corpus"},
+	{"fuzz/ringtest", "fuzz/storetest", "fuzz/lrutest", "fuzz/tiertest", "fuzz/explore", "fuzz/linear", "fuzz/fault", "fuzz/corpus"},
 	{"fuzz/system"},
-	{"fuzz/soak"},
+	{"internal/soak"}, // a program
 	{"cmd/ringcache", "examples", "examples/demo", "examples/customserver", "examples/embedding", "examples/frontend", "examples/tiers", "interop/lockstep", "interop/encoder", "e2e"},
 }
 
@@ -105,27 +106,28 @@ func sources(t *testing.T) []source {
 }
 
 func belowAll(dir string) bool {
-	listed := slices.ContainsFunc(floors, func(f []string) bool { return slices.Contains(f, dir) })
-	return strings.HasPrefix(dir, "internal/") && !listed
+	return strings.HasPrefix(dir, "internal/") && listedAt(dir) < 0
+}
+
+// listedAt returns the place of a package in floors, or -1.
+func listedAt(dir string) int {
+	return slices.IndexFunc(floors, func(f []string) bool { return slices.Contains(f, dir) })
 }
 
 // floorOf returns the height of a package, or -1 for internal packages below
-// all floors. A package x/internal/... is half a floor below x.
+// all floors. A package x/internal/... that is not listed is half a floor below x.
 func floorOf(t *testing.T, dir string) int {
 	t.Helper()
 	if belowAll(dir) {
 		return -1
 	}
+	if i := listedAt(dir); i >= 0 {
+		return 2 * i
+	}
 	parent, _, nested := strings.Cut(dir, "/internal/")
-	if strings.HasPrefix(dir, "fuzz/internal/harness") {
-		parent, nested = dir, false // above fuzz, for the packages below it
-	}
-	i := slices.IndexFunc(floors, func(f []string) bool { return slices.Contains(f, parent) })
-	require.GreaterOrEqual(t, i, 0, "%s: give the package a floor in this test", dir)
-	if nested {
-		return 2*i - 1
-	}
-	return 2 * i
+	i := listedAt(parent)
+	require.True(t, nested && i >= 0, "%s: give the package a floor in this test", dir)
+	return 2*i - 1
 }
 
 func TestImportsPointDownwards(t *testing.T) {
@@ -175,7 +177,7 @@ func TestNoTestHelperInProducts(t *testing.T) {
 	helpers := []string{
 		"internal/alloctest", "internal/goldentest", "internal/pintest", "pin/cuda/internal/fakedriver", "objstore/internal/objtest",
 		"fuzz/internal/harness", "fuzz/internal/harness/harnesstest", "fuzz/ringtest", "fuzz/storetest", "fuzz/lrutest", "fuzz/tiertest", "fuzz/fault",
-		"internal/redistest",
+		"internal/redistest", "daemon/internal/daemontest",
 	}
 	for _, s := range sources(t) {
 		if s.test || slices.Contains(helpers, s.dir) {

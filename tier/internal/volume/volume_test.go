@@ -1,3 +1,7 @@
+//go:build !race
+
+// The race detector takes more memory than the budgets allow.
+
 package main
 
 import (

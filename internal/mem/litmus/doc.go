@@ -7,7 +7,7 @@
 // is so on one processor. Controls leave out what makes the outcome impossible; where a control has
 // forbidden outcomes the program can find them.
 //
-//	go test ./fuzz/litmus -v -rounds 20000 -timeout 2h
+//	go test ./internal/mem/litmus -v -rounds 20000 -timeout 2h
 //
 // Each side is a thread. Both walk over the same 500 places in a round, wait at each for the other, and begin
 // a random moment apart. A side that waits in vain, since the other has no processor, finishes the round alone. Two

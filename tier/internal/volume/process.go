@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 )
 
 // usage is what a process takes, in bytes.
@@ -71,5 +70,3 @@ func takenBelow(folder string) (sum int64, err error) {
 	})
 	return sum, err
 }
-
-func blocks(info fs.FileInfo) int64 { return info.Sys().(*syscall.Stat_t).Blocks * 512 }

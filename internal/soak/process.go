@@ -10,7 +10,7 @@ import (
 	"os/exec"
 	"sync"
 
-	"github.com/ringcache/ringcache/fuzz/internal/tail"
+	"github.com/ringcache/ringcache/internal/tail"
 )
 
 const logKept = 64 << 10 // bytes of what a child printed that a report of its failure shows

@@ -183,7 +183,7 @@ func (s *supervisor) finish(took time.Duration) error {
 	fmt.Println(s.n.line(took) + ", " + s.growth.line() + fmt.Sprintf(", %d files left", len(left)))
 	err := errors.Join(failed...)
 	if err != nil {
-		err = fmt.Errorf("%w\nagain: go run ./fuzz/soak --seed %d --minutes %v --processes %d --size %d --dir %s --python %q --parts %s",
+		err = fmt.Errorf("%w\nagain: go run ./internal/soak --seed %d --minutes %v --processes %d --size %d --dir %s --python %q --parts %s",
 			err, s.o.Seed, s.o.Minutes, s.o.Processes, s.o.Size, s.o.Dir, s.o.Python, strings.Join(s.o.Parts, ","))
 	}
 	return errors.Join(err, removeAll(s.path(s.prefix)), os.RemoveAll(s.dir), s.alive.Close())

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringcache/ringcache/fuzz/internal/tail"
+	"github.com/ringcache/ringcache/internal/tail"
 )
 
 func TestBufferKeepsTheEnd(t *testing.T) {

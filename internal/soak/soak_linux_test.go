@@ -103,7 +103,7 @@ func TestPlantedDefectsAreFound(t *testing.T) {
 			s := startSoak(t, "--minutes", "0.12", "--parts", "steady", "--plant", c.plant)
 			require.Equal(t, 1, s.wait(t))
 			require.Regexp(t, c.found, s.err.String())
-			require.Regexp(t, `again: go run ./fuzz/soak --seed \d+`, s.err.String())
+			require.Regexp(t, `again: go run ./internal/soak --seed \d+`, s.err.String())
 			require.Regexp(t, c.kind, s.out.String())
 			require.Equal(t, 1, strings.Count(s.out.String(), "\n"))
 		})
