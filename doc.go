@@ -29,6 +29,7 @@
 //     docs/encoder.md. Inside a program of your own: package daemon; a client in Go:
 //     package encoder/wire.
 //   - A proxy or router that mirrors an engine's cache: package lrusync.
+//   - The items of LLaVA and Qwen2-VL from photos, in plain Go: package preprocess.
 //   - Keys for media that equal vLLM's: package mmhash.
 //   - Reading or writing vLLM's tensors: package serde; its messages: package
 //     serde/enginecore.
@@ -65,6 +66,7 @@
 //	encoder/warm     filling a cache of outputs through a running engine
 //	mmcache          the embeddable cache
 //	engine           the frontend of a whole engine
+//	preprocess       photos to items of a model
 //	daemon           what ringcache serve runs
 //	agent            stores, rings, caches, tiers, hashes and messages by JSON lines
 //	fuzz             tests for rings, stores, caches and levels of any make

@@ -14,15 +14,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPreprocess: what examples/preprocess makes of images beside what vLLM's own
+// TestPreprocess: what preprocess makes of images beside what vLLM's own
 // processors make of them now, number by number.
 func TestPreprocess(t *testing.T) {
 	env, err := environment()
 	require.NoError(t, err)
 	dir := filepath.Join(work, "preprocess")
-	out, err := exec.Command(env["python"], "../examples/preprocess/reference.py", dir).CombinedOutput()
+	out, err := exec.Command(env["python"], "../preprocess/reference.py", dir).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	cmd := exec.Command("go", "test", "-count=1", "-v", "-run", "^TestReference$", "../examples/preprocess")
+	cmd := exec.Command("go", "test", "-count=1", "-v", "-run", "^TestReference$", "../preprocess")
 	cmd.Env = append(os.Environ(), "PREPROCESS_REFERENCE="+dir)
 	out, err = cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)

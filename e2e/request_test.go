@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/engine"
-	"github.com/ringcache/ringcache/examples/preprocess"
 	"github.com/ringcache/ringcache/mmcache"
+	"github.com/ringcache/ringcache/preprocess"
 )
 
 // requirements are what requests are checked against.

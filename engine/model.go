@@ -8,7 +8,7 @@ import (
 )
 
 // Model describes the model, so that the client can verify requests. For LLaVA and
-// Qwen2-VL, Modality of examples/preprocess returns what items look like.
+// Qwen2-VL, Modality of preprocess returns what items look like.
 type Model struct {
 	// VocabSize is the number of tokens; ids are below. A larger one fails in the
 	// workers, and the engine with them.

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/ringcache/ringcache/engine"
-	"github.com/ringcache/ringcache/examples/preprocess"
+	"github.com/ringcache/ringcache/preprocess"
 )
 
 // vision is what is known of the model: how its images are made, and what a

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/engine"
-	"github.com/ringcache/ringcache/examples/preprocess"
+	"github.com/ringcache/ringcache/preprocess"
 )
 
 // modelDirs are the settings of two small models.

@@ -17,9 +17,9 @@ import (
 
 	"github.com/ringcache/ringcache/engine"
 	"github.com/ringcache/ringcache/engine/zmq"
-	"github.com/ringcache/ringcache/examples/preprocess"
 	"github.com/ringcache/ringcache/mmcache"
 	"github.com/ringcache/ringcache/mmhash"
+	"github.com/ringcache/ringcache/preprocess"
 	"github.com/ringcache/ringcache/pycompat"
 )
 

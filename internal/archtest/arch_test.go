@@ -43,7 +43,7 @@ var floors = [][]string{
 	{"daemon"},
 	{"objstore/upstream", "lrusync/upstream"},
 	{"engine/enginetest/wire"},
-	{"engine/enginetest", "examples/preprocess"},
+	{"engine/enginetest", "preprocess"},
 	{"agent"},
 	{"fuzz"}, // what is below tests any ring and store; fuzz/system tests ours, too
 	{"fuzz/model"},

@@ -61,6 +61,7 @@ var (
 		"encoder/safetensors":    nil,
 		"encoder/wire":           msgpack,
 		"encoder/warm":           {"golang.org/x/sync"},
+		"preprocess":             waiting,
 		"daemon":                 serving,
 		"agent":                  slices.Concat(hashes, msgpack, redis),
 		"fuzz/linear":            {"github.com/anishathalye/porcupine"}, // for tests of others: no product imports it

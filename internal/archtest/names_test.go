@@ -29,8 +29,9 @@ const (
 	// ClientState and Use of encoder/wire are what an operator is shown of clients; Check of disk and of
 	// daemon's Config say what would keep a daemon from its start. tier.Copy, with Copied, fills a level that
 	// is new; ErrPath and Indexed of disk tell objects from what else lies there.
-	topLevelLimit    = 493
-	withMethodsLimit = 944
+	// preprocess makes items from photos: it was an example, whose names were not counted.
+	topLevelLimit    = 504
+	withMethodsLimit = 955
 )
 
 // names counts the exported names of a package.

@@ -1,13 +1,13 @@
 """Asks vLLM's own processors what they make of images, for the tests of this folder.
 
-    VENV/bin/python examples/preprocess/reference.py OUT            # tensors, for PREPROCESS_REFERENCE
-    VENV/bin/python examples/preprocess/reference.py OUT --testdata # and the files in testdata anew
+    VENV/bin/python preprocess/reference.py OUT            # tensors, for PREPROCESS_REFERENCE
+    VENV/bin/python preprocess/reference.py OUT --testdata # and the files in testdata anew
 
 VENV is an environment with vLLM 0.32.0 (interop/setup.sh makes one). Images are
 those of examples/media and testdata/images. OUT gets manifest.json and one raw
 file for each tensor; then
 
-    PREPROCESS_REFERENCE=OUT go test -v -run Reference ./examples/preprocess
+    PREPROCESS_REFERENCE=OUT go test -v -run Reference ./preprocess
 """
 
 import argparse
@@ -28,7 +28,7 @@ os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE / "testdata"
-MEDIA = HERE.parent / "media"
+MEDIA = HERE.parent / "examples" / "media"
 
 # name, model, engine's dtype, mm_device_do_normalize (None: the engine decides)
 RUNS = [

@@ -73,7 +73,7 @@ func processorOf(t testing.TB, run string) Processor {
 func readImage(t testing.TB, name string) []byte {
 	dir := "testdata"
 	if strings.HasPrefix(name, "media/") {
-		dir = ".."
+		dir = "../examples"
 	}
 	b, err := os.ReadFile(filepath.Join(dir, name))
 	require.NoError(t, err)
