@@ -54,8 +54,8 @@ bin/ringcache:
 
 # The interpreter has what the workers import; with PEER=vllm that is the real vLLM.
 demo:
-	@if [ "$(PEER)" = engine ]; then exec e2e/demo.sh $(DEMO_ARGS); fi; \
-	if [ "$(PEER)" = encoder ]; then exec e2e/encoder_demo.sh $(DEMO_ARGS); fi; \
+	@if [ "$(PEER)" = engine ]; then exec interop/e2e/demo.sh $(DEMO_ARGS); fi; \
+	if [ "$(PEER)" = encoder ]; then exec interop/e2e/encoder_demo.sh $(DEMO_ARGS); fi; \
 	if [ "$(PEER)" = vllm ]; then python=$$(scripts/progress.sh "the environment of vLLM" interop/setup.sh)/bin/python; \
 	else python=$$(scripts/progress.sh "the Python environment" scripts/python-env.sh); fi; \
 	scripts/progress.sh "building the demo" go build -o bin/demo ./examples/demo; \
@@ -101,7 +101,7 @@ test-vllm: bin/ringcache
 
 # Engines one after the other: about 40 minutes for all of it.
 e2e:
-	scripts/gotest.py --logs -tags e2e -count=1 -timeout 120m -run '$(value E2E_RUN)' ./e2e
+	scripts/gotest.py --logs -tags e2e -count=1 -timeout 120m -run '$(value E2E_RUN)' ./interop/e2e
 
 # Redis comes with the libraries that it needs, unpacked from the distribution's packages; without them it is left out.
 COMPARE = env=$$(interop/setup.sh); redis=$$(scripts/fetch-package.sh redis-server redis-tools libjemalloc2 liblzf1 libatomic1) || redis=; \
@@ -121,8 +121,8 @@ bench-gpu:
 
 MODEL ?= llava
 bench-frontend:
-	env=$$(e2e/setup.sh); \
-	python3 e2e/compare.py --python "$$(sed -n 's/^python=//p' <<<"$$env")" --model "$$(sed -n 's/^model_$(MODEL)=//p' <<<"$$env")" --model-kind $(MODEL)
+	env=$$(interop/e2e/setup.sh); \
+	python3 interop/e2e/compare.py --python "$$(sed -n 's/^python=//p' <<<"$$env")" --model "$$(sed -n 's/^model_$(MODEL)=//p' <<<"$$env")" --model-kind $(MODEL)
 
 fuzz:
 	scripts/fuzz.sh $(FUZZTIME)

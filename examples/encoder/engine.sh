@@ -8,7 +8,7 @@ set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 port=${1:-8000}
 [ $# -eq 0 ] || shift
-setup=$("$here/../../e2e/setup.sh")
+setup=$("$here/../../interop/e2e/setup.sh")
 value() { printf '%s\n' "$setup" | sed -n "s/^$1=//p"; }
 
 export PYTHONPATH="$here/../../python/src" # instead of an installed wheel

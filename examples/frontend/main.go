@@ -3,7 +3,7 @@
 // the shared memory from which the engine's workers read them, once for all
 // requests that show them.
 //
-//	frontend --model DIR --version 0.32.0 --capacity 0.0625 -- python e2e/launch.py --model DIR --cache-gb 0.0625 --handshake {handshake} --shm {segment}
+//	frontend --model DIR --version 0.32.0 --capacity 0.0625 -- python interop/e2e/launch.py --model DIR --cache-gb 0.0625 --handshake {handshake} --shm {segment}
 //	frontend --model DIR -- vllm serve DIR --headless --data-parallel-address {host} --data-parallel-rpc-port {port} --mm-processor-cache-type shm ...
 //
 //	curl -N -d '{"prompt_token_ids":[1,4,9],"images":["'$(base64 -w0 cat.png)'"],"params":{"max_tokens":8}}' http://127.0.0.1:8078/v1/generate
@@ -54,7 +54,7 @@ type options struct {
 	Demo   bool   `help:"Send photos to a server of its own, kill the engine on the way, print what happened, and exit."`
 	Photos string `help:"Folder of the demo's photos." default:"examples/media"`
 
-	Workload string `help:"Serve the requests of a workload (e2e/README.md) without HTTP, print the figures as JSON, and exit." placeholder:"FILE" hidden:""`
+	Workload string `help:"Serve the requests of a workload (interop/e2e/README.md) without HTTP, print the figures as JSON, and exit." placeholder:"FILE" hidden:""`
 
 	Engine []string `arg:"" optional:"" passthrough:"" help:"Command that starts the engine. {handshake}, {host}, {port} and {segment} are replaced."`
 }

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// workload is a list of requests to measure with: e2e/README.md describes the file,
-// e2e/python_frontend.py serves it with vLLM's own frontend.
+// workload is a list of requests to measure with: interop/e2e/README.md describes the file,
+// interop/e2e/python_frontend.py serves it with vLLM's own frontend.
 type workload struct {
 	Kind     string `json:"kind"`
 	Clients  int    `json:"clients"`

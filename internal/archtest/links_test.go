@@ -16,7 +16,7 @@ import (
 )
 
 // What each package links of other modules, on linux/amd64 without cgo. Programs
-// (cmd, examples, interop, e2e) may link what they like.
+// (cmd, examples, interop) may link what they like.
 var (
 	system  = []string{"golang.org/x/sys"}
 	hashes  = append([]string{"github.com/zeebo/blake3", "lukechampine.com/blake3", "github.com/klauspost/cpuid/v2"}, system...)

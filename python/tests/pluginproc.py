@@ -24,7 +24,7 @@ from typing import Any
 
 NAME = os.environ["VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME"] = f"ringcache-test-{uuid.uuid4()}"
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "python" / "src"), str(ROOT / "e2e")]
+sys.path[:0] = [str(ROOT / "python" / "src"), str(ROOT / "interop" / "e2e")]
 
 import torch  # noqa: E402
 import vllm  # noqa: E402

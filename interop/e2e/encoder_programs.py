@@ -19,7 +19,8 @@ IMAGE = {"llava": [4], "llava_large": [4], "qwen2vl": [5, 4, 6]}  # placeholder 
 TOWERS = {"llava": "2 layers x 64, 16 tokens: a toy, whose output is made in less time than it is fetched",
           "qwen2vl": "2 layers x 64, 4 to 16 tokens: a toy, whose output is made in less time than it is fetched",
           "llava_large": "8 layers x 512, 256 tokens"}
-MEDIA = HERE.parent / "examples" / "media"
+ROOT = HERE.parents[1]
+MEDIA = ROOT / "examples" / "media"
 
 
 def environment():
@@ -96,7 +97,7 @@ class Server:
 
     def __init__(self, programs, name="ringcache"):
         self._programs, self.binary = programs, programs.folder / "ringcache"
-        subprocess.run(["go", "build", "-o", self.binary, "./cmd/ringcache"], cwd=HERE.parent, check=True)
+        subprocess.run(["go", "build", "-o", self.binary, "./cmd/ringcache"], cwd=ROOT, check=True)
         self.socket, self.segment = programs.folder / "socket", "%s-%s" % (name, programs.folder.name)
         self.process = None
         programs.callback(self.lose_memory)
@@ -131,7 +132,7 @@ class Server:
 class Redis:
     def __init__(self, programs):
         packages = ["redis-server", "redis-tools", "libjemalloc2", "liblzf1", "libatomic1"]
-        root = subprocess.run([HERE.parent / "scripts" / "fetch-package.sh", *packages], check=True, stdout=subprocess.PIPE,
+        root = subprocess.run([ROOT / "scripts" / "fetch-package.sh", *packages], check=True, stdout=subprocess.PIPE,
                               text=True).stdout.strip()
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
@@ -157,7 +158,7 @@ class Engine:
             command += ["--ec", json.dumps({
                 "ec_connector": "EncoderCacheConnector", "ec_connector_module_path": "ringcache.vllm", "ec_role": role,
                 "ec_connector_extra_config": {"socket": str(server.socket), **options}})]
-        path = {"PYTHONPATH": str(HERE.parent / "python" / "src")}
+        path = {"PYTHONPATH": str(ROOT / "python" / "src")}
         self._process = programs.start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **path}, text=True)
 
     def ready(self):

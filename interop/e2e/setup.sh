@@ -8,7 +8,7 @@
 #   model_llava=...      one model, also model_qwen2vl=...
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
-env=$("$here/../interop/setup.sh")
+env=$("$here/../setup.sh")
 
 # The library versions of the environment decide what a model's files look like, so its name is in the key.
 key=$({ cat "$here/make_model.py"; basename "$env"; } | sha256sum | cut -c 1-16)

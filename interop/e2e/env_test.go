@@ -174,7 +174,7 @@ func inputs(model string) (out []question) {
 
 func photos() (out []string) {
 	for _, glob := range []string{"*.jpg", "*.png"} {
-		m, _ := filepath.Glob(filepath.Join("..", "examples", "media", glob))
+		m, _ := filepath.Glob(filepath.Join("..", "..", "examples", "media", glob))
 		for _, p := range m {
 			if abs, err := filepath.Abs(p); err == nil {
 				out = append(out, abs)

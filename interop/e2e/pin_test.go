@@ -37,7 +37,7 @@ type pinned struct {
 // fakeDriver compiles the fake CUDA driver once.
 var fakeDriver = sync.OnceValues(func() (string, error) {
 	library := filepath.Join(work, "libcuda.so.1")
-	source := filepath.Join("..", "pin", "cuda", "testdata", "driver", "driver.c")
+	source := filepath.Join("..", "..", "pin", "cuda", "testdata", "driver", "driver.c")
 	if out, err := exec.Command("cc", "-shared", "-fPIC", "-pthread", "-o", library, source).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
@@ -72,7 +72,7 @@ func (p *pinned) path(k kind) string {
 	require.NoError(p.t, err)
 	found := []string{
 		p.distribution("ringcache", entryPoints(p.t)), p.distribution("ringcache-e2e-probe", "[vllm.general_plugins]\nprobe = pin_probe:register\n"),
-		filepath.Join(here, "..", "python", "src"), here,
+		filepath.Join(here, "..", "..", "python", "src"), here,
 	}
 	if k.version != newest {
 		env, err := environment()
@@ -96,7 +96,7 @@ var pluginSection = regexp.MustCompile(`(?m)^\[project\.entry-points\."vllm\.gen
 
 // entryPoints are those that the wheel ships.
 func entryPoints(t testing.TB) string {
-	b, err := os.ReadFile(filepath.Join("..", "python", "pyproject.toml"))
+	b, err := os.ReadFile(filepath.Join("..", "..", "python", "pyproject.toml"))
 	require.NoError(t, err)
 	found := pluginSection.FindSubmatch(b)
 	require.NotNil(t, found, "pyproject.toml has no plugin of vLLM")

@@ -22,7 +22,7 @@ VERSION = "0.32.0"
 
 def run(command):
     done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          stdin=subprocess.DEVNULL, cwd=HERE.parent)
+                          stdin=subprocess.DEVNULL, cwd=HERE.parents[1])
     if done.returncode:
         sys.exit("compare: %s failed (status %d):\n%s" % (command[0], done.returncode, done.stderr[-4000:]))
     return done.stdout

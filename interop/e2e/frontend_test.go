@@ -26,7 +26,7 @@ func TestFrontend(t *testing.T) {
 	env, err := environment()
 	require.NoError(t, err)
 	bin := filepath.Join(work, "frontend")
-	out, err := exec.Command("go", "build", "-o", bin, "../examples/frontend").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", bin, "../../examples/frontend").CombinedOutput()
 	require.NoError(t, err, string(out))
 	for _, name := range []string{"llava", "qwen2vl"} {
 		t.Run(name, func(t *testing.T) {

@@ -129,7 +129,7 @@ type cacheServer struct {
 
 var serveBinary = sync.OnceValues(func() (string, error) {
 	bin := filepath.Join(work, "ringcache")
-	if out, err := exec.Command("go", "build", "-o", bin, "../cmd/ringcache").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", bin, "../../cmd/ringcache").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
 	return bin, nil
@@ -255,7 +255,7 @@ func startEncoder(t testing.TB, s encoderSetup, server *cacheServer) *encoderEng
 		args = append(args, "--ec", string(b))
 	}
 	cmd := s.command(t, "encoder_engine.py", append(args, s.flags...)...)
-	source, err := filepath.Abs(filepath.Join("..", "python", "src"))
+	source, err := filepath.Abs(filepath.Join("..", "..", "python", "src"))
 	require.NoError(t, err)
 	cmd.Env = append(cmd.Env, "PYTHONPATH="+source)
 	e.stdin, err = cmd.StdinPipe()

@@ -12,7 +12,7 @@ import pathlib
 
 import common
 
-MEDIA = pathlib.Path(__file__).resolve().parent.parent / "examples" / "media"
+MEDIA = pathlib.Path(__file__).resolve().parents[2] / "examples" / "media"
 PLACEHOLDER = {"llava": [4], "qwen2vl": [5, 4, 6]}  # vision start, image, vision end
 
 
