@@ -63,13 +63,13 @@ demo:
 
 test: lint test-go test-python
 
-LINT := go tool -modfile=$(CURDIR)/tools/lint/go.mod golangci-lint run
+LINT := go tool -modfile=$(CURDIR)/scripts/lint/go.mod golangci-lint run
 
 lint:
 	out=$$(gofmt -l .); test -z "$$out" || { gofmt -d .; exit 1; }
 	for arch in amd64 arm64; do CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build ./...; done
 	for os in darwin windows; do GOOS=$$os go build ./...; done # other systems compile, and report that they are unsupported
-	for module in . bench tools/oracle examples/ringtest; do (cd "$$module"; $(LINT) ./...); done # with the tag e2e; vet is one of the linters
+	for module in . bench scripts/oracle examples/ringtest; do (cd "$$module"; $(LINT) ./...); done # with the tag e2e; vet is one of the linters
 
 # The race detector needs a C compiler, nothing else here does. It brings failpoints and invariants along.
 RACE := $(shell command -v $${CC:-gcc} >/dev/null 2>&1 && echo -race)
@@ -86,7 +86,7 @@ test-go:
 	test -z "$(RACE)" || scripts/gotest.py -timeout 30m -run '^TestAttacks$$' ./daemon/internal/daemontest # whose bounds of memory the race detector lifts
 	test -z "$(RACE)" || scripts/gotest.py -timeout 30m ./tier/internal/volume # whose budgets of memory the race detector exceeds
 	cd bench; ../scripts/gotest.py -timeout 30m ./...
-	cd tools/oracle; ../../scripts/gotest.py -timeout 30m ./...
+	cd scripts/oracle; ../../scripts/gotest.py -timeout 30m ./...
 	cd examples/ringtest; ../../scripts/gotest.py -timeout 30m ./...
 
 test-python:

@@ -122,7 +122,7 @@ func TestPackagesLinkOnlyTheirModules(t *testing.T) {
 
 // What go.mod requires is linked by a package of the module, or is one of the
 // libraries that tests in every package use: what single tests need belongs in
-// a module below tools.
+// a module below scripts.
 func TestModuleRequiresOnlyWhatPackagesUse(t *testing.T) {
 	tests := []string{
 		"github.com/stretchr/testify", "pgregory.net/rapid", "go.uber.org/goleak",

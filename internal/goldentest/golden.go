@@ -1,5 +1,5 @@
 // Package goldentest loads the golden vectors in testdata/golden, which
-// tools/golden makes by running released versions of vLLM.
+// scripts/golden makes by running released versions of vLLM.
 package goldentest
 
 import (

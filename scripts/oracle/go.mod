@@ -1,6 +1,6 @@
 // Tests of the library against other people's implementations, in a module of
 // their own, so that these are no dependency of the library.
-module github.com/ringcache/ringcache/tools/oracle
+module github.com/ringcache/ringcache/scripts/oracle
 
 go 1.26.0
 

@@ -1,5 +1,5 @@
 // The linter's own module, so that its dependencies are no one else's.
-module github.com/ringcache/ringcache/tools/lint
+module github.com/ringcache/ringcache/scripts/lint
 
 go 1.26.0
 
