@@ -91,7 +91,7 @@ func (s *Store) checkKeys(bad report) {
 func (s *Store) checkLeases(bad report) {
 	type sum struct{ leases, sent int }
 	sums := map[*Object]sum{}
-	all, timed, kept := 0, 0, 0
+	all, kept := 0, 0
 	for id, r := range s.requests {
 		if r.id != id || r.state == requestEnded {
 			bad("request %q in state %d is filed as %q", r.id, r.state, id)
@@ -106,12 +106,6 @@ func (s *Store) checkLeases(bad report) {
 			sums[o] = n
 			all++
 		}
-		if r.place >= 0 {
-			timed++
-			if r.place >= len(s.deadlines) || s.deadlines[r.place] != r {
-				bad("the deadline of request %q is not in its place", id)
-			}
-		}
 		if r.keeps {
 			kept++
 		}
@@ -121,8 +115,8 @@ func (s *Store) checkLeases(bad report) {
 			bad("key %q has %d leases, %d sent; requests have %d and %d", o.key, o.leases, o.sent, n.leases, n.sent)
 		}
 	}
-	if all != s.leases || timed != len(s.deadlines) || kept > s.kept {
-		bad("requests have %d leases, %d deadlines and keep the memory %d times; counted were %d, %d and %d", all, timed, kept, s.leases, len(s.deadlines), s.kept)
+	if all != s.leases || kept > s.kept {
+		bad("requests have %d leases and keep the memory %d times; counted were %d and %d", all, kept, s.leases, s.kept)
 	}
 }
 

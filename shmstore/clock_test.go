@@ -11,8 +11,8 @@ import (
 	"github.com/ringcache/ringcache/shmstore"
 )
 
-// TestClockJumpsForward: a jump ends what time may end, the quarantine of payloads that nobody counts and requests with
-// a deadline. It does not free what a reader with a slot looks at, or what an open request without a deadline has.
+// TestClockJumpsForward: a jump ends what time may end, the quarantine of payloads that nobody counts, and nothing else.
+// It does not free what a reader with a slot looks at, or what an open request has.
 func TestClockJumpsForward(t *testing.T) {
 	s, o := inFolder(t, shmstore.Options{ReaderSlots: 1})
 	q := begin(t, s, "aborted")
@@ -50,20 +50,19 @@ func TestClockJumpsBack(t *testing.T) {
 	put(t, q, "aborted", 7000, 'a')
 	require.NoError(t, q.Commit())
 	q.Abort()
-	soon, err := s.Begin(shmstore.RequestOptions{ID: "soon", Deadline: time.Now().Add(time.Hour).Round(0)}) // by the wall clock
-	require.NoError(t, err)
-	put(t, soon, "soon", 7000, 's')
+	open := begin(t, s, "open")
+	put(t, open, "open", 7000, 's')
 	synctest.Test(t, func(t *testing.T) {
 		require.Equal(t, 2000, time.Now().UTC().Year())
 		freed, err := s.Evict()
 		require.NoError(t, err)
 		require.Empty(t, freed)
-		require.False(t, soon.Ended())
+		require.False(t, open.Ended())
 		_, err = begin(t, s, "full").Put("more", make([]byte, 7000), shmstore.PutOptions{})
 		require.ErrorIs(t, err, shmring.ErrFull, "an answer, and no wait")
 		s.Fence().Passed()
 		put(t, begin(t, s, "room"), "more", 7000, 'm')
-		soon.Rollback()
+		open.Rollback()
 		require.NoError(t, s.CheckStructure())
 	})
 	require.False(t, cached(s, "aborted"))

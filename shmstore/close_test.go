@@ -48,15 +48,14 @@ func TestAbandonKeepsWhatIsLookedAt(t *testing.T) {
 func TestShutdownWaitsForRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := private(t, shmstore.Options{Size: 16 << 10})
-		r, err := s.Begin(shmstore.RequestOptions{ID: "timed", Deadline: time.Now().Add(time.Hour)})
-		require.NoError(t, err)
+		r := begin(t, s, "open")
 		put(t, r, "a", 10, 1)
 		short, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		err = s.Shutdown(short)
+		err := s.Shutdown(short)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, err, segment.ErrBusy)
-		require.ErrorContains(t, err, `request "timed"`)
+		require.ErrorContains(t, err, `request "open"`)
 		_, err = s.Begin(shmstore.RequestOptions{ID: "late"})
 		require.ErrorIs(t, err, fs.ErrClosed)
 		done := make(chan error, 1)

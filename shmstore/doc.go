@@ -18,7 +18,7 @@
 //	req.Finish()                             // or req.Abort()
 //
 // A [Request] has an owner, named by its id: a request to an engine, a connection of a
-// daemon. It may have a deadline, at which it ends by itself. What it has stays until it
+// daemon. What it has stays until it
 // ends: everything else is a cache, from which the store evicts what is cheapest to
 // lose, by the time that it takes to make it again (PutOptions.Cost, a hint) and by how payloads
 // came back so far.

@@ -23,8 +23,8 @@ func Example() {
 	}
 	defer store.Abandon() // removes the segment, whatever is open
 
-	// A connection leases what it uses, for a minute unless it asks again.
-	connection, err := store.Begin(shmstore.RequestOptions{ID: "connection-7", Deadline: time.Now().Add(time.Minute)})
+	// A connection leases what it uses.
+	connection, err := store.Begin(shmstore.RequestOptions{ID: "connection-7"})
 	if err != nil {
 		log.Fatal(err)
 	}

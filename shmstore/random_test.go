@@ -41,13 +41,13 @@ func TestRandomRequests(t *testing.T) {
 			rng := rand.New(rand.NewPCG(7, uint64(g)))
 			for i := range 500 {
 				o := shmstore.RequestOptions{ID: fmt.Sprint(g, "/", i)}
-				timed := rng.IntN(4) == 0 // what it has may go at any moment
-				if timed {
-					o.Deadline = time.Now().Add(time.Duration(rng.IntN(200)) * time.Microsecond)
-				}
 				r, err := s.Begin(o)
 				if !assert.NoError(t, err) {
 					return
+				}
+				ended := rng.IntN(4) == 0 // by others too: what it has may go at any moment
+				if ended {
+					time.AfterFunc(time.Duration(rng.IntN(200))*time.Microsecond, func() { r.Rollback(); r.Abort() })
 				}
 				k := rng.IntN(60)
 				key, n := fmt.Sprint(k), 1+k*150
@@ -63,7 +63,7 @@ func TestRandomRequests(t *testing.T) {
 					hits.Store(g, true)
 				}
 				switch {
-				case err == nil && !timed:
+				case err == nil && !ended:
 					b, err := r.Bytes(obj.Handle())
 					assert.NoError(t, err)
 					assert.True(t, bytes.Equal(b, bytes.Repeat([]byte{byte(k)}, n)), "key %s has another's bytes", key)
@@ -86,7 +86,7 @@ func TestRandomRequests(t *testing.T) {
 					_ = r.Commit()
 					r.Finish()
 				}
-				r.Finish() // also if the deadline has ended it
+				r.Finish() // also if another has ended it
 				r.Rollback()
 			}
 		})

@@ -13,9 +13,6 @@ type RequestOptions struct {
 	// ID is its owner: a request to an engine, a connection of a daemon. No other open
 	// request may have it.
 	ID string
-	// Deadline, if not zero, is when the request ends by itself: by Rollback, or by
-	// Abort if it was committed.
-	Deadline time.Time
 }
 
 // Request keeps objects in the store, for its owner: what it looks up, holds or puts
@@ -37,15 +34,12 @@ type Request struct {
 	since time.Time
 
 	// Guarded by the store's lock.
-	state    requestState
-	deadline time.Time
-	place    int // in Store.deadlines, -1 if it has none
-	expired  bool
-	leases   leases
-	pending  int                       // reservations of it
-	waiters  map[*line.Waiter]struct{} // those that wait for room for it
-	keeps    bool                      // the segment is mapped until it ends
-	sent     bool                      // it was committed
+	state   requestState
+	leases  leases
+	pending int                       // reservations of it
+	waiters map[*line.Waiter]struct{} // those that wait for room for it
+	keeps   bool                      // the segment is mapped until it ends
+	sent    bool                      // it was committed
 }
 
 type requestState uint8
@@ -86,9 +80,8 @@ func (r *Request) BeginIn(s *Store, o RequestOptions) error {
 	case r.s != s || r.state != requestEnded || r.keeps || r.pending > 0 || len(r.waiters) > 0:
 		return fmt.Errorf("%w: request %q is in use; end it and its reservations before it begins again, in its own store", errInvalid, r.id)
 	}
-	r.id, r.since, r.place, r.state, r.expired, r.sent = o.ID, time.Now(), -1, requestOpen, false, false
+	r.id, r.since, r.state, r.sent = o.ID, time.Now(), requestOpen, false
 	s.requests[o.ID] = r
-	r.setDeadline(o.Deadline)
 	return nil
 }
 
@@ -129,10 +122,7 @@ func (r *Request) enterSent() error {
 
 // notOpen returns why the request takes nothing more.
 func (r *Request) notOpen() error {
-	switch {
-	case r.expired:
-		return fmt.Errorf("%w: the deadline of %s has passed", ErrEnded, r.id)
-	case r.state == requestCommitted:
+	if r.state == requestCommitted {
 		return fmt.Errorf("%w: %s was committed, so its handles may be with their readers; begin another request", ErrEnded, r.id)
 	}
 	return fmt.Errorf("%w: %s was finished, aborted or rolled back, or its readers were reset", ErrEnded, r.id)
@@ -146,6 +136,5 @@ func (r *Request) become(state requestState) {
 	}
 	if state == requestEnded {
 		delete(r.s.requests, r.id)
-		r.setDeadline(time.Time{})
 	}
 }

@@ -14,22 +14,21 @@ import (
 	"github.com/ringcache/ringcache/shmstore"
 )
 
-// A request begins in the memory of one that has ended, by itself or by its owner, and in no other.
+// A request begins in the memory of one that has ended, with its readers or by its owner, and in no other.
 func TestRequestBeginsInMemoryOfAnEndedOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, other := private(t, shmstore.Options{Size: 16 << 10}), private(t, shmstore.Options{Size: 16 << 10})
 		var r shmstore.Request
-		minute := shmstore.RequestOptions{ID: "r", Deadline: time.Now().Add(time.Minute)}
-		require.NoError(t, r.BeginIn(s, minute))
+		first := shmstore.RequestOptions{ID: "r"}
+		require.NoError(t, r.BeginIn(s, first))
 		put(t, &r, "a", 1000, 1)
 		require.ErrorIs(t, r.BeginIn(s, shmstore.RequestOptions{ID: "again"}), fs.ErrInvalid, "it is open")
-		time.Sleep(time.Minute)
+		r.Rollback()
 		require.True(t, r.Ended())
-		require.ErrorIs(t, r.BeginIn(other, minute), fs.ErrInvalid, "it is of another store")
+		require.ErrorIs(t, r.BeginIn(other, first), fs.ErrInvalid, "it is of another store")
 
 		require.NoError(t, r.BeginIn(s, shmstore.RequestOptions{ID: "again"}))
-		time.Sleep(time.Hour)
-		require.False(t, r.Ended(), "its deadline is gone")
+		require.False(t, r.Ended())
 		o, err := r.Lookup("a", 0)
 		require.NoError(t, err)
 		_, err = r.Bytes(o.Handle())
@@ -99,7 +98,7 @@ func TestRequestsThatHaveEndedTakeNothing(t *testing.T) {
 			_, reserve := r.Reserve("b", 10, shmstore.PutOptions{})
 			_, object := r.Object(o.Handle())
 			_, b := r.Bytes(o.Handle())
-			for _, err := range []error{lookup, hold, reserve, object, b, r.Commit(), r.SetUses(o.Handle(), 1), r.SetDeadline(time.Now())} {
+			for _, err := range []error{lookup, hold, reserve, object, b, r.Commit(), r.SetUses(o.Handle(), 1)} {
 				require.ErrorIs(t, err, shmstore.ErrEnded)
 				require.ErrorContains(t, err, name)
 			}
@@ -119,59 +118,16 @@ func TestRequestsThatHaveEndedTakeNothing(t *testing.T) {
 	keep.Rollback()
 }
 
-// A request that was not sent is undone at its deadline; one that was is in quarantine.
-func TestDeadlineEndsARequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := private(t, shmstore.Options{Size: 16 << 10, QuarantineTTL: -1})
-		start := func(id string) *shmstore.Request {
-			r, err := s.Begin(shmstore.RequestOptions{ID: id, Deadline: time.Now().Add(time.Minute)})
-			require.NoError(t, err)
-			put(t, r, id, 1000, 1)
-			return r
-		}
-		open, sent, longer, forever := start("open"), start("sent"), start("longer"), start("forever")
-		require.NoError(t, sent.Commit())
-		require.NoError(t, longer.SetDeadline(time.Now().Add(time.Hour)))
-		require.NoError(t, forever.SetDeadline(time.Time{}))
-		time.Sleep(time.Minute - 1)
-		require.False(t, open.Ended())
-		time.Sleep(time.Nanosecond)
-		require.NoError(t, s.CheckStructure())
-		for id, r := range map[string]*shmstore.Request{"open": open, "sent": sent} {
-			require.True(t, r.Ended())
-			_, err := r.Lookup("longer", 1)
-			require.ErrorIs(t, err, shmstore.ErrEnded)
-			require.ErrorContains(t, err, "deadline of "+id)
-			r.Rollback()
-			r.Finish()
-		}
-		freed, err := s.Evict()
-		require.NoError(t, err)
-		require.Len(t, freed, 1, "what was not sent")
-		require.True(t, cached(s, "sent"))
-		s.Fence().Passed()
-		freed, err = s.Evict()
-		require.NoError(t, err)
-		require.Len(t, freed, 1, "what was sent")
-		time.Sleep(time.Hour)
-		require.True(t, longer.Ended())
-		require.False(t, forever.Ended())
-		again := begin(t, s, "open") // its id is free
-		again.Rollback()
-		forever.Rollback()
-	})
-}
-
-// Who waits for room gets what a request had whose deadline passes meanwhile.
-func TestDeadlineMakesRoomForWhoWaits(t *testing.T) {
+// Who waits for room gets what a request had that ends meanwhile.
+func TestEndMakesRoomForWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := private(t, shmstore.Options{Size: 8 << 10})
-		r, err := s.Begin(shmstore.RequestOptions{ID: "r", Deadline: time.Now().Add(time.Second)})
-		require.NoError(t, err)
+		r := begin(t, s, "r")
 		put(t, r, "a", 6000, 1)
+		time.AfterFunc(time.Second, r.Rollback)
 		waits := begin(t, s, "waits")
 		defer waits.Rollback()
-		_, err = waits.Put("b", make([]byte, 6000), shmstore.PutOptions{})
+		_, err := waits.Put("b", make([]byte, 6000), shmstore.PutOptions{})
 		var full *shmstore.FullError
 		require.ErrorAs(t, err, &full)
 		require.Greater(t, full.Leased, int64(6000))

@@ -176,7 +176,7 @@ func (r *Request) allocate(ctx context.Context, o *Object, size int) (payload []
 	err = s.waiters.Wait(ctx, &s.mu, w, err, line.Attempt{
 		Line:  func(err error) *line.Line { return s.lineOf(err, o.tenant()) },
 		Retry: isFull,
-		Check: func() error { s.expire(time.Now()); return r.mayPut(o.key) },
+		Check: func() error { return r.mayPut(o.key) },
 		Try: func(as line.Turn) (err error) {
 			payload, err = s.allocateNow(o, size, as)
 			return err

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/ringcache/ringcache/internal/closing"
 	"github.com/ringcache/ringcache/internal/evict"
@@ -54,10 +53,9 @@ type Store struct {
 
 	resumable map[uint32]*Object // reservations of the dead writer that nobody has resumed
 
-	requests  map[string]*Request
-	deadlines deadlines
-	leases    int // of all requests
-	kept      int // requests that keep the segment mapped
+	requests map[string]*Request
+	leases   int // of all requests
+	kept     int // requests that keep the segment mapped
 
 	quarantined quarantine
 	evictor     *evict.Policy
@@ -93,16 +91,12 @@ func (s *Store) guardObject(o *Object, f func() error) error {
 // it.
 func (s *Store) Segment() *segment.Segment { return s.seg }
 
-// lock takes the store's lock, and ends requests whose deadline has passed. It fails
-// if the store is closed.
+// lock takes the store's lock. It fails if the store is closed.
 func (s *Store) lock() error {
 	s.mu.Lock()
 	if s.state.Closed {
 		s.mu.Unlock()
 		return s.closedError()
-	}
-	if len(s.deadlines) > 0 {
-		s.expire(time.Now())
 	}
 	return nil
 }
