@@ -88,11 +88,11 @@ func (s *Store) Holders() []Holder {
 }
 
 func (s *Store) holders() (all []Holder) {
-	kept := 0 // by the requests that are named
-	for _, id := range slices.Sorted(maps.Keys(s.requests)) {
-		r := s.requests[id]
-		if r.keeps {
-			kept++
+	mapped := 0 // by the requests that are named
+	for _, id := range slices.Sorted(maps.Keys(s.lifetime.requests)) {
+		r := s.lifetime.requests[id]
+		if r.mapped {
+			mapped++
 		}
 		h := Holder{Kind: "request", ID: id, Sent: r.state == requestCommitted, Since: r.since}
 		for l := range r.leases.all() {
@@ -101,10 +101,10 @@ func (s *Store) holders() (all []Holder) {
 		slices.Sort(h.Keys)
 		all = append(all, h)
 	}
-	for _, key := range slices.Sorted(maps.Keys(s.pending)) {
+	for _, key := range slices.Sorted(maps.Keys(s.lifetime.pending)) {
 		all = append(all, Holder{Kind: "reservation", Keys: []string{key}, Count: 1})
 	}
-	if views := s.seg.Holds() - len(s.pending) - kept; views > 0 {
+	if views := s.seg.Holds() - len(s.lifetime.pending) - mapped; views > 0 {
 		all = append(all, Holder{Kind: "view", Count: views})
 	}
 	return all
@@ -114,18 +114,20 @@ func (s *Store) holders() (all []Holder) {
 func (s *Store) closer() closing.Store {
 	return closing.Store{
 		Lock: &s.mu, Segment: s.seg, Owns: s.owns, ErrClosed: errClosed, ErrBusy: segment.ErrBusy,
-		Leased: func() bool { return s.leases > 0 },
-		Open:   func() bool { return len(s.requests) > 0 || s.leases > 0 || len(s.pending) > 0 },
+		Leased: func() bool { return s.lifetime.leases > 0 },
+		Open: func() bool {
+			return len(s.lifetime.requests) > 0 || s.lifetime.leases > 0 || len(s.lifetime.pending) > 0
+		},
 		Busy: func(cause error) error {
 			return &BusyError{Segment: s.seg.Name(), Holders: s.holders(), Err: cause}
 		},
 		End: func() {
-			for _, r := range s.requests {
+			for _, r := range s.lifetime.requests {
 				r.state = requestEnded
 			}
-			clear(s.requests)
+			clear(s.lifetime.requests)
 		},
-		WakeAll: s.waiters.WakeAll,
+		WakeAll: s.space.waiters.WakeAll,
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"fmt"
 
-	"github.com/ringcache/ringcache/internal/evict"
 	"github.com/ringcache/ringcache/internal/line"
 	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
@@ -39,7 +38,7 @@ func createIn(seg *segment.Segment, o Options) (*Store, error) {
 		return nil, fmt.Errorf("%w: segment %s has a sidecar for the policy %v that was in use; adopt it", errInvalid, seg.Name(), c.Options().Policy)
 	}
 	s := newStore(seg, o)
-	if err := s.guard(func() error { _, err := rand.Read(seg.Secret()); return err }); err != nil {
+	if err := s.durability.guard(func() error { _, err := rand.Read(seg.Secret()); return err }); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -55,23 +54,23 @@ func (o Options) fits(seg *segment.Segment) error {
 }
 
 func newStore(seg *segment.Segment, o Options) *Store {
-	s := &Store{
-		opt: o, owner: uncounted{}, seg: seg, sidecar: seg.Sidecar(), readers: o.Readers,
-		pool:  shmring.NewPool(seg.Ring(), o.pool()),
-		index: map[string]*Object{}, pending: map[string]*Object{},
-		pinned: map[*Object]struct{}{}, requests: map[string]*Request{},
-		evictor: evict.New(), markedIDs: o.FirstID,
-		ledger: ledger{
-			idle: idleSet{kind: idleOfStore}, tenants: map[string]*tenant{}, families: families{kin: map[string]*kin{}},
-		},
+	s := &Store{opt: o, seg: seg}
+	d, sp, l := &s.durability, &s.space, &s.lifetime
+	*d = durability{
+		seg: seg, sidecar: seg.Sidecar(), pool: shmring.NewPool(seg.Ring(), o.pool()),
+		plain: o.Payloads == nil, fullSums: o.FullSums, offset: o.DataOffset, noHandles: o.NoHandles, markedIDs: o.FirstID,
 	}
-	s.room = int64(s.pool.Largest()) // nothing is in it yet
-	if s.sidecar != nil {
-		s.maxObjects = s.sidecar.Options().Objects
+	*l = newLifetime(o)
+	*sp = newSpace(o, d.pool)
+	l.space, l.durability = sp, d
+	sp.lifetime, sp.durability = l, d
+	sp.families.space, sp.families.index = sp, l.index
+	sp.waiters.Left = func(w *line.Waiter) { sp.forgetTenant(w.Tenant) }
+	if d.sidecar != nil {
+		sp.maxObjects = d.sidecar.Options().Objects
 	}
-	s.waiters.Left = func(w *line.Waiter) { s.forgetTenant(w.Tenant) }
 	if o.Payloads != nil {
-		s.owner = o.Payloads(s)
+		l.owner = o.Payloads(s)
 	}
 	return s
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ringcache/ringcache/internal/evict"
 	"github.com/ringcache/ringcache/internal/sidecar"
+	"github.com/ringcache/ringcache/shmring"
 )
 
 // Object is one payload, with what a [Store] keeps of it. What a caller can ask an Object for
@@ -23,19 +24,25 @@ type Object struct {
 	length int            // of the payload
 	extent int64          // bytes that the chunk takes
 
-	cached      evict.Entry     // live while it has its key
-	search      uint64          // see search
-	word        uint64          // the use word in the sidecar, unwritten if it is not known
-	places      [idleSets]int32 // in the sets of idle objects
-	quarantined *quarantined    // nil if it is not in quarantine
-	rel         *relatives      // nil if it has none
-	leases      int32           // of requests that have not ended
-	sent        int32           // of them, of requests that were committed
-	entry       int32           // in the sidecar's table, -1 if none
-	state       objectState
-	class       class
-	pinned      bool
-	loner       bool // it has no parent, since it would descend from itself
+	// Only space changes these, and class and noParent.
+	cached evict.Entry     // live while it has its key
+	search uint64          // see search
+	places [idleSets]int32 // in the sets of idle objects
+	links  *links          // nil if it has neither parent nor children
+
+	// Only lifetime and its requests change these, and state and pinned.
+	quarantined *quarantined // nil if it is not in quarantine
+	leases      int32        // of requests that have not ended
+	sent        int32        // of them, of requests that were committed
+
+	// Only durability changes these.
+	word  uint64 // the use word in the sidecar, unwritten if it is not known
+	entry int32  // in the sidecar's table, -1 if none
+
+	state    objectState
+	class    class
+	pinned   bool
+	noParent bool // it would descend from itself
 }
 
 // more is what most objects don't have.
@@ -62,7 +69,7 @@ func (o *Object) tenant() string {
 type objectState uint8
 
 const (
-	reserved  objectState = iota // being written
+	reserved  objectState = iota // being written; see lifetime for who moves an object from one to the other
 	committed                    // has its key
 	retired                      // committed, but its key means another object now, or none
 	discarded                    // free as soon as the memory allows
@@ -150,37 +157,14 @@ func (uncounted) Restore(*Object, uint32, bool)    {}
 func (uncounted) Reset(int, iter.Seq[*Object])     {}
 func (uncounted) Check(*Object) error              { return nil }
 
-// newObject returns an object without an entry in the sidecar.
-func (s *Store) newObject() *Object {
-	o := s.owner.NewObject()
-	o.entry, o.word = -1, unwritten
-	return o
-}
-
-// object returns the object of an id, nil if there is none.
-func (s *Store) object(id uint32) *Object {
-	o, _ := s.pool.Owner(id).(*Object)
-	return o
-}
-
-// all yields every object, and every reservation. They may be dropped meanwhile.
-func (s *Store) all() iter.Seq[*Object] {
-	return func(yield func(*Object) bool) {
-		for o := range s.pool.Owners() {
-			if !yield(o.(*Object)) {
-				return
-			}
-		}
+// locate finds the payload in the chunk of an object. The payload that an owner lays out is the
+// whole chunk behind the header.
+func (o *Object) locate(dataOffset int, plain bool) {
+	lead := shmring.HeaderSize
+	o.length = o.chunk.Size - shmring.HeaderSize
+	if plain {
+		lead = plainLead
+		o.length = o.chunk.DescriptionOffset - (plainLead - shmring.HeaderSize)
 	}
-}
-
-// visible yields the objects that were committed.
-func (s *Store) visible() iter.Seq[*Object] {
-	return func(yield func(*Object) bool) {
-		for o := range s.all() {
-			if o.state != reserved && o.state != discarded && !yield(o) {
-				return
-			}
-		}
-	}
+	o.offset = uint64(dataOffset) + o.chunk.Address + uint64(lead)
 }

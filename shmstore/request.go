@@ -38,7 +38,7 @@ type Request struct {
 	leases  leases
 	pending int                       // reservations of it
 	waiters map[*line.Waiter]struct{} // those that wait for room for it
-	keeps   bool                      // the segment is mapped until it ends
+	mapped  bool                      // the segment is mapped until it ends
 	sent    bool                      // it was committed
 }
 
@@ -71,17 +71,17 @@ func (r *Request) BeginIn(s *Store, o RequestOptions) error {
 	if s.state.Stopping {
 		return s.errStopping()
 	}
-	if _, ok := s.requests[o.ID]; ok {
+	if _, ok := s.lifetime.requests[o.ID]; ok {
 		return fmt.Errorf("%w: request %q is open already", errInvalid, o.ID)
 	}
 	switch {
 	case r.s == nil: // not written again: who ends the request twice reads it without the lock
 		r.s = s
-	case r.s != s || r.state != requestEnded || r.keeps || r.pending > 0 || len(r.waiters) > 0:
+	case r.s != s || r.state != requestEnded || r.mapped || r.pending > 0 || len(r.waiters) > 0:
 		return fmt.Errorf("%w: request %q is in use; end it and its reservations before it begins again, in its own store", errInvalid, r.id)
 	}
 	r.id, r.since, r.state, r.sent = o.ID, time.Now(), requestOpen, false
-	s.requests[o.ID] = r
+	s.lifetime.requests[o.ID] = r
 	return nil
 }
 
@@ -94,8 +94,8 @@ func (r *Request) Ended() bool {
 	return r.state == requestEnded
 }
 
-// enter takes the store's lock for a request that was not committed.
-func (r *Request) enter() error {
+// lockOpen takes the store's lock for a request that was not committed.
+func (r *Request) lockOpen() error {
 	if err := r.s.lock(); err != nil {
 		return err
 	}
@@ -107,8 +107,8 @@ func (r *Request) enter() error {
 	return nil
 }
 
-// enterSent is enter for a request that may be committed.
-func (r *Request) enterSent() error {
+// lockRunning is lockOpen for a request that may be committed.
+func (r *Request) lockRunning() error {
 	if err := r.s.lock(); err != nil {
 		return err
 	}
@@ -128,13 +128,13 @@ func (r *Request) notOpen() error {
 	return fmt.Errorf("%w: %s was finished, aborted or rolled back, or its readers were reset", ErrEnded, r.id)
 }
 
-// become enters the next state, in which nobody waits for room.
-func (r *Request) become(state requestState) {
+// setState enters the next state, in which nobody waits for room.
+func (r *Request) setState(state requestState) {
 	r.state = state
 	for w := range r.waiters {
-		r.s.waiters.Wake(w)
+		r.s.space.waiters.Wake(w)
 	}
 	if state == requestEnded {
-		delete(r.s.requests, r.id)
+		delete(r.s.lifetime.requests, r.id)
 	}
 }

@@ -3,16 +3,16 @@ package shmstore
 // Commit reports that the handles were sent, or are about to be: they may be read from
 // now on.
 func (r *Request) Commit() error {
-	if err := r.enter(); err != nil {
+	if err := r.lockOpen(); err != nil {
 		return err
 	}
 	defer r.s.mu.Unlock()
-	r.become(requestCommitted)
+	r.setState(requestCommitted)
 	r.sent = true
 	for l := range r.leases.all() {
 		l.o.sent++
 		if l.times != 0 {
-			r.s.owner.Sent(l.o, l.uses)
+			r.s.lifetime.owner.Sent(l.o, l.uses)
 		}
 	}
 	return nil
@@ -38,15 +38,15 @@ func (r *Request) end(from requestState, aborted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.state == requestOpen && from == requestCommitted && !s.state.Closed {
-		s.counts.misused++
+		s.lifetime.misused++
 	}
 	if r.state == from && !s.state.Closed {
 		r.endNow(aborted)
 	}
 	// A Rollback that comes after Commit is deferred, and does not end it.
-	if r.keeps && r.state == requestEnded && (from == requestCommitted || !r.sent) {
-		r.keeps = false
-		s.kept--
+	if r.mapped && r.state == requestEnded && (from == requestCommitted || !r.sent) {
+		r.mapped = false
+		s.lifetime.mapped--
 		s.seg.Release()
 	}
 	s.wakeShutdown()
@@ -56,9 +56,9 @@ func (r *Request) end(from requestState, aborted bool) {
 // owner ends it too.
 func (r *Request) endNow(aborted bool) {
 	committed := r.state == requestCommitted
-	r.become(requestEnded)
+	r.setState(requestEnded)
 	for l := range r.leases.all() {
-		r.letGo(*l, committed, aborted)
+		r.endLease(*l, committed, aborted)
 	}
 	r.leases.clear()
 }

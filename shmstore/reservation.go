@@ -6,7 +6,6 @@ import (
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/mem"
-	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
 )
 
@@ -29,7 +28,7 @@ func (r *Reservation) Object() *Object { return r.o }
 // In a store with a PayloadOwner, Bytes returns the whole chunk behind the header. Only the
 // front and the back may be filled, see PutOptions.Front.
 func (r *Reservation) Bytes() []byte {
-	if r.r.s.opt.Payloads != nil {
+	if !r.r.s.durability.plain {
 		return r.payload
 	}
 	return r.payload[plainLead-shmring.HeaderSize : r.front : r.front]
@@ -45,7 +44,7 @@ func (r *Reservation) SetCost(d time.Duration) {
 		return
 	}
 	r.o.cost = float64(max(d, 1))
-	_ = s.guard(func() error { r.o.describeCost(r.payload[r.front:]); return nil })
+	_ = s.durability.guard(func() error { r.o.describeCost(r.payload[r.front:]); return nil })
 }
 
 // Commit makes the object visible under its key. The request has it from now on, and
@@ -53,8 +52,8 @@ func (r *Reservation) SetCost(d time.Duration) {
 // with [ErrEnded] if the request is not open, and with [CorruptError] if the memory is
 // gone.
 func (r *Reservation) Commit(n int) (*Object, error) {
-	sum := r.checksum()
 	s := r.r.s
+	sum := s.durability.checksum(r.o, r.payload) // without the lock: nobody writes to the payload any more
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.r.state != requestOpen && !r.done && !s.state.Closed {
@@ -63,22 +62,11 @@ func (r *Reservation) Commit(n int) (*Object, error) {
 	if err := r.commit(sum); err != nil {
 		return nil, err
 	}
-	if err := r.r.take(r.o, n); err != nil {
-		s.retire(r.o) // nobody has a handle
+	if err := r.r.lease(r.o, n); err != nil {
+		s.lifetime.retire(r.o) // nobody has a handle
 		return nil, err
 	}
 	return r.o, nil
-}
-
-// checksum is taken without the lock: nobody writes to the payload any more.
-func (r *Reservation) checksum() (sum uint32) {
-	if s := r.r.s; s.sidecar != nil {
-		_ = s.guard(func() error {
-			sum = sidecar.PayloadSum(s.sidecar.Layout(), r.payload, r.o.chunk.DescriptionOffset+r.o.chunk.DescriptionLength, s.opt.FullSums)
-			return nil
-		})
-	}
-	return sum
 }
 
 // commit makes the object visible. The caller leases it at once: it must not be idle on
@@ -93,26 +81,21 @@ func (r *Reservation) commit(sum uint32) error {
 		return s.closedError()
 	}
 	failpoint.Hit("commit")
-	err := s.guardObject(o, func() error {
-		s.owner.Commit(o)
+	err := s.durability.guardObject(o, func() error {
+		s.lifetime.owner.Commit(o)
 		mem.Fence() // everything written so far comes before the handle
 		o.chunk.Sum, o.chunk.Full = sum, s.opt.FullSums
-		s.publish(o)
+		s.durability.publish(o, s.lifetime.useWord(o))
 		return nil
 	})
 	if err != nil {
 		r.discard()
 		return err
 	}
-	o.state = committed
-	if old, ok := s.index[o.key]; ok {
-		s.retire(old) // it can't be used once more, see mayPut
-	}
-	s.index[o.key] = o
-	s.lead(o)
-	s.watch(o, true)
+	s.space.published(o)
+	s.lifetime.commit(o)
 	r.end()
-	s.waiters.WakeKey(o.key)
+	s.space.waiters.WakeKey(o.key)
 	failpoint.Hit("committed")
 	return nil
 }
@@ -131,7 +114,7 @@ func (r *Reservation) Discard() {
 func (r *Reservation) discard() {
 	r.o.state = discarded
 	if s := r.r.s; !s.state.Closed {
-		s.discard(r.o)
+		s.space.discard(r.o)
 	}
 	r.end()
 }
@@ -140,7 +123,7 @@ func (r *Reservation) end() {
 	s := r.r.s
 	r.done = true
 	r.r.pending--
-	delete(s.pending, r.o.key)
+	delete(s.lifetime.pending, r.o.key)
 	s.seg.Release()
 	s.wakeShutdown()
 }

@@ -45,23 +45,13 @@ type PutOptions struct {
 
 // mayPut returns what is in the way of an object under a key, besides room.
 func (r *Request) mayPut(key string) error {
-	s := r.s
 	switch {
-	case s.state.Closed:
-		return s.closedError()
+	case r.s.state.Closed:
+		return r.s.closedError()
 	case r.state != requestOpen:
 		return r.notOpen()
 	}
-	if err := s.checkKey(key); err != nil {
-		return err
-	}
-	if _, ok := s.pending[key]; ok {
-		return &KeyError{Key: key, Err: ErrKeyExists, Reserved: true}
-	}
-	if o, ok := s.index[key]; ok && s.usable(o) {
-		return &KeyError{Key: key, Err: ErrKeyExists}
-	}
-	return nil
+	return r.s.lifetime.mayPut(key)
 }
 
 // Put reserves n bytes, copies the payload there, and commits it with one use.
@@ -71,7 +61,7 @@ func (r *Request) Put(key string, payload []byte, o PutOptions) (*Object, error)
 		return nil, err
 	}
 	defer res.Discard()
-	if err := r.s.guardObject(res.o, func() error { copy(res.Bytes(), payload); return nil }); err != nil {
+	if err := r.s.durability.guardObject(res.o, func() error { copy(res.Bytes(), payload); return nil }); err != nil {
 		return nil, err
 	}
 	return res.Commit(1)
@@ -93,7 +83,7 @@ func (r *Request) Put(key string, payload []byte, o PutOptions) (*Object, error)
 func (r *Request) Reserve(key string, n int, po PutOptions) (*Reservation, error) {
 	s := r.s
 	front, back := n, 0
-	if s.opt.Payloads != nil {
+	if !s.durability.plain {
 		front, back = po.Front, n-po.Front
 	}
 	switch {
@@ -104,15 +94,15 @@ func (r *Request) Reserve(key string, n int, po PutOptions) (*Reservation, error
 	case n > s.opt.maxObjectSize():
 		return nil, &TooLargeError{Size: n, Limit: s.opt.maxObjectSize()}
 	}
-	if s.opt.Payloads == nil {
+	if s.durability.plain {
 		front += plainLead - shmring.HeaderSize
 	}
-	o := s.newObject()
+	o := s.lifetime.newObject()
 	o.key, o.cost = key, float64(max(po.Cost, 0))
 	o.describeMore(po.Tenant, bytes.Clone(po.Note))
 	o.chunk.DescriptionOffset, o.chunk.DescriptionLength = front, o.descriptionSize()
 	gap := o.chunk.DescriptionLength
-	if s.opt.Payloads != nil {
+	if !s.durability.plain {
 		gap += padding(front + gap + po.AlignAt)
 	}
 	if gap > math.MaxInt-front-back {
@@ -124,8 +114,8 @@ func (r *Request) Reserve(key string, n int, po PutOptions) (*Reservation, error
 	}
 	res := &Reservation{r: r, o: o, payload: payload, front: front}
 	failpoint.Hit("reserve.copy")
-	err = s.guardObject(o, func() error {
-		if s.opt.Payloads == nil {
+	err = s.durability.guardObject(o, func() error {
+		if s.durability.plain {
 			clear(payload[:plainLead-shmring.HeaderSize])
 		}
 		o.describe(payload[front : front+o.chunk.DescriptionLength])
@@ -163,22 +153,22 @@ func (r *Request) allocate(ctx context.Context, o *Object, size int) (payload []
 			r.pending++
 		}
 	}()
-	payload, err = s.allocateNow(o, size, line.Passing)
+	payload, err = s.allocate(o, size, line.Passing)
 	if ctx == nil || !isFull(err) {
 		return payload, err
 	}
-	w := &line.Waiter{Need: s.extent(size), Tenant: o.tenant(), Key: o.key}
+	w := &line.Waiter{Need: s.space.extent(size), Tenant: o.tenant(), Key: o.key}
 	if r.waiters == nil {
 		r.waiters = map[*line.Waiter]struct{}{}
 	}
 	r.waiters[w] = struct{}{}
 	defer delete(r.waiters, w)
-	err = s.waiters.Wait(ctx, &s.mu, w, err, line.Attempt{
-		Line:  func(err error) *line.Line { return s.lineOf(err, o.tenant()) },
+	err = s.space.waiters.Wait(ctx, &s.mu, w, err, line.Attempt{
+		Line:  func(err error) *line.Line { return s.space.lineOf(err, o.tenant()) },
 		Retry: isFull,
 		Check: func() error { return r.mayPut(o.key) },
 		Try: func(as line.Turn) (err error) {
-			payload, err = s.allocateNow(o, size, as)
+			payload, err = s.allocate(o, size, as)
 			return err
 		},
 	})
@@ -187,17 +177,13 @@ func (r *Request) allocate(ctx context.Context, o *Object, size int) (payload []
 
 func isFull(err error) bool { return errors.Is(err, shmring.ErrFull) }
 
-func (s *Store) allocateNow(o *Object, size int, as line.Turn) (payload []byte, err error) {
+// allocate allocates a chunk for an object, which becomes pending, and holds the segment.
+func (s *Store) allocate(o *Object, size int, as line.Turn) (payload []byte, err error) {
 	if err := s.seg.Hold(); err != nil {
 		return nil, err
 	}
-	s.join(o) // first, so that its ancestors stay
-	err = s.guard(func() (err error) {
-		o.chunk.Address, o.chunk.ID, payload, err = s.place(size, o.tenant(), as)
-		return err
-	})
+	payload, err = s.space.reserve(o, size, as)
 	if err != nil {
-		s.leave(o)
 		s.seg.Release()
 		if never := (*shmring.TooLargeError)(nil); errors.As(err, &never) {
 			limit := never.Limit - shmring.HeaderSize
@@ -205,11 +191,7 @@ func (s *Store) allocateNow(o *Object, size int, as line.Turn) (payload []byte, 
 		}
 		return nil, err
 	}
-	o.chunk.Size = len(payload) + shmring.HeaderSize
-	s.locate(o)
-	s.pool.Own(o.chunk.ID, o)
-	s.pending[o.key] = o
-	s.account(o)
-	mustHold(s.checkBytes, o)
+	s.lifetime.pending[o.key] = o
+	mustHold(s.space.checkBytes, o)
 	return payload, nil
 }

@@ -18,8 +18,8 @@ func TestRetiredObjectLeavesTheEvictionPolicyWithoutSidecar(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.Truncate(dir+"/s.ctl", 0))
 	require.True(t, s.Remove("k"))
-	require.Equal(t, 1, s.pool.Len())
-	for o := range s.all() {
+	require.Equal(t, 1, s.space.pool.Len())
+	for o := range s.space.all() {
 		require.Equal(t, retired, o.state)
 		require.False(t, o.cached.Live())
 	}

@@ -45,11 +45,11 @@ func TestSparesUnderRandomUse(t *testing.T) {
 					if rng.IntN(20) == 0 {
 						po.Tenant = "small"
 					}
-					before := s.spares.n + s.entries.n
+					before := s.space.spares.n + s.space.entries.n
 					if _, err := q.Put(fmt.Sprint(n), b, po); err != nil {
 						require.ErrorIs(t, err, shmring.ErrFull)
 					}
-					if s.spares.n+s.entries.n < before {
+					if s.space.spares.n+s.space.entries.n < before {
 						taken++
 					}
 					if rng.IntN(10) == 0 {

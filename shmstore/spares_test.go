@@ -83,12 +83,12 @@ func saved(t *testing.T, room int, limit string, spares bool, load func(int) (ke
 			hits += cost
 		} else {
 			if !spares {
-				s.spares.begin(0)
-				s.entries.begin(-1)
+				s.space.spares.begin(0)
+				s.space.entries.begin(-1)
 			}
 			_, err := r.Put(key, make([]byte, 300), PutOptions{Cost: time.Duration(cost) * time.Millisecond})
 			require.NoError(t, err)
-			taken += s.spares.n + s.entries.n
+			taken += s.space.spares.n + s.space.entries.n
 		}
 		require.NoError(t, r.Commit())
 		r.Finish()
@@ -134,14 +134,14 @@ func TestSpareGoesOnlyWhileItIsCheap(t *testing.T) {
 			o, err := r.Put("k", make([]byte, 100), PutOptions{})
 			require.NoError(t, err)
 			r.Rollback()
-			value, may := s.loss(o)
+			value, may := s.space.loss(o)
 			require.True(t, may)
-			s.spares.begin(64)
-			s.spares.offer(o, value)
-			s.spares.end(sparesShare, sparesShare*sparesPart)
+			s.space.spares.begin(64)
+			s.space.spares.offer(o, value)
+			s.space.spares.end(sparesShare, sparesShare*sparesPart)
 			c.change(t, s, o)
-			require.Equal(t, c.taken, s.spares.take(s, c.need, nil) == o)
-			require.Nil(t, s.spares.take(s, c.need, idSet{o.chunk.ID: {}}))
+			require.Equal(t, c.taken, s.space.spares.take(&s.space, c.need, nil) == o)
+			require.Nil(t, s.space.spares.take(&s.space, c.need, idSet{o.chunk.ID: {}}))
 		})
 	}
 }

@@ -49,8 +49,8 @@ func (s *Store) Tenants() map[string]int64 {
 		return nil
 	}
 	defer s.mu.Unlock()
-	used := make(map[string]int64, len(s.tenants))
-	for name, t := range s.tenants {
+	used := make(map[string]int64, len(s.space.tenants))
+	for name, t := range s.space.tenants {
 		used[name] = t.used
 	}
 	return used
@@ -62,29 +62,19 @@ func (s *Store) Stats() (Stats, error) {
 		return Stats{}, err
 	}
 	defer s.mu.Unlock()
-	_ = s.guard(func() error {
-		for looks := min(maxLooks, s.quarantined.objects.Len()); s.look(&looks); {
-		}
-		return nil
-	})
-	s.reap()
+	_ = s.lifetime.releaseFew(min(maxExamined, s.lifetime.quarantine.len()))
+	s.durability.reap()
 	return s.stats(), nil
 }
 
-// reap counts the readers that died since the last time, and clears their slots.
-func (s *Store) reap() {
-	if s.sidecar != nil {
-		_ = s.guard(func() error { s.counts.dead += s.sidecar.Reap(); return nil })
-	}
-}
-
 func (s *Store) stats() Stats {
+	sp, l := &s.space, &s.lifetime
 	return Stats{
-		Objects: len(s.index), Chunks: s.pool.Len(), Used: int64(s.pool.Used()), Leases: s.leases, Requests: len(s.requests),
-		Waiting: s.waiters.Len(), Misused: s.counts.misused, Readers: s.readers, DeadReaders: s.counts.dead,
-		Reserved: s.bytes[classReserved], Leased: s.bytes[classLeased] + s.bytes[classKept], Quarantined: s.bytes[classQuarantined], Evictable: s.evictable(),
-		QuarantinedObjects: s.quarantined.objects.Len(),
-		Looked:             s.counts.looked, Woken: s.waiters.Woken, Polls: s.waiters.Polls, Evicted: s.counts.evicted,
+		Objects: len(l.index), Chunks: sp.pool.Len(), Used: int64(sp.pool.Used()), Leases: l.leases, Requests: len(l.requests),
+		Waiting: sp.waiters.Len(), Misused: l.misused, Readers: l.readers, DeadReaders: s.durability.deadReaders,
+		Reserved: sp.bytes[classReserved], Leased: sp.bytes[classLeased] + sp.bytes[classAncestor],
+		Quarantined: sp.bytes[classQuarantined], Evictable: sp.evictable(), QuarantinedObjects: l.quarantine.len(),
+		Looked: sp.looked + l.examined, Woken: sp.waiters.Woken, Polls: sp.waiters.Polls, Evicted: sp.evicted,
 	}
 }
 
@@ -93,25 +83,25 @@ func (s *Store) stats() Stats {
 // the payload: where the memory is gone, f ends there, and goes on with the next object.
 func (s *Store) Inspect(f func(*Object, ObjectState)) (Stats, error) {
 	s.mu.Lock()
-	n := s.pool.Len()
+	n := s.space.pool.Len()
 	s.mu.Unlock()
 	live := make([]*Object, 0, n) // memory for them all takes a while
 	if err := s.lock(); err != nil {
 		return Stats{}, err
 	}
 	defer s.mu.Unlock()
-	s.reap()
+	s.durability.reap()
 	st := s.stats()
 	st.QuarantinedObjects = 0
-	for id := range s.pool.Live() {
-		if o := s.object(id); o.state == committed || o.state == retired {
+	for id := range s.space.pool.Live() {
+		if o := s.space.object(id); o.state == committed || o.state == retired {
 			live = append(live, o)
 		}
 	}
 	// In one guard but for faults, since one for each object takes longer than all the
 	// rest.
 	for next := 0; next < len(live); {
-		_ = s.guard(func() error {
+		_ = s.durability.guard(func() error {
 			for next < len(live) {
 				o := live[next]
 				next++
@@ -135,7 +125,7 @@ func (s *Store) stateOf(o *Object) ObjectState {
 		Leases: int(o.leases), Quarantined: o.quarantined != nil, Tenant: o.tenant(),
 	}
 	if state.Quarantined {
-		_ = s.guard(func() error { state.Quarantined = !s.quarantineOver(o); return nil })
+		_ = s.durability.guard(func() error { state.Quarantined = !s.lifetime.quarantineOver(o); return nil })
 	}
 	return state
 }

@@ -1,90 +1,31 @@
 package shmstore
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/ringcache/ringcache/internal/closing"
-	"github.com/ringcache/ringcache/internal/evict"
-	"github.com/ringcache/ringcache/internal/fault"
-	"github.com/ringcache/ringcache/internal/line"
-	"github.com/ringcache/ringcache/internal/sidecar"
-	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
 
 // Store keeps payloads by key in a segment. There is one per segment.
 //
-// What holds between calls ([Store.CheckStructure]):
-//   - every chunk of the pool has an object as its owner;
-//   - index and pending have an entry for every committed and every reserved
-//     object, and no other; a key is in both only while an object that can't be
-//     used once more is replaced;
-//   - leases is the sum of those of the objects, and of those of the requests;
-//   - an object is idle if it is committed or retired, has no lease, is neither
-//     pinned nor in quarantine, and has no children. Only idle objects are evicted, and a
-//     retired one goes as soon as it is idle;
-//   - families has every object that is committed or reserved and has a parent, and no ring;
-//   - quarantined has exactly the objects in quarantine, in the order of their
-//     fences;
-//   - bytes, idle and tenants are what counting all objects anew would give;
-//   - no run of holes and idle objects is as long as a search that failed wanted,
-//     see search;
-//   - with a sidecar, every committed or retired object has an entry there, and
-//     its use word is at least as cautious as the truth;
-//   - waiters has everyone who is in a line.
+// A store consists of three parts, each described at the top of its file: space places and evicts
+// (space.go), lifetime decides what has to stay (lifetime.go), durability writes what other processes see
+// (durability.go). The methods of Store take the lock, see whether the store is open, and ask the part.
+// What holds between calls is what the parts' check methods verify ([Store.CheckStructure]).
 type Store struct {
-	opt     Options
-	owner   PayloadOwner
-	seg     *segment.Segment
-	sidecar *sidecar.File // the sidecar; nil if the segment has none
-	owns    bool          // created or adopted the segment, so removes it
+	opt  Options
+	seg  *segment.Segment
+	owns bool // created or adopted the segment, so removes it
 
-	mu        sync.Mutex // guards all below
-	state     closing.State
-	pool      *shmring.Pool
-	markedIDs uint32 // ids up to here are marked as given out
-	readers   int
-
-	index   map[string]*Object
-	pending map[string]*Object
-	pinned  map[*Object]struct{}
-
-	resumable map[uint32]*Object // reservations of the dead writer that nobody has resumed
-
-	requests map[string]*Request
-	leases   int // of all requests
-	kept     int // requests that keep the segment mapped
-
-	quarantined quarantine
-	evictor     *evict.Policy
-	ledger
-	waiters line.Waiters
-	counts  struct {
-		misused int // calls that end a request which was not committed
-		dead    int // readers whose slot was found without an owner
-		looked  int // objects looked at in search of room
-		evicted int // objects that went for it
-	}
-}
-
-// guard makes a fault in f a [CorruptError].
-func (s *Store) guard(f func() error) error {
-	err := fault.Guard(f)
-	if errors.Is(err, fault.ErrFault) {
-		return &CorruptError{Segment: s.seg.Name(), Err: s.seg.Explain(err)}
-	}
-	return err
-}
-
-// guardObject is guard for what is done to one object.
-func (s *Store) guardObject(o *Object, f func() error) error {
-	err := s.guard(f)
-	if c, ok := err.(*CorruptError); ok {
-		c.Address, c.ID = o.chunk.Address, o.chunk.ID
-	}
-	return err
+	// mu guards all below, every Object and every Request. The exported methods of Store, Request,
+	// Reservation and Fence take it. The parts never do: their methods are called with it held.
+	mu         sync.Mutex
+	state      closing.State
+	space      space
+	lifetime   lifetime
+	durability durability
 }
 
 // Segment returns the segment, for its bytes. It is the store's: only Close may close
@@ -103,17 +44,115 @@ func (s *Store) lock() error {
 
 func (s *Store) closedError() error { return fmt.Errorf("%w: %s", errClosed, s.seg.Name()) }
 
-// locate finds the payload in the chunk of an object of this store.
-func (s *Store) locate(o *Object) { o.locate(s.opt.DataOffset, s.opt.Payloads == nil) }
-
-// locate finds the payload in the chunk of an object. The payload that an owner lays out is the
-// whole chunk behind the header.
-func (o *Object) locate(dataOffset int, plain bool) {
-	lead := shmring.HeaderSize
-	o.length = o.chunk.Size - shmring.HeaderSize
-	if plain {
-		lead = plainLead
-		o.length = o.chunk.DescriptionOffset - (plainLead - shmring.HeaderSize)
+// Find returns the object under a key. It changes nothing, and keeps nothing: the object may
+// go as soon as Find returns. It fails with [ErrNotFound], also if the object can't be given
+// to one more request, and with fs.ErrClosed.
+func (s *Store) Find(key string) (*Object, error) {
+	if err := s.lock(); err != nil {
+		return nil, err
 	}
-	o.offset = uint64(dataOffset) + o.chunk.Address + uint64(lead)
+	defer s.mu.Unlock()
+	return s.lifetime.peek(key)
+}
+
+// Remove makes a key absent, so that it can be put anew, and reports whether it was
+// there. Handles that were given out can be read as before; the object goes once
+// nobody can need it.
+func (s *Store) Remove(key string) bool {
+	if s.lock() != nil {
+		return false
+	}
+	defer s.mu.Unlock()
+	return s.lifetime.remove(key)
+}
+
+// Delete is Remove for an object that nobody needs, which goes at once, or when the last [Reader] is done with it. It
+// fails with [ErrNotFound]; and with [segment.ErrBusy], and does nothing, if the object is leased, pinned or in
+// quarantine.
+func (s *Store) Delete(key string) error {
+	if err := s.lock(); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	return s.lifetime.removeUnneeded(key)
+}
+
+// Clear makes every key absent, and frees what nobody can need. It fails with
+// [segment.ErrBusy] while a reservation or a lease is open. Ids go on.
+func (s *Store) Clear() error {
+	if err := s.lock(); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	return s.lifetime.clear()
+}
+
+// Evict makes the objects under the given keys go at once, or all objects if no key is given, but
+// for those that somebody may need, and parents of objects that stay. It returns the ids of those that went.
+func (s *Store) Evict(keys ...string) ([]uint32, error) {
+	if err := s.lock(); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	return s.lifetime.evict(keys)
+}
+
+// Pin keeps the object under a key, without a request, until Unpin or Clear, and
+// reports whether it is there. A pin does not survive the process.
+func (s *Store) Pin(key string) (bool, error) {
+	if err := s.lock(); err != nil {
+		return false, err
+	}
+	defer s.mu.Unlock()
+	return s.lifetime.pin(key), nil
+}
+
+// Unpin ends the pins of the given keys that have one, or all pins if no key is given.
+func (s *Store) Unpin(keys ...string) {
+	if s.lock() != nil {
+		return
+	}
+	defer s.mu.Unlock()
+	s.lifetime.unpinKeys(keys)
+}
+
+// Fence is a moment in the order of what was sent to the readers.
+type Fence struct {
+	s *Store
+	n uint64
+}
+
+// Fence marks the moment. Take it, then send something that every reader answers in
+// order behind everything sent before, and call Passed when all have answered.
+func (s *Store) Fence() Fence {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Fence{s, s.lifetime.newFence()}
+}
+
+// Passed reports to the store that the readers have drained everything sent before
+// the fence was taken: what was aborted before leaves quarantine.
+func (f Fence) Passed() {
+	if f.s == nil || f.s.lock() != nil {
+		return
+	}
+	defer f.s.mu.Unlock()
+	f.s.lifetime.passFence(f.n)
+}
+
+// ResetReaders reports to the store that the processes which read so far are gone,
+// and that readers new ones (0: as many as before) read from now on. Requests that
+// were committed end, quarantine ends, and the owner's counts begin anew; the contents
+// stay. Requests that were not committed go on.
+func (s *Store) ResetReaders(readers int) error {
+	if readers < 0 {
+		return fmt.Errorf("%w: %d readers", errInvalid, readers)
+	}
+	if err := s.lock(); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	err := s.lifetime.resetReaders(readers)
+	s.wakeShutdown()
+	return err
 }

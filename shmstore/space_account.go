@@ -14,7 +14,7 @@ const (
 	classReserved                 // is being written
 	classLeased                   // by open requests, or pinned
 	classQuarantined              // aborted, and maybe still to be read
-	classKept                     // a descendant is in one of the classes above
+	classAncestor                 // a descendant is in one of the classes above
 	classParent                   // only its children, of which none is
 	classIdle                     // nothing; but a reader of this library may look at it
 	classes
@@ -30,28 +30,22 @@ func classOf(o *Object) class {
 		return classLeased
 	case o.quarantined != nil:
 		return classQuarantined
-	case o.hasChildren() && o.rel.of.busy > 0:
-		return classKept
+	case o.hasChildren() && o.links.children.busy > 0:
+		return classAncestor
 	case o.hasChildren():
 		return classParent
 	}
 	return classIdle
 }
 
-// ledger is who takes the bytes of a store, and what is known of where there is room.
+// ledger is who takes the bytes of a store: sums that change with each object, so that nobody scans.
 type ledger struct {
 	room       int64 // bytes that chunks can take
 	maxObjects int   // that the sidecar, if any, has room for
 	texts      int   // for how many objects more the texts of objects count
 	bytes      [classes]int64
 	idle       idleSet
-	sample     int      // where cheapest goes on
-	victims    []uint32 // of place, kept for its memory
-	spares     spares   // of searches for room
-	entries    spares   // of searches for an entry of the sidecar
 	tenants    map[string]*tenant
-	search     search
-	families   families
 }
 
 // tenant is what one tenant has in a store.
@@ -93,15 +87,15 @@ func (b *idleSet) has(o *Object) bool {
 	return i < len(b.items) && b.items[i] == o
 }
 
-// account counts the chunk of a new object, for the store and its tenant.
-func (s *Store) account(o *Object) {
+// count counts the chunk of a new object, for the store and its tenant.
+func (s *space) count(o *Object) {
 	o.extent = s.extent(o.chunk.Size - shmring.HeaderSize)
 	o.search = s.search.n
 	if o.tenant() != "" {
 		s.tenantOf(o.tenant()).used += o.extent
 	}
 	s.texts += o.texts()
-	s.file(o, classOf(o))
+	s.setClass(o, classOf(o))
 }
 
 // textOfObject is how many bytes of texts an object has for itself. They are on the heap, where an object
@@ -112,20 +106,17 @@ const textOfObject = 1 << 10
 // it would be as large as the segment.
 func (o *Object) texts() int { return (len(o.key) + len(o.tenant()) + len(o.Note())) / textOfObject }
 
-// unaccount undoes account for a chunk that was freed.
-func (s *Store) unaccount(o *Object) {
+// uncount undoes count for a chunk that was freed.
+func (s *space) uncount(o *Object) {
 	s.texts -= o.texts()
 	if o.tenant() != "" {
 		s.tenantOf(o.tenant()).used -= o.extent
 	}
-	s.file(o, classNone)
+	s.setClass(o, classNone)
 	s.forgetTenant(o.tenant())
 }
 
-// extent returns the bytes that a chunk takes with so many behind its header.
-func (s *Store) extent(size int) int64 { return int64(s.pool.Extent(size)) }
-
-func (s *Store) tenantOf(name string) *tenant {
+func (s *space) tenantOf(name string) *tenant {
 	t := s.tenants[name]
 	if t == nil {
 		t = &tenant{idle: idleSet{kind: idleOfTenant}}
@@ -134,20 +125,23 @@ func (s *Store) tenantOf(name string) *tenant {
 	return t
 }
 
-func (s *Store) forgetTenant(name string) {
+func (s *space) forgetTenant(name string) {
 	if t := s.tenants[name]; t != nil && t.used == 0 && t.line.Empty() {
 		delete(s.tenants, name)
 	}
 }
 
-// file counts an object as of another class, and its ancestors as of those that follow.
-func (s *Store) file(o *Object, c class) {
-	s.fileOne(o, c)
-	s.tell(o)
+// reclassify counts an object that has a chunk as of the class that it is in now.
+func (s *space) reclassify(o *Object) { s.setClass(o, classOf(o)) }
+
+// setClass counts an object as of another class, and its ancestors as of those that follow.
+func (s *space) setClass(o *Object, c class) {
+	s.setOwnClass(o, c)
+	s.families.passOn(o)
 }
 
-// fileOne is file without the ancestors.
-func (s *Store) fileOne(o *Object, c class) {
+// setOwnClass is setClass without the ancestors.
+func (s *space) setOwnClass(o *Object, c class) {
 	was := o.class
 	if c == was {
 		return
@@ -179,14 +173,14 @@ func (s *Store) fileOne(o *Object, c class) {
 			t.idleBytes -= o.extent
 		}
 	}
-	mustHold(s.checkFiled, o)
+	mustHold(s.checkClass, o)
 	if !was.reachable() && (c.reachable() || c == classNone) {
 		s.available(o, t)
 	}
 }
 
 // available takes note that the bytes of an object can be had now.
-func (s *Store) available(o *Object, t *tenant) {
+func (s *space) available(o *Object, t *tenant) {
 	if o.search != s.search.n {
 		s.search.need, s.search.held = 0, nil
 	}
@@ -197,7 +191,7 @@ func (s *Store) available(o *Object, t *tenant) {
 }
 
 // wakeFirst wakes the first of a line, if what it waits for may be there.
-func (s *Store) wakeFirst(l *line.Line) {
+func (s *space) wakeFirst(l *line.Line) {
 	if f := l.First(); f != nil && s.mayFit(f) {
 		s.waiters.Wake(f)
 	}
@@ -214,29 +208,28 @@ type search struct {
 }
 
 // failed remembers that there is no room.
-func (s *Store) failed(need int64, held idSet) {
+func (s *space) failed(need int64, held idSet) {
 	s.search = search{s.search.n + 1, need, held}
 }
 
 // reachable returns the bytes that are free or can be evicted.
-func (s *Store) reachable() int64 { return s.room - int64(s.pool.Used()) + s.evictable() }
+func (s *space) reachable() int64 { return s.room - int64(s.pool.Used()) + s.evictable() }
 
 // evictable returns the bytes that can be evicted.
-func (s *Store) evictable() int64 { return s.bytes[classIdle] + s.bytes[classParent] }
+func (s *space) evictable() int64 { return s.bytes[classIdle] + s.bytes[classParent] }
 
 // hopeless reports that there is no room for an extent, without looking for it.
-func (s *Store) hopeless(need int64) bool {
+func (s *space) hopeless(need int64) bool {
 	return need > s.reachable() || s.search.need > 0 && need >= s.search.need
 }
 
 // released reports whether a reader let go of an object that was in the way of the
 // last search.
-func (s *Store) released() bool {
+func (s *space) released() bool {
 	if s.search.need == 0 || len(s.search.held) == 0 {
 		return false
 	}
-	holds, dead := s.sidecar.Held()
-	s.counts.dead += dead
+	holds := s.durability.held()
 	for id := range s.search.held {
 		if _, ok := holds[id]; !ok {
 			return true
@@ -246,10 +239,10 @@ func (s *Store) released() bool {
 }
 
 // mayFit reports whether what w waits for can be there.
-func (s *Store) mayFit(w *line.Waiter) bool {
+func (s *space) mayFit(w *line.Waiter) bool {
 	if w.Line() != &s.waiters.Main {
 		t := s.tenants[w.Tenant]
-		return t == nil || t.used-t.idleBytes+w.Need <= s.quota(w.Tenant)
+		return t == nil || t.used-t.idleBytes+w.Need <= s.quotaOf(w.Tenant)
 	}
 	if s.noEntry() && len(s.idle.items) == 0 {
 		return false
@@ -258,6 +251,6 @@ func (s *Store) mayFit(w *line.Waiter) bool {
 }
 
 // noEntry reports whether the sidecar has room for no more object.
-func (s *Store) noEntry() bool {
-	return s.sidecar != nil && s.pool.Len()+s.texts >= s.maxObjects
+func (s *space) noEntry() bool {
+	return s.durability.sidecar != nil && s.pool.Len()+s.texts >= s.maxObjects
 }

@@ -21,15 +21,17 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // the packages of this module.
 func (r *Reservation) Record() (rec sidecar.Record) {
 	rec = r.o.chunk
-	_ = r.r.s.guard(func() error {
+	_ = r.r.s.durability.guard(func() error {
 		rec.Sum = crc32.Checksum(r.payload[r.front:r.front+rec.DescriptionLength], castagnoli)
 		return nil
 	})
 	return rec
 }
 
-// restorePool takes the chunks of objects over, and those of reservations that lie beside them.
-func (s *Store) restorePool(placed []shmring.Chunk, state *sidecar.State) (kept []shmring.Chunk, reserved []sidecar.Record) {
+// placeChunks has the allocator take over the chunks of objects, and of those reservations that lie beside
+// them. It returns what it took.
+func (a *adopter) placeChunks(placed []shmring.Chunk, reservations []sidecar.Record) (kept []shmring.Chunk, reserved []sidecar.Record) {
+	s := a.space
 	end := func(c shmring.Chunk) uint64 { return c.Address + uint64(s.extent(c.Size-shmring.HeaderSize)) }
 	taken := slices.Clone(placed)
 	slices.SortFunc(taken, func(a, b shmring.Chunk) int { return cmp.Compare(a.Address, b.Address) })
@@ -38,12 +40,12 @@ func (s *Store) restorePool(placed []shmring.Chunk, state *sidecar.State) (kept 
 		ids[c.ID] = true
 	}
 	least := minDescriptionOffset
-	if s.opt.Payloads == nil {
+	if a.durability.plain {
 		least = plainLead - shmring.HeaderSize
 	}
-	for _, r := range s.opt.Reserved {
+	for _, r := range reservations {
 		payload := r.Size - shmring.HeaderSize
-		if payload < least || r.Size > shmring.MaxChunk || r.Address > uint64(s.opt.Size) || ids[r.ID] || r.DescriptionOffset < least ||
+		if payload < least || r.Size > shmring.MaxChunk || r.Address > uint64(s.size) || ids[r.ID] || r.DescriptionOffset < least ||
 			r.DescriptionOffset > payload || r.DescriptionLength < descriptionFixed || r.DescriptionLength > payload-r.DescriptionOffset {
 			continue // or its id is that of an object: it was committed
 		}
@@ -57,11 +59,9 @@ func (s *Store) restorePool(placed []shmring.Chunk, state *sidecar.State) (kept 
 		ids[r.ID] = true
 		reserved = append(reserved, r)
 		placed = append(placed, c)
-		if !idBefore(r.ID, state.NextID) {
-			state.NextID = (r.ID + 1) % shmring.IDLimit
-		}
+		a.passID(r.ID)
 	}
-	all := s.pool.Restore(placed, state.NextID)
+	all := s.pool.Restore(placed, a.state.NextID)
 	if len(reserved) == 0 {
 		return all, nil
 	}
@@ -79,25 +79,25 @@ func (s *Store) restorePool(placed []shmring.Chunk, state *sidecar.State) (kept 
 
 // restoreReserved makes the objects of reservations. Where the description is not what it was, somebody wrote
 // behind his payload: his reservation stays, under a key that nobody has.
-func (s *Store) restoreReserved(records []sidecar.Record) {
-	s.resumable = map[uint32]*Object{}
+func (a *adopter) restoreReserved(records []sidecar.Record) {
+	d, l := a.durability, a.lifetime
+	d.resumable = map[uint32]*Object{}
+	ring := d.seg.Ring()
 	for _, r := range records {
-		o := s.newObject()
+		o := l.newObject()
 		o.state, o.chunk = reserved, r
 		// The header, which somebody may have written over: nobody finds the chunk by it.
-		mem.Store32(s.seg.Ring()[r.Address:], shmring.GoneID)
-		mem.Store32(s.seg.Ring()[r.Address+4:], uint32(r.Size))
+		mem.Store32(ring[r.Address:], shmring.GoneID)
+		mem.Store32(ring[r.Address+4:], uint32(r.Size))
 		at := r.Address + shmring.HeaderSize + uint64(r.DescriptionOffset)
-		b := s.seg.Ring()[at : at+uint64(r.DescriptionLength)]
-		if crc32.Checksum(b, castagnoli) != r.Sum || o.parseDescription(b) != nil || s.index[o.key] != nil || s.pending[o.key] != nil {
+		b := ring[at : at+uint64(r.DescriptionLength)]
+		if crc32.Checksum(b, castagnoli) != r.Sum || o.parseDescription(b) != nil || l.index[o.key] != nil || l.pending[o.key] != nil {
 			o.key, o.more, o.cost = fmt.Sprintf("\x00lost\x00%d", r.ID), nil, 0
 		}
 		o.chunk.Sum = 0
-		s.pool.Own(r.ID, o)
-		s.locate(o)
-		s.pending[o.key] = o
-		s.account(o)
-		s.resumable[r.ID] = o
+		l.pending[o.key] = o
+		a.space.own(o)
+		d.resumable[r.ID] = o
 	}
 }
 
@@ -105,19 +105,19 @@ func (s *Store) restoreReserved(records []sidecar.Record) {
 // take it over, or it was resumed already, and [ErrEnded]. A reservation whose description was overwritten has the key
 // that Object returns, and can't be what it was: it should be discarded when nobody writes to it any more.
 func (r *Request) Resume(id uint32) (*Reservation, error) {
-	if err := r.enter(); err != nil {
+	if err := r.lockOpen(); err != nil {
 		return nil, err
 	}
 	s := r.s
 	defer s.mu.Unlock()
-	o := s.resumable[id]
+	o := s.durability.resumable[id]
 	if o == nil {
 		return nil, fmt.Errorf("%w: no reservation of id %d was adopted", ErrStale, id)
 	}
 	if err := s.seg.Hold(); err != nil {
 		return nil, err
 	}
-	delete(s.resumable, id)
+	delete(s.durability.resumable, id)
 	r.pending++
 	from := o.chunk.Address + shmring.HeaderSize
 	end := o.chunk.Address + uint64(o.chunk.Size)

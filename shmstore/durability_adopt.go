@@ -88,81 +88,133 @@ func adoptIn(seg *segment.Segment, o Options) (*Store, Adoption, error) {
 		return nil, Adoption{}, fmt.Errorf("%w: its policy is %v, which has no table of objects; remove it with segment.Sweep", errInvalid, c.Policy)
 	}
 	s := newStore(seg, o)
-	var a Adoption
-	err := s.guard(func() error { a = s.restore(); return nil })
-	return s, a, err
+	a := adopter{durability: &s.durability, space: &s.space, lifetime: &s.lifetime, found: map[uint32]*found{}}
+	err := s.durability.guard(func() error { a.adopt(o.Reserved); return nil })
+	if err != nil {
+		return nil, Adoption{}, err
+	}
+	return s, a.report, nil
 }
 
-// restore rebuilds what the dead writer knew from the sidecar.
-func (s *Store) restore() (a Adoption) {
-	state := s.sidecar.State()
-	a.Clean = state.Clean && !state.Damaged
-	if state.Damaged {
+// adopter rebuilds what the dead writer knew from the sidecar, in this order:
+//
+//  1. read takes every entry of the table, and placeChunks has the allocator take their chunks over;
+//  2. verify compares payloads with their checksums;
+//  3. begin writes the state record of this writer. Nothing was changed before, so an adopter that is
+//     killed up to here leaves the segment as it was, and one that is killed later leaves it unclean;
+//  4. keep makes objects of what is right, and index gives them their keys. Damaged chunks lose their ids
+//     first, so that a reader that comes later finds nothing;
+//  5. reservations and families;
+//  6. finish takes the ids out of all room that is free, if headers may stand there, drops the other
+//     entries, and frees what is retired.
+//
+// Each change of shared memory makes the segment only more like what the next adopter would keep.
+type adopter struct {
+	durability *durability
+	space      *space
+	lifetime   *lifetime
+
+	state sidecar.State     // of the dead writer, and then of this one
+	found map[uint32]*found // by id; of entries that were not kept yet
+	bad   []int             // entries that can't be right
+
+	report Adoption
+}
+
+// found is an entry of the table.
+type found struct {
+	o        *Object
+	use      uint64
+	useOK    bool // the use word has the right check
+	verified bool // the payload has the right checksum
+}
+
+func (a *adopter) adopt(reservations []sidecar.Record) {
+	placed := a.read()
+	failpoint.Hit("adopt.begin")
+	kept, reserved := a.placeChunks(placed, reservations)
+	a.verify(kept)
+	failpoint.Hit("adopt.verified")
+	a.begin()
+	failpoint.Hit("adopt.state")
+	a.index(a.keep(kept))
+	a.restoreReserved(reserved)
+	a.space.families.rebuild(a.space.all())
+	a.finish()
+	failpoint.Hit("adopt.end")
+}
+
+// read takes the state and every entry, and returns the chunks of the entries that may be right.
+func (a *adopter) read() (placed []shmring.Chunk) {
+	file := a.durability.sidecar
+	a.state = file.State()
+	a.report.Clean = a.state.Clean && !a.state.Damaged
+	if a.state.Damaged {
 		// The state may be the one before the last: go behind all ids, and the epoch,
 		// that the last one can have had.
-		state.NextID = (state.NextID + idBlock + 2*uint32(s.sidecar.Options().Objects)) % shmring.IDLimit
-		state.Epoch++
+		a.state.NextID = (a.state.NextID + idBlock + 2*uint32(file.Options().Objects)) % shmring.IDLimit
+		a.state.Epoch++
 	}
-	failpoint.Hit("adopt.begin")
-	type found struct {
-		o     *Object
-		use   uint64
-		useOK bool
-	}
-	byID := map[uint32]found{}
-	var placed []shmring.Chunk
-	var bad []int
-	for i, r := range s.sidecar.Records() {
-		if _, twice := byID[r.ID]; r.Damaged || twice {
-			bad = append(bad, i)
+	for i, r := range file.Records() {
+		if a.found[r.ID] != nil || r.Damaged {
+			a.bad = append(a.bad, i)
 			continue
 		}
-		f := found{o: s.newObject()}
+		f := &found{o: a.lifetime.newObject()}
 		f.o.chunk, f.o.entry = r, int32(i)
-		f.use, f.useOK = s.sidecar.Use(i)
-		byID[r.ID] = f
-		if !idBefore(r.ID, state.NextID) { // a state record was damaged
-			state.NextID = (r.ID + 1) % shmring.IDLimit
-		}
+		f.use, f.useOK = file.Use(i)
+		a.found[r.ID] = f
+		a.passID(r.ID)
 		placed = append(placed, shmring.Chunk{Address: r.Address, ID: r.ID, Size: r.Size})
 	}
-	kept, reserved := s.restorePool(placed, &state)
+	return placed
+}
 
-	// With all cores: it takes reading what the checksums cover.
-	verified := make([]bool, len(kept))
+// passID moves the next id behind one that was given out, which it is not if a state record was damaged.
+func (a *adopter) passID(id uint32) {
+	if !idBefore(id, a.state.NextID) {
+		a.state.NextID = (id + 1) % shmring.IDLimit
+	}
+}
+
+// verify compares payloads with their checksums, on all cores: it takes reading what the checksums cover.
+func (a *adopter) verify(kept []shmring.Chunk) {
+	d := a.durability
 	var next atomic.Int64
 	var workers sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), len(kept)) {
 		workers.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(kept); i = int(next.Add(1)) - 1 {
-				err := s.guard(func() error {
-					return byID[kept[i].ID].o.verify(s.seg.Ring(), s.sidecar.Layout(), s.opt.Payloads == nil)
-				})
-				verified[i] = err == nil
+				f := a.found[kept[i].ID]
+				err := d.guard(func() error { return f.o.verify(d.seg.Ring(), d.sidecar.Layout(), d.plain) })
+				f.verified = err == nil
 			}
 		})
 	}
 	workers.Wait()
-	failpoint.Hit("adopt.verified")
+}
 
-	// Before anything is changed: if this one is killed too, the segment is not clean.
-	state.Epoch++
-	state.Clean, state.PID, state.Readers = false, os.Getpid(), s.readers
-	s.sidecar.SetState(state)
-	a.Epoch, s.markedIDs = state.Epoch, state.NextID
-	failpoint.Hit("adopt.state")
+// begin writes down that this process is the writer.
+func (a *adopter) begin() {
+	a.state.Epoch++
+	a.state.Clean, a.state.PID, a.state.Readers = false, os.Getpid(), a.lifetime.readers
+	a.durability.sidecar.SetState(a.state)
+	a.report.Epoch, a.durability.markedIDs = a.state.Epoch, a.state.NextID
+}
 
+// keep makes objects of the entries that are right, and of those that a reader looks at, and returns the
+// committed ones by key.
+func (a *adopter) keep(kept []shmring.Chunk) map[string]*Object {
 	// Before looking who holds them: a reader that comes later finds no id.
-	for i, k := range kept {
-		if !verified[i] {
-			s.pool.Kill(k.ID)
+	for _, k := range kept {
+		if !a.found[k.ID].verified {
+			a.space.pool.Kill(k.ID)
 		}
 	}
-	held, dead := s.sidecar.Held()
-	s.counts.dead += dead
+	held := a.durability.held()
 	byKey := map[string]*Object{}
-	for i, k := range kept {
-		f := byID[k.ID]
+	for _, k := range kept {
+		f := a.found[k.ID]
 		o := f.o
 		if !f.useOK {
 			f.use = useBusy | useRetired | math.MaxUint32 // the most cautious
@@ -171,16 +223,16 @@ func (s *Store) restore() (a Adoption) {
 		if f.use&useRetired != 0 {
 			o.state = retired
 		}
-		_, looked := held[o.chunk.ID]
+		_, looked := held[k.ID]
 		switch {
-		case verified[i]:
-			s.pool.Publish(o.chunk.ID) // the id may be away, if the writer was killed while it evicted
+		case f.verified:
+			a.durability.show(k.ID) // the writer may have been killed while it evicted
 		case looked:
 			// A reader looks at it, whatever it is. It goes when nobody does.
 			o.state = retired
 			f.use &^= useBusy
 		default:
-			s.pool.Free(o.chunk.ID)
+			a.space.pool.Free(k.ID)
 			continue
 		}
 		if twin := byKey[o.key]; o.state == committed && twin != nil {
@@ -191,48 +243,51 @@ func (s *Store) restore() (a Adoption) {
 			}
 			older.state = retired
 		}
-		delete(byID, k.ID)
+		delete(a.found, k.ID)
 		if o.state == committed {
 			byKey[o.key] = o
 		}
-		s.pool.Own(o.chunk.ID, o)
-		s.locate(o)
-		s.account(o)
+		a.space.own(o)
 		inUse := f.use&useBusy != 0
-		s.owner.Restore(o, uint32(f.use), inUse)
+		a.lifetime.restore(o, uint32(f.use), inUse)
 		if inUse {
-			a.InUse++
-			s.quarantine(o)
+			a.report.InUse++
 		}
 		if !f.useOK {
-			a.Damaged++
+			a.report.Damaged++
 		}
-		a.Kept++
+		a.report.Kept++
 	}
+	return byKey
+}
+
+// index makes keys mean their objects.
+func (a *adopter) index(byKey map[string]*Object) {
 	for key, o := range byKey {
-		s.index[key] = o
-		s.value(o)
-		s.watch(o, true)
+		a.lifetime.index[key] = o
+		a.space.published(o)
+		a.lifetime.notify(o, true)
 	}
-	s.restoreReserved(reserved)
-	s.reunite()
-	for _, f := range byID {
-		bad = append(bad, int(f.o.entry))
+}
+
+// finish makes sure that no handle leads to what was not kept.
+func (a *adopter) finish() {
+	d := a.durability
+	for _, f := range a.found {
+		a.bad = append(a.bad, int(f.o.entry))
 	}
-	if len(bad) > 0 || !a.Clean && !s.opt.NoHandles || s.sidecar.Layout() == 1 {
+	if len(a.bad) > 0 || !a.report.Clean && !d.noHandles || d.sidecar.Layout() == 1 {
 		// Headers may stand there of which nothing is known any more.
-		s.pool.Scrub()
+		a.space.pool.Scrub()
 	}
 	failpoint.Hit("adopt.dropping")
-	for _, i := range bad {
-		s.sidecar.Drop(i)
+	for _, i := range a.bad {
+		d.sidecar.Drop(i)
 	}
-	a.Dropped = len(bad)
-	for o := range s.all() {
-		s.update(o) // retired ones that nobody needs go
+	a.report.Dropped = len(a.bad)
+	for o := range a.space.all() {
+		a.lifetime.update(o) // retired ones that nobody needs go
 	}
-	failpoint.Hit("adopt.end")
-	return a
 }
 
 // idBefore reports whether the id a was given out before b. Ids start over after 2^31, so a

@@ -6,16 +6,16 @@ import "fmt"
 // number of uses that PayloadOwner.Use gets; with 0 the object is only kept. Lookup
 // fails with [ErrNotFound], [ErrEnded], or the owner's error.
 func (r *Request) Lookup(key string, n int) (*Object, error) {
-	if err := r.enter(); err != nil {
+	if err := r.lockOpen(); err != nil {
 		return nil, err
 	}
 	defer r.s.mu.Unlock()
-	if err := r.s.checkKey(key); err != nil {
+	if err := r.s.lifetime.checkKey(key); err != nil {
 		return nil, err
 	}
-	o, err := r.s.find(key)
+	o, err := r.s.lifetime.find(key)
 	if err == nil {
-		err = r.take(o, n)
+		err = r.lease(o, n)
 	}
 	if err != nil {
 		return nil, err
@@ -26,42 +26,42 @@ func (r *Request) Lookup(key string, n int) (*Object, error) {
 // HoldID keeps the object of an id until the request ends, also one that has lost its
 // key, without a use. It fails with [ErrStale].
 func (r *Request) HoldID(id uint32) (*Object, error) {
-	if err := r.enter(); err != nil {
+	if err := r.lockOpen(); err != nil {
 		return nil, err
 	}
 	defer r.s.mu.Unlock()
-	o := r.s.object(id)
+	o := r.s.space.object(id)
 	if o == nil || o.state == reserved || o.state == discarded {
 		return nil, fmt.Errorf("%w: no object of id %d is in the store", ErrStale, id)
 	}
-	if err := r.take(o, 0); err != nil {
+	if err := r.lease(o, 0); err != nil {
 		return nil, err
 	}
 	return o, nil
 }
 
-// take counts n more uses of an object by the request, which leases it.
-func (r *Request) take(o *Object, n int) (err error) {
+// lease counts n more uses of an object by the request, which leases it.
+func (r *Request) lease(o *Object, n int) (err error) {
 	held := r.leases.of(o) != nil
 	var uses int64
 	if n != 0 {
-		if uses, err = r.s.owner.Use(o, n); err != nil {
+		if uses, err = r.s.lifetime.owner.Use(o, n); err != nil {
 			return err
 		}
 	}
 	if !held {
 		o.leases++
-		r.s.leases++
+		r.s.lifetime.leases++
 	}
-	if err := r.s.changed(o); err != nil { // before anyone has the handle
+	if err := r.s.lifetime.changed(o); err != nil { // before anyone has the handle
 		if n != 0 {
-			r.s.owner.TakeBack(o, n, uses)
+			r.s.lifetime.owner.TakeBack(o, n, uses)
 		}
 		if !held {
 			o.leases--
-			r.s.leases--
+			r.s.lifetime.leases--
 		}
-		_ = r.s.changed(o) // as it was
+		_ = r.s.lifetime.changed(o) // as it was
 		return err
 	}
 	if !held {
@@ -76,28 +76,28 @@ func (r *Request) take(o *Object, n int) (err error) {
 // Drop gives up what the request has under a key, as if it had never been asked for.
 // It does nothing once the request was committed.
 func (r *Request) Drop(key string) {
-	if r.enter() != nil {
+	if r.lockOpen() != nil {
 		return
 	}
 	defer r.s.mu.Unlock()
 	for l := r.leases.ofKey(key); l != nil; l = r.leases.ofKey(key) {
 		gone := *l
 		r.leases.remove(l)
-		r.letGo(gone, false, false)
+		r.endLease(gone, false, false)
 	}
 	r.s.wakeShutdown()
 }
 
 // DropID gives up the object of an id that the request has, as Drop does for a key.
 func (r *Request) DropID(id uint32) {
-	if r.enter() != nil {
+	if r.lockOpen() != nil {
 		return
 	}
 	defer r.s.mu.Unlock()
-	if l := r.leases.of(r.s.object(id)); l != nil {
+	if l := r.leases.of(r.s.space.object(id)); l != nil {
 		gone := *l
 		r.leases.remove(l)
-		r.letGo(gone, false, false)
+		r.endLease(gone, false, false)
 	}
 	r.s.wakeShutdown()
 }
@@ -105,7 +105,7 @@ func (r *Request) DropID(id uint32) {
 // Object returns the object of a handle that the request has. It fails with fs.ErrInvalid
 // for another handle, and with [ErrEnded].
 func (r *Request) Object(h Handle) (*Object, error) {
-	if err := r.enterSent(); err != nil {
+	if err := r.lockRunning(); err != nil {
 		return nil, err
 	}
 	defer r.s.mu.Unlock()
@@ -114,7 +114,7 @@ func (r *Request) Object(h Handle) (*Object, error) {
 
 // object is Object under the store's lock.
 func (r *Request) object(h Handle) (*Object, error) {
-	o := r.s.object(h.ID)
+	o := r.s.space.object(h.ID)
 	if o == nil || o.offset != h.Offset || r.leases.of(o) == nil {
 		return nil, fmt.Errorf("%w: the handle of id %d at offset %d is not of an object of request %s", errInvalid, h.ID, h.Offset, r.id)
 	}
@@ -125,7 +125,7 @@ func (r *Request) object(h Handle) (*Object, error) {
 // Lookup; 0 takes all of them back. It fails with fs.ErrInvalid for another handle, with
 // [ErrEnded], or the owner's error, which changes nothing.
 func (r *Request) SetUses(h Handle, n int) error {
-	if err := r.enter(); err != nil {
+	if err := r.lockOpen(); err != nil {
 		return err
 	}
 	defer r.s.mu.Unlock()
@@ -138,23 +138,23 @@ func (r *Request) SetUses(h Handle, n int) error {
 	case n < 0:
 		return fmt.Errorf("%w: %d uses of key %q", errInvalid, n, o.key)
 	case n < l.times:
-		r.s.owner.TakeBack(o, l.times, l.uses)
+		r.s.lifetime.owner.TakeBack(o, l.times, l.uses)
 		l.times, l.uses = 0, 0
-		if err := r.s.changed(o); err != nil && n == 0 {
+		if err := r.s.lifetime.changed(o); err != nil && n == 0 {
 			return err
 		}
 	}
 	if n == l.times {
 		return nil
 	}
-	return r.take(o, n-l.times)
+	return r.lease(o, n-l.times)
 }
 
 // Bytes returns the payload of an object that the request has, in place. It must not
 // be written to. It is valid until the request was ended by its owner, whatever becomes
 // of the store. It fails with fs.ErrInvalid for another handle, and with [ErrEnded].
 func (r *Request) Bytes(h Handle) ([]byte, error) {
-	if err := r.enterSent(); err != nil {
+	if err := r.lockRunning(); err != nil {
 		return nil, err
 	}
 	defer r.s.mu.Unlock()
@@ -162,30 +162,30 @@ func (r *Request) Bytes(h Handle) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !r.keeps {
+	if !r.mapped {
 		if err := r.s.seg.Hold(); err != nil {
 			return nil, err
 		}
-		r.keeps = true
-		r.s.kept++
+		r.mapped = true
+		r.s.lifetime.mapped++
 	}
 	end := o.offset + uint64(o.length)
 	return r.s.seg.Bytes()[o.offset:end:end], nil
 }
 
-// letGo ends the lease of one object.
-func (r *Request) letGo(l lease, committed, aborted bool) {
+// endLease ends the lease of one object.
+func (r *Request) endLease(l lease, committed, aborted bool) {
 	o := l.o
 	o.leases--
-	r.s.leases--
+	r.s.lifetime.leases--
 	switch {
 	case committed:
 		o.sent--
 	case l.times != 0:
-		r.s.owner.TakeBack(o, l.times, l.uses)
+		r.s.lifetime.owner.TakeBack(o, l.times, l.uses)
 	}
 	if aborted && l.times != 0 {
-		r.s.quarantine(o)
+		r.s.lifetime.quarantineFor(o)
 	}
-	_ = r.s.changed(o) // what the sidecar has is more cautious
+	_ = r.s.lifetime.changed(o) // what the sidecar has is more cautious
 }

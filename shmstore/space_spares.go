@@ -61,7 +61,7 @@ func (s *spares) end(looked, objects int) {
 }
 
 // take returns the spare for an extent that is the cheapest now, nil if there is none.
-func (s *spares) take(of *Store, need int64, held idSet) (best *Object) {
+func (s *spares) take(of *space, need int64, held idSet) (best *Object) {
 	if s.need != need {
 		return nil
 	}

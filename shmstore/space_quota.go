@@ -6,16 +6,16 @@ import (
 	"github.com/ringcache/ringcache/internal/line"
 )
 
-func (s *Store) quota(tenant string) int64 {
-	if q, ok := s.opt.Quotas[tenant]; ok {
+func (s *space) quotaOf(tenant string) int64 {
+	if q, ok := s.quotas[tenant]; ok {
 		return q
 	}
-	return s.opt.Quota
+	return s.quota
 }
 
 // admit evicts objects of the tenant itself until it may have size bytes more.
-func (s *Store) admit(size int, tenant string, as line.Turn, looks *int) error {
-	quota := s.quota(tenant)
+func (s *space) admit(size int, tenant string, as line.Turn, few *int) error {
+	quota := s.quotaOf(tenant)
 	if tenant == "" || quota == 0 {
 		return nil
 	}
@@ -41,13 +41,13 @@ func (s *Store) admit(size int, tenant string, as line.Turn, looks *int) error {
 				continue
 			}
 		}
-		if !s.look(looks) {
+		if !s.lifetime.releaseNext(few) {
 			return s.quotaError(t, tenant, need, quota, held)
 		}
 	}
 }
 
-func (s *Store) quotaError(t *tenant, name string, need, quota int64, held idSet) error {
+func (s *space) quotaError(t *tenant, name string, need, quota int64, held idSet) error {
 	used := t.used - t.idleBytes
 	for id := range held {
 		if o := s.object(id); o != nil && o.class.reachable() {
@@ -58,7 +58,7 @@ func (s *Store) quotaError(t *tenant, name string, need, quota int64, held idSet
 }
 
 // hasPassed counts n bytes that someone got before those who wait.
-func (s *Store) hasPassed(n int64, tenant string, as line.Turn) {
+func (s *space) hasPassed(n int64, tenant string, as line.Turn) {
 	s.waiters.Main.Passed(n)
 	if t := s.tenants[tenant]; t != nil && as == line.Passing {
 		t.line.Passed(n)
@@ -66,7 +66,7 @@ func (s *Store) hasPassed(n int64, tenant string, as line.Turn) {
 }
 
 // lineOf returns where to wait after an shmring.ErrFull.
-func (s *Store) lineOf(err error, tenant string) *line.Line {
+func (s *space) lineOf(err error, tenant string) *line.Line {
 	if full := (*FullError)(nil); errors.As(err, &full) && full.Tenant != "" {
 		return &s.tenantOf(tenant).line
 	}
