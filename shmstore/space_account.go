@@ -116,18 +116,18 @@ func (s *space) uncount(o *Object) {
 	s.forgetTenant(o.tenant())
 }
 
-func (s *space) tenantOf(name string) *tenant {
-	t := s.tenants[name]
+func (l *ledger) tenantOf(name string) *tenant {
+	t := l.tenants[name]
 	if t == nil {
 		t = &tenant{idle: idleSet{kind: idleOfTenant}}
-		s.tenants[name] = t
+		l.tenants[name] = t
 	}
 	return t
 }
 
-func (s *space) forgetTenant(name string) {
-	if t := s.tenants[name]; t != nil && t.used == 0 && t.line.Empty() {
-		delete(s.tenants, name)
+func (l *ledger) forgetTenant(name string) {
+	if t := l.tenants[name]; t != nil && t.used == 0 && t.line.Empty() {
+		delete(l.tenants, name)
 	}
 }
 
@@ -216,7 +216,7 @@ func (s *space) failed(need int64, held idSet) {
 func (s *space) reachable() int64 { return s.room - int64(s.pool.Used()) + s.evictable() }
 
 // evictable returns the bytes that can be evicted.
-func (s *space) evictable() int64 { return s.bytes[classIdle] + s.bytes[classParent] }
+func (l *ledger) evictable() int64 { return l.bytes[classIdle] + l.bytes[classParent] }
 
 // hopeless reports that there is no room for an extent, without looking for it.
 func (s *space) hopeless(need int64) bool {

@@ -29,24 +29,24 @@ func (f *File) Alive() (bool, error) {
 
 // LookAtState returns the next id of the newer valid record, and what is wrong with the records.
 // ok is false if neither is valid. The writer spoils the older record each time it sets the state.
-func (f *File) LookAtState() (next uint32, found []Finding, ok bool) {
+func (r *stateRecords) LookAtState() (next uint32, found []Finding, ok bool) {
 	var seq [2]uint64
 	var last uint64
 	for i := range seq {
 		at := offState + i*stateSize
-		r := make([]byte, stateSize)
-		copy(r, f.mem[at:])
-		sum, want := binary.LittleEndian.Uint32(r[stateSum:]), crc32.Checksum(r[:stateSum], castagnoli)
+		b := make([]byte, stateSize)
+		copy(b, r.mem[at:])
+		sum, want := binary.LittleEndian.Uint32(b[stateSum:]), crc32.Checksum(b[:stateSum], castagnoli)
 		if sum != want {
-			if f.version == 1 && string(r) == string(make([]byte, stateSize)) {
+			if r.version == 1 && string(b) == string(make([]byte, stateSize)) {
 				continue // a release with layout 1 wrote the second record only when the state changed
 			}
 			found = append(found, Finding{int64(at + stateSum), fmt.Sprintf("checksum of state record %d", i), fmt.Sprintf("%#x", want), fmt.Sprintf("%#x", sum)})
 			continue
 		}
-		seq[i] = binary.LittleEndian.Uint64(r[stateSeq:])
+		seq[i] = binary.LittleEndian.Uint64(b[stateSeq:])
 		if !ok || seq[i] > last {
-			ok, last, next = true, seq[i], binary.LittleEndian.Uint32(r[stateNextID:])
+			ok, last, next = true, seq[i], binary.LittleEndian.Uint32(b[stateNextID:])
 		}
 	}
 	older := min(seq[0], seq[1])
@@ -60,17 +60,17 @@ func (f *File) LookAtState() (next uint32, found []Finding, ok bool) {
 }
 
 // LookAtSlots returns how many readers have a slot, how many have died with one, and what is wrong with the slots.
-func (f *File) LookAtSlots() (taken, dead int, found []Finding) {
-	for i := range f.opt.Slots {
-		b, at := f.slot(i), int64(f.slotOffset(i))
-		mark, markAt := f.loadMark(i)
+func (s *slots) LookAtSlots() (taken, dead int, found []Finding) {
+	for i := range s.opt.Slots {
+		b, at := s.slot(i), int64(s.slotOffset(i))
+		mark, markAt := s.loadMark(i)
 		if mark > 1 {
 			found = append(found, Finding{markAt, fmt.Sprintf("mark of reader slot %d", i), "0 or 1", fmt.Sprint(mark)})
 		}
 		if mark == 0 {
 			continue // its other words mean nothing
 		}
-		if f.slotLocked(i) {
+		if s.slotLocked(i) {
 			taken++
 		} else {
 			dead++
@@ -102,19 +102,19 @@ type Entry struct {
 
 // LookAtEntry returns entry i with all words from one moment, unless something writes there
 // all the time.
-func (f *File) LookAtEntry(i int) (e Entry) {
-	b := f.entry(i)
+func (t *table) LookAtEntry(i int) (e Entry) {
+	b := t.entry(i)
 	var body [entrySize]byte
 	for range 100 {
 		e = Entry{Index: i, mark: mem.Load64(b[entryMark:])}
-		if e.Free = f.isFree(e.mark); e.Free {
+		if e.Free = t.isFree(e.mark); e.Free {
 			return e
 		}
 		mem.Fence()
 		copy(body[entryBody:], b[entryBody:entryEnd])
-		e.Record = f.record(body[:], e.mark)
+		e.Record = t.record(body[:], e.mark)
 		mem.Fence()
-		if f.Has(e) {
+		if t.Has(e) {
 			break
 		}
 	}
@@ -123,37 +123,37 @@ func (f *File) LookAtEntry(i int) (e Entry) {
 
 // Has reports whether the entry is still the one that was looked at: the object's bytes belong to
 // it from before it was found until now.
-func (f *File) Has(e Entry) bool {
+func (t *table) Has(e Entry) bool {
 	mem.Fence()
-	return mem.Load64(f.entry(e.Index)[entryMark:]) == e.mark
+	return mem.Load64(t.entry(e.Index)[entryMark:]) == e.mark
 }
 
 // EntryOffset returns where entry i begins in the file.
-func (f *File) EntryOffset(i int) int64 {
-	return int64(f.slotOffset(f.opt.Slots)) + int64(i)*entrySize
+func (t *table) EntryOffset(i int) int64 {
+	return int64(t.slotOffset(t.opt.Slots)) + int64(i)*entrySize
 }
 
 // CheckEntry returns what is wrong with the words of an entry that is not free.
-func (f *File) CheckEntry(e Entry) (found []Finding) {
-	at := f.EntryOffset(e.Index)
+func (t *table) CheckEntry(e Entry) (found []Finding) {
+	at := t.EntryOffset(e.Index)
 	add := func(offset int64, what, want, got string) {
 		found = append(found, Finding{at + offset, fmt.Sprintf("%s of entry %d", what, e.Index), want, got})
 	}
 	low, high := uint32(e.mark), uint32(e.mark>>32)
 	switch {
-	case f.version == 1 && low != 1:
+	case t.version == 1 && low != 1:
 		add(entryMark, "mark", "0 or 1", fmt.Sprint(low))
-	case f.version > 1 && low != ^high:
+	case t.version > 1 && low != ^high:
 		add(entryMark, "mark", "a checksum and its complement, or FREEFREE", fmt.Sprintf("%#016x", e.mark))
 	case e.Damaged:
 		sum := high
-		if f.version > 1 {
+		if t.version > 1 {
 			sum = low
 		}
 		add(entryBody, "checksum of bytes 8 to 39", "that of the mark", fmt.Sprintf("another; the mark has %#x", sum))
 	}
-	if word := mem.Load64(f.entry(e.Index)[entryUse:]); word != f.sealUse(e.Index, word) {
-		add(entryUse, "check of the use word", fmt.Sprintf("%#016x", f.sealUse(e.Index, word)), fmt.Sprintf("%#016x", word))
+	if word := mem.Load64(t.entry(e.Index)[entryUse:]); word != t.sealUse(e.Index, word) {
+		add(entryUse, "check of the use word", fmt.Sprintf("%#016x", t.sealUse(e.Index, word)), fmt.Sprintf("%#016x", word))
 	}
 	if e.Damaged {
 		return found

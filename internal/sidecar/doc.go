@@ -2,16 +2,17 @@
 // writer takes the segment over. The section Sidecar of docs/format.md describes every byte
 // and the protection of every word; layout.go contains the same offsets as constants.
 //
-// A [File] contains:
+// A [File] consists of a mapping, and of parts that share it, each a type with the methods for it:
 //
 //   - what the segment is ([Options]), written once;
-//   - the [State] of its writer: epoch, next id, number of readers, and whether the writer
+//   - stateRecords: the [State] of its writer: epoch, next id, number of readers, and whether the writer
 //     ended by plan. [File.SetState] changes all of it in one step;
-//   - a table with a [Record] of each object and the writer's use word for the object.
+//   - table: a [Record] of each object and the writer's use word for the object.
 //     [File.Put], [File.SetUse] and [File.Drop] each take effect by one store;
 //     [File.Records] is for the next writer;
-//   - a [Slot] for each reader, which names the chunks that the reader looks at, and the marks of
-//     all slots side by side, see marks.go.
+//   - slots: a [Slot] for each reader, which names the chunks that the reader looks at, and the marks of
+//     all slots side by side, see marks.go;
+//   - readersLock: a lock among readers.
 //
 // Package segment creates and adopts segments with their sidecars; a reader uses [Open].
 //
@@ -31,6 +32,7 @@
 // # Concurrency
 //
 // Any number of goroutines may call the methods of a File and of a Slot, except those of the
-// table: the writer must serialize these. [File.Lock] is a lock among readers, in this and in
+// table: the writer must serialize these. The state has a mutex of its own, and so has a Slot; slots have
+// none, since each word of theirs is stored by one owner. [File.Lock] is a lock among readers, in this and in
 // other processes.
 package sidecar

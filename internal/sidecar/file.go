@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/fault"
@@ -19,34 +18,43 @@ import (
 const Suffix = ".ctl"
 
 // File is an open sidecar. vLLM does not use sidecars. See the package comment for its
-// parts, lifetime and concurrency.
+// parts, lifetime and concurrency. Each part has a type, whose methods are those of the File.
 type File struct {
+	mapping
+	stateRecords
+	slots
+	table
+	readersLock
+}
+
+// mapping is the memory of a sidecar, which all parts share.
+type mapping struct {
 	path    string
 	file    *os.File // nil if private
 	mem     []byte
 	version uint32
 	opt     Options
+}
 
-	mu    sync.Mutex // guards the state
-	state State
-	seq   uint64
-
-	free    []uint32      // free entries of the table, the next one last; has room for all of them
-	readers chan struct{} // contains a token while Lock is held by this File
+func newFile(m mapping) *File {
+	f := &File{mapping: m}
+	f.stateRecords.mapping, f.slots.mapping, f.table.mapping, f.readersLock.mapping = &f.mapping, &f.mapping, &f.mapping, &f.mapping
+	f.readersLock.held = make(chan struct{}, 1)
+	return f
 }
 
 // Layout returns the version of the layout, 1 to 3.
-func (f *File) Layout() int { return int(f.version) }
+func (m *mapping) Layout() int { return int(m.version) }
 
 // Options returns the options with which the sidecar was made; Readers is that of the
 // state that Open, or Own, found.
-func (f *File) Options() Options { return f.opt }
+func (m *mapping) Options() Options { return m.opt }
 
 // Size returns the size of the file in bytes.
-func (f *File) Size() int64 { return f.opt.bytes(f.version) }
+func (m *mapping) Size() int64 { return m.opt.bytes(m.version) }
 
 // Path returns the path of the file.
-func (f *File) Path() string { return f.path }
+func (m *mapping) Path() string { return m.path }
 
 // Create makes the sidecar of the segment name in dir (/dev/shm if empty), whose open
 // file is seg, and takes the writer's lock. The file is complete and locked when it gets its
@@ -100,7 +108,7 @@ func mapFile(path string, file *os.File, size int64, write bool) (*File, error) 
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return &File{path: path, file: file, mem: m, readers: make(chan struct{}, 1)}, nil
+	return newFile(mapping{path: path, file: file, mem: m}), nil
 }
 
 // Private returns a sidecar in memory of this process, without a file.
@@ -109,7 +117,7 @@ func Private(o Options) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{path: "(private)", mem: make([]byte, o.bytes(layoutVersion)), readers: make(chan struct{}, 1)}
+	f := newFile(mapping{path: "(private)", mem: make([]byte, o.bytes(layoutVersion))})
 	f.start(o, 0, 0)
 	return f, nil
 }

@@ -52,7 +52,7 @@ func open(t *testing.T, dir string) *File {
 
 // privateOf is a sidecar over a copy of bytes, read as Open reads a file.
 func privateOf(m []byte, owner bool) (*File, error) {
-	f := &File{path: "copy", mem: append([]byte(nil), m...), readers: make(chan struct{}, 1)}
+	f := newFile(mapping{path: "copy", mem: append([]byte(nil), m...)})
 	return f, f.parse(f.mem, int64(len(f.mem)), owner)
 }
 

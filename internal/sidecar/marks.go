@@ -33,52 +33,52 @@ import (
 // mark behind that of the last slot.
 
 // mark sets the mark of slot i, whose lock the caller holds.
-func (f *File) mark(i int) {
-	if f.version < 3 {
-		mem.Store32(f.slot(i)[slotTaken:], 1)
+func (s *slots) mark(i int) {
+	if s.version < 3 {
+		mem.Store32(s.slot(i)[slotTaken:], 1)
 		return
 	}
-	word, shift := f.markWord(i)
+	word, shift := s.markWord(i)
 	mem.Or32(word, 1<<shift)
 }
 
 // unmark clears the mark of slot i, whose lock the caller holds.
-func (f *File) unmark(i int) {
-	if f.version < 3 {
-		mem.Store32(f.slot(i)[slotTaken:], 0)
+func (s *slots) unmark(i int) {
+	if s.version < 3 {
+		mem.Store32(s.slot(i)[slotTaken:], 0)
 		return
 	}
-	word, shift := f.markWord(i)
+	word, shift := s.markWord(i)
 	mem.And32(word, ^uint32(0xff<<shift))
 }
 
 // loadMark returns the mark of slot i and its offset in the file.
-func (f *File) loadMark(i int) (mark uint32, offset int64) {
-	if f.version < 3 {
-		at := f.slotOffset(i) + slotTaken
-		return mem.Load32(f.mem[at:]), int64(at)
+func (s *slots) loadMark(i int) (mark uint32, offset int64) {
+	if s.version < 3 {
+		at := s.slotOffset(i) + slotTaken
+		return mem.Load32(s.mem[at:]), int64(at)
 	}
-	word, shift := f.markWord(i)
+	word, shift := s.markWord(i)
 	return mem.Load32(word) >> shift & 0xff, int64(offMarks + i)
 }
 
 // markWord returns the word that contains the mark of slot i, and which bit the mark begins at.
-func (f *File) markWord(i int) (word []byte, shift int) {
-	return f.mem[offMarks+i&^3:], i & 3 * 8
+func (s *slots) markWord(i int) (word []byte, shift int) {
+	return s.mem[offMarks+i&^3:], i & 3 * 8
 }
 
 // marked returns the first slot from i on that has a mark, and the number of slots if there
 // is none.
-func (f *File) marked(i int) int {
-	n := f.opt.Slots
-	if f.version < 3 {
-		for i < n && mem.Load32(f.slot(i)[slotTaken:]) == 0 {
+func (s *slots) marked(i int) int {
+	n := s.opt.Slots
+	if s.version < 3 {
+		for i < n && mem.Load32(s.slot(i)[slotTaken:]) == 0 {
 			i++
 		}
 		return i
 	}
 	for i < n {
-		marks := mem.Load64(f.mem[offMarks+i&^7:]) >> (i & 7 * 8)
+		marks := mem.Load64(s.mem[offMarks+i&^7:]) >> (i & 7 * 8)
 		if marks != 0 {
 			return min(i+bits.TrailingZeros64(marks)/8, n)
 		}

@@ -11,7 +11,7 @@ import (
 // ofLayout returns a sidecar in memory of this process of any layout.
 func ofLayout(layout uint32, o Options) *File {
 	o.Policy = Pool
-	f := &File{path: "copy", mem: make([]byte, o.bytes(layout)), version: layout, opt: o, readers: make(chan struct{}, 1)}
+	f := newFile(mapping{path: "copy", mem: make([]byte, o.bytes(layout)), version: layout, opt: o})
 	return f
 }
 

@@ -1,11 +1,9 @@
 package sidecar
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/mem"
@@ -16,7 +14,7 @@ import (
 // that the writer does not free them. Until Close, the reader holds a lock on the first byte
 // of the slot (an open file description lock), which the kernel releases if the reader dies.
 type Slot struct {
-	f     *File
+	all   *slots
 	index int
 	b     []byte
 
@@ -24,52 +22,55 @@ type Slot struct {
 	used []bool
 }
 
+// slots are the part of a sidecar in which readers name what they look at.
+type slots struct{ *mapping }
+
 // TakeSlot takes a free slot for this reader; pid is recorded for people. A File can take
 // one slot. The slot of a reader that died is free. TakeSlot fails with [ErrBusy] if all
 // slots are taken.
-func (f *File) TakeSlot(pid int) (*Slot, error) {
+func (s *slots) TakeSlot(pid int) (*Slot, error) {
 	// Twice, because the writer holds the lock of a dead reader's slot for a moment.
-	for n := range 2 * f.opt.Slots {
-		i := n % f.opt.Slots
-		if ok, err := f.lockSlot(i); err != nil {
+	for n := range 2 * s.opt.Slots {
+		i := n % s.opt.Slots
+		if ok, err := s.lockSlot(i); err != nil {
 			return nil, err
 		} else if !ok {
 			continue
 		}
 		failpoint.Hit("sidecar.slot.locked")
-		b := f.slot(i)
+		b := s.slot(i)
 		clear(b[slotTop:])
 		mem.Store32(b[slotPID:], uint32(pid))
-		f.mark(i)
+		s.mark(i)
 		failpoint.Hit("sidecar.slot.marked")
-		return &Slot{f: f, index: i, b: b}, nil
+		return &Slot{all: s, index: i, b: b}, nil
 	}
-	return nil, fmt.Errorf("%w: all %d reader slots of %s are taken; make the segment with more", ErrBusy, f.opt.Slots, f.path)
+	return nil, fmt.Errorf("%w: all %d reader slots of %s are taken; make the segment with more", ErrBusy, s.opt.Slots, s.path)
 }
 
-func (f *File) slot(i int) []byte {
-	at := f.slotOffset(i)
-	return f.mem[at : at+slotSize : at+slotSize]
+func (s *slots) slot(i int) []byte {
+	at := s.slotOffset(i)
+	return s.mem[at : at+slotSize : at+slotSize]
 }
 
-func (f *File) slotOffset(i int) int { return slotsOffset(f.version) + i*slotSize }
+func (m *mapping) slotOffset(i int) int { return slotsOffset(m.version) + i*slotSize }
 
 // lockSlot tries to lock slot i. In private memory a slot counts as locked while its mark
 // is set.
-func (f *File) lockSlot(i int) (bool, error) {
-	if f.file == nil {
-		mark, _ := f.loadMark(i)
+func (s *slots) lockSlot(i int) (bool, error) {
+	if s.file == nil {
+		mark, _ := s.loadMark(i)
 		return mark == 0, nil
 	}
-	return shmfile.TryLockByte(f.file, int64(f.slotOffset(i)))
+	return shmfile.TryLockByte(s.file, int64(s.slotOffset(i)))
 }
 
 // slotLocked reports whether a process has the lock of slot i, which is marked. If nobody can say, one has it.
-func (f *File) slotLocked(i int) bool {
-	if f.file == nil {
+func (s *slots) slotLocked(i int) bool {
+	if s.file == nil {
 		return true
 	}
-	locked, err := shmfile.ByteLocked(f.file, int64(f.slotOffset(i)))
+	locked, err := shmfile.ByteLocked(s.file, int64(s.slotOffset(i)))
 	return locked || err != nil
 }
 
@@ -111,20 +112,20 @@ func (s *Slot) Close() error {
 	mem.Fence() // what was read comes before
 	clear(s.b[slotTop:])
 	failpoint.Hit("sidecar.slot.cleared")
-	s.f.unmark(s.index)
+	s.all.unmark(s.index)
 	failpoint.Hit("sidecar.slot.unmarked")
-	if s.f.file == nil {
+	if s.all.file == nil {
 		return nil
 	}
-	return shmfile.UnlockByte(s.f.file, int64(s.f.slotOffset(s.index)))
+	return shmfile.UnlockByte(s.all.file, int64(s.all.slotOffset(s.index)))
 }
 
 // Held returns the ids of all chunks that living readers name in their slots. It clears the
 // slots of readers that died with a chunk named, and returns their number. If the writer took
 // the id out of a chunk's header before the call and Held does not return the id, no reader
 // looks at the chunk.
-func (f *File) Held() (ids map[uint32]struct{}, dead int) {
-	return f.held(func(uint32) bool { return true })
+func (s *slots) Held() (ids map[uint32]struct{}, dead int) {
+	return s.held(func(uint32) bool { return true })
 }
 
 // fewIDs is how many ids are compared one by one with each place in use.
@@ -132,27 +133,27 @@ const fewIDs = 16
 
 // HeldOf is Held for those who ask for some ids: the result may lack others, and the kernel is
 // asked only for the locks of slots that name one of these.
-func (f *File) HeldOf(ids []uint32) (held map[uint32]struct{}, dead int) {
+func (s *slots) HeldOf(ids []uint32) (held map[uint32]struct{}, dead int) {
 	if len(ids) > fewIDs {
-		return f.Held()
+		return s.Held()
 	}
-	return f.held(func(id uint32) bool { return slices.Contains(ids, id) })
+	return s.held(func(id uint32) bool { return slices.Contains(ids, id) })
 }
 
-func (f *File) held(counts func(id uint32) bool) (ids map[uint32]struct{}, dead int) {
+func (s *slots) held(counts func(id uint32) bool) (ids map[uint32]struct{}, dead int) {
 	mem.Fence()
-	for i := f.marked(0); i < f.opt.Slots; i = f.marked(i + 1) {
-		if !f.names(i, counts) {
+	for i := s.marked(0); i < s.opt.Slots; i = s.marked(i + 1) {
+		if !s.names(i, counts) {
 			continue // whether the reader is alive does not matter
 		}
-		if f.reap(i) {
+		if s.reap(i) {
 			dead++
 			continue
 		}
 		if ids == nil {
 			ids = map[uint32]struct{}{}
 		}
-		f.names(i, func(id uint32) bool {
+		s.names(i, func(id uint32) bool {
 			if counts(id) {
 				ids[id] = struct{}{}
 			}
@@ -163,8 +164,8 @@ func (f *File) held(counts func(id uint32) bool) (ids map[uint32]struct{}, dead 
 }
 
 // names reports whether slot i names a chunk that counts.
-func (f *File) names(i int, counts func(id uint32) bool) bool {
-	b := f.slot(i)
+func (s *slots) names(i int, counts func(id uint32) bool) bool {
+	b := s.slot(i)
 	for h := range min(int(mem.Load32(b[slotTop:])), maxHolds) {
 		if v := mem.Load32(b[slotHolds+4*h:]); v != 0 && counts(v-1) {
 			return true
@@ -174,9 +175,9 @@ func (f *File) names(i int, counts func(id uint32) bool) bool {
 }
 
 // Reap clears the slots of all dead readers and returns their number.
-func (f *File) Reap() (dead int) {
-	for i := f.marked(0); i < f.opt.Slots; i = f.marked(i + 1) {
-		if f.reap(i) {
+func (s *slots) Reap() (dead int) {
+	for i := s.marked(0); i < s.opt.Slots; i = s.marked(i + 1) {
+		if s.reap(i) {
 			dead++
 		}
 	}
@@ -184,71 +185,16 @@ func (f *File) Reap() (dead int) {
 }
 
 // reap clears slot i if its reader is dead, and reports whether it was.
-func (f *File) reap(i int) bool {
-	if f.file == nil {
+func (s *slots) reap(i int) bool {
+	if s.file == nil {
 		return false
 	}
-	at := int64(f.slotOffset(i))
-	if ok, err := shmfile.TryLockByte(f.file, at); err != nil || !ok {
+	at := int64(s.slotOffset(i))
+	if ok, err := shmfile.TryLockByte(s.file, at); err != nil || !ok {
 		return false
 	}
-	clear(f.slot(i)[slotTop:])
-	f.unmark(i)
-	_ = shmfile.UnlockByte(f.file, at) // this process holds the lock, so it can't fail
+	clear(s.slot(i)[slotTop:])
+	s.unmark(i)
+	_ = shmfile.UnlockByte(s.file, at) // this process holds the lock, so it can't fail
 	return true
-}
-
-// Lock takes the lock among the readers that use the sidecar; it does not concern the writer.
-// Unlike vLLM's lock it becomes free when its holder dies. Lock waits until ctx ends.
-func (f *File) Lock(ctx context.Context) error {
-	select {
-	case f.readers <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	if f.file == nil {
-		return nil
-	}
-	for wait := 20 * time.Microsecond; ; wait = min(2*wait, 2*time.Millisecond) {
-		ok, err := shmfile.TryLockByte(f.file, offReadersLock)
-		if ok {
-			return nil
-		}
-		if err == nil {
-			select {
-			case <-time.After(wait):
-				continue
-			case <-ctx.Done():
-				err = ctx.Err()
-			}
-		}
-		<-f.readers
-		return err
-	}
-}
-
-// TryLock is Lock without waiting. It reports whether it took the lock.
-func (f *File) TryLock() (bool, error) {
-	select {
-	case f.readers <- struct{}{}:
-	default:
-		return false, nil
-	}
-	if f.file == nil {
-		return true, nil
-	}
-	ok, err := shmfile.TryLockByte(f.file, offReadersLock)
-	if !ok {
-		<-f.readers
-	}
-	return ok, err
-}
-
-// Unlock releases what Lock or TryLock took.
-func (f *File) Unlock() error {
-	defer func() { <-f.readers }()
-	if f.file == nil {
-		return nil
-	}
-	return shmfile.UnlockByte(f.file, offReadersLock)
 }

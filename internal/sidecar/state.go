@@ -3,6 +3,7 @@ package sidecar
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"sync"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/mem"
@@ -23,64 +24,72 @@ type State struct {
 	Damaged bool
 }
 
+// stateRecords are the state of the writer, of which there are two copies: SetState writes the older one.
+type stateRecords struct {
+	*mapping
+	mu    sync.Mutex // guards state and seq
+	state State
+	seq   uint64 // of the newer record
+}
+
 // readState reads the newer valid state record of m. ok is false if neither record is
 // valid.
-func (f *File) readState(m []byte) (ok bool) {
+func (r *stateRecords) readState(m []byte) (ok bool) {
 	last, damaged := uint64(0), false
 	for i := range 2 {
-		r := m[offState+i*stateSize : offState+(i+1)*stateSize]
-		if binary.LittleEndian.Uint32(r[stateSum:]) != crc32.Checksum(r[:stateSum], castagnoli) {
+		b := m[offState+i*stateSize : offState+(i+1)*stateSize]
+		if binary.LittleEndian.Uint32(b[stateSum:]) != crc32.Checksum(b[:stateSum], castagnoli) {
 			damaged = true
 			continue
 		}
-		seq := binary.LittleEndian.Uint64(r[stateSeq:])
+		seq := binary.LittleEndian.Uint64(b[stateSeq:])
 		damaged = damaged || ok && seq-last != 1 && last-seq != 1
 		last = seq
-		if !ok || seq > f.seq {
-			ok, f.seq = true, seq
-			f.state = State{
-				Epoch: binary.LittleEndian.Uint64(r[stateEpoch:]), NextID: binary.LittleEndian.Uint32(r[stateNextID:]) % idLimit,
-				Readers: int(binary.LittleEndian.Uint32(r[stateReaders:])), Clean: r[stateClean] != 0,
-				PID: int(binary.LittleEndian.Uint32(r[statePID:])),
+		if !ok || seq > r.seq {
+			ok, r.seq = true, seq
+			r.state = State{
+				Epoch: binary.LittleEndian.Uint64(b[stateEpoch:]), NextID: binary.LittleEndian.Uint32(b[stateNextID:]) % idLimit,
+				Readers: int(binary.LittleEndian.Uint32(b[stateReaders:])), Clean: b[stateClean] != 0,
+				PID: int(binary.LittleEndian.Uint32(b[statePID:])),
 			}
 		}
 	}
-	f.state.Damaged = damaged
-	f.opt.Readers = f.state.Readers
+	r.state.Damaged = damaged
+	r.opt.Readers = r.state.Readers
 	return ok
 }
 
 // State returns the state that was set last, or that Open or Own found.
-func (f *File) State() State {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.state
+func (r *stateRecords) State() State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state
 }
 
 // SetState changes the state in one step: it writes the older one of two records, which the
 // checksum, stored last, makes valid. If the memory is gone, the state stays unchanged.
-func (f *File) SetState(s State) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	seq := f.seq + 1
+func (r *stateRecords) SetState(s State) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	seq := r.seq + 1
 	at := offState + int(seq%2)*stateSize
-	r := f.mem[at : at+stateSize]
+	b := r.mem[at : at+stateSize]
 	failpoint.Hit("sidecar.state.begin")
-	binary.LittleEndian.PutUint32(r[stateSum:], ^binary.LittleEndian.Uint32(r[stateSum:]))
+	binary.LittleEndian.PutUint32(b[stateSum:], ^binary.LittleEndian.Uint32(b[stateSum:]))
 	mem.Fence()
-	binary.LittleEndian.PutUint64(r[stateSeq:], seq)
-	binary.LittleEndian.PutUint64(r[stateEpoch:], s.Epoch)
+	binary.LittleEndian.PutUint64(b[stateSeq:], seq)
+	binary.LittleEndian.PutUint64(b[stateEpoch:], s.Epoch)
 	failpoint.Hit("sidecar.state.half")
-	binary.LittleEndian.PutUint32(r[stateNextID:], s.NextID)
-	binary.LittleEndian.PutUint32(r[stateReaders:], uint32(s.Readers))
-	r[stateClean] = 0
+	binary.LittleEndian.PutUint32(b[stateNextID:], s.NextID)
+	binary.LittleEndian.PutUint32(b[stateReaders:], uint32(s.Readers))
+	b[stateClean] = 0
 	if s.Clean {
-		r[stateClean] = 1
+		b[stateClean] = 1
 	}
-	binary.LittleEndian.PutUint32(r[statePID:], uint32(s.PID))
+	binary.LittleEndian.PutUint32(b[statePID:], uint32(s.PID))
 	mem.Fence()
-	mem.Store32(r[stateSum:], crc32.Checksum(r[:stateSum], castagnoli))
+	mem.Store32(b[stateSum:], crc32.Checksum(b[:stateSum], castagnoli))
 	s.Damaged = false
-	f.seq, f.state = seq, s
+	r.seq, r.state = seq, s
 	failpoint.Hit("sidecar.state.end")
 }

@@ -19,16 +19,23 @@ func validMark(version, sum uint32) uint64 {
 	return uint64(^sum)<<32 | uint64(sum)
 }
 
-func (f *File) freeMark() uint64 {
-	if f.version == 1 {
+// table is the part of a sidecar that has an entry for each object. The writer must serialize the
+// calls of its methods.
+type table struct {
+	*mapping
+	free []uint32 // free entries, the next one last; has room for all of them
+}
+
+func (t *table) freeMark() uint64 {
+	if t.version == 1 {
 		return 0
 	}
 	return markFree
 }
 
 // isFree reports whether mark is that of a free entry.
-func (f *File) isFree(mark uint64) bool {
-	if f.version == 1 {
+func (t *table) isFree(mark uint64) bool {
+	if t.version == 1 {
 		return uint32(mark) == 0
 	}
 	return mark == markFree
@@ -51,20 +58,20 @@ type Record struct {
 	Damaged bool
 }
 
-func (f *File) entry(i int) []byte {
-	at := f.slotOffset(f.opt.Slots) + i*entrySize
-	return f.mem[at : at+entrySize : at+entrySize]
+func (t *table) entry(i int) []byte {
+	at := t.slotOffset(t.opt.Slots) + i*entrySize
+	return t.mem[at : at+entrySize : at+entrySize]
 }
 
 // Free returns the number of free entries.
-func (f *File) Free() int { return len(f.free) }
+func (t *table) Free() int { return len(t.free) }
 
 // Put records an object with its use word and returns the number of its entry; there must
 // be a free one. The entry becomes valid by one store. If the memory is gone, the entry stays
 // free.
-func (f *File) Put(r Record, use uint64) int {
-	i := int(f.free[len(f.free)-1])
-	e := f.entry(i)
+func (t *table) Put(r Record, use uint64) int {
+	i := int(t.free[len(t.free)-1])
+	e := t.entry(i)
 	failpoint.Hit("sidecar.put.begin")
 	binary.LittleEndian.PutUint64(e[entryAddress:], r.Address)
 	binary.LittleEndian.PutUint32(e[entryID:], r.ID)
@@ -78,53 +85,53 @@ func (f *File) Put(r Record, use uint64) int {
 		full = 1
 	}
 	binary.LittleEndian.PutUint32(e[entryFull:], full)
-	mem.Store64(e[entryUse:], f.sealUse(i, use))
-	mark := validMark(f.version, crc32.Checksum(e[entryBody:entryEnd], castagnoli))
+	mem.Store64(e[entryUse:], t.sealUse(i, use))
+	mark := validMark(t.version, crc32.Checksum(e[entryBody:entryEnd], castagnoli))
 	failpoint.Hit("sidecar.put.summed")
 	mem.Fence()
 	mem.Store64(e[entryMark:], mark)
-	f.free = f.free[:len(f.free)-1]
+	t.free = t.free[:len(t.free)-1]
 	failpoint.Hit("sidecar.put.end")
 	return i
 }
 
 // Drop frees entry i by one store. If the memory is gone, the entry stays in use.
-func (f *File) Drop(i int) {
+func (t *table) Drop(i int) {
 	failpoint.Hit("sidecar.drop.begin")
-	mem.Store64(f.entry(i)[entryMark:], f.freeMark())
+	mem.Store64(t.entry(i)[entryMark:], t.freeMark())
 	failpoint.Hit("sidecar.drop.end")
-	f.free = append(f.free, uint32(i))
+	t.free = append(t.free, uint32(i))
 }
 
 // SetUse stores the use word of entry i, by one store. The writer is free to choose bits 0
 // to 31, 62 and 63; the others contain a check.
-func (f *File) SetUse(i int, use uint64) {
+func (t *table) SetUse(i int, use uint64) {
 	failpoint.Hit("sidecar.use.begin")
-	mem.Store64(f.entry(i)[entryUse:], f.sealUse(i, use))
+	mem.Store64(t.entry(i)[entryUse:], t.sealUse(i, use))
 	failpoint.Hit("sidecar.use.end")
 }
 
 // Use returns the use word of entry i without its check; ok is false if the check is wrong.
 // In layout 1 the check is that bits 32 to 61 are 0.
-func (f *File) Use(i int) (use uint64, ok bool) {
-	word := mem.Load64(f.entry(i)[entryUse:])
-	return word &^ useCheck, word == f.sealUse(i, word)
+func (t *table) Use(i int) (use uint64, ok bool) {
+	word := mem.Load64(t.entry(i)[entryUse:])
+	return word &^ useCheck, word == t.sealUse(i, word)
 }
 
 // Records yields the number and the content of every entry that is not free. An entry whose
 // mark does not fit its checksum is Damaged. Entries that it does not yield become free.
-func (f *File) Records() iter.Seq2[int, Record] {
+func (t *table) Records() iter.Seq2[int, Record] {
 	return func(yield func(int, Record) bool) {
-		free := make([]uint32, 0, f.opt.Objects)
-		defer func() { f.free = free }()
-		for i := f.opt.Objects - 1; i >= 0; i-- {
-			e := f.entry(i)
+		free := make([]uint32, 0, t.opt.Objects)
+		defer func() { t.free = free }()
+		for i := t.opt.Objects - 1; i >= 0; i-- {
+			e := t.entry(i)
 			mark := mem.Load64(e[entryMark:])
-			if f.isFree(mark) {
+			if t.isFree(mark) {
 				free = append(free, uint32(i))
 				continue
 			}
-			r := f.record(e, mark)
+			r := t.record(e, mark)
 			if !yield(i, r) {
 				return
 			}
@@ -133,12 +140,12 @@ func (f *File) Records() iter.Seq2[int, Record] {
 }
 
 // record returns the content of an entry e, with its mark, that is not free.
-func (f *File) record(e []byte, mark uint64) Record {
+func (t *table) record(e []byte, mark uint64) Record {
 	return Record{
 		Address: binary.LittleEndian.Uint64(e[entryAddress:]), ID: binary.LittleEndian.Uint32(e[entryID:]),
 		Size:              int(binary.LittleEndian.Uint32(e[entryLength:])),
 		DescriptionOffset: int(binary.LittleEndian.Uint32(e[entryDescriptionOffset:])), DescriptionLength: int(binary.LittleEndian.Uint32(e[entryDescriptionLength:])),
 		Sum: binary.LittleEndian.Uint32(e[entrySum:]), Full: binary.LittleEndian.Uint32(e[entryFull:]) == 1,
-		Damaged: mark != validMark(f.version, crc32.Checksum(e[entryBody:entryEnd], castagnoli)),
+		Damaged: mark != validMark(t.version, crc32.Checksum(e[entryBody:entryEnd], castagnoli)),
 	}
 }

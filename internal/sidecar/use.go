@@ -28,9 +28,9 @@ func checkUse(use uint64, entry uint32) uint32 {
 
 // sealUse adds the check to the use word of entry i: 30 bits of a checksum of the word
 // and i.
-func (f *File) sealUse(i int, use uint64) uint64 {
+func (t *table) sealUse(i int, use uint64) uint64 {
 	use &^= useCheck
-	if f.version == 1 {
+	if t.version == 1 {
 		return use
 	}
 	return use | uint64(checkUse(use, uint32(i)))<<32&useCheck
