@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/internal/payload"
 	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
@@ -129,7 +130,7 @@ type found struct {
 	verified bool // the payload has the right checksum
 }
 
-func (a *adopter) adopt(reservations []sidecar.Record) {
+func (a *adopter) adopt(reservations []ReservedChunk) {
 	placed := a.read()
 	failpoint.Hit("adopt.begin")
 	kept, reserved := a.placeChunks(placed, reservations)
@@ -186,7 +187,11 @@ func (a *adopter) verify(kept []shmring.Chunk) {
 		workers.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(kept); i = int(next.Add(1)) - 1 {
 				f := a.found[kept[i].ID]
-				err := d.guard(func() error { return f.o.verify(d.seg.Ring(), d.sidecar.Layout(), d.plain) })
+				err := d.guard(func() error {
+					text, err := payload.Verify(d.seg.Ring(), d.sidecar.Layout(), f.o.chunk, d.plain)
+					f.o.setDescription(text)
+					return err
+				})
 				f.verified = err == nil
 			}
 		})

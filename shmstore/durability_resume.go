@@ -3,34 +3,40 @@ package shmstore
 import (
 	"cmp"
 	"fmt"
-	"hash/crc32"
 	"slices"
 
 	"github.com/ringcache/ringcache/internal/mem"
+	"github.com/ringcache/ringcache/internal/payload"
 	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
 )
 
-// A reservation has no entry in the table of the sidecar, so one who wants it to outlive the
-// process remembers its [sidecar.Record] elsewhere, and gives that to Adopt. The description beside the payload was written
-// when the room was reserved.
+// ReservedChunk is where a reservation is in its segment, and what its description sums up to. A
+// reservation has no entry in the sidecar's table. Whoever wants one to outlive the process saves this
+// elsewhere, and gives it to the next Adopt, see Options.Reserved. The description was written when the
+// room was reserved.
+type ReservedChunk struct {
+	Address                              uint64 // of the chunk, in the ring
+	ID                                   uint32 // for Request.Resume
+	Size                                 int    // bytes of the chunk, with its header
+	DescriptionOffset, DescriptionLength int    // of the description, in bytes behind the header
+	Sum                                  uint32 // CRC-32C of the description
+}
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// Record returns where the reservation is, for Options.Reserved; its sum is that of the description. It is for
-// the packages of this module.
-func (r *Reservation) Record() (rec sidecar.Record) {
-	rec = r.o.chunk
+// Chunk returns where the reservation is, for the next writer.
+func (r *Reservation) Chunk() ReservedChunk {
+	c := r.o.chunk
+	out := ReservedChunk{Address: c.Address, ID: c.ID, Size: c.Size, DescriptionOffset: c.DescriptionOffset, DescriptionLength: c.DescriptionLength}
 	_ = r.r.s.durability.guard(func() error {
-		rec.Sum = crc32.Checksum(r.payload[r.front:r.front+rec.DescriptionLength], castagnoli)
+		out.Sum = payload.Sum(r.payload[r.front : r.front+c.DescriptionLength])
 		return nil
 	})
-	return rec
+	return out
 }
 
 // placeChunks has the allocator take over the chunks of objects, and of those reservations that lie beside
 // them. It returns what it took.
-func (a *adopter) placeChunks(placed []shmring.Chunk, reservations []sidecar.Record) (kept []shmring.Chunk, reserved []sidecar.Record) {
+func (a *adopter) placeChunks(placed []shmring.Chunk, reservations []ReservedChunk) (kept []shmring.Chunk, reserved []ReservedChunk) {
 	s := a.space
 	end := func(c shmring.Chunk) uint64 { return c.Address + uint64(s.extent(c.Size-shmring.HeaderSize)) }
 	taken := slices.Clone(placed)
@@ -39,14 +45,11 @@ func (a *adopter) placeChunks(placed []shmring.Chunk, reservations []sidecar.Rec
 	for _, c := range placed {
 		ids[c.ID] = true
 	}
-	least := minDescriptionOffset
-	if a.durability.plain {
-		least = plainLead - shmring.HeaderSize
-	}
+	least := payload.MinOffset(a.durability.plain)
 	for _, r := range reservations {
-		payload := r.Size - shmring.HeaderSize
-		if payload < least || r.Size > shmring.MaxChunk || r.Address > uint64(s.size) || ids[r.ID] || r.DescriptionOffset < least ||
-			r.DescriptionOffset > payload || r.DescriptionLength < descriptionFixed || r.DescriptionLength > payload-r.DescriptionOffset {
+		size := r.Size - shmring.HeaderSize
+		if size < least || r.Size > shmring.MaxChunk || r.Address > uint64(s.size) || ids[r.ID] || r.DescriptionOffset < least ||
+			r.DescriptionOffset > size || r.DescriptionLength < payload.MinSize || r.DescriptionLength > size-r.DescriptionOffset {
 			continue // or its id is that of an object: it was committed
 		}
 		c := shmring.Chunk{Address: r.Address, ID: r.ID, Size: r.Size}
@@ -69,7 +72,7 @@ func (a *adopter) placeChunks(placed []shmring.Chunk, reservations []sidecar.Rec
 	for _, c := range all {
 		there[c.ID] = true
 	}
-	reserved = slices.DeleteFunc(reserved, func(r sidecar.Record) bool { return !there[r.ID] })
+	reserved = slices.DeleteFunc(reserved, func(r ReservedChunk) bool { return !there[r.ID] })
 	apart := map[uint32]bool{}
 	for _, r := range reserved {
 		apart[r.ID] = true
@@ -79,22 +82,23 @@ func (a *adopter) placeChunks(placed []shmring.Chunk, reservations []sidecar.Rec
 
 // restoreReserved makes the objects of reservations. Where the description is not what it was, somebody wrote
 // behind his payload: his reservation stays, under a key that nobody has.
-func (a *adopter) restoreReserved(records []sidecar.Record) {
+func (a *adopter) restoreReserved(records []ReservedChunk) {
 	d, l := a.durability, a.lifetime
 	d.resumable = map[uint32]*Object{}
 	ring := d.seg.Ring()
 	for _, r := range records {
 		o := l.newObject()
-		o.state, o.chunk = reserved, r
+		o.state = reserved
+		o.chunk = sidecar.Record{Address: r.Address, ID: r.ID, Size: r.Size, DescriptionOffset: r.DescriptionOffset, DescriptionLength: r.DescriptionLength}
 		// The header, which somebody may have written over: nobody finds the chunk by it.
 		mem.Store32(ring[r.Address:], shmring.GoneID)
 		mem.Store32(ring[r.Address+4:], uint32(r.Size))
 		at := r.Address + shmring.HeaderSize + uint64(r.DescriptionOffset)
 		b := ring[at : at+uint64(r.DescriptionLength)]
-		if crc32.Checksum(b, castagnoli) != r.Sum || o.parseDescription(b) != nil || l.index[o.key] != nil || l.pending[o.key] != nil {
+		text, err := payload.Parse(b)
+		if o.setDescription(text); payload.Sum(b) != r.Sum || err != nil || l.index[o.key] != nil || l.pending[o.key] != nil {
 			o.key, o.more, o.cost = fmt.Sprintf("\x00lost\x00%d", r.ID), nil, 0
 		}
-		o.chunk.Sum = 0
 		l.pending[o.key] = o
 		a.space.own(o)
 		d.resumable[r.ID] = o

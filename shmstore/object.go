@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	"github.com/ringcache/ringcache/internal/evict"
+	"github.com/ringcache/ringcache/internal/payload"
 	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
 )
@@ -56,6 +57,17 @@ func (o *Object) describeMore(tenant string, note []byte) {
 	if tenant != "" || len(note) > 0 {
 		o.more = &more{tenant, note}
 	}
+}
+
+// description returns what stands of the object beside its payload.
+func (o *Object) description() payload.Description {
+	return payload.Description{Cost: o.cost, Key: o.key, Tenant: o.tenant(), Note: o.Note()}
+}
+
+// setDescription sets what description returns.
+func (o *Object) setDescription(d payload.Description) {
+	o.cost, o.key = d.Cost, d.Key
+	o.describeMore(d.Tenant, d.Note)
 }
 
 // tenant returns PutOptions.Tenant.
@@ -163,8 +175,8 @@ func (o *Object) locate(dataOffset int, plain bool) {
 	lead := shmring.HeaderSize
 	o.length = o.chunk.Size - shmring.HeaderSize
 	if plain {
-		lead = plainLead
-		o.length = o.chunk.DescriptionOffset - (plainLead - shmring.HeaderSize)
+		lead = payload.Lead
+		o.length = o.chunk.DescriptionOffset - (payload.Lead - shmring.HeaderSize)
 	}
 	o.offset = uint64(dataOffset) + o.chunk.Address + uint64(lead)
 }

@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/ringcache/ringcache/internal/sidecar"
+	"github.com/ringcache/ringcache/internal/payload"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
@@ -43,7 +43,7 @@ type Options struct {
 	// Owner is a label: segment.Sweep removes only segments of the label that it is given.
 	Owner string
 	// Payloads returns who counts the reads of the payloads of a store, which is about
-	// to be used. nil: nobody counts them. It is for the stores of this module.
+	// to be used. nil: nobody counts them.
 	Payloads func(*Store) PayloadOwner
 	// NoHandles says that nobody finds payloads by a handle from before, but by asking the store, so that an id that
 	// stands somewhere in free room leads nobody there. Adopt then does not write to all free room after a kill, which would
@@ -71,10 +71,9 @@ type Options struct {
 	// Without a PayloadOwner nobody counts reads, and the time alone ends it for readers
 	// without a slot. Whoever has such readers sets it below 0, and passes fences.
 	QuarantineTTL time.Duration
-	// Reserved are reservations of the dead writer, as Reservation.Record returned them, that Adopt takes over:
-	// nobody gets their place. Each must be resumed (Request.Resume) in the next moment. It is for the packages of
-	// this module.
-	Reserved []sidecar.Record
+	// Reserved are reservations of the dead writer, as Reservation.Chunk returned them, that Adopt takes over:
+	// nobody gets their room. Each must be resumed, with Request.Resume, before the store is used otherwise.
+	Reserved []ReservedChunk
 	// Quotas bound the bytes of each tenant (PutOptions.Tenant); Quota those of a
 	// tenant that is not in it. 0 is no bound.
 	Quotas map[string]int64
@@ -96,18 +95,12 @@ type Change struct {
 	Present bool
 }
 
-const (
-	minAlign = 64
-	maxAlign = 4096
-)
-
 // validate returns what is wrong with the options.
 func (o Options) validate() error {
-	a := o.align()
 	switch {
-	case a < minAlign || a > maxAlign || a&(a-1) != 0:
-		return fmt.Errorf("%w: Align %d, want a power of two from %d to %d", errInvalid, o.Align, minAlign, maxAlign)
-	case o.Size <= shmring.HeaderSize || o.Size > math.MaxInt-maxAlign-max(o.DataOffset, 0):
+	case !payload.ValidAlign(o.align()):
+		return fmt.Errorf("%w: Align %d, want a power of two from %d to %d", errInvalid, o.Align, payload.MinAlign, payload.MaxAlign)
+	case o.Size <= shmring.HeaderSize || o.Size > math.MaxInt-payload.MaxAlign-max(o.DataOffset, 0):
 		return fmt.Errorf("%w: Size is %d, want the bytes of the store: at least %d, and more than the largest payload takes", errInvalid, o.Size, shmring.HeaderSize+1)
 	case o.DataOffset < 0:
 		return fmt.Errorf("%w: DataOffset %d is negative", errInvalid, o.DataOffset)
@@ -123,7 +116,7 @@ func (o Options) validate() error {
 
 func (o Options) align() int {
 	if o.Align == 0 {
-		return minAlign
+		return payload.MinAlign
 	}
 	return o.Align
 }
@@ -135,14 +128,8 @@ func (o Options) maxObjectSize() int {
 	return o.MaxObjectSize
 }
 
-// format is what the sidecar contains as the format of the payloads. The alignment is
-// part of it, since whoever adopts the segment needs it.
-func (o Options) format() string {
-	if a := o.align(); a != minAlign {
-		return fmt.Sprintf("%s@%d", o.Format, a)
-	}
-	return o.Format
-}
+// format is what the sidecar contains as the format of the payloads.
+func (o Options) format() string { return payload.Format(o.Format, o.align()) }
 
 // accept returns what is wrong with the format of a segment that is adopted.
 func (o Options) accept(format string) error {
@@ -166,16 +153,9 @@ func (o Options) segment() segment.Options {
 	return segment.Options{Name: o.Name, RingSize: o.Size, DataOffset: o.DataOffset, Dir: o.Dir, Sidecar: c}
 }
 
-// pool returns the options of the allocator. A chunk is in front of its payload by so
-// much that the payload is aligned.
+// pool returns the options of the allocator.
 func (o Options) pool() shmring.PoolOptions {
-	p := shmring.PoolOptions{DataOffset: o.DataOffset, FirstID: o.FirstID, Granule: o.align()}
-	if o.Payloads == nil {
-		p.Lead = plainLead
-	}
+	p := payload.PoolOptions(o.DataOffset, o.align(), o.Payloads == nil)
+	p.FirstID = o.FirstID
 	return p
 }
-
-// plainLead is the bytes between the begin of a chunk and its payload, if nobody
-// counts its reads: the chunk's header, and 56 bytes of 0.
-const plainLead = 64

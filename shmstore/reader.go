@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/mem"
+	"github.com/ringcache/ringcache/internal/payload"
 	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
@@ -56,7 +57,7 @@ func Open(name string, o ReaderOptions) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{seg: seg, lead: plainLead}
+	r := &Reader{seg: seg, lead: payload.Lead}
 	if o.Owned {
 		r.lead = shmring.HeaderSize
 	}

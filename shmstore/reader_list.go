@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/ringcache/ringcache/internal/payload"
 	"github.com/ringcache/ringcache/shmring"
 )
 
@@ -42,7 +43,7 @@ func (r *Reader) look(i int) (*Object, error) {
 			return nil
 		}
 		o.chunk = e.Record
-		o.locate(len(r.seg.Secret()), r.lead == plainLead)
+		o.locate(len(r.seg.Secret()), r.lead == payload.Lead)
 		v := &View{r: r, h: o.Handle(), place: -1}
 		err := v.open() // so that nothing overwrites the description while it is read
 		if err == nil {
@@ -71,12 +72,14 @@ func (r *Reader) describe(o *Object) error {
 		return bad(err)
 	}
 	from, n := o.chunk.DescriptionOffset, o.chunk.DescriptionLength
-	if c.Size != o.chunk.Size || from < plainLead-shmring.HeaderSize || from > len(c.Payload) || n < 0 || n > len(c.Payload)-from {
-		return bad(errDescription)
+	if c.Size != o.chunk.Size || from < payload.MinOffset(true) || from > len(c.Payload) || n < 0 || n > len(c.Payload)-from {
+		return bad(payload.ErrDescription)
 	}
-	if err := o.parseDescription(c.Payload[from : from+n]); err != nil {
+	text, err := payload.Parse(c.Payload[from : from+n])
+	if err != nil {
 		return bad(err)
 	}
+	o.setDescription(text)
 	return nil
 }
 
@@ -86,8 +89,7 @@ func (r *Reader) describe(o *Object) error {
 func (v *View) Verify(o *Object) error {
 	r := v.r
 	return r.guard(func() error {
-		err := (&Object{chunk: o.chunk}).verify(r.seg.Ring(), r.sidecar.Layout(), r.lead == plainLead)
-		if err != nil {
+		if _, err := payload.Verify(r.seg.Ring(), r.sidecar.Layout(), o.chunk, r.lead == payload.Lead); err != nil {
 			return &CorruptError{Segment: r.seg.Name(), Address: o.chunk.Address, ID: o.chunk.ID, Err: err}
 		}
 		return nil

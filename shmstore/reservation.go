@@ -6,7 +6,7 @@ import (
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/mem"
-	"github.com/ringcache/ringcache/shmring"
+	"github.com/ringcache/ringcache/internal/payload"
 )
 
 // Reservation is an object under construction: its chunk is taken, its key is
@@ -31,7 +31,7 @@ func (r *Reservation) Bytes() []byte {
 	if !r.r.s.durability.plain {
 		return r.payload
 	}
-	return r.payload[plainLead-shmring.HeaderSize : r.front : r.front]
+	return r.payload[payload.MinOffset(true):r.front:r.front]
 }
 
 // SetCost replaces PutOptions.Cost, for what is known only once the object is
@@ -44,7 +44,7 @@ func (r *Reservation) SetCost(d time.Duration) {
 		return
 	}
 	r.o.cost = float64(max(d, 1))
-	_ = s.durability.guard(func() error { r.o.describeCost(r.payload[r.front:]); return nil })
+	_ = s.durability.guard(func() error { payload.WriteCost(r.payload[r.front:], r.o.cost); return nil })
 }
 
 // Commit makes the object visible under its key. The request has it from now on, and

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/line"
+	"github.com/ringcache/ringcache/internal/payload"
 	"github.com/ringcache/ringcache/shmring"
 )
 
@@ -95,12 +96,12 @@ func (r *Request) Reserve(key string, n int, po PutOptions) (*Reservation, error
 		return nil, &TooLargeError{Size: n, Limit: s.opt.maxObjectSize()}
 	}
 	if s.durability.plain {
-		front += plainLead - shmring.HeaderSize
+		front += payload.MinOffset(true)
 	}
 	o := s.lifetime.newObject()
 	o.key, o.cost = key, float64(max(po.Cost, 0))
 	o.describeMore(po.Tenant, bytes.Clone(po.Note))
-	o.chunk.DescriptionOffset, o.chunk.DescriptionLength = front, o.descriptionSize()
+	o.chunk.DescriptionOffset, o.chunk.DescriptionLength = front, o.description().Size()
 	gap := o.chunk.DescriptionLength
 	if !s.durability.plain {
 		gap += padding(front + gap + po.AlignAt)
@@ -108,19 +109,19 @@ func (r *Request) Reserve(key string, n int, po PutOptions) (*Reservation, error
 	if gap > math.MaxInt-front-back {
 		return nil, &TooLargeError{Size: math.MaxInt, Limit: s.opt.maxObjectSize()}
 	}
-	payload, err := r.allocate(po.Wait, o, front+gap+back)
+	chunk, err := r.allocate(po.Wait, o, front+gap+back)
 	if err != nil {
 		return nil, err
 	}
-	res := &Reservation{r: r, o: o, payload: payload, front: front}
+	res := &Reservation{r: r, o: o, payload: chunk, front: front}
 	failpoint.Hit("reserve.copy")
 	err = s.durability.guardObject(o, func() error {
 		if s.durability.plain {
-			clear(payload[:plainLead-shmring.HeaderSize])
+			clear(chunk[:payload.MinOffset(true)])
 		}
-		o.describe(payload[front : front+o.chunk.DescriptionLength])
+		o.description().Write(chunk[front : front+o.chunk.DescriptionLength])
 		failpoint.Hit("reserve.copy.meta")
-		clear(payload[front+o.chunk.DescriptionLength : front+gap]) // no bytes of older objects between
+		clear(chunk[front+o.chunk.DescriptionLength : front+gap]) // no bytes of older objects between
 		return nil
 	})
 	if err != nil {
@@ -134,7 +135,7 @@ func (r *Request) Reserve(key string, n int, po PutOptions) (*Reservation, error
 // chunk's payload, so that it is at a multiple of 64 bytes in the segment: chunks are.
 func padding(at int) int {
 	at += shmring.HeaderSize
-	return (minAlign - at%minAlign) % minAlign
+	return (payload.MinAlign - at%payload.MinAlign) % payload.MinAlign
 }
 
 // allocate allocates a chunk for an object, which becomes pending, and holds the

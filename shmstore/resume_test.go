@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmstore"
 )
 
@@ -22,7 +21,7 @@ func TestReservationsAreResumed(t *testing.T) {
 	require.NoError(t, err)
 	done, err := r.Reserve("d", 500, shmstore.PutOptions{})
 	require.NoError(t, err)
-	records := []sidecar.Record{res.Record(), done.Record()}
+	records := []shmstore.ReservedChunk{res.Chunk(), done.Chunk()}
 	handle := res.Object().Handle()
 	copy(res.Bytes(), bytes.Repeat([]byte{7}, 1000))
 	_, err = done.Commit(0)
@@ -50,7 +49,7 @@ func TestReservationsAreResumed(t *testing.T) {
 	require.NoError(t, err)
 	_, err = r.Resume(handle.ID)
 	require.ErrorIs(t, err, shmstore.ErrStale, "somebody has it")
-	require.Equal(t, records[0], res.Record())
+	require.Equal(t, records[0], res.Chunk())
 	require.Equal(t, handle, res.Object().Handle())
 	require.Equal(t, before, s.Tenants())
 	_, err = r.Reserve("b", 10, shmstore.PutOptions{})
@@ -85,7 +84,7 @@ func TestBadRecordsOfReservations(t *testing.T) {
 	r := begin(t, s, "r")
 	res, err := r.Reserve("r", 1000, shmstore.PutOptions{})
 	require.NoError(t, err)
-	good := res.Record()
+	good := res.Chunk()
 	require.NoError(t, s.Yield())
 	res.Discard()
 	rng := rand.New(rand.NewPCG(5, 5))
@@ -104,7 +103,7 @@ func TestBadRecordsOfReservations(t *testing.T) {
 	for range 600 {
 		o.Reserved = nil
 		for range 1 + rng.IntN(4) {
-			o.Reserved = append(o.Reserved, sidecar.Record{
+			o.Reserved = append(o.Reserved, shmstore.ReservedChunk{
 				Address: uint64(number(int(good.Address))) / 64 * 64, ID: uint32(number(int(good.ID))), Size: number(good.Size),
 				DescriptionOffset: number(good.DescriptionOffset), DescriptionLength: number(good.DescriptionLength), Sum: good.Sum,
 			})

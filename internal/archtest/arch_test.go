@@ -26,6 +26,7 @@ var floors = [][]string{
 	{"pycompat"},
 	{"shmring", "shmring/memory", "mmhash", "pin"},
 	{"shmring/segment", "pin/cuda"},
+	{"internal/payload"}, // for shmstore, and for those who check its segments
 	{"serde", "shmstore"},
 	{"internal/pyvalue"}, // for both halves of the messages, which are far apart
 	{"serde/enginecore"},

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ringcache/ringcache/internal/payload"
 	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
-	"github.com/ringcache/ringcache/shmstore"
 )
 
 // entryTries bounds how often an entry is looked at that changes meanwhile.
@@ -61,7 +61,7 @@ func (c *checker) checkChunk(e sidecar.Entry) (found []Finding) {
 			Want: fmt.Sprintf("before the next id, %d", next), Got: fmt.Sprint(e.ID),
 		})...)
 	}
-	if err := shmstore.Verify(ring, c.control.Layout(), e.Record, c.wire == nil); err != nil {
+	if _, err := payload.Verify(ring, c.control.Layout(), e.Record, c.wire == nil); err != nil {
 		return append(found, c.wrong(fmt.Sprintf("entry %d, id %d", e.Index, e.ID), offset, err))
 	}
 	if c.wire == nil {
@@ -105,16 +105,16 @@ func (c *checker) checkPlaces(entries []sidecar.Entry) {
 		placed[i] = shmring.Chunk{Address: e.Address, ID: e.ID, Size: e.Size}
 	}
 	kept := map[uint32]bool{}
-	for _, k := range shmstore.Room(ring, o, c.wire == nil).Restore(placed, 0) {
+	for _, k := range payload.Pool(ring, o, c.wire == nil).Restore(placed, 0) {
 		kept[k.ID] = true
 	}
 	slices.SortFunc(entries, func(a, b sidecar.Entry) int { return cmp.Compare(a.Address, b.Address) })
-	room := shmstore.Room(ring, o, c.wire == nil)
+	room := payload.Pool(ring, o, c.wire == nil)
 	extent := func(e sidecar.Entry) uint64 { return room.Extent(e.Size - shmring.HeaderSize) }
 	reach := -1 // the entry that ends last, of those in front
 	for i, e := range entries {
 		alone := []shmring.Chunk{{Address: e.Address, ID: e.ID, Size: e.Size}}
-		if !kept[e.ID] && len(shmstore.Room(ring, o, c.wire == nil).Restore(alone, 0)) == 0 {
+		if !kept[e.ID] && len(payload.Pool(ring, o, c.wire == nil).Restore(alone, 0)) == 0 {
 			if c.control.Has(e) {
 				c.add(c.inSidecar(sidecar.Finding{
 					Offset: c.control.EntryOffset(e.Index) + 8, What: fmt.Sprintf("place of entry %d", e.Index),

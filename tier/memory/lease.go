@@ -229,7 +229,7 @@ func (x *lease) put(it *item) error {
 	err := x.l.touch(func() (err error) {
 		r := leasetable.Item{Serial: x.record.Serial, Reserved: it.res != nil}
 		if it.res != nil {
-			r.Record = it.res.Record()
+			r.Record = recordOf(it.res.Chunk())
 		} else {
 			r.Record.ID = it.o.Handle().ID
 		}

@@ -154,7 +154,7 @@ func takeOver(seg *segment.Segment, o Options, so shmstore.Options, found []*lea
 	for _, x := range found {
 		for _, it := range x.Items {
 			if it.Reserved {
-				so.Reserved = append(so.Reserved, it.Record)
+				so.Reserved = append(so.Reserved, chunkOf(it.Record))
 			}
 		}
 	}
