@@ -43,7 +43,7 @@ func TestAdoptEarlierReleases(t *testing.T) {
 				w, a, err := adoptPool(o)
 				require.NoError(t, err)
 				require.Equal(t, shmstore.Adoption{Kept: 4 + min(round, 1), InUse: 1, Clean: round == 2, Epoch: a.Epoch}, a, "round %d", round)
-				require.Equal(t, layout, w.Segment().Sidecar().Layout())
+				require.Equal(t, layout, sidecar.Of(w.Segment()).Layout())
 				require.NoError(t, w.CheckStructure())
 				r, err := Open(o.Name, ReaderOptions{Dir: dir, RingSize: o.RingSize, Readers: 1})
 				require.NoError(t, err)
@@ -85,7 +85,7 @@ func TestReleasesBeforeRefuse(t *testing.T) {
 	o := earlierOptions(t.TempDir())
 	w, err := pool.create(o)
 	require.NoError(t, err)
-	next := w.Segment().Sidecar().Layout() + 1
+	next := sidecar.Of(w.Segment()).Layout() + 1
 	require.NoError(t, w.Detach())
 	file := filepath.Join(o.Dir, o.Name+sidecar.Suffix)
 	b, err := os.ReadFile(file)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/objstore/internal/objtest"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmstore"
@@ -46,7 +47,7 @@ func TestAdoptLayout1(t *testing.T) {
 		require.NoError(t, err)
 		// The first one had set its state once, so that an epoch is skipped.
 		require.Equal(t, shmstore.Adoption{Kept: 3, InUse: 2, Clean: round == 2, Epoch: a.Epoch}, a, "round %d", round)
-		require.Equal(t, 1, w.Segment().Sidecar().Layout())
+		require.Equal(t, 1, sidecar.Of(w.Segment()).Layout())
 		require.NoError(t, w.CheckStructure())
 		r, err := Open(o.Name, ReaderOptions{Dir: o.Dir, RingSize: o.RingSize, Readers: 1})
 		require.NoError(t, err)

@@ -121,7 +121,7 @@ func (c *chunks) check(h *serde.Address, held bool) error {
 func (c *chunks) guard(h *serde.Address, f func() error) error {
 	err := fault.Guard(f)
 	if errors.Is(err, fault.ErrFault) {
-		return c.corrupt(h, c.seg.Explain(err, c.sidecar))
+		return c.corrupt(h, sidecar.Explain(c.seg, err, c.sidecar))
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ringcache/ringcache/internal/mem"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
 )
 
@@ -44,7 +45,7 @@ func (f *FIFO) ResetReaders(readers int) error {
 	if readers == 0 {
 		readers = f.readers
 	}
-	if c := f.chunks.seg.Sidecar(); c != nil { // first: if it is gone, nothing is reset
+	if c := sidecar.Of(f.chunks.seg); c != nil { // first: if it is gone, nothing is reset
 		err := f.guard(func() error {
 			s := c.State()
 			s.Readers = readers

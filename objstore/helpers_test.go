@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringcache/ringcache/objstore/internal/door"
 	"github.com/ringcache/ringcache/objstore/internal/objtest"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring/segment"
@@ -31,7 +30,7 @@ type writer struct {
 }
 
 func newWriter(s Store) *writer {
-	w := &writer{steps: s.Steps(door.Key{}, nil, 0)}
+	w := &writer{steps: s.withSteps(nil, 0)}
 	w.fifo, _ = s.(*FIFO)
 	w.pool, _ = s.(*Pool)
 	return w

@@ -167,7 +167,7 @@ func TestDetachThatFailsIsNotClean(t *testing.T) {
 	w, _, _ := realPool(t, Options{})
 	require.NoError(t, w.Segment().Hold())
 	require.ErrorIs(t, w.Detach(), ErrBusy)
-	require.False(t, w.Segment().Sidecar().State().Clean)
+	require.False(t, sidecar.Of(w.Segment()).State().Clean)
 	w.Segment().Release()
 	require.NoError(t, w.Close())
 }

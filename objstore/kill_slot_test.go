@@ -77,7 +77,7 @@ func killSlots(t *testing.T, report *killReport, each int) {
 			require.NoError(t, err)
 			require.True(t, gone)
 			deadReaders(t, w) // which clears the slots of the dead
-			taken, dead, bad := w.Segment().Sidecar().LookAtSlots()
+			taken, dead, bad := sidecar.Of(w.Segment()).LookAtSlots()
 			require.Zero(t, taken)
 			require.Zero(t, dead)
 			require.Empty(t, bad)

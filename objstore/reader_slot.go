@@ -12,7 +12,7 @@ import (
 
 // takeSlot takes a slot if the segment has slots and one is free.
 func (r *Reader) takeSlot() error {
-	if !r.chunks.seg.DescribedBy(r.sidecar) {
+	if !sidecar.Matches(r.chunks.seg, r.sidecar) {
 		// Left by a segment of this name that is gone.
 		err := r.sidecar.Close()
 		r.sidecar, r.chunks.sidecar = nil, nil

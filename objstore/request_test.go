@@ -77,7 +77,7 @@ func TestZeroOptionsHaveDefaults(t *testing.T) {
 	o := Options{RingSize: 4096, Readers: 1, Name: "zero", Dir: t.TempDir()}
 	w, err := pool.create(o)
 	require.NoError(t, err)
-	require.Equal(t, sidecar.Pool, w.Segment().Sidecar().Options().Policy)
+	require.Equal(t, sidecar.Pool, sidecar.Of(w.Segment()).Options().Policy)
 	_, err = w.Put("a", bytesItem(3000))
 	require.NoError(t, err, "the largest object is what the ring has room for")
 	require.NoError(t, w.CheckStructure())

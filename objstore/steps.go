@@ -44,13 +44,18 @@ type stepRequest interface {
 	lookup(key string, n int) (serde.Address, error)
 }
 
-// Steps implements [Store].
-func (p *Pool) Steps(_ door.Key, l Locker, timeout time.Duration) steps {
+func init() {
+	door.Steps = func(store, lock any, lockTimeout time.Duration) any {
+		l, _ := lock.(Locker)
+		return store.(Store).withSteps(l, lockTimeout)
+	}
+}
+
+func (p *Pool) withSteps(l Locker, timeout time.Duration) steps {
 	return steps{p, poolSteps{p}, &p.chunks, newCounter(l, timeout, p.opt.Readers)}
 }
 
-// Steps implements [Store].
-func (f *FIFO) Steps(_ door.Key, l Locker, timeout time.Duration) steps {
+func (f *FIFO) withSteps(l Locker, timeout time.Duration) steps {
 	return steps{f, fifoSteps{f}, &f.chunks, newCounter(l, timeout, f.opt.Readers)}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/ringcache/ringcache/objstore/internal/door"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
@@ -77,8 +76,8 @@ type Store interface {
 	// Segment returns the segment, for its bytes and its secret. Only Close may close it.
 	Segment() *segment.Segment
 
-	// Steps is for package upstream. It keeps other packages from implementing Store.
-	Steps(key door.Key, lock Locker, lockTimeout time.Duration) steps
+	// withSteps returns those of package upstream. The method keeps other packages from implementing Store.
+	withSteps(lock Locker, lockTimeout time.Duration) steps
 }
 
 // ObjectState is what a writer keeps of one object.

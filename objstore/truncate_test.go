@@ -127,7 +127,7 @@ func truncatedAt(t *testing.T, k kind, suffix string, keep int64, restore bool) 
 		require.NoError(t, err)
 		require.Zero(t, w.Len(), "something can't go although nobody needs it")
 		require.Zero(t, used(t, w))
-		require.Equal(t, o.MaxObjects, w.Segment().Sidecar().Free(), "entries of the table are missing")
+		require.Equal(t, o.MaxObjects, sidecar.Of(w.Segment()).Free(), "entries of the table are missing")
 		require.NoError(t, w.CheckStructure())
 	}
 	require.NoError(t, w.Close())

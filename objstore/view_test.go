@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/serde"
 )
 
@@ -229,7 +230,7 @@ func TestViewsAreReleasedOrDroppedOnce(t *testing.T) {
 	want := uint64(0)
 	drops.Range(func(_, n any) bool { want += uint64(n.(int)); return true })
 	collectUntil(t, "every view", func() bool { return viewsOf(r) == views{dropped: want} })
-	ids, _ := w.Segment().Sidecar().Held()
+	ids, _ := sidecar.Of(w.Segment()).Held()
 	require.Empty(t, ids)
 	held.Rollback()
 	require.NoError(t, r.Close())

@@ -138,7 +138,7 @@ func BenchmarkLimit(b *testing.B) {
 			o := shmstore.Options{Size: z.objects * (z.size + 4096), MaxObjects: 2 * z.objects}
 			seg, err := segment.Private(nil, o.SegmentOptions())
 			require.NoError(b, err)
-			c, ring := seg.Sidecar(), seg.Ring()
+			c, ring := sidecar.Of(seg), seg.Ring()
 			entries := make([]int, z.objects)
 			put := func(i int, key string) {
 				at := i % z.objects * (z.size + 4096)

@@ -34,7 +34,7 @@ func createIn(seg *segment.Segment, o Options) (*Store, error) {
 	if err := o.fits(seg); err != nil {
 		return nil, err
 	}
-	if c := seg.Sidecar(); c != nil && (c.Options().Policy != sidecar.Pool || c.State().Epoch > 1 || c.State().Clean) {
+	if c := sidecar.Of(seg); c != nil && (c.Options().Policy != sidecar.Pool || c.State().Epoch > 1 || c.State().Clean) {
 		return nil, fmt.Errorf("%w: segment %s has a sidecar for the policy %v that was in use; adopt it", errInvalid, seg.Name(), c.Options().Policy)
 	}
 	s := newStore(seg, o)
@@ -57,7 +57,7 @@ func newStore(seg *segment.Segment, o Options) *Store {
 	s := &Store{opt: o, seg: seg}
 	d, sp, l := &s.durability, &s.space, &s.lifetime
 	*d = durability{
-		seg: seg, sidecar: seg.Sidecar(), pool: shmring.NewPool(seg.Ring(), o.pool()),
+		seg: seg, sidecar: sidecar.Of(seg), pool: shmring.NewPool(seg.Ring(), o.pool()),
 		plain: o.Payloads == nil, fullSums: o.FullSums, offset: o.DataOffset, noHandles: o.NoHandles, markedIDs: o.FirstID,
 	}
 	*l = newLifetime(o)

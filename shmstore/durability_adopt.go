@@ -78,10 +78,10 @@ func adoptIn(seg *segment.Segment, o Options) (*Store, Adoption, error) {
 	if err := o.fits(seg); err != nil {
 		return nil, Adoption{}, err
 	}
-	if seg.Sidecar() == nil {
+	if sidecar.Of(seg) == nil {
 		return nil, Adoption{}, fmt.Errorf("%w: %s has no sidecar, so nothing is known of its objects", segment.ErrForeign, seg.Name())
 	}
-	c := seg.Sidecar().Options()
+	c := sidecar.Of(seg).Options()
 	if err := o.accept(c.Generation); err != nil {
 		return nil, Adoption{}, err
 	}

@@ -71,7 +71,7 @@ func (r *Reader) takeSlot(name, dir string) (err error) {
 	if r.sidecar, err = sidecar.Open(dir, name); err != nil {
 		return err
 	}
-	if !r.seg.DescribedBy(r.sidecar) { // left by a segment of this name that is gone
+	if !sidecar.Matches(r.seg, r.sidecar) { // left by a segment of this name that is gone
 		return fmt.Errorf("%w: the sidecar of %s belongs to another segment", sidecar.ErrForeign, name)
 	}
 	return r.guard(func() (err error) {
@@ -83,7 +83,7 @@ func (r *Reader) takeSlot(name, dir string) (err error) {
 func (r *Reader) guard(f func() error) error {
 	err := fault.Guard(f)
 	if errors.Is(err, fault.ErrFault) {
-		return &CorruptError{Segment: r.seg.Name(), Err: r.seg.Explain(err, r.sidecar)}
+		return &CorruptError{Segment: r.seg.Name(), Err: sidecar.Explain(r.seg, err, r.sidecar)}
 	}
 	return err
 }

@@ -27,7 +27,7 @@ func killedWriter(readsB, sendFirst bool) func(r *explore.Run) {
 		h, want := a.Handle(), byte('a')
 		req.Rollback()
 		sent := false
-		m := watch(r, o.Segment, o.Segment.Sidecar())
+		m := watch(r, o.Segment, sidecar.Of(o.Segment))
 		adopting := false
 		m.quiet = func(name string) bool { return ofOne(name) || adopting && strings.HasPrefix(name, "entry") }
 		writer := r.Process("writer", func(p *explore.Process) {
@@ -80,7 +80,7 @@ func killedWriter(readsB, sendFirst bool) func(r *explore.Run) {
 				p.Failf("%v", err)
 			}
 		})
-		slot := must(o.Segment.Sidecar().TakeSlot(0))
+		slot := must(sidecar.Of(o.Segment).TakeSlot(0))
 		r.Process("reader", func(p *explore.Process) {
 			if readsB {
 				p.Wait(func() bool { return sent || writer.Ended() }, "receive a handle")
@@ -141,7 +141,7 @@ func TestReaderKilledAtEveryStep(t *testing.T) {
 				_ = side.Close() // as the kernel does: the slot stays as it is, and its lock is free
 			}
 		}
-		m := watch(r, s.Segment(), s.Segment().Sidecar(), side)
+		m := watch(r, s.Segment(), sidecar.Of(s.Segment()), side)
 		m.quiet = func(name string) bool { return ofOne(name) || strings.HasPrefix(name, "entry") }
 		reader := r.Process("reader", func(p *explore.Process) {
 			look(p, s.Segment().Bytes(), slot, int(h.Offset)-64, h.ID, 'a', true)

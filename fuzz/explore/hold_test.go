@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringcache/ringcache/fuzz/explore"
 	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmstore"
@@ -61,7 +62,7 @@ func evictUnderReaders(readers int, secondLook bool) func(r *explore.Run) {
 		must(a, err)
 		h := a.Handle()
 		req.Rollback()
-		watch(r, o.Segment, o.Segment.Sidecar())
+		watch(r, o.Segment, sidecar.Of(o.Segment))
 		r.Process("writer", func(p *explore.Process) {
 			req, _, err := put(p, s, "b", 'b')
 			if err == nil {
@@ -69,7 +70,7 @@ func evictUnderReaders(readers int, secondLook bool) func(r *explore.Run) {
 			}
 		})
 		for i := range readers {
-			slot := must(o.Segment.Sidecar().TakeSlot(i))
+			slot := must(sidecar.Of(o.Segment).TakeSlot(i))
 			r.Process(fmt.Sprintf("reader %c", 'A'+i), func(p *explore.Process) {
 				look(p, o.Segment.Bytes(), slot, int(h.Offset)-64, h.ID, 'a', secondLook)
 			})
@@ -110,7 +111,7 @@ func TestHoldProtocolOfTwoReaders(t *testing.T) {
 func evictor(readers int, lookFirst bool) func(r *explore.Run) {
 	return func(r *explore.Run) {
 		o := oneObject()
-		side := o.Segment.Sidecar()
+		side := sidecar.Of(o.Segment)
 		pool := shmring.NewPool(o.Segment.Ring(), shmring.PoolOptions{})
 		address, id, payload, err := pool.Alloc(120)
 		must(address, err)

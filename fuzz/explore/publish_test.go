@@ -6,6 +6,7 @@ import (
 
 	"github.com/ringcache/ringcache/fuzz/explore"
 	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring"
 	"github.com/ringcache/ringcache/shmstore"
 )
@@ -15,7 +16,7 @@ import (
 func scanned(write func(p *explore.Process, o shmstore.Options)) func(r *explore.Run) {
 	return func(r *explore.Run) {
 		o := oneObject()
-		side := o.Segment.Sidecar()
+		side := sidecar.Of(o.Segment)
 		slot := must(side.TakeSlot(0))
 		m := watch(r, o.Segment, side)
 		m.quiet = ofOne

@@ -32,7 +32,7 @@ func comingReader(dir string, second, unmarked bool) func(r *explore.Run) {
 		for range 2 {
 			sides = append(sides, must(sidecar.Open(dir, name)))
 		}
-		m := watch(r, s.Segment(), append(sides, s.Segment().Sidecar())...)
+		m := watch(r, s.Segment(), append(sides, sidecar.Of(s.Segment()))...)
 		m.quiet = func(name string) bool { return ofOne(name) || strings.HasPrefix(name, "entry") }
 		closed := map[*sidecar.File]bool{}
 		end := func(f *sidecar.File) { // as the kernel does: the slot stays as it is, and its lock is free
@@ -78,7 +78,7 @@ func comingReader(dir string, second, unmarked bool) func(r *explore.Run) {
 			if err := put("c"); err != nil {
 				p.Failf("nobody looks at anything any more, but there is no room: %v (before: %v)", err, before)
 			}
-			side := s.Segment().Sidecar()
+			side := sidecar.Of(s.Segment())
 			side.Reap()
 			if taken, dead, bad := side.LookAtSlots(); taken+dead != 0 || len(bad) > 0 {
 				p.Failf("nobody is there any more, but %d slots are taken: %v", taken+dead, bad)

@@ -232,7 +232,7 @@ func (c *checker) attach() (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if c.control != nil && !c.seg.DescribedBy(c.control) {
+	if c.control != nil && !sidecar.Matches(c.seg, c.control) {
 		c.add(Finding{c.name + sidecar.Suffix, 40, "inode and device of the segment", "those of " + c.name, "others"})
 	}
 	return true, nil

@@ -80,7 +80,7 @@ type Options struct {
 }
 
 // New returns the steps of a store.
-func New(s objstore.Store, o Options) Steps { return s.Steps(door.Key{}, o.Lock, o.LockTimeout) }
+func New(s objstore.Store, o Options) Steps { return door.Steps(s, o.Lock, o.LockTimeout).(Steps) }
 
 // Text returns the text of vLLM's own error for the same failure, or "" where vLLM has
 // none: sentinel.UpstreamText, and the errors of stores.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/internal/leasetable"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
 
@@ -67,7 +68,7 @@ func TestYield(t *testing.T) {
 	require.NoError(t, s.Yield(), "again")
 	next, err := segment.Adopt(o)
 	require.NoError(t, err)
-	require.True(t, next.Sidecar().State().Clean)
+	require.True(t, sidecar.Of(next).State().Clean)
 	next.Ring()[7] = 42
 	require.Equal(t, byte(42), s.Ring()[7], "still mapped")
 	require.Error(t, s.Hold())

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
 
@@ -19,7 +20,7 @@ func TestCloseFreesTheLockThatAChildInherits(t *testing.T) {
 	for name, end := range map[string]func(*segment.Segment) error{"close": (*segment.Segment).Close, "detach": (*segment.Segment).Detach} {
 		t.Run(name, func(t *testing.T) {
 			s, o := withSidecar(t)
-			inherited, err := unix.Dup(descriptorOf(t, s.Sidecar().Path())) // as fork does
+			inherited, err := unix.Dup(descriptorOf(t, sidecar.Of(s).Path())) // as fork does
 			require.NoError(t, err)
 			defer func() { require.NoError(t, unix.Close(inherited)) }()
 			require.NoError(t, end(s))

@@ -154,13 +154,6 @@ func (s *Segment) Secret() []byte { return s.mem[:s.opt.DataOffset:s.opt.DataOff
 // Ring returns the bytes of the ring.
 func (s *Segment) Ring() []byte { return s.mem[s.opt.DataOffset:] }
 
-// Sidecar returns the sidecar of a segment that this process created or adopted, nil if
-// there is none. It is for the stores of this module, and so are DescribedBy and Explain.
-func (s *Segment) Sidecar() *sidecar.File { return s.sidecar }
-
-// DescribedBy reports whether f is the sidecar of this segment.
-func (s *Segment) DescribedBy(f *sidecar.File) bool { return s.file != nil && f.Describes(s.file) }
-
 // Prepare applies options to the memory of the segment and reports what was obtained, see
 // [memory.Prepare]. It also fails with fs.ErrClosed.
 func (s *Segment) Prepare(ctx context.Context, o memory.Options) (memory.Report, error) {
@@ -178,9 +171,11 @@ func (s *Segment) Prepare(ctx context.Context, o memory.Options) (memory.Report,
 }
 
 // Explain returns an error that names the file and wraps err, if err is about a fault in the
-// segment, in its sidecar, or in one of the given sidecars: then something cut the file short.
-// It returns every other error unchanged.
-func (s *Segment) Explain(err error, sidecars ...*sidecar.File) error {
+// segment or in its sidecar: then something cut the file short. It returns every other error unchanged.
+func (s *Segment) Explain(err error) error { return s.explain(err, nil) }
+
+// explain is Explain for faults in other sidecars, too.
+func (s *Segment) explain(err error, others []*sidecar.File) error {
 	var f *fault.Error
 	if !errors.As(err, &f) {
 		return err
@@ -188,7 +183,7 @@ func (s *Segment) Explain(err error, sidecars ...*sidecar.File) error {
 	if off, ok := mem.Offset(s.mem, f.Addr); ok {
 		return &faultError{Name: s.opt.Name, Path: s.path, Offset: int64(off), Err: err}
 	}
-	for _, file := range append(sidecars, s.sidecar) {
+	for _, file := range append(others, s.sidecar) {
 		if file == nil {
 			continue
 		}

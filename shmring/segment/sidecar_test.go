@@ -58,16 +58,16 @@ func TestSidecarOfASegment(t *testing.T) {
 		Policy: sidecar.Pool, Generation: "0.33.0", Owner: "tests", Readers: 3, Objects: 5, Slots: 4, RingSize: 4096, DataOffset: 32,
 	}
 	require.Equal(t, want, f.Options())
-	require.Equal(t, want, s.Sidecar().Options())
-	require.True(t, s.DescribedBy(f))
+	require.Equal(t, want, sidecar.Of(s).Options())
+	require.True(t, sidecar.Matches(s, f))
 	private, err := segment.Private(make([]byte, 4128), o)
 	require.NoError(t, err)
-	require.False(t, private.DescribedBy(f))
-	require.Nil(t, private.Sidecar())
+	require.False(t, sidecar.Matches(private, f))
+	require.Nil(t, sidecar.Of(private))
 	o.Sidecar = sidecarOptions()
 	private, err = segment.Private(make([]byte, 4128), o)
 	require.NoError(t, err)
-	require.Equal(t, want, private.Sidecar().Options())
+	require.Equal(t, want, sidecar.Of(private).Options())
 
 	require.NoError(t, s.Unlink())
 	require.Empty(t, filesIn(t, o.Dir))

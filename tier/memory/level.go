@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ringcache/ringcache/internal/leasetable"
+	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring/memory"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/shmstore"
@@ -62,7 +63,7 @@ func (l *Level) Segment() tier.Segment {
 	t := l.table.Options()
 	return tier.Segment{
 		Name: l.o.Name, Size: l.o.Size + frontSize, Generation: l.gen,
-		Objects: l.seg.Sidecar().Options().Objects, Leases: t.Leases - 1, Pins: t.Items, // one record of a lease is spare
+		Objects: sidecar.Of(l.seg).Options().Objects, Leases: t.Leases - 1, Pins: t.Items, // one record of a lease is spare
 	}
 }
 

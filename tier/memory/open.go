@@ -115,7 +115,7 @@ func adoptIn(seg *segment.Segment, o Options, so shmstore.Options) (*Level, erro
 		return nil, seg.Explain(err)
 	}
 	// The store refuses what is another's before anything is changed, and the table with it.
-	if format := seg.Sidecar().Options().Generation; format != so.Format {
+	if format := sidecar.Of(seg).Options().Generation; format != so.Format {
 		return nil, fmt.Errorf("its format is %q, not %q, so something else made it: %w", format, so.Format, fs.ErrInvalid)
 	}
 	table, found, damage := load(o, gen)
