@@ -41,6 +41,6 @@
 // # Concurrency
 //
 // Sender and Receiver may be used by any number of goroutines. While a request is
-// being sent only Send and Clear wait, until their context ends; from within enqueue
-// every other method may be called.
+// being sent only Send and Clear wait, until their context ends. So enqueue must call neither of
+// them, and may call every other method.
 package lrusync

@@ -1,7 +1,6 @@
 package lrusync
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/ringcache/ringcache/internal/lru"
@@ -17,9 +16,6 @@ var (
 	// would evict a key that it touched while the key was absent. The LRU cache of
 	// vLLM 0.12 to 0.23 then never returns.
 	ErrHang = lru.ErrHang
-	// ErrNested reports that enqueue called [Sender.Send] or [Sender.Clear]: its
-	// turn ends only when it returns.
-	ErrNested = errors.New("lrusync: called from within enqueue, which has to return first")
 
 	errInvalid = sentinel.New(sentinel.Invalid, "lrusync: invalid argument")
 	// errUnsized reports an item without a size in vLLM, see [ItemSize].

@@ -2,12 +2,11 @@ package lrusync
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 
-	"github.com/ringcache/ringcache/internal/turn"
+	"github.com/ringcache/ringcache/internal/ctxmutex"
 )
 
 // Sender is the frontend's half of a mirrored pair (P0). It keeps a mirror of what
@@ -17,7 +16,7 @@ import (
 // while a request is being sent; what the other methods report then is what the
 // peer will have once it has received that request.
 type Sender struct {
-	order turn.Lock // of requests, held while one is sent
+	order ctxmutex.Mutex // of requests, held while one is sent
 
 	mu     sync.Mutex // held for bookkeeping only
 	mirror *mirror[sent]
@@ -58,15 +57,17 @@ func NewSender(o Options) (*Sender, error) {
 // vllm/multimodal/cache.py). vLLM's own frontend goes modality by modality and
 // drifts from its engine when these orders differ.
 //
-// While another request is being sent Send waits for its turn, until ctx ends.
+// While another request is being sent Send waits, until ctx ends.
 //
 // Without anything sent or changed Send fails with
 //   - [NeedDataError] if data is needed that is not at hand;
 //   - [ErrTooLarge] for an item that is larger than the cache, in generations
 //     whose engine fails then;
 //   - [ErrHang] if the request would hang the engine (vLLM 0.12 to 0.23);
-//   - [ErrNested] if enqueue calls Send or Clear;
 //   - ctx's error.
+//
+// enqueue must not call Send or Clear: these wait until enqueue returns, which never happens, or
+// until their context ends.
 func (s *Sender) Send(ctx context.Context, items []Item, enqueue func(Ticket) error) (Ticket, error) {
 	if enqueue == nil {
 		return Ticket{}, errNoEnqueue
@@ -92,11 +93,11 @@ var errNoEnqueue = fmt.Errorf("%w: enqueue is nil", errInvalid)
 
 // inOrder runs f while nothing else is sent.
 func (s *Sender) inOrder(ctx context.Context, f func() error) error {
-	err := s.order.Do(ctx, nil, f)
-	if errors.Is(err, turn.ErrHeld) {
-		return ErrNested
+	if err := s.order.Lock(ctx, nil); err != nil {
+		return err
 	}
-	return err
+	defer s.order.Unlock()
+	return f()
 }
 
 // foresee does to the mirror what the request will do to the peer. settle keeps
@@ -187,7 +188,7 @@ func (s *Sender) takeBack() {
 // Clear empties both ends: enqueue sends what clears the peer, such as vLLM's
 // reset_mm_cache or an envelope for [Receiver.Clear], in the same order as
 // requests. As with Send, its error means that nothing has happened, ctx ends the
-// wait for the turn, and a nested call fails with [ErrNested].
+// wait for another request, and enqueue must neither send nor clear.
 func (s *Sender) Clear(ctx context.Context, enqueue func(Envelope) error) error {
 	if enqueue == nil {
 		return errNoEnqueue

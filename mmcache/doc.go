@@ -80,8 +80,8 @@
 //
 // A Cache may be used by any number of goroutines, and so may a Request as far
 // as Item goes. No goroutine is started. While a send runs everything else works,
-// also from within it; only in mode lru other requests wait for their turn to be
-// sent.
+// also from within it; only in mode lru other requests wait until it has returned, so a
+// send must not send another one there.
 //
 // # Cost
 //

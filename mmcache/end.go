@@ -1,12 +1,5 @@
 package mmcache
 
-import (
-	"context"
-	"errors"
-
-	"github.com/ringcache/ringcache/internal/turn"
-)
-
 // ending is how a request ends.
 type ending uint8
 
@@ -29,36 +22,10 @@ func (r *Request) Finish() { r.end(finish) }
 // still read its items: see [Shared.Fence]. Before Commit it is as Finish.
 func (r *Request) Abort() { r.end(abort) }
 
-func (r *Request) end(how ending) {
-	err := r.sending.Lock(context.Background(), r.c.done.Done())
-	switch {
-	case err == nil:
-		r.warn(r.endAndUnlock(how))
-	case errors.Is(err, turn.ErrHeld) && !r.endAfterSend(how):
-		r.warn(r.endNow(how))
-	}
-	// With any other error the cache was abandoned, and so was the request.
-}
+func (r *Request) end(how ending) { r.warn(r.endNow(how)) }
 
-// endAndUnlock ends a request of which the caller holds sending.
-func (r *Request) endAndUnlock(how ending) (misused bool) {
-	defer r.sending.Unlock()
-	return r.endNow(how)
-}
-
-// endAfterSend makes the end wait for the send that is running. It reports false if
-// none is any more.
-func (r *Request) endAfterSend(how ending) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.busy {
-		r.later = append(r.later, how)
-	}
-	return r.busy
-}
-
-// endNow ends a request if it is in a state that ends so. misused reports that the request
-// is open, and was to be ended as if it were committed.
+// endNow ends a request if it is in a state that ends so, or has the send that is running do it. misused
+// reports that the request is open, and was to be ended as if it were committed.
 func (r *Request) endNow(how ending) (misused bool) {
 	if how == rollback && r.stateNow() != open { // deferred, mostly: the cache's lock is for others
 		return false
@@ -80,6 +47,8 @@ func (r *Request) tryEnd(how ending) (last, misused bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
+	case r.busy:
+		r.later = append(r.later, how)
 	case r.state == open && how != rollback:
 		c.stats.Misused++
 		return false, true

@@ -103,7 +103,7 @@ func (e *WaitError) Error() string {
 	case forItem:
 		what = fmt.Sprintf("for another call that makes item %q", e.Key)
 	case forSend:
-		what = "for the send of another request, which has not returned"
+		what = "for the send of another request, or of this one, which has not returned; a send must not send itself, nor clear"
 	}
 	who := ""
 	if e.Request != "" {

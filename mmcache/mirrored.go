@@ -134,13 +134,10 @@ func (m *Mirrored) announce(kind, key string) {
 	}
 }
 
-// sendError returns a WaitError for the end of the wait for one's turn, and other
+// sendError returns a WaitError for the end of the wait for another request, and other
 // errors as they are.
 func sendError(ctx context.Context, began bool, id string, err error) error {
-	switch {
-	case errors.Is(err, lrusync.ErrNested):
-		return fmt.Errorf("%w: in mode lru a request can't be sent, nor the cache cleared, from within the send of a request: %w", errInvalid, err)
-	case !began && err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	if !began && err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return &WaitError{For: forSend, Request: id, Err: ctx.Err()}
 	}
 	return err

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringcache/ringcache/internal/turn"
+	"github.com/ringcache/ringcache/internal/ctxmutex"
 )
 
 // Request is the use of some items by one request to the engine.
@@ -27,9 +27,9 @@ type Request struct {
 	byKey  map[string]*wanted
 	spare  []Wire // for the first batch that is sent
 
-	// sending is held by Commit, Missed and what ends the request, so that an
-	// answer of the engine can't come in before Commit has returned.
-	sending turn.Lock
+	// sending is held by Commit and Missed, so that Missed, which an answer of the engine calls for, waits
+	// until Commit has returned. What ends the request meanwhile is done then.
+	sending ctxmutex.Mutex
 
 	next, previous *Request // guarded by the cache's lock, see requests
 
@@ -39,7 +39,7 @@ type Request struct {
 	how      ending        // of state ended or abandoned
 	children int
 	busy     bool     // Commit or Missed is running
-	later    []ending // asked for meanwhile
+	later    []ending // of the request, asked for meanwhile
 	running  int      // calls that use items, and the request itself until it ends
 }
 
@@ -193,13 +193,13 @@ func (r *Request) Item(ctx context.Context, key string, produce Producer) (Item,
 		return Item{}, err
 	}
 	defer r.leave()
-	switch err := w.turn.Lock(ctx, r.c.done.Done()); {
-	case errors.Is(err, turn.ErrStopped):
+	switch err := w.making.Lock(ctx, r.c.done.Done()); {
+	case errors.Is(err, ctxmutex.ErrStopped):
 		return Item{}, r.abandonedError()
 	case err != nil:
 		return Item{}, &WaitError{For: forItem, Request: r.id, Key: key, Err: err}
 	}
-	defer w.turn.Unlock()
+	defer w.making.Unlock()
 	if w.produce == nil || !w.entry.exists() {
 		w.produce = produce
 	}

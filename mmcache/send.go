@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/ringcache/ringcache/internal/turn"
 )
 
 // SetChildren sets the number of children as which the engine will run the request,
@@ -28,9 +26,10 @@ func (r *Request) SetChildren(n int) {
 // Every item must have been obtained. In mode lru items that the engine dropped in
 // the meantime are made again first, with ctx.
 //
-// From within send anything may be called that does not send: Finish, Abort and
-// Rollback of this request then take effect when send has returned. In mode lru
-// Commit, Missed and Clear fail there with [fs.ErrInvalid].
+// Finish, Abort and Rollback of this request take effect when send has returned, whoever calls them
+// meanwhile. From within send anything may be called but Commit and Missed of this request, and in mode
+// lru any Commit, Missed or Clear: these wait until send returns, which never happens, or until their
+// context ends.
 //
 // Errors: send's; [WaitError] when ctx ends while another request is being sent;
 // [fs.ErrInvalid]; [ErrEnded]; [fs.ErrClosed].
@@ -66,26 +65,28 @@ func (r *Request) send(ctx context.Context, what string, from state, send func(B
 	if send == nil {
 		return fmt.Errorf("%w: the send of %s is nil", errInvalid, what)
 	}
-	began := false
-	err := r.sending.Do(ctx, r.c.done.Done(), func() error {
-		began = true
-		if err := r.enterSend(from); err != nil {
-			return err
-		}
-		defer r.leaveSend()
-		return f()
-	})
-	switch {
-	case began:
-	case errors.Is(err, turn.ErrHeld):
-		return fmt.Errorf("%w: %s of request %q from within its own send", errInvalid, what, r.id)
-	default:
+	err := r.sending.Lock(ctx, r.c.done.Done())
+	if err == nil {
+		err = r.sendLocked(from, f)
+	} else {
 		err = &WaitError{For: forSend, Request: r.id, Err: err}
 	}
 	if r.c.done.Err() != nil && errors.As(err, new(*WaitError)) {
 		return fmt.Errorf("%w: the cache was abandoned", errClosed)
 	}
 	return err
+}
+
+// sendLocked runs f for a caller that holds sending. A call from within f would wait for itself. Nothing
+// notices that but the end of its context: Go has no name for a goroutine, and to record the caller's
+// stack takes 0.4 to 0.9 microseconds of each request.
+func (r *Request) sendLocked(from state, f func() error) error {
+	defer r.sending.Unlock()
+	if err := r.enterSend(from); err != nil {
+		return err
+	}
+	defer r.leaveSend()
+	return f()
 }
 
 // enterSend is enter of a call that sends.
@@ -100,7 +101,7 @@ func (r *Request) enterSend(from state) error {
 	return nil
 }
 
-// leaveSend is leave of a call that sends. It does what was asked for from within send.
+// leaveSend is leave of a call that sends. It ends the request if that was asked for meanwhile.
 func (r *Request) leaveSend() {
 	r.mu.Lock()
 	later := r.later

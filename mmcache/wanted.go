@@ -3,7 +3,7 @@ package mmcache
 import (
 	"fmt"
 
-	"github.com/ringcache/ringcache/internal/turn"
+	"github.com/ringcache/ringcache/internal/ctxmutex"
 )
 
 // Want names an item of a request.
@@ -23,10 +23,10 @@ type Want struct {
 // wanted is an item of a request.
 type wanted struct {
 	key, modality, tenant string
-	places                int       // in the request
-	turn                  turn.Lock // its holder may change what follows
-	charge                int64     // bytes of the request's claim that are for the item
-	entry                 entry     // none before the request has the item
+	places                int            // in the request
+	making                ctxmutex.Mutex // its holder may change what follows
+	charge                int64          // bytes of the request's claim that are for the item
+	entry                 entry          // none before the request has the item
 	produce               Producer
 	found                 bool // Begin had it for good: the entry does not change any more
 	hit, verified         bool // verified by Options.VerifyHits
