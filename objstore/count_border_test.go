@@ -14,11 +14,11 @@ import (
 func TestCountStaysBelowTheLargestOfPython(t *testing.T) {
 	r := counting{readers: 1}
 	c := counts{uses: math.MaxInt32 - 2}
-	_, err := r.take(&c, "k", 1)
+	_, err := r.use(&c, "k", 1)
 	require.ErrorIs(t, err, ErrFull)
 	require.Equal(t, counts{uses: math.MaxInt32 - 2}, c, "a refusal changes nothing")
 	c = counts{uses: math.MaxInt32 - 3}
-	uses, err := r.take(&c, "k", 1)
+	uses, err := r.use(&c, "k", 1)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, uses)
 }

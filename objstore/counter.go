@@ -34,9 +34,9 @@ type tryLocker interface {
 	TryLock() (bool, error)
 }
 
-// take takes the lock. A lock that is free needs no context with a deadline, which takes
+// acquire takes the lock. A lock that is free needs no context with a deadline, which takes
 // longer to make than the lock to take.
-func (c *counter) take(ctx context.Context) error {
+func (c *counter) acquire(ctx context.Context) error {
 	if l, ok := c.lock.(tryLocker); ok {
 		if ok, err := l.TryLock(); ok || err != nil {
 			return err
@@ -49,7 +49,7 @@ func (c *counter) take(ctx context.Context) error {
 
 // under runs f for the chunk of h while the lock is held.
 func (c *counter) under(ctx context.Context, chunks *chunks, h *serde.Address, held bool, f func(c *counter, payload []byte)) (err error) {
-	if err := c.take(ctx); err != nil {
+	if err := c.acquire(ctx); err != nil {
 		return fmt.Errorf("%w: %d:%d: a process may have died with the readers' lock: %w", ErrNotCounted, h.Address, h.ID, err)
 	}
 	defer func() {

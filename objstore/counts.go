@@ -34,14 +34,14 @@ func newCounting(readers int, g *pycompat.Generation) counting {
 // vLLM's own protocol, in which a touch is a use by itself.
 const raw = -1
 
-// take counts what the readers will count for n.
-func (r counting) take(c *counts, key string, n int) (uses int64, err error) {
+// use counts what the readers will count for n.
+func (r counting) use(c *counts, key string, n int) (uses int64, err error) {
 	switch {
 	case n == raw:
 		uses = 1
 	case n < 1:
 		return 0, fmt.Errorf("%w: %d uses of key %q", errInvalid, n, key)
-	case n > math.MaxInt32 || !r.canTake(*c, 2*int64(n)):
+	case n > math.MaxInt32 || !r.canUse(*c, 2*int64(n)):
 		return 0, fmt.Errorf("%w: key %q was used %d times, and %d more would overflow the readers' count", ErrFull, key, c.uses, n)
 	default:
 		uses = r.each(c.uses > 0) + int64(n-1)*r.each(true)
@@ -51,9 +51,9 @@ func (r counting) take(c *counts, key string, n int) (uses int64, err error) {
 	return uses, nil
 }
 
-// takeBack undoes take for a request that took n in all. The first use of an object
+// undoUse undoes use for a request that used n in all. The first use of an object
 // counts less than the others, so that what is left may count less than it did.
-func (r counting) takeBack(c *counts, n int, uses int64) {
+func (r counting) undoUse(c *counts, n int, uses int64) {
 	if n > 0 {
 		c.uses -= int64(n-1) * r.each(true)
 		c.uses -= r.each(c.uses > 1)
@@ -83,10 +83,10 @@ func (r counting) each(again bool) int64 {
 	return 1
 }
 
-// canTake reports whether so many more uses can be counted. Reads are an int32 in the
+// canUse reports whether so many more uses can be counted. Reads are an int32 in the
 // segment: an object that was used 2^31 times could never become free, and a worker
 // that counted on would fail.
-func (r counting) canTake(c counts, more int64) bool {
+func (r counting) canUse(c counts, more int64) bool {
 	return (c.uses+more)*int64(r.readers) < math.MaxInt32
 }
 

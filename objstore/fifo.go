@@ -37,7 +37,7 @@ type FIFO struct {
 	fifoTable
 	requests map[string]*fifoRequest
 	leases   int // of all requests
-	kept     int // requests that keep the segment mapped
+	mapped   int // requests that keep the segment mapped
 	misused  int // calls that end a request which was not committed
 	waiters  line.Waiters
 	state    closing.State
@@ -117,7 +117,7 @@ func (f *FIFO) Cached(key string) bool {
 	}
 	defer f.unlock()
 	o, ok := f.index[key]
-	return ok && f.canTake(o.counts, 1)
+	return ok && f.canUse(o.counts, 1)
 }
 
 // Remove implements [Store].

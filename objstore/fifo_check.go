@@ -75,7 +75,7 @@ func (f *FIFO) checkObjects(bad func(format string, args ...any)) {
 		bad("%d keys and %d pending for %d committed and %d reserved objects", len(f.index), len(f.pending), states[fifoCommitted], states[fifoReserved])
 	}
 	for key := range f.pending {
-		if o, ok := f.index[key]; ok && f.canTake(o.counts, 1) {
+		if o, ok := f.index[key]; ok && f.canUse(o.counts, 1) {
 			bad("key %q is indexed and pending", key)
 		}
 	}

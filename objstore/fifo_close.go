@@ -22,7 +22,7 @@ func (f *FIFO) holders() (all []shmstore.Holder) {
 	kept := 0 // by the requests that are named
 	for _, id := range slices.Sorted(maps.Keys(f.requests)) {
 		r := f.requests[id]
-		if r.keeps {
+		if r.mapped {
 			kept++
 		}
 		h := shmstore.Holder{Kind: "request", ID: id, Sent: r.state == requestCommitted, Since: r.since}

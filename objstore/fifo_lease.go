@@ -36,18 +36,18 @@ func (r *fifoRequest) find(key string, n int) (h serde.Address, note []byte, err
 	if err != nil {
 		return serde.Address{}, nil, err
 	}
-	if err := r.take(o, n); err != nil {
+	if err := r.lease(o, n); err != nil {
 		return serde.Address{}, nil, err
 	}
 	return r.f.handle(o), o.note, nil
 }
 
-// take counts n more uses of an object by the request, which leases it.
-func (r *fifoRequest) take(o *fifoObject, n int) (err error) {
+// lease counts n more uses of an object by the request, which leases it.
+func (r *fifoRequest) lease(o *fifoObject, n int) (err error) {
 	l, held := r.leases.of(o)
 	var uses int64
 	if n != 0 {
-		if uses, err = r.f.take(&o.counts, o.key, n); err != nil {
+		if uses, err = r.f.use(&o.counts, o.key, n); err != nil {
 			return err
 		}
 	}
@@ -82,14 +82,14 @@ func (r *fifoRequest) SetUses(h serde.Address, n int) error {
 	case n < 0:
 		return fmt.Errorf("%w: %d uses of key %q", errInvalid, n, o.key)
 	case n < l.times:
-		r.f.takeBack(&o.counts, l.times, l.uses)
+		r.f.undoUse(&o.counts, l.times, l.uses)
 		l = fifoLease{}
 		r.leases.set(o, l)
 	}
 	if n == l.times {
 		return nil
 	}
-	return r.take(o, n-l.times)
+	return r.lease(o, n-l.times)
 }
 
 func (r *fifoRequest) Stored(h serde.Address) (serde.Value, error) {
@@ -114,12 +114,12 @@ func (r *fifoRequest) keepMapped(h serde.Address) (key string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if !r.keeps {
+	if !r.mapped {
 		if err := r.f.chunks.seg.Hold(); err != nil {
 			return "", err
 		}
-		r.keeps = true
-		r.f.kept++
+		r.mapped = true
+		r.f.mapped++
 	}
 	return o.key, nil
 }
@@ -131,7 +131,7 @@ func (r *fifoRequest) Drop(key string) {
 	defer r.f.unlock()
 	for o := range r.leases.all() {
 		if o.key == key {
-			r.letGo(o, false)
+			r.endLease(o, false)
 			r.leases.remove(o)
 		}
 	}
@@ -139,14 +139,14 @@ func (r *fifoRequest) Drop(key string) {
 	r.f.wakeShutdown()
 }
 
-// letGo ends the lease of one object.
-func (r *fifoRequest) letGo(o *fifoObject, committed bool) {
+// endLease ends the lease of one object.
+func (r *fifoRequest) endLease(o *fifoObject, committed bool) {
 	o.leases--
 	r.f.leases--
 	if l, _ := r.leases.of(o); committed {
 		o.sent--
 	} else if l.times != 0 {
-		r.f.takeBack(&o.counts, l.times, l.uses)
+		r.f.undoUse(&o.counts, l.times, l.uses)
 	}
 	if invariants.Enabled && (o.sent < 0 || o.leases < o.sent || r.f.leases < o.leases) {
 		invariants.Must(fmt.Errorf("objstore: key %q has %d leases, %d sent; all objects have %d", o.key, o.leases, o.sent, r.f.leases))

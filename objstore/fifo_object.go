@@ -36,7 +36,7 @@ func (f *FIFO) needed(o *fifoObject) int64 { return o.uses * int64(f.readers) }
 // find returns the object under a key that can be used once more.
 func (f *FIFO) find(key string) (*fifoObject, error) {
 	o, ok := f.index[key]
-	if ok && !f.canTake(o.counts, 1) {
+	if ok && !f.canUse(o.counts, 1) {
 		f.retire(o)
 		ok = false
 	}

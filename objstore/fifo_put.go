@@ -38,14 +38,14 @@ func (r *fifoRequest) mayPut(key string) error {
 	if _, ok := f.pending[key]; ok {
 		return &shmstore.KeyError{Key: key, Err: ErrKeyExists, Reserved: true}
 	}
-	if o, ok := f.index[key]; ok && f.canTake(o.counts, 1) {
+	if o, ok := f.index[key]; ok && f.canUse(o.counts, 1) {
 		return &shmstore.KeyError{Key: key, Err: ErrKeyExists}
 	}
 	return nil
 }
 
 func (r *fifoRequest) reserve(key string, plan *serde.Plan, po PutOptions) (*Reservation, error) {
-	c, err := r.takeChunk(key, plan, po)
+	c, err := r.reserveFilled(key, plan, po)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (r *fifoRequest) reserve(key string, plan *serde.Plan, po PutOptions) (*Res
 }
 
 func (r *fifoRequest) put(key string, plan *serde.Plan, po PutOptions, n int) (serde.Address, error) {
-	c, err := r.takeChunk(key, plan, po)
+	c, err := r.reserveFilled(key, plan, po)
 	if err != nil {
 		return serde.Address{}, err
 	}
@@ -80,8 +80,8 @@ type fifoChunk struct {
 	done    bool // guarded by the store's lock
 }
 
-// takeChunk takes a chunk for a plan, and fills it.
-func (r *fifoRequest) takeChunk(key string, plan *serde.Plan, po PutOptions) (c fifoChunk, err error) {
+// reserveFilled reserves a chunk for a plan, and fills it.
+func (r *fifoRequest) reserveFilled(key string, plan *serde.Plan, po PutOptions) (c fifoChunk, err error) {
 	if !utf8.ValidString(key) {
 		return c, fmt.Errorf("%w: key %q is not UTF-8, so no Python reader can name it", errInvalid, key)
 	}
@@ -133,7 +133,7 @@ func (r *fifoRequest) wait(ctx context.Context, o *fifoObject, size int, full er
 		Line:  func(error) *line.Line { return &f.waiters.Main },
 		Retry: func(err error) bool { return errors.Is(err, ErrFull) },
 		Check: func() error { return r.mayPut(o.key) },
-		Try: func(as line.Turn) (err error) {
+		Try: func(as line.Role) (err error) {
 			payload, err = f.allocateNow(o, size, as)
 			return err
 		},
@@ -141,7 +141,7 @@ func (r *fifoRequest) wait(ctx context.Context, o *fifoObject, size int, full er
 	return payload, err
 }
 
-func (f *FIFO) allocateNow(o *fifoObject, size int, as line.Turn) (payload []byte, err error) {
+func (f *FIFO) allocateNow(o *fifoObject, size int, as line.Role) (payload []byte, err error) {
 	if err := f.chunks.seg.Hold(); err != nil {
 		return nil, err
 	}
@@ -194,7 +194,7 @@ func (c *fifoChunk) commit(n int) (serde.Address, error) {
 	c.end()
 	f.waiters.WakeKey(o.key)
 	failpoint.Hit("committed")
-	if err := c.r.take(o, n); err != nil {
+	if err := c.r.lease(o, n); err != nil {
 		f.retire(o) // nobody has a handle
 		return serde.Address{}, err
 	}

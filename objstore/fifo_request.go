@@ -18,7 +18,7 @@ type fifoRequest struct {
 	leases  fifoLeases
 	pending int                       // reservations of it
 	waiters map[*line.Waiter]struct{} // those that wait for room for it
-	keeps   bool                      // the segment is mapped until it ends
+	mapped  bool                      // the segment is mapped until it ends
 	sent    bool                      // it was committed
 }
 
@@ -60,7 +60,7 @@ func (r *fifoRequest) Begin(id string) error {
 	if _, ok := f.requests[id]; ok {
 		return fmt.Errorf("%w: request %q is open already", errInvalid, id)
 	}
-	if r.state != requestEnded || r.keeps || r.pending > 0 || len(r.waiters) > 0 {
+	if r.state != requestEnded || r.mapped || r.pending > 0 || len(r.waiters) > 0 {
 		return fmt.Errorf("%w: request %q is in use; end it and its reservations before it begins again", errInvalid, r.id)
 	}
 	r.id, r.since, r.state, r.sent = id, time.Now(), requestOpen, false
@@ -138,15 +138,15 @@ func (r *fifoRequest) end(from requestState) {
 	if r.state == from && !f.state.Closed {
 		r.become(requestEnded)
 		for o := range r.leases.all() {
-			r.letGo(o, from == requestCommitted)
+			r.endLease(o, from == requestCommitted)
 		}
 		r.leases = fifoLeases{}
 		f.wakeFirst()
 	}
 	// A Rollback that comes after Commit is deferred, and does not end it.
-	if r.keeps && r.state == requestEnded && (from == requestCommitted || !r.sent) {
-		r.keeps = false
-		f.kept--
+	if r.mapped && r.state == requestEnded && (from == requestCommitted || !r.sent) {
+		r.mapped = false
+		f.mapped--
 		f.chunks.seg.Release()
 	}
 	f.wakeShutdown()

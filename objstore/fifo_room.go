@@ -11,7 +11,7 @@ import (
 )
 
 // allocate takes a chunk, once more after freeing what it can.
-func (f *FIFO) allocate(size int, as line.Turn) (address uint64, id uint32, payload []byte, err error) {
+func (f *FIFO) allocate(size int, as line.Role) (address uint64, id uint32, payload []byte, err error) {
 	first, room := &f.waiters.Main, int64(f.opt.RingSize)
 	need := fifoExtent(size)
 	if as == line.Passing && need <= room && !first.MayPass(need, room) {

@@ -63,18 +63,18 @@ func (poolOwner) Commit(*shmstore.Object) {}
 
 func (w poolOwner) Usable(r *shmstore.Object) bool {
 	o := record(r)
-	return w.p.canTake(o.counts, 1) && w.p.reads(o) < rebaseAt
+	return w.p.canUse(o.counts, 1) && w.p.reads(o) < rebaseAt
 }
 
 func (w poolOwner) Use(r *shmstore.Object, n int) (int64, error) {
 	o := record(r)
-	return w.p.take(&o.counts, o.Key(), n)
+	return w.p.use(&o.counts, o.Key(), n)
 }
 
 func (poolOwner) Sent(r *shmstore.Object, uses int64) { record(r).sent(uses) }
 
 func (w poolOwner) TakeBack(r *shmstore.Object, n int, uses int64) {
-	w.p.takeBack(&record(r).counts, n, uses)
+	w.p.undoUse(&record(r).counts, n, uses)
 }
 
 // Unread: complete counts are proof unless the engine rereads. After a long time, some reader of

@@ -18,7 +18,7 @@ func (r *poolRequest) Reserve(key string, v serde.Value, o PutOptions) (*Reserva
 func (r *poolRequest) inChunks() *chunks { return &r.p.chunks }
 
 func (r *poolRequest) reserve(key string, plan *serde.Plan, o PutOptions) (*Reservation, error) {
-	c, err := r.take(key, plan, o)
+	c, err := r.reserveFilled(key, plan, o)
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +27,7 @@ func (r *poolRequest) reserve(key string, plan *serde.Plan, o PutOptions) (*Rese
 }
 
 func (r *poolRequest) put(key string, plan *serde.Plan, o PutOptions, n int) (serde.Address, error) {
-	c, err := r.take(key, plan, o)
+	c, err := r.reserveFilled(key, plan, o)
 	if err != nil {
 		return serde.Address{}, err
 	}
@@ -38,8 +38,8 @@ func (r *poolRequest) put(key string, plan *serde.Plan, o PutOptions, n int) (se
 	return h, err
 }
 
-// take takes a chunk for a plan, and fills it.
-func (r *poolRequest) take(key string, plan *serde.Plan, o PutOptions) (c poolChunk, err error) {
+// reserveFilled reserves a chunk for a plan, and fills it.
+func (r *poolRequest) reserveFilled(key string, plan *serde.Plan, o PutOptions) (c poolChunk, err error) {
 	front := frontSize(plan)
 	res, err := r.Request.Reserve(key, saturate(front, plan.DataLen), shmstore.PutOptions{
 		Tenant: o.Tenant, Cost: o.Cost, Note: o.Note, Wait: o.Wait, Front: front, AlignAt: largest(plan),

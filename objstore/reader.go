@@ -136,7 +136,7 @@ func (r *Reader) show(v *View, key string, h serde.Address) error {
 		if errors.Is(err, ErrBusy) {
 			r.collect()
 		}
-		u.letGo()
+		u.endLease()
 		v.clear()
 		r.chunks.seg.Release()
 		return err

@@ -107,7 +107,7 @@ type PutOptions struct {
 	//
 	// Those who wait get room in the order in which they came. A call that does not
 	// wait may take what they wait for, within limits: after a store full of bytes, as
-	// many are refused (shmstore.FullError.Waiting), in turns. So who waits for much gets it
+	// many are refused (shmstore.FullError.Waiting), and so on. So whoever waits for much gets it
 	// once the requests that are open then have ended. Uses of objects that are there
 	// are never refused: an object that is leased without a pause stays where it is.
 	Wait context.Context

@@ -79,7 +79,7 @@ func (u *use) end(dropped bool) (ended bool, err error) {
 	if u.counter != nil {
 		u.err = u.count()
 	}
-	u.letGo()
+	u.endLease()
 	if u.done != nil {
 		u.done()
 	}
@@ -91,8 +91,8 @@ func (u *use) end(dropped bool) (ended bool, err error) {
 	return true, u.err
 }
 
-// letGo ends the hold in the reader's slot.
-func (u *use) letGo() {
+// endLease ends the hold in the reader's slot.
+func (u *use) endLease() {
 	if u.held {
 		u.held = false
 		_ = u.chunks.guard(&u.handle, func() error { u.reader.slot.Release(u.place); return nil })

@@ -53,7 +53,7 @@
 //
 // # The life of an object
 //
-// Three parts of the store take turns with it, each of which has a page at the top of its file: space
+// Three parts of the store deal with it, each of which has a page at the top of its file: space
 // (space.go) has room for it and evicts it, lifetime (lifetime.go) decides how long it stays, and
 // durability (durability.go) writes what other processes see. At each step, this is what the part does,
 // and what Adopt finds if the writer is killed in the middle of the step or behind it:

@@ -33,7 +33,7 @@ type PutOptions struct {
 	//
 	// Those who wait get room in the order in which they came. A call that does not
 	// wait may take what they wait for, within limits: after a store full of bytes, as
-	// many are refused with FullError.Waiting, in turns. So who waits for much gets it
+	// many are refused with FullError.Waiting, and so on. So whoever waits for much gets it
 	// once the requests that are open then have ended. Uses of objects that are there
 	// are never refused: an object that is leased without a pause stays where it is.
 	Wait context.Context
@@ -168,7 +168,7 @@ func (r *Request) allocate(ctx context.Context, o *Object, size int) (payload []
 		Line:  func(err error) *line.Line { return s.space.lineOf(err, o.tenant()) },
 		Retry: isFull,
 		Check: func() error { return r.mayPut(o.key) },
-		Try: func(as line.Turn) (err error) {
+		Try: func(as line.Role) (err error) {
 			payload, err = s.allocate(o, size, as)
 			return err
 		},
@@ -179,7 +179,7 @@ func (r *Request) allocate(ctx context.Context, o *Object, size int) (payload []
 func isFull(err error) bool { return errors.Is(err, shmring.ErrFull) }
 
 // allocate allocates a chunk for an object, which becomes pending, and holds the segment.
-func (s *Store) allocate(o *Object, size int, as line.Turn) (payload []byte, err error) {
+func (s *Store) allocate(o *Object, size int, as line.Role) (payload []byte, err error) {
 	if err := s.seg.Hold(); err != nil {
 		return nil, err
 	}

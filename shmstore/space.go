@@ -95,7 +95,7 @@ func (s *space) own(o *Object) {
 
 // reserve takes a chunk for an object, whose ancestors stay from now on, and returns the bytes behind the
 // header. An error changes nothing.
-func (s *space) reserve(o *Object, size int, as line.Turn) (payload []byte, err error) {
+func (s *space) reserve(o *Object, size int, as line.Role) (payload []byte, err error) {
 	s.families.addChild(o) // first, so that its ancestors stay
 	err = s.durability.guard(func() (err error) {
 		o.chunk.Address, o.chunk.ID, payload, err = s.place(size, o.tenant(), as)
@@ -111,7 +111,7 @@ func (s *space) reserve(o *Object, size int, as line.Turn) (payload []byte, err 
 }
 
 // place takes a chunk, and evicts what is cheapest to lose until there is room.
-func (s *space) place(size int, tenant string, as line.Turn) (address uint64, id uint32, payload []byte, err error) {
+func (s *space) place(size int, tenant string, as line.Role) (address uint64, id uint32, payload []byte, err error) {
 	need := s.extent(size)
 	if as.Passes() && need <= s.room && !s.waiters.Main.MayPass(need, s.room) {
 		return 0, 0, nil, s.fullError(size, s.search.held)

@@ -9,7 +9,7 @@ import (
 // are cheap to lose. It reports whether there are some, apart from those that are held.
 func (s *space) chooseVictims(size int, held idSet) (ok bool) {
 	need := s.extent(size)
-	if o := s.spares.take(s, need, held); o != nil {
+	if o := s.spares.pick(s, need, held); o != nil {
 		s.victims = append(s.victims[:0], o.chunk.ID)
 		return true
 	}
@@ -36,7 +36,7 @@ func (s *space) chooseVictims(size int, held idSet) (ok bool) {
 func (s *space) freeEntry(size int, few *int) error {
 	var held idSet // by readers
 	for s.noEntry() {
-		victim := s.entries.take(s, 0, held)
+		victim := s.entries.pick(s, 0, held)
 		if victim == nil {
 			victim = s.cheapest(s.idle.items, held, &s.entries)
 		}

@@ -14,7 +14,7 @@ func (s *space) quotaOf(tenant string) int64 {
 }
 
 // admit evicts objects of the tenant itself until it may have size bytes more.
-func (s *space) admit(size int, tenant string, as line.Turn, few *int) error {
+func (s *space) admit(size int, tenant string, as line.Role, few *int) error {
 	quota := s.quotaOf(tenant)
 	if tenant == "" || quota == 0 {
 		return nil
@@ -58,7 +58,7 @@ func (s *space) quotaError(t *tenant, name string, need, quota int64, held idSet
 }
 
 // hasPassed counts n bytes that someone got before those who wait.
-func (s *space) hasPassed(n int64, tenant string, as line.Turn) {
+func (s *space) hasPassed(n int64, tenant string, as line.Role) {
 	s.waiters.Main.Passed(n)
 	if t := s.tenants[tenant]; t != nil && as == line.Passing {
 		t.line.Passed(n)

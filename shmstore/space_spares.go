@@ -60,8 +60,8 @@ func (s *spares) end(looked, objects int) {
 	s.n = keep
 }
 
-// take returns the spare for an extent that is the cheapest now, nil if there is none.
-func (s *spares) take(of *space, need int64, held idSet) (best *Object) {
+// pick returns the spare for an extent that is the cheapest now, nil if there is none.
+func (s *spares) pick(of *space, need int64, held idSet) (best *Object) {
 	if s.need != need {
 		return nil
 	}

@@ -140,8 +140,8 @@ func TestSpareGoesOnlyWhileItIsCheap(t *testing.T) {
 			s.space.spares.offer(o, value)
 			s.space.spares.end(sparesShare, sparesShare*sparesPart)
 			c.change(t, s, o)
-			require.Equal(t, c.taken, s.space.spares.take(&s.space, c.need, nil) == o)
-			require.Nil(t, s.space.spares.take(&s.space, c.need, idSet{o.chunk.ID: {}}))
+			require.Equal(t, c.taken, s.space.spares.pick(&s.space, c.need, nil) == o)
+			require.Nil(t, s.space.spares.pick(&s.space, c.need, idSet{o.chunk.ID: {}}))
 		})
 	}
 }

@@ -7,7 +7,7 @@
 // Callers that do not wait may pass those who do: else one that waits for much, or
 // for what never comes, would keep everyone out. But when they have taken as many
 // bytes as there are in all since the first one came to the front, as many are
-// refused, which gives the room time to drain for it; and so on in turns.
+// refused, which gives the room time to drain for it. Then callers may pass again, and so on.
 //
 // Everything is guarded by the lock of the store.
 package line
@@ -24,7 +24,7 @@ import (
 // an empty line.
 type Line struct {
 	waiting         list.List // of *Waiter
-	passed, refused int64     // bytes in this turn
+	passed, refused int64     // bytes since passing or refusing began anew
 }
 
 // Waiter is one who waits.
@@ -40,21 +40,21 @@ type Waiter struct {
 // Line returns the line in which a waiter stands.
 func (w *Waiter) Line() *Line { return w.line }
 
-// Turn is the right by which someone tries to get room.
-type Turn uint8
+// Role is in which role a caller tries to get room.
+type Role uint8
 
 const (
-	Passing Turn = iota // has not waited
+	Passing Role = iota // has not waited
 	First               // is the first of a line
 	Polling             // is the first of a line, and comes by the timer
 
 	// OfTenant is added to First and Polling: the line is that of a quota, so those
 	// who wait for room are passed.
-	OfTenant Turn = 1 << 7
+	OfTenant Role = 1 << 7
 )
 
 // Passes reports whether someone passes those who wait for room.
-func (t Turn) Passes() bool { return t == Passing || t&OfTenant != 0 }
+func (r Role) Passes() bool { return r == Passing || r&OfTenant != 0 }
 
 // First returns the first waiter, nil if there is none.
 func (l *Line) First() *Waiter {
@@ -175,7 +175,7 @@ type Attempt struct {
 	// Line returns the line in which to wait after an error of Try.
 	Line func(error) *Line
 	// Try gets room. Retry reports whether its error is one to wait after.
-	Try   func(Turn) error
+	Try   func(Role) error
 	Retry func(error) bool
 	// Check returns why there is nothing left to wait for, if so.
 	Check func() error
@@ -256,7 +256,7 @@ func (a *Waiters) Check(lines []*Line, bad func(format string, args ...any)) {
 			n++
 			w := e.Value.(*Waiter)
 			if _, ok := a.all[w]; !ok || w.line != l || w.place != e {
-				bad("who waits for %d bytes for key %q is not where it thinks", w.Need, w.Key)
+				bad("the waiter for %d bytes for key %q is not in its place", w.Need, w.Key)
 			}
 		}
 		if l.Empty() && (l.passed != 0 || l.refused != 0) {

@@ -23,7 +23,7 @@ type room struct {
 	other   line.Line // of those who wait for something else
 	free    int64
 	got     []string
-	turns   []line.Turn
+	roles   []line.Role
 	gone    map[string]error // keys for which there is nothing left to wait for
 }
 
@@ -38,8 +38,8 @@ func (r *room) start(ctx context.Context, key string, n int64, l *line.Line) <-c
 			Line:  func(error) *line.Line { return l },
 			Retry: func(err error) bool { return errors.Is(err, errFull) },
 			Check: func() error { return r.gone[key] },
-			Try: func(as line.Turn) error {
-				r.turns = append(r.turns, as)
+			Try: func(as line.Role) error {
+				r.roles = append(r.roles, as)
 				if n > r.free {
 					return errFull
 				}
@@ -143,8 +143,8 @@ func TestFirstPolls(t *testing.T) {
 		synctest.Wait()
 		r.mu.Lock()
 		require.InDelta(t, 2*16, r.waiters.Polls, 4, "5, 10, 20, 40 and then 80 ms")
-		for _, as := range r.turns {
-			require.Contains(t, []line.Turn{line.Polling, line.Polling | line.OfTenant}, as)
+		for _, as := range r.roles {
+			require.Contains(t, []line.Role{line.Polling, line.Polling | line.OfTenant}, as)
 		}
 		r.free = 35 // without a word
 		r.mu.Unlock()
