@@ -140,10 +140,10 @@ func (s *Store) Close() error { return s.state.Close(s.closer()) }
 // readers go on meanwhile.
 func (s *Store) Detach() error { return s.state.Detach(s.closer()) }
 
-// Yield closes the store, whatever is open, and leaves the segment to the next writer, who may adopt it at once: what
-// requests have is in quarantine then, as after a kill. Every later call fails with fs.ErrClosed, or does
-// nothing. Memory that a reservation, a view or [Request.Bytes] still gives access to stays mapped until that ends as
-// usual.
+// Yield closes the store, whatever is open, and leaves the segment to the next writer, who may adopt it at
+// once: what requests have is in quarantine then, as after a kill. Every later call fails with
+// fs.ErrClosed, or does nothing. Memory that a reservation, a view or [Request.Bytes] still gives access
+// to stays mapped until that ends as usual.
 func (s *Store) Yield() error { return s.state.Yield(s.closer(), s.seg.Yield) }
 
 // Shutdown is Close that waits. From now on there is no new request: Begin fails with

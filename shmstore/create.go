@@ -58,7 +58,8 @@ func newStore(seg *segment.Segment, o Options) *Store {
 	d, sp, l := &s.durability, &s.space, &s.lifetime
 	*d = durability{
 		seg: seg, sidecar: sidecar.Of(seg), pool: shmring.NewPool(seg.Ring(), o.pool()),
-		plain: o.Payloads == nil, fullSums: o.FullSums, offset: o.DataOffset, noHandles: o.NoHandles, markedIDs: o.FirstID,
+		plain: o.Payloads == nil, fullSums: o.FullSums, offset: o.DataOffset, noHandles: o.NoHandles,
+		markedIDs: o.FirstID,
 	}
 	*l = newLifetime(o)
 	*sp = newSpace(o, d.pool)

@@ -58,26 +58,26 @@
 // durability (durability.go) writes what other processes see. At each step, this is what the part does,
 // and what Adopt finds if the writer is killed in the middle of the step or behind it:
 //
-//	step                 part        what it does                            after a kill
-//	Reserve              space       evicts others, takes a chunk            free room, unless its owner saved
-//	                     lifetime    makes the key pending                   Reservation.Chunk: then the room stays his
-//	Commit               durability  writes the entry, then the id           without the entry free room; with it
-//	                     lifetime    makes the key mean the object           the object is there. Of two objects of
-//	                                                                         one key the newer one has it
-//	Commit, Lookup       lifetime    counts a lease                          nobody has the handle yet
-//	                     durability  writes that it is in use                the object is in quarantine
-//	Request.Finish       lifetime    ends the lease                          still in quarantine: more cautious than true
-//	                     durability  writes that it is not in use            a cached object
-//	                     space       counts its bytes as evictable
-//	Request.Abort        lifetime    puts it into quarantine                 it is in quarantine, until a fence
-//	                                                                         of the next writer passes
-//	Pin                  lifetime    keeps it                                the pin is gone
-//	Remove               lifetime    frees the key                           the key is there again
-//	                     durability  writes that it is retired               no key; it goes when nobody needs it
-//	eviction             durability  takes the id away, looks for readers    it is there again
-//	                     durability  drops the entry                         free room
-//	                     space       frees the chunk, wakes who waits
-//	                     lifetime    forgets it
+//	step            part        what it does                     after a kill
+//	Reserve         space       evicts others, takes a chunk     free room, unless its owner saved
+//	                lifetime    makes the key pending            Reservation.Chunk: then it stays his
+//	Commit          durability  writes the entry, then the id    without the entry free room; with it
+//	                lifetime    makes the key mean the object    the object is there. Of two objects
+//	                                                             of one key the newer one has it
+//	Commit, Lookup  lifetime    counts a lease                   nobody has the handle yet
+//	                durability  writes that it is in use         the object is in quarantine
+//	Request.Finish  lifetime    ends the lease                   in quarantine: more cautious than true
+//	                space       counts it as evictable
+//	                durability  writes that it is not in use     a cached object
+//	Request.Abort   lifetime    puts it into quarantine          in quarantine, until a fence of the
+//	                                                             next writer passes
+//	Pin             lifetime    keeps it                         the pin is gone
+//	Remove          lifetime    frees the key                    the key is there again
+//	                durability  writes that it is retired        no key; it goes when nobody needs it
+//	eviction        durability  takes the id, looks for readers  it is there again
+//	                durability  drops the entry                  free room
+//	                space       frees the chunk, wakes waiters
+//	                lifetime    forgets it
 //
 // Before the entry is written nobody has a handle, and a handle is only given out when the table says so:
 // no kill makes a handle lead to other bytes than those it was given out for.

@@ -110,7 +110,8 @@ func (d *durability) setReaders(n int) error {
 func (d *durability) checksum(o *Object, payload []byte) (sum uint32) {
 	if d.sidecar != nil {
 		_ = d.guard(func() error {
-			sum = sidecar.PayloadSum(d.sidecar.Layout(), payload, o.chunk.DescriptionOffset+o.chunk.DescriptionLength, d.fullSums)
+			front := o.chunk.DescriptionOffset + o.chunk.DescriptionLength
+			sum = sidecar.PayloadSum(d.sidecar.Layout(), payload, front, d.fullSums)
 			return nil
 		})
 	}

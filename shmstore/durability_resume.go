@@ -26,7 +26,10 @@ type ReservedChunk struct {
 // Chunk returns where the reservation is, for the next writer.
 func (r *Reservation) Chunk() ReservedChunk {
 	c := r.o.chunk
-	out := ReservedChunk{Address: c.Address, ID: c.ID, Size: c.Size, DescriptionOffset: c.DescriptionOffset, DescriptionLength: c.DescriptionLength}
+	out := ReservedChunk{
+		Address: c.Address, ID: c.ID, Size: c.Size,
+		DescriptionOffset: c.DescriptionOffset, DescriptionLength: c.DescriptionLength,
+	}
 	_ = r.r.s.durability.guard(func() error {
 		out.Sum = payload.Sum(r.payload[r.front : r.front+c.DescriptionLength])
 		return nil
@@ -36,7 +39,9 @@ func (r *Reservation) Chunk() ReservedChunk {
 
 // placeChunks has the allocator take over the chunks of objects, and of those reservations that lie beside
 // them. It returns what it took.
-func (a *adopter) placeChunks(placed []shmring.Chunk, reservations []ReservedChunk) (kept []shmring.Chunk, reserved []ReservedChunk) {
+func (a *adopter) placeChunks(placed []shmring.Chunk, reservations []ReservedChunk) (
+	kept []shmring.Chunk, reserved []ReservedChunk,
+) {
 	s := a.space
 	end := func(c shmring.Chunk) uint64 { return c.Address + uint64(s.extent(c.Size-shmring.HeaderSize)) }
 	taken := slices.Clone(placed)
@@ -48,8 +53,9 @@ func (a *adopter) placeChunks(placed []shmring.Chunk, reservations []ReservedChu
 	least := payload.MinOffset(a.durability.plain)
 	for _, r := range reservations {
 		size := r.Size - shmring.HeaderSize
-		if size < least || r.Size > shmring.MaxChunk || r.Address > uint64(s.size) || ids[r.ID] || r.DescriptionOffset < least ||
-			r.DescriptionOffset > size || r.DescriptionLength < payload.MinSize || r.DescriptionLength > size-r.DescriptionOffset {
+		from, n := r.DescriptionOffset, r.DescriptionLength
+		if size < least || r.Size > shmring.MaxChunk || r.Address > uint64(s.size) || ids[r.ID] ||
+			from < least || from > size || n < payload.MinSize || n > size-from {
 			continue // or its id is that of an object: it was committed
 		}
 		c := shmring.Chunk{Address: r.Address, ID: r.ID, Size: r.Size}
@@ -89,14 +95,18 @@ func (a *adopter) restoreReserved(records []ReservedChunk) {
 	for _, r := range records {
 		o := l.newObject()
 		o.state = reserved
-		o.chunk = sidecar.Record{Address: r.Address, ID: r.ID, Size: r.Size, DescriptionOffset: r.DescriptionOffset, DescriptionLength: r.DescriptionLength}
+		o.chunk = sidecar.Record{
+			Address: r.Address, ID: r.ID, Size: r.Size,
+			DescriptionOffset: r.DescriptionOffset, DescriptionLength: r.DescriptionLength,
+		}
 		// The header, which somebody may have written over: nobody finds the chunk by it.
 		mem.Store32(ring[r.Address:], shmring.GoneID)
 		mem.Store32(ring[r.Address+4:], uint32(r.Size))
 		at := r.Address + shmring.HeaderSize + uint64(r.DescriptionOffset)
 		b := ring[at : at+uint64(r.DescriptionLength)]
 		text, err := payload.Parse(b)
-		if o.setDescription(text); payload.Sum(b) != r.Sum || err != nil || l.index[o.key] != nil || l.pending[o.key] != nil {
+		o.setDescription(text)
+		if payload.Sum(b) != r.Sum || err != nil || l.index[o.key] != nil || l.pending[o.key] != nil {
 			o.key, o.more, o.cost = fmt.Sprintf("\x00lost\x00%d", r.ID), nil, 0
 		}
 		l.pending[o.key] = o
@@ -105,9 +115,10 @@ func (a *adopter) restoreReserved(records []ReservedChunk) {
 	}
 }
 
-// Resume makes a reservation of Options.Reserved one of the request. The error is [ErrStale] if Adopt could not
-// take it over, or it was resumed already, and [ErrEnded]. A reservation whose description was overwritten has the key
-// that Object returns, and can't be what it was: it should be discarded when nobody writes to it any more.
+// Resume makes a reservation of Options.Reserved one of the request. The error is [ErrStale] if Adopt
+// could not take it over, or it was resumed already, and [ErrEnded]. A reservation whose description was
+// overwritten has the key that Object returns, and can't be what it was: it should be discarded when
+// nobody writes to it any more.
 func (r *Request) Resume(id uint32) (*Reservation, error) {
 	if err := r.lockOpen(); err != nil {
 		return nil, err

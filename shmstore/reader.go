@@ -25,8 +25,8 @@ type ReaderOptions struct {
 	Dir string
 }
 
-// Reader looks at the payloads of a store that another process writes. It has a slot in the sidecar: what it looks at stays where it is, whatever
-// else ends. The slot is free when the process dies.
+// Reader looks at the payloads of a store that another process writes. It has a slot in the sidecar: what
+// it looks at stays where it is, whatever else ends. The slot is free when the process dies.
 //
 // Its methods may be called by any goroutine.
 type Reader struct {

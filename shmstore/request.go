@@ -59,10 +59,10 @@ func (s *Store) Begin(o RequestOptions) (*Request, error) {
 	return r, nil
 }
 
-// BeginIn starts a request of a store in the memory of r, and allocates nothing: r is a zero Request, or one of that store
-// which has ended and which nobody else uses any more. BeginIn fails with fs.ErrInvalid, and changes nothing, if r has not
-// ended, if a reservation of r was neither committed nor discarded, or if r was ended by others while its owner
-// has its bytes; and with the errors of Begin.
+// BeginIn starts a request of a store in the memory of r, and allocates nothing: r is a zero Request, or
+// one of that store which has ended and which nobody else uses any more. BeginIn fails with fs.ErrInvalid,
+// and changes nothing, if r has not ended, if a reservation of r was neither committed nor discarded, or if
+// r was ended by others while its owner has its bytes; and with the errors of Begin.
 func (r *Request) BeginIn(s *Store, o RequestOptions) error {
 	if err := s.lock(); err != nil {
 		return err

@@ -135,7 +135,8 @@ func (s *space) checkFamilies(bad report) {
 		n, busy := int32(0), int32(0)
 		var last *Object
 		for o := c.first; o != nil && n <= c.n; o = o.links.next {
-			if o.links == nil || o.links.among != c || o.links.prev != last || s.object(o.chunk.ID) != o || o.links.busy != o.class.busy() {
+			if l := o.links; l == nil || l.among != c || l.prev != last || l.busy != o.class.busy() ||
+				s.object(o.chunk.ID) != o {
 				bad("key %q is not in its place among the children of %q", o.key, key)
 				break
 			}
@@ -146,7 +147,8 @@ func (s *space) checkFamilies(bad report) {
 			last = o
 		}
 		sizes[c] = n
-		if n == 0 || n != c.n || busy != c.busy || c.key != key || c.parent != s.families.index[key] || c.parent != nil && c.parent.links.children != c {
+		if n == 0 || n != c.n || busy != c.busy || c.key != key ||
+			c.parent != s.families.index[key] || c.parent != nil && c.parent.links.children != c {
 			bad("key %q has %d children, %d of them busy; counted were %d and %d, of %q", key, n, busy, c.n, c.busy, c.key)
 		}
 	}

@@ -66,9 +66,9 @@ func (s *Store) Remove(key string) bool {
 	return s.lifetime.remove(key)
 }
 
-// Delete is Remove for an object that nobody needs, which goes at once, or when the last [Reader] is done with it. It
-// fails with [ErrNotFound]; and with [segment.ErrBusy], and does nothing, if the object is leased, pinned or in
-// quarantine.
+// Delete is Remove for an object that nobody needs, which goes at once, or when the last [Reader] is done
+// with it. It fails with [ErrNotFound]; and with [segment.ErrBusy], and does nothing, if the object is
+// leased, pinned or in quarantine.
 func (s *Store) Delete(key string) error {
 	if err := s.lock(); err != nil {
 		return err
