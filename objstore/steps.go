@@ -44,7 +44,7 @@ type stepRequest interface {
 	lookup(key string, n int) (serde.Address, error)
 }
 
-func init() {
+func init() { //nolint:gochecknoinits // it sets functions, and does nothing else
 	door.Steps = func(store, lock any, lockTimeout time.Duration) any {
 		l, _ := lock.(Locker)
 		return store.(Store).withSteps(l, lockTimeout)
