@@ -41,6 +41,7 @@ import (
 // held, but for guard, guardObject and checksum, which need no lock, and for the adopter, whose store
 // nobody has yet.
 type durability struct {
+	// These never change, so they may be read without the lock.
 	seg       *segment.Segment
 	sidecar   *sidecar.File // nil if the segment has none
 	pool      *shmring.Pool // the allocator of space, which knows where headers are

@@ -14,7 +14,8 @@ import (
 //   - reserved: its key is pending, and the owner of a [Reservation] fills it;
 //   - committed: its key means it, and requests find it. [Reservation.Commit] moves it here;
 //   - retired: its key means another object now, or none. Whoever has it keeps it. Remove, Clear, a
-//     Commit of a new object under its key, and a lease that can't be written down move it here;
+//     Lookup or Commit that finds that its owner can't count one more use of it, and a Commit whose
+//     lease can't be written down move it here;
 //   - discarded: the reservation was given up, and the memory did not allow to free the chunk at once.
 //
 // What keeps an object is counted beside the state. A lease of a request (Object.leases, of which
