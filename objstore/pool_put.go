@@ -42,7 +42,7 @@ func (r *poolRequest) put(key string, plan *serde.Plan, o PutOptions, n int) (se
 func (r *poolRequest) reserveFilled(key string, plan *serde.Plan, o PutOptions) (c poolChunk, err error) {
 	front := frontSize(plan)
 	res, err := r.Request.Reserve(key, saturate(front, plan.DataLen), shmstore.PutOptions{
-		Tenant: o.Tenant, Cost: o.Cost, Note: o.Note, Wait: o.Wait, Front: front, AlignAt: largest(plan),
+		Tenant: o.Tenant, Note: o.Note, Wait: o.Wait, Front: front, AlignAt: largest(plan),
 	})
 	if err != nil {
 		return c, err

@@ -2,7 +2,6 @@ package objstore
 
 import (
 	"context"
-	"time"
 
 	"github.com/ringcache/ringcache/serde"
 )
@@ -96,9 +95,6 @@ type Request interface {
 type PutOptions struct {
 	// Tenant is whose bytes they are, see Options.Quotas.
 	Tenant string
-	// Cost is the time that making the object again would take, by which a pool
-	// chooses what to evict. 0 estimates it from the size. It is a hint, see shmstore.PutOptions.
-	Cost time.Duration
 	// Note is kept with the object, see Request.Keep. In a pool it is in the segment,
 	// between what readers look at, and survives this process.
 	Note []byte

@@ -182,8 +182,9 @@ func (r *Reservation) bytes(p tensorPlace) []byte {
 	return r.data[p.offset : p.offset+p.len : p.offset+p.len]
 }
 
-// SetCost replaces PutOptions.Cost, for what is known only once the object is
-// made. It does nothing after Commit or Discard, and in a FIFO.
+// SetCost sets the time that making the object again would take, by which a pool chooses what to evict,
+// see shmstore.PutOptions. Without it the pool estimates the time from the size. SetCost does nothing
+// after Commit or Discard, and in a FIFO.
 func (r *Reservation) SetCost(d time.Duration) { r.in.setCost(d) }
 
 // Commit makes the object visible under its key and returns the handle of its first use.
