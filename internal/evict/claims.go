@@ -6,7 +6,7 @@ import "math"
 //   - a cost is compared with what its tenant usually claims, by what an object of its size usually costs. So who
 //     claims much of everything claims nothing;
 //   - it makes an object worth up to maxClaim times what it is worth without a claim, and never less;
-//   - it counts until the object was not used for claimTurns turns of the cache at most. In a turn as many bytes are stored
+//   - it counts until the object was not used for claimRounds rounds of the cache at most. In a round as many bytes are stored
 //     as the cache has room for. After that the object has the value that it would have if nothing had been claimed of it.
 type Claim struct {
 	Tenant string
@@ -20,8 +20,8 @@ type Claim struct {
 // of the cost, and in full 52.2 %. To let claims lower a value too saves 51.2 % there, and lets a hostile one
 // that shares the tenant keep others away for eight times as long.
 const (
-	maxClaim   = 4
-	claimTurns = 8
+	maxClaim    = 4
+	claimRounds = 8
 
 	maxCost   = 3600e9 // nothing takes longer than an hour
 	norms     = 256    // tenants share them by their hash
@@ -42,7 +42,7 @@ func Estimate(bytes int64) float64 { return 3e6 + 8e6*float64(max(bytes, 0))/(1<
 func (p *Policy) AddClaimed(e *Entry, key string, c Claim) {
 	if p.stored += max(c.Bytes, 0); p.stored >= c.Room {
 		p.stored = 0
-		p.turn++
+		p.round++
 	}
 	plain := Estimate(c.Bytes)
 	p.Add(e, key, plain)

@@ -14,7 +14,7 @@ import (
 var oddCosts = []float64{0, -1, math.NaN(), 1e-300, 1, 50e6, 3600e9, math.MaxInt64, math.MaxFloat64, math.Inf(1)}
 
 // Whatever is claimed, a value is what it is if nothing is, up to maxClaim times that, and exactly that once the
-// object was not used for claimTurns turns.
+// object was not used for claimRounds rounds.
 func TestCostPoison(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		p, q := New(), New() // of the same objects, with claims and without
@@ -58,8 +58,8 @@ func TestCostPoison(t *testing.T) {
 				require.Greater(r, without, 0.0)
 				require.GreaterOrEqual(r, with, without)
 				require.LessOrEqual(r, with, maxClaim*without)
-				// A turn ends with the object that makes it full.
-				if stored-x.used >= claimTurns*(room+300) {
+				// A round ends with the object that makes it full.
+				if stored-x.used >= claimRounds*(room+300) {
 					require.Equal(r, without, with)
 				}
 			}
@@ -99,7 +99,7 @@ func (c *poisoned) use(key string) (hit bool) {
 	return false
 }
 
-// An honest working set of half of the cache is there again after claimTurns turns at the latest, whatever is
+// An honest working set of half of the cache is there again after claimRounds rounds at the latest, whatever is
 // in the cache, and while the attack goes on it hits about as often as if the attacker claimed nothing.
 func TestHonestUsersHitWhateverOthersClaim(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
@@ -141,7 +141,7 @@ func TestHonestUsersHitWhateverOthersClaim(t *testing.T) {
 			for range 40 {
 				during += round(rate)
 			}
-			for missed := 0; missed < claimTurns*room; {
+			for missed := 0; missed < claimRounds*room; {
 				h := round(0)
 				if h == set {
 					break

@@ -52,7 +52,7 @@ type Entry struct {
 type history struct {
 	last    int64   // time of the last use
 	gap     float64 // mean logarithm (of base 2) of the times between uses
-	turn    uint32  // of the last use
+	round   uint32  // of the last use
 	returns uint8   // saturates
 	class   uint8
 	stored  bool // else it is dead, or a ghost's
@@ -66,8 +66,8 @@ type Policy struct {
 	learned
 
 	norms  [norms]norm
-	turn   uint32
-	stored int64 // bytes in this turn
+	round  uint32
+	stored int64 // bytes in this round
 }
 
 // New makes a policy of an empty cache.
@@ -89,7 +89,7 @@ func (p *Policy) Add(e *Entry, key string, cost float64) {
 		cost = 0 // or not a number
 	}
 	cost32 := float32(min(cost, math.MaxFloat32))
-	*e = Entry{plain: cost32, claimed: cost32, hash: hash(key), history: history{last: p.now, turn: p.turn, stored: true}}
+	*e = Entry{plain: cost32, claimed: cost32, hash: hash(key), history: history{last: p.now, round: p.round, stored: true}}
 	if g := p.ghosts.find(e.hash); g != 0 {
 		e.history = p.ghosts.all[g].history
 		e.stored = true
@@ -144,7 +144,7 @@ func (p *Policy) Value(e *Entry) float64 {
 		return 0
 	}
 	cost := e.claimed
-	if p.turn-e.turn >= claimTurns {
+	if p.round-e.round >= claimRounds {
 		cost = e.plain
 	}
 	return float64(cost) * p.rate[e.class][ageOf(p.now-e.last)]
@@ -179,7 +179,7 @@ func (p *Policy) returned(e *Entry) {
 	e.gap += max(newest, 1/float64(e.returns)) * (log2(after) - e.gap)
 	level := min(bits.Len8(e.returns), levels) - 1
 	e.class = uint8(1 + level*gaps + min(int(e.gap), gaps-1))
-	e.last, e.turn = p.now, p.turn
+	e.last, e.round = p.now, p.round
 }
 
 // hash is FNV-1a. Keys with equal hashes share a history, which does no harm.
