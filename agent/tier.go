@@ -322,7 +322,7 @@ func (a *Agent) closeTiers() error {
 
 func tierDrain(ctx context.Context, _ *params, l *level) (reply, error) {
 	if l.store == nil {
-		return nil, unsupportedf("only a store owes something to lower levels")
+		return nil, unsupportedf("only a store writes to lower levels in the background")
 	}
 	_, err := l.store.Drain(ctx)
 	return nil, err

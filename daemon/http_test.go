@@ -118,7 +118,7 @@ func TestMetrics(t *testing.T) {
 		`ringcache_ready 1`, `ringcache_level_up{level="memory"} 1`, `ringcache_level_up{level="disk"} 1`, `ringcache_level_objects{level="memory"} 1`,
 		`ringcache_level_objects{level="disk"} 1`, `ringcache_level_capacity_bytes{level="memory"} `, `ringcache_tier_objects_total{cause="",kind="hit",level="memory"} 1`,
 		`ringcache_tier_bytes_total{cause="",kind="hit",level="memory"} 100`, `ringcache_tier_objects_total{cause="",kind="written",level="disk"} 1`,
-		`ringcache_owed_objects 0`, `ringcache_build_info{go="go1.`, `ringcache_sessions 0`, `process_open_fds `, `go_goroutines `,
+		`ringcache_backlog_objects 0`, `ringcache_build_info{go="go1.`, `ringcache_sessions 0`, `process_open_fds `, `go_goroutines `,
 	} {
 		require.Contains(t, body, "\n"+line)
 	}

@@ -46,16 +46,16 @@ var (
 	mLevelBytes    = gauge("level_bytes", "Bytes of objects of a level, with what the level adds. Not there if unknown.", "level")
 	mLevelCapacity = gauge("level_capacity_bytes", "Most bytes of a level. Not there if it has no limit of its own.", "level")
 	mLevelHeld     = gauge("level_held_bytes", "Bytes of a level that can't be evicted now.", "level")
-	mLevelOwed     = gauge("level_owed_objects", "Objects that wait to be written to a level.", "level")
+	mLevelBacklog  = gauge("level_backlog_objects", "Objects that wait to be written to a level.", "level")
 	mLevelEvicted  = counter("level_evicted_objects_total", "Objects that went for room.", "level")
 	mLevelCorrupt  = counter("level_corrupt_objects_total", "Objects that went because they were damaged.", "level")
 	mTierObjects   = counter("tier_objects_total", "What happened to objects, by level, kind (hit, miss, promoted, written, deleted, and their failures) and cause.", "level", "kind", "cause")
 	mTierBytes     = counter("tier_bytes_total", "Bytes of the objects of ringcache_tier_objects_total, as far as they are known.", "level", "kind", "cause")
-	mPending       = gauge("pending_objects", "Objects on the way into memory, or wanted there.")
+	mFetches       = gauge("fetches", "Objects on the way into memory.")
 	mQueued        = gauge("queued_jobs", "Jobs that wait for a worker of the store.")
 	mInFlight      = gauge("in_flight_bytes", "Bytes that workers move between levels.")
-	mOwed          = gauge("owed_objects", "Objects that wait to be written to lower levels.")
-	mOwedBytes     = gauge("owed_bytes", "Bytes of ringcache_owed_objects.")
+	mBacklog       = gauge("backlog_objects", "Objects that wait to be written to lower levels.")
+	mBacklogBytes  = gauge("backlog_bytes", "Bytes of ringcache_backlog_objects.")
 
 	mConnections = gauge("connections", "Connections of clients.")
 	mSessions    = gauge("sessions", "Sessions of clients.")
@@ -72,8 +72,8 @@ var (
 	mRequests    = metric{prometheus.NewDesc("ringcache_request_duration_seconds", "Time from the arrival of a request to its answer.", []string{"op"}, nil), prometheus.UntypedValue}
 
 	allMetrics = []metric{
-		mBuild, mReady, mLevelUp, mLevelObjects, mLevelBytes, mLevelCapacity, mLevelHeld, mLevelOwed, mLevelEvicted, mLevelCorrupt, mTierObjects, mTierBytes,
-		mPending, mQueued, mInFlight, mOwed, mOwedBytes, mConnections, mSessions, mProcesses, mLeases, mWaiting, mHeld, mMessages, mAccepted, mRecovered, mEnded,
+		mBuild, mReady, mLevelUp, mLevelObjects, mLevelBytes, mLevelCapacity, mLevelHeld, mLevelBacklog, mLevelEvicted, mLevelCorrupt, mTierObjects, mTierBytes,
+		mFetches, mQueued, mInFlight, mBacklog, mBacklogBytes, mConnections, mSessions, mProcesses, mLeases, mWaiting, mHeld, mMessages, mAccepted, mRecovered, mEnded,
 		mItems, mRefused, mRequests,
 	}
 )
@@ -129,13 +129,13 @@ func collectStore(l *levels, send func(m metric, v float64, labels ...string)) {
 		known(mLevelHeld, x.Usage.Held, x.Name)
 		known(mLevelEvicted, x.Usage.Evicted, x.Name)
 		known(mLevelCorrupt, x.Usage.Corrupt, x.Name)
-		send(mLevelOwed, float64(x.Owed), x.Name)
+		send(mLevelBacklog, float64(x.Backlog), x.Name)
 	}
-	send(mPending, float64(s.Pending))
+	send(mFetches, float64(s.Fetches))
 	send(mQueued, float64(s.Queued))
 	send(mInFlight, float64(s.InFlight))
-	send(mOwed, float64(s.Owed))
-	send(mOwedBytes, float64(s.OwedBytes))
+	send(mBacklog, float64(s.Backlog))
+	send(mBacklogBytes, float64(s.BacklogBytes))
 	for _, x := range l.store.Counters() {
 		labels := []string{x.Level, label(x.Kind), label(x.Cause)}
 		send(mTierObjects, float64(x.Count), labels...)

@@ -29,7 +29,7 @@ type RunOptions struct {
 }
 
 // Run is the whole daemon: it opens the levels and the socket, serves until ctx ends or the process gets SIGTERM or SIGINT,
-// and closes everything: no new requests, what is owed to lower levels is written as far as Config.Drain allows, and the rest
+// and closes everything: no new requests, pending writes to lower levels are done as far as Config.Drain allows, and the rest
 // stays in the segment for the next daemon, with all promises. A second signal makes Run return at once, with an error and
 // nothing closed, as if the process had been killed; the process should end then. SIGHUP makes it read its configuration
 // again.

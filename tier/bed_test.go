@@ -68,17 +68,17 @@ func (b *bed) open() {
 	b.Store = s
 }
 
-// end closes the store and checks that it holds nothing but what is owed.
+// end closes the store and checks that it pins nothing but the backlog.
 func (b *bed) end() {
 	assert.Empty(b.t, tier.Check(b.Store))
 	assert.NoError(b.t, b.Close())
 	assert.Empty(b.t, tier.Check(b.Store), "after Close")
-	owed := b.State().Owed
-	assert.Zero(b.t, b.State().Pending, "flights")
+	backlog := b.State().Backlog
+	assert.Zero(b.t, b.State().Fetches, "fetches")
 	assert.Zero(b.t, b.State().InFlight, "bytes in flight")
 	for _, l := range b.memory.Leases() {
 		assert.Empty(b.t, l.Reserved, "reservations of lease %q", l.ID)
-		if l.Owner == "ringcache store" && (owed == 0 || l.ID != "ringcache store: to be written") {
+		if l.Owner == "ringcache store" && (backlog == 0 || l.ID != "ringcache store: pending writes") {
 			assert.Empty(b.t, l.Pinned, "pins of lease %q", l.ID)
 		}
 	}

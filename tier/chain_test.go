@@ -120,10 +120,10 @@ func TestTwoHalvesOfAChain(t *testing.T) {
 		synctest.Wait()
 		other.Pin(keys(names[4:]...))
 		synctest.Wait()
-		require.Equal(t, 8, b.State().Pending)
+		require.Equal(t, 8, b.State().Fetches)
 		l.Release()
 		synctest.Wait()
-		require.Equal(t, 8, b.State().Pending-0, "the second half wants the end of the first one, and so what is in front of that")
+		require.Equal(t, 8, b.State().Fetches, "the second half needs the end of the first one, and so what is in front of that")
 		close(wait)
 		for _, err := range b.pin(other, names[4:]...) {
 			require.NoError(t, err)
@@ -182,9 +182,9 @@ func (g gated) Stat(ctx context.Context, keys []tier.Key) []tier.Found {
 	return found
 }
 
-// TestAChildThatIsWantedAgainIsNoMiss: a lease gives a pending child up, and wants it again before the worker that was
+// TestAChildThatIsAskedForAgainIsNoMiss: a lease gives a pending child up, and asks for it again before the worker that was
 // told so has noticed. Its parent is in memory.
-func TestAChildThatIsWantedAgainIsNoMiss(t *testing.T) {
+func TestAChildThatIsAskedForAgainIsNoMiss(t *testing.T) {
 	in(t, func(t *testing.T) {
 		g := gated{in: make(chan struct{}), out: make(chan struct{})}
 		b := newBed(t, 1<<20, func(o *tier.Options) {

@@ -85,10 +85,13 @@ func TestManyClients(t *testing.T) {
 	fail.Wait()
 	require.Zero(t, wrong.Load(), "other bytes")
 	b.disk.Do(nil)
-	_, err := b.Drain(t.Context())
-	require.NoError(t, err)
+	left, err := b.Drain(t.Context())
+	require.Empty(t, left)
+	if err != nil { // what was stored again while the level failed may have gone from memory before the level was asked
+		require.ErrorContains(t, err, "objects that were stored again may be missing in lower levels")
+	}
 	require.Empty(t, tier.Check(b.Store))
-	require.Eventually(t, func() bool { return b.State().Pending == 0 && b.memory.Usage().Held == 0 }, 5*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return b.State().Fetches == 0 && b.memory.Usage().Held == 0 }, 5*time.Minute, time.Millisecond)
 	up, down := tier.PeakInFlight(b.Store)
 	require.LessOrEqual(t, up, int64(15_000))
 	require.LessOrEqual(t, down, int64(5_000))

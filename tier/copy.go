@@ -207,7 +207,7 @@ func (c *copying) verify(ctx context.Context, batch []*copied) error {
 		errs[places[i]] = g.Err
 	}
 	for i, o := range batch {
-		if isNowhere(errs[i]) {
+		if isPlainMiss(errs[i]) {
 			errs[i] = fmt.Errorf("tier: object %v was in level %s, and is not any more: is the level too small? %w", o.object.Key, c.to.Name(), errs[i])
 		}
 		if err := c.end(o, errs[i]); err != nil {

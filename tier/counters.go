@@ -54,8 +54,8 @@ var causeNames = [causes]string{
 
 func (c cause) String() string { return causeNames[c] }
 
-// errQuota is the cause of what a tenant's quota, or MaxOwed, keeps from being written back.
-var errQuota = fmt.Errorf("tier: too much waits to be written back: %w", ErrFull)
+// errQuota is the cause of what a tenant's quota, or Options.MaxBacklog, keeps from being written back.
+var errQuota = fmt.Errorf("tier: the backlog of pending writes has no room: %w", ErrFull)
 
 // causeOf sorts errors. One that matches several is the rarest of them.
 func causeOf(err error) cause {
@@ -68,8 +68,8 @@ func causeOf(err error) cause {
 	}{
 		{errQuota, causeQuota}, {ErrCorrupt, causeCorrupt}, {ErrTooLarge, causeTooLarge}, {ErrFull, causeFull},
 		{ErrInUse, causeInUse}, {ErrUnavailable, causeUnavailable}, {fs.ErrClosed, causeUnavailable},
-		{errUnwanted, causeCancelled}, {context.Canceled, causeCancelled}, {context.DeadlineExceeded, causeCancelled},
-		{errElsewhere, causePending}, {ErrPending, causePending}, {ErrNotFound, causeNotFound},
+		{errCancelled, causeCancelled}, {context.Canceled, causeCancelled}, {context.DeadlineExceeded, causeCancelled},
+		{errAskAgain, causePending}, {ErrPending, causePending}, {ErrNotFound, causeNotFound},
 	} {
 		if errors.Is(err, c.err) {
 			return c.cause
@@ -92,36 +92,58 @@ type Counter struct {
 	Count, Bytes int64
 }
 
-type counters struct {
-	names []string // memory first
-	cells [][kinds][causes]struct{ count, bytes atomic.Int64 }
+// report counts and tells what happens to objects and levels. Its methods never wait.
+type report struct {
+	names  []string // of levels, memory first
+	cells  [][kinds][causes]struct{ count, bytes atomic.Int64 }
+	events *events
 }
 
-func newCounters(names []string) *counters {
-	return &counters{names, make([][kinds][causes]struct{ count, bytes atomic.Int64 }, len(names))}
+func newReport(names []string, events *events) *report {
+	return &report{names, make([][kinds][causes]struct{ count, bytes atomic.Int64 }, len(names)), events}
 }
 
-// add counts objects. Level 0 is memory.
-func (c *counters) add(level int, k kind, err error, count, bytes int64) {
-	cell := &c.cells[level][k][causeOf(err)]
-	cell.count.Add(count)
+// count counts objects. Level 0 is memory, and 1+i is Options.Lower[i].
+func (r *report) count(level int, k kind, err error, objects, bytes int64) {
+	cell := &r.cells[level][k][causeOf(err)]
+	cell.count.Add(objects)
 	cell.bytes.Add(bytes)
+}
+
+// event counts one object, or a change of a level if the key is empty, and sends an event of it.
+func (r *report) event(level int, k kind, key Key, bytes int64, err error) {
+	r.count(level, k, err, 1, bytes)
+	r.events.send(Event{Level: r.names[level], Kind: k.String(), Key: key, Bytes: bytes, Cause: causeOf(err).String()})
+}
+
+// pins counts hits and misses of memory.
+func (r *report) pins(placed []Placed) {
+	var hits, bytes int64
+	for i := range placed {
+		if err := placed[i].Err; err != nil {
+			r.count(0, kindMiss, err, 1, 0)
+			continue
+		}
+		hits++
+		bytes += placed[i].Object.Size
+	}
+	r.count(0, kindHit, nil, hits, bytes)
 }
 
 // Counters returns the counters that are not zero.
 func (s *Store) Counters() []Counter {
 	var out []Counter
-	for level := range s.counters.cells {
+	for level := range s.report.cells {
 		for k := range kinds {
 			for why := range causes {
-				cell := &s.counters.cells[level][k][why]
+				cell := &s.report.cells[level][k][why]
 				if n := cell.count.Load(); n > 0 {
-					out = append(out, Counter{s.counters.names[level], k.String(), why.String(), n, cell.bytes.Load()})
+					out = append(out, Counter{s.report.names[level], k.String(), why.String(), n, cell.bytes.Load()})
 				}
 			}
 		}
 	}
-	if n := s.events.dropped.Load(); n > 0 {
+	if n := s.report.events.dropped.Load(); n > 0 {
 		out = append(out, Counter{Kind: "dropped event", Count: n})
 	}
 	return out

@@ -35,7 +35,7 @@ func TestPutIntoACutSegment(t *testing.T) {
 	}
 }
 
-// TestWriteFromACutSegment: what is owed is lost with the memory, and the level below stays in use.
+// TestWriteFromACutSegment: what is pending is lost with the memory, and the level below stays in use.
 func TestWriteFromACutSegment(t *testing.T) {
 	dir := t.TempDir()
 	m := openMemory(t, dir, 4<<20)

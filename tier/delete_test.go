@@ -39,13 +39,13 @@ func TestDelete(t *testing.T) {
 	})
 }
 
-// TestDeletedDoesNotComeBack: while it is brought, written, or waits for either.
+// TestDeletedDoesNotComeBack: while it is fetched, written, or waits for either.
 func TestDeletedDoesNotComeBack(t *testing.T) {
 	for _, method := range []string{"Stat", "Get", "Put"} {
 		for _, queued := range []bool{false, true} {
 			t.Run(method, func(t *testing.T) {
 				in(t, func(t *testing.T) {
-					b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower = o.Lower[1:]; o.MaxCalls, o.MaxOwed = 2, 1<<20 })
+					b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower = o.Lower[1:]; o.MaxCalls, o.MaxBacklog = 2, 1<<20 })
 					wait := make(chan struct{})
 					b.remote.Do(func(c tiertest.Call) tiertest.Answer {
 						if c.Method == method {
@@ -112,7 +112,7 @@ func TestNothingIsBroughtWhileItIsDeleted(t *testing.T) {
 	})
 }
 
-// TestDeleteOfWhatIsInUseIsStillWritten: an object that is owed, and can't be deleted, stays owed.
+// TestDeleteOfWhatIsInUseIsStillWritten: a pending write of an object that can't be deleted stays pending.
 func TestDeleteOfWhatIsInUseIsStillWritten(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 1<<20, nil)

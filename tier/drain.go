@@ -8,7 +8,7 @@ import (
 	"github.com/ringcache/ringcache/internal/sizes"
 )
 
-// Drain waits until everything that is owed to lower levels is written. If ctx ends before that, because a level is
+// Drain waits until no write to a lower level is pending. If ctx ends before that, because a level is
 // slow or away, it returns the keys of what is left, and the error of ctx: what is left stays in the memory level,
 // and the next store over it writes it. What a level refuses, as a full one, is given up meanwhile, and counted.
 //
@@ -19,38 +19,24 @@ import (
 // `ringcache tier copy`.
 func (s *Store) Drain(ctx context.Context) ([]Key, error) {
 	if !s.gate.enter() {
-		return nil, fmt.Errorf("tier: the store: %w", fs.ErrClosed)
+		return nil, errClosedStore()
 	}
 	defer s.gate.leave()
 	for {
-		s.mu.Lock()
-		if len(s.owed.debts) == 0 {
-			missed := s.owed.missed
-			s.owed.missed = 0
-			s.mu.Unlock()
-			if missed > 0 {
-				return nil, fmt.Errorf("tier: %d objects that were stored again may be missing in lower levels: they had to wait, and memory did not keep them; "+
-					"store them once more, or use `ringcache tier copy`", missed)
-			}
+		b := s.writes.backlog()
+		switch {
+		case len(b.left) == 0 && b.missed > 0:
+			return nil, fmt.Errorf("tier: %d objects that were stored again may be missing in lower levels: they had to wait, "+
+				"and memory did not keep them; store them once more, or use `ringcache tier copy`", b.missed)
+		case len(b.left) == 0:
 			return nil, nil
-		}
-		left := make([]Key, 0, len(s.owed.debts))
-		for k := range s.owed.debts {
-			left = append(left, k)
-		}
-		bytes, stopping := s.owed.bytes, s.stopping
-		if s.settled == nil {
-			s.settled = make(chan struct{})
-		}
-		settled := s.settled
-		s.mu.Unlock()
-		if stopping {
-			return left, fmt.Errorf("tier: %d objects are not written, the store: %w", len(left), fs.ErrClosed)
+		case b.stopped:
+			return b.left, fmt.Errorf("tier: %d objects are not written, the store: %w", len(b.left), fs.ErrClosed)
 		}
 		select {
-		case <-settled:
+		case <-b.smaller:
 		case <-ctx.Done():
-			return left, fmt.Errorf("tier: %d objects of %s are not written: %w", len(left), sizes.Text(bytes), ctx.Err())
+			return b.left, fmt.Errorf("tier: %d objects of %s are not written: %w", len(b.left), sizes.Text(b.bytes), ctx.Err())
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 // TestDrainReachesEveryLevelOfAStoreWithANewOne: objects are in memory and on the disk when a store is opened
 // that has one more level. Whoever stores them again, by Put or under a lease, has them in that level, too.
 func TestDrainReachesEveryLevelOfAStoreWithANewOne(t *testing.T) {
-	for _, how := range []string{"bytes", "reader", "reader without room for debts", "lease"} {
+	for _, how := range []string{"bytes", "reader", "reader without room for pending writes", "lease"} {
 		t.Run(how, func(t *testing.T) {
 			in(t, func(t *testing.T) {
 				b := newBed(t, 30_000, func(o *tier.Options) { o.Lower = o.Lower[:1] })
@@ -31,8 +31,8 @@ func TestDrainReachesEveryLevelOfAStoreWithANewOne(t *testing.T) {
 				require.NoError(t, b.Close())
 
 				b.options.Lower = []tier.Lower{{Level: b.disk}, {Level: b.remote}}
-				if how == "reader without room for debts" {
-					b.options.MaxOwed = 1
+				if how == "reader without room for pending writes" {
+					b.options.MaxBacklog = 1
 				}
 				b.open()
 				written := 0
@@ -99,7 +99,7 @@ func TestStoredAgainWhileItIsWritten(t *testing.T) {
 		})
 		for range 3 {
 			require.NoError(t, put(b, "x", "", 1000))
-			require.Equal(t, int64(1000), b.State().OwedBytes, "it is owed once")
+			require.Equal(t, int64(1000), b.State().BacklogBytes, "it is pending once")
 			require.Empty(t, tier.Check(b.Store))
 		}
 		close(wait)
@@ -107,15 +107,15 @@ func TestStoredAgainWhileItIsWritten(t *testing.T) {
 		b.drain()
 		require.Equal(t, 1, written)
 		require.Equal(t, "memory disk remote", b.has("x"))
-		require.Zero(t, b.State().OwedBytes)
+		require.Zero(t, b.State().BacklogBytes)
 	})
 }
 
-// TestStoredAgainWhileALevelIsAway: objects that all levels have take nothing of what may be owed, so new
+// TestStoredAgainWhileALevelIsAway: objects that all levels have take nothing of the backlog, so new
 // ones reach the level that is there, and the other one when it is back.
 func TestStoredAgainWhileALevelIsAway(t *testing.T) {
 	in(t, func(t *testing.T) {
-		b := newBed(t, 200_000, func(o *tier.Options) { o.MaxOwed = 100_000 })
+		b := newBed(t, 200_000, func(o *tier.Options) { o.MaxBacklog = 100_000 })
 		names := func(what string, n int) (all []string) {
 			for i := range n {
 				all = append(all, fmt.Sprint(what, i))
@@ -135,7 +135,7 @@ func TestStoredAgainWhileALevelIsAway(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			require.Zero(t, b.State().OwedBytes)
+			require.Zero(t, b.State().BacklogBytes)
 			require.Zero(t, b.memory.Usage().Held, "nothing is pinned for it")
 		}
 		require.Empty(t, tier.Check(b.Store))
@@ -156,10 +156,10 @@ func TestStoredAgainWhileALevelIsAway(t *testing.T) {
 	})
 }
 
-// TestDrainOfMoreThanMayBeOwed: what is stored again in one go is in the new level after Drain, however much it is.
-func TestDrainOfMoreThanMayBeOwed(t *testing.T) {
+// TestDrainOfMoreThanTheBacklogHolds: what is stored again in one go is in the new level after Drain, however much it is.
+func TestDrainOfMoreThanTheBacklogHolds(t *testing.T) {
 	in(t, func(t *testing.T) {
-		b := newBed(t, 200_000, func(o *tier.Options) { o.Lower, o.MaxOwed = o.Lower[:1], 100_000 })
+		b := newBed(t, 200_000, func(o *tier.Options) { o.Lower, o.MaxBacklog = o.Lower[:1], 100_000 })
 		var all []tier.Object
 		for i := range 150 {
 			all = append(all, object(fmt.Sprint("o", i), "", 1000))

@@ -34,13 +34,20 @@ func newEvents(to func(Event)) *events {
 	e := &events{to: to}
 	if to != nil {
 		e.queue = make(chan Event, maxEvents)
-		e.work.Go(func() {
-			for event := range e.queue {
-				to(event)
-			}
-		})
 	}
 	return e
+}
+
+// start begins to hand events on. Open does it when it can fail no more.
+func (e *events) start() {
+	if e.to == nil {
+		return
+	}
+	e.work.Go(func() {
+		for event := range e.queue {
+			e.to(event)
+		}
+	})
 }
 
 // send queues an event. It never waits.

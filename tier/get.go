@@ -11,7 +11,7 @@ import (
 // reading is one element of Get.
 type reading struct {
 	get     *Get
-	version uint32 // as of flight
+	version uint32 // of the key in the negative cache
 	err     error  // of the levels so far
 	caller  error  // of Into, To or the context: no other level can help
 	done    bool
@@ -45,18 +45,18 @@ func (s *Store) Get(ctx context.Context, gets []Get) {
 		g := &gets[i]
 		g.Object, g.Bytes, g.Err = Object{}, nil, g.Key.Validate()
 		if g.Err == nil {
-			all[i].get, all[i].version = g, s.missing.version(g.Key)
+			all[i].get, all[i].version = g, s.fetcher.negative.version(g.Key)
 			readings = append(readings, &all[i])
 		}
 	}
 	rest := s.readMemory(ctx, readings)
-	flights, direct := s.board(rest)
+	joined, direct := s.fetcher.join(rest)
 	s.readLower(ctx, direct)
-	s.readLower(ctx, s.disembark(ctx, flights))
+	s.readLower(ctx, s.readFetched(ctx, joined))
 	for _, r := range readings {
-		r.finish(ctx)
+		r.setError(ctx)
 	}
-	s.noteMisses(readings)
+	s.rememberMisses(readings)
 }
 
 // readMemory reads from memory, and returns what is not there.
@@ -86,94 +86,107 @@ func (s *Store) readMemory(ctx context.Context, readings []*reading) []*reading 
 		case r.caller == nil && r.written > 0:
 			r.caller = fmt.Errorf("tier: memory failed after %d bytes were written: %w", r.written, err)
 		default:
-			if r.err = err; !isNowhere(err) && !errors.Is(err, ErrPending) {
-				r.err = lost(nowhere(r.get.Key), err)
+			if r.err = err; !isPlainMiss(err) && !errors.Is(err, ErrPending) {
+				r.err = addFailure(errNowhere(r.get.Key), err)
 			}
-			s.counters.add(0, kindMiss, err, 1, 0)
+			s.report.count(0, kindMiss, err, 1, 0)
 			if r.caller == nil && ctx.Err() == nil {
 				rest = append(rest, r)
 			}
 		}
 	}
-	s.counters.add(0, kindHit, nil, hits, bytes)
+	s.report.count(0, kindHit, nil, hits, bytes)
 	return rest
 }
 
-// board finds or begins flights for what is to be in memory, and returns the rest, which is read for
-// its caller alone. What was looked up in vain lately is in neither.
-func (s *Store) board(readings []*reading) (flights map[*reading]*flight, direct []*reading) {
+// join joins or begins fetches of what is to be in memory, and returns the rest, which is read for its caller alone.
+// What was looked up in vain lately is in neither.
+func (f *fetcher) join(readings []*reading) (joined map[*reading]*fetch, direct []*reading) {
 	if len(readings) == 0 {
 		return nil, nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var fresh []*flight
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	joined = map[*reading]*fetch{}
+	var begun []*fetch
 	for i, r := range readings {
 		k := r.get.Key
-		wanted := s.options.PromoteAfter > 0 && s.ghosts.count(k) >= s.options.PromoteAfter
-		f := s.flights[k]
-		miss := s.missing.get(k)
+		promote := f.options.PromoteAfter > 0 && f.ghosts.count(k) >= f.options.PromoteAfter
+		x := f.fetches[k]
+		miss := f.negative.get(k)
 		switch {
-		case f != nil && !f.deleted && !errors.Is(r.err, ErrUnavailable): // also if the flight has its place already
-			s.hurry(f)
-		case isNowhere(miss):
+		case x != nil && !x.deleted && !errors.Is(r.err, ErrUnavailable): // also if it has its place already
+			f.makeUrgent(x)
+		case isPlainMiss(miss):
 			r.err = miss
 			continue
-		case f == nil && wanted && miss == nil && errors.Is(r.err, ErrNotFound) && !errors.Is(r.err, ErrUnavailable) && s.mayFly(k) == nil:
-			f = s.newFlight(k)
-			f.place = i
-			fresh = append(fresh, f)
+		case x == nil && promote && miss == nil && errors.Is(r.err, ErrNotFound) && !errors.Is(r.err, ErrUnavailable) && f.admit(k) == nil:
+			x = f.newFetch(k)
+			x.order = i
+			begun = append(begun, x)
 		default:
 			direct = append(direct, r)
 			continue
 		}
-		f.waits++
-		f.reads++
-		f.counted = s.options.PromoteAfter > 0
-		if flights == nil {
-			flights = map[*reading]*flight{}
-		}
-		flights[r] = f
+		x.waiters++
+		x.readers++
+		x.counted = f.options.PromoteAfter > 0
+		joined[r] = x
 	}
-	s.launch(fresh, urgent, false)
-	return flights, direct
+	f.enqueueLookup(begun, urgent, false)
+	return joined, direct
 }
 
-// disembark waits for flights and reads what they brought. It returns what they did not bring, and others may have.
-func (s *Store) disembark(ctx context.Context, flights map[*reading]*flight) (direct []*reading) {
-	var brought []*reading
-	for r, f := range flights {
-		select {
-		case <-f.done:
-		case <-ctx.Done():
-		}
-		s.mu.Lock()
-		if !f.ended {
-			f.reads--
-			r.caller = ctx.Err()
-		}
-		s.unwait(f)
-		ended, err := f.ended, f.err
-		s.mu.Unlock()
-		switch {
-		case !ended:
+// leave waits until a fetch that join returned is finished, or ctx ends, and ends the interest of its caller. It
+// reports whether the fetch is finished.
+func (f *fetcher) leave(ctx context.Context, x *fetch) (finished bool, err error) {
+	select {
+	case <-x.done:
+	case <-ctx.Done():
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !x.finished {
+		x.readers--
+		err = ctx.Err()
+	} else {
+		err = x.err
+	}
+	finished = x.finished
+	f.removeWaiter(x)
+	return finished, err
+}
+
+// readFetched waits for fetches and reads what is in memory then. It returns what they did not bring, and other levels
+// may have.
+func (s *Store) readFetched(ctx context.Context, joined map[*reading]*fetch) (direct []*reading) {
+	var fetched []*reading
+	for r, x := range joined {
+		switch finished, err := s.fetcher.leave(ctx, x); {
+		case !finished:
+			r.caller = err
 		case err == nil:
-			brought = append(brought, r)
-		case isNowhere(err) && !errors.Is(err, errUnwanted):
+			fetched = append(fetched, r)
+		case isPlainMiss(err):
 			r.err = err
 		default:
 			direct = append(direct, r)
 		}
 	}
-	direct = append(direct, s.readMemory(ctx, brought)...)
-	if len(brought) > 0 {
-		s.mu.Lock()
-		for _, r := range brought {
-			s.promoted.read(r.get.Key)
-		}
-		s.mu.Unlock()
+	direct = append(direct, s.readMemory(ctx, fetched)...)
+	if len(fetched) > 0 {
+		s.fetcher.read(fetched)
 	}
 	return direct
+}
+
+// read notes that calls of Get have read what was fetched.
+func (f *fetcher) read(fetched []*reading) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range fetched {
+		f.promoted.removeReader(r.get.Key)
+	}
 }
 
 // readLower reads from the lower levels for the caller alone.
@@ -194,11 +207,11 @@ func (s *Store) readLower(ctx context.Context, rest []*reading) {
 		case <-ctx.Done():
 			return
 		}
-		s.getLevel(ctx, l, gets, func(i int) bool { return rest[i].caller != nil })
+		l.get(ctx, gets, func(i int) bool { return rest[i].caller != nil })
 		<-l.slots
 		next := rest[:0:0]
 		for i, r := range rest {
-			r.take(gets[i])
+			r.setAnswer(gets[i])
 			if !r.done && r.caller == nil && ctx.Err() == nil {
 				next = append(next, r)
 			}
@@ -207,8 +220,8 @@ func (s *Store) readLower(ctx context.Context, rest []*reading) {
 	}
 }
 
-// take notes the answer of a lower level.
-func (r *reading) take(g Get) {
+// setAnswer notes the answer of a lower level.
+func (r *reading) setAnswer(g Get) {
 	switch {
 	case g.Err == nil:
 		if r.get.To != nil && r.get.Into == nil {
@@ -222,8 +235,8 @@ func (r *reading) take(g Get) {
 	case r.caller != nil:
 	case errors.Is(g.Err, ErrPending):
 		r.err = g.Err
-	case !isNowhere(g.Err) && !errors.Is(r.err, ErrPending):
-		r.err = lost(r.err, g.Err)
+	case !isPlainMiss(g.Err) && !errors.Is(r.err, ErrPending):
+		r.err = addFailure(r.err, g.Err)
 	}
 }
 
@@ -250,8 +263,8 @@ func (r *reading) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// finish sets the error of what was not read.
-func (r *reading) finish(ctx context.Context) {
+// setError sets the error of what was not read.
+func (r *reading) setError(ctx context.Context) {
 	switch {
 	case r.done:
 	case r.caller != nil:
@@ -259,21 +272,18 @@ func (r *reading) finish(ctx context.Context) {
 	case ctx.Err() != nil:
 		r.get.Err = ctx.Err()
 	case r.err == nil:
-		r.get.Err = nowhere(r.get.Key)
+		r.get.Err = errNowhere(r.get.Key)
 	default:
 		r.get.Err = r.err
 	}
 }
 
-// noteMisses remembers what no level has.
-func (s *Store) noteMisses(readings []*reading) {
+// rememberMisses adds what no level has to the negative cache.
+func (s *Store) rememberMisses(readings []*reading) {
+	negative := s.fetcher.negative
 	for _, r := range readings {
-		if err := r.get.Err; err != nil && isNowhere(err) {
-			s.mu.Lock()
-			if s.missing.get(r.get.Key) == nil {
-				s.missing.add(r.get.Key, r.version, err)
-			}
-			s.mu.Unlock()
+		if err := r.get.Err; err != nil && isPlainMiss(err) && negative.get(r.get.Key) == nil {
+			negative.add(r.get.Key, r.version, err)
 		}
 	}
 }

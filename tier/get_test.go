@@ -41,17 +41,17 @@ func TestGetBringsWhatIsReadAgain(t *testing.T) {
 		require.NoError(t, b.get("x"))
 		require.NoError(t, b.get("x"))
 		synctest.Wait()
-		require.Equal(t, "memory disk remote", b.has("x"), "the second level wanted it, too")
+		require.Equal(t, "memory disk remote", b.has("x"), "the second level got a copy, too")
 		require.NoError(t, b.get("x"))
 		require.Equal(t, 2, b.remote.Elements("Get"))
 		require.Zero(t, b.memory.Usage().Held)
 		require.Equal(t, int64(1), b.counter("remote promoted"))
-		require.Equal(t, int64(2), b.counter("memory hit"), "one of them waited for the object to be brought")
+		require.Equal(t, int64(2), b.counter("memory hit"), "one of them waited for the fetch")
 	})
 }
 
-// TestAGetThatBringsCountsOnce: the disk wants what is wanted three times.
-func TestAGetThatBringsCountsOnce(t *testing.T) {
+// TestAGetThatFetchesCountsOnce: the disk gets what is asked for three times.
+func TestAGetThatFetchesCountsOnce(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower[0].PromoteAfter = 3 })
 		require.NoError(t, put(b.maps[1], "x", "", 16))
@@ -171,7 +171,7 @@ func TestALevelThatIsAwayFailsNothing(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		require.False(t, b.State().Levels[1].Away)
 		require.NoError(t, b.get("nowhere"))
-		require.Equal(t, "memory disk remote", b.has("y"), "what was owed is written")
+		require.Equal(t, "memory disk remote", b.has("y"), "what was pending is written")
 	})
 }
 
@@ -252,7 +252,7 @@ func TestALevelThatCantWriteIsRead(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		require.Zero(t, b.counter("disk away: unavailable"))
-		require.Equal(t, 1, b.State().Owed)
+		require.Equal(t, 1, b.State().Backlog)
 		require.Less(t, b.disk.Calls("Put"), 30, "with pauses")
 		b.disk.Do(nil)
 		_, err := b.Drain(t.Context())
@@ -261,7 +261,7 @@ func TestALevelThatCantWriteIsRead(t *testing.T) {
 	})
 }
 
-// TestAHangingLevelLeavesWorkersToOthers: what the disk has is brought while everything that the remote level is asked
+// TestAHangingLevelLeavesWorkersToOthers: what the disk has is fetched while everything that the remote level is asked
 // for hangs.
 func TestAHangingLevelLeavesWorkersToOthers(t *testing.T) {
 	in(t, func(t *testing.T) {
@@ -351,7 +351,7 @@ func TestGetIsCancelled(t *testing.T) {
 			<-done
 			require.ErrorIs(t, gets[0].Err, context.Canceled)
 			synctest.Wait()
-			require.Zero(t, b.State().Pending, "nobody else wants it")
+			require.Zero(t, b.State().Fetches, "nobody else has interest")
 			require.False(t, b.State().Levels[1].Away)
 		})
 	}

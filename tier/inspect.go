@@ -27,7 +27,7 @@ func (s *Store) Stat(ctx context.Context, keys []Key) []Located {
 	}
 	defer s.gate.leave()
 	for i, k := range keys {
-		out[i].Err = nowhere(k)
+		out[i].Err = errNowhere(k)
 	}
 	note := func(name string, found []Found) {
 		for i, f := range found {
@@ -38,17 +38,17 @@ func (s *Store) Stat(ctx context.Context, keys []Key) []Located {
 					at.Found = f
 				}
 				at.Levels = append(at.Levels, name)
-			case len(at.Levels) > 0 || isNowhere(f.Err):
+			case len(at.Levels) > 0 || isPlainMiss(f.Err):
 			case errors.Is(f.Err, ErrPending):
 				at.Err = f.Err
 			case !errors.Is(at.Err, ErrPending):
-				at.Err = lost(at.Err, f.Err)
+				at.Err = addFailure(at.Err, f.Err)
 			}
 		}
 	}
 	note(s.memory.Name(), s.memory.Stat(ctx, keys))
 	for _, l := range s.lower {
-		found, _ := s.statLevel(ctx, l, keys)
+		found, _ := l.stat(ctx, keys)
 		note(l.name, found)
 	}
 	if err := ctx.Err(); err != nil {
@@ -95,8 +95,8 @@ func (s *Store) List(ctx context.Context, space string) iter.Seq2[Object, error]
 			return
 		}
 		for _, l := range s.lower {
-			if l.away.Load() {
-				failed = errors.Join(failed, errAway(l))
+			if l.health.isAway() {
+				failed = errors.Join(failed, l.health.errAway())
 				continue
 			}
 			if !list(l.Level.List(ctx, space), l.name, l.index == len(s.lower)-1) {
@@ -112,15 +112,16 @@ func (s *Store) List(ctx context.Context, space string) iter.Seq2[Object, error]
 // State is what a store has and does now.
 type State struct {
 	Levels []LevelState // fastest first
-	// Pending objects are on the way into memory, or wanted there.
-	Pending int
-	// Queued is the number of jobs that wait for a worker, and InFlight the bytes that
+	// Fetches is the number of objects on the way into memory.
+	Fetches int
+	// Queued is the number of jobs of fetches that wait for a worker, and InFlight the bytes that
 	// workers move up or down.
 	Queued   int
 	InFlight int64
-	// Owed objects, of OwedBytes, wait to be written to lower levels.
-	Owed      int
-	OwedBytes int64
+	// Backlog is the number of objects that wait to be written to lower levels, and BacklogBytes the bytes
+	// of those that are pinned in memory for that.
+	Backlog      int
+	BacklogBytes int64
 }
 
 // LevelState is what a level has now.
@@ -129,30 +130,41 @@ type LevelState struct {
 	Usage Usage
 	// Away levels are asked in the background only, until they answer.
 	Away bool
-	// Owed is the number of objects that wait to be written to the level.
-	Owed int
+	// Backlog is the number of objects that wait to be written to the level.
+	Backlog int
 }
 
 // State reports what the store has and does now. It does no input or output.
 func (s *Store) State() State {
 	out := State{Levels: []LevelState{{Name: s.memory.Name(), Usage: s.memory.Usage()}}}
 	for _, l := range s.lower {
-		out.Levels = append(out.Levels, LevelState{Name: l.name, Usage: l.Level.Usage(), Away: l.away.Load()})
+		out.Levels = append(out.Levels, LevelState{Name: l.name, Usage: l.Level.Usage(), Away: l.health.isAway()})
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out.Pending, out.Queued = len(s.flights), s.queue.Len()
-	out.InFlight = s.moving.bytes + s.writing.bytes
-	out.OwedBytes = s.owed.bytes
-	for _, d := range s.owed.debts {
-		if d.left != 0 {
-			out.Owed++
+	s.fetcher.addState(&out)
+	s.writes.addState(&out)
+	return out
+}
+
+func (f *fetcher) addState(out *State) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out.Fetches, out.Queued = len(f.fetches), f.queue.Len()
+	out.InFlight += f.budget.used
+}
+
+func (w *writeBack) addState(out *State) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out.InFlight += w.budget.used
+	out.BacklogBytes = w.bytes
+	for _, p := range w.pending {
+		if p.left != 0 {
+			out.Backlog++
 		}
-		for _, l := range s.lower {
-			if d.left&(1<<l.index) != 0 {
-				out.Levels[1+l.index].Owed++
+		for _, l := range w.lower {
+			if p.left.has(l) {
+				out.Levels[1+l.index].Backlog++
 			}
 		}
 	}
-	return out
 }

@@ -155,8 +155,8 @@ func TestValidate(t *testing.T) {
 		"one call":        {func(o *tier.Options) { o.MaxCalls = 1 }, "least is 2"},
 		"calls":           {func(o *tier.Options) { o.MaxCalls = -1 }, "least is 2"},
 		"in flight":       {func(o *tier.Options) { o.MaxBytesInFlight = -1 }, "MaxBytesInFlight"},
-		"pending":         {func(o *tier.Options) { o.MaxPending = -1 }, "MaxPending"},
-		"owed":            {func(o *tier.Options) { o.MaxOwed = -1 }, "MaxOwed"},
+		"pending":         {func(o *tier.Options) { o.MaxFetches = -1 }, "MaxFetches"},
+		"backlog":         {func(o *tier.Options) { o.MaxBacklog = -1 }, "MaxBacklog"},
 		"negative":        {func(o *tier.Options) { o.NegativeTTL = -1 }, "NegativeTTL"},
 		"promoted":        {func(o *tier.Options) { o.PromotedFor = -1 }, "PromotedFor"},
 		"quota":           {func(o *tier.Options) { o.Quotas = map[string]int64{"a": -1} }, `tenant "a"`},
@@ -188,7 +188,7 @@ func TestLeasesOfTheStore(t *testing.T) {
 		b.lease("mine")
 		require.Len(t, b.Leases(), 1)
 		require.Equal(t, "mine", b.Leases()[0].ID)
-		for _, o := range []tier.LeaseOptions{{ID: "ringcache store: promoted"}, {ID: "ringcache store: to be written"}, {ID: "ringcache store: of a later version"}, {ID: "a", Owner: "ringcache store"}} {
+		for _, o := range []tier.LeaseOptions{{ID: "ringcache store: promoted"}, {ID: "ringcache store: pending writes"}, {ID: "ringcache store: of a later version"}, {ID: "a", Owner: "ringcache store"}} {
 			_, err := b.Lease(t.Context(), o)
 			require.ErrorContains(t, err, "the store's own")
 		}

@@ -107,13 +107,13 @@ func TestMemoryAndDisk(t *testing.T) {
 
 const killedVariable = "RINGCACHE_TEST_TIER_STORE"
 
-// TestKilledProcessOwes: what a process that was killed had stored is written by the next one.
-func TestKilledProcessOwes(t *testing.T) {
+// TestKilledProcessLeavesPendingWrites: what a process that was killed had stored is written by the next one.
+func TestKilledProcessLeavesPendingWrites(t *testing.T) {
 	if dir := os.Getenv(killedVariable); dir != "" {
 		storeUntilKilled(t, dir)
 	}
 	dir := t.TempDir()
-	child := exec.Command(os.Args[0], "-test.run=^TestKilledProcessOwes$")
+	child := exec.Command(os.Args[0], "-test.run=^TestKilledProcessLeavesPendingWrites$")
 	child.Env = append(os.Environ(), killedVariable+"="+dir)
 	out, err := child.StdoutPipe()
 	require.NoError(t, err)
@@ -145,9 +145,9 @@ func TestKilledProcessOwes(t *testing.T) {
 	require.Zero(t, m.Usage().Held)
 }
 
-// TestKilledBetweenCommitAndDebtOwes: a process that is killed when memory has committed an object, and the store has not noted
-// the debt, has left it pinned. The next store writes it to the lower levels.
-func TestKilledBetweenCommitAndDebtOwes(t *testing.T) {
+// TestKilledBetweenCommitAndPendingWrite: a process that is killed when memory has committed an object, and the store has not noted
+// the pending write, has left it pinned. The next store writes it to the lower levels.
+func TestKilledBetweenCommitAndPendingWrite(t *testing.T) {
 	dir := t.TempDir()
 	before := openMemory(t, dir, 1<<20)
 	l, err := before.Lease(t.Context(), tier.LeaseOptions{ID: "engine", Owner: "test"})
@@ -203,7 +203,7 @@ var (
 )
 
 // TestStoppedRedis: the server is stopped under load. No read fails that memory or disk can serve, none returns other bytes,
-// and afterwards the server gets what it was owed. go test -run TestStoppedRedis -stopped 10s
+// and afterwards the server gets the backlog. go test -run TestStoppedRedis -stopped 10s
 func TestStoppedRedis(t *testing.T) {
 	server := redistest.Start(t)
 	dir := t.TempDir()
@@ -282,7 +282,7 @@ func TestStoppedRedis(t *testing.T) {
 		s.Get(t.Context(), g)
 		return g[0].Err == nil && !s.State().Levels[2].Away
 	}, time.Minute, 10*time.Millisecond)
-	require.Eventually(t, func() bool { return m.Usage().Held == 0 && s.State().Pending == 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return m.Usage().Held == 0 && s.State().Fetches == 0 }, time.Minute, time.Millisecond)
 	for i, f := range r.Stat(t.Context(), keys("new 0 0", "new 1 10")) {
 		if *readers > i {
 			require.NoError(t, f.Err)

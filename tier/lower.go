@@ -1,69 +1,67 @@
 package tier
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"sync/atomic"
-	"time"
 
 	"github.com/ringcache/ringcache/internal/loglimit"
 )
 
-// lower is a level below memory, and what the store notes about it.
+// lower is a level below memory. Its calls have the time limit of the level, are not made while it is away, tell its
+// health what they learned, and are counted.
 type lower struct {
 	Lower
-	index int
-	name  string
-	away  atomic.Bool
-	lost  atomic.Int64 // when it went away, in nanoseconds of Unix
-	// A level may fail on and off for hours.
-	wentLog, backLog loglimit.Limit
-	slots            chan struct{} // one for each call of Get and Put
-	// refusals bound what is logged of objects that the level did not take.
+	index    int
+	name     string
+	health   *health
+	report   *report
+	slots    chan struct{} // one for each call of Store.Get and Store.Put
 	refusals [causes]loglimit.Limit
-
-	// Under the lock of the store.
-	probing bool
-	resting bool          // it is not written to in the background
-	pause   time.Duration // the last such pause, 0 after a success
-	running int           // jobs that use the level
-	writers int           // workers that write to the level
-	fifo    list.List     // *debt: what is to be written to the level
 }
 
-// statLevel asks a level about keys. ctxErr is the error of the caller's context, if that ended.
-func (s *Store) statLevel(ctx context.Context, l *lower, keys []Key) (found []Found, ctxErr error) {
-	if l.away.Load() {
-		found = make([]Found, len(keys))
-		for i := range found {
-			found[i].Err = errAway(l)
-		}
-		s.counters.add(1+l.index, kindMiss, ErrUnavailable, int64(len(keys)), 0)
-		return found, nil
+func newLower(l Lower, index int, r *report, o Options, t *tasks, changed func()) *lower {
+	low := &lower{Lower: l, index: index, name: l.Level.Name(), report: r, slots: make(chan struct{}, o.MaxCalls)}
+	low.health = &health{
+		level: l.Level, timeout: l.Timeout, logger: o.Logger, tasks: t, changed: changed,
+		event:   func(k kind, err error) { r.event(1+index, k, Key{}, 0, err) },
+		awayLog: loglimit.Limit{Burst: 5}, backLog: loglimit.Limit{Burst: 5},
+	}
+	return low
+}
+
+// bit is the level in a set of levels.
+func (l *lower) bit() levelSet { return 1 << l.index }
+
+// stat asks the level about keys. ctxErr is the error of the caller's context, if that ended.
+func (l *lower) stat(ctx context.Context, keys []Key) (found []Found, ctxErr error) {
+	if l.health.isAway() {
+		l.report.count(1+l.index, kindMiss, ErrUnavailable, int64(len(keys)), 0)
+		return each(len(keys), failFound, l.health.errAway()), nil
 	}
 	limited, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
 	found = l.Level.Stat(limited, keys)
 	for i := range found {
-		found[i].Err = s.judge(ctx, l, found[i].Err)
+		found[i].Err = l.health.assess(ctx, found[i].Err)
+		if found[i].Err == nil && found[i].Object.Key != keys[i] {
+			found[i].Err = l.errOtherObject(keys[i], found[i].Object.Key)
+		}
 		if err := found[i].Err; err != nil {
-			s.counters.add(1+l.index, kindMiss, err, 1, 0)
+			l.report.count(1+l.index, kindMiss, err, 1, 0)
 		}
 	}
 	return found, ctx.Err()
 }
 
-// getLevel reads from a level. callers reports whether the error of an element is that of its caller's Into, which says nothing
-// about the level.
-func (s *Store) getLevel(ctx context.Context, l *lower, gets []Get, callers func(i int) bool) {
-	if l.away.Load() {
+// get reads from the level. isCallers reports whether the error of an element is that of its caller's Into, which
+// says nothing about the level.
+func (l *lower) get(ctx context.Context, gets []Get, isCallers func(i int) bool) {
+	if l.health.isAway() {
 		for i := range gets {
-			gets[i].Err = errAway(l)
+			gets[i].Err = l.health.errAway()
 		}
-		s.counters.add(1+l.index, kindMiss, ErrUnavailable, int64(len(gets)), 0)
+		l.report.count(1+l.index, kindMiss, ErrUnavailable, int64(len(gets)), 0)
 		return
 	}
 	limited, cancel := context.WithTimeout(ctx, l.Timeout)
@@ -71,28 +69,32 @@ func (s *Store) getLevel(ctx context.Context, l *lower, gets []Get, callers func
 	l.Level.Get(limited, gets)
 	for i := range gets {
 		g := &gets[i]
-		if !callers(i) {
-			g.Err = s.judge(ctx, l, g.Err)
+		if !isCallers(i) {
+			g.Err = l.health.assess(ctx, g.Err)
 		}
 		if g.Err == nil && g.Object.Key != g.Key {
-			g.Err = fmt.Errorf("tier: level %s answered for object %v with %v: %w", l.name, g.Key, g.Object.Key, ErrCorrupt)
+			g.Err = l.errOtherObject(g.Key, g.Object.Key)
 		}
-		if g.Err == nil {
-			s.counters.add(1+l.index, kindHit, nil, 1, g.Object.Size)
-			continue
-		}
-		s.counters.add(1+l.index, kindMiss, g.Err, 1, 0)
-		if errors.Is(g.Err, ErrCorrupt) {
-			s.events.send(Event{Level: l.name, Kind: kindMiss.String(), Key: g.Key, Cause: causeCorrupt.String()})
+		switch {
+		case g.Err == nil:
+			l.report.count(1+l.index, kindHit, nil, 1, g.Object.Size)
+		case errors.Is(g.Err, ErrCorrupt):
+			l.report.event(1+l.index, kindMiss, g.Key, 0, g.Err)
+		default:
+			l.report.count(1+l.index, kindMiss, g.Err, 1, 0)
 		}
 	}
 }
 
-// putLevel writes to a level.
-func (s *Store) putLevel(ctx context.Context, l *lower, puts []Put) {
-	if l.away.Load() {
+func (l *lower) errOtherObject(asked, answered Key) error {
+	return fmt.Errorf("tier: level %s answered for object %v with %v: %w", l.name, asked, answered, ErrCorrupt)
+}
+
+// put writes to the level. It counts nothing: whether an element that failed is tried again is its caller's matter.
+func (l *lower) put(ctx context.Context, puts []Put) {
+	if l.health.isAway() {
 		for i := range puts {
-			puts[i].Err = errAway(l)
+			puts[i].Err = l.health.errAway()
 		}
 		return
 	}
@@ -100,58 +102,43 @@ func (s *Store) putLevel(ctx context.Context, l *lower, puts []Put) {
 	defer cancel()
 	l.Level.Put(limited, puts)
 	for i := range puts {
-		puts[i].Err = s.judge(ctx, l, puts[i].Err)
+		puts[i].Err = l.health.assess(ctx, puts[i].Err)
 	}
 }
 
-// wrote counts what a level took, or did not. What it will be asked to take again is neither.
-func (s *Store) wrote(l *lower, o Object, err error) {
-	k := kindWritten
-	if err != nil {
-		k = kindNotWritten
-	}
-	s.counters.add(1+l.index, k, err, 1, o.Size)
-	s.events.send(Event{Level: l.name, Kind: k.String(), Key: o.Key, Bytes: o.Size, Cause: causeOf(err).String()})
-}
-
-// deleteLevel deletes from a level.
-func (s *Store) deleteLevel(ctx context.Context, l *lower, keys []Key) []error {
-	errs := make([]error, len(keys))
-	if l.away.Load() {
-		for i := range errs {
-			errs[i] = errAway(l)
-		}
-		return errs
+// delete deletes from the level.
+func (l *lower) delete(ctx context.Context, keys []Key) []error {
+	if l.health.isAway() {
+		return refuse(len(keys), l.health.errAway())
 	}
 	limited, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
+	errs := make([]error, len(keys))
 	for i, err := range l.Level.Delete(limited, keys) {
-		errs[i] = s.judge(ctx, l, err)
+		errs[i] = l.health.assess(ctx, err)
 	}
 	return errs
 }
 
-func errAway(l *lower) error {
-	return fmt.Errorf("tier: level %s is away: %w", l.name, ErrUnavailable)
+// written counts that the level took an object, or will not get it: err is why.
+func (l *lower) written(o Object, err error) {
+	k := kindWritten
+	if err != nil {
+		k = kindNotWritten
+	}
+	l.report.event(1+l.index, k, o.Key, o.Size, err)
 }
 
-// judge notes what an answer means for the level. A call that took longer than it may takes the level out of use
-// at once. ErrUnavailable, and a caller that had no more time, make it suspect: if it does not answer a
-// probe either, it is away. So a level that can't write, or has lost a part of its servers, can still be read.
-func (s *Store) judge(ctx context.Context, l *lower, err error) error {
-	switch {
-	case err == nil:
-	case errors.Is(err, ErrUnavailable):
-		s.suspect(l)
-	case errors.Is(err, fs.ErrClosed):
-		s.suspect(l)
-		err = fmt.Errorf("tier: level %s: %w: %w", l.name, ErrUnavailable, err)
-	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		err = fmt.Errorf("tier: level %s needed more than %v: %w: %w", l.name, l.Timeout, ErrUnavailable, err)
-		s.loseLevel(l, err)
-		s.suspect(l)
-	case errors.Is(err, context.DeadlineExceeded):
-		s.suspect(l)
-	}
-	return err
+// refused counts and logs that the level will not get an object. A level that is full refuses every one: so there is
+// a line a minute for each cause.
+func (l *lower) refused(o Object, err error) {
+	l.written(o, err)
+	l.refusals[causeOf(err)].Warn(l.health.logger, "tier: an object was not written",
+		"level", l.name, "object", o.Key.String(), "error", err)
 }
+
+// levelSet is a set of lower levels: bit i is Options.Lower[i].
+type levelSet uint32
+
+// has reports whether a level is in the set.
+func (s levelSet) has(l *lower) bool { return s&l.bit() != 0 }

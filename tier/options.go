@@ -53,14 +53,14 @@ type Options struct {
 	// MaxBytesInFlight is the most bytes that are moved in the background at a time. A
 	// larger object is moved alone. 0 is 256 MiB.
 	MaxBytesInFlight int64
-	// MaxPending is the most objects that are on the way into memory or wanted there; beyond,
+	// MaxFetches is the most objects that are on the way into memory or wanted there; beyond,
 	// Pin answers ErrFull. 0 is 65536.
-	MaxPending int
-	// MaxOwed is the most bytes that wait to be written back, of at most half as many
+	MaxFetches int
+	// MaxBacklog is the most bytes that wait to be written back, of at most half as many
 	// objects as the memory level can have. They are held in memory. What is
 	// stored beyond is written by Put itself; what is committed beyond stays in
 	// memory alone. 0 is half of the capacity of the memory level.
-	MaxOwed int64
+	MaxBacklog int64
 	// Quotas are the most bytes of a tenant on the way up, and again of those that wait to
 	// be written back. A tenant without a quota has no limit of its own. The share of
 	// memory is the matter of the memory level.
@@ -87,8 +87,8 @@ const (
 	defaultTimeout    = 10 * time.Second
 	defaultCalls      = 8
 	defaultInFlight   = 256 << 20
-	defaultPending    = 1 << 16
-	defaultOwed       = 1 << 30 // of a memory level without a capacity
+	defaultFetches    = 1 << 16
+	defaultBacklog    = 1 << 30 // of a memory level without a capacity
 	defaultNegative   = time.Second
 	defaultPromoteFor = 10 * time.Second
 )
@@ -122,7 +122,7 @@ func (o Options) Validate() error {
 		name  string
 		value int64
 	}{
-		{"MaxBytesInFlight", o.MaxBytesInFlight}, {"MaxPending", int64(o.MaxPending)}, {"MaxOwed", o.MaxOwed},
+		{"MaxBytesInFlight", o.MaxBytesInFlight}, {"MaxFetches", int64(o.MaxFetches)}, {"MaxBacklog", o.MaxBacklog},
 		{"NegativeTTL", int64(o.NegativeTTL)}, {"PromotedFor", int64(o.PromotedFor)},
 	} {
 		if limit.value < 0 {
@@ -142,9 +142,9 @@ func (o Options) withDefaults() Options {
 	orElse(&o.PromoteAfter, defaultPromote)
 	orElse(&o.MaxCalls, defaultCalls)
 	orElse(&o.MaxBytesInFlight, defaultInFlight)
-	orElse(&o.MaxPending, defaultPending)
-	orElse(&o.MaxOwed, o.Memory.Usage().Capacity/2)
-	orElse(&o.MaxOwed, defaultOwed)
+	orElse(&o.MaxFetches, defaultFetches)
+	orElse(&o.MaxBacklog, o.Memory.Usage().Capacity/2)
+	orElse(&o.MaxBacklog, defaultBacklog)
 	orElse(&o.NegativeTTL, defaultNegative)
 	orElse(&o.PromotedFor, defaultPromoteFor)
 	if o.Logger == nil {

@@ -59,15 +59,15 @@ func TestPinHearsOfAFailureOnce(t *testing.T) {
 	})
 }
 
-// TestAFailureIsOvertaken: before a lease hears that an object is nowhere, another flight has begun to bring it.
-func TestAFailureIsOvertaken(t *testing.T) {
+// TestAFailureIsOutOfDate: before a lease hears that an object is nowhere, another fetch of it has begun.
+func TestAFailureIsOutOfDate(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 1<<20, nil)
 		l := b.lease("l")
 		l.Pin(keys("x"))
 		time.Sleep(3 * time.Second)
-		_, _, untold := tier.Queued(b.Store)
-		require.Equal(t, 1, untold)
+		_, _, unreported := tier.Queued(b.Store)
+		require.Equal(t, 1, unreported)
 		require.NoError(t, put(b.maps[0], "x", "", 100))
 		wait := make(chan struct{})
 		b.disk.Do(func(c tiertest.Call) tiertest.Answer {
@@ -79,8 +79,8 @@ func TestAFailureIsOvertaken(t *testing.T) {
 		b.Prefetch(context.Background(), keys("x"), 0)
 		synctest.Wait()
 		require.ErrorIs(t, l.Pin(keys("x"))[0].Err, tier.ErrPending, "memory has a reservation")
-		_, _, untold = tier.Queued(b.Store)
-		require.Zero(t, untold)
+		_, _, unreported = tier.Queued(b.Store)
+		require.Zero(t, unreported)
 		require.Empty(t, tier.Check(b.Store))
 		close(wait)
 		require.NoError(t, b.pin(l, "x")[0])
@@ -175,7 +175,7 @@ func TestUnwantedIsCancelled(t *testing.T) {
 				require.Equal(t, int64(1000), b.State().InFlight)
 				lose(b, l)
 				synctest.Wait()
-				require.Zero(t, b.State().Pending)
+				require.Zero(t, b.State().Fetches)
 				require.Zero(t, b.State().InFlight)
 				require.Zero(t, b.memory.Usage().Held)
 				require.NotContains(t, b.has("x"), "memory")
@@ -200,9 +200,9 @@ func TestWantedByAnotherIsNotCancelled(t *testing.T) {
 	})
 }
 
-func TestMaxPending(t *testing.T) {
+func TestMaxFetches(t *testing.T) {
 	in(t, func(t *testing.T) {
-		b := newBed(t, 1<<20, func(o *tier.Options) { o.MaxPending = 2 })
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.MaxFetches = 2 })
 		b.disk.Do(func(tiertest.Call) tiertest.Answer { return tiertest.Answer{Hang: true} })
 		l := b.lease("l")
 		errs := b.errs(l.Pin(keys("a", "b", "c")))
@@ -230,7 +230,7 @@ func TestPinPrefix(t *testing.T) {
 		require.NoError(t, placed[1].Err)
 		require.ErrorIs(t, placed[2].Err, tier.ErrNotFound)
 		require.ElementsMatch(t, keys("a", "b"), l.State().Pinned, "what is behind the miss is not pinned")
-		require.Equal(t, 2, b.disk.Elements("Get"), "nor brought")
+		require.Equal(t, 2, b.disk.Elements("Get"), "nor fetched")
 	})
 }
 

@@ -3,65 +3,71 @@ package tier
 import (
 	"context"
 	"errors"
-	"math"
 )
 
 // Prefetch brings objects into memory in the background, those of higher priority first, and all of them behind what
 // somebody waits for. It returns at once. The errors, in the order of the keys, are nil of what is in memory,
-// ErrPending of what will be brought, or the answer of Pin. When ctx ends, what nobody else wants is
+// ErrPending of what will be brought, or the answer of Pin. When ctx ends, what nobody else has interest in is
 // not brought any more.
 //
-// An object that was brought is held for nobody: it may go again for room.
+// An object that was brought is pinned for nobody: it may go again for room.
 func (s *Store) Prefetch(ctx context.Context, keys []Key, priority int) []error {
 	if !s.gate.enter() {
 		return refuse(len(keys), errClosedStore())
 	}
 	defer s.gate.leave()
 	errs := make([]error, len(keys))
-	found := s.memory.Stat(ctx, keys)
-	priority = min(priority, math.MaxInt-1)
-	var fresh, wanted []*flight
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	for i, found := range s.memory.Stat(ctx, keys) {
+		errs[i] = found.Err
+	}
+	s.fetcher.prefetch(ctx, keys, min(priority, urgent-1), errs)
+	return errs
+}
+
+// prefetch begins or joins the fetches of what is not in memory: errs has what memory answered, and gets the answers
+// of Prefetch.
+func (f *fetcher) prefetch(ctx context.Context, keys []Key, priority int, errs []error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var begun, joined []*fetch
 	for i, k := range keys {
-		if errs[i] = found[i].Err; !errors.Is(errs[i], ErrNotFound) {
+		if !errors.Is(errs[i], ErrNotFound) {
 			continue
 		}
-		f := s.flights[k]
-		switch miss := s.missing.get(k); {
-		case f != nil && !f.deleted:
-			s.raise(f.job, priority)
+		x := f.fetches[k]
+		switch miss := f.negative.get(k); {
+		case x != nil && !x.deleted:
+			f.queue.raise(x.job, priority)
 		case miss != nil:
 			errs[i] = miss
 			continue
 		default:
-			if err := s.mayFly(k); err != nil {
-				errs[i] = err
+			if errs[i] = f.admit(k); errs[i] != nil {
 				continue
 			}
-			f = s.newFlight(k)
-			f.place = i
-			fresh = append(fresh, f)
+			x = f.newFetch(k)
+			x.order = i
+			begun = append(begun, x)
 		}
-		f.waits++
-		wanted = append(wanted, f)
-		errs[i] = pending(k)
+		x.waiters++
+		joined = append(joined, x)
+		errs[i] = errPending(k)
 	}
-	s.launch(fresh, priority, false)
-	if ctx.Done() != nil && len(wanted) > 0 {
-		s.work.Go(func() { s.follow(ctx, wanted) })
+	f.enqueueLookup(begun, priority, false)
+	if ctx.Done() != nil && len(joined) > 0 {
+		f.tasks.Go(func() { f.endInterestWith(ctx, joined) })
 	}
-	return errs
 }
 
-// follow waits until flights have ended, or nobody wants them for ctx any more.
-func (s *Store) follow(ctx context.Context, flights []*flight) {
-	for _, f := range flights {
+// endInterestWith waits until fetches are finished, and ends the interest of a prefetch in them if its context ends
+// before.
+func (f *fetcher) endInterestWith(ctx context.Context, fetches []*fetch) {
+	for _, x := range fetches {
 		select {
-		case <-f.done:
+		case <-x.done:
 			continue
 		case <-ctx.Done():
-		case <-s.ctx.Done():
+		case <-f.tasks.ctx.Done():
 			return
 		}
 		break
@@ -69,11 +75,11 @@ func (s *Store) follow(ctx context.Context, flights []*flight) {
 	if ctx.Err() == nil {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, f := range flights {
-		if !f.ended {
-			s.unwait(f)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, x := range fetches {
+		if !x.finished {
+			f.removeWaiter(x)
 		}
 	}
 }

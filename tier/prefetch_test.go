@@ -56,7 +56,7 @@ func TestPriorities(t *testing.T) {
 		for range 100 {
 			wait <- struct{}{}
 			synctest.Wait()
-			if b.State().Pending == 0 {
+			if b.State().Fetches == 0 {
 				break
 			}
 		}
@@ -81,9 +81,9 @@ func TestPrefetchIsCancelled(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		close(wait)
-		require.NoError(t, b.pin(l, "y")[0], "somebody else wants it")
+		require.NoError(t, b.pin(l, "y")[0], "somebody else has interest")
 		require.Equal(t, "disk", b.has("x"))
-		require.Zero(t, b.State().Pending)
+		require.Zero(t, b.State().Fetches)
 	})
 }
 

@@ -5,108 +5,99 @@ import (
 	"time"
 )
 
-// promotedID is the lease under which objects are brought. It is the same after a restart, so that nothing
-// stays held.
+// promotedID is the ID of the lease under which objects are fetched. A store that takes over the memory level finds
+// it by this ID, and gives up what it reserved and pinned.
 const promotedID = "ringcache store: promoted"
 
-// promoted is what was brought and is held for those who wanted it, until they have taken it or
-// their time is over.
+// promoted pins what was fetched for those who had interest in it, until each of them has read or pinned the object,
+// or Options.PromotedFor is over. The lock of the fetcher guards it.
 type promoted struct {
 	lease Lease
-	kept  map[Key]*kept
-	size  *atomic.Int64 // of kept, to be read without the lock
+	pins  map[Key]*promotedPin
+	size  *atomic.Int64 // of pins, to be read without the lock
 }
 
-// kept is for whom an object is held.
-type kept struct {
-	leases map[string]bool
-	reads  int // calls of Get
-	since  time.Time
+// promotedPin is for whom an object is pinned.
+type promotedPin struct {
+	leases  map[string]bool
+	readers int // calls of Store.Get
+	since   time.Time
 }
 
-func newPromoted(lease Lease) promoted { return promoted{lease, map[Key]*kept{}, new(atomic.Int64)} }
+func newPromoted(lease Lease) promoted {
+	return promoted{lease, map[Key]*promotedPin{}, new(atomic.Int64)}
+}
 
-// keep holds the object of a flight, which is in memory, for those who wanted it. For nobody it is let go
-// of, unless others are waited for.
-func (p *promoted) keep(f *flight) {
+// pin pins the object of a fetch, which is in memory, for those who have interest in it. Without interest the pin of
+// Commit ends.
+func (p *promoted) pin(f *fetch) {
 	k := f.key
-	if len(f.asked)+f.reads > 0 && p.kept[k] == nil && p.lease.Pin([]Key{k})[0].Err == nil {
-		p.kept[k] = &kept{leases: map[string]bool{}}
+	if len(f.leases)+f.readers > 0 && p.pins[k] == nil && p.lease.Pin([]Key{k})[0].Err == nil {
+		p.pins[k] = &promotedPin{leases: map[string]bool{}}
 	}
-	have := p.kept[k]
+	have := p.pins[k]
 	if have == nil {
-		p.letGo([]Key{k})
+		p.lease.Unpin([]Key{k})
 		return
 	}
 	have.since = time.Now()
-	have.reads += f.reads
-	for lease := range f.asked {
+	have.readers += f.readers
+	for lease := range f.leases {
 		have.leases[lease] = true
 	}
-	p.size.Store(int64(len(p.kept)))
+	p.size.Store(int64(len(p.pins)))
 }
 
-// take notes that a lease has objects, or that it wants them no more.
-func (p *promoted) take(lease string, keys ...Key) {
-	for _, k := range keys {
-		if have := p.kept[k]; have != nil {
-			delete(have.leases, lease)
-			p.check(k, have)
-		}
+// removeLease notes that a lease has pinned an object itself, or has no interest in it any more.
+func (p *promoted) removeLease(lease string, k Key) {
+	if have := p.pins[k]; have != nil {
+		delete(have.leases, lease)
+		p.unpinUnused(k, have)
 	}
 }
 
-// takeAll notes that a lease wants nothing any more.
-func (p *promoted) takeAll(lease string) {
-	for k := range p.kept {
-		p.take(lease, k)
+// removeLeaseOfAll notes that a lease has ended.
+func (p *promoted) removeLeaseOfAll(lease string) {
+	for k := range p.pins {
+		p.removeLease(lease, k)
 	}
 }
 
-// read notes that a call of Get has an object.
-func (p *promoted) read(k Key) {
-	if have := p.kept[k]; have != nil {
-		have.reads = max(have.reads-1, 0)
-		p.check(k, have)
+// removeReader notes that a call of Get has read an object.
+func (p *promoted) removeReader(k Key) {
+	if have := p.pins[k]; have != nil {
+		have.readers = max(have.readers-1, 0)
+		p.unpinUnused(k, have)
 	}
 }
 
-func (p *promoted) check(k Key, have *kept) {
-	if have.reads == 0 && len(have.leases) == 0 {
-		p.remove(k)
+func (p *promoted) unpinUnused(k Key, have *promotedPin) {
+	if have.readers == 0 && len(have.leases) == 0 {
+		p.unpin(k)
 	}
 }
 
-// remove lets an object go, whoever wants it.
-func (p *promoted) remove(k Key) {
-	if p.kept[k] != nil {
-		delete(p.kept, k)
-		p.letGo([]Key{k})
+// unpin ends a pin, whoever has interest.
+func (p *promoted) unpin(k Key) {
+	if p.pins[k] != nil {
+		delete(p.pins, k)
+		p.lease.Unpin([]Key{k})
+		p.size.Store(int64(len(p.pins)))
 	}
 }
 
-// turn lets go what nobody came for.
-func (p *promoted) turn(now time.Time, limit time.Duration) {
-	var gone []Key
-	for k, have := range p.kept {
+// expire ends the pins that nobody used within the limit.
+func (p *promoted) expire(now time.Time, limit time.Duration) {
+	for k, have := range p.pins {
 		if now.Sub(have.since) >= limit {
-			delete(p.kept, k)
-			gone = append(gone, k)
+			p.unpin(k)
 		}
 	}
-	p.letGo(gone)
 }
 
-func (p *promoted) letGo(gone []Key) {
-	if len(gone) > 0 {
-		p.lease.Unpin(gone)
-		p.size.Store(int64(len(p.kept)))
-	}
-}
-
-// drop lets everything go.
-func (p *promoted) drop() {
-	for k := range p.kept {
-		p.remove(k)
+// unpinAll ends all pins.
+func (p *promoted) unpinAll() {
+	for k := range p.pins {
+		p.unpin(k)
 	}
 }

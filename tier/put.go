@@ -12,19 +12,20 @@ import (
 
 // storing is one element of Put.
 type storing struct {
-	put    *Put
-	bytes  []byte // the object's, as soon as they are known
-	sum    uint32 // of bytes
-	inMem  bool
-	debt   *debt
-	fallen uint32 // levels below that are to be written to before Put returns
-	taken  int    // levels that have the object
-	wrong  bool   // a level found that its bytes in memory were changed
-	err    error
+	put      *Put
+	placed   Placed // its reservation
+	bytes    []byte // the object's, as soon as they are known
+	sum      uint32 // of bytes
+	inMemory bool   // bytes are those in memory
+	pending  *pendingWrite
+	direct   levelSet // that are written to before Put returns
+	stored   int      // levels that have the object
+	changed  bool     // a level found that its bytes in memory were changed
+	err      error
 }
 
 // Put stores objects, in the order of the batch, so that a parent precedes its children: in memory, and in the
-// lower levels as their policies want. What has no room in memory is written to the levels of Back, too, before Put
+// lower levels as their policies say. What has no room in memory is written to the levels of Back, too, before Put
 // returns. What memory has already is written to the levels that lack it.
 //
 // Err is nil if a level has the object: memory, or a lower one. A level of Through that is away gets the
@@ -40,7 +41,7 @@ func (s *Store) Put(ctx context.Context, puts []Put) {
 	defer s.gate.leave()
 	for len(puts) > 0 {
 		n, size := 0, int64(0)
-		for n < len(puts) && n < maxTogether && (n == 0 || size+puts[n].Object.Size <= bytesTogether) {
+		for n < len(puts) && n < maxBatch && (n == 0 || size+puts[n].Object.Size <= batchBytes) {
 			size += max(puts[n].Object.Size, 0)
 			n++
 		}
@@ -79,25 +80,17 @@ func (s *Store) putSome(ctx context.Context, puts []Put) {
 	for _, l := range s.lower {
 		s.putLower(ctx, l, all)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.writes.finishPut(all)
 	for _, p := range all {
-		if p.debt != nil {
-			p.debt.users--
-			s.letGo(p.debt)
-		}
-		if p.wrong {
-			s.discard(p.put.Object.Key)
-		}
-		s.missing.stored(p.put.Object.Key)
-		if p.taken == 0 {
+		s.fetcher.negative.stored(p.put.Object.Key)
+		if p.stored == 0 {
 			p.put.Err = p.err
 		}
 	}
 }
 
-// putMemory reserves room under the store's lease, fills and commits it, so that what is owed is held from
-// the beginning.
+// putMemory reserves room under the lease of pending writes, fills and commits it, so that the object is pinned for the
+// lower levels from the beginning.
 func (s *Store) putMemory(all []*storing) {
 	if len(all) == 0 {
 		return
@@ -106,8 +99,9 @@ func (s *Store) putMemory(all []*storing) {
 	for i, p := range all {
 		objects[i] = p.put.Object
 	}
-	lease := s.owed.lease
-	var commit, abort []Key
+	lease := s.writes.lease
+	var filled []*storing
+	var abort []Key
 	placed := lease.Reserve(objects)
 	for i, p := range all {
 		p.err = placed[i].Err
@@ -117,43 +111,60 @@ func (s *Store) putMemory(all []*storing) {
 				abort = append(abort, objects[i].Key)
 				continue
 			}
-			p.bytes, p.inMem = placed[i].Bytes, true
-			commit = append(commit, objects[i].Key)
+			p.placed, p.bytes = placed[i], placed[i].Bytes
+			filled = append(filled, p)
 		case errors.Is(p.err, ErrExists):
-			p.taken, p.fallen = 1, s.writersOf(Through)
-			p.fallen |= s.oweKnown(objects[i].Key, s.writersOf(Back)) // it went, or too much is owed: the caller writes it
-			if p.fallen != 0 {
+			p.stored, p.direct = 1, s.levelsWith(Through)
+			p.direct |= s.writes.addStoredAgain(objects[i].Key, s.levelsWith(Back))
+			if p.direct != 0 {
 				p.read()
 			}
 		default:
-			p.fallen = s.writersOf(Through, Back)
-			if p.fallen != 0 {
+			p.direct = s.levelsWith(Through, Back)
+			if p.direct != 0 {
 				p.read()
 			}
 		}
 	}
 	lease.Abort(abort)
+	s.writes.commitPut(filled)
+}
 
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	errs := map[Key]error{}
-	for i, err := range lease.Commit(commit) {
-		errs[commit[i]] = err
+// commitPut commits what Put has filled, and makes pending writes of it. For levels of Back that have no room for it, the
+// caller writes it.
+func (w *writeBack) commitPut(filled []*storing) {
+	keys := make([]Key, len(filled))
+	for i, p := range filled {
+		keys[i] = p.put.Object.Key
 	}
-	for i, p := range all {
-		if !p.inMem {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, err := range w.lease.Commit(keys) {
+		p := filled[i]
+		if p.err = err; err != nil {
 			continue
 		}
-		if p.err = errs[objects[i].Key]; p.err != nil {
-			p.inMem = false
-			continue
+		p.inMemory, p.stored, p.direct = true, 1, w.levelsWith(Through)
+		p.pending = w.attach(p.placed)
+		p.pending.users++
+		p.pending.summed, p.pending.sum = true, p.sum
+		if back := w.levelsWith(Back); w.pinAndEnqueue(p.put.Object, back) != nil {
+			p.direct |= back
 		}
-		p.taken, p.fallen = 1, s.writersOf(Through)
-		p.debt = s.hold(placed[i])
-		p.debt.users++
-		p.debt.summed, p.debt.sum = true, p.sum
-		if back := s.writersOf(Back); s.owe(p.put.Object, back) != nil {
-			p.fallen |= back // too much is owed: the caller writes it
+	}
+}
+
+// finishPut ends the use of the bytes in memory.
+func (w *writeBack) finishPut(all []*storing) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range all {
+		if p.pending != nil {
+			p.pending.users--
+			w.review(p.pending)
+		}
+		if p.changed {
+			w.discard(p.put.Object.Key)
 		}
 	}
 }
@@ -207,7 +218,7 @@ func (p *storing) read() {
 		err = p.atEnd()
 	}
 	if err != nil {
-		p.err, p.fallen, p.taken = err, 0, 0
+		p.err, p.direct, p.stored = err, 0, 0
 		return
 	}
 	p.bytes = b.Bytes()
@@ -222,7 +233,7 @@ func (p *storing) lower() Put {
 	switch {
 	case p.put.From == nil:
 		return Put{Object: p.put.Object, Bytes: p.put.Bytes}
-	case p.inMem:
+	case p.inMemory:
 		return Put{Object: p.put.Object, From: &summed{key: p.put.Object.Key, rest: p.bytes, want: p.sum}}
 	}
 	return Put{Object: p.put.Object, Bytes: p.bytes}
@@ -230,11 +241,10 @@ func (p *storing) lower() Put {
 
 // putLower writes to a level while the caller waits.
 func (s *Store) putLower(ctx context.Context, l *lower, all []*storing) {
-	bit := uint32(1) << l.index
 	var some []*storing
 	var puts []Put
 	for _, p := range all {
-		if p.fallen&bit != 0 {
+		if p.direct.has(l) {
 			some = append(some, p)
 			puts = append(puts, p.lower())
 		}
@@ -244,30 +254,26 @@ func (s *Store) putLower(ctx context.Context, l *lower, all []*storing) {
 	}
 	select {
 	case l.slots <- struct{}{}:
-		s.putLevel(ctx, l, puts)
+		l.put(ctx, puts)
 		<-l.slots
 	case <-ctx.Done():
 		for i := range puts {
 			puts[i].Err = ctx.Err()
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for i, p := range some {
 		switch err := puts[i].Err; {
 		case err == nil:
-			p.taken++
-			s.wrote(l, p.put.Object, nil)
-		case p.inMem && (errors.Is(err, ErrUnavailable) || ctx.Err() != nil):
-			if err := s.owe(p.put.Object, bit); err != nil {
-				s.notOwed(p.put.Object, bit, err)
-			}
+			p.stored++
+			l.written(p.put.Object, nil)
+		case p.inMemory && (isTemporary(err) || ctx.Err() != nil):
+			s.writes.add(p.put.Object, l.bit())
 		default:
-			if errors.Is(err, errChanged) && !p.wrong {
-				p.wrong = true
-				p.taken--
+			if errors.Is(err, errChanged) && !p.changed {
+				p.changed = true
+				p.stored--
 			}
-			s.wrote(l, p.put.Object, err)
+			l.written(p.put.Object, err)
 			if p.err == nil || errors.Is(p.err, ErrPending) || !errors.Is(err, ErrUnavailable) {
 				p.err = err
 			}

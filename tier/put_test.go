@@ -25,15 +25,15 @@ func TestWritePolicies(t *testing.T) {
 		require.NoError(t, put(b.Store, "x", "", 1000))
 		require.Equal(t, "memory disk", b.has("x"), "the caller waits for Through, not for Back")
 		state := b.State()
-		require.Equal(t, 1, state.Owed)
-		require.Equal(t, int64(1000), state.OwedBytes)
-		require.Equal(t, 1, state.Levels[2].Owed)
-		require.Equal(t, int64(1000), b.memory.Usage().Held, "what is owed stays")
+		require.Equal(t, 1, state.Backlog)
+		require.Equal(t, int64(1000), state.BacklogBytes)
+		require.Equal(t, 1, state.Levels[2].Backlog)
+		require.Equal(t, int64(1000), b.memory.Usage().Held, "what is pending stays")
 		close(wait)
 		synctest.Wait()
 		require.Equal(t, "memory disk remote", b.has("x"))
-		require.Zero(t, b.State().Owed)
-		require.Zero(t, b.State().OwedBytes)
+		require.Zero(t, b.State().Backlog)
+		require.Zero(t, b.State().BacklogBytes)
 		require.Zero(t, b.memory.Usage().Held)
 	})
 	in(t, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestDamageIsNotWritten(t *testing.T) {
 				close(wait)
 				synctest.Wait()
 				require.NotContains(t, b.has("x"), "remote", "%s, commit %v", when, commit)
-				require.Zero(t, b.State().Owed)
+				require.Zero(t, b.State().Backlog)
 				l.Release()
 			})
 		}
@@ -280,8 +280,8 @@ func TestCloseEndsDrain(t *testing.T) {
 	})
 }
 
-// TestOwedSurvivesARestart: of the process, or of the store alone.
-func TestOwedSurvivesARestart(t *testing.T) {
+// TestPendingWritesSurviveARestart: of the process, or of the store alone.
+func TestPendingWritesSurviveARestart(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 1<<20, nil)
 		b.disk.Fail(tier.ErrUnavailable)
@@ -300,7 +300,7 @@ func TestOwedSurvivesARestart(t *testing.T) {
 		require.NoError(t, killed.Close())
 		require.Equal(t, int64(2000), b.memory.Usage().Held)
 		b.open()
-		require.Equal(t, 2, b.State().Owed)
+		require.Equal(t, 2, b.State().Backlog)
 		require.NoError(t, b.get("x"))
 		b.disk.Do(nil)
 		left, err := b.Drain(t.Context())
@@ -317,7 +317,7 @@ func TestOwedSurvivesARestart(t *testing.T) {
 func TestKilledReservationsAreGivenUp(t *testing.T) {
 	in(t, func(t *testing.T) {
 		m := tiertest.NewMap(tiertest.MapOptions{Name: "memory"})
-		for _, id := range []string{"ringcache store: to be written", "ringcache store: promoted"} {
+		for _, id := range []string{"ringcache store: pending writes", "ringcache store: promoted"} {
 			l, err := m.Lease(t.Context(), tier.LeaseOptions{ID: id, Owner: "ringcache store"})
 			require.NoError(t, err)
 			placed := l.Reserve([]tier.Object{object("half of "+id, "", 100), object(id, "", 100)})
@@ -329,17 +329,17 @@ func TestKilledReservationsAreGivenUp(t *testing.T) {
 		b.memory = b.options.Memory.(*tiertest.Map)
 		synctest.Wait()
 		require.Zero(t, b.memory.Usage().Held)
-		require.Equal(t, "memory disk remote", b.has("ringcache store: to be written"))
+		require.Equal(t, "memory disk remote", b.has("ringcache store: pending writes"))
 		require.Equal(t, "memory", b.has("ringcache store: promoted"))
-		require.Empty(t, b.has("half of ringcache store: to be written"))
+		require.Empty(t, b.has("half of ringcache store: pending writes"))
 	})
 }
 
-func TestMaxOwedAndQuotas(t *testing.T) {
+func TestMaxBacklogAndQuotas(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 1<<20, func(o *tier.Options) {
 			o.Lower = o.Lower[1:]
-			o.MaxOwed = 3000
+			o.MaxBacklog = 3000
 			o.Quotas = map[string]int64{"small": 1000}
 		})
 		b.remote.Fail(tier.ErrUnavailable)
@@ -354,11 +354,11 @@ func TestMaxOwedAndQuotas(t *testing.T) {
 		}
 		commit("a", "small")
 		commit("b", "small")
-		require.Equal(t, 1, b.State().Owed)
+		require.Equal(t, 1, b.State().Backlog)
 		commit("c", "")
 		commit("d", "large")
 		commit("e", "large")
-		require.Equal(t, int64(3000), b.State().OwedBytes)
+		require.Equal(t, int64(3000), b.State().BacklogBytes)
 		require.Equal(t, int64(2), b.counter("remote not written: quota"))
 		l.Release()
 		l = b.lease("m")
@@ -383,7 +383,7 @@ func TestMaxOwedAndQuotas(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-done:
-			t.Fatal("Put is to write what may not be owed")
+			t.Fatal("Put is to write what the backlog has no room for")
 		default:
 		}
 		close(wait)

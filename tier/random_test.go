@@ -60,8 +60,8 @@ func newWorld(r *rapid.T) *world {
 		o.PromoteAfter = rapid.SampledFrom([]int{1, 2, -1}).Draw(r, "promote after")
 		o.MaxCalls = rapid.SampledFrom([]int{2, 8}).Draw(r, "calls")
 		o.MaxBytesInFlight = int64(rapid.SampledFrom([]int{1, 1000, 1 << 20}).Draw(r, "in flight"))
-		o.MaxOwed = int64(rapid.SampledFrom([]int{300, 1 << 20}).Draw(r, "owed"))
-		o.MaxPending = rapid.SampledFrom([]int{3, 1 << 16}).Draw(r, "pending")
+		o.MaxBacklog = int64(rapid.SampledFrom([]int{300, 1 << 20}).Draw(r, "backlog"))
+		o.MaxFetches = rapid.SampledFrom([]int{3, 1 << 16}).Draw(r, "pending")
 		o.Quotas = map[string]int64{"tenant": 450}
 	})
 	return w
@@ -219,7 +219,7 @@ func (w *world) due(name string) bool {
 			return true
 		}
 	}
-	return has(w.memory) && state.Pending == 0
+	return has(w.memory) && state.Fetches == 0
 }
 
 func (w *world) getSome(r *rapid.T) {
@@ -386,10 +386,10 @@ func (w *world) finish() {
 	_, err := w.Drain(w.r.Context())
 	require.NoError(w.r, err)
 	require.Empty(w.r, tier.Check(w.Store))
-	jobs, flights, untold := tier.Queued(w.Store)
+	jobs, fetches, unreported := tier.Queued(w.Store)
 	require.Zero(w.r, jobs, "jobs")
-	require.Zero(w.r, flights, "flights")
-	require.Zero(w.r, untold, "failures to report")
+	require.Zero(w.r, fetches, "fetches")
+	require.Zero(w.r, unreported, "answers to report")
 	require.Zero(w.r, w.memory.Usage().Held)
 	for _, name := range worldNames {
 		if w.due(name) {

@@ -33,7 +33,7 @@ func TestObjectSlots(t *testing.T) {
 		require.NoError(t, l.Commit(keys(name))[0])
 		l.Unpin(keys(name))
 	}
-	require.Equal(t, 32, s.State().Owed, "half of the records")
+	require.Equal(t, 32, s.State().Backlog, "half of the records")
 	l.Release()
 	require.Empty(t, tier.Check(s))
 	remote.Do(nil)

@@ -3,11 +3,8 @@ package tier
 import (
 	"context"
 	"fmt"
-	"io/fs"
+	"slices"
 	"sync"
-	"time"
-
-	"github.com/ringcache/ringcache/internal/loglimit"
 )
 
 // Store is an ordered set of levels: one of memory, and lower ones. Its methods may be called from any
@@ -15,43 +12,38 @@ import (
 //
 // An object is looked for in the fastest level first. A level that is away is skipped, and asked
 // again in the background until it answers: it costs what only it has, and nothing else. What is
-// wanted in memory is brought there by a bounded number of workers, once for all who want it.
+// to be in memory is fetched by a bounded number of workers, once for all who ask for it.
 //
 // A panic in a call of a level is an ErrUnavailable of that call, and is logged with its stack, once a minute
 // at the most: no level ends the process. A panic in a goroutine of a level's own does.
 //
 // The store leaves its levels open when it is closed: whoever opened them closes them, after the store.
+//
+// A Store has no state of its own but its parts, each with a lock of its own:
+//
+//   - fetcher (fetch.go) brings objects from lower levels into memory,
+//   - writeBack (write_back.go) writes what is in memory to lower levels,
+//   - health (health.go), one for each lower level, knows whether the level can be used.
+//
+// No two locks of fetcher and writeBack are held together, in any order. Under either of them, leaf locks
+// may be taken: of a health, of the workers, of the negative cache, of the report, and those of the memory level. No
+// leaf calls back, and no lower level is called under any lock.
 type Store struct {
-	options  Options
-	memory   MemoryLevel
-	lower    []*lower
-	counters *counters
-	events   *events
+	*shared
+	fetcher *fetcher
+	writes  *writeBack
+	gate    gate // calls of the store
+	closed  sync.Once
+}
 
-	ctx    context.Context // of what is done in the background; ends with Close
-	cancel context.CancelFunc
-	work   sync.WaitGroup // goroutines of the store
-	gate   gate           // calls of the store
-	closed sync.Once
-
-	// mu guards everything below, and orders what the store does with its own leases. Nothing
-	// waits under it, and no level but memory is called.
-	mu       sync.Mutex
-	wake     *sync.Cond // for workers: something could be done now
-	stopping bool
-	flights  map[Key]*flight
-	asked    map[string]map[Key]*flight // by lease; also ended ones whose failure the lease has not heard of
-	untold   int                        // those
-	queue    queue
-	moving   moving // what is on the way up
-	writing  moving // what is on the way down
-	writers  int    // workers that write
-	owed     owedSet
-	promoted promoted
-	missing  missing
-	ghosts   ghosts
-	deleting map[Key]int   // deletions that run; the key comes back by no other way than Put
-	settled  chan struct{} // closed when the owed set gets smaller; nil if nobody waits
+// shared is what the parts of a store have in common. It does not change after Open.
+type shared struct {
+	options Options
+	memory  MemoryLevel
+	lower   []*lower
+	report  *report
+	workers *workers
+	tasks   *tasks
 }
 
 // Open opens a store over levels that are open. It takes over what an earlier store over the same memory
@@ -60,83 +52,90 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	o = o.withDefaults()
-	s := &Store{
-		options:  o,
-		gate:     newGate(),
-		memory:   containMemory(o.Memory, o.Logger),
-		flights:  map[Key]*flight{},
-		asked:    map[string]map[Key]*flight{},
-		deleting: map[Key]int{},
-		moving:   newMoving(threeQuarters(o.MaxBytesInFlight), o.Quotas),
-		writing:  newMoving(o.MaxBytesInFlight-threeQuarters(o.MaxBytesInFlight), nil),
-		missing:  newMissing(o.NegativeTTL),
-		ghosts:   newGhosts(),
-	}
-	s.wake = sync.NewCond(&s.mu)
-	names := []string{s.memory.Name()}
-	for i, l := range o.Lower {
-		l.Level = contain(l.Level, o.Logger)
-		s.lower = append(s.lower, &lower{Lower: l, index: i, name: l.Level.Name(), slots: make(chan struct{}, o.MaxCalls), wentLog: loglimit.Limit{Burst: 5}, backLog: loglimit.Limit{Burst: 5}})
-		names = append(names, l.Level.Name())
-	}
-	s.counters = newCounters(names)
-	if err := s.takeOver(ctx); err != nil {
+	sh := newShared(o.withDefaults())
+	pending, err := sh.ownLease(ctx, pendingID)
+	if err != nil {
 		return nil, err
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.events = newEvents(o.Events)
-	for i := range o.MaxCalls {
-		s.work.Go(func() { s.serve(i) })
+	promoted, err := sh.ownLease(ctx, promotedID)
+	if err != nil {
+		return nil, err
 	}
-	s.work.Go(s.tend)
+	promoted.Unpin(promoted.State().Pinned)
+	writes := newWriteBack(sh, pending)
+	writes.resume()
+	s := &Store{shared: sh, writes: writes, fetcher: newFetcher(sh, promoted, writes), gate: newGate()}
+	s.report.events.start()
+	s.tasks.Go(s.fetcher.expire)
+	for i := range sh.options.MaxCalls {
+		s.tasks.Go(func() { s.workers.run(s.nextWork(i)) })
+	}
 	return s, nil
+}
+
+func newShared(o Options) *shared {
+	sh := &shared{options: o, memory: containMemory(o.Memory, o.Logger), workers: newWorkers(), tasks: newTasks()}
+	names := []string{sh.memory.Name()}
+	for _, l := range o.Lower {
+		names = append(names, l.Level.Name())
+	}
+	sh.report = newReport(names, newEvents(o.Events))
+	for i, l := range o.Lower {
+		l.Level = contain(l.Level, o.Logger)
+		sh.lower = append(sh.lower, newLower(l, i, sh.report, o, sh.tasks, sh.workers.signal))
+	}
+	return sh
 }
 
 // threeQuarters of n, of any n.
 func threeQuarters(n int64) int64 { return n/4*3 + n%4*3/4 }
 
-// takeOver opens the store's own leases, and gives up what the store before had reserved in them.
-func (s *Store) takeOver(ctx context.Context) error {
-	var leases [2]Lease
-	for i, id := range []string{owedID, promotedID} {
-		lease, err := s.memory.Lease(ctx, LeaseOptions{ID: id, Owner: ownerOfStore})
-		if err != nil {
-			return fmt.Errorf("tier: opening the lease %q: %w", id, err)
-		}
-		state := lease.State()
-		lease.Abort(state.Reserved)
-		if id == promotedID {
-			lease.Unpin(state.Pinned)
-		}
-		leases[i] = lease
+// storeOwner is the owner of the leases that a store has for itself, and begins their IDs.
+const storeOwner = "ringcache store"
+
+// ownLease opens a lease of the store itself. What an earlier store had reserved in it is given up.
+func (sh *shared) ownLease(ctx context.Context, id string) (Lease, error) {
+	lease, err := sh.memory.Lease(ctx, LeaseOptions{ID: id, Owner: storeOwner})
+	if err != nil {
+		return nil, fmt.Errorf("tier: opening the lease %q: %w", id, err)
 	}
-	s.owed = newOwedSet(leases[0], s.options)
-	s.promoted = newPromoted(leases[1])
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.oweAgain()
-	return nil
+	lease.Abort(lease.State().Reserved)
+	return lease, nil
 }
 
-// ownerOfStore is the owner of the leases that a store has for itself, and begins their IDs.
-const ownerOfStore = "ringcache store"
-
-// tend gives up what nobody has asked for lately.
-func (s *Store) tend() {
-	t := time.NewTicker(max(s.options.PromotedFor/2, time.Millisecond))
-	defer t.Stop()
-	for {
-		select {
-		case <-s.ctx.Done():
-			return
-		case now := <-t.C:
-			s.mu.Lock()
-			s.forgetAskers(now)
-			s.promoted.turn(now, s.options.PromotedFor)
-			s.missing.prune(now)
-			s.mu.Unlock()
+// clientLeases returns the open leases without the store's own.
+func (sh *shared) clientLeases() []LeaseState {
+	var out []LeaseState
+	for _, l := range sh.memory.Leases() {
+		if l.Owner != storeOwner {
+			out = append(out, l)
 		}
+	}
+	return out
+}
+
+// levelsWith returns the levels that are written to with one of the policies.
+func (sh *shared) levelsWith(policies ...Write) (set levelSet) {
+	for _, l := range sh.lower {
+		if slices.Contains(policies, l.Write) {
+			set |= l.bit()
+		}
+	}
+	return set
+}
+
+// nextWork returns where a worker gets its work. The first one prefers writes, so that a stream of reads does not keep
+// them pending for ever.
+func (s *Store) nextWork(worker int) func() func() {
+	first, second := s.fetcher.nextWork, s.writes.nextWork
+	if worker == 0 {
+		first, second = second, first
+	}
+	return func() func() {
+		if do := first(); do != nil {
+			return do
+		}
+		return second()
 	}
 }
 
@@ -148,18 +147,13 @@ func (s *Store) Close() error {
 }
 
 func (s *Store) close() {
-	s.gate.shut.Store(true) // what a call waits for ends below
-	s.mu.Lock()
-	s.stopping = true
-	s.endAll(fs.ErrClosed)
-	s.wake.Broadcast()
-	s.settle()
-	s.mu.Unlock()
-	s.cancel()
+	s.gate.shut.Store(true)
+	s.fetcher.stop() // what calls wait for ends
+	s.writes.stop()
+	s.workers.stop()
+	s.tasks.cancel()
 	s.gate.wait()
-	s.work.Wait()
-	s.events.close()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.promoted.drop()
+	s.tasks.Wait()
+	s.report.events.close()
+	s.fetcher.close()
 }

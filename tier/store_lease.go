@@ -24,10 +24,10 @@ var _ Lease = (*StoreLease)(nil)
 // with "ringcache store" for itself.
 func (s *Store) Lease(ctx context.Context, o LeaseOptions) (*StoreLease, error) {
 	if !s.gate.enter() {
-		return nil, fmt.Errorf("tier: the store: %w", fs.ErrClosed)
+		return nil, errClosedStore()
 	}
 	defer s.gate.leave()
-	if strings.HasPrefix(o.ID, ownerOfStore) || o.Owner == ownerOfStore {
+	if strings.HasPrefix(o.ID, storeOwner) || o.Owner == storeOwner {
 		return nil, fmt.Errorf("tier: the lease %q of %q is the store's own: %w", o.ID, o.Owner, fs.ErrPermission)
 	}
 	lease, err := s.memory.Lease(ctx, o)
@@ -38,15 +38,7 @@ func (s *Store) Lease(ctx context.Context, o LeaseOptions) (*StoreLease, error) 
 }
 
 // Leases lists the open leases, without the store's own.
-func (s *Store) Leases() []LeaseState {
-	var out []LeaseState
-	for _, l := range s.memory.Leases() {
-		if l.Owner != ownerOfStore {
-			out = append(out, l)
-		}
-	}
-	return out
-}
+func (s *Store) Leases() []LeaseState { return s.clientLeases() }
 
 // ID implements Lease.
 func (l *StoreLease) ID() string { return l.id }
@@ -63,8 +55,8 @@ func (l *StoreLease) Pin(keys []Key) []Placed {
 	}
 	defer s.gate.leave()
 	placed := l.lease.Pin(keys)
-	s.countPins(placed)
-	s.answer(l.id, keys, placed, false)
+	s.report.pins(placed)
+	s.fetcher.answer(l.id, keys, placed, false)
 	return placed
 }
 
@@ -84,13 +76,13 @@ func (l *StoreLease) PinPrefix(keys []Key) []Placed {
 	for i, f := range found {
 		expected[i] = Placed{Object: f.Object, Err: f.Err}
 	}
-	expected = expected[:s.answer(l.id, keys, expected, true)]
+	expected = expected[:s.fetcher.answer(l.id, keys, expected, true)]
 	n := pinnable(expected)
 	placed := l.lease.Pin(keys[:n])
-	s.taken(l.id, keys[:n], placed)
+	s.fetcher.pinned(l.id, keys[:n], placed)
 	for i, p := range placed {
 		if errors.Is(p.Err, ErrNotFound) { // it is on the way, or went between the two calls
-			placed[i].Err = pending(keys[i])
+			placed[i].Err = errPending(keys[i])
 		}
 	}
 	for i := n; i < len(expected); i++ {
@@ -103,7 +95,7 @@ func (l *StoreLease) PinPrefix(keys []Key) []Placed {
 		}
 		placed = append(placed, p)
 	}
-	s.countPins(placed)
+	s.report.pins(placed)
 	return placed
 }
 
@@ -120,35 +112,11 @@ func pinnable(prefix []Placed) int {
 	return len(prefix)
 }
 
-// countPins counts hits and misses of memory.
-func (s *Store) countPins(placed []Placed) {
-	var hits, bytes int64
-	for i := range placed {
-		if err := placed[i].Err; err != nil {
-			s.counters.add(0, kindMiss, err, 1, 0)
-			continue
-		}
-		hits++
-		bytes += placed[i].Object.Size
-	}
-	s.counters.add(0, kindHit, nil, hits, bytes)
-}
-
 // Unpin gives pins up, and the interest in what is pending.
 func (l *StoreLease) Unpin(keys []Key) {
 	l.lease.Unpin(keys)
-	for some := range slices.Chunk(keys, maxTogether) { // a lease may have very many
-		l.forget(some)
-	}
-}
-
-func (l *StoreLease) forget(keys []Key) {
-	s := l.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, k := range keys {
-		s.forget(l.id, k)
-		s.promoted.take(l.id, k)
+	for some := range slices.Chunk(keys, maxBatch) { // a lease may have very many
+		l.store.fetcher.removeLease(l.id, some)
 	}
 }
 
@@ -162,14 +130,14 @@ func (l *StoreLease) Reserve(objects []Object) []Placed {
 	placed := l.lease.Reserve(objects)
 	for i := range placed {
 		if errors.Is(placed[i].Err, ErrExists) {
-			s.storedAgain(objects[i])
+			s.writes.addPresumed(objects[i])
 		}
 	}
 	return placed
 }
 
 // Commit publishes reservations, as [Lease.Commit], and has them written to the lower levels, in the background. Beyond
-// Options.MaxOwed, or the tenant's quota, an object stays in memory alone. What is committed in the moment in which
+// Options.MaxBacklog, or the tenant's quota, an object stays in memory alone. What is committed in the moment in which
 // the process is killed is written by the next store, as long as a lease pins it then.
 func (l *StoreLease) Commit(keys []Key) []error {
 	s := l.store
@@ -177,15 +145,15 @@ func (l *StoreLease) Commit(keys []Key) []error {
 		return refuse(len(keys), errClosedStore())
 	}
 	defer s.gate.leave()
-	errs := l.lease.Commit(keys) // first: the store can owe only what is there. After a kill here, the next store finds them pinned
-	found := s.memory.Stat(context.Background(), keys)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, err := range errs {
-		if err == nil && found[i].Err == nil {
-			s.stored(found[i].Object)
+	errs := l.lease.Commit(keys) // first: after a kill here, the next store finds the pins, and writes what they pin
+	var stored []Object
+	for i, found := range s.memory.Stat(context.Background(), keys) {
+		if errs[i] == nil && found.Err == nil {
+			s.fetcher.negative.stored(keys[i])
+			stored = append(stored, found.Object)
 		}
 	}
+	s.writes.addStored(stored)
 	return errs
 }
 
@@ -201,10 +169,7 @@ func (l *StoreLease) SetUntil(until time.Time) error { return l.lease.SetUntil(u
 // Release ends the lease, and the interest in what is pending.
 func (l *StoreLease) Release() {
 	l.lease.Release()
-	l.store.mu.Lock()
-	defer l.store.mu.Unlock()
-	l.store.forgetLease(l.id)
-	l.store.promoted.takeAll(l.id)
+	l.store.fetcher.removeLeaseOfAll(l.id)
 }
 
 // State implements Lease.

@@ -14,7 +14,7 @@ import (
 )
 
 // TestStrangeRedis: a Redis that announces 2^63-1 bytes is away. The store serves what memory has, and writes
-// what it owes when the server is sane again.
+// what is pending when the server is sane again.
 func TestStrangeRedis(t *testing.T) {
 	f := redistest.NewFake(t)
 	m := openMemory(t, t.TempDir(), 1<<20)

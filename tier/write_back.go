@@ -3,225 +3,187 @@ package tier
 import (
 	"container/list"
 	"context"
-	"errors"
-	"fmt"
+	"sync"
 )
 
-// maxSkipped is how many debts of a level are looked at that can't be written yet.
-const maxSkipped = 256
+// writeBack writes what is in memory to the lower levels, in the background. A pending write is an object that levels
+// have not got; all of them are the backlog. What happens to one, and who does it:
+//
+//   - Begin. Put, a Commit of a client's lease, or a transfer that copies to faster levels pins the object under the
+//     lease "ringcache store: pending writes", and enqueues it for its levels (pending_write.go). Options.MaxBacklog,
+//     the quota of the tenant and half of the objects of memory are the limits: beyond them Put writes itself, and
+//     others are refused.
+//   - Write. A worker takes a batch off the front of a level's queue, a parent before its children, checks each object
+//     against its checksum, and calls the level without the lock (write_back_batch.go).
+//   - End. The level has the object, or refuses it for good, which is counted. With its last level the
+//     pending write ends, and the pin too.
+//   - Retry. The level answered ErrUnavailable: the object goes back to the front of the queue, and health pauses the
+//     writes to the level.
+//   - Delete takes a pending write off all levels, and restores it if the object could not be deleted.
+//   - Close leaves the pins. So does a kill: the store that takes over the memory level finds in the lease what
+//     was pending (write_back_restart.go).
+//   - Drain waits for the end of all of them.
+//
+// mu guards all fields below it. Under mu the part calls the memory level, whose leases do no input or output, and what
+// has a leaf lock: workers, health, report. It never calls the fetcher.
+type writeBack struct {
+	*shared
+	lease     Lease
+	maxPinned int // pending writes; 0 is no limit
 
-// chooseWrite takes debts that can be written now: of one level, in the order in which they were stored. Half of the workers
-// write at the most.
-func (s *Store) chooseWrite() func() {
-	if s.writers >= s.options.MaxCalls/2 {
+	mu       sync.Mutex
+	stopped  bool
+	pending  map[Key]*pendingWrite
+	unpinned int              // of pending
+	bytes    int64            // of pending writes that are charged
+	bytesOf  map[string]int64 // the same by tenant
+	queues   []*writeQueue    // one for each lower level
+	writers  int              // workers that write
+	budget   budget           // of what they write
+	blocked  map[Key]int      // deletions of a key that are under way
+	// missed counts what was stored again since the last Drain, and went from memory, or was too much to
+	// note, before a level was asked whether it has it.
+	missed int
+	// smaller is closed when a pending write ends; nil if nobody waits.
+	smaller chan struct{}
+}
+
+// writeQueue is what is to be written to one level, in the order in which it was stored.
+type writeQueue struct {
+	level   *lower
+	list    list.List // of *pendingWrite
+	writers int       // workers that write to the level
+}
+
+// pendingID is the ID of the lease that pins pending writes. It is the same after a restart, so that the next store
+// finds them.
+const pendingID = "ringcache store: pending writes"
+
+func newWriteBack(sh *shared, lease Lease) *writeBack {
+	o := sh.options
+	w := &writeBack{
+		shared: sh, lease: lease, maxPinned: sh.memory.Segment().Objects / 2,
+		pending: map[Key]*pendingWrite{}, bytesOf: map[string]int64{}, blocked: map[Key]int{},
+		budget: newBudget(o.MaxBytesInFlight-threeQuarters(o.MaxBytesInFlight), nil),
+	}
+	for _, l := range sh.lower {
+		w.queues = append(w.queues, &writeQueue{level: l})
+	}
+	return w
+}
+
+// stop ends all waits for the backlog. Writes that fail from now on stay pending.
+func (w *writeBack) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	w.notifyDrain()
+}
+
+// notifyDrain wakes those who wait for the backlog to get smaller.
+func (w *writeBack) notifyDrain() {
+	if w.smaller != nil {
+		close(w.smaller)
+		w.smaller = nil
+	}
+}
+
+// backlog is what Drain has to know.
+type backlog struct {
+	left    []Key
+	bytes   int64
+	missed  int             // if nothing is left; the count begins anew
+	stopped bool            // nothing is written any more
+	smaller <-chan struct{} // closed when the backlog gets smaller
+}
+
+func (w *writeBack) backlog() backlog {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.pending) == 0 {
+		b := backlog{missed: w.missed}
+		w.missed = 0
+		return b
+	}
+	if w.smaller == nil {
+		w.smaller = make(chan struct{})
+	}
+	b := backlog{bytes: w.bytes, stopped: w.stopped, smaller: w.smaller}
+	for k := range w.pending {
+		b.left = append(b.left, k)
+	}
+	return b
+}
+
+// block keeps workers from writing keys until unblock.
+func (w *writeBack) block(keys []Key) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, k := range keys {
+		w.blocked[k]++
+	}
+}
+
+func (w *writeBack) unblock(keys []Key) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, k := range keys {
+		if w.blocked[k]--; w.blocked[k] == 0 {
+			delete(w.blocked, k)
+		}
+	}
+	w.workers.signal()
+}
+
+// waitIdle waits until no worker writes a key that is blocked.
+func (w *writeBack) waitIdle(ctx context.Context, k Key) error {
+	w.mu.Lock()
+	p := w.pending[k]
+	if p == nil || p.writing == 0 {
+		w.mu.Unlock()
 		return nil
 	}
-	for _, l := range s.lower {
-		if l.away.Load() || l.resting {
-			continue
-		}
-		if batch, size := s.pick(l); len(batch) > 0 {
-			s.writers++
-			l.writers++
-			s.writing.add(size, nil, 1)
-			return func() { s.write(l, batch, size) }
-		}
+	if p.idle == nil {
+		p.idle = make(chan struct{})
 	}
-	return nil
+	idle := p.idle
+	w.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
-// pick takes debts off a level's list. A child waits until its parent is written, or goes behind it in the same batch. If
-// all that is looked at waits, and nobody writes what it waits for, the order gives way: the parents may be far behind
-// in the list, or name each other.
-func (s *Store) pick(l *lower) (batch []*debt, size int64) {
-	batch, size, waiting := s.pickFrom(l, true)
-	if len(batch) == 0 && waiting && l.writers == 0 {
-		batch, size, _ = s.pickFrom(l, false)
-	}
-	return batch, size
-}
-
-// pickFrom is pick with or without the order of parents. waiting is false if there was something to write, but no room for it.
-func (s *Store) pickFrom(l *lower, inOrder bool) (batch []*debt, size int64, waiting bool) {
-	bit := uint32(1) << l.index
-	taken := map[Key]bool{}
-	skipped := 0
-	var following *list.Element
-	for e := l.fifo.Front(); e != nil && len(batch) < maxTogether && skipped < maxSkipped; e = following {
-		following = e.Next()
-		d := e.Value.(*debt)
-		if inOrder && s.waitsForParent(d, bit, taken) || s.deleting[d.object.Key] > 0 {
-			skipped++
-			continue
-		}
-		if len(batch) == 0 && !s.writing.hasRoom(d.object.Size) ||
-			len(batch) > 0 && size+d.object.Size > min(bytesTogether, s.writing.most-s.writing.bytes) {
-			return batch, size, false
-		}
-		l.fifo.Remove(e)
-		d.queued[l.index] = nil
-		d.writing |= bit
-		taken[d.object.Key] = true
-		batch = append(batch, d)
-		size += d.object.Size
-	}
-	return batch, size, true
-}
-
-// waitsForParent reports whether the parent of a debt has to be written before it, and is not in the batch yet.
-func (s *Store) waitsForParent(d *debt, bit uint32, taken map[Key]bool) bool {
-	parent, ok := d.object.ParentKey()
-	p := s.owed.debts[parent]
-	return ok && p != nil && p.left&bit != 0 && !taken[parent]
-}
-
-// write writes debts to a level.
-func (s *Store) write(l *lower, batch []*debt, size int64) {
-	errs := s.writeOut(l, batch)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.writers--
-	l.writers--
-	s.writing.add(size, nil, -1)
-	bit := uint32(1) << l.index
-	var again []*debt
-	for i, d := range batch {
-		d.writing &^= bit
-		switch err := errs[i]; {
-		case d.left&bit == 0: // Delete took it off
-			s.letGo(d)
-		case err != nil && (retry(err) || s.stopping):
-			d.queued[l.index] = l.fifo.PushFront(d)
-			again = append(again, d)
-		default:
-			l.pause = 0
-			s.dropDebt(d, bit)
-			if errors.Is(err, errChanged) {
-				s.discard(d.key)
-			}
+// cancel takes pending writes of keys off all levels, and returns for each key the levels that had not got it.
+func (w *writeBack) cancel(keys []Key) []levelSet {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	left := make([]levelSet, len(keys))
+	for i, k := range keys {
+		if p := w.pending[k]; p != nil {
+			left[i] = p.left
+			w.remove(p, p.left)
 		}
 	}
-	if len(again) == 0 {
+	return left
+}
+
+// restore adds what cancel took off, as the first to be written: its children may be in the queues.
+func (w *writeBack) restore(k Key, levels levelSet) {
+	found := w.memory.Stat(context.Background(), []Key{k})[0]
+	if found.Err != nil {
 		return
 	}
-	first := l.pause == 0 // after a success
-	s.pauseWrites(l)
-	for _, d := range again {
-		s.letGo(d)
-	}
-	if first {
-		s.unholdKnown(l)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.addOrRefuse(found.Object, levels)
+	if p := w.pending[k]; p != nil {
+		w.expedite(p, levels)
 	}
 }
 
-// discard deletes from memory what is known to be wrong. What another level is still owed comes here again with the
-// write to that one. What a lease has pinned stays.
-func (s *Store) discard(k Key) { s.memory.Delete(context.Background(), []Key{k}) }
-
-// retry reports whether a debt stays one: the level is away, and may come back.
-func retry(err error) bool { return errors.Is(err, ErrUnavailable) }
-
-// writeOut returns the errors of the debts.
-func (s *Store) writeOut(l *lower, batch []*debt) []error {
-	errs := make([]error, len(batch))
-	puts := make([]Put, 0, len(batch))
-	places := make([]int, 0, len(batch))
-	there := s.recheck(l, batch, errs)
-	for i, d := range batch {
-		if there[d] || errs[i] != nil {
-			continue
-		}
-		var p Put
-		if p, errs[i] = s.checked(d); errs[i] != nil {
-			if s.ctx.Err() == nil && !errors.Is(errs[i], errUnwanted) {
-				errs[i] = fmt.Errorf("tier: object %v can't be written, memory has lost it: %w (%s)", p.Object.Key, ErrNotFound, errs[i].Error())
-				s.refused(l, p.Object, errs[i])
-			}
-			continue
-		}
-		puts = append(puts, p)
-		places = append(places, i)
-	}
-	if len(puts) > 0 {
-		s.putLevel(s.ctx, l, puts)
-	}
-	for i, p := range puts {
-		errs[places[i]] = p.Err
-		switch {
-		case p.Err == nil:
-			s.wrote(l, p.Object, nil)
-		case !retry(p.Err) && s.ctx.Err() == nil:
-			s.refused(l, p.Object, p.Err)
-		}
-	}
-	return errs
-}
-
-// refused notes that a level will not get an object. A level that is full refuses every one: so there is a
-// line a minute for each cause.
-func (s *Store) refused(l *lower, o Object, err error) {
-	s.wrote(l, o, err)
-	l.refusals[causeOf(err)].Warn(s.options.Logger, "tier: an object was not written", "level", l.name, "object", o.Key.String(), "error", err)
-}
-
-// checked returns a debt as a level gets it. Other processes can write to memory: so what the level gets has to
-// have the checksum that memory vouches for.
-func (s *Store) checked(d *debt) (Put, error) {
-	s.mu.Lock()
-	placed := s.owed.lease.Pin([]Key{d.key})[0] // it may have been dropped, and stored again
-	if placed.Err != nil {
-		object := d.object
-		if !d.held {
-			s.owed.missed++
-			placed.Err = errUnwanted
-		}
-		s.mu.Unlock()
-		return Put{Object: object}, placed.Err
-	}
-	s.hold(placed)
-	known, sum := d.summed, d.sum
-	s.mu.Unlock()
-	if !known {
-		var w summing
-		get := []Get{{Key: d.key, To: &w}}
-		if s.memory.Get(s.ctx, get); get[0].Err != nil {
-			return Put{Object: placed.Object}, get[0].Err
-		}
-		sum = w.sum
-	}
-	return Put{Object: placed.Object, From: &summed{key: d.key, rest: placed.Bytes, want: sum}}, nil
-}
-
-// recheck finds out which debts of objects that were stored before the level has already. errs gets the
-// errors of those that it can't be asked for.
-func (s *Store) recheck(l *lower, batch []*debt, errs []error) map[*debt]bool {
-	var places []int
-	var keys []Key
-	s.mu.Lock()
-	for i, d := range batch {
-		if d.recheck {
-			places = append(places, i)
-			keys = append(keys, d.key)
-		}
-	}
-	s.mu.Unlock()
-	if len(keys) == 0 {
-		return nil
-	}
-	there := map[*debt]bool{}
-	found, _ := s.statLevel(s.ctx, l, keys)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, f := range found {
-		d := batch[places[i]]
-		switch {
-		case f.Err == nil:
-			there[d] = true
-		case retry(f.Err):
-			errs[places[i]] = f.Err
-		default:
-			d.known = false
-		}
-	}
-	return there
-}
+// discard deletes from memory what is known to be damaged. If another level has not got it yet, it is discarded with
+// the write to that one. What a client's lease has pinned stays.
+func (w *writeBack) discard(k Key) { w.memory.Delete(context.Background(), []Key{k}) }

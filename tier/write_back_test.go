@@ -17,7 +17,7 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// drain waits an hour at the most, by the clock of a bubble, until all levels have what they are owed.
+// drain waits an hour at the most, by the clock of a bubble, until no write is pending.
 func (b *bed) drain() {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), time.Hour)
@@ -26,9 +26,9 @@ func (b *bed) drain() {
 	require.NoError(b.t, err, "%d objects are left", len(left))
 }
 
-// TestAChainThatIsOwedIsWrittenInOrderAfterARestart: it is longer than what a worker looks at, and leases list
+// TestAPendingChainIsWrittenInOrderAfterARestart: it is longer than what a worker looks at, and leases list
 // their pins in any order.
-func TestAChainThatIsOwedIsWrittenInOrderAfterARestart(t *testing.T) {
+func TestAPendingChainIsWrittenInOrderAfterARestart(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower = o.Lower[:1] })
 		b.disk.Fail(tier.ErrUnavailable)
@@ -142,8 +142,8 @@ func TestASmallChildDoesNotPassItsParentForRoom(t *testing.T) {
 	})
 }
 
-// TestWhatIsOwedIsStoredAgain: memory drops it as damaged, and its next owner is another tenant.
-func TestWhatIsOwedIsStoredAgain(t *testing.T) {
+// TestAPendingWriteIsStoredAgain: memory drops it as damaged, and its next owner is another tenant.
+func TestAPendingWriteIsStoredAgain(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower = o.Lower[:1] })
 		b.disk.Fail(tier.ErrUnavailable)
@@ -152,7 +152,7 @@ func TestWhatIsOwedIsStoredAgain(t *testing.T) {
 			p := []tier.Put{{Object: o, Bytes: content("x", o.Size)}}
 			b.Put(t.Context(), p)
 			require.NoError(t, p[0].Err)
-			require.Equal(t, o.Size, b.State().OwedBytes)
+			require.Equal(t, o.Size, b.State().BacklogBytes)
 			require.Empty(t, tier.Check(b.Store))
 			if i == 0 {
 				require.True(t, b.memory.Damage(key("x")))
@@ -161,7 +161,7 @@ func TestWhatIsOwedIsStoredAgain(t *testing.T) {
 		}
 		b.disk.Do(nil)
 		b.drain()
-		require.Zero(t, b.State().OwedBytes)
+		require.Zero(t, b.State().BacklogBytes)
 	})
 }
 

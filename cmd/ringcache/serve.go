@@ -33,7 +33,7 @@ func (serveCommand) Help() string {
 wins over a variable, a variable over the file, and the file over the default. Names that are no settings are refused. RINGCACHE_CONFIG
 names the file, too.
 
-SIGTERM and SIGINT end the daemon: it takes no more requests, writes what is owed to lower levels, for as long as --drain allows, and closes everything. A second
+SIGTERM and SIGINT end the daemon: it takes no more requests, does the pending writes to lower levels, for as long as --drain allows, and closes everything. A second
 signal ends it at once. SIGHUP makes it read its configuration again. Whatever ends it, even SIGKILL, the next daemon goes on with
 all objects and promises.
 

@@ -24,7 +24,7 @@ type serveStatus struct {
 
 // Help is the end of ringcache serve status --help.
 func (serveStatus) Help() string {
-	return `Of all settings only --socket matters. HELD are bytes that can't be evicted now, OWED objects that wait to be written to a level. HITS and MISSES are
+	return `Of all settings only --socket matters. HELD are bytes that can't be evicted now, BACKLOG objects that wait to be written to a level. HITS and MISSES are
 objects that clients asked for, STORED those that they published, which were not there before: within the last five minutes, and since the start. A client is a session that has a connection. CLIENT is what
 it calls itself, such as the engine and its role, and its counts are since it came; at most 1024 are shown. A lease has the pid and
 the name of its client, and LEFT until its end: never, or reserved if only what was reserved is left, which ends with its process. A lease that waits is from
@@ -43,7 +43,7 @@ type status struct {
 
 	Sessions int           `json:"sessions"`
 	Pending  int           `json:"pending"` // objects on their way into memory
-	Owed     int           `json:"owed"`
+	Owed     int           `json:"owed"`    // objects that wait to be written to lower levels
 	Clearing bool          `json:"clearing"`
 	Leases   []statusLease `json:"leases"`
 
@@ -201,11 +201,11 @@ func explainStatus(socket string, err error) error {
 func (s *status) print(to io.Writer) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%s at %s, up %v, segment %s of %s\n", printable(s.Server), s.Socket, time.Duration(s.Seconds)*time.Second, printable(s.Segment.Name), size(s.Segment.Size))
-	fmt.Fprintf(w, "%d sessions, %d leases, %d objects on the way into memory, %d owed to lower levels\n", s.Sessions, len(s.Leases), s.Pending, s.Owed)
+	fmt.Fprintf(w, "%d sessions, %d leases, %d objects on the way into memory, %d to be written to lower levels\n", s.Sessions, len(s.Leases), s.Pending, s.Owed)
 	if s.Clearing {
 		fmt.Fprintln(w, "a space is being cleared")
 	}
-	fmt.Fprintln(w, "\nLEVEL\tSTATE\tOBJECTS\tBYTES\tCAPACITY\tHELD\tOWED")
+	fmt.Fprintln(w, "\nLEVEL\tSTATE\tOBJECTS\tBYTES\tCAPACITY\tHELD\tBACKLOG")
 	for _, l := range s.Levels {
 		state, capacity := "up", size(l.Capacity)
 		if l.Away {

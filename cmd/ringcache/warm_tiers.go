@@ -59,7 +59,7 @@ func (c warmCommand) show(ctx context.Context, to io.Writer, before *status, res
 		objects[l.Name] = l.Objects
 	}
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\nTIER\tSTATE\tOBJECTS\tNEW\tBYTES\tCAPACITY\tOWED")
+	fmt.Fprintln(w, "\nTIER\tSTATE\tOBJECTS\tNEW\tBYTES\tCAPACITY\tBACKLOG")
 	empty, old := true, true
 	for _, l := range after.Levels {
 		state, added, capacity := "up", "?", "-"

@@ -124,6 +124,6 @@ func drain(ctx context.Context, store *tier.Store) error {
 	if err != nil {
 		return fmt.Errorf("%d objects are not on disk: %w", len(left), err)
 	}
-	fmt.Println("drained: nothing is owed to the disk")
+	fmt.Println("drained: the disk has everything")
 	return nil
 }

@@ -70,7 +70,7 @@ func (r *daemonRole) serve() (err error) {
 	if err := level.CheckStructure(); err != nil {
 		return err
 	}
-	o := tier.Options{Memory: level, MaxOwed: 1 << 30} // what is committed beyond would stay in memory alone
+	o := tier.Options{Memory: level, MaxBacklog: 1 << 30} // what is committed beyond would stay in memory alone
 	if r.Disk {
 		lower, err := disk.Open(filepath.Join(r.Dir, "disk"), disk.Options{})
 		if err != nil {

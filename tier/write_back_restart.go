@@ -1,0 +1,79 @@
+package tier
+
+import "slices"
+
+// resume takes over what an earlier store over the same memory had still to write. What the lease has was promised, so
+// it counts beyond the limits, too.
+func (w *writeBack) resume() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	levels := w.levelsWith(Through, Back)
+	keys := w.lease.State().Pinned
+	var there []Placed
+	for i, placed := range w.lease.Pin(keys) {
+		if placed.Err != nil {
+			w.options.Logger.Warn("tier: an object with a pending write is gone", "object", keys[i].String(), "error", placed.Err)
+			continue
+		}
+		there = append(there, placed)
+	}
+	if levels != 0 {
+		there = append(there, w.adoptCommitted(keys)...)
+	}
+	for _, placed := range parentsFirst(there) {
+		p := w.attach(placed)
+		p.recheck = true
+		w.enqueue(p, levels)
+		w.review(p) // it ends if no level is written to any more
+	}
+}
+
+// adoptCommitted pins what leases of clients have pinned, and the store's lease has not, as far as the limits allow.
+// A process that was killed in a Commit, before it began the pending write, has left the object pinned, and there is no
+// telling it from what a client reads.
+func (w *writeBack) adoptCommitted(have []Key) []Placed {
+	known := make(map[Key]bool, len(have))
+	for _, k := range have {
+		known[k] = true
+	}
+	var there []Placed
+	room := w.options.MaxBacklog
+	for _, l := range w.clientLeases() {
+		for _, k := range l.Pinned {
+			if known[k] {
+				continue
+			}
+			known[k] = true
+			placed := w.lease.Pin([]Key{k})[0]
+			switch {
+			case placed.Err != nil:
+			case placed.Object.Size > room || w.maxPinned > 0 && len(have)+len(there) >= w.maxPinned:
+				w.lease.Unpin([]Key{k})
+			default:
+				room -= placed.Object.Size
+				there = append(there, placed)
+			}
+		}
+	}
+	return there
+}
+
+// parentsFirst sorts what a lease has, in any order, as it was stored: a parent precedes its children.
+func parentsFirst(placed []Placed) []Placed {
+	rest := make(map[Key]Placed, len(placed))
+	for _, p := range placed {
+		rest[p.Object.Key] = p
+	}
+	sorted := make([]Placed, 0, len(placed))
+	for _, p := range placed {
+		from := len(sorted)
+		for p, ok := rest[p.Object.Key]; ok; {
+			delete(rest, p.Object.Key)
+			sorted = append(sorted, p)
+			parent, _ := p.Object.ParentKey()
+			p, ok = rest[parent]
+		}
+		slices.Reverse(sorted[from:])
+	}
+	return sorted
+}
