@@ -1,7 +1,7 @@
 package tier
 
-// budget bounds the bytes that workers move in one direction at a time. The lock of the part that owns the budget
-// guards it.
+// budget bounds the bytes that workers move in one direction at a time. The lock of the part that owns the
+// budget guards it.
 type budget struct {
 	limit, used, peak int64
 	quotas            map[string]int64
@@ -17,8 +17,8 @@ func (b *budget) hasRoom(size int64) bool {
 	return size == 0 || b.used == 0 || size <= b.limit-b.used
 }
 
-// inQuota reports whether tenants may move so many bytes now. What is larger than a quota is moved while the tenant
-// moves nothing else.
+// inQuota reports whether tenants may move so many bytes now. What is larger than a quota is moved while the
+// tenant moves nothing else.
 func (b *budget) inQuota(tenants map[string]int64) bool {
 	for tenant, size := range tenants {
 		quota, ok := b.quotas[tenant]
@@ -39,6 +39,23 @@ func (b *budget) add(size int64, tenants map[string]int64, sign int64) {
 		}
 		if b.usedBy[tenant] += sign * size; b.usedBy[tenant] == 0 {
 			delete(b.usedBy, tenant)
+		}
+	}
+}
+
+// blocked counts the deletions of keys that are under way, during which neither part may work on the keys.
+type blocked map[Key]int
+
+func (b blocked) add(keys []Key) {
+	for _, k := range keys {
+		b[k]++
+	}
+}
+
+func (b blocked) remove(keys []Key) {
+	for _, k := range keys {
+		if b[k]--; b[k] == 0 {
+			delete(b, k)
 		}
 	}
 }

@@ -182,8 +182,8 @@ func (g gated) Stat(ctx context.Context, keys []tier.Key) []tier.Found {
 	return found
 }
 
-// TestAChildThatIsAskedForAgainIsNoMiss: a lease gives a pending child up, and asks for it again before the worker that was
-// told so has noticed. Its parent is in memory.
+// TestAChildThatIsAskedForAgainIsNoMiss: a lease gives a pending child up, and asks for it again before the
+// worker that was told so has noticed. Its parent is in memory.
 func TestAChildThatIsAskedForAgainIsNoMiss(t *testing.T) {
 	in(t, func(t *testing.T) {
 		g := gated{in: make(chan struct{}), out: make(chan struct{})}

@@ -23,7 +23,7 @@ func (h *health) check() (n notes) {
 	if h.away && h.awaySince.IsZero() {
 		n.note("level %s is away, and not since when", h.level.Name())
 	}
-	if h.away && !h.probing && h.tasks.ctx.Err() == nil {
+	if h.away && !h.probing && h.life.ctx.Err() == nil {
 		n.note("level %s is away, and nobody probes it", h.level.Name())
 	}
 	if h.pause < 0 || h.pause > maxPause {

@@ -20,8 +20,8 @@ import (
 
 var clients = flag.Int("clients", 400, "operations of each client in TestManyClients")
 
-// TestManyClients: clients with leases, readers and deletions at once, while one level fails on and off. What is on the
-// level that never fails can always be read.
+// TestManyClients: clients with leases, readers and deletions at once, while one level fails on and off. What
+// is on the level that never fails can always be read.
 func TestManyClients(t *testing.T) {
 	b := newBed(t, 40_000, func(o *tier.Options) {
 		o.Lower[0].Timeout = 5 * time.Millisecond

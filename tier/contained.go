@@ -55,7 +55,8 @@ func (p *panics) caught(method string, fail func(error)) {
 
 // note logs a panic and returns the error of the call.
 func (p *panics) note(method string, v any) error {
-	p.logged.Warn(p.logger, "tier: a call of a level panicked: please report it", "level", p.level, "method", method, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+	p.logged.Warn(p.logger, "tier: a call of a level panicked: please report it",
+		"level", p.level, "method", method, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
 	return fmt.Errorf("tier: level %s: %s panicked: %v: %w", p.level, method, v, ErrUnavailable)
 }
 

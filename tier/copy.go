@@ -31,7 +31,9 @@ type Copied struct {
 // the error comes at the end. Copy ends early with the first error of report, or of ctx, and with
 // ErrUnavailable when a level did not answer for 64 objects in a row: what was copied until then stays, and
 // another Copy goes on with the rest.
-func Copy(ctx context.Context, to, from Level, space string, progress func(done, all int), report func(Copied) error) error {
+func Copy(
+	ctx context.Context, to, from Level, space string, progress func(done, all int), report func(Copied) error,
+) error {
 	var listed []Placed
 	var unlisted error
 	for o, err := range from.List(ctx, space) {
@@ -131,7 +133,7 @@ func copiedKeys(batch []*copied) []Key {
 
 // copy puts those that the other level lacks.
 func (c *copying) copy(ctx context.Context, batch []*copied) error {
-	var wanted []*copied
+	var lacking []*copied
 	var gets []Get
 	for i, f := range c.to.Stat(ctx, copiedKeys(batch)) {
 		o := batch[i]
@@ -139,7 +141,8 @@ func (c *copying) copy(ctx context.Context, batch []*copied) error {
 		case f.Err == nil && f.Object.Size == o.object.Size:
 			o.there = true
 		case f.Err == nil:
-			err := fmt.Errorf("tier: object %v has %d bytes, and %d in level %s: remove one of them", o.object.Key, o.object.Size, f.Object.Size, c.to.Name())
+			err := fmt.Errorf("tier: object %v has %d bytes, and %d in level %s: remove one of them",
+				o.object.Key, o.object.Size, f.Object.Size, c.to.Name())
 			if err := c.end(o, err); err != nil {
 				return err
 			}
@@ -148,7 +151,7 @@ func (c *copying) copy(ctx context.Context, batch []*copied) error {
 				return err
 			}
 		default:
-			wanted = append(wanted, o)
+			lacking = append(lacking, o)
 			gets = append(gets, Get{Key: o.object.Key})
 		}
 	}
@@ -160,14 +163,14 @@ func (c *copying) copy(ctx context.Context, batch []*copied) error {
 	var putting []*copied
 	for i, g := range gets {
 		if g.Err != nil {
-			if err := c.end(wanted[i], g.Err); err != nil {
+			if err := c.end(lacking[i], g.Err); err != nil {
 				return err
 			}
 			continue
 		}
-		wanted[i].object, wanted[i].sum = g.Object, crc32.Checksum(g.Bytes, castagnoli)
+		lacking[i].object, lacking[i].sum = g.Object, crc32.Checksum(g.Bytes, castagnoli)
 		puts = append(puts, Put{Object: g.Object, Bytes: g.Bytes})
-		putting = append(putting, wanted[i])
+		putting = append(putting, lacking[i])
 	}
 	c.to.Put(ctx, puts)
 	if err := ctx.Err(); err != nil {
@@ -202,13 +205,15 @@ func (c *copying) verify(ctx context.Context, batch []*copied) error {
 	for i, g := range gets {
 		o := batch[places[i]]
 		if g.Err == nil && g.To.(*summing).sum != o.sum {
-			g.Err = fmt.Errorf("tier: object %v has other bytes in level %s than were copied: %w", o.object.Key, c.to.Name(), ErrCorrupt)
+			g.Err = fmt.Errorf("tier: object %v has other bytes in level %s than were copied: %w",
+				o.object.Key, c.to.Name(), ErrCorrupt)
 		}
 		errs[places[i]] = g.Err
 	}
 	for i, o := range batch {
 		if isPlainMiss(errs[i]) {
-			errs[i] = fmt.Errorf("tier: object %v was in level %s, and is not any more: is the level too small? %w", o.object.Key, c.to.Name(), errs[i])
+			errs[i] = fmt.Errorf("tier: object %v was in level %s, and is not any more: is the level too small? %w",
+				o.object.Key, c.to.Name(), errs[i])
 		}
 		if err := c.end(o, errs[i]); err != nil {
 			return err

@@ -179,7 +179,8 @@ func TestCopyGoesOn(t *testing.T) {
 	require.ErrorIs(t, tier.Copy(ctx, to, from, "", nil, func(tier.Copied) error { return nil }), context.Canceled)
 }
 
-// TestCopyOfAListWithAnError: the level lists what it can read, and then the error. What it has listed is copied.
+// TestCopyOfAListWithAnError: the level lists what it can read, and then the error. What it has listed is
+// copied.
 func TestCopyOfAListWithAnError(t *testing.T) {
 	from, to := tiertest.NewMap(tiertest.MapOptions{Name: "from"}), tiertest.NewMap(tiertest.MapOptions{Name: "to"})
 	for i := range 10 {

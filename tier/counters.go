@@ -25,7 +25,9 @@ const (
 	kinds
 )
 
-var kindNames = [kinds]string{"hit", "miss", "promoted", "not promoted", "written", "not written", "deleted", "not deleted", "away", "back"}
+var kindNames = [kinds]string{
+	"hit", "miss", "promoted", "not promoted", "written", "not written", "deleted", "not deleted", "away", "back",
+}
 
 func (k kind) String() string { return kindNames[k] }
 
@@ -82,8 +84,8 @@ func causeOf(err error) cause {
 type Counter struct {
 	// Level is the name of the level; empty for what has none.
 	Level string
-	// Kind is "hit", "miss", "promoted" (from the level into memory), "not promoted",
-	// "written", "not written", "deleted", "not deleted", "away", "back"; and "dropped event" without a level.
+	// Kind is "hit", "miss", "promoted" (from the level into memory), "not promoted", "written", "not
+	// written", "deleted", "not deleted", "away", "back"; and "dropped event" without a level.
 	Kind string
 	// Cause is why: "" where nothing failed, "not found", "pending", "full", "too large",
 	// "in use", "unavailable", "corrupt", "quota", "cancelled" or "other".
@@ -113,7 +115,8 @@ func (r *report) count(level int, k kind, err error, objects, bytes int64) {
 // event counts one object, or a change of a level if the key is empty, and sends an event of it.
 func (r *report) event(level int, k kind, key Key, bytes int64, err error) {
 	r.count(level, k, err, 1, bytes)
-	r.events.send(Event{Level: r.names[level], Kind: k.String(), Key: key, Bytes: bytes, Cause: causeOf(err).String()})
+	cause := causeOf(err).String()
+	r.events.send(Event{Level: r.names[level], Kind: k.String(), Key: key, Bytes: bytes, Cause: cause})
 }
 
 // pins counts hits and misses of memory.
@@ -138,7 +141,8 @@ func (s *Store) Counters() []Counter {
 			for why := range causes {
 				cell := &s.report.cells[level][k][why]
 				if n := cell.count.Load(); n > 0 {
-					out = append(out, Counter{s.report.names[level], k.String(), why.String(), n, cell.bytes.Load()})
+					name := s.report.names[level]
+					out = append(out, Counter{name, k.String(), why.String(), n, cell.bytes.Load()})
 				}
 			}
 		}

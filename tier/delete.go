@@ -5,15 +5,15 @@ import (
 	"errors"
 )
 
-// Delete removes objects from all levels, as [Level.Delete]. An object that is being brought or written comes back from
-// nowhere: Delete waits for that. The error is nil if a level had it and none has it now, ErrInUse of what a lease
-// has, of which nothing is deleted, and ErrUnavailable if a level could not be asked: the object may
-// come back with it.
+// Delete removes objects from all levels, as [Level.Delete]. An object that is being fetched or written comes
+// back from nowhere: Delete waits for that. The error is nil if a level had it and none has it now, ErrInUse
+// of what a lease has, of which nothing is deleted, and ErrUnavailable if a level could not be asked: the
+// object may come back with it.
 func (s *Store) Delete(ctx context.Context, keys []Key) []error {
-	if !s.gate.enter() {
+	if !s.life.enter() {
 		return refuse(len(keys), errClosedStore())
 	}
-	defer s.gate.leave()
+	defer s.life.leave()
 	errs := make([]error, len(keys))
 	var places []int // of keys that are to be deleted
 	seen := map[Key]bool{}
@@ -45,8 +45,8 @@ func (s *Store) Delete(ctx context.Context, keys []Key) []error {
 	return errs
 }
 
-// deleteIdle deletes keys that no part of the store works on. Memory comes first: what a lease has stays in all
-// levels.
+// deleteIdle deletes keys that no part of the store works on. Memory comes first: what a lease has stays in
+// all levels.
 func (s *Store) deleteIdle(ctx context.Context, keys []Key, places []int, errs []error) {
 	some := pick(keys, places)
 	s.fetcher.unpin(some)

@@ -156,7 +156,8 @@ func TestStoredAgainWhileALevelIsAway(t *testing.T) {
 	})
 }
 
-// TestDrainOfMoreThanTheBacklogHolds: what is stored again in one go is in the new level after Drain, however much it is.
+// TestDrainOfMoreThanTheBacklogHolds: what is stored again in one go is in the new level after Drain, however
+// much it is.
 func TestDrainOfMoreThanTheBacklogHolds(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 200_000, func(o *tier.Options) { o.Lower, o.MaxBacklog = o.Lower[:1], 100_000 })

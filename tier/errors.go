@@ -7,7 +7,7 @@ import "errors"
 var (
 	// ErrNotFound is a miss: the object is not there, or was damaged and has been dropped.
 	ErrNotFound = errors.New("tier: no such object")
-	// ErrPending reports that somebody is about to bring the object: ask again later.
+	// ErrPending reports that the object is being stored or fetched: ask again later.
 	ErrPending = errors.New("tier: object is pending")
 	// ErrExists reports that Reserve was asked for an object that is there already.
 	ErrExists = errors.New("tier: object exists")

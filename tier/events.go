@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Event is something that happened. Kind and Cause are those of [Counter]; there are no events of plain hits and misses, but
-// of damage that was found: a miss because of "corrupt".
+// Event is something that happened. Kind and Cause are those of [Counter]; there are no events of plain hits
+// and misses, but of damage that was found: a miss because of "corrupt".
 type Event struct {
 	Time  time.Time
 	Level string

@@ -8,29 +8,35 @@ import (
 	"time"
 )
 
-// fetcher brings objects from lower levels into memory. A fetch is one object on its way: there is at most one for
-// each key, for all who want the object. Its states, and who moves it on:
+// fetcher brings objects from lower levels into memory. A fetch is one object on its way: there is at most
+// one for each key, for all who ask for the object. Its states, and who moves it on:
 //
-//   - queued: a miss of Pin, Get or Prefetch began it (admit, newFetch), and a lookup job has it (fetch_queue.go).
-//   - looked up: a worker asks one lower level for it, and queues the job again for the next level (fetch_lookup.go).
-//     What no level has is finished.
-//   - waiting: it was found, and its parent is fetched by another job. When the parent is finished, it is queued
-//     again (fetch_plan.go).
-//   - found: a transfer job has it, and waits for a worker, and for room in the budget of bytes (fetch_plan.go).
-//   - transferred: a worker reserves its place in memory, has the level read into it, and commits (fetch_transfer.go).
-//   - finished: err is nil if the object is in memory. Then promoted pins it for those who had interest (promoted.go).
-//     Otherwise err is an answer, which the negative cache remembers, and which each lease that asked hears of once,
-//     when it asks again; or no answer (errCancelled, errAskAgain), and who asks again begins another fetch.
+//   - queued: a miss of Pin, Get or Prefetch began it (admit, newFetch), and a lookup job has it
+//     (fetch_queue.go).
+//   - looked up: a worker asks one lower level for it, and queues the job again for the next level
+//     (fetch_lookup.go). What no level has is finished.
+//   - waiting: it was found, and its parent is fetched by another job. When the parent is finished, it is
+//     queued again (fetch_plan.go).
+//   - found: a transfer job has it, and waits for a worker, and for room in the budget of bytes
+//     (fetch_plan.go).
+//   - transferred: a worker reserves its place in memory, has the level read into it, and commits
+//     (fetch_transfer.go).
+//   - finished: err is nil if the object is in memory. Then promoted pins it for those who had interest
+//     (promoted.go). Otherwise err is an answer, which the negative cache remembers, and which each lease
+//     that asked hears of once, when it asks again; or no answer (errCancelled, errAskAgain), and who asks
+//     again begins another fetch.
 //
-// Interest keeps a fetch going. A lease has interest for Options.PromotedFor after its last Pin, until it calls Unpin
-// or ends. A Get has interest until it returns, and a Prefetch until its context ends. A fetch without interest is
-// finished at once as long as it is queued or waiting; the context of a running job ends with the last
-// interest in its fetches. A lease or Get raises the priority of a fetch to urgent, a Prefetch to its own.
+// Interest keeps a fetch going. A lease has interest for Options.PromotedFor after its last Pin, until it
+// calls Unpin or ends. A Get has interest until it returns, and a Prefetch until its context ends. A fetch
+// without interest is finished at once as long as it is queued or waiting; the context of a running job ends
+// with the last interest in its fetches. A lease or Get raises the priority of a fetch to urgent, a Prefetch
+// to its own.
 //
 // Delete blocks a key: its fetch is cancelled, and none begins until the deletion is over.
 //
-// mu guards all fields below it. Under mu the fetcher calls the memory level, whose leases do no input or output, and
-// what has a leaf lock: negative cache, workers, health, report. It does not call the write-back part under mu.
+// mu guards all fields below it. Under mu the fetcher calls the memory level, whose leases do no input or
+// output, and what has a leaf lock: negative cache, workers, health, report. It does not call the write-back
+// part under mu.
 type fetcher struct {
 	*shared
 	writes   *writeBack // gets what faster lower levels are to have a copy of
@@ -46,7 +52,7 @@ type fetcher struct {
 	budget     budget
 	promoted   promoted
 	ghosts     ghosts
-	blocked    map[Key]int // deletions of a key that are under way
+	blocked    blocked
 }
 
 // fetch is one object on its way into memory. The lock of the fetcher guards it.
@@ -89,13 +95,13 @@ func newFetcher(sh *shared, lease Lease, writes *writeBack) *fetcher {
 		shared: sh, writes: writes, negative: newNegativeCache(sh.options.NegativeTTL),
 		fetches: map[Key]*fetch{}, interest: map[string]map[Key]*fetch{},
 		running: make([]int, len(sh.lower)), budget: newBudget(limit, sh.options.Quotas),
-		promoted: newPromoted(lease), ghosts: newGhosts(), blocked: map[Key]int{},
+		promoted: newPromoted(lease), ghosts: newGhosts(), blocked: blocked{},
 	}
 }
 
 // expire ends, until the store is closed, the interest and the pins whose time is over.
 func (f *fetcher) expire() {
-	for f.tasks.sleep(max(f.options.PromotedFor/2, time.Millisecond)) {
+	for f.life.sleep(max(f.options.PromotedFor/2, time.Millisecond)) {
 		now := time.Now()
 		f.negative.expire(now)
 		f.mu.Lock()
@@ -270,8 +276,8 @@ func (f *fetcher) succeed(x *fetch) {
 func (f *fetcher) block(keys []Key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.blocked.add(keys)
 	for _, k := range keys {
-		f.blocked[k]++
 		x := f.fetches[k]
 		if x == nil {
 			continue
@@ -288,11 +294,7 @@ func (f *fetcher) block(keys []Key) {
 func (f *fetcher) unblock(keys []Key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, k := range keys {
-		if f.blocked[k]--; f.blocked[k] == 0 {
-			delete(f.blocked, k)
-		}
-	}
+	f.blocked.remove(keys)
 }
 
 // waitIdle waits until a key that is blocked is not being fetched any more.

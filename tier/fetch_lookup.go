@@ -12,8 +12,8 @@ type lookup struct {
 	misses map[*fetch]error
 }
 
-// runLookup asks one level for the objects of a job that the faster levels did not have. After the last level it
-// queues the transfers of what was found.
+// runLookup asks one level for the objects of a job that the faster levels did not have. After the last level
+// it queues the transfers of what was found.
 func (f *fetcher) runLookup(j *job) {
 	live := f.liveFetches(j)
 	if j.lookup == nil {
@@ -85,8 +85,8 @@ func (f *fetcher) liveFetches(j *job) []*fetch {
 	return live
 }
 
-// finishPresent finishes the fetches whose objects are in memory by now, or are being stored there, and returns the
-// others.
+// finishPresent finishes the fetches whose objects are in memory by now, or are being stored there, and
+// returns the others.
 func (f *fetcher) finishPresent(ctx context.Context, fetches []*fetch) []*fetch {
 	found := f.memory.Stat(ctx, keysOf(fetches))
 	f.mu.Lock()

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// answer replaces the misses of memory by what they mean for the store: ErrPending, if a fetch is under way or was
-// begun. It notes what the lease has pinned. With prefix, it stops at the first miss, and returns the number of
-// answers up to it.
+// answer replaces the misses of memory by what they mean for the store: ErrPending, if a fetch is under way
+// or was begun. It notes what the lease has pinned. With prefix, it stops at the first miss, and returns the
+// number of answers up to it.
 func (f *fetcher) answer(lease string, keys []Key, placed []Placed, prefix bool) int {
 	hits := true
 	for i := range placed {
@@ -106,7 +106,8 @@ func (f *fetcher) admit(k Key) error {
 		}
 	}
 	if len(f.lower) > 0 {
-		return fmt.Errorf("tier: object %v: %w in memory, and all lower levels are away: %w", k, ErrNotFound, ErrUnavailable)
+		return fmt.Errorf("tier: object %v: %w in memory, and all lower levels are away: %w",
+			k, ErrNotFound, ErrUnavailable)
 	}
 	return errNowhere(k)
 }

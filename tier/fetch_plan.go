@@ -11,9 +11,9 @@ const (
 	batchBytes = 1 << 20 // of small objects that have nothing to do with each other
 )
 
-// plan makes the transfers of the fetches that one lookup found. A child is transferred only if its parent is in
-// memory, or in front of it in the same chain of jobs. One whose parent is fetched by another job waits for that one;
-// one whose parent is nowhere is finished, since it is worthless.
+// plan makes the transfers of the fetches that one lookup found. A child is transferred only if its parent is
+// in memory, or in front of it in the same chain of jobs. One whose parent is fetched by another job waits
+// for that one; one whose parent is nowhere is finished, since it is worthless.
 type plan struct {
 	*fetcher
 	ctx context.Context
@@ -27,7 +27,8 @@ func (p plan) jobs(found []*fetch) []*job {
 		chain := p.cut(tree)
 		first := chain[0]
 		if len(chain) == 1 && first.size <= batchBytes {
-			if small != nil && small.size+first.size <= batchBytes && len(small.fetches)+len(first.fetches) <= maxBatch {
+			if small != nil && small.size+first.size <= batchBytes &&
+				len(small.fetches)+len(first.fetches) <= maxBatch {
 				small.merge(first)
 				continue
 			}
@@ -68,8 +69,8 @@ func (p plan) cut(tree []*fetch) []*job {
 	return chain
 }
 
-// trees sorts fetches, which are in the order in which they were asked for, into trees, each with parents in front of
-// their children. Those that belong into no tree wait for their parents, or are finished.
+// trees sorts fetches, which are in the order in which they were asked for, into trees, each with parents in
+// front of their children. Those that belong into no tree wait for their parents, or are finished.
 func (p plan) trees(found []*fetch) [][]*fetch {
 	order := slices.SortedStableFunc(slices.Values(found), func(a, b *fetch) int { return a.order - b.order })
 	here := make(map[Key]bool, len(order))
@@ -105,8 +106,8 @@ func (p plan) trees(found []*fetch) [][]*fetch {
 	return trees
 }
 
-// withParentInMemory returns those of the fetches whose parents are in memory. The others wait for the fetches of
-// their parents, or are finished.
+// withParentInMemory returns those of the fetches whose parents are in memory. The others wait for the
+// fetches of their parents, or are finished.
 func (p plan) withParentInMemory(fetches []*fetch) []*fetch {
 	if len(fetches) == 0 {
 		return nil
@@ -134,8 +135,8 @@ func (p plan) withParentInMemory(fetches []*fetch) []*fetch {
 	return roots
 }
 
-// awaitOrFinish lets children wait for parents that wait themselves, and finishes the others: somebody made a circle
-// of parents.
+// awaitOrFinish lets children wait for parents that wait themselves, and finishes the others: somebody made a
+// circle of parents.
 func (p plan) awaitOrFinish(order []*fetch, children map[Key][]*fetch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,8 +10,9 @@ import (
 // urgent is the priority of what Pin or Get asks for. Prefetches have less.
 const urgent = math.MaxInt
 
-// job is work on some fetches: a lookup, or a transfer. Only the worker that runs the job finishes its fetches; while
-// the job is queued, or waits for the job in front of it, anyone may do so under the lock of the fetcher.
+// job is work on some fetches: a lookup, or a transfer. Only the worker that runs the job finishes its
+// fetches; while the job is queued, or waits for the job in front of it, anyone may do so under the lock of
+// the fetcher.
 type job struct {
 	fetches  []*fetch
 	run      func(*job)
@@ -87,7 +88,8 @@ func (f *fetcher) enqueueLookup(fetches []*fetch, priority int, prefix bool) {
 	}
 }
 
-// enqueue queues a job. One in which nobody has interest is cancelled, and the next one is queued in its place.
+// enqueue queues a job. One in which nobody has interest is cancelled, and the next one is queued in its
+// place.
 func (f *fetcher) enqueue(j *job) {
 	for j != nil && (f.stopped || !j.hasInterest()) {
 		for _, x := range j.fetches {
@@ -121,8 +123,8 @@ func (f *fetcher) cancelUnwantedJob(j *job) {
 	}
 }
 
-// nextWork returns the next job for a worker to run, or nil. Jobs of a level or a tenant that has its share let others
-// pass. One that has no room yet lets nobody pass, or large objects would never have their turn.
+// nextWork returns the next job for a worker to run, or nil. Jobs of a level or a tenant that has its share
+// let others pass. One that has no room yet lets nobody pass, or large objects would never have their turn.
 func (f *fetcher) nextWork() func() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -146,12 +148,16 @@ func (f *fetcher) nextWork() func() {
 			passed = append(passed, j)
 			return nil
 		}
-		f.charge(j, 1)
-		j.running = true
-		j.ctx, j.cancel = context.WithCancel(f.tasks.ctx)
+		f.start(j)
 		return func() { f.runJob(j) }
 	}
 	return nil
+}
+
+func (f *fetcher) start(j *job) {
+	f.charge(j, 1)
+	j.running = true
+	j.ctx, j.cancel = context.WithCancel(f.life.ctx)
 }
 
 func (f *fetcher) runJob(j *job) {

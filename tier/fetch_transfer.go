@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// transfer moves the objects of a job into memory. Nothing half-done stays: until commit, what memory has is a
-// reservation of the store's own lease, which a store that takes over the memory level gives up.
+// transfer moves the objects of a job into memory. Nothing half-done stays: until commit, what memory has is
+// a reservation of the store's own lease, which a store that takes over the memory level gives up.
 type transfer struct {
 	*fetcher
 	ctx   context.Context
@@ -23,7 +23,8 @@ type transferItem struct {
 	err    error
 }
 
-// runTransfer reserves the places of the objects of a job, reads straight into these, and commits what was read.
+// runTransfer reserves the places of the objects of a job, reads straight into these, and commits what was
+// read.
 func (f *fetcher) runTransfer(j *job) {
 	live := f.liveFetches(j)
 	if len(live) == 0 {
@@ -43,7 +44,7 @@ func (f *fetcher) runTransfer(j *job) {
 	}
 	t.commit()
 	for _, it := range t.items {
-		f.writes.add(it.object, it.copies)
+		f.writes.add(it.copies, it.object)
 	}
 	t.finishAll()
 }
@@ -75,9 +76,9 @@ func (t *transfer) read(l *lower) {
 	}
 }
 
-// place is Get.Into: it returns the reserved bytes. The level's description must be the one that the place was
-// reserved for. The level reads in its own goroutines, where no guard helps: if something cuts the segment short
-// meanwhile, the process ends. Without that, every object would be copied once more.
+// place is Get.Into: it returns the reserved bytes. The level's description must be the one that the place
+// was reserved for. The level reads in its own goroutines, where no guard helps: if something cuts the
+// segment short meanwhile, the process ends. Without that, every object would be copied once more.
 func (it *transferItem) place(o Object) ([]byte, error) {
 	if o.Key != it.object.Key || o.Size != it.object.Size {
 		return nil, fmt.Errorf("tier: object %v of %d bytes was looked up, and %v of %d bytes found: %w",
@@ -127,8 +128,8 @@ func (t *transfer) commit() {
 
 func (t *transfer) inMemory(k Key) bool { return t.memory.Stat(t.ctx, []Key{k})[0].Err == nil }
 
-// copiesOf returns the levels faster than the one that had the object which are to have a copy, since it was asked for
-// as often as they want. The lock is held.
+// copiesOf returns the levels faster than the one that had the object which are to have a copy, since it was
+// asked for as often as their Lower.PromoteAfter says. The lock is held.
 func (t *transfer) copiesOf(it *transferItem) (copies levelSet) {
 	n := t.ghosts.counted(it.key)
 	if !it.counted {

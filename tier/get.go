@@ -22,8 +22,8 @@ type reading struct {
 	written int64 // bytes that To got
 }
 
-// Get reads objects, each from the fastest level that has it, as [Level.Get]. A level that is away, damaged or
-// too slow fails nothing that another one has. Of several calls that want the same object in memory, one level is
+// Get reads objects, each from the fastest level that has it, as [Level.Get]. A level that is away, damaged
+// or too slow fails nothing that another one has. Of several calls that fetch the same object, one level is
 // read once.
 //
 // Into may be called a second time if a level described an object and another one had to be read. What comes
@@ -32,13 +32,13 @@ type reading struct {
 // Err is ErrNotFound if no level has the object, with ErrUnavailable in its chain if one of them could not be
 // asked.
 func (s *Store) Get(ctx context.Context, gets []Get) {
-	if !s.gate.enter() {
+	if !s.life.enter() {
 		for i := range gets {
 			gets[i].Object, gets[i].Bytes, gets[i].Err = Object{}, nil, errClosedStore()
 		}
 		return
 	}
-	defer s.gate.leave()
+	defer s.life.leave()
 	readings := make([]*reading, 0, len(gets))
 	all := make([]reading, len(gets))
 	for i := range gets {
@@ -99,8 +99,8 @@ func (s *Store) readMemory(ctx context.Context, readings []*reading) []*reading 
 	return rest
 }
 
-// join joins or begins fetches of what is to be in memory, and returns the rest, which is read for its caller alone.
-// What was looked up in vain lately is in neither.
+// join joins or begins fetches of what is to be in memory, and returns the rest, which is read for its caller
+// alone. What was looked up in vain lately is in neither.
 func (f *fetcher) join(readings []*reading) (joined map[*reading]*fetch, direct []*reading) {
 	if len(readings) == 0 {
 		return nil, nil
@@ -120,7 +120,8 @@ func (f *fetcher) join(readings []*reading) (joined map[*reading]*fetch, direct 
 		case isPlainMiss(miss):
 			r.err = miss
 			continue
-		case x == nil && promote && miss == nil && errors.Is(r.err, ErrNotFound) && !errors.Is(r.err, ErrUnavailable) && f.admit(k) == nil:
+		case x == nil && promote && miss == nil &&
+			errors.Is(r.err, ErrNotFound) && !errors.Is(r.err, ErrUnavailable) && f.admit(k) == nil:
 			x = f.newFetch(k)
 			x.order = i
 			begun = append(begun, x)
@@ -137,8 +138,8 @@ func (f *fetcher) join(readings []*reading) (joined map[*reading]*fetch, direct 
 	return joined, direct
 }
 
-// leave waits until a fetch that join returned is finished, or ctx ends, and ends the interest of its caller. It
-// reports whether the fetch is finished.
+// leave waits until a fetch that join returned is finished, or ctx ends, and ends the interest of its caller.
+// It reports whether the fetch is finished.
 func (f *fetcher) leave(ctx context.Context, x *fetch) (finished bool, err error) {
 	select {
 	case <-x.done:
@@ -157,8 +158,8 @@ func (f *fetcher) leave(ctx context.Context, x *fetch) (finished bool, err error
 	return finished, err
 }
 
-// readFetched waits for fetches and reads what is in memory then. It returns what they did not bring, and other levels
-// may have.
+// readFetched waits for fetches and reads what is in memory then. It returns what they did not fetch, and
+// other levels may have.
 func (s *Store) readFetched(ctx context.Context, joined map[*reading]*fetch) (direct []*reading) {
 	var fetched []*reading
 	for r, x := range joined {
@@ -248,7 +249,8 @@ func (r *reading) into(o Object) ([]byte, error) {
 	r.memory, r.caller = r.get.Into(o)
 	r.asked, r.size = true, o.Size
 	if r.caller == nil && int64(len(r.memory)) != o.Size {
-		r.caller = fmt.Errorf("tier: Into returned %d bytes for object %v, which has %d: %w", len(r.memory), o.Key, o.Size, io.ErrShortBuffer)
+		r.caller = fmt.Errorf("tier: Into returned %d bytes for object %v, which has %d: %w",
+			len(r.memory), o.Key, o.Size, io.ErrShortBuffer)
 	}
 	return r.memory, r.caller
 }

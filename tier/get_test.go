@@ -196,8 +196,8 @@ func TestAStoppedLevelCostsOneTimeLimit(t *testing.T) {
 	})
 }
 
-// TestShortDeadlinesFindAStoppedLevel: callers that give up earlier than the level's time limit must not find it again
-// and again.
+// TestShortDeadlinesFindAStoppedLevel: callers that give up earlier than the level's time limit must not find
+// it again and again.
 func TestShortDeadlinesFindAStoppedLevel(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower[0].Timeout = 2 * time.Second })
@@ -261,8 +261,8 @@ func TestALevelThatCantWriteIsRead(t *testing.T) {
 	})
 }
 
-// TestAHangingLevelLeavesWorkersToOthers: what the disk has is fetched while everything that the remote level is asked
-// for hangs.
+// TestAHangingLevelLeavesWorkersToOthers: what the disk has is fetched while everything that the remote level
+// is asked for hangs.
 func TestAHangingLevelLeavesWorkersToOthers(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 1<<20, nil)

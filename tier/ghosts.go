@@ -10,8 +10,9 @@ const (
 	ghostWays = 4
 )
 
-// ghosts count how often keys were asked for lately that are not in memory, by hash. A row keeps its latest four keys,
-// so that a stream of keys that come once replaces only other counts. The lock of the fetcher guards them.
+// ghosts count how often keys were asked for lately that are not in memory, by hash. A row keeps its latest
+// four keys, so that a stream of keys that come once replaces only other counts. The lock of the fetcher
+// guards them.
 type ghosts struct {
 	seed maphash.Seed
 	rows [][ghostWays]ghost

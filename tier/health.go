@@ -14,15 +14,16 @@ import (
 
 // health is whether one lower level can be used. There are two independent states.
 //
-// Away or not. A level begins as not away. An answer of ErrUnavailable, a level that was closed, or a caller whose
-// time ended makes it suspect (assess): one goroutine then probes the level with a Stat of a key that nobody has, and
-// goes on while the probe fails. The first failed probe marks the level as away, the first answered one as back. A call
-// that exceeds the time limit of the level marks it as away at once. So a level that can't write, or has lost
-// a part of its servers, can still be read. While a level is away, no call but the probe reaches it.
+// Away or not. A level begins as not away. An answer of ErrUnavailable, a level that was closed, or a caller
+// whose time ended makes it suspect (assess): one goroutine then probes the level with a Stat of a key that
+// nobody has, and goes on while the probe fails. The first failed probe marks the level as away, the first
+// answered one as back. A call that exceeds the time limit of the level marks it as away at once. So a level
+// that can't write, or has lost a part of its servers, can still be read. While a level is away, no call but
+// the probe reaches it.
 //
 // Writes paused or not. A background write that failed for now pauses the background writes to the level
-// (pauseWrites): for 50 ms, then twice as long after each further failure, at most 5 s. The pause ends by time; a
-// write that the level answered, or the level's return, resets its length.
+// (pauseWrites): for 50 ms, then twice as long after each further failure, at most 5 s. The pause ends by
+// time; a write that the level answered, or the level's return, resets its length.
 //
 // mu is a leaf lock: calls of other parts are made without it.
 type health struct {
@@ -30,7 +31,7 @@ type health struct {
 	timeout time.Duration // of a call
 	logger  *slog.Logger
 	event   func(kind, error) // counts that the level is away, or back
-	tasks   *tasks
+	life    *lifetime
 	changed func() // the level may be used again
 
 	// A level may fail on and off for hours.
@@ -71,8 +72,8 @@ func (h *health) errAway() error {
 	return fmt.Errorf("tier: level %s is away: %w", h.level.Name(), ErrUnavailable)
 }
 
-// assess returns the error of a call of the level as one about the object, and notes what it means for the level.
-// ctx is the context of the caller, without the time limit of the level.
+// assess returns the error of a call of the level as one about the object, and notes what it means for the
+// level. ctx is the context of the caller, without the time limit of the level.
 func (h *health) assess(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -98,21 +99,22 @@ func (h *health) suspect() {
 }
 
 func (h *health) startProbe() {
-	if h.probing || h.tasks.ctx.Err() != nil {
+	if h.probing || h.life.ctx.Err() != nil {
 		return
 	}
 	h.probing = true
-	h.tasks.Go(h.probe)
+	h.life.Go(h.probe)
 }
 
-// probe asks the level until it answers: one goroutine alone, so that a level that hangs keeps nobody else waiting.
+// probe asks the level until it answers: one goroutine alone, so that a level that hangs keeps nobody else
+// waiting.
 func (h *health) probe() {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
-		limited, cancel := context.WithTimeout(h.tasks.ctx, h.timeout)
+		limited, cancel := context.WithTimeout(h.life.ctx, h.timeout)
 		err := h.level.Stat(limited, []Key{probeKey})[0].Err
 		cancel()
 		switch {
-		case h.tasks.ctx.Err() != nil:
+		case h.life.ctx.Err() != nil:
 			return
 		case err == nil, errors.Is(err, ErrNotFound) && !errors.Is(err, ErrUnavailable), errors.Is(err, ErrPending):
 			h.markBack()
@@ -121,7 +123,7 @@ func (h *health) probe() {
 			h.markAway(err)
 		}
 		// Also after an answer: a level that fails now and then is not asked all the time.
-		if !h.tasks.sleep(pause) || h.finishProbe() {
+		if !h.life.sleep(pause) || h.finishProbe() {
 			return
 		}
 	}
@@ -166,8 +168,8 @@ func (h *health) markBack() {
 	}
 }
 
-// pauseWrites keeps background writes from the level for a while, after one that failed for now. It reports whether
-// the write before that one was a success.
+// pauseWrites keeps background writes from the level for a while, after one that failed for now. It reports
+// whether the write before that one was a success.
 func (h *health) pauseWrites() (first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -178,8 +180,8 @@ func (h *health) pauseWrites() (first bool) {
 	h.writesPaused = true
 	h.pause = min(max(2*h.pause, firstPause), maxPause)
 	pause := h.pause
-	h.tasks.Go(func() {
-		h.tasks.sleep(pause)
+	h.life.Go(func() {
+		h.life.sleep(pause)
 		h.mu.Lock()
 		h.writesPaused = false
 		h.mu.Unlock()

@@ -14,18 +14,18 @@ type Located struct {
 	Levels []string
 }
 
-// Stat describes objects, in the order of the keys, and reports which levels have them. It asks every level, and so
-// does input and output; what leases have is in [Store.Leases], and levels as a whole in [Store.State].
-// The error is nil if a level has the object, otherwise as that of Get.
+// Stat describes objects, in the order of the keys, and reports which levels have them. It asks every level,
+// and so does input and output; what leases have is in [Store.Leases], and levels as a whole in
+// [Store.State]. The error is nil if a level has the object, otherwise as that of Get.
 func (s *Store) Stat(ctx context.Context, keys []Key) []Located {
 	out := make([]Located, len(keys))
-	if !s.gate.enter() {
+	if !s.life.enter() {
 		for i := range out {
 			out[i].Err = errClosedStore()
 		}
 		return out
 	}
-	defer s.gate.leave()
+	defer s.life.leave()
 	for i, k := range keys {
 		out[i].Err = errNowhere(k)
 	}
@@ -61,16 +61,16 @@ func (s *Store) Stat(ctx context.Context, keys []Key) []Located {
 	return out
 }
 
-// List lists the objects of a space, or of all spaces if space is empty, in no order, and each once, whatever the number of levels
-// that have it: the keys of the faster levels are in memory meanwhile. What a level answers in place of its
-// objects comes last: the others are listed all the same.
+// List lists the objects of a space, or of all spaces if space is empty, in no order, and each once, whatever
+// the number of levels that have it: the keys of the faster levels are in memory meanwhile. What a level
+// answers in place of its objects comes last: the others are listed all the same.
 func (s *Store) List(ctx context.Context, space string) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
-		if !s.gate.enter() {
+		if !s.life.enter() {
 			yield(Object{}, errClosedStore())
 			return
 		}
-		defer s.gate.leave()
+		defer s.life.leave()
 		seen := map[Key]bool{}
 		var failed error
 		list := func(objects iter.Seq2[Object, error], name string, last bool) bool {

@@ -145,8 +145,9 @@ func TestKilledProcessLeavesPendingWrites(t *testing.T) {
 	require.Zero(t, m.Usage().Held)
 }
 
-// TestKilledBetweenCommitAndPendingWrite: a process that is killed when memory has committed an object, and the store has not noted
-// the pending write, has left it pinned. The next store writes it to the lower levels.
+// TestKilledBetweenCommitAndPendingWrite: a process that is killed when memory has committed an object, and
+// the store has not noted the pending write, has left it pinned. The next store writes it to the lower
+// levels.
 func TestKilledBetweenCommitAndPendingWrite(t *testing.T) {
 	dir := t.TempDir()
 	before := openMemory(t, dir, 1<<20)
@@ -202,8 +203,8 @@ var (
 	readers = flag.Int("readers", 4, "readers in TestStoppedRedis")
 )
 
-// TestStoppedRedis: the server is stopped under load. No read fails that memory or disk can serve, none returns other bytes,
-// and afterwards the server gets the backlog. go test -run TestStoppedRedis -stopped 10s
+// TestStoppedRedis: the server is stopped under load. No read fails that memory or disk can serve, none
+// returns other bytes, and afterwards the server gets the backlog. go test -run TestStoppedRedis -stopped 10s
 func TestStoppedRedis(t *testing.T) {
 	server := redistest.Start(t)
 	dir := t.TempDir()

@@ -8,8 +8,8 @@ import (
 	"github.com/ringcache/ringcache/internal/loglimit"
 )
 
-// lower is a level below memory. Its calls have the time limit of the level, are not made while it is away, tell its
-// health what they learned, and are counted.
+// lower is a level below memory. Its calls have the time limit of the level, are not made while it is away,
+// tell its health what they learned, and are counted.
 type lower struct {
 	Lower
 	index    int
@@ -20,10 +20,10 @@ type lower struct {
 	refusals [causes]loglimit.Limit
 }
 
-func newLower(l Lower, index int, r *report, o Options, t *tasks, changed func()) *lower {
+func newLower(l Lower, index int, r *report, o Options, t *lifetime, changed func()) *lower {
 	low := &lower{Lower: l, index: index, name: l.Level.Name(), report: r, slots: make(chan struct{}, o.MaxCalls)}
 	low.health = &health{
-		level: l.Level, timeout: l.Timeout, logger: o.Logger, tasks: t, changed: changed,
+		level: l.Level, timeout: l.Timeout, logger: o.Logger, life: t, changed: changed,
 		event:   func(k kind, err error) { r.event(1+index, k, Key{}, 0, err) },
 		awayLog: loglimit.Limit{Burst: 5}, backLog: loglimit.Limit{Burst: 5},
 	}
@@ -54,8 +54,8 @@ func (l *lower) stat(ctx context.Context, keys []Key) (found []Found, ctxErr err
 	return found, ctx.Err()
 }
 
-// get reads from the level. isCallers reports whether the error of an element is that of its caller's Into, which
-// says nothing about the level.
+// get reads from the level. isCallers reports whether the error of an element is that of its caller's Into,
+// which says nothing about the level.
 func (l *lower) get(ctx context.Context, gets []Get, isCallers func(i int) bool) {
 	if l.health.isAway() {
 		for i := range gets {
@@ -90,7 +90,8 @@ func (l *lower) errOtherObject(asked, answered Key) error {
 	return fmt.Errorf("tier: level %s answered for object %v with %v: %w", l.name, asked, answered, ErrCorrupt)
 }
 
-// put writes to the level. It counts nothing: whether an element that failed is tried again is its caller's matter.
+// put writes to the level. It counts nothing: whether an element that failed is tried again is its caller's
+// matter.
 func (l *lower) put(ctx context.Context, puts []Put) {
 	if l.health.isAway() {
 		for i := range puts {
@@ -129,8 +130,8 @@ func (l *lower) written(o Object, err error) {
 	l.report.event(1+l.index, k, o.Key, o.Size, err)
 }
 
-// refused counts and logs that the level will not get an object. A level that is full refuses every one: so there is
-// a line a minute for each cause.
+// refused counts and logs that the level will not get an object. A level that is full refuses every one: so
+// there is a line a minute for each cause.
 func (l *lower) refused(o Object, err error) {
 	l.written(o, err)
 	l.refusals[causeOf(err)].Warn(l.health.logger, "tier: an object was not written",

@@ -62,9 +62,9 @@ type Lease interface {
 	// Commit publishes reservations whose bytes are complete, in order, and pins them. The
 	// errors, in the order of the keys, are ErrNotFound of what the lease has not reserved.
 	Commit(keys []Key) []error
-	// Held returns where objects are that the lease has: for an owner that comes back. It is no use, and pins nothing. The
-	// errors are ErrPending, beside Object and Offset, of what the lease has reserved, and ErrNotFound of what it
-	// does not have.
+	// Held returns where objects are that the lease has: for an owner that comes back. It is no use, and pins
+	// nothing. The errors are ErrPending, beside Object and Offset, of what the lease has reserved, and
+	// ErrNotFound of what it does not have.
 	Held(keys []Key) []Placed
 	// Abort gives reservations up: nobody writes to their bytes any more.
 	Abort(keys []Key) []error

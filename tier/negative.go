@@ -13,8 +13,8 @@ const (
 	versionRows = 1 << 12
 )
 
-// negativeCache remembers for Options.NegativeTTL which keys were looked up in vain. Storing a key removes its entry,
-// and a lookup that began before that adds none: see version. mu is a leaf lock.
+// negativeCache remembers for Options.NegativeTTL which keys were looked up in vain. Storing a key removes
+// its entry, and a lookup that began before that adds none: see version. mu is a leaf lock.
 type negativeCache struct {
 	ttl  time.Duration
 	seed maphash.Seed
@@ -32,7 +32,7 @@ type miss struct {
 
 func newNegativeCache(ttl time.Duration) *negativeCache {
 	return &negativeCache{
-		ttl: ttl, seed: maphash.MakeSeed(), misses: map[Key]miss{}, versions: make([]atomic.Uint32, versionRows),
+		ttl: ttl, seed: maphash.MakeSeed(), versions: make([]atomic.Uint32, versionRows), misses: map[Key]miss{},
 	}
 }
 
@@ -95,5 +95,6 @@ func (n *negativeCache) expire(now time.Time) {
 
 // isPlainMiss reports whether an error means that every level was asked, and none has the object.
 func isPlainMiss(err error) bool {
-	return errors.Is(err, ErrNotFound) && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrCorrupt) && !errors.Is(err, errOrphan)
+	return errors.Is(err, ErrNotFound) && !errors.Is(err, ErrUnavailable) &&
+		!errors.Is(err, ErrCorrupt) && !errors.Is(err, errOrphan)
 }

@@ -43,9 +43,9 @@ type Object struct {
 	Key
 	// Size is the number of bytes. 0 is allowed.
 	Size int64
-	// Parent, if not empty, is the Name, in the same space, of the object without which this
-	// one is worthless: the chunk in front of it. A level evicts children before their parent. Of objects that are each
-	// other's parents, a level takes the one that comes last for one without a parent.
+	// Parent, if not empty, is the Name, in the same space, of the object without which this one is
+	// worthless: the chunk in front of it. A level evicts children before their parent. Of objects that are
+	// each other's parents, a level takes the one that comes last for one without a parent.
 	Parent string
 	// Tenant is who is charged for the bytes, in quotas; empty is nobody.
 	Tenant string
@@ -83,7 +83,8 @@ func (o Object) Validate() error {
 	case o.Cost < 0:
 		return fmt.Errorf("tier: object %v has the cost %v: %w", o.Key, o.Cost, fs.ErrInvalid)
 	case len(o.Note) > MaxNote:
-		return fmt.Errorf("tier: the note of object %v has %d bytes, the most is %d: %w", o.Key, len(o.Note), MaxNote, fs.ErrInvalid)
+		return fmt.Errorf("tier: the note of object %v has %d bytes, the most is %d: %w",
+			o.Key, len(o.Note), MaxNote, fs.ErrInvalid)
 	}
 	return nil
 }

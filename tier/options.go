@@ -11,7 +11,7 @@ import (
 type Write int
 
 const (
-	// Back writes in the background, after the memory level has the object. What is owed survives a
+	// Back writes in the background, after the memory level has the object. Pending writes survive a
 	// restart of the process, as the memory level does.
 	Back Write = iota
 	// Through writes before [Store.Put] returns. A Commit of a lease never waits: for it
@@ -26,7 +26,7 @@ const (
 type Lower struct {
 	Level Level
 	Write Write
-	// PromoteAfter is how often an object of a slower level has to be wanted within a while before this
+	// PromoteAfter is how often an object of a slower level has to be asked for within a while before this
 	// level gets a copy. 0 is 2, so that what is read once is not copied up; a negative
 	// number is never.
 	PromoteAfter int
@@ -43,8 +43,8 @@ type Options struct {
 	// Lower are the levels below, fastest first. At most 16.
 	Lower []Lower
 	// PromoteAfter is how often Get has to read an object from below within a while before it is
-	// brought into memory. 0 is 2, and a negative number is never. What Pin and Prefetch ask
-	// for is always brought.
+	// fetched into memory. 0 is 2, and a negative number is never. What Pin and Prefetch ask
+	// for is always fetched.
 	PromoteAfter int
 	// MaxCalls is the most calls to lower levels at a time, in the background: of each level at most its
 	// share, so that one that hangs leaves workers to the others. Get and Put, whose callers wait, may
@@ -53,24 +53,21 @@ type Options struct {
 	// MaxBytesInFlight is the most bytes that are moved in the background at a time. A
 	// larger object is moved alone. 0 is 256 MiB.
 	MaxBytesInFlight int64
-	// MaxFetches is the most objects that are on the way into memory or wanted there; beyond,
+	// MaxFetches is the most objects that are on the way into memory, or wait for that; beyond,
 	// Pin answers ErrFull. 0 is 65536.
 	MaxFetches int
-	// MaxBacklog is the most bytes that wait to be written back, of at most half as many
-	// objects as the memory level can have. They are held in memory. What is
-	// stored beyond is written by Put itself; what is committed beyond stays in
-	// memory alone. 0 is half of the capacity of the memory level.
+	// MaxBacklog is the most bytes of pending writes, of at most half as many objects as the memory level can
+	// have. They are pinned in memory. What is stored beyond is written by Put itself; what is committed
+	// beyond stays in memory alone. 0 is half of the capacity of the memory level.
 	MaxBacklog int64
-	// Quotas are the most bytes of a tenant on the way up, and again of those that wait to
-	// be written back. A tenant without a quota has no limit of its own. The share of
-	// memory is the matter of the memory level.
+	// Quotas are the most bytes of a tenant on the way up, and again of its pending writes. A tenant without
+	// a quota has no limit of its own. The share of memory is the matter of the memory level.
 	Quotas map[string]int64
 	// NegativeTTL is how long a lookup that found nothing is remembered. What another process
 	// puts into a shared level meanwhile is a miss that long. 0 is 1 second.
 	NegativeTTL time.Duration
-	// PromotedFor is how long an object that was brought stays for who wanted it, and how
-	// long a Pin that was answered with ErrPending is believed to want it still. 0 is 10
-	// seconds.
+	// PromotedFor is how long an object that was fetched stays pinned for who asked for it, and how long a
+	// lease has interest in an object after a Pin that was answered with ErrPending. 0 is 10 seconds.
 	PromotedFor time.Duration
 	// Events, if not nil, is called for what happens, by one goroutine, in order. It may
 	// call the Store, but not Close. Events that come faster than it takes them are
@@ -109,7 +106,8 @@ func (o Options) Validate() error {
 		case names[l.Level.Name()]:
 			return fmt.Errorf("tier: two levels have the name %q: %w", l.Level.Name(), fs.ErrInvalid)
 		case l.Write < Back || l.Write > Around:
-			return fmt.Errorf("tier: level %q has the unknown write policy %d: %w", l.Level.Name(), l.Write, fs.ErrInvalid)
+			return fmt.Errorf("tier: level %q has the unknown write policy %d: %w",
+				l.Level.Name(), l.Write, fs.ErrInvalid)
 		case l.Timeout < 0:
 			return fmt.Errorf("tier: level %q has the time limit %v: %w", l.Level.Name(), l.Timeout, fs.ErrInvalid)
 		}

@@ -8,10 +8,10 @@ import (
 
 // pendingWrite is an object that lower levels are to get. The lock of the write-back part guards it.
 //
-// A pending write is pinned, by the lease of the write-back part, so that memory keeps the object until the levels
-// have it. The exception is a presumed one: its object was stored again, so that as a rule the levels have it already.
-// For a level that can't be written to now it is not pinned, and takes nothing of the limits, until the
-// level turns out to lack it.
+// A pending write is pinned, by the lease of the write-back part, so that memory keeps the object until the
+// levels have it. The exception is a presumed one: its object was stored again, so that as a rule the levels
+// have it already. For a level that can't be written to now it is not pinned, and takes nothing of the
+// limits, until the level turns out to lack it.
 type pendingWrite struct {
 	key      Key // never changes, so that workers need no lock for it
 	object   Object
@@ -33,45 +33,29 @@ type pendingWrite struct {
 // maxUnpinned bounds the pending writes that are not pinned: each takes less than a kilobyte.
 const maxUnpinned = 1 << 16
 
-// add has an object that is in memory written to levels. An object beyond the limits is refused, for these levels.
-func (w *writeBack) add(o Object, levels levelSet) {
+// add has objects that are in memory written to levels. What these will not get, since the backlog has no
+// room or memory has lost it, is counted.
+func (w *writeBack) add(levels levelSet, objects ...Object) {
 	if levels == 0 {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.addOrRefuse(o, levels)
-}
-
-func (w *writeBack) addOrRefuse(o Object, levels levelSet) {
-	if err := w.pinAndEnqueue(o, levels); err != nil {
-		w.refuse(o, levels, err)
-	}
-}
-
-// refuse counts an object that levels will not get.
-func (w *writeBack) refuse(o Object, levels levelSet, err error) {
-	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrEnded) {
-		err = errCancelled
-	}
-	for _, l := range w.lower {
-		if levels.has(l) {
-			l.written(o, err)
+	for _, o := range objects {
+		err := w.pinAndEnqueue(o, levels)
+		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrEnded) {
+			err = errCancelled
+		}
+		for _, l := range w.lower {
+			if err != nil && levels.has(l) {
+				l.written(o, err)
+			}
 		}
 	}
 }
 
-// addStored has objects that were committed by a client's lease written to all levels that are written to.
-func (w *writeBack) addStored(objects []Object) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, o := range objects {
-		w.addOrRefuse(o, w.levelsWith(Through, Back))
-	}
-}
-
-// addStoredAgain has an object that memory had when somebody stored it again written to the levels that lack it:
-// they may be new, or may have lost it. Levels that can't be written to now are presumed to have the
+// addStoredAgain has an object that memory had when somebody stored it again written to the levels that lack
+// it: they may be new, or may have lost it. Levels that can't be written to now are presumed to have the
 // object until they are asked. It returns the levels for which there is no room.
 func (w *writeBack) addStoredAgain(k Key, levels levelSet) (rest levelSet) {
 	if levels == 0 {
@@ -95,8 +79,8 @@ func (w *writeBack) addStoredAgain(k Key, levels levelSet) (rest levelSet) {
 	return rest
 }
 
-// addPresumed is addStoredAgain for the lease of a client, which can't write anything itself: what has no room is not
-// pinned.
+// addPresumed is addStoredAgain for the lease of a client, which can't write anything itself: what has no
+// room is not pinned.
 func (w *writeBack) addPresumed(o Object) {
 	if rest := w.addStoredAgain(o.Key, w.levelsWith(Through, Back)); rest != 0 {
 		w.mu.Lock()
@@ -124,7 +108,8 @@ func (w *writeBack) addUnpinned(o Object, levels levelSet) {
 	w.enqueue(p, levels)
 }
 
-// pinAndEnqueue pins an object that is in memory until levels have it. The error is why none of them will get it.
+// pinAndEnqueue pins an object that is in memory until levels have it. The error is why none of them will get
+// it.
 func (w *writeBack) pinAndEnqueue(o Object, levels levelSet) error {
 	if levels == 0 {
 		return nil
@@ -154,8 +139,8 @@ func (w *writeBack) hasRoom(o Object) bool {
 	return !ok || o.Size <= quota-w.bytesOf[o.Tenant]
 }
 
-// attach notes an object that the lease has pinned as a pending write. It may be in another place than before, if
-// memory had dropped it as damaged.
+// attach notes an object that the lease has pinned as a pending write. It may be in another place than
+// before, if memory had dropped it as damaged.
 func (w *writeBack) attach(placed Placed) *pendingWrite {
 	p := w.pending[placed.Object.Key]
 	switch {
@@ -228,8 +213,8 @@ func (w *writeBack) remove(p *pendingWrite, levels levelSet) {
 	w.review(p)
 }
 
-// review does what follows after left, writing or users of a pending write have changed, or whether levels can be
-// written to: it ends the charge, the pin, or the pending write.
+// review does what follows after left, writing or users of a pending write have changed, or whether levels
+// can be written to: it ends the charge, the pin, or the pending write.
 func (w *writeBack) review(p *pendingWrite) {
 	if p.writing == 0 && p.idle != nil {
 		close(p.idle)

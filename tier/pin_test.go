@@ -46,8 +46,8 @@ func TestPinBringsWhatIsBelow(t *testing.T) {
 	})
 }
 
-// TestPinHearsOfAFailureOnce: also an asker who comes back after the miss is forgotten gets an answer, in place of
-// being pending again and again.
+// TestPinHearsOfAFailureOnce: also an asker who comes back after the miss is forgotten gets an answer, in
+// place of being pending again and again.
 func TestPinHearsOfAFailureOnce(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 1<<20, nil)

@@ -5,17 +5,17 @@ import (
 	"errors"
 )
 
-// Prefetch brings objects into memory in the background, those of higher priority first, and all of them behind what
-// somebody waits for. It returns at once. The errors, in the order of the keys, are nil of what is in memory,
-// ErrPending of what will be brought, or the answer of Pin. When ctx ends, what nobody else has interest in is
-// not brought any more.
+// Prefetch fetches objects into memory in the background, those of higher priority first, and all of them
+// behind what somebody waits for. It returns at once. The errors, in the order of the keys, are nil of what
+// is in memory, ErrPending of what will be fetched, or the answer of Pin. When ctx ends, what nobody else has
+// interest in is not fetched any more.
 //
-// An object that was brought is pinned for nobody: it may go again for room.
+// An object that was fetched is pinned for nobody: it may go again for room.
 func (s *Store) Prefetch(ctx context.Context, keys []Key, priority int) []error {
-	if !s.gate.enter() {
+	if !s.life.enter() {
 		return refuse(len(keys), errClosedStore())
 	}
-	defer s.gate.leave()
+	defer s.life.leave()
 	errs := make([]error, len(keys))
 	for i, found := range s.memory.Stat(ctx, keys) {
 		errs[i] = found.Err
@@ -24,8 +24,8 @@ func (s *Store) Prefetch(ctx context.Context, keys []Key, priority int) []error 
 	return errs
 }
 
-// prefetch begins or joins the fetches of what is not in memory: errs has what memory answered, and gets the answers
-// of Prefetch.
+// prefetch begins or joins the fetches of what is not in memory: errs has what memory answered, and gets the
+// answers of Prefetch.
 func (f *fetcher) prefetch(ctx context.Context, keys []Key, priority int, errs []error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -55,19 +55,19 @@ func (f *fetcher) prefetch(ctx context.Context, keys []Key, priority int, errs [
 	}
 	f.enqueueLookup(begun, priority, false)
 	if ctx.Done() != nil && len(joined) > 0 {
-		f.tasks.Go(func() { f.endInterestWith(ctx, joined) })
+		f.life.Go(func() { f.endInterestWith(ctx, joined) })
 	}
 }
 
-// endInterestWith waits until fetches are finished, and ends the interest of a prefetch in them if its context ends
-// before.
+// endInterestWith waits until fetches are finished, and ends the interest of a prefetch in them if its
+// context ends before.
 func (f *fetcher) endInterestWith(ctx context.Context, fetches []*fetch) {
 	for _, x := range fetches {
 		select {
 		case <-x.done:
 			continue
 		case <-ctx.Done():
-		case <-f.tasks.ctx.Done():
+		case <-f.life.ctx.Done():
 			return
 		}
 		break

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// promotedID is the ID of the lease under which objects are fetched. A store that takes over the memory level finds
-// it by this ID, and gives up what it reserved and pinned.
+// promotedID is the ID of the lease under which objects are fetched. A store that takes over the memory level
+// finds it by this ID, and gives up what it reserved and pinned.
 const promotedID = "ringcache store: promoted"
 
-// promoted pins what was fetched for those who had interest in it, until each of them has read or pinned the object,
-// or Options.PromotedFor is over. The lock of the fetcher guards it.
+// promoted pins what was fetched for those who had interest in it, until each of them has read or pinned the
+// object, or Options.PromotedFor is over. The lock of the fetcher guards it.
 type promoted struct {
 	lease Lease
 	pins  map[Key]*promotedPin
@@ -28,8 +28,8 @@ func newPromoted(lease Lease) promoted {
 	return promoted{lease, map[Key]*promotedPin{}, new(atomic.Int64)}
 }
 
-// pin pins the object of a fetch, which is in memory, for those who have interest in it. Without interest the pin of
-// Commit ends.
+// pin pins the object of a fetch, which is in memory, for those who have interest in it. Without interest the
+// pin of Commit ends.
 func (p *promoted) pin(f *fetch) {
 	k := f.key
 	if len(f.leases)+f.readers > 0 && p.pins[k] == nil && p.lease.Pin([]Key{k})[0].Err == nil {

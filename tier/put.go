@@ -24,21 +24,21 @@ type storing struct {
 	err      error
 }
 
-// Put stores objects, in the order of the batch, so that a parent precedes its children: in memory, and in the
-// lower levels as their policies say. What has no room in memory is written to the levels of Back, too, before Put
-// returns. What memory has already is written to the levels that lack it.
+// Put stores objects, in the order of the batch, so that a parent precedes its children: in memory, and in
+// the lower levels as their policies say. What has no room in memory is written to the levels of Back, too,
+// before Put returns. What memory has already is written to the levels that lack it.
 //
 // Err is nil if a level has the object: memory, or a lower one. A level of Through that is away gets the
-// object when it is back, and one that refuses it is counted. Otherwise Err is what memory, or the last level,
-// answered.
+// object when it is back, and one that refuses it is counted. Otherwise Err is what memory, or the last
+// level, answered.
 func (s *Store) Put(ctx context.Context, puts []Put) {
-	if !s.gate.enter() {
+	if !s.life.enter() {
 		for i := range puts {
 			puts[i].Err = errClosedStore()
 		}
 		return
 	}
-	defer s.gate.leave()
+	defer s.life.leave()
 	for len(puts) > 0 {
 		n, size := 0, int64(0)
 		for n < len(puts) && n < maxBatch && (n == 0 || size+puts[n].Object.Size <= batchBytes) {
@@ -57,7 +57,8 @@ func (s *Store) putSome(ctx context.Context, puts []Put) {
 		p := &puts[i]
 		p.Err = p.Object.Validate()
 		if p.Err == nil && p.From == nil && int64(len(p.Bytes)) != p.Object.Size {
-			p.Err = fmt.Errorf("tier: object %v has %d bytes, not %d: %w", p.Object.Key, len(p.Bytes), p.Object.Size, fs.ErrInvalid)
+			p.Err = fmt.Errorf("tier: object %v has %d bytes, not %d: %w",
+				p.Object.Key, len(p.Bytes), p.Object.Size, fs.ErrInvalid)
 		}
 		if p.Err == nil {
 			p.Err = ctx.Err()
@@ -89,8 +90,8 @@ func (s *Store) putSome(ctx context.Context, puts []Put) {
 	}
 }
 
-// putMemory reserves room under the lease of pending writes, fills and commits it, so that the object is pinned for the
-// lower levels from the beginning.
+// putMemory reserves room under the lease of pending writes, fills and commits it, so that the object is
+// pinned for the lower levels from the beginning.
 func (s *Store) putMemory(all []*storing) {
 	if len(all) == 0 {
 		return
@@ -130,8 +131,8 @@ func (s *Store) putMemory(all []*storing) {
 	s.writes.commitPut(filled)
 }
 
-// commitPut commits what Put has filled, and makes pending writes of it. For levels of Back that have no room for it, the
-// caller writes it.
+// commitPut commits what Put has filled, and makes pending writes of it. For levels of Back that have no room
+// for it, the caller writes it.
 func (w *writeBack) commitPut(filled []*storing) {
 	keys := make([]Key, len(filled))
 	for i, p := range filled {
@@ -189,7 +190,8 @@ func (p *storing) atEnd() error {
 	var more [1]byte
 	switch n, err := io.ReadFull(p.put.From, more[:]); {
 	case n > 0:
-		return fmt.Errorf("tier: object %v has more than %d bytes: %w", p.put.Object.Key, p.put.Object.Size, fs.ErrInvalid)
+		return fmt.Errorf("tier: object %v has more than %d bytes: %w",
+			p.put.Object.Key, p.put.Object.Size, fs.ErrInvalid)
 	case err != io.EOF:
 		return err
 	}
@@ -203,8 +205,8 @@ func short(o Object, err error) error {
 	return fmt.Errorf("tier: reading object %v of %d bytes: %w", o.Key, o.Size, err)
 }
 
-// read has the bytes of the object on the heap, for levels that are written to without memory. The heap grows with what
-// arrives, not with what was announced.
+// read has the bytes of the object on the heap, for levels that are written to without memory. The heap grows
+// with what arrives, not with what was announced.
 func (p *storing) read() {
 	if p.put.From == nil {
 		p.bytes = p.put.Bytes
@@ -227,8 +229,8 @@ func (p *storing) read() {
 	}
 }
 
-// lower returns what a lower level gets. Bytes in memory are shared with other processes, so what they were is
-// checked.
+// lower returns what a lower level gets. Bytes in memory are shared with other processes, so what they were
+// is checked.
 func (p *storing) lower() Put {
 	switch {
 	case p.put.From == nil:
@@ -267,7 +269,7 @@ func (s *Store) putLower(ctx context.Context, l *lower, all []*storing) {
 			p.stored++
 			l.written(p.put.Object, nil)
 		case p.inMemory && (isTemporary(err) || ctx.Err() != nil):
-			s.writes.add(p.put.Object, l.bit())
+			s.writes.add(l.bit(), p.put.Object)
 		default:
 			if errors.Is(err, errChanged) && !p.changed {
 				p.changed = true

@@ -203,8 +203,8 @@ func (w *world) unpin(r *rapid.T) { w.anyLease(r).Unpin(keys(w.names(r)...)) }
 
 func (w *world) release(r *rapid.T) { w.anyLease(r).Release() }
 
-// due reports whether a read of an object has to succeed: a level has it that works, and nothing runs that could
-// take it away.
+// due reports whether a read of an object has to succeed: a level has it that works, and nothing runs that
+// could take it away.
 func (w *world) due(name string) bool {
 	synctest.Wait()
 	if since, ok := w.foreign[name]; ok && time.Since(since) <= time.Second {

@@ -25,14 +25,13 @@ import (
 //   - writeBack (write_back.go) writes what is in memory to lower levels,
 //   - health (health.go), one for each lower level, knows whether the level can be used.
 //
-// No two locks of fetcher and writeBack are held together, in any order. Under either of them, leaf locks
-// may be taken: of a health, of the workers, of the negative cache, of the report, and those of the memory level. No
-// leaf calls back, and no lower level is called under any lock.
+// No two locks of fetcher and writeBack are held together, in any order. Under either of them, leaf locks may
+// be taken: of a health, of the workers, of the negative cache, of the report, and those of the memory level.
+// No leaf calls back, and no lower level is called under any lock.
 type Store struct {
 	*shared
 	fetcher *fetcher
 	writes  *writeBack
-	gate    gate // calls of the store
 	closed  sync.Once
 }
 
@@ -43,7 +42,7 @@ type shared struct {
 	lower   []*lower
 	report  *report
 	workers *workers
-	tasks   *tasks
+	life    *lifetime
 }
 
 // Open opens a store over levels that are open. It takes over what an earlier store over the same memory
@@ -64,17 +63,17 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	promoted.Unpin(promoted.State().Pinned)
 	writes := newWriteBack(sh, pending)
 	writes.resume()
-	s := &Store{shared: sh, writes: writes, fetcher: newFetcher(sh, promoted, writes), gate: newGate()}
+	s := &Store{shared: sh, writes: writes, fetcher: newFetcher(sh, promoted, writes)}
 	s.report.events.start()
-	s.tasks.Go(s.fetcher.expire)
+	s.life.Go(s.fetcher.expire)
 	for i := range sh.options.MaxCalls {
-		s.tasks.Go(func() { s.workers.run(s.nextWork(i)) })
+		s.life.Go(func() { s.workers.run(s.nextWork(i)) })
 	}
 	return s, nil
 }
 
 func newShared(o Options) *shared {
-	sh := &shared{options: o, memory: containMemory(o.Memory, o.Logger), workers: newWorkers(), tasks: newTasks()}
+	sh := &shared{options: o, memory: containMemory(o.Memory, o.Logger), workers: newWorkers(), life: newLifetime()}
 	names := []string{sh.memory.Name()}
 	for _, l := range o.Lower {
 		names = append(names, l.Level.Name())
@@ -82,7 +81,7 @@ func newShared(o Options) *shared {
 	sh.report = newReport(names, newEvents(o.Events))
 	for i, l := range o.Lower {
 		l.Level = contain(l.Level, o.Logger)
-		sh.lower = append(sh.lower, newLower(l, i, sh.report, o, sh.tasks, sh.workers.signal))
+		sh.lower = append(sh.lower, newLower(l, i, sh.report, o, sh.life, sh.workers.signal))
 	}
 	return sh
 }
@@ -124,8 +123,8 @@ func (sh *shared) levelsWith(policies ...Write) (set levelSet) {
 	return set
 }
 
-// nextWork returns where a worker gets its work. The first one prefers writes, so that a stream of reads does not keep
-// them pending for ever.
+// nextWork returns where a worker gets its work. The first one prefers writes, so that a stream of reads does
+// not keep them pending for ever.
 func (s *Store) nextWork(worker int) func() func() {
 	first, second := s.fetcher.nextWork, s.writes.nextWork
 	if worker == 0 {
@@ -147,13 +146,12 @@ func (s *Store) Close() error {
 }
 
 func (s *Store) close() {
-	s.gate.shut.Store(true)
+	s.life.refuse()
 	s.fetcher.stop() // what calls wait for ends
 	s.writes.stop()
 	s.workers.stop()
-	s.tasks.cancel()
-	s.gate.wait()
-	s.tasks.Wait()
+	s.life.cancel()
+	s.life.running.Wait()
 	s.report.events.close()
 	s.fetcher.close()
 }

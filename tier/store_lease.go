@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// StoreLease is a lease in the memory level of a store. It is a [Lease] whose Pin brings what only lower levels
-// have, and whose Commit writes to them. Neither waits for them: no method does input or output.
+// StoreLease is a lease in the memory level of a store. It is a [Lease] whose Pin fetches what only lower
+// levels have, and whose Commit writes to them. Neither waits for them: no method does input or output.
 type StoreLease struct {
 	store *Store
 	lease Lease
@@ -23,10 +23,10 @@ var _ Lease = (*StoreLease)(nil)
 // Lease opens a lease, or returns the open one of the same ID. The store keeps the IDs that begin
 // with "ringcache store" for itself.
 func (s *Store) Lease(ctx context.Context, o LeaseOptions) (*StoreLease, error) {
-	if !s.gate.enter() {
+	if !s.life.enter() {
 		return nil, errClosedStore()
 	}
-	defer s.gate.leave()
+	defer s.life.leave()
 	if strings.HasPrefix(o.ID, storeOwner) || o.Owner == storeOwner {
 		return nil, fmt.Errorf("tier: the lease %q of %q is the store's own: %w", o.ID, o.Owner, fs.ErrPermission)
 	}
@@ -43,17 +43,17 @@ func (s *Store) Leases() []LeaseState { return s.clientLeases() }
 // ID implements Lease.
 func (l *StoreLease) ID() string { return l.id }
 
-// Pin keeps objects in place, as [Lease.Pin]. The error of what is not in memory is ErrPending if lower levels
-// are being asked for it: call Pin again, with the same lease, until the answer is another one. It is brought as long as
-// somebody wants it: a lease does for Options.PromotedFor after it asked last, until it calls Unpin or ends. The other
-// errors are ErrNotFound, with ErrUnavailable if a level could not be asked, and ErrFull and ErrTooLarge
-// of what is there, but has no room in memory.
+// Pin keeps objects in place, as [Lease.Pin]. The error of what is not in memory is ErrPending if lower
+// levels are being asked for it: call Pin again, with the same lease, until the answer is another one. It is
+// fetched as long as somebody has interest: a lease has for Options.PromotedFor after it asked last, until it
+// calls Unpin or ends. The other errors are ErrNotFound, with ErrUnavailable if a level could not be asked,
+// and ErrFull and ErrTooLarge of what is there, but has no room in memory.
 func (l *StoreLease) Pin(keys []Key) []Placed {
 	s := l.store
-	if !s.gate.enter() {
+	if !s.life.enter() {
 		return refusePlaced(len(keys), errClosedStore())
 	}
-	defer s.gate.leave()
+	defer s.life.leave()
 	placed := l.lease.Pin(keys)
 	s.report.pins(placed)
 	s.fetcher.answer(l.id, keys, placed, false)
@@ -61,14 +61,14 @@ func (l *StoreLease) Pin(keys []Key) []Placed {
 }
 
 // PinPrefix is Pin for chains, whose keys are in order, parents first: what is behind the first miss is of no
-// use, and is neither pinned nor brought. The answer ends with that miss. What is there behind a pending object is
-// pending, too, and is not pinned: a miss may be found in front of it.
+// use, and is neither pinned nor fetched. The answer ends with that miss. What is there behind a pending
+// object is pending, too, and is not pinned: a miss may be found in front of it.
 func (l *StoreLease) PinPrefix(keys []Key) []Placed {
 	s := l.store
-	if !s.gate.enter() {
+	if !s.life.enter() {
 		return refusePlaced(len(keys), errClosedStore())
 	}
-	defer s.gate.leave()
+	defer s.life.leave()
 	// First without pinning: what is pinned behind a miss could not be told from what the lease
 	// had before.
 	found := s.memory.Stat(context.Background(), keys)
@@ -99,7 +99,8 @@ func (l *StoreLease) PinPrefix(keys []Key) []Placed {
 	return placed
 }
 
-// pinnable returns how many objects of a prefix may be pinned: up to the first one that is pending, which may be there by now.
+// pinnable returns how many objects of a prefix may be pinned: up to the first one that is pending, which may
+// be there by now.
 func pinnable(prefix []Placed) int {
 	for i, p := range prefix {
 		switch {
@@ -120,13 +121,14 @@ func (l *StoreLease) Unpin(keys []Key) {
 	}
 }
 
-// Reserve implements Lease. What is there already is written to the lower levels that lack it, in the background.
+// Reserve implements Lease. What is there already is written to the lower levels that lack it, in the
+// background.
 func (l *StoreLease) Reserve(objects []Object) []Placed {
 	s := l.store
-	if !s.gate.enter() {
+	if !s.life.enter() {
 		return refusePlaced(len(objects), errClosedStore())
 	}
-	defer s.gate.leave()
+	defer s.life.leave()
 	placed := l.lease.Reserve(objects)
 	for i := range placed {
 		if errors.Is(placed[i].Err, ErrExists) {
@@ -136,15 +138,16 @@ func (l *StoreLease) Reserve(objects []Object) []Placed {
 	return placed
 }
 
-// Commit publishes reservations, as [Lease.Commit], and has them written to the lower levels, in the background. Beyond
-// Options.MaxBacklog, or the tenant's quota, an object stays in memory alone. What is committed in the moment in which
-// the process is killed is written by the next store, as long as a lease pins it then.
+// Commit publishes reservations, as [Lease.Commit], and has them written to the lower levels, in the
+// background. Beyond Options.MaxBacklog, or the tenant's quota, an object stays in memory alone. What is
+// committed in the moment in which the process is killed is written by the next store, as long as a lease
+// pins it then.
 func (l *StoreLease) Commit(keys []Key) []error {
 	s := l.store
-	if !s.gate.enter() {
+	if !s.life.enter() {
 		return refuse(len(keys), errClosedStore())
 	}
-	defer s.gate.leave()
+	defer s.life.leave()
 	errs := l.lease.Commit(keys) // first: after a kill here, the next store finds the pins, and writes what they pin
 	var stored []Object
 	for i, found := range s.memory.Stat(context.Background(), keys) {
@@ -153,7 +156,7 @@ func (l *StoreLease) Commit(keys []Key) []error {
 			stored = append(stored, found.Object)
 		}
 	}
-	s.writes.addStored(stored)
+	s.writes.add(s.levelsWith(Through, Back), stored...)
 	return errs
 }
 

@@ -30,7 +30,7 @@ func (r *summed) Read(p []byte) (int, error) {
 	}
 	n := 0
 	if err := fault.Guard(func() error { n = copy(p, r.rest); return nil }); err != nil {
-		return 0, fmt.Errorf("tier: object %v: %w: %w", r.key, errChanged, err) // not ErrUnavailable: the level that reads is well
+		return 0, fmt.Errorf("tier: object %v: %w: %w", r.key, errChanged, err) // the level that reads is well
 	}
 	r.sum = crc32.Update(r.sum, castagnoli, p[:n]) // of the copy, which nobody else writes to
 	if r.rest = r.rest[n:]; len(r.rest) == 0 && r.sum != r.want {

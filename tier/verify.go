@@ -9,9 +9,9 @@ import (
 // verifyBatch bounds the objects that Verify asks for at a time.
 const verifyBatch = 16
 
-// Verify reads every object of a space, of all spaces if space is empty, and calls report with
-// each one and what [Level.Get] answered: nil, or ErrNotFound, with ErrCorrupt of what was damaged. An object that
-// went between the listing and the reading is left out. Verify ends with the first error of report, of the
+// Verify reads every object of a space, of all spaces if space is empty, and calls report with each one and
+// what [Level.Get] answered: nil, or ErrNotFound, with ErrCorrupt of what was damaged. An object that went
+// between the listing and the reading is left out. Verify ends with the first error of report, of the
 // listing, or of ctx.
 func Verify(ctx context.Context, level Level, space string, report func(Object, error) error) error {
 	var gets []Get

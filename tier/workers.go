@@ -2,8 +2,8 @@ package tier
 
 import "sync"
 
-// workers are the goroutines that call lower levels in the background. Fetches and write-back share them, so that
-// Options.MaxCalls bounds both together.
+// workers are the goroutines that call lower levels in the background. Fetches and write-back share them, so
+// that Options.MaxCalls bounds both together.
 //
 // signal is a leaf: it may be called under the lock of a part, and calls nobody.
 type workers struct {

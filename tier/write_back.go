@@ -6,26 +6,26 @@ import (
 	"sync"
 )
 
-// writeBack writes what is in memory to the lower levels, in the background. A pending write is an object that levels
-// have not got; all of them are the backlog. What happens to one, and who does it:
+// writeBack writes what is in memory to the lower levels, in the background. A pending write is an object
+// that levels have not got; all of them are the backlog. What happens to one, and who does it:
 //
-//   - Begin. Put, a Commit of a client's lease, or a transfer that copies to faster levels pins the object under the
-//     lease "ringcache store: pending writes", and enqueues it for its levels (pending_write.go). Options.MaxBacklog,
-//     the quota of the tenant and half of the objects of memory are the limits: beyond them Put writes itself, and
-//     others are refused.
-//   - Write. A worker takes a batch off the front of a level's queue, a parent before its children, checks each object
-//     against its checksum, and calls the level without the lock (write_back_batch.go).
+//   - Begin. Put, a Commit of a client's lease, or a transfer that copies to faster levels pins the object
+//     under the lease "ringcache store: pending writes", and enqueues it for its levels (pending_write.go).
+//     Options.MaxBacklog, the quota of the tenant and half of the objects of memory are the limits: beyond
+//     them Put writes itself, and others are refused.
+//   - Write. A worker takes a batch off the front of a level's queue, a parent before its children, checks
+//     each object against its checksum, and calls the level without the lock (write_back_batch.go).
 //   - End. The level has the object, or refuses it for good, which is counted. With its last level the
 //     pending write ends, and the pin too.
-//   - Retry. The level answered ErrUnavailable: the object goes back to the front of the queue, and health pauses the
-//     writes to the level.
+//   - Retry. The level answered ErrUnavailable: the object goes back to the front of the queue, and health
+//     pauses the writes to the level.
 //   - Delete takes a pending write off all levels, and restores it if the object could not be deleted.
-//   - Close leaves the pins. So does a kill: the store that takes over the memory level finds in the lease what
-//     was pending (write_back_restart.go).
+//   - Close leaves the pins. So does a kill: the store that takes over the memory level finds in the lease
+//     what was pending (write_back_restart.go).
 //   - Drain waits for the end of all of them.
 //
-// mu guards all fields below it. Under mu the part calls the memory level, whose leases do no input or output, and what
-// has a leaf lock: workers, health, report. It never calls the fetcher.
+// mu guards all fields below it. Under mu the part calls the memory level, whose leases do no input or
+// output, and what has a leaf lock: workers, health, report. It never calls the fetcher.
 type writeBack struct {
 	*shared
 	lease     Lease
@@ -40,7 +40,7 @@ type writeBack struct {
 	queues   []*writeQueue    // one for each lower level
 	writers  int              // workers that write
 	budget   budget           // of what they write
-	blocked  map[Key]int      // deletions of a key that are under way
+	blocked  blocked
 	// missed counts what was stored again since the last Drain, and went from memory, or was too much to
 	// note, before a level was asked whether it has it.
 	missed int
@@ -55,15 +55,15 @@ type writeQueue struct {
 	writers int       // workers that write to the level
 }
 
-// pendingID is the ID of the lease that pins pending writes. It is the same after a restart, so that the next store
-// finds them.
+// pendingID is the ID of the lease that pins pending writes. It is the same after a restart, so that the next
+// store finds them.
 const pendingID = "ringcache store: pending writes"
 
 func newWriteBack(sh *shared, lease Lease) *writeBack {
 	o := sh.options
 	w := &writeBack{
 		shared: sh, lease: lease, maxPinned: sh.memory.Segment().Objects / 2,
-		pending: map[Key]*pendingWrite{}, bytesOf: map[string]int64{}, blocked: map[Key]int{},
+		pending: map[Key]*pendingWrite{}, bytesOf: map[string]int64{}, blocked: blocked{},
 		budget: newBudget(o.MaxBytesInFlight-threeQuarters(o.MaxBytesInFlight), nil),
 	}
 	for _, l := range sh.lower {
@@ -119,19 +119,13 @@ func (w *writeBack) backlog() backlog {
 func (w *writeBack) block(keys []Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, k := range keys {
-		w.blocked[k]++
-	}
+	w.blocked.add(keys)
 }
 
 func (w *writeBack) unblock(keys []Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, k := range keys {
-		if w.blocked[k]--; w.blocked[k] == 0 {
-			delete(w.blocked, k)
-		}
-	}
+	w.blocked.remove(keys)
 	w.workers.signal()
 }
 
@@ -156,7 +150,8 @@ func (w *writeBack) waitIdle(ctx context.Context, k Key) error {
 	}
 }
 
-// cancel takes pending writes of keys off all levels, and returns for each key the levels that had not got it.
+// cancel takes pending writes of keys off all levels, and returns for each key the levels that had not got
+// it.
 func (w *writeBack) cancel(keys []Key) []levelSet {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -176,14 +171,14 @@ func (w *writeBack) restore(k Key, levels levelSet) {
 	if found.Err != nil {
 		return
 	}
+	w.add(levels, found.Object)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.addOrRefuse(found.Object, levels)
 	if p := w.pending[k]; p != nil {
 		w.expedite(p, levels)
 	}
 }
 
-// discard deletes from memory what is known to be damaged. If another level has not got it yet, it is discarded with
-// the write to that one. What a client's lease has pinned stays.
+// discard deletes from memory what is known to be damaged. If another level has not got it yet, it is
+// discarded with the write to that one. What a client's lease has pinned stays.
 func (w *writeBack) discard(k Key) { w.memory.Delete(context.Background(), []Key{k}) }

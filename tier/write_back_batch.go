@@ -9,8 +9,8 @@ import (
 // maxSkipped is how many pending writes of a level are looked at that can't be written yet.
 const maxSkipped = 256
 
-// nextWork returns the next batch for a worker to write, or nil: of one level, in the order in which the objects were
-// stored. At most half of the workers write.
+// nextWork returns the next batch for a worker to write, or nil: of one level, in the order in which the
+// objects were stored. At most half of the workers write.
 func (w *writeBack) nextWork() func() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -31,9 +31,9 @@ func (w *writeBack) nextWork() func() {
 	return nil
 }
 
-// nextBatch takes pending writes off a queue. A child waits until its parent is written, or goes behind it in the same
-// batch. If all that is looked at waits, and nobody writes what it waits for, the order gives way: the parents may be
-// far behind in the queue, or name each other.
+// nextBatch takes pending writes off a queue. A child waits until its parent is written, or goes behind it in
+// the same batch. If all that is looked at waits, and nobody writes what it waits for, the order gives way:
+// the parents may be far behind in the queue, or name each other.
 func (w *writeBack) nextBatch(q *writeQueue) (batch []*pendingWrite, size int64) {
 	batch, size, waiting := w.takeBatch(q, true)
 	if len(batch) == 0 && waiting && q.writers == 0 {
@@ -42,8 +42,8 @@ func (w *writeBack) nextBatch(q *writeQueue) (batch []*pendingWrite, size int64)
 	return batch, size
 }
 
-// takeBatch is nextBatch with or without the order of parents. waiting is false if there was something to write, but
-// no room for it.
+// takeBatch is nextBatch with or without the order of parents. waiting is false if there was something to
+// write, but no room for it.
 func (w *writeBack) takeBatch(q *writeQueue, inOrder bool) (batch []*pendingWrite, size int64, waiting bool) {
 	inBatch := map[Key]bool{}
 	skipped := 0
@@ -69,7 +69,8 @@ func (w *writeBack) takeBatch(q *writeQueue, inOrder bool) (batch []*pendingWrit
 	return batch, size, true
 }
 
-// waitsForParent reports whether the level is to get the parent before p, and the parent is not in the batch yet.
+// waitsForParent reports whether the level is to get the parent before p, and the parent is not in the batch
+// yet.
 func (w *writeBack) waitsForParent(p *pendingWrite, l *lower, inBatch map[Key]bool) bool {
 	parent, ok := p.object.ParentKey()
 	first := w.pending[parent]
@@ -129,8 +130,9 @@ func (w *writeBack) call(l *lower, batch []*pendingWrite) []error {
 		}
 		var put Put
 		if put, errs[i] = w.checked(p); errs[i] != nil {
-			if w.tasks.ctx.Err() == nil && !errors.Is(errs[i], errCancelled) {
-				errs[i] = fmt.Errorf("tier: object %v can't be written, memory has lost it: %w (%s)", p.key, ErrNotFound, errs[i].Error())
+			if w.life.ctx.Err() == nil && !errors.Is(errs[i], errCancelled) {
+				errs[i] = fmt.Errorf("tier: object %v can't be written, memory has lost it: %w (%s)",
+					p.key, ErrNotFound, errs[i].Error())
 				l.refused(put.Object, errs[i])
 			}
 			continue
@@ -139,22 +141,22 @@ func (w *writeBack) call(l *lower, batch []*pendingWrite) []error {
 		places = append(places, i)
 	}
 	if len(puts) > 0 {
-		l.put(w.tasks.ctx, puts)
+		l.put(w.life.ctx, puts)
 	}
 	for i, put := range puts {
 		errs[places[i]] = put.Err
 		switch {
 		case put.Err == nil:
 			l.written(put.Object, nil)
-		case !isTemporary(put.Err) && w.tasks.ctx.Err() == nil:
+		case !isTemporary(put.Err) && w.life.ctx.Err() == nil:
 			l.refused(put.Object, put.Err)
 		}
 	}
 	return errs
 }
 
-// checked returns a pending write as a level gets it. Other processes can write to memory: so what the level gets has
-// to have the checksum that memory vouches for.
+// checked returns a pending write as a level gets it. Other processes can write to memory: so what the level
+// gets has to have the checksum that memory vouches for.
 func (w *writeBack) checked(p *pendingWrite) (Put, error) {
 	w.mu.Lock()
 	placed := w.lease.Pin([]Key{p.key})[0] // it may have been dropped, and stored again
@@ -173,7 +175,7 @@ func (w *writeBack) checked(p *pendingWrite) (Put, error) {
 	if !known {
 		var computed summing
 		get := []Get{{Key: p.key, To: &computed}}
-		if w.memory.Get(w.tasks.ctx, get); get[0].Err != nil {
+		if w.memory.Get(w.life.ctx, get); get[0].Err != nil {
 			return Put{Object: placed.Object}, get[0].Err
 		}
 		sum = computed.sum
@@ -181,8 +183,8 @@ func (w *writeBack) checked(p *pendingWrite) (Put, error) {
 	return Put{Object: placed.Object, From: &summed{key: p.key, rest: placed.Bytes, want: sum}}, nil
 }
 
-// alreadyThere finds out which objects of a batch the level has already, if they are to be rechecked. errs gets
-// the errors of those that the level can't be asked for.
+// alreadyThere finds out which objects of a batch the level has already, if they are to be rechecked. errs
+// gets the errors of those that the level can't be asked for.
 func (w *writeBack) alreadyThere(l *lower, batch []*pendingWrite, errs []error) map[*pendingWrite]bool {
 	var places []int
 	var keys []Key
@@ -198,7 +200,7 @@ func (w *writeBack) alreadyThere(l *lower, batch []*pendingWrite, errs []error) 
 		return nil
 	}
 	there := map[*pendingWrite]bool{}
-	found, _ := l.stat(w.tasks.ctx, keys)
+	found, _ := l.stat(w.life.ctx, keys)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i, f := range found {

@@ -2,8 +2,8 @@ package tier
 
 import "slices"
 
-// resume takes over what an earlier store over the same memory had still to write. What the lease has was promised, so
-// it counts beyond the limits, too.
+// resume takes over what an earlier store over the same memory had still to write. What the lease has was
+// promised, so it counts beyond the limits, too.
 func (w *writeBack) resume() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -12,7 +12,8 @@ func (w *writeBack) resume() {
 	var there []Placed
 	for i, placed := range w.lease.Pin(keys) {
 		if placed.Err != nil {
-			w.options.Logger.Warn("tier: an object with a pending write is gone", "object", keys[i].String(), "error", placed.Err)
+			w.options.Logger.Warn("tier: an object with a pending write is gone",
+				"object", keys[i].String(), "error", placed.Err)
 			continue
 		}
 		there = append(there, placed)
@@ -28,9 +29,9 @@ func (w *writeBack) resume() {
 	}
 }
 
-// adoptCommitted pins what leases of clients have pinned, and the store's lease has not, as far as the limits allow.
-// A process that was killed in a Commit, before it began the pending write, has left the object pinned, and there is no
-// telling it from what a client reads.
+// adoptCommitted pins what leases of clients have pinned, and the store's lease has not, as far as the limits
+// allow. A process that was killed in a Commit, before it began the pending write, has left the object
+// pinned, and there is no telling it from what a client reads.
 func (w *writeBack) adoptCommitted(have []Key) []Placed {
 	known := make(map[Key]bool, len(have))
 	for _, k := range have {

@@ -112,7 +112,8 @@ func TestARingOfParentsIsWritten(t *testing.T) {
 	})
 }
 
-// TestASmallChildDoesNotPassItsParentForRoom: the order gives way to nothing but a list in which all wait for others.
+// TestASmallChildDoesNotPassItsParentForRoom: the order gives way to nothing but a list in which all wait for
+// others.
 func TestASmallChildDoesNotPassItsParentForRoom(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 1<<20, func(o *tier.Options) { o.MaxBytesInFlight, o.Lower[0].Timeout = 4000, time.Hour }) // 1000 on the way down
