@@ -30,7 +30,7 @@ func onDisk(t testing.TB, dir string) (sum int64) {
 func TestCapacityInBlocks(t *testing.T) {
 	dir := t.TempDir()
 	l := ready(t, dir, Options{Layout: noFolders{}, Capacity: 10 * 4096})
-	require.EqualValues(t, 4096, l.currentRoot().block, "the test has to know what files take")
+	require.EqualValues(t, 4096, l.currentRoot().x.block, "the test has to know what files take")
 	for i := range 25 {
 		mustPut(t, l, fmt.Sprint(i), 1)
 		require.LessOrEqual(t, onDisk(t, dir), int64(10*4096))

@@ -31,10 +31,10 @@ func (r *root) get(ctx context.Context, g *tier.Get) error {
 	if err != nil {
 		return err
 	}
-	if err := r.slot(ctx); err != nil {
+	if err := r.slots.take(ctx); err != nil {
 		return err
 	}
-	defer r.free()
+	defer r.slots.free()
 	f, e, err := r.openFound(path, e, tick)
 	if err != nil {
 		return err

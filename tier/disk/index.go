@@ -119,6 +119,9 @@ func newIndex(block int64) *index {
 	}
 }
 
+// rounded is what a file of so many bytes takes.
+func (x *index) rounded(size int64) int64 { return (size + x.block - 1) / x.block * x.block }
+
 // taken is what files and folders take, and what is being written will.
 func (x *index) taken() int64 { return x.used + x.reserved + int64(len(x.places))*x.block }
 

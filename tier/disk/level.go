@@ -154,7 +154,7 @@ func (l *Level) Get(ctx context.Context, gets []tier.Get) {
 		return
 	}
 	defer l.calls.Done()
-	r.each(len(gets), func(i int) {
+	forEach(len(gets), r.o.Workers, func(i int) {
 		g := &gets[i]
 		err := ctx.Err()
 		if err == nil {
@@ -243,10 +243,10 @@ func (l *Level) listed(ctx context.Context, e *entry) (tier.Object, error) {
 		return tier.Object{}, err
 	}
 	defer l.calls.Done()
-	if err := r.slot(ctx); err != nil {
+	if err := r.slots.take(ctx); err != nil {
 		return tier.Object{}, err
 	}
-	defer r.free()
+	defer r.slots.free()
 	p := e.path()
 	f, err := r.openObject(p)
 	switch {

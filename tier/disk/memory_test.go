@@ -135,12 +135,12 @@ func checkFolders(t testing.TB, l *Level) {
 			return filepath.SkipDir
 		case d.IsDir():
 			folders++
-			bytes += r.block
+			bytes += r.x.block
 		default:
 			info, err := d.Info()
 			require.NoError(t, err)
 			files++
-			bytes += r.rounded(info.Size())
+			bytes += r.x.rounded(info.Size())
 		}
 		return err
 	}))

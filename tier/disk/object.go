@@ -115,7 +115,7 @@ func (r *root) find(path string) (e *entry, tick uint64, err error) {
 func (r *root) adopt(path string, f opened, tick uint64) *entry {
 	e := r.newEntry(path, f.head.Object)
 	e.wrote(f.info)
-	e.bytes = r.rounded(e.size)
+	e.bytes = r.x.rounded(e.size)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if old := r.x.entries[e.id]; old != nil {
@@ -189,10 +189,10 @@ func (r *root) describe(ctx context.Context, path string, k tier.Key) (tier.Obje
 	if err != nil {
 		return tier.Object{}, nil, err
 	}
-	if err := take(ctx, r.heads); err != nil {
+	if err := r.heads.take(ctx); err != nil {
 		return tier.Object{}, nil, err
 	}
-	defer func() { <-r.heads }()
+	defer r.heads.free()
 	f, e, err := r.openFound(path, e, tick)
 	if err != nil {
 		return tier.Object{}, nil, err
@@ -239,10 +239,10 @@ func (r *root) look(ctx context.Context, path string) (*entry, error) {
 	if err != nil || e != nil && !r.o.Shared && !r.o.ReadOnly {
 		return e, err
 	}
-	if err := r.slot(ctx); err != nil {
+	if err := r.slots.take(ctx); err != nil {
 		return nil, err
 	}
-	defer r.free()
+	defer r.slots.free()
 	if e != nil { // others may have changed or removed it
 		info, err := r.folder.lstat(path)
 		switch {

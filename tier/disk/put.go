@@ -28,7 +28,7 @@ func (r *root) put(ctx context.Context, puts []tier.Put) {
 	c := &putCall{r: r, ctx: ctx, mine: map[id]*entry{}}
 	entries := make([]*entry, len(puts))
 	for i := range puts {
-		entries[i], puts[i].Err = r.planned(&puts[i])
+		entries[i], puts[i].Err = c.newEntry(&puts[i])
 	}
 	release := c.holdParents(puts, entries)
 	defer release()
@@ -48,9 +48,9 @@ func (r *root) put(ctx context.Context, puts []tier.Put) {
 	c.wg.Wait()
 }
 
-// planned makes the entry of what is to be put.
-func (r *root) planned(p *tier.Put) (*entry, error) {
-	o := p.Object
+// newEntry makes the entry of what is to be put.
+func (c *putCall) newEntry(p *tier.Put) (*entry, error) {
+	r, o := c.r, p.Object
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -73,8 +73,8 @@ func (r *root) planned(p *tier.Put) (*entry, error) {
 	}
 	e := r.newEntry(path, o)
 	e.size = int64(len(head)) + o.Size
-	e.bytes = r.rounded(e.size)
-	if takes := e.bytes + int64(strings.Count(path, "/"))*r.block; r.o.Capacity > 0 && takes > r.o.Capacity {
+	e.bytes = r.x.rounded(e.size)
+	if takes := e.bytes + int64(strings.Count(path, "/"))*r.x.block; r.o.Capacity > 0 && takes > r.o.Capacity {
 		takes, capacity := sizes.Above(takes, r.o.Capacity)
 		return nil, fmt.Errorf("%w: its file and folders take %s, and Options.Capacity is %s", tier.ErrTooLarge, takes, capacity)
 	}
@@ -100,7 +100,7 @@ func (c *putCall) holdParents(puts []tier.Put, entries []*entry) (release func()
 	known := r.authoritative()
 	r.mu.Unlock()
 	if !known {
-		r.findAncestors(c.ctx, paths)
+		c.findAncestors(paths)
 	}
 	return func() {
 		r.mu.Lock()
@@ -118,7 +118,8 @@ func (c *putCall) holdParents(puts []tier.Put, entries []*entry) (release func()
 
 // findAncestors brings ancestors into the index that the search has not reached: else one could go
 // because its child is not known yet.
-func (r *root) findAncestors(ctx context.Context, paths []string) {
+func (c *putCall) findAncestors(paths []string) {
+	r := c.r
 	seen := map[id]bool{}
 	for _, p := range paths {
 		for at := idOf(p); at != (id{}) && !seen[at]; {
@@ -127,7 +128,7 @@ func (r *root) findAncestors(ctx context.Context, paths []string) {
 			e := r.x.entries[at]
 			r.mu.Unlock()
 			if e == nil {
-				if e, _ = r.look(ctx, p); e == nil {
+				if e, _ = r.look(c.ctx, p); e == nil {
 					break
 				}
 			}
@@ -136,18 +137,19 @@ func (r *root) findAncestors(ctx context.Context, paths []string) {
 			path, known := e.path(), r.x.entries[at] != nil
 			r.mu.Unlock()
 			if at != (id{}) && !known {
-				p = r.parentOnDisk(ctx, path)
+				p = c.parentOnDisk(path)
 			}
 		}
 	}
 }
 
 // parentOnDisk returns the path of the parent that a file names; empty if it has none.
-func (r *root) parentOnDisk(ctx context.Context, path string) string {
-	if r.slot(ctx) != nil {
+func (c *putCall) parentOnDisk(path string) string {
+	r := c.r
+	if r.slots.take(c.ctx) != nil {
 		return ""
 	}
-	defer r.free()
+	defer r.slots.free()
 	f, err := r.openObject(path)
 	if err != nil {
 		return ""
@@ -165,7 +167,7 @@ func (c *putCall) start(p *tier.Put, e *entry, now bool) error {
 	c.mine[e.id] = e
 	err := c.room(e)
 	if err == nil {
-		if err = c.r.slot(c.ctx); err != nil {
+		if err = c.r.slots.take(c.ctx); err != nil {
 			c.r.locked(func(x *index) { x.unreserve(e) })
 		}
 	}
@@ -178,7 +180,7 @@ func (c *putCall) start(p *tier.Put, e *entry, now bool) error {
 		err := errPanicked
 		path := e.path()
 		defer func() {
-			c.r.free()
+			c.r.slots.free()
 			defer func() {
 				if err != nil { // it may have made folders
 					c.r.removeFolders(path)
@@ -195,7 +197,7 @@ func (c *putCall) start(p *tier.Put, e *entry, now bool) error {
 				x.cancel(e)
 			})
 		}()
-		err = c.r.write(c.ctx, e, p, parent)
+		err = c.write(e, p, parent)
 		return err
 	}
 	if now {
@@ -301,7 +303,7 @@ func (c *putCall) room(e *entry) error {
 // beside what goes already. The caller has the lock.
 func (r *root) excess(more int64, folders int) (need int64, items int) {
 	if r.o.Capacity > 0 {
-		need = r.x.taken() - r.x.freeing() + more + int64(folders)*r.block - r.o.Capacity
+		need = r.x.taken() - r.x.freeing() + more + int64(folders)*r.x.block - r.o.Capacity
 	}
 	if r.most > 0 {
 		items = r.x.items() + folders - r.most

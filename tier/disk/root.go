@@ -19,10 +19,9 @@ import (
 type root struct {
 	o       Options
 	folder  *folder
-	block   int64
-	most    int           // files and folders in the index; 0 is no bound
-	slots   chan struct{} // a token for each file that may be open
-	heads   chan struct{} // the same for files of which only the head is read, which waits for no writing and no stream
+	most    int   // files and folders in the index; 0 is no bound
+	slots   slots // of files that may be open
+	heads   slots // the same for files of which only the head is read, which waits for no writing and no stream
 	counted *counters
 
 	mu sync.Mutex // guards what follows; nothing waits or does input or output under it
@@ -105,7 +104,7 @@ func openRoot(path string, o Options, create bool, c *counters) (_ *root, err er
 	}
 	block := blockSize(f.dir)
 	r := &root{
-		o: o, folder: f, block: block, most: mostItems(f.dir, o), slots: make(chan struct{}, o.Workers), heads: make(chan struct{}, max(1, o.Workers/2)), counted: c,
+		o: o, folder: f, most: mostItems(f.dir, o), slots: make(slots, o.Workers), heads: make(slots, max(1, o.Workers/2)), counted: c,
 		x: newIndex(block), indexed: make(chan struct{}), damaged: map[id]int64{}, emptied: map[string]struct{}{},
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -199,28 +198,6 @@ func (r *root) pathOf(k tier.Key) (string, error) {
 	return p, err
 }
 
-// rounded is what a file of so many bytes takes.
-func (r *root) rounded(size int64) int64 { return (size + r.block - 1) / r.block * r.block }
-
-// slot waits for a place among the open files. free gives it back.
-func (r *root) slot(ctx context.Context) error { return take(ctx, r.slots) }
-
-func take(ctx context.Context, slots chan struct{}) error {
-	select {
-	case slots <- struct{}{}:
-		return nil
-	default:
-	}
-	select {
-	case slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (r *root) free() { <-r.slots }
-
 // authoritative reports whether the index alone answers what is not there.
 func (r *root) authoritative() bool { return r.complete && !r.o.Shared && !r.o.ReadOnly }
 
@@ -229,40 +206,5 @@ func (r *root) authoritative() bool { return r.complete && !r.o.Shared && !r.o.R
 func (r *root) remember(e *entry) {
 	if !r.authoritative() {
 		r.x.remember(e.id)
-	}
-}
-
-// each calls f for 0 to n-1, in this order, from several goroutines, and waits. A panic of f is the
-// caller's.
-func (r *root) each(n int, f func(i int)) {
-	workers := min(n, r.o.Workers)
-	if workers <= 1 {
-		for i := range n {
-			f(i)
-		}
-		return
-	}
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	var panicked atomic.Pointer[any]
-	for range workers {
-		wg.Go(func() {
-			defer func() {
-				if v := recover(); v != nil {
-					panicked.Store(&v)
-				}
-			}()
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				f(i)
-			}
-		})
-	}
-	wg.Wait()
-	if v := panicked.Load(); v != nil {
-		panic(*v)
 	}
 }

@@ -127,10 +127,10 @@ func (r *root) searchFile(ctx context.Context, p string, mode fs.FileMode) error
 	if !regular || e != nil && (!r.o.Shared || e.state != present) {
 		return nil
 	}
-	if err := r.slot(ctx); err != nil {
+	if err := r.slots.take(ctx); err != nil {
 		return err
 	}
-	defer r.free()
+	defer r.slots.free()
 	if e != nil {
 		info, err := r.folder.lstat(p)
 		switch {

@@ -67,10 +67,10 @@ func (r *root) verifyFile(ctx context.Context, p string, mode fs.FileMode) (v Ve
 		v.Err = fmt.Errorf("disk: %s is no object, but a %s: %w", p, r.kindOf(p, mode), fs.ErrInvalid)
 		return v, true
 	}
-	if r.slot(ctx) != nil {
+	if r.slots.take(ctx) != nil {
 		return v, false
 	}
-	defer r.free()
+	defer r.slots.free()
 	f, err := r.openObject(p)
 	if err == nil {
 		defer f.file.Close()

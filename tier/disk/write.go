@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -15,8 +14,9 @@ import (
 
 // write stores e under a temporary name, and then under its own. A full file system makes room as a full level
 // does, once.
-func (r *root) write(ctx context.Context, e *entry, p *tier.Put, parent *entry) error {
-	err := r.writeOnce(ctx, e, p, parent)
+func (c *putCall) write(e *entry, p *tier.Put, parent *entry) error {
+	r := c.r
+	err := c.writeOnce(e, p, parent)
 	if p.From != nil || !errors.Is(r.explain("", err), tier.ErrFull) {
 		return err
 	}
@@ -29,10 +29,12 @@ func (r *root) write(ctx context.Context, e *entry, p *tier.Put, parent *entry) 
 	if err := r.evict(victims); err != nil {
 		return err
 	}
-	return r.writeOnce(ctx, e, p, parent)
+	return c.writeOnce(e, p, parent)
 }
 
-func (r *root) writeOnce(ctx context.Context, e *entry, p *tier.Put, parent *entry) (err error) {
+// writeOnce stores e, or leaves nothing.
+func (c *putCall) writeOnce(e *entry, p *tier.Put, parent *entry) (err error) {
+	r := c.r
 	file, temp, err := r.folder.create()
 	if err != nil {
 		return err
@@ -47,7 +49,7 @@ func (r *root) writeOnce(ctx context.Context, e *entry, p *tier.Put, parent *ent
 			_ = r.folder.root.Remove(temp) // else the next open does
 		}
 	}()
-	if err := r.fill(ctx, file, temp, p); err != nil {
+	if err := c.fill(file, temp, p); err != nil {
 		return err
 	}
 	failpoint.Hit("disk.temp.written")
@@ -70,10 +72,10 @@ func (r *root) writeOnce(ctx context.Context, e *entry, p *tier.Put, parent *ent
 	if parent != nil {
 		select {
 		case <-parent.done:
-		case <-ctx.Done():
+		case <-c.ctx.Done():
 		}
 	}
-	if err := ctx.Err(); err != nil {
+	if err := c.ctx.Err(); err != nil {
 		return err
 	}
 	e.wrote(info)
@@ -97,7 +99,8 @@ func (r *root) writeOnce(ctx context.Context, e *entry, p *tier.Put, parent *ent
 const smallBytes = 128 << 10
 
 // fill writes head and bytes of an object.
-func (r *root) fill(ctx context.Context, file *os.File, temp string, p *tier.Put) error {
+func (c *putCall) fill(file *os.File, temp string, p *tier.Put) error {
+	r := c.r
 	var room [1024]byte
 	head, err := r.o.Layout.AppendHead(room[:0], p.Object, 0)
 	if err != nil {
@@ -116,7 +119,7 @@ func (r *root) fill(ctx context.Context, file *os.File, temp string, p *tier.Put
 	var sum uint32
 	// Blocks end at multiples of their size in the file, so that no page is written twice but the first.
 	for at := int64(0); at < p.Object.Size; {
-		if err := ctx.Err(); err != nil {
+		if err := c.ctx.Err(); err != nil {
 			return err
 		}
 		offset := int64(length) + at
