@@ -87,8 +87,8 @@ func TestManyClients(t *testing.T) {
 	b.disk.Do(nil)
 	left, err := b.Drain(t.Context())
 	require.Empty(t, left)
-	if err != nil { // what was stored again while the level failed may have gone from memory before the level was asked
-		require.ErrorContains(t, err, "objects that were stored again may be missing in lower levels")
+	if !isMissed(err) {
+		require.NoError(t, err)
 	}
 	require.Empty(t, tier.Check(b.Store))
 	require.Eventually(t, func() bool { return b.State().Fetches == 0 && b.memory.Usage().Held == 0 }, 5*time.Minute, time.Millisecond)

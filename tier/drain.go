@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 
 	"github.com/ringcache/ringcache/internal/sizes"
 )
@@ -23,22 +25,44 @@ func (s *Store) Drain(ctx context.Context) ([]Key, error) {
 		return nil, errClosedStore()
 	}
 	defer s.life.leave()
+	return s.writes.drain(ctx)
+}
+
+// drain is Drain.
+func (w *writeBack) drain(ctx context.Context) ([]Key, error) {
 	for {
-		b := s.writes.backlog()
-		switch {
-		case len(b.left) == 0 && b.missed > 0:
-			return nil, fmt.Errorf("tier: %d objects that were stored again may be missing in lower levels: "+
-				"they had to wait, and memory did not keep them; store them once more, or use `ringcache tier copy`", b.missed)
-		case len(b.left) == 0:
-			return nil, nil
-		case b.stopped:
-			return b.left, fmt.Errorf("tier: %d objects are not written, the store: %w", len(b.left), fs.ErrClosed)
+		left, bytes, smaller, err := w.backlog()
+		if smaller == nil {
+			return left, err
 		}
 		select {
-		case <-b.smaller:
+		case <-smaller:
 		case <-ctx.Done():
-			return b.left, fmt.Errorf("tier: %d objects of %s are not written: %w",
-				len(b.left), sizes.Text(b.bytes), ctx.Err())
+			return left, fmt.Errorf("tier: %d objects of %s are not written: %w", len(left), sizes.Text(bytes), ctx.Err())
 		}
 	}
+}
+
+// backlog returns the keys of the pending writes, and the bytes that are charged for them. smaller is closed when one
+// of them ends; it is nil if there is nothing to wait for, and err is the answer of Drain then. That counts
+// what was missed since the last such answer.
+func (w *writeBack) backlog() (left []Key, bytes int64, smaller <-chan struct{}, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	left = slices.Collect(maps.Keys(w.pending))
+	switch {
+	case len(left) > 0 && w.stopped:
+		return left, 0, nil, fmt.Errorf("tier: %d objects are not written, the store: %w", len(left), fs.ErrClosed)
+	case len(left) == 0 && w.missed > 0:
+		err = fmt.Errorf("tier: %d objects that were stored again may be missing in lower levels: they had to wait, "+
+			"and memory did not keep them; store them once more, or use `ringcache tier copy`", w.missed)
+		w.missed = 0
+		return nil, 0, nil, err
+	case len(left) == 0:
+		return nil, 0, nil, nil
+	}
+	if w.smaller == nil {
+		w.smaller = make(chan struct{})
+	}
+	return left, w.bytes, w.smaller, nil
 }

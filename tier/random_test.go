@@ -364,6 +364,10 @@ func (w *world) drain(r *rapid.T) {
 	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
 	defer cancel()
 	left, err := w.Drain(ctx)
+	if isMissed(err) { // a level was away while the object was stored again, now or before
+		require.Empty(r, left)
+		return
+	}
 	if w.fault == [2]string{} {
 		require.NoError(r, err)
 	}
@@ -383,8 +387,9 @@ func (w *world) finish() {
 	}
 	time.Sleep(time.Minute)
 	synctest.Wait()
-	_, err := w.Drain(w.r.Context())
-	require.NoError(w.r, err)
+	if _, err := w.Drain(w.r.Context()); !isMissed(err) { // putAgain stores everything once more
+		require.NoError(w.r, err)
+	}
 	require.Empty(w.r, tier.Check(w.Store))
 	jobs, fetches, unreported := tier.Queued(w.Store)
 	require.Zero(w.r, jobs, "jobs")

@@ -14,7 +14,7 @@ type workers struct {
 }
 
 func newWorkers() *workers {
-	w := &workers{}
+	w := &workers{signals: 1} // all look for work once
 	w.wake = sync.NewCond(&w.mu)
 	return w
 }
@@ -27,35 +27,27 @@ func (w *workers) signal() {
 	w.wake.Broadcast()
 }
 
-// run is one worker: it does what next returns, and waits for a signal when that is nil.
+// run is one worker: it does what next returns, one after the other, and waits for a signal when that is nil.
 func (w *workers) run(next func() func()) {
-	for {
-		seen, stopped := w.state()
-		if stopped {
-			return
-		}
+	seen := uint64(0)
+	for w.await(&seen) {
 		if do := next(); do != nil {
 			do()
 			w.signal() // what the work took is free
-			continue
 		}
-		w.await(seen)
 	}
 }
 
-func (w *workers) state() (signals uint64, stopped bool) {
+// await waits for a signal after the one that was seen, so that none between next and the wait is lost. It reports
+// false after stop.
+func (w *workers) await(seen *uint64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.signals, w.stopped
-}
-
-// await waits for a signal after the given one.
-func (w *workers) await(seen uint64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for w.signals == seen && !w.stopped {
+	for w.signals == *seen && !w.stopped {
 		w.wake.Wait()
 	}
+	*seen = w.signals
+	return !w.stopped
 }
 
 // stop ends all workers after the work that they do.

@@ -88,33 +88,6 @@ func (w *writeBack) notifyDrain() {
 	}
 }
 
-// backlog is what Drain has to know.
-type backlog struct {
-	left    []Key
-	bytes   int64
-	missed  int             // if nothing is left; the count begins anew
-	stopped bool            // nothing is written any more
-	smaller <-chan struct{} // closed when the backlog gets smaller
-}
-
-func (w *writeBack) backlog() backlog {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.pending) == 0 {
-		b := backlog{missed: w.missed}
-		w.missed = 0
-		return b
-	}
-	if w.smaller == nil {
-		w.smaller = make(chan struct{})
-	}
-	b := backlog{bytes: w.bytes, stopped: w.stopped, smaller: w.smaller}
-	for k := range w.pending {
-		b.left = append(b.left, k)
-	}
-	return b
-}
-
 // block keeps workers from writing keys until unblock.
 func (w *writeBack) block(keys []Key) {
 	w.mu.Lock()
