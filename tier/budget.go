@@ -3,11 +3,14 @@ package tier
 // budget bounds the bytes that workers move in one direction at a time. The lock of the part that owns the
 // budget guards it.
 type budget struct {
-	limit, used, peak int64
-	quotas            map[string]int64
-	usedBy            map[string]int64 // by tenant, of those with a quota
+	limit  int64            // bytes
+	used   int64            // bytes that are moved now; more than limit if it is a single object
+	peak   int64            // the most of used so far
+	quotas map[string]int64 // bytes by tenant; who is not in it has no limit of its own
+	usedBy map[string]int64 // the part of used of each tenant with a quota
 }
 
+// newBudget returns a budget of at least one byte: with none, nothing but empty objects would move.
 func newBudget(limit int64, quotas map[string]int64) budget {
 	return budget{limit: max(limit, 1), quotas: quotas, usedBy: map[string]int64{}}
 }
@@ -46,12 +49,14 @@ func (b *budget) add(size int64, tenants map[string]int64, sign int64) {
 // blocked counts the deletions of keys that are under way, during which neither part may work on the keys.
 type blocked map[Key]int
 
+// add counts a deletion of each key.
 func (b blocked) add(keys []Key) {
 	for _, k := range keys {
 		b[k]++
 	}
 }
 
+// remove ends what add counted.
 func (b blocked) remove(keys []Key) {
 	for _, k := range keys {
 		if b[k]--; b[k] == 0 {

@@ -35,13 +35,15 @@ type containedLease struct {
 type panics struct {
 	level  string
 	logger *slog.Logger
-	logged loglimit.Limit
+	logged loglimit.Limit // a level may panic in every call
 }
 
+// contain returns a level that has its panics contained.
 func contain(l Level, logger *slog.Logger) contained {
 	return contained{l, &panics{level: l.Name(), logger: logger}}
 }
 
+// containMemory is contain for the memory level, and for its leases.
 func containMemory(l MemoryLevel, logger *slog.Logger) MemoryLevel {
 	return &containedMemory{contain(l, logger), l}
 }
@@ -60,47 +62,31 @@ func (p *panics) note(method string, v any) error {
 	return fmt.Errorf("tier: level %s: %s panicked: %v: %w", p.level, method, v, ErrUnavailable)
 }
 
-// each returns n elements with an error.
-func each[T any](n int, set func(*T, error), err error) []T {
-	out := make([]T, n)
-	for i := range out {
-		set(&out[i], err)
-	}
-	return out
-}
-
-func failFound(f *Found, err error)   { f.Err = err }
-func failPlaced(p *Placed, err error) { p.Err = err }
-func failError(e *error, err error)   { *e = err }
-
+// Stat implements Level.
 func (c contained) Stat(ctx context.Context, keys []Key) (found []Found) {
-	defer c.caught("Stat", func(err error) { found = each(len(keys), failFound, err) })
+	defer c.caught("Stat", func(err error) { found = repeat(len(keys), Found{Err: err}) })
 	return c.Level.Stat(ctx, keys)
 }
 
+// Get implements Level.
 func (c contained) Get(ctx context.Context, gets []Get) {
-	defer c.caught("Get", func(err error) {
-		for i := range gets {
-			gets[i].Object, gets[i].Bytes, gets[i].Err = Object{}, nil, err
-		}
-	})
+	defer c.caught("Get", func(err error) { failGets(gets, err) })
 	c.Level.Get(ctx, gets)
 }
 
+// Put implements Level.
 func (c contained) Put(ctx context.Context, puts []Put) {
-	defer c.caught("Put", func(err error) {
-		for i := range puts {
-			puts[i].Err = err
-		}
-	})
+	defer c.caught("Put", func(err error) { failPuts(puts, err) })
 	c.Level.Put(ctx, puts)
 }
 
+// Delete implements Level.
 func (c contained) Delete(ctx context.Context, keys []Key) (errs []error) {
-	defer c.caught("Delete", func(err error) { errs = each(len(keys), failError, err) })
+	defer c.caught("Delete", func(err error) { errs = repeat(len(keys), err) })
 	return c.Level.Delete(ctx, keys)
 }
 
+// List implements Level.
 func (c contained) List(ctx context.Context, space string) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		if err := c.list(ctx, space, yield); err != nil {
@@ -133,16 +119,19 @@ func (c contained) list(ctx context.Context, space string, yield func(Object, er
 	return nil
 }
 
+// Usage implements Level.
 func (c contained) Usage() (u Usage) {
 	defer c.caught("Usage", func(error) { u = Usage{Objects: -1, Bytes: -1, Evicted: -1} })
 	return c.Level.Usage()
 }
 
+// Segment implements MemoryLevel.
 func (c *containedMemory) Segment() (g Segment) {
 	defer c.caught("Segment", func(error) { g = Segment{} })
 	return c.memory.Segment()
 }
 
+// Lease implements MemoryLevel.
 func (c *containedMemory) Lease(ctx context.Context, o LeaseOptions) (l Lease, err error) {
 	defer c.caught("Lease", func(failed error) { l, err = nil, failed })
 	if l, err = c.memory.Lease(ctx, o); err != nil {
@@ -151,51 +140,61 @@ func (c *containedMemory) Lease(ctx context.Context, o LeaseOptions) (l Lease, e
 	return &containedLease{l, c.panics}, nil
 }
 
+// Leases implements MemoryLevel.
 func (c *containedMemory) Leases() (states []LeaseState) {
 	defer c.caught("Leases", func(error) { states = nil })
 	return c.memory.Leases()
 }
 
+// Pin implements Lease.
 func (c *containedLease) Pin(keys []Key) (placed []Placed) {
-	defer c.caught("Pin", func(err error) { placed = each(len(keys), failPlaced, err) })
+	defer c.caught("Pin", func(err error) { placed = repeat(len(keys), Placed{Err: err}) })
 	return c.Lease.Pin(keys)
 }
 
+// Unpin implements Lease.
 func (c *containedLease) Unpin(keys []Key) {
 	defer c.caught("Unpin", func(error) {})
 	c.Lease.Unpin(keys)
 }
 
+// Reserve implements Lease.
 func (c *containedLease) Reserve(objects []Object) (placed []Placed) {
-	defer c.caught("Reserve", func(err error) { placed = each(len(objects), failPlaced, err) })
+	defer c.caught("Reserve", func(err error) { placed = repeat(len(objects), Placed{Err: err}) })
 	return c.Lease.Reserve(objects)
 }
 
+// Commit implements Lease.
 func (c *containedLease) Commit(keys []Key) (errs []error) {
-	defer c.caught("Commit", func(err error) { errs = each(len(keys), failError, err) })
+	defer c.caught("Commit", func(err error) { errs = repeat(len(keys), err) })
 	return c.Lease.Commit(keys)
 }
 
+// Held implements Lease.
 func (c *containedLease) Held(keys []Key) (placed []Placed) {
-	defer c.caught("Held", func(err error) { placed = each(len(keys), failPlaced, err) })
+	defer c.caught("Held", func(err error) { placed = repeat(len(keys), Placed{Err: err}) })
 	return c.Lease.Held(keys)
 }
 
+// Abort implements Lease.
 func (c *containedLease) Abort(keys []Key) (errs []error) {
-	defer c.caught("Abort", func(err error) { errs = each(len(keys), failError, err) })
+	defer c.caught("Abort", func(err error) { errs = repeat(len(keys), err) })
 	return c.Lease.Abort(keys)
 }
 
+// SetUntil implements Lease.
 func (c *containedLease) SetUntil(until time.Time) (err error) {
 	defer c.caught("SetUntil", func(failed error) { err = failed })
 	return c.Lease.SetUntil(until)
 }
 
+// Release implements Lease.
 func (c *containedLease) Release() {
 	defer c.caught("Release", func(error) {})
 	c.Lease.Release()
 }
 
+// State implements Lease.
 func (c *containedLease) State() (state LeaseState) {
 	defer c.caught("State", func(error) { state = LeaseState{} })
 	return c.Lease.State()

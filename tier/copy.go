@@ -106,6 +106,7 @@ func (c *copying) inBatches(ctx context.Context, f func(context.Context, []*copi
 	return flush()
 }
 
+// step reports n more steps as done.
 func (c *copying) step(n int) {
 	c.steps += n
 	c.progress(c.steps, 2*len(c.objects))
@@ -123,6 +124,7 @@ func (c *copying) end(o *copied, err error) error {
 	return c.report(Copied{Object: o.object, There: o.there && err == nil, Err: err})
 }
 
+// copiedKeys returns the keys of a batch, in its order.
 func copiedKeys(batch []*copied) []Key {
 	keys := make([]Key, len(batch))
 	for i, o := range batch {

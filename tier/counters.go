@@ -8,30 +8,29 @@ import (
 	"sync/atomic"
 )
 
-// kind is what happened, in counters and events.
+// kind is what happened to an object, or to a level, in counters and events.
 type kind uint8
 
 const (
-	kindHit kind = iota
-	kindMiss
-	kindPromoted
-	kindNotPromoted
-	kindWritten
-	kindNotWritten
-	kindDeleted
-	kindNotDeleted
-	kindAway
-	kindBack
+	kindHit         kind = iota // the level had the object
+	kindMiss                    // it did not, or could not be asked
+	kindPromoted                // it came from the level into memory
+	kindNotPromoted             // the level had it, and it did not get into memory
+	kindWritten                 // the level took it
+	kindNotWritten              // the level will not get it
+	kindDeleted                 // counted for memory alone: it is in no level any more
+	kindAway // the level is not asked any more
+	kindBack // it is asked again
 	kinds
 )
 
 var kindNames = [kinds]string{
-	"hit", "miss", "promoted", "not promoted", "written", "not written", "deleted", "not deleted", "away", "back",
+	"hit", "miss", "promoted", "not promoted", "written", "not written", "deleted", "away", "back",
 }
 
 func (k kind) String() string { return kindNames[k] }
 
-// cause is why something did not happen.
+// cause is why something did not happen: the class of an error, since each class is a counter of its own.
 type cause uint8
 
 const (
@@ -85,7 +84,7 @@ type Counter struct {
 	// Level is the name of the level; empty for what has none.
 	Level string
 	// Kind is "hit", "miss", "promoted" (from the level into memory), "not promoted", "written", "not
-	// written", "deleted", "not deleted", "away", "back"; and "dropped event" without a level.
+	// written", "deleted", "away", "back"; and "dropped event" without a level.
 	Kind string
 	// Cause is why: "" where nothing failed, "not found", "pending", "full", "too large",
 	// "in use", "unavailable", "corrupt", "quota", "cancelled" or "other".
@@ -101,6 +100,7 @@ type report struct {
 	events *events
 }
 
+// newReport returns counters that are zero, of levels whose names are given.
 func newReport(names []string, events *events) *report {
 	return &report{names, make([][kinds][causes]struct{ count, bytes atomic.Int64 }, len(names)), events}
 }

@@ -11,7 +11,7 @@ import (
 // object may come back with it.
 func (s *Store) Delete(ctx context.Context, keys []Key) []error {
 	if !s.life.enter() {
-		return refuse(len(keys), errClosedStore())
+		return repeat(len(keys), errClosedStore())
 	}
 	defer s.life.leave()
 	errs := make([]error, len(keys))
@@ -93,6 +93,7 @@ func (s *Store) deleteIdle(ctx context.Context, keys []Key, places []int, errs [
 	}
 }
 
+// pick returns the keys at some places.
 func pick(keys []Key, places []int) []Key {
 	out := make([]Key, len(places))
 	for i, at := range places {

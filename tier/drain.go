@@ -43,9 +43,9 @@ func (w *writeBack) drain(ctx context.Context) ([]Key, error) {
 	}
 }
 
-// backlog returns the keys of the pending writes, and the bytes that are charged for them. smaller is closed when one
-// of them ends; it is nil if there is nothing to wait for, and err is the answer of Drain then. That counts
-// what was missed since the last such answer.
+// backlog returns the keys of the pending writes, and the bytes that are charged for them. smaller is closed
+// when one of them ends; it is nil if there is nothing to wait for, and err is the answer of Drain then. That
+// counts what was missed since the last such answer.
 func (w *writeBack) backlog() (left []Key, bytes int64, smaller <-chan struct{}, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -23,13 +23,14 @@ const maxEvents = 1024 // that wait for who takes them
 type events struct {
 	to      func(Event)
 	queue   chan Event
-	dropped atomic.Int64
+	dropped atomic.Int64 // events for which the queue had no room
 	work    sync.WaitGroup
 
 	mu     sync.Mutex
 	closed bool
 }
 
+// newEvents returns events that nobody gets until start.
 func newEvents(to func(Event)) *events {
 	e := &events{to: to}
 	if to != nil {

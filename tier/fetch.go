@@ -42,17 +42,19 @@ type fetcher struct {
 	writes   *writeBack // gets what faster lower levels are to have a copy of
 	negative *negativeCache
 
-	mu         sync.Mutex
-	stopped    bool
-	fetches    map[Key]*fetch // that are not finished
+	mu      sync.Mutex
+	stopped bool           // Close has begun: no fetch begins any more
+	fetches map[Key]*fetch // that are not finished
+	// interest has, for each lease, the fetches in which the lease has interest, and those that are finished
+	// with an answer that the lease has not heard of: unreported is the number of these.
 	interest   map[string]map[Key]*fetch
-	unreported int // finished fetches in interest: answers that a lease has not heard of
-	queue      queue
-	running    []int // running jobs, by the level that they use
-	budget     budget
-	promoted   promoted
-	ghosts     ghosts
-	blocked    blocked
+	unreported int
+	queue      queue    // jobs that wait for a worker
+	running    []int    // jobs that workers run, by the level that they use
+	budget     budget   // of bytes that transfers move
+	promoted   promoted // pins of what was fetched
+	ghosts     ghosts   // how often keys were asked for that are not in memory
+	blocked    blocked  // keys that are being deleted
 }
 
 // fetch is one object on its way into memory. The lock of the fetcher guards it.
@@ -89,6 +91,7 @@ func isAnswer(err error) bool {
 	return err != nil && !errors.Is(err, errCancelled) && !errors.Is(err, errAskAgain)
 }
 
+// newFetcher makes the part. lease is the one under which it fetches.
 func newFetcher(sh *shared, lease Lease, writes *writeBack) *fetcher {
 	limit := threeQuarters(sh.options.MaxBytesInFlight)
 	return &fetcher{
@@ -178,6 +181,7 @@ func (f *fetcher) removeInterest(lease string, k Key) {
 	f.cancelUnwanted(x)
 }
 
+// unlistInterest takes an entry out of interest.
 func (f *fetcher) unlistInterest(lease string, k Key) {
 	delete(f.interest[lease], k)
 	if len(f.interest[lease]) == 0 {
@@ -291,6 +295,7 @@ func (f *fetcher) block(keys []Key) {
 	}
 }
 
+// unblock ends what block began, when the deletion is over.
 func (f *fetcher) unblock(keys []Key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -161,6 +161,7 @@ func addFailure(miss, err error) error {
 	return fmt.Errorf("%w, and a level could not be asked: %w", miss, errors.Join(ErrUnavailable, err))
 }
 
+// keysOf returns the keys of fetches, in their order.
 func keysOf(fetches []*fetch) []Key {
 	keys := make([]Key, len(fetches))
 	for i, x := range fetches {

@@ -112,4 +112,5 @@ func (f *fetcher) admit(k Key) error {
 	return errNowhere(k)
 }
 
+// errPending is the answer about an object that is being fetched.
 func errPending(k Key) error { return fmt.Errorf("tier: object %v: %w", k, ErrPending) }

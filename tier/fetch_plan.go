@@ -183,6 +183,7 @@ func (x *fetch) await(parent *fetch) {
 // errOrphan is the cause of a child that is not fetched, although a level has it.
 var errOrphan = fmt.Errorf("its parent is not there, without which it is worthless: %w", ErrNotFound)
 
+// errWithoutParent is the answer about a child whose parent is nowhere.
 func errWithoutParent(x *fetch) error {
 	return fmt.Errorf("tier: object %v: parent %q: %w", x.key, x.object.Parent, errOrphan)
 }

@@ -31,6 +31,7 @@ type job struct {
 	cancel  context.CancelFunc
 }
 
+// hasInterest reports whether somebody has interest in one of the fetches of a job.
 func (j *job) hasInterest() bool { return slices.ContainsFunc(j.fetches, (*fetch).hasInterest) }
 
 // queue is a heap of jobs: higher priorities first, then older ones.
@@ -39,8 +40,10 @@ type queue struct {
 	seq  int64
 }
 
+// Len implements heap.Interface.
 func (q *queue) Len() int { return len(q.jobs) }
 
+// Less implements heap.Interface.
 func (q *queue) Less(i, j int) bool {
 	a, b := q.jobs[i], q.jobs[j]
 	if a.priority != b.priority {
@@ -49,6 +52,7 @@ func (q *queue) Less(i, j int) bool {
 	return a.seq < b.seq
 }
 
+// Swap implements heap.Interface.
 func (q *queue) Swap(i, j int) {
 	q.jobs[i], q.jobs[j] = q.jobs[j], q.jobs[i]
 	q.jobs[i].index, q.jobs[j].index = i, j
@@ -154,12 +158,14 @@ func (f *fetcher) nextWork() func() {
 	return nil
 }
 
+// start charges a job that a worker is to run, and gives it its context.
 func (f *fetcher) start(j *job) {
 	f.charge(j, 1)
 	j.running = true
 	j.ctx, j.cancel = context.WithCancel(f.life.ctx)
 }
 
+// runJob runs a job without the lock. Its next one is queued afterwards.
 func (f *fetcher) runJob(j *job) {
 	j.run(j)
 	j.cancel()

@@ -126,6 +126,7 @@ func (t *transfer) commit() {
 	}
 }
 
+// inMemory reports whether memory has an object.
 func (t *transfer) inMemory(k Key) bool { return t.memory.Stat(t.ctx, []Key{k})[0].Err == nil }
 
 // copiesOf returns the levels faster than the one that had the object which are to have a copy, since it was

@@ -33,9 +33,7 @@ type reading struct {
 // asked.
 func (s *Store) Get(ctx context.Context, gets []Get) {
 	if !s.life.enter() {
-		for i := range gets {
-			gets[i].Object, gets[i].Bytes, gets[i].Err = Object{}, nil, errClosedStore()
-		}
+		failGets(gets, errClosedStore())
 		return
 	}
 	defer s.life.leave()

@@ -18,11 +18,13 @@ type ghosts struct {
 	rows [][ghostWays]ghost
 }
 
+// ghost is a key that was asked for lately, by a part of its hash: two keys may share a count.
 type ghost struct {
 	tag   uint32
-	count uint16
+	count uint16 // 0 is no ghost
 }
 
+// newGhosts returns counts of zero, with a hash of their own.
 func newGhosts() ghosts {
 	return ghosts{maphash.MakeSeed(), make([][ghostWays]ghost, ghostRows)}
 }
@@ -56,6 +58,7 @@ func (g *ghosts) counted(k Key) int {
 	return 0
 }
 
+// find returns the row of a key, and the key in it.
 func (g *ghosts) find(k Key) (row *[ghostWays]ghost, tag uint32) {
 	hash := maphash.Comparable(g.seed, k)
 	return &g.rows[hash%ghostRows], uint32(hash >> 32)

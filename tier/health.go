@@ -98,6 +98,7 @@ func (h *health) suspect() {
 	h.startProbe()
 }
 
+// startProbe is suspect with the lock held.
 func (h *health) startProbe() {
 	if h.probing || h.life.ctx.Err() != nil {
 		return

@@ -145,6 +145,7 @@ func (s *Store) State() State {
 	return out
 }
 
+// addState adds what the fetcher does.
 func (f *fetcher) addState(out *State) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,6 +153,7 @@ func (f *fetcher) addState(out *State) {
 	out.InFlight += f.budget.used
 }
 
+// addState adds what is pending, and what workers write.
 func (w *writeBack) addState(out *State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -81,6 +81,20 @@ type Put struct {
 	Err error
 }
 
+// failGets answers every element with an error.
+func failGets(gets []Get, err error) {
+	for i := range gets {
+		gets[i].Object, gets[i].Bytes, gets[i].Err = Object{}, nil, err
+	}
+}
+
+// failPuts answers every element with an error.
+func failPuts(puts []Put, err error) {
+	for i := range puts {
+		puts[i].Err = err
+	}
+}
+
 // Usage is what a level has. Sizes are in bytes; -1 is unknown.
 type Usage struct {
 	Objects  int64

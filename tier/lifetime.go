@@ -12,10 +12,11 @@ type lifetime struct {
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
-	closed  bool
-	running sync.WaitGroup
+	closed  bool           // no call enters any more
+	running sync.WaitGroup // calls and goroutines
 }
 
+// newLifetime returns the lifetime of a store that is open.
 func newLifetime() *lifetime {
 	t := &lifetime{}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
@@ -32,6 +33,7 @@ func (t *lifetime) enter() bool {
 	return !t.closed
 }
 
+// leave ends a call that has entered.
 func (t *lifetime) leave() { t.running.Done() }
 
 // refuse lets no more calls enter.

@@ -16,10 +16,11 @@ type lower struct {
 	name     string
 	health   *health
 	report   *report
-	slots    chan struct{} // one for each call of Store.Get and Store.Put
-	refusals [causes]loglimit.Limit
+	slots    chan struct{}          // one for each call of Store.Get and Store.Put
+	refusals [causes]loglimit.Limit // of the lines about objects that the level did not take
 }
 
+// newLower makes a level that is not away. changed is called when it may be written to again.
 func newLower(l Lower, index int, r *report, o Options, t *lifetime, changed func()) *lower {
 	low := &lower{Lower: l, index: index, name: l.Level.Name(), report: r, slots: make(chan struct{}, o.MaxCalls)}
 	low.health = &health{
@@ -37,7 +38,7 @@ func (l *lower) bit() levelSet { return 1 << l.index }
 func (l *lower) stat(ctx context.Context, keys []Key) (found []Found, ctxErr error) {
 	if l.health.isAway() {
 		l.report.count(1+l.index, kindMiss, ErrUnavailable, int64(len(keys)), 0)
-		return each(len(keys), failFound, l.health.errAway()), nil
+		return repeat(len(keys), Found{Err: l.health.errAway()}), nil
 	}
 	limited, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
@@ -58,9 +59,7 @@ func (l *lower) stat(ctx context.Context, keys []Key) (found []Found, ctxErr err
 // which says nothing about the level.
 func (l *lower) get(ctx context.Context, gets []Get, isCallers func(i int) bool) {
 	if l.health.isAway() {
-		for i := range gets {
-			gets[i].Err = l.health.errAway()
-		}
+		failGets(gets, l.health.errAway())
 		l.report.count(1+l.index, kindMiss, ErrUnavailable, int64(len(gets)), 0)
 		return
 	}
@@ -86,6 +85,7 @@ func (l *lower) get(ctx context.Context, gets []Get, isCallers func(i int) bool)
 	}
 }
 
+// errOtherObject is the error of a level that mixes its objects up: nothing of its answer can be believed.
 func (l *lower) errOtherObject(asked, answered Key) error {
 	return fmt.Errorf("tier: level %s answered for object %v with %v: %w", l.name, asked, answered, ErrCorrupt)
 }
@@ -94,9 +94,7 @@ func (l *lower) errOtherObject(asked, answered Key) error {
 // matter.
 func (l *lower) put(ctx context.Context, puts []Put) {
 	if l.health.isAway() {
-		for i := range puts {
-			puts[i].Err = l.health.errAway()
-		}
+		failPuts(puts, l.health.errAway())
 		return
 	}
 	limited, cancel := context.WithTimeout(ctx, l.Timeout)
@@ -110,7 +108,7 @@ func (l *lower) put(ctx context.Context, puts []Put) {
 // delete deletes from the level.
 func (l *lower) delete(ctx context.Context, keys []Key) []error {
 	if l.health.isAway() {
-		return refuse(len(keys), l.health.errAway())
+		return repeat(len(keys), l.health.errAway())
 	}
 	limited, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()

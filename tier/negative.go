@@ -25,17 +25,20 @@ type negativeCache struct {
 	misses map[Key]miss
 }
 
+// miss is the answer of a lookup in vain, and until when it is believed.
 type miss struct {
 	err   error
 	until time.Time
 }
 
+// newNegativeCache returns an empty cache.
 func newNegativeCache(ttl time.Duration) *negativeCache {
 	return &negativeCache{
 		ttl: ttl, seed: maphash.MakeSeed(), versions: make([]atomic.Uint32, versionRows), misses: map[Key]miss{},
 	}
 }
 
+// row returns the counter of a key, which other keys share.
 func (n *negativeCache) row(k Key) *atomic.Uint32 {
 	return &n.versions[maphash.Comparable(n.seed, k)%versionRows]
 }

@@ -158,6 +158,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// orElse sets a value that is not set.
 func orElse[T comparable](value *T, instead T) {
 	var zero T
 	if *value == zero {

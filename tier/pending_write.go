@@ -190,6 +190,7 @@ func (w *writeBack) charge(p *pendingWrite) {
 	}
 }
 
+// uncharge ends what charge counted.
 func (w *writeBack) uncharge(p *pendingWrite) {
 	if !p.charged {
 		return

@@ -13,7 +13,7 @@ import (
 // An object that was fetched is pinned for nobody: it may go again for room.
 func (s *Store) Prefetch(ctx context.Context, keys []Key, priority int) []error {
 	if !s.life.enter() {
-		return refuse(len(keys), errClosedStore())
+		return repeat(len(keys), errClosedStore())
 	}
 	defer s.life.leave()
 	errs := make([]error, len(keys))

@@ -24,6 +24,7 @@ type promotedPin struct {
 	since   time.Time
 }
 
+// newPromoted returns what pins nothing yet under a lease.
 func newPromoted(lease Lease) promoted {
 	return promoted{lease, map[Key]*promotedPin{}, new(atomic.Int64)}
 }
@@ -71,6 +72,7 @@ func (p *promoted) removeReader(k Key) {
 	}
 }
 
+// unpinUnused ends a pin that is there for nobody any more.
 func (p *promoted) unpinUnused(k Key, have *promotedPin) {
 	if have.readers == 0 && len(have.leases) == 0 {
 		p.unpin(k)

@@ -33,9 +33,7 @@ type storing struct {
 // level, answered.
 func (s *Store) Put(ctx context.Context, puts []Put) {
 	if !s.life.enter() {
-		for i := range puts {
-			puts[i].Err = errClosedStore()
-		}
+		failPuts(puts, errClosedStore())
 		return
 	}
 	defer s.life.leave()
@@ -50,6 +48,7 @@ func (s *Store) Put(ctx context.Context, puts []Put) {
 	}
 }
 
+// putSome is Put for objects whose bytes are in hand together. Of several of one key, the first is stored.
 func (s *Store) putSome(ctx context.Context, puts []Put) {
 	all := make([]*storing, 0, len(puts))
 	first, twice := map[Key]*Put{}, []*Put(nil)
@@ -198,6 +197,7 @@ func (p *storing) atEnd() error {
 	return nil
 }
 
+// short is the error of a stream that ended early, or failed.
 func short(o Object, err error) error {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
@@ -259,9 +259,7 @@ func (s *Store) putLower(ctx context.Context, l *lower, all []*storing) {
 		l.put(ctx, puts)
 		<-l.slots
 	case <-ctx.Done():
-		for i := range puts {
-			puts[i].Err = ctx.Err()
-		}
+		failPuts(puts, ctx.Err())
 	}
 	for i, p := range some {
 		switch err := puts[i].Err; {

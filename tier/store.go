@@ -72,6 +72,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
+// newShared makes what the parts have in common, with levels whose panics are contained.
 func newShared(o Options) *shared {
 	sh := &shared{options: o, memory: containMemory(o.Memory, o.Logger), workers: newWorkers(), life: newLifetime()}
 	names := []string{sh.memory.Name()}
@@ -145,6 +146,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
+// close ends the parts in this order: calls and waits end first, then workers and other goroutines, and last
+// the pins of what was fetched, which nobody can ask for any more.
 func (s *Store) close() {
 	s.life.refuse()
 	s.fetcher.stop() // what calls wait for ends

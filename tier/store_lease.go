@@ -51,7 +51,7 @@ func (l *StoreLease) ID() string { return l.id }
 func (l *StoreLease) Pin(keys []Key) []Placed {
 	s := l.store
 	if !s.life.enter() {
-		return refusePlaced(len(keys), errClosedStore())
+		return repeat(len(keys), Placed{Err: errClosedStore()})
 	}
 	defer s.life.leave()
 	placed := l.lease.Pin(keys)
@@ -66,7 +66,7 @@ func (l *StoreLease) Pin(keys []Key) []Placed {
 func (l *StoreLease) PinPrefix(keys []Key) []Placed {
 	s := l.store
 	if !s.life.enter() {
-		return refusePlaced(len(keys), errClosedStore())
+		return repeat(len(keys), Placed{Err: errClosedStore()})
 	}
 	defer s.life.leave()
 	// First without pinning: what is pinned behind a miss could not be told from what the lease
@@ -126,7 +126,7 @@ func (l *StoreLease) Unpin(keys []Key) {
 func (l *StoreLease) Reserve(objects []Object) []Placed {
 	s := l.store
 	if !s.life.enter() {
-		return refusePlaced(len(objects), errClosedStore())
+		return repeat(len(objects), Placed{Err: errClosedStore()})
 	}
 	defer s.life.leave()
 	placed := l.lease.Reserve(objects)
@@ -145,7 +145,7 @@ func (l *StoreLease) Reserve(objects []Object) []Placed {
 func (l *StoreLease) Commit(keys []Key) []error {
 	s := l.store
 	if !s.life.enter() {
-		return refuse(len(keys), errClosedStore())
+		return repeat(len(keys), errClosedStore())
 	}
 	defer s.life.leave()
 	errs := l.lease.Commit(keys) // first: after a kill here, the next store finds the pins, and writes what they pin
@@ -178,20 +178,8 @@ func (l *StoreLease) Release() {
 // State implements Lease.
 func (l *StoreLease) State() LeaseState { return l.lease.State() }
 
+// errClosedStore is the answer of every call after Close.
 func errClosedStore() error { return fmt.Errorf("tier: the store: %w", fs.ErrClosed) }
 
-func refuse(n int, err error) []error {
-	errs := make([]error, n)
-	for i := range errs {
-		errs[i] = err
-	}
-	return errs
-}
-
-func refusePlaced(n int, err error) []Placed {
-	placed := make([]Placed, n)
-	for i := range placed {
-		placed[i].Err = err
-	}
-	return placed
-}
+// repeat returns n times the same answer, in place of those of a level.
+func repeat[T any](n int, answer T) []T { return slices.Repeat([]T{answer}, n) }

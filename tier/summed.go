@@ -24,6 +24,7 @@ type summed struct {
 	sum  uint32
 }
 
+// Read implements io.Reader.
 func (r *summed) Read(p []byte) (int, error) {
 	if len(r.rest) == 0 {
 		return 0, io.EOF
@@ -52,6 +53,7 @@ func guard(k Key, do func() error) error {
 // summing computes the checksum of what is written to it.
 type summing struct{ sum uint32 }
 
+// Write implements io.Writer.
 func (w *summing) Write(p []byte) (int, error) {
 	w.sum = crc32.Update(w.sum, castagnoli, p)
 	return len(p), nil

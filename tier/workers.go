@@ -10,9 +10,10 @@ type workers struct {
 	mu      sync.Mutex
 	wake    *sync.Cond
 	signals uint64 // how often work may have appeared
-	stopped bool
+	stopped bool   // run returns
 }
 
+// newWorkers returns workers of which none runs yet.
 func newWorkers() *workers {
 	w := &workers{signals: 1} // all look for work once
 	w.wake = sync.NewCond(&w.mu)
@@ -38,8 +39,8 @@ func (w *workers) run(next func() func()) {
 	}
 }
 
-// await waits for a signal after the one that was seen, so that none between next and the wait is lost. It reports
-// false after stop.
+// await waits for a signal after the one that was seen, so that none between next and the wait is lost. It
+// reports false after stop.
 func (w *workers) await(seen *uint64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

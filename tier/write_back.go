@@ -59,6 +59,7 @@ type writeQueue struct {
 // store finds them.
 const pendingID = "ringcache store: pending writes"
 
+// newWriteBack makes the part. lease is the one that pins pending writes.
 func newWriteBack(sh *shared, lease Lease) *writeBack {
 	o := sh.options
 	w := &writeBack{
@@ -95,6 +96,7 @@ func (w *writeBack) block(keys []Key) {
 	w.blocked.add(keys)
 }
 
+// unblock ends what block began, when the deletion is over.
 func (w *writeBack) unblock(keys []Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
