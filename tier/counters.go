@@ -19,8 +19,8 @@ const (
 	kindWritten                 // the level took it
 	kindNotWritten              // the level will not get it
 	kindDeleted                 // counted for memory alone: it is in no level any more
-	kindAway // the level is not asked any more
-	kindBack // it is asked again
+	kindAway                    // the level is not asked any more
+	kindBack                    // it is asked again
 	kinds
 )
 
