@@ -71,10 +71,10 @@ type copying struct {
 
 // copied is an object of a run.
 type copied struct {
-	object Object
-	sum    uint32 // CRC-32C of what was put
-	there  bool   // before
-	ended  bool   // it was reported
+	object   Object
+	sum      uint32 // CRC-32C of what was put
+	there    bool   // before
+	reported bool
 }
 
 // inBatches calls f for what was not reported yet.
@@ -92,7 +92,7 @@ func (c *copying) inBatches(ctx context.Context, f func(context.Context, []*copi
 	}
 	for i := range c.objects {
 		o := &c.objects[i]
-		if o.ended {
+		if o.reported {
 			c.step(1)
 			continue
 		}
@@ -112,15 +112,15 @@ func (c *copying) step(n int) {
 	c.progress(c.steps, 2*len(c.objects))
 }
 
-// end reports an object. The error ends the run. One object that a level can't read or write now is that
+// reportObject reports an object. The error ends the run. One object that a level can't read or write now is that
 // object's failure; many are the level's.
-func (c *copying) end(o *copied, err error) error {
+func (c *copying) reportObject(o *copied, err error) error {
 	if !errors.Is(err, ErrUnavailable) {
 		c.away = 0
 	} else if c.away++; c.away == copyBatch {
 		return err
 	}
-	o.ended = true
+	o.reported = true
 	return c.report(Copied{Object: o.object, There: o.there && err == nil, Err: err})
 }
 
@@ -145,11 +145,11 @@ func (c *copying) copy(ctx context.Context, batch []*copied) error {
 		case f.Err == nil:
 			err := fmt.Errorf("tier: object %v has %d bytes, and %d in level %s: remove one of them",
 				o.object.Key, o.object.Size, f.Object.Size, c.to.Name())
-			if err := c.end(o, err); err != nil {
+			if err := c.reportObject(o, err); err != nil {
 				return err
 			}
 		case errors.Is(f.Err, ErrUnavailable):
-			if err := c.end(o, f.Err); err != nil {
+			if err := c.reportObject(o, f.Err); err != nil {
 				return err
 			}
 		default:
@@ -165,7 +165,7 @@ func (c *copying) copy(ctx context.Context, batch []*copied) error {
 	var putting []*copied
 	for i, g := range gets {
 		if g.Err != nil {
-			if err := c.end(lacking[i], g.Err); err != nil {
+			if err := c.reportObject(lacking[i], g.Err); err != nil {
 				return err
 			}
 			continue
@@ -181,7 +181,7 @@ func (c *copying) copy(ctx context.Context, batch []*copied) error {
 	for i, p := range puts {
 		if p.Err == nil {
 			c.away = 0
-		} else if err := c.end(putting[i], p.Err); err != nil {
+		} else if err := c.reportObject(putting[i], p.Err); err != nil {
 			return err
 		}
 	}
@@ -217,7 +217,7 @@ func (c *copying) verify(ctx context.Context, batch []*copied) error {
 			errs[i] = fmt.Errorf("tier: object %v was in level %s, and is not any more: is the level too small? %w",
 				o.object.Key, c.to.Name(), errs[i])
 		}
-		if err := c.end(o, errs[i]); err != nil {
+		if err := c.reportObject(o, errs[i]); err != nil {
 			return err
 		}
 	}

@@ -127,7 +127,7 @@ func (p plan) withParentInMemory(fetches []*fetch) []*fetch {
 		case answers[i].Err == nil:
 			roots = append(roots, x)
 		case parent != nil && !parent.waitsFor(x) && x.hasInterest():
-			x.await(parent)
+			x.setParent(parent)
 		default:
 			p.finish(x, errWithoutParent(x))
 		}
@@ -149,7 +149,7 @@ func (p plan) awaitOrFinish(order []*fetch, children map[Key][]*fetch) {
 	for i := 0; i < len(waiting); i++ {
 		for _, x := range children[waiting[i].key] {
 			if x.hasInterest() {
-				x.await(waiting[i])
+				x.setParent(waiting[i])
 				waiting = append(waiting, x)
 			}
 		}
@@ -173,8 +173,8 @@ func (x *fetch) waitsFor(other *fetch) bool {
 	return false
 }
 
-// await lets a fetch wait for that of its parent.
-func (x *fetch) await(parent *fetch) {
+// setParent lets a fetch wait for that of its parent.
+func (x *fetch) setParent(parent *fetch) {
 	x.job, x.parent = nil, parent
 	parent.children = append(parent.children, x)
 	parent.waiters++

@@ -152,14 +152,14 @@ func (f *fetcher) nextWork() func() {
 			passed = append(passed, j)
 			return nil
 		}
-		f.start(j)
+		f.startJob(j)
 		return func() { f.runJob(j) }
 	}
 	return nil
 }
 
-// start charges a job that a worker is to run, and gives it its context.
-func (f *fetcher) start(j *job) {
+// startJob charges a job that a worker is to run, and gives it its context.
+func (f *fetcher) startJob(j *job) {
 	f.charge(j, 1)
 	j.running = true
 	j.ctx, j.cancel = context.WithCancel(f.life.ctx)

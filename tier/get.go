@@ -136,9 +136,9 @@ func (f *fetcher) join(readings []*reading) (joined map[*reading]*fetch, direct 
 	return joined, direct
 }
 
-// leave waits until a fetch that join returned is finished, or ctx ends, and ends the interest of its caller.
+// waitFinished waits until a fetch that join returned is finished, or ctx ends, and ends the interest of its caller.
 // It reports whether the fetch is finished.
-func (f *fetcher) leave(ctx context.Context, x *fetch) (finished bool, err error) {
+func (f *fetcher) waitFinished(ctx context.Context, x *fetch) (finished bool, err error) {
 	select {
 	case <-x.done:
 	case <-ctx.Done():
@@ -161,7 +161,7 @@ func (f *fetcher) leave(ctx context.Context, x *fetch) (finished bool, err error
 func (s *Store) readFetched(ctx context.Context, joined map[*reading]*fetch) (direct []*reading) {
 	var fetched []*reading
 	for r, x := range joined {
-		switch finished, err := s.fetcher.leave(ctx, x); {
+		switch finished, err := s.fetcher.waitFinished(ctx, x); {
 		case !finished:
 			r.caller = err
 		case err == nil:
@@ -174,13 +174,13 @@ func (s *Store) readFetched(ctx context.Context, joined map[*reading]*fetch) (di
 	}
 	direct = append(direct, s.readMemory(ctx, fetched)...)
 	if len(fetched) > 0 {
-		s.fetcher.read(fetched)
+		s.fetcher.removeReaders(fetched)
 	}
 	return direct
 }
 
-// read notes that calls of Get have read what was fetched.
-func (f *fetcher) read(fetched []*reading) {
+// removeReaders notes that calls of Get have read what was fetched.
+func (f *fetcher) removeReaders(fetched []*reading) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, r := range fetched {
