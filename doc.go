@@ -27,7 +27,7 @@
 //     engine's encoder cache, keys and files of outputs: package encoder.
 //   - One encoder cache for several unmodified vLLM engines: the command ringcache serve and
 //     docs/encoder.md. Inside a program of your own: package daemon; a client in Go:
-//     package encoder/wire.
+//     package daemon/client.
 //   - A proxy or router that mirrors an engine's cache: package lrusync.
 //   - The items of LLaVA and Qwen2-VL from photos, in plain Go: package preprocess.
 //   - Keys for media that equal vLLM's: package mmhash.
@@ -62,11 +62,12 @@
 //	tier/disk        a level in a folder
 //	tier/redis       a level in a Redis or Valkey server
 //	encoder          the encoder cache: manager, keys, the tree of vLLM's connector
-//	encoder/wire     the daemon's protocol, and a client
 //	encoder/warm     filling a cache of outputs through a running engine
 //	mmcache          the embeddable cache
 //	engine           the frontend of a whole engine
 //	preprocess       photos to items of a model
+//	daemon/wire      the daemon's protocol
+//	daemon/client    a client of the daemon
 //	daemon           what ringcache serve runs
 //	agent            stores, rings, caches, tiers, hashes and messages by JSON lines
 //	fuzz             tests for rings, stores, caches and levels of any make

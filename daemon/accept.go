@@ -10,7 +10,7 @@ import (
 
 	"github.com/ringcache/ringcache/daemon/internal/process"
 	"github.com/ringcache/ringcache/daemon/internal/promise"
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/wire"
 )
 
 const (

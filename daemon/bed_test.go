@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/tier"
 	"github.com/ringcache/ringcache/tier/disk"
 	"github.com/ringcache/ringcache/tier/memory"

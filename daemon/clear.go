@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/tier"
 )
 

@@ -10,7 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/client"
+	"github.com/ringcache/ringcache/daemon/wire"
 )
 
 // TestGoClient: the client of package wire works through a server, over a restart over the same segment, and over one with another.
@@ -22,7 +23,7 @@ func TestGoClient(t *testing.T) {
 		b.start()
 		require.NoError(t, os.Rename(b.socket, socket))
 	}
-	c, err := wire.Dial(ctx, wire.ClientOptions{Socket: socket, Name: "test", Dir: b.dir})
+	c, err := client.Dial(ctx, client.Options{Socket: socket, Name: "test", Dir: b.dir})
 	require.NoError(t, err)
 	defer c.Close()
 	m, err := c.Map(ctx)
@@ -66,7 +67,7 @@ func TestGoClient(t *testing.T) {
 	}
 	again()
 	_, err = c.Pin(ctx, names)
-	require.ErrorIs(t, err, wire.ErrSegment)
+	require.ErrorIs(t, err, client.ErrSegment)
 	fresh, err := c.Map(ctx)
 	require.NoError(t, err)
 	defer fresh.Close()

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/ringcache/ringcache/daemon/internal/promise"
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/internal/loglimit"
 	"github.com/ringcache/ringcache/tier"
 )

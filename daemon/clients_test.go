@@ -15,8 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/encoder"
-	"github.com/ringcache/ringcache/encoder/wire"
 )
 
 // TestStatusClients: what each session and all of them asked for, also of sessions that are idle; the metrics

@@ -2,7 +2,7 @@
 // ends in good order. [Sources] is where a Config comes from.
 //
 // A [Server] is the part that serves: it lets engines in other processes share the objects of a
-// tier.Store over the protocol of package encoder/wire, which docs/daemon.md describes.
+// tier.Store over the protocol of package daemon/wire, which docs/daemon.md describes.
 //
 // # Promises
 //

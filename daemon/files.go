@@ -7,7 +7,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/wire"
 )
 
 // files is how many descriptors the parts of a daemon may have.

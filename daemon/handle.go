@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/ringcache/ringcache/daemon/internal/promise"
+	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/encoder"
-	"github.com/ringcache/ringcache/encoder/wire"
 	"github.com/ringcache/ringcache/tier"
 )
 

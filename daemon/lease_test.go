@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/encoder"
-	"github.com/ringcache/ringcache/encoder/wire"
 	"github.com/ringcache/ringcache/tier"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/daemon/internal/fair"
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/wire"
 )
 
 func statOf(n int) wire.Request {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/tier"
 	"github.com/ringcache/ringcache/tier/memory"

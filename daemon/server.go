@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"github.com/ringcache/ringcache/daemon/internal/promise"
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/internal/loglimit"
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/tier"
 )
 
-// Server serves the protocol of package encoder/wire on any number of listeners. Its methods may be called from any
+// Server serves the protocol of package daemon/wire on any number of listeners. Its methods may be called from any
 // goroutine.
 type Server struct {
 	o        ServerOptions

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/tier"
 )
 

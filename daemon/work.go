@@ -5,7 +5,7 @@ import (
 
 	"github.com/ringcache/ringcache/daemon/internal/fair"
 	"github.com/ringcache/ringcache/daemon/internal/promise"
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/wire"
 )
 
 // What requests take, whatever the number of connections. What is small always has room: 1024 connections

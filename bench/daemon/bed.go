@@ -11,7 +11,8 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/client"
+	"github.com/ringcache/ringcache/daemon/wire"
 )
 
 const (
@@ -111,8 +112,8 @@ func (c *child) kill() {
 	_ = c.cmd.Wait()
 }
 
-func (b *bed) dial(ctx context.Context, session string) (*wire.Client, error) {
-	return wire.Dial(ctx, wire.ClientOptions{Socket: b.socket(serveRole), Session: session, Name: "bench", Dir: b.dir})
+func (b *bed) dial(ctx context.Context, session string) (*client.Client, error) {
+	return client.Dial(ctx, client.Options{Socket: b.socket(serveRole), Session: session, Name: "bench", Dir: b.dir})
 }
 
 func name(n int) string { return fmt.Sprintf("%064x", n) }

@@ -13,7 +13,8 @@ import (
 	"time"
 
 	"github.com/ringcache/ringcache/bench/internal/stats"
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/client"
+	"github.com/ringcache/ringcache/daemon/wire"
 )
 
 // kind is a kind of turn: calls of one session, one after the other.
@@ -28,7 +29,7 @@ type kind struct {
 // session is one that is timed.
 type session struct {
 	o    options
-	c    *wire.Client
+	c    *client.Client
 	n, i int // its number, and that of the turn
 }
 

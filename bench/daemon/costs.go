@@ -5,7 +5,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/client"
+	"github.com/ringcache/ringcache/daemon/wire"
 )
 
 const leases = 4 // of a session whose memory is measured
@@ -24,7 +25,7 @@ func costs(ctx context.Context, b *bed, r *results) error {
 		return err
 	}
 	sessions := min(1000, b.o.Objects/10)
-	var clients []*wire.Client
+	var clients []*client.Client
 	defer func() {
 		for _, c := range clients {
 			_ = c.Close()

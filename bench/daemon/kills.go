@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/client"
+	"github.com/ringcache/ringcache/daemon/wire"
 )
 
 // kills ends the daemon by SIGKILL again and again, starts the next one at once, and measures the time until a client that knows nothing of
@@ -105,7 +106,7 @@ func fillAgain(ctx context.Context, b *bed) error {
 }
 
 // count looks for all objects, and compares all their bytes.
-func count(ctx context.Context, b *bed, c *wire.Client, m *wire.Mapping, r *results) error {
+func count(ctx context.Context, b *bed, c *client.Client, m *client.Mapping, r *results) error {
 	for first := 0; first < b.o.Objects; first += perCall {
 		q := wire.Request{Lease: "count", Space: space, Names: names(first, min(perCall, b.o.Objects-first), b.o.Objects)}
 		items, err := c.Pin(ctx, q)

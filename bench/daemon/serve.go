@@ -16,7 +16,7 @@ import (
 	"strings"
 
 	"github.com/ringcache/ringcache/daemon"
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/tier"
 	"github.com/ringcache/ringcache/tier/memory"
 )

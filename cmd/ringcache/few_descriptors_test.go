@@ -16,15 +16,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/client"
+	"github.com/ringcache/ringcache/daemon/wire"
 )
 
 // crowd makes as many connections as a process may, each with a session, until its stdin ends.
 func crowd(socket string) {
-	var conns []*wire.Client
+	var conns []*client.Client
 	var last error
 	for range 60 {
-		c, err := wire.Dial(context.Background(), wire.ClientOptions{Socket: socket, Name: "crowd"})
+		c, err := client.Dial(context.Background(), client.Options{Socket: socket, Name: "crowd"})
 		if err != nil {
 			last = err
 			break
@@ -97,7 +98,7 @@ func TestFewDescriptors(t *testing.T) {
 	require.Greater(t, connected, 8)
 
 	for refused := (*wire.Error)(nil); refused == nil; { // the idle connections of others are refused first
-		another, err := wire.Dial(t.Context(), wire.ClientOptions{Socket: s.socket, Name: "another"})
+		another, err := client.Dial(t.Context(), client.Options{Socket: s.socket, Name: "another"})
 		if err == nil {
 			require.NoError(t, another.Close())
 			break

@@ -13,7 +13,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/client"
+	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/internal/terminal"
 )
 
@@ -141,19 +142,19 @@ func (c serveStatus) Run(parent *serveCommand) error {
 
 // askStatus asks as a session of its own, which has no leases.
 func askStatus(ctx context.Context, socket string) (_ *status, err error) {
-	client, err := wire.Dial(ctx, wire.ClientOptions{Socket: socket, Name: "ringcache serve status"})
+	c, err := client.Dial(ctx, client.Options{Socket: socket, Name: "ringcache serve status"})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, client.Close()) }()
-	p, err := client.Stat(ctx, wire.Request{List: true})
+	defer func() { err = errors.Join(err, c.Close()) }()
+	p, err := c.Stat(ctx, wire.Request{List: true})
 	if err != nil {
 		return nil, err
 	}
 	if p.State == nil {
 		return nil, errors.New("the daemon's answer has no state")
 	}
-	h := client.Hello()
+	h := c.Hello()
 	s := &status{
 		Server: h.Server, Socket: socket, Segment: statusSegment{h.Segment.Name, h.Segment.Size, h.Segment.Generation}, Seconds: p.State.Seconds,
 		Sessions: max(0, p.State.Sessions-1), // without this one
@@ -165,7 +166,7 @@ func askStatus(ctx context.Context, socket string) (_ *status, err error) {
 		s.Recent = useOf(*p.State.Recent)
 	}
 	for _, x := range p.Clients {
-		if x.Session != client.Session() {
+		if x.Session != c.Session() {
 			s.Clients = append(s.Clients, statusClient(x))
 		}
 	}

@@ -7,7 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/client"
+	"github.com/ringcache/ringcache/daemon/wire"
 )
 
 // TestStatusClients: hits, misses and clients, idle ones too, and not the one that asks.
@@ -19,7 +20,7 @@ func TestStatusClients(t *testing.T) {
 	require.Regexp(t, `(?m)^WITHIN +HITS +MISSES +RATE +STORED\n\d+s +0 +0 +- +0\n\d+s +0 +0 +- +0$`, out)
 	require.NotContains(t, out, "CLIENT", "status itself is none")
 	c := s.dial()
-	idle, err := wire.Dial(t.Context(), wire.ClientOptions{Socket: s.socket, Name: "vllm 0.33.0 worker 7"})
+	idle, err := client.Dial(t.Context(), client.Options{Socket: s.socket, Name: "vllm 0.33.0 worker 7"})
 	require.NoError(t, err)
 	defer idle.Close()
 	put(t, c, "lease", "name", []byte("data"))

@@ -23,7 +23,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/client"
+	"github.com/ringcache/ringcache/daemon/wire"
 )
 
 // patience is the longest wait for a process.
@@ -155,11 +156,11 @@ func (s *serving) get(path string) (int, string) {
 }
 
 // dial connects as this process.
-func (s *serving) dial() *wire.Client {
+func (s *serving) dial() *client.Client {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	c, err := wire.Dial(ctx, wire.ClientOptions{Socket: s.socket, Name: "test", Dir: s.shm})
+	c, err := client.Dial(ctx, client.Options{Socket: s.socket, Name: "test", Dir: s.shm})
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { require.NoError(s.t, c.Close()) })
 	return c
@@ -187,7 +188,7 @@ func one(t *testing.T, items []wire.Item, err error) wire.Item {
 }
 
 // put reserves an object, writes it and commits it.
-func put(t *testing.T, c *wire.Client, lease, name string, data []byte) wire.Item {
+func put(t *testing.T, c *client.Client, lease, name string, data []byte) wire.Item {
 	t.Helper()
 	v := reserve(t, c, lease, name, data)
 	items, err := c.Commit(t.Context(), wire.Request{Lease: lease, Space: "space", Names: []string{name}, Keep: true})
@@ -196,7 +197,7 @@ func put(t *testing.T, c *wire.Client, lease, name string, data []byte) wire.Ite
 }
 
 // reserve reserves an object and writes it.
-func reserve(t *testing.T, c *wire.Client, lease, name string, data []byte) wire.Item {
+func reserve(t *testing.T, c *client.Client, lease, name string, data []byte) wire.Item {
 	t.Helper()
 	items, err := c.Reserve(t.Context(), wire.Request{Lease: lease, Space: "space", Objects: []wire.Object{{Name: name, Size: int64(len(data))}}})
 	v := one(t, items, err)
@@ -208,7 +209,7 @@ func reserve(t *testing.T, c *wire.Client, lease, name string, data []byte) wire
 	return v
 }
 
-func pin(t *testing.T, c *wire.Client, lease, name string) wire.Item {
+func pin(t *testing.T, c *client.Client, lease, name string) wire.Item {
 	t.Helper()
 	items, err := c.Pin(t.Context(), wire.Request{Lease: lease, Space: "space", Names: []string{name}, Seconds: 3600})
 	return one(t, items, err)

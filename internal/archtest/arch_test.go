@@ -37,10 +37,12 @@ var floors = [][]string{
 	{"tier/memory", "tier/disk", "tier/redis", "encoder/safetensors"},
 	{"tier/internal/volume"}, // a program
 	{"encoder"},
-	{"encoder/wire", "encoder/warm", "internal/location"},
+	{"encoder/warm", "internal/location"},
 	{"mmcache"},
 	{"engine"},
 	{"engine/zmq"},
+	{"daemon/wire"},
+	{"daemon/client"},
 	{"daemon"},
 	{"objstore/upstream", "lrusync/upstream"},
 	{"engine/enginetest/wire"},

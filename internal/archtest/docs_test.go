@@ -105,8 +105,9 @@ func TestPackagePagesNameWhatThePackageIsUsedBy(t *testing.T) {
 		"tier/disk":        {"Open", "Layout", "Native", "Level.Get"},
 		"tier/redis":       {"Open", "Layout", "Objects", "LMCache", "RESP"},
 		"encoder":          {"Manager", "Tree", "CheckIdentifier", "Fingerprint", "Identifier"},
-		"encoder/wire":     {"Hello", "Pin", "Reserve", "Release", "Client"},
 		"daemon":           {"Server", "Config", "Run"},
+		"daemon/wire":      {"Hello", "Pin", "Reserve", "Release"},
+		"daemon/client":    {"Dial", "Client", "Client.Map"},
 		"mmcache":          {"Open", "OpenShared", "OpenMirrored", "Cache", "Config.Options", "Shared.Fence", "Request.Missed", "Cache.Shutdown", "Cache.Abandon"},
 	} {
 		for _, n := range names {

@@ -24,9 +24,9 @@ const (
 	// Request.BeginIn of shmstore, and Begin of objstore's Request, begin requests in the memory of ended
 	// ones. tier, its three levels and encoder are a capability of their own: objects in levels, and the
 	// encoder cache on them; shmstore's Reader.List and Format look at a segment beside its process, and
-	// Parent, Yield, Resume and others keep what a level in memory promises. daemon, encoder/wire and
+	// Parent, Yield, Resume and others keep what a level in memory promises. daemon, daemon/wire, daemon/client and
 	// encoder/warm are a capability, too: a protocol has a name for each of its messages, answers and errors.
-	// ClientState and Use of encoder/wire are what an operator is shown of clients; Check of disk and of
+	// ClientState and Use of daemon/wire are what an operator is shown of clients; Check of disk and of
 	// daemon's Config say what would keep a daemon from its start. tier.Copy, with Copied, fills a level that
 	// is new; ErrPath and Indexed of disk tell objects from what else lies there.
 	// preprocess makes items from photos: it was an example, whose names were not counted.

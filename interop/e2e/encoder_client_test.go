@@ -11,7 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/client"
+	"github.com/ringcache/ringcache/daemon/wire"
 )
 
 // gone waits for the end of a server that something has killed.
@@ -20,11 +21,11 @@ func (s *cacheServer) gone() {
 	require.Error(s.t, s.wait())
 }
 
-func (s *cacheServer) client() (context.Context, *wire.Client) {
+func (s *cacheServer) client() (context.Context, *client.Client) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	s.t.Cleanup(cancel)
-	c, err := wire.Dial(ctx, wire.ClientOptions{Socket: s.socket, Name: "e2e"})
+	c, err := client.Dial(ctx, client.Options{Socket: s.socket, Name: "e2e"})
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { require.NoError(s.t, c.Close()) })
 	return ctx, c

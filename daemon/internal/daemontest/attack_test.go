@@ -23,7 +23,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ringcache/ringcache/daemon"
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/client"
+	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/internal/failpoint"
 )
 
@@ -190,7 +191,7 @@ func (r *servedRole) run() {
 // await waits until the daemon answers.
 func (r *servedRole) await(t *testing.T) {
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		c, err := wire.Dial(t.Context(), wire.ClientOptions{Socket: r.socket(), Name: "await", Dir: r.Dir})
+		c, err := client.Dial(t.Context(), client.Options{Socket: r.socket(), Name: "await", Dir: r.Dir})
 		if err == nil {
 			require.NoError(t, c.Close())
 			return
@@ -211,7 +212,7 @@ func (r *servedRole) probe(t *testing.T) {
 // verify verifies what a daemon must be when all clients have gone: alive, with nothing left of them.
 func (r *servedRole) verify(t *testing.T) {
 	r.probe(t)
-	c, err := wire.Dial(t.Context(), wire.ClientOptions{Socket: r.socket(), Name: "verify", Dir: r.Dir})
+	c, err := client.Dial(t.Context(), client.Options{Socket: r.socket(), Name: "verify", Dir: r.Dir})
 	require.NoError(t, err)
 	defer c.Close()
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {

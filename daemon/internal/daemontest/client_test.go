@@ -115,17 +115,17 @@ type crowd struct {
 	bad    []string
 	counts map[string]int
 	died   int
-	list   map[*client]bool
+	list   map[*member]bool
 }
 
-type client struct {
+type member struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
 	ended chan struct{}
 }
 
 func newCrowd(t *testing.T) *crowd {
-	c := &crowd{t: t, ledger: &Ledger{}, steps: make(chan struct{}, 1<<20), ends: make(chan struct{}, 1), counts: map[string]int{}, list: map[*client]bool{}}
+	c := &crowd{t: t, ledger: &Ledger{}, steps: make(chan struct{}, 1<<20), ends: make(chan struct{}, 1), counts: map[string]int{}, list: map[*member]bool{}}
 	t.Cleanup(c.killAll)
 	return c
 }
@@ -133,7 +133,7 @@ func newCrowd(t *testing.T) *crowd {
 // add starts a process.
 func (c *crowd) add(r clientRole) {
 	c.t.Helper()
-	x := &client{cmd: child(c.t, role{Client: &r}), ended: make(chan struct{})}
+	x := &member{cmd: child(c.t, role{Client: &r}), ended: make(chan struct{})}
 	var err error
 	x.in, err = x.cmd.StdinPipe()
 	require.NoError(c.t, err)
@@ -212,10 +212,10 @@ func (c *crowd) wrong() []string {
 	return c.bad
 }
 
-func (c *crowd) clients() []*client {
+func (c *crowd) clients() []*member {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	list := make([]*client, 0, len(c.list))
+	list := make([]*member, 0, len(c.list))
 	for x := range maps.Keys(c.list) {
 		list = append(list, x)
 	}

@@ -9,7 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/client"
+	"github.com/ringcache/ringcache/daemon/wire"
 )
 
 // sizes are those of objects, by their number.
@@ -75,7 +76,7 @@ func Same(b []byte, space string, n int) bool {
 }
 
 // wrong reports what is wrong with a hit of an object, nil if nothing is.
-func wrong(m *wire.Mapping, v wire.Item, space string, n int) error {
+func wrong(m *client.Mapping, v wire.Item, space string, n int) error {
 	o := Object(n)
 	if v.Status != wire.StatusHit || v.Size != o.Size || !bytes.Equal(v.Note, o.Note) {
 		return fmt.Errorf("object %d of %s is %s with %d bytes and note %q, want %d and %q", n, space, v.Status, v.Size, v.Note, o.Size, o.Note)
@@ -84,7 +85,7 @@ func wrong(m *wire.Mapping, v wire.Item, space string, n int) error {
 }
 
 // wrongBytes looks at the bytes of a hit only.
-func wrongBytes(m *wire.Mapping, v wire.Item, space string, n int) error {
+func wrongBytes(m *client.Mapping, v wire.Item, space string, n int) error {
 	b, err := m.Bytes(v)
 	if err != nil {
 		return fmt.Errorf("object %d of %s: %w", n, space, err)

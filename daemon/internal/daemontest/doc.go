@@ -1,4 +1,4 @@
-// Package daemontest loads a daemon that speaks the protocol of package encoder/wire, and judges its answers. The daemon is
+// Package daemontest loads a daemon that speaks the protocol of package daemon/wire, and judges its answers. The daemon is
 // any process with a socket: a test's own, or `ringcache serve`.
 //
 // # Load

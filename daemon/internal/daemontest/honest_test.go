@@ -13,7 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/client"
+	"github.com/ringcache/ringcache/daemon/wire"
 )
 
 const (
@@ -86,7 +87,7 @@ func (r *honestRole) run() {
 // session is one session's work. It asks for its share of the set first, some times.
 func (h *honest) session(number int, warm func()) error {
 	defer warm()
-	c, err := wire.Dial(h.ctx, wire.ClientOptions{Socket: h.Socket, Name: "honest", Dir: h.Dir})
+	c, err := client.Dial(h.ctx, client.Options{Socket: h.Socket, Name: "honest", Dir: h.Dir})
 	if err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ func (h *honest) session(number int, warm func()) error {
 }
 
 // ask pins objects, verifies hits, stores what is missing, and releases all of it.
-func (h *honest) ask(c *wire.Client, m *wire.Mapping, numbers []int) error {
+func (h *honest) ask(c *client.Client, m *client.Mapping, numbers []int) error {
 	measures := h.measuring.Load()
 	const lease = "request"
 	begin := time.Now()
@@ -153,7 +154,7 @@ func (h *honest) ask(c *wire.Client, m *wire.Mapping, numbers []int) error {
 }
 
 // pin asks until nothing is pending: another session stores it.
-func (h *honest) pin(c *wire.Client, lease string, numbers []int) ([]wire.Item, error) {
+func (h *honest) pin(c *client.Client, lease string, numbers []int) ([]wire.Item, error) {
 	for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
 		items, err := c.Pin(h.ctx, wire.Request{Lease: lease, Space: honestSpace, Names: namesOf(numbers)})
 		if err != nil {
@@ -172,7 +173,7 @@ func (h *honest) pin(c *wire.Client, lease string, numbers []int) ([]wire.Item, 
 	}
 }
 
-func (h *honest) store(c *wire.Client, m *wire.Mapping, lease string, number int, measures bool) error {
+func (h *honest) store(c *client.Client, m *client.Mapping, lease string, number int, measures bool) error {
 	o := wire.Object{Name: Name(number), Size: int64(sizes[number%len(sizes)]), Cost: honestCost}
 	items, err := c.Reserve(h.ctx, wire.Request{Lease: lease, Space: honestSpace, Objects: []wire.Object{o}})
 	if err != nil {

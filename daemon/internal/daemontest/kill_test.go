@@ -16,7 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/client"
+	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/internal/failpoint"
 )
 
@@ -76,8 +77,8 @@ type killing struct {
 	crowd  *crowd
 	space  string
 	spaces int
-	client *wire.Client // of this process
-	m      *wire.Mapping
+	client *client.Client // of this process
+	m      *client.Mapping
 
 	places                                             []string
 	hits                                               map[string]int // kills at a failpoint
@@ -236,7 +237,7 @@ func (k *killing) work(p *process, steps int) {
 // dial makes the client of this process.
 func (k *killing) dial(ctx context.Context) (err error) {
 	if k.client == nil {
-		if k.client, err = wire.Dial(ctx, wire.ClientOptions{Socket: k.daemon.socket(), Name: "ledger", Dir: k.daemon.Dir}); err != nil {
+		if k.client, err = client.Dial(ctx, client.Options{Socket: k.daemon.socket(), Name: "ledger", Dir: k.daemon.Dir}); err != nil {
 			k.client = nil
 			return err
 		}

@@ -6,7 +6,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/client"
+	"github.com/ringcache/ringcache/daemon/wire"
 )
 
 // Ledger is what a daemon has promised to keep. Its methods may be called from any goroutine.
@@ -59,7 +60,7 @@ type Checked struct {
 
 // Check pins all that was promised of a space, and verifies every byte. The error is that of the connection, or a *WrongError
 // about what must not be.
-func (l *Ledger) Check(ctx context.Context, c *wire.Client, m *wire.Mapping, space string) (r Checked, err error) {
+func (l *Ledger) Check(ctx context.Context, c *client.Client, m *client.Mapping, space string) (r Checked, err error) {
 	const lease, some = "check of the ledger", 50
 	for batch := range slices.Chunk(l.Promised(space), some) {
 		var misses []int
@@ -107,7 +108,7 @@ func (l *Ledger) Check(ctx context.Context, c *wire.Client, m *wire.Mapping, spa
 }
 
 // stat returns which objects a level has, whatever their parents.
-func stat(ctx context.Context, c *wire.Client, space string, numbers []int) (there map[int]bool, err error) {
+func stat(ctx context.Context, c *client.Client, space string, numbers []int) (there map[int]bool, err error) {
 	there = map[int]bool{}
 	for len(numbers) > 0 {
 		p, err := c.Stat(ctx, wire.Request{Space: space, Names: namesOf(numbers)})

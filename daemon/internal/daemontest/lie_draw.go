@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/encoder"
-	"github.com/ringcache/ringcache/encoder/wire"
 )
 
 func pick[T any](l *liar, list ...T) T { return list[l.rng.IntN(len(list))] }

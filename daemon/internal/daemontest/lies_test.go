@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/daemon"
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/client"
+	"github.com/ringcache/ringcache/daemon/wire"
 )
 
 var (
@@ -138,8 +139,8 @@ const (
 // keeper has objects, and looks at them again and again.
 type keeper struct {
 	t     *testing.T
-	c     *wire.Client
-	m     *wire.Mapping
+	c     *client.Client
+	m     *client.Mapping
 	items []wire.Item
 	turn  int
 }
@@ -148,7 +149,7 @@ func newKeeper(t *testing.T, d *daemonRole) *keeper {
 	k := &keeper{t: t}
 	ctx := t.Context()
 	var err error
-	k.c, err = wire.Dial(ctx, wire.ClientOptions{Socket: d.socket(), Dir: d.Dir, Name: "keeper"})
+	k.c, err = client.Dial(ctx, client.Options{Socket: d.socket(), Dir: d.Dir, Name: "keeper"})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, k.c.Close()) })
 	k.m, err = k.c.Map(ctx)

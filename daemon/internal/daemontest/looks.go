@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/wire"
 )
 
 // get compares what the daemon says that a lease has in a space with what is remembered.

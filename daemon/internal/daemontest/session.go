@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/client"
+	"github.com/ringcache/ringcache/daemon/wire"
 )
 
 // session does random steps, and remembers what it was promised.
@@ -16,8 +17,8 @@ type session struct {
 	o      LoadOptions
 	ctx    context.Context
 	rng    *rand.Rand
-	c      *wire.Client
-	m      *wire.Mapping
+	c      *client.Client
+	m      *client.Mapping
 	leases map[string]*lease
 	names  int // of leases so far
 	steps  int
@@ -183,7 +184,7 @@ func namesOf(list []int) []string {
 func (s *session) dial(name string) error {
 	old := s.c
 	err := s.until(func(ctx context.Context) (err error) {
-		s.c, err = wire.Dial(ctx, wire.ClientOptions{Socket: s.o.Socket, Session: name, Name: "daemontest", Dir: s.o.Dir})
+		s.c, err = client.Dial(ctx, client.Options{Socket: s.o.Socket, Session: name, Name: "daemontest", Dir: s.o.Dir})
 		return err
 	})
 	if old != nil {
@@ -240,7 +241,7 @@ func passes(err error) bool {
 	if errors.As(err, &refused) {
 		return refused.Kind == wire.KindClosing
 	}
-	if errors.Is(err, wire.ErrSegment) {
+	if errors.Is(err, client.ErrSegment) {
 		return false
 	}
 	for _, lie := range []string{"what is no reply", " items for ", "and the last one was", "an answer to hello"} {

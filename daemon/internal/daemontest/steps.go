@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ringcache/ringcache/encoder/wire"
+	"github.com/ringcache/ringcache/daemon/wire"
 )
 
 // pin looks objects up, and verifies every byte of those that are there.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -148,73 +147,6 @@ func hexLines(frame []byte) []string {
 		out = append(out, fmt.Sprintf("%x", part))
 	}
 	return out
-}
-
-// exchange returns the whole exchange of the page: requests, each with its reply.
-func exchange(t *testing.T) (requests, replies []wiredoc.Example) {
-	t.Helper()
-	_, examples := page(t)
-	for i, e := range examples {
-		if e.Kind == wiredoc.Request && examples[i+1].Kind == wiredoc.Reply {
-			requests, replies = append(requests, e), append(replies, examples[i+1])
-		}
-	}
-	require.Greater(t, len(requests), 10)
-	return requests, replies
-}
-
-// TestClientSaysThePage: a client sends the bytes of the page, and understands the answers.
-func TestClientSaysThePage(t *testing.T) {
-	requests, replies := exchange(t)
-	socket := newFake(t, nil).socket + "2"
-	l, err := net.Listen("unix", socket)
-	require.NoError(t, err)
-	defer l.Close()
-	done := make(chan error, 1)
-	go func() {
-		conn, err := l.Accept()
-		if err != nil {
-			done <- err
-			return
-		}
-		defer conn.Close()
-		r := NewReader(conn, MaxRequest)
-		for i, q := range requests {
-			body, err := r.Next()
-			if err == nil && !bytes.Equal(body, q.Frame[header:]) {
-				err = fmt.Errorf("request of line %d: got %x", q.Line, body)
-			}
-			if err == nil {
-				_, err = conn.Write(replies[i].Frame)
-			}
-			if err != nil {
-				done <- err
-				return
-			}
-		}
-		done <- nil
-	}()
-	var hello Request
-	require.NoError(t, DecodeRequest(requests[0].Frame[header:], &hello))
-	c, err := Dial(t.Context(), ClientOptions{Socket: socket, Session: hello.Session, Name: hello.Client, Fingerprint: hello.Fingerprint})
-	require.NoError(t, err)
-	defer c.Close()
-	space, err := hello.Fingerprint.Space()
-	require.NoError(t, err)
-	require.Equal(t, space, c.Hello().Space)
-	for i, e := range requests[1:] {
-		var q Request
-		require.NoError(t, DecodeRequest(e.Frame[header:], &q))
-		if q.Op != Clear && q.Space != "" {
-			q.Space = "" // the client knows it
-		}
-		var got, want Reply
-		require.NoError(t, c.Do(t.Context(), &q, &got))
-		require.NoError(t, DecodeReply(replies[i+1].Frame[header:], &want))
-		require.Equal(t, want.Items, got.Items)
-		require.Equal(t, want.State, got.State)
-	}
-	require.NoError(t, <-done)
 }
 
 // TestPageHasEveryWord: the page explains every op, status, kind of error, and field.

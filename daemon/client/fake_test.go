@@ -1,4 +1,4 @@
-package wire
+package client
 
 import (
 	"errors"
@@ -9,27 +9,29 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/daemon/wire"
 )
 
 // fake is a daemon that a test answers for. answer returns nil to hang up.
 type fake struct {
 	socket string
-	answer func(q *Request) *Reply
+	answer func(q *wire.Request) *wire.Reply
 
 	mu       sync.Mutex
 	listener net.Listener
 	conns    []net.Conn
-	hellos   []Request
-	segment  Segment
+	hellos   []wire.Request
+	segment  wire.Segment
 	work     sync.WaitGroup
 }
 
-func newFake(t *testing.T, answer func(q *Request) *Reply) *fake {
+func newFake(t *testing.T, answer func(q *wire.Request) *wire.Reply) *fake {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "wire") // t.TempDir can be too long for a socket
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	f := &fake{socket: filepath.Join(dir, "s"), answer: answer, segment: Segment{Name: "ringcache", Size: 1 << 16, Generation: 1, Inode: 2}}
+	f := &fake{socket: filepath.Join(dir, "s"), answer: answer, segment: wire.Segment{Name: "ringcache", Size: 1 << 16, Generation: 1, Inode: 2}}
 	f.start(t)
 	t.Cleanup(f.stop)
 	return f
@@ -70,26 +72,26 @@ func (f *fake) stop() {
 
 func (f *fake) serve(conn net.Conn) {
 	defer conn.Close()
-	r := NewReader(conn, MaxRequest)
-	var q Request
+	r := wire.NewReader(conn, wire.MaxRequest)
+	var q wire.Request
 	for {
 		body, err := r.Next()
 		if err != nil {
 			return
 		}
-		p := &Reply{}
-		if err := DecodeRequest(body, &q); err != nil {
+		p := &wire.Reply{}
+		if err := wire.DecodeRequest(body, &q); err != nil {
 			if !errors.As(err, &p.Error) {
 				panic(err)
 			}
-		} else if q.Op == Hello {
+		} else if q.Op == wire.Hello {
 			f.mu.Lock()
 			f.hellos = append(f.hellos, q)
 			s := f.segment
 			f.mu.Unlock()
 			p = f.answer(&q)
 			if p != nil && p.Error == nil {
-				p.Version, p.Segment, p.Limits = Version, &s, &Limits{Names: MaxNames}
+				p.Version, p.Segment, p.Limits = wire.Version, &s, &wire.Limits{Names: wire.MaxNames}
 			}
 		} else {
 			p = f.answer(&q)
@@ -100,7 +102,7 @@ func (f *fake) serve(conn net.Conn) {
 		if p.ID == 0 {
 			p.ID = q.ID
 		}
-		out, err := AppendReply(nil, p)
+		out, err := wire.AppendReply(nil, p)
 		if err != nil {
 			panic(err)
 		}
@@ -111,33 +113,33 @@ func (f *fake) serve(conn net.Conn) {
 }
 
 // change makes the next Hello tell of another segment.
-func (f *fake) change(s Segment) {
+func (f *fake) change(s wire.Segment) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.segment = s
 }
 
-func (f *fake) said() []Request {
+func (f *fake) said() []wire.Request {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.hellos
 }
 
 // same answers each name with one item.
-func same(s Status) func(q *Request) *Reply {
-	return func(q *Request) *Reply {
-		p := &Reply{}
+func same(s wire.Status) func(q *wire.Request) *wire.Reply {
+	return func(q *wire.Request) *wire.Reply {
+		p := &wire.Reply{}
 		for range len(q.Names) + len(q.Objects) {
-			p.Items = append(p.Items, Item{Status: s})
+			p.Items = append(p.Items, wire.Item{Status: s})
 		}
-		if q.Op == Release {
+		if q.Op == wire.Release {
 			p.Items = nil
 		}
 		return p
 	}
 }
 
-func dial(t *testing.T, f *fake, o ClientOptions) *Client {
+func dial(t *testing.T, f *fake, o Options) *Client {
 	t.Helper()
 	o.Socket = f.socket
 	if o.Name == "" {

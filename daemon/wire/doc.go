@@ -17,5 +17,5 @@
 //
 // No request waits for a disk or a network. What that would take is answered by [StatusPending]: ask again.
 //
-// [Client] is a client in Go: it connects again, repeats what was not answered, and maps the segment.
+// Package client has a client in Go.
 package wire

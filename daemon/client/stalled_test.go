@@ -1,14 +1,21 @@
-package wire
+package client
 
 import (
 	"context"
+	"encoding/binary"
 	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/daemon/wire"
 )
+
+func frameOf(body []byte) []byte {
+	return append(binary.LittleEndian.AppendUint32(nil, uint32(len(body))), body...)
+}
 
 // TestStalledDaemon: a daemon that reads nothing gets half of a request, and the next call does not send it the rest.
 func TestStalledDaemon(t *testing.T) {
@@ -16,12 +23,12 @@ func TestStalledDaemon(t *testing.T) {
 	l, err := net.Listen("unix", socket)
 	require.NoError(t, err)
 	defer l.Close()
-	hello := func(r *Reader, conn net.Conn) {
+	hello := func(r *wire.Reader, conn net.Conn) {
 		body, err := r.Next()
 		require.NoError(t, err)
-		var q Request
-		require.NoError(t, DecodeRequest(body, &q))
-		out, err := AppendReply(nil, &Reply{ID: q.ID, Version: Version, Segment: &Segment{}, Limits: &Limits{}})
+		var q wire.Request
+		require.NoError(t, wire.DecodeRequest(body, &q))
+		out, err := wire.AppendReply(nil, &wire.Reply{ID: q.ID, Version: wire.Version, Segment: &wire.Segment{}, Limits: &wire.Limits{}})
 		require.NoError(t, err)
 		_, err = conn.Write(out)
 		require.NoError(t, err)
@@ -30,11 +37,11 @@ func TestStalledDaemon(t *testing.T) {
 	accept := func() {
 		conn, err := l.Accept()
 		require.NoError(t, err)
-		hello(NewReader(conn, MaxRequest), conn)
+		hello(wire.NewReader(conn, wire.MaxRequest), conn)
 		accepted <- conn
 	}
 	go accept()
-	c, err := Dial(t.Context(), ClientOptions{Socket: socket, Name: "test"})
+	c, err := Dial(t.Context(), Options{Socket: socket, Name: "test"})
 	require.NoError(t, err)
 	defer c.Close()
 	first := <-accepted
@@ -45,7 +52,7 @@ func TestStalledDaemon(t *testing.T) {
 		_, _ = first.Read(make([]byte, 1)) // the rest is more than the socket takes
 		cancel()
 	}()
-	_, err = c.Pin(ctx, Request{Lease: "l", Space: "s", Names: []string{strings.Repeat("x", MaxRequest-1000)}})
+	_, err = c.Pin(ctx, wire.Request{Lease: "l", Space: "s", Names: []string{strings.Repeat("x", wire.MaxRequest-1000)}})
 	require.ErrorIs(t, err, context.Canceled)
 
 	go func() {
@@ -53,21 +60,21 @@ func TestStalledDaemon(t *testing.T) {
 		if err != nil {
 			return
 		}
-		r := NewReader(conn, MaxRequest)
+		r := wire.NewReader(conn, wire.MaxRequest)
 		hello(r, conn)
 		body, err := r.Next()
-		var q Request
-		if err == nil && DecodeRequest(body, &q) == nil {
-			out, _ := AppendReply(nil, &Reply{ID: q.ID, Items: []Item{{Status: StatusMiss}}})
+		var q wire.Request
+		if err == nil && wire.DecodeRequest(body, &q) == nil {
+			out, _ := wire.AppendReply(nil, &wire.Reply{ID: q.ID, Items: []wire.Item{{Status: wire.StatusMiss}}})
 			_, _ = conn.Write(out)
 		}
 		accepted <- conn
 	}()
 	ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	items, err := c.Pin(ctx, Request{Lease: "l", Space: "s", Names: []string{"a"}})
+	items, err := c.Pin(ctx, wire.Request{Lease: "l", Space: "s", Names: []string{"a"}})
 	require.NoError(t, err)
-	require.Equal(t, []Item{{Status: StatusMiss}}, items)
+	require.Equal(t, []wire.Item{{Status: wire.StatusMiss}}, items)
 	require.NoError(t, (<-accepted).Close())
 }
 
@@ -96,13 +103,13 @@ func TestDaemonThatLies(t *testing.T) {
 					return
 				}
 				defer conn.Close()
-				_, _ = NewReader(conn, MaxRequest).Next()
+				_, _ = wire.NewReader(conn, wire.MaxRequest).Next()
 				_, _ = conn.Write(reply)
 				if name != "half and end" {
 					_, _ = conn.Read(make([]byte, 1)) // until the client hangs up
 				}
 			}()
-			_, err = Dial(t.Context(), ClientOptions{Socket: socket, Name: "test"})
+			_, err = Dial(t.Context(), Options{Socket: socket, Name: "test"})
 			require.ErrorContains(t, err, "daemon: ")
 			<-done
 		})

@@ -1,4 +1,4 @@
-package wire
+package client
 
 import (
 	"context"
@@ -8,12 +8,15 @@ import (
 	"net"
 	"sync"
 
+	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/encoder"
 	"github.com/ringcache/ringcache/internal/sentinel"
 )
 
 // DefaultSocket is where the daemon listens unless it is told otherwise.
 const DefaultSocket = "/run/ringcache/ringcache.sock"
+
+const keptRoom = 128 << 10 // bytes of a request's buffer that a Client keeps between calls
 
 var (
 	// ErrSegment reports that the daemon has another segment than the one that the client has mapped. All offsets and leases of before
@@ -23,10 +26,10 @@ var (
 	ErrClosed = sentinel.New(sentinel.Closed, "daemon: the client is closed")
 )
 
-// ClientOptions say which daemon is meant, and who asks.
-type ClientOptions struct {
+// Options say which daemon is meant, and who asks.
+type Options struct {
 	Socket string // path of the daemon's socket; DefaultSocket if empty
-	// Session is what the daemon knows the client by, see [Request]; a random one if empty. Whoever has it may, from the same
+	// Session is what the daemon knows the client by, see package wire; a random one if empty. Whoever has it may, from the same
 	// process, take up leases where another Client has left them.
 	Session string
 	Name    string // of the client, for people: "ringcache warm". It must not be empty
@@ -43,24 +46,24 @@ type ClientOptions struct {
 // Any goroutine may call; calls follow one another. A context that ends while an answer is awaited ends the call, not what
 // the daemon does for it: a lease then has what it would have had.
 type Client struct {
-	o    ClientOptions
+	o    Options
 	turn chan struct{} // holds one token; who has it may use what follows, up to mu
 
 	conn   net.Conn // nil when there is none
-	reader *Reader
+	reader *wire.Reader
 	out    []byte
 	id     uint64
-	reply  Reply // of Hello
+	reply  wire.Reply // of Hello
 
 	mu     sync.Mutex // of what follows; never held during input and output
 	closed bool
-	live   net.Conn // conn, for Close
-	hello  Reply    // the newest answer to Hello
-	mapped *Segment // what Map has mapped last
+	live   net.Conn      // conn, for Close
+	hello  wire.Reply    // the newest answer to Hello
+	mapped *wire.Segment // what Map has mapped last
 }
 
-// Dial connects to a daemon and says Hello. The error is an *[Error] if the daemon refuses, else that of the socket, or of the context.
-func Dial(ctx context.Context, o ClientOptions) (*Client, error) {
+// Dial connects to a daemon and says Hello. The error is a *[wire.Error] if the daemon refuses, else that of the socket, or of the context.
+func Dial(ctx context.Context, o Options) (*Client, error) {
 	if o.Socket == "" {
 		o.Socket = DefaultSocket
 	}
@@ -101,7 +104,7 @@ func (c *Client) Close() error {
 func (c *Client) Session() string { return c.o.Session }
 
 // Hello returns the daemon's newest answer to Hello: Server, Segment, Space and Limits. It must not be changed.
-func (c *Client) Hello() Reply {
+func (c *Client) Hello() wire.Reply {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.hello
@@ -121,8 +124,8 @@ func (c *Client) connect(ctx context.Context) error {
 	}
 	c.live = conn
 	c.mu.Unlock()
-	c.conn, c.reader = conn, NewReader(conn, MaxReply)
-	q := Request{Op: Hello, Version: Version, Session: c.o.Session, Client: c.o.Name, Fingerprint: c.o.Fingerprint}
+	c.conn, c.reader = conn, wire.NewReader(conn, wire.MaxReply)
+	q := wire.Request{Op: wire.Hello, Version: wire.Version, Session: c.o.Session, Client: c.o.Name, Fingerprint: c.o.Fingerprint}
 	if err := c.exchange(ctx, &q, &c.reply); err != nil {
 		var broken *lost
 		if errors.As(err, &broken) {
@@ -131,11 +134,11 @@ func (c *Client) connect(ctx context.Context) error {
 		return errors.Join(err, c.hangUp())
 	}
 	p := c.reply
-	if p.Version != Version || p.Segment == nil || p.Limits == nil {
-		return errors.Join(fmt.Errorf("daemon: an answer to hello in version %d, want version %d with segment and limits", p.Version, Version), c.hangUp())
+	if p.Version != wire.Version || p.Segment == nil || p.Limits == nil {
+		return errors.Join(fmt.Errorf("daemon: an answer to hello in version %d, want version %d with segment and limits", p.Version, wire.Version), c.hangUp())
 	}
 	p.Items, p.Error = nil, nil
-	c.reply = Reply{}
+	c.reply = wire.Reply{}
 	c.mu.Lock()
 	c.hello = p
 	c.mu.Unlock()

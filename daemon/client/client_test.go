@@ -1,4 +1,4 @@
-package wire
+package client
 
 import (
 	"context"
@@ -10,45 +10,46 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/encoder"
 )
 
 func TestClientSaysHello(t *testing.T) {
-	f := newFake(t, func(q *Request) *Reply {
-		if q.Op == Hello {
-			return &Reply{Server: "ringcache 1", Space: "m.bfloat16.0"}
+	f := newFake(t, func(q *wire.Request) *wire.Reply {
+		if q.Op == wire.Hello {
+			return &wire.Reply{Server: "ringcache 1", Space: "m.bfloat16.0"}
 		}
-		return same(StatusHit)(q)
+		return same(wire.StatusHit)(q)
 	})
 	fingerprint := &encoder.Fingerprint{Model: "m", DType: "bfloat16"}
-	c := dial(t, f, ClientOptions{Name: "load", Fingerprint: fingerprint})
+	c := dial(t, f, Options{Name: "load", Fingerprint: fingerprint})
 	fingerprint.Model = "other"
 	require.Equal(t, "ringcache 1", c.Hello().Server)
 	require.Equal(t, uint64(1), c.Hello().Segment.Generation)
 	require.GreaterOrEqual(t, len(c.Session()), 20)
 	require.Len(t, f.said(), 1)
 	h := f.said()[0]
-	require.Equal(t, []any{Version, c.Session(), "load", "m"}, []any{h.Version, h.Session, h.Client, h.Fingerprint.Model})
+	require.Equal(t, []any{wire.Version, c.Session(), "load", "m"}, []any{h.Version, h.Session, h.Client, h.Fingerprint.Model})
 
-	d := dial(t, f, ClientOptions{Session: "my-session"})
+	d := dial(t, f, Options{Session: "my-session"})
 	require.Equal(t, "my-session", f.said()[1].Session)
-	require.NotEqual(t, c.Session(), dial(t, f, ClientOptions{}).Session())
+	require.NotEqual(t, c.Session(), dial(t, f, Options{}).Session())
 	require.NoError(t, d.Close())
 	require.NoError(t, d.Close())
-	_, err := d.Stat(t.Context(), Request{})
+	_, err := d.Stat(t.Context(), wire.Request{})
 	require.ErrorIs(t, err, ErrClosed)
 	require.ErrorIs(t, err, fs.ErrClosed)
 }
 
 func TestDialFails(t *testing.T) {
-	f := newFake(t, func(*Request) *Reply {
-		return &Reply{Error: &Error{Kind: KindVersion, Text: "upgrade the client"}}
+	f := newFake(t, func(*wire.Request) *wire.Reply {
+		return &wire.Reply{Error: &wire.Error{Kind: wire.KindVersion, Text: "upgrade the client"}}
 	})
-	_, err := Dial(t.Context(), ClientOptions{Socket: f.socket, Name: "test"})
-	var refused *Error
+	_, err := Dial(t.Context(), Options{Socket: f.socket, Name: "test"})
+	var refused *wire.Error
 	require.ErrorAs(t, err, &refused)
-	require.Equal(t, KindVersion, refused.Kind)
-	for name, o := range map[string]ClientOptions{
+	require.Equal(t, wire.KindVersion, refused.Kind)
+	for name, o := range map[string]Options{
 		"request: session": {Socket: f.socket, Name: "test", Session: "short"},
 		"request: client":  {Socket: f.socket},
 		"does it run":      {Socket: f.socket + "x", Name: "test"},
@@ -56,83 +57,83 @@ func TestDialFails(t *testing.T) {
 		_, err := Dial(t.Context(), o)
 		require.ErrorContains(t, err, name)
 	}
-	f.answer = func(*Request) *Reply { return nil }
-	_, err = Dial(t.Context(), ClientOptions{Socket: f.socket, Name: "test"})
+	f.answer = func(*wire.Request) *wire.Reply { return nil }
+	_, err = Dial(t.Context(), Options{Socket: f.socket, Name: "test"})
 	require.ErrorContains(t, err, "closed the connection")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = Dial(ended, ClientOptions{Socket: f.socket, Name: "test"})
+	_, err = Dial(ended, Options{Socket: f.socket, Name: "test"})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
 func TestCalls(t *testing.T) {
-	var got Request
-	f := newFake(t, func(q *Request) *Reply {
-		if q.Op == Hello {
-			return &Reply{Space: "from hello"}
+	var got wire.Request
+	f := newFake(t, func(q *wire.Request) *wire.Reply {
+		if q.Op == wire.Hello {
+			return &wire.Reply{Space: "from hello"}
 		}
 		got = *q
 		got.Names = append([]string{}, q.Names...)
-		return same(StatusHit)(q)
+		return same(wire.StatusHit)(q)
 	})
-	c := dial(t, f, ClientOptions{Fingerprint: &encoder.Fingerprint{Model: "m", DType: "d"}})
+	c := dial(t, f, Options{Fingerprint: &encoder.Fingerprint{Model: "m", DType: "d"}})
 	names := []string{"a", "b"}
-	for op, call := range map[Op]func(Request) ([]Item, error){
-		Pin:    func(q Request) ([]Item, error) { return c.Pin(t.Context(), q) },
-		Get:    func(q Request) ([]Item, error) { return c.Get(t.Context(), q) },
-		Commit: func(q Request) ([]Item, error) { return c.Commit(t.Context(), q) },
-		Abort:  func(q Request) ([]Item, error) { return c.Abort(t.Context(), q) },
+	for op, call := range map[wire.Op]func(wire.Request) ([]wire.Item, error){
+		wire.Pin:    func(q wire.Request) ([]wire.Item, error) { return c.Pin(t.Context(), q) },
+		wire.Get:    func(q wire.Request) ([]wire.Item, error) { return c.Get(t.Context(), q) },
+		wire.Commit: func(q wire.Request) ([]wire.Item, error) { return c.Commit(t.Context(), q) },
+		wire.Abort:  func(q wire.Request) ([]wire.Item, error) { return c.Abort(t.Context(), q) },
 	} {
-		items, err := call(Request{Lease: "l", Names: names})
+		items, err := call(wire.Request{Lease: "l", Names: names})
 		require.NoError(t, err, op)
 		require.Len(t, items, 2)
 		require.Equal(t, []any{op, "l", "from hello", names}, []any{got.Op, got.Lease, got.Space, got.Names})
 	}
-	items, err := c.Reserve(t.Context(), Request{Lease: "l", Space: "own", Objects: []Object{{Name: "x", Size: 3}}})
+	items, err := c.Reserve(t.Context(), wire.Request{Lease: "l", Space: "own", Objects: []wire.Object{{Name: "x", Size: 3}}})
 	require.NoError(t, err)
 	require.Len(t, items, 1)
 	require.Equal(t, "own", got.Space)
-	require.NoError(t, c.Release(t.Context(), Request{Leases: []string{"l"}}))
+	require.NoError(t, c.Release(t.Context(), wire.Request{Leases: []string{"l"}}))
 	require.Empty(t, got.Space)
-	require.NoError(t, c.Release(t.Context(), Request{Lease: "l", Names: names}))
+	require.NoError(t, c.Release(t.Context(), wire.Request{Lease: "l", Names: names}))
 	require.Equal(t, "from hello", got.Space)
 	require.NoError(t, c.Clear(t.Context(), ""))
 	require.Empty(t, got.Space)
-	_, err = c.Stat(t.Context(), Request{List: true})
+	_, err = c.Stat(t.Context(), wire.Request{List: true})
 	require.NoError(t, err)
 	require.True(t, got.List)
 
-	for _, q := range []Request{{Names: names}, {Lease: "l"}, {Lease: "l", Names: names, Keep: true}} {
+	for _, q := range []wire.Request{{Names: names}, {Lease: "l"}, {Lease: "l", Names: names, Keep: true}} {
 		_, err := c.Pin(t.Context(), q)
-		var refused *Error
+		var refused *wire.Error
 		require.ErrorAs(t, err, &refused, "%v", q)
 	}
-	require.ErrorContains(t, c.Do(t.Context(), &Request{Op: Hello}, &Reply{}), "by itself")
+	require.ErrorContains(t, c.Do(t.Context(), &wire.Request{Op: wire.Hello}, &wire.Reply{}), "by itself")
 	require.Len(t, f.said(), 1, "a wrong request costs no connection")
 }
 
 func TestItemsAreCounted(t *testing.T) {
-	f := newFake(t, func(q *Request) *Reply {
-		if q.Op == Hello {
-			return &Reply{}
+	f := newFake(t, func(q *wire.Request) *wire.Reply {
+		if q.Op == wire.Hello {
+			return &wire.Reply{}
 		}
-		return &Reply{Items: []Item{{Status: StatusMiss}}}
+		return &wire.Reply{Items: []wire.Item{{Status: wire.StatusMiss}}}
 	})
-	c := dial(t, f, ClientOptions{})
-	_, err := c.Pin(t.Context(), Request{Lease: "l", Space: "s", Names: []string{"a", "b"}})
+	c := dial(t, f, Options{})
+	_, err := c.Pin(t.Context(), wire.Request{Lease: "l", Space: "s", Names: []string{"a", "b"}})
 	require.ErrorContains(t, err, "1 items for 2 names")
-	_, err = c.Pin(t.Context(), Request{Lease: "l", Space: "s", Names: []string{"a", "b"}, Prefix: true})
+	_, err = c.Pin(t.Context(), wire.Request{Lease: "l", Space: "s", Names: []string{"a", "b"}, Prefix: true})
 	require.NoError(t, err, "a chain ends with the first miss")
-	_, err = c.Get(t.Context(), Request{Lease: "l", Space: "s"})
+	_, err = c.Get(t.Context(), wire.Request{Lease: "l", Space: "s"})
 	require.NoError(t, err, "all of a lease")
 	require.Error(t, c.Clear(t.Context(), ""))
 }
 
 // TestClientConnectsAgain: after a restart of the daemon the session goes on.
 func TestClientConnectsAgain(t *testing.T) {
-	f := newFake(t, same(StatusOK))
-	c := dial(t, f, ClientOptions{})
-	commit := Request{Lease: "l", Space: "s", Names: []string{"a"}}
+	f := newFake(t, same(wire.StatusOK))
+	c := dial(t, f, Options{})
+	commit := wire.Request{Lease: "l", Space: "s", Names: []string{"a"}}
 	_, err := c.Commit(t.Context(), commit)
 	require.NoError(t, err)
 	f.stop()
@@ -152,24 +153,24 @@ func TestClientConnectsAgain(t *testing.T) {
 
 func TestLostAnswers(t *testing.T) {
 	var served atomic.Int32
-	f := newFake(t, func(q *Request) *Reply {
-		if q.Op != Hello && served.Add(1) == 1 {
+	f := newFake(t, func(q *wire.Request) *wire.Reply {
+		if q.Op != wire.Hello && served.Add(1) == 1 {
 			return nil
 		}
-		return same(StatusOK)(q)
+		return same(wire.StatusOK)(q)
 	})
-	c := dial(t, f, ClientOptions{})
-	_, err := c.Commit(t.Context(), Request{Lease: "l", Space: "s", Names: []string{"a"}})
+	c := dial(t, f, Options{})
+	_, err := c.Commit(t.Context(), wire.Request{Lease: "l", Space: "s", Names: []string{"a"}})
 	require.NoError(t, err)
 	require.Equal(t, int32(2), served.Load(), "it is sent again")
 	require.Len(t, f.said(), 2)
-	f.answer = func(q *Request) *Reply {
-		if q.Op == Hello {
-			return &Reply{}
+	f.answer = func(q *wire.Request) *wire.Reply {
+		if q.Op == wire.Hello {
+			return &wire.Reply{}
 		}
 		return nil
 	}
-	_, err = c.Pin(t.Context(), Request{Lease: "l", Space: "s", Names: []string{"a"}})
+	_, err = c.Pin(t.Context(), wire.Request{Lease: "l", Space: "s", Names: []string{"a"}})
 	require.ErrorContains(t, err, "closed the connection")
 	require.Len(t, f.said(), 3, "and not for ever")
 }
@@ -179,15 +180,15 @@ func TestLateAnswers(t *testing.T) {
 	hold := make(chan struct{})
 	release := sync.OnceFunc(func() { close(hold) })
 	defer release()
-	f := newFake(t, func(q *Request) *Reply {
+	f := newFake(t, func(q *wire.Request) *wire.Reply {
 		if q.Lease == "slow" {
 			<-hold
-			return &Reply{Items: []Item{{Status: StatusHit, Offset: 1}}}
+			return &wire.Reply{Items: []wire.Item{{Status: wire.StatusHit, Offset: 1}}}
 		}
-		return same(StatusMiss)(q)
+		return same(wire.StatusMiss)(q)
 	})
-	c := dial(t, f, ClientOptions{})
-	q := Request{Lease: "slow", Space: "s", Names: []string{"a"}}
+	c := dial(t, f, Options{})
+	q := wire.Request{Lease: "slow", Space: "s", Names: []string{"a"}}
 	for range 3 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		_, err := c.Pin(ctx, q)
@@ -202,48 +203,50 @@ func TestLateAnswers(t *testing.T) {
 	q.Lease = "fast"
 	items, err := c.Pin(t.Context(), q)
 	require.NoError(t, err)
-	require.Equal(t, []Item{{Status: StatusMiss}}, items)
+	require.Equal(t, []wire.Item{{Status: wire.StatusMiss}}, items)
 	require.Len(t, f.said(), 1, "the same connection")
 }
 
 func TestCloseEndsACall(t *testing.T) {
 	in, hold := make(chan struct{}), make(chan struct{})
-	f := newFake(t, func(q *Request) *Reply {
-		if q.Op != Hello {
+	f := newFake(t, func(q *wire.Request) *wire.Reply {
+		if q.Op != wire.Hello {
 			close(in)
 			<-hold
 		}
-		return &Reply{}
+		return &wire.Reply{}
 	})
 	defer close(hold)
-	c := dial(t, f, ClientOptions{})
+	c := dial(t, f, Options{})
 	go func() {
 		<-in
 		_ = c.Close()
 	}()
-	_, err := c.Stat(t.Context(), Request{})
+	_, err := c.Stat(t.Context(), wire.Request{})
 	require.ErrorIs(t, err, ErrClosed)
 }
 
 func TestErrorsOfTheDaemon(t *testing.T) {
-	var kind Kind
-	f := newFake(t, func(q *Request) *Reply {
-		if q.Op == Hello {
-			return &Reply{}
+	var kind wire.Kind
+	f := newFake(t, func(q *wire.Request) *wire.Reply {
+		if q.Op == wire.Hello {
+			return &wire.Reply{}
 		}
-		p := &Reply{Error: &Error{Kind: kind, Text: "no"}}
+		p := &wire.Reply{Error: &wire.Error{Kind: kind, Text: "no"}}
 		return p
 	})
-	c := dial(t, f, ClientOptions{})
-	for _, kind = range kinds {
+	c := dial(t, f, Options{})
+	for _, kind = range []wire.Kind{
+		wire.KindVersion, wire.KindPermission, wire.KindInvalid, wire.KindHello, wire.KindBusy, wire.KindClosing, wire.KindInternal,
+	} {
 		before := len(f.said())
 		for range 3 {
-			_, err := c.Stat(t.Context(), Request{})
-			var refused *Error
+			_, err := c.Stat(t.Context(), wire.Request{})
+			var refused *wire.Error
 			require.ErrorAs(t, err, &refused)
 			require.Equal(t, kind, refused.Kind)
 		}
-		if kind == KindInvalid || kind == KindBusy {
+		if kind == wire.KindInvalid || kind == wire.KindBusy {
 			require.LessOrEqual(t, len(f.said()), before+1, "the connection goes on")
 		} else {
 			require.GreaterOrEqual(t, len(f.said()), before+2, "the connection is given up")
@@ -253,20 +256,20 @@ func TestErrorsOfTheDaemon(t *testing.T) {
 
 // TestCallsOfManyGoroutines is for the race detector, and for answers that go to the wrong caller.
 func TestCallsOfManyGoroutines(t *testing.T) {
-	f := newFake(t, func(q *Request) *Reply {
-		p := same(StatusHit)(q)
+	f := newFake(t, func(q *wire.Request) *wire.Reply {
+		p := same(wire.StatusHit)(q)
 		for i, n := range q.Names {
 			p.Items[i].Name = n
 		}
 		return p
 	})
-	c := dial(t, f, ClientOptions{})
+	c := dial(t, f, Options{})
 	var work sync.WaitGroup
 	for i := range 8 {
 		work.Go(func() {
 			name := string(rune('a' + i))
 			for range 50 {
-				items, err := c.Pin(t.Context(), Request{Lease: "l", Space: "s", Names: []string{name}})
+				items, err := c.Pin(t.Context(), wire.Request{Lease: "l", Space: "s", Names: []string{name}})
 				if err != nil || items[0].Name != name {
 					t.Errorf("%v %v", items, err)
 				}

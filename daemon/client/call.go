@@ -1,4 +1,4 @@
-package wire
+package client
 
 import (
 	"context"
@@ -7,18 +7,20 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"github.com/ringcache/ringcache/daemon/wire"
 )
 
-// Do sends a request and reads the reply into p, as DecodeReply. It sets the request's ID, and its Space if that is empty, needed, and known
-// from Hello. The methods named like an Op are easier. The error is an *[Error] if the request is wrong, or refused
+// Do sends a request and reads the reply into p, as [wire.DecodeReply]. It sets the request's ID, and its Space if that is empty, needed, and known
+// from Hello. The methods named like an Op are easier. The error is a *[wire.Error] if the request is wrong, or refused
 // by the daemon; [ErrSegment], [ErrClosed]; that of the context, or of the socket.
-func (c *Client) Do(ctx context.Context, q *Request, p *Reply) error {
+func (c *Client) Do(ctx context.Context, q *wire.Request, p *wire.Reply) error {
 	if err := c.take(ctx); err != nil {
 		return err
 	}
 	defer c.pass()
-	if q.Op == Hello {
-		return invalid("request: op: a client says hello by itself")
+	if q.Op == wire.Hello {
+		return &wire.Error{Kind: wire.KindInvalid, Text: "request: op: a client says hello by itself"}
 	}
 	for try := 0; ; try++ {
 		err := c.attempt(ctx, q, p)
@@ -36,14 +38,14 @@ func (c *Client) Do(ctx context.Context, q *Request, p *Reply) error {
 }
 
 // attempt makes a call once, on a new connection if there is none.
-func (c *Client) attempt(ctx context.Context, q *Request, p *Reply) error {
+func (c *Client) attempt(ctx context.Context, q *wire.Request, p *wire.Reply) error {
 	if err := c.ready(ctx); err != nil {
 		return err
 	}
 	if c.stale() {
 		return ErrSegment
 	}
-	if needed := forms[q.Op].needed; q.Space == "" && (needed.has(qSpace) || len(q.Names) > 0) {
+	if q.Space == "" && (q.Lease != "" || len(q.Names) > 0) { // what has one of these is about a space
 		q.Space = c.Hello().Space
 	}
 	return c.exchange(ctx, q, p)
@@ -71,13 +73,13 @@ func (l *lost) Unwrap() error { return l.err }
 
 // exchange sends a request on the connection and reads the reply. It hangs up when the connection is of no use any more, but for
 // an error of type *lost.
-func (c *Client) exchange(ctx context.Context, q *Request, p *Reply) error {
+func (c *Client) exchange(ctx context.Context, q *wire.Request, p *wire.Reply) error {
 	c.id++
 	q.ID = c.id
 	if err := q.Validate(); err != nil {
 		return err
 	}
-	out, err := AppendRequest(c.out[:0], q)
+	out, err := wire.AppendRequest(c.out[:0], q)
 	if err != nil {
 		return err
 	}
@@ -104,7 +106,7 @@ func (c *Client) exchange(ctx context.Context, q *Request, p *Reply) error {
 		if err != nil {
 			return c.failed(ctx, q, err)
 		}
-		if err := DecodeReply(body, p); err != nil {
+		if err := wire.DecodeReply(body, p); err != nil {
 			return errors.Join(fmt.Errorf("daemon: %s: it sent what is no reply: %w", q.Op, err), c.hangUp())
 		}
 		switch {
@@ -114,7 +116,7 @@ func (c *Client) exchange(ctx context.Context, q *Request, p *Reply) error {
 			continue // of a call that has ended
 		case p.ID > q.ID:
 			return errors.Join(fmt.Errorf("daemon: a reply to request %d, and the last one was %d", p.ID, q.ID), c.hangUp())
-		case p.Error != nil && p.Error.Kind != KindInvalid && p.Error.Kind != KindBusy:
+		case p.Error != nil && p.Error.Kind != wire.KindInvalid && p.Error.Kind != wire.KindBusy:
 			return errors.Join(p.Error, c.hangUp()) // the daemon does so, too
 		case p.Error != nil:
 			return p.Error
@@ -124,19 +126,19 @@ func (c *Client) exchange(ctx context.Context, q *Request, p *Reply) error {
 }
 
 // checkItems compares the number of items with what was asked.
-func checkItems(q *Request, p *Reply) error {
+func checkItems(q *wire.Request, p *wire.Reply) error {
 	want, got := len(q.Names)+len(q.Objects), len(p.Items)
 	switch {
-	case got == want, q.Op == Release, q.Op == Get && want == 0:
+	case got == want, q.Op == wire.Release, q.Op == wire.Get && want == 0:
 		return nil
-	case q.Op == Pin && q.Prefix && got > 0 && got < want:
+	case q.Op == wire.Pin && q.Prefix && got > 0 && got < want:
 		return nil
 	}
 	return fmt.Errorf("daemon: %d items for %d names of %s", got, want, q.Op)
 }
 
 // failed explains an error of the connection: the end of the context, or its loss.
-func (c *Client) failed(ctx context.Context, q *Request, err error) error {
+func (c *Client) failed(ctx context.Context, q *wire.Request, err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		if ended := ctx.Err(); ended != nil {
 			return fmt.Errorf("daemon: %s: no answer: %w", q.Op, context.Cause(ctx))
@@ -149,7 +151,7 @@ func (c *Client) failed(ctx context.Context, q *Request, err error) error {
 	if closed {
 		return errors.Join(ErrClosed, c.hangUp())
 	}
-	var bad *Error
+	var bad *wire.Error
 	if errors.As(err, &bad) {
 		return errors.Join(fmt.Errorf("daemon: %s: it sent what is no reply: %w", q.Op, err), c.hangUp())
 	}

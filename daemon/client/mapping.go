@@ -1,4 +1,4 @@
-package wire
+package client
 
 import (
 	"context"
@@ -9,13 +9,14 @@ import (
 	"os"
 	"sync"
 
+	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/internal/fault"
 	"github.com/ringcache/ringcache/internal/shmfile"
 )
 
 // Mapping is the daemon's segment in this process. Its methods may be called from any goroutine.
 type Mapping struct {
-	segment Segment
+	segment wire.Segment
 	path    string
 
 	mu  sync.RWMutex // held for writing by Close
@@ -51,7 +52,7 @@ func (c *Client) Map(ctx context.Context) (*Mapping, error) {
 	}
 }
 
-func mapSegment(dir string, s Segment) (_ *Mapping, err error) {
+func mapSegment(dir string, s wire.Segment) (_ *Mapping, err error) {
 	path, err := shmfile.Path(dir, s.Name)
 	if err != nil {
 		return nil, fmt.Errorf("daemon: the name of its segment: %w", err)
@@ -71,7 +72,7 @@ func mapSegment(dir string, s Segment) (_ *Mapping, err error) {
 	return &Mapping{segment: s, path: path, mem: mem}, nil
 }
 
-func isSegment(f *os.File, size int64, s Segment) error {
+func isSegment(f *os.File, size int64, s wire.Segment) error {
 	_, inode, err := shmfile.Identity(f)
 	switch {
 	case err != nil:
@@ -93,24 +94,24 @@ func isSegment(f *os.File, size int64, s Segment) error {
 }
 
 // Segment returns what is mapped.
-func (m *Mapping) Segment() Segment { return m.segment }
+func (m *Mapping) Segment() wire.Segment { return m.segment }
 
 // Bytes returns the bytes of a hit, or of a reservation to write to, without copying. They are valid until the lease has ended or Close, and
 // touching them when the file was cut short behind the daemon's back is a fault of the process, unlike in
 // Read and Write. The error is an fs.ErrInvalid if the item is no hit and no reservation, or outside of the mapping, and
 // an fs.ErrClosed after Close.
-func (m *Mapping) Bytes(v Item) ([]byte, error) {
+func (m *Mapping) Bytes(v wire.Item) ([]byte, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.bytes(v)
 }
 
-func (m *Mapping) bytes(v Item) ([]byte, error) {
+func (m *Mapping) bytes(v wire.Item) ([]byte, error) {
 	n := uint64(len(m.mem))
 	switch {
 	case m.mem == nil:
 		return nil, fmt.Errorf("daemon: the mapping: %w", fs.ErrClosed)
-	case v.Status != StatusHit && v.Status != StatusReserved:
+	case v.Status != wire.StatusHit && v.Status != wire.StatusReserved:
 		return nil, fmt.Errorf("daemon: an item that is %s has no bytes: %w", v.Status, fs.ErrInvalid)
 	case len(v.Levels) > 0:
 		return nil, fmt.Errorf("daemon: an item of stat has no place; pin the object: %w", fs.ErrInvalid)
@@ -122,7 +123,7 @@ func (m *Mapping) bytes(v Item) ([]byte, error) {
 }
 
 // Read appends the bytes of an item to b. The errors are those of Bytes, and a fault.
-func (m *Mapping) Read(b []byte, v Item) ([]byte, error) {
+func (m *Mapping) Read(b []byte, v wire.Item) ([]byte, error) {
 	err := m.guarded(v, func(bytes []byte) error {
 		b = append(b, bytes...)
 		return nil
@@ -132,8 +133,8 @@ func (m *Mapping) Read(b []byte, v Item) ([]byte, error) {
 
 // Write copies data into a reservation, which must have as many bytes. The lease must last: the room is
 // another object's some minutes later. The errors are those of Bytes, and a fault.
-func (m *Mapping) Write(v Item, data []byte) error {
-	if v.Status != StatusReserved || v.Size != int64(len(data)) {
+func (m *Mapping) Write(v wire.Item, data []byte) error {
+	if v.Status != wire.StatusReserved || v.Size != int64(len(data)) {
 		return fmt.Errorf("daemon: %d bytes for an item that is %s and has %d: %w", len(data), v.Status, v.Size, fs.ErrInvalid)
 	}
 	return m.guarded(v, func(bytes []byte) error {
@@ -142,7 +143,7 @@ func (m *Mapping) Write(v Item, data []byte) error {
 	})
 }
 
-func (m *Mapping) guarded(v Item, f func(bytes []byte) error) error {
+func (m *Mapping) guarded(v wire.Item, f func(bytes []byte) error) error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	bytes, err := m.bytes(v)
