@@ -79,38 +79,51 @@ func TestCallsAllocateLittle(t *testing.T) {
 	}))
 }
 
-func BenchmarkDecodeRequest(b *testing.B) {
-	frame, err := AppendRequest(nil, pinRequest(64))
-	require.NoError(b, err)
-	var q Request
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := DecodeRequest(frame[header:], &q); err != nil {
-			b.Fatal(err)
-		}
+// hot are the messages of an engine's step: 64 names, and what is answered.
+func hot() map[string]struct {
+	q *Request
+	p *Reply
+} {
+	pin := pinRequest(64)
+	commit := &Request{ID: 8, Op: Commit, Lease: pin.Lease, Space: pin.Space, Names: pin.Names, Keep: true}
+	reserve := &Request{ID: 9, Op: Reserve, Lease: pin.Lease, Space: pin.Space, Seconds: 300}
+	done, room := &Reply{ID: 8}, &Reply{ID: 9}
+	for i, name := range pin.Names {
+		note := []byte("bfloat16 256 1536")
+		reserve.Objects = append(reserve.Objects, Object{Name: name, Size: 1 << 20, Note: note, Cost: 85e6})
+		done.Items = append(done.Items, Item{Status: StatusOK})
+		room.Items = append(room.Items, Item{Status: StatusReserved, Offset: uint64(i) << 20, Size: 1 << 20, Note: note})
 	}
+	return map[string]struct {
+		q *Request
+		p *Reply
+	}{"pin": {pin, pinReply(64)}, "reserve": {reserve, room}, "commit": {commit, done}}
 }
 
-func BenchmarkAppendReply(b *testing.B) {
-	p := pinReply(64)
-	var out []byte
-	b.ReportAllocs()
-	for b.Loop() {
-		var err error
-		if out, err = AppendReply(out[:0], p); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkDecodeReply(b *testing.B) {
-	out, err := AppendReply(nil, pinReply(64))
-	require.NoError(b, err)
-	var p Reply
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := DecodeReply(out[header:], &p); err != nil {
-			b.Fatal(err)
+func BenchmarkCodec(b *testing.B) {
+	for name, x := range hot() {
+		request, err := AppendRequest(nil, x.q)
+		require.NoError(b, err)
+		reply, err := AppendReply(nil, x.p)
+		require.NoError(b, err)
+		var q Request
+		var p Reply
+		var out []byte
+		for step, do := range map[string]func() error{
+			"AppendRequest": func() error { out, err = AppendRequest(out[:0], x.q); return err },
+			"DecodeRequest": func() error { return DecodeRequest(request[header:], &q) },
+			"AppendReply":   func() error { out, err = AppendReply(out[:0], x.p); return err },
+			"DecodeReply":   func() error { return DecodeReply(reply[header:], &p) },
+			"ReplySize":     func() error { _ = ReplySize(x.p); return nil },
+		} {
+			b.Run(name+"/"+step, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := do(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
 		}
 	}
 }
