@@ -78,7 +78,7 @@ var (
 		wire.StatusOK, wire.StatusEnded, wire.StatusUnavailable, wire.StatusInvalid,
 	}
 	meterKinds = [...]wire.Kind{
-		wire.KindVersion, wire.KindPermission, wire.KindInvalid, wire.KindHello, wire.KindBusy, wire.KindClosing, wire.KindInternal,
+		wire.KindVersion, wire.KindPermission, wire.KindInvalid, wire.KindUnsupported, wire.KindHello, wire.KindBusy, wire.KindClosing, wire.KindInternal,
 	}
 )
 

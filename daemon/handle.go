@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/ringcache/ringcache/daemon/internal/promise"
@@ -56,7 +57,7 @@ func (c *connection) handle(q *wire.Request) *wire.Reply {
 	case wire.Clear:
 		p = c.clear(q)
 	default:
-		return failed(wire.KindInvalid, fmt.Sprintf("op %.64q is unknown", q.Op))
+		return failed(wire.KindUnsupported, fmt.Sprintf("operation %.64q is unknown", q.Op))
 	}
 	if err != nil {
 		return &wire.Reply{Error: refusal(err)}
@@ -99,9 +100,14 @@ func (c *connection) hello(q *wire.Request) *wire.Reply {
 	s.mu.Unlock()
 	seg := s.segment
 	return &wire.Reply{
-		Version: wire.Version, Server: "ringcache " + s.o.Version, Segment: &seg, Space: space,
+		Version: wire.Version, Server: "ringcache " + s.o.Version, Segment: &seg, Space: space, Features: shared(s.features, q.Features),
 		Limits: &wire.Limits{Names: wire.MaxNames, Seconds: uint32(l.MaxLease / time.Second), Held: l.MaxHeld, Leases: l.MaxLeases},
 	}
+}
+
+// shared returns those of our features that the client has, too.
+func shared(ours, theirs []string) []string {
+	return slices.DeleteFunc(slices.Clone(ours), func(f string) bool { return !slices.Contains(theirs, f) })
 }
 
 // keysOf returns the keys of names, and what is wrong with those that may not be stored. places are the places

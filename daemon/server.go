@@ -33,6 +33,7 @@ type Server struct {
 	rooms    rooms
 
 	patience patience
+	features []string // of the protocol, see docs/daemon.md; none yet
 
 	odd   loglimit.Limit // what clients did that they should not do
 	panic loglimit.Limit

@@ -325,8 +325,7 @@ func TestWhatIsNoRequest(t *testing.T) {
 	}
 	p := b.hello(session1)
 	p.refused(wire.KindInvalid, wire.Request{Op: wire.Pin, Lease: "l"})
-	p.refused(wire.KindInvalid, wire.Request{Op: wire.Stat, Lease: "l"})
-	p.refused(wire.KindInvalid, wire.Request{Op: "pray"})
+	p.refused(wire.KindInvalid, wire.Request{Op: wire.Stat, Space: "s"})
 	long := strings.Repeat("x", tier.MaxName+1)
 	require.Equal(t, []wire.Status{wire.StatusInvalid, wire.StatusMiss}, statuses(p.pin("l", long, "a")))
 	require.Equal(t, []wire.Status{wire.StatusInvalid, wire.StatusReserved}, statuses(p.reserve("l", long, "a")))

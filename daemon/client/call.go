@@ -116,13 +116,18 @@ func (c *Client) exchange(ctx context.Context, q *wire.Request, p *wire.Reply) e
 			continue // of a call that has ended
 		case p.ID > q.ID:
 			return errors.Join(fmt.Errorf("daemon: a reply to request %d, and the last one was %d", p.ID, q.ID), c.hangUp())
-		case p.Error != nil && p.Error.Kind != wire.KindInvalid && p.Error.Kind != wire.KindBusy:
-			return errors.Join(p.Error, c.hangUp()) // the daemon does so, too
-		case p.Error != nil:
+		case p.Error != nil && goesOn(p.Error.Kind):
 			return p.Error
+		case p.Error != nil:
+			return errors.Join(p.Error, c.hangUp()) // the daemon does so, too, or has another connection of the session
 		}
 		return checkItems(q, p)
 	}
+}
+
+// goesOn reports whether the connection does after a refusal.
+func goesOn(k wire.Kind) bool {
+	return k == wire.KindInvalid || k == wire.KindUnsupported || k == wire.KindBusy
 }
 
 // checkItems compares the number of items with what was asked.

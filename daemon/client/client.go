@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 
 	"github.com/ringcache/ringcache/daemon/wire"
@@ -46,8 +47,9 @@ type Options struct {
 // Any goroutine may call; calls follow one another. A context that ends while an answer is awaited ends the call, not what
 // the daemon does for it: a lease then has what it would have had.
 type Client struct {
-	o    Options
-	turn chan struct{} // holds one token; who has it may use what follows, up to mu
+	o        Options
+	features []string      // of the protocol, see docs/daemon.md: what this client offers; none yet
+	turn     chan struct{} // holds one token; who has it may use what follows, up to mu
 
 	conn   net.Conn // nil when there is none
 	reader *wire.Reader
@@ -74,7 +76,11 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 		f := *o.Fingerprint
 		o.Fingerprint = &f
 	}
-	c := &Client{o: o, turn: make(chan struct{}, 1)}
+	return begin(ctx, &Client{o: o, turn: make(chan struct{}, 1)})
+}
+
+// begin connects a new client.
+func begin(ctx context.Context, c *Client) (*Client, error) {
 	if err := c.take(ctx); err != nil {
 		return nil, err
 	}
@@ -103,7 +109,7 @@ func (c *Client) Close() error {
 // Session returns the client's session.
 func (c *Client) Session() string { return c.o.Session }
 
-// Hello returns the daemon's newest answer to Hello: Server, Segment, Space and Limits. It must not be changed.
+// Hello returns the daemon's newest answer to Hello: Server, Segment, Space, Limits, and the Features that both sides have. It must not be changed.
 func (c *Client) Hello() wire.Reply {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +131,9 @@ func (c *Client) connect(ctx context.Context) error {
 	c.live = conn
 	c.mu.Unlock()
 	c.conn, c.reader = conn, wire.NewReader(conn, wire.MaxReply)
-	q := wire.Request{Op: wire.Hello, Version: wire.Version, Session: c.o.Session, Client: c.o.Name, Fingerprint: c.o.Fingerprint}
+	q := wire.Request{
+		Op: wire.Hello, Version: wire.Version, Session: c.o.Session, Client: c.o.Name, Fingerprint: c.o.Fingerprint, Features: c.features,
+	}
 	if err := c.exchange(ctx, &q, &c.reply); err != nil {
 		var broken *lost
 		if errors.As(err, &broken) {
@@ -134,10 +142,14 @@ func (c *Client) connect(ctx context.Context) error {
 		return errors.Join(err, c.hangUp())
 	}
 	p := c.reply
-	if p.Version != wire.Version || p.Segment == nil || p.Limits == nil {
-		return errors.Join(fmt.Errorf("daemon: an answer to hello in version %d, want version %d with segment and limits", p.Version, wire.Version), c.hangUp())
+	switch {
+	case p.Version != wire.Version:
+		return errors.Join(fmt.Errorf("daemon: it answers in version %d of the protocol, and this client speaks version %d: upgrade the older one", p.Version, wire.Version), c.hangUp())
+	case p.Segment == nil || p.Limits == nil:
+		return errors.Join(errors.New("daemon: its answer to hello has no segment or no limits"), c.hangUp())
 	}
 	p.Items, p.Error = nil, nil
+	p.Features = slices.DeleteFunc(p.Features, func(f string) bool { return !slices.Contains(c.features, f) })
 	c.reply = wire.Reply{}
 	c.mu.Lock()
 	c.hello = p

@@ -237,7 +237,8 @@ func TestErrorsOfTheDaemon(t *testing.T) {
 	})
 	c := dial(t, f, Options{})
 	for _, kind = range []wire.Kind{
-		wire.KindVersion, wire.KindPermission, wire.KindInvalid, wire.KindHello, wire.KindBusy, wire.KindClosing, wire.KindInternal,
+		wire.KindVersion, wire.KindPermission, wire.KindInvalid, wire.KindUnsupported, wire.KindHello, wire.KindBusy, wire.KindClosing,
+		wire.KindInternal, "of a later daemon",
 	} {
 		before := len(f.said())
 		for range 3 {
@@ -246,7 +247,7 @@ func TestErrorsOfTheDaemon(t *testing.T) {
 			require.ErrorAs(t, err, &refused)
 			require.Equal(t, kind, refused.Kind)
 		}
-		if kind == wire.KindInvalid || kind == wire.KindBusy {
+		if goesOn(kind) {
 			require.LessOrEqual(t, len(f.said()), before+1, "the connection goes on")
 		} else {
 			require.GreaterOrEqual(t, len(f.said()), before+2, "the connection is given up")

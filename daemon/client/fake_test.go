@@ -17,6 +17,7 @@ import (
 type fake struct {
 	socket string
 	answer func(q *wire.Request) *wire.Reply
+	frame  func(frame []byte) []byte // of each reply, if not nil, in place of it
 
 	mu       sync.Mutex
 	listener net.Listener
@@ -105,6 +106,9 @@ func (f *fake) serve(conn net.Conn) {
 		out, err := wire.AppendReply(nil, p)
 		if err != nil {
 			panic(err)
+		}
+		if f.frame != nil {
+			out = f.frame(out)
 		}
 		if _, err := conn.Write(out); err != nil {
 			return

@@ -111,6 +111,9 @@ func TestDaemonThatLies(t *testing.T) {
 			}()
 			_, err = Dial(t.Context(), Options{Socket: socket, Name: "test"})
 			require.ErrorContains(t, err, "daemon: ")
+			if name == "another's hello" {
+				require.ErrorContains(t, err, "version 2 of the protocol, and this client speaks version 1")
+			}
 			<-done
 		})
 	}

@@ -3,6 +3,7 @@ package wire
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -12,12 +13,127 @@ import (
 	"github.com/ringcache/ringcache/internal/msgpackguard"
 )
 
-// maxDepth is the deepest nesting of a body. No message of this version has more than 4 levels, but a Hello of a later
-// version shall be understood as far as it takes to answer it.
+// maxDepth is the deepest nesting of a body. No message of this version has more than 4 levels; later versions may have
+// more under keys that this one skips.
 const maxDepth = 16
 
 // maxPath is how many maps are inside of each other in a message: a reply, its state, one of the levels.
 const maxPath = 3
+
+// DecodeRequest reads the body of a frame into q, whose earlier contents go; the room of its lists is used again. Texts
+// and notes are memory of their own. Keys that this version does not know are skipped, and so are fields that the Op has
+// not: a later client means something by them that it can do without. The error is an *[Error]: [KindInvalid] names
+// the field, [KindUnsupported] the Op, and [KindVersion] is for a Hello in another version of the protocol.
+//
+// If q.ID is not 0 after an error, the body was a request as such, and the error can be sent as its reply; the
+// connection goes on, unless the error is of KindVersion. If q.ID is 0, nobody knows what
+// the peer means: reply with the error and the ID 0, if at all, and close the connection.
+func DecodeRequest(body []byte, q *Request) error {
+	var d decoder
+	d.begin("request", body)
+	if d.err != nil {
+		*q = Request{}
+		return d.err
+	}
+	d.request(q)
+	err := d.end()
+	if err == nil {
+		q.drop()
+		err = q.Validate()
+	}
+	if err == nil {
+		return nil
+	}
+	id, version, hello := salvage(body)
+	*q = Request{ID: id}
+	if hello && version != Version {
+		return versionError(version) // rather than an error about what is new in that version
+	}
+	return err
+}
+
+// DecodeReply reads the body of a frame into p, whose earlier contents go; the room of its lists is used again. Texts
+// and notes are memory of their own. Keys that this version does not know are skipped. The error is an *[Error] of
+// [KindInvalid]: nothing more can be trusted on that connection. An error that the daemon sent is in p.Error, and not
+// an error of DecodeReply; its Kind may be one that this version does not know.
+func DecodeReply(body []byte, p *Reply) error {
+	var d decoder
+	d.begin("reply", body)
+	if d.err == nil {
+		d.reply(p)
+		switch {
+		case d.err != nil:
+		case p.Error != nil && p.used()&^(1<<replyID|1<<replyError) != 0:
+			d.fail("an error and something else")
+		case p.Error == nil && p.ID == 0:
+			d.fail("an answer without an id")
+		}
+	}
+	err := d.end()
+	if err != nil {
+		*p = Reply{}
+	}
+	return err
+}
+
+// salvage reads what every version of the protocol has in a request, whatever else is in it: a map with an ID and an op,
+// and in a Hello the version. What is not there is 0, and all is if one of them is there twice.
+func salvage(body []byte) (id uint64, version int, hello bool) {
+	n, rest, err := msgp.ReadMapHeaderBytes(body)
+	if err != nil {
+		return 0, 0, false
+	}
+	at := len(body) - len(rest)
+	var seen set
+	for range n {
+		key, _, err := msgp.ReadStringZC(body[at:])
+		if at, _ = next(body, at); err != nil {
+			at, _ = next(body, at) // no text: another version's business
+			continue
+		}
+		value := body[at:]
+		at, _ = next(body, at)
+		k := slices.Index(requestKeys[:requestVersion+1], string(key))
+		if k < 0 {
+			continue
+		}
+		if seen.has(k) {
+			return 0, 0, false
+		}
+		switch k {
+		case requestID:
+			id, _, _ = msgp.ReadUint64Bytes(value)
+		case requestOp:
+			op, _, _ := msgp.ReadStringZC(value)
+			hello = string(op) == string(Hello)
+		case requestVersion:
+			v, _, err := msgp.ReadUint64Bytes(value)
+			if err != nil {
+				continue
+			}
+			version = int(min(v, math.MaxInt32))
+		}
+		seen.when(k, true)
+	}
+	return id, version, hello && seen.has(requestVersion)
+}
+
+// next returns where the value behind the one at a position begins, in a body that the guard has checked.
+func next(body []byte, at int) (int, error) {
+	return msgpackguard.Next(body, at, msgpackguard.Limits{Depth: maxDepth})
+}
+
+// set is a set of fields of a message, by their numbers.
+type set uint32
+
+func (s set) has(n int) bool { return s>>n&1 != 0 }
+
+// when adds a field if it is there.
+func (s *set) when(n int, there bool) {
+	if there {
+		*s |= 1 << n
+	}
+}
 
 // decoder reads one body that msgpackguard has checked. After the first problem it reads nothing more, and
 // what it returns is zero: callers look at err at the end of each loop.
@@ -118,10 +234,8 @@ func (d *decoder) took(rest []byte, err error) bool {
 	return true
 }
 
-// fields reads a map with the given keys, in any order, each at most once, and calls read for each. The map must have
-// those that are needed.
-func (d *decoder) fields(known keys, needed set, read func(n int)) set {
-	var seen set
+// open begins a map, and returns how many pairs it has.
+func (d *decoder) open() int {
 	if !d.is("a map", msgp.MapType) {
 		return 0
 	}
@@ -129,62 +243,106 @@ func (d *decoder) fields(known keys, needed set, read func(n int)) set {
 	if !d.took(rest, err) {
 		return 0
 	}
-	for range n {
-		if !d.is("a text as a key", msgp.StrType) {
-			return 0
-		}
-		key, rest, err := msgp.ReadStringZC(d.rest)
-		if !d.took(rest, err) {
-			return 0
-		}
-		k := known.find(key)
-		switch {
-		case k < 0:
-			d.fail("unknown key %.64q", key)
-			return 0
-		case seen.has(k):
-			d.fail("the key %q twice", known[k])
-			return 0
-		}
-		seen |= 1 << k
-		d.path[d.deep] = step{key: known[k], index: -1}
-		d.deep++
-		read(k)
-		d.deep--
-		if d.err != nil {
-			return 0
-		}
-	}
-	for k := range known {
-		if needed.has(k) && !seen.has(k) {
-			d.fail("the key %q is missing", known[k])
-			return 0
-		}
-	}
-	return seen
+	d.deep++
+	return int(n)
 }
 
-// list reads a list of at most so many elements, and calls read for each.
-func (d *decoder) list(most int, read func(i int)) {
-	if !d.is("a list", msgp.ArrayType) {
+// more reports whether there is another pair of n to be read.
+func (d *decoder) more(n int) bool { return n > 0 && d.err == nil }
+
+// key reads the key of a pair.
+func (d *decoder) key() []byte {
+	d.deep-- // a problem of the key is one of the map
+	if !d.is("a text as a key", msgp.StrType) {
+		return nil
+	}
+	key, rest, err := msgp.ReadStringZC(d.rest)
+	if !d.took(rest, err) {
+		return nil
+	}
+	d.deep++
+	return key
+}
+
+// at is called before a value is read, with the number of its key, which may be there once.
+func (d *decoder) at(seen *set, n int, key string) *decoder {
+	if d.err != nil {
+		return d
+	}
+	if seen.has(n) {
+		d.deep--
+		d.fail("the key %q twice", key)
+		return d
+	}
+	seen.when(n, true)
+	d.path[d.deep-1] = step{key: key, index: -1}
+	return d
+}
+
+// skip goes on behind the value of a key that this version does not know.
+func (d *decoder) skip() {
+	if d.err != nil {
 		return
+	}
+	end, err := next(d.rest, 0)
+	if err != nil {
+		d.fail("%v", err) // the guard has seen to it that this does not happen
+		return
+	}
+	d.rest = d.rest[end:]
+}
+
+// close ends a map.
+func (d *decoder) close() {
+	if d.err == nil {
+		d.deep--
+	}
+}
+
+// needs refuses a map without a key.
+func (d *decoder) needs(seen set, n int, key string) {
+	if d.err == nil && !seen.has(n) {
+		d.fail("the key %q is missing", key)
+	}
+}
+
+// list begins a list of at most so many elements, and returns how many it has.
+func (d *decoder) list(most int) int {
+	if !d.is("a list", msgp.ArrayType) {
+		return 0
 	}
 	n, rest, err := msgp.ReadArrayHeaderBytes(d.rest)
 	if !d.took(rest, err) {
-		return
+		return 0
 	}
 	if uint64(n) > uint64(most) {
 		d.fail("%d of them, the most in one message is %d", n, most)
-		return
+		return 0
+	}
+	return int(n)
+}
+
+// next reports whether element i of n is to be read now.
+func (d *decoder) next(i, n int) bool {
+	if d.err != nil {
+		return false
 	}
 	at := &d.path[d.deep-1].index
-	for i := range int(n) {
-		*at = i
-		if read(i); d.err != nil {
-			return
-		}
+	if i == n {
+		*at = -1
+		return false
 	}
-	*at = -1
+	*at = i
+	return true
+}
+
+// grow makes element i the last one of a list. What was there before is there again, to be read over.
+func grow[T any](list []T, i int) []T {
+	if i < cap(list) {
+		return list[:i+1]
+	}
+	var zero T
+	return append(list, zero)
 }
 
 // text reads a text into memory of its own, or returns the old one if it is the same.
@@ -206,33 +364,30 @@ func (d *decoder) text(old string) string {
 	return string(s)
 }
 
-// textList reads a list of texts over an old one.
-func (d *decoder) textList(old []string, most int) []string {
-	old = old[:0]
-	d.list(most, func(i int) {
-		var before string
-		if i < cap(old) {
-			before = old[:i+1][i]
-		}
-		old = append(old, d.text(before))
-	})
+// texts reads a list of texts over an old one.
+func (d *decoder) texts(old []string, most int) []string {
+	for i, n := 0, d.list(most); d.next(i, n); i++ {
+		old = grow(old, i)
+		old[i] = d.text(old[i])
+	}
 	return old
 }
 
-// wordOf reads one of the known words.
-func wordOf[T ~string](d *decoder, known []T) T {
+// word reads a word, which takes no memory if it is one of the known ones. Only an open list of them may have others.
+func word[T ~string](d *decoder, known []T, open bool) T {
 	if !d.is("a text", msgp.StrType) {
 		return ""
 	}
 	s, rest, err := msgp.ReadStringZC(d.rest)
-	if !d.took(rest, err) {
-		return ""
+	for _, w := range known {
+		if string(s) == string(w) && d.took(rest, err) {
+			return w
+		}
 	}
-	w, ok := word(known, s)
-	if !ok {
+	if !open {
 		d.fail("%.64q is unknown, want one of %q", s, known)
 	}
-	return w
+	return T(d.text(""))
 }
 
 // bytes reads bytes into memory of their own.

@@ -48,7 +48,13 @@ func checkRequest(t require.TestingT, body []byte) (accepted bool) {
 	require.NotZero(t, q.ID)
 	require.NoError(t, q.Validate())
 	require.LessOrEqual(t, memory(reflect.ValueOf(q)), 64*len(body)+1024)
-	require.Equal(t, withoutZeros(tree(reflect.ValueOf(q))), withoutZeros(general(t, body)))
+	want := general(t, body, reflect.TypeFor[Request]()).(map[string]any)
+	for n, key := range requestKeys {
+		if form := forms[q.Op]; !(always | form.needs | form.may).has(n) {
+			delete(want, key)
+		}
+	}
+	require.Equal(t, withoutZeros(tree(reflect.ValueOf(q))), withoutZeros(want))
 	frame, err := AppendRequest(nil, &q)
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(frame), len(body)+header+64, "no longer form was chosen")
@@ -71,7 +77,7 @@ func checkReply(t require.TestingT, body []byte) (accepted bool) {
 		return false
 	}
 	require.LessOrEqual(t, memory(reflect.ValueOf(p)), 64*len(body)+1024)
-	require.Equal(t, withoutZeros(tree(reflect.ValueOf(p))), withoutZeros(general(t, body)))
+	require.Equal(t, withoutZeros(tree(reflect.ValueOf(p))), withoutZeros(general(t, body, reflect.TypeFor[Reply]())))
 	frame, err := AppendReply(nil, &p)
 	require.NoError(t, err)
 	var again Reply
@@ -85,7 +91,7 @@ func checkReply(t require.TestingT, body []byte) (accepted bool) {
 func checkError(t require.TestingT, err error) {
 	var bad *Error
 	require.ErrorAs(t, err, &bad)
-	require.Contains(t, []Kind{KindInvalid, KindVersion}, bad.Kind)
+	require.Contains(t, []Kind{KindInvalid, KindUnsupported, KindVersion}, bad.Kind)
 	require.NotEmpty(t, bad.Text)
 	require.Less(t, len(bad.Text), 1000, "an error does not cite much")
 }
@@ -126,7 +132,7 @@ func isZero(v any) bool {
 // requestExamples are requests of every kind.
 func requestExamples() []*Request {
 	return []*Request{
-		{ID: 1, Op: Hello, Version: Version, Session: "12345678", Client: "c", Fingerprint: &encoder.Fingerprint{Model: "m", DType: "bfloat16", Ranks: 2, Rank: 1}},
+		{ID: 1, Op: Hello, Version: Version, Session: "12345678", Client: "c", Fingerprint: &encoder.Fingerprint{Model: "m", DType: "bfloat16", Ranks: 2, Rank: 1}, Features: []string{"a", ""}},
 		{ID: 300, Op: Pin, Lease: "l", Space: "s", Names: []string{"a", ""}, Seconds: 70000, Prefix: true},
 		{ID: 3, Op: Get, Lease: "l", Space: "s"},
 		{ID: 1 << 63, Op: Reserve, Lease: "l", Space: "s", Objects: []Object{{Name: "a", Size: 1 << 40, Note: []byte{1}, Parent: "p", Tenant: "t", Cost: 1}, {}}},
@@ -140,7 +146,7 @@ func requestExamples() []*Request {
 
 func replyExamples() []*Reply {
 	return []*Reply{
-		{ID: 1, Version: 1, Server: "ringcache 1", Segment: &Segment{Name: "ringcache", Size: 1 << 32, Generation: 1 << 63, Inode: 3}, Space: "s", Limits: &Limits{Names: 1024, Seconds: 3600, Held: 1 << 40, Leases: 5}},
+		{ID: 1, Version: 1, Server: "ringcache 1", Segment: &Segment{Name: "ringcache", Size: 1 << 32, Generation: 1 << 63, Inode: 3}, Space: "s", Features: []string{"a"}, Limits: &Limits{Names: 1024, Seconds: 3600, Held: 1 << 40, Leases: 5}},
 		{ID: 2, Items: []Item{{Status: StatusHit, Name: "n", Offset: 64, Size: 1 << 20, Note: []byte("bfloat16 1")}, {Status: StatusMiss, Levels: []string{"memory", ""}}}},
 		{ID: 3, Error: &Error{Kind: KindBusy, Text: "no"}},
 		{Error: &Error{Kind: KindInvalid}},

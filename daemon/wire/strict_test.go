@@ -93,8 +93,8 @@ func TestGoodRequests(t *testing.T) {
 		"largest sizes":    objects(m{{"name", "a"}, {"size", int64(math.MaxInt64)}, {"cost", int64(math.MaxInt64)}}),
 		"empty note":       objects(m{{"name", "a"}, {"note", []byte{}}}),
 		"names for items":  pin.with(pair{"names", list{"", strings.Repeat("x", 5000)}}), // what can't be stored is answered one by one
-		"longest lease":    pin.with(pair{"lease", strings.Repeat("é", MaxLease/2)}),
-		"longest session":  hello.with(pair{"session", strings.Repeat("aZ0-_", 20)[:MaxSession]}),
+		"longest lease":    pin.with(pair{"lease", strings.Repeat("é", maxLease/2)}),
+		"longest session":  hello.with(pair{"session", strings.Repeat("aZ0-_", 20)[:maxSession]}),
 		"shortest session": hello.with(pair{"session", strings.Repeat("a", minSession)}),
 		"stat":             {{"id", 1}, {"op", "stat"}},
 	} {
@@ -129,10 +129,8 @@ func TestBadRequests(t *testing.T) {
 		"op twice":             {append(pin, pair{"op", "pin"}), `the key "op" twice`, true},
 		"names twice":          {append(pin, pair{"names", list{"a"}}), `request: the key "names" twice`, false},
 		"no op":                {pin.without("op"), `the key "op" is missing`, false},
-		"unknown op":           {pin.with(pair{"op", "Pin"}), `request: op: "Pin" is unknown, want one of ["hello"`, false},
-		"empty op":             {pin.with(pair{"op", ""}), "request: op:", false},
-		"unknown key":          {pin.with(pair{"extra", 1}), `request: unknown key "extra"`, false},
-		"key not UTF-8":        {pin.with(pair{notUTF8, 1}), `request: unknown key "a\xffb"`, false},
+		"empty op":             {pin.with(pair{"op", ""}), "request: op: every request needs it", false},
+		"unknown op, no id":    {m{{"id", 0}, {"op", "Pin"}}, "request: id: Pin needs it", true},
 		"key a number":         {pin.with(pair{1, 1}), "request: want a text as a key, got an integer", false},
 		"key bytes":            {m{{[]byte("id"), 7}}, "want a text as a key, got bytes", true},
 		"nil":                  {pin.with(pair{"lease", nil}), "request: lease: want a text, got nil", false},
@@ -152,17 +150,16 @@ func TestBadRequests(t *testing.T) {
 		"time as a text":       {pin.with(pair{"lease", msgpack.RawMessage("\xd6\xffabcd")}), "request: lease: want a text, got an extension", false},
 		"object a text":        {objects("a"), "request: objects[0]: want a map, got a text", false},
 		"object without name":  {objects(m{{"name", "a"}}, m{}), `request: objects[1]: the key "name" is missing`, false},
-		"object's key":         {objects(m{{"name", "a"}, {"Size", 1}}), `request: objects[0]: unknown key "Size"`, false},
 		"object's key twice":   {objects(m{{"name", "a"}, {"name", "a"}}), `request: objects[0]: the key "name" twice`, false},
 		"size negative":        {objects(m{{"name", "a"}}, m{{"name", "b"}, {"size", -1}}), "request: objects[1].size: -1, want 0 or more", false},
 		"size too large":       {objects(m{{"name", "a"}, {"size", uint64(1) << 63}}), "request: objects[0].size: 9223372036854775808, the most is 9223372036854775807", false},
 		"cost negative":        {objects(m{{"name", "a"}, {"cost", math.MinInt64}}), "request: objects[0].cost: -9223372036854775808, want 0 or more", false},
 		"note a text":          {objects(m{{"name", "a"}, {"note", "bfloat16"}}), "request: objects[0].note: want bytes, got a text", false},
-		"print's key":          {hello.with(pair{"fingerprint", m{{"modell", "m"}}}), `request: fingerprint: unknown key "modell"`, false},
+		"print's key":          {hello.with(pair{"fingerprint", m{{"modell", "m"}}}), "request: fingerprint: ", false},
 		"print's rank":         {hello.with(pair{"fingerprint", m{{"ranks", int64(1) << 31}}}), "request: fingerprint.ranks: 2147483648, the most is 2147483647", false},
 		"print without model":  {hello.with(pair{"fingerprint", m{{"dtype", "d"}}}), "request: fingerprint: ", false},
 		"short session":        {hello.with(pair{"session", "1234567"}), "request: session: ", false},
-		"long session":         {hello.with(pair{"session", strings.Repeat("a", MaxSession+1)}), "request: session: ", false},
+		"long session":         {hello.with(pair{"session", strings.Repeat("a", maxSession+1)}), "request: session: ", false},
 		"session with a slash": {hello.with(pair{"session", "1234/5678"}), "request: session: ", false},
 		"session not ASCII":    {hello.with(pair{"session", "1234567é"}), "request: session: ", false},
 		"long client":          {hello.with(pair{"client", strings.Repeat("a", MaxClient+1)}), "request: client: 101 bytes", false},
@@ -172,26 +169,18 @@ func TestBadRequests(t *testing.T) {
 		"version 0":            {hello.with(pair{"version", 0}), "the client speaks version 0", false},
 		"version a text":       {hello.with(pair{"version", "1"}), "request: version: want an integer, got a text", false},
 		"no version":           {hello.without("version"), "request: version: hello needs it", false},
-		"hello with a lease":   {hello.with(pair{"lease", "l"}), "request: lease: hello has no such field", false},
-		"long lease":           {pin.with(pair{"lease", strings.Repeat("a", MaxLease+1)}), "request: lease: ", false},
+		"long lease":           {pin.with(pair{"lease", strings.Repeat("a", maxLease+1)}), "request: lease: ", false},
 		"lease with a zero":    {pin.with(pair{"lease", "a\x00"}), "request: lease: ", false},
 		"no lease":             {pin.without("lease"), "request: lease: pin needs it", false},
 		"no space":             {pin.without("space"), "request: space: pin needs it", false},
 		"no names":             {pin.with(pair{"names", list{}}), "request: names: pin needs it", false},
-		"pin with keep":        {pin.with(pair{"keep", true}), "request: keep: pin has no such field", false},
-		"pin with objects":     {pin.with(pair{"objects", list{m{{"name", "a"}}}}), "request: objects: pin has no such field", false},
-		"get with seconds":     {pin.with(pair{"op", "get"}, pair{"seconds", 1}), "request: seconds: get has no such field", false},
-		"reserve with names":   {objects(m{{"name", "a"}}).with(pair{"names", list{"a"}}), "request: names: reserve has no such field", false},
 		"commit with seconds":  {pin.with(pair{"op", "commit"}, pair{"seconds", 1}), "request: seconds: commit has them with keep only", false},
-		"abort with keep":      {pin.with(pair{"op", "abort"}, pair{"keep", true}), "request: keep: abort has no such field", false},
 		"release of nothing":   {m{{"id", 7}, {"op", "release"}}, "request: leases: release needs", false},
 		"release of both":      {pin.with(pair{"op", "release"}, pair{"leases", list{"l"}}), "request: leases: release has leases, or", false},
 		"release, no names":    {pin.with(pair{"op", "release"}).without("names"), "request: leases: release needs", false},
 		"release, bad lease":   {m{{"id", 7}, {"op", "release"}, {"leases", list{"a", ""}}}, "request: leases: ", false},
-		"stat with a lease":    {m{{"id", 7}, {"op", "stat"}, {"lease", "l"}}, "request: lease: stat has no such field", false},
 		"stat without space":   {m{{"id", 7}, {"op", "stat"}, {"names", list{"a"}}}, "request: space: stat needs it with names", false},
 		"stat without names":   {m{{"id", 7}, {"op", "stat"}, {"space", "s"}}, "request: space: stat needs it with names", false},
-		"clear with names":     {m{{"id", 7}, {"op", "clear"}, {"names", list{"a"}}}, "request: names: clear has no such field", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw, ok := c.body.([]byte)
@@ -240,9 +229,8 @@ func TestHelloOfLaterVersions(t *testing.T) {
 		})
 	}
 	var q Request
-	var bad *Error
-	require.ErrorAs(t, DecodeRequest(pack(t, pin.with(pair{"version", 2})), &q), &bad)
-	require.Equal(t, KindInvalid, bad.Kind, "only hello has a version")
+	require.NoError(t, DecodeRequest(pack(t, pin.with(pair{"version", 2})), &q), "only hello has a version")
+	require.Zero(t, q.Version)
 }
 
 func TestBadReplies(t *testing.T) {
@@ -253,11 +241,9 @@ func TestBadReplies(t *testing.T) {
 	}{
 		"nothing":             {[]byte{}, "reply: byte 0"},
 		"empty":               {m{}, "reply: an answer without an id"},
-		"unknown key":         {m{{"id", 7}, {"op", "pin"}}, `reply: unknown key "op"`},
 		"key twice":           {m{{"id", 7}, {"id", 7}}, `reply: the key "id" twice`},
-		"error and items":     {m{{"id", 7}, {"error", m{{"kind", "busy"}}}, {"items", list{}}}, "reply: an error and something else"},
+		"error and items":     {m{{"id", 7}, {"error", m{{"kind", "busy"}}}, {"items", list{m{{"status", "hit"}}}}}, "reply: an error and something else"},
 		"error of no kind":    {m{{"id", 7}, {"error", m{{"text", "x"}}}}, `reply: error: the key "kind" is missing`},
-		"error's kind":        {m{{"id", 7}, {"error", m{{"kind", "bad"}}}}, `reply: error.kind: "bad" is unknown`},
 		"item without status": {item(pair{"offset", 1}), `reply: items[1]: the key "status" is missing`},
 		"status":              {item(pair{"status", "Hit"}), `reply: items[1].status: "Hit" is unknown`},
 		"offset":              {item(pair{"status", "hit"}, pair{"offset", -1}), "reply: items[1].offset: -1, want 0 or more"},

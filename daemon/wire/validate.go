@@ -1,45 +1,38 @@
 package wire
 
 import (
+	"reflect"
 	"strings"
 	"unicode"
 )
 
 // form is what the requests of one op have.
-type form struct{ needed, allowed set }
+type form struct{ needs, may set }
 
-var (
-	always = setOf(qID, qOp)
-	forms  = map[Op]form{
-		Hello:   {setOf(qVersion, qSession, qClient), setOf(qFingerprint)},
-		Pin:     {setOf(qLease, qSpace, qNames), setOf(qSeconds, qPrefix)},
-		Get:     {setOf(qLease, qSpace), setOf(qNames)},
-		Reserve: {setOf(qLease, qSpace, qObjects), setOf(qSeconds)},
-		Commit:  {setOf(qLease, qSpace, qNames), setOf(qKeep, qSeconds)},
-		Abort:   {setOf(qLease, qSpace, qNames), 0},
-		Release: {0, setOf(qLeases, qLease, qSpace, qNames)},
-		Stat:    {0, setOf(qSpace, qNames, qList)},
-		Clear:   {0, setOf(qSpace)},
-	}
-)
+const always = 1<<requestID | 1<<requestOp
 
 // Validate reports which field of a request its Op needs and does not have, has and must not have, or has with a value
-// that is never right: an *[Error] of [KindInvalid], or of [KindVersion]. Names and objects are not looked at: what can't be stored is
+// that is never right: an *[Error] of [KindInvalid], [KindUnsupported] or [KindVersion]. Names and objects are not looked at: what can't be stored is
 // answered one by one, by [StatusInvalid].
 func (q *Request) Validate() error {
 	f, ok := forms[q.Op]
-	if !ok {
-		return invalid("request: op: %.64q is unknown, want one of %q", q.Op, ops)
+	switch {
+	case q.Op == "":
+		return invalid("request: op: every request needs it, and it is empty")
+	case !ok && q.ID != 0:
+		e := invalid("operation %.64q is unknown here, in version %d of the protocol: upgrade the daemon, or do without", q.Op, Version)
+		e.Kind = KindUnsupported
+		return e
 	}
 	if q.Op == Hello && q.Version != Version && q.Version > 0 {
 		return versionError(q.Version)
 	}
 	used := q.used()
-	needed := f.needed | always
+	needed := f.needs | always
 	if n, some := first(needed &^ used); some {
 		return invalid("request: %s: %s needs it, and it is empty, 0 or missing", requestKeys[n], q.Op)
 	}
-	if n, some := first(used &^ (needed | f.allowed)); some {
+	if n, some := first(used &^ (needed | f.may)); some {
 		return invalid("request: %s: %s has no such field; leave it out", requestKeys[n], q.Op)
 	}
 	return q.validate(used)
@@ -48,17 +41,17 @@ func (q *Request) Validate() error {
 // validate looks at values, and at fields that belong together.
 func (q *Request) validate(used set) error {
 	switch {
-	case used.has(qSession) && !validSession(q.Session):
-		return invalid("request: session: %.100q, want %d to %d ASCII letters, digits, - and _", q.Session, minSession, MaxSession)
+	case used.has(requestSession) && !validSession(q.Session):
+		return invalid("request: session: %.100q, want %d to %d ASCII letters, digits, - and _", q.Session, minSession, maxSession)
 	case len(q.Client) > MaxClient:
 		return invalid("request: client: %d bytes, the most is %d", len(q.Client), MaxClient)
 	case !printable(q.Client):
 		return invalid("request: client: %+q has control characters, or such as nobody sees; leave them out", q.Client)
-	case used.has(qLease) && !validLease(q.Lease):
+	case used.has(requestLease) && !validLease(q.Lease):
 		return leaseError("lease", q.Lease)
-	case q.Op == Commit && used.has(qSeconds) && !q.Keep:
+	case q.Op == Commit && used.has(requestSeconds) && !q.Keep:
 		return invalid("request: seconds: commit has them with keep only; leave them out")
-	case q.Op == Stat && used.has(qSpace) != used.has(qNames):
+	case q.Op == Stat && used.has(requestSpace) != used.has(requestNames):
 		return invalid("request: space: stat needs it with names, and only then")
 	}
 	if q.Op == Release {
@@ -74,11 +67,11 @@ func (q *Request) validate(used set) error {
 
 // validateRelease: a release has leases, or names of one lease.
 func (q *Request) validateRelease(used set) error {
-	some := setOf(qLease, qSpace, qNames)
+	const some = 1<<requestLease | 1<<requestSpace | 1<<requestNames
 	switch {
-	case used.has(qLeases) && used&some != 0:
+	case used.has(requestLeases) && used&some != 0:
 		return invalid("request: leases: release has leases, or the names of one lease, not both")
-	case !used.has(qLeases) && used&some != some:
+	case !used.has(requestLeases) && used&some != some:
 		return invalid("request: leases: release needs leases, or a lease, a space and names")
 	}
 	for _, l := range q.Leases {
@@ -90,13 +83,13 @@ func (q *Request) validateRelease(used set) error {
 }
 
 func leaseError(key, lease string) *Error {
-	return invalid("request: %s: %.200q, want 1 to %d bytes without control characters, and without such as nobody sees", key, lease, MaxLease)
+	return invalid("request: %s: %.200q, want 1 to %d bytes without control characters, and without such as nobody sees", key, lease, maxLease)
 }
 
-func validLease(s string) bool { return s != "" && len(s) <= MaxLease && printable(s) }
+func validLease(s string) bool { return s != "" && len(s) <= maxLease && printable(s) }
 
 func validSession(s string) bool {
-	return len(s) >= minSession && len(s) <= MaxSession && strings.IndexFunc(s, func(r rune) bool {
+	return len(s) >= minSession && len(s) <= maxSession && strings.IndexFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
 	}) < 0
 }
@@ -105,6 +98,19 @@ func validSession(s string) bool {
 // what a line of a log or a terminal shows is the text then.
 func printable(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }) < 0
+}
+
+// drop makes fields zero that the Op has not.
+func (q *Request) drop() {
+	f, ok := forms[q.Op]
+	if more := q.used() &^ (f.needs | f.may | always); ok && more != 0 {
+		v := reflect.ValueOf(q).Elem()
+		for n := range requestKeys {
+			if more.has(n) {
+				v.Field(n).SetZero()
+			}
+		}
+	}
 }
 
 // first returns the lowest number in a set.

@@ -1,5 +1,7 @@
 package wire
 
+//go:generate go run ../../scripts/wiregen
+
 import (
 	"time"
 
@@ -15,8 +17,8 @@ const (
 	MaxRequest = 1 << 20 // bytes of a request's body
 	MaxReply   = 8 << 20 // bytes of a reply's body
 	MaxNames   = 1024    // names, objects or leases in one request
-	MaxSession = 64      // bytes of a session, ASCII letters, digits, "-" and "_"; the least is 8
-	MaxLease   = 128     // bytes of the name of a lease
+	maxSession = 64      // bytes of a session, ASCII letters, digits, "-" and "_"; the least is 8
+	maxLease   = 128     // bytes of the name of a lease
 	MaxClient  = 100     // bytes of the name of a client
 
 	minSession = 8
@@ -60,28 +62,40 @@ const (
 // Request is a request of any kind. Fields that an Op does not name must be zero, and those that it names must not, apart
 // from Seconds, Prefix, Keep, List and what is said to be optional.
 type Request struct {
-	ID uint64 `msg:"id"` // returned in the reply, and not 0: clients count from 1
-	Op Op     `msg:"op"`
+	ID uint64 `msg:"id,needed"`      // returned in the reply, and not 0: clients count from 1
+	Op Op     `msg:"op,needed,open"` // one that the daemon does not know is refused by KindUnsupported
 
-	Version     int                  `msg:"version"`
-	Session     string               `msg:"session"`
-	Client      string               `msg:"client"`      // for people: "vllm 0.32.0 worker 0"
-	Fingerprint *encoder.Fingerprint `msg:"fingerprint"` // a map: model, revision, dtype, layout, engine, ranks, rank
+	Version     int                  `msg:"version" needs:"Hello"`
+	Session     string               `msg:"session" needs:"Hello"`
+	Client      string               `msg:"client" needs:"Hello"`    // for people: "vllm 0.32.0 worker 0"
+	Fingerprint *encoder.Fingerprint `msg:"fingerprint" may:"Hello"` // its fields are those of fingerprint, below
+	Features    []string             `msg:"features,most=MaxNames" may:"Hello"`
 
-	Lease   string   `msg:"lease"`
-	Space   string   `msg:"space"`
-	Names   []string `msg:"names"`
-	Seconds uint32   `msg:"seconds"` // 0 is the daemon's default
-	Prefix  bool     `msg:"prefix"`
-	Keep    bool     `msg:"keep"`
-	Objects []Object `msg:"objects"`
-	Leases  []string `msg:"leases"`
-	List    bool     `msg:"list"`
+	Lease   string   `msg:"lease" needs:"Pin Get Reserve Commit Abort" may:"Release"`
+	Space   string   `msg:"space" needs:"Pin Get Reserve Commit Abort" may:"Release Stat Clear"`
+	Names   []string `msg:"names,most=MaxNames" needs:"Pin Commit Abort" may:"Get Release Stat"`
+	Seconds uint32   `msg:"seconds" may:"Pin Reserve Commit"` // 0 is the daemon's default
+	Prefix  bool     `msg:"prefix" may:"Pin"`
+	Keep    bool     `msg:"keep" may:"Commit"`
+	Objects []Object `msg:"objects,most=MaxNames" needs:"Reserve"`
+	Leases  []string `msg:"leases,most=MaxNames" may:"Release"`
+	List    bool     `msg:"list" may:"Stat"`
+}
+
+// fingerprint is [encoder.Fingerprint], with the keys of its fields.
+type fingerprint struct {
+	Model    string `msg:"model"`
+	Revision string `msg:"revision"`
+	DType    string `msg:"dtype"`
+	Layout   string `msg:"layout"`
+	Engine   string `msg:"engine"`
+	Ranks    int    `msg:"ranks"`
+	Rank     int    `msg:"rank"`
 }
 
 // Object describes an object that is to be stored, as tier.Object.
 type Object struct {
-	Name   string        `msg:"name"`
+	Name   string        `msg:"name,needed"`
 	Size   int64         `msg:"size"` // bytes
 	Note   []byte        `msg:"note"` // of an encoder's output: the text of encoder.Note, "bfloat16 256 5376"
 	Parent string        `msg:"parent"`
@@ -117,6 +131,8 @@ type Reply struct {
 	Space   string   `msg:"space"`
 	Limits  *Limits  `msg:"limits"`
 
+	Features []string `msg:"features"` // those of the request's that the daemon has, too
+
 	Items  []Item  `msg:"items"` // in the order of the request's names or objects
 	State  *State  `msg:"state"`
 	Leases []Lease `msg:"leases"`
@@ -144,7 +160,7 @@ type Limits struct {
 // Item is the answer about one name or object. Offset, Size and Note are of hits and reservations; those of Stat have no Offset, since
 // they may be in any level.
 type Item struct {
-	Status Status   `msg:"status"`
+	Status Status   `msg:"status,needed"`
 	Name   string   `msg:"name"` // of Get without names only
 	Offset uint64   `msg:"offset"`
 	Size   int64    `msg:"size"`
@@ -154,8 +170,8 @@ type Item struct {
 
 // Error refuses a request as a whole. It is an error in Go, too.
 type Error struct {
-	Kind Kind   `msg:"kind"`
-	Text string `msg:"text"` // what is wrong, and what to do
+	Kind Kind   `msg:"kind,needed,open"`
+	Text string `msg:"text,people"` // what is wrong, and what to do
 }
 
 func (e *Error) Error() string { return "daemon: " + e.Text }
@@ -166,11 +182,13 @@ type Kind string
 const (
 	KindVersion    Kind = "version"    // the text names which side to upgrade; the connection is closed
 	KindPermission Kind = "permission" // another user, or another process's session; the connection is closed
-	KindInvalid    Kind = "invalid"    // no such op, field or value; what has no id closes the connection
-	KindHello      Kind = "hello"      // a request before Hello, or after another connection has taken the session up
-	KindBusy       Kind = "busy"       // too many sessions, connections, leases or spaces to clear
-	KindClosing    Kind = "closing"    // the daemon ends, and closes the connection; connect again in a while
-	KindInternal   Kind = "internal"   // the daemon failed, and closes the connection
+	KindInvalid    Kind = "invalid"    // no such field or value; what has no id closes the connection
+	// KindUnsupported is for an Op that the daemon does not know, since it is older than the client. The text names the Op.
+	KindUnsupported Kind = "unsupported"
+	KindHello       Kind = "hello"    // a request before Hello, or after another connection has taken the session up
+	KindBusy        Kind = "busy"     // too many sessions, connections, leases or spaces to clear
+	KindClosing     Kind = "closing"  // the daemon ends, and closes the connection; connect again in a while
+	KindInternal    Kind = "internal" // the daemon failed, and closes the connection
 )
 
 // State is what the daemon has and does now.
@@ -199,18 +217,18 @@ type Use struct {
 
 // Level is what a level has, as tier.LevelState; -1 is unknown.
 type Level struct {
-	Name     string `msg:"name"`
+	Name     string `msg:"name,needed"`
 	Away     bool   `msg:"away"`
-	Objects  int64  `msg:"objects"`
-	Bytes    int64  `msg:"bytes"`
-	Capacity int64  `msg:"capacity"`
-	Held     int64  `msg:"held"`
+	Objects  int64  `msg:"objects,least=-1"`
+	Bytes    int64  `msg:"bytes,least=-1"`
+	Capacity int64  `msg:"capacity,least=-1"`
+	Held     int64  `msg:"held,least=-1"`
 	Owed     int    `msg:"owed"`
 }
 
 // ClientState describes a session that has a connection now. Counts are since its Hello.
 type ClientState struct {
-	Session string `msg:"session"`
+	Session string `msg:"session,needed"`
 	Client  string `msg:"client"`
 	PID     int    `msg:"pid"`     // of the process; 0 is unknown
 	Space   string `msg:"space"`   // by its fingerprint, or of its last request
@@ -223,10 +241,10 @@ type ClientState struct {
 
 // Lease describes an open lease, of any session.
 type Lease struct {
-	Name     string `msg:"name"`
+	Name     string `msg:"name,needed"`
 	Client   string `msg:"client"`
-	PID      int    `msg:"pid"`     // of the client's process; 0 is unknown
-	Seconds  int64  `msg:"seconds"` // until its end; -1 is never, 0 that it has passed, and reservations are left
+	PID      int    `msg:"pid"`              // of the client's process; 0 is unknown
+	Seconds  int64  `msg:"seconds,least=-1"` // until its end; -1 is never, 0 that it has passed, and reservations are left
 	Pinned   int    `msg:"pinned"`
 	Reserved int    `msg:"reserved"`
 	Bytes    int64  `msg:"bytes"`

@@ -45,7 +45,7 @@ type names struct {
 func counted(dir string) bool {
 	parts := strings.Split(dir, "/")
 	switch parts[0] {
-	case "internal", "fuzz", "cmd", "examples", "interop", "bench":
+	case "internal", "fuzz", "cmd", "examples", "interop", "bench", "scripts":
 		return false
 	}
 	last := parts[len(parts)-1]
