@@ -21,7 +21,7 @@ SIZE = 1 << 20
 ALIGNED = 64
 
 _KEYS = {
-    "hello": ({"version", "session", "client"}, {"fingerprint"}),
+    "hello": ({"version", "session", "client"}, {"fingerprint", "features"}),
     "pin": ({"lease", "space", "names"}, {"seconds", "prefix"}),
     "get": ({"lease", "space"}, {"names"}),
     "reserve": ({"lease", "space", "objects"}, {"seconds"}),

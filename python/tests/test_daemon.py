@@ -68,7 +68,8 @@ def test_requests_have_the_bytes_of_the_page() -> None:
     for kind, message, frame in examples():
         if kind != "wire-request":
             continue
-        made = msgspec.convert(as_bytes(message), daemon._Request)
+        form: Any = daemon._HelloRequest if message["op"] == "hello" else daemon._Request
+        made = msgspec.convert(as_bytes(message), form)
         body = daemon._encode(made)
         assert len(body).to_bytes(4, "little") + body == frame, message
         count += 1
@@ -366,14 +367,15 @@ def test_length_that_is_too_large_is_not_waited_for(standin: Standin) -> None:
     "hello",
     [
         answer(),
-        answer(segment={"name": "x", "size": 0}, space="s"),
-        answer(segment={"size": 5}, space="s"),
-        answer(segment={"name": "x", "size": 5}),
+        answer(version=1, segment={"name": "x", "size": 0}, space="s"),
+        answer(version=1, segment={"size": 5}, space="s"),
+        answer(version=1, segment={"name": "x", "size": 5}),
+        answer(version=2, segment={"name": "x", "size": 5}, space="s"),
         answer(error={"kind": "version", "text": "upgrade the client"}),
         answer(error={"kind": "busy", "text": "too many"}),
         lambda request: b"",
     ],
-    ids=range(7),
+    ids=range(8),
 )
 def test_hellos_that_are_none(
     standin: Standin, hello: Callable[[dict[str, Any]], bytes], monkeypatch: pytest.MonkeyPatch
@@ -400,6 +402,52 @@ def test_refusal_is_told_and_the_connection_goes_on(standin: Standin) -> None:
         standin.answer = None
         c.pin("l", ["a"])
         assert c.epoch == 1
+
+
+def of_another_version(value: Any) -> Any:
+    """An answer with keys in each of its maps that no client knows."""
+    if isinstance(value, dict):
+        more = {"id": 1, "items": [None, 1.5, b"x", {"status": 7}], "text": {"a": []}}
+        known = {key: of_another_version(inner) for key, inner in value.items()}
+        return {"of a later daemon": more, **known, "and one more": more}
+    if isinstance(value, list):
+        return [of_another_version(inner) for inner in value]
+    return value
+
+
+def test_later_daemon(standin: Standin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the client knows of an answer is what counts; a feature is used only if both sides named it."""
+
+    def later(request: dict[str, Any]) -> bytes | None:
+        if request["op"] == "clear":
+            error = {"kind": "of a later daemon", "text": "no"}
+            return answer(error=of_another_version(error))(request)
+        connection = next(iter(standin._connections))
+        reply = {"id": request["id"], **standin.reply(connection, request)}
+        if request["op"] == "hello":
+            reply["features"] = ["of a later daemon", "of both"]
+        return frame(msgspec.msgpack.encode(of_another_version(reply)))
+
+    offset = standin.put("a", b"bytes", "note")
+    standin.answer = later
+    with client(standin) as c:
+        assert c.pin("l", ["a", "b"]) == [Item("hit", "", offset, 5, b"note"), Item("miss")]
+        assert c.hello().features == ()
+        assert "features" not in standin.calls[0]
+        with pytest.raises(DaemonError, match="no") as caught:
+            c._ask(daemon._Request(op="clear"))
+        assert caught.value.kind == "of a later daemon"
+        assert c.alive()
+    monkeypatch.setattr("ringcache.daemon.FEATURES", ("of both", "of this client"))
+    with client(standin) as c:
+        assert c.hello().features == ("of both",)
+        assert standin.calls[-1]["features"] == ["of both", "of this client"]
+
+
+def test_another_version_is_named(standin: Standin) -> None:
+    standin.answer = answer(version=2, segment={"name": "x", "size": 5}, space="s")
+    with client(standin) as c, pytest.raises(DaemonError, match="in version 2 .* speaks version 1"):
+        c.hello()
 
 
 def test_interrupted_call_leaves_no_answer_behind(

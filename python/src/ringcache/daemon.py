@@ -53,6 +53,9 @@ __all__ = [
 #: Of the protocol.
 VERSION: Final = 1
 
+#: What this client can do beyond the first version of the protocol, by the names of docs/daemon.md.
+FEATURES: Final[tuple[str, ...]] = ()
+
 _MAX_REQUEST: Final = 1 << 20
 _MAX_REPLY: Final = 8 << 20
 _MAX_NAMES: Final = 1024
@@ -73,7 +76,8 @@ def default_socket() -> str:
     return os.environ.get(SOCKET_VARIABLE) or _SOCKET
 
 
-# Fields are in the order in which docs/daemon.md has them; what is zero is left out.
+# Fields are in the order in which docs/daemon.md has them; what is zero is left out. A key of an
+# answer that has no field here is skipped: it is of a later daemon.
 class Fingerprint(msgspec.Struct, omit_defaults=True, frozen=True):
     """What two engines must share for the one to use the other's outputs: ``encoder.Fingerprint`` of
     the Go library. The daemon makes a space of it."""
@@ -139,6 +143,7 @@ class Hello(msgspec.Struct, frozen=True):
     space: str
     limits: Limits
     server: str
+    features: tuple[str, ...]  # that both sides have, see FEATURES
     epoch: int  # counts the Hellos of a client: what an earlier one has is to be asked for again
 
 
@@ -151,13 +156,20 @@ class Items(list[Item]):
         self.hello = hello
 
 
-class _Request(msgspec.Struct, omit_defaults=True):
+# A struct of at most 15 fields is a map with a header of one byte, as the page has them.
+class _HelloRequest(msgspec.Struct, omit_defaults=True):
     id: int = 0
     op: str = ""
     version: int = 0
     session: str = ""
     client: str = ""
     fingerprint: Fingerprint | None = None
+    features: Sequence[str] = ()
+
+
+class _Request(msgspec.Struct, omit_defaults=True):
+    id: int = 0
+    op: str = ""
     lease: str = ""
     space: str = ""
     names: Sequence[str] = ()
@@ -182,6 +194,7 @@ class _Reply(msgspec.Struct):
     segment: Segment | None = None
     space: str = ""
     limits: Limits | None = None
+    features: tuple[str, ...] = ()
     items: tuple[Item, ...] = ()
 
 
@@ -441,15 +454,21 @@ class Client:
             check_owner(connection, self.socket)
             reply = self._exchange(
                 connection,
-                _Request(
+                _HelloRequest(
                     op="hello",
                     version=VERSION,
                     session=self._session,
                     client=self._client,
                     fingerprint=self._fingerprint,
+                    features=FEATURES,
                 ),
                 deadline,
             )
+            if reply.version != VERSION:
+                raise ValueError(
+                    f"the daemon answers in version {reply.version} of the protocol, and this client "
+                    f"speaks version {VERSION}: upgrade the older one"
+                )
             segment = reply.segment
             if segment is None or not segment.name or segment.size <= 0:
                 raise ValueError("the answer to hello has no segment")
@@ -467,13 +486,14 @@ class Client:
             self._failed(timed_out=slow)
             raise self._away(f"no answer within {self.timeout} s" if slow else str(e)) from None
         limits = reply.limits or _NO_LIMITS
-        self._hello = Hello(segment, space, limits, reply.server, self.epoch + 1)
+        features = tuple(name for name in FEATURES if name in reply.features)
+        self._hello = Hello(segment, space, limits, reply.server, features, self.epoch + 1)
         self._connection = connection
         self._pause = _LEAST_PAUSE
         return connection, False
 
     def _exchange(
-        self, connection: sockets.socket, request: _Request, deadline: float
+        self, connection: sockets.socket, request: _HelloRequest | _Request, deadline: float
     ) -> _Reply:
         self._id += 1
         request.id = self._id
