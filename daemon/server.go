@@ -254,7 +254,7 @@ const maxListed = 16 << 10
 func (s *Server) State() wire.State {
 	st, n := s.o.Store.State(), s.book.Counts()
 	out := wire.State{
-		Sessions: n.Sessions, Leases: n.Leases, Pending: st.Fetches, Owed: st.Backlog, Clearing: s.clears.isBusy(),
+		Sessions: n.Sessions, Leases: n.Leases, Fetches: st.Fetches, Backlog: st.Backlog, Clearing: s.clears.isBusy(),
 		Seconds: int64(time.Since(s.started) / time.Second), Recent: s.visitors.use(),
 	}
 	out.Hits, out.Misses, out.Stored = s.meter.use()
@@ -266,5 +266,5 @@ func (s *Server) State() wire.State {
 
 func levelOf(l tier.LevelState) wire.Level {
 	u := l.Usage
-	return wire.Level{Name: l.Name, Away: l.Away, Objects: u.Objects, Bytes: u.Bytes, Capacity: u.Capacity, Held: u.Held, Owed: l.Backlog}
+	return wire.Level{Name: l.Name, Away: l.Away, Objects: u.Objects, Bytes: u.Bytes, Capacity: u.Capacity, Held: u.Held, Backlog: l.Backlog}
 }

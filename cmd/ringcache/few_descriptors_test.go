@@ -117,7 +117,7 @@ func TestFewDescriptors(t *testing.T) {
 	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		p, err := c.Stat(t.Context(), wire.Request{})
 		require.NoError(t, err)
-		if p.State.Owed == 0 {
+		if p.State.Backlog == 0 {
 			require.Equal(t, int64(len(names)), p.State.Levels[1].Objects)
 			break
 		}

@@ -43,8 +43,8 @@ type status struct {
 	Levels  []statusLevel `json:"levels"`  // fastest first
 
 	Sessions int           `json:"sessions"`
-	Pending  int           `json:"pending"` // objects on their way into memory
-	Owed     int           `json:"owed"`    // objects that wait to be written to lower levels
+	Fetches  int           `json:"fetches"` // objects on their way into memory
+	Backlog  int           `json:"backlog"` // objects that wait to be written to lower levels
 	Clearing bool          `json:"clearing"`
 	Leases   []statusLease `json:"leases"`
 
@@ -104,7 +104,7 @@ type statusLevel struct {
 	Bytes    int64  `json:"bytes"`
 	Capacity int64  `json:"capacity"` // 0 is no limit of its own
 	Held     int64  `json:"held"`
-	Owed     int    `json:"owed"`
+	Backlog  int    `json:"backlog"`
 }
 
 type statusLease struct {
@@ -158,7 +158,7 @@ func askStatus(ctx context.Context, socket string) (_ *status, err error) {
 	s := &status{
 		Server: h.Server, Socket: socket, Segment: statusSegment{h.Segment.Name, h.Segment.Size, h.Segment.Generation}, Seconds: p.State.Seconds,
 		Sessions: max(0, p.State.Sessions-1), // without this one
-		Pending:  p.State.Pending, Owed: p.State.Owed, Clearing: p.State.Clearing,
+		Fetches:  p.State.Fetches, Backlog: p.State.Backlog, Clearing: p.State.Clearing,
 		Levels: []statusLevel{}, Leases: []statusLease{}, Clients: []statusClient{},
 		Total: useOf(wire.Use{Seconds: p.State.Seconds, Hits: p.State.Hits, Misses: p.State.Misses, Stored: p.State.Stored}),
 	}
@@ -202,7 +202,7 @@ func explainStatus(socket string, err error) error {
 func (s *status) print(to io.Writer) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%s at %s, up %v, segment %s of %s\n", printable(s.Server), s.Socket, time.Duration(s.Seconds)*time.Second, printable(s.Segment.Name), size(s.Segment.Size))
-	fmt.Fprintf(w, "%d sessions, %d leases, %d objects on the way into memory, %d to be written to lower levels\n", s.Sessions, len(s.Leases), s.Pending, s.Owed)
+	fmt.Fprintf(w, "%d sessions, %d leases, %d objects on the way into memory, %d to be written to lower levels\n", s.Sessions, len(s.Leases), s.Fetches, s.Backlog)
 	if s.Clearing {
 		fmt.Fprintln(w, "a space is being cleared")
 	}
@@ -215,7 +215,7 @@ func (s *status) print(to io.Writer) error {
 		if l.Capacity == 0 {
 			capacity = "-"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", printable(l.Name), state, count(l.Objects), size(l.Bytes), capacity, size(l.Held), l.Owed)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", printable(l.Name), state, count(l.Objects), size(l.Bytes), capacity, size(l.Held), l.Backlog)
 	}
 	fmt.Fprintf(w, "\nWITHIN\tHITS\tMISSES\tRATE\tSTORED\n%v\n%v\n", s.Recent, s.Total)
 	if len(s.Clients) > 0 {

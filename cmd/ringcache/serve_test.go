@@ -523,7 +523,7 @@ func TestServeEndsAtOnce(t *testing.T) {
 	s.start()
 	c := s.dial()
 	put(t, c, "lease", "name", []byte("data"))
-	require.Equal(t, 1, askOf(t, s).Owed)
+	require.Equal(t, 1, askOf(t, s).Backlog)
 	s.signal(syscall.SIGTERM)
 	s.wait("msg=ending")
 	s.waitPhase("draining")
@@ -534,7 +534,7 @@ func TestServeEndsAtOnce(t *testing.T) {
 	require.Contains(t, s.text(), "ended at once by a second signal")
 
 	s.start("--drain", "0s")
-	require.Equal(t, 1, askOf(t, s).Owed)
+	require.Equal(t, 1, askOf(t, s).Backlog)
 	s.signal(syscall.SIGTERM)
 	require.Zero(t, s.end(), s.text())
 	require.Contains(t, s.text(), "they stay in the segment")

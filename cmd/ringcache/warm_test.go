@@ -291,7 +291,7 @@ func TestWarmShowsTiers(t *testing.T) {
 		if calls == 2 {
 			objects = 7
 		}
-		return wire.State{Owed: 3, Levels: []wire.Level{{Name: "memory", Objects: objects, Bytes: objects << 20, Capacity: 64 << 20}, {Name: "redis", Away: true, Objects: -1, Bytes: -1, Capacity: -1}}}
+		return wire.State{Backlog: 3, Levels: []wire.Level{{Name: "memory", Objects: objects, Bytes: objects << 20, Capacity: 64 << 20}, {Name: "redis", Away: true, Objects: -1, Bytes: -1, Capacity: -1}}}
 	})
 	out, _, err := warmed(t.Context(), t, "", "--url", url, "--socket", socket, dir)
 	require.NoError(t, err)

@@ -74,14 +74,14 @@ func (c warmCommand) show(ctx context.Context, to io.Writer, before *status, res
 			capacity = size(l.Capacity)
 		}
 		empty = empty && l.Objects <= 0
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", printable(l.Name), state, count(l.Objects), added, size(l.Bytes), capacity, l.Owed)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", printable(l.Name), state, count(l.Objects), added, size(l.Bytes), capacity, l.Backlog)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	switch {
-	case after.Owed > 0:
-		_, err = fmt.Fprintf(to, "%d objects are still on their way to lower tiers\n", after.Owed)
+	case after.Backlog > 0:
+		_, err = fmt.Fprintf(to, "%d objects are still on their way to lower tiers\n", after.Backlog)
 	case result.Sent > 0 && empty:
 		err = fmt.Errorf("images were sent, and nothing is at %s: does the engine run with the connector, and with this socket?", c.Socket)
 	case result.Sent > 0 && old && result.Counted && result.Encoded > 0:

@@ -139,7 +139,7 @@ func drawReply(t *rapid.T) *Reply {
 	}
 	if either.Draw(t, "state") {
 		p.State = &State{
-			Sessions: counts.Draw(t, "sessions"), Leases: counts.Draw(t, "leases"), Pending: counts.Draw(t, "pending"), Owed: counts.Draw(t, "owed"),
+			Sessions: counts.Draw(t, "sessions"), Leases: counts.Draw(t, "leases"), Fetches: counts.Draw(t, "fetches"), Backlog: counts.Draw(t, "backlog"),
 			Clearing: either.Draw(t, "clearing"), Seconds: sizes.Draw(t, "seconds"),
 			Hits: sizes.Draw(t, "hits"), Misses: sizes.Draw(t, "misses"), Stored: sizes.Draw(t, "stored"),
 		}
@@ -149,7 +149,7 @@ func drawReply(t *rapid.T) *Reply {
 		for range rapid.IntRange(0, 3).Draw(t, "levels") {
 			p.State.Levels = append(p.State.Levels, Level{
 				Name: text(20).Draw(t, "name"), Away: either.Draw(t, "away"), Objects: unknown(t), Bytes: unknown(t), Capacity: unknown(t),
-				Held: unknown(t), Owed: counts.Draw(t, "owed"),
+				Held: unknown(t), Backlog: counts.Draw(t, "backlog"),
 			})
 		}
 	}
@@ -232,7 +232,7 @@ func TestReplySizeIsEnough(t *testing.T) {
 	const most = 1<<63 - 1
 	long := strings.Repeat("x", 1<<16)
 	item := Item{Status: StatusUnavailable, Name: long, Offset: 1<<64 - 1, Size: most, Note: []byte(long), Levels: []string{long, long}}
-	level := Level{Name: long, Away: true, Objects: most, Bytes: most, Capacity: most, Held: most, Owed: 1<<31 - 1}
+	level := Level{Name: long, Away: true, Objects: most, Bytes: most, Capacity: most, Held: most, Backlog: 1<<31 - 1}
 	lease := Lease{Name: long, Client: long, PID: 1<<31 - 1, Seconds: most, Pinned: 1<<31 - 1, Reserved: 1<<31 - 1, Bytes: most, Waiting: true}
 	for name, p := range map[string]*Reply{
 		"hello": {
@@ -242,7 +242,7 @@ func TestReplySizeIsEnough(t *testing.T) {
 		"stat": {
 			ID: 1<<64 - 1, Items: slices.Repeat([]Item{item}, 20), Leases: slices.Repeat([]Lease{lease}, 10),
 			State: &State{
-				Levels: slices.Repeat([]Level{level}, 5), Sessions: 1<<31 - 1, Leases: 1<<31 - 1, Pending: 1<<31 - 1, Owed: 1<<31 - 1, Clearing: true, Seconds: most,
+				Levels: slices.Repeat([]Level{level}, 5), Sessions: 1<<31 - 1, Leases: 1<<31 - 1, Fetches: 1<<31 - 1, Backlog: 1<<31 - 1, Clearing: true, Seconds: most,
 				Hits: most, Misses: most, Stored: most, Recent: &Use{most, most, most, most},
 			},
 			Clients: slices.Repeat([]ClientState{{Session: long, Client: long, PID: 1<<31 - 1, Space: long, Seconds: most, Idle: most, Hits: most, Misses: most, Stored: most}}, 2),

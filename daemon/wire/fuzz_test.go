@@ -150,7 +150,7 @@ func replyExamples() []*Reply {
 		{ID: 2, Items: []Item{{Status: StatusHit, Name: "n", Offset: 64, Size: 1 << 20, Note: []byte("bfloat16 1")}, {Status: StatusMiss, Levels: []string{"memory", ""}}}},
 		{ID: 3, Error: &Error{Kind: KindBusy, Text: "no"}},
 		{Error: &Error{Kind: KindInvalid}},
-		{ID: 4, State: &State{Levels: []Level{{Name: "memory", Away: true, Objects: -1, Bytes: 3, Capacity: 4, Held: 5, Owed: 6}}, Sessions: 1, Leases: 2, Pending: 3, Owed: 4, Clearing: true, Seconds: 7, Hits: 8, Misses: 9, Stored: 10, Recent: &Use{Seconds: 11, Hits: 12, Misses: 13, Stored: 14}}},
+		{ID: 4, State: &State{Levels: []Level{{Name: "memory", Away: true, Objects: -1, Bytes: 3, Capacity: 4, Held: 5, Backlog: 6}}, Sessions: 1, Leases: 2, Fetches: 3, Backlog: 4, Clearing: true, Seconds: 7, Hits: 8, Misses: 9, Stored: 10, Recent: &Use{Seconds: 11, Hits: 12, Misses: 13, Stored: 14}}},
 		{ID: 5, Leases: []Lease{{Name: "l", Client: "c", PID: 7, Seconds: -1, Pinned: 1, Reserved: 2, Bytes: 3, Waiting: true}}, Clients: []ClientState{{Session: "s", Client: "c", PID: 7, Space: "p", Seconds: 1, Idle: 2, Hits: 3, Misses: 4, Stored: 5}}},
 	}
 }
@@ -163,6 +163,8 @@ func FuzzRequest(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(frame[header:])
 	}
+	f.Add(pack(f, pin.with(pair{"later", list{m{{"id", nil}, {1, notUTF8}}}}, pair{"keep", true}))) // of a later version
+	f.Add(pack(f, objects(m{{"later", m{{"name", 1}}}, {"name", "a"}})))
 	f.Fuzz(func(t *testing.T, body []byte) { checkRequest(t, body) })
 }
 
@@ -173,5 +175,7 @@ func FuzzReply(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(frame[header:])
 	}
+	f.Add(pack(f, m{{"later", list{m{{1, nil}}}}, {"id", 7}, {"items", list{m{{"later", 1.5}, {"status", "hit"}}}}})) // of a later version
+	f.Add(pack(f, m{{"id", 7}, {"error", m{{"kind", "later"}, {"op", "pin"}}}}))
 	f.Fuzz(func(t *testing.T, body []byte) { checkReply(t, body) })
 }

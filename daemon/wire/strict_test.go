@@ -255,7 +255,7 @@ func TestBadReplies(t *testing.T) {
 		"level's name":        {m{{"id", 7}, {"state", m{{"levels", list{m{}}}}}}, `reply: state.levels[0]: the key "name" is missing`},
 		"level below -1":      {m{{"id", 7}, {"state", m{{"levels", list{m{{"name", "a"}, {"bytes", -2}}}}}}}, "reply: state.levels[0].bytes: -2, want -1 or more"},
 		"level's large":       {m{{"id", 7}, {"state", m{{"levels", list{m{{"name", "a"}, {"held", uint64(1) << 63}}}}}}}, "reply: state.levels[0].held: 9223372036854775808, the most"},
-		"owed -1":             {m{{"id", 7}, {"state", m{{"owed", -1}}}}, "reply: state.owed: -1, want 0 or more"},
+		"backlog -1":          {m{{"id", 7}, {"state", m{{"backlog", -1}}}}, "reply: state.backlog: -1, want 0 or more"},
 		"lease's seconds":     {m{{"id", 7}, {"leases", list{m{{"name", "a"}, {"seconds", -300}}}}}, "reply: leases[0].seconds: -300, want -1 or more"},
 		"lease's seconds, 8":  {m{{"id", 7}, {"leases", list{m{{"name", "a"}, {"seconds", "x"}}}}}, "reply: leases[0].seconds: want an integer, got a text"},
 	} {

@@ -47,7 +47,7 @@ const (
 	Commit Op = "commit"
 	// Abort gives up Names of Space that Lease has reserved; nobody writes to their bytes any more. Items as those of Commit.
 	Abort Op = "abort"
-	// Release ends Leases; or else what Lease pins of Names of Space, and the wish for those that are pending.
+	// Release ends Leases; or else what Lease pins of Names of Space, and the interest in those that are pending.
 	// What is not there is skipped, so that releasing twice is fine.
 	Release Op = "release"
 	// Stat describes the daemon (State), the objects of Names of Space, if any, and, with List, all leases
@@ -196,8 +196,8 @@ type State struct {
 	Levels   []Level `msg:"levels"` // fastest first
 	Sessions int     `msg:"sessions"`
 	Leases   int     `msg:"leases"`
-	Pending  int     `msg:"pending"`  // objects on their way into memory
-	Owed     int     `msg:"owed"`     // objects that wait to be written to lower levels
+	Fetches  int     `msg:"fetches"`  // objects on their way into memory
+	Backlog  int     `msg:"backlog"`  // objects that wait to be written to lower levels
 	Clearing bool    `msg:"clearing"` // Clear goes on
 	Seconds  int64   `msg:"seconds"`  // since the daemon's start
 
@@ -223,7 +223,7 @@ type Level struct {
 	Bytes    int64  `msg:"bytes,least=-1"`
 	Capacity int64  `msg:"capacity,least=-1"`
 	Held     int64  `msg:"held,least=-1"`
-	Owed     int    `msg:"owed"`
+	Backlog  int    `msg:"backlog"` // objects that wait to be written to the level
 }
 
 // ClientState describes a session that has a connection now. Counts are since its Hello.

@@ -552,8 +552,8 @@ func (e *encoding) state(v *State) {
 	}
 	e.int(&m, "sessions", v.Sessions)
 	e.int(&m, "leases", v.Leases)
-	e.int(&m, "pending", v.Pending)
-	e.int(&m, "owed", v.Owed)
+	e.int(&m, "fetches", v.Fetches)
+	e.int(&m, "backlog", v.Backlog)
 	e.bool(&m, "clearing", v.Clearing)
 	e.int64(&m, "seconds", v.Seconds)
 	e.int64(&m, "hits", v.Hits)
@@ -580,10 +580,10 @@ func (d *decoder) state(v *State) {
 			v.Sessions = d.at(&seen, 1, "sessions").int()
 		case "leases":
 			v.Leases = d.at(&seen, 2, "leases").int()
-		case "pending":
-			v.Pending = d.at(&seen, 3, "pending").int()
-		case "owed":
-			v.Owed = d.at(&seen, 4, "owed").int()
+		case "fetches":
+			v.Fetches = d.at(&seen, 3, "fetches").int()
+		case "backlog":
+			v.Backlog = d.at(&seen, 4, "backlog").int()
 		case "clearing":
 			v.Clearing = d.at(&seen, 5, "clearing").bool()
 		case "seconds":
@@ -606,7 +606,7 @@ func (d *decoder) state(v *State) {
 }
 
 func (v *State) size() int {
-	n := 125
+	n := 128
 	if len(v.Levels) > 0 {
 		n += 12
 		for i := range v.Levels {
@@ -658,7 +658,7 @@ func (e *encoding) level(v *Level) {
 	e.orUnknown(&m, "bytes", v.Bytes)
 	e.orUnknown(&m, "capacity", v.Capacity)
 	e.orUnknown(&m, "held", v.Held)
-	e.int(&m, "owed", v.Owed)
+	e.int(&m, "backlog", v.Backlog)
 	e.close(m)
 }
 
@@ -680,8 +680,8 @@ func (d *decoder) level(v *Level) {
 			v.Capacity = d.at(&seen, 4, "capacity").int64(-1)
 		case "held":
 			v.Held = d.at(&seen, 5, "held").int64(-1)
-		case "owed":
-			v.Owed = d.at(&seen, 6, "owed").int()
+		case "backlog":
+			v.Backlog = d.at(&seen, 6, "backlog").int()
 		default:
 			d.skip()
 		}
@@ -691,7 +691,7 @@ func (d *decoder) level(v *Level) {
 }
 
 func (v *Level) size() int {
-	n := 83
+	n := 86
 	n += sizeOf(10, len(v.Name))
 	return n
 }

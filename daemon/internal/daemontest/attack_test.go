@@ -218,7 +218,7 @@ func (r *servedRole) verify(t *testing.T) {
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		p, err := c.Stat(t.Context(), wire.Request{List: true})
 		require.NoError(t, err)
-		if len(p.Leases) == 0 && p.State.Sessions == 1 && p.State.Levels[0].Held == 0 && p.State.Pending == 0 && !p.State.Clearing {
+		if len(p.Leases) == 0 && p.State.Sessions == 1 && p.State.Levels[0].Held == 0 && p.State.Fetches == 0 && !p.State.Clearing {
 			return
 		}
 		require.True(t, time.Now().Before(end), "the attacker has left %+v", p.State)

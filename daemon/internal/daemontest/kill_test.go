@@ -295,7 +295,7 @@ func (k *killing) end() {
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
 	nothing := func(p *wire.Reply) bool {
-		return len(p.Leases) == 0 && p.State.Leases == 0 && p.State.Sessions == 1 && p.State.Owed == 0 && p.State.Pending == 0 && p.State.Levels[0].Held == 0
+		return len(p.Leases) == 0 && p.State.Leases == 0 && p.State.Sessions == 1 && p.State.Backlog == 0 && p.State.Fetches == 0 && p.State.Levels[0].Held == 0
 	}
 	k.wait(ctx, "no lease, reservation or session of a client that is gone", nothing)
 	k.people()

@@ -92,7 +92,7 @@ func TestLies(t *testing.T) {
 		var err error
 		reply, err = keeper.c.Stat(ctx, wire.Request{List: true})
 		require.NoError(t, err)
-		if reply.State.Sessions == 1 && reply.State.Leases == 1 && len(reply.Leases) == 1 && reply.State.Pending == 0 && !reply.State.Clearing {
+		if reply.State.Sessions == 1 && reply.State.Leases == 1 && len(reply.Leases) == 1 && reply.State.Fetches == 0 && !reply.State.Clearing {
 			break
 		}
 		require.True(t, time.Now().Before(end), "they have left %+v, %d leases", reply.State, len(reply.Leases))
