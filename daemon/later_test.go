@@ -10,7 +10,8 @@ import (
 	"github.com/ringcache/ringcache/daemon/wire"
 )
 
-// TestFeatures: a feature is used only if both sides named it. The daemon has none yet, so the test names one.
+// TestFeatures: a feature is used only if both sides named it. The daemon has none yet, so the test names
+// one.
 func TestFeatures(t *testing.T) {
 	b := newBed(t, nil)
 	hello := wire.Request{Op: wire.Hello, Version: wire.Version, Session: session1, Client: "test", Features: []string{"of both", "of the client"}}
@@ -25,8 +26,8 @@ func TestFeatures(t *testing.T) {
 	require.Equal(t, []string{"of the daemon", "of both"}, b.server.features)
 }
 
-// TestUnknownOperation: a client of a later version is told that there is no such operation, before hello and after
-// it, and its connection, session and leases stay.
+// TestUnknownOperation: a client of a later version is told that there is no such operation, before hello
+// and after it, and its connection, session and leases stay.
 func TestUnknownOperation(t *testing.T) {
 	b := newBed(t, nil)
 	p := b.dial()

@@ -22,10 +22,10 @@ import (
 	"github.com/ringcache/ringcache/daemon/wire"
 )
 
-// testdata/recorded has what clients of each release have sent to a daemon, byte by byte, and what of the answers they
-// went by. Such clients are installed, and nobody can change them any more: a recording is never edited and never made
-// anew, also where it looks old. If a change makes TestRecordedClients fail, the change breaks installed clients.
-// A release adds recordings of its own clients, see [TestRecord].
+// testdata/recorded has what clients of each release have sent to a daemon, byte by byte, and what of the
+// answers they went by. Such clients are installed, and nobody can change them any more: a recording is
+// never edited and never made anew, also where it looks old. If a change makes TestRecordedClients fail,
+// the change breaks installed clients. A release adds recordings of its own clients, see [TestRecord].
 var recordings = filepath.Join("testdata", "recorded")
 
 // recording is a file of testdata/recorded.
@@ -39,12 +39,14 @@ type recording struct {
 type step struct {
 	On   int    // the number of the connection, from 0
 	Sent string // the frame, in hexadecimal digits
-	// Answer is what the client goes by: the answer may have more, in each of its maps. A text such as "<integer>" or "<text>"
-	// stands for any value of the type, and "<integer 1>" for one that is the same wherever it is.
+	// Answer is what the client goes by: the answer may have more, in each of its maps. A text such as
+	// "<integer>" or "<text>" stands for any value of the type, and "<integer 1>" for one that is the same
+	// wherever it is.
 	Answer map[string]any
 }
 
-// TestRecordedClients plays what clients of earlier releases have sent against the daemon as it is built here.
+// TestRecordedClients plays what clients of earlier releases have sent against the daemon as it is built
+// here.
 func TestRecordedClients(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(recordings, "*.json"))
 	require.NoError(t, err)
@@ -163,9 +165,10 @@ func readable(v any) {
 
 var record = flag.String("record", "", "the name of the recording that TestRecord makes, such as python-1.0.0")
 
-// TestRecord makes a recording of a client, of any language: with -record NAME it prints a socket, waits until a program has
-// connected to it, done what is to be recorded and ended its connections, one after the other, and writes NAME.json. What the
-// client does not go by, and what differs from run to run, is then taken out by hand, before the file is committed.
+// TestRecord makes a recording of a client, of any language: with -record NAME it prints a socket, waits
+// until a program has connected to it, done what is to be recorded and ended its connections, one after the
+// other, and writes NAME.json. What the client does not go by, and what differs from run to run, is then
+// taken out by hand, before the file is committed.
 func TestRecord(t *testing.T) {
 	if *record == "" {
 		t.Skip("nothing is to be recorded: -record NAME")

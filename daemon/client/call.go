@@ -11,9 +11,10 @@ import (
 	"github.com/ringcache/ringcache/daemon/wire"
 )
 
-// Do sends a request and reads the reply into p, as [wire.DecodeReply]. It sets the request's ID, and its Space if that is empty, needed, and known
-// from Hello. The methods named like an Op are easier. The error is a *[wire.Error] if the request is wrong, or refused
-// by the daemon; [ErrSegment], [ErrClosed]; that of the context, or of the socket.
+// Do sends a request and reads the reply into p, as [wire.DecodeReply]. It sets the request's ID, and its
+// Space if that is empty, needed, and known from Hello. The methods named like an Op are easier. The error
+// is a *[wire.Error] if the request is wrong, or refused by the daemon; [ErrSegment], [ErrClosed]; that of
+// the context, or of the socket.
 func (c *Client) Do(ctx context.Context, q *wire.Request, p *wire.Reply) error {
 	if err := c.take(ctx); err != nil {
 		return err
@@ -51,7 +52,8 @@ func (c *Client) attempt(ctx context.Context, q *wire.Request, p *wire.Reply) er
 	return c.exchange(ctx, q, p)
 }
 
-// ready sees to it that there is a connection, which may have been lost without anybody noticing. The caller has the turn.
+// ready sees to it that there is a connection, which may have been lost without anybody noticing. The
+// caller has the turn.
 func (c *Client) ready(ctx context.Context) error {
 	c.mu.Lock()
 	closed := c.closed
@@ -71,8 +73,8 @@ type lost struct{ err error }
 func (l *lost) Error() string { return l.err.Error() }
 func (l *lost) Unwrap() error { return l.err }
 
-// exchange sends a request on the connection and reads the reply. It hangs up when the connection is of no use any more, but for
-// an error of type *lost.
+// exchange sends a request on the connection and reads the reply. It hangs up when the connection is of no
+// use any more, but for an error of type *lost.
 func (c *Client) exchange(ctx context.Context, q *wire.Request, p *wire.Reply) error {
 	c.id++
 	q.ID = c.id

@@ -20,8 +20,8 @@ const DefaultSocket = "/run/ringcache/ringcache.sock"
 const keptRoom = 128 << 10 // bytes of a request's buffer that a Client keeps between calls
 
 var (
-	// ErrSegment reports that the daemon has another segment than the one that the client has mapped. All offsets and leases of before
-	// are void. Each call fails with it until Map has mapped the new one.
+	// ErrSegment reports that the daemon has another segment than the one that the client has mapped. All
+	// offsets and leases of before are void. Each call fails with it until Map has mapped the new one.
 	ErrSegment = errors.New("daemon: it has another segment now, and what leases had is gone; map it anew")
 	// ErrClosed reports that the client was closed. It is an fs.ErrClosed.
 	ErrClosed = sentinel.New(sentinel.Closed, "daemon: the client is closed")
@@ -30,22 +30,23 @@ var (
 // Options say which daemon is meant, and who asks.
 type Options struct {
 	Socket string // path of the daemon's socket; DefaultSocket if empty
-	// Session is what the daemon knows the client by, see package wire; a random one if empty. Whoever has it may, from the same
-	// process, take up leases where another Client has left them.
+	// Session is what the daemon knows the client by, see package wire; a random one if empty. Whoever has
+	// it may, from the same process, take up leases where another Client has left them.
 	Session string
 	Name    string // of the client, for people: "ringcache warm". It must not be empty
-	// Fingerprint, if not nil, makes the daemon tell the space of the client's keys; requests without a Space have
-	// this one then.
+	// Fingerprint, if not nil, makes the daemon tell the space of the client's keys; requests without a
+	// Space have this one then.
 	Fingerprint *encoder.Fingerprint
 	Dir         string // of shared memory, for Map; /dev/shm if empty
 }
 
-// Client is a session with the daemon. When its connection is lost, the next call connects again, and takes the session up. A call that
-// loses it is made once more: the protocol answers a request that was served before as then, but for an Abort, whose items
-// are ended. A daemon that is not there is an error of the call; nothing is tried in the background.
+// Client is a session with the daemon. When its connection is lost, the next call connects again, and takes
+// the session up. A call that loses it is made once more: the protocol answers a request that was served
+// before as then, but for an Abort, whose items are ended. A daemon that is not there is an error of the
+// call; nothing is tried in the background.
 //
-// Any goroutine may call; calls follow one another. A context that ends while an answer is awaited ends the call, not what
-// the daemon does for it: a lease then has what it would have had.
+// Any goroutine may call; calls follow one another. A context that ends while an answer is awaited ends the
+// call, not what the daemon does for it: a lease then has what it would have had.
 type Client struct {
 	o        Options
 	features []string      // of the protocol, see docs/daemon.md: what this client offers; none yet
@@ -64,7 +65,8 @@ type Client struct {
 	mapped *wire.Segment // what Map has mapped last
 }
 
-// Dial connects to a daemon and says Hello. The error is a *[wire.Error] if the daemon refuses, else that of the socket, or of the context.
+// Dial connects to a daemon and says Hello. The error is a *[wire.Error] if the daemon refuses, else that
+// of the socket, or of the context.
 func Dial(ctx context.Context, o Options) (*Client, error) {
 	if o.Socket == "" {
 		o.Socket = DefaultSocket
@@ -109,7 +111,8 @@ func (c *Client) Close() error {
 // Session returns the client's session.
 func (c *Client) Session() string { return c.o.Session }
 
-// Hello returns the daemon's newest answer to Hello: Server, Segment, Space, Limits, and the Features that both sides have. It must not be changed.
+// Hello returns the daemon's newest answer to Hello: Server, Segment, Space, Limits, and the Features that
+// both sides have. It must not be changed.
 func (c *Client) Hello() wire.Reply {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +135,8 @@ func (c *Client) connect(ctx context.Context) error {
 	c.mu.Unlock()
 	c.conn, c.reader = conn, wire.NewReader(conn, wire.MaxReply)
 	q := wire.Request{
-		Op: wire.Hello, Version: wire.Version, Session: c.o.Session, Client: c.o.Name, Fingerprint: c.o.Fingerprint, Features: c.features,
+		Op: wire.Hello, Version: wire.Version, Session: c.o.Session, Client: c.o.Name, Fingerprint: c.o.Fingerprint,
+		Features: c.features,
 	}
 	if err := c.exchange(ctx, &q, &c.reply); err != nil {
 		var broken *lost
@@ -144,7 +148,9 @@ func (c *Client) connect(ctx context.Context) error {
 	p := c.reply
 	switch {
 	case p.Version != wire.Version:
-		return errors.Join(fmt.Errorf("daemon: it answers in version %d of the protocol, and this client speaks version %d: upgrade the older one", p.Version, wire.Version), c.hangUp())
+		err := fmt.Errorf("daemon: it answers in version %d of the protocol, and this client speaks version %d: upgrade the older one",
+			p.Version, wire.Version)
+		return errors.Join(err, c.hangUp())
 	case p.Segment == nil || p.Limits == nil:
 		return errors.Join(errors.New("daemon: its answer to hello has no segment or no limits"), c.hangUp())
 	}

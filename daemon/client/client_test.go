@@ -175,7 +175,8 @@ func TestLostAnswers(t *testing.T) {
 	require.Len(t, f.said(), 3, "and not for ever")
 }
 
-// TestLateAnswers: a call that ends with its context leaves an answer on its way, which the next one passes over.
+// TestLateAnswers: a call that ends with its context leaves an answer on its way, which the next one passes
+// over.
 func TestLateAnswers(t *testing.T) {
 	hold := make(chan struct{})
 	release := sync.OnceFunc(func() { close(hold) })

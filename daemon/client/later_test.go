@@ -12,7 +12,8 @@ import (
 	"github.com/ringcache/ringcache/daemon/wire"
 )
 
-// withLater returns a message with keys in each of its maps that no client knows, before and after those that it knows.
+// withLater returns a message with keys in each of its maps that no client knows, before and after those
+// that it knows.
 func withLater(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -30,7 +31,8 @@ func withLater(v any) any {
 	return v
 }
 
-// newLater returns a daemon of a later version: its replies have more in each map than a client of today knows.
+// newLater returns a daemon of a later version: its replies have more in each map than a client of today
+// knows.
 func newLater(t *testing.T, answer func(q *wire.Request) *wire.Reply) *fake {
 	f := newFake(t, answer)
 	f.frame = func(frame []byte) []byte {
@@ -49,8 +51,8 @@ func newLater(t *testing.T, answer func(q *wire.Request) *wire.Reply) *fake {
 	return f
 }
 
-// TestLaterDaemon: today's client reads what it knows of the answers of a later daemon, and uses no feature that
-// it has not offered, nor one that the daemon has not named.
+// TestLaterDaemon: today's client reads what it knows of the answers of a later daemon, and uses no feature
+// that it has not offered, nor one that the daemon has not named.
 func TestLaterDaemon(t *testing.T) {
 	state := &wire.State{Levels: []wire.Level{{Name: "memory", Objects: 1}}, Sessions: 1, Recent: &wire.Use{Hits: 1}}
 	listed := []wire.Lease{{Name: "s/l", Pinned: 1}}

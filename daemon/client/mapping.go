@@ -23,8 +23,9 @@ type Mapping struct {
 	mem []byte       // nil once closed
 }
 
-// Map maps the daemon's segment, after checking that the file is the one that the daemon means, by its inode and generation, is this user's, and is as
-// long as it says. Calls that failed with [ErrSegment] work again afterwards. An older Mapping stays as it is.
+// Map maps the daemon's segment, after checking that the file is the one that the daemon means, by its
+// inode and generation, is this user's, and is as long as it says. Calls that failed with [ErrSegment] work
+// again afterwards. An older Mapping stays as it is.
 func (c *Client) Map(ctx context.Context) (*Mapping, error) {
 	if err := c.take(ctx); err != nil {
 		return nil, err
@@ -96,10 +97,10 @@ func isSegment(f *os.File, size int64, s wire.Segment) error {
 // Segment returns what is mapped.
 func (m *Mapping) Segment() wire.Segment { return m.segment }
 
-// Bytes returns the bytes of a hit, or of a reservation to write to, without copying. They are valid until the lease has ended or Close, and
-// touching them when the file was cut short behind the daemon's back is a fault of the process, unlike in
-// Read and Write. The error is an fs.ErrInvalid if the item is no hit and no reservation, or outside of the mapping, and
-// an fs.ErrClosed after Close.
+// Bytes returns the bytes of a hit, or of a reservation to write to, without copying. They are valid until
+// the lease has ended or Close, and touching them when the file was cut short behind the daemon's back is a
+// fault of the process, unlike in Read and Write. The error is an fs.ErrInvalid if the item is no hit and
+// no reservation, or outside of the mapping, and an fs.ErrClosed after Close.
 func (m *Mapping) Bytes(v wire.Item) ([]byte, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -114,7 +114,8 @@ func TestMapRefuses(t *testing.T) {
 	}
 }
 
-// TestAnotherSegment: offsets of before are void, so nothing is answered until the client has mapped the new one.
+// TestAnotherSegment: offsets of before are void, so nothing is answered until the client has mapped the
+// new one.
 func TestAnotherSegment(t *testing.T) {
 	f := newFake(t, same(wire.StatusHit))
 	dir := t.TempDir()

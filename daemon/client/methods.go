@@ -6,7 +6,8 @@ import (
 	"github.com/ringcache/ringcache/daemon/wire"
 )
 
-// Pin looks names up and keeps them in place, see [wire.Pin]. The request has Lease, Names, Space, Seconds and Prefix.
+// Pin looks names up and keeps them in place, see [wire.Pin]. The request has Lease, Names, Space, Seconds
+// and Prefix.
 func (c *Client) Pin(ctx context.Context, q wire.Request) ([]wire.Item, error) {
 	return c.items(ctx, wire.Pin, q)
 }
@@ -21,7 +22,8 @@ func (c *Client) Reserve(ctx context.Context, q wire.Request) ([]wire.Item, erro
 	return c.items(ctx, wire.Reserve, q)
 }
 
-// Commit publishes what was reserved, see [wire.Commit]. The request has Lease, Space, Names, Keep and Seconds.
+// Commit publishes what was reserved, see [wire.Commit]. The request has Lease, Space, Names, Keep and
+// Seconds.
 func (c *Client) Commit(ctx context.Context, q wire.Request) ([]wire.Item, error) {
 	return c.items(ctx, wire.Commit, q)
 }
@@ -31,7 +33,8 @@ func (c *Client) Abort(ctx context.Context, q wire.Request) ([]wire.Item, error)
 	return c.items(ctx, wire.Abort, q)
 }
 
-// Release ends leases, or pins of names, see [wire.Release]. The request has Leases, or Lease, Space and Names.
+// Release ends leases, or pins of names, see [wire.Release]. The request has Leases, or Lease, Space and
+// Names.
 func (c *Client) Release(ctx context.Context, q wire.Request) error {
 	_, err := c.items(ctx, wire.Release, q)
 	return err

@@ -17,7 +17,8 @@ func frameOf(body []byte) []byte {
 	return append(binary.LittleEndian.AppendUint32(nil, uint32(len(body))), body...)
 }
 
-// TestStalledDaemon: a daemon that reads nothing gets half of a request, and the next call does not send it the rest.
+// TestStalledDaemon: a daemon that reads nothing gets half of a request, and the next call does not send it
+// the rest.
 func TestStalledDaemon(t *testing.T) {
 	socket := newFake(t, nil).socket + "2"
 	l, err := net.Listen("unix", socket)
@@ -78,7 +79,8 @@ func TestStalledDaemon(t *testing.T) {
 	require.NoError(t, (<-accepted).Close())
 }
 
-// TestDaemonThatLies: a reply that can't be read, or is of no request, ends the connection, and the call with an error.
+// TestDaemonThatLies: a reply that can't be read, or is of no request, ends the connection, and the call
+// with an error.
 func TestDaemonThatLies(t *testing.T) {
 	replies := map[string][]byte{
 		"no frame":        {255, 255, 255, 255, 1, 2, 3},

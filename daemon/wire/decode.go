@@ -13,21 +13,22 @@ import (
 	"github.com/ringcache/ringcache/internal/msgpackguard"
 )
 
-// maxDepth is the deepest nesting of a body. No message of this version has more than 4 levels; later versions may have
-// more under keys that this one skips.
+// maxDepth is the deepest nesting of a body. No message of this version has more than 4 levels; later
+// versions may have more under keys that this one skips.
 const maxDepth = 16
 
 // maxPath is how many maps are inside of each other in a message: a reply, its state, one of the levels.
 const maxPath = 3
 
-// DecodeRequest reads the body of a frame into q, whose earlier contents go; the room of its lists is used again. Texts
-// and notes are memory of their own. Keys that this version does not know are skipped, and so are fields that the Op has
-// not: a later client means something by them that it can do without. The error is an *[Error]: [KindInvalid] names
-// the field, [KindUnsupported] the Op, and [KindVersion] is for a Hello in another version of the protocol.
+// DecodeRequest reads the body of a frame into q, whose earlier contents go; the room of its lists is used
+// again. Texts and notes are memory of their own. Keys that this version does not know are skipped, and so
+// are fields that the Op has not: a later client means something by them that it can do without. The error
+// is an *[Error]: [KindInvalid] names the field, [KindUnsupported] the Op, and [KindVersion] is for a Hello
+// in another version of the protocol.
 //
-// If q.ID is not 0 after an error, the body was a request as such, and the error can be sent as its reply; the
-// connection goes on, unless the error is of KindVersion. If q.ID is 0, nobody knows what
-// the peer means: reply with the error and the ID 0, if at all, and close the connection.
+// If q.ID is not 0 after an error, the body was a request as such, and the error can be sent as its reply;
+// the connection goes on, unless the error is of KindVersion. If q.ID is 0, nobody knows what the peer
+// means: reply with the error and the ID 0, if at all, and close the connection.
 func DecodeRequest(body []byte, q *Request) error {
 	var d decoder
 	d.begin("request", body)
@@ -52,10 +53,11 @@ func DecodeRequest(body []byte, q *Request) error {
 	return err
 }
 
-// DecodeReply reads the body of a frame into p, whose earlier contents go; the room of its lists is used again. Texts
-// and notes are memory of their own. Keys that this version does not know are skipped. The error is an *[Error] of
-// [KindInvalid]: nothing more can be trusted on that connection. An error that the daemon sent is in p.Error, and not
-// an error of DecodeReply; its Kind may be one that this version does not know.
+// DecodeReply reads the body of a frame into p, whose earlier contents go; the room of its lists is used
+// again. Texts and notes are memory of their own. Keys that this version does not know are skipped. The
+// error is an *[Error] of [KindInvalid]: nothing more can be trusted on that connection. An error that the
+// daemon sent is in p.Error, and not an error of DecodeReply; its Kind may be one that this version does
+// not know.
 func DecodeReply(body []byte, p *Reply) error {
 	var d decoder
 	d.begin("reply", body)
@@ -76,8 +78,9 @@ func DecodeReply(body []byte, p *Reply) error {
 	return err
 }
 
-// salvage reads what every version of the protocol has in a request, whatever else is in it: a map with an ID and an op,
-// and in a Hello the version. What is not there is 0, and all is if one of them is there twice.
+// salvage reads what every version of the protocol has in a request, whatever else is in it: a map with an
+// ID and an op, and in a Hello the version. What is not there is 0, and all is if one of them is there
+// twice.
 func salvage(body []byte) (id uint64, version int, hello bool) {
 	n, rest, err := msgp.ReadMapHeaderBytes(body)
 	if err != nil {
@@ -373,7 +376,8 @@ func (d *decoder) texts(old []string, most int) []string {
 	return old
 }
 
-// word reads a word, which takes no memory if it is one of the known ones. Only an open list of them may have others.
+// word reads a word, which takes no memory if it is one of the known ones. Only an open list of them may
+// have others.
 func word[T ~string](d *decoder, known []T, open bool) T {
 	if !d.is("a text", msgp.StrType) {
 		return ""

@@ -8,18 +8,19 @@ import (
 	"github.com/tinylib/msgp/msgp"
 )
 
-// AppendRequest appends the frame of a request to b: the length, and the body without fields that are zero. It does not
-// look at what belongs to which Op; [Request.Validate] does. The error is an *[Error] of [KindInvalid] about a text that
-// is not UTF-8, a negative number, too many names, or more than MaxRequest bytes; b is returned unchanged then.
+// AppendRequest appends the frame of a request to b: the length, and the body without fields that are zero.
+// It does not look at what belongs to which Op; [Request.Validate] does. The error is an *[Error] of
+// [KindInvalid] about a text that is not UTF-8, a negative number, too many names, or more than MaxRequest
+// bytes; b is returned unchanged then.
 func AppendRequest(b []byte, q *Request) ([]byte, error) {
 	e := encoding{b: begin(b), what: "request"}
 	e.request(q)
 	return e.end(b, MaxRequest)
 }
 
-// AppendReply appends the frame of a reply to b, as [AppendRequest]. What is not UTF-8 in the text of an Error is
-// replaced, since such a text may cite anything. The error is an *[Error] of [KindInvalid], about a text that is not
-// UTF-8, a number out of range, or more than MaxReply bytes.
+// AppendReply appends the frame of a reply to b, as [AppendRequest]. What is not UTF-8 in the text of an
+// Error is replaced, since such a text may cite anything. The error is an *[Error] of [KindInvalid], about
+// a text that is not UTF-8, a number out of range, or more than MaxReply bytes.
 func AppendReply(b []byte, p *Reply) ([]byte, error) {
 	e := encoding{b: begin(b), what: "reply"}
 	switch {

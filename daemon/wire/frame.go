@@ -12,8 +12,8 @@ const (
 	keptRoom  = 128 << 10 // bytes that a Reader keeps between frames
 )
 
-// Reader reads frames. It takes memory for what has arrived, not for what a peer announces: its buffer at most doubles each time
-// that it is full.
+// Reader reads frames. It takes memory for what has arrived, not for what a peer announces: its buffer at
+// most doubles each time that it is full.
 //
 // A Reader is for one goroutine.
 type Reader struct {
@@ -35,10 +35,10 @@ func NewReader(r io.Reader, most int) *Reader {
 // once. An error of admit is one of Next, which asks again when it is called again.
 func (r *Reader) Admit(small int, admit func(n int) error) { r.small, r.admit = small, admit }
 
-// Next returns the body of the next frame, which is valid until the next call. The error is io.EOF where the stream ends
-// between two frames, io.ErrUnexpectedEOF inside of one, an *[Error] of [KindInvalid] for a length that no message has, or the
-// stream's. After an error of the stream, such as a timeout, Next may be called again and goes on where it was;
-// nothing can be read after an *[Error].
+// Next returns the body of the next frame, which is valid until the next call. The error is io.EOF where
+// the stream ends between two frames, io.ErrUnexpectedEOF inside of one, an *[Error] of [KindInvalid] for a
+// length that no message has, or the stream's. After an error of the stream, such as a timeout, Next may be
+// called again and goes on where it was; nothing can be read after an *[Error].
 func (r *Reader) Next() ([]byte, error) {
 	for {
 		need := header

@@ -55,8 +55,9 @@ func TestUnknownKeysAreSkipped(t *testing.T) {
 	})
 }
 
-// TestFieldsOfOtherOpsAreDropped: a later client may give a field that we know to an operation that does not have it here. It
-// can't mean anything that we would have to know, so we go by the rest; but our own programs are told.
+// TestFieldsOfOtherOpsAreDropped: a later client may give a field that we know to an operation that does
+// not have it here. It can't mean anything that we would have to know, so we go by the rest; but our own
+// programs are told.
 func TestFieldsOfOtherOpsAreDropped(t *testing.T) {
 	for name, c := range map[string]struct {
 		body  m
@@ -88,7 +89,8 @@ func TestFieldsOfOtherOpsAreDropped(t *testing.T) {
 	}
 }
 
-// TestUnknownOpIsUnsupported: the refusal names the operation, whatever else the request has, and can be answered.
+// TestUnknownOpIsUnsupported: the refusal names the operation, whatever else the request has, and can be
+// answered.
 func TestUnknownOpIsUnsupported(t *testing.T) {
 	for name, v := range map[string]m{
 		"alone":           {{"id", 7}, {"op", "Pin"}},

@@ -11,9 +11,9 @@ type form struct{ needs, may set }
 
 const always = 1<<requestID | 1<<requestOp
 
-// Validate reports which field of a request its Op needs and does not have, has and must not have, or has with a value
-// that is never right: an *[Error] of [KindInvalid], [KindUnsupported] or [KindVersion]. Names and objects are not looked at: what can't be stored is
-// answered one by one, by [StatusInvalid].
+// Validate reports which field of a request its Op needs and does not have, has and must not have, or has
+// with a value that is never right: an *[Error] of [KindInvalid], [KindUnsupported] or [KindVersion]. Names
+// and objects are not looked at: what can't be stored is answered one by one, by [StatusInvalid].
 func (q *Request) Validate() error {
 	f, ok := forms[q.Op]
 	switch {

@@ -29,38 +29,43 @@ type Op string
 
 const (
 	// Hello opens a session, or takes one up again. It has Version, Session and Client, and Fingerprint for
-	// clients that want to be told the space of their keys. The reply has Version, Server, Segment, Space and Limits.
+	// clients that want to be told the space of their keys. The reply has Version, Server, Segment, Space
+	// and Limits.
 	Hello Op = "hello"
-	// Pin looks Names of Space up, and keeps those that are there in place, for Lease, for at least Seconds. With Prefix, names are a
-	// chain, parents first, and the answer ends with the first miss. Each item is hit, miss, pending (ask
-	// again, with the same lease), full, too large or unavailable.
+	// Pin looks Names of Space up, and keeps those that are there in place, for Lease, for at least
+	// Seconds. With Prefix, names are a chain, parents first, and the answer ends with the first miss. Each
+	// item is hit, miss, pending (ask again, with the same lease), full, too large or unavailable.
 	Pin Op = "pin"
-	// Get returns where the objects are that Lease has in Space: those of Names, or all. Each item is hit, reserved,
-	// or ended if the lease does not have it. It changes nothing: it is for a client that comes back.
+	// Get returns where the objects are that Lease has in Space: those of Names, or all. Each item is hit,
+	// reserved, or ended if the lease does not have it. It changes nothing: it is for a client that comes
+	// back.
 	Get Op = "get"
-	// Reserve takes room for Objects of Space, for Lease, in order, so that a parent precedes its children. Nobody sees them until
-	// Commit. Seconds are the least time of the lease: no write may begin after it, unless the same is reserved again.
-	// Each item is reserved (write to its bytes), exists, pending (somebody else has reserved it), full or too large.
+	// Reserve takes room for Objects of Space, for Lease, in order, so that a parent precedes its children.
+	// Nobody sees them until Commit. Seconds are the least time of the lease: no write may begin after it,
+	// unless the same is reserved again. Each item is reserved (write to its bytes), exists, pending
+	// (somebody else has reserved it), full or too large.
 	Reserve Op = "reserve"
-	// Commit publishes Names of Space that Lease has reserved and that are written completely, in order. With Keep they stay
-	// pinned for the lease, for at least Seconds. Each item is ok, or ended if the lease has not reserved it.
+	// Commit publishes Names of Space that Lease has reserved and that are written completely, in order.
+	// With Keep they stay pinned for the lease, for at least Seconds. Each item is ok, or ended if the
+	// lease has not reserved it.
 	Commit Op = "commit"
-	// Abort gives up Names of Space that Lease has reserved; nobody writes to their bytes any more. Items as those of Commit.
+	// Abort gives up Names of Space that Lease has reserved; nobody writes to their bytes any more. Items
+	// as those of Commit.
 	Abort Op = "abort"
-	// Release ends Leases; or else what Lease pins of Names of Space, and the interest in those that are pending.
-	// What is not there is skipped, so that releasing twice is fine.
+	// Release ends Leases; or else what Lease pins of Names of Space, and the interest in those that are
+	// pending. What is not there is skipped, so that releasing twice is fine.
 	Release Op = "release"
 	// Stat describes the daemon (State), the objects of Names of Space, if any, and, with List, all leases
 	// and clients. It pins nothing. Each item is hit, with the levels that have it, miss, or pending: ask
 	// again.
 	Stat Op = "stat"
-	// Clear deletes the objects of Space, or of all spaces if it is empty, from all levels, in the background; State.Clearing
-	// reports, in the reply first, that it goes on. What leases have stays.
+	// Clear deletes the objects of Space, or of all spaces if it is empty, from all levels, in the
+	// background; State.Clearing reports, in the reply first, that it goes on. What leases have stays.
 	Clear Op = "clear"
 )
 
-// Request is a request of any kind. Fields that an Op does not name must be zero, and those that it names must not, apart
-// from Seconds, Prefix, Keep, List and what is said to be optional.
+// Request is a request of any kind. Fields that an Op does not name must be zero, and those that it names
+// must not, apart from Seconds, Prefix, Keep, List and what is said to be optional.
 type Request struct {
 	ID uint64 `msg:"id,needed"`      // returned in the reply, and not 0: clients count from 1
 	Op Op     `msg:"op,needed,open"` // one that the daemon does not know is refused by KindUnsupported
@@ -68,7 +73,7 @@ type Request struct {
 	Version     int                  `msg:"version" needs:"Hello"`
 	Session     string               `msg:"session" needs:"Hello"`
 	Client      string               `msg:"client" needs:"Hello"`    // for people: "vllm 0.32.0 worker 0"
-	Fingerprint *encoder.Fingerprint `msg:"fingerprint" may:"Hello"` // its fields are those of fingerprint, below
+	Fingerprint *encoder.Fingerprint `msg:"fingerprint" may:"Hello"` // see fingerprint, below
 	Features    []string             `msg:"features,most=MaxNames" may:"Hello"`
 
 	Lease   string   `msg:"lease" needs:"Pin Get Reserve Commit Abort" may:"Release"`
@@ -122,7 +127,7 @@ const (
 
 // Reply answers a request.
 type Reply struct {
-	ID    uint64 `msg:"id"`    // 0 in an error about what could not be read as a request; the connection is closed then
+	ID    uint64 `msg:"id"`    // 0 in an error about what is no request; the connection is closed then
 	Error *Error `msg:"error"` // then nothing else is set
 
 	Version int      `msg:"version"`
@@ -157,8 +162,8 @@ type Limits struct {
 	Leases  int    `msg:"leases"`  // of a session
 }
 
-// Item is the answer about one name or object. Offset, Size and Note are of hits and reservations; those of Stat have no Offset, since
-// they may be in any level.
+// Item is the answer about one name or object. Offset, Size and Note are of hits and reservations; those of
+// Stat have no Offset, since they may be in any level.
 type Item struct {
 	Status Status   `msg:"status,needed"`
 	Name   string   `msg:"name"` // of Get without names only
@@ -183,9 +188,10 @@ const (
 	KindVersion    Kind = "version"    // the text names which side to upgrade; the connection is closed
 	KindPermission Kind = "permission" // another user, or another process's session; the connection is closed
 	KindInvalid    Kind = "invalid"    // no such field or value; what has no id closes the connection
-	// KindUnsupported is for an Op that the daemon does not know, since it is older than the client. The text names the Op.
+	// KindUnsupported is for an Op that the daemon does not know, since it is older than the client. The
+	// text names the Op.
 	KindUnsupported Kind = "unsupported"
-	KindHello       Kind = "hello"    // a request before Hello, or after another connection has taken the session up
+	KindHello       Kind = "hello"    // before Hello, or after another connection has taken the session up
 	KindBusy        Kind = "busy"     // too many sessions, connections, leases or spaces to clear
 	KindClosing     Kind = "closing"  // the daemon ends, and closes the connection; connect again in a while
 	KindInternal    Kind = "internal" // the daemon failed, and closes the connection
@@ -202,7 +208,7 @@ type State struct {
 	Seconds  int64   `msg:"seconds"`  // since the daemon's start
 
 	Hits   int64 `msg:"hits"`   // answers to Pin since the daemon's start: objects that were there
-	Misses int64 `msg:"misses"` // and that were not, or could not be brought: StatusMiss, Unavailable, Full, TooLarge
+	Misses int64 `msg:"misses"` // and that were not, or could not be fetched: miss, unavailable, full, too large
 	Stored int64 `msg:"stored"` // objects that Commit published
 	Recent *Use  `msg:"recent"` // of the last minutes
 }
@@ -244,7 +250,7 @@ type Lease struct {
 	Name     string `msg:"name,needed"`
 	Client   string `msg:"client"`
 	PID      int    `msg:"pid"`              // of the client's process; 0 is unknown
-	Seconds  int64  `msg:"seconds,least=-1"` // until its end; -1 is never, 0 that it has passed, and reservations are left
+	Seconds  int64  `msg:"seconds,least=-1"` // until its end; -1 is never, 0 that only reservations are left
 	Pinned   int    `msg:"pinned"`
 	Reserved int    `msg:"reserved"`
 	Bytes    int64  `msg:"bytes"`

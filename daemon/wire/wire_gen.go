@@ -29,7 +29,11 @@ const (
 	requestList        = 15
 )
 
-var requestKeys = [...]string{"id", "op", "version", "session", "client", "fingerprint", "features", "lease", "space", "names", "seconds", "prefix", "keep", "objects", "leases", "list"}
+var requestKeys = [...]string{
+	"id", "op", "version", "session", "client", "fingerprint",
+	"features", "lease", "space", "names", "seconds", "prefix",
+	"keep", "objects", "leases", "list",
+}
 
 func (v *Request) used() (s set) {
 	s.when(requestID, v.ID != 0)
@@ -67,7 +71,10 @@ const (
 	replyClients  = 11
 )
 
-var replyKeys = [...]string{"id", "error", "version", "server", "segment", "space", "limits", "features", "items", "state", "leases", "clients"}
+var replyKeys = [...]string{
+	"id", "error", "version", "server", "segment", "space",
+	"limits", "features", "items", "state", "leases", "clients",
+}
 
 func (v *Reply) used() (s set) {
 	s.when(replyID, v.ID != 0)
@@ -97,11 +104,20 @@ var forms = map[Op]form{
 	Clear:   {needs: 0, may: 1 << requestSpace},
 }
 
-var allKind = []Kind{KindVersion, KindPermission, KindInvalid, KindUnsupported, KindHello, KindBusy, KindClosing, KindInternal}
+var allKind = []Kind{
+	KindVersion, KindPermission, KindInvalid, KindUnsupported, KindHello, KindBusy,
+	KindClosing, KindInternal,
+}
 
-var allOp = []Op{Hello, Pin, Get, Reserve, Commit, Abort, Release, Stat, Clear}
+var allOp = []Op{
+	Hello, Pin, Get, Reserve, Commit, Abort,
+	Release, Stat, Clear,
+}
 
-var allStatus = []Status{StatusHit, StatusMiss, StatusPending, StatusReserved, StatusExists, StatusFull, StatusTooLarge, StatusOK, StatusEnded, StatusUnavailable, StatusInvalid}
+var allStatus = []Status{
+	StatusHit, StatusMiss, StatusPending, StatusReserved, StatusExists, StatusFull,
+	StatusTooLarge, StatusOK, StatusEnded, StatusUnavailable, StatusInvalid,
+}
 
 func (e *encoding) request(v *Request) {
 	m := e.open()

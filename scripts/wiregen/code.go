@@ -6,17 +6,18 @@ import (
 	"go/format"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
-// value is how a field is written and read. In its code $v stands for the field, $o for what was in it before, and $d for
-// the decoder behind the field's key.
+// value is how a field is written and read. In its code $v stands for the field, $o for what was in it
+// before, and $d for the decoder behind the field's key.
 type value struct {
 	there string // a condition: it is not zero
 	put   string // writes it: a method and its argument, or statements behind the key
 	get   string // statements that read it
-	size  string // statements that add the most bytes that it takes to n, with its key; empty if they are always as many:
-	fixed int    // without the key
+	size  string // a statement that adds the most bytes that it takes, with its key, to n
+	fixed int    // where size is empty: the most bytes that it takes, without its key
 	words string // for the page
 }
 
@@ -26,6 +27,7 @@ func (t *table) value(f field) (v value, err error) {
 		most, list = f.most, "list of at most "+t.limits[f.most]
 	}
 	room := 6 + len(f.key) // of the key, and of a length
+	variable := fmt.Sprintf("n += sizeOf(%d, len($v))", room)
 	switch f.typ {
 	case "bool":
 		return value{"$v", "bool $v", "$v = $d.bool()", "", 1, "bool"}, nil
@@ -43,13 +45,13 @@ func (t *table) value(f field) (v value, err error) {
 	case "time.Duration":
 		return value{"$v != 0", "int64 int64($v)", "$v = time.Duration($d.int64(0))", "", 9, "integer, 0 to 2^63 - 1"}, nil
 	case "string":
-		v = value{`$v != ""`, "text $v", "$v = $d.text($o)", fmt.Sprintf("n += sizeOf(%d, len($v))", room), 0, "text"}
+		v = value{`$v != ""`, "text $v", "$v = $d.text($o)", variable, 0, "text"}
 		if f.people {
 			v.put, v.size = "text readable($v)", fmt.Sprintf("n += sizeOf(%d, 3*len($v))", room)
 		}
 		return v, nil
 	case "[]byte":
-		return value{"len($v) > 0", "bytes $v", "$v = $d.bytes()", fmt.Sprintf("n += sizeOf(%d, len($v))", room), 0, "bytes"}, nil
+		return value{"len($v) > 0", "bytes $v", "$v = $d.bytes()", variable, 0, "bytes"}, nil
 	case "[]string":
 		return value{
 			"len($v) > 0", "texts $v, " + most, "$v = $d.texts($v, " + most + ")",
@@ -57,11 +59,11 @@ func (t *table) value(f field) (v value, err error) {
 		}, nil
 	}
 	if t.words[f.typ] != nil {
-		v = value{`$v != ""`, "\noneOf(e, all" + f.typ + ", $v)", "$v = word($d, all" + f.typ + ", false)", fmt.Sprintf("n += sizeOf(%d, len($v))", room), 0, "text"}
+		put, get := "\noneOf(e, all"+f.typ+", $v)", "$v = word($d, all"+f.typ+", false)"
 		if f.open {
-			v.put, v.get = "text string($v)", "$v = word($d, all"+f.typ+", true)"
+			put, get = "text string($v)", "$v = word($d, all"+f.typ+", true)"
 		}
-		return v, nil
+		return value{`$v != ""`, put, get, variable, 0, "text"}, nil
 	}
 	inner := strings.TrimLeft(f.typ, "[]*")
 	name := lower(inner[strings.Index(inner, ".")+1:])
@@ -76,7 +78,7 @@ func (t *table) value(f field) (v value, err error) {
 			fmt.Sprintf("for i, n := 0, $d.list(%s); d.next(i, n); i++ {\n$v = grow($v, i)\nd.%s(&$v[i])\n}", most, name),
 			fmt.Sprintf("n += %d\nfor i := range $v {\nn += $v[i].size()\n}", room), 0, list + " maps",
 		}, nil
-	case inner != f.typ[1:] || strings.Contains(inner, "."): // of another package: a type of this one states its fields
+	case strings.Contains(inner, "."): // of another package: a type of this one states its fields
 		return value{
 			"$v != nil", fmt.Sprintf("\ne.%s((*%s)($v))", name, name),
 			fmt.Sprintf("$d\n$v = new(%s)\nd.%s((*%s)($v))", inner, name, name), "", 0, "map",
@@ -114,7 +116,7 @@ import (
 	}
 	t.forms(&b)
 	for _, typ := range slices.Sorted(maps.Keys(t.words)) {
-		fmt.Fprintf(&b, "\nvar all%s = []%s{%s}\n", typ, typ, strings.Join(t.words[typ], ", "))
+		fmt.Fprintf(&b, "\nvar all%s = []%s{\n%s}\n", typ, typ, fill(t.words[typ]))
 	}
 	sized := map[string]bool{}
 	t.reach("Reply", sized)
@@ -140,23 +142,33 @@ func (t *table) reach(name string, in map[string]bool) {
 	}
 }
 
-// numbers writes the numbers of a message's fields, which are bits of a set, their keys, and which of them are there.
+// numbers writes the numbers of a message's fields, which are bits of a set, their keys, and which of them
+// are there.
 func (t *table) numbers(b *bytes.Buffer, m message) {
 	p := strings.ToLower(m.name)
 	fmt.Fprintf(b, "\n// Numbers of the fields of a %s.\nconst (\n", m.name)
 	for i, f := range m.fields {
 		fmt.Fprintf(b, "%s%s = %d\n", p, f.name, i)
 	}
-	fmt.Fprintf(b, ")\n\nvar %sKeys = [...]string{", p)
+	var keys []string
 	for _, f := range m.fields {
-		fmt.Fprintf(b, "%q, ", f.key)
+		keys = append(keys, strconv.Quote(f.key))
 	}
-	fmt.Fprintf(b, "}\n\nfunc (v *%s) used() (s set) {\n", m.name)
+	fmt.Fprintf(b, ")\n\nvar %sKeys = [...]string{\n%s}\n\nfunc (v *%s) used() (s set) {\n", p, fill(keys), m.name)
 	for _, f := range m.fields {
 		x, _ := t.value(f)
 		fmt.Fprintf(b, "s.when(%s%s, %s)\n", p, f.name, strings.ReplaceAll(x.there, "$v", "v."+f.name))
 	}
 	b.WriteString("return s\n}\n")
+}
+
+// fill returns the lines of a list, six elements in each.
+func fill(list []string) string {
+	var b strings.Builder
+	for part := range slices.Chunk(list, 6) {
+		b.WriteString(strings.Join(part, ", ") + ",\n")
+	}
+	return b.String()
 }
 
 // forms writes which fields each operation needs, and which it may have.
@@ -225,7 +237,8 @@ func (t *table) decode(b *bytes.Buffer, m message) {
 	for i, f := range m.fields {
 		x, _ := t.value(f)
 		at := fmt.Sprintf("d.at(&seen, %d, %q)", i, f.key)
-		fmt.Fprintf(b, "case %q:\n%s\n", f.key, strings.NewReplacer("$v", "v."+f.name, "$o", "old."+f.name, "$d", at).Replace(x.get))
+		in := strings.NewReplacer("$v", "v."+f.name, "$o", "old."+f.name, "$d", at)
+		fmt.Fprintf(b, "case %q:\n%s\n", f.key, in.Replace(x.get))
 		if f.needed {
 			needs += fmt.Sprintf("d.needs(seen, %d, %q)\n", i, f.key)
 		}

@@ -1,5 +1,6 @@
-// Command wiregen writes the codec of the daemon's protocol, wire_gen.go, and the table of all fields in docs/daemon.md,
-// from the table of fields: the tags of the structs in wire.go. Run it by `go generate ./daemon/wire`.
+// Command wiregen writes the codec of the daemon's protocol, wire_gen.go, and the table of all fields in
+// docs/daemon.md, from the table of fields: the tags of the structs in wire.go. Run it by `go generate
+// ./daemon/wire`.
 //
 // Each field that is sent has a tag msg with its key and, after commas, what its Go type does not say:
 //
@@ -8,9 +9,10 @@
 //	least=-1    the least integer, instead of 0
 //	people      a text for people: what is no UTF-8 is replaced, instead of refused
 //	open        a word that later versions have more of: an unknown one is no error of the message
-//	since=NAME  it belongs to the feature NAME, and is sent only if both sides have that
+//	since=NAME  it belongs to the feature NAME: the page says so, and its use asks whether both sides have that
 //
-// A field of a request has the tags needs and may, too: the operations that need it, and those that may have it.
+// A field of a request has the tags needs and may, too: the operations that need it, and those that may
+// have it.
 package main
 
 import (
@@ -81,7 +83,8 @@ type message struct {
 	fields []field
 }
 
-// top reports whether a message is not inside of another one. It is read over an earlier one, whose lists are used again.
+// top reports whether a message is not inside of another one. It is read over an earlier one, whose lists
+// are used again.
 func (m message) top() bool { return m.fields[0].key == "id" }
 
 type field struct {
@@ -143,7 +146,8 @@ func readMap(name string, body *ast.StructType) (m message, err error) {
 		}
 		tag := reflect.StructTag(raw)
 		for _, n := range f.Names {
-			x := field{name: n.Name, typ: typeOf(f.Type), needs: strings.Fields(tag.Get("needs")), may: strings.Fields(tag.Get("may"))}
+			x := field{name: n.Name, typ: typeOf(f.Type)}
+			x.needs, x.may = strings.Fields(tag.Get("needs")), strings.Fields(tag.Get("may"))
 			for i, o := range strings.Split(tag.Get("msg"), ",") {
 				what, value, _ := strings.Cut(o, "=")
 				switch {
