@@ -16,10 +16,10 @@ import (
 // is a *[wire.Error] if the request is wrong, or refused by the daemon; [ErrSegment], [ErrClosed]; that of
 // the context, or of the socket.
 func (c *Client) Do(ctx context.Context, q *wire.Request, p *wire.Reply) error {
-	if err := c.take(ctx); err != nil {
+	if err := c.lock(ctx); err != nil {
 		return err
 	}
-	defer c.pass()
+	defer c.unlock()
 	if q.Op == wire.Hello {
 		return &wire.Error{Kind: wire.KindInvalid, Text: "request: op: a client says hello by itself"}
 	}
@@ -53,7 +53,7 @@ func (c *Client) attempt(ctx context.Context, q *wire.Request, p *wire.Reply) er
 }
 
 // ready sees to it that there is a connection, which may have been lost without anybody noticing. The
-// caller has the turn.
+// caller has the lock.
 func (c *Client) ready(ctx context.Context) error {
 	c.mu.Lock()
 	closed := c.closed

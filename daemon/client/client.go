@@ -50,7 +50,7 @@ type Options struct {
 type Client struct {
 	o        Options
 	features []string      // of the protocol, see docs/daemon.md: what this client offers; none yet
-	turn     chan struct{} // holds one token; who has it may use what follows, up to mu
+	calls    chan struct{} // a lock that can be waited for with a context; it guards what follows, up to mu
 
 	conn   net.Conn // nil when there is none
 	reader *wire.Reader
@@ -78,15 +78,15 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 		f := *o.Fingerprint
 		o.Fingerprint = &f
 	}
-	return begin(ctx, &Client{o: o, turn: make(chan struct{}, 1)})
+	return begin(ctx, &Client{o: o, calls: make(chan struct{}, 1)})
 }
 
 // begin connects a new client.
 func begin(ctx context.Context, c *Client) (*Client, error) {
-	if err := c.take(ctx); err != nil {
+	if err := c.lock(ctx); err != nil {
 		return nil, err
 	}
-	defer c.pass()
+	defer c.unlock()
 	if err := c.connect(ctx); err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (c *Client) Hello() wire.Reply {
 	return c.hello
 }
 
-// connect makes a connection and says Hello. The caller has the turn.
+// connect makes a connection and says Hello. The caller has the lock.
 func (c *Client) connect(ctx context.Context) error {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", c.o.Socket)
@@ -163,7 +163,7 @@ func (c *Client) connect(ctx context.Context) error {
 	return nil
 }
 
-// hangUp gives the connection up. The caller has the turn.
+// hangUp gives the connection up. The caller has the lock.
 func (c *Client) hangUp() error {
 	if c.conn == nil {
 		return nil
@@ -178,22 +178,22 @@ func (c *Client) hangUp() error {
 	return err
 }
 
-// take waits for the turn.
-func (c *Client) take(ctx context.Context) error {
+// lock waits for other calls of the client.
+func (c *Client) lock(ctx context.Context) error {
 	select {
-	case c.turn <- struct{}{}:
+	case c.calls <- struct{}{}:
 		return nil
 	default:
 	}
 	select {
-	case c.turn <- struct{}{}:
+	case c.calls <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("daemon: waiting for another call of the client: %w", context.Cause(ctx))
 	}
 }
 
-func (c *Client) pass() { <-c.turn }
+func (c *Client) unlock() { <-c.calls }
 
 // stale reports whether the daemon has another segment than was mapped.
 func (c *Client) stale() bool {

@@ -84,7 +84,7 @@ func TestLaterDaemon(t *testing.T) {
 	require.Equal(t, &wire.Error{Kind: "of a later daemon", Text: "no"}, refused)
 
 	with, err := begin(t.Context(), &Client{
-		o: Options{Socket: f.socket, Session: "session-2", Name: "test"}, turn: make(chan struct{}, 1), features: []string{"of both", "of this client"},
+		o: Options{Socket: f.socket, Session: "session-2", Name: "test"}, calls: make(chan struct{}, 1), features: []string{"of both", "of this client"},
 	})
 	require.NoError(t, err)
 	defer with.Close()

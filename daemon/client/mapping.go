@@ -27,10 +27,10 @@ type Mapping struct {
 // inode and generation, is this user's, and is as long as it says. Calls that failed with [ErrSegment] work
 // again afterwards. An older Mapping stays as it is.
 func (c *Client) Map(ctx context.Context) (*Mapping, error) {
-	if err := c.take(ctx); err != nil {
+	if err := c.lock(ctx); err != nil {
 		return nil, err
 	}
-	defer c.pass()
+	defer c.unlock()
 	for try := 0; ; try++ {
 		if err := c.ready(ctx); err != nil {
 			return nil, err

@@ -227,8 +227,8 @@ func typeName(t msgp.Type) string {
 	return "an extension"
 }
 
-// took goes on behind a value that msgp has read.
-func (d *decoder) took(rest []byte, err error) bool {
+// advance goes on behind a value that msgp has read.
+func (d *decoder) advance(rest []byte, err error) bool {
 	if err != nil {
 		d.fail("%v", err) // the guard has seen to it that this does not happen
 		return false
@@ -243,7 +243,7 @@ func (d *decoder) open() int {
 		return 0
 	}
 	n, rest, err := msgp.ReadMapHeaderBytes(d.rest)
-	if !d.took(rest, err) {
+	if !d.advance(rest, err) {
 		return 0
 	}
 	d.deep++
@@ -260,7 +260,7 @@ func (d *decoder) key() []byte {
 		return nil
 	}
 	key, rest, err := msgp.ReadStringZC(d.rest)
-	if !d.took(rest, err) {
+	if !d.advance(rest, err) {
 		return nil
 	}
 	d.deep++
@@ -315,7 +315,7 @@ func (d *decoder) list(most int) int {
 		return 0
 	}
 	n, rest, err := msgp.ReadArrayHeaderBytes(d.rest)
-	if !d.took(rest, err) {
+	if !d.advance(rest, err) {
 		return 0
 	}
 	if uint64(n) > uint64(most) {
@@ -354,7 +354,7 @@ func (d *decoder) text(old string) string {
 		return ""
 	}
 	s, rest, err := msgp.ReadStringZC(d.rest)
-	if !d.took(rest, err) {
+	if !d.advance(rest, err) {
 		return ""
 	}
 	switch {
@@ -384,7 +384,7 @@ func word[T ~string](d *decoder, known []T, open bool) T {
 	}
 	s, rest, err := msgp.ReadStringZC(d.rest)
 	for _, w := range known {
-		if string(s) == string(w) && d.took(rest, err) {
+		if string(s) == string(w) && d.advance(rest, err) {
 			return w
 		}
 	}
@@ -400,7 +400,7 @@ func (d *decoder) bytes() []byte {
 		return nil
 	}
 	b, rest, err := msgp.ReadBytesZC(d.rest)
-	if !d.took(rest, err) || len(b) == 0 {
+	if !d.advance(rest, err) || len(b) == 0 {
 		return nil
 	}
 	return append(make([]byte, 0, len(b)), b...)
@@ -411,7 +411,7 @@ func (d *decoder) bool() bool {
 		return false
 	}
 	v, rest, err := msgp.ReadBoolBytes(d.rest)
-	d.took(rest, err)
+	d.advance(rest, err)
 	return v
 }
 
@@ -425,7 +425,7 @@ func (d *decoder) uint64() uint64 {
 		d.fail("%d, want 0 or more", below.Value)
 		return 0
 	}
-	d.took(rest, err)
+	d.advance(rest, err)
 	return n
 }
 
@@ -433,7 +433,7 @@ func (d *decoder) uint64() uint64 {
 func (d *decoder) int64(low int64) int64 {
 	if low < 0 && len(d.rest) > 0 && d.rest[0] >= 0x80 && d.is("an integer", msgp.IntType, msgp.UintType) {
 		if n, rest, err := msgp.ReadInt64Bytes(d.rest); err == nil && n < 0 {
-			d.took(rest, nil)
+			d.advance(rest, nil)
 			if n < low {
 				d.fail("%d, want %d or more", n, low)
 			}
