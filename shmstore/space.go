@@ -32,9 +32,10 @@ import (
 //
 // families are parents and children: a parent never goes before its children.
 //
-// space never looks at requests, keys or quarantine. It calls lifetime for two things: to release what is
-// in quarantine (releaseNext), and when the chunk of an object is gone. All methods are called with
-// Store.mu held. A caller that waits gives the lock away meanwhile.
+// space knows no requests. It calls lifetime for two things: to release what is in quarantine
+// (releaseNext), and when the chunk of an object is gone. Of keys it has the index of lifetime, in which
+// families look for a parent. All methods are called with Store.mu held. A caller that waits gives the
+// lock away meanwhile.
 type space struct {
 	pool       *shmring.Pool
 	lifetime   *lifetime
