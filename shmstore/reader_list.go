@@ -6,7 +6,6 @@ import (
 	"iter"
 
 	"github.com/ringcache/ringcache/internal/payload"
-	"github.com/ringcache/ringcache/shmring"
 )
 
 // Format returns the format of the store, see [Options.Format], with its alignment if that is not 64.
@@ -64,20 +63,13 @@ func (r *Reader) look(i int) (*Object, error) {
 
 // describe reads the description of an object whose chunk stays.
 func (r *Reader) describe(o *Object) error {
-	bad := func(err error) error {
+	_, b, err := payload.Locate(r.seg.Ring(), o.chunk, r.lead == payload.Lead)
+	var text payload.Description
+	if err == nil {
+		text, err = payload.Parse(b)
+	}
+	if err != nil {
 		return &CorruptError{Segment: r.seg.Name(), Address: o.chunk.Address, ID: o.chunk.ID, Err: err}
-	}
-	c, err := shmring.ReadChunk(r.seg.Ring(), o.chunk.Address)
-	if err != nil {
-		return bad(err)
-	}
-	from, n := o.chunk.DescriptionOffset, o.chunk.DescriptionLength
-	if c.Size != o.chunk.Size || from < payload.MinOffset(true) || from > len(c.Payload) || n < 0 || n > len(c.Payload)-from {
-		return bad(payload.ErrDescription)
-	}
-	text, err := payload.Parse(c.Payload[from : from+n])
-	if err != nil {
-		return bad(err)
 	}
 	o.setDescription(text)
 	return nil
