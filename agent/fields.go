@@ -4,6 +4,7 @@ import "strings"
 
 // opFields are the names that the fields of each operation may have, besides op and
 // seq. docs/agent.md has the same.
+// See docs/decisions.md, "The agent is strict".
 var opFields = map[string]string{
 	"ring.new":    "ring size generation treat_as name first_id",
 	"ring.alloc":  "ring size",

@@ -14,6 +14,7 @@ const (
 
 // asyncHandler hands records to the handler behind it from a goroutine of its own: what writes to a log that
 // nobody reads would wait, and clients cause lines, with turns and locks in hand.
+// See docs/decisions.md, "The daemon's log drops lines rather than wait".
 type asyncHandler struct {
 	slog.Handler // behind it; it decides what is enabled
 	log          *asyncLog

@@ -9,6 +9,7 @@ import "time"
 // The other tags are for programs with flags and for documentation: help, default and placeholder as texts, is for the
 // kind of the text where the type of the field leaves it open, and reload where a daemon that runs takes the setting
 // over.
+// See docs/decisions.md, "Flags, keys and variables are one table, read as texts".
 type Config struct {
 	Socket string `name:"socket" default:"/run/ringcache/ringcache.sock" placeholder:"PATH" help:"Unix socket for engines. A folder that is missing is made, for this user alone."`
 
@@ -21,11 +22,11 @@ type Config struct {
 	Quota      int64    `name:"quota" is:"bytes" default:"0" placeholder:"SIZE" help:"Most bytes in memory of each tenant; 0 is no bound."`
 	Quotas     []string `name:"quotas" placeholder:"TENANT=SIZE" help:"Most bytes in memory of single tenants."`
 
-	Disk      string `name:"disk" placeholder:"FOLDER" help:"Folder for objects on a disk. Without it there is no such level. FOLDER?layout=vllm-ec&space=SPACE is a tree of vLLM's ECExampleConnector, whose objects are all of one space; &shared=false: no other program writes to it."`
+	Disk      string `name:"disk" placeholder:"FOLDER" help:"Folder for objects on a disk; FOLDER?layout=vllm-ec&space=SPACE for a tree of vLLM's ECExampleConnector."`
 	DiskSize  int64  `name:"disk-size" is:"bytes" default:"0" placeholder:"SIZE" help:"Most bytes that files take; 0 is no limit but the disk's."`
-	DiskWrite string `name:"disk-write" default:"back" placeholder:"WHEN" help:"back: what is stored is written to the disk in the background. around: it is not, and the disk gets only what is read from a slower level."`
+	DiskWrite string `name:"disk-write" default:"back" placeholder:"WHEN" help:"back: what is stored is written to the disk in the background. around: only what is read from a slower level is."`
 
-	Redis                     string `name:"redis" placeholder:"URL" help:"Redis or Valkey: redis://HOST:PORT/DB, rediss:// with TLS, unix:///PATH, redis+cluster://, redis+sentinel://, or HOST:PORT, several of which are a cluster. No password."`
+	Redis                     string `name:"redis" placeholder:"URL" help:"Redis or Valkey: redis://HOST:PORT/DB, rediss:// (TLS), unix:///PATH, redis+cluster://, redis+sentinel:// or HOST:PORT. No password."`
 	RedisUser                 string `name:"redis-user" placeholder:"USER" help:"User at the Redis."`
 	RedisPasswordFile         string `name:"redis-password-file" placeholder:"FILE" help:"File with the password of the Redis."`
 	RedisSentinelUser         string `name:"redis-sentinel-user" placeholder:"USER" help:"User at the Sentinels."`
@@ -41,7 +42,7 @@ type Config struct {
 	MaxConnections   int           `name:"max-connections" default:"1024" placeholder:"N" reload:"yes" help:"Most connections of clients. A process may have a quarter of what others leave."`
 	MaxSessions      int           `name:"max-sessions" default:"1024" placeholder:"N" reload:"yes" help:"Most sessions. A process may have a quarter of what others leave."`
 	MaxSessionLeases int           `name:"max-session-leases" default:"1024" placeholder:"N" reload:"yes" help:"Most leases of a session, at most a quarter of max-leases."`
-	MaxHeld          int64         `name:"max-held" is:"bytes" default:"0" placeholder:"SIZE" reload:"yes" help:"Most bytes that the sessions of a process may pin and reserve while others have none. Beside others it is the same share of what those leave. 0 is half of the segment."`
+	MaxHeld          int64         `name:"max-held" is:"bytes" default:"0" placeholder:"SIZE" reload:"yes" help:"Most bytes that the sessions of a process may pin and reserve, as a share of what others leave; 0 is half of the segment."`
 	MaxLease         time.Duration `name:"max-lease" default:"1h" placeholder:"TIME" reload:"yes" help:"Longest time of a lease."`
 	DefaultLease     time.Duration `name:"default-lease" default:"5m" placeholder:"TIME" reload:"yes" help:"Time of a lease whose client names none."`
 

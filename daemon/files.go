@@ -11,6 +11,7 @@ import (
 )
 
 // files is how many descriptors the parts of a daemon may have.
+// See docs/decisions.md, "Descriptors are divided at the start".
 type files struct {
 	all   int // the limit of the process; 0 is unknown, and then nothing is bounded by it
 	base  int // segment, sockets, locks, log, what is read of /proc

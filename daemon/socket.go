@@ -20,6 +20,7 @@ import (
 )
 
 // socket is where clients connect.
+// See docs/decisions.md, "The segment's lock comes first, and a lock beside the socket".
 type socket struct {
 	listeners []net.Listener
 	path      string      // of a socket that this process made; empty if systemd did

@@ -86,6 +86,7 @@ func rendererItem(text string) bool {
 // content are fine, and so are identifiers that users choose (multi_modal_uuids), unless they end in
 // "-", a modality, "-", and a number: these can't be told from the older form. An empty identifier fails with
 // fs.ErrInvalid.
+// See docs/decisions.md, "An identifier that may be a counter is refused".
 func CheckIdentifier(identifier string) error {
 	if identifier == "" {
 		return fmt.Errorf("%w: the identifier is empty", errInvalid)

@@ -17,6 +17,7 @@ const (
 
 // Fingerprint is what two engines must share for the one to use the other's embeddings. Fields that differ in one
 // byte make another fingerprint. What is not known stays empty, and then engines meet that differ in it.
+// See docs/decisions.md, "Weights are told apart by samples of every tensor".
 type Fingerprint struct {
 	// Model is the name of the model, or the path of its folder, as the engine has it. It must not be empty.
 	Model string

@@ -70,6 +70,7 @@ func (o ManagerOptions) Validate() error {
 //
 // Where vLLM has an assertion, there is an error here, and nothing has changed. Its state differs from
 // vLLM's in one case, which its scheduler avoids: what is cached can't be allocated again.
+// See docs/decisions.md, "The encoder cache's state is that of the release, defects included".
 type Manager struct {
 	mu       sync.Mutex
 	g        *pycompat.Generation

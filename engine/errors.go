@@ -37,7 +37,9 @@ var (
 	// worker fails.
 	errCoreDead = errors.New("the engine reported that it died; its log contains the cause")
 	// errDisconnected: the engine closed a connection. Its process may be alive,
-	// and deaf: that is what a malformed request does to its input thread.
+	// and deaf: that is what a malformed request does to its input thread. ZeroMQ would
+	// connect again, but what was on the way is lost, and nobody knows whose answers are still
+	// to come: so a lost connection is the end of the engine.
 	errDisconnected = errors.New("the engine closed its connection; it died, or its input thread did")
 	// errDeaf: the engine answers nothing any more.
 	errDeaf = errors.New("the engine is connected but does not answer")

@@ -15,6 +15,7 @@ const maxHandshake = 64 << 10
 
 // handshake is the socket that engines connect to first, for as long as the client
 // lives. Anybody can connect, so what peers send is bounded and not all logged.
+// See docs/decisions.md, "The handshake is a TCP port, and peers are connections".
 type handshake struct {
 	socket Socket
 	log    *slog.Logger

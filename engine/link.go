@@ -19,7 +19,8 @@ type link struct {
 	peer   string      // the engine's connection there, constant after first
 }
 
-// bind binds the sockets of a session.
+// bind binds the sockets of a session. Each session has new ones, so that no message of a dead engine, or for it,
+// reaches its successor.
 func (c *Client) bind(session uint64) (*link, error) {
 	endpoint := func(name string) string {
 		if c.o.Bind != "" {

@@ -6,7 +6,8 @@ import (
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
-// Request is a prompt to be completed.
+// Request is a prompt to be completed. It has only fields that can be sent. Adapters (LoRA) have none: an engine
+// that can't load the adapter of a request ends, with everything that it runs.
 type Request struct {
 	// ID is for messages and logs; the engine gets one of its own.
 	ID string

@@ -27,6 +27,7 @@ type Output struct {
 
 // Stream is the answer to one request. It has one reader; Close may be called by
 // anyone.
+// See docs/decisions.md, "A request of the engine has holders, and the last one settles it".
 type Stream struct {
 	s      *session
 	req    Request

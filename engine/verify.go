@@ -10,6 +10,7 @@ import (
 
 // verify checks everything of a request but its items: what the engine's own
 // frontend checks, and the engine does not. It returns the number of children.
+// See docs/decisions.md, "What is not verified is not sent".
 func (s *session) verify(r *Request) (children int, err error) {
 	m, limit := s.c.o.Model, s.ready.MaxModelLen
 	switch {

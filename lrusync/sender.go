@@ -15,6 +15,7 @@ import (
 // Methods may be called by any number of goroutines. Only Send and Clear wait
 // while a request is being sent; what the other methods report then is what the
 // peer will have once it has received that request.
+// See docs/decisions.md, "A send holds the order, not the mirror".
 type Sender struct {
 	order ctxmutex.Mutex // of requests, held while one is sent
 

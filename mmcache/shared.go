@@ -14,7 +14,8 @@ import (
 )
 
 // Shared is a [Cache] of mode shm, which keeps items in shared memory, with their
-// prompt updates.
+// prompt updates. Each request and each hold is one objstore.Request, so that the rules of what was
+// sent, what is taken back and what an abort leaves behind are written once, in the store.
 type Shared struct {
 	*cache
 	// Adoption is what OpenShared found in a segment that it took over; zero if it made

@@ -10,6 +10,7 @@ import (
 )
 
 // Entry is a value with a name: a keyword argument, or an entry of a Python dict.
+// See docs/decisions.md, "A Python value is a Go value of a listed type".
 type Entry struct {
 	Key string
 	// Value is the Go value that stands for a Python object. Nothing is converted:

@@ -13,6 +13,7 @@ import (
 // same two has the same layout.
 //
 // A layout does not change once it was made. Views share its names, shapes and slices.
+// See docs/decisions.md, "A reader remembers results, and trusts none of them".
 type decoded struct {
 	metadata []byte // nil: the layout is not remembered
 	document []byte

@@ -85,4 +85,6 @@
 // Callers that wait for room (PutOptions.Wait) stand in a line. Only the first
 // one looks for room, when something was freed that it can use. In a pool, a Put that is
 // refused, Stats and Fence cost the same for any number of objects.
+//
+// See docs/decisions.md, "Two stores, and a request as the only way in".
 package objstore

@@ -46,7 +46,8 @@ func (f *FIFO) find(key string) (*fifoObject, error) {
 	return o, nil
 }
 
-// retire frees the key of an object, which itself stays until its uses are read.
+// retire frees the key of an object, which itself stays until its uses are read. An object that was used so
+// often that another use could overflow its read count, an int32, is retired: its key is free for a new copy.
 func (f *FIFO) retire(o *fifoObject) {
 	f.fifoTable.retire(o)
 	f.untouch(o)

@@ -15,6 +15,7 @@ import (
 //
 // A pool is a [shmstore.Store] of vLLM's chunks, which asks the pool when the readers of
 // an object are done. The methods of that store are the pool's.
+// See docs/decisions.md, "Finish frees, Abort waits".
 type Pool struct {
 	*bytesStore
 	opt     Options

@@ -41,6 +41,7 @@ func (r *Reader) Protected() bool { return r.slot != nil }
 
 // hold names the object in the slot, if there is one, before it is looked at. It is
 // called in a guard.
+// See docs/decisions.md, "Readers of this library hold objects and count at get".
 func (r *Reader) hold(u *use) error {
 	if r.slot == nil {
 		return nil

@@ -60,6 +60,7 @@ func (v *View) show(l *decoded, data []byte) {
 }
 
 // unreachable is called when the memory of a view's tensors is gone.
+// See docs/decisions.md, "A dropped view is ended, counted and reported".
 func (u *use) unreachable() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

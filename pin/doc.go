@@ -23,4 +23,6 @@
 // # Concurrency
 //
 // Registrars and registrations may be used by any number of goroutines.
+//
+// See docs/decisions.md, "A pin belongs to the segment".
 package pin

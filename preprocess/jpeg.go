@@ -14,6 +14,7 @@ import (
 // damaged is an error; libjpeg makes something up.
 
 // jpegFile is a JPEG file while it is read.
+// See docs/decisions.md, "The example decodes JPEG as Pillow does".
 type jpegFile struct {
 	rest        []byte
 	size        image.Point

@@ -14,6 +14,7 @@ import (
 // every field, and the elements of every list, as read-only. In options a nil
 // *Generation stands for the newest release; a constructor calls [Resolve] once
 // and keeps the pointer that it gets.
+// See docs/decisions.md, "A release is one record, shared by pointer".
 type Generation struct {
 	// Version is the release, such as "0.32.0", or the engine's own version for a
 	// Generation from [TreatAs].

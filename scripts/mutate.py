@@ -2,7 +2,8 @@
 """Puts deliberate bugs into the code, one at a time, and shows that the tests notice each.
 
 The bugs are in scripts/mutations/*.toml: a name, a file, the text that is replaced, its replacement, and what the bug
-would do to a user. The text must be in its file exactly once, so that a list which is older than the code fails.
+would do to a user. The text must be in its file exactly once, so that a list which is older than the code fails. It is
+a list, and not a tool that changes operators at random: that makes thousands of bugs, many of which change nothing.
 
 A bug is applied with `go build -overlay`, so the working tree stays as it is. The tests of the package that has the
 bug run first, then those of the packages of this module that import it, the nearest first, until a test fails. Each

@@ -19,6 +19,7 @@ const (
 // chunk that may not be freed. In a pool with many blocks one call searches only a part, a larger
 // one for a larger payload, and the next call continues behind it. If there is a run at all,
 // Cheapest finds one.
+// See docs/decisions.md, "Room is made by freeing a run of neighbours".
 func (p *Pool) Cheapest(ids []uint32, size int, cost func(id uint32, owner any) (float64, bool)) ([]uint32, bool) {
 	need := p.opt.extent(size)
 	var best struct {

@@ -56,7 +56,7 @@ type Ring struct {
 
 	start, end     uint64
 	idStart, idEnd uint32
-	live           map[uint32]extent
+	live           map[uint32]extent // with their sizes: those in memory can be written by anyone who maps it
 	stale          staleHeaders
 }
 

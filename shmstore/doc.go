@@ -94,4 +94,8 @@
 // Reservation and Fence take; the three parts share it, and never take it. It is held for bookkeeping
 // only: payloads are copied, summed, and filled outside it. One process at a time may
 // have a segment's store, any number its readers.
+//
+// See docs/decisions.md, "Finish frees, Abort waits".
+// See docs/decisions.md, "A store of bytes is under the store of items".
+// See docs/decisions.md, "Memory first, tables last".
 package shmstore

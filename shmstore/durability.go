@@ -76,7 +76,8 @@ func (d *durability) guardObject(o *Object, f func() error) error {
 // locate finds the payload in the chunk of an object of this store.
 func (d *durability) locate(o *Object) { o.locate(d.offset, d.plain) }
 
-// idBlock is how many ids are marked as given out at a time.
+// idBlock is how many ids are marked as given out at a time. Ids never repeat across crashes, and a crash skips
+// up to so many.
 const idBlock = 1 << 16
 
 // markIDs makes sure that the next id is marked, so that whoever adopts the

@@ -51,6 +51,7 @@ type Adoption struct {
 // that made it can go on with the segment.
 //
 // If Adopt itself is killed, the next one begins again.
+// See docs/decisions.md, "An adopter scrubs free room unless the end was clean".
 func Adopt(o Options) (*Store, Adoption, error) {
 	if err := o.validate(); err != nil {
 		return nil, Adoption{}, err

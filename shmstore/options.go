@@ -58,6 +58,7 @@ type Options struct {
 	// always the same. A parent is not evicted while a child of it is there, or is being stored; a
 	// child may come without its parent. It is called under the store's lock: it must be quick and must not call the
 	// Store, and Adopt calls it with notes that passed a checksum.
+	// See docs/decisions.md, "The store of bytes knows parents, by a function of what was put".
 	Parent func(key string, note []byte) string
 	// FullSums makes the sidecar's checksums cover every byte of a payload, so that
 	// Adopt finds any change that something else made to it. Without, they cover

@@ -62,7 +62,8 @@ func (s *Store) Begin(o RequestOptions) (*Request, error) {
 // BeginIn starts a request of a store in the memory of r, and allocates nothing: r is a zero Request, or
 // one of that store which has ended and which nobody else uses any more. BeginIn fails with fs.ErrInvalid,
 // and changes nothing, if r has not ended, if a reservation of r was neither committed nor discarded, or if
-// r was ended by others while its owner has its bytes; and with the errors of Begin.
+// r was ended by others while its owner has its bytes; and with the errors of Begin. The store has no pool of
+// ended requests: a deferred Rollback of the last owner would end the request of the next one.
 func (r *Request) BeginIn(s *Store, o RequestOptions) error {
 	if err := s.lock(); err != nil {
 		return err

@@ -61,4 +61,8 @@
 // # Inside
 //
 // A store has three parts, each described at the top of its file: fetch.go, write_back.go, health.go.
+//
+// See docs/decisions.md, "A store of levels has exactly one memory level".
+// See docs/decisions.md, "The end of a lookup is remembered for the lease that asked".
+// See docs/decisions.md, "A level is taken out of use by a probe or by a call that hangs".
 package tier

@@ -17,6 +17,7 @@ var errChanged = fmt.Errorf("its bytes in memory were changed: %w", ErrCorrupt)
 // summed reads bytes that others can write to, and fails in place of the last of them if they have not the
 // checksum that they had when they were right. So a level never gets damage with a
 // checksum of its own.
+// See docs/decisions.md, "What is written back must have the checksum that memory vouches for".
 type summed struct {
 	key  Key
 	rest []byte

@@ -24,4 +24,6 @@
 // The structs [Request] and [Reply], with those in them, are the table of all fields: the codec is generated from it.
 //
 // Package client has a client in Go.
+//
+// See docs/decisions.md, "What a peer does not know is skipped; new meaning is a feature".
 package wire

@@ -15,4 +15,6 @@
 // works on any memory, also on a mapping. A process that reads a mapping of a file that another process has cut gets SIGBUS,
 // which ends it, so map only what nobody can cut: sealed memory, or files that only
 // your own process can write to.
+//
+// See docs/decisions.md, "What a safetensors file is, the real library decides".
 package safetensors

@@ -7,4 +7,6 @@
 // does not show what has been evicted from the cache since then. To begin again, remove it.
 //
 // Errors contain neither bytes of images nor the key of the endpoint.
+//
+// See docs/decisions.md, "The cache is warmed through a running engine".
 package warm

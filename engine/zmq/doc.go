@@ -5,4 +5,6 @@
 // peer has gone, and that a message could not be delivered (ROUTER_MANDATORY of
 // libzmq). Peers are distinguished by their connections, not by the identities that they
 // claim.
+//
+// See docs/decisions.md, "The library's wire, our own routing".
 package zmq

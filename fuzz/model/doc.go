@@ -5,4 +5,6 @@
 // A model is a fuzz.System, so that it can be compared with any other system operation by
 // operation. Where a system may decide freely, as a pool does about places, there is nothing to
 // compare with: [Pool] is given what was decided, and returns what is wrong with it.
+//
+// See docs/decisions.md, "Reference models share no code with what they judge".
 package model

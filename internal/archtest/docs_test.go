@@ -1,8 +1,6 @@
 package archtest
 
 import (
-	"bytes"
-	"fmt"
 	"go/ast"
 	"go/doc"
 	"go/parser"
@@ -14,9 +12,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -24,6 +22,14 @@ import (
 
 // documents returns the Markdown files of the repository by path.
 func documents(t *testing.T) map[string]string {
+	t.Helper()
+	out := files(t, ".md")
+	require.Greater(t, len(out), 8, "the walk found the documents")
+	return out
+}
+
+// files returns the files of the repository with these extensions by path.
+func files(t *testing.T, extensions ...string) map[string]string {
 	t.Helper()
 	root := os.DirFS(filepath.Join("..", ".."))
 	out := map[string]string{}
@@ -33,7 +39,7 @@ func documents(t *testing.T) map[string]string {
 			return err
 		case d.IsDir() && name != "." && strings.HasPrefix(d.Name(), "."):
 			return fs.SkipDir
-		case path.Ext(name) == ".md":
+		case slices.Contains(extensions, path.Ext(name)):
 			b, err := fs.ReadFile(root, name)
 			out[name] = string(b)
 			return err
@@ -41,7 +47,6 @@ func documents(t *testing.T) map[string]string {
 		return nil
 	})
 	require.NoError(t, err)
-	require.Greater(t, len(out), 8, "the walk found the documents")
 	return out
 }
 
@@ -142,8 +147,7 @@ var (
 	inlineCode = regexp.MustCompile("`([^`\n]+)`")
 )
 
-// Code in documents names only what exists, in blocks and within sentences. Records of decisions
-// and the table of old names also name what went.
+// Code in documents names only what exists, in blocks and within sentences.
 func TestDocumentsNameWhatExists(t *testing.T) {
 	names := map[string]map[string]bool{}
 	for dir, p := range pages(t) {
@@ -157,9 +161,7 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 	seen := 0
 	for file, text := range documents(t) {
 		code := goBlock.FindAllStringSubmatch(text, -1)
-		if !strings.HasPrefix(file, "docs/decisions") && file != "docs/names.md" {
-			code = append(code, inlineCode.FindAllStringSubmatch(text, -1)...)
-		}
+		code = append(code, inlineCode.FindAllStringSubmatch(text, -1)...)
 		for _, block := range code {
 			for _, m := range selector.FindAllStringSubmatch(block[1], -1) {
 				if p := names[m[1]]; p != nil {
@@ -172,29 +174,66 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 	require.Greater(t, seen, 20, "the documents have code")
 }
 
-var link = regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
+var (
+	link    = regexp.MustCompile(`\]\(([^)#]*)(?:#([^)]*))?\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	notSlug = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
 
-// A link between documents leads somewhere.
+// anchors returns the names by which the headings of a document are linked to.
+func anchors(text string) map[string]bool {
+	out := map[string]bool{}
+	for _, m := range heading.FindAllStringSubmatch(text, -1) {
+		out[strings.ReplaceAll(notSlug.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")] = true
+	}
+	return out
+}
+
+// A link between documents leads somewhere, to a heading too.
 func TestLinksOfDocumentsResolve(t *testing.T) {
-	for file, text := range documents(t) {
+	all := documents(t)
+	for file, text := range all {
 		for _, m := range link.FindAllStringSubmatch(text, -1) {
-			if strings.Contains(m[1], "://") {
+			if strings.Contains(m[1], "://") || m[1]+m[2] == "" {
 				continue
 			}
-			_, err := os.Stat(filepath.Join("..", "..", path.Dir(file), m[1]))
-			require.NoError(t, err, "%s links to %s", file, m[1])
+			to := file
+			if m[1] != "" {
+				to = path.Join(path.Dir(file), m[1])
+				_, err := os.Stat(filepath.Join("..", "..", to))
+				require.NoError(t, err, "%s links to %s", file, m[1])
+			}
+			if m[2] != "" && path.Ext(to) == ".md" {
+				assert.True(t, anchors(all[to])[m[2]], "%s links to %s#%s, and there is no such heading", file, m[1], m[2])
+			}
 		}
 	}
 }
 
-// Who reads from Python, or uses the store without vLLM, finds the way in the README.
-func TestReadmeLeadsPythonUsersAndUsersWithoutVLLM(t *testing.T) {
-	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
-	require.NoError(t, err)
+// Whoever has engines, reads from Python, or uses the store without vLLM, finds the way in the README, which is short.
+func TestReadmeLeadsEverybody(t *testing.T) {
+	readme := documents(t)["README.md"]
+	require.LessOrEqual(t, strings.Count(readme, "\n"), 140, "move details to the page that they belong to")
 	for _, want := range []string{
-		"pip install ./python", "docs/without-vllm.md", "cache.Shutdown(", "cache.Abandon()", "cache.Fence()",
+		"make demo", "make test", "ringcache serve", "bench/results/table.md", "unreleased", "pip install ./python",
+		"docs/encoder.md", "docs/embedding.md", "docs/without-vllm.md", "cache.Shutdown(", "cache.Abandon()",
 	} {
-		require.True(t, bytes.Contains(readme, []byte(want)), "README.md lacks %q", want)
+		require.Contains(t, readme, want)
+	}
+	pages, err := os.ReadDir(filepath.Join("..", "..", "docs"))
+	require.NoError(t, err)
+	for _, page := range pages {
+		require.Contains(t, readme, "(docs/"+page.Name()+")", "the README lists each page")
+	}
+}
+
+// CONTRIBUTING.md names files and folders by their whole path, and they exist.
+func TestContributingNamesWhatExists(t *testing.T) {
+	named := regexp.MustCompile("`([a-z_]+(?:/[a-z0-9_]+)+(?:\\.(?:go|py|txt|in))?)`").FindAllStringSubmatch(documents(t)["CONTRIBUTING.md"], -1)
+	require.Greater(t, len(named), 60, "the page names files")
+	for _, m := range named {
+		_, err := os.Stat(filepath.Join("..", "..", m[1]))
+		assert.NoError(t, err, "CONTRIBUTING.md names %s", m[1])
 	}
 }
 
@@ -211,7 +250,7 @@ func TestHazardsAreShownByTests(t *testing.T) {
 		}
 		shown[m[1]][m[2]] = true
 	}
-	named := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|").FindAllStringSubmatch(string(page), -1)
+	named := regexp.MustCompile("(?m)^- `([a-z_]+)`: ").FindAllStringSubmatch(string(page), -1)
 	require.Greater(t, len(named), 20, "the page lists the hazards")
 	for _, m := range named {
 		require.Equal(t, map[string]bool{"upstream": true, "pool": true}, shown[m[1]], "tests of the hazard %s", m[1])
@@ -220,35 +259,46 @@ func TestHazardsAreShownByTests(t *testing.T) {
 	require.Empty(t, shown, "tests of hazards that the page lacks")
 }
 
-// A record of a decision has a number, a status and four parts, and the index lists it with both.
-func TestDecisionsAreRecordsWithAnIndex(t *testing.T) {
-	dir := filepath.Join("..", "..", "docs")
-	index, err := os.ReadFile(filepath.Join(dir, "decisions.md"))
-	require.NoError(t, err)
-	files, err := os.ReadDir(filepath.Join(dir, "decisions"))
-	require.NoError(t, err)
-	require.Greater(t, len(files), 80, "the records are there")
-	form := regexp.MustCompile(`(?s)^# (\d+)\. ([^\n]+)\n\nStatus: ([^\n]+)\n\n` +
-		`## Context\n\n.+\n\n## Decision\n\n.+\n\n## Alternatives\n\n.+\n\n## Consequences\n\n.+\n$`)
-	status := regexp.MustCompile(`^(accepted|(superseded|accepted, amended) by \[(\d+)\]\((\d{4})-[^)]+\))$`)
-	for i, f := range files {
-		t.Run(f.Name(), func(t *testing.T) {
-			text, err := os.ReadFile(filepath.Join(dir, "decisions", f.Name()))
-			require.NoError(t, err)
-			m := form.FindSubmatch(text)
-			require.NotNil(t, m, "title, status, context, decision, alternatives, consequences")
-			require.Equal(t, strconv.Itoa(i+1), string(m[1]), "numbers have no gaps")
-			require.Equal(t, fmt.Sprintf("%04d", i+1), f.Name()[:4])
-			s := status.FindSubmatch(m[3])
-			require.NotNil(t, s, "accepted, or superseded or amended by a record: %s", m[3])
-			if by := string(s[3]); by != "" {
-				n, err := strconv.Atoi(by)
-				require.NoError(t, err)
-				require.Equal(t, fmt.Sprintf("%04d", n), string(s[4]), "text and link name the same record")
-			}
-			shown := strings.ReplaceAll(string(m[3]), "](", "](decisions/") // the index lies one folder higher
-			row := fmt.Sprintf("| %s | [%s](decisions/%s) | %s |\n", m[1], m[2], f.Name(), shown)
-			require.Equal(t, 1, bytes.Count(index, []byte(row)), "docs/decisions.md contains the row\n%s", row)
-		})
+// Each record of docs/decisions.md says what was not chosen, and is cited where the choice shows in the code. All
+// citations have one form, on one line, and name a record.
+func TestDecisionsAreCited(t *testing.T) {
+	page := documents(t)["docs/decisions.md"]
+	cited := map[string]int{}
+	for _, record := range strings.Split(page, "\n### ")[1:] {
+		title, text, _ := strings.Cut(record, "\n")
+		require.NotContains(t, cited, title, "titles are unique")
+		require.Contains(t, text, "\n**Not chosen.** ", title)
+		cited[title] = 0
+	}
+	require.Greater(t, len(cited), 40, "the records are there")
+	citation := regexp.MustCompile(`(?://|#) See docs/decisions\.md, "([^"]+)"\.(?:\n|$)`)
+	code := []string{".go", ".py", ".c", ".h", ".sh", ".yaml", ".yml", ".toml"}
+	for file, text := range files(t, code...) {
+		if file == "internal/archtest/docs_test.go" {
+			continue
+		}
+		found := citation.FindAllStringSubmatch(text, -1)
+		require.Equal(t, strings.Count(text, "docs/decisions.md"), len(found),
+			`%s: a citation is a line of a comment: See docs/decisions.md, "TITLE".`, file)
+		for _, m := range found {
+			require.Contains(t, cited, m[1], "%s cites a record that is not there", file)
+			cited[m[1]]++
+		}
+	}
+	for title, n := range cited {
+		require.Positive(t, n, "no code cites the record %q: cite it where the choice shows, or remove it", title)
+	}
+}
+
+// Lines of documents are short enough to be read side by side, and to show a change in a diff.
+func TestDocumentsAreNarrow(t *testing.T) {
+	const most = 160
+	for file, text := range documents(t) {
+		if generated := strings.HasPrefix(file, "bench/results/"); generated {
+			continue // tables as wide as the number of peers and rules; the benchmarks write them
+		}
+		for i, line := range strings.Split(text, "\n") {
+			require.LessOrEqual(t, utf8.RuneCountInString(line), most, "%s:%d: wrap it, or make a list of a wide table", file, i+1)
+		}
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The exported names of the library are bounded, without and with methods. The
+// The exported names of the library are bounded, without and with methods, since a large API is hard to learn and
+// to keep, and grows by one harmless name at a time. The
 // limits only go down, but for a feature that needs names, with its
 // reason here: a change that removes names lowers them to what TestExportedNames prints.
 const (

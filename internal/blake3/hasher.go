@@ -15,6 +15,8 @@
 // later hashes beside them. A caller doesn't wait for a helper that has not begun, and the next callers do without
 // after helpers that didn't pay. Thus writes on a busy machine, and with GOMAXPROCS=1, are hashed by their callers
 // alone. When Write returns, no helper touches its bytes. A memory fault is always one of the caller's goroutine.
+//
+// See docs/decisions.md, "Two libraries compute BLAKE3".
 package blake3
 
 import (

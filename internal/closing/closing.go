@@ -1,5 +1,7 @@
 // Package closing ends a store over a segment: at once if nothing is open, after what
 // is open, or by force.
+//
+// See docs/decisions.md, "Shutdown waits, Abandon does not, Close refuses".
 package closing
 
 import (

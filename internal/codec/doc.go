@@ -10,4 +10,6 @@
 // An [Encoder] keeps its first error. A [Decoder] takes its input for hostile:
 // package msgpackguard checks the document first, and because the document may lie
 // in memory that a peer can change, each length is checked again where it is used.
+//
+// See docs/decisions.md, "MessagePack is appended and read as slices, behind a guard".
 package codec

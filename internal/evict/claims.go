@@ -8,6 +8,8 @@ import "math"
 //   - it makes an object worth up to maxClaim times what it is worth without a claim, and never less;
 //   - it counts until the object was not used for claimRounds rounds of the cache at most. In a round as many bytes are stored
 //     as the cache has room for. After that the object has the value that it would have if nothing had been claimed of it.
+//
+// See docs/decisions.md, "Costs are hints: compared, capped, and aged".
 type Claim struct {
 	Tenant string
 	Cost   float64 // of making the object again, in nanoseconds; 0 is unknown

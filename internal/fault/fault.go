@@ -1,6 +1,8 @@
 // Package fault turns a memory fault on a mapping into an error. A mapping
 // faults when its file is made shorter behind our back, or is written to though
 // it is read-only.
+//
+// See docs/decisions.md, "Memory is allocated at creation, and accesses are guarded".
 package fault
 
 import (

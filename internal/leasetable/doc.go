@@ -16,4 +16,6 @@
 // Only the writer of the segment touches the file; the lock of the sidecar is its lock. The methods of a Table must be
 // serialized. They touch the file first and Go state last: a caller that catches the fault of a file that was cut short finds
 // the table unchanged.
+//
+// See docs/decisions.md, "Reservations survive the process, in the table of leases".
 package leasetable

@@ -10,6 +10,8 @@
 // refused, which gives the room time to drain for it. Then callers may pass again, and so on.
 //
 // Everything is guarded by the lock of the store.
+//
+// See docs/decisions.md, "Waiting for room is a line, and some may pass".
 package line
 
 import (

@@ -6,6 +6,8 @@
 // x86 and faults on arm64, so an atomic is used only where the word happens to
 // be aligned; elsewhere it is a plain four-byte access, which the compiler makes
 // one instruction.
+//
+// See docs/decisions.md, "An atomic operation only where the word is aligned".
 package mem
 
 import (

@@ -2,6 +2,8 @@
 // the errors that packages export for errors.Is: each keeps a text of its own, and
 // matches those of other packages that mean the same. [UpstreamText] finds the text
 // of vLLM's error.
+//
+// See docs/decisions.md, "The standard library's error, or a sentinel, or a type".
 package sentinel
 
 import (

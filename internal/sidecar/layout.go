@@ -10,6 +10,7 @@ const (
 	// layoutVersion is the layout of new sidecars. A sidecar keeps the layout with which it
 	// was made. Layout 2 has no marks in front of the slots and other samples (see
 	// PayloadSum), and layout 1 another table as well (see validMark).
+	// See docs/decisions.md, "A sidecar keeps its layout".
 	layoutVersion = 3
 
 	// The header: never changed once the sidecar has its name.

@@ -33,6 +33,7 @@ import (
 // mark behind that of the last slot.
 
 // mark sets the mark of slot i, whose lock the caller holds.
+// See docs/decisions.md, "Marks of slots are bytes on a page of their own".
 func (s *slots) mark(i int) {
 	if s.version < 3 {
 		mem.Store32(s.slot(i)[slotTaken:], 1)

@@ -19,6 +19,7 @@ const (
 //
 // The section Payload checksum of docs/format.md explains what samples find and what they
 // miss.
+// See docs/decisions.md, "Checksums cover samples of large objects".
 func PayloadSum(layout int, payload []byte, front int, full bool) (sum uint32) {
 	n := len(payload)
 	least, step := sampling(layout, n)

@@ -28,6 +28,7 @@ func checkUse(use uint64, entry uint32) uint32 {
 
 // sealUse adds the check to the use word of entry i: 30 bits of a checksum of the word
 // and i.
+// See docs/decisions.md, "Words of the sidecar check themselves".
 func (t *table) sealUse(i int, use uint64) uint64 {
 	use &^= useCheck
 	if t.version == 1 {

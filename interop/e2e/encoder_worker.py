@@ -1,6 +1,7 @@
 """What the tests of the encoder cache see of an engine's workers, and what they have happen there: an extension of vLLM's worker.
 
-vLLM calls these methods by name, in the worker's process, whatever executor runs it.
+vLLM calls these methods by name, in the worker's process, whatever executor runs it. They count, since a connector that
+never loads anything passes every test of equal tokens.
 """
 
 import contextlib

@@ -12,4 +12,6 @@
 // again, for up to [Options].Patience if a writer lives. So a writer at work is no finding.
 //
 // [Segment] may be called by any number of goroutines.
+//
+// See docs/decisions.md, "A check of a living segment looks twice, and never guesses".
 package check

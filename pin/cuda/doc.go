@@ -67,4 +67,6 @@
 // AMD's HIP has the same calls (hipHostRegister, hipHostUnregister) with a device for each thread instead of a
 // context, so a package pin/hip can have the same shape: Open with a device, Register, Unregister. Its device
 // addresses differ from those of the host.
+//
+// See docs/decisions.md, "The driver is loaded at run time, by cgo, driver API alone".
 package cuda

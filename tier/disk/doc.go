@@ -16,4 +16,6 @@
 //
 // Files are read into the caller's memory and never mapped: a file that is cut while it is read is an error
 // of the read, and no SIGBUS.
+//
+// See docs/decisions.md, "A disk level verifies every read, and does not sync".
 package disk

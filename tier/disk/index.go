@@ -86,6 +86,7 @@ const mostTenants = 4096
 // present and has it as its parent; leaves are those that are present and have no children; places are the
 // folders of entries, with the folders around them, and emptying counts those of which nothing stays. Nothing that is
 // present descends from itself, so there is a leaf as long as there is anything.
+// See docs/decisions.md, "The index of a disk level is the folder".
 type index struct {
 	block    int64
 	entries  map[id]*entry

@@ -48,6 +48,7 @@ type Options struct {
 	// Shared is for a tree that other programs write, read and clean up as well. The folder is
 	// searched again and again for their files, a lookup trusts the file and not the index, and an incomplete file younger than
 	// MinAge is taken for one that somebody is writing. On Linux, a file of 1 GiB or more that is nearly all holes is a stranger.
+	// See docs/decisions.md, "In a tree that others use, a level removes only what is old".
 	Shared bool
 	// MinAge is how long a file stays after it was written or last asked for, by Stat, Get or Promise,
 	// whatever room is needed. 0 is none, or 10 minutes if the root is shared: a stock reader looks at a

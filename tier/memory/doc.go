@@ -27,4 +27,7 @@
 //
 // Bytes are copied outside of all locks. One process at a time has a segment's level; any number may map the segment. [Look]
 // reads the objects of a segment beside that process, for tools.
+//
+// See docs/decisions.md, "A lease keeps its reservations ten minutes past its time".
+// See docs/decisions.md, "A damaged table of leases costs ten minutes without writes".
 package memory

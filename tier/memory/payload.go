@@ -11,6 +11,7 @@ import (
 // uncounted is the owner of payloads whose reads nobody counts. There is one, so that the store's description of an
 // object is in front of its bytes: the checksum covers the description and what is in front of it in full, and takes
 // samples of what is behind.
+// See docs/decisions.md, "A memory level has the description of an object in front of its bytes".
 type uncounted struct{}
 
 func (uncounted) NewObject() *shmstore.Object               { return new(shmstore.Object) }

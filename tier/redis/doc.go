@@ -35,4 +35,6 @@
 //
 // The client is github.com/redis/go-redis/v9. This package gives it connections that report their own failures, so that it
 // has nothing to log, and that check what comes; its process-wide logger stays as it is.
+//
+// See docs/decisions.md, "Redis is spoken by go-redis, over guarded connections of our own".
 package redis

@@ -14,6 +14,7 @@ import (
 // Objects is the layout with one key for each object, whose value is a head and then the bytes, so
 // that the server can't evict the half of an object. The head has the whole description and a checksum over every byte.
 // docs/format.md describes it.
+// See docs/decisions.md, "An object in Redis is one value, and damage is removed by comparison".
 type Objects struct{}
 
 // The head of a value. All numbers are little-endian.

@@ -18,6 +18,7 @@ import (
 // process that holds nothing may acquire a little from that quarter.
 //
 // The methods may be called from any goroutine.
+// See docs/decisions.md, "Large messages have a budget, small ones always have room".
 type Budget struct {
 	size int64
 

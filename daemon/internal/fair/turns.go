@@ -9,6 +9,7 @@ import (
 // process: the process whose requests have cost least comes next (start-time fair queueing).
 // A process that was idle starts level with the others, so it neither saves up turns nor pays
 // for the time in which nobody else wanted any. The methods may be called from any goroutine.
+// See docs/decisions.md, "Requests are handled in turns, by process".
 type Turns struct {
 	mu      sync.Mutex // guards what follows, and queues
 	free    int

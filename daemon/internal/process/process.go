@@ -3,6 +3,8 @@
 // A number of a process is used again after its death, so a process is identified by its number and the time of its
 // start, and watched through a pidfd, which is of one process for ever. The peer of a connection is the process that connected: a
 // child that inherits the connection speaks for its parent, and is not watched.
+//
+// See docs/decisions.md, "Sessions belong to processes, by number, start and namespace".
 package process
 
 import (

@@ -6,6 +6,7 @@ package promise
 // Alone it may have limit. The more others have, the less: always the same part of what they leave. So
 // whoever comes finds some, however much those before have taken; and what was granted is never taken back
 // for it.
+// See docs/decisions.md, "A process has a share of what others leave".
 type share struct {
 	limit int64 // 0 is no limit
 	total int64 // 0 is as much as anybody wants

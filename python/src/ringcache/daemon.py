@@ -19,6 +19,8 @@ again, with the same session, so that what its leases have is still there; but c
 without a try, for a while after a failure, and longer each time.
 """
 
+# See docs/decisions.md, "A client may repeat every request, and maps a new segment first".
+
 from __future__ import annotations
 
 import contextlib

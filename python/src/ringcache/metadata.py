@@ -18,6 +18,8 @@ end        ``87 94 2e``                      ``74 2e``
 A Python pickle beyond 64 KiB starts a new ``95`` frame in the middle.
 """
 
+# See docs/decisions.md, "The Python package uses no pickle and no resource tracker".
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -280,6 +280,7 @@ class Sidecar:
             self._words[self._slot // 4 + _HOLDS + place] = 0
             self._free.append(place)
 
+    # See docs/decisions.md, "The barrier of a Python reader is a lock, released and acquired".
     def _barrier(self) -> None:
         """Keep memory accesses before it from moving behind those after it.
 

@@ -7,6 +7,8 @@ forgotten, since the engine died or idles, end with the process or with the leas
 Nothing here needs torch or vLLM.
 """
 
+# See docs/decisions.md, "The encoder connector promises only what it has pinned".
+
 from __future__ import annotations
 
 import logging

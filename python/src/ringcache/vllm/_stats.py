@@ -1,4 +1,9 @@
-"""What an encoder connector did, for vLLM's log and its metrics."""
+"""What an encoder connector did, for vLLM's log and its metrics.
+
+vLLM asks for counts in the scheduler, and only its newer model runner asks workers. Both runners hand a
+worker's own report over to the scheduler with each step, so a worker's counts travel in that report and
+in nothing else: no runner counts twice. The first rank counts what it loads for all ranks.
+"""
 
 from __future__ import annotations
 

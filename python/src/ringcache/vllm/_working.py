@@ -1,6 +1,8 @@
 """A worker's half of the encoder connector: it copies outputs out of its own mapping of the
 daemon's segment, and into it."""
 
+# See docs/decisions.md, "Outputs are stored beside the engine's work".
+
 from __future__ import annotations
 
 import logging

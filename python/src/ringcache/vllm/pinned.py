@@ -11,6 +11,8 @@ done. Features live in the worker until their request ends, since a preempted re
 runs the encoder again.
 """
 
+# See docs/decisions.md, "The plugin reads in place only what it copies to a device".
+
 from __future__ import annotations
 
 import inspect
