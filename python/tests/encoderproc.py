@@ -125,12 +125,21 @@ def config(daemon: Standin | None = None, role: str = "ec_both", **changes: Any)
     return made
 
 
+# The connectors of a case, which end with it: they watch their daemon, and the log is everybody's.
+CONNECTORS: list[Any] = []
+
+
 def scheduler(made: Any) -> Any:
-    return ringcache.vllm.EncoderCacheConnector(made, base.ECConnectorRole.SCHEDULER)
+    return _connector(made, base.ECConnectorRole.SCHEDULER)
 
 
 def worker(made: Any) -> Any:
-    return ringcache.vllm.EncoderCacheConnector(made, base.ECConnectorRole.WORKER)
+    return _connector(made, base.ECConnectorRole.WORKER)
+
+
+def _connector(made: Any, role: Any) -> Any:
+    CONNECTORS.append(ringcache.vllm.EncoderCacheConnector(made, role))
+    return CONNECTORS[-1]
 
 
 class Request:
@@ -399,6 +408,7 @@ def what_waits_to_be_saved_holds_little_of_the_device() -> None:
             w.save("a", torch.zeros(size, dtype=torch.uint8).as_subclass(OfDevice))
             assert w._queue.qsize() == waiting
         assert w.stats.take() == {"skipped": 3}
+        w._thread = None
     finally:
         torch.cuda.Event, torch.cuda.current_stream = event, stream  # type: ignore[misc, unused-ignore]
         _working._QUEUE_BYTES = most  # type: ignore[misc]
@@ -1050,6 +1060,7 @@ def a_daemon_that_goes_and_comes_is_a_line_each() -> None:
                 run(w, encoder.StepMetadata(0), outputs(name), consumes=False)
             assert set(daemon.objects) == {"a", "b", "e", "f"}
             w.shutdown()
+    assert len(said) == 2, said
     away, again = said
     assert away.startswith("Encoder outputs are not shared for now, outputs are not stored: the daemon at"), said
     assert again.startswith("Encoder outputs are shared again, after "), said
@@ -1101,6 +1112,8 @@ def main() -> None:
             ended[case.__name__] = ""
         except Exception:
             ended[case.__name__] = traceback.format_exc()
+        while CONNECTORS:
+            CONNECTORS.pop().shutdown()
     print(json.dumps({"base": inspect.getfile(base), "cases": ended}))
 
 
